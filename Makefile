@@ -1,0 +1,113 @@
+# blackbox: make            the loadable module
+#           make demo       an agent's traffic, a kill switch, the evidence
+#           make test       the tests (test-full: with the slow sweeps)
+#           make bench      the side-by-side measurements, into bench/RESULTS.md
+#           make install    PREFIX=/usr/local, DESTDIR=
+#           make format lint clean
+
+CC ?= cc
+CFLAGS ?= -O2 -g
+PREFIX ?= /usr/local
+PYTHON ?= $(shell .ci/need python)
+WARN = -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes
+ALL_CFLAGS = -std=c11 $(WARN) -fPIC -fvisibility=hidden $(CPPFLAGS) $(CFLAGS)
+VERSION = $(shell sed -n 's/.*BLACKBOX_VERSION "\(.*\)"/\1/p' ext/blackbox.h)
+
+ifeq ($(shell uname),Darwin)
+  MODULE = blackbox.dylib
+  SHARED = -dynamiclib
+else
+  MODULE = blackbox.so
+  SHARED = -shared -Wl,-z,defs -Wl,--exclude-libs,ALL
+  LDLIBS += -luuid
+endif
+
+SQL = $(wildcard sql/*.sql)
+SRC = $(wildcard ext/*.c ext/*/*.c)
+HDR = $(wildcard ext/*.h ext/*/*.h)
+OBJ = $(SRC:ext/%.c=build/%.o) build/sql.o
+CORE_OBJ = $(SRC:ext/%.c=build/static/%.o) build/static/sql.o
+
+all: $(MODULE)
+
+$(MODULE): $(OBJ)
+	$(CC) $(SHARED) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
+# The same, to be linked into a program (see ext/blackbox.h).
+static: build/libblackbox.a
+build/libblackbox.a: $(CORE_OBJ)
+	rm -f $@
+	ar rcs $@ $^
+
+# $(OBJ) also needs the packages; asked once, before the first compilation.
+build/need.build: .ci/need
+	@mkdir -p build
+	@.ci/need build
+	@touch $@
+
+build/%.o: ext/%.c $(HDR) Makefile | build/need.build
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -c -o $@ $<
+
+build/static/%.o: ext/%.c $(HDR) Makefile | build/need.build
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -DSQLITE_CORE -c -o $@ $<
+
+# sql/core.sql becomes the array bxSqlCore, and so on.
+build/sql.c: $(SQL) Makefile
+	@mkdir -p $(@D)
+	@for f in $(SQL); do \
+	  n=$$(basename $$f .sql); \
+	  u=$$(printf '%s' "$$n" | cut -c1 | tr a-z A-Z)$$(printf '%s' "$$n" | cut -c2-); \
+	  echo "extern const char bxSql$$u[]; const char bxSql$$u[] = {"; \
+	  od -An -v -tx1 $$f | sed 's/ \(..\)/0x\1,/g'; \
+	  echo "0};"; \
+	done > $@
+
+build/sql.o build/static/sql.o: build/sql.c
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -Wno-overflow -c -o $@ $<
+
+test: $(MODULE)
+	@.ci/need test
+	$(PYTHON) -m pytest -q tests $(TESTARGS)
+
+test-full: $(MODULE)
+	@.ci/need test
+	BLACKBOX_FULL=1 $(PYTHON) -m pytest -q tests $(TESTARGS)
+
+demo: $(MODULE)
+	@.ci/need demo
+	@$(PYTHON) bench/demo.py $(DATA)
+
+bench: $(MODULE)
+	@.ci/need bench
+	$(PYTHON) bench/run.py $(BENCHARGS)
+
+install: $(MODULE)
+	install -d $(DESTDIR)$(PREFIX)/lib $(DESTDIR)$(PREFIX)/include \
+	  $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/share/blackbox
+	install -m 755 $(MODULE) $(DESTDIR)$(PREFIX)/lib/
+	install -m 644 ext/blackbox.h $(DESTDIR)$(PREFIX)/include/
+	install -m 644 $(SQL) $(DESTDIR)$(PREFIX)/share/blackbox/
+	printf '%s\n' 'prefix=$(PREFIX)' 'module=$${prefix}/lib/$(MODULE)' \
+	  'sqldir=$${prefix}/share/blackbox' 'Name: blackbox' \
+	  'Description: flight recorder for AI agents, inside SQLite' \
+	  'Version: $(VERSION)' 'Requires: sqlite3 >= 3.38' \
+	  'Cflags: -I$${prefix}/include' \
+	  > $(DESTDIR)$(PREFIX)/lib/pkgconfig/blackbox.pc
+
+format:
+	clang-format -i $(SRC) $(HDR)
+
+lint:
+	@.ci/need lint
+	clang-format --dry-run -Werror $(SRC) $(HDR)
+	cppcheck --quiet --std=c11 --enable=warning,performance,portability \
+	  --inline-suppr --error-exitcode=1 -Iext $(SRC)
+	clang-tidy --quiet $(SRC) -- -std=c11 -Iext
+
+clean:
+	rm -rf build $(MODULE)
+
+.PHONY: all static test test-full demo bench install format lint clean

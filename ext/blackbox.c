@@ -1,0 +1,147 @@
+/*
+** blackbox.c: the entry point, and the one list of everything that this
+** module adds to SQL. A new function or table gets its line here; the folder
+** of its domain has the rest.
+*/
+#include "core/core.h"
+SQLITE_EXTENSION_INIT1
+
+#include <stdatomic.h>
+#include <string.h>
+
+#define MIN_SQLITE 3038000
+
+/* sql/<domain>.sql, made into C by the build. */
+extern const char bxSqlCore[];
+
+/* The domains; core is first. */
+static const BxDomain aDomain[] = {
+    {"core", 1, bxSqlCore, 0},
+};
+
+/* name, fewest and most arguments, kind, implementation */
+static const BxFunction aFunction[] = {
+    {"blackbox_debug", 0, 0, BX_PURE, bxDebug},
+    {"blackbox_install", 0, 2, BX_OWN, bxInstall},
+    {"blackbox_use", 1, 1, BX_OWN, bxUse},
+    /* last: its presence says that the connection has them all */
+    {"blackbox_version", 0, 0, BX_PURE, bxVersion},
+};
+
+/* Table-valued functions. */
+static const BxTable aTable[] = {
+    {"blackbox_check", "schema, object, problem, only HIDDEN", 3, 0, 1, 0, 0,
+        bxCheck},
+};
+
+/* How blackbox_check() looks into virtual tables. */
+static const BxVtabCheck aCheck[] = {
+    {0, 0},
+};
+
+/* Virtual tables. */
+static int registerModules(Bx *bx) {
+  (void)bx;
+  return SQLITE_OK;
+}
+
+#define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
+
+static Bx *newConnection(sqlite3 *db) {
+  Bx *bx = sqlite3_malloc64(sizeof(*bx));
+  if (bx == 0) return 0;
+  memset(bx, 0, sizeof(*bx));
+  bx->db = db;
+  bx->nRef = 1;
+  bx->nDomain = COUNT(aDomain);
+  bx->aDomain = aDomain;
+  bx->aCheck = aCheck;
+  bx->aSlot = sqlite3_malloc64(sizeof(BxSlot) * COUNT(aDomain));
+  bx->azHome = sqlite3_malloc64(sizeof(char *) * COUNT(aDomain));
+  if (bx->aSlot == 0 || bx->azHome == 0) {
+    sqlite3_free(bx->aSlot);
+    sqlite3_free(bx->azHome);
+    sqlite3_free(bx);
+    return 0;
+  }
+  memset(bx->aSlot, 0, sizeof(BxSlot) * COUNT(aDomain));
+  memset(bx->azHome, 0, sizeof(char *) * COUNT(aDomain));
+  return bx;
+}
+
+/* SQLITE_ROW when the connection has this version of blackbox already;
+** SQLITE_ERROR when it has another. */
+static int alreadyLoaded(sqlite3 *db, char **pzErr) {
+  sqlite3_stmt *pStmt = 0;
+  int rc = SQLITE_OK;
+  if (sqlite3_prepare_v2(db, "SELECT blackbox_version()", -1, &pStmt, 0) !=
+      SQLITE_OK) {
+    return SQLITE_OK;
+  }
+  if (sqlite3_step(pStmt) == SQLITE_ROW) {
+    const char *z = (const char *)sqlite3_column_text(pStmt, 0);
+    rc = SQLITE_ROW;
+    if (z == 0 || strcmp(z, BLACKBOX_VERSION) != 0) {
+      rc = SQLITE_ERROR;
+      if (pzErr != 0) {
+        *pzErr = sqlite3_mprintf(
+            "blackbox %s is loaded on this connection already, cannot load %s",
+            z, BLACKBOX_VERSION);
+      }
+    }
+  }
+  sqlite3_finalize(pStmt);
+  return rc;
+}
+
+#ifndef SQLITE_CORE
+/* The routines of the first SQLite library that loaded this file. A second
+** library in the process would pull them from under the first. */
+static _Atomic(const sqlite3_api_routines *) pOwner;
+
+static int takeApi(const sqlite3_api_routines *pApi, char **pzErr) {
+  const sqlite3_api_routines *pNone = 0;
+  if (pApi->libversion_number() < MIN_SQLITE) {
+    if (pzErr != 0) {
+      *pzErr =
+          pApi->mprintf("blackbox needs SQLite 3.38.0 or later, this is %s",
+              pApi->libversion());
+    }
+    return SQLITE_ERROR;
+  }
+  if (!atomic_compare_exchange_strong(&pOwner, &pNone, pApi) && pNone != pApi) {
+    if (pzErr != 0) {
+      *pzErr = pApi->mprintf(
+          "blackbox is in use by another copy of the SQLite library in this "
+          "process; load a copy of the file under another path");
+    }
+    return SQLITE_ERROR;
+  }
+  sqlite3_api = pApi;
+  return SQLITE_OK;
+}
+#endif
+
+int sqlite3_blackbox_init(
+    sqlite3 *db, char **pzErr, const sqlite3_api_routines *pApi) {
+  Bx *bx;
+  int rc;
+#ifdef SQLITE_CORE
+  (void)pApi;
+#else
+  rc = takeApi(pApi, pzErr);
+  if (rc != SQLITE_OK) return rc;
+#endif
+  rc = alreadyLoaded(db, pzErr);
+  if (rc != SQLITE_OK) return rc == SQLITE_ROW ? SQLITE_OK : rc;
+  bx = newConnection(db);
+  if (bx == 0) return SQLITE_NOMEM;
+  rc = bxRegisterCall(bx, aFunction, COUNT(aFunction));
+  if (rc == SQLITE_OK) rc = registerModules(bx);
+  if (rc == SQLITE_OK) rc = bxRegisterTables(bx, aTable, COUNT(aTable));
+  if (rc == SQLITE_OK) {
+    rc = bxRegisterFunctions(bx, aFunction, COUNT(aFunction));
+  }
+  bxUnref(bx);
+  return rc;
+}

@@ -1,0 +1,182 @@
+/*
+** check.c: blackbox_check(), one row for each thing that is not as it should
+** be, none when all is well.
+**
+** Looked at, in every attached schema: that views, triggers and indexes of
+** each installed domain stand as sql/ makes them (a guard that was dropped or
+** changed is found here); the view <domain>_check, in which each domain lists
+** its own contradictions; and every virtual table of ours, through the check
+** that its module brings. A check that fails is itself a problem, and the
+** others go on.
+*/
+#include "core.h"
+SQLITE_EXTENSION_INIT3
+
+#include <stdarg.h>
+#include <string.h>
+
+#define MAX_PROBLEMS "100" /* listed of one domain */
+
+void bxProblem(BxProblems *p, const char *zObject, const char *zFormat, ...) {
+  sqlite3_str *pOut;
+  char *zProblem;
+  va_list ap;
+  sqlite3_stmt *pStmt = 0;
+  if (p->err.rc != SQLITE_OK) return;
+  va_start(ap, zFormat);
+  zProblem = sqlite3_vmprintf(zFormat, ap);
+  va_end(ap);
+  bxFailDb(&p->err, p->db,
+      sqlite3_prepare_v2(
+          p->db, "SELECT json_array(?1, ?2, ?3)", -1, &pStmt, 0));
+  bxBind(pStmt, &p->err, "ttt", p->zDb, zObject, zProblem);
+  if (bxRow(pStmt, &p->err)) {
+    pOut = sqlite3_str_new(0);
+    sqlite3_str_appendf(pOut, "%s%s%s", p->zJson ? p->zJson : "",
+        p->zJson ? "," : "", sqlite3_column_text(pStmt, 0));
+    sqlite3_free(p->zJson);
+    p->zJson = sqlite3_str_finish(pOut);
+    if (p->zJson == 0) bxFail(&p->err, SQLITE_NOMEM, "out of memory");
+  }
+  sqlite3_finalize(pStmt);
+  sqlite3_free(zProblem);
+}
+
+/* An error of one check becomes a problem; running out of memory does not. */
+static void swallow(BxProblems *pOut, const char *zObject, BxErr *pErr) {
+  if (pErr->rc == SQLITE_OK) return;
+  if ((pErr->rc & 0xff) == SQLITE_NOMEM) {
+    bxFail(&pOut->err, SQLITE_NOMEM, "out of memory");
+  } else {
+    bxProblem(pOut, zObject, "cannot be checked: %s", pErr->zMsg);
+  }
+  bxClear(pErr);
+}
+
+static void differs(
+    BxStmts *p, void *pArg, const char *zType, const char *zName, int bThere) {
+  (void)p;
+  bxProblem((BxProblems *)pArg, zName,
+      bThere ? "%s is not as blackbox_install() makes it; run it again"
+             : "%s is missing; run blackbox_install()",
+      zType);
+}
+
+static void compare(BxStmts *p, const BxDomain *pDomain, BxProblems *pOut) {
+  BxErr err = {SQLITE_OK, 0};
+  bxDifferences(p, pDomain, differs, pOut, &err);
+  swallow(pOut, pDomain->zName, &err);
+}
+
+/* The rows of the view <domain>_check. */
+static void checkView(BxStmts *p, const BxDomain *pDomain, BxProblems *pOut) {
+  BxErr err = {SQLITE_OK, 0};
+  sqlite3_stmt *pStmt = 0;
+  char *zSql = sqlite3_mprintf(
+      "SELECT object, problem FROM main.%s_check LIMIT " MAX_PROBLEMS,
+      pDomain->zName);
+  if (zSql == 0) bxFail(&err, SQLITE_NOMEM, "out of memory");
+  pStmt = bxPrepare(p, zSql, &err);
+  sqlite3_free(zSql);
+  while (bxRow(pStmt, &err)) {
+    bxProblem(pOut, (const char *)sqlite3_column_text(pStmt, 0), "%s",
+        sqlite3_column_text(pStmt, 1));
+  }
+  sqlite3_finalize(pStmt);
+  swallow(pOut, pDomain->zName, &err);
+}
+
+static void checkDomains(BxStmts *p, BxProblems *pOut) {
+  int i;
+  for (i = 0; i < p->bx->nDomain && pOut->err.rc == SQLITE_OK; i++) {
+    const BxDomain *pDomain = &p->bx->aDomain[i];
+    if (!bxCarries(p->bx, p->zDb, pDomain->zName, &pOut->err)) continue;
+    compare(p, pDomain, pOut);
+    checkView(p, pDomain, pOut);
+  }
+}
+
+/* One virtual table, if it is ours. Connecting it may fail: a problem too. */
+static void checkVtab(BxStmts *p, const char *zName, BxProblems *pOut) {
+  BxErr err = {SQLITE_OK, 0};
+  sqlite3_stmt *pStmt;
+  BxVtab *pVtab;
+  int i;
+  char *zSql = sqlite3_mprintf("SELECT 1 FROM \"%w\".\"%w\"", p->zDb, zName);
+  if (zSql == 0) bxFail(&err, SQLITE_NOMEM, "out of memory");
+  pStmt = 0;
+  if (err.rc == SQLITE_OK) {
+    bxFailDb(
+        &err, p->bx->db, sqlite3_prepare_v2(p->bx->db, zSql, -1, &pStmt, 0));
+  }
+  sqlite3_free(zSql);
+  sqlite3_finalize(pStmt);
+  swallow(pOut, zName, &err);
+  for (pVtab = p->bx->pVtabs; pVtab != 0; pVtab = pVtab->pNext) {
+    if (sqlite3_stricmp(pVtab->stmts.zDb, p->zDb) != 0 ||
+        sqlite3_stricmp(pVtab->stmts.zTable, zName) != 0) {
+      continue;
+    }
+    for (i = 0; p->bx->aCheck[i].zModule != 0; i++) {
+      if (strcmp(p->bx->aCheck[i].zModule, pVtab->zModule) == 0) {
+        p->bx->aCheck[i].xCheck(pVtab, pOut);
+      }
+    }
+    return;
+  }
+}
+
+static void checkVtabs(BxStmts *p, BxProblems *pOut) {
+  sqlite3_stmt *pStmt;
+  int i;
+  if (pOut->err.rc != SQLITE_OK) return;
+  for (i = 0; p->bx->aCheck[i].zModule != 0; i++) {
+    pStmt = bxPrepare(p,
+        "SELECT name FROM main.sqlite_schema WHERE type = 'table' AND sql "
+        "LIKE 'create virtual table%using%' || ?1 || '%'",
+        &pOut->err);
+    bxBind(pStmt, &pOut->err, "t", p->bx->aCheck[i].zModule);
+    while (bxRow(pStmt, &pOut->err)) {
+      checkVtab(p, (const char *)sqlite3_column_text(pStmt, 0), pOut);
+    }
+    sqlite3_finalize(pStmt);
+  }
+}
+
+sqlite3_stmt *bxCheck(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
+  BxProblems found = {bx->db, 0, 0, {SQLITE_OK, 0}};
+  sqlite3_stmt *pDbs = 0, *pStmt = 0;
+  BxErr err = {SQLITE_OK, 0};
+  char *zJson;
+  bxFailDb(&err, bx->db,
+      sqlite3_prepare_v2(bx->db,
+          "SELECT name FROM pragma_database_list "
+          "WHERE ?1 IS NULL OR name = ?1 COLLATE NOCASE",
+          -1, &pDbs, 0));
+  bxBind(pDbs, &err, "v", apArg[0]);
+  while (found.err.rc == SQLITE_OK && bxRow(pDbs, &err)) {
+    BxStmts *p = bxSchema(bx, (const char *)sqlite3_column_text(pDbs, 0), &err);
+    if (p == 0) break;
+    found.zDb = p->zDb;
+    checkDomains(p, &found);
+    checkVtabs(p, &found);
+  }
+  sqlite3_finalize(pDbs);
+  *pErr = err.rc != SQLITE_OK ? err : found.err;
+  if (err.rc != SQLITE_OK) bxClear(&found.err);
+  zJson = sqlite3_mprintf("[%s]", found.zJson ? found.zJson : "");
+  sqlite3_free(found.zJson);
+  if (zJson == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  if (pErr->rc == SQLITE_OK) {
+    bxFailDb(pErr, bx->db,
+        sqlite3_prepare_v2(bx->db,
+            "SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?1)",
+            -1, &pStmt, 0));
+  }
+  if (pErr->rc == SQLITE_OK) {
+    bxFailDb(
+        pErr, bx->db, sqlite3_bind_text(pStmt, 1, zJson, -1, SQLITE_TRANSIENT));
+  }
+  sqlite3_free(zJson);
+  return pStmt;
+}

@@ -1,0 +1,332 @@
+/*
+** command.c: how a call reaches a function, and the table blackbox_call.
+**
+** A function that changes data runs in a savepoint: all of it, or nothing.
+** SQLite refuses a savepoint while another statement writes, so such a
+** function stands at the top of a statement of its own. The same command as a
+** row, INSERT INTO blackbox_call(command, arguments) VALUES('name', '[...]'),
+** has no savepoint: the statement around it is what rolls back, and the
+** command's own writes are arranged so that each can be repeated.
+**
+** blackbox_call is also what lets go of the statements that functions keep:
+** SQLite disconnects it before it asks whether statements are open.
+*/
+#include "core.h"
+SQLITE_EXTENSION_INIT3
+
+#include <string.h>
+
+/* What a registered function points to. */
+typedef struct Registered {
+  Bx *bx;
+  const BxFunction *pDef;
+} Registered;
+
+/* blackbox_call's module data: the functions that may be called. */
+typedef struct CallAux {
+  Bx *bx;
+  const BxFunction *aFunction;
+  int nFunction;
+} CallAux;
+
+typedef struct CallVtab {
+  sqlite3_vtab base;
+  Bx *bx;
+  const CallAux *pAux;
+} CallVtab;
+
+/*------------------------------------------------- arguments, results ----*/
+
+sqlite3_value *bxArg(BxCall *p, int i) {
+  if (i >= p->nArg) return 0;
+  return sqlite3_value_type(p->aArg[i]) == SQLITE_NULL ? 0 : p->aArg[i];
+}
+
+void bxReturnInt(BxCall *p, i64 iVal) {
+  if (p->pCtx != 0) sqlite3_result_int64(p->pCtx, iVal);
+}
+
+void bxReturnText(BxCall *p, char *zOwned) {
+  if (zOwned == 0) {
+    bxFail(&p->err, SQLITE_NOMEM, "out of memory");
+  } else if (p->pCtx != 0) {
+    sqlite3_result_text64(
+        p->pCtx, zOwned, strlen(zOwned), sqlite3_free, SQLITE_UTF8);
+  } else {
+    sqlite3_free(zOwned);
+  }
+}
+
+void bxReturnJson(BxCall *p, char *zOwned) {
+  bxReturnText(p, zOwned);
+  if (p->pCtx != 0 && zOwned != 0) sqlite3_result_subtype(p->pCtx, 'J');
+}
+
+void bxReturnValue(BxCall *p, sqlite3_value *pVal) {
+  if (p->pCtx != 0) sqlite3_result_value(p->pCtx, pVal);
+}
+
+/*------------------------------------------------------- savepoints ----*/
+
+void bxSavepoint(Bx *bx, const char *zWho, BxErr *pErr) {
+  int rc;
+  if (pErr->rc != SQLITE_OK) return;
+  rc = sqlite3_exec(bx->db, "SAVEPOINT blackbox", 0, 0, 0);
+  if (rc == SQLITE_BUSY) {
+    bxFail(pErr, rc,
+        "MisuseError: %s() changes data and cannot run inside a statement "
+        "that writes; call it in a SELECT of its own, or INSERT INTO "
+        "blackbox_call(command, arguments) instead",
+        zWho);
+  }
+  bxFailDb(pErr, bx->db, rc);
+}
+
+void bxRelease(Bx *bx, BxErr *pErr) {
+  if (pErr->rc == SQLITE_OK) {
+    bxFailDb(pErr, bx->db, sqlite3_exec(bx->db, "RELEASE blackbox", 0, 0, 0));
+  }
+  if (pErr->rc != SQLITE_OK) { /* gone already if SQLite rolled back itself */
+    sqlite3_exec(bx->db, "ROLLBACK TO blackbox", 0, 0, 0);
+    sqlite3_exec(bx->db, "RELEASE blackbox", 0, 0, 0);
+  }
+}
+
+/* Runs the implementation; the error, if any, is in p->err. */
+static void runCall(BxCall *p) {
+  BxStmts *pStmts;
+  int bSavepoint = (p->pDef->flags & BX_WRITE) && p->pCtx != 0;
+  if (p->nArg < p->pDef->nMin || p->nArg > p->pDef->nMax) {
+    bxFail(&p->err, SQLITE_ERROR, "wrong number of arguments to function %s()",
+        p->pDef->zName);
+    return;
+  }
+  for (pStmts = p->bx->pStmts; pStmts != 0; pStmts = pStmts->pNext) {
+    bxStmtsStale(pStmts);
+  }
+  if (bSavepoint) {
+    bxSavepoint(p->bx, p->pDef->zName, &p->err);
+    if (p->err.rc != SQLITE_OK) return;
+  }
+  p->pDef->xRun(p);
+  if (bSavepoint) bxRelease(p->bx, &p->err);
+}
+
+/*-------------------------------------------------------- functions ----*/
+
+static void functionStep(
+    sqlite3_context *pCtx, int nArg, sqlite3_value **aArg) {
+  Registered *pReg = (Registered *)sqlite3_user_data(pCtx);
+  BxCall call = {pReg->bx, pReg->pDef, nArg, aArg, pCtx, {SQLITE_OK, 0}};
+  runCall(&call);
+  bxReport(&call.err, pCtx);
+}
+
+static void functionFree(void *p) {
+  Registered *pReg = (Registered *)p;
+  bxUnref(pReg->bx);
+  sqlite3_free(pReg);
+}
+
+int bxRegisterFunctions(Bx *bx, const BxFunction *aFunction, int nFunction) {
+  /* SQLITE_RESULT_SUBTYPE, which SQLite 3.45 wants of functions that mark
+  ** their result as JSON; older ones ignore the bit. */
+  const int eSubtype = 0x001000000;
+  int i, rc = SQLITE_OK;
+  for (i = 0; i < nFunction && rc == SQLITE_OK; i++) {
+    const BxFunction *pDef = &aFunction[i];
+    int nArg = pDef->nMin == pDef->nMax ? pDef->nMin : -1;
+    int flags = SQLITE_UTF8 | eSubtype;
+    Registered *pReg = sqlite3_malloc64(sizeof(*pReg));
+    if (pReg == 0) return SQLITE_NOMEM;
+    pReg->bx = bxRef(bx);
+    pReg->pDef = pDef;
+    if (pDef->flags & (BX_WRITE | BX_OWN)) flags |= SQLITE_DIRECTONLY;
+    if (pDef->flags & BX_PURE) flags |= SQLITE_INNOCUOUS | SQLITE_DETERMINISTIC;
+    rc = sqlite3_create_function_v2(bx->db, pDef->zName, nArg, flags, pReg,
+        functionStep, 0, 0, functionFree);
+  }
+  return rc;
+}
+
+/*---------------------------------------------------- blackbox_call ----*/
+
+static int callConnect(sqlite3 *db, void *pAux, int argc,
+    const char *const *argv, sqlite3_vtab **ppVtab, char **pzErr) {
+  CallVtab *p;
+  int rc =
+      sqlite3_declare_vtab(db, "CREATE TABLE x(command TEXT, arguments TEXT)");
+  (void)argc;
+  (void)argv;
+  (void)pzErr;
+  if (rc != SQLITE_OK) return rc;
+  p = sqlite3_malloc64(sizeof(*p));
+  if (p == 0) return SQLITE_NOMEM;
+  memset(p, 0, sizeof(*p));
+  p->pAux = (const CallAux *)pAux;
+  p->bx = p->pAux->bx;
+  p->bx->bAnchored = 1;
+  *ppVtab = &p->base;
+  return SQLITE_OK;
+}
+
+static int callDisconnect(sqlite3_vtab *pVtab) {
+  CallVtab *p = (CallVtab *)pVtab;
+  BxStmts *pStmts;
+  for (pStmts = p->bx->pStmts; pStmts != 0; pStmts = pStmts->pNext) {
+    bxStmtsFinalize(pStmts);
+  }
+  p->bx->bAnchored = 0;
+  sqlite3_free(p);
+  return SQLITE_OK;
+}
+
+static int callBestIndex(sqlite3_vtab *pVtab, sqlite3_index_info *pInfo) {
+  (void)pVtab;
+  pInfo->estimatedRows = 1;
+  return SQLITE_OK;
+}
+
+static int callOpen(sqlite3_vtab *pVtab, sqlite3_vtab_cursor **ppCursor) {
+  sqlite3_vtab_cursor *p = sqlite3_malloc64(sizeof(*p));
+  (void)pVtab;
+  if (p == 0) return SQLITE_NOMEM;
+  memset(p, 0, sizeof(*p));
+  *ppCursor = p;
+  return SQLITE_OK;
+}
+
+static int callClose(sqlite3_vtab_cursor *pCursor) {
+  sqlite3_free(pCursor);
+  return SQLITE_OK;
+}
+
+/* The table is never read: it is always empty. */
+static int callFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
+    const char *idxStr, int argc, sqlite3_value **argv) {
+  (void)pCursor;
+  (void)idxNum;
+  (void)idxStr;
+  (void)argc;
+  (void)argv;
+  return SQLITE_OK;
+}
+static int callNext(sqlite3_vtab_cursor *pCursor) {
+  (void)pCursor;
+  return SQLITE_OK;
+}
+static int callEof(sqlite3_vtab_cursor *pCursor) {
+  (void)pCursor;
+  return 1;
+}
+static int callColumn(
+    sqlite3_vtab_cursor *pCursor, sqlite3_context *pCtx, int i) {
+  (void)pCursor;
+  (void)pCtx;
+  (void)i;
+  return SQLITE_OK;
+}
+static int callRowid(sqlite3_vtab_cursor *pCursor, sqlite3_int64 *piRowid) {
+  (void)pCursor;
+  *piRowid = 0;
+  return SQLITE_OK;
+}
+
+/* Copies the elements of a JSON array into aArg[0..nMax). Returns how many
+** there are. What is no JSON at all is refused by json_each() itself. */
+static int readArguments(
+    Bx *bx, sqlite3_value *pJson, sqlite3_value **aArg, int nMax, BxErr *pErr) {
+  sqlite3_stmt *pStmt = 0;
+  int n = 0;
+  if (pJson == 0 || sqlite3_value_type(pJson) == SQLITE_NULL) return 0;
+  bxFailDb(pErr, bx->db,
+      sqlite3_prepare_v2(bx->db,
+          "SELECT value, json_type(?1) = 'array' FROM json_each(?1)", -1,
+          &pStmt, 0));
+  bxBind(pStmt, pErr, "v", pJson);
+  while (bxRow(pStmt, pErr)) {
+    if (n == nMax || !sqlite3_column_int(pStmt, 1)) {
+      bxFail(pErr, SQLITE_CONSTRAINT,
+          "ValidationError: arguments must be a JSON array of at most %d, "
+          "as in '[\"ring\", 7]'",
+          nMax);
+      break;
+    }
+    aArg[n] = sqlite3_value_dup(sqlite3_column_value(pStmt, 0));
+    if (aArg[n++] == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  }
+  sqlite3_finalize(pStmt);
+  return n;
+}
+
+static const BxFunction *findCommand(
+    const CallAux *pAux, const char *zName, BxErr *pErr) {
+  int i;
+  for (i = 0; i < pAux->nFunction; i++) {
+    if (sqlite3_stricmp(pAux->aFunction[i].zName, zName) != 0) continue;
+    if (pAux->aFunction[i].flags & (BX_WRITE | BX_OWN)) {
+      return &pAux->aFunction[i];
+    }
+    bxFail(pErr, SQLITE_ERROR,
+        "ValidationError: %s() only reads; use it in a SELECT", zName);
+    return 0;
+  }
+  bxFail(pErr, SQLITE_ERROR, "NotFoundError: no command named %Q", zName);
+  return 0;
+}
+
+#define BX_MAX_ARG 16
+
+static int callUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
+    sqlite3_int64 *piRowid) {
+  CallVtab *p = (CallVtab *)pVtab;
+  sqlite3_value *aArg[BX_MAX_ARG] = {0};
+  BxCall call = {p->bx, 0, 0, aArg, 0, {SQLITE_OK, 0}};
+  const char *zName;
+  int i;
+  *piRowid = 0;
+  if (argc == 1 || sqlite3_value_type(argv[0]) != SQLITE_NULL) {
+    bxFail(&call.err, SQLITE_READONLY,
+        "MisuseError: blackbox_call takes INSERT only");
+    return bxReportVtab(&call.err, pVtab);
+  }
+  zName = bxText(argv[2], "command", 100, 0, &call.err);
+  if (zName != 0) call.pDef = findCommand(p->pAux, zName, &call.err);
+  if (call.pDef != 0) {
+    call.nArg = readArguments(p->bx, argv[3], aArg, BX_MAX_ARG, &call.err);
+  }
+  if (call.err.rc == SQLITE_OK) runCall(&call);
+  for (i = 0; i < BX_MAX_ARG; i++) sqlite3_value_free(aArg[i]);
+  return bxReportVtab(&call.err, pVtab);
+}
+
+static const sqlite3_module callModule = {
+    .xConnect = callConnect,
+    .xBestIndex = callBestIndex,
+    .xDisconnect = callDisconnect,
+    .xDestroy = callDisconnect,
+    .xOpen = callOpen,
+    .xClose = callClose,
+    .xFilter = callFilter,
+    .xNext = callNext,
+    .xEof = callEof,
+    .xColumn = callColumn,
+    .xRowid = callRowid,
+    .xUpdate = callUpdate,
+};
+
+static void callFree(void *p) {
+  CallAux *pAux = (CallAux *)p;
+  bxUnref(pAux->bx);
+  sqlite3_free(pAux);
+}
+
+int bxRegisterCall(Bx *bx, const BxFunction *aFunction, int nFunction) {
+  CallAux *pAux = sqlite3_malloc64(sizeof(*pAux));
+  if (pAux == 0) return SQLITE_NOMEM;
+  pAux->bx = bxRef(bx);
+  pAux->aFunction = aFunction;
+  pAux->nFunction = nFunction;
+  return sqlite3_create_module_v2(
+      bx->db, "blackbox_call", &callModule, pAux, callFree);
+}

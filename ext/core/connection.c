@@ -1,0 +1,215 @@
+/*
+** connection.c: what blackbox knows of one connection.
+**
+** A Bx lives as long as a function or module of ours is registered, that is
+** until the connection is really gone; by then its files are closed and its
+** locks released, which is when the domains' memory slots are freed (a slot
+** may still want to write: it opens a connection of its own).
+**
+** A domain's schema is looked for once: main and the attached databases,
+** never temp, and never a table that lies before it under the same name.
+*/
+#include "core.h"
+SQLITE_EXTENSION_INIT3
+
+#include <string.h>
+
+Bx *bxRef(Bx *bx) {
+  bx->nRef++;
+  return bx;
+}
+
+static void freeHomes(Bx *bx) {
+  int i;
+  for (i = 0; bx->azHome != 0 && i < bx->nDomain; i++) {
+    sqlite3_free(bx->azHome[i]);
+    bx->azHome[i] = 0;
+  }
+}
+
+void bxUnref(void *p) {
+  Bx *bx = (Bx *)p;
+  int i;
+  if (--bx->nRef > 0) return;
+  for (i = 0; bx->aSlot != 0 && i < bx->nDomain; i++) {
+    if (bx->aSlot[i].xFree != 0) bx->aSlot[i].xFree(bx->aSlot[i].p);
+  }
+  freeHomes(bx);
+  while (bx->pStmts != 0) { /* finalized when blackbox_call disconnected */
+    BxStmts *pNext = bx->pStmts->pNext;
+    bxStmtsFree(bx->pStmts);
+    sqlite3_free(bx->pStmts);
+    bx->pStmts = pNext;
+  }
+  sqlite3_free(bx->azHome);
+  sqlite3_free(bx->aSlot);
+  sqlite3_free(bx->zUse);
+  sqlite3_free(bx);
+}
+
+static int domainIndex(Bx *bx, const char *zDomain) {
+  int i;
+  for (i = 0; i < bx->nDomain; i++) {
+    if (strcmp(bx->aDomain[i].zName, zDomain) == 0) return i;
+  }
+  return -1;
+}
+
+BxSlot *bxSlot(Bx *bx, const char *zDomain) {
+  int i = domainIndex(bx, zDomain);
+  return i < 0 ? 0 : &bx->aSlot[i];
+}
+
+void bxAnchor(Bx *bx, BxErr *pErr) {
+  sqlite3_stmt *pStmt = 0;
+  if (bx->bAnchored || pErr->rc != SQLITE_OK) return;
+  bxFailDb(pErr, bx->db,
+      sqlite3_prepare_v2(bx->db, "SELECT 1 FROM blackbox_call", -1, &pStmt, 0));
+  sqlite3_finalize(pStmt);
+  if (!bx->bAnchored) {
+    bxFail(pErr, SQLITE_MISUSE,
+        "MisuseError: a table named blackbox_call hides the one of this "
+        "module; rename it");
+  }
+}
+
+BxStmts *bxSchema(Bx *bx, const char *zDb, BxErr *pErr) {
+  BxStmts *p;
+  if (pErr->rc != SQLITE_OK) return 0;
+  for (p = bx->pStmts; p != 0; p = p->pNext) {
+    if (sqlite3_stricmp(p->zDb, zDb) == 0) return p;
+  }
+  p = sqlite3_malloc64(sizeof(*p));
+  if (p == 0) {
+    bxFail(pErr, SQLITE_NOMEM, "out of memory");
+    return 0;
+  }
+  bxStmtsInit(p, bx, zDb, 0, pErr);
+  if (pErr->rc != SQLITE_OK) {
+    bxStmtsFree(p);
+    sqlite3_free(p);
+    return 0;
+  }
+  p->pNext = bx->pStmts;
+  bx->pStmts = p;
+  return p;
+}
+
+int bxCarries(Bx *bx, const char *zDb, const char *zDomain, BxErr *pErr) {
+  sqlite3_stmt *pStmt = 0;
+  char *zSql;
+  int rc, bFound = 0;
+  if (pErr->rc != SQLITE_OK) return 0;
+  zSql = sqlite3_mprintf(
+      "SELECT 1 FROM \"%w\".blackbox_domains WHERE domain = %Q", zDb, zDomain);
+  if (zSql == 0) {
+    bxFail(pErr, SQLITE_NOMEM, "out of memory");
+    return 0;
+  }
+  rc = sqlite3_prepare_v2(bx->db, zSql, -1, &pStmt, 0);
+  sqlite3_free(zSql);
+  if (rc == SQLITE_ERROR) return 0; /* no such table: not installed there */
+  bxFailDb(pErr, bx->db, rc);
+  bFound = bxRow(pStmt, pErr);
+  sqlite3_finalize(pStmt);
+  return bFound;
+}
+
+/* Looks through the schemas. Leaves NULL in *pzHome when none carries it. */
+static void searchHome(
+    Bx *bx, const char *zDomain, char **pzHome, BxErr *pErr) {
+  sqlite3_stmt *pStmt = 0;
+  char *zOther = 0;
+  bxFailDb(pErr, bx->db,
+      sqlite3_prepare_v2(bx->db,
+          "SELECT name FROM pragma_database_list WHERE name <> 'temp'", -1,
+          &pStmt, 0));
+  while (bxRow(pStmt, pErr)) {
+    const char *zDb = (const char *)sqlite3_column_text(pStmt, 0);
+    if (zDb == 0 || !bxCarries(bx, zDb, zDomain, pErr)) continue;
+    if (bx->zUse != 0 && sqlite3_stricmp(bx->zUse, zDb) == 0) {
+      sqlite3_free(*pzHome);
+      sqlite3_free(zOther);
+      zOther = 0;
+      *pzHome = sqlite3_mprintf("%s", zDb);
+      break;
+    }
+    if (*pzHome == 0) {
+      *pzHome = sqlite3_mprintf("%s", zDb);
+    } else if (zOther == 0) {
+      zOther = sqlite3_mprintf("%s", zDb);
+    }
+  }
+  sqlite3_finalize(pStmt);
+  if (zOther != 0) {
+    bxFail(pErr, SQLITE_ERROR,
+        "ambiguous: both %s and %s have the tables of %s; choose one with "
+        "SELECT blackbox_use('%s')",
+        *pzHome, zOther, zDomain, *pzHome);
+  }
+  sqlite3_free(zOther);
+}
+
+BxStmts *bxHome(Bx *bx, const char *zDomain, BxErr *pErr) {
+  int i = domainIndex(bx, zDomain);
+  char *zHome = 0;
+  if (pErr->rc != SQLITE_OK || i < 0) return 0;
+  if (bx->azHome[i] == 0) {
+    searchHome(bx, zDomain, &zHome, pErr);
+    if (pErr->rc == SQLITE_OK && zHome == 0) {
+      bxFail(pErr, SQLITE_ERROR,
+          "Database not initialized: run blackbox_install() (no schema has "
+          "the tables of %s)",
+          zDomain);
+    }
+    if (pErr->rc != SQLITE_OK) {
+      sqlite3_free(zHome);
+      return 0;
+    }
+    bx->azHome[i] = zHome;
+  }
+  return bxSchema(bx, bx->azHome[i], pErr);
+}
+
+void bxForgetHomes(Bx *bx) {
+  freeHomes(bx);
+}
+
+i64 bxSettingInt(BxStmts *p, const char *zName, BxErr *pErr) {
+  sqlite3_stmt *pStmt =
+      bxStmt(p, "SELECT value FROM main.blackbox_limits WHERE name = ?1", pErr);
+  i64 iVal = 0;
+  bxBind(pStmt, pErr, "t", zName);
+  if (bxRow(pStmt, pErr)) {
+    iVal = sqlite3_column_int64(pStmt, 0);
+  } else {
+    bxFail(pErr, SQLITE_CORRUPT,
+        "CorruptedDataError: blackbox_setting_defs has no row for %s; run "
+        "blackbox_install() in schema %s",
+        zName, p->zDb);
+  }
+  bxDone(pStmt, pErr);
+  return iVal;
+}
+
+void bxUse(BxCall *p) {
+  const char *zDb = bxText(p->aArg[0], "schema", 1000, 0, &p->err);
+  char *zCopy;
+  if (zDb == 0) return;
+  if (!bxCarries(p->bx, zDb, "core", &p->err)) {
+    bxFail(&p->err, SQLITE_ERROR,
+        "NotFoundError: no blackbox tables in schema %Q; attach it and run "
+        "SELECT blackbox_install(%Q)",
+        zDb, zDb);
+    return;
+  }
+  zCopy = sqlite3_mprintf("%s", zDb);
+  if (zCopy == 0) {
+    bxFail(&p->err, SQLITE_NOMEM, "out of memory");
+    return;
+  }
+  sqlite3_free(p->bx->zUse);
+  p->bx->zUse = zCopy;
+  bxForgetHomes(p->bx);
+  bxReturnText(p, sqlite3_mprintf("%s", zCopy));
+}

@@ -1,0 +1,308 @@
+/*
+** core.h: what the domains of blackbox stand on.
+**
+** One Bx belongs to one connection that has loaded the module. It owns the
+** prepared statements that functions keep, knows in which schema each domain
+** is installed, and holds each domain's own memory. Core knows no domain: the
+** table in blackbox.c tells it which there are.
+**
+** Error style: every fallible helper takes a BxErr and does nothing once it
+** is set, so a chain of calls needs one look at the end. A code from SQLite
+** is never replaced by another.
+*/
+#ifndef BX_CORE_H
+#define BX_CORE_H
+
+#include "../blackbox.h"
+#include <sqlite3ext.h>
+#include <stddef.h>
+
+#ifndef SQLITE_CORE
+extern const sqlite3_api_routines *sqlite3_api;
+#endif
+
+typedef sqlite3_int64 i64;
+typedef struct Bx Bx;
+typedef struct BxCall BxCall;
+typedef struct BxErr BxErr;
+typedef struct BxStmts BxStmts;
+
+/*----------------------------------------------------------- error.c ----*/
+
+/* The first error of a chain. Start it as {SQLITE_OK, 0}. */
+struct BxErr {
+  int rc;     /* extended SQLite result code */
+  char *zMsg; /* from sqlite3_malloc; NULL when out of memory */
+};
+
+/* Sets rc and the formatted message, unless an error is set already. */
+void bxFail(BxErr *pErr, int rc, const char *zFormat, ...);
+/* Takes over the code and message of the statement that failed on db. */
+void bxFailDb(BxErr *pErr, sqlite3 *db, int rc);
+/* Puts zPrefix before the message of an error that is set. */
+void bxPrefix(BxErr *pErr, const char *zPrefix);
+/* Hands the error to a SQL function; frees the message. */
+void bxReport(BxErr *pErr, sqlite3_context *pCtx);
+/* Hands the error to a virtual table; frees the message. Returns the code. */
+int bxReportVtab(BxErr *pErr, sqlite3_vtab *pVtab);
+/* Forgets an error. */
+void bxClear(BxErr *pErr);
+
+/*------------------------------------------------------- statement.c ----*/
+
+/*
+** The statements that one owner keeps prepared, for one schema and, in a
+** virtual table, one table name. A template is SQL that stands alone when
+** read: "main." marks the schema and "@" begins the owner's table name, so
+** main.@_slots becomes "schema"."ring_slots" and @_slots just "ring_slots".
+** The address of a template is its key: pass the same constant each time.
+*/
+struct BxStmts {
+  Bx *bx;
+  char *zDb;      /* schema name, unquoted */
+  char *zTable;   /* virtual table's name, or NULL */
+  int nStmt;      /* entries used in aStmt */
+  int nAlloc;     /* entries allocated */
+  unsigned iLook; /* raised when the host may have finalized some */
+  struct BxStmt *aStmt;
+  BxStmts *pNext; /* next schema of the same Bx */
+};
+
+/* Replaces the marks of a template. Returns text to sqlite3_free, or NULL. */
+char *bxExpand(const char *zTemplate, const char *zDb, const char *zTable);
+void bxStmtsInit(
+    BxStmts *p, Bx *bx, const char *zDb, const char *zTable, BxErr *pErr);
+/* Says that time has passed in which the host may have finalized them. */
+void bxStmtsStale(BxStmts *p);
+/* Finalizes what is still alive. The object may be used again. */
+void bxStmtsFinalize(BxStmts *p);
+/* Finalizes and frees names; p itself stays the caller's. */
+void bxStmtsFree(BxStmts *p);
+/*
+** The kept statement of a template, reset and without bindings; NULL on
+** error. Never finalize it; end each use with bxRun() or bxDone().
+*/
+sqlite3_stmt *bxStmt(BxStmts *p, const char *zTemplate, BxErr *pErr);
+/* A statement of the caller's own, to finalize. For cursors and rare SQL. */
+sqlite3_stmt *bxPrepare(BxStmts *p, const char *zTemplate, BxErr *pErr);
+/*
+** Binds parameters 1, 2, ... by one letter each: i an i64, t a const char*
+** (NULL binds NULL; must live until the statement is done), v a
+** sqlite3_value*, n nothing (NULL), - leaves the parameter as it is.
+*/
+void bxBind(sqlite3_stmt *pStmt, BxErr *pErr, const char *zTypes, ...);
+/* Steps once. Returns 1 on a row; 0 at the end or on error. */
+int bxRow(sqlite3_stmt *pStmt, BxErr *pErr);
+/* Resets, and lets go of bound values. NULL is allowed. */
+void bxDone(sqlite3_stmt *pStmt, BxErr *pErr);
+/* Steps to the end, then bxDone(). */
+void bxRun(sqlite3_stmt *pStmt, BxErr *pErr);
+/* Runs a template of one or several statements that are not kept. */
+void bxExec(BxStmts *p, const char *zTemplate, BxErr *pErr);
+
+/*------------------------------------------------------ connection.c ----*/
+
+/* Memory that a domain keeps for a connection. */
+typedef struct BxSlot {
+  void *p;
+  void (*xFree)(void *); /* called when the connection has closed */
+} BxSlot;
+
+typedef struct BxDomain BxDomain;
+typedef struct BxVtab BxVtab;
+
+struct Bx {
+  sqlite3 *db;
+  int nRef;      /* functions and modules that point here */
+  int bAnchored; /* blackbox_call is connected: kept statements allowed */
+  int nDomain;   /* entries in aDomain and aSlot */
+  const BxDomain *aDomain;
+  BxSlot *aSlot;
+  char **azHome;   /* schema found for each domain, or NULL */
+  char *zUse;      /* schema chosen by blackbox_use(), or NULL */
+  BxStmts *pStmts; /* one for each schema in use */
+  BxVtab *pVtabs;  /* connected virtual tables of our modules */
+  const struct BxVtabCheck *aCheck; /* ends with a NULL name */
+};
+
+/* One of the five words. */
+struct BxDomain {
+  const char *zName; /* "payload" */
+  int iVersion;      /* of the schema in sql/ */
+  const char *zSql;  /* sql/<name>.sql */
+  /* Before the SQL runs on schema p->zDb: makes room for tables that an
+  ** older program left there. May be NULL. */
+  void (*xAdopt)(BxStmts *p, BxErr *pErr);
+};
+
+/* The memory slot of a domain ("payload"), or NULL for an unknown name. */
+BxSlot *bxSlot(Bx *bx, const char *zDomain);
+/*
+** The statements for the schema that carries a domain. Errors: "Database not
+** initialized: ..." and "ambiguous: ...".
+*/
+BxStmts *bxHome(Bx *bx, const char *zDomain, BxErr *pErr);
+/* The statements for a schema by name, whatever it carries. */
+BxStmts *bxSchema(Bx *bx, const char *zDb, BxErr *pErr);
+/* Whether schema zDb carries the domain. */
+int bxCarries(Bx *bx, const char *zDb, const char *zDomain, BxErr *pErr);
+/* Forgets which schema carries what. */
+void bxForgetHomes(Bx *bx);
+/* Value of a setting in p's schema. */
+i64 bxSettingInt(BxStmts *p, const char *zName, BxErr *pErr);
+/* Makes the object that finalizes kept statements before the busy check. */
+void bxAnchor(Bx *bx, BxErr *pErr);
+Bx *bxRef(Bx *bx);
+void bxUnref(void *p);
+
+/*---------------------------------------------------------- vtable.c ----*/
+
+/*
+** Base of every virtual table that a user creates with one of our modules,
+** so that functions find it by the name they are given.
+*/
+struct BxVtab {
+  sqlite3_vtab base;   /* first, as SQLite wants it */
+  const char *zModule; /* "payload_ring" */
+  BxStmts stmts;       /* schema and table name; kept statements */
+  BxVtab *pNext;
+};
+
+/* Allocates nByte (with a BxVtab first) for schema zDb and table zName. */
+BxVtab *bxVtabNew(size_t nByte, Bx *bx, const char *zModule, const char *zDb,
+    const char *zName, BxErr *pErr);
+/* Finalizes its statements, takes it off the list, frees it. */
+void bxVtabFree(BxVtab *p);
+/*
+** Finds the table that a user names: 'ring' in temp, main, then the attached
+** schemas, or 'schema.ring'. Error "NotFoundError: ..." (SQLITE_ERROR).
+*/
+BxVtab *bxVtabFind(
+    Bx *bx, const char *zModule, sqlite3_value *pName, BxErr *pErr);
+/* Whether a name is one of the comma-separated zColumns, in any case. */
+int bxIsColumn(const char *zName, const char *zColumns);
+/*
+** Splits one CREATE argument "key = value" (quotes optional). Key and value
+** go to aKey[nKey] and aVal[nVal], terminated. Error names the argument.
+*/
+void bxVtabArg(
+    const char *zArg, char *zKey, int nKey, char *zVal, int nVal, BxErr *pErr);
+
+/*----------------------------------------------------------- value.c ----*/
+
+#define BX_MAX_TIME 253402300799999 /* 9999-12-31, in milliseconds */
+
+/* Now, in milliseconds since 1970 UTC, as SQLite's own date functions see. */
+i64 bxNow(void);
+/* Writes a random UUID (version 4, lower case) and its terminator. */
+void bxUuid(char zOut[37]);
+/* What a message shows of a value: 'text', 12, NULL, a blob of 3 bytes. */
+char *bxShow(sqlite3_value *pVal);
+/*
+** Text of an argument. Refused: NULL (unless bNull, then NULL comes back),
+** a blob, an embedded NUL, the empty string, more than nMax bytes, bytes that
+** are no UTF-8.
+*/
+const char *bxText(
+    sqlite3_value *pVal, const char *zWhat, int nMax, int bNull, BxErr *pErr);
+/* A whole number from iLow to iHigh; a real that is whole passes. */
+i64 bxInt(
+    sqlite3_value *pVal, const char *zWhat, i64 iLow, i64 iHigh, BxErr *pErr);
+/* A time in milliseconds since 1970 UTC; NULL or no value means now. */
+i64 bxTime(sqlite3_value *pVal, const char *zWhat, BxErr *pErr);
+/* Bytes of a text or blob as stored; 0 for NULL. */
+i64 bxBytes(sqlite3_value *pVal);
+
+/*--------------------------------------------------------- command.c ----*/
+
+#define BX_READ 0  /* reads; may be used anywhere but in a schema */
+#define BX_WRITE 1 /* changes data: one savepoint around it, top level only */
+#define BX_OWN 2   /* changes data and looks after its own transaction */
+#define BX_PURE 4  /* a constant function of its arguments */
+
+typedef struct BxFunction {
+  const char *zName;
+  int nMin, nMax; /* number of arguments */
+  int flags;
+  void (*xRun)(BxCall *);
+} BxFunction;
+
+/* One call of a named function, or one row put into blackbox_call. */
+struct BxCall {
+  Bx *bx;
+  const BxFunction *pDef;
+  int nArg;
+  sqlite3_value **aArg;
+  sqlite3_context *pCtx; /* NULL for a row */
+  BxErr err;
+};
+
+/* Argument i, or NULL when it was not given or is SQL NULL. */
+sqlite3_value *bxArg(BxCall *p, int i);
+/* Results. A call that came as a row has no use for them. */
+void bxReturnInt(BxCall *p, i64 iVal);
+void bxReturnText(BxCall *p, char *zOwned); /* frees it with sqlite3_free */
+void bxReturnJson(BxCall *p, char *zOwned); /* the same, marked as JSON */
+void bxReturnValue(BxCall *p, sqlite3_value *pVal);
+
+/* SAVEPOINT; RELEASE when *pErr is clear, else ROLLBACK TO and RELEASE. */
+void bxSavepoint(Bx *bx, const char *zWho, BxErr *pErr);
+void bxRelease(Bx *bx, BxErr *pErr);
+
+int bxRegisterFunctions(Bx *bx, const BxFunction *aFunction, int nFunction);
+int bxRegisterCall(Bx *bx, const BxFunction *aFunction, int nFunction);
+
+/*----------------------------------------------------------- table.c ----*/
+
+/*
+** A table-valued function is a query. Hidden columns are its arguments; with
+** xOpen NULL, zSql runs on the schema that carries zDomain with the arguments
+** bound to ?1, ?2, ... in order (NULL where not given).
+*/
+typedef struct BxTable {
+  const char *zName;
+  const char *zColumns; /* declared columns, the hidden ones last */
+  int nColumn;          /* columns that are not hidden */
+  int nRequired, nArg;  /* hidden columns: needed, and in all */
+  const char *zDomain;
+  const char *zSql;
+  /* Prepares the query with its parameters bound, checks arguments. apArg[i]
+  ** is NULL where not given. The cursor finalizes the statement. */
+  sqlite3_stmt *(*xOpen)(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
+} BxTable;
+
+int bxRegisterTables(Bx *bx, const BxTable *aTable, int nTable);
+/* create_module with a reference to bx as pAux. */
+int bxRegisterModule(Bx *bx, const char *zName, const sqlite3_module *pModule);
+
+/*--------------------------------------------- install.c and check.c ----*/
+
+/* How blackbox_check() looks into the virtual tables of one module. xCheck
+** calls bxProblem() for each thing it finds. */
+typedef struct BxProblems {
+  sqlite3 *db;
+  char *zJson;     /* elements [schema, object, problem]; NULL for none */
+  const char *zDb; /* the schema that is looked at */
+  BxErr err;
+} BxProblems;
+typedef struct BxVtabCheck {
+  const char *zModule;
+  void (*xCheck)(BxVtab *p, BxProblems *pOut);
+} BxVtabCheck;
+void bxProblem(BxProblems *p, const char *zObject, const char *zFormat, ...);
+
+void bxInstall(BxCall *p); /* blackbox_install() */
+void bxUse(BxCall *p);     /* blackbox_use() */
+void bxVersion(BxCall *p); /* blackbox_version() */
+void bxDebug(BxCall *p);   /* blackbox_debug() */
+sqlite3_stmt *bxCheck(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
+/*
+** Calls xEach for every view, trigger and index of a domain that p's schema
+** lacks (bThere 0) or has in another form (bThere 1).
+*/
+void bxDifferences(BxStmts *p, const BxDomain *pDomain,
+    void (*xEach)(BxStmts *p, void *pArg, const char *zType, const char *zName,
+        int bThere),
+    void *pArg, BxErr *pErr);
+
+#endif

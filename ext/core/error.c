@@ -1,0 +1,71 @@
+/*
+** error.c: one error value for a chain of calls.
+**
+** The first error wins; later ones are ignored, as they are its consequence.
+** Messages read "<ErrorName>: what was wrong, the value given, what is
+** allowed, what to do next". A code that SQLite gave is passed on as it is.
+*/
+#include "core.h"
+SQLITE_EXTENSION_INIT3
+
+#include <stdarg.h>
+#include <string.h>
+
+void bxFail(BxErr *pErr, int rc, const char *zFormat, ...) {
+  va_list ap;
+  if (pErr->rc != SQLITE_OK) return;
+  pErr->rc = rc;
+  va_start(ap, zFormat);
+  pErr->zMsg = sqlite3_vmprintf(zFormat, ap);
+  va_end(ap);
+}
+
+void bxFailDb(BxErr *pErr, sqlite3 *db, int rc) {
+  if (rc == SQLITE_OK || rc == SQLITE_ROW || rc == SQLITE_DONE) return;
+  if ((rc & 0xff) == SQLITE_NOMEM) {
+    bxFail(pErr, rc, "out of memory");
+  } else if ((sqlite3_errcode(db) & 0xff) == (rc & 0xff)) {
+    bxFail(pErr, sqlite3_extended_errcode(db), "%s", sqlite3_errmsg(db));
+  } else {
+    bxFail(pErr, rc, "%s", sqlite3_errstr(rc));
+  }
+}
+
+void bxPrefix(BxErr *pErr, const char *zPrefix) {
+  char *z;
+  if (pErr->rc == SQLITE_OK || pErr->zMsg == 0) return;
+  if (strncmp(pErr->zMsg, zPrefix, strlen(zPrefix)) == 0) return;
+  z = sqlite3_mprintf("%s%s", zPrefix, pErr->zMsg);
+  if (z == 0) return;
+  sqlite3_free(pErr->zMsg);
+  pErr->zMsg = z;
+}
+
+void bxReport(BxErr *pErr, sqlite3_context *pCtx) {
+  if (pErr->rc == SQLITE_OK) return;
+  if ((pErr->rc & 0xff) == SQLITE_NOMEM || pErr->zMsg == 0) {
+    sqlite3_result_error_nomem(pCtx);
+  } else {
+    sqlite3_result_error(pCtx, pErr->zMsg, -1);
+    sqlite3_result_error_code(pCtx, pErr->rc);
+  }
+  bxClear(pErr);
+}
+
+int bxReportVtab(BxErr *pErr, sqlite3_vtab *pVtab) {
+  int rc = pErr->rc;
+  if (rc == SQLITE_OK) return rc;
+  if (pErr->zMsg != 0) {
+    sqlite3_free(pVtab->zErrMsg);
+    pVtab->zErrMsg = pErr->zMsg;
+  }
+  pErr->rc = SQLITE_OK;
+  pErr->zMsg = 0;
+  return rc;
+}
+
+void bxClear(BxErr *pErr) {
+  sqlite3_free(pErr->zMsg);
+  pErr->zMsg = 0;
+  pErr->rc = SQLITE_OK;
+}

@@ -1,0 +1,219 @@
+/*
+** statement.c: SQL templates and the statements kept for them.
+**
+** Preparing costs as much as running, so statements are kept across
+** transactions. Two things make that safe in any host. They belong to a
+** virtual table object (or, for functions, to the one behind blackbox_call),
+** which SQLite lets go before it asks whether statements are still open. And
+** a host that finalizes every statement of its connection before it closes
+** takes ours too: so before the first use in a transaction, and before
+** finalizing, each is looked up in SQLite's own list.
+*/
+#include "core.h"
+SQLITE_EXTENSION_INIT3
+
+#include <stdarg.h>
+#include <string.h>
+
+struct BxStmt {
+  const char *zTemplate; /* its key */
+  char *zSql;            /* the text after bxExpand() */
+  sqlite3_stmt *pStmt;   /* NULL when lost or not prepared */
+  unsigned iLook;        /* when it was last seen alive */
+};
+
+static int isNameChar(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+/* Whether z points at "main." as a whole word; zBegin is the text's start. */
+static int isSchemaMark(const char *zBegin, const char *z) {
+  return strncmp(z, "main.", 5) == 0 && (z == zBegin || !isNameChar(z[-1]));
+}
+
+char *bxExpand(const char *zTemplate, const char *zDb, const char *zTable) {
+  sqlite3_str *pOut = sqlite3_str_new(0);
+  const char *z = zTemplate;
+  while (*z) {
+    if (isSchemaMark(zTemplate, z)) {
+      sqlite3_str_appendf(pOut, "\"%w\".", zDb);
+      z += 5;
+    } else if (*z == '@' && zTable != 0) {
+      int n = 0;
+      while (isNameChar(z[1 + n])) n++;
+      sqlite3_str_appendf(pOut, "\"%w%.*s\"", zTable, n, z + 1);
+      z += 1 + n;
+    } else {
+      sqlite3_str_appendchar(pOut, 1, *z++);
+    }
+  }
+  return sqlite3_str_finish(pOut);
+}
+
+void bxStmtsInit(
+    BxStmts *p, Bx *bx, const char *zDb, const char *zTable, BxErr *pErr) {
+  memset(p, 0, sizeof(*p));
+  p->bx = bx;
+  p->zDb = sqlite3_mprintf("%s", zDb);
+  if (zTable != 0) p->zTable = sqlite3_mprintf("%s", zTable);
+  if (p->zDb == 0 || (zTable != 0 && p->zTable == 0)) {
+    bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  }
+}
+
+void bxStmtsStale(BxStmts *p) {
+  p->iLook++;
+}
+
+/* Forgets the statement if the host has finalized it behind our back. */
+static void lookUp(BxStmts *p, struct BxStmt *pEntry) {
+  sqlite3_stmt *pHost;
+  if (pEntry->pStmt == 0 || pEntry->iLook == p->iLook) return;
+  pEntry->iLook = p->iLook;
+  pHost = sqlite3_next_stmt(p->bx->db, 0);
+  while (pHost != 0 && pHost != pEntry->pStmt) {
+    pHost = sqlite3_next_stmt(p->bx->db, pHost);
+  }
+  if (pHost == 0 || strcmp(sqlite3_sql(pHost), pEntry->zSql) != 0) {
+    pEntry->pStmt = 0;
+  }
+}
+
+void bxStmtsFinalize(BxStmts *p) {
+  int i;
+  p->iLook++;
+  for (i = 0; i < p->nStmt; i++) {
+    lookUp(p, &p->aStmt[i]);
+    sqlite3_finalize(p->aStmt[i].pStmt);
+    p->aStmt[i].pStmt = 0;
+  }
+}
+
+void bxStmtsFree(BxStmts *p) {
+  int i;
+  bxStmtsFinalize(p);
+  for (i = 0; i < p->nStmt; i++) sqlite3_free(p->aStmt[i].zSql);
+  sqlite3_free(p->aStmt);
+  sqlite3_free(p->zDb);
+  sqlite3_free(p->zTable);
+  memset(p, 0, sizeof(*p));
+}
+
+/* The entry of a template, made when it is new. NULL when out of memory. */
+static struct BxStmt *findEntry(BxStmts *p, const char *zTemplate) {
+  struct BxStmt *pEntry;
+  int i;
+  for (i = 0; i < p->nStmt; i++) {
+    if (p->aStmt[i].zTemplate == zTemplate) return &p->aStmt[i];
+  }
+  if (p->nStmt == p->nAlloc) {
+    int nNew = p->nAlloc ? p->nAlloc * 2 : 8;
+    pEntry = sqlite3_realloc64(
+        p->aStmt, (sqlite3_uint64)nNew * sizeof(struct BxStmt));
+    if (pEntry == 0) return 0;
+    p->aStmt = pEntry;
+    p->nAlloc = nNew;
+  }
+  pEntry = &p->aStmt[p->nStmt];
+  pEntry->zTemplate = zTemplate;
+  pEntry->pStmt = 0;
+  pEntry->iLook = p->iLook;
+  pEntry->zSql = bxExpand(zTemplate, p->zDb, p->zTable);
+  if (pEntry->zSql == 0) return 0;
+  p->nStmt++;
+  return pEntry;
+}
+
+sqlite3_stmt *bxStmt(BxStmts *p, const char *zTemplate, BxErr *pErr) {
+  struct BxStmt *pEntry;
+  if (pErr->rc != SQLITE_OK) return 0;
+  if (p->zTable == 0) bxAnchor(p->bx, pErr);
+  pEntry = findEntry(p, zTemplate);
+  if (pEntry != 0) lookUp(p, pEntry);
+  if (pEntry == 0) {
+    bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  } else if (pEntry->pStmt != 0 && sqlite3_stmt_busy(pEntry->pStmt)) {
+    bxFail(pErr, SQLITE_MISUSE,
+        "MisuseError: this call was made from inside itself, by a trigger "
+        "that its own writes fire; take the trigger off");
+  } else if (pErr->rc == SQLITE_OK && pEntry->pStmt == 0) {
+    int rc = sqlite3_prepare_v3(p->bx->db, pEntry->zSql, -1,
+        SQLITE_PREPARE_PERSISTENT, &pEntry->pStmt, 0);
+    pEntry->iLook = p->iLook;
+    bxFailDb(pErr, p->bx->db, rc);
+  }
+  return pErr->rc == SQLITE_OK ? pEntry->pStmt : 0;
+}
+
+sqlite3_stmt *bxPrepare(BxStmts *p, const char *zTemplate, BxErr *pErr) {
+  sqlite3_stmt *pStmt = 0;
+  char *zSql;
+  if (pErr->rc != SQLITE_OK) return 0;
+  zSql = bxExpand(zTemplate, p->zDb, p->zTable);
+  if (zSql == 0) {
+    bxFail(pErr, SQLITE_NOMEM, "out of memory");
+    return 0;
+  }
+  bxFailDb(pErr, p->bx->db, sqlite3_prepare_v2(p->bx->db, zSql, -1, &pStmt, 0));
+  sqlite3_free(zSql);
+  return pStmt;
+}
+
+void bxBind(sqlite3_stmt *pStmt, BxErr *pErr, const char *zTypes, ...) {
+  va_list ap;
+  int i;
+  if (pErr->rc != SQLITE_OK) return;
+  va_start(ap, zTypes);
+  for (i = 0; zTypes[i] && pErr->rc == SQLITE_OK; i++) {
+    int rc = SQLITE_OK;
+    if (zTypes[i] == 'i') {
+      rc = sqlite3_bind_int64(pStmt, i + 1, va_arg(ap, i64));
+    } else if (zTypes[i] == 't') {
+      rc = sqlite3_bind_text(
+          pStmt, i + 1, va_arg(ap, const char *), -1, SQLITE_STATIC);
+    } else if (zTypes[i] == 'v') {
+      sqlite3_value *pVal = va_arg(ap, sqlite3_value *);
+      rc = pVal ? sqlite3_bind_value(pStmt, i + 1, pVal)
+                : sqlite3_bind_null(pStmt, i + 1);
+    } else if (zTypes[i] == 'n') {
+      rc = sqlite3_bind_null(pStmt, i + 1);
+    }
+    bxFailDb(pErr, sqlite3_db_handle(pStmt), rc);
+  }
+  va_end(ap);
+}
+
+int bxRow(sqlite3_stmt *pStmt, BxErr *pErr) {
+  int rc;
+  if (pErr->rc != SQLITE_OK) return 0;
+  rc = sqlite3_step(pStmt);
+  if (rc == SQLITE_ROW) return 1;
+  bxFailDb(pErr, sqlite3_db_handle(pStmt), rc);
+  return 0;
+}
+
+void bxDone(sqlite3_stmt *pStmt, BxErr *pErr) {
+  int rc;
+  if (pStmt == 0) return;
+  rc = sqlite3_reset(pStmt);
+  if (pErr->rc == SQLITE_OK) bxFailDb(pErr, sqlite3_db_handle(pStmt), rc);
+  sqlite3_clear_bindings(pStmt);
+}
+
+void bxRun(sqlite3_stmt *pStmt, BxErr *pErr) {
+  while (bxRow(pStmt, pErr)) {
+  }
+  bxDone(pStmt, pErr);
+}
+
+void bxExec(BxStmts *p, const char *zTemplate, BxErr *pErr) {
+  char *zSql;
+  if (pErr->rc != SQLITE_OK) return;
+  zSql = bxExpand(zTemplate, p->zDb, p->zTable);
+  if (zSql == 0) {
+    bxFail(pErr, SQLITE_NOMEM, "out of memory");
+    return;
+  }
+  bxFailDb(pErr, p->bx->db, sqlite3_exec(p->bx->db, zSql, 0, 0, 0));
+  sqlite3_free(zSql);
+}

@@ -1,0 +1,221 @@
+/*
+** table.c: table-valued functions, each of them a query.
+**
+** One read-only, eponymous module serves them all: the hidden columns are the
+** arguments, the cursor owns the prepared query and finalizes it when it is
+** closed. A NULL argument is an argument that was not given.
+*/
+#include "core.h"
+SQLITE_EXTENSION_INIT3
+
+#include <string.h>
+
+#define MAX_TABLE_ARG 6
+
+typedef struct TableAux {
+  Bx *bx;
+  const BxTable *pDef;
+} TableAux;
+
+typedef struct TableVtab {
+  sqlite3_vtab base;
+  Bx *bx;
+  const BxTable *pDef;
+} TableVtab;
+
+typedef struct TableCursor {
+  sqlite3_vtab_cursor base;
+  sqlite3_stmt *pStmt;
+  sqlite3_value *apArg[MAX_TABLE_ARG];
+  i64 iRow;
+  int bEof;
+} TableCursor;
+
+static int tableConnect(sqlite3 *db, void *pAux, int argc,
+    const char *const *argv, sqlite3_vtab **ppVtab, char **pzErr) {
+  const TableAux *pDef = (const TableAux *)pAux;
+  TableVtab *p;
+  char *zSql;
+  int rc;
+  (void)argc;
+  (void)argv;
+  (void)pzErr;
+  zSql = sqlite3_mprintf("CREATE TABLE x(%s)", pDef->pDef->zColumns);
+  if (zSql == 0) return SQLITE_NOMEM;
+  rc = sqlite3_declare_vtab(db, zSql);
+  sqlite3_free(zSql);
+  if (rc != SQLITE_OK) return rc;
+  p = sqlite3_malloc64(sizeof(*p));
+  if (p == 0) return SQLITE_NOMEM;
+  memset(p, 0, sizeof(*p));
+  p->bx = pDef->bx;
+  p->pDef = pDef->pDef;
+  *ppVtab = &p->base;
+  return SQLITE_OK;
+}
+
+static int tableDisconnect(sqlite3_vtab *pVtab) {
+  sqlite3_free(pVtab);
+  return SQLITE_OK;
+}
+
+/* idxNum has bit i set when argument i comes in argv, in that order. */
+static int tableBestIndex(sqlite3_vtab *pVtab, sqlite3_index_info *pInfo) {
+  const BxTable *pDef = ((TableVtab *)pVtab)->pDef;
+  int aWhere[MAX_TABLE_ARG];
+  int i, iArg, nArgv = 0;
+  memset(aWhere, -1, sizeof(aWhere));
+  for (i = 0; i < pInfo->nConstraint; i++) {
+    iArg = pInfo->aConstraint[i].iColumn - pDef->nColumn;
+    if (iArg < 0 || pInfo->aConstraint[i].op != SQLITE_INDEX_CONSTRAINT_EQ) {
+      continue;
+    }
+    if (!pInfo->aConstraint[i].usable) return SQLITE_CONSTRAINT;
+    aWhere[iArg] = i;
+  }
+  for (iArg = 0; iArg < pDef->nArg; iArg++) {
+    if (aWhere[iArg] < 0) {
+      if (iArg >= pDef->nRequired) continue;
+      sqlite3_free(pVtab->zErrMsg);
+      pVtab->zErrMsg = sqlite3_mprintf(
+          "wrong number of arguments to function %s()", pDef->zName);
+      return SQLITE_ERROR;
+    }
+    pInfo->aConstraintUsage[aWhere[iArg]].argvIndex = ++nArgv;
+    pInfo->aConstraintUsage[aWhere[iArg]].omit = 1;
+    pInfo->idxNum |= 1 << iArg;
+  }
+  pInfo->estimatedCost = 1000.0;
+  pInfo->estimatedRows = 100;
+  return SQLITE_OK;
+}
+
+static int tableOpen(sqlite3_vtab *pVtab, sqlite3_vtab_cursor **ppCursor) {
+  TableCursor *p = sqlite3_malloc64(sizeof(*p));
+  (void)pVtab;
+  if (p == 0) return SQLITE_NOMEM;
+  memset(p, 0, sizeof(*p));
+  *ppCursor = &p->base;
+  return SQLITE_OK;
+}
+
+static void clearCursor(TableCursor *p) {
+  int i;
+  sqlite3_finalize(p->pStmt);
+  p->pStmt = 0;
+  for (i = 0; i < MAX_TABLE_ARG; i++) {
+    sqlite3_value_free(p->apArg[i]);
+    p->apArg[i] = 0;
+  }
+}
+
+static int tableClose(sqlite3_vtab_cursor *pCursor) {
+  clearCursor((TableCursor *)pCursor);
+  sqlite3_free(pCursor);
+  return SQLITE_OK;
+}
+
+static int tableNext(sqlite3_vtab_cursor *pCursor) {
+  TableCursor *p = (TableCursor *)pCursor;
+  BxErr err = {SQLITE_OK, 0};
+  p->bEof = !bxRow(p->pStmt, &err);
+  p->iRow++;
+  return bxReportVtab(&err, pCursor->pVtab);
+}
+
+/* The query of a table that is no more than its SQL. */
+static sqlite3_stmt *openQuery(
+    Bx *bx, const BxTable *pDef, sqlite3_value **apArg, BxErr *pErr) {
+  BxStmts *pHome = bxHome(bx, pDef->zDomain, pErr);
+  sqlite3_stmt *pStmt = pHome ? bxPrepare(pHome, pDef->zSql, pErr) : 0;
+  int i;
+  for (i = 0; pStmt != 0 && i < pDef->nArg; i++) {
+    if (apArg[i] == 0) continue;
+    bxFailDb(pErr, bx->db, sqlite3_bind_value(pStmt, i + 1, apArg[i]));
+  }
+  return pStmt;
+}
+
+static int tableFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
+    const char *idxStr, int argc, sqlite3_value **argv) {
+  TableCursor *p = (TableCursor *)pCursor;
+  TableVtab *pTable = (TableVtab *)pCursor->pVtab;
+  BxErr err = {SQLITE_OK, 0};
+  int i, iArgv = 0;
+  (void)idxStr;
+  (void)argc;
+  clearCursor(p);
+  for (i = 0; i < pTable->pDef->nArg; i++) {
+    if (!(idxNum & (1 << i))) continue;
+    if (sqlite3_value_type(argv[iArgv]) != SQLITE_NULL) {
+      p->apArg[i] = sqlite3_value_dup(argv[iArgv]);
+      if (p->apArg[i] == 0) bxFail(&err, SQLITE_NOMEM, "out of memory");
+    }
+    iArgv++;
+  }
+  if (err.rc == SQLITE_OK) {
+    p->pStmt = pTable->pDef->xOpen != 0
+                   ? pTable->pDef->xOpen(pTable->bx, p->apArg, &err)
+                   : openQuery(pTable->bx, pTable->pDef, p->apArg, &err);
+  }
+  p->iRow = 0;
+  p->bEof = !bxRow(p->pStmt, &err);
+  return bxReportVtab(&err, pCursor->pVtab);
+}
+
+static int tableEof(sqlite3_vtab_cursor *pCursor) {
+  return ((TableCursor *)pCursor)->bEof;
+}
+
+static int tableColumn(
+    sqlite3_vtab_cursor *pCursor, sqlite3_context *pCtx, int i) {
+  TableCursor *p = (TableCursor *)pCursor;
+  int nColumn = ((TableVtab *)pCursor->pVtab)->pDef->nColumn;
+  if (i < nColumn) {
+    sqlite3_result_value(pCtx, sqlite3_column_value(p->pStmt, i));
+  } else if (p->apArg[i - nColumn] != 0) {
+    sqlite3_result_value(pCtx, p->apArg[i - nColumn]);
+  }
+  return SQLITE_OK;
+}
+
+static int tableRowid(sqlite3_vtab_cursor *pCursor, sqlite3_int64 *piRowid) {
+  *piRowid = ((TableCursor *)pCursor)->iRow;
+  return SQLITE_OK;
+}
+
+static const sqlite3_module tableModule = {
+    .xConnect = tableConnect,
+    .xBestIndex = tableBestIndex,
+    .xDisconnect = tableDisconnect,
+    .xDestroy = tableDisconnect,
+    .xOpen = tableOpen,
+    .xClose = tableClose,
+    .xFilter = tableFilter,
+    .xNext = tableNext,
+    .xEof = tableEof,
+    .xColumn = tableColumn,
+    .xRowid = tableRowid,
+};
+
+static void tableFree(void *p) {
+  bxUnref(((TableAux *)p)->bx);
+  sqlite3_free(p);
+}
+
+int bxRegisterTables(Bx *bx, const BxTable *aTable, int nTable) {
+  int i, rc = SQLITE_OK;
+  for (i = 0; i < nTable && rc == SQLITE_OK; i++) {
+    TableAux *pAux = sqlite3_malloc64(sizeof(*pAux));
+    if (pAux == 0) return SQLITE_NOMEM;
+    pAux->bx = bxRef(bx);
+    pAux->pDef = &aTable[i];
+    rc = sqlite3_create_module_v2(
+        bx->db, aTable[i].zName, &tableModule, pAux, tableFree);
+  }
+  return rc;
+}
+
+int bxRegisterModule(Bx *bx, const char *zName, const sqlite3_module *pModule) {
+  return sqlite3_create_module_v2(bx->db, zName, pModule, bxRef(bx), bxUnref);
+}

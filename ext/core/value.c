@@ -1,0 +1,175 @@
+/*
+** value.c: arguments checked and named, the clock, and ids.
+**
+** Units: a time is milliseconds since 1970 UTC, a size is bytes. Hosts that
+** know only floating point numbers pass whole ones, so a real without a
+** fraction counts as an integer.
+*/
+#include "core.h"
+SQLITE_EXTENSION_INIT3
+
+#include <string.h>
+#include <uuid/uuid.h>
+
+i64 bxNow(void) {
+  sqlite3_vfs *pVfs = sqlite3_vfs_find(0);
+  sqlite3_int64 iJulian = 0;
+  if (pVfs == 0) return 0;
+  if (pVfs->iVersion >= 2 && pVfs->xCurrentTimeInt64 != 0) {
+    pVfs->xCurrentTimeInt64(pVfs, &iJulian);
+  } else {
+    double rDays = 0.0;
+    pVfs->xCurrentTime(pVfs, &rDays);
+    iJulian = (sqlite3_int64)(rDays * 86400000.0 + 0.5);
+  }
+  return iJulian - 210866760000000LL; /* the Julian day of 1970-01-01 */
+}
+
+void bxUuid(char zOut[37]) {
+  uuid_t id;
+  uuid_generate_random(id);
+  uuid_unparse_lower(id, zOut);
+}
+
+i64 bxBytes(sqlite3_value *pVal) {
+  return pVal == 0 ? 0 : sqlite3_value_bytes(pVal);
+}
+
+char *bxShow(sqlite3_value *pVal) {
+  switch (pVal ? sqlite3_value_type(pVal) : SQLITE_NULL) {
+    case SQLITE_NULL: return sqlite3_mprintf("NULL");
+    case SQLITE_INTEGER:
+      return sqlite3_mprintf("%lld", sqlite3_value_int64(pVal));
+    case SQLITE_FLOAT:
+      return sqlite3_mprintf("%!.15g", sqlite3_value_double(pVal));
+    case SQLITE_BLOB:
+      return sqlite3_mprintf("a blob of %d bytes", sqlite3_value_bytes(pVal));
+    default: {
+      const char *z = (const char *)sqlite3_value_text(pVal);
+      int n = sqlite3_value_bytes(pVal);
+      if (n <= 60) return sqlite3_mprintf("%Q", z);
+      for (n = 60; n > 0 && (z[n] & 0xc0) == 0x80; n--) {
+      } /* whole letters */
+      return sqlite3_mprintf("'%.*q...'", n, z);
+    }
+  }
+}
+
+/* "<what> must be <rule>, got <value>". */
+static void failValue(
+    BxErr *pErr, const char *zWhat, const char *zRule, sqlite3_value *pVal) {
+  char *zShown = bxShow(pVal);
+  if (zShown == 0) {
+    bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  } else {
+    bxFail(pErr, SQLITE_CONSTRAINT, "ValidationError: %s must be %s, got %s",
+        zWhat, zRule, zShown);
+  }
+  sqlite3_free(zShown);
+}
+
+/* Whether n bytes are well-formed UTF-8 (RFC 3629). */
+static int isUtf8(const unsigned char *z, int n) {
+  int i = 0;
+  while (i < n) {
+    unsigned c = z[i++];
+    unsigned iLow = 0x80, iHigh = 0xbf; /* bounds of the second byte */
+    int nMore;
+    if (c < 0x80) continue;
+    if (c < 0xc2 || c > 0xf4) return 0;
+    nMore = c < 0xe0 ? 1 : c < 0xf0 ? 2 : 3;
+    if (c == 0xe0) iLow = 0xa0;
+    if (c == 0xed) iHigh = 0x9f;
+    if (c == 0xf0) iLow = 0x90;
+    if (c == 0xf4) iHigh = 0x8f;
+    for (; nMore > 0; nMore--) {
+      if (i >= n || z[i] < iLow || z[i] > iHigh) return 0;
+      iLow = 0x80;
+      iHigh = 0xbf;
+      i++;
+    }
+  }
+  return 1;
+}
+
+const char *bxText(
+    sqlite3_value *pVal, const char *zWhat, int nMax, int bNull, BxErr *pErr) {
+  const unsigned char *z;
+  int n, eType;
+  if (pErr->rc != SQLITE_OK) return 0;
+  eType = pVal ? sqlite3_value_type(pVal) : SQLITE_NULL;
+  if (eType == SQLITE_NULL && bNull) return 0;
+  if (eType == SQLITE_NULL || eType == SQLITE_BLOB) {
+    failValue(pErr, zWhat, "text", pVal);
+    return 0;
+  }
+  z = sqlite3_value_text(pVal);
+  n = sqlite3_value_bytes(pVal);
+  if (z == 0) {
+    bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  } else if (n == 0) {
+    failValue(pErr, zWhat, "text that is not empty", pVal);
+  } else if (n > nMax) {
+    bxFail(pErr, SQLITE_CONSTRAINT,
+        "ValidationError: %s must be at most %d bytes of UTF-8, got %d bytes",
+        zWhat, nMax, n);
+  } else if (memchr(z, 0, (size_t)n) != 0) {
+    failValue(pErr, zWhat, "text without a NUL character in it", pVal);
+  } else if (!isUtf8(z, n)) {
+    failValue(pErr, zWhat, "well-formed UTF-8", pVal);
+  }
+  return pErr->rc == SQLITE_OK ? (const char *)z : 0;
+}
+
+/* The whole number of a value; 0 in *pbOk when it is none. */
+static i64 wholeNumber(sqlite3_value *pVal, int *pbOk) {
+  double r;
+  *pbOk = 1;
+  if (sqlite3_value_type(pVal) == SQLITE_INTEGER) {
+    return sqlite3_value_int64(pVal);
+  }
+  if (sqlite3_value_type(pVal) == SQLITE_FLOAT) {
+    r = sqlite3_value_double(pVal);
+    if (r >= -9007199254740992.0 && r <= 9007199254740992.0 &&
+        r == (double)(i64)r) {
+      return (i64)r;
+    }
+  }
+  *pbOk = 0;
+  return 0;
+}
+
+i64 bxInt(
+    sqlite3_value *pVal, const char *zWhat, i64 iLow, i64 iHigh, BxErr *pErr) {
+  i64 iVal = 0;
+  int bOk = 0;
+  if (pErr->rc != SQLITE_OK) return 0;
+  if (pVal != 0) iVal = wholeNumber(pVal, &bOk);
+  if (!bOk || iVal < iLow || iVal > iHigh) {
+    char *zRule =
+        sqlite3_mprintf("a whole number from %lld to %lld", iLow, iHigh);
+    if (zRule == 0) {
+      bxFail(pErr, SQLITE_NOMEM, "out of memory");
+    } else {
+      failValue(pErr, zWhat, zRule, pVal);
+    }
+    sqlite3_free(zRule);
+    return 0;
+  }
+  return iVal;
+}
+
+i64 bxTime(sqlite3_value *pVal, const char *zWhat, BxErr *pErr) {
+  i64 iVal;
+  int bOk;
+  if (pErr->rc != SQLITE_OK) return 0;
+  if (pVal == 0 || sqlite3_value_type(pVal) == SQLITE_NULL) return bxNow();
+  iVal = wholeNumber(pVal, &bOk);
+  if (!bOk || iVal < 0 || iVal > BX_MAX_TIME) {
+    failValue(pErr, zWhat,
+        "a time in whole milliseconds since 1970 UTC (0 to 253402300799999)",
+        pVal);
+    return 0;
+  }
+  return iVal;
+}

@@ -1,0 +1,164 @@
+/*
+** vtable.c: what our virtual tables have in common: a place on the
+** connection's list, so that payload_kill_switch('ring', ...) finds the ring,
+** and the reading of CREATE arguments.
+*/
+#include "core.h"
+SQLITE_EXTENSION_INIT3
+
+#include <string.h>
+
+BxVtab *bxVtabNew(size_t nByte, Bx *bx, const char *zModule, const char *zDb,
+    const char *zName, BxErr *pErr) {
+  BxVtab *p;
+  if (pErr->rc != SQLITE_OK) return 0;
+  p = sqlite3_malloc64(nByte);
+  if (p == 0) {
+    bxFail(pErr, SQLITE_NOMEM, "out of memory");
+    return 0;
+  }
+  memset(p, 0, nByte);
+  p->zModule = zModule;
+  bxStmtsInit(&p->stmts, bx, zDb, zName, pErr);
+  if (pErr->rc != SQLITE_OK) {
+    bxStmtsFree(&p->stmts);
+    sqlite3_free(p);
+    return 0;
+  }
+  p->pNext = bx->pVtabs;
+  bx->pVtabs = p;
+  return p;
+}
+
+void bxVtabFree(BxVtab *p) {
+  BxVtab **pp;
+  if (p == 0) return;
+  for (pp = &p->stmts.bx->pVtabs; *pp != p; pp = &(*pp)->pNext) {
+  }
+  *pp = p->pNext;
+  bxStmtsFree(&p->stmts);
+  sqlite3_free(p);
+}
+
+/* The connected table zName of schema zDb. */
+static BxVtab *onList(
+    Bx *bx, const char *zModule, const char *zDb, const char *zName) {
+  BxVtab *p;
+  for (p = bx->pVtabs; p != 0; p = p->pNext) {
+    if (strcmp(p->zModule, zModule) == 0 &&
+        sqlite3_stricmp(p->stmts.zDb, zDb) == 0 &&
+        sqlite3_stricmp(p->stmts.zTable, zName) == 0) {
+      return p;
+    }
+  }
+  return 0;
+}
+
+/* Whether schema zDb has a table of that name. Preparing a statement on it
+** makes SQLite connect it. */
+static int connectTable(
+    Bx *bx, const char *zDb, const char *zName, BxErr *pErr) {
+  sqlite3_stmt *pStmt = 0;
+  char *zSql;
+  int rc;
+  if (pErr->rc != SQLITE_OK) return 0;
+  zSql = sqlite3_mprintf("SELECT 1 FROM \"%w\".\"%w\"", zDb, zName);
+  if (zSql == 0) {
+    bxFail(pErr, SQLITE_NOMEM, "out of memory");
+    return 0;
+  }
+  rc = sqlite3_prepare_v2(bx->db, zSql, -1, &pStmt, 0);
+  sqlite3_free(zSql);
+  sqlite3_finalize(pStmt);
+  if ((rc & 0xff) == SQLITE_NOMEM || (rc & 0xff) == SQLITE_CORRUPT) {
+    bxFailDb(pErr, bx->db, rc);
+  }
+  return rc == SQLITE_OK;
+}
+
+/* zName is a table of the module, or 'schema.table': tries every reading. */
+static BxVtab *searchTable(
+    Bx *bx, const char *zModule, const char *zName, BxErr *pErr) {
+  sqlite3_stmt *pStmt = 0;
+  BxVtab *pFound = 0;
+  bxFailDb(pErr, bx->db,
+      sqlite3_prepare_v2(bx->db,
+          "SELECT name FROM pragma_database_list "
+          "ORDER BY CASE name WHEN 'temp' THEN -1 ELSE seq END",
+          -1, &pStmt, 0));
+  while (pFound == 0 && bxRow(pStmt, pErr)) {
+    const char *zDb = (const char *)sqlite3_column_text(pStmt, 0);
+    size_t nDb = zDb ? strlen(zDb) : 0;
+    if (zDb == 0) continue;
+    if (connectTable(bx, zDb, zName, pErr)) {
+      pFound = onList(bx, zModule, zDb, zName);
+    }
+    if (pFound == 0 && sqlite3_strnicmp(zName, zDb, (int)nDb) == 0 &&
+        zName[nDb] == '.' && connectTable(bx, zDb, zName + nDb + 1, pErr)) {
+      pFound = onList(bx, zModule, zDb, zName + nDb + 1);
+    }
+  }
+  sqlite3_finalize(pStmt);
+  return pFound;
+}
+
+BxVtab *bxVtabFind(
+    Bx *bx, const char *zModule, sqlite3_value *pName, BxErr *pErr) {
+  const char *zName = bxText(pName, "table name", 1000, 0, pErr);
+  BxVtab *p;
+  if (zName == 0) return 0;
+  p = searchTable(bx, zModule, zName, pErr);
+  if (p == 0) {
+    bxFail(pErr, SQLITE_ERROR,
+        "NotFoundError: no %s table named %Q; make one with CREATE VIRTUAL "
+        "TABLE \"%w\" USING %s",
+        zModule, zName, zName, zModule);
+  }
+  return p;
+}
+
+int bxIsColumn(const char *zName, const char *zColumns) {
+  size_t n = strlen(zName);
+  const char *z = zColumns;
+  while (*z) {
+    const char *zEnd = strchr(z, ',');
+    size_t nWord = zEnd ? (size_t)(zEnd - z) : strlen(z);
+    if (nWord == n && sqlite3_strnicmp(z, zName, (int)n) == 0) return 1;
+    z += nWord + (zEnd != 0);
+  }
+  return 0;
+}
+
+/* Copies the trimmed text z[0..n) without its quotes; 0 when it is too long. */
+static int copyPart(const char *z, size_t n, char *zOut, int nOut) {
+  size_t i, nWritten = 0;
+  char cQuote = 0;
+  while (n > 0 && (*z == ' ' || *z == '\t' || *z == '\n' || *z == '\r')) {
+    z++;
+    n--;
+  }
+  while (n > 0 && strchr(" \t\n\r", z[n - 1]) != 0) n--;
+  if (n >= 2 && strchr("'\"`", z[0]) != 0 && z[n - 1] == z[0]) {
+    cQuote = z[0];
+    z++;
+    n -= 2;
+  }
+  for (i = 0; i < n; i++) {
+    if (nWritten + 1 >= (size_t)nOut) return 0;
+    zOut[nWritten++] = z[i];
+    if (cQuote && z[i] == cQuote && i + 1 < n && z[i + 1] == cQuote) i++;
+  }
+  zOut[nWritten] = 0;
+  return 1;
+}
+
+void bxVtabArg(
+    const char *zArg, char *zKey, int nKey, char *zVal, int nVal, BxErr *pErr) {
+  const char *zEq = strchr(zArg, '=');
+  if (pErr->rc != SQLITE_OK) return;
+  if (zEq == 0 || !copyPart(zArg, (size_t)(zEq - zArg), zKey, nKey) ||
+      !copyPart(zEq + 1, strlen(zEq + 1), zVal, nVal)) {
+    bxFail(pErr, SQLITE_ERROR,
+        "ValidationError: a table argument must be name=value, got %s", zArg);
+  }
+}

@@ -1,0 +1,129 @@
+-- core.sql: what every domain of blackbox stands on.
+--
+-- Tables  blackbox_domains       which domains are installed, at what version
+--         blackbox_setting_defs  every setting: default, range, meaning
+--         blackbox_settings      the settings that differ from their default
+--         retention_log          receipts: whatever was removed, by which rule
+--         retention_rules        where each domain lists what may be removed
+-- Views   blackbox_limits        every setting with the value in force
+--         core_check             settings that break a rule (none, when well)
+--
+-- Runs alone (sqlite3 my.db < sql/core.sql), any number of times. The mark
+-- "main." is the schema; the module puts an attached schema's name there.
+-- A name inside a trigger stands for the trigger's own schema.
+--
+-- Invariants: a setting has a known name and a value in range, whoever writes
+-- it. A receipt is written in the statement that removes the rows.
+
+-- Views before tables: a check of the file's integrity reads the newest
+-- object first, and must find a table there.
+CREATE VIEW IF NOT EXISTS main.blackbox_limits AS
+SELECT d.name AS name,
+       coalesce(s.value, d.preset) AS value,
+       d.preset AS "default",
+       CASE d.kind
+         WHEN 'choice' THEN d.choices
+         ELSE d.low || ' to ' || d.high
+       END AS range,
+       d.meaning AS meaning
+  FROM blackbox_setting_defs AS d
+  LEFT JOIN blackbox_settings AS s ON s.name = d.name;
+
+-- The settings that break a rule: none, unless a guard was taken away.
+CREATE VIEW IF NOT EXISTS main.core_check AS
+SELECT s.name AS object,
+       CASE WHEN d.name IS NULL THEN 'unknown setting'
+            ELSE 'setting out of range' END AS problem
+  FROM blackbox_settings AS s
+  LEFT JOIN blackbox_setting_defs AS d ON d.name = s.name
+ WHERE d.name IS NULL
+    OR NOT CASE d.kind
+         WHEN 'integer' THEN typeof(s.value) = 'integer'
+                             AND s.value BETWEEN d.low AND d.high
+         WHEN 'real' THEN typeof(s.value) IN ('integer', 'real')
+                          AND s.value BETWEEN d.low AND d.high
+         ELSE typeof(s.value) = 'text' AND s.value <> ''
+              AND instr(s.value, ',') = 0
+              AND instr(', ' || d.choices || ', ', ', ' || s.value || ', ') > 0
+       END;
+
+CREATE TABLE IF NOT EXISTS main.blackbox_domains(
+  domain  TEXT PRIMARY KEY,
+  version INTEGER NOT NULL
+) WITHOUT ROWID;
+
+-- kind 'integer' and 'real' have low and high, both allowed values; kind
+-- 'choice' has its words in choices, separated by ", ".
+CREATE TABLE IF NOT EXISTS main.blackbox_setting_defs(
+  name    TEXT PRIMARY KEY,
+  kind    TEXT NOT NULL CHECK (kind IN ('integer', 'real', 'choice')),
+  preset  NOT NULL,
+  low     NUMERIC,
+  high    NUMERIC,
+  choices TEXT,
+  meaning TEXT NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS main.blackbox_settings(
+  name  TEXT PRIMARY KEY,
+  value NOT NULL
+) WITHOUT ROWID;
+
+CREATE TRIGGER IF NOT EXISTS main.blackbox_settings_insert
+AFTER INSERT ON blackbox_settings
+BEGIN
+  SELECT RAISE(ABORT, 'ValidationError: unknown setting; SELECT name, range FROM blackbox_limits lists those there are')
+    FROM core_check WHERE object = NEW.name AND problem = 'unknown setting';
+  SELECT RAISE(ABORT, 'ValidationError: value of a setting out of range; SELECT name, range FROM blackbox_limits shows what is allowed')
+    FROM core_check WHERE object = NEW.name;
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.blackbox_settings_update
+AFTER UPDATE ON blackbox_settings
+BEGIN
+  SELECT RAISE(ABORT, 'ValidationError: unknown setting; SELECT name, range FROM blackbox_limits lists those there are')
+    FROM core_check WHERE object = NEW.name AND problem = 'unknown setting';
+  SELECT RAISE(ABORT, 'ValidationError: value of a setting out of range; SELECT name, range FROM blackbox_limits shows what is allowed')
+    FROM core_check WHERE object = NEW.name;
+END;
+
+-- One row a bulk act; plain DELETEs of one minute share the row whose
+-- "minute" is set. rule names the rule that removed the rows, actor who asked.
+-- at, oldest and newest are milliseconds since 1970 UTC.
+CREATE TABLE IF NOT EXISTS main.retention_log(
+  id     INTEGER PRIMARY KEY,
+  at     INTEGER NOT NULL,
+  domain TEXT NOT NULL,
+  rule   TEXT NOT NULL,
+  actor  TEXT,
+  rows   INTEGER NOT NULL,
+  bytes  INTEGER NOT NULL,
+  oldest INTEGER,
+  newest INTEGER,
+  minute INTEGER
+);
+
+CREATE UNIQUE INDEX IF NOT EXISTS main.retention_log_minute
+ON retention_log(domain, rule, minute) WHERE minute IS NOT NULL;
+
+-- The log keeps its newest 10,000 receipts; its own cap needs no receipt.
+CREATE TRIGGER IF NOT EXISTS main.retention_log_cap
+AFTER INSERT ON retention_log
+BEGIN
+  DELETE FROM retention_log WHERE id <= NEW.id - 10000;
+END;
+
+-- A row of "view" is due when its "at" lies before
+--   now - (value of "setting") * unit_ms
+-- and, where no setting is named, before now. Each such view has the columns
+-- key, bytes, at and blocked_by (NULL, or why the row stays).
+CREATE TABLE IF NOT EXISTS main.retention_rules(
+  rule    TEXT PRIMARY KEY,
+  domain  TEXT NOT NULL,
+  "view"  TEXT NOT NULL,
+  setting TEXT,
+  unit_ms INTEGER
+) WITHOUT ROWID;
+
+INSERT INTO main.blackbox_domains(domain, version) VALUES ('core', 1)
+ON CONFLICT (domain) DO UPDATE SET version = excluded.version;

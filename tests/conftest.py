@@ -1,0 +1,70 @@
+"""What the tests share: connections with the module loaded.
+
+Every test has a directory of its own; `db` is a file there, in autocommit,
+with the module loaded and all domains installed in main.
+"""
+import pathlib
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SUFFIX = ".dylib" if sys.platform == "darwin" else ".so"
+MODULE = str(ROOT / ("blackbox" + SUFFIX))
+DATA = ROOT.parent / "shared" / "data"
+
+needs_data = pytest.mark.skipif(
+    not DATA.is_dir(), reason="no recordings beside the project"
+)
+
+
+def load(db):
+    """Loads the module into a connection and returns it."""
+    db.enable_load_extension(True)
+    db.load_extension(MODULE)
+    db.enable_load_extension(False)
+    return db
+
+
+def connect(path=":memory:", **options):
+    """A connection in autocommit mode, with the module."""
+    options.setdefault("isolation_level", None)
+    return load(sqlite3.connect(str(path), **options))
+
+
+def one(db, sql, *args):
+    """The first column of the first row."""
+    row = db.execute(sql, args).fetchone()
+    return row[0] if row else None
+
+
+def rows(db, sql, *args):
+    return db.execute(sql, args).fetchall()
+
+
+def shell(*args, stdin=None):
+    """Runs the sqlite3 shell; returns its output, errors included."""
+    done = subprocess.run(
+        ["sqlite3", *map(str, args)],
+        input=stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd=ROOT,
+    )
+    return done.stdout
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "test.db"
+
+
+@pytest.fixture
+def db(path):
+    db = connect(path)
+    one(db, "SELECT blackbox_install()")
+    yield db
+    db.close()
