@@ -4,6 +4,7 @@
 ** of its domain has the rest.
 */
 #include "core/core.h"
+#include "payload/payload.h"
 SQLITE_EXTENSION_INIT1
 
 #include <stdatomic.h>
@@ -12,11 +13,12 @@ SQLITE_EXTENSION_INIT1
 #define MIN_SQLITE 3038000
 
 /* sql/<domain>.sql, made into C by the build. */
-extern const char bxSqlCore[];
+extern const char bxSqlCore[], bxSqlPayload[];
 
 /* The domains; core is first. */
 static const BxDomain aDomain[] = {
     {"core", 1, bxSqlCore, 0},
+    {"payload", 1, bxSqlPayload, bxPayloadAdopt},
 };
 
 /* name, fewest and most arguments, kind, implementation */
@@ -24,6 +26,16 @@ static const BxFunction aFunction[] = {
     {"blackbox_debug", 0, 0, BX_PURE, bxDebug},
     {"blackbox_install", 0, 2, BX_OWN, bxInstall},
     {"blackbox_use", 1, 1, BX_OWN, bxUse},
+    {"payload_cleanup", 0, 3, BX_WRITE, bxPayloadCleanup},
+    {"payload_clear_archive", 0, 0, BX_WRITE, bxPayloadClearArchive},
+    {"payload_db_size", 0, 0, BX_READ, bxPayloadDbSize},
+    {"payload_extract", 2, 2, BX_WRITE, bxPayloadExtract},
+    {"payload_flush", 0, 0, BX_OWN, bxPayloadFlush},
+    {"payload_kill_switch", 3, 3, BX_WRITE, bxPayloadKillSwitch},
+    {"payload_queue", 4, 5, BX_OWN, bxPayloadQueue},
+    {"payload_save_evidence", 2, 2, BX_WRITE, bxPayloadSaveEvidence},
+    {"payload_stats", 0, 0, BX_READ, bxPayloadStats},
+    {"payload_unpin", 3, 3, BX_WRITE, bxPayloadUnpin},
     /* last: its presence says that the connection has them all */
     {"blackbox_version", 0, 0, BX_PURE, bxVersion},
 };
@@ -32,17 +44,21 @@ static const BxFunction aFunction[] = {
 static const BxTable aTable[] = {
     {"blackbox_check", "schema, object, problem, only HIDDEN", 3, 0, 1, 0, 0,
         bxCheck},
+    {"payload_waiting", "rows, bytes, oldest, error", 4, 0, 0, 0, 0,
+        bxPayloadWaiting},
 };
 
 /* How blackbox_check() looks into virtual tables. */
 static const BxVtabCheck aCheck[] = {
+    {"payload_ring", bxRingCheck},
     {0, 0},
 };
 
 /* Virtual tables. */
 static int registerModules(Bx *bx) {
-  (void)bx;
-  return SQLITE_OK;
+  int rc = bxRegisterModule(bx, "payload_ring", &bxRingModule);
+  if (rc == SQLITE_OK) rc = bxQueueRegister(bx);
+  return rc;
 }
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))

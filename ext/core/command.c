@@ -92,6 +92,21 @@ void bxRelease(Bx *bx, BxErr *pErr) {
   }
 }
 
+/* Looks for the home of the domain that a function's name begins with, before
+** its savepoint: a look inside it would be a read before the first write, and
+** fail when another connection writes in between. */
+static void findHome(BxCall *p) {
+  BxErr ignored = {SQLITE_OK, 0}; /* met again, and told, inside */
+  int i;
+  for (i = 0; i < p->bx->nDomain; i++) {
+    const char *zDomain = p->bx->aDomain[i].zName;
+    if (strncmp(p->pDef->zName, zDomain, strlen(zDomain)) == 0) {
+      bxHome(p->bx, zDomain, &ignored);
+    }
+  }
+  bxClear(&ignored);
+}
+
 /* Runs the implementation; the error, if any, is in p->err. */
 static void runCall(BxCall *p) {
   BxStmts *pStmts;
@@ -105,6 +120,7 @@ static void runCall(BxCall *p) {
     bxStmtsStale(pStmts);
   }
   if (bSavepoint) {
+    findHome(p);
     bxSavepoint(p->bx, p->pDef->zName, &p->err);
     if (p->err.rc != SQLITE_OK) return;
   }

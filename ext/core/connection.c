@@ -175,6 +175,12 @@ void bxForgetHomes(Bx *bx) {
   freeHomes(bx);
 }
 
+void bxLock(BxStmts *p, BxErr *pErr) {
+  static const char zSql[] =
+      "UPDATE main.blackbox_domains SET version = version WHERE 0";
+  bxRun(bxStmt(p, zSql, pErr), pErr);
+}
+
 i64 bxSettingInt(BxStmts *p, const char *zName, BxErr *pErr) {
   sqlite3_stmt *pStmt =
       bxStmt(p, "SELECT value FROM main.blackbox_limits WHERE name = ?1", pErr);

@@ -1,0 +1,289 @@
+"""payload.py: the ring, the kill switch, the queue and the clean-up."""
+import itertools
+import os
+
+from run import Case, connect, timed
+
+AGENTS = 20
+WINDOW = 50
+EVENT = "0f8fad5b-d9cb-469f-a165-70867728950e"
+
+# The two recipes that people use in place of a ring, with the index they need.
+PLAIN = """
+CREATE TABLE {schema}t(id INTEGER PRIMARY KEY, agent_id TEXT, event_id TEXT,
+  request_body TEXT, response_body TEXT, timestamp INTEGER);
+"""
+OFFSET = PLAIN + """
+CREATE INDEX {schema}t_agent ON t(agent_id, id);
+CREATE {temp} TRIGGER t_ring AFTER INSERT ON t BEGIN
+  DELETE FROM t WHERE id IN (SELECT id FROM t WHERE agent_id = NEW.agent_id
+    ORDER BY id DESC LIMIT -1 OFFSET 50);
+END;
+"""
+COUNT = PLAIN + """
+CREATE INDEX {schema}t_agent ON t(agent_id, id);
+CREATE {temp} TRIGGER t_ring AFTER INSERT ON t
+WHEN (SELECT count(*) FROM t WHERE agent_id = NEW.agent_id) > 50 BEGIN
+  DELETE FROM t WHERE id = (SELECT min(id) FROM t WHERE agent_id = NEW.agent_id);
+END;
+"""
+RING = "CREATE VIRTUAL TABLE {schema}t USING payload_ring(window=50);"
+INSERT = (
+    "INSERT INTO t(agent_id, event_id, request_body, response_body, timestamp) "
+    "VALUES(?,?,?,?,?)"
+)
+
+
+def exchanges(agents, size):
+    """Endless rows of agents in turn, bodies of size bytes together, in
+    lengths that vary by some bytes as real ones do."""
+    names = [f"agent-{i:05d}" for i in range(agents)]
+    body = os.urandom(size).hex()[: size // 2 - 40]
+    for i in itertools.count():
+        extra = "x" * (i * 7919 % 80)
+        yield names[i % agents], EVENT, body + extra, body, 1700000000000 + i
+
+
+def push(ddl, size, per_transaction, temp, pushes, agents=AGENTS, fill=WINDOW + 2):
+    """A side that pushes into a table in its steady state."""
+
+    def side(folder):
+        db = connect(":memory:" if temp else folder / "ring.db", wal=not temp)
+        schema = "temp." if temp else ""
+        db.executescript(ddl.format(schema=schema, temp="TEMP" if temp else ""))
+        source = exchanges(agents, size)
+        db.execute("BEGIN")
+        db.executemany(INSERT, itertools.islice(source, agents * fill))
+        db.execute("COMMIT")
+        batch = list(itertools.islice(source, pushes))
+
+        def run():
+            if per_transaction == 1:
+                db.executemany(INSERT, batch)
+                return
+            for i in range(0, pushes, per_transaction):
+                db.execute("BEGIN")
+                db.executemany(INSERT, batch[i : i + per_transaction])
+                db.execute("COMMIT")
+
+        seconds = timed(run)
+        db.close()
+        return seconds
+
+    return side
+
+
+def ring_case(size, per_transaction, temp, limits, pushes):
+    """limits: against the better recipe, and against the plain INSERT."""
+    where = "temp" if temp else "file, WAL"
+    how = "autocommit" if per_transaction == 1 else f"{per_transaction} a transaction"
+    sides = {
+        "ring": push(RING, size, per_transaction, temp, pushes),
+        "plain INSERT": push(PLAIN, size, per_transaction, temp, pushes),
+        "OFFSET trigger": push(OFFSET, size, per_transaction, temp, pushes),
+        "count trigger": push(COUNT, size, per_transaction, temp, pushes),
+    }
+    return Case(
+        f"ring push, {size / 1000:g} KB, {where}, {how}",
+        sides,
+        [
+            ("ring", ("OFFSET trigger", "count trigger"), limits[0]),
+            ("ring", "plain INSERT", limits[1]),
+        ],
+        rounds=7,
+    )
+
+
+def many_agents():
+    return Case(
+        "ring push with 10,000 agents and with 10, 2.5 KB, file, WAL, autocommit",
+        {
+            "10,000 agents": push(RING, 2500, 1, False, 3000, 10000, 4),
+            "10 agents": push(RING, 2500, 1, False, 3000, 10, 52),
+        },
+        [("10,000 agents", "10 agents", 1.3)],
+        note="Both rings have a window of 50. The one of 10,000 agents holds "
+        "4 rows of each, so that its pages are as many as the test can wait for.",
+    )
+
+
+def kill_switch():
+    def database(folder):
+        db = connect(folder / "kill.db")
+        db.execute("SELECT blackbox_install()").fetchone()
+        db.execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=50)")
+        db.execute("CREATE TABLE copied(id INTEGER PRIMARY KEY, agent_id TEXT, "
+                   "event_id TEXT, request_body TEXT, response_body TEXT, "
+                   "timestamp INTEGER)")
+        db.executemany(
+            INSERT.replace("INTO t", "INTO ring"),
+            itertools.islice(exchanges(10, 25000), 600),
+        )
+        return db
+
+    def ours(folder):
+        db = database(folder)
+        return fire(db, lambda i: (
+            "SELECT payload_kill_switch('ring', ?, ?)", (f"agent-{i:05d}", f"k{i}")))
+
+    def copy(folder):
+        db = database(folder)
+        return fire(db, lambda i: (
+            "INSERT INTO copied(agent_id, event_id, request_body, response_body, "
+            "timestamp) SELECT agent_id, event_id, request_body, response_body, "
+            "timestamp FROM ring WHERE agent_id = ?", (f"agent-{i:05d}",)))
+
+    def fire(db, statement):
+        def run():
+            for i in range(10):
+                db.execute(*statement(i)).fetchall()
+
+        seconds = timed(run)
+        db.close()
+        return seconds
+
+    return Case(
+        "kill switch, 50 rows of 25 KB",
+        {"kill switch": ours, "INSERT..SELECT": copy},
+        [("kill switch", "INSERT..SELECT", 1.5)],
+        rounds=7,
+        note="Ten agents in turn. The INSERT..SELECT copies the same rows into a "
+        "table without indexes and empties nothing.",
+    )
+
+
+ARCHIVE = """
+CREATE TABLE event_payloads(
+  id TEXT PRIMARY KEY, event_id TEXT NOT NULL, agent_id TEXT NOT NULL,
+  request_body TEXT, response_body TEXT, size_bytes INTEGER NOT NULL DEFAULT 0,
+  purpose TEXT NOT NULL CHECK (purpose IN ('archive', 'evidence')),
+  pinned INTEGER NOT NULL DEFAULT 0, kill_switch_event_id TEXT,
+  created_at TEXT NOT NULL DEFAULT (datetime('now')));
+CREATE INDEX idx_payloads_event_id ON event_payloads(event_id);
+CREATE INDEX idx_payloads_agent_id ON event_payloads(agent_id);
+CREATE INDEX idx_payloads_purpose ON event_payloads(purpose);
+CREATE INDEX idx_payloads_created_at ON event_payloads(created_at);
+CREATE INDEX idx_payloads_kill_switch ON event_payloads(kill_switch_event_id);
+"""
+
+
+def queue():
+    rows = [
+        (f"{i:08x}-d9cb-469f-a165-70867728950e", agent, request, response)
+        for i, (agent, _, request, response, _) in enumerate(
+            itertools.islice(exchanges(AGENTS, 2500), 2000))
+    ]
+
+    def queued(folder):
+        db = connect(folder / "queue.db")
+        db.execute("SELECT blackbox_install()").fetchone()
+        db.execute("INSERT INTO blackbox_settings VALUES('payload.enabled', 1)")
+
+        def run():
+            for row in rows:
+                db.execute("SELECT payload_queue(?,?,?,?)", row).fetchone()
+            db.execute("SELECT payload_flush()").fetchone()
+
+        seconds = timed(run)
+        db.close()
+        return seconds
+
+    def each(folder):
+        db = connect(folder / "each.db")
+        db.executescript(ARCHIVE)
+
+        def run():
+            for i, (event, agent, request, response) in enumerate(rows):
+                db.execute(
+                    "INSERT INTO event_payloads(id, event_id, agent_id, "
+                    "request_body, response_body, size_bytes, purpose) "
+                    "VALUES(?,?,?,?,?,?,'archive')",
+                    (f"{i * 7919:08x}", event, agent, request, response,
+                     len(request) + len(response)),
+                )
+
+        seconds = timed(run)
+        db.close()
+        return seconds
+
+    return Case(
+        "archive of 2.5 KB: the queue, and one INSERT each",
+        {"queue": queued, "INSERT each": each},
+        [("queue", "INSERT each", 0.5)],
+        note="The single INSERTs go into the five-index table without any rule.",
+    )
+
+
+def clean_up():
+    """1,000 expired rows, the oldest, among few and among many fresh ones."""
+
+    def among(total):
+        def side(folder):
+            db = connect(folder / "clean.db")
+            db.execute("SELECT blackbox_install()").fetchone()
+            db.execute("PRAGMA cache_size = -65536")
+            db.execute("BEGIN")
+            db.execute(
+                "INSERT INTO event_payloads(event_id, agent_id, request_body, "
+                "size_bytes, purpose, created_at) "
+                "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n "
+                "WHERE i < ? - 1) SELECT printf('%08x-d9cb', i), 'agent-' || "
+                "(i % 20), printf('%.*c', 300, 'x'), 300, 'archive', "
+                "strftime('%Y-%m-%dT%H:%M:%fZ', CASE WHEN i < 1000 THEN "
+                "1600000000 ELSE 1700000000 END + i, 'unixepoch') FROM n",
+                (total,),
+            )
+            db.execute("COMMIT")
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            now = 1700000000000 + 86400000
+            seconds = timed(
+                lambda: db.execute("SELECT payload_cleanup(30, ?)", (now,)).fetchone()
+            )
+            db.close()
+            return seconds
+
+        return side
+
+    return Case(
+        "clean-up of 1,000 expired rows among 1,000,000 and among 10,000",
+        {"1,000,000": among(1000000), "10,000": among(10000)},
+        [("1,000,000", "10,000", 1.2)],
+        rounds=5,
+    )
+
+
+def loading():
+    def ours(folder):
+        db = connect(":memory:", wal=False)
+        db.close()
+        return timed(lambda: connect(":memory:", wal=False).execute(
+            "SELECT blackbox_version()").fetchone())
+
+    def bare(folder):
+        import sqlite3
+        return timed(lambda: sqlite3.connect(":memory:").execute(
+            "SELECT 1").fetchone())
+
+    return Case(
+        "open, load and one trivial call; open and SELECT 1",
+        {"load": ours, "SELECT 1": bare},
+        [("load", "SELECT 1", None)],
+        rounds=21,
+    )
+
+
+def cases():
+    small, large = 2500, 25000
+    return [
+        ring_case(small, 1, False, (0.6, 1.1), 3000),
+        ring_case(large, 1, False, (1.0, None), 1000),
+        ring_case(small, 100, False, (1.0, None), 5000),
+        ring_case(large, 100, False, (1.0, None), 1000),
+        ring_case(small, 1, True, (0.8, None), 5000),
+        ring_case(small, 100, True, (0.75, None), 5000),
+        many_agents(),
+        kill_switch(),
+        queue(),
+        clean_up(),
+        loading(),
+    ]

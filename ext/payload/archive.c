@@ -1,0 +1,317 @@
+/*
+** archive.c: functions over event_payloads, whose rules are in
+** sql/payload.sql: clean-up, evidence saved from JSON, unpinning, figures, and
+** the taking over of a table that another program made.
+*/
+#include "payload.h"
+SQLITE_EXTENSION_INIT3
+
+#include <string.h>
+#include <sys/stat.h>
+
+#define MS_PER_DAY 86400000.0
+#define SWEEP_LIMIT 10000 /* rows of one payload_cleanup() */
+
+/*------------------------------------------------------------ adoption ----*/
+
+/* 1 when event_payloads has the column. */
+static int hasColumn(BxStmts *p, const char *zColumn, BxErr *pErr) {
+  sqlite3_stmt *pStmt = bxPrepare(p,
+      "SELECT 1 FROM pragma_table_info('event_payloads', ?2) WHERE name = ?1 "
+      "COLLATE NOCASE",
+      pErr);
+  int bFound;
+  bxBind(pStmt, pErr, "tt", zColumn, p->zDb);
+  bFound = bxRow(pStmt, pErr);
+  sqlite3_finalize(pStmt);
+  return bFound;
+}
+
+void bxPayloadAdopt(BxStmts *p, BxErr *pErr) {
+  static const char *const azNeeded[] = {
+      "id", "event_id", "agent_id", "purpose", "created_at"};
+  static const char *const azAdded[][2] = {
+      {"request_body", "ALTER TABLE main.event_payloads ADD request_body TEXT"},
+      {"response_body",
+          "ALTER TABLE main.event_payloads ADD response_body TEXT"},
+      {"size_bytes",
+          "ALTER TABLE main.event_payloads ADD size_bytes INTEGER NOT NULL "
+          "DEFAULT 0"},
+      {"pinned", "ALTER TABLE main.event_payloads ADD pinned INTEGER NOT NULL "
+                 "DEFAULT 0"},
+      {"kill_switch_event_id",
+          "ALTER TABLE main.event_payloads ADD kill_switch_event_id TEXT"},
+  };
+  sqlite3_stmt *pStmt = bxPrepare(p,
+      "SELECT type = 'table' AND rootpage > 0 FROM main.sqlite_schema WHERE "
+      "name = 'event_payloads' COLLATE NOCASE",
+      pErr);
+  int bThere = bxRow(pStmt, pErr);
+  int bTable = bThere && sqlite3_column_int(pStmt, 0);
+  size_t i;
+  sqlite3_finalize(pStmt);
+  if (!bThere || pErr->rc != SQLITE_OK) return;
+  for (i = 0; bTable && i < sizeof(azNeeded) / sizeof(azNeeded[0]); i++) {
+    bTable = hasColumn(p, azNeeded[i], pErr);
+  }
+  if (!bTable) {
+    bxFail(pErr, SQLITE_ERROR,
+        "ValidationError: event_payloads in schema %s is not a table with the "
+        "columns id, event_id, agent_id, purpose and created_at; rename it",
+        p->zDb);
+  }
+  for (i = 0; i < sizeof(azAdded) / sizeof(azAdded[0]); i++) {
+    if (pErr->rc != SQLITE_OK || hasColumn(p, azAdded[i][0], pErr)) continue;
+    bxExec(p, azAdded[i][1], pErr);
+  }
+}
+
+/*------------------------------------------------------------ clean-up ----*/
+
+/* Runs a statement that is a bulk act, and asks what it removed. */
+static i64 removedBy(BxStmts *pHome, sqlite3_stmt *pStmt, BxErr *pErr) {
+  static const char zRemoved[] = "SELECT removed FROM main.payload_state";
+  i64 nRemoved = 0;
+  bxRun(pStmt, pErr);
+  pStmt = bxStmt(pHome, zRemoved, pErr);
+  if (bxRow(pStmt, pErr)) nRemoved = sqlite3_column_int64(pStmt, 0);
+  bxDone(pStmt, pErr);
+  return nRemoved;
+}
+
+i64 bxPayloadSweep(
+    BxStmts *pHome, i64 iBefore, i64 nLimit, const char *zActor, BxErr *pErr) {
+  static const char zSweep[] =
+      "INSERT INTO main.payload_sweep(before, max_rows, actor) "
+      "VALUES(?1, ?2, ?3)";
+  sqlite3_stmt *pStmt = bxStmt(pHome, zSweep, pErr);
+  bxBind(pStmt, pErr, "iit", iBefore, nLimit, zActor);
+  return removedBy(pHome, pStmt, pErr);
+}
+
+/* The time "days" before "now", both given or not. */
+static i64 cutOff(BxCall *p, BxStmts *pHome) {
+  sqlite3_value *pDays = bxArg(p, 0);
+  i64 iNow = bxTime(bxArg(p, 1), "now", &p->err);
+  double rDays;
+  if (pDays == 0) {
+    rDays = (double)bxSettingInt(pHome, "payload.retention_days", &p->err);
+  } else {
+    int eType = sqlite3_value_type(pDays);
+    rDays = sqlite3_value_double(pDays);
+    if ((eType != SQLITE_INTEGER && eType != SQLITE_FLOAT) || !(rDays >= 0)) {
+      char *zShown = bxShow(pDays);
+      bxFail(&p->err, SQLITE_CONSTRAINT,
+          "ValidationError: days must be a number of 0 or more, got %s",
+          zShown ? zShown : "?");
+      sqlite3_free(zShown);
+    }
+  }
+  if (rDays > 1e8) rDays = 1e8; /* before any date */
+  return iNow - (i64)(rDays * MS_PER_DAY);
+}
+
+void bxPayloadCleanup(BxCall *p) {
+  BxStmts *pHome = bxHome(p->bx, "payload", &p->err);
+  i64 iBefore, nLimit = SWEEP_LIMIT;
+  if (pHome == 0) return;
+  bxLock(pHome, &p->err);
+  iBefore = cutOff(p, pHome);
+  if (bxArg(p, 2)) {
+    nLimit = bxInt(p->aArg[2], "limit", 1, 1000000000, &p->err);
+  }
+  if (p->err.rc != SQLITE_OK) return;
+  bxReturnInt(
+      p, bxPayloadSweep(pHome, iBefore, nLimit, "payload_cleanup", &p->err));
+}
+
+void bxPayloadClearArchive(BxCall *p) {
+  static const char zClear[] =
+      "INSERT INTO main.payload_clear(actor) VALUES('payload_clear_archive')";
+  BxStmts *pHome = bxHome(p->bx, "payload", &p->err);
+  if (pHome == 0) return;
+  bxReturnInt(p, removedBy(pHome, bxStmt(pHome, zClear, &p->err), &p->err));
+}
+
+/*------------------------------------------------------------ evidence ----*/
+
+/* One row an element of the array ?2, checked: at, problem, and the fields in
+** either spelling. A time may be a whole real. */
+#define ELEMENTS                                                               \
+  "WITH item AS (SELECT key AS i, type AS t, value AS v FROM json_each(?2)), " \
+  "field AS (SELECT i, t,"                                                     \
+  "  coalesce(v ->> '$.eventId', v ->> '$.event_id') AS event_id,"             \
+  "  coalesce(v ->> '$.agentId', v ->> '$.agent_id') AS agent_id,"             \
+  "  coalesce(v ->> '$.requestBody', v ->> '$.request_body') AS request,"      \
+  "  coalesce(v ->> '$.responseBody', v ->> '$.response_body') AS response,"   \
+  "  v ->> '$.timestamp' AS time,"                                             \
+  "  json_type(v, '$.timestamp') AS time_type"                                 \
+  "  FROM item WHERE t = 'object')"
+
+static const char zBadElement[] = ELEMENTS
+    "SELECT i, 'is not an object' FROM item WHERE t <> 'object' "
+    "UNION ALL "
+    "SELECT i, CASE"
+    "  WHEN event_id IS NULL OR event_id = '' THEN 'has no eventId'"
+    "  WHEN agent_id IS NULL OR agent_id = '' THEN 'has no agentId'"
+    "  ELSE 'has a timestamp that is no whole number of milliseconds since "
+    "1970 UTC (0 to 253402300799999)' END"
+    "  FROM field WHERE coalesce(event_id, '') = '' OR"
+    "    coalesce(agent_id, '') = '' OR NOT coalesce("
+    "      time_type IN ('integer', 'real') AND time = CAST(time AS INTEGER)"
+    "      AND time BETWEEN 0 AND 253402300799999,"
+    "      time_type IS NULL OR time_type = 'null') "
+    "ORDER BY 1 LIMIT 1";
+
+static const char zSaveElements[] = ELEMENTS
+    ", kept AS (SELECT *, strftime('%Y-%m-%dT%H:%M:%fZ',"
+    "  coalesce(CAST(time AS INTEGER), ?3) / 1000.0, 'unixepoch') AS created"
+    "  FROM field) "
+    "INSERT INTO main.event_payloads(id, event_id, agent_id, request_body,"
+    "  response_body, size_bytes, purpose, pinned, kill_switch_event_id,"
+    "  created_at) "
+    "SELECT " BX_PAYLOAD_NEW_ID ", event_id, agent_id, request, response,"
+    "  coalesce(length(CAST(request AS BLOB)), 0)"
+    "  + coalesce(length(CAST(response AS BLOB)), 0), 'evidence', 1, ?1,"
+    "  created FROM kept AS k "
+    "WHERE NOT EXISTS (SELECT 1 FROM main.event_payloads AS e"
+    "  WHERE e.kill_switch_event_id = ?1 AND e.agent_id = k.agent_id"
+    "    AND e.event_id = k.event_id"
+    "    AND (k.time IS NULL OR e.created_at = k.created)"
+    "    AND e.request_body IS k.request"
+    "    AND e.response_body IS k.response) "
+    "ORDER BY i";
+
+/* The JSON is an array. */
+static void checkArray(BxStmts *pHome, sqlite3_value *pJson, BxErr *pErr) {
+  static const char zSql[] =
+      "SELECT CASE WHEN json_valid(?1) THEN json_type(?1) END";
+  const char *zJson = bxText(pJson, "payloads", 0x7fffffff, 0, pErr);
+  sqlite3_stmt *pStmt;
+  const char *zType = 0;
+  if (zJson == 0) return;
+  pStmt = bxStmt(pHome, zSql, pErr);
+  bxBind(pStmt, pErr, "v", pJson);
+  if (bxRow(pStmt, pErr)) zType = (const char *)sqlite3_column_text(pStmt, 0);
+  if (zType == 0 || strcmp(zType, "array") != 0) {
+    char *zShown = bxShow(pJson);
+    bxFail(pErr, SQLITE_CONSTRAINT,
+        "ValidationError: payloads must be a JSON array of objects with "
+        "eventId, agentId, requestBody, responseBody and timestamp, got %s",
+        zType    ? zType
+        : zShown ? zShown
+                 : "?");
+    sqlite3_free(zShown);
+  }
+  bxDone(pStmt, pErr);
+}
+
+static void checkElements(BxStmts *pHome, sqlite3_value *pJson, BxErr *pErr) {
+  sqlite3_stmt *pStmt = bxStmt(pHome, zBadElement, pErr);
+  bxBind(pStmt, pErr, "nv", pJson);
+  if (bxRow(pStmt, pErr)) {
+    bxFail(pErr, SQLITE_CONSTRAINT,
+        "ValidationError: element %d of payloads %s; nothing was saved",
+        sqlite3_column_int(pStmt, 0), sqlite3_column_text(pStmt, 1));
+  }
+  bxDone(pStmt, pErr);
+}
+
+void bxPayloadSaveEvidence(BxCall *p) {
+  BxStmts *pHome = bxHome(p->bx, "payload", &p->err);
+  const char *zEvent =
+      bxText(p->aArg[0], "kill_switch_event_id", 1024, 0, &p->err);
+  sqlite3_stmt *pStmt;
+  if (p->err.rc != SQLITE_OK) return;
+  checkArray(pHome, p->aArg[1], &p->err);
+  checkElements(pHome, p->aArg[1], &p->err);
+  pStmt = bxStmt(pHome, zSaveElements, &p->err);
+  bxBind(pStmt, &p->err, "tvi", zEvent, p->aArg[1], bxNow());
+  bxRun(pStmt, &p->err);
+  if (p->err.rc == SQLITE_OK) bxReturnInt(p, sqlite3_changes(p->bx->db));
+}
+
+void bxPayloadUnpin(BxCall *p) {
+  static const char zSql[] =
+      "INSERT INTO main.payload_unpins(payload_id, actor, reason) "
+      "VALUES(?1, ?2, ?3)";
+  BxStmts *pHome = bxHome(p->bx, "payload", &p->err);
+  const char *zId = bxText(p->aArg[0], "payload_id", 1024, 0, &p->err);
+  const char *zActor = bxText(p->aArg[1], "actor", 1024, 0, &p->err);
+  const char *zReason = bxText(p->aArg[2], "reason", 65536, 0, &p->err);
+  sqlite3_stmt *pStmt;
+  if (p->err.rc != SQLITE_OK) return;
+  pStmt = bxStmt(pHome, zSql, &p->err);
+  bxBind(pStmt, &p->err, "ttt", zId, zActor, zReason);
+  bxRun(pStmt, &p->err);
+  bxReturnInt(p, 1);
+}
+
+/*------------------------------------------------------------- figures ----*/
+
+void bxPayloadStats(BxCall *p) {
+  static const char zSql[] =
+      "SELECT json_object("
+      "  'enabled', json((SELECT CASE value WHEN 1 THEN 'true' ELSE 'false' END"
+      "    FROM main.blackbox_limits WHERE name = 'payload.enabled')),"
+      "  'archive', a.n + coalesce(sum(k.n) FILTER (WHERE purpose = "
+      "'archive'), 0),"
+      "  'evidence', coalesce(sum(k.n) FILTER (WHERE purpose = 'evidence'), 0),"
+      "  'pinned', coalesce(sum(k.n) FILTER (WHERE pinned), 0),"
+      "  'archiveBytes', a.b + coalesce(sum(k.b) FILTER (WHERE purpose = "
+      "'archive'), 0),"
+      "  'evidenceBytes', coalesce(sum(k.b) FILTER (WHERE purpose = "
+      "'evidence'), 0),"
+      "  'expired', (SELECT count(*) FROM main.payload_archive WHERE at < ?1 -"
+      "    86400000 * (SELECT value FROM main.blackbox_limits"
+      "      WHERE name = 'payload.retention_days')),"
+      "  'waiting', ?2, 'waitingBytes', ?3,"
+      "  'totalSize', (SELECT page_count FROM pragma_page_count(?4)) *"
+      "    (SELECT page_size FROM pragma_page_size(?4)))"
+      "  FROM (SELECT count(*) AS n, coalesce(sum(bytes), 0) AS b"
+      "    FROM main.payload_archive) AS a"
+      "  LEFT JOIN (SELECT purpose, pinned, count(*) AS n, sum(size_bytes) AS b"
+      "    FROM main.event_payloads WHERE purpose <> 'archive' OR pinned <> 0"
+      "    GROUP BY purpose, pinned) AS k";
+  BxStmts *pHome = bxHome(p->bx, "payload", &p->err);
+  sqlite3_stmt *pStmt;
+  i64 nRow = 0, nByte = 0;
+  if (pHome == 0) return;
+  bxQueueSize(p->bx, &nRow, &nByte);
+  pStmt = bxStmt(pHome, zSql, &p->err);
+  bxBind(pStmt, &p->err, "iiit", bxNow(), nRow, nByte, pHome->zDb);
+  if (bxRow(pStmt, &p->err)) {
+    bxReturnJson(p, sqlite3_mprintf("%s", sqlite3_column_text(pStmt, 0)));
+  }
+  bxDone(pStmt, &p->err);
+}
+
+/* Bytes of the schema's write-ahead log, 0 without one. */
+static i64 walSize(Bx *bx, const char *zDb) {
+  const char *zFile = sqlite3_db_filename(bx->db, zDb);
+  struct stat info;
+  if (zFile == 0 || *zFile == 0) return 0;
+  return stat(sqlite3_filename_wal(zFile), &info) == 0 ? (i64)info.st_size : 0;
+}
+
+/* The number that "PRAGMA main.<name>" answers. */
+static i64 pragma(BxStmts *pHome, const char *zPragma, BxErr *pErr) {
+  sqlite3_stmt *pStmt = bxPrepare(pHome, zPragma, pErr);
+  i64 iVal = bxRow(pStmt, pErr) ? sqlite3_column_int64(pStmt, 0) : 0;
+  sqlite3_finalize(pStmt);
+  return iVal;
+}
+
+void bxPayloadDbSize(BxCall *p) {
+  BxStmts *pHome = bxHome(p->bx, "payload", &p->err);
+  i64 nPage, nByte, nFree, nWal;
+  if (pHome == 0) return;
+  nPage = pragma(pHome, "PRAGMA main.page_size", &p->err);
+  nByte = pragma(pHome, "PRAGMA main.page_count", &p->err) * nPage;
+  nFree = pragma(pHome, "PRAGMA main.freelist_count", &p->err) * nPage;
+  nWal = walSize(p->bx, pHome->zDb);
+  bxReturnJson(p,
+      sqlite3_mprintf("{\"databaseBytes\":%lld,\"freeBytes\":%lld,"
+                      "\"walBytes\":%lld,\"totalBytes\":%lld}",
+          nByte, nFree, nWal, nByte + nWal));
+}

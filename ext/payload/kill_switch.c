@@ -1,0 +1,154 @@
+/*
+** kill_switch.c: all rows of an agent leave a ring at once: as pinned evidence
+** in event_payloads, or as JSON.
+**
+** Evidence is written first and the ring emptied second. As a function both
+** are one savepoint; as a row put into the ring, the statement around it
+** rolls both back, and in the one case where SQLite does not (a single row
+** inside BEGIN, the second step failing) the evidence stands twice, once in
+** the ring: firing again saves nothing twice and empties it.
+**
+** Where: the archive must be in the ring's own file, or the ring in temp. Two
+** files that use a write-ahead log commit one after the other; had the ring's
+** file gone first, a crash in between would lose both copies.
+*/
+#include "payload.h"
+SQLITE_EXTENSION_INIT3
+
+/* The archive that a ring's evidence goes to. */
+static BxStmts *archiveOf(Ring *p, BxErr *pErr) {
+  Bx *bx = p->base.stmts.bx;
+  const char *zDb = p->base.stmts.zDb;
+  if (sqlite3_stricmp(zDb, "temp") == 0) return bxHome(bx, "payload", pErr);
+  if (bxCarries(bx, zDb, "payload", pErr)) return bxSchema(bx, zDb, pErr);
+  bxFail(pErr, SQLITE_ERROR,
+      "PlacementError: ring %s is in schema %s, which has no event_payloads. "
+      "Evidence in another file could be lost when the process dies during "
+      "COMMIT; run SELECT blackbox_install(%Q), or make the ring in temp",
+      p->base.stmts.zTable, zDb, zDb);
+  return 0;
+}
+
+/* Whether evidence of this kill switch is there already. */
+static int hasEvidence(BxStmts *pArchive, const char *zEvent, BxErr *pErr) {
+  static const char zSql[] =
+      "SELECT 1 FROM main.event_payloads WHERE kill_switch_event_id = ?1";
+  sqlite3_stmt *pStmt = bxStmt(pArchive, zSql, pErr);
+  int bFound;
+  bxBind(pStmt, pErr, "t", zEvent);
+  bFound = bxRow(pStmt, pErr);
+  bxDone(pStmt, pErr);
+  return bFound;
+}
+
+/* Left out when the kill switch has evidence already: rows that it has. */
+#define NOT_AGAIN                                                              \
+  "AND NOT EXISTS (SELECT 1 FROM \"%w\".event_payloads AS e"                   \
+  "  WHERE e.kill_switch_event_id = ?1 AND e.agent_id = s.agent_id"            \
+  "    AND e.event_id = s.event_id AND e.created_at ="                         \
+  "      strftime('%%Y-%%m-%%dT%%H:%%M:%%fZ', s.timestamp / 1000.0,"           \
+  "      'unixepoch')"                                                         \
+  "    AND e.request_body IS s.request_body"                                   \
+  "    AND e.response_body IS s.response_body) "
+
+#define SAVE                                                                   \
+  "INSERT INTO \"%w\".event_payloads(id, event_id, agent_id, request_body,"    \
+  "  response_body, size_bytes, purpose, pinned, kill_switch_event_id,"        \
+  "  created_at) "                                                             \
+  "SELECT " BX_PAYLOAD_NEW_ID ", event_id, agent_id, request_body,"            \
+  "  response_body, size_bytes, 'evidence', 1, ?1,"                            \
+  "  strftime('%%Y-%%m-%%dT%%H:%%M:%%fZ', timestamp / 1000.0, 'unixepoch') "   \
+  "FROM \"%w\".\"%w_slots\" AS s "                                             \
+  "WHERE s.id BETWEEN ?2 AND ?3 AND s.seq > ?4 "
+
+/* Makes the slots ?2 to ?3 that are newer than seq ?4 evidence of the kill
+** switch ?1. Two schemas: so no template, but names put in here. */
+static sqlite3_stmt *prepareSave(
+    Ring *p, BxStmts *pArchive, int bAgain, BxErr *pErr) {
+  const BxStmts *pRing = &p->base.stmts;
+  sqlite3_stmt *pStmt = 0;
+  char *zSql;
+  if (pErr->rc != SQLITE_OK) return 0;
+  zSql = bAgain ? sqlite3_mprintf(SAVE NOT_AGAIN "ORDER BY s.id", pArchive->zDb,
+                      pRing->zDb, pRing->zTable, pArchive->zDb)
+                : sqlite3_mprintf(SAVE "ORDER BY s.id", pArchive->zDb,
+                      pRing->zDb, pRing->zTable);
+  if (zSql == 0) {
+    bxFail(pErr, SQLITE_NOMEM, "out of memory");
+    return 0;
+  }
+  bxFailDb(pErr, pRing->bx->db,
+      sqlite3_prepare_v2(pRing->bx->db, zSql, -1, &pStmt, 0));
+  sqlite3_free(zSql);
+  return pStmt;
+}
+
+/* Saves one part of the agent's layout. Returns the rows saved. */
+static i64 savePart(sqlite3_stmt *pStmt, const char *zEvent, i64 iFrom, i64 iTo,
+    const RingAgent *pAgent, BxErr *pErr) {
+  if (pErr->rc != SQLITE_OK) return 0;
+  bxBind(pStmt, pErr, "tiii", zEvent, iFrom, iTo,
+      pAgent->nGiven - pAgent->nAllowed);
+  bxRun(pStmt, pErr);
+  return pErr->rc == SQLITE_OK ? sqlite3_changes(sqlite3_db_handle(pStmt)) : 0;
+}
+
+i64 bxRingKillSwitch(
+    Ring *p, const char *zAgent, const char *zEvent, BxErr *pErr) {
+  BxStmts *pArchive = archiveOf(p, pErr);
+  sqlite3_stmt *pStmt;
+  RingAgent agent;
+  i64 nSaved;
+  if (pArchive == 0) return 0;
+  bxLock(pArchive, pErr);
+  bxRingLock(p, pErr);
+  bxRingAgent(p, zAgent, &agent, pErr);
+  if (pErr->rc != SQLITE_OK || agent.iNo == 0) return 0;
+  pStmt = prepareSave(p, pArchive, hasEvidence(pArchive, zEvent, pErr), pErr);
+  nSaved = savePart(pStmt, zEvent, BX_RING_SPLIT(&agent) + 1,
+      BX_RING_LAST(&agent), &agent, pErr);
+  nSaved += savePart(
+      pStmt, zEvent, BX_RING_BASE(&agent), BX_RING_SPLIT(&agent), &agent, pErr);
+  sqlite3_finalize(pStmt);
+  bxRingTakeOut(p, &agent, 1, pErr);
+  return nSaved;
+}
+
+void bxPayloadKillSwitch(BxCall *p) {
+  Ring *pRing = (Ring *)bxVtabFind(p->bx, "payload_ring", p->aArg[0], &p->err);
+  const char *zAgent = bxText(p->aArg[1], "agent_id", 1024, 0, &p->err);
+  const char *zEvent =
+      bxText(p->aArg[2], "kill_switch_event_id", 1024, 0, &p->err);
+  if (p->err.rc != SQLITE_OK) return;
+  bxStmtsStale(&pRing->base.stmts);
+  bxReturnInt(p, bxRingKillSwitch(pRing, zAgent, zEvent, &p->err));
+}
+
+void bxPayloadExtract(BxCall *p) {
+  Ring *pRing = (Ring *)bxVtabFind(p->bx, "payload_ring", p->aArg[0], &p->err);
+  const char *zAgent = bxText(p->aArg[1], "agent_id", 1024, 0, &p->err);
+  sqlite3_stmt *pStmt;
+  RingAgent agent;
+  if (p->pCtx == 0) {
+    bxFail(&p->err, SQLITE_ERROR,
+        "MisuseError: payload_extract() returns what it takes out, and a row "
+        "returns nothing; call it in a SELECT");
+  }
+  if (p->err.rc != SQLITE_OK) return;
+  bxStmtsStale(&pRing->base.stmts);
+  bxRingLock(pRing, &p->err);
+  bxRingAgent(pRing, zAgent, &agent, &p->err);
+  pStmt = bxPrepare(&pRing->base.stmts,
+      "SELECT json_group_array(json_object('eventId', event_id, 'agentId', "
+      "agent_id, 'requestBody', request_body, 'responseBody', response_body, "
+      "'timestamp', timestamp)) FROM (SELECT * FROM main.@_slots WHERE id "
+      "BETWEEN ?1 AND ?1 + 65535 ORDER BY seq)",
+      &p->err);
+  bxBind(pStmt, &p->err, "i", agent.iNo << 16);
+  if (bxRow(pStmt, &p->err)) {
+    bxReturnJson(
+        p, sqlite3_mprintf("%s", (const char *)sqlite3_column_text(pStmt, 0)));
+  }
+  sqlite3_finalize(pStmt);
+  if (agent.iNo != 0) bxRingTakeOut(pRing, &agent, 0, &p->err);
+}

@@ -1,0 +1,102 @@
+/*
+** payload.h: the payload domain: rings, the archive of exchanges, the queue
+** before it, evidence and the kill switch.
+*/
+#ifndef BX_PAYLOAD_H
+#define BX_PAYLOAD_H
+
+#include "../core/core.h"
+
+/* A new id for a row of event_payloads, as the table's own default has it;
+** tables that another program made have none. */
+#define BX_PAYLOAD_NEW_ID                                                      \
+  "lower(hex(randomblob(4))) || '-' || lower(hex(randomblob(2))) || '-4' || "  \
+  "substr(lower(hex(randomblob(2))), 2) || '-' || "                            \
+  "substr('89ab', 1 + (random() & 3), 1) || "                                  \
+  "substr(lower(hex(randomblob(2))), 2) || '-' || lower(hex(randomblob(6)))"
+
+/* archive.c: the table event_payloads */
+void bxPayloadAdopt(BxStmts *p, BxErr *pErr);
+void bxPayloadCleanup(BxCall *p);
+void bxPayloadClearArchive(BxCall *p);
+void bxPayloadSaveEvidence(BxCall *p);
+void bxPayloadStats(BxCall *p);
+void bxPayloadDbSize(BxCall *p);
+void bxPayloadUnpin(BxCall *p);
+/* Removes at most nLimit archive rows older than iBefore (milliseconds).
+** Returns how many went. */
+i64 bxPayloadSweep(
+    BxStmts *pHome, i64 iBefore, i64 nLimit, const char *zActor, BxErr *pErr);
+
+/* queue.c: rows that wait in memory */
+typedef struct Queue Queue;
+int bxQueueRegister(Bx *bx);
+void bxPayloadQueue(BxCall *p);
+void bxPayloadFlush(BxCall *p);
+sqlite3_stmt *bxPayloadWaiting(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
+/* How many rows and bytes wait on this connection. */
+void bxQueueSize(Bx *bx, i64 *pnRow, i64 *pnByte);
+
+/* ring.c: the virtual table payload_ring (methods only) */
+extern const sqlite3_module bxRingModule;
+
+/* ring_sql.c: what a ring does, all its SQL */
+typedef struct Ring {
+  BxVtab base;
+} Ring;
+
+/* An agent's place in a ring. no is 0 when the agent has never pushed. */
+typedef struct RingAgent {
+  i64 iNo;
+  i64 nWindow;  /* slots that its layout has */
+  i64 iHalf;    /* which half of its ids the layout uses, 0 or 1 */
+  i64 nGiven;   /* pushes ever: the seq of the newest row */
+  i64 nAllowed; /* the ring's window now */
+} RingAgent;
+
+typedef struct RingPush {
+  const char *zAgent;
+  sqlite3_value *pEvent, *pRequest, *pResponse;
+  i64 iTime;
+} RingPush;
+
+void bxRingCreate(Ring *p, i64 nWindow, BxErr *pErr);
+void bxRingDestroy(Ring *p, BxErr *pErr);
+void bxRingRename(Ring *p, const char *zNew, BxErr *pErr);
+/* Adds a row. *piRowid gets its rowid. */
+void bxRingPush(Ring *p, const RingPush *pPush, i64 *piRowid, BxErr *pErr);
+void bxRingDelete(Ring *p, i64 iRowid, BxErr *pErr);
+void bxRingSetWindow(Ring *p, i64 nWindow, BxErr *pErr);
+/* Finds an agent; trims and lays out its rows anew if the window changed.
+** Only inside a statement or savepoint that writes. */
+void bxRingAgent(Ring *p, const char *zAgent, RingAgent *pAgent, BxErr *pErr);
+/* From a row whose first columns are v of the window, no, window, half and
+** given. Damage is an error that names the table. */
+void bxRingReadAgent(
+    Ring *p, sqlite3_stmt *pStmt, RingAgent *pAgent, BxErr *pErr);
+/* Queries for a cursor, to finalize: the agents by agent_id (or the one bound
+** to ?1), and slots id ?1 to ?2 whose seq is above ?3. */
+sqlite3_stmt *bxRingAgents(Ring *p, int bOne, BxErr *pErr);
+sqlite3_stmt *bxRingSlots(Ring *p, int bBodies, int bNewest, BxErr *pErr);
+/* Takes all rows of an agent out and counts them: saved as evidence, or
+** cleared. */
+void bxRingTakeOut(Ring *p, const RingAgent *pAgent, int bSaved, BxErr *pErr);
+/* Takes the write lock on the ring's schema. */
+void bxRingLock(Ring *p, BxErr *pErr);
+void bxRingCheck(BxVtab *p, BxProblems *pOut);
+
+#define BX_RING_MAX_WINDOW 10000
+
+/* ids of the slots of an agent's layout, first the oldest part */
+#define BX_RING_BASE(p) (((p)->iNo << 16) | ((p)->iHalf << 15))
+#define BX_RING_SPLIT(p) (BX_RING_BASE(p) + (p)->nGiven % (p)->nWindow)
+#define BX_RING_LAST(p) (BX_RING_BASE(p) + (p)->nWindow - 1)
+
+/* kill_switch.c: rows of a ring become evidence, or JSON */
+void bxPayloadKillSwitch(BxCall *p);
+void bxPayloadExtract(BxCall *p);
+/* The same for a row put into the ring. Returns the rows saved. */
+i64 bxRingKillSwitch(
+    Ring *p, const char *zAgent, const char *zEvent, BxErr *pErr);
+
+#endif

@@ -1,0 +1,393 @@
+/*
+** queue.c: exchanges that wait in memory and are written together.
+**
+** payload_queue(event_id, agent_id, request, response[, timestamp]) and
+** INSERT INTO payload_queue(...) put a row at the end. All that waits is
+** written by one INSERT..SELECT from the table payload_queue, so a batch is
+** in the archive whole and in order, or not at all:
+**   - when payload.flush_batch_size rows wait, or the oldest has waited longer
+**     than payload.flush_interval_ms, at the next call;
+**   - on payload_flush();
+**   - when the connection closes, on a connection of its own, as the closing
+**     one can no longer write. A database without a file has nowhere to go.
+** Rows leave the queue when the batch is committed. Inside a transaction, or
+** a statement that writes, nothing is flushed: its ROLLBACK would take rows
+** that were already accepted. A flush that fails keeps every row; the call
+** that happened to start it still succeeds, payload_waiting tells the error,
+** and the next attempt waits for flush_interval_ms. payload_flush() fails.
+**
+** Limits: payload.queue_max_bytes; at it a row is refused with QueueFullError.
+** What waits is lost when the process is killed.
+*/
+#include "queue.h"
+SQLITE_EXTENSION_INIT3
+
+#include <string.h>
+
+struct Queue {
+  Bx *bx;
+  Waiting *pFirst, **ppLast;
+  i64 nRow, nByte;
+  i64 iRetry;    /* no automatic flush before this time */
+  char *zFailed; /* message of the last flush, if it failed */
+  char *zFile;   /* where the archive lies, for the flush at close */
+  char *zVfs;
+  Waiting **ppMark; /* end of the queue when the statement began */
+  i64 nMarkRow, nMarkByte;
+  int bAlone;   /* the statement that puts rows is its own transaction */
+  int bWritten; /* and it has written all that waits */
+};
+
+typedef struct Limits {
+  i64 bEnabled, nBatch, nInterval, nMaxByte;
+} Limits;
+
+/*-------------------------------------------------------------- memory ----*/
+
+static void freeWaiting(Waiting *p) {
+  if (p == 0) return;
+  sqlite3_value_free(p->pEvent);
+  sqlite3_value_free(p->pAgent);
+  sqlite3_value_free(p->pRequest);
+  sqlite3_value_free(p->pResponse);
+  sqlite3_free(p);
+}
+
+static void freeList(Waiting *p) {
+  while (p != 0) {
+    Waiting *pNext = p->pNext;
+    freeWaiting(p);
+    p = pNext;
+  }
+}
+
+static void emptyQueue(Queue *p) {
+  freeList(p->pFirst);
+  p->pFirst = 0;
+  p->ppLast = &p->pFirst;
+  p->nRow = p->nByte = 0;
+  p->ppMark = 0;
+}
+
+static sqlite3_value *copyValue(sqlite3_value *pVal, BxErr *pErr) {
+  sqlite3_value *pCopy = pVal ? sqlite3_value_dup(pVal) : 0;
+  if (pVal != 0 && pCopy == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  return pCopy;
+}
+
+/* A checked copy of a row. aVal: event, agent, request, response, time. */
+static Waiting *newWaiting(sqlite3_value **aVal, int nVal, BxErr *pErr) {
+  Waiting *p;
+  i64 iTime;
+  bxText(aVal[0], "event_id", 1024, 0, pErr);
+  bxText(aVal[1], "agent_id", 1024, 0, pErr);
+  iTime = bxTime(nVal > 4 ? aVal[4] : 0, "timestamp", pErr);
+  if (pErr->rc != SQLITE_OK) return 0;
+  p = sqlite3_malloc64(sizeof(*p));
+  if (p == 0) {
+    bxFail(pErr, SQLITE_NOMEM, "out of memory");
+    return 0;
+  }
+  memset(p, 0, sizeof(*p));
+  p->pEvent = copyValue(aVal[0], pErr);
+  p->pAgent = copyValue(aVal[1], pErr);
+  p->pRequest = copyValue(aVal[2], pErr);
+  p->pResponse = copyValue(aVal[3], pErr);
+  p->iTime = iTime;
+  p->iStaged = bxNow();
+  p->nByte = bxBytes(p->pRequest) + bxBytes(p->pResponse);
+  if (pErr->rc == SQLITE_OK) return p;
+  freeWaiting(p);
+  return 0;
+}
+
+/*--------------------------------------------------------------- flush ----*/
+
+static const char zFlush[] =
+    "INSERT INTO main.event_payloads(id, event_id, agent_id, request_body,"
+    "  response_body, size_bytes, purpose, created_at) "
+    "SELECT " BX_PAYLOAD_NEW_ID ", event_id, agent_id, request_body,"
+    "  response_body, size_bytes, 'archive',"
+    "  strftime('%Y-%m-%dT%H:%M:%fZ', timestamp / 1000.0, 'unixepoch') "
+    "FROM payload_queue";
+
+/* Remembers where the archive lies while the connection can still tell. */
+static void rememberFile(Queue *p, const char *zDb) {
+  const char *zFile = sqlite3_db_filename(p->bx->db, zDb);
+  sqlite3_vfs *pVfs = 0;
+  if (p->zFile != 0 && zFile != 0 && strcmp(p->zFile, zFile) == 0) return;
+  sqlite3_free(p->zFile);
+  sqlite3_free(p->zVfs);
+  p->zFile = p->zVfs = 0;
+  if (zFile == 0 || *zFile == 0) return;
+  p->zFile = sqlite3_mprintf("%s", zFile);
+  sqlite3_file_control(p->bx->db, zDb, SQLITE_FCNTL_VFS_POINTER, &pVfs);
+  if (pVfs != 0) p->zVfs = sqlite3_mprintf("%s", pVfs->zName);
+}
+
+/* Rows that the clean-up carried by a flush removes at most. */
+#define CARRIED_ROWS 40
+
+/* Expiry work that a flush carries. Its failure is nobody's error. */
+static void carryCleanup(BxStmts *pHome) {
+  BxErr err = {SQLITE_OK, 0};
+  i64 nDays = bxSettingInt(pHome, "payload.retention_days", &err);
+  if (err.rc == SQLITE_OK) {
+    bxPayloadSweep(
+        pHome, bxNow() - nDays * 86400000, CARRIED_ROWS, "payload_queue", &err);
+  }
+  bxClear(&err);
+}
+
+static void noteFailure(Queue *p, const BxErr *pErr) {
+  sqlite3_free(p->zFailed);
+  p->zFailed = pErr->zMsg ? sqlite3_mprintf("%s", pErr->zMsg) : 0;
+}
+
+/* Writes all that waits, in one transaction. Returns the rows written. */
+static i64 flush(Queue *p, BxErr *pErr) {
+  BxStmts *pHome = bxHome(p->bx, "payload", pErr);
+  i64 nRow = p->nRow;
+  if (pHome == 0 || nRow == 0) return 0;
+  bxSavepoint(p->bx, "payload_flush", pErr);
+  if (pErr->rc != SQLITE_OK) return 0;
+  bxRun(bxStmt(pHome, zFlush, pErr), pErr);
+  bxRelease(p->bx, pErr);
+  noteFailure(p, pErr);
+  if (pErr->rc != SQLITE_OK) return 0;
+  emptyQueue(p);
+  carryCleanup(pHome);
+  return nRow;
+}
+
+/* Whether a flush now would be a transaction of its own. */
+static int standsAlone(sqlite3 *db) {
+  if (!sqlite3_get_autocommit(db)) return 0;
+  if (sqlite3_exec(db, "SAVEPOINT blackbox", 0, 0, 0) != SQLITE_OK) return 0;
+  sqlite3_exec(db, "RELEASE blackbox", 0, 0, 0);
+  return 1;
+}
+
+/* A flush that nobody asked for: its error is kept, not returned. */
+static void flushQuietly(Queue *p, i64 nInterval) {
+  BxErr err = {SQLITE_OK, 0};
+  flush(p, &err);
+  if (err.rc != SQLITE_OK) p->iRetry = bxNow() + nInterval;
+  bxClear(&err);
+}
+
+static int isDue(const Queue *p, const Limits *pLimits) {
+  i64 iNow = bxNow();
+  if (p->nRow == 0 || iNow < p->iRetry) return 0;
+  return p->nRow >= pLimits->nBatch ||
+         iNow - p->pFirst->iStaged > pLimits->nInterval ||
+         iNow < p->pFirst->iStaged; /* the clock was put back */
+}
+
+/* At the end: what waits goes to the file through a connection of its own. */
+static void flushAtClose(Queue *p) {
+  sqlite3 *db = 0;
+  BxErr err = {SQLITE_OK, 0};
+  int rc;
+  if (p->nRow == 0) return;
+  if (p->zFile == 0) {
+    sqlite3_log(SQLITE_WARNING,
+        "blackbox: %lld queued rows lost: their database has no file", p->nRow);
+    return;
+  }
+  rc = sqlite3_open_v2(p->zFile, &db, SQLITE_OPEN_READWRITE, p->zVfs);
+  if (rc == SQLITE_OK) {
+    sqlite3_busy_timeout(db, 5000);
+    rc = bxQueueModuleOn(db, p);
+  }
+  if (rc == SQLITE_OK) rc = sqlite3_exec(db, zFlush, 0, 0, 0);
+  if (rc != SQLITE_OK) {
+    if (db != 0) bxFailDb(&err, db, rc);
+    sqlite3_log(rc, "blackbox: %lld queued rows lost at close: %s", p->nRow,
+        err.zMsg ? err.zMsg : sqlite3_errstr(rc));
+    bxClear(&err);
+  }
+  sqlite3_close(db);
+}
+
+static void queueFree(void *pArg) {
+  Queue *p = (Queue *)pArg;
+  flushAtClose(p);
+  emptyQueue(p);
+  sqlite3_free(p->zFailed);
+  sqlite3_free(p->zFile);
+  sqlite3_free(p->zVfs);
+  sqlite3_free(p);
+}
+
+/*----------------------------------------------------------- functions ----*/
+
+static void readLimits(BxStmts *pHome, Limits *pOut, BxErr *pErr) {
+#define SETTING(name)                                                          \
+  "(SELECT value FROM main.blackbox_limits WHERE name = 'payload." name "')"
+  static const char zSql[] = "SELECT " SETTING("enabled") ", " SETTING(
+      "flush_batch_size") ", " SETTING("flush_interval_ms") ", " SETTING("queue"
+                                                                         "_max_"
+                                                                         "byte"
+                                                                         "s");
+  sqlite3_stmt *pStmt = bxStmt(pHome, zSql, pErr);
+  memset(pOut, 0, sizeof(*pOut));
+  if (bxRow(pStmt, pErr)) {
+    pOut->bEnabled = sqlite3_column_int64(pStmt, 0);
+    pOut->nBatch = sqlite3_column_int64(pStmt, 1);
+    pOut->nInterval = sqlite3_column_int64(pStmt, 2);
+    pOut->nMaxByte = sqlite3_column_int64(pStmt, 3);
+  }
+  bxDone(pStmt, pErr);
+}
+
+/* Puts a row at the end, if there is room. Takes pRow over. */
+static void append(
+    Queue *p, Waiting *pRow, const Limits *pLimits, BxErr *pErr) {
+  if (p->nByte + pRow->nByte > pLimits->nMaxByte) {
+    bxFail(pErr, SQLITE_FULL,
+        "QueueFullError: %lld bytes wait, %lld more would pass the limit of "
+        "%lld (payload.queue_max_bytes); COMMIT, or see payload_waiting for "
+        "why nothing is written%s%s",
+        p->nByte, pRow->nByte, pLimits->nMaxByte, p->zFailed ? ": " : "",
+        p->zFailed ? p->zFailed : "");
+    freeWaiting(pRow);
+    return;
+  }
+  *p->ppLast = pRow;
+  p->ppLast = &pRow->pNext;
+  p->nRow++;
+  p->nByte += pRow->nByte;
+}
+
+i64 bxQueuePut(
+    Queue *p, sqlite3_value **aVal, int nVal, int bFlush, BxErr *pErr) {
+  BxStmts *pHome = bxHome(p->bx, "payload", pErr);
+  Limits limits;
+  Waiting *pRow;
+  if (pHome == 0) return 0;
+  readLimits(pHome, &limits, pErr);
+  pRow = newWaiting(aVal, nVal, pErr);
+  if (pErr->rc != SQLITE_OK || !limits.bEnabled) {
+    freeWaiting(pRow);
+    return 0;
+  }
+  rememberFile(p, pHome->zDb);
+  bFlush = bFlush && standsAlone(p->bx->db);
+  if (bFlush && p->nByte + pRow->nByte > limits.nMaxByte) {
+    flushQuietly(p, limits.nInterval);
+  }
+  append(p, pRow, &limits, pErr);
+  if (pErr->rc != SQLITE_OK) return 0;
+  if (bFlush && isDue(p, &limits)) flushQuietly(p, limits.nInterval);
+  return 1;
+}
+
+static Queue *queueOf(Bx *bx) {
+  return (Queue *)bxSlot(bx, "payload")->p;
+}
+
+void bxPayloadQueue(BxCall *p) {
+  bxReturnInt(
+      p, bxQueuePut(queueOf(p->bx), p->aArg, p->nArg, p->pCtx != 0, &p->err));
+}
+
+void bxPayloadFlush(BxCall *p) {
+  if (!sqlite3_get_autocommit(p->bx->db) || p->pCtx == 0) {
+    bxFail(&p->err, SQLITE_ERROR,
+        "MisuseError: payload_flush() inside a transaction would be undone by "
+        "its ROLLBACK, and the rows lost; COMMIT first, then SELECT "
+        "payload_flush()");
+    return;
+  }
+  bxReturnInt(p, flush(queueOf(p->bx), &p->err));
+  bxPrefix(&p->err, "Flush failed: ");
+}
+
+sqlite3_stmt *bxPayloadWaiting(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
+  Queue *p = queueOf(bx);
+  sqlite3_stmt *pStmt = 0;
+  (void)apArg;
+  bxFailDb(pErr, bx->db,
+      sqlite3_prepare_v2(bx->db, "SELECT ?1, ?2, ?3, ?4", -1, &pStmt, 0));
+  if (pErr->rc != SQLITE_OK) return 0;
+  bxBind(pStmt, pErr, "iin", p->nRow, p->nByte);
+  if (p->pFirst != 0) sqlite3_bind_int64(pStmt, 3, p->pFirst->iStaged);
+  sqlite3_bind_text(pStmt, 4, p->zFailed, -1, SQLITE_TRANSIENT);
+  return pStmt;
+}
+
+void bxQueueSize(Bx *bx, i64 *pnRow, i64 *pnByte) {
+  *pnRow = queueOf(bx)->nRow;
+  *pnByte = queueOf(bx)->nByte;
+}
+
+/*------------------------------------------------- the table's row path ----*/
+
+void bxQueueBegin(Queue *p) {
+  p->bAlone = sqlite3_get_autocommit(p->bx->db);
+  p->bWritten = 0;
+  p->ppMark = p->ppLast;
+  p->nMarkRow = p->nRow;
+  p->nMarkByte = p->nByte;
+}
+
+/* Before the commit of a statement that put rows and is a transaction of its
+** own: writes the batch with it, if one is due. */
+void bxQueueSync(Queue *p, BxErr *pErr) {
+  BxErr err = {SQLITE_OK, 0};
+  BxStmts *pHome;
+  Limits limits;
+  int rc;
+  if (!p->bAlone) return;
+  pHome = bxHome(p->bx, "payload", &err);
+  if (pHome != 0) readLimits(pHome, &limits, &err);
+  if (err.rc == SQLITE_OK && isDue(p, &limits)) {
+    bxRun(bxStmt(pHome, zFlush, &err), &err);
+    p->bWritten = err.rc == SQLITE_OK;
+    noteFailure(p, &err);
+    if (err.rc != SQLITE_OK) p->iRetry = bxNow() + limits.nInterval;
+  }
+  rc = err.rc & 0xff;
+  if (rc == SQLITE_IOERR || rc == SQLITE_NOMEM || rc == SQLITE_CORRUPT) {
+    *pErr = err; /* SQLite may have rolled the statement back as well */
+  } else {
+    bxClear(&err);
+  }
+}
+
+void bxQueueCommit(Queue *p) {
+  if (p->bWritten) emptyQueue(p);
+  p->bWritten = 0;
+  p->ppMark = 0;
+}
+
+/* A statement of its own failed: its rows go. What a rolled-back transaction
+** put stays: the exchanges took place. */
+void bxQueueRollback(Queue *p) {
+  if (p->bAlone && p->ppMark != 0) {
+    freeList(*p->ppMark);
+    *p->ppMark = 0;
+    p->ppLast = p->ppMark;
+    p->nRow = p->nMarkRow;
+    p->nByte = p->nMarkByte;
+  }
+  p->bWritten = 0;
+  p->ppMark = 0;
+}
+
+const Waiting *bxQueueFirst(Queue *p) {
+  return p->pFirst;
+}
+
+int bxQueueRegister(Bx *bx) {
+  BxSlot *pSlot = bxSlot(bx, "payload");
+  Queue *p = sqlite3_malloc64(sizeof(*p));
+  if (p == 0) return SQLITE_NOMEM;
+  memset(p, 0, sizeof(*p));
+  p->bx = bx;
+  p->ppLast = &p->pFirst;
+  pSlot->p = p;
+  pSlot->xFree = queueFree;
+  return bxQueueModuleOn(bx->db, p);
+}

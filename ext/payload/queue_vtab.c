@@ -1,0 +1,174 @@
+/*
+** queue_vtab.c: the table payload_queue, which needs no CREATE.
+**
+** Columns: event_id, agent_id, request_body, response_body, timestamp
+** (milliseconds since 1970 UTC), size_bytes. INSERT puts a row at the end of
+** the queue of this connection; SELECT shows what waits, oldest first. Rows
+** leave by being written to event_payloads, not by DELETE.
+*/
+#include "queue.h"
+SQLITE_EXTENSION_INIT3
+
+#include <string.h>
+
+enum { EVENT, AGENT, REQUEST, RESPONSE, TIME, SIZE };
+
+typedef struct QueueVtab {
+  sqlite3_vtab base;
+  Queue *pQueue;
+} QueueVtab;
+
+typedef struct QueueCursor {
+  sqlite3_vtab_cursor base;
+  const Waiting *pRow;
+  i64 iRow;
+} QueueCursor;
+
+static int queueConnect(sqlite3 *db, void *pAux, int argc,
+    const char *const *argv, sqlite3_vtab **ppVtab, char **pzErr) {
+  QueueVtab *p;
+  int rc = sqlite3_declare_vtab(db,
+      "CREATE TABLE x(event_id TEXT, agent_id TEXT, request_body, "
+      "response_body, timestamp INTEGER, size_bytes INTEGER)");
+  (void)argc;
+  (void)argv;
+  (void)pzErr;
+  if (rc != SQLITE_OK) return rc;
+  p = sqlite3_malloc64(sizeof(*p));
+  if (p == 0) return SQLITE_NOMEM;
+  memset(p, 0, sizeof(*p));
+  p->pQueue = (Queue *)pAux;
+  *ppVtab = &p->base;
+  return SQLITE_OK;
+}
+
+static int queueDisconnect(sqlite3_vtab *pVtab) {
+  sqlite3_free(pVtab);
+  return SQLITE_OK;
+}
+
+static int queueBestIndex(sqlite3_vtab *pVtab, sqlite3_index_info *pInfo) {
+  (void)pVtab;
+  pInfo->estimatedRows = 20;
+  pInfo->estimatedCost = 20.0;
+  return SQLITE_OK;
+}
+
+static int queueOpen(sqlite3_vtab *pVtab, sqlite3_vtab_cursor **ppCursor) {
+  QueueCursor *p = sqlite3_malloc64(sizeof(*p));
+  (void)pVtab;
+  if (p == 0) return SQLITE_NOMEM;
+  memset(p, 0, sizeof(*p));
+  *ppCursor = &p->base;
+  return SQLITE_OK;
+}
+
+static int queueClose(sqlite3_vtab_cursor *pCursor) {
+  sqlite3_free(pCursor);
+  return SQLITE_OK;
+}
+
+static int queueFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
+    const char *idxStr, int argc, sqlite3_value **argv) {
+  QueueCursor *p = (QueueCursor *)pCursor;
+  (void)idxNum;
+  (void)idxStr;
+  (void)argc;
+  (void)argv;
+  p->pRow = bxQueueFirst(((QueueVtab *)pCursor->pVtab)->pQueue);
+  p->iRow = 1;
+  return SQLITE_OK;
+}
+
+static int queueNext(sqlite3_vtab_cursor *pCursor) {
+  QueueCursor *p = (QueueCursor *)pCursor;
+  p->pRow = p->pRow->pNext;
+  p->iRow++;
+  return SQLITE_OK;
+}
+
+static int queueEof(sqlite3_vtab_cursor *pCursor) {
+  return ((QueueCursor *)pCursor)->pRow == 0;
+}
+
+static int queueColumn(
+    sqlite3_vtab_cursor *pCursor, sqlite3_context *pCtx, int i) {
+  const Waiting *pRow = ((QueueCursor *)pCursor)->pRow;
+  sqlite3_value *apVal[] = {
+      pRow->pEvent, pRow->pAgent, pRow->pRequest, pRow->pResponse};
+  if (i == TIME) {
+    sqlite3_result_int64(pCtx, pRow->iTime);
+  } else if (i == SIZE) {
+    sqlite3_result_int64(pCtx, pRow->nByte);
+  } else if (i <= RESPONSE && apVal[i] != 0) {
+    sqlite3_result_value(pCtx, apVal[i]);
+  }
+  return SQLITE_OK;
+}
+
+static int queueRowid(sqlite3_vtab_cursor *pCursor, sqlite3_int64 *piRowid) {
+  *piRowid = ((QueueCursor *)pCursor)->iRow;
+  return SQLITE_OK;
+}
+
+static int queueUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
+    sqlite3_int64 *piRowid) {
+  Queue *p = ((QueueVtab *)pVtab)->pQueue;
+  BxErr err = {SQLITE_OK, 0};
+  if (argc == 1 || sqlite3_value_type(argv[0]) != SQLITE_NULL) {
+    bxFail(&err, SQLITE_READONLY,
+        "ReadOnlyError: a queued row cannot be changed or deleted; it leaves "
+        "when it is written");
+  } else if (sqlite3_value_type(argv[2 + SIZE]) != SQLITE_NULL) {
+    bxFail(&err, SQLITE_CONSTRAINT,
+        "ValidationError: size_bytes is counted by the queue; leave it out");
+  } else {
+    bxQueuePut(p, argv + 2, 5, 0, &err);
+    *piRowid = 0;
+  }
+  return bxReportVtab(&err, pVtab);
+}
+
+static int queueBegin(sqlite3_vtab *pVtab) {
+  bxQueueBegin(((QueueVtab *)pVtab)->pQueue);
+  return SQLITE_OK;
+}
+
+static int queueSync(sqlite3_vtab *pVtab) {
+  BxErr err = {SQLITE_OK, 0};
+  bxQueueSync(((QueueVtab *)pVtab)->pQueue, &err);
+  return bxReportVtab(&err, pVtab);
+}
+
+static int queueCommit(sqlite3_vtab *pVtab) {
+  bxQueueCommit(((QueueVtab *)pVtab)->pQueue);
+  return SQLITE_OK;
+}
+
+static int queueRollback(sqlite3_vtab *pVtab) {
+  bxQueueRollback(((QueueVtab *)pVtab)->pQueue);
+  return SQLITE_OK;
+}
+
+static const sqlite3_module queueModule = {
+    .xConnect = queueConnect,
+    .xBestIndex = queueBestIndex,
+    .xDisconnect = queueDisconnect,
+    .xDestroy = queueDisconnect,
+    .xOpen = queueOpen,
+    .xClose = queueClose,
+    .xFilter = queueFilter,
+    .xNext = queueNext,
+    .xEof = queueEof,
+    .xColumn = queueColumn,
+    .xRowid = queueRowid,
+    .xUpdate = queueUpdate,
+    .xBegin = queueBegin,
+    .xSync = queueSync,
+    .xCommit = queueCommit,
+    .xRollback = queueRollback,
+};
+
+int bxQueueModuleOn(sqlite3 *db, Queue *p) {
+  return sqlite3_create_module_v2(db, "payload_queue", &queueModule, p, 0);
+}

@@ -1,0 +1,420 @@
+/*
+** ring.c: the virtual table payload_ring: the last exchanges of each agent.
+**
+**   CREATE VIRTUAL TABLE ring USING payload_ring(window=50);
+**
+** Columns: agent_id, event_id, request_body, response_body, timestamp
+** (milliseconds since 1970 UTC), size_bytes (of both bodies), seq (1, 2, ... an
+** agent); hidden: one named as the table, and value, for commands:
+**   INSERT INTO ring(ring, value) VALUES('window', 80)
+**   INSERT INTO ring(ring, agent_id, event_id) VALUES('kill_switch', ?, ?)
+**
+** This file holds the methods only; ring_sql.c says what they do. A row is
+** inserted or deleted, never updated. Rows come ordered by agent_id and seq;
+** a query for one agent touches no other, in either order of seq; bodies are
+** read only when a query names them. An error that is SQLITE_CONSTRAINT left
+** everything as it was, so INSERT OR IGNORE skips the row.
+**
+** Limits: agent_id and event_id 1 KB of UTF-8 each; window 1 to 10,000; text
+** or blob bodies of up to 1 GB together.
+*/
+#include "payload.h"
+SQLITE_EXTENSION_INIT3
+
+#include <stdlib.h>
+#include <string.h>
+
+#define COLUMNS                                                                \
+  "agent_id,event_id,request_body,response_body,timestamp,size_bytes,seq,"     \
+  "value"
+enum { AGENT, EVENT, REQUEST, RESPONSE, TIME, SIZE, SEQ, COMMAND, VALUE };
+
+/* idxNum bits */
+#define BY_AGENT 1 /* argv[0] is the agent */
+#define NEWEST 2   /* by falling seq */
+#define BODIES 4   /* some column is a body */
+
+typedef struct RingCursor {
+  sqlite3_vtab_cursor base;
+  sqlite3_stmt *pAgents; /* v, no, window, half, given, agent_id */
+  sqlite3_stmt *pSlots;  /* id, then the columns in their order */
+  RingAgent agent;       /* whose slots are being read */
+  int idxNum;
+  int iPart; /* 0: the first part of the layout, 1: the second */
+  int bEof;
+} RingCursor;
+
+/*---------------------------------------------------- life of a table ----*/
+
+static i64 readWindow(
+    Bx *bx, const char *zDb, int argc, const char *const *argv, BxErr *pErr) {
+  char zKey[32], zVal[32], *zEnd;
+  long long n = 0;
+  int i;
+  for (i = 3; i < argc; i++) {
+    bxVtabArg(argv[i], zKey, sizeof(zKey), zVal, sizeof(zVal), pErr);
+    if (pErr->rc != SQLITE_OK) return 0;
+    if (sqlite3_stricmp(zKey, "window") != 0) {
+      bxFail(pErr, SQLITE_ERROR,
+          "ValidationError: payload_ring has no argument %s; it takes "
+          "window=1 to 10000",
+          zKey);
+      return 0;
+    }
+    n = strtoll(zVal, &zEnd, 10);
+    if (*zVal == 0 || *zEnd != 0 || n < 1 || n > BX_RING_MAX_WINDOW) {
+      bxFail(pErr, SQLITE_ERROR,
+          "ValidationError: window must be a whole number from 1 to 10000, "
+          "got %s",
+          zVal);
+    }
+  }
+  if (n == 0) {
+    BxErr none = {SQLITE_OK, 0};
+    const char *zHome = sqlite3_stricmp(zDb, "temp") == 0 ? "main" : zDb;
+    n = 50;
+    if (bxCarries(bx, zHome, "payload", &none)) {
+      n = bxSettingInt(bxSchema(bx, zHome, pErr), "payload.window", pErr);
+    }
+    bxClear(&none);
+  }
+  return n;
+}
+
+static int declare(sqlite3 *db, const char *zName, BxErr *pErr) {
+  char *zSql;
+  if (bxIsColumn(zName, COLUMNS)) {
+    bxFail(pErr, SQLITE_ERROR,
+        "ValidationError: a ring cannot be named %s, as it has a column of "
+        "that name; choose another name",
+        zName);
+    return pErr->rc;
+  }
+  zSql = sqlite3_mprintf(
+      "CREATE TABLE x(agent_id TEXT, event_id TEXT, request_body, "
+      "response_body, timestamp INTEGER, size_bytes INTEGER, seq INTEGER, "
+      "\"%w\" HIDDEN, value HIDDEN)",
+      zName);
+  if (zSql == 0) {
+    bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  } else {
+    bxFailDb(pErr, db, sqlite3_declare_vtab(db, zSql));
+  }
+  sqlite3_free(zSql);
+  if (pErr->rc == SQLITE_OK) {
+    sqlite3_vtab_config(db, SQLITE_VTAB_CONSTRAINT_SUPPORT, 1);
+  }
+  return pErr->rc;
+}
+
+static void checkEncoding(BxStmts *p, BxErr *pErr) {
+  sqlite3_stmt *pStmt = bxPrepare(p, "PRAGMA main.encoding", pErr);
+  if (bxRow(pStmt, pErr) &&
+      strcmp((const char *)sqlite3_column_text(pStmt, 0), "UTF-8") != 0) {
+    bxFail(pErr, SQLITE_ERROR,
+        "EncodingError: schema %s stores text as UTF-16; a ring counts bytes "
+        "of UTF-8 and needs a UTF-8 database",
+        p->zDb);
+  }
+  sqlite3_finalize(pStmt);
+}
+
+static int openTable(sqlite3 *db, Bx *bx, int bCreate, int argc,
+    const char *const *argv, sqlite3_vtab **ppVtab, char **pzErr) {
+  BxErr err = {SQLITE_OK, 0};
+  Ring *p;
+  int rc;
+  p = (Ring *)bxVtabNew(sizeof(*p), bx, "payload_ring", argv[1], argv[2], &err);
+  declare(db, argv[2], &err);
+  if (bCreate && err.rc == SQLITE_OK) {
+    i64 nWindow = readWindow(bx, argv[1], argc, argv, &err);
+    checkEncoding(&p->base.stmts, &err);
+    bxRingCreate(p, nWindow, &err);
+  }
+  if (err.rc == SQLITE_OK) {
+    *ppVtab = &p->base.base;
+    return SQLITE_OK;
+  }
+  bxVtabFree((BxVtab *)p);
+  rc = err.rc;
+  *pzErr = err.zMsg;
+  return rc;
+}
+
+static int ringCreate(sqlite3 *db, void *pAux, int argc,
+    const char *const *argv, sqlite3_vtab **ppVtab, char **pzErr) {
+  return openTable(db, (Bx *)pAux, 1, argc, argv, ppVtab, pzErr);
+}
+
+static int ringConnect(sqlite3 *db, void *pAux, int argc,
+    const char *const *argv, sqlite3_vtab **ppVtab, char **pzErr) {
+  return openTable(db, (Bx *)pAux, 0, argc, argv, ppVtab, pzErr);
+}
+
+static int ringDisconnect(sqlite3_vtab *pVtab) {
+  bxVtabFree((BxVtab *)pVtab);
+  return SQLITE_OK;
+}
+
+static int ringDestroy(sqlite3_vtab *pVtab) {
+  BxErr err = {SQLITE_OK, 0};
+  bxRingDestroy((Ring *)pVtab, &err);
+  if (err.rc != SQLITE_OK) return bxReportVtab(&err, pVtab);
+  return ringDisconnect(pVtab);
+}
+
+/*--------------------------------------------------------------- plans ----*/
+
+/* Whether the order asked for is that of the rows; *pbNewest: by falling
+** seq, which only one agent's rows can have. */
+static int ownOrder(
+    const sqlite3_index_info *pInfo, int bByAgent, int *pbNewest) {
+  int i = 0, n = pInfo->nOrderBy;
+  *pbNewest = 0;
+  if (n > 0 && pInfo->aOrderBy[0].iColumn == AGENT &&
+      (bByAgent || !pInfo->aOrderBy[0].desc)) {
+    i++;
+  } else if (!bByAgent) {
+    return 0;
+  }
+  if (i < n && pInfo->aOrderBy[i].iColumn == SEQ) {
+    *pbNewest = pInfo->aOrderBy[i].desc;
+    if (*pbNewest && !bByAgent) return 0;
+    i++;
+  }
+  return i == n;
+}
+
+static int ringBestIndex(sqlite3_vtab *pVtab, sqlite3_index_info *pInfo) {
+  int i, bNewest;
+  (void)pVtab;
+  for (i = 0; i < pInfo->nConstraint; i++) {
+    if (pInfo->aConstraint[i].iColumn != AGENT ||
+        pInfo->aConstraint[i].op != SQLITE_INDEX_CONSTRAINT_EQ ||
+        !pInfo->aConstraint[i].usable ||
+        sqlite3_stricmp(sqlite3_vtab_collation(pInfo, i), "BINARY") != 0) {
+      continue;
+    }
+    pInfo->aConstraintUsage[i].argvIndex = 1;
+    pInfo->aConstraintUsage[i].omit = 1;
+    pInfo->idxNum = BY_AGENT;
+    break;
+  }
+  if (pInfo->nOrderBy > 0 &&
+      ownOrder(pInfo, pInfo->idxNum & BY_AGENT, &bNewest)) {
+    pInfo->orderByConsumed = 1;
+    if (bNewest) pInfo->idxNum |= NEWEST;
+  }
+  if (pInfo->colUsed & (1 << REQUEST | 1 << RESPONSE)) pInfo->idxNum |= BODIES;
+  pInfo->estimatedRows = pInfo->idxNum & BY_AGENT ? 50 : 5000;
+  pInfo->estimatedCost = pInfo->idxNum & BY_AGENT ? 60.0 : 10000.0;
+  if (pInfo->idxNum & BODIES) pInfo->estimatedCost *= 2;
+  return SQLITE_OK;
+}
+
+/*------------------------------------------------------------- cursors ----*/
+
+static int ringOpen(sqlite3_vtab *pVtab, sqlite3_vtab_cursor **ppCursor) {
+  RingCursor *p = sqlite3_malloc64(sizeof(*p));
+  (void)pVtab;
+  if (p == 0) return SQLITE_NOMEM;
+  memset(p, 0, sizeof(*p));
+  *ppCursor = &p->base;
+  return SQLITE_OK;
+}
+
+static void clearCursor(RingCursor *p) {
+  sqlite3_finalize(p->pAgents);
+  sqlite3_finalize(p->pSlots);
+  p->pAgents = p->pSlots = 0;
+}
+
+static int ringClose(sqlite3_vtab_cursor *pCursor) {
+  clearCursor((RingCursor *)pCursor);
+  sqlite3_free(pCursor);
+  return SQLITE_OK;
+}
+
+/* Binds the part of the agent's layout that iPart says. The ring's oldest
+** rows lie behind the newest one, so rising seq reads that part first. */
+static void bindPart(RingCursor *p, BxErr *pErr) {
+  i64 iSplit = BX_RING_SPLIT(&p->agent);
+  int bOld = (p->iPart == 0) == !(p->idxNum & NEWEST);
+  BxErr reset = {SQLITE_OK, 0};
+  bxDone(p->pSlots, &reset);
+  bxClear(&reset);
+  bxBind(p->pSlots, pErr, "iii", bOld ? iSplit + 1 : BX_RING_BASE(&p->agent),
+      bOld ? BX_RING_LAST(&p->agent) : iSplit,
+      p->agent.nGiven - p->agent.nAllowed);
+}
+
+/* Goes on to the next row, over parts and agents. */
+static void nextRow(RingCursor *p, BxErr *pErr) {
+  Ring *pRing = (Ring *)p->base.pVtab;
+  while (pErr->rc == SQLITE_OK) {
+    if (p->agent.iNo != 0) {
+      if (bxRow(p->pSlots, pErr)) return;
+      if (p->iPart == 0) {
+        p->iPart = 1;
+        bindPart(p, pErr);
+        continue;
+      }
+    }
+    if (!bxRow(p->pAgents, pErr)) break;
+    bxRingReadAgent(pRing, p->pAgents, &p->agent, pErr);
+    p->iPart = 0;
+    if (pErr->rc == SQLITE_OK) bindPart(p, pErr);
+  }
+  p->bEof = 1;
+}
+
+static int ringFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
+    const char *idxStr, int argc, sqlite3_value **argv) {
+  RingCursor *p = (RingCursor *)pCursor;
+  Ring *pRing = (Ring *)pCursor->pVtab;
+  BxErr err = {SQLITE_OK, 0};
+  (void)idxStr;
+  (void)argc;
+  clearCursor(p);
+  memset(&p->agent, 0, sizeof(p->agent));
+  p->idxNum = idxNum;
+  p->bEof = 0;
+  p->pAgents = bxRingAgents(pRing, idxNum & BY_AGENT, &err);
+  if (idxNum & BY_AGENT) bxBind(p->pAgents, &err, "v", argv[0]);
+  p->pSlots =
+      bxRingSlots(pRing, (idxNum & BODIES) != 0, (idxNum & NEWEST) != 0, &err);
+  nextRow(p, &err);
+  return bxReportVtab(&err, pCursor->pVtab);
+}
+
+static int ringNext(sqlite3_vtab_cursor *pCursor) {
+  BxErr err = {SQLITE_OK, 0};
+  nextRow((RingCursor *)pCursor, &err);
+  return bxReportVtab(&err, pCursor->pVtab);
+}
+
+static int ringEof(sqlite3_vtab_cursor *pCursor) {
+  return ((RingCursor *)pCursor)->bEof;
+}
+
+static int ringColumn(
+    sqlite3_vtab_cursor *pCursor, sqlite3_context *pCtx, int i) {
+  RingCursor *p = (RingCursor *)pCursor;
+  if (i <= SEQ) {
+    sqlite3_result_value(pCtx, sqlite3_column_value(p->pSlots, i + 1));
+  }
+  return SQLITE_OK;
+}
+
+static int ringRowid(sqlite3_vtab_cursor *pCursor, sqlite3_int64 *piRowid) {
+  *piRowid = sqlite3_column_int64(((RingCursor *)pCursor)->pSlots, 0);
+  return SQLITE_OK;
+}
+
+/*-------------------------------------------------------------- writes ----*/
+
+/* INSERT INTO ring(ring, ...) VALUES('command', ...) */
+static void runCommand(Ring *p, sqlite3_value **aCol, BxErr *pErr) {
+  const char *zCommand = bxText(aCol[COMMAND], "command", 100, 0, pErr);
+  if (zCommand == 0) return;
+  if (sqlite3_stricmp(zCommand, "window") == 0) {
+    i64 n = bxInt(aCol[VALUE], "window", 1, BX_RING_MAX_WINDOW, pErr);
+    if (pErr->rc == SQLITE_OK) bxRingSetWindow(p, n, pErr);
+  } else if (sqlite3_stricmp(zCommand, "kill_switch") == 0) {
+    const char *zAgent = bxText(aCol[AGENT], "agent_id", 1024, 0, pErr);
+    const char *zEvent = bxText(aCol[EVENT], "event_id", 1024, 0, pErr);
+    if (pErr->rc == SQLITE_OK) bxRingKillSwitch(p, zAgent, zEvent, pErr);
+  } else {
+    bxFail(pErr, SQLITE_ERROR,
+        "ValidationError: unknown command %Q; a ring knows 'window' and "
+        "'kill_switch'",
+        zCommand);
+  }
+}
+
+static int isNull(sqlite3_value *pVal) {
+  return sqlite3_value_type(pVal) == SQLITE_NULL;
+}
+
+static void insertRow(
+    Ring *p, sqlite3_value **argv, i64 *piRowid, BxErr *pErr) {
+  sqlite3_value **aCol = argv + 2;
+  RingPush push;
+  push.zAgent = bxText(aCol[AGENT], "agent_id", 1024, 0, pErr);
+  bxText(aCol[EVENT], "event_id", 1024, 0, pErr);
+  push.pEvent = aCol[EVENT];
+  push.pRequest = aCol[REQUEST];
+  push.pResponse = aCol[RESPONSE];
+  push.iTime = bxTime(aCol[TIME], "timestamp", pErr);
+  if (!isNull(argv[1]) || !isNull(aCol[SIZE]) || !isNull(aCol[SEQ]) ||
+      !isNull(aCol[VALUE])) {
+    bxFail(pErr, SQLITE_CONSTRAINT,
+        "ValidationError: rowid, size_bytes, seq and value are given by the "
+        "ring; insert agent_id, event_id, request_body, response_body and "
+        "timestamp only");
+  }
+  if (pErr->rc == SQLITE_OK) bxRingPush(p, &push, piRowid, pErr);
+}
+
+static int ringUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
+    sqlite3_int64 *piRowid) {
+  Ring *p = (Ring *)pVtab;
+  BxErr err = {SQLITE_OK, 0};
+  if (argc == 1) {
+    bxRingDelete(p, sqlite3_value_int64(argv[0]), &err);
+  } else if (!isNull(argv[0])) {
+    bxFail(&err, SQLITE_CONSTRAINT,
+        "ReadOnlyError: a recorded exchange cannot be changed; DELETE it and "
+        "INSERT it anew");
+  } else if (!isNull(argv[2 + COMMAND])) {
+    *piRowid = 0;
+    runCommand(p, argv + 2, &err);
+  } else {
+    insertRow(p, argv, piRowid, &err);
+  }
+  return bxReportVtab(&err, pVtab);
+}
+
+static int ringBegin(sqlite3_vtab *pVtab) {
+  bxStmtsStale(&((Ring *)pVtab)->base.stmts);
+  return SQLITE_OK;
+}
+
+static int ringRename(sqlite3_vtab *pVtab, const char *zNew) {
+  BxErr err = {SQLITE_OK, 0};
+  if (bxIsColumn(zNew, COLUMNS)) {
+    bxFail(&err, SQLITE_ERROR,
+        "ValidationError: a ring cannot be named %s, as it has a column of "
+        "that name; choose another name",
+        zNew);
+  } else {
+    bxRingRename((Ring *)pVtab, zNew, &err);
+  }
+  return bxReportVtab(&err, pVtab);
+}
+
+static int ringShadowName(const char *zSuffix) {
+  return sqlite3_stricmp(zSuffix, "config") == 0 ||
+         sqlite3_stricmp(zSuffix, "agents") == 0 ||
+         sqlite3_stricmp(zSuffix, "slots") == 0;
+}
+
+const sqlite3_module bxRingModule = {
+    .iVersion = 3, /* 3 has xShadowName */
+    .xCreate = ringCreate,
+    .xConnect = ringConnect,
+    .xBestIndex = ringBestIndex,
+    .xDisconnect = ringDisconnect,
+    .xDestroy = ringDestroy,
+    .xOpen = ringOpen,
+    .xClose = ringClose,
+    .xFilter = ringFilter,
+    .xNext = ringNext,
+    .xEof = ringEof,
+    .xColumn = ringColumn,
+    .xRowid = ringRowid,
+    .xUpdate = ringUpdate,
+    .xBegin = ringBegin, /* xSync to xRollback: all state is in tables */
+    .xRename = ringRename,
+    .xShadowName = ringShadowName,
+};

@@ -1,0 +1,373 @@
+/*
+** ring_sql.c: what a payload_ring does, and all its SQL.
+**
+** Shadow tables, in the ring's own schema (readable by any SQLite):
+**   <ring>_config  k, v: the window, the format version
+**   <ring>_agents  one row an agent: how many exchanges it was given, how many
+**                  of them rolled out, were cleared, were saved as evidence,
+**                  and how many rows and bytes are there now
+**   <ring>_slots   one row an exchange
+**
+** A slot's id is no << 16 | half << 15 | seq % window: a full ring rewrites
+** the row of its oldest exchange in place, so a push costs the same however
+** much is stored. When the window has changed, the agent's rows move into the
+** other half of its ids at its next push; until then reads leave out what the
+** new window no longer holds.
+**
+** Invariants, kept by triggers on the shadow tables, so that each act is one
+** statement and holds inside a transaction as well as outside:
+**   given = rows + rolled + cleared + saved
+**   rows and bytes are count and sum of the agent's slots
+**   seq counts from 1 without a gap, and is never used twice
+** "why" tells the delete trigger what a bulk act is about: 0 a plain DELETE,
+** 1 rolling out, 2 saved as evidence, 3 taken out as JSON.
+*/
+#include "payload.h"
+SQLITE_EXTENSION_INIT3
+
+#include <string.h>
+
+#define RING_FORMAT 1
+#define TRIM_AGENTS "100" /* agents that one change of the window trims */
+
+static const char zTables[] =
+    "CREATE TABLE main.@_config(k TEXT PRIMARY KEY, v NOT NULL) WITHOUT ROWID;"
+    "CREATE TABLE main.@_agents("
+    "  no INTEGER PRIMARY KEY,"
+    "  agent_id TEXT NOT NULL UNIQUE,"
+    "  window INTEGER NOT NULL,"
+    "  half INTEGER NOT NULL,"
+    "  given INTEGER NOT NULL,"
+    "  rolled INTEGER NOT NULL,"
+    "  cleared INTEGER NOT NULL,"
+    "  saved INTEGER NOT NULL,"
+    "  rows INTEGER NOT NULL,"
+    "  bytes INTEGER NOT NULL,"
+    "  why INTEGER NOT NULL);"
+    "CREATE TABLE main.@_slots("
+    "  id INTEGER PRIMARY KEY,"
+    "  seq INTEGER NOT NULL,"
+    "  timestamp INTEGER NOT NULL,"
+    "  size_bytes INTEGER NOT NULL,"
+    "  agent_id TEXT NOT NULL,"
+    "  event_id TEXT NOT NULL,"
+    "  request_body,"
+    "  response_body);";
+
+static const char zTriggers[] =
+    "CREATE TRIGGER main.@_first AFTER INSERT ON @_slots BEGIN"
+    "  INSERT INTO @_agents(no, agent_id, window, half, given, rolled,"
+    "    cleared, saved, rows, bytes, why)"
+    "  VALUES(NEW.id >> 16, NEW.agent_id,"
+    "    (SELECT v FROM @_config WHERE k = 'window'), 0, NEW.seq, 0, 0, 0, 1,"
+    "    NEW.size_bytes, 0)"
+    "  ON CONFLICT(no) DO UPDATE SET given = NEW.seq, rows = rows + 1,"
+    "    bytes = bytes + NEW.size_bytes;"
+    "END;"
+    "CREATE TRIGGER main.@_next AFTER UPDATE OF seq ON @_slots BEGIN"
+    "  UPDATE @_agents SET given = NEW.seq, rolled = rolled + 1,"
+    "    bytes = bytes + NEW.size_bytes - OLD.size_bytes"
+    "  WHERE no = NEW.id >> 16;"
+    "END;"
+    "CREATE TRIGGER main.@_gone AFTER DELETE ON @_slots BEGIN"
+    "  UPDATE @_agents SET rows = rows - 1, bytes = bytes - OLD.size_bytes,"
+    "    rolled = rolled + (why = 1), saved = saved + (why = 2),"
+    "    cleared = cleared + (why IN (0, 3))"
+    "  WHERE no = OLD.id >> 16;"
+    "END;"
+    "CREATE TRIGGER main.@_takeout AFTER UPDATE OF why ON @_agents"
+    " WHEN NEW.why >= 2 BEGIN"
+    "  DELETE FROM @_slots WHERE id BETWEEN NEW.no << 16 AND"
+    "    (NEW.no << 16) + 65535;"
+    "  UPDATE @_agents SET why = 0 WHERE no = NEW.no;"
+    "END;"
+    "CREATE TRIGGER main.@_layout AFTER UPDATE OF window ON @_agents BEGIN"
+    "  UPDATE @_agents SET why = 1 WHERE no = NEW.no;"
+    "  DELETE FROM @_slots WHERE id BETWEEN NEW.no << 16 AND"
+    "    (NEW.no << 16) + 65535 AND seq <= NEW.given - NEW.window;"
+    "  UPDATE @_slots SET id ="
+    "    (NEW.no << 16) + ((1 - OLD.half) << 15) + seq % NEW.window"
+    "  WHERE id BETWEEN (NEW.no << 16) + (OLD.half << 15) AND"
+    "    (NEW.no << 16) + (OLD.half << 15) + 32767;"
+    "  UPDATE @_agents SET why = 0, half = 1 - OLD.half WHERE no = NEW.no;"
+    "END;"
+    "CREATE TRIGGER main.@_window AFTER UPDATE OF v ON @_config"
+    " WHEN NEW.k = 'window' BEGIN"
+    "  UPDATE @_agents SET window = NEW.v WHERE no IN (SELECT no FROM @_agents"
+    "    WHERE window > NEW.v LIMIT " TRIM_AGENTS ");"
+    "END;";
+
+static const char zDropTriggers[] =
+    "DROP TRIGGER IF EXISTS main.@_first; DROP TRIGGER IF EXISTS main.@_next;"
+    "DROP TRIGGER IF EXISTS main.@_gone; DROP TRIGGER IF EXISTS main.@_takeout;"
+    "DROP TRIGGER IF EXISTS main.@_layout;"
+    "DROP TRIGGER IF EXISTS main.@_window;";
+
+/*---------------------------------------------------- life of a ring ----*/
+
+void bxRingCreate(Ring *p, i64 nWindow, BxErr *pErr) {
+  sqlite3_stmt *pStmt;
+  bxExec(&p->base.stmts, zTables, pErr);
+  bxExec(&p->base.stmts, zTriggers, pErr);
+  pStmt = bxPrepare(&p->base.stmts,
+      "INSERT INTO main.@_config(k, v) VALUES('window', ?1), ('format', ?2)",
+      pErr);
+  bxBind(pStmt, pErr, "ii", nWindow, (i64)RING_FORMAT);
+  bxRun(pStmt, pErr);
+  sqlite3_finalize(pStmt);
+}
+
+void bxRingDestroy(Ring *p, BxErr *pErr) {
+  bxStmtsFinalize(&p->base.stmts);
+  bxExec(&p->base.stmts,
+      "DROP TABLE IF EXISTS main.@_slots; DROP TABLE IF EXISTS main.@_agents;"
+      "DROP TABLE IF EXISTS main.@_config;",
+      pErr);
+}
+
+/* The triggers are made anew, as their names carry the ring's name too. */
+void bxRingRename(Ring *p, const char *zNew, BxErr *pErr) {
+  BxStmts renamed;
+  char *zSql;
+  bxStmtsFinalize(&p->base.stmts);
+  bxStmtsInit(&renamed, p->base.stmts.bx, p->base.stmts.zDb, zNew, pErr);
+  bxExec(&p->base.stmts, zDropTriggers, pErr);
+  zSql = sqlite3_mprintf("ALTER TABLE main.@_slots RENAME TO \"%w_slots\";"
+                         "ALTER TABLE main.@_agents RENAME TO \"%w_agents\";"
+                         "ALTER TABLE main.@_config RENAME TO \"%w_config\";",
+      zNew, zNew, zNew);
+  if (zSql == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  bxExec(&p->base.stmts, zSql, pErr);
+  sqlite3_free(zSql);
+  bxExec(&renamed, zTriggers, pErr);
+  bxStmtsFree(&renamed);
+}
+
+/*------------------------------------------------------------- agents ----*/
+
+static void corrupt(Ring *p, BxErr *pErr, const char *zSuffix) {
+  bxFail(pErr, SQLITE_CORRUPT_VTAB,
+      "CorruptedDataError: table %s%s of ring %s holds values that no ring "
+      "wrote; SELECT * FROM blackbox_check() tells which",
+      p->base.stmts.zTable, zSuffix, p->base.stmts.zTable);
+}
+
+/* The ring's window and the agent's row, from a query whose first columns
+** are v, no, window, half, given. */
+void bxRingReadAgent(
+    Ring *p, sqlite3_stmt *pStmt, RingAgent *pAgent, BxErr *pErr) {
+  memset(pAgent, 0, sizeof(*pAgent));
+  pAgent->nAllowed = sqlite3_column_int64(pStmt, 0);
+  if (pAgent->nAllowed < 1 || pAgent->nAllowed > BX_RING_MAX_WINDOW) {
+    corrupt(p, pErr, "_config");
+  }
+  if (sqlite3_column_type(pStmt, 1) == SQLITE_NULL) return;
+  pAgent->iNo = sqlite3_column_int64(pStmt, 1);
+  pAgent->nWindow = sqlite3_column_int64(pStmt, 2);
+  pAgent->iHalf = sqlite3_column_int64(pStmt, 3);
+  pAgent->nGiven = sqlite3_column_int64(pStmt, 4);
+  if (pAgent->iNo < 1 || pAgent->iNo >= ((i64)1 << 46) || pAgent->nWindow < 1 ||
+      pAgent->nWindow > BX_RING_MAX_WINDOW ||
+      (pAgent->iHalf != 0 && pAgent->iHalf != 1) || pAgent->nGiven < 0) {
+    corrupt(p, pErr, "_agents");
+  }
+}
+
+static const char zLookUp[] =
+    "SELECT c.v, a.no, a.window, a.half, a.given, s.agent_id"
+    "  FROM main.@_config AS c"
+    "  LEFT JOIN main.@_agents AS a ON a.agent_id = ?1"
+    "  LEFT JOIN main.@_slots AS s ON s.id ="
+    "    (a.no << 16) + (a.half << 15) + (a.given + 1) % a.window"
+    "  WHERE c.k = 'window'";
+
+/* Looks the agent up. *pbFull says whether its next slot has a row. */
+static void lookUp(
+    Ring *p, const char *zAgent, RingAgent *pAgent, int *pbFull, BxErr *pErr) {
+  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zLookUp, pErr);
+  memset(pAgent, 0, sizeof(*pAgent));
+  *pbFull = 0;
+  bxBind(pStmt, pErr, "t", zAgent);
+  if (bxRow(pStmt, pErr)) {
+    const char *zOwner = (const char *)sqlite3_column_text(pStmt, 5);
+    bxRingReadAgent(p, pStmt, pAgent, pErr);
+    *pbFull = zOwner != 0;
+    if (zOwner != 0 && strcmp(zOwner, zAgent) != 0) corrupt(p, pErr, "_slots");
+  } else {
+    corrupt(p, pErr, "_config");
+  }
+  bxDone(pStmt, pErr);
+}
+
+/* Lays the agent's rows out for the ring's window: one statement. */
+static void layOut(Ring *p, const RingAgent *pAgent, BxErr *pErr) {
+  static const char zSql[] =
+      "UPDATE main.@_agents SET window = ?2 WHERE no = ?1";
+  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+  bxBind(pStmt, pErr, "ii", pAgent->iNo, pAgent->nAllowed);
+  bxRun(pStmt, pErr);
+}
+
+/* As lookUp(), with the layout put right. */
+static void findAgent(
+    Ring *p, const char *zAgent, RingAgent *pAgent, int *pbFull, BxErr *pErr) {
+  lookUp(p, zAgent, pAgent, pbFull, pErr);
+  if (pErr->rc == SQLITE_OK && pAgent->iNo != 0 &&
+      pAgent->nWindow != pAgent->nAllowed) {
+    layOut(p, pAgent, pErr);
+    lookUp(p, zAgent, pAgent, pbFull, pErr);
+  }
+}
+
+void bxRingAgent(Ring *p, const char *zAgent, RingAgent *pAgent, BxErr *pErr) {
+  int bFull;
+  findAgent(p, zAgent, pAgent, &bFull, pErr);
+}
+
+/*--------------------------------------------------------------- reads ----*/
+
+sqlite3_stmt *bxRingAgents(Ring *p, int bOne, BxErr *pErr) {
+  return bxPrepare(&p->base.stmts,
+      bOne ? "SELECT c.v, a.no, a.window, a.half, a.given "
+             "FROM main.@_agents AS a JOIN main.@_config AS c "
+             "ON c.k = 'window' WHERE a.agent_id = ?1"
+           : "SELECT c.v, a.no, a.window, a.half, a.given "
+             "FROM main.@_config AS c CROSS JOIN main.@_agents AS a "
+             "WHERE c.k = 'window' ORDER BY a.agent_id",
+      pErr);
+}
+
+#define SLOTS_WHERE                                                            \
+  " FROM main.@_slots WHERE id BETWEEN ?1 AND ?2 AND seq > ?3 ORDER BY id "
+#define SLOTS_BODIES                                                           \
+  "SELECT id, agent_id, event_id, request_body, response_body, timestamp, "    \
+  "size_bytes, seq" SLOTS_WHERE
+#define SLOTS_HEADS                                                            \
+  "SELECT id, agent_id, event_id, NULL, NULL, timestamp, size_bytes, "         \
+  "seq" SLOTS_WHERE
+
+sqlite3_stmt *bxRingSlots(Ring *p, int bBodies, int bNewest, BxErr *pErr) {
+  const char *zSql = bBodies
+                         ? (bNewest ? SLOTS_BODIES "DESC" : SLOTS_BODIES "ASC")
+                         : (bNewest ? SLOTS_HEADS "DESC" : SLOTS_HEADS "ASC");
+  return bxPrepare(&p->base.stmts, zSql, pErr);
+}
+
+/*-------------------------------------------------------------- writes ----*/
+
+static i64 nextNo(Ring *p, BxErr *pErr) {
+  static const char zSql[] = "SELECT max(no) FROM main.@_agents";
+  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+  i64 iNo = 1;
+  if (bxRow(pStmt, pErr)) iNo = sqlite3_column_int64(pStmt, 0) + 1;
+  bxDone(pStmt, pErr);
+  return iNo;
+}
+
+void bxRingPush(Ring *p, const RingPush *pPush, i64 *piRowid, BxErr *pErr) {
+  static const char zInsert[] =
+      "INSERT INTO main.@_slots(id, seq, timestamp, size_bytes, agent_id, "
+      "event_id, request_body, response_body) VALUES(?1,?2,?3,?4,?5,?6,?7,?8)";
+  static const char zRewrite[] =
+      "UPDATE main.@_slots SET seq = ?2, timestamp = ?3, size_bytes = ?4, "
+      "agent_id = ?5, event_id = ?6, request_body = ?7, response_body = ?8 "
+      "WHERE id = ?1";
+  sqlite3_stmt *pStmt;
+  RingAgent agent;
+  int bFull;
+  i64 nByte = bxBytes(pPush->pRequest) + bxBytes(pPush->pResponse);
+  findAgent(p, pPush->zAgent, &agent, &bFull, pErr);
+  if (pErr->rc != SQLITE_OK) return;
+  if (agent.iNo == 0) {
+    agent.iNo = nextNo(p, pErr);
+    agent.nWindow = agent.nAllowed;
+  }
+  agent.nGiven++;
+  pStmt = bxStmt(&p->base.stmts, bFull ? zRewrite : zInsert, pErr);
+  bxBind(pStmt, pErr, "iiiitvvv", BX_RING_SPLIT(&agent), agent.nGiven,
+      pPush->iTime, nByte, pPush->zAgent, pPush->pEvent, pPush->pRequest,
+      pPush->pResponse);
+  bxRun(pStmt, pErr);
+  *piRowid = BX_RING_SPLIT(&agent);
+}
+
+void bxRingDelete(Ring *p, i64 iRowid, BxErr *pErr) {
+  static const char zSql[] = "DELETE FROM main.@_slots WHERE id = ?1";
+  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+  bxBind(pStmt, pErr, "i", iRowid);
+  bxRun(pStmt, pErr);
+}
+
+void bxRingSetWindow(Ring *p, i64 nWindow, BxErr *pErr) {
+  static const char zSql[] =
+      "UPDATE main.@_config SET v = ?1 WHERE k = 'window'";
+  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+  bxBind(pStmt, pErr, "i", nWindow);
+  bxRun(pStmt, pErr);
+}
+
+void bxRingTakeOut(Ring *p, const RingAgent *pAgent, int bSaved, BxErr *pErr) {
+  static const char zSql[] = "UPDATE main.@_agents SET why = ?2 WHERE no = ?1";
+  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+  bxBind(pStmt, pErr, "ii", pAgent->iNo, (i64)(bSaved ? 2 : 3));
+  bxRun(pStmt, pErr);
+}
+
+void bxRingLock(Ring *p, BxErr *pErr) {
+  static const char zSql[] = "UPDATE main.@_config SET v = v WHERE 0";
+  bxRun(bxStmt(&p->base.stmts, zSql, pErr), pErr);
+}
+
+/*--------------------------------------------------------------- check ----*/
+
+static const char zCheck[] =
+    "SELECT '_agents', 'agent ' || agent_id ||"
+    "    ': given is not rows + rolled + cleared + saved'"
+    "  FROM main.@_agents WHERE given <> rows + rolled + cleared + saved "
+    "UNION ALL "
+    "SELECT '_agents', 'agent ' || a.agent_id ||"
+    "    ': rows or bytes are not those of its slots'"
+    "  FROM main.@_agents AS a LEFT JOIN (SELECT id >> 16 AS no, count(*) AS n,"
+    "    sum(size_bytes) AS b FROM main.@_slots GROUP BY 1) AS s ON s.no = a.no"
+    "  WHERE a.rows IS NOT coalesce(s.n, 0) OR a.bytes IS NOT coalesce(s.b, 0) "
+    "UNION ALL "
+    "SELECT '_agents', 'agent ' || agent_id || ': the layout is not one'"
+    "  FROM main.@_agents WHERE NOT (no > 0 AND half IN (0, 1) AND why = 0 AND"
+    "    typeof(window) = 'integer' AND window BETWEEN 1 AND 10000) "
+    "UNION ALL "
+    "SELECT '_slots', 'slot ' || s.id || ' is not where its agent has it'"
+    "  FROM main.@_slots AS s LEFT JOIN main.@_agents AS a ON a.no = s.id >> 16"
+    "  WHERE a.no IS NULL OR a.agent_id <> s.agent_id OR s.id <>"
+    "    (a.no << 16) + (a.half << 15) + s.seq % a.window OR s.seq > a.given "
+    "UNION ALL "
+    "SELECT '_config', 'the window is not from 1 to 10000' WHERE NOT EXISTS ("
+    "  SELECT 1 FROM main.@_config WHERE k = 'window' AND"
+    "    typeof(v) = 'integer' AND v BETWEEN 1 AND 10000) "
+    "UNION ALL "
+    "SELECT '', 'has ' || count(*) || ' of its 6 triggers; its counters no "
+    "longer follow its rows'"
+    "  FROM main.sqlite_schema WHERE type = 'trigger' AND tbl_name IN "
+    "    (?1 || '_slots', ?1 || '_agents', ?1 || '_config') AND name IN "
+    "    (?1 || '_first', ?1 || '_next', ?1 || '_gone', ?1 || '_takeout', "
+    "     ?1 || '_layout', ?1 || '_window') HAVING count(*) <> 6 "
+    "LIMIT 100";
+
+void bxRingCheck(BxVtab *pVtab, BxProblems *pOut) {
+  Ring *p = (Ring *)pVtab;
+  BxErr err = {SQLITE_OK, 0};
+  sqlite3_stmt *pStmt = bxPrepare(&p->base.stmts, zCheck, &err);
+  bxBind(pStmt, &err, "t", pVtab->stmts.zTable);
+  while (bxRow(pStmt, &err)) {
+    char *zObject = sqlite3_mprintf(
+        "%s%s", pVtab->stmts.zTable, sqlite3_column_text(pStmt, 0));
+    if (zObject == 0) bxFail(&err, SQLITE_NOMEM, "out of memory");
+    bxProblem(
+        pOut, zObject ? zObject : "", "%s", sqlite3_column_text(pStmt, 1));
+    sqlite3_free(zObject);
+  }
+  sqlite3_finalize(pStmt);
+  if (err.rc != SQLITE_OK) {
+    bxProblem(pOut, pVtab->stmts.zTable, "cannot be checked: %s", err.zMsg);
+    bxClear(&err);
+  }
+}
