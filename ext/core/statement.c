@@ -159,6 +159,26 @@ sqlite3_stmt *bxPrepare(BxStmts *p, const char *zTemplate, BxErr *pErr) {
   return pStmt;
 }
 
+/* Binds a value without a copy of its text or blob. */
+static int bindInPlace(sqlite3_stmt *pStmt, int i, sqlite3_value *pVal) {
+  int eType = pVal ? sqlite3_value_type(pVal) : SQLITE_NULL;
+  const void *p;
+  if (eType == SQLITE_TEXT) {
+    p = sqlite3_value_text(pVal);
+    if (p == 0) return SQLITE_NOMEM;
+    return sqlite3_bind_text(
+        pStmt, i, p, sqlite3_value_bytes(pVal), SQLITE_STATIC);
+  }
+  if (eType == SQLITE_BLOB && sqlite3_value_bytes(pVal) > 0) {
+    p = sqlite3_value_blob(pVal);
+    if (p == 0) return SQLITE_NOMEM;
+    return sqlite3_bind_blob(
+        pStmt, i, p, sqlite3_value_bytes(pVal), SQLITE_STATIC);
+  }
+  return pVal ? sqlite3_bind_value(pStmt, i, pVal)
+              : sqlite3_bind_null(pStmt, i);
+}
+
 void bxBind(sqlite3_stmt *pStmt, BxErr *pErr, const char *zTypes, ...) {
   va_list ap;
   int i;
@@ -171,6 +191,8 @@ void bxBind(sqlite3_stmt *pStmt, BxErr *pErr, const char *zTypes, ...) {
     } else if (zTypes[i] == 't') {
       rc = sqlite3_bind_text(
           pStmt, i + 1, va_arg(ap, const char *), -1, SQLITE_STATIC);
+    } else if (zTypes[i] == 's') {
+      rc = bindInPlace(pStmt, i + 1, va_arg(ap, sqlite3_value *));
     } else if (zTypes[i] == 'v') {
       sqlite3_value *pVal = va_arg(ap, sqlite3_value *);
       rc = pVal ? sqlite3_bind_value(pStmt, i + 1, pVal)

@@ -310,8 +310,7 @@ void bxPayloadDbSize(BxCall *p) {
   nByte = pragma(pHome, "PRAGMA main.page_count", &p->err) * nPage;
   nFree = pragma(pHome, "PRAGMA main.freelist_count", &p->err) * nPage;
   nWal = walSize(p->bx, pHome->zDb);
-  bxReturnJson(p,
-      sqlite3_mprintf("{\"databaseBytes\":%lld,\"freeBytes\":%lld,"
-                      "\"walBytes\":%lld,\"totalBytes\":%lld}",
-          nByte, nFree, nWal, nByte + nWal));
+  bxReturnJson(p, sqlite3_mprintf("{\"databaseBytes\":%lld,\"freeBytes\":%lld,"
+                                  "\"walBytes\":%lld,\"totalBytes\":%lld}",
+                      nByte, nFree, nWal, nByte + nWal));
 }

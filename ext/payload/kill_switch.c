@@ -110,7 +110,7 @@ i64 bxRingKillSwitch(
   nSaved += savePart(
       pStmt, zEvent, BX_RING_BASE(&agent), BX_RING_SPLIT(&agent), &agent, pErr);
   sqlite3_finalize(pStmt);
-  bxRingTakeOut(p, &agent, 1, pErr);
+  bxRingTakeOut(p, zAgent, 1, pErr);
   return nSaved;
 }
 
@@ -150,5 +150,5 @@ void bxPayloadExtract(BxCall *p) {
         p, sqlite3_mprintf("%s", (const char *)sqlite3_column_text(pStmt, 0)));
   }
   sqlite3_finalize(pStmt);
-  if (agent.iNo != 0) bxRingTakeOut(pRing, &agent, 0, &p->err);
+  if (agent.iNo != 0) bxRingTakeOut(pRing, zAgent, 0, &p->err);
 }

@@ -43,6 +43,7 @@ extern const sqlite3_module bxRingModule;
 /* ring_sql.c: what a ring does, all its SQL */
 typedef struct Ring {
   BxVtab base;
+  i64 nWindow; /* as read in this transaction, 0 when not yet */
 } Ring;
 
 /* An agent's place in a ring. no is 0 when the agent has never pushed. */
@@ -50,6 +51,7 @@ typedef struct RingAgent {
   i64 iNo;
   i64 nWindow;  /* slots that its layout has */
   i64 iHalf;    /* which half of its ids the layout uses, 0 or 1 */
+  i64 nRow;     /* rows that are there */
   i64 nGiven;   /* pushes ever: the seq of the newest row */
   i64 nAllowed; /* the ring's window now */
 } RingAgent;
@@ -70,17 +72,19 @@ void bxRingSetWindow(Ring *p, i64 nWindow, BxErr *pErr);
 /* Finds an agent; trims and lays out its rows anew if the window changed.
 ** Only inside a statement or savepoint that writes. */
 void bxRingAgent(Ring *p, const char *zAgent, RingAgent *pAgent, BxErr *pErr);
-/* From a row whose first columns are v of the window, no, window, half and
-** given. Damage is an error that names the table. */
+/* From a row of no, window, half, given and rows. Damage is an error that
+** names the table. */
 void bxRingReadAgent(
     Ring *p, sqlite3_stmt *pStmt, RingAgent *pAgent, BxErr *pErr);
+/* The ring's window, for a reader. */
+i64 bxRingWindow(Ring *p, BxErr *pErr);
 /* Queries for a cursor, to finalize: the agents by agent_id (or the one bound
 ** to ?1), and slots id ?1 to ?2 whose seq is above ?3. */
 sqlite3_stmt *bxRingAgents(Ring *p, int bOne, BxErr *pErr);
 sqlite3_stmt *bxRingSlots(Ring *p, int bBodies, int bNewest, BxErr *pErr);
 /* Takes all rows of an agent out and counts them: saved as evidence, or
 ** cleared. */
-void bxRingTakeOut(Ring *p, const RingAgent *pAgent, int bSaved, BxErr *pErr);
+void bxRingTakeOut(Ring *p, const char *zAgent, int bSaved, BxErr *pErr);
 /* Takes the write lock on the ring's schema. */
 void bxRingLock(Ring *p, BxErr *pErr);
 void bxRingCheck(BxVtab *p, BxProblems *pOut);

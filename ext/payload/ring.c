@@ -36,9 +36,10 @@ enum { AGENT, EVENT, REQUEST, RESPONSE, TIME, SIZE, SEQ, COMMAND, VALUE };
 
 typedef struct RingCursor {
   sqlite3_vtab_cursor base;
-  sqlite3_stmt *pAgents; /* v, no, window, half, given, agent_id */
+  sqlite3_stmt *pAgents; /* no, window, half, given, rows */
   sqlite3_stmt *pSlots;  /* id, then the columns in their order */
   RingAgent agent;       /* whose slots are being read */
+  i64 nWindow;           /* of the ring when the query began */
   int idxNum;
   int iPart; /* 0: the first part of the layout, 1: the second */
   int bEof;
@@ -262,6 +263,7 @@ static void nextRow(RingCursor *p, BxErr *pErr) {
     }
     if (!bxRow(p->pAgents, pErr)) break;
     bxRingReadAgent(pRing, p->pAgents, &p->agent, pErr);
+    p->agent.nAllowed = p->nWindow;
     p->iPart = 0;
     if (pErr->rc == SQLITE_OK) bindPart(p, pErr);
   }
@@ -279,6 +281,7 @@ static int ringFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
   memset(&p->agent, 0, sizeof(p->agent));
   p->idxNum = idxNum;
   p->bEof = 0;
+  p->nWindow = bxRingWindow(pRing, &err);
   p->pAgents = bxRingAgents(pRing, idxNum & BY_AGENT, &err);
   if (idxNum & BY_AGENT) bxBind(p->pAgents, &err, "v", argv[0]);
   p->pSlots =
@@ -377,6 +380,20 @@ static int ringUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
 
 static int ringBegin(sqlite3_vtab *pVtab) {
   bxStmtsStale(&((Ring *)pVtab)->base.stmts);
+  ((Ring *)pVtab)->nWindow = 0;
+  return SQLITE_OK;
+}
+
+/* Savepoints are those of the tables; only the window is read again. */
+static int ringSavepoint(sqlite3_vtab *pVtab, int iSavepoint) {
+  (void)pVtab;
+  (void)iSavepoint;
+  return SQLITE_OK;
+}
+
+static int ringRollbackTo(sqlite3_vtab *pVtab, int iSavepoint) {
+  (void)iSavepoint;
+  ((Ring *)pVtab)->nWindow = 0;
   return SQLITE_OK;
 }
 
@@ -414,7 +431,10 @@ const sqlite3_module bxRingModule = {
     .xColumn = ringColumn,
     .xRowid = ringRowid,
     .xUpdate = ringUpdate,
-    .xBegin = ringBegin, /* xSync to xRollback: all state is in tables */
+    .xBegin = ringBegin, /* no xCommit, xRollback: all state is in tables */
     .xRename = ringRename,
+    .xSavepoint = ringSavepoint,
+    .xRelease = ringSavepoint,
+    .xRollbackTo = ringRollbackTo,
     .xShadowName = ringShadowName,
 };

@@ -30,27 +30,30 @@ SQLITE_EXTENSION_INIT3
 #define RING_FORMAT 1
 #define TRIM_AGENTS "100" /* agents that one change of the window trims */
 
+/* No NOT NULL on what a push rewrites: a statement that a constraint can abort
+** half-way makes SQLite keep a copy of every page it touches. blackbox_check()
+** looks instead. */
 static const char zTables[] =
     "CREATE TABLE main.@_config(k TEXT PRIMARY KEY, v NOT NULL) WITHOUT ROWID;"
     "CREATE TABLE main.@_agents("
-    "  no INTEGER PRIMARY KEY,"
-    "  agent_id TEXT NOT NULL UNIQUE,"
-    "  window INTEGER NOT NULL,"
-    "  half INTEGER NOT NULL,"
-    "  given INTEGER NOT NULL,"
-    "  rolled INTEGER NOT NULL,"
-    "  cleared INTEGER NOT NULL,"
-    "  saved INTEGER NOT NULL,"
-    "  rows INTEGER NOT NULL,"
-    "  bytes INTEGER NOT NULL,"
-    "  why INTEGER NOT NULL);"
+    "  agent_id TEXT PRIMARY KEY,"
+    "  no INTEGER UNIQUE,"
+    "  window INTEGER,"
+    "  half INTEGER,"
+    "  given INTEGER,"
+    "  rolled INTEGER,"
+    "  cleared INTEGER,"
+    "  saved INTEGER,"
+    "  rows INTEGER,"
+    "  bytes INTEGER,"
+    "  why INTEGER) WITHOUT ROWID;"
     "CREATE TABLE main.@_slots("
     "  id INTEGER PRIMARY KEY,"
-    "  seq INTEGER NOT NULL,"
-    "  timestamp INTEGER NOT NULL,"
-    "  size_bytes INTEGER NOT NULL,"
-    "  agent_id TEXT NOT NULL,"
-    "  event_id TEXT NOT NULL,"
+    "  seq INTEGER,"
+    "  timestamp INTEGER,"
+    "  size_bytes INTEGER,"
+    "  agent_id TEXT,"
+    "  event_id TEXT,"
     "  request_body,"
     "  response_body);";
 
@@ -61,40 +64,42 @@ static const char zTriggers[] =
     "  VALUES(NEW.id >> 16, NEW.agent_id,"
     "    (SELECT v FROM @_config WHERE k = 'window'), 0, NEW.seq, 0, 0, 0, 1,"
     "    NEW.size_bytes, 0)"
-    "  ON CONFLICT(no) DO UPDATE SET given = NEW.seq, rows = rows + 1,"
+    "  ON CONFLICT(agent_id) DO UPDATE SET given = NEW.seq, rows = rows + 1,"
     "    bytes = bytes + NEW.size_bytes;"
     "END;"
     "CREATE TRIGGER main.@_next AFTER UPDATE OF seq ON @_slots BEGIN"
     "  UPDATE @_agents SET given = NEW.seq, rolled = rolled + 1,"
     "    bytes = bytes + NEW.size_bytes - OLD.size_bytes"
-    "  WHERE no = NEW.id >> 16;"
+    "  WHERE agent_id = NEW.agent_id;"
     "END;"
     "CREATE TRIGGER main.@_gone AFTER DELETE ON @_slots BEGIN"
     "  UPDATE @_agents SET rows = rows - 1, bytes = bytes - OLD.size_bytes,"
     "    rolled = rolled + (why = 1), saved = saved + (why = 2),"
     "    cleared = cleared + (why IN (0, 3))"
-    "  WHERE no = OLD.id >> 16;"
+    "  WHERE agent_id = OLD.agent_id;"
     "END;"
     "CREATE TRIGGER main.@_takeout AFTER UPDATE OF why ON @_agents"
     " WHEN NEW.why >= 2 BEGIN"
     "  DELETE FROM @_slots WHERE id BETWEEN NEW.no << 16 AND"
     "    (NEW.no << 16) + 65535;"
-    "  UPDATE @_agents SET why = 0 WHERE no = NEW.no;"
+    "  UPDATE @_agents SET why = 0 WHERE agent_id = NEW.agent_id;"
     "END;"
     "CREATE TRIGGER main.@_layout AFTER UPDATE OF window ON @_agents BEGIN"
-    "  UPDATE @_agents SET why = 1 WHERE no = NEW.no;"
+    "  UPDATE @_agents SET why = 1 WHERE agent_id = NEW.agent_id;"
     "  DELETE FROM @_slots WHERE id BETWEEN NEW.no << 16 AND"
     "    (NEW.no << 16) + 65535 AND seq <= NEW.given - NEW.window;"
     "  UPDATE @_slots SET id ="
     "    (NEW.no << 16) + ((1 - OLD.half) << 15) + seq % NEW.window"
     "  WHERE id BETWEEN (NEW.no << 16) + (OLD.half << 15) AND"
     "    (NEW.no << 16) + (OLD.half << 15) + 32767;"
-    "  UPDATE @_agents SET why = 0, half = 1 - OLD.half WHERE no = NEW.no;"
+    "  UPDATE @_agents SET why = 0, half = 1 - OLD.half"
+    "  WHERE agent_id = NEW.agent_id;"
     "END;"
     "CREATE TRIGGER main.@_window AFTER UPDATE OF v ON @_config"
     " WHEN NEW.k = 'window' BEGIN"
-    "  UPDATE @_agents SET window = NEW.v WHERE no IN (SELECT no FROM @_agents"
-    "    WHERE window > NEW.v LIMIT " TRIM_AGENTS ");"
+    "  UPDATE @_agents SET window = NEW.v WHERE agent_id IN ("
+    "    SELECT agent_id FROM @_agents WHERE window > NEW.v"
+    "    LIMIT " TRIM_AGENTS ");"
     "END;";
 
 static const char zDropTriggers[] =
@@ -152,20 +157,13 @@ static void corrupt(Ring *p, BxErr *pErr, const char *zSuffix) {
       p->base.stmts.zTable, zSuffix, p->base.stmts.zTable);
 }
 
-/* The ring's window and the agent's row, from a query whose first columns
-** are v, no, window, half, given. */
 void bxRingReadAgent(
     Ring *p, sqlite3_stmt *pStmt, RingAgent *pAgent, BxErr *pErr) {
-  memset(pAgent, 0, sizeof(*pAgent));
-  pAgent->nAllowed = sqlite3_column_int64(pStmt, 0);
-  if (pAgent->nAllowed < 1 || pAgent->nAllowed > BX_RING_MAX_WINDOW) {
-    corrupt(p, pErr, "_config");
-  }
-  if (sqlite3_column_type(pStmt, 1) == SQLITE_NULL) return;
-  pAgent->iNo = sqlite3_column_int64(pStmt, 1);
-  pAgent->nWindow = sqlite3_column_int64(pStmt, 2);
-  pAgent->iHalf = sqlite3_column_int64(pStmt, 3);
-  pAgent->nGiven = sqlite3_column_int64(pStmt, 4);
+  pAgent->iNo = sqlite3_column_int64(pStmt, 0);
+  pAgent->nWindow = sqlite3_column_int64(pStmt, 1);
+  pAgent->iHalf = sqlite3_column_int64(pStmt, 2);
+  pAgent->nGiven = sqlite3_column_int64(pStmt, 3);
+  pAgent->nRow = sqlite3_column_int64(pStmt, 4);
   if (pAgent->iNo < 1 || pAgent->iNo >= ((i64)1 << 46) || pAgent->nWindow < 1 ||
       pAgent->nWindow > BX_RING_MAX_WINDOW ||
       (pAgent->iHalf != 0 && pAgent->iHalf != 1) || pAgent->nGiven < 0) {
@@ -173,67 +171,68 @@ void bxRingReadAgent(
   }
 }
 
-static const char zLookUp[] =
-    "SELECT c.v, a.no, a.window, a.half, a.given, s.agent_id"
-    "  FROM main.@_config AS c"
-    "  LEFT JOIN main.@_agents AS a ON a.agent_id = ?1"
-    "  LEFT JOIN main.@_slots AS s ON s.id ="
-    "    (a.no << 16) + (a.half << 15) + (a.given + 1) % a.window"
-    "  WHERE c.k = 'window'";
-
-/* Looks the agent up. *pbFull says whether its next slot has a row. */
-static void lookUp(
-    Ring *p, const char *zAgent, RingAgent *pAgent, int *pbFull, BxErr *pErr) {
-  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zLookUp, pErr);
-  memset(pAgent, 0, sizeof(*pAgent));
-  *pbFull = 0;
-  bxBind(pStmt, pErr, "t", zAgent);
-  if (bxRow(pStmt, pErr)) {
-    const char *zOwner = (const char *)sqlite3_column_text(pStmt, 5);
-    bxRingReadAgent(p, pStmt, pAgent, pErr);
-    *pbFull = zOwner != 0;
-    if (zOwner != 0 && strcmp(zOwner, zAgent) != 0) corrupt(p, pErr, "_slots");
-  } else {
+/* The ring's window, read once in a transaction: while it writes, nobody else
+** can change it. */
+static i64 readWindow(Ring *p, BxErr *pErr) {
+  static const char zSql[] = "SELECT v FROM main.@_config WHERE k = 'window'";
+  sqlite3_stmt *pStmt;
+  if (p->nWindow != 0) return p->nWindow;
+  pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+  if (bxRow(pStmt, pErr)) p->nWindow = sqlite3_column_int64(pStmt, 0);
+  bxDone(pStmt, pErr);
+  if (p->nWindow < 1 || p->nWindow > BX_RING_MAX_WINDOW) {
+    p->nWindow = 0;
     corrupt(p, pErr, "_config");
   }
+  return p->nWindow;
+}
+
+/* Looks the agent up. */
+static void lookUp(
+    Ring *p, const char *zAgent, RingAgent *pAgent, BxErr *pErr) {
+  static const char zSql[] =
+      "SELECT no, window, half, given, rows FROM main.@_agents "
+      "WHERE agent_id = ?1";
+  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+  memset(pAgent, 0, sizeof(*pAgent));
+  pAgent->nAllowed = readWindow(p, pErr);
+  bxBind(pStmt, pErr, "t", zAgent);
+  if (bxRow(pStmt, pErr)) bxRingReadAgent(p, pStmt, pAgent, pErr);
   bxDone(pStmt, pErr);
 }
 
 /* Lays the agent's rows out for the ring's window: one statement. */
-static void layOut(Ring *p, const RingAgent *pAgent, BxErr *pErr) {
+static void layOut(
+    Ring *p, const char *zAgent, const RingAgent *pAgent, BxErr *pErr) {
   static const char zSql[] =
-      "UPDATE main.@_agents SET window = ?2 WHERE no = ?1";
+      "UPDATE main.@_agents SET window = ?2 WHERE agent_id = ?1";
   sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
-  bxBind(pStmt, pErr, "ii", pAgent->iNo, pAgent->nAllowed);
+  bxBind(pStmt, pErr, "ti", zAgent, pAgent->nAllowed);
   bxRun(pStmt, pErr);
 }
 
-/* As lookUp(), with the layout put right. */
-static void findAgent(
-    Ring *p, const char *zAgent, RingAgent *pAgent, int *pbFull, BxErr *pErr) {
-  lookUp(p, zAgent, pAgent, pbFull, pErr);
+void bxRingAgent(Ring *p, const char *zAgent, RingAgent *pAgent, BxErr *pErr) {
+  lookUp(p, zAgent, pAgent, pErr);
   if (pErr->rc == SQLITE_OK && pAgent->iNo != 0 &&
       pAgent->nWindow != pAgent->nAllowed) {
-    layOut(p, pAgent, pErr);
-    lookUp(p, zAgent, pAgent, pbFull, pErr);
+    layOut(p, zAgent, pAgent, pErr);
+    lookUp(p, zAgent, pAgent, pErr);
   }
-}
-
-void bxRingAgent(Ring *p, const char *zAgent, RingAgent *pAgent, BxErr *pErr) {
-  int bFull;
-  findAgent(p, zAgent, pAgent, &bFull, pErr);
 }
 
 /*--------------------------------------------------------------- reads ----*/
 
+i64 bxRingWindow(Ring *p, BxErr *pErr) {
+  p->nWindow = 0; /* this connection may not be writing */
+  return readWindow(p, pErr);
+}
+
 sqlite3_stmt *bxRingAgents(Ring *p, int bOne, BxErr *pErr) {
   return bxPrepare(&p->base.stmts,
-      bOne ? "SELECT c.v, a.no, a.window, a.half, a.given "
-             "FROM main.@_agents AS a JOIN main.@_config AS c "
-             "ON c.k = 'window' WHERE a.agent_id = ?1"
-           : "SELECT c.v, a.no, a.window, a.half, a.given "
-             "FROM main.@_config AS c CROSS JOIN main.@_agents AS a "
-             "WHERE c.k = 'window' ORDER BY a.agent_id",
+      bOne ? "SELECT no, window, half, given, rows FROM main.@_agents "
+             "WHERE agent_id = ?1"
+           : "SELECT no, window, half, given, rows FROM main.@_agents "
+             "ORDER BY agent_id",
       pErr);
 }
 
@@ -264,30 +263,48 @@ static i64 nextNo(Ring *p, BxErr *pErr) {
   return iNo;
 }
 
+/* Whether the slot of the agent's next push holds a row. A ring that is full
+** need not look. */
+static int isTaken(Ring *p, const RingAgent *pNext, BxErr *pErr) {
+  static const char zSql[] = "SELECT 1 FROM main.@_slots WHERE id = ?1";
+  sqlite3_stmt *pStmt;
+  int bTaken;
+  if (pNext->nRow >= pNext->nWindow) return 1;
+  pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+  bxBind(pStmt, pErr, "i", BX_RING_SPLIT(pNext));
+  bTaken = bxRow(pStmt, pErr);
+  bxDone(pStmt, pErr);
+  return bTaken;
+}
+
 void bxRingPush(Ring *p, const RingPush *pPush, i64 *piRowid, BxErr *pErr) {
   static const char zInsert[] =
       "INSERT INTO main.@_slots(id, seq, timestamp, size_bytes, agent_id, "
       "event_id, request_body, response_body) VALUES(?1,?2,?3,?4,?5,?6,?7,?8)";
   static const char zRewrite[] =
       "UPDATE main.@_slots SET seq = ?2, timestamp = ?3, size_bytes = ?4, "
-      "agent_id = ?5, event_id = ?6, request_body = ?7, response_body = ?8 "
-      "WHERE id = ?1";
+      "event_id = ?6, request_body = ?7, response_body = ?8 "
+      "WHERE id = ?1 AND agent_id = ?5";
   sqlite3_stmt *pStmt;
   RingAgent agent;
-  int bFull;
   i64 nByte = bxBytes(pPush->pRequest) + bxBytes(pPush->pResponse);
-  findAgent(p, pPush->zAgent, &agent, &bFull, pErr);
+  int bTaken;
+  bxRingAgent(p, pPush->zAgent, &agent, pErr);
   if (pErr->rc != SQLITE_OK) return;
   if (agent.iNo == 0) {
     agent.iNo = nextNo(p, pErr);
     agent.nWindow = agent.nAllowed;
   }
   agent.nGiven++;
-  pStmt = bxStmt(&p->base.stmts, bFull ? zRewrite : zInsert, pErr);
-  bxBind(pStmt, pErr, "iiiitvvv", BX_RING_SPLIT(&agent), agent.nGiven,
+  bTaken = isTaken(p, &agent, pErr);
+  pStmt = bxStmt(&p->base.stmts, bTaken ? zRewrite : zInsert, pErr);
+  bxBind(pStmt, pErr, "iiiitsss", BX_RING_SPLIT(&agent), agent.nGiven,
       pPush->iTime, nByte, pPush->zAgent, pPush->pEvent, pPush->pRequest,
       pPush->pResponse);
   bxRun(pStmt, pErr);
+  if (pErr->rc == SQLITE_OK && sqlite3_changes(p->base.stmts.bx->db) == 0) {
+    corrupt(p, pErr, "_slots"); /* the row there is another agent's, or none */
+  }
   *piRowid = BX_RING_SPLIT(&agent);
 }
 
@@ -302,14 +319,16 @@ void bxRingSetWindow(Ring *p, i64 nWindow, BxErr *pErr) {
   static const char zSql[] =
       "UPDATE main.@_config SET v = ?1 WHERE k = 'window'";
   sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+  p->nWindow = 0;
   bxBind(pStmt, pErr, "i", nWindow);
   bxRun(pStmt, pErr);
 }
 
-void bxRingTakeOut(Ring *p, const RingAgent *pAgent, int bSaved, BxErr *pErr) {
-  static const char zSql[] = "UPDATE main.@_agents SET why = ?2 WHERE no = ?1";
+void bxRingTakeOut(Ring *p, const char *zAgent, int bSaved, BxErr *pErr) {
+  static const char zSql[] =
+      "UPDATE main.@_agents SET why = ?2 WHERE agent_id = ?1";
   sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
-  bxBind(pStmt, pErr, "ii", pAgent->iNo, (i64)(bSaved ? 2 : 3));
+  bxBind(pStmt, pErr, "ti", zAgent, (i64)(bSaved ? 2 : 3));
   bxRun(pStmt, pErr);
 }
 
