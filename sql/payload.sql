@@ -21,7 +21,8 @@
 --   * created_at of a new row is a date that SQLite can read
 -- Age is compared as time. created_at is text in one of two forms,
 -- '2026-01-31 12:00:00' or '2026-01-31T12:00:00.000Z'; other text found in
--- older rows has no age, so such a row never expires.
+-- older rows has no age, so such a row never expires. The fifth character is
+-- looked at first, as SQLite also reads 'now', '12:00' and '2024' as dates.
 --
 -- Limits: DROP TABLE takes pinned rows with it, as no trigger sees it;
 -- blackbox_check() tells afterwards which ids are gone.
@@ -46,7 +47,7 @@ ON CONFLICT (name) DO UPDATE
 
 CREATE VIEW IF NOT EXISTS main.payload_rows AS
 SELECT *,
-       CASE WHEN created_at GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*'
+       CASE WHEN substr(created_at, 5, 1) = '-'
             THEN CAST(round((julianday(created_at) - 2440587.5) * 86400000.0)
                       AS INTEGER) END AS created_ms
   FROM event_payloads;
@@ -55,7 +56,7 @@ SELECT *,
 -- read this same list.
 CREATE VIEW IF NOT EXISTS main.payload_archive AS
 SELECT id AS "key", size_bytes AS bytes,
-       CASE WHEN created_at GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*'
+       CASE WHEN substr(created_at, 5, 1) = '-'
             THEN CAST(round((julianday(created_at) - 2440587.5) * 86400000.0)
                       AS INTEGER) END AS at,
        rowid AS rid
@@ -66,7 +67,7 @@ CREATE VIEW IF NOT EXISTS main.payload_due AS
 SELECT "key", bytes, at, NULL AS blocked_by FROM payload_archive
 UNION ALL
 SELECT id, size_bytes,
-       CASE WHEN created_at GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*'
+       CASE WHEN substr(created_at, 5, 1) = '-'
             THEN CAST(round((julianday(created_at) - 2440587.5) * 86400000.0)
                       AS INTEGER) END,
        'pinned'
@@ -154,18 +155,18 @@ ON CONFLICT (one) DO NOTHING;
 
 -- Reads by event and by agent come newest first, without a sort.
 CREATE INDEX IF NOT EXISTS main.payload_by_event ON event_payloads(event_id,
-  CASE WHEN created_at GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*'
+  CASE WHEN substr(created_at, 5, 1) = '-'
        THEN CAST(round((julianday(created_at) - 2440587.5) * 86400000.0)
                  AS INTEGER) END);
 
 CREATE INDEX IF NOT EXISTS main.payload_by_agent ON event_payloads(agent_id,
-  CASE WHEN created_at GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*'
+  CASE WHEN substr(created_at, 5, 1) = '-'
        THEN CAST(round((julianday(created_at) - 2440587.5) * 86400000.0)
                  AS INTEGER) END);
 
 CREATE INDEX IF NOT EXISTS main.payload_by_kill_switch
 ON event_payloads(kill_switch_event_id,
-  CASE WHEN created_at GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*'
+  CASE WHEN substr(created_at, 5, 1) = '-'
        THEN CAST(round((julianday(created_at) - 2440587.5) * 86400000.0)
                  AS INTEGER) END)
 WHERE kill_switch_event_id IS NOT NULL;
@@ -173,7 +174,7 @@ WHERE kill_switch_event_id IS NOT NULL;
 -- The next two hold every row once, with its size: what clean-up may take,
 -- and the rest. Counting and choosing never reads a body.
 CREATE INDEX IF NOT EXISTS main.payload_by_age ON event_payloads(
-  CASE WHEN created_at GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*'
+  CASE WHEN substr(created_at, 5, 1) = '-'
        THEN CAST(round((julianday(created_at) - 2440587.5) * 86400000.0)
                  AS INTEGER) END,
   size_bytes, id)
@@ -185,31 +186,32 @@ WHERE purpose <> 'archive' OR pinned <> 0;
 
 ----------------------------------------------------------------- inserts --
 
-CREATE TRIGGER IF NOT EXISTS main.payload_insert_check
+-- REPLACE by rowid would take the row that has it now. (-1: none was given.)
+CREATE TRIGGER IF NOT EXISTS main.payload_insert_rowid
 BEFORE INSERT ON event_payloads
+WHEN NEW.rowid <> -1
 BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: event_id and agent_id must be text that is not empty')
-   WHERE typeof(NEW.event_id) <> 'text' OR NEW.event_id = ''
-      OR typeof(NEW.agent_id) <> 'text' OR NEW.agent_id = '';
-  SELECT RAISE(ABORT, 'ValidationError: created_at must be a date such as 2026-01-31T12:00:00.000Z or 2026-01-31 12:00:00')
-   WHERE NEW.created_at NOT GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*'
-      OR julianday(NEW.created_at) IS NULL;
-  SELECT RAISE(ABORT, 'ValidationError: pinned must be 0 or 1')
-   WHERE NEW.pinned NOT IN (0, 1);
-  -- REPLACE by rowid would take the row that has it now.
   SELECT RAISE(ABORT, 'PinnedError: this rowid belongs to a pinned row; let go of it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
     FROM event_payloads AS e
    WHERE e.rowid = NEW.rowid AND e.id IS NOT NEW.id
      AND (e.pinned <> 0 OR e.id IN (SELECT id FROM payload_pins));
 END;
 
+-- Here only when the row was really written: INSERT OR IGNORE of a pinned id
+-- passes, REPLACE is undone.
 CREATE TRIGGER IF NOT EXISTS main.payload_insert
 AFTER INSERT ON event_payloads
 BEGIN
-  -- Here only when the row was really written: INSERT OR IGNORE of a pinned
-  -- id passes, REPLACE is undone.
   SELECT RAISE(ABORT, 'PinnedError: a pinned row has this id and cannot be overwritten; let go of it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
    WHERE EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.id);
+  SELECT RAISE(ABORT, 'ValidationError: event_id and agent_id must be text that is not empty')
+   WHERE typeof(NEW.event_id) <> 'text' OR NEW.event_id = ''
+      OR typeof(NEW.agent_id) <> 'text' OR NEW.agent_id = '';
+  SELECT RAISE(ABORT, 'ValidationError: created_at must be a date such as 2026-01-31T12:00:00.000Z or 2026-01-31 12:00:00')
+   WHERE substr(NEW.created_at, 5, 1) <> '-'
+      OR julianday(NEW.created_at) IS NULL;
+  SELECT RAISE(ABORT, 'ValidationError: pinned must be 0 or 1')
+   WHERE NEW.pinned NOT IN (0, 1);
   UPDATE event_payloads
      SET id = coalesce(id,
            lower(hex(randomblob(4))) || '-' || lower(hex(randomblob(2))) || '-4' ||
@@ -261,7 +263,7 @@ BEGIN
           AND (typeof(NEW.agent_id) <> 'text' OR NEW.agent_id = ''));
   SELECT RAISE(ABORT, 'ValidationError: created_at must be a date such as 2026-01-31T12:00:00.000Z or 2026-01-31 12:00:00')
    WHERE NEW.created_at IS NOT OLD.created_at
-     AND (NEW.created_at NOT GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*'
+     AND (substr(NEW.created_at, 5, 1) <> '-'
           OR julianday(NEW.created_at) IS NULL);
   SELECT RAISE(ABORT, 'ValidationError: pinned must be 0 or 1')
    WHERE NEW.pinned IS NOT OLD.pinned AND NEW.pinned NOT IN (0, 1);
@@ -312,7 +314,7 @@ BEGIN
   SELECT n.at, 'payload', 'manual', 1, OLD.size_bytes, r.at, r.at, n.at / 60000
     FROM (SELECT CAST((julianday('now') - 2440587.5) * 86400000.0
                       AS INTEGER) AS at) AS n,
-         (SELECT CASE WHEN OLD.created_at GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*'
+         (SELECT CASE WHEN substr(OLD.created_at, 5, 1) = '-'
                       THEN CAST(round((julianday(OLD.created_at) - 2440587.5)
                                       * 86400000.0) AS INTEGER) END AS at) AS r
    WHERE true

@@ -13,7 +13,7 @@ SQLITE_EXTENSION_INIT3
 
 void bxFail(BxErr *pErr, int rc, const char *zFormat, ...) {
   va_list ap;
-  if (pErr->rc != SQLITE_OK) return;
+  if (pErr->rc != SQLITE_OK || rc == SQLITE_OK) return;
   pErr->rc = rc;
   va_start(ap, zFormat);
   pErr->zMsg = sqlite3_vmprintf(zFormat, ap);

@@ -41,62 +41,55 @@ static int hasEvidence(BxStmts *pArchive, const char *zEvent, BxErr *pErr) {
   return bFound;
 }
 
-/* Left out when the kill switch has evidence already: rows that it has. */
-#define NOT_AGAIN                                                              \
-  "AND NOT EXISTS (SELECT 1 FROM \"%w\".event_payloads AS e"                   \
-  "  WHERE e.kill_switch_event_id = ?1 AND e.agent_id = s.agent_id"            \
-  "    AND e.event_id = s.event_id AND e.created_at ="                         \
-  "      strftime('%%Y-%%m-%%dT%%H:%%M:%%fZ', s.timestamp / 1000.0,"           \
-  "      'unixepoch')"                                                         \
-  "    AND e.request_body IS s.request_body"                                   \
-  "    AND e.response_body IS s.response_body) "
-
+/* ?1 kill switch, ?2 agent, ?3 event, ?4 request, ?5 response, ?6 size, ?7 time
+** in milliseconds. VALUES and no SELECT: where a table has triggers, SQLite
+** copies the rows of a SELECT into a table of its own first. */
 #define SAVE                                                                   \
-  "INSERT INTO \"%w\".event_payloads(id, event_id, agent_id, request_body,"    \
-  "  response_body, size_bytes, purpose, pinned, kill_switch_event_id,"        \
-  "  created_at) "                                                             \
-  "SELECT " BX_PAYLOAD_NEW_ID ", event_id, agent_id, request_body,"            \
-  "  response_body, size_bytes, 'evidence', 1, ?1,"                            \
-  "  strftime('%%Y-%%m-%%dT%%H:%%M:%%fZ', timestamp / 1000.0, 'unixepoch') "   \
-  "FROM \"%w\".\"%w_slots\" AS s "                                             \
-  "WHERE s.id BETWEEN ?2 AND ?3 AND s.seq > ?4 "
+  "INSERT INTO main.event_payloads(id, kill_switch_event_id, agent_id,"        \
+  "  event_id, request_body, response_body, size_bytes, created_at, purpose,"  \
+  "  pinned) "
+#define SAVED                                                                  \
+  BX_PAYLOAD_NEW_ID ", ?1, ?2, ?3, ?4, ?5, ?6,"                                \
+                    "  strftime('%Y-%m-%dT%H:%M:%fZ', ?7 / 1000.0, "           \
+                    "'unixepoch'), 'evidence', 1"
 
-/* Makes the slots ?2 to ?3 that are newer than seq ?4 evidence of the kill
-** switch ?1. Two schemas: so no template, but names put in here. */
-static sqlite3_stmt *prepareSave(
-    Ring *p, BxStmts *pArchive, int bAgain, BxErr *pErr) {
-  const BxStmts *pRing = &p->base.stmts;
-  sqlite3_stmt *pStmt = 0;
-  char *zSql;
-  if (pErr->rc != SQLITE_OK) return 0;
-  zSql = bAgain ? sqlite3_mprintf(SAVE NOT_AGAIN "ORDER BY s.id", pArchive->zDb,
-                      pRing->zDb, pRing->zTable, pArchive->zDb)
-                : sqlite3_mprintf(SAVE "ORDER BY s.id", pArchive->zDb,
-                      pRing->zDb, pRing->zTable);
-  if (zSql == 0) {
-    bxFail(pErr, SQLITE_NOMEM, "out of memory");
-    return 0;
-  }
-  bxFailDb(pErr, pRing->bx->db,
-      sqlite3_prepare_v2(pRing->bx->db, zSql, -1, &pStmt, 0));
-  sqlite3_free(zSql);
-  return pStmt;
-}
+static const char zSaveNew[] = SAVE "VALUES(" SAVED ")";
+
+/* The same for a kill switch that has evidence: only what it has not yet. */
+static const char zSaveAgain[] = SAVE
+    "SELECT " SAVED " WHERE NOT EXISTS (SELECT 1 FROM main.event_payloads AS e"
+    "  WHERE e.kill_switch_event_id = ?1 AND e.agent_id = ?2"
+    "    AND e.event_id = ?3 AND e.request_body IS ?4"
+    "    AND e.response_body IS ?5 AND e.created_at ="
+    "      strftime('%Y-%m-%dT%H:%M:%fZ', ?7 / 1000.0, 'unixepoch'))";
 
 /* Saves one part of the agent's layout. Returns the rows saved. */
-static i64 savePart(sqlite3_stmt *pStmt, const char *zEvent, i64 iFrom, i64 iTo,
-    const RingAgent *pAgent, BxErr *pErr) {
+static i64 savePart(sqlite3_stmt *pSlots, sqlite3_stmt *pSave,
+    const char *zEvent, i64 iFrom, i64 iTo, const RingAgent *pAgent,
+    BxErr *pErr) {
+  enum { AGENT = 1, EVENT, REQUEST, RESPONSE, TIME, SIZE }; /* after the id */
+  i64 nSaved = 0;
   if (pErr->rc != SQLITE_OK) return 0;
-  bxBind(pStmt, pErr, "tiii", zEvent, iFrom, iTo,
-      pAgent->nGiven - pAgent->nAllowed);
-  bxRun(pStmt, pErr);
-  return pErr->rc == SQLITE_OK ? sqlite3_changes(sqlite3_db_handle(pStmt)) : 0;
+  bxBind(pSlots, pErr, "iii", iFrom, iTo, pAgent->nGiven - pAgent->nAllowed);
+  while (bxRow(pSlots, pErr)) {
+    bxBind(pSave, pErr, "tvvssvv", zEvent, sqlite3_column_value(pSlots, AGENT),
+        sqlite3_column_value(pSlots, EVENT),
+        sqlite3_column_value(pSlots, REQUEST),
+        sqlite3_column_value(pSlots, RESPONSE),
+        sqlite3_column_value(pSlots, SIZE), sqlite3_column_value(pSlots, TIME));
+    bxRun(pSave, pErr);
+    if (pErr->rc == SQLITE_OK) {
+      nSaved += sqlite3_changes(sqlite3_db_handle(pSave));
+    }
+  }
+  bxDone(pSlots, pErr);
+  return nSaved;
 }
 
 i64 bxRingKillSwitch(
     Ring *p, const char *zAgent, const char *zEvent, BxErr *pErr) {
   BxStmts *pArchive = archiveOf(p, pErr);
-  sqlite3_stmt *pStmt;
+  sqlite3_stmt *pSlots, *pSave;
   RingAgent agent;
   i64 nSaved;
   if (pArchive == 0) return 0;
@@ -104,12 +97,14 @@ i64 bxRingKillSwitch(
   bxRingLock(p, pErr);
   bxRingAgent(p, zAgent, &agent, pErr);
   if (pErr->rc != SQLITE_OK || agent.iNo == 0) return 0;
-  pStmt = prepareSave(p, pArchive, hasEvidence(pArchive, zEvent, pErr), pErr);
-  nSaved = savePart(pStmt, zEvent, BX_RING_SPLIT(&agent) + 1,
+  pSlots = bxRingSlots(p, 1, 0, pErr);
+  pSave = bxStmt(pArchive,
+      hasEvidence(pArchive, zEvent, pErr) ? zSaveAgain : zSaveNew, pErr);
+  nSaved = savePart(pSlots, pSave, zEvent, BX_RING_SPLIT(&agent) + 1,
       BX_RING_LAST(&agent), &agent, pErr);
-  nSaved += savePart(
-      pStmt, zEvent, BX_RING_BASE(&agent), BX_RING_SPLIT(&agent), &agent, pErr);
-  sqlite3_finalize(pStmt);
+  nSaved += savePart(pSlots, pSave, zEvent, BX_RING_BASE(&agent),
+      BX_RING_SPLIT(&agent), &agent, pErr);
+  sqlite3_finalize(pSlots);
   bxRingTakeOut(p, zAgent, 1, pErr);
   return nSaved;
 }

@@ -3,8 +3,7 @@
 **
 ** payload_queue(event_id, agent_id, request, response[, timestamp]) and
 ** INSERT INTO payload_queue(...) put a row at the end. All that waits is
-** written by one INSERT..SELECT from the table payload_queue, so a batch is
-** in the archive whole and in order, or not at all:
+** written at once, whole and in order, or not at all:
 **   - when payload.flush_batch_size rows wait, or the oldest has waited longer
 **     than payload.flush_interval_ms, at the next call;
 **   - on payload_flush();
@@ -24,10 +23,20 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
+/* The settings that a call needs. */
+typedef struct Limits {
+  i64 bEnabled, nBatch, nInterval, nMaxByte;
+  i64 iRead;    /* when they were read, 0 for never */
+  int nChanges; /* sqlite3_total_changes() then */
+} Limits;
+
+#define LIMITS_MS 500 /* a change made on another connection is seen then */
+
 struct Queue {
   Bx *bx;
   Waiting *pFirst, **ppLast;
   i64 nRow, nByte;
+  Limits limits;
   i64 iRetry;    /* no automatic flush before this time */
   char *zFailed; /* message of the last flush, if it failed */
   char *zFile;   /* where the archive lies, for the flush at close */
@@ -37,10 +46,6 @@ struct Queue {
   int bAlone;   /* the statement that puts rows is its own transaction */
   int bWritten; /* and it has written all that waits */
 };
-
-typedef struct Limits {
-  i64 bEnabled, nBatch, nInterval, nMaxByte;
-} Limits;
 
 /*-------------------------------------------------------------- memory ----*/
 
@@ -106,7 +111,7 @@ static Waiting *newWaiting(sqlite3_value **aVal, int nVal, BxErr *pErr) {
 static const char zFlush[] =
     "INSERT INTO main.event_payloads(id, event_id, agent_id, request_body,"
     "  response_body, size_bytes, purpose, created_at) "
-    "SELECT " BX_PAYLOAD_NEW_ID ", event_id, agent_id, request_body,"
+    "SELECT id, event_id, agent_id, request_body,"
     "  response_body, size_bytes, 'archive',"
     "  strftime('%Y-%m-%dT%H:%M:%fZ', timestamp / 1000.0, 'unixepoch') "
     "FROM payload_queue";
@@ -130,11 +135,18 @@ static void rememberFile(Queue *p, const char *zDb) {
 
 /* Expiry work that a flush carries. Its failure is nobody's error. */
 static void carryCleanup(BxStmts *pHome) {
+  static const char zDue[] =
+      "SELECT ?1 - 86400000 * (SELECT value FROM main.blackbox_limits"
+      "  WHERE name = 'payload.retention_days') AS before"
+      "  WHERE EXISTS (SELECT 1 FROM main.payload_archive WHERE at < before)";
   BxErr err = {SQLITE_OK, 0};
-  i64 nDays = bxSettingInt(pHome, "payload.retention_days", &err);
-  if (err.rc == SQLITE_OK) {
-    bxPayloadSweep(
-        pHome, bxNow() - nDays * 86400000, CARRIED_ROWS, "payload_queue", &err);
+  sqlite3_stmt *pStmt = bxStmt(pHome, zDue, &err);
+  i64 iBefore = 0;
+  bxBind(pStmt, &err, "i", bxNow());
+  if (bxRow(pStmt, &err)) iBefore = sqlite3_column_int64(pStmt, 0);
+  bxDone(pStmt, &err);
+  if (err.rc == SQLITE_OK && iBefore != 0) {
+    bxPayloadSweep(pHome, iBefore, CARRIED_ROWS, "payload_queue", &err);
   }
   bxClear(&err);
 }
@@ -144,6 +156,26 @@ static void noteFailure(Queue *p, const BxErr *pErr) {
   p->zFailed = pErr->zMsg ? sqlite3_mprintf("%s", pErr->zMsg) : 0;
 }
 
+/* Writes all that waits, row by row: quicker than zFlush, but in need of a
+** savepoint around it. */
+static void writeRows(Queue *p, BxStmts *pHome, BxErr *pErr) {
+  static const char zRow[] =
+      "INSERT INTO main.event_payloads(id, event_id, agent_id, request_body,"
+      "  response_body, size_bytes, purpose, created_at) "
+      "VALUES(?1, ?2, ?3, ?4, ?5, ?6, 'archive',"
+      "  strftime('%Y-%m-%dT%H:%M:%fZ', ?7 / 1000.0, 'unixepoch'))";
+  sqlite3_stmt *pStmt = bxStmt(pHome, zRow, pErr);
+  const Waiting *pRow;
+  char zId[37];
+  for (pRow = p->pFirst; pRow != 0 && pErr->rc == SQLITE_OK;
+       pRow = pRow->pNext) {
+    bxUuid(zId);
+    bxBind(pStmt, pErr, "tssssii", zId, pRow->pEvent, pRow->pAgent,
+        pRow->pRequest, pRow->pResponse, pRow->nByte, pRow->iTime);
+    bxRun(pStmt, pErr);
+  }
+}
+
 /* Writes all that waits, in one transaction. Returns the rows written. */
 static i64 flush(Queue *p, BxErr *pErr) {
   BxStmts *pHome = bxHome(p->bx, "payload", pErr);
@@ -151,7 +183,7 @@ static i64 flush(Queue *p, BxErr *pErr) {
   if (pHome == 0 || nRow == 0) return 0;
   bxSavepoint(p->bx, "payload_flush", pErr);
   if (pErr->rc != SQLITE_OK) return 0;
-  bxRun(bxStmt(pHome, zFlush, pErr), pErr);
+  writeRows(p, pHome, pErr);
   bxRelease(p->bx, pErr);
   noteFailure(p, pErr);
   if (pErr->rc != SQLITE_OK) return 0;
@@ -169,18 +201,18 @@ static int standsAlone(sqlite3 *db) {
 }
 
 /* A flush that nobody asked for: its error is kept, not returned. */
-static void flushQuietly(Queue *p, i64 nInterval) {
+static void flushQuietly(Queue *p) {
   BxErr err = {SQLITE_OK, 0};
   flush(p, &err);
-  if (err.rc != SQLITE_OK) p->iRetry = bxNow() + nInterval;
+  if (err.rc != SQLITE_OK) p->iRetry = bxNow() + p->limits.nInterval;
   bxClear(&err);
 }
 
-static int isDue(const Queue *p, const Limits *pLimits) {
+static int isDue(const Queue *p) {
   i64 iNow = bxNow();
   if (p->nRow == 0 || iNow < p->iRetry) return 0;
-  return p->nRow >= pLimits->nBatch ||
-         iNow - p->pFirst->iStaged > pLimits->nInterval ||
+  return p->nRow >= p->limits.nBatch ||
+         iNow - p->pFirst->iStaged > p->limits.nInterval ||
          iNow < p->pFirst->iStaged; /* the clock was put back */
 }
 
@@ -222,7 +254,10 @@ static void queueFree(void *pArg) {
 
 /*----------------------------------------------------------- functions ----*/
 
-static void readLimits(BxStmts *pHome, Limits *pOut, BxErr *pErr) {
+/* The settings, read again when this connection has changed anything since, or
+** some time has passed: reading takes a lock on the file. */
+static const Limits *limitsNow(
+    Queue *p, BxStmts *pHome, i64 iNow, BxErr *pErr) {
 #define SETTING(name)                                                          \
   "(SELECT value FROM main.blackbox_limits WHERE name = 'payload." name "')"
   static const char zSql[] = "SELECT " SETTING("enabled") ", " SETTING(
@@ -230,26 +265,34 @@ static void readLimits(BxStmts *pHome, Limits *pOut, BxErr *pErr) {
                                                                          "_max_"
                                                                          "byte"
                                                                          "s");
-  sqlite3_stmt *pStmt = bxStmt(pHome, zSql, pErr);
-  memset(pOut, 0, sizeof(*pOut));
+  Limits *pOut = &p->limits;
+  int nChanges = sqlite3_total_changes(p->bx->db);
+  sqlite3_stmt *pStmt;
+  if (pOut->iRead != 0 && pOut->nChanges == nChanges && iNow >= pOut->iRead &&
+      iNow - pOut->iRead < LIMITS_MS) {
+    return pOut;
+  }
+  pStmt = bxStmt(pHome, zSql, pErr);
   if (bxRow(pStmt, pErr)) {
     pOut->bEnabled = sqlite3_column_int64(pStmt, 0);
     pOut->nBatch = sqlite3_column_int64(pStmt, 1);
     pOut->nInterval = sqlite3_column_int64(pStmt, 2);
     pOut->nMaxByte = sqlite3_column_int64(pStmt, 3);
+    pOut->iRead = iNow;
+    pOut->nChanges = nChanges;
   }
   bxDone(pStmt, pErr);
+  return pOut;
 }
 
 /* Puts a row at the end, if there is room. Takes pRow over. */
-static void append(
-    Queue *p, Waiting *pRow, const Limits *pLimits, BxErr *pErr) {
-  if (p->nByte + pRow->nByte > pLimits->nMaxByte) {
+static void append(Queue *p, Waiting *pRow, BxErr *pErr) {
+  if (p->nByte + pRow->nByte > p->limits.nMaxByte) {
     bxFail(pErr, SQLITE_FULL,
         "QueueFullError: %lld bytes wait, %lld more would pass the limit of "
         "%lld (payload.queue_max_bytes); COMMIT, or see payload_waiting for "
         "why nothing is written%s%s",
-        p->nByte, pRow->nByte, pLimits->nMaxByte, p->zFailed ? ": " : "",
+        p->nByte, pRow->nByte, p->limits.nMaxByte, p->zFailed ? ": " : "",
         p->zFailed ? p->zFailed : "");
     freeWaiting(pRow);
     return;
@@ -263,23 +306,23 @@ static void append(
 i64 bxQueuePut(
     Queue *p, sqlite3_value **aVal, int nVal, int bFlush, BxErr *pErr) {
   BxStmts *pHome = bxHome(p->bx, "payload", pErr);
-  Limits limits;
+  const Limits *pLimits;
   Waiting *pRow;
   if (pHome == 0) return 0;
-  readLimits(pHome, &limits, pErr);
+  pLimits = limitsNow(p, pHome, bxNow(), pErr);
   pRow = newWaiting(aVal, nVal, pErr);
-  if (pErr->rc != SQLITE_OK || !limits.bEnabled) {
+  if (pErr->rc != SQLITE_OK || !pLimits->bEnabled) {
     freeWaiting(pRow);
     return 0;
   }
-  rememberFile(p, pHome->zDb);
-  bFlush = bFlush && standsAlone(p->bx->db);
-  if (bFlush && p->nByte + pRow->nByte > limits.nMaxByte) {
-    flushQuietly(p, limits.nInterval);
+  if (p->nRow == 0) rememberFile(p, pHome->zDb);
+  if (p->nByte + pRow->nByte > pLimits->nMaxByte && bFlush &&
+      standsAlone(p->bx->db)) {
+    flushQuietly(p);
   }
-  append(p, pRow, &limits, pErr);
+  append(p, pRow, pErr);
   if (pErr->rc != SQLITE_OK) return 0;
-  if (bFlush && isDue(p, &limits)) flushQuietly(p, limits.nInterval);
+  if (bFlush && isDue(p) && standsAlone(p->bx->db)) flushQuietly(p);
   return 1;
 }
 
@@ -337,16 +380,14 @@ void bxQueueBegin(Queue *p) {
 void bxQueueSync(Queue *p, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
   BxStmts *pHome;
-  Limits limits;
   int rc;
-  if (!p->bAlone) return;
+  if (!p->bAlone || !isDue(p)) return;
   pHome = bxHome(p->bx, "payload", &err);
-  if (pHome != 0) readLimits(pHome, &limits, &err);
-  if (err.rc == SQLITE_OK && isDue(p, &limits)) {
+  if (pHome != 0) {
     bxRun(bxStmt(pHome, zFlush, &err), &err);
     p->bWritten = err.rc == SQLITE_OK;
     noteFailure(p, &err);
-    if (err.rc != SQLITE_OK) p->iRetry = bxNow() + limits.nInterval;
+    if (err.rc != SQLITE_OK) p->iRetry = bxNow() + p->limits.nInterval;
   }
   rc = err.rc & 0xff;
   if (rc == SQLITE_IOERR || rc == SQLITE_NOMEM || rc == SQLITE_CORRUPT) {

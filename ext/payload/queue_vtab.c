@@ -2,7 +2,8 @@
 ** queue_vtab.c: the table payload_queue, which needs no CREATE.
 **
 ** Columns: event_id, agent_id, request_body, response_body, timestamp
-** (milliseconds since 1970 UTC), size_bytes. INSERT puts a row at the end of
+** (milliseconds since 1970 UTC), size_bytes; hidden: id, a new UUID whenever
+** it is read, for the row that is written. INSERT puts a row at the end of
 ** the queue of this connection; SELECT shows what waits, oldest first. Rows
 ** leave by being written to event_payloads, not by DELETE.
 */
@@ -11,7 +12,7 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-enum { EVENT, AGENT, REQUEST, RESPONSE, TIME, SIZE };
+enum { EVENT, AGENT, REQUEST, RESPONSE, TIME, SIZE, ID };
 
 typedef struct QueueVtab {
   sqlite3_vtab base;
@@ -29,7 +30,7 @@ static int queueConnect(sqlite3 *db, void *pAux, int argc,
   QueueVtab *p;
   int rc = sqlite3_declare_vtab(db,
       "CREATE TABLE x(event_id TEXT, agent_id TEXT, request_body, "
-      "response_body, timestamp INTEGER, size_bytes INTEGER)");
+      "response_body, timestamp INTEGER, size_bytes INTEGER, id HIDDEN)");
   (void)argc;
   (void)argv;
   (void)pzErr;
@@ -96,7 +97,11 @@ static int queueColumn(
   const Waiting *pRow = ((QueueCursor *)pCursor)->pRow;
   sqlite3_value *apVal[] = {
       pRow->pEvent, pRow->pAgent, pRow->pRequest, pRow->pResponse};
-  if (i == TIME) {
+  if (i == ID) {
+    char zId[37];
+    bxUuid(zId);
+    sqlite3_result_text(pCtx, zId, 36, SQLITE_TRANSIENT);
+  } else if (i == TIME) {
     sqlite3_result_int64(pCtx, pRow->iTime);
   } else if (i == SIZE) {
     sqlite3_result_int64(pCtx, pRow->nByte);
@@ -119,9 +124,11 @@ static int queueUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
     bxFail(&err, SQLITE_READONLY,
         "ReadOnlyError: a queued row cannot be changed or deleted; it leaves "
         "when it is written");
-  } else if (sqlite3_value_type(argv[2 + SIZE]) != SQLITE_NULL) {
+  } else if (sqlite3_value_type(argv[2 + SIZE]) != SQLITE_NULL ||
+             sqlite3_value_type(argv[2 + ID]) != SQLITE_NULL) {
     bxFail(&err, SQLITE_CONSTRAINT,
-        "ValidationError: size_bytes is counted by the queue; leave it out");
+        "ValidationError: size_bytes and id are given by the queue; leave them "
+        "out");
   } else {
     bxQueuePut(p, argv + 2, 5, 0, &err);
     *piRowid = 0;
