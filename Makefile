@@ -78,7 +78,7 @@ test-full: $(MODULE)
 
 demo: $(MODULE)
 	@.ci/need demo
-	@$(PYTHON) bench/demo.py $(DATA)
+	@$(PYTHON) demo/demo.py $(DATA)
 
 bench: $(MODULE)
 	@.ci/need bench

@@ -117,7 +117,7 @@ def main(words):
         "",
     ]
     for path in sorted(HERE.glob("*.py")):
-        if path.stem in ("run", "demo"):
+        if path.stem == "run":
             continue
         module = importlib.import_module(path.stem)
         cases = [

@@ -133,22 +133,34 @@ static void rememberFile(Queue *p, const char *zDb) {
 /* Rows that the clean-up carried by a flush removes at most. */
 #define CARRIED_ROWS 40
 
-/* Expiry work that a flush carries. Its failure is nobody's error. */
-static void carryCleanup(BxStmts *pHome) {
+/* Expiry work that a flush carries; its failure is nobody's error. Rows older
+** than the limit in the batch itself (iOldest) are history being loaded: what
+** was just asked for is not removed in the same breath. */
+static void carryCleanup(BxStmts *pHome, i64 iOldest) {
   static const char zDue[] =
       "SELECT ?1 - 86400000 * (SELECT value FROM main.blackbox_limits"
       "  WHERE name = 'payload.retention_days') AS before"
-      "  WHERE EXISTS (SELECT 1 FROM main.payload_archive WHERE at < before)";
+      "  WHERE before <= ?2 AND EXISTS ("
+      "    SELECT 1 FROM main.payload_archive WHERE at < before)";
   BxErr err = {SQLITE_OK, 0};
   sqlite3_stmt *pStmt = bxStmt(pHome, zDue, &err);
   i64 iBefore = 0;
-  bxBind(pStmt, &err, "i", bxNow());
+  bxBind(pStmt, &err, "ii", bxNow(), iOldest);
   if (bxRow(pStmt, &err)) iBefore = sqlite3_column_int64(pStmt, 0);
   bxDone(pStmt, &err);
   if (err.rc == SQLITE_OK && iBefore != 0) {
     bxPayloadSweep(pHome, iBefore, CARRIED_ROWS, "payload_queue", &err);
   }
   bxClear(&err);
+}
+
+static i64 oldestTime(const Queue *p) {
+  const Waiting *pRow;
+  i64 iOldest = BX_MAX_TIME;
+  for (pRow = p->pFirst; pRow != 0; pRow = pRow->pNext) {
+    if (pRow->iTime < iOldest) iOldest = pRow->iTime;
+  }
+  return iOldest;
 }
 
 static void noteFailure(Queue *p, const BxErr *pErr) {
@@ -179,7 +191,7 @@ static void writeRows(Queue *p, BxStmts *pHome, BxErr *pErr) {
 /* Writes all that waits, in one transaction. Returns the rows written. */
 static i64 flush(Queue *p, BxErr *pErr) {
   BxStmts *pHome = bxHome(p->bx, "payload", pErr);
-  i64 nRow = p->nRow;
+  i64 nRow = p->nRow, iOldest = oldestTime(p);
   if (pHome == 0 || nRow == 0) return 0;
   bxSavepoint(p->bx, "payload_flush", pErr);
   if (pErr->rc != SQLITE_OK) return 0;
@@ -188,7 +200,7 @@ static i64 flush(Queue *p, BxErr *pErr) {
   noteFailure(p, pErr);
   if (pErr->rc != SQLITE_OK) return 0;
   emptyQueue(p);
-  carryCleanup(pHome);
+  carryCleanup(pHome, iOldest);
   return nRow;
 }
 
