@@ -126,6 +126,7 @@ static void runCall(BxCall *p) {
   }
   p->pDef->xRun(p);
   if (bSavepoint) bxRelease(p->bx, &p->err);
+  if (p->err.rc == SQLITE_ERROR) bxForgetHomes(p->bx); /* detached, perhaps */
 }
 
 /*-------------------------------------------------------- functions ----*/

@@ -1,0 +1,61 @@
+"""The sessions that README.md shows are what really happens."""
+import re
+
+from conftest import ROOT, connect, shell
+
+
+def console(text):
+    """The statements of the console blocks, each with the output shown."""
+    steps = []
+    for block in re.findall(r"```console\n(.*?)```", text, re.S):
+        for line in block.splitlines():
+            if line.startswith("sqlite> "):
+                steps.append([line[8:], ""])
+            elif line.startswith("   ...> "):
+                steps[-1][0] += "\n" + line[8:]
+            elif steps and not line.startswith("$ "):
+                steps[-1][1] += line + "\n"
+    return steps
+
+
+def python(text):
+    """The Python blocks, with what their print calls are said to print."""
+    for block in re.findall(r"```python\n(.*?)```", text, re.S):
+        said = re.findall(r"^# (.*)$", block, re.M)
+        yield block, said
+
+
+def test_the_sessions_are_real(tmp_path, capsys):
+    text = (ROOT / "README.md").read_text()
+    steps = console(text)
+    assert len(steps) > 10
+    file = tmp_path / "flight.db"
+    mark = "-- next --"
+    script = f"\n.print '{mark}'\n".join(statement for statement, _ in steps)
+    outputs = shell(file, stdin=script).split(mark + "\n")
+    assert len(outputs) == len(steps)
+    for (statement, said), really in zip(steps, outputs):
+        really = re.sub(r"error near line \d+:", "error:", really)
+        assert really == said, statement
+    for block, said in python(text):
+        block = block.replace("flight.db", str(file))
+        block = block.replace("./blackbox", str(ROOT / "blackbox"))
+        exec(compile(block, "README.md", "exec"), {})
+        assert capsys.readouterr().out.splitlines() == said
+
+
+def test_every_name_of_the_module_is_in_the_readme():
+    text = (ROOT / "README.md").read_text()
+    source = (ROOT / "ext" / "blackbox.c").read_text()
+    names = re.findall(r'^    \{"([a-z_]+)", ', source, re.M)
+    assert len(names) > 10
+    missing = [name for name in names if name not in text]
+    assert missing == []
+
+
+def test_every_setting_is_in_the_readme():
+    text = (ROOT / "README.md").read_text()
+    db = connect()
+    db.execute("SELECT blackbox_install()")
+    names = [row[0] for row in db.execute("SELECT name FROM blackbox_limits")]
+    assert names and [name for name in names if name not in text] == []
