@@ -312,7 +312,7 @@ static int callUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
   if (call.pDef != 0) {
     call.nArg = readArguments(p->bx, argv[3], aArg, BX_MAX_ARG, &call.err);
   }
-  if (call.err.rc == SQLITE_OK) runCall(&call);
+  if (call.pDef != 0 && call.err.rc == SQLITE_OK) runCall(&call);
   for (i = 0; i < BX_MAX_ARG; i++) sqlite3_value_free(aArg[i]);
   return bxReportVtab(&call.err, pVtab);
 }

@@ -142,7 +142,7 @@ sqlite3_stmt *bxStmt(BxStmts *p, const char *zTemplate, BxErr *pErr) {
     pEntry->iLook = p->iLook;
     bxFailDb(pErr, p->bx->db, rc);
   }
-  return pErr->rc == SQLITE_OK ? pEntry->pStmt : 0;
+  return pErr->rc == SQLITE_OK && pEntry != 0 ? pEntry->pStmt : 0;
 }
 
 sqlite3_stmt *bxPrepare(BxStmts *p, const char *zTemplate, BxErr *pErr) {

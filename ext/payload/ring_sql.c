@@ -334,7 +334,8 @@ void bxRingTakeOut(Ring *p, const char *zAgent, int bSaved, BxErr *pErr) {
 
 void bxRingLock(Ring *p, BxErr *pErr) {
   static const char zSql[] = "UPDATE main.@_config SET v = v WHERE 0";
-  p->nWindow = 0; /* SQLite does not tell a function that a transaction begins */
+  p->nWindow =
+      0; /* SQLite does not tell a function that a transaction begins */
   bxRun(bxStmt(&p->base.stmts, zSql, pErr), pErr);
 }
 
