@@ -127,14 +127,15 @@ CREATE TABLE IF NOT EXISTS main.event_payloads(
 );
 
 -- pin numbers are never used twice, so that a row of payload_unpins stands
--- for one pin and no later one of the same row.
+-- for one pin and no later one of the same row. Numbers are above 0 because a
+-- BEFORE trigger sees -1 where none was given, and must not mistake it.
 CREATE TABLE IF NOT EXISTS main.payload_pins(
-  pin INTEGER PRIMARY KEY AUTOINCREMENT,
+  pin INTEGER PRIMARY KEY AUTOINCREMENT CHECK (pin > 0),
   id  TEXT NOT NULL UNIQUE
 );
 
 CREATE TABLE IF NOT EXISTS main.payload_unpins(
-  id         INTEGER PRIMARY KEY,
+  id         INTEGER PRIMARY KEY CHECK (id > 0),
   payload_id TEXT NOT NULL,
   actor      TEXT NOT NULL CHECK (trim(actor) <> ''),
   reason     TEXT NOT NULL CHECK (trim(reason) <> ''),
@@ -202,6 +203,8 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.payload_insert
 AFTER INSERT ON event_payloads
 BEGIN
+  SELECT RAISE(ABORT, 'ValidationError: rowid -1 stands for none; leave the rowid out')
+   WHERE NEW.rowid = -1; -- the trigger above took it for none
   SELECT RAISE(ABORT, 'PinnedError: a pinned row has this id and cannot be overwritten; let go of it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
    WHERE EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.id);
   SELECT RAISE(ABORT, 'ValidationError: event_id and agent_id must be text that is not empty')
