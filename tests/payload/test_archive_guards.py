@@ -173,17 +173,18 @@ def test_schema_gives_id_time_and_pin(archive):
         archive.execute("INSERT INTO event_payloads(event_id, agent_id, purpose) "
                         "VALUES('new', 'a', 'evidence')")
     archive.execute("INSERT INTO event_payloads(id, event_id, agent_id, purpose) "
-                    "VALUES(NULL, 'new', 'a', 'archive')")
+                    "VALUES(NULL, 'new', 'a', 'archive'), "
+                    "(NULL, 'new', 'a', 'evidence')")
     found = rows(archive, "SELECT id, created_at, pinned FROM event_payloads "
                  "WHERE event_id = 'new'")
-    assert len({r[0] for r in found}) == 3
+    assert len({r[0] for r in found}) == 4
     for id, created, _ in found:
         assert one(archive, "SELECT ? GLOB replace('xxxxxxxx-xxxx-4xxx-[89ab]xxx-"
                    "xxxxxxxxxxxx', 'x', '[0-9a-f]')", id) == 1
         assert one(archive, "SELECT abs(julianday('now') - julianday(?)) < 0.001",
                    created) == 1
         assert created[10] == "T" and created[-1] == "Z"
-    assert [r[2] for r in found] == [1, 1, 0]
+    assert [r[2] for r in found] == [1, 1, 0, 1]
 
 
 @pytest.mark.parametrize(
