@@ -130,6 +130,8 @@ def test_statements_inside_the_functions_seek(archive):
     assert any("payload_sweep" in s for s in inside)
     assert any("NOT EXISTS" in s for s in inside)
     for sql in inside:
+        if "pragma_database_list" in sql:  # a handful of rows
+            continue
         found = plan(archive, sql)
         if "archiveBytes" in sql:  # payload_stats() counts, on two indexes
             found = [line for line in found
