@@ -133,6 +133,8 @@ def test_statements_inside_the_functions_seek(archive):
         if "pragma_database_list" in sql:  # a handful of rows
             continue
         found = plan(archive, sql)
+        if "json_each" in sql:  # sorts what it was given
+            found = [line for line in found if "TEMP B-TREE" not in line]
         if "archiveBytes" in sql:  # payload_stats() counts, on two indexes
             found = [line for line in found
                      if not re.search("USING.* INDEX payload_(by_age|kept)", line)]
