@@ -127,14 +127,15 @@ CREATE TABLE IF NOT EXISTS main.event_payloads(
 );
 
 -- pin numbers are never used twice, so that a row of payload_unpins stands
--- for one pin and no later one of the same row.
+-- for one pin and no later one of the same row. Numbers are above 0 because a
+-- BEFORE trigger sees -1 where none was given, and must not mistake it.
 CREATE TABLE IF NOT EXISTS main.payload_pins(
-  pin INTEGER PRIMARY KEY AUTOINCREMENT,
+  pin INTEGER PRIMARY KEY AUTOINCREMENT CHECK (pin > 0),
   id  TEXT NOT NULL UNIQUE
 );
 
 CREATE TABLE IF NOT EXISTS main.payload_unpins(
-  id         INTEGER PRIMARY KEY,
+  id         INTEGER PRIMARY KEY CHECK (id > 0),
   payload_id TEXT NOT NULL,
   actor      TEXT NOT NULL CHECK (trim(actor) <> ''),
   reason     TEXT NOT NULL CHECK (trim(reason) <> ''),
@@ -202,6 +203,8 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.payload_insert
 AFTER INSERT ON event_payloads
 BEGIN
+  SELECT RAISE(ABORT, 'ValidationError: rowid -1 stands for none; leave the rowid out')
+   WHERE NEW.rowid = -1; -- the trigger above took it for none
   SELECT RAISE(ABORT, 'PinnedError: a pinned row has this id and cannot be overwritten; let go of it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
    WHERE EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.id);
   SELECT RAISE(ABORT, 'ValidationError: event_id and agent_id must be text that is not empty')
@@ -236,12 +239,13 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.payload_update_check
 BEFORE UPDATE ON event_payloads
 BEGIN
-  -- A pinned row stays as it is, but for three things: size_bytes put right,
-  -- the pin set, and the pin taken off once payload_unpins has let go of it.
+  -- A pinned row stays as it is, but for four things: size_bytes put right, an
+  -- id given where it has none, the pin set, and the pin taken off once
+  -- payload_unpins has let go of it.
   SELECT RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; let go of it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
    WHERE (OLD.pinned <> 0 OR OLD.id IN (SELECT id FROM payload_pins)
           OR (OLD.id IS NULL AND OLD.purpose = 'evidence'))
-     AND NOT (NEW.rowid = OLD.rowid AND NEW.id IS OLD.id
+     AND NOT (NEW.rowid = OLD.rowid AND (NEW.id IS OLD.id OR OLD.id IS NULL)
               AND NEW.event_id IS OLD.event_id
               AND NEW.agent_id IS OLD.agent_id
               AND NEW.purpose IS OLD.purpose
@@ -254,7 +258,7 @@ BEGIN
                       coalesce(length(CAST(OLD.request_body AS BLOB)), 0)
                     + coalesce(length(CAST(OLD.response_body AS BLOB)), 0))
               AND (NEW.pinned IS OLD.pinned OR NEW.pinned = 1
-                   OR (NEW.pinned = 0
+                   OR (NEW.pinned = 0 AND OLD.id IS NOT NULL
                        AND OLD.id NOT IN (SELECT id FROM payload_pins))));
   SELECT RAISE(ABORT, 'ValidationError: event_id and agent_id must be text that is not empty')
    WHERE (NEW.event_id IS NOT OLD.event_id
@@ -291,7 +295,8 @@ BEGIN
   SELECT NEW.id
    WHERE NEW.id IS NOT NULL
      AND ((NEW.pinned <> 0 AND OLD.pinned = 0)
-          OR (NEW.purpose = 'evidence' AND OLD.purpose <> 'evidence'))
+          OR (NEW.purpose = 'evidence' AND OLD.purpose <> 'evidence')
+          OR (OLD.id IS NULL AND (NEW.pinned <> 0 OR NEW.purpose = 'evidence')))
      AND NEW.id NOT IN (SELECT id FROM payload_pins);
 END;
 

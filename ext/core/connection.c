@@ -182,9 +182,12 @@ void bxLock(BxStmts *p, BxErr *pErr) {
 }
 
 i64 bxSettingInt(BxStmts *p, const char *zName, BxErr *pErr) {
-  sqlite3_stmt *pStmt =
-      bxStmt(p, "SELECT value FROM main.blackbox_limits WHERE name = ?1", pErr);
+  static const char zSql[] =
+      "SELECT value FROM main.blackbox_limits WHERE name = ?1";
+  sqlite3_stmt *pStmt;
   i64 iVal = 0;
+  if (pErr->rc != SQLITE_OK) return 0; /* and p may be NULL */
+  pStmt = bxStmt(p, zSql, pErr);
   bxBind(pStmt, pErr, "t", zName);
   if (bxRow(pStmt, pErr)) {
     iVal = sqlite3_column_int64(pStmt, 0);

@@ -35,39 +35,6 @@ i64 bxBytes(sqlite3_value *pVal) {
   return pVal == 0 ? 0 : sqlite3_value_bytes(pVal);
 }
 
-char *bxShow(sqlite3_value *pVal) {
-  switch (pVal ? sqlite3_value_type(pVal) : SQLITE_NULL) {
-    case SQLITE_NULL: return sqlite3_mprintf("NULL");
-    case SQLITE_INTEGER:
-      return sqlite3_mprintf("%lld", sqlite3_value_int64(pVal));
-    case SQLITE_FLOAT:
-      return sqlite3_mprintf("%!.15g", sqlite3_value_double(pVal));
-    case SQLITE_BLOB:
-      return sqlite3_mprintf("a blob of %d bytes", sqlite3_value_bytes(pVal));
-    default: {
-      const char *z = (const char *)sqlite3_value_text(pVal);
-      int n = sqlite3_value_bytes(pVal);
-      if (n <= 60) return sqlite3_mprintf("%Q", z);
-      for (n = 60; n > 0 && (z[n] & 0xc0) == 0x80; n--) {
-      } /* whole letters */
-      return sqlite3_mprintf("'%.*q...'", n, z);
-    }
-  }
-}
-
-/* "<what> must be <rule>, got <value>". */
-static void failValue(
-    BxErr *pErr, const char *zWhat, const char *zRule, sqlite3_value *pVal) {
-  char *zShown = bxShow(pVal);
-  if (zShown == 0) {
-    bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  } else {
-    bxFail(pErr, SQLITE_CONSTRAINT, "ValidationError: %s must be %s, got %s",
-        zWhat, zRule, zShown);
-  }
-  sqlite3_free(zShown);
-}
-
 /* Whether n bytes are well-formed UTF-8 (RFC 3629). */
 static int isUtf8(const unsigned char *z, int n) {
   int i = 0;
@@ -90,6 +57,53 @@ static int isUtf8(const unsigned char *z, int n) {
     }
   }
   return 1;
+}
+
+/* The first bytes in hexadecimal: a message must be UTF-8 itself. */
+static char *showBytes(const char *z, int n) {
+  sqlite3_str *pOut = sqlite3_str_new(0);
+  int i;
+  sqlite3_str_appendall(pOut, "CAST(x'");
+  for (i = 0; i < n && i < 30; i++) {
+    sqlite3_str_appendf(pOut, "%02x", (unsigned char)z[i]);
+  }
+  sqlite3_str_appendall(pOut, i < n ? "...' AS TEXT)" : "' AS TEXT)");
+  return sqlite3_str_finish(pOut);
+}
+
+char *bxShow(sqlite3_value *pVal) {
+  switch (pVal ? sqlite3_value_type(pVal) : SQLITE_NULL) {
+    case SQLITE_NULL: return sqlite3_mprintf("NULL");
+    case SQLITE_INTEGER:
+      return sqlite3_mprintf("%lld", sqlite3_value_int64(pVal));
+    case SQLITE_FLOAT:
+      return sqlite3_mprintf("%!.15g", sqlite3_value_double(pVal));
+    case SQLITE_BLOB:
+      return sqlite3_mprintf("a blob of %d bytes", sqlite3_value_bytes(pVal));
+    default: {
+      const char *z = (const char *)sqlite3_value_text(pVal);
+      int n = sqlite3_value_bytes(pVal);
+      if (z == 0) return 0;
+      if (!isUtf8((const unsigned char *)z, n)) return showBytes(z, n);
+      if (n <= 60) return sqlite3_mprintf("%Q", z);
+      for (n = 60; n > 0 && (z[n] & 0xc0) == 0x80; n--) {
+      } /* whole letters */
+      return sqlite3_mprintf("'%.*q...'", n, z);
+    }
+  }
+}
+
+/* "<what> must be <rule>, got <value>". */
+static void failValue(
+    BxErr *pErr, const char *zWhat, const char *zRule, sqlite3_value *pVal) {
+  char *zShown = bxShow(pVal);
+  if (zShown == 0) {
+    bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  } else {
+    bxFail(pErr, SQLITE_CONSTRAINT, "ValidationError: %s must be %s, got %s",
+        zWhat, zRule, zShown);
+  }
+  sqlite3_free(zShown);
 }
 
 const char *bxText(

@@ -12,7 +12,8 @@
 ** the row of its oldest exchange in place, so a push costs the same however
 ** much is stored. When the window has changed, the agent's rows move into the
 ** other half of its ids at its next push; until then reads leave out what the
-** new window no longer holds.
+** new window no longer holds. A smaller window trims some agents at once, and
+** a larger one all that are left, or their rows would come back.
 **
 ** Invariants, kept by triggers on the shadow tables, so that each act is one
 ** statement and holds inside a transaction as well as outside:
@@ -100,6 +101,8 @@ static const char zTriggers[] =
     "  UPDATE @_agents SET window = NEW.v WHERE agent_id IN ("
     "    SELECT agent_id FROM @_agents WHERE window > NEW.v"
     "    LIMIT " TRIM_AGENTS ");"
+    "  UPDATE @_agents SET window = OLD.v"
+    "  WHERE window > OLD.v AND NEW.v > OLD.v;"
     "END;";
 
 static const char zDropTriggers[] =

@@ -1,0 +1,127 @@
+"""What the tests of rings share: a ring in plain Python, and how to compare."""
+import copy
+import json
+
+from conftest import rows
+
+COUNTERS = ("given", "rolled", "cleared", "saved")
+
+
+def quoted(name):
+    return '"' + name.replace('"', '""') + '"'
+
+
+class Model:
+    """A ring and the evidence taken from it, as they should be."""
+
+    def __init__(self, window):
+        self.window = window
+        self.agents = {}
+        self.evidence = []
+
+    def copy(self):
+        return copy.deepcopy(self)
+
+    def _agent(self, agent):
+        fresh = dict.fromkeys(COUNTERS, 0)
+        fresh["rows"] = {}
+        return self.agents.setdefault(agent, fresh)
+
+    def _trim(self, agent):
+        for seq in [s for s in agent["rows"] if s <= agent["given"] - self.window]:
+            del agent["rows"][seq]
+            agent["rolled"] += 1
+
+    def push(self, agent, event, request, response, timestamp):
+        agent = self._agent(agent)
+        agent["given"] += 1
+        agent["rows"][agent["given"]] = (event, request, response, timestamp)
+        self._trim(agent)
+
+    def delete(self, agent, seq):
+        if agent in self.agents and seq in self.agents[agent]["rows"]:
+            del self.agents[agent]["rows"][seq]
+            self.agents[agent]["cleared"] += 1
+
+    def clear(self, agent=None):
+        for name in self.agents if agent is None else {agent} & set(self.agents):
+            self.agents[name]["cleared"] += len(self.agents[name]["rows"])
+            self.agents[name]["rows"] = {}
+
+    def set_window(self, window):
+        self.window = window
+        for agent in self.agents.values():
+            self._trim(agent)
+
+    def _take(self, agent, counter):
+        if agent not in self.agents:
+            return []
+        agent = self.agents[agent]
+        taken = [agent["rows"][seq] for seq in sorted(agent["rows"])]
+        agent[counter] += len(taken)
+        agent["rows"] = {}
+        return taken
+
+    def extract(self, agent):
+        return self._take(agent, "cleared")
+
+    def kill_switch(self, agent, event):
+        """Returns how many rows become evidence. A kill switch that has
+        evidence saves no exchange that is like one it has."""
+        again = any(e[0] == event for e in self.evidence)
+        before = len(self.evidence)
+        for row in self._take(agent, "saved"):
+            if not again or (event, agent) + row not in self.evidence:
+                self.evidence.append((event, agent) + row)
+        return len(self.evidence) - before
+
+    def rows(self):
+        return [
+            (name, *agent["rows"][seq], size(*agent["rows"][seq][1:3]), seq)
+            for name, agent in sorted(self.agents.items(), key=lambda a: a[0].encode())
+            for seq in sorted(agent["rows"])
+        ]
+
+    def counters(self):
+        return [
+            (name, *(agent[c] for c in COUNTERS), len(agent["rows"]),
+             sum(size(*row[1:3]) for row in agent["rows"].values()))
+            for name, agent in sorted(self.agents.items(), key=lambda a: a[0].encode())
+        ]
+
+
+def size(*bodies):
+    return sum(
+        len(body.encode() if isinstance(body, str) else body or b"")
+        for body in bodies
+    )
+
+
+def same(db, model, ring="ring", schema="main"):
+    """The ring, its counters and the evidence are those of the model."""
+    table = f"{quoted(schema)}.{quoted(ring)}"
+    agents = f"{quoted(schema)}.{quoted(ring + '_agents')}"
+    columns = ("agent_id, event_id, request_body, response_body, timestamp, "
+               "size_bytes, seq")
+    assert rows(db, f"SELECT {columns} FROM {table} ORDER BY agent_id, seq") \
+        == model.rows()
+    counters = rows(
+        db, "SELECT agent_id, given, rolled, cleared, saved, rows, bytes "
+        f"FROM {agents} ORDER BY agent_id")
+    assert counters == model.counters()
+    assert all(c[1] == c[2] + c[3] + c[4] + c[5] for c in counters)
+
+
+def push(db, agent, event="e", request="q", response="r", timestamp=1000,
+         ring="ring"):
+    db.execute(
+        f"INSERT INTO {ring}(agent_id, event_id, request_body, response_body, "
+        "timestamp) VALUES(?,?,?,?,?)",
+        (agent, event, request, response, timestamp))
+
+
+def extracted(text):
+    return [
+        (e["eventId"], e["requestBody"], e["responseBody"], e["timestamp"])
+        for e in json.loads(text)
+    ]

@@ -1,0 +1,185 @@
+"""No query of the archive, documented or inside, scans or sorts it."""
+import re
+
+import pytest
+
+from conftest import connect, one, rows, shell
+
+QUERIES = {
+    "by event, newest first":
+        "SELECT * FROM payload_rows WHERE event_id = 'e1' ORDER BY created_ms DESC",
+    "newest of an event":
+        "SELECT * FROM payload_rows WHERE event_id = 'e1' "
+        "ORDER BY created_ms DESC LIMIT 1",
+    "by agent, newest first":
+        "SELECT * FROM payload_rows WHERE agent_id = 'a1' ORDER BY created_ms DESC",
+    "by agent and time":
+        "SELECT * FROM payload_rows WHERE agent_id = 'a1' "
+        "AND created_ms BETWEEN 1000 AND 2000 ORDER BY created_ms",
+    "by kill switch, in order":
+        "SELECT * FROM payload_rows WHERE kill_switch_event_id = 'k1' "
+        "ORDER BY created_ms",
+    "expired": "SELECT key, bytes, at FROM payload_archive WHERE at < 2000",
+    "expired, oldest first":
+        "SELECT key, bytes, at FROM payload_archive WHERE at < 2000 ORDER BY at "
+        "LIMIT 10",
+    "due": "SELECT * FROM payload_due WHERE at < 2000 AND blocked_by IS NULL",
+    "by id": "SELECT * FROM event_payloads WHERE id = 'x'",
+    "a pin": "SELECT * FROM payload_pins WHERE id = 'x'",
+}
+
+
+@pytest.fixture
+def archive(db):
+    db.execute("PRAGMA synchronous=OFF")
+    db.execute("BEGIN")
+    for i in range(300):
+        db.execute(
+            "INSERT INTO event_payloads(id, event_id, agent_id, request_body, purpose,"
+            " pinned, kill_switch_event_id, created_at) VALUES(?,?,?,?,?,?,?,?)",
+            (f"i{i}", f"e{i % 60}", f"a{i % 4}", "q" * 3000,
+             ("archive", "evidence")[i % 2], i % 3 == 0,
+             f"k{i % 5}" if i % 2 else None,
+             (f"1970-01-01 00:00:{i * 7 % 60:02}",
+              f"1970-01-01T00:00:{i * 7 % 60:02}.{i:03}Z")[i % 7 == 0]))
+    db.execute("COMMIT")
+    return db
+
+
+def plan(db, sql):
+    """The plan's lines; numbered parameters get some value."""
+    count = max(map(int, re.findall(r"\?(\d+)", sql)), default=0)
+    return [row[3] for row in rows(db, "EXPLAIN QUERY PLAN " + sql, *["1"] * count)]
+
+
+def is_good(line):
+    if "TEMP B-TREE" in line:
+        return False
+    scans = line.strip("|-` ").startswith("SCAN ")
+    return not scans or "event_payloads" not in line or "COVERING" in line
+
+
+@pytest.mark.parametrize("analyzed", [False, True])
+@pytest.mark.parametrize("name", QUERIES)
+def test_documented_queries_seek_and_need_no_sort(archive, name, analyzed):
+    if analyzed:
+        archive.execute("ANALYZE")
+    found = plan(archive, QUERIES[name])
+    assert all(is_good(line) for line in found), found
+    if "due" not in name:
+        assert not any("SCAN" in line for line in found), found
+
+
+def test_documented_queries_answer_right(archive):
+    table = rows(archive, "SELECT id, event_id, agent_id, kill_switch_event_id, "
+                 "created_ms, purpose, pinned FROM payload_rows NOT INDEXED")
+    def ids(name):
+        return [r[0] for r in rows(archive, QUERIES[name])]
+    def times(name):
+        return [dict((r[0], r[4]) for r in table)[i] for i in ids(name)]
+    assert sorted(ids("by event, newest first")) \
+        == sorted(r[0] for r in table if r[1] == "e1")
+    assert times("by event, newest first") \
+        == sorted(times("by event, newest first"), reverse=True)
+    assert ids("newest of an event") == ids("by event, newest first")[:1]
+    assert sorted(ids("by agent and time")) \
+        == sorted(r[0] for r in table if r[2] == "a1" and 1000 <= r[4] <= 2000)
+    assert times("by agent and time") == sorted(times("by agent and time"))
+    assert sorted(ids("by kill switch, in order")) \
+        == sorted(r[0] for r in table if r[3] == "k1")
+    assert times("by kill switch, in order") \
+        == sorted(times("by kill switch, in order"))
+    expired = {r[0] for r in table if r[4] < 2000 and r[5] == "archive" and not r[6]}
+    assert set(ids("expired")) == set(ids("due")) == expired
+    assert times("expired, oldest first") == sorted(times("expired"))[:10]
+    assert {r[0]: r[3] for r in rows(archive, "SELECT * FROM payload_due "
+                                     "WHERE blocked_by IS NOT NULL")} \
+        == {r[0]: "pinned" for r in table if r[5] == "archive" and r[6]}
+
+
+COMMANDS = """
+SELECT payload_cleanup(0, 2000);
+SELECT payload_clear_archive();
+SELECT payload_stats();
+SELECT payload_kill_switch('ring', 'a', 'k1');
+SELECT payload_kill_switch('ring', 'a', 'k1');
+SELECT payload_save_evidence('k1', '[{"eventId":"e1","agentId":"a"}]');
+SELECT payload_unpin('i1', 'a', 'r');
+SELECT payload_queue('e', 'a', 'q', 'r');
+SELECT payload_flush();
+"""
+
+
+def statements_inside(db, script):
+    """Every statement that the commands of a script run."""
+    seen = []
+    db.set_trace_callback(seen.append)
+    for line in script.strip().splitlines():
+        db.execute(line).fetchall()
+    db.set_trace_callback(None)
+    seen = [s.removeprefix("-- ") for s in seen]  # so marked when inside another
+    return [s for s in seen if s.split()[0] in ("SELECT", "INSERT", "UPDATE",
+                                                 "DELETE", "WITH")]
+
+
+def test_statements_inside_the_functions_seek(archive):
+    archive.execute("INSERT INTO blackbox_settings VALUES('payload.enabled', 1)")
+    archive.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
+    archive.execute("INSERT INTO ring(agent_id, event_id) VALUES('a','e1')")
+    inside = statements_inside(archive, COMMANDS)
+    assert any("payload_sweep" in s for s in inside)
+    assert any("NOT EXISTS" in s for s in inside)
+    for sql in inside:
+        if "pragma_database_list" in sql:  # a handful of rows
+            continue
+        found = plan(archive, sql)
+        if "json_each" in sql:  # sorts what it was given
+            found = [line for line in found if "TEMP B-TREE" not in line]
+        if "archiveBytes" in sql:  # payload_stats() counts, on two indexes
+            found = [line for line in found
+                     if not re.search("USING.* INDEX payload_(by_age|kept)", line)]
+        assert all(is_good(line) for line in found), (sql, found)
+
+
+def test_what_triggers_do_seeks_too(archive, path):
+    archive.close()
+    out = shell("-batch", path, stdin="""
+.eqp trigger
+INSERT INTO payload_sweep(before, max_rows) VALUES(2000, 5);
+INSERT INTO payload_clear(actor) VALUES('a');
+INSERT INTO event_payloads(event_id, agent_id, purpose) VALUES('e', 'a', 'evidence');
+UPDATE event_payloads SET pinned = 1 WHERE id = 'i2';
+INSERT INTO payload_unpins(payload_id, actor, reason) VALUES('i1', 'a', 'r');
+REPLACE INTO event_payloads(id, event_id, agent_id, purpose)
+VALUES('i2x', 'e', 'a', 'archive');
+DELETE FROM event_payloads WHERE id = 'i2x';
+""")
+    lines = out.splitlines()
+    assert any("payload_by_age" in line for line in lines), out
+    # only the clearing of everything goes through everything
+    clear = [i for i, line in enumerate(lines) if "payload_clear_run" in line][0]
+    whole = "SCAN event_payloads USING INDEX payload_by_age"
+    bad = [line for i, line in enumerate(lines) if not is_good(line)
+           and not (clear < i < clear + 7 and whole in line)]
+    assert bad == [], out
+
+
+def test_counting_and_choosing_read_no_body(archive, path):
+    """Overflow pages hold bodies only: rubbish there is not noticed."""
+    archive.execute("UPDATE event_payloads SET request_body = zeroblob(20000) "
+                    "WHERE pinned = 0 AND purpose = 'archive'")
+    page_size = one(archive, "PRAGMA page_size")
+    overflow = [r[0] for r in rows(
+        archive, "SELECT pageno FROM dbstat WHERE name = 'event_payloads' "
+        "AND pagetype = 'overflow'")]
+    assert len(overflow) > 300
+    queries = ["SELECT payload_stats()", "SELECT * FROM payload_due",
+               "SELECT count(*), sum(bytes), min(at), max(at) FROM payload_archive"]
+    expected = [rows(archive, sql) for sql in queries]
+    archive.close()
+    with open(path, "r+b") as file:
+        for page in overflow:
+            file.seek((page - 1) * page_size)
+            file.write(b"\xff" * page_size)
+    db = connect(path)
+    assert [rows(db, sql) for sql in queries] == expected
