@@ -102,6 +102,8 @@ def test_any_value_in_any_column(made, table, column, where):
      ("UPDATE ring_agents SET no = -1 WHERE agent_id = 'a'", "ring_agents"),
      ("UPDATE ring_agents SET no = NULL", "ring_agents"),
      ("UPDATE ring_agents SET half = 2", "ring_agents"),
+     ("UPDATE ring_agents SET half = NULL", "ring_agents"),
+     ("UPDATE ring_agents SET why = NULL", "ring_agents"),
      ("UPDATE ring_agents SET given = given + 1", "ring_agents"),
      ("UPDATE ring_agents SET rolled = rolled + 1", "ring_agents"),
      ("UPDATE ring_agents SET rows = 1", "ring_agents"),
