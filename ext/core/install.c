@@ -212,6 +212,16 @@ static int allIntact(BxStmts *p, const char *zList, BxErr *pErr) {
   return pErr->rc == SQLITE_OK;
 }
 
+/* Takes the write lock before anything is read: with a write that changes
+** nothing, or with core's schema itself, which begins by creating. */
+static void lockSchema(BxStmts *p, int bInstalled, BxErr *pErr) {
+  if (bInstalled) {
+    bxLock(p, pErr);
+  } else {
+    bxExec(p, p->bx->aDomain[0].zSql, pErr);
+  }
+}
+
 /* Returns the schema and the domains it now has: "main: core, payload". */
 static void returnDomains(BxCall *p, BxStmts *pStmts) {
   sqlite3_stmt *pStmt = bxPrepare(pStmts,
@@ -227,7 +237,7 @@ void bxInstall(BxCall *p) {
   Bx *bx = p->bx;
   const char *zDb = "main", *zList = 0;
   BxStmts *pStmts;
-  int i;
+  int i, bInstalled;
   if (bxArg(p, 0)) zDb = bxText(p->aArg[0], "schema", 1000, 0, &p->err);
   if (bxArg(p, 1)) zList = bxText(p->aArg[1], "domains", 1000, 0, &p->err);
   checkList(bx, zList, &p->err);
@@ -235,9 +245,11 @@ void bxInstall(BxCall *p) {
   if (pStmts == 0) return;
   checkSchema(pStmts, &p->err);
   bxForgetHomes(bx);
+  bInstalled = bxCarries(bx, pStmts->zDb, "core", &p->err);
   if (!allIntact(pStmts, zList, &p->err) && p->err.rc == SQLITE_OK) {
     if (p->pCtx != 0) bxSavepoint(bx, p->pDef->zName, &p->err);
     if (p->err.rc != SQLITE_OK) return;
+    lockSchema(pStmts, bInstalled, &p->err);
     for (i = 0; i < bx->nDomain; i++) {
       if (isWanted(zList, bx->aDomain[i].zName)) {
         installDomain(pStmts, &bx->aDomain[i], &p->err);

@@ -76,27 +76,33 @@ static int connectTable(
   return rc == SQLITE_OK;
 }
 
-/* zName is a table of the module, or 'schema.table': tries every reading. */
+/* zName is a table of the module in schema zDb, or 'zDb.table'. */
+static BxVtab *searchSchema(Bx *bx, const char *zModule, const char *zDb,
+    const char *zName, BxErr *pErr) {
+  size_t nDb = strlen(zDb);
+  BxVtab *pFound = 0;
+  if (connectTable(bx, zDb, zName, pErr)) {
+    pFound = onList(bx, zModule, zDb, zName);
+  }
+  if (pFound == 0 && sqlite3_strnicmp(zName, zDb, (int)nDb) == 0 &&
+      zName[nDb] == '.' && connectTable(bx, zDb, zName + nDb + 1, pErr)) {
+    pFound = onList(bx, zModule, zDb, zName + nDb + 1);
+  }
+  return pFound;
+}
+
+/* Temp first, then the others in their order. The pragma itself, as the table
+** pragma_database_list would read main, and a read must not come before the
+** first write of the caller. */
 static BxVtab *searchTable(
     Bx *bx, const char *zModule, const char *zName, BxErr *pErr) {
   sqlite3_stmt *pStmt = 0;
-  BxVtab *pFound = 0;
+  BxVtab *pFound = searchSchema(bx, zModule, "temp", zName, pErr);
   bxFailDb(pErr, bx->db,
-      sqlite3_prepare_v2(bx->db,
-          "SELECT name FROM pragma_database_list "
-          "ORDER BY CASE name WHEN 'temp' THEN -1 ELSE seq END",
-          -1, &pStmt, 0));
+      sqlite3_prepare_v2(bx->db, "PRAGMA database_list", -1, &pStmt, 0));
   while (pFound == 0 && bxRow(pStmt, pErr)) {
-    const char *zDb = (const char *)sqlite3_column_text(pStmt, 0);
-    size_t nDb = zDb ? strlen(zDb) : 0;
-    if (zDb == 0) continue;
-    if (connectTable(bx, zDb, zName, pErr)) {
-      pFound = onList(bx, zModule, zDb, zName);
-    }
-    if (pFound == 0 && sqlite3_strnicmp(zName, zDb, (int)nDb) == 0 &&
-        zName[nDb] == '.' && connectTable(bx, zDb, zName + nDb + 1, pErr)) {
-      pFound = onList(bx, zModule, zDb, zName + nDb + 1);
-    }
+    const char *zDb = (const char *)sqlite3_column_text(pStmt, 1);
+    if (zDb != 0) pFound = searchSchema(bx, zModule, zDb, zName, pErr);
   }
   sqlite3_finalize(pStmt);
   return pFound;

@@ -223,6 +223,7 @@ void bxPayloadSaveEvidence(BxCall *p) {
       bxText(p->aArg[0], "kill_switch_event_id", 1024, 0, &p->err);
   sqlite3_stmt *pStmt;
   if (p->err.rc != SQLITE_OK) return;
+  bxLock(pHome, &p->err);
   checkArray(pHome, p->aArg[1], &p->err);
   checkElements(pHome, p->aArg[1], &p->err);
   pStmt = bxStmt(pHome, zSaveElements, &p->err);

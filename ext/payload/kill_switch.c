@@ -88,13 +88,14 @@ static i64 savePart(sqlite3_stmt *pSlots, sqlite3_stmt *pSave,
 
 i64 bxRingKillSwitch(
     Ring *p, const char *zAgent, const char *zEvent, BxErr *pErr) {
-  BxStmts *pArchive = archiveOf(p, pErr);
   sqlite3_stmt *pSlots, *pSave;
+  BxStmts *pArchive;
   RingAgent agent;
   i64 nSaved;
+  bxRingLock(p, pErr); /* before anything is read */
+  pArchive = archiveOf(p, pErr);
   if (pArchive == 0) return 0;
   bxLock(pArchive, pErr);
-  bxRingLock(p, pErr);
   bxRingAgent(p, zAgent, &agent, pErr);
   if (pErr->rc != SQLITE_OK || agent.iNo == 0) return 0;
   pSlots = bxRingSlots(p, 1, 0, pErr);

@@ -279,21 +279,28 @@ static const Limits *limitsNow(
                                                                          "s");
   Limits *pOut = &p->limits;
   int nChanges = sqlite3_total_changes(p->bx->db);
+  BxErr err = {SQLITE_OK, 0};
   sqlite3_stmt *pStmt;
   if (pOut->iRead != 0 && pOut->nChanges == nChanges && iNow >= pOut->iRead &&
       iNow - pOut->iRead < LIMITS_MS) {
     return pOut;
   }
-  pStmt = bxStmt(pHome, zSql, pErr);
-  if (bxRow(pStmt, pErr)) {
+  pStmt = bxStmt(pHome, zSql, &err);
+  if (bxRow(pStmt, &err)) {
     pOut->bEnabled = sqlite3_column_int64(pStmt, 0);
     pOut->nBatch = sqlite3_column_int64(pStmt, 1);
     pOut->nInterval = sqlite3_column_int64(pStmt, 2);
     pOut->nMaxByte = sqlite3_column_int64(pStmt, 3);
-    pOut->iRead = iNow;
     pOut->nChanges = nChanges;
   }
-  bxDone(pStmt, pErr);
+  bxDone(pStmt, &err);
+  if (err.rc != SQLITE_OK &&
+      ((err.rc & 0xff) != SQLITE_BUSY || pOut->iRead == 0)) {
+    *pErr = err;
+    return pOut;
+  }
+  pOut->iRead = iNow; /* of a locked file, those known still hold */
+  bxClear(&err);
   return pOut;
 }
 

@@ -35,6 +35,7 @@ static int queueConnect(sqlite3 *db, void *pAux, int argc,
   (void)argv;
   (void)pzErr;
   if (rc != SQLITE_OK) return rc;
+  sqlite3_vtab_config(db, SQLITE_VTAB_CONSTRAINT_SUPPORT, 1); /* OR IGNORE */
   p = sqlite3_malloc64(sizeof(*p));
   if (p == 0) return SQLITE_NOMEM;
   memset(p, 0, sizeof(*p));

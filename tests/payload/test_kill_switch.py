@@ -1,0 +1,414 @@
+"""The kill switch: all of an agent's rows become evidence, or all stay."""
+import sqlite3
+
+import pytest
+
+from conftest import connect, one, rows
+from rings import push, quoted
+
+CALL = "SELECT payload_kill_switch('ring', ?, ?)"
+ROW = "INSERT INTO ring(ring, agent_id, event_id) VALUES('kill_switch', ?, ?)"
+EVIDENCE = ("SELECT event_id, agent_id, request_body, response_body, size_bytes, "
+            "pinned, kill_switch_event_id, created_at FROM event_payloads "
+            "WHERE purpose = 'evidence' ORDER BY rowid")
+
+
+def fill(db, n=3, agent="a", ring="ring"):
+    for i in range(n):
+        push(db, agent, f"e{i}", "é" * i, None, 1700000000000 + i, ring=ring)
+
+
+def snapshot(db, ring="ring"):
+    return (rows(db, f"SELECT rowid, * FROM {ring}"),
+            rows(db, f"SELECT * FROM {ring}_agents"))
+
+
+@pytest.fixture(params=["main", "temp"])
+def ring(db, request):
+    db.execute("PRAGMA synchronous=OFF")
+    db.execute(f"CREATE VIRTUAL TABLE {request.param}.ring USING payload_ring")
+    return db
+
+
+@pytest.mark.parametrize("how", [CALL, ROW])
+def test_rows_become_pinned_evidence_oldest_first(ring, how):
+    fill(ring)
+    fill(ring, 2, "other")
+    result = ring.execute(how, ("a", "k")).fetchone()
+    assert result == ((3,) if how == CALL else None)
+    assert rows(ring, EVIDENCE) == [
+        (f"e{i}", "a", "é" * i, None, 2 * i, 1, "k", f"2023-11-14T22:13:20.00{i}Z")
+        for i in range(3)]
+    assert rows(ring, "SELECT agent_id, seq FROM ring") == [("other", 1), ("other", 2)]
+    assert rows(ring, "SELECT agent_id, given, saved, rows, bytes FROM ring_agents") \
+        == [("a", 3, 3, 0, 0), ("other", 2, 0, 2, 2)]
+    assert all(len(r[0]) == 36 for r in rows(ring, "SELECT id FROM event_payloads"))
+    for statement in ("DELETE FROM event_payloads",
+                      "UPDATE event_payloads SET request_body = 'x'"):
+        with pytest.raises(sqlite3.IntegrityError, match="PinnedError"):
+            ring.execute(statement)
+    assert rows(ring, "SELECT * FROM blackbox_check") == []
+
+
+def test_order_is_that_of_seq_when_the_ring_has_gone_round(ring):
+    ring.execute("INSERT INTO ring(ring, value) VALUES('window', 4)")
+    fill(ring, 10)
+    assert one(ring, CALL, "a", "k") == 4
+    assert [r[0] for r in rows(ring, EVIDENCE)] == ["e6", "e7", "e8", "e9"]
+
+
+@pytest.mark.parametrize("how", [CALL, ROW])
+def test_again_adds_nothing_twice_also_after_new_pushes(ring, how):
+    fill(ring)
+    ring.execute(how, ("a", "k"))
+    ring.execute(how, ("a", "k"))
+    assert one(ring, CALL, "a", "k") == 0
+    assert len(rows(ring, EVIDENCE)) == 3
+    fill(ring)  # the same exchanges once more
+    push(ring, "a", "new")
+    ring.execute(how, ("a", "k"))
+    assert [r[0] for r in rows(ring, EVIDENCE)] == ["e0", "e1", "e2", "new"]
+    assert one(ring, "SELECT count(*) FROM ring") == 0
+    assert rows(ring, "SELECT given, saved FROM ring_agents") == [(7, 7)]
+    fill(ring)
+    assert one(ring, CALL, "a", "another") == 3
+
+
+def test_what_differs_in_anything_is_another_exchange(ring):
+    base = dict(agent="a", event="e", request="q", response="r", timestamp=5)
+    push(ring, **base)
+    assert one(ring, CALL, "a", "k") == 1
+    for i, change in enumerate([{"event": "E"}, {"request": "Q"}, {"request": None},
+                                {"request": b"q"}, {"response": None},
+                                {"timestamp": 6}, {"agent": "A"}]):
+        changed = {**base, **change}
+        for expected in (1, 0):
+            push(ring, **changed)
+            assert one(ring, CALL, changed["agent"], "k") == expected
+
+
+def test_an_agent_without_rows_saves_none(ring):
+    assert one(ring, CALL, "nobody", "k") == 0
+    ring.execute(ROW, ("nobody", "k"))
+    assert rows(ring, "SELECT * FROM ring_agents") == []
+    assert rows(ring, EVIDENCE) == []
+
+
+def test_the_archive_switch_is_of_no_account(ring):
+    for value in (0, 1):
+        ring.execute("INSERT OR REPLACE INTO main.blackbox_settings "
+                     "VALUES('payload.enabled', ?)", (value,))
+        fill(ring)
+        assert one(ring, CALL, "a", f"k{value}") == 3
+
+
+def test_a_large_window(ring):
+    ring.execute("INSERT INTO ring(ring, value) VALUES('window', 10000)")
+    ring.execute("WITH n(i) AS (VALUES(1) UNION ALL SELECT i + 1 FROM n WHERE i < "
+                 "10500) INSERT INTO ring(agent_id, event_id, request_body, "
+                 "timestamp) SELECT 'a', i, i, i FROM n")
+    assert one(ring, CALL, "a", "k") == 10000
+    assert rows(ring, "SELECT count(*), sum(request_body), min(CAST(event_id AS INT)) "
+                "FROM event_payloads") == [(10000, sum(range(501, 10501)), 501)]
+    assert one(ring, "SELECT count(*) FROM ring") == 0
+
+
+def test_large_bodies_are_byte_identical(ring):
+    bodies = [bytes(range(256)) * 4000, "\0é🤖" * 70000, "x" * 2_000_000, b"", ""]
+    for i, body in enumerate(bodies):
+        push(ring, "a", f"e{i}", body, body, i)
+    one(ring, CALL, "a", "k")
+    assert [r[:2] for r in rows(ring, "SELECT request_body, response_body "
+                                "FROM event_payloads ORDER BY event_id")] \
+        == [(b, b) for b in bodies]
+
+
+# ---- all of it or nothing
+
+
+def test_rollback_takes_it_back(ring):
+    fill(ring)
+    before = snapshot(ring)
+    for how in (CALL, ROW):
+        ring.execute("BEGIN")
+        ring.execute(how, ("a", "k")).fetchall()
+        assert one(ring, "SELECT count(*) FROM event_payloads") == 3
+        ring.execute("ROLLBACK")
+        assert snapshot(ring) == before and rows(ring, EVIDENCE) == []
+        ring.execute("SAVEPOINT s")
+        ring.execute(how, ("a", "k")).fetchall()
+        ring.execute("ROLLBACK TO s")
+        assert snapshot(ring) == before and rows(ring, EVIDENCE) == []
+        ring.execute("RELEASE s")
+    assert rows(ring, "SELECT * FROM blackbox_check") == []
+
+
+def refuse(db):
+    """Evidence of event e2 cannot be written."""
+    db.execute("CREATE TRIGGER main.refuse BEFORE INSERT ON event_payloads "
+               "WHEN NEW.event_id = 'e2' BEGIN SELECT RAISE(ABORT, 'no e2'); END")
+
+
+def full(db):
+    db.execute("CREATE TABLE main.filler(x)")
+    pages = one(db, "PRAGMA main.page_count")
+    db.execute(f"PRAGMA main.max_page_count={pages}")
+
+
+def release(db):
+    db.execute("DROP TRIGGER IF EXISTS main.refuse")
+    db.execute("PRAGMA main.max_page_count=1000000")
+
+
+@pytest.mark.parametrize("how", [CALL, ROW])
+@pytest.mark.parametrize("begin", ["", "BEGIN", "SAVEPOINT s"])
+@pytest.mark.parametrize("obstacle, message", [(refuse, "no e2"), (full, "full")])
+def test_evidence_that_cannot_be_written_leaves_the_ring(ring, how, begin, obstacle,
+                                                         message):
+    for i in range(5):
+        push(ring, "a", f"e{i}", "q" * 9000, "r", i)
+    before = snapshot(ring)
+    obstacle(ring)
+    ring.execute(begin)
+    if begin:
+        push(ring, "b", ring="ring") if obstacle is refuse else None
+        before = snapshot(ring)
+    with pytest.raises(sqlite3.Error, match=message):
+        ring.execute(how, ("a", "k"))
+    assert snapshot(ring) == before
+    if how == CALL:  # as a row, in a transaction, copies may be there
+        assert rows(ring, EVIDENCE) == []
+    if ring.in_transaction:
+        ring.execute("COMMIT" if begin == "BEGIN" else "RELEASE s")
+    assert snapshot(ring) == before
+    release(ring)
+    ring.execute(how, ("a", "k"))
+    assert [r[0] for r in rows(ring, EVIDENCE)] == [f"e{i}" for i in range(5)]
+    assert one(ring, "SELECT count(*) FROM ring WHERE agent_id = 'a'") == 0
+    assert rows(ring, "SELECT * FROM blackbox_check") == []
+
+
+@pytest.mark.parametrize("how", [CALL, ROW])
+@pytest.mark.parametrize("begin", ["", "BEGIN", "SAVEPOINT s"])
+@pytest.mark.parametrize("mode", ["delete", "wal"])
+def test_a_locked_archive_leaves_the_ring(ring, path, how, begin, mode):
+    ring.execute(f"PRAGMA main.journal_mode={mode}")
+    ring.execute("PRAGMA busy_timeout=0")
+    fill(ring)
+    before = snapshot(ring)
+    other = connect(path)
+    other.execute("BEGIN IMMEDIATE")
+    ring.execute(begin)
+    with pytest.raises(sqlite3.OperationalError, match="locked") as caught:
+        ring.execute(how, ("a", "k"))
+    assert caught.value.sqlite_errorname == "SQLITE_BUSY"
+    if begin:
+        ring.execute("ROLLBACK" if begin == "BEGIN" else "RELEASE s")
+    other.execute("COMMIT")
+    assert snapshot(ring) == before and rows(ring, EVIDENCE) == []
+    ring.execute(how, ("a", "k"))
+    assert len(rows(ring, EVIDENCE)) == 3
+
+
+def test_a_ring_that_cannot_be_emptied_saves_nothing_by_the_function(ring, request):
+    """The second step fails: evidence is taken back with it."""
+    fill(ring)
+    schema = "temp" if rows(ring, "SELECT 1 FROM temp.sqlite_schema") else "main"
+    ring.execute(f"CREATE TRIGGER {schema}.stuck BEFORE DELETE ON ring_slots BEGIN "
+                 "SELECT RAISE(ABORT, 'stuck'); END")
+    before = snapshot(ring)
+    for begin in ("", "BEGIN"):
+        ring.execute(begin)
+        with pytest.raises(sqlite3.IntegrityError, match="stuck"):
+            ring.execute(CALL, ("a", "k"))
+        assert snapshot(ring) == before and rows(ring, EVIDENCE) == []
+    ring.execute("COMMIT")
+    with pytest.raises(sqlite3.IntegrityError, match="stuck"):
+        ring.execute(ROW, ("a", "k"))
+    assert snapshot(ring) == before and rows(ring, EVIDENCE) == []
+    ring.execute("BEGIN")
+    with pytest.raises(sqlite3.IntegrityError, match="stuck"):
+        ring.execute(ROW, ("a", "k"))
+    ring.execute("COMMIT")
+    assert snapshot(ring) == before
+    ring.execute(f"DROP TRIGGER {schema}.stuck")
+    ring.execute(ROW, ("a", "k"))  # a copy may have stayed; none stands twice
+    assert [r[0] for r in rows(ring, EVIDENCE)] == ["e0", "e1", "e2"]
+    assert one(ring, "SELECT count(*) FROM ring") == 0
+
+
+# ---- where
+
+
+def test_without_an_archive_in_its_file_the_ring_is_refused(path, tmp_path):
+    db = connect(path)
+    db.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
+    db.execute("CREATE VIRTUAL TABLE temp.fast USING payload_ring")
+    fill(db)
+    fill(db, ring="fast")
+    before = snapshot(db), snapshot(db, "fast")
+    for how in (CALL, ROW):
+        with pytest.raises(sqlite3.OperationalError,
+                           match="PlacementError: ring ring is in schema main, "
+                           "which has no event_payloads.*blackbox_install"):
+            db.execute(how, ("a", "k"))
+    with pytest.raises(sqlite3.OperationalError, match="not initialized"):
+        db.execute("SELECT payload_kill_switch('fast', 'a', 'k')")
+    db.execute("ATTACH ? AS payloads", (str(tmp_path / "p.db"),))
+    one(db, "SELECT blackbox_install('payloads')")
+    for how in (CALL, ROW):
+        with pytest.raises(sqlite3.OperationalError, match="PlacementError"):
+            db.execute(how, ("a", "k"))
+    assert (snapshot(db), snapshot(db, "fast")) == before
+    assert one(db, "SELECT payload_kill_switch('fast', 'a', 'k')") == 3
+    assert one(db, "SELECT count(*) FROM payloads.event_payloads") == 3
+    one(db, "SELECT blackbox_install()")
+    assert one(db, CALL, "a", "k") == 3
+    assert one(db, "SELECT count(*) FROM main.event_payloads") == 3
+
+
+@pytest.mark.parametrize("schema", ["other", 'o"t\'h er', "main.x"])
+def test_an_attached_ring_saves_into_its_own_file(db, tmp_path, schema):
+    q = quoted(schema)
+    db.execute(f"ATTACH ? AS {q}", (str(tmp_path / "o.db"),))
+    db.execute(f"CREATE VIRTUAL TABLE {q}.ring USING payload_ring")
+    fill(db, ring=f"{q}.ring")
+    with pytest.raises(sqlite3.OperationalError, match="PlacementError"):
+        db.execute(CALL, ("a", "k"))
+    assert one(db, f"SELECT count(*) FROM {q}.ring") == 3
+    one(db, "SELECT blackbox_install(?)", schema)
+    assert one(db, CALL, "a", "k") == 3
+    fill(db, ring=f"{q}.ring")
+    db.execute(f"INSERT INTO {q}.ring(ring, agent_id, event_id) "
+               "VALUES('kill_switch', 'a', 'k2')")
+    assert one(db, f"SELECT count(*) FROM {q}.event_payloads") == 6
+    assert one(db, "SELECT count(*) FROM main.event_payloads") == 0
+
+
+def test_a_ring_in_temp_asks_which_of_two_archives(db, tmp_path):
+    db.execute("ATTACH ? AS other", (str(tmp_path / "o.db"),))
+    one(db, "SELECT blackbox_install('other')")
+    db.execute("CREATE VIRTUAL TABLE temp.ring USING payload_ring")
+    fill(db)
+    for how in (CALL, ROW):
+        with pytest.raises(sqlite3.OperationalError, match="ambiguous"):
+            db.execute(how, ("a", "k"))
+    assert one(db, "SELECT count(*) FROM ring") == 3
+    one(db, "SELECT blackbox_use('other')")
+    assert one(db, CALL, "a", "k") == 3
+    assert one(db, "SELECT count(*) FROM other.event_payloads") == 3
+
+
+def test_rings_of_one_name_temp_first_and_by_schema(db, tmp_path):
+    db.execute("ATTACH ? AS other", (str(tmp_path / "o.db"),))
+    one(db, "SELECT blackbox_install('other')")
+    one(db, "SELECT blackbox_use('main')")
+    for i, schema in enumerate(("temp", "main", "other"), 1):
+        db.execute(f"CREATE VIRTUAL TABLE {schema}.ring USING payload_ring")
+        fill(db, i, ring=f"{schema}.ring")
+    call = "SELECT payload_kill_switch(?, 'a', ?)"
+    assert one(db, call, "other.ring", "k1") == 3
+    assert one(db, call, "ring", "k2") == 1
+    assert one(db, call, "MAIN.RING", "k3") == 2
+    assert one(db, call, "temp.ring", "k4") == 0
+    assert one(db, "SELECT count(*) FROM other.event_payloads") == 3
+
+
+def test_in_memory(tmp_path):
+    db = connect()
+    one(db, "SELECT blackbox_install()")
+    db.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
+    fill(db)
+    assert one(db, CALL, "a", "k") == 3
+
+
+@pytest.mark.parametrize("name", ["nothing", "t", "main.nothing", "nowhere.ring",
+                                  "event_payloads", "ring_slots", "ring.", ".ring"])
+def test_names_that_are_no_ring(ring, name):
+    ring.execute("CREATE TABLE t(agent_id)")
+    for call in ("payload_kill_switch(?, 'a', 'k')", "payload_extract(?, 'a')"):
+        with pytest.raises(sqlite3.OperationalError,
+                           match="NotFoundError: no payload_ring table named"):
+            ring.execute("SELECT " + call, (name,))
+
+
+@pytest.mark.parametrize(
+    "ring_name, agent, event, message",
+    [(None, "a", "k", "table name must be text"), (b"ring", "a", "k", "a blob"),
+     ("", "a", "k", "not empty"), ("ring", None, "k", "agent_id must be text, got N"),
+     ("ring", "", "k", "not empty"), ("ring", b"a", "k", "a blob"),
+     ("ring", "a", None, "event_id must be text"), ("ring", "a", "", "not empty"),
+     ("ring", "a\0", "k", "NUL"), ("ring", "a", "k\0", "NUL"),
+     ("ring", "x" * 1025, "k", "1024"), ("ring", "a", "x" * 1025, "1024")])
+def test_bad_arguments(ring, ring_name, agent, event, message):
+    fill(ring)
+    with pytest.raises(sqlite3.IntegrityError, match=message):
+        ring.execute("SELECT payload_kill_switch(?,?,?)", (ring_name, agent, event))
+    if ring_name == "ring":
+        with pytest.raises(sqlite3.IntegrityError, match=message):
+            ring.execute(ROW, (agent, event))
+    assert one(ring, "SELECT count(*) FROM ring") == 3
+    assert rows(ring, EVIDENCE) == []
+
+
+# ---- other writers
+
+
+WRITERS = {
+    "kill switch": CALL.replace("?, ?", "'a', 'k'"),
+    "kill switch again": CALL.replace("?, ?", "'a', 'old'"),
+    "kill switch row": ROW.replace("?, ?", "'a', 'k'"),
+    "extract": "SELECT payload_extract('ring', 'a')",
+    "push": "INSERT INTO ring(agent_id, event_id) VALUES('a', 'e')",
+    "window": "INSERT INTO ring(ring, value) VALUES('window', 1)",
+    "delete": "DELETE FROM ring WHERE agent_id = 'a'",
+    "save": "SELECT payload_save_evidence('k', '[{\"eventId\":\"e\","
+            "\"agentId\":\"a\"}]')",
+    "cleanup": "SELECT payload_cleanup(0, 1700000000000)",
+    "clear": "SELECT payload_clear_archive()",
+    "unpin": "SELECT payload_unpin('pinned', 'a', 'r')",
+    "flush": "SELECT payload_flush()",
+    "queue": "SELECT payload_queue('e', 'a', 'q', 'r')",
+    "install": "SELECT blackbox_install()",
+    "call row": "INSERT INTO blackbox_call VALUES('payload_clear_archive', NULL)",
+    "kill switch call row": "INSERT INTO blackbox_call VALUES("
+                            "'payload_kill_switch', '[\"ring\",\"a\",\"k\"]')",
+}
+
+
+@pytest.mark.parametrize("warm", [False, True])
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_commit_in_between_never_makes_a_call_fail(ring, path, name, warm):
+    """Before each inner statement another connection tries to commit. Where a
+    read had come before the first write, the write would be refused at once."""
+    ring.execute("PRAGMA main.journal_mode=WAL")
+    ring.execute("PRAGMA main.synchronous=OFF")
+    ring.execute("CREATE TABLE noise(x)")
+    ring.execute("INSERT INTO main.blackbox_settings VALUES('payload.enabled', 1)")
+    ring.execute("INSERT INTO event_payloads(id, event_id, agent_id, purpose) "
+                 "VALUES('pinned', 'e', 'a', 'evidence')")
+    ring.execute("INSERT INTO event_payloads(event_id, agent_id, purpose, created_at)"
+                 " VALUES('e', 'a', 'archive', '2020-01-01')")
+    fill(ring)
+    one(ring, CALL, "a", "old")
+    one(ring, "SELECT payload_queue('e', 'a', 'q', 'r')")
+    fill(ring)
+    db = ring
+    if not warm and rows(ring, "SELECT 1 FROM main.sqlite_schema WHERE name='ring'"):
+        db = connect(path)
+    other = sqlite3.connect(path, isolation_level=None, timeout=0)
+    commits = []
+
+    def interfere(sql):
+        try:
+            other.execute("INSERT INTO noise VALUES(1)")
+            commits.append(sql)
+        except sqlite3.OperationalError:
+            pass
+
+    if name == "install":
+        db.execute("DROP TRIGGER payload_delete_check")
+    db.set_trace_callback(interfere)
+    db.execute(WRITERS[name]).fetchall()
+    db.set_trace_callback(None)
+    assert commits

@@ -1,0 +1,590 @@
+"""payload_queue: rows wait in memory, are written together, and none is lost."""
+import json
+import sqlite3
+import subprocess
+import sys
+import time
+
+import pytest
+
+from conftest import MODULE, connect, one, rows
+from rings import quoted
+
+CALL = "SELECT payload_queue(?, 'a', ?, 'r')"
+ROW = ("INSERT INTO payload_queue(event_id, agent_id, request_body, response_body) "
+       "VALUES(?, 'a', ?, 'r')")
+WAITING = "SELECT rows, bytes FROM payload_waiting"
+
+
+def setting(db, name, value, schema="main"):
+    db.execute(f"INSERT OR REPLACE INTO {schema}.blackbox_settings VALUES(?,?)",
+               ("payload." + name, value))
+
+
+@pytest.fixture
+def queue(db):
+    db.execute("PRAGMA synchronous=OFF")
+    setting(db, "enabled", 1)
+    setting(db, "flush_interval_ms", 60000)
+    return db
+
+
+def put(db, *events, body="q", how=CALL):
+    for event in events:
+        db.execute(how, (event, body)).fetchall()
+
+
+def stored(db, schema="main"):
+    return [r[0] for r in rows(db, f"SELECT event_id FROM {schema}.event_payloads "
+                               "WHERE purpose = 'archive' ORDER BY rowid")]
+
+
+def waiting(db):
+    return [r[0] for r in rows(db, "SELECT event_id FROM payload_queue")]
+
+
+# ---- when it is written
+
+
+@pytest.mark.parametrize("how", [CALL, ROW])
+@pytest.mark.parametrize("size", [1, 3, 20])
+def test_a_full_batch_is_written(queue, how, size):
+    setting(queue, "flush_batch_size", size)
+    events = [f"e{i}" for i in range(size)]
+    put(queue, *events[:-1], how=how)
+    assert stored(queue) == [] and waiting(queue) == events[:-1]
+    assert one(queue, "SELECT rows FROM payload_waiting") == size - 1
+    put(queue, events[-1], how=how)
+    assert stored(queue) == events and waiting(queue) == []
+    assert rows(queue, WAITING) == [(0, 0)]
+
+
+def test_what_is_written(queue):
+    bodies = [None, "", "é🤖\0x", b"\xff\0", 5, 1.5]
+    start = int(time.time()) * 1000
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%S.00", time.gmtime(start / 1000))
+    for i, body in enumerate(bodies):
+        assert one(queue, "SELECT payload_queue(?, 'ag', ?, ?, ?)",
+                   f"e{i}", body, body, start + i) == 1
+    assert rows(queue, "SELECT event_id, request_body, timestamp FROM payload_queue") \
+        == [(f"e{i}", body, start + i) for i, body in enumerate(bodies)]
+    sizes = [r[0] for r in rows(queue, "SELECT size_bytes FROM payload_queue")]
+    assert one(queue, "SELECT payload_flush()") == len(bodies)
+    assert rows(queue, "SELECT event_id, agent_id, purpose, pinned, "
+                "kill_switch_event_id, created_at FROM event_payloads") \
+        == [(f"e{i}", "ag", "archive", 0, None, f"{stamp}{i}Z")
+            for i in range(len(bodies))]
+    as_text = [str(b) if isinstance(b, (int, float)) else b for b in bodies]
+    assert [r[0] for r in rows(queue, "SELECT request_body FROM event_payloads")] \
+        == as_text
+    assert [r[0] for r in rows(queue, "SELECT size_bytes FROM event_payloads")] == sizes
+    assert len({r[0] for r in rows(queue, "SELECT id FROM event_payloads")}) == 6
+    assert {len(r[0]) for r in rows(queue, "SELECT id FROM event_payloads")} == {36}
+
+
+def test_the_interval_counts_from_the_oldest(queue):
+    setting(queue, "flush_interval_ms", 1000)
+    put(queue, "e1")
+    time.sleep(1.1)
+    assert stored(queue) == []  # at the next call
+    put(queue, "e2")
+    assert stored(queue) == ["e1", "e2"]
+    put(queue, "e3")
+    assert waiting(queue) == ["e3"]
+
+
+def test_flush(queue):
+    assert one(queue, "SELECT payload_flush()") == 0
+    put(queue, "e1", "e2")
+    assert one(queue, "SELECT payload_flush()") == 2
+    assert one(queue, "SELECT payload_flush()") == 0
+    assert stored(queue) == ["e1", "e2"]
+
+
+def test_a_setting_made_here_or_elsewhere_is_seen(queue, path):
+    put(queue, "e1", "e2")
+    setting(queue, "flush_batch_size", 3)
+    put(queue, "e3")
+    assert stored(queue) == ["e1", "e2", "e3"]
+    other = connect(path)
+    setting(other, "flush_batch_size", 1)
+    time.sleep(0.6)
+    put(queue, "e4")
+    assert len(stored(queue)) == 4
+
+
+def test_waiting_rows_are_not_visible_and_not_of_other_connections(queue, path):
+    put(queue, "e1")
+    other = connect(path)
+    assert stored(queue) == stored(other) == [] and waiting(other) == []
+    assert one(other, "SELECT payload_flush()") == 0
+    assert waiting(queue) == ["e1"]
+
+
+def test_waiting_tells_rows_bytes_and_age(queue):
+    assert rows(queue, "SELECT * FROM payload_waiting") == [(0, 0, None, None)]
+    put(queue, "e1", "e2", body="é")
+    found = rows(queue, "SELECT * FROM payload_waiting")[0]
+    assert found[:2] == (2, 6) and found[3] is None
+    assert abs(found[2] - time.time() * 1000) < 60000
+
+
+# ---- the archive switch
+
+
+@pytest.mark.parametrize("how", [CALL, ROW])
+def test_switched_off_it_stores_nothing(db, how):
+    for value in (None, 0):
+        if value is not None:
+            setting(db, "enabled", value)
+        result = db.execute(how, ("e", "q")).fetchone()
+        assert result == ((0,) if how == CALL else None)
+        assert rows(db, WAITING) == [(0, 0)]
+        assert one(db, "SELECT payload_flush()") == 0 and stored(db) == []
+    db.execute("INSERT INTO event_payloads(event_id, agent_id, purpose) "
+               "VALUES('plain', 'a', 'archive')")
+    assert stored(db) == ["plain"]
+
+
+def test_rows_staged_before_switching_off_are_still_written(queue):
+    put(queue, "e1")
+    setting(queue, "enabled", 0)
+    assert one(queue, CALL, "e2", "q") == 0
+    assert one(queue, "SELECT payload_flush()") == 1
+    assert stored(queue) == ["e1"]
+
+
+def test_bad_rows_are_refused_though_switched_off(db):
+    with pytest.raises(sqlite3.IntegrityError, match="event_id must be text"):
+        db.execute(CALL, (None, "q"))
+
+
+# ---- close
+
+
+def run_python(path, body, kill=False):
+    code = f"""
+import sqlite3, os, sys
+db = sqlite3.connect({str(path)!r}, isolation_level=None)
+db.enable_load_extension(True)
+db.load_extension({MODULE!r})
+def put(n, start=0):
+    for i in range(start, start + n):
+        db.execute("SELECT payload_queue(?, 'a', 'q', 'r')", (f"e{{i}}",)).fetchall()
+{body}
+"""
+    return subprocess.run([sys.executable, "-c", code], capture_output=True,
+                          text=True, timeout=60)
+
+
+ENDINGS = {
+    "close": "put(5); db.close()",
+    "exit without close": "put(5)",
+    "sys.exit": "put(5); sys.exit(0)",
+    "an exception": "put(5); raise SystemExit('stopped')",
+    "delete": "put(5); del db",
+    "with an open cursor": "put(5); c = db.execute('VALUES(1),(2)'); next(c); "
+                           "db.close()",
+    "inside a transaction": "db.execute('BEGIN'); db.execute('CREATE TABLE t(x)'); "
+                            "put(5); db.close()",
+    "with a temp ring": "db.execute('CREATE VIRTUAL TABLE temp.r USING payload_ring')"
+                        "; put(5); db.close()",
+    "by rows": "[db.execute(\"INSERT INTO payload_queue(event_id, agent_id) "
+               "VALUES(?, 'a')\", (f'e{i}',)) for i in range(5)]; db.close()",
+}
+
+
+@pytest.mark.parametrize("mode", ["delete", "wal"])
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_the_rest_is_written_when_the_connection_closes(queue, path, ending, mode):
+    queue.execute(f"PRAGMA journal_mode={mode}")
+    done = run_python(path, ENDINGS[ending])
+    assert "Traceback" not in done.stderr
+    assert stored(queue) == [f"e{i}" for i in range(5)]
+    assert rows(queue, "SELECT name FROM sqlite_schema WHERE name = 't'") == []
+    assert rows(queue, "SELECT * FROM blackbox_check") == []
+
+
+def test_what_waits_is_lost_when_the_process_is_killed(queue, path):
+    done = run_python(path, "put(5); os.kill(os.getpid(), 9)")
+    assert done.returncode == -9
+    assert stored(queue) == []
+
+
+def test_close_in_this_process(queue, path):
+    put(queue, "e1", "e2")
+    queue.close()
+    db = connect(path)
+    assert stored(db) == ["e1", "e2"]
+
+
+def test_close_with_an_archive_in_an_attached_file(path, tmp_path):
+    other, schema = tmp_path / "o'ther.db", 'at "t'
+    db = connect(path)
+    db.execute(f"ATTACH ? AS {quoted(schema)}", (str(other),))
+    one(db, "SELECT blackbox_install(?)", schema)
+    setting(db, "enabled", 1, quoted(schema))
+    put(db, "e1", "e2")
+    assert one(db, "SELECT payload_flush()") == 2
+    put(db, "e3")
+    db.close()
+    assert stored(connect(other)) == ["e1", "e2", "e3"]
+
+
+def test_close_of_a_database_without_a_file_loses_no_one_else(tmp_path):
+    db = connect()
+    one(db, "SELECT blackbox_install()")
+    setting(db, "enabled", 1)
+    put(db, "e1")
+    db.close()
+
+
+def test_close_while_another_holds_the_lock_waits_for_it(queue, path):
+    """The closing connection's own busy timeout no longer holds; it has one."""
+    put(queue, "e1")
+    holder = subprocess.Popen(
+        [sys.executable, "-c", f"""
+import sqlite3, sys, time
+db = sqlite3.connect({str(path)!r}, isolation_level=None)
+db.execute("BEGIN IMMEDIATE")
+print("held", flush=True)
+sys.stdin.readline()
+time.sleep(0.3)
+db.execute("COMMIT")
+"""], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert holder.stdout.readline() == "held\n"
+    holder.stdin.write("go\n")
+    holder.stdin.flush()
+    queue.close()
+    assert holder.wait() == 0
+    assert stored(connect(path)) == ["e1"]
+
+
+# ---- transactions
+
+
+@pytest.mark.parametrize("how", [CALL, ROW])
+@pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
+@pytest.mark.parametrize("begin", ["BEGIN", "BEGIN IMMEDIATE", "SAVEPOINT s"])
+def test_inside_a_transaction_rows_are_only_staged(queue, how, begin, end):
+    if begin == "SAVEPOINT s":
+        end = "RELEASE s" if end == "COMMIT" else "ROLLBACK"
+    setting(queue, "flush_batch_size", 2)
+    put(queue, "before", how=how)
+    queue.execute(begin)
+    put(queue, "e1", "e2", "e3", how=how)
+    assert stored(queue) == []
+    with pytest.raises(sqlite3.OperationalError, match="MisuseError: payload_flush"):
+        queue.execute("SELECT payload_flush()")
+    queue.execute("SAVEPOINT inner")
+    put(queue, "e4", how=how)
+    queue.execute("ROLLBACK TO inner")
+    queue.execute(end)
+    assert waiting(queue) == ["before", "e1", "e2", "e3", "e4"]
+    assert stored(queue) == []
+    put(queue, "after", how=how)
+    assert stored(queue) == ["before", "e1", "e2", "e3", "e4", "after"]
+
+
+def test_the_old_transaction_ends_and_close_keeps_them(queue, path):
+    queue.execute("BEGIN")
+    put(queue, "e1")
+    queue.close()
+    assert stored(connect(path)) == ["e1"]
+
+
+# ---- the byte limit
+
+
+@pytest.mark.parametrize("how", [CALL, ROW])
+def test_at_the_byte_limit_a_transaction_is_told(queue, how):
+    setting(queue, "queue_max_bytes", 1 << 20)
+    queue.execute("BEGIN")
+    queue.execute("CREATE TABLE mine(x)")
+    put(queue, "e1", "e2", body="x" * 500_000, how=how)
+    with pytest.raises(sqlite3.OperationalError, match="QueueFullError: 1000002 bytes "
+                       "wait, 500001 more would pass the limit of 1048576") as caught:
+        put(queue, "e3", body="x" * 500_000, how=how)
+    assert caught.value.sqlite_errorname == "SQLITE_FULL"
+    assert waiting(queue) == ["e1", "e2"]
+    if queue.in_transaction:
+        queue.execute("COMMIT")
+    assert one(queue, "SELECT payload_flush()") == 2
+    put(queue, "e3", body="x" * 500_000, how=how)
+
+
+def test_at_the_byte_limit_outside_a_transaction_a_flush_makes_room(queue):
+    setting(queue, "queue_max_bytes", 1 << 20)
+    put(queue, "e1", "e2", "e3", body="x" * 500_000)
+    assert stored(queue) == ["e1", "e2"] and waiting(queue) == ["e3"]
+    with pytest.raises(sqlite3.OperationalError, match="QueueFullError"):
+        put(queue, "huge", body="x" * 1_100_000)
+    assert waiting(queue) + stored(queue) == ["e1", "e2", "e3"]
+
+
+def test_at_the_byte_limit_with_a_locked_archive_the_reason_is_told(queue, path):
+    setting(queue, "queue_max_bytes", 1 << 20)
+    queue.execute("PRAGMA busy_timeout=0")
+    put(queue, "e1", "e2", body="x" * 500_000)
+    other = connect(path)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(sqlite3.OperationalError,
+                       match="QueueFullError: .*: database is locked"):
+        put(queue, "e3", body="x" * 500_000)
+    assert waiting(queue) == ["e1", "e2"]
+    other.execute("COMMIT")
+    assert one(queue, "SELECT payload_flush()") == 2
+
+
+def test_rows_are_taken_while_the_file_cannot_even_be_read(queue, path):
+    queue.execute("PRAGMA busy_timeout=0")
+    setting(queue, "flush_batch_size", 2)
+    put(queue, "e1")
+    other = connect(path)
+    other.execute("BEGIN EXCLUSIVE")
+    time.sleep(0.6)  # the settings are due to be read again
+    try:
+        put(queue, "e2", "e3")
+    finally:
+        other.execute("COMMIT")
+    assert waiting(queue) == ["e1", "e2", "e3"]
+    assert one(queue, "SELECT payload_flush()") == 3
+    assert stored(queue) == ["e1", "e2", "e3"]
+
+
+# ---- a flush that fails
+
+
+def locked(db, path):
+    other = connect(path)
+    other.execute("BEGIN IMMEDIATE")
+    return other, lambda: other.execute("COMMIT")
+
+
+def full(db, path):
+    db.execute(f"PRAGMA max_page_count={one(db, 'PRAGMA page_count')}")
+    return None, lambda: db.execute("PRAGMA max_page_count=1000000")
+
+
+def refused(db, path):
+    db.execute("CREATE TRIGGER refuse BEFORE INSERT ON event_payloads WHEN "
+               "NEW.event_id = 'e2' BEGIN SELECT RAISE(ABORT, 'no e2'); END")
+    return None, lambda: db.execute("DROP TRIGGER refuse")
+
+
+OBSTACLES = [(locked, "locked"), (full, "full"), (refused, "no e2")]
+
+
+@pytest.mark.parametrize("mode", ["delete", "wal"])
+@pytest.mark.parametrize("how", [CALL, ROW])
+@pytest.mark.parametrize("obstacle, message", OBSTACLES)
+def test_a_failed_flush_keeps_every_row_in_order_and_reports(queue, path, obstacle,
+                                                             message, how, mode):
+    queue.execute(f"PRAGMA journal_mode={mode}")
+    queue.execute("PRAGMA busy_timeout=0")
+    setting(queue, "flush_batch_size", 4)
+    setting(queue, "flush_interval_ms", 1000)
+    events = [f"e{i}" for i in range(6)]
+    put(queue, *events[:3], body="x" * 9000, how=how)
+    keep, remove = obstacle(queue, path)
+    if obstacle is locked and how == ROW:
+        # the statement itself cannot begin
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            put(queue, events[3], how=how)
+        assert waiting(queue) == events[:3]
+        put(queue, *events[3:], how=CALL)
+    else:
+        put(queue, *events[3:], body="x" * 9000, how=how)
+    assert waiting(queue) == events and stored(queue) == []
+    assert message in one(queue, "SELECT error FROM payload_waiting")
+    with pytest.raises(sqlite3.Error, match="Flush failed: .*" + message):
+        queue.execute("SELECT payload_flush()")
+    assert waiting(queue) == events and stored(queue) == []
+    remove()
+    assert one(queue, "SELECT payload_flush()") == 6
+    assert stored(queue) == events
+    assert rows(queue, "SELECT error FROM payload_waiting") == [(None,)]
+    assert rows(queue, "SELECT * FROM blackbox_check") == []
+
+
+def test_an_automatic_flush_tries_again_after_the_interval(queue, path):
+    setting(queue, "flush_batch_size", 1)
+    setting(queue, "flush_interval_ms", 1000)
+    queue.execute("PRAGMA busy_timeout=0")
+    other, remove = locked(queue, path)
+    put(queue, "e1")
+    remove()
+    put(queue, "e2")
+    assert waiting(queue) == ["e1", "e2"]  # not at every call
+    time.sleep(1.1)
+    put(queue, "e3")
+    assert stored(queue) == ["e1", "e2", "e3"]
+
+
+def test_the_code_of_a_failed_flush_is_the_real_one(queue, path):
+    queue.execute("PRAGMA busy_timeout=0")
+    put(queue, "e1")
+    other, remove = locked(queue, path)
+    with pytest.raises(sqlite3.OperationalError) as caught:
+        queue.execute("SELECT payload_flush()")
+    assert caught.value.sqlite_errorname == "SQLITE_BUSY"
+    remove()
+    one(queue, "SELECT payload_flush()")
+    put(queue, "e2", body="x" * 100000)
+    _, remove = full(queue, path)
+    with pytest.raises(sqlite3.OperationalError) as caught:
+        queue.execute("SELECT payload_flush()")
+    assert caught.value.sqlite_errorname == "SQLITE_FULL"
+    remove()
+    assert one(queue, "SELECT payload_flush()") == 1
+
+
+# ---- the row path
+
+
+def test_several_rows_of_one_statement_that_fails_half_way(queue):
+    put(queue, "before")
+    for begin in ("", "BEGIN"):
+        queue.execute(begin)
+        with pytest.raises(sqlite3.IntegrityError, match="event_id must be text"):
+            queue.execute("INSERT INTO payload_queue(event_id, agent_id) "
+                          "VALUES('e1','a'),('e2','a'),(NULL,'a')")
+        if not begin:
+            assert waiting(queue) == ["before"]
+    queue.execute("COMMIT")
+    queue.execute("INSERT OR IGNORE INTO payload_queue(event_id, agent_id) "
+                  "VALUES('i1','a'),(NULL,'a'),('i2','a')")
+    assert waiting(queue)[-2:] == ["i1", "i2"]
+
+
+def test_more_rows_than_a_batch_in_one_statement(queue):
+    setting(queue, "flush_batch_size", 3)
+    queue.execute("WITH n(i) AS (VALUES(1) UNION ALL SELECT i + 1 FROM n WHERE i < 50)"
+                  " INSERT INTO payload_queue(event_id, agent_id) "
+                  "SELECT 'e' || i, 'a' FROM n")
+    assert stored(queue) == [f"e{i}" for i in range(1, 51)] and waiting(queue) == []
+
+
+@pytest.mark.parametrize("recursive", [0, 1])
+def test_from_a_users_trigger(queue, recursive):
+    queue.execute(f"PRAGMA recursive_triggers={recursive}")
+    setting(queue, "flush_batch_size", 2)
+    queue.execute("CREATE TABLE calls(event, body)")
+    queue.execute("CREATE TRIGGER record AFTER INSERT ON calls BEGIN INSERT INTO "
+                  "payload_queue(event_id, agent_id, request_body) "
+                  "VALUES(NEW.event, 'a', NEW.body); END")
+    queue.execute("INSERT INTO calls VALUES('e1', 'b')")
+    queue.execute("INSERT INTO calls VALUES('e2', 'b'), ('e3', 'b')")
+    assert stored(queue) + waiting(queue) == ["e1", "e2", "e3"]
+    queue.execute("BEGIN")
+    queue.execute("INSERT INTO calls VALUES('e4', 'b')")
+    queue.execute("ROLLBACK")
+    assert one(queue, "SELECT count(*) FROM calls") == 3
+    assert stored(queue) + waiting(queue) == ["e1", "e2", "e3", "e4"]
+
+
+def test_a_batch_that_is_written_with_the_callers_row(queue):
+    """A row path flush is part of the statement's own commit."""
+    setting(queue, "flush_batch_size", 1)
+    queue.execute("CREATE TABLE t(x)")
+    queue.execute("CREATE TRIGGER g AFTER INSERT ON t BEGIN INSERT INTO "
+                  "payload_queue(event_id, agent_id) VALUES(NEW.x, 'a'); "
+                  "SELECT RAISE(ABORT, 'undone') WHERE NEW.x = 'bad'; END")
+    with pytest.raises(sqlite3.IntegrityError, match="undone"):
+        queue.execute("INSERT INTO t VALUES('bad')")
+    assert waiting(queue) == [] and stored(queue) == []
+    queue.execute("INSERT INTO t VALUES('good')")
+    assert stored(queue) == ["good"]
+
+
+@pytest.mark.parametrize(
+    "statement, message",
+    [("UPDATE payload_queue SET event_id = 'x'", "ReadOnlyError"),
+     ("DELETE FROM payload_queue", "ReadOnlyError"),
+     ("INSERT INTO payload_queue(event_id, agent_id, size_bytes) VALUES('e','a',1)",
+      "given by the queue"),
+     ("INSERT INTO payload_queue(event_id, agent_id, id) VALUES('e','a','i')",
+      "given by the queue"),
+     ("INSERT INTO payload_queue(event_id) VALUES('e')", "agent_id must be text"),
+     ("INSERT INTO payload_waiting(rows) VALUES(1)", "may not be modified")])
+def test_what_the_row_path_refuses(queue, statement, message):
+    put(queue, "e1")
+    with pytest.raises(sqlite3.Error, match=message):
+        queue.execute(statement)
+    assert waiting(queue) == ["e1"]
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [((None, "a", "q", "r"), "event_id must be text"),
+     (("", "a", "q", "r"), "not empty"), (("e", None, "q", "r"), "agent_id"),
+     ((b"e", "a", "q", "r"), "a blob"), (("e\0", "a", "q", "r"), "NUL"),
+     (("e", "x" * 1025, "q", "r"), "1024"),
+     (("e", "a", "q", "r", "now"), "timestamp must be a time"),
+     (("e", "a", "q", "r", -1), "timestamp"), (("e", "a", "q", "r", 1.5), "timestamp"),
+     (("e", "a", "q", "r", 253402300800000), "timestamp"),
+     (("e", "a", "q", "r", b"1"), "timestamp")])
+def test_bad_arguments(queue, arguments, message):
+    marks = ",".join("?" * len(arguments))
+    with pytest.raises(sqlite3.IntegrityError, match=message):
+        queue.execute(f"SELECT payload_queue({marks})", arguments)
+    with pytest.raises(sqlite3.IntegrityError, match=message):
+        queue.execute(f"INSERT INTO payload_queue VALUES({marks}"
+                      f"{',NULL' * (6 - len(arguments))})", arguments)
+    assert waiting(queue) == []
+    for wrong in ("", "'e'", "'e','a','q'", "1,2,3,4,5,6"):
+        with pytest.raises(sqlite3.OperationalError, match="wrong number"):
+            queue.execute(f"SELECT payload_queue({wrong})")
+
+
+def test_inside_a_statement_that_writes_it_only_stages(queue):
+    setting(queue, "flush_batch_size", 2)
+    queue.execute("CREATE TABLE t(x)")
+    queue.execute("INSERT INTO t SELECT payload_queue('e' || value, 'a', 'q', 'r') "
+                  "FROM json_each('[1,2,3,4,5]')")
+    assert one(queue, "SELECT sum(x) FROM t") == 5
+    assert stored(queue) == [] and len(waiting(queue)) == 5
+    put(queue, "e6")
+    assert stored(queue) == [f"e{i}" for i in range(1, 7)]
+
+
+def test_as_a_row_of_blackbox_call(queue):
+    queue.execute("INSERT INTO blackbox_call VALUES('payload_queue', "
+                  "'[\"e1\", \"a\", \"q\", \"r\", 1000]')")
+    assert rows(queue, "SELECT event_id, timestamp FROM payload_queue") == [("e1", 1000)]
+    with pytest.raises(sqlite3.OperationalError, match="MisuseError: payload_flush"):
+        queue.execute("INSERT INTO blackbox_call(command) VALUES('payload_flush')")
+    assert waiting(queue) == ["e1"]
+
+
+# ---- the work it carries
+
+
+def test_a_flush_carries_bounded_expiry_work(queue):
+    queue.execute("WITH n(i) AS (VALUES(1) UNION ALL SELECT i + 1 FROM n WHERE i < "
+                  "100) INSERT INTO event_payloads(event_id, agent_id, purpose, "
+                  "created_at) SELECT 'old', 'a', 'archive', '2020-01-01' FROM n")
+    for left in (60, 20, 0):
+        put(queue, "new")
+        one(queue, "SELECT payload_flush()")
+        assert stored(queue).count("old") == left
+    assert rows(queue, "SELECT rule, actor, rows FROM retention_log ORDER BY id") \
+        == [("payload.age", "payload_queue", n) for n in (40, 40, 20)]
+
+
+def test_a_failing_clean_up_never_stops_a_flush(queue):
+    queue.execute("INSERT INTO event_payloads(event_id, agent_id, purpose, created_at)"
+                  " VALUES('old', 'a', 'archive', '2020-01-01')")
+    queue.execute("CREATE TRIGGER mine BEFORE DELETE ON event_payloads "
+                  "BEGIN SELECT RAISE(ABORT, 'mine stay'); END")
+    put(queue, "new")
+    assert one(queue, "SELECT payload_flush()") == 1
+    assert stored(queue) == ["old", "new"]
+    assert rows(queue, "SELECT error FROM payload_waiting") == [(None,)]
+    assert rows(queue, "SELECT * FROM blackbox_check") == []
+
+
+def test_statistics_count_what_waits(queue):
+    put(queue, "e1", body="12345")
+    stats = json.loads(one(queue, "SELECT payload_stats()"))
+    assert (stats["waiting"], stats["waitingBytes"], stats["archive"]) == (1, 6, 0)

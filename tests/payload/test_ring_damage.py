@@ -1,0 +1,188 @@
+"""Tables behind a ring that were changed by hand: an error or an answer, never
+a crash, and blackbox_check() tells."""
+import itertools
+import os
+import sqlite3
+
+import pytest
+
+from conftest import connect, one, rows
+from rings import push
+
+FULL = bool(os.environ.get("BLACKBOX_FULL"))
+VALUES = [None, -1, 0, 1, 7, 2 ** 31, 2 ** 46, 2 ** 62, -(2 ** 63), 2 ** 63 - 1,
+          0.5, 1e300, "", "7", "text", "x" * 5000, b"", b"\x00\xff"]
+COLUMNS = {
+    "ring_agents": ["agent_id", "no", "window", "half", "given", "rolled", "cleared",
+                    "saved", "rows", "bytes", "why"],
+    "ring_slots": ["id", "seq", "timestamp", "size_bytes", "agent_id", "event_id",
+                   "request_body", "response_body"],
+    "ring_config": ["k", "v"],
+}
+OPERATIONS = [
+    "SELECT * FROM ring",
+    "SELECT seq FROM ring WHERE agent_id = 'a' ORDER BY seq DESC",
+    "SELECT agent_id, count(*), sum(size_bytes) FROM ring GROUP BY agent_id",
+    "INSERT INTO ring(agent_id, event_id) VALUES('a', 'e')",
+    "INSERT INTO ring(agent_id, event_id) VALUES('b', 'e'), ('c', 'e')",
+    "INSERT INTO ring(ring, value) VALUES('window', 2)",
+    "INSERT INTO ring(ring, value) VALUES('window', 9)",
+    "INSERT INTO ring(agent_id, event_id) VALUES('a', 'e')",
+    "SELECT payload_extract('ring', 'b')",
+    "SELECT payload_kill_switch('ring', 'a', 'k')",
+    "INSERT INTO ring(ring, agent_id, event_id) VALUES('kill_switch', 'b', 'k')",
+    "DELETE FROM ring WHERE agent_id = 'a'",
+    "DELETE FROM ring",
+    "SELECT * FROM blackbox_check",
+    "ALTER TABLE ring RENAME TO r2",
+    "ALTER TABLE r2 RENAME TO ring",
+]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    path = tmp_path_factory.mktemp("damage") / "ring.db"
+    db = connect(path)
+    one(db, "SELECT blackbox_install()")
+    db.execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=3)")
+    for agent, i in itertools.product("ab", range(5)):
+        push(db, agent, f"e{i}")
+    db.close()
+    return path.read_bytes()
+
+
+@pytest.fixture
+def ring(made, path):
+    path.write_bytes(made)
+    db = connect(path)
+    db.execute("PRAGMA synchronous=OFF")
+    yield db
+    db.close()
+
+
+def problems(db):
+    return rows(db, "SELECT object, problem FROM blackbox_check")
+
+
+def survives(db):
+    """Every operation answers or is refused; those that failed."""
+    failed = []
+    for sql in OPERATIONS:
+        try:
+            db.execute(sql).fetchall()
+        except sqlite3.Error as e:
+            failed.append((sql, e))
+    return failed
+
+
+@pytest.mark.parametrize("table, column", [
+    (table, column) for table, columns in COLUMNS.items() for column in columns])
+@pytest.mark.parametrize("where", ["", "WHERE oid % 2"] if FULL else [""])
+def test_any_value_in_any_column(made, table, column, where):
+    if table != "ring_slots":
+        where = where.replace("oid % 2", "'a' IN (agent_id)" if "agents" in table
+                              else "k = 'window'")
+    for value in VALUES if FULL else VALUES[::3] + [2 ** 62, "text"]:
+        db = connect()
+        db.deserialize(made)
+        try:
+            db.execute(f"UPDATE OR IGNORE {table} SET {column} = ? {where}", (value,))
+        except sqlite3.Error:
+            continue  # the schema refused it
+        for sql, error in survives(db):
+            assert not isinstance(error, sqlite3.InterfaceError), (sql, value)
+            assert "out of memory" not in str(error), (sql, value)
+        db.close()
+
+
+@pytest.mark.parametrize(
+    "damage, where",
+    [("UPDATE ring_agents SET window = 0", "ring_agents"),
+     ("UPDATE ring_agents SET window = 'three'", "ring_agents"),
+     ("UPDATE ring_agents SET no = -1 WHERE agent_id = 'a'", "ring_agents"),
+     ("UPDATE ring_agents SET no = NULL", "ring_agents"),
+     ("UPDATE ring_agents SET half = 2", "ring_agents"),
+     ("UPDATE ring_agents SET half = NULL", "ring_agents"),
+     ("UPDATE ring_agents SET why = NULL", "ring_agents"),
+     ("UPDATE ring_agents SET given = given + 1", "ring_agents"),
+     ("UPDATE ring_agents SET rolled = rolled + 1", "ring_agents"),
+     ("UPDATE ring_agents SET rows = 1", "ring_agents"),
+     ("UPDATE ring_agents SET bytes = 0", "ring_agents"),
+     ("UPDATE ring_agents SET given = NULL", "ring_agents"),
+     ("UPDATE ring_agents SET rows = NULL", "ring_agents"),
+     ("DELETE FROM ring_agents WHERE agent_id = 'a'", "ring_slots"),
+     ("UPDATE ring_slots SET agent_id = 'b'", "ring_slots"),
+     ("UPDATE ring_slots SET agent_id = NULL", "ring_slots"),
+     ("UPDATE ring_slots SET id = id + 100", "ring_slots"),
+     ("UPDATE ring_slots SET seq = seq + 1", "ring"),
+     ("UPDATE ring_slots SET seq = NULL", "ring"),
+     ("UPDATE ring_slots SET size_bytes = 0", "ring_agents"),
+     ("DELETE FROM ring_config", "ring_config"),
+     ("UPDATE ring_config SET v = 0 WHERE k = 'window'", "ring"),
+     ("UPDATE ring_config SET v = 'x' WHERE k = 'window'", "ring"),
+     ("DROP TRIGGER ring_gone", "ring"), ("DROP TRIGGER ring_first", "ring"),
+     ("DROP TABLE ring_slots", "ring"), ("DROP TABLE ring_agents", "ring"),
+     ("DROP TABLE ring_config", "ring")])
+def test_check_finds_it(ring, path, damage, where):
+    assert problems(ring) == []
+    plain = sqlite3.connect(path, isolation_level=None)
+    plain.execute(damage)
+    plain.close()
+    found = problems(ring)
+    assert any(where in row[0] for row in found), found
+
+
+@pytest.mark.parametrize(
+    "damage, table",
+    [("UPDATE ring_agents SET window = 0", "ring_agents"),
+     ("UPDATE ring_agents SET window = 2 << 40", "ring_agents"),
+     ("UPDATE ring_agents SET half = 7", "ring_agents"),
+     ("UPDATE ring_agents SET no = -5 WHERE agent_id = 'a'", "ring_agents"),
+     ("UPDATE ring_agents SET given = -5", "ring_agents"),
+     ("DELETE FROM ring_config", "ring_config"),
+     ("UPDATE ring_slots SET agent_id = 'zz'", "ring_slots"),
+     ("DROP TABLE ring_slots", "ring_slots"), ("DROP TABLE ring_agents", "ring_agents"),
+     ("DROP TABLE ring_config", "ring_config")])
+def test_a_push_names_the_table_and_changes_nothing(ring, path, damage, table):
+    plain = sqlite3.connect(path, isolation_level=None)
+    plain.execute(damage)
+    there = rows(plain, "SELECT name FROM sqlite_schema WHERE type = 'table' AND "
+                 "name LIKE 'ring#_%' ESCAPE '#'")
+    before = [rows(plain, f"SELECT * FROM {name}") for (name,) in there]
+    for begin in ("", "BEGIN"):
+        ring.execute(begin)
+        with pytest.raises(sqlite3.DatabaseError, match=table):
+            push(ring, "a")
+        if begin and ring.in_transaction:
+            ring.execute("COMMIT")
+    assert [rows(plain, f"SELECT * FROM {name}") for (name,) in there] == before
+    plain.close()
+
+
+def test_damage_has_the_code_for_it(ring, path):
+    ring.execute("UPDATE ring_agents SET window = 0")
+    for sql in ("INSERT INTO ring(agent_id, event_id) VALUES('a', 'e')",
+                "SELECT * FROM ring", "SELECT payload_extract('ring', 'a')"):
+        with pytest.raises(sqlite3.DatabaseError,
+                           match="CorruptedDataError: table ring_agents") as caught:
+            ring.execute(sql).fetchall()
+        assert caught.value.sqlite_errorname.startswith("SQLITE_CORRUPT")
+
+
+def test_a_damaged_ring_can_be_dropped(ring):
+    ring.execute("UPDATE ring_agents SET window = 0")
+    ring.execute("DROP TABLE ring_slots")
+    ring.execute("DROP TABLE ring")
+    assert rows(ring, "SELECT name FROM sqlite_schema WHERE name LIKE 'ring%'") == []
+    assert problems(ring) == []
+
+
+def test_check_goes_on_past_what_it_cannot_check(ring):
+    ring.execute("CREATE VIRTUAL TABLE second USING payload_ring")
+    push(ring, "a", ring="second")
+    ring.execute("DROP TABLE ring_agents")
+    ring.execute("UPDATE second_agents SET rows = 9")
+    ring.execute("DROP TRIGGER payload_delete_check")
+    found = [row[0] for row in problems(ring)]
+    assert "ring" in found and "second_agents" in found
+    assert "payload_delete_check" in found

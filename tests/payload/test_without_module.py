@@ -1,0 +1,87 @@
+"""What a connection without the module can read and do, and what it cannot."""
+import sqlite3
+
+import pytest
+
+from conftest import connect, one, rows, shell
+from rings import push
+
+
+@pytest.fixture
+def plain(db, path):
+    db.execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=3)")
+    for i in range(5):
+        push(db, "a", f"e{i}", "q", None, i)
+    push(db, "b", "kept")
+    one(db, "SELECT payload_kill_switch('ring', 'b', 'k')")
+    other = sqlite3.connect(path, isolation_level=None)
+    yield other
+    other.close()
+
+
+def test_the_tables_behind_a_ring_are_readable(plain):
+    assert rows(plain, "SELECT event_id, request_body, timestamp, seq FROM ring_slots "
+                "WHERE agent_id = 'a' ORDER BY seq") \
+        == [(f"e{i}", "q", i, i + 1) for i in (2, 3, 4)]
+    assert rows(plain, "SELECT agent_id, given, rolled, saved, rows FROM ring_agents") \
+        == [("a", 5, 2, 0, 3), ("b", 1, 0, 1, 0)]
+    assert rows(plain, "SELECT v FROM ring_config WHERE k = 'window'") == [(3,)]
+    with pytest.raises(sqlite3.OperationalError, match="no such module"):
+        plain.execute("SELECT * FROM ring")
+
+
+def test_the_archive_works_whole(plain, db):
+    assert rows(plain, "SELECT event_id, kill_switch_event_id, purpose, pinned "
+                "FROM payload_rows") == [("kept", "k", "evidence", 1)]
+    plain.execute("INSERT INTO event_payloads(event_id, agent_id, request_body, "
+                  "purpose) VALUES('n', 'a', 'é', 'archive')")
+    assert one(plain, "SELECT size_bytes FROM event_payloads WHERE event_id='n'") == 2
+    plain.execute("INSERT INTO payload_sweep(before) "
+                  "SELECT (julianday('now') - 2440587.5 + 1) * 86400000")
+    assert one(plain, "SELECT removed FROM payload_state") == 1
+    with pytest.raises(sqlite3.IntegrityError, match="PinnedError"):
+        plain.execute("DELETE FROM event_payloads")
+    plain.execute("INSERT INTO payload_unpins(payload_id, actor, reason) "
+                  "SELECT id, 'Ann', 'closed' FROM event_payloads")
+    plain.execute("DELETE FROM event_payloads")
+    plain.execute("INSERT INTO blackbox_settings VALUES('payload.window', 9)")
+    for view in ("payload_due", "payload_archive", "payload_check", "core_check",
+                 "blackbox_limits", "retention_log", "retention_rules"):
+        plain.execute(f"SELECT * FROM {view}").fetchall()
+    assert rows(db, "SELECT * FROM blackbox_check") == []
+
+
+def test_the_schema_stands_an_alter_and_a_vacuum(plain, db):
+    plain.execute("CREATE TABLE app(x)")
+    plain.execute("ALTER TABLE app RENAME TO app2")
+    plain.execute("ALTER TABLE app2 ADD COLUMN y")
+    plain.execute("ALTER TABLE app2 RENAME COLUMN y TO z")
+    plain.execute("ALTER TABLE app2 DROP COLUMN z")
+    plain.execute("VACUUM")
+    plain.execute("REINDEX")
+    plain.execute("ANALYZE")
+    assert one(plain, "PRAGMA integrity_check") == "ok"
+    assert one(plain, "PRAGMA quick_check") == "ok"
+    push(db, "a", "e5")
+    assert rows(db, "SELECT event_id FROM ring") == [("e3",), ("e4",), ("e5",)]
+    assert rows(db, "SELECT * FROM blackbox_check") == []
+
+
+def test_the_stock_shell_reads_the_file(plain, path):
+    assert shell(path, "SELECT event_id FROM ring_slots ORDER BY seq") == "e2\ne3\ne4\n"
+    assert "PinnedError" in shell(path, "DELETE FROM event_payloads")
+
+
+def test_damage_to_a_page_is_found_by_the_integrity_check(db, path):
+    """Tables come after views in the file, or the check would look at nothing."""
+    for i in range(100):
+        db.execute("INSERT INTO event_payloads(event_id, agent_id, request_body, "
+                   "purpose) VALUES(?, 'a', hex(zeroblob(3000)), 'archive')", (i,))
+    db.execute("DELETE FROM event_payloads WHERE event_id > '5'")
+    free = one(db, "PRAGMA freelist_count")
+    assert free > 10
+    db.close()
+    data = bytearray(path.read_bytes())
+    data[32:40] = bytes(8)  # the list of free pages: now they belong to nobody
+    path.write_bytes(data)
+    assert one(connect(path), "PRAGMA integrity_check") != "ok"
