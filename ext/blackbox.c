@@ -4,6 +4,7 @@
 ** of its domain has the rest.
 */
 #include "core/core.h"
+#include "cache/cache.h"
 SQLITE_EXTENSION_INIT1
 
 #include <stdatomic.h>
@@ -13,10 +14,12 @@ SQLITE_EXTENSION_INIT1
 
 /* sql/<domain>.sql, made into C by the build. */
 extern const char bxSqlCore[];
+extern const char bxSqlCache[];
 
 /* The domains; core is first. */
 static const BxDomain aDomain[] = {
     {"core", 1, bxSqlCore, 0},
+    {"cache", 1, bxSqlCache, 0},
 };
 
 /* name, fewest and most arguments, kind, implementation */
@@ -24,6 +27,16 @@ static const BxFunction aFunction[] = {
     {"blackbox_debug", 0, 0, BX_PURE, bxDebug},
     {"blackbox_install", 0, 2, BX_OWN, bxInstall},
     {"blackbox_use", 1, 1, BX_OWN, bxUse},
+    {"cache_cleanup_orphans", 0, 3, BX_WRITE, bxCacheCleanupOrphans},
+    {"cache_cleanup_outdated", 0, 3, BX_WRITE, bxCacheCleanupOutdated},
+    {"cache_clear_session", 1, 1, BX_OWN, bxCacheClear},
+    {"cache_delete", 1, 3, BX_WRITE, bxCacheDelete},
+    {"cache_quota_check", 2, 3, BX_READ, bxCacheQuotaCheck},
+    {"cache_read", 1, 3, BX_OWN, bxCacheRead},
+    {"cache_stats", 0, 2, BX_READ, bxCacheStats},
+    {"cache_update", 3, 6, BX_OWN, bxCacheUpdate},
+    {"cache_use_preset", 1, 1, BX_WRITE, bxCachePreset},
+    {"cache_write", 5, 7, BX_OWN, bxCacheWrite},
     /* last: its presence says that the connection has them all */
     {"blackbox_version", 0, 0, BX_PURE, bxVersion},
 };
@@ -32,6 +45,10 @@ static const BxFunction aFunction[] = {
 static const BxTable aTable[] = {
     {"blackbox_check", "schema, object, problem, only HIDDEN", 3, 0, 1, 0, 0,
         bxCheck},
+    {"cache_list",
+        "storage_key, description, timestamp, data_size, session_id, "
+        "task_id, turn_id, metadata, session HIDDEN",
+        8, 0, 1, "cache", 0, bxCacheList},
 };
 
 /* How blackbox_check() looks into virtual tables. */
