@@ -5,8 +5,9 @@
 --         cache_presets    named sets of settings (seed, later, your own)
 --   kept by triggers only:
 --         cache_sizes      the last known size of every item, by its key
---         cache_state      one row: totals over all sessions, running accounts
 --         cache_limits     one row: the settings of this file, as numbers
+--         cache_state      one row: what an eviction or clean-up is about, and
+--                          the total of all sessions while that has a quota
 -- Views   cache_quota          used and left bytes of each session
 --         cache_use            INSERT INTO cache_use VALUES('later')
 --         cache_due_items      what the age rule may remove; DELETE removes it
@@ -19,12 +20,12 @@
 -- stands for its own schema.
 --
 -- Invariants: total_size and item_count of a session equal the sum and count
--- of its items, and bytes and items of cache_state those of the sessions, at
--- the end of every statement, under every conflict clause, with
--- recursive_triggers on and off. REPLACE fires no delete trigger, so what a
--- write has overwritten is learnt from cache_sizes. The item triggers
--- announce each change in cache_state.owed_*, the session triggers book it and
--- insist that nothing is left owed: totals edited by hand are refused.
+-- of its items at the end of every statement, under every conflict clause,
+-- with recursive_triggers on and off. They cannot be written: they show
+-- kept_size and kept_count, which only the triggers of cache_items touch.
+-- REPLACE fires no delete trigger, so what a write has overwritten is learnt
+-- from cache_sizes; REPLACE by id would hide it even there, so an id is never
+-- taken from outside.
 -- A limit is a RAISE after the totals are known, never a CHECK on a total:
 -- under OR IGNORE a CHECK would keep the item and drop its count.
 --
@@ -38,15 +39,6 @@ SELECT s.session_id AS session_id,
        s.total_size AS used,
        min(l.session_quota - s.total_size, l.total_quota - t.bytes) AS left
   FROM cache_sessions AS s, cache_limits AS l, cache_state AS t;
-
--- Which quotas a session is over, 'session' first.
-CREATE VIEW IF NOT EXISTS main.cache_over AS
-SELECT s.session_id AS session_id, 'session' AS which
-  FROM cache_limits AS l JOIN cache_sessions AS s ON s.total_size > l.session_quota
- UNION ALL
-SELECT s.session_id, 'total'
-  FROM cache_limits AS l JOIN cache_state AS t ON t.bytes > l.total_quota
-  JOIN cache_sessions AS s;
 
 CREATE VIEW IF NOT EXISTS main.cache_clock AS
 SELECT CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) AS now;
@@ -101,8 +93,10 @@ SELECT id FROM victim WHERE n > 0;
 -- The same for the quota over all sessions, out of what is left of 1,000.
 CREATE VIEW IF NOT EXISTS main.cache_total_victims AS
 WITH RECURSIVE victim(id, at, excess, n) AS (
-  SELECT 0, -1, t.bytes - l.total_quota, t.items_before - t.items
+  SELECT 0, -1, t.bytes - l.total_quota, t.items_before - s.item_count
     FROM cache_state AS t, cache_limits AS l
+    JOIN cache_items AS w ON w.id = t.written
+    JOIN cache_sessions AS s ON s.session_id = w.session_id
    UNION ALL
   SELECT i.id, i.timestamp, v.excess - i.data_size, v.n + 1
     FROM victim AS v
@@ -142,12 +136,8 @@ SELECT z.session_id || '_' || z.task_id || '_' || z.turn_id,
                    WHERE i.storage_key =
                          z.session_id || '_' || z.task_id || '_' || z.turn_id)
  UNION ALL
-SELECT 'cache_state', 'totals differ from those of the sessions'
- WHERE (SELECT count(*) FROM cache_state) <> 1
-    OR (SELECT bytes + owed_bytes FROM cache_state)
-       IS NOT (SELECT coalesce(sum(total_size), 0) FROM cache_sessions)
-    OR (SELECT items + owed_items FROM cache_state)
-       IS NOT (SELECT coalesce(sum(item_count), 0) FROM cache_sessions)
+SELECT 'cache_state', 'total differs from that of the sessions; write cache.total_quota_bytes anew'
+ WHERE (SELECT bytes FROM cache_state) IS NOT (SELECT bytes FROM cache_total_now)
  UNION ALL
 SELECT 'cache_limits', 'differs from the settings; write any cache setting anew'
  WHERE (SELECT count(*) FROM cache_limits) <> 1
@@ -161,6 +151,12 @@ SELECT storage_key, 'CorruptedDataError: data or custom_metadata is no JSON; del
   FROM cache_items
  WHERE NOT coalesce(json_valid(data), 0)
     OR (custom_metadata IS NOT NULL AND NOT json_valid(custom_metadata));
+
+-- What cache_state.bytes must be: without a total quota nobody asks for it.
+CREATE VIEW IF NOT EXISTS main.cache_total_now AS
+SELECT coalesce(sum(s.total_size), 0) AS bytes
+  FROM cache_limits AS l
+  LEFT JOIN cache_sessions AS s ON l.total_quota < 1125899906842624;
 
 -- What cache_limits must hold, from the settings.
 CREATE VIEW IF NOT EXISTS main.cache_limits_now AS
@@ -190,19 +186,13 @@ CREATE TABLE IF NOT EXISTS main.cache_limits(
   strict_ids      INTEGER
 );
 
--- items, bytes    of all sessions together, booked by the session triggers
--- owed_*          announced by an item trigger, not booked yet; 0 at rest
--- top             the largest id in cache_items
+-- bytes           of all sessions together; 0 while that has no quota
 -- written         the item that room is being made for, NULL at rest
--- items_before    items when that began
+-- items_before    items of its session when that began
 -- rule            why rows are being deleted, NULL for plain DML
 CREATE TABLE IF NOT EXISTS main.cache_state(
   one          INTEGER PRIMARY KEY CHECK (one = 1),
-  items        INTEGER NOT NULL DEFAULT 0,
   bytes        INTEGER NOT NULL DEFAULT 0,
-  owed_items   INTEGER NOT NULL DEFAULT 0,
-  owed_bytes   INTEGER NOT NULL DEFAULT 0,
-  top          INTEGER NOT NULL DEFAULT 0,
   written      INTEGER,
   items_before INTEGER,
   rule         TEXT
@@ -219,12 +209,14 @@ CREATE TABLE IF NOT EXISTS main.cache_sizes(
 -- The schema refuses what is no session by trigger, see cache_sessions_insert.
 CREATE TABLE IF NOT EXISTS main.cache_sessions(
   session_id       TEXT PRIMARY KEY,
-  total_size       INTEGER NOT NULL DEFAULT 0,
-  item_count       INTEGER NOT NULL DEFAULT 0,
+  total_size       INTEGER GENERATED ALWAYS AS (kept_size) VIRTUAL,
+  item_count       INTEGER GENERATED ALWAYS AS (kept_count) VIRTUAL,
   created_at       INTEGER NOT NULL
                    DEFAULT (CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)),
   last_accessed_at INTEGER NOT NULL
-                   DEFAULT (CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER))
+                   DEFAULT (CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)),
+  kept_size        INTEGER NOT NULL DEFAULT 0,
+  kept_count       INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 
 -- What lists show comes first in the row, so that they never follow a row
@@ -278,11 +270,18 @@ ON cache_items(session_id, protected, timestamp);
 CREATE INDEX IF NOT EXISTS main.cache_items_age
 ON cache_items(timestamp) WHERE protected = 0;
 
+-- NEW.id is -1 here when the statement gave none.
+CREATE TRIGGER IF NOT EXISTS main.cache_items_id
+BEFORE INSERT ON cache_items WHEN NEW.id <> -1
+BEGIN
+  SELECT RAISE(ABORT, 'ValidationError: id is given by the table; leave it out');
+END;
+
 CREATE TRIGGER IF NOT EXISTS main.cache_items_insert
 AFTER INSERT ON cache_items
 BEGIN
   SELECT CASE
-    WHEN NEW.id <= t.top THEN
+    WHEN NEW.id < 1 THEN
       RAISE(ABORT, 'ValidationError: id is given by the table; leave it out')
     WHEN NEW.data_size > l.max_item THEN
       RAISE(ABORT, 'DataTooLargeError: data is larger than cache.max_item_bytes; split it into several items')
@@ -293,27 +292,29 @@ BEGIN
     WHEN l.strict_ids AND (length(NEW.turn_id) <> 8 OR NEW.turn_id GLOB '*[^a-z0-9]*') THEN
       RAISE(ABORT, 'InvalidKeyFormatError: turn_id must be 8 characters of a-z and 0-9; leave it out to have one made')
     END
-    FROM cache_limits AS l, cache_state AS t;
-  -- An item of the same key that is known here has just been replaced.
-  UPDATE cache_state
-     SET top = NEW.id,
-         (owed_bytes, owed_items) =
-           (SELECT NEW.data_size - coalesce(sum(size), 0), 1 - count(*)
-              FROM cache_sizes
-             WHERE session_id = NEW.session_id AND task_id = NEW.task_id
-               AND turn_id = NEW.turn_id);
+    FROM cache_limits AS l;
+  -- An item that is known under this key has just been replaced.
+  INSERT INTO cache_sessions(session_id, kept_size, kept_count, created_at, last_accessed_at)
+  VALUES (NEW.session_id,
+          NEW.data_size - coalesce((SELECT size FROM cache_sizes
+                                     WHERE session_id = NEW.session_id AND task_id = NEW.task_id
+                                       AND turn_id = NEW.turn_id), 0),
+          NOT EXISTS(SELECT 1 FROM cache_sizes
+                      WHERE session_id = NEW.session_id AND task_id = NEW.task_id
+                        AND turn_id = NEW.turn_id),
+          NEW.timestamp, NEW.timestamp)
+  ON CONFLICT (session_id) DO UPDATE
+     SET kept_size = kept_size + excluded.kept_size,
+         kept_count = kept_count + excluded.kept_count,
+         last_accessed_at = max(last_accessed_at, excluded.last_accessed_at);
   INSERT INTO cache_sizes(session_id, task_id, turn_id, size)
   VALUES (NEW.session_id, NEW.task_id, NEW.turn_id, NEW.data_size)
   ON CONFLICT (session_id, task_id, turn_id) DO UPDATE SET size = excluded.size;
-  INSERT INTO cache_sessions(session_id, total_size, item_count, created_at, last_accessed_at)
-  VALUES (NEW.session_id, (SELECT owed_bytes FROM cache_state),
-          (SELECT owed_items FROM cache_state), NEW.timestamp, NEW.timestamp)
-  ON CONFLICT (session_id) DO UPDATE
-     SET total_size = total_size + excluded.total_size,
-         item_count = item_count + excluded.item_count,
-         last_accessed_at = max(last_accessed_at, excluded.last_accessed_at);
   UPDATE cache_state SET written = NEW.id
-   WHERE one = 1 AND EXISTS(SELECT 1 FROM cache_over WHERE session_id = NEW.session_id);
+   WHERE one = 1
+     AND (bytes > (SELECT total_quota FROM cache_limits)
+          OR (SELECT kept_size FROM cache_sessions WHERE session_id = NEW.session_id)
+             > (SELECT session_quota FROM cache_limits));
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.cache_items_update
@@ -321,45 +322,43 @@ AFTER UPDATE ON cache_items
 BEGIN
   SELECT CASE
     WHEN NEW.session_id <> OLD.session_id THEN
-      RAISE(ABORT, 'ValidationError: session_id of an item never changes, sessions see only their own items; write it anew in the other session')
+      RAISE(ABORT, 'ValidationError: session_id of an item never changes, as sessions see only their own items; write it anew in the other session')
     WHEN NEW.id <> OLD.id THEN
       RAISE(ABORT, 'ValidationError: id is given by the table; leave it out')
     WHEN NEW.data_size > l.max_item AND NEW.data_size > OLD.data_size THEN
       RAISE(ABORT, 'DataTooLargeError: data is larger than cache.max_item_bytes; split it into several items')
     WHEN length(NEW.description) > l.max_description AND NEW.description <> OLD.description THEN
       RAISE(ABORT, 'ValidationError: description must not be longer than cache.max_description characters; shorten it')
-    WHEN l.strict_ids AND NEW.task_id <> OLD.task_id
-         AND (length(NEW.task_id) <> 8 OR NEW.task_id GLOB '*[^a-z0-9]*') THEN
+    WHEN l.strict_ids AND NEW.task_id <> OLD.task_id AND (length(NEW.task_id) <> 8 OR NEW.task_id GLOB '*[^a-z0-9]*') THEN
       RAISE(ABORT, 'InvalidKeyFormatError: task_id must be 8 characters of a-z and 0-9; leave it out to have one made')
-    WHEN l.strict_ids AND NEW.turn_id <> OLD.turn_id
-         AND (length(NEW.turn_id) <> 8 OR NEW.turn_id GLOB '*[^a-z0-9]*') THEN
+    WHEN l.strict_ids AND NEW.turn_id <> OLD.turn_id AND (length(NEW.turn_id) <> 8 OR NEW.turn_id GLOB '*[^a-z0-9]*') THEN
       RAISE(ABORT, 'InvalidKeyFormatError: turn_id must be 8 characters of a-z and 0-9; leave it out to have one made')
     END
     FROM cache_limits AS l;
-  -- This item's last size is known under its old key; one that is known under
-  -- the new key, if that is another, has just been replaced.
+  -- Its last size is known under its old key. One that is known under the new
+  -- key, if that is another, is of an item that has just been replaced.
   DELETE FROM cache_sizes
-   WHERE (NEW.task_id <> OLD.task_id OR NEW.turn_id <> OLD.turn_id)
-     AND session_id = OLD.session_id AND task_id = OLD.task_id
+   WHERE session_id = OLD.session_id AND task_id = OLD.task_id
      AND turn_id = OLD.turn_id;
-  UPDATE cache_state
-     SET (owed_bytes, owed_items) =
-           (SELECT NEW.data_size - OLD.data_size - coalesce(sum(size), 0), -count(*)
-              FROM cache_sizes
-             WHERE (NEW.task_id <> OLD.task_id OR NEW.turn_id <> OLD.turn_id)
-               AND session_id = NEW.session_id AND task_id = NEW.task_id
-               AND turn_id = NEW.turn_id);
+  UPDATE cache_sessions
+     SET kept_size = kept_size + NEW.data_size - OLD.data_size
+           - coalesce((SELECT size FROM cache_sizes
+                        WHERE session_id = NEW.session_id AND task_id = NEW.task_id
+                          AND turn_id = NEW.turn_id), 0),
+         kept_count = kept_count
+           - EXISTS(SELECT 1 FROM cache_sizes
+                     WHERE session_id = NEW.session_id AND task_id = NEW.task_id
+                       AND turn_id = NEW.turn_id),
+         last_accessed_at = max(last_accessed_at, NEW.timestamp)
+   WHERE session_id = NEW.session_id;
   INSERT INTO cache_sizes(session_id, task_id, turn_id, size)
   VALUES (NEW.session_id, NEW.task_id, NEW.turn_id, NEW.data_size)
   ON CONFLICT (session_id, task_id, turn_id) DO UPDATE SET size = excluded.size;
-  UPDATE cache_sessions
-     SET total_size = total_size + (SELECT owed_bytes FROM cache_state),
-         item_count = item_count + (SELECT owed_items FROM cache_state),
-         last_accessed_at = max(last_accessed_at, NEW.timestamp)
-   WHERE session_id = NEW.session_id;
   UPDATE cache_state SET written = NEW.id
-   WHERE NEW.data_size > OLD.data_size
-     AND EXISTS(SELECT 1 FROM cache_over WHERE session_id = NEW.session_id);
+   WHERE one = 1 AND NEW.data_size > OLD.data_size
+     AND (bytes > (SELECT total_quota FROM cache_limits)
+          OR (SELECT kept_size FROM cache_sessions WHERE session_id = NEW.session_id)
+             > (SELECT session_quota FROM cache_limits));
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.cache_items_delete
@@ -369,13 +368,8 @@ BEGIN
   DELETE FROM cache_sizes
    WHERE session_id = OLD.session_id AND task_id = OLD.task_id
      AND turn_id = OLD.turn_id;
-  UPDATE cache_state
-     SET top = coalesce((SELECT max(id) FROM cache_items), 0),
-         owed_bytes = -OLD.data_size,
-         owed_items = -1;
   UPDATE cache_sessions
-     SET total_size = total_size - OLD.data_size,
-         item_count = item_count - 1
+     SET kept_size = kept_size - OLD.data_size, kept_count = kept_count - 1
    WHERE session_id = OLD.session_id;
   INSERT INTO retention_log(at, domain, rule, rows, bytes, oldest, newest, minute)
   SELECT c.now, 'cache', coalesce(t.rule, 'manual'), 1, OLD.data_size,
@@ -387,14 +381,15 @@ BEGIN
          newest = max(newest, excluded.newest);
 END;
 
--- Something is over its quota, by the item that "written" names.
+-- A quota is exceeded by the item that "written" names.
 CREATE TRIGGER IF NOT EXISTS main.cache_state_written
 AFTER UPDATE OF written ON cache_state WHEN NEW.written IS NOT NULL
 BEGIN
-  SELECT RAISE(ABORT, 'CorruptedDataError: totals of the cache do not balance; SELECT * FROM blackbox_check')
-   WHERE NEW.owed_bytes <> 0 OR NEW.owed_items <> 0;
-  UPDATE cache_state SET rule = 'evict', items_before = items
-   WHERE (SELECT evict FROM cache_limits);
+  UPDATE cache_state
+     SET rule = 'evict',
+         items_before = (SELECT item_count FROM cache_sessions
+                          WHERE session_id = (SELECT session_id FROM cache_items
+                                               WHERE id = NEW.written));
   DELETE FROM cache_items
    WHERE (SELECT evict FROM cache_limits)
      AND id IN (SELECT id FROM cache_victims);
@@ -402,16 +397,17 @@ BEGIN
    WHERE (SELECT evict FROM cache_limits)
      AND id IN (SELECT id FROM cache_total_victims);
   SELECT RAISE(ABORT, 'QuotaExceededError: session over cache.session_quota_bytes; delete items of it or write less')
-    FROM cache_over AS o
-   WHERE o.session_id = (SELECT session_id FROM cache_items WHERE id = NEW.written)
-     AND o.which = 'session';
+    FROM cache_limits AS l
+    JOIN cache_items AS i ON i.id = NEW.written
+    JOIN cache_sessions AS s ON s.session_id = i.session_id
+   WHERE s.total_size > l.session_quota;
   SELECT RAISE(ABORT, 'QuotaExceededError: all sessions together over cache.total_quota_bytes; clear old sessions')
-    FROM cache_over AS o
-   WHERE o.session_id = (SELECT session_id FROM cache_items WHERE id = NEW.written);
+    FROM cache_limits AS l, cache_state AS t
+   WHERE t.bytes > l.total_quota;
   UPDATE cache_state SET written = NULL, items_before = NULL, rule = NULL;
 END;
 
--- A session begins empty, or with what an item trigger has announced.
+-- A session begins empty, or with the item that has just been written.
 CREATE TRIGGER IF NOT EXISTS main.cache_sessions_insert
 AFTER INSERT ON cache_sessions
 BEGIN
@@ -429,45 +425,38 @@ BEGIN
          OR NEW.created_at NOT BETWEEN 0 AND 253402300799999
          OR NEW.last_accessed_at NOT BETWEEN NEW.created_at AND 253402300799999 THEN
       RAISE(ABORT, 'ValidationError: created_at and last_accessed_at must be milliseconds since 1970 UTC, in this order; leave them out for the current time')
-    WHEN (NEW.total_size, NEW.item_count) IS NOT
-         (SELECT coalesce(sum(size), 0), count(*) FROM cache_sizes
+    WHEN EXISTS(SELECT 1 FROM cache_sizes WHERE session_id = NEW.session_id) THEN
+      RAISE(ABORT, 'ValidationError: this session exists and has items; UPDATE it, or DELETE it first')
+    WHEN (NEW.kept_size, NEW.kept_count) IS NOT
+         (SELECT coalesce(sum(data_size), 0), count(*) FROM cache_items
            WHERE session_id = NEW.session_id) THEN
-      RAISE(ABORT, 'ValidationError: total_size and item_count are kept by the schema; insert, update and delete cache_items instead')
+      RAISE(ABORT, 'ValidationError: kept_size and kept_count are kept by the schema; leave them out')
     END
     FROM cache_limits AS l;
-  UPDATE cache_state
-     SET items = items + NEW.item_count, bytes = bytes + NEW.total_size,
-         owed_items = owed_items - NEW.item_count,
-         owed_bytes = owed_bytes - NEW.total_size;
-  SELECT RAISE(ABORT, 'ValidationError: this session exists and has items; UPDATE it, or DELETE it first')
-    FROM cache_state WHERE owed_items <> 0 OR owed_bytes <> 0;
+  UPDATE cache_state SET bytes = bytes + NEW.kept_size
+   WHERE (SELECT total_quota FROM cache_limits) < 1125899906842624;
 END;
 
-CREATE TRIGGER IF NOT EXISTS main.cache_sessions_update
-AFTER UPDATE OF session_id, total_size, item_count ON cache_sessions
+CREATE TRIGGER IF NOT EXISTS main.cache_sessions_total
+AFTER UPDATE OF kept_size ON cache_sessions
+WHEN (SELECT total_quota FROM cache_limits) < 1125899906842624
 BEGIN
-  UPDATE cache_state
-     SET items = items + NEW.item_count - OLD.item_count,
-         bytes = bytes + NEW.total_size - OLD.total_size,
-         owed_items = owed_items - NEW.item_count + OLD.item_count,
-         owed_bytes = owed_bytes - NEW.total_size + OLD.total_size;
-  SELECT RAISE(ABORT, 'ValidationError: total_size and item_count are kept by the schema; insert, update and delete cache_items instead')
-    FROM cache_state WHERE owed_items <> 0 OR owed_bytes <> 0;
-  SELECT RAISE(ABORT, 'ValidationError: session_id never changes; write the items anew in the other session')
-   WHERE NEW.session_id IS NOT OLD.session_id;
+  UPDATE cache_state SET bytes = bytes + NEW.kept_size - OLD.kept_size;
 END;
 
 -- The mark of an access: UPDATE cache_sessions SET last_accessed_at = ...
 -- An older time than the one that stands is no error, and no change.
 CREATE TRIGGER IF NOT EXISTS main.cache_sessions_touch
-AFTER UPDATE OF created_at, last_accessed_at ON cache_sessions
+AFTER UPDATE OF session_id, created_at, last_accessed_at ON cache_sessions
 WHEN NEW.last_accessed_at < OLD.last_accessed_at
   OR typeof(NEW.last_accessed_at) <> 'integer'
   OR NEW.last_accessed_at > 253402300799999
   OR NEW.created_at IS NOT OLD.created_at
+  OR NEW.session_id IS NOT OLD.session_id
 BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: created_at of a session never changes; leave it out')
-   WHERE NEW.created_at IS NOT OLD.created_at;
+  SELECT RAISE(ABORT, 'ValidationError: session_id and created_at of a session never change; write the items anew in another session')
+   WHERE NEW.created_at IS NOT OLD.created_at
+      OR NEW.session_id IS NOT OLD.session_id;
   SELECT RAISE(ABORT, 'ValidationError: last_accessed_at must be whole milliseconds since 1970 UTC; give the current time')
    WHERE typeof(NEW.last_accessed_at) <> 'integer'
       OR NEW.last_accessed_at > 253402300799999;
@@ -484,11 +473,10 @@ BEGIN
     FROM cache_state AS t, cache_clock AS c, cache_items AS i
    WHERE i.session_id = OLD.session_id
   HAVING count(*) > 0;
-  UPDATE cache_state
-     SET items = items - OLD.item_count, bytes = bytes - OLD.total_size;
+  UPDATE cache_state SET bytes = bytes - OLD.total_size
+   WHERE (SELECT total_quota FROM cache_limits) < 1125899906842624;
   DELETE FROM cache_sizes WHERE session_id = OLD.session_id;
   DELETE FROM cache_items WHERE session_id = OLD.session_id;
-  UPDATE cache_state SET top = coalesce((SELECT max(id) FROM cache_items), 0);
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.cache_use_insert
@@ -527,6 +515,7 @@ BEGIN
   UPDATE cache_limits SET (max_item, max_description, session_quota, total_quota, evict, strict_ids) =
     (SELECT max_item, max_description, session_quota, total_quota, evict, strict_ids
        FROM cache_limits_now);
+  UPDATE cache_state SET bytes = (SELECT bytes FROM cache_total_now);
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.cache_settings_update
@@ -536,6 +525,7 @@ BEGIN
   UPDATE cache_limits SET (max_item, max_description, session_quota, total_quota, evict, strict_ids) =
     (SELECT max_item, max_description, session_quota, total_quota, evict, strict_ids
        FROM cache_limits_now);
+  UPDATE cache_state SET bytes = (SELECT bytes FROM cache_total_now);
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.cache_settings_delete
@@ -544,6 +534,7 @@ BEGIN
   UPDATE cache_limits SET (max_item, max_description, session_quota, total_quota, evict, strict_ids) =
     (SELECT max_item, max_description, session_quota, total_quota, evict, strict_ids
        FROM cache_limits_now);
+  UPDATE cache_state SET bytes = (SELECT bytes FROM cache_total_now);
 END;
 
 INSERT INTO main.blackbox_setting_defs(name, kind, preset, low, high, choices, meaning) VALUES
@@ -598,6 +589,7 @@ INSERT INTO main.cache_limits(one) VALUES (1) ON CONFLICT (one) DO NOTHING;
 UPDATE main.cache_limits SET (max_item, max_description, session_quota, total_quota, evict, strict_ids) =
   (SELECT max_item, max_description, session_quota, total_quota, evict, strict_ids
      FROM main.cache_limits_now);
+UPDATE main.cache_state SET bytes = (SELECT bytes FROM main.cache_total_now);
 
 INSERT INTO main.blackbox_domains(domain, version) VALUES ('cache', 1)
 ON CONFLICT (domain) DO UPDATE SET version = excluded.version;

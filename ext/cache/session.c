@@ -71,17 +71,17 @@ static const char zStatsSession[] =
     " LEFT JOIN main.cache_sessions AS s ON s.session_id = ?1";
 
 static const char zStatsAll[] =
-    "SELECT json_object('totalSize', t.bytes, 'totalItems', t.items,"
-    " 'sessionCount', (SELECT count(*) FROM main.cache_sessions),"
-    " 'orphanedSessions', (SELECT count(*) FROM main.cache_sessions"
-    " WHERE last_accessed_at < ?2 - i.value),"
-    " 'quota', l.total_quota, 'quotaUsed',"
-    " round(100.0 * t.bytes / l.total_quota, 2),"
-    " 'quotaRemaining', max(0, l.total_quota - t.bytes),"
-    " 'oldestItemAge',"
-    " ?2 - (SELECT min(timestamp) FROM main.cache_items))"
-    " FROM main.cache_limits AS l, main.cache_state AS t"
-    " JOIN main.blackbox_limits AS i ON i.name = 'cache.idle_ms'";
+    "SELECT json_object('totalSize', s.size, 'totalItems', s.items,"
+    " 'sessionCount', s.n, 'orphanedSessions', s.orphans,"
+    " 'quota', l.total_quota, 'quotaUsed', round(100.0 * s.size /"
+    " l.total_quota, 2), 'quotaRemaining', max(0, l.total_quota - s.size),"
+    " 'oldestItemAge', ?2 - (SELECT min(timestamp) FROM main.cache_items))"
+    " FROM main.cache_limits AS l, (SELECT coalesce(sum(total_size), 0) AS "
+    "size,"
+    " coalesce(sum(item_count), 0) AS items, count(*) AS n,"
+    " coalesce(sum(last_accessed_at < ?2 - (SELECT value FROM"
+    " main.blackbox_limits WHERE name = 'cache.idle_ms')), 0) AS orphans"
+    " FROM main.cache_sessions) AS s";
 
 void bxCacheStats(BxCall *p) {
   BxStmts *pHome = bxHome(p->bx, "cache", &p->err);
@@ -218,9 +218,10 @@ void bxCacheClear(BxCall *p) {
 
 /* The first statement of a clean-up takes the lock, so that what is counted
 ** is what is removed. */
-static const char zBegin[] =
-    "UPDATE main.cache_state SET rule = NULL RETURNING items, bytes,"
-    " (SELECT count(*) FROM main.cache_sessions)";
+static const char zBegin[] = "UPDATE main.cache_state SET rule = NULL";
+static const char zCount[] =
+    "SELECT coalesce(sum(item_count), 0), coalesce(sum(total_size), 0),"
+    " count(*) FROM main.cache_sessions";
 static const char zItems[] =
     "DELETE FROM main.cache_due_items WHERE key IN (SELECT key FROM"
     " main.cache_due_items WHERE at < ?1 AND blocked_by IS NULL"
@@ -229,39 +230,50 @@ static const char zSessions[] =
     "DELETE FROM main.cache_due_sessions WHERE key IN (SELECT key FROM"
     " main.cache_due_sessions WHERE at < ?1 AND blocked_by IS NULL"
     " ORDER BY at LIMIT ?2)";
-static const char zItemsResult[] =
-    "SELECT json_object('items', ?2 - t.items, 'bytes', ?3 - t.bytes,"
-    " 'more', json(iif(EXISTS(SELECT 1 FROM main.cache_due_items"
-    " WHERE at < ?1 AND blocked_by IS NULL), 'true', 'false')))"
-    " FROM main.cache_state AS t";
-static const char zSessionsResult[] =
-    "SELECT json_object('sessions',"
-    " ?4 - (SELECT count(*) FROM main.cache_sessions),"
-    " 'items', ?2 - t.items, 'bytes', ?3 - t.bytes,"
-    " 'more', json(iif(EXISTS(SELECT 1 FROM main.cache_due_sessions"
-    " WHERE at < ?1 AND blocked_by IS NULL), 'true', 'false')))"
-    " FROM main.cache_state AS t";
+static const char zItemsMore[] =
+    "SELECT EXISTS(SELECT 1 FROM main.cache_due_items"
+    " WHERE at < ?1 AND blocked_by IS NULL)";
+static const char zSessionsMore[] =
+    "SELECT EXISTS(SELECT 1 FROM main.cache_due_sessions"
+    " WHERE at < ?1 AND blocked_by IS NULL)";
+
+/* What the cache holds; counted a second time, by how much that has grown. */
+typedef struct Counts {
+  i64 nItem, nByte, nSession;
+} Counts;
+
+static void count(BxStmts *pHome, Counts *pCounts, BxErr *pErr) {
+  sqlite3_stmt *pStmt = bxStmt(pHome, zCount, pErr);
+  if (bxRow(pStmt, pErr)) {
+    pCounts->nItem = sqlite3_column_int64(pStmt, 0) - pCounts->nItem;
+    pCounts->nByte = sqlite3_column_int64(pStmt, 1) - pCounts->nByte;
+    pCounts->nSession = sqlite3_column_int64(pStmt, 2) - pCounts->nSession;
+  }
+  bxDone(pStmt, pErr);
+}
 
 /* Removes what lies before iCut, nLimit rows of the view at most. */
 static void cleanUp(BxCall *p, BxStmts *pHome, i64 iCut, i64 nLimit,
-    const char *zAct, const char *zResult) {
+    const char *zAct, const char *zMore) {
+  Counts counts = {0, 0, 0};
   sqlite3_stmt *pStmt = bxStmt(pHome, zBegin, &p->err);
-  i64 nItem = 0, nByte = 0, nSession = 0;
-  if (bxRow(pStmt, &p->err)) {
-    nItem = sqlite3_column_int64(pStmt, 0);
-    nByte = sqlite3_column_int64(pStmt, 1);
-    nSession = sqlite3_column_int64(pStmt, 2);
-  }
+  int bMore = 0;
   bxRun(pStmt, &p->err);
+  count(pHome, &counts, &p->err);
   pStmt = bxStmt(pHome, zAct, &p->err);
   bxBind(pStmt, &p->err, "ii", iCut, nLimit);
   bxRun(pStmt, &p->err);
-  pStmt = bxStmt(pHome, zResult, &p->err);
-  bxBind(pStmt, &p->err, "iiii", iCut, nItem, nByte, nSession);
-  if (bxRow(pStmt, &p->err)) {
-    bxReturnJson(p, sqlite3_mprintf("%s", sqlite3_column_text(pStmt, 0)));
-  }
+  count(pHome, &counts, &p->err);
+  pStmt = bxStmt(pHome, zMore, &p->err);
+  bxBind(pStmt, &p->err, "i", iCut);
+  if (bxRow(pStmt, &p->err)) bMore = sqlite3_column_int(pStmt, 0);
   bxDone(pStmt, &p->err);
+  if (p->err.rc == SQLITE_OK) {
+    bxReturnJson(p, sqlite3_mprintf("{\"sessions\":%lld,\"items\":%lld,"
+                                    "\"bytes\":%lld,\"more\":%s}",
+                        -counts.nSession, -counts.nItem, -counts.nByte,
+                        bMore ? "true" : "false"));
+  }
   bxCacheExplain(p, azNoArg);
 }
 
@@ -283,7 +295,7 @@ void bxCacheCleanupOrphans(BxCall *p) {
       argumentOrSetting(p, pHome, 0, "idle_ms", BX_MAX_TIME, "cache.idle_ms");
   i64 iNow = bxTime(bxArg(p, 1), "now", &p->err);
   i64 nLimit = limitArgument(p, 2);
-  cleanUp(p, pHome, iNow - nIdle, nLimit, zSessions, zSessionsResult);
+  cleanUp(p, pHome, iNow - nIdle, nLimit, zSessions, zSessionsMore);
 }
 
 void bxCacheCleanupOutdated(BxCall *p) {
@@ -292,7 +304,7 @@ void bxCacheCleanupOutdated(BxCall *p) {
       p, pHome, 0, "days", BX_MAX_TIME / DAY_MS, "cache.max_age_days");
   i64 iNow = bxTime(bxArg(p, 1), "now", &p->err);
   i64 nLimit = limitArgument(p, 2);
-  cleanUp(p, pHome, iNow - nDay * DAY_MS, nLimit, zItems, zItemsResult);
+  cleanUp(p, pHome, iNow - nDay * DAY_MS, nLimit, zItems, zItemsMore);
 }
 
 /*------------------------------------------------------------- preset ----*/
