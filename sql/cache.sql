@@ -242,11 +242,11 @@ CREATE TABLE IF NOT EXISTS main.cache_items(
     CHECK (typeof(session_id) = 'text'),
   CONSTRAINT "InvalidKeyFormatError: task_id must be 1 to 128 printable characters without an underscore; leave it out to have one made"
     CHECK (typeof(task_id) = 'text' AND length(task_id) BETWEEN 1 AND 128
-           AND task_id NOT GLOB '*[' || char(95, 1, 45, 31, 127, 45, 159) || ']*'
+           AND task_id NOT GLOB '*[^ -^`-~ -􏿿]*'
            AND instr(task_id, char(0)) = 0),
   CONSTRAINT "InvalidKeyFormatError: turn_id must be 1 to 128 printable characters without an underscore; leave it out to have one made"
     CHECK (typeof(turn_id) = 'text' AND length(turn_id) BETWEEN 1 AND 128
-           AND turn_id NOT GLOB '*[' || char(95, 1, 45, 31, 127, 45, 159) || ']*'
+           AND turn_id NOT GLOB '*[^ -^`-~ -􏿿]*'
            AND instr(turn_id, char(0)) = 0),
   CONSTRAINT "ValidationError: timestamp must be whole milliseconds since 1970 UTC; leave it out for the current time"
     CHECK (typeof(timestamp) = 'integer' AND timestamp BETWEEN 0 AND 253402300799999),
@@ -413,7 +413,7 @@ AFTER INSERT ON cache_sessions
 BEGIN
   SELECT CASE
     WHEN typeof(NEW.session_id) <> 'text' OR length(NEW.session_id) NOT BETWEEN 1 AND 128
-         OR NEW.session_id GLOB '*[' || char(1, 45, 31, 127, 45, 159) || ']*'
+         OR NEW.session_id GLOB '*[^ -~ -􏿿]*'
          OR instr(NEW.session_id, char(0)) THEN
       RAISE(ABORT, 'InvalidKeyFormatError: session_id must be 1 to 128 printable characters; give the id of the conversation')
     WHEN l.strict_ids AND (
@@ -437,22 +437,16 @@ BEGIN
    WHERE (SELECT total_quota FROM cache_limits) < 1125899906842624;
 END;
 
-CREATE TRIGGER IF NOT EXISTS main.cache_sessions_total
-AFTER UPDATE OF kept_size ON cache_sessions
-WHEN (SELECT total_quota FROM cache_limits) < 1125899906842624
-BEGIN
-  UPDATE cache_state SET bytes = bytes + NEW.kept_size - OLD.kept_size;
-END;
-
--- The mark of an access: UPDATE cache_sessions SET last_accessed_at = ...
+-- An access is marked by UPDATE cache_sessions SET last_accessed_at = ...
 -- An older time than the one that stands is no error, and no change.
-CREATE TRIGGER IF NOT EXISTS main.cache_sessions_touch
-AFTER UPDATE OF session_id, created_at, last_accessed_at ON cache_sessions
+CREATE TRIGGER IF NOT EXISTS main.cache_sessions_update
+AFTER UPDATE ON cache_sessions
 WHEN NEW.last_accessed_at < OLD.last_accessed_at
   OR typeof(NEW.last_accessed_at) <> 'integer'
   OR NEW.last_accessed_at > 253402300799999
   OR NEW.created_at IS NOT OLD.created_at
   OR NEW.session_id IS NOT OLD.session_id
+  OR (SELECT total_quota FROM cache_limits) < 1125899906842624
 BEGIN
   SELECT RAISE(ABORT, 'ValidationError: session_id and created_at of a session never change; write the items anew in another session')
    WHERE NEW.created_at IS NOT OLD.created_at
@@ -460,8 +454,10 @@ BEGIN
   SELECT RAISE(ABORT, 'ValidationError: last_accessed_at must be whole milliseconds since 1970 UTC; give the current time')
    WHERE typeof(NEW.last_accessed_at) <> 'integer'
       OR NEW.last_accessed_at > 253402300799999;
+  UPDATE cache_state SET bytes = bytes + NEW.kept_size - OLD.kept_size
+   WHERE (SELECT total_quota FROM cache_limits) < 1125899906842624;
   UPDATE cache_sessions SET last_accessed_at = OLD.last_accessed_at
-   WHERE session_id = NEW.session_id;
+   WHERE session_id = NEW.session_id AND last_accessed_at < OLD.last_accessed_at;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.cache_sessions_delete
