@@ -70,41 +70,37 @@ SELECT s.session_id AS key, s.total_size AS bytes, s.last_accessed_at AS at,
 -- The oldest items of the session that is being written, as many as its quota
 -- asks for, never the written one, never a tool result, 1,000 at most.
 CREATE VIEW IF NOT EXISTS main.cache_victims AS
-WITH RECURSIVE victim(id, at, excess, n) AS (
-  SELECT 0, -1, s.total_size - l.session_quota, 0
+WITH RECURSIVE victim(id, at, excess, n, session_id, written) AS (
+  SELECT 0, -1, s.total_size - l.session_quota, 0, s.session_id, w.id
     FROM cache_state AS t, cache_limits AS l
     JOIN cache_items AS w ON w.id = t.written
     JOIN cache_sessions AS s ON s.session_id = w.session_id
    UNION ALL
-  SELECT i.id, i.timestamp, v.excess - i.data_size, v.n + 1
+  SELECT i.id, i.timestamp, v.excess - i.data_size, v.n + 1, v.session_id, v.written
     FROM victim AS v
     JOIN cache_items AS i
-      ON i.id = (SELECT c.id
-                   FROM cache_state AS t
-                   JOIN cache_items AS w ON w.id = t.written
-                   JOIN cache_items AS c
-                     ON c.session_id = w.session_id AND c.protected = 0
-                  WHERE (c.timestamp, c.id) > (v.at, v.id) AND c.id <> w.id
+      ON i.id = (SELECT c.id FROM cache_items AS c
+                  WHERE c.session_id = v.session_id AND c.protected = 0
+                    AND (c.timestamp, c.id) > (v.at, v.id) AND c.id <> v.written
                   ORDER BY c.timestamp, c.id LIMIT 1)
    WHERE v.excess > 0 AND v.n < 1000
 )
-SELECT id FROM victim WHERE n > 0;
+SELECT id FROM victim WHERE id > 0;
 
 -- The same for the quota over all sessions, out of what is left of 1,000.
 CREATE VIEW IF NOT EXISTS main.cache_total_victims AS
-WITH RECURSIVE victim(id, at, excess, n) AS (
-  SELECT 0, -1, t.bytes - l.total_quota, t.items_before - s.item_count
+WITH RECURSIVE victim(id, at, excess, n, written) AS (
+  SELECT 0, -1, t.bytes - l.total_quota, t.items_before - s.item_count, w.id
     FROM cache_state AS t, cache_limits AS l
     JOIN cache_items AS w ON w.id = t.written
     JOIN cache_sessions AS s ON s.session_id = w.session_id
    UNION ALL
-  SELECT i.id, i.timestamp, v.excess - i.data_size, v.n + 1
+  SELECT i.id, i.timestamp, v.excess - i.data_size, v.n + 1, v.written
     FROM victim AS v
     JOIN cache_items AS i
-      ON i.id = (SELECT c.id
-                   FROM cache_items AS c
-                  WHERE c.protected = 0 AND (c.timestamp, c.id) > (v.at, v.id)
-                    AND c.id <> (SELECT written FROM cache_state)
+      ON i.id = (SELECT c.id FROM cache_items AS c
+                  WHERE c.protected = 0
+                    AND (c.timestamp, c.id) > (v.at, v.id) AND c.id <> v.written
                   ORDER BY c.timestamp, c.id LIMIT 1)
    WHERE v.excess > 0 AND v.n < 1000
 )

@@ -222,10 +222,10 @@ static const char zBegin[] = "UPDATE main.cache_state SET rule = NULL";
 static const char zCount[] =
     "SELECT coalesce(sum(item_count), 0), coalesce(sum(total_size), 0),"
     " count(*) FROM main.cache_sessions";
+/* Comes oldest first by the index it reads; ordering would sort all. */
 static const char zItems[] =
     "DELETE FROM main.cache_due_items WHERE key IN (SELECT key FROM"
-    " main.cache_due_items WHERE at < ?1 AND blocked_by IS NULL"
-    " ORDER BY at LIMIT ?2)";
+    " main.cache_due_items WHERE at < ?1 AND blocked_by IS NULL LIMIT ?2)";
 static const char zSessions[] =
     "DELETE FROM main.cache_due_sessions WHERE key IN (SELECT key FROM"
     " main.cache_due_sessions WHERE at < ?1 AND blocked_by IS NULL"
