@@ -131,7 +131,10 @@ const char *bxText(
   } else if (memchr(z, 0, (size_t)n) != 0) {
     failValue(pErr, zWhat, "text without a NUL character in it", pVal);
   } else if (!isUtf8(z, n)) {
-    failValue(pErr, zWhat, "well-formed UTF-8", pVal);
+    bxFail(pErr, SQLITE_CONSTRAINT,
+        "ValidationError: %s must be well-formed UTF-8, got %d bytes that are "
+        "not",
+        zWhat, n);
   }
   return pErr->rc == SQLITE_OK ? (const char *)z : 0;
 }
