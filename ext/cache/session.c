@@ -127,7 +127,7 @@ static const char zOldest[] =
     " WHERE session_id = ?1 AND protected = 0 AND storage_key IS NOT ?2"
     " ORDER BY timestamp, id LIMIT ?3";
 static const char zOldestOfAll[] =
-    "SELECT data_size FROM main.cache_items"
+    "SELECT data_size, session_id = ?1 FROM main.cache_items"
     " WHERE protected = 0 AND storage_key IS NOT ?2"
     " AND NOT (session_id = ?1 AND (timestamp, id) <= (?4, ?5))"
     " ORDER BY timestamp, id LIMIT ?3";
@@ -172,6 +172,9 @@ static void evictFromAll(Room *pRoom, BxStmts *pHome, BxErr *pErr) {
       (i64)(MAX_EVICTED - pRoom->nEvicted), pRoom->iLastAt, pRoom->iLastId);
   while (pRoom->nTotalLeft < 0 && bxRow(pStmt, pErr)) {
     pRoom->nTotalLeft += sqlite3_column_int64(pStmt, 0);
+    if (sqlite3_column_int(pStmt, 1)) {
+      pRoom->nLeft += sqlite3_column_int64(pStmt, 0);
+    }
   }
   bxDone(pStmt, pErr);
 }

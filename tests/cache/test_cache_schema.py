@@ -473,10 +473,10 @@ def test_age_and_eviction_use_their_indexes(pdb):
                " LIMIT 10")
     assert "cache_items_age (timestamp<?)" in age and "TEMP B-TREE" not in age
     victims = plan("SELECT * FROM cache_victims")
-    assert "cache_items_session (session_id=? AND protected=? AND timestamp" in victims
+    assert "cache_items_session (session_id=? AND protected=? AND (timestamp" in victims
     assert "TEMP B-TREE" not in victims
     everything = plan("SELECT * FROM cache_total_victims")
-    assert "cache_items_age (timestamp" in everything and "TEMP B-TREE" not in everything
+    assert "cache_items_age ((timestamp" in everything and "TEMP B-TREE" not in everything
 
 
 def test_quota_view_serves_a_trigger(pdb):
