@@ -26,17 +26,13 @@ static const char *const azNoArg[] = {0};
   "description, 'timestamp', timestamp, 'dataSize', data_size, 'sessionId', "  \
   "session_id, 'taskId', task_id, 'turnId', turn_id)"
 
-/* The index has the items of a session in two ordered ranges: merged, they
-** need no sort. */
+/* The index has the items of a session in two ordered ranges: merged by
+** timestamp (3) and id (9, not shown), they need no sort. */
+#define LIST_ARM                                                               \
+  "SELECT " LIST_COLUMNS ", id FROM main.cache_items WHERE session_id = ?1 "   \
+  "AND protected = "
 static const char zListSession[] =
-    "SELECT " LIST_COLUMNS " FROM ("
-    "SELECT * FROM (SELECT id, storage_key, description, timestamp, data_size,"
-    " session_id, task_id, turn_id FROM main.cache_items"
-    " WHERE session_id = ?1 AND protected = 0"
-    " UNION ALL SELECT id, storage_key, description, timestamp, data_size,"
-    " session_id, task_id, turn_id FROM main.cache_items"
-    " WHERE session_id = ?1 AND protected = 1)"
-    " ORDER BY timestamp DESC, id DESC)";
+    LIST_ARM "0 UNION ALL " LIST_ARM "1 ORDER BY 3 DESC, 9 DESC";
 
 static const char zListAll[] =
     "SELECT " LIST_COLUMNS
