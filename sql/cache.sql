@@ -4,7 +4,7 @@
 --         cache_items      the parked items
 --         cache_presets    named sets of settings (seed, later, your own)
 --   kept by triggers only:
---         cache_sizes      the last known size of every item, by its key
+--         cache_sizes      the size of each item that has been written over
 --         cache_limits     one row: the settings of this file, as numbers
 --         cache_state      one row: what an eviction or clean-up is about, and
 --                          the total of all sessions while that has a quota
@@ -23,9 +23,11 @@
 -- of its items at the end of every statement, under every conflict clause,
 -- with recursive_triggers on and off. They cannot be written: they show
 -- kept_size and kept_count, which only the triggers of cache_items touch.
--- REPLACE fires no delete trigger, so what a write has overwritten is learnt
--- from cache_sizes; REPLACE by id would hide it even there, so an id is never
--- taken from outside.
+-- REPLACE fires no delete trigger. So before a row goes in, the size of the
+-- one it may replace is put into cache_sizes, where it stays and is kept true
+-- until that item is deleted: a note of a row that was not replaced after all
+-- (OR IGNORE) does no harm. REPLACE by id would take an item of another key,
+-- so an id is never taken from outside.
 -- A limit is a RAISE after the totals are known, never a CHECK on a total:
 -- under OR IGNORE a CHECK would keep the item and drop its count.
 --
@@ -119,18 +121,12 @@ SELECT i.storage_key, 'item without a session; delete it and write it again'
  WHERE NOT EXISTS(SELECT 1 FROM cache_sessions AS s
                    WHERE s.session_id = i.session_id)
  UNION ALL
-SELECT i.storage_key, 'cache_sizes has another size for it, or none'
-  FROM cache_items AS i
-  LEFT JOIN cache_sizes AS z
-    ON (z.session_id, z.task_id, z.turn_id) = (i.session_id, i.task_id, i.turn_id)
- WHERE z.size IS NOT i.data_size
- UNION ALL
 SELECT z.session_id || '_' || z.task_id || '_' || z.turn_id,
-       'cache_sizes has a size for an item that is not there'
+       'cache_sizes has another size for it; delete the item and write it again'
   FROM cache_sizes AS z
- WHERE NOT EXISTS(SELECT 1 FROM cache_items AS i
-                   WHERE i.storage_key =
-                         z.session_id || '_' || z.task_id || '_' || z.turn_id)
+  LEFT JOIN cache_items AS i
+    ON i.storage_key = z.session_id || '_' || z.task_id || '_' || z.turn_id
+ WHERE z.size IS NOT i.data_size
  UNION ALL
 SELECT 'cache_state', 'total differs from that of the sessions; write cache.total_quota_bytes anew'
  WHERE (SELECT bytes FROM cache_state) IS NOT (SELECT bytes FROM cache_total_now)
@@ -266,11 +262,29 @@ ON cache_items(session_id, protected, timestamp);
 CREATE INDEX IF NOT EXISTS main.cache_items_age
 ON cache_items(timestamp) WHERE protected = 0;
 
--- NEW.id is -1 here when the statement gave none.
-CREATE TRIGGER IF NOT EXISTS main.cache_items_id
-BEFORE INSERT ON cache_items WHEN NEW.id <> -1
+-- NEW.id is -1 here when the statement gave none. (The key is put together
+-- anew, as some versions of SQLite have no generated columns in NEW yet.)
+CREATE TRIGGER IF NOT EXISTS main.cache_items_before_insert
+BEFORE INSERT ON cache_items
 BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: id is given by the table; leave it out');
+  SELECT RAISE(ABORT, 'ValidationError: id is given by the table; leave it out')
+   WHERE NEW.id <> -1;
+  INSERT INTO cache_sizes(session_id, task_id, turn_id, size)
+  SELECT session_id, task_id, turn_id, data_size
+    FROM cache_items
+   WHERE storage_key = NEW.session_id || '_' || NEW.task_id || '_' || NEW.turn_id
+  ON CONFLICT (session_id, task_id, turn_id) DO UPDATE SET size = excluded.size;
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.cache_items_before_update
+BEFORE UPDATE OF task_id, turn_id ON cache_items
+WHEN NEW.task_id <> OLD.task_id OR NEW.turn_id <> OLD.turn_id
+BEGIN
+  INSERT INTO cache_sizes(session_id, task_id, turn_id, size)
+  SELECT session_id, task_id, turn_id, data_size
+    FROM cache_items
+   WHERE storage_key = NEW.session_id || '_' || NEW.task_id || '_' || NEW.turn_id
+  ON CONFLICT (session_id, task_id, turn_id) DO UPDATE SET size = excluded.size;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.cache_items_insert
@@ -303,9 +317,9 @@ BEGIN
      SET kept_size = kept_size + excluded.kept_size,
          kept_count = kept_count + excluded.kept_count,
          last_accessed_at = max(last_accessed_at, excluded.last_accessed_at);
-  INSERT INTO cache_sizes(session_id, task_id, turn_id, size)
-  VALUES (NEW.session_id, NEW.task_id, NEW.turn_id, NEW.data_size)
-  ON CONFLICT (session_id, task_id, turn_id) DO UPDATE SET size = excluded.size;
+  UPDATE cache_sizes SET size = NEW.data_size
+   WHERE session_id = NEW.session_id AND task_id = NEW.task_id
+     AND turn_id = NEW.turn_id;
   UPDATE cache_state SET written = NEW.id
    WHERE one = 1
      AND (bytes > (SELECT total_quota FROM cache_limits)
@@ -331,25 +345,28 @@ BEGIN
       RAISE(ABORT, 'InvalidKeyFormatError: turn_id must be 8 characters of a-z and 0-9; leave it out to have one made')
     END
     FROM cache_limits AS l;
-  -- Its last size is known under its old key. One that is known under the new
-  -- key, if that is another, is of an item that has just been replaced.
-  DELETE FROM cache_sizes
-   WHERE session_id = OLD.session_id AND task_id = OLD.task_id
-     AND turn_id = OLD.turn_id;
+  -- An item that is known under the new key, if that is another, has just
+  -- been replaced. What is known under the old key was this one.
   UPDATE cache_sessions
      SET kept_size = kept_size + NEW.data_size - OLD.data_size
            - coalesce((SELECT size FROM cache_sizes
-                        WHERE session_id = NEW.session_id AND task_id = NEW.task_id
+                        WHERE (NEW.task_id <> OLD.task_id OR NEW.turn_id <> OLD.turn_id)
+                          AND session_id = NEW.session_id AND task_id = NEW.task_id
                           AND turn_id = NEW.turn_id), 0),
          kept_count = kept_count
            - EXISTS(SELECT 1 FROM cache_sizes
-                     WHERE session_id = NEW.session_id AND task_id = NEW.task_id
+                     WHERE (NEW.task_id <> OLD.task_id OR NEW.turn_id <> OLD.turn_id)
+                       AND session_id = NEW.session_id AND task_id = NEW.task_id
                        AND turn_id = NEW.turn_id),
          last_accessed_at = max(last_accessed_at, NEW.timestamp)
    WHERE session_id = NEW.session_id;
-  INSERT INTO cache_sizes(session_id, task_id, turn_id, size)
-  VALUES (NEW.session_id, NEW.task_id, NEW.turn_id, NEW.data_size)
-  ON CONFLICT (session_id, task_id, turn_id) DO UPDATE SET size = excluded.size;
+  DELETE FROM cache_sizes
+   WHERE (NEW.task_id <> OLD.task_id OR NEW.turn_id <> OLD.turn_id)
+     AND session_id = OLD.session_id AND task_id = OLD.task_id
+     AND turn_id = OLD.turn_id;
+  UPDATE cache_sizes SET size = NEW.data_size
+   WHERE session_id = NEW.session_id AND task_id = NEW.task_id
+     AND turn_id = NEW.turn_id;
   UPDATE cache_state SET written = NEW.id
    WHERE one = 1 AND NEW.data_size > OLD.data_size
      AND (bytes > (SELECT total_quota FROM cache_limits)
@@ -421,12 +438,10 @@ BEGIN
          OR NEW.created_at NOT BETWEEN 0 AND 253402300799999
          OR NEW.last_accessed_at NOT BETWEEN NEW.created_at AND 253402300799999 THEN
       RAISE(ABORT, 'ValidationError: created_at and last_accessed_at must be milliseconds since 1970 UTC, in this order; leave them out for the current time')
-    WHEN EXISTS(SELECT 1 FROM cache_sizes WHERE session_id = NEW.session_id) THEN
-      RAISE(ABORT, 'ValidationError: this session exists and has items; UPDATE it, or DELETE it first')
     WHEN (NEW.kept_size, NEW.kept_count) IS NOT
          (SELECT coalesce(sum(data_size), 0), count(*) FROM cache_items
            WHERE session_id = NEW.session_id) THEN
-      RAISE(ABORT, 'ValidationError: kept_size and kept_count are kept by the schema; leave them out')
+      RAISE(ABORT, 'ValidationError: a session that has items is not replaced, and its totals are kept by the schema; UPDATE it, or DELETE it first')
     END
     FROM cache_limits AS l;
   UPDATE cache_state SET bytes = bytes + NEW.kept_size

@@ -58,12 +58,6 @@ def exact(db, schema="main"):
         f" WHERE item_count <> 0 OR total_size <> 0 ORDER BY 1",
     )
     assert kept == truth
-    sizes = rows(
-        db, f"SELECT session_id || '_' || task_id || '_' || turn_id, size"
-        f" FROM {s}cache_sizes ORDER BY 1")
-    assert sizes == rows(
-        db, f"SELECT storage_key, length(CAST(data AS BLOB)) FROM {s}cache_items"
-        " ORDER BY 1")
     assert rows(db, f"SELECT * FROM {s}cache_check") == []
     assert rows(db, f"SELECT written, items_before, rule FROM {s}cache_state") == [
         (None, None, None)]

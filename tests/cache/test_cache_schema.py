@@ -1,5 +1,5 @@
 """The rules of sql/cache.sql, on connections that never saw the module."""
-import json
+import os
 import random
 import sqlite3
 
@@ -75,7 +75,7 @@ def test_totals_are_exact_after_any_statement(pdb, on_quota):
     setting(pdb, "total_quota_bytes", 3000)
     setting(pdb, "on_quota", on_quota)
     done = refused = 0
-    for step in range(600):
+    for step in range(6000 if os.environ.get("BLACKBOX_FULL") else 350):
         inside = rnd.random() < 0.3 and not pdb.in_transaction
         if inside:
             pdb.execute("BEGIN")
@@ -91,7 +91,7 @@ def test_totals_are_exact_after_any_statement(pdb, on_quota):
         assert max([r[0] for r in pdb.execute(
             "SELECT total_size FROM cache_sessions")], default=0) <= 1500
         assert one(pdb, "SELECT coalesce(sum(total_size), 0) FROM cache_sessions") <= 3000
-    assert done > 200 and refused > 20
+    assert done > 120 and refused > 15
 
 
 def test_replace_by_id_and_by_key_and_update_or_replace(pdb):
@@ -135,7 +135,7 @@ def test_totals_cannot_be_written(pdb):
                       "UPDATE cache_items SET storage_key = 'x'"):
         with pytest.raises(sqlite3.OperationalError, match="generated column"):
             pdb.execute(statement)
-    with pytest.raises(Refused, match="kept_size and kept_count are kept"):
+    with pytest.raises(Refused, match="totals are kept by the schema"):
         pdb.execute("INSERT INTO cache_sessions(session_id, kept_size) VALUES(?, 5)", (B,))
     exact(pdb)
 
@@ -148,7 +148,7 @@ def test_replacing_a_session_row_keeps_totals_exact(pdb):
         assert one(pdb, "SELECT count(*) FROM cache_items") == 0
         assert one(pdb, "SELECT rows FROM retention_log WHERE rule = 'clear'") == 1
     except Refused as error:
-        assert "this session exists and has items" in str(error)
+        assert "a session that has items is not replaced" in str(error)
         assert one(pdb, "SELECT count(*) FROM cache_items") == 1
     exact(pdb)
 
@@ -490,6 +490,8 @@ def test_quota_view_serves_a_trigger(pdb):
 def test_check_finds_what_was_damaged_behind_the_triggers(pdb):
     put(pdb, A, "task0001", text(10))
     put(pdb, B, "task0001", text(10))
+    put(pdb, A, "task0001", text(10), how="REPLACE")
+    pdb.execute("INSERT OR IGNORE INTO cache_sizes VALUES(?,'task0001','turn0000',10)", (A,))
     pdb.execute("UPDATE cache_sizes SET size = 11 WHERE session_id = ?", (A,))
     pdb.execute("UPDATE cache_sessions SET kept_size = 9 WHERE session_id = ?", (B,))
     pdb.execute("UPDATE cache_limits SET session_quota = 1")
