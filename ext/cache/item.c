@@ -96,7 +96,8 @@ static const char zDelete[] =
 static int returnRow(BxCall *p, sqlite3_stmt *pStmt) {
   int bRow = bxRow(pStmt, &p->err);
   if (bRow) {
-    bxReturnJson(p, sqlite3_mprintf("%s", sqlite3_column_text(pStmt, 0)));
+    const char *z = (const char *)sqlite3_column_text(pStmt, 0);
+    bxReturnJson(p, z ? sqlite3_mprintf("%s", z) : 0);
   }
   bxRun(pStmt, &p->err);
   return bRow;
@@ -189,9 +190,12 @@ static int isDamaged(sqlite3_stmt *pStmt, int iValid, int iText) {
 
 /* The CachedItem of the row, or NULL. */
 static char *cachedItem(BxCall *p, sqlite3_stmt *pStmt, const char *zKey) {
-  sqlite3_str *pOut;
+  const char *zQuoted = (const char *)sqlite3_column_text(pStmt, 2);
+  const char *zData = (const char *)sqlite3_column_text(pStmt, 3);
+  const char *zRest = (const char *)sqlite3_column_text(pStmt, 4);
   const char *zMetadata = (const char *)sqlite3_column_text(pStmt, 5);
   int bData = isDamaged(pStmt, 0, 3);
+  sqlite3_str *pOut;
   if (bData || isDamaged(pStmt, 1, 5)) {
     bxFail(&p->err, SQLITE_CORRUPT,
         "CorruptedDataError: %s of item %Q is no JSON (%d bytes); the other "
@@ -201,13 +205,11 @@ static char *cachedItem(BxCall *p, sqlite3_stmt *pStmt, const char *zKey) {
         sqlite3_column_bytes(pStmt, bData ? 3 : 5));
     return 0;
   }
+  if (zQuoted == 0 || zData == 0 || zRest == 0) return 0; /* out of memory */
   pOut = sqlite3_str_new(p->bx->db);
-  sqlite3_str_appendf(
-      pOut, "{\"storageKey\":%s,\"data\":", sqlite3_column_text(pStmt, 2));
-  sqlite3_str_append(pOut, (const char *)sqlite3_column_text(pStmt, 3),
-      sqlite3_column_bytes(pStmt, 3));
-  sqlite3_str_appendf(pOut, ",%.*s", sqlite3_column_bytes(pStmt, 4) - 2,
-      sqlite3_column_text(pStmt, 4) + 1); /* without its braces */
+  sqlite3_str_appendf(pOut, "{\"storageKey\":%s,\"data\":", zQuoted);
+  sqlite3_str_append(pOut, zData, sqlite3_column_bytes(pStmt, 3));
+  sqlite3_str_appendf(pOut, ",%.*s", (int)strlen(zRest) - 2, zRest + 1);
   if (zMetadata) sqlite3_str_appendf(pOut, ",\"customMetadata\":%s", zMetadata);
   sqlite3_str_appendchar(pOut, 1, '}');
   if (sqlite3_str_errcode(pOut) == SQLITE_TOOBIG) {
