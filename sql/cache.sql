@@ -516,32 +516,33 @@ BEGIN
   UPDATE cache_state SET rule = NULL;
 END;
 
-CREATE TRIGGER IF NOT EXISTS main.cache_settings_insert
-AFTER INSERT ON blackbox_settings WHEN NEW.name GLOB 'cache.*'
+-- UPDATE cache_limits SET one = 1 reads the settings anew.
+CREATE TRIGGER IF NOT EXISTS main.cache_limits_renew
+AFTER UPDATE OF one ON cache_limits
 BEGIN
   UPDATE cache_limits SET (max_item, max_description, session_quota, total_quota, evict, strict_ids) =
     (SELECT max_item, max_description, session_quota, total_quota, evict, strict_ids
        FROM cache_limits_now);
   UPDATE cache_state SET bytes = (SELECT bytes FROM cache_total_now);
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.cache_settings_insert
+AFTER INSERT ON blackbox_settings WHEN NEW.name GLOB 'cache.*'
+BEGIN
+  UPDATE cache_limits SET one = 1;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.cache_settings_update
 AFTER UPDATE ON blackbox_settings
 WHEN NEW.name GLOB 'cache.*' OR OLD.name GLOB 'cache.*'
 BEGIN
-  UPDATE cache_limits SET (max_item, max_description, session_quota, total_quota, evict, strict_ids) =
-    (SELECT max_item, max_description, session_quota, total_quota, evict, strict_ids
-       FROM cache_limits_now);
-  UPDATE cache_state SET bytes = (SELECT bytes FROM cache_total_now);
+  UPDATE cache_limits SET one = 1;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.cache_settings_delete
 AFTER DELETE ON blackbox_settings WHEN OLD.name GLOB 'cache.*'
 BEGIN
-  UPDATE cache_limits SET (max_item, max_description, session_quota, total_quota, evict, strict_ids) =
-    (SELECT max_item, max_description, session_quota, total_quota, evict, strict_ids
-       FROM cache_limits_now);
-  UPDATE cache_state SET bytes = (SELECT bytes FROM cache_total_now);
+  UPDATE cache_limits SET one = 1;
 END;
 
 INSERT INTO main.blackbox_setting_defs(name, kind, preset, low, high, choices, meaning) VALUES
@@ -593,10 +594,7 @@ ON CONFLICT (rule) DO UPDATE
 
 INSERT INTO main.cache_state(one) VALUES (1) ON CONFLICT (one) DO NOTHING;
 INSERT INTO main.cache_limits(one) VALUES (1) ON CONFLICT (one) DO NOTHING;
-UPDATE main.cache_limits SET (max_item, max_description, session_quota, total_quota, evict, strict_ids) =
-  (SELECT max_item, max_description, session_quota, total_quota, evict, strict_ids
-     FROM main.cache_limits_now);
-UPDATE main.cache_state SET bytes = (SELECT bytes FROM main.cache_total_now);
+UPDATE main.cache_limits SET one = 1;
 
 INSERT INTO main.blackbox_domains(domain, version) VALUES ('cache', 1)
 ON CONFLICT (domain) DO UPDATE SET version = excluded.version;

@@ -114,7 +114,8 @@ static void explainSize(
 
 /* The session may be named by itself or by the key of an item of it. */
 static const char zQuota[] =
-    "SELECT s.session_id, coalesce(s.total_size, 0), l.session_quota, t.bytes,"
+    "SELECT coalesce(s.session_id, ?1), coalesce(s.total_size, 0),"
+    " l.session_quota, t.bytes,"
     " l.total_quota, CASE WHEN l.evict THEN ' and what may be evicted makes no "
     "room (tool results stay)' ELSE '' END"
     " FROM main.cache_limits AS l, main.cache_state AS t"

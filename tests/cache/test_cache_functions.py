@@ -134,6 +134,14 @@ def test_each_error_names_what_was_given_and_what_is_expected(db):
     assert "cache_delete" in m
     m = refuses(db, "^QuotaExceededError", "SELECT cache_update(?,?,'d')", k, text(61))
     assert "93 of 150 bytes" in m
+    setting(db, "max_item_bytes", 1000)
+    m = refuses(db, "^QuotaExceededError", put_in, *change(session=B, data=text(151)))
+    assert B in m and "0 of 150 bytes" in m
+    setting(db, "total_quota_bytes", 100)
+    m = refuses(db, "^QuotaExceededError", put_in, *change(session=B, data=text(8)))
+    assert "all sessions together have 93 of 100 bytes (cache.total_quota_bytes)" in m
+    setting(db, "total_quota_bytes", 10**12)
+    setting(db, "max_item_bytes", 100)
     for values, name in [
         (dict(session="conv_1"), "InvalidKeyFormatError: session_id.*8-4-4-4-12.*'conv_1'"),
         (dict(session=None), "InvalidKeyFormatError: session_id must be text, got NULL"),
