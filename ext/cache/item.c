@@ -38,10 +38,10 @@ static const char *randomPart(char zOut[9]) {
   return zOut;
 }
 
-/* A description over the limit is cut and says so by its end. */
-#define DESCRIPTION(X)                                                         \
-  "(SELECT iif(length(" X ") > max_description, substr(" X                     \
-  ", 1, max_description - 3) || '...', " X ") FROM main.cache_limits)"
+/* Description ?4: one over the limit is cut and says so by its end. */
+#define DESCRIPTION                                                            \
+  "(SELECT iif(length(?4) > max_description, substr(?4, 1, max_description "   \
+  "- 3) || '...', ?4) FROM main.cache_limits)"
 
 /* What the host is told of an item. */
 #define METADATA                                                               \
@@ -53,20 +53,17 @@ static const char *randomPart(char zOut[9]) {
 static const char zWrite[] =
     "INSERT INTO main.cache_items(session_id, task_id, turn_id, description,"
     " timestamp, custom_metadata, data)"
-    " VALUES(?1, ?2, ?3, " DESCRIPTION(
-        "?4") ", ?5, ?6, ?7)"
-              " ON CONFLICT(storage_key) DO UPDATE SET description = "
-              "excluded.description,"
-              " timestamp = excluded.timestamp, custom_metadata ="
-              " excluded.custom_metadata, data = excluded.data WHERE NOT ?8"
-              " RETURNING " METADATA;
+    " VALUES(?1, ?2, ?3, " DESCRIPTION ", ?5, ?6, ?7)"
+    " ON CONFLICT(storage_key) DO UPDATE SET"
+    " description = excluded.description, timestamp = excluded.timestamp,"
+    " custom_metadata = excluded.custom_metadata, data = excluded.data"
+    " WHERE NOT ?8 RETURNING " METADATA;
 
 static const char zUpdate[] =
-    "UPDATE main.cache_items SET data = ?2, description = " DESCRIPTION(
-        "?3") ", custom_metadata = coalesce(?4, custom_metadata), timestamp = "
-              "?6"
-              " WHERE storage_key = ?1 AND (?5 IS NULL OR session_id = ?5)"
-              " RETURNING " METADATA;
+    "UPDATE main.cache_items SET data = ?2, description = " DESCRIPTION
+    ", custom_metadata = coalesce(?5, custom_metadata), timestamp = ?6"
+    " WHERE storage_key = ?1 AND (?3 IS NULL OR session_id = ?3)"
+    " RETURNING " METADATA;
 
 static const char zRead[] =
     "SELECT coalesce(json_valid(data), 0), custom_metadata IS NULL OR"
@@ -148,8 +145,8 @@ static void updateItem(BxCall *p) {
   const char *zSession = bxCacheKey(bxArg(p, 4), "session_id", 1, &p->err);
   i64 iNow = bxTime(bxArg(p, 5), "now", &p->err);
   sqlite3_stmt *pStmt = bxStmt(pHome, zUpdate, &p->err);
-  bxBind(pStmt, &p->err, "ttttti", zKey, zData, zDescription, zMetadata,
-      zSession, iNow);
+  bxBind(pStmt, &p->err, "ttttti", zKey, zData, zSession, zDescription,
+      zMetadata, iNow);
   if (!returnRow(p, pStmt) && p->err.rc == SQLITE_OK) {
     bxCacheNotFound(pHome, p->aArg[0], bxArg(p, 4), &p->err);
   }
