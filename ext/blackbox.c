@@ -5,6 +5,7 @@
 */
 #include "core/core.h"
 #include "payload/payload.h"
+#include "cache/cache.h"
 SQLITE_EXTENSION_INIT1
 
 #include <stdatomic.h>
@@ -13,12 +14,13 @@ SQLITE_EXTENSION_INIT1
 #define MIN_SQLITE 3038000
 
 /* sql/<domain>.sql, made into C by the build. */
-extern const char bxSqlCore[], bxSqlPayload[];
+extern const char bxSqlCore[], bxSqlPayload[], bxSqlCache[];
 
 /* The domains; core is first. */
 static const BxDomain aDomain[] = {
     {"core", 1, bxSqlCore, 0},
     {"payload", 1, bxSqlPayload, bxPayloadAdopt},
+    {"cache", 1, bxSqlCache, 0},
 };
 
 /* name, fewest and most arguments, kind, implementation */
@@ -36,6 +38,16 @@ static const BxFunction aFunction[] = {
     {"payload_save_evidence", 2, 2, BX_WRITE, bxPayloadSaveEvidence},
     {"payload_stats", 0, 0, BX_READ, bxPayloadStats},
     {"payload_unpin", 3, 3, BX_WRITE, bxPayloadUnpin},
+    {"cache_cleanup_orphans", 0, 3, BX_WRITE, bxCacheCleanupOrphans},
+    {"cache_cleanup_outdated", 0, 3, BX_WRITE, bxCacheCleanupOutdated},
+    {"cache_clear_session", 1, 1, BX_OWN, bxCacheClear},
+    {"cache_delete", 1, 3, BX_WRITE, bxCacheDelete},
+    {"cache_quota_check", 2, 3, BX_READ, bxCacheQuotaCheck},
+    {"cache_read", 1, 3, BX_OWN, bxCacheRead},
+    {"cache_stats", 0, 2, BX_READ, bxCacheStats},
+    {"cache_update", 3, 6, BX_OWN, bxCacheUpdate},
+    {"cache_use_preset", 1, 1, BX_WRITE, bxCachePreset},
+    {"cache_write", 5, 7, BX_OWN, bxCacheWrite},
     /* last: its presence says that the connection has them all */
     {"blackbox_version", 0, 0, BX_PURE, bxVersion},
 };
@@ -46,6 +58,10 @@ static const BxTable aTable[] = {
         bxCheck},
     {"payload_waiting", "rows, bytes, oldest, error", 4, 0, 0, 0, 0,
         bxPayloadWaiting},
+    {"cache_list",
+        "storage_key, description, timestamp, data_size, session_id, "
+        "task_id, turn_id, metadata, session HIDDEN",
+        8, 0, 1, "cache", 0, bxCacheList},
 };
 
 /* How blackbox_check() looks into virtual tables. */

@@ -35,6 +35,18 @@ i64 bxBytes(sqlite3_value *pVal) {
   return pVal == 0 ? 0 : sqlite3_value_bytes(pVal);
 }
 
+/* The first of z[i..n) that may be no ASCII, eight bytes at a time: most of
+** what is checked here is long and ASCII. */
+static int skipAscii(const unsigned char *z, int i, int n) {
+  sqlite3_uint64 iWord;
+  while (n - i >= 8) {
+    memcpy(&iWord, z + i, 8);
+    if (iWord & 0x8080808080808080u) break;
+    i += 8;
+  }
+  return i;
+}
+
 /* Whether n bytes are well-formed UTF-8 (RFC 3629). */
 static int isUtf8(const unsigned char *z, int n) {
   int i = 0;
@@ -42,7 +54,10 @@ static int isUtf8(const unsigned char *z, int n) {
     unsigned c = z[i++];
     unsigned iLow = 0x80, iHigh = 0xbf; /* bounds of the second byte */
     int nMore;
-    if (c < 0x80) continue;
+    if (c < 0x80) {
+      i = skipAscii(z, i, n);
+      continue;
+    }
     if (c < 0xc2 || c > 0xf4) return 0;
     nMore = c < 0xe0 ? 1 : c < 0xf0 ? 2 : 3;
     if (c == 0xe0) iLow = 0xa0;

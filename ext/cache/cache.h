@@ -1,0 +1,48 @@
+/*
+** cache.h: the session cache. Its rules are in sql/cache.sql; here are the
+** functions that stand on them.
+*/
+#ifndef BX_CACHE_H
+#define BX_CACHE_H
+
+#include "../core/core.h"
+
+/* item.c: one item */
+void bxCacheWrite(BxCall *p);  /* cache_write() */
+void bxCacheRead(BxCall *p);   /* cache_read() */
+void bxCacheUpdate(BxCall *p); /* cache_update() */
+void bxCacheDelete(BxCall *p); /* cache_delete() */
+
+/* session.c: sessions and their quotas */
+sqlite3_stmt *bxCacheList(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
+void bxCacheStats(BxCall *p);           /* cache_stats() */
+void bxCacheQuotaCheck(BxCall *p);      /* cache_quota_check() */
+void bxCacheClear(BxCall *p);           /* cache_clear_session() */
+void bxCacheCleanupOrphans(BxCall *p);  /* cache_cleanup_orphans() */
+void bxCacheCleanupOutdated(BxCall *p); /* cache_cleanup_outdated() */
+void bxCachePreset(BxCall *p);          /* cache_use_preset() */
+
+/* refusal.c: errors that say which value, which limit and what to do */
+/*
+** Text of a key or a part of one. What is wrong with it is an
+** InvalidKeyFormatError.
+*/
+const char *bxCacheKey(
+    sqlite3_value *pVal, const char *zWhat, int bNull, BxErr *pErr);
+/*
+** Completes the error of a call: a refusal of the schema gets the value that
+** was given, a quota its numbers, a failing file the name
+** StorageUnavailableError. azArg names the arguments by their columns, in
+** order, and ends with NULL.
+*/
+void bxCacheExplain(BxCall *p, const char *const *azArg);
+/*
+** For a key under which nothing was found: InvalidKeyFormatError when it can
+** be none, else ItemNotFoundError.
+*/
+void bxCacheNotFound(
+    BxStmts *pHome, sqlite3_value *pKey, sqlite3_value *pSession, BxErr *pErr);
+/* Refuses a key that no item can have. */
+void bxCacheCheckKey(BxStmts *pHome, sqlite3_value *pKey, BxErr *pErr);
+
+#endif

@@ -1,0 +1,279 @@
+/*
+** item.c: cache_write(), cache_read(), cache_update(), cache_delete().
+**
+** What goes in is JSON text and stays byte for byte as it was given. What
+** comes back from a write is the description of the item, never its data; a
+** read puts the stored bytes into its answer as they are.
+**
+** A write is one statement on cache_items, whose triggers check it and keep
+** the totals, so it is atomic without a savepoint of its own. A read marks
+** the session as in use when it can; a file that cannot be written, or is
+** locked, does not keep anybody from reading.
+**
+** Limits: those of the settings (SELECT * FROM blackbox_limits).
+*/
+#include "cache.h"
+SQLITE_EXTENSION_INIT3
+
+#include <limits.h>
+#include <string.h>
+
+#define MAX_KEY_TRIES 8
+
+/* Text of the data or the custom metadata. */
+static const char *jsonText(BxCall *p, int i, const char *zWhat, int bNull) {
+  return bxText(bxArg(p, i), zWhat, INT_MAX, bNull, &p->err);
+}
+
+/* Eight characters of a-z and 0-9, each as likely as the others. */
+static const char *randomPart(char zOut[9]) {
+  static const char zLetters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
+  int n = 0;
+  while (n < 8) {
+    unsigned char c;
+    sqlite3_randomness(1, &c);
+    if (c < 252) zOut[n++] = zLetters[c % 36]; /* 252 is 7 times 36 */
+  }
+  zOut[8] = 0;
+  return zOut;
+}
+
+/* Description ?4: one over the limit is cut and says so by its end. */
+#define DESCRIPTION                                                            \
+  "(SELECT iif(length(?4) > max_description, substr(?4, 1, max_description "   \
+  "- 3) || '...', ?4) FROM main.cache_limits)"
+
+/* What the host is told of an item. */
+#define METADATA                                                               \
+  "json_object('storageKey', storage_key, 'description', description, "        \
+  "'timestamp', timestamp, 'dataSize', data_size, 'sessionId', session_id, "   \
+  "'taskId', task_id, 'turnId', turn_id)"
+
+/* ?8 is 1 when the key was made here and must not meet another item's. */
+static const char zWrite[] =
+    "INSERT INTO main.cache_items(session_id, task_id, turn_id, description,"
+    " timestamp, custom_metadata, data)"
+    " VALUES(?1, ?2, ?3, " DESCRIPTION ", ?5, ?6, ?7)"
+    " ON CONFLICT(storage_key) DO UPDATE SET"
+    " description = excluded.description, timestamp = excluded.timestamp,"
+    " custom_metadata = excluded.custom_metadata, data = excluded.data"
+    " WHERE NOT ?8 RETURNING " METADATA;
+
+static const char zUpdate[] =
+    "UPDATE main.cache_items SET data = ?2, description = " DESCRIPTION
+    ", custom_metadata = coalesce(?5, custom_metadata), timestamp = ?6"
+    " WHERE storage_key = ?1 AND (?3 IS NULL OR session_id = ?3)"
+    " RETURNING " METADATA;
+
+static const char zRead[] =
+    "SELECT coalesce(json_valid(data), 0), custom_metadata IS NULL OR"
+    " json_valid(custom_metadata), json_quote(storage_key), data, json_object("
+    "'description', description, 'timestamp', timestamp, 'dataSize', data_size,"
+    " 'sessionId', session_id, 'taskId', task_id, 'turnId', turn_id),"
+    " custom_metadata, session_id"
+    " FROM main.cache_items"
+    " WHERE storage_key = ?1 AND (?2 IS NULL OR session_id = ?2)";
+
+static const char zTouch[] =
+    "UPDATE main.cache_sessions SET last_accessed_at = ?2"
+    " WHERE session_id = ?1 AND last_accessed_at < ?2";
+
+static const char zTouchByKey[] =
+    "UPDATE main.cache_sessions SET last_accessed_at = ?2"
+    " WHERE session_id = (SELECT session_id FROM main.cache_items"
+    " WHERE storage_key = ?1 AND (?3 IS NULL OR session_id = ?3))";
+
+static const char zDelete[] =
+    "DELETE FROM main.cache_items"
+    " WHERE storage_key = ?1 AND (?2 IS NULL OR session_id = ?2)"
+    " RETURNING 1";
+
+/* Steps a statement that gives one row of JSON, and hands that over. Returns
+** whether there was one. */
+static int returnRow(BxCall *p, sqlite3_stmt *pStmt) {
+  int bRow = bxRow(pStmt, &p->err);
+  if (bRow) {
+    const char *z = (const char *)sqlite3_column_text(pStmt, 0);
+    bxReturnJson(p, z ? sqlite3_mprintf("%s", z) : 0);
+  }
+  bxRun(pStmt, &p->err);
+  return bRow;
+}
+
+/*-------------------------------------------------------------- write ----*/
+
+static void writeItem(BxCall *p) {
+  BxStmts *pHome = bxHome(p->bx, "cache", &p->err);
+  const char *zSession = bxCacheKey(bxArg(p, 0), "session_id", 0, &p->err);
+  const char *zTask = bxCacheKey(bxArg(p, 1), "task_id", 1, &p->err);
+  const char *zTurn = bxCacheKey(bxArg(p, 2), "turn_id", 1, &p->err);
+  const char *zData = jsonText(p, 3, "data", 0);
+  const char *zDescription = jsonText(p, 4, "description", 0);
+  const char *zMetadata = jsonText(p, 5, "custom_metadata", 1);
+  i64 iNow = bxTime(bxArg(p, 6), "now", &p->err);
+  int bMade = zTask == 0 || zTurn == 0;
+  int nTry = bMade ? MAX_KEY_TRIES : 1;
+  char zTaskMade[9], zTurnMade[9];
+  while (p->err.rc == SQLITE_OK && nTry-- > 0) {
+    sqlite3_stmt *pStmt = bxStmt(pHome, zWrite, &p->err);
+    bxBind(pStmt, &p->err, "ttttitti", zSession,
+        zTask ? zTask : randomPart(zTaskMade),
+        zTurn ? zTurn : randomPart(zTurnMade), zDescription, iNow, zMetadata,
+        zData, (i64)bMade);
+    if (returnRow(p, pStmt)) return;
+  }
+  bxFail(&p->err, SQLITE_CONSTRAINT,
+      "InvalidKeyFormatError: no free turn_id found in task %Q; give one",
+      zTask ? zTask : "");
+}
+
+void bxCacheWrite(BxCall *p) {
+  static const char *const azArg[] = {"session_id", "task_id", "turn_id",
+      "data", "description", "custom_metadata", "timestamp", 0};
+  writeItem(p);
+  bxCacheExplain(p, azArg);
+}
+
+/*------------------------------------------------------------- update ----*/
+
+static void updateItem(BxCall *p) {
+  BxStmts *pHome = bxHome(p->bx, "cache", &p->err);
+  const char *zKey = bxCacheKey(bxArg(p, 0), "storage_key", 0, &p->err);
+  const char *zData = jsonText(p, 1, "data", 0);
+  const char *zDescription = jsonText(p, 2, "description", 0);
+  const char *zMetadata = jsonText(p, 3, "custom_metadata", 1);
+  const char *zSession = bxCacheKey(bxArg(p, 4), "session_id", 1, &p->err);
+  i64 iNow = bxTime(bxArg(p, 5), "now", &p->err);
+  sqlite3_stmt *pStmt = bxStmt(pHome, zUpdate, &p->err);
+  bxBind(pStmt, &p->err, "ttttti", zKey, zData, zSession, zDescription,
+      zMetadata, iNow);
+  if (!returnRow(p, pStmt) && p->err.rc == SQLITE_OK) {
+    bxCacheNotFound(pHome, p->aArg[0], bxArg(p, 4), &p->err);
+  }
+}
+
+void bxCacheUpdate(BxCall *p) {
+  static const char *const azArg[] = {"storage_key", "data", "description",
+      "custom_metadata", "session_id", "timestamp", 0};
+  updateItem(p);
+  bxCacheExplain(p, azArg);
+}
+
+/*--------------------------------------------------------------- read ----*/
+
+/*
+** Marks the session as in use. Failing is no failure, unless SQLite has
+** rolled back the caller's transaction over it.
+*/
+static void touch(BxCall *p, BxStmts *pHome, const char *zSession, i64 iNow) {
+  BxErr err = {SQLITE_OK, 0};
+  int bAutocommit = sqlite3_get_autocommit(p->bx->db);
+  sqlite3_stmt *pStmt = bxStmt(pHome, zTouch, &err);
+  bxBind(pStmt, &err, "ti", zSession, iNow);
+  bxRun(pStmt, &err);
+  if (err.rc != SQLITE_OK && bAutocommit != sqlite3_get_autocommit(p->bx->db)) {
+    bxFail(&p->err, err.rc, "%s", err.zMsg ? err.zMsg : "out of memory");
+  }
+  bxClear(&err);
+}
+
+/* Whether text that must be JSON is none, or hides bytes behind a NUL. */
+static int isDamaged(sqlite3_stmt *pStmt, int iValid, int iText) {
+  const char *z = (const char *)sqlite3_column_text(pStmt, iText);
+  int n = sqlite3_column_bytes(pStmt, iText);
+  if (!sqlite3_column_int(pStmt, iValid)) return 1;
+  return z != 0 && memchr(z, 0, (size_t)n) != 0;
+}
+
+/* The CachedItem of the row, or NULL. */
+static char *cachedItem(BxCall *p, sqlite3_stmt *pStmt, const char *zKey) {
+  const char *zQuoted = (const char *)sqlite3_column_text(pStmt, 2);
+  const char *zData = (const char *)sqlite3_column_text(pStmt, 3);
+  const char *zRest = (const char *)sqlite3_column_text(pStmt, 4);
+  const char *zMetadata = (const char *)sqlite3_column_text(pStmt, 5);
+  int bData = isDamaged(pStmt, 0, 3);
+  sqlite3_str *pOut;
+  if (bData || isDamaged(pStmt, 1, 5)) {
+    bxFail(&p->err, SQLITE_CORRUPT,
+        "CorruptedDataError: %s of item %Q is no JSON (%d bytes); the other "
+        "items can be read, remove this one with cache_delete() and write it "
+        "again",
+        bData ? "data" : "custom_metadata", zKey,
+        sqlite3_column_bytes(pStmt, bData ? 3 : 5));
+    return 0;
+  }
+  if (zQuoted == 0 || zData == 0 || zRest == 0) return 0; /* out of memory */
+  pOut = sqlite3_str_new(p->bx->db);
+  sqlite3_str_appendf(pOut, "{\"storageKey\":%s,\"data\":", zQuoted);
+  sqlite3_str_append(pOut, zData, sqlite3_column_bytes(pStmt, 3));
+  sqlite3_str_appendf(pOut, ",%.*s", (int)strlen(zRest) - 2, zRest + 1);
+  if (zMetadata) sqlite3_str_appendf(pOut, ",\"customMetadata\":%s", zMetadata);
+  sqlite3_str_appendchar(pOut, 1, '}');
+  if (sqlite3_str_errcode(pOut) == SQLITE_TOOBIG) {
+    bxFail(&p->err, SQLITE_TOOBIG,
+        "DataTooLargeError: item %Q is larger than this connection lets a "
+        "string be; raise its SQLITE_LIMIT_LENGTH",
+        zKey);
+  }
+  return sqlite3_str_finish(pOut);
+}
+
+static void readItem(BxCall *p) {
+  BxStmts *pHome = bxHome(p->bx, "cache", &p->err);
+  const char *zKey = bxCacheKey(bxArg(p, 0), "storage_key", 0, &p->err);
+  const char *zSession = bxCacheKey(bxArg(p, 1), "session_id", 1, &p->err);
+  i64 iNow = bxTime(bxArg(p, 2), "now", &p->err);
+  sqlite3_stmt *pStmt = bxStmt(pHome, zRead, &p->err);
+  char *zItem = 0, *zOwner = 0;
+  int bFound;
+  bxBind(pStmt, &p->err, "tt", zKey, zSession);
+  bFound = bxRow(pStmt, &p->err);
+  if (bFound) {
+    zItem = cachedItem(p, pStmt, zKey);
+    zOwner = sqlite3_mprintf("%s", sqlite3_column_text(pStmt, 6));
+  }
+  bxDone(pStmt, &p->err);
+  if (!bFound && p->err.rc == SQLITE_OK) {
+    bxCacheNotFound(pHome, p->aArg[0], bxArg(p, 1), &p->err);
+  }
+  if (p->err.rc == SQLITE_OK && zOwner != 0) touch(p, pHome, zOwner, iNow);
+  sqlite3_free(zOwner);
+  if (p->err.rc == SQLITE_OK) {
+    bxReturnJson(p, zItem);
+  } else {
+    sqlite3_free(zItem);
+  }
+}
+
+void bxCacheRead(BxCall *p) {
+  static const char *const azArg[] = {"storage_key", "session_id", "now", 0};
+  readItem(p);
+  bxCacheExplain(p, azArg);
+}
+
+/*------------------------------------------------------------- delete ----*/
+
+static void deleteItem(BxCall *p) {
+  BxStmts *pHome = bxHome(p->bx, "cache", &p->err);
+  const char *zKey = bxCacheKey(bxArg(p, 0), "storage_key", 0, &p->err);
+  const char *zSession = bxCacheKey(bxArg(p, 1), "session_id", 1, &p->err);
+  i64 iNow = bxTime(bxArg(p, 2), "now", &p->err);
+  sqlite3_stmt *pStmt = bxStmt(pHome, zTouchByKey, &p->err);
+  int bGone;
+  bxBind(pStmt, &p->err, "tit", zKey, iNow, zSession);
+  bxRun(pStmt, &p->err);
+  pStmt = bxStmt(pHome, zDelete, &p->err);
+  bxBind(pStmt, &p->err, "tt", zKey, zSession);
+  bGone = bxRow(pStmt, &p->err);
+  bxRun(pStmt, &p->err);
+  if (!bGone && p->err.rc == SQLITE_OK) {
+    bxCacheCheckKey(pHome, p->aArg[0], &p->err);
+  }
+  bxReturnInt(p, bGone);
+}
+
+void bxCacheDelete(BxCall *p) {
+  static const char *const azArg[] = {"storage_key", "session_id", "now", 0};
+  deleteItem(p);
+  bxCacheExplain(p, azArg);
+}

@@ -1,0 +1,250 @@
+/*
+** refusal.c: what the cache says when it refuses.
+**
+** The schema refuses with a literal text, "<ErrorName>: <column> must be
+** <rule>; <next step>", as a trigger cannot put values into one. Every write
+** here is one statement that the schema judges, and only a refused one is
+** looked at again: the value that was given goes before the semicolon, and a
+** quota is told in numbers. That keeps the way of a good write short, and the
+** rules in one place.
+**
+** Codes: a refusal keeps SQLITE_CONSTRAINT, also that of a quota, because
+** SQLITE_FULL would make SQLite roll back the whole transaction around it.
+** Data over the limit is SQLITE_TOOBIG, damaged data SQLITE_CORRUPT. A code
+** from the file below is never replaced.
+*/
+#include "cache.h"
+SQLITE_EXTENSION_INIT3
+
+#include <string.h>
+
+static int startsWith(const char *z, const char *zPrefix) {
+  return strncmp(z, zPrefix, strlen(zPrefix)) == 0;
+}
+
+/* Replaces the message; z comes from sqlite3_mprintf. */
+static void setMessage(BxErr *pErr, char *z) {
+  if (z == 0) return; /* out of memory: the shorter text stays */
+  sqlite3_free(pErr->zMsg);
+  pErr->zMsg = z;
+}
+
+const char *bxCacheKey(
+    sqlite3_value *pVal, const char *zWhat, int bNull, BxErr *pErr) {
+  static const char zName[] = "ValidationError: ";
+  BxErr err = {SQLITE_OK, 0};
+  const char *z;
+  if (pErr->rc != SQLITE_OK) return 0;
+  z = bxText(pVal, zWhat, 1000, bNull, &err);
+  if (err.rc != SQLITE_OK && err.zMsg != 0 && startsWith(err.zMsg, zName)) {
+    setMessage(&err, sqlite3_mprintf("InvalidKeyFormatError: %s; use a key or "
+                                     "id that the cache or the host gave",
+                         err.zMsg + strlen(zName)));
+  }
+  *pErr = err;
+  return z;
+}
+
+/*------------------------------------------------ values in messages ----*/
+
+/* Says of an argument what it is: its size if it is data, else its value. */
+static char *showArgument(const char *zColumn, sqlite3_value *pVal) {
+  if (strcmp(zColumn, "data") == 0 && bxBytes(pVal) > 60) {
+    return sqlite3_mprintf("%lld bytes", bxBytes(pVal));
+  }
+  if (strcmp(zColumn, "description") == 0 && bxBytes(pVal) > 60) {
+    return sqlite3_mprintf("%lld bytes", bxBytes(pVal));
+  }
+  return bxShow(pVal);
+}
+
+/* Puts ", got <value>" before the advice of a refusal. */
+static void addValue(BxErr *pErr, const char *zColumn, sqlite3_value *pVal) {
+  const char *zAdvice = strchr(pErr->zMsg, ';');
+  char *zShown;
+  if (zAdvice == 0) return;
+  zShown = showArgument(zColumn, pVal);
+  if (zShown != 0) {
+    setMessage(
+        pErr, sqlite3_mprintf("%.*s, got %s%s", (int)(zAdvice - pErr->zMsg),
+                  pErr->zMsg, zShown, zAdvice));
+  }
+  sqlite3_free(zShown);
+}
+
+/* Finds the argument whose column the refusal begins with. */
+static void explainValue(BxCall *p, const char *const *azArg) {
+  const char *z = strstr(p->err.zMsg, ": ");
+  int i;
+  if (z == 0) return;
+  z += 2;
+  for (i = 0; azArg[i] != 0; i++) {
+    size_t n = strlen(azArg[i]);
+    if (strncmp(z, azArg[i], n) != 0 || z[n] != ' ') continue;
+    addValue(&p->err, azArg[i], i < p->nArg ? p->aArg[i] : 0);
+    return;
+  }
+}
+
+/* The argument of a column, or NULL. */
+static sqlite3_value *argumentOf(
+    BxCall *p, const char *const *azArg, const char *zColumn) {
+  int i;
+  for (i = 0; azArg[i] != 0; i++) {
+    if (strcmp(azArg[i], zColumn) == 0) return bxArg(p, i);
+  }
+  return 0;
+}
+
+static void explainSize(
+    BxCall *p, BxStmts *pHome, const char *const *azArg, BxErr *pErr) {
+  sqlite3_stmt *pStmt =
+      bxPrepare(pHome, "SELECT max_item FROM main.cache_limits", pErr);
+  p->err.rc = SQLITE_TOOBIG;
+  if (bxRow(pStmt, pErr)) {
+    setMessage(&p->err,
+        sqlite3_mprintf("DataTooLargeError: data must be at most %lld bytes "
+                        "(cache.max_item_bytes), got %lld bytes; split it into "
+                        "several items",
+            sqlite3_column_int64(pStmt, 0),
+            bxBytes(argumentOf(p, azArg, "data"))));
+  }
+  sqlite3_finalize(pStmt);
+}
+
+/* The session may be named by itself or by the key of an item of it. */
+static const char zQuota[] =
+    "SELECT coalesce(s.session_id, ?1), coalesce(s.total_size, 0),"
+    " l.session_quota, t.bytes,"
+    " l.total_quota, CASE WHEN l.evict THEN ' and what may be evicted makes no "
+    "room (tool results stay)' ELSE '' END"
+    " FROM main.cache_limits AS l, main.cache_state AS t"
+    " LEFT JOIN main.cache_sessions AS s ON s.session_id = coalesce(?1,"
+    " (SELECT session_id FROM main.cache_items WHERE storage_key = ?2))";
+
+static void explainQuota(
+    BxCall *p, BxStmts *pHome, const char *const *azArg, BxErr *pErr) {
+  sqlite3_stmt *pStmt = bxPrepare(pHome, zQuota, pErr);
+  int bTotal = strstr(p->err.zMsg, "total_quota") != 0;
+  bxBind(pStmt, pErr, "vv", argumentOf(p, azArg, "session_id"),
+      argumentOf(p, azArg, "storage_key"));
+  if (bxRow(pStmt, pErr)) {
+    char *zWho = bTotal ? sqlite3_mprintf("all sessions together have")
+                        : sqlite3_mprintf(
+                              "session %Q has", sqlite3_column_text(pStmt, 0));
+    setMessage(&p->err,
+        sqlite3_mprintf("QuotaExceededError: %z %lld of %lld bytes "
+                        "(cache.%s_quota_bytes) in use, %lld bytes do not "
+                        "fit%s; delete items with cache_delete() or write less",
+            zWho, sqlite3_column_int64(pStmt, bTotal ? 3 : 1),
+            sqlite3_column_int64(pStmt, bTotal ? 4 : 2),
+            bTotal ? "total" : "session", bxBytes(argumentOf(p, azArg, "data")),
+            sqlite3_column_text(pStmt, 5)));
+  }
+  sqlite3_finalize(pStmt);
+}
+
+/*----------------------------------------------------- a failing file ----*/
+
+/* Whether the code says that the file cannot be used now. */
+static int isStorage(const BxErr *pErr) {
+  switch (pErr->rc & 0xff) {
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+    case SQLITE_READONLY:
+    case SQLITE_FULL:
+    case SQLITE_IOERR:
+    case SQLITE_CANTOPEN:
+    case SQLITE_PROTOCOL:
+    case SQLITE_PERM:
+    case SQLITE_NOTADB: return 1;
+    case SQLITE_CORRUPT: return !startsWith(pErr->zMsg, "CorruptedDataError");
+    default:
+      return startsWith(pErr->zMsg, "Database not initialized") ||
+             startsWith(pErr->zMsg, "no such table: ");
+  }
+}
+
+void bxCacheExplain(BxCall *p, const char *const *azArg) {
+  static const char zCheck[] = "CHECK constraint failed: ";
+  BxErr err = {SQLITE_OK, 0}; /* of looking closer: the first one counts */
+  BxStmts *pHome;
+  if (p->err.rc == SQLITE_OK || p->err.zMsg == 0) return;
+  if (isStorage(&p->err)) {
+    setMessage(&p->err, sqlite3_mprintf("StorageUnavailableError: %s; try "
+                                        "again, or go on without the cache",
+                            p->err.zMsg));
+    return;
+  }
+  if ((p->err.rc & 0xff) != SQLITE_CONSTRAINT) return;
+  if (startsWith(p->err.zMsg, zCheck)) {
+    setMessage(&p->err, sqlite3_mprintf("%s", p->err.zMsg + strlen(zCheck)));
+  }
+  pHome = bxHome(p->bx, "cache", &err);
+  if (pHome == 0) {
+    bxClear(&err);
+  } else if (startsWith(p->err.zMsg, "QuotaExceededError")) {
+    explainQuota(p, pHome, azArg, &err);
+  } else if (startsWith(p->err.zMsg, "DataTooLargeError")) {
+    explainSize(p, pHome, azArg, &err);
+  } else if (strstr(p->err.zMsg, ", got ") == 0) {
+    explainValue(p, azArg);
+  }
+  bxClear(&err);
+}
+
+/*--------------------------------------------------------------- keys ----*/
+
+/* Whether a key has the strict form: x stands for one of a-z and 0-9. */
+static int fitsStrict(const char *z) {
+  static const char zForm[] =
+      "conv_xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx_xxxxxxxx_xxxxxxxx";
+  size_t i;
+  for (i = 0; zForm[i] != 0; i++) {
+    int bPart = (z[i] >= 'a' && z[i] <= 'z') || (z[i] >= '0' && z[i] <= '9');
+    if (zForm[i] == 'x' ? !bPart : z[i] != zForm[i]) return 0;
+  }
+  return z[i] == 0;
+}
+
+/* Read from the right: turn, task, and the rest is the session. */
+static int fitsFree(const char *z) {
+  const char *zTurn = strrchr(z, '_');
+  const char *zTask = zTurn;
+  if (zTurn == 0 || zTurn[1] == 0) return 0;
+  while (zTask > z && zTask[-1] != '_') zTask--;
+  return zTask > z + 1 && zTask < zTurn;
+}
+
+void bxCacheCheckKey(BxStmts *pHome, sqlite3_value *pKey, BxErr *pErr) {
+  const char *z = bxCacheKey(pKey, "storage key", 0, pErr);
+  int bStrict = (int)bxSettingInt(pHome, "cache.strict_session_ids", pErr);
+  char *zShown;
+  if (pErr->rc != SQLITE_OK) return;
+  if (bStrict ? fitsStrict(z) : fitsFree(z)) return;
+  zShown = bxShow(pKey);
+  bxFail(pErr, SQLITE_CONSTRAINT,
+      "InvalidKeyFormatError: a storage key must be "
+      "{sessionId}_{taskId}_{turnId}%s, got %s; take the storageKey that "
+      "cache_write() or cache_list() gave",
+      bStrict ? " (conv_ with 8-4-4-4-12 characters, and twice 8, all of a-z "
+                "and 0-9)"
+              : "",
+      zShown ? zShown : "?");
+  sqlite3_free(zShown);
+}
+
+void bxCacheNotFound(
+    BxStmts *pHome, sqlite3_value *pKey, sqlite3_value *pSession, BxErr *pErr) {
+  char *zSession = 0;
+  bxCacheCheckKey(pHome, pKey, pErr);
+  if (pErr->rc != SQLITE_OK) return;
+  if (pSession != 0) {
+    zSession = sqlite3_mprintf(" in session %Q", sqlite3_value_text(pSession));
+  }
+  bxFail(pErr, SQLITE_ERROR,
+      "ItemNotFoundError: no item has the key %Q%s; SELECT storage_key FROM "
+      "cache_list(<session>) shows those there are",
+      sqlite3_value_text(pKey), zSession ? zSession : "");
+  sqlite3_free(zSession);
+}

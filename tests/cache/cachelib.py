@@ -1,0 +1,68 @@
+"""What the tests of the cache share."""
+import json
+import random
+import sqlite3
+
+from conftest import ROOT, connect, one, rows
+
+A = "conv_a3f8e2b4-5c6d-7e8f-9g0h-1i2j3k4l5m6n"
+B = "conv_00000000-0000-4000-8000-000000000001"
+C = "conv_00000000-0000-4000-8000-000000000002"
+T0 = 1_700_000_000_000
+TASKS = ["task000%d" % i for i in range(4)]
+
+
+def schema(db):
+    """Makes the schema by the plain files, without the module."""
+    for name in ("core", "cache"):
+        db.executescript((ROOT / "sql" / (name + ".sql")).read_text())
+    return db
+
+
+def plain(path=":memory:"):
+    """A connection without the module, on a database with the schema."""
+    return schema(sqlite3.connect(str(path), isolation_level=None))
+
+
+def put(db, session, task, data, now=T0, turn="turn0000", how="INSERT",
+        metadata=None, rest="", description="d"):
+    db.execute(
+        f"{how} INTO cache_items(session_id, task_id, turn_id, description,"
+        f" timestamp, custom_metadata, data) VALUES(?,?,?,?,?,?,?) {rest}",
+        (session, task, turn, description, now, metadata, data),
+    )
+
+
+def setting(db, name, value):
+    db.execute(
+        "INSERT OR REPLACE INTO blackbox_settings VALUES(?, ?)",
+        ("cache." + name, value),
+    )
+
+
+def key(session, task, turn="turn0000"):
+    return f"{session}_{task}_{turn}"
+
+
+def exact(db, schema="main"):
+    """Fails unless every total is what the items say."""
+    s = '"' + schema.replace('"', '""') + '".'
+    truth = rows(
+        db,
+        f"SELECT session_id, sum(length(CAST(data AS BLOB))), count(*)"
+        f" FROM {s}cache_items GROUP BY 1 ORDER BY 1",
+    )
+    kept = rows(
+        db,
+        f"SELECT session_id, total_size, item_count FROM {s}cache_sessions"
+        f" WHERE item_count <> 0 OR total_size <> 0 ORDER BY 1",
+    )
+    assert kept == truth
+    assert rows(db, f"SELECT * FROM {s}cache_check") == []
+    assert rows(db, f"SELECT written, items_before, rule FROM {s}cache_state") == [
+        (None, None, None)]
+
+
+def text(size):
+    """JSON of exactly so many bytes."""
+    return json.dumps("x" * (size - 2))

@@ -1,0 +1,560 @@
+"""The rules of sql/cache.sql, on connections that never saw the module."""
+import os
+import random
+import sqlite3
+
+import pytest
+
+from cachelib import A, B, C, T0, TASKS, exact, key, plain, put, schema, setting, text
+from conftest import ROOT, one, rows, shell
+
+Refused = sqlite3.IntegrityError
+
+
+@pytest.fixture(params=[0, 1], ids=["recursive off", "recursive on"])
+def pdb(request, path):
+    db = plain(path)
+    db.execute(f"PRAGMA recursive_triggers = {request.param}")
+    yield db
+    db.close()
+
+
+# ------------------------------------------------------------ exactness ----
+
+HOWS = ["INSERT", "INSERT OR REPLACE", "INSERT OR IGNORE", "INSERT OR FAIL",
+        "INSERT OR ABORT", "INSERT OR ROLLBACK", "REPLACE"]
+UPDATES = ["UPDATE", "UPDATE OR REPLACE", "UPDATE OR IGNORE", "UPDATE OR FAIL"]
+
+
+def random_statement(rnd):
+    session, task = rnd.choice([A, B, C]), rnd.choice(TASKS)
+    size = rnd.choice([3, 10, 40, 200, 900])
+    pick = rnd.random()
+    if pick < 0.4:
+        rest = ""
+        how = rnd.choice(HOWS)
+        if how == "INSERT" and rnd.random() < 0.6:
+            rest = rnd.choice([
+                "ON CONFLICT(storage_key) DO UPDATE SET data = excluded.data",
+                "ON CONFLICT DO NOTHING",
+                "ON CONFLICT(storage_key) DO UPDATE SET task_id = 'task0009'",
+            ])
+        return (
+            f"{how} INTO cache_items(session_id, task_id, turn_id, description,"
+            f" timestamp, data) VALUES(?,?,'turn0000','d',?,?),"
+            f"(?,?,'turn0000','d',?,?) {rest}",
+            (session, task, T0 + rnd.randrange(99), text(size),
+             rnd.choice([A, B, C]), rnd.choice(TASKS), T0, text(size + 1)),
+        )
+    if pick < 0.7:
+        column, value = rnd.choice([
+            ("data", text(size)), ("task_id", rnd.choice(TASKS)),
+            ("session_id", rnd.choice([A, B])), ("description", "other"),
+            ("id", rnd.randrange(1, 9)), ("rowid", rnd.randrange(1, 9)),
+        ])
+        return (
+            f"{rnd.choice(UPDATES)} cache_items SET {column} = ?"
+            " WHERE session_id = ? AND task_id >= ?",
+            (value, session, task),
+        )
+    if pick < 0.8:
+        return (
+            "INSERT OR REPLACE INTO cache_items(id, session_id, task_id, turn_id,"
+            " description, timestamp, data) VALUES(?,?,?,'turn0000','d',?,?)",
+            (rnd.choice([1, 2, 3, 4, -1, 0]), session, task, T0, text(size)),
+        )
+    if pick < 0.95:
+        return ("DELETE FROM cache_items WHERE task_id = ?", (task,))
+    return ("DELETE FROM cache_sessions WHERE session_id = ?", (session,))
+
+
+@pytest.mark.parametrize("on_quota", ["reject", "evict_oldest"])
+def test_totals_are_exact_after_any_statement(pdb, on_quota):
+    rnd = random.Random(on_quota)
+    setting(pdb, "session_quota_bytes", 1500)
+    setting(pdb, "total_quota_bytes", 3000)
+    setting(pdb, "on_quota", on_quota)
+    done = refused = 0
+    for step in range(6000 if os.environ.get("BLACKBOX_FULL") else 350):
+        inside = rnd.random() < 0.3 and not pdb.in_transaction
+        if inside:
+            pdb.execute("BEGIN")
+        try:
+            pdb.execute(*random_statement(rnd))
+            done += 1
+        except Refused:
+            refused += 1
+        exact(pdb)
+        if pdb.in_transaction and not inside and rnd.random() < 0.5:
+            pdb.execute(rnd.choice(["COMMIT", "ROLLBACK"]))
+            exact(pdb)
+        assert max([r[0] for r in pdb.execute(
+            "SELECT total_size FROM cache_sessions")], default=0) <= 1500
+        assert one(pdb, "SELECT coalesce(sum(total_size), 0) FROM cache_sessions") <= 3000
+    assert done > 120 and refused > 15
+
+
+def test_replace_by_id_and_by_key_and_update_or_replace(pdb):
+    put(pdb, A, "task0001", text(100))
+    put(pdb, A, "task0002", text(50))
+    put(pdb, A, "task0001", text(70), how="REPLACE")
+    exact(pdb)
+    assert one(pdb, "SELECT total_size FROM cache_sessions") == 120
+    for identity in (1, 2, 3, 99, -1, 0, -5):
+        with pytest.raises(Refused, match="ValidationError: id is given"):
+            pdb.execute(
+                "REPLACE INTO cache_items(id, session_id, task_id, turn_id,"
+                " description, data) VALUES(?,?,'task0003','turn0000','d','1')",
+                (identity, B))
+    exact(pdb)
+    with pytest.raises(Refused, match="UNIQUE"):
+        pdb.execute("UPDATE cache_items SET task_id = 'task0001'")
+    pdb.execute("UPDATE OR REPLACE cache_items SET task_id = 'task0001'"
+                " WHERE task_id = 'task0002'")
+    assert rows(pdb, "SELECT task_id, data_size FROM cache_items") == [("task0001", 50)]
+    exact(pdb)
+
+
+def test_upsert_keeps_created_at_and_moves_last_accessed(pdb):
+    put(pdb, A, "task0001", text(10), now=T0)
+    put(pdb, A, "task0001", text(30), now=T0 + 5, rest="ON CONFLICT(storage_key)"
+        " DO UPDATE SET data = excluded.data, timestamp = excluded.timestamp")
+    assert rows(pdb, "SELECT total_size, item_count, created_at, last_accessed_at"
+                " FROM cache_sessions") == [(30, 1, T0, T0 + 5)]
+    put(pdb, A, "task0002", text(10), now=T0 - 1000)
+    assert rows(pdb, "SELECT created_at, last_accessed_at FROM cache_sessions") == [
+        (T0, T0 + 5)]
+
+
+def test_totals_cannot_be_written(pdb):
+    put(pdb, A, "task0001", text(10))
+    for statement in ("UPDATE cache_sessions SET total_size = 0",
+                      "UPDATE cache_sessions SET item_count = 0",
+                      "INSERT INTO cache_sessions(session_id, total_size) VALUES('x', 1)",
+                      "UPDATE cache_items SET data_size = 1",
+                      "UPDATE cache_items SET storage_key = 'x'"):
+        with pytest.raises(sqlite3.OperationalError, match="generated column"):
+            pdb.execute(statement)
+    with pytest.raises(Refused, match="totals are kept by the schema"):
+        pdb.execute("INSERT INTO cache_sessions(session_id, kept_size) VALUES(?, 5)", (B,))
+    exact(pdb)
+
+
+def test_replacing_a_session_row_keeps_totals_exact(pdb):
+    put(pdb, A, "task0001", text(10))
+    try:
+        pdb.execute("REPLACE INTO cache_sessions(session_id) VALUES(?)", (A,))
+        assert one(pdb, "PRAGMA recursive_triggers") == 1
+        assert one(pdb, "SELECT count(*) FROM cache_items") == 0
+        assert one(pdb, "SELECT rows FROM retention_log WHERE rule = 'clear'") == 1
+    except Refused as error:
+        assert "a session that has items is not replaced" in str(error)
+        assert one(pdb, "SELECT count(*) FROM cache_items") == 1
+    exact(pdb)
+
+
+def test_session_row_marks_access_and_never_goes_back(pdb):
+    put(pdb, A, "task0001", "1", now=T0)
+    touch = "UPDATE cache_sessions SET last_accessed_at = ?"
+    pdb.execute(touch, (T0 + 100,))
+    pdb.execute(touch, (T0 + 50,))
+    assert one(pdb, "SELECT last_accessed_at FROM cache_sessions") == T0 + 100
+    for bad in ("soon", 1.5, 10**18, b"x"):
+        with pytest.raises(Refused, match="ValidationError: last_accessed_at"):
+            pdb.execute(touch, (bad,))
+    for column, value in (("created_at", 5), ("session_id", B)):
+        with pytest.raises(Refused, match="never change"):
+            pdb.execute(f"UPDATE OR REPLACE cache_sessions SET {column} = ?", (value,))
+    assert one(pdb, "SELECT last_accessed_at FROM cache_sessions") == T0 + 100
+    exact(pdb)
+
+
+# ------------------------------------------------------------- refusals ----
+
+BAD = [
+    (dict(session=None), "InvalidKeyFormatError: session_id"),
+    (dict(session=b"x"), "InvalidKeyFormatError: session_id"),
+    (dict(session=""), "InvalidKeyFormatError: session_id"),
+    (dict(session="conv_1"), "InvalidKeyFormatError: session_id"),
+    (dict(session=A.upper()), "InvalidKeyFormatError: session_id"),
+    (dict(session=A + "x"), "InvalidKeyFormatError: session_id"),
+    (dict(session="conv_--------------------------------5m6n"), "InvalidKeyFormatError"),
+    (dict(session=A[:-1] + "\n"), "InvalidKeyFormatError: session_id"),
+    (dict(task=None), "InvalidKeyFormatError: task_id"),
+    (dict(task="short"), "InvalidKeyFormatError: task_id"),
+    (dict(task="TASK0001"), "InvalidKeyFormatError: task_id"),
+    (dict(task="task_001"), "InvalidKeyFormatError: task_id"),
+    (dict(turn="turn00001"), "InvalidKeyFormatError: turn_id"),
+    (dict(turn="turn_000"), "InvalidKeyFormatError: turn_id"),
+    (dict(data=None), "ValidationError: data must be JSON"),
+    (dict(data=""), "ValidationError: data must be JSON"),
+    (dict(data="{"), "ValidationError: data must be JSON"),
+    (dict(data="{'a':1}"), "ValidationError: data must be JSON"),
+    (dict(data=b'{"a":1}'), "ValidationError: data must be JSON"),
+    (dict(data='{"a":1}\0tail'), "ValidationError: data must be JSON"),
+    (dict(data=text(1001)), "DataTooLargeError"),
+    (dict(description=None), "ValidationError: description"),
+    (dict(description=""), "ValidationError: description"),
+    (dict(description=b"x"), "ValidationError: description"),
+    (dict(description="x" * 301), "ValidationError: description"),
+    (dict(now="yesterday"), "ValidationError: timestamp"),
+    (dict(now=-1), "ValidationError: timestamp"),
+    (dict(now=None), "ValidationError: timestamp"),
+    (dict(now=1.5), "ValidationError: timestamp"),
+    (dict(metadata="[]"), "ValidationError: custom_metadata"),
+    (dict(metadata="{"), "ValidationError: custom_metadata"),
+    (dict(metadata=b"{}"), "ValidationError: custom_metadata"),
+    (dict(metadata='{"a":"%s"}' % ("x" * 65536)), "ValidationError: custom_metadata"),
+]
+
+
+@pytest.mark.parametrize("change, message", BAD, ids=[str(b[0])[:40] for b in BAD])
+def test_bad_rows_are_refused_by_the_schema(pdb, change, message):
+    setting(pdb, "max_item_bytes", 1000)
+    row = dict(session=A, task="task0001", data="1")
+    row.update(change)
+    for how in ("INSERT", "REPLACE", "INSERT OR FAIL"):
+        with pytest.raises(Refused, match=message):
+            put(pdb, how=how, **row)
+    try:  # a CHECK under OR IGNORE skips the row without a word
+        put(pdb, how="INSERT OR IGNORE", **row)
+    except Refused as error:
+        assert message.split(":")[0] in str(error)
+    assert one(pdb, "SELECT count(*) FROM cache_items") == 0
+    assert one(pdb, "SELECT count(*) FROM cache_sessions") == 0
+    exact(pdb)
+
+
+def test_updates_are_checked_as_well(pdb):
+    setting(pdb, "max_item_bytes", 1000)
+    put(pdb, A, "task0001", text(500))
+    put(pdb, B, "task0002", text(500))
+    for change, value, message in [
+        ("data", "{", "ValidationError: data"), ("data", text(1001), "DataTooLargeError"),
+        ("description", "x" * 301, "ValidationError: description"),
+        ("task_id", "x", "InvalidKeyFormatError: task_id"),
+        ("turn_id", "x_1", "InvalidKeyFormatError: turn_id"),
+        ("custom_metadata", "1", "ValidationError: custom_metadata"),
+        ("session_id", B, "sessions see only their own"),
+        ("id", 77, "id is given by the table"),
+    ]:
+        for how in ("UPDATE", "UPDATE OR REPLACE"):
+            with pytest.raises(Refused, match=message):
+                pdb.execute(f"{how} cache_items SET {change} = ? WHERE session_id = ?",
+                            (value, A))
+    exact(pdb)
+    assert one(pdb, "SELECT sum(data_size) FROM cache_items") == 1000
+
+
+def test_free_ids(pdb):
+    setting(pdb, "strict_session_ids", 0)
+    put(pdb, "a", "b", "1", turn="c")
+    put(pdb, "a_b", "c", "22", turn="d")  # its key begins like one of session a
+    put(pdb, "Gespräch 7", "Ümlaut", "333", turn="日本")
+    with pytest.raises(Refused, match="InvalidKeyFormatError: task_id"):
+        put(pdb, "a", "b_c", "1", turn="d")
+    for bad in ("", "x" * 129, "a\tb", "a\x7f", "a\x85b", "a\0b"):
+        with pytest.raises(Refused, match="InvalidKeyFormatError"):
+            put(pdb, bad, "b", "1", turn="e")
+        with pytest.raises(Refused, match="InvalidKeyFormatError"):
+            put(pdb, "a", bad, "1", turn="e")
+    pdb.execute("DELETE FROM cache_sessions WHERE session_id = 'a'")
+    assert rows(pdb, "SELECT storage_key FROM cache_items ORDER BY 1") == [
+        ("Gespräch 7_Ümlaut_日本",), ("a_b_c_d",)]
+    exact(pdb)
+
+
+def test_defaults_make_key_parts_and_time(pdb):
+    pdb.execute("INSERT INTO cache_items(session_id, description, data) VALUES(?,'d','0')", (A,))
+    k, timestamp = pdb.execute("SELECT storage_key, timestamp FROM cache_items").fetchone()
+    task, turn = k[len(A) + 1:].split("_")
+    assert k.startswith(A + "_") and len(task) == len(turn) == 8 and task != turn
+    now = one(pdb, "SELECT unixepoch() * 1000")
+    assert abs(now - timestamp) < 60_000
+    exact(pdb)
+
+
+def test_every_json_value_is_data(pdb):
+    for i, value in enumerate(["0", "false", '""', "null", "[]", "{}", " 1 ", '"\u00e9"']):
+        put(pdb, A, "task0001", value, turn="turn000%d" % i)
+    assert rows(pdb, "SELECT data FROM cache_items ORDER BY id")[6] == (" 1 ",)
+    assert one(pdb, "SELECT data_size FROM cache_items WHERE turn_id='turn0007'") == 4
+    exact(pdb)
+
+
+# --------------------------------------------------------------- quotas ----
+
+def test_quota_is_refused_by_name_and_changes_nothing(pdb):
+    setting(pdb, "session_quota_bytes", 100)
+    put(pdb, A, "task0001", text(60))
+    before = pdb.serialize() if hasattr(pdb, "serialize") else None
+    for how in ("INSERT", "INSERT OR IGNORE", "REPLACE", "INSERT OR FAIL"):
+        with pytest.raises(Refused, match="QuotaExceededError: session"):
+            put(pdb, A, "task0002", text(41), how=how)
+    with pytest.raises(Refused, match="QuotaExceededError"):
+        pdb.execute("UPDATE cache_items SET data = ?", (text(101),))
+    if before:
+        assert pdb.serialize() == before
+    put(pdb, A, "task0002", text(40))
+    put(pdb, B, "task0002", text(100))
+    exact(pdb)
+
+
+def test_a_lowered_quota_lets_items_shrink(pdb):
+    put(pdb, A, "task0001", text(60))
+    setting(pdb, "session_quota_bytes", 50)
+    pdb.execute("UPDATE cache_items SET description = 'still fine'")
+    pdb.execute("UPDATE cache_items SET data = ?", (text(55),))
+    with pytest.raises(Refused, match="QuotaExceededError"):
+        pdb.execute("UPDATE cache_items SET data = ?", (text(56),))
+    exact(pdb)
+
+
+def test_eviction_takes_the_oldest_and_just_enough(pdb):
+    setting(pdb, "session_quota_bytes", 100)
+    setting(pdb, "on_quota", "evict_oldest")
+    for i, now in enumerate([30, 10, 20, 40]):  # not in the order of their times
+        put(pdb, A, "task000%d" % i, text(20), now=T0 + now)
+    put(pdb, B, "task0000", text(20), now=T0)
+    put(pdb, A, "task0009", text(50), now=T0 + 5)  # itself the oldest, and stays
+    left = [r[0] for r in pdb.execute("SELECT task_id FROM cache_items WHERE session_id = ?"
+                                      " ORDER BY timestamp", (A,))]
+    assert left == ["task0009", "task0000", "task0003"]
+    assert rows(pdb, "SELECT rule, rows, bytes, oldest, newest FROM retention_log") == [
+        ("evict", 2, 40, T0 + 10, T0 + 20)]
+    exact(pdb)
+    pdb.execute("UPDATE cache_items SET data = ? WHERE task_id = 'task0009'", (text(75),))
+    assert one(pdb, "SELECT total_size FROM cache_sessions WHERE session_id = ?", A) == 95
+    exact(pdb)
+
+
+def test_tool_results_are_never_evicted(pdb):
+    setting(pdb, "session_quota_bytes", 100)
+    setting(pdb, "on_quota", "evict_oldest")
+    kind = '{"kind": "tool_result"}'
+    put(pdb, A, "task0001", text(50), now=T0, metadata=kind)
+    put(pdb, A, "task0002", text(40), now=T0 + 1)
+    with pytest.raises(Refused, match="QuotaExceededError"):
+        put(pdb, A, "task0003", text(51), now=T0 + 2)
+    assert one(pdb, "SELECT count(*) FROM cache_items") == 2  # eviction undone too
+    assert one(pdb, "SELECT count(*) FROM retention_log") == 0
+    put(pdb, A, "task0003", text(50), now=T0 + 2)
+    assert [r[0] for r in pdb.execute("SELECT task_id FROM cache_items ORDER BY 1")] == [
+        "task0001", "task0003"]
+    exact(pdb)
+
+
+def test_eviction_takes_at_most_a_thousand(pdb):
+    setting(pdb, "on_quota", "evict_oldest")
+    with pdb:
+        pdb.execute("BEGIN")
+        for i in range(1100):
+            put(pdb, A, "task0001", text(10), now=T0 + i // 3, turn="%08d" % i)
+    setting(pdb, "session_quota_bytes", 11000)
+    with pytest.raises(Refused, match="QuotaExceededError"):
+        put(pdb, A, "task0002", text(10010), now=T0 + 5000)
+    exact(pdb)
+    put(pdb, A, "task0002", text(10000), now=T0 + 5000)
+    assert one(pdb, "SELECT count(*) FROM cache_items") == 101
+    assert one(pdb, "SELECT min(turn_id) FROM cache_items WHERE task_id='task0001'") == "00001000"
+    exact(pdb)
+
+
+def test_total_quota_over_all_sessions(pdb):
+    for i, session in enumerate([A, B, C]):
+        put(pdb, session, "task0001", text(30), now=T0 + i)
+    setting(pdb, "total_quota_bytes", 100)  # counts what is there already
+    with pytest.raises(Refused, match="QuotaExceededError: all sessions"):
+        put(pdb, C, "task0002", text(11), now=T0 + 9)
+    exact(pdb)
+    setting(pdb, "on_quota", "evict_oldest")
+    put(pdb, C, "task0002", text(45), now=T0 + 9)
+    assert rows(pdb, "SELECT session_id FROM cache_items ORDER BY timestamp") == [
+        (C,), (C,)]
+    exact(pdb)
+    pdb.execute("DELETE FROM cache_sessions WHERE session_id = ?", (C,))
+    exact(pdb)
+    pdb.execute("DELETE FROM blackbox_settings WHERE name = 'cache.total_quota_bytes'")
+    put(pdb, A, "task0002", text(500))
+    exact(pdb)
+
+
+def test_presets_are_rows(pdb):
+    assert rows(pdb, "SELECT * FROM cache_use") == [("seed",)]
+    pdb.execute("INSERT INTO cache_use VALUES('later')")
+    limits = dict(pdb.execute("SELECT name, value FROM blackbox_limits"))
+    assert limits["cache.session_quota_bytes"] == 209_715_200
+    assert limits["cache.max_description"] == 500
+    assert limits["cache.total_quota_bytes"] == 5_368_709_120
+    assert limits["cache.on_quota"] == "evict_oldest"
+    assert limits["cache.max_age_days"] == 30
+    assert rows(pdb, "SELECT * FROM cache_use") == [("later",)]
+    exact(pdb)
+    pdb.execute("INSERT INTO cache_presets VALUES('mine','cache.max_description',50)")
+    pdb.execute("INSERT INTO cache_use VALUES('mine')")
+    with pytest.raises(Refused, match="description"):
+        put(pdb, A, "task0001", "1", description="x" * 51)
+    pdb.execute("INSERT INTO cache_use VALUES('seed')")
+    assert rows(pdb, "SELECT * FROM blackbox_settings") == []
+    with pytest.raises(Refused, match="no preset of this name"):
+        pdb.execute("INSERT INTO cache_use VALUES('nope')")
+
+
+def test_settings_reach_the_next_write(pdb):
+    setting(pdb, "max_item_bytes", 5)
+    with pytest.raises(Refused, match="DataTooLargeError"):
+        put(pdb, A, "task0001", text(6))
+    pdb.execute("UPDATE blackbox_settings SET value = 6")
+    put(pdb, A, "task0001", text(6))
+    pdb.execute("DELETE FROM blackbox_settings")
+    put(pdb, A, "task0002", text(7))
+    exact(pdb)
+    for name, value in [("max_item_bytes", 0), ("on_quota", "maybe"),
+                        ("strict_session_ids", 2), ("max_age_days", -1),
+                        ("session_quota_bytes", "5"), ("idle_ms", -1)]:
+        with pytest.raises(Refused, match="ValidationError"):
+            setting(pdb, name, value)
+
+
+# -------------------------------------------------- removing, receipts ----
+
+def test_clear_leaves_nothing_and_one_receipt(pdb):
+    for i in range(20):
+        put(pdb, A, "task0001", text(10), now=T0 + i, turn="%08d" % i,
+            metadata='{"kind":"tool_result"}' if i % 3 else None)
+    put(pdb, B, "task0001", "1")
+    pdb.execute("DELETE FROM cache_sessions WHERE session_id = ?", (A,))
+    for table in ("cache_items", "cache_sessions", "cache_sizes"):
+        assert one(pdb, f"SELECT count(*) FROM {table} WHERE session_id = ?", A) == 0
+    assert rows(pdb, "SELECT domain, rule, rows, bytes, oldest, newest, minute"
+                " FROM retention_log") == [("cache", "clear", 20, 200, T0, T0 + 19, None)]
+    exact(pdb)
+
+
+def test_plain_deletes_share_a_receipt_by_the_minute(pdb):
+    for i in range(5):
+        put(pdb, A, "task0001", text(10), now=T0 + i, turn="%08d" % i)
+    pdb.execute("DELETE FROM cache_items WHERE turn_id < '00000003'")
+    pdb.execute("DELETE FROM cache_items")
+    receipts = rows(pdb, "SELECT sum(rows), sum(bytes), min(oldest), max(newest), count(*)"
+                    " FROM retention_log WHERE rule = 'manual'")
+    assert receipts[0][:4] == (5, 50, T0, T0 + 4) and receipts[0][4] <= 2
+    assert one(pdb, "SELECT item_count FROM cache_sessions") == 0
+    exact(pdb)
+
+
+def test_due_views_list_what_deleting_from_them_removes(pdb):
+    put(pdb, A, "task0001", text(10), now=T0)
+    put(pdb, A, "task0002", text(10), now=T0, metadata='{"kind":"tool_result"}')
+    put(pdb, B, "task0001", text(20), now=T0 + 1)
+    assert rows(pdb, 'SELECT "view", setting, unit_ms FROM retention_rules'
+                " WHERE domain = 'cache' ORDER BY 1") == [
+        ("cache_due_items", "cache.max_age_days", 86_400_000),
+        ("cache_due_sessions", "cache.idle_ms", 1)]
+    assert rows(pdb, "SELECT * FROM cache_due_sessions ORDER BY at") == [
+        (A, 20, T0, "tool_result"), (B, 20, T0 + 1, None)]
+    assert rows(pdb, "SELECT * FROM cache_due_items ORDER BY key") == [
+        (key(B, "task0001"), 20, T0 + 1, None),
+        (key(A, "task0001"), 10, T0, None),
+        (key(A, "task0002"), 10, T0, "tool_result")]
+    pdb.execute("DELETE FROM cache_due_sessions")
+    assert rows(pdb, "SELECT session_id FROM cache_sessions") == [(A,)]
+    pdb.execute("DELETE FROM cache_due_items")
+    assert rows(pdb, "SELECT task_id FROM cache_items") == [("task0002",)]
+    assert rows(pdb, "SELECT rule, rows, bytes FROM retention_log ORDER BY id") == [
+        ("idle", 1, 20), ("age", 1, 10)]
+    exact(pdb)
+
+
+def test_age_and_eviction_use_their_indexes(pdb):
+    def plan(sql):
+        return " ".join(r[3] for r in pdb.execute("EXPLAIN QUERY PLAN " + sql))
+    age = plan("SELECT key FROM cache_due_items WHERE at < 5 AND blocked_by IS NULL"
+               " LIMIT 10")
+    assert "cache_items_age (timestamp<?)" in age and "TEMP B-TREE" not in age
+    victims = plan("SELECT * FROM cache_victims")
+    assert "cache_items_session (session_id=? AND protected=? AND (timestamp" in victims
+    assert "TEMP B-TREE" not in victims
+    everything = plan("SELECT * FROM cache_total_victims")
+    assert "cache_items_age ((timestamp" in everything and "TEMP B-TREE" not in everything
+
+
+def test_quota_view_serves_a_trigger(pdb):
+    setting(pdb, "session_quota_bytes", 100)
+    put(pdb, A, "task0001", text(60))
+    assert rows(pdb, "SELECT * FROM cache_quota") == [(A, 60, 40)]
+    setting(pdb, "total_quota_bytes", 70)
+    assert rows(pdb, "SELECT * FROM cache_quota") == [(A, 60, 10)]
+
+
+def test_check_finds_what_was_damaged_behind_the_triggers(pdb):
+    put(pdb, A, "task0001", text(10))
+    put(pdb, B, "task0001", text(10))
+    put(pdb, A, "task0001", text(10), how="REPLACE")
+    pdb.execute("INSERT OR IGNORE INTO cache_sizes VALUES(?,'task0001','turn0000',10)", (A,))
+    pdb.execute("UPDATE cache_sizes SET size = 11 WHERE session_id = ?", (A,))
+    pdb.execute("UPDATE cache_sessions SET kept_size = 9 WHERE session_id = ?", (B,))
+    pdb.execute("UPDATE cache_limits SET session_quota = 1")
+    pdb.execute("UPDATE cache_state SET bytes = 1")
+    found = dict(pdb.execute("SELECT object, problem FROM cache_check"))
+    assert set(found) == {key(A, "task0001"), B, "cache_limits", "cache_state"}
+
+
+def test_dump_and_restore_and_vacuum(pdb, tmp_path):
+    for i in range(30):
+        put(pdb, A, "task0001", text(10 + i), turn="%08d" % i)
+    pdb.execute("DELETE FROM cache_items WHERE turn_id > '00000025'")
+    pdb.execute("VACUUM")
+    put(pdb, A, "task0002", "1")
+    exact(pdb)
+    path = one(pdb, "SELECT file FROM pragma_database_list WHERE name = 'main'")
+    copy = tmp_path / "copy.db"
+    assert shell(copy, stdin=shell(path, ".dump")) == ""
+    db = sqlite3.connect(copy, isolation_level=None)
+    exact(db)
+    put(db, A, "task0003", "1")
+    exact(db)
+
+
+def test_file_runs_again_over_data_and_keeps_settings(pdb):
+    put(pdb, A, "task0001", text(10))
+    setting(pdb, "total_quota_bytes", 50)
+    schema(pdb)
+    exact(pdb)
+    assert one(pdb, "SELECT bytes FROM cache_state") == 10
+    with pytest.raises(Refused, match="QuotaExceededError"):
+        put(pdb, A, "task0002", text(41))
+
+
+def test_in_the_shell_with_defensive_mode(path):
+    out = shell(path, stdin=f"""
+.dbconfig defensive on
+.read sql/core.sql
+.read sql/cache.sql
+INSERT INTO cache_items(session_id, description, data) VALUES('{A}', 'd', '[1]');
+REPLACE INTO cache_items(session_id, task_id, turn_id, description, data)
+ SELECT session_id, task_id, turn_id, 'e', '[1,2]' FROM cache_items;
+SELECT total_size, item_count FROM cache_sessions;
+INSERT INTO cache_items(session_id, description, data) VALUES('x', 'd', '[1]');
+SELECT * FROM cache_check;
+""")
+    lines = [line for line in out.splitlines() if "defensive" not in line]
+    assert lines[0] == "5|1"
+    assert "InvalidKeyFormatError" in lines[1] and len(lines) == 2
+
+
+def test_untrusted_schema(pdb):
+    """SQLite before 3.41 takes its own JSON functions for unsafe there."""
+    put(pdb, A, "task0001", "[1]")
+    pdb.execute("PRAGMA trusted_schema = OFF")
+    assert rows(pdb, "SELECT data, protected FROM cache_items") == [("[1]", 0)]
+    assert rows(pdb, "SELECT total_size FROM cache_quota JOIN cache_sessions"
+                " USING(session_id)") == [(3,)]
+    if sqlite3.sqlite_version_info < (3, 41):
+        with pytest.raises(sqlite3.OperationalError, match="unsafe use of json_valid"):
+            put(pdb, A, "task0002", "[1]")
+    else:
+        put(pdb, A, "task0002", "[1]")
+    pdb.execute("DELETE FROM cache_sessions")
+    exact(pdb) if sqlite3.sqlite_version_info >= (3, 41) else None
+    assert one(pdb, "SELECT count(*) FROM cache_items") == 0
