@@ -4,6 +4,7 @@
 ** of its domain has the rest.
 */
 #include "core/core.h"
+#include "evidence/evidence.h"
 SQLITE_EXTENSION_INIT1
 
 #include <stdatomic.h>
@@ -13,10 +14,12 @@ SQLITE_EXTENSION_INIT1
 
 /* sql/<domain>.sql, made into C by the build. */
 extern const char bxSqlCore[];
+extern const char bxSqlEvidence[];
 
 /* The domains; core is first. */
 static const BxDomain aDomain[] = {
     {"core", 1, bxSqlCore, 0},
+    {"evidence", 1, bxSqlEvidence, 0},
 };
 
 /* name, fewest and most arguments, kind, implementation */
@@ -24,6 +27,16 @@ static const BxFunction aFunction[] = {
     {"blackbox_debug", 0, 0, BX_PURE, bxDebug},
     {"blackbox_install", 0, 2, BX_OWN, bxInstall},
     {"blackbox_use", 1, 1, BX_OWN, bxUse},
+    {"evidence_clear", 1, 1, BX_WRITE, evClear},
+    {"evidence_export", 1, 3, BX_OWN, evExport},
+    {"evidence_export_puppeteer", 1, 3, BX_OWN, evExportPuppeteer},
+    {"evidence_export_replay", 1, 3, BX_OWN, evExportReplay},
+    {"evidence_flush", 1, 1, BX_WRITE, evFlush},
+    {"evidence_needs_pruning", 1, 1, BX_READ, evNeedsPruning},
+    {"evidence_prune", 1, 1, BX_WRITE, evPrune},
+    {"evidence_prune_for_approval", 1, 2, BX_WRITE, evPruneForApproval},
+    {"evidence_prune_screenshots", 2, 2, BX_WRITE, evPruneScreenshots},
+    {"evidence_stats", 1, 1, BX_READ, evStats},
     /* last: its presence says that the connection has them all */
     {"blackbox_version", 0, 0, BX_PURE, bxVersion},
 };
@@ -32,17 +45,23 @@ static const BxFunction aFunction[] = {
 static const BxTable aTable[] = {
     {"blackbox_check", "schema, object, problem, only HIDDEN", 3, 0, 1, 0, 0,
         bxCheck},
+    {"evidence_stats",
+        "schema, buffer, total_size, action_count, screenshot_count, "
+        "oldest_timestamp, newest_timestamp, capacity_used, using_overflow, "
+        "max_size_bytes, memory_bytes, pinned_bytes, needs_pruning, owner, "
+        "only HIDDEN",
+        14, 0, 1, 0, 0, evStatsTable},
 };
 
 /* How blackbox_check() looks into virtual tables. */
 static const BxVtabCheck aCheck[] = {
+    {EV_MODULE, evCheck},
     {0, 0},
 };
 
 /* Virtual tables. */
 static int registerModules(Bx *bx) {
-  (void)bx;
-  return SQLITE_OK;
+  return evRegister(bx);
 }
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
