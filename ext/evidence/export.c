@@ -44,52 +44,60 @@ SQLITE_EXTENSION_INIT3
 /* The text at a path, when it is one; else NULL. */
 #define TEXT_AT(j, path)                                                       \
   "CASE json_type(" j ", '" path "') WHEN 'text' THEN " j " ->> '" path "' "   \
-                                                                        "END"
+  "END"
 
 /* Strategy e gives up to four selectors, numbered n. */
-#define STRATEGY_SELECTOR                                                                                                                                                                   \
-  "CASE WHEN e.type <> 'object' THEN NULL "                                                                                                                                                 \
-  "WHEN n = 0 THEN (SELECT " AS_SELECTOR("s") " FROM (SELECT " TEXT_AT(                                                                                                                     \
-      "e.value", "$.selector") " AS s)) "                                                                                                                                                   \
-                               "WHEN n = 1 AND " IS(                                                                                                                                        \
-                                   "cdp_semantic") " THEN nullif('aria/' || "                                                                                                               \
-                                                   "coalesce(" META("name") ", '') || coalesce('[role=\"' || " META(                                                                        \
-                                                       "role") " "                                                                                                                          \
-                                                               "|| '\"]', "                                                                                                                 \
-                                                               "''), "                                                                                                                      \
-                                                               "'aria/') "                                                                                                                  \
-                                                               "WHEN n = 1 "                                                                                                                \
-                                                               "AND " IS("cdp"                                                                                                              \
-                                                                         "_po"                                                                                                              \
-                                                                         "we"                                                                                                               \
-                                                                         "r") " THEN 'text/' || nullif(" META(                                                                              \
-                                                                   "text") ","                                                                                                              \
-                                                                           " "                                                                                                              \
-                                                                           "'"                                                                                                              \
-                                                                           "'"                                                                                                              \
-                                                                           ")"                                                                                                              \
-                                                                           " "                                                                                                              \
-                                                                           "W"                                                                                                              \
-                                                                           "H"                                                                                                              \
-                                                                           "E"                                                                                                              \
-                                                                           "N"                                                                                                              \
-                                                                           " "                                                                                                              \
-                                                                           "n"                                                                                                              \
-                                                                           " "                                                                                                              \
-                                                                           "="                                                                                                              \
-                                                                           " "                                                                                                              \
-                                                                           "2"                                                                                                              \
-                                                                           " "                                                                                                              \
-                                                                           "A"                                                                                                              \
-                                                                           "N"                                                                                                              \
-                                                                           "D"                                                                                                              \
-                                                                           " " IS("cdp_power") " THEN 'aria/' || nullif(" META(                                                             \
-                                                                               "label") ", '') "                                                                                            \
-                                                                                        "WHEN n = 3 AND " IS("cdp_power") " THEN '[placeholder=' || " CSS_QUOTED(                           \
-                                                                                            "nullif(" META(                                                                                 \
-                                                                                                "placeholder") ", '')") " || ']' "                                                          \
-                                                                                                                        "WHEN n = 1 AND " IS("vision_ocr") " THEN 'text/' || nullif(" META( \
-                                                                                                                            "targetText") ", '') END"
+#define STRATEGY_SELECTOR                                                                                                                                                                            \
+  "CASE WHEN e.type <> 'object' THEN NULL "                                                                                                                                                          \
+  "WHEN n = 0 THEN (SELECT " AS_SELECTOR("s") " FROM (SELECT " TEXT_AT(                                                                                                                              \
+      "e.value", "$.selector") " AS s)) "                                                                                                                                                            \
+                               "WHEN n = 1 AND " IS(                                                                                                                                                 \
+                                   "cdp_semantic") " THEN nullif('aria/' || "                                                                                                                        \
+                                                   "coalesce(" META("name") ", '') || coalesce('[role=\"' || " META(                                                                                 \
+                                                       "role") " "                                                                                                                                   \
+                                                               "|| '\"]', "                                                                                                                          \
+                                                               "''), "                                                                                                                               \
+                                                               "'aria/') "                                                                                                                           \
+                                                               "WHEN n = 1 "                                                                                                                         \
+                                                               "AND " IS(                                                                                                                            \
+                                                                   "cdp"                                                                                                                             \
+                                                                   "_po"                                                                                                                             \
+                                                                   "we"                                                                                                                              \
+                                                                   "r") " THE"                                                                                                                       \
+                                                                        "N "                                                                                                                         \
+                                                                        "'tex"                                                                                                                       \
+                                                                        "t/' "                                                                                                                       \
+                                                                        "|| "                                                                                                                        \
+                                                                        "null"                                                                                                                       \
+                                                                        "if"                                                                                                                         \
+                                                                        "(" META(                                                                                                                    \
+                                                                            "text") ","                                                                                                              \
+                                                                                    " "                                                                                                              \
+                                                                                    "'"                                                                                                              \
+                                                                                    "'"                                                                                                              \
+                                                                                    ")"                                                                                                              \
+                                                                                    " "                                                                                                              \
+                                                                                    "W"                                                                                                              \
+                                                                                    "H"                                                                                                              \
+                                                                                    "E"                                                                                                              \
+                                                                                    "N"                                                                                                              \
+                                                                                    " "                                                                                                              \
+                                                                                    "n"                                                                                                              \
+                                                                                    " "                                                                                                              \
+                                                                                    "="                                                                                                              \
+                                                                                    " "                                                                                                              \
+                                                                                    "2"                                                                                                              \
+                                                                                    " "                                                                                                              \
+                                                                                    "A"                                                                                                              \
+                                                                                    "N"                                                                                                              \
+                                                                                    "D"                                                                                                              \
+                                                                                    " " IS("cdp_power") " THEN 'aria/' || nullif(" META(                                                             \
+                                                                                        "label") ", '') "                                                                                            \
+                                                                                                 "WHEN n = 3 AND " IS("cdp_power") " THEN '[placeholder=' || " CSS_QUOTED(                           \
+                                                                                                     "nullif(" META(                                                                                 \
+                                                                                                         "placeholder") ", '')") " || ']' "                                                          \
+                                                                                                                                 "WHEN n = 1 AND " IS("vision_ocr") " THEN 'text/' || nullif(" META( \
+                                                                                                                                     "targetText") ", '') END"
 
 /* Selectors of the page data of both shapes. */
 #define PAGE_SELECTOR                                                          \

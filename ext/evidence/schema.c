@@ -19,8 +19,9 @@
 ** pinned row is not removed or changed. Nothing is overwritten by REPLACE.
 ** Suffixes of tables have no underscore, or SQLite would not protect them.
 **
-** An index keeps its name when its table is renamed, a view its text: a
-** rename drops both, and the triggers, and makes them again.
+** A rename drops views and triggers and makes them again. An index cannot be
+** dropped then and keeps its name, so that name ends in random letters, and
+** another buffer may take the name that became free.
 */
 #include "evidence.h"
 SQLITE_EXTENSION_INIT3
@@ -186,261 +187,263 @@ typedef struct Object {
   "oldest = min(oldest, excluded.oldest), "                                    \
   "newest = max(newest, excluded.newest); "
 
-static const Object
-    aObject[] =
-        {
-            {"VIEW", "put",
-                "AS SELECT rid, id, timestamp, '' AS action, x'' AS screenshot,"
-                " pinned, 0 AS mask, place FROM @_rows"},
-            {"VIEW", "do",
-                "AS SELECT '' AS verb, '' AS rule, 0 AS amount, 0 AS rid,"
-                " '' AS action, x'' AS screenshot FROM @_state"},
-            {"INDEX", "time", "ON @_rows(timestamp)"},
-            {"INDEX", "oldest", "ON @_rows(timestamp) WHERE pinned = 0"},
-            {"INDEX", "oldestshot",
-                "ON @_rows(timestamp) WHERE pinned = 0 AND screenshot_bytes > "
-                "0"},
-            {"INDEX", "surestshot",
-                "ON @_rows(confidence DESC, timestamp)"
-                " WHERE pinned = 0 AND screenshot_bytes > 0"},
-            {"INDEX", "memory", "ON @_rows(timestamp) WHERE place = 0"},
+static const Object aObject[] = {
+    {"VIEW", "put",
+        "AS SELECT rid, id, timestamp, '' AS action, x'' AS screenshot,"
+        " pinned, 0 AS mask, place FROM @_rows"},
+    {"VIEW", "do",
+        "AS SELECT '' AS verb, '' AS rule, 0 AS amount, 0 AS rid,"
+        " '' AS action, x'' AS screenshot FROM @_state"},
+    {"INDEX", "time", "ON @_rows(timestamp)"},
+    {"INDEX", "oldest", "ON @_rows(timestamp) WHERE pinned = 0"},
+    {"INDEX", "oldestshot",
+        "ON @_rows(timestamp) WHERE pinned = 0 AND screenshot_bytes > "
+        "0"},
+    {"INDEX", "surestshot",
+        "ON @_rows(confidence DESC, timestamp)"
+        " WHERE pinned = 0 AND screenshot_bytes > 0"},
+    {"INDEX", "memory", "ON @_rows(timestamp) WHERE place = 0"},
 
-            /*------------------------------------------------ guards ----*/
-            {"TRIGGER", "rowsinsert",
-                "BEFORE INSERT ON @_rows WHEN EXISTS (SELECT 1 FROM @_rows"
-                " WHERE rid = NEW.rid OR id = NEW.id) BEGIN " EXISTS_ALREADY
-                "END"},
-            {"TRIGGER", "rowskey",
-                "BEFORE UPDATE OF rid, id ON @_rows"
-                " WHEN NEW.rid <> OLD.rid OR NEW.id <> OLD.id BEGIN"
-                " SELECT RAISE(ABORT, 'ValidationError: the id of evidence "
-                "cannot"
-                " change; insert a new row'); END"},
-            {"TRIGGER", "rowspinned",
-                "BEFORE UPDATE ON @_rows WHEN OLD.pinned = 1 AND "
-                "(OLD.timestamp,"
-                " OLD.action_bytes, OLD.screenshot_bytes, OLD.pruned) <>"
-                " (NEW.timestamp, NEW.action_bytes, NEW.screenshot_bytes, "
-                "NEW.pruned)"
-                " BEGIN " PINNED "END"},
-            {"TRIGGER", "rowsdelete",
-                "BEFORE DELETE ON @_rows WHEN OLD.pinned = 1 BEGIN " PINNED
-                "END"},
-            {"TRIGGER", "actionsinsert",
-                "BEFORE INSERT ON @_actions WHEN EXISTS (SELECT 1 FROM "
-                "@_actions"
-                " WHERE rid = NEW.rid) BEGIN " EXISTS_ALREADY "END"},
-            {"TRIGGER", "actionsupdate",
-                "BEFORE UPDATE ON @_actions WHEN EXISTS (SELECT 1 FROM @_rows"
-                " WHERE rid = OLD.rid AND pinned = 1) BEGIN " PINNED "END"},
-            {"TRIGGER", "actionsdelete",
-                "BEFORE DELETE ON @_actions WHEN EXISTS (SELECT 1 FROM @_rows"
-                " WHERE rid = OLD.rid AND pinned = 1 AND place <> 1)"
-                " BEGIN " PINNED "END"},
-            {"TRIGGER", "shotsinsert",
-                "BEFORE INSERT ON @_shots WHEN EXISTS (SELECT 1 FROM @_shots"
-                " WHERE rid = NEW.rid) BEGIN " EXISTS_ALREADY "END"},
-            {"TRIGGER", "shotsupdate",
-                "BEFORE UPDATE ON @_shots WHEN EXISTS (SELECT 1 FROM @_rows"
-                " WHERE rid = OLD.rid AND pinned = 1) BEGIN " PINNED "END"},
-            {"TRIGGER", "shotsdelete",
-                "BEFORE DELETE ON @_shots WHEN EXISTS (SELECT 1 FROM @_rows"
-                " WHERE rid = OLD.rid AND pinned = 1 AND place <> 1)"
-                " BEGIN " PINNED "END"},
+    /*------------------------------------------------ guards ----*/
+    {"TRIGGER", "rowsinsert",
+        "BEFORE INSERT ON @_rows WHEN EXISTS (SELECT 1 FROM @_rows"
+        " WHERE rid = NEW.rid OR id = NEW.id) BEGIN " EXISTS_ALREADY "END"},
+    {"TRIGGER", "rowskey",
+        "BEFORE UPDATE OF rid, id ON @_rows"
+        " WHEN NEW.rid <> OLD.rid OR NEW.id <> OLD.id BEGIN"
+        " SELECT RAISE(ABORT, 'ValidationError: the id of evidence "
+        "cannot"
+        " change; insert a new row'); END"},
+    {"TRIGGER", "rowspinned",
+        "BEFORE UPDATE ON @_rows WHEN OLD.pinned = 1 AND "
+        "(OLD.timestamp,"
+        " OLD.action_bytes, OLD.screenshot_bytes, OLD.pruned) <>"
+        " (NEW.timestamp, NEW.action_bytes, NEW.screenshot_bytes, "
+        "NEW.pruned)"
+        " BEGIN " PINNED "END"},
+    {"TRIGGER", "rowsdelete",
+        "BEFORE DELETE ON @_rows WHEN OLD.pinned = 1 BEGIN " PINNED "END"},
+    {"TRIGGER", "actionsinsert",
+        "BEFORE INSERT ON @_actions WHEN EXISTS (SELECT 1 FROM "
+        "@_actions"
+        " WHERE rid = NEW.rid) BEGIN " EXISTS_ALREADY "END"},
+    {"TRIGGER", "actionsupdate",
+        "BEFORE UPDATE ON @_actions WHEN EXISTS (SELECT 1 FROM @_rows"
+        " WHERE rid = OLD.rid AND pinned = 1) BEGIN " PINNED "END"},
+    {"TRIGGER", "actionsdelete",
+        "BEFORE DELETE ON @_actions WHEN EXISTS (SELECT 1 FROM @_rows"
+        " WHERE rid = OLD.rid AND pinned = 1 AND place <> 1)"
+        " BEGIN " PINNED "END"},
+    {"TRIGGER", "shotsinsert",
+        "BEFORE INSERT ON @_shots WHEN EXISTS (SELECT 1 FROM @_shots"
+        " WHERE rid = NEW.rid) BEGIN " EXISTS_ALREADY "END"},
+    {"TRIGGER", "shotsupdate",
+        "BEFORE UPDATE ON @_shots WHEN EXISTS (SELECT 1 FROM @_rows"
+        " WHERE rid = OLD.rid AND pinned = 1) BEGIN " PINNED "END"},
+    {"TRIGGER", "shotsdelete",
+        "BEFORE DELETE ON @_shots WHEN EXISTS (SELECT 1 FROM @_rows"
+        " WHERE rid = OLD.rid AND pinned = 1 AND place <> 1)"
+        " BEGIN " PINNED "END"},
 
-            /*--------------------------------- counters, data, receipts ----*/
-            {"TRIGGER", "rowsinserted",
-                "AFTER INSERT ON @_rows BEGIN UPDATE @_state SET"
-                " last = max(last, NEW.rid), " COUNT("+", "NEW.") "; END"},
-            {"TRIGGER", "rowsupdated",
-                "AFTER UPDATE OF action_bytes, screenshot_bytes, pinned, place"
-                " ON @_rows BEGIN UPDATE @_state SET " COUNT("-",
-                    "OLD.") ";"
-                            " UPDATE @_state SET " COUNT("+", "NEW.") "; END"},
-            {"TRIGGER", "rowsnoshot",
-                "AFTER UPDATE OF screenshot_bytes ON @_rows"
-                " WHEN NEW.screenshot_bytes = 0 AND OLD.screenshot_bytes > 0 "
-                "BEGIN"
-                " DELETE FROM @_shots WHERE rid = OLD.rid;"
-                " INSERT INTO @_gone SELECT OLD.id, 0 WHERE OLD.place = 1"
-                " ON CONFLICT (id) DO NOTHING; " RECEIPT(
-                    "0", "1", "OLD.screenshot_bytes") "END"},
-            {"TRIGGER", "rowscut",
-                "AFTER UPDATE OF action_bytes ON @_rows WHEN NEW.action_bytes <"
-                " OLD.action_bytes AND NEW.pruned = 1 BEGIN " RECEIPT(
-                    "0", "0", "OLD.action_bytes - NEW.action_bytes") "END"},
-            {"TRIGGER", "rowsmoved",
-                "AFTER UPDATE OF place ON @_rows"
-                " WHEN NEW.place = 1 AND OLD.place <> 1 BEGIN"
-                " DELETE FROM @_actions WHERE rid = OLD.rid;"
-                " DELETE FROM @_shots WHERE rid = OLD.rid;"
-                " DELETE FROM @_gone WHERE id = OLD.id; END"},
-            {"TRIGGER", "rowsdeleted",
-                "AFTER DELETE ON @_rows BEGIN UPDATE @_state SET " COUNT(
-                    "-", "OLD.") ";"
-                                 " DELETE FROM @_actions WHERE rid = OLD.rid;"
-                                 " DELETE FROM @_shots WHERE rid = OLD.rid;"
-                                 " INSERT INTO @_gone SELECT OLD.id, 1 WHERE "
-                                 "OLD.place = 1"
-                                 " ON CONFLICT (id) DO UPDATE SET whole = "
-                                 "1; " RECEIPT("1", "OLD.screenshot_bytes > 0",
-                                     SIZE("OLD.")) "END"},
-            {"TRIGGER", "actionsupdated",
-                "AFTER UPDATE ON @_actions BEGIN UPDATE @_rows SET "
-                "action_bytes ="
-                " length(CAST(NEW.action AS BLOB)), pruned ="
-                " (SELECT rule = 'approval' FROM @_state) WHERE rid = NEW.rid; "
-                "END"},
-            {"TRIGGER", "logcap",
-                "AFTER INSERT ON @_log BEGIN DELETE FROM @_log"
-                " WHERE id <= NEW.id - 10000; END"},
+    /*--------------------------------- counters, data, receipts ----*/
+    {"TRIGGER", "rowsinserted",
+        "AFTER INSERT ON @_rows BEGIN UPDATE @_state SET"
+        " last = max(last, NEW.rid), " COUNT("+", "NEW.") "; END"},
+    {"TRIGGER", "rowsupdated",
+        "AFTER UPDATE OF action_bytes, screenshot_bytes, pinned, place"
+        " ON @_rows BEGIN UPDATE @_state SET " COUNT(
+            "-", "OLD.") ";"
+                         " UPDATE @_state SET " COUNT("+", "NEW.") "; END"},
+    {"TRIGGER", "rowsnoshot",
+        "AFTER UPDATE OF screenshot_bytes ON @_rows"
+        " WHEN NEW.screenshot_bytes = 0 AND OLD.screenshot_bytes > 0 "
+        "BEGIN"
+        " DELETE FROM @_shots WHERE rid = OLD.rid;"
+        " INSERT INTO @_gone SELECT OLD.id, 0 WHERE OLD.place = 1"
+        " ON CONFLICT (id) DO NOTHING; " RECEIPT(
+            "0", "1", "OLD.screenshot_bytes") "END"},
+    {"TRIGGER", "rowscut",
+        "AFTER UPDATE OF action_bytes ON @_rows WHEN NEW.action_bytes <"
+        " OLD.action_bytes AND NEW.pruned = 1 BEGIN " RECEIPT(
+            "0", "0", "OLD.action_bytes - NEW.action_bytes") "END"},
+    {"TRIGGER", "rowsmoved",
+        "AFTER UPDATE OF place ON @_rows"
+        " WHEN NEW.place = 1 AND OLD.place <> 1 BEGIN"
+        " DELETE FROM @_actions WHERE rid = OLD.rid;"
+        " DELETE FROM @_shots WHERE rid = OLD.rid;"
+        " DELETE FROM @_gone WHERE id = OLD.id; END"},
+    {"TRIGGER", "rowsdeleted",
+        "AFTER DELETE ON @_rows BEGIN UPDATE @_state SET " COUNT(
+            "-", "OLD.") ";"
+                         " DELETE FROM @_actions WHERE rid = OLD.rid;"
+                         " DELETE FROM @_shots WHERE rid = OLD.rid;"
+                         " INSERT INTO @_gone SELECT OLD.id, 1 WHERE "
+                         "OLD.place = 1"
+                         " ON CONFLICT (id) DO UPDATE SET whole = "
+                         "1; " RECEIPT("1", "OLD.screenshot_bytes > 0",
+                             SIZE("OLD.")) "END"},
+    {"TRIGGER", "actionsupdated",
+        "AFTER UPDATE ON @_actions BEGIN UPDATE @_rows SET "
+        "action_bytes ="
+        " length(CAST(NEW.action AS BLOB)), pruned ="
+        " (SELECT rule = 'approval' FROM @_state) WHERE rid = NEW.rid; "
+        "END"},
+    {"TRIGGER", "logcap",
+        "AFTER INSERT ON @_log BEGIN DELETE FROM @_log"
+        " WHERE id <= NEW.id - 10000; END"},
 
-            /*---------------------------------------------- commands ----*/
-            {"TRIGGER", "store",
-                "INSTEAD OF INSERT ON @_put WHEN NEW.mask = 0 BEGIN " MAKE_ROOM
-                "INSERT INTO @_rows(rid, id, timestamp, action_bytes,"
-                " screenshot_bytes, pruned, pinned, confidence, place) VALUES ("
-                "NEW.rid, NEW.id, NEW.timestamp, " NEW_ACTION ", " NEW_SHOT
-                ", 0, NEW.pinned, CASE (SELECT retention_policy FROM @_state)"
-                " WHEN 'confidence-based' THEN " EV_BEST(
-                    "NEW.action") " ELSE -1 END,"
-                                  " NEW.place);"
-                                  " INSERT INTO @_actions(rid, action) VALUES "
-                                  "(NEW.rid, NEW.action);"
-                                  " INSERT INTO @_shots(rid, screenshot) "
-                                  "SELECT NEW.rid, NEW.screenshot"
-                                  " WHERE NEW.screenshot IS NOT "
-                                  "NULL; " KEEP_LAST "END"},
-            {"TRIGGER", "change",
-                "INSTEAD OF INSERT ON @_put WHEN NEW.mask > 0 BEGIN " MAKE_ROOM
-                "UPDATE @_rows SET timestamp = NEW.timestamp"
-                " WHERE rid = NEW.rid AND NEW.mask & 1;"
-                " UPDATE @_actions SET action = NEW.action"
-                " WHERE rid = NEW.rid AND NEW.mask & 2;"
-                " UPDATE @_rows SET confidence = " RATED(
-                    "NEW.rid") " WHERE rid = NEW.rid AND NEW.mask & 2;"
-                               " UPDATE @_rows SET screenshot_bytes = " NEW_SHOT
-                               " WHERE rid = NEW.rid AND NEW.mask & 4;"
-                               " DELETE FROM @_shots WHERE rid = NEW.rid AND "
-                               "NEW.mask & 4;"
-                               " INSERT INTO @_shots(rid, screenshot) SELECT "
-                               "NEW.rid, NEW.screenshot"
-                               " WHERE NEW.mask & 4 AND NEW.screenshot IS NOT "
-                               "NULL;"
-                               " UPDATE @_rows SET pinned = NEW.pinned"
-                               " WHERE rid = NEW.rid AND NEW.mask & "
-                               "8; " KEEP_LAST "END"},
-            /* amount: bytes that are about to come; rid: a row to leave alone */
-            {"TRIGGER", "prune",
-                "INSTEAD OF INSERT ON @_do WHEN NEW.verb = 'prune' BEGIN " RULE(
-                    "NEW.rule") "UPDATE @_rows SET screenshot_bytes = 0 WHERE "
-                                "rid IN " WALK(FREE_SHOT, "r.screenshot_bytes",
-                                    "n.timestamp", LATER,
-                                    " WHERE retention_policy <> "
-                                    "'confidence-based'") ";"
-                                                          " UPDATE @_rows SET "
-                                                          "screenshot_bytes = "
-                                                          "0 WHERE rid "
-                                                          "IN " WALK(FREE_SHOT,
-                                                              "r.screenshot_"
-                                                              "bytes",
-                                                              "n.confidence "
-                                                              "DESC, "
-                                                              "n.timestamp",
-                                                              SURER,
-                                                              " WHERE "
-                                                              "retention_"
-                                                              "policy = "
-                                                              "'confidence-"
-                                                              "based'") ";"
-                                                                        " DELET"
-                                                                        "E "
-                                                                        "FROM "
-                                                                        "@_"
-                                                                        "rows "
-                                                                        "WHERE "
-                                                                        "rid "
-                                                                        "IN"
-                                                                        " " WALK(
-                                                                            FREE,
-                                                                            SIZE(
-                                                                                "r."),
-                                                                            "n."
-                                                                            "ti"
-                                                                            "me"
-                                                                            "st"
-                                                                            "am"
-                                                                            "p",
-                                                                            LATER,
-                                                                            "") "; " RULE("'manual'") "END"},
-            /* amount: screenshots that may stay */
-            {"TRIGGER", "hold",
-                "INSTEAD OF INSERT ON @_do WHEN NEW.verb = 'hold' BEGIN " RULE(
-                    "NEW.rule") "UPDATE @_rows SET screenshot_bytes = 0 WHERE "
-                                "rid IN (SELECT rid FROM"
-                                " @_rows WHERE pinned = 0 AND screenshot_bytes "
-                                "> 0 ORDER BY timestamp,"
-                                " rid LIMIT (SELECT max(free_screenshots - "
-                                "NEW.amount, 0)"
-                                " FROM @_state)); " RULE("'manual'") "END"},
-            /* amount: screenshots that may stay; rid 1 passes over damaged JSON,
-    ** which costs one more look at each text */
-            {"TRIGGER", "approve",
-                "INSTEAD OF INSERT ON @_do WHEN NEW.verb = 'approve' BEGIN"
-                " INSERT INTO @_do(verb, rule, amount)"
-                " VALUES ('hold', 'approval', NEW.amount); " RULE(
-                    "'approval'") "UPDATE @_actions SET action = " APPROVED
-                                  " WHERE rid IN (SELECT rid FROM @_rows WHERE "
-                                  "pinned = 0 AND"
-                                  " pruned = 0) AND (NEW.rid = 0 OR "
-                                  "json_valid(action)); " RULE(
-                                      "'manual'") "END"},
-            {"TRIGGER", "clear",
-                "INSTEAD OF INSERT ON @_do WHEN NEW.verb = 'clear' BEGIN " RULE(
-                    "'clear'") "DELETE FROM @_rows WHERE pinned = 0; " RULE("'m"
+    /*---------------------------------------------- commands ----*/
+    {"TRIGGER", "store",
+        "INSTEAD OF INSERT ON @_put WHEN NEW.mask = 0 BEGIN " MAKE_ROOM
+        "INSERT INTO @_rows(rid, id, timestamp, action_bytes,"
+        " screenshot_bytes, pruned, pinned, confidence, place) VALUES ("
+        "NEW.rid, NEW.id, NEW.timestamp, " NEW_ACTION ", " NEW_SHOT
+        ", 0, NEW.pinned, CASE (SELECT retention_policy FROM @_state)"
+        " WHEN 'confidence-based' THEN " EV_BEST(
+            "NEW.action") " ELSE -1 END,"
+                          " NEW.place);"
+                          " INSERT INTO @_actions(rid, action) VALUES "
+                          "(NEW.rid, NEW.action);"
+                          " INSERT INTO @_shots(rid, screenshot) "
+                          "SELECT NEW.rid, NEW.screenshot"
+                          " WHERE NEW.screenshot IS NOT "
+                          "NULL; " KEEP_LAST "END"},
+    {"TRIGGER", "change",
+        "INSTEAD OF INSERT ON @_put WHEN NEW.mask > 0 BEGIN " MAKE_ROOM
+        "UPDATE @_rows SET timestamp = NEW.timestamp"
+        " WHERE rid = NEW.rid AND NEW.mask & 1;"
+        " UPDATE @_actions SET action = NEW.action"
+        " WHERE rid = NEW.rid AND NEW.mask & 2;"
+        " UPDATE @_rows SET confidence = " RATED(
+            "NEW.rid") " WHERE rid = NEW.rid AND NEW.mask & 2;"
+                       " UPDATE @_rows SET screenshot_bytes = " NEW_SHOT
+                       " WHERE rid = NEW.rid AND NEW.mask & 4;"
+                       " DELETE FROM @_shots WHERE rid = NEW.rid AND "
+                       "NEW.mask & 4;"
+                       " INSERT INTO @_shots(rid, screenshot) SELECT "
+                       "NEW.rid, NEW.screenshot"
+                       " WHERE NEW.mask & 4 AND NEW.screenshot IS NOT "
+                       "NULL;"
+                       " UPDATE @_rows SET pinned = NEW.pinned"
+                       " WHERE rid = NEW.rid AND NEW.mask & "
+                       "8; " KEEP_LAST "END"},
+    /* amount: bytes that are about to come; rid: a row to leave alone */
+    {"TRIGGER", "prune",
+        "INSTEAD OF INSERT ON @_do WHEN NEW.verb = 'prune' BEGIN " RULE(
+            "NEW.rule") "UPDATE @_rows SET screenshot_bytes = 0 WHERE "
+                        "rid IN " WALK(FREE_SHOT, "r.screenshot_bytes",
+                            "n.timestamp", LATER,
+                            " WHERE retention_policy <> "
+                            "'confidence-based'") ";"
+                                                  " UPDATE @_rows SET "
+                                                  "screenshot_bytes = "
+                                                  "0 WHERE rid "
+                                                  "IN " WALK(FREE_SHOT,
+                                                      "r.screenshot_"
+                                                      "bytes",
+                                                      "n.confidence "
+                                                      "DESC, "
+                                                      "n.timestamp",
+                                                      SURER,
+                                                      " WHERE "
+                                                      "retention_"
+                                                      "policy = "
+                                                      "'confidence-"
+                                                      "based'") ";"
+                                                                " DELET"
+                                                                "E "
+                                                                "FROM "
+                                                                "@_"
+                                                                "rows "
+                                                                "WHERE "
+                                                                "rid "
+                                                                "IN"
+                                                                " " WALK(FREE,
+                                                                    SIZE("r."),
+                                                                    "n."
+                                                                    "ti"
+                                                                    "me"
+                                                                    "st"
+                                                                    "am"
+                                                                    "p",
+                                                                    LATER,
+                                                                    "") ";"
+                                                                        " " RULE(
+                                                                            "'m"
                                                                             "an"
                                                                             "ua"
                                                                             "l"
                                                                             "'") "END"},
-            /* an overflowed row comes back, with what it had there */
-            {"TRIGGER", "back",
-                "INSTEAD OF INSERT ON @_do WHEN NEW.verb = 'back' BEGIN"
-                " INSERT INTO @_actions(rid, action) VALUES (NEW.rid, "
-                "NEW.action);"
-                " INSERT INTO @_shots(rid, screenshot) SELECT NEW.rid, "
-                "NEW.screenshot"
-                " WHERE NEW.screenshot IS NOT NULL;"
-                " INSERT INTO @_gone SELECT id, 1 FROM @_rows WHERE rid = "
-                "NEW.rid"
-                " ON CONFLICT (id) DO UPDATE SET whole = 1;"
-                " UPDATE @_rows SET place = 0 WHERE rid = NEW.rid; END"},
-            /*--------------------------------------------- settings ----*/
-            {"TRIGGER", "setting",
-                "AFTER UPDATE OF max_size_bytes, prune_threshold, "
-                "retention_policy,"
-                " max_screenshots ON @_state BEGIN"
-                " UPDATE @_rows SET confidence = " EV_BEST(
-                    "(SELECT action FROM @_actions AS a WHERE a.rid = "
-                    "@_rows.rid)") " WHERE place <> 1 AND NEW.retention_policy "
-                                   "= 'confidence-based' AND"
-                                   " OLD.retention_policy <> "
-                                   "'confidence-based';"
-                                   " INSERT INTO @_do(verb, rule, amount, rid) "
-                                   "SELECT 'prune',"
-                                   " 'threshold', 0, 0 FROM @_state"
-                                   " WHERE bytes > max_size_bytes * "
-                                   "prune_threshold;"
-                                   " SELECT RAISE(ABORT, 'BufferFullError: "
-                                   "pinned evidence is larger"
-                                   " than the new max_size_bytes; unpin rows "
-                                   "first') FROM @_state"
-                                   " WHERE bytes > max_size_bytes; " KEEP_LAST
-                                   "END"},
+    /* amount: screenshots that may stay */
+    {"TRIGGER", "hold",
+        "INSTEAD OF INSERT ON @_do WHEN NEW.verb = 'hold' BEGIN " RULE(
+            "NEW.rule") "UPDATE @_rows SET screenshot_bytes = 0 WHERE "
+                        "rid IN (SELECT rid FROM"
+                        " @_rows WHERE pinned = 0 AND screenshot_bytes "
+                        "> 0 ORDER BY timestamp,"
+                        " rid LIMIT (SELECT max(free_screenshots - "
+                        "NEW.amount, 0)"
+                        " FROM @_state)); " RULE("'manual'") "END"},
+    /* amount: screenshots that may stay; rid 1 passes over damaged JSON,
+    ** which costs one more look at each text */
+    {"TRIGGER", "approve",
+        "INSTEAD OF INSERT ON @_do WHEN NEW.verb = 'approve' BEGIN"
+        " INSERT INTO @_do(verb, rule, amount)"
+        " VALUES ('hold', 'approval', NEW.amount); " RULE(
+            "'approval'") "UPDATE @_actions SET action = " APPROVED
+                          " WHERE rid IN (SELECT rid FROM @_rows WHERE "
+                          "pinned = 0 AND"
+                          " pruned = 0) AND (NEW.rid = 0 OR "
+                          "json_valid(action)); " RULE("'manual'") "END"},
+    {"TRIGGER", "clear",
+        "INSTEAD OF INSERT ON @_do WHEN NEW.verb = 'clear' BEGIN " RULE(
+            "'clear'") "DELETE FROM @_rows WHERE pinned = 0; " RULE("'m"
+                                                                    "an"
+                                                                    "ua"
+                                                                    "l"
+                                                                    "'") "END"},
+    /* an overflowed row comes back, with what it had there */
+    {"TRIGGER", "back",
+        "INSTEAD OF INSERT ON @_do WHEN NEW.verb = 'back' BEGIN"
+        " INSERT INTO @_actions(rid, action) VALUES (NEW.rid, "
+        "NEW.action);"
+        " INSERT INTO @_shots(rid, screenshot) SELECT NEW.rid, "
+        "NEW.screenshot"
+        " WHERE NEW.screenshot IS NOT NULL;"
+        " INSERT INTO @_gone SELECT id, 1 FROM @_rows WHERE rid = "
+        "NEW.rid"
+        " ON CONFLICT (id) DO UPDATE SET whole = 1;"
+        " UPDATE @_rows SET place = 0 WHERE rid = NEW.rid; END"},
+    /*--------------------------------------------- settings ----*/
+    {"TRIGGER", "setting",
+        "AFTER UPDATE OF max_size_bytes, prune_threshold, "
+        "retention_policy,"
+        " max_screenshots ON @_state BEGIN"
+        " UPDATE @_rows SET confidence = " EV_BEST(
+            "(SELECT action FROM @_actions AS a WHERE a.rid = "
+            "@_rows.rid)") " WHERE place <> 1 AND NEW.retention_policy "
+                           "= 'confidence-based' AND"
+                           " OLD.retention_policy <> "
+                           "'confidence-based';"
+                           " INSERT INTO @_do(verb, rule, amount, rid) "
+                           "SELECT 'prune',"
+                           " 'threshold', 0, 0 FROM @_state"
+                           " WHERE bytes > max_size_bytes * "
+                           "prune_threshold;"
+                           " SELECT RAISE(ABORT, 'BufferFullError: "
+                           "pinned evidence is larger"
+                           " than the new max_size_bytes; unpin rows "
+                           "first') FROM @_state"
+                           " WHERE bytes > max_size_bytes; " KEEP_LAST "END"},
 };
 #define N_OBJECT ((int)(sizeof(aObject) / sizeof(aObject[0])))
 
-/* The CREATE statement of an object; free it. */
-static char *objectSql(const Object *pObject, BxErr *pErr) {
+static int isIndex(const Object *pObject) {
+  return pObject->zType[0] == 'I';
+}
+
+/* The text of an object after its name; free it. */
+static char *objectText(const Object *pObject, BxErr *pErr) {
   const char *zMark = strstr(pObject->zText, APPROVED);
   char *zApproved = 0, *z;
   int nHead = (int)strlen(pObject->zText);
@@ -450,27 +453,41 @@ static char *objectSql(const Object *pObject, BxErr *pErr) {
         pErr);
     nHead = (int)(zMark - pObject->zText);
   }
-  z = sqlite3_mprintf("CREATE %s main.@_%s %.*s%s%s", pObject->zType,
-      pObject->zName, nHead, pObject->zText, zApproved ? zApproved : "",
-      zMark ? zMark + strlen(APPROVED) : "");
+  z = sqlite3_mprintf("%.*s%s%s", nHead, pObject->zText,
+      zApproved ? zApproved : "", zMark ? zMark + strlen(APPROVED) : "");
   sqlite3_free(zApproved);
   if (z == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
   return z;
 }
 
-static void createObjects(EvBuffer *p, BxErr *pErr) {
+/* Makes all objects, or (bAgain) those that a rename dropped. */
+static void createObjects(EvBuffer *p, int bAgain, BxErr *pErr) {
+  char zUuid[37];
   int i;
+  bxUuid(zUuid);
+  zUuid[8] = 0;
   for (i = 0; i < N_OBJECT && pErr->rc == SQLITE_OK; i++) {
-    char *z = objectSql(&aObject[i], pErr);
-    bxExec(&p->base.stmts, z, pErr);
-    sqlite3_free(z);
+    const Object *pObject = &aObject[i];
+    char *zText, *zSql;
+    if (bAgain && isIndex(pObject)) continue;
+    zText = objectText(pObject, pErr);
+    zSql = sqlite3_mprintf("CREATE %s main.@_%s%s %s", pObject->zType,
+        pObject->zName, isIndex(pObject) ? zUuid : "", zText);
+    if (zSql == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+    bxExec(&p->base.stmts, zSql, pErr);
+    sqlite3_free(zSql);
+    sqlite3_free(zText);
   }
 }
 
-static void dropObjects(EvBuffer *p, BxErr *pErr) {
+/* A table takes its indexes and triggers with it, but not the views. */
+static void dropObjects(EvBuffer *p, const char *zOnly, BxErr *pErr) {
   int i;
   for (i = N_OBJECT - 1; i >= 0 && pErr->rc == SQLITE_OK; i--) {
-    char *z = sqlite3_mprintf(
+    char *z;
+    if (isIndex(&aObject[i])) continue;
+    if (zOnly != 0 && strcmp(zOnly, aObject[i].zType) != 0) continue;
+    z = sqlite3_mprintf(
         "DROP %s IF EXISTS main.@_%s", aObject[i].zType, aObject[i].zName);
     if (z == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
     bxExec(&p->base.stmts, z, pErr);
@@ -489,13 +506,13 @@ void evCreate(EvBuffer *p, BxErr *pErr) {
   }
   sqlite3_finalize(pStmt);
   bxExec(&p->base.stmts, zTables, pErr);
-  createObjects(p, pErr);
+  createObjects(p, 0, pErr);
 }
 
 void evDrop(EvBuffer *p, BxErr *pErr) {
   int i;
   bxStmtsFinalize(&p->base.stmts);
-  dropObjects(p, pErr);
+  dropObjects(p, "VIEW", pErr);
   for (i = 0; i < N_TABLE && pErr->rc == SQLITE_OK; i++) {
     char *z = sqlite3_mprintf("DROP TABLE IF EXISTS main.@_%s", azTable[i]);
     if (z == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
@@ -521,7 +538,7 @@ static void takeName(EvBuffer *p, const char *zNew, BxErr *pErr) {
 void evRename(EvBuffer *p, const char *zNew, BxErr *pErr) {
   int i;
   bxStmtsFinalize(&p->base.stmts);
-  dropObjects(p, pErr);
+  dropObjects(p, 0, pErr);
   for (i = 0; i < N_TABLE && pErr->rc == SQLITE_OK; i++) {
     const BxStmts *pOld = &p->base.stmts;
     char *z =
@@ -533,7 +550,7 @@ void evRename(EvBuffer *p, const char *zNew, BxErr *pErr) {
     sqlite3_free(z);
   }
   takeName(p, zNew, pErr);
-  createObjects(p, pErr);
+  createObjects(p, 1, pErr);
 }
 
 void evExpectTables(EvBuffer *p, BxErr *pErr) {
@@ -599,37 +616,28 @@ static const char zContradictions[] =
     " LEFT JOIN main.@_rows AS r ON r.rid = s.rid WHERE r.rid IS NULL OR"
     " r.screenshot_bytes <> length(s.screenshot)";
 
-/* Whether an object stands in the schema as objectSql() makes it. */
+/* Whether an object stands in the schema as it was made: an index by what it
+** says, anything else also by its name. */
 static void checkObject(
     EvBuffer *p, const Object *pObject, BxProblems *pOut, BxErr *pErr) {
+  const BxStmts *pStmts = &p->base.stmts;
   sqlite3_stmt *pStmt = bxPrepare(&p->base.stmts,
-      "SELECT sql FROM main.sqlite_schema WHERE name = ?1 AND type = ?2", pErr);
-  char *zSql = objectSql(pObject, pErr);
-  char *zWant =
-      zSql ? bxExpand(zSql, p->base.stmts.zDb, p->base.stmts.zTable) : 0;
-  char *zName = sqlite3_mprintf("%s_%s", p->base.stmts.zTable, pObject->zName);
-  char *zType = sqlite3_mprintf("%s", pObject->zType);
-  char *z;
-  for (z = zType; z && *z; z++) *z = (char)(*z | 0x20); /* lower case */
-  bxBind(pStmt, pErr, "tt", zName, zType);
-  if (zWant == 0 || zName == 0 || zType == 0) {
-    bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  } else if (bxRow(pStmt, pErr)) {
-    const char *zIs = (const char *)sqlite3_column_text(pStmt, 0);
-    size_t nText = zIs ? strlen(zIs) : 0, nWant = strlen(zWant);
-    size_t nHead = strlen(pObject->zType) + 8; /* "CREATE TYPE " */
-    if (nText < nHead || nWant < nText - nHead ||
-        strcmp(zWant + nWant - (nText - nHead), zIs + nHead) != 0) {
-      bxProblem(pOut, zName, "%s is not as the buffer makes it", zType);
-    }
-  } else if (pErr->rc == SQLITE_OK) {
-    bxProblem(pOut, zName, "%s is missing", zType);
+      "SELECT max(substr(sql, -length(?3)) = ?3) FROM main.sqlite_schema "
+      "WHERE type = lower(?1) AND (?1 = 'INDEX' OR name = ?2)",
+      pErr);
+  char *zText = objectText(pObject, pErr);
+  char *zWant = zText ? bxExpand(zText, pStmts->zDb, pStmts->zTable) : 0;
+  char *zName = sqlite3_mprintf("%s_%s", pStmts->zTable, pObject->zName);
+  if (zWant == 0 || zName == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  bxBind(pStmt, pErr, "ttt", pObject->zType, zName, zWant);
+  if (bxRow(pStmt, pErr) && !sqlite3_column_int(pStmt, 0)) {
+    bxProblem(pOut, zName, "%s is missing or not as the buffer makes it",
+        pObject->zType);
   }
   sqlite3_finalize(pStmt);
-  sqlite3_free(zSql);
+  sqlite3_free(zText);
   sqlite3_free(zWant);
   sqlite3_free(zName);
-  sqlite3_free(zType);
 }
 
 void evCheck(BxVtab *pVtab, BxProblems *pOut) {
