@@ -72,6 +72,7 @@ ADD = "INSERT INTO rec(id, timestamp, action, screenshot) VALUES(?, ?, ?, ?)"
 def stores(path, count, text, make, prepare=0):
     """Seconds of `count` stores, after `prepare` that are not measured."""
     db = connect(path / "a.db")
+    db.execute(FAST_DELETE)
     db.execute(make)
 
     def run(first, last):

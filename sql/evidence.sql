@@ -40,13 +40,12 @@ SELECT e.owner || '/' || e.id,
             WHEN a.rid IS NULL THEN 'has no action'
             WHEN e.action_bytes <> length(CAST(a.action AS BLOB))
               THEN 'has another size than its action'
-            WHEN NOT json_valid(a.action) THEN 'damaged JSON'
             ELSE 'has another screenshot than it says' END
   FROM evidence_overflow AS e
   LEFT JOIN evidence_owners AS o ON o.owner = e.owner
   LEFT JOIN evidence_overflow_actions AS a ON a.rid = e.rid
   LEFT JOIN evidence_overflow_screenshots AS s ON s.rid = e.rid
- WHERE o.owner IS NULL OR a.rid IS NULL OR NOT json_valid(a.action)
+ WHERE o.owner IS NULL OR a.rid IS NULL
     OR e.action_bytes <> length(CAST(a.action AS BLOB))
     OR e.screenshot_bytes <> coalesce(length(s.screenshot), 0);
 

@@ -46,6 +46,7 @@ typedef struct EvState {
   i64 nScreenshot;   /* rows with a screenshot */
   i64 nOverflow;     /* rows in the overflow */
   i64 iLast;         /* highest rid given */
+  int bRated;        /* rows are rated by confidence */
   char *zOverflow;   /* schema of the overflow; NULL for none */
   char *zOwner;      /* key of this buffer's rows there */
   char *zClaim;      /* shows that they are still this buffer's */
@@ -70,6 +71,7 @@ void evCheck(BxVtab *p, BxProblems *pOut);
 /*----------------------------------------------------------- store.c ----*/
 
 void evLoadState(EvBuffer *p, EvState *pState, BxErr *pErr);
+/* Frees the texts; the numbers stay. */
 void evFreeState(EvState *pState);
 /* Writes the first state row from the parameters. */
 void evFirstState(EvBuffer *p, const EvParam *pParam, BxErr *pErr);

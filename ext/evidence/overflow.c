@@ -367,8 +367,9 @@ void evOverflowApprove(EvBuffer *p, const EvState *pState, BxErr *pErr) {
 void evOverflowRate(EvBuffer *p, const EvState *pState, BxErr *pErr) {
   if (pErr->rc != SQLITE_OK || pState->nOverflow == 0) return;
   runOver(p, pState,
-      "UPDATE main.@_rows SET confidence = coalesce((SELECT " EV_BEST(
-          "a.action") " FROM over.evidence_overflow AS o"
+      "UPDATE main.@_rows SET confidence = coalesce((SELECT CASE WHEN "
+      "json_valid(a.action) THEN " EV_BEST(
+          "a.action") " END FROM over.evidence_overflow AS o"
                       " JOIN over.evidence_overflow_actions AS a"
                       " ON a.rid = o.rid WHERE o.owner = ?1"
                       " AND o.id = @_rows.id), -1) WHERE place = 1",

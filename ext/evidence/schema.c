@@ -11,6 +11,10 @@
 ** Views   rec_put      INSERT stores a row (mask 0) or changes one
 **         rec_do       INSERT runs a command: prune, hold, approve, clear,
 **                      back
+** No JSON function stands in the schema: SQLite before 3.41 refuses them there
+** when trusted_schema is off. The module checks and rewrites JSON in the
+** statements that it runs.
+**
 ** A command is one INSERT, so it happens whole or not at all, also inside a
 ** transaction, where SQLite gives a virtual table nothing to undo it with.
 **
@@ -88,8 +92,7 @@ static const char zTables[] =
     " place INTEGER NOT NULL CHECK (place IN (0, 1, 2)));"
 
     "CREATE TABLE main.@_actions(rid INTEGER PRIMARY KEY,"
-    " action TEXT NOT NULL CHECK (json_valid(action) AND substr(ltrim(action,"
-    " char(9, 10, 13, 32)), 1, 1) = '{'));"
+    " action TEXT NOT NULL);"
 
     "CREATE TABLE main.@_shots(rid INTEGER PRIMARY KEY,"
     " screenshot BLOB NOT NULL);";
@@ -120,8 +123,6 @@ typedef struct Object {
 #define FREE_SHOT FREE " AND n.screenshot_bytes > 0"
 #define LATER "(n.timestamp, n.rid) > (w.t, w.rid)"
 #define SURER "n.confidence <= w.k AND (n.confidence < w.k OR " LATER ")"
-/* Where the approval expression goes. */
-#define APPROVED "{approved}"
 #define RULE(sql) "UPDATE @_state SET rule = " sql "; "
 
 /* Bytes of what a row of rec_put brings. */
@@ -147,11 +148,6 @@ typedef struct Object {
   "INSERT INTO @_do(verb, rule, amount) SELECT 'hold', 'max_screenshots', "    \
   "max_screenshots FROM @_state WHERE retention_policy = 'keep-last-n' "       \
   "AND free_screenshots > max_screenshots; "
-
-#define RATED(rid)                                                             \
-  "CASE (SELECT retention_policy FROM @_state) WHEN 'confidence-based' "       \
-  "THEN " EV_BEST(                                                             \
-      "(SELECT action FROM @_actions WHERE rid = " rid ")") " ELSE -1 END"
 
 #define PINNED                                                                 \
   "SELECT RAISE(ABORT, 'PinnedError: pinned evidence is not changed or "       \
@@ -187,45 +183,41 @@ typedef struct Object {
   "oldest = min(oldest, excluded.oldest), "                                    \
   "newest = max(newest, excluded.newest); "
 
+/* clang-format off */
 static const Object aObject[] = {
     {"VIEW", "put",
         "AS SELECT rid, id, timestamp, '' AS action, x'' AS screenshot,"
-        " pinned, 0 AS mask, place FROM @_rows"},
+        " pinned, confidence, 0 AS mask, place FROM @_rows"},
     {"VIEW", "do",
         "AS SELECT '' AS verb, '' AS rule, 0 AS amount, 0 AS rid,"
         " '' AS action, x'' AS screenshot FROM @_state"},
     {"INDEX", "time", "ON @_rows(timestamp)"},
     {"INDEX", "oldest", "ON @_rows(timestamp) WHERE pinned = 0"},
     {"INDEX", "oldestshot",
-        "ON @_rows(timestamp) WHERE pinned = 0 AND screenshot_bytes > "
-        "0"},
+        "ON @_rows(timestamp) WHERE pinned = 0 AND screenshot_bytes > 0"},
     {"INDEX", "surestshot",
         "ON @_rows(confidence DESC, timestamp)"
         " WHERE pinned = 0 AND screenshot_bytes > 0"},
     {"INDEX", "memory", "ON @_rows(timestamp) WHERE place = 0"},
 
-    /*------------------------------------------------ guards ----*/
+    /*--------------------------------------------------- guards ----*/
     {"TRIGGER", "rowsinsert",
         "BEFORE INSERT ON @_rows WHEN EXISTS (SELECT 1 FROM @_rows"
         " WHERE rid = NEW.rid OR id = NEW.id) BEGIN " EXISTS_ALREADY "END"},
     {"TRIGGER", "rowskey",
         "BEFORE UPDATE OF rid, id ON @_rows"
         " WHEN NEW.rid <> OLD.rid OR NEW.id <> OLD.id BEGIN"
-        " SELECT RAISE(ABORT, 'ValidationError: the id of evidence "
-        "cannot"
+        " SELECT RAISE(ABORT, 'ValidationError: the id of evidence cannot"
         " change; insert a new row'); END"},
     {"TRIGGER", "rowspinned",
-        "BEFORE UPDATE ON @_rows WHEN OLD.pinned = 1 AND "
-        "(OLD.timestamp,"
+        "BEFORE UPDATE ON @_rows WHEN OLD.pinned = 1 AND (OLD.timestamp,"
         " OLD.action_bytes, OLD.screenshot_bytes, OLD.pruned) <>"
-        " (NEW.timestamp, NEW.action_bytes, NEW.screenshot_bytes, "
-        "NEW.pruned)"
+        " (NEW.timestamp, NEW.action_bytes, NEW.screenshot_bytes, NEW.pruned)"
         " BEGIN " PINNED "END"},
     {"TRIGGER", "rowsdelete",
         "BEFORE DELETE ON @_rows WHEN OLD.pinned = 1 BEGIN " PINNED "END"},
     {"TRIGGER", "actionsinsert",
-        "BEFORE INSERT ON @_actions WHEN EXISTS (SELECT 1 FROM "
-        "@_actions"
+        "BEFORE INSERT ON @_actions WHEN EXISTS (SELECT 1 FROM @_actions"
         " WHERE rid = NEW.rid) BEGIN " EXISTS_ALREADY "END"},
     {"TRIGGER", "actionsupdate",
         "BEFORE UPDATE ON @_actions WHEN EXISTS (SELECT 1 FROM @_rows"
@@ -245,27 +237,25 @@ static const Object aObject[] = {
         " WHERE rid = OLD.rid AND pinned = 1 AND place <> 1)"
         " BEGIN " PINNED "END"},
 
-    /*--------------------------------- counters, data, receipts ----*/
+    /*------------------------------------ counters, data, receipts ----*/
     {"TRIGGER", "rowsinserted",
         "AFTER INSERT ON @_rows BEGIN UPDATE @_state SET"
         " last = max(last, NEW.rid), " COUNT("+", "NEW.") "; END"},
     {"TRIGGER", "rowsupdated",
         "AFTER UPDATE OF action_bytes, screenshot_bytes, pinned, place"
-        " ON @_rows BEGIN UPDATE @_state SET " COUNT(
-            "-", "OLD.") ";"
-                         " UPDATE @_state SET " COUNT("+", "NEW.") "; END"},
+        " ON @_rows BEGIN UPDATE @_state SET " COUNT("-", "OLD.") ";"
+        " UPDATE @_state SET " COUNT("+", "NEW.") "; END"},
     {"TRIGGER", "rowsnoshot",
         "AFTER UPDATE OF screenshot_bytes ON @_rows"
-        " WHEN NEW.screenshot_bytes = 0 AND OLD.screenshot_bytes > 0 "
-        "BEGIN"
+        " WHEN NEW.screenshot_bytes = 0 AND OLD.screenshot_bytes > 0 BEGIN"
         " DELETE FROM @_shots WHERE rid = OLD.rid;"
         " INSERT INTO @_gone SELECT OLD.id, 0 WHERE OLD.place = 1"
-        " ON CONFLICT (id) DO NOTHING; " RECEIPT(
-            "0", "1", "OLD.screenshot_bytes") "END"},
+        " ON CONFLICT (id) DO NOTHING; "
+        RECEIPT("0", "1", "OLD.screenshot_bytes") "END"},
     {"TRIGGER", "rowscut",
         "AFTER UPDATE OF action_bytes ON @_rows WHEN NEW.action_bytes <"
-        " OLD.action_bytes AND NEW.pruned = 1 BEGIN " RECEIPT(
-            "0", "0", "OLD.action_bytes - NEW.action_bytes") "END"},
+        " OLD.action_bytes AND NEW.pruned = 1 BEGIN "
+        RECEIPT("0", "0", "OLD.action_bytes - NEW.action_bytes") "END"},
     {"TRIGGER", "rowsmoved",
         "AFTER UPDATE OF place ON @_rows"
         " WHEN NEW.place = 1 AND OLD.place <> 1 BEGIN"
@@ -273,191 +263,101 @@ static const Object aObject[] = {
         " DELETE FROM @_shots WHERE rid = OLD.rid;"
         " DELETE FROM @_gone WHERE id = OLD.id; END"},
     {"TRIGGER", "rowsdeleted",
-        "AFTER DELETE ON @_rows BEGIN UPDATE @_state SET " COUNT(
-            "-", "OLD.") ";"
-                         " DELETE FROM @_actions WHERE rid = OLD.rid;"
-                         " DELETE FROM @_shots WHERE rid = OLD.rid;"
-                         " INSERT INTO @_gone SELECT OLD.id, 1 WHERE "
-                         "OLD.place = 1"
-                         " ON CONFLICT (id) DO UPDATE SET whole = "
-                         "1; " RECEIPT("1", "OLD.screenshot_bytes > 0",
-                             SIZE("OLD.")) "END"},
+        "AFTER DELETE ON @_rows BEGIN UPDATE @_state SET " COUNT("-", "OLD.")
+        "; DELETE FROM @_actions WHERE rid = OLD.rid;"
+        " DELETE FROM @_shots WHERE rid = OLD.rid;"
+        " INSERT INTO @_gone SELECT OLD.id, 1 WHERE OLD.place = 1"
+        " ON CONFLICT (id) DO UPDATE SET whole = 1; "
+        RECEIPT("1", "OLD.screenshot_bytes > 0", SIZE("OLD.")) "END"},
     {"TRIGGER", "actionsupdated",
-        "AFTER UPDATE ON @_actions BEGIN UPDATE @_rows SET "
-        "action_bytes ="
+        "AFTER UPDATE ON @_actions BEGIN UPDATE @_rows SET action_bytes ="
         " length(CAST(NEW.action AS BLOB)), pruned ="
-        " (SELECT rule = 'approval' FROM @_state) WHERE rid = NEW.rid; "
-        "END"},
+        " (SELECT rule = 'approval' FROM @_state) WHERE rid = NEW.rid; END"},
     {"TRIGGER", "logcap",
         "AFTER INSERT ON @_log BEGIN DELETE FROM @_log"
         " WHERE id <= NEW.id - 10000; END"},
 
-    /*---------------------------------------------- commands ----*/
+    /*------------------------------------------------- commands ----*/
     {"TRIGGER", "store",
         "INSTEAD OF INSERT ON @_put WHEN NEW.mask = 0 BEGIN " MAKE_ROOM
         "INSERT INTO @_rows(rid, id, timestamp, action_bytes,"
         " screenshot_bytes, pruned, pinned, confidence, place) VALUES ("
         "NEW.rid, NEW.id, NEW.timestamp, " NEW_ACTION ", " NEW_SHOT
-        ", 0, NEW.pinned, CASE (SELECT retention_policy FROM @_state)"
-        " WHEN 'confidence-based' THEN " EV_BEST(
-            "NEW.action") " ELSE -1 END,"
-                          " NEW.place);"
-                          " INSERT INTO @_actions(rid, action) VALUES "
-                          "(NEW.rid, NEW.action);"
-                          " INSERT INTO @_shots(rid, screenshot) "
-                          "SELECT NEW.rid, NEW.screenshot"
-                          " WHERE NEW.screenshot IS NOT "
-                          "NULL; " KEEP_LAST "END"},
+        ", 0, NEW.pinned, NEW.confidence, NEW.place);"
+        " INSERT INTO @_actions(rid, action) VALUES (NEW.rid, NEW.action);"
+        " INSERT INTO @_shots(rid, screenshot) SELECT NEW.rid, NEW.screenshot"
+        " WHERE NEW.screenshot IS NOT NULL; " KEEP_LAST "END"},
     {"TRIGGER", "change",
         "INSTEAD OF INSERT ON @_put WHEN NEW.mask > 0 BEGIN " MAKE_ROOM
         "UPDATE @_rows SET timestamp = NEW.timestamp"
         " WHERE rid = NEW.rid AND NEW.mask & 1;"
         " UPDATE @_actions SET action = NEW.action"
         " WHERE rid = NEW.rid AND NEW.mask & 2;"
-        " UPDATE @_rows SET confidence = " RATED(
-            "NEW.rid") " WHERE rid = NEW.rid AND NEW.mask & 2;"
-                       " UPDATE @_rows SET screenshot_bytes = " NEW_SHOT
-                       " WHERE rid = NEW.rid AND NEW.mask & 4;"
-                       " DELETE FROM @_shots WHERE rid = NEW.rid AND "
-                       "NEW.mask & 4;"
-                       " INSERT INTO @_shots(rid, screenshot) SELECT "
-                       "NEW.rid, NEW.screenshot"
-                       " WHERE NEW.mask & 4 AND NEW.screenshot IS NOT "
-                       "NULL;"
-                       " UPDATE @_rows SET pinned = NEW.pinned"
-                       " WHERE rid = NEW.rid AND NEW.mask & "
-                       "8; " KEEP_LAST "END"},
+        " UPDATE @_rows SET confidence = NEW.confidence"
+        " WHERE rid = NEW.rid AND NEW.mask & 2;"
+        " UPDATE @_rows SET screenshot_bytes = " NEW_SHOT
+        " WHERE rid = NEW.rid AND NEW.mask & 4;"
+        " DELETE FROM @_shots WHERE rid = NEW.rid AND NEW.mask & 4;"
+        " INSERT INTO @_shots(rid, screenshot) SELECT NEW.rid, NEW.screenshot"
+        " WHERE NEW.mask & 4 AND NEW.screenshot IS NOT NULL;"
+        " UPDATE @_rows SET pinned = NEW.pinned"
+        " WHERE rid = NEW.rid AND NEW.mask & 8; " KEEP_LAST "END"},
     /* amount: bytes that are about to come; rid: a row to leave alone */
     {"TRIGGER", "prune",
-        "INSTEAD OF INSERT ON @_do WHEN NEW.verb = 'prune' BEGIN " RULE(
-            "NEW.rule") "UPDATE @_rows SET screenshot_bytes = 0 WHERE "
-                        "rid IN " WALK(FREE_SHOT, "r.screenshot_bytes",
-                            "n.timestamp", LATER,
-                            " WHERE retention_policy <> "
-                            "'confidence-based'") ";"
-                                                  " UPDATE @_rows SET "
-                                                  "screenshot_bytes = "
-                                                  "0 WHERE rid "
-                                                  "IN " WALK(FREE_SHOT,
-                                                      "r.screenshot_"
-                                                      "bytes",
-                                                      "n.confidence "
-                                                      "DESC, "
-                                                      "n.timestamp",
-                                                      SURER,
-                                                      " WHERE "
-                                                      "retention_"
-                                                      "policy = "
-                                                      "'confidence-"
-                                                      "based'") ";"
-                                                                " DELET"
-                                                                "E "
-                                                                "FROM "
-                                                                "@_"
-                                                                "rows "
-                                                                "WHERE "
-                                                                "rid "
-                                                                "IN"
-                                                                " " WALK(FREE,
-                                                                    SIZE("r."),
-                                                                    "n."
-                                                                    "ti"
-                                                                    "me"
-                                                                    "st"
-                                                                    "am"
-                                                                    "p",
-                                                                    LATER,
-                                                                    "") ";"
-                                                                        " " RULE(
-                                                                            "'m"
-                                                                            "an"
-                                                                            "ua"
-                                                                            "l"
-                                                                            "'") "END"},
+        "INSTEAD OF INSERT ON @_do WHEN NEW.verb = 'prune' BEGIN "
+        RULE("NEW.rule")
+        "UPDATE @_rows SET screenshot_bytes = 0 WHERE rid IN "
+        WALK(FREE_SHOT, "r.screenshot_bytes", "n.timestamp", LATER,
+            " WHERE retention_policy <> 'confidence-based'")
+        "; UPDATE @_rows SET screenshot_bytes = 0 WHERE rid IN "
+        WALK(FREE_SHOT, "r.screenshot_bytes", "n.confidence DESC, n.timestamp",
+            SURER, " WHERE retention_policy = 'confidence-based'")
+        "; DELETE FROM @_rows WHERE rid IN "
+        WALK(FREE, SIZE("r."), "n.timestamp", LATER, "")
+        "; " RULE("'manual'") "END"},
     /* amount: screenshots that may stay */
     {"TRIGGER", "hold",
-        "INSTEAD OF INSERT ON @_do WHEN NEW.verb = 'hold' BEGIN " RULE(
-            "NEW.rule") "UPDATE @_rows SET screenshot_bytes = 0 WHERE "
-                        "rid IN (SELECT rid FROM"
-                        " @_rows WHERE pinned = 0 AND screenshot_bytes "
-                        "> 0 ORDER BY timestamp,"
-                        " rid LIMIT (SELECT max(free_screenshots - "
-                        "NEW.amount, 0)"
-                        " FROM @_state)); " RULE("'manual'") "END"},
-    /* amount: screenshots that may stay; rid 1 passes over damaged JSON,
-    ** which costs one more look at each text */
+        "INSTEAD OF INSERT ON @_do WHEN NEW.verb = 'hold' BEGIN "
+        RULE("NEW.rule")
+        "UPDATE @_rows SET screenshot_bytes = 0 WHERE rid IN (SELECT rid FROM"
+        " @_rows WHERE pinned = 0 AND screenshot_bytes > 0 ORDER BY timestamp,"
+        " rid LIMIT (SELECT max(free_screenshots - NEW.amount, 0)"
+        " FROM @_state)); " RULE("'manual'") "END"},
+    /* action: what is left of the row's action */
     {"TRIGGER", "approve",
-        "INSTEAD OF INSERT ON @_do WHEN NEW.verb = 'approve' BEGIN"
-        " INSERT INTO @_do(verb, rule, amount)"
-        " VALUES ('hold', 'approval', NEW.amount); " RULE(
-            "'approval'") "UPDATE @_actions SET action = " APPROVED
-                          " WHERE rid IN (SELECT rid FROM @_rows WHERE "
-                          "pinned = 0 AND"
-                          " pruned = 0) AND (NEW.rid = 0 OR "
-                          "json_valid(action)); " RULE("'manual'") "END"},
+        "INSTEAD OF INSERT ON @_do WHEN NEW.verb = 'approve' BEGIN "
+        RULE("'approval'")
+        "UPDATE @_actions SET action = NEW.action WHERE rid = NEW.rid; "
+        RULE("'manual'") "END"},
     {"TRIGGER", "clear",
-        "INSTEAD OF INSERT ON @_do WHEN NEW.verb = 'clear' BEGIN " RULE(
-            "'clear'") "DELETE FROM @_rows WHERE pinned = 0; " RULE("'m"
-                                                                    "an"
-                                                                    "ua"
-                                                                    "l"
-                                                                    "'") "END"},
+        "INSTEAD OF INSERT ON @_do WHEN NEW.verb = 'clear' BEGIN "
+        RULE("'clear'")
+        "DELETE FROM @_rows WHERE pinned = 0; " RULE("'manual'") "END"},
     /* an overflowed row comes back, with what it had there */
     {"TRIGGER", "back",
         "INSTEAD OF INSERT ON @_do WHEN NEW.verb = 'back' BEGIN"
-        " INSERT INTO @_actions(rid, action) VALUES (NEW.rid, "
-        "NEW.action);"
-        " INSERT INTO @_shots(rid, screenshot) SELECT NEW.rid, "
-        "NEW.screenshot"
+        " INSERT INTO @_actions(rid, action) VALUES (NEW.rid, NEW.action);"
+        " INSERT INTO @_shots(rid, screenshot) SELECT NEW.rid, NEW.screenshot"
         " WHERE NEW.screenshot IS NOT NULL;"
-        " INSERT INTO @_gone SELECT id, 1 FROM @_rows WHERE rid = "
-        "NEW.rid"
+        " INSERT INTO @_gone SELECT id, 1 FROM @_rows WHERE rid = NEW.rid"
         " ON CONFLICT (id) DO UPDATE SET whole = 1;"
         " UPDATE @_rows SET place = 0 WHERE rid = NEW.rid; END"},
-    /*--------------------------------------------- settings ----*/
+    /* a smaller buffer is pruned at once */
     {"TRIGGER", "setting",
-        "AFTER UPDATE OF max_size_bytes, prune_threshold, "
-        "retention_policy,"
+        "AFTER UPDATE OF max_size_bytes, prune_threshold, retention_policy,"
         " max_screenshots ON @_state BEGIN"
-        " UPDATE @_rows SET confidence = " EV_BEST(
-            "(SELECT action FROM @_actions AS a WHERE a.rid = "
-            "@_rows.rid)") " WHERE place <> 1 AND NEW.retention_policy "
-                           "= 'confidence-based' AND"
-                           " OLD.retention_policy <> "
-                           "'confidence-based';"
-                           " INSERT INTO @_do(verb, rule, amount, rid) "
-                           "SELECT 'prune',"
-                           " 'threshold', 0, 0 FROM @_state"
-                           " WHERE bytes > max_size_bytes * "
-                           "prune_threshold;"
-                           " SELECT RAISE(ABORT, 'BufferFullError: "
-                           "pinned evidence is larger"
-                           " than the new max_size_bytes; unpin rows "
-                           "first') FROM @_state"
-                           " WHERE bytes > max_size_bytes; " KEEP_LAST "END"},
+        " INSERT INTO @_do(verb, rule, amount, rid) SELECT 'prune',"
+        " 'threshold', 0, 0 FROM @_state"
+        " WHERE bytes > max_size_bytes * prune_threshold;"
+        " SELECT RAISE(ABORT, 'BufferFullError: pinned evidence is larger"
+        " than the new max_size_bytes; unpin rows first') FROM @_state"
+        " WHERE bytes > max_size_bytes; " KEEP_LAST "END"},
 };
+/* clang-format on */
 #define N_OBJECT ((int)(sizeof(aObject) / sizeof(aObject[0])))
 
 static int isIndex(const Object *pObject) {
   return pObject->zType[0] == 'I';
-}
-
-/* The text of an object after its name; free it. */
-static char *objectText(const Object *pObject, BxErr *pErr) {
-  const char *zMark = strstr(pObject->zText, APPROVED);
-  char *zApproved = 0, *z;
-  int nHead = (int)strlen(pObject->zText);
-  if (zMark != 0) {
-    zApproved = evApproved(
-        "(SELECT timestamp FROM @_rows AS t WHERE t.rid = @_actions.rid)",
-        pErr);
-    nHead = (int)(zMark - pObject->zText);
-  }
-  z = sqlite3_mprintf("%.*s%s%s", nHead, pObject->zText,
-      zApproved ? zApproved : "", zMark ? zMark + strlen(APPROVED) : "");
-  sqlite3_free(zApproved);
-  if (z == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  return z;
 }
 
 /* Makes all objects, or (bAgain) those that a rename dropped. */
@@ -468,15 +368,13 @@ static void createObjects(EvBuffer *p, int bAgain, BxErr *pErr) {
   zUuid[8] = 0;
   for (i = 0; i < N_OBJECT && pErr->rc == SQLITE_OK; i++) {
     const Object *pObject = &aObject[i];
-    char *zText, *zSql;
+    char *zSql;
     if (bAgain && isIndex(pObject)) continue;
-    zText = objectText(pObject, pErr);
     zSql = sqlite3_mprintf("CREATE %s main.@_%s%s %s", pObject->zType,
-        pObject->zName, isIndex(pObject) ? zUuid : "", zText);
+        pObject->zName, isIndex(pObject) ? zUuid : "", pObject->zText);
     if (zSql == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
     bxExec(&p->base.stmts, zSql, pErr);
     sqlite3_free(zSql);
-    sqlite3_free(zText);
   }
 }
 
@@ -625,8 +523,7 @@ static void checkObject(
       "SELECT max(substr(sql, -length(?3)) = ?3) FROM main.sqlite_schema "
       "WHERE type = lower(?1) AND (?1 = 'INDEX' OR name = ?2)",
       pErr);
-  char *zText = objectText(pObject, pErr);
-  char *zWant = zText ? bxExpand(zText, pStmts->zDb, pStmts->zTable) : 0;
+  char *zWant = bxExpand(pObject->zText, pStmts->zDb, pStmts->zTable);
   char *zName = sqlite3_mprintf("%s_%s", pStmts->zTable, pObject->zName);
   if (zWant == 0 || zName == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
   bxBind(pStmt, pErr, "ttt", pObject->zType, zName, zWant);
@@ -635,7 +532,6 @@ static void checkObject(
         pObject->zType);
   }
   sqlite3_finalize(pStmt);
-  sqlite3_free(zText);
   sqlite3_free(zWant);
   sqlite3_free(zName);
 }

@@ -36,7 +36,8 @@ void evLoadState(EvBuffer *p, EvState *pState, BxErr *pErr) {
   static const char zSql[] =
       "SELECT max_size_bytes, prune_threshold, bytes, pinned_bytes,"
       " memory_bytes, actions, screenshots, overflowed, last,"
-      " nullif(overflow, ''), owner, claim FROM main.@_state";
+      " nullif(overflow, ''), owner, claim,"
+      " retention_policy = 'confidence-based' FROM main.@_state";
   sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
   memset(pState, 0, sizeof(*pState));
   if (bxRow(pStmt, pErr)) {
@@ -49,6 +50,7 @@ void evLoadState(EvBuffer *p, EvState *pState, BxErr *pErr) {
     pState->nScreenshot = sqlite3_column_int64(pStmt, 6);
     pState->nOverflow = sqlite3_column_int64(pStmt, 7);
     pState->iLast = sqlite3_column_int64(pStmt, 8);
+    pState->bRated = sqlite3_column_int(pStmt, 12);
     if (sqlite3_column_type(pStmt, 9) != SQLITE_NULL) {
       pState->zOverflow = sqlite3_mprintf("%s", sqlite3_column_text(pStmt, 9));
       pState->zOwner = sqlite3_mprintf("%s", sqlite3_column_text(pStmt, 10));
@@ -70,7 +72,7 @@ void evFreeState(EvState *pState) {
   sqlite3_free(pState->zOverflow);
   sqlite3_free(pState->zOwner);
   sqlite3_free(pState->zClaim);
-  memset(pState, 0, sizeof(*pState));
+  pState->zOverflow = pState->zOwner = pState->zClaim = 0;
 }
 
 /*------------------------------------------------------ settings ----*/
@@ -167,6 +169,12 @@ static void setOverflow(EvBuffer *p, sqlite3_value *pVal, BxErr *pErr) {
 }
 
 void evSet(EvBuffer *p, const char *zName, sqlite3_value *pVal, BxErr *pErr) {
+  static const char zRate[] =
+      "UPDATE main.@_rows SET confidence = (SELECT CASE WHEN"
+      " json_valid(action) THEN " EV_BEST(
+          "action") " ELSE -1 END"
+                    " FROM main.@_actions AS a WHERE a.rid = @_rows.rid) WHERE "
+                    "place <> 1";
   const char *zSql;
   sqlite3_stmt *pStmt;
   EvState state;
@@ -178,7 +186,8 @@ void evSet(EvBuffer *p, const char *zName, sqlite3_value *pVal, BxErr *pErr) {
   zSql = settingSql(zName, pVal, pErr);
   if (zSql == 0) return;
   evLoadState(p, &state, pErr);
-  if (state.zOverflow != 0 && sqlite3_stricmp(zName, "retention_policy") == 0) {
+  if (!state.bRated && sqlite3_stricmp(zName, "retention_policy") == 0) {
+    bxRun(bxStmt(&p->base.stmts, zRate, pErr), pErr);
     evOverflowRate(p, &state, pErr);
   }
   pStmt = bxStmt(&p->base.stmts, zSql, pErr);
@@ -354,13 +363,20 @@ static void bindStatic(
   bxFailDb(pErr, sqlite3_db_handle(pStmt), rc);
 }
 
-/* Runs INSERT INTO rec_put; a refusal of the action's JSON is explained. */
+/* What is no JSON becomes NULL, which the tables refuse. */
+#define PUT(confidence)                                                        \
+  "(rid, id, timestamp, pinned, mask, place, action, screenshot, confidence)"  \
+  " VALUES (?1, ?2, ?3, ?4, ?5, ?6, CASE WHEN json_valid(?7) THEN ?7 END, ?8," \
+  " " confidence ")"
+
+/* Runs INSERT INTO rec_put; a refusal of the action's JSON is explained. The
+** confidence of an action is looked for when the policy goes by it. */
 static void put(EvBuffer *p, i64 iRow, const char *zId, const EvRow *pRow,
-    i64 iTime, i64 iPinned, int mask, BxErr *pErr) {
-  static const char zSql[] =
-      "INSERT INTO main.@_put(rid, id, timestamp, pinned, mask, place, action,"
-      " screenshot) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
-  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+    i64 iTime, i64 iPinned, int mask, int bRated, BxErr *pErr) {
+  static const char zPlain[] = "INSERT INTO main.@_put" PUT("-1");
+  static const char zRated[] = "INSERT INTO main.@_put" PUT(
+      "CASE WHEN json_valid(?7) THEN " EV_BEST("?7") " ELSE -1 END");
+  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, bRated ? zRated : zPlain, pErr);
   bxBind(pStmt, pErr, "itiiii", iRow, zId, iTime, iPinned, (i64)mask,
       (i64)(p->bTemp ? EV_MEMORY : EV_FILE));
   bindStatic(pStmt, 7, pRow->pAction, pErr);
@@ -428,7 +444,7 @@ static i64 storeNew(EvBuffer *p, const EvRow *pRow, const char *zId, i64 iTime,
   checkSize(p, &state, zId, nNew, state.nPinned, pErr);
   makeMemory(p, &state, nNew, pErr);
   iRow = state.iLast + 1;
-  put(p, iRow, zId, pRow, iTime, iPinned, 0, pErr);
+  put(p, iRow, zId, pRow, iTime, iPinned, 0, state.bRated, pErr);
   evOverflowSweep(p, &state, pErr);
   evFreeState(&state);
   return iRow;
@@ -536,7 +552,7 @@ void evChange(EvBuffer *p, i64 iRow, EvRow *pRow, BxErr *pErr) {
   }
   if (mask != 0) {
     fetchRow(p, &state, iRow, nNew, pErr);
-    put(p, iRow, was.zId, pRow, iTime, iPinned, mask, pErr);
+    put(p, iRow, was.zId, pRow, iTime, iPinned, mask, state.bRated, pErr);
     evOverflowSweep(p, &state, pErr);
   }
   evFreeState(&state);
