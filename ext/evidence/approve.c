@@ -28,6 +28,7 @@ SQLITE_EXTENSION_INIT3
 ** strategy when it is an object, raw anything else; members are what its type
 ** keeps of the metadata, NULL for types that keep none.
 */
+/* clang-format off */
 #define MEMBER(key, path) "coalesce(',\"" key "\":' || (v -> '" path "'), '')"
 #define META(key) MEMBER(key, "$.metadata." key)
 
@@ -36,77 +37,29 @@ static const char zStrategies[] =
     " CASE e.type WHEN 'object' THEN e.value END,"
     " CASE WHEN e.type <> 'object' THEN j -> e.fullkey END"
     " FROM json_each(j, '$.fallbackChain.strategies') AS e),"
-    " m(v, raw, members) AS MATERIALIZED (SELECT v, raw, CASE "
-    "v ->> '$.type'"
-    " WHEN 'cdp_semantic' THEN " META("role") " || " META(
-        "name") " WHEN 'cdp_power' THEN coalesce(',\"text\":' "
-                "|| CASE WHEN"
-                " json_type(v, '$.metadata.text') = 'text'"
-                " AND length(v ->> '$.metadata.text') > 100"
-                " THEN json_quote(substr(v ->> "
-                "'$.metadata.text', 1, 100))"
-                " ELSE nullif(v -> '$.metadata.text', 'null') "
-                "END, '') || " META("label") " || " META(
-                    "place"
-                    "holde"
-                    "r") " WHEN 'vision_ocr' THEN " META("targetText") " WHEN "
-                                                                       "'coordi"
-                                                                       "nates' "
-                                                                       "THEN"
-                                                                       " " META("x") " || " META("y") " WHEN "
-                                                                                                      "'evidence_scoring' "
-                                                                                                      "THEN " META(
-                                                                                                          "endpoin"
-                                                                                                          "t") " E"
-                                                                                                               "ND"
-                                                                                                               " F"
-                                                                                                               "RO"
-                                                                                                               "M "
-                                                                                                               "s)"
-                                                                                                               " S"
-                                                                                                               "EL"
-                                                                                                               "EC"
-                                                                                                               "T "
-                                                                                                               "'["
-                                                                                                               "' "
-                                                                                                               "||"
-                                                                                                               " c"
-                                                                                                               "oa"
-                                                                                                               "le"
-                                                                                                               "sc"
-                                                                                                               "e("
-                                                                                                               "gr"
-                                                                                                               "ou"
-                                                                                                               "p_"
-                                                                                                               "co"
-                                                                                                               "nc"
-                                                                                                               "at"
-                                                                                                               "(c"
-                                                                                                               "oa"
-                                                                                                               "le"
-                                                                                                               "sc"
-                                                                                                               "e("
-                                                                                                               "ra"
-                                                                                                               "w,"
-                                                                                                               " '"
-                                                                                                               "{'"
-                                                                                                               " |"
-                                                                                                               "| "
-                                                                                                               "su"
-                                                                                                               "bs"
-                                                                                                               "tr"
-                                                                                                               "(" MEMBER(
-                                                                                                                   "type",
-                                                                                                                   "$.type") " || " MEMBER("confidence",
-                                                                                                                   "$.confidence") " || CASE WHEN v ->> '$.selector' NOT IN ('', 0) THEN " MEMBER("selector",
-                                                                                                                   "$.selector") " ELSE '' END"
-                                                                                                                                 " || CASE WHEN members IS NULL THEN ''"
-                                                                                                                                 " WHEN json_type(v, '$.metadata') = 'object'"
-                                                                                                                                 " THEN ',\"metadata\":{' || substr(members, 2) || '}'"
-                                                                                                                                 /* a value that a script would take for false is no metadata */
-                                                                                                                                 " WHEN v ->> '$.metadata' NOT IN ('', 0)"
-                                                                                                                                 " THEN ',\"metadata\":' || (v -> '$.metadata') ELSE '' END"
-                                                                                                                                 ", 2) || '}')), '') || ']' FROM m";
+    " m(v, raw, members) AS MATERIALIZED (SELECT v, raw, CASE v ->> '$.type'"
+    " WHEN 'cdp_semantic' THEN " META("role") " || " META("name")
+    " WHEN 'cdp_power' THEN coalesce(',\"text\":' || CASE WHEN"
+    " json_type(v, '$.metadata.text') = 'text'"
+    " AND length(v ->> '$.metadata.text') > 100"
+    " THEN json_quote(substr(v ->> '$.metadata.text', 1, 100))"
+    " ELSE nullif(v -> '$.metadata.text', 'null') END, '') || "
+    META("label") " || " META("placeholder")
+    " WHEN 'vision_ocr' THEN " META("targetText")
+    " WHEN 'coordinates' THEN " META("x") " || " META("y")
+    " WHEN 'evidence_scoring' THEN " META("endpoint") " END FROM s)"
+    " SELECT '[' || coalesce(group_concat(coalesce(raw, '{' || substr("
+    MEMBER("type", "$.type") " || " MEMBER("confidence", "$.confidence")
+    " || CASE WHEN v ->> '$.selector' NOT IN ('', 0) THEN "
+    MEMBER("selector", "$.selector") " ELSE '' END"
+    " || CASE WHEN members IS NULL THEN ''"
+    " WHEN json_type(v, '$.metadata') = 'object'"
+    " THEN ',\"metadata\":{' || substr(members, 2) || '}'"
+    /* a value that a script would take for false is no metadata */
+    " WHEN v ->> '$.metadata' NOT IN ('', 0)"
+    " THEN ',\"metadata\":' || (v -> '$.metadata') ELSE '' END"
+    ", 2) || '}')), '') || ']' FROM m";
+/* clang-format on */
 
 /* What is left of vision data; %s is its path. */
 static const char zVision[] =

@@ -28,88 +28,53 @@ SQLITE_EXTENSION_INIT3
 
 /*------------------------------------------------------------- SQL ----*/
 
+/* clang-format off */
 #define CSS_QUOTED(x)                                                          \
   "'\"' || replace(replace(replace(" x ", '\\', '\\\\'), '\"', '\\\"'), "      \
   "char(10), '\\a ') || '\"'"
 
 /* A selector as it was recorded: CSS unless it looks like an XPath. */
 #define AS_SELECTOR(x)                                                         \
-  "CASE WHEN " x " GLOB '[/(]*' OR " x " GLOB './*' THEN 'xpath/' || " x " "   \
-  "WHEN a ->> '$.domData.isInShadowDOM' THEN 'pierce/' || " x " ELSE " x       \
-  " END"
+  "CASE WHEN " x " GLOB '[/(]*' OR " x " GLOB './*' THEN 'xpath/' || " x       \
+  " WHEN a ->> '$.domData.isInShadowDOM' THEN 'pierce/' || " x                 \
+  " ELSE " x " END"
 
 #define META(key) "(e.value ->> '$.metadata." key "')"
 #define IS(type) "e.value ->> '$.type' = '" type "'"
 
 /* The text at a path, when it is one; else NULL. */
 #define TEXT_AT(j, path)                                                       \
-  "CASE json_type(" j ", '" path "') WHEN 'text' THEN " j " ->> '" path "' "   \
-  "END"
+  "CASE json_type(" j ", '" path "') WHEN 'text' THEN " j " ->> '" path "' END"
+
+#define IS_NUMBER(path)                                                        \
+  "json_type(e.value, '$.metadata." path "') IN ('integer', 'real')"
 
 /* Strategy e gives up to four selectors, numbered n. */
-#define STRATEGY_SELECTOR                                                                                                                                                                            \
-  "CASE WHEN e.type <> 'object' THEN NULL "                                                                                                                                                          \
-  "WHEN n = 0 THEN (SELECT " AS_SELECTOR("s") " FROM (SELECT " TEXT_AT(                                                                                                                              \
-      "e.value", "$.selector") " AS s)) "                                                                                                                                                            \
-                               "WHEN n = 1 AND " IS(                                                                                                                                                 \
-                                   "cdp_semantic") " THEN nullif('aria/' || "                                                                                                                        \
-                                                   "coalesce(" META("name") ", '') || coalesce('[role=\"' || " META(                                                                                 \
-                                                       "role") " "                                                                                                                                   \
-                                                               "|| '\"]', "                                                                                                                          \
-                                                               "''), "                                                                                                                               \
-                                                               "'aria/') "                                                                                                                           \
-                                                               "WHEN n = 1 "                                                                                                                         \
-                                                               "AND " IS(                                                                                                                            \
-                                                                   "cdp"                                                                                                                             \
-                                                                   "_po"                                                                                                                             \
-                                                                   "we"                                                                                                                              \
-                                                                   "r") " THE"                                                                                                                       \
-                                                                        "N "                                                                                                                         \
-                                                                        "'tex"                                                                                                                       \
-                                                                        "t/' "                                                                                                                       \
-                                                                        "|| "                                                                                                                        \
-                                                                        "null"                                                                                                                       \
-                                                                        "if"                                                                                                                         \
-                                                                        "(" META(                                                                                                                    \
-                                                                            "text") ","                                                                                                              \
-                                                                                    " "                                                                                                              \
-                                                                                    "'"                                                                                                              \
-                                                                                    "'"                                                                                                              \
-                                                                                    ")"                                                                                                              \
-                                                                                    " "                                                                                                              \
-                                                                                    "W"                                                                                                              \
-                                                                                    "H"                                                                                                              \
-                                                                                    "E"                                                                                                              \
-                                                                                    "N"                                                                                                              \
-                                                                                    " "                                                                                                              \
-                                                                                    "n"                                                                                                              \
-                                                                                    " "                                                                                                              \
-                                                                                    "="                                                                                                              \
-                                                                                    " "                                                                                                              \
-                                                                                    "2"                                                                                                              \
-                                                                                    " "                                                                                                              \
-                                                                                    "A"                                                                                                              \
-                                                                                    "N"                                                                                                              \
-                                                                                    "D"                                                                                                              \
-                                                                                    " " IS("cdp_power") " THEN 'aria/' || nullif(" META(                                                             \
-                                                                                        "label") ", '') "                                                                                            \
-                                                                                                 "WHEN n = 3 AND " IS("cdp_power") " THEN '[placeholder=' || " CSS_QUOTED(                           \
-                                                                                                     "nullif(" META(                                                                                 \
-                                                                                                         "placeholder") ", '')") " || ']' "                                                          \
-                                                                                                                                 "WHEN n = 1 AND " IS("vision_ocr") " THEN 'text/' || nullif(" META( \
-                                                                                                                                     "targetText") ", '') END"
+#define STRATEGY_SELECTOR                                                      \
+  "CASE WHEN e.type <> 'object' THEN NULL WHEN n = 0 THEN (SELECT "            \
+  AS_SELECTOR("s") " FROM (SELECT " TEXT_AT("e.value", "$.selector") " AS s))" \
+  " WHEN n = 1 AND " IS("cdp_semantic") " THEN nullif('aria/' || coalesce("    \
+  META("name") ", '') || coalesce('[role=\"' || " META("role") " || '\"]', "   \
+  "''), 'aria/')"                                                              \
+  " WHEN n = 1 AND " IS("cdp_power") " THEN 'text/' || nullif("                \
+  META("text") ", '')"                                                         \
+  " WHEN n = 2 AND " IS("cdp_power") " THEN 'aria/' || nullif("                \
+  META("label") ", '')"                                                        \
+  " WHEN n = 3 AND " IS("cdp_power") " THEN '[placeholder=' || "               \
+  CSS_QUOTED("nullif(" META("placeholder") ", '')") " || ']'"                  \
+  " WHEN n = 1 AND " IS("vision_ocr") " THEN 'text/' || nullif("               \
+  META("targetText") ", '') END"
 
 /* Selectors of the page data of both shapes. */
 #define PAGE_SELECTOR                                                          \
-  "SELECT 1000000 + key AS k, 0 AS n, " AS_SELECTOR(                           \
-      "value") " AS sel "                                                      \
-               "FROM json_each(json_array(" TEXT_AT(                           \
-                   "a", "$.domData.selector") ", " TEXT_AT("a",                \
-                   "$.domData.uniqueSelector") ", " TEXT_AT("a",               \
-                   "$.selector") ", " TEXT_AT("a",                             \
-                   "$.evidence.dom.selector") ", " TEXT_AT("a",                \
-                   "$.domData.xpath") ", " TEXT_AT("a",                        \
-                   "$.evidence.dom.xpath") ")) WHERE value <> ''"
+  "SELECT 1000000 + key AS k, 0 AS n, " AS_SELECTOR("value") " AS sel "        \
+  "FROM json_each(json_array("                                                 \
+  TEXT_AT("a", "$.domData.selector") ", "                                      \
+  TEXT_AT("a", "$.domData.uniqueSelector") ", "                                \
+  TEXT_AT("a", "$.selector") ", "                                              \
+  TEXT_AT("a", "$.evidence.dom.selector") ", "                                 \
+  TEXT_AT("a", "$.domData.xpath") ", "                                         \
+  TEXT_AT("a", "$.evidence.dom.xpath") ")) WHERE value <> ''"
 
 /* JSON array of all selectors of action a. */
 #define SELECTORS                                                              \
@@ -121,33 +86,16 @@ SQLITE_EXTENSION_INIT3
   "ORDER BY 2, 3))"
 
 /* Where on the page the action took place: {"x":..,"y":..} or NULL. */
-#define POSITION                                                                                                                  \
-  "(SELECT CASE WHEN " IS("coordinates") " THEN json_object('x', " META("x") ", 'y', " META("y") ") ELSE json_object('x', " META( \
-      "endpoint.x") ", 'y', " META("endpoint.y") ") END FROM json_each(a, "                                                       \
-                                                 "'$.fallbackChain."                                                              \
-                                                 "strategies') AS e WHERE "                                                       \
-                                                 "CASE WHEN e.type = "                                                            \
-                                                 "'object' THEN "                                                                 \
-                                                 "CASE e.value ->> '$.type' "                                                     \
-                                                 "WHEN 'coordinates' THEN "                                                       \
-                                                 "json_type(e.value, "                                                            \
-                                                 "'$.metadata.x') IN "                                                            \
-                                                 "('integer', 'real') AND "                                                       \
-                                                 "json_type(e.value, "                                                            \
-                                                 "'$.metadata.y') IN "                                                            \
-                                                 "('integer', 'real') "                                                           \
-                                                 "WHEN 'evidence_scoring' "                                                       \
-                                                 "THEN "                                                                          \
-                                                 "json_type(e.value, "                                                            \
-                                                 "'$.metadata.endpoint.x') "                                                      \
-                                                 "IN ('integer', 'real') AND "                                                    \
-                                                 "json_type(e.value, "                                                            \
-                                                 "'$.metadata.endpoint.y') "                                                      \
-                                                 "IN ('integer', 'real') END "                                                    \
-                                                 "END "                                                                           \
-                                                 "ORDER BY e.value ->> "                                                          \
-                                                 "'$.type' <> 'coordinates', "                                                    \
-                                                 "e.key LIMIT 1)"
+#define POSITION                                                               \
+  "(SELECT CASE WHEN " IS("coordinates") " THEN json_object('x', "             \
+  META("x") ", 'y', " META("y") ") ELSE json_object('x', "                     \
+  META("endpoint.x") ", 'y', " META("endpoint.y") ") END "                     \
+  "FROM json_each(a, '$.fallbackChain.strategies') AS e "                      \
+  "WHERE CASE WHEN e.type = 'object' THEN CASE e.value ->> '$.type' "          \
+  "WHEN 'coordinates' THEN " IS_NUMBER("x") " AND " IS_NUMBER("y")             \
+  " WHEN 'evidence_scoring' THEN " IS_NUMBER("endpoint.x") " AND "             \
+  IS_NUMBER("endpoint.y") " END END "                                          \
+  "ORDER BY e.value ->> '$.type' <> 'coordinates', e.key LIMIT 1)"
 
 /*
 ** Each query begins with the recording: doc has the rows, a their approved
@@ -175,20 +123,11 @@ static const char zPuppeteer[] =
     " json_object('value', value, 'position', json(pos)))"
     " FROM step ORDER BY t, rid";
 
-/* The offset inside the element's box, else the middle of it, else 1. */
-#define OFFSET(axis, edge, extent)                                             \
-  "CASE WHEN sels = '[]' THEN pos ->> '$." axis "' "                           \
-  "WHEN (pos ->> '$." axis "') - coalesce(rect ->> '$." axis                   \
-  "', rect ->> '$." edge "') BETWEEN 0 AND rect ->> '$." extent                \
-  "' THEN (pos ->> '$." axis "') "                                             \
-  "- coalesce(rect ->> '$." axis "', rect ->> '$." edge "') "                  \
-  "ELSE coalesce((rect ->> '$." extent "') / 2.0, 1) END"
-
 /* What the Recorder's selectors are: alternatives, each a list of one. An
 ** action that is known by its position alone is one on the whole page. */
 #define TARGETS                                                                \
-  "json(CASE WHEN sels = '[]' AND pos IS NOT NULL THEN '[[\"html\"]]' ELSE "   \
-  "(SELECT json_group_array(json_array(value)) FROM json_each(sels)) END)"
+  "CASE WHEN sels = '[]' AND pos IS NOT NULL THEN '[[\"html\"]]' ELSE "        \
+  "(SELECT json_group_array(json_array(value)) FROM json_each(sels)) END"
 
 /* The element as a script finds it; NULL when only its name is known. */
 #define ELEMENT                                                                \
@@ -198,166 +137,67 @@ static const char zPuppeteer[] =
   "FROM json_each(sels) WHERE value NOT LIKE 'aria/%' AND value NOT LIKE "     \
   "'text/%' AND value NOT LIKE 'pierce/%' ORDER BY key LIMIT 1)"
 
-#define SCRIPT(does)                                                           \
-  "json_object('type', 'waitForExpression', 'target', 'main', 'expression', "  \
-  "'(e=>!!e&&(" does ",true))(' || element || ')')"
+/* The offset inside the element's box, else the middle of it, else 1. */
+#define OFFSET(axis, edge, extent)                                             \
+  "CASE WHEN sels = '[]' THEN pos ->> '$." axis "' "                           \
+  "WHEN (pos ->> '$." axis "') - coalesce(rect ->> '$." axis                   \
+  "', rect ->> '$." edge "') BETWEEN 0 AND rect ->> '$." extent                \
+  "' THEN (pos ->> '$." axis "') - coalesce(rect ->> '$." axis                 \
+  "', rect ->> '$." edge "') "                                                 \
+  "ELSE coalesce((rect ->> '$." extent "') / 2.0, 1) END"
 
+/* What the Recorder needs beside. */
+static const char zPlace[] =
+    ", place AS (SELECT *, " OFFSET("x", "left", "width") " AS x, "
+    OFFSET("y", "top", "height") " AS y FROM (SELECT *, coalesce("
+    "a -> '$.domData.boundingRect', a -> '$.evidence.dom.boundingRect', '{}')"
+    " AS rect, " TARGETS " AS targets, " ELEMENT " AS element FROM step)) ";
+
+#define MAIN(type) "json_object('type', '" type "', 'target', 'main', "
+#define ON_TARGETS(type) MAIN(type) "'selectors', json(targets)"
+#define CLICK(type) ON_TARGETS(type) ", 'offsetX', x, 'offsetY', y)"
 #define CUSTOM                                                                 \
-  "json_object('type', 'customStep', 'target', 'main', 'name', "               \
-  "coalesce(kind, 'unknown'), 'parameters', json_object('value', value, "      \
-  "'selectors', json(sels)))"
+  MAIN("customStep") "'name', coalesce(kind, 'unknown'), 'parameters', "       \
+  "json_object('value', value, 'selectors', json(sels)))"
 
-#define CLICK(type)                                                            \
-  "json_object('type', '" type "', 'target', 'main', 'selectors', " TARGETS    \
-  ", 'offsetX', " OFFSET("x", "left", "width") ", 'offsetY', " OFFSET(         \
-      "y", "top", "height") ")"
+/* Does something with the element; NULL when a script cannot find it. */
+#define SCRIPT(does)                                                           \
+  "CASE WHEN element NOT NULL THEN " MAIN("waitForExpression") "'expression',"  \
+  " '(e=>!!e&&(" does ",true))(' || element || ')') END"
 
 /* A scroll's value is "x,y", or {"x":..,"y":..}, or y alone. */
-#define SCROLL(axis, part)                                                     \
+#define SCROLL(axis, part, alone)                                              \
   "CASE WHEN json_valid(value) AND json_type(value) = 'object' THEN "          \
   "coalesce(value ->> '$." axis "', 0) WHEN instr(value, ',') > 0 THEN "       \
-  "CAST(" part " AS REAL) ELSE " axis "_alone END"
-
-/* What the Recorder needs beside: the box, the element for a script. */
-static const char zPlace[] =
-    ", place AS (SELECT *, coalesce(a -> '$.domData.boundingRect',"
-    " a -> '$.evidence.dom.boundingRect', '{}') AS rect, " ELEMENT
-    " AS element, 0 AS x_alone, CAST(value AS REAL) AS y_alone FROM step) ";
+  "CAST(substr(value, " part ") AS REAL) ELSE " alone " END"
 
 /*
 ** With no selector and no position there is nothing to act on: the action is
 ** told as a step of its own name, like one of an unknown type.
 */
-static const char
-    zReplay
-        [] =
-            "SELECT id, a, CASE"
-            " WHEN kind = 'navigate' THEN"
-            " json_object('type', 'navigate', 'url', coalesce(value, a ->>"
-            " '$.metadata.url', 'about:blank'))"
-            " WHEN kind = 'keydown' AND value <> '' THEN"
-            " json_object('type', 'keyDown', 'target', 'main', 'key', value) "
-            "|| ',' ||"
-            " json_object('type', 'keyUp', 'target', 'main', 'key', value)"
-            " WHEN kind = 'scroll' THEN json_object('type', 'scroll', 'target',"
-            " 'main', 'x', " SCROLL("x",
-                "substr(value, 1, instr(value, ',') - 1)") ", 'y', " SCROLL("y",
-                "substr(value, instr(value, ',') + 1)") ")"
-                                                        " WHEN sels = '[]' AND "
-                                                        "pos IS NULL "
-                                                        "THEN " CUSTOM
-                                                        " WHEN kind IN "
-                                                        "('click', 'check', "
-                                                        "'uncheck') "
-                                                        "THEN " CLICK("click") " WHEN kind = 'dblclick' THEN " CLICK(
-                                                            "doubleClick") " WH"
-                                                                           "EN "
-                                                                           "kin"
-                                                                           "d "
-                                                                           "IN "
-                                                                           "('"
-                                                                           "typ"
-                                                                           "e',"
-                                                                           " '"
-                                                                           "sel"
-                                                                           "ect"
-                                                                           "') "
-                                                                           "THE"
-                                                                           "N "
-                                                                           "jso"
-                                                                           "n_"
-                                                                           "obj"
-                                                                           "ect"
-                                                                           "('"
-                                                                           "typ"
-                                                                           "e',"
-                                                                           " '"
-                                                                           "cha"
-                                                                           "nge"
-                                                                           "',"
-                                                                           " '"
-                                                                           "tar"
-                                                                           "get"
-                                                                           "', "
-                                                                           "'ma"
-                                                                           "in'"
-                                                                           ", "
-                                                                           "'se"
-                                                                           "lec"
-                                                                           "tor"
-                                                                           "s',"
-                                                                           " " TARGETS
-                                                                           ", "
-                                                                           "'va"
-                                                                           "lue"
-                                                                           "',"
-                                                                           " co"
-                                                                           "ale"
-                                                                           "sce"
-                                                                           "(va"
-                                                                           "lue"
-                                                                           ", "
-                                                                           "'')"
-                                                                           ")"
-                                                                           " WH"
-                                                                           "EN "
-                                                                           "kin"
-                                                                           "d "
-                                                                           "= "
-                                                                           "'ho"
-                                                                           "ver"
-                                                                           "' "
-                                                                           "THE"
-                                                                           "N "
-                                                                           "jso"
-                                                                           "n_"
-                                                                           "obj"
-                                                                           "ect"
-                                                                           "('"
-                                                                           "typ"
-                                                                           "e',"
-                                                                           " '"
-                                                                           "hov"
-                                                                           "er'"
-                                                                           ", "
-                                                                           "'ta"
-                                                                           "rge"
-                                                                           "t',"
-                                                                           " '"
-                                                                           "mai"
-                                                                           "n',"
-                                                                           " '"
-                                                                           "sel"
-                                                                           "ect"
-                                                                           "ors"
-                                                                           "',"
-                                                                           " " TARGETS
-                                                                           ")"
-                                                                           " WH"
-                                                                           "EN "
-                                                                           "ele"
-                                                                           "men"
-                                                                           "t "
-                                                                           "IS "
-                                                                           "NUL"
-                                                                           "L "
-                                                                           "THE"
-                                                                           "N"
-                                                                           " " CUSTOM
-                                                                           " WH"
-                                                                           "EN "
-                                                                           "kin"
-                                                                           "d "
-                                                                           "= "
-                                                                           "'fo"
-                                                                           "cus"
-                                                                           "' "
-                                                                           "THE"
-                                                                           "N"
-                                                                           " " SCRIPT("e.focus()") " WHEN kind = 'blur' THEN " SCRIPT("e.blur()") " WHEN kind = 'submit' THEN " SCRIPT(
-                                                                               "(e.form||e.closest(\"form\")||e)"
-                                                                               ".requestSubmit()") " ELSE " CUSTOM
-                                                                                                   " END FROM place ORDER BY t, rid";
+static const char zReplay[] =
+    "SELECT id, a, CASE"
+    " WHEN kind = 'navigate' THEN json_object('type', 'navigate', 'url',"
+    " coalesce(value, a ->> '$.metadata.url', 'about:blank'))"
+    " WHEN kind = 'keydown' AND value <> '' THEN coalesce("
+    SCRIPT("e.focus()") " || ',', '') || "
+    MAIN("keyDown") "'key', value) || ',' || " MAIN("keyUp") "'key', value)"
+    " WHEN kind = 'scroll' THEN " MAIN("scroll")
+    "'x', " SCROLL("x", "1, instr(value, ',') - 1", "0")
+    ", 'y', " SCROLL("y", "instr(value, ',') + 1", "CAST(value AS REAL)") ")"
+    " WHEN sels = '[]' AND pos IS NULL THEN " CUSTOM
+    " WHEN kind IN ('click', 'check', 'uncheck') THEN " CLICK("click")
+    " WHEN kind = 'dblclick' THEN " CLICK("doubleClick")
+    " WHEN kind IN ('type', 'select') THEN " ON_TARGETS("change")
+    ", 'value', coalesce(value, ''))"
+    " WHEN kind = 'hover' THEN " ON_TARGETS("hover") ")"
+    " WHEN element IS NULL THEN " CUSTOM
+    " WHEN kind = 'focus' THEN " SCRIPT("e.focus()")
+    " WHEN kind = 'blur' THEN " SCRIPT("e.blur()")
+    " WHEN kind = 'submit' THEN "
+    SCRIPT("(e.form||e.closest(\"form\")||e).requestSubmit()")
+    " ELSE " CUSTOM " END FROM place ORDER BY t, rid";
+/* clang-format on */
 
 /*------------------------------------------------------ assembling ----*/
 
