@@ -38,38 +38,31 @@ static char *pruneResult(const EvState *pBefore, const EvState *pAfter,
 
 /*-------------------------------------------------------- approval ----*/
 
-/* One statement takes the screenshots and puts in what is left of the actions.
-** ?1: screenshots that may stay. %s: the approval; a condition. */
+/* %s: the approval; a condition. */
 static const char zApprove[] =
-    "INSERT INTO main.@_do(verb, rule, amount, rid, action)"
-    " SELECT 'hold', 'approval', ?1, 0, NULL UNION ALL"
-    " SELECT 'approve', '', 0, rid, %s FROM (SELECT r.rid, r.timestamp,"
-    " a.action FROM main.@_rows AS r JOIN main.@_actions AS a"
-    " ON a.rid = r.rid WHERE r.pinned = 0 AND r.pruned = 0) WHERE %s";
+    "UPDATE main.@_actions SET approved = 1, action = %s WHERE rid IN (SELECT"
+    " rid FROM main.@_rows WHERE pinned = 0 AND pruned = 0) AND %s";
 
-static void approveHere(
-    EvBuffer *p, i64 nKeep, const char *zCondition, BxErr *pErr) {
-  char *zApproved = evApproved("timestamp", pErr);
+static void approveHere(EvBuffer *p, const char *zCondition, BxErr *pErr) {
+  char *zApproved = evApproved(
+      "(SELECT timestamp FROM main.@_rows AS t WHERE t.rid = @_actions.rid)",
+      pErr);
   char *zSql = sqlite3_mprintf(zApprove, zApproved, zCondition);
-  sqlite3_stmt *pStmt = 0;
   if (zSql == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  pStmt = bxPrepare(&p->base.stmts, zSql, pErr);
-  bxBind(pStmt, pErr, "i", nKeep);
-  bxRow(pStmt, pErr);
-  sqlite3_finalize(pStmt);
+  bxExec(&p->base.stmts, zSql, pErr);
   sqlite3_free(zSql);
   sqlite3_free(zApproved);
 }
 
 /* The rows of this schema. Damaged text stops the quick way, which has
 ** changed nothing then; the careful way looks at each text once more. */
-static void approveRows(EvBuffer *p, i64 nKeep, BxErr *pErr) {
+static void approveRows(EvBuffer *p, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
   if (pErr->rc != SQLITE_OK) return;
-  approveHere(p, nKeep, "true", &err);
+  approveHere(p, "true", &err);
   if (err.rc == SQLITE_ERROR) {
     bxClear(&err);
-    approveHere(p, nKeep, "json_valid(action)", &err);
+    approveHere(p, "json_valid(action)", &err);
   }
   *pErr = err;
 }
@@ -79,8 +72,9 @@ char *evApprove(EvBuffer *p, i64 nKeep, int bQuiet, BxErr *pErr) {
   i64 iStart = bxNow();
   char *zProblems, *zMore = 0, *zOut = 0;
   begin(p, &before, pErr);
-  approveRows(p, nKeep, pErr);
+  approveRows(p, pErr);
   evOverflowApprove(p, &before, pErr);
+  evDo(p, "hold", "approval", nKeep, 0, pErr);
   evOverflowSweep(p, &before, pErr);
   evLoadState(p, &after, pErr);
   zProblems = bQuiet || pErr->rc != SQLITE_OK ? 0 : evProblems(p, pErr);

@@ -353,14 +353,10 @@ void evOverflowApprove(EvBuffer *p, const EvState *pState, BxErr *pErr) {
       " AS a WHERE a.rid = evidence_overflow.rid)",
       0, pErr);
   runOver(p, pState,
-      "UPDATE main.@_state SET rule = 'approval' WHERE owner = ?1", 0, pErr);
-  runOver(p, pState,
       "UPDATE main.@_rows SET pruned = o.pruned, action_bytes = o.action_bytes"
       " FROM over.evidence_overflow AS o WHERE o.owner = ?1"
       " AND o.id = @_rows.id AND o.pruned = 1 AND @_rows.place = 1"
       " AND @_rows.pinned = 0 AND @_rows.pruned = 0",
-      0, pErr);
-  runOver(p, pState, "UPDATE main.@_state SET rule = 'manual' WHERE owner = ?1",
       0, pErr);
 }
 

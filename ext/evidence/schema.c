@@ -92,7 +92,7 @@ static const char zTables[] =
     " place INTEGER NOT NULL CHECK (place IN (0, 1, 2)));"
 
     "CREATE TABLE main.@_actions(rid INTEGER PRIMARY KEY,"
-    " action TEXT NOT NULL);"
+    " approved INTEGER NOT NULL DEFAULT 0, action TEXT NOT NULL);"
 
     "CREATE TABLE main.@_shots(rid INTEGER PRIMARY KEY,"
     " screenshot BLOB NOT NULL);";
@@ -172,9 +172,9 @@ typedef struct Object {
                                              "overflowed = overflowed " sign   \
                                              " (" r "place = 1)"
 
-#define RECEIPT(rows, shots, bytes)                                            \
+#define RECEIPT(rule, rows, shots, bytes)                                      \
   "INSERT INTO @_log(at, rule, rows, screenshots, bytes, oldest, newest, "     \
-  "minute) SELECT n.t, rule, " rows ", " shots ", " bytes                      \
+  "minute) SELECT n.t, " rule ", " rows ", " shots ", " bytes                  \
   ", OLD.timestamp, OLD.timestamp, n.t / 60000 FROM @_state, (SELECT " NOW     \
   " AS t) AS n WHERE true ON CONFLICT (rule, minute) DO UPDATE SET "           \
   "rows = rows + excluded.rows, "                                              \
@@ -251,11 +251,12 @@ static const Object aObject[] = {
         " DELETE FROM @_shots WHERE rid = OLD.rid;"
         " INSERT INTO @_gone SELECT OLD.id, 0 WHERE OLD.place = 1"
         " ON CONFLICT (id) DO NOTHING; "
-        RECEIPT("0", "1", "OLD.screenshot_bytes") "END"},
+        RECEIPT("rule", "0", "1", "OLD.screenshot_bytes") "END"},
     {"TRIGGER", "rowscut",
         "AFTER UPDATE OF action_bytes ON @_rows WHEN NEW.action_bytes <"
         " OLD.action_bytes AND NEW.pruned = 1 BEGIN "
-        RECEIPT("0", "0", "OLD.action_bytes - NEW.action_bytes") "END"},
+        RECEIPT("'approval'", "0", "0",
+            "OLD.action_bytes - NEW.action_bytes") "END"},
     {"TRIGGER", "rowsmoved",
         "AFTER UPDATE OF place ON @_rows"
         " WHEN NEW.place = 1 AND OLD.place <> 1 BEGIN"
@@ -268,11 +269,11 @@ static const Object aObject[] = {
         " DELETE FROM @_shots WHERE rid = OLD.rid;"
         " INSERT INTO @_gone SELECT OLD.id, 1 WHERE OLD.place = 1"
         " ON CONFLICT (id) DO UPDATE SET whole = 1; "
-        RECEIPT("1", "OLD.screenshot_bytes > 0", SIZE("OLD.")) "END"},
+        RECEIPT("rule", "1", "OLD.screenshot_bytes > 0", SIZE("OLD.")) "END"},
     {"TRIGGER", "actionsupdated",
         "AFTER UPDATE ON @_actions BEGIN UPDATE @_rows SET action_bytes ="
-        " length(CAST(NEW.action AS BLOB)), pruned ="
-        " (SELECT rule = 'approval' FROM @_state) WHERE rid = NEW.rid; END"},
+        " length(CAST(NEW.action AS BLOB)), pruned = NEW.approved"
+        " WHERE rid = NEW.rid; END"},
     {"TRIGGER", "logcap",
         "AFTER INSERT ON @_log BEGIN DELETE FROM @_log"
         " WHERE id <= NEW.id - 10000; END"},
@@ -291,7 +292,7 @@ static const Object aObject[] = {
         "INSTEAD OF INSERT ON @_put WHEN NEW.mask > 0 BEGIN " MAKE_ROOM
         "UPDATE @_rows SET timestamp = NEW.timestamp"
         " WHERE rid = NEW.rid AND NEW.mask & 1;"
-        " UPDATE @_actions SET action = NEW.action"
+        " UPDATE @_actions SET action = NEW.action, approved = 0"
         " WHERE rid = NEW.rid AND NEW.mask & 2;"
         " UPDATE @_rows SET confidence = NEW.confidence"
         " WHERE rid = NEW.rid AND NEW.mask & 2;"
@@ -323,12 +324,6 @@ static const Object aObject[] = {
         " @_rows WHERE pinned = 0 AND screenshot_bytes > 0 ORDER BY timestamp,"
         " rid LIMIT (SELECT max(free_screenshots - NEW.amount, 0)"
         " FROM @_state)); " RULE("'manual'") "END"},
-    /* action: what is left of the row's action */
-    {"TRIGGER", "approve",
-        "INSTEAD OF INSERT ON @_do WHEN NEW.verb = 'approve' BEGIN "
-        RULE("'approval'")
-        "UPDATE @_actions SET action = NEW.action WHERE rid = NEW.rid; "
-        RULE("'manual'") "END"},
     {"TRIGGER", "clear",
         "INSTEAD OF INSERT ON @_do WHEN NEW.verb = 'clear' BEGIN "
         RULE("'clear'")

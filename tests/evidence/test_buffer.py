@@ -353,7 +353,7 @@ def test_plain_connection_keeps_the_rules(rec, path):
             "UPDATE rec_actions SET action = '{\"x\":1}' WHERE rid = 2",
             "UPDATE rec_shots SET screenshot = x'09' WHERE rid = 2",
             "REPLACE INTO rec_shots VALUES(2, x'09')",
-            "REPLACE INTO rec_actions VALUES(2, '{}')",
+            "REPLACE INTO rec_actions(rid, action) VALUES(2, '{}')",
             "UPDATE OR REPLACE rec_rows SET id = 'p' WHERE id = 'a'",
             "UPDATE OR REPLACE rec_rows SET rid = 2 WHERE id = 'a'",
             "REPLACE INTO rec_rows SELECT * FROM rec_rows WHERE id = 'p'",
