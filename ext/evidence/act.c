@@ -38,7 +38,8 @@ static char *pruneResult(const EvState *pBefore, const EvState *pAfter,
 
 /*-------------------------------------------------------- approval ----*/
 
-/* %s: the approval; a condition. */
+/* One statement for all rows: the trigger on rec_actions takes the new sizes,
+** and "pruned", to rec_rows. %s: the approval; a condition. */
 static const char zApprove[] =
     "UPDATE main.@_actions SET approved = 1, action = %s WHERE rid IN (SELECT"
     " rid FROM main.@_rows WHERE pinned = 0 AND pruned = 0) AND %s";

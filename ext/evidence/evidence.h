@@ -97,7 +97,7 @@ sqlite3_stmt *evReadScreenshot(EvBuffer *p, BxErr *pErr);
 ** place, action: both tiers. Free the text with sqlite3_free().
 */
 char *evActions(EvBuffer *p, BxErr *pErr);
-/* One command of the buffer's own view: prune, hold, approve, clear, back. */
+/* One command of the buffer's own view: prune, hold, clear. */
 void evDo(EvBuffer *p, const char *zVerb, const char *zRule, i64 nAmount,
     i64 iRow, BxErr *pErr);
 /* Whether n bytes begin, after white space, as a JSON object does. */

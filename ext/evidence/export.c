@@ -162,7 +162,7 @@ static const char zPlace[] =
 
 /* Does something with the element; NULL when a script cannot find it. */
 #define SCRIPT(does)                                                           \
-  "CASE WHEN element NOT NULL THEN " MAIN("waitForExpression") "'expression',"  \
+  "CASE WHEN element NOT NULL THEN " MAIN("waitForExpression") "'expression'," \
   " '(e=>!!e&&(" does ",true))(' || element || ')') END"
 
 /* A scroll's value is "x,y", or {"x":..,"y":..}, or y alone. */

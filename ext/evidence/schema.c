@@ -9,14 +9,15 @@
 **         rec_gone     rows removed here that the overflow still holds
 **         rec_log      receipts: what was removed, by which rule, when
 ** Views   rec_put      INSERT stores a row (mask 0) or changes one
-**         rec_do       INSERT runs a command: prune, hold, approve, clear,
-**                      back
+**         rec_do       INSERT runs a command: prune, hold, clear, back
+**
 ** No JSON function stands in the schema: SQLite before 3.41 refuses them there
 ** when trusted_schema is off. The module checks and rewrites JSON in the
 ** statements that it runs.
 **
-** A command is one INSERT, so it happens whole or not at all, also inside a
-** transaction, where SQLite gives a virtual table nothing to undo it with.
+** A command is one INSERT (approval one UPDATE of rec_actions), so it happens
+** whole or not at all, also inside a transaction, where SQLite gives a virtual
+** table nothing to undo it with.
 **
 ** Invariants: counters equal sums over rec_rows, kept by its triggers, which
 ** also write the receipts (rec_state.rule says which rule is at work). A
