@@ -1,6 +1,7 @@
 # blackbox: make            the loadable module
 #           make demo       an agent's traffic, a kill switch, the evidence
 #           make test       the tests (test-full: with the slow sweeps)
+#           make test-browser  a session in Chromium, recorded and replayed
 #           make bench      the side-by-side measurements, into bench/RESULTS.md
 #           make install    PREFIX=/usr/local, DESTDIR=
 #           make format lint clean
@@ -76,6 +77,20 @@ test-full: $(MODULE)
 	@.ci/need test
 	BLACKBOX_FULL=1 $(PYTHON) -m pytest -q tests $(TESTARGS)
 
+# Packages of npm that the browser test stands on.
+build/browser/node_modules/.done: tests/evidence/browser/package.json
+	@.ci/need browser
+	@mkdir -p build/browser
+	cp $< build/browser/
+	npm install --prefix build/browser --no-audit --no-fund
+	@touch $@
+
+test-browser: $(MODULE) build/browser/node_modules/.done
+	@.ci/need browser
+	NODE_MODULES=$(CURDIR)/build/browser/node_modules \
+	  node tests/evidence/browser/run.js $(CURDIR)/$(MODULE) \
+	  $$(.ci/need chromium)
+
 demo: $(MODULE)
 	@.ci/need demo
 	@$(PYTHON) demo/demo.py $(DATA)
@@ -110,4 +125,4 @@ lint:
 clean:
 	rm -rf build $(MODULE)
 
-.PHONY: all static test test-full demo bench install format lint clean
+.PHONY: all static test test-full test-browser demo bench install format lint clean

@@ -6,6 +6,7 @@
 #include "core/core.h"
 #include "payload/payload.h"
 #include "cache/cache.h"
+#include "evidence/evidence.h"
 SQLITE_EXTENSION_INIT1
 
 #include <stdatomic.h>
@@ -14,13 +15,14 @@ SQLITE_EXTENSION_INIT1
 #define MIN_SQLITE 3038000
 
 /* sql/<domain>.sql, made into C by the build. */
-extern const char bxSqlCore[], bxSqlPayload[], bxSqlCache[];
+extern const char bxSqlCore[], bxSqlPayload[], bxSqlCache[], bxSqlEvidence[];
 
 /* The domains; core is first. */
 static const BxDomain aDomain[] = {
     {"core", 1, bxSqlCore, 0},
     {"payload", 1, bxSqlPayload, bxPayloadAdopt},
     {"cache", 1, bxSqlCache, 0},
+    {"evidence", 1, bxSqlEvidence, 0},
 };
 
 /* name, fewest and most arguments, kind, implementation */
@@ -48,6 +50,16 @@ static const BxFunction aFunction[] = {
     {"cache_update", 3, 6, BX_OWN, bxCacheUpdate},
     {"cache_use_preset", 1, 1, BX_WRITE, bxCachePreset},
     {"cache_write", 5, 7, BX_OWN, bxCacheWrite},
+    {"evidence_clear", 1, 1, BX_WRITE, evClear},
+    {"evidence_export", 1, 3, BX_OWN, evExport},
+    {"evidence_export_puppeteer", 1, 3, BX_OWN, evExportPuppeteer},
+    {"evidence_export_replay", 1, 3, BX_OWN, evExportReplay},
+    {"evidence_flush", 1, 1, BX_WRITE, evFlush},
+    {"evidence_needs_pruning", 1, 1, BX_READ, evNeedsPruning},
+    {"evidence_prune", 1, 1, BX_WRITE, evPrune},
+    {"evidence_prune_for_approval", 1, 2, BX_WRITE, evPruneForApproval},
+    {"evidence_prune_screenshots", 2, 2, BX_WRITE, evPruneScreenshots},
+    {"evidence_stats", 1, 1, BX_READ, evStats},
     /* last: its presence says that the connection has them all */
     {"blackbox_version", 0, 0, BX_PURE, bxVersion},
 };
@@ -62,11 +74,18 @@ static const BxTable aTable[] = {
         "storage_key, description, timestamp, data_size, session_id, "
         "task_id, turn_id, metadata, session HIDDEN",
         8, 0, 1, "cache", 0, bxCacheList},
+    {"evidence_stats",
+        "schema, buffer, total_size, action_count, screenshot_count, "
+        "oldest_timestamp, newest_timestamp, capacity_used, using_overflow, "
+        "max_size_bytes, memory_bytes, pinned_bytes, needs_pruning, owner, "
+        "only HIDDEN",
+        14, 0, 1, 0, 0, evStatsTable},
 };
 
 /* How blackbox_check() looks into virtual tables. */
 static const BxVtabCheck aCheck[] = {
     {"payload_ring", bxRingCheck},
+    {EV_MODULE, evCheck},
     {0, 0},
 };
 
@@ -74,6 +93,7 @@ static const BxVtabCheck aCheck[] = {
 static int registerModules(Bx *bx) {
   int rc = bxRegisterModule(bx, "payload_ring", &bxRingModule);
   if (rc == SQLITE_OK) rc = bxQueueRegister(bx);
+  if (rc == SQLITE_OK) rc = evRegister(bx);
   return rc;
 }
 

@@ -1,0 +1,277 @@
+/*
+** act.c: the functions that prune, approve, clear, flush and count.
+**
+** Each is one command of the buffer's view rec_do (schema.c) and, for rows in
+** the overflow, the same there. What a prune did is told as JSON:
+** {"beforeSize", "afterSize", "actionsRemoved", "screenshotsRemoved",
+** "duration"}, sizes in bytes, duration in milliseconds.
+*/
+#include "evidence.h"
+SQLITE_EXTENSION_INIT3
+
+#include <string.h>
+
+#define MAX_ROWS 1000000000
+
+EvBuffer *evFind(BxCall *pCall) {
+  BxVtab *p = bxVtabFind(pCall->bx, EV_MODULE, pCall->aArg[0], &pCall->err);
+  if (p != 0) bxStmtsStale(&p->stmts);
+  return (EvBuffer *)p;
+}
+
+/* A function's first statement writes, so that it waits for other writers
+** instead of failing on a snapshot that has grown old. */
+static void begin(EvBuffer *p, EvState *pBefore, BxErr *pErr) {
+  static const char zSql[] = "UPDATE main.@_state SET version = version";
+  bxRun(bxStmt(&p->base.stmts, zSql, pErr), pErr);
+  evLoadState(p, pBefore, pErr);
+}
+
+static char *pruneResult(const EvState *pBefore, const EvState *pAfter,
+    i64 iStart, const char *zMore) {
+  return sqlite3_mprintf(
+      "{\"beforeSize\":%lld,\"afterSize\":%lld,\"actionsRemoved\":%lld,"
+      "\"screenshotsRemoved\":%lld,\"duration\":%lld%s}",
+      pBefore->nBytes, pAfter->nBytes, pBefore->nAction - pAfter->nAction,
+      pBefore->nScreenshot - pAfter->nScreenshot, bxNow() - iStart, zMore);
+}
+
+/*-------------------------------------------------------- approval ----*/
+
+/* One statement for all rows: the trigger on rec_actions takes the new sizes,
+** and "pruned", to rec_rows. %s: the approval; a condition. */
+static const char zApprove[] =
+    "UPDATE main.@_actions SET approved = 1, action = %s WHERE rid IN (SELECT"
+    " rid FROM main.@_rows WHERE pinned = 0 AND pruned = 0) AND %s";
+
+static void approveHere(EvBuffer *p, const char *zCondition, BxErr *pErr) {
+  char *zApproved = evApproved(
+      "(SELECT timestamp FROM main.@_rows AS t WHERE t.rid = @_actions.rid)",
+      pErr);
+  char *zSql = sqlite3_mprintf(zApprove, zApproved, zCondition);
+  if (zSql == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  bxExec(&p->base.stmts, zSql, pErr);
+  sqlite3_free(zSql);
+  sqlite3_free(zApproved);
+}
+
+/* The rows of this schema. Damaged text stops the quick way, which has
+** changed nothing then; the careful way looks at each text once more. */
+static void approveRows(EvBuffer *p, BxErr *pErr) {
+  BxErr err = {SQLITE_OK, 0};
+  if (pErr->rc != SQLITE_OK) return;
+  approveHere(p, "true", &err);
+  if (err.rc == SQLITE_ERROR) {
+    bxClear(&err);
+    approveHere(p, "json_valid(action)", &err);
+  }
+  *pErr = err;
+}
+
+char *evApprove(EvBuffer *p, i64 nKeep, int bQuiet, BxErr *pErr) {
+  EvState before, after;
+  i64 iStart = bxNow();
+  char *zProblems, *zMore = 0, *zOut = 0;
+  begin(p, &before, pErr);
+  approveRows(p, pErr);
+  evOverflowApprove(p, &before, pErr);
+  evDo(p, "hold", "approval", nKeep, 0, pErr);
+  evOverflowSweep(p, &before, pErr);
+  evLoadState(p, &after, pErr);
+  zProblems = bQuiet || pErr->rc != SQLITE_OK ? 0 : evProblems(p, pErr);
+  if (zProblems != 0) zMore = sqlite3_mprintf(",\"problems\":%s", zProblems);
+  if (zMore != 0) zOut = pruneResult(&before, &after, iStart, zMore);
+  if (!bQuiet && zOut == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  sqlite3_free(zProblems);
+  sqlite3_free(zMore);
+  evFreeState(&before);
+  evFreeState(&after);
+  return zOut;
+}
+
+void evPruneForApproval(BxCall *pCall) {
+  EvBuffer *p = evFind(pCall);
+  i64 nKeep = 0;
+  char *zResult;
+  if (bxArg(pCall, 1)) {
+    nKeep = bxInt(pCall->aArg[1], "keep_screenshots", 0, MAX_ROWS, &pCall->err);
+  }
+  if (pCall->err.rc != SQLITE_OK) return;
+  zResult = evApprove(p, nKeep, 0, &pCall->err);
+  if (zResult != 0) bxReturnJson(pCall, zResult);
+}
+
+/*--------------------------------------------------------- pruning ----*/
+
+/* Runs one command and says how the buffer was before and is after. */
+static void act(BxCall *pCall, const char *zVerb, i64 nAmount, EvState *pBefore,
+    EvState *pAfter) {
+  EvBuffer *p = evFind(pCall);
+  memset(pBefore, 0, sizeof(*pBefore));
+  memset(pAfter, 0, sizeof(*pAfter));
+  if (p == 0 || pCall->err.rc != SQLITE_OK) return;
+  begin(p, pBefore, &pCall->err);
+  evDo(p, zVerb, zVerb, nAmount, 0, &pCall->err);
+  evOverflowSweep(p, pBefore, &pCall->err);
+  evLoadState(p, pAfter, &pCall->err);
+  evFreeState(pBefore); /* the texts; the numbers are for the caller */
+  evFreeState(pAfter);
+}
+
+void evPrune(BxCall *pCall) {
+  EvState before, after;
+  i64 iStart = bxNow();
+  act(pCall, "prune", 0, &before, &after);
+  if (pCall->err.rc != SQLITE_OK) return;
+  bxReturnJson(pCall, pruneResult(&before, &after, iStart, ""));
+}
+
+void evPruneScreenshots(BxCall *pCall) {
+  EvState before, after;
+  i64 n = bxInt(pCall->aArg[1], "number of screenshots to keep", 0, MAX_ROWS,
+      &pCall->err);
+  if (pCall->err.rc != SQLITE_OK) return;
+  act(pCall, "hold", n, &before, &after);
+  bxReturnInt(pCall, before.nScreenshot - after.nScreenshot);
+}
+
+void evClear(BxCall *pCall) {
+  EvState before, after;
+  act(pCall, "clear", 0, &before, &after);
+  bxReturnInt(pCall, before.nAction - after.nAction);
+}
+
+void evFlush(BxCall *pCall) {
+  EvBuffer *p = evFind(pCall);
+  EvState state;
+  i64 nMoved = 0;
+  if (p == 0) return;
+  evLoadState(p, &state, &pCall->err);
+  if (p->bTemp && state.zOverflow == 0) {
+    bxFail(&pCall->err, SQLITE_ERROR,
+        "MisuseError: %s lies in memory and has no overflow; name one with "
+        "INSERT INTO \"%w\"(\"%w\", value) VALUES('overflow', 'main')",
+        p->base.stmts.zTable, p->base.stmts.zTable, p->base.stmts.zTable);
+  } else if (p->bTemp) {
+    nMoved = evOverflowMove(p, &state, -1, &pCall->err);
+    evOverflowSweep(p, &state, &pCall->err);
+  }
+  evFreeState(&state);
+  bxReturnInt(pCall, nMoved);
+}
+
+/*-------------------------------------------------------- counting ----*/
+
+void evNeedsPruning(BxCall *pCall) {
+  EvBuffer *p = evFind(pCall);
+  EvState state;
+  if (p == 0) return;
+  evLoadState(p, &state, &pCall->err);
+  bxReturnInt(
+      pCall, (double)state.nBytes >= (double)state.nMax * state.rThreshold);
+  evFreeState(&state);
+}
+
+void evStats(BxCall *pCall) {
+  static const char zSql[] =
+      "SELECT json_object('totalSize', bytes, 'actionCount', actions,"
+      " 'screenshotCount', screenshots,"
+      " 'oldestTimestamp', (SELECT min(timestamp) FROM main.@_rows),"
+      " 'newestTimestamp', (SELECT max(timestamp) FROM main.@_rows),"
+      " 'capacityUsed', bytes * 1.0 / max_size_bytes,"
+      " 'usingOverflow', json(CASE WHEN overflowed > 0 THEN 'true'"
+      " ELSE 'false' END)) FROM main.@_state";
+  EvBuffer *p = evFind(pCall);
+  sqlite3_stmt *pStmt;
+  if (p == 0) return;
+  pStmt = bxStmt(&p->base.stmts, zSql, &pCall->err);
+  if (bxRow(pStmt, &pCall->err)) {
+    bxReturnJson(pCall, sqlite3_mprintf("%s", sqlite3_column_text(pStmt, 0)));
+  }
+  bxDone(pStmt, &pCall->err);
+}
+
+/* Appends the row of one buffer to a JSON array. */
+static void addStats(BxVtab *p, sqlite3_str *pOut, BxErr *pErr) {
+  sqlite3_stmt *pStmt = bxPrepare(&p->stmts,
+      "SELECT json_array(?1, ?2, bytes, actions, screenshots,"
+      " (SELECT min(timestamp) FROM main.@_rows),"
+      " (SELECT max(timestamp) FROM main.@_rows),"
+      " bytes * 1.0 / max_size_bytes, overflowed > 0, max_size_bytes,"
+      " memory_bytes, pinned_bytes, bytes >= max_size_bytes * prune_threshold,"
+      " nullif(owner, '')) FROM main.@_state",
+      pErr);
+  bxBind(pStmt, pErr, "tt", p->stmts.zDb, p->stmts.zTable);
+  if (bxRow(pStmt, pErr)) {
+    sqlite3_str_appendf(pOut, "%s%s", sqlite3_str_length(pOut) > 1 ? "," : "",
+        sqlite3_column_text(pStmt, 0));
+  }
+  sqlite3_finalize(pStmt);
+}
+
+/* Connects every buffer of a schema, so that it stands on the list. One that
+** cannot be connected is left to blackbox_check(). */
+static void connectBuffers(BxStmts *p, BxErr *pErr) {
+  sqlite3_stmt *pNames = bxPrepare(p,
+      "SELECT name FROM main.sqlite_schema WHERE type = 'table' AND sql "
+      "LIKE 'create virtual table%using%" EV_MODULE "%'",
+      pErr);
+  while (bxRow(pNames, pErr)) {
+    sqlite3_stmt *pStmt = 0;
+    char *z = sqlite3_mprintf(
+        "SELECT 1 FROM \"%w\".\"%w\"", p->zDb, sqlite3_column_text(pNames, 0));
+    if (z == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+    if (z != 0) sqlite3_prepare_v2(p->bx->db, z, -1, &pStmt, 0);
+    sqlite3_finalize(pStmt);
+    sqlite3_free(z);
+  }
+  sqlite3_finalize(pNames);
+}
+
+static void addAllStats(Bx *bx, sqlite3_str *pOut, BxErr *pErr) {
+  sqlite3_stmt *pDbs = 0;
+  BxVtab *p;
+  bxFailDb(pErr, bx->db,
+      sqlite3_prepare_v2(
+          bx->db, "SELECT name FROM pragma_database_list", -1, &pDbs, 0));
+  while (bxRow(pDbs, pErr)) {
+    BxStmts *pStmts =
+        bxSchema(bx, (const char *)sqlite3_column_text(pDbs, 0), pErr);
+    if (pStmts != 0) connectBuffers(pStmts, pErr);
+  }
+  sqlite3_finalize(pDbs);
+  for (p = bx->pVtabs; p != 0; p = p->pNext) {
+    if (strcmp(p->zModule, EV_MODULE) == 0) addStats(p, pOut, pErr);
+  }
+}
+
+sqlite3_stmt *evStatsTable(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
+  sqlite3_str *pOut = sqlite3_str_new(bx->db);
+  sqlite3_stmt *pStmt = 0;
+  char *zJson;
+  sqlite3_str_appendchar(pOut, 1, '[');
+  if (apArg[0] != 0) {
+    BxVtab *p = bxVtabFind(bx, EV_MODULE, apArg[0], pErr);
+    if (p != 0) addStats(p, pOut, pErr);
+  } else {
+    addAllStats(bx, pOut, pErr);
+  }
+  sqlite3_str_appendchar(pOut, 1, ']');
+  zJson = sqlite3_str_finish(pOut);
+  if (zJson == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  if (pErr->rc == SQLITE_OK) {
+    bxFailDb(pErr, bx->db,
+        sqlite3_prepare_v2(bx->db,
+            "SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3,"
+            " value ->> 4, value ->> 5, value ->> 6, value ->> 7, value ->> 8,"
+            " value ->> 9, value ->> 10, value ->> 11, value ->> 12,"
+            " value ->> 13 FROM json_each(?1)",
+            -1, &pStmt, 0));
+  }
+  if (pErr->rc == SQLITE_OK) {
+    bxFailDb(
+        pErr, bx->db, sqlite3_bind_text(pStmt, 1, zJson, -1, SQLITE_TRANSIENT));
+  }
+  sqlite3_free(zJson);
+  return pStmt;
+}

@@ -1,0 +1,559 @@
+/*
+** buffer.c: the virtual table evidence_buffer, its methods and nothing else.
+**
+**   CREATE VIRTUAL TABLE rec USING evidence_buffer(
+**     max_size_bytes=73400320,     1000 to 1099511627776
+**     prune_threshold=0.9,         0.1 to 1
+**     retention_policy='keep-all', or 'keep-last-n', 'confidence-based'
+**     max_screenshots=50,          0 to 1000000, for keep-last-n
+**     overflow='',                 a schema, for a buffer in temp
+**     resume='')                   owner of overflowed rows to take up
+**
+** Columns: id, timestamp, action, screenshot, size_bytes, pruned, pinned,
+** storage; hidden: one named as the table, and value, for commands:
+**   INSERT INTO rec(rec, value) VALUES('max_screenshots', 20)
+**
+** A read by id, by rowid or by a range of timestamp, also in order of
+** timestamp, is a seek in an index. Action and screenshot are fetched when a
+** row's column is asked for, and not before.
+*/
+#include "evidence.h"
+SQLITE_EXTENSION_INIT3
+
+#include <string.h>
+
+enum {
+  COL_ID,
+  COL_TIMESTAMP,
+  COL_ACTION,
+  COL_SCREENSHOT,
+  COL_SIZE,
+  COL_PRUNED,
+  COL_PINNED,
+  COL_STORAGE,
+  COL_COMMAND,
+  COL_VALUE
+};
+
+typedef struct EvCursor {
+  sqlite3_vtab_cursor base;
+  sqlite3_stmt *pScan;       /* narrow rows */
+  sqlite3_stmt *pAction;     /* prepared when first asked for */
+  sqlite3_stmt *pScreenshot; /* likewise */
+  int bEof;
+} EvCursor;
+
+/*------------------------------------------------- create, connect ----*/
+
+/* Where the value of a parameter goes; NULL for an unknown name. */
+static char *slotOf(EvParam *p, const char *zKey, int *pnSlot) {
+#define SLOT(name, field)                                                      \
+  if (sqlite3_stricmp(zKey, name) == 0) {                                      \
+    *pnSlot = (int)sizeof(p->field);                                           \
+    return p->field;                                                           \
+  }
+  SLOT("max_size_bytes", zMax)
+  SLOT("prune_threshold", zThreshold)
+  SLOT("retention_policy", zPolicy)
+  SLOT("max_screenshots", zShots)
+  SLOT("overflow", zOverflow)
+  SLOT("resume", zResume)
+#undef SLOT
+  return 0;
+}
+
+static void readParam(EvParam *p, const char *zArg, BxErr *pErr) {
+  char zKey[40], zVal[200];
+  char *zSlot;
+  int nSlot = 0;
+  bxVtabArg(zArg, zKey, sizeof(zKey), zVal, sizeof(zVal), pErr);
+  if (pErr->rc != SQLITE_OK) return;
+  zSlot = slotOf(p, zKey, &nSlot);
+  if (zSlot == 0) {
+    bxFail(pErr, SQLITE_ERROR,
+        "ValidationError: no parameter named %s; allowed are max_size_bytes, "
+        "prune_threshold, retention_policy, max_screenshots, overflow and "
+        "resume",
+        zKey);
+  } else if ((int)strlen(zVal) >= nSlot) {
+    bxFail(pErr, SQLITE_ERROR,
+        "ValidationError: the value of %s is too long, at most %d bytes", zKey,
+        nSlot - 1);
+  } else {
+    memcpy(zSlot, zVal, strlen(zVal) + 1);
+  }
+}
+
+static void declare(sqlite3 *db, const char *zName, BxErr *pErr) {
+  char *zSql;
+  if (pErr->rc != SQLITE_OK) return;
+  if (bxIsColumn(zName, EV_COLUMNS)) {
+    bxFail(pErr, SQLITE_ERROR,
+        "ValidationError: a buffer cannot be named like one of its columns "
+        "(%s), as its hidden column has the table's name; choose another name",
+        zName);
+    return;
+  }
+  zSql = sqlite3_mprintf(
+      "CREATE TABLE x(id TEXT, timestamp INTEGER, action TEXT, screenshot "
+      "BLOB, size_bytes INTEGER, pruned INTEGER, pinned INTEGER, storage "
+      "TEXT, \"%w\" HIDDEN, value HIDDEN)",
+      zName);
+  if (zSql == 0) {
+    bxFail(pErr, SQLITE_NOMEM, "out of memory");
+    return;
+  }
+  bxFailDb(pErr, db, sqlite3_declare_vtab(db, zSql));
+  sqlite3_free(zSql);
+  if (pErr->rc == SQLITE_OK) {
+    bxFailDb(
+        pErr, db, sqlite3_vtab_config(db, SQLITE_VTAB_CONSTRAINT_SUPPORT, 1));
+  }
+}
+
+/* Both ways to the object; pParam is NULL when the tables exist. */
+static int openBuffer(sqlite3 *db, Bx *bx, const char *const *argv,
+    const EvParam *pParam, sqlite3_vtab **ppVtab, char **pzErr, BxErr *pErr) {
+  EvBuffer *p = 0;
+  const char *zFile = sqlite3_db_filename(db, argv[1]);
+  declare(db, argv[2], pErr);
+  p = (EvBuffer *)bxVtabNew(
+      sizeof(EvBuffer), bx, EV_MODULE, argv[1], argv[2], pErr);
+  if (p != 0) {
+    p->bTemp = sqlite3_stricmp(argv[1], "temp") == 0;
+    p->bDisk = !p->bTemp && zFile != 0 && zFile[0] != 0;
+    if (pParam == 0) {
+      evExpectTables(p, pErr);
+    } else {
+      evCreate(p, pErr);
+      evFirstState(p, pParam, pErr);
+    }
+  }
+  if (pErr->rc == SQLITE_OK) {
+    *ppVtab = &p->base.base;
+    return SQLITE_OK;
+  }
+  bxVtabFree(&p->base);
+  *pzErr = pErr->zMsg;
+  return pErr->rc;
+}
+
+static int bufferCreate(sqlite3 *db, void *pAux, int argc,
+    const char *const *argv, sqlite3_vtab **ppVtab, char **pzErr) {
+  EvParam param;
+  BxErr err = {SQLITE_OK, 0};
+  int i;
+  memset(&param, 0, sizeof(param));
+  for (i = 3; i < argc && err.rc == SQLITE_OK; i++) {
+    if (argv[i][0] != 0) readParam(&param, argv[i], &err);
+  }
+  return openBuffer(db, (Bx *)pAux, argv, &param, ppVtab, pzErr, &err);
+}
+
+static int bufferConnect(sqlite3 *db, void *pAux, int argc,
+    const char *const *argv, sqlite3_vtab **ppVtab, char **pzErr) {
+  BxErr err = {SQLITE_OK, 0};
+  (void)argc;
+  return openBuffer(db, (Bx *)pAux, argv, 0, ppVtab, pzErr, &err);
+}
+
+static int bufferDisconnect(sqlite3_vtab *pVtab) {
+  bxVtabFree((BxVtab *)pVtab);
+  return SQLITE_OK;
+}
+
+/* Pinned evidence keeps its buffer from being dropped. */
+static int bufferDestroy(sqlite3_vtab *pVtab) {
+  EvBuffer *p = (EvBuffer *)pVtab;
+  EvState state;
+  BxErr err = {SQLITE_OK, 0};
+  evLoadState(p, &state, &err);
+  if ((err.rc & 0xff) == SQLITE_ERROR || (err.rc & 0xff) == SQLITE_CORRUPT) {
+    bxClear(&err); /* nothing is left to protect */
+  }
+  if (state.nPinned > 0) {
+    bxFail(&err, SQLITE_CONSTRAINT,
+        "PinnedError: %s holds pinned evidence; unpin it before DROP TABLE",
+        p->base.stmts.zTable);
+    sqlite3_log(SQLITE_CONSTRAINT, "%s", err.zMsg ? err.zMsg : "pinned");
+  }
+  evOverflowDrop(p, &state, &err);
+  evFreeState(&state);
+  evDrop(p, &err);
+  if (err.rc == SQLITE_OK) {
+    bxVtabFree(&p->base);
+    return SQLITE_OK;
+  }
+  return bxReportVtab(&err, pVtab);
+}
+
+/*--------------------------------------------------------- planning ----*/
+
+/* Bits of idxNum. The values come in this order. */
+#define BY_ROWID 1
+#define BY_ID 2
+#define TIME_EQ 4
+#define TIME_LOW 8
+#define TIME_ABOVE 16 /* low bound is exclusive */
+#define TIME_HIGH 32
+#define TIME_BELOW 64 /* high bound is exclusive */
+#define ORDER_TIME 128
+#define ORDER_DOWN 256
+
+/* Which bit a constraint stands for; 0 for none. */
+static int constraintBit(const struct sqlite3_index_constraint *p) {
+  int bEq = p->op == SQLITE_INDEX_CONSTRAINT_EQ;
+  if (!p->usable) return 0;
+  if (p->iColumn < 0) return bEq ? BY_ROWID : 0;
+  if (p->iColumn == COL_ID) return bEq ? BY_ID : 0;
+  if (p->iColumn != COL_TIMESTAMP) return 0;
+  switch (p->op) {
+    case SQLITE_INDEX_CONSTRAINT_EQ: return TIME_EQ;
+    case SQLITE_INDEX_CONSTRAINT_GE: return TIME_LOW;
+    case SQLITE_INDEX_CONSTRAINT_GT: return TIME_LOW | TIME_ABOVE;
+    case SQLITE_INDEX_CONSTRAINT_LE: return TIME_HIGH;
+    case SQLITE_INDEX_CONSTRAINT_LT: return TIME_HIGH | TIME_BELOW;
+    default: return 0;
+  }
+}
+
+/* The name of a plan, for EXPLAIN QUERY PLAN. */
+static char *planName(int idxNum) {
+  return sqlite3_mprintf("%s%s%s%s%s%s", idxNum & BY_ROWID ? "rowid=?" : "",
+      idxNum & BY_ID ? "id=?" : "", idxNum & TIME_EQ ? "timestamp=?" : "",
+      idxNum & TIME_LOW ? idxNum & TIME_ABOVE ? "timestamp>?" : "timestamp>=?"
+                        : "",
+      idxNum & TIME_HIGH
+          ? idxNum & TIME_BELOW ? " timestamp<?" : " timestamp<=?"
+          : "",
+      idxNum & ORDER_TIME ? idxNum & ORDER_DOWN ? " ORDER BY timestamp DESC"
+                                                : " ORDER BY timestamp"
+                          : "");
+}
+
+static int bufferBestIndex(sqlite3_vtab *pVtab, sqlite3_index_info *pInfo) {
+  static const int aKey[] = {BY_ROWID, BY_ID, TIME_EQ, TIME_LOW, TIME_HIGH};
+  int i, iKey, nArgv = 0, idxNum = 0;
+  (void)pVtab;
+  for (iKey = 0; iKey < 5; iKey++) {
+    if (iKey > 0 && idxNum != 0 && (iKey < 4 || !(idxNum & TIME_LOW))) break;
+    for (i = 0; i < pInfo->nConstraint; i++) {
+      int bit = constraintBit(&pInfo->aConstraint[i]);
+      if (!(bit & aKey[iKey])) continue;
+      if (aKey[iKey] == BY_ID &&
+          sqlite3_stricmp(sqlite3_vtab_collation(pInfo, i), "BINARY") != 0) {
+        continue;
+      }
+      idxNum |= bit;
+      pInfo->aConstraintUsage[i].argvIndex = ++nArgv;
+      break;
+    }
+  }
+  if (idxNum & (BY_ROWID | BY_ID)) {
+    pInfo->estimatedCost = 10.0;
+    pInfo->estimatedRows = 1;
+    pInfo->idxFlags = SQLITE_INDEX_SCAN_UNIQUE;
+  } else if (idxNum & (TIME_EQ | TIME_LOW | TIME_HIGH)) {
+    pInfo->estimatedCost = 1000.0;
+    pInfo->estimatedRows = 100;
+  } else {
+    pInfo->estimatedCost = 100000.0;
+    pInfo->estimatedRows = 10000;
+  }
+  if (pInfo->nOrderBy == 1 && pInfo->aOrderBy[0].iColumn == COL_TIMESTAMP) {
+    idxNum |= ORDER_TIME | (pInfo->aOrderBy[0].desc ? ORDER_DOWN : 0);
+    pInfo->orderByConsumed = 1;
+  }
+  pInfo->idxNum = idxNum;
+  pInfo->idxStr = planName(idxNum);
+  if (pInfo->idxStr == 0) return SQLITE_NOMEM;
+  pInfo->needToFreeIdxStr = 1;
+  return SQLITE_OK;
+}
+
+/* The query of a plan; parameters in the order of the plan's values. */
+static char *scanSql(int idxNum) {
+  const char *zOrder = "";
+  if (idxNum & ORDER_TIME) {
+    zOrder = idxNum & ORDER_DOWN ? " ORDER BY timestamp DESC, rid DESC"
+                                 : " ORDER BY timestamp, rid";
+  }
+  return sqlite3_mprintf(
+      "SELECT rid, id, timestamp, action_bytes + screenshot_bytes + 100,"
+      " pruned, pinned, place, screenshot_bytes FROM main.@_rows WHERE 1"
+      "%s%s%s%s%s%s",
+      idxNum & BY_ROWID ? " AND rid = ?" : "",
+      idxNum & BY_ID ? " AND id = ?" : "",
+      idxNum & TIME_EQ ? " AND timestamp = ?" : "",
+      idxNum & TIME_LOW
+          ? idxNum & TIME_ABOVE ? " AND timestamp > ?" : " AND timestamp >= ?"
+          : "",
+      idxNum & TIME_HIGH
+          ? idxNum & TIME_BELOW ? " AND timestamp < ?" : " AND timestamp <= ?"
+          : "",
+      zOrder);
+}
+
+/*---------------------------------------------------------- cursors ----*/
+
+static int bufferOpen(sqlite3_vtab *pVtab, sqlite3_vtab_cursor **ppCursor) {
+  EvCursor *p = sqlite3_malloc64(sizeof(*p));
+  (void)pVtab;
+  if (p == 0) return SQLITE_NOMEM;
+  memset(p, 0, sizeof(*p));
+  *ppCursor = &p->base;
+  return SQLITE_OK;
+}
+
+static void clearCursor(EvCursor *p) {
+  sqlite3_finalize(p->pScan);
+  sqlite3_finalize(p->pAction);
+  sqlite3_finalize(p->pScreenshot);
+  p->pScan = p->pAction = p->pScreenshot = 0;
+}
+
+static int bufferClose(sqlite3_vtab_cursor *pCursor) {
+  clearCursor((EvCursor *)pCursor);
+  sqlite3_free(pCursor);
+  return SQLITE_OK;
+}
+
+static int bufferNext(sqlite3_vtab_cursor *pCursor) {
+  EvCursor *p = (EvCursor *)pCursor;
+  BxErr err = {SQLITE_OK, 0};
+  p->bEof = !bxRow(p->pScan, &err);
+  return bxReportVtab(&err, pCursor->pVtab);
+}
+
+static int bufferFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
+    const char *idxStr, int argc, sqlite3_value **argv) {
+  EvCursor *p = (EvCursor *)pCursor;
+  EvBuffer *pBuffer = (EvBuffer *)pCursor->pVtab;
+  BxErr err = {SQLITE_OK, 0};
+  char *zSql = scanSql(idxNum);
+  int i;
+  (void)idxStr;
+  clearCursor(p);
+  if (zSql == 0) bxFail(&err, SQLITE_NOMEM, "out of memory");
+  p->pScan = bxPrepare(&pBuffer->base.stmts, zSql, &err);
+  sqlite3_free(zSql);
+  for (i = 0; i < argc && err.rc == SQLITE_OK; i++) {
+    bxFailDb(&err, pBuffer->base.stmts.bx->db,
+        sqlite3_bind_value(p->pScan, i + 1, argv[i]));
+  }
+  p->bEof = !bxRow(p->pScan, &err);
+  return bxReportVtab(&err, pCursor->pVtab);
+}
+
+static int bufferEof(sqlite3_vtab_cursor *pCursor) {
+  return ((EvCursor *)pCursor)->bEof;
+}
+
+/* One row of a statement that fetches by rid. Reset it after use. */
+static int fetch(EvCursor *p, sqlite3_stmt **ppStmt,
+    sqlite3_stmt *(*xPrepare)(EvBuffer *, BxErr *), BxErr *pErr) {
+  if (*ppStmt == 0) *ppStmt = xPrepare((EvBuffer *)p->base.pVtab, pErr);
+  if (pErr->rc == SQLITE_OK) {
+    bxFailDb(pErr, sqlite3_db_handle(*ppStmt),
+        sqlite3_bind_int64(*ppStmt, 1, sqlite3_column_int64(p->pScan, 0)));
+  }
+  return bxRow(*ppStmt, pErr);
+}
+
+static void failDamaged(EvCursor *p, const char *zHow, BxErr *pErr) {
+  EvBuffer *pBuffer = (EvBuffer *)p->base.pVtab;
+  bxFail(pErr, SQLITE_CORRUPT_VTAB,
+      "CorruptedDataError: action of evidence '%q' in %s %s; the other rows "
+      "are readable, UPDATE or DELETE this one",
+      sqlite3_column_text(p->pScan, 1), pBuffer->base.stmts.zTable, zHow);
+}
+
+static void columnAction(EvCursor *p, sqlite3_context *pCtx, BxErr *pErr) {
+  if (!fetch(p, &p->pAction, evReadAction, pErr)) {
+    failDamaged(p, "is missing", pErr);
+  } else if (!sqlite3_column_int(p->pAction, 1) ||
+             !evIsObject((const char *)sqlite3_column_text(p->pAction, 0),
+                 sqlite3_column_bytes(p->pAction, 0))) {
+    failDamaged(p, "is no JSON object", pErr);
+  } else {
+    sqlite3_result_value(pCtx, sqlite3_column_value(p->pAction, 0));
+  }
+  if (p->pAction) sqlite3_reset(p->pAction);
+}
+
+static int bufferColumn(
+    sqlite3_vtab_cursor *pCursor, sqlite3_context *pCtx, int iCol) {
+  static const int aScan[] = {1, 2, 0, 0, 3, 4, 5};
+  EvCursor *p = (EvCursor *)pCursor;
+  EvBuffer *pBuffer = (EvBuffer *)pCursor->pVtab;
+  BxErr err = {SQLITE_OK, 0};
+  if (sqlite3_vtab_nochange(pCtx)) return SQLITE_OK;
+  if (iCol == COL_ACTION) {
+    columnAction(p, pCtx, &err);
+  } else if (iCol == COL_SCREENSHOT) {
+    if (sqlite3_column_int64(p->pScan, 7) == 0) return SQLITE_OK;
+    if (fetch(p, &p->pScreenshot, evReadScreenshot, &err)) {
+      sqlite3_result_value(pCtx, sqlite3_column_value(p->pScreenshot, 0));
+    }
+    if (p->pScreenshot) sqlite3_reset(p->pScreenshot);
+  } else if (iCol == COL_STORAGE) {
+    int bMemory = sqlite3_column_int(p->pScan, 6) == EV_MEMORY ||
+                  (!pBuffer->bTemp && !pBuffer->bDisk);
+    sqlite3_result_text(pCtx, bMemory ? "memory" : "disk", -1, SQLITE_STATIC);
+  } else if (iCol < COL_STORAGE) {
+    sqlite3_result_value(pCtx, sqlite3_column_value(p->pScan, aScan[iCol]));
+  }
+  return bxReportVtab(&err, pCursor->pVtab);
+}
+
+static int bufferRowid(sqlite3_vtab_cursor *pCursor, sqlite3_int64 *piRowid) {
+  *piRowid = sqlite3_column_int64(((EvCursor *)pCursor)->pScan, 0);
+  return SQLITE_OK;
+}
+
+/*---------------------------------------------------------- writing ----*/
+
+static int isNull(sqlite3_value *pVal) {
+  return sqlite3_value_type(pVal) == SQLITE_NULL;
+}
+
+/* Columns that are computed take no value. */
+static void checkComputed(sqlite3_value **apCol, int bUpdate, BxErr *pErr) {
+  static const struct {
+    int iCol;
+    const char *zName;
+  } aComputed[] = {{COL_SIZE, "size_bytes"}, {COL_PRUNED, "pruned"},
+      {COL_STORAGE, "storage"}};
+  int i;
+  for (i = 0; i < 3; i++) {
+    sqlite3_value *pVal = apCol[aComputed[i].iCol];
+    if (bUpdate ? sqlite3_value_nochange(pVal) : isNull(pVal)) continue;
+    bxFail(pErr, SQLITE_CONSTRAINT,
+        "ValidationError: %s is computed by the buffer; leave it out",
+        aComputed[i].zName);
+  }
+}
+
+static i64 insertRow(EvBuffer *p, sqlite3_value **apCol, BxErr *pErr) {
+  EvRow row = {apCol[COL_ID], apCol[COL_TIMESTAMP], apCol[COL_ACTION],
+      apCol[COL_SCREENSHOT], apCol[COL_PINNED], 0, 1};
+  checkComputed(apCol, 0, pErr);
+  row.bReplace =
+      sqlite3_vtab_on_conflict(p->base.stmts.bx->db) == SQLITE_REPLACE;
+  return pErr->rc == SQLITE_OK ? evStore(p, &row, pErr) : 0;
+}
+
+static void updateRow(
+    EvBuffer *p, i64 iRow, sqlite3_value **apCol, BxErr *pErr) {
+  EvRow row = {0, 0, 0, 0, 0, 0, 0};
+  checkComputed(apCol, 1, pErr);
+  if (!sqlite3_value_nochange(apCol[COL_ID])) {
+    bxFail(pErr, SQLITE_CONSTRAINT,
+        "ValidationError: the id of evidence cannot change; INSERT a new row "
+        "and DELETE the old one");
+  }
+  if (!sqlite3_value_nochange(apCol[COL_TIMESTAMP])) {
+    row.pTimestamp = apCol[COL_TIMESTAMP];
+    if (isNull(row.pTimestamp)) {
+      bxFail(pErr, SQLITE_CONSTRAINT,
+          "ValidationError: timestamp must be a time in whole milliseconds "
+          "since 1970 UTC, got NULL");
+    }
+  }
+  if (!sqlite3_value_nochange(apCol[COL_ACTION])) {
+    row.pAction = apCol[COL_ACTION];
+  }
+  if (!sqlite3_value_nochange(apCol[COL_SCREENSHOT])) {
+    row.pScreenshot = apCol[COL_SCREENSHOT];
+    row.bHasPicture = 1;
+  }
+  if (!sqlite3_value_nochange(apCol[COL_PINNED])) {
+    row.pPinned = apCol[COL_PINNED];
+  }
+  if (pErr->rc == SQLITE_OK) evChange(p, iRow, &row, pErr);
+}
+
+static void runCommand(EvBuffer *p, sqlite3_value **apCol, BxErr *pErr) {
+  const char *zName = bxText(apCol[COL_COMMAND], "command", 100, 0, pErr);
+  int i;
+  for (i = 0; i < COL_COMMAND; i++) {
+    if (!isNull(apCol[i])) {
+      bxFail(pErr, SQLITE_CONSTRAINT,
+          "ValidationError: a setting is INSERT INTO \"%w\"(\"%w\", value) "
+          "VALUES('max_screenshots', 20), without other columns",
+          p->base.stmts.zTable, p->base.stmts.zTable);
+    }
+  }
+  if (pErr->rc == SQLITE_OK) evSet(p, zName, apCol[COL_VALUE], pErr);
+}
+
+static int bufferUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
+    sqlite3_int64 *piRowid) {
+  EvBuffer *p = (EvBuffer *)pVtab;
+  BxErr err = {SQLITE_OK, 0};
+  if (argc == 1) {
+    evDelete(p, sqlite3_value_int64(argv[0]), &err);
+  } else if (isNull(argv[0])) {
+    if (!isNull(argv[2 + COL_COMMAND])) {
+      runCommand(p, argv + 2, &err);
+    } else if (!isNull(argv[1])) {
+      bxFail(&err, SQLITE_CONSTRAINT,
+          "ValidationError: the buffer gives the rowid; leave it out");
+    } else {
+      *piRowid = insertRow(p, argv + 2, &err);
+    }
+  } else if (sqlite3_value_int64(argv[0]) != sqlite3_value_int64(argv[1])) {
+    bxFail(&err, SQLITE_CONSTRAINT,
+        "ValidationError: the rowid of evidence cannot change");
+  } else {
+    updateRow(p, sqlite3_value_int64(argv[0]), argv + 2, &err);
+  }
+  return bxReportVtab(&err, pVtab);
+}
+
+/*-------------------------------------------- transactions, the rest ----*/
+
+/* Kept statements are looked up anew in each transaction. */
+static int bufferBegin(sqlite3_vtab *pVtab) {
+  bxStmtsStale(&((EvBuffer *)pVtab)->base.stmts);
+  return SQLITE_OK;
+}
+
+static int bufferRename(sqlite3_vtab *pVtab, const char *zNew) {
+  EvBuffer *p = (EvBuffer *)pVtab;
+  BxErr err = {SQLITE_OK, 0};
+  if (bxIsColumn(zNew, EV_COLUMNS)) {
+    bxFail(&err, SQLITE_ERROR,
+        "ValidationError: a buffer cannot be named like one of its columns");
+  }
+  evRename(p, zNew, &err);
+  return bxReportVtab(&err, pVtab);
+}
+
+static int bufferShadowName(const char *zSuffix) {
+  return evIsShadow(zSuffix);
+}
+
+static const sqlite3_module bufferModule = {
+    .iVersion = 3, /* xShadowName */
+    .xCreate = bufferCreate,
+    .xConnect = bufferConnect,
+    .xBestIndex = bufferBestIndex,
+    .xDisconnect = bufferDisconnect,
+    .xDestroy = bufferDestroy,
+    .xOpen = bufferOpen,
+    .xClose = bufferClose,
+    .xFilter = bufferFilter,
+    .xNext = bufferNext,
+    .xEof = bufferEof,
+    .xColumn = bufferColumn,
+    .xRowid = bufferRowid,
+    .xUpdate = bufferUpdate,
+    .xBegin = bufferBegin,
+    .xRename = bufferRename,
+    .xShadowName = bufferShadowName,
+};
+
+int evRegister(Bx *bx) {
+  return bxRegisterModule(bx, EV_MODULE, &bufferModule);
+}

@@ -1,0 +1,364 @@
+/*
+** export.c: a recording as JSON: to save it, to run it with Puppeteer, to
+** replay it as a recording of the Chrome DevTools Recorder.
+**
+** All three approve a copy (approve.c); with a second argument 1 the stored
+** rows are approved too. Actions come in order of time. One whose stored JSON
+** is damaged is left out and named in metadata.damaged. A third argument is
+** the time of the export.
+**
+** Selectors come from the whole fallback chain, best first as it stands
+** there, then from the page data, each once, in the notation that Puppeteer
+** and the Recorder share: CSS, "xpath/...", "aria/...", "text/...", and
+** "pierce/..." for CSS inside a shadow root. By strategy type:
+**
+**   selector (any type)   CSS, or xpath/ when it begins with / or (
+**   cdp_semantic          aria/<name>[role="<role>"]
+**   cdp_power             text/<text>, aria/<label>, [placeholder="..."]
+**   vision_ocr            text/<targetText>
+**   coordinates,          no selector: "position" {x, y} of the step, and the
+**   evidence_scoring      offset of a click
+*/
+#include "evidence.h"
+SQLITE_EXTENSION_INIT3
+
+#include <string.h>
+
+#define FROM_70_MIB 73400320.0
+
+/*------------------------------------------------------------- SQL ----*/
+
+/* clang-format off */
+#define CSS_QUOTED(x)                                                          \
+  "'\"' || replace(replace(replace(" x ", '\\', '\\\\'), '\"', '\\\"'), "      \
+  "char(10), '\\a ') || '\"'"
+
+/* A selector as it was recorded: CSS unless it looks like an XPath. */
+#define AS_SELECTOR(x)                                                         \
+  "CASE WHEN " x " GLOB '[/(]*' OR " x " GLOB './*' THEN 'xpath/' || " x       \
+  " WHEN a ->> '$.domData.isInShadowDOM' THEN 'pierce/' || " x                 \
+  " ELSE " x " END"
+
+#define META(key) "(e.value ->> '$.metadata." key "')"
+#define IS(type) "e.value ->> '$.type' = '" type "'"
+
+/* The text at a path, when it is one; else NULL. */
+#define TEXT_AT(j, path)                                                       \
+  "CASE json_type(" j ", '" path "') WHEN 'text' THEN " j " ->> '" path "' END"
+
+#define IS_NUMBER(path)                                                        \
+  "json_type(e.value, '$.metadata." path "') IN ('integer', 'real')"
+
+/* Strategy e gives up to four selectors, numbered n. */
+#define STRATEGY_SELECTOR                                                      \
+  "CASE WHEN e.type <> 'object' THEN NULL WHEN n = 0 THEN (SELECT "            \
+  AS_SELECTOR("s") " FROM (SELECT " TEXT_AT("e.value", "$.selector") " AS s))" \
+  " WHEN n = 1 AND " IS("cdp_semantic") " THEN nullif('aria/' || coalesce("    \
+  META("name") ", '') || coalesce('[role=\"' || " META("role") " || '\"]', "   \
+  "''), 'aria/')"                                                              \
+  " WHEN n = 1 AND " IS("cdp_power") " THEN 'text/' || nullif("                \
+  META("text") ", '')"                                                         \
+  " WHEN n = 2 AND " IS("cdp_power") " THEN 'aria/' || nullif("                \
+  META("label") ", '')"                                                        \
+  " WHEN n = 3 AND " IS("cdp_power") " THEN '[placeholder=' || "               \
+  CSS_QUOTED("nullif(" META("placeholder") ", '')") " || ']'"                  \
+  " WHEN n = 1 AND " IS("vision_ocr") " THEN 'text/' || nullif("               \
+  META("targetText") ", '') END"
+
+/* Selectors of the page data of both shapes. */
+#define PAGE_SELECTOR                                                          \
+  "SELECT 1000000 + key AS k, 0 AS n, " AS_SELECTOR("value") " AS sel "        \
+  "FROM json_each(json_array("                                                 \
+  TEXT_AT("a", "$.domData.selector") ", "                                      \
+  TEXT_AT("a", "$.domData.uniqueSelector") ", "                                \
+  TEXT_AT("a", "$.selector") ", "                                              \
+  TEXT_AT("a", "$.evidence.dom.selector") ", "                                 \
+  TEXT_AT("a", "$.domData.xpath") ", "                                         \
+  TEXT_AT("a", "$.evidence.dom.xpath") ")) WHERE value <> ''"
+
+/* JSON array of all selectors of action a. */
+#define SELECTORS                                                              \
+  "(SELECT json_group_array(sel) FROM (SELECT sel, min(k) AS k, min(n) AS n "  \
+  "FROM (SELECT e.key AS k, n, " STRATEGY_SELECTOR " AS sel "                  \
+  "FROM json_each(a, '$.fallbackChain.strategies') AS e, (SELECT 0 AS n "      \
+  "UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3) "                 \
+  "UNION ALL " PAGE_SELECTOR ") WHERE sel <> '' GROUP BY sel "                 \
+  "ORDER BY 2, 3))"
+
+/* Where on the page the action took place: {"x":..,"y":..} or NULL. */
+#define POSITION                                                               \
+  "(SELECT CASE WHEN " IS("coordinates") " THEN json_object('x', "             \
+  META("x") ", 'y', " META("y") ") ELSE json_object('x', "                     \
+  META("endpoint.x") ", 'y', " META("endpoint.y") ") END "                     \
+  "FROM json_each(a, '$.fallbackChain.strategies') AS e "                      \
+  "WHERE CASE WHEN e.type = 'object' THEN CASE e.value ->> '$.type' "          \
+  "WHEN 'coordinates' THEN " IS_NUMBER("x") " AND " IS_NUMBER("y")             \
+  " WHEN 'evidence_scoring' THEN " IS_NUMBER("endpoint.x") " AND "             \
+  IS_NUMBER("endpoint.y") " END END "                                          \
+  "ORDER BY e.value ->> '$.type' <> 'coordinates', e.key LIMIT 1)"
+
+/*
+** Each query begins with the recording: doc has the rows, a their approved
+** action, NULL when it is damaged. The first %s is the approval, the second
+** the rows.
+*/
+static const char zDoc[] =
+    "WITH doc(t, rid, id, a) AS MATERIALIZED (SELECT timestamp, rid, id,"
+    " CASE WHEN json_valid(action) THEN %s END FROM %s) ";
+
+static const char zActions[] = "SELECT id, a, NULL FROM doc ORDER BY t, rid";
+
+/* What a step needs: kind, value, selectors, position. */
+static const char zStep[] =
+    ", step(t, rid, id, a, kind, value, sels, pos) AS MATERIALIZED (SELECT t,"
+    " rid, id, a, coalesce(a ->> '$.eventType', a ->> '$.actionType'),"
+    " a ->> '$.value', " SELECTORS ", " POSITION " FROM doc) ";
+
+/* Going to a page takes no selector. */
+static const char zPuppeteer[] =
+    "SELECT id, a, json_patch(json_object('action', coalesce(kind, ''),"
+    " 'selector', CASE WHEN kind = 'navigate' THEN '' ELSE"
+    " coalesce(sels ->> 0, '') END, 'fallbacks', CASE WHEN kind = 'navigate'"
+    " THEN json('[]') ELSE json(json_remove(sels, '$[0]')) END),"
+    " json_object('value', value, 'position', json(pos)))"
+    " FROM step ORDER BY t, rid";
+
+/* What the Recorder's selectors are: alternatives, each a list of one. An
+** action that is known by its position alone is one on the whole page. */
+#define TARGETS                                                                \
+  "CASE WHEN sels = '[]' AND pos IS NOT NULL THEN '[[\"html\"]]' ELSE "        \
+  "(SELECT json_group_array(json_array(value)) FROM json_each(sels)) END"
+
+/* The element as a script finds it; NULL when only its name is known. */
+#define ELEMENT                                                                \
+  "(SELECT CASE WHEN value LIKE 'xpath/%' THEN 'document.evaluate(' || "       \
+  "json_quote(substr(value, 7)) || ',document,null,9,null).singleNodeValue' "  \
+  "ELSE 'document.querySelector(' || json_quote(value) || ')' END "            \
+  "FROM json_each(sels) WHERE value NOT LIKE 'aria/%' AND value NOT LIKE "     \
+  "'text/%' AND value NOT LIKE 'pierce/%' ORDER BY key LIMIT 1)"
+
+/* The offset inside the element's box, else the middle of it, else 1. */
+#define OFFSET(axis, edge, extent)                                             \
+  "CASE WHEN sels = '[]' THEN pos ->> '$." axis "' "                           \
+  "WHEN (pos ->> '$." axis "') - coalesce(rect ->> '$." axis                   \
+  "', rect ->> '$." edge "') BETWEEN 0 AND rect ->> '$." extent                \
+  "' THEN (pos ->> '$." axis "') - coalesce(rect ->> '$." axis                 \
+  "', rect ->> '$." edge "') "                                                 \
+  "ELSE coalesce((rect ->> '$." extent "') / 2.0, 1) END"
+
+/* What the Recorder needs beside. */
+static const char zPlace[] =
+    ", place AS (SELECT *, " OFFSET("x", "left", "width") " AS x, "
+    OFFSET("y", "top", "height") " AS y FROM (SELECT *, coalesce("
+    "a -> '$.domData.boundingRect', a -> '$.evidence.dom.boundingRect', '{}')"
+    " AS rect, " TARGETS " AS targets, " ELEMENT " AS element FROM step)) ";
+
+#define MAIN(type) "json_object('type', '" type "', 'target', 'main', "
+#define ON_TARGETS(type) MAIN(type) "'selectors', json(targets)"
+#define CLICK(type) ON_TARGETS(type) ", 'offsetX', x, 'offsetY', y)"
+#define CUSTOM                                                                 \
+  MAIN("customStep") "'name', coalesce(kind, 'unknown'), 'parameters', "       \
+  "json_object('value', value, 'selectors', json(sels)))"
+
+/* Does something with the element; NULL when a script cannot find it. */
+#define SCRIPT(does)                                                           \
+  "CASE WHEN element NOT NULL THEN " MAIN("waitForExpression") "'expression'," \
+  " '(e=>!!e&&(" does ",true))(' || element || ')') END"
+
+/* A scroll's value is "x,y", or {"x":..,"y":..}, or y alone. */
+#define SCROLL(axis, part, alone)                                              \
+  "CASE WHEN json_valid(value) AND json_type(value) = 'object' THEN "          \
+  "coalesce(value ->> '$." axis "', 0) WHEN instr(value, ',') > 0 THEN "       \
+  "CAST(substr(value, " part ") AS REAL) ELSE " alone " END"
+
+/*
+** With no selector and no position there is nothing to act on: the action is
+** told as a step of its own name, like one of an unknown type.
+*/
+static const char zReplay[] =
+    "SELECT id, a, CASE"
+    " WHEN kind = 'navigate' THEN json_object('type', 'navigate', 'url',"
+    " coalesce(value, a ->> '$.metadata.url', 'about:blank'))"
+    " WHEN kind = 'keydown' AND value <> '' THEN coalesce("
+    SCRIPT("e.focus()") " || ',', '') || "
+    MAIN("keyDown") "'key', value) || ',' || " MAIN("keyUp") "'key', value)"
+    " WHEN kind = 'scroll' THEN " MAIN("scroll")
+    "'x', " SCROLL("x", "1, instr(value, ',') - 1", "0")
+    ", 'y', " SCROLL("y", "instr(value, ',') + 1", "CAST(value AS REAL)") ")"
+    " WHEN sels = '[]' AND pos IS NULL THEN " CUSTOM
+    " WHEN kind IN ('click', 'check', 'uncheck') THEN " CLICK("click")
+    " WHEN kind = 'dblclick' THEN " CLICK("doubleClick")
+    " WHEN kind IN ('type', 'select') THEN " ON_TARGETS("change")
+    ", 'value', coalesce(value, ''))"
+    " WHEN kind = 'hover' THEN " ON_TARGETS("hover") ")"
+    " WHEN element IS NULL THEN " CUSTOM
+    " WHEN kind = 'focus' THEN " SCRIPT("e.focus()")
+    " WHEN kind = 'blur' THEN " SCRIPT("e.blur()")
+    " WHEN kind = 'submit' THEN "
+    SCRIPT("(e.form||e.closest(\"form\")||e).requestSubmit()")
+    " ELSE " CUSTOM " END FROM place ORDER BY t, rid";
+/* clang-format on */
+
+/*------------------------------------------------------ assembling ----*/
+
+/* What one pass over the recording collects. */
+typedef struct Export {
+  sqlite3_str *pActions, *pSteps, *pDamaged; /* elements, with commas */
+  i64 nBytes, nTotal, nKept;
+} Export;
+
+static void append(sqlite3_str *pOut, const char *z) {
+  if (z == 0) return;
+  if (sqlite3_str_length(pOut) > 0) sqlite3_str_appendchar(pOut, 1, ',');
+  sqlite3_str_appendall(pOut, z);
+}
+
+/* An id as a JSON string. */
+static void appendQuoted(
+    sqlite3_str *pOut, sqlite3 *db, const char *z, BxErr *pErr) {
+  sqlite3_stmt *pStmt = 0;
+  if (pErr->rc != SQLITE_OK) return;
+  bxFailDb(
+      pErr, db, sqlite3_prepare_v2(db, "SELECT json_quote(?1)", -1, &pStmt, 0));
+  bxBind(pStmt, pErr, "t", z);
+  if (bxRow(pStmt, pErr)) {
+    append(pOut, (const char *)sqlite3_column_text(pStmt, 0));
+  }
+  sqlite3_finalize(pStmt);
+}
+
+/* What follows zDoc in a query. */
+typedef struct Query {
+  const char *zStep, *zPlace, *zSelect;
+} Query;
+
+static void collect(
+    EvBuffer *p, const Query *pQuery, Export *pOut, BxErr *pErr) {
+  char *zFrom = evActions(p, pErr);
+  char *zApproved = evApproved("timestamp", pErr);
+  char *zHead = sqlite3_mprintf(zDoc, zApproved, zFrom);
+  char *zSql = zHead ? sqlite3_mprintf("%s%s%s%s", zHead, pQuery->zStep,
+                           pQuery->zPlace, pQuery->zSelect)
+                     : 0;
+  sqlite3 *db = p->base.stmts.bx->db;
+  sqlite3_stmt *pStmt = 0;
+  if (zSql == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  if (pErr->rc == SQLITE_OK) {
+    bxFailDb(pErr, db, sqlite3_prepare_v2(db, zSql, -1, &pStmt, 0));
+  }
+  while (bxRow(pStmt, pErr)) {
+    pOut->nTotal++;
+    if (sqlite3_column_type(pStmt, 1) == SQLITE_NULL) {
+      appendQuoted(pOut->pDamaged, db,
+          (const char *)sqlite3_column_text(pStmt, 0), pErr);
+      continue;
+    }
+    pOut->nKept++;
+    append(pOut->pActions, (const char *)sqlite3_column_text(pStmt, 1));
+    append(pOut->pSteps, (const char *)sqlite3_column_text(pStmt, 2));
+    pOut->nBytes += sqlite3_column_bytes(pStmt, 1) + EV_ROW_BYTES;
+  }
+  sqlite3_finalize(pStmt);
+  sqlite3_free(zSql);
+  sqlite3_free(zHead);
+  sqlite3_free(zApproved);
+  sqlite3_free(zFrom);
+}
+
+/* Finds the buffer, approves its rows when asked to, collects. */
+static EvBuffer *export(
+    BxCall *pCall, const Query *pQuery, Export *pOut, i64 *piNow) {
+  EvBuffer *p;
+  i64 bPrune = 0;
+  memset(pOut, 0, sizeof(*pOut));
+  *piNow = bxTime(bxArg(pCall, 2), "exportedAt", &pCall->err);
+  if (bxArg(pCall, 1)) {
+    bPrune = bxInt(pCall->aArg[1], "prune", 0, 1, &pCall->err);
+  }
+  p = evFind(pCall);
+  if (p == 0 || pCall->err.rc != SQLITE_OK) return 0;
+  if (bPrune) {
+    if (pCall->pCtx) bxSavepoint(pCall->bx, pCall->pDef->zName, &pCall->err);
+    if (pCall->err.rc != SQLITE_OK) return 0;
+    evApprove(p, 0, 1, &pCall->err);
+    if (pCall->pCtx) bxRelease(pCall->bx, &pCall->err);
+  }
+  pOut->pActions = sqlite3_str_new(pCall->bx->db);
+  pOut->pSteps = sqlite3_str_new(pCall->bx->db);
+  pOut->pDamaged = sqlite3_str_new(pCall->bx->db);
+  collect(p, pQuery, pOut, &pCall->err);
+  return p;
+}
+
+static const char *textOf(sqlite3_str *pStr) {
+  return sqlite3_str_length(pStr) ? sqlite3_str_value(pStr) : "";
+}
+
+/* Ends a collection; running out of room in it is an error. */
+static void finish(BxCall *pCall, Export *pOut, char *zResult) {
+  sqlite3_str *ap[3];
+  int i;
+  ap[0] = pOut->pActions;
+  ap[1] = pOut->pSteps;
+  ap[2] = pOut->pDamaged;
+  for (i = 0; i < 3; i++) {
+    if (ap[i] == 0) continue;
+    if (sqlite3_str_errcode(ap[i]) != SQLITE_OK) {
+      bxFail(&pCall->err, sqlite3_str_errcode(ap[i]),
+          "ExportError: the recording does not fit in one text; prune it "
+          "first with evidence_prune_for_approval()");
+    }
+    sqlite3_free(sqlite3_str_finish(ap[i]));
+  }
+  if (pCall->err.rc != SQLITE_OK) {
+    sqlite3_free(zResult);
+  } else {
+    bxReturnJson(pCall, zResult);
+  }
+}
+
+/* ExportedRecording, with puppeteerSteps when the query makes steps. */
+static void exportRecording(BxCall *pCall, const Query *pQuery) {
+  Export out;
+  i64 iNow;
+  char *zResult = 0;
+  int bSteps = pQuery->zStep[0] != 0;
+  EvBuffer *p = export(pCall, pQuery, &out, &iNow);
+  if (p != 0) {
+    zResult = sqlite3_mprintf(
+        "{\"actions\":[%s],\"sizeBytes\":%lld,\"metadata\":{\"exportedAt\":"
+        "%lld,\"originalActionCount\":%lld,\"prunedActionCount\":%lld,"
+        "\"compressionRatio\":%!.15g,\"damaged\":[%s]}%s%s%s}",
+        textOf(out.pActions), out.nBytes, iNow, out.nTotal, out.nKept,
+        (double)out.nBytes / FROM_70_MIB, textOf(out.pDamaged),
+        bSteps ? ",\"puppeteerSteps\":[" : "", bSteps ? textOf(out.pSteps) : "",
+        bSteps ? "]" : "");
+  }
+  finish(pCall, &out, zResult);
+}
+
+void evExport(BxCall *pCall) {
+  static const Query query = {"", "", zActions};
+  exportRecording(pCall, &query);
+}
+
+void evExportPuppeteer(BxCall *pCall) {
+  static const Query query = {zStep, "", zPuppeteer};
+  exportRecording(pCall, &query);
+}
+
+void evExportReplay(BxCall *pCall) {
+  static const Query query = {zStep, zPlace, zReplay};
+  Export out;
+  i64 iNow;
+  char *zResult = 0;
+  EvBuffer *p = export(pCall, &query, &out, &iNow);
+  if (p != 0) {
+    sqlite3_str *pTitle = sqlite3_str_new(pCall->bx->db);
+    appendQuoted(pTitle, pCall->bx->db, p->base.stmts.zTable, &pCall->err);
+    zResult = sqlite3_mprintf(
+        "{\"title\":%s,\"steps\":[%s]}", textOf(pTitle), textOf(out.pSteps));
+    sqlite3_free(sqlite3_str_finish(pTitle));
+  }
+  finish(pCall, &out, zResult);
+}

@@ -1,0 +1,373 @@
+/*
+** overflow.c: the second tier of a buffer in temp.
+**
+** The tables belong to sql/evidence.sql, in the schema that overflow='...'
+** names. rec_rows keeps a narrow row for each piece of evidence wherever it
+** lies (place 1: here), so counts, prunes and lists ask nothing of this tier.
+**
+** The two tiers lie in two schemas, which no single statement can write, so
+** the steps are ordered and repeatable: a move copies before it lets go; what
+** is removed from the buffer is listed in rec_gone by the statement that
+** removes it and swept here afterwards. A sweep that finds the file locked is
+** left for the next write. A failure leaves an extra copy, never a loss.
+**
+** Each act begins by writing the owner's row: that takes the file's write
+** lock first, says that the owner is alive, and proves that the evidence has
+** not been taken up by another connection (resume).
+*/
+#include "evidence.h"
+SQLITE_EXTENSION_INIT3
+
+#include <string.h>
+
+#define MARK "over."
+
+sqlite3_stmt *evPrepareOver(
+    EvBuffer *p, const EvState *pState, const char *zTemplate, BxErr *pErr) {
+  const BxStmts *pStmts = &p->base.stmts;
+  sqlite3_str *pOut = sqlite3_str_new(0);
+  sqlite3_stmt *pStmt = 0;
+  const char *z = zTemplate;
+  char *zSql;
+  while (*z) {
+    const char *zMark = strstr(z, MARK);
+    char *zPart =
+        sqlite3_mprintf("%.*s", zMark ? (int)(zMark - z) : (int)strlen(z), z);
+    char *zHere = zPart ? bxExpand(zPart, pStmts->zDb, pStmts->zTable) : 0;
+    sqlite3_str_appendall(pOut, zHere ? zHere : "");
+    if (zHere == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+    sqlite3_free(zPart);
+    sqlite3_free(zHere);
+    if (zMark == 0) break;
+    sqlite3_str_appendf(pOut, "\"%w\".", pState->zOverflow);
+    z = zMark + strlen(MARK);
+  }
+  zSql = sqlite3_str_finish(pOut);
+  if (zSql == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  if (pErr->rc == SQLITE_OK) {
+    bxFailDb(pErr, pStmts->bx->db,
+        sqlite3_prepare_v2(pStmts->bx->db, zSql, -1, &pStmt, 0));
+  }
+  sqlite3_free(zSql);
+  return pStmt;
+}
+
+/* Runs one statement; ?1 is the owner, ?2 a row. */
+static void runOver(EvBuffer *p, const EvState *pState, const char *zTemplate,
+    i64 iRow, BxErr *pErr) {
+  sqlite3_stmt *pStmt;
+  if (pErr->rc != SQLITE_OK) return;
+  pStmt = evPrepareOver(p, pState, zTemplate, pErr);
+  bxBind(pStmt, pErr, "t", pState->zOwner);
+  if (pErr->rc == SQLITE_OK && sqlite3_bind_parameter_count(pStmt) > 1) {
+    bxFailDb(pErr, p->base.stmts.bx->db, sqlite3_bind_int64(pStmt, 2, iRow));
+  }
+  bxRow(pStmt, pErr);
+  sqlite3_finalize(pStmt);
+}
+
+/* The first write of every act (see above). */
+static void claim(EvBuffer *p, const EvState *pState, BxErr *pErr) {
+  sqlite3_stmt *pStmt = evPrepareOver(p, pState,
+      "UPDATE over.evidence_owners SET seen = max(seen, ?1) WHERE owner = ?2 "
+      "AND claim = ?3 RETURNING 1",
+      pErr);
+  bxBind(pStmt, pErr, "itt", bxNow(), pState->zOwner, pState->zClaim);
+  if (!bxRow(pStmt, pErr)) {
+    bxFail(pErr, SQLITE_ERROR,
+        "OwnerError: the overflowed evidence of %s (owner %s) was taken up by "
+        "another buffer or removed; DROP TABLE \"%w\" and make a new one",
+        p->base.stmts.zTable, pState->zOwner, p->base.stmts.zTable);
+  }
+  sqlite3_finalize(pStmt);
+}
+
+/*------------------------------------------------------------ owner ----*/
+
+/* The schema exists and is another than temp. */
+static void checkSchema(EvBuffer *p, const char *zDb, BxErr *pErr) {
+  sqlite3_stmt *pStmt;
+  if (!p->bTemp) {
+    bxFail(pErr, SQLITE_CONSTRAINT,
+        "ValidationError: overflow is for buffers in temp; %s is kept in a "
+        "file already (schema %s)",
+        p->base.stmts.zTable, p->base.stmts.zDb);
+  }
+  pStmt = bxPrepare(&p->base.stmts,
+      "SELECT 1 FROM pragma_database_list WHERE name = ?1 COLLATE NOCASE "
+      "AND name <> 'temp'",
+      pErr);
+  bxBind(pStmt, pErr, "t", zDb);
+  if (!bxRow(pStmt, pErr)) {
+    bxFail(pErr, SQLITE_CONSTRAINT,
+        "ValidationError: overflow must name main or an attached database, "
+        "got %Q; ATTACH it first",
+        zDb);
+  }
+  sqlite3_finalize(pStmt);
+}
+
+/* Makes the overflow's tables where nobody has installed them. */
+static void installInto(Bx *bx, const char *zDb, BxErr *pErr) {
+  BxStmts *pThere = bxSchema(bx, zDb, pErr);
+  int i;
+  for (i = 0; pThere != 0 && i < bx->nDomain; i++) {
+    const char *zName = bx->aDomain[i].zName;
+    if (strcmp(zName, "core") != 0 && strcmp(zName, "evidence") != 0) continue;
+    if (bxCarries(bx, zDb, zName, pErr)) continue;
+    bxExec(pThere, bx->aDomain[i].zSql, pErr);
+    bxForgetHomes(bx);
+  }
+}
+
+/* Takes up the rows that a lost buffer left. */
+static void resume(EvBuffer *p, const EvState *pState, BxErr *pErr) {
+  sqlite3_stmt *pStmt = evPrepareOver(p, pState,
+      "UPDATE over.evidence_owners SET claim = ?2, buffer = ?3, "
+      "seen = max(seen, ?4) WHERE owner = ?1 RETURNING 1",
+      pErr);
+  bxBind(pStmt, pErr, "ttti", pState->zOwner, pState->zClaim,
+      p->base.stmts.zTable, bxNow());
+  if (!bxRow(pStmt, pErr)) {
+    bxFail(pErr, SQLITE_ERROR,
+        "NotFoundError: no overflowed evidence of owner %Q in schema %s; "
+        "SELECT owner, buffer, rows, bytes FROM evidence_owners lists it",
+        pState->zOwner, pState->zOverflow);
+  }
+  sqlite3_finalize(pStmt);
+  runOver(p, pState,
+      "INSERT INTO main.@_rows(id, timestamp, action_bytes, screenshot_bytes,"
+      " pruned, pinned, confidence, place) SELECT id, timestamp, action_bytes,"
+      " screenshot_bytes, pruned, pinned, confidence, 1"
+      " FROM over.evidence_overflow WHERE owner = ?1 ORDER BY timestamp, rid",
+      0, pErr);
+}
+
+static void newOwner(EvBuffer *p, const EvState *pState, BxErr *pErr) {
+  sqlite3_stmt *pStmt = evPrepareOver(p, pState,
+      "INSERT INTO over.evidence_owners(owner, buffer, claim, seen) "
+      "VALUES (?1, ?2, ?3, ?4)",
+      pErr);
+  bxBind(pStmt, pErr, "ttti", pState->zOwner, p->base.stmts.zTable,
+      pState->zClaim, bxNow());
+  bxRow(pStmt, pErr);
+  sqlite3_finalize(pStmt);
+}
+
+void evOverflowOpen(
+    EvBuffer *p, const char *zDb, const char *zResume, BxErr *pErr) {
+  static const char zSql[] =
+      "UPDATE main.@_state SET overflow = ?1, owner = ?2, claim = ?3";
+  char zUuid[37], zClaim[37];
+  EvState state = {0};
+  sqlite3_stmt *pStmt;
+  checkSchema(p, zDb, pErr);
+  if (pErr->rc != SQLITE_OK) return;
+  bxUuid(zUuid);
+  bxUuid(zClaim);
+  installInto(p->base.stmts.bx, zDb, pErr);
+  state.zOverflow = sqlite3_mprintf("%s", zDb);
+  state.zOwner = sqlite3_mprintf("%s", zResume ? zResume : zUuid);
+  state.zClaim = sqlite3_mprintf("%s", zClaim);
+  if (!state.zOverflow || !state.zOwner || !state.zClaim) {
+    bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  } else if (zResume != 0) {
+    resume(p, &state, pErr);
+  } else {
+    newOwner(p, &state, pErr);
+  }
+  pStmt = bxPrepare(&p->base.stmts, zSql, pErr);
+  bxBind(pStmt, pErr, "ttt", state.zOverflow, state.zOwner, state.zClaim);
+  bxRow(pStmt, pErr);
+  sqlite3_finalize(pStmt);
+  evFreeState(&state);
+}
+
+void evOverflowDrop(EvBuffer *p, const EvState *pState, BxErr *pErr) {
+  BxErr err = {SQLITE_OK, 0};
+  if (pErr->rc != SQLITE_OK || pState->zOverflow == 0) return;
+  claim(p, pState, &err);
+  if (err.rc == SQLITE_ERROR) { /* no longer ours, or the schema is gone */
+    bxClear(&err);
+    return;
+  }
+  runOver(p, pState,
+      "UPDATE over.evidence_overflow SET released = 1 WHERE owner = ?1", 0,
+      &err);
+  runOver(p, pState, "DELETE FROM over.evidence_overflow WHERE owner = ?1", 0,
+      &err);
+  runOver(
+      p, pState, "DELETE FROM over.evidence_owners WHERE owner = ?1", 0, &err);
+  *pErr = err;
+}
+
+/*------------------------------------------------------------- moves ----*/
+
+#define THIS "owner = ?1 AND id = (SELECT id FROM main.@_rows WHERE rid = ?2)"
+#define THERE "(SELECT rid FROM over.evidence_overflow WHERE " THIS ")"
+
+/* The steps that move row ?2 of owner ?1. An extra copy that an earlier
+** failure left is removed first. */
+static const char *const azMove[] = {
+    "UPDATE over.evidence_overflow SET released = 1 WHERE " THIS,
+    "DELETE FROM over.evidence_overflow WHERE " THIS,
+    "INSERT INTO over.evidence_overflow(owner, id, timestamp, action_bytes,"
+    " screenshot_bytes, pruned, pinned, confidence) SELECT ?1, id, timestamp,"
+    " action_bytes, screenshot_bytes, pruned, pinned, confidence"
+    " FROM main.@_rows WHERE rid = ?2",
+    "INSERT INTO over.evidence_overflow_actions(rid, action)"
+    " SELECT " THERE ", action FROM main.@_actions WHERE rid = ?2",
+    "INSERT INTO over.evidence_overflow_screenshots(rid, screenshot)"
+    " SELECT " THERE ", screenshot FROM main.@_shots WHERE rid = ?2",
+    "UPDATE main.@_rows SET place = 1 WHERE rid = ?2 AND ?1 <> ''"};
+#define N_MOVE ((int)(sizeof(azMove) / sizeof(azMove[0])))
+
+static void moveRow(
+    sqlite3_stmt **apStep, const char *zOwner, i64 iRow, BxErr *pErr) {
+  int i;
+  for (i = 0; i < N_MOVE && pErr->rc == SQLITE_OK; i++) {
+    bxBind(apStep[i], pErr, "ti", zOwner, iRow);
+    bxRun(apStep[i], pErr);
+  }
+}
+
+/* The oldest row in memory while more than nGoal bytes are there; else 0. */
+static i64 nextRow(EvBuffer *p, i64 nGoal, BxErr *pErr) {
+  static const char zSql[] =
+      "SELECT rid FROM main.@_rows WHERE place = 0 AND (SELECT memory_bytes"
+      " FROM main.@_state) > ?1 ORDER BY timestamp, rid LIMIT 1";
+  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+  i64 iRow = 0;
+  bxBind(pStmt, pErr, "i", nGoal);
+  if (bxRow(pStmt, pErr)) iRow = sqlite3_column_int64(pStmt, 0);
+  bxDone(pStmt, pErr);
+  return iRow;
+}
+
+i64 evOverflowMove(EvBuffer *p, const EvState *pState, i64 nGoal, BxErr *pErr) {
+  sqlite3_stmt *apStep[N_MOVE] = {0};
+  i64 iRow, nMoved = 0;
+  int i;
+  if (pErr->rc != SQLITE_OK || nextRow(p, nGoal, pErr) == 0) return 0;
+  claim(p, pState, pErr);
+  for (i = 0; i < N_MOVE && pErr->rc == SQLITE_OK; i++) {
+    apStep[i] = evPrepareOver(p, pState, azMove[i], pErr);
+  }
+  while ((iRow = nextRow(p, nGoal, pErr)) != 0) {
+    moveRow(apStep, pState->zOwner, iRow, pErr);
+    if (pErr->rc != SQLITE_OK) break;
+    nMoved++;
+  }
+  for (i = 0; i < N_MOVE; i++) sqlite3_finalize(apStep[i]);
+  return nMoved;
+}
+
+void evOverflowBack(EvBuffer *p, const EvState *pState, i64 iRow, BxErr *pErr) {
+  static const char zSql[] = "SELECT place FROM main.@_rows WHERE rid = ?1";
+  sqlite3_stmt *pStmt;
+  if (pErr->rc != SQLITE_OK) return;
+  claim(p, pState, pErr);
+  runOver(p, pState,
+      "INSERT INTO main.@_do(verb, rid, action, screenshot) SELECT 'back',"
+      " r.rid, a.action, CASE WHEN r.screenshot_bytes > 0 THEN s.screenshot"
+      " END FROM main.@_rows AS r JOIN over.evidence_overflow AS o"
+      " ON o.owner = ?1 AND o.id = r.id JOIN over.evidence_overflow_actions"
+      " AS a ON a.rid = o.rid LEFT JOIN over.evidence_overflow_screenshots"
+      " AS s ON s.rid = o.rid WHERE r.rid = ?2 AND r.place = 1",
+      iRow, pErr);
+  pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+  bxBind(pStmt, pErr, "i", iRow);
+  if (bxRow(pStmt, pErr) && sqlite3_column_int(pStmt, 0) == EV_OVERFLOW) {
+    bxFail(pErr, SQLITE_CORRUPT_VTAB,
+        "CorruptedDataError: row %lld of %s is missing in the overflow of "
+        "schema %s; DELETE it from %s",
+        iRow, p->base.stmts.zTable, pState->zOverflow, p->base.stmts.zTable);
+  }
+  bxDone(pStmt, pErr);
+}
+
+/* Whether a sweep may be left for later: nothing was lost but space. */
+static int canWait(int rc) {
+  rc &= 0xff;
+  return rc == SQLITE_BUSY || rc == SQLITE_LOCKED || rc == SQLITE_READONLY ||
+         rc == SQLITE_ERROR;
+}
+
+void evOverflowSweep(EvBuffer *p, const EvState *pState, BxErr *pErr) {
+  static const char zAny[] = "SELECT 1 FROM main.@_gone LIMIT 1";
+  BxErr err = {SQLITE_OK, 0};
+  sqlite3_stmt *pStmt;
+  int bAny;
+  if (pErr->rc != SQLITE_OK || pState->zOverflow == 0) return;
+  pStmt = bxStmt(&p->base.stmts, zAny, pErr);
+  bAny = bxRow(pStmt, pErr);
+  bxDone(pStmt, pErr);
+  if (!bAny) return;
+  claim(p, pState, &err);
+  runOver(p, pState,
+      "UPDATE over.evidence_overflow SET released = 1 WHERE owner = ?1"
+      " AND id IN (SELECT id FROM main.@_gone WHERE whole = 1)",
+      0, &err);
+  runOver(p, pState,
+      "DELETE FROM over.evidence_overflow WHERE owner = ?1"
+      " AND id IN (SELECT id FROM main.@_gone WHERE whole = 1)",
+      0, &err);
+  runOver(p, pState,
+      "DELETE FROM over.evidence_overflow_screenshots WHERE rid IN (SELECT rid"
+      " FROM over.evidence_overflow WHERE owner = ?1 AND id IN"
+      " (SELECT id FROM main.@_gone WHERE whole = 0))",
+      0, &err);
+  runOver(p, pState, "DELETE FROM main.@_gone WHERE ?1 <> ''", 0, &err);
+  if (canWait(err.rc)) {
+    bxClear(&err);
+  } else {
+    *pErr = err;
+  }
+}
+
+/*----------------------------------------------------- whole buffers ----*/
+
+#define OURS                                                                   \
+  "SELECT o.rid FROM over.evidence_overflow AS o JOIN main.@_rows AS r "       \
+  "ON r.id = o.id WHERE o.owner = ?1 AND r.place = 1 AND r.pinned = 0 "        \
+  "AND r.pruned = 0"
+
+/* The copy there is cut down first; a repetition finds what is left. */
+void evOverflowApprove(EvBuffer *p, const EvState *pState, BxErr *pErr) {
+  char *zApproved, *zSql;
+  if (pErr->rc != SQLITE_OK || pState->nOverflow == 0) return;
+  claim(p, pState, pErr);
+  zApproved = evApproved("(SELECT timestamp FROM over.evidence_overflow AS t"
+                         " WHERE t.rid = evidence_overflow_actions.rid)",
+      pErr);
+  zSql = sqlite3_mprintf("UPDATE over.evidence_overflow_actions SET action = %s"
+                         " WHERE rid IN (" OURS ") AND json_valid(action)",
+      zApproved);
+  if (zSql == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  runOver(p, pState, zSql, 0, pErr);
+  sqlite3_free(zSql);
+  sqlite3_free(zApproved);
+  runOver(p, pState,
+      "UPDATE over.evidence_overflow SET pruned = 1 WHERE rid IN (" OURS ")"
+      " AND (SELECT json_valid(action) FROM over.evidence_overflow_actions"
+      " AS a WHERE a.rid = evidence_overflow.rid)",
+      0, pErr);
+  runOver(p, pState,
+      "UPDATE main.@_rows SET pruned = o.pruned, action_bytes = o.action_bytes"
+      " FROM over.evidence_overflow AS o WHERE o.owner = ?1"
+      " AND o.id = @_rows.id AND o.pruned = 1 AND @_rows.place = 1"
+      " AND @_rows.pinned = 0 AND @_rows.pruned = 0",
+      0, pErr);
+}
+
+void evOverflowRate(EvBuffer *p, const EvState *pState, BxErr *pErr) {
+  if (pErr->rc != SQLITE_OK || pState->nOverflow == 0) return;
+  runOver(p, pState,
+      "UPDATE main.@_rows SET confidence = coalesce((SELECT CASE WHEN "
+      "json_valid(a.action) THEN " EV_BEST(
+          "a.action") " END FROM over.evidence_overflow AS o"
+                      " JOIN over.evidence_overflow_actions AS a"
+                      " ON a.rid = o.rid WHERE o.owner = ?1"
+                      " AND o.id = @_rows.id), -1) WHERE place = 1",
+      0, pErr);
+}

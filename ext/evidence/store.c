@@ -1,0 +1,649 @@
+/*
+** store.c: rows of an evidence buffer written and read, and its settings.
+**
+** Every write is checked first and then made by one inner statement, an
+** INSERT into the view rec_put whose trigger does the rest (schema.c): an
+** error leaves nothing half done, also inside a transaction. Only the second
+** tier of a buffer in temp lies in another schema; its part comes before
+** (evidence is copied there, then let go here) or after (what was let go here
+** is removed there), so that a failure leaves an extra copy, never a loss.
+**
+** An id or a timestamp that is not given is the action's own. A size is the
+** bytes of the action, of the screenshot, and EV_ROW_BYTES.
+*/
+#include "evidence.h"
+SQLITE_EXTENSION_INIT3
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What changes, for the trigger on rec_put. */
+#define HAS_TIMESTAMP 1
+#define HAS_ACTION 2
+#define HAS_SCREENSHOT 4
+#define HAS_PINNED 8
+#define HAS_DATA (HAS_TIMESTAMP | HAS_ACTION | HAS_SCREENSHOT)
+
+#define MAX_TEXT 1000000000
+
+/* Memory is moved to the overflow above the first, down to the second. */
+#define OVERFLOW_HIGH 0.8
+#define OVERFLOW_LOW 0.7
+
+/*--------------------------------------------------------- state ----*/
+
+void evLoadState(EvBuffer *p, EvState *pState, BxErr *pErr) {
+  static const char zSql[] =
+      "SELECT max_size_bytes, prune_threshold, bytes, pinned_bytes,"
+      " memory_bytes, actions, screenshots, overflowed, last,"
+      " nullif(overflow, ''), owner, claim,"
+      " retention_policy = 'confidence-based' FROM main.@_state";
+  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+  memset(pState, 0, sizeof(*pState));
+  if (bxRow(pStmt, pErr)) {
+    pState->nMax = sqlite3_column_int64(pStmt, 0);
+    pState->rThreshold = sqlite3_column_double(pStmt, 1);
+    pState->nBytes = sqlite3_column_int64(pStmt, 2);
+    pState->nPinned = sqlite3_column_int64(pStmt, 3);
+    pState->nMemory = sqlite3_column_int64(pStmt, 4);
+    pState->nAction = sqlite3_column_int64(pStmt, 5);
+    pState->nScreenshot = sqlite3_column_int64(pStmt, 6);
+    pState->nOverflow = sqlite3_column_int64(pStmt, 7);
+    pState->iLast = sqlite3_column_int64(pStmt, 8);
+    pState->bRated = sqlite3_column_int(pStmt, 12);
+    if (sqlite3_column_type(pStmt, 9) != SQLITE_NULL) {
+      pState->zOverflow = sqlite3_mprintf("%s", sqlite3_column_text(pStmt, 9));
+      pState->zOwner = sqlite3_mprintf("%s", sqlite3_column_text(pStmt, 10));
+      pState->zClaim = sqlite3_mprintf("%s", sqlite3_column_text(pStmt, 11));
+      if (!pState->zOverflow || !pState->zOwner || !pState->zClaim) {
+        bxFail(pErr, SQLITE_NOMEM, "out of memory");
+      }
+    }
+  } else {
+    bxFail(pErr, SQLITE_CORRUPT_VTAB,
+        "CorruptedDataError: table %s_state of buffer %s has no row; restore "
+        "the file from a copy",
+        p->base.stmts.zTable, p->base.stmts.zTable);
+  }
+  bxDone(pStmt, pErr);
+}
+
+void evFreeState(EvState *pState) {
+  sqlite3_free(pState->zOverflow);
+  sqlite3_free(pState->zOwner);
+  sqlite3_free(pState->zClaim);
+  pState->zOverflow = pState->zOwner = pState->zClaim = 0;
+}
+
+/*------------------------------------------------------ settings ----*/
+
+/* What CREATE and the command column take, for messages. */
+static const char zAllowed[] =
+    "max_size_bytes (1000 to 1099511627776), prune_threshold (0.1 to 1), "
+    "retention_policy ('keep-all', 'keep-last-n' or 'confidence-based'), "
+    "max_screenshots (0 to 1000000), overflow (a schema, for buffers in temp)";
+
+static const char *const azPolicy[] = {
+    "keep-all", "keep-last-n", "confidence-based"};
+
+static void failSetting(BxErr *pErr, const char *zName, sqlite3_value *pVal) {
+  char *zShown = bxShow(pVal);
+  bxFail(pErr, SQLITE_CONSTRAINT,
+      "ValidationError: %s cannot be %s; allowed are %s", zName,
+      zShown ? zShown : "that", zAllowed);
+  sqlite3_free(zShown);
+}
+
+/* Whether a value is a number from rLow to rHigh, whole when bWhole. */
+static int inRange(sqlite3_value *pVal, int bWhole, double rLow, double rHigh) {
+  int eType = sqlite3_value_numeric_type(pVal);
+  double r = sqlite3_value_double(pVal);
+  if (eType != SQLITE_INTEGER && eType != SQLITE_FLOAT) return 0;
+  return r >= rLow && r <= rHigh && (!bWhole || r == (double)(i64)r);
+}
+
+static int isPolicy(sqlite3_value *pVal) {
+  const char *z = (const char *)sqlite3_value_text(pVal);
+  int i;
+  for (i = 0; z != 0 && i < 3; i++) {
+    if (strcmp(z, azPolicy[i]) == 0) return 1;
+  }
+  return 0;
+}
+
+/* The UPDATE of a setting that is in range; NULL with an error. */
+static const char *settingSql(
+    const char *zName, sqlite3_value *pVal, BxErr *pErr) {
+  static const char zMax[] =
+      "UPDATE main.@_state SET max_size_bytes = CAST(?1 AS INTEGER)";
+  static const char zThreshold[] =
+      "UPDATE main.@_state SET prune_threshold = CAST(?1 AS REAL)";
+  static const char zPolicy[] = "UPDATE main.@_state SET retention_policy = ?1";
+  static const char zShots[] =
+      "UPDATE main.@_state SET max_screenshots = CAST(?1 AS INTEGER)";
+  const char *zSql = 0;
+  int bGood = 0;
+  if (sqlite3_stricmp(zName, "max_size_bytes") == 0) {
+    zSql = zMax;
+    bGood = inRange(pVal, 1, 1000.0, 1099511627776.0);
+  } else if (sqlite3_stricmp(zName, "prune_threshold") == 0) {
+    zSql = zThreshold;
+    bGood = inRange(pVal, 0, 0.1, 1.0);
+  } else if (sqlite3_stricmp(zName, "retention_policy") == 0) {
+    zSql = zPolicy;
+    bGood = isPolicy(pVal);
+  } else if (sqlite3_stricmp(zName, "max_screenshots") == 0) {
+    zSql = zShots;
+    bGood = inRange(pVal, 1, 0.0, 1000000.0);
+  } else {
+    bxFail(pErr, SQLITE_CONSTRAINT,
+        "ValidationError: no setting named %Q; there are %s", zName, zAllowed);
+    return 0;
+  }
+  if (!bGood) failSetting(pErr, zName, pVal);
+  return bGood ? zSql : 0;
+}
+
+/* overflow: another schema only while nothing lies in the old one. */
+static void setOverflow(EvBuffer *p, sqlite3_value *pVal, BxErr *pErr) {
+  static const char zOff[] =
+      "UPDATE main.@_state SET overflow = '', owner = '', claim = ''";
+  const char *zDb = (const char *)sqlite3_value_text(pVal);
+  EvState state;
+  evLoadState(p, &state, pErr);
+  if (pErr->rc == SQLITE_OK && state.nOverflow > 0) {
+    bxFail(pErr, SQLITE_CONSTRAINT,
+        "ValidationError: %lld rows of %s lie in the overflow; clear the "
+        "buffer before its overflow changes",
+        state.nOverflow, p->base.stmts.zTable);
+  }
+  if (pErr->rc == SQLITE_OK && state.zOverflow != 0) {
+    evOverflowDrop(p, &state, pErr);
+  }
+  if (zDb == 0 || zDb[0] == 0) {
+    bxRun(bxStmt(&p->base.stmts, zOff, pErr), pErr);
+  } else {
+    evOverflowOpen(p, zDb, 0, pErr);
+  }
+  evFreeState(&state);
+}
+
+void evSet(EvBuffer *p, const char *zName, sqlite3_value *pVal, BxErr *pErr) {
+  static const char zRate[] =
+      "UPDATE main.@_rows SET confidence = (SELECT CASE WHEN"
+      " json_valid(action) THEN " EV_BEST(
+          "action") " ELSE -1 END"
+                    " FROM main.@_actions AS a WHERE a.rid = @_rows.rid) WHERE "
+                    "place <> 1";
+  const char *zSql;
+  sqlite3_stmt *pStmt;
+  EvState state;
+  if (pErr->rc != SQLITE_OK) return;
+  if (sqlite3_stricmp(zName, "overflow") == 0) {
+    setOverflow(p, pVal, pErr);
+    return;
+  }
+  zSql = settingSql(zName, pVal, pErr);
+  if (zSql == 0) return;
+  evLoadState(p, &state, pErr);
+  if (!state.bRated && sqlite3_stricmp(zName, "retention_policy") == 0) {
+    bxRun(bxStmt(&p->base.stmts, zRate, pErr), pErr);
+    evOverflowRate(p, &state, pErr);
+  }
+  pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+  bxBind(pStmt, pErr, "v", pVal);
+  bxRun(pStmt, pErr);
+  evOverflowSweep(p, &state, pErr);
+  evFreeState(&state);
+}
+
+/* A parameter of CREATE as the setting that it is. */
+static void firstSetting(
+    EvBuffer *p, const char *zName, const char *zVal, BxErr *pErr) {
+  sqlite3_stmt *pStmt;
+  if (pErr->rc != SQLITE_OK || zVal[0] == 0) return;
+  pStmt = bxPrepare(&p->base.stmts, "SELECT ?1", pErr);
+  bxBind(pStmt, pErr, "t", zVal);
+  if (bxRow(pStmt, pErr)) {
+    evSet(p, zName, sqlite3_column_value(pStmt, 0), pErr);
+  }
+  sqlite3_finalize(pStmt);
+}
+
+void evFirstState(EvBuffer *p, const EvParam *pParam, BxErr *pErr) {
+  bxExec(&p->base.stmts,
+      "INSERT INTO main.@_state(one, version, max_size_bytes, prune_threshold,"
+      " retention_policy, max_screenshots) VALUES"
+      " (1, 1, 73400320, 0.9, 'keep-all', 50)",
+      pErr);
+  firstSetting(p, "max_size_bytes", pParam->zMax, pErr);
+  firstSetting(p, "prune_threshold", pParam->zThreshold, pErr);
+  firstSetting(p, "retention_policy", pParam->zPolicy, pErr);
+  firstSetting(p, "max_screenshots", pParam->zShots, pErr);
+  if (pErr->rc != SQLITE_OK) return;
+  if (pParam->zOverflow[0] != 0) {
+    evOverflowOpen(
+        p, pParam->zOverflow, pParam->zResume[0] ? pParam->zResume : 0, pErr);
+  } else if (pParam->zResume[0] != 0) {
+    bxFail(pErr, SQLITE_ERROR,
+        "ValidationError: resume needs overflow='<schema>', where the rows "
+        "to take up lie");
+  }
+}
+
+/*------------------------------------------------ checks on a row ----*/
+
+int evIsObject(const char *z, int n) {
+  int i = 0;
+  while (i < n && strchr(" \t\r\n", z[i]) != 0) i++;
+  return i < n && z[i] == '{';
+}
+
+/* Whether SQLite takes the text for JSON as RFC 8259 has it. */
+static int isJson(EvBuffer *p, sqlite3_value *pAction, BxErr *pErr) {
+  static const char zSql[] = "SELECT json_valid(?1)";
+  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+  int bValid = 0;
+  bxBind(pStmt, pErr, "v", pAction);
+  if (bxRow(pStmt, pErr)) bValid = sqlite3_column_int(pStmt, 0);
+  bxDone(pStmt, pErr);
+  return bValid;
+}
+
+static void failAction(BxErr *pErr, sqlite3_value *pAction) {
+  char *zShown = bxShow(pAction);
+  bxFail(pErr, SQLITE_CONSTRAINT,
+      "ValidationError: action must be a JSON object, as in '{\"id\": \"a1\", "
+      "\"timestamp\": 1700000000000, ...}', got %s",
+      zShown ? zShown : "something else");
+  sqlite3_free(zShown);
+}
+
+/* Type and first letter; SQLite's own check comes with the insert. */
+static void checkAction(sqlite3_value *pAction, BxErr *pErr) {
+  const char *z;
+  if (pErr->rc != SQLITE_OK) return;
+  if (pAction == 0 || sqlite3_value_type(pAction) != SQLITE_TEXT) {
+    failAction(pErr, pAction);
+    return;
+  }
+  z = bxText(pAction, "action", MAX_TEXT, 0, pErr);
+  if (z != 0 && !evIsObject(z, sqlite3_value_bytes(pAction))) {
+    failAction(pErr, pAction);
+  }
+}
+
+static void checkScreenshot(sqlite3_value *pVal, BxErr *pErr) {
+  if (pErr->rc != SQLITE_OK || pVal == 0) return;
+  if (sqlite3_value_type(pVal) == SQLITE_NULL) return;
+  if (sqlite3_value_type(pVal) != SQLITE_BLOB ||
+      sqlite3_value_bytes(pVal) == 0) {
+    char *zShown = bxShow(pVal);
+    bxFail(pErr, SQLITE_CONSTRAINT,
+        "ValidationError: screenshot must be a blob that is not empty (the "
+        "image file's bytes), or NULL; got %s",
+        zShown ? zShown : "something else");
+    sqlite3_free(zShown);
+  }
+}
+
+/* pinned as 0 or 1; nothing given is 0. */
+static i64 pinnedOf(sqlite3_value *pVal, BxErr *pErr) {
+  if (pVal == 0 || sqlite3_value_type(pVal) == SQLITE_NULL) return 0;
+  return bxInt(pVal, "pinned", 0, 1, pErr);
+}
+
+/* Takes the id and the timestamp that are missing from the action. *apOwn
+** are copies to free. */
+static void readAction(
+    EvBuffer *p, EvRow *pRow, sqlite3_value **apOwn, BxErr *pErr) {
+  static const char zSql[] =
+      "SELECT coalesce(?1 ->> '$.id', ?1 ->> '$.actionId'),"
+      " ?1 ->> '$.timestamp'";
+  sqlite3_value **app[2];
+  sqlite3_stmt *pStmt;
+  int i, bNeed = 0;
+  app[0] = &pRow->pId;
+  app[1] = &pRow->pTimestamp;
+  for (i = 0; i < 2; i++) {
+    if (*app[i] != 0 && sqlite3_value_type(*app[i]) == SQLITE_NULL) *app[i] = 0;
+    bNeed |= *app[i] == 0;
+  }
+  if (pErr->rc != SQLITE_OK || !bNeed) return;
+  if (!isJson(p, pRow->pAction, pErr)) {
+    failAction(pErr, pRow->pAction);
+    return;
+  }
+  pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+  bxBind(pStmt, pErr, "v", pRow->pAction);
+  if (bxRow(pStmt, pErr)) {
+    for (i = 0; i < 2; i++) {
+      if (*app[i] != 0) continue;
+      *app[i] = apOwn[i] = sqlite3_value_dup(sqlite3_column_value(pStmt, i));
+      if (apOwn[i] == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+    }
+  }
+  bxDone(pStmt, pErr);
+}
+
+/* A row of nNew bytes, nOld of which it has already, must be able to fit. */
+static void checkSize(EvBuffer *p, const EvState *pState, const char *zId,
+    i64 nNew, i64 nPinned, BxErr *pErr) {
+  if (pErr->rc != SQLITE_OK) return;
+  if (nNew > pState->nMax) {
+    bxFail(pErr, SQLITE_TOOBIG,
+        "DataTooLargeError: evidence %Q of %lld bytes is larger than the "
+        "whole buffer of %lld bytes; raise max_size_bytes, as in INSERT INTO "
+        "\"%w\"(\"%w\", value) VALUES('max_size_bytes', %lld)",
+        zId, nNew, pState->nMax, p->base.stmts.zTable, p->base.stmts.zTable,
+        nNew * 2);
+  } else if (nPinned + nNew > pState->nMax) {
+    bxFail(pErr, SQLITE_CONSTRAINT,
+        "BufferFullError: pinned evidence holds %lld of %lld bytes and "
+        "leaves no room for %lld; unpin rows (UPDATE \"%w\" SET pinned = 0 "
+        "WHERE id = ...) or raise max_size_bytes",
+        nPinned, pState->nMax, nNew, p->base.stmts.zTable);
+  }
+}
+
+/*----------------------------------------------------- one statement ----*/
+
+/* Binds without a copy: the value outlives the statement's run. */
+static void bindStatic(
+    sqlite3_stmt *pStmt, int i, sqlite3_value *pVal, BxErr *pErr) {
+  int rc = SQLITE_OK;
+  if (pErr->rc != SQLITE_OK || pVal == 0) return;
+  if (sqlite3_value_type(pVal) == SQLITE_TEXT) {
+    rc = sqlite3_bind_text64(pStmt, i, (const char *)sqlite3_value_text(pVal),
+        (sqlite3_uint64)sqlite3_value_bytes(pVal), SQLITE_STATIC, SQLITE_UTF8);
+  } else if (sqlite3_value_type(pVal) == SQLITE_BLOB) {
+    rc = sqlite3_bind_blob64(pStmt, i, sqlite3_value_blob(pVal),
+        (sqlite3_uint64)sqlite3_value_bytes(pVal), SQLITE_STATIC);
+  }
+  bxFailDb(pErr, sqlite3_db_handle(pStmt), rc);
+}
+
+/* What is no JSON becomes NULL, which the tables refuse. */
+#define PUT(confidence)                                                        \
+  "(rid, id, timestamp, pinned, mask, place, action, screenshot, confidence)"  \
+  " VALUES (?1, ?2, ?3, ?4, ?5, ?6, CASE WHEN json_valid(?7) THEN ?7 END, ?8," \
+  " " confidence ")"
+
+/* Runs INSERT INTO rec_put; a refusal of the action's JSON is explained. The
+** confidence of an action is looked for when the policy goes by it. */
+static void put(EvBuffer *p, i64 iRow, const char *zId, const EvRow *pRow,
+    i64 iTime, i64 iPinned, int mask, int bRated, BxErr *pErr) {
+  static const char zPlain[] = "INSERT INTO main.@_put" PUT("-1");
+  static const char zRated[] = "INSERT INTO main.@_put" PUT(
+      "CASE WHEN json_valid(?7) THEN " EV_BEST("?7") " ELSE -1 END");
+  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, bRated ? zRated : zPlain, pErr);
+  bxBind(pStmt, pErr, "itiiii", iRow, zId, iTime, iPinned, (i64)mask,
+      (i64)(p->bTemp ? EV_MEMORY : EV_FILE));
+  bindStatic(pStmt, 7, pRow->pAction, pErr);
+  bindStatic(pStmt, 8, pRow->pScreenshot, pErr);
+  bxRun(pStmt, pErr);
+  if ((pErr->rc == SQLITE_ERROR || (pErr->rc & 0xff) == SQLITE_CONSTRAINT) &&
+      pRow->pAction != 0) {
+    BxErr err = {SQLITE_OK, 0};
+    if (!isJson(p, pRow->pAction, &err) && err.rc == SQLITE_OK) {
+      bxClear(pErr);
+      failAction(pErr, pRow->pAction);
+    }
+    bxClear(&err);
+  }
+}
+
+void evDo(EvBuffer *p, const char *zVerb, const char *zRule, i64 nAmount,
+    i64 iRow, BxErr *pErr) {
+  static const char zSql[] =
+      "INSERT INTO main.@_do(verb, rule, amount, rid) VALUES (?1, ?2, ?3, ?4)";
+  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+  bxBind(pStmt, pErr, "ttii", zVerb, zRule, nAmount, iRow);
+  bxRun(pStmt, pErr);
+}
+
+/*-------------------------------------------------------- writing ----*/
+
+/* The row of an id: its rid, or 0. */
+static i64 findRow(EvBuffer *p, const char *zId, BxErr *pErr) {
+  static const char zSql[] = "SELECT rid FROM main.@_rows WHERE id = ?1";
+  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+  i64 iRow = 0;
+  bxBind(pStmt, pErr, "t", zId);
+  if (bxRow(pStmt, pErr)) iRow = sqlite3_column_int64(pStmt, 0);
+  bxDone(pStmt, pErr);
+  return iRow;
+}
+
+/* Makes room in memory for nNew bytes, where there is an overflow. */
+static void makeMemory(
+    EvBuffer *p, const EvState *pState, i64 nNew, BxErr *pErr) {
+  double rMax = (double)pState->nMax;
+  i64 nGoal;
+  if (pErr->rc != SQLITE_OK || pState->zOverflow == 0) return;
+  if ((double)(pState->nMemory + nNew) <= rMax * OVERFLOW_HIGH) return;
+  nGoal = (i64)(rMax * OVERFLOW_LOW) - nNew;
+  evOverflowMove(p, pState, nGoal > 0 ? nGoal : 0, pErr);
+}
+
+static void failDuplicate(EvBuffer *p, const char *zId, BxErr *pErr) {
+  bxFail(pErr, SQLITE_CONSTRAINT,
+      "DuplicateError: %s has evidence %Q already; INSERT OR REPLACE to "
+      "overwrite it, INSERT OR IGNORE to keep it, or UPDATE (SQLite has no ON "
+      "CONFLICT DO UPDATE for virtual tables)",
+      p->base.stmts.zTable, zId);
+}
+
+/* Stores a row whose id is new. */
+static i64 storeNew(EvBuffer *p, const EvRow *pRow, const char *zId, i64 iTime,
+    i64 iPinned, BxErr *pErr) {
+  EvState state;
+  i64 nNew = bxBytes(pRow->pAction) + bxBytes(pRow->pScreenshot) + EV_ROW_BYTES;
+  i64 iRow;
+  evLoadState(p, &state, pErr);
+  checkSize(p, &state, zId, nNew, state.nPinned, pErr);
+  makeMemory(p, &state, nNew, pErr);
+  iRow = state.iLast + 1;
+  put(p, iRow, zId, pRow, iTime, iPinned, 0, state.bRated, pErr);
+  evOverflowSweep(p, &state, pErr);
+  evFreeState(&state);
+  return iRow;
+}
+
+i64 evStore(EvBuffer *p, EvRow *pRow, BxErr *pErr) {
+  sqlite3_value *apOwn[2] = {0, 0};
+  const char *zId;
+  i64 iTime, iPinned, iRow;
+  checkAction(pRow->pAction, pErr);
+  checkScreenshot(pRow->pScreenshot, pErr);
+  readAction(p, pRow, apOwn, pErr);
+  zId = bxText(pRow->pId, "id (or the action's id)", 1000, 0, pErr);
+  iTime = bxTime(pRow->pTimestamp, "timestamp", pErr);
+  iPinned = pinnedOf(pRow->pPinned, pErr);
+  iRow = findRow(p, zId, pErr);
+  if (pErr->rc != SQLITE_OK) {
+    iRow = 0;
+  } else if (iRow == 0) {
+    iRow = storeNew(p, pRow, zId, iTime, iPinned, pErr);
+  } else if (!pRow->bReplace) {
+    failDuplicate(p, zId, pErr);
+  } else {
+    pRow->bHasPicture = 1;
+    evChange(p, iRow, pRow, pErr);
+  }
+  sqlite3_value_free(apOwn[0]);
+  sqlite3_value_free(apOwn[1]);
+  return iRow;
+}
+
+/* What is known of a row before it changes. */
+typedef struct Before {
+  char *zId;
+  i64 iTime, nAction, nShot, iPinned, iPlace;
+} Before;
+
+static int readBefore(EvBuffer *p, i64 iRow, Before *pOut, BxErr *pErr) {
+  static const char zSql[] =
+      "SELECT id, timestamp, action_bytes, screenshot_bytes, pinned, place"
+      " FROM main.@_rows WHERE rid = ?1";
+  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+  memset(pOut, 0, sizeof(*pOut));
+  bxBind(pStmt, pErr, "i", iRow);
+  if (bxRow(pStmt, pErr)) {
+    pOut->zId = sqlite3_mprintf("%s", sqlite3_column_text(pStmt, 0));
+    pOut->iTime = sqlite3_column_int64(pStmt, 1);
+    pOut->nAction = sqlite3_column_int64(pStmt, 2);
+    pOut->nShot = sqlite3_column_int64(pStmt, 3);
+    pOut->iPinned = sqlite3_column_int64(pStmt, 4);
+    pOut->iPlace = sqlite3_column_int64(pStmt, 5);
+    if (pOut->zId == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  }
+  bxDone(pStmt, pErr);
+  return pOut->zId != 0;
+}
+
+static void failPinned(EvBuffer *p, const char *zId, BxErr *pErr) {
+  bxFail(pErr, SQLITE_CONSTRAINT,
+      "PinnedError: evidence %Q is pinned, it is not changed or removed; "
+      "UPDATE \"%w\" SET pinned = 0 WHERE id = %Q first",
+      zId, p->base.stmts.zTable, zId);
+}
+
+/* Bytes that row iRow is about to have. */
+static i64 sizeAfter(const Before *pWas, const EvRow *pRow, int mask) {
+  return EV_ROW_BYTES +
+         (mask & HAS_ACTION ? bxBytes(pRow->pAction) : pWas->nAction) +
+         (mask & HAS_SCREENSHOT ? bxBytes(pRow->pScreenshot) : pWas->nShot);
+}
+
+/* Brings the row into memory, when it lies in the overflow: at first, or
+** because room was made for it. */
+static void fetchRow(
+    EvBuffer *p, const EvState *pState, i64 iRow, i64 nNew, BxErr *pErr) {
+  Before now;
+  if (pState->zOverflow == 0) return;
+  makeMemory(p, pState, nNew, pErr);
+  if (readBefore(p, iRow, &now, pErr) && now.iPlace == EV_OVERFLOW) {
+    evOverflowBack(p, pState, iRow, pErr);
+  }
+  sqlite3_free(now.zId);
+}
+
+void evChange(EvBuffer *p, i64 iRow, EvRow *pRow, BxErr *pErr) {
+  Before was;
+  EvState state;
+  i64 iTime, iPinned, nNew;
+  int mask = 0;
+  if (!readBefore(p, iRow, &was, pErr)) return;
+  if (pRow->pTimestamp != 0) mask |= HAS_TIMESTAMP;
+  if (pRow->pAction != 0) mask |= HAS_ACTION;
+  if (pRow->bHasPicture) mask |= HAS_SCREENSHOT;
+  if (pRow->pPinned != 0 || pRow->bReplace) mask |= HAS_PINNED;
+  if (mask & HAS_ACTION) checkAction(pRow->pAction, pErr);
+  checkScreenshot(pRow->pScreenshot, pErr);
+  iTime = mask & HAS_TIMESTAMP ? bxTime(pRow->pTimestamp, "timestamp", pErr)
+                               : was.iTime;
+  iPinned = pinnedOf(pRow->pPinned, pErr);
+  if (was.iPinned && (mask & HAS_DATA)) failPinned(p, was.zId, pErr);
+  evLoadState(p, &state, pErr);
+  nNew = sizeAfter(&was, pRow, mask);
+  if (mask & HAS_DATA) {
+    checkSize(p, &state, was.zId, nNew, state.nPinned, pErr);
+  }
+  if (mask != 0) {
+    fetchRow(p, &state, iRow, nNew, pErr);
+    put(p, iRow, was.zId, pRow, iTime, iPinned, mask, state.bRated, pErr);
+    evOverflowSweep(p, &state, pErr);
+  }
+  evFreeState(&state);
+  sqlite3_free(was.zId);
+}
+
+void evDelete(EvBuffer *p, i64 iRow, BxErr *pErr) {
+  static const char zSql[] = "DELETE FROM main.@_rows WHERE rid = ?1";
+  Before was;
+  EvState state;
+  sqlite3_stmt *pStmt;
+  if (!readBefore(p, iRow, &was, pErr)) return;
+  if (was.iPinned) failPinned(p, was.zId, pErr);
+  pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+  bxBind(pStmt, pErr, "i", iRow);
+  bxRun(pStmt, pErr);
+  if (was.iPlace == EV_OVERFLOW) {
+    evLoadState(p, &state, pErr);
+    evOverflowSweep(p, &state, pErr);
+    evFreeState(&state);
+  }
+  sqlite3_free(was.zId);
+}
+
+/*-------------------------------------------------------- reading ----*/
+
+/* zHere reads this schema; with an overflow, zBoth reads the other too. */
+static sqlite3_stmt *prepareTiers(
+    EvBuffer *p, const char *zHere, const char *zBoth, BxErr *pErr) {
+  EvState state = {0};
+  sqlite3_stmt *pStmt;
+  if (p->bTemp) evLoadState(p, &state, pErr);
+  if (state.zOverflow != 0) {
+    pStmt = evPrepareOver(p, &state, zBoth, pErr);
+    if (pStmt != 0) {
+      bxFailDb(pErr, p->base.stmts.bx->db,
+          sqlite3_bind_text(pStmt, 2, state.zOwner, -1, SQLITE_TRANSIENT));
+    }
+  } else {
+    pStmt = bxPrepare(&p->base.stmts, zHere, pErr);
+  }
+  evFreeState(&state);
+  return pStmt;
+}
+
+sqlite3_stmt *evReadAction(EvBuffer *p, BxErr *pErr) {
+  return prepareTiers(p,
+      "SELECT action, json_valid(action) FROM main.@_actions WHERE rid = ?1",
+      "SELECT action, json_valid(action) FROM main.@_actions WHERE rid = ?1 "
+      "UNION ALL SELECT action, json_valid(action) FROM main.@_rows AS r, "
+      "over.evidence_overflow AS o, over.evidence_overflow_actions AS a "
+      "WHERE r.rid = ?1 AND r.place = 1 AND o.owner = ?2 AND o.id = r.id "
+      "AND a.rid = o.rid",
+      pErr);
+}
+
+sqlite3_stmt *evReadScreenshot(EvBuffer *p, BxErr *pErr) {
+  return prepareTiers(p, "SELECT screenshot FROM main.@_shots WHERE rid = ?1",
+      "SELECT screenshot FROM main.@_shots WHERE rid = ?1 "
+      "UNION ALL SELECT screenshot FROM main.@_rows AS r, "
+      "over.evidence_overflow AS o, over.evidence_overflow_screenshots AS s "
+      "WHERE r.rid = ?1 AND r.place = 1 AND r.screenshot_bytes > 0 "
+      "AND o.owner = ?2 AND o.id = r.id AND s.rid = o.rid",
+      pErr);
+}
+
+char *evActions(EvBuffer *p, BxErr *pErr) {
+  EvState state = {0};
+  char *z = 0, *zHere;
+  const BxStmts *pStmts = &p->base.stmts;
+  if (p->bTemp) evLoadState(p, &state, pErr);
+  if (pErr->rc != SQLITE_OK) return 0;
+  zHere = bxExpand("SELECT r.rid AS rid, r.id AS id, r.timestamp AS timestamp,"
+                   " r.pinned AS pinned, r.pruned AS pruned, r.place AS place,"
+                   " a.action AS action FROM main.@_rows AS r"
+                   " JOIN main.@_actions AS a ON a.rid = r.rid",
+      pStmts->zDb, pStmts->zTable);
+  if (zHere != 0 && state.zOverflow != 0) {
+    z = sqlite3_mprintf(
+        "(%s UNION ALL SELECT r.rid, r.id, r.timestamp, r.pinned, r.pruned,"
+        " r.place, a.action FROM \"%w\".\"%w_rows\" AS r"
+        " JOIN \"%w\".evidence_overflow AS o ON o.owner = %Q AND o.id = r.id"
+        " JOIN \"%w\".evidence_overflow_actions AS a ON a.rid = o.rid"
+        " WHERE r.place = 1)",
+        zHere, pStmts->zDb, pStmts->zTable, state.zOverflow, state.zOwner,
+        state.zOverflow);
+  } else if (zHere != 0) {
+    z = sqlite3_mprintf("(%s)", zHere);
+  }
+  if (z == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  sqlite3_free(zHere);
+  evFreeState(&state);
+  return z;
+}

@@ -1,0 +1,246 @@
+-- evidence.sql: where evidence buffers in temp put what memory cannot hold.
+--
+-- Tables  evidence_owners                one row for each buffer that moved
+--                                        evidence here, also after it is gone
+--         evidence_overflow              the evidence: one narrow row each
+--         evidence_overflow_actions      its JSON
+--         evidence_overflow_screenshots  its screenshot
+-- Views   evidence_due                   evidence of buffers not seen for long;
+--                                        DELETE removes it, with a receipt
+--         evidence_check                 contradictions (none, when all is well)
+--
+-- The buffers themselves are virtual tables with tables of their own; this
+-- file is for those in temp with overflow='<this schema>'. A connection that
+-- was lost leaves its evidence here; resume='<owner>' takes it up again.
+--
+-- Invariants: rows and bytes of evidence_owners are exact. Pinned evidence is
+-- not removed, unless its buffer took it back (released = 1). Nothing is
+-- overwritten by REPLACE. Whatever else is removed leaves a receipt.
+
+CREATE VIEW IF NOT EXISTS main.evidence_due AS
+SELECT o.owner || '/' || e.id AS key,
+       e.action_bytes + e.screenshot_bytes + 100 AS bytes,
+       o.seen AS at,
+       CASE e.pinned WHEN 1 THEN 'pinned' END AS blocked_by,
+       o.owner AS owner,
+       e.rid AS rid
+  FROM evidence_owners AS o
+  JOIN evidence_overflow AS e ON e.owner = o.owner;
+
+CREATE VIEW IF NOT EXISTS main.evidence_check AS
+SELECT o.owner AS object, 'counters differ from the rows' AS problem
+  FROM evidence_owners AS o
+ WHERE (o.rows, o.bytes) <>
+       (SELECT count(*),
+               coalesce(sum(e.action_bytes + e.screenshot_bytes + 100), 0)
+          FROM evidence_overflow AS e WHERE e.owner = o.owner)
+UNION ALL
+SELECT e.owner || '/' || e.id,
+       CASE WHEN o.owner IS NULL THEN 'belongs to no owner'
+            WHEN a.rid IS NULL THEN 'has no action'
+            WHEN e.action_bytes <> length(CAST(a.action AS BLOB))
+              THEN 'has another size than its action'
+            ELSE 'has another screenshot than it says' END
+  FROM evidence_overflow AS e
+  LEFT JOIN evidence_owners AS o ON o.owner = e.owner
+  LEFT JOIN evidence_overflow_actions AS a ON a.rid = e.rid
+  LEFT JOIN evidence_overflow_screenshots AS s ON s.rid = e.rid
+ WHERE o.owner IS NULL OR a.rid IS NULL
+    OR e.action_bytes <> length(CAST(a.action AS BLOB))
+    OR e.screenshot_bytes <> coalesce(length(s.screenshot), 0);
+
+-- claim changes hands with resume: the buffer that lost it stops writing.
+CREATE TABLE IF NOT EXISTS main.evidence_owners(
+  owner  TEXT PRIMARY KEY,
+  buffer TEXT NOT NULL,
+  claim  TEXT NOT NULL,
+  seen   INTEGER NOT NULL,
+  rows   INTEGER NOT NULL DEFAULT 0,
+  bytes  INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS main.evidence_overflow(
+  rid              INTEGER PRIMARY KEY,
+  owner            TEXT NOT NULL,
+  id               TEXT NOT NULL,
+  timestamp        INTEGER NOT NULL,
+  action_bytes     INTEGER NOT NULL,
+  screenshot_bytes INTEGER NOT NULL,
+  pruned           INTEGER NOT NULL,
+  pinned           INTEGER NOT NULL,
+  confidence       REAL NOT NULL,
+  released         INTEGER NOT NULL DEFAULT 0,
+  UNIQUE (owner, id)
+);
+
+CREATE TABLE IF NOT EXISTS main.evidence_overflow_actions(
+  rid    INTEGER PRIMARY KEY,
+  action TEXT NOT NULL
+);
+
+CREATE TABLE IF NOT EXISTS main.evidence_overflow_screenshots(
+  rid        INTEGER PRIMARY KEY,
+  screenshot BLOB NOT NULL
+);
+
+CREATE TRIGGER IF NOT EXISTS main.evidence_overflow_insert
+BEFORE INSERT ON evidence_overflow
+WHEN EXISTS (SELECT 1 FROM evidence_overflow
+              WHERE rid = NEW.rid OR owner = NEW.owner AND id = NEW.id)
+BEGIN
+  SELECT RAISE(ABORT, 'DuplicateError: this evidence is here already; delete the row first');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.evidence_overflow_key
+BEFORE UPDATE OF rid, owner, id ON evidence_overflow
+WHEN (NEW.rid, NEW.owner, NEW.id) <> (OLD.rid, OLD.owner, OLD.id)
+BEGIN
+  SELECT RAISE(ABORT, 'ValidationError: the key of overflowed evidence cannot change; change it in its buffer');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.evidence_overflow_delete
+BEFORE DELETE ON evidence_overflow
+WHEN OLD.pinned = 1 AND OLD.released = 0
+BEGIN
+  SELECT RAISE(ABORT, 'PinnedError: pinned evidence is not removed; UPDATE evidence_overflow SET pinned = 0 first');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.evidence_actions_insert
+BEFORE INSERT ON evidence_overflow_actions
+WHEN EXISTS (SELECT 1 FROM evidence_overflow_actions WHERE rid = NEW.rid)
+BEGIN
+  SELECT RAISE(ABORT, 'DuplicateError: this evidence has its action already; UPDATE it');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.evidence_actions_delete
+BEFORE DELETE ON evidence_overflow_actions
+WHEN EXISTS (SELECT 1 FROM evidence_overflow
+              WHERE rid = OLD.rid AND pinned = 1 AND released = 0)
+BEGIN
+  SELECT RAISE(ABORT, 'PinnedError: pinned evidence is not removed; UPDATE evidence_overflow SET pinned = 0 first');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.evidence_actions_update
+BEFORE UPDATE ON evidence_overflow_actions
+WHEN EXISTS (SELECT 1 FROM evidence_overflow
+              WHERE rid = OLD.rid AND pinned = 1 AND released = 0)
+BEGIN
+  SELECT RAISE(ABORT, 'PinnedError: pinned evidence is not changed; UPDATE evidence_overflow SET pinned = 0 first');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.evidence_actions_updated
+AFTER UPDATE ON evidence_overflow_actions
+BEGIN
+  UPDATE evidence_overflow SET action_bytes = length(CAST(NEW.action AS BLOB))
+   WHERE rid = NEW.rid;
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.evidence_screenshots_insert
+BEFORE INSERT ON evidence_overflow_screenshots
+WHEN EXISTS (SELECT 1 FROM evidence_overflow_screenshots WHERE rid = NEW.rid)
+BEGIN
+  SELECT RAISE(ABORT, 'DuplicateError: this evidence has its screenshot already; UPDATE it');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.evidence_screenshots_delete
+BEFORE DELETE ON evidence_overflow_screenshots
+WHEN EXISTS (SELECT 1 FROM evidence_overflow
+              WHERE rid = OLD.rid AND pinned = 1 AND released = 0)
+BEGIN
+  SELECT RAISE(ABORT, 'PinnedError: pinned evidence is not removed; UPDATE evidence_overflow SET pinned = 0 first');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.evidence_screenshots_update
+BEFORE UPDATE ON evidence_overflow_screenshots
+WHEN EXISTS (SELECT 1 FROM evidence_overflow
+              WHERE rid = OLD.rid AND pinned = 1 AND released = 0)
+BEGIN
+  SELECT RAISE(ABORT, 'PinnedError: pinned evidence is not changed; UPDATE evidence_overflow SET pinned = 0 first');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.evidence_screenshots_deleted
+AFTER DELETE ON evidence_overflow_screenshots
+BEGIN
+  UPDATE evidence_overflow SET screenshot_bytes = 0 WHERE rid = OLD.rid;
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.evidence_overflow_inserted
+AFTER INSERT ON evidence_overflow
+BEGIN
+  UPDATE evidence_owners
+     SET rows = rows + 1,
+         bytes = bytes + NEW.action_bytes + NEW.screenshot_bytes + 100
+   WHERE owner = NEW.owner;
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.evidence_overflow_updated
+AFTER UPDATE OF action_bytes, screenshot_bytes ON evidence_overflow
+BEGIN
+  UPDATE evidence_owners
+     SET bytes = bytes + NEW.action_bytes + NEW.screenshot_bytes
+                       - OLD.action_bytes - OLD.screenshot_bytes
+   WHERE owner = NEW.owner;
+END;
+
+-- The counters, what belongs to the row, and its receipt.
+CREATE TRIGGER IF NOT EXISTS main.evidence_overflow_deleted
+AFTER DELETE ON evidence_overflow
+BEGIN
+  UPDATE evidence_owners
+     SET rows = rows - 1,
+         bytes = bytes - OLD.action_bytes - OLD.screenshot_bytes - 100
+   WHERE owner = OLD.owner;
+  DELETE FROM evidence_overflow_actions WHERE rid = OLD.rid;
+  DELETE FROM evidence_overflow_screenshots WHERE rid = OLD.rid;
+  INSERT INTO retention_log(at, domain, rule, rows, bytes, oldest, newest, minute)
+  SELECT n.t, 'evidence', 'manual', 1,
+         OLD.action_bytes + OLD.screenshot_bytes + 100,
+         OLD.timestamp, OLD.timestamp, n.t / 60000
+    FROM (SELECT CAST(round((julianday('now') - 2440587.5) * 86400000.0)
+                      AS INTEGER) AS t) AS n
+   WHERE OLD.released = 0
+  ON CONFLICT (domain, rule, minute) WHERE minute IS NOT NULL DO UPDATE
+     SET rows = rows + excluded.rows,
+         bytes = bytes + excluded.bytes,
+         oldest = min(oldest, excluded.oldest),
+         newest = max(newest, excluded.newest);
+END;
+
+-- A row of evidence_due that nothing blocks goes; a pinned one is refused.
+-- The last one takes its owner with it.
+CREATE TRIGGER IF NOT EXISTS main.evidence_due_delete
+INSTEAD OF DELETE ON evidence_due
+BEGIN
+  INSERT INTO retention_log(at, domain, rule, rows, bytes, oldest, newest, minute)
+  SELECT n.t, 'evidence', 'evidence.orphans', 1, OLD.bytes,
+         e.timestamp, e.timestamp, n.t / 60000
+    FROM evidence_overflow AS e,
+         (SELECT CAST(round((julianday('now') - 2440587.5) * 86400000.0)
+                      AS INTEGER) AS t) AS n
+   WHERE e.rid = OLD.rid AND e.pinned = 0
+  ON CONFLICT (domain, rule, minute) WHERE minute IS NOT NULL DO UPDATE
+     SET rows = rows + excluded.rows,
+         bytes = bytes + excluded.bytes,
+         oldest = min(oldest, excluded.oldest),
+         newest = max(newest, excluded.newest);
+  UPDATE evidence_overflow SET released = 1 WHERE rid = OLD.rid AND pinned = 0;
+  DELETE FROM evidence_overflow WHERE rid = OLD.rid;
+  DELETE FROM evidence_owners WHERE owner = OLD.owner AND rows = 0;
+END;
+
+INSERT INTO main.blackbox_setting_defs(name, kind, preset, low, high, choices, meaning)
+VALUES ('evidence.orphan_days', 'integer', 30, 1, 365, NULL,
+        'days after which evidence of a buffer that was not seen again falls due')
+ON CONFLICT (name) DO UPDATE
+   SET kind = excluded.kind, preset = excluded.preset, low = excluded.low,
+       high = excluded.high, choices = excluded.choices,
+       meaning = excluded.meaning;
+
+INSERT INTO main.retention_rules(rule, domain, "view", setting, unit_ms)
+VALUES ('evidence.orphans', 'evidence', 'evidence_due', 'evidence.orphan_days', 86400000)
+ON CONFLICT (rule) DO UPDATE
+   SET domain = excluded.domain, "view" = excluded."view",
+       setting = excluded.setting, unit_ms = excluded.unit_ms;
+
+INSERT INTO main.blackbox_domains(domain, version) VALUES ('evidence', 1)
+ON CONFLICT (domain) DO UPDATE SET version = excluded.version;

@@ -1,0 +1,195 @@
+"""Approval: exactly the listed fields, both shapes, odd input kept and told."""
+import json
+import sqlite3
+
+import pytest
+
+from conftest import connect, one, rows
+from samples import action, approved, random_action, second_shape
+from test_buffer import ADD, MAKE, well
+
+
+@pytest.fixture(params=["main", "temp", "overflowed"])
+def rec(request, path):
+    """A buffer on disk, in memory, or with every row in the overflow."""
+    db = connect(path)
+    temp = MAKE.replace("TABLE rec", "TABLE temp.rec")
+    db.execute({"main": MAKE, "temp": temp,
+                "overflowed": temp + "(overflow='main')"}[request.param])
+    yield db
+    db.close()
+
+
+def put(db, docs, shot=b"shot"):
+    for i, doc in enumerate(docs):
+        text = doc if isinstance(doc, str) else json.dumps(doc, ensure_ascii=False)
+        db.execute("INSERT INTO rec(id, timestamp, action, screenshot) VALUES(?, ?, ?, ?)",
+                   (f"x{i}", 1000 + i, text, shot))
+    if one(db, "SELECT owner FROM evidence_stats('rec')"):
+        assert one(db, "SELECT evidence_flush('rec')") == len(docs)
+
+
+def approve(db, *arguments):
+    marks = "".join(", ?" for _ in arguments)
+    return json.loads(one(
+        db, f"SELECT evidence_prune_for_approval('rec'{marks})", *arguments))
+
+
+def actions(db):
+    return [r[0] for r in rows(db, "SELECT action FROM rec ORDER BY timestamp")]
+
+
+def test_both_shapes_and_random_fields_as_the_specification_says(rec):
+    docs = [action(1), second_shape(2), {}, {"fallbackChain": {}}]
+    docs += [random_action(i) for i in range(60)]
+    put(rec, docs)
+    before = one(rec, "SELECT sum(size_bytes) FROM rec")
+    done = approve(rec)
+    for i, (text, doc) in enumerate(zip(actions(rec), docs)):
+        assert json.loads(text) == approved(doc, 1000 + i), i
+    after = one(rec, "SELECT sum(size_bytes) FROM rec")
+    assert done == {"beforeSize": before, "afterSize": after, "actionsRemoved": 0,
+                    "screenshotsRemoved": len(docs), "duration": done["duration"],
+                    "problems": []}
+    assert after == sum(len(t.encode()) + 100 for t in actions(rec)) < before
+    assert rows(rec, "SELECT DISTINCT pruned, screenshot FROM rec") == [(1, None)]
+    well(rec)
+    kept = actions(rec)
+    again = approve(rec)
+    assert again["beforeSize"] == again["afterSize"] == after
+    assert actions(rec) == kept
+
+
+def test_approving_an_approved_text_changes_nothing(rec):
+    put(rec, [action(1), second_shape(2)] + [random_action(i) for i in range(20)])
+    approve(rec)
+    kept = actions(rec)
+    rec.execute("DELETE FROM rec")
+    put(rec, kept)
+    approve(rec)
+    assert actions(rec) == kept
+
+
+ODD = [
+    ({"fallbackChain": {"strategies": {"a": 1}}}, "$.fallbackChain.strategies", "not an array"),
+    ({"fallbackChain": {"strategies": "none"}}, "$.fallbackChain.strategies", "not an array"),
+    ({"fallbackChain": {"strategies": [None]}}, "$.fallbackChain.strategies[0]", "not an object"),
+    ({"fallbackChain": {"strategies": [{"type": "x"}, True, 1.5, "s", [1, 2]]}},
+     "$.fallbackChain.strategies[1]", "not an object"),
+    ({"fallbackChain": {"strategies": [{"type": "cdp_power", "confidence": 1,
+                                        "metadata": "text"}]}},
+     "$.fallbackChain.strategies[0]", "metadata is not an object"),
+    ({"fallbackChain": {"strategies": [{"type": "cdp_semantic", "metadata": [1]}]}},
+     "$.fallbackChain.strategies[0]", "metadata is not an object"),
+    ({"visionData": "data:image/png"}, "$.visionData", "not an object"),
+    ({"visionData": [1]}, "$.visionData", "not an object"),
+    ({"mouseData": 5}, "$.mouseData", "not an object"),
+    ({"mouseData": {"trail": [1, 2], "duration": 3}}, "$.mouseData", "no end point"),
+    ({"mouseData": {"trail": [1], "endpoint": [1, 2]}}, "$.mouseData", "no end point"),
+    ({"evidence": {"vision": 1, "mouse": {"endpoint": {"x": 1}}}}, "$.evidence.vision",
+     "not an object"),
+]
+
+
+def test_what_cannot_be_understood_is_kept_and_told(rec):
+    put(rec, [doc for doc, _, _ in ODD])
+    done = approve(rec)
+    told = {(p["id"], p["path"]): p["problem"] for p in done["problems"]}
+    for i, (doc, path, problem) in enumerate(ODD):
+        assert told[f"x{i}", path] == problem
+        if "evidence" not in doc:
+            assert json.loads(actions(rec)[i]) == doc
+    assert approve(rec)["problems"] == done["problems"]
+    well(rec)
+
+
+def test_numbers_as_text_null_metadata_and_texts_at_the_limit(rec):
+    chain = [{"type": "cdp_power", "confidence": "0.9",
+              "metadata": {"text": text, "label": 5}}
+             for text in ("日" * 100, "日" * 101, "é" * 300, 7, True, "", "a\u0000b")]
+    chain += [{"type": kind, "confidence": 1, "metadata": None}
+              for kind in ("cdp_power", "unheard_of")]
+    chain += [{"type": "coordinates", "confidence": 1, "metadata": {"x": "12", "y": None}},
+              {"type": None}, {"type": "vision_ocr", "selector": "0"}]
+    put(rec, [{"timestamp": "77", "fallbackChain": {"strategies": chain},
+               "mouseData": {"endpoint": {"x": "1", "timestamp": 4}}}])
+    assert approve(rec)["problems"] == []
+    doc = json.loads(actions(rec)[0])
+    kept = doc["fallbackChain"]["strategies"]
+    assert [s["metadata"]["text"] for s in kept[:7]] == [
+        "日" * 100, "日" * 100, "é" * 100, 7, True, "", "a\u0000b"]
+    assert kept[0]["confidence"] == "0.9" and kept[0]["metadata"]["label"] == 5
+    assert kept[7:] == [{"type": "cdp_power", "confidence": 1},
+                        {"type": "unheard_of", "confidence": 1},
+                        {"type": "coordinates", "confidence": 1,
+                         "metadata": {"x": "12", "y": None}},
+                        {"type": None}, {"type": "vision_ocr", "selector": "0"}]
+    assert doc["mouseData"]["trail"] == [{"x": "1", "timestamp": "77"}]
+
+
+def test_keep_screenshots_and_pins(rec):
+    put(rec, [action(i) for i in range(8)])
+    rec.execute("UPDATE rec SET pinned = 1 WHERE id = 'x1'")
+    done = approve(rec, 3)
+    assert rows(rec, "SELECT id, pruned FROM rec WHERE screenshot IS NOT NULL") == [
+        ("x1", 0), ("x5", 1), ("x6", 1), ("x7", 1)]
+    assert done["screenshotsRemoved"] == 4
+    assert json.loads(one(rec, "SELECT action FROM rec WHERE id = 'x1'")) == action(1)
+    rec.execute("UPDATE rec SET pinned = 0")
+    assert approve(rec)["screenshotsRemoved"] == 4
+    well(rec)
+    with pytest.raises(sqlite3.IntegrityError, match="keep_screenshots"):
+        approve(rec, -1)
+
+
+def test_damaged_rows_are_kept_told_and_do_not_stop_the_others(rec):
+    put(rec, [action(i) for i in range(3)])
+    overflowed = one(rec, "SELECT using_overflow FROM evidence_stats('rec')")
+    table = "main.evidence_overflow_actions" if overflowed else "rec_actions"
+    rec.execute(f"UPDATE {table} SET action = '{{broken' WHERE rid = 2")
+    done = approve(rec)
+    assert done["problems"] == [{"id": "x1", "path": "$", "problem": "damaged JSON"}]
+    assert rows(rec, "SELECT id, pruned FROM rec") == [("x0", 1), ("x1", 0), ("x2", 1)]
+    assert one(rec, f"SELECT action FROM {table} WHERE rid = 2") == "{broken"
+
+
+def test_a_changed_action_is_approved_anew(rec):
+    put(rec, [action(1)])
+    approve(rec)
+    rec.execute("UPDATE rec SET action = ?", (json.dumps(action(2)),))
+    assert one(rec, "SELECT pruned FROM rec") == 0
+    approve(rec)
+    assert json.loads(actions(rec)[0]) == approved(action(2))
+    well(rec)
+
+
+def test_approval_rolls_back_and_works_as_a_row(rec):
+    put(rec, [action(i) for i in range(4)])
+    before = rows(rec, "SELECT id, timestamp, action, screenshot, pruned FROM rec")
+    rec.execute("BEGIN")
+    approve(rec)
+    rec.execute("ROLLBACK")
+    assert rows(rec, "SELECT id, timestamp, action, screenshot, pruned FROM rec") == before
+    rec.execute("BEGIN")
+    rec.execute("INSERT INTO blackbox_call(command, arguments) "
+                "VALUES('evidence_prune_for_approval', '[\"rec\", 1]')")
+    rec.execute("COMMIT")
+    assert rows(rec, "SELECT count(*), count(screenshot), sum(pruned) FROM rec") == [(4, 1, 4)]
+    well(rec)
+    with pytest.raises(sqlite3.OperationalError, match="MisuseError|unsafe|SELECT of its own"):
+        rec.execute("CREATE TABLE t AS SELECT evidence_prune_for_approval('rec')")
+
+
+def test_ten_thousand_actions(path):
+    db = connect(path)
+    db.execute(MAKE)
+    text = json.dumps(action(1, chain=[{"type": "dom_selector", "selector": "#a",
+                                        "confidence": 1, "metadata": {"a": 1}}]))
+    db.execute("BEGIN")
+    db.executemany(ADD, ((f"r{i}", i, text, None) for i in range(10_000)))
+    db.execute("COMMIT")
+    done = approve(db)
+    assert done["afterSize"] < done["beforeSize"] / 5 and done["problems"] == []
+    assert one(db, "SELECT count(*) FROM rec WHERE pruned") == 10_000
+    assert len({r[0] for r in rows(db, "SELECT action FROM rec")}) == 1
+    well(db)

@@ -1,0 +1,176 @@
+"""Exports: the recording to save, and as steps for two kinds of replay."""
+import json
+import sqlite3
+
+import pytest
+
+from conftest import connect, one, rows
+from samples import action, approved, second_shape
+from test_buffer import ADD, MAKE, well
+
+KINDS = ["click", "dblclick", "type", "select", "check", "uncheck", "navigate",
+         "scroll", "hover", "focus", "blur", "submit", "keydown"]
+
+
+@pytest.fixture
+def rec(path):
+    db = connect(path)
+    db.execute(MAKE)
+    yield db
+    db.close()
+
+
+def put(db, *docs):
+    for i, doc in enumerate(docs):
+        db.execute(ADD, (f"x{i}", i, doc if isinstance(doc, str) else json.dumps(doc), None))
+
+
+def chain(*strategies, **more):
+    return {"eventType": "click", "fallbackChain": {"strategies": list(strategies)}, **more}
+
+
+def steps(db):
+    return json.loads(one(db, "SELECT evidence_export_puppeteer('rec')"))["puppeteerSteps"]
+
+
+def flow(db):
+    return json.loads(one(db, "SELECT evidence_export_replay('rec')"))
+
+
+def test_export_prunes_a_copy_and_with_1_the_rows(rec):
+    docs = [action(2), second_shape(3), action(1)]
+    for i, doc in enumerate(docs):
+        rec.execute("INSERT INTO rec(id, timestamp, action, screenshot, pinned) "
+                    "VALUES(?, ?, ?, x'01', ?)", (f"x{i}", 9 - i, json.dumps(doc), i == 2))
+    before = rows(rec, "SELECT * FROM rec")
+    out = json.loads(one(rec, "SELECT evidence_export('rec', 0, 1700000000123)"))
+    want = [approved(d, 9 - i) for i, d in reversed(list(enumerate(docs)))]
+    assert out["actions"] == want
+    size = out["sizeBytes"]
+    assert out["metadata"] == {
+        "exportedAt": 1700000000123, "originalActionCount": 3, "prunedActionCount": 3,
+        "compressionRatio": pytest.approx(size / (70 * 1024 * 1024)), "damaged": []}
+    assert rows(rec, "SELECT * FROM rec") == before
+    again = json.loads(one(rec, "SELECT evidence_export('rec', 1, 1700000000123)"))
+    assert again == out
+    assert rows(rec, "SELECT pruned, screenshot IS NULL FROM rec") == [(1, 1), (1, 1), (0, 0)]
+    stored = [json.loads(r[0]) for r in rows(rec, "SELECT action FROM rec WHERE pruned")]
+    assert stored == [want[2], want[1]]
+    assert size == 300 + one(rec, "SELECT sum(length(CAST(value AS BLOB))) FROM "
+                             "json_each(evidence_export('rec'), '$.actions')")
+    well(rec)
+
+
+def test_exports_of_an_empty_buffer_and_bad_arguments(rec):
+    out = json.loads(one(rec, "SELECT evidence_export_puppeteer('rec')"))
+    assert out["actions"] == out["puppeteerSteps"] == [] and out["sizeBytes"] == 0
+    assert flow(rec) == {"title": "rec", "steps": []}
+    for sql, message in [("SELECT evidence_export('rec', 2)", "prune must be"),
+                         ("SELECT evidence_export('rec', 0, 'now')", "exportedAt must be"),
+                         ("SELECT evidence_export('none')", "NotFoundError"),
+                         ("SELECT evidence_export(NULL)", "table name must be")]:
+        with pytest.raises(sqlite3.Error, match=message):
+            rec.execute(sql)
+
+
+def test_an_export_can_be_stored_by_the_statement_that_makes_it(rec):
+    put(rec, action(1))
+    rec.execute("CREATE TABLE saved(doc)")
+    rec.execute("INSERT INTO saved SELECT evidence_export('rec')")
+    assert one(rec, "SELECT doc ->> '$.actions[0].id' FROM saved") == "a1"
+    with pytest.raises(sqlite3.OperationalError, match="MisuseError|SELECT of its own"):
+        rec.execute("INSERT INTO saved SELECT evidence_export('rec', 1)")
+
+
+def test_damaged_actions_are_named_and_left_out(rec):
+    put(rec, {"eventType": "click"}, {"eventType": "hover"}, {"eventType": "blur"})
+    rec.execute("UPDATE rec_actions SET action = '{x' WHERE rid = 2")
+    out = json.loads(one(rec, "SELECT evidence_export('rec')"))
+    assert [a["eventType"] for a in out["actions"]] == ["click", "blur"]
+    assert out["metadata"]["damaged"] == ["x1"]
+    assert out["metadata"]["originalActionCount"] == 3
+    assert out["metadata"]["prunedActionCount"] == 2
+    assert len(steps(rec)) == len(flow(rec)["steps"]) == 2
+
+
+def test_selectors_come_from_the_whole_chain_in_order_and_once(rec):
+    put(rec, chain(
+        {"type": "dom_selector", "selector": "#go", "confidence": 1},
+        {"type": "css_selector", "selector": "//div[@id='x']"},
+        {"type": "css_selector", "selector": "(//a)[2]"},
+        {"type": "cdp_semantic", "metadata": {"role": "button", "name": "Save"}},
+        {"type": "cdp_semantic", "metadata": {"role": "link"}},
+        {"type": "cdp_semantic", "metadata": {}},
+        {"type": "cdp_power", "metadata": {"text": "Hi", "label": "L", "placeholder": 'a"b\\'}},
+        {"type": "vision_ocr", "metadata": {"targetText": "Seen"}},
+        {"type": "evidence_scoring", "metadata": {"endpoint": {"x": 1, "y": 2}}},
+        {"type": "coordinates", "metadata": {"x": 30, "y": 40.5}},
+        {"type": "dom_selector", "selector": "#go"}, {"type": "made_up", "selector": "i"},
+        None, "text", {"type": "cdp_power", "metadata": "odd"}, {"selector": 5},
+        domData={"selector": "#go", "xpath": "/html/a", "uniqueSelector": "#u"}))
+    assert steps(rec) == [{
+        "action": "click", "selector": "#go",
+        "fallbacks": ["xpath///div[@id='x']", "xpath/(//a)[2]",
+                      'aria/Save[role="button"]', 'aria/[role="link"]', "text/Hi", "aria/L",
+                      '[placeholder="a\\"b\\\\"]', "text/Seen", "i", "#u", "xpath//html/a"],
+        "position": {"x": 30, "y": 40.5}}]
+
+
+def test_every_kind_of_event_in_both_exports(rec):
+    put(rec, *({"eventType": kind, "value": "5,60" if kind == "scroll" else f"v-{kind}",
+                "fallbackChain": {"strategies": [{"type": "dom_selector", "selector": "#e"}]}}
+               for kind in KINDS))
+    made = steps(rec)
+    assert [s["action"] for s in made] == KINDS
+    assert all(s["selector"] == ("" if s["action"] == "navigate" else "#e") for s in made)
+    assert [s["value"] for s in made][0] == "v-click"
+    assert {"action", "selector", "fallbacks", "value"} == set(made[0])
+    types = [s["type"] for s in flow(rec)["steps"]]
+    assert types == ["click", "doubleClick", "change", "change", "click", "click", "navigate",
+                     "scroll", "hover", "waitForExpression", "waitForExpression",
+                     "waitForExpression", "waitForExpression", "keyDown", "keyUp"]
+    by = {s["type"]: s for s in flow(rec)["steps"]}
+    assert by["navigate"]["url"] == "v-navigate"
+    assert (by["scroll"]["x"], by["scroll"]["y"]) == (5, 60)
+    assert by["change"]["value"] == "v-select" and by["change"]["selectors"] == [["#e"]]
+    assert by["keyUp"]["key"] == "v-keydown"
+    assert 'document.querySelector("#e")' in by["waitForExpression"]["expression"]
+
+
+@pytest.mark.parametrize("doc, step", [
+    (chain({"type": "coordinates", "metadata": {"x": 7, "y": 8}}),
+     {"selectors": [["html"]], "offsetX": 7, "offsetY": 8}),
+    (chain({"type": "dom_selector", "selector": "a"},
+           {"type": "coordinates", "metadata": {"x": 17, "y": 28}},
+           domData={"boundingRect": {"x": 10, "y": 20, "width": 30, "height": 10}}),
+     {"selectors": [["a"]], "offsetX": 7, "offsetY": 8}),
+    (chain({"type": "dom_selector", "selector": "a"},
+           {"type": "coordinates", "metadata": {"x": 99, "y": 99}},
+           domData={"boundingRect": {"left": 10, "top": 20, "width": 30, "height": 10}}),
+     {"selectors": [["a"]], "offsetX": 15, "offsetY": 5}),
+    (chain({"type": "dom_selector", "selector": "a"}),
+     {"selectors": [["a"]], "offsetX": 1, "offsetY": 1}),
+    (chain(), {"type": "customStep", "name": "click"}),
+    ({}, {"type": "customStep", "name": "unknown"}),
+    ({"eventType": "swipe", "selector": "a"}, {"type": "customStep", "name": "swipe"}),
+    (chain({"type": "dom_selector", "selector": "b"}, domData={"isInShadowDOM": True}),
+     {"selectors": [["pierce/b"]]}),
+    ({"eventType": "scroll", "value": '{"x":3,"y":4}'}, {"type": "scroll", "x": 3, "y": 4}),
+    ({"eventType": "scroll", "value": "250"}, {"type": "scroll", "x": 0, "y": 250}),
+    ({"actionType": "navigate", "metadata": {"url": "http://u/"}},
+     {"type": "navigate", "url": "http://u/"}),
+    ({"actionType": "type", "selector": "#s", "value": "t"},
+     {"type": "change", "selectors": [["#s"]], "value": "t"}),
+    ({"eventType": "blur", "fallbackChain": {"strategies": [
+        {"type": "vision_ocr", "metadata": {"targetText": "t"}}]}}, {"type": "customStep"}),
+])
+def test_replay_steps(rec, doc, step):
+    put(rec, doc)
+    made = flow(rec)["steps"][0]
+    assert {k: made[k] for k in step} == step
+
+
+def test_a_title_with_quotes(path):
+    db = connect(path)
+    db.execute('CREATE VIRTUAL TABLE "a ""b" USING evidence_buffer')
+    assert json.loads(one(db, "SELECT evidence_export_replay('a \"b')"))["title"] == 'a "b'

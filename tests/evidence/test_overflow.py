@@ -1,0 +1,322 @@
+"""A buffer in memory whose oldest rows go to a file, and come back."""
+import json
+import signal
+import sqlite3
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from conftest import ROOT, connect, one, rows
+from test_buffer import ADD, well
+
+MAKE = ("CREATE VIRTUAL TABLE temp.rec USING evidence_buffer("
+        "overflow='main', max_size_bytes=100000")
+
+
+def open_buffer(path, more=""):
+    db = connect(path)
+    db.execute(MAKE + more + ")")
+    return db
+
+
+def fill(db, first, last, size=5000):
+    for i in range(first, last):
+        db.execute(ADD, (f"r{i:03}", i, json.dumps({"n": i}), bytes([i % 251]) * size))
+
+
+def owner(db):
+    return one(db, "SELECT owner FROM evidence_stats('rec')")
+
+
+@pytest.fixture
+def rec(path):
+    db = open_buffer(path)
+    yield db
+    db.close()
+
+
+def places(db):
+    return dict(rows(db, "SELECT storage, count(*) FROM rec GROUP BY 1"))
+
+
+def test_oldest_rows_move_above_80_percent_and_nothing_notices(rec):
+    fill(rec, 0, 15)
+    assert places(rec) == {"memory": 15}
+    fill(rec, 15, 17)
+    assert places(rec)["disk"] >= 2
+    assert one(rec, "SELECT max(timestamp) FROM rec WHERE storage = 'disk'") < \
+        one(rec, "SELECT min(timestamp) FROM rec WHERE storage = 'memory'")
+    assert one(rec, "SELECT memory_bytes FROM evidence_stats('rec')") <= 80_000
+    for i, row in enumerate(rows(rec, "SELECT id, timestamp, action, screenshot "
+                                      "FROM rec ORDER BY timestamp")):
+        assert row == (f"r{i:03}", i, json.dumps({"n": i}), bytes([i]) * 5000)
+    stats = json.loads(one(rec, "SELECT evidence_stats('rec')"))
+    assert stats["usingOverflow"] is True and stats["screenshotCount"] == 17
+    assert stats["totalSize"] == one(rec, "SELECT sum(size_bytes) FROM rec")
+    assert one(rec, "SELECT json_array_length(evidence_export('rec'), '$.actions')") == 17
+    well(rec)
+
+
+def test_prune_counts_both_tiers_and_reaches_the_file(rec):
+    fill(rec, 0, 60)
+    total = one(rec, "SELECT total_size FROM evidence_stats('rec')")
+    assert total <= 90_000
+    assert one(rec, "SELECT count(*) FROM evidence_overflow_screenshots") == one(
+        rec, "SELECT count(*) FROM rec WHERE storage = 'disk' AND screenshot IS NOT NULL")
+    assert one(rec, "SELECT count(*) FROM rec_gone") == 0
+    assert one(rec, "SELECT count(*) FROM rec WHERE screenshot IS NULL") == 60 - one(
+        rec, "SELECT screenshot_count FROM evidence_stats('rec')")
+    well(rec)
+    for i in range(60, 90):
+        rec.execute(ADD, (f"r{i}", i, json.dumps({"x": "y" * 20000}), None))
+    assert one(rec, "SELECT total_size FROM evidence_stats('rec')") <= 90_000
+    assert one(rec, "SELECT sum(rows) FROM rec_log") > 60
+    well(rec)
+
+
+def test_flush_moves_the_rest_in_and_out_of_a_transaction(rec):
+    fill(rec, 0, 4)
+    rec.execute("BEGIN")
+    assert one(rec, "SELECT evidence_flush('rec')") == 4
+    assert places(rec) == {"disk": 4}
+    rec.execute("ROLLBACK")
+    assert places(rec) == {"memory": 4}
+    assert one(rec, "SELECT evidence_flush('rec')") == 4
+    assert one(rec, "SELECT evidence_flush('rec')") == 0
+    assert one(rec, "SELECT memory_bytes FROM evidence_stats('rec')") == 0
+    assert one(rec, "SELECT rows FROM evidence_owners") == 4
+    well(rec)
+
+
+def test_flush_without_overflow_says_what_to_do(path):
+    db = connect(path)
+    db.execute("CREATE VIRTUAL TABLE temp.rec USING evidence_buffer")
+    db.execute(ADD, ("a", 1, "{}", None))
+    with pytest.raises(sqlite3.OperationalError, match="MisuseError.*'overflow', 'main'"):
+        db.execute("SELECT evidence_flush('rec')")
+    db.execute("INSERT INTO rec(rec, value) VALUES('overflow', 'main')")
+    assert one(db, "SELECT evidence_flush('rec')") == 1
+    with pytest.raises(sqlite3.IntegrityError, match="1 rows of rec lie in the overflow"):
+        db.execute("INSERT INTO rec(rec, value) VALUES('overflow', '')")
+    one(db, "SELECT evidence_clear('rec')")
+    db.execute("INSERT INTO rec(rec, value) VALUES('overflow', '')")
+    assert rows(db, "SELECT * FROM evidence_owners") == []
+    db.execute("CREATE VIRTUAL TABLE disk USING evidence_buffer")
+    assert one(db, "SELECT evidence_flush('disk')") == 0
+    well(db)
+
+
+def test_changes_of_overflowed_rows(rec):
+    fill(rec, 0, 6)
+    one(rec, "SELECT evidence_flush('rec')")
+    rec.execute("UPDATE rec SET screenshot = x'0102' WHERE id = 'r001'")
+    rec.execute("UPDATE rec SET pinned = 1 WHERE id = 'r002'")
+    rec.execute("UPDATE rec SET action = '{\"new\":1}' WHERE id = 'r003'")
+    rec.execute("DELETE FROM rec WHERE id = 'r004'")
+    rec.execute("REPLACE INTO rec(id, timestamp, action) VALUES('r005', 9, '{\"v\":2}')")
+    assert rows(rec, "SELECT id, action, length(screenshot), pinned, storage FROM rec") == [
+        ("r000", '{"n": 0}', 5000, 0, "disk"), ("r001", '{"n": 1}', 2, 0, "memory"),
+        ("r002", '{"n": 2}', 5000, 1, "memory"), ("r003", '{"new":1}', 5000, 0, "memory"),
+        ("r005", '{"v":2}', None, 0, "memory")]
+    assert one(rec, "SELECT group_concat(id) FROM evidence_overflow") == "r000"
+    assert one(rec, "SELECT evidence_flush('rec')") == 4
+    with pytest.raises(sqlite3.IntegrityError, match="PinnedError"):
+        rec.execute("DELETE FROM evidence_overflow WHERE id = 'r002'")
+    with pytest.raises(sqlite3.IntegrityError, match="PinnedError"):
+        rec.execute("DELETE FROM rec WHERE id = 'r002'")
+    assert one(rec, "SELECT evidence_clear('rec')") == 4
+    assert one(rec, "SELECT group_concat(id) FROM evidence_overflow") == "r002"
+    assert rows(rec, "SELECT * FROM retention_log") == []
+    well(rec)
+
+
+def test_a_lost_connection_leaves_rows_that_can_be_taken_up(path):
+    code = textwrap.dedent(f"""
+        import os, signal, sys
+        sys.path.insert(0, {str(ROOT / 'tests')!r})
+        sys.path.insert(0, {str(ROOT / 'tests' / 'evidence')!r})
+        from test_overflow import *
+        db = open_buffer({str(path)!r})
+        fill(db, 0, 30)
+        db.execute("UPDATE rec SET pinned = 1 WHERE id = 'r029'")
+        db.execute("SELECT evidence_flush('rec')")
+        fill(db, 30, 32)
+        print(owner(db), flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+    """)
+    child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert child.returncode == -signal.SIGKILL, child.stderr
+    lost = child.stdout.strip()
+    db = open_buffer(path, f", resume='{lost}'")
+    assert owner(db) == lost
+    assert one(db, "SELECT count(*) FROM rec") == 30
+    assert rows(db, "SELECT id, length(screenshot), pinned FROM rec WHERE pinned") == [
+        ("r029", 5000, 1)]
+    fill(db, 40, 44)
+    assert one(db, "SELECT count(*) FROM rec") == 34
+    well(db)
+
+
+def test_resume_takes_the_rows_from_the_buffer_that_had_them(rec, path):
+    fill(rec, 0, 5)
+    one(rec, "SELECT evidence_flush('rec')")
+    with pytest.raises(sqlite3.OperationalError, match="NotFoundError.*evidence_owners"):
+        open_buffer(path, ", resume='nobody'")
+    new = open_buffer(path, f", resume='{owner(rec)}'")
+    fill(new, 10, 12)
+    for begin in (False, True):
+        if begin:
+            rec.execute("BEGIN")
+        with pytest.raises(sqlite3.OperationalError, match="OwnerError.*rec"):
+            rec.execute("UPDATE rec SET pinned = 1 WHERE id = 'r001'")
+        with pytest.raises(sqlite3.OperationalError, match="OwnerError"):
+            fill(rec, 20 + 20 * begin, 40 + 20 * begin)
+            rec.execute("SELECT evidence_flush('rec')")
+    rec.execute("ROLLBACK")
+    rec.execute("DROP TABLE temp.rec")
+    assert one(new, "SELECT count(*) FROM rec") == 7
+    assert one(new, "SELECT sum(length(screenshot)) FROM rec") == 7 * 5000
+    well(new)
+
+
+def test_drop_takes_the_overflowed_rows_and_pins_prevent_it(rec):
+    fill(rec, 0, 5)
+    rec.execute("UPDATE rec SET pinned = 1 WHERE id = 'r001'")
+    one(rec, "SELECT evidence_flush('rec')")
+    with pytest.raises(sqlite3.Error):
+        rec.execute("DROP TABLE rec")
+    rec.execute("UPDATE rec SET pinned = 0")
+    rec.execute("DROP TABLE rec")
+    assert one(rec, "SELECT count(*) FROM evidence_overflow_screenshots") == 0
+    assert rows(rec, "SELECT * FROM evidence_owners") == []
+
+
+@pytest.mark.parametrize("begin", [False, True])
+def test_full_disk_and_locked_file_fail_cleanly(rec, path, begin):
+    fill(rec, 0, 15)
+    if begin:
+        rec.execute("BEGIN")
+    pages = one(rec, "PRAGMA page_count")
+    one(rec, f"PRAGMA max_page_count = {pages + 2}")
+    with pytest.raises(sqlite3.OperationalError, match="full"):
+        fill(rec, 15, 17)
+    one(rec, "PRAGMA max_page_count = 100000")
+    if rec.in_transaction:
+        rec.execute("ROLLBACK")
+    stored = one(rec, "SELECT count(*) FROM rec")
+    if begin:
+        assert stored == 15  # a full disk ends the transaction
+    assert one(rec, "SELECT sum(length(screenshot)) FROM rec") == 5000 * stored
+    well(rec)
+    fill(rec, 17, 20)
+    other = sqlite3.connect(path, isolation_level=None)
+    rec.execute("PRAGMA busy_timeout = 20")
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(sqlite3.OperationalError, match="locked"):
+        fill(rec, 20, 40)
+    stored = one(rec, "SELECT count(*) FROM rec")
+    other.execute("ROLLBACK")
+    assert one(rec, "SELECT count(action) FROM rec") == stored
+    assert one(rec, "SELECT count(screenshot) FROM rec") == one(
+        rec, "SELECT screenshot_count FROM evidence_stats('rec')")
+    fill(rec, 40, 43)
+    well(rec)
+
+
+def test_a_sweep_that_finds_the_file_locked_is_made_up_for(rec, path):
+    fill(rec, 0, 6)
+    one(rec, "SELECT evidence_flush('rec')")
+    other = sqlite3.connect(path, isolation_level=None)
+    rec.execute("PRAGMA busy_timeout = 20")
+    other.execute("BEGIN IMMEDIATE")
+    rec.execute("DELETE FROM rec WHERE id < 'r003'")
+    other.execute("ROLLBACK")
+    assert one(rec, "SELECT count(*) FROM rec") == 3
+    assert one(rec, "SELECT count(*) FROM evidence_overflow") == 6
+    rec.execute("DELETE FROM rec WHERE id = 'r003'")
+    assert one(rec, "SELECT count(*) FROM evidence_overflow") == 2
+    assert one(rec, "SELECT count(*) FROM rec_gone") == 0
+    well(rec)
+
+
+def test_two_buffers_share_one_overflow(rec, path):
+    other = open_buffer(path)
+    fill(rec, 0, 5)
+    fill(other, 0, 7)
+    one(rec, "SELECT evidence_flush('rec')")
+    one(other, "SELECT evidence_flush('rec')")
+    one(rec, "SELECT evidence_clear('rec')")
+    assert one(other, "SELECT sum(length(screenshot)) FROM rec") == 7 * 5000
+    assert one(rec, "SELECT count(*) FROM rec") == 0
+    well(other)
+
+
+def test_overflow_in_an_attached_file_with_a_quoted_name(path, tmp_path):
+    db = connect(path)
+    db.execute("ATTACH ? AS \"o \"\"v\"", (str(tmp_path / "o.db"),))
+    db.execute("CREATE VIRTUAL TABLE temp.\"r \"\"x\" USING evidence_buffer("
+               "overflow='o \"v')")
+    db.execute("INSERT INTO \"r \"\"x\"(id, action) VALUES('a', '{\"k\":1}')")
+    assert one(db, "SELECT evidence_flush('r \"x')") == 1
+    assert rows(db, "SELECT id, action, storage FROM \"r \"\"x\"") == [
+        ("a", '{"k":1}', "disk")]
+    assert rows(db, "SELECT name FROM main.sqlite_schema") == []
+    assert rows(db, "SELECT * FROM blackbox_check") == []
+
+
+@pytest.mark.parametrize("schema", ["temp", "nowhere"])
+def test_overflow_must_be_a_file(path, schema):
+    db = connect(path)
+    with pytest.raises(sqlite3.Error, match="ValidationError.*main or an attached"):
+        db.execute("CREATE VIRTUAL TABLE temp.rec USING evidence_buffer("
+                   f"overflow='{schema}')")
+
+
+def test_orphans_fall_due_and_leave_a_receipt(rec, path):
+    fill(rec, 0, 3)
+    rec.execute("UPDATE rec SET pinned = 1 WHERE id = 'r002'")
+    one(rec, "SELECT evidence_flush('rec')")
+    plain = sqlite3.connect(path, isolation_level=None)
+    rule = plain.execute("SELECT \"view\", setting, unit_ms FROM retention_rules "
+                         "WHERE domain = 'evidence'").fetchone()
+    assert rule == ("evidence_due", "evidence.orphan_days", 86_400_000)
+    due = plain.execute("SELECT key, bytes, at, blocked_by FROM evidence_due "
+                        "ORDER BY key").fetchall()
+    assert [d[0].split("/")[1] for d in due] == ["r000", "r001", "r002"]
+    assert [d[3] for d in due] == [None, None, "pinned"]
+    assert due[0][1] == 5108 and due[0][2] > 1_600_000_000_000
+    with pytest.raises(sqlite3.IntegrityError, match="PinnedError"):
+        plain.execute("DELETE FROM evidence_due")
+    plain.execute("DELETE FROM evidence_due WHERE blocked_by IS NULL")
+    assert plain.execute("SELECT rule, rows, bytes FROM retention_log").fetchall() == [
+        ("evidence.orphans", 2, 2 * 5108)]
+    assert plain.execute("SELECT rows FROM evidence_owners").fetchone() == (1,)
+    plain.execute("UPDATE evidence_overflow SET pinned = 0")
+    plain.execute("DELETE FROM evidence_overflow")
+    assert plain.execute("SELECT rule, rows FROM retention_log ORDER BY id").fetchall() == [
+        ("evidence.orphans", 2), ("manual", 1)]
+    with pytest.raises(sqlite3.DatabaseError, match="CorruptedDataError.*missing"):
+        rows(rec, "SELECT action FROM rec")
+    assert rows(plain.execute("PRAGMA quick_check") and plain, "SELECT * FROM evidence_check") == []
+
+
+def test_plain_sql_keeps_the_overflow_counters(path):
+    db = open_buffer(path)
+    fill(db, 0, 4)
+    one(db, "SELECT evidence_flush('rec')")
+    for recursive in (0, 1):
+        db.execute(f"PRAGMA recursive_triggers = {recursive}")
+        for sql in ("REPLACE INTO evidence_overflow SELECT * FROM evidence_overflow",
+                    "UPDATE OR REPLACE evidence_overflow SET id = 'r000' WHERE id = 'r001'",
+                    "REPLACE INTO evidence_overflow_actions VALUES(1, '{}')",
+                    "REPLACE INTO evidence_overflow_screenshots VALUES(1, x'00')"):
+            with pytest.raises(sqlite3.IntegrityError):
+                db.execute(sql)
+    db.execute("UPDATE evidence_overflow_actions SET action = '{\"longer\":1}' WHERE rid = 1")
+    db.execute("DELETE FROM evidence_overflow_screenshots WHERE rid = 2")
+    db.execute("DELETE FROM evidence_overflow WHERE rid = 3")
+    assert rows(db, "SELECT * FROM evidence_check") == []
+    db.execute("UPDATE evidence_owners SET rows = 9")
+    assert "counters differ" in rows(db, "SELECT * FROM evidence_check")[0][1]
