@@ -92,6 +92,23 @@ void bxRelease(Bx *bx, BxErr *pErr) {
   }
 }
 
+/*
+** Finds the schema of the function's domain (the first word of its name)
+** before the savepoint. Looked for inside, it would be a read that comes
+** before the first write: a writer in another process could then make this
+** one fail at once, whatever its busy timeout.
+*/
+static void findHome(BxCall *p) {
+  BxErr err = {SQLITE_OK, 0};
+  char zDomain[32];
+  size_t n = strcspn(p->pDef->zName, "_");
+  if (n >= sizeof(zDomain)) return;
+  memcpy(zDomain, p->pDef->zName, n);
+  zDomain[n] = 0;
+  bxHome(p->bx, zDomain, &err);
+  bxClear(&err); /* the function itself will meet it again */
+}
+
 /* Runs the implementation; the error, if any, is in p->err. */
 static void runCall(BxCall *p) {
   BxStmts *pStmts;
@@ -104,6 +121,7 @@ static void runCall(BxCall *p) {
   for (pStmts = p->bx->pStmts; pStmts != 0; pStmts = pStmts->pNext) {
     bxStmtsStale(pStmts);
   }
+  if (p->pDef->flags & BX_WRITE) findHome(p);
   if (bSavepoint) {
     bxSavepoint(p->bx, p->pDef->zName, &p->err);
     if (p->err.rc != SQLITE_OK) return;

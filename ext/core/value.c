@@ -68,11 +68,18 @@ static void failValue(
   sqlite3_free(zShown);
 }
 
-/* Whether n bytes are well-formed UTF-8 (RFC 3629). */
-static int isUtf8(const unsigned char *z, int n) {
+int bxIsUtf8(const unsigned char *z, int n) {
   int i = 0;
   while (i < n) {
-    unsigned c = z[i++];
+    sqlite3_uint64 eight;
+    unsigned c;
+    while (n - i >= 8) { /* most text is ASCII: eight bytes at a time */
+      memcpy(&eight, z + i, 8);
+      if (eight & 0x8080808080808080ULL) break;
+      i += 8;
+    }
+    if (i == n) break;
+    c = z[i++];
     unsigned iLow = 0x80, iHigh = 0xbf; /* bounds of the second byte */
     int nMore;
     if (c < 0x80) continue;
@@ -115,7 +122,7 @@ const char *bxText(
         zWhat, nMax, n);
   } else if (memchr(z, 0, (size_t)n) != 0) {
     failValue(pErr, zWhat, "text without a NUL character in it", pVal);
-  } else if (!isUtf8(z, n)) {
+  } else if (!bxIsUtf8(z, n)) {
     failValue(pErr, zWhat, "well-formed UTF-8", pVal);
   }
   return pErr->rc == SQLITE_OK ? (const char *)z : 0;
