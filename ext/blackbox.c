@@ -4,6 +4,7 @@
 ** of its domain has the rest.
 */
 #include "core/core.h"
+#include "rollout/rollout.h"
 SQLITE_EXTENSION_INIT1
 
 #include <stdatomic.h>
@@ -13,10 +14,12 @@ SQLITE_EXTENSION_INIT1
 
 /* sql/<domain>.sql, made into C by the build. */
 extern const char bxSqlCore[];
+extern const char bxSqlRollout[];
 
 /* The domains; core is first. */
 static const BxDomain aDomain[] = {
     {"core", 1, bxSqlCore, 0},
+    {"rollout", 1, bxSqlRollout, 0},
 };
 
 /* name, fewest and most arguments, kind, implementation */
@@ -24,6 +27,21 @@ static const BxFunction aFunction[] = {
     {"blackbox_debug", 0, 0, BX_PURE, bxDebug},
     {"blackbox_install", 0, 2, BX_OWN, bxInstall},
     {"blackbox_use", 1, 1, BX_OWN, bxUse},
+    {"rollout_append", 2, 3, BX_WRITE, bxRolloutAppend},
+    {"rollout_archive", 1, 1, BX_WRITE, bxRolloutArchive},
+    {"rollout_cleanup_expired", 0, 2, BX_WRITE, bxRolloutCleanup},
+    {"rollout_create", 1, 5, BX_WRITE, bxRolloutCreate},
+    {"rollout_delete", 1, 1, BX_WRITE, bxRolloutDelete},
+    {"rollout_export", 1, 1, BX_READ, bxRolloutExport},
+    {"rollout_flush", 0, 1, BX_OWN, bxRolloutFlush},
+    {"rollout_fork", 1, 4, BX_WRITE, bxRolloutFork},
+    {"rollout_history", 1, 2, BX_READ, bxRolloutHistory},
+    {"rollout_import", 1, 3, BX_WRITE, bxRolloutImport},
+    {"rollout_page", 1, 3, BX_READ, bxRolloutPage},
+    {"rollout_resume", 1, 2, BX_OWN, bxRolloutResume},
+    {"rollout_search_install", 0, 0, BX_WRITE, bxRolloutSearchInstall},
+    {"rollout_search_remove", 0, 0, BX_WRITE, bxRolloutSearchRemove},
+    {"rollout_shutdown", 1, 1, BX_OWN, bxRolloutShutdown},
     /* last: its presence says that the connection has them all */
     {"blackbox_version", 0, 0, BX_PURE, bxVersion},
 };
@@ -32,6 +50,24 @@ static const BxFunction aFunction[] = {
 static const BxTable aTable[] = {
     {"blackbox_check", "schema, object, problem, only HIDDEN", 3, 0, 1, 0, 0,
         bxCheck},
+    {"rollout_context", "sequence, timestamp, type, payload, rollout HIDDEN", 4,
+        1, 1, 0, 0, bxRolloutContext},
+    {"rollout_dropped", "item_type, payload_type, items, bytes, rollout HIDDEN",
+        4, 1, 1, 0, 0, bxRolloutDropped},
+    {"rollout_export", "line, rollout HIDDEN", 1, 1, 1, 0, 0, bxRolloutLines},
+    {"rollout_list",
+        "id, created, updated, item_count, status, title, source, cwd, "
+        "first_user_message, cursor, page_size HIDDEN, after HIDDEN, "
+        "now HIDDEN",
+        10, 1, 3, 0, 0, bxRolloutList},
+    {"rollout_range",
+        "sequence, timestamp, type, payload, rollout HIDDEN, after HIDDEN, "
+        "max_rows HIDDEN, direction HIDDEN",
+        4, 1, 4, 0, 0, bxRolloutRange},
+    {"rollout_search",
+        "rollout, sequence, timestamp, role, snippet, query HIDDEN, "
+        "max_rows HIDDEN",
+        5, 1, 2, 0, 0, bxRolloutSearch},
 };
 
 /* How blackbox_check() looks into virtual tables. */

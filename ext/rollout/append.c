@@ -1,0 +1,301 @@
+/*
+** append.c: rollout_append(id, items[, now]).
+**
+** items is a JSON array of items, or one item: an object with type, payload
+** and, if it likes, timestamp (ISO 8601 text, or milliseconds). Each goes
+** through the policy; what it drops uses no sequence and is counted in
+** rollout_drops. Either all is written, or nothing.
+**
+** SQLite's own JSON functions take the array apart. A payload is the text
+** that was given, without white space between its tokens.
+*/
+#include "rollout.h"
+SQLITE_EXTENSION_INIT3
+
+#include <string.h>
+
+#define MAX_PAIR 16 /* answers of the policy kept during one call */
+
+/* An answer of the policy. */
+typedef struct Pair {
+  char *zType;
+  char *zPayloadType; /* NULL: payload without a type; "": no payload */
+  int bKeep;
+} Pair;
+
+typedef struct Append {
+  BxStmts *pHome;
+  RolloutHead head;
+  i64 iNow;
+  i64 nKept;
+  int nPair;
+  Pair aPair[MAX_PAIR];
+  BxErr *pErr;
+} Append;
+
+/* Compares two names as the policy does: some_name is SomeName. */
+static int isName(const char *z, const char *zName) {
+  while (*z || *zName) {
+    if (*z == '_') {
+      z++;
+    } else if (*zName == '_') {
+      zName++;
+    } else {
+      char c = *z >= 'A' && *z <= 'Z' ? (char)(*z + 32) : *z;
+      if (c != *zName) return 0;
+      z++;
+      zName++;
+    }
+  }
+  return 1;
+}
+
+int bxRolloutMatters(
+    const char *zType, const char *zPayload, const char *zPayloadType) {
+  if (isName(zType, "response_item")) {
+    return zPayloadType != 0 && isName(zPayloadType, "message") &&
+           (strstr(zPayload, "\"user\"") != 0 ||
+               strstr(zPayload, "\\u00") != 0);
+  }
+  if (isName(zType, "event_msg")) {
+    return zPayloadType != 0 && (isName(zPayloadType, "user_message") ||
+                                    isName(zPayloadType, "thread_rolled_back"));
+  }
+  return isName(zType, "compacted") || isName(zType, "session_meta");
+}
+
+static const char zPut[] =
+    "INSERT INTO main.rollout_data(id, timestamp, type, look, payload) "
+    "VALUES (?1, ?2, ?3, ?4, ?5)";
+
+void bxRolloutPut(BxStmts *p, RolloutHead *pHead, i64 iTime, const char *zType,
+    int nType, const char *zPayload, i64 nPayload, int bLook, BxErr *pErr) {
+  sqlite3_stmt *pStmt = bxStmt(p, zPut, pErr);
+  if (pStmt == 0) return;
+  sqlite3_bind_int64(pStmt, 1, (pHead->no << 32) + pHead->iLast + 1);
+  sqlite3_bind_int64(pStmt, 2, iTime);
+  sqlite3_bind_text(pStmt, 3, zType, nType, SQLITE_STATIC);
+  sqlite3_bind_int(pStmt, 4, bLook);
+  if (zPayload != 0) {
+    bxFailDb(pErr, p->bx->db,
+        sqlite3_bind_text64(pStmt, 5, zPayload, (sqlite3_uint64)nPayload,
+            SQLITE_STATIC, SQLITE_UTF8));
+  }
+  bxRun(pStmt, pErr);
+  if (pErr->rc == SQLITE_OK) pHead->iLast++;
+}
+
+static const char zDrop[] =
+    "INSERT INTO main.rollout_drops(no, item_type, payload_type, items, bytes) "
+    "VALUES (?1, substr(?2, 1, 100), substr(coalesce(?3, ''), 1, 100), 1, ?4) "
+    "ON CONFLICT (no, item_type, payload_type) DO UPDATE "
+    "SET items = items + 1, bytes = bytes + excluded.bytes";
+
+void bxRolloutDrop(BxStmts *p, i64 no, const char *zType,
+    const char *zPayloadType, i64 nByte, BxErr *pErr) {
+  sqlite3_stmt *pStmt = bxStmt(p, zDrop, pErr);
+  bxBind(pStmt, pErr, "itti", no, zType, zPayloadType, nByte);
+  bxRun(pStmt, pErr);
+}
+
+/*-------------------------------------------------------------- policy ----*/
+
+/* As the trigger rollout_log_insert asks. */
+static const char zKeep[] =
+    "SELECT keep FROM main.rollout_rules "
+    "WHERE item_key IN (lower(replace(?1, '_', '')), '*') AND payload_key IN ("
+    "  coalesce(lower(replace(?2, '_', '')), '*'), "
+    "  CASE WHEN ?2 IS '' THEN '' ELSE '*' END) "
+    "ORDER BY item_key = '*', payload_key = '*' LIMIT 1";
+
+static int askPolicy(Append *p, const char *zType, const char *zPayloadType) {
+  sqlite3_stmt *pStmt = bxStmt(p->pHome, zKeep, p->pErr);
+  int bKeep = 0;
+  bxBind(pStmt, p->pErr, "tt", zType, zPayloadType);
+  if (bxRow(pStmt, p->pErr)) bKeep = sqlite3_column_int(pStmt, 0);
+  bxDone(pStmt, p->pErr);
+  return bKeep;
+}
+
+static int sameText(const char *z1, const char *z2) {
+  return z1 == 0 || z2 == 0 ? z1 == z2 : strcmp(z1, z2) == 0;
+}
+
+/* Whether the policy keeps items of these types. Items of one call are of few
+** types, so the answers are kept until it ends. */
+static int isKept(Append *p, const char *zType, const char *zPayloadType) {
+  Pair *pPair;
+  int i, bKeep;
+  for (i = 0; i < p->nPair; i++) {
+    pPair = &p->aPair[i];
+    if (sameText(pPair->zType, zType) &&
+        sameText(pPair->zPayloadType, zPayloadType)) {
+      return pPair->bKeep;
+    }
+  }
+  bKeep = askPolicy(p, zType, zPayloadType);
+  if (p->nPair == MAX_PAIR || p->pErr->rc != SQLITE_OK) return bKeep;
+  pPair = &p->aPair[p->nPair++];
+  pPair->bKeep = bKeep;
+  pPair->zType = sqlite3_mprintf("%s", zType);
+  pPair->zPayloadType = zPayloadType ? sqlite3_mprintf("%s", zPayloadType) : 0;
+  if (pPair->zType == 0 || (zPayloadType != 0 && pPair->zPayloadType == 0)) {
+    bxFail(p->pErr, SQLITE_NOMEM, "out of memory");
+  }
+  return bKeep;
+}
+
+static void freePairs(Append *p) {
+  while (p->nPair > 0) {
+    p->nPair--;
+    sqlite3_free(p->aPair[p->nPair].zType);
+    sqlite3_free(p->aPair[p->nPair].zPayloadType);
+  }
+}
+
+/*--------------------------------------------------------------- items ----*/
+
+/* Columns of both: index, JSON type, type, payload, payload's type, time.
+** ?2: whether the word timestamp occurs at all. */
+#define ITEM_COLUMNS                                                           \
+  "o ->> 'type', o -> 'payload', o ->> '$.payload.type', CASE WHEN ?2 THEN "   \
+  "CASE json_type(o, '$.timestamp') "                                          \
+  "WHEN 'integer' THEN o ->> 'timestamp' WHEN 'text' THEN " ROLLOUT_MS(        \
+      "o ->> 'timestamp'") " END END "
+static const char zArray[] =
+    "SELECT key, type, " ITEM_COLUMNS
+    "FROM (SELECT key, type, CASE type WHEN 'object' THEN value END AS o "
+    "FROM json_each(?1) LIMIT -1)";
+static const char zSingle[] =
+    "SELECT 0, json_type(?1), " ITEM_COLUMNS "FROM (SELECT ?1 AS o)";
+
+static void badItem(Append *p, i64 i, const char *zFormat, const char *zWhat) {
+  char *z = sqlite3_mprintf(zFormat, zWhat);
+  if (z == 0) bxFail(p->pErr, SQLITE_NOMEM, "out of memory");
+  bxFail(p->pErr, SQLITE_CONSTRAINT,
+      "Invalid item format: item %lld %s; an item is a JSON object with a "
+      "type and a payload",
+      i, z);
+  sqlite3_free(z);
+}
+
+/* One row of the query above: checked, then kept or counted. */
+static void appendItem(Append *p, sqlite3_stmt *pRow) {
+  i64 i = sqlite3_column_int64(pRow, 0);
+  const char *zJson = (const char *)sqlite3_column_text(pRow, 1);
+  const char *zType = (const char *)sqlite3_column_text(pRow, 2);
+  const char *zPayload = (const char *)sqlite3_column_text(pRow, 3);
+  i64 nPayload = sqlite3_column_bytes(pRow, 3);
+  const char *zPayloadType = 0;
+  i64 iTime = p->iNow;
+  if (sqlite3_column_type(pRow, 4) == SQLITE_TEXT) {
+    zPayloadType = (const char *)sqlite3_column_text(pRow, 4);
+  }
+  if (zJson == 0 || strcmp(zJson, "object") != 0) {
+    badItem(p, i, "is of JSON type %s", zJson);
+  } else if (zType == 0 || sqlite3_column_type(pRow, 2) != SQLITE_TEXT ||
+             *zType == 0) {
+    badItem(p, i, "has no type%s", "");
+  } else if (sqlite3_column_bytes(pRow, 2) > 100) {
+    badItem(p, i, "has a type of more than 100 bytes%s", "");
+  } else if (nPayload > ROLLOUT_MAX_PAYLOAD) {
+    bxFail(p->pErr, SQLITE_TOOBIG,
+        "Invalid item format: item %lld has a payload of %lld bytes, the "
+        "limit is %d; store large data apart and keep a reference",
+        i, nPayload, ROLLOUT_MAX_PAYLOAD);
+  }
+  if (p->pErr->rc != SQLITE_OK) return;
+  if (sqlite3_column_type(pRow, 5) == SQLITE_INTEGER) {
+    iTime = sqlite3_column_int64(pRow, 5);
+    if (iTime < 0 || iTime > BX_MAX_TIME) iTime = p->iNow;
+  }
+  if (isKept(p, zType, zPayload ? zPayloadType : "")) {
+    bxRolloutPut(p->pHome, &p->head, iTime, zType, -1, zPayload, nPayload,
+        zPayload != 0 && bxRolloutMatters(zType, zPayload, zPayloadType),
+        p->pErr);
+    p->nKept++;
+  } else if (p->pErr->rc == SQLITE_OK) {
+    bxRolloutDrop(p->pHome, p->head.no, zType, zPayloadType, nPayload, p->pErr);
+  }
+}
+
+/* The text of the argument; *pbArray tells what it begins with. */
+static const char *readItems(sqlite3_value *pVal, int *pbArray, BxErr *pErr) {
+  const char *z = bxText(pVal, "items", ROLLOUT_MAX_TEXT, 0, pErr);
+  if (z == 0) {
+    if (pErr->rc == SQLITE_CONSTRAINT) bxPrefix(pErr, "Invalid item format: ");
+    return 0;
+  }
+  *pbArray = z[strspn(z, " \t\r\n")];
+  if (*pbArray != '[' && *pbArray != '{') {
+    char *zShown = bxShow(pVal);
+    if (zShown == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+    bxFail(pErr, SQLITE_CONSTRAINT,
+        "Invalid item format: items must be a JSON array of objects, or one "
+        "object, got %s",
+        zShown);
+    sqlite3_free(zShown);
+  }
+  *pbArray = *pbArray == '[';
+  return z;
+}
+
+/* From SQLite 3.42 on, its functions also read JSON5. Only JSON is taken. */
+static void checkJson(Append *p, const char *zItems) {
+  static const char zValid[] = "SELECT json_valid(?1)";
+  sqlite3_stmt *pStmt;
+  if (sqlite3_libversion_number() < 3042000) return;
+  pStmt = bxStmt(p->pHome, zValid, p->pErr);
+  bxBind(pStmt, p->pErr, "t", zItems);
+  if (bxRow(pStmt, p->pErr) && !sqlite3_column_int(pStmt, 0)) {
+    bxFail(p->pErr, SQLITE_CONSTRAINT,
+        "Invalid item format: malformed JSON (or nested deeper than SQLite "
+        "reads); items must be a JSON array of objects, or one object");
+  }
+  bxDone(pStmt, p->pErr);
+}
+
+static void appendAll(Append *p, const char *zItems, int bArray) {
+  sqlite3_stmt *pRow = bxStmt(p->pHome, bArray ? zArray : zSingle, p->pErr);
+  BxErr err = {SQLITE_OK, 0};
+  bxBind(pRow, p->pErr, "ti", zItems, (i64)(strstr(zItems, "timestamp") != 0));
+  if (p->pErr->rc != SQLITE_OK) return;
+  while (p->pErr->rc == SQLITE_OK && bxRow(pRow, &err)) appendItem(p, pRow);
+  bxDone(pRow, &err);
+  if (p->pErr->rc != SQLITE_OK) {
+    bxClear(&err);
+  } else if ((err.rc & 0xff) == SQLITE_ERROR) { /* "malformed JSON" */
+    bxFail(p->pErr, SQLITE_CONSTRAINT,
+        "Invalid item format: %s (or nested deeper than SQLite reads); items "
+        "must be a JSON array of objects, or one object",
+        err.zMsg);
+    bxClear(&err);
+  } else {
+    *p->pErr = err;
+  }
+}
+
+void bxRolloutAppend(BxCall *p) {
+  Append append;
+  char zId[37];
+  const char *zItems;
+  int bArray = 0;
+  memset(&append, 0, sizeof(append));
+  append.pErr = &p->err;
+  bxRolloutId(p->aArg[0], zId, &p->err);
+  zItems = readItems(p->aArg[1], &bArray, &p->err);
+  append.iNow = bxTime(bxArg(p, 2), "now", &p->err);
+  append.pHome = bxRolloutHome(p->bx, &p->err);
+  if (p->err.rc == SQLITE_OK && bxRolloutIsShut(p->bx, zId)) {
+    bxFail(&p->err, SQLITE_MISUSE,
+        "Rollout is shut down: %s, on this connection; rollout_resume('%s') "
+        "takes it up again",
+        zId, zId);
+  }
+  bxRolloutOpen(append.pHome, 1, zId, append.iNow, &append.head, &p->err);
+  if (p->err.rc == SQLITE_OK) checkJson(&append, zItems);
+  if (p->err.rc == SQLITE_OK) appendAll(&append, zItems, bArray);
+  freePairs(&append);
+  bxRolloutExplain(&p->err, "Write failed: ", zId);
+  bxReturnInt(p, append.nKept);
+}
