@@ -77,8 +77,7 @@ static const BxVtabCheck aCheck[] = {
 
 /* Virtual tables. */
 static int registerModules(Bx *bx) {
-  (void)bx;
-  return SQLITE_OK;
+  return bxRegisterModule(bx, "rollout_batch", &bxRolloutBatchModule);
 }
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))

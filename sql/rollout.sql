@@ -326,15 +326,22 @@ BEGIN
            CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)),
          i.type, i.payload
     FROM rollout_heads AS h,
-         (SELECT coalesce(NEW.type, NEW.item ->> 'type') AS type,
-                 coalesce(NEW.payload, NEW.item -> 'payload') AS payload) AS i
+         (SELECT type, payload, lower(replace(type, '_', '')) AS t,
+                 CASE WHEN payload IS NULL THEN ''
+                      ELSE lower(replace(payload ->> 'type', '_', '')) END AS p
+            FROM (SELECT coalesce(NEW.type, NEW.item ->> 'type') AS type,
+                         coalesce(NEW.payload, NEW.item -> 'payload')
+                           AS payload)) AS i
    WHERE h.id = lower(NEW.rollout_id)
-     AND (SELECT r.keep FROM rollout_rules AS r
-           WHERE r.item_key IN (lower(replace(i.type, '_', '')), '*')
-             AND r.payload_key IN (CASE WHEN i.payload IS NULL THEN '' ELSE
-                   coalesce(lower(replace(i.payload ->> 'type', '_', '')), '*')
-                   END, CASE WHEN i.payload IS NOT NULL THEN '*' END)
-           ORDER BY r.item_key = '*', r.payload_key = '*' LIMIT 1);
+     AND coalesce(
+           (SELECT keep FROM rollout_rules
+             WHERE item_key = i.t AND payload_key = coalesce(i.p, '*')),
+           (SELECT keep FROM rollout_rules
+             WHERE item_key = i.t AND payload_key = '*' AND i.p IS NOT ''),
+           (SELECT keep FROM rollout_rules
+             WHERE item_key = '*' AND payload_key = coalesce(i.p, '*')),
+           (SELECT keep FROM rollout_rules
+             WHERE item_key = '*' AND payload_key = '*' AND i.p IS NOT ''));
   INSERT INTO rollout_drops(no, item_type, payload_type, items, bytes)
   SELECT h.no, substr(i.type, 1, 100),
          substr(coalesce(i.payload ->> 'type', ''), 1, 100), 1,
@@ -477,6 +484,7 @@ CREATE TABLE IF NOT EXISTS main.rollout_heads(
   user_sequence INTEGER, -- of the first user event
   turns         INTEGER NOT NULL DEFAULT 0,
   bytes         INTEGER NOT NULL DEFAULT 0, -- of its own items' payloads
+  looked        INTEGER NOT NULL DEFAULT -1, -- last item that was looked into
   CONSTRAINT "RangeError: rollout numbers end at 2147483647"
     CHECK (no BETWEEN 1 AND 2147483647),
   CONSTRAINT "Invalid time: created and updated are whole milliseconds since 1970"
@@ -511,7 +519,7 @@ BEGIN
       OR length(replace(NEW.id, '-', '')) <> 32;
   SELECT RAISE(ABORT, 'ReadOnlyError: the counters of a conversation follow from its items; leave them out')
    WHERE NEW.last_sequence <> -1 OR NEW.user_sequence IS NOT NULL
-      OR NEW.turns <> 0 OR NEW.bytes <> 0;
+      OR NEW.turns <> 0 OR NEW.bytes <> 0 OR NEW.looked <> -1;
   DELETE FROM rollout_clash;
   INSERT INTO rollout_clash(no)
   SELECT no FROM rollout_heads WHERE id = NEW.id OR no = NEW.no LIMIT 1;
@@ -531,6 +539,72 @@ BEFORE UPDATE OF no, id ON rollout_heads
 WHEN NEW.no IS NOT OLD.no OR NEW.id IS NOT OLD.id
 BEGIN
   SELECT RAISE(ABORT, 'ReadOnlyError: the id of a conversation cannot be changed');
+END;
+
+-- What has to be read out of an item's text. It is a trigger of its own, and on
+-- this table, because SQLite lays out all of a trigger's memory whenever it
+-- fires, and most items need none of it.
+CREATE TRIGGER IF NOT EXISTS main.rollout_heads_look
+AFTER UPDATE OF looked ON rollout_heads WHEN NEW.looked > OLD.looked
+BEGIN
+  SELECT RAISE(ABORT, 'Invalid item format: the payload must be well-formed JSON, not nested too deeply')
+    FROM rollout_data
+   WHERE id = (NEW.no << 32) + NEW.looked AND NOT json_valid(payload);
+  SELECT RAISE(ABORT, 'Invalid item format: item 0 of a conversation is its session_meta, with an object as payload')
+    FROM rollout_data
+   WHERE NEW.looked = 0 AND id = NEW.no << 32
+     AND (lower(replace(type, '_', '')) <> 'sessionmeta'
+          OR json_type(payload) IS NOT 'object');
+  INSERT INTO rollout_about(no, title, source, cwd, originator, cli_version,
+                            model_provider, forked_from)
+  SELECT NEW.no, payload ->> 'title', payload ->> 'source', payload ->> 'cwd',
+         payload ->> 'originator',
+         coalesce(payload ->> 'cli_version', payload ->> 'cliVersion'),
+         coalesce(payload ->> 'model_provider', payload ->> 'modelProvider'),
+         coalesce(payload ->> 'forked_from_id', payload ->> 'forkedFromId')
+    FROM rollout_data WHERE NEW.looked = 0 AND id = NEW.no << 32;
+  UPDATE rollout_heads SET user_sequence = NEW.looked
+   WHERE no = NEW.no AND user_sequence IS NULL
+     AND EXISTS (SELECT 1 FROM rollout_texts
+                  WHERE id = (NEW.no << 32) + NEW.looked AND role = 'user');
+  -- A turn begins with a user's message. The event that tells of the same
+  -- message again does not begin another.
+  INSERT INTO rollout_turns(id, sequence)
+  SELECT (NEW.no << 32) + NEW.turns, NEW.looked
+    FROM rollout_texts AS x
+   WHERE x.id = (NEW.no << 32) + NEW.looked AND x.role = 'user'
+     AND NOT EXISTS (SELECT 1 FROM rollout_preambles AS p
+                      WHERE substr(x.text, 1, length(p.prefix)) = p.prefix)
+     AND NOT (x.source = 'event' AND EXISTS (
+           SELECT 1 FROM rollout_turns AS t
+             JOIN rollout_texts AS y ON y.id = (NEW.no << 32) + t.sequence
+            WHERE t.id = (NEW.no << 32) + NEW.turns - 1
+              AND y.source = 'item' AND y.text IS x.text));
+  UPDATE rollout_heads SET turns = turns + 1
+   WHERE no = NEW.no
+     AND EXISTS (SELECT 1 FROM rollout_turns
+                  WHERE id = (NEW.no << 32) + NEW.turns);
+  UPDATE rollout_about
+     SET prompt_id = (NEW.no << 32) + NEW.looked,
+         first_user_message = (SELECT substr(text, 1, 200) FROM rollout_texts
+                                WHERE id = (NEW.no << 32) + NEW.looked)
+   WHERE no = NEW.no AND prompt_id IS NULL
+     AND EXISTS (SELECT 1 FROM rollout_turns
+                  WHERE id = (NEW.no << 32) + NEW.turns);
+  INSERT INTO rollout_marks(id, kind, turns)
+  SELECT id, 'compaction', NULL
+    FROM rollout_data
+   WHERE id = (NEW.no << 32) + NEW.looked AND lower(type) = 'compacted'
+     AND 'array' IN (json_type(payload, '$.replacement_history'),
+                     json_type(payload, '$.replacementHistory'))
+   UNION ALL
+  SELECT id, 'rollback',
+         CAST(coalesce(payload ->> 'num_turns', payload ->> 'numTurns', 0)
+              AS INTEGER)
+    FROM rollout_data
+   WHERE id = (NEW.no << 32) + NEW.looked
+     AND lower(replace(type, '_', '')) = 'eventmsg'
+     AND lower(replace(payload ->> 'type', '_', '')) = 'threadrolledback';
 END;
 
 -- Items that a fork shows stay. What goes is summed up in rollout_act: the
@@ -632,68 +706,8 @@ BEGIN
    WHERE changes() = 0;
   UPDATE rollout_heads SET updated = NEW.timestamp
    WHERE no = NEW.id >> 32 AND updated < NEW.timestamp;
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.rollout_data_look
-AFTER INSERT ON rollout_data WHEN NEW.look IS NOT 0
-BEGIN
-  SELECT RAISE(ABORT, 'Invalid item format: the payload must be well-formed JSON, not nested too deeply')
-   WHERE NOT json_valid(NEW.payload);
-  SELECT RAISE(ABORT, 'Invalid item format: item 0 of a conversation is its session_meta, with an object as payload')
-   WHERE NEW.id & 4294967295 = 0
-     AND (lower(replace(NEW.type, '_', '')) <> 'sessionmeta'
-          OR json_type(NEW.payload) IS NOT 'object');
-  INSERT INTO rollout_about(no, title, source, cwd, originator, cli_version,
-                            model_provider, forked_from)
-  SELECT NEW.id >> 32, NEW.payload ->> 'title', NEW.payload ->> 'source',
-         NEW.payload ->> 'cwd', NEW.payload ->> 'originator',
-         coalesce(NEW.payload ->> 'cli_version', NEW.payload ->> 'cliVersion'),
-         coalesce(NEW.payload ->> 'model_provider',
-                  NEW.payload ->> 'modelProvider'),
-         coalesce(NEW.payload ->> 'forked_from_id',
-                  NEW.payload ->> 'forkedFromId')
-   WHERE NEW.id & 4294967295 = 0;
-  UPDATE rollout_heads SET user_sequence = NEW.id & 4294967295
-   WHERE no = NEW.id >> 32 AND user_sequence IS NULL
-     AND EXISTS (SELECT 1 FROM rollout_texts
-                  WHERE id = NEW.id AND role = 'user');
-  -- A turn begins with a user's message. The event that tells of the same
-  -- message again does not begin another.
-  INSERT INTO rollout_turns(id, sequence)
-  SELECT (h.no << 32) + h.turns, NEW.id & 4294967295
-    FROM rollout_heads AS h, rollout_texts AS x
-   WHERE h.no = NEW.id >> 32 AND x.id = NEW.id AND x.role = 'user'
-     AND NOT EXISTS (SELECT 1 FROM rollout_preambles AS p
-                      WHERE substr(x.text, 1, length(p.prefix)) = p.prefix)
-     AND NOT (x.source = 'event' AND EXISTS (
-           SELECT 1 FROM rollout_turns AS t
-             JOIN rollout_texts AS y ON y.id = (h.no << 32) + t.sequence
-            WHERE t.id = (h.no << 32) + h.turns - 1
-              AND y.source = 'item' AND y.text IS x.text));
-  UPDATE rollout_heads SET turns = turns + 1
-   WHERE no = NEW.id >> 32
-     AND EXISTS (SELECT 1 FROM rollout_turns AS t
-                  WHERE t.id = (NEW.id >> 32 << 32) + turns);
-  UPDATE rollout_about
-     SET prompt_id = NEW.id,
-         first_user_message = (SELECT substr(text, 1, 200) FROM rollout_texts
-                                WHERE id = NEW.id)
-   WHERE no = NEW.id >> 32 AND prompt_id IS NULL
-     AND EXISTS (SELECT 1 FROM rollout_turns AS t, rollout_heads AS h
-                  WHERE h.no = NEW.id >> 32
-                    AND t.id = (h.no << 32) + h.turns - 1
-                    AND t.sequence = NEW.id & 4294967295);
-  INSERT INTO rollout_marks(id, kind, turns)
-  SELECT NEW.id, 'compaction', NULL
-   WHERE lower(NEW.type) = 'compacted'
-     AND 'array' IN (json_type(NEW.payload, '$.replacement_history'),
-                     json_type(NEW.payload, '$.replacementHistory'))
-   UNION ALL
-  SELECT NEW.id, 'rollback',
-         CAST(coalesce(NEW.payload ->> 'num_turns',
-                       NEW.payload ->> 'numTurns', 0) AS INTEGER)
-   WHERE lower(replace(NEW.type, '_', '')) = 'eventmsg'
-     AND lower(replace(NEW.payload ->> 'type', '_', '')) = 'threadrolledback';
+  UPDATE rollout_heads SET looked = NEW.id & 4294967295
+   WHERE no = NEW.id >> 32 AND NEW.look IS NOT 0;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_data_keep

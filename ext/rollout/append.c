@@ -27,7 +27,7 @@ typedef struct Append {
   BxStmts *pHome;
   RolloutHead head;
   i64 iNow;
-  i64 nKept;
+  RolloutBatch *pBatch;
   int nPair;
   Pair aPair[MAX_PAIR];
   BxErr *pErr;
@@ -50,39 +50,24 @@ static int isName(const char *z, const char *zName) {
   return 1;
 }
 
+/* Whether the word "user" may stand in JSON text, also with a letter of it
+** written as \u0075, \u0073, \u0065 or \u0072. */
+static int mayHaveUser(const char *z) {
+  return strstr(z, "\"user\"") != 0 || strstr(z, "\\u007") != 0 ||
+         strstr(z, "\\u0065") != 0;
+}
+
 int bxRolloutMatters(
     const char *zType, const char *zPayload, const char *zPayloadType) {
   if (isName(zType, "response_item")) {
     return zPayloadType != 0 && isName(zPayloadType, "message") &&
-           (strstr(zPayload, "\"user\"") != 0 ||
-               strstr(zPayload, "\\u00") != 0);
+           mayHaveUser(zPayload);
   }
   if (isName(zType, "event_msg")) {
     return zPayloadType != 0 && (isName(zPayloadType, "user_message") ||
                                     isName(zPayloadType, "thread_rolled_back"));
   }
   return isName(zType, "compacted") || isName(zType, "session_meta");
-}
-
-static const char zPut[] =
-    "INSERT INTO main.rollout_data(id, timestamp, type, look, payload) "
-    "VALUES (?1, ?2, ?3, ?4, ?5)";
-
-void bxRolloutPut(BxStmts *p, RolloutHead *pHead, i64 iTime, const char *zType,
-    int nType, const char *zPayload, i64 nPayload, int bLook, BxErr *pErr) {
-  sqlite3_stmt *pStmt = bxStmt(p, zPut, pErr);
-  if (pStmt == 0) return;
-  sqlite3_bind_int64(pStmt, 1, (pHead->no << 32) + pHead->iLast + 1);
-  sqlite3_bind_int64(pStmt, 2, iTime);
-  sqlite3_bind_text(pStmt, 3, zType, nType, SQLITE_STATIC);
-  sqlite3_bind_int(pStmt, 4, bLook);
-  if (zPayload != 0) {
-    bxFailDb(pErr, p->bx->db,
-        sqlite3_bind_text64(pStmt, 5, zPayload, (sqlite3_uint64)nPayload,
-            SQLITE_STATIC, SQLITE_UTF8));
-  }
-  bxRun(pStmt, pErr);
-  if (pErr->rc == SQLITE_OK) pHead->iLast++;
 }
 
 static const char zDrop[] =
@@ -100,13 +85,20 @@ void bxRolloutDrop(BxStmts *p, i64 no, const char *zType,
 
 /*-------------------------------------------------------------- policy ----*/
 
-/* As the trigger rollout_log_insert asks. */
+/* As the trigger rollout_log_insert asks. ?2 is '' for an item without payload
+** and NULL for a payload without type. */
 static const char zKeep[] =
-    "SELECT keep FROM main.rollout_rules "
-    "WHERE item_key IN (lower(replace(?1, '_', '')), '*') AND payload_key IN ("
-    "  coalesce(lower(replace(?2, '_', '')), '*'), "
-    "  CASE WHEN ?2 IS '' THEN '' ELSE '*' END) "
-    "ORDER BY item_key = '*', payload_key = '*' LIMIT 1";
+    "SELECT coalesce("
+    "(SELECT keep FROM main.rollout_rules WHERE item_key = t AND "
+    "payload_key = coalesce(p, '*')), "
+    "(SELECT keep FROM main.rollout_rules WHERE item_key = t AND "
+    "payload_key = '*' AND p IS NOT ''), "
+    "(SELECT keep FROM main.rollout_rules WHERE item_key = '*' AND "
+    "payload_key = coalesce(p, '*')), "
+    "(SELECT keep FROM main.rollout_rules WHERE item_key = '*' AND "
+    "payload_key = '*' AND p IS NOT ''), 0) "
+    "FROM (SELECT lower(replace(?1, '_', '')) AS t, "
+    "lower(replace(?2, '_', '')) AS p)";
 
 static int askPolicy(Append *p, const char *zType, const char *zPayloadType) {
   sqlite3_stmt *pStmt = bxStmt(p->pHome, zKeep, p->pErr);
@@ -180,7 +172,7 @@ static void badItem(Append *p, i64 i, const char *zFormat, const char *zWhat) {
 }
 
 /* One row of the query above: checked, then kept or counted. */
-static void appendItem(Append *p, sqlite3_stmt *pRow) {
+static void readItem(Append *p, sqlite3_stmt *pRow) {
   i64 i = sqlite3_column_int64(pRow, 0);
   const char *zJson = (const char *)sqlite3_column_text(pRow, 1);
   const char *zType = (const char *)sqlite3_column_text(pRow, 2);
@@ -210,10 +202,9 @@ static void appendItem(Append *p, sqlite3_stmt *pRow) {
     if (iTime < 0 || iTime > BX_MAX_TIME) iTime = p->iNow;
   }
   if (isKept(p, zType, zPayload ? zPayloadType : "")) {
-    bxRolloutPut(p->pHome, &p->head, iTime, zType, -1, zPayload, nPayload,
+    bxRolloutBatchAdd(p->pBatch, iTime, zType, zPayload, nPayload,
         zPayload != 0 && bxRolloutMatters(zType, zPayload, zPayloadType),
         p->pErr);
-    p->nKept++;
   } else if (p->pErr->rc == SQLITE_OK) {
     bxRolloutDrop(p->pHome, p->head.no, zType, zPayloadType, nPayload, p->pErr);
   }
@@ -255,12 +246,12 @@ static void checkJson(Append *p, const char *zItems) {
   bxDone(pStmt, p->pErr);
 }
 
-static void appendAll(Append *p, const char *zItems, int bArray) {
+static void readAll(Append *p, const char *zItems, int bArray) {
   sqlite3_stmt *pRow = bxStmt(p->pHome, bArray ? zArray : zSingle, p->pErr);
   BxErr err = {SQLITE_OK, 0};
   bxBind(pRow, p->pErr, "ti", zItems, (i64)(strstr(zItems, "timestamp") != 0));
   if (p->pErr->rc != SQLITE_OK) return;
-  while (p->pErr->rc == SQLITE_OK && bxRow(pRow, &err)) appendItem(p, pRow);
+  while (p->pErr->rc == SQLITE_OK && bxRow(pRow, &err)) readItem(p, pRow);
   bxDone(pRow, &err);
   if (p->pErr->rc != SQLITE_OK) {
     bxClear(&err);
@@ -279,6 +270,7 @@ void bxRolloutAppend(BxCall *p) {
   Append append;
   char zId[37];
   const char *zItems;
+  i64 nKept = 0;
   int bArray = 0;
   memset(&append, 0, sizeof(append));
   append.pErr = &p->err;
@@ -293,9 +285,15 @@ void bxRolloutAppend(BxCall *p) {
         zId, zId);
   }
   bxRolloutOpen(append.pHome, 1, zId, append.iNow, &append.head, &p->err);
+  append.pBatch = bxRolloutBatchNew(&p->err);
   if (p->err.rc == SQLITE_OK) checkJson(&append, zItems);
-  if (p->err.rc == SQLITE_OK) appendAll(&append, zItems, bArray);
+  if (p->err.rc == SQLITE_OK) readAll(&append, zItems, bArray);
+  if (p->err.rc == SQLITE_OK) {
+    nKept =
+        bxRolloutBatchPut(append.pBatch, append.pHome, &append.head, &p->err);
+  }
+  bxRolloutBatchFree(append.pBatch);
   freePairs(&append);
   bxRolloutExplain(&p->err, "Write failed: ", zId);
-  bxReturnInt(p, append.nKept);
+  bxReturnInt(p, nKept);
 }

@@ -53,11 +53,10 @@ BxStmts *bxRolloutHome(Bx *bx, BxErr *pErr) {
   return bxHome(bx, "rollout", pErr);
 }
 
-/* The UPDATE changes nothing: it takes the write lock before anything is
-** read, so that a busy timeout is waited for. */
+/* Changes nothing: it takes the write lock before anything is read, so that
+** a busy timeout is waited for. (Its RETURNING would build a table.) */
 static const char zTouch[] =
-    "UPDATE main.rollout_heads SET status = status WHERE id = ?1 "
-    "RETURNING no, last_sequence, expires_at";
+    "UPDATE main.rollout_heads SET status = status WHERE id = ?1";
 static const char zFind[] =
     "SELECT no, last_sequence, expires_at FROM main.rollout_heads "
     "WHERE id = ?1";
@@ -68,7 +67,12 @@ int bxRolloutFind(
   int bFound;
   memset(pHead, 0, sizeof(*pHead));
   if (p == 0) return 0;
-  pStmt = bxStmt(p, bWrite ? zTouch : zFind, pErr);
+  if (bWrite) {
+    pStmt = bxStmt(p, zTouch, pErr);
+    bxBind(pStmt, pErr, "t", zId);
+    bxRun(pStmt, pErr);
+  }
+  pStmt = bxStmt(p, zFind, pErr);
   bxBind(pStmt, pErr, "t", zId);
   bFound = bxRow(pStmt, pErr);
   if (bFound) {
@@ -78,7 +82,7 @@ int bxRolloutFind(
                          ? BX_MAX_TIME + 1
                          : sqlite3_column_int64(pStmt, 2);
   }
-  bxRun(pStmt, pErr);
+  bxDone(pStmt, pErr);
   return bFound && pErr->rc == SQLITE_OK;
 }
 
@@ -140,65 +144,57 @@ void bxRolloutExplain(BxErr *pErr, const char *zPrefix, const char *zId) {
   }
 }
 
-/*--------------------------------------------------------- shut down ----*/
+/*--------------------------------------------------- of a connection ----*/
 
-typedef struct ShutList {
-  int nId, nAlloc;
-  char (*azId)[37];
-} ShutList;
-
-static void freeShutList(void *p) {
-  ShutList *pList = (ShutList *)p;
-  sqlite3_free(pList->azId);
-  sqlite3_free(pList);
+static void freeSlot(void *p) {
+  sqlite3_free(((RolloutSlot *)p)->azShut);
+  sqlite3_free(p);
 }
 
-static int findShut(const ShutList *pList, const char *zId) {
+RolloutSlot *bxRolloutSlot(Bx *bx, BxErr *pErr) {
+  BxSlot *pSlot = bxSlot(bx, "rollout");
+  if (pErr->rc != SQLITE_OK) return 0;
+  if (pSlot->p == 0) {
+    pSlot->p = sqlite3_malloc64(sizeof(RolloutSlot));
+    if (pSlot->p == 0) {
+      bxFail(pErr, SQLITE_NOMEM, "out of memory");
+      return 0;
+    }
+    memset(pSlot->p, 0, sizeof(RolloutSlot));
+    pSlot->xFree = freeSlot;
+  }
+  return (RolloutSlot *)pSlot->p;
+}
+
+static int findShut(const RolloutSlot *p, const char *zId) {
   int i;
-  for (i = 0; pList != 0 && i < pList->nId; i++) {
-    if (strcmp(pList->azId[i], zId) == 0) return i;
+  for (i = 0; p != 0 && i < p->nShut; i++) {
+    if (strcmp(p->azShut[i], zId) == 0) return i;
   }
   return -1;
 }
 
 int bxRolloutIsShut(Bx *bx, const char *zId) {
-  return findShut((ShutList *)bxSlot(bx, "rollout")->p, zId) >= 0;
-}
-
-/* Makes room for one id more. Returns the list, or NULL. */
-static ShutList *growShutList(Bx *bx) {
-  BxSlot *pSlot = bxSlot(bx, "rollout");
-  ShutList *pList = (ShutList *)pSlot->p;
-  char(*azId)[37];
-  int nNew;
-  if (pList == 0) {
-    pList = sqlite3_malloc64(sizeof(*pList));
-    if (pList == 0) return 0;
-    memset(pList, 0, sizeof(*pList));
-    pSlot->p = pList;
-    pSlot->xFree = freeShutList;
-  }
-  if (pList->nId < pList->nAlloc) return pList;
-  nNew = pList->nAlloc ? pList->nAlloc * 2 : 8;
-  azId = sqlite3_realloc64(pList->azId, (sqlite3_uint64)nNew * 37);
-  if (azId == 0) return 0;
-  pList->azId = azId;
-  pList->nAlloc = nNew;
-  return pList;
+  return findShut((RolloutSlot *)bxSlot(bx, "rollout")->p, zId) >= 0;
 }
 
 void bxRolloutSetShut(Bx *bx, const char *zId, int bShut, BxErr *pErr) {
-  ShutList *pList = (ShutList *)bxSlot(bx, "rollout")->p;
-  int i = findShut(pList, zId);
-  if (pErr->rc != SQLITE_OK || (i >= 0) == bShut) return;
-  if (bShut) {
-    pList = growShutList(bx);
-    if (pList == 0) {
+  RolloutSlot *p = bxRolloutSlot(bx, pErr);
+  int i = findShut(p, zId);
+  if (p == 0 || (i >= 0) == bShut) return;
+  if (!bShut) {
+    memcpy(p->azShut[i], p->azShut[--p->nShut], 37);
+    return;
+  }
+  if (p->nShut == p->nShutAlloc) {
+    int nNew = p->nShutAlloc ? p->nShutAlloc * 2 : 8;
+    char(*azNew)[37] = sqlite3_realloc64(p->azShut, (sqlite3_uint64)nNew * 37);
+    if (azNew == 0) {
       bxFail(pErr, SQLITE_NOMEM, "out of memory");
       return;
     }
-    memcpy(pList->azId[pList->nId++], zId, 37);
-  } else {
-    memcpy(pList->azId[i], pList->azId[--pList->nId], 37);
+    p->azShut = azNew;
+    p->nShutAlloc = nNew;
   }
+  memcpy(p->azShut[p->nShut++], zId, 37);
 }

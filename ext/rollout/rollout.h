@@ -61,9 +61,33 @@ void bxRolloutOpen(BxStmts *p, int bWrite, const char *zId, i64 iNow,
 */
 void bxRolloutExplain(BxErr *pErr, const char *zPrefix, const char *zId);
 
-/* The conversations that were shut down on this connection. */
+typedef struct RolloutBatch RolloutBatch;
+
+/* What the domain keeps for a connection. */
+typedef struct RolloutSlot {
+  int nShut, nShutAlloc; /* conversations that were shut down here */
+  char (*azShut)[37];
+  const RolloutBatch *pBatch; /* what rollout_batch shows just now, or NULL */
+} RolloutSlot;
+
+/* Makes it when it is not there yet. */
+RolloutSlot *bxRolloutSlot(Bx *bx, BxErr *pErr);
 int bxRolloutIsShut(Bx *bx, const char *zId);
 void bxRolloutSetShut(Bx *bx, const char *zId, int bShut, BxErr *pErr);
+
+/*--------------------------------------------------------- batch.c ----*/
+
+extern const sqlite3_module bxRolloutBatchModule;
+
+RolloutBatch *bxRolloutBatchNew(BxErr *pErr);
+void bxRolloutBatchFree(RolloutBatch *p);
+/* Copies an item into the batch. zPayload NULL: it has none. bLook 0: nothing
+** in the payload needs to be looked at (see rollout_data). */
+void bxRolloutBatchAdd(RolloutBatch *p, i64 iTime, const char *zType,
+    const char *zPayload, i64 nPayload, int bLook, BxErr *pErr);
+/* Writes all behind pHead->iLast in one statement. Returns how many. */
+i64 bxRolloutBatchPut(
+    RolloutBatch *p, BxStmts *pHome, const RolloutHead *pHead, BxErr *pErr);
 
 /*------------------------------------------------------- functions ----*/
 
@@ -79,12 +103,6 @@ void bxRolloutFlush(BxCall *p);
 void bxRolloutShutdown(BxCall *p);
 /* append.c */
 void bxRolloutAppend(BxCall *p);
-/*
-** Adds one item behind pHead->iLast, which it moves on. zPayload NULL: the
-** item has none. bLook 0: nothing in the payload needs to be looked at.
-*/
-void bxRolloutPut(BxStmts *p, RolloutHead *pHead, i64 iTime, const char *zType,
-    int nType, const char *zPayload, i64 nPayload, int bLook, BxErr *pErr);
 /* Whether the triggers must look into an item: see look in rollout_data. */
 int bxRolloutMatters(
     const char *zType, const char *zPayload, const char *zPayloadType);

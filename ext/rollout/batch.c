@@ -1,0 +1,225 @@
+/*
+** batch.c: the items of one append, as rows for one INSERT.
+**
+** rollout_append() checks its items and collects what is kept here; then
+** INSERT INTO rollout_data SELECT ... FROM rollout_batch writes them in a
+** single statement. That makes the append atomic also where there is no
+** savepoint, and it is faster than a statement for each: SQLite keeps a
+** journal for every statement that may fail half-way.
+**
+** rollout_batch is an eponymous table, read-only, and empty but for the
+** moment of that INSERT. The texts lie in one buffer that grows.
+*/
+#include "rollout.h"
+SQLITE_EXTENSION_INIT3
+
+#include <string.h>
+
+typedef struct BatchItem {
+  i64 iTime;
+  i64 iType;    /* where the type begins in the buffer; ends with NUL */
+  i64 iPayload; /* the same for the payload; -1 for none */
+  i64 nPayload;
+  int bLook;
+} BatchItem;
+
+struct RolloutBatch {
+  BatchItem *aItem;
+  i64 nItem, nItemAlloc;
+  char *zBuf;
+  i64 nBuf, nBufAlloc;
+};
+
+/* Makes room for n elements of nEach bytes in a growing array. */
+static void *grow(
+    void *pOld, i64 *pnAlloc, i64 n, sqlite3_uint64 nEach, BxErr *pErr) {
+  i64 nNew = *pnAlloc ? *pnAlloc : 16;
+  void *pNew;
+  if (n <= *pnAlloc) return pOld;
+  while (nNew < n) nNew *= 2;
+  pNew = sqlite3_realloc64(pOld, (sqlite3_uint64)nNew * nEach);
+  if (pNew == 0) {
+    bxFail(pErr, SQLITE_NOMEM, "out of memory");
+    return pOld;
+  }
+  *pnAlloc = nNew;
+  return pNew;
+}
+
+/* Copies n bytes and a NUL into the buffer. Returns where. */
+static i64 addText(RolloutBatch *p, const char *z, i64 n, BxErr *pErr) {
+  i64 iAt = p->nBuf;
+  if (pErr->rc != SQLITE_OK) return 0;
+  p->zBuf = grow(p->zBuf, &p->nBufAlloc, p->nBuf + n + 1, 1, pErr);
+  if (pErr->rc != SQLITE_OK) return 0;
+  memcpy(p->zBuf + iAt, z, (size_t)n);
+  p->zBuf[iAt + n] = 0;
+  p->nBuf += n + 1;
+  return iAt;
+}
+
+void bxRolloutBatchAdd(RolloutBatch *p, i64 iTime, const char *zType,
+    const char *zPayload, i64 nPayload, int bLook, BxErr *pErr) {
+  BatchItem item = {iTime, 0, -1, nPayload, bLook};
+  if (pErr->rc != SQLITE_OK) return;
+  p->aItem =
+      grow(p->aItem, &p->nItemAlloc, p->nItem + 1, sizeof(BatchItem), pErr);
+  item.iType = addText(p, zType, (i64)strlen(zType), pErr);
+  if (zPayload != 0) item.iPayload = addText(p, zPayload, nPayload, pErr);
+  if (pErr->rc == SQLITE_OK) p->aItem[p->nItem++] = item;
+}
+
+RolloutBatch *bxRolloutBatchNew(BxErr *pErr) {
+  RolloutBatch *p;
+  if (pErr->rc != SQLITE_OK) return 0;
+  p = sqlite3_malloc64(sizeof(*p));
+  if (p == 0) {
+    bxFail(pErr, SQLITE_NOMEM, "out of memory");
+    return 0;
+  }
+  memset(p, 0, sizeof(*p));
+  return p;
+}
+
+void bxRolloutBatchFree(RolloutBatch *p) {
+  if (p == 0) return;
+  sqlite3_free(p->aItem);
+  sqlite3_free(p->zBuf);
+  sqlite3_free(p);
+}
+
+static const char zPutAll[] =
+    "INSERT INTO main.rollout_data(id, timestamp, type, look, payload) "
+    "SELECT ?1 + rowid, timestamp, type, look, payload FROM rollout_batch";
+
+i64 bxRolloutBatchPut(
+    RolloutBatch *p, BxStmts *pHome, const RolloutHead *pHead, BxErr *pErr) {
+  RolloutSlot *pSlot;
+  sqlite3_stmt *pStmt;
+  if (pErr->rc != SQLITE_OK || p->nItem == 0) return 0;
+  pSlot = bxRolloutSlot(pHome->bx, pErr);
+  pStmt = bxStmt(pHome, zPutAll, pErr);
+  if (pErr->rc != SQLITE_OK) return 0;
+  bxBind(pStmt, pErr, "i", (pHead->no << 32) + pHead->iLast + 1);
+  pSlot->pBatch = p;
+  bxRun(pStmt, pErr);
+  pSlot->pBatch = 0;
+  return p->nItem;
+}
+
+/*----------------------------------------------------- rollout_batch ----*/
+
+typedef struct BatchVtab {
+  sqlite3_vtab base;
+  Bx *bx;
+} BatchVtab;
+
+typedef struct BatchCursor {
+  sqlite3_vtab_cursor base;
+  const RolloutBatch *pBatch; /* NULL: no append is going on */
+  i64 iRow;
+} BatchCursor;
+
+static int batchConnect(sqlite3 *db, void *pAux, int argc,
+    const char *const *argv, sqlite3_vtab **ppVtab, char **pzErr) {
+  BatchVtab *p;
+  int rc = sqlite3_declare_vtab(
+      db, "CREATE TABLE x(timestamp, type, look, payload)");
+  (void)argc;
+  (void)argv;
+  (void)pzErr;
+  if (rc != SQLITE_OK) return rc;
+  p = sqlite3_malloc64(sizeof(*p));
+  if (p == 0) return SQLITE_NOMEM;
+  memset(p, 0, sizeof(*p));
+  p->bx = (Bx *)pAux;
+  *ppVtab = &p->base;
+  return SQLITE_OK;
+}
+
+static int batchBestIndex(sqlite3_vtab *pVtab, sqlite3_index_info *pInfo) {
+  (void)pVtab;
+  pInfo->estimatedRows = 10;
+  return SQLITE_OK;
+}
+
+static int batchDisconnect(sqlite3_vtab *pVtab) {
+  sqlite3_free(pVtab);
+  return SQLITE_OK;
+}
+
+static int batchOpen(sqlite3_vtab *pVtab, sqlite3_vtab_cursor **ppCursor) {
+  BatchCursor *p = sqlite3_malloc64(sizeof(*p));
+  (void)pVtab;
+  if (p == 0) return SQLITE_NOMEM;
+  memset(p, 0, sizeof(*p));
+  *ppCursor = &p->base;
+  return SQLITE_OK;
+}
+
+static int batchClose(sqlite3_vtab_cursor *pCursor) {
+  sqlite3_free(pCursor);
+  return SQLITE_OK;
+}
+
+static int batchFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
+    const char *idxStr, int argc, sqlite3_value **argv) {
+  BatchCursor *p = (BatchCursor *)pCursor;
+  const RolloutSlot *pSlot =
+      (RolloutSlot *)bxSlot(((BatchVtab *)pCursor->pVtab)->bx, "rollout")->p;
+  (void)idxNum;
+  (void)idxStr;
+  (void)argc;
+  (void)argv;
+  p->pBatch = pSlot ? pSlot->pBatch : 0;
+  p->iRow = 0;
+  return SQLITE_OK;
+}
+
+static int batchNext(sqlite3_vtab_cursor *pCursor) {
+  ((BatchCursor *)pCursor)->iRow++;
+  return SQLITE_OK;
+}
+
+static int batchEof(sqlite3_vtab_cursor *pCursor) {
+  const BatchCursor *p = (const BatchCursor *)pCursor;
+  return p->pBatch == 0 || p->iRow >= p->pBatch->nItem;
+}
+
+static int batchColumn(
+    sqlite3_vtab_cursor *pCursor, sqlite3_context *pCtx, int i) {
+  const BatchCursor *p = (const BatchCursor *)pCursor;
+  const RolloutBatch *pBatch = p->pBatch;
+  const BatchItem *pItem = &pBatch->aItem[p->iRow];
+  switch (i) {
+    case 0: sqlite3_result_int64(pCtx, pItem->iTime); break;
+    case 1:
+      sqlite3_result_text(pCtx, pBatch->zBuf + pItem->iType, -1, SQLITE_STATIC);
+      break;
+    case 2: sqlite3_result_int(pCtx, pItem->bLook); break;
+    default:
+      if (pItem->iPayload < 0) break;
+      sqlite3_result_text64(pCtx, pBatch->zBuf + pItem->iPayload,
+          (sqlite3_uint64)pItem->nPayload, SQLITE_STATIC, SQLITE_UTF8);
+  }
+  return SQLITE_OK;
+}
+
+static int batchRowid(sqlite3_vtab_cursor *pCursor, sqlite3_int64 *piRowid) {
+  *piRowid = ((BatchCursor *)pCursor)->iRow;
+  return SQLITE_OK;
+}
+
+const sqlite3_module bxRolloutBatchModule = {
+    .xConnect = batchConnect,
+    .xBestIndex = batchBestIndex,
+    .xDisconnect = batchDisconnect,
+    .xDestroy = batchDisconnect,
+    .xOpen = batchOpen,
+    .xClose = batchClose,
+    .xFilter = batchFilter,
+    .xNext = batchNext,
+    .xEof = batchEof,
+    .xColumn = batchColumn,
+    .xRowid = batchRowid,
+};
