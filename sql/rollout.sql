@@ -549,7 +549,8 @@ AFTER UPDATE OF looked ON rollout_heads WHEN NEW.looked > OLD.looked
 BEGIN
   SELECT RAISE(ABORT, 'Invalid item format: the payload must be well-formed JSON, not nested too deeply')
     FROM rollout_data
-   WHERE id = (NEW.no << 32) + NEW.looked AND NOT json_valid(payload);
+   WHERE id = (NEW.no << 32) + NEW.looked
+     AND payload IS NOT NULL AND NOT json_valid(payload);
   SELECT RAISE(ABORT, 'Invalid item format: item 0 of a conversation is its session_meta, with an object as payload')
     FROM rollout_data
    WHERE NEW.looked = 0 AND id = NEW.no << 32

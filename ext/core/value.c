@@ -47,6 +47,9 @@ char *bxShow(sqlite3_value *pVal) {
     default: {
       const char *z = (const char *)sqlite3_value_text(pVal);
       int n = sqlite3_value_bytes(pVal);
+      if (!bxIsUtf8((const unsigned char *)z, n)) {
+        return sqlite3_mprintf("%d bytes that are no UTF-8", n);
+      }
       if (n <= 60) return sqlite3_mprintf("%Q", z);
       for (n = 60; n > 0 && (z[n] & 0xc0) == 0x80; n--) {
       } /* whole letters */

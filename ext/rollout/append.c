@@ -14,13 +14,13 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-#define MAX_PAIR 16 /* answers of the policy kept during one call */
-
-/* An answer of the policy. */
+/* What the policy says of a pair of types, asked once a call, and what came
+** of them that it drops. */
 typedef struct Pair {
   char *zType;
   char *zPayloadType; /* NULL: payload without a type; "": no payload */
   int bKeep;
+  i64 nDropped, nByte;
 } Pair;
 
 typedef struct Append {
@@ -28,8 +28,8 @@ typedef struct Append {
   RolloutHead head;
   i64 iNow;
   RolloutBatch *pBatch;
-  int nPair;
-  Pair aPair[MAX_PAIR];
+  int nPair, nPairAlloc;
+  Pair *aPair;
   BxErr *pErr;
 } Append;
 
@@ -70,19 +70,6 @@ int bxRolloutMatters(
   return isName(zType, "compacted") || isName(zType, "session_meta");
 }
 
-static const char zDrop[] =
-    "INSERT INTO main.rollout_drops(no, item_type, payload_type, items, bytes) "
-    "VALUES (?1, substr(?2, 1, 100), substr(coalesce(?3, ''), 1, 100), 1, ?4) "
-    "ON CONFLICT (no, item_type, payload_type) DO UPDATE "
-    "SET items = items + 1, bytes = bytes + excluded.bytes";
-
-void bxRolloutDrop(BxStmts *p, i64 no, const char *zType,
-    const char *zPayloadType, i64 nByte, BxErr *pErr) {
-  sqlite3_stmt *pStmt = bxStmt(p, zDrop, pErr);
-  bxBind(pStmt, pErr, "itti", no, zType, zPayloadType, nByte);
-  bxRun(pStmt, pErr);
-}
-
 /*-------------------------------------------------------------- policy ----*/
 
 /* As the trigger rollout_log_insert asks. ?2 is '' for an item without payload
@@ -113,36 +100,64 @@ static int sameText(const char *z1, const char *z2) {
   return z1 == 0 || z2 == 0 ? z1 == z2 : strcmp(z1, z2) == 0;
 }
 
-/* Whether the policy keeps items of these types. Items of one call are of few
-** types, so the answers are kept until it ends. */
-static int isKept(Append *p, const char *zType, const char *zPayloadType) {
+/* The pair of these types, new or not. NULL on error. */
+static Pair *findPair(Append *p, const char *zType, const char *zPayloadType) {
   Pair *pPair;
-  int i, bKeep;
+  int i;
   for (i = 0; i < p->nPair; i++) {
     pPair = &p->aPair[i];
     if (sameText(pPair->zType, zType) &&
         sameText(pPair->zPayloadType, zPayloadType)) {
-      return pPair->bKeep;
+      return pPair;
     }
   }
-  bKeep = askPolicy(p, zType, zPayloadType);
-  if (p->nPair == MAX_PAIR || p->pErr->rc != SQLITE_OK) return bKeep;
+  if (p->nPair == p->nPairAlloc) {
+    int nNew = p->nPairAlloc ? p->nPairAlloc * 2 : 16;
+    pPair = sqlite3_realloc64(p->aPair, (sqlite3_uint64)nNew * sizeof(Pair));
+    if (pPair == 0) {
+      bxFail(p->pErr, SQLITE_NOMEM, "out of memory");
+      return 0;
+    }
+    p->aPair = pPair;
+    p->nPairAlloc = nNew;
+  }
   pPair = &p->aPair[p->nPair++];
-  pPair->bKeep = bKeep;
+  memset(pPair, 0, sizeof(*pPair));
+  pPair->bKeep = askPolicy(p, zType, zPayloadType);
   pPair->zType = sqlite3_mprintf("%s", zType);
   pPair->zPayloadType = zPayloadType ? sqlite3_mprintf("%s", zPayloadType) : 0;
   if (pPair->zType == 0 || (zPayloadType != 0 && pPair->zPayloadType == 0)) {
     bxFail(p->pErr, SQLITE_NOMEM, "out of memory");
   }
-  return bKeep;
+  return p->pErr->rc == SQLITE_OK ? pPair : 0;
 }
 
-static void freePairs(Append *p) {
-  while (p->nPair > 0) {
-    p->nPair--;
-    sqlite3_free(p->aPair[p->nPair].zType);
-    sqlite3_free(p->aPair[p->nPair].zPayloadType);
+static const char zDrop[] =
+    "INSERT INTO main.rollout_drops(no, item_type, payload_type, items, bytes) "
+    "VALUES (?1, substr(?2, 1, 100), substr(coalesce(?3, ''), 1, 100), ?4, ?5) "
+    "ON CONFLICT (no, item_type, payload_type) DO UPDATE "
+    "SET items = items + excluded.items, bytes = bytes + excluded.bytes";
+
+void bxRolloutDrop(BxStmts *p, i64 no, const char *zType,
+    const char *zPayloadType, i64 nItem, i64 nByte, BxErr *pErr) {
+  sqlite3_stmt *pStmt = bxStmt(p, zDrop, pErr);
+  bxBind(pStmt, pErr, "ittii", no, zType, zPayloadType, nItem, nByte);
+  bxRun(pStmt, pErr);
+}
+
+/* Writes what was dropped, and frees the pairs. */
+static void closePairs(Append *p) {
+  int i;
+  for (i = 0; i < p->nPair; i++) {
+    Pair *pPair = &p->aPair[i];
+    if (pPair->nDropped > 0 && p->pErr->rc == SQLITE_OK) {
+      bxRolloutDrop(p->pHome, p->head.no, pPair->zType, pPair->zPayloadType,
+          pPair->nDropped, pPair->nByte, p->pErr);
+    }
+    sqlite3_free(pPair->zType);
+    sqlite3_free(pPair->zPayloadType);
   }
+  sqlite3_free(p->aPair);
 }
 
 /*--------------------------------------------------------------- items ----*/
@@ -179,6 +194,7 @@ static void readItem(Append *p, sqlite3_stmt *pRow) {
   const char *zPayload = (const char *)sqlite3_column_text(pRow, 3);
   i64 nPayload = sqlite3_column_bytes(pRow, 3);
   const char *zPayloadType = 0;
+  Pair *pPair;
   i64 iTime = p->iNow;
   if (sqlite3_column_type(pRow, 4) == SQLITE_TEXT) {
     zPayloadType = (const char *)sqlite3_column_text(pRow, 4);
@@ -186,7 +202,7 @@ static void readItem(Append *p, sqlite3_stmt *pRow) {
   if (zJson == 0 || strcmp(zJson, "object") != 0) {
     badItem(p, i, "is of JSON type %s", zJson);
   } else if (zType == 0 || sqlite3_column_type(pRow, 2) != SQLITE_TEXT ||
-             *zType == 0) {
+             strchr("[{", *zType) != 0) { /* empty, or an array or object */
     badItem(p, i, "has no type%s", "");
   } else if (sqlite3_column_bytes(pRow, 2) > 100) {
     badItem(p, i, "has a type of more than 100 bytes%s", "");
@@ -201,13 +217,16 @@ static void readItem(Append *p, sqlite3_stmt *pRow) {
     iTime = sqlite3_column_int64(pRow, 5);
     if (iTime < 0 || iTime > BX_MAX_TIME) iTime = p->iNow;
   }
-  if (isKept(p, zType, zPayload ? zPayloadType : "")) {
-    bxRolloutBatchAdd(p->pBatch, iTime, zType, zPayload, nPayload,
-        zPayload != 0 && bxRolloutMatters(zType, zPayload, zPayloadType),
-        p->pErr);
-  } else if (p->pErr->rc == SQLITE_OK) {
-    bxRolloutDrop(p->pHome, p->head.no, zType, zPayloadType, nPayload, p->pErr);
+  pPair = findPair(p, zType, zPayload ? zPayloadType : "");
+  if (pPair == 0) return;
+  if (!pPair->bKeep) {
+    pPair->nDropped++;
+    pPair->nByte += nPayload;
+    return;
   }
+  bxRolloutBatchAdd(p->pBatch, iTime, zType, zPayload, nPayload,
+      zPayload != 0 && bxRolloutMatters(zType, zPayload, zPayloadType),
+      p->pErr);
 }
 
 /* The text of the argument; *pbArray tells what it begins with. */
@@ -293,7 +312,7 @@ void bxRolloutAppend(BxCall *p) {
         bxRolloutBatchPut(append.pBatch, append.pHome, &append.head, &p->err);
   }
   bxRolloutBatchFree(append.pBatch);
-  freePairs(&append);
+  closePairs(&append);
   bxRolloutExplain(&p->err, "Write failed: ", zId);
   bxReturnInt(p, nKept);
 }

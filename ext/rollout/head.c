@@ -139,6 +139,14 @@ void bxRolloutExplain(BxErr *pErr, const char *zPrefix, const char *zId) {
     pErr->rc = SQLITE_OK;
     bxRolloutMissing(zId, pErr);
     sqlite3_free(said.zMsg);
+  } else if (strncmp(said.zMsg, "unsafe use of", 13) == 0) {
+    pErr->rc = SQLITE_OK;
+    bxFail(pErr, said.rc,
+        "%s%s: SQLite %s refuses JSON functions in triggers while "
+        "trusted_schema is off; PRAGMA trusted_schema = ON, or use a later "
+        "SQLite",
+        zPrefix, said.zMsg, sqlite3_libversion());
+    sqlite3_free(said.zMsg);
   } else if (!isOurs(said.zMsg)) {
     bxPrefix(pErr, zPrefix);
   }

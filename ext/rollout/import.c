@@ -43,7 +43,7 @@ static void badLine(Import *p, const char *zReason) {
         p->nBad > 1 ? "," : "", p->nLine, zReason);
   }
   if (p->bOpen) {
-    bxRolloutDrop(p->pHome, p->head.no, "damaged line", "", 0, p->pErr);
+    bxRolloutDrop(p->pHome, p->head.no, "damaged line", "", 1, 0, p->pErr);
   }
 }
 

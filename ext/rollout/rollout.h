@@ -106,9 +106,9 @@ void bxRolloutAppend(BxCall *p);
 /* Whether the triggers must look into an item: see look in rollout_data. */
 int bxRolloutMatters(
     const char *zType, const char *zPayload, const char *zPayloadType);
-/* Counts an item that was not kept. */
+/* Counts items that were not kept. */
 void bxRolloutDrop(BxStmts *p, i64 no, const char *zType,
-    const char *zPayloadType, i64 nByte, BxErr *pErr);
+    const char *zPayloadType, i64 nItem, i64 nByte, BxErr *pErr);
 /* import.c */
 void bxRolloutImport(BxCall *p);
 /* read.c */

@@ -1,0 +1,46 @@
+"""What the rollout tests share."""
+import json
+
+from conftest import one, rows
+
+ID = "5973b6c0-94b8-487b-a530-2aeb6098ae0e"
+OTHER = "019d6d29-8cf7-7fe3-adc9-8c3e4d9d5603"
+THIRD = "019d7d4c-fef7-7d21-908c-d8850b805a6d"
+
+
+def event(kind, **more):
+    return {"type": "event_msg", "payload": {"type": kind, **more}}
+
+
+def user(text):
+    return event("user_message", message=text)
+
+
+def message(role, text):
+    return {"type": "response_item", "payload": {
+        "type": "message", "role": role,
+        "content": [{"type": "output_text", "text": text}]}}
+
+
+def append(db, rollout, *items, now=None):
+    return one(db, "SELECT rollout_append(?, ?, ?)", rollout,
+               json.dumps(items), now)
+
+
+def create(db, rollout=ID, ttl=None, now=None):
+    return one(db, "SELECT rollout_create(?, NULL, ?, NULL, ?)", rollout, ttl, now)
+
+
+def texts(db, rollout):
+    """(sequence, payload) of a conversation, in order."""
+    return rows(db, "SELECT sequence, payload FROM rollout_items "
+                "WHERE rollout = ? ORDER BY sequence", rollout)
+
+
+def well(db):
+    assert rows(db, "SELECT * FROM rollout_check") == []
+
+
+def snapshot(db):
+    """Everything in the database, to see that nothing changed."""
+    return list(db.iterdump())
