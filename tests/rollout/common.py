@@ -4,8 +4,8 @@ import json
 from conftest import one, rows
 
 ID = "5973b6c0-94b8-487b-a530-2aeb6098ae0e"
-OTHER = "019d6d29-8cf7-7fe3-adc9-8c3e4d9d5603"
-THIRD = "019d7d4c-fef7-7d21-908c-d8850b805a6d"
+OTHER = "019d0000-1111-7222-8333-444455556666"
+THIRD = "019d0000-1111-7222-9333-777788889999"
 
 
 def event(kind, **more):
