@@ -50,9 +50,12 @@ static int isName(const char *z, const char *zName) {
   return 1;
 }
 
-/* Whether the word "user" may stand in JSON text, also with a letter of it
-** written as \u0075, \u0073, \u0065 or \u0072. */
+/* Whether a message may have the role "user", also with a letter of it
+** written as \u0075, \u0073, \u0065 or \u0072. Payloads are looked at whole,
+** but for those that begin as most do. */
 static int mayHaveUser(const char *z) {
+  static const char zMost[] = "{\"type\":\"message\",\"role\":\"assistant\"";
+  if (strncmp(z, zMost, sizeof(zMost) - 1) == 0) return 0;
   return strstr(z, "\"user\"") != 0 || strstr(z, "\\u007") != 0 ||
          strstr(z, "\\u0065") != 0;
 }
@@ -265,9 +268,119 @@ static void checkJson(Append *p, const char *zItems) {
   bxDone(pStmt, p->pErr);
 }
 
-static void readAll(Append *p, const char *zItems, int bArray) {
-  sqlite3_stmt *pRow = bxStmt(p->pHome, bArray ? zArray : zSingle, p->pErr);
+/*--------------------------------------------------------- plain items ----*/
+
+/*
+** Nearly every item is {"type":"...","payload":{"type":"...",...}} and no
+** more. Written without white space, as json_each() gives it, such a text
+** shows its parts at fixed places, and four JSON calls for each item can be
+** saved. Whether what stands behind "payload": is one value, and not also a
+** third member, is asked of SQLite for all items at once: only then is
+** [payload,payload,...] an array of as many elements. If anything is
+** otherwise, all items are read again in the general way.
+*/
+
+/* Copies the name at z, up to the quote. Returns its length, 0 for none. */
+static int plainName(const char *z, char zName[101]) {
+  int n = 0;
+  while (n < 101 && ((z[n] >= 'a' && z[n] <= 'z') || z[n] == '_' ||
+                        (z[n] >= 'A' && z[n] <= 'Z'))) {
+    n++;
+  }
+  if (n == 101 || z[n] != '"') return 0;
+  memcpy(zName, z, (size_t)n);
+  zName[n] = 0;
+  return n;
+}
+
+#define TYPE_IS "{\"type\":\""
+#define PAYLOAD_IS "\",\"payload\":"
+
+/* Takes one item into the batch. Returns 0 when it is not plain. */
+static int plainItem(Append *p, const char *z, int n, sqlite3_str *pAll) {
+  char zType[101], zPayloadType[101];
+  const char *zEnd = z + n - 1; /* the closing brace */
+  Pair *pPair;
+  int nName;
+  if (n < 30 || memcmp(z, TYPE_IS, strlen(TYPE_IS)) != 0) return 0;
+  z += strlen(TYPE_IS);
+  nName = plainName(z, zType);
+  z += nName;
+  if (nName == 0 || strncmp(z, PAYLOAD_IS, strlen(PAYLOAD_IS)) != 0) return 0;
+  z += strlen(PAYLOAD_IS);
+  if (strncmp(z, TYPE_IS, strlen(TYPE_IS)) != 0 ||
+      plainName(z + strlen(TYPE_IS), zPayloadType) == 0 ||
+      zEnd - z > ROLLOUT_MAX_PAYLOAD) {
+    return 0;
+  }
+  sqlite3_str_append(pAll, ",", 1);
+  sqlite3_str_append(pAll, z, (int)(zEnd - z));
+  pPair = findPair(p, zType, zPayloadType);
+  if (pPair == 0) return 0;
+  if (pPair->bKeep) {
+    bxRolloutBatchAdd(p->pBatch, p->iNow, zType, z, zEnd - z,
+        bxRolloutMatters(zType, z, zPayloadType), p->pErr);
+  } else {
+    pPair->nDropped++;
+    pPair->nByte += zEnd - z;
+  }
+  return p->pErr->rc == SQLITE_OK;
+}
+
+static const char zValues[] = "SELECT value FROM json_each(?1)";
+static const char zCount[] = "SELECT json_array_length(?1)";
+
+/* Whether pAll, "[,payload,payload...", has n elements when closed. */
+static int isArrayOf(Append *p, sqlite3_str *pAll, i64 n) {
+  sqlite3_stmt *pStmt = bxStmt(p->pHome, zCount, p->pErr);
+  BxErr err = {SQLITE_OK, 0}; /* malformed: that is, no such array */
+  char *z = sqlite3_str_value(pAll);
+  int bSo = 0;
+  if (z == 0 || pStmt == 0 || n == 0) return 0;
+  z[1] = ' '; /* the first comma */
+  sqlite3_str_append(pAll, "]", 1);
+  if (sqlite3_str_errcode(pAll) != SQLITE_OK) return 0;
+  sqlite3_bind_text(pStmt, 1, sqlite3_str_value(pAll), sqlite3_str_length(pAll),
+      SQLITE_STATIC);
+  bSo = bxRow(pStmt, &err) && sqlite3_column_int64(pStmt, 0) == n;
+  bxDone(pStmt, &err);
+  bxClear(&err);
+  return bSo;
+}
+
+/* Reads an array of plain items. Returns 0, with nothing taken, when they are
+** not all plain. */
+static int readPlain(Append *p, const char *zItems) {
+  sqlite3_str *pAll = sqlite3_str_new(p->pHome->bx->db);
+  sqlite3_stmt *pRow = bxStmt(p->pHome, zValues, p->pErr);
   BxErr err = {SQLITE_OK, 0};
+  int i, bPlain = pRow != 0;
+  i64 n = 0;
+  bxBind(pRow, p->pErr, "t", zItems);
+  sqlite3_str_append(pAll, "[", 1);
+  while (bPlain && bxRow(pRow, &err)) {
+    const char *z = (const char *)sqlite3_column_text(pRow, 0);
+    bPlain = z && plainItem(p, z, sqlite3_column_bytes(pRow, 0), pAll);
+    n++;
+  }
+  bxDone(pRow, &err);
+  bPlain = bPlain && err.rc == SQLITE_OK && isArrayOf(p, pAll, n);
+  bxClear(&err);
+  sqlite3_free(sqlite3_str_finish(pAll));
+  if (bPlain || p->pErr->rc != SQLITE_OK) return bPlain;
+  bxRolloutBatchClear(p->pBatch);
+  for (i = 0; i < p->nPair; i++) {
+    p->aPair[i].nDropped = 0;
+    p->aPair[i].nByte = 0;
+  }
+  return 0;
+}
+
+static void readAll(Append *p, const char *zItems, int bArray) {
+  BxErr err = {SQLITE_OK, 0};
+  sqlite3_stmt *pRow;
+  if (bArray && readPlain(p, zItems)) return;
+  pRow = bxStmt(p->pHome, bArray ? zArray : zSingle, p->pErr);
   bxBind(pRow, p->pErr, "ti", zItems, (i64)(strstr(zItems, "timestamp") != 0));
   if (p->pErr->rc != SQLITE_OK) return;
   while (p->pErr->rc == SQLITE_OK && bxRow(pRow, &err)) readItem(p, pRow);
@@ -308,8 +421,8 @@ void bxRolloutAppend(BxCall *p) {
   if (p->err.rc == SQLITE_OK) checkJson(&append, zItems);
   if (p->err.rc == SQLITE_OK) readAll(&append, zItems, bArray);
   if (p->err.rc == SQLITE_OK) {
-    nKept =
-        bxRolloutBatchPut(append.pBatch, append.pHome, &append.head, &p->err);
+    nKept = bxRolloutBatchPut(
+        append.pBatch, append.pHome, &append.head, p->pCtx != 0, &p->err);
   }
   bxRolloutBatchFree(append.pBatch);
   closePairs(&append);

@@ -1,14 +1,14 @@
 /*
 ** batch.c: the items of one append, as rows for one INSERT.
 **
-** rollout_append() checks its items and collects what is kept here; then
-** INSERT INTO rollout_data SELECT ... FROM rollout_batch writes them in a
-** single statement. That makes the append atomic also where there is no
-** savepoint, and it is faster than a statement for each: SQLite keeps a
-** journal for every statement that may fail half-way.
+** rollout_append() checks its items and collects what is kept here. In a
+** savepoint each is then an INSERT of its own, which is fastest. A call that
+** came as a row of blackbox_call has no savepoint: there one statement,
+** INSERT INTO rollout_data SELECT ... FROM rollout_batch, writes them all, or
+** none.
 **
 ** rollout_batch is an eponymous table, read-only, and empty but for the
-** moment of that INSERT. The texts lie in one buffer that grows.
+** moment of that statement. The texts lie in one buffer that grows.
 */
 #include "rollout.h"
 SQLITE_EXTENSION_INIT3
@@ -81,6 +81,11 @@ RolloutBatch *bxRolloutBatchNew(BxErr *pErr) {
   return p;
 }
 
+void bxRolloutBatchClear(RolloutBatch *p) {
+  p->nItem = 0;
+  p->nBuf = 0;
+}
+
 void bxRolloutBatchFree(RolloutBatch *p) {
   if (p == 0) return;
   sqlite3_free(p->aItem);
@@ -92,18 +97,52 @@ static const char zPutAll[] =
     "INSERT INTO main.rollout_data(id, timestamp, type, look, payload) "
     "SELECT ?1 + rowid, timestamp, type, look, payload FROM rollout_batch";
 
-i64 bxRolloutBatchPut(
-    RolloutBatch *p, BxStmts *pHome, const RolloutHead *pHead, BxErr *pErr) {
-  RolloutSlot *pSlot;
-  sqlite3_stmt *pStmt;
-  if (pErr->rc != SQLITE_OK || p->nItem == 0) return 0;
-  pSlot = bxRolloutSlot(pHome->bx, pErr);
-  pStmt = bxStmt(pHome, zPutAll, pErr);
-  if (pErr->rc != SQLITE_OK) return 0;
-  bxBind(pStmt, pErr, "i", (pHead->no << 32) + pHead->iLast + 1);
+/* All in one statement, which is atomic by itself. */
+static void putAll(
+    const RolloutBatch *p, BxStmts *pHome, i64 iFirst, BxErr *pErr) {
+  RolloutSlot *pSlot = bxRolloutSlot(pHome->bx, pErr);
+  sqlite3_stmt *pStmt = bxStmt(pHome, zPutAll, pErr);
+  if (pErr->rc != SQLITE_OK) return;
+  bxBind(pStmt, pErr, "i", iFirst);
   pSlot->pBatch = p;
   bxRun(pStmt, pErr);
   pSlot->pBatch = 0;
+}
+
+static const char zPutOne[] =
+    "INSERT INTO main.rollout_data(id, timestamp, type, look, payload) "
+    "VALUES (?1, ?2, ?3, ?4, ?5)";
+
+void bxRolloutPut(BxStmts *p, i64 id, i64 iTime, const char *zType,
+    const char *zPayload, i64 nPayload, int bLook, BxErr *pErr) {
+  sqlite3_stmt *pStmt = bxStmt(p, zPutOne, pErr);
+  if (pStmt == 0) return;
+  sqlite3_bind_int64(pStmt, 1, id);
+  sqlite3_bind_int64(pStmt, 2, iTime);
+  sqlite3_bind_text(pStmt, 3, zType, -1, SQLITE_STATIC);
+  sqlite3_bind_int(pStmt, 4, bLook);
+  if (zPayload != 0) {
+    bxFailDb(pErr, p->bx->db,
+        sqlite3_bind_text64(pStmt, 5, zPayload, (sqlite3_uint64)nPayload,
+            SQLITE_STATIC, SQLITE_UTF8));
+  }
+  bxRun(pStmt, pErr);
+}
+
+i64 bxRolloutBatchPut(RolloutBatch *p, BxStmts *pHome, const RolloutHead *pHead,
+    int bSavepoint, BxErr *pErr) {
+  i64 iFirst = (pHead->no << 32) + pHead->iLast + 1, i;
+  if (pErr->rc != SQLITE_OK || p->nItem == 0) return 0;
+  if (!bSavepoint) {
+    putAll(p, pHome, iFirst, pErr);
+    return p->nItem;
+  }
+  for (i = 0; i < p->nItem && pErr->rc == SQLITE_OK; i++) {
+    const BatchItem *pItem = &p->aItem[i];
+    bxRolloutPut(pHome, iFirst + i, pItem->iTime, p->zBuf + pItem->iType,
+        pItem->iPayload < 0 ? 0 : p->zBuf + pItem->iPayload, pItem->nPayload,
+        pItem->bLook, pErr);
+  }
   return p->nItem;
 }
 

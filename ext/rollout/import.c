@@ -166,25 +166,6 @@ static void checkRepeat(Import *p, sqlite3_stmt *pRow) {
       p->zId);
 }
 
-static const char zPut[] =
-    "INSERT INTO main.rollout_data(id, timestamp, type, look, payload) "
-    "VALUES (?1, ?2, ?3, ?4, ?5)";
-
-/* Adds an item behind the last one. */
-static void putItem(
-    Import *p, i64 iTime, const char *zType, const char *z, int n, int bLook) {
-  sqlite3_stmt *pStmt = bxStmt(p->pHome, zPut, p->pErr);
-  if (pStmt == 0) return;
-  bxBind(pStmt, p->pErr, "iit", (p->head.no << 32) + p->head.iLast + 1, iTime,
-      zType);
-  sqlite3_bind_int(pStmt, 4, bLook);
-  bxFailDb(p->pErr, p->pHome->bx->db,
-      sqlite3_bind_text(pStmt, 5, z, n, SQLITE_STATIC));
-  bxRun(pStmt, p->pErr);
-  p->head.iLast++;
-  p->nItem++;
-}
-
 static void importItem(
     Import *p, sqlite3_stmt *pRow, const char *zLine, int nLine) {
   const char *zType = (const char *)sqlite3_column_text(pRow, 0);
@@ -223,8 +204,10 @@ static void importItem(
   } else if (!beginWith(p, pRow, iTime)) {
     return;
   }
-  putItem(p, iTime, zType, zRaw, nRaw,
-      bxRolloutMatters(zType, zPayload, zPayloadType));
+  bxRolloutPut(p->pHome, (p->head.no << 32) + p->head.iLast + 1, iTime, zType,
+      zRaw, nRaw, bxRolloutMatters(zType, zPayload, zPayloadType), p->pErr);
+  p->head.iLast++;
+  p->nItem++;
 }
 
 /* One line without its newline. */

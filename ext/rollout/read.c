@@ -227,6 +227,7 @@ static i64 appendItems(
 /* Ends a long text. Too long is an error of its own, not lack of memory. */
 static void returnLong(BxCall *p, sqlite3_str *pOut, const char *zInstead) {
   int rc = sqlite3_str_errcode(pOut);
+  int n = sqlite3_str_length(pOut);
   char *z = sqlite3_str_finish(pOut);
   if (rc == SQLITE_TOOBIG) {
     bxFail(&p->err, SQLITE_TOOBIG,
@@ -236,16 +237,17 @@ static void returnLong(BxCall *p, sqlite3_str *pOut, const char *zInstead) {
   } else if (rc != SQLITE_OK) {
     bxFail(&p->err, rc, "out of memory");
   }
-  if (p->err.rc == SQLITE_OK) {
-    bxReturnText(p, z ? z : sqlite3_mprintf("%s", ""));
-  } else {
+  if (p->err.rc != SQLITE_OK || p->pCtx == 0) {
     sqlite3_free(z);
+  } else {
+    sqlite3_result_text64(p->pCtx, z ? z : "", (sqlite3_uint64)n,
+        z ? sqlite3_free : SQLITE_STATIC, SQLITE_UTF8);
   }
 }
 
 void bxRolloutHistory(BxCall *p) {
   char zId[37];
-  i64 no, iNow;
+  i64 no, iNow, n;
   BxStmts *pHome;
   sqlite3_stmt *pStmt;
   sqlite3_str *pOut;
@@ -261,14 +263,14 @@ void bxRolloutHistory(BxCall *p) {
       "{\"type\":\"resumed\",\"payload\":{\"conversationId\":\"%s\","
       "\"history\":[",
       zId);
-  if (appendItems(pOut, pStmt, zId, &p->err) == 0) {
-    sqlite3_free(sqlite3_str_finish(pOut));
-    pOut = sqlite3_str_new(p->bx->db);
+  n = appendItems(pOut, pStmt, zId, &p->err);
+  bxDone(pStmt, &p->err);
+  if (n == 0) {
+    sqlite3_str_reset(pOut);
     sqlite3_str_appendall(pOut, "{\"type\":\"new\"}");
   } else {
     sqlite3_str_appendf(pOut, "],\"rolloutId\":\"%s\"}}", zId);
   }
-  bxDone(pStmt, &p->err);
   returnLong(p, pOut, "rollout_range()");
   if (p->pCtx != 0 && p->err.rc == SQLITE_OK) {
     sqlite3_result_subtype(p->pCtx, 'J');

@@ -80,14 +80,19 @@ void bxRolloutSetShut(Bx *bx, const char *zId, int bShut, BxErr *pErr);
 extern const sqlite3_module bxRolloutBatchModule;
 
 RolloutBatch *bxRolloutBatchNew(BxErr *pErr);
+void bxRolloutBatchClear(RolloutBatch *p);
 void bxRolloutBatchFree(RolloutBatch *p);
 /* Copies an item into the batch. zPayload NULL: it has none. bLook 0: nothing
 ** in the payload needs to be looked at (see rollout_data). */
 void bxRolloutBatchAdd(RolloutBatch *p, i64 iTime, const char *zType,
     const char *zPayload, i64 nPayload, int bLook, BxErr *pErr);
-/* Writes all behind pHead->iLast in one statement. Returns how many. */
-i64 bxRolloutBatchPut(
-    RolloutBatch *p, BxStmts *pHome, const RolloutHead *pHead, BxErr *pErr);
+/* Writes all behind pHead->iLast; without a savepoint in one statement.
+** Returns how many. */
+i64 bxRolloutBatchPut(RolloutBatch *p, BxStmts *pHome, const RolloutHead *pHead,
+    int bSavepoint, BxErr *pErr);
+/* Writes one item with this key. */
+void bxRolloutPut(BxStmts *p, i64 id, i64 iTime, const char *zType,
+    const char *zPayload, i64 nPayload, int bLook, BxErr *pErr);
 
 /*------------------------------------------------------- functions ----*/
 
