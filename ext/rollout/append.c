@@ -198,7 +198,7 @@ static void readItem(Append *p, sqlite3_stmt *pRow) {
   i64 nPayload = sqlite3_column_bytes(pRow, 3);
   const char *zPayloadType = 0;
   Pair *pPair;
-  i64 iTime = p->iNow;
+  i64 iTime = p->iNow, iPayload = -1;
   if (sqlite3_column_type(pRow, 4) == SQLITE_TEXT) {
     zPayloadType = (const char *)sqlite3_column_text(pRow, 4);
   }
@@ -227,7 +227,10 @@ static void readItem(Append *p, sqlite3_stmt *pRow) {
     pPair->nByte += nPayload;
     return;
   }
-  bxRolloutBatchAdd(p->pBatch, iTime, zType, zPayload, nPayload,
+  if (zPayload != 0) {
+    iPayload = bxRolloutBatchText(p->pBatch, zPayload, nPayload, p->pErr);
+  }
+  bxRolloutBatchAdd(p->pBatch, iTime, pPair->zType, iPayload, nPayload,
       zPayload != 0 && bxRolloutMatters(zType, zPayload, zPayloadType),
       p->pErr);
 }
@@ -297,10 +300,11 @@ static int plainName(const char *z, char zName[101]) {
 #define PAYLOAD_IS "\",\"payload\":"
 
 /* Takes one item into the batch. Returns 0 when it is not plain. */
-static int plainItem(Append *p, const char *z, int n, sqlite3_str *pAll) {
+static int plainItem(Append *p, const char *z, int n) {
   char zType[101], zPayloadType[101];
   const char *zEnd = z + n - 1; /* the closing brace */
   Pair *pPair;
+  i64 iPayload;
   int nName;
   if (n < 30 || memcmp(z, TYPE_IS, strlen(TYPE_IS)) != 0) return 0;
   z += strlen(TYPE_IS);
@@ -313,12 +317,11 @@ static int plainItem(Append *p, const char *z, int n, sqlite3_str *pAll) {
       zEnd - z > ROLLOUT_MAX_PAYLOAD) {
     return 0;
   }
-  sqlite3_str_append(pAll, ",", 1);
-  sqlite3_str_append(pAll, z, (int)(zEnd - z));
+  iPayload = bxRolloutBatchText(p->pBatch, z, zEnd - z, p->pErr);
   pPair = findPair(p, zType, zPayloadType);
   if (pPair == 0) return 0;
   if (pPair->bKeep) {
-    bxRolloutBatchAdd(p->pBatch, p->iNow, zType, z, zEnd - z,
+    bxRolloutBatchAdd(p->pBatch, p->iNow, pPair->zType, iPayload, zEnd - z,
         bxRolloutMatters(zType, z, zPayloadType), p->pErr);
   } else {
     pPair->nDropped++;
@@ -330,18 +333,17 @@ static int plainItem(Append *p, const char *z, int n, sqlite3_str *pAll) {
 static const char zValues[] = "SELECT value FROM json_each(?1)";
 static const char zCount[] = "SELECT json_array_length(?1)";
 
-/* Whether pAll, "[,payload,payload...", has n elements when closed. */
-static int isArrayOf(Append *p, sqlite3_str *pAll, i64 n) {
+/* Whether the payloads copied are n values. */
+static int areValues(Append *p, i64 n) {
   sqlite3_stmt *pStmt = bxStmt(p->pHome, zCount, p->pErr);
-  BxErr err = {SQLITE_OK, 0}; /* malformed: that is, no such array */
-  char *z = sqlite3_str_value(pAll);
-  int bSo = 0;
-  if (z == 0 || pStmt == 0 || n == 0) return 0;
-  z[1] = ' '; /* the first comma */
-  sqlite3_str_append(pAll, "]", 1);
-  if (sqlite3_str_errcode(pAll) != SQLITE_OK) return 0;
-  sqlite3_bind_text(pStmt, 1, sqlite3_str_value(pAll), sqlite3_str_length(pAll),
-      SQLITE_STATIC);
+  BxErr err = {SQLITE_OK, 0}; /* malformed: that is, they are not */
+  i64 nText;
+  const char *z = bxRolloutBatchArray(p->pBatch, &nText);
+  int bSo;
+  if (pStmt == 0) return 0;
+  bxFailDb(&err, p->pHome->bx->db,
+      sqlite3_bind_text64(
+          pStmt, 1, z, (sqlite3_uint64)nText, SQLITE_STATIC, SQLITE_UTF8));
   bSo = bxRow(pStmt, &err) && sqlite3_column_int64(pStmt, 0) == n;
   bxDone(pStmt, &err);
   bxClear(&err);
@@ -351,22 +353,19 @@ static int isArrayOf(Append *p, sqlite3_str *pAll, i64 n) {
 /* Reads an array of plain items. Returns 0, with nothing taken, when they are
 ** not all plain. */
 static int readPlain(Append *p, const char *zItems) {
-  sqlite3_str *pAll = sqlite3_str_new(p->pHome->bx->db);
   sqlite3_stmt *pRow = bxStmt(p->pHome, zValues, p->pErr);
   BxErr err = {SQLITE_OK, 0};
   int i, bPlain = pRow != 0;
   i64 n = 0;
   bxBind(pRow, p->pErr, "t", zItems);
-  sqlite3_str_append(pAll, "[", 1);
   while (bPlain && bxRow(pRow, &err)) {
     const char *z = (const char *)sqlite3_column_text(pRow, 0);
-    bPlain = z && plainItem(p, z, sqlite3_column_bytes(pRow, 0), pAll);
+    bPlain = z && plainItem(p, z, sqlite3_column_bytes(pRow, 0));
     n++;
   }
   bxDone(pRow, &err);
-  bPlain = bPlain && err.rc == SQLITE_OK && isArrayOf(p, pAll, n);
+  bPlain = bPlain && n > 0 && err.rc == SQLITE_OK && areValues(p, n);
   bxClear(&err);
-  sqlite3_free(sqlite3_str_finish(pAll));
   if (bPlain || p->pErr->rc != SQLITE_OK) return bPlain;
   bxRolloutBatchClear(p->pBatch);
   for (i = 0; i < p->nPair; i++) {
@@ -417,7 +416,7 @@ void bxRolloutAppend(BxCall *p) {
         zId, zId);
   }
   bxRolloutOpen(append.pHome, 1, zId, append.iNow, &append.head, &p->err);
-  append.pBatch = bxRolloutBatchNew(&p->err);
+  append.pBatch = bxRolloutBatchNew(zItems ? (i64)strlen(zItems) : 0, &p->err);
   if (p->err.rc == SQLITE_OK) checkJson(&append, zItems);
   if (p->err.rc == SQLITE_OK) readAll(&append, zItems, bArray);
   if (p->err.rc == SQLITE_OK) {

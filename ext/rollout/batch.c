@@ -17,8 +17,8 @@ SQLITE_EXTENSION_INIT3
 
 typedef struct BatchItem {
   i64 iTime;
-  i64 iType;    /* where the type begins in the buffer; ends with NUL */
-  i64 iPayload; /* the same for the payload; -1 for none */
+  const char *zType; /* the caller's, until the batch is written */
+  i64 iPayload;      /* where the payload begins in the buffer; -1 for none */
   i64 nPayload;
   int bLook;
 } BatchItem;
@@ -26,7 +26,7 @@ typedef struct BatchItem {
 struct RolloutBatch {
   BatchItem *aItem;
   i64 nItem, nItemAlloc;
-  char *zBuf;
+  char *zBuf; /* "[payload,payload,...": see bxRolloutBatchText() */
   i64 nBuf, nBufAlloc;
 };
 
@@ -35,7 +35,7 @@ static void *grow(
     void *pOld, i64 *pnAlloc, i64 n, sqlite3_uint64 nEach, BxErr *pErr) {
   i64 nNew = *pnAlloc ? *pnAlloc : 16;
   void *pNew;
-  if (n <= *pnAlloc) return pOld;
+  if (n <= *pnAlloc || pErr->rc != SQLITE_OK) return pOld;
   while (nNew < n) nNew *= 2;
   pNew = sqlite3_realloc64(pOld, (sqlite3_uint64)nNew * nEach);
   if (pNew == 0) {
@@ -46,30 +46,7 @@ static void *grow(
   return pNew;
 }
 
-/* Copies n bytes and a NUL into the buffer. Returns where. */
-static i64 addText(RolloutBatch *p, const char *z, i64 n, BxErr *pErr) {
-  i64 iAt = p->nBuf;
-  if (pErr->rc != SQLITE_OK) return 0;
-  p->zBuf = grow(p->zBuf, &p->nBufAlloc, p->nBuf + n + 1, 1, pErr);
-  if (pErr->rc != SQLITE_OK) return 0;
-  memcpy(p->zBuf + iAt, z, (size_t)n);
-  p->zBuf[iAt + n] = 0;
-  p->nBuf += n + 1;
-  return iAt;
-}
-
-void bxRolloutBatchAdd(RolloutBatch *p, i64 iTime, const char *zType,
-    const char *zPayload, i64 nPayload, int bLook, BxErr *pErr) {
-  BatchItem item = {iTime, 0, -1, nPayload, bLook};
-  if (pErr->rc != SQLITE_OK) return;
-  p->aItem =
-      grow(p->aItem, &p->nItemAlloc, p->nItem + 1, sizeof(BatchItem), pErr);
-  item.iType = addText(p, zType, (i64)strlen(zType), pErr);
-  if (zPayload != 0) item.iPayload = addText(p, zPayload, nPayload, pErr);
-  if (pErr->rc == SQLITE_OK) p->aItem[p->nItem++] = item;
-}
-
-RolloutBatch *bxRolloutBatchNew(BxErr *pErr) {
+RolloutBatch *bxRolloutBatchNew(i64 nHint, BxErr *pErr) {
   RolloutBatch *p;
   if (pErr->rc != SQLITE_OK) return 0;
   p = sqlite3_malloc64(sizeof(*p));
@@ -78,6 +55,7 @@ RolloutBatch *bxRolloutBatchNew(BxErr *pErr) {
     return 0;
   }
   memset(p, 0, sizeof(*p));
+  p->zBuf = grow(0, &p->nBufAlloc, nHint + 3, 1, pErr);
   return p;
 }
 
@@ -91,6 +69,30 @@ void bxRolloutBatchFree(RolloutBatch *p) {
   sqlite3_free(p->aItem);
   sqlite3_free(p->zBuf);
   sqlite3_free(p);
+}
+
+i64 bxRolloutBatchText(RolloutBatch *p, const char *z, i64 n, BxErr *pErr) {
+  i64 iAt = p->nBuf + 1;
+  p->zBuf = grow(p->zBuf, &p->nBufAlloc, iAt + n + 2, 1, pErr);
+  if (pErr->rc != SQLITE_OK) return 0;
+  p->zBuf[p->nBuf] = p->nBuf ? ',' : '[';
+  memcpy(p->zBuf + iAt, z, (size_t)n);
+  p->nBuf = iAt + n;
+  return iAt;
+}
+
+const char *bxRolloutBatchArray(RolloutBatch *p, i64 *pn) {
+  p->zBuf[p->nBuf] = ']'; /* overwritten by the next text, if any */
+  *pn = p->nBuf + 1;
+  return p->zBuf;
+}
+
+void bxRolloutBatchAdd(RolloutBatch *p, i64 iTime, const char *zType,
+    i64 iPayload, i64 nPayload, int bLook, BxErr *pErr) {
+  BatchItem item = {iTime, zType, iPayload, nPayload, bLook};
+  p->aItem =
+      grow(p->aItem, &p->nItemAlloc, p->nItem + 1, sizeof(BatchItem), pErr);
+  if (pErr->rc == SQLITE_OK) p->aItem[p->nItem++] = item;
 }
 
 static const char zPutAll[] =
@@ -139,7 +141,7 @@ i64 bxRolloutBatchPut(RolloutBatch *p, BxStmts *pHome, const RolloutHead *pHead,
   }
   for (i = 0; i < p->nItem && pErr->rc == SQLITE_OK; i++) {
     const BatchItem *pItem = &p->aItem[i];
-    bxRolloutPut(pHome, iFirst + i, pItem->iTime, p->zBuf + pItem->iType,
+    bxRolloutPut(pHome, iFirst + i, pItem->iTime, pItem->zType,
         pItem->iPayload < 0 ? 0 : p->zBuf + pItem->iPayload, pItem->nPayload,
         pItem->bLook, pErr);
   }
@@ -232,9 +234,7 @@ static int batchColumn(
   const BatchItem *pItem = &pBatch->aItem[p->iRow];
   switch (i) {
     case 0: sqlite3_result_int64(pCtx, pItem->iTime); break;
-    case 1:
-      sqlite3_result_text(pCtx, pBatch->zBuf + pItem->iType, -1, SQLITE_STATIC);
-      break;
+    case 1: sqlite3_result_text(pCtx, pItem->zType, -1, SQLITE_STATIC); break;
     case 2: sqlite3_result_int(pCtx, pItem->bLook); break;
     default:
       if (pItem->iPayload < 0) break;

@@ -79,13 +79,19 @@ void bxRolloutSetShut(Bx *bx, const char *zId, int bShut, BxErr *pErr);
 
 extern const sqlite3_module bxRolloutBatchModule;
 
-RolloutBatch *bxRolloutBatchNew(BxErr *pErr);
+/* nHint: about how many bytes the payloads will have. */
+RolloutBatch *bxRolloutBatchNew(i64 nHint, BxErr *pErr);
 void bxRolloutBatchClear(RolloutBatch *p);
 void bxRolloutBatchFree(RolloutBatch *p);
-/* Copies an item into the batch. zPayload NULL: it has none. bLook 0: nothing
-** in the payload needs to be looked at (see rollout_data). */
+/* Copies a payload. Returns where it is. */
+i64 bxRolloutBatchText(RolloutBatch *p, const char *z, i64 n, BxErr *pErr);
+/* All payloads copied so far, as "[payload,payload,...]". */
+const char *bxRolloutBatchArray(RolloutBatch *p, i64 *pn);
+/* Takes an item in. zType must live until the batch is written; iPayload -1:
+** it has no payload. bLook 0: nothing in the payload needs to be looked at
+** (see rollout_data). */
 void bxRolloutBatchAdd(RolloutBatch *p, i64 iTime, const char *zType,
-    const char *zPayload, i64 nPayload, int bLook, BxErr *pErr);
+    i64 iPayload, i64 nPayload, int bLook, BxErr *pErr);
 /* Writes all behind pHead->iLast; without a savepoint in one statement.
 ** Returns how many. */
 i64 bxRolloutBatchPut(RolloutBatch *p, BxStmts *pHome, const RolloutHead *pHead,
