@@ -237,9 +237,12 @@ static void readItem(Append *p, sqlite3_stmt *pRow) {
 
 /* The text of the argument; *pbArray tells what it begins with. */
 static const char *readItems(sqlite3_value *pVal, int *pbArray, BxErr *pErr) {
+  int bFailed = pErr->rc != SQLITE_OK;
   const char *z = bxText(pVal, "items", ROLLOUT_MAX_TEXT, 0, pErr);
   if (z == 0) {
-    if (pErr->rc == SQLITE_CONSTRAINT) bxPrefix(pErr, "Invalid item format: ");
+    if (!bFailed && pErr->rc == SQLITE_CONSTRAINT) {
+      bxPrefix(pErr, "Invalid item format: ");
+    }
     return 0;
   }
   *pbArray = z[strspn(z, " \t\r\n")];

@@ -223,6 +223,35 @@ def test_append_forms(place):
         (1893553445678, 5)]
 
 
+def test_append_reads_any_order_of_members(db):
+    """However an item is written, what is stored is its payload, compact."""
+    payloads = ['{"type":"x","payload":{"type":"y"}}', '{"type":"a","b":[{"type":'
+                '"c","payload":{"type":"d"}},{"type":"e","payload":{"type":"f"}}]}',
+                '{"a":"}},{"}', '{"type":"a\\"b"}', "1.50", "null", '"},"', "[]",
+                '{"type":"x"}', '{"type":7}', "{}"]
+    forms = ['{"type":"t","payload":%s}', '{"payload":%s,"type":"t"}',
+             '{"type":"t","payload":%s,"k":1}', '{"type":"t","k":{},"payload":%s}',
+             '{ "type" : "t" , "payload" : %s }',
+             '{"type":"t","payload":%s,"payload":{"type":"second"}}',
+             '{"timestamp":5,"type":"t","payload":%s}']
+    db.execute("INSERT INTO blackbox_settings VALUES ('rollout.policy', 'everything')")
+    create(db)
+    want = []
+    for form in forms:  # alike, and then all of them mixed
+        one(db, "SELECT rollout_append(?, ?)", ID,
+            "[%s]" % ",".join(form % payload for payload in payloads))
+        want += payloads
+    one(db, "SELECT rollout_append(?, ?)", ID, "[%s]" % ",".join(
+        form % payload for payload in payloads for form in forms))
+    want += [payload for payload in payloads for _ in forms]
+    assert [payload for _, payload in texts(db, ID)[1:]] == want
+
+
+def test_an_id_is_checked_before_the_items(db):
+    with pytest.raises(sqlite3.Error, match="^Invalid conversation ID"):
+        db.execute("SELECT rollout_append('x', '[')")
+
+
 def test_append_knows_user_messages_however_they_are_written(db):
     for rollout, item in [
         (ID, '{"type":"response_item","payload":{"role":"\\u0075ser",'
