@@ -21,6 +21,7 @@
 --   rollout_drops    what the policy dropped, by type
 --   rollout_act      the rule that is at work, for its receipt
 --   rollout_clash    the head that an INSERT met, to tell REPLACE from upsert
+--   rollout_fresh    view: a new id, and the clock
 --   rollout_rules    view: the policy in force
 --   rollout_texts    view: what users and assistants said
 --   rollout_due      view: what has a date to go
@@ -88,6 +89,15 @@ HAVING h.turns <> count(t.id)
 UNION ALL
 SELECT 'rollout_policy', 'the preset in force has no row: everything is dropped'
  WHERE NOT EXISTS (SELECT 1 FROM rollout_rules);
+
+-- A new id (UUID version 4), and the clock.
+CREATE VIEW IF NOT EXISTS main.rollout_fresh AS
+SELECT lower(hex(randomblob(4)) || '-' || hex(randomblob(2)) || '-4'
+         || substr(hex(randomblob(2)), 2) || '-'
+         || substr('89AB', 1 + (random() & 3), 1)
+         || substr(hex(randomblob(2)), 2) || '-' || hex(randomblob(6))) AS id,
+       CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)
+         AS now;
 
 -- "at" is when it expires; a row is due when that lies strictly in the past.
 CREATE VIEW IF NOT EXISTS main.rollout_due AS
@@ -164,10 +174,7 @@ BEGIN
               ELSE lower(NEW.session_meta ->> 'id') <> lower(NEW.id) END;
   INSERT INTO rollout_heads(id, created, updated, expires_at, status)
   SELECT coalesce(lower(NEW.id), NEW.session_meta ->> 'id',
-           lower(hex(randomblob(4)) || '-' || hex(randomblob(2)) || '-4'
-             || substr(hex(randomblob(2)), 2) || '-'
-             || substr('89AB', 1 + (random() & 3), 1)
-             || substr(hex(randomblob(2)), 2) || '-' || hex(randomblob(6)))),
+           (SELECT id FROM rollout_fresh)),
          at,
          coalesce(NEW.updated, at),
          CASE WHEN NEW.expires_at IS NULL THEN at + 86400000 *
@@ -176,9 +183,7 @@ BEGIN
               WHEN NEW.expires_at = 'permanent' THEN NULL
               ELSE NEW.expires_at END,
          coalesce(NEW.status, 'active')
-    FROM (SELECT coalesce(NEW.created,
-            CAST(round((julianday('now') - 2440587.5) * 86400000.0)
-                 AS INTEGER)) AS at);
+    FROM (SELECT coalesce(NEW.created, (SELECT now FROM rollout_fresh)) AS at);
   INSERT INTO rollout_data(id, timestamp, type, payload)
   SELECT h.no << 32, h.created, 'session_meta',
          CASE WHEN NEW.session_meta IS NULL THEN
@@ -263,8 +268,7 @@ BEGIN
      AND NEW.sequence IS NOT NULL AND NEW.sequence IS NOT last_sequence + 1;
   INSERT INTO rollout_data(id, timestamp, type, payload)
   SELECT (no << 32) + last_sequence + 1,
-         coalesce(NEW.timestamp,
-           CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)),
+         coalesce(NEW.timestamp, (SELECT now FROM rollout_fresh)),
          NEW.type, NEW.payload
     FROM rollout_heads WHERE id = lower(NEW.rollout);
 END;
@@ -309,8 +313,7 @@ BEGIN
   SELECT RAISE(ABORT, 'Rollout expired: UPDATE rollouts SET expires_at to go on with it')
     FROM rollout_heads
    WHERE id = lower(NEW.rollout_id)
-     AND expires_at < coalesce(NEW.timestamp,
-           CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER));
+     AND expires_at < coalesce(NEW.timestamp, (SELECT now FROM rollout_fresh));
   SELECT RAISE(ABORT, 'Invalid item format: give item, a JSON object with a type, or type and payload, JSON too')
    WHERE CASE WHEN NEW.item IS NULL THEN
                 typeof(NEW.type) <> 'text' OR NEW.type = ''
@@ -322,8 +325,7 @@ BEGIN
                    OR NEW.item ->> 'type' = '' END;
   INSERT INTO rollout_data(id, timestamp, type, payload)
   SELECT (h.no << 32) + h.last_sequence + 1,
-         coalesce(NEW.timestamp,
-           CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)),
+         coalesce(NEW.timestamp, (SELECT now FROM rollout_fresh)),
          i.type, i.payload
     FROM rollout_heads AS h,
          (SELECT type, payload, lower(replace(type, '_', '')) AS t,
@@ -376,8 +378,7 @@ BEGIN
   SELECT RAISE(ABORT, 'Rollout expired: UPDATE rollouts SET expires_at to go on with it')
     FROM rollout_heads
    WHERE id = lower(NEW.parent)
-     AND expires_at < coalesce(NEW.created,
-           CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER));
+     AND expires_at < coalesce(NEW.created, (SELECT now FROM rollout_fresh));
   SELECT RAISE(ABORT, 'Invalid turn: it must be a whole number from 0 to the turns of the conversation (column turns of rollouts)')
     FROM rollout_heads
    WHERE id = lower(NEW.parent) AND NEW.turn IS NOT NULL
@@ -390,16 +391,9 @@ BEGIN
            '$.forked_from_id', h.id)
     FROM rollout_heads AS h
     JOIN rollout_data AS d ON d.id = h.no << 32,
-         (SELECT coalesce(lower(NEW.id),
-             lower(hex(randomblob(4)) || '-' || hex(randomblob(2)) || '-4'
-               || substr(hex(randomblob(2)), 2) || '-'
-               || substr('89AB', 1 + (random() & 3), 1)
-               || substr(hex(randomblob(2)), 2) || '-'
-               || hex(randomblob(6)))) AS id,
-             coalesce(NEW.created,
-               CAST(round((julianday('now') - 2440587.5) * 86400000.0)
-                    AS INTEGER)) AS at
-          LIMIT 1) AS i
+         (SELECT coalesce(lower(NEW.id), f.id) AS id,
+                 coalesce(NEW.created, f.now) AS at
+            FROM rollout_fresh AS f LIMIT 1) AS i
    WHERE h.id = lower(NEW.parent);
   -- The newest head is the fork. "cut" is the first sequence it does not share.
   UPDATE rollout_heads
@@ -450,8 +444,7 @@ INSTEAD OF INSERT ON rollout_cleanup
 BEGIN
   UPDATE rollout_act
      SET rule = 'rollout.expired', rows = 0, bytes = 0,
-         now = coalesce(NEW.now,
-           CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER));
+         now = coalesce(NEW.now, (SELECT now FROM rollout_fresh));
   INSERT INTO retention_log(at, domain, rule, rows, bytes, oldest, newest)
   SELECT act.now, 'rollout', act.rule, count(*), 0, min(d.at), max(d.at)
     FROM rollout_act AS act,
@@ -626,8 +619,7 @@ BEGIN
   SELECT at, 'rollout', 'manual', 1, act.bytes, OLD.created, OLD.updated,
          at / 60000
     FROM rollout_act AS act,
-         (SELECT CAST(round((julianday('now') - 2440587.5) * 86400000.0)
-                      AS INTEGER) AS at)
+         (SELECT now AS at FROM rollout_fresh)
    WHERE act.rule IS NULL
       ON CONFLICT (domain, rule, minute) WHERE minute IS NOT NULL DO UPDATE
      SET at = excluded.at, rows = rows + 1, bytes = bytes + excluded.bytes,
@@ -842,19 +834,14 @@ SET kind = excluded.kind, preset = excluded.preset, low = excluded.low,
 
 INSERT INTO main.rollout_policy(preset, item_type, payload_type)
 VALUES
-  ('codex', 'session_meta', '*'),
-  ('codex', 'compacted', '*'),
-  ('codex', 'turn_context', '*'),
-  ('codex', 'content_replacement', '*'),
-  ('codex', 'plan_artifact', '*'),
-  ('codex', 'turn_start', '*'),
+  ('codex', 'session_meta', '*'), ('codex', 'compacted', '*'),
+  ('codex', 'turn_context', '*'), ('codex', 'content_replacement', '*'),
+  ('codex', 'plan_artifact', '*'), ('codex', 'turn_start', '*'),
   ('codex', 'turn_completion', '*'),
   ('codex', 'inter_agent_communication', '*'),
   ('codex', 'inter_agent_communication_metadata', '*'),
-  ('codex', 'token_usage_record', '*'),
-  ('codex', 'world_state', '*'),
-  ('codex', 'retained_context', '*'),
-  ('codex', 'security_risk_score', '*'),
+  ('codex', 'token_usage_record', '*'), ('codex', 'world_state', '*'),
+  ('codex', 'retained_context', '*'), ('codex', 'security_risk_score', '*'),
   ('codex', 'response_item', 'message'),
   ('codex', 'response_item', 'reasoning'),
   ('codex', 'response_item', 'local_shell_call'),
@@ -893,8 +880,7 @@ VALUES
   ('codex', 'event_msg', 'mcp_tool_call_end'),
   ('codex', 'event_msg', 'web_search_end'),
   ('codex', 'event_msg', 'image_generation_end'),
-  ('codex', 'event_msg', 'sub_agent_activity'),
-  ('everything', '*', '*'),
+  ('codex', 'event_msg', 'sub_agent_activity'), ('everything', '*', '*'),
   ('everything', '*', '')
 ON CONFLICT DO NOTHING;
 

@@ -39,8 +39,3 @@ def texts(db, rollout):
 
 def well(db):
     assert rows(db, "SELECT * FROM rollout_check") == []
-
-
-def snapshot(db):
-    """Everything in the database, to see that nothing changed."""
-    return list(db.iterdump())
