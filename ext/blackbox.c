@@ -7,6 +7,7 @@
 #include "payload/payload.h"
 #include "cache/cache.h"
 #include "evidence/evidence.h"
+#include "rollout/rollout.h"
 SQLITE_EXTENSION_INIT1
 
 #include <stdatomic.h>
@@ -15,7 +16,8 @@ SQLITE_EXTENSION_INIT1
 #define MIN_SQLITE 3038000
 
 /* sql/<domain>.sql, made into C by the build. */
-extern const char bxSqlCore[], bxSqlPayload[], bxSqlCache[], bxSqlEvidence[];
+extern const char bxSqlCore[], bxSqlPayload[], bxSqlCache[], bxSqlEvidence[],
+    bxSqlRollout[];
 
 /* The domains; core is first. */
 static const BxDomain aDomain[] = {
@@ -23,6 +25,7 @@ static const BxDomain aDomain[] = {
     {"payload", 1, bxSqlPayload, bxPayloadAdopt},
     {"cache", 1, bxSqlCache, 0},
     {"evidence", 1, bxSqlEvidence, 0},
+    {"rollout", 1, bxSqlRollout, 0},
 };
 
 /* name, fewest and most arguments, kind, implementation */
@@ -60,6 +63,21 @@ static const BxFunction aFunction[] = {
     {"evidence_prune_for_approval", 1, 2, BX_WRITE, evPruneForApproval},
     {"evidence_prune_screenshots", 2, 2, BX_WRITE, evPruneScreenshots},
     {"evidence_stats", 1, 1, BX_READ, evStats},
+    {"rollout_append", 2, 3, BX_WRITE, bxRolloutAppend},
+    {"rollout_archive", 1, 1, BX_WRITE, bxRolloutArchive},
+    {"rollout_cleanup_expired", 0, 2, BX_WRITE, bxRolloutCleanup},
+    {"rollout_create", 1, 5, BX_WRITE, bxRolloutCreate},
+    {"rollout_delete", 1, 1, BX_WRITE, bxRolloutDelete},
+    {"rollout_export", 1, 1, BX_READ, bxRolloutExport},
+    {"rollout_flush", 0, 1, BX_OWN, bxRolloutFlush},
+    {"rollout_fork", 1, 4, BX_WRITE, bxRolloutFork},
+    {"rollout_history", 1, 2, BX_READ, bxRolloutHistory},
+    {"rollout_import", 1, 3, BX_WRITE, bxRolloutImport},
+    {"rollout_page", 1, 3, BX_READ, bxRolloutPage},
+    {"rollout_resume", 1, 2, BX_OWN, bxRolloutResume},
+    {"rollout_search_install", 0, 0, BX_WRITE, bxRolloutSearchInstall},
+    {"rollout_search_remove", 0, 0, BX_WRITE, bxRolloutSearchRemove},
+    {"rollout_shutdown", 1, 1, BX_OWN, bxRolloutShutdown},
     /* last: its presence says that the connection has them all */
     {"blackbox_version", 0, 0, BX_PURE, bxVersion},
 };
@@ -80,6 +98,24 @@ static const BxTable aTable[] = {
         "max_size_bytes, memory_bytes, pinned_bytes, needs_pruning, owner, "
         "only HIDDEN",
         14, 0, 1, 0, 0, evStatsTable},
+    {"rollout_context", "sequence, timestamp, type, payload, rollout HIDDEN", 4,
+        1, 1, 0, 0, bxRolloutContext},
+    {"rollout_dropped", "item_type, payload_type, items, bytes, rollout HIDDEN",
+        4, 1, 1, 0, 0, bxRolloutDropped},
+    {"rollout_export", "line, rollout HIDDEN", 1, 1, 1, 0, 0, bxRolloutLines},
+    {"rollout_list",
+        "id, created, updated, item_count, status, title, source, cwd, "
+        "first_user_message, cursor, page_size HIDDEN, after HIDDEN, "
+        "now HIDDEN",
+        10, 1, 3, 0, 0, bxRolloutList},
+    {"rollout_range",
+        "sequence, timestamp, type, payload, rollout HIDDEN, after HIDDEN, "
+        "max_rows HIDDEN, direction HIDDEN",
+        4, 1, 4, 0, 0, bxRolloutRange},
+    {"rollout_search",
+        "rollout, sequence, timestamp, role, snippet, query HIDDEN, "
+        "max_rows HIDDEN",
+        5, 1, 2, 0, 0, bxRolloutSearch},
 };
 
 /* How blackbox_check() looks into virtual tables. */
@@ -94,6 +130,9 @@ static int registerModules(Bx *bx) {
   int rc = bxRegisterModule(bx, "payload_ring", &bxRingModule);
   if (rc == SQLITE_OK) rc = bxQueueRegister(bx);
   if (rc == SQLITE_OK) rc = evRegister(bx);
+  if (rc == SQLITE_OK) {
+    rc = bxRegisterModule(bx, "rollout_batch", &bxRolloutBatchModule);
+  }
   return rc;
 }
 

@@ -202,6 +202,8 @@ i64 bxNow(void);
 void bxUuid(char zOut[37]);
 /* What a message shows of a value: 'text', 12, NULL, a blob of 3 bytes. */
 char *bxShow(sqlite3_value *pVal);
+/* Whether n bytes are well-formed UTF-8 (RFC 3629). */
+int bxIsUtf8(const unsigned char *z, int n);
 /*
 ** Text of an argument. Refused: NULL (unless bNull, then NULL comes back),
 ** a blob, an embedded NUL, the empty string, more than nMax bytes, bytes that

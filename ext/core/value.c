@@ -47,8 +47,7 @@ static int skipAscii(const unsigned char *z, int i, int n) {
   return i;
 }
 
-/* Whether n bytes are well-formed UTF-8 (RFC 3629). */
-static int isUtf8(const unsigned char *z, int n) {
+int bxIsUtf8(const unsigned char *z, int n) {
   int i = 0;
   while (i < n) {
     unsigned c = z[i++];
@@ -99,7 +98,7 @@ char *bxShow(sqlite3_value *pVal) {
       const char *z = (const char *)sqlite3_value_text(pVal);
       int n = sqlite3_value_bytes(pVal);
       if (z == 0) return 0;
-      if (!isUtf8((const unsigned char *)z, n)) return showBytes(z, n);
+      if (!bxIsUtf8((const unsigned char *)z, n)) return showBytes(z, n);
       if (n <= 60) return sqlite3_mprintf("%Q", z);
       for (n = 60; n > 0 && (z[n] & 0xc0) == 0x80; n--) {
       } /* whole letters */
@@ -144,7 +143,7 @@ const char *bxText(
         zWhat, nMax, n);
   } else if (memchr(z, 0, (size_t)n) != 0) {
     failValue(pErr, zWhat, "text without a NUL character in it", pVal);
-  } else if (!isUtf8(z, n)) {
+  } else if (!bxIsUtf8(z, n)) {
     failValue(pErr, zWhat, "well-formed UTF-8", pVal);
   }
   return pErr->rc == SQLITE_OK ? (const char *)z : 0;

@@ -1,0 +1,270 @@
+"""Conversations: append, history, pages, clean-up, resume and fork, each beside
+what it is measured against. Databases with many rows are made once.
+"""
+import atexit
+import json
+import os
+import pathlib
+import shutil
+import statistics
+import tempfile
+import uuid
+
+from run import Case, connect, timed
+
+FOLDER = pathlib.Path(tempfile.mkdtemp(prefix="rollout-bench-"))
+atexit.register(shutil.rmtree, FOLDER, True)
+MADE = {}
+
+
+def payload(i):
+    """A message of about 1 KB."""
+    text = f'{i}: some "quoted" words, a path /usr/lib and a letter \u00e9\n' * 16
+    return {"type": "message", "role": "assistant",
+            "content": [{"type": "output_text", "text": text}]}
+
+
+TEXTS = [json.dumps(payload(i), separators=(",", ":")) for i in range(10)]
+ITEMS = "[" + ",".join(
+    '{"type":"response_item","payload":%s}' % text for text in TEXTS) + "]"
+USER = '{"type":"event_msg","payload":{"type":"user_message","message":"do it"}}'
+
+
+def fresh(name):
+    """A connection to a new database with the rollout domain."""
+    db = connect(FOLDER / name)
+    db.execute("SELECT blackbox_install('main', 'rollout')")
+    return db
+
+
+def create(db, *more):
+    return db.execute(
+        "SELECT rollout_create(NULL, NULL, ?)", more or (60,)).fetchone()[0]
+
+
+def once(name, make):
+    """What make(name) returns, made at the first use."""
+    if name not in MADE:
+        MADE[name] = make(name)
+    return MADE[name]
+
+
+def per_call(call, times):
+    """Median seconds of one call."""
+    return statistics.median(timed(call) for _ in range(times))
+
+
+# ------------------------------------------------------------------ append
+
+def append_ours(_folder):
+    def make(name):
+        db = fresh(name)
+        return db, create(db)
+    db, rollout = once("append", make)
+    return per_call(lambda: db.execute(
+        "SELECT rollout_append(?, ?)", (rollout, ITEMS)).fetchall(), 200)
+
+
+def append_plain(_folder):
+    def make(name):
+        db = connect(FOLDER / name)
+        db.execute(
+            "CREATE TABLE items(id INTEGER PRIMARY KEY, rollout TEXT, sequence "
+            "INTEGER, timestamp INTEGER, type TEXT, payload TEXT, "
+            "UNIQUE(rollout, sequence))")
+        return db, str(uuid.uuid4()), [0]
+    db, rollout, last = once("plain", make)
+
+    def ten():
+        db.execute("BEGIN")
+        for text in TEXTS:
+            db.execute(
+                "INSERT INTO items(rollout, sequence, timestamp, type, payload) "
+                "VALUES(?,?,?,?,?)",
+                (rollout, last[0], 1700000000000, "response_item", text))
+            last[0] += 1
+        db.execute("COMMIT")
+    return per_call(ten, 200)
+
+
+def append_jsonl(folder):
+    lines = [
+        '{"timestamp":"2026-01-01T00:00:00.000Z","type":"response_item",'
+        '"payload":%s}\n' % text for text in TEXTS]
+    with open(folder / "rollout.jsonl", "a") as out:
+        def ten():
+            for line in lines:
+                out.write(line)
+            out.flush()
+            os.fsync(out.fileno())
+        return per_call(ten, 50)
+
+
+# ----------------------------------------------------------------- history
+
+def long_one(name, items):
+    """A database with one conversation of so many items of 1 KB, a tenth of
+    them user messages."""
+    db = fresh(name)
+    rollout = create(db)
+    batch = ITEMS[:-1].rsplit(',{"type":"response_item"', 1)[0] + "," + USER + "]"
+    db.execute("BEGIN")
+    for _ in range(items // 10):
+        db.execute("SELECT rollout_append(?, ?)", (rollout, batch))
+    db.execute("COMMIT")
+    return db, rollout
+
+
+def history(sql):
+    def side(_folder):
+        db, rollout = once("history", lambda name: long_one(name, 1000))
+        return per_call(lambda: db.execute(sql, (rollout,)).fetchall(), 20)
+    return side
+
+
+def history_raw(_folder):
+    db, _ = once("history", lambda name: long_one(name, 1000))
+    return per_call(lambda: db.execute(
+        "SELECT id, timestamp, type, payload FROM rollout_data "
+        "WHERE id BETWEEN 1 << 32 AND (1 << 32) + 4294967295 ORDER BY id"
+    ).fetchall(), 20)
+
+
+# ------------------------------------------------------- many conversations
+
+def many(rollouts):
+    def make(name):
+        db = fresh(name)
+        db.execute("BEGIN")
+        db.execute(
+            "WITH n(i) AS (VALUES(1) UNION ALL SELECT i + 1 FROM n WHERE i < ?) "
+            "INSERT INTO rollouts(id, created, expires_at, status) "
+            "SELECT printf('%08x-0000-4000-8000-%012x', i * 2654435761 % "
+            "4294967296, i), 1700000000000 + i, 'permanent', 'active' FROM n",
+            (rollouts,))
+        db.execute(
+            "INSERT INTO rollout_log(rollout_id, type, payload, timestamp) "
+            "SELECT id, 'event_msg', '{\"type\":\"user_message\","
+            "\"message\":\"hello\"}', created FROM rollout_heads")
+        db.execute("COMMIT")
+        db.execute("PRAGMA wal_checkpoint")
+        return db
+    return lambda: once(f"many{rollouts}", make)
+
+
+def page(rollouts):
+    def side(_folder):
+        db = many(rollouts)()
+        cursor = db.execute(
+            "SELECT updated || '|' || id FROM rollout_heads "
+            "ORDER BY updated DESC LIMIT 1 OFFSET 500").fetchone()[0]
+        return per_call(lambda: db.execute(
+            "SELECT rollout_page(50, ?)", (cursor,)).fetchall(), 50)
+    return side
+
+
+def cleanup(rollouts):
+    def side(_folder):
+        db = many(rollouts)()
+        db.execute("BEGIN")
+        for _ in range(100):
+            db.execute("SELECT rollout_append(rollout_create(NULL,NULL,0,NULL,1),"
+                       "?, 1)", (ITEMS,))
+        db.execute("COMMIT")
+        return timed(lambda: db.execute(
+            "SELECT rollout_cleanup_expired()").fetchall())
+    return side
+
+
+# ---------------------------------------------------------- resume and fork
+
+def resume(items):
+    def side(_folder):
+        db, rollout = once(f"long{items}", lambda name: long_one(name, items))
+        return per_call(lambda: db.execute(
+            "SELECT rollout_resume(?)", (rollout,)).fetchall(), 200)
+    return side
+
+
+def fork(items):
+    def side(_folder):
+        db, rollout = once(f"fork{items}", lambda name: long_one(name, items))
+        last = items // 10 - 1
+        return per_call(lambda: db.execute(
+            "SELECT rollout_fork(?, ?)", (rollout, last)).fetchall(), 50)
+    return side
+
+
+# --------------------------------------------------- the document's targets
+
+def target(seconds):
+    return lambda _folder: seconds
+
+
+def timed_create(_folder):
+    db = once("create", fresh)
+    return per_call(lambda: create(db), 50)
+
+
+def timed_flush(_folder):
+    db, rollout = once("flush", lambda name: long_one(name, 10))
+
+    def change():
+        db.execute("SELECT rollout_append(?, ?)", (rollout, ITEMS)).fetchall()
+
+    def flush():
+        db.execute("SELECT rollout_flush(?)", (rollout,)).fetchall()
+    times = []
+    for _ in range(20):
+        change()
+        times.append(timed(flush))
+    return statistics.median(times)
+
+
+def cases():
+    return [
+        Case("rollout: append of 10 items of 1 KB",
+             {"rollout_append": append_ours, "ten INSERTs": append_plain,
+              "JSONL and fsync": append_jsonl},
+             [("rollout_append", "ten INSERTs", 1.15),
+              ("rollout_append", "JSONL and fsync", 0.6)], rounds=9,
+             note="The plain table has UNIQUE(rollout, sequence); the ten run "
+                  "in one transaction. All are durable against a crash of the "
+                  "process, the JSONL file also against a loss of power."),
+        Case("rollout: history of 1,000 items of 1 KB",
+             {"rollout_range": history("SELECT * FROM rollout_range(?)"),
+              "rollout_items": history(
+                  "SELECT sequence, timestamp, type, payload "
+                  "FROM rollout_items WHERE rollout = ? ORDER BY sequence"),
+              "rollout_history": history("SELECT rollout_history(?)"),
+              "raw SELECT": history_raw},
+             [("rollout_items", "raw SELECT", 1.2),
+              ("rollout_range", "raw SELECT", None),
+              ("rollout_history", "raw SELECT", 1.5)], rounds=9),
+        Case("rollout: a page of 50",
+             {"100,000 there": page(100000), "1,000 there": page(1000)},
+             [("100,000 there", "1,000 there", 1.2)]),
+        Case("rollout: clean-up of 100 expired",
+             {"100,000 there": cleanup(100000), "1,000 there": cleanup(1000)},
+             [("100,000 there", "1,000 there", 1.2)], rounds=9),
+        Case("rollout: resume",
+             {"100,000 items": resume(100000), "100 items": resume(100)},
+             [("100,000 items", "100 items", 1.2)]),
+        Case("rollout: fork at the last turn",
+             {"10,000 items": fork(10000), "10 items": fork(10)},
+             [("10,000 items", "10 items", 2.0)]),
+        Case("rollout: absolute targets",
+             {"create": timed_create, "resume": resume(100),
+              "append": append_ours, "flush": timed_flush, "page": page(1000),
+              "history": history("SELECT rollout_history(?)"),
+              "clean-up": cleanup(1000),
+              "500 ms": target(.5), "200 ms": target(.2),
+              "100 ms": target(.1), "50 ms": target(.05)},
+             [("create", "100 ms", 1), ("resume", "100 ms", 1),
+              ("append", "50 ms", 1), ("flush", "100 ms", 1),
+              ("page", "200 ms", 1), ("history", "200 ms", 1),
+              ("clean-up", "500 ms", 1)], rounds=3,
+             note="Create and resume in 100 ms, 10 items in 50 ms, a flush in "
+                  "100 ms, a page of 50 in 200 ms, 1,000 items in 200 ms, 100 "
+                  "expired in 500 ms: the medians below are what it takes."),
+    ]

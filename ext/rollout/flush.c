@@ -1,0 +1,130 @@
+/*
+** flush.c: rollout_flush() and rollout_shutdown(): what was committed is on
+** disk when they return, and survives a loss of power.
+**
+** Under WAL with synchronous=NORMAL a commit is only written to the log, not
+** synced. A checkpoint is no answer: it syncs nothing when a reader keeps it
+** from moving a page. So the log and the database file are synced directly,
+** through the file handles that SQLite has open; this takes no lock and waits
+** for nobody. With a rollback journal the last step of a commit is the
+** deletion of the journal, which only synchronous=EXTRA makes durable: there
+** an empty commit (the user_version is written as it is) runs at that level.
+**
+** Inside a transaction nothing of it is committed yet, so it is refused.
+*/
+#include "rollout.h"
+SQLITE_EXTENSION_INIT3
+
+#include <string.h>
+
+/* Syncs one of the two files of a schema, if it is open. */
+static void syncFile(BxStmts *p, int eFile, BxErr *pErr) {
+  sqlite3_file *pFile = 0;
+  int rc;
+  if (pErr->rc != SQLITE_OK) return;
+  rc = sqlite3_file_control(p->bx->db, p->zDb, eFile, &pFile);
+  if (rc != SQLITE_OK || pFile == 0 || pFile->pMethods == 0) return;
+  rc = pFile->pMethods->xSync(pFile, SQLITE_SYNC_FULL);
+  if (rc != SQLITE_OK) bxFail(pErr, rc, "%s", sqlite3_errstr(rc));
+}
+
+static i64 readPragma(BxStmts *p, const char *zSql, BxErr *pErr) {
+  sqlite3_stmt *pStmt = bxPrepare(p, zSql, pErr);
+  i64 iVal = 0;
+  if (bxRow(pStmt, pErr)) iVal = sqlite3_column_int64(pStmt, 0);
+  sqlite3_finalize(pStmt);
+  return iVal;
+}
+
+static void setPragma(BxStmts *p, const char *zName, i64 iVal, BxErr *pErr) {
+  char *zSql = sqlite3_mprintf("PRAGMA main.%s = %lld", zName, iVal);
+  if (zSql == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  bxExec(p, zSql, pErr);
+  sqlite3_free(zSql);
+}
+
+/* A commit that is durable, and with it all before. */
+static void syncCommit(BxStmts *p, BxErr *pErr) {
+  BxErr err = {SQLITE_OK, 0};
+  i64 iLevel = readPragma(p, "PRAGMA main.synchronous", pErr);
+  i64 iUser = readPragma(p, "PRAGMA main.user_version", pErr);
+  setPragma(p, "synchronous", 3, pErr);
+  setPragma(p, "user_version", iUser, pErr);
+  setPragma(p, "synchronous", iLevel, &err);
+  bxClear(&err);
+}
+
+static int isWal(BxStmts *p, BxErr *pErr) {
+  sqlite3_stmt *pStmt = bxPrepare(p, "PRAGMA main.journal_mode", pErr);
+  int bWal = 0;
+  if (bxRow(pStmt, pErr)) {
+    const char *z = (const char *)sqlite3_column_text(pStmt, 0);
+    bWal = z != 0 && strcmp(z, "wal") == 0;
+  }
+  sqlite3_finalize(pStmt);
+  return bWal;
+}
+
+/* Returns 1 when all commits are on disk, 0 when there is no disk. */
+static int syncHome(BxStmts *p, int bRow, BxErr *pErr) {
+  const char *zFile;
+  if (pErr->rc != SQLITE_OK) return 0;
+  if (!sqlite3_get_autocommit(p->bx->db)) {
+    bxFail(pErr, SQLITE_MISUSE,
+        "a transaction is open, and nothing of it is committed before its "
+        "COMMIT; call this after it");
+    return 0;
+  }
+  zFile = sqlite3_db_filename(p->bx->db, p->zDb);
+  if (zFile == 0 || *zFile == 0) return 0;
+  readPragma(p, "SELECT count(*) FROM main.rollout_act", pErr); /* opens it */
+  if (isWal(p, pErr)) {
+    syncFile(p, SQLITE_FCNTL_JOURNAL_POINTER, pErr);
+    syncFile(p, SQLITE_FCNTL_FILE_POINTER, pErr);
+  } else if (bRow) {
+    bxFail(pErr, SQLITE_MISUSE,
+        "the statement around it is a transaction of its own; without WAL "
+        "call it as SELECT rollout_flush()");
+  } else {
+    syncCommit(p, pErr);
+  }
+  return 1;
+}
+
+void bxRolloutFlush(BxCall *p) {
+  char zId[37] = "";
+  RolloutHead head;
+  BxStmts *pHome;
+  int bDone;
+  if (bxArg(p, 0)) bxRolloutId(p->aArg[0], zId, &p->err);
+  pHome = bxRolloutHome(p->bx, &p->err);
+  if (pHome == 0) return;
+  if (zId[0] && !bxRolloutFind(pHome, 0, zId, &head, &p->err)) {
+    bxRolloutMissing(zId, &p->err);
+  }
+  if (p->err.rc != SQLITE_OK) return;
+  bDone = syncHome(pHome, p->pCtx == 0, &p->err);
+  bxPrefix(&p->err, "Flush failed: ");
+  bxReturnInt(p, bDone);
+}
+
+void bxRolloutShutdown(BxCall *p) {
+  char zId[37];
+  RolloutHead head;
+  BxStmts *pHome;
+  bxRolloutId(p->aArg[0], zId, &p->err);
+  pHome = bxRolloutHome(p->bx, &p->err);
+  if (pHome == 0) return;
+  if (!bxRolloutFind(pHome, 0, zId, &head, &p->err)) {
+    bxRolloutMissing(zId, &p->err);
+  }
+  if (p->err.rc != SQLITE_OK) return;
+  if (bxRolloutIsShut(p->bx, zId)) {
+    bxReturnInt(p, 0);
+    return;
+  }
+  syncHome(pHome, p->pCtx == 0, &p->err);
+  bxRolloutSetShut(p->bx, zId, 1, &p->err);
+  bxPrefix(&p->err, "Shutdown failed: ");
+  bxReturnInt(p, 1);
+}

@@ -1,0 +1,208 @@
+/*
+** head.c: conversations by their id, what may be wrong with one, and which
+** were shut down on this connection.
+**
+** An id is an RFC 9562 UUID of any version, kept in lower case. Shut down is
+** a state of the connection: it lives in the domain's memory slot, and
+** rollout_resume() takes it back.
+*/
+#include "rollout.h"
+SQLITE_EXTENSION_INIT3
+
+#include <string.h>
+
+/* Whether z is a UUID of versions 1 to 8; writes it in lower case. */
+static int readUuid(const char *z, int n, char zId[37]) {
+  int i;
+  if (n != 36) return 0;
+  for (i = 0; i < 36; i++) {
+    char c = z[i];
+    if (c >= 'A' && c <= 'F') c = (char)(c + ('a' - 'A'));
+    if (i == 8 || i == 13 || i == 18 || i == 23) {
+      if (c != '-') return 0;
+    } else if (!((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'))) {
+      return 0;
+    }
+    zId[i] = c;
+  }
+  zId[36] = 0;
+  return zId[14] >= '1' && zId[14] <= '8' && strchr("89ab", zId[19]) != 0;
+}
+
+void bxRolloutId(sqlite3_value *pVal, char zId[37], BxErr *pErr) {
+  char *zShown;
+  memset(zId, 0, 37);
+  if (pErr->rc != SQLITE_OK) return;
+  if (pVal != 0 && sqlite3_value_type(pVal) == SQLITE_TEXT) {
+    const char *z = (const char *)sqlite3_value_text(pVal);
+    if (z != 0 && readUuid(z, sqlite3_value_bytes(pVal), zId)) return;
+  }
+  zShown = bxShow(pVal);
+  if (zShown == 0) {
+    bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  } else {
+    bxFail(pErr, SQLITE_CONSTRAINT,
+        "Invalid conversation ID: %s, must be an RFC 9562 UUID such as "
+        "'5973b6c0-94b8-487b-a530-2aeb6098ae0e'",
+        zShown);
+  }
+  sqlite3_free(zShown);
+}
+
+BxStmts *bxRolloutHome(Bx *bx, BxErr *pErr) {
+  return bxHome(bx, "rollout", pErr);
+}
+
+/* Changes nothing: it takes the write lock before anything is read, so that
+** a busy timeout is waited for. (Its RETURNING would build a table.) */
+static const char zTouch[] =
+    "UPDATE main.rollout_heads SET status = status WHERE id = ?1";
+static const char zFind[] =
+    "SELECT no, last_sequence, expires_at FROM main.rollout_heads "
+    "WHERE id = ?1";
+
+int bxRolloutFind(
+    BxStmts *p, int bWrite, const char *zId, RolloutHead *pHead, BxErr *pErr) {
+  sqlite3_stmt *pStmt;
+  int bFound;
+  memset(pHead, 0, sizeof(*pHead));
+  if (p == 0) return 0;
+  if (bWrite) {
+    pStmt = bxStmt(p, zTouch, pErr);
+    bxBind(pStmt, pErr, "t", zId);
+    bxRun(pStmt, pErr);
+  }
+  pStmt = bxStmt(p, zFind, pErr);
+  bxBind(pStmt, pErr, "t", zId);
+  bFound = bxRow(pStmt, pErr);
+  if (bFound) {
+    pHead->no = sqlite3_column_int64(pStmt, 0);
+    pHead->iLast = sqlite3_column_int64(pStmt, 1);
+    pHead->iExpire = sqlite3_column_type(pStmt, 2) == SQLITE_NULL
+                         ? BX_MAX_TIME + 1
+                         : sqlite3_column_int64(pStmt, 2);
+  }
+  bxDone(pStmt, pErr);
+  return bFound && pErr->rc == SQLITE_OK;
+}
+
+void bxRolloutMissing(const char *zId, BxErr *pErr) {
+  bxFail(pErr, SQLITE_ERROR,
+      "Rollout not found: %s; SELECT rollout_create('%s') starts it", zId, zId);
+}
+
+void bxRolloutExpired(const char *zId, i64 iExpire, BxErr *pErr) {
+  bxFail(pErr, SQLITE_CONSTRAINT,
+      "Rollout expired: %s, at %lld; UPDATE rollouts SET expires_at = "
+      "'permanent' WHERE id = '%s' takes it up again",
+      zId, iExpire, zId);
+}
+
+void bxRolloutOpen(BxStmts *p, int bWrite, const char *zId, i64 iNow,
+    RolloutHead *pHead, BxErr *pErr) {
+  if (pErr->rc != SQLITE_OK) return;
+  if (!bxRolloutFind(p, bWrite, zId, pHead, pErr)) {
+    bxRolloutMissing(zId, pErr);
+  } else if (pHead->iExpire < iNow) {
+    bxRolloutExpired(zId, pHead->iExpire, pErr);
+  }
+}
+
+/* Whether a message is one that this module worded. */
+static int isOurs(const char *zMsg) {
+  static const char *const az[] = {"Rollout ", "RolloutExistsError", "Invalid ",
+      "Corrupted rollout", "Database not initialized", "ambiguous",
+      "ValidationError", "MisuseError", "SequenceError", "SearchError",
+      "wrong number of arguments"};
+  size_t i;
+  for (i = 0; i < sizeof(az) / sizeof(az[0]); i++) {
+    if (strncmp(zMsg, az[i], strlen(az[i])) == 0) return 1;
+  }
+  return 0;
+}
+
+void bxRolloutExplain(BxErr *pErr, const char *zPrefix, const char *zId) {
+  static const char zMissing[] = "Rollout not found: ";
+  BxErr said = *pErr;
+  if (said.rc == SQLITE_OK || said.zMsg == 0) return;
+  if ((said.rc & 0xff) == SQLITE_NOMEM) return;
+  if (said.rc == SQLITE_CONSTRAINT_UNIQUE ||
+      strncmp(said.zMsg, "RolloutExistsError", 18) == 0) {
+    pErr->rc = SQLITE_OK;
+    bxFail(pErr, said.rc,
+        "RolloutExistsError: %s exists already; rollout_resume('%s') goes on "
+        "with it",
+        zId, zId);
+    sqlite3_free(said.zMsg);
+  } else if (strncmp(said.zMsg, zMissing, strlen(zMissing)) == 0 &&
+             strstr(said.zMsg, zId) == 0) {
+    pErr->rc = SQLITE_OK;
+    bxRolloutMissing(zId, pErr);
+    sqlite3_free(said.zMsg);
+  } else if (strncmp(said.zMsg, "unsafe use of", 13) == 0) {
+    pErr->rc = SQLITE_OK;
+    bxFail(pErr, said.rc,
+        "%s%s: SQLite %s refuses JSON functions in triggers while "
+        "trusted_schema is off; PRAGMA trusted_schema = ON, or use a later "
+        "SQLite",
+        zPrefix, said.zMsg, sqlite3_libversion());
+    sqlite3_free(said.zMsg);
+  } else if (!isOurs(said.zMsg)) {
+    bxPrefix(pErr, zPrefix);
+  }
+}
+
+/*--------------------------------------------------- of a connection ----*/
+
+static void freeSlot(void *p) {
+  sqlite3_free(((RolloutSlot *)p)->azShut);
+  sqlite3_free(p);
+}
+
+RolloutSlot *bxRolloutSlot(Bx *bx, BxErr *pErr) {
+  BxSlot *pSlot = bxSlot(bx, "rollout");
+  if (pErr->rc != SQLITE_OK) return 0;
+  if (pSlot->p == 0) {
+    pSlot->p = sqlite3_malloc64(sizeof(RolloutSlot));
+    if (pSlot->p == 0) {
+      bxFail(pErr, SQLITE_NOMEM, "out of memory");
+      return 0;
+    }
+    memset(pSlot->p, 0, sizeof(RolloutSlot));
+    pSlot->xFree = freeSlot;
+  }
+  return (RolloutSlot *)pSlot->p;
+}
+
+static int findShut(const RolloutSlot *p, const char *zId) {
+  int i;
+  for (i = 0; p != 0 && i < p->nShut; i++) {
+    if (strcmp(p->azShut[i], zId) == 0) return i;
+  }
+  return -1;
+}
+
+int bxRolloutIsShut(Bx *bx, const char *zId) {
+  return findShut((RolloutSlot *)bxSlot(bx, "rollout")->p, zId) >= 0;
+}
+
+void bxRolloutSetShut(Bx *bx, const char *zId, int bShut, BxErr *pErr) {
+  RolloutSlot *p = bxRolloutSlot(bx, pErr);
+  int i = findShut(p, zId);
+  if (p == 0 || (i >= 0) == bShut) return;
+  if (!bShut) {
+    memcpy(p->azShut[i], p->azShut[--p->nShut], 37);
+    return;
+  }
+  if (p->nShut == p->nShutAlloc) {
+    int nNew = p->nShutAlloc ? p->nShutAlloc * 2 : 8;
+    char(*azNew)[37] = sqlite3_realloc64(p->azShut, (sqlite3_uint64)nNew * 37);
+    if (azNew == 0) {
+      bxFail(pErr, SQLITE_NOMEM, "out of memory");
+      return;
+    }
+    p->azShut = azNew;
+    p->nShutAlloc = nNew;
+  }
+  memcpy(p->azShut[p->nShut++], zId, 37);
+}

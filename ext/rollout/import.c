@@ -1,0 +1,306 @@
+/*
+** import.c: rollout_import(jsonl[, rollout_id[, now]]): Codex JSON lines into
+** a conversation.
+**
+** A line is {"timestamp": ..., "type": ..., "payload": ...}. What its writer
+** kept is kept: lines do not go through the policy. A payload keeps every
+** byte, white space included. A line that cannot be read is counted and
+** named, and the others go on.
+**
+** Without rollout_id the id is that of the first session_meta, and must be a
+** new one. With it, lines go on where that conversation ends, so that a large
+** file comes in piece by piece, or line by line: memory holds one piece. If
+** there is none yet, it begins with the first session_meta.
+**
+** Returns {"rolloutId", "lines", "items", "bad", "errors": [{"line",
+** "reason"}]}; errors has the first 100.
+*/
+#include "rollout.h"
+SQLITE_EXTENSION_INIT3
+
+#include <string.h>
+
+#define MAX_LISTED 100 /* bad lines that the result names */
+#define MAX_TRIES 16   /* closing braces tried as the end of a payload */
+
+typedef struct Import {
+  BxStmts *pHome;
+  char zId[37]; /* empty until the first session_meta names it */
+  int bGiven;   /* zId came as an argument */
+  int bOpen;    /* head is valid */
+  RolloutHead head;
+  i64 iNow;
+  i64 nLine, nItem, nBad;
+  sqlite3_str *pBad;
+  BxErr *pErr;
+} Import;
+
+static void badLine(Import *p, const char *zReason) {
+  if (p->pErr->rc != SQLITE_OK) return;
+  p->nBad++;
+  if (p->nBad <= MAX_LISTED) {
+    sqlite3_str_appendf(p->pBad, "%s{\"line\":%lld,\"reason\":\"%s\"}",
+        p->nBad > 1 ? "," : "", p->nLine, zReason);
+  }
+  if (p->bOpen) {
+    bxRolloutDrop(p->pHome, p->head.no, "damaged line", "", 1, 0, p->pErr);
+  }
+}
+
+/*------------------------------------------------------------- payload ----*/
+
+/* Whether the n bytes at z are JSON that says what zPayload says. */
+static const char zSameJson[] =
+    "SELECT CASE WHEN json_valid(?1) THEN json(?1) = ?2 ELSE 0 END";
+
+static int sameJson(Import *p, const char *z, int n, const char *zPayload) {
+  sqlite3_stmt *pStmt = bxStmt(p->pHome, zSameJson, p->pErr);
+  int bSame = 0;
+  if (pStmt == 0) return 0;
+  sqlite3_bind_text(pStmt, 1, z, n, SQLITE_STATIC);
+  sqlite3_bind_text(pStmt, 2, zPayload, -1, SQLITE_STATIC);
+  if (bxRow(pStmt, p->pErr)) bSame = sqlite3_column_int(pStmt, 0);
+  bxDone(pStmt, p->pErr);
+  return bSame;
+}
+
+/*
+** Finds the payload in a line that has white space between its tokens, so
+** that it can be stored as it stands there. What lies between the word
+** "payload" and one of the last closing braces is tried; SQLite tells which
+** is right. Returns its length, or 0 when none is.
+*/
+static int rawPayload(Import *p, const char *zLine, int nLine,
+    const char *zPayload, const char **pzRaw) {
+  static const char zWord[] = "\"payload\"";
+  const char *zEnd = zLine + nLine;
+  const char *z = zLine;
+  int i;
+  while (z + sizeof(zWord) < zEnd && memcmp(z, zWord, sizeof(zWord) - 1) != 0) {
+    z++;
+  }
+  if (z + sizeof(zWord) >= zEnd) return 0;
+  z += sizeof(zWord) - 1;
+  while (z < zEnd && strchr(" \t\r:", *z) != 0) z++;
+  for (i = 0; i < MAX_TRIES && p->pErr->rc == SQLITE_OK; i++) {
+    while (zEnd > z && zEnd[-1] != '}') zEnd--;
+    if (zEnd <= z) return 0;
+    if (sameJson(p, z, (int)(zEnd - z), zPayload)) {
+      *pzRaw = z;
+      return (int)(zEnd - z);
+    }
+    zEnd--;
+  }
+  return 0;
+}
+
+/*--------------------------------------------------------------- lines ----*/
+
+/* type, payload, payload's type, time, whether the line has no white space
+** to lose, payload's JSON type, payload's id */
+static const char zLineSql[] =
+    "SELECT o ->> 'type', o -> 'payload', o ->> '$.payload.type', "
+    "CASE json_type(o, '$.timestamp') WHEN 'integer' THEN o ->> 'timestamp' "
+    "WHEN 'text' THEN " ROLLOUT_MS(
+        "o ->> 'timestamp'") " END, "
+                             "json(o) = o, json_type(o, '$.payload'), o ->> "
+                             "'$.payload.id', "
+                             "json_type(o, '$.type') "
+                             "FROM (SELECT ?1 AS o) "
+                             "WHERE CASE WHEN json_valid(?1) THEN "
+                             "json_type(?1) = 'object' END";
+
+static const char zBegin[] =
+    "INSERT INTO main.rollout_heads(id, created, updated, expires_at) "
+    "VALUES (?1, ?2, ?2, ?3 + 86400000 * (SELECT value "
+    "FROM main.blackbox_limits WHERE name = 'rollout.ttl_days'))";
+
+/* Starts the conversation with its session_meta. */
+static void begin(Import *p, i64 iTime) {
+  sqlite3_stmt *pStmt = bxStmt(p->pHome, zBegin, p->pErr);
+  bxBind(pStmt, p->pErr, "tii", p->zId, iTime, p->iNow);
+  bxRun(pStmt, p->pErr);
+  p->bOpen = bxRolloutFind(p->pHome, 0, p->zId, &p->head, p->pErr);
+}
+
+/* The first session_meta of a conversation that is not open yet. Returns 0
+** when the line cannot be it. */
+static int beginWith(Import *p, sqlite3_stmt *pRow, i64 iTime) {
+  const char *zType = (const char *)sqlite3_column_text(pRow, 0);
+  const char *zJson = (const char *)sqlite3_column_text(pRow, 5);
+  if (sqlite3_stricmp(zType, "session_meta") != 0 &&
+      sqlite3_stricmp(zType, "SessionMeta") != 0) {
+    badLine(p, "comes before the session_meta");
+    return 0;
+  }
+  if (zJson == 0 || strcmp(zJson, "object") != 0) {
+    badLine(p, "session_meta without an object as payload");
+    return 0;
+  }
+  if (!p->bGiven) {
+    BxErr err = {SQLITE_OK, 0};
+    bxRolloutId(sqlite3_column_value(pRow, 6), p->zId, &err);
+    if (err.rc != SQLITE_OK) {
+      p->zId[0] = 0;
+      bxClear(&err);
+      badLine(p, "session_meta whose id is no UUID");
+      return 0;
+    }
+  }
+  begin(p, iTime);
+  return p->bOpen;
+}
+
+/* A session_meta of its own id again means that the file came in before. */
+static void checkRepeat(Import *p, sqlite3_stmt *pRow) {
+  const char *zType = (const char *)sqlite3_column_text(pRow, 0);
+  const char *zMeta = (const char *)sqlite3_column_text(pRow, 6);
+  if (p->nItem > 0 || zMeta == 0 || sqlite3_stricmp(zMeta, p->zId) != 0) return;
+  if (sqlite3_stricmp(zType, "session_meta") != 0 &&
+      sqlite3_stricmp(zType, "SessionMeta") != 0) {
+    return;
+  }
+  bxFail(p->pErr, SQLITE_CONSTRAINT,
+      "RolloutExistsError: %s has its session_meta already; give another id "
+      "as second argument to import it again",
+      p->zId);
+}
+
+static void importItem(
+    Import *p, sqlite3_stmt *pRow, const char *zLine, int nLine) {
+  const char *zType = (const char *)sqlite3_column_text(pRow, 0);
+  const char *zPayload = (const char *)sqlite3_column_text(pRow, 1);
+  const char *zPayloadType = 0;
+  const char *zKind = (const char *)sqlite3_column_text(pRow, 7);
+  const char *zRaw = zPayload;
+  int nRaw = sqlite3_column_bytes(pRow, 1), nFound;
+  i64 iTime = p->iNow;
+  if (sqlite3_column_type(pRow, 3) == SQLITE_INTEGER) {
+    iTime = sqlite3_column_int64(pRow, 3);
+    if (iTime < 0 || iTime > BX_MAX_TIME) iTime = p->iNow;
+  }
+  if (sqlite3_column_type(pRow, 2) == SQLITE_TEXT) {
+    zPayloadType = (const char *)sqlite3_column_text(pRow, 2);
+  }
+  if (zKind == 0 || strcmp(zKind, "text") != 0 || *zType == 0 ||
+      sqlite3_column_bytes(pRow, 0) > 100) {
+    badLine(p, "no type of 1 to 100 bytes");
+    return;
+  }
+  if (zPayload == 0) {
+    badLine(p, "no payload");
+    return;
+  }
+  if (nRaw > ROLLOUT_MAX_PAYLOAD) {
+    badLine(p, "payload of more than 67108864 bytes");
+    return;
+  }
+  if (!sqlite3_column_int(pRow, 4)) {
+    nFound = rawPayload(p, zLine, nLine, zPayload, &zRaw);
+    if (nFound > 0) nRaw = nFound;
+  }
+  if (p->bOpen) {
+    checkRepeat(p, pRow);
+  } else if (!beginWith(p, pRow, iTime)) {
+    return;
+  }
+  bxRolloutPut(p->pHome, (p->head.no << 32) + p->head.iLast + 1, iTime, zType,
+      zRaw, nRaw, bxRolloutMatters(zType, zPayload, zPayloadType), p->pErr);
+  p->head.iLast++;
+  p->nItem++;
+}
+
+/* One line without its newline. */
+static void importLine(Import *p, const char *zLine, int nLine) {
+  sqlite3_stmt *pRow;
+  p->nLine++;
+  while (nLine > 0 && strchr(" \t\r", zLine[nLine - 1]) != 0) nLine--;
+  if (nLine == 0) return;
+  if (memchr(zLine, 0, (size_t)nLine) != 0 ||
+      !bxIsUtf8((const unsigned char *)zLine, nLine)) {
+    badLine(p, "not UTF-8");
+    return;
+  }
+  pRow = bxStmt(p->pHome, zLineSql, p->pErr);
+  if (pRow == 0) return;
+  sqlite3_bind_text(pRow, 1, zLine, nLine, SQLITE_STATIC);
+  if (bxRow(pRow, p->pErr)) {
+    importItem(p, pRow, zLine, nLine);
+  } else {
+    badLine(p, "not a JSON object");
+  }
+  bxDone(pRow, p->pErr);
+}
+
+static void importText(Import *p, const char *z, int n) {
+  const char *zEnd = z + n;
+  while (z < zEnd && p->pErr->rc == SQLITE_OK) {
+    const char *zNext = memchr(z, '\n', (size_t)(zEnd - z));
+    if (zNext == 0) zNext = zEnd;
+    importLine(p, z, (int)(zNext - z));
+    z = zNext + 1;
+  }
+}
+
+static void returnReport(BxCall *p, Import *pImport) {
+  char *zBad = sqlite3_str_finish(pImport->pBad);
+  pImport->pBad = 0;
+  if (p->err.rc == SQLITE_OK) {
+    bxReturnJson(p,
+        sqlite3_mprintf("{\"rolloutId\":\"%s\",\"lines\":%lld,\"items\":%lld,"
+                        "\"bad\":%lld,\"errors\":[%s]}",
+            pImport->zId, pImport->nLine, pImport->nItem, pImport->nBad,
+            zBad ? zBad : ""));
+  }
+  sqlite3_free(zBad);
+}
+
+/* The text or the bytes of a file. */
+static const char *readLines(sqlite3_value *pVal, int *pn, BxErr *pErr) {
+  const char *z = 0;
+  int eType = sqlite3_value_type(pVal);
+  if (pErr->rc != SQLITE_OK) return 0;
+  if (eType == SQLITE_BLOB) {
+    z = sqlite3_value_blob(pVal);
+  } else if (eType == SQLITE_TEXT) {
+    z = (const char *)sqlite3_value_text(pVal);
+  }
+  *pn = sqlite3_value_bytes(pVal);
+  if (z == 0 || *pn == 0) {
+    bxFail(pErr, SQLITE_CONSTRAINT,
+        "Invalid rollout file: the JSON lines must be text (or a blob, as "
+        "from readfile()) that is not empty");
+    return 0;
+  }
+  return z;
+}
+
+void bxRolloutImport(BxCall *p) {
+  Import import;
+  const char *z;
+  int n = 0;
+  memset(&import, 0, sizeof(import));
+  import.pErr = &p->err;
+  if (bxArg(p, 1)) bxRolloutId(p->aArg[1], import.zId, &p->err);
+  import.bGiven = import.zId[0] != 0;
+  import.iNow = bxTime(bxArg(p, 2), "now", &p->err);
+  z = readLines(p->aArg[0], &n, &p->err);
+  import.pHome = bxRolloutHome(p->bx, &p->err);
+  if (p->err.rc != SQLITE_OK) return;
+  import.pBad = sqlite3_str_new(0);
+  /* With no id yet this only takes the write lock. */
+  import.bOpen =
+      bxRolloutFind(import.pHome, 1, import.zId, &import.head, &p->err);
+  if (import.bOpen && import.head.iExpire < import.iNow) {
+    bxRolloutExpired(import.zId, import.head.iExpire, &p->err);
+  }
+  importText(&import, z, n);
+  if (!import.bOpen) {
+    bxFail(&p->err, SQLITE_CONSTRAINT,
+        "Invalid rollout file: none of its %lld lines is a session_meta with "
+        "a UUID as id, so there is no conversation to put them in",
+        import.nLine);
+  }
+  bxRolloutExplain(&p->err, "Write failed: ", import.zId);
+  returnReport(p, &import);
+}

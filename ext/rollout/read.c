@@ -1,0 +1,491 @@
+/*
+** read.c: lists, pages, histories, ranges, the model's context, and the
+** export. Nothing here changes data; what has expired is left out.
+**
+** The order of a list is "updated" and then id, newest first. A cursor is
+** the pair of the last row seen, "<updated>|<id>", so a page goes on behind
+** it whatever has changed elsewhere. The items of a conversation come in
+** order from its segments without a sort.
+*/
+#include "rollout.h"
+SQLITE_EXTENSION_INIT3
+
+#include <stdlib.h>
+#include <string.h>
+
+/*---------------------------------------------------------- arguments ----*/
+
+static i64 readPageSize(sqlite3_value *pVal, BxErr *pErr) {
+  BxErr err = {SQLITE_OK, 0};
+  i64 n = bxInt(pVal, "page size", 1, ROLLOUT_PAGE_MAX, &err);
+  if (pErr->rc == SQLITE_OK && err.rc != SQLITE_OK) {
+    char *zShown = bxShow(pVal);
+    bxFail(pErr, err.rc,
+        "Invalid page size: %s, must be a whole number from 1 to %d", zShown,
+        ROLLOUT_PAGE_MAX);
+    sqlite3_free(zShown);
+  }
+  bxClear(&err);
+  return n;
+}
+
+/* Splits "<updated>|<id>". Without a cursor the list begins at its top. */
+static void readCursor(
+    sqlite3_value *pVal, i64 *piUpdated, char zId[37], BxErr *pErr) {
+  const char *z = 0;
+  char *zEnd = 0;
+  int n = 0, i, bGood = 0;
+  *piUpdated = BX_MAX_TIME + 1;
+  memset(zId, 0, 37);
+  if (pVal == 0 || pErr->rc != SQLITE_OK) return;
+  if (sqlite3_value_type(pVal) == SQLITE_TEXT) {
+    z = (const char *)sqlite3_value_text(pVal);
+    n = sqlite3_value_bytes(pVal);
+  }
+  if (z != 0 && z[0] >= '0' && z[0] <= '9' && strlen(z) == (size_t)n) {
+    *piUpdated = strtoll(z, &zEnd, 10);
+    bGood = zEnd - z <= 15 && *zEnd == '|' && n - (zEnd - z) == 37;
+  }
+  for (i = 0; bGood && i < 36; i++) {
+    char c = zEnd[1 + i];
+    if (c >= 'A' && c <= 'F') c = (char)(c + ('a' - 'A'));
+    bGood = i == 8 || i == 13 || i == 18 || i == 23
+                ? c == '-'
+                : (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+    zId[i] = c;
+  }
+  if (!bGood) {
+    char *zShown = bxShow(pVal);
+    bxFail(pErr, SQLITE_CONSTRAINT,
+        "Invalid cursor: %s, must be one that a page or a list gave, "
+        "<updated>|<id>",
+        zShown);
+    sqlite3_free(zShown);
+  }
+}
+
+/* A query of the caller's own on the schema of the domain. */
+static sqlite3_stmt *openHome(Bx *bx, const char *zSql, BxErr *pErr) {
+  BxStmts *p = bxRolloutHome(bx, pErr);
+  return p ? bxPrepare(p, zSql, pErr) : 0;
+}
+
+/* Number of a conversation that is there and has not expired; 0 for none. */
+static i64 findLive(Bx *bx, sqlite3_value *pId, i64 iNow, BxErr *pErr) {
+  char zId[37];
+  RolloutHead head;
+  BxStmts *p;
+  bxRolloutId(pId, zId, pErr);
+  p = bxRolloutHome(bx, pErr);
+  if (p == 0 || !bxRolloutFind(p, 0, zId, &head, pErr)) return 0;
+  return head.iExpire < iNow ? 0 : head.no;
+}
+
+/*--------------------------------------------------------------- lists ----*/
+
+#define LIST_FROM                                                              \
+  "FROM main.rollout_heads AS h "                                              \
+  "LEFT JOIN main.rollout_about AS a ON a.no = h.no "                          \
+  "WHERE h.user_sequence IS NOT NULL AND (h.updated, h.id) < (?1, ?2) "
+#define LIST_ORDER "ORDER BY h.updated DESC, h.id DESC LIMIT ?4"
+
+sqlite3_stmt *bxRolloutList(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
+  char zId[37];
+  sqlite3_stmt *pStmt;
+  i64 nRow = readPageSize(apArg[0], pErr), iUpdated;
+  i64 iNow = bxTime(apArg[2], "now", pErr);
+  readCursor(apArg[1], &iUpdated, zId, pErr);
+  pStmt = openHome(bx,
+      "SELECT h.id, h.created, h.updated, h.last_sequence + 1, h.status, "
+      "a.title, a.source, a.cwd, a.first_user_message, "
+      "h.updated || '|' || h.id " LIST_FROM
+      "AND (h.expires_at IS NULL OR h.expires_at >= ?3) " LIST_ORDER,
+      pErr);
+  bxBind(pStmt, pErr, "i-ii", iUpdated, iNow, nRow);
+  if (pStmt != 0) sqlite3_bind_text(pStmt, 2, zId, -1, SQLITE_TRANSIENT);
+  return pStmt;
+}
+
+/* ?3 is now; one row more than a scan takes tells whether there is more. */
+static const char zScan[] =
+    "SELECT h.expires_at IS NULL OR h.expires_at >= ?3, "
+    "h.updated || '|' || h.id, "
+    "json_object('id', h.id, 'created', h.created, 'updated', h.updated, "
+    "'item_count', h.last_sequence + 1, 'status', h.status, "
+    "'title', a.title, 'source', a.source, 'cwd', a.cwd, "
+    "'first_user_message', a.first_user_message, "
+    "'cursor', h.updated || '|' || h.id) " LIST_FROM LIST_ORDER;
+
+typedef struct Page {
+  i64 nSize;
+  int nScanned, nItem;
+  int bMore, bCap;
+  char zNext[64]; /* cursor of the last row looked at */
+  sqlite3_str *pItems;
+} Page;
+
+/* Takes one row into the page. Returns 0 when the page ends before it. */
+static int pageRow(Page *p, sqlite3_stmt *pStmt) {
+  int bVisible = sqlite3_column_int(pStmt, 0);
+  p->bCap = p->nScanned == ROLLOUT_PAGE_MAX;
+  p->bMore = p->bCap || (bVisible && p->nItem == p->nSize);
+  if (p->bMore) return 0;
+  p->nScanned++;
+  if (bVisible) {
+    sqlite3_str_appendf(
+        p->pItems, "%s%s", p->nItem ? "," : "", sqlite3_column_text(pStmt, 2));
+    p->nItem++;
+  }
+  sqlite3_snprintf((int)sizeof(p->zNext), p->zNext, "%s",
+      (const char *)sqlite3_column_text(pStmt, 1));
+  return 1;
+}
+
+void bxRolloutPage(BxCall *p) {
+  Page page;
+  char zId[37];
+  i64 iUpdated, iNow;
+  BxStmts *pHome;
+  sqlite3_stmt *pStmt;
+  char *zItems;
+  memset(&page, 0, sizeof(page));
+  page.nSize = readPageSize(p->aArg[0], &p->err);
+  readCursor(bxArg(p, 1), &iUpdated, zId, &p->err);
+  iNow = bxTime(bxArg(p, 2), "now", &p->err);
+  pHome = bxRolloutHome(p->bx, &p->err);
+  if (pHome == 0) return;
+  pStmt = bxStmt(pHome, zScan, &p->err);
+  bxBind(
+      pStmt, &p->err, "itii", iUpdated, zId, iNow, (i64)(ROLLOUT_PAGE_MAX + 1));
+  page.pItems = sqlite3_str_new(p->bx->db);
+  while (bxRow(pStmt, &p->err) && pageRow(&page, pStmt)) {
+  }
+  bxDone(pStmt, &p->err);
+  zItems = sqlite3_str_finish(page.pItems);
+  if (p->err.rc == SQLITE_OK) {
+    bxReturnJson(
+        p, sqlite3_mprintf("{\"items\":[%s]%s%s%s,\"numScanned\":%d,"
+                           "\"reachedCap\":%s}",
+               zItems ? zItems : "", page.bMore ? ",\"nextCursor\":\"" : "",
+               page.bMore ? page.zNext : "", page.bMore ? "\"" : "",
+               page.nScanned, page.bCap ? "true" : "false"));
+  }
+  sqlite3_free(zItems);
+}
+
+/*------------------------------------------------------------- history ----*/
+
+/* Appends text as a JSON string. Types are short and nearly always plain. */
+static void appendString(sqlite3_str *pOut, const char *z) {
+  sqlite3_str_appendchar(pOut, 1, '"');
+  for (; *z; z++) {
+    if ((unsigned char)*z < 0x20) {
+      sqlite3_str_appendf(pOut, "\\u%04x", *z);
+    } else {
+      if (*z == '"' || *z == '\\') sqlite3_str_appendchar(pOut, 1, '\\');
+      sqlite3_str_appendchar(pOut, 1, *z);
+    }
+  }
+  sqlite3_str_appendchar(pOut, 1, '"');
+}
+
+static const char zHistory[] = "SELECT d.id & 4294967295, d.type, d.payload, "
+                               "json_valid(d.payload) " ROLLOUT_FROM_ITEMS
+                               "ORDER BY s.rollout, s.first, d.id";
+
+/* Appends the items of a history; returns how many. */
+static i64 appendItems(
+    sqlite3_str *pOut, sqlite3_stmt *pStmt, const char *zId, BxErr *pErr) {
+  i64 n = 0;
+  while (bxRow(pStmt, pErr)) {
+    i64 iSequence = sqlite3_column_int64(pStmt, 0);
+    const char *zPayload = (const char *)sqlite3_column_text(pStmt, 2);
+    if (iSequence != n) {
+      bxFail(pErr, SQLITE_CORRUPT,
+          "Corrupted rollout: item %lld of %s is missing; rollout_items has "
+          "the others",
+          n, zId);
+    } else if (zPayload != 0 && !sqlite3_column_int(pStmt, 3)) {
+      bxFail(pErr, SQLITE_CORRUPT,
+          "Corrupted rollout: the payload of item %lld of %s is no JSON; "
+          "rollout_items has it and the others as text",
+          iSequence, zId);
+    }
+    if (pErr->rc != SQLITE_OK) break;
+    sqlite3_str_append(pOut, n ? ",{\"type\":" : "{\"type\":", n ? 9 : 8);
+    appendString(pOut, (const char *)sqlite3_column_text(pStmt, 1));
+    if (zPayload != 0) {
+      sqlite3_str_append(pOut, ",\"payload\":", 11);
+      sqlite3_str_append(pOut, zPayload, sqlite3_column_bytes(pStmt, 2));
+    }
+    sqlite3_str_append(pOut, "}", 1);
+    n++;
+  }
+  return n;
+}
+
+/* Ends a long text. Too long is an error of its own, not lack of memory. */
+static void returnLong(BxCall *p, sqlite3_str *pOut, const char *zInstead) {
+  int rc = sqlite3_str_errcode(pOut);
+  int n = sqlite3_str_length(pOut);
+  char *z = sqlite3_str_finish(pOut);
+  if (rc == SQLITE_TOOBIG) {
+    bxFail(&p->err, SQLITE_TOOBIG,
+        "Rollout too long: its text passes the limit of this connection; "
+        "read it by rows, with %s",
+        zInstead);
+  } else if (rc != SQLITE_OK) {
+    bxFail(&p->err, rc, "out of memory");
+  }
+  if (p->err.rc != SQLITE_OK || p->pCtx == 0) {
+    sqlite3_free(z);
+  } else {
+    sqlite3_result_text64(p->pCtx, z ? z : "", (sqlite3_uint64)n,
+        z ? sqlite3_free : SQLITE_STATIC, SQLITE_UTF8);
+  }
+}
+
+void bxRolloutHistory(BxCall *p) {
+  char zId[37];
+  i64 no, iNow, n;
+  BxStmts *pHome;
+  sqlite3_stmt *pStmt;
+  sqlite3_str *pOut;
+  bxRolloutId(p->aArg[0], zId, &p->err);
+  iNow = bxTime(bxArg(p, 1), "now", &p->err);
+  no = findLive(p->bx, p->aArg[0], iNow, &p->err);
+  pHome = bxRolloutHome(p->bx, &p->err);
+  if (pHome == 0) return;
+  pStmt = bxStmt(pHome, zHistory, &p->err);
+  bxBind(pStmt, &p->err, "i", no);
+  pOut = sqlite3_str_new(p->bx->db);
+  sqlite3_str_appendf(pOut,
+      "{\"type\":\"resumed\",\"payload\":{\"conversationId\":\"%s\","
+      "\"history\":[",
+      zId);
+  n = appendItems(pOut, pStmt, zId, &p->err);
+  bxDone(pStmt, &p->err);
+  if (n == 0) {
+    sqlite3_str_reset(pOut);
+    sqlite3_str_appendall(pOut, "{\"type\":\"new\"}");
+  } else {
+    sqlite3_str_appendf(pOut, "],\"rolloutId\":\"%s\"}}", zId);
+  }
+  returnLong(p, pOut, "rollout_range()");
+  if (p->pCtx != 0 && p->err.rc == SQLITE_OK) {
+    sqlite3_result_subtype(p->pCtx, 'J');
+  }
+}
+
+/*-------------------------------------------------------------- ranges ----*/
+
+/* 1 for 'backward', 0 for 'forward' or nothing. */
+static int readDirection(sqlite3_value *pVal, BxErr *pErr) {
+  const char *z = bxText(pVal, "direction", 20, 1, pErr);
+  if (z == 0 || strcmp(z, "forward") == 0) return 0;
+  if (strcmp(z, "backward") != 0) {
+    bxFail(pErr, SQLITE_CONSTRAINT,
+        "ValidationError: direction must be 'forward' or 'backward', got %Q",
+        z);
+  }
+  return 1;
+}
+
+#define RANGE_SELECT                                                           \
+  "SELECT d.id & 4294967295, d.timestamp, d.type, d.payload "                  \
+  "FROM main.rollout_segments AS s CROSS JOIN main.rollout_data AS d "         \
+  "ON d.id BETWEEN (s.owner << 32) + max(s.first, ?2) "                        \
+  "AND (s.owner << 32) + min(s.last, ?3) "                                     \
+  "WHERE s.rollout = ?1 AND s.first <= ?3 AND s.last >= ?2 "
+
+sqlite3_stmt *bxRolloutRange(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
+  sqlite3_stmt *pStmt;
+  i64 no = findLive(bx, apArg[0], bxNow(), pErr);
+  i64 iFirst = 0, iLast = 4294967295, nRow = -1;
+  int bBack = readDirection(apArg[3], pErr);
+  if (apArg[1] != 0) {
+    i64 iAfter = bxInt(apArg[1], "after", -1, 4294967295, pErr);
+    if (bBack) {
+      iLast = iAfter - 1;
+    } else {
+      iFirst = iAfter + 1;
+    }
+  }
+  if (apArg[2] != 0) nRow = bxInt(apArg[2], "limit", 0, 4294967295, pErr);
+  pStmt = openHome(bx,
+      bBack ? RANGE_SELECT
+          "ORDER BY s.rollout DESC, s.first DESC, d.id DESC LIMIT ?4"
+            : RANGE_SELECT "ORDER BY s.rollout, s.first, d.id LIMIT ?4",
+      pErr);
+  bxBind(pStmt, pErr, "iiii", no, iFirst, iLast, nRow);
+  return pStmt;
+}
+
+/*------------------------------------------------------------- context ----*/
+
+/* Sequence of the newest compaction, and the key of its item; -1 for none. */
+static i64 findCompaction(BxStmts *p, i64 no, i64 *piKey, BxErr *pErr) {
+  static const char zSql[] =
+      "SELECT m.id, m.id & 4294967295 FROM main.rollout_segments AS s "
+      "CROSS JOIN main.rollout_marks AS m "
+      "ON m.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last "
+      "WHERE s.rollout = ?1 AND m.kind = 'compaction' "
+      "ORDER BY s.rollout DESC, s.first DESC, m.id DESC LIMIT 1";
+  sqlite3_stmt *pStmt = bxStmt(p, zSql, pErr);
+  i64 iSequence = -1;
+  *piKey = 0;
+  bxBind(pStmt, pErr, "i", no);
+  if (bxRow(pStmt, pErr)) {
+    *piKey = sqlite3_column_int64(pStmt, 0);
+    iSequence = sqlite3_column_int64(pStmt, 1);
+  }
+  bxDone(pStmt, pErr);
+  return iSequence;
+}
+
+/* The turns and rollbacks behind iStart, in order: sequence, and how many
+** turns are taken back (NULL where a turn begins). */
+static const char zTurns[] =
+    "SELECT t.sequence, NULL FROM main.rollout_segments AS s "
+    "CROSS JOIN main.rollout_turns AS t "
+    "ON t.id BETWEEN s.owner << 32 AND (s.owner << 32) + 4294967295 "
+    "WHERE s.rollout = ?1 AND t.sequence BETWEEN s.first AND s.last "
+    "AND t.sequence > ?2 "
+    "UNION ALL "
+    "SELECT m.id & 4294967295, m.turns FROM main.rollout_segments AS s "
+    "CROSS JOIN main.rollout_marks AS m "
+    "ON m.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last "
+    "WHERE s.rollout = ?1 AND m.kind = 'rollback' "
+    "AND (m.id & 4294967295) > ?2 ORDER BY 1";
+
+/* What the rollbacks behind iStart took back: [[first, last], ...]. Turns
+** from before iStart are not in the context as turns, and stay. */
+static char *findTakenBack(BxStmts *p, i64 no, i64 iStart, BxErr *pErr) {
+  sqlite3_stmt *pStmt = bxStmt(p, zTurns, pErr);
+  sqlite3_str *pOut = sqlite3_str_new(0);
+  i64 *aTurn = 0;
+  i64 nTurn = 0, nAlloc = 0;
+  char *z;
+  bxBind(pStmt, pErr, "ii", no, iStart);
+  while (bxRow(pStmt, pErr)) {
+    i64 iSequence = sqlite3_column_int64(pStmt, 0);
+    if (sqlite3_column_type(pStmt, 1) != SQLITE_NULL) {
+      i64 n = sqlite3_column_int64(pStmt, 1);
+      if (n <= 0 || nTurn == 0) continue;
+      nTurn = n < nTurn ? nTurn - n : 0;
+      sqlite3_str_appendf(pOut, "%s[%lld,%lld]",
+          sqlite3_str_length(pOut) ? "," : "", aTurn[nTurn], iSequence);
+      continue;
+    }
+    if (nTurn == nAlloc) {
+      i64 nNew = nAlloc ? nAlloc * 2 : 32;
+      i64 *aNew = sqlite3_realloc64(aTurn, (sqlite3_uint64)nNew * sizeof(i64));
+      if (aNew == 0) {
+        bxFail(pErr, SQLITE_NOMEM, "out of memory");
+        break;
+      }
+      aTurn = aNew;
+      nAlloc = nNew;
+    }
+    aTurn[nTurn++] = iSequence;
+  }
+  bxDone(pStmt, pErr);
+  sqlite3_free(aTurn);
+  z = sqlite3_str_finish(pOut);
+  return z ? z : sqlite3_mprintf("%s", "");
+}
+
+sqlite3_stmt *bxRolloutContext(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
+  i64 no = findLive(bx, apArg[0], bxNow(), pErr);
+  i64 iKey = 0, iStart;
+  BxStmts *p = bxRolloutHome(bx, pErr);
+  sqlite3_stmt *pStmt;
+  char *zGone, *zList;
+  if (p == 0) return 0;
+  iStart = findCompaction(p, no, &iKey, pErr);
+  zGone = findTakenBack(p, no, iStart, pErr);
+  zList = zGone ? sqlite3_mprintf("[%s]", zGone) : 0;
+  sqlite3_free(zGone);
+  if (zList == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  pStmt = openHome(bx,
+      "SELECT c.id & 4294967295, c.timestamp, 'response_item', e.value "
+      "FROM main.rollout_data AS c, json_each(c.payload, CASE WHEN "
+      "json_type(c.payload, '$.replacement_history') = 'array' "
+      "THEN '$.replacement_history' ELSE '$.replacementHistory' END) AS e "
+      "WHERE c.id = ?2 "
+      "UNION ALL "
+      "SELECT d.id & 4294967295, d.timestamp, d.type, "
+      "d.payload " ROLLOUT_FROM_ITEMS "AND (d.id & 4294967295) > ?3 AND "
+      "lower(replace(d.type, '_', '')) IN "
+      "('responseitem', 'compacted', 'contentreplacement') "
+      "AND NOT EXISTS (SELECT 1 FROM json_each(?4) AS gone WHERE "
+      "(d.id & 4294967295) BETWEEN gone.value ->> 0 AND gone.value ->> 1)",
+      pErr);
+  bxBind(pStmt, pErr, "iii", no, iKey, iStart);
+  if (pErr->rc == SQLITE_OK) {
+    bxFailDb(
+        pErr, bx->db, sqlite3_bind_text(pStmt, 4, zList, -1, SQLITE_TRANSIENT));
+  }
+  sqlite3_free(zList);
+  return pStmt;
+}
+
+/*----------------------------------------------------- drops and export ----*/
+
+sqlite3_stmt *bxRolloutDropped(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
+  char zId[37];
+  RolloutHead head;
+  BxStmts *p;
+  sqlite3_stmt *pStmt;
+  bxRolloutId(apArg[0], zId, pErr);
+  p = bxRolloutHome(bx, pErr);
+  if (!bxRolloutFind(p, 0, zId, &head, pErr)) bxRolloutMissing(zId, pErr);
+  pStmt = openHome(bx,
+      "SELECT item_type, payload_type, items, bytes FROM main.rollout_drops "
+      "WHERE no = ?1 ORDER BY item_type, payload_type",
+      pErr);
+  bxBind(pStmt, pErr, "i", head.no);
+  return pStmt;
+}
+
+#define LINE_SELECT                                                            \
+  "SELECT '{\"timestamp\":\"' || " ROLLOUT_ISO(                                \
+      "d.timestamp") " || '\",\"type\":' || json_quote(d.type) || "            \
+                     "coalesce(',\"payload\":' || d.payload, '') || "          \
+                     "'}' " ROLLOUT_FROM_ITEMS                                 \
+                     "ORDER BY s.rollout, s.first, d.id"
+static const char zLines[] = LINE_SELECT;
+
+/* Number of the conversation to export, or an error. */
+static i64 findExport(Bx *bx, sqlite3_value *pId, BxErr *pErr) {
+  char zId[37];
+  RolloutHead head = {0, 0, 0};
+  bxRolloutId(pId, zId, pErr);
+  bxRolloutOpen(bxRolloutHome(bx, pErr), 0, zId, bxNow(), &head, pErr);
+  return head.no;
+}
+
+sqlite3_stmt *bxRolloutLines(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
+  i64 no = findExport(bx, apArg[0], pErr);
+  sqlite3_stmt *pStmt = openHome(bx, zLines, pErr);
+  bxBind(pStmt, pErr, "i", no);
+  return pStmt;
+}
+
+void bxRolloutExport(BxCall *p) {
+  i64 no = findExport(p->bx, p->aArg[0], &p->err);
+  BxStmts *pHome = bxRolloutHome(p->bx, &p->err);
+  sqlite3_stmt *pStmt;
+  sqlite3_str *pOut;
+  if (pHome == 0) return;
+  pStmt = bxStmt(pHome, zLines, &p->err);
+  bxBind(pStmt, &p->err, "i", no);
+  pOut = sqlite3_str_new(p->bx->db);
+  while (bxRow(pStmt, &p->err)) {
+    sqlite3_str_append(pOut, (const char *)sqlite3_column_text(pStmt, 0),
+        sqlite3_column_bytes(pStmt, 0));
+    sqlite3_str_append(pOut, "\n", 1);
+  }
+  bxDone(pStmt, &p->err);
+  returnLong(p, pOut, "SELECT line FROM rollout_export(id)");
+}

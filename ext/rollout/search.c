@@ -1,0 +1,148 @@
+/*
+** search.c: full-text search over what users and assistants said.
+**
+** It is installed on request, as it needs FTS5 with the trigram tokenizer on
+** every host that writes afterwards: rollout_search_install() makes the table
+** rollout_fts and three triggers that keep it exact, and fills it. A query
+** is a literal piece of text of at least 3 characters, in any case. Shared
+** items of forks are found once, for the conversation that wrote them, or, if
+** that is gone, for the oldest fork.
+*/
+#include "rollout.h"
+SQLITE_EXTENSION_INIT3
+
+#include <string.h>
+
+/* A message is indexed once, though some recorders write it twice running,
+** as an item and as an event. */
+#define INDEX_NEW                                                              \
+  "INSERT INTO rollout_fts(rowid, text) "                                      \
+  "SELECT x.id, x.text FROM rollout_texts AS x "                               \
+  "WHERE x.id = NEW.id AND x.text <> '' AND x.text IS NOT "                    \
+  "(SELECT f.text FROM rollout_fts AS f WHERE f.rowid = NEW.id - 1); "
+
+static const char zSearchInstall[] =
+    "CREATE VIRTUAL TABLE IF NOT EXISTS main.rollout_fts "
+    "USING fts5(text, tokenize = 'trigram');"
+    "CREATE TRIGGER IF NOT EXISTS main.rollout_fts_insert "
+    "AFTER INSERT ON rollout_data BEGIN " INDEX_NEW "END;"
+    "CREATE TRIGGER IF NOT EXISTS main.rollout_fts_update "
+    "AFTER UPDATE OF payload ON rollout_data BEGIN "
+    "DELETE FROM rollout_fts WHERE rowid = NEW.id; " INDEX_NEW "END;"
+    "CREATE TRIGGER IF NOT EXISTS main.rollout_fts_delete "
+    "AFTER DELETE ON rollout_data BEGIN "
+    "DELETE FROM rollout_fts WHERE rowid = OLD.id; END;"
+    "DELETE FROM main.rollout_fts;"
+    "INSERT INTO main.rollout_fts(rowid, text) "
+    "SELECT x.id, x.text FROM main.rollout_texts AS x WHERE x.text <> '' "
+    "AND x.text IS NOT "
+    "(SELECT y.text FROM main.rollout_texts AS y WHERE y.id = x.id - 1)";
+
+static const char zSearchRemove[] =
+    "DROP TRIGGER IF EXISTS main.rollout_fts_insert;"
+    "DROP TRIGGER IF EXISTS main.rollout_fts_update;"
+    "DROP TRIGGER IF EXISTS main.rollout_fts_delete;"
+    "DROP TABLE IF EXISTS main.rollout_fts";
+
+static i64 countRows(BxStmts *p, const char *zSql, BxErr *pErr) {
+  sqlite3_stmt *pStmt = bxPrepare(p, zSql, pErr);
+  i64 n = 0;
+  if (bxRow(pStmt, pErr)) n = sqlite3_column_int64(pStmt, 0);
+  sqlite3_finalize(pStmt);
+  return n;
+}
+
+#define HAS_INDEX                                                              \
+  "SELECT count(*) FROM main.sqlite_schema WHERE name = 'rollout_fts'"
+
+/* An FTS5 without the tokenizer, or no FTS5, is told apart by its message. */
+static void explainHost(BxErr *pErr) {
+  BxErr said = *pErr;
+  if (said.rc == SQLITE_OK || said.zMsg == 0) return;
+  if (strstr(said.zMsg, "no such module") == 0 &&
+      strstr(said.zMsg, "no such tokenizer") == 0) {
+    bxRolloutExplain(pErr, "Write failed: ", "");
+    return;
+  }
+  pErr->rc = SQLITE_OK;
+  bxFail(pErr, said.rc,
+      "SearchError: this SQLite %s has no FTS5 with the trigram tokenizer "
+      "(%s); everything but the search works without it",
+      sqlite3_libversion(), said.zMsg);
+  sqlite3_free(said.zMsg);
+}
+
+void bxRolloutSearchInstall(BxCall *p) {
+  BxStmts *pHome = bxRolloutHome(p->bx, &p->err);
+  if (pHome == 0) return;
+  bxExec(pHome, zSearchInstall, &p->err);
+  explainHost(&p->err);
+  bxReturnInt(
+      p, countRows(pHome, "SELECT count(*) FROM main.rollout_fts", &p->err));
+}
+
+void bxRolloutSearchRemove(BxCall *p) {
+  BxStmts *pHome = bxRolloutHome(p->bx, &p->err);
+  i64 bThere;
+  if (pHome == 0) return;
+  bThere = countRows(pHome, HAS_INDEX, &p->err);
+  bxExec(pHome, zSearchRemove, &p->err);
+  explainHost(&p->err);
+  bxReturnInt(p, bThere);
+}
+
+/* Characters before and behind the beginning of what was found. The marks
+** around it are control characters, as no message has them. */
+#define BEFORE "48"
+#define WHOLE "144"
+#define MARKED "highlight(rollout_fts, 0, char(1), char(2))"
+
+sqlite3_stmt *bxRolloutSearch(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
+  const char *z = bxText(apArg[0], "query", 10000, 0, pErr);
+  i64 nRow = apArg[1] != 0 ? bxInt(apArg[1], "limit", 1, 1000000000, pErr) : 50;
+  BxStmts *p = bxRolloutHome(bx, pErr);
+  sqlite3_stmt *pStmt;
+  i64 nChar = 0;
+  const char *zChar;
+  for (zChar = z; zChar != 0 && *zChar; zChar++) {
+    nChar += (*zChar & 0xc0) != 0x80;
+  }
+  if (z != 0 && nChar < 3) {
+    bxFail(pErr, SQLITE_CONSTRAINT,
+        "ValidationError: query must have at least 3 characters, got %Q", z);
+  }
+  if (p != 0 && countRows(p, HAS_INDEX, pErr) == 0) {
+    bxFail(pErr, SQLITE_ERROR,
+        "SearchError: the search is not installed; SELECT "
+        "rollout_search_install() makes its index");
+  }
+  pStmt =
+      p == 0 ? 0
+             : bxPrepare(p,
+                   "SELECT h.id, f.sequence, f.timestamp, f.role, "
+                   "replace(replace(substr("
+                   "f.text, max(1, instr(f.text, char(1)) - " BEFORE "), " WHOLE
+                   "), char(1), ''), char(2), '') FROM ("
+                   "SELECT d.id >> 32 AS owner, d.id & 4294967295 AS sequence, "
+                   "d.timestamp AS timestamp, "
+                   "(SELECT role FROM main.rollout_texts AS x WHERE x.id = "
+                   "d.id) AS role, " MARKED " AS text, rank AS score "
+                   "FROM main.rollout_fts CROSS JOIN main.rollout_data AS d "
+                   "ON d.id = rollout_fts.rowid "
+                   "WHERE rollout_fts MATCH '\"' || replace(?1, '\"', '\"\"') "
+                   "|| '\"' "
+                   "ORDER BY rank) AS f JOIN main.rollout_heads AS h "
+                   "ON h.no = (SELECT min(s.rollout) FROM "
+                   "main.rollout_segments AS s "
+                   "WHERE s.owner = f.owner AND f.sequence BETWEEN s.first AND "
+                   "s.last) "
+                   "WHERE h.expires_at IS NULL OR h.expires_at >= ?3 "
+                   "ORDER BY f.score, h.updated DESC, f.sequence LIMIT ?2",
+                   pErr);
+  bxBind(pStmt, pErr, "-ii", nRow, bxNow());
+  if (pErr->rc == SQLITE_OK) {
+    bxFailDb(
+        pErr, bx->db, sqlite3_bind_text(pStmt, 1, z, -1, SQLITE_TRANSIENT));
+  }
+  return pStmt;
+}

@@ -1,0 +1,41 @@
+"""What the rollout tests share."""
+import json
+
+from conftest import one, rows
+
+ID = "5973b6c0-94b8-487b-a530-2aeb6098ae0e"
+OTHER = "019d0000-1111-7222-8333-444455556666"
+THIRD = "019d0000-1111-7222-9333-777788889999"
+
+
+def event(kind, **more):
+    return {"type": "event_msg", "payload": {"type": kind, **more}}
+
+
+def user(text):
+    return event("user_message", message=text)
+
+
+def message(role, text):
+    return {"type": "response_item", "payload": {
+        "type": "message", "role": role,
+        "content": [{"type": "output_text", "text": text}]}}
+
+
+def append(db, rollout, *items, now=None):
+    return one(db, "SELECT rollout_append(?, ?, ?)", rollout,
+               json.dumps(items), now)
+
+
+def create(db, rollout=ID, ttl=None, now=None):
+    return one(db, "SELECT rollout_create(?, NULL, ?, NULL, ?)", rollout, ttl, now)
+
+
+def texts(db, rollout):
+    """(sequence, payload) of a conversation, in order."""
+    return rows(db, "SELECT sequence, payload FROM rollout_items "
+                "WHERE rollout = ? ORDER BY sequence", rollout)
+
+
+def well(db):
+    assert rows(db, "SELECT * FROM rollout_check") == []

@@ -1,0 +1,363 @@
+"""Lists and pages, histories, ranges, the model's context, the search."""
+import json
+import random
+import sqlite3
+
+import pytest
+
+from common import ID, OTHER, THIRD, append, create, event, message, user, well
+from conftest import connect, one, rows
+
+NOW = 1700000000000
+
+
+def rid(i):
+    return f"5973b6c0-94b8-487b-a530-{i:012x}"
+
+
+def fill(db, count, updated=lambda i: NOW + i // 3):
+    """Conversations with ties in updated; every 5th without a user event,
+    every 7th expired."""
+    db.execute("BEGIN")
+    for i in range(count):
+        create(db, rid(i), 1 if i % 7 == 0 else "permanent", 1000)
+        if i % 5:
+            append(db, rid(i), user(f"question {i}"), now=1000)
+        db.execute("UPDATE rollout_heads SET updated = ? WHERE id = ?",
+                   (updated(i), rid(i)))
+    db.execute("COMMIT")
+
+
+def visible(count, updated=lambda i: NOW + i // 3):
+    order = sorted(((updated(i), rid(i)) for i in range(count)
+                    if i % 5 and i % 7), reverse=True)
+    return [r for _, r in order]
+
+
+def walk(db, size, between=lambda n: None):
+    """All pages, by rollout_page."""
+    seen, cursor = [], None
+    for n in range(1000):
+        page = json.loads(one(db, "SELECT rollout_page(?, ?)", size, cursor))
+        assert len(page["items"]) <= size and page["numScanned"] <= 100
+        seen += [item["id"] for item in page["items"]]
+        cursor = page.get("nextCursor")
+        if cursor is None:
+            return seen
+        between(n)
+    raise AssertionError("pages without end")
+
+
+@pytest.mark.parametrize("size", [1, 7, 50, 100])
+def test_pages_have_every_row_once(db, size):
+    fill(db, 210)
+    assert walk(db, size) == visible(210)
+    listed, cursor = [], None
+    while True:
+        part = rows(db, "SELECT id, cursor FROM rollout_list(?, ?)", size, cursor)
+        if not part:
+            break
+        listed += [r for r, _ in part]
+        cursor = part[-1][1]
+    assert listed == visible(210)
+
+
+def test_pages_are_stable_while_other_rows_move(db):
+    fill(db, 120)
+    rng = random.Random(1)
+    moved = set()
+
+    def between(_):
+        some = rid(rng.randrange(120))
+        moved.add(some)
+        db.execute("UPDATE rollout_heads SET updated = updated + 1000000 "
+                   "WHERE id = ?", (some,))
+    seen = walk(db, 5, between)
+    assert len(seen) == len(set(seen))
+    assert [r for r in seen if r not in moved] == [
+        r for r in visible(120) if r not in moved]
+
+
+def test_a_page_looks_at_no_more_than_100_rows(db):
+    """Beyond 150 expired rows there is one that lives."""
+    db.execute("BEGIN")
+    for i in range(150):
+        create(db, rid(i), 1, 1000)
+        append(db, rid(i), user("x"), now=2000 + i)
+    create(db, ID, "permanent", 1000)
+    append(db, ID, user("x"), now=1500)
+    db.execute("COMMIT")
+    page = json.loads(one(db, "SELECT rollout_page(10)"))
+    assert page["items"] == [] and page["reachedCap"] is True
+    assert page["numScanned"] == 100
+    page = json.loads(one(db, "SELECT rollout_page(10, ?)", page["nextCursor"]))
+    assert [i["id"] for i in page["items"]] == [ID]
+    assert page["numScanned"] == 51 and page["reachedCap"] is False
+    assert "nextCursor" not in page
+    assert [r for r, in rows(db, "SELECT id FROM rollout_list(10)")] == [ID]
+
+
+@pytest.mark.parametrize("rest, more", [(0, False), (1, True)])
+def test_next_cursor_only_when_there_is_more(db, rest, more):
+    for i in range(5 + rest):
+        create(db, rid(i), "permanent", 1000)
+        append(db, rid(i), user("x"))
+    create(db, ID, 0, 900)  # expired, and last in the order
+    append(db, ID, user("x"), now=900)
+    page = json.loads(one(db, "SELECT rollout_page(5)"))
+    assert ("nextCursor" in page) == more and len(page["items"]) == 5
+
+
+def test_list_shows_what_it_should(db):
+    meta = json.dumps({"id": ID, "timestamp": "x", "cwd": "/w", "title": "T",
+                       "source": {"subagent": "review"}, "cliVersion": "9",
+                       "modelProvider": "p"})
+    one(db, "SELECT rollout_create(?, NULL, NULL, ?, ?)", ID, meta, NOW * 2)
+    append(db, ID, message("user", "<environment_context>no"), user("é" * 300),
+           now=NOW * 2)
+    append(db, ID, user("second"), now=NOW * 2)
+    one(db, "SELECT rollout_archive(?)", ID)
+    columns = ("id, created, updated, item_count, status, title, source, cwd, "
+               "first_user_message, cursor")
+    row = rows(db, f"SELECT {columns} FROM rollout_list(10)")[0]
+    assert row == (ID, NOW * 2, NOW * 2, 4, "archived", "T",
+                   '{"subagent":"review"}', "/w", "é" * 200, f"{NOW * 2}|{ID}")
+    page = json.loads(one(db, "SELECT rollout_page(10)"))
+    assert tuple(page["items"][0].values()) == row
+    assert rows(db, "SELECT cli_version, model_provider FROM rollouts") == [
+        ("9", "p")]
+
+
+def test_a_late_user_message_lists(db):
+    create(db, ID)
+    append(db, ID, *[event("token_count") for _ in range(500)])
+    assert rows(db, "SELECT * FROM rollout_list(10)") == []
+    append(db, ID, user("late"))
+    assert one(db, "SELECT first_user_message FROM rollout_list(10)") == "late"
+
+
+def test_pages_use_the_index(db):
+    plan = str(rows(db, "EXPLAIN QUERY PLAN SELECT h.id FROM rollout_heads AS h "
+                    "WHERE h.user_sequence IS NOT NULL AND (h.updated, h.id) < "
+                    "(1, '') ORDER BY h.updated DESC, h.id DESC"))
+    assert "rollout_recent" in plan and "B-TREE" not in plan
+
+
+@pytest.mark.parametrize("damage, message", [
+    ("UPDATE rollout_data SET payload = '{oops' WHERE id & 15 = 2",
+     "Corrupted rollout: the payload of item 2 of .* is no JSON"),
+    ("UPDATE rollout_data SET payload = substr(payload, 1, 9) WHERE id & 15 = 3",
+     "Corrupted rollout: the payload of item 3"),
+    ("DELETE FROM rollout_data WHERE id & 15 = 1",
+     "Corrupted rollout: item 1 of .* is missing"),
+])
+def test_damage_is_named_and_the_rest_readable(db, damage, message):
+    create(db)
+    append(db, ID, *[user(f"m{i}") for i in range(4)])
+    db.execute("DROP TRIGGER rollout_data_update")
+    db.execute("DROP TRIGGER rollout_data_stay")
+    whole = rows(db, "SELECT * FROM rollout_items")
+    db.execute(damage)
+    with pytest.raises(sqlite3.Error, match=message) as failed:
+        db.execute("SELECT rollout_history(?)", (ID,))
+    assert failed.value.sqlite_errorcode & 255 == 11  # SQLITE_CORRUPT
+    left = rows(db, "SELECT * FROM rollout_items")
+    assert len(left) >= 4 and len(set(left) & set(whole)) == 4
+    assert len(rows(db, "SELECT * FROM rollout_range(?)", ID)) == len(left)
+    problems = str(rows(db, "SELECT * FROM blackbox_check"))
+    assert ID in problems and "rollout_data_stay" in problems
+
+
+def test_history_of_odd_types_is_json(db):
+    create(db)
+    odd = 'a"b\\c\n\u0001é'
+    db.execute("INSERT INTO rollout_items(rollout, type, payload) VALUES (?, ?, '1')",
+               (ID, odd))
+    db.execute("INSERT INTO rollout_items(rollout, type) VALUES (?, 'none')", (ID,))
+    history = json.loads(one(db, "SELECT rollout_history(?)", ID))
+    assert history["payload"]["history"][1:] == [
+        {"type": odd, "payload": 1}, {"type": "none"}]
+    assert one(db, "SELECT json_type(rollout_history(?), '$.payload.history')",
+               ID) == "array"
+
+
+def test_history_too_long_for_the_connection(db):
+    create(db)
+    for _ in range(3):
+        append(db, ID, event("agent_message", message="x" * 400000))
+    apsw_limit = getattr(db, "setlimit", None)
+    if apsw_limit is None:
+        pytest.skip("this Python cannot set limits")
+    apsw_limit(sqlite3.SQLITE_LIMIT_LENGTH, 1000000)
+    with pytest.raises(sqlite3.Error, match="Rollout too long.*rollout_range"):
+        db.execute("SELECT rollout_history(?)", (ID,))
+
+
+def test_ranges(db):
+    create(db)
+    append(db, ID, *[user(f"m{i}") for i in range(9)])
+    one(db, "SELECT rollout_fork(?, 5, ?)", ID, OTHER)
+    append(db, OTHER, *[user(f"f{i}") for i in range(3)])
+
+    def sequences(*args):
+        marks = ", ".join("?" * len(args))
+        return [s for s, in rows(
+            db, f"SELECT sequence FROM rollout_range({marks})", *args)]
+    assert sequences(ID) == list(range(10))
+    assert sequences(ID, 3) == [4, 5, 6, 7, 8, 9]
+    assert sequences(ID, 3, 2) == [4, 5]
+    assert sequences(ID, -1, 1) == [0]
+    assert sequences(ID, 9) == []
+    assert sequences(ID, None, None, "backward") == list(range(9, -1, -1))
+    assert sequences(ID, 4, 2, "backward") == [3, 2]
+    assert sequences(ID, 0, 2, "backward") == []
+    assert sequences(OTHER) == list(range(9))
+    assert sequences(OTHER, 4, 3) == [5, 6, 7]
+    assert sequences(OTHER, 7, 4, "backward") == [6, 5, 4, 3]
+    assert sequences(THIRD) == []
+    for args, text in [((ID, "x"), "after must be"), ((ID, 1, -1), "limit must be"),
+                       ((ID, 1, 1, "up"), "direction must be"),
+                       (("x",), "Invalid conversation ID")]:
+        with pytest.raises(sqlite3.Error, match=text):
+            sequences(*args)
+
+
+def compacted(*texts, camel=False):
+    name = "replacementHistory" if camel else "replacement_history"
+    return {"type": "compacted", "payload": {
+        "message": "sum", name: [message("user", t)["payload"] for t in texts]}}
+
+
+def context(db, rollout=ID):
+    out = []
+    for sequence, kind, payload in rows(
+            db, "SELECT sequence, type, payload FROM rollout_context(?)", rollout):
+        payload = json.loads(payload)
+        out.append((sequence, payload["content"][0]["text"]
+                    if "content" in payload else kind))
+    return out
+
+
+@pytest.mark.parametrize("camel", [False, True])
+def test_context_begins_at_the_last_compaction(db, camel):
+    create(db)
+    append(db, ID, message("user", "a"), event("token_count"),
+           message("assistant", "b"))
+    assert context(db) == [(1, "a"), (3, "b")]
+    append(db, ID, compacted("old"), message("user", "c"))
+    append(db, ID, compacted("new 1", "new 2", camel=camel),
+           {"type": "turn_context", "payload": {}}, message("user", "d"),
+           {"type": "compacted", "payload": {"message": "without history"}})
+    assert context(db) == [(6, "new 1"), (6, "new 2"), (8, "d"), (9, "compacted")]
+    one(db, "SELECT rollout_fork(?, NULL, ?)", ID, OTHER)
+    append(db, OTHER, message("assistant", "e"))
+    assert context(db, OTHER) == context(db) + [(10, "e")]
+
+
+def test_context_leaves_out_what_was_rolled_back(db):
+    create(db)
+    for text in "abc":
+        append(db, ID, message("user", text), message("assistant", text * 2))
+    append(db, ID, event("thread_rolled_back", num_turns=1))
+    append(db, ID, message("user", "d"))
+    assert context(db) == [(1, "a"), (2, "aa"), (3, "b"), (4, "bb"), (8, "d")]
+    append(db, ID, event("thread_rolled_back", num_turns=2),
+           message("user", "e"))
+    assert context(db) == [(1, "a"), (2, "aa"), (10, "e")]
+    append(db, ID, event("thread_rolled_back", num_turns=99))
+    assert context(db) == []
+
+
+# ------------------------------------------------------------------ search
+
+@pytest.fixture
+def searched(db):
+    try:
+        one(db, "SELECT rollout_search_install()")
+    except sqlite3.OperationalError as failed:
+        assert "SearchError: this SQLite" in str(failed)
+        pytest.skip("no FTS5 here")
+    return db
+
+
+def find(db, text, *more):
+    marks = ", ?" * len(more)
+    return rows(db, "SELECT rollout, sequence, role, snippet FROM "
+                f"rollout_search(?{marks})", text, *more)
+
+
+def test_search_must_be_installed(db):
+    with pytest.raises(sqlite3.Error, match="SearchError: the search is not "
+                       r"installed; SELECT rollout_search_install\(\)"):
+        find(db, "abc")
+    assert one(db, "SELECT rollout_search_remove()") == 0
+
+
+def test_search_finds_literal_text_in_any_case(searched):
+    db = searched
+    create(db)
+    text = "x" * 100 + ' The "Answer" is 100%_sure ' + "y" * 200
+    append(db, ID, user("what is it?"), message("assistant", text),
+           event("token_count", info="answer"))
+    [(rollout, sequence, role, snippet)] = find(db, '"ANSWER" is 100%')
+    assert (rollout, sequence, role) == (ID, 2, "assistant")
+    start = text.index('"Answer"')
+    assert snippet.startswith(text[start - 48:start + 5]) and len(snippet) <= 144
+    assert find(db, "nswe*") == [] and find(db, "100_") == []
+    assert [f[1] for f in find(db, "what is it?")] == [1]
+    with pytest.raises(sqlite3.Error, match="at least 3 characters"):
+        find(db, "éa")
+    with pytest.raises(sqlite3.Error, match="query must be text"):
+        find(db, None)
+
+
+def test_search_tells_a_message_once(searched):
+    db = searched
+    create(db)
+    append(db, ID, event("agent_message", message="the answer"),
+           message("assistant", "the answer"), message("user", "a question"),
+           user("a question"))
+    assert len(find(db, "the answer")) == 1 and len(find(db, "question")) == 1
+    one(db, "SELECT rollout_search_remove()")
+    assert one(db, "SELECT rollout_search_install()") == 2
+    one(db, "SELECT rollout_fork(?, NULL, ?)", ID, OTHER)
+    assert [f[0] for f in find(db, "question")] == [ID]
+    one(db, "SELECT rollout_delete(?)", ID)
+    assert [f[0] for f in find(db, "question")] == [OTHER]
+    one(db, "SELECT rollout_delete(?)", OTHER)
+    assert find(db, "question") == []
+    assert one(db, "SELECT count(*) FROM rollout_fts") == 0
+
+
+def test_search_follows_redaction_and_expiry(searched):
+    db = searched
+    create(db)
+    append(db, ID, user("my key is SECRET"), user("more text"))
+    db.execute("UPDATE rollout_items SET payload = replace(payload, 'SECRET', "
+               "'***') WHERE sequence = 1")
+    assert find(db, "secret") == [] and len(find(db, "my key is ***")) == 1
+    assert len(find(db, "more", 1)) == 1
+    db.execute("UPDATE rollouts SET expires_at = 1")
+    assert find(db, "more text") == []
+    well(db)
+
+
+def test_search_install_inside_a_transaction_rolls_back(searched):
+    db = searched
+    one(db, "SELECT rollout_search_remove()")
+    db.execute("BEGIN")
+    one(db, "SELECT rollout_search_install()")
+    db.execute("ROLLBACK")
+    assert rows(db, "SELECT name FROM sqlite_schema WHERE name LIKE '%fts%'") == []
+    create(db)
+    assert append(db, ID, user("x")) == 1
+
+
+def test_search_in_an_attached_schema(path, tmp_path):
+    db = connect(path)
+    db.execute('ATTACH ? AS "a ""b"', (str(tmp_path / "other.db"),))
+    one(db, "SELECT blackbox_install('a \"b')")
+    create(db)
+    append(db, ID, user("a needle"))
+    assert one(db, "SELECT rollout_search_install()") == 1
+    assert [f[1] for f in find(db, "needle")] == [1]

@@ -1,0 +1,419 @@
+"""The schema by itself: every rule holds without the module."""
+import json
+import shutil
+import sqlite3
+
+import pytest
+
+from common import ID, OTHER, THIRD, texts, well
+from conftest import ROOT, one, rows, shell
+
+IntegrityError = sqlite3.IntegrityError
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory):
+    """A database that the stock shell made, by running the files twice."""
+    path = tmp_path_factory.mktemp("schema") / "template.db"
+    for name in ("core", "rollout", "rollout"):
+        text = (ROOT / "sql" / f"{name}.sql").read_text()
+        assert shell(path, stdin="BEGIN;" + text + "COMMIT;") == ""
+    return path
+
+
+@pytest.fixture(params=[0, 1], ids=["recursive off", "recursive on"])
+def plain(path, template, request):
+    """A connection that never loaded the module."""
+    shutil.copy(template, path)
+    db = sqlite3.connect(path, isolation_level=None)
+    db.execute("PRAGMA synchronous = OFF")
+    db.execute(f"PRAGMA recursive_triggers = {request.param}")
+    yield db
+    well(db)
+    assert one(db, "PRAGMA integrity_check") == "ok"
+    db.close()
+
+
+def start(db, rollout=ID, **columns):
+    names = ", ".join(["id", *columns])
+    marks = ", ".join("?" * (1 + len(columns)))
+    db.execute(f"INSERT INTO rollouts({names}) VALUES ({marks})",
+               (rollout, *columns.values()))
+
+
+def log(db, kind, rollout=ID, item_type="event_msg", **payload):
+    db.execute(
+        "INSERT INTO rollout_log(rollout_id, type, payload) VALUES (?, ?, ?)",
+        (rollout, item_type, json.dumps({"type": kind, **payload})))
+
+
+def head(db, columns, rollout=ID):
+    return rows(db, f"SELECT {columns} FROM rollouts WHERE id = ?", rollout)[0]
+
+
+def test_insert_makes_session_meta_and_counters(plain):
+    start(plain, ID.upper(), created=1000, title="T", instructions="be kind")
+    assert head(plain, "created, updated, item_count, last_sequence, "
+                "has_user_event, status, title, instructions") == (
+        1000, 1000, 1, 0, 0, "active", "T", "be kind")
+    assert head(plain, "expires_at")[0] == 1000 + 60 * 86400000
+    meta = json.loads(head(plain, "session_meta")[0])
+    assert meta["id"] == ID and meta["timestamp"] == "1970-01-01T00:00:01.000Z"
+    assert texts(plain, ID)[0][0] == 0
+    assert head(plain, "bytes")[0] == len(head(plain, "session_meta")[0])
+
+
+def test_insert_without_id_makes_one(plain):
+    plain.execute("INSERT INTO rollouts(title) VALUES ('a'), ('b')")
+    made = rows(plain, "SELECT id, title FROM rollouts ORDER BY title")
+    assert [title for _, title in made] == ["a", "b"]
+    for rollout, _ in made:
+        assert rollout[14] == "4" and rollout[19] in "89ab" and len(rollout) == 36
+
+
+def test_counters_follow_every_insert(plain):
+    start(plain, created=5, expires_at="permanent")
+    log(plain, "token_count")
+    assert head(plain, "item_count, has_user_event, turns") == (2, 0, 0)
+    log(plain, "user_message", message="é" * 300)
+    assert head(plain, "item_count, last_sequence, has_user_event, turns, "
+                "first_user_message") == (3, 2, 1, 1, "é" * 200)
+    plain.execute(
+        "INSERT INTO rollout_items(rollout, timestamp, type, payload) "
+        "VALUES (?, 9000000000000, 'x', '1')", (ID,))
+    assert head(plain, "item_count, updated") == (4, 9000000000000)
+    plain.execute(
+        "INSERT INTO rollout_items(rollout, timestamp, type, payload) "
+        "VALUES (?, 7, 'x', '1')", (ID,))
+    assert head(plain, "item_count, updated") == (5, 9000000000000)
+    assert head(plain, "bytes")[0] == sum(
+        len(payload.encode()) for _, payload in texts(plain, ID))
+
+
+@pytest.mark.parametrize("item_type, payload, is_user, is_turn", [
+    ("event_msg", {"type": "user_message", "message": "x"}, 1, 1),
+    ("EventMsg", {"type": "UserMessage", "data": {"message": "x"}}, 1, 1),
+    ("response_item", {"type": "message", "role": "user", "content": "x"}, 1, 1),
+    ("response_item", {"type": "message", "role": "user", "content": [
+        {"type": "input_text", "text": "<environment_context>x"}]}, 1, 0),
+    ("response_item", {"type": "message", "role": "assistant", "content": "x"},
+     0, 0),
+    ("event_msg", {"type": "agent_message", "message": "x"}, 0, 0),
+    ("compacted", {"type": "user_message", "message": "x"}, 0, 0),
+])
+def test_what_counts_as_user_event_and_as_turn(
+        plain, item_type, payload, is_user, is_turn):
+    start(plain)
+    plain.execute("INSERT INTO rollout_log(rollout_id, item) VALUES (?, ?)",
+                  (ID, json.dumps({"type": item_type, "payload": payload})))
+    assert head(plain, "item_count, has_user_event, turns") == (
+        2, is_user, is_turn)
+
+
+def test_a_message_told_twice_is_one_turn(plain):
+    start(plain)
+    for _ in range(2):
+        log(plain, "message", item_type="response_item", role="user",
+            content=[{"type": "input_text", "text": "yes"}])
+        log(plain, "user_message", message="yes")
+    log(plain, "user_message", message="no")
+    assert head(plain, "turns") == (3,)
+    assert rows(plain, "SELECT sequence FROM rollout_turns ORDER BY id") == [
+        (1,), (3,), (5,)]
+
+
+@pytest.mark.parametrize("sql", [
+    "INSERT INTO rollout_data(id, timestamp, type, payload) "
+    "VALUES ((1 << 32) + 3, 1, 'x', '1')",
+    "INSERT OR REPLACE INTO rollout_data(id, timestamp, type, payload) "
+    "VALUES (1 << 32, 1, 'session_meta', '{}')",
+    "INSERT OR REPLACE INTO rollout_data(id, timestamp, type, payload) "
+    "VALUES ((1 << 32) + 1, 1, 'x', '1')",
+    "INSERT OR IGNORE INTO rollout_data(id, timestamp, type, payload) "
+    "VALUES ((7 << 32) + 1, 1, 'x', '1')",
+    "INSERT INTO rollout_items(rollout, sequence, type, payload) "
+    f"VALUES ('{ID}', 7, 'x', '1')",
+    "INSERT INTO rollout_items(rollout, sequence, type, payload) "
+    f"VALUES ('{ID}', 1, 'x', '1')",
+    "UPDATE rollout_data SET id = id + 5",
+    "UPDATE OR REPLACE rollout_data SET id = id - 1 WHERE id & 4294967295 = 1",
+    "UPDATE rollout_items SET sequence = 9 WHERE sequence = 1",
+    "UPDATE rollout_items SET type = 'y'",
+    "DELETE FROM rollout_data",
+    "DELETE FROM rollout_items WHERE sequence = 1",
+    "UPDATE rollout_heads SET id = '%s'" % OTHER,
+    "UPDATE rollouts SET item_count = 5",
+    "UPDATE rollouts SET updated = 5",
+    "REPLACE INTO rollout_heads(id) VALUES ('%s')" % ID,
+    "REPLACE INTO rollout_heads(no, id) VALUES (1, '%s')" % OTHER,
+    "REPLACE INTO rollouts(id) VALUES ('%s')" % ID,
+    "INSERT INTO rollouts(id) VALUES ('%s')" % ID,
+    "INSERT INTO rollout_heads(id, last_sequence) VALUES ('%s', 5)" % OTHER,
+])
+def test_history_cannot_be_broken(plain, sql):
+    start(plain)
+    log(plain, "user_message", message="keep me")
+    before = list(plain.iterdump())
+    for begin in (False, True):
+        if begin:
+            plain.execute("BEGIN")
+        with pytest.raises(IntegrityError):
+            plain.execute(sql)
+        if begin:
+            plain.execute("COMMIT")
+        assert [line for line in plain.iterdump() if "rollout_clash" not in line
+                ] == [line for line in before if "rollout_clash" not in line]
+
+
+def test_upsert_keeps_the_history(plain):
+    start(plain)
+    log(plain, "user_message", message="keep me")
+    for _ in range(2):
+        plain.execute(
+            "INSERT INTO rollout_heads(id) VALUES (?) ON CONFLICT (id) "
+            "DO UPDATE SET status = 'archived'", (ID,))
+        plain.execute("INSERT INTO rollout_heads(id) VALUES (?) "
+                      "ON CONFLICT DO NOTHING", (ID,))
+        plain.execute("INSERT OR IGNORE INTO rollouts(id, title) VALUES (?, 'x')",
+                      (ID,))
+    assert head(plain, "item_count, status, title") == (2, "archived", None)
+    start(plain, OTHER)  # what the upsert left does not stop the next one
+    assert head(plain, "item_count", OTHER) == (1,)
+
+
+@pytest.mark.parametrize("columns", [
+    {"status": "gone"}, {"expires_at": "soon"}, {"expires_at": -1},
+    {"expires_at": 1.5}, {"created": "now"}, {"session_meta": "[]"},
+    {"session_meta": "{"}, {"session_meta": '{"id":"%s"}' % OTHER},
+])
+def test_bad_rows_are_refused(plain, columns):
+    with pytest.raises(IntegrityError, match="Invalid"):
+        start(plain, **columns)
+    assert rows(plain, "SELECT * FROM rollout_heads") == []
+    assert rows(plain, "SELECT * FROM rollout_data") == []
+
+
+@pytest.mark.parametrize("rollout", [
+    "", "x", ID[:-1], ID + "0", ID.replace("-", "0"), ID.replace("4", "0", 3),
+    "5973b6c0-94b8-087b-a530-2aeb6098ae0e", "5973b6c0-94b8-487b-c530-2aeb6098ae0e",
+    "5973b6c0-94b8-487b-a530-2aeb6098ag0e", "00000000-0000-0000-0000-000000000000",
+])
+def test_bad_ids_are_refused(plain, rollout):
+    with pytest.raises(IntegrityError, match="Invalid conversation ID"):
+        start(plain, rollout)
+
+
+@pytest.mark.parametrize("columns, message", [
+    ((ID, None, None, None), "Invalid item format"),
+    ((ID, "[]", None, None), "Invalid item format"),
+    ((ID, "{}", None, None), "Invalid item format"),
+    ((ID, '{"type":1}', None, None), "Invalid item format"),
+    ((ID, '{"type":"x"', None, None), "Invalid item format"),
+    ((ID, '{"type":"x"}', "x", None), "Invalid item format"),
+    ((ID, None, "event_msg", "{"), "Invalid item format"),
+    ((ID, None, "compacted", "[" * 5000 + "]" * 5000), "Invalid item format"),
+    ((OTHER, None, "compacted", "{}"), "Rollout not found"),
+])
+def test_bad_items_are_refused(plain, columns, message):
+    start(plain)
+    with pytest.raises(IntegrityError, match=message):
+        plain.execute("INSERT INTO rollout_log(rollout_id, item, type, payload) "
+                      "VALUES (?, ?, ?, ?)", columns)
+    assert head(plain, "item_count") == (1,)
+
+
+def test_expired_refuses_appends_until_given_time(plain):
+    start(plain, created=1000, expires_at=2000)
+    put = ("INSERT INTO rollout_log(rollout_id, type, payload, timestamp) "
+           "VALUES (?, 'compacted', '{}', ?)")
+    plain.execute(put, (ID, 2000))
+    with pytest.raises(IntegrityError, match="Rollout expired"):
+        plain.execute(put, (ID, 2001))
+    with pytest.raises(IntegrityError, match="Rollout expired"):
+        plain.execute(put, (ID, None))
+    plain.execute("UPDATE rollouts SET expires_at = 'permanent'")
+    plain.execute(put, (ID, 2001))
+    assert head(plain, "item_count, expires_at") == (3, None)
+
+
+def test_payload_keeps_every_byte(plain):
+    text = '{ "b" : 1.0e5, "a":1E+2, "a" : "\\u00e9\\/", "d":[ ] }'
+    start(plain)
+    plain.execute("INSERT INTO rollout_log(rollout_id, type, payload) "
+                  "VALUES (?, 'compacted', ?)", (ID, text))
+    assert texts(plain, ID)[1] == (1, text)
+
+
+def test_policy_drops_and_counts(plain):
+    start(plain)
+    for _ in range(2):
+        log(plain, "exec_command_begin")
+    plain.execute("INSERT INTO rollout_log(rollout_id, item) VALUES (?, ?)",
+                  (ID, '{"type":"compacted"}'))
+    log(plain, "Message", item_type="ResponseItem")
+    assert head(plain, "item_count") == (2,)
+    size = len(json.dumps({"type": "exec_command_begin"}))
+    assert rows(plain, "SELECT item_type, payload_type, items, bytes "
+                "FROM rollout_drops") == [
+        ("compacted", "", 1, 0), ("event_msg", "exec_command_begin", 2, 2 * size)]
+
+
+def test_policy_is_data(plain):
+    start(plain)
+    plain.execute("INSERT INTO rollout_policy(preset, item_type, payload_type, "
+                  "keep) VALUES ('mine', '*', '*', 1), "
+                  "('mine', 'event_msg', 'token_count', 0)")
+    plain.execute("INSERT INTO blackbox_settings VALUES ('rollout.policy', 'mine')")
+    log(plain, "TokenCount", item_type="EventMsg")
+    log(plain, "anything", item_type="whatever")
+    assert [p for _, p in texts(plain, ID)][1:] == ['{"type": "anything"}']
+    with pytest.raises(IntegrityError, match="PolicyError"):
+        plain.execute("DELETE FROM rollout_policy WHERE preset = 'mine'")
+    plain.execute("UPDATE blackbox_settings SET value = 'everything'")
+    plain.execute("DELETE FROM rollout_policy WHERE preset = 'mine'")
+    plain.execute("INSERT INTO rollout_log(rollout_id, item) VALUES (?, ?)",
+                  (ID, '{"type":"odd"}'))
+    assert texts(plain, ID)[-1] == (2, None)
+    with pytest.raises(IntegrityError, match="ValidationError"):
+        plain.execute("UPDATE blackbox_settings SET value = 'mine'")
+
+
+def test_redaction_reaches_list_and_size(plain):
+    start(plain)
+    log(plain, "user_message", message="my key is SECRET")
+    plain.execute("UPDATE rollout_items SET payload = replace(payload, 'SECRET', "
+                  "'***') WHERE sequence = 1")
+    assert head(plain, "first_user_message") == ("my key is ***",)
+    for sql in ("UPDATE rollout_items SET payload = '{' WHERE sequence = 1",
+                "UPDATE rollout_items SET payload = '{\"type\":\"x\"}' "
+                "WHERE sequence = 1"):
+        with pytest.raises(IntegrityError, match="Invalid item format"):
+            plain.execute(sql)
+    plain.execute("UPDATE rollouts SET title = 'new', session_meta = json_set("
+                  "session_meta, '$.cwd', '/x')")
+    assert head(plain, "title, cwd") == ("new", "/x")
+
+
+def fork(db, turn, rollout=OTHER, parent=ID):
+    db.execute("INSERT INTO rollout_forks(parent, turn, id) VALUES (?, ?, ?)",
+               (parent, turn, rollout))
+
+
+def make_turns(db, count, rollout=ID):
+    for i in range(count):
+        log(db, "user_message", rollout, message=f"turn {i}")
+        log(db, "agent_message", rollout, message=f"answer {i}")
+
+
+@pytest.mark.parametrize("turn, items", [
+    (0, 1), (1, 3), (2, 5), (3, 7), (None, 7)])
+def test_fork_shares_what_comes_before_the_turn(plain, turn, items):
+    start(plain)
+    make_turns(plain, 3)
+    fork(plain, turn)
+    assert texts(plain, OTHER)[1:] == texts(plain, ID)[1:items]
+    assert head(plain, "item_count, forked_from", OTHER) == (items, ID)
+    assert one(plain, "SELECT count(*) FROM rollout_data") == 8
+    log(plain, "user_message", OTHER, message="mine")
+    assert texts(plain, OTHER)[-1][0] == items
+    assert head(plain, "item_count") == (7,)
+    assert head(plain, "turns, has_user_event", OTHER) == (
+        (3 if turn is None else turn) + 1, 1)
+
+
+def test_forks_of_forks_outlive_each_other(plain):
+    start(plain)
+    make_turns(plain, 3)
+    fork(plain, 2)
+    make_turns(plain, 2, OTHER)
+    fork(plain, 3, THIRD, OTHER)
+    make_turns(plain, 1, THIRD)
+    whole = {r: texts(plain, r) for r in (ID, OTHER, THIRD)}
+    assert [s for s, _ in whole[THIRD]] == list(range(9))
+    plain.execute("DELETE FROM rollouts WHERE id = ?", (ID,))
+    assert texts(plain, OTHER) == whole[OTHER]
+    assert texts(plain, THIRD) == whole[THIRD]
+    well(plain)
+    plain.execute("DELETE FROM rollouts WHERE id = ?", (OTHER,))
+    assert texts(plain, THIRD) == whole[THIRD]
+    well(plain)
+    plain.execute("DELETE FROM rollouts WHERE id = ?", (THIRD,))
+    for table in ("data", "segments", "turns", "marks", "about", "heads"):
+        assert one(plain, f"SELECT count(*) FROM rollout_{table}") == 0
+
+
+def test_receipts_add_up_to_what_was_stored(plain):
+    start(plain)
+    make_turns(plain, 3)
+    fork(plain, 2)
+    make_turns(plain, 2, OTHER)
+    total = one(plain, "SELECT sum(length(CAST(payload AS BLOB))) "
+                "FROM rollout_data")
+    plain.execute("DELETE FROM rollouts WHERE id = ?", (ID,))
+    left = one(plain, "SELECT sum(length(CAST(payload AS BLOB))) "
+               "FROM rollout_data")
+    assert one(plain, "SELECT sum(bytes) FROM retention_log") == total - left
+    plain.execute("DELETE FROM rollouts WHERE id = ?", (OTHER,))
+    assert one(plain, "SELECT sum(bytes) FROM retention_log") == total
+    assert one(plain, "SELECT sum(rows) FROM retention_log") == 2
+    assert one(plain, "SELECT DISTINCT rule FROM retention_log") == "manual"
+
+
+@pytest.mark.parametrize("turn", [-1, 4, "1", 1.5])
+def test_fork_refuses_turns_that_are_not_there(plain, turn):
+    start(plain)
+    make_turns(plain, 3)
+    with pytest.raises(IntegrityError, match="Invalid turn"):
+        fork(plain, turn)
+    with pytest.raises(IntegrityError, match="Rollout not found"):
+        fork(plain, 0, THIRD, OTHER)
+    with pytest.raises(IntegrityError, match="RolloutExistsError"):
+        fork(plain, 0, ID)
+    with pytest.raises(IntegrityError, match="RolloutExistsError"):
+        plain.execute("INSERT OR IGNORE INTO rollout_forks(parent, id) "
+                      "VALUES (?, ?)", (ID, ID))
+    assert one(plain, "SELECT count(*) FROM rollout_heads") == 1
+
+
+def test_cleanup_takes_what_the_due_view_lists(plain):
+    for i in range(6):
+        start(plain, f"5973b6c0-94b8-487b-a530-00000000000{i}", created=10,
+              expires_at=100 + i if i < 5 else "permanent")
+    plan = rows(plain, "SELECT key, bytes FROM rollout_due WHERE at < 104 "
+                "AND blocked_by IS NULL ORDER BY at")
+    plain.execute("INSERT INTO rollout_cleanup(now, max_rows) VALUES (104, 3)")
+    assert one(plain, "SELECT rows FROM rollout_act") == 3
+    left = {r for r, in rows(plain, "SELECT id FROM rollouts")}
+    assert left.isdisjoint(key for key, _ in plan[:3]) and len(left) == 3
+    plain.execute("INSERT INTO rollout_cleanup(now) VALUES (104)")
+    plain.execute("INSERT INTO rollout_cleanup(now) VALUES (104)")
+    assert one(plain, "SELECT rows FROM rollout_act") == 0
+    assert rows(plain, "SELECT rule, rows, bytes, oldest, newest "
+                "FROM retention_log ORDER BY id") == [
+        ("rollout.expired", 3, sum(b for _, b in plan[:3]), 100, 102),
+        ("rollout.expired", 1, plan[3][1], 103, 103)]
+    assert one(plain, "SELECT count(*) FROM rollouts") == 2
+
+
+def test_check_finds_what_was_tampered_with(path, plain):
+    start(plain)
+    log(plain, "user_message", message="x")
+    plain.execute("UPDATE rollout_heads SET last_sequence = 9, bytes = 1, turns = 7")
+    plain.execute("DROP TRIGGER rollout_data_update")
+    plain.execute("UPDATE rollout_data SET payload = '{' WHERE id & 15 = 1")
+    found = " ".join(p for _, p in rows(plain, "SELECT * FROM rollout_check"))
+    for word in ("last_sequence is 9", "bytes is 1", "turns is 7", "no JSON"):
+        assert word in found
+    plain.execute("DELETE FROM rollouts")
+
+
+def test_conflict_clauses_inside_a_transaction_that_rolls_back(plain):
+    start(plain)
+    plain.execute("BEGIN")
+    make_turns(plain, 2)
+    plain.execute("SAVEPOINT a")
+    plain.execute("DELETE FROM rollouts")
+    plain.execute("ROLLBACK TO a")
+    assert head(plain, "item_count") == (5,)
+    plain.execute("ROLLBACK")
+    assert head(plain, "item_count") == (1,)

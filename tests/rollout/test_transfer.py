@@ -1,0 +1,213 @@
+"""Export and import of JSON lines."""
+import gzip
+import json
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+
+from common import ID, OTHER, THIRD, append, create, texts, user, well
+from conftest import DATA, ROOT, connect, needs_data, one, rows
+
+
+def line(kind, payload, at="2026-04-08T12:58:53.226Z"):
+    return '{"timestamp":"%s","type":"%s","payload":%s}' % (at, kind, payload)
+
+
+META = line("session_meta", '{"id":"%s","cwd":"/w","cli_version":"1"}' % ID)
+
+
+def load(db, text, *more):
+    marks = ", ?" * len(more)
+    return json.loads(one(db, f"SELECT rollout_import(?{marks})", text, *more))
+
+
+def exported(db, rollout=ID):
+    whole = one(db, "SELECT rollout_export(?)", rollout)
+    assert whole == "".join(
+        l + "\n" for l, in rows(db, "SELECT line FROM rollout_export(?)", rollout))
+    return whole
+
+
+def test_round_trip(db):
+    text = "\n".join([
+        META, line("event_msg", '{"type":"user_message","message":"é\\u00e9 1.0e5"}'),
+        line("odd_type", '{"a":1E+2,"a":[1.50,-0.0],"b":"\\/"}', "1999-12-31T23:59:59.999Z"),
+        line("turn_context", "[]"), line("compacted", '"text"')]) + "\n"
+    assert load(db, text) == {
+        "rolloutId": ID, "lines": 5, "items": 5, "bad": 0, "errors": []}
+    assert exported(db) == text
+    assert rows(db, "SELECT created, updated, turns, cwd FROM rollouts") == [
+        (1775653133226, 1775653133226, 1, "/w")]
+    assert one(db, "SELECT expires_at > 1795000000000 FROM rollouts") == 1
+    well(db)
+
+
+@pytest.mark.parametrize("payload", [
+    '{ "a" : 1 }', '{"a":1 , "b" : [ 1,2 ]}', '{\t"x":"}" }',
+    '{"payload": {"payload" : 2} }', '{"a": "\\"payload\\": {}"}', "{ }",
+])
+@pytest.mark.parametrize("form", [
+    '{"timestamp":"2026-01-01T00:00:00.000Z","type":"x","payload":%s}',
+    '{ "type" : "x" , "payload" : %s } ', '{"payload": %s, "type":"x", "n": {}}',
+])
+def test_import_keeps_white_space(db, payload, form):
+    assert load(db, META + "\n" + form % payload)["items"] == 2
+    assert texts(db, ID)[1] == (1, payload)
+
+
+def test_damaged_lines_are_counted_and_named(db):
+    lines = [
+        b"garbage", line("event_msg", "{}").encode(), META.encode(),
+        b'{"type":"x","payload":{}}{"type":"y","payload":{}}', b"", b"   ",
+        b'{"type":"x","payload":"\xff"}', b'{"type":"x","payload":"a\x00b"}',
+        b'{"type":"x"}', b'{"payload":{}}', b'{"type":7,"payload":{}}', b"[1]",
+        b'{"type":"x","payload":{}}\r', b'{"type":"%s","payload":1}' % (b"t" * 101),
+        b'{"type":"x","payload":{}', b'{"type":"x","payload":1}',
+    ]
+    report = load(db, b"\n".join(lines))
+    assert report["rolloutId"] == ID and report["lines"] == len(lines)
+    assert report["items"] == 3 and report["bad"] == 11
+    assert [(e["line"], e["reason"]) for e in report["errors"]] == [
+        (1, "not a JSON object"), (2, "comes before the session_meta"),
+        (4, "not a JSON object"), (7, "not UTF-8"), (8, "not UTF-8"),
+        (9, "no payload"), (10, "no type of 1 to 100 bytes"),
+        (11, "no type of 1 to 100 bytes"), (12, "not a JSON object"),
+        (14, "no type of 1 to 100 bytes"), (15, "not a JSON object")]
+    assert ("damaged line", "", 9, 0) in rows(
+        db, "SELECT * FROM rollout_dropped(?)", ID)
+
+
+def test_many_bad_lines_are_listed_up_to_100(db):
+    report = load(db, META + "\n" + "x\n" * 250)
+    assert report["bad"] == 250 and len(report["errors"]) == 100
+
+
+@pytest.mark.parametrize("text", [
+    "x\ny", line("event_msg", "{}"), line("session_meta", '{"id":"x"}'),
+    line("session_meta", "[]"), "\n\n",
+])
+def test_no_usable_session_meta(db, text):
+    with pytest.raises(sqlite3.Error, match="Invalid rollout file"):
+        load(db, text)
+    assert one(db, "SELECT count(*) FROM rollout_heads") == 0
+
+
+def test_both_spellings(db):
+    text = "\n".join([
+        line("SessionMeta", '{"id":"%s","cliVersion":"2","modelProvider":"m"}' % ID),
+        line("EventMsg", '{"type":"UserMessage","message":"hello"}')])
+    load(db, text)
+    assert rows(db, "SELECT cli_version, model_provider, first_user_message, turns "
+                "FROM rollouts") == [("2", "m", "hello", 1)]
+
+
+def test_again_and_in_pieces(db):
+    text = META + "\n" + line("event_msg", '{"type":"user_message","message":"x"}')
+    load(db, text)
+    for args in ((), (ID,)):
+        with pytest.raises(sqlite3.Error, match=f"RolloutExistsError: {ID}"):
+            load(db, text, *args)
+    assert load(db, text, OTHER)["rolloutId"] == OTHER
+    assert texts(db, OTHER) == texts(db, ID)
+    for piece in text.split("\n"):
+        load(db, piece, THIRD)
+    assert texts(db, THIRD) == texts(db, ID)
+    append(db, THIRD, user("goes on"))
+    assert load(db, line("compacted", "{}"), THIRD)["items"] == 1
+    assert len(texts(db, THIRD)) == 4
+    with pytest.raises(sqlite3.Error, match="Rollout expired"):
+        load(db, line("compacted", "{}"), THIRD, 9000000000000)
+    well(db)
+
+
+def test_import_by_rows(db):
+    """A file as a table of lines; what fails in one row leaves the others."""
+    db.execute("CREATE TABLE lines(line TEXT)")
+    db.executemany("INSERT INTO lines VALUES (?)", [
+        (META,), ("bad",), (line("compacted", "{}"),)])
+    reports = [json.loads(r) for r, in rows(
+        db, "SELECT rollout_import(line, ?) FROM lines ORDER BY rowid", OTHER)]
+    assert [(r["items"], r["bad"]) for r in reports] == [(1, 0), (0, 1), (1, 0)]
+    assert len(texts(db, OTHER)) == 2
+    db.execute("INSERT INTO blackbox_call VALUES ('rollout_import', "
+               "json_array(?, ?))", (line("compacted", "{}"), OTHER))
+    assert len(texts(db, OTHER)) == 3
+
+
+def test_memory_does_not_grow_with_the_file(tmp_path):
+    """60 MB come in line by line within a few MB."""
+    script = f"""
+import resource, sys
+sys.path.insert(0, {str(ROOT / 'tests')!r})
+from conftest import connect, one
+db = connect({str(tmp_path / 'big.db')!r})
+db.execute("PRAGMA synchronous = OFF")
+one(db, "SELECT blackbox_install()")
+line = '{{"type":"compacted","payload":{{"x":"%s"}}}}' % ("y" * 30000)
+def run(n):
+    db.execute("BEGIN")
+    for _ in range(n):
+        one(db, "SELECT rollout_import(?, ?)", line, {ID!r})
+    db.execute("COMMIT")
+one(db, "SELECT rollout_create(?)", {ID!r})
+run(100)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+run(2000)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+    out = subprocess.run([sys.executable, "-c", script], check=True,
+                         capture_output=True, text=True).stdout
+    assert int(out) < 8000  # KB
+
+
+def files(kind):
+    folder = DATA / "rollouts" / kind
+    return sorted(folder.iterdir()) if folder.is_dir() else []
+
+
+def read(file):
+    return gzip.open(file).read() if file.suffix == ".gz" else file.read_bytes()
+
+
+@needs_data
+@pytest.mark.parametrize("file", files("codex"), ids=lambda f: f.name[:40])
+def test_real_sessions_round_trip_byte_for_byte(db, file):
+    data = read(file)
+    good, bad = [], 0
+    for text in data.decode().split("\n"):
+        try:
+            good.append(json.loads(text) and text)
+        except ValueError:
+            bad += bool(text)
+    report = load(db, data)
+    assert (report["items"], report["bad"]) == (len(good), bad)
+    assert report["rolloutId"] in file.name
+    out = exported(db, report["rolloutId"])
+    assert out == "".join(text + "\n" for text in good)
+    history = json.loads(one(
+        db, "SELECT rollout_history(?)", report["rolloutId"]))
+    assert history["payload"]["history"] == [
+        {"type": o["type"], "payload": o["payload"]} for o in map(json.loads, good)]
+    users = [o for o in map(json.loads, good)
+             if o["payload"].get("type") == "user_message"]
+    assert rows(db, "SELECT turns, first_user_message FROM rollout_heads JOIN "
+                "rollout_about USING(no)") == [
+        (len(users), users[0]["payload"]["message"][:200])]
+    well(db)
+    # as an array through rollout_append, whatever the policy says
+    db.execute("INSERT INTO blackbox_settings VALUES ('rollout.policy', 'everything')")
+    create(db, OTHER)
+    assert append(db, OTHER, *map(json.loads, good[1:])) == len(good) - 1
+    well(db)
+    load(db, out, THIRD)
+    assert texts(db, THIRD) == texts(db, report["rolloutId"])
+
+
+@needs_data
+@pytest.mark.parametrize("file", files("claude"), ids=lambda f: f.name[:20])
+def test_lines_of_another_program_are_refused_whole(db, file):
+    with pytest.raises(sqlite3.Error, match="none of its [0-9]+ lines is a session_meta"):
+        load(db, read(file))
+    assert one(db, "SELECT count(*) FROM rollout_heads") == 0
