@@ -541,6 +541,7 @@ def test_a_trigger_is_refused_with_trusted_schema_off(ring):
         ring.execute("INSERT INTO t VALUES('a')")
     push(ring, "a")
     assert one(ring, "SELECT payload_kill_switch('ring', 'a', 'k')") == 1
+    ring.execute("PRAGMA trusted_schema=ON")
     assert rows(ring, "SELECT * FROM blackbox_check") == []
 
 
