@@ -1,7 +1,12 @@
-"""The sessions that README.md shows are what really happens."""
+"""The sessions that README.md and docs/ show are what really happens."""
 import re
 
+import pytest
+
 from conftest import ROOT, connect, shell
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+ALL = "".join(page.read_text() for page in PAGES)
 
 
 def console(text):
@@ -25,10 +30,11 @@ def python(text):
         yield block, said
 
 
-def test_the_sessions_are_real(tmp_path, capsys):
-    text = (ROOT / "README.md").read_text()
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_sessions_are_real(page, tmp_path, capsys):
+    text = page.read_text()
     steps = console(text)
-    assert len(steps) > 10
+    assert len(steps) > 5
     file = tmp_path / "flight.db"
     mark = "-- next --"
     script = f"\n.print '{mark}'\n".join(statement for statement, _ in steps)
@@ -40,22 +46,20 @@ def test_the_sessions_are_real(tmp_path, capsys):
     for block, said in python(text):
         block = block.replace("flight.db", str(file))
         block = block.replace("./blackbox", str(ROOT / "blackbox"))
-        exec(compile(block, "README.md", "exec"), {})
+        exec(compile(block, page.name, "exec"), {})
         assert capsys.readouterr().out.splitlines() == said
 
 
 def test_every_name_of_the_module_is_in_the_readme():
-    text = (ROOT / "README.md").read_text()
     source = (ROOT / "ext" / "blackbox.c").read_text()
     names = re.findall(r'^    \{"([a-z_]+)", ', source, re.M)
     assert len(names) > 10
-    missing = [name for name in names if name not in text]
+    missing = [name for name in names if name not in ALL]
     assert missing == []
 
 
 def test_every_setting_is_in_the_readme():
-    text = (ROOT / "README.md").read_text()
     db = connect()
     db.execute("SELECT blackbox_install()")
     names = [row[0] for row in db.execute("SELECT name FROM blackbox_limits")]
-    assert names and [name for name in names if name not in text] == []
+    assert names and [name for name in names if name not in ALL] == []
