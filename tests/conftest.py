@@ -65,6 +65,7 @@ def path(tmp_path):
 @pytest.fixture
 def db(path):
     db = connect(path)
+    db.execute("PRAGMA synchronous=OFF")  # no test takes the power away
     one(db, "SELECT blackbox_install()")
     yield db
     db.close()

@@ -29,6 +29,8 @@ SQLITE_EXTENSION_INIT3
 #include <string.h>
 
 #define RING_FORMAT 1
+#define MAX_NO ((i64)1 << 46)    /* of agents, so that no << 16 fits */
+#define MAX_GIVEN ((i64)1 << 62) /* pushes of an agent */
 #define TRIM_AGENTS "100" /* agents that one change of the window trims */
 
 /* No NOT NULL on what a push rewrites: a statement that a constraint can abort
@@ -167,10 +169,12 @@ void bxRingReadAgent(
   pAgent->iHalf = sqlite3_column_int64(pStmt, 2);
   pAgent->nGiven = sqlite3_column_int64(pStmt, 3);
   pAgent->nRow = sqlite3_column_int64(pStmt, 4);
-  if (pAgent->iNo < 1 || pAgent->iNo >= ((i64)1 << 46) || pAgent->nWindow < 1 ||
+  if (pAgent->iNo < 1 || pAgent->iNo > MAX_NO || pAgent->nWindow < 1 ||
       pAgent->nWindow > BX_RING_MAX_WINDOW ||
-      (pAgent->iHalf != 0 && pAgent->iHalf != 1) || pAgent->nGiven < 0) {
+      (pAgent->iHalf != 0 && pAgent->iHalf != 1) || pAgent->nGiven < 0 ||
+      pAgent->nGiven > MAX_GIVEN) {
     corrupt(p, pErr, "_agents");
+    pAgent->iNo = 0; /* nothing may be computed from it */
   }
 }
 
@@ -261,8 +265,12 @@ static i64 nextNo(Ring *p, BxErr *pErr) {
   static const char zSql[] = "SELECT max(no) FROM main.@_agents";
   sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
   i64 iNo = 1;
-  if (bxRow(pStmt, pErr)) iNo = sqlite3_column_int64(pStmt, 0) + 1;
+  if (bxRow(pStmt, pErr)) {
+    iNo = sqlite3_column_int64(pStmt, 0);
+    if (iNo < MAX_GIVEN) iNo++;
+  }
   bxDone(pStmt, pErr);
+  if (iNo < 1 || iNo > MAX_NO) corrupt(p, pErr, "_agents");
   return iNo;
 }
 
@@ -297,6 +305,7 @@ void bxRingPush(Ring *p, const RingPush *pPush, i64 *piRowid, BxErr *pErr) {
   if (agent.iNo == 0) {
     agent.iNo = nextNo(p, pErr);
     agent.nWindow = agent.nAllowed;
+    if (pErr->rc != SQLITE_OK) return;
   }
   agent.nGiven++;
   bTaken = isTaken(p, &agent, pErr);

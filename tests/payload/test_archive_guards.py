@@ -52,7 +52,7 @@ REFUSED = (
        for clause in ("", "OR REPLACE") for column in COLUMNS
        if column not in ("purpose", "pinned", "size_bytes")]
     + [f"UPDATE event_payloads SET {change} WHERE id = :id" for change in (
-        "purpose = 'archive', agent_id = 'x'", "pinned = 0", "pinned = NULL",
+        "purpose = CASE purpose WHEN 'archive' THEN 'evidence' ELSE 'archive' END", "pinned = 0", "pinned = NULL",
         "size_bytes = 0", "size_bytes = NULL", "rowid = 99", "id = NULL",
         "request_body = CAST(request_body AS BLOB)", "request_body = NULL",
         "agent_id = 'AG'", "pinned = 0, id = 'x'", "kill_switch_event_id = 'k'")]

@@ -412,3 +412,26 @@ def test_a_commit_in_between_never_makes_a_call_fail(ring, path, name, warm):
     db.execute(WRITERS[name]).fetchall()
     db.set_trace_callback(None)
     assert commits
+
+
+def test_the_first_kill_switch_of_a_connection_in_temp(db, path):
+    """Looking for the archive reads; that must not spoil the write."""
+    db.execute("PRAGMA main.journal_mode=WAL")
+    db.execute("CREATE TABLE noise(x)")
+    mine = connect(path)
+    mine.execute("CREATE VIRTUAL TABLE temp.ring USING payload_ring(window=5)")
+    fill(mine)
+    commits = []
+
+    def interfere(sql):
+        try:
+            db.execute("INSERT INTO noise VALUES(1)")
+            commits.append(sql)
+        except sqlite3.OperationalError:
+            pass
+
+    db.execute("PRAGMA busy_timeout=0")
+    mine.set_trace_callback(interfere)
+    assert one(mine, CALL, "a", "k") == 3
+    mine.set_trace_callback(None)
+    assert commits and len(rows(mine, EVIDENCE)) == 3

@@ -139,6 +139,9 @@ def test_check_finds_it(ring, path, damage, where):
      ("UPDATE ring_agents SET half = 7", "ring_agents"),
      ("UPDATE ring_agents SET no = -5 WHERE agent_id = 'a'", "ring_agents"),
      ("UPDATE ring_agents SET given = -5", "ring_agents"),
+     ("UPDATE ring_agents SET given = 9223372036854775807", "ring_agents"),
+     ("UPDATE ring_agents SET no = 9223372036854775807 WHERE agent_id = 'a'",
+      "ring_agents"),
      ("DELETE FROM ring_config", "ring_config"),
      ("UPDATE ring_slots SET agent_id = 'zz'", "ring_slots"),
      ("DROP TABLE ring_slots", "ring_slots"), ("DROP TABLE ring_agents", "ring_agents"),
@@ -157,6 +160,15 @@ def test_a_push_names_the_table_and_changes_nothing(ring, path, damage, table):
             ring.execute("COMMIT")
     assert [rows(plain, f"SELECT * FROM {name}") for (name,) in there] == before
     plain.close()
+
+
+def test_a_number_that_was_set_too_high_lets_no_new_agent_in(ring):
+    ring.execute("UPDATE ring_agents SET no = 9223372036854775807 "
+                 "WHERE agent_id = 'a'")
+    with pytest.raises(sqlite3.DatabaseError, match="table ring_agents"):
+        push(ring, "new")
+    assert rows(ring, "SELECT * FROM ring_agents WHERE agent_id = 'new'") == []
+    push(ring, "b")
 
 
 def test_damage_has_the_code_for_it(ring, path):
