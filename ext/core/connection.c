@@ -181,6 +181,20 @@ void bxLock(BxStmts *p, BxErr *pErr) {
   bxRun(bxStmt(p, zSql, pErr), pErr);
 }
 
+void bxNeedUtf8(BxStmts *p, BxErr *pErr) {
+  sqlite3_stmt *pStmt = bxPrepare(p, "PRAGMA main.encoding", pErr);
+  if (bxRow(pStmt, pErr)) {
+    const char *z = (const char *)sqlite3_column_text(pStmt, 0);
+    if (z == 0 || strcmp(z, "UTF-8") != 0) {
+      bxFail(pErr, SQLITE_ERROR,
+          "EncodingError: schema %s stores text as UTF-16; sizes here are "
+          "bytes of UTF-8, so a UTF-8 database is needed",
+          p->zDb);
+    }
+  }
+  sqlite3_finalize(pStmt);
+}
+
 i64 bxSettingInt(BxStmts *p, const char *zName, BxErr *pErr) {
   static const char zSql[] =
       "SELECT value FROM main.blackbox_limits WHERE name = ?1";

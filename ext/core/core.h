@@ -152,6 +152,8 @@ void bxForgetHomes(Bx *bx);
 /* Takes the write lock on p's schema. The first statement of what changes data
 ** must write: after a read, SQLite refuses to wait for another writer. */
 void bxLock(BxStmts *p, BxErr *pErr);
+/* EncodingError unless p's schema stores text as UTF-8. */
+void bxNeedUtf8(BxStmts *p, BxErr *pErr);
 /* Value of a setting in p's schema. */
 i64 bxSettingInt(BxStmts *p, const char *zName, BxErr *pErr);
 /* Makes the object that finalizes kept statements before the busy check. */

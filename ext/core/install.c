@@ -186,15 +186,7 @@ static void checkSchema(BxStmts *p, BxErr *pErr) {
     bxFail(pErr, SQLITE_ERROR,
         "NotFoundError: no schema named %Q; ATTACH it first", p->zDb);
   }
-  pStmt = bxPrepare(p, "PRAGMA main.encoding", pErr);
-  if (bxRow(pStmt, pErr) &&
-      strcmp((const char *)sqlite3_column_text(pStmt, 0), "UTF-8") != 0) {
-    bxFail(pErr, SQLITE_ERROR,
-        "EncodingError: schema %s stores text as UTF-16; sizes here are "
-        "bytes of UTF-8, so a UTF-8 database is needed",
-        p->zDb);
-  }
-  sqlite3_finalize(pStmt);
+  bxNeedUtf8(p, pErr);
 }
 
 /* 1 when every wanted domain is there at this version, whole. */

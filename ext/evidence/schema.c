@@ -390,15 +390,7 @@ static void dropObjects(EvBuffer *p, const char *zOnly, BxErr *pErr) {
 }
 
 void evCreate(EvBuffer *p, BxErr *pErr) {
-  sqlite3_stmt *pStmt = bxPrepare(&p->base.stmts, "PRAGMA main.encoding", pErr);
-  if (bxRow(pStmt, pErr) &&
-      strcmp((const char *)sqlite3_column_text(pStmt, 0), "UTF-8") != 0) {
-    bxFail(pErr, SQLITE_ERROR,
-        "EncodingError: schema %s stores text as UTF-16; sizes here are "
-        "bytes of UTF-8, so a UTF-8 database is needed",
-        p->base.stmts.zDb);
-  }
-  sqlite3_finalize(pStmt);
+  bxNeedUtf8(&p->base.stmts, pErr);
   bxExec(&p->base.stmts, zTables, pErr);
   createObjects(p, 0, pErr);
 }

@@ -108,18 +108,6 @@ static int declare(sqlite3 *db, const char *zName, BxErr *pErr) {
   return pErr->rc;
 }
 
-static void checkEncoding(BxStmts *p, BxErr *pErr) {
-  sqlite3_stmt *pStmt = bxPrepare(p, "PRAGMA main.encoding", pErr);
-  if (bxRow(pStmt, pErr) &&
-      strcmp((const char *)sqlite3_column_text(pStmt, 0), "UTF-8") != 0) {
-    bxFail(pErr, SQLITE_ERROR,
-        "EncodingError: schema %s stores text as UTF-16; a ring counts bytes "
-        "of UTF-8 and needs a UTF-8 database",
-        p->zDb);
-  }
-  sqlite3_finalize(pStmt);
-}
-
 static int openTable(sqlite3 *db, Bx *bx, int bCreate, int argc,
     const char *const *argv, sqlite3_vtab **ppVtab, char **pzErr) {
   BxErr err = {SQLITE_OK, 0};
@@ -129,7 +117,7 @@ static int openTable(sqlite3 *db, Bx *bx, int bCreate, int argc,
   declare(db, argv[2], &err);
   if (bCreate && err.rc == SQLITE_OK) {
     i64 nWindow = readWindow(bx, argv[1], argc, argv, &err);
-    checkEncoding(&p->base.stmts, &err);
+    bxNeedUtf8(&p->base.stmts, &err);
     bxRingCreate(p, nWindow, &err);
   }
   if (err.rc == SQLITE_OK) {
