@@ -116,6 +116,7 @@ struct Bx {
   sqlite3 *db;
   int nRef;      /* functions and modules that point here */
   int bAnchored; /* blackbox_call is connected: kept statements allowed */
+  int bAlone;    /* our savepoint began its transaction */
   int nDomain;   /* entries in aDomain and aSlot */
   const BxDomain *aDomain;
   BxSlot *aSlot;
