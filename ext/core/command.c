@@ -146,15 +146,19 @@ void bxRelease(Bx *bx, BxErr *pErr) {
 ** its savepoint: a look inside it would be a read before the first write, and
 ** fail when another connection writes in between. */
 static void findHome(BxCall *p) {
-  BxErr ignored = {SQLITE_OK, 0}; /* met again, and told, inside */
+  BxErr err = {SQLITE_OK, 0};
   int i;
   for (i = 0; i < p->bx->nDomain; i++) {
     const char *zDomain = p->bx->aDomain[i].zName;
     if (strncmp(p->pDef->zName, zDomain, strlen(zDomain)) == 0) {
-      bxHome(p->bx, zDomain, &ignored);
+      bxHome(p->bx, zDomain, &err);
     }
   }
-  bxClear(&ignored);
+  if (err.rc == SQLITE_ERROR) {
+    bxClear(&err); /* there is none: met again, and told, inside */
+  } else {
+    p->err = err; /* SQLite may have rolled back the transaction around us */
+  }
 }
 
 /* Runs the implementation; the error, if any, is in p->err. */
