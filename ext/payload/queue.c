@@ -306,7 +306,7 @@ static const Limits *limitsNow(
 
 /* Puts a row at the end, if there is room. Takes pRow over. */
 static void append(Queue *p, Waiting *pRow, BxErr *pErr) {
-  if (p->nByte + pRow->nByte > p->limits.nMaxByte) {
+  if (pErr->rc == SQLITE_OK && p->nByte + pRow->nByte > p->limits.nMaxByte) {
     bxFail(pErr, SQLITE_FULL,
         "QueueFullError: %lld bytes wait, %lld more would pass the limit of "
         "%lld (payload.queue_max_bytes); COMMIT, or see payload_waiting for "
@@ -440,6 +440,10 @@ const Waiting *bxQueueFirst(Queue *p) {
   return p->pFirst;
 }
 
+static void moduleFree(void *p) {
+  bxUnref(((Queue *)p)->bx);
+}
+
 int bxQueueRegister(Bx *bx) {
   BxSlot *pSlot = bxSlot(bx, "payload");
   Queue *p = sqlite3_malloc64(sizeof(*p));
@@ -449,5 +453,6 @@ int bxQueueRegister(Bx *bx) {
   p->ppLast = &p->pFirst;
   pSlot->p = p;
   pSlot->xFree = queueFree;
-  return bxQueueModuleOn(bx->db, p);
+  bxRef(bx);
+  return bxQueueModuleOn(bx->db, p, moduleFree);
 }
