@@ -297,6 +297,9 @@ typedef struct BxVtabCheck {
   void (*xCheck)(BxVtab *p, BxProblems *pOut);
 } BxVtabCheck;
 void bxProblem(BxProblems *p, const char *zObject, const char *zFormat, ...);
+/* An error of one check becomes a problem; but one that is no fault of what is
+** checked, such as an interrupt, ends them all. */
+void bxUnchecked(BxProblems *p, const char *zObject, BxErr *pErr);
 
 void bxInstall(BxCall *p); /* blackbox_install() */
 void bxUse(BxCall *p);     /* blackbox_use() */
