@@ -69,11 +69,38 @@ build/sql.o build/static/sql.o: build/sql.c
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -Wno-overflow -c -o $@ $<
 
-test: $(MODULE)
+# Tests in C: programs that have the module linked in, with the sanitizers.
+TEST_FLAGS = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all
+TEST_SRC = $(wildcard tests/*.[ch] tests/*/*.[ch])
+TEST_OBJ = $(SRC:ext/%.c=build/test/%.o) build/test/sql.o build/test/harness.o
+TEST_BIN = build/test/disturb
+
+build/need.test: .ci/need
+	@mkdir -p build
+	@.ci/need test
+	@touch $@
+
+build/test/%.o: ext/%.c $(HDR) Makefile | build/need.build
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(TEST_FLAGS) -DSQLITE_CORE -c -o $@ $<
+
+build/test/sql.o: build/sql.c
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(TEST_FLAGS) -Wno-overflow -c -o $@ $<
+
+build/test/%.o: tests/%.c tests/harness.h ext/blackbox.h | build/need.test
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(TEST_FLAGS) -c -o $@ $<
+
+build/test/disturb: build/test/faults/disturb.o build/test/faults/operations.o \
+  $(TEST_OBJ)
+	$(CC) $(TEST_FLAGS) $(LDFLAGS) -o $@ $^ -lsqlite3 -lcmocka $(LDLIBS)
+
+test: $(MODULE) $(TEST_BIN)
 	@.ci/need test
 	$(PYTHON) -m pytest -q tests $(TESTARGS)
 
-test-full: $(MODULE)
+test-full: $(MODULE) $(TEST_BIN)
 	@.ci/need test
 	BLACKBOX_FULL=1 $(PYTHON) -m pytest -q tests $(TESTARGS)
 
@@ -113,11 +140,11 @@ install: $(MODULE)
 	  > $(DESTDIR)$(PREFIX)/lib/pkgconfig/blackbox.pc
 
 format:
-	clang-format -i $(SRC) $(HDR)
+	clang-format -i $(SRC) $(HDR) $(TEST_SRC)
 
 lint:
 	@.ci/need lint
-	clang-format --dry-run -Werror $(SRC) $(HDR)
+	clang-format --dry-run -Werror $(SRC) $(HDR) $(TEST_SRC)
 	cppcheck --quiet --std=c11 --enable=warning,performance,portability \
 	  --inline-suppr --error-exitcode=1 -Iext $(SRC)
 	clang-tidy --quiet $(SRC) -- -std=c11 -Iext

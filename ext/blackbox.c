@@ -164,15 +164,15 @@ static Bx *newConnection(sqlite3 *db) {
 ** SQLITE_ERROR when it has another. */
 static int alreadyLoaded(sqlite3 *db, char **pzErr) {
   sqlite3_stmt *pStmt = 0;
-  int rc = SQLITE_OK;
-  if (sqlite3_prepare_v2(db, "SELECT blackbox_version()", -1, &pStmt, 0) !=
-      SQLITE_OK) {
-    return SQLITE_OK;
-  }
-  if (sqlite3_step(pStmt) == SQLITE_ROW) {
+  int rc = sqlite3_prepare_v2(db, "SELECT blackbox_version()", -1, &pStmt, 0);
+  if (rc == SQLITE_NOMEM || rc == SQLITE_INTERRUPT) return rc;
+  if (rc != SQLITE_OK) return SQLITE_OK; /* no such function */
+  rc = sqlite3_step(pStmt);
+  if (rc == SQLITE_ROW) {
     const char *z = (const char *)sqlite3_column_text(pStmt, 0);
-    rc = SQLITE_ROW;
-    if (z == 0 || strcmp(z, BLACKBOX_VERSION) != 0) {
+    if (z == 0) {
+      rc = SQLITE_NOMEM;
+    } else if (strcmp(z, BLACKBOX_VERSION) != 0) {
       rc = SQLITE_ERROR;
       if (pzErr != 0) {
         *pzErr = sqlite3_mprintf(
@@ -227,9 +227,9 @@ int sqlite3_blackbox_init(
   if (rc != SQLITE_OK) return rc == SQLITE_ROW ? SQLITE_OK : rc;
   bx = newConnection(db);
   if (bx == 0) return SQLITE_NOMEM;
-  rc = bxRegisterCall(bx, aFunction, COUNT(aFunction));
-  if (rc == SQLITE_OK) rc = registerModules(bx);
+  rc = registerModules(bx); /* with the memory that what follows may use */
   if (rc == SQLITE_OK) rc = bxRegisterTables(bx, aTable, COUNT(aTable));
+  if (rc == SQLITE_OK) rc = bxRegisterCall(bx, aFunction, COUNT(aFunction));
   if (rc == SQLITE_OK) {
     rc = bxRegisterFunctions(bx, aFunction, COUNT(aFunction));
   }

@@ -42,11 +42,11 @@ void bxProblem(BxProblems *p, const char *zObject, const char *zFormat, ...) {
   sqlite3_free(zProblem);
 }
 
-/* An error of one check becomes a problem; running out of memory does not. */
-static void swallow(BxProblems *pOut, const char *zObject, BxErr *pErr) {
-  if (pErr->rc == SQLITE_OK) return;
-  if ((pErr->rc & 0xff) == SQLITE_NOMEM) {
-    bxFail(&pOut->err, SQLITE_NOMEM, "out of memory");
+void bxUnchecked(BxProblems *pOut, const char *zObject, BxErr *pErr) {
+  int rc = pErr->rc & 0xff;
+  if (rc == SQLITE_OK) return;
+  if (rc == SQLITE_NOMEM || rc == SQLITE_INTERRUPT) {
+    bxFail(&pOut->err, pErr->rc, "%s", pErr->zMsg);
   } else {
     bxProblem(pOut, zObject, "cannot be checked: %s", pErr->zMsg);
   }
@@ -65,7 +65,7 @@ static void differs(
 static void compare(BxStmts *p, const BxDomain *pDomain, BxProblems *pOut) {
   BxErr err = {SQLITE_OK, 0};
   bxDifferences(p, pDomain, differs, pOut, &err);
-  swallow(pOut, pDomain->zName, &err);
+  bxUnchecked(pOut, pDomain->zName, &err);
 }
 
 /* The rows of the view <domain>_check. */
@@ -83,7 +83,7 @@ static void checkView(BxStmts *p, const BxDomain *pDomain, BxProblems *pOut) {
         sqlite3_column_text(pStmt, 1));
   }
   sqlite3_finalize(pStmt);
-  swallow(pOut, pDomain->zName, &err);
+  bxUnchecked(pOut, pDomain->zName, &err);
 }
 
 static void checkDomains(BxStmts *p, BxProblems *pOut) {
@@ -111,7 +111,7 @@ static void checkVtab(BxStmts *p, const char *zName, BxProblems *pOut) {
   }
   sqlite3_free(zSql);
   sqlite3_finalize(pStmt);
-  swallow(pOut, zName, &err);
+  bxUnchecked(pOut, zName, &err);
   for (pVtab = p->bx->pVtabs; pVtab != 0; pVtab = pVtab->pNext) {
     if (sqlite3_stricmp(pVtab->stmts.zDb, p->zDb) != 0 ||
         sqlite3_stricmp(pVtab->stmts.zTable, zName) != 0) {

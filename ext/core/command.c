@@ -68,10 +68,56 @@ void bxReturnValue(BxCall *p, sqlite3_value *pVal) {
 
 /*------------------------------------------------------- savepoints ----*/
 
+static const char zBegin[] = "SAVEPOINT blackbox";
+static const char zRelease[] = "RELEASE blackbox";
+static const char zRollbackTo[] = "ROLLBACK TO blackbox";
+static const char zRollback[] = "ROLLBACK";
+/* Never gets to run, see undo(). */
+static const char zAbort[] = "BEGIN IMMEDIATE";
+
+/* Runs a kept statement. Returns its code. */
+static int runKept(BxStmts *p, const char *zSql) {
+  BxErr err = {SQLITE_OK, 0};
+  int rc;
+  bxRun(bxStmt(p, zSql, &err), &err);
+  rc = err.rc;
+  bxClear(&err);
+  return rc;
+}
+
+/*
+** Takes back what was done since the savepoint. After sqlite3_interrupt()
+** nothing runs, not even a ROLLBACK; but a statement that would write and is
+** stopped before its first step makes SQLite roll back the whole transaction,
+** as it does for any INSERT that is interrupted.
+*/
+static void undo(Bx *bx, BxStmts *p) {
+  int rc = runKept(p, bx->bAlone ? zRollback : zRollbackTo);
+  if (rc == SQLITE_INTERRUPT && !sqlite3_get_autocommit(bx->db)) {
+    runKept(p, zAbort);
+  }
+  if (!bx->bAlone && !sqlite3_get_autocommit(bx->db)) runKept(p, zRelease);
+}
+
+/* All that may be needed is prepared first: once memory has run out, SQLite
+** prepares nothing until the statement that called us has ended. */
+static BxStmts *prepareAll(Bx *bx, BxErr *pErr) {
+  BxStmts *p = bxSchema(bx, "main", pErr);
+  if (p == 0) return 0;
+  bxStmt(p, zRelease, pErr);
+  bxStmt(p, zRollbackTo, pErr);
+  bxStmt(p, zRollback, pErr);
+  bxStmt(p, zAbort, pErr);
+  return p;
+}
+
 void bxSavepoint(Bx *bx, const char *zWho, BxErr *pErr) {
+  BxStmts *p = prepareAll(bx, pErr);
+  sqlite3_stmt *pStmt = p ? bxStmt(p, zBegin, pErr) : 0;
   int rc;
   if (pErr->rc != SQLITE_OK) return;
-  rc = sqlite3_exec(bx->db, "SAVEPOINT blackbox", 0, 0, 0);
+  bx->bAlone = sqlite3_get_autocommit(bx->db);
+  rc = sqlite3_step(pStmt);
   if (rc == SQLITE_BUSY) {
     bxFail(pErr, rc,
         "MisuseError: %s() changes data and cannot run inside a statement "
@@ -80,31 +126,39 @@ void bxSavepoint(Bx *bx, const char *zWho, BxErr *pErr) {
         zWho);
   }
   bxFailDb(pErr, bx->db, rc);
+  sqlite3_reset(pStmt);
 }
 
 void bxRelease(Bx *bx, BxErr *pErr) {
+  BxErr none = {SQLITE_OK, 0};
+  BxStmts *p = bxSchema(bx, "main", &none); /* there since bxSavepoint() */
   if (pErr->rc == SQLITE_OK) {
-    bxFailDb(pErr, bx->db, sqlite3_exec(bx->db, "RELEASE blackbox", 0, 0, 0));
+    bxRun(bxStmt(p, zRelease, pErr), pErr);
+    if (pErr->rc == SQLITE_INTERRUPT && bx->bAlone &&
+        sqlite3_get_autocommit(bx->db)) {
+      bxClear(pErr); /* it came when all was committed */
+    }
   }
-  if (pErr->rc != SQLITE_OK) { /* gone already if SQLite rolled back itself */
-    sqlite3_exec(bx->db, "ROLLBACK TO blackbox", 0, 0, 0);
-    sqlite3_exec(bx->db, "RELEASE blackbox", 0, 0, 0);
-  }
+  if (pErr->rc != SQLITE_OK) undo(bx, p);
 }
 
 /* Looks for the home of the domain that a function's name begins with, before
 ** its savepoint: a look inside it would be a read before the first write, and
 ** fail when another connection writes in between. */
 static void findHome(BxCall *p) {
-  BxErr ignored = {SQLITE_OK, 0}; /* met again, and told, inside */
+  BxErr err = {SQLITE_OK, 0};
   int i;
   for (i = 0; i < p->bx->nDomain; i++) {
     const char *zDomain = p->bx->aDomain[i].zName;
     if (strncmp(p->pDef->zName, zDomain, strlen(zDomain)) == 0) {
-      bxHome(p->bx, zDomain, &ignored);
+      bxHome(p->bx, zDomain, &err);
     }
   }
-  bxClear(&ignored);
+  if (err.rc == SQLITE_ERROR) {
+    bxClear(&err); /* there is none: met again, and told, inside */
+  } else {
+    p->err = err; /* SQLite may have rolled back the transaction around us */
+  }
 }
 
 /* Runs the implementation; the error, if any, is in p->err. */

@@ -116,6 +116,7 @@ struct Bx {
   sqlite3 *db;
   int nRef;      /* functions and modules that point here */
   int bAnchored; /* blackbox_call is connected: kept statements allowed */
+  int bAlone;    /* our savepoint began its transaction */
   int nDomain;   /* entries in aDomain and aSlot */
   const BxDomain *aDomain;
   BxSlot *aSlot;
@@ -298,6 +299,9 @@ typedef struct BxVtabCheck {
   void (*xCheck)(BxVtab *p, BxProblems *pOut);
 } BxVtabCheck;
 void bxProblem(BxProblems *p, const char *zObject, const char *zFormat, ...);
+/* An error of one check becomes a problem; but one that is no fault of what is
+** checked, such as an interrupt, ends them all. */
+void bxUnchecked(BxProblems *p, const char *zObject, BxErr *pErr);
 
 void bxInstall(BxCall *p); /* blackbox_install() */
 void bxUse(BxCall *p);     /* blackbox_use() */

@@ -247,9 +247,11 @@ void bxInstall(BxCall *p) {
         installDomain(pStmts, &bx->aDomain[i], &p->err);
       }
     }
+    returnDomains(p, pStmts);
     if (p->pCtx != 0) bxRelease(bx, &p->err);
+  } else {
+    returnDomains(p, pStmts);
   }
-  returnDomains(p, pStmts);
 }
 
 void bxVersion(BxCall *p) {

@@ -37,6 +37,7 @@ void bxVtabFree(BxVtab *p) {
   }
   *pp = p->pNext;
   bxStmtsFree(&p->stmts);
+  sqlite3_free(p->base.zErrMsg); /* SQLite takes none from xDestroy */
   sqlite3_free(p);
 }
 

@@ -74,6 +74,15 @@ static void emptyQueue(Queue *p) {
   p->ppMark = 0;
 }
 
+/* Takes off the rows behind an end that the queue had before. */
+static void cutBack(Queue *p, Waiting **ppEnd, i64 nRow, i64 nByte) {
+  freeList(*ppEnd);
+  *ppEnd = 0;
+  p->ppLast = ppEnd;
+  p->nRow = nRow;
+  p->nByte = nByte;
+}
+
 static sqlite3_value *copyValue(sqlite3_value *pVal, BxErr *pErr) {
   sqlite3_value *pCopy = pVal ? sqlite3_value_dup(pVal) : 0;
   if (pVal != 0 && pCopy == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
@@ -204,20 +213,36 @@ static i64 flush(Queue *p, BxErr *pErr) {
   return nRow;
 }
 
+/* Keeps an error from the caller, except where SQLite will fail the statement
+** around us in any case. */
+static void handOver(BxErr *pFrom, BxErr *pErr) {
+  int rc = pFrom->rc & 0xff;
+  if (rc == SQLITE_NOMEM || rc == SQLITE_INTERRUPT) {
+    *pErr = *pFrom;
+  } else {
+    bxClear(pFrom);
+  }
+}
+
 /* Whether a flush now would be a transaction of its own. */
-static int standsAlone(sqlite3 *db) {
-  if (!sqlite3_get_autocommit(db)) return 0;
-  if (sqlite3_exec(db, "SAVEPOINT blackbox", 0, 0, 0) != SQLITE_OK) return 0;
-  sqlite3_exec(db, "RELEASE blackbox", 0, 0, 0);
-  return 1;
+static int standsAlone(Bx *bx, BxErr *pErr) {
+  BxErr err = {SQLITE_OK, 0};
+  int bAlone;
+  if (!sqlite3_get_autocommit(bx->db)) return 0;
+  bxSavepoint(bx, "payload_flush", &err);
+  bAlone = err.rc == SQLITE_OK;
+  if (bAlone) bxRelease(bx, &err);
+  handOver(&err, pErr);
+  return bAlone && pErr->rc == SQLITE_OK;
 }
 
 /* A flush that nobody asked for: its error is kept, not returned. */
-static void flushQuietly(Queue *p) {
+static void flushQuietly(Queue *p, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
+  if (!standsAlone(p->bx, pErr)) return;
   flush(p, &err);
   if (err.rc != SQLITE_OK) p->iRetry = bxNow() + p->limits.nInterval;
-  bxClear(&err);
+  handOver(&err, pErr);
 }
 
 static int isDue(const Queue *p) {
@@ -242,7 +267,7 @@ static void flushAtClose(Queue *p) {
   rc = sqlite3_open_v2(p->zFile, &db, SQLITE_OPEN_READWRITE, p->zVfs);
   if (rc == SQLITE_OK) {
     sqlite3_busy_timeout(db, 5000);
-    rc = bxQueueModuleOn(db, p);
+    rc = bxQueueModuleOn(db, p, 0);
   }
   if (rc == SQLITE_OK) rc = sqlite3_exec(db, zFlush, 0, 0, 0);
   if (rc != SQLITE_OK) {
@@ -306,13 +331,15 @@ static const Limits *limitsNow(
 
 /* Puts a row at the end, if there is room. Takes pRow over. */
 static void append(Queue *p, Waiting *pRow, BxErr *pErr) {
-  if (p->nByte + pRow->nByte > p->limits.nMaxByte) {
+  if (pErr->rc == SQLITE_OK && p->nByte + pRow->nByte > p->limits.nMaxByte) {
     bxFail(pErr, SQLITE_FULL,
         "QueueFullError: %lld bytes wait, %lld more would pass the limit of "
         "%lld (payload.queue_max_bytes); COMMIT, or see payload_waiting for "
         "why nothing is written%s%s",
         p->nByte, pRow->nByte, p->limits.nMaxByte, p->zFailed ? ": " : "",
         p->zFailed ? p->zFailed : "");
+  }
+  if (pErr->rc != SQLITE_OK) {
     freeWaiting(pRow);
     return;
   }
@@ -326,7 +353,8 @@ i64 bxQueuePut(
     Queue *p, sqlite3_value **aVal, int nVal, int bFlush, BxErr *pErr) {
   BxStmts *pHome = bxHome(p->bx, "payload", pErr);
   const Limits *pLimits;
-  Waiting *pRow;
+  Waiting *pRow, **ppEnd;
+  i64 nByte;
   if (pHome == 0) return 0;
   pLimits = limitsNow(p, pHome, bxNow(), pErr);
   pRow = newWaiting(aVal, nVal, pErr);
@@ -334,15 +362,17 @@ i64 bxQueuePut(
     freeWaiting(pRow);
     return 0;
   }
+  nByte = pRow->nByte;
   if (p->nRow == 0) rememberFile(p, pHome->zDb);
-  if (p->nByte + pRow->nByte > pLimits->nMaxByte && bFlush &&
-      standsAlone(p->bx->db)) {
-    flushQuietly(p);
+  if (p->nByte + pRow->nByte > pLimits->nMaxByte && bFlush) {
+    flushQuietly(p, pErr);
   }
+  ppEnd = p->ppLast;
   append(p, pRow, pErr);
   if (pErr->rc != SQLITE_OK) return 0;
-  if (bFlush && isDue(p) && standsAlone(p->bx->db)) flushQuietly(p);
-  return 1;
+  if (bFlush && isDue(p)) flushQuietly(p, pErr);
+  if (pErr->rc != SQLITE_OK) cutBack(p, ppEnd, p->nRow - 1, p->nByte - nByte);
+  return pErr->rc == SQLITE_OK;
 }
 
 static Queue *queueOf(Bx *bx) {
@@ -426,11 +456,7 @@ void bxQueueCommit(Queue *p) {
 ** put stays: the exchanges took place. */
 void bxQueueRollback(Queue *p) {
   if (p->bAlone && p->ppMark != 0) {
-    freeList(*p->ppMark);
-    *p->ppMark = 0;
-    p->ppLast = p->ppMark;
-    p->nRow = p->nMarkRow;
-    p->nByte = p->nMarkByte;
+    cutBack(p, p->ppMark, p->nMarkRow, p->nMarkByte);
   }
   p->bWritten = 0;
   p->ppMark = 0;
@@ -438,6 +464,10 @@ void bxQueueRollback(Queue *p) {
 
 const Waiting *bxQueueFirst(Queue *p) {
   return p->pFirst;
+}
+
+static void moduleFree(void *p) {
+  bxUnref(((Queue *)p)->bx);
 }
 
 int bxQueueRegister(Bx *bx) {
@@ -449,5 +479,6 @@ int bxQueueRegister(Bx *bx) {
   p->ppLast = &p->pFirst;
   pSlot->p = p;
   pSlot->xFree = queueFree;
-  return bxQueueModuleOn(bx->db, p);
+  bxRef(bx);
+  return bxQueueModuleOn(bx->db, p, moduleFree);
 }

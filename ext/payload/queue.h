@@ -32,7 +32,7 @@ void bxQueueSync(Queue *p, BxErr *pErr);
 void bxQueueCommit(Queue *p);
 void bxQueueRollback(Queue *p);
 
-/* queue_vtab.c: registers the table on a connection. */
-int bxQueueModuleOn(sqlite3 *db, Queue *p);
+/* queue_vtab.c: registers the table on a connection. xFree may be NULL. */
+int bxQueueModuleOn(sqlite3 *db, Queue *p, void (*xFree)(void *));
 
 #endif

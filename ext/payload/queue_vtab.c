@@ -177,6 +177,6 @@ static const sqlite3_module queueModule = {
     .xRollback = queueRollback,
 };
 
-int bxQueueModuleOn(sqlite3 *db, Queue *p) {
-  return sqlite3_create_module_v2(db, "payload_queue", &queueModule, p, 0);
+int bxQueueModuleOn(sqlite3 *db, Queue *p, void (*xFree)(void *)) {
+  return sqlite3_create_module_v2(db, "payload_queue", &queueModule, p, xFree);
 }

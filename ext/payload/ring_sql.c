@@ -401,8 +401,5 @@ void bxRingCheck(BxVtab *pVtab, BxProblems *pOut) {
     sqlite3_free(zObject);
   }
   sqlite3_finalize(pStmt);
-  if (err.rc != SQLITE_OK) {
-    bxProblem(pOut, pVtab->stmts.zTable, "cannot be checked: %s", err.zMsg);
-    bxClear(&err);
-  }
+  bxUnchecked(pOut, pVtab->stmts.zTable, &err);
 }

@@ -1,0 +1,326 @@
+/*
+** disturb.c: every operation with memory running out, or an interrupt coming,
+** at each point of it: once, or from there on; alone, or inside BEGIN.
+**
+** What must hold: the call either succeeds as if nothing had been, or fails
+** with NOMEM or INTERRUPT and has changed nothing. (SQLite itself rolls back a
+** whole transaction in some of these cases; then nothing of it may be left.)
+** blackbox_check() stays silent, the next attempt does the work, the
+** connection closes, and all memory comes back.
+*/
+#include "../harness.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_OUT 20000
+#define SAMPLE (isFull() ? 400 : 2) /* fault points of one case */
+
+typedef struct Case {
+  char zName[120];
+  const Operation *pOp;
+  FaultKind eKind;
+  int bSticky, bBegin;
+  /* of the undisturbed run */
+  char *zOutside, *zBefore, *zAfter; /* contents */
+  char zOut[MAX_OUT];
+  int nEvent;
+} Case;
+
+/* What the cases of one operation begin with: made at the first. */
+static struct {
+  const Operation *pOp;
+  unsigned char *aByte;
+  i64 nByte;
+  char *zProblems; /* known beforehand */
+} model;
+
+static void makeModel(const Operation *pOp) {
+  sqlite3 *db;
+  if (model.pOp == pOp) return;
+  sqlite3_free(model.aByte);
+  sqlite3_free(model.zProblems);
+  db = openDb(0, 0);
+  prepareDb(db, pOp);
+  model.aByte = sqlite3_serialize(db, "main", &model.nByte, 0);
+  model.zProblems = problems(db);
+  model.pOp = pOp;
+  closeDb(db);
+}
+
+static sqlite3 *start(const Case *p) {
+  sqlite3 *db = openCopy(model.aByte, model.nByte);
+  if (p->pOp->zBefore != 0) must(db, p->pOp->zBefore);
+  return db;
+}
+
+static void begin(const Case *p, sqlite3 *db) {
+  if (p->bBegin) must(db, "BEGIN; INSERT INTO app VALUES('first')");
+}
+
+/* The run that is not disturbed: what there was, and what comes of it. */
+static void learn(Case *p) {
+  sqlite3 *db;
+  makeModel(p->pOp);
+  db = start(p);
+  p->zOutside = contents(db);
+  begin(p, db);
+  p->zBefore = contents(db);
+  faultArm(p->eKind, -1, 0, db);
+  if (runOut(db, p->pOp->zSql, p->zOut, MAX_OUT) != SQLITE_OK) {
+    fail_msg("undisturbed: %s", message());
+  }
+  faultDisarm(&p->nEvent);
+  p->zAfter = contents(db);
+  closeDb(db);
+  assert_true(p->nEvent > 0);
+}
+
+static void forget(Case *p) {
+  sqlite3_free(p->zOutside);
+  sqlite3_free(p->zBefore);
+  sqlite3_free(p->zAfter);
+}
+
+/* Both texts are the same; if not, shows the first line that is not. */
+static void same(const Case *p, int iPoint, const char *zWhat, const char *zIs,
+    const char *zShould) {
+  int i = 0, iLine = 0;
+  if (strcmp(zIs, zShould) == 0) return;
+  for (; zIs[i] != 0 && zIs[i] == zShould[i]; i++) {
+    if (zIs[i] == '\n') iLine = i + 1;
+  }
+  fail_msg("point %d of %d: %s\n--- is\n%.600s\n--- should be\n%.600s", iPoint,
+      p->nEvent, zWhat, zIs + iLine, zShould + iLine);
+}
+
+static int isExpected(const Case *p, int rc) {
+  if (p->eKind != FAULT_MEMORY) {
+    /* ALTER TABLE tells of it in its own words */
+    return (rc & 0xff) == SQLITE_INTERRUPT || strstr(message(), "interrupted");
+  }
+  return (rc & 0xff) == SQLITE_NOMEM || rc == SQLITE_IOERR_NOMEM;
+}
+
+/* Rows in the queue and the archive, together: none lost, none twice. */
+static i64 queued(sqlite3 *db) {
+  return number(db,
+      "SELECT (SELECT count(*) FROM event_payloads WHERE event_id GLOB 'w*')"
+      " + (SELECT count(*) FROM payload_queue)");
+}
+
+/* A row is there once after success, and not after failure, unless that came
+** when all was done. */
+static void judgeQueue(const Case *p, sqlite3 *db, int rc, i64 nMore) {
+  int bDone = p->eKind != FAULT_MEMORY ||
+              (p->pOp->flags & OP_CARRIES &&
+                  number(db, "SELECT count(*) FROM payload_queue") == 0);
+  if (rc != SQLITE_OK && nMore == 1 && bDone) return;
+  assert_int_equal(nMore, rc == SQLITE_OK);
+}
+
+/* After a failure: nothing has changed, and it works the next time. An
+** interrupt may also come so late that all is done. */
+static void judgeFailure(Case *p, sqlite3 *db, int iPoint) {
+  int bRolledBack;
+  char *z;
+  int bDone;
+  if (p->pOp->flags & OP_SCHEMA && !sqlite3_get_autocommit(db)) {
+    must(db, "ROLLBACK");
+  }
+  bRolledBack = p->bBegin && sqlite3_get_autocommit(db);
+  z = contents(db);
+  bDone = (p->eKind != FAULT_MEMORY || p->pOp->flags & OP_CARRIES) &&
+          strcmp(z, p->zAfter) == 0;
+  if (!p->bBegin && !sqlite3_get_autocommit(db)) {
+    fail_msg("point %d of %d: a transaction was left open", iPoint, p->nEvent);
+  }
+  if (!bDone && !(p->bBegin && p->pOp->flags & OP_PARTLY)) {
+    same(p, iPoint, "failed, and changed something", z,
+        bRolledBack ? p->zOutside : p->zBefore);
+  }
+  sqlite3_free(z);
+  if (bDone) return;
+  if (bRolledBack) begin(p, db);
+  if (run(db, p->pOp->zSql) != SQLITE_OK) {
+    fail_msg("point %d of %d: again: %s", iPoint, p->nEvent, message());
+  }
+}
+
+/* What is there in the end is whole. A look at everything takes its time. */
+static void judgeWhole(Case *p, sqlite3 *db, int iPoint) {
+  static int nLook;
+  char *z;
+  if (!isFull() && nLook++ % 8 != 0) return;
+  z = problems(db);
+  if (strcmp(z, model.zProblems) != 0) same(p, iPoint, "in the end", z, "");
+  sqlite3_free(z);
+}
+
+static void disturb(Case *p, int iPoint, int *pbFired) {
+  char zOut[MAX_OUT];
+  sqlite3 *db = start(p);
+  i64 nQueued;
+  char *z;
+  int rc;
+  begin(p, db);
+  nQueued = queued(db);
+  faultArm(p->eKind, iPoint, p->bSticky, db);
+  rc = runOut(db, p->pOp->zSql, zOut, MAX_OUT);
+  *pbFired = faultDisarm(0) > 0;
+  if (rc != SQLITE_OK && !isExpected(p, rc)) {
+    fail_msg("point %d of %d: code %d %s", iPoint, p->nEvent, rc, message());
+  }
+  if (p->pOp->flags & OP_STAGES) {
+    judgeQueue(p, db, rc, queued(db) - nQueued);
+  } else {
+    if (rc != SQLITE_OK) {
+      judgeFailure(p, db, iPoint);
+    } else {
+      same(p, iPoint, "succeeded, with another result", zOut, p->zOut);
+    }
+    z = contents(db);
+    same(p, iPoint, rc ? "failed, then went wrong" : "succeeded, but", z,
+        p->zAfter);
+    sqlite3_free(z);
+  }
+  judgeWhole(p, db, iPoint);
+  closeDb(db);
+}
+
+static void testCase(void **ppState) {
+  Case *p = (Case *)*ppState;
+  static int nCase; /* cases begin their samples at different points */
+  i64 nUsed;
+  int iPoint, bFired, nStep;
+  learn(p);
+  disturb(p, 0, &bFired); /* which also sizes what SQLite keeps for itself */
+  assert_true(bFired);
+  nUsed = sqlite3_memory_used();
+  nStep = p->nEvent < SAMPLE ? 1 : p->nEvent / SAMPLE;
+  iPoint = nStep * (nCase++ % SAMPLE) / SAMPLE;
+  for (; bFired || iPoint < p->nEvent; iPoint += nStep) {
+    disturb(p, iPoint, &bFired);
+    if (sqlite3_memory_used() != nUsed) {
+      fail_msg("point %d of %d: %lld bytes not given back", iPoint, p->nEvent,
+          sqlite3_memory_used() - nUsed);
+    }
+  }
+  forget(p);
+}
+
+/* Loading fails at each point: what there is then must not crash, and the
+** next attempt loads. */
+static void testLoad(void **ppState) {
+  int iPoint, bSticky, bFired;
+  i64 nUsed = 0;
+  (void)ppState;
+  for (bSticky = 0; bSticky < 2; bSticky++) {
+    for (iPoint = 0, bFired = 1; bFired; iPoint++) {
+      sqlite3 *db;
+      char *z, *zErr = 0;
+      int rc;
+      assert_int_equal(sqlite3_open(":memory:", &db), SQLITE_OK);
+      sqlite3_db_config(db, SQLITE_DBCONFIG_LOOKASIDE, (void *)0, 0, 0);
+      must(db, "CREATE TABLE app(x)");
+      faultArm(FAULT_MEMORY, iPoint, bSticky, db);
+      rc = sqlite3_blackbox_init(db, &zErr, 0);
+      bFired = faultDisarm(0) > 0;
+      sqlite3_free(zErr);
+      if (rc != SQLITE_OK) {
+        assert_int_equal(rc, SQLITE_NOMEM);
+        run(db, "INSERT INTO blackbox_call(command, arguments) "
+                "VALUES('payload_queue', '[1,2,3,4]')");
+        run(db, "SELECT payload_queue(1,2,3,4)");
+        run(db, "SELECT * FROM payload_queue");
+        run(db, "SELECT * FROM payload_waiting");
+      }
+      addModule(db);
+      must(db, "SELECT blackbox_install();"
+               "CREATE VIRTUAL TABLE ring USING payload_ring;"
+               "SELECT payload_queue(1,2,3,4);"
+               "SELECT count(*) FROM payload_queue");
+      z = problems(db);
+      assert_string_equal(z, "");
+      sqlite3_free(z);
+      closeDb(db);
+      if (nUsed == 0) nUsed = sqlite3_memory_used();
+      assert_int_equal(sqlite3_memory_used(), nUsed);
+    }
+    assert_true(iPoint > 50);
+  }
+}
+
+/* A second load under want of memory leaves what is there alone. */
+static void testLoadAgain(void **ppState) {
+  int iPoint, bFired = 1;
+  (void)ppState;
+  for (iPoint = 0; bFired; iPoint++) {
+    sqlite3 *db = openDb(0, 0);
+    char *zErr = 0;
+    int rc;
+    must(db, "SELECT blackbox_install();"
+             "INSERT INTO blackbox_settings VALUES('payload.enabled', 1);"
+             "SELECT payload_queue('e','a','q','r')");
+    faultArm(FAULT_MEMORY, iPoint, 1, db);
+    rc = sqlite3_blackbox_init(db, &zErr, 0);
+    bFired = faultDisarm(0) > 0;
+    sqlite3_free(zErr);
+    assert_true(rc == SQLITE_OK || rc == SQLITE_NOMEM);
+    assert_int_equal(number(db, "SELECT count(*) FROM payload_queue"), 1);
+    must(db, "SELECT payload_flush()");
+    assert_int_equal(number(db, "SELECT count(*) FROM event_payloads"), 1);
+    closeDb(db);
+  }
+  assert_true(iPoint > 5);
+}
+
+static int addCases(
+    const Operation *pOp, struct CMUnitTest *aTest, Case *aCase) {
+  static const struct {
+    const char *zName;
+    FaultKind eKind;
+    int bSticky;
+    int bOften[2]; /* part of the quick run; in BEGIN */
+  } aKind[] = {
+      {"memory", FAULT_MEMORY, 0, {1, 1}},
+      {"memory from there on", FAULT_MEMORY, 1, {0, 1}},
+      {"stopped", FAULT_STEP, 0, {1, 0}},
+      {"stopped from there on", FAULT_STEP, 1, {0, 1}},
+      {"interrupt", FAULT_INTERRUPT, 0, {1, 1}},
+  };
+  size_t i;
+  int n = 0, bBegin;
+  for (i = 0; i < sizeof(aKind) / sizeof(aKind[0]); i++) {
+    for (bBegin = 0; bBegin < (pOp->flags & OP_ALONE ? 1 : 2); bBegin++) {
+      Case *p = &aCase[n];
+      if (!isFull() && !aKind[i].bOften[bBegin]) continue;
+      p->pOp = pOp;
+      p->eKind = aKind[i].eKind;
+      p->bSticky = aKind[i].bSticky;
+      p->bBegin = bBegin;
+      snprintf(p->zName, sizeof(p->zName), "%s: %s%s", pOp->zName,
+          aKind[i].zName, bBegin ? ", in BEGIN" : "");
+      aTest[n].name = p->zName;
+      aTest[n].test_func = testCase;
+      aTest[n++].initial_state = p;
+    }
+  }
+  return n;
+}
+
+/* argv[1], if given, is a pattern of names, with * and ?. */
+int main(int argc, char **argv) {
+  static struct CMUnitTest aTest[500];
+  static Case aCase[500];
+  int i, n = 2;
+  faultMemory();
+  aTest[0] = (struct CMUnitTest)cmocka_unit_test(testLoad);
+  aTest[1] = (struct CMUnitTest)cmocka_unit_test(testLoadAgain);
+  for (i = 0; i < nOperation; i++) {
+    n += addCases(&aOperation[i], &aTest[n], &aCase[n]);
+  }
+  if (argc > 1) cmocka_set_test_filter(argv[1]);
+  return _cmocka_run_group_tests("disturb", aTest, (size_t)n, 0, 0);
+}

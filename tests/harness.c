@@ -1,0 +1,379 @@
+/*
+** harness.c: see harness.h.
+**
+** Faults are counted by one counter, whichever kind is armed: a countdown to
+** the first event that fails. Allocation goes through SQLITE_CONFIG_MALLOC,
+** writing through a VFS that stands before the default one, and steps of the
+** virtual machine through the progress handler.
+*/
+#include "harness.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int isFull(void) {
+  const char *z = getenv("BLACKBOX_FULL");
+  return z != 0 && *z != 0;
+}
+
+/*------------------------------------------------------------- databases --*/
+
+static char zMessage[2000];
+
+const char *message(void) {
+  return zMessage;
+}
+
+void addModule(sqlite3 *db) {
+  char *zErr = 0;
+  int rc = sqlite3_blackbox_init(db, &zErr, 0);
+  if (rc != SQLITE_OK) fail_msg("init: %d %s", rc, zErr ? zErr : "");
+}
+
+static sqlite3 *openPlain(const char *zFile, const char *zVfs) {
+  sqlite3 *db = 0;
+  int rc = sqlite3_open_v2(zFile ? zFile : ":memory:", &db,
+      SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, zVfs);
+  assert_int_equal(rc, SQLITE_OK);
+  sqlite3_extended_result_codes(db, 1);
+  sqlite3_db_config(db, SQLITE_DBCONFIG_LOOKASIDE, (void *)0, 0, 0);
+  return db;
+}
+
+sqlite3 *openDb(const char *zFile, const char *zVfs) {
+  sqlite3 *db = openPlain(zFile, zVfs);
+  addModule(db);
+  return db;
+}
+
+sqlite3 *openCopy(const unsigned char *aByte, i64 nByte) {
+  sqlite3 *db = openPlain(0, 0);
+  unsigned char *aCopy = sqlite3_malloc64((sqlite3_uint64)nByte);
+  assert_non_null(aCopy);
+  memcpy(aCopy, aByte, (size_t)nByte);
+  assert_int_equal(
+      sqlite3_deserialize(db, "main", aCopy, nByte, nByte,
+          SQLITE_DESERIALIZE_FREEONCLOSE | SQLITE_DESERIALIZE_RESIZEABLE),
+      SQLITE_OK);
+  addModule(db);
+  return db;
+}
+
+static struct {
+  int bArmed;
+  FaultKind eKind;
+  int iPoint, bSticky;
+  int nSeen, nFailed;
+  sqlite3 *db;
+} fault;
+
+/* Appends the row as text. Looking at it is no part of what is disturbed. */
+static int appendRow(sqlite3_stmt *pStmt, char *zOut, int nOut, int n) {
+  int bArmed = fault.bArmed, i, nCol = sqlite3_column_count(pStmt);
+  fault.bArmed = 0;
+  for (i = 0; i < nCol && n < nOut; i++) {
+    const char *z = (const char *)sqlite3_column_text(pStmt, i);
+    n += snprintf(zOut + n, (size_t)(nOut - n), "%s%s", z ? z : "NULL",
+        i + 1 < nCol ? "|" : "\n");
+  }
+  fault.bArmed = bArmed;
+  return n;
+}
+
+int runOut(sqlite3 *db, const char *zSql, char *zOut, int nOut) {
+  int rc = SQLITE_OK, n = 0;
+  *zOut = 0;
+  while (rc == SQLITE_OK && *zSql != 0) {
+    sqlite3_stmt *pStmt = 0;
+    rc = sqlite3_prepare_v2(db, zSql, -1, &pStmt, &zSql);
+    while (rc == SQLITE_OK && sqlite3_step(pStmt) == SQLITE_ROW) {
+      n = appendRow(pStmt, zOut, nOut, n);
+    }
+    if (pStmt != 0) rc = sqlite3_finalize(pStmt);
+  }
+  snprintf(zMessage, sizeof(zMessage), "%s", sqlite3_errmsg(db));
+  return rc;
+}
+
+int run(sqlite3 *db, const char *zSql) {
+  int rc = sqlite3_exec(db, zSql, 0, 0, 0);
+  snprintf(zMessage, sizeof(zMessage), "%s", sqlite3_errmsg(db));
+  return rc;
+}
+
+void must(sqlite3 *db, const char *zSql) {
+  int rc = run(db, zSql);
+  if (rc != SQLITE_OK) fail_msg("%d %s\n  in: %s", rc, zMessage, zSql);
+}
+
+static sqlite3_stmt *firstRow(sqlite3 *db, const char *zSql) {
+  sqlite3_stmt *pStmt = 0;
+  if (sqlite3_prepare_v2(db, zSql, -1, &pStmt, 0) != SQLITE_OK ||
+      sqlite3_step(pStmt) != SQLITE_ROW) {
+    char zErr[1000];
+    snprintf(zErr, sizeof(zErr), "%s", sqlite3_errmsg(db));
+    sqlite3_finalize(pStmt);
+    fail_msg("%s\n  in: %s", zErr, zSql);
+  }
+  return pStmt;
+}
+
+i64 number(sqlite3 *db, const char *zSql) {
+  sqlite3_stmt *pStmt = firstRow(db, zSql);
+  i64 iVal = sqlite3_column_int64(pStmt, 0);
+  sqlite3_finalize(pStmt);
+  return iVal;
+}
+
+char *text(sqlite3 *db, const char *zSql) {
+  sqlite3_stmt *pStmt = firstRow(db, zSql);
+  char *z = sqlite3_mprintf("%s", sqlite3_column_text(pStmt, 0));
+  sqlite3_finalize(pStmt);
+  return z;
+}
+
+/* Whether every run makes this column's values anew. */
+static int isFresh(const char *zTable, const char *zColumn) {
+  if (strcmp(zColumn, "at") == 0 || strcmp(zColumn, "minute") == 0) return 1;
+  return strcmp(zTable, "event_payloads") == 0 ||
+                 strcmp(zTable, "payload_pins") == 0
+             ? strcmp(zColumn, "id") == 0
+             : strcmp(zColumn, "payload_id") == 0;
+}
+
+/* Appends the rows of a query, a line each. */
+static void appendRows(
+    sqlite3_str *pOut, sqlite3 *db, const char *zTable, const char *zSql) {
+  sqlite3_stmt *pStmt = 0;
+  int i, rc = sqlite3_prepare_v2(db, zSql, -1, &pStmt, 0);
+  while (rc == SQLITE_OK && sqlite3_step(pStmt) == SQLITE_ROW) {
+    sqlite3_str_appendf(pOut, "%s", zTable);
+    for (i = 0; i < sqlite3_column_count(pStmt); i++) {
+      if (isFresh(zTable, sqlite3_column_name(pStmt, i))) continue;
+      sqlite3_str_appendf(pOut, "|%d %s", sqlite3_column_type(pStmt, i),
+          (const char *)sqlite3_column_text(pStmt, i));
+    }
+    sqlite3_str_appendall(pOut, "\n");
+  }
+  rc = sqlite3_finalize(pStmt);
+  if (rc != SQLITE_OK) fail_msg("%s\n  in: %s", sqlite3_errmsg(db), zSql);
+}
+
+static void appendSchema(sqlite3_str *pOut, sqlite3 *db, const char *zDb) {
+  sqlite3_stmt *pStmt = 0;
+  char *zSql = sqlite3_mprintf(
+      "SELECT name, sql FROM \"%w\".sqlite_schema WHERE sql IS NOT NULL "
+      "ORDER BY type, name",
+      zDb);
+  appendRows(pOut, db, zDb, zSql);
+  sqlite3_free(zSql);
+  zSql = sqlite3_mprintf(
+      "SELECT name FROM \"%w\".sqlite_schema WHERE type = 'table' AND "
+      "rootpage > 0 AND name NOT LIKE 'sqlite_%%' ORDER BY name",
+      zDb);
+  assert_int_equal(sqlite3_prepare_v2(db, zSql, -1, &pStmt, 0), SQLITE_OK);
+  sqlite3_free(zSql);
+  while (sqlite3_step(pStmt) == SQLITE_ROW) {
+    const char *zTable = (const char *)sqlite3_column_text(pStmt, 0);
+    zSql = sqlite3_mprintf("SELECT * FROM \"%w\".\"%w\"", zDb, zTable);
+    appendRows(pOut, db, zTable, zSql);
+    sqlite3_free(zSql);
+  }
+  assert_int_equal(sqlite3_finalize(pStmt), SQLITE_OK);
+}
+
+char *contents(sqlite3 *db) {
+  sqlite3_str *pOut = sqlite3_str_new(0);
+  sqlite3_stmt *pStmt = 0;
+  assert_int_equal(sqlite3_prepare_v2(db,
+                       "SELECT name FROM pragma_database_list", -1, &pStmt, 0),
+      SQLITE_OK);
+  while (sqlite3_step(pStmt) == SQLITE_ROW) {
+    appendSchema(pOut, db, (const char *)sqlite3_column_text(pStmt, 0));
+  }
+  sqlite3_finalize(pStmt);
+  appendRows(pOut, db, "waiting", "SELECT * FROM payload_queue");
+  return sqlite3_str_finish(pOut);
+}
+
+char *problems(sqlite3 *db) {
+  sqlite3_str *pOut = sqlite3_str_new(0);
+  char *z;
+  appendRows(pOut, db, "problem", "SELECT * FROM blackbox_check");
+  z = sqlite3_str_finish(pOut);
+  return z ? z : sqlite3_mprintf("%s", "");
+}
+
+void closeDb(sqlite3 *db) {
+  int rc = sqlite3_close(db);
+  if (rc != SQLITE_OK) fail_msg("close: %d %s", rc, sqlite3_errmsg(db));
+}
+
+/*---------------------------------------------------------------- faults --*/
+
+/* Counts an event. Returns 1 when it is to fail. */
+static int event(FaultKind eKind) {
+  int bFail;
+  if (!fault.bArmed || fault.eKind != eKind) return 0;
+  bFail = fault.nSeen == fault.iPoint ||
+          (fault.bSticky && fault.nSeen > fault.iPoint);
+  fault.nSeen++;
+  fault.nFailed += bFail;
+  return bFail;
+}
+
+static int onStep(void *p) {
+  (void)p;
+  if (event(FAULT_INTERRUPT)) sqlite3_interrupt(fault.db);
+  return event(FAULT_STEP);
+}
+
+void faultArm(FaultKind eKind, int iPoint, int bSticky, sqlite3 *db) {
+  memset(&fault, 0, sizeof(fault));
+  fault.eKind = eKind;
+  fault.iPoint = iPoint;
+  fault.bSticky = bSticky;
+  fault.db = db;
+  if (eKind >= FAULT_STEP) sqlite3_progress_handler(db, 1, onStep, 0);
+  fault.bArmed = 1;
+}
+
+int faultDisarm(int *pnSeen) {
+  fault.bArmed = 0;
+  if (fault.eKind >= FAULT_STEP) sqlite3_progress_handler(fault.db, 0, 0, 0);
+  if (pnSeen != 0) *pnSeen = fault.nSeen;
+  return fault.nFailed;
+}
+
+/*---------------------------------------------------------------- memory --*/
+
+static sqlite3_mem_methods plainMemory;
+
+static void *failingMalloc(int n) {
+  return event(FAULT_MEMORY) ? 0 : plainMemory.xMalloc(n);
+}
+
+static void *failingRealloc(void *p, int n) {
+  return event(FAULT_MEMORY) ? 0 : plainMemory.xRealloc(p, n);
+}
+
+void faultMemory(void) {
+  sqlite3_mem_methods methods;
+  sqlite3_config(SQLITE_CONFIG_GETMALLOC, &plainMemory);
+  methods = plainMemory;
+  methods.xMalloc = failingMalloc;
+  methods.xRealloc = failingRealloc;
+  if (sqlite3_config(SQLITE_CONFIG_MALLOC, &methods) != SQLITE_OK) abort();
+}
+
+/*------------------------------------------------------------------- VFS --*/
+
+typedef struct File {
+  sqlite3_file base;
+  sqlite3_file *pReal; /* behind this struct */
+} File;
+
+#define REAL(p) (((File *)(p))->pReal)
+
+static int fClose(sqlite3_file *p) {
+  return REAL(p)->pMethods->xClose(REAL(p));
+}
+static int fRead(sqlite3_file *p, void *a, int n, sqlite3_int64 i) {
+  return REAL(p)->pMethods->xRead(REAL(p), a, n, i);
+}
+static int fWrite(sqlite3_file *p, const void *a, int n, sqlite3_int64 i) {
+  if (event(FAULT_WRITE)) return SQLITE_IOERR_WRITE;
+  if (event(FAULT_FULL)) return SQLITE_FULL;
+  return REAL(p)->pMethods->xWrite(REAL(p), a, n, i);
+}
+static int fTruncate(sqlite3_file *p, sqlite3_int64 n) {
+  if (event(FAULT_WRITE)) return SQLITE_IOERR_TRUNCATE;
+  return REAL(p)->pMethods->xTruncate(REAL(p), n);
+}
+static int fSync(sqlite3_file *p, int flags) {
+  if (event(FAULT_WRITE)) return SQLITE_IOERR_FSYNC;
+  return REAL(p)->pMethods->xSync(REAL(p), flags);
+}
+static int fFileSize(sqlite3_file *p, sqlite3_int64 *pn) {
+  return REAL(p)->pMethods->xFileSize(REAL(p), pn);
+}
+static int fLock(sqlite3_file *p, int e) {
+  return REAL(p)->pMethods->xLock(REAL(p), e);
+}
+static int fUnlock(sqlite3_file *p, int e) {
+  return REAL(p)->pMethods->xUnlock(REAL(p), e);
+}
+static int fCheckLock(sqlite3_file *p, int *pb) {
+  return REAL(p)->pMethods->xCheckReservedLock(REAL(p), pb);
+}
+static int fControl(sqlite3_file *p, int op, void *pArg) {
+  return REAL(p)->pMethods->xFileControl(REAL(p), op, pArg);
+}
+static int fSector(sqlite3_file *p) {
+  return REAL(p)->pMethods->xSectorSize(REAL(p));
+}
+static int fDevice(sqlite3_file *p) {
+  return REAL(p)->pMethods->xDeviceCharacteristics(REAL(p));
+}
+static int fShmMap(
+    sqlite3_file *p, int iPage, int nByte, int b, void volatile **pp) {
+  return REAL(p)->pMethods->xShmMap(REAL(p), iPage, nByte, b, pp);
+}
+static int fShmLock(sqlite3_file *p, int i, int n, int flags) {
+  return REAL(p)->pMethods->xShmLock(REAL(p), i, n, flags);
+}
+static void fShmBarrier(sqlite3_file *p) {
+  REAL(p)->pMethods->xShmBarrier(REAL(p));
+}
+static int fShmUnmap(sqlite3_file *p, int b) {
+  return REAL(p)->pMethods->xShmUnmap(REAL(p), b);
+}
+
+static const sqlite3_io_methods fileMethods = {2, fClose, fRead, fWrite,
+    fTruncate, fSync, fFileSize, fLock, fUnlock, fCheckLock, fControl, fSector,
+    fDevice, fShmMap, fShmLock, fShmBarrier, fShmUnmap, 0, 0};
+
+static sqlite3_vfs *pRealVfs;
+
+static int vOpen(sqlite3_vfs *pVfs, const char *zName, sqlite3_file *pFile,
+    int flags, int *pOut) {
+  File *p = (File *)pFile;
+  int rc;
+  (void)pVfs;
+  p->pReal = (sqlite3_file *)&p[1];
+  rc = pRealVfs->xOpen(pRealVfs, zName, p->pReal, flags, pOut);
+  p->base.pMethods = p->pReal->pMethods != 0 ? &fileMethods : 0;
+  return rc;
+}
+static int vDelete(sqlite3_vfs *pVfs, const char *zName, int bSync) {
+  (void)pVfs;
+  if (event(FAULT_WRITE)) return SQLITE_IOERR_DELETE;
+  return pRealVfs->xDelete(pRealVfs, zName, bSync);
+}
+
+void faultVfs(void) {
+  static sqlite3_vfs vfs;
+  pRealVfs = sqlite3_vfs_find(0);
+  vfs = *pRealVfs;
+  vfs.zName = "faulty";
+  vfs.szOsFile += (int)sizeof(File);
+  vfs.xOpen = vOpen;
+  vfs.xDelete = vDelete;
+  if (sqlite3_vfs_register(&vfs, 0) != SQLITE_OK) abort();
+}
+
+/*------------------------------------------------------------ operations --*/
+
+void prepareDb(sqlite3 *db, const Operation *pOp) {
+  must(db, "CREATE TABLE app(x);"
+           "SELECT blackbox_install();"
+           "INSERT INTO blackbox_settings VALUES('payload.enabled', 1);"
+           "CREATE VIRTUAL TABLE ring USING payload_ring(window=3);"
+           "INSERT INTO ring(agent_id, event_id, request_body, response_body, "
+           "  timestamp) VALUES"
+           "  ('a','e1','q1','r1',1000),('a','e2','q2','r2',2000),"
+           "  ('a','e3','q3',NULL,3000),('a','e4',x'00ff','r4',4000),"
+           "  ('b','f1','q5','r5',5000);");
+  if (pOp->zSetup != 0) must(db, pOp->zSetup);
+}

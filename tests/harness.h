@@ -1,0 +1,98 @@
+/*
+** harness.h: what the C tests share: connections with the module, faults that
+** come at a chosen moment, and the contents of a database as text.
+*/
+#ifndef BX_HARNESS_H
+#define BX_HARNESS_H
+
+#include "../ext/blackbox.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+typedef sqlite3_int64 i64;
+
+/* 1 when BLACKBOX_FULL asks for every fault point instead of a sample. */
+int isFull(void);
+
+/*------------------------------------------------------------- databases --*/
+
+/* Opens a file, ":memory:" for NULL, and adds the module. */
+sqlite3 *openDb(const char *zFile, const char *zVfs);
+/* Opens a database in memory that has the bytes of another. */
+sqlite3 *openCopy(const unsigned char *aByte, i64 nByte);
+/* Adds the module and checks that it went well. */
+void addModule(sqlite3 *db);
+/* Runs SQL; returns the extended result code; message() tells the rest. */
+int run(sqlite3 *db, const char *zSql);
+const char *message(void);
+/* The same, and all rows that came out as text. */
+int runOut(sqlite3 *db, const char *zSql, char *zOut, int nOut);
+/* Runs SQL that must succeed. */
+void must(sqlite3 *db, const char *zSql);
+/* The first column of the first row. */
+i64 number(sqlite3 *db, const char *zSql);
+/* The same as text, to sqlite3_free(). */
+char *text(sqlite3 *db, const char *zSql);
+/*
+** Everything that is stored, in every schema, and what waits in the queue, as
+** text to sqlite3_free(). Left out is what each run makes anew: ids that are
+** random, and the clock's time of receipts.
+*/
+char *contents(sqlite3 *db);
+/* The problems that blackbox_check() lists, one a line; "" for none. */
+char *problems(sqlite3 *db);
+/* Closes, and checks that nothing was left open. */
+void closeDb(sqlite3 *db);
+
+/*---------------------------------------------------------------- faults --*/
+
+typedef enum {
+  FAULT_MEMORY,   /* an allocation */
+  FAULT_WRITE,    /* a write, sync, truncate or delete of a file */
+  FAULT_FULL,     /* a write, for want of room */
+  FAULT_STEP,     /* a step: the progress handler asks for an end */
+  FAULT_INTERRUPT /* a step: sqlite3_interrupt() is called then */
+} FaultKind;
+
+/* Puts the failing allocator in place. Before any other use of SQLite. */
+void faultMemory(void);
+/* Registers the VFS "faulty", which can fail what it writes. */
+void faultVfs(void);
+/* Fails event number iPoint (0 is the next one), or with bSticky that one and
+** all that follow. db is where steps are counted. */
+void faultArm(FaultKind eKind, int iPoint, int bSticky, sqlite3 *db);
+/* Ends it. Returns how many events failed; *pnSeen gets how many there were. */
+int faultDisarm(int *pnSeen);
+
+/*------------------------------------------------------------ operations --*/
+
+#define OP_STAGES 1 /* rows may stay in the queue, their flush failing */
+#define OP_ALONE 2  /* not possible inside BEGIN */
+#define OP_SCHEMA                                                              \
+  16                 /* makes indexes, which undoes what is prepared: want of
+                     ** memory may leave it to the host to ROLLBACK */
+#define OP_CARRIES 8 /* does expiry work afterwards, done or not */
+#define OP_PARTLY                                                              \
+  4 /* a row of several steps: inside BEGIN, where it has no
+                    ** savepoint, the first may stay, but nothing is lost and
+                    ** the next attempt completes it */
+
+/* Something that the module does, to be disturbed while it does. */
+typedef struct Operation {
+  const char *zName;
+  const char *zSetup;  /* stored in the database beforehand */
+  const char *zBefore; /* on the connection beforehand */
+  const char *zSql;    /* disturbed */
+  int flags;
+} Operation;
+
+extern const Operation aOperation[];
+extern const int nOperation;
+
+/* Runs what every operation finds in its database, and its zSetup. */
+void prepareDb(sqlite3 *db, const Operation *pOp);
+
+#endif
