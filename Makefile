@@ -73,7 +73,11 @@ build/sql.o build/static/sql.o: build/sql.c
 TEST_FLAGS = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all
 TEST_SRC = $(wildcard tests/*.[ch] tests/*/*.[ch])
 TEST_OBJ = $(SRC:ext/%.c=build/test/%.o) build/test/sql.o build/test/harness.o
-TEST_BIN = build/test/disturb
+TEST_BIN = build/test/disturb build/test/statements
+TEST_LINK = $(CC) $(TEST_FLAGS) $(LDFLAGS) -o $@ $^ -lsqlite3 -lcmocka $(LDLIBS)
+# Calls that tests/hosts/guard.c looks at.
+GUARDED = prepare_v2 prepare_v3 finalize step reset clear_bindings stmt_busy \
+  bind_int64
 
 build/need.test: .ci/need
 	@mkdir -p build
@@ -94,7 +98,11 @@ build/test/%.o: tests/%.c tests/harness.h ext/blackbox.h | build/need.test
 
 build/test/disturb: build/test/faults/disturb.o build/test/faults/operations.o \
   $(TEST_OBJ)
-	$(CC) $(TEST_FLAGS) $(LDFLAGS) -o $@ $^ -lsqlite3 -lcmocka $(LDLIBS)
+	$(TEST_LINK)
+
+build/test/statements: build/test/hosts/statements.o build/test/hosts/guard.o \
+  $(TEST_OBJ)
+	$(TEST_LINK) $(GUARDED:%=-Wl,--wrap=sqlite3_%)
 
 test: $(MODULE) $(TEST_BIN)
 	@.ci/need test

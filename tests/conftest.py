@@ -57,6 +57,19 @@ def shell(*args, stdin=None):
     return done.stdout
 
 
+def run_program(name, directory, *args):
+    """Runs a test written in C, which prints what failed and how."""
+    done = subprocess.run(
+        [ROOT / "build" / "test" / name, *map(str, args)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        cwd=directory,
+    )
+    told = done.stdout.decode(errors="replace")
+    assert done.returncode == 0, told[-5000:]
+    return told
+
+
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "test.db"

@@ -163,15 +163,11 @@ static void findHome(BxCall *p) {
 
 /* Runs the implementation; the error, if any, is in p->err. */
 static void runCall(BxCall *p) {
-  BxStmts *pStmts;
   int bSavepoint = (p->pDef->flags & BX_WRITE) && p->pCtx != 0;
   if (p->nArg < p->pDef->nMin || p->nArg > p->pDef->nMax) {
     bxFail(&p->err, SQLITE_ERROR, "wrong number of arguments to function %s()",
         p->pDef->zName);
     return;
-  }
-  for (pStmts = p->bx->pStmts; pStmts != 0; pStmts = pStmts->pNext) {
-    bxStmtsStale(pStmts);
   }
   if (bSavepoint) {
     findHome(p);

@@ -115,6 +115,12 @@ int bxCarries(Bx *bx, const char *zDb, const char *zDomain, BxErr *pErr) {
   return bFound;
 }
 
+static char *copyName(const char *z, BxErr *pErr) {
+  char *zCopy = sqlite3_mprintf("%s", z);
+  if (zCopy == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  return zCopy;
+}
+
 /* Looks through the schemas. Leaves NULL in *pzHome when none carries it. */
 static void searchHome(
     Bx *bx, const char *zDomain, char **pzHome, BxErr *pErr) {
@@ -131,13 +137,13 @@ static void searchHome(
       sqlite3_free(*pzHome);
       sqlite3_free(zOther);
       zOther = 0;
-      *pzHome = sqlite3_mprintf("%s", zDb);
+      *pzHome = copyName(zDb, pErr);
       break;
     }
     if (*pzHome == 0) {
-      *pzHome = sqlite3_mprintf("%s", zDb);
+      *pzHome = copyName(zDb, pErr);
     } else if (zOther == 0) {
-      zOther = sqlite3_mprintf("%s", zDb);
+      zOther = copyName(zDb, pErr);
     }
   }
   sqlite3_finalize(pStmt);
@@ -154,6 +160,9 @@ BxStmts *bxHome(Bx *bx, const char *zDomain, BxErr *pErr) {
   int i = domainIndex(bx, zDomain);
   char *zHome = 0;
   if (pErr->rc != SQLITE_OK || i < 0) return 0;
+  if (bx->azHome[i] != 0 && sqlite3_db_readonly(bx->db, bx->azHome[i]) < 0) {
+    bxForgetHomes(bx); /* it was detached */
+  }
   if (bx->azHome[i] == 0) {
     searchHome(bx, zDomain, &zHome, pErr);
     if (pErr->rc == SQLITE_OK && zHome == 0) {

@@ -59,11 +59,10 @@ void bxClear(BxErr *pErr);
 */
 struct BxStmts {
   Bx *bx;
-  char *zDb;      /* schema name, unquoted */
-  char *zTable;   /* virtual table's name, or NULL */
-  int nStmt;      /* entries used in aStmt */
-  int nAlloc;     /* entries allocated */
-  unsigned iLook; /* raised when the host may have finalized some */
+  char *zDb;    /* schema name, unquoted */
+  char *zTable; /* virtual table's name, or NULL */
+  int nStmt;    /* entries used in aStmt */
+  int nAlloc;   /* entries allocated */
   struct BxStmt *aStmt;
   BxStmts *pNext; /* next schema of the same Bx */
 };
@@ -72,8 +71,6 @@ struct BxStmts {
 char *bxExpand(const char *zTemplate, const char *zDb, const char *zTable);
 void bxStmtsInit(
     BxStmts *p, Bx *bx, const char *zDb, const char *zTable, BxErr *pErr);
-/* Says that time has passed in which the host may have finalized them. */
-void bxStmtsStale(BxStmts *p);
 /* Finalizes what is still alive. The object may be used again. */
 void bxStmtsFinalize(BxStmts *p);
 /* Finalizes and frees names; p itself stays the caller's. */

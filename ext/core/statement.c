@@ -5,9 +5,9 @@
 ** transactions. Two things make that safe in any host. They belong to a
 ** virtual table object (or, for functions, to the one behind blackbox_call),
 ** which SQLite lets go before it asks whether statements are still open. And
-** a host that finalizes every statement of its connection before it closes
-** takes ours too: so before the first use in a transaction, and before
-** finalizing, each is looked up in SQLite's own list.
+** a host that finalizes every statement of its connection, before it closes or
+** whenever it likes, takes ours too: so before each use, and before finalizing,
+** a statement is looked up in SQLite's own list.
 */
 #include "core.h"
 SQLITE_EXTENSION_INIT3
@@ -19,7 +19,6 @@ struct BxStmt {
   const char *zTemplate; /* its key */
   char *zSql;            /* the text after bxExpand() */
   sqlite3_stmt *pStmt;   /* NULL when lost or not prepared */
-  unsigned iLook;        /* when it was last seen alive */
 };
 
 static int isNameChar(char c) {
@@ -61,15 +60,10 @@ void bxStmtsInit(
   }
 }
 
-void bxStmtsStale(BxStmts *p) {
-  p->iLook++;
-}
-
 /* Forgets the statement if the host has finalized it behind our back. */
 static void lookUp(BxStmts *p, struct BxStmt *pEntry) {
   sqlite3_stmt *pHost;
-  if (pEntry->pStmt == 0 || pEntry->iLook == p->iLook) return;
-  pEntry->iLook = p->iLook;
+  if (pEntry->pStmt == 0) return;
   pHost = sqlite3_next_stmt(p->bx->db, 0);
   while (pHost != 0 && pHost != pEntry->pStmt) {
     pHost = sqlite3_next_stmt(p->bx->db, pHost);
@@ -81,7 +75,6 @@ static void lookUp(BxStmts *p, struct BxStmt *pEntry) {
 
 void bxStmtsFinalize(BxStmts *p) {
   int i;
-  p->iLook++;
   for (i = 0; i < p->nStmt; i++) {
     lookUp(p, &p->aStmt[i]);
     sqlite3_finalize(p->aStmt[i].pStmt);
@@ -117,7 +110,6 @@ static struct BxStmt *findEntry(BxStmts *p, const char *zTemplate) {
   pEntry = &p->aStmt[p->nStmt];
   pEntry->zTemplate = zTemplate;
   pEntry->pStmt = 0;
-  pEntry->iLook = p->iLook;
   pEntry->zSql = bxExpand(zTemplate, p->zDb, p->zTable);
   if (pEntry->zSql == 0) return 0;
   p->nStmt++;
@@ -139,7 +131,6 @@ sqlite3_stmt *bxStmt(BxStmts *p, const char *zTemplate, BxErr *pErr) {
   } else if (pErr->rc == SQLITE_OK && pEntry->pStmt == 0) {
     int rc = sqlite3_prepare_v3(p->bx->db, pEntry->zSql, -1,
         SQLITE_PREPARE_PERSISTENT, &pEntry->pStmt, 0);
-    pEntry->iLook = p->iLook;
     bxFailDb(pErr, p->bx->db, rc);
   }
   return pErr->rc == SQLITE_OK && pEntry != 0 ? pEntry->pStmt : 0;

@@ -14,9 +14,8 @@ SQLITE_EXTENSION_INIT3
 #define MAX_ROWS 1000000000
 
 EvBuffer *evFind(BxCall *pCall) {
-  BxVtab *p = bxVtabFind(pCall->bx, EV_MODULE, pCall->aArg[0], &pCall->err);
-  if (p != 0) bxStmtsStale(&p->stmts);
-  return (EvBuffer *)p;
+  return (EvBuffer *)bxVtabFind(
+      pCall->bx, EV_MODULE, pCall->aArg[0], &pCall->err);
 }
 
 /* A function's first statement writes, so that it waits for other writers

@@ -511,13 +511,7 @@ static int bufferUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
   return bxReportVtab(&err, pVtab);
 }
 
-/*-------------------------------------------- transactions, the rest ----*/
-
-/* Kept statements are looked up anew in each transaction. */
-static int bufferBegin(sqlite3_vtab *pVtab) {
-  bxStmtsStale(&((EvBuffer *)pVtab)->base.stmts);
-  return SQLITE_OK;
-}
+/*------------------------------------------------------------ the rest ----*/
 
 static int bufferRename(sqlite3_vtab *pVtab, const char *zNew) {
   EvBuffer *p = (EvBuffer *)pVtab;
@@ -549,7 +543,6 @@ static const sqlite3_module bufferModule = {
     .xColumn = bufferColumn,
     .xRowid = bufferRowid,
     .xUpdate = bufferUpdate,
-    .xBegin = bufferBegin,
     .xRename = bufferRename,
     .xShadowName = bufferShadowName,
 };

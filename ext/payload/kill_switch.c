@@ -116,7 +116,6 @@ void bxPayloadKillSwitch(BxCall *p) {
   const char *zEvent =
       bxText(p->aArg[2], "kill_switch_event_id", 1024, 0, &p->err);
   if (p->err.rc != SQLITE_OK) return;
-  bxStmtsStale(&pRing->base.stmts);
   bxReturnInt(p, bxRingKillSwitch(pRing, zAgent, zEvent, &p->err));
 }
 
@@ -131,7 +130,6 @@ void bxPayloadExtract(BxCall *p) {
         "returns nothing; call it in a SELECT");
   }
   if (p->err.rc != SQLITE_OK) return;
-  bxStmtsStale(&pRing->base.stmts);
   bxRingLock(pRing, &p->err);
   bxRingAgent(pRing, zAgent, &agent, &p->err);
   pStmt = bxPrepare(&pRing->base.stmts,

@@ -367,7 +367,6 @@ static int ringUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
 }
 
 static int ringBegin(sqlite3_vtab *pVtab) {
-  bxStmtsStale(&((Ring *)pVtab)->base.stmts);
   ((Ring *)pVtab)->nWindow = 0;
   return SQLITE_OK;
 }

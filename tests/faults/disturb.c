@@ -15,7 +15,7 @@
 #include <string.h>
 
 #define MAX_OUT 20000
-#define SAMPLE (isFull() ? 400 : 2) /* fault points of one case */
+#define SAMPLE (isFull() ? 60 : 2) /* fault points of one case */
 
 typedef struct Case {
   char zName[120];

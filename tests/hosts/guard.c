@@ -1,0 +1,79 @@
+/*
+** guard.c: stands between the module and SQLite (ld --wrap), and ends the
+** program when a statement is used or finalized that was finalized before.
+** SQLite itself would go on with freed memory, often unnoticed.
+*/
+#include "../../ext/blackbox.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+#define MAX_SEEN 100000
+
+static struct {
+  const void *p;
+  int bAlive;
+} aSeen[MAX_SEEN];
+static int nSeen;
+
+static void note(sqlite3_stmt *p, int bAlive) {
+  int i;
+  if (p == 0) return;
+  for (i = nSeen - 1; i >= 0 && aSeen[i].p != p; i--) {
+  }
+  if (i < 0) i = nSeen++;
+  if (nSeen == MAX_SEEN) abort();
+  aSeen[i].p = p;
+  aSeen[i].bAlive = bAlive;
+}
+
+/* A statement never seen is one that SQLite prepared for itself. */
+static void mustLive(const void *p, const char *zWho) {
+  int i;
+  for (i = nSeen - 1; i >= 0 && aSeen[i].p != p; i--) {
+  }
+  if (i < 0 || aSeen[i].bAlive) return;
+  fprintf(stderr, "%s of a statement that is finalized\n", zWho);
+  abort();
+}
+
+int __real_sqlite3_prepare_v2(
+    sqlite3 *, const char *, int, sqlite3_stmt **, const char **);
+int __wrap_sqlite3_prepare_v2(
+    sqlite3 *db, const char *z, int n, sqlite3_stmt **pp, const char **pz) {
+  int rc = __real_sqlite3_prepare_v2(db, z, n, pp, pz);
+  note(*pp, 1);
+  return rc;
+}
+
+int __real_sqlite3_prepare_v3(
+    sqlite3 *, const char *, int, unsigned, sqlite3_stmt **, const char **);
+int __wrap_sqlite3_prepare_v3(sqlite3 *db, const char *z, int n, unsigned flags,
+    sqlite3_stmt **pp, const char **pz) {
+  int rc = __real_sqlite3_prepare_v3(db, z, n, flags, pp, pz);
+  note(*pp, 1);
+  return rc;
+}
+
+int __real_sqlite3_finalize(sqlite3_stmt *);
+int __wrap_sqlite3_finalize(sqlite3_stmt *p) {
+  if (p != 0) mustLive(p, "finalize");
+  note(p, 0);
+  return __real_sqlite3_finalize(p);
+}
+
+#define GUARD(name)                                                            \
+  int __real_sqlite3_##name(sqlite3_stmt *);                                   \
+  int __wrap_sqlite3_##name(sqlite3_stmt *p) {                                 \
+    if (p != 0) mustLive(p, #name);                                            \
+    return __real_sqlite3_##name(p);                                           \
+  }
+GUARD(step)
+GUARD(reset)
+GUARD(clear_bindings)
+GUARD(stmt_busy)
+
+int __real_sqlite3_bind_int64(sqlite3_stmt *, int, sqlite3_int64);
+int __wrap_sqlite3_bind_int64(sqlite3_stmt *p, int i, sqlite3_int64 n) {
+  mustLive(p, "bind");
+  return __real_sqlite3_bind_int64(p, i, n);
+}

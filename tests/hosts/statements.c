@@ -1,0 +1,292 @@
+/*
+** statements.c: hosts that treat the statements of a connection as their own,
+** and connections that close in every way.
+**
+** The module keeps statements prepared. A host must be able to close without
+** knowing of them, and one that finalizes whatever sqlite3_next_stmt() shows
+** it, at the end or in mid-life, must find everything still working.
+*/
+#include "../harness.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FILE_NAME "host.db"
+
+/* A connection with everything that keeps statements in use. */
+static sqlite3 *busyDb(void) {
+  sqlite3 *db;
+  unlink(FILE_NAME);
+  db = openDb(FILE_NAME, 0);
+  must(db, "PRAGMA journal_mode = wal;"
+           "SELECT blackbox_install();"
+           "INSERT INTO blackbox_settings VALUES('payload.enabled', 1);"
+           "CREATE VIRTUAL TABLE ring USING payload_ring(window=3);"
+           "CREATE VIRTUAL TABLE temp.fast USING payload_ring(window=3);");
+  return db;
+}
+
+/* Each line uses statements that are kept. */
+static const char *const azUse[] = {
+    "INSERT INTO ring(agent_id, event_id) VALUES('a', 'e')",
+    "INSERT INTO fast(agent_id, event_id) VALUES('a', 'e')",
+    "SELECT count(*) FROM ring",
+    "SELECT * FROM ring WHERE agent_id = 'a' ORDER BY seq DESC",
+    "INSERT INTO ring(ring, value) VALUES('window', 4)",
+    "INSERT INTO ring(ring, value) VALUES('window', 3)",
+    "SELECT payload_queue('e', 'a', 'q', 'r')",
+    "INSERT INTO payload_queue(event_id, agent_id) VALUES('e', 'a')",
+    "SELECT payload_flush()",
+    "SELECT payload_stats()",
+    "SELECT payload_cleanup()",
+    "SELECT payload_save_evidence('k', '[{\"eventId\":\"e\",\"agentId\":\"a\"}"
+    "]')",
+    "SELECT payload_kill_switch('ring', 'a', 'k')",
+    "SELECT payload_extract('fast', 'a')",
+    "INSERT INTO ring(ring, agent_id, event_id) VALUES('kill_switch','a','k2')",
+    "INSERT INTO blackbox_call VALUES('payload_cleanup', '[30]')",
+    "DELETE FROM ring WHERE agent_id = 'a'",
+    "CREATE VIRTUAL TABLE other USING payload_ring",
+    "DROP TABLE other",
+    "SELECT * FROM payload_waiting",
+    "SELECT * FROM blackbox_check",
+};
+#define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
+
+static void useAll(sqlite3 *db) {
+  int i;
+  for (i = 0; i < COUNT(azUse); i++) must(db, azUse[i]);
+}
+
+static int finalizeAll(sqlite3 *db) {
+  sqlite3_stmt *p;
+  int n = 0;
+  while ((p = sqlite3_next_stmt(db, 0)) != 0) {
+    sqlite3_finalize(p);
+    n++;
+  }
+  return n;
+}
+
+static void testCloseWithKeptStatements(void **ppState) {
+  sqlite3 *db = busyDb();
+  (void)ppState;
+  useAll(db);
+  assert_non_null(sqlite3_next_stmt(db, 0)); /* else nothing is proven */
+  assert_int_equal(sqlite3_close(db), SQLITE_OK);
+}
+
+static void testCloseAfterFinalizingAll(void **ppState) {
+  sqlite3 *db = busyDb();
+  (void)ppState;
+  useAll(db);
+  assert_true(finalizeAll(db) > 5);
+  assert_int_equal(sqlite3_close(db), SQLITE_OK);
+}
+
+/* Before every single use, and twice in a row. */
+static void testFinalizingInMidLife(void **ppState) {
+  sqlite3 *db = busyDb();
+  int iRound, i;
+  (void)ppState;
+  for (iRound = 0; iRound < 3; iRound++) {
+    for (i = 0; i < COUNT(azUse); i++) {
+      finalizeAll(db);
+      must(db, azUse[i]);
+    }
+    useAll(db);
+  }
+  finalizeAll(db);
+  finalizeAll(db);
+  closeDb(db);
+}
+
+/* Inside a transaction, before every use of another table or function. */
+static void testFinalizingInATransaction(void **ppState) {
+  sqlite3 *db = busyDb();
+  int i;
+  (void)ppState;
+  for (i = 0; i < COUNT(azUse); i++) {
+    if (strstr(azUse[i], "flush") || strstr(azUse[i], " other")) continue;
+    must(db, azUse[i]);
+    must(db, "BEGIN");
+    finalizeAll(db);
+    must(db, azUse[i]);
+    finalizeAll(db);
+    must(db, "COMMIT");
+  }
+  closeDb(db);
+}
+
+/* The host finalizes ours and prepares others, which may get the same place
+** in memory. */
+static void testOthersInTheirPlace(void **ppState) {
+  sqlite3 *db = busyDb();
+  sqlite3_stmt *apStmt[20];
+  int i, iRound;
+  (void)ppState;
+  for (iRound = 0; iRound < 5; iRound++) {
+    useAll(db);
+    finalizeAll(db);
+    for (i = 0; i < COUNT(apStmt); i++) {
+      assert_int_equal(
+          sqlite3_prepare_v2(db, "SELECT 1, 2, 3", -1, &apStmt[i], 0),
+          SQLITE_OK);
+    }
+    useAll(db);
+    for (i = 0; i < COUNT(apStmt); i++) {
+      assert_int_equal(sqlite3_step(apStmt[i]), SQLITE_ROW);
+      assert_int_equal(sqlite3_finalize(apStmt[i]), SQLITE_OK);
+    }
+  }
+  closeDb(db);
+}
+
+static void testCloseThatIsRefused(void **ppState) {
+  sqlite3 *db = busyDb();
+  sqlite3_stmt *pStmt;
+  (void)ppState;
+  useAll(db);
+  assert_int_equal(
+      sqlite3_prepare_v2(db, "SELECT * FROM ring", -1, &pStmt, 0), SQLITE_OK);
+  assert_int_equal(sqlite3_close(db), SQLITE_BUSY);
+  useAll(db);
+  assert_int_equal(sqlite3_close(db), SQLITE_BUSY);
+  useAll(db);
+  must(db, "SELECT payload_queue('last', 'a', 'q', 'r')");
+  sqlite3_finalize(pStmt);
+  closeDb(db);
+  db = openDb(FILE_NAME, 0);
+  assert_int_equal(number(db, "SELECT count(*) FROM event_payloads WHERE "
+                              "event_id = 'last'"),
+      1);
+  closeDb(db);
+}
+
+/* close_v2 with a statement open: the queue is written when it goes. */
+static void testZombie(void **ppState) {
+  sqlite3 *db = busyDb(), *pOther = openDb(FILE_NAME, 0);
+  sqlite3_stmt *pStmt, *pCall;
+  const char *zCount = "SELECT count(*) FROM event_payloads";
+  i64 nBefore = number(pOther, zCount);
+  (void)ppState;
+  must(db, "SELECT payload_queue('e', 'a', 'q', 'r')");
+  must(db, "INSERT INTO ring(agent_id, event_id) VALUES('a','e'),('a','f')");
+  sqlite3_prepare_v2(db, "SELECT event_id FROM ring", -1, &pStmt, 0);
+  sqlite3_prepare_v2(db, "SELECT payload_stats()", -1, &pCall, 0);
+  assert_int_equal(sqlite3_step(pStmt), SQLITE_ROW);
+  assert_int_equal(sqlite3_close_v2(db), SQLITE_OK);
+  assert_int_equal(sqlite3_step(pStmt), SQLITE_ROW);
+  sqlite3_step(pCall); /* no crash; what it says is its own affair */
+  assert_int_equal(number(pOther, zCount), nBefore);
+  sqlite3_finalize(pCall);
+  sqlite3_finalize(pStmt);
+  assert_int_equal(number(pOther, zCount), nBefore + 1);
+  closeDb(pOther);
+}
+
+static void testQueueIsWrittenAtClose(void **ppState) {
+  int bV2;
+  (void)ppState;
+  for (bV2 = 0; bV2 < 2; bV2++) {
+    sqlite3 *db = busyDb();
+    must(db, "SELECT payload_queue('e1','a','q','r')");
+    must(db, "SELECT payload_queue('e2','a','q','r')");
+    assert_int_equal(number(db, "SELECT count(*) FROM event_payloads"), 0);
+    assert_int_equal(bV2 ? sqlite3_close_v2(db) : sqlite3_close(db), SQLITE_OK);
+    db = openDb(FILE_NAME, 0);
+    assert_int_equal(number(db, "SELECT count(*) FROM event_payloads"), 2);
+    closeDb(db);
+  }
+}
+
+/* The schema changes between two uses: here, by VACUUM, by another
+** connection. */
+static void testSchemaChanges(void **ppState) {
+  static const char *const azChange[] = {"CREATE TABLE t1(x)",
+      "DROP TABLE IF EXISTS t1", "VACUUM",
+      "CREATE INDEX i1 ON event_payloads(size_bytes)", "DROP INDEX i1",
+      "ALTER TABLE ring RENAME TO tape; ALTER TABLE tape RENAME TO ring",
+      "ALTER TABLE event_payloads ADD COLUMN note", "REINDEX", "ANALYZE"};
+  sqlite3 *db = busyDb(), *pOther = openDb(FILE_NAME, 0);
+  char *z;
+  int i;
+  (void)ppState;
+  must(pOther, "CREATE VIRTUAL TABLE temp.fast USING payload_ring(window=3)");
+  for (i = 0; i < COUNT(azChange); i++) {
+    useAll(db);
+    must(i % 2 ? db : pOther, azChange[i]);
+    useAll(db);
+    useAll(pOther);
+  }
+  z = problems(db);
+  assert_string_equal(z, "");
+  sqlite3_free(z);
+  closeDb(pOther);
+  closeDb(db);
+}
+
+/* A database that holds a ring comes, is used, and goes. */
+static void testDetach(void **ppState) {
+  sqlite3 *db = openDb(0, 0);
+  int i;
+  (void)ppState;
+  for (i = 0; i < 3; i++) {
+    unlink("away.db");
+    must(db, "ATTACH 'away.db' AS away");
+    must(db, "SELECT blackbox_install('away');"
+             "CREATE VIRTUAL TABLE away.ring USING payload_ring(window=2);"
+             "INSERT INTO away.blackbox_settings VALUES('payload.enabled', 1);"
+             "INSERT INTO ring(agent_id, event_id) VALUES('a','e');"
+             "SELECT payload_kill_switch('ring', 'a', 'k');"
+             "SELECT payload_stats();");
+    assert_int_equal(number(db, "SELECT count(*) FROM event_payloads"), 1);
+    must(db, "DETACH away");
+    assert_int_equal(run(db, "SELECT payload_stats()"), SQLITE_ERROR);
+    assert_non_null(strstr(message(), "blackbox_install()"));
+    assert_int_equal(run(db, "SELECT count(*) FROM ring"), SQLITE_ERROR);
+    /* the same schema under another name is found at once */
+    must(db, "ATTACH 'away.db' AS back; SELECT payload_stats();"
+             "SELECT payload_queue('e','a','q','r');"
+             "SELECT payload_flush(); DETACH back;");
+  }
+  closeDb(db);
+}
+
+/* As above, but the schema is gone while rows wait for it. */
+static void testDetachWhileRowsWait(void **ppState) {
+  sqlite3 *db = openDb(0, 0);
+  (void)ppState;
+  unlink("away.db");
+  must(db, "ATTACH 'away.db' AS away;"
+           "SELECT blackbox_install('away');"
+           "INSERT INTO away.blackbox_settings VALUES('payload.enabled', 1);"
+           "SELECT payload_queue('e','a','q','r');"
+           "DETACH away;");
+  assert_int_equal(run(db, "SELECT payload_flush()"), SQLITE_ERROR);
+  assert_int_equal(number(db, "SELECT count(*) FROM payload_queue"), 1);
+  closeDb(db);
+  db = openDb("away.db", 0);
+  assert_int_equal(number(db, "SELECT count(*) FROM event_payloads"), 1);
+  closeDb(db);
+}
+
+/* argv[1], if given, is a pattern of names, with * and ?. */
+int main(int argc, char **argv) {
+  const struct CMUnitTest aTest[] = {
+      cmocka_unit_test(testCloseWithKeptStatements),
+      cmocka_unit_test(testCloseAfterFinalizingAll),
+      cmocka_unit_test(testFinalizingInMidLife),
+      cmocka_unit_test(testFinalizingInATransaction),
+      cmocka_unit_test(testOthersInTheirPlace),
+      cmocka_unit_test(testCloseThatIsRefused),
+      cmocka_unit_test(testZombie),
+      cmocka_unit_test(testQueueIsWrittenAtClose),
+      cmocka_unit_test(testSchemaChanges),
+      cmocka_unit_test(testDetach),
+      cmocka_unit_test(testDetachWhileRowsWait),
+  };
+  if (argc > 1) cmocka_set_test_filter(argv[1]);
+  return cmocka_run_group_tests_name("statements", aTest, 0, 0);
+}
