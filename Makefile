@@ -73,7 +73,7 @@ build/sql.o build/static/sql.o: build/sql.c
 TEST_FLAGS = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all
 TEST_SRC = $(wildcard tests/*.[ch] tests/*/*.[ch])
 TEST_OBJ = $(SRC:ext/%.c=build/test/%.o) build/test/sql.o build/test/harness.o
-TEST_BIN = build/test/disturb build/test/statements
+TEST_BIN = $(addprefix build/test/,disturb statements loading static)
 TEST_LINK = $(CC) $(TEST_FLAGS) $(LDFLAGS) -o $@ $^ -lsqlite3 -lcmocka $(LDLIBS)
 # Calls that tests/hosts/guard.c looks at.
 GUARDED = prepare_v2 prepare_v3 finalize step reset clear_bindings stmt_busy \
@@ -103,6 +103,13 @@ build/test/disturb: build/test/faults/disturb.o build/test/faults/operations.o \
 build/test/statements: build/test/hosts/statements.o build/test/hosts/guard.o \
   $(TEST_OBJ)
 	$(TEST_LINK) $(GUARDED:%=-Wl,--wrap=sqlite3_%)
+
+# These two are programs as users have them: without the sanitizers.
+build/test/loading: tests/hosts/loading.c tests/harness.h | build/need.test
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< -lcmocka -ldl
+
+build/test/static: tests/hosts/static.c build/libblackbox.a | build/need.test
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^ -lsqlite3 $(LDLIBS)
 
 test: $(MODULE) $(TEST_BIN)
 	@.ci/need test

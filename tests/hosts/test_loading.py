@@ -1,0 +1,112 @@
+"""The module as a file: what it exports, who can load it, how it installs."""
+import os
+import pathlib
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+
+from conftest import MODULE, ROOT, connect, one, run_program, shell
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="reads ELF files")
+
+
+def output(*command, **options):
+    return subprocess.run(
+        [str(word) for word in command],
+        check=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        **options,
+    ).stdout
+
+
+@linux
+def test_one_exported_symbol():
+    lines = output("nm", "-D", "--defined-only", MODULE).splitlines()
+    assert [line.split()[-1] for line in lines] == ["sqlite3_blackbox_init"]
+
+
+@linux
+def test_needs_libc_and_libuuid_only():
+    needed = re.findall(r"NEEDED.*\[(.*?)\.so", output("readelf", "-d", MODULE))
+    assert sorted(needed) == ["libc", "libuuid"]
+
+
+def test_shell_loads_it():
+    version = one(connect(), "SELECT blackbox_version()")
+    told = shell(
+        ":memory:",
+        stdin=".load ./blackbox\nSELECT blackbox_version();\n"
+        ".load ./blackbox\nSELECT load_extension('./blackbox');\n",
+    )
+    assert told.split() == [version]
+
+
+def test_python_loads_it_and_flushes_at_exit(tmp_path):
+    script = """
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[2], isolation_level=None)
+db.enable_load_extension(True)
+db.load_extension(sys.argv[1])
+db.execute("SELECT blackbox_install()")
+db.execute("INSERT INTO blackbox_settings VALUES('payload.enabled', 1)")
+for i in range(3):
+    db.execute("SELECT payload_queue('e', 'a', 'q', 'r')").fetchone()
+assert not db.execute("SELECT * FROM event_payloads").fetchall()
+keep = db.execute("VALUES(1), (2)")
+next(keep)
+"""
+    path = tmp_path / "exit.db"
+    output(sys.executable, "-c", script, MODULE, path)
+    assert one(sqlite3.connect(path), "SELECT count(*) FROM event_payloads") == 3
+
+
+@linux
+def test_programs_load_it(tmp_path):
+    maps = pathlib.Path("/proc/self/maps").read_text()
+    library = re.search(r"\S*/libsqlite3\.so\S*", maps)
+    if library is None:
+        pytest.skip("this Python has its own SQLite inside")
+    copy = tmp_path / "libcopy.so"
+    shutil.copy(library.group(), copy)
+    run_program("loading", tmp_path, MODULE, library.group(), copy)
+
+
+def test_static_program(tmp_path):
+    told = run_program("static", tmp_path)
+    first = "main: core"
+    lines = told.splitlines()
+    assert len(lines) == 6 and lines[0].startswith(first)
+    assert lines[1:3] == ["1", "0"]
+
+
+@linux
+def test_install(tmp_path):
+    output(
+        "make", "-s", "install", "PREFIX=/opt/bb", f"DESTDIR={tmp_path}", cwd=ROOT
+    )
+    prefix = tmp_path / "opt" / "bb"
+    assert {
+        str(file.relative_to(prefix)) for file in prefix.rglob("*") if file.is_file()
+    } == {
+        "lib/" + pathlib.Path(MODULE).name,
+        "lib/pkgconfig/blackbox.pc",
+        "include/blackbox.h",
+        *("share/blackbox/" + f.name for f in (ROOT / "sql").glob("*.sql")),
+    }
+    db = sqlite3.connect(":memory:")
+    db.enable_load_extension(True)
+    db.load_extension(str(prefix / "lib" / "blackbox"))
+    version = one(db, "SELECT blackbox_version()")
+    if shutil.which("pkg-config"):
+        env = {**os.environ, "PKG_CONFIG_PATH": str(prefix / "lib" / "pkgconfig")}
+        ask = lambda *words: output("pkg-config", *words, "blackbox", env=env).strip()
+        assert ask("--modversion") == version
+        assert ask("--variable=module").startswith("/opt/bb/lib/blackbox")
+        assert ask("--variable=sqldir") == "/opt/bb/share/blackbox"
+        assert "-I/opt/bb/include" in ask("--cflags")
