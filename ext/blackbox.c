@@ -166,7 +166,13 @@ static int alreadyLoaded(sqlite3 *db, char **pzErr) {
   sqlite3_stmt *pStmt = 0;
   int rc = sqlite3_prepare_v2(db, "SELECT blackbox_version()", -1, &pStmt, 0);
   if (rc == SQLITE_NOMEM || rc == SQLITE_INTERRUPT) return rc;
-  if (rc != SQLITE_OK) return SQLITE_OK; /* no such function */
+  if (rc != SQLITE_OK) { /* no such function */
+    /* Takes the error off the connection: sqlite3_open() looks there for that
+    ** of an automatic extension. */
+    rc = sqlite3_prepare_v2(db, "SELECT 1", -1, &pStmt, 0);
+    sqlite3_finalize(pStmt);
+    return rc;
+  }
   rc = sqlite3_step(pStmt);
   if (rc == SQLITE_ROW) {
     const char *z = (const char *)sqlite3_column_text(pStmt, 0);
