@@ -79,7 +79,7 @@ def test_programs_load_it(tmp_path):
 
 def test_static_program(tmp_path):
     told = run_program("static", tmp_path)
-    first = "main: core"
+    first = "main: "
     lines = told.splitlines()
     assert len(lines) == 6 and lines[0].startswith(first)
     assert lines[1:3] == ["1", "0"]
