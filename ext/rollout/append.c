@@ -245,7 +245,7 @@ static const char *readItems(sqlite3_value *pVal, int *pbArray, BxErr *pErr) {
     }
     return 0;
   }
-  *pbArray = z[strspn(z, " \t\r\n")];
+  *pbArray = (unsigned char)z[strspn(z, " \t\r\n")];
   if (*pbArray != '[' && *pbArray != '{') {
     char *zShown = bxShow(pVal);
     if (zShown == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
