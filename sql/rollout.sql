@@ -669,9 +669,10 @@ END;
 
 -------------------------------------------------------------------- items
 
--- look is 0 where the writer knows that the item is no user message, no
+-- look is 1, or 0 where the writer knows that the item is no user message, no
 -- compaction, no rollback and no session_meta, and that its payload is JSON:
--- then nothing needs to be read from the text.
+-- then nothing needs to be read from the text. It is 2 more where the writer,
+-- in the same savepoint, has counted the item in its head before.
 CREATE TABLE IF NOT EXISTS main.rollout_data(
   id        INTEGER PRIMARY KEY,
   timestamp INTEGER NOT NULL,
@@ -683,6 +684,8 @@ CREATE TABLE IF NOT EXISTS main.rollout_data(
            AND timestamp BETWEEN 0 AND 253402300799999),
   CONSTRAINT "Invalid item format: a type is text of 1 to 100 characters"
     CHECK (typeof(type) = 'text' AND length(type) BETWEEN 1 AND 100),
+  CONSTRAINT "Invalid item format: look is from 0 to 3"
+    CHECK (typeof(look) = 'integer' AND look BETWEEN 0 AND 3),
   CONSTRAINT "Invalid item format: a payload is JSON text of at most 67108864 bytes"
     CHECK (payload IS NULL OR (typeof(payload) = 'text'
            AND length(CAST(payload AS BLOB)) <= 67108864))
@@ -694,13 +697,17 @@ BEGIN
   UPDATE rollout_heads
      SET last_sequence = NEW.id & 4294967295,
          bytes = bytes + coalesce(length(CAST(NEW.payload AS BLOB)), 0)
-   WHERE no = NEW.id >> 32 AND last_sequence = (NEW.id & 4294967295) - 1;
+   WHERE NEW.look < 2
+     AND no = NEW.id >> 32 AND last_sequence = (NEW.id & 4294967295) - 1;
   SELECT RAISE(ABORT, 'SequenceError: items are appended, one after the other; INSERT INTO rollout_log or rollout_items')
-   WHERE changes() = 0;
+   WHERE CASE WHEN NEW.look < 2 THEN changes() = 0
+              ELSE NOT EXISTS (SELECT 1 FROM rollout_heads
+                                WHERE no = NEW.id >> 32
+                                  AND last_sequence >= NEW.id & 4294967295) END;
   UPDATE rollout_heads SET updated = NEW.timestamp
-   WHERE no = NEW.id >> 32 AND updated < NEW.timestamp;
+   WHERE NEW.look < 2 AND no = NEW.id >> 32 AND updated < NEW.timestamp;
   UPDATE rollout_heads SET looked = NEW.id & 4294967295
-   WHERE no = NEW.id >> 32 AND NEW.look IS NOT 0;
+   WHERE NEW.look & 1 AND no = NEW.id >> 32;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_data_keep
@@ -753,7 +760,7 @@ BEGIN
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_data_delete
-AFTER DELETE ON rollout_data WHEN OLD.look IS NOT 0
+AFTER DELETE ON rollout_data WHEN OLD.look & 1
 BEGIN
   DELETE FROM rollout_marks WHERE id = OLD.id;
   DELETE FROM rollout_turns

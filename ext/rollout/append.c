@@ -6,8 +6,7 @@
 ** through the policy; what it drops uses no sequence and is counted in
 ** rollout_drops. Either all is written, or nothing.
 **
-** SQLite's own JSON functions take the array apart. A payload is the text
-** that was given, without white space between its tokens.
+** A payload is kept byte by byte as it was given.
 */
 #include "rollout.h"
 SQLITE_EXTENSION_INIT3
@@ -20,6 +19,7 @@ typedef struct Pair {
   char *zType;
   char *zPayloadType; /* NULL: payload without a type; "": no payload */
   int bKeep;
+  RolloutKind eKind;
   i64 nDropped, nByte;
 } Pair;
 
@@ -32,46 +32,6 @@ typedef struct Append {
   Pair *aPair;
   BxErr *pErr;
 } Append;
-
-/* Compares two names as the policy does: some_name is SomeName. */
-static int isName(const char *z, const char *zName) {
-  while (*z || *zName) {
-    if (*z == '_') {
-      z++;
-    } else if (*zName == '_') {
-      zName++;
-    } else {
-      char c = *z >= 'A' && *z <= 'Z' ? (char)(*z + 32) : *z;
-      if (c != *zName) return 0;
-      z++;
-      zName++;
-    }
-  }
-  return 1;
-}
-
-/* Whether a message may have the role "user", also with a letter of it
-** written as \u0075, \u0073, \u0065 or \u0072. Payloads are looked at whole,
-** but for those that begin as most do. */
-static int mayHaveUser(const char *z) {
-  static const char zMost[] = "{\"type\":\"message\",\"role\":\"assistant\"";
-  if (strncmp(z, zMost, sizeof(zMost) - 1) == 0) return 0;
-  return strstr(z, "\"user\"") != 0 || strstr(z, "\\u007") != 0 ||
-         strstr(z, "\\u0065") != 0;
-}
-
-int bxRolloutMatters(
-    const char *zType, const char *zPayload, const char *zPayloadType) {
-  if (isName(zType, "response_item")) {
-    return zPayloadType != 0 && isName(zPayloadType, "message") &&
-           mayHaveUser(zPayload);
-  }
-  if (isName(zType, "event_msg")) {
-    return zPayloadType != 0 && (isName(zPayloadType, "user_message") ||
-                                    isName(zPayloadType, "thread_rolled_back"));
-  }
-  return isName(zType, "compacted") || isName(zType, "session_meta");
-}
 
 /*-------------------------------------------------------------- policy ----*/
 
@@ -127,6 +87,7 @@ static Pair *findPair(Append *p, const char *zType, const char *zPayloadType) {
   pPair = &p->aPair[p->nPair++];
   memset(pPair, 0, sizeof(*pPair));
   pPair->bKeep = askPolicy(p, zType, zPayloadType);
+  pPair->eKind = bxRolloutKind(zType, zPayloadType);
   pPair->zType = sqlite3_mprintf("%s", zType);
   pPair->zPayloadType = zPayloadType ? sqlite3_mprintf("%s", zPayloadType) : 0;
   if (pPair->zType == 0 || (zPayloadType != 0 && pPair->zPayloadType == 0)) {
@@ -165,19 +126,37 @@ static void closePairs(Append *p) {
 
 /*--------------------------------------------------------------- items ----*/
 
-/* Columns of both: index, JSON type, type, payload, payload's type, time.
-** ?2: whether the word timestamp occurs at all. */
-#define ITEM_COLUMNS                                                           \
-  "o ->> 'type', o -> 'payload', o ->> '$.payload.type', CASE WHEN ?2 THEN "   \
-  "CASE json_type(o, '$.timestamp') "                                          \
-  "WHEN 'integer' THEN o ->> 'timestamp' WHEN 'text' THEN " ROLLOUT_MS(        \
-      "o ->> 'timestamp'") " END END "
-static const char zArray[] =
-    "SELECT key, type, " ITEM_COLUMNS
-    "FROM (SELECT key, type, CASE type WHEN 'object' THEN value END AS o "
-    "FROM json_each(?1) LIMIT -1)";
-static const char zSingle[] =
-    "SELECT 0, json_type(?1), " ITEM_COLUMNS "FROM (SELECT ?1 AS o)";
+/* JSON type, type, payload, payload's type */
+static const char zParts[] =
+    "SELECT json_type(o), o ->> 'type', o -> 'payload', o ->> '$.payload.type' "
+    "FROM (SELECT ?1 AS o)";
+static const char zTime[] =
+    "SELECT CASE json_type(t) WHEN 'integer' THEN t ->> '$' "
+    "WHEN 'text' THEN " ROLLOUT_MS("t ->> '$'") " END FROM (SELECT ?1 AS t)";
+
+static sqlite3_stmt *askSpan(Append *p, const char *zSql, RolloutSpan span) {
+  sqlite3_stmt *pStmt = bxStmt(p->pHome, zSql, p->pErr);
+  if (pStmt != 0) {
+    bxFailDb(p->pErr, p->pHome->bx->db,
+        sqlite3_bind_text64(pStmt, 1, span.z, (sqlite3_uint64)span.n,
+            SQLITE_STATIC, SQLITE_UTF8));
+  }
+  return pStmt;
+}
+
+/* The time of an item; that of the call when it has none to go by. */
+static i64 readTime(Append *p, const RolloutItem *pItem) {
+  sqlite3_stmt *pStmt;
+  i64 iTime = -1;
+  if (pItem->timestamp.z == 0) return p->iNow;
+  pStmt = askSpan(p, zTime, pItem->timestamp);
+  if (bxRow(pStmt, p->pErr) &&
+      sqlite3_column_type(pStmt, 0) == SQLITE_INTEGER) {
+    iTime = sqlite3_column_int64(pStmt, 0);
+  }
+  bxDone(pStmt, p->pErr);
+  return iTime < 0 || iTime > BX_MAX_TIME ? p->iNow : iTime;
+}
 
 static void badItem(Append *p, i64 i, const char *zFormat, const char *zWhat) {
   char *z = sqlite3_mprintf(zFormat, zWhat);
@@ -189,55 +168,94 @@ static void badItem(Append *p, i64 i, const char *zFormat, const char *zWhat) {
   sqlite3_free(z);
 }
 
-/* One row of the query above: checked, then kept or counted. */
-static void readItem(Append *p, sqlite3_stmt *pRow) {
-  i64 i = sqlite3_column_int64(pRow, 0);
-  const char *zJson = (const char *)sqlite3_column_text(pRow, 1);
-  const char *zType = (const char *)sqlite3_column_text(pRow, 2);
-  const char *zPayload = (const char *)sqlite3_column_text(pRow, 3);
-  i64 nPayload = sqlite3_column_bytes(pRow, 3);
-  const char *zPayloadType = 0;
-  Pair *pPair;
-  i64 iTime = p->iNow, iPayload = -1;
-  if (sqlite3_column_type(pRow, 4) == SQLITE_TEXT) {
-    zPayloadType = (const char *)sqlite3_column_text(pRow, 4);
+/* Keeps an item, or counts it. zType and zPayloadType are as in a Pair. Frees
+** zOwned. */
+static void takeItem(Append *p, const RolloutItem *pItem, const char *zType,
+    const char *zPayloadType, char *zOwned) {
+  i64 iTime = readTime(p, pItem);
+  Pair *pPair = findPair(p, zType, zPayloadType);
+  if (pPair != 0 && pPair->bKeep) {
+    bxRolloutBatchAdd(p->pBatch, iTime, pPair->zType, pItem->payload, zOwned,
+        bxRolloutMatters(pItem, pPair->eKind), p->pErr);
+    return;
   }
+  if (pPair != 0) {
+    pPair->nDropped++;
+    pPair->nByte += pItem->payload.n;
+  }
+  sqlite3_free(zOwned);
+}
+
+/* Reads item i by SQLite's functions, and says what is wrong with it. */
+static void readOddItem(Append *p, i64 i, const RolloutItem *pGiven) {
+  sqlite3_stmt *pRow = askSpan(p, zParts, pGiven->whole);
+  RolloutItem item = *pGiven;
+  const char *zJson, *zType, *zPayloadType = 0;
+  char *zOwned = 0;
+  if (!bxRow(pRow, p->pErr)) {
+    bxDone(pRow, p->pErr);
+    return;
+  }
+  zJson = (const char *)sqlite3_column_text(pRow, 0);
+  zType = (const char *)sqlite3_column_text(pRow, 1);
   if (zJson == 0 || strcmp(zJson, "object") != 0) {
     badItem(p, i, "is of JSON type %s", zJson);
-  } else if (zType == 0 || sqlite3_column_type(pRow, 2) != SQLITE_TEXT ||
+  } else if (zType == 0 || sqlite3_column_type(pRow, 1) != SQLITE_TEXT ||
              strchr("[{", *zType) != 0) { /* empty, or an array or object */
     badItem(p, i, "has no type%s", "");
-  } else if (sqlite3_column_bytes(pRow, 2) > 100) {
+  } else if (sqlite3_column_bytes(pRow, 1) > ROLLOUT_MAX_NAME) {
     badItem(p, i, "has a type of more than 100 bytes%s", "");
-  } else if (nPayload > ROLLOUT_MAX_PAYLOAD) {
+  }
+  if (pGiven->bOdd && sqlite3_column_type(pRow, 2) != SQLITE_NULL) {
+    item.payload.n = sqlite3_column_bytes(pRow, 2);
+    item.payload.z = zOwned =
+        sqlite3_mprintf("%s", sqlite3_column_text(pRow, 2));
+    if (zOwned == 0) bxFail(p->pErr, SQLITE_NOMEM, "out of memory");
+  }
+  if (item.payload.z == 0) {
+    zPayloadType = "";
+  } else if (sqlite3_column_type(pRow, 3) == SQLITE_TEXT) {
+    zPayloadType = (const char *)sqlite3_column_text(pRow, 3);
+  }
+  if (p->pErr->rc == SQLITE_OK) {
+    takeItem(p, &item, zType, zPayloadType, zOwned);
+  } else {
+    sqlite3_free(zOwned);
+  }
+  bxDone(pRow, p->pErr);
+}
+
+/* Reads item i, the one at z. Returns its end. Nearly all items are plain:
+** names that can be copied as they stand. */
+static const char *readItem(Append *p, i64 i, const char *z) {
+  char zType[ROLLOUT_MAX_NAME + 1], zPayloadType[ROLLOUT_MAX_NAME + 1];
+  const char *zPayload = zPayloadType;
+  RolloutItem item;
+  int bPlain;
+  z = bxRolloutReadItem(z, &item);
+  bPlain = !item.bOdd && bxRolloutName(item.type, zType) > 0;
+  if (item.payloadType.z == 0) {
+    zPayload = item.payload.z != 0 ? 0 : "";
+  } else if (bxRolloutName(item.payloadType, zPayloadType) == 0) {
+    bPlain = 0;
+  }
+  if (item.payload.n > ROLLOUT_MAX_PAYLOAD) {
     bxFail(p->pErr, SQLITE_TOOBIG,
         "Invalid item format: item %lld has a payload of %lld bytes, the "
         "limit is %d; store large data apart and keep a reference",
-        i, nPayload, ROLLOUT_MAX_PAYLOAD);
+        i, item.payload.n, ROLLOUT_MAX_PAYLOAD);
+  } else if (bPlain) {
+    takeItem(p, &item, zType, zPayload, 0);
+  } else {
+    readOddItem(p, i, &item);
   }
-  if (p->pErr->rc != SQLITE_OK) return;
-  if (sqlite3_column_type(pRow, 5) == SQLITE_INTEGER) {
-    iTime = sqlite3_column_int64(pRow, 5);
-    if (iTime < 0 || iTime > BX_MAX_TIME) iTime = p->iNow;
-  }
-  pPair = findPair(p, zType, zPayload ? zPayloadType : "");
-  if (pPair == 0) return;
-  if (!pPair->bKeep) {
-    pPair->nDropped++;
-    pPair->nByte += nPayload;
-    return;
-  }
-  if (zPayload != 0) {
-    iPayload = bxRolloutBatchText(p->pBatch, zPayload, nPayload, p->pErr);
-  }
-  bxRolloutBatchAdd(p->pBatch, iTime, pPair->zType, iPayload, nPayload,
-      zPayload != 0 && bxRolloutMatters(zType, zPayload, zPayloadType),
-      p->pErr);
+  return z;
 }
 
-/* The text of the argument; *pbArray tells what it begins with. */
-static const char *readItems(sqlite3_value *pVal, int *pbArray, BxErr *pErr) {
+/* The text of the argument. */
+static const char *readItems(sqlite3_value *pVal, BxErr *pErr) {
   int bFailed = pErr->rc != SQLITE_OK;
+  char cFirst;
   const char *z = bxText(pVal, "items", ROLLOUT_MAX_TEXT, 0, pErr);
   if (z == 0) {
     if (!bFailed && pErr->rc == SQLITE_CONSTRAINT) {
@@ -245,8 +263,8 @@ static const char *readItems(sqlite3_value *pVal, int *pbArray, BxErr *pErr) {
     }
     return 0;
   }
-  *pbArray = (unsigned char)z[strspn(z, " \t\r\n")];
-  if (*pbArray != '[' && *pbArray != '{') {
+  cFirst = z[strspn(z, " \t\r\n")];
+  if (cFirst != '[' && cFirst != '{') {
     char *zShown = bxShow(pVal);
     if (zShown == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
     bxFail(pErr, SQLITE_CONSTRAINT,
@@ -255,16 +273,14 @@ static const char *readItems(sqlite3_value *pVal, int *pbArray, BxErr *pErr) {
         zShown);
     sqlite3_free(zShown);
   }
-  *pbArray = *pbArray == '[';
   return z;
 }
 
-/* From SQLite 3.42 on, its functions also read JSON5. Only JSON is taken. */
+/* Whether the text is JSON; from SQLite 3.42 on, its other functions also
+** take JSON5. */
 static void checkJson(Append *p, const char *zItems) {
   static const char zValid[] = "SELECT json_valid(?1)";
-  sqlite3_stmt *pStmt;
-  if (sqlite3_libversion_number() < 3042000) return;
-  pStmt = bxStmt(p->pHome, zValid, p->pErr);
+  sqlite3_stmt *pStmt = bxStmt(p->pHome, zValid, p->pErr);
   bxBind(pStmt, p->pErr, "t", zItems);
   if (bxRow(pStmt, p->pErr) && !sqlite3_column_int(pStmt, 0)) {
     bxFail(p->pErr, SQLITE_CONSTRAINT,
@@ -274,129 +290,11 @@ static void checkJson(Append *p, const char *zItems) {
   bxDone(pStmt, p->pErr);
 }
 
-/*--------------------------------------------------------- plain items ----*/
-
-/*
-** Nearly every item is {"type":"...","payload":{"type":"...",...}} and no
-** more. Written without white space, as json_each() gives it, such a text
-** shows its parts at fixed places, and four JSON calls for each item can be
-** saved. Whether what stands behind "payload": is one value, and not also a
-** third member, is asked of SQLite for all items at once: only then is
-** [payload,payload,...] an array of as many elements. If anything is
-** otherwise, all items are read again in the general way.
-*/
-
-/* Copies the name at z, up to the quote. Returns its length, 0 for none. */
-static int plainName(const char *z, char zName[101]) {
-  int n = 0;
-  while (n < 101 && ((z[n] >= 'a' && z[n] <= 'z') || z[n] == '_' ||
-                        (z[n] >= 'A' && z[n] <= 'Z'))) {
-    n++;
-  }
-  if (n == 101 || z[n] != '"') return 0;
-  memcpy(zName, z, (size_t)n);
-  zName[n] = 0;
-  return n;
-}
-
-#define TYPE_IS "{\"type\":\""
-#define PAYLOAD_IS "\",\"payload\":"
-
-/* Takes one item into the batch. Returns 0 when it is not plain. */
-static int plainItem(Append *p, const char *z, int n) {
-  char zType[101], zPayloadType[101];
-  const char *zEnd = z + n - 1; /* the closing brace */
-  Pair *pPair;
-  i64 iPayload;
-  int nName;
-  if (n < 30 || memcmp(z, TYPE_IS, strlen(TYPE_IS)) != 0) return 0;
-  z += strlen(TYPE_IS);
-  nName = plainName(z, zType);
-  z += nName;
-  if (nName == 0 || strncmp(z, PAYLOAD_IS, strlen(PAYLOAD_IS)) != 0) return 0;
-  z += strlen(PAYLOAD_IS);
-  if (strncmp(z, TYPE_IS, strlen(TYPE_IS)) != 0 ||
-      plainName(z + strlen(TYPE_IS), zPayloadType) == 0 ||
-      zEnd - z > ROLLOUT_MAX_PAYLOAD) {
-    return 0;
-  }
-  iPayload = bxRolloutBatchText(p->pBatch, z, zEnd - z, p->pErr);
-  pPair = findPair(p, zType, zPayloadType);
-  if (pPair == 0) return 0;
-  if (pPair->bKeep) {
-    bxRolloutBatchAdd(p->pBatch, p->iNow, pPair->zType, iPayload, zEnd - z,
-        bxRolloutMatters(zType, z, zPayloadType), p->pErr);
-  } else {
-    pPair->nDropped++;
-    pPair->nByte += zEnd - z;
-  }
-  return p->pErr->rc == SQLITE_OK;
-}
-
-static const char zValues[] = "SELECT value FROM json_each(?1)";
-static const char zCount[] = "SELECT json_array_length(?1)";
-
-/* Whether the payloads copied are n values. */
-static int areValues(Append *p, i64 n) {
-  sqlite3_stmt *pStmt = bxStmt(p->pHome, zCount, p->pErr);
-  BxErr err = {SQLITE_OK, 0}; /* malformed: that is, they are not */
-  i64 nText;
-  const char *z = bxRolloutBatchArray(p->pBatch, &nText);
-  int bSo;
-  if (pStmt == 0) return 0;
-  bxFailDb(&err, p->pHome->bx->db,
-      sqlite3_bind_text64(
-          pStmt, 1, z, (sqlite3_uint64)nText, SQLITE_STATIC, SQLITE_UTF8));
-  bSo = bxRow(pStmt, &err) && sqlite3_column_int64(pStmt, 0) == n;
-  bxDone(pStmt, &err);
-  bxClear(&err);
-  return bSo;
-}
-
-/* Reads an array of plain items. Returns 0, with nothing taken, when they are
-** not all plain. */
-static int readPlain(Append *p, const char *zItems) {
-  sqlite3_stmt *pRow = bxStmt(p->pHome, zValues, p->pErr);
-  BxErr err = {SQLITE_OK, 0};
-  int i, bPlain = pRow != 0;
-  i64 n = 0;
-  bxBind(pRow, p->pErr, "t", zItems);
-  while (bPlain && bxRow(pRow, &err)) {
-    const char *z = (const char *)sqlite3_column_text(pRow, 0);
-    bPlain = z && plainItem(p, z, sqlite3_column_bytes(pRow, 0));
-    n++;
-  }
-  bxDone(pRow, &err);
-  bPlain = bPlain && n > 0 && err.rc == SQLITE_OK && areValues(p, n);
-  bxClear(&err);
-  if (bPlain || p->pErr->rc != SQLITE_OK) return bPlain;
-  bxRolloutBatchClear(p->pBatch);
-  for (i = 0; i < p->nPair; i++) {
-    p->aPair[i].nDropped = 0;
-    p->aPair[i].nByte = 0;
-  }
-  return 0;
-}
-
-static void readAll(Append *p, const char *zItems, int bArray) {
-  BxErr err = {SQLITE_OK, 0};
-  sqlite3_stmt *pRow;
-  if (bArray && readPlain(p, zItems)) return;
-  pRow = bxStmt(p->pHome, bArray ? zArray : zSingle, p->pErr);
-  bxBind(pRow, p->pErr, "ti", zItems, (i64)(strstr(zItems, "timestamp") != 0));
-  if (p->pErr->rc != SQLITE_OK) return;
-  while (p->pErr->rc == SQLITE_OK && bxRow(pRow, &err)) readItem(p, pRow);
-  bxDone(pRow, &err);
-  if (p->pErr->rc != SQLITE_OK) {
-    bxClear(&err);
-  } else if ((err.rc & 0xff) == SQLITE_ERROR) { /* "malformed JSON" */
-    bxFail(p->pErr, SQLITE_CONSTRAINT,
-        "Invalid item format: %s (or nested deeper than SQLite reads); items "
-        "must be a JSON array of objects, or one object",
-        err.zMsg);
-    bxClear(&err);
-  } else {
-    *p->pErr = err;
+static void readAll(Append *p, const char *zItems) {
+  const char *z = bxRolloutFirstItem(zItems);
+  i64 i;
+  for (i = 0; z != 0 && p->pErr->rc == SQLITE_OK; i++) {
+    z = bxRolloutNextItem(readItem(p, i, z));
   }
 }
 
@@ -405,11 +303,10 @@ void bxRolloutAppend(BxCall *p) {
   char zId[37];
   const char *zItems;
   i64 nKept = 0;
-  int bArray = 0;
   memset(&append, 0, sizeof(append));
   append.pErr = &p->err;
   bxRolloutId(p->aArg[0], zId, &p->err);
-  zItems = readItems(p->aArg[1], &bArray, &p->err);
+  zItems = readItems(p->aArg[1], &p->err);
   append.iNow = bxTime(bxArg(p, 2), "now", &p->err);
   append.pHome = bxRolloutHome(p->bx, &p->err);
   if (p->err.rc == SQLITE_OK && bxRolloutIsShut(p->bx, zId)) {
@@ -419,9 +316,9 @@ void bxRolloutAppend(BxCall *p) {
         zId, zId);
   }
   bxRolloutOpen(append.pHome, 1, zId, append.iNow, &append.head, &p->err);
-  append.pBatch = bxRolloutBatchNew(zItems ? (i64)strlen(zItems) : 0, &p->err);
+  append.pBatch = bxRolloutBatchNew(&p->err);
   if (p->err.rc == SQLITE_OK) checkJson(&append, zItems);
-  if (p->err.rc == SQLITE_OK) readAll(&append, zItems, bArray);
+  if (p->err.rc == SQLITE_OK) readAll(&append, zItems);
   if (p->err.rc == SQLITE_OK) {
     nKept = bxRolloutBatchPut(
         append.pBatch, append.pHome, &append.head, p->pCtx != 0, &p->err);

@@ -2,13 +2,14 @@
 ** batch.c: the items of one append, as rows for one INSERT.
 **
 ** rollout_append() checks its items and collects what is kept here. In a
-** savepoint each is then an INSERT of its own, which is fastest. A call that
+** savepoint they are counted in the head at once, and each is then an INSERT of
+** its own, which is fastest. A call that
 ** came as a row of blackbox_call has no savepoint: there one statement,
 ** INSERT INTO rollout_data SELECT ... FROM rollout_batch, writes them all, or
 ** none.
 **
 ** rollout_batch is an eponymous table, read-only, and empty but for the
-** moment of that statement. The texts lie in one buffer that grows.
+** moment of that statement.
 */
 #include "rollout.h"
 SQLITE_EXTENSION_INIT3
@@ -18,35 +19,17 @@ SQLITE_EXTENSION_INIT3
 typedef struct BatchItem {
   i64 iTime;
   const char *zType; /* the caller's, until the batch is written */
-  i64 iPayload;      /* where the payload begins in the buffer; -1 for none */
-  i64 nPayload;
+  RolloutSpan payload;
+  char *zOwned; /* what payload points into, or NULL */
   int bLook;
 } BatchItem;
 
 struct RolloutBatch {
   BatchItem *aItem;
   i64 nItem, nItemAlloc;
-  char *zBuf; /* "[payload,payload,...": see bxRolloutBatchText() */
-  i64 nBuf, nBufAlloc;
 };
 
-/* Makes room for n elements of nEach bytes in a growing array. */
-static void *grow(
-    void *pOld, i64 *pnAlloc, i64 n, sqlite3_uint64 nEach, BxErr *pErr) {
-  i64 nNew = *pnAlloc ? *pnAlloc : 16;
-  void *pNew;
-  if (n <= *pnAlloc || pErr->rc != SQLITE_OK) return pOld;
-  while (nNew < n) nNew *= 2;
-  pNew = sqlite3_realloc64(pOld, (sqlite3_uint64)nNew * nEach);
-  if (pNew == 0) {
-    bxFail(pErr, SQLITE_NOMEM, "out of memory");
-    return pOld;
-  }
-  *pnAlloc = nNew;
-  return pNew;
-}
-
-RolloutBatch *bxRolloutBatchNew(i64 nHint, BxErr *pErr) {
+RolloutBatch *bxRolloutBatchNew(BxErr *pErr) {
   RolloutBatch *p;
   if (pErr->rc != SQLITE_OK) return 0;
   p = sqlite3_malloc64(sizeof(*p));
@@ -55,44 +38,40 @@ RolloutBatch *bxRolloutBatchNew(i64 nHint, BxErr *pErr) {
     return 0;
   }
   memset(p, 0, sizeof(*p));
-  p->zBuf = grow(0, &p->nBufAlloc, nHint + 3, 1, pErr);
   return p;
 }
 
-void bxRolloutBatchClear(RolloutBatch *p) {
-  p->nItem = 0;
-  p->nBuf = 0;
-}
-
 void bxRolloutBatchFree(RolloutBatch *p) {
+  i64 i;
   if (p == 0) return;
+  for (i = 0; i < p->nItem; i++) sqlite3_free(p->aItem[i].zOwned);
   sqlite3_free(p->aItem);
-  sqlite3_free(p->zBuf);
   sqlite3_free(p);
 }
 
-i64 bxRolloutBatchText(RolloutBatch *p, const char *z, i64 n, BxErr *pErr) {
-  i64 iAt = p->nBuf + 1;
-  p->zBuf = grow(p->zBuf, &p->nBufAlloc, iAt + n + 2, 1, pErr);
-  if (pErr->rc != SQLITE_OK) return 0;
-  p->zBuf[p->nBuf] = p->nBuf ? ',' : '[';
-  memcpy(p->zBuf + iAt, z, (size_t)n);
-  p->nBuf = iAt + n;
-  return iAt;
-}
-
-const char *bxRolloutBatchArray(RolloutBatch *p, i64 *pn) {
-  p->zBuf[p->nBuf] = ']'; /* overwritten by the next text, if any */
-  *pn = p->nBuf + 1;
-  return p->zBuf;
+/* Makes room for one more item. Returns 0 when there is none. */
+static int growBatch(RolloutBatch *p, BxErr *pErr) {
+  i64 nNew = p->nItemAlloc ? p->nItemAlloc * 2 : 16;
+  BatchItem *aNew;
+  if (p->nItem < p->nItemAlloc) return 1;
+  aNew = sqlite3_realloc64(p->aItem, (sqlite3_uint64)nNew * sizeof(BatchItem));
+  if (aNew == 0) {
+    bxFail(pErr, SQLITE_NOMEM, "out of memory");
+    return 0;
+  }
+  p->aItem = aNew;
+  p->nItemAlloc = nNew;
+  return 1;
 }
 
 void bxRolloutBatchAdd(RolloutBatch *p, i64 iTime, const char *zType,
-    i64 iPayload, i64 nPayload, int bLook, BxErr *pErr) {
-  BatchItem item = {iTime, zType, iPayload, nPayload, bLook};
-  p->aItem =
-      grow(p->aItem, &p->nItemAlloc, p->nItem + 1, sizeof(BatchItem), pErr);
-  if (pErr->rc == SQLITE_OK) p->aItem[p->nItem++] = item;
+    RolloutSpan payload, char *zOwned, int bLook, BxErr *pErr) {
+  BatchItem item = {iTime, zType, payload, zOwned, bLook};
+  if (pErr->rc == SQLITE_OK && growBatch(p, pErr)) {
+    p->aItem[p->nItem++] = item;
+  } else {
+    sqlite3_free(zOwned);
+  }
 }
 
 static const char zPutAll[] =
@@ -115,35 +94,60 @@ static const char zPutOne[] =
     "INSERT INTO main.rollout_data(id, timestamp, type, look, payload) "
     "VALUES (?1, ?2, ?3, ?4, ?5)";
 
-void bxRolloutPut(BxStmts *p, i64 id, i64 iTime, const char *zType,
-    const char *zPayload, i64 nPayload, int bLook, BxErr *pErr) {
-  sqlite3_stmt *pStmt = bxStmt(p, zPutOne, pErr);
-  if (pStmt == 0) return;
+/* The statement is looked up once for many rows: while they are written no
+** code of the host's runs that could finalize it. */
+static void putRow(sqlite3_stmt *pStmt, i64 id, i64 iTime, const char *zType,
+    RolloutSpan payload, int eLook, BxErr *pErr) {
+  if (pErr->rc != SQLITE_OK) return;
   sqlite3_bind_int64(pStmt, 1, id);
   sqlite3_bind_int64(pStmt, 2, iTime);
   sqlite3_bind_text(pStmt, 3, zType, -1, SQLITE_STATIC);
-  sqlite3_bind_int(pStmt, 4, bLook);
-  if (zPayload != 0) {
-    bxFailDb(pErr, p->bx->db,
-        sqlite3_bind_text64(pStmt, 5, zPayload, (sqlite3_uint64)nPayload,
+  sqlite3_bind_int(pStmt, 4, eLook);
+  if (payload.z != 0) {
+    bxFailDb(pErr, sqlite3_db_handle(pStmt),
+        sqlite3_bind_text64(pStmt, 5, payload.z, (sqlite3_uint64)payload.n,
             SQLITE_STATIC, SQLITE_UTF8));
   }
+  bxRun(pStmt, pErr);
+}
+
+void bxRolloutPut(BxStmts *p, i64 id, i64 iTime, const char *zType,
+    RolloutSpan payload, int eLook, BxErr *pErr) {
+  putRow(bxStmt(p, zPutOne, pErr), id, iTime, zType, payload, eLook, pErr);
+}
+
+/* Counts all items in their head, which the triggers then need not do. */
+static const char zCount[] =
+    "UPDATE main.rollout_heads SET last_sequence = last_sequence + ?2, "
+    "bytes = bytes + ?3, updated = max(updated, ?4) WHERE no = ?1";
+
+static void countAll(
+    const RolloutBatch *p, BxStmts *pHome, i64 no, BxErr *pErr) {
+  sqlite3_stmt *pStmt = bxStmt(pHome, zCount, pErr);
+  i64 nByte = 0, iTime = 0, i;
+  for (i = 0; i < p->nItem; i++) {
+    nByte += p->aItem[i].payload.n;
+    if (p->aItem[i].iTime > iTime) iTime = p->aItem[i].iTime;
+  }
+  bxBind(pStmt, pErr, "iiii", no, p->nItem, nByte, iTime);
   bxRun(pStmt, pErr);
 }
 
 i64 bxRolloutBatchPut(RolloutBatch *p, BxStmts *pHome, const RolloutHead *pHead,
     int bSavepoint, BxErr *pErr) {
   i64 iFirst = (pHead->no << 32) + pHead->iLast + 1, i;
+  sqlite3_stmt *pStmt;
   if (pErr->rc != SQLITE_OK || p->nItem == 0) return 0;
   if (!bSavepoint) {
     putAll(p, pHome, iFirst, pErr);
     return p->nItem;
   }
+  countAll(p, pHome, pHead->no, pErr);
+  pStmt = bxStmt(pHome, zPutOne, pErr);
   for (i = 0; i < p->nItem && pErr->rc == SQLITE_OK; i++) {
     const BatchItem *pItem = &p->aItem[i];
-    bxRolloutPut(pHome, iFirst + i, pItem->iTime, pItem->zType,
-        pItem->iPayload < 0 ? 0 : p->zBuf + pItem->iPayload, pItem->nPayload,
-        pItem->bLook, pErr);
+    putRow(pStmt, iFirst + i, pItem->iTime, pItem->zType, pItem->payload,
+        2 + pItem->bLook, pErr);
   }
   return p->nItem;
 }
@@ -230,16 +234,15 @@ static int batchEof(sqlite3_vtab_cursor *pCursor) {
 static int batchColumn(
     sqlite3_vtab_cursor *pCursor, sqlite3_context *pCtx, int i) {
   const BatchCursor *p = (const BatchCursor *)pCursor;
-  const RolloutBatch *pBatch = p->pBatch;
-  const BatchItem *pItem = &pBatch->aItem[p->iRow];
+  const BatchItem *pItem = &p->pBatch->aItem[p->iRow];
   switch (i) {
     case 0: sqlite3_result_int64(pCtx, pItem->iTime); break;
     case 1: sqlite3_result_text(pCtx, pItem->zType, -1, SQLITE_STATIC); break;
     case 2: sqlite3_result_int(pCtx, pItem->bLook); break;
     default:
-      if (pItem->iPayload < 0) break;
-      sqlite3_result_text64(pCtx, pBatch->zBuf + pItem->iPayload,
-          (sqlite3_uint64)pItem->nPayload, SQLITE_STATIC, SQLITE_UTF8);
+      if (pItem->payload.z == 0) break;
+      sqlite3_result_text64(pCtx, pItem->payload.z,
+          (sqlite3_uint64)pItem->payload.n, SQLITE_STATIC, SQLITE_UTF8);
   }
   return SQLITE_OK;
 }

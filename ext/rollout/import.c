@@ -21,7 +21,6 @@ SQLITE_EXTENSION_INIT3
 #include <string.h>
 
 #define MAX_LISTED 100 /* bad lines that the result names */
-#define MAX_TRIES 16   /* closing braces tried as the end of a payload */
 
 typedef struct Import {
   BxStmts *pHome;
@@ -47,65 +46,18 @@ static void badLine(Import *p, const char *zReason) {
   }
 }
 
-/*------------------------------------------------------------- payload ----*/
-
-/* Whether the n bytes at z are JSON that says what zPayload says. */
-static const char zSameJson[] =
-    "SELECT CASE WHEN json_valid(?1) THEN json(?1) = ?2 ELSE 0 END";
-
-static int sameJson(Import *p, const char *z, int n, const char *zPayload) {
-  sqlite3_stmt *pStmt = bxStmt(p->pHome, zSameJson, p->pErr);
-  int bSame = 0;
-  if (pStmt == 0) return 0;
-  sqlite3_bind_text(pStmt, 1, z, n, SQLITE_STATIC);
-  sqlite3_bind_text(pStmt, 2, zPayload, -1, SQLITE_STATIC);
-  if (bxRow(pStmt, p->pErr)) bSame = sqlite3_column_int(pStmt, 0);
-  bxDone(pStmt, p->pErr);
-  return bSame;
-}
-
-/*
-** Finds the payload in a line that has white space between its tokens, so
-** that it can be stored as it stands there. What lies between the word
-** "payload" and one of the last closing braces is tried; SQLite tells which
-** is right. Returns its length, or 0 when none is.
-*/
-static int rawPayload(Import *p, const char *zLine, int nLine,
-    const char *zPayload, const char **pzRaw) {
-  static const char zWord[] = "\"payload\"";
-  const char *zEnd = zLine + nLine;
-  const char *z = zLine;
-  int i;
-  while (z + sizeof(zWord) < zEnd && memcmp(z, zWord, sizeof(zWord) - 1) != 0) {
-    z++;
-  }
-  if (z + sizeof(zWord) >= zEnd) return 0;
-  z += sizeof(zWord) - 1;
-  while (z < zEnd && strchr(" \t\r:", *z) != 0) z++;
-  for (i = 0; i < MAX_TRIES && p->pErr->rc == SQLITE_OK; i++) {
-    while (zEnd > z && zEnd[-1] != '}') zEnd--;
-    if (zEnd <= z) return 0;
-    if (sameJson(p, z, (int)(zEnd - z), zPayload)) {
-      *pzRaw = z;
-      return (int)(zEnd - z);
-    }
-    zEnd--;
-  }
-  return 0;
-}
-
 /*--------------------------------------------------------------- lines ----*/
 
-/* type, payload, payload's type, time, whether the line has no white space
-** to lose, payload's JSON type, payload's id */
+/* type, payload, payload's type, time, type's JSON type, payload's JSON type,
+** payload's id. zLineSql is asked of a line whose payload it gives as JSON;
+** item.c finds the bytes that it has in the line. */
 static const char zLineSql[] =
     "SELECT o ->> 'type', o -> 'payload', o ->> '$.payload.type', "
     "CASE json_type(o, '$.timestamp') WHEN 'integer' THEN o ->> 'timestamp' "
     "WHEN 'text' THEN " ROLLOUT_MS(
         "o ->> 'timestamp'") " END, "
-                             "json(o) = o, json_type(o, '$.payload'), o ->> "
-                             "'$.payload.id', "
-                             "json_type(o, '$.type') "
+                             "json_type(o, '$.type'), "
+                             "json_type(o, '$.payload'), o ->> '$.payload.id' "
                              "FROM (SELECT ?1 AS o) "
                              "WHERE CASE WHEN json_valid(?1) THEN "
                              "json_type(?1) = 'object' END";
@@ -166,14 +118,12 @@ static void checkRepeat(Import *p, sqlite3_stmt *pRow) {
       p->zId);
 }
 
-static void importItem(
-    Import *p, sqlite3_stmt *pRow, const char *zLine, int nLine) {
+static void importItem(Import *p, sqlite3_stmt *pRow, const char *zLine) {
   const char *zType = (const char *)sqlite3_column_text(pRow, 0);
   const char *zPayload = (const char *)sqlite3_column_text(pRow, 1);
   const char *zPayloadType = 0;
-  const char *zKind = (const char *)sqlite3_column_text(pRow, 7);
-  const char *zRaw = zPayload;
-  int nRaw = sqlite3_column_bytes(pRow, 1), nFound;
+  const char *zKind = (const char *)sqlite3_column_text(pRow, 4);
+  RolloutItem item;
   i64 iTime = p->iNow;
   if (sqlite3_column_type(pRow, 3) == SQLITE_INTEGER) {
     iTime = sqlite3_column_int64(pRow, 3);
@@ -191,13 +141,14 @@ static void importItem(
     badLine(p, "no payload");
     return;
   }
-  if (nRaw > ROLLOUT_MAX_PAYLOAD) {
+  bxRolloutReadItem(zLine, &item);
+  if (item.bOdd) {
+    item.payload.z = zPayload;
+    item.payload.n = sqlite3_column_bytes(pRow, 1);
+  }
+  if (item.payload.n > ROLLOUT_MAX_PAYLOAD) {
     badLine(p, "payload of more than 67108864 bytes");
     return;
-  }
-  if (!sqlite3_column_int(pRow, 4)) {
-    nFound = rawPayload(p, zLine, nLine, zPayload, &zRaw);
-    if (nFound > 0) nRaw = nFound;
   }
   if (p->bOpen) {
     checkRepeat(p, pRow);
@@ -205,7 +156,8 @@ static void importItem(
     return;
   }
   bxRolloutPut(p->pHome, (p->head.no << 32) + p->head.iLast + 1, iTime, zType,
-      zRaw, nRaw, bxRolloutMatters(zType, zPayload, zPayloadType), p->pErr);
+      item.payload, bxRolloutMatters(&item, bxRolloutKind(zType, zPayloadType)),
+      p->pErr);
   p->head.iLast++;
   p->nItem++;
 }
@@ -225,7 +177,7 @@ static void importLine(Import *p, const char *zLine, int nLine) {
   if (pRow == 0) return;
   sqlite3_bind_text(pRow, 1, zLine, nLine, SQLITE_STATIC);
   if (bxRow(pRow, p->pErr)) {
-    importItem(p, pRow, zLine, nLine);
+    importItem(p, pRow, zLine);
   } else {
     badLine(p, "not a JSON object");
   }

@@ -448,10 +448,13 @@ sqlite3_stmt *bxRolloutDropped(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   return pStmt;
 }
 
+/* A newline between the tokens of a payload would end its line. */
 #define LINE_SELECT                                                            \
   "SELECT '{\"timestamp\":\"' || " ROLLOUT_ISO(                                \
-      "d.timestamp") " || '\",\"type\":' || json_quote(d.type) || "            \
-                     "coalesce(',\"payload\":' || d.payload, '') || "          \
+      "d.timestamp") " || "                                                    \
+                     "'\",\"type\":' || json_quote(d.type) || "                \
+                     "coalesce(',\"payload\":' || "                            \
+                     "replace(d.payload, char(10), ' '), '') || "              \
                      "'}' " ROLLOUT_FROM_ITEMS                                 \
                      "ORDER BY s.rollout, s.first, d.id"
 static const char zLines[] = LINE_SELECT;

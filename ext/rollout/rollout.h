@@ -75,30 +75,62 @@ RolloutSlot *bxRolloutSlot(Bx *bx, BxErr *pErr);
 int bxRolloutIsShut(Bx *bx, const char *zId);
 void bxRolloutSetShut(Bx *bx, const char *zId, int bShut, BxErr *pErr);
 
+/*---------------------------------------------------------- item.c ----*/
+
+#define ROLLOUT_MAX_NAME 100 /* bytes of a type; as in sql/rollout.sql */
+
+/* A JSON value where it stands; z is NULL when it is not there. */
+typedef struct RolloutSpan {
+  const char *z;
+  i64 n;
+} RolloutSpan;
+
+typedef struct RolloutItem {
+  RolloutSpan whole, type, payload, timestamp;
+  RolloutSpan payloadType, role; /* members of the payload */
+  int bOdd; /* a key has an escape: the parts are not to be relied on */
+} RolloutItem;
+
+/*
+** The first item of an array or the one item that z is, and the one behind the
+** item that ends at z; NULL for none. z is text that json_valid() accepts.
+*/
+const char *bxRolloutFirstItem(const char *z);
+const char *bxRolloutNextItem(const char *z);
+/* Finds the parts of the item at z. Returns its end. */
+const char *bxRolloutReadItem(const char *z, RolloutItem *p);
+/* Copies a string without escapes and of at most ROLLOUT_MAX_NAME bytes.
+** Returns its length; 0 for what is empty or anything else. */
+int bxRolloutName(RolloutSpan token, char zName[ROLLOUT_MAX_NAME + 1]);
+
+/* Whether the triggers must look into items of a pair of types (see look in
+** rollout_data): never, always, or when the role may be "user". */
+typedef enum { ROLLOUT_PASS, ROLLOUT_LOOK, ROLLOUT_MESSAGE } RolloutKind;
+
+RolloutKind bxRolloutKind(const char *zType, const char *zPayloadType);
+/* Whether they must look into this one. */
+int bxRolloutMatters(const RolloutItem *p, RolloutKind eKind);
+
 /*--------------------------------------------------------- batch.c ----*/
 
 extern const sqlite3_module bxRolloutBatchModule;
 
-/* nHint: about how many bytes the payloads will have. */
-RolloutBatch *bxRolloutBatchNew(i64 nHint, BxErr *pErr);
-void bxRolloutBatchClear(RolloutBatch *p);
+RolloutBatch *bxRolloutBatchNew(BxErr *pErr);
 void bxRolloutBatchFree(RolloutBatch *p);
-/* Copies a payload. Returns where it is. */
-i64 bxRolloutBatchText(RolloutBatch *p, const char *z, i64 n, BxErr *pErr);
-/* All payloads copied so far, as "[payload,payload,...]". */
-const char *bxRolloutBatchArray(RolloutBatch *p, i64 *pn);
-/* Takes an item in. zType must live until the batch is written; iPayload -1:
-** it has no payload. bLook 0: nothing in the payload needs to be looked at
-** (see rollout_data). */
+/*
+** Takes an item in. zType and payload must live until the batch is written;
+** without a payload, payload.z is NULL. zOwned, if it is not NULL, is freed
+** then. bLook 0: nothing in the payload needs to be looked at.
+*/
 void bxRolloutBatchAdd(RolloutBatch *p, i64 iTime, const char *zType,
-    i64 iPayload, i64 nPayload, int bLook, BxErr *pErr);
+    RolloutSpan payload, char *zOwned, int bLook, BxErr *pErr);
 /* Writes all behind pHead->iLast; without a savepoint in one statement.
 ** Returns how many. */
 i64 bxRolloutBatchPut(RolloutBatch *p, BxStmts *pHome, const RolloutHead *pHead,
     int bSavepoint, BxErr *pErr);
-/* Writes one item with this key. */
+/* Writes one item with this key. eLook: look in rollout_data. */
 void bxRolloutPut(BxStmts *p, i64 id, i64 iTime, const char *zType,
-    const char *zPayload, i64 nPayload, int bLook, BxErr *pErr);
+    RolloutSpan payload, int eLook, BxErr *pErr);
 
 /*------------------------------------------------------- functions ----*/
 
@@ -114,9 +146,6 @@ void bxRolloutFlush(BxCall *p);
 void bxRolloutShutdown(BxCall *p);
 /* append.c */
 void bxRolloutAppend(BxCall *p);
-/* Whether the triggers must look into an item: see look in rollout_data. */
-int bxRolloutMatters(
-    const char *zType, const char *zPayload, const char *zPayloadType);
 /* Counts items that were not kept. */
 void bxRolloutDrop(BxStmts *p, i64 no, const char *zType,
     const char *zPayloadType, i64 nItem, i64 nByte, BxErr *pErr);

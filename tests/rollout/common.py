@@ -24,7 +24,7 @@ def message(role, text):
 
 def append(db, rollout, *items, now=None):
     return one(db, "SELECT rollout_append(?, ?, ?)", rollout,
-               json.dumps(items), now)
+               json.dumps(items, separators=(",", ":")), now)
 
 
 def create(db, rollout=ID, ttl=None, now=None):

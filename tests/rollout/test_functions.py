@@ -207,7 +207,7 @@ def test_append_forms(place):
     assert one(db, "SELECT rollout_append(?, ?)", ID,
                '[{"payload":{"x":[ 1E+2 ]},"extra":1,"type":"Compacted"}]') == 1
     assert texts(db, ID)[1:] == [
-        (1, '{"b":1.0e5,"b":"\\u00e9"}'), (2, '{"x":[1E+2]}')]
+        (1, '{ "b" : 1.0e5, "b":"\\u00e9" }'), (2, '{"x":[ 1E+2 ]}')]
     assert append(db, ID, {"type": "compacted"}, {"type": "nope"}) == 0
     assert rows(db, "SELECT item_type, payload_type, items FROM "
                 "rollout_dropped(?)", ID) == [("compacted", "", 1), ("nope", "", 1)]

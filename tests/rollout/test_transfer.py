@@ -211,3 +211,16 @@ def test_lines_of_another_program_are_refused_whole(db, file):
     with pytest.raises(sqlite3.Error, match="none of its [0-9]+ lines is a session_meta"):
         load(db, read(file))
     assert one(db, "SELECT count(*) FROM rollout_heads") == 0
+
+
+def test_a_newline_in_a_payload_does_not_break_its_line(db):
+    create(db)
+    db.execute("INSERT INTO rollout_log(rollout_id, type, payload) VALUES(?, ?, ?)",
+               (ID, "event_msg", '{\n "type": "user_message",\r\n "message": "a\\n"\n}'))
+    assert one(db, "SELECT rollout_append(?, ?)", ID,
+               '{"type": "compacted",\n"payload": {\n}}') == 1
+    lines = exported(db).split("\n")
+    assert [json.loads(l)["payload"] for l in lines[2:-1]] == [{}]
+    assert json.loads(lines[1])["payload"] == {
+        "type": "user_message", "message": "a\n"}
+    assert len(lines) == 4

@@ -1,0 +1,185 @@
+/*
+** item.c: where the parts of an item stand in the text it was given in.
+**
+** SQLite's JSON functions tell whether a text is JSON and what its values are.
+** They do not tell where a value stands, and a payload is to be kept byte by
+** byte. So a text that json_valid() has accepted is walked over here, from
+** token to token. Nothing is decoded: an item with an escape in a place that
+** matters is marked as odd, and read by SQLite.
+*/
+#include "rollout.h"
+SQLITE_EXTENSION_INIT3
+
+#include <string.h>
+
+static const char *skipSpace(const char *z) {
+  while (*z == ' ' || *z == '\t' || *z == '\n' || *z == '\r') z++;
+  return z;
+}
+
+/* Behind the string whose opening quote is at z: the next quote with an even
+** number of backslashes before it ends it. */
+static const char *skipString(const char *z) {
+  const char *zEnd = z;
+  for (;;) {
+    const char *zBack;
+    zEnd = strchr(zEnd + 1, '"');
+    if (zEnd == 0) return z + strlen(z);
+    zBack = zEnd;
+    while (zBack[-1] == '\\') zBack--;
+    if ((zEnd - zBack) % 2 == 0) return zEnd + 1;
+  }
+}
+
+/* Behind the value at z. */
+static const char *skipValue(const char *z) {
+  i64 nDepth = 0;
+  for (;;) {
+    if (*z == '"') {
+      z = skipString(z);
+    } else if (*z == '{' || *z == '[') {
+      nDepth++;
+      z++;
+    } else if (*z == '}' || *z == ']') {
+      nDepth--;
+      z++;
+    } else if (nDepth > 0) {
+      if (*z == 0) return z;
+      z++;
+      continue;
+    } else { /* a number, true, false or null */
+      return z + strcspn(z, ",]} \t\n\r");
+    }
+    if (nDepth <= 0) return z;
+  }
+}
+
+static int isKey(RolloutSpan key, const char *zName) {
+  size_t n = strlen(zName);
+  return (size_t)key.n == n + 2 && memcmp(key.z + 1, zName, n) == 0;
+}
+
+/* Whether the token is a string, and free of escapes. */
+static int isPlain(RolloutSpan token) {
+  return token.n >= 2 && *token.z == '"' &&
+         memchr(token.z, '\\', (size_t)token.n) == 0;
+}
+
+/* Reads the key at z. Returns where its value begins. */
+static const char *readKey(const char *z, RolloutSpan *pKey, int *pbOdd) {
+  pKey->z = z;
+  z = skipString(z);
+  pKey->n = z - pKey->z;
+  if (!isPlain(*pKey)) *pbOdd = 1;
+  z = skipSpace(z);
+  return skipSpace(*z == ':' ? z + 1 : z);
+}
+
+/* Behind the value that ends at z, and the comma: at the next key, if any. */
+static const char *skipComma(const char *z) {
+  z = skipSpace(z);
+  return *z == ',' ? skipSpace(z + 1) : z;
+}
+
+/* Of two members with one name, the first counts, as for SQLite. */
+static void setSpan(RolloutSpan *p, const char *z, const char *zEnd) {
+  if (p->z != 0) return;
+  p->z = z;
+  p->n = zEnd - z;
+}
+
+/* Walks over the payload at z, an object. Returns its end. */
+static const char *readPayload(const char *z, RolloutItem *p) {
+  z = skipSpace(z + 1);
+  while (*z == '"') {
+    RolloutSpan key;
+    const char *zValue = readKey(z, &key, &p->bOdd);
+    z = skipValue(zValue);
+    if (isKey(key, "type")) setSpan(&p->payloadType, zValue, z);
+    if (isKey(key, "role")) setSpan(&p->role, zValue, z);
+    z = skipComma(z);
+  }
+  return *z != 0 ? z + 1 : z;
+}
+
+const char *bxRolloutReadItem(const char *z, RolloutItem *p) {
+  memset(p, 0, sizeof(*p));
+  p->whole.z = z = skipSpace(z);
+  if (*z != '{') {
+    z = skipValue(z);
+    p->whole.n = z - p->whole.z;
+    return z;
+  }
+  z = skipSpace(z + 1);
+  while (*z == '"') {
+    RolloutSpan key;
+    const char *zValue = readKey(z, &key, &p->bOdd);
+    int bPayload = isKey(key, "payload") && p->payload.z == 0;
+    z = bPayload && *zValue == '{' ? readPayload(zValue, p) : skipValue(zValue);
+    if (bPayload) setSpan(&p->payload, zValue, z);
+    if (isKey(key, "type")) setSpan(&p->type, zValue, z);
+    if (isKey(key, "timestamp")) setSpan(&p->timestamp, zValue, z);
+    z = skipComma(z);
+  }
+  if (*z != 0) z++;
+  p->whole.n = z - p->whole.z;
+  return z;
+}
+
+const char *bxRolloutFirstItem(const char *z) {
+  z = skipSpace(z);
+  if (*z != '[') return z;
+  z = skipSpace(z + 1);
+  return *z == ']' ? 0 : z;
+}
+
+const char *bxRolloutNextItem(const char *z) {
+  z = skipSpace(z);
+  return *z == ',' ? z + 1 : 0;
+}
+
+int bxRolloutName(RolloutSpan token, char zName[ROLLOUT_MAX_NAME + 1]) {
+  if (!isPlain(token) || token.n > ROLLOUT_MAX_NAME + 2) return 0;
+  memcpy(zName, token.z + 1, (size_t)token.n - 2);
+  zName[token.n - 2] = 0;
+  return (int)token.n - 2;
+}
+
+/* Compares two names as the policy does: some_name is SomeName. */
+static int isName(const char *z, const char *zName) {
+  while (*z || *zName) {
+    if (*z == '_') {
+      z++;
+    } else if (*zName == '_') {
+      zName++;
+    } else {
+      char c = *z >= 'A' && *z <= 'Z' ? (char)(*z + 32) : *z;
+      if (c != *zName) return 0;
+      z++;
+      zName++;
+    }
+  }
+  return 1;
+}
+
+RolloutKind bxRolloutKind(const char *zType, const char *zPayloadType) {
+  if (isName(zType, "compacted") || isName(zType, "session_meta")) {
+    return ROLLOUT_LOOK;
+  }
+  if (zPayloadType == 0) return ROLLOUT_PASS;
+  if (isName(zType, "response_item") && isName(zPayloadType, "message")) {
+    return ROLLOUT_MESSAGE;
+  }
+  if (isName(zType, "event_msg") &&
+      (isName(zPayloadType, "user_message") ||
+          isName(zPayloadType, "thread_rolled_back"))) {
+    return ROLLOUT_LOOK;
+  }
+  return ROLLOUT_PASS;
+}
+
+int bxRolloutMatters(const RolloutItem *p, RolloutKind eKind) {
+  if (eKind != ROLLOUT_MESSAGE) return eKind == ROLLOUT_LOOK;
+  return p->bOdd ||
+         (p->role.z != 0 && (!isPlain(p->role) || isKey(p->role, "user")));
+}

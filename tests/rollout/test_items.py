@@ -1,0 +1,102 @@
+"""How rollout_append() finds the parts of an item in its text: beside what
+SQLite's own JSON functions say of the same text.
+"""
+import random
+import sqlite3
+
+import pytest
+
+from common import ID, create, one, rows
+
+SPACES = ["", " ", "\n", "\t \r\n"]
+NAMES = ["type", "payload", "timestamp", "role", "x", "typ", "type ", "",
+         'q\\"uote', "back\\\\", "t\\u0079pe", "\\u0070ayload"]
+STRINGS = ['""', '"compacted"', '"message"', '"user"', '"a\\"b"', '"\\\\"',
+           '"\\\\\\""', '"{"', '"]}"', '","', '"é😀"', '"\\u00e9"', '"com\\u0070acted"',
+           '"' + "n" * 100 + '"', '"' + "n" * 101 + '"', '"1999-12-31T00:00:00Z"']
+OTHERS = ["0", "-1.5E+3", "1700000000000", "true", "false", "null"]
+
+
+def value(dice, depth):
+    pick = dice.random()
+    if depth == 0 or pick < 0.5:
+        return dice.choice(STRINGS + OTHERS)
+    space = lambda: dice.choice(SPACES)
+    if pick < 0.8:
+        inside = ",".join(
+            f'{space()}"{dice.choice(NAMES)}"{space()}:{space()}'
+            f"{value(dice, depth - 1)}{space()}" for _ in range(dice.randrange(5)))
+        return "{" + (inside or space()) + "}"
+    inside = ",".join(f"{space()}{value(dice, depth - 1)}{space()}"
+                      for _ in range(dice.randrange(4)))
+    return "[" + (inside or space()) + "]"
+
+
+def item(dice):
+    """Mostly one that can be kept."""
+    members = [f'"{dice.choice(NAMES)}":{value(dice, 2)}'
+               for _ in range(dice.randrange(3))]
+    members.append('"type" : ' + dice.choice(STRINGS[1:4] + STRINGS[10:14]))
+    if dice.random() < 0.8:
+        members.append('"payload":' + dice.choice(SPACES) + value(dice, 3))
+    dice.shuffle(members)
+    return dice.choice(SPACES) + "{" + " ,".join(members) + "}" + dice.choice(SPACES)
+
+
+def expected(db, text):
+    """(type, payload without white space, time or None) by SQLite alone; None
+    for an item that must be refused."""
+    kind, typed, payload, stamp = db.execute(
+        "SELECT json_type(?1, '$.type'), ?1 ->> 'type', ?1 -> 'payload', "
+        "CASE json_type(?1, '$.timestamp') WHEN 'integer' THEN ?1 ->> 'timestamp' "
+        "WHEN 'text' THEN strftime('%s', ?1 ->> 'timestamp') * 1000 END",
+        (text,)).fetchone()
+    if kind != "text" or typed == "" or len(typed) > 100:
+        return None
+    return typed, payload, 12345 if stamp is None or stamp < 0 else stamp
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_items_are_read_as_sqlite_reads_them(db, seed):
+    dice = random.Random(seed)
+    db.execute("REPLACE INTO blackbox_settings VALUES('rollout.policy', 'everything')")
+    one(db, "SELECT rollout_create(?, NULL, NULL, NULL, 12345)", ID)
+    wanted, kept = [], 0
+    for _ in range(60):
+        texts = [item(dice) for _ in range(dice.randrange(1, 5))]
+        whole = texts[0] if len(texts) == 1 else "[" + ",".join(texts) + "]"
+        each = [expected(db, text) for text in texts]
+        if None in each:
+            with pytest.raises(sqlite3.IntegrityError, match="Invalid item format"):
+                one(db, "SELECT rollout_append(?, ?, 12345)", ID, whole)
+            continue
+        assert one(db, "SELECT rollout_append(?, ?, 12345)", ID, whole) == len(each)
+        wanted += each
+        kept += 1
+    assert kept > 10
+    found = rows(db, "SELECT type, json(payload), timestamp FROM rollout_items "
+                 "WHERE rollout = ? AND sequence > 0 ORDER BY sequence", ID)
+    assert found == [
+        (t, one(db, "SELECT json(?)", p) if p else None, at) for t, p, at in wanted]
+    assert rows(db, "SELECT * FROM blackbox_check()") == []
+
+
+def test_payloads_keep_every_byte(db):
+    create(db)
+    payloads = [' {"a" : 1.0e5,\n"a":"\\u00e9\\"}" } ', " [ 1 , 2 ] ", '"}],{"', "-0.0"]
+    text = ",".join('{"type": "compacted", "payload":%s}' % p for p in payloads)
+    assert one(db, "SELECT rollout_append(?, ?)", ID, f" [ {text} ] ") == 4
+    assert rows(db, "SELECT payload FROM rollout_items WHERE rollout = ? AND "
+                "sequence > 0", ID) == [(p.strip(),) for p in payloads]
+
+
+def test_user_messages_are_seen_however_they_are_written(db):
+    create(db)
+    for message in ('{"type":"message","role":"user","content":"a"}',
+                    '{"content":"b","role" : "user","type":"message"}',
+                    '{"type":"message","role":"us\\u0065r","content":"c"}',
+                    '{"type":"message","r\\u006fle":"x","role":"user","content":"d"}'):
+        turns = one(db, "SELECT turns FROM rollouts WHERE id = ?", ID)
+        one(db, "SELECT rollout_append(?, ?)", ID,
+            '[{"type":"response_item","payload":%s}]' % message)
+        assert one(db, "SELECT turns FROM rollouts WHERE id = ?", ID) == turns + 1
