@@ -235,7 +235,7 @@ def cases():
              {"rollout_range": history("SELECT * FROM rollout_range(?)"),
               "rollout_items": history(
                   "SELECT sequence, timestamp, type, payload "
-                  "FROM rollout_items WHERE rollout = ? ORDER BY sequence"),
+                  "FROM rollout_items WHERE rollout = ?"),
               "rollout_history": history("SELECT rollout_history(?)"),
               "raw SELECT": history_raw},
              [("rollout_items", "raw SELECT", 1.2),

@@ -245,6 +245,7 @@ BEGIN
   DELETE FROM rollout_heads WHERE id = OLD.id;
 END;
 
+-- A conversation's items come in order, without a sort when it is one by its id.
 CREATE VIEW IF NOT EXISTS main.rollout_items AS
 SELECT h.id AS rollout,
        d.id & 4294967295 AS sequence,
@@ -254,7 +255,8 @@ SELECT h.id AS rollout,
   FROM rollout_heads AS h
  CROSS JOIN rollout_segments AS s ON s.rollout = h.no
  CROSS JOIN rollout_data AS d
-    ON d.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last;
+    ON d.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last
+ ORDER BY h.no, s.first, d.id;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_items_insert
 INSTEAD OF INSERT ON rollout_items

@@ -219,6 +219,12 @@ i64 bxTime(sqlite3_value *pVal, const char *zWhat, BxErr *pErr);
 /* Bytes of a text or blob as stored; 0 for NULL. */
 i64 bxBytes(sqlite3_value *pVal);
 
+/*------------------------------------------------------------ json.c ----*/
+
+/* 1: json_valid() accepts these n bytes, behind which a NUL stands; 0: ask it.
+*/
+int bxSurelyJson(const char *z, i64 n);
+
 /*--------------------------------------------------------- command.c ----*/
 
 #define BX_READ 0  /* reads; may be used anywhere but in a schema */

@@ -280,7 +280,9 @@ static const char *readItems(sqlite3_value *pVal, BxErr *pErr) {
 ** take JSON5. */
 static void checkJson(Append *p, const char *zItems) {
   static const char zValid[] = "SELECT json_valid(?1)";
-  sqlite3_stmt *pStmt = bxStmt(p->pHome, zValid, p->pErr);
+  sqlite3_stmt *pStmt;
+  if (bxSurelyJson(zItems, (i64)strlen(zItems))) return;
+  pStmt = bxStmt(p->pHome, zValid, p->pErr);
   bxBind(pStmt, p->pErr, "t", zItems);
   if (bxRow(pStmt, p->pErr) && !sqlite3_column_int(pStmt, 0)) {
     bxFail(p->pErr, SQLITE_CONSTRAINT,

@@ -189,23 +189,36 @@ static void appendString(sqlite3_str *pOut, const char *z) {
   sqlite3_str_appendchar(pOut, 1, '"');
 }
 
-static const char zHistory[] = "SELECT d.id & 4294967295, d.type, d.payload, "
-                               "json_valid(d.payload) " ROLLOUT_FROM_ITEMS
-                               "ORDER BY s.rollout, s.first, d.id";
+static const char zHistory[] =
+    "SELECT d.id & 4294967295, d.type, d.payload " ROLLOUT_FROM_ITEMS
+    "ORDER BY s.rollout, s.first, d.id";
+
+static int isJson(BxStmts *p, const char *z, i64 n, BxErr *pErr) {
+  static const char zValid[] = "SELECT json_valid(?1)";
+  sqlite3_stmt *pStmt;
+  int bValid;
+  if (bxSurelyJson(z, n)) return 1;
+  pStmt = bxStmt(p, zValid, pErr);
+  bxBind(pStmt, pErr, "t", z);
+  bValid = bxRow(pStmt, pErr) && sqlite3_column_int(pStmt, 0);
+  bxDone(pStmt, pErr);
+  return bValid;
+}
 
 /* Appends the items of a history; returns how many. */
-static i64 appendItems(
-    sqlite3_str *pOut, sqlite3_stmt *pStmt, const char *zId, BxErr *pErr) {
+static i64 appendItems(BxStmts *p, sqlite3_str *pOut, sqlite3_stmt *pStmt,
+    const char *zId, BxErr *pErr) {
   i64 n = 0;
   while (bxRow(pStmt, pErr)) {
     i64 iSequence = sqlite3_column_int64(pStmt, 0);
     const char *zPayload = (const char *)sqlite3_column_text(pStmt, 2);
+    int nPayload = sqlite3_column_bytes(pStmt, 2);
     if (iSequence != n) {
       bxFail(pErr, SQLITE_CORRUPT,
           "Corrupted rollout: item %lld of %s is missing; rollout_items has "
           "the others",
           n, zId);
-    } else if (zPayload != 0 && !sqlite3_column_int(pStmt, 3)) {
+    } else if (zPayload != 0 && !isJson(p, zPayload, nPayload, pErr)) {
       bxFail(pErr, SQLITE_CORRUPT,
           "Corrupted rollout: the payload of item %lld of %s is no JSON; "
           "rollout_items has it and the others as text",
@@ -216,7 +229,7 @@ static i64 appendItems(
     appendString(pOut, (const char *)sqlite3_column_text(pStmt, 1));
     if (zPayload != 0) {
       sqlite3_str_append(pOut, ",\"payload\":", 11);
-      sqlite3_str_append(pOut, zPayload, sqlite3_column_bytes(pStmt, 2));
+      sqlite3_str_append(pOut, zPayload, nPayload);
     }
     sqlite3_str_append(pOut, "}", 1);
     n++;
@@ -263,7 +276,7 @@ void bxRolloutHistory(BxCall *p) {
       "{\"type\":\"resumed\",\"payload\":{\"conversationId\":\"%s\","
       "\"history\":[",
       zId);
-  n = appendItems(pOut, pStmt, zId, &p->err);
+  n = appendItems(pHome, pOut, pStmt, zId, &p->err);
   bxDone(pStmt, &p->err);
   if (n == 0) {
     sqlite3_str_reset(pOut);

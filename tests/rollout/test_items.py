@@ -100,3 +100,42 @@ def test_user_messages_are_seen_however_they_are_written(db):
         one(db, "SELECT rollout_append(?, ?)", ID,
             '[{"type":"response_item","payload":%s}]' % message)
         assert one(db, "SELECT turns FROM rollouts WHERE id = ?", ID) == turns + 1
+
+
+def test_a_conversation_comes_in_order_without_a_sort(db):
+    create(db)
+    one(db, "SELECT rollout_append(?, ?)", ID, '[%s]' % ",".join(
+        ['{"type":"compacted","payload":{}}'] * 20))
+    fork = one(db, "SELECT rollout_fork(?)", ID)
+    one(db, "SELECT rollout_append(?, ?)", fork, '{"type":"compacted","payload":{}}')
+    query = "SELECT sequence FROM rollout_items WHERE rollout = ?"
+    assert rows(db, query, fork) == [(i,) for i in range(22)]
+    for more in "", " LIMIT 3":
+        for sql in query + more, "SELECT rollout, sequence FROM rollout_items" + more:
+            plan = db.execute("EXPLAIN QUERY PLAN " + sql, (fork,) * sql.count("?"))
+            assert not [row for row in plan if "TEMP B-TREE" in row[3]]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_text_gets_in_that_json_valid_refuses(db, seed):
+    """Texts near JSON: what the quick look accepts, and what it leaves to
+    json_valid()."""
+    dice = random.Random(seed)
+    db.execute("REPLACE INTO blackbox_settings VALUES('rollout.policy', 'everything')")
+    create(db)
+    marks = list('{}[],:"\\-0.eE+ \n\t\x01\x7fé') + [
+        "true", "nul", "01", "1.", "\\u00e9", "\\u12", "\\x", "//", "'a'", "NaN"]
+    verdicts = []
+    for _ in range(2500):
+        text = '{"type":"x","payload":%s}' % value(dice, dice.randrange(6))
+        for _ in range(dice.randrange(4)):
+            i = dice.randrange(len(text) + 1)
+            text = text[:i] + dice.choice(marks) + text[i + dice.randrange(2):]
+        valid = one(db, "SELECT json_valid(?)", text)
+        try:
+            one(db, "SELECT rollout_append(?, ?)", ID, text)
+            assert valid, text
+        except sqlite3.Error as error:
+            assert not valid or "malformed" not in str(error), text
+        verdicts.append(valid)
+    assert 400 < sum(verdicts) < 2400

@@ -1,0 +1,162 @@
+/*
+** json.c: a quick look at whether a text is JSON.
+**
+** SQLite's json_valid() has the last word. It copies the text and builds a tree
+** of its values to get there, and a history is checked payload by payload when
+** it is read; so bxSurelyJson() looks first, and says yes only to what every
+** json_valid() since SQLite 3.38 accepts: RFC 8259, not nested deeply. Its no
+** means nothing.
+*/
+#include "core.h"
+SQLITE_EXTENSION_INIT3
+
+#include <string.h>
+
+#define MAX_DEPTH 64 /* one bit each in Look.mObject */
+
+typedef struct Look {
+  sqlite3_uint64 mObject; /* bit 0: the innermost level is an object */
+  int nDepth;
+} Look;
+
+/* 1 for what stands in a string as itself: not '"', '\' and below 0x20. */
+#define ONES 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1
+static const unsigned char aPlain[256] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+    0, 0, 0,                                        /* 0x00 */
+    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, /* 0x10 */
+    1, 1, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, /* 0x20: '"' */
+    ONES,                                           /* 0x30 */
+    ONES,                                           /* 0x40 */
+    1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 1, 1, 1, /* 0x50: '\' */
+    ONES, ONES, ONES, ONES, ONES, ONES, ONES, ONES, ONES, ONES};
+
+static int isDigit(const char *z) {
+  return *z >= '0' && *z <= '9';
+}
+
+static int isHex(const char *z) {
+  return isDigit(z) || (*z >= 'a' && *z <= 'f') || (*z >= 'A' && *z <= 'F');
+}
+
+static const char *skipSpace(const char *z) {
+  while (*z == ' ' || *z == '\n' || *z == '\t' || *z == '\r') z++;
+  return z;
+}
+
+/* Each of these returns what stands behind what it is named after, NULL if that
+** is not there. The terminator of the text stops them all. */
+
+static const char *skipEscape(const char *z) {
+  switch (z[1]) {
+    case '"':
+    case '\\':
+    case '/':
+    case 'b':
+    case 'f':
+    case 'n':
+    case 'r':
+    case 't': return z + 2;
+    case 'u':
+      return isHex(z + 2) && isHex(z + 3) && isHex(z + 4) && isHex(z + 5)
+                 ? z + 6
+                 : 0;
+    default: return 0;
+  }
+}
+
+static const char *skipString(const char *z) {
+  if (*z != '"') return 0;
+  z++;
+  while (*z != '"') {
+    const unsigned char *zByte = (const unsigned char *)z;
+    while (aPlain[zByte[0]] && aPlain[zByte[1]] && aPlain[zByte[2]] &&
+           aPlain[zByte[3]]) {
+      zByte += 4;
+    }
+    while (aPlain[*zByte]) zByte++;
+    z = (const char *)zByte;
+    if (*z == '\\')
+      z = skipEscape(z);
+    else if (*z != '"')
+      return 0;
+    if (z == 0) return 0;
+  }
+  return z + 1;
+}
+
+static const char *skipDigits(const char *z) {
+  if (!isDigit(z)) return 0;
+  while (isDigit(z)) z++;
+  return z;
+}
+
+static const char *skipNumber(const char *z) {
+  if (*z == '-') z++;
+  z = *z == '0' ? z + 1 : skipDigits(z);
+  if (z != 0 && *z == '.') z = skipDigits(z + 1);
+  if (z != 0 && (*z == 'e' || *z == 'E')) {
+    z++;
+    if (*z == '+' || *z == '-') z++;
+    z = skipDigits(z);
+  }
+  return z;
+}
+
+static const char *skipScalar(const char *z) {
+  switch (*z) {
+    case '"': return skipString(z);
+    case 't': return strncmp(z, "true", 4) == 0 ? z + 4 : 0;
+    case 'f': return strncmp(z, "false", 5) == 0 ? z + 5 : 0;
+    case 'n': return strncmp(z, "null", 4) == 0 ? z + 4 : 0;
+    default: return skipNumber(z);
+  }
+}
+
+/* A key and its colon. */
+static const char *skipKey(const char *z) {
+  z = skipString(skipSpace(z));
+  if (z != 0) z = skipSpace(z);
+  return z != 0 && *z == ':' ? skipSpace(z + 1) : 0;
+}
+
+/* The opening of a level; when it is empty, all of it. */
+static const char *skipOpening(Look *p, const char *z, int *pbEmpty) {
+  int bObject = *z == '{';
+  z = skipSpace(z + 1);
+  *pbEmpty = *z == (bObject ? '}' : ']');
+  if (*pbEmpty) return z + 1;
+  if (p->nDepth++ == MAX_DEPTH) return 0;
+  p->mObject = p->mObject << 1 | (sqlite3_uint64)bObject;
+  return bObject ? skipKey(z) : z;
+}
+
+/* What lies between one value and the next, or the end of all: closes the
+** levels that end here. */
+static const char *skipBetween(Look *p, const char *z) {
+  for (;;) {
+    z = skipSpace(z);
+    if (p->nDepth == 0) return z;
+    if (*z == ',') return p->mObject & 1 ? skipKey(z + 1) : skipSpace(z + 1);
+    if (*z != (p->mObject & 1 ? '}' : ']')) return 0;
+    z++;
+    p->nDepth--;
+    p->mObject >>= 1;
+  }
+}
+
+int bxSurelyJson(const char *z, i64 n) {
+  Look look = {0, 0};
+  const char *zEnd = z + n;
+  z = skipSpace(z);
+  do {
+    if (*z == '{' || *z == '[') {
+      int bEmpty;
+      z = skipOpening(&look, z, &bEmpty);
+      if (!bEmpty) continue;
+    } else {
+      z = skipScalar(z);
+    }
+    if (z != 0) z = skipBetween(&look, z);
+  } while (z != 0 && look.nDepth > 0);
+  return z == zEnd;
+}
