@@ -132,16 +132,18 @@ def history_raw(_folder):
 
 # ------------------------------------------------------- many conversations
 
-def many(rollouts):
+def many(rollouts, ordered=False):
+    """Ids are random, or in order of time."""
+    scatter = "" if ordered else "* 2654435761 % 4294967296"
+
     def make(name):
         db = fresh(name)
         db.execute("BEGIN")
         db.execute(
             "WITH n(i) AS (VALUES(1) UNION ALL SELECT i + 1 FROM n WHERE i < ?) "
             "INSERT INTO rollouts(id, created, expires_at, status) "
-            "SELECT printf('%08x-0000-4000-8000-%012x', i * 2654435761 % "
-            "4294967296, i), 1700000000000 + i, 'permanent', 'active' FROM n",
-            (rollouts,))
+            f"SELECT printf('%08x-0000-4000-8000-%012x', i {scatter}, i), "
+            "1700000000000 + i, 'permanent', 'active' FROM n", (rollouts,))
         db.execute(
             "INSERT INTO rollout_log(rollout_id, type, payload, timestamp) "
             "SELECT id, 'event_msg', '{\"type\":\"user_message\","
@@ -149,7 +151,7 @@ def many(rollouts):
         db.execute("COMMIT")
         db.execute("PRAGMA wal_checkpoint")
         return db
-    return lambda: once(f"many{rollouts}", make)
+    return lambda: once(f"many{rollouts}{ordered}", make)
 
 
 def page(rollouts):
@@ -163,13 +165,14 @@ def page(rollouts):
     return side
 
 
-def cleanup(rollouts):
+def cleanup(rollouts, ordered=False):
     def side(_folder):
-        db = many(rollouts)()
+        db = many(rollouts, ordered)()
         db.execute("BEGIN")
-        for _ in range(100):
-            db.execute("SELECT rollout_append(rollout_create(NULL,NULL,0,NULL,1),"
-                       "?, 1)", (ITEMS,))
+        for i in range(100):
+            name = f"{rollouts + i:08x}-0000-4000-9000-{i:012x}" if ordered else None
+            db.execute("SELECT rollout_append(rollout_create(?,NULL,0,NULL,1),"
+                       "?, 1)", (name, ITEMS))
         db.execute("COMMIT")
         return timed(lambda: db.execute(
             "SELECT rollout_cleanup_expired()").fetchall())
@@ -244,9 +247,16 @@ def cases():
         Case("rollout: a page of 50",
              {"100,000 there": page(100000), "1,000 there": page(1000)},
              [("100,000 there", "1,000 there", 1.2)]),
-        Case("rollout: clean-up of 100 expired",
+        Case("rollout: clean-up of 100 expired, ids in order of time",
+             {"100,000 there": cleanup(100000, True),
+              "1,000 there": cleanup(1000, True)},
+             [("100,000 there", "1,000 there", 1.2)], rounds=15,
+             note="As UUIDs of version 7, which Codex uses."),
+        Case("rollout: clean-up of 100 expired, random ids",
              {"100,000 there": cleanup(100000), "1,000 there": cleanup(1000)},
-             [("100,000 there", "1,000 there", 1.2)], rounds=9),
+             [("100,000 there", "1,000 there", 1.2)], rounds=15,
+             note="UUIDs of version 4: among 100,000, each has a page of its own "
+                  "in the index of the ids, to be read and written."),
         Case("rollout: resume",
              {"100,000 items": resume(100000), "100 items": resume(100)},
              [("100,000 items", "100 items", 1.2)]),

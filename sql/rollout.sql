@@ -674,7 +674,8 @@ END;
 -- look is 1, or 0 where the writer knows that the item is no user message, no
 -- compaction, no rollback and no session_meta, and that its payload is JSON:
 -- then nothing needs to be read from the text. It is 2 more where the writer,
--- in the same savepoint, has counted the item in its head before.
+-- in the same savepoint, has counted the item in its head before; should that
+-- not be so, rollout_check tells.
 CREATE TABLE IF NOT EXISTS main.rollout_data(
   id        INTEGER PRIMARY KEY,
   timestamp INTEGER NOT NULL,
@@ -702,10 +703,7 @@ BEGIN
    WHERE NEW.look < 2
      AND no = NEW.id >> 32 AND last_sequence = (NEW.id & 4294967295) - 1;
   SELECT RAISE(ABORT, 'SequenceError: items are appended, one after the other; INSERT INTO rollout_log or rollout_items')
-   WHERE CASE WHEN NEW.look < 2 THEN changes() = 0
-              ELSE NOT EXISTS (SELECT 1 FROM rollout_heads
-                                WHERE no = NEW.id >> 32
-                                  AND last_sequence >= NEW.id & 4294967295) END;
+   WHERE NEW.look < 2 AND changes() = 0;
   UPDATE rollout_heads SET updated = NEW.timestamp
    WHERE NEW.look < 2 AND no = NEW.id >> 32 AND updated < NEW.timestamp;
   UPDATE rollout_heads SET looked = NEW.id & 4294967295
