@@ -225,6 +225,20 @@ i64 bxBytes(sqlite3_value *pVal);
 */
 int bxSurelyJson(const char *z, i64 n);
 
+/* What to do with the member of that name. A list ends with zKey NULL. */
+typedef struct BxCut {
+  const char *zKey;
+  enum { BX_CUT_NOTHING, BX_CUT_ALL, BX_CUT_MEMBERS, BX_CUT_ELEMENTS } eHow;
+  const struct BxCut *aInside; /* of its members, or of its elements' members */
+} BxCut;
+
+/*
+** Appends the value of those n bytes to pOut, without what *pCut tells to leave
+** out; an object or array that is not of the kind expected is left whole.
+** Returns 0, with something appended, when bxSurelyJson() would.
+*/
+int bxJsonCut(const char *z, i64 n, const BxCut *pCut, sqlite3_str *pOut);
+
 /*--------------------------------------------------------- command.c ----*/
 
 #define BX_READ 0  /* reads; may be used anywhere but in a schema */

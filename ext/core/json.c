@@ -5,7 +5,8 @@
 ** of its values to get there, and a history is checked payload by payload when
 ** it is read; so bxSurelyJson() looks first, and says yes only to what every
 ** json_valid() since SQLite 3.38 accepts: RFC 8259, not nested deeply. Its no
-** means nothing.
+** means nothing. bxJsonCut() copies a text without some of its members, and
+** looks at it in the same way while it passes.
 */
 #include "core.h"
 SQLITE_EXTENSION_INIT3
@@ -144,10 +145,9 @@ static const char *skipBetween(Look *p, const char *z) {
   }
 }
 
-int bxSurelyJson(const char *z, i64 n) {
+/* One value, with all that is in it. */
+static const char *skipValue(const char *z) {
   Look look = {0, 0};
-  const char *zEnd = z + n;
-  z = skipSpace(z);
   do {
     if (*z == '{' || *z == '[') {
       int bEmpty;
@@ -156,7 +156,100 @@ int bxSurelyJson(const char *z, i64 n) {
     } else {
       z = skipScalar(z);
     }
-    if (z != 0) z = skipBetween(&look, z);
+    if (z != 0 && look.nDepth > 0) z = skipBetween(&look, z);
   } while (z != 0 && look.nDepth > 0);
-  return z == zEnd;
+  return z;
+}
+
+int bxSurelyJson(const char *z, i64 n) {
+  const char *zEnd = z + n;
+  z = skipValue(skipSpace(z));
+  return z != 0 && skipSpace(z) == zEnd;
+}
+
+/*------------------------------------------------------------- cutting ----*/
+
+static const char *cutValue(sqlite3_str *, const char *, const BxCut *);
+
+static void append(sqlite3_str *pOut, const char *z, const char *zEnd) {
+  sqlite3_str_append(pOut, z, (int)(zEnd - z));
+}
+
+/* The entry that names the key from z to zEnd, quotes included; else the one
+** that ends the list. */
+static const BxCut *findCut(
+    const BxCut *aCut, const char *z, const char *zEnd) {
+  size_t n = (size_t)(zEnd - z) - 2;
+  while (aCut->zKey != 0 &&
+         (strlen(aCut->zKey) != n || memcmp(aCut->zKey, z + 1, n) != 0)) {
+    aCut++;
+  }
+  return aCut;
+}
+
+/* Copies the member at z, unless it is to be left out. Returns its end. */
+static const char *cutMember(
+    sqlite3_str *pOut, const char *z, const BxCut *aCut, int *pnKept) {
+  const char *zValue = skipKey(z);
+  const BxCut *pCut;
+  if (zValue == 0) return 0;
+  pCut = findCut(aCut, z, skipString(z));
+  if (pCut->eHow == BX_CUT_ALL) return skipValue(zValue);
+  if ((*pnKept)++ > 0) sqlite3_str_appendchar(pOut, 1, ',');
+  append(pOut, z, zValue);
+  return cutValue(pOut, zValue, pCut);
+}
+
+static const char *cutObject(
+    sqlite3_str *pOut, const char *z, const BxCut *aCut) {
+  int nKept = 0;
+  sqlite3_str_appendchar(pOut, 1, '{');
+  z = skipSpace(z + 1);
+  while (*z != '}') {
+    z = cutMember(pOut, z, aCut, &nKept);
+    if (z == 0) return 0;
+    z = skipSpace(z);
+    if (*z != ',') break;
+    z = skipSpace(z + 1);
+    if (*z != '"') return 0;
+  }
+  sqlite3_str_appendchar(pOut, 1, '}');
+  return *z == '}' ? z + 1 : 0;
+}
+
+static const char *cutArray(
+    sqlite3_str *pOut, const char *z, const BxCut *aCut) {
+  sqlite3_str_appendchar(pOut, 1, '[');
+  z = skipSpace(z + 1);
+  while (*z != ']') {
+    z = *z == '{' ? cutObject(pOut, z, aCut) : cutValue(pOut, z, 0);
+    if (z == 0) return 0;
+    z = skipSpace(z);
+    if (*z != ',') break;
+    sqlite3_str_appendchar(pOut, 1, ',');
+    z = skipSpace(z + 1);
+    if (*z == ']') return 0;
+  }
+  sqlite3_str_appendchar(pOut, 1, ']');
+  return *z == ']' ? z + 1 : 0;
+}
+
+/* Copies the value at z without what p says. Returns its end. */
+static const char *cutValue(sqlite3_str *pOut, const char *z, const BxCut *p) {
+  const char *zEnd;
+  if (p != 0 && p->eHow == BX_CUT_MEMBERS && *z == '{') {
+    return cutObject(pOut, z, p->aInside);
+  }
+  if (p != 0 && p->eHow == BX_CUT_ELEMENTS && *z == '[') {
+    return cutArray(pOut, z, p->aInside);
+  }
+  zEnd = skipValue(z);
+  if (zEnd != 0) append(pOut, z, zEnd);
+  return zEnd;
+}
+
+int bxJsonCut(const char *z, i64 n, const BxCut *pCut, sqlite3_str *pOut) {
+  const char *zEnd = z + n;
+  z = cutValue(pOut, skipSpace(z), pCut);
+  return z != 0 && skipSpace(z) == zEnd;
 }

@@ -16,11 +16,54 @@
 ** no object, a mouse record without an end point) stays as it is, and
 ** evProblems() names it. Approving twice changes nothing.
 **
-** The large parts go first, in one pass over the text (json_remove); the
-** rest works on what is left.
+** The large parts go first, in one pass over the text (evidence_slim); SQLite's
+** JSON functions do the rest on what is left.
 */
 #include "evidence.h"
 SQLITE_EXTENSION_INIT3
+
+/*-------------------------------------------------- the large parts ----*/
+
+static const BxCut aVision[] = {{"rawOcrResult", BX_CUT_ALL, 0},
+    {"screenshot", BX_CUT_ALL, 0}, {"allTextResults", BX_CUT_ALL, 0},
+    {0, BX_CUT_NOTHING, 0}};
+static const BxCut aMouse[] = {
+    {"trail", BX_CUT_ALL, 0}, {0, BX_CUT_NOTHING, 0}};
+static const BxCut aMetadata[] = {
+    {"mouseTrail", BX_CUT_ALL, 0}, {0, BX_CUT_NOTHING, 0}};
+static const BxCut aStrategy[] = {
+    {"metadata", BX_CUT_MEMBERS, aMetadata}, {0, BX_CUT_NOTHING, 0}};
+static const BxCut aChain[] = {
+    {"strategies", BX_CUT_ELEMENTS, aStrategy}, {0, BX_CUT_NOTHING, 0}};
+static const BxCut aEvidence[] = {{"vision", BX_CUT_MEMBERS, aVision},
+    {"mouse", BX_CUT_MEMBERS, aMouse}, {"network", BX_CUT_ALL, 0},
+    {0, BX_CUT_NOTHING, 0}};
+static const BxCut aAction[] = {{"visionData", BX_CUT_MEMBERS, aVision},
+    {"mouseData", BX_CUT_MEMBERS, aMouse}, {"networkData", BX_CUT_ALL, 0},
+    {"evidence", BX_CUT_MEMBERS, aEvidence},
+    {"fallbackChain", BX_CUT_MEMBERS, aChain}, {0, BX_CUT_NOTHING, 0}};
+static const BxCut action = {"", BX_CUT_MEMBERS, aAction};
+
+void evSlim(BxCall *p) {
+  sqlite3_value *pAction = p->aArg[0];
+  sqlite3_str *pOut = sqlite3_str_new(p->bx->db);
+  const char *z = 0;
+  char *zOut;
+  int bCut;
+  if (sqlite3_value_type(pAction) == SQLITE_TEXT) {
+    z = (const char *)sqlite3_value_text(pAction);
+  }
+  bCut = z && bxJsonCut(z, sqlite3_value_bytes(pAction), &action, pOut);
+  zOut = sqlite3_str_finish(pOut);
+  if (bCut) {
+    bxReturnText(p, zOut);
+  } else {
+    sqlite3_free(zOut);
+    bxReturnValue(p, pAction);
+  }
+}
+
+/*------------------------------------------------------------ the rest ----*/
 
 /*
 ** The strategies of document j, in steps that keep the nesting of the SQL
@@ -97,7 +140,8 @@ char *evApproved(const char *zTime, BxErr *pErr) {
   char *z;
   int i;
   sqlite3_str_appendall(pOut,
-      "(WITH slim(j) AS MATERIALIZED (SELECT json_remove(action, "
+      "(WITH slim(j) AS MATERIALIZED (SELECT "
+      "json_remove(evidence_slim(action), "
       "'$.networkData', '$.evidence.network', '$.visionData.rawOcrResult', "
       "'$.visionData.screenshot', '$.visionData.allTextResults', "
       "'$.evidence.vision.rawOcrResult', '$.evidence.vision.screenshot', "

@@ -133,6 +133,8 @@ void evOverflowRate(EvBuffer *p, const EvState *pState, BxErr *pErr);
   "'$.confidence') IN ('integer', 'real') THEN json_extract(value, "           \
   "'$.confidence') END) FROM json_each(" action                                \
   " -> '$.fallbackChain.strategies')), -1)"
+/* evidence_slim(action): without its large parts. */
+void evSlim(BxCall *pCall);
 /* The SQL expression of what remains of column "action" when it is approved;
 ** zTime is the SQL of its row's time. Free it with sqlite3_free(). */
 char *evApproved(const char *zTime, BxErr *pErr);

@@ -1,0 +1,64 @@
+"""evidence_slim(): the large parts of an action go, the rest keeps its text."""
+import json
+import random
+
+import pytest
+
+from conftest import one
+
+PATHS = (
+    "$.networkData", "$.evidence.network", "$.visionData.rawOcrResult",
+    "$.visionData.screenshot", "$.visionData.allTextResults",
+    "$.evidence.vision.rawOcrResult", "$.evidence.vision.screenshot",
+    "$.evidence.vision.allTextResults", "$.mouseData.trail", "$.evidence.mouse.trail",
+    *(f"$.fallbackChain.strategies[{i}].metadata.mouseTrail" for i in range(6)))
+KEYS = ["networkData", "evidence", "network", "visionData", "vision", "rawOcrResult",
+        "screenshot", "allTextResults", "mouseData", "mouse", "trail", "fallbackChain",
+        "strategies", "metadata", "mouseTrail", "x", "networkDat", 'q\\\\\\" ', ""]
+
+
+def value(dice, depth):
+    """Text of a random value; its keys are those that matter, each once."""
+    space = lambda: dice.choice(["", "", " ", "\n\t"])
+    pick = dice.random()
+    if depth == 0 or pick < 0.2:
+        return dice.choice(['"a\\"]}"', '"\\\\"', "1", "-2.50e3", "null", "true", '"é"'])
+    if pick < 0.85:
+        keys = dice.sample(KEYS, dice.randrange(7))
+        return "{%s}" % (",".join(
+            f'{space()}"{key}"{space()}:{space()}{value(dice, depth - 1)}{space()}'
+            for key in keys) or space())
+    return "[%s]" % (",".join(
+        space() + value(dice, depth - 1) for _ in range(dice.randrange(4))) or space())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_goes_is_what_json_remove_takes(db, seed):
+    dice = random.Random(seed)
+    remove = f"SELECT json_remove(?{''.join(f', {p!r}' for p in PATHS)})"
+    changed = 0
+    for _ in range(1500):
+        text = value(dice, 6)
+        slim = one(db, "SELECT evidence_slim(?)", text)
+        assert one(db, "SELECT json(?)", slim) == one(db, remove, text), text
+        assert one(db, "SELECT evidence_slim(?)", slim) == slim
+        changed += json.loads(slim) != json.loads(text)
+    assert changed > 100
+
+
+def test_the_same_key_twice_goes_twice(db):
+    text = '{"networkData":1,"a":1.0,"networkData":{"b":[2]},"a":2}'
+    assert one(db, "SELECT evidence_slim(?)", text) == '{"a":1.0,"a":2}'
+
+
+@pytest.mark.parametrize("given", [
+    None, 5, b"{\"networkData\":1}", "", " ", '{"networkData":1', '{"networkData":1}}',
+    '{"networkData":tru}', '{"networkData":1,}', '{"networkData":[1,]}', "{'networkData':1}",
+    '{"networkData":"\x01"}', '{"networkData":01}', '{"a":1 "networkData":1}',
+    '{"fallbackChain":{"strategies":[{"metadata":{"mouseTrail":1}},]}}',
+    '{"fallbackChain":{"strategies":{"metadata":{"mouseTrail":1}}}}',
+    '{"fallbackChain":{"strategies":[[{"metadata":{"mouseTrail":1}}]]}}',
+    '{"visionData":[{"rawOcrResult":1}]}', '[{"networkData":1}]',
+    "[" * 70 + "]" * 70])
+def test_what_is_no_such_action_comes_back_as_it_is(db, given):
+    assert one(db, "SELECT evidence_slim(?)", given) == given
