@@ -42,6 +42,8 @@ char *text(sqlite3 *db, const char *zSql);
 ** random, and the clock's time of receipts.
 */
 char *contents(sqlite3 *db);
+/* Fails with the first line that is not the same. */
+void mustBeSame(const char *zWhere, const char *zIs, const char *zShould);
 /* The problems that blackbox_check() lists, one a line; "" for none. */
 char *problems(sqlite3 *db);
 /* Closes, and checks that nothing was left open. */

@@ -83,16 +83,12 @@ static void forget(Case *p) {
   sqlite3_free(p->zAfter);
 }
 
-/* Both texts are the same; if not, shows the first line that is not. */
 static void same(const Case *p, int iPoint, const char *zWhat, const char *zIs,
     const char *zShould) {
-  int i = 0, iLine = 0;
-  if (strcmp(zIs, zShould) == 0) return;
-  for (; zIs[i] != 0 && zIs[i] == zShould[i]; i++) {
-    if (zIs[i] == '\n') iLine = i + 1;
-  }
-  fail_msg("point %d of %d: %s\n--- is\n%.600s\n--- should be\n%.600s", iPoint,
-      p->nEvent, zWhat, zIs + iLine, zShould + iLine);
+  char zWhere[200];
+  snprintf(
+      zWhere, sizeof(zWhere), "point %d of %d: %s", iPoint, p->nEvent, zWhat);
+  mustBeSame(zWhere, zIs, zShould);
 }
 
 static int isExpected(const Case *p, int rc) {

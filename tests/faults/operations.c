@@ -84,7 +84,7 @@ const Operation aOperation[] = {
         "SELECT payload_extract('ring', 'a')", 0},
     {"rename", 0, 0, "ALTER TABLE ring RENAME TO tape", 0},
     {"drop", 0, 0, "DROP TABLE ring", 0},
-    {"queue", 0, 0, QUEUE("w1"), 0},
+    {"queue", 0, 0, QUEUE("w1"), OP_STAGES},
     {"queue as a row", 0, 0,
         "INSERT INTO payload_queue(event_id, agent_id, request_body, "
         "timestamp) VALUES('w1','a','q',9000)",

@@ -3,7 +3,7 @@ import pytest
 
 from conftest import run_program
 
-PROGRAMS = ["disturb"]
+PROGRAMS = ["disturb", "io"]
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
