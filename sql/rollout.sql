@@ -444,6 +444,10 @@ SELECT NULL AS now, NULL AS max_rows WHERE 0;
 CREATE TRIGGER IF NOT EXISTS main.rollout_cleanup_insert
 INSTEAD OF INSERT ON rollout_cleanup
 BEGIN
+  SELECT RAISE(ABORT, 'Invalid time: now is whole milliseconds since 1970')
+   WHERE NEW.now IS NOT NULL
+     AND (typeof(NEW.now) <> 'integer'
+          OR NEW.now NOT BETWEEN 0 AND 253402300799999);
   UPDATE rollout_act
      SET rule = 'rollout.expired', rows = 0, bytes = 0,
          now = coalesce(NEW.now, (SELECT now FROM rollout_fresh));

@@ -395,6 +395,15 @@ def test_cleanup_takes_what_the_due_view_lists(plain):
     assert one(plain, "SELECT count(*) FROM rollouts") == 2
 
 
+@pytest.mark.parametrize("now", ["2020-01-01", "x", 1e300, 1.5, -1, b"1"])
+def test_cleanup_takes_no_time_that_is_none(plain, now):
+    start(plain)
+    with pytest.raises(IntegrityError, match="Invalid time: now is whole"):
+        plain.execute("INSERT INTO rollout_cleanup(now) VALUES (?)", (now,))
+    assert one(plain, "SELECT count(*) FROM rollouts") == 1
+    assert rows(plain, "SELECT * FROM retention_log") == []
+
+
 def test_check_finds_what_was_tampered_with(path, plain):
     start(plain)
     log(plain, "user_message", message="x")
