@@ -172,11 +172,13 @@ char *evApproved(const char *zTime, BxErr *pErr) {
 /*
 ** One row for each thing that approval kept because it could not read it; the
 ** buffer's rows at %s. odd picks out the few actions with anything in them
-** that needs a closer look.
+** that needs a closer look. json_valid() also says no when it gets no memory,
+** and is then asked again.
 */
 static const char zDoc[] =
     "WITH doc(id, j) AS MATERIALIZED (SELECT id, CASE WHEN json_valid(action)"
-    " THEN action END FROM %s WHERE pinned = 0), odd(id, j) AS MATERIALIZED"
+    " OR json_valid(action) THEN action END FROM %s WHERE pinned = 0), odd(id, "
+    "j) AS MATERIALIZED"
     " (SELECT doc.id, j FROM doc WHERE j IS NULL"
     " OR json_type(j, '$.fallbackChain.strategies') <> 'array'"
     " OR json_type(j, '$.visionData') NOT IN ('object', 'null')"

@@ -308,8 +308,8 @@ static int addCases(
 
 /* argv[1], if given, is a pattern of names, with * and ?. */
 int main(int argc, char **argv) {
-  static struct CMUnitTest aTest[500];
-  static Case aCase[500];
+  static struct CMUnitTest aTest[1000];
+  static Case aCase[1000];
   int i, n = 2;
   faultMemory();
   aTest[0] = (struct CMUnitTest)cmocka_unit_test(testLoad);

@@ -32,6 +32,58 @@
   "INSERT INTO blackbox_call(command, arguments) VALUES('" command             \
   "','" arguments "')"
 
+#define OLD "'5973b6c0-94b8-487b-a530-2aeb6098ae0e'"
+#define NEW "'019d0000-1111-7222-8333-444455556666'"
+#define USER                                                                   \
+  "{\"type\":\"event_msg\",\"payload\":{\"type\":\"user_message\","            \
+  "\"message\":\"hi\"}}"
+#define SAID                                                                   \
+  "{\"type\":\"response_item\",\"payload\":{\"type\":\"message\",\"role\":"    \
+  "\"assistant\",\"content\":[{\"type\":\"output_text\",\"text\":\"yes\"}]}}"
+#define DROPPED                                                                \
+  "{\"type\":\"event_msg\",\"payload\":{\"type\":\"exec_command_begin\"}}"
+#define ODD                                                                    \
+  "{\"t\\u0079pe\":1,\"type\":\"compacted\",\"timestamp\":5000,\"payload\":{"  \
+  "\"a\":[1]}}"
+#define APPEND(items) "SELECT rollout_append(" OLD ", '[" items "]', 3000);"
+#define ROLLOUT                                                                \
+  "SELECT rollout_create(" OLD ", 'be brief', 'permanent', NULL, 1000);"       \
+  "SELECT rollout_append(" OLD ", '[" USER "," SAID "," DROPPED "," USER       \
+  "," SAID "]', 2000);"
+#define EXPIRED                                                                \
+  "SELECT rollout_create(" NEW ", NULL, 0, NULL, 1000);"                       \
+  "SELECT rollout_append(" NEW ", '[" USER "," DROPPED "]', 1000);"
+#define LINES                                                                  \
+  "'{\"timestamp\":\"2026-01-01T00:00:00.000Z\",\"type\":\"session_meta\","    \
+  "\"payload\":{\"id\":\"019d0000-1111-7222-8333-444455556666\"}}' || "        \
+  "char(10) || '" USER "' || char(10) || 'damaged' || char(10) || '" SAID "'"
+#define ACTION(id)                                                             \
+  "{\"id\":\"" id                                                              \
+  "\",\"fallbackChain\":{\"strategies\":[{\"type\":\"vision_ocr\","            \
+  "\"confidence\":0.7,\"metadata\":{\"targetText\":\"Save\",\"rest\":1}}]},"   \
+  "\"visionData\":{\"ocrText\":\"Save\",\"rawOcrResult\":[1,2,3]},"            \
+  "\"networkData\":{},\"eventType\":\"click\"}"
+#define STORE(rec, id, time)                                                   \
+  "INSERT INTO " rec "(id, timestamp, action, screenshot) VALUES('" id         \
+  "', " time ", '" ACTION(id) "', zeroblob(30000));"
+#define STORES(rec)                                                            \
+  STORE(rec, "a1", "1000") STORE(rec, "a2", "2000") STORE(rec, "a3", "3000")
+#define BUFFER                                                                 \
+  "CREATE VIRTUAL TABLE rec USING "                                            \
+  "evidence_buffer(max_size_bytes=100000);" STORES("rec")
+#define SPILLING                                                               \
+  "CREATE VIRTUAL TABLE temp.rec USING evidence_buffer("                       \
+  "max_size_bytes=100000, overflow='main');" STORES("temp.rec")
+#define SESSION "'conv_a3f8e2b4-5c6d-7e8f-9g0h-1i2j3k4l5m6n'"
+#define OTHER_SESSION "'conv_b3f8e2b4-5c6d-7e8f-9g0h-1i2j3k4l5m6n'"
+#define CACHE(session, turn, data, now)                                        \
+  "SELECT cache_write(" session ", 'a7b3c9d2', '" turn "', '" data             \
+  "', 'what it is', NULL, " now ");"
+#define CACHED                                                                 \
+  CACHE(SESSION, "f4e8g1h1", "[1,2]", "1000")                                  \
+  CACHE(SESSION, "f4e8g1h2", "{}", "2000")                                     \
+  CACHE(OTHER_SESSION, "f4e8g1h1", "[1.0]", "3000")
+
 const Operation aOperation[] = {
     {"install in an attached file", 0, "ATTACH ':memory:' AS other",
         "SELECT blackbox_install('other')", OP_SCHEMA},
@@ -123,6 +175,96 @@ const Operation aOperation[] = {
         "payload_waiting; SELECT blackbox_version(), blackbox_debug()",
         0},
     {"check", ARCHIVE, 0, "SELECT * FROM blackbox_check", 0},
+
+    {"create a rollout", 0, 0,
+        "SELECT rollout_create(" OLD ", 'be brief', 'permanent', NULL, 1000)",
+        0},
+    {"create a rollout as a row", 0, 0,
+        "INSERT INTO rollouts(id, created, expires_at) VALUES(" OLD
+        ", 1000, 'permanent')",
+        0},
+    {"append", ROLLOUT, 0, APPEND(SAID "," DROPPED "," USER), 0},
+    {"append, statements kept", ROLLOUT, APPEND(SAID),
+        APPEND(SAID "," DROPPED "," USER), 0},
+    {"append what is odd", ROLLOUT, 0, APPEND(ODD "," SAID), 0},
+    {"append as a command", ROLLOUT, 0,
+        "INSERT INTO blackbox_call(command, arguments) VALUES("
+        "'rollout_append', json_array(" OLD ", '[" SAID "," USER "]', 3000))",
+        OP_PARTLY},
+    {"log an item", ROLLOUT, 0,
+        "INSERT INTO rollout_log(rollout_id, item, timestamp) VALUES(" OLD
+        ", '" USER "', 3000)",
+        0},
+    {"import", ROLLOUT, 0, "SELECT rollout_import(" LINES ", NULL, 1000)", 0},
+    {"fork", ROLLOUT, 0, "SELECT rollout_fork(" OLD ", 1, " NEW ", 4000)", 0},
+    {"archive a rollout", ROLLOUT, 0, "SELECT rollout_archive(" OLD ")", 0},
+    {"delete a rollout", ROLLOUT, 0, "SELECT rollout_delete(" OLD ")", 0},
+    {"delete the parent of a fork",
+        ROLLOUT "SELECT rollout_fork(" OLD ", 1, " NEW ", 4000);", 0,
+        "SELECT rollout_delete(" OLD ")", 0},
+    {"clean up rollouts", ROLLOUT EXPIRED, 0,
+        "SELECT rollout_cleanup_expired(5000)", 0},
+    {"make rollouts searchable", ROLLOUT, 0, "SELECT rollout_search_install()",
+        OP_SCHEMA},
+    {"read rollouts", ROLLOUT, 0,
+        "SELECT rollout_history(" OLD "); SELECT * FROM rollout_range(" OLD
+        ", 1, 2); SELECT * FROM rollout_context(" OLD "); SELECT "
+        "rollout_page(5); SELECT * FROM rollout_list(5); SELECT "
+        "rollout_export(" OLD "); SELECT * FROM rollout_dropped(" OLD ")",
+        0},
+
+    {"create a buffer", 0, 0,
+        "CREATE VIRTUAL TABLE rec USING evidence_buffer(max_screenshots=5)", 0},
+    {"store", BUFFER, "UPDATE rec SET pinned = 1 WHERE id = 'a1'",
+        "INSERT INTO rec(id, timestamp, action) VALUES('a4', 4000, '{}')", 0},
+    {"store it again", BUFFER, 0,
+        "UPDATE rec SET screenshot = zeroblob(20000), action = '" ACTION(
+            "a1") "' WHERE id = 'a1'",
+        0},
+    {"store over the threshold", BUFFER, 0, STORE("rec", "a4", "4000"), 0},
+    {"store into the overflow", 0, SPILLING, STORE("temp.rec", "a4", "4000"),
+        0},
+    {"flush a buffer", 0, SPILLING, "SELECT evidence_flush('rec')", 0},
+    {"approve", BUFFER, 0, "SELECT evidence_prune_for_approval('rec')", 0},
+    {"approve what overflowed", 0, SPILLING STORE("temp.rec", "a4", "4000"),
+        "SELECT evidence_prune_for_approval('rec', 1)", 0},
+    {"prune screenshots", BUFFER, 0,
+        "SELECT evidence_prune_screenshots('rec', 1)", 0},
+    {"prune",
+        "CREATE VIRTUAL TABLE rec USING "
+        "evidence_buffer(max_size_bytes=100000);" STORE("rec", "a1", "1000")
+            STORE("rec", "a2", "2000") "UPDATE rec SET pinned = 1;" STORE(
+                "rec", "a3", "3000") "UPDATE rec SET pinned = 0;",
+        0, "SELECT evidence_prune('rec')", 0},
+    {"change a limit", BUFFER, 0,
+        "INSERT INTO rec(rec, value) VALUES('max_size_bytes', 80000)", 0},
+    {"delete an action", BUFFER, 0, "DELETE FROM rec WHERE id = 'a2'", 0},
+    {"clear a buffer", BUFFER, 0, "SELECT evidence_clear('rec')", 0},
+    {"rename a buffer", BUFFER, 0, "ALTER TABLE rec RENAME TO tape2", 0},
+    {"drop a buffer", BUFFER, 0, "DROP TABLE rec", 0},
+    {"read a buffer", BUFFER, 0,
+        "SELECT id, timestamp, length(screenshot) FROM rec WHERE timestamp >= "
+        "2000; SELECT evidence_stats('rec'); SELECT * FROM evidence_stats; "
+        "SELECT evidence_needs_pruning('rec'); SELECT "
+        "evidence_export_puppeteer('rec') IS NULL; SELECT "
+        "evidence_export_replay('rec') IS NULL",
+        0},
+
+    {"cache", CACHED, 0, CACHE(SESSION, "f4e8g1h3", "[3]", "4000"), 0},
+    {"cache it again", CACHED, 0, CACHE(SESSION, "f4e8g1h1", "[3]", "4000"), 0},
+    {"cache as a row", CACHED, 0,
+        "INSERT INTO cache_items(session_id, task_id, turn_id, description, "
+        "timestamp, data) VALUES(" SESSION
+        ", 'a7b3c9d2', 'f4e8g1h3', 'next', 4000, '[3]')",
+        0},
+    {"read the cache", CACHED, 0,
+        "SELECT data FROM cache_items; SELECT * FROM cache_list(" SESSION
+        "); SELECT cache_stats(" SESSION ")",
+        0},
+    {"clear a session", CACHED, 0, "SELECT cache_clear_session(" SESSION ")",
+        0},
+    {"clean the cache", CACHED, 0,
+        "SELECT cache_cleanup_outdated(1, 10000000000)", 0},
 };
 
 const int nOperation = (int)(sizeof(aOperation) / sizeof(aOperation[0]));
