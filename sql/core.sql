@@ -19,7 +19,10 @@
 -- object first, and must find a table there.
 CREATE VIEW IF NOT EXISTS main.blackbox_limits AS
 SELECT d.name AS name,
-       coalesce(s.value, d.preset) AS value,
+       CASE d.kind
+         WHEN 'integer' THEN CAST(coalesce(s.value, d.preset) AS INTEGER)
+         ELSE coalesce(s.value, d.preset)
+       END AS value,
        d.preset AS "default",
        CASE d.kind
          WHEN 'choice' THEN d.choices
@@ -38,7 +41,9 @@ SELECT s.name AS object,
   LEFT JOIN blackbox_setting_defs AS d ON d.name = s.name
  WHERE d.name IS NULL
     OR NOT CASE d.kind
-         WHEN 'integer' THEN typeof(s.value) = 'integer'
+         -- Some languages have no integers: 3.0 is 3.
+         WHEN 'integer' THEN typeof(s.value) IN ('integer', 'real')
+                             AND s.value = CAST(s.value AS INTEGER)
                              AND s.value BETWEEN d.low AND d.high
          WHEN 'real' THEN typeof(s.value) IN ('integer', 'real')
                           AND s.value BETWEEN d.low AND d.high

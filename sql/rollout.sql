@@ -158,7 +158,7 @@ SELECT h.id AS id,
        a.forked_from AS forked_from,
        a.first_user_message AS first_user_message,
        (SELECT d.payload ->> 'instructions' FROM rollout_data AS d
-         WHERE d.id = h.no << 32) AS instructions,
+         WHERE d.id = h.no << 32 AND json_valid(d.payload)) AS instructions,
        (SELECT d.payload FROM rollout_data AS d
          WHERE d.id = h.no << 32) AS session_meta
   FROM rollout_heads AS h
@@ -172,8 +172,16 @@ BEGIN
      AND CASE WHEN NOT json_valid(NEW.session_meta) THEN 1
               WHEN json_type(NEW.session_meta) <> 'object' THEN 1
               ELSE lower(NEW.session_meta ->> 'id') <> lower(NEW.id) END;
+  SELECT RAISE(ABORT, 'Invalid session meta: what it says cannot be given beside it (instructions only where it has none)')
+   WHERE NEW.session_meta IS NOT NULL
+     AND (coalesce(NEW.source, NEW.cwd, NEW.originator, NEW.cli_version,
+            NEW.model_provider, NEW.forked_from) IS NOT NULL
+          OR NEW.session_meta ->> 'instructions' <> NEW.instructions);
+  SELECT RAISE(ABORT, 'ReadOnlyError: the counters of a conversation follow from its items; leave them out')
+   WHERE coalesce(NEW.item_count, NEW.last_sequence, NEW.has_user_event,
+           NEW.turns, NEW.bytes, NEW.first_user_message) IS NOT NULL;
   INSERT INTO rollout_heads(id, created, updated, expires_at, status)
-  SELECT coalesce(lower(NEW.id), NEW.session_meta ->> 'id',
+  SELECT coalesce(lower(NEW.id), lower(NEW.session_meta ->> 'id'),
            (SELECT id FROM rollout_fresh)),
          at,
          coalesce(NEW.updated, at),
@@ -187,19 +195,28 @@ BEGIN
   INSERT INTO rollout_data(id, timestamp, type, payload)
   SELECT h.no << 32, h.created, 'session_meta',
          CASE WHEN NEW.session_meta IS NULL THEN
-                json_object('id', h.id, 'timestamp', iso, 'cwd', '',
-                  'originator', 'blackbox', 'cli_version', '1.0.0',
-                  'instructions', NEW.instructions)
-              WHEN json_type(NEW.session_meta, '$.id') IS NOT NULL
-               AND json_type(NEW.session_meta, '$.timestamp') IS NOT NULL
+                -- json_patch leaves out what is NULL in its second argument
+                json_patch(
+                  json_object('id', h.id, 'timestamp', iso,
+                    'cwd', coalesce(NEW.cwd, ''),
+                    'originator', coalesce(NEW.originator, 'blackbox'),
+                    'cli_version', coalesce(NEW.cli_version, '1.0.0'),
+                    'instructions', NEW.instructions),
+                  json_object('source', NEW.source,
+                    'model_provider', NEW.model_provider,
+                    'forked_from_id', NEW.forked_from))
+              WHEN NEW.session_meta ->> 'id' IS NOT NULL
+               AND NEW.session_meta ->> 'timestamp' IS NOT NULL
                AND (NEW.instructions IS NULL OR
-                    json_type(NEW.session_meta, '$.instructions') IS NOT NULL)
+                    NEW.session_meta ->> 'instructions' IS NOT NULL)
                 THEN NEW.session_meta
-              WHEN NEW.instructions IS NULL THEN
-                json_insert(NEW.session_meta, '$.id', h.id, '$.timestamp', iso)
               ELSE
-                json_insert(NEW.session_meta, '$.id', h.id, '$.timestamp', iso,
-                  '$.instructions', NEW.instructions) END
+                json_patch(
+                  json_set(NEW.session_meta, '$.id', h.id, '$.timestamp', json(
+                    coalesce(nullif(NEW.session_meta -> 'timestamp', 'null'),
+                             json_quote(iso)))),
+                  CASE WHEN NEW.instructions IS NULL THEN '{}'
+                       ELSE json_object('instructions', NEW.instructions) END) END
     FROM (SELECT *, strftime('%Y-%m-%dT%H:%M:%fZ', created / 1000.0,
                              'unixepoch') AS iso
             FROM rollout_heads) AS h
@@ -268,6 +285,14 @@ BEGIN
     FROM rollout_heads
    WHERE id = lower(NEW.rollout)
      AND NEW.sequence IS NOT NULL AND NEW.sequence IS NOT last_sequence + 1;
+  SELECT RAISE(ABORT, 'Invalid item format: a timestamp is whole milliseconds since 1970')
+   WHERE NEW.timestamp IS NOT CAST(NEW.timestamp AS INTEGER);
+  SELECT RAISE(ABORT, 'Rollout expired: UPDATE rollouts SET expires_at to go on with it')
+    FROM rollout_heads
+   WHERE id = lower(NEW.rollout)
+     AND expires_at < coalesce(NEW.timestamp, (SELECT now FROM rollout_fresh));
+  SELECT RAISE(ABORT, 'Invalid item format: a type has no NUL')
+   WHERE instr(NEW.type, char(0)) > 0;
   INSERT INTO rollout_data(id, timestamp, type, payload)
   SELECT (no << 32) + last_sequence + 1,
          coalesce(NEW.timestamp, (SELECT now FROM rollout_fresh)),
@@ -312,6 +337,8 @@ BEGIN
   SELECT RAISE(ABORT, 'Rollout not found: start it with INSERT INTO rollouts(id) or rollout_create()')
    WHERE NOT EXISTS (SELECT 1 FROM rollout_heads
                       WHERE id = lower(NEW.rollout_id));
+  SELECT RAISE(ABORT, 'Invalid item format: a timestamp is whole milliseconds since 1970')
+   WHERE NEW.timestamp IS NOT CAST(NEW.timestamp AS INTEGER);
   SELECT RAISE(ABORT, 'Rollout expired: UPDATE rollouts SET expires_at to go on with it')
     FROM rollout_heads
    WHERE id = lower(NEW.rollout_id)
@@ -319,12 +346,15 @@ BEGIN
   SELECT RAISE(ABORT, 'Invalid item format: give item, a JSON object with a type, or type and payload, JSON too')
    WHERE CASE WHEN NEW.item IS NULL THEN
                 typeof(NEW.type) <> 'text' OR NEW.type = ''
+                OR instr(NEW.type, char(0)) > 0
                 OR (NEW.payload IS NOT NULL AND NOT json_valid(NEW.payload))
               WHEN NEW.type IS NOT NULL OR NEW.payload IS NOT NULL THEN 1
               WHEN NOT json_valid(NEW.item) THEN 1
               WHEN json_type(NEW.item) <> 'object' THEN 1
               ELSE json_type(NEW.item, '$.type') IS NOT 'text'
-                   OR NEW.item ->> 'type' = '' END;
+                   OR NEW.item ->> 'type' = ''
+                   OR instr(replace(NEW.item -> 'type', '\\', ''), '\u0000') > 0
+               END;
   INSERT INTO rollout_data(id, timestamp, type, payload)
   SELECT (h.no << 32) + h.last_sequence + 1,
          coalesce(NEW.timestamp, (SELECT now FROM rollout_fresh)),
@@ -375,7 +405,8 @@ BEGIN
     FROM rollout_heads WHERE id = lower(NEW.id);
   SELECT RAISE(ABORT, 'Invalid time: created is whole milliseconds since 1970')
    WHERE NEW.created IS NOT NULL
-     AND (typeof(NEW.created) <> 'integer'
+     AND (typeof(NEW.created) NOT IN ('integer', 'real')
+          OR NEW.created <> CAST(NEW.created AS INTEGER)
           OR NEW.created NOT BETWEEN 0 AND 253402300799999);
   SELECT RAISE(ABORT, 'Rollout expired: UPDATE rollouts SET expires_at to go on with it')
     FROM rollout_heads
@@ -384,7 +415,12 @@ BEGIN
   SELECT RAISE(ABORT, 'Invalid turn: it must be a whole number from 0 to the turns of the conversation (column turns of rollouts)')
     FROM rollout_heads
    WHERE id = lower(NEW.parent) AND NEW.turn IS NOT NULL
-     AND (typeof(NEW.turn) <> 'integer' OR NEW.turn NOT BETWEEN 0 AND turns);
+     AND (typeof(NEW.turn) NOT IN ('integer', 'real')
+          OR NEW.turn <> CAST(NEW.turn AS INTEGER)
+          OR NEW.turn NOT BETWEEN 0 AND turns);
+  SELECT RAISE(ABORT, 'Corrupted rollout: the payload of item 0 is no JSON; UPDATE rollouts SET session_meta mends it')
+    FROM rollout_heads AS h JOIN rollout_data AS d ON d.id = h.no << 32
+   WHERE h.id = lower(NEW.parent) AND NOT json_valid(d.payload);
   INSERT INTO rollouts(id, created, session_meta)
   SELECT i.id, i.at,
          json_set(d.payload, '$.id', i.id,
@@ -402,11 +438,12 @@ BEGIN
      SET (last_sequence, turns, user_sequence) =
          (SELECT max(p.cut - 1, 0), p.turn,
                  CASE WHEN p.user_sequence < p.cut THEN p.user_sequence END
-            FROM (SELECT h.user_sequence, coalesce(NEW.turn, h.turns) AS turn,
+            FROM (SELECT h.user_sequence, coalesce(CAST(NEW.turn AS INTEGER), h.turns) AS turn,
                          coalesce((SELECT t.sequence
                                      FROM rollout_segments AS s
                                      JOIN rollout_turns AS t
-                                       ON t.id = (s.owner << 32) + NEW.turn
+                                       ON t.id = (s.owner << 32)
+                                                 + CAST(NEW.turn AS INTEGER)
                                     WHERE s.rollout = h.no
                                       AND t.sequence BETWEEN s.first AND s.last),
                                   h.last_sequence + 1) AS cut
@@ -446,7 +483,8 @@ INSTEAD OF INSERT ON rollout_cleanup
 BEGIN
   SELECT RAISE(ABORT, 'Invalid time: now is whole milliseconds since 1970')
    WHERE NEW.now IS NOT NULL
-     AND (typeof(NEW.now) <> 'integer'
+     AND (typeof(NEW.now) NOT IN ('integer', 'real')
+          OR NEW.now <> CAST(NEW.now AS INTEGER)
           OR NEW.now NOT BETWEEN 0 AND 253402300799999);
   UPDATE rollout_act
      SET rule = 'rollout.expired', rows = 0, bytes = 0,
@@ -732,6 +770,11 @@ BEGIN
    WHERE CASE WHEN json_valid(OLD.payload)
               THEN NEW.payload ->> 'type' IS NOT OLD.payload ->> 'type'
                 OR NEW.payload ->> 'role' IS NOT OLD.payload ->> 'role' END;
+  SELECT RAISE(ABORT, 'Invalid session meta: it stays a JSON object with the id that it has')
+   WHERE NEW.id & 4294967295 = 0
+     AND CASE WHEN json_type(NEW.payload) <> 'object' THEN 1
+              WHEN json_valid(OLD.payload)
+              THEN NEW.payload ->> 'id' IS NOT OLD.payload ->> 'id' END;
   UPDATE rollout_heads
      SET bytes = bytes + length(CAST(NEW.payload AS BLOB))
                  - coalesce(length(CAST(OLD.payload AS BLOB)), 0)

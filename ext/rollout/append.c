@@ -126,10 +126,12 @@ static void closePairs(Append *p) {
 
 /*--------------------------------------------------------------- items ----*/
 
-/* JSON type, type, payload, payload's type */
+/* JSON type, type, payload, payload's type, whether the type has a NUL */
 static const char zParts[] =
-    "SELECT json_type(o), o ->> 'type', o -> 'payload', o ->> '$.payload.type' "
-    "FROM (SELECT ?1 AS o)";
+    "SELECT json_type(o), o ->> 'type', o -> 'payload', "
+    "o ->> '$.payload.type', " ROLLOUT_HAS_NUL(
+        "o -> 'type'") " "
+                       "FROM (SELECT ?1 AS o)";
 static const char zTime[] =
     "SELECT CASE json_type(t) WHEN 'integer' THEN t ->> '$' "
     "WHEN 'text' THEN " ROLLOUT_MS("t ->> '$'") " END FROM (SELECT ?1 AS t)";
@@ -203,6 +205,8 @@ static void readOddItem(Append *p, i64 i, const RolloutItem *pGiven) {
   } else if (zType == 0 || sqlite3_column_type(pRow, 1) != SQLITE_TEXT ||
              strchr("[{", *zType) != 0) { /* empty, or an array or object */
     badItem(p, i, "has no type%s", "");
+  } else if (sqlite3_column_int(pRow, 4)) {
+    badItem(p, i, "has a type with a NUL%s", "");
   } else if (sqlite3_column_bytes(pRow, 1) > ROLLOUT_MAX_NAME) {
     badItem(p, i, "has a type of more than 100 bytes%s", "");
   }
@@ -311,12 +315,7 @@ void bxRolloutAppend(BxCall *p) {
   zItems = readItems(p->aArg[1], &p->err);
   append.iNow = bxTime(bxArg(p, 2), "now", &p->err);
   append.pHome = bxRolloutHome(p->bx, &p->err);
-  if (p->err.rc == SQLITE_OK && bxRolloutIsShut(p->bx, zId)) {
-    bxFail(&p->err, SQLITE_MISUSE,
-        "Rollout is shut down: %s, on this connection; rollout_resume('%s') "
-        "takes it up again",
-        zId, zId);
-  }
+  bxRolloutNotShut(p->bx, zId, &p->err);
   bxRolloutOpen(append.pHome, 1, zId, append.iNow, &append.head, &p->err);
   append.pBatch = bxRolloutBatchNew(&p->err);
   if (p->err.rc == SQLITE_OK) checkJson(&append, zItems);

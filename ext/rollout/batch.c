@@ -3,8 +3,8 @@
 **
 ** rollout_append() checks its items and collects what is kept here. In a
 ** savepoint they are counted in the head at once, and each is then an INSERT of
-** its own, which is fastest. A call that
-** came as a row of blackbox_call has no savepoint: there one statement,
+** its own, which is fastest. A call that came as a row of blackbox_call has no
+** savepoint: there one statement,
 ** INSERT INTO rollout_data SELECT ... FROM rollout_batch, writes them all, or
 ** none.
 **
@@ -138,6 +138,7 @@ i64 bxRolloutBatchPut(RolloutBatch *p, BxStmts *pHome, const RolloutHead *pHead,
   i64 iFirst = (pHead->no << 32) + pHead->iLast + 1, i;
   sqlite3_stmt *pStmt;
   if (pErr->rc != SQLITE_OK || p->nItem == 0) return 0;
+  if (pHead->iLast < 0) p->aItem[0].bLook = 1; /* whether it may be item 0 */
   if (!bSavepoint) {
     putAll(p, pHome, iFirst, pErr);
     return p->nItem;

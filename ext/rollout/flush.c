@@ -48,6 +48,7 @@ static void syncCommit(BxStmts *p, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
   i64 iLevel = readPragma(p, "PRAGMA main.synchronous", pErr);
   i64 iUser = readPragma(p, "PRAGMA main.user_version", pErr);
+  if (pErr->rc != SQLITE_OK) return; /* there is no level to go back to */
   setPragma(p, "synchronous", 3, pErr);
   setPragma(p, "user_version", iUser, pErr);
   setPragma(p, "synchronous", iLevel, &err);

@@ -123,6 +123,7 @@ static int isOurs(const char *zMsg) {
 
 void bxRolloutExplain(BxErr *pErr, const char *zPrefix, const char *zId) {
   static const char zMissing[] = "Rollout not found: ";
+  static const char zDamaged[] = "Corrupted rollout: the payload of item";
   BxErr said = *pErr;
   if (said.rc == SQLITE_OK || said.zMsg == 0) return;
   if ((said.rc & 0xff) == SQLITE_NOMEM) return;
@@ -138,6 +139,12 @@ void bxRolloutExplain(BxErr *pErr, const char *zPrefix, const char *zId) {
              strstr(said.zMsg, zId) == 0) {
     pErr->rc = SQLITE_OK;
     bxRolloutMissing(zId, pErr);
+    sqlite3_free(said.zMsg);
+  } else if (strncmp(said.zMsg, zDamaged, strlen(zDamaged)) == 0) {
+    pErr->rc = SQLITE_OK;
+    bxFail(pErr, SQLITE_CORRUPT,
+        "%s 0 of %s is no JSON; UPDATE rollouts SET session_meta mends it",
+        zDamaged, zId);
     sqlite3_free(said.zMsg);
   } else if (strncmp(said.zMsg, "unsafe use of", 13) == 0) {
     pErr->rc = SQLITE_OK;
@@ -184,6 +191,14 @@ static int findShut(const RolloutSlot *p, const char *zId) {
 
 int bxRolloutIsShut(Bx *bx, const char *zId) {
   return findShut((RolloutSlot *)bxSlot(bx, "rollout")->p, zId) >= 0;
+}
+
+void bxRolloutNotShut(Bx *bx, const char *zId, BxErr *pErr) {
+  if (pErr->rc != SQLITE_OK || !bxRolloutIsShut(bx, zId)) return;
+  bxFail(pErr, SQLITE_MISUSE,
+      "Rollout is shut down: %s, on this connection; rollout_resume('%s') "
+      "takes it up again",
+      zId, zId);
 }
 
 void bxRolloutSetShut(Bx *bx, const char *zId, int bShut, BxErr *pErr) {

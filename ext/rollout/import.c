@@ -49,18 +49,20 @@ static void badLine(Import *p, const char *zReason) {
 /*--------------------------------------------------------------- lines ----*/
 
 /* type, payload, payload's type, time, type's JSON type, payload's JSON type,
-** payload's id. zLineSql is asked of a line whose payload it gives as JSON;
+** payload's id, members that would be lost when there is no payload, whether the
+** type has a NUL. zLineSql is asked of a line whose payload it gives as JSON;
 ** item.c finds the bytes that it has in the line. */
+/* clang-format off */
 static const char zLineSql[] =
     "SELECT o ->> 'type', o -> 'payload', o ->> '$.payload.type', "
     "CASE json_type(o, '$.timestamp') WHEN 'integer' THEN o ->> 'timestamp' "
-    "WHEN 'text' THEN " ROLLOUT_MS(
-        "o ->> 'timestamp'") " END, "
-                             "json_type(o, '$.type'), "
-                             "json_type(o, '$.payload'), o ->> '$.payload.id' "
-                             "FROM (SELECT ?1 AS o) "
-                             "WHERE CASE WHEN json_valid(?1) THEN "
-                             "json_type(?1) = 'object' END";
+    "WHEN 'text' THEN " ROLLOUT_MS("o ->> 'timestamp'") " END, "
+    "json_type(o, '$.type'), json_type(o, '$.payload'), o ->> '$.payload.id', "
+    "CASE WHEN json_type(o, '$.payload') IS NULL THEN (SELECT count(*) "
+    "FROM json_each(o) WHERE key NOT IN ('type', 'timestamp')) END, "
+    ROLLOUT_HAS_NUL("o -> 'type'") " FROM (SELECT ?1 AS o) "
+    "WHERE CASE WHEN json_valid(?1) THEN json_type(?1) = 'object' END";
+/* clang-format on */
 
 static const char zBegin[] =
     "INSERT INTO main.rollout_heads(id, created, updated, expires_at) "
@@ -103,15 +105,25 @@ static int beginWith(Import *p, sqlite3_stmt *pRow, i64 iTime) {
   return p->bOpen;
 }
 
-/* A session_meta of its own id again means that the file came in before. */
-static void checkRepeat(Import *p, sqlite3_stmt *pRow) {
-  const char *zType = (const char *)sqlite3_column_text(pRow, 0);
-  const char *zMeta = (const char *)sqlite3_column_text(pRow, 6);
-  if (p->nItem > 0 || zMeta == 0 || sqlite3_stricmp(zMeta, p->zId) != 0) return;
-  if (sqlite3_stricmp(zType, "session_meta") != 0 &&
-      sqlite3_stricmp(zType, "SessionMeta") != 0) {
-    return;
+static const char zSame[] =
+    "SELECT 1 FROM main.rollout_data WHERE id = ?1 << 32 AND timestamp = ?2 "
+    "AND payload = ?3";
+
+/* The very session_meta that the conversation begins with means that the file
+** came in before. (A session that was resumed has another one further on.) */
+static void checkRepeat(Import *p, const RolloutItem *pItem, i64 iTime) {
+  sqlite3_stmt *pStmt;
+  int bSame;
+  if (p->nItem > 0) return;
+  pStmt = bxStmt(p->pHome, zSame, p->pErr);
+  bxBind(pStmt, p->pErr, "ii", p->head.no, iTime);
+  if (pStmt != 0) {
+    sqlite3_bind_text64(pStmt, 3, pItem->payload.z,
+        (sqlite3_uint64)pItem->payload.n, SQLITE_STATIC, SQLITE_UTF8);
   }
+  bSame = bxRow(pStmt, p->pErr);
+  bxDone(pStmt, p->pErr);
+  if (!bSame) return;
   bxFail(p->pErr, SQLITE_CONSTRAINT,
       "RolloutExistsError: %s has its session_meta already; give another id "
       "as second argument to import it again",
@@ -133,16 +145,17 @@ static void importItem(Import *p, sqlite3_stmt *pRow, const char *zLine) {
     zPayloadType = (const char *)sqlite3_column_text(pRow, 2);
   }
   if (zKind == 0 || strcmp(zKind, "text") != 0 || *zType == 0 ||
-      sqlite3_column_bytes(pRow, 0) > 100) {
+      sqlite3_column_bytes(pRow, 0) > ROLLOUT_MAX_NAME ||
+      sqlite3_column_int(pRow, 8)) {
     badLine(p, "no type of 1 to 100 bytes");
     return;
   }
-  if (zPayload == 0) {
+  if (zPayload == 0 && sqlite3_column_int(pRow, 7) > 0) {
     badLine(p, "no payload");
     return;
   }
   bxRolloutReadItem(zLine, &item);
-  if (item.bOdd) {
+  if (item.bOdd && zPayload != 0) {
     item.payload.z = zPayload;
     item.payload.n = sqlite3_column_bytes(pRow, 1);
   }
@@ -151,7 +164,7 @@ static void importItem(Import *p, sqlite3_stmt *pRow, const char *zLine) {
     return;
   }
   if (p->bOpen) {
-    checkRepeat(p, pRow);
+    checkRepeat(p, &item, iTime);
   } else if (!beginWith(p, pRow, iTime)) {
     return;
   }
@@ -240,6 +253,7 @@ void bxRolloutImport(BxCall *p) {
   import.pHome = bxRolloutHome(p->bx, &p->err);
   if (p->err.rc != SQLITE_OK) return;
   import.pBad = sqlite3_str_new(0);
+  bxRolloutNotShut(p->bx, import.zId, &p->err);
   /* With no id yet this only takes the write lock. */
   import.bOpen =
       bxRolloutFind(import.pHome, 1, import.zId, &import.head, &p->err);

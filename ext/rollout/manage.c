@@ -38,19 +38,31 @@ static const char zCreate[] =
     "INSERT INTO main.rollouts(id, created, expires_at, instructions, "
     "session_meta) VALUES (?1, ?2, ?3, ?4, ?5)";
 
+static const char zMetaId[] =
+    "SELECT CASE WHEN json_valid(?1) THEN ?1 ->> '$.id' END";
+
+/* The id of a session_meta, or a new one. */
+static void findId(BxStmts *p, const char *zMeta, char zId[37], BxErr *pErr) {
+  sqlite3_stmt *pStmt;
+  bxUuid(zId);
+  if (zMeta == 0) return;
+  pStmt = bxStmt(p, zMetaId, pErr);
+  bxBind(pStmt, pErr, "t", zMeta);
+  if (bxRow(pStmt, pErr) && sqlite3_column_type(pStmt, 0) != SQLITE_NULL) {
+    bxRolloutId(sqlite3_column_value(pStmt, 0), zId, pErr);
+  }
+  bxDone(pStmt, pErr);
+}
+
 void bxRolloutCreate(BxCall *p) {
-  char zId[37];
+  char zId[37] = "";
   sqlite3_value *pTtl = bxArg(p, 2);
   const char *zInstructions, *zMeta;
   sqlite3_stmt *pStmt;
   BxStmts *pHome;
   i64 iNow, iExpire = 0;
   int bPermanent = 0;
-  if (bxArg(p, 0)) {
-    bxRolloutId(p->aArg[0], zId, &p->err);
-  } else {
-    bxUuid(zId);
-  }
+  if (bxArg(p, 0)) bxRolloutId(p->aArg[0], zId, &p->err);
   iNow = bxTime(bxArg(p, 4), "now", &p->err);
   if (pTtl != 0 && p->err.rc == SQLITE_OK) {
     bPermanent =
@@ -63,6 +75,7 @@ void bxRolloutCreate(BxCall *p) {
   zMeta = bxText(bxArg(p, 3), "session_meta", ROLLOUT_MAX_PAYLOAD, 1, &p->err);
   pHome = bxRolloutHome(p->bx, &p->err);
   if (pHome == 0) return;
+  if (bxArg(p, 0) == 0) findId(pHome, zMeta, zId, &p->err);
   pStmt = bxStmt(pHome, zCreate, &p->err);
   bxBind(pStmt, &p->err, "tintt", zId, iNow, zInstructions, zMeta);
   if (pTtl != 0 && p->err.rc == SQLITE_OK) {

@@ -70,15 +70,17 @@ static sqlite3_stmt *openHome(Bx *bx, const char *zSql, BxErr *pErr) {
   return p ? bxPrepare(p, zSql, pErr) : 0;
 }
 
-/* Number of a conversation that is there and has not expired; 0 for none. */
-static i64 findLive(Bx *bx, sqlite3_value *pId, i64 iNow, BxErr *pErr) {
+/* A conversation that is there and has not expired; else number 0, without
+** items. */
+static RolloutHead findLive(Bx *bx, sqlite3_value *pId, i64 iNow, BxErr *pErr) {
+  static const RolloutHead none = {0, -1, 0};
   char zId[37];
   RolloutHead head;
   BxStmts *p;
   bxRolloutId(pId, zId, pErr);
   p = bxRolloutHome(bx, pErr);
-  if (p == 0 || !bxRolloutFind(p, 0, zId, &head, pErr)) return 0;
-  return head.iExpire < iNow ? 0 : head.no;
+  if (p == 0 || !bxRolloutFind(p, 0, zId, &head, pErr)) return none;
+  return head.iExpire < iNow ? none : head;
 }
 
 /*--------------------------------------------------------------- lists ----*/
@@ -176,9 +178,10 @@ void bxRolloutPage(BxCall *p) {
 /*------------------------------------------------------------- history ----*/
 
 /* Appends text as a JSON string. Types are short and nearly always plain. */
-static void appendString(sqlite3_str *pOut, const char *z) {
+static void appendString(sqlite3_str *pOut, const char *z, int n) {
+  const char *zEnd = z + n;
   sqlite3_str_appendchar(pOut, 1, '"');
-  for (; *z; z++) {
+  for (; z < zEnd; z++) {
     if ((unsigned char)*z < 0x20) {
       sqlite3_str_appendf(pOut, "\\u%04x", *z);
     } else {
@@ -205,19 +208,23 @@ static int isJson(BxStmts *p, const char *z, i64 n, BxErr *pErr) {
   return bValid;
 }
 
-/* Appends the items of a history; returns how many. */
-static i64 appendItems(BxStmts *p, sqlite3_str *pOut, sqlite3_stmt *pStmt,
-    const char *zId, BxErr *pErr) {
+static void itemMissing(i64 n, const char *zId, BxErr *pErr) {
+  bxFail(pErr, SQLITE_CORRUPT,
+      "Corrupted rollout: item %lld of %s is missing; rollout_items has the "
+      "others",
+      n, zId);
+}
+
+/* Appends the items of a history up to iLast. */
+static void appendItems(BxStmts *p, sqlite3_str *pOut, sqlite3_stmt *pStmt,
+    const char *zId, i64 iLast, BxErr *pErr) {
   i64 n = 0;
   while (bxRow(pStmt, pErr)) {
     i64 iSequence = sqlite3_column_int64(pStmt, 0);
     const char *zPayload = (const char *)sqlite3_column_text(pStmt, 2);
     int nPayload = sqlite3_column_bytes(pStmt, 2);
     if (iSequence != n) {
-      bxFail(pErr, SQLITE_CORRUPT,
-          "Corrupted rollout: item %lld of %s is missing; rollout_items has "
-          "the others",
-          n, zId);
+      itemMissing(n, zId, pErr);
     } else if (zPayload != 0 && !isJson(p, zPayload, nPayload, pErr)) {
       bxFail(pErr, SQLITE_CORRUPT,
           "Corrupted rollout: the payload of item %lld of %s is no JSON; "
@@ -226,7 +233,8 @@ static i64 appendItems(BxStmts *p, sqlite3_str *pOut, sqlite3_stmt *pStmt,
     }
     if (pErr->rc != SQLITE_OK) break;
     sqlite3_str_append(pOut, n ? ",{\"type\":" : "{\"type\":", n ? 9 : 8);
-    appendString(pOut, (const char *)sqlite3_column_text(pStmt, 1));
+    appendString(pOut, (const char *)sqlite3_column_text(pStmt, 1),
+        sqlite3_column_bytes(pStmt, 1));
     if (zPayload != 0) {
       sqlite3_str_append(pOut, ",\"payload\":", 11);
       sqlite3_str_append(pOut, zPayload, nPayload);
@@ -234,7 +242,7 @@ static i64 appendItems(BxStmts *p, sqlite3_str *pOut, sqlite3_stmt *pStmt,
     sqlite3_str_append(pOut, "}", 1);
     n++;
   }
-  return n;
+  if (n <= iLast) itemMissing(n, zId, pErr);
 }
 
 /* Ends a long text. Too long is an error of its own, not lack of memory. */
@@ -260,25 +268,26 @@ static void returnLong(BxCall *p, sqlite3_str *pOut, const char *zInstead) {
 
 void bxRolloutHistory(BxCall *p) {
   char zId[37];
-  i64 no, iNow, n;
+  RolloutHead head;
+  i64 iNow;
   BxStmts *pHome;
   sqlite3_stmt *pStmt;
   sqlite3_str *pOut;
   bxRolloutId(p->aArg[0], zId, &p->err);
   iNow = bxTime(bxArg(p, 1), "now", &p->err);
-  no = findLive(p->bx, p->aArg[0], iNow, &p->err);
+  head = findLive(p->bx, p->aArg[0], iNow, &p->err);
   pHome = bxRolloutHome(p->bx, &p->err);
   if (pHome == 0) return;
   pStmt = bxStmt(pHome, zHistory, &p->err);
-  bxBind(pStmt, &p->err, "i", no);
+  bxBind(pStmt, &p->err, "i", head.no);
   pOut = sqlite3_str_new(p->bx->db);
   sqlite3_str_appendf(pOut,
       "{\"type\":\"resumed\",\"payload\":{\"conversationId\":\"%s\","
       "\"history\":[",
       zId);
-  n = appendItems(pHome, pOut, pStmt, zId, &p->err);
+  appendItems(pHome, pOut, pStmt, zId, head.iLast, &p->err);
   bxDone(pStmt, &p->err);
-  if (n == 0) {
+  if (head.iLast < 0) {
     sqlite3_str_reset(pOut);
     sqlite3_str_appendall(pOut, "{\"type\":\"new\"}");
   } else {
@@ -313,7 +322,7 @@ static int readDirection(sqlite3_value *pVal, BxErr *pErr) {
 
 sqlite3_stmt *bxRolloutRange(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   sqlite3_stmt *pStmt;
-  i64 no = findLive(bx, apArg[0], bxNow(), pErr);
+  RolloutHead head = findLive(bx, apArg[0], bxNow(), pErr);
   i64 iFirst = 0, iLast = 4294967295, nRow = -1;
   int bBack = readDirection(apArg[3], pErr);
   if (apArg[1] != 0) {
@@ -330,7 +339,7 @@ sqlite3_stmt *bxRolloutRange(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
           "ORDER BY s.rollout DESC, s.first DESC, d.id DESC LIMIT ?4"
             : RANGE_SELECT "ORDER BY s.rollout, s.first, d.id LIMIT ?4",
       pErr);
-  bxBind(pStmt, pErr, "iiii", no, iFirst, iLast, nRow);
+  bxBind(pStmt, pErr, "iiii", head.no, iFirst, iLast, nRow);
   return pStmt;
 }
 
@@ -354,6 +363,22 @@ static i64 findCompaction(BxStmts *p, i64 no, i64 *piKey, BxErr *pErr) {
   }
   bxDone(pStmt, pErr);
   return iSequence;
+}
+
+/* A compaction whose payload has been damaged since is named. */
+static void checkCompaction(
+    BxStmts *p, sqlite3_value *pId, i64 iKey, BxErr *pErr) {
+  static const char zSql[] =
+      "SELECT json_valid(payload) FROM main.rollout_data WHERE id = ?1";
+  sqlite3_stmt *pStmt = bxStmt(p, zSql, pErr);
+  bxBind(pStmt, pErr, "i", iKey);
+  if (bxRow(pStmt, pErr) && !sqlite3_column_int(pStmt, 0)) {
+    bxFail(pErr, SQLITE_CORRUPT,
+        "Corrupted rollout: the payload of item %lld of %s is no JSON; "
+        "rollout_items has it and the others as text",
+        iKey & 4294967295, sqlite3_value_text(pId));
+  }
+  bxDone(pStmt, pErr);
 }
 
 /* The turns and rollbacks behind iStart, in order: sequence, and how many
@@ -409,32 +434,34 @@ static char *findTakenBack(BxStmts *p, i64 no, i64 iStart, BxErr *pErr) {
 }
 
 sqlite3_stmt *bxRolloutContext(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
-  i64 no = findLive(bx, apArg[0], bxNow(), pErr);
+  RolloutHead head = findLive(bx, apArg[0], bxNow(), pErr);
   i64 iKey = 0, iStart;
   BxStmts *p = bxRolloutHome(bx, pErr);
   sqlite3_stmt *pStmt;
   char *zGone, *zList;
   if (p == 0) return 0;
-  iStart = findCompaction(p, no, &iKey, pErr);
-  zGone = findTakenBack(p, no, iStart, pErr);
+  iStart = findCompaction(p, head.no, &iKey, pErr);
+  checkCompaction(p, apArg[0], iKey, pErr);
+  zGone = findTakenBack(p, head.no, iStart, pErr);
   zList = zGone ? sqlite3_mprintf("[%s]", zGone) : 0;
   sqlite3_free(zGone);
   if (zList == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
   pStmt = openHome(bx,
-      "SELECT c.id & 4294967295, c.timestamp, 'response_item', e.value "
+      "SELECT c.id & 4294967295, c.timestamp, 'response_item', e.value, e.key "
       "FROM main.rollout_data AS c, json_each(c.payload, CASE WHEN "
       "json_type(c.payload, '$.replacement_history') = 'array' "
       "THEN '$.replacement_history' ELSE '$.replacementHistory' END) AS e "
       "WHERE c.id = ?2 "
       "UNION ALL "
       "SELECT d.id & 4294967295, d.timestamp, d.type, "
-      "d.payload " ROLLOUT_FROM_ITEMS "AND (d.id & 4294967295) > ?3 AND "
+      "d.payload, 0 " ROLLOUT_FROM_ITEMS "AND (d.id & 4294967295) > ?3 AND "
       "lower(replace(d.type, '_', '')) IN "
       "('responseitem', 'compacted', 'contentreplacement') "
       "AND NOT EXISTS (SELECT 1 FROM json_each(?4) AS gone WHERE "
-      "(d.id & 4294967295) BETWEEN gone.value ->> 0 AND gone.value ->> 1)",
+      "(d.id & 4294967295) BETWEEN gone.value ->> 0 AND gone.value ->> 1) "
+      "ORDER BY 1, 5",
       pErr);
-  bxBind(pStmt, pErr, "iii", no, iKey, iStart);
+  bxBind(pStmt, pErr, "iii", head.no, iKey, iStart);
   if (pErr->rc == SQLITE_OK) {
     bxFailDb(
         pErr, bx->db, sqlite3_bind_text(pStmt, 4, zList, -1, SQLITE_TRANSIENT));

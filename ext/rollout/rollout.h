@@ -17,6 +17,10 @@
   "CASE WHEN " text " GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*' "     \
   "THEN CAST(round((julianday(" text ") - 2440587.5) * 86400000.0) "           \
   "AS INTEGER) END"
+/* SQL: whether a JSON string stands for text with a NUL. (What SQLite makes of
+** it may end before that.) */
+#define ROLLOUT_HAS_NUL(json)                                                  \
+  "instr(replace(" json ", '\\\\', ''), '\\u0000') > 0"
 /* SQL: milliseconds as ISO 8601 text. */
 #define ROLLOUT_ISO(ms)                                                        \
   "strftime('%Y-%m-%dT%H:%M:%fZ', " ms " / 1000.0, 'unixepoch')"
@@ -73,6 +77,8 @@ typedef struct RolloutSlot {
 /* Makes it when it is not there yet. */
 RolloutSlot *bxRolloutSlot(Bx *bx, BxErr *pErr);
 int bxRolloutIsShut(Bx *bx, const char *zId);
+/* Error "Rollout is shut down: ..." when it was. */
+void bxRolloutNotShut(Bx *bx, const char *zId, BxErr *pErr);
 void bxRolloutSetShut(Bx *bx, const char *zId, int bShut, BxErr *pErr);
 
 /*---------------------------------------------------------- item.c ----*/

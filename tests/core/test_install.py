@@ -121,6 +121,10 @@ def test_settings_are_checked_by_the_schema_without_the_module(db, path):
     plain.commit()
     assert rows(db, "SELECT value, \"default\", range FROM blackbox_limits "
                 "WHERE name='x.int'") == [(7, 5, "1 to 9")]
+    plain.execute(put, ("x.int", 3.0))  # as JavaScript says 3
+    plain.commit()
+    assert rows(db, "SELECT value, typeof(value) FROM blackbox_limits "
+                "WHERE name='x.int'") == [(3, "integer")]
 
 
 def test_second_load_is_a_no_op_also_while_a_statement_is_active(path):

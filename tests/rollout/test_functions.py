@@ -152,6 +152,9 @@ BAD_ITEMS = [
     ("[" * 3000 + "]" * 3000, "malformed JSON"),
     ('[{"type":"compacted","payload":{}}] x', "malformed JSON"),
     ("[{'type':'compacted'}]", "malformed JSON"),
+    ('["{\\"type\\":\\"compacted\\",\\"payload\\":{}}"]',
+     "item 0 is of JSON type text"),
+    ('[{"type":"comp\\u0000acted","payload":{}}]', "a type with a NUL"),
 ]
 
 
@@ -174,6 +177,62 @@ def test_bad_items_write_nothing(db, items, message, way):
     if "begin" in way:
         db.execute("COMMIT")
     assert list(db.iterdump()) == before
+
+
+@pytest.mark.parametrize("items", [
+    [{"type": "response_item", "payload": {"type": "function_call"}}],
+    [{"type": "compacted", "payload": {}}, {"type": "session_meta", "payload": {}}],
+    [{"type": "session_meta", "payload": []}],
+])
+@pytest.mark.parametrize("way", [
+    "SELECT rollout_append(:id, :items)",
+    "INSERT INTO blackbox_call VALUES "
+    "('rollout_append', json_array(:id, :items))"])
+def test_item_0_is_the_session_meta(db, items, way):
+    db.execute("INSERT INTO rollout_heads(id) VALUES (?)", (ID,))
+    with pytest.raises(sqlite3.Error, match="Invalid item format: item 0 of"):
+        db.execute(way, {"id": ID, "items": json.dumps(items)})
+    assert texts(db, ID) == []
+    db.execute(way, {"id": ID, "items": json.dumps(
+        [{"type": "session_meta", "payload": {"id": ID, "cwd": "/w"}}])})
+    assert one(db, "SELECT cwd FROM rollouts WHERE id = ?", ID) == "/w"
+    well(db)
+
+
+def test_payload_type_with_nul_is_the_same_in_both_ways(db):
+    item = event("user_message\0x", message="m")
+    for rollout in (ID, OTHER):
+        create(db, rollout)
+    append(db, ID, item)
+    db.execute("INSERT INTO rollout_log(rollout_id, item) VALUES (?, ?)",
+               (OTHER, json.dumps(item)))
+    first, second = rows(db, "SELECT item_count, turns FROM rollouts")
+    assert first == second
+    assert texts(db, ID)[1:] == [
+        (n, p.replace(": ", ":").replace(", ", ",")) for n, p in texts(db, OTHER)][1:]
+
+
+def test_create_takes_the_id_of_the_session_meta(db):
+    assert one(db, "SELECT rollout_create(NULL, NULL, NULL, ?)",
+               json.dumps({"id": ID.upper()})) == ID
+    assert len(one(db, "SELECT rollout_create(NULL, NULL, NULL, '{}')")) == 36
+    with pytest.raises(sqlite3.Error, match="Invalid conversation ID: 'x'"):
+        db.execute("SELECT rollout_create(NULL, NULL, NULL, '{\"id\":\"x\"}')")
+
+
+def test_create_completes_what_is_null(db):
+    one(db, "SELECT rollout_create(?, NULL, NULL, ?, 1000)", ID,
+        '{"id":null,"timestamp":null,"cwd":"/w"}')
+    assert json.loads(one(db, "SELECT session_meta FROM rollouts")) == {
+        "id": ID, "timestamp": "1970-01-01T00:00:01.000Z", "cwd": "/w"}
+
+
+def test_instructions_are_given_once(db):
+    with pytest.raises(sqlite3.Error, match="Invalid session meta.*instructions"):
+        one(db, "SELECT rollout_create(?, 'a', NULL, '{\"instructions\":\"b\"}')", ID)
+    one(db, "SELECT rollout_create(?, 'a', NULL, '{\"instructions\":\"a\"}')", ID)
+    one(db, "SELECT rollout_create(?, 'a', NULL, '{\"instructions\":null}')", OTHER)
+    assert rows(db, "SELECT instructions FROM rollouts") == [("a",), ("a",)]
 
 
 def test_invalid_utf8_and_nul(db):

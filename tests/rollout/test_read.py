@@ -168,6 +168,64 @@ def test_damage_is_named_and_the_rest_readable(db, damage, message):
     assert ID in problems and "rollout_data_stay" in problems
 
 
+@pytest.fixture
+def breakable(db):
+    """A connection where damage can be done by hand."""
+    create(db)
+    append(db, ID, *[user(f"m{i}") for i in range(4)],
+           {"type": "compacted", "payload": {"replacement_history": [
+               {"a": 1}, {"b": 2}]}}, message("user", "after"))
+    db.execute("DROP TRIGGER rollout_data_update")
+    db.execute("DROP TRIGGER rollout_data_stay")
+    return db
+
+
+@pytest.mark.parametrize("lost", ["= 6", "> 2", ">= 0"])
+def test_a_lost_tail_is_named(breakable, lost):
+    db = breakable
+    db.execute(f"DELETE FROM rollout_data WHERE id & 15 {lost}")
+    first = one(db, "SELECT count(*) FROM rollout_items")
+    with pytest.raises(sqlite3.Error, match="Corrupted rollout: item "
+                       f"{first} of {ID} is missing") as failed:
+        db.execute("SELECT rollout_history(?)", (ID,))
+    assert failed.value.sqlite_errorcode & 255 == 11
+
+
+def test_a_damaged_session_meta_hides_nothing(breakable):
+    db = breakable
+    db.execute("UPDATE rollout_data SET payload = '{oops' WHERE id & 15 = 0")
+    assert rows(db, "SELECT instructions, session_meta, item_count FROM rollouts") \
+        == [(None, "{oops", 7)]
+    with pytest.raises(sqlite3.Error, match="Corrupted rollout: .*item 0 of " + ID):
+        db.execute("SELECT rollout_fork(?)", (ID,))
+    with pytest.raises(sqlite3.Error, match="Corrupted rollout: "):
+        db.execute("INSERT INTO rollout_forks(parent) VALUES (?)", (ID,))
+    db.execute("UPDATE rollouts SET title = 't'")
+    assert one(db, "SELECT title FROM rollout_list(5)") == "t"
+    db.execute("DELETE FROM rollouts")
+    assert one(db, "SELECT count(*) FROM rollout_data") == 0
+
+
+def test_context_of_a_damaged_compaction(breakable):
+    db = breakable
+    assert [r[3] for r in rows(db, "SELECT * FROM rollout_context(?)", ID)][:2] == [
+        '{"a":1}', '{"b":2}']
+    db.execute("UPDATE rollout_data SET payload = '{oops' WHERE id & 15 = 5")
+    with pytest.raises(sqlite3.Error, match="Corrupted rollout: .*item 5 of " + ID):
+        db.execute("SELECT * FROM rollout_context(?)", (ID,)).fetchall()
+
+
+def test_context_is_in_order_whatever_the_host_prefers(db):
+    create(db)
+    append(db, ID, {"type": "compacted", "payload": {"replacement_history": [
+        {"n": n} for n in range(12)]}}, *[message("user", f"m{n}") for n in range(5)])
+    plain = rows(db, "SELECT * FROM rollout_context(?)", ID)
+    assert [json.loads(r[3]).get("n") for r in plain] == [*range(12)] + [None] * 5
+    assert [r[0] for r in plain] == [1] * 12 + [2, 3, 4, 5, 6]
+    db.execute("PRAGMA reverse_unordered_selects = ON")
+    assert rows(db, "SELECT * FROM rollout_context(?)", ID) == plain
+
+
 def test_history_of_odd_types_is_json(db):
     create(db)
     odd = 'a"b\\c\n\u0001é'

@@ -51,6 +51,76 @@ def head(db, columns, rollout=ID):
     return rows(db, f"SELECT {columns} FROM rollouts WHERE id = ?", rollout)[0]
 
 
+@pytest.mark.parametrize("columns, message", [
+    ({"turns": 1}, "ReadOnlyError"), ({"item_count": 0}, "ReadOnlyError"),
+    ({"last_sequence": 0}, "ReadOnlyError"), ({"bytes": 0}, "ReadOnlyError"),
+    ({"has_user_event": 0}, "ReadOnlyError"),
+    ({"first_user_message": "x"}, "ReadOnlyError"),
+    ({"cwd": "/w", "session_meta": "{}"}, "Invalid session meta"),
+    ({"source": "x", "session_meta": "{}"}, "Invalid session meta"),
+])
+def test_insert_refuses_what_it_could_not_keep(plain, columns, message):
+    with pytest.raises(IntegrityError, match=message):
+        start(plain, **columns)
+    assert rows(plain, "SELECT * FROM rollouts") == []
+
+
+def test_insert_keeps_every_column(plain):
+    about = {"cwd": "/w", "originator": "me", "cli_version": "9", "source": "cli",
+             "model_provider": "p", "forked_from": OTHER, "instructions": "i"}
+    start(plain, **about)
+    assert head(plain, ", ".join(about)) == tuple(about.values())
+    start(plain, THIRD)
+    assert set(json.loads(head(plain, "session_meta", THIRD)[0])) == {
+        "id", "timestamp", "cwd", "originator", "cli_version", "instructions"}
+
+
+def test_insert_reads_the_id_of_the_session_meta(plain):
+    plain.execute("INSERT INTO rollouts(session_meta) VALUES (?)",
+                  (json.dumps({"id": ID.upper()}),))
+    assert head(plain, "id") == (ID,)
+
+
+@pytest.mark.parametrize("meta", [
+    "[]", "5", "{", json.dumps({"id": OTHER}), json.dumps({"x": 1}), None])
+def test_session_meta_stays_one(plain, meta):
+    start(plain)
+    before = rows(plain, "SELECT * FROM rollouts")
+    with pytest.raises(IntegrityError, match="Invalid"):
+        plain.execute("UPDATE rollouts SET session_meta = ?", (meta,))
+    assert rows(plain, "SELECT * FROM rollouts") == before
+    plain.execute("UPDATE rollouts SET session_meta = ?",
+                  (json.dumps({"id": ID, "cwd": "/new"}),))
+    assert head(plain, "cwd") == ("/new",)
+
+
+@pytest.mark.parametrize("view, time, message", [
+    ("rollout_log", "yesterday", "Invalid item format: a timestamp"),
+    ("rollout_log", -1, "Invalid item format: a timestamp"),
+    ("rollout_items", "yesterday", "Invalid item format: a timestamp"),
+    ("rollout_items", 3000, "Rollout expired"),
+    ("rollout_log", 3000, "Rollout expired"),
+])
+def test_time_of_an_item(plain, view, time, message):
+    start(plain, created=1000, expires_at=2000)
+    key = "rollout" if view == "rollout_items" else "rollout_id"
+    sql = f"INSERT INTO {view}({key}, type, payload, timestamp) " \
+        "VALUES (?, 'compacted', '{}', ?)"
+    with pytest.raises(IntegrityError, match=message):
+        plain.execute(sql, (ID, time))
+    plain.execute(sql, (ID, 1500))
+    assert head(plain, "item_count") == (2,)
+
+
+@pytest.mark.parametrize("view", ["rollout_log", "rollout_items"])
+def test_a_type_has_no_nul(plain, view):
+    start(plain)
+    key = "rollout" if view == "rollout_items" else "rollout_id"
+    with pytest.raises(IntegrityError, match="Invalid item format"):
+        plain.execute(f"INSERT INTO {view}({key}, type, payload) "
+                      "VALUES (?, 'compacted' || char(0), '{}')", (ID,))
+
+
 def test_insert_makes_session_meta_and_counters(plain):
     start(plain, ID.upper(), created=1000, title="T", instructions="be kind")
     assert head(plain, "created, updated, item_count, last_sequence, "

@@ -62,7 +62,7 @@ def test_damaged_lines_are_counted_and_named(db):
         b"garbage", line("event_msg", "{}").encode(), META.encode(),
         b'{"type":"x","payload":{}}{"type":"y","payload":{}}', b"", b"   ",
         b'{"type":"x","payload":"\xff"}', b'{"type":"x","payload":"a\x00b"}',
-        b'{"type":"x"}', b'{"payload":{}}', b'{"type":7,"payload":{}}', b"[1]",
+        b'{"type":"x","id":1}', b'{"payload":{}}', b'{"type":7,"payload":{}}', b"[1]",
         b'{"type":"x","payload":{}}\r', b'{"type":"%s","payload":1}' % (b"t" * 101),
         b'{"type":"x","payload":{}', b'{"type":"x","payload":1}',
     ]
@@ -120,6 +120,42 @@ def test_again_and_in_pieces(db):
     with pytest.raises(sqlite3.Error, match="Rollout expired"):
         load(db, line("compacted", "{}"), THIRD, 9000000000000)
     well(db)
+
+
+def test_what_the_policy_everything_keeps_comes_back(db):
+    db.execute("INSERT INTO blackbox_settings VALUES ('rollout.policy', 'everything')")
+    create(db)
+    append(db, ID, {"type": "bare"}, {"type": "odd", "payload": None}, now=1000)
+    text = exported(db)
+    report = load(db, text, OTHER)
+    assert (report["items"], report["bad"]) == (3, 0)
+    assert exported(db, OTHER) == text
+
+
+def test_a_session_meta_that_comes_again_in_a_file_in_pieces(db):
+    again = META.replace("12:58:53", "13:58:53")
+    lines = [META, line("compacted", "{}"), again, line("compacted", "[]")]
+    for text in lines:
+        load(db, text, ID)
+    assert [r[1] for r in texts(db, ID)] == [
+        json.dumps(json.loads(l)["payload"], separators=(",", ":")) for l in lines]
+    with pytest.raises(sqlite3.Error, match="RolloutExistsError"):
+        load(db, META, ID)
+    well(db)
+
+
+def test_import_into_what_was_shut_down(db):
+    load(db, META)
+    one(db, "SELECT rollout_shutdown(?)", ID)
+    with pytest.raises(sqlite3.Error, match="Rollout is shut down"):
+        load(db, line("compacted", "{}"), ID)
+    one(db, "SELECT rollout_resume(?)", ID)
+    assert load(db, line("compacted", "{}"), ID)["items"] == 1
+
+
+def test_import_of_a_type_with_nul(db):
+    assert load(db, META + '\n{"type":"a\\u0000b","payload":1}')["errors"] == [
+        {"line": 2, "reason": "no type of 1 to 100 bytes"}]
 
 
 def test_import_by_rows(db):
