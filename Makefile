@@ -73,7 +73,7 @@ build/sql.o build/static/sql.o: build/sql.c
 TEST_FLAGS = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all
 TEST_SRC = $(wildcard tests/*.[ch] tests/*/*.[ch])
 TEST_OBJ = $(SRC:ext/%.c=build/test/%.o) build/test/sql.o build/test/harness.o
-TEST_BIN = $(addprefix build/test/,disturb io statements loading static)
+TEST_BIN = $(addprefix build/test/,disturb io damage statements loading static)
 TEST_LINK = $(CC) $(TEST_FLAGS) $(LDFLAGS) -o $@ $^ -lsqlite3 -lcmocka $(LDLIBS)
 # Calls that tests/hosts/guard.c looks at.
 GUARDED = prepare_v2 prepare_v3 finalize step reset clear_bindings stmt_busy \
@@ -96,7 +96,7 @@ build/test/%.o: tests/%.c tests/harness.h ext/blackbox.h | build/need.test
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(TEST_FLAGS) -c -o $@ $<
 
-build/test/disturb build/test/io: build/test/%: build/test/faults/%.o \
+build/test/disturb build/test/io build/test/damage: build/test/%: build/test/faults/%.o \
   build/test/faults/operations.o $(TEST_OBJ)
 	$(TEST_LINK)
 

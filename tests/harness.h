@@ -71,16 +71,19 @@ int faultDisarm(int *pnSeen);
 
 /*------------------------------------------------------------ operations --*/
 
-#define OP_STAGES 1 /* rows may stay in the queue, their flush failing */
-#define OP_ALONE 2  /* not possible inside BEGIN */
-#define OP_SCHEMA                                                              \
-  16                 /* makes indexes, which undoes what is prepared: want of
-                     ** memory may leave it to the host to ROLLBACK */
-#define OP_CARRIES 8 /* does expiry work afterwards, done or not */
-#define OP_PARTLY                                                              \
-  4 /* a row of several steps: inside BEGIN, where it has no
-                    ** savepoint, the first may stay, but nothing is lost and
-                    ** the next attempt completes it */
+/* Flags of an operation */
+/* Rows may stay in the queue, their flush failing. */
+#define OP_STAGES 1
+/* Not possible inside BEGIN. */
+#define OP_ALONE 2
+/* A row of several steps: inside BEGIN, where it has no savepoint, the first
+** may stay, but nothing is lost and the next attempt completes it. */
+#define OP_PARTLY 4
+/* Does expiry work afterwards, done or not. */
+#define OP_CARRIES 8
+/* Makes indexes, which undoes what is prepared: want of memory may leave it to
+** the host to ROLLBACK. */
+#define OP_SCHEMA 16
 
 /* Something that the module does, to be disturbed while it does. */
 typedef struct Operation {

@@ -225,19 +225,37 @@ i64 bxBytes(sqlite3_value *pVal);
 */
 int bxSurelyJson(const char *z, i64 n);
 
-/* What to do with the member of that name. A list ends with zKey NULL. */
+/* What to do with a member: leave it out, go on inside it, cut a string to
+** BX_CUT_CHARS characters, or nothing. */
+typedef enum {
+  BX_CUT_NOTHING,
+  BX_CUT_ALL,
+  BX_CUT_MEMBERS,
+  BX_CUT_ELEMENTS,
+  BX_CUT_TEXT
+} BxHow;
+
+#define BX_CUT_CHARS 100
+
+/* The member of that name. A list ends with zKey NULL, and has at most 64. */
 typedef struct BxCut {
   const char *zKey;
-  enum { BX_CUT_NOTHING, BX_CUT_ALL, BX_CUT_MEMBERS, BX_CUT_ELEMENTS } eHow;
+  BxHow eHow;
   const struct BxCut *aInside; /* of its members, or of its elements' members */
 } BxCut;
 
+/* What came of it: BX_CUT_UNSURE where bxSurelyJson() says no; BX_CUT_ODD where
+** a key has an escape, or one that a list names comes twice, so that what it
+** stands for is in doubt. */
+typedef enum { BX_CUT_UNSURE, BX_CUT_DONE, BX_CUT_ODD } BxCutResult;
+
 /*
-** Appends the value of those n bytes to pOut, without what *pCut tells to leave
-** out; an object or array that is not of the kind expected is left whole.
-** Returns 0, with something appended, when bxSurelyJson() would.
+** Appends the value of those n bytes to pOut, cut as *pCut tells; a value that
+** is not of the kind expected is left whole. Unless it returns BX_CUT_DONE, what
+** was appended is of no use.
 */
-int bxJsonCut(const char *z, i64 n, const BxCut *pCut, sqlite3_str *pOut);
+BxCutResult bxJsonCut(
+    const char *z, i64 n, const BxCut *pCut, sqlite3_str *pOut);
 
 /*--------------------------------------------------------- command.c ----*/
 

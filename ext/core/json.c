@@ -169,87 +169,132 @@ int bxSurelyJson(const char *z, i64 n) {
 
 /*------------------------------------------------------------- cutting ----*/
 
-static const char *cutValue(sqlite3_str *, const char *, const BxCut *);
+typedef struct Cut {
+  sqlite3_str *pOut;
+  int bOdd; /* see BX_CUT_ODD */
+} Cut;
 
-static void append(sqlite3_str *pOut, const char *z, const char *zEnd) {
-  sqlite3_str_append(pOut, z, (int)(zEnd - z));
+static const char *cutValue(Cut *, const char *, const BxCut *);
+
+static void append(Cut *p, const char *z, const char *zEnd) {
+  sqlite3_str_append(p->pOut, z, (int)(zEnd - z));
 }
 
 /* The entry that names the key from z to zEnd, quotes included; else the one
-** that ends the list. */
-static const BxCut *findCut(
-    const BxCut *aCut, const char *z, const char *zEnd) {
+** that ends the list. *pmSeen has a bit for each that was found before. */
+static const BxCut *findCut(Cut *p, const BxCut *aCut, const char *z,
+    const char *zEnd, sqlite3_uint64 *pmSeen) {
   size_t n = (size_t)(zEnd - z) - 2;
-  while (aCut->zKey != 0 &&
-         (strlen(aCut->zKey) != n || memcmp(aCut->zKey, z + 1, n) != 0)) {
-    aCut++;
+  sqlite3_uint64 mThis = 1;
+  if (memchr(z, '\\', n + 1) != 0) p->bOdd = 1;
+  for (; aCut->zKey != 0; aCut++, mThis <<= 1) {
+    if (strncmp(aCut->zKey, z + 1, n) == 0 && aCut->zKey[n] == 0) {
+      if (*pmSeen & mThis) p->bOdd = 1;
+      *pmSeen |= mThis;
+      break;
+    }
   }
   return aCut;
 }
 
 /* Copies the member at z, unless it is to be left out. Returns its end. */
-static const char *cutMember(
-    sqlite3_str *pOut, const char *z, const BxCut *aCut, int *pnKept) {
+static const char *cutMember(Cut *p, const char *z, const BxCut *aCut,
+    sqlite3_uint64 *pmSeen, int *pnKept) {
   const char *zValue = skipKey(z);
   const BxCut *pCut;
   if (zValue == 0) return 0;
-  pCut = findCut(aCut, z, skipString(z));
+  pCut = findCut(p, aCut, z, skipString(z), pmSeen);
   if (pCut->eHow == BX_CUT_ALL) return skipValue(zValue);
-  if ((*pnKept)++ > 0) sqlite3_str_appendchar(pOut, 1, ',');
-  append(pOut, z, zValue);
-  return cutValue(pOut, zValue, pCut);
+  if ((*pnKept)++ > 0) sqlite3_str_appendchar(p->pOut, 1, ',');
+  append(p, z, zValue);
+  return cutValue(p, zValue, pCut);
 }
 
-static const char *cutObject(
-    sqlite3_str *pOut, const char *z, const BxCut *aCut) {
+static const char *cutObject(Cut *p, const char *z, const BxCut *aCut) {
+  sqlite3_uint64 mSeen = 0;
   int nKept = 0;
-  sqlite3_str_appendchar(pOut, 1, '{');
+  sqlite3_str_appendchar(p->pOut, 1, '{');
   z = skipSpace(z + 1);
   while (*z != '}') {
-    z = cutMember(pOut, z, aCut, &nKept);
+    z = cutMember(p, z, aCut, &mSeen, &nKept);
     if (z == 0) return 0;
     z = skipSpace(z);
     if (*z != ',') break;
     z = skipSpace(z + 1);
     if (*z != '"') return 0;
   }
-  sqlite3_str_appendchar(pOut, 1, '}');
+  sqlite3_str_appendchar(p->pOut, 1, '}');
   return *z == '}' ? z + 1 : 0;
 }
 
-static const char *cutArray(
-    sqlite3_str *pOut, const char *z, const BxCut *aCut) {
-  sqlite3_str_appendchar(pOut, 1, '[');
+static const char *cutArray(Cut *p, const char *z, const BxCut *aCut) {
+  sqlite3_str_appendchar(p->pOut, 1, '[');
   z = skipSpace(z + 1);
   while (*z != ']') {
-    z = *z == '{' ? cutObject(pOut, z, aCut) : cutValue(pOut, z, 0);
+    z = *z == '{' ? cutObject(p, z, aCut) : cutValue(p, z, 0);
     if (z == 0) return 0;
     z = skipSpace(z);
     if (*z != ',') break;
-    sqlite3_str_appendchar(pOut, 1, ',');
+    sqlite3_str_appendchar(p->pOut, 1, ',');
     z = skipSpace(z + 1);
     if (*z == ']') return 0;
   }
-  sqlite3_str_appendchar(pOut, 1, ']');
+  sqlite3_str_appendchar(p->pOut, 1, ']');
   return *z == ']' ? z + 1 : 0;
 }
 
-/* Copies the value at z without what p says. Returns its end. */
-static const char *cutValue(sqlite3_str *pOut, const char *z, const BxCut *p) {
-  const char *zEnd;
-  if (p != 0 && p->eHow == BX_CUT_MEMBERS && *z == '{') {
-    return cutObject(pOut, z, p->aInside);
+/* The next character of a string: an escape, two that stand for one, or the
+** bytes of one. */
+static const char *skipCharacter(const char *z) {
+  if (*z == '\\') {
+    int bHigh =
+        z[1] == 'u' && (z[2] | 32) == 'd' && strchr("89abAB", z[3]) != 0;
+    z += z[1] == 'u' ? 6 : 2;
+    if (bHigh && z[0] == '\\' && z[1] == 'u' && (z[2] | 32) == 'd' &&
+        strchr("cdefCDEF", z[3]) != 0) {
+      z += 6;
+    }
+    return z;
   }
-  if (p != 0 && p->eHow == BX_CUT_ELEMENTS && *z == '[') {
-    return cutArray(pOut, z, p->aInside);
+  do z++;
+  while (((unsigned char)*z & 0xc0) == 0x80);
+  return z;
+}
+
+/* Copies a string's first BX_CUT_CHARS characters, as they are written. */
+static const char *cutText(Cut *p, const char *z) {
+  const char *zEnd = skipString(z), *zLast = z + 1;
+  int n;
+  if (zEnd == 0) return 0;
+  for (n = 0; n < BX_CUT_CHARS && *zLast != '"'; n++) {
+    zLast = skipCharacter(zLast);
   }
-  zEnd = skipValue(z);
-  if (zEnd != 0) append(pOut, z, zEnd);
+  append(p, z, zLast);
+  sqlite3_str_appendchar(p->pOut, 1, '"');
   return zEnd;
 }
 
-int bxJsonCut(const char *z, i64 n, const BxCut *pCut, sqlite3_str *pOut) {
+/* Copies the value at z, cut as p says. Returns its end. */
+static const char *cutValue(Cut *p, const char *z, const BxCut *pCut) {
+  BxHow eHow = pCut != 0 ? pCut->eHow : BX_CUT_NOTHING;
+  const char *zEnd;
+  if (eHow == BX_CUT_MEMBERS && *z == '{') {
+    return cutObject(p, z, pCut->aInside);
+  }
+  if (eHow == BX_CUT_ELEMENTS && *z == '[') {
+    return cutArray(p, z, pCut->aInside);
+  }
+  if (eHow == BX_CUT_TEXT && *z == '"') return cutText(p, z);
+  zEnd = skipValue(z);
+  if (zEnd != 0) append(p, z, zEnd);
+  return zEnd;
+}
+
+BxCutResult bxJsonCut(
+    const char *z, i64 n, const BxCut *pCut, sqlite3_str *pOut) {
+  Cut cut = {pOut, 0};
   const char *zEnd = z + n;
-  z = cutValue(pOut, skipSpace(z), pCut);
-  return z != 0 && skipSpace(z) == zEnd;
+  z = cutValue(&cut, skipSpace(z), pCut);
+  if (z == 0 || skipSpace(z) != zEnd) return BX_CUT_UNSURE;
+  return cut.bOdd ? BX_CUT_ODD : BX_CUT_DONE;
 }

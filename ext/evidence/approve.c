@@ -14,53 +14,62 @@
 ** and evidence.vision, evidence.mouse, evidence.network. What has not the
 ** expected type (strategies that are no array, a strategy or metadata that is
 ** no object, a mouse record without an end point) stays as it is, and
-** evProblems() names it. Approving twice changes nothing.
+** evProblems() names it; so does a whole action in which a key is written with
+** an escape, or one that matters comes twice. Approving twice changes nothing.
 **
-** The large parts go first, in one pass over the text (evidence_slim); SQLite's
-** JSON functions do the rest on what is left.
+** The large parts go first, in one pass over the text (evidence_slim), and
+** texts are cut as they are written; SQLite's JSON functions do the rest on
+** what is left.
 */
 #include "evidence.h"
 SQLITE_EXTENSION_INIT3
 
 /*-------------------------------------------------- the large parts ----*/
 
-static const BxCut aVision[] = {{"rawOcrResult", BX_CUT_ALL, 0},
-    {"screenshot", BX_CUT_ALL, 0}, {"allTextResults", BX_CUT_ALL, 0},
-    {0, BX_CUT_NOTHING, 0}};
-static const BxCut aMouse[] = {
-    {"trail", BX_CUT_ALL, 0}, {0, BX_CUT_NOTHING, 0}};
-static const BxCut aMetadata[] = {
-    {"mouseTrail", BX_CUT_ALL, 0}, {0, BX_CUT_NOTHING, 0}};
-static const BxCut aStrategy[] = {
-    {"metadata", BX_CUT_MEMBERS, aMetadata}, {0, BX_CUT_NOTHING, 0}};
-static const BxCut aChain[] = {
-    {"strategies", BX_CUT_ELEMENTS, aStrategy}, {0, BX_CUT_NOTHING, 0}};
+#define KEPT(key)                                                              \
+  { key, BX_CUT_NOTHING, 0 }
+#define GONE(key)                                                              \
+  { key, BX_CUT_ALL, 0 }
+#define END                                                                    \
+  { 0, BX_CUT_NOTHING, 0 }
+
+static const BxCut aVision[] = {GONE("rawOcrResult"), GONE("screenshot"),
+    GONE("allTextResults"), KEPT("ocrText"), KEPT("confidence"), END};
+static const BxCut aMouse[] = {GONE("trail"), KEPT("endpoint"), END};
+static const BxCut aMetadata[] = {GONE("mouseTrail"), KEPT("role"),
+    KEPT("name"), {"text", BX_CUT_TEXT, 0}, KEPT("label"), KEPT("placeholder"),
+    KEPT("targetText"), KEPT("x"), KEPT("y"), KEPT("endpoint"), END};
+static const BxCut aStrategy[] = {KEPT("type"), KEPT("confidence"),
+    KEPT("selector"), {"metadata", BX_CUT_MEMBERS, aMetadata}, END};
+static const BxCut aChain[] = {{"strategies", BX_CUT_ELEMENTS, aStrategy}, END};
 static const BxCut aEvidence[] = {{"vision", BX_CUT_MEMBERS, aVision},
-    {"mouse", BX_CUT_MEMBERS, aMouse}, {"network", BX_CUT_ALL, 0},
-    {0, BX_CUT_NOTHING, 0}};
-static const BxCut aAction[] = {{"visionData", BX_CUT_MEMBERS, aVision},
-    {"mouseData", BX_CUT_MEMBERS, aMouse}, {"networkData", BX_CUT_ALL, 0},
+    {"mouse", BX_CUT_MEMBERS, aMouse}, GONE("network"), END};
+static const BxCut aAction[] = {KEPT("timestamp"),
+    {"visionData", BX_CUT_MEMBERS, aVision},
+    {"mouseData", BX_CUT_MEMBERS, aMouse}, GONE("networkData"),
     {"evidence", BX_CUT_MEMBERS, aEvidence},
-    {"fallbackChain", BX_CUT_MEMBERS, aChain}, {0, BX_CUT_NOTHING, 0}};
+    {"fallbackChain", BX_CUT_MEMBERS, aChain}, END};
 static const BxCut action = {"", BX_CUT_MEMBERS, aAction};
 
 void evSlim(BxCall *p) {
   sqlite3_value *pAction = p->aArg[0];
   sqlite3_str *pOut = sqlite3_str_new(p->bx->db);
   const char *z = 0;
+  BxCutResult eResult = BX_CUT_UNSURE;
   char *zOut;
-  int bCut;
   if (sqlite3_value_type(pAction) == SQLITE_TEXT) {
     z = (const char *)sqlite3_value_text(pAction);
   }
-  bCut = z && bxJsonCut(z, sqlite3_value_bytes(pAction), &action, pOut);
-  zOut = sqlite3_str_finish(pOut);
-  if (bCut) {
-    bxReturnText(p, zOut);
-  } else {
-    sqlite3_free(zOut);
-    bxReturnValue(p, pAction);
+  if (z != 0) {
+    eResult = bxJsonCut(z, sqlite3_value_bytes(pAction), &action, pOut);
   }
+  zOut = sqlite3_str_finish(pOut);
+  if (eResult == BX_CUT_DONE) {
+    bxReturnText(p, zOut);
+    return;
+  }
+  sqlite3_free(zOut);
+  if (eResult == BX_CUT_UNSURE) bxReturnValue(p, pAction);
 }
 
 /*------------------------------------------------------------ the rest ----*/
@@ -140,7 +149,7 @@ char *evApproved(const char *zTime, BxErr *pErr) {
   char *z;
   int i;
   sqlite3_str_appendall(pOut,
-      "(WITH slim(j) AS MATERIALIZED (SELECT "
+      "coalesce((WITH slim(j) AS MATERIALIZED (SELECT "
       "json_remove(evidence_slim(action), "
       "'$.networkData', '$.evidence.network', '$.visionData.rawOcrResult', "
       "'$.visionData.screenshot', '$.visionData.allTextResults', "
@@ -161,7 +170,7 @@ char *evApproved(const char *zTime, BxErr *pErr) {
   setVision(pOut, "$.evidence.vision");
   setMouse(pOut, "$.mouseData", zTime);
   setMouse(pOut, "$.evidence.mouse", zTime);
-  sqlite3_str_appendall(pOut, ") FROM slim)");
+  sqlite3_str_appendall(pOut, ") FROM slim), action)");
   z = sqlite3_str_finish(pOut);
   if (z == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
   return z;
@@ -179,7 +188,7 @@ static const char zDoc[] =
     "WITH doc(id, j) AS MATERIALIZED (SELECT id, CASE WHEN json_valid(action)"
     " OR json_valid(action) THEN action END FROM %s WHERE pinned = 0), odd(id, "
     "j) AS MATERIALIZED"
-    " (SELECT doc.id, j FROM doc WHERE j IS NULL"
+    " (SELECT doc.id, j FROM doc WHERE evidence_slim(j) IS NULL"
     " OR json_type(j, '$.fallbackChain.strategies') <> 'array'"
     " OR json_type(j, '$.visionData') NOT IN ('object', 'null')"
     " OR json_type(j, '$.mouseData') NOT IN ('object', 'null')"
@@ -196,7 +205,9 @@ static const char zDoc[] =
 static const char zProblem[] =
     "SELECT json_group_array(json_object('id', id, 'path', path,"
     " 'problem', problem)) FROM (SELECT * FROM ("
-    "SELECT id, '$' AS path, CASE WHEN j IS NULL THEN 'damaged JSON' END"
+    "SELECT id, '$' AS path, CASE WHEN j IS NULL THEN 'damaged JSON'"
+    " WHEN evidence_slim(j) IS NULL THEN"
+    " 'a key with an escape, or one that comes twice' END"
     " AS problem FROM odd UNION ALL "
     "SELECT id, '$.fallbackChain.strategies', CASE WHEN"
     " json_type(j, '$.fallbackChain.strategies') <> 'array' THEN"

@@ -75,6 +75,11 @@ static void readParam(EvParam *p, const char *zArg, BxErr *pErr) {
         "prune_threshold, retention_policy, max_screenshots, overflow and "
         "resume",
         zKey);
+  } else if (*zSlot != 0) {
+    bxFail(pErr, SQLITE_ERROR, "ValidationError: %s is given twice", zKey);
+  } else if (zVal[0] == 0 && zSlot != p->zOverflow && zSlot != p->zResume) {
+    bxFail(pErr, SQLITE_ERROR,
+        "ValidationError: %s has no value; leave it out for its default", zKey);
   } else if ((int)strlen(zVal) >= nSlot) {
     bxFail(pErr, SQLITE_ERROR,
         "ValidationError: the value of %s is too long, at most %d bytes", zKey,
@@ -434,10 +439,19 @@ static void checkComputed(sqlite3_value **apCol, int bUpdate, BxErr *pErr) {
   }
 }
 
+/* The hidden columns are for commands alone. */
+static void failHidden(EvBuffer *p, BxErr *pErr) {
+  bxFail(pErr, SQLITE_CONSTRAINT,
+      "ValidationError: a setting is INSERT INTO \"%w\"(\"%w\", value) "
+      "VALUES('max_screenshots', 20), without other columns",
+      p->base.stmts.zTable, p->base.stmts.zTable);
+}
+
 static i64 insertRow(EvBuffer *p, sqlite3_value **apCol, BxErr *pErr) {
   EvRow row = {apCol[COL_ID], apCol[COL_TIMESTAMP], apCol[COL_ACTION],
       apCol[COL_SCREENSHOT], apCol[COL_PINNED], 0, 1};
   checkComputed(apCol, 0, pErr);
+  if (!isNull(apCol[COL_VALUE])) failHidden(p, pErr);
   row.bReplace =
       sqlite3_vtab_on_conflict(p->base.stmts.bx->db) == SQLITE_REPLACE;
   return pErr->rc == SQLITE_OK ? evStore(p, &row, pErr) : 0;
@@ -447,6 +461,10 @@ static void updateRow(
     EvBuffer *p, i64 iRow, sqlite3_value **apCol, BxErr *pErr) {
   EvRow row = {0, 0, 0, 0, 0, 0, 0};
   checkComputed(apCol, 1, pErr);
+  if (!sqlite3_value_nochange(apCol[COL_COMMAND]) ||
+      !sqlite3_value_nochange(apCol[COL_VALUE])) {
+    failHidden(p, pErr);
+  }
   if (!sqlite3_value_nochange(apCol[COL_ID])) {
     bxFail(pErr, SQLITE_CONSTRAINT,
         "ValidationError: the id of evidence cannot change; INSERT a new row "
@@ -477,12 +495,7 @@ static void runCommand(EvBuffer *p, sqlite3_value **apCol, BxErr *pErr) {
   const char *zName = bxText(apCol[COL_COMMAND], "command", 100, 0, pErr);
   int i;
   for (i = 0; i < COL_COMMAND; i++) {
-    if (!isNull(apCol[i])) {
-      bxFail(pErr, SQLITE_CONSTRAINT,
-          "ValidationError: a setting is INSERT INTO \"%w\"(\"%w\", value) "
-          "VALUES('max_screenshots', 20), without other columns",
-          p->base.stmts.zTable, p->base.stmts.zTable);
-    }
+    if (!isNull(apCol[i])) failHidden(p, pErr);
   }
   if (pErr->rc == SQLITE_OK) evSet(p, zName, apCol[COL_VALUE], pErr);
 }

@@ -213,6 +213,14 @@ static void append(sqlite3_str *pOut, const char *z) {
   sqlite3_str_appendall(pOut, z);
 }
 
+/* Half a surrogate pair, which JSON can write and UTF-8 cannot, becomes U+FFFD
+** (as many bytes). */
+static void mendText(char *z) {
+  for (z = z ? strchr(z, '\xed') : 0; z != 0; z = strchr(z + 1, '\xed')) {
+    if ((unsigned char)z[1] >= 0xa0) memcpy(z, "\xef\xbf\xbd", 3);
+  }
+}
+
 /* An id as a JSON string. */
 static void appendQuoted(
     sqlite3_str *pOut, sqlite3 *db, const char *z, BxErr *pErr) {
@@ -313,6 +321,7 @@ static void finish(BxCall *pCall, Export *pOut, char *zResult) {
   if (pCall->err.rc != SQLITE_OK) {
     sqlite3_free(zResult);
   } else {
+    mendText(zResult);
     bxReturnJson(pCall, zResult);
   }
 }

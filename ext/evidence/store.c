@@ -293,13 +293,19 @@ static i64 pinnedOf(sqlite3_value *pVal, BxErr *pErr) {
   return bxInt(pVal, "pinned", 0, 1, pErr);
 }
 
+/* The text or number at a path of the action; NULL for anything else. */
+#define SCALAR(path)                                                           \
+  "CASE WHEN json_type(?1, '" path "') IN ('text', 'integer', 'real') "        \
+  "THEN ?1 ->> '" path "' END"
+
 /* Takes the id and the timestamp that are missing from the action. *apOwn
 ** are copies to free. */
 static void readAction(
     EvBuffer *p, EvRow *pRow, sqlite3_value **apOwn, BxErr *pErr) {
   static const char zSql[] =
-      "SELECT coalesce(?1 ->> '$.id', ?1 ->> '$.actionId'),"
-      " ?1 ->> '$.timestamp'";
+      "SELECT coalesce(" SCALAR("$.id") ", " SCALAR("$.actionId") "), "
+      "coalesce(" SCALAR("$.timestamp") ", "
+      "nullif(?1 -> '$.timestamp', 'null'))";
   sqlite3_value **app[2];
   sqlite3_stmt *pStmt;
   int i, bNeed = 0;

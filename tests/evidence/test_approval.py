@@ -193,3 +193,41 @@ def test_ten_thousand_actions(path):
     assert one(db, "SELECT count(*) FROM rec WHERE pruned") == 10_000
     assert len({r[0] for r in rows(db, "SELECT action FROM rec")}) == 1
     well(db)
+
+
+DOUBT = [
+    '{"fallbackChain":{"strategies":[{"type":"vision_ocr","metadata":{"target\\u0054ext":"x"}}]}}',
+    '{"fallbackChain":{"strategies":[{"ty\\u0070e":"vision_ocr","confidence":1}]}}',
+    '{"fallbackChain":{"strategies":[{"type":"a","type":"vision_ocr",'
+    '"metadata":{"targetText":"x"}}]}}',
+    '{"network\\u0044ata":{}}', '{"visionData":{"ocrText":"a"},"visionData":{"ocrText":"b"}}',
+]
+
+
+@pytest.mark.parametrize("action", DOUBT)
+def test_keys_in_doubt_are_kept_and_told(rec, action):
+    rec.execute("INSERT INTO rec(id, timestamp, action, screenshot) "
+                "VALUES ('odd', 1, ?, x'00')", (action,))
+    result = json.loads(one(rec, "SELECT evidence_prune_for_approval('rec')"))
+    assert result["problems"] == [{
+        "id": "odd", "path": "$",
+        "problem": "a key with an escape, or one that comes twice"}]
+    assert rows(rec, "SELECT action, screenshot FROM rec") == [(action, None)]
+    assert json.loads(one(rec, "SELECT evidence_export('rec')"))["actions"] == [
+        json.loads(action)]
+
+
+@pytest.mark.parametrize("text", ["\\ud83d" + "a" * 200, "A\\u0000B", "a" * 99 + "\\ud83d\\ude00b"])
+def test_texts_that_utf8_cannot_write(rec, text):
+    action = '{"eventType":"type","value":"v%s","fallbackChain":{"strategies":[' \
+        '{"type":"cdp_power","metadata":{"text":"%s"}}]}}'
+    rec.execute("INSERT INTO rec(id, timestamp, action) VALUES ('a', 1, ?)",
+                (action % (text, text),))
+    one(rec, "SELECT evidence_prune_for_approval('rec')")
+    kept = json.loads(one(rec, "SELECT action FROM rec"))
+    whole = json.loads('"%s"' % text)
+    assert kept["fallbackChain"]["strategies"][0]["metadata"]["text"] == whole[:100]
+    for form in ("evidence_export_puppeteer", "evidence_export_replay"):
+        exported = one(rec, f"SELECT {form}('rec')")
+        exported.encode()
+        json.loads(exported)

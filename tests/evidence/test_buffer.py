@@ -206,6 +206,10 @@ def test_an_update_reads_no_column_that_it_does_not_set(rec):
     (("x", 1.5, "{}", None), "timestamp must be a time.*1.5"),
     (("x", -1, "{}", None), "timestamp must be"),
     (("x", None, '{"timestamp":"late"}', None), "timestamp must be.*'late'"),
+    (("x", None, '{"timestamp":true}', None), "timestamp must be.*'true'"),
+    (("x", None, '{"timestamp":[1]}', None), "timestamp must be"),
+    ((None, 1, '{"id":true}', None), "id.*must be text, got NULL"),
+    ((None, 1, '{"id":{"a":1}}', None), "id.*must be text, got NULL"),
     (("x", 1, None, None), "action must be a JSON object.*NULL"),
     (("x", 1, "", None), "action must be"),
     (("x", 1, "not json", None), "action must be a JSON object.*'not json'"),
@@ -245,6 +249,9 @@ def test_bad_input_is_refused_and_changes_nothing(rec, begin, values, message):
     ("INSERT INTO rec(rowid, id, action) VALUES(7, 'b', '{}')", "gives the rowid"),
     ("INSERT INTO rec(id, action, pruned) VALUES('b', '{}', 1)", "pruned is computed"),
     ("INSERT INTO rec(id, action, pinned) VALUES('b', '{}', 'yes')", "pinned must be"),
+    ("UPDATE rec SET value = 5", "a setting is INSERT INTO"),
+    ("UPDATE rec SET rec = 'max_screenshots', value = 5", "a setting is INSERT INTO"),
+    ("INSERT INTO rec(id, action, value) VALUES('b', '{}', 5)", "a setting is INSERT"),
 ])
 def test_bad_changes_are_refused(rec, sql, message):
     rec.execute(ADD, ("a", 1, "{}", b"shot"))
@@ -268,6 +275,9 @@ def test_bad_changes_are_refused(rec, sql, message):
     ("retention_policy='keep'", "retention_policy cannot be 'keep'.*keep-last-n"),
     ("max_screenshots=-1", "max_screenshots cannot be"),
     ("max_screenshots=1.5", "max_screenshots cannot be"),
+    ("max_size_bytes=", "max_size_bytes has no value"),
+    ("retention_policy=''", "retention_policy has no value"),
+    ("max_screenshots=1, max_screenshots=2", "max_screenshots is given twice"),
     ("nonsense", "name=value"),
     ("overflow='main'", "overflow is for buffers in temp"),
     ("resume='x'", "resume needs overflow"),

@@ -14,7 +14,7 @@ PATHS = (
     *(f"$.fallbackChain.strategies[{i}].metadata.mouseTrail" for i in range(6)))
 KEYS = ["networkData", "evidence", "network", "visionData", "vision", "rawOcrResult",
         "screenshot", "allTextResults", "mouseData", "mouse", "trail", "fallbackChain",
-        "strategies", "metadata", "mouseTrail", "x", "networkDat", 'q\\\\\\" ', ""]
+        "strategies", "metadata", "mouseTrail", "x", "networkDat", "networkDataX", ""]
 
 
 def value(dice, depth):
@@ -46,9 +46,29 @@ def test_what_goes_is_what_json_remove_takes(db, seed):
     assert changed > 100
 
 
-def test_the_same_key_twice_goes_twice(db):
-    text = '{"networkData":1,"a":1.0,"networkData":{"b":[2]},"a":2}'
-    assert one(db, "SELECT evidence_slim(?)", text) == '{"a":1.0,"a":2}'
+@pytest.mark.parametrize("text", [
+    '{"networkData":1,"a":1.0,"networkData":{"b":[2]}}', '{"q\\"":1}',
+    '{"network\\u0044ata":1}', '{"visionData":{},"visionData":[]}',
+    '{"fallbackChain":{"strategies":[{"type":"a","type":"b"}]}}',
+    '{"fallbackChain":{"strategies":[{"metadata":{"targetText":1,"targetText":2}}]}}',
+    '{"evidence":{"mouse":{"endpoint":1,"endpoint":2}}}'])
+def test_keys_that_leave_a_doubt(db, text):
+    assert one(db, "SELECT evidence_slim(?)", text) is None
+
+
+def test_keys_that_do_not_matter_may_come_twice(db):
+    text = '{"a":1.0,"a":2,"domData":{"x\\u0041":1,"b":1,"b":2},"networkData":{"b":1,"b":2}}'
+    assert one(db, "SELECT evidence_slim(?)", text) == text.replace(
+        ',"networkData":{"b":1,"b":2}', "")
+
+
+@pytest.mark.parametrize("unit", [
+    "a", "é", "😀", "\\ud83d\\ude00", "\\ud83d", "\\u0000", "\\n", "\\\"", "\\\\"])
+@pytest.mark.parametrize("n", [0, 99, 100, 101, 300])
+def test_long_texts_are_cut_as_they_are_written(db, unit, n):
+    text = '{"fallbackChain":{"strategies":[{"metadata":{"text":"%s","label":"%s"}}]}}'
+    assert one(db, "SELECT evidence_slim(?)", text % (unit * n, unit * n)) == \
+        text % (unit * min(n, 100), unit * n)
 
 
 @pytest.mark.parametrize("given", [

@@ -3,7 +3,7 @@ import pytest
 
 from conftest import run_program
 
-PROGRAMS = ["disturb", "io"]
+PROGRAMS = ["disturb", "io", "damage"]
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
