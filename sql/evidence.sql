@@ -5,8 +5,10 @@
 --         evidence_overflow              the evidence: one narrow row each
 --         evidence_overflow_actions      its JSON
 --         evidence_overflow_screenshots  its screenshot
--- Views   evidence_due                   evidence of buffers not seen for long;
---                                        DELETE removes it, with a receipt
+-- Views   evidence_due                   all evidence here; it falls due when
+--                                        its owner was not seen ("at") for
+--                                        evidence.orphan_days, and DELETE then
+--                                        removes it, with a receipt
 --         evidence_check                 contradictions (none, when all is well)
 --
 -- The buffers themselves are virtual tables with tables of their own; this
@@ -206,11 +208,14 @@ BEGIN
          newest = max(newest, excluded.newest);
 END;
 
--- A row of evidence_due that nothing blocks goes; a pinned one is refused.
--- The last one takes its owner with it.
+-- A row of evidence_due that nothing blocks goes; a pinned one is refused, and
+-- one whose buffer may be living. The last one takes its owner with it.
 CREATE TRIGGER IF NOT EXISTS main.evidence_due_delete
 INSTEAD OF DELETE ON evidence_due
 BEGIN
+  SELECT RAISE(ABORT, 'NotDueError: its buffer was seen within evidence.orphan_days and may be living; UPDATE evidence_owners SET seen = 0 gives it up')
+   WHERE OLD.at >= (julianday('now') - 2440587.5) * 86400000.0 - 86400000.0 *
+         (SELECT value FROM blackbox_limits WHERE name = 'evidence.orphan_days');
   INSERT INTO retention_log(at, domain, rule, rows, bytes, oldest, newest, minute)
   SELECT n.t, 'evidence', 'evidence.orphans', 1, OLD.bytes,
          e.timestamp, e.timestamp, n.t / 60000

@@ -177,6 +177,9 @@ BxVtab *bxVtabNew(size_t nByte, Bx *bx, const char *zModule, const char *zDb,
     const char *zName, BxErr *pErr);
 /* Finalizes its statements, takes it off the list, frees it. */
 void bxVtabFree(BxVtab *p);
+/* The table zName of schema zDb, connected; NULL when there is none. */
+BxVtab *bxVtabIn(Bx *bx, const char *zModule, const char *zDb,
+    const char *zName, BxErr *pErr);
 /*
 ** Finds the table that a user names: 'ring' in temp, main, then the attached
 ** schemas, or 'schema.ring'. Error "NotFoundError: ..." (SQLITE_ERROR).

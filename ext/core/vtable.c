@@ -77,8 +77,8 @@ static int connectTable(
   return rc == SQLITE_OK;
 }
 
-/* zName is a table of the module in schema zDb, or 'zDb.table'. */
-static BxVtab *searchSchema(Bx *bx, const char *zModule, const char *zDb,
+/* Also takes 'zDb.table' for a name. */
+BxVtab *bxVtabIn(Bx *bx, const char *zModule, const char *zDb,
     const char *zName, BxErr *pErr) {
   size_t nDb = strlen(zDb);
   BxVtab *pFound = 0;
@@ -98,12 +98,12 @@ static BxVtab *searchSchema(Bx *bx, const char *zModule, const char *zDb,
 static BxVtab *searchTable(
     Bx *bx, const char *zModule, const char *zName, BxErr *pErr) {
   sqlite3_stmt *pStmt = 0;
-  BxVtab *pFound = searchSchema(bx, zModule, "temp", zName, pErr);
+  BxVtab *pFound = bxVtabIn(bx, zModule, "temp", zName, pErr);
   bxFailDb(pErr, bx->db,
       sqlite3_prepare_v2(bx->db, "PRAGMA database_list", -1, &pStmt, 0));
   while (pFound == 0 && bxRow(pStmt, pErr)) {
     const char *zDb = (const char *)sqlite3_column_text(pStmt, 1);
-    if (zDb != 0) pFound = searchSchema(bx, zModule, zDb, zName, pErr);
+    if (zDb != 0) pFound = bxVtabIn(bx, zModule, zDb, zName, pErr);
   }
   sqlite3_finalize(pStmt);
   return pFound;

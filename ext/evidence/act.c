@@ -72,6 +72,7 @@ char *evApprove(EvBuffer *p, i64 nKeep, int bQuiet, BxErr *pErr) {
   i64 iStart = bxNow();
   char *zProblems, *zMore = 0, *zOut = 0;
   begin(p, &before, pErr);
+  evOverflowOurs(p, &before, pErr);
   approveRows(p, pErr);
   evOverflowApprove(p, &before, pErr);
   evDo(p, "hold", "approval", nKeep, 0, pErr);
@@ -110,6 +111,7 @@ static void act(BxCall *pCall, const char *zVerb, i64 nAmount, EvState *pBefore,
   memset(pAfter, 0, sizeof(*pAfter));
   if (p == 0 || pCall->err.rc != SQLITE_OK) return;
   begin(p, pBefore, &pCall->err);
+  evOverflowOurs(p, pBefore, &pCall->err);
   evDo(p, zVerb, zVerb, nAmount, 0, &pCall->err);
   evOverflowSweep(p, pBefore, &pCall->err);
   evLoadState(p, pAfter, &pCall->err);
@@ -208,40 +210,34 @@ static void addStats(BxVtab *p, sqlite3_str *pOut, BxErr *pErr) {
   sqlite3_finalize(pStmt);
 }
 
-/* Connects every buffer of a schema, so that it stands on the list. One that
-** cannot be connected is left to blackbox_check(). */
-static void connectBuffers(BxStmts *p, BxErr *pErr) {
+/* Every buffer of a schema. By its name there: the list of connected tables
+** may have one under a name that was rolled back. One that cannot be connected
+** is left to blackbox_check(). */
+static void addSchemaStats(BxStmts *p, sqlite3_str *pOut, BxErr *pErr) {
   sqlite3_stmt *pNames = bxPrepare(p,
       "SELECT name FROM main.sqlite_schema WHERE type = 'table' AND sql "
       "LIKE 'create virtual table%using%" EV_MODULE "%'",
       pErr);
   while (bxRow(pNames, pErr)) {
-    sqlite3_stmt *pStmt = 0;
-    char *z = sqlite3_mprintf(
-        "SELECT 1 FROM \"%w\".\"%w\"", p->zDb, sqlite3_column_text(pNames, 0));
-    if (z == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
-    if (z != 0) sqlite3_prepare_v2(p->bx->db, z, -1, &pStmt, 0);
-    sqlite3_finalize(pStmt);
-    sqlite3_free(z);
+    const char *zName = (const char *)sqlite3_column_text(pNames, 0);
+    BxErr err = {SQLITE_OK, 0};
+    BxVtab *pVtab = bxVtabIn(p->bx, EV_MODULE, p->zDb, zName, &err);
+    bxClear(&err);
+    if (pVtab != 0) addStats(pVtab, pOut, pErr);
   }
   sqlite3_finalize(pNames);
 }
 
 static void addAllStats(Bx *bx, sqlite3_str *pOut, BxErr *pErr) {
   sqlite3_stmt *pDbs = 0;
-  BxVtab *p;
   bxFailDb(pErr, bx->db,
       sqlite3_prepare_v2(
           bx->db, "SELECT name FROM pragma_database_list", -1, &pDbs, 0));
   while (bxRow(pDbs, pErr)) {
-    BxStmts *pStmts =
-        bxSchema(bx, (const char *)sqlite3_column_text(pDbs, 0), pErr);
-    if (pStmts != 0) connectBuffers(pStmts, pErr);
+    BxStmts *p = bxSchema(bx, (const char *)sqlite3_column_text(pDbs, 0), pErr);
+    if (p != 0) addSchemaStats(p, pOut, pErr);
   }
   sqlite3_finalize(pDbs);
-  for (p = bx->pVtabs; p != 0; p = p->pNext) {
-    if (strcmp(p->zModule, EV_MODULE) == 0) addStats(p, pOut, pErr);
-  }
 }
 
 sqlite3_stmt *evStatsTable(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {

@@ -189,6 +189,8 @@ static const char zDoc[] =
     " OR json_valid(action) THEN action END FROM %s WHERE pinned = 0), odd(id, "
     "j) AS MATERIALIZED"
     " (SELECT doc.id, j FROM doc WHERE evidence_slim(j) IS NULL"
+    " OR json_type(j, '$.fallbackChain') NOT IN ('object', 'null')"
+    " OR json_type(j, '$.evidence') NOT IN ('object', 'null')"
     " OR json_type(j, '$.fallbackChain.strategies') <> 'array'"
     " OR json_type(j, '$.visionData') NOT IN ('object', 'null')"
     " OR json_type(j, '$.mouseData') NOT IN ('object', 'null')"
@@ -200,7 +202,8 @@ static const char zDoc[] =
     " AND json_type(j, '$.evidence.mouse.endpoint') IS NOT 'object'"
     " OR EXISTS (SELECT 1 FROM json_each(j, '$.fallbackChain.strategies') AS e"
     " WHERE e.type <> 'object' OR json_type(j, e.fullkey || '.metadata') IN"
-    " ('array', 'text', 'integer', 'real', 'true'))) ";
+    " ('array', 'text', 'integer', 'real', 'true')"
+    " OR json_type(j, e.fullkey || '.metadata.text') IN ('array', 'object'))) ";
 
 static const char zProblem[] =
     "SELECT json_group_array(json_object('id', id, 'path', path,"
@@ -218,12 +221,16 @@ static const char zProblem[] =
     " ('cdp_semantic', 'cdp_power', 'vision_ocr', 'coordinates',"
     " 'evidence_scoring') AND json_type(e.value, '$.metadata') NOT IN"
     " ('object', 'null', 'false') AND e.value ->> '$.metadata' NOT IN ('', 0)"
-    " THEN 'metadata is not an object' END"
+    " THEN 'metadata is not an object' WHEN e.value ->> '$.type' ="
+    " 'cdp_power' AND json_type(e.value, '$.metadata.text') IN"
+    " ('array', 'object') THEN 'text is not text' END"
     " FROM odd, json_each(j, '$.fallbackChain.strategies') AS e UNION ALL "
     "SELECT id, path, CASE WHEN json_type(j, path) NOT IN ('object', 'null')"
     " THEN 'not an object' WHEN mouse AND json_type(j, path) = 'object' AND"
     " json_type(j, path || '.endpoint') IS NOT 'object' THEN 'no end point'"
-    " END FROM odd, (SELECT '$.visionData' AS path, 0 AS mouse"
+    " END FROM odd, (SELECT '$.fallbackChain' AS path, 0 AS mouse"
+    " UNION ALL SELECT '$.evidence', 0"
+    " UNION ALL SELECT '$.visionData', 0"
     " UNION ALL SELECT '$.evidence.vision', 0"
     " UNION ALL SELECT '$.mouseData', 1"
     " UNION ALL SELECT '$.evidence.mouse', 1)"

@@ -365,21 +365,23 @@ static int fetch(EvCursor *p, sqlite3_stmt **ppStmt,
   return bxRow(*ppStmt, pErr);
 }
 
-static void failDamaged(EvCursor *p, const char *zHow, BxErr *pErr) {
+static void failDamaged(
+    EvCursor *p, const char *zWhat, const char *zHow, BxErr *pErr) {
   EvBuffer *pBuffer = (EvBuffer *)p->base.pVtab;
   bxFail(pErr, SQLITE_CORRUPT_VTAB,
-      "CorruptedDataError: action of evidence '%q' in %s %s; the other rows "
-      "are readable, UPDATE or DELETE this one",
-      sqlite3_column_text(p->pScan, 1), pBuffer->base.stmts.zTable, zHow);
+      "CorruptedDataError: %s of evidence '%q' in %s %s; the other rows are "
+      "readable, UPDATE or DELETE this one",
+      zWhat, sqlite3_column_text(p->pScan, 1), pBuffer->base.stmts.zTable,
+      zHow);
 }
 
 static void columnAction(EvCursor *p, sqlite3_context *pCtx, BxErr *pErr) {
   if (!fetch(p, &p->pAction, evReadAction, pErr)) {
-    failDamaged(p, "is missing", pErr);
+    failDamaged(p, "action", "is missing", pErr);
   } else if (!sqlite3_column_int(p->pAction, 1) ||
              !evIsObject((const char *)sqlite3_column_text(p->pAction, 0),
                  sqlite3_column_bytes(p->pAction, 0))) {
-    failDamaged(p, "is no JSON object", pErr);
+    failDamaged(p, "action", "is no JSON object", pErr);
   } else {
     sqlite3_result_value(pCtx, sqlite3_column_value(p->pAction, 0));
   }
@@ -399,6 +401,8 @@ static int bufferColumn(
     if (sqlite3_column_int64(p->pScan, 7) == 0) return SQLITE_OK;
     if (fetch(p, &p->pScreenshot, evReadScreenshot, &err)) {
       sqlite3_result_value(pCtx, sqlite3_column_value(p->pScreenshot, 0));
+    } else {
+      failDamaged(p, "screenshot", "is missing", &err);
     }
     if (p->pScreenshot) sqlite3_reset(p->pScreenshot);
   } else if (iCol == COL_STORAGE) {

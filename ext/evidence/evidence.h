@@ -89,12 +89,18 @@ typedef struct EvRow {
 i64 evStore(EvBuffer *p, EvRow *pRow, BxErr *pErr);
 void evChange(EvBuffer *p, i64 iRow, EvRow *pRow, BxErr *pErr);
 void evDelete(EvBuffer *p, i64 iRow, BxErr *pErr);
+/*
+** Prepares zHere; with an overflow zBoth, where ?2 is the owner and "over."
+** marks the overflow's schema.
+*/
+sqlite3_stmt *evPrepareTiers(
+    EvBuffer *p, const char *zHere, const char *zBoth, BxErr *pErr);
 /* Statements that read the action or the screenshot of row ?1. */
 sqlite3_stmt *evReadAction(EvBuffer *p, BxErr *pErr);
 sqlite3_stmt *evReadScreenshot(EvBuffer *p, BxErr *pErr);
 /*
-** All actions as a FROM term with columns rid, id, timestamp, pinned, pruned,
-** place, action: both tiers. Free the text with sqlite3_free().
+** All rows as a FROM term with columns rid, id, timestamp, pinned, pruned,
+** place, action: both tiers. An action that is gone is NULL. Free the text with sqlite3_free().
 */
 char *evActions(EvBuffer *p, BxErr *pErr);
 /* One command of the buffer's own view: prune, hold, clear. */
@@ -115,6 +121,9 @@ void evOverflowOpen(
 i64 evOverflowMove(EvBuffer *p, const EvState *pState, i64 nGoal, BxErr *pErr);
 /* Brings one row back into memory. */
 void evOverflowBack(EvBuffer *p, const EvState *pState, i64 iRow, BxErr *pErr);
+/* An error when the evidence there belongs to another buffer by now. It is
+** asked before anything changes, and none when the file cannot be read. */
+void evOverflowOurs(EvBuffer *p, const EvState *pState, BxErr *pErr);
 /* Removes over there what the buffer has let go. */
 void evOverflowSweep(EvBuffer *p, const EvState *pState, BxErr *pErr);
 /* Approves the actions over there. */

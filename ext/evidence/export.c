@@ -33,9 +33,11 @@ SQLITE_EXTENSION_INIT3
   "'\"' || replace(replace(replace(" x ", '\\', '\\\\'), '\"', '\\\"'), "      \
   "char(10), '\\a ') || '\"'"
 
-/* A selector as it was recorded: CSS unless it looks like an XPath. */
+/* A selector as it was recorded: one that says what it is, an XPath, or CSS. */
 #define AS_SELECTOR(x)                                                         \
-  "CASE WHEN " x " GLOB '[/(]*' OR " x " GLOB './*' THEN 'xpath/' || " x       \
+  "CASE WHEN " x " GLOB 'xpath/*' OR " x " GLOB 'aria/*' OR " x                \
+  " GLOB 'text/*' OR " x " GLOB 'pierce/*' THEN " x                            \
+  " WHEN " x " GLOB '[/(]*' OR " x " GLOB './*' THEN 'xpath/' || " x           \
   " WHEN a ->> '$.domData.isInShadowDOM' THEN 'pierce/' || " x                 \
   " ELSE " x " END"
 
@@ -46,13 +48,18 @@ SQLITE_EXTENSION_INIT3
 #define TEXT_AT(j, path)                                                       \
   "CASE json_type(" j ", '" path "') WHEN 'text' THEN " j " ->> '" path "' END"
 
+/* White space, and a number as JSON can write it. */
+#define BLANK "' ' || char(9, 10, 13)"
+#define FINITE(x) "max(-1e9, min(1e9, " x "))"
+
 #define IS_NUMBER(path)                                                        \
   "json_type(e.value, '$.metadata." path "') IN ('integer', 'real')"
 
 /* Strategy e gives up to four selectors, numbered n. */
 #define STRATEGY_SELECTOR                                                      \
   "CASE WHEN e.type <> 'object' THEN NULL WHEN n = 0 THEN (SELECT "            \
-  AS_SELECTOR("s") " FROM (SELECT " TEXT_AT("e.value", "$.selector") " AS s))" \
+  AS_SELECTOR("s") " FROM (SELECT nullif(trim(" TEXT_AT("e.value",             \
+  "$.selector") ", " BLANK "), '') AS s))"                                                        \
   " WHEN n = 1 AND " IS("cdp_semantic") " THEN nullif('aria/' || coalesce("    \
   META("name") ", '') || coalesce('[role=\"' || " META("role") " || '\"]', "   \
   "''), 'aria/')"                                                              \
@@ -67,14 +74,14 @@ SQLITE_EXTENSION_INIT3
 
 /* Selectors of the page data of both shapes. */
 #define PAGE_SELECTOR                                                          \
-  "SELECT 1000000 + key AS k, 0 AS n, " AS_SELECTOR("value") " AS sel "        \
-  "FROM json_each(json_array("                                                 \
+  "SELECT 1000000 + key AS k, 0 AS n, " AS_SELECTOR("s") " AS sel "            \
+  "FROM (SELECT key, trim(value, " BLANK ") AS s FROM json_each(json_array("   \
   TEXT_AT("a", "$.domData.selector") ", "                                      \
   TEXT_AT("a", "$.domData.uniqueSelector") ", "                                \
   TEXT_AT("a", "$.selector") ", "                                              \
   TEXT_AT("a", "$.evidence.dom.selector") ", "                                 \
   TEXT_AT("a", "$.domData.xpath") ", "                                         \
-  TEXT_AT("a", "$.evidence.dom.xpath") ")) WHERE value <> ''"
+  TEXT_AT("a", "$.evidence.dom.xpath") "))) WHERE s <> ''"
 
 /* JSON array of all selectors of action a. */
 #define SELECTORS                                                              \
@@ -88,8 +95,8 @@ SQLITE_EXTENSION_INIT3
 /* Where on the page the action took place: {"x":..,"y":..} or NULL. */
 #define POSITION                                                               \
   "(SELECT CASE WHEN " IS("coordinates") " THEN json_object('x', "             \
-  META("x") ", 'y', " META("y") ") ELSE json_object('x', "                     \
-  META("endpoint.x") ", 'y', " META("endpoint.y") ") END "                     \
+  FINITE(META("x")) ", 'y', " FINITE(META("y")) ") ELSE json_object('x', "     \
+  FINITE(META("endpoint.x")) ", 'y', " FINITE(META("endpoint.y")) ") END "     \
   "FROM json_each(a, '$.fallbackChain.strategies') AS e "                      \
   "WHERE CASE WHEN e.type = 'object' THEN CASE e.value ->> '$.type' "          \
   "WHEN 'coordinates' THEN " IS_NUMBER("x") " AND " IS_NUMBER("y")             \
@@ -108,11 +115,13 @@ static const char zDoc[] =
 
 static const char zActions[] = "SELECT id, a, NULL FROM doc ORDER BY t, rid";
 
-/* What a step needs: kind, value, selectors, position. */
+/* What a step needs: kind, value (both text), selectors, position. */
 static const char zStep[] =
     ", step(t, rid, id, a, kind, value, sels, pos) AS MATERIALIZED (SELECT t,"
-    " rid, id, a, coalesce(a ->> '$.eventType', a ->> '$.actionType'),"
-    " a ->> '$.value', " SELECTORS ", " POSITION " FROM doc) ";
+    " rid, id, a, coalesce(" TEXT_AT("a", "$.eventType") ", "
+    TEXT_AT("a", "$.actionType") "), CASE json_type(a, '$.value')"
+    " WHEN 'text' THEN a ->> '$.value' WHEN 'null' THEN NULL"
+    " ELSE a -> '$.value' END, " SELECTORS ", " POSITION " FROM doc) ";
 
 /* Going to a page takes no selector. */
 static const char zPuppeteer[] =
@@ -139,12 +148,12 @@ static const char zPuppeteer[] =
 
 /* The offset inside the element's box, else the middle of it, else 1. */
 #define OFFSET(axis, edge, extent)                                             \
-  "CASE WHEN sels = '[]' THEN pos ->> '$." axis "' "                           \
+  FINITE("CASE WHEN sels = '[]' THEN pos ->> '$." axis "' "                           \
   "WHEN (pos ->> '$." axis "') - coalesce(rect ->> '$." axis                   \
   "', rect ->> '$." edge "') BETWEEN 0 AND rect ->> '$." extent                \
   "' THEN (pos ->> '$." axis "') - coalesce(rect ->> '$." axis                 \
   "', rect ->> '$." edge "') "                                                 \
-  "ELSE coalesce((rect ->> '$." extent "') / 2.0, 1) END"
+  "ELSE coalesce((rect ->> '$." extent "') / 2.0, 1) END")
 
 /* What the Recorder needs beside. */
 static const char zPlace[] =
@@ -167,9 +176,10 @@ static const char zPlace[] =
 
 /* A scroll's value is "x,y", or {"x":..,"y":..}, or y alone. */
 #define SCROLL(axis, part, alone)                                              \
-  "CASE WHEN json_valid(value) AND json_type(value) = 'object' THEN "          \
-  "coalesce(value ->> '$." axis "', 0) WHEN instr(value, ',') > 0 THEN "       \
-  "CAST(substr(value, " part ") AS REAL) ELSE " alone " END"
+  FINITE("CASE WHEN json_valid(value) AND json_type(value) = 'object' THEN "   \
+  "CASE WHEN json_type(value, '$." axis "') IN ('integer', 'real') THEN "      \
+  "value ->> '$." axis "' ELSE 0 END WHEN instr(value, ',') > 0 THEN "         \
+  "CAST(substr(value, " part ") AS REAL) ELSE " alone " END")
 
 /*
 ** With no selector and no position there is nothing to act on: the action is
@@ -178,13 +188,13 @@ static const char zPlace[] =
 static const char zReplay[] =
     "SELECT id, a, CASE"
     " WHEN kind = 'navigate' THEN json_object('type', 'navigate', 'url',"
-    " coalesce(value, a ->> '$.metadata.url', 'about:blank'))"
+    " coalesce(value, " TEXT_AT("a", "$.metadata.url") ", 'about:blank'))"
     " WHEN kind = 'keydown' AND value <> '' THEN coalesce("
     SCRIPT("e.focus()") " || ',', '') || "
     MAIN("keyDown") "'key', value) || ',' || " MAIN("keyUp") "'key', value)"
     " WHEN kind = 'scroll' THEN " MAIN("scroll")
     "'x', " SCROLL("x", "1, instr(value, ',') - 1", "0")
-    ", 'y', " SCROLL("y", "instr(value, ',') + 1", "CAST(value AS REAL)") ")"
+    ", 'y', " SCROLL("y", "instr(value, ',') + 1", "CAST(coalesce(value, 0) AS REAL)") ")"
     " WHEN sels = '[]' AND pos IS NULL THEN " CUSTOM
     " WHEN kind IN ('click', 'check', 'uncheck') THEN " CLICK("click")
     " WHEN kind = 'dblclick' THEN " CLICK("doubleClick")

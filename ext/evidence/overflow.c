@@ -66,19 +66,59 @@ static void runOver(EvBuffer *p, const EvState *pState, const char *zTemplate,
   sqlite3_finalize(pStmt);
 }
 
-/* The first write of every act (see above). */
+static const char zOwnerError[] = "OwnerError: ";
+
+/* Whether a sweep may be left for later: nothing was lost but space. */
+static int canWait(const BxErr *pErr) {
+  int rc = pErr->rc & 0xff;
+  return rc == SQLITE_BUSY || rc == SQLITE_LOCKED || rc == SQLITE_READONLY ||
+         (rc == SQLITE_ERROR && /* the schema is gone */
+             strncmp(pErr->zMsg ? pErr->zMsg : "", zOwnerError,
+                 strlen(zOwnerError)) != 0);
+}
+
+static void failOwner(EvBuffer *p, const EvState *pState, BxErr *pErr) {
+  bxFail(pErr, SQLITE_ERROR,
+      "%sthe overflowed evidence of %s (owner %s) was taken up by another "
+      "buffer or removed; what is in memory (storage = 'memory') can still be "
+      "read: copy it, DROP TABLE \"%w\" and make a new one",
+      zOwnerError, p->base.stmts.zTable, pState->zOwner, p->base.stmts.zTable);
+}
+
+void evOverflowOurs(EvBuffer *p, const EvState *pState, BxErr *pErr) {
+  BxErr err = {SQLITE_OK, 0};
+  sqlite3_stmt *pStmt;
+  if (pErr->rc != SQLITE_OK || pState->nOverflow == 0) return;
+  pStmt = evPrepareOver(p, pState,
+      "SELECT 1 FROM over.evidence_owners WHERE owner = ?1 AND claim = ?2",
+      &err);
+  bxBind(pStmt, &err, "tt", pState->zOwner, pState->zClaim);
+  if (!bxRow(pStmt, &err) && err.rc == SQLITE_OK) failOwner(p, pState, pErr);
+  sqlite3_finalize(pStmt);
+  if (canWait(&err)) {
+    bxClear(&err);
+  } else if (err.rc != SQLITE_OK) {
+    *pErr = err;
+  }
+}
+
+/* The first write of every act (see above). A buffer that has nothing there is
+** listed again when it comes, the others must be. */
 static void claim(EvBuffer *p, const EvState *pState, BxErr *pErr) {
   sqlite3_stmt *pStmt = evPrepareOver(p, pState,
-      "UPDATE over.evidence_owners SET seen = max(seen, ?1) WHERE owner = ?2 "
-      "AND claim = ?3 RETURNING 1",
+      pState->nOverflow > 0
+          ? "UPDATE over.evidence_owners SET seen = max(seen, ?1) "
+            "WHERE owner = ?2 AND claim = ?3 RETURNING 1"
+          : "INSERT INTO over.evidence_owners(owner, buffer, claim, seen) "
+            "VALUES (?2, ?4, ?3, ?1) ON CONFLICT (owner) DO UPDATE "
+            "SET seen = max(seen, excluded.seen) "
+            "WHERE claim = excluded.claim RETURNING 1",
       pErr);
   bxBind(pStmt, pErr, "itt", bxNow(), pState->zOwner, pState->zClaim);
-  if (!bxRow(pStmt, pErr)) {
-    bxFail(pErr, SQLITE_ERROR,
-        "OwnerError: the overflowed evidence of %s (owner %s) was taken up by "
-        "another buffer or removed; DROP TABLE \"%w\" and make a new one",
-        p->base.stmts.zTable, pState->zOwner, p->base.stmts.zTable);
+  if (pState->nOverflow == 0) {
+    bxBind(pStmt, pErr, "---t", p->base.stmts.zTable);
   }
+  if (!bxRow(pStmt, pErr)) failOwner(p, pState, pErr);
   sqlite3_finalize(pStmt);
 }
 
@@ -143,17 +183,6 @@ static void resume(EvBuffer *p, const EvState *pState, BxErr *pErr) {
       0, pErr);
 }
 
-static void newOwner(EvBuffer *p, const EvState *pState, BxErr *pErr) {
-  sqlite3_stmt *pStmt = evPrepareOver(p, pState,
-      "INSERT INTO over.evidence_owners(owner, buffer, claim, seen) "
-      "VALUES (?1, ?2, ?3, ?4)",
-      pErr);
-  bxBind(pStmt, pErr, "ttti", pState->zOwner, p->base.stmts.zTable,
-      pState->zClaim, bxNow());
-  bxRow(pStmt, pErr);
-  sqlite3_finalize(pStmt);
-}
-
 void evOverflowOpen(
     EvBuffer *p, const char *zDb, const char *zResume, BxErr *pErr) {
   static const char zSql[] =
@@ -171,10 +200,13 @@ void evOverflowOpen(
   state.zClaim = sqlite3_mprintf("%s", zClaim);
   if (!state.zOverflow || !state.zOwner || !state.zClaim) {
     bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  } else if (zResume != 0) {
+  }
+  /* Lost buffers that left nothing. One that lives is listed again. */
+  runOver(p, &state,
+      "DELETE FROM over.evidence_owners WHERE rows = 0 AND owner <> ?1", 0,
+      pErr);
+  if (zResume != 0) {
     resume(p, &state, pErr);
-  } else {
-    newOwner(p, &state, pErr);
   }
   pStmt = bxPrepare(&p->base.stmts, zSql, pErr);
   bxBind(pStmt, pErr, "ttt", state.zOverflow, state.zOwner, state.zClaim);
@@ -286,13 +318,6 @@ void evOverflowBack(EvBuffer *p, const EvState *pState, i64 iRow, BxErr *pErr) {
   bxDone(pStmt, pErr);
 }
 
-/* Whether a sweep may be left for later: nothing was lost but space. */
-static int canWait(int rc) {
-  rc &= 0xff;
-  return rc == SQLITE_BUSY || rc == SQLITE_LOCKED || rc == SQLITE_READONLY ||
-         rc == SQLITE_ERROR;
-}
-
 void evOverflowSweep(EvBuffer *p, const EvState *pState, BxErr *pErr) {
   static const char zAny[] = "SELECT 1 FROM main.@_gone LIMIT 1";
   BxErr err = {SQLITE_OK, 0};
@@ -318,7 +343,7 @@ void evOverflowSweep(EvBuffer *p, const EvState *pState, BxErr *pErr) {
       " (SELECT id FROM main.@_gone WHERE whole = 0))",
       0, &err);
   runOver(p, pState, "DELETE FROM main.@_gone WHERE ?1 <> ''", 0, &err);
-  if (canWait(err.rc)) {
+  if (canWait(&err)) {
     bxClear(&err);
   } else {
     *pErr = err;

@@ -210,6 +210,15 @@ static const Object aObject[] = {
         " WHEN NEW.rid <> OLD.rid OR NEW.id <> OLD.id BEGIN"
         " SELECT RAISE(ABORT, 'ValidationError: the id of evidence cannot"
         " change; insert a new row'); END"},
+    {"TRIGGER", "rowsplace",
+        "BEFORE UPDATE OF place ON @_rows"
+        " WHEN NEW.place <> OLD.place AND 2 IN (NEW.place, OLD.place) BEGIN"
+        " SELECT RAISE(ABORT, 'ValidationError: only a buffer in temp moves"
+        " its evidence'); END"},
+    {"TRIGGER", "statedelete",
+        "BEFORE DELETE ON @_state BEGIN SELECT RAISE(ABORT,"
+        " 'ReadOnlyError: this row is the buffer; DROP TABLE it instead');"
+        " END"},
     {"TRIGGER", "rowspinned",
         "BEFORE UPDATE ON @_rows WHEN OLD.pinned = 1 AND (OLD.timestamp,"
         " OLD.action_bytes, OLD.screenshot_bytes, OLD.pruned) <>"
@@ -293,6 +302,10 @@ static const Object aObject[] = {
         "INSTEAD OF INSERT ON @_put WHEN NEW.mask > 0 BEGIN " MAKE_ROOM
         "UPDATE @_rows SET timestamp = NEW.timestamp"
         " WHERE rid = NEW.rid AND NEW.mask & 1;"
+        /* should it have been lost */
+        " INSERT INTO @_actions(rid, action) SELECT NEW.rid, ''"
+        " WHERE NEW.mask & 2 AND NOT EXISTS"
+        " (SELECT 1 FROM @_actions WHERE rid = NEW.rid);"
         " UPDATE @_actions SET action = NEW.action, approved = 0"
         " WHERE rid = NEW.rid AND NEW.mask & 2;"
         " UPDATE @_rows SET confidence = NEW.confidence"
@@ -474,33 +487,33 @@ int evIsShadow(const char *zSuffix) {
 /*------------------------------------------------------- checking ----*/
 
 /* Rows that contradict each other. */
-static const char zContradictions[] =
-    "SELECT 'state', 'counters differ from the rows' FROM main.@_state"
-    " WHERE (actions, bytes, screenshots, free_screenshots, pinned_bytes,"
-    " memory_bytes, overflowed) <> (SELECT count(*),"
-    " coalesce(sum(action_bytes + screenshot_bytes + 100), 0),"
-    " coalesce(sum(screenshot_bytes > 0), 0),"
-    " coalesce(sum(screenshot_bytes > 0 AND pinned = 0), 0),"
-    " coalesce(sum(pinned * (action_bytes + screenshot_bytes + 100)), 0),"
-    " coalesce(sum((place = 0) * (action_bytes + screenshot_bytes + 100)), 0),"
-    " coalesce(sum(place = 1), 0) FROM main.@_rows)"
-    " UNION ALL SELECT 'rows', 'no action for ' || quote(r.id)"
-    " FROM main.@_rows AS r WHERE place <> 1"
-    " AND NOT EXISTS (SELECT 1 FROM main.@_actions AS a WHERE a.rid = r.rid)"
-    " UNION ALL SELECT 'rows', 'no screenshot for ' || quote(r.id)"
-    " FROM main.@_rows AS r WHERE place <> 1 AND screenshot_bytes > 0"
-    " AND NOT EXISTS (SELECT 1 FROM main.@_shots AS s WHERE s.rid = r.rid)"
-    " UNION ALL SELECT 'actions', CASE WHEN r.rid IS NULL THEN"
-    " 'action ' || a.rid || ' belongs to no row' WHEN r.action_bytes <>"
-    " length(CAST(a.action AS BLOB)) THEN 'wrong size of ' || quote(r.id)"
-    " ELSE 'damaged JSON of ' || quote(r.id) END FROM main.@_actions AS a"
-    " LEFT JOIN main.@_rows AS r ON r.rid = a.rid WHERE r.rid IS NULL OR"
-    " r.action_bytes <> length(CAST(a.action AS BLOB))"
-    " OR NOT json_valid(a.action)"
-    " UNION ALL SELECT 'shots', 'screenshot ' || s.rid ||"
-    " ' belongs to no row or has another size' FROM main.@_shots AS s"
-    " LEFT JOIN main.@_rows AS r ON r.rid = s.rid WHERE r.rid IS NULL OR"
-    " r.screenshot_bytes <> length(s.screenshot)";
+#define CONTRADICTIONS                                                         \
+  "SELECT 'state', 'counters differ from the rows' FROM main.@_state"          \
+  " WHERE (actions, bytes, screenshots, free_screenshots, pinned_bytes,"       \
+  " memory_bytes, overflowed) <> (SELECT count(*),"                            \
+  " coalesce(sum(action_bytes + screenshot_bytes + 100), 0),"                  \
+  " coalesce(sum(screenshot_bytes > 0), 0),"                                   \
+  " coalesce(sum(screenshot_bytes > 0 AND pinned = 0), 0),"                    \
+  " coalesce(sum(pinned * (action_bytes + screenshot_bytes + 100)), 0),"       \
+  " coalesce(sum((place = 0) * (action_bytes + screenshot_bytes + 100)), 0),"  \
+  " coalesce(sum(place = 1), 0) FROM main.@_rows)"                             \
+  " UNION ALL SELECT 'rows', 'no action for ' || quote(r.id)"                  \
+  " FROM main.@_rows AS r WHERE place <> 1"                                    \
+  " AND NOT EXISTS (SELECT 1 FROM main.@_actions AS a WHERE a.rid = r.rid)"    \
+  " UNION ALL SELECT 'rows', 'no screenshot for ' || quote(r.id)"              \
+  " FROM main.@_rows AS r WHERE place <> 1 AND screenshot_bytes > 0"           \
+  " AND NOT EXISTS (SELECT 1 FROM main.@_shots AS s WHERE s.rid = r.rid)"      \
+  " UNION ALL SELECT 'actions', CASE WHEN r.rid IS NULL THEN"                  \
+  " 'action ' || a.rid || ' belongs to no row' WHEN r.action_bytes <>"         \
+  " length(CAST(a.action AS BLOB)) THEN 'wrong size of ' || quote(r.id)"       \
+  " ELSE 'damaged JSON of ' || quote(r.id) END FROM main.@_actions AS a"       \
+  " LEFT JOIN main.@_rows AS r ON r.rid = a.rid WHERE r.rid IS NULL OR"        \
+  " r.action_bytes <> length(CAST(a.action AS BLOB))"                          \
+  " OR NOT json_valid(a.action)"                                               \
+  " UNION ALL SELECT 'shots', 'screenshot ' || s.rid ||"                       \
+  " ' belongs to no row or has another size' FROM main.@_shots AS s"           \
+  " LEFT JOIN main.@_rows AS r ON r.rid = s.rid WHERE r.rid IS NULL OR"        \
+  " r.screenshot_bytes <> length(s.screenshot)"
 
 /* Whether an object stands in the schema as it was made: an index by what it
 ** says, anything else also by its name. */
@@ -532,7 +545,12 @@ void evCheck(BxVtab *pVtab, BxProblems *pOut) {
   for (i = 0; i < N_OBJECT && err.rc == SQLITE_OK; i++) {
     checkObject(p, &aObject[i], pOut, &err);
   }
-  pStmt = bxPrepare(&p->base.stmts, zContradictions, &err);
+  pStmt = evPrepareTiers(p, CONTRADICTIONS,
+      CONTRADICTIONS " UNION ALL SELECT 'rows', 'nothing in the overflow for ' "
+                     "|| quote(r.id) FROM main.@_rows AS r WHERE place = 1 "
+                     "AND NOT EXISTS (SELECT 1 FROM over.evidence_overflow AS o"
+                     " WHERE o.owner = ?2 AND o.id = r.id)",
+      &err);
   while (bxRow(pStmt, &err)) {
     char *z = sqlite3_mprintf(
         "%s_%s", p->base.stmts.zTable, sqlite3_column_text(pStmt, 0));

@@ -153,8 +153,9 @@ static void setOverflow(EvBuffer *p, sqlite3_value *pVal, BxErr *pErr) {
   evLoadState(p, &state, pErr);
   if (pErr->rc == SQLITE_OK && state.nOverflow > 0) {
     bxFail(pErr, SQLITE_CONSTRAINT,
-        "ValidationError: %lld rows of %s lie in the overflow; clear the "
-        "buffer before its overflow changes",
+        "ValidationError: %lld rows of %s lie in the overflow, and it changes "
+        "only while none does: evidence_export() what is to be kept, then "
+        "evidence_clear()",
         state.nOverflow, p->base.stmts.zTable);
   }
   if (pErr->rc == SQLITE_OK && state.zOverflow != 0) {
@@ -210,6 +211,14 @@ static void firstSetting(
   sqlite3_finalize(pStmt);
 }
 
+/* Rows that were taken up have the confidence that their policy needs. */
+static void rateResumed(EvBuffer *p, BxErr *pErr) {
+  EvState state = {0};
+  if (pErr->rc == SQLITE_OK) evLoadState(p, &state, pErr);
+  if (state.bRated) evOverflowRate(p, &state, pErr);
+  evFreeState(&state);
+}
+
 void evFirstState(EvBuffer *p, const EvParam *pParam, BxErr *pErr) {
   bxExec(&p->base.stmts,
       "INSERT INTO main.@_state(one, version, max_size_bytes, prune_threshold,"
@@ -224,6 +233,7 @@ void evFirstState(EvBuffer *p, const EvParam *pParam, BxErr *pErr) {
   if (pParam->zOverflow[0] != 0) {
     evOverflowOpen(
         p, pParam->zOverflow, pParam->zResume[0] ? pParam->zResume : 0, pErr);
+    rateResumed(p, pErr);
   } else if (pParam->zResume[0] != 0) {
     bxFail(pErr, SQLITE_ERROR,
         "ValidationError: resume needs overflow='<schema>', where the rows "
@@ -302,10 +312,11 @@ static i64 pinnedOf(sqlite3_value *pVal, BxErr *pErr) {
 ** are copies to free. */
 static void readAction(
     EvBuffer *p, EvRow *pRow, sqlite3_value **apOwn, BxErr *pErr) {
-  static const char zSql[] =
-      "SELECT coalesce(" SCALAR("$.id") ", " SCALAR("$.actionId") "), "
-      "coalesce(" SCALAR("$.timestamp") ", "
-      "nullif(?1 -> '$.timestamp', 'null'))";
+  static const char zSql[] = "SELECT coalesce(" SCALAR("$.id") ", " SCALAR(
+      "$.actionId") "), "
+                    "coalesce(" SCALAR(
+                        "$.timestamp") ", "
+                                       "nullif(?1 -> '$.timestamp', 'null'))";
   sqlite3_value **app[2];
   sqlite3_stmt *pStmt;
   int i, bNeed = 0;
@@ -572,21 +583,19 @@ void evDelete(EvBuffer *p, i64 iRow, BxErr *pErr) {
   sqlite3_stmt *pStmt;
   if (!readBefore(p, iRow, &was, pErr)) return;
   if (was.iPinned) failPinned(p, was.zId, pErr);
+  evLoadState(p, &state, pErr);
+  if (was.iPlace == EV_OVERFLOW) evOverflowOurs(p, &state, pErr);
   pStmt = bxStmt(&p->base.stmts, zSql, pErr);
   bxBind(pStmt, pErr, "i", iRow);
   bxRun(pStmt, pErr);
-  if (was.iPlace == EV_OVERFLOW) {
-    evLoadState(p, &state, pErr);
-    evOverflowSweep(p, &state, pErr);
-    evFreeState(&state);
-  }
+  if (was.iPlace == EV_OVERFLOW) evOverflowSweep(p, &state, pErr);
+  evFreeState(&state);
   sqlite3_free(was.zId);
 }
 
 /*-------------------------------------------------------- reading ----*/
 
-/* zHere reads this schema; with an overflow, zBoth reads the other too. */
-static sqlite3_stmt *prepareTiers(
+sqlite3_stmt *evPrepareTiers(
     EvBuffer *p, const char *zHere, const char *zBoth, BxErr *pErr) {
   EvState state = {0};
   sqlite3_stmt *pStmt;
@@ -605,7 +614,7 @@ static sqlite3_stmt *prepareTiers(
 }
 
 sqlite3_stmt *evReadAction(EvBuffer *p, BxErr *pErr) {
-  return prepareTiers(p,
+  return evPrepareTiers(p,
       "SELECT action, json_valid(action) FROM main.@_actions WHERE rid = ?1",
       "SELECT action, json_valid(action) FROM main.@_actions WHERE rid = ?1 "
       "UNION ALL SELECT action, json_valid(action) FROM main.@_rows AS r, "
@@ -616,7 +625,7 @@ sqlite3_stmt *evReadAction(EvBuffer *p, BxErr *pErr) {
 }
 
 sqlite3_stmt *evReadScreenshot(EvBuffer *p, BxErr *pErr) {
-  return prepareTiers(p, "SELECT screenshot FROM main.@_shots WHERE rid = ?1",
+  return evPrepareTiers(p, "SELECT screenshot FROM main.@_shots WHERE rid = ?1",
       "SELECT screenshot FROM main.@_shots WHERE rid = ?1 "
       "UNION ALL SELECT screenshot FROM main.@_rows AS r, "
       "over.evidence_overflow AS o, over.evidence_overflow_screenshots AS s "
@@ -634,14 +643,16 @@ char *evActions(EvBuffer *p, BxErr *pErr) {
   zHere = bxExpand("SELECT r.rid AS rid, r.id AS id, r.timestamp AS timestamp,"
                    " r.pinned AS pinned, r.pruned AS pruned, r.place AS place,"
                    " a.action AS action FROM main.@_rows AS r"
-                   " JOIN main.@_actions AS a ON a.rid = r.rid",
+                   " LEFT JOIN main.@_actions AS a ON a.rid = r.rid"
+                   " WHERE r.place <> 1",
       pStmts->zDb, pStmts->zTable);
   if (zHere != 0 && state.zOverflow != 0) {
     z = sqlite3_mprintf(
         "(%s UNION ALL SELECT r.rid, r.id, r.timestamp, r.pinned, r.pruned,"
         " r.place, a.action FROM \"%w\".\"%w_rows\" AS r"
-        " JOIN \"%w\".evidence_overflow AS o ON o.owner = %Q AND o.id = r.id"
-        " JOIN \"%w\".evidence_overflow_actions AS a ON a.rid = o.rid"
+        " LEFT JOIN \"%w\".evidence_overflow AS o"
+        " ON o.owner = %Q AND o.id = r.id"
+        " LEFT JOIN \"%w\".evidence_overflow_actions AS a ON a.rid = o.rid"
         " WHERE r.place = 1)",
         zHere, pStmts->zDb, pStmts->zTable, state.zOverflow, state.zOwner,
         state.zOverflow);

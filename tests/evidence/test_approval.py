@@ -195,6 +195,20 @@ def test_ten_thousand_actions(path):
     well(db)
 
 
+@pytest.mark.parametrize("doc, where, problem", [
+    ({"fallbackChain": "x"}, "$.fallbackChain", "not an object"),
+    ({"fallbackChain": [{"strategies": []}]}, "$.fallbackChain", "not an object"),
+    ({"evidence": [{"network": 1}]}, "$.evidence", "not an object"),
+    ({"evidence": "x"}, "$.evidence", "not an object"),
+    ({"fallbackChain": {"strategies": [{"type": "cdp_power", "metadata": {
+        "text": ["x"]}}]}}, "$.fallbackChain.strategies[0]", "text is not text"),
+])
+def test_odd_parts_are_kept_and_told(rec, doc, where, problem):
+    put(rec, [doc])
+    assert [(p["path"], p["problem"]) for p in approve(rec)["problems"]] == [(where, problem)]
+    assert json.loads(actions(rec)[0]) == doc
+
+
 DOUBT = [
     '{"fallbackChain":{"strategies":[{"type":"vision_ocr","metadata":{"target\\u0054ext":"x"}}]}}',
     '{"fallbackChain":{"strategies":[{"ty\\u0070e":"vision_ocr","confidence":1}]}}',

@@ -422,6 +422,7 @@ def test_newer_or_broken_tables_are_named(rec, path):
     rec.execute("UPDATE rec_state SET version = 2")
     with pytest.raises(sqlite3.OperationalError, match="VersionError.*version 2"):
         connect(path).execute("SELECT * FROM rec")
+    rec.execute("DROP TRIGGER rec_statedelete")
     rec.execute("DELETE FROM rec_state")
     with pytest.raises(sqlite3.DatabaseError, match="CorruptedDataError.*rec_state"):
         connect(path).execute("SELECT * FROM rec")
@@ -451,6 +452,24 @@ def test_damaged_json_is_reported_with_its_id_and_others_stay_readable(rec):
     assert one(rec, "SELECT length(screenshot) FROM rec WHERE id = 'b'") == 1
     rec.execute("UPDATE rec SET action = '{\"new\":1}' WHERE id = 'b'")
     assert one(rec, "SELECT action FROM rec WHERE id = 'b'") == '{"new":1}'
+    well(rec)
+
+
+@pytest.mark.parametrize("repair", [
+    "UPDATE rec SET action = '{\"new\":1}' WHERE id = 'b'",
+    "INSERT OR REPLACE INTO rec(id, timestamp, action, screenshot) "
+    "VALUES ('b', 98, '{\"new\":1}', x'73')"])
+def test_an_action_that_is_gone_is_named_and_can_be_given_again(rec, repair):
+    for name in "abc":
+        rec.execute(ADD, (name, ord(name), "{}", b"s"))
+    rec.execute("DELETE FROM rec_actions WHERE rid = 2")
+    with pytest.raises(sqlite3.DatabaseError, match="CorruptedDataError.*'b'"):
+        rows(rec, "SELECT action FROM rec")
+    exported = json.loads(one(rec, "SELECT evidence_export('rec')"))
+    assert exported["metadata"]["damaged"] == ["b"] and len(exported["actions"]) == 2
+    rec.execute(repair)
+    assert one(rec, "SELECT action FROM rec WHERE id = 'b'") == '{"new":1}'
+    assert one(rec, "SELECT size_bytes FROM rec WHERE id = 'b'") == 110
     well(rec)
 
 
@@ -514,3 +533,33 @@ def test_thousand_strategies_and_sizes_at_the_limit(path):
             db.execute(ADD, ("c", 3, "{}", bytes(exact + 1)))
         assert one(db, "SELECT id FROM rec") == "b"
     well(db)
+
+
+def test_stats_list_every_buffer_by_its_name(rec, path):
+    other = connect(path)
+    rows(other, "SELECT * FROM rec")
+    rec.execute("BEGIN")
+    rec.execute("ALTER TABLE rec RENAME TO r2")
+    rec.execute("ROLLBACK")
+    assert rows(rec, "SELECT buffer FROM evidence_stats") == [("rec",)]
+    rec.execute("ALTER TABLE rec RENAME TO r2")
+    rec.execute("CREATE VIRTUAL TABLE r3 USING evidence_buffer")
+    for db in (rec, other):
+        assert sorted(rows(db, "SELECT buffer FROM evidence_stats")) == [("r2",), ("r3",)]
+    rec.execute("DROP TABLE r3")
+    rec.execute("CREATE VIRTUAL TABLE r3 USING evidence_buffer")
+    assert sorted(rows(other, "SELECT buffer FROM evidence_stats")) == [("r2",), ("r3",)]
+    other.close()
+
+
+@pytest.mark.parametrize("sql, message", [
+    ("UPDATE rec_rows SET place = 1", "only a buffer in temp moves"),
+    ("UPDATE rec_rows SET place = 0", "only a buffer in temp moves"),
+    ("DELETE FROM rec_state", "DROP TABLE it instead"),
+])
+def test_plain_sql_cannot_take_the_buffer_apart(rec, path, sql, message):
+    rec.execute("INSERT INTO rec(id, action, screenshot, pinned) VALUES('p', '{}', x'01', 1)")
+    plain = sqlite3.connect(path, isolation_level=None)
+    with pytest.raises(sqlite3.IntegrityError, match=message):
+        plain.execute(sql)
+    assert rows(rec, "SELECT action, screenshot FROM rec") == [("{}", b"\1")]

@@ -174,3 +174,57 @@ def test_a_title_with_quotes(path):
     db = connect(path)
     db.execute('CREATE VIRTUAL TABLE "a ""b" USING evidence_buffer')
     assert json.loads(one(db, "SELECT evidence_export_replay('a \"b')"))["title"] == 'a "b'
+
+
+AT = {"fallbackChain": {"strategies": [{"type": "dom_selector", "selector": "#a"}]}}
+
+
+@pytest.mark.parametrize("doc, step", [
+    ({"eventType": "scroll"}, {"type": "scroll", "target": "main", "x": 0, "y": 0}),
+    ({"eventType": "scroll", "value": {"x": "a", "y": 5}},
+     {"type": "scroll", "target": "main", "x": 0, "y": 5}),
+    ({"eventType": "scroll", "value": "1e999"},
+     {"type": "scroll", "target": "main", "x": 0, "y": 1e9}),
+    ({"eventType": "navigate", "value": 5}, {"type": "navigate", "url": "5"}),
+    ({"eventType": "navigate", "metadata": {"url": 5}},
+     {"type": "navigate", "url": "about:blank"}),
+])
+def test_replay_steps_have_the_types_that_players_ask_for(rec, doc, step):
+    put(rec, {**AT, **doc})
+    assert flow(rec)["steps"] == [step]
+
+
+def test_values_that_are_no_text(rec):
+    put(rec, *({**AT, "eventType": kind, "value": value} for kind, value in (
+        ("type", 5), ("keydown", 5), ("type", True), ("type", None), (5, "x"))))
+    assert [(s["action"], s.get("value")) for s in steps(rec)] == [
+        ("type", "5"), ("keydown", "5"), ("type", "true"), ("type", None), ("", "x")]
+    told = flow(rec)["steps"]
+    assert [s["value"] for s in told if s["type"] == "change"] == ["5", "true", ""]
+    assert [s["key"] for s in told if s["type"] == "keyDown"] == ["5"]
+    assert told[-1]["type"] == "customStep" and told[-1]["name"] == "unknown"
+
+
+def test_numbers_beyond_all_measure_leave_the_export_whole(rec):
+    for i, text in enumerate((
+            '{"eventType":"click","fallbackChain":{"strategies":'
+            '[{"type":"coordinates","metadata":{"x":1e400,"y":-1e400}}]}}',
+            '{"eventType":"click","domData":{"selector":"#a",'
+            '"boundingRect":{"x":1,"y":1,"width":1e999,"height":2}}}')):
+        rec.execute(ADD, (f"x{i}", i, text, None))
+    assert steps(rec)[0]["position"] == {"x": 1e9, "y": -1e9}
+    assert [(s["offsetX"], s["offsetY"]) for s in flow(rec)["steps"]] == [
+        (1e9, -1e9), (1e9, 1)]
+
+
+@pytest.mark.parametrize("shadow", [False, True])
+def test_selectors_that_say_what_they_are_stay_as_they_are(rec, shadow):
+    put(rec, {"eventType": "click", "domData": {"isInShadowDOM": shadow},
+              "fallbackChain": {"strategies": [
+                  {"type": "a", "selector": s} for s in (
+                      "pierce/#a", "aria/Save", "text/Hi", "xpath///a", " //b ", "  ",
+                      "\n#c")]}})
+    css = "pierce/#c" if shadow else "#c"
+    step = steps(rec)[0]
+    assert [step["selector"], *step["fallbacks"]] == [
+        "pierce/#a", "aria/Save", "text/Hi", "xpath///a", "xpath///b", css]

@@ -287,6 +287,10 @@ def test_orphans_fall_due_and_leave_a_receipt(rec, path):
     assert [d[0].split("/")[1] for d in due] == ["r000", "r001", "r002"]
     assert [d[3] for d in due] == [None, None, "pinned"]
     assert due[0][1] == 5108 and due[0][2] > 1_600_000_000_000
+    with pytest.raises(sqlite3.IntegrityError, match="NotDueError"):
+        plain.execute("DELETE FROM evidence_due")  # its buffer lives
+    assert len(rows(rec, "SELECT action FROM rec")) == 3
+    plain.execute("UPDATE evidence_owners SET seen = seen - 31 * 86400000")
     with pytest.raises(sqlite3.IntegrityError, match="PinnedError"):
         plain.execute("DELETE FROM evidence_due")
     plain.execute("DELETE FROM evidence_due WHERE blocked_by IS NULL")
@@ -320,3 +324,108 @@ def test_plain_sql_keeps_the_overflow_counters(path):
     assert rows(db, "SELECT * FROM evidence_check") == []
     db.execute("UPDATE evidence_owners SET rows = 9")
     assert "counters differ" in rows(db, "SELECT * FROM evidence_check")[0][1]
+
+
+def test_evidence_that_the_file_lost_is_named(rec, path):
+    fill(rec, 0, 4)
+    one(rec, "SELECT evidence_flush('rec')")
+    fill(rec, 4, 5)
+    plain = sqlite3.connect(path, isolation_level=None)
+    plain.execute("DELETE FROM evidence_overflow WHERE id = 'r001'")
+    plain.execute("DELETE FROM evidence_overflow_actions WHERE rid = "
+                  "(SELECT rid FROM evidence_overflow WHERE id = 'r002')")
+    with pytest.raises(sqlite3.DatabaseError, match="screenshot of evidence 'r001'"):
+        rows(rec, "SELECT screenshot FROM rec")
+    exported = json.loads(one(rec, "SELECT evidence_export('rec')"))
+    assert exported["metadata"]["damaged"] == ["r001", "r002"]
+    assert exported["metadata"]["originalActionCount"] == 5
+    assert len(exported["actions"]) == 3
+    told = str(rows(rec, "SELECT * FROM blackbox_check"))
+    assert "nothing in the overflow for 'r001'" in told and "r000" not in told
+    done = json.loads(one(rec, "SELECT evidence_prune_for_approval('rec')"))
+    assert [p["id"] for p in done["problems"]] == ["r001", "r002"]
+    rec.execute("DELETE FROM rec WHERE id IN ('r001', 'r002')")
+    assert len(rows(rec, "SELECT action FROM rec")) == 3
+
+
+def test_lost_buffers_that_left_nothing_are_forgotten(path):
+    for _ in range(3):
+        db = open_buffer(path)
+        fill(db, 0, 2)
+        db.close()
+    keeper = open_buffer(path)
+    fill(keeper, 0, 2)
+    one(keeper, "SELECT evidence_flush('rec')")
+    one(keeper, "SELECT evidence_clear('rec')")
+    other = open_buffer(path)
+    fill(other, 0, 2)
+    one(other, "SELECT evidence_flush('rec')")
+    assert rows(other, "SELECT rows FROM evidence_owners") == [(2,)]
+    fill(keeper, 0, 1)
+    assert one(keeper, "SELECT evidence_flush('rec')") == 1
+    assert rows(other, "SELECT owner, rows FROM evidence_owners ORDER BY rows") == [
+        (owner(keeper), 1), (owner(other), 2)]
+    well(keeper)
+
+
+def test_who_lost_its_rows_is_told_at_every_write(rec, path):
+    fill(rec, 0, 3)
+    one(rec, "SELECT evidence_flush('rec')")
+    fill(rec, 3, 5)
+    other = open_buffer(path, f", resume='{owner(rec)}'")
+    for sql in ("DELETE FROM rec WHERE id = 'r000'", "SELECT evidence_clear('rec')",
+                "SELECT evidence_flush('rec')", "UPDATE rec SET pinned = 1"):
+        with pytest.raises(sqlite3.OperationalError, match="OwnerError.*storage = 'memory'"):
+            rec.execute(sql).fetchall()
+    assert len(rows(rec, "SELECT id, action, screenshot FROM rec "
+                         "WHERE storage = 'memory'")) == 2
+    rec.execute("DROP TABLE rec")
+    assert len(rows(other, "SELECT action, screenshot FROM rec")) == 3
+
+
+@pytest.mark.parametrize("when", ["create", "before", "after"])
+def test_the_surest_goes_first_also_after_a_resume(path, when):
+    policy = "retention_policy='confidence-based'"
+    setting = "INSERT INTO rec(rec, value) VALUES('retention_policy', 'confidence-based')"
+    db = open_buffer(path)
+    for i, confidence in enumerate((0.1, 0.9, 0.5)):
+        db.execute(ADD, (f"r{i}", i, json.dumps({"fallbackChain": {"strategies": [
+            {"type": "a", "confidence": confidence}]}}), bytes(25000)))
+    one(db, "SELECT evidence_flush('rec')")
+    if when == "before":
+        db.execute(setting)
+    name = owner(db)
+    db.close()
+    db = open_buffer(path, f", resume='{name}'" + (
+        "" if when == "after" else f", {policy}"))
+    if when == "after":
+        db.execute(setting)
+    db.execute(ADD, ("new", 9, "{}", bytes(20000)))
+    assert rows(db, "SELECT id FROM rec WHERE screenshot IS NULL") == [("r1",)]
+
+
+@pytest.mark.parametrize("call", [
+    "evidence_prune_for_approval", "evidence_clear", "evidence_prune_screenshots"])
+def test_who_lost_its_rows_changes_nothing_inside_begin(rec, path, call):
+    fill(rec, 0, 3)
+    one(rec, "SELECT evidence_flush('rec')")
+    rec.execute(ADD, ("m", 9, '{"networkData":{"a":1}}', b"shot"))
+    open_buffer(path, f", resume='{owner(rec)}'").close()
+    before = rows(rec, "SELECT * FROM rec WHERE storage = 'memory'")
+    rec.execute("BEGIN")
+    with pytest.raises(sqlite3.OperationalError, match="OwnerError"):
+        rec.execute("INSERT INTO blackbox_call VALUES(?, ?)", (call, '["rec", 0]' if
+                    call != "evidence_clear" else '["rec"]'))
+    rec.execute("COMMIT")
+    assert rows(rec, "SELECT * FROM rec WHERE storage = 'memory'") == before
+    assert rows(rec, "SELECT count(*) FROM rec") == [(4,)]
+
+
+def test_a_refused_overflow_leaves_the_old_one_in_use(rec):
+    rec.execute("BEGIN")
+    with pytest.raises(sqlite3.Error, match="ValidationError.*got 'nodb'"):
+        rec.execute("INSERT INTO rec(rec, value) VALUES('overflow', 'nodb')")
+    rec.execute("COMMIT")
+    fill(rec, 0, 17)
+    assert places(rec)["disk"] >= 2
+    well(rec)
