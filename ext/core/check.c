@@ -132,8 +132,8 @@ static void checkVtabs(BxStmts *p, BxProblems *pOut) {
   if (pOut->err.rc != SQLITE_OK) return;
   for (i = 0; p->bx->aCheck[i].zModule != 0; i++) {
     pStmt = bxPrepare(p,
-        "SELECT name FROM main.sqlite_schema WHERE type = 'table' AND sql "
-        "LIKE 'create virtual table%using%' || ?1 || '%'",
+        "SELECT name FROM main.sqlite_schema WHERE type = 'table' AND "
+        "lower(sql) GLOB 'create virtual table*using*' || ?1 || '*'",
         &pOut->err);
     bxBind(pStmt, &pOut->err, "t", p->bx->aCheck[i].zModule);
     while (bxRow(pStmt, &pOut->err)) {

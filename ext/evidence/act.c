@@ -215,8 +215,8 @@ static void addStats(BxVtab *p, sqlite3_str *pOut, BxErr *pErr) {
 ** is left to blackbox_check(). */
 static void addSchemaStats(BxStmts *p, sqlite3_str *pOut, BxErr *pErr) {
   sqlite3_stmt *pNames = bxPrepare(p,
-      "SELECT name FROM main.sqlite_schema WHERE type = 'table' AND sql "
-      "LIKE 'create virtual table%using%" EV_MODULE "%'",
+      "SELECT name FROM main.sqlite_schema WHERE type = 'table' AND lower(sql) "
+      "GLOB 'create virtual table*using*" EV_MODULE "*'",
       pErr);
   while (bxRow(pNames, pErr)) {
     const char *zName = (const char *)sqlite3_column_text(pNames, 0);

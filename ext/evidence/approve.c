@@ -186,7 +186,8 @@ char *evApproved(const char *zTime, BxErr *pErr) {
 */
 static const char zDoc[] =
     "WITH doc(id, j) AS MATERIALIZED (SELECT id, CASE WHEN json_valid(action)"
-    " OR json_valid(action) THEN action END FROM %s WHERE pinned = 0), odd(id, "
+    " OR json_valid(action) THEN CASE json_type(action)"
+    " WHEN 'object' THEN action END END FROM %s WHERE pinned = 0), odd(id, "
     "j) AS MATERIALIZED"
     " (SELECT doc.id, j FROM doc WHERE evidence_slim(j) IS NULL"
     " OR json_type(j, '$.fallbackChain') NOT IN ('object', 'null')"

@@ -77,7 +77,7 @@ static void readParam(EvParam *p, const char *zArg, BxErr *pErr) {
         zKey);
   } else if (*zSlot != 0) {
     bxFail(pErr, SQLITE_ERROR, "ValidationError: %s is given twice", zKey);
-  } else if (zVal[0] == 0 && zSlot != p->zOverflow && zSlot != p->zResume) {
+  } else if (zVal[0] == 0 && zSlot != p->zOverflow) {
     bxFail(pErr, SQLITE_ERROR,
         "ValidationError: %s has no value; leave it out for its default", zKey);
   } else if ((int)strlen(zVal) >= nSlot) {
@@ -451,14 +451,25 @@ static void failHidden(EvBuffer *p, BxErr *pErr) {
       p->base.stmts.zTable, p->base.stmts.zTable);
 }
 
+/* OR IGNORE passes over what a rule refuses, never over evidence for which
+** there is no room. */
+static void failAlways(BxErr *pErr) {
+  if (pErr->zMsg != 0 && strncmp(pErr->zMsg, "BufferFullError", 15) == 0) {
+    pErr->rc = SQLITE_ERROR;
+  }
+}
+
 static i64 insertRow(EvBuffer *p, sqlite3_value **apCol, BxErr *pErr) {
+  int eConflict = sqlite3_vtab_on_conflict(p->base.stmts.bx->db);
+  i64 iRow = 0;
   EvRow row = {apCol[COL_ID], apCol[COL_TIMESTAMP], apCol[COL_ACTION],
       apCol[COL_SCREENSHOT], apCol[COL_PINNED], 0, 1};
   checkComputed(apCol, 0, pErr);
   if (!isNull(apCol[COL_VALUE])) failHidden(p, pErr);
-  row.bReplace =
-      sqlite3_vtab_on_conflict(p->base.stmts.bx->db) == SQLITE_REPLACE;
-  return pErr->rc == SQLITE_OK ? evStore(p, &row, pErr) : 0;
+  row.bReplace = eConflict == SQLITE_REPLACE;
+  if (pErr->rc == SQLITE_OK) iRow = evStore(p, &row, pErr);
+  if (eConflict == SQLITE_IGNORE) failAlways(pErr);
+  return iRow;
 }
 
 static void updateRow(
@@ -469,11 +480,7 @@ static void updateRow(
       !sqlite3_value_nochange(apCol[COL_VALUE])) {
     failHidden(p, pErr);
   }
-  if (!sqlite3_value_nochange(apCol[COL_ID])) {
-    bxFail(pErr, SQLITE_CONSTRAINT,
-        "ValidationError: the id of evidence cannot change; INSERT a new row "
-        "and DELETE the old one");
-  }
+  if (!sqlite3_value_nochange(apCol[COL_ID])) row.pId = apCol[COL_ID];
   if (!sqlite3_value_nochange(apCol[COL_TIMESTAMP])) {
     row.pTimestamp = apCol[COL_TIMESTAMP];
     if (isNull(row.pTimestamp)) {

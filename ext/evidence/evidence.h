@@ -121,6 +121,8 @@ void evOverflowOpen(
 i64 evOverflowMove(EvBuffer *p, const EvState *pState, i64 nGoal, BxErr *pErr);
 /* Brings one row back into memory. */
 void evOverflowBack(EvBuffer *p, const EvState *pState, i64 iRow, BxErr *pErr);
+/* Puts the buffer's name into the list of owners. */
+void evOverflowRename(EvBuffer *p, BxErr *pErr);
 /* An error when the evidence there belongs to another buffer by now. It is
 ** asked before anything changes, and none when the file cannot be read. */
 void evOverflowOurs(EvBuffer *p, const EvState *pState, BxErr *pErr);

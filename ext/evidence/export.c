@@ -111,7 +111,8 @@ SQLITE_EXTENSION_INIT3
 */
 static const char zDoc[] =
     "WITH doc(t, rid, id, a) AS MATERIALIZED (SELECT timestamp, rid, id,"
-    " CASE WHEN json_valid(action) THEN %s END FROM %s) ";
+    " CASE WHEN json_valid(action) THEN CASE json_type(action)"
+    " WHEN 'object' THEN %s END END FROM %s) ";
 
 static const char zActions[] = "SELECT id, a, NULL FROM doc ORDER BY t, rid";
 

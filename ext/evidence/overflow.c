@@ -48,6 +48,16 @@ sqlite3_stmt *evPrepareOver(
     bxFailDb(pErr, pStmts->bx->db,
         sqlite3_prepare_v2(pStmts->bx->db, zSql, -1, &pStmt, 0));
   }
+  if (pErr->rc == SQLITE_ERROR && pErr->zMsg != 0 &&
+      strstr(pErr->zMsg, "no such table") != 0) {
+    char *zMsg = pErr->zMsg;
+    pErr->rc = SQLITE_OK;
+    bxFail(pErr, SQLITE_ERROR,
+        "OverflowError: the overflow of %s is not in schema %s (%s); ATTACH "
+        "the database that has it",
+        pStmts->zTable, pState->zOverflow, zMsg);
+    sqlite3_free(zMsg);
+  }
   sqlite3_free(zSql);
   return pStmt;
 }
@@ -120,6 +130,26 @@ static void claim(EvBuffer *p, const EvState *pState, BxErr *pErr) {
   }
   if (!bxRow(pStmt, pErr)) failOwner(p, pState, pErr);
   sqlite3_finalize(pStmt);
+}
+
+void evOverflowRename(EvBuffer *p, BxErr *pErr) {
+  BxErr err = {SQLITE_OK, 0};
+  EvState state = {0};
+  sqlite3_stmt *pStmt;
+  if (pErr->rc == SQLITE_OK && p->bTemp) evLoadState(p, &state, pErr);
+  if (state.zOverflow != 0) {
+    pStmt = evPrepareOver(p, &state,
+        "UPDATE over.evidence_owners SET buffer = ?2 WHERE owner = ?1", &err);
+    bxBind(pStmt, &err, "tt", state.zOwner, p->base.stmts.zTable);
+    bxRow(pStmt, &err);
+    sqlite3_finalize(pStmt);
+  }
+  evFreeState(&state);
+  if (canWait(&err)) {
+    bxClear(&err);
+  } else if (err.rc != SQLITE_OK) {
+    *pErr = err;
+  }
 }
 
 /*------------------------------------------------------------ owner ----*/

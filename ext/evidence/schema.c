@@ -106,24 +106,35 @@ typedef struct Object {
 /*
 ** The rows to take, oldest first, until enough bytes are free: a walk along
 ** an index that stops as soon as it may. need: bytes to free, without which
-** the walk does not start; key: SQL of the index' columns before the rid.
+** the walk does not start; key: SQL of the index' columns; next: SQL of the
+** row behind w, found by a seek however many are alike.
 */
-#define WALK(where, size, key, after, state)                                   \
+#define FIRST(where, key)                                                      \
+  "(SELECT n.rid FROM @_rows AS n WHERE " where                                \
+  " AND n.rid <> NEW.rid ORDER BY " key " LIMIT 1)"
+#define WALK(where, size, key, next, state)                                    \
   "(WITH RECURSIVE walk(rid, k, t, need) AS ("                                 \
   "SELECT r.rid, r.confidence, r.timestamp, s.need - (" size ") FROM "         \
   "(SELECT bytes + NEW.amount - max_size_bytes * (prune_threshold - 0.1) "     \
   "AS need FROM @_state" state ") AS s, @_rows AS r WHERE s.need > 0 "         \
-  "AND r.rid = (SELECT n.rid FROM @_rows AS n WHERE " where                    \
-  " AND n.rid <> NEW.rid ORDER BY " key ", n.rid LIMIT 1) "                    \
-  "UNION ALL SELECT r.rid, r.confidence, r.timestamp, w.need - (" size ") "    \
-  "FROM walk AS w, @_rows AS r WHERE w.need > 0 AND r.rid = (SELECT n.rid "    \
-  "FROM @_rows AS n WHERE " where " AND n.rid <> NEW.rid AND " after           \
-  " ORDER BY " key ", n.rid LIMIT 1)) SELECT rid FROM walk)"
+  "AND r.rid = " FIRST(where,                                                  \
+      key) " "                                                                 \
+           "UNION ALL SELECT r.rid, r.confidence, r.timestamp, w.need - "      \
+           "(" size ") "                                                       \
+           "FROM walk AS w, @_rows AS r WHERE w.need > 0 AND r.rid = " next    \
+           ") SELECT rid FROM walk)"
 
 #define FREE "n.pinned = 0"
 #define FREE_SHOT FREE " AND n.screenshot_bytes > 0"
-#define LATER "(n.timestamp, n.rid) > (w.t, w.rid)"
-#define SURER "n.confidence <= w.k AND (n.confidence < w.k OR " LATER ")"
+#define BY_TIME "n.timestamp, n.rid"
+#define BY_CONFIDENCE "n.confidence DESC, " BY_TIME
+/* In steps: SQLite seeks by equal columns and one range. */
+#define LATER(where)                                                           \
+  "coalesce(" FIRST(where " AND n.timestamp = w.t AND n.rid > w.rid",          \
+      BY_TIME) ", " FIRST(where " AND n.timestamp > w.t", BY_TIME) ")"
+#define LESS_SURE(where)                                                       \
+  "coalesce(" LATER(where " AND n.confidence = w.k") ", " FIRST(               \
+      where " AND n.confidence < w.k", BY_CONFIDENCE) ")"
 #define RULE(sql) "UPDATE @_state SET rule = " sql "; "
 
 /* Bytes of what a row of rec_put brings. */
@@ -322,13 +333,14 @@ static const Object aObject[] = {
         "INSTEAD OF INSERT ON @_do WHEN NEW.verb = 'prune' BEGIN "
         RULE("NEW.rule")
         "UPDATE @_rows SET screenshot_bytes = 0 WHERE rid IN "
-        WALK(FREE_SHOT, "r.screenshot_bytes", "n.timestamp", LATER,
+        WALK(FREE_SHOT, "r.screenshot_bytes", BY_TIME,
+            LATER(FREE_SHOT),
             " WHERE retention_policy <> 'confidence-based'")
         "; UPDATE @_rows SET screenshot_bytes = 0 WHERE rid IN "
-        WALK(FREE_SHOT, "r.screenshot_bytes", "n.confidence DESC, n.timestamp",
-            SURER, " WHERE retention_policy = 'confidence-based'")
+        WALK(FREE_SHOT, "r.screenshot_bytes", BY_CONFIDENCE,
+            LESS_SURE(FREE_SHOT), " WHERE retention_policy = 'confidence-based'")
         "; DELETE FROM @_rows WHERE rid IN "
-        WALK(FREE, SIZE("r."), "n.timestamp", LATER, "")
+        WALK(FREE, SIZE("r."), BY_TIME, LATER(FREE), "")
         "; " RULE("'manual'") "END"},
     /* amount: screenshots that may stay */
     {"TRIGGER", "hold",
@@ -450,6 +462,7 @@ void evRename(EvBuffer *p, const char *zNew, BxErr *pErr) {
   }
   takeName(p, zNew, pErr);
   createObjects(p, 1, pErr);
+  evOverflowRename(p, pErr);
 }
 
 void evExpectTables(EvBuffer *p, BxErr *pErr) {
@@ -509,7 +522,8 @@ int evIsShadow(const char *zSuffix) {
   " ELSE 'damaged JSON of ' || quote(r.id) END FROM main.@_actions AS a"       \
   " LEFT JOIN main.@_rows AS r ON r.rid = a.rid WHERE r.rid IS NULL OR"        \
   " r.action_bytes <> length(CAST(a.action AS BLOB))"                          \
-  " OR NOT json_valid(a.action)"                                               \
+  " OR CASE WHEN json_valid(a.action)"                                         \
+  " THEN json_type(a.action) <> 'object' ELSE 1 END"                           \
   " UNION ALL SELECT 'shots', 'screenshot ' || s.rid ||"                       \
   " ' belongs to no row or has another size' FROM main.@_shots AS s"           \
   " LEFT JOIN main.@_rows AS r ON r.rid = s.rid WHERE r.rid IS NULL OR"        \

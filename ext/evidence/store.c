@@ -546,12 +546,21 @@ static void fetchRow(
   sqlite3_free(now.zId);
 }
 
+static void checkSameId(sqlite3_value *pId, const char *zId, BxErr *pErr) {
+  const char *z = pId ? (const char *)sqlite3_value_text(pId) : zId;
+  if (z != 0 && strcmp(z, zId) == 0) return;
+  bxFail(pErr, SQLITE_CONSTRAINT,
+      "ValidationError: the id of evidence cannot change; INSERT a new row and "
+      "DELETE the old one");
+}
+
 void evChange(EvBuffer *p, i64 iRow, EvRow *pRow, BxErr *pErr) {
   Before was;
   EvState state;
   i64 iTime, iPinned, nNew;
   int mask = 0;
   if (!readBefore(p, iRow, &was, pErr)) return;
+  checkSameId(pRow->pId, was.zId, pErr);
   if (pRow->pTimestamp != 0) mask |= HAS_TIMESTAMP;
   if (pRow->pAction != 0) mask |= HAS_ACTION;
   if (pRow->bHasPicture) mask |= HAS_SCREENSHOT;

@@ -278,6 +278,7 @@ def test_bad_changes_are_refused(rec, sql, message):
     ("max_size_bytes=", "max_size_bytes has no value"),
     ("retention_policy=''", "retention_policy has no value"),
     ("max_screenshots=1, max_screenshots=2", "max_screenshots is given twice"),
+    ("resume=", "resume has no value"),
     ("nonsense", "name=value"),
     ("overflow='main'", "overflow is for buffers in temp"),
     ("resume='x'", "resume needs overflow"),
@@ -455,6 +456,19 @@ def test_damaged_json_is_reported_with_its_id_and_others_stay_readable(rec):
     well(rec)
 
 
+def test_json_that_is_no_object_is_damage_too(rec):
+    for name in "ab":
+        rec.execute(ADD, (name, ord(name), "{}", b"s"))
+    rec.execute("UPDATE rec_actions SET action = '[5]' WHERE rid = 1")
+    with pytest.raises(sqlite3.DatabaseError, match="CorruptedDataError.*'a'.*no JSON object"):
+        rows(rec, "SELECT action FROM rec")
+    exported = json.loads(one(rec, "SELECT evidence_export('rec')"))
+    assert exported["metadata"]["damaged"] == ["a"] and exported["actions"] == [{}]
+    assert [p["id"] for p in json.loads(one(
+        rec, "SELECT evidence_prune_for_approval('rec')"))["problems"]] == ["a"]
+    assert "damaged JSON of 'a'" in str(rows(rec, "SELECT * FROM blackbox_check"))
+
+
 @pytest.mark.parametrize("repair", [
     "UPDATE rec SET action = '{\"new\":1}' WHERE id = 'b'",
     "INSERT OR REPLACE INTO rec(id, timestamp, action, screenshot) "
@@ -563,3 +577,19 @@ def test_plain_sql_cannot_take_the_buffer_apart(rec, path, sql, message):
     with pytest.raises(sqlite3.IntegrityError, match=message):
         plain.execute(sql)
     assert rows(rec, "SELECT action, screenshot FROM rec") == [("{}", b"\1")]
+
+
+def test_an_update_may_write_the_id_that_is_there(rec):
+    rec.execute(ADD, ("a", 1, "{}", None))
+    rec.execute("UPDATE rec SET id = id, timestamp = 2")
+    rec.execute("UPDATE rec SET id = 'a', pinned = 1 WHERE id = 'a'")
+    assert rows(rec, "SELECT id, timestamp, pinned FROM rec") == [("a", 2, 1)]
+    with pytest.raises(sqlite3.IntegrityError, match="id of evidence cannot change"):
+        rec.execute("UPDATE rec SET id = NULL")
+
+
+def test_stats_whatever_like_means(path):
+    connect(path).execute(MAKE)
+    db = connect(path)
+    db.execute("PRAGMA case_sensitive_like = 1")
+    assert rows(db, "SELECT buffer FROM evidence_stats") == [("rec",)]

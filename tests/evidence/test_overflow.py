@@ -429,3 +429,25 @@ def test_a_refused_overflow_leaves_the_old_one_in_use(rec):
     fill(rec, 0, 17)
     assert places(rec)["disk"] >= 2
     well(rec)
+
+
+def test_a_renamed_buffer_is_listed_by_its_new_name(rec):
+    fill(rec, 0, 3)
+    one(rec, "SELECT evidence_flush('rec')")
+    rec.execute("ALTER TABLE temp.rec RENAME TO tape")
+    assert rows(rec, "SELECT buffer, rows FROM evidence_owners") == [("tape", 3)]
+
+
+def test_an_overflow_that_was_detached_is_named(path, tmp_path):
+    db = connect(path)
+    db.execute("ATTACH ? AS ov", (str(tmp_path / "ov.db"),))
+    db.execute(MAKE.replace("'main'", "'ov'") + ")")
+    fill(db, 0, 3)
+    one(db, "SELECT evidence_flush('rec')")
+    db.execute("DETACH ov")
+    for sql in ("SELECT action FROM rec", "SELECT evidence_prune_for_approval('rec')"):
+        with pytest.raises(sqlite3.OperationalError,
+                           match="OverflowError: .* not in schema ov .*ATTACH"):
+            db.execute(sql).fetchall()
+    db.execute("ATTACH ? AS ov", (str(tmp_path / "ov.db"),))
+    assert len(rows(db, "SELECT action FROM rec")) == 3

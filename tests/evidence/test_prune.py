@@ -209,3 +209,41 @@ def test_receipts_of_plain_deletes_share_a_row(rec):
     one(rec, "SELECT evidence_clear('rec')")
     assert rows(rec, "SELECT rows, bytes FROM rec_log WHERE rule = 'clear'") == [
         (2, 102 + 112)]
+
+
+def test_or_ignore_does_not_lose_what_finds_no_room(rec):
+    fill = "INSERT OR IGNORE INTO rec(id, timestamp, action, screenshot, pinned) " \
+        "VALUES(?, 1, ?, zeroblob(4000), 1)"
+    rec.execute("INSERT INTO rec(rec, value) VALUES('max_size_bytes', 10000)")
+    rec.execute(fill, ("a", "{}"))
+    rec.execute(fill, ("a", "{}"))
+    rec.execute(fill, ("b", "no json"))
+    rec.execute(fill, ("b", "{}"))
+    with pytest.raises(sqlite3.Error, match="BufferFullError"):
+        rec.execute(fill, ("c", "{}"))
+    assert rows(rec, "SELECT id FROM rec") == [("a",), ("b",)]
+
+
+@pytest.mark.parametrize("policy", ["keep-all", "confidence-based"])
+@pytest.mark.parametrize("alike", [False, True])
+def test_prunes_seek_however_many_are_alike(rec, policy, alike):
+    """Steps of SQLite's machine, for twice the rows: no more than twice."""
+    def steps(n):
+        rec.execute("SELECT evidence_clear('rec')")
+        rec.execute("INSERT INTO rec(rec, value) VALUES('max_size_bytes', 100000000)")
+        rec.execute(
+            "WITH RECURSIVE c(i) AS (VALUES(1) UNION ALL SELECT i + 1 FROM c WHERE i < ?) "
+            "INSERT INTO rec(id, timestamp, action, screenshot) SELECT 'r' || i, "
+            "CASE WHEN ?2 THEN 5 ELSE i END, json_object('fallbackChain', json_object("
+            "'strategies', json_array(json_object('type', 'a', 'confidence', "
+            "CASE WHEN ?2 THEN 0.9 ELSE i / 1e6 END)))), zeroblob(1000) FROM c", (n, alike))
+        count = [0]
+        def tick():
+            count[0] += 1
+        rec.set_progress_handler(tick, 1000)
+        rec.execute("INSERT INTO rec(rec, value) VALUES('max_size_bytes', ?)", (n * 800,))
+        rec.set_progress_handler(None, 0)
+        assert one(rec, "SELECT count(*) FROM rec WHERE screenshot IS NULL") > n / 4
+        return count[0]
+    rec.execute("INSERT INTO rec(rec, value) VALUES('retention_policy', ?)", (policy,))
+    assert steps(1600) < 2.5 * steps(800)
