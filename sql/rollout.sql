@@ -19,6 +19,7 @@
 --   rollout_turns    where turn n begins; id = owner's number << 32 | n
 --   rollout_marks    compactions and rollbacks, by the key of their item
 --   rollout_drops    what the policy dropped, by type
+--   rollout_imports  view: INSERT appends a line of a file, as an import does
 --   rollout_act      the rule that is at work, for its receipt
 --   rollout_clash    the head that an INSERT met, to tell REPLACE from upsert
 --   rollout_fresh    view: a new id, and the clock
@@ -362,7 +363,8 @@ BEGIN
     FROM rollout_heads AS h,
          (SELECT type, payload, lower(replace(type, '_', '')) AS t,
                  CASE WHEN payload IS NULL THEN ''
-                      ELSE lower(replace(payload ->> 'type', '_', '')) END AS p
+                      ELSE nullif(lower(replace(payload ->> 'type', '_', '')),
+                                  '') END AS p
             FROM (SELECT coalesce(NEW.type, NEW.item ->> 'type') AS type,
                          coalesce(NEW.payload, NEW.item -> 'payload')
                            AS payload)) AS i
@@ -386,6 +388,32 @@ BEGIN
    WHERE h.id = lower(NEW.rollout_id) AND changes() = 0
       ON CONFLICT (no, item_type, payload_type) DO UPDATE
      SET items = items + 1, bytes = bytes + excluded.bytes;
+END;
+
+-- An item as it is, whatever the policy says. The first one of a conversation
+-- that is not there yet starts it. type NULL: "bad" lines could not be read.
+CREATE VIEW IF NOT EXISTS main.rollout_imports AS
+SELECT NULL AS rollout, NULL AS now, NULL AS timestamp, NULL AS type,
+       NULL AS look, NULL AS payload, NULL AS bad
+ WHERE 0;
+
+CREATE TRIGGER IF NOT EXISTS main.rollout_imports_insert
+INSTEAD OF INSERT ON rollout_imports
+BEGIN
+  INSERT INTO rollout_heads(id, created, updated, expires_at)
+  SELECT NEW.rollout, NEW.timestamp, NEW.timestamp,
+         NEW.now + 86400000 * (SELECT value FROM blackbox_limits
+                                WHERE name = 'rollout.ttl_days')
+   WHERE NOT EXISTS (SELECT 1 FROM rollout_heads WHERE id = NEW.rollout);
+  INSERT INTO rollout_data(id, timestamp, type, look, payload)
+  SELECT (no << 32) + last_sequence + 1, NEW.timestamp, NEW.type,
+         CASE WHEN last_sequence < 0 THEN 1 ELSE NEW.look END, NEW.payload
+    FROM rollout_heads WHERE id = NEW.rollout AND NEW.type IS NOT NULL;
+  INSERT INTO rollout_drops(no, item_type, payload_type, items, bytes)
+  SELECT no, 'damaged line', '', NEW.bad, 0
+    FROM rollout_heads WHERE id = NEW.rollout AND NEW.type IS NULL
+      ON CONFLICT (no, item_type, payload_type) DO UPDATE
+     SET items = items + excluded.items;
 END;
 
 -- turn counts the user's messages from 0: what comes before it is shared.
@@ -421,19 +449,23 @@ BEGIN
   SELECT RAISE(ABORT, 'Corrupted rollout: the payload of item 0 is no JSON; UPDATE rollouts SET session_meta mends it')
     FROM rollout_heads AS h JOIN rollout_data AS d ON d.id = h.no << 32
    WHERE h.id = lower(NEW.parent) AND NOT json_valid(d.payload);
-  INSERT INTO rollouts(id, created, session_meta)
-  SELECT i.id, i.at,
-         json_set(d.payload, '$.id', i.id,
-           '$.timestamp', strftime('%Y-%m-%dT%H:%M:%fZ', i.at / 1000.0,
+  INSERT INTO rollout_heads(id, created, updated, expires_at)
+  SELECT coalesce(lower(NEW.id), id), at, at,
+         at + 86400000 * (SELECT value FROM blackbox_limits
+                           WHERE name = 'rollout.ttl_days')
+    FROM (SELECT id, coalesce(NEW.created, now) AS at FROM rollout_fresh);
+  UPDATE rollout_act SET made = last_insert_rowid();
+  INSERT INTO rollout_data(id, timestamp, type, payload)
+  SELECT f.no << 32, f.created, 'session_meta',
+         json_set(d.payload, '$.id', f.id,
+           '$.timestamp', strftime('%Y-%m-%dT%H:%M:%fZ', f.created / 1000.0,
                                    'unixepoch'),
            '$.forked_from_id', h.id)
     FROM rollout_heads AS h
-    JOIN rollout_data AS d ON d.id = h.no << 32,
-         (SELECT coalesce(lower(NEW.id), f.id) AS id,
-                 coalesce(NEW.created, f.now) AS at
-            FROM rollout_fresh AS f LIMIT 1) AS i
+    JOIN rollout_data AS d ON d.id = h.no << 32
+    JOIN rollout_heads AS f ON f.no = (SELECT made FROM rollout_act)
    WHERE h.id = lower(NEW.parent);
-  -- The newest head is the fork. "cut" is the first sequence it does not share.
+  -- "cut" is the first sequence that the fork does not share.
   UPDATE rollout_heads
      SET (last_sequence, turns, user_sequence) =
          (SELECT max(p.cut - 1, 0), p.turn,
@@ -449,19 +481,19 @@ BEGIN
                                   h.last_sequence + 1) AS cut
                     FROM rollout_heads AS h
                    WHERE h.id = lower(NEW.parent)) AS p)
-   WHERE no = (SELECT max(no) FROM rollout_heads);
+   WHERE no = (SELECT made FROM rollout_act);
   UPDATE rollout_segments SET last = 0
-   WHERE rollout = (SELECT max(no) FROM rollout_heads) AND first = 0;
+   WHERE rollout = (SELECT made FROM rollout_act) AND first = 0;
   INSERT INTO rollout_segments(rollout, first, owner, last)
   SELECT f.no, max(s.first, 1), s.owner, min(s.last, f.last_sequence)
     FROM rollout_heads AS f, rollout_heads AS h
     JOIN rollout_segments AS s ON s.rollout = h.no
-   WHERE f.no = (SELECT max(no) FROM rollout_heads)
+   WHERE f.no = (SELECT made FROM rollout_act)
      AND h.id = lower(NEW.parent)
      AND max(s.first, 1) <= min(s.last, f.last_sequence);
   INSERT INTO rollout_segments(rollout, first, owner, last)
   SELECT no, last_sequence + 1, no, 4294967295
-    FROM rollout_heads WHERE no = (SELECT max(no) FROM rollout_heads);
+    FROM rollout_heads WHERE no = (SELECT made FROM rollout_act);
   UPDATE rollout_about
      SET (title, prompt_id, first_user_message) =
          (SELECT coalesce(rollout_about.title, a.title),
@@ -470,7 +502,7 @@ BEGIN
             FROM rollout_heads AS h JOIN rollout_about AS a ON a.no = h.no,
                  rollout_heads AS f
            WHERE h.id = lower(NEW.parent) AND f.no = rollout_about.no)
-   WHERE no = (SELECT max(no) FROM rollout_heads);
+   WHERE no = (SELECT made FROM rollout_act);
 END;
 
 -- Columns are arguments: now (milliseconds; NULL: the clock) and max_rows
@@ -605,19 +637,22 @@ BEGIN
    WHERE no = NEW.no AND user_sequence IS NULL
      AND EXISTS (SELECT 1 FROM rollout_texts
                   WHERE id = (NEW.no << 32) + NEW.looked AND role = 'user');
-  -- A turn begins with a user's message. The event that tells of the same
-  -- message again does not begin another.
+  -- A turn begins with a user's message. Some recorders tell of it twice, by
+  -- an item and by an event: the second does not begin another.
   INSERT INTO rollout_turns(id, sequence)
   SELECT (NEW.no << 32) + NEW.turns, NEW.looked
     FROM rollout_texts AS x
    WHERE x.id = (NEW.no << 32) + NEW.looked AND x.role = 'user'
      AND NOT EXISTS (SELECT 1 FROM rollout_preambles AS p
                       WHERE substr(x.text, 1, length(p.prefix)) = p.prefix)
-     AND NOT (x.source = 'event' AND EXISTS (
-           SELECT 1 FROM rollout_turns AS t
-             JOIN rollout_texts AS y ON y.id = (NEW.no << 32) + t.sequence
-            WHERE t.id = (NEW.no << 32) + NEW.turns - 1
-              AND y.source = 'item' AND y.text IS x.text));
+     AND NOT EXISTS (
+           SELECT 1 FROM rollout_segments AS s
+             JOIN rollout_turns AS t
+               ON t.id = (s.owner << 32) + NEW.turns - 1
+              AND t.sequence BETWEEN s.first AND s.last
+             JOIN rollout_texts AS y ON y.id = (s.owner << 32) + t.sequence
+            WHERE s.rollout = NEW.no
+              AND y.source <> x.source AND y.text IS x.text);
   UPDATE rollout_heads SET turns = turns + 1
    WHERE no = NEW.no
      AND EXISTS (SELECT 1 FROM rollout_turns
@@ -709,6 +744,16 @@ BEGIN
            coalesce((SELECT max(last) FROM rollout_segments
                       WHERE owner = OLD.owner), -1)
          AND (OLD.owner << 32) + 4294967295;
+  DELETE FROM rollout_turns
+   WHERE id BETWEEN OLD.owner << 32 AND (OLD.owner << 32) + 4294967295
+     AND NOT EXISTS (SELECT 1 FROM rollout_segments
+                      WHERE owner = OLD.owner
+                        AND last >= rollout_turns.sequence);
+  DELETE FROM rollout_marks
+   WHERE id BETWEEN OLD.owner << 32 AND (OLD.owner << 32) + 4294967295
+     AND NOT EXISTS (SELECT 1 FROM rollout_segments
+                      WHERE owner = OLD.owner
+                        AND last >= rollout_marks.id & 4294967295);
 END;
 
 -------------------------------------------------------------------- items
@@ -727,8 +772,8 @@ CREATE TABLE IF NOT EXISTS main.rollout_data(
   CONSTRAINT "Invalid item format: a timestamp is whole milliseconds since 1970"
     CHECK (typeof(timestamp) = 'integer'
            AND timestamp BETWEEN 0 AND 253402300799999),
-  CONSTRAINT "Invalid item format: a type is text of 1 to 100 characters"
-    CHECK (typeof(type) = 'text' AND length(type) BETWEEN 1 AND 100),
+  CONSTRAINT "Invalid item format: a type is text of 1 to 100 bytes"
+    CHECK (typeof(type) = 'text' AND length(CAST(type AS BLOB)) BETWEEN 1 AND 100),
   CONSTRAINT "Invalid item format: look is from 0 to 3"
     CHECK (typeof(look) = 'integer' AND look BETWEEN 0 AND 3),
   CONSTRAINT "Invalid item format: a payload is JSON text of at most 67108864 bytes"
@@ -752,6 +797,13 @@ BEGIN
    WHERE NEW.look & 1 AND no = NEW.id >> 32;
 END;
 
+CREATE TRIGGER IF NOT EXISTS main.rollout_data_once
+BEFORE INSERT ON rollout_data
+WHEN EXISTS (SELECT 1 FROM rollout_data WHERE id = NEW.id)
+BEGIN
+  SELECT RAISE(ABORT, 'AppendOnlyError: an item is never overwritten; UPDATE its payload');
+END;
+
 CREATE TRIGGER IF NOT EXISTS main.rollout_data_keep
 BEFORE UPDATE OF id, timestamp, type, look ON rollout_data
 WHEN NEW.id IS NOT OLD.id OR NEW.timestamp IS NOT OLD.timestamp
@@ -770,6 +822,12 @@ BEGIN
    WHERE CASE WHEN json_valid(OLD.payload)
               THEN NEW.payload ->> 'type' IS NOT OLD.payload ->> 'type'
                 OR NEW.payload ->> 'role' IS NOT OLD.payload ->> 'role' END;
+  SELECT RAISE(ABORT, 'Invalid item format: a compaction keeps its replacement history, an array; redact what is in it')
+   WHERE lower(NEW.type) = 'compacted'
+     AND EXISTS (SELECT 1 FROM rollout_marks
+                  WHERE id = NEW.id AND kind = 'compaction')
+      <> ('array' IN (coalesce(json_type(NEW.payload, '$.replacement_history'), ''),
+                      coalesce(json_type(NEW.payload, '$.replacementHistory'), '')));
   SELECT RAISE(ABORT, 'Invalid session meta: it stays a JSON object with the id that it has')
    WHERE NEW.id & 4294967295 = 0
      AND CASE WHEN json_type(NEW.payload) <> 'object' THEN 1
@@ -804,15 +862,6 @@ WHEN EXISTS (SELECT 1 FROM rollout_segments
                 AND first <= OLD.id & 4294967295)
 BEGIN
   SELECT RAISE(ABORT, 'AppendOnlyError: items go only with their conversation; DELETE FROM rollouts, or UPDATE a payload');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.rollout_data_delete
-AFTER DELETE ON rollout_data WHEN OLD.look & 1
-BEGIN
-  DELETE FROM rollout_marks WHERE id = OLD.id;
-  DELETE FROM rollout_turns
-   WHERE id BETWEEN OLD.id >> 32 << 32 AND (OLD.id >> 32 << 32) + 4294967295
-     AND sequence = OLD.id & 4294967295;
 END;
 
 CREATE TABLE IF NOT EXISTS main.rollout_marks(
@@ -856,8 +905,11 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.rollout_policy_update
 AFTER UPDATE OF preset ON rollout_policy
 BEGIN
-  SELECT RAISE(ABORT, 'PolicyError: the preset in force must keep a row; choose another with the setting rollout.policy first')
-   WHERE NOT EXISTS (SELECT 1 FROM rollout_rules);
+  SELECT RAISE(ABORT, 'PolicyError: the preset in force and the default one must keep a row; choose another with the setting rollout.policy first')
+   WHERE NOT EXISTS (SELECT 1 FROM rollout_rules)
+      OR NOT EXISTS (SELECT 1 FROM rollout_policy
+                      WHERE preset = (SELECT preset FROM blackbox_setting_defs
+                                       WHERE name = 'rollout.policy'));
   UPDATE blackbox_setting_defs
      SET choices = (SELECT group_concat(preset, ', ')
                       FROM (SELECT DISTINCT preset FROM rollout_policy))
@@ -867,8 +919,11 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.rollout_policy_delete
 AFTER DELETE ON rollout_policy
 BEGIN
-  SELECT RAISE(ABORT, 'PolicyError: the preset in force must keep a row; choose another with the setting rollout.policy first')
-   WHERE NOT EXISTS (SELECT 1 FROM rollout_rules);
+  SELECT RAISE(ABORT, 'PolicyError: the preset in force and the default one must keep a row; choose another with the setting rollout.policy first')
+   WHERE NOT EXISTS (SELECT 1 FROM rollout_rules)
+      OR NOT EXISTS (SELECT 1 FROM rollout_policy
+                      WHERE preset = (SELECT preset FROM blackbox_setting_defs
+                                       WHERE name = 'rollout.policy'));
   UPDATE blackbox_setting_defs
      SET choices = (SELECT group_concat(preset, ', ')
                       FROM (SELECT DISTINCT preset FROM rollout_policy))
@@ -969,7 +1024,8 @@ CREATE TABLE IF NOT EXISTS main.rollout_act(
   rule TEXT,
   rows INTEGER NOT NULL DEFAULT 0,
   bytes INTEGER NOT NULL DEFAULT 0,
-  now  INTEGER
+  now  INTEGER,
+  made INTEGER -- number of the fork that is being made
 );
 
 INSERT INTO main.rollout_act(id) VALUES (1) ON CONFLICT DO NOTHING;

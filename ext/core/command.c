@@ -142,18 +142,24 @@ void bxRelease(Bx *bx, BxErr *pErr) {
   if (pErr->rc != SQLITE_OK) undo(bx, p);
 }
 
-/* Looks for the home of the domain that a function's name begins with, before
-** its savepoint: a look inside it would be a read before the first write, and
-** fail when another connection writes in between. */
-static void findHome(BxCall *p) {
-  BxErr err = {SQLITE_OK, 0};
+/* The domain that a function's name begins with, or NULL. */
+static const BxDomain *findDomain(const BxCall *p) {
   int i;
   for (i = 0; i < p->bx->nDomain; i++) {
     const char *zDomain = p->bx->aDomain[i].zName;
     if (strncmp(p->pDef->zName, zDomain, strlen(zDomain)) == 0) {
-      bxHome(p->bx, zDomain, &err);
+      return &p->bx->aDomain[i];
     }
   }
+  return 0;
+}
+
+/* Looks for the home of the function's domain before its savepoint: a look
+** inside it would be a read before the first write, and fail when another
+** connection writes in between. */
+static void findHome(BxCall *p, const BxDomain *pDomain) {
+  BxErr err = {SQLITE_OK, 0};
+  if (pDomain != 0) bxHome(p->bx, pDomain->zName, &err);
   if (err.rc == SQLITE_ERROR) {
     bxClear(&err); /* there is none: met again, and told, inside */
   } else {
@@ -161,21 +167,35 @@ static void findHome(BxCall *p) {
   }
 }
 
+/* Runs the implementation in a savepoint. */
+static void runWhole(BxCall *p) {
+  const BxDomain *pDomain = findDomain(p);
+  const char *zFailed = pDomain && pDomain->zFailed ? pDomain->zFailed : "";
+  findHome(p, pDomain);
+  bxSavepoint(p->bx, p->pDef->zName, &p->err);
+  if (p->err.rc == SQLITE_OK) {
+    p->pDef->xRun(p);
+    if (p->err.rc != SQLITE_OK) zFailed = ""; /* it has said so itself */
+    bxRelease(p->bx, &p->err);
+  }
+  if (p->err.rc != SQLITE_OK && p->err.zMsg != 0 &&
+      strncmp(p->err.zMsg, "MisuseError", 11) != 0) {
+    bxPrefix(&p->err, zFailed);
+  }
+}
+
 /* Runs the implementation; the error, if any, is in p->err. */
 static void runCall(BxCall *p) {
-  int bSavepoint = (p->pDef->flags & BX_WRITE) && p->pCtx != 0;
   if (p->nArg < p->pDef->nMin || p->nArg > p->pDef->nMax) {
     bxFail(&p->err, SQLITE_ERROR, "wrong number of arguments to function %s()",
         p->pDef->zName);
     return;
   }
-  if (bSavepoint) {
-    findHome(p);
-    bxSavepoint(p->bx, p->pDef->zName, &p->err);
-    if (p->err.rc != SQLITE_OK) return;
+  if ((p->pDef->flags & BX_WRITE) && p->pCtx != 0) {
+    runWhole(p);
+  } else {
+    p->pDef->xRun(p);
   }
-  p->pDef->xRun(p);
-  if (bSavepoint) bxRelease(p->bx, &p->err);
   if (p->err.rc == SQLITE_ERROR) bxForgetHomes(p->bx); /* detached, perhaps */
 }
 

@@ -132,6 +132,9 @@ struct BxDomain {
   /* Before the SQL runs on schema p->zDb: makes room for tables that an
   ** older program left there. May be NULL. */
   void (*xAdopt)(BxStmts *p, BxErr *pErr);
+  /* What the errors of its functions begin with when beginning or ending their
+  ** savepoint fails ("Write failed: "); may be NULL. */
+  const char *zFailed;
 };
 
 /* The memory slot of a domain ("payload"), or NULL for an unknown name. */

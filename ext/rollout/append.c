@@ -218,7 +218,8 @@ static void readOddItem(Append *p, i64 i, const RolloutItem *pGiven) {
   }
   if (item.payload.z == 0) {
     zPayloadType = "";
-  } else if (sqlite3_column_type(pRow, 3) == SQLITE_TEXT) {
+  } else if (sqlite3_column_type(pRow, 3) == SQLITE_TEXT &&
+             sqlite3_column_bytes(pRow, 3) > 0) {
     zPayloadType = (const char *)sqlite3_column_text(pRow, 3);
   }
   if (p->pErr->rc == SQLITE_OK) {
@@ -315,8 +316,8 @@ void bxRolloutAppend(BxCall *p) {
   zItems = readItems(p->aArg[1], &p->err);
   append.iNow = bxTime(bxArg(p, 2), "now", &p->err);
   append.pHome = bxRolloutHome(p->bx, &p->err);
-  bxRolloutNotShut(p->bx, zId, &p->err);
   bxRolloutOpen(append.pHome, 1, zId, append.iNow, &append.head, &p->err);
+  bxRolloutNotShut(p->bx, zId, append.head.no, &p->err);
   append.pBatch = bxRolloutBatchNew(&p->err);
   if (p->err.rc == SQLITE_OK) checkJson(&append, zItems);
   if (p->err.rc == SQLITE_OK) readAll(&append, zItems);

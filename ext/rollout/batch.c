@@ -1,7 +1,7 @@
 /*
-** batch.c: the items of one append, as rows for one INSERT.
+** batch.c: the items of one append or import, as rows for one INSERT.
 **
-** rollout_append() checks its items and collects what is kept here. In a
+** Both check their items and collect what is kept here. In a
 ** savepoint they are counted in the head at once, and each is then an INSERT of
 ** its own, which is fastest. A call that came as a row of blackbox_call has no
 ** savepoint: there one statement,
@@ -74,6 +74,18 @@ void bxRolloutBatchAdd(RolloutBatch *p, i64 iTime, const char *zType,
   }
 }
 
+i64 bxRolloutBatchCount(const RolloutBatch *p) {
+  return p->nItem;
+}
+
+void bxRolloutBatchRun(
+    const RolloutBatch *p, BxStmts *pHome, sqlite3_stmt *pStmt, BxErr *pErr) {
+  RolloutSlot *pSlot = bxRolloutSlot(pHome->bx, pErr);
+  if (pErr->rc == SQLITE_OK) pSlot->pBatch = p;
+  bxRun(pStmt, pErr);
+  if (pSlot != 0) pSlot->pBatch = 0;
+}
+
 static const char zPutAll[] =
     "INSERT INTO main.rollout_data(id, timestamp, type, look, payload) "
     "SELECT ?1 + rowid, timestamp, type, look, payload FROM rollout_batch";
@@ -81,13 +93,9 @@ static const char zPutAll[] =
 /* All in one statement, which is atomic by itself. */
 static void putAll(
     const RolloutBatch *p, BxStmts *pHome, i64 iFirst, BxErr *pErr) {
-  RolloutSlot *pSlot = bxRolloutSlot(pHome->bx, pErr);
   sqlite3_stmt *pStmt = bxStmt(pHome, zPutAll, pErr);
-  if (pErr->rc != SQLITE_OK) return;
   bxBind(pStmt, pErr, "i", iFirst);
-  pSlot->pBatch = p;
-  bxRun(pStmt, pErr);
-  pSlot->pBatch = 0;
+  bxRolloutBatchRun(p, pHome, pStmt, pErr);
 }
 
 static const char zPutOne[] =
@@ -111,11 +119,6 @@ static void putRow(sqlite3_stmt *pStmt, i64 id, i64 iTime, const char *zType,
   bxRun(pStmt, pErr);
 }
 
-void bxRolloutPut(BxStmts *p, i64 id, i64 iTime, const char *zType,
-    RolloutSpan payload, int eLook, BxErr *pErr) {
-  putRow(bxStmt(p, zPutOne, pErr), id, iTime, zType, payload, eLook, pErr);
-}
-
 /* Counts all items in their head, which the triggers then need not do. */
 static const char zCount[] =
     "UPDATE main.rollout_heads SET last_sequence = last_sequence + ?2, "
@@ -135,7 +138,7 @@ static void countAll(
 
 i64 bxRolloutBatchPut(RolloutBatch *p, BxStmts *pHome, const RolloutHead *pHead,
     int bSavepoint, BxErr *pErr) {
-  i64 iFirst = (pHead->no << 32) + pHead->iLast + 1, i;
+  i64 iFirst = bxRolloutKey(pHead->no, pHead->iLast + 1), i;
   sqlite3_stmt *pStmt;
   if (pErr->rc != SQLITE_OK || p->nItem == 0) return 0;
   if (pHead->iLast < 0) p->aItem[0].bLook = 1; /* whether it may be item 0 */

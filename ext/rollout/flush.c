@@ -8,7 +8,7 @@
 ** through the file handles that SQLite has open; this takes no lock and waits
 ** for nobody. With a rollback journal the last step of a commit is the
 ** deletion of the journal, which only synchronous=EXTRA makes durable: there
-** an empty commit (the user_version is written as it is) runs at that level.
+** an empty commit (a row is written as it is) runs at that level.
 **
 ** Inside a transaction nothing of it is committed yet, so it is refused.
 */
@@ -36,8 +36,8 @@ static i64 readPragma(BxStmts *p, const char *zSql, BxErr *pErr) {
   return iVal;
 }
 
-static void setPragma(BxStmts *p, const char *zName, i64 iVal, BxErr *pErr) {
-  char *zSql = sqlite3_mprintf("PRAGMA main.%s = %lld", zName, iVal);
+static void setSynchronous(BxStmts *p, i64 iLevel, BxErr *pErr) {
+  char *zSql = sqlite3_mprintf("PRAGMA main.synchronous = %lld", iLevel);
   if (zSql == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
   bxExec(p, zSql, pErr);
   sqlite3_free(zSql);
@@ -47,11 +47,10 @@ static void setPragma(BxStmts *p, const char *zName, i64 iVal, BxErr *pErr) {
 static void syncCommit(BxStmts *p, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
   i64 iLevel = readPragma(p, "PRAGMA main.synchronous", pErr);
-  i64 iUser = readPragma(p, "PRAGMA main.user_version", pErr);
   if (pErr->rc != SQLITE_OK) return; /* there is no level to go back to */
-  setPragma(p, "synchronous", 3, pErr);
-  setPragma(p, "user_version", iUser, pErr);
-  setPragma(p, "synchronous", iLevel, &err);
+  setSynchronous(p, 3, pErr);
+  bxExec(p, "UPDATE main.rollout_act SET id = id", pErr);
+  setSynchronous(p, iLevel, &err);
   bxClear(&err);
 }
 
@@ -67,22 +66,24 @@ static int isWal(BxStmts *p, BxErr *pErr) {
 }
 
 /* Returns 1 when all commits are on disk, 0 when there is no disk. */
-static int syncHome(BxStmts *p, int bRow, BxErr *pErr) {
+static int syncHome(BxStmts *p, BxErr *pErr) {
+  sqlite3 *db = p->bx->db;
   const char *zFile;
   if (pErr->rc != SQLITE_OK) return 0;
-  if (!sqlite3_get_autocommit(p->bx->db)) {
+  if (!sqlite3_get_autocommit(db)) {
     bxFail(pErr, SQLITE_MISUSE,
         "a transaction is open, and nothing of it is committed before its "
         "COMMIT; call this after it");
     return 0;
   }
-  zFile = sqlite3_db_filename(p->bx->db, p->zDb);
+  zFile = sqlite3_db_filename(db, p->zDb);
   if (zFile == 0 || *zFile == 0) return 0;
+  if (sqlite3_db_readonly(db, p->zDb)) return 1; /* nothing of ours to sync */
   readPragma(p, "SELECT count(*) FROM main.rollout_act", pErr); /* opens it */
   if (isWal(p, pErr)) {
     syncFile(p, SQLITE_FCNTL_JOURNAL_POINTER, pErr);
     syncFile(p, SQLITE_FCNTL_FILE_POINTER, pErr);
-  } else if (bRow) {
+  } else if (sqlite3_txn_state(db, 0) == SQLITE_TXN_WRITE) {
     bxFail(pErr, SQLITE_MISUSE,
         "the statement around it is a transaction of its own; without WAL "
         "call it as SELECT rollout_flush()");
@@ -104,7 +105,7 @@ void bxRolloutFlush(BxCall *p) {
     bxRolloutMissing(zId, &p->err);
   }
   if (p->err.rc != SQLITE_OK) return;
-  bDone = syncHome(pHome, p->pCtx == 0, &p->err);
+  bDone = syncHome(pHome, &p->err);
   bxPrefix(&p->err, "Flush failed: ");
   bxReturnInt(p, bDone);
 }
@@ -120,12 +121,12 @@ void bxRolloutShutdown(BxCall *p) {
     bxRolloutMissing(zId, &p->err);
   }
   if (p->err.rc != SQLITE_OK) return;
-  if (bxRolloutIsShut(p->bx, zId)) {
+  if (bxRolloutIsShut(p->bx, zId, head.no)) {
     bxReturnInt(p, 0);
     return;
   }
-  syncHome(pHome, p->pCtx == 0, &p->err);
-  bxRolloutSetShut(p->bx, zId, 1, &p->err);
+  syncHome(pHome, &p->err);
+  bxRolloutSetShut(p->bx, zId, head.no, 1, &p->err);
   bxPrefix(&p->err, "Shutdown failed: ");
   bxReturnInt(p, 1);
 }

@@ -86,6 +86,11 @@ int bxRolloutFind(
   return bFound && pErr->rc == SQLITE_OK;
 }
 
+/* Unsigned, as a damaged head may have any numbers. */
+i64 bxRolloutKey(i64 no, i64 iSequence) {
+  return (i64)(((sqlite3_uint64)no << 32) + (sqlite3_uint64)iSequence);
+}
+
 void bxRolloutMissing(const char *zId, BxErr *pErr) {
   bxFail(pErr, SQLITE_ERROR,
       "Rollout not found: %s; SELECT rollout_create('%s') starts it", zId, zId);
@@ -127,12 +132,13 @@ void bxRolloutExplain(BxErr *pErr, const char *zPrefix, const char *zId) {
   BxErr said = *pErr;
   if (said.rc == SQLITE_OK || said.zMsg == 0) return;
   if ((said.rc & 0xff) == SQLITE_NOMEM) return;
-  if (said.rc == SQLITE_CONSTRAINT_UNIQUE ||
-      strncmp(said.zMsg, "RolloutExistsError", 18) == 0) {
+  if (strstr(said.zMsg, "rollout_heads.id") != 0 ||
+      (strncmp(said.zMsg, "RolloutExistsError", 18) == 0 &&
+          strstr(said.zMsg, zId) == 0)) {
     pErr->rc = SQLITE_OK;
     bxFail(pErr, said.rc,
         "RolloutExistsError: %s exists already; rollout_resume('%s') goes on "
-        "with it",
+        "with it, if it has not expired",
         zId, zId);
     sqlite3_free(said.zMsg);
   } else if (strncmp(said.zMsg, zMissing, strlen(zMissing)) == 0 &&
@@ -149,10 +155,11 @@ void bxRolloutExplain(BxErr *pErr, const char *zPrefix, const char *zId) {
   } else if (strncmp(said.zMsg, "unsafe use of", 13) == 0) {
     pErr->rc = SQLITE_OK;
     bxFail(pErr, said.rc,
-        "%s%s: SQLite %s refuses JSON functions in triggers while "
-        "trusted_schema is off; PRAGMA trusted_schema = ON, or use a later "
-        "SQLite",
-        zPrefix, said.zMsg, sqlite3_libversion());
+        "%s%s: SQLite %s refuses that in triggers while trusted_schema is off; "
+        "PRAGMA trusted_schema = ON%s",
+        zPrefix, said.zMsg, sqlite3_libversion(),
+        strstr(said.zMsg, "virtual table") != 0 ? ", or rollout_search_remove()"
+                                                : ", or use a later SQLite");
     sqlite3_free(said.zMsg);
   } else if (!isOurs(said.zMsg)) {
     bxPrefix(pErr, zPrefix);
@@ -162,7 +169,7 @@ void bxRolloutExplain(BxErr *pErr, const char *zPrefix, const char *zId) {
 /*--------------------------------------------------- of a connection ----*/
 
 static void freeSlot(void *p) {
-  sqlite3_free(((RolloutSlot *)p)->azShut);
+  sqlite3_free(((RolloutSlot *)p)->aShut);
   sqlite3_free(p);
 }
 
@@ -181,43 +188,46 @@ RolloutSlot *bxRolloutSlot(Bx *bx, BxErr *pErr) {
   return (RolloutSlot *)pSlot->p;
 }
 
-static int findShut(const RolloutSlot *p, const char *zId) {
+/* By its number too: an id may be used again, a number never is. */
+static int findShut(const RolloutSlot *p, const char *zId, i64 no) {
   int i;
   for (i = 0; p != 0 && i < p->nShut; i++) {
-    if (strcmp(p->azShut[i], zId) == 0) return i;
+    if (p->aShut[i].no == no && strcmp(p->aShut[i].zId, zId) == 0) return i;
   }
   return -1;
 }
 
-int bxRolloutIsShut(Bx *bx, const char *zId) {
-  return findShut((RolloutSlot *)bxSlot(bx, "rollout")->p, zId) >= 0;
+int bxRolloutIsShut(Bx *bx, const char *zId, i64 no) {
+  return findShut((RolloutSlot *)bxSlot(bx, "rollout")->p, zId, no) >= 0;
 }
 
-void bxRolloutNotShut(Bx *bx, const char *zId, BxErr *pErr) {
-  if (pErr->rc != SQLITE_OK || !bxRolloutIsShut(bx, zId)) return;
+void bxRolloutNotShut(Bx *bx, const char *zId, i64 no, BxErr *pErr) {
+  if (pErr->rc != SQLITE_OK || !bxRolloutIsShut(bx, zId, no)) return;
   bxFail(pErr, SQLITE_MISUSE,
       "Rollout is shut down: %s, on this connection; rollout_resume('%s') "
       "takes it up again",
       zId, zId);
 }
 
-void bxRolloutSetShut(Bx *bx, const char *zId, int bShut, BxErr *pErr) {
+void bxRolloutSetShut(Bx *bx, const char *zId, i64 no, int bShut, BxErr *pErr) {
   RolloutSlot *p = bxRolloutSlot(bx, pErr);
-  int i = findShut(p, zId);
+  int i = findShut(p, zId, no);
   if (p == 0 || (i >= 0) == bShut) return;
   if (!bShut) {
-    memcpy(p->azShut[i], p->azShut[--p->nShut], 37);
+    p->aShut[i] = p->aShut[--p->nShut];
     return;
   }
   if (p->nShut == p->nShutAlloc) {
     int nNew = p->nShutAlloc ? p->nShutAlloc * 2 : 8;
-    char(*azNew)[37] = sqlite3_realloc64(p->azShut, (sqlite3_uint64)nNew * 37);
-    if (azNew == 0) {
+    RolloutShut *aNew =
+        sqlite3_realloc64(p->aShut, (sqlite3_uint64)nNew * sizeof(RolloutShut));
+    if (aNew == 0) {
       bxFail(pErr, SQLITE_NOMEM, "out of memory");
       return;
     }
-    p->azShut = azNew;
+    p->aShut = aNew;
     p->nShutAlloc = nNew;
   }
-  memcpy(p->azShut[p->nShut++], zId, 37);
+  memcpy(p->aShut[p->nShut].zId, zId, sizeof(p->aShut[0].zId));
+  p->aShut[p->nShut++].no = no;
 }

@@ -26,10 +26,13 @@ typedef struct Import {
   BxStmts *pHome;
   char zId[37]; /* empty until the first session_meta names it */
   int bGiven;   /* zId came as an argument */
-  int bOpen;    /* head is valid */
+  int bOpen;    /* it is there, or has begun */
   RolloutHead head;
   i64 iNow;
-  i64 nLine, nItem, nBad;
+  RolloutBatch *pBatch;
+  i64 nLine, nBad;
+  i64 nDropped; /* bad lines since the conversation began */
+  i64 iBegan;   /* time of its first item, when it begins here */
   sqlite3_str *pBad;
   BxErr *pErr;
 } Import;
@@ -41,9 +44,7 @@ static void badLine(Import *p, const char *zReason) {
     sqlite3_str_appendf(p->pBad, "%s{\"line\":%lld,\"reason\":\"%s\"}",
         p->nBad > 1 ? "," : "", p->nLine, zReason);
   }
-  if (p->bOpen) {
-    bxRolloutDrop(p->pHome, p->head.no, "damaged line", "", 1, 0, p->pErr);
-  }
+  if (p->bOpen) p->nDropped++;
 }
 
 /*--------------------------------------------------------------- lines ----*/
@@ -63,19 +64,6 @@ static const char zLineSql[] =
     ROLLOUT_HAS_NUL("o -> 'type'") " FROM (SELECT ?1 AS o) "
     "WHERE CASE WHEN json_valid(?1) THEN json_type(?1) = 'object' END";
 /* clang-format on */
-
-static const char zBegin[] =
-    "INSERT INTO main.rollout_heads(id, created, updated, expires_at) "
-    "VALUES (?1, ?2, ?2, ?3 + 86400000 * (SELECT value "
-    "FROM main.blackbox_limits WHERE name = 'rollout.ttl_days'))";
-
-/* Starts the conversation with its session_meta. */
-static void begin(Import *p, i64 iTime) {
-  sqlite3_stmt *pStmt = bxStmt(p->pHome, zBegin, p->pErr);
-  bxBind(pStmt, p->pErr, "tii", p->zId, iTime, p->iNow);
-  bxRun(pStmt, p->pErr);
-  p->bOpen = bxRolloutFind(p->pHome, 0, p->zId, &p->head, p->pErr);
-}
 
 /* The first session_meta of a conversation that is not open yet. Returns 0
 ** when the line cannot be it. */
@@ -100,13 +88,21 @@ static int beginWith(Import *p, sqlite3_stmt *pRow, i64 iTime) {
       badLine(p, "session_meta whose id is no UUID");
       return 0;
     }
+    if (bxRolloutFind(p->pHome, 0, p->zId, &p->head, p->pErr)) {
+      bxFail(p->pErr, SQLITE_CONSTRAINT,
+          "RolloutExistsError: %s exists already; give an id as second "
+          "argument: this one to go on with it, another one to begin anew",
+          p->zId);
+    }
   }
-  begin(p, iTime);
-  return p->bOpen;
+  p->head.iLast = -1;
+  p->iBegan = iTime;
+  p->bOpen = 1;
+  return p->pErr->rc == SQLITE_OK;
 }
 
 static const char zSame[] =
-    "SELECT 1 FROM main.rollout_data WHERE id = ?1 << 32 AND timestamp = ?2 "
+    "SELECT 1 FROM main.rollout_data WHERE id = ?1 AND timestamp = ?2 "
     "AND payload = ?3";
 
 /* The very session_meta that the conversation begins with means that the file
@@ -114,9 +110,9 @@ static const char zSame[] =
 static void checkRepeat(Import *p, const RolloutItem *pItem, i64 iTime) {
   sqlite3_stmt *pStmt;
   int bSame;
-  if (p->nItem > 0) return;
+  if (bxRolloutBatchCount(p->pBatch) > 0) return;
   pStmt = bxStmt(p->pHome, zSame, p->pErr);
-  bxBind(pStmt, p->pErr, "ii", p->head.no, iTime);
+  bxBind(pStmt, p->pErr, "ii", bxRolloutKey(p->head.no, 0), iTime);
   if (pStmt != 0) {
     sqlite3_bind_text64(pStmt, 3, pItem->payload.z,
         (sqlite3_uint64)pItem->payload.n, SQLITE_STATIC, SQLITE_UTF8);
@@ -130,19 +126,47 @@ static void checkRepeat(Import *p, const RolloutItem *pItem, i64 iTime) {
       p->zId);
 }
 
+/* Copies what must outlive the line's statement: the type and, when *pPayload
+** is not in the line itself, the payload behind it. */
+static char *copyItem(const char *zType, RolloutSpan *pPayload, int bPayload) {
+  size_t nType = strlen(zType) + 1;
+  size_t nMore = bPayload ? (size_t)pPayload->n : 0;
+  char *z = sqlite3_malloc64(nType + nMore);
+  if (z == 0) return 0;
+  memcpy(z, zType, nType);
+  if (bPayload) {
+    memcpy(z + nType, pPayload->z, nMore);
+    pPayload->z = z + nType;
+  }
+  return z;
+}
+
+/* Takes one item in. pItem's payload may be in the row. */
+static void keepItem(
+    Import *p, sqlite3_stmt *pRow, RolloutItem *pItem, i64 iTime) {
+  const char *zType = (const char *)sqlite3_column_text(pRow, 0);
+  const char *zPayloadType = 0;
+  int bLook;
+  char *zOwned;
+  if (sqlite3_column_type(pRow, 2) == SQLITE_TEXT) {
+    zPayloadType = (const char *)sqlite3_column_text(pRow, 2);
+  }
+  bLook = bxRolloutMatters(pItem, bxRolloutKind(zType, zPayloadType));
+  zOwned = copyItem(zType, &pItem->payload, pItem->bOdd && pItem->payload.z);
+  if (zOwned == 0) bxFail(p->pErr, SQLITE_NOMEM, "out of memory");
+  bxRolloutBatchAdd(
+      p->pBatch, iTime, zOwned, pItem->payload, zOwned, bLook, p->pErr);
+}
+
 static void importItem(Import *p, sqlite3_stmt *pRow, const char *zLine) {
   const char *zType = (const char *)sqlite3_column_text(pRow, 0);
   const char *zPayload = (const char *)sqlite3_column_text(pRow, 1);
-  const char *zPayloadType = 0;
   const char *zKind = (const char *)sqlite3_column_text(pRow, 4);
   RolloutItem item;
   i64 iTime = p->iNow;
   if (sqlite3_column_type(pRow, 3) == SQLITE_INTEGER) {
     iTime = sqlite3_column_int64(pRow, 3);
     if (iTime < 0 || iTime > BX_MAX_TIME) iTime = p->iNow;
-  }
-  if (sqlite3_column_type(pRow, 2) == SQLITE_TEXT) {
-    zPayloadType = (const char *)sqlite3_column_text(pRow, 2);
   }
   if (zKind == 0 || strcmp(zKind, "text") != 0 || *zType == 0 ||
       sqlite3_column_bytes(pRow, 0) > ROLLOUT_MAX_NAME ||
@@ -155,9 +179,9 @@ static void importItem(Import *p, sqlite3_stmt *pRow, const char *zLine) {
     return;
   }
   bxRolloutReadItem(zLine, &item);
-  if (item.bOdd && zPayload != 0) {
+  if (item.bOdd) {
     item.payload.z = zPayload;
-    item.payload.n = sqlite3_column_bytes(pRow, 1);
+    item.payload.n = zPayload ? sqlite3_column_bytes(pRow, 1) : 0;
   }
   if (item.payload.n > ROLLOUT_MAX_PAYLOAD) {
     badLine(p, "payload of more than 67108864 bytes");
@@ -168,11 +192,7 @@ static void importItem(Import *p, sqlite3_stmt *pRow, const char *zLine) {
   } else if (!beginWith(p, pRow, iTime)) {
     return;
   }
-  bxRolloutPut(p->pHome, (p->head.no << 32) + p->head.iLast + 1, iTime, zType,
-      item.payload, bxRolloutMatters(&item, bxRolloutKind(zType, zPayloadType)),
-      p->pErr);
-  p->head.iLast++;
-  p->nItem++;
+  keepItem(p, pRow, &item, iTime);
 }
 
 /* One line without its newline. */
@@ -207,6 +227,41 @@ static void importText(Import *p, const char *z, int n) {
   }
 }
 
+/*------------------------------------------------------------- writing ----*/
+
+static const char zBegin[] =
+    "INSERT INTO main.rollout_heads(id, created, updated, expires_at) "
+    "VALUES (?1, ?2, ?2, ?3 + 86400000 * (SELECT value "
+    "FROM main.blackbox_limits WHERE name = 'rollout.ttl_days'))";
+
+/* In a savepoint, step by step. */
+static void putInSteps(Import *p) {
+  if (p->iBegan >= 0) {
+    sqlite3_stmt *pStmt = bxStmt(p->pHome, zBegin, p->pErr);
+    bxBind(pStmt, p->pErr, "tii", p->zId, p->iBegan, p->iNow);
+    bxRun(pStmt, p->pErr);
+    bxRolloutFind(p->pHome, 0, p->zId, &p->head, p->pErr);
+  }
+  bxRolloutBatchPut(p->pBatch, p->pHome, &p->head, 1, p->pErr);
+  if (p->nDropped > 0) {
+    bxRolloutDrop(
+        p->pHome, p->head.no, "damaged line", "", p->nDropped, 0, p->pErr);
+  }
+}
+
+static const char zPutAll[] =
+    "INSERT INTO main.rollout_imports(rollout, now, timestamp, type, look, "
+    "payload, bad) SELECT ?1, ?2, timestamp, type, look, payload, 0 "
+    "FROM rollout_batch UNION ALL "
+    "SELECT ?1, ?2, ?2, NULL, NULL, NULL, ?3 WHERE ?3 > 0";
+
+/* As a row there is no savepoint: one statement does it all. */
+static void putAtOnce(Import *p) {
+  sqlite3_stmt *pStmt = bxStmt(p->pHome, zPutAll, p->pErr);
+  bxBind(pStmt, p->pErr, "tii", p->zId, p->iNow, p->nDropped);
+  bxRolloutBatchRun(p->pBatch, p->pHome, pStmt, p->pErr);
+}
+
 static void returnReport(BxCall *p, Import *pImport) {
   char *zBad = sqlite3_str_finish(pImport->pBad);
   pImport->pBad = 0;
@@ -214,8 +269,8 @@ static void returnReport(BxCall *p, Import *pImport) {
     bxReturnJson(p,
         sqlite3_mprintf("{\"rolloutId\":\"%s\",\"lines\":%lld,\"items\":%lld,"
                         "\"bad\":%lld,\"errors\":[%s]}",
-            pImport->zId, pImport->nLine, pImport->nItem, pImport->nBad,
-            zBad ? zBad : ""));
+            pImport->zId, pImport->nLine, bxRolloutBatchCount(pImport->pBatch),
+            pImport->nBad, zBad ? zBad : ""));
   }
   sqlite3_free(zBad);
 }
@@ -253,20 +308,27 @@ void bxRolloutImport(BxCall *p) {
   import.pHome = bxRolloutHome(p->bx, &p->err);
   if (p->err.rc != SQLITE_OK) return;
   import.pBad = sqlite3_str_new(0);
-  bxRolloutNotShut(p->bx, import.zId, &p->err);
+  import.pBatch = bxRolloutBatchNew(&p->err);
+  import.iBegan = -1;
   /* With no id yet this only takes the write lock. */
   import.bOpen =
       bxRolloutFind(import.pHome, 1, import.zId, &import.head, &p->err);
   if (import.bOpen && import.head.iExpire < import.iNow) {
     bxRolloutExpired(import.zId, import.head.iExpire, &p->err);
   }
-  importText(&import, z, n);
+  if (import.bOpen) {
+    bxRolloutNotShut(p->bx, import.zId, import.head.no, &p->err);
+  }
+  if (p->err.rc == SQLITE_OK) importText(&import, z, n);
   if (!import.bOpen) {
     bxFail(&p->err, SQLITE_CONSTRAINT,
         "Invalid rollout file: none of its %lld lines is a session_meta with "
         "a UUID as id, so there is no conversation to put them in",
         import.nLine);
   }
+  if (p->err.rc == SQLITE_OK && p->pCtx != 0) putInSteps(&import);
+  if (p->err.rc == SQLITE_OK && p->pCtx == 0) putAtOnce(&import);
   bxRolloutExplain(&p->err, "Write failed: ", import.zId);
   returnReport(p, &import);
+  bxRolloutBatchFree(import.pBatch);
 }

@@ -87,7 +87,6 @@ void bxRolloutCreate(BxCall *p) {
   }
   bxRun(pStmt, &p->err);
   bxRolloutExplain(&p->err, "Write failed: ", zId);
-  bxRolloutSetShut(p->bx, zId, 0, &p->err);
   if (p->err.rc == SQLITE_OK) bxReturnText(p, sqlite3_mprintf("%s", zId));
 }
 
@@ -100,7 +99,9 @@ void bxRolloutResume(BxCall *p) {
   iNow = bxTime(bxArg(p, 1), "now", &p->err);
   pHome = bxRolloutHome(p->bx, &p->err);
   bxRolloutOpen(pHome, 0, zId, iNow, &head, &p->err);
-  bxRolloutSetShut(p->bx, zId, 0, &p->err);
+  if (p->err.rc == SQLITE_OK) {
+    bxRolloutSetShut(p->bx, zId, head.no, 0, &p->err);
+  }
   bxReturnInt(p, head.iLast);
 }
 
@@ -181,6 +182,20 @@ static void explainTurn(BxStmts *p, const char *zId, i64 iTurn, BxErr *pErr) {
   bxClear(&err);
 }
 
+/* Names the conversation and its time. */
+static void explainExpired(BxStmts *p, const char *zId, BxErr *pErr) {
+  BxErr err = {SQLITE_OK, 0};
+  RolloutHead head;
+  if (pErr->zMsg == 0 || strncmp(pErr->zMsg, "Rollout expired", 15) != 0) {
+    return;
+  }
+  if (bxRolloutFind(p, 0, zId, &head, &err)) {
+    bxClear(pErr);
+    bxRolloutExpired(zId, head.iExpire, pErr);
+  }
+  bxClear(&err);
+}
+
 void bxRolloutFork(BxCall *p) {
   char zId[37], zNew[37];
   sqlite3_stmt *pStmt;
@@ -201,6 +216,7 @@ void bxRolloutFork(BxCall *p) {
   if (bxArg(p, 1)) bxBind(pStmt, &p->err, "-i", iTurn);
   bxRun(pStmt, &p->err);
   explainTurn(pHome, zId, iTurn, &p->err);
+  explainExpired(pHome, zId, &p->err);
   if (p->err.zMsg != 0 && strncmp(p->err.zMsg, "RolloutExistsError", 18) == 0) {
     bxRolloutExplain(&p->err, "Write failed: ", zNew);
   }

@@ -192,9 +192,17 @@ static void appendString(sqlite3_str *pOut, const char *z, int n) {
   sqlite3_str_appendchar(pOut, 1, '"');
 }
 
+/* Head and items in one statement, so that they are of one moment. One without
+** items has a row of its own. */
 static const char zHistory[] =
-    "SELECT d.id & 4294967295, d.type, d.payload " ROLLOUT_FROM_ITEMS
-    "ORDER BY s.rollout, s.first, d.id";
+    "SELECT d.id & 4294967295, d.type, d.payload, h.last_sequence "
+    "FROM main.rollout_heads AS h "
+    "LEFT JOIN main.rollout_segments AS s ON s.rollout = h.no "
+    "LEFT JOIN main.rollout_data AS d ON d.id BETWEEN (s.owner << 32) + "
+    "s.first "
+    "AND (s.owner << 32) + s.last "
+    "WHERE h.id = ?1 AND (h.expires_at IS NULL OR h.expires_at >= ?2) "
+    "ORDER BY h.no, s.first, d.id";
 
 static int isJson(BxStmts *p, const char *z, i64 n, BxErr *pErr) {
   static const char zValid[] = "SELECT json_valid(?1)";
@@ -215,34 +223,48 @@ static void itemMissing(i64 n, const char *zId, BxErr *pErr) {
       n, zId);
 }
 
-/* Appends the items of a history up to iLast. */
-static void appendItems(BxStmts *p, sqlite3_str *pOut, sqlite3_stmt *pStmt,
-    const char *zId, i64 iLast, BxErr *pErr) {
-  i64 n = 0;
+/* Whether the item of the row is the one to come next, and is whole. */
+static int checkItem(
+    BxStmts *p, sqlite3_stmt *pStmt, i64 iNext, const char *zId, BxErr *pErr) {
+  const char *zPayload = (const char *)sqlite3_column_text(pStmt, 2);
+  if (sqlite3_column_int64(pStmt, 0) != iNext) {
+    itemMissing(iNext, zId, pErr);
+  } else if (zPayload != 0 &&
+             !isJson(p, zPayload, sqlite3_column_bytes(pStmt, 2), pErr)) {
+    bxFail(pErr, SQLITE_CORRUPT,
+        "Corrupted rollout: the payload of item %lld of %s is no JSON; "
+        "rollout_items has it and the others as text",
+        iNext, zId);
+  }
+  return pErr->rc == SQLITE_OK;
+}
+
+static void appendItem(sqlite3_str *pOut, sqlite3_stmt *pStmt, int bFirst) {
+  const char *zPayload = (const char *)sqlite3_column_text(pStmt, 2);
+  sqlite3_str_append(
+      pOut, bFirst ? "{\"type\":" : ",{\"type\":", bFirst ? 8 : 9);
+  appendString(pOut, (const char *)sqlite3_column_text(pStmt, 1),
+      sqlite3_column_bytes(pStmt, 1));
+  if (zPayload != 0) {
+    sqlite3_str_append(pOut, ",\"payload\":", 11);
+    sqlite3_str_append(pOut, zPayload, sqlite3_column_bytes(pStmt, 2));
+  }
+  sqlite3_str_append(pOut, "}", 1);
+}
+
+/* Appends the items of a history. Returns how many there are. */
+static i64 appendItems(BxStmts *p, sqlite3_str *pOut, sqlite3_stmt *pStmt,
+    const char *zId, BxErr *pErr) {
+  i64 n = 0, iLast = -1;
   while (bxRow(pStmt, pErr)) {
-    i64 iSequence = sqlite3_column_int64(pStmt, 0);
-    const char *zPayload = (const char *)sqlite3_column_text(pStmt, 2);
-    int nPayload = sqlite3_column_bytes(pStmt, 2);
-    if (iSequence != n) {
-      itemMissing(n, zId, pErr);
-    } else if (zPayload != 0 && !isJson(p, zPayload, nPayload, pErr)) {
-      bxFail(pErr, SQLITE_CORRUPT,
-          "Corrupted rollout: the payload of item %lld of %s is no JSON; "
-          "rollout_items has it and the others as text",
-          iSequence, zId);
-    }
-    if (pErr->rc != SQLITE_OK) break;
-    sqlite3_str_append(pOut, n ? ",{\"type\":" : "{\"type\":", n ? 9 : 8);
-    appendString(pOut, (const char *)sqlite3_column_text(pStmt, 1),
-        sqlite3_column_bytes(pStmt, 1));
-    if (zPayload != 0) {
-      sqlite3_str_append(pOut, ",\"payload\":", 11);
-      sqlite3_str_append(pOut, zPayload, nPayload);
-    }
-    sqlite3_str_append(pOut, "}", 1);
+    iLast = sqlite3_column_int64(pStmt, 3);
+    if (sqlite3_column_type(pStmt, 0) == SQLITE_NULL) continue;
+    if (!checkItem(p, pStmt, n, zId, pErr)) break;
+    appendItem(pOut, pStmt, n == 0);
     n++;
   }
   if (n <= iLast) itemMissing(n, zId, pErr);
+  return n;
 }
 
 /* Ends a long text. Too long is an error of its own, not lack of memory. */
@@ -268,26 +290,24 @@ static void returnLong(BxCall *p, sqlite3_str *pOut, const char *zInstead) {
 
 void bxRolloutHistory(BxCall *p) {
   char zId[37];
-  RolloutHead head;
-  i64 iNow;
+  i64 iNow, n;
   BxStmts *pHome;
   sqlite3_stmt *pStmt;
   sqlite3_str *pOut;
   bxRolloutId(p->aArg[0], zId, &p->err);
   iNow = bxTime(bxArg(p, 1), "now", &p->err);
-  head = findLive(p->bx, p->aArg[0], iNow, &p->err);
   pHome = bxRolloutHome(p->bx, &p->err);
   if (pHome == 0) return;
   pStmt = bxStmt(pHome, zHistory, &p->err);
-  bxBind(pStmt, &p->err, "i", head.no);
+  bxBind(pStmt, &p->err, "ti", zId, iNow);
   pOut = sqlite3_str_new(p->bx->db);
   sqlite3_str_appendf(pOut,
       "{\"type\":\"resumed\",\"payload\":{\"conversationId\":\"%s\","
       "\"history\":[",
       zId);
-  appendItems(pHome, pOut, pStmt, zId, head.iLast, &p->err);
+  n = appendItems(pHome, pOut, pStmt, zId, &p->err);
   bxDone(pStmt, &p->err);
-  if (head.iLast < 0) {
+  if (n == 0) {
     sqlite3_str_reset(pOut);
     sqlite3_str_appendall(pOut, "{\"type\":\"new\"}");
   } else {
@@ -346,17 +366,19 @@ sqlite3_stmt *bxRolloutRange(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
 /*------------------------------------------------------------- context ----*/
 
 /* Sequence of the newest compaction, and the key of its item; -1 for none. */
-static i64 findCompaction(BxStmts *p, i64 no, i64 *piKey, BxErr *pErr) {
+static i64 findCompaction(
+    BxStmts *p, const RolloutHead *pHead, i64 *piKey, BxErr *pErr) {
   static const char zSql[] =
       "SELECT m.id, m.id & 4294967295 FROM main.rollout_segments AS s "
       "CROSS JOIN main.rollout_marks AS m "
       "ON m.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last "
       "WHERE s.rollout = ?1 AND m.kind = 'compaction' "
+      "AND (m.id & 4294967295) <= ?2 "
       "ORDER BY s.rollout DESC, s.first DESC, m.id DESC LIMIT 1";
   sqlite3_stmt *pStmt = bxStmt(p, zSql, pErr);
   i64 iSequence = -1;
   *piKey = 0;
-  bxBind(pStmt, pErr, "i", no);
+  bxBind(pStmt, pErr, "ii", pHead->no, pHead->iLast);
   if (bxRow(pStmt, pErr)) {
     *piKey = sqlite3_column_int64(pStmt, 0);
     iSequence = sqlite3_column_int64(pStmt, 1);
@@ -381,92 +403,115 @@ static void checkCompaction(
   bxDone(pStmt, pErr);
 }
 
-/* The turns and rollbacks behind iStart, in order: sequence, and how many
+/* The turns and rollbacks behind ?2, up to ?3, in order: sequence, and how many
 ** turns are taken back (NULL where a turn begins). */
 static const char zTurns[] =
     "SELECT t.sequence, NULL FROM main.rollout_segments AS s "
     "CROSS JOIN main.rollout_turns AS t "
     "ON t.id BETWEEN s.owner << 32 AND (s.owner << 32) + 4294967295 "
     "WHERE s.rollout = ?1 AND t.sequence BETWEEN s.first AND s.last "
-    "AND t.sequence > ?2 "
+    "AND t.sequence > ?2 AND t.sequence <= ?3 "
     "UNION ALL "
     "SELECT m.id & 4294967295, m.turns FROM main.rollout_segments AS s "
     "CROSS JOIN main.rollout_marks AS m "
     "ON m.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last "
     "WHERE s.rollout = ?1 AND m.kind = 'rollback' "
-    "AND (m.id & 4294967295) > ?2 ORDER BY 1";
+    "AND (m.id & 4294967295) > ?2 AND (m.id & 4294967295) <= ?3 ORDER BY 1";
 
-/* What the rollbacks behind iStart took back: [[first, last], ...]. Turns
-** from before iStart are not in the context as turns, and stay. */
-static char *findTakenBack(BxStmts *p, i64 no, i64 iStart, BxErr *pErr) {
+/* Ranges of sequences in order, none overlapping. */
+typedef struct Ranges {
+  i64 (*a)[2]; /* first and last */
+  i64 n, nAlloc;
+} Ranges;
+
+static void addRange(Ranges *p, i64 iFirst, i64 iLast, BxErr *pErr) {
+  while (p->n > 0 && p->a[p->n - 1][0] >= iFirst) p->n--;
+  if (p->n == p->nAlloc) {
+    i64 nNew = p->nAlloc ? p->nAlloc * 2 : 32;
+    void *aNew =
+        sqlite3_realloc64(p->a, (sqlite3_uint64)nNew * sizeof(p->a[0]));
+    if (aNew == 0) {
+      bxFail(pErr, SQLITE_NOMEM, "out of memory");
+      return;
+    }
+    p->a = aNew;
+    p->nAlloc = nNew;
+  }
+  p->a[p->n][0] = iFirst;
+  p->a[p->n++][1] = iLast;
+}
+
+/* What the rollbacks behind iStart took back. Turns from before iStart are not
+** in the context as turns, and stay. */
+static void findTakenBack(BxStmts *p, const RolloutHead *pHead, i64 iStart,
+    Ranges *pGone, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxStmt(p, zTurns, pErr);
-  sqlite3_str *pOut = sqlite3_str_new(0);
-  i64 *aTurn = 0;
-  i64 nTurn = 0, nAlloc = 0;
-  char *z;
-  bxBind(pStmt, pErr, "ii", no, iStart);
+  Ranges turns = {0, 0, 0}; /* each a range of one */
+  bxBind(pStmt, pErr, "iii", pHead->no, iStart, pHead->iLast);
   while (bxRow(pStmt, pErr)) {
     i64 iSequence = sqlite3_column_int64(pStmt, 0);
-    if (sqlite3_column_type(pStmt, 1) != SQLITE_NULL) {
-      i64 n = sqlite3_column_int64(pStmt, 1);
-      if (n <= 0 || nTurn == 0) continue;
-      nTurn = n < nTurn ? nTurn - n : 0;
-      sqlite3_str_appendf(pOut, "%s[%lld,%lld]",
-          sqlite3_str_length(pOut) ? "," : "", aTurn[nTurn], iSequence);
-      continue;
+    i64 n = sqlite3_column_int64(pStmt, 1);
+    if (sqlite3_column_type(pStmt, 1) == SQLITE_NULL) {
+      addRange(&turns, iSequence, iSequence, pErr);
+    } else if (n > 0 && turns.n > 0) {
+      turns.n = n < turns.n ? turns.n - n : 0;
+      addRange(pGone, turns.a[turns.n][0], iSequence, pErr);
     }
-    if (nTurn == nAlloc) {
-      i64 nNew = nAlloc ? nAlloc * 2 : 32;
-      i64 *aNew = sqlite3_realloc64(aTurn, (sqlite3_uint64)nNew * sizeof(i64));
-      if (aNew == 0) {
-        bxFail(pErr, SQLITE_NOMEM, "out of memory");
-        break;
-      }
-      aTurn = aNew;
-      nAlloc = nNew;
-    }
-    aTurn[nTurn++] = iSequence;
   }
   bxDone(pStmt, pErr);
-  sqlite3_free(aTurn);
-  z = sqlite3_str_finish(pOut);
-  return z ? z : sqlite3_mprintf("%s", "");
+  sqlite3_free(turns.a);
 }
+
+/* What is left behind iStart, up to iLast, as JSON: [[first, last], ...]. */
+static char *keptRanges(const Ranges *pGone, i64 iStart, i64 iLast) {
+  sqlite3_str *pOut = sqlite3_str_new(0);
+  i64 i;
+  sqlite3_str_appendchar(pOut, 1, '[');
+  for (i = 0; i < pGone->n; i++) {
+    sqlite3_str_appendf(pOut, "[%lld,%lld],", iStart + 1, pGone->a[i][0] - 1);
+    iStart = pGone->a[i][1];
+  }
+  sqlite3_str_appendf(pOut, "[%lld,%lld]]", iStart + 1, iLast);
+  return sqlite3_str_finish(pOut);
+}
+
+static const char zContext[] =
+    "SELECT c.id & 4294967295, c.timestamp, 'response_item', e.value, e.key "
+    "FROM main.rollout_data AS c, json_each(c.payload, CASE WHEN "
+    "json_type(c.payload, '$.replacement_history') = 'array' "
+    "THEN '$.replacement_history' ELSE '$.replacementHistory' END) AS e "
+    "WHERE c.id = ?2 "
+    "UNION ALL "
+    "SELECT d.id & 4294967295, d.timestamp, d.type, d.payload, 0 "
+    "FROM json_each(?3) AS kept CROSS JOIN main.rollout_segments AS s "
+    "CROSS JOIN main.rollout_data AS d ON d.id BETWEEN "
+    "(s.owner << 32) + max(s.first, kept.value ->> 0) AND "
+    "(s.owner << 32) + min(s.last, kept.value ->> 1) "
+    "WHERE s.rollout = ?1 AND s.first <= kept.value ->> 1 "
+    "AND s.last >= kept.value ->> 0 AND lower(replace(d.type, '_', '')) IN "
+    "('responseitem', 'compacted', 'contentreplacement') ORDER BY 1, 5";
 
 sqlite3_stmt *bxRolloutContext(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   RolloutHead head = findLive(bx, apArg[0], bxNow(), pErr);
+  Ranges gone = {0, 0, 0};
   i64 iKey = 0, iStart;
   BxStmts *p = bxRolloutHome(bx, pErr);
   sqlite3_stmt *pStmt;
-  char *zGone, *zList;
+  char *zKept;
   if (p == 0) return 0;
-  iStart = findCompaction(p, head.no, &iKey, pErr);
+  iStart = findCompaction(p, &head, &iKey, pErr);
   checkCompaction(p, apArg[0], iKey, pErr);
-  zGone = findTakenBack(p, head.no, iStart, pErr);
-  zList = zGone ? sqlite3_mprintf("[%s]", zGone) : 0;
-  sqlite3_free(zGone);
-  if (zList == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  pStmt = openHome(bx,
-      "SELECT c.id & 4294967295, c.timestamp, 'response_item', e.value, e.key "
-      "FROM main.rollout_data AS c, json_each(c.payload, CASE WHEN "
-      "json_type(c.payload, '$.replacement_history') = 'array' "
-      "THEN '$.replacement_history' ELSE '$.replacementHistory' END) AS e "
-      "WHERE c.id = ?2 "
-      "UNION ALL "
-      "SELECT d.id & 4294967295, d.timestamp, d.type, "
-      "d.payload, 0 " ROLLOUT_FROM_ITEMS "AND (d.id & 4294967295) > ?3 AND "
-      "lower(replace(d.type, '_', '')) IN "
-      "('responseitem', 'compacted', 'contentreplacement') "
-      "AND NOT EXISTS (SELECT 1 FROM json_each(?4) AS gone WHERE "
-      "(d.id & 4294967295) BETWEEN gone.value ->> 0 AND gone.value ->> 1) "
-      "ORDER BY 1, 5",
-      pErr);
-  bxBind(pStmt, pErr, "iii", head.no, iKey, iStart);
+  findTakenBack(p, &head, iStart, &gone, pErr);
+  zKept = keptRanges(&gone, iStart, head.iLast);
+  if (zKept == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  pStmt = openHome(bx, zContext, pErr);
+  bxBind(pStmt, pErr, "ii", head.no, iKey);
   if (pErr->rc == SQLITE_OK) {
     bxFailDb(
-        pErr, bx->db, sqlite3_bind_text(pStmt, 4, zList, -1, SQLITE_TRANSIENT));
+        pErr, bx->db, sqlite3_bind_text(pStmt, 3, zKept, -1, SQLITE_TRANSIENT));
   }
-  sqlite3_free(zList);
+  sqlite3_free(zKept);
+  sqlite3_free(gone.a);
   return pStmt;
 }
 
@@ -500,8 +545,7 @@ sqlite3_stmt *bxRolloutDropped(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
 static const char zLines[] = LINE_SELECT;
 
 /* Number of the conversation to export, or an error. */
-static i64 findExport(Bx *bx, sqlite3_value *pId, BxErr *pErr) {
-  char zId[37];
+static i64 findExport(Bx *bx, sqlite3_value *pId, char zId[37], BxErr *pErr) {
   RolloutHead head = {0, 0, 0};
   bxRolloutId(pId, zId, pErr);
   bxRolloutOpen(bxRolloutHome(bx, pErr), 0, zId, bxNow(), &head, pErr);
@@ -509,14 +553,16 @@ static i64 findExport(Bx *bx, sqlite3_value *pId, BxErr *pErr) {
 }
 
 sqlite3_stmt *bxRolloutLines(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
-  i64 no = findExport(bx, apArg[0], pErr);
+  char zId[37];
+  i64 no = findExport(bx, apArg[0], zId, pErr);
   sqlite3_stmt *pStmt = openHome(bx, zLines, pErr);
   bxBind(pStmt, pErr, "i", no);
   return pStmt;
 }
 
 void bxRolloutExport(BxCall *p) {
-  i64 no = findExport(p->bx, p->aArg[0], &p->err);
+  char zId[37];
+  i64 no = findExport(p->bx, p->aArg[0], zId, &p->err);
   BxStmts *pHome = bxRolloutHome(p->bx, &p->err);
   sqlite3_stmt *pStmt;
   sqlite3_str *pOut;
@@ -530,5 +576,8 @@ void bxRolloutExport(BxCall *p) {
     sqlite3_str_append(pOut, "\n", 1);
   }
   bxDone(pStmt, &p->err);
+  if (sqlite3_str_length(pOut) == 0) {
+    bxRolloutMissing(zId, &p->err); /* another connection has deleted it */
+  }
   returnLong(p, pOut, "SELECT line FROM rollout_export(id)");
 }

@@ -52,6 +52,8 @@ BxStmts *bxRolloutHome(Bx *bx, BxErr *pErr);
 */
 int bxRolloutFind(
     BxStmts *p, int bWrite, const char *zId, RolloutHead *pHead, BxErr *pErr);
+/* The key of an item. */
+i64 bxRolloutKey(i64 no, i64 iSequence);
 /* Errors "Rollout not found: ..." and "Rollout expired: ...". */
 void bxRolloutMissing(const char *zId, BxErr *pErr);
 void bxRolloutExpired(const char *zId, i64 iExpire, BxErr *pErr);
@@ -67,19 +69,24 @@ void bxRolloutExplain(BxErr *pErr, const char *zPrefix, const char *zId);
 
 typedef struct RolloutBatch RolloutBatch;
 
+typedef struct RolloutShut {
+  char zId[37];
+  i64 no;
+} RolloutShut;
+
 /* What the domain keeps for a connection. */
 typedef struct RolloutSlot {
   int nShut, nShutAlloc; /* conversations that were shut down here */
-  char (*azShut)[37];
+  RolloutShut *aShut;
   const RolloutBatch *pBatch; /* what rollout_batch shows just now, or NULL */
 } RolloutSlot;
 
 /* Makes it when it is not there yet. */
 RolloutSlot *bxRolloutSlot(Bx *bx, BxErr *pErr);
-int bxRolloutIsShut(Bx *bx, const char *zId);
+int bxRolloutIsShut(Bx *bx, const char *zId, i64 no);
 /* Error "Rollout is shut down: ..." when it was. */
-void bxRolloutNotShut(Bx *bx, const char *zId, BxErr *pErr);
-void bxRolloutSetShut(Bx *bx, const char *zId, int bShut, BxErr *pErr);
+void bxRolloutNotShut(Bx *bx, const char *zId, i64 no, BxErr *pErr);
+void bxRolloutSetShut(Bx *bx, const char *zId, i64 no, int bShut, BxErr *pErr);
 
 /*---------------------------------------------------------- item.c ----*/
 
@@ -134,9 +141,11 @@ void bxRolloutBatchAdd(RolloutBatch *p, i64 iTime, const char *zType,
 ** Returns how many. */
 i64 bxRolloutBatchPut(RolloutBatch *p, BxStmts *pHome, const RolloutHead *pHead,
     int bSavepoint, BxErr *pErr);
-/* Writes one item with this key. eLook: look in rollout_data. */
-void bxRolloutPut(BxStmts *p, i64 id, i64 iTime, const char *zType,
-    RolloutSpan payload, int eLook, BxErr *pErr);
+i64 bxRolloutBatchCount(const RolloutBatch *p);
+/* Runs a statement that reads them from rollout_batch (timestamp, type, look,
+** payload; rowid from 0). */
+void bxRolloutBatchRun(
+    const RolloutBatch *p, BxStmts *pHome, sqlite3_stmt *pStmt, BxErr *pErr);
 
 /*------------------------------------------------------- functions ----*/
 

@@ -6,43 +6,51 @@
 ** rollout_fts and three triggers that keep it exact, and fills it. A query
 ** is a literal piece of text of at least 3 characters, in any case. Shared
 ** items of forks are found once, for the conversation that wrote them, or, if
-** that is gone, for the oldest fork.
+** that is gone or has expired, for the oldest fork.
 */
 #include "rollout.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-/* A message is indexed once, though some recorders write it twice running,
-** as an item and as an event. */
-#define INDEX_NEW                                                              \
-  "INSERT INTO rollout_fts(rowid, text) "                                      \
-  "SELECT x.id, x.text FROM rollout_texts AS x "                               \
-  "WHERE x.id = NEW.id AND x.text <> '' AND x.text IS NOT "                    \
-  "(SELECT f.text FROM rollout_fts AS f WHERE f.rowid = NEW.id - 1); "
+/* A message is indexed once, though some recorders write it twice running, as
+** an item and as an event. */
+#define INDEX(texts)                                                           \
+  "SELECT x.id, x.text FROM " texts " AS x WHERE x.text <> '' AND NOT EXISTS " \
+  "(SELECT 1 FROM " texts " AS y WHERE y.id = x.id - 1 "                       \
+  "AND y.source <> x.source AND y.role = x.role AND y.text = x.text)"
+#define INDEX_NEW(id)                                                          \
+  "INSERT INTO rollout_fts(rowid, text) " INDEX(                               \
+      "rollout_texts") " AND x.id = " id "; "
 
 static const char zSearchInstall[] =
     "CREATE VIRTUAL TABLE IF NOT EXISTS main.rollout_fts "
     "USING fts5(text, tokenize = 'trigram');"
     "CREATE TRIGGER IF NOT EXISTS main.rollout_fts_insert "
-    "AFTER INSERT ON rollout_data BEGIN " INDEX_NEW "END;"
-    "CREATE TRIGGER IF NOT EXISTS main.rollout_fts_update "
-    "AFTER UPDATE OF payload ON rollout_data BEGIN "
-    "DELETE FROM rollout_fts WHERE rowid = NEW.id; " INDEX_NEW "END;"
-    "CREATE TRIGGER IF NOT EXISTS main.rollout_fts_delete "
-    "AFTER DELETE ON rollout_data BEGIN "
-    "DELETE FROM rollout_fts WHERE rowid = OLD.id; END;"
-    "DELETE FROM main.rollout_fts;"
-    "INSERT INTO main.rollout_fts(rowid, text) "
-    "SELECT x.id, x.text FROM main.rollout_texts AS x WHERE x.text <> '' "
-    "AND x.text IS NOT "
-    "(SELECT y.text FROM main.rollout_texts AS y WHERE y.id = x.id - 1)";
+    "AFTER INSERT ON rollout_data BEGIN " INDEX_NEW(
+        "NEW.id") "END;"
+                  "CREATE TRIGGER IF NOT EXISTS main.rollout_fts_update "
+                  "AFTER UPDATE OF payload ON rollout_data BEGIN "
+                  "DELETE FROM rollout_fts WHERE rowid IN (NEW.id, NEW.id + "
+                  "1); " INDEX_NEW("NEW.id") INDEX_NEW(
+                      "NEW.id + 1") "END;"
+                                    "CREATE TRIGGER IF NOT EXISTS "
+                                    "main.rollout_fts_delete "
+                                    "AFTER DELETE ON rollout_data BEGIN "
+                                    "DELETE FROM rollout_fts WHERE rowid = "
+                                    "OLD.id; END;"
+                                    "DELETE FROM main.rollout_fts;"
+                                    "INSERT INTO main.rollout_fts(rowid, "
+                                    "text) " INDEX("main.rollout_texts");
 
 static const char zSearchRemove[] =
     "DROP TRIGGER IF EXISTS main.rollout_fts_insert;"
     "DROP TRIGGER IF EXISTS main.rollout_fts_update;"
     "DROP TRIGGER IF EXISTS main.rollout_fts_delete;"
     "DROP TABLE IF EXISTS main.rollout_fts";
+
+/* The first statement writes, so that it waits for other writers. */
+static const char zLock[] = "UPDATE main.rollout_act SET id = id";
 
 static i64 countRows(BxStmts *p, const char *zSql, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxPrepare(p, zSql, pErr);
@@ -75,6 +83,7 @@ static void explainHost(BxErr *pErr) {
 void bxRolloutSearchInstall(BxCall *p) {
   BxStmts *pHome = bxRolloutHome(p->bx, &p->err);
   if (pHome == 0) return;
+  bxExec(pHome, zLock, &p->err);
   bxExec(pHome, zSearchInstall, &p->err);
   explainHost(&p->err);
   bxReturnInt(
@@ -85,6 +94,12 @@ void bxRolloutSearchRemove(BxCall *p) {
   BxStmts *pHome = bxRolloutHome(p->bx, &p->err);
   i64 bThere;
   if (pHome == 0) return;
+  if (p->pCtx == 0) {
+    bxFail(&p->err, SQLITE_MISUSE,
+        "MisuseError: a table is not dropped inside a statement that writes; "
+        "call it as SELECT rollout_search_remove()");
+  }
+  bxExec(pHome, zLock, &p->err);
   bThere = countRows(pHome, HAS_INDEX, &p->err);
   bxExec(pHome, zSearchRemove, &p->err);
   explainHost(&p->err);
@@ -133,10 +148,11 @@ sqlite3_stmt *bxRolloutSearch(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
                    "|| '\"' "
                    "ORDER BY rank) AS f JOIN main.rollout_heads AS h "
                    "ON h.no = (SELECT min(s.rollout) FROM "
-                   "main.rollout_segments AS s "
+                   "main.rollout_segments AS s JOIN main.rollout_heads AS live "
+                   "ON live.no = s.rollout "
                    "WHERE s.owner = f.owner AND f.sequence BETWEEN s.first AND "
-                   "s.last) "
-                   "WHERE h.expires_at IS NULL OR h.expires_at >= ?3 "
+                   "s.last AND (live.expires_at IS NULL OR "
+                   "live.expires_at >= ?3)) "
                    "ORDER BY f.score, h.updated DESC, f.sequence LIMIT ?2",
                    pErr);
   bxBind(pStmt, pErr, "-ii", nRow, bxNow());

@@ -568,3 +568,56 @@ def test_reading_a_read_only_file(db, path):
     assert len(json.loads(one(only, "SELECT rollout_page(5)"))["items"]) == 1
     with pytest.raises(sqlite3.Error, match="Write failed: .*readonly"):
         append(only, ID, user("y"))
+
+
+def test_an_empty_payload_type_is_a_payload(db):
+    create(db)
+    db.execute("INSERT INTO rollout_policy(preset, item_type, payload_type) "
+               "VALUES ('bare', 'note', '')")
+    db.execute("INSERT INTO blackbox_settings VALUES ('rollout.policy', 'bare')")
+    assert append(db, ID, {"type": "note", "payload": {"type": ""}}, {"type": "note"}) == 1
+
+
+def test_a_violation_of_anothers_key_is_told_as_it_is(db):
+    create(db)
+    db.execute("CREATE TABLE audit(x UNIQUE)")
+    db.execute("CREATE TRIGGER au AFTER INSERT ON rollout_data "
+               "BEGIN INSERT INTO audit VALUES (NEW.type); END")
+    append(db, ID, user("a"))
+    with pytest.raises(sqlite3.IntegrityError, match="Write failed: UNIQUE.*audit.x"):
+        append(db, ID, user("b"))
+
+
+def test_shut_down_is_the_conversation_not_its_id(db):
+    create(db)
+    one(db, "SELECT rollout_shutdown(?)", ID)
+    with pytest.raises(sqlite3.Error, match="Rollout is shut down"):
+        append(db, ID, user("a"))
+    one(db, "SELECT rollout_delete(?)", ID)
+    db.execute("INSERT INTO rollouts(id) VALUES (?)", (ID,))
+    assert append(db, ID, user("a")) == 1
+    assert one(db, "SELECT rollout_shutdown(?)", ID) == 1
+    assert one(db, "SELECT rollout_shutdown(?)", ID) == 0
+
+
+def test_fork_of_an_expired_parent_names_it(db):
+    create(db, ID, now=1000)
+    db.execute("UPDATE rollouts SET expires_at = 2000")
+    with pytest.raises(sqlite3.IntegrityError, match=f"Rollout expired: {ID}, at 2000"):
+        one(db, "SELECT rollout_fork(?)", ID)
+
+
+@pytest.mark.parametrize("kind", ["user", "assistant"])
+def test_deleting_takes_time_by_the_item(db, kind):
+    """Steps of SQLite's machine, for twice the items: no more than twice."""
+    def steps(n):
+        create(db)
+        append(db, ID, *[message(kind, f"m{i}") for i in range(n)])
+        count = [0]
+        def tick():
+            count[0] += 1
+        db.set_progress_handler(tick, 100)
+        one(db, "SELECT rollout_delete(?)", ID)
+        db.set_progress_handler(None, 0)
+        return count[0]
+    assert steps(800) < 2.5 * steps(400)

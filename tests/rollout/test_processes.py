@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -275,3 +276,110 @@ os.write(2, b"AFTER\\n")
             before = set(unsynced)
     assert unsynced == set(), unsynced
     assert before, "nothing was left to sync: the test shows nothing"
+
+
+def test_flush_in_a_statement_that_writes_says_no(path):
+    db = connect(path)
+    one(db, "SELECT blackbox_install()")
+    create(db)
+    db.execute("CREATE TABLE t(x)")
+    db.execute("INSERT INTO t VALUES (0)")
+    for sql in ("UPDATE t SET x = rollout_flush()", "INSERT INTO t SELECT rollout_flush()"):
+        with pytest.raises(sqlite3.Error, match="transaction of its own"):
+            db.execute(sql)
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("UPDATE t SET x = rollout_flush()")
+    assert rows(db, "SELECT x FROM t") == [(1,)]
+
+
+def test_flush_leaves_the_user_version_to_others(path):
+    db = connect(path)
+    one(db, "SELECT blackbox_install()")
+    other = sqlite3.connect(path, isolation_level=None)
+    for version in range(1, 6):
+        other.execute(f"PRAGMA user_version = {version}")
+        one(db, "SELECT rollout_flush()")
+        assert one(other, "PRAGMA user_version") == version
+
+
+def test_shutdown_of_a_file_that_cannot_be_written(path):
+    db = connect(path)
+    one(db, "SELECT blackbox_install()")
+    create(db)
+    db.close()
+    db = connect(f"file:{path}?mode=ro", uri=True)
+    assert one(db, "SELECT rollout_shutdown(?)", ID) == 1
+
+
+def test_what_fails_as_the_savepoint_ends_has_the_prefix(path):
+    db = connect(path)
+    one(db, "SELECT blackbox_install()")
+    create(db)
+    reader = sqlite3.connect(path, isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT * FROM rollout_heads").fetchall()
+    db.execute("PRAGMA busy_timeout = 0")
+    with pytest.raises(sqlite3.OperationalError, match="^Write failed: database is locked"):
+        db.execute("SELECT rollout_delete(?)", (ID,))
+    assert one(db, "SELECT count(*) FROM rollouts") == 1
+
+
+RACE = """
+import sqlite3, sys
+sys.path.insert(0, sys.argv[2])
+from conftest import connect, one
+from common import ID, append, create, user
+db = connect(sys.argv[1], timeout=10)
+print("on", flush=True)
+while True:
+    create(db)
+    append(db, ID, *[user(f"m{i}") for i in range(20)])
+    one(db, "SELECT rollout_delete(?)", ID)
+"""
+
+
+def test_reads_are_of_one_moment(wal, path):
+    writer = subprocess.Popen(
+        [sys.executable, "-c", "import sys; sys.path.insert(0, %r);" % str(ROOT / "tests") + RACE,
+         str(path), str(ROOT / "tests" / "rollout")], stdout=subprocess.PIPE)
+    try:
+        writer.stdout.readline()
+        seen = set()
+        until = time.monotonic() + 20
+        while time.monotonic() < until and len(seen) < 2 or time.monotonic() < until - 18:
+            history = json.loads(one(wal, "SELECT rollout_history(?)", ID))
+            seen.add(history["type"])
+            if history["type"] == "resumed":
+                assert len(history["payload"]["history"]) in (1, 21)
+            try:
+                assert len(one(wal, "SELECT rollout_export(?)", ID).splitlines()) in (1, 21)
+            except sqlite3.Error as e:
+                assert "Rollout not found" in str(e)
+        assert seen == {"new", "resumed"}
+    finally:
+        writer.kill()
+        writer.wait()
+
+
+@pytest.mark.parametrize("call", ["rollout_search_install", "rollout_search_remove"])
+def test_search_waits_its_turn(wal, path, call):
+    if not one(wal, "SELECT count(*) FROM pragma_module_list WHERE name = 'fts5'"):
+        pytest.skip("no FTS5")
+    create(wal)
+    one(wal, "SELECT rollout_search_install()")
+    done = []
+
+    def run():
+        db = connect(path, timeout=30)
+        done.append(one(db, f"SELECT {call}()"))
+        db.close()
+
+    wal.execute("BEGIN IMMEDIATE")
+    append(wal, ID, user("x"))
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join(0.3)
+    assert done == []
+    wal.execute("COMMIT")
+    thread.join()
+    assert done == [1]

@@ -419,3 +419,54 @@ def test_search_in_an_attached_schema(path, tmp_path):
     append(db, ID, user("a needle"))
     assert one(db, "SELECT rollout_search_install()") == 1
     assert [f[1] for f in find(db, "needle")] == [1]
+
+
+def test_search_goes_by_who_said_it_and_follows_redaction_of_one(searched):
+    db = searched
+    create(db)
+    append(db, ID, message("user", "secret word"), user("secret word"),
+           user("secret word"), message("assistant", "secret word"))
+    def found():
+        return sorted(f[1] for f in find(db, "secret"))
+    assert found() == [1, 3, 4]
+    one(db, "SELECT rollout_search_install()")
+    assert found() == [1, 3, 4]
+    db.execute("UPDATE rollout_items SET payload = replace(payload, 'secret', '***') "
+               "WHERE sequence = 1")
+    assert found() == [2, 3, 4]
+    db.execute("UPDATE rollout_items SET payload = replace(payload, '***', 'secret') "
+               "WHERE sequence = 1")
+    assert found() == [1, 3, 4]
+
+
+def test_search_finds_what_a_fork_of_an_expired_parent_shows(searched):
+    db = searched
+    create(db)
+    append(db, ID, user("a needle"))
+    one(db, "SELECT rollout_fork(?, NULL, ?)", ID, OTHER)
+    db.execute("UPDATE rollouts SET expires_at = 1000 WHERE id = ?", (ID,))
+    assert [f[0] for f in find(db, "needle")] == [OTHER]
+
+
+def test_search_remove_as_a_row_says_how(searched):
+    with pytest.raises(sqlite3.Error, match=r"call it as SELECT rollout_search_remove\(\)"):
+        searched.execute("INSERT INTO blackbox_call VALUES ('rollout_search_remove', '[]')")
+    assert one(searched, "SELECT rollout_search_remove()") == 1
+
+
+def test_context_takes_time_by_the_item(db):
+    """Steps of SQLite's machine, for twice the rollbacks: no more than twice."""
+    def steps(rollout, n):
+        create(db, rollout)
+        append(db, rollout, *[item for i in range(n) for item in (
+            message("user", f"t{i}"), message("assistant", "a"),
+            event("thread_rolled_back", num_turns=1))])
+        append(db, rollout, message("assistant", "left"))
+        count = [0]
+        def tick():
+            count[0] += 1
+        db.set_progress_handler(tick, 100)
+        assert len(rows(db, "SELECT * FROM rollout_context(?)", rollout)) == 1
+        db.set_progress_handler(None, 0)
+        return count[0]
+    assert steps(OTHER, 800) < 2.5 * steps(ID, 400)

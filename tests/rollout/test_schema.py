@@ -496,3 +496,75 @@ def test_conflict_clauses_inside_a_transaction_that_rolls_back(plain):
     assert head(plain, "item_count") == (5,)
     plain.execute("ROLLBACK")
     assert head(plain, "item_count") == (1,)
+
+
+def test_an_item_is_never_overwritten(plain):
+    start(plain)
+    log(plain, "user_message", message="hello")
+    before = rows(plain, "SELECT * FROM rollout_data")
+    for look in range(4):
+        for verb in ("INSERT", "INSERT OR REPLACE", "REPLACE"):
+            with pytest.raises(IntegrityError, match="AppendOnlyError"):
+                plain.execute(f"{verb} INTO rollout_data(id, timestamp, type, look, payload) "
+                              "SELECT id, timestamp, type, ?, '{}' FROM rollout_data", (look,))
+    assert rows(plain, "SELECT * FROM rollout_data") == before
+
+
+@pytest.mark.parametrize("view", ["rollout_log", "rollout_items"])
+def test_a_type_has_100_bytes(plain, view):
+    start(plain)
+    plain.execute("INSERT INTO blackbox_settings VALUES ('rollout.policy', 'everything')")
+    key = "rollout" if view == "rollout_items" else "rollout_id"
+    sql = f"INSERT INTO {view}({key}, type, payload) VALUES (?, ?, '{{}}')"
+    with pytest.raises(IntegrityError, match="1 to 100 bytes"):
+        plain.execute(sql, (ID, "é" * 51))
+    plain.execute(sql, (ID, "é" * 50))
+    assert head(plain, "item_count") == (2,)
+
+
+def test_the_default_preset_cannot_go(plain):
+    plain.execute("INSERT INTO rollout_policy(preset, item_type) VALUES ('mine', '*')")
+    plain.execute("INSERT INTO blackbox_settings VALUES ('rollout.policy', 'mine')")
+    with pytest.raises(IntegrityError, match="PolicyError"):
+        plain.execute("DELETE FROM rollout_policy WHERE preset = 'codex'")
+    with pytest.raises(IntegrityError, match="PolicyError"):
+        plain.execute("UPDATE rollout_policy SET preset = 'other' WHERE preset = 'codex'")
+    plain.execute("DELETE FROM rollout_policy WHERE preset = 'everything'")
+
+
+@pytest.mark.parametrize("key", ["replacement_history", "replacementHistory"])
+def test_a_compaction_keeps_its_history(plain, key):
+    start(plain)
+    log(plain, None, item_type="compacted", **{key: [{"secret": 1}]})
+    for bad in ('{"message":"s"}', '{"%s":null}' % key, '[]'):
+        with pytest.raises(IntegrityError, match="a compaction keeps"):
+            plain.execute("UPDATE rollout_items SET payload = ? WHERE sequence = 1", (bad,))
+    plain.execute("UPDATE rollout_items SET payload = ? WHERE sequence = 1",
+                  ('{"%s":[{"secret":0}]}' % key,))
+    log(plain, None, item_type="compacted", message="none")
+    with pytest.raises(IntegrityError, match="a compaction keeps"):
+        plain.execute("UPDATE rollout_items SET payload = ? WHERE sequence = 2",
+                      ('{"%s":[]}' % key,))
+
+
+def test_a_fork_is_its_own_whatever_triggers_start(plain):
+    start(plain)
+    log(plain, "user_message", message="a")
+    log(plain, "user_message", message="b")
+    plain.execute(f"CREATE TRIGGER more AFTER INSERT ON rollout_heads WHEN NEW.id <> '{THIRD}' "
+                  f"BEGIN INSERT OR IGNORE INTO rollout_heads(id) VALUES ('{THIRD}'); END")
+    plain.execute("INSERT INTO rollout_forks(parent, turn, id) VALUES (?, 1, ?)", (ID, OTHER))
+    assert [t[1] for t in texts(plain, OTHER)][1:] == [t[1] for t in texts(plain, ID)][1:2]
+    assert texts(plain, THIRD) == []
+
+
+def test_an_empty_payload_type_is_a_payload(plain):
+    start(plain)
+    plain.execute("INSERT INTO rollout_policy(preset, item_type, payload_type) "
+                  "VALUES ('bare', 'note', '')")
+    plain.execute("INSERT INTO blackbox_settings VALUES ('rollout.policy', 'bare')")
+    plain.execute("INSERT INTO rollout_log(rollout_id, item) VALUES (?, ?)",
+                  (ID, '{"type":"note","payload":{"type":""}}'))
+    plain.execute("INSERT INTO rollout_log(rollout_id, item) VALUES (?, ?)",
+                  (ID, '{"type":"note"}'))
+    assert head(plain, "item_count") == (2,)

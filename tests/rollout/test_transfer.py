@@ -260,3 +260,51 @@ def test_a_newline_in_a_payload_does_not_break_its_line(db):
     assert json.loads(lines[1])["payload"] == {
         "type": "user_message", "message": "a\n"}
     assert len(lines) == 4
+
+
+@pytest.mark.parametrize("begin", [False, True])
+@pytest.mark.parametrize("first", [False, True])
+def test_an_import_that_fails_leaves_nothing_also_as_a_row(db, begin, first):
+    if not first:
+        load(db, META)
+    db.execute("CREATE TRIGGER no AFTER INSERT ON rollout_data "
+               "WHEN NEW.payload LIKE '%forbidden%' BEGIN SELECT RAISE(ABORT, 'no'); END")
+    text = "\n".join(([META] if first else []) + [
+        "junk", line("compacted", "{}"), line("compacted", '"forbidden"')])
+    before = list(db.iterdump())
+    if begin:
+        db.execute("BEGIN")
+    with pytest.raises(sqlite3.Error, match="Write failed: no"):
+        db.execute("INSERT INTO blackbox_call VALUES ('rollout_import', json_array(?, ?))",
+                   (text, ID))
+    if begin:
+        db.execute("COMMIT")
+    assert list(db.iterdump()) == before
+    db.execute("DROP TRIGGER no")
+    db.execute("INSERT INTO blackbox_call VALUES ('rollout_import', json_array(?, ?))",
+               (text, ID))
+    assert [r[1] for r in texts(db, ID)][1:] == ["{}", '"forbidden"']
+    assert rows(db, "SELECT items FROM rollout_dropped(?)", ID) == [(1,)]
+    well(db)
+
+
+def test_a_row_imports_what_the_function_imports(db):
+    text = "\n".join([META, "junk", line("event_msg", '{"type":"user_message","message":"é"}'),
+                      '{"ty\\u0070e":"x","type":"compacted","payload":{"a": 1}}',
+                      line("response_item", '{"type":"message","role":"user","content":"é"}')])
+    load(db, text, None, 5000)
+    db.execute("INSERT INTO blackbox_call VALUES ('rollout_import', json_array(?, ?, 5000))",
+               (text, OTHER))
+    assert texts(db, OTHER) == texts(db, ID) and len(texts(db, ID)) == 4
+    first, second = rows(
+        db, "SELECT turns, bytes, created, updated, expires_at, cwd FROM rollouts")
+    assert first == second
+    well(db)
+
+
+def test_advice_for_a_second_import(db):
+    load(db, META)
+    with pytest.raises(sqlite3.Error, match="give an id as second argument"):
+        load(db, META)
+    with pytest.raises(sqlite3.Error, match="has its session_meta already"):
+        load(db, META, ID)
