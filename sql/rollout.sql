@@ -16,7 +16,7 @@
 --   rollout_about    a wider row a conversation: what lists show of it
 --   rollout_data     the items; id = owner's number << 32 | sequence
 --   rollout_segments which stretches of whose items make up a conversation
---   rollout_turns    where turn n begins; id = owner's number << 32 | n
+--   rollout_turns    where turn n of an owner's items begins
 --   rollout_marks    compactions and rollbacks, by the key of their item
 --   rollout_drops    what the policy dropped, by type
 --   rollout_imports  view: INSERT appends a line of a file, as an import does
@@ -78,15 +78,15 @@ SELECT 'rollout_segments', 'conversation ' || s.rollout || ' has no head'
   FROM rollout_segments AS s
  WHERE NOT EXISTS (SELECT 1 FROM rollout_heads AS h WHERE h.no = s.rollout)
 UNION ALL
-SELECT h.id, 'turns is ' || h.turns || ', the turns kept are ' || count(t.id)
+SELECT h.id, 'turns is ' || h.turns || ', of these are kept '
+         || count(DISTINCT t.number)
   FROM rollout_heads AS h
   LEFT JOIN rollout_segments AS s ON s.rollout = h.no
   LEFT JOIN rollout_turns AS t
-    ON t.id BETWEEN s.owner << 32 AND (s.owner << 32) + 4294967295
-   AND t.sequence BETWEEN s.first AND s.last
-   AND t.sequence <= h.last_sequence
+    ON t.owner = s.owner AND t.number < h.turns
+   AND t.sequence BETWEEN s.first AND min(s.last, h.last_sequence)
  GROUP BY h.no
-HAVING h.turns <> count(t.id)
+HAVING h.turns <> count(DISTINCT t.number)
 UNION ALL
 SELECT 'rollout_policy', 'the preset in force has no row: everything is dropped'
  WHERE NOT EXISTS (SELECT 1 FROM rollout_rules);
@@ -416,7 +416,8 @@ BEGIN
      SET items = items + excluded.items;
 END;
 
--- turn counts the user's messages from 0: what comes before it is shared.
+-- turn counts the user's messages from 0, without those that a rollback took
+-- back: what comes before it is shared.
 -- NULL shares all there is.
 CREATE VIEW IF NOT EXISTS main.rollout_forks AS
 SELECT a.forked_from AS parent, NULL AS turn, h.id AS id, h.created AS created
@@ -470,13 +471,15 @@ BEGIN
      SET (last_sequence, turns, user_sequence) =
          (SELECT max(p.cut - 1, 0), p.turn,
                  CASE WHEN p.user_sequence < p.cut THEN p.user_sequence END
-            FROM (SELECT h.user_sequence, coalesce(CAST(NEW.turn AS INTEGER), h.turns) AS turn,
-                         coalesce((SELECT t.sequence
+            FROM (SELECT h.user_sequence,
+                         coalesce(CAST(NEW.turn AS INTEGER), h.turns) AS turn,
+                         coalesce((SELECT max(t.sequence)
                                      FROM rollout_segments AS s
                                      JOIN rollout_turns AS t
-                                       ON t.id = (s.owner << 32)
-                                                 + CAST(NEW.turn AS INTEGER)
+                                       ON t.owner = s.owner
+                                      AND t.number = CAST(NEW.turn AS INTEGER)
                                     WHERE s.rollout = h.no
+                                      AND NEW.turn < h.turns
                                       AND t.sequence BETWEEN s.first AND s.last),
                                   h.last_sequence + 1) AS cut
                     FROM rollout_heads AS h
@@ -639,45 +642,66 @@ BEGIN
                   WHERE id = (NEW.no << 32) + NEW.looked AND role = 'user');
   -- A turn begins with a user's message. Some recorders tell of it twice, by
   -- an item and by an event: the second does not begin another.
-  INSERT INTO rollout_turns(id, sequence)
-  SELECT (NEW.no << 32) + NEW.turns, NEW.looked
+  INSERT INTO rollout_turns(owner, number, sequence)
+  SELECT NEW.no, NEW.turns, NEW.looked
     FROM rollout_texts AS x
    WHERE x.id = (NEW.no << 32) + NEW.looked AND x.role = 'user'
      AND NOT EXISTS (SELECT 1 FROM rollout_preambles AS p
                       WHERE substr(x.text, 1, length(p.prefix)) = p.prefix)
      AND NOT EXISTS (
-           SELECT 1 FROM rollout_segments AS s
-             JOIN rollout_turns AS t
-               ON t.id = (s.owner << 32) + NEW.turns - 1
-              AND t.sequence BETWEEN s.first AND s.last
-             JOIN rollout_texts AS y ON y.id = (s.owner << 32) + t.sequence
-            WHERE s.rollout = NEW.no
-              AND y.source <> x.source AND y.text IS x.text);
+           SELECT 1
+             FROM (SELECT (s.owner << 32) + t.sequence AS id
+                     FROM rollout_segments AS s
+                     JOIN rollout_turns AS t
+                       ON t.owner = s.owner AND t.number = NEW.turns - 1
+                      AND t.sequence BETWEEN s.first AND s.last
+                    WHERE s.rollout = NEW.no
+                    ORDER BY t.sequence DESC LIMIT 1) AS last
+             JOIN rollout_texts AS y ON y.id = last.id
+            WHERE y.source <> x.source AND y.text IS x.text);
   UPDATE rollout_heads SET turns = turns + 1
    WHERE no = NEW.no
      AND EXISTS (SELECT 1 FROM rollout_turns
-                  WHERE id = (NEW.no << 32) + NEW.turns);
+                  WHERE owner = NEW.no AND number = NEW.turns
+                    AND sequence = NEW.looked);
   UPDATE rollout_about
      SET prompt_id = (NEW.no << 32) + NEW.looked,
          first_user_message = (SELECT substr(text, 1, 200) FROM rollout_texts
                                 WHERE id = (NEW.no << 32) + NEW.looked)
    WHERE no = NEW.no AND prompt_id IS NULL
      AND EXISTS (SELECT 1 FROM rollout_turns
-                  WHERE id = (NEW.no << 32) + NEW.turns);
-  INSERT INTO rollout_marks(id, kind, turns)
+                  WHERE owner = NEW.no AND number = NEW.turns
+                    AND sequence = NEW.looked);
+  INSERT INTO rollout_marks(id, kind, first)
   SELECT id, 'compaction', NULL
     FROM rollout_data
    WHERE id = (NEW.no << 32) + NEW.looked AND lower(type) = 'compacted'
      AND 'array' IN (json_type(payload, '$.replacement_history'),
                      json_type(payload, '$.replacementHistory'))
    UNION ALL
-  SELECT id, 'rollback',
-         CAST(coalesce(payload ->> 'num_turns', payload ->> 'numTurns', 0)
-              AS INTEGER)
-    FROM rollout_data
-   WHERE id = (NEW.no << 32) + NEW.looked
-     AND lower(replace(type, '_', '')) = 'eventmsg'
-     AND lower(replace(payload ->> 'type', '_', '')) = 'threadrolledback';
+  SELECT d.id, 'rollback', max(t.sequence)
+    FROM (SELECT id, max(0, NEW.turns -
+                 CAST(coalesce(payload ->> 'num_turns', payload ->> 'numTurns')
+                      AS INTEGER)) AS number
+            FROM rollout_data
+           WHERE id = (NEW.no << 32) + NEW.looked
+             AND lower(replace(type, '_', '')) = 'eventmsg'
+             AND lower(replace(payload ->> 'type', '_', ''))
+                 = 'threadrolledback') AS d,
+         rollout_segments AS s
+    JOIN rollout_turns AS t
+      ON t.owner = s.owner AND t.number = d.number
+     AND t.sequence BETWEEN s.first AND s.last
+   WHERE s.rollout = NEW.no AND d.number < NEW.turns
+  HAVING max(t.sequence) IS NOT NULL;
+  UPDATE rollout_heads
+     SET turns = (SELECT max(0, NEW.turns -
+                         CAST(coalesce(payload ->> 'num_turns',
+                                       payload ->> 'numTurns') AS INTEGER))
+                    FROM rollout_data WHERE id = (NEW.no << 32) + NEW.looked)
+   WHERE no = NEW.no
+     AND EXISTS (SELECT 1 FROM rollout_marks
+                  WHERE id = (NEW.no << 32) + NEW.looked AND kind = 'rollback');
 END;
 
 -- Items that a fork shows stay. What goes is summed up in rollout_act: the
@@ -745,7 +769,7 @@ BEGIN
                       WHERE owner = OLD.owner), -1)
          AND (OLD.owner << 32) + 4294967295;
   DELETE FROM rollout_turns
-   WHERE id BETWEEN OLD.owner << 32 AND (OLD.owner << 32) + 4294967295
+   WHERE owner = OLD.owner
      AND NOT EXISTS (SELECT 1 FROM rollout_segments
                       WHERE owner = OLD.owner
                         AND last >= rollout_turns.sequence);
@@ -867,13 +891,17 @@ END;
 CREATE TABLE IF NOT EXISTS main.rollout_marks(
   id    INTEGER PRIMARY KEY,
   kind  TEXT NOT NULL CHECK (kind IN ('compaction', 'rollback')),
-  turns INTEGER -- that a rollback takes back
+  first INTEGER -- sequence: a rollback takes back all from there to itself
 );
 
+-- After a rollback a number is given again: of those that a conversation shows,
+-- the last one with that number is its turn.
 CREATE TABLE IF NOT EXISTS main.rollout_turns(
-  id       INTEGER PRIMARY KEY,
-  sequence INTEGER NOT NULL
-);
+  owner    INTEGER NOT NULL,
+  number   INTEGER NOT NULL,
+  sequence INTEGER NOT NULL,
+  PRIMARY KEY (owner, number, sequence)
+) WITHOUT ROWID;
 
 -------------------------------------------------------------------- policy
 

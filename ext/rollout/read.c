@@ -403,20 +403,13 @@ static void checkCompaction(
   bxDone(pStmt, pErr);
 }
 
-/* The turns and rollbacks behind ?2, up to ?3, in order: sequence, and how many
-** turns are taken back (NULL where a turn begins). */
-static const char zTurns[] =
-    "SELECT t.sequence, NULL FROM main.rollout_segments AS s "
-    "CROSS JOIN main.rollout_turns AS t "
-    "ON t.id BETWEEN s.owner << 32 AND (s.owner << 32) + 4294967295 "
-    "WHERE s.rollout = ?1 AND t.sequence BETWEEN s.first AND s.last "
-    "AND t.sequence > ?2 AND t.sequence <= ?3 "
-    "UNION ALL "
-    "SELECT m.id & 4294967295, m.turns FROM main.rollout_segments AS s "
-    "CROSS JOIN main.rollout_marks AS m "
+/* What the rollbacks behind ?2, up to ?3, took back, in their order. */
+static const char zTakenBack[] =
+    "SELECT max(m.first, ?2 + 1), m.id & 4294967295 "
+    "FROM main.rollout_segments AS s CROSS JOIN main.rollout_marks AS m "
     "ON m.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last "
     "WHERE s.rollout = ?1 AND m.kind = 'rollback' "
-    "AND (m.id & 4294967295) > ?2 AND (m.id & 4294967295) <= ?3 ORDER BY 1";
+    "AND (m.id & 4294967295) > ?2 AND (m.id & 4294967295) <= ?3 ORDER BY 2";
 
 /* Ranges of sequences in order, none overlapping. */
 typedef struct Ranges {
@@ -441,25 +434,15 @@ static void addRange(Ranges *p, i64 iFirst, i64 iLast, BxErr *pErr) {
   p->a[p->n++][1] = iLast;
 }
 
-/* What the rollbacks behind iStart took back. Turns from before iStart are not
-** in the context as turns, and stay. */
 static void findTakenBack(BxStmts *p, const RolloutHead *pHead, i64 iStart,
     Ranges *pGone, BxErr *pErr) {
-  sqlite3_stmt *pStmt = bxStmt(p, zTurns, pErr);
-  Ranges turns = {0, 0, 0}; /* each a range of one */
+  sqlite3_stmt *pStmt = bxStmt(p, zTakenBack, pErr);
   bxBind(pStmt, pErr, "iii", pHead->no, iStart, pHead->iLast);
   while (bxRow(pStmt, pErr)) {
-    i64 iSequence = sqlite3_column_int64(pStmt, 0);
-    i64 n = sqlite3_column_int64(pStmt, 1);
-    if (sqlite3_column_type(pStmt, 1) == SQLITE_NULL) {
-      addRange(&turns, iSequence, iSequence, pErr);
-    } else if (n > 0 && turns.n > 0) {
-      turns.n = n < turns.n ? turns.n - n : 0;
-      addRange(pGone, turns.a[turns.n][0], iSequence, pErr);
-    }
+    addRange(pGone, sqlite3_column_int64(pStmt, 0),
+        sqlite3_column_int64(pStmt, 1), pErr);
   }
   bxDone(pStmt, pErr);
-  sqlite3_free(turns.a);
 }
 
 /* What is left behind iStart, up to iLast, as JSON: [[first, last], ...]. */

@@ -326,6 +326,95 @@ def test_context_leaves_out_what_was_rolled_back(db):
     assert context(db) == []
 
 
+def test_turns_taken_back_do_not_count_for_forks(db):
+    create(db)
+    back = event("thread_rolled_back", num_turns=1)
+    append(db, ID, user("t0"), user("t1"), back)
+    assert rows(db, "SELECT turns FROM rollouts") == [(1,)]
+    one(db, "SELECT rollout_fork(?, 1, ?)", ID, OTHER)
+    assert rows(db, "SELECT turns, last_sequence FROM rollouts WHERE id = ?", OTHER) == [(1, 3)]
+    append(db, ID, user("t1b"), user("t2"))
+    assert rows(db, "SELECT turns FROM rollouts WHERE id = ?", ID) == [(3,)]
+    one(db, "SELECT rollout_fork(?, 1, ?)", ID, THIRD)
+    assert rows(db, "SELECT turns, last_sequence FROM rollouts WHERE id = ?", THIRD) == [(1, 3)]
+    append(db, THIRD, user("t1c"), event("thread_rolled_back", num_turns=5), user("again"))
+    assert rows(db, "SELECT turns FROM rollouts WHERE id = ?", THIRD) == [(1,)]
+    with pytest.raises(sqlite3.Error, match="Invalid turn: 2"):
+        one(db, "SELECT rollout_fork(?, 2)", THIRD)
+    one(db, "SELECT rollout_delete(?)", ID)
+    assert rows(db, "SELECT turns FROM rollouts ORDER BY id") == [(1,), (1,)]
+    well(db)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_turns_and_context_as_a_model_has_them(db, seed):
+    """Random histories with forks, rollbacks and compactions, as plain lists."""
+    dice = random.Random(seed)
+    model = {}  # id: items, each (kind, text)
+
+    def turns(items):
+        stack = []
+        for at, (kind, number) in enumerate(items):
+            if kind == "user":
+                stack.append(at)
+            elif kind == "back" and number > 0:
+                del stack[max(0, len(stack) - number):]
+        return stack
+
+    def context(items):
+        start = max((at for at, (kind, _) in enumerate(items) if kind == "compact"), default=-1)
+        gone, stack = set(), []
+        for at, (kind, number) in enumerate(items):
+            if kind == "user":
+                stack.append(at)
+            elif kind == "back" and number > 0 and stack:
+                first = stack[max(0, len(stack) - number)]
+                del stack[max(0, len(stack) - number):]
+                if at > start:
+                    gone.update(range(first, at + 1))
+        return [text for at, (kind, text) in enumerate(items) if at > start
+                and at not in gone and kind in ("user", "said")]
+
+    def write(rollout, kind):
+        text = f"m{len(model[rollout])} {dice.random()}"
+        number = dice.choice([0, 1, 1, 2, 9])
+        model[rollout].append((kind, number if kind == "back" else text))
+        append(db, rollout, {
+            "user": message("user", text), "said": message("assistant", text),
+            "back": event("thread_rolled_back", num_turns=number),
+            "compact": {"type": "compacted", "payload": {"replacement_history": []}}}[kind])
+
+    for step in range(60):
+        living = sorted(model)
+        if not living or dice.random() < 0.05:
+            new = one(db, "SELECT rollout_create(NULL)")
+            model[new] = [("meta", None)]
+        elif dice.random() < 0.12:
+            parent = dice.choice(living)
+            stack = turns(model[parent])
+            turn = dice.randrange(len(stack) + 1)
+            cut = stack[turn] if turn < len(stack) else len(model[parent])
+            new = one(db, "SELECT rollout_fork(?, ?)", parent, turn)
+            model[new] = model[parent][:max(cut, 1)]
+        elif dice.random() < 0.05:
+            gone = dice.choice(living)
+            one(db, "SELECT rollout_delete(?)", gone)
+            del model[gone]
+        else:
+            write(dice.choice(living), dice.choice(["user"] * 3 + ["said"] * 4 + ["back", "compact"]))
+        well(db)
+        for rollout, items in model.items():
+            assert rows(db, "SELECT turns, item_count FROM rollouts WHERE id = ?",
+                        rollout) == [(len(turns(items)), len(items))]
+            assert [json.loads(r[3])["content"][0]["text"] for r in rows(
+                db, "SELECT * FROM rollout_context(?)", rollout)
+                if r[2] == "response_item"] == context(items)
+    while model:
+        one(db, "SELECT rollout_delete(?)", model.popitem()[0])
+    for table in ("data", "turns", "marks", "segments", "about"):
+        assert one(db, f"SELECT count(*) FROM rollout_{table}") == 0
+
+
 # ------------------------------------------------------------------ search
 
 @pytest.fixture

@@ -188,7 +188,7 @@ def test_a_message_told_twice_is_one_turn(plain):
         log(plain, "user_message", message="yes")
     log(plain, "user_message", message="no")
     assert head(plain, "turns") == (3,)
-    assert rows(plain, "SELECT sequence FROM rollout_turns ORDER BY id") == [
+    assert rows(plain, "SELECT sequence FROM rollout_turns ORDER BY number") == [
         (1,), (3,), (5,)]
 
 
