@@ -2,6 +2,7 @@
 #           make demo       an agent's traffic, a kill switch, the evidence
 #           make test       the tests (test-full: with the slow sweeps)
 #           make test-browser  a session in Chromium, recorded and replayed
+#           make fuzz       input that nobody expects, with libFuzzer (SECONDS=60)
 #           make bench      the side-by-side measurements, into bench/RESULTS.md
 #           make install    PREFIX=/usr/local, DESTDIR=
 #           make format lint clean
@@ -73,7 +74,7 @@ build/sql.o build/static/sql.o: build/sql.c
 TEST_FLAGS = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all
 TEST_SRC = $(wildcard tests/*.[ch] tests/*/*.[ch])
 TEST_OBJ = $(SRC:ext/%.c=build/test/%.o) build/test/sql.o build/test/harness.o
-TEST_BIN = $(addprefix build/test/,disturb io damage statements loading static)
+TEST_BIN = $(addprefix build/test/,disturb io damage replay statements loading static)
 TEST_LINK = $(CC) $(TEST_FLAGS) $(LDFLAGS) -o $@ $^ -lsqlite3 -lcmocka $(LDLIBS)
 # Calls that tests/hosts/guard.c looks at.
 GUARDED = prepare_v2 prepare_v3 finalize step reset clear_bindings stmt_busy \
@@ -98,6 +99,10 @@ build/test/%.o: tests/%.c tests/harness.h ext/blackbox.h | build/need.test
 
 build/test/disturb build/test/io build/test/damage: build/test/%: build/test/faults/%.o \
   build/test/faults/operations.o $(TEST_OBJ)
+	$(TEST_LINK)
+
+build/test/replay: build/test/faults/replay.o build/test/faults/fuzz.o \
+  $(TEST_OBJ)
 	$(TEST_LINK)
 
 build/test/statements: build/test/hosts/statements.o build/test/hosts/guard.o \
@@ -133,6 +138,17 @@ test-browser: $(MODULE) build/browser/node_modules/.done
 	  node tests/evidence/browser/run.js $(CURDIR)/$(MODULE) \
 	  $$(.ci/need chromium)
 
+build/fuzz: $(SRC) $(HDR) build/sql.c tests/faults/fuzz.c
+	@.ci/need fuzz
+	clang -std=c11 $(WARN) -Wno-overflow -O1 -g -DSQLITE_CORE \
+	  -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
+	  -o $@ $(SRC) build/sql.c tests/faults/fuzz.c -lsqlite3 $(LDLIBS)
+
+SECONDS ?= 60
+fuzz: build/fuzz
+	@mkdir -p build/found
+	build/fuzz -max_total_time=$(SECONDS) build/found tests/faults/seeds
+
 demo: $(MODULE)
 	@.ci/need demo
 	@$(PYTHON) demo/demo.py $(DATA)
@@ -167,4 +183,4 @@ lint:
 clean:
 	rm -rf build $(MODULE)
 
-.PHONY: all static test test-full test-browser demo bench install format lint clean
+.PHONY: all static test test-full test-browser fuzz demo bench install format lint clean

@@ -138,7 +138,7 @@ static int openBuffer(sqlite3 *db, Bx *bx, const char *const *argv,
     *ppVtab = &p->base.base;
     return SQLITE_OK;
   }
-  bxVtabFree(&p->base);
+  if (p != 0) bxVtabFree(&p->base);
   *pzErr = pErr->zMsg;
   return pErr->rc;
 }

@@ -196,6 +196,18 @@ const Operation aOperation[] = {
         ", '" USER "', 3000)",
         0},
     {"import", ROLLOUT, 0, "SELECT rollout_import(" LINES ", NULL, 1000)", 0},
+    {"import as a command", ROLLOUT, 0,
+        "INSERT INTO blackbox_call(command, arguments) VALUES("
+        "'rollout_import', json_array(" LINES ", NULL, 1000))",
+        0},
+    {"import more as a command", ROLLOUT, 0,
+        "INSERT INTO blackbox_call(command, arguments) VALUES("
+        "'rollout_import', json_array(" LINES ", " OLD ", 1000))",
+        0},
+    {"take back a turn", ROLLOUT, 0,
+        APPEND("{\"type\":\"event_msg\",\"payload\":{\"type\":"
+               "\"thread_rolled_back\",\"num_turns\":1}}"),
+        0},
     {"fork", ROLLOUT, 0, "SELECT rollout_fork(" OLD ", 1, " NEW ", 4000)", 0},
     {"archive a rollout", ROLLOUT, 0, "SELECT rollout_archive(" OLD ")", 0},
     {"delete a rollout", ROLLOUT, 0, "SELECT rollout_delete(" OLD ")", 0},
