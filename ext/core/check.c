@@ -145,7 +145,7 @@ static void checkVtabs(BxStmts *p, BxProblems *pOut) {
 
 sqlite3_stmt *bxCheck(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   BxProblems found = {bx->db, 0, 0, {SQLITE_OK, 0}};
-  sqlite3_stmt *pDbs = 0, *pStmt = 0;
+  sqlite3_stmt *pDbs = 0;
   BxErr err = {SQLITE_OK, 0};
   char *zJson;
   bxFailDb(&err, bx->db,
@@ -166,17 +166,7 @@ sqlite3_stmt *bxCheck(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   if (err.rc != SQLITE_OK) bxClear(&found.err);
   zJson = sqlite3_mprintf("[%s]", found.zJson ? found.zJson : "");
   sqlite3_free(found.zJson);
-  if (zJson == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  if (pErr->rc == SQLITE_OK) {
-    bxFailDb(pErr, bx->db,
-        sqlite3_prepare_v2(bx->db,
-            "SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?1)",
-            -1, &pStmt, 0));
-  }
-  if (pErr->rc == SQLITE_OK) {
-    bxFailDb(
-        pErr, bx->db, sqlite3_bind_text(pStmt, 1, zJson, -1, SQLITE_TRANSIENT));
-  }
-  sqlite3_free(zJson);
-  return pStmt;
+  return bxJsonRows(bx,
+      "SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?1)", zJson,
+      pErr);
 }

@@ -275,17 +275,8 @@ static int callBestIndex(sqlite3_vtab *pVtab, sqlite3_index_info *pInfo) {
 }
 
 static int callOpen(sqlite3_vtab *pVtab, sqlite3_vtab_cursor **ppCursor) {
-  sqlite3_vtab_cursor *p = sqlite3_malloc64(sizeof(*p));
   (void)pVtab;
-  if (p == 0) return SQLITE_NOMEM;
-  memset(p, 0, sizeof(*p));
-  *ppCursor = p;
-  return SQLITE_OK;
-}
-
-static int callClose(sqlite3_vtab_cursor *pCursor) {
-  sqlite3_free(pCursor);
-  return SQLITE_OK;
+  return bxCursorNew(sizeof(sqlite3_vtab_cursor), ppCursor);
 }
 
 /* The table is never read: it is always empty. */
@@ -393,7 +384,7 @@ static const sqlite3_module callModule = {
     .xDisconnect = callDisconnect,
     .xDestroy = callDisconnect,
     .xOpen = callOpen,
-    .xClose = callClose,
+    .xClose = bxCursorFree,
     .xFilter = callFilter,
     .xNext = callNext,
     .xEof = callEof,

@@ -95,6 +95,10 @@ int bxRow(sqlite3_stmt *pStmt, BxErr *pErr);
 void bxDone(sqlite3_stmt *pStmt, BxErr *pErr);
 /* Steps to the end, then bxDone(). */
 void bxRun(sqlite3_stmt *pStmt, BxErr *pErr);
+/* The number that a query gives, 0 when it has no row. It is not kept. */
+i64 bxNumber(BxStmts *p, const char *zTemplate, BxErr *pErr);
+/* A query on a JSON text, its ?1, which it frees. */
+sqlite3_stmt *bxJsonRows(Bx *bx, const char *zSql, char *zOwned, BxErr *pErr);
 /* Runs a template of one or several statements that are not kept. */
 void bxExec(BxStmts *p, const char *zTemplate, BxErr *pErr);
 
@@ -180,6 +184,10 @@ BxVtab *bxVtabNew(size_t nByte, Bx *bx, const char *zModule, const char *zDb,
     const char *zName, BxErr *pErr);
 /* Finalizes its statements, takes it off the list, frees it. */
 void bxVtabFree(BxVtab *p);
+/* A cursor of nByte bytes, all zero, for xOpen; and xClose for one that holds
+** nothing. */
+int bxCursorNew(size_t nByte, sqlite3_vtab_cursor **ppCursor);
+int bxCursorFree(sqlite3_vtab_cursor *pCursor);
 /* The table zName of schema zDb, connected; NULL when there is none. */
 BxVtab *bxVtabIn(Bx *bx, const char *zModule, const char *zDb,
     const char *zName, BxErr *pErr);

@@ -219,6 +219,28 @@ void bxRun(sqlite3_stmt *pStmt, BxErr *pErr) {
   bxDone(pStmt, pErr);
 }
 
+i64 bxNumber(BxStmts *p, const char *zTemplate, BxErr *pErr) {
+  sqlite3_stmt *pStmt = bxPrepare(p, zTemplate, pErr);
+  i64 iVal = 0;
+  if (bxRow(pStmt, pErr)) iVal = sqlite3_column_int64(pStmt, 0);
+  sqlite3_finalize(pStmt);
+  return iVal;
+}
+
+sqlite3_stmt *bxJsonRows(Bx *bx, const char *zSql, char *zOwned, BxErr *pErr) {
+  sqlite3_stmt *pStmt = 0;
+  if (zOwned == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  if (pErr->rc == SQLITE_OK) {
+    bxFailDb(pErr, bx->db, sqlite3_prepare_v2(bx->db, zSql, -1, &pStmt, 0));
+  }
+  if (pErr->rc == SQLITE_OK) {
+    bxFailDb(pErr, bx->db,
+        sqlite3_bind_text(pStmt, 1, zOwned, -1, SQLITE_TRANSIENT));
+  }
+  sqlite3_free(zOwned);
+  return pStmt;
+}
+
 void bxExec(BxStmts *p, const char *zTemplate, BxErr *pErr) {
   char *zSql;
   if (pErr->rc != SQLITE_OK) return;

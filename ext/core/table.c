@@ -91,12 +91,8 @@ static int tableBestIndex(sqlite3_vtab *pVtab, sqlite3_index_info *pInfo) {
 }
 
 static int tableOpen(sqlite3_vtab *pVtab, sqlite3_vtab_cursor **ppCursor) {
-  TableCursor *p = sqlite3_malloc64(sizeof(*p));
   (void)pVtab;
-  if (p == 0) return SQLITE_NOMEM;
-  memset(p, 0, sizeof(*p));
-  *ppCursor = &p->base;
-  return SQLITE_OK;
+  return bxCursorNew(sizeof(TableCursor), ppCursor);
 }
 
 static void clearCursor(TableCursor *p) {

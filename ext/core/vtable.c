@@ -41,6 +41,19 @@ void bxVtabFree(BxVtab *p) {
   sqlite3_free(p);
 }
 
+int bxCursorNew(size_t nByte, sqlite3_vtab_cursor **ppCursor) {
+  void *p = sqlite3_malloc64(nByte);
+  if (p == 0) return SQLITE_NOMEM;
+  memset(p, 0, nByte);
+  *ppCursor = (sqlite3_vtab_cursor *)p;
+  return SQLITE_OK;
+}
+
+int bxCursorFree(sqlite3_vtab_cursor *pCursor) {
+  sqlite3_free(pCursor);
+  return SQLITE_OK;
+}
+
 /* The connected table zName of schema zDb. */
 static BxVtab *onList(
     Bx *bx, const char *zModule, const char *zDb, const char *zName) {

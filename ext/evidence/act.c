@@ -242,8 +242,6 @@ static void addAllStats(Bx *bx, sqlite3_str *pOut, BxErr *pErr) {
 
 sqlite3_stmt *evStatsTable(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   sqlite3_str *pOut = sqlite3_str_new(bx->db);
-  sqlite3_stmt *pStmt = 0;
-  char *zJson;
   sqlite3_str_appendchar(pOut, 1, '[');
   if (apArg[0] != 0) {
     BxVtab *p = bxVtabFind(bx, EV_MODULE, apArg[0], pErr);
@@ -252,21 +250,10 @@ sqlite3_stmt *evStatsTable(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
     addAllStats(bx, pOut, pErr);
   }
   sqlite3_str_appendchar(pOut, 1, ']');
-  zJson = sqlite3_str_finish(pOut);
-  if (zJson == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  if (pErr->rc == SQLITE_OK) {
-    bxFailDb(pErr, bx->db,
-        sqlite3_prepare_v2(bx->db,
-            "SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3,"
-            " value ->> 4, value ->> 5, value ->> 6, value ->> 7, value ->> 8,"
-            " value ->> 9, value ->> 10, value ->> 11, value ->> 12,"
-            " value ->> 13 FROM json_each(?1)",
-            -1, &pStmt, 0));
-  }
-  if (pErr->rc == SQLITE_OK) {
-    bxFailDb(
-        pErr, bx->db, sqlite3_bind_text(pStmt, 1, zJson, -1, SQLITE_TRANSIENT));
-  }
-  sqlite3_free(zJson);
-  return pStmt;
+  return bxJsonRows(bx,
+      "SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3,"
+      " value ->> 4, value ->> 5, value ->> 6, value ->> 7, value ->> 8,"
+      " value ->> 9, value ->> 10, value ->> 11, value ->> 12,"
+      " value ->> 13 FROM json_each(?1)",
+      sqlite3_str_finish(pOut), pErr);
 }

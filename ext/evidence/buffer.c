@@ -302,12 +302,8 @@ static char *scanSql(int idxNum) {
 /*---------------------------------------------------------- cursors ----*/
 
 static int bufferOpen(sqlite3_vtab *pVtab, sqlite3_vtab_cursor **ppCursor) {
-  EvCursor *p = sqlite3_malloc64(sizeof(*p));
   (void)pVtab;
-  if (p == 0) return SQLITE_NOMEM;
-  memset(p, 0, sizeof(*p));
-  *ppCursor = &p->base;
-  return SQLITE_OK;
+  return bxCursorNew(sizeof(EvCursor), ppCursor);
 }
 
 static void clearCursor(EvCursor *p) {

@@ -227,7 +227,7 @@ static void append(sqlite3_str *pOut, const char *z) {
 /* Half a surrogate pair, which JSON can write and UTF-8 cannot, becomes U+FFFD
 ** (as many bytes). */
 static void mendText(char *z) {
-  for (z = z ? strchr(z, '\xed') : 0; z != 0; z = strchr(z + 1, '\xed')) {
+  for (z = z ? strchr(z, 0xed) : 0; z != 0; z = strchr(z + 1, 0xed)) {
     if ((unsigned char)z[1] >= 0xa0) memcpy(z, "\xef\xbf\xbd", 3);
   }
 }

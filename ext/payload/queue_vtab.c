@@ -57,17 +57,8 @@ static int queueBestIndex(sqlite3_vtab *pVtab, sqlite3_index_info *pInfo) {
 }
 
 static int queueOpen(sqlite3_vtab *pVtab, sqlite3_vtab_cursor **ppCursor) {
-  QueueCursor *p = sqlite3_malloc64(sizeof(*p));
   (void)pVtab;
-  if (p == 0) return SQLITE_NOMEM;
-  memset(p, 0, sizeof(*p));
-  *ppCursor = &p->base;
-  return SQLITE_OK;
-}
-
-static int queueClose(sqlite3_vtab_cursor *pCursor) {
-  sqlite3_free(pCursor);
-  return SQLITE_OK;
+  return bxCursorNew(sizeof(QueueCursor), ppCursor);
 }
 
 static int queueFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
@@ -164,7 +155,7 @@ static const sqlite3_module queueModule = {
     .xDisconnect = queueDisconnect,
     .xDestroy = queueDisconnect,
     .xOpen = queueOpen,
-    .xClose = queueClose,
+    .xClose = bxCursorFree,
     .xFilter = queueFilter,
     .xNext = queueNext,
     .xEof = queueEof,

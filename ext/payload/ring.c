@@ -204,12 +204,8 @@ static int ringBestIndex(sqlite3_vtab *pVtab, sqlite3_index_info *pInfo) {
 /*------------------------------------------------------------- cursors ----*/
 
 static int ringOpen(sqlite3_vtab *pVtab, sqlite3_vtab_cursor **ppCursor) {
-  RingCursor *p = sqlite3_malloc64(sizeof(*p));
   (void)pVtab;
-  if (p == 0) return SQLITE_NOMEM;
-  memset(p, 0, sizeof(*p));
-  *ppCursor = &p->base;
-  return SQLITE_OK;
+  return bxCursorNew(sizeof(RingCursor), ppCursor);
 }
 
 static void clearCursor(RingCursor *p) {

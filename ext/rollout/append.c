@@ -188,6 +188,11 @@ static void takeItem(Append *p, const RolloutItem *pItem, const char *zType,
   sqlite3_free(zOwned);
 }
 
+/* JSON can write what is no UTF-8. */
+static int isUtf8(sqlite3_stmt *pRow, int i) {
+  return bxIsUtf8(sqlite3_column_text(pRow, i), sqlite3_column_bytes(pRow, i));
+}
+
 /* Reads item i by SQLite's functions, and says what is wrong with it. */
 static void readOddItem(Append *p, i64 i, const RolloutItem *pGiven) {
   sqlite3_stmt *pRow = askSpan(p, zParts, pGiven->whole);
@@ -207,6 +212,8 @@ static void readOddItem(Append *p, i64 i, const RolloutItem *pGiven) {
     badItem(p, i, "has no type%s", "");
   } else if (sqlite3_column_int(pRow, 4)) {
     badItem(p, i, "has a type with a NUL%s", "");
+  } else if (!isUtf8(pRow, 1)) {
+    badItem(p, i, "has a type with half a surrogate pair%s", "");
   } else if (sqlite3_column_bytes(pRow, 1) > ROLLOUT_MAX_NAME) {
     badItem(p, i, "has a type of more than 100 bytes%s", "");
   }
@@ -219,7 +226,7 @@ static void readOddItem(Append *p, i64 i, const RolloutItem *pGiven) {
   if (item.payload.z == 0) {
     zPayloadType = "";
   } else if (sqlite3_column_type(pRow, 3) == SQLITE_TEXT &&
-             sqlite3_column_bytes(pRow, 3) > 0) {
+             sqlite3_column_bytes(pRow, 3) > 0 && isUtf8(pRow, 3)) {
     zPayloadType = (const char *)sqlite3_column_text(pRow, 3);
   }
   if (p->pErr->rc == SQLITE_OK) {

@@ -138,9 +138,16 @@ static void countAll(
 
 i64 bxRolloutBatchPut(RolloutBatch *p, BxStmts *pHome, const RolloutHead *pHead,
     int bSavepoint, BxErr *pErr) {
-  i64 iFirst = bxRolloutKey(pHead->no, pHead->iLast + 1), i;
+  i64 iFirst, i;
   sqlite3_stmt *pStmt;
   if (pErr->rc != SQLITE_OK || p->nItem == 0) return 0;
+  if (pHead->iLast + p->nItem > ROLLOUT_LAST) {
+    bxFail(pErr, SQLITE_TOOBIG,
+        "Rollout too long: a conversation has at most %lld items",
+        (i64)ROLLOUT_LAST + 1);
+    return 0;
+  }
+  iFirst = bxRolloutKey(pHead->no, pHead->iLast + 1);
   if (pHead->iLast < 0) p->aItem[0].bLook = 1; /* whether it may be item 0 */
   if (!bSavepoint) {
     putAll(p, pHome, iFirst, pErr);
@@ -198,17 +205,8 @@ static int batchDisconnect(sqlite3_vtab *pVtab) {
 }
 
 static int batchOpen(sqlite3_vtab *pVtab, sqlite3_vtab_cursor **ppCursor) {
-  BatchCursor *p = sqlite3_malloc64(sizeof(*p));
   (void)pVtab;
-  if (p == 0) return SQLITE_NOMEM;
-  memset(p, 0, sizeof(*p));
-  *ppCursor = &p->base;
-  return SQLITE_OK;
-}
-
-static int batchClose(sqlite3_vtab_cursor *pCursor) {
-  sqlite3_free(pCursor);
-  return SQLITE_OK;
+  return bxCursorNew(sizeof(BatchCursor), ppCursor);
 }
 
 static int batchFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
@@ -262,7 +260,7 @@ const sqlite3_module bxRolloutBatchModule = {
     .xDisconnect = batchDisconnect,
     .xDestroy = batchDisconnect,
     .xOpen = batchOpen,
-    .xClose = batchClose,
+    .xClose = bxCursorFree,
     .xFilter = batchFilter,
     .xNext = batchNext,
     .xEof = batchEof,

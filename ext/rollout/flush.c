@@ -28,14 +28,6 @@ static void syncFile(BxStmts *p, int eFile, BxErr *pErr) {
   if (rc != SQLITE_OK) bxFail(pErr, rc, "%s", sqlite3_errstr(rc));
 }
 
-static i64 readPragma(BxStmts *p, const char *zSql, BxErr *pErr) {
-  sqlite3_stmt *pStmt = bxPrepare(p, zSql, pErr);
-  i64 iVal = 0;
-  if (bxRow(pStmt, pErr)) iVal = sqlite3_column_int64(pStmt, 0);
-  sqlite3_finalize(pStmt);
-  return iVal;
-}
-
 static void setSynchronous(BxStmts *p, i64 iLevel, BxErr *pErr) {
   char *zSql = sqlite3_mprintf("PRAGMA main.synchronous = %lld", iLevel);
   if (zSql == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
@@ -46,7 +38,7 @@ static void setSynchronous(BxStmts *p, i64 iLevel, BxErr *pErr) {
 /* A commit that is durable, and with it all before. */
 static void syncCommit(BxStmts *p, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
-  i64 iLevel = readPragma(p, "PRAGMA main.synchronous", pErr);
+  i64 iLevel = bxNumber(p, "PRAGMA main.synchronous", pErr);
   if (pErr->rc != SQLITE_OK) return; /* there is no level to go back to */
   setSynchronous(p, 3, pErr);
   bxExec(p, "UPDATE main.rollout_act SET id = id", pErr);
@@ -79,7 +71,7 @@ static int syncHome(BxStmts *p, BxErr *pErr) {
   zFile = sqlite3_db_filename(db, p->zDb);
   if (zFile == 0 || *zFile == 0) return 0;
   if (sqlite3_db_readonly(db, p->zDb)) return 1; /* nothing of ours to sync */
-  readPragma(p, "SELECT count(*) FROM main.rollout_act", pErr); /* opens it */
+  bxNumber(p, "SELECT count(*) FROM main.rollout_act", pErr); /* opens it */
   if (isWal(p, pErr)) {
     syncFile(p, SQLITE_FCNTL_JOURNAL_POINTER, pErr);
     syncFile(p, SQLITE_FCNTL_FILE_POINTER, pErr);

@@ -83,12 +83,18 @@ int bxRolloutFind(
                          : sqlite3_column_int64(pStmt, 2);
   }
   bxDone(pStmt, pErr);
+  if (bFound && (pHead->no < 1 || pHead->no > 2147483647 || pHead->iLast < -1 ||
+                    pHead->iLast > ROLLOUT_LAST)) {
+    bxFail(pErr, SQLITE_CORRUPT,
+        "Corrupted rollout: the counters of %s are out of range; rollout_items "
+        "has what is left of it",
+        zId);
+  }
   return bFound && pErr->rc == SQLITE_OK;
 }
 
-/* Unsigned, as a damaged head may have any numbers. */
 i64 bxRolloutKey(i64 no, i64 iSequence) {
-  return (i64)(((sqlite3_uint64)no << 32) + (sqlite3_uint64)iSequence);
+  return (no << 32) + iSequence;
 }
 
 void bxRolloutMissing(const char *zId, BxErr *pErr) {

@@ -170,7 +170,8 @@ static void importItem(Import *p, sqlite3_stmt *pRow, const char *zLine) {
   }
   if (zKind == 0 || strcmp(zKind, "text") != 0 || *zType == 0 ||
       sqlite3_column_bytes(pRow, 0) > ROLLOUT_MAX_NAME ||
-      sqlite3_column_int(pRow, 8)) {
+      sqlite3_column_int(pRow, 8) ||
+      !bxIsUtf8((const unsigned char *)zType, sqlite3_column_bytes(pRow, 0))) {
     badLine(p, "no type of 1 to 100 bytes");
     return;
   }

@@ -9,6 +9,7 @@
 #include "../core/core.h"
 
 #define ROLLOUT_MAX_PAYLOAD 67108864 /* bytes; as in sql/rollout.sql */
+#define ROLLOUT_LAST 4294967295      /* the last sequence there can be */
 #define ROLLOUT_PAGE_MAX 100         /* rows of a page, and of a scan */
 #define ROLLOUT_MAX_TEXT 1000000000  /* bytes that an argument may have */
 

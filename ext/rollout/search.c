@@ -52,14 +52,6 @@ static const char zSearchRemove[] =
 /* The first statement writes, so that it waits for other writers. */
 static const char zLock[] = "UPDATE main.rollout_act SET id = id";
 
-static i64 countRows(BxStmts *p, const char *zSql, BxErr *pErr) {
-  sqlite3_stmt *pStmt = bxPrepare(p, zSql, pErr);
-  i64 n = 0;
-  if (bxRow(pStmt, pErr)) n = sqlite3_column_int64(pStmt, 0);
-  sqlite3_finalize(pStmt);
-  return n;
-}
-
 #define HAS_INDEX                                                              \
   "SELECT count(*) FROM main.sqlite_schema WHERE name = 'rollout_fts'"
 
@@ -87,7 +79,7 @@ void bxRolloutSearchInstall(BxCall *p) {
   bxExec(pHome, zSearchInstall, &p->err);
   explainHost(&p->err);
   bxReturnInt(
-      p, countRows(pHome, "SELECT count(*) FROM main.rollout_fts", &p->err));
+      p, bxNumber(pHome, "SELECT count(*) FROM main.rollout_fts", &p->err));
 }
 
 void bxRolloutSearchRemove(BxCall *p) {
@@ -100,7 +92,7 @@ void bxRolloutSearchRemove(BxCall *p) {
         "call it as SELECT rollout_search_remove()");
   }
   bxExec(pHome, zLock, &p->err);
-  bThere = countRows(pHome, HAS_INDEX, &p->err);
+  bThere = bxNumber(pHome, HAS_INDEX, &p->err);
   bxExec(pHome, zSearchRemove, &p->err);
   explainHost(&p->err);
   bxReturnInt(p, bThere);
@@ -126,7 +118,7 @@ sqlite3_stmt *bxRolloutSearch(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
     bxFail(pErr, SQLITE_CONSTRAINT,
         "ValidationError: query must have at least 3 characters, got %Q", z);
   }
-  if (p != 0 && countRows(p, HAS_INDEX, pErr) == 0) {
+  if (p != 0 && bxNumber(p, HAS_INDEX, pErr) == 0) {
     bxFail(pErr, SQLITE_ERROR,
         "SearchError: the search is not installed; SELECT "
         "rollout_search_install() makes its index");

@@ -27,8 +27,12 @@ static sqlite3 *db;
 static unsigned char *aImage; /* of the database that 'd' changes */
 static sqlite3_int64 nImage;
 
+static const uint8_t *aInput;
+static size_t nInput;
+
 static void wrong(const char *zWhat, const char *zSql) {
-  fprintf(stderr, "%s: %s\n  in: %s\n", zWhat, sqlite3_errmsg(db), zSql);
+  fprintf(stderr, "%s: %s\n  in: %s\n  for: %.*s\n", zWhat, sqlite3_errmsg(db),
+      zSql, (int)nInput, (const char *)aInput);
   abort();
 }
 
@@ -210,6 +214,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *aByte, size_t nByte) {
   int n = (int)nByte - 1;
   char *zText;
   if (nByte < 1 || nByte > 100000) return 0;
+  aInput = aByte;
+  nInput = nByte;
   if (db == 0) begin();
   zText = sqlite3_mprintf("%.*s", n, z); /* ends at a NUL, and with one */
   n = (int)strlen(zText);

@@ -154,6 +154,7 @@ BAD_ITEMS = [
     ("[{'type':'compacted'}]", "malformed JSON"),
     ('["{\\"type\\":\\"compacted\\",\\"payload\\":{}}"]',
      "item 0 is of JSON type text"),
+    ('[{"type":"comp\\ud83dacted","payload":{}}]', "half a surrogate pair"),
     ('[{"type":"comp\\u0000acted","payload":{}}]', "a type with a NUL"),
 ]
 

@@ -153,8 +153,9 @@ def test_import_into_what_was_shut_down(db):
     assert load(db, line("compacted", "{}"), ID)["items"] == 1
 
 
-def test_import_of_a_type_with_nul(db):
-    assert load(db, META + '\n{"type":"a\\u0000b","payload":1}')["errors"] == [
+@pytest.mark.parametrize("escape", ["\\u0000", "\\ud83d"])
+def test_import_of_a_type_that_is_no_text(db, escape):
+    assert load(db, META + '\n{"type":"a%sb","payload":1}' % escape)["errors"] == [
         {"line": 2, "reason": "no type of 1 to 100 bytes"}]
 
 
