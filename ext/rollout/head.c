@@ -119,6 +119,22 @@ void bxRolloutOpen(BxStmts *p, int bWrite, const char *zId, i64 iNow,
   }
 }
 
+RolloutHead bxRolloutLive(Bx *bx, sqlite3_value *pId, i64 iNow, BxErr *pErr) {
+  static const RolloutHead none = {0, -1, 0};
+  char zId[37];
+  RolloutHead head;
+  BxStmts *p;
+  bxRolloutId(pId, zId, pErr);
+  p = bxRolloutHome(bx, pErr);
+  if (p == 0 || !bxRolloutFind(p, 0, zId, &head, pErr)) return none;
+  return head.iExpire < iNow ? none : head;
+}
+
+sqlite3_stmt *bxRolloutQuery(Bx *bx, const char *zSql, BxErr *pErr) {
+  BxStmts *p = bxRolloutHome(bx, pErr);
+  return p ? bxPrepare(p, zSql, pErr) : 0;
+}
+
 /* Whether a message is one that this module worded. */
 static int isOurs(const char *zMsg) {
   static const char *const az[] = {"Rollout ", "RolloutExistsError", "Invalid ",

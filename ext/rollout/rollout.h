@@ -61,6 +61,11 @@ void bxRolloutExpired(const char *zId, i64 iExpire, BxErr *pErr);
 /* bxRolloutFind(), and an error when it is missing or expired at iNow. */
 void bxRolloutOpen(BxStmts *p, int bWrite, const char *zId, i64 iNow,
     RolloutHead *pHead, BxErr *pErr);
+/* A conversation that is there and has not expired; else number 0, without
+** items. */
+RolloutHead bxRolloutLive(Bx *bx, sqlite3_value *pId, i64 iNow, BxErr *pErr);
+/* A query of the caller's own on the schema of the domain. */
+sqlite3_stmt *bxRolloutQuery(Bx *bx, const char *zSql, BxErr *pErr);
 /*
 ** Gives an error its last form: what a trigger said about conversation zId
 ** gets the id, and an error from below SQLite's surface gets the prefix
@@ -173,9 +178,10 @@ void bxRolloutPage(BxCall *p);
 void bxRolloutExport(BxCall *p);
 sqlite3_stmt *bxRolloutList(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 sqlite3_stmt *bxRolloutRange(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
-sqlite3_stmt *bxRolloutContext(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 sqlite3_stmt *bxRolloutDropped(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 sqlite3_stmt *bxRolloutLines(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
+/* context.c */
+sqlite3_stmt *bxRolloutContext(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 /* search.c */
 void bxRolloutSearchInstall(BxCall *p);
 void bxRolloutSearchRemove(BxCall *p);
