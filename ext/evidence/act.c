@@ -72,7 +72,7 @@ char *evApprove(EvBuffer *p, i64 nKeep, int bQuiet, BxErr *pErr) {
   i64 iStart = bxNow();
   char *zProblems, *zMore = 0, *zOut = 0;
   begin(p, &before, pErr);
-  evOverflowOurs(p, &before, pErr);
+  evOverflowClaim(p, &before, pErr);
   approveRows(p, pErr);
   evOverflowApprove(p, &before, pErr);
   evDo(p, "hold", "approval", nKeep, 0, pErr);

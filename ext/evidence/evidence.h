@@ -123,8 +123,11 @@ i64 evOverflowMove(EvBuffer *p, const EvState *pState, i64 nGoal, BxErr *pErr);
 void evOverflowBack(EvBuffer *p, const EvState *pState, i64 iRow, BxErr *pErr);
 /* Puts the buffer's name into the list of owners. */
 void evOverflowRename(EvBuffer *p, BxErr *pErr);
-/* An error when the evidence there belongs to another buffer by now. It is
-** asked before anything changes, and none when the file cannot be read. */
+/* Begins an act that writes there: the first write, which waits for others, and
+** an error when the evidence belongs to another buffer by now. */
+void evOverflowClaim(EvBuffer *p, const EvState *pState, BxErr *pErr);
+/* The error alone, for an act that is swept up afterwards: asked before anything
+** changes, and none when the file cannot be read. */
 void evOverflowOurs(EvBuffer *p, const EvState *pState, BxErr *pErr);
 /* Removes over there what the buffer has let go. */
 void evOverflowSweep(EvBuffer *p, const EvState *pState, BxErr *pErr);

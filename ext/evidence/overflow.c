@@ -132,6 +132,10 @@ static void claim(EvBuffer *p, const EvState *pState, BxErr *pErr) {
   sqlite3_finalize(pStmt);
 }
 
+void evOverflowClaim(EvBuffer *p, const EvState *pState, BxErr *pErr) {
+  if (pErr->rc == SQLITE_OK && pState->nOverflow > 0) claim(p, pState, pErr);
+}
+
 void evOverflowRename(EvBuffer *p, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
   EvState state = {0};

@@ -1,12 +1,11 @@
 /*
 ** batch.c: the items of one append or import, as rows for one INSERT.
 **
-** Both check their items and collect what is kept here. In a
-** savepoint they are counted in the head at once, and each is then an INSERT of
-** its own, which is fastest. A call that came as a row of blackbox_call has no
-** savepoint: there one statement,
-** INSERT INTO rollout_data SELECT ... FROM rollout_batch, writes them all, or
-** none.
+** Both check their items and collect what is kept here. In a savepoint they are
+** counted in the head at once, and each is then an INSERT of its own, which is
+** fastest. A call that came as a row of blackbox_call has no savepoint: there
+** one statement, INSERT INTO rollout_data SELECT ... FROM rollout_batch (of an
+** import: INSERT INTO rollout_imports), writes them all, or none.
 **
 ** rollout_batch is an eponymous table, read-only, and empty but for the
 ** moment of that statement.

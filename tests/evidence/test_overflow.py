@@ -5,6 +5,7 @@ import sqlite3
 import subprocess
 import sys
 import textwrap
+import threading
 
 import pytest
 
@@ -451,3 +452,25 @@ def test_an_overflow_that_was_detached_is_named(path, tmp_path):
             db.execute(sql).fetchall()
     db.execute("ATTACH ? AS ov", (str(tmp_path / "ov.db"),))
     assert len(rows(db, "SELECT action FROM rec")) == 3
+
+
+def test_approval_waits_for_another_writer_of_the_file(path):
+    """The first look at the file is a write: no snapshot can grow old."""
+    db = connect(path, check_same_thread=False)
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("PRAGMA busy_timeout = 20000")
+    db.execute(MAKE + ")")
+    fill(db, 0, 3)
+    one(db, "SELECT evidence_flush('rec')")
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    other.execute("CREATE TABLE more(x)")
+    done = []
+    thread = threading.Thread(target=lambda: done.append(
+        one(db, "SELECT evidence_prune_for_approval('rec')")))
+    thread.start()
+    thread.join(0.3)
+    assert done == []
+    other.execute("COMMIT")
+    thread.join()
+    assert json.loads(done[0])["screenshotsRemoved"] == 3
