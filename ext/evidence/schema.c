@@ -109,6 +109,7 @@ typedef struct Object {
 ** the walk does not start; key: SQL of the index' columns; next: SQL of the
 ** row behind w, found by a seek however many are alike.
 */
+/* clang-format off */
 #define FIRST(where, key)                                                      \
   "(SELECT n.rid FROM @_rows AS n WHERE " where                                \
   " AND n.rid <> NEW.rid ORDER BY " key " LIMIT 1)"
@@ -117,12 +118,10 @@ typedef struct Object {
   "SELECT r.rid, r.confidence, r.timestamp, s.need - (" size ") FROM "         \
   "(SELECT bytes + NEW.amount - max_size_bytes * (prune_threshold - 0.1) "     \
   "AS need FROM @_state" state ") AS s, @_rows AS r WHERE s.need > 0 "         \
-  "AND r.rid = " FIRST(where,                                                  \
-      key) " "                                                                 \
-           "UNION ALL SELECT r.rid, r.confidence, r.timestamp, w.need - "      \
-           "(" size ") "                                                       \
-           "FROM walk AS w, @_rows AS r WHERE w.need > 0 AND r.rid = " next    \
-           ") SELECT rid FROM walk)"
+  "AND r.rid = " FIRST(where, key) " "                                         \
+  "UNION ALL SELECT r.rid, r.confidence, r.timestamp, w.need - (" size ") "    \
+  "FROM walk AS w, @_rows AS r WHERE w.need > 0 AND r.rid = " next             \
+  ") SELECT rid FROM walk)"
 
 #define FREE "n.pinned = 0"
 #define FREE_SHOT FREE " AND n.screenshot_bytes > 0"
@@ -130,11 +129,13 @@ typedef struct Object {
 #define BY_CONFIDENCE "n.confidence DESC, " BY_TIME
 /* In steps: SQLite seeks by equal columns and one range. */
 #define LATER(where)                                                           \
-  "coalesce(" FIRST(where " AND n.timestamp = w.t AND n.rid > w.rid",          \
-      BY_TIME) ", " FIRST(where " AND n.timestamp > w.t", BY_TIME) ")"
+  "coalesce("                                                                  \
+  FIRST(where " AND n.timestamp = w.t AND n.rid > w.rid", BY_TIME) ", "        \
+  FIRST(where " AND n.timestamp > w.t", BY_TIME) ")"
 #define LESS_SURE(where)                                                       \
-  "coalesce(" LATER(where " AND n.confidence = w.k") ", " FIRST(               \
-      where " AND n.confidence < w.k", BY_CONFIDENCE) ")"
+  "coalesce(" LATER(where " AND n.confidence = w.k") ", "                      \
+  FIRST(where " AND n.confidence < w.k", BY_CONFIDENCE) ")"
+/* clang-format on */
 #define RULE(sql) "UPDATE @_state SET rule = " sql "; "
 
 /* Bytes of what a row of rec_put brings. */

@@ -170,12 +170,12 @@ static void setOverflow(EvBuffer *p, sqlite3_value *pVal, BxErr *pErr) {
 }
 
 void evSet(EvBuffer *p, const char *zName, sqlite3_value *pVal, BxErr *pErr) {
+  /* clang-format off */
   static const char zRate[] =
       "UPDATE main.@_rows SET confidence = (SELECT CASE WHEN"
-      " json_valid(action) THEN " EV_BEST(
-          "action") " ELSE -1 END"
-                    " FROM main.@_actions AS a WHERE a.rid = @_rows.rid) WHERE "
-                    "place <> 1";
+      " json_valid(action) THEN " EV_BEST("action") " ELSE -1 END"
+      " FROM main.@_actions AS a WHERE a.rid = @_rows.rid) WHERE place <> 1";
+  /* clang-format on */
   const char *zSql;
   sqlite3_stmt *pStmt;
   EvState state;

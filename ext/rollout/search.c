@@ -19,29 +19,27 @@ SQLITE_EXTENSION_INIT3
   "SELECT x.id, x.text FROM " texts " AS x WHERE x.text <> '' AND NOT EXISTS " \
   "(SELECT 1 FROM " texts " AS y WHERE y.id = x.id - 1 "                       \
   "AND y.source <> x.source AND y.role = x.role AND y.text = x.text)"
+/* clang-format off */
 #define INDEX_NEW(id)                                                          \
-  "INSERT INTO rollout_fts(rowid, text) " INDEX(                               \
-      "rollout_texts") " AND x.id = " id "; "
+  "INSERT INTO rollout_fts(rowid, text) " INDEX("rollout_texts")               \
+  " AND x.id = " id "; "
 
 static const char zSearchInstall[] =
     "CREATE VIRTUAL TABLE IF NOT EXISTS main.rollout_fts "
     "USING fts5(text, tokenize = 'trigram');"
     "CREATE TRIGGER IF NOT EXISTS main.rollout_fts_insert "
-    "AFTER INSERT ON rollout_data BEGIN " INDEX_NEW(
-        "NEW.id") "END;"
-                  "CREATE TRIGGER IF NOT EXISTS main.rollout_fts_update "
-                  "AFTER UPDATE OF payload ON rollout_data BEGIN "
-                  "DELETE FROM rollout_fts WHERE rowid IN (NEW.id, NEW.id + "
-                  "1); " INDEX_NEW("NEW.id") INDEX_NEW(
-                      "NEW.id + 1") "END;"
-                                    "CREATE TRIGGER IF NOT EXISTS "
-                                    "main.rollout_fts_delete "
-                                    "AFTER DELETE ON rollout_data BEGIN "
-                                    "DELETE FROM rollout_fts WHERE rowid = "
-                                    "OLD.id; END;"
-                                    "DELETE FROM main.rollout_fts;"
-                                    "INSERT INTO main.rollout_fts(rowid, "
-                                    "text) " INDEX("main.rollout_texts");
+    "AFTER INSERT ON rollout_data BEGIN "
+    INDEX_NEW("NEW.id") "END;"
+    "CREATE TRIGGER IF NOT EXISTS main.rollout_fts_update "
+    "AFTER UPDATE OF payload ON rollout_data BEGIN "
+    "DELETE FROM rollout_fts WHERE rowid IN (NEW.id, NEW.id + 1); "
+    INDEX_NEW("NEW.id") INDEX_NEW("NEW.id + 1") "END;"
+    "CREATE TRIGGER IF NOT EXISTS main.rollout_fts_delete "
+    "AFTER DELETE ON rollout_data BEGIN "
+    "DELETE FROM rollout_fts WHERE rowid = OLD.id; END;"
+    "DELETE FROM main.rollout_fts;"
+    "INSERT INTO main.rollout_fts(rowid, text) " INDEX("main.rollout_texts");
+/* clang-format on */
 
 static const char zSearchRemove[] =
     "DROP TRIGGER IF EXISTS main.rollout_fts_insert;"
