@@ -126,12 +126,13 @@ static void closePairs(Append *p) {
 
 /*--------------------------------------------------------------- items ----*/
 
-/* JSON type, type, payload, payload's type, whether the type has a NUL */
+/* JSON type, type if it is text, payload, payload's type, whether the type has a
+** NUL */
 static const char zParts[] =
-    "SELECT json_type(o), o ->> 'type', o -> 'payload', "
-    "o ->> '$.payload.type', " ROLLOUT_HAS_NUL(
-        "o -> 'type'") " "
-                       "FROM (SELECT ?1 AS o)";
+    "SELECT json_type(o), "
+    "CASE json_type(o, '$.type') WHEN 'text' THEN o ->> 'type' END, "
+    "o -> 'payload', o ->> '$.payload.type', " ROLLOUT_HAS_NUL(
+        "o -> 'type'") " FROM (SELECT ?1 AS o)";
 static const char zTime[] =
     "SELECT CASE json_type(t) WHEN 'integer' THEN t ->> '$' "
     "WHEN 'text' THEN " ROLLOUT_MS("t ->> '$'") " END FROM (SELECT ?1 AS t)";
@@ -188,9 +189,13 @@ static void takeItem(Append *p, const RolloutItem *pItem, const char *zType,
   sqlite3_free(zOwned);
 }
 
-/* JSON can write what is no UTF-8. */
-static int isUtf8(sqlite3_stmt *pRow, int i) {
-  return bxIsUtf8(sqlite3_column_text(pRow, i), sqlite3_column_bytes(pRow, i));
+/* Whether a column is text, not empty, and such as C and UTF-8 know it: JSON can
+** write more than that. */
+static int isName(sqlite3_stmt *pRow, int i) {
+  const unsigned char *z = sqlite3_column_text(pRow, i);
+  int n = sqlite3_column_bytes(pRow, i);
+  return sqlite3_column_type(pRow, i) == SQLITE_TEXT && n > 0 &&
+         memchr(z, 0, (size_t)n) == 0 && bxIsUtf8(z, n);
 }
 
 /* Reads item i by SQLite's functions, and says what is wrong with it. */
@@ -207,12 +212,11 @@ static void readOddItem(Append *p, i64 i, const RolloutItem *pGiven) {
   zType = (const char *)sqlite3_column_text(pRow, 1);
   if (zJson == 0 || strcmp(zJson, "object") != 0) {
     badItem(p, i, "is of JSON type %s", zJson);
-  } else if (zType == 0 || sqlite3_column_type(pRow, 1) != SQLITE_TEXT ||
-             strchr("[{", *zType) != 0) { /* empty, or an array or object */
+  } else if (zType == 0 || *zType == 0) {
     badItem(p, i, "has no type%s", "");
   } else if (sqlite3_column_int(pRow, 4)) {
     badItem(p, i, "has a type with a NUL%s", "");
-  } else if (!isUtf8(pRow, 1)) {
+  } else if (!isName(pRow, 1)) {
     badItem(p, i, "has a type with half a surrogate pair%s", "");
   } else if (sqlite3_column_bytes(pRow, 1) > ROLLOUT_MAX_NAME) {
     badItem(p, i, "has a type of more than 100 bytes%s", "");
@@ -225,8 +229,7 @@ static void readOddItem(Append *p, i64 i, const RolloutItem *pGiven) {
   }
   if (item.payload.z == 0) {
     zPayloadType = "";
-  } else if (sqlite3_column_type(pRow, 3) == SQLITE_TEXT &&
-             sqlite3_column_bytes(pRow, 3) > 0 && isUtf8(pRow, 3)) {
+  } else if (isName(pRow, 3)) {
     zPayloadType = (const char *)sqlite3_column_text(pRow, 3);
   }
   if (p->pErr->rc == SQLITE_OK) {
