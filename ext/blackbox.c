@@ -21,11 +21,11 @@ extern const char bxSqlCore[], bxSqlPayload[], bxSqlCache[], bxSqlEvidence[],
 
 /* The domains; core is first. */
 static const BxDomain aDomain[] = {
-    {"core", 1, bxSqlCore, 0, 0},
-    {"payload", 1, bxSqlPayload, bxPayloadAdopt, 0},
-    {"cache", 1, bxSqlCache, 0, 0},
-    {"evidence", 1, bxSqlEvidence, 0, 0},
-    {"rollout", 1, bxSqlRollout, 0, "Write failed: "},
+    {"core", "blackbox_domains", 1, bxSqlCore, 0, 0},
+    {"payload", "payload_state", 1, bxSqlPayload, bxPayloadAdopt, 0},
+    {"cache", "cache_state", 1, bxSqlCache, 0, 0},
+    {"evidence", "evidence_owners", 1, bxSqlEvidence, 0, 0},
+    {"rollout", "rollout_act", 1, bxSqlRollout, 0, "Write failed: "},
 };
 
 /* name, fewest and most arguments, kind, implementation */

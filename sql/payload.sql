@@ -442,7 +442,9 @@ SELECT id FROM main.event_payloads
 
 INSERT INTO main.retention_rules(rule, domain, "view", setting, unit_ms)
 VALUES ('payload.age', 'payload', 'payload_due', 'payload.retention_days', 86400000)
-ON CONFLICT (rule) DO NOTHING;
+ON CONFLICT (rule) DO UPDATE
+   SET domain = excluded.domain, "view" = excluded."view",
+       setting = excluded.setting, unit_ms = excluded.unit_ms;
 
 INSERT INTO main.blackbox_domains(domain, version) VALUES ('payload', 1)
 ON CONFLICT (domain) DO UPDATE SET version = excluded.version;

@@ -78,15 +78,10 @@ static const char zTouch[] =
     "UPDATE main.cache_sessions SET last_accessed_at = ?2"
     " WHERE session_id = ?1 AND last_accessed_at < ?2";
 
-static const char zTouchByKey[] =
-    "UPDATE main.cache_sessions SET last_accessed_at = ?2"
-    " WHERE session_id = (SELECT session_id FROM main.cache_items"
-    " WHERE storage_key = ?1 AND (?3 IS NULL OR session_id = ?3))";
-
 static const char zDelete[] =
     "DELETE FROM main.cache_items"
     " WHERE storage_key = ?1 AND (?2 IS NULL OR session_id = ?2)"
-    " RETURNING 1";
+    " RETURNING session_id";
 
 /* Steps a statement that gives one row of JSON, and hands that over. Returns
 ** whether there was one. */
@@ -258,17 +253,18 @@ static void deleteItem(BxCall *p) {
   const char *zKey = bxCacheKey(bxArg(p, 0), "storage_key", 0, &p->err);
   const char *zSession = bxCacheKey(bxArg(p, 1), "session_id", 1, &p->err);
   i64 iNow = bxTime(bxArg(p, 2), "now", &p->err);
-  sqlite3_stmt *pStmt = bxStmt(pHome, zTouchByKey, &p->err);
+  sqlite3_stmt *pStmt = bxStmt(pHome, zDelete, &p->err);
+  char *zOwner = 0;
   int bGone;
-  bxBind(pStmt, &p->err, "tit", zKey, iNow, zSession);
-  bxRun(pStmt, &p->err);
-  pStmt = bxStmt(pHome, zDelete, &p->err);
   bxBind(pStmt, &p->err, "tt", zKey, zSession);
   bGone = bxRow(pStmt, &p->err);
+  if (bGone) zOwner = sqlite3_mprintf("%s", sqlite3_column_text(pStmt, 0));
   bxRun(pStmt, &p->err);
   if (!bGone && p->err.rc == SQLITE_OK) {
     bxCacheCheckKey(pHome, p->aArg[0], &p->err);
   }
+  if (p->err.rc == SQLITE_OK && zOwner != 0) touch(p, pHome, zOwner, iNow);
+  sqlite3_free(zOwner);
   bxReturnInt(p, bGone);
 }
 

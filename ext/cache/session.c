@@ -215,9 +215,6 @@ void bxCacheClear(BxCall *p) {
   bxCacheExplain(p, azNoArg);
 }
 
-/* The first statement of a clean-up takes the lock, so that what is counted
-** is what is removed. */
-static const char zBegin[] = "UPDATE main.cache_state SET rule = NULL";
 static const char zCount[] =
     "SELECT coalesce(sum(item_count), 0), coalesce(sum(total_size), 0),"
     " count(*) FROM main.cache_sessions";
@@ -251,13 +248,21 @@ static void count(BxStmts *pHome, Counts *pCounts, BxErr *pErr) {
   bxDone(pStmt, pErr);
 }
 
+/* The first statement of a clean-up, before any setting is read, takes the lock:
+** what is counted is what is removed. Returns the cache's schema. */
+static BxStmts *begin(BxCall *p) {
+  static const char zSql[] = "UPDATE main.cache_state SET rule = NULL";
+  BxStmts *pHome = bxHome(p->bx, "cache", &p->err);
+  bxRun(bxStmt(pHome, zSql, &p->err), &p->err);
+  return pHome;
+}
+
 /* Removes what lies before iCut, nLimit rows of the view at most. */
 static void cleanUp(BxCall *p, BxStmts *pHome, i64 iCut, i64 nLimit,
     const char *zAct, const char *zMore) {
   Counts counts = {0, 0, 0};
-  sqlite3_stmt *pStmt = bxStmt(pHome, zBegin, &p->err);
+  sqlite3_stmt *pStmt;
   int bMore = 0;
-  bxRun(pStmt, &p->err);
   count(pHome, &counts, &p->err);
   pStmt = bxStmt(pHome, zAct, &p->err);
   bxBind(pStmt, &p->err, "ii", iCut, nLimit);
@@ -289,7 +294,7 @@ static i64 limitArgument(BxCall *p, int i) {
 }
 
 void bxCacheCleanupOrphans(BxCall *p) {
-  BxStmts *pHome = bxHome(p->bx, "cache", &p->err);
+  BxStmts *pHome = begin(p);
   i64 nIdle =
       argumentOrSetting(p, pHome, 0, "idle_ms", BX_MAX_TIME, "cache.idle_ms");
   i64 iNow = bxTime(bxArg(p, 1), "now", &p->err);
@@ -298,7 +303,7 @@ void bxCacheCleanupOrphans(BxCall *p) {
 }
 
 void bxCacheCleanupOutdated(BxCall *p) {
-  BxStmts *pHome = bxHome(p->bx, "cache", &p->err);
+  BxStmts *pHome = begin(p);
   i64 nDay = argumentOrSetting(
       p, pHome, 0, "days", BX_MAX_TIME / DAY_MS, "cache.max_age_days");
   i64 iNow = bxTime(bxArg(p, 1), "now", &p->err);

@@ -2,9 +2,9 @@
 ** check.c: blackbox_check(), one row for each thing that is not as it should
 ** be, none when all is well.
 **
-** Looked at, in every attached schema: that views, triggers and indexes of
-** each installed domain stand as sql/ makes them (a guard that was dropped or
-** changed is found here); the view <domain>_check, in which each domain lists
+** Looked at, in every attached schema: that each installed domain stands as
+** sql/ makes it (a guard that was dropped or changed, a setting's definition
+** that is gone: model.c); the view <domain>_check, in which each domain lists
 ** its own contradictions; and every virtual table of ours, through the check
 ** that its module brings. A check that fails is itself a problem, and the
 ** others go on.
@@ -53,13 +53,14 @@ void bxUnchecked(BxProblems *pOut, const char *zObject, BxErr *pErr) {
   bxClear(pErr);
 }
 
-static void differs(
-    BxStmts *p, void *pArg, const char *zType, const char *zName, int bThere) {
+static void differs(BxStmts *p, void *pArg, const BxDifference *pDifference) {
+  const char *zKey = pDifference->zKey;
   (void)p;
-  bxProblem((BxProblems *)pArg, zName,
-      bThere ? "%s is not as blackbox_install() makes it; run it again"
-             : "%s is missing; run blackbox_install()",
-      zType);
+  bxProblem((BxProblems *)pArg, pDifference->zName,
+      pDifference->bThere
+          ? "%s%s%s is not as blackbox_install() makes it; run it again"
+          : "%s%s%s is missing; run blackbox_install()",
+      pDifference->zType, *zKey ? " " : "", zKey);
 }
 
 static void compare(BxStmts *p, const BxDomain *pDomain, BxProblems *pOut) {
@@ -148,6 +149,13 @@ sqlite3_stmt *bxCheck(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   sqlite3_stmt *pDbs = 0;
   BxErr err = {SQLITE_OK, 0};
   char *zJson;
+  if (apArg[0] != 0) {
+    const char *zOnly = bxText(apArg[0], "schema", 1000, 0, pErr);
+    if (zOnly != 0 && sqlite3_db_readonly(bx->db, zOnly) < 0) {
+      bxFail(pErr, SQLITE_ERROR, "NotFoundError: no schema named %Q", zOnly);
+    }
+    if (pErr->rc != SQLITE_OK) return 0;
+  }
   bxFailDb(&err, bx->db,
       sqlite3_prepare_v2(bx->db,
           "SELECT name FROM pragma_database_list "

@@ -154,24 +154,10 @@ static const BxDomain *findDomain(const BxCall *p) {
   return 0;
 }
 
-/* Looks for the home of the function's domain before its savepoint: a look
-** inside it would be a read before the first write, and fail when another
-** connection writes in between. */
-static void findHome(BxCall *p, const BxDomain *pDomain) {
-  BxErr err = {SQLITE_OK, 0};
-  if (pDomain != 0) bxHome(p->bx, pDomain->zName, &err);
-  if (err.rc == SQLITE_ERROR) {
-    bxClear(&err); /* there is none: met again, and told, inside */
-  } else {
-    p->err = err; /* SQLite may have rolled back the transaction around us */
-  }
-}
-
 /* Runs the implementation in a savepoint. */
 static void runWhole(BxCall *p) {
   const BxDomain *pDomain = findDomain(p);
   const char *zFailed = pDomain && pDomain->zFailed ? pDomain->zFailed : "";
-  findHome(p, pDomain);
   bxSavepoint(p->bx, p->pDef->zName, &p->err);
   if (p->err.rc == SQLITE_OK) {
     p->pDef->xRun(p);
@@ -310,6 +296,34 @@ static int callRowid(sqlite3_vtab_cursor *pCursor, sqlite3_int64 *piRowid) {
   return SQLITE_OK;
 }
 
+/* Elements of the array ?1 as values: a string its text, a number itself, null
+** NULL, and what SQL has no type for its JSON; whether it is a string with a NUL,
+** where SQLite may cut it; whether ?1 is an array, and has no element. */
+static const char zArguments[] =
+    "SELECT CASE WHEN type IN ('true', 'false', 'object', 'array')"
+    "    THEN ?1 -> fullkey ELSE value END,"
+    "  type = 'text' AND instr(?1, '\\u0000') AND"
+    "    " BX_JSON_HAS_NUL(
+        "?1 -> fullkey") ","
+                         "  json_type(?1) = 'array', fullkey IS NULL "
+                         "FROM (SELECT 1) LEFT JOIN json_each(?1)";
+
+/* The value of argument n, from a row of zArguments. */
+static sqlite3_value *readArgument(sqlite3_stmt *pStmt, int n, BxErr *pErr) {
+  sqlite3_value *p = sqlite3_value_dup(sqlite3_column_value(pStmt, 0));
+  if (p == 0) {
+    bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  } else if (sqlite3_column_int(pStmt, 1) ||
+             (sqlite3_value_type(p) == SQLITE_TEXT &&
+                 !bxIsUtf8(sqlite3_value_text(p), sqlite3_value_bytes(p)))) {
+    bxFail(pErr, SQLITE_CONSTRAINT,
+        "ValidationError: argument %d has U+0000 or half a surrogate pair in "
+        "it, which text cannot hold",
+        n);
+  }
+  return p;
+}
+
 /* Copies the elements of a JSON array into aArg[0..nMax). Returns how many
 ** there are. What is no JSON at all is refused by json_each() itself. */
 static int readArguments(
@@ -317,21 +331,19 @@ static int readArguments(
   sqlite3_stmt *pStmt = 0;
   int n = 0;
   if (pJson == 0 || sqlite3_value_type(pJson) == SQLITE_NULL) return 0;
-  bxFailDb(pErr, bx->db,
-      sqlite3_prepare_v2(bx->db,
-          "SELECT value, json_type(?1) = 'array' FROM json_each(?1)", -1,
-          &pStmt, 0));
+  bxFailDb(pErr, bx->db, sqlite3_prepare_v2(bx->db, zArguments, -1, &pStmt, 0));
   bxBind(pStmt, pErr, "v", pJson);
   while (bxRow(pStmt, pErr)) {
-    if (n == nMax || !sqlite3_column_int(pStmt, 1)) {
+    if (n == nMax || !sqlite3_column_int(pStmt, 2)) {
       bxFail(pErr, SQLITE_CONSTRAINT,
           "ValidationError: arguments must be a JSON array of at most %d, "
           "as in '[\"ring\", 7]'",
           nMax);
       break;
     }
-    aArg[n] = sqlite3_value_dup(sqlite3_column_value(pStmt, 0));
-    if (aArg[n++] == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+    if (sqlite3_column_int(pStmt, 3)) break; /* [] */
+    aArg[n] = readArgument(pStmt, n + 1, pErr);
+    n++;
   }
   sqlite3_finalize(pStmt);
   return n;

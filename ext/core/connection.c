@@ -98,21 +98,20 @@ BxStmts *bxSchema(Bx *bx, const char *zDb, BxErr *pErr) {
 int bxCarries(Bx *bx, const char *zDb, const char *zDomain, BxErr *pErr) {
   sqlite3_stmt *pStmt = 0;
   char *zSql;
-  int rc, bFound = 0;
-  if (pErr->rc != SQLITE_OK) return 0;
-  zSql = sqlite3_mprintf(
-      "SELECT 1 FROM \"%w\".blackbox_domains WHERE domain = %Q", zDb, zDomain);
+  int rc, i = domainIndex(bx, zDomain);
+  if (pErr->rc != SQLITE_OK || i < 0) return 0;
+  zSql = sqlite3_mprintf("SELECT 1 FROM \"%w\".blackbox_domains, \"%w\".%s",
+      zDb, zDb, bx->aDomain[i].zTable);
   if (zSql == 0) {
     bxFail(pErr, SQLITE_NOMEM, "out of memory");
     return 0;
   }
   rc = sqlite3_prepare_v2(bx->db, zSql, -1, &pStmt, 0);
   sqlite3_free(zSql);
+  sqlite3_finalize(pStmt);
   if (rc == SQLITE_ERROR) return 0; /* no such table: not installed there */
   bxFailDb(pErr, bx->db, rc);
-  bFound = bxRow(pStmt, pErr);
-  sqlite3_finalize(pStmt);
-  return bFound;
+  return rc == SQLITE_OK;
 }
 
 static char *copyName(const char *z, BxErr *pErr) {
@@ -121,18 +120,18 @@ static char *copyName(const char *z, BxErr *pErr) {
   return zCopy;
 }
 
-/* Looks through the schemas. Leaves NULL in *pzHome when none carries it. */
+/* Looks through the schemas. Leaves NULL in *pzHome when none carries it. By
+** the pragma itself: the table pragma_database_list would read main. */
 static void searchHome(
     Bx *bx, const char *zDomain, char **pzHome, BxErr *pErr) {
   sqlite3_stmt *pStmt = 0;
   char *zOther = 0;
   bxFailDb(pErr, bx->db,
-      sqlite3_prepare_v2(bx->db,
-          "SELECT name FROM pragma_database_list WHERE name <> 'temp'", -1,
-          &pStmt, 0));
+      sqlite3_prepare_v2(bx->db, "PRAGMA database_list", -1, &pStmt, 0));
   while (bxRow(pStmt, pErr)) {
-    const char *zDb = (const char *)sqlite3_column_text(pStmt, 0);
-    if (zDb == 0 || !bxCarries(bx, zDb, zDomain, pErr)) continue;
+    const char *zDb = (const char *)sqlite3_column_text(pStmt, 1);
+    if (zDb == 0 || strcmp(zDb, "temp") == 0) continue;
+    if (!bxCarries(bx, zDb, zDomain, pErr)) continue;
     if (bx->zUse != 0 && sqlite3_stricmp(bx->zUse, zDb) == 0) {
       sqlite3_free(*pzHome);
       sqlite3_free(zOther);

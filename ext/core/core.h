@@ -130,9 +130,10 @@ struct Bx {
 
 /* One of the five words. */
 struct BxDomain {
-  const char *zName; /* "payload" */
-  int iVersion;      /* of the schema in sql/ */
-  const char *zSql;  /* sql/<name>.sql */
+  const char *zName;  /* "payload" */
+  const char *zTable; /* a table that only an installed domain has */
+  int iVersion;       /* of the schema in sql/ */
+  const char *zSql;   /* sql/<name>.sql */
   /* Before the SQL runs on schema p->zDb: makes room for tables that an
   ** older program left there. May be NULL. */
   void (*xAdopt)(BxStmts *p, BxErr *pErr);
@@ -150,7 +151,8 @@ BxSlot *bxSlot(Bx *bx, const char *zDomain);
 BxStmts *bxHome(Bx *bx, const char *zDomain, BxErr *pErr);
 /* The statements for a schema by name, whatever it carries. */
 BxStmts *bxSchema(Bx *bx, const char *zDb, BxErr *pErr);
-/* Whether schema zDb carries the domain. */
+/* Whether schema zDb carries the domain: has its tables. Nothing is read, as a
+** read in a transaction must not come before the caller's first write. */
 int bxCarries(Bx *bx, const char *zDb, const char *zDomain, BxErr *pErr);
 /* Forgets which schema carries what. */
 void bxForgetHomes(Bx *bx);
@@ -234,6 +236,11 @@ i64 bxTime(sqlite3_value *pVal, const char *zWhat, BxErr *pErr);
 i64 bxBytes(sqlite3_value *pVal);
 
 /*------------------------------------------------------------ json.c ----*/
+
+/* SQL: whether a JSON string stands for text with a NUL. (What SQLite makes of
+** it may end before that.) */
+#define BX_JSON_HAS_NUL(json)                                                  \
+  "instr(replace(" json ", '\\\\', ''), '\\u0000') > 0"
 
 /* 1: json_valid() accepts these n bytes, behind which a NUL stands; 0: ask it.
 */
@@ -357,13 +364,20 @@ void bxUse(BxCall *p);     /* blackbox_use() */
 void bxVersion(BxCall *p); /* blackbox_version() */
 void bxDebug(BxCall *p);   /* blackbox_debug() */
 sqlite3_stmt *bxCheck(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
-/*
-** Calls xEach for every view, trigger and index of a domain that p's schema
-** lacks (bThere 0) or has in another form (bThere 1).
-*/
+/*----------------------------------------------------------- model.c ----*/
+
+/* Something of a domain that a schema lacks, or has in another form. */
+typedef struct BxDifference {
+  const char *zType; /* table, view, trigger, index or row */
+  const char *zName; /* of the object; of a row its table's */
+  const char *zKey;  /* of a row, as SQL; else empty */
+  int bThere;        /* 1: it is there, but another */
+} BxDifference;
+
+/* Calls xEach for every difference between p's schema and what the domain's SQL
+** makes. */
 void bxDifferences(BxStmts *p, const BxDomain *pDomain,
-    void (*xEach)(BxStmts *p, void *pArg, const char *zType, const char *zName,
-        int bThere),
+    void (*xEach)(BxStmts *p, void *pArg, const BxDifference *pDifference),
     void *pArg, BxErr *pErr);
 
 #endif

@@ -2,80 +2,21 @@
 ** install.c: blackbox_install([schema[, domains]]), version and debug.
 **
 ** Each domain's schema is the text of sql/<domain>.sql, which only creates
-** what is missing. A domain whose views, triggers and indexes stand as that
-** text makes them is left alone, so a second call writes nothing; anything
-** else (an older version, a guard that was dropped) is put right, all in one
-** transaction. A version newer than this module is refused.
-**
-** What the objects should look like is asked of SQLite itself: the text runs
-** in an empty database in memory, and the two schemas are compared.
+** what is missing. A domain that stands as that text makes it (model.c tells)
+** is left alone, so a second call writes nothing; anything else (an older
+** version, a guard that was dropped, a row that is gone) is put right, all in
+** one transaction. A version newer than this module is refused.
 */
 #include "core.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-/* Opens a database in memory with core's schema and the domain's. Its
-** temp table core names the objects that are core's own. */
-static sqlite3 *openModel(Bx *bx, const BxDomain *pDomain, BxErr *pErr) {
-  sqlite3 *db = 0;
-  int rc;
-  if (pErr->rc != SQLITE_OK) return 0;
-  rc = sqlite3_open_v2(
-      ":memory:", &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, 0);
-  if (rc == SQLITE_OK && pDomain != bx->aDomain) {
-    rc = sqlite3_exec(db, bx->aDomain[0].zSql, 0, 0, 0);
-    if (rc == SQLITE_OK) {
-      rc = sqlite3_exec(db,
-          "CREATE TEMP TABLE core AS SELECT name FROM sqlite_schema", 0, 0, 0);
-    }
-  } else if (rc == SQLITE_OK) {
-    rc = sqlite3_exec(db, "CREATE TEMP TABLE core(name)", 0, 0, 0);
-  }
-  if (rc == SQLITE_OK) rc = sqlite3_exec(db, pDomain->zSql, 0, 0, 0);
-  if (rc != SQLITE_OK) {
-    if (db != 0) bxFailDb(pErr, db, rc);
-    bxFail(pErr, rc, "out of memory");
-    sqlite3_close(db);
-    return 0;
-  }
-  return db;
-}
-
-void bxDifferences(BxStmts *p, const BxDomain *pDomain,
-    void (*xEach)(BxStmts *, void *, const char *, const char *, int),
-    void *pArg, BxErr *pErr) {
-  sqlite3 *pModel = openModel(p->bx, pDomain, pErr);
-  sqlite3_stmt *pWanted = 0, *pThere;
-  if (pModel == 0) return;
-  pThere = bxPrepare(p,
-      "SELECT sql = ?3 FROM main.sqlite_schema WHERE type = ?1 AND name = ?2 "
-      "COLLATE NOCASE",
-      pErr);
-  bxFailDb(pErr, pModel,
-      sqlite3_prepare_v2(pModel,
-          "SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL "
-          "AND type <> 'table' AND name NOT IN (SELECT name FROM core)",
-          -1, &pWanted, 0));
-  while (bxRow(pWanted, pErr)) {
-    const char *zType = (const char *)sqlite3_column_text(pWanted, 0);
-    const char *zName = (const char *)sqlite3_column_text(pWanted, 1);
-    int bThere, bSame;
-    bxBind(pThere, pErr, "ttt", zType, zName, sqlite3_column_text(pWanted, 2));
-    bThere = bxRow(pThere, pErr);
-    bSame = bThere && sqlite3_column_int(pThere, 0);
-    bxDone(pThere, pErr);
-    if (pErr->rc == SQLITE_OK && !bSame) xEach(p, pArg, zType, zName, bThere);
-  }
-  sqlite3_finalize(pThere);
-  sqlite3_finalize(pWanted);
-  sqlite3_close(pModel);
-}
-
-/* Version of an installed domain, or -1. */
+/* Version of an installed domain, 0 when it is not said, -1 when there is
+** none. */
 static i64 installedVersion(BxStmts *p, const char *zDomain, BxErr *pErr) {
   sqlite3_stmt *pStmt;
-  i64 iVersion = -1;
+  i64 iVersion = 0;
   if (!bxCarries(p->bx, p->zDb, zDomain, pErr)) return -1;
   pStmt = bxPrepare(
       p, "SELECT version FROM main.blackbox_domains WHERE domain = ?1", pErr);
@@ -85,28 +26,38 @@ static i64 installedVersion(BxStmts *p, const char *zDomain, BxErr *pErr) {
   return iVersion;
 }
 
-static void countOne(
-    BxStmts *p, void *pArg, const char *zType, const char *zName, int bThere) {
+static void countOne(BxStmts *p, void *pArg, const BxDifference *pDifference) {
   (void)p;
-  (void)zType;
-  (void)zName;
-  (void)bThere;
+  (void)pDifference;
   ++*(int *)pArg;
 }
 
-/* Whether the schema has every view, trigger and index of the model as is. */
+/* Whether the schema has all that the domain's SQL makes. */
 static int isIntact(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   int nDifferent = 0;
   bxDifferences(p, pDomain, countOne, &nDifferent, pErr);
   return pErr->rc == SQLITE_OK && nDifferent == 0;
 }
 
+/* Another program's object under one of our names. */
+static void refuseOne(BxStmts *p, void *pArg, const BxDifference *pDifference) {
+  if (!pDifference->bThere) return;
+  bxFail((BxErr *)pArg, SQLITE_ERROR,
+      "ValidationError: schema %s has a %s in the way that is not the one of "
+      "blackbox; rename %s",
+      p->zDb, pDifference->zType, pDifference->zName);
+}
+
 /* Drops what is there in another form, so that the text makes it anew. */
-static void dropOne(
-    BxStmts *p, void *pArg, const char *zType, const char *zName, int bThere) {
+static void dropOne(BxStmts *p, void *pArg, const BxDifference *pDifference) {
   char *zSql;
-  if (!bThere) return;
-  zSql = sqlite3_mprintf("DROP %s IF EXISTS main.\"%w\"", zType, zName);
+  if (!pDifference->bThere || strcmp(pDifference->zType, "row") == 0) return;
+  if (strcmp(pDifference->zType, "table") == 0) {
+    refuseOne(p, pArg, pDifference);
+    return;
+  }
+  zSql = sqlite3_mprintf(
+      "DROP %s IF EXISTS main.\"%w\"", pDifference->zType, pDifference->zName);
   if (zSql == 0) bxFail((BxErr *)pArg, SQLITE_NOMEM, "out of memory");
   bxExec(p, zSql, (BxErr *)pArg);
   sqlite3_free(zSql);
@@ -123,11 +74,8 @@ static void installDomain(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
     return;
   }
   if (iVersion == pDomain->iVersion && isIntact(p, pDomain, pErr)) return;
-  if (iVersion >= 0) {
-    bxDifferences(p, pDomain, dropOne, pErr, pErr);
-  } else if (pDomain->xAdopt != 0) {
-    pDomain->xAdopt(p, pErr);
-  }
+  if (iVersion < 0 && pDomain->xAdopt != 0) pDomain->xAdopt(p, pErr);
+  bxDifferences(p, pDomain, iVersion < 0 ? refuseOne : dropOne, pErr, pErr);
   bxExec(p, pDomain->zSql, pErr);
 }
 
@@ -167,22 +115,12 @@ static void checkList(Bx *bx, const char *zList, BxErr *pErr) {
 
 /* The schema exists, is not temp, and stores text as UTF-8. */
 static void checkSchema(BxStmts *p, BxErr *pErr) {
-  sqlite3_stmt *pStmt = 0;
-  int bKnown;
-  if (pErr->rc != SQLITE_OK) return;
   if (sqlite3_stricmp(p->zDb, "temp") == 0) {
     bxFail(pErr, SQLITE_ERROR,
         "ValidationError: temp cannot hold the tables of blackbox, as it "
         "ends with the connection; install into main or an attached database");
   }
-  bxFailDb(pErr, p->bx->db,
-      sqlite3_prepare_v2(p->bx->db,
-          "SELECT 1 FROM pragma_database_list WHERE name = ?1 COLLATE NOCASE",
-          -1, &pStmt, 0));
-  bxBind(pStmt, pErr, "t", p->zDb);
-  bKnown = bxRow(pStmt, pErr);
-  sqlite3_finalize(pStmt);
-  if (!bKnown) {
+  if (sqlite3_db_readonly(p->bx->db, p->zDb) < 0) {
     bxFail(pErr, SQLITE_ERROR,
         "NotFoundError: no schema named %Q; ATTACH it first", p->zDb);
   }
@@ -206,12 +144,34 @@ static int allIntact(BxStmts *p, const char *zList, BxErr *pErr) {
 
 /* Takes the write lock before anything is read: with a write that changes
 ** nothing, or with core's schema itself, which begins by creating. */
-static void lockSchema(BxStmts *p, int bInstalled, BxErr *pErr) {
-  if (bInstalled) {
+static void lockSchema(BxStmts *p, BxErr *pErr) {
+  if (bxCarries(p->bx, p->zDb, "core", pErr)) {
     bxLock(p, pErr);
   } else {
     bxExec(p, p->bx->aDomain[0].zSql, pErr);
   }
+}
+
+/* Installs what is wanted, in a savepoint of its own unless it came as a row.
+** Inside a transaction, where SQLite does not take back what a row did before
+** it failed, a row is refused. */
+static void installAll(BxCall *p, BxStmts *pStmts, const char *zList) {
+  Bx *bx = p->bx;
+  int i;
+  if (p->pCtx == 0 && !sqlite3_get_autocommit(bx->db)) {
+    bxFail(&p->err, SQLITE_ERROR,
+        "MisuseError: blackbox_install as a row inside a transaction could not "
+        "be taken back as a whole; SELECT blackbox_install() instead");
+  }
+  if (p->pCtx != 0) bxSavepoint(bx, p->pDef->zName, &p->err);
+  if (p->err.rc != SQLITE_OK) return;
+  lockSchema(pStmts, &p->err);
+  for (i = 0; i < bx->nDomain; i++) {
+    if (isWanted(zList, bx->aDomain[i].zName)) {
+      installDomain(pStmts, &bx->aDomain[i], &p->err);
+    }
+  }
+  if (p->pCtx != 0) bxRelease(bx, &p->err);
 }
 
 /* Returns the schema and the domains it now has: "main: core, payload". */
@@ -229,7 +189,6 @@ void bxInstall(BxCall *p) {
   Bx *bx = p->bx;
   const char *zDb = "main", *zList = 0;
   BxStmts *pStmts;
-  int i, bInstalled;
   if (bxArg(p, 0)) zDb = bxText(p->aArg[0], "schema", 1000, 0, &p->err);
   if (bxArg(p, 1)) zList = bxText(p->aArg[1], "domains", 1000, 0, &p->err);
   checkList(bx, zList, &p->err);
@@ -237,21 +196,15 @@ void bxInstall(BxCall *p) {
   if (pStmts == 0) return;
   checkSchema(pStmts, &p->err);
   bxForgetHomes(bx);
-  bInstalled = bxCarries(bx, pStmts->zDb, "core", &p->err);
-  if (!allIntact(pStmts, zList, &p->err) && p->err.rc == SQLITE_OK) {
-    if (p->pCtx != 0) bxSavepoint(bx, p->pDef->zName, &p->err);
-    if (p->err.rc != SQLITE_OK) return;
-    lockSchema(pStmts, bInstalled, &p->err);
-    for (i = 0; i < bx->nDomain; i++) {
-      if (isWanted(zList, bx->aDomain[i].zName)) {
-        installDomain(pStmts, &bx->aDomain[i], &p->err);
-      }
-    }
-    returnDomains(p, pStmts);
-    if (p->pCtx != 0) bxRelease(bx, &p->err);
-  } else {
-    returnDomains(p, pStmts);
+  if (!sqlite3_get_autocommit(bx->db) &&
+      sqlite3_db_readonly(bx->db, zDb) == 0 &&
+      bxCarries(bx, zDb, "core", &p->err)) {
+    bxLock(pStmts, &p->err); /* after a read SQLite would not wait for it */
   }
+  if (!allIntact(pStmts, zList, &p->err) && p->err.rc == SQLITE_OK) {
+    installAll(p, pStmts, zList);
+  }
+  returnDomains(p, pStmts);
 }
 
 void bxVersion(BxCall *p) {

@@ -77,6 +77,12 @@ static i64 readWindow(
     if (bxCarries(bx, zHome, "payload", &none)) {
       n = bxSettingInt(bxSchema(bx, zHome, pErr), "payload.window", pErr);
     }
+    if (pErr->rc == SQLITE_OK && (n < 1 || n > BX_RING_MAX_WINDOW)) {
+      bxFail(pErr, SQLITE_CORRUPT,
+          "CorruptedDataError: the setting payload.window is %lld; run "
+          "blackbox_install() in schema %s",
+          n, zHome);
+    }
     bxClear(&none);
   }
   return n;

@@ -131,7 +131,7 @@ static void closePairs(Append *p) {
 static const char zParts[] =
     "SELECT json_type(o), "
     "CASE json_type(o, '$.type') WHEN 'text' THEN o ->> 'type' END, "
-    "o -> 'payload', o ->> '$.payload.type', " ROLLOUT_HAS_NUL(
+    "o -> 'payload', o ->> '$.payload.type', " BX_JSON_HAS_NUL(
         "o -> 'type'") " FROM (SELECT ?1 AS o)";
 static const char zTime[] =
     "SELECT CASE json_type(t) WHEN 'integer' THEN t ->> '$' "

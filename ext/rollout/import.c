@@ -61,7 +61,7 @@ static const char zLineSql[] =
     "json_type(o, '$.type'), json_type(o, '$.payload'), o ->> '$.payload.id', "
     "CASE WHEN json_type(o, '$.payload') IS NULL THEN (SELECT count(*) "
     "FROM json_each(o) WHERE key NOT IN ('type', 'timestamp')) END, "
-    ROLLOUT_HAS_NUL("o -> 'type'") " FROM (SELECT ?1 AS o) "
+    BX_JSON_HAS_NUL("o -> 'type'") " FROM (SELECT ?1 AS o) "
     "WHERE CASE WHEN json_valid(?1) THEN json_type(?1) = 'object' END";
 /* clang-format on */
 

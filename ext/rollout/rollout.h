@@ -18,10 +18,6 @@
   "CASE WHEN " text " GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*' "     \
   "THEN CAST(round((julianday(" text ") - 2440587.5) * 86400000.0) "           \
   "AS INTEGER) END"
-/* SQL: whether a JSON string stands for text with a NUL. (What SQLite makes of
-** it may end before that.) */
-#define ROLLOUT_HAS_NUL(json)                                                  \
-  "instr(replace(" json ", '\\\\', ''), '\\u0000') > 0"
 /* SQL: milliseconds as ISO 8601 text. */
 #define ROLLOUT_ISO(ms)                                                        \
   "strftime('%Y-%m-%dT%H:%M:%fZ', " ms " / 1000.0, 'unixepoch')"

@@ -1,4 +1,5 @@
 """blackbox_install, the settings, and blackbox_check."""
+import json
 import sqlite3
 
 import pytest
@@ -72,6 +73,114 @@ def test_check_finds_dropped_and_changed_guard_and_install_mends_it(db):
     assert "not as" in found["blackbox_settings_update"]
     one(db, "SELECT blackbox_install()")
     assert rows(db, "SELECT * FROM blackbox_check") == []
+
+
+MADE = [
+    ("blackbox_domains", "1"),
+    ("blackbox_setting_defs", "name GLOB 'payload.*'"),
+    ("retention_rules", "rule = 'cache.idle'"),
+    ("payload_state", "1"),
+    ("cache_limits", "1"),
+    ("cache_state", "1"),
+    ("cache_presets", "preset = 'later'"),
+    ("rollout_act", "1"),
+    ("rollout_preambles", "1"),
+]
+
+
+@pytest.mark.parametrize("table, where", MADE)
+def test_check_finds_rows_that_are_gone_and_install_brings_them_back(
+    db, table, where
+):
+    select = f"SELECT * FROM {table} ORDER BY 1"
+    before = rows(db, select)
+    db.execute(f"DELETE FROM {table} WHERE {where}")
+    gone = len(before) - len(rows(db, select))
+    found = rows(db, "SELECT problem FROM blackbox_check WHERE object = ? "
+                 "AND problem GLOB 'row * is missing*'", table)
+    assert len(found) == gone > 0
+    one(db, "SELECT blackbox_install()")
+    assert rows(db, select) == before
+    assert rows(db, "SELECT * FROM blackbox_check") == []
+
+
+def test_the_totals_of_a_lost_row_are_counted_anew(db):
+    session = "conv_0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f"
+    db.execute("INSERT INTO blackbox_settings VALUES('cache.total_quota_bytes', 99)")
+    one(db, "SELECT cache_write(?, 'task0001', 'turn0001', '12345', 'd')", session)
+    db.execute("DELETE FROM cache_state")
+    db.execute("DELETE FROM cache_limits")
+    with pytest.raises(sqlite3.DatabaseError, match="run blackbox_install"):
+        one(db, "SELECT cache_quota_check(?, 1)", session)
+    one(db, "SELECT blackbox_install()")
+    assert rows(db, "SELECT bytes FROM cache_state") == [(5,)]
+    assert rows(db, "SELECT total_quota FROM cache_limits") == [(99,)]
+    assert rows(db, "SELECT * FROM blackbox_check") == []
+
+
+def test_the_definition_of_a_setting_is_not_for_the_user(db):
+    db.execute("UPDATE blackbox_setting_defs SET preset = 'abc' "
+               "WHERE name = 'payload.window'")
+    assert rows(db, "SELECT object, problem FROM blackbox_check") == [
+        ("blackbox_setting_defs", "row 'payload.window' is not as "
+         "blackbox_install() makes it; run it again")]
+    with pytest.raises(sqlite3.DatabaseError, match="payload.window"):
+        db.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
+    one(db, "SELECT blackbox_install()")
+    assert rows(db, "SELECT * FROM blackbox_check") == []
+    db.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
+
+
+def test_what_the_user_may_change_is_no_difference(db):
+    db.execute("INSERT INTO rollout_policy(preset, item_type) VALUES('mine', '*')")
+    db.execute("UPDATE cache_presets SET value = 8 WHERE name = 'cache.max_age_days'")
+    db.execute("ALTER TABLE cache_items ADD COLUMN note TEXT")
+    db.execute("INSERT INTO blackbox_settings VALUES('payload.window', 7)")
+    assert rows(db, "SELECT * FROM blackbox_check") == []
+
+
+def test_check_of_one_schema(db):
+    assert rows(db, "SELECT * FROM blackbox_check('MAIN')") == []
+    for name in "nowhere", "", 5:
+        with pytest.raises(sqlite3.Error, match="NotFound|ValidationError"):
+            rows(db, "SELECT * FROM blackbox_check(?)", name)
+
+
+@pytest.mark.parametrize("create, what", [
+    ("CREATE TABLE cache_items(x)", "table in the way.*rename cache_items"),
+    ("CREATE VIEW cache_sessions AS SELECT 1", "cache_sessions"),
+    ("CREATE VIEW cache_due_items AS SELECT 1", "view in the way"),
+    ("CREATE TABLE t(x); CREATE INDEX rollout_policy_key ON t(x)", "index in"),
+])
+@pytest.mark.parametrize("begin", ["", "BEGIN"])
+def test_install_names_what_is_in_the_way_and_leaves_nothing(
+    path, create, what, begin
+):
+    db = connect(path)
+    db.executescript(create)
+    before = rows(db, "SELECT * FROM sqlite_schema")
+    db.execute(begin)
+    with pytest.raises(sqlite3.OperationalError, match=what):
+        one(db, "SELECT blackbox_install()")
+    assert rows(db, "SELECT * FROM sqlite_schema") == before
+
+
+@pytest.mark.parametrize("begin", ["", "BEGIN"])
+def test_install_as_a_row_leaves_nothing_when_it_fails(path, begin):
+    db = connect(path)
+    db.execute("CREATE TABLE cache_items(x)")
+    db.execute(begin)
+    with pytest.raises(sqlite3.OperationalError, match="MisuseError|in the way"):
+        db.execute("INSERT INTO blackbox_call(command) VALUES('blackbox_install')")
+    if begin:
+        db.execute("COMMIT")
+    assert rows(db, "SELECT name FROM sqlite_schema") == [("cache_items",)]
+
+
+def test_install_as_a_row_inside_a_transaction_when_all_is_there(db):
+    db.execute("BEGIN")
+    db.execute("INSERT INTO blackbox_call(command) VALUES('blackbox_install')")
+    db.execute("COMMIT")
 
 
 def test_install_inside_a_transaction_rolls_back(path):
@@ -152,13 +261,39 @@ def test_call_row_runs_a_command(path):
     assert one(db, "SELECT count(*) FROM blackbox_domains") == 1
 
 
+@pytest.mark.parametrize("data", [
+    "true", "false", "1", "2.5", '{"a":[true,null]}', "[]", r'"a\\u0000b"',
+    r'["\u0000"]',
+])
+def test_call_row_passes_what_json_can_say(db, data):
+    call = "INSERT INTO blackbox_call(command, arguments) VALUES(?,?)"
+    given = data if data[0] != '"' else json.dumps(data)
+    db.execute(call, ("cache_write", f'["conv_0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f",'
+                      f' "task0001", "turn0001", {given}, "d"]'))
+    assert one(db, "SELECT data FROM cache_items") == data
+
+
+@pytest.mark.parametrize("arguments", [None, "[]", "[null]", "[null, null]"])
+def test_call_row_without_arguments(path, arguments):
+    db = connect(path)
+    db.execute("INSERT INTO blackbox_call VALUES('blackbox_install', ?)", (arguments,))
+    assert rows(db, "SELECT * FROM blackbox_check") == []
+    assert one(db, "SELECT count(*) FROM blackbox_domains") == 5
+
+
 @pytest.mark.parametrize(
     "command, arguments, message",
     [
         ("nope", None, "no command named 'nope'"),
         (None, None, "command must be text"),
         ("blackbox_version", None, "only reads"),
-        ("blackbox_install", "{}", None),
+        ("blackbox_install", "{}", "JSON array"),
+        ("blackbox_install", '"main"', "JSON array"),
+        ("blackbox_install", str(list(range(17))), "JSON array of at most 16"),
+        ("payload_cleanup", "[true]", "days must be a number.*'true'"),
+        ("payload_cleanup", "[[7]]", r"days must be a number.*'\[7\]'"),
+        ("blackbox_install", r'["ma\u0000in"]', r"argument 1 .*U\+0000"),
+        ("blackbox_install", r'["main", "\ud800"]', "argument 2 .*surrogate"),
         ("blackbox_install", '{"a":1}', "JSON array"),
         ("blackbox_install", "not json", "malformed JSON"),
         ("blackbox_install", "[1,2,3]", "wrong number of arguments"),
@@ -167,9 +302,8 @@ def test_call_row_runs_a_command(path):
 def test_call_row_refuses(path, command, arguments, message):
     db = connect(path)
     call = "INSERT INTO blackbox_call(command, arguments) VALUES(?,?)"
-    if message is None:
-        db.execute(call, (command, arguments))
-        return
+    if command == "payload_cleanup":
+        one(db, "SELECT blackbox_install()")
     with pytest.raises(sqlite3.Error, match=message):
         db.execute(call, (command, arguments))
 
