@@ -74,7 +74,8 @@ SELECT id, size_bytes,
   FROM event_payloads
  WHERE (purpose <> 'archive' OR pinned <> 0) AND purpose = 'archive';
 
--- Commands as rows. before: milliseconds since 1970 UTC, exclusive.
+-- Commands as rows. before: milliseconds since 1970 UTC, exclusive. max_rows:
+-- the most that go, oldest first; NULL is all.
 CREATE VIEW IF NOT EXISTS main.payload_sweep AS
 SELECT NULL AS before, NULL AS max_rows, NULL AS rule, NULL AS actor WHERE 0;
 
@@ -332,17 +333,22 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.payload_sweep_run
 INSTEAD OF INSERT ON payload_sweep
 BEGIN
+  -- Text would be later than any number, and take the whole archive.
+  SELECT RAISE(ABORT, 'ValidationError: before must be a number, a time in milliseconds since 1970 UTC, and max_rows a whole number or NULL')
+   WHERE typeof(NEW.before) NOT IN ('integer', 'real')
+      OR typeof(coalesce(NEW.max_rows, 0)) NOT IN ('integer', 'real')
+      OR NEW.max_rows <> CAST(NEW.max_rows AS INTEGER);
   INSERT INTO retention_log(at, domain, rule, actor, rows, bytes, oldest, newest)
   SELECT CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER),
          'payload', coalesce(NEW.rule, 'payload.age'), NEW.actor,
          count(*), sum(bytes), min(at), max(at)
     FROM (SELECT at, bytes FROM payload_archive WHERE at < NEW.before
-           ORDER BY at LIMIT coalesce(NEW.max_rows, -1))
+           ORDER BY at LIMIT CAST(coalesce(NEW.max_rows, -1) AS INTEGER))
   HAVING count(*) > 0;
   UPDATE payload_state SET bulk = 1;
   DELETE FROM event_payloads
    WHERE rowid IN (SELECT rid FROM payload_archive WHERE at < NEW.before
-                    ORDER BY at LIMIT coalesce(NEW.max_rows, -1));
+                    ORDER BY at LIMIT CAST(coalesce(NEW.max_rows, -1) AS INTEGER));
   UPDATE payload_state SET bulk = 0, removed = changes();
 END;
 

@@ -297,28 +297,25 @@ static int callRowid(sqlite3_vtab_cursor *pCursor, sqlite3_int64 *piRowid) {
 }
 
 /* Elements of the array ?1 as values: a string its text, a number itself, null
-** NULL, and what SQL has no type for its JSON; whether it is a string with a NUL,
-** where SQLite may cut it; whether ?1 is an array, and has no element. */
+** NULL, and what SQL has no type for its JSON; whether ?1 is an array, and has no
+** element. */
 static const char zArguments[] =
-    "SELECT CASE WHEN type IN ('true', 'false', 'object', 'array')"
-    "    THEN ?1 -> fullkey ELSE value END,"
-    "  type = 'text' AND instr(?1, '\\u0000') AND"
-    "    " BX_JSON_HAS_NUL(
-        "?1 -> fullkey") ","
-                         "  json_type(?1) = 'array', fullkey IS NULL "
-                         "FROM (SELECT 1) LEFT JOIN json_each(?1)";
+    "SELECT CASE WHEN type IN ('true', 'false') THEN type"
+    "  WHEN type = 'text' THEN " BX_JSON_TEXT(
+        "(?1 -> fullkey)") " ELSE value "
+                           "  END, json_type(?1) = 'array', fullkey IS NULL "
+                           "FROM (SELECT 1) LEFT JOIN json_each(?1)";
 
 /* The value of argument n, from a row of zArguments. */
 static sqlite3_value *readArgument(sqlite3_stmt *pStmt, int n, BxErr *pErr) {
   sqlite3_value *p = sqlite3_value_dup(sqlite3_column_value(pStmt, 0));
   if (p == 0) {
     bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  } else if (sqlite3_column_int(pStmt, 1) ||
-             (sqlite3_value_type(p) == SQLITE_TEXT &&
-                 !bxIsUtf8(sqlite3_value_text(p), sqlite3_value_bytes(p)))) {
+  } else if (sqlite3_value_type(p) == SQLITE_TEXT &&
+             !bxIsUtf8(sqlite3_value_text(p), sqlite3_value_bytes(p))) {
     bxFail(pErr, SQLITE_CONSTRAINT,
-        "ValidationError: argument %d has U+0000 or half a surrogate pair in "
-        "it, which text cannot hold",
+        "ValidationError: argument %d has half a surrogate pair in it, which "
+        "UTF-8 cannot hold",
         n);
   }
   return p;
@@ -334,14 +331,14 @@ static int readArguments(
   bxFailDb(pErr, bx->db, sqlite3_prepare_v2(bx->db, zArguments, -1, &pStmt, 0));
   bxBind(pStmt, pErr, "v", pJson);
   while (bxRow(pStmt, pErr)) {
-    if (n == nMax || !sqlite3_column_int(pStmt, 2)) {
+    if (n == nMax || !sqlite3_column_int(pStmt, 1)) {
       bxFail(pErr, SQLITE_CONSTRAINT,
           "ValidationError: arguments must be a JSON array of at most %d, "
           "as in '[\"ring\", 7]'",
           nMax);
       break;
     }
-    if (sqlite3_column_int(pStmt, 3)) break; /* [] */
+    if (sqlite3_column_int(pStmt, 2)) break; /* [] */
     aArg[n] = readArgument(pStmt, n + 1, pErr);
     n++;
   }

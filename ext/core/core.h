@@ -241,6 +241,13 @@ i64 bxBytes(sqlite3_value *pVal);
 ** it may end before that.) */
 #define BX_JSON_HAS_NUL(json)                                                  \
   "instr(replace(" json ", '\\\\', ''), '\\u0000') > 0"
+/* SQL: the text that a JSON string stands for, with its NULs: three characters
+** that Unicode gives no meaning take their place on the way. */
+#define BX_JSON_TEXT(json)                                                     \
+  "CASE WHEN instr(" json ", '\\u0000') THEN replace("                         \
+  "replace(replace(" json ", '\\\\', '\\u005c'), '\\u0000',"                   \
+  " '\\ufdd0\\ufdd1\\ufdd0') ->> '$', char(64976, 64977, 64976), char(0)) "    \
+  "ELSE " json " ->> '$' END"
 
 /* 1: json_valid() accepts these n bytes, behind which a NUL stands; 0: ask it.
 */

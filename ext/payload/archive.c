@@ -135,33 +135,65 @@ void bxPayloadClearArchive(BxCall *p) {
 
 /*------------------------------------------------------------ evidence ----*/
 
-/* One row an element of the array ?2, checked: at, problem, and the fields in
-** either spelling. A time may be a whole real. */
+/* One row an element of the array ?2, with its fields in either spelling; of a
+** field that comes twice the first. Of what is no string, its JSON. */
 #define ELEMENTS                                                               \
-  "WITH item AS (SELECT key AS i, type AS t, value AS v FROM json_each(?2)), " \
-  "field AS (SELECT i, t,"                                                     \
-  "  coalesce(v ->> '$.eventId', v ->> '$.event_id') AS event_id,"             \
-  "  coalesce(v ->> '$.agentId', v ->> '$.agent_id') AS agent_id,"             \
-  "  coalesce(v ->> '$.requestBody', v ->> '$.request_body') AS request,"      \
-  "  coalesce(v ->> '$.responseBody', v ->> '$.response_body') AS response,"   \
-  "  v ->> '$.timestamp' AS time,"                                             \
-  "  json_type(v, '$.timestamp') AS time_type"                                 \
-  "  FROM item WHERE t = 'object')"
+  "WITH member AS (SELECT e.key AS i, lower(replace(m.key, '_', '')) AS name," \
+  "    m.type AS type, m.id AS place,"                                         \
+  "    CASE WHEN m.type IN ('true', 'false') THEN m.type"                      \
+  "      WHEN m.type = 'text' THEN " BX_JSON_TEXT(                             \
+      "(e.value -> m.fullkey)") "      ELSE m.value END AS text"               \
+                                "  FROM json_each(?2) AS e, "                  \
+                                "json_each(e.value) AS m WHERE e.type = "      \
+                                "'object'"                                     \
+                                "    AND name IN ('eventid', 'agentid', "      \
+                                "'requestbody', 'responsebody',"               \
+                                "      'timestamp') AND m.type <> 'null'),"    \
+                                " given AS (SELECT i, name, type, text, "      \
+                                "min(place) FROM member"                       \
+                                "  GROUP BY i, name),"                         \
+                                " field AS (SELECT e.key AS i, e.type AS "     \
+                                "type,"                                        \
+                                "    max(g.type) FILTER (WHERE name = "        \
+                                "'eventid') AS event_type,"                    \
+                                "    max(text) FILTER (WHERE name = "          \
+                                "'eventid') AS event_id,"                      \
+                                "    max(g.type) FILTER (WHERE name = "        \
+                                "'agentid') AS agent_type,"                    \
+                                "    max(text) FILTER (WHERE name = "          \
+                                "'agentid') AS agent_id,"                      \
+                                "    max(text) FILTER (WHERE name = "          \
+                                "'requestbody') AS request,"                   \
+                                "    max(text) FILTER (WHERE name = "          \
+                                "'responsebody') AS response,"                 \
+                                "    max(g.type) FILTER (WHERE name = "        \
+                                "'timestamp') AS time_type,"                   \
+                                "    max(text) FILTER (WHERE name = "          \
+                                "'timestamp') AS time"                         \
+                                "  FROM json_each(?2) AS e LEFT JOIN given "   \
+                                "AS g ON g.i = e.key"                          \
+                                "  GROUP BY e.key) "
 
+/* The first element that cannot be saved, and why. A time may be a whole real.
+*/
 static const char zBadElement[] = ELEMENTS
-    "SELECT i, 'is not an object' FROM item WHERE t <> 'object' "
-    "UNION ALL "
     "SELECT i, CASE"
-    "  WHEN event_id IS NULL OR event_id = '' THEN 'has no eventId'"
-    "  WHEN agent_id IS NULL OR agent_id = '' THEN 'has no agentId'"
-    "  ELSE 'has a timestamp that is no whole number of milliseconds since "
-    "1970 UTC (0 to 253402300799999)' END"
-    "  FROM field WHERE coalesce(event_id, '') = '' OR"
-    "    coalesce(agent_id, '') = '' OR NOT coalesce("
-    "      time_type IN ('integer', 'real') AND time = CAST(time AS INTEGER)"
-    "      AND time BETWEEN 0 AND 253402300799999,"
-    "      time_type IS NULL OR time_type = 'null') "
-    "ORDER BY 1 LIMIT 1";
+    "  WHEN type <> 'object' THEN 'is not an object'"
+    "  WHEN NOT coalesce(event_type IN ('text', 'integer', 'real')"
+    "    AND event_id <> '' AND instr(event_id, char(0)) = 0, 0)"
+    "    THEN 'has no eventId'"
+    "  WHEN NOT coalesce(agent_type IN ('text', 'integer', 'real')"
+    "    AND agent_id <> '' AND instr(agent_id, char(0)) = 0, 0)"
+    "    THEN 'has no agentId'"
+    "  WHEN time_type IS NOT NULL AND NOT (time_type IN ('integer', 'real')"
+    "    AND time = CAST(time AS INTEGER)"
+    "    AND time BETWEEN 0 AND 253402300799999)"
+    "    THEN 'has a timestamp that is no whole number of milliseconds since "
+    "1970 UTC (0 to 253402300799999)' END AS why "
+    "FROM field WHERE why IS NOT NULL ORDER BY i LIMIT 1";
+
+static const char zTexts[] =
+    ELEMENTS "SELECT i, event_id, agent_id, request, response FROM field";
 
 static const char zSaveElements[] = ELEMENTS
     ", kept AS (SELECT *, strftime('%Y-%m-%dT%H:%M:%fZ',"
@@ -206,15 +238,39 @@ static void checkArray(BxStmts *pHome, sqlite3_value *pJson, BxErr *pErr) {
   bxDone(pStmt, pErr);
 }
 
+static void failElement(BxErr *pErr, sqlite3_stmt *pStmt, const char *zWhy) {
+  bxFail(pErr, SQLITE_CONSTRAINT,
+      "ValidationError: element %d of payloads %s; nothing was saved",
+      sqlite3_column_int(pStmt, 0), zWhy);
+}
+
+/* Half a surrogate pair has no UTF-8. */
+static void checkTexts(BxStmts *pHome, sqlite3_value *pJson, BxErr *pErr) {
+  const char *zJson = (const char *)sqlite3_value_text(pJson);
+  sqlite3_stmt *pStmt;
+  int i;
+  if (zJson == 0 || (!strstr(zJson, "\\ud") && !strstr(zJson, "\\uD"))) return;
+  pStmt = bxStmt(pHome, zTexts, pErr);
+  bxBind(pStmt, pErr, "nv", pJson);
+  while (bxRow(pStmt, pErr)) {
+    for (i = 1; i < sqlite3_column_count(pStmt); i++) {
+      const unsigned char *z = sqlite3_column_text(pStmt, i);
+      if (z == 0 || bxIsUtf8(z, sqlite3_column_bytes(pStmt, i))) continue;
+      failElement(pErr, pStmt,
+          "has half a surrogate pair in a string, which UTF-8 cannot hold");
+    }
+  }
+  bxDone(pStmt, pErr);
+}
+
 static void checkElements(BxStmts *pHome, sqlite3_value *pJson, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxStmt(pHome, zBadElement, pErr);
   bxBind(pStmt, pErr, "nv", pJson);
   if (bxRow(pStmt, pErr)) {
-    bxFail(pErr, SQLITE_CONSTRAINT,
-        "ValidationError: element %d of payloads %s; nothing was saved",
-        sqlite3_column_int(pStmt, 0), sqlite3_column_text(pStmt, 1));
+    failElement(pErr, pStmt, (const char *)sqlite3_column_text(pStmt, 1));
   }
   bxDone(pStmt, pErr);
+  checkTexts(pHome, pJson, pErr);
 }
 
 void bxPayloadSaveEvidence(BxCall *p) {

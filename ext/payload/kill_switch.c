@@ -2,11 +2,11 @@
 ** kill_switch.c: all rows of an agent leave a ring at once: as pinned evidence
 ** in event_payloads, or as JSON.
 **
-** Evidence is written first and the ring emptied second. As a function both
-** are one savepoint; as a row put into the ring, the statement around it
-** rolls both back, and in the one case where SQLite does not (a single row
-** inside BEGIN, the second step failing) the evidence stands twice, once in
-** the ring: firing again saves nothing twice and empties it.
+** Evidence is written first, in one statement, and the ring emptied second, in
+** another. As a function both are one savepoint; as a row put into the ring, the
+** statement around it rolls both back, and in the one case where SQLite does not
+** (a single row inside BEGIN, the second statement failing) the exchanges are in
+** both places: firing again saves nothing twice and empties the ring.
 **
 ** Where: the archive must be in the ring's own file, or the ring in temp. Two
 ** files that use a write-ahead log commit one after the other; had the ring's
@@ -14,6 +14,8 @@
 */
 #include "payload.h"
 SQLITE_EXTENSION_INIT3
+
+#include <string.h>
 
 /* The archive that a ring's evidence goes to. */
 static BxStmts *archiveOf(Ring *p, BxErr *pErr) {
@@ -29,68 +31,78 @@ static BxStmts *archiveOf(Ring *p, BxErr *pErr) {
   return 0;
 }
 
-/* Whether evidence of this kill switch is there already. */
-static int hasEvidence(BxStmts *pArchive, const char *zEvent, BxErr *pErr) {
-  static const char zSql[] =
-      "SELECT 1 FROM main.event_payloads WHERE kill_switch_event_id = ?1";
-  sqlite3_stmt *pStmt = bxStmt(pArchive, zSql, pErr);
-  int bFound;
-  bxBind(pStmt, pErr, "t", zEvent);
-  bFound = bxRow(pStmt, pErr);
-  bxDone(pStmt, pErr);
-  return bFound;
+/* The head of the statement that saves. */
+static const char zSave[] =
+    "INSERT INTO \"%w\".event_payloads(id, kill_switch_event_id, agent_id,"
+    "  event_id, request_body, response_body, size_bytes, created_at, purpose,"
+    "  pinned) SELECT " BX_PAYLOAD_NEW_ID ", ?1, agent_id, event_id,"
+    "  request_body, response_body, size_bytes, strftime("
+    "    '%%Y-%%m-%%dT%%H:%%M:%%fZ', timestamp / 1000.0, 'unixepoch'),"
+    "  'evidence', 1";
+
+/* The rest: an agent's rows, the oldest part first, that are not evidence of
+** this kill switch already. ?1 kill switch, ?2 to ?3 ids of one part, ?4 to ?5
+** of the other, ?6 the seq before the window. */
+static const char zRows[] =
+    "%z FROM"
+    "  (SELECT * FROM \"%w\".\"%w_slots\" WHERE id BETWEEN ?2 AND ?3 UNION ALL"
+    "   SELECT * FROM \"%w\".\"%w_slots\" WHERE id BETWEEN ?4 AND ?5) AS s "
+    "WHERE seq > ?6 AND NOT EXISTS (SELECT 1 FROM \"%w\".event_payloads AS e"
+    "  WHERE e.kill_switch_event_id = ?1 AND e.agent_id = s.agent_id"
+    "    AND e.event_id = s.event_id AND e.created_at = strftime("
+    "      '%%Y-%%m-%%dT%%H:%%M:%%fZ', s.timestamp / 1000.0, 'unixepoch')"
+    "    AND e.request_body IS s.request_body"
+    "    AND e.response_body IS s.response_body)";
+
+/* A head, which it frees, and the rest. Two schemas have a part in it, which is
+** more than a template can name. */
+static sqlite3_stmt *onRows(Ring *p, BxStmts *pArchive, char *zHead,
+    const char *zEvent, const RingAgent *pAgent, BxErr *pErr) {
+  const char *zDb = p->base.stmts.zDb, *zRing = p->base.stmts.zTable;
+  sqlite3 *db = pArchive->bx->db;
+  sqlite3_stmt *pStmt = 0;
+  char *zSql = 0;
+  if (zHead != 0) {
+    zSql = sqlite3_mprintf(zRows, zHead, zDb, zRing, zDb, zRing, pArchive->zDb);
+  }
+  if (zSql == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  if (pErr->rc == SQLITE_OK) {
+    bxFailDb(pErr, db, sqlite3_prepare_v2(db, zSql, -1, &pStmt, 0));
+  }
+  sqlite3_free(zSql);
+  bxBind(pStmt, pErr, "tiiiii", zEvent, BX_RING_SPLIT(pAgent) + 1,
+      BX_RING_LAST(pAgent), BX_RING_BASE(pAgent), BX_RING_SPLIT(pAgent),
+      pAgent->nGiven - pAgent->nAllowed);
+  return pStmt;
 }
 
-/* ?1 kill switch, ?2 agent, ?3 event, ?4 request, ?5 response, ?6 size, ?7 time
-** in milliseconds. VALUES and no SELECT: where a table has triggers, SQLite
-** copies the rows of a SELECT into a table of its own first. */
-#define SAVE                                                                   \
-  "INSERT INTO main.event_payloads(id, kill_switch_event_id, agent_id,"        \
-  "  event_id, request_body, response_body, size_bytes, created_at, purpose,"  \
-  "  pinned) "
-#define SAVED                                                                  \
-  BX_PAYLOAD_NEW_ID ", ?1, ?2, ?3, ?4, ?5, ?6,"                                \
-                    "  strftime('%Y-%m-%dT%H:%M:%fZ', ?7 / 1000.0, "           \
-                    "'unixepoch'), 'evidence', 1"
-
-static const char zSaveNew[] = SAVE "VALUES(" SAVED ")";
-
-/* The same for a kill switch that has evidence: only what it has not yet. */
-static const char zSaveAgain[] = SAVE
-    "SELECT " SAVED " WHERE NOT EXISTS (SELECT 1 FROM main.event_payloads AS e"
-    "  WHERE e.kill_switch_event_id = ?1 AND e.agent_id = ?2"
-    "    AND e.event_id = ?3 AND e.request_body IS ?4"
-    "    AND e.response_body IS ?5 AND e.created_at ="
-    "      strftime('%Y-%m-%dT%H:%M:%fZ', ?7 / 1000.0, 'unixepoch'))";
-
-/* Saves one part of the agent's layout. Returns the rows saved. */
-static i64 savePart(sqlite3_stmt *pSlots, sqlite3_stmt *pSave,
-    const char *zEvent, i64 iFrom, i64 iTo, const RingAgent *pAgent,
-    BxErr *pErr) {
-  enum { AGENT = 1, EVENT, REQUEST, RESPONSE, TIME, SIZE }; /* after the id */
-  i64 nSaved = 0;
-  if (pErr->rc != SQLITE_OK) return 0;
-  bxBind(pSlots, pErr, "iii", iFrom, iTo, pAgent->nGiven - pAgent->nAllowed);
-  while (bxRow(pSlots, pErr)) {
-    bxBind(pSave, pErr, "tvvssvv", zEvent, sqlite3_column_value(pSlots, AGENT),
-        sqlite3_column_value(pSlots, EVENT),
-        sqlite3_column_value(pSlots, REQUEST),
-        sqlite3_column_value(pSlots, RESPONSE),
-        sqlite3_column_value(pSlots, SIZE), sqlite3_column_value(pSlots, TIME));
-    bxRun(pSave, pErr);
-    if (pErr->rc == SQLITE_OK) {
-      nSaved += sqlite3_changes(sqlite3_db_handle(pSave));
-    }
+/* Saves the agent's rows in one statement. Returns how many. A trigger of the
+** user's may not keep any from it in silence. */
+static i64 save(Ring *p, BxStmts *pArchive, const char *zEvent,
+    const RingAgent *pAgent, BxErr *pErr) {
+  i64 nRow = 0, nSaved = 0;
+  sqlite3_stmt *pStmt = onRows(
+      p, pArchive, sqlite3_mprintf("SELECT count(*)"), zEvent, pAgent, pErr);
+  if (bxRow(pStmt, pErr)) nRow = sqlite3_column_int64(pStmt, 0);
+  sqlite3_finalize(pStmt);
+  pStmt = onRows(
+      p, pArchive, sqlite3_mprintf(zSave, pArchive->zDb), zEvent, pAgent, pErr);
+  bxRow(pStmt, pErr);
+  if (pErr->rc == SQLITE_OK) nSaved = sqlite3_changes(pArchive->bx->db);
+  sqlite3_finalize(pStmt);
+  if (nSaved != nRow) {
+    bxFail(pErr, SQLITE_ERROR,
+        "MisuseError: a trigger on event_payloads let only %lld of %lld "
+        "exchanges become evidence; the ring stays as it is",
+        nSaved, nRow);
   }
-  bxDone(pSlots, pErr);
   return nSaved;
 }
 
 i64 bxRingKillSwitch(
     Ring *p, const char *zAgent, const char *zEvent, BxErr *pErr) {
-  sqlite3_stmt *pSlots, *pSave;
   BxStmts *pArchive;
-  RingAgent agent;
+  RingAgent agent, after;
   i64 nSaved;
   bxRingLock(p, pErr); /* before anything is read */
   pArchive = archiveOf(p, pErr);
@@ -98,14 +110,14 @@ i64 bxRingKillSwitch(
   bxLock(pArchive, pErr);
   bxRingAgent(p, zAgent, &agent, pErr);
   if (pErr->rc != SQLITE_OK || agent.iNo == 0) return 0;
-  pSlots = bxRingSlots(p, 1, 0, pErr);
-  pSave = bxStmt(pArchive,
-      hasEvidence(pArchive, zEvent, pErr) ? zSaveAgain : zSaveNew, pErr);
-  nSaved = savePart(pSlots, pSave, zEvent, BX_RING_SPLIT(&agent) + 1,
-      BX_RING_LAST(&agent), &agent, pErr);
-  nSaved += savePart(pSlots, pSave, zEvent, BX_RING_BASE(&agent),
-      BX_RING_SPLIT(&agent), &agent, pErr);
-  sqlite3_finalize(pSlots);
+  nSaved = save(p, pArchive, zEvent, &agent, pErr);
+  bxRingAgent(p, zAgent, &after, pErr);
+  if (memcmp(&after, &agent, sizeof(agent)) != 0) {
+    bxFail(pErr, SQLITE_ERROR,
+        "MisuseError: a trigger on event_payloads writes into ring %s, from "
+        "which evidence is being saved; the ring stays as it is",
+        p->base.stmts.zTable);
+  }
   bxRingTakeOut(p, zAgent, 1, pErr);
   return nSaved;
 }

@@ -12,8 +12,8 @@
 ** This file holds the methods only; ring_sql.c says what they do. A row is
 ** inserted or deleted, never updated. Rows come ordered by agent_id and seq;
 ** a query for one agent touches no other, in either order of seq; bodies are
-** read only when a query names them. An error that is SQLITE_CONSTRAINT left
-** everything as it was, so INSERT OR IGNORE skips the row.
+** read only when a query names them. INSERT OR IGNORE skips an exchange that is
+** refused, never a kill switch.
 **
 ** Limits: agent_id and event_id 1 KB of UTF-8 each; window 1 to 10,000; text
 ** or blob bodies of up to 1 GB together.
@@ -317,6 +317,10 @@ static void runCommand(Ring *p, sqlite3_value **aCol, BxErr *pErr) {
     const char *zAgent = bxText(aCol[AGENT], "agent_id", 1024, 0, pErr);
     const char *zEvent = bxText(aCol[EVENT], "event_id", 1024, 0, pErr);
     if (pErr->rc == SQLITE_OK) bxRingKillSwitch(p, zAgent, zEvent, pErr);
+    if (sqlite3_vtab_on_conflict(p->base.stmts.bx->db) == SQLITE_IGNORE &&
+        (pErr->rc & 0xff) == SQLITE_CONSTRAINT) {
+      pErr->rc = SQLITE_ERROR; /* or SQLite would take it for success */
+    }
   } else {
     bxFail(pErr, SQLITE_ERROR,
         "ValidationError: unknown command %Q; a ring knows 'window' and "

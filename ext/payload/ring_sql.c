@@ -137,18 +137,24 @@ void bxRingDestroy(Ring *p, BxErr *pErr) {
 
 /* The triggers are made anew, as their names carry the ring's name too. */
 void bxRingRename(Ring *p, const char *zNew, BxErr *pErr) {
+  static const char *const azTable[] = {"slots", "agents", "config"};
   BxStmts renamed;
   char *zSql;
+  int i;
   bxStmtsFinalize(&p->base.stmts);
   bxStmtsInit(&renamed, p->base.stmts.bx, p->base.stmts.zDb, zNew, pErr);
   bxExec(&p->base.stmts, zDropTriggers, pErr);
-  zSql = sqlite3_mprintf("ALTER TABLE main.@_slots RENAME TO \"%w_slots\";"
-                         "ALTER TABLE main.@_agents RENAME TO \"%w_agents\";"
-                         "ALTER TABLE main.@_config RENAME TO \"%w_config\";",
-      zNew, zNew, zNew);
-  if (zSql == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  bxExec(&p->base.stmts, zSql, pErr);
-  sqlite3_free(zSql);
+  for (i = 0; i < 3 && pErr->rc == SQLITE_OK; i++) {
+    zSql = sqlite3_mprintf("ALTER TABLE \"%w\".\"%w_%s\" RENAME TO \"%w_%s\"",
+        renamed.zDb, p->base.stmts.zTable, azTable[i], zNew, azTable[i]);
+    if (zSql == 0) {
+      bxFail(pErr, SQLITE_NOMEM, "out of memory");
+    } else {
+      bxFailDb(
+          pErr, renamed.bx->db, sqlite3_exec(renamed.bx->db, zSql, 0, 0, 0));
+    }
+    sqlite3_free(zSql);
+  }
   bxExec(&renamed, zTriggers, pErr);
   bxStmtsFree(&renamed);
 }

@@ -49,7 +49,7 @@ CALLS = {
 ROWS = [
     "INSERT INTO ring(agent_id, event_id) VALUES('a', 'e2')",
     "INSERT INTO rec(id, action) VALUES('i2', '{}')",
-    "INSERT INTO rollout_log(rollout, type, payload) "
+    "INSERT INTO rollout_log(rollout_id, type, payload) "
     f"VALUES('{ROLLOUT}', 'compacted', '{{}}')",
     "INSERT INTO blackbox_call(command) VALUES('payload_cleanup')",
 ]

@@ -68,12 +68,10 @@ class Model:
     def kill_switch(self, agent, event):
         """Returns how many rows become evidence. A kill switch that has
         evidence saves no exchange that is like one it has."""
-        again = any(e[0] == event for e in self.evidence)
-        before = len(self.evidence)
-        for row in self._take(agent, "saved"):
-            if not again or (event, agent) + row not in self.evidence:
-                self.evidence.append((event, agent) + row)
-        return len(self.evidence) - before
+        new = [(event, agent) + row for row in self._take(agent, "saved")]
+        new = [row for row in new if row not in self.evidence]
+        self.evidence += new
+        return len(new)
 
     def rows(self):
         return [

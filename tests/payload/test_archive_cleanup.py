@@ -158,6 +158,20 @@ def test_cleanup_as_rows_of_plain_sql(archive, path):
     assert ids(plain) == []
 
 
+@pytest.mark.parametrize("columns, values", [
+    ("before", "'1000'"), ("before", "'2020-01-01'"), ("before", "NULL"),
+    ("before", "x'00'"), ("actor", "'me'"), ("before, max_rows", "1e15, 'abc'"),
+    ("before, max_rows", "1e15, 1.5"), ("before, max_rows", "1e15, x'05'")])
+def test_a_sweep_refuses_what_is_no_number(archive, columns, values):
+    """Text compares as later than any number: all would go."""
+    add(archive, "r", 5)
+    with pytest.raises(sqlite3.IntegrityError, match="ValidationError: before"):
+        archive.execute(f"INSERT INTO payload_sweep({columns}) VALUES({values})")
+    assert ids(archive) == ["r"] and receipts(archive) == []
+    archive.execute("INSERT INTO payload_sweep(before, max_rows) VALUES(5.5, 1.0)")
+    assert ids(archive) == []
+
+
 def test_cleanup_rolls_back(archive):
     add(archive, "old", 0)
     archive.execute("BEGIN")
@@ -310,6 +324,59 @@ def test_evidence_is_saved_though_the_archive_is_off(archive):
                     "'payload_save_evidence', json_array('k3', ?))",
                     (json.dumps([ITEM]),))
     assert one(archive, "SELECT count(*) FROM event_payloads") == 2
+
+
+BODIES = ["a\0b", "\0", "\0\0x", "\\", "\\u0000", "\\\0", "\\\\u0000\0\\", "é\0🤖",
+          "\ufdd0", '"\0"', "", "\n\t\x01"]
+
+
+@pytest.mark.parametrize("as_row", [False, True])
+@pytest.mark.parametrize("ascii_only", [False, True])
+def test_saved_bodies_are_byte_identical(archive, ascii_only, as_row):
+    items = json.dumps([{**ITEM, "eventId": f"e{i}", "requestBody": body,
+                         "responseBody": BODIES[-i]} for i, body in enumerate(BODIES)],
+                       ensure_ascii=ascii_only)
+    if as_row:
+        archive.execute("INSERT INTO blackbox_call VALUES('payload_save_evidence', ?)",
+                        (json.dumps(["k", items]),))
+    else:
+        assert one(archive, "SELECT payload_save_evidence('k', ?)", items) == len(BODIES)
+    assert rows(archive, "SELECT request_body, response_body, size_bytes "
+                "FROM event_payloads ORDER BY rowid") \
+        == [(body, BODIES[-i], len((body + BODIES[-i]).encode()))
+            for i, body in enumerate(BODIES)]
+    assert one(archive, "SELECT payload_save_evidence('k', ?)", items) == 0
+
+
+def test_what_is_no_string_is_saved_as_its_json(archive):
+    text = ('[{"eventId":7,"agentId":1.5,"requestBody":true,"responseBody":false},'
+            '{"event_id":"e","eventId":null,"agentId":"a","agentId":"b",'
+            '"requestBody":{"a":[1,"\\u0000"]},"responseBody":12.50}]')
+    assert one(archive, "SELECT payload_save_evidence('k', ?)", text) == 2
+    assert rows(archive, "SELECT event_id, agent_id, request_body, response_body "
+                "FROM event_payloads ORDER BY rowid") == [
+        ("7", "1.5", "true", "false"),
+        ("e", "a", '{"a":[1,"\\u0000"]}', "12.5")]
+
+
+@pytest.mark.parametrize("element, message", [
+    ('{"eventId":true,"agentId":"a"}', "has no eventId"),
+    ('{"eventId":{"a":1},"agentId":"a"}', "has no eventId"),
+    ('{"eventId":[],"agentId":"a"}', "has no eventId"),
+    ('{"eventId":"e\\u0000 1","agentId":"a"}', "has no eventId"),
+    ('{"eventId":"e","agentId":{"x":1}}', "has no agentId"),
+    ('{"eventId":"e","agentId":false}', "has no agentId"),
+    ('{"eventId":"e","agentId":"\\u0000"}', "has no agentId"),
+    ('{"eventId":"e","agentId":"a","requestBody":"x\\ud800y"}', "half a surrogate"),
+    ('{"eventId":"e","agentId":"a","response_body":"\\uDC00"}', "half a surrogate"),
+    ('{"eventId":"\\udbff","agentId":"a"}', "half a surrogate"),
+])
+def test_an_element_that_no_row_can_hold(archive, element, message):
+    good = json.dumps(ITEM)
+    with pytest.raises(sqlite3.IntegrityError,
+                       match=f"element 1 of payloads .*{message}.*nothing was saved"):
+        archive.execute("SELECT payload_save_evidence('k', ?)", (f"[{good},{element}]",))
+    assert ids(archive) == []
 
 
 @pytest.mark.parametrize("position", [0, 1, 2])

@@ -176,8 +176,7 @@ def test_evidence_that_cannot_be_written_leaves_the_ring(ring, how, begin, obsta
     with pytest.raises(sqlite3.Error, match=message):
         ring.execute(how, ("a", "k"))
     assert snapshot(ring) == before
-    if how == CALL:  # as a row, in a transaction, copies may be there
-        assert rows(ring, EVIDENCE) == []
+    assert rows(ring, EVIDENCE) == []
     if ring.in_transaction:
         ring.execute("COMMIT" if begin == "BEGIN" else "RELEASE s")
     assert snapshot(ring) == before
@@ -235,6 +234,57 @@ def test_a_ring_that_cannot_be_emptied_saves_nothing_by_the_function(ring, reque
     ring.execute(ROW, ("a", "k"))  # a copy may have stayed; none stands twice
     assert [r[0] for r in rows(ring, EVIDENCE)] == ["e0", "e1", "e2"]
     assert one(ring, "SELECT count(*) FROM ring") == 0
+
+
+@pytest.mark.parametrize("how", [CALL, ROW])
+@pytest.mark.parametrize("begin", ["", "BEGIN"])
+@pytest.mark.parametrize("trigger, message", [
+    ("BEFORE INSERT ON event_payloads WHEN NEW.event_id = 'e1' "
+     "BEGIN SELECT RAISE(IGNORE); END", "only 2 of 3 exchanges"),
+    ("AFTER INSERT ON event_payloads WHEN NEW.purpose = 'evidence' BEGIN "
+     "INSERT INTO ring(agent_id, event_id) VALUES('a', 'log of ' || NEW.event_id);"
+     "END", "writes into ring ring")])
+def test_a_trigger_that_would_lose_exchanges(db, how, begin, trigger, message):
+    db.execute("PRAGMA trusted_schema = 1")
+    db.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
+    fill(db)
+    before = snapshot(db)
+    db.execute("CREATE TRIGGER mine " + trigger)
+    db.execute(begin)
+    with pytest.raises(sqlite3.OperationalError, match=message):
+        db.execute(how, ("a", "k"))
+    inside = {r[2] for r in rows(db, "SELECT rowid, * FROM ring")}
+    assert {"e0", "e1", "e2"} <= inside
+    if begin:
+        db.execute("COMMIT")
+    if not begin or how == CALL:
+        assert snapshot(db) == before and rows(db, EVIDENCE) == []
+    assert one(db, "SELECT saved FROM ring_agents") == 0
+    assert rows(db, "SELECT * FROM blackbox_check") == []
+
+
+@pytest.mark.parametrize("begin", ["", "BEGIN"])
+@pytest.mark.parametrize("conflict", ["IGNORE", "REPLACE", "ABORT"])
+def test_no_conflict_clause_hides_a_failure(ring, begin, conflict):
+    fill(ring)
+    before = snapshot(ring)
+    refuse(ring)
+    ring.execute(begin)
+    with pytest.raises(sqlite3.Error, match="no e2"):
+        ring.execute(ROW.replace("INSERT", f"INSERT OR {conflict}"), ("a", "k"))
+    if begin:
+        ring.execute("COMMIT")
+    assert snapshot(ring) == before and rows(ring, EVIDENCE) == []
+
+
+@pytest.mark.parametrize("how", [CALL, ROW])
+def test_equal_exchanges_of_one_agent_all_become_evidence(ring, how):
+    fill(ring, 1, "first")
+    ring.execute(how, ("first", "k"))
+    for _ in range(3):
+        push(ring, "a", "e", "q", "r", 5)
+    ring.execute(how, ("a", "k"))
+    assert [r[:2] for r in rows(ring, EVIDENCE)] == [("e0", "first")] + 3 * [("e", "a")]
 
 
 # ---- where

@@ -608,11 +608,12 @@ def test_names_of_columns_are_refused(db, name):
     assert rows(db, "SELECT * FROM blackbox_check") == []
 
 
-def test_rename_to_and_back_then_a_new_ring_under_the_old_name(ring):
+@pytest.mark.parametrize("name", ["the 'other'", "n@me", "main.x", '"%w"'])
+def test_rename_to_and_back_then_a_new_ring_under_the_old_name(ring, name):
+    other = quoted(name)
     for i in range(4):
         push(ring, "a", f"e{i}")
-    ring.execute("ALTER TABLE ring RENAME TO \"the 'other'\"")
-    other = quoted("the 'other'")
+    ring.execute(f"ALTER TABLE ring RENAME TO {other}")
     with pytest.raises(sqlite3.OperationalError, match="NotFoundError"):
         ring.execute("SELECT payload_extract('ring', 'a')")
     push(ring, "a", "e4", ring=other)
@@ -627,7 +628,7 @@ def test_rename_to_and_back_then_a_new_ring_under_the_old_name(ring):
     ring.execute(f"INSERT INTO {other}({other}, value) VALUES('window', 2)")
     assert rows(ring, "SELECT event_id FROM ring") == [("new",)]
     assert rows(ring, f"SELECT event_id FROM {other}") == [("e5",), ("e6",)]
-    assert one(ring, "SELECT payload_kill_switch(?, 'a', 'k')", "the 'other'") == 2
+    assert one(ring, "SELECT payload_kill_switch(?, 'a', 'k')", name) == 2
     assert one(ring, "SELECT payload_kill_switch('ring', 'a', 'k')") == 1
     assert rows(ring, "SELECT * FROM blackbox_check") == []
 
