@@ -566,3 +566,16 @@ def test_hand_made_damage_of_the_kept_tables_is_an_error_not_a_crash(db):
                 "SELECT cache_write(?,NULL,NULL,'1','d')", A)
         db.execute("ROLLBACK")
     assert read(db, k)["data"] == [1]
+
+
+@pytest.mark.parametrize("begin", ["", "BEGIN"])
+def test_a_delete_that_fails_leaves_no_mark(db, begin):
+    write(db, A, "1", now=1000)
+    db.execute("CREATE TRIGGER mine BEFORE DELETE ON cache_items BEGIN "
+               "SELECT RAISE(ABORT, 'not this one'); END")
+    db.execute(begin)
+    for delete in ("SELECT cache_delete(?)",
+                   "INSERT INTO blackbox_call SELECT 'cache_delete', json_array(?)"):
+        with pytest.raises(sqlite3.Error, match="not this one"):
+            db.execute(delete, (key(A, "task0001", "turn0001"),))
+        assert rows(db, "SELECT last_accessed_at FROM cache_sessions") == [(1000,)]
