@@ -570,6 +570,9 @@ def test_stats_list_every_buffer_by_its_name(rec, path):
     ("UPDATE rec_rows SET place = 1", "only a buffer in temp moves"),
     ("UPDATE rec_rows SET place = 0", "only a buffer in temp moves"),
     ("DELETE FROM rec_state", "DROP TABLE it instead"),
+    ("INSERT OR REPLACE INTO rec_state(one, version, max_size_bytes, prune_threshold, "
+     "retention_policy, max_screenshots) VALUES(1, 1, 1000, 0.1, 'keep-all', 0)",
+     "ReadOnlyError: this row is the buffer"),
 ])
 def test_plain_sql_cannot_take_the_buffer_apart(rec, path, sql, message):
     rec.execute("INSERT INTO rec(id, action, screenshot, pinned) VALUES('p', '{}', x'01', 1)")
