@@ -1,9 +1,9 @@
 /*
 ** approve.c: what an approved action keeps, as one SQL expression.
 **
-** evApproved(ts) stands where a column "action" is in scope, a valid JSON
-** object; ts is the SQL of the row's own time, for actions that carry none.
-** Its value is the action
+** evApproved(ts) stands where a column "action" is in scope, valid JSON; ts is
+** the SQL of the row's own time, for actions that carry none. What is no object
+** stays as it is; else its value is the action
 **   - without network data;
 **   - with each strategy of the fallback chain cut down to type, confidence,
 **     selector and the few fields of its metadata that a replay of that type
@@ -170,7 +170,7 @@ char *evApproved(const char *zTime, BxErr *pErr) {
   setVision(pOut, "$.evidence.vision");
   setMouse(pOut, "$.mouseData", zTime);
   setMouse(pOut, "$.evidence.mouse", zTime);
-  sqlite3_str_appendall(pOut, ") FROM slim), action)");
+  sqlite3_str_appendall(pOut, ") FROM slim WHERE j GLOB '{*'), action)");
   z = sqlite3_str_finish(pOut);
   if (z == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
   return z;

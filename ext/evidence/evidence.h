@@ -147,6 +147,10 @@ void evOverflowRate(EvBuffer *p, const EvState *pState, BxErr *pErr);
   "'$.confidence') IN ('integer', 'real') THEN json_extract(value, "           \
   "'$.confidence') END) FROM json_each(" action                                \
   " -> '$.fallbackChain.strategies')), -1)"
+/* Whether an action, when it is JSON, is an object. */
+#define EV_OBJECT(action)                                                      \
+  "(" action " GLOB '{*' OR ltrim(" action                                     \
+  ", ' ' || char(9, 10, 13)) GLOB '{*')"
 /* evidence_slim(action): without its large parts. */
 void evSlim(BxCall *pCall);
 /* The SQL expression of what remains of column "action" when it is approved;

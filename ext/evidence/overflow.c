@@ -390,6 +390,7 @@ void evOverflowSweep(EvBuffer *p, const EvState *pState, BxErr *pErr) {
   "SELECT o.rid FROM over.evidence_overflow AS o JOIN main.@_rows AS r "       \
   "ON r.id = o.id WHERE o.owner = ?1 AND r.place = 1 AND r.pinned = 0 "        \
   "AND r.pruned = 0"
+#define SOUND "json_valid(a.action) AND " EV_OBJECT("a.action")
 
 /* The copy there is cut down first; a repetition finds what is left. */
 void evOverflowApprove(EvBuffer *p, const EvState *pState, BxErr *pErr) {
@@ -408,8 +409,8 @@ void evOverflowApprove(EvBuffer *p, const EvState *pState, BxErr *pErr) {
   sqlite3_free(zApproved);
   runOver(p, pState,
       "UPDATE over.evidence_overflow SET pruned = 1 WHERE rid IN (" OURS ")"
-      " AND (SELECT json_valid(action) FROM over.evidence_overflow_actions"
-      " AS a WHERE a.rid = evidence_overflow.rid)",
+      " AND (SELECT " SOUND " FROM over.evidence_overflow_actions AS a"
+      " WHERE a.rid = evidence_overflow.rid)",
       0, pErr);
   runOver(p, pState,
       "UPDATE main.@_rows SET pruned = o.pruned, action_bytes = o.action_bytes"

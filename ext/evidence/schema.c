@@ -299,8 +299,8 @@ static const Object aObject[] = {
         RECEIPT("rule", "1", "OLD.screenshot_bytes > 0", SIZE("OLD.")) "END"},
     {"TRIGGER", "actionsupdated",
         "AFTER UPDATE ON @_actions BEGIN UPDATE @_rows SET action_bytes ="
-        " length(CAST(NEW.action AS BLOB)), pruned = NEW.approved"
-        " WHERE rid = NEW.rid; END"},
+        " length(CAST(NEW.action AS BLOB)), pruned = NEW.approved AND "
+        EV_OBJECT("NEW.action") " WHERE rid = NEW.rid; END"},
     {"TRIGGER", "logcap",
         "AFTER INSERT ON @_log BEGIN DELETE FROM @_log"
         " WHERE id <= NEW.id - 10000; END"},

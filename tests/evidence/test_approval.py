@@ -142,15 +142,16 @@ def test_keep_screenshots_and_pins(rec):
         approve(rec, -1)
 
 
-def test_damaged_rows_are_kept_told_and_do_not_stop_the_others(rec):
-    put(rec, [action(i) for i in range(3)])
+@pytest.mark.parametrize("damage", ["{broken", "5", "[{}]", " [1]"])
+def test_damaged_rows_are_kept_told_and_do_not_stop_the_others(rec, damage):
+    put(rec, [action(0), action(1), "\n\t " + json.dumps(action(2))])
     overflowed = one(rec, "SELECT using_overflow FROM evidence_stats('rec')")
     table = "main.evidence_overflow_actions" if overflowed else "rec_actions"
-    rec.execute(f"UPDATE {table} SET action = '{{broken' WHERE rid = 2")
+    rec.execute(f"UPDATE {table} SET action = ? WHERE rid = 2", (damage,))
     done = approve(rec)
     assert done["problems"] == [{"id": "x1", "path": "$", "problem": "damaged JSON"}]
     assert rows(rec, "SELECT id, pruned FROM rec") == [("x0", 1), ("x1", 0), ("x2", 1)]
-    assert one(rec, f"SELECT action FROM {table} WHERE rid = 2") == "{broken"
+    assert one(rec, f"SELECT action FROM {table} WHERE rid = 2") == damage
 
 
 def test_a_changed_action_is_approved_anew(rec):
