@@ -113,7 +113,7 @@ void evOverflowOurs(EvBuffer *p, const EvState *pState, BxErr *pErr) {
 }
 
 /* The first write of every act (see above). A buffer that has nothing there is
-** listed again when it comes, the others must be. */
+** not listed, and is from now on; the others must be. */
 static void claim(EvBuffer *p, const EvState *pState, BxErr *pErr) {
   sqlite3_stmt *pStmt = evPrepareOver(p, pState,
       pState->nOverflow > 0
@@ -375,6 +375,10 @@ void evOverflowSweep(EvBuffer *p, const EvState *pState, BxErr *pErr) {
       "DELETE FROM over.evidence_overflow_screenshots WHERE rid IN (SELECT rid"
       " FROM over.evidence_overflow WHERE owner = ?1 AND id IN"
       " (SELECT id FROM main.@_gone WHERE whole = 0))",
+      0, &err);
+  runOver(p, pState,
+      "DELETE FROM over.evidence_owners WHERE owner = ?1 AND rows = 0"
+      " AND (SELECT overflowed FROM main.@_state) = 0",
       0, &err);
   runOver(p, pState, "DELETE FROM main.@_gone WHERE ?1 <> ''", 0, &err);
   if (canWait(&err)) {
