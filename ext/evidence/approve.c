@@ -242,12 +242,9 @@ char *evProblems(EvBuffer *p, BxErr *pErr) {
   char *zHead = zFrom ? sqlite3_mprintf(zDoc, zFrom) : 0;
   char *zSql = zHead ? sqlite3_mprintf("%s%s", zHead, zProblem) : 0;
   char *zOut = 0;
-  sqlite3_stmt *pStmt = 0;
-  sqlite3 *db = p->base.stmts.bx->db;
+  sqlite3_stmt *pStmt;
   if (zSql == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  if (pErr->rc == SQLITE_OK) {
-    bxFailDb(pErr, db, sqlite3_prepare_v2(db, zSql, -1, &pStmt, 0));
-  }
+  pStmt = evPrepareActions(p, zSql, pErr);
   if (bxRow(pStmt, pErr)) {
     zOut = sqlite3_mprintf("%s", sqlite3_column_text(pStmt, 0));
     if (zOut == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");

@@ -114,6 +114,8 @@ int evIsObject(const char *z, int n);
 /* Prepares SQL in which "over." marks the overflow's schema. */
 sqlite3_stmt *evPrepareOver(
     EvBuffer *p, const EvState *pState, const char *zTemplate, BxErr *pErr);
+/* Prepares SQL made with evActions(). */
+sqlite3_stmt *evPrepareActions(EvBuffer *p, const char *zSql, BxErr *pErr);
 /* Sees that schema zDb can take rows, and registers an owner. */
 void evOverflowOpen(
     EvBuffer *p, const char *zDb, const char *zResume, BxErr *pErr);

@@ -260,11 +260,9 @@ static void collect(
                            pQuery->zPlace, pQuery->zSelect)
                      : 0;
   sqlite3 *db = p->base.stmts.bx->db;
-  sqlite3_stmt *pStmt = 0;
+  sqlite3_stmt *pStmt;
   if (zSql == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  if (pErr->rc == SQLITE_OK) {
-    bxFailDb(pErr, db, sqlite3_prepare_v2(db, zSql, -1, &pStmt, 0));
-  }
+  pStmt = evPrepareActions(p, zSql, pErr);
   while (bxRow(pStmt, pErr)) {
     pOut->nTotal++;
     if (sqlite3_column_type(pStmt, 1) == SQLITE_NULL) {

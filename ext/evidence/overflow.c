@@ -22,11 +22,40 @@ SQLITE_EXTENSION_INIT3
 
 #define MARK "over."
 
+/* Prepares, and says of a table that is missing where it should be. */
+static sqlite3_stmt *prepare(
+    EvBuffer *p, const char *zOverflow, const char *zSql, BxErr *pErr) {
+  sqlite3 *db = p->base.stmts.bx->db;
+  sqlite3_stmt *pStmt = 0;
+  if (pErr->rc != SQLITE_OK) return 0;
+  bxFailDb(pErr, db, sqlite3_prepare_v2(db, zSql, -1, &pStmt, 0));
+  if (pErr->rc == SQLITE_ERROR && zOverflow != 0 && pErr->zMsg != 0 &&
+      strstr(pErr->zMsg, "no such table") != 0) {
+    char *zMsg = pErr->zMsg;
+    pErr->rc = SQLITE_OK;
+    bxFail(pErr, SQLITE_ERROR,
+        "OverflowError: the overflow of %s is not in schema %s (%s); ATTACH "
+        "the database that has it",
+        p->base.stmts.zTable, zOverflow, zMsg);
+    sqlite3_free(zMsg);
+  }
+  return pStmt;
+}
+
+sqlite3_stmt *evPrepareActions(EvBuffer *p, const char *zSql, BxErr *pErr) {
+  EvState state = {0};
+  sqlite3_stmt *pStmt;
+  if (p->bTemp) evLoadState(p, &state, pErr);
+  pStmt = prepare(p, state.zOverflow, zSql, pErr);
+  evFreeState(&state);
+  return pStmt;
+}
+
 sqlite3_stmt *evPrepareOver(
     EvBuffer *p, const EvState *pState, const char *zTemplate, BxErr *pErr) {
   const BxStmts *pStmts = &p->base.stmts;
   sqlite3_str *pOut = sqlite3_str_new(0);
-  sqlite3_stmt *pStmt = 0;
+  sqlite3_stmt *pStmt;
   const char *z = zTemplate;
   char *zSql;
   while (*z) {
@@ -44,20 +73,7 @@ sqlite3_stmt *evPrepareOver(
   }
   zSql = sqlite3_str_finish(pOut);
   if (zSql == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  if (pErr->rc == SQLITE_OK) {
-    bxFailDb(pErr, pStmts->bx->db,
-        sqlite3_prepare_v2(pStmts->bx->db, zSql, -1, &pStmt, 0));
-  }
-  if (pErr->rc == SQLITE_ERROR && pErr->zMsg != 0 &&
-      strstr(pErr->zMsg, "no such table") != 0) {
-    char *zMsg = pErr->zMsg;
-    pErr->rc = SQLITE_OK;
-    bxFail(pErr, SQLITE_ERROR,
-        "OverflowError: the overflow of %s is not in schema %s (%s); ATTACH "
-        "the database that has it",
-        pStmts->zTable, pState->zOverflow, zMsg);
-    sqlite3_free(zMsg);
-  }
+  pStmt = prepare(p, pState->zOverflow, zSql, pErr);
   sqlite3_free(zSql);
   return pStmt;
 }

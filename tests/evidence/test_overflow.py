@@ -487,7 +487,11 @@ def test_an_overflow_that_was_detached_is_named(path, tmp_path):
     fill(db, 0, 3)
     one(db, "SELECT evidence_flush('rec')")
     db.execute("DETACH ov")
-    for sql in ("SELECT action FROM rec", "SELECT evidence_prune_for_approval('rec')"):
+    for sql in ("SELECT action FROM rec", "SELECT evidence_prune_for_approval('rec')",
+                "SELECT evidence_export('rec')", "SELECT evidence_export_replay('rec')",
+                "SELECT evidence_export_puppeteer('rec')", "SELECT evidence_export('rec', 1)",
+                "UPDATE rec SET pinned = 1",
+                "INSERT INTO rec(rec, value) VALUES('retention_policy', 'confidence-based')"):
         with pytest.raises(sqlite3.OperationalError,
                            match="OverflowError: .* not in schema ov .*ATTACH"):
             db.execute(sql).fetchall()
