@@ -21,7 +21,7 @@
 --   rollout_drops    what the policy dropped, by type
 --   rollout_imports  view: INSERT appends a line of a file, as an import does
 --   rollout_act      the rule that is at work, for its receipt
---   rollout_clash    the head that an INSERT met, to tell REPLACE from upsert
+--   rollout_clash    the INSERTs that met a head, to tell REPLACE from upsert
 --   rollout_fresh    view: a new id, and the clock
 --   rollout_rules    view: the policy in force
 --   rollout_texts    view: what users and assistants said
@@ -577,9 +577,14 @@ ON rollout_heads(updated, id) WHERE user_sequence IS NOT NULL;
 CREATE INDEX IF NOT EXISTS main.rollout_expiry
 ON rollout_heads(expires_at, id) WHERE expires_at IS NOT NULL;
 
--- An INSERT that meets a head notes it here; when it goes through all the same
--- it was a REPLACE. (A BEFORE guard alone would refuse upserts as well.)
-CREATE TABLE IF NOT EXISTS main.rollout_clash(no INTEGER PRIMARY KEY);
+-- An INSERT that meets a head notes its id here; when it goes through all the
+-- same it was a REPLACE. (A BEFORE guard alone would refuse upserts as well.)
+-- Triggers can nest them, so each looks at its own note. Upserts leave theirs:
+-- the newest 100 stay.
+CREATE TABLE IF NOT EXISTS main.rollout_clash(
+  number INTEGER PRIMARY KEY,
+  id     TEXT NOT NULL UNIQUE
+);
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_heads_before
 BEFORE INSERT ON rollout_heads
@@ -592,16 +597,18 @@ BEGIN
   SELECT RAISE(ABORT, 'ReadOnlyError: the counters of a conversation follow from its items; leave them out')
    WHERE NEW.last_sequence <> -1 OR NEW.user_sequence IS NOT NULL
       OR NEW.turns <> 0 OR NEW.bytes <> 0 OR NEW.looked <> -1;
-  DELETE FROM rollout_clash;
-  INSERT INTO rollout_clash(no)
-  SELECT no FROM rollout_heads WHERE id = NEW.id OR no = NEW.no LIMIT 1;
+  DELETE FROM rollout_clash WHERE id = NEW.id;
+  INSERT INTO rollout_clash(id)
+  SELECT NEW.id FROM rollout_heads WHERE id = NEW.id OR no = NEW.no LIMIT 1;
+  DELETE FROM rollout_clash
+   WHERE number <= (SELECT max(number) - 100 FROM rollout_clash);
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_heads_insert
 AFTER INSERT ON rollout_heads
 BEGIN
   SELECT RAISE(ABORT, 'RolloutExistsError: a conversation cannot be replaced; UPDATE it, or DELETE it first')
-    FROM rollout_clash;
+    FROM rollout_clash WHERE id = NEW.id;
   INSERT INTO rollout_segments(rollout, first, owner, last)
   VALUES (NEW.no, 0, NEW.no, 4294967295);
 END;

@@ -547,6 +547,48 @@ def test_a_compaction_keeps_its_history(plain, key):
                       ('{"%s":[]}' % key,))
 
 
+UPSERT = ("INSERT INTO rollout_heads(id) VALUES ('%s') ON CONFLICT (id) DO UPDATE "
+          "SET status = status" % ID)
+IGNORE = "INSERT OR IGNORE INTO rollout_heads(id) VALUES ('%s')" % ID
+
+
+@pytest.mark.parametrize("when", ["BEFORE", "AFTER"])
+@pytest.mark.parametrize("sql", [UPSERT, IGNORE])
+def test_a_trigger_may_touch_another_head(plain, when, sql):
+    start(plain)
+    log(plain, "user_message", message="a")
+    plain.execute(f"CREATE TRIGGER more {when} INSERT ON rollout_heads "
+                  f"WHEN NEW.id <> '{ID}' BEGIN {sql}; END")
+    start(plain, OTHER)
+    assert head(plain, "item_count", OTHER) == (1,)
+    plain.execute("INSERT INTO rollout_forks(parent, id) VALUES (?, ?)", (ID, THIRD))
+    assert head(plain, "item_count", THIRD) == (2,)
+
+
+@pytest.mark.parametrize("when", ["BEFORE", "AFTER"])
+@pytest.mark.parametrize("sql", [UPSERT, IGNORE, IGNORE.replace(ID, THIRD)])
+def test_a_trigger_hides_no_replace(plain, when, sql):
+    start(plain)
+    start(plain, OTHER)
+    log(plain, "user_message", OTHER, message="keep me")
+    plain.execute(f"CREATE TRIGGER more {when} INSERT ON rollout_heads "
+                  f"WHEN NEW.id = '{OTHER}' BEGIN {sql}; END")
+    for replace in ("REPLACE INTO rollout_heads(id) VALUES (?)",
+                    "REPLACE INTO rollout_heads(no, id) VALUES (1, ?)"):
+        with pytest.raises(IntegrityError, match="RolloutExistsError"):
+            plain.execute(replace, (OTHER,))
+    assert head(plain, "item_count", OTHER) == (2,)
+
+
+def test_the_notes_of_upserts_stay_few(plain):
+    made = [f"5973b6c0-94b8-487b-a530-{i:012x}" for i in range(150)]
+    for _ in range(2):
+        plain.executemany("INSERT OR IGNORE INTO rollout_heads(id) VALUES (?)",
+                          [(name,) for name in made])
+    assert one(plain, "SELECT count(*) FROM rollout_clash") == 100
+    plain.execute("DELETE FROM rollout_heads")
+
+
 def test_a_fork_is_its_own_whatever_triggers_start(plain):
     start(plain)
     log(plain, "user_message", message="a")
