@@ -648,7 +648,8 @@ BEGIN
      AND EXISTS (SELECT 1 FROM rollout_texts
                   WHERE id = (NEW.no << 32) + NEW.looked AND role = 'user');
   -- A turn begins with a user's message. Some recorders tell of it twice, by
-  -- an item and by an event: the second does not begin another.
+  -- an item and by an event: the second does not begin another, unless a
+  -- rollback lies between.
   INSERT INTO rollout_turns(owner, number, sequence)
   SELECT NEW.no, NEW.turns, NEW.looked
     FROM rollout_texts AS x
@@ -657,7 +658,7 @@ BEGIN
                       WHERE substr(x.text, 1, length(p.prefix)) = p.prefix)
      AND NOT EXISTS (
            SELECT 1
-             FROM (SELECT (s.owner << 32) + t.sequence AS id
+             FROM (SELECT (s.owner << 32) + t.sequence AS id, t.sequence
                      FROM rollout_segments AS s
                      JOIN rollout_turns AS t
                        ON t.owner = s.owner AND t.number = NEW.turns - 1
@@ -665,7 +666,14 @@ BEGIN
                     WHERE s.rollout = NEW.no
                     ORDER BY t.sequence DESC LIMIT 1) AS last
              JOIN rollout_texts AS y ON y.id = last.id
-            WHERE y.source <> x.source AND y.text IS x.text);
+            WHERE y.source <> x.source AND y.text IS x.text
+              AND NOT EXISTS (
+                    SELECT 1
+                      FROM rollout_segments AS s
+                      JOIN rollout_marks AS m
+                        ON m.id BETWEEN (s.owner << 32) + max(s.first, last.sequence)
+                                    AND (s.owner << 32) + s.last
+                     WHERE s.rollout = NEW.no AND m.kind = 'rollback'));
   UPDATE rollout_heads SET turns = turns + 1
    WHERE no = NEW.no
      AND EXISTS (SELECT 1 FROM rollout_turns

@@ -192,6 +192,42 @@ def test_a_message_told_twice_is_one_turn(plain):
         (1,), (3,), (5,)]
 
 
+def tell(db, text, rollout=ID):
+    log(db, "message", rollout, "response_item", role="user", content=text)
+
+
+def turns(db, rollout=ID):
+    return rows(db, "SELECT t.number, t.sequence FROM rollout_turns AS t JOIN rollout_heads "
+                    "AS h ON h.no = t.owner WHERE h.id = ? ORDER BY t.sequence", rollout)
+
+
+def test_a_message_after_a_rollback_is_new(plain):
+    start(plain)
+    tell(plain, "c")
+    tell(plain, "d")
+    log(plain, "thread_rolled_back", num_turns=1)
+    assert head(plain, "turns") == (1,)
+    log(plain, "user_message", message="c")
+    assert head(plain, "turns") == (2,)
+    assert turns(plain) == [(0, 1), (1, 2), (1, 4)]
+    tell(plain, "c")  # told twice again
+    assert head(plain, "turns") == (2,)
+    log(plain, "thread_rolled_back", num_turns=0)  # takes nothing back
+    tell(plain, "c")
+    assert head(plain, "turns") == (2,)
+
+
+def test_a_message_after_a_rollback_that_a_fork_shares_is_new(plain):
+    start(plain)
+    tell(plain, "c")
+    tell(plain, "d")
+    log(plain, "thread_rolled_back", num_turns=1)
+    plain.execute("INSERT INTO rollout_forks(parent, id) VALUES (?, ?)", (ID, OTHER))
+    log(plain, "user_message", OTHER, message="c")
+    assert head(plain, "turns", OTHER) == (2,)
+    assert turns(plain, OTHER) == [(1, 4)]
+
+
 @pytest.mark.parametrize("sql", [
     "INSERT INTO rollout_data(id, timestamp, type, payload) "
     "VALUES ((1 << 32) + 3, 1, 'x', '1')",
