@@ -625,6 +625,25 @@ def test_the_notes_of_upserts_stay_few(plain):
     plain.execute("DELETE FROM rollout_heads")
 
 
+def test_deleted_rows_come_back_when_the_file_runs_again(plain, path):
+    was = {table: rows(plain, f"SELECT * FROM {table} ORDER BY 1, 2")
+           for table in ("rollout_policy", "blackbox_setting_defs")}
+    prefixes = rows(plain, "SELECT * FROM rollout_preambles")
+    plain.execute("INSERT INTO rollout_policy(preset, item_type) VALUES ('mine', '*')")
+    plain.execute("DELETE FROM rollout_policy WHERE preset = 'codex' "
+                  "AND item_type <> 'compacted'")
+    plain.execute("DELETE FROM rollout_policy WHERE preset = 'everything'")
+    plain.execute("DELETE FROM rollout_preambles")
+    for name in ("core", "rollout"):
+        assert shell(path, stdin=(ROOT / "sql" / f"{name}.sql").read_text()) == ""
+    assert rows(plain, "SELECT * FROM rollout_preambles") == prefixes
+    assert one(plain, "SELECT choices FROM blackbox_setting_defs "
+                      "WHERE name = 'rollout.policy'") == "codex, everything, mine"
+    plain.execute("DELETE FROM rollout_policy WHERE preset = 'mine'")
+    assert {table: rows(plain, f"SELECT * FROM {table} ORDER BY 1, 2")
+            for table in was} == was
+
+
 def test_a_fork_is_its_own_whatever_triggers_start(plain):
     start(plain)
     log(plain, "user_message", message="a")
