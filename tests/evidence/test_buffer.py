@@ -210,6 +210,8 @@ def test_an_update_reads_no_column_that_it_does_not_set(rec):
     (("x", None, '{"timestamp":[1]}', None), "timestamp must be"),
     ((None, 1, '{"id":true}', None), "id.*must be text, got NULL"),
     ((None, 1, '{"id":{"a":1}}', None), "id.*must be text, got NULL"),
+    ((None, 1, '{"id":"a\\u0000b"}', None), "id.*without a NUL character"),
+    ((None, 1, '{"actionId":"\\u0000"}', None), "id.*without a NUL character"),
     (("x", 1, None, None), "action must be a JSON object.*NULL"),
     (("x", 1, "", None), "action must be"),
     (("x", 1, "not json", None), "action must be a JSON object.*'not json'"),
