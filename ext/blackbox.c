@@ -62,7 +62,7 @@ static const BxFunction aFunction[] = {
     {"evidence_prune", 1, 1, BX_WRITE, evPrune},
     {"evidence_prune_for_approval", 1, 2, BX_WRITE, evPruneForApproval},
     {"evidence_prune_screenshots", 2, 2, BX_WRITE, evPruneScreenshots},
-    {"evidence_slim", 1, 1, BX_PURE, evSlim},
+    {"evidence_slim", 1, 2, BX_PURE, evSlim},
     {"evidence_stats", 1, 1, BX_READ, evStats},
     {"rollout_append", 2, 3, BX_WRITE, bxRolloutAppend},
     {"rollout_archive", 1, 1, BX_WRITE, bxRolloutArchive},

@@ -1,6 +1,6 @@
 -- evidence.sql: where evidence buffers in temp put what memory cannot hold.
 --
--- Tables  evidence_owners                one row for each buffer that moved
+-- Tables  evidence_owners                one row for each buffer that has
 --                                        evidence here, also after it is gone
 --         evidence_overflow              the evidence: one narrow row each
 --         evidence_overflow_actions      its JSON

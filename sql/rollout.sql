@@ -21,7 +21,7 @@
 --   rollout_drops    what the policy dropped, by type
 --   rollout_imports  view: INSERT appends a line of a file, as an import does
 --   rollout_act      the rule that is at work, for its receipt
---   rollout_clash    the head that an INSERT met, to tell REPLACE from upsert
+--   rollout_clash    the INSERTs that met a head, to tell REPLACE from upsert
 --   rollout_fresh    view: a new id, and the clock
 --   rollout_rules    view: the policy in force
 --   rollout_texts    view: what users and assistants said
@@ -577,9 +577,14 @@ ON rollout_heads(updated, id) WHERE user_sequence IS NOT NULL;
 CREATE INDEX IF NOT EXISTS main.rollout_expiry
 ON rollout_heads(expires_at, id) WHERE expires_at IS NOT NULL;
 
--- An INSERT that meets a head notes it here; when it goes through all the same
--- it was a REPLACE. (A BEFORE guard alone would refuse upserts as well.)
-CREATE TABLE IF NOT EXISTS main.rollout_clash(no INTEGER PRIMARY KEY);
+-- An INSERT that meets a head notes its id here; when it goes through all the
+-- same it was a REPLACE. (A BEFORE guard alone would refuse upserts as well.)
+-- Triggers can nest them, so each looks at its own note. Upserts leave theirs:
+-- the newest 100 stay.
+CREATE TABLE IF NOT EXISTS main.rollout_clash(
+  number INTEGER PRIMARY KEY,
+  id     TEXT NOT NULL UNIQUE
+);
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_heads_before
 BEFORE INSERT ON rollout_heads
@@ -592,16 +597,18 @@ BEGIN
   SELECT RAISE(ABORT, 'ReadOnlyError: the counters of a conversation follow from its items; leave them out')
    WHERE NEW.last_sequence <> -1 OR NEW.user_sequence IS NOT NULL
       OR NEW.turns <> 0 OR NEW.bytes <> 0 OR NEW.looked <> -1;
-  DELETE FROM rollout_clash;
-  INSERT INTO rollout_clash(no)
-  SELECT no FROM rollout_heads WHERE id = NEW.id OR no = NEW.no LIMIT 1;
+  DELETE FROM rollout_clash WHERE id = NEW.id;
+  INSERT INTO rollout_clash(id)
+  SELECT NEW.id FROM rollout_heads WHERE id = NEW.id OR no = NEW.no LIMIT 1;
+  DELETE FROM rollout_clash
+   WHERE number <= (SELECT max(number) - 100 FROM rollout_clash);
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_heads_insert
 AFTER INSERT ON rollout_heads
 BEGIN
   SELECT RAISE(ABORT, 'RolloutExistsError: a conversation cannot be replaced; UPDATE it, or DELETE it first')
-    FROM rollout_clash;
+    FROM rollout_clash WHERE id = NEW.id;
   INSERT INTO rollout_segments(rollout, first, owner, last)
   VALUES (NEW.no, 0, NEW.no, 4294967295);
 END;
@@ -641,7 +648,8 @@ BEGIN
      AND EXISTS (SELECT 1 FROM rollout_texts
                   WHERE id = (NEW.no << 32) + NEW.looked AND role = 'user');
   -- A turn begins with a user's message. Some recorders tell of it twice, by
-  -- an item and by an event: the second does not begin another.
+  -- an item and by an event: the second does not begin another, unless a
+  -- rollback lies between.
   INSERT INTO rollout_turns(owner, number, sequence)
   SELECT NEW.no, NEW.turns, NEW.looked
     FROM rollout_texts AS x
@@ -650,7 +658,7 @@ BEGIN
                       WHERE substr(x.text, 1, length(p.prefix)) = p.prefix)
      AND NOT EXISTS (
            SELECT 1
-             FROM (SELECT (s.owner << 32) + t.sequence AS id
+             FROM (SELECT (s.owner << 32) + t.sequence AS id, t.sequence
                      FROM rollout_segments AS s
                      JOIN rollout_turns AS t
                        ON t.owner = s.owner AND t.number = NEW.turns - 1
@@ -658,7 +666,14 @@ BEGIN
                     WHERE s.rollout = NEW.no
                     ORDER BY t.sequence DESC LIMIT 1) AS last
              JOIN rollout_texts AS y ON y.id = last.id
-            WHERE y.source <> x.source AND y.text IS x.text);
+            WHERE y.source <> x.source AND y.text IS x.text
+              AND NOT EXISTS (
+                    SELECT 1
+                      FROM rollout_segments AS s
+                      JOIN rollout_marks AS m
+                        ON m.id BETWEEN (s.owner << 32) + max(s.first, last.sequence)
+                                    AND (s.owner << 32) + s.last
+                     WHERE s.rollout = NEW.no AND m.kind = 'rollback'));
   UPDATE rollout_heads SET turns = turns + 1
    WHERE no = NEW.no
      AND EXISTS (SELECT 1 FROM rollout_turns

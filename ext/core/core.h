@@ -265,22 +265,31 @@ typedef enum {
 
 #define BX_CUT_CHARS 100
 
-/* The member of that name. A list ends with zKey NULL, and has at most 64. */
+/* The member of that name. zKind has the characters with which a value of the
+** kind expected begins, NULL for any kind. A list ends with zKey NULL, and has
+** at most 64. */
 typedef struct BxCut {
   const char *zKey;
   BxHow eHow;
+  const char *zKind;
   const struct BxCut *aInside; /* of its members, or of its elements' members */
 } BxCut;
 
 /* What came of it: BX_CUT_UNSURE where bxSurelyJson() says no; BX_CUT_ODD where
 ** a key has an escape, or one that a list names comes twice, so that what it
-** stands for is in doubt. */
-typedef enum { BX_CUT_UNSURE, BX_CUT_DONE, BX_CUT_ODD } BxCutResult;
+** stands for is in doubt; BX_CUT_STRANGE where a member is not of the kind that
+** its list says, or an element of BX_CUT_ELEMENTS is no object. */
+typedef enum {
+  BX_CUT_UNSURE,
+  BX_CUT_DONE,
+  BX_CUT_STRANGE,
+  BX_CUT_ODD
+} BxCutResult;
 
 /*
 ** Appends the value of those n bytes to pOut, cut as *pCut tells; a value that
-** is not of the kind expected is left whole. Unless it returns BX_CUT_DONE, what
-** was appended is of no use.
+** is not of the kind expected is left whole. Unless it returns BX_CUT_DONE or
+** BX_CUT_STRANGE, what was appended is of no use.
 */
 BxCutResult bxJsonCut(
     const char *z, i64 n, const BxCut *pCut, sqlite3_str *pOut);

@@ -171,7 +171,8 @@ int bxSurelyJson(const char *z, i64 n) {
 
 typedef struct Cut {
   sqlite3_str *pOut;
-  int bOdd; /* see BX_CUT_ODD */
+  int bOdd;     /* see BX_CUT_ODD */
+  int bStrange; /* see BX_CUT_STRANGE */
 } Cut;
 
 static const char *cutValue(Cut *, const char *, const BxCut *);
@@ -231,6 +232,7 @@ static const char *cutArray(Cut *p, const char *z, const BxCut *aCut) {
   sqlite3_str_appendchar(p->pOut, 1, '[');
   z = skipSpace(z + 1);
   while (*z != ']') {
+    if (*z != '{') p->bStrange = 1;
     z = *z == '{' ? cutObject(p, z, aCut) : cutValue(p, z, 0);
     if (z == 0) return 0;
     z = skipSpace(z);
@@ -278,6 +280,9 @@ static const char *cutText(Cut *p, const char *z) {
 static const char *cutValue(Cut *p, const char *z, const BxCut *pCut) {
   BxHow eHow = pCut != 0 ? pCut->eHow : BX_CUT_NOTHING;
   const char *zEnd;
+  if (pCut != 0 && pCut->zKind != 0 && strchr(pCut->zKind, *z) == 0) {
+    p->bStrange = 1;
+  }
   if (eHow == BX_CUT_MEMBERS && *z == '{') {
     return cutObject(p, z, pCut->aInside);
   }
@@ -292,9 +297,10 @@ static const char *cutValue(Cut *p, const char *z, const BxCut *pCut) {
 
 BxCutResult bxJsonCut(
     const char *z, i64 n, const BxCut *pCut, sqlite3_str *pOut) {
-  Cut cut = {pOut, 0};
+  Cut cut = {pOut, 0, 0};
   const char *zEnd = z + n;
   z = cutValue(&cut, skipSpace(z), pCut);
   if (z == 0 || skipSpace(z) != zEnd) return BX_CUT_UNSURE;
-  return cut.bOdd ? BX_CUT_ODD : BX_CUT_DONE;
+  if (cut.bOdd) return BX_CUT_ODD;
+  return cut.bStrange ? BX_CUT_STRANGE : BX_CUT_DONE;
 }

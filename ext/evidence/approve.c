@@ -1,9 +1,9 @@
 /*
 ** approve.c: what an approved action keeps, as one SQL expression.
 **
-** evApproved(ts) stands where a column "action" is in scope, a valid JSON
-** object; ts is the SQL of the row's own time, for actions that carry none.
-** Its value is the action
+** evApproved(ts) stands where a column "action" is in scope, valid JSON; ts is
+** the SQL of the row's own time, for actions that carry none. What is no object
+** stays as it is; else its value is the action
 **   - without network data;
 **   - with each strategy of the fallback chain cut down to type, confidence,
 **     selector and the few fields of its metadata that a replay of that type
@@ -13,9 +13,11 @@
 ** Both shapes are meant: visionData, mouseData, networkData beside the chain,
 ** and evidence.vision, evidence.mouse, evidence.network. What has not the
 ** expected type (strategies that are no array, a strategy or metadata that is
-** no object, a mouse record without an end point) stays as it is, and
-** evProblems() names it; so does a whole action in which a key is written with
-** an escape, or one that matters comes twice. Approving twice changes nothing.
+** no object, a strategy whose type is no text, a mouse record without an end
+** point, a number for a text) stays as it is, and evProblems() names it; so does
+** a whole action in which a key is written with an escape, or one that matters
+** comes twice. What a type does not keep goes, whatever it is. Approving twice
+** changes nothing.
 **
 ** The large parts go first, in one pass over the text (evidence_slim), and
 ** texts are cut as they are written; SQLite's JSON functions do the rest on
@@ -26,36 +28,50 @@ SQLITE_EXTENSION_INIT3
 
 /*-------------------------------------------------- the large parts ----*/
 
-#define KEPT(key)                                                              \
-  { key, BX_CUT_NOTHING, 0 }
+/* How a value of each kind begins; null is as good as nothing. */
+#define IN_TEXT "\"n"
+#define IN_NUMBER "-0123456789n"
+#define IN_OBJECT "{n"
+#define IN_ARRAY "["
+
+#define KEPT(key, kind)                                                        \
+  { key, BX_CUT_NOTHING, kind, 0 }
 #define GONE(key)                                                              \
-  { key, BX_CUT_ALL, 0 }
+  { key, BX_CUT_ALL, 0, 0 }
+#define INSIDE(key, members)                                                   \
+  { key, BX_CUT_MEMBERS, IN_OBJECT, members }
 #define END                                                                    \
-  { 0, BX_CUT_NOTHING, 0 }
+  { 0, BX_CUT_NOTHING, 0, 0 }
 
 static const BxCut aVision[] = {GONE("rawOcrResult"), GONE("screenshot"),
-    GONE("allTextResults"), KEPT("ocrText"), KEPT("confidence"), END};
-static const BxCut aMouse[] = {GONE("trail"), KEPT("endpoint"), END};
-static const BxCut aMetadata[] = {GONE("mouseTrail"), KEPT("role"),
-    KEPT("name"), {"text", BX_CUT_TEXT, 0}, KEPT("label"), KEPT("placeholder"),
-    KEPT("targetText"), KEPT("x"), KEPT("y"), KEPT("endpoint"), END};
-static const BxCut aStrategy[] = {KEPT("type"), KEPT("confidence"),
-    KEPT("selector"), {"metadata", BX_CUT_MEMBERS, aMetadata}, END};
-static const BxCut aChain[] = {{"strategies", BX_CUT_ELEMENTS, aStrategy}, END};
-static const BxCut aEvidence[] = {{"vision", BX_CUT_MEMBERS, aVision},
-    {"mouse", BX_CUT_MEMBERS, aMouse}, GONE("network"), END};
-static const BxCut aAction[] = {KEPT("timestamp"),
-    {"visionData", BX_CUT_MEMBERS, aVision},
-    {"mouseData", BX_CUT_MEMBERS, aMouse}, GONE("networkData"),
-    {"evidence", BX_CUT_MEMBERS, aEvidence},
-    {"fallbackChain", BX_CUT_MEMBERS, aChain}, END};
-static const BxCut action = {"", BX_CUT_MEMBERS, aAction};
+    GONE("allTextResults"), KEPT("ocrText", IN_TEXT),
+    KEPT("confidence", IN_NUMBER), END};
+static const BxCut aMouse[] = {GONE("trail"), KEPT("endpoint", IN_OBJECT), END};
+static const BxCut aMetadata[] = {GONE("mouseTrail"), KEPT("role", IN_TEXT),
+    KEPT("name", IN_TEXT), {"text", BX_CUT_TEXT, IN_TEXT, 0},
+    KEPT("label", IN_TEXT), KEPT("placeholder", IN_TEXT),
+    KEPT("targetText", IN_TEXT), KEPT("x", IN_NUMBER), KEPT("y", IN_NUMBER),
+    KEPT("endpoint", IN_OBJECT), END};
+static const BxCut aStrategy[] = {KEPT("type", IN_TEXT),
+    KEPT("confidence", IN_NUMBER), KEPT("selector", IN_TEXT),
+    INSIDE("metadata", aMetadata), END};
+static const BxCut aChain[] = {
+    {"strategies", BX_CUT_ELEMENTS, IN_ARRAY, aStrategy}, END};
+static const BxCut aEvidence[] = {
+    INSIDE("vision", aVision), INSIDE("mouse", aMouse), GONE("network"), END};
+static const BxCut aAction[] = {KEPT("timestamp", 0),
+    INSIDE("visionData", aVision), INSIDE("mouseData", aMouse),
+    GONE("networkData"), INSIDE("evidence", aEvidence),
+    INSIDE("fallbackChain", aChain), END};
+static const BxCut action = INSIDE("", aAction);
 
 void evSlim(BxCall *p) {
   sqlite3_value *pAction = p->aArg[0];
   sqlite3_str *pOut = sqlite3_str_new(p->bx->db);
   const char *z = 0;
   BxCutResult eResult = BX_CUT_UNSURE;
+  int bStrict =
+      bxArg(p, 1) != 0 && bxInt(p->aArg[1], "strict", 0, 1, &p->err) == 1;
   char *zOut;
   if (sqlite3_value_type(pAction) == SQLITE_TEXT) {
     z = (const char *)sqlite3_value_text(pAction);
@@ -64,12 +80,12 @@ void evSlim(BxCall *p) {
     eResult = bxJsonCut(z, sqlite3_value_bytes(pAction), &action, pOut);
   }
   zOut = sqlite3_str_finish(pOut);
-  if (eResult == BX_CUT_DONE) {
+  if (eResult == BX_CUT_DONE || (eResult == BX_CUT_STRANGE && !bStrict)) {
     bxReturnText(p, zOut);
     return;
   }
   sqlite3_free(zOut);
-  if (eResult == BX_CUT_UNSURE) bxReturnValue(p, pAction);
+  if (eResult == BX_CUT_UNSURE && !bStrict) bxReturnValue(p, pAction);
 }
 
 /*------------------------------------------------------------ the rest ----*/
@@ -77,19 +93,21 @@ void evSlim(BxCall *p) {
 /*
 ** The strategies of document j, in steps that keep the nesting of the SQL
 ** within what SQLite's parser takes, and that compute each text once: v is the
-** strategy when it is an object, raw anything else; members are what its type
-** keeps of the metadata, NULL for types that keep none.
+** strategy when it is an object whose type is text, else it stays as it was;
+** members are what its type keeps of the metadata, NULL for types that keep
+** none.
 */
 /* clang-format off */
 #define MEMBER(key, path) "coalesce(',\"" key "\":' || (v -> '" path "'), '')"
 #define META(key) MEMBER(key, "$.metadata." key)
 
 static const char zStrategies[] =
-    "WITH s(v, raw) AS MATERIALIZED (SELECT"
-    " CASE e.type WHEN 'object' THEN e.value END,"
-    " CASE WHEN e.type <> 'object' THEN j -> e.fullkey END"
+    "WITH s(v, place) AS MATERIALIZED (SELECT CASE e.type WHEN 'object' THEN"
+    " CASE WHEN json_type(e.value, '$.type') IN ('text', 'null') IS NOT 0"
+    " THEN e.value END END, e.fullkey"
     " FROM json_each(j, '$.fallbackChain.strategies') AS e),"
-    " m(v, raw, members) AS MATERIALIZED (SELECT v, raw, CASE v ->> '$.type'"
+    " m(v, place, members) AS MATERIALIZED (SELECT v, place,"
+    " CASE v ->> '$.type'"
     " WHEN 'cdp_semantic' THEN " META("role") " || " META("name")
     " WHEN 'cdp_power' THEN coalesce(',\"text\":' || CASE WHEN"
     " json_type(v, '$.metadata.text') = 'text'"
@@ -100,17 +118,17 @@ static const char zStrategies[] =
     " WHEN 'vision_ocr' THEN " META("targetText")
     " WHEN 'coordinates' THEN " META("x") " || " META("y")
     " WHEN 'evidence_scoring' THEN " META("endpoint") " END FROM s)"
-    " SELECT '[' || coalesce(group_concat(coalesce(raw, '{' || substr("
+    " SELECT '[' || coalesce(group_concat(CASE WHEN v IS NULL"
+    " THEN action -> place ELSE '{' || substr("
     MEMBER("type", "$.type") " || " MEMBER("confidence", "$.confidence")
     " || CASE WHEN v ->> '$.selector' NOT IN ('', 0) THEN "
     MEMBER("selector", "$.selector") " ELSE '' END"
-    " || CASE WHEN members IS NULL THEN ''"
-    " WHEN json_type(v, '$.metadata') = 'object'"
-    " THEN ',\"metadata\":{' || substr(members, 2) || '}'"
+    " || CASE WHEN json_type(v, '$.metadata') = 'object'"
+    " THEN coalesce(',\"metadata\":{' || substr(members, 2) || '}', '')"
     /* a value that a script would take for false is no metadata */
     " WHEN v ->> '$.metadata' NOT IN ('', 0)"
     " THEN ',\"metadata\":' || (v -> '$.metadata') ELSE '' END"
-    ", 2) || '}')), '') || ']' FROM m";
+    ", 2) || '}' END), '') || ']' FROM m";
 /* clang-format on */
 
 /* What is left of vision data; %s is its path. */
@@ -170,7 +188,7 @@ char *evApproved(const char *zTime, BxErr *pErr) {
   setVision(pOut, "$.evidence.vision");
   setMouse(pOut, "$.mouseData", zTime);
   setMouse(pOut, "$.evidence.mouse", zTime);
-  sqlite3_str_appendall(pOut, ") FROM slim), action)");
+  sqlite3_str_appendall(pOut, ") FROM slim WHERE j GLOB '{*'), action)");
   z = sqlite3_str_finish(pOut);
   if (z == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
   return z;
@@ -180,74 +198,82 @@ char *evApproved(const char *zTime, BxErr *pErr) {
 
 /*
 ** One row for each thing that approval kept because it could not read it; the
-** buffer's rows at %s. odd picks out the few actions with anything in them
-** that needs a closer look. json_valid() also says no when it gets no memory,
-** and is then asked again.
+** buffer's rows at %s. evidence_slim() picks out, in one pass, the few actions
+** that need a closer look. One in doubt was kept whole. json_valid() also says
+** no when it gets no memory, and is then asked again.
 */
+/* clang-format off */
 static const char zDoc[] =
     "WITH doc(id, j) AS MATERIALIZED (SELECT id, CASE WHEN json_valid(action)"
     " OR json_valid(action) THEN CASE json_type(action)"
-    " WHEN 'object' THEN action END END FROM %s WHERE pinned = 0), odd(id, "
-    "j) AS MATERIALIZED"
-    " (SELECT doc.id, j FROM doc WHERE evidence_slim(j) IS NULL"
-    " OR json_type(j, '$.fallbackChain') NOT IN ('object', 'null')"
-    " OR json_type(j, '$.evidence') NOT IN ('object', 'null')"
-    " OR json_type(j, '$.fallbackChain.strategies') <> 'array'"
-    " OR json_type(j, '$.visionData') NOT IN ('object', 'null')"
-    " OR json_type(j, '$.mouseData') NOT IN ('object', 'null')"
-    " OR json_type(j, '$.evidence.vision') NOT IN ('object', 'null')"
-    " OR json_type(j, '$.evidence.mouse') NOT IN ('object', 'null')"
+    " WHEN 'object' THEN action END END FROM %s WHERE pinned = 0),"
+    " odd(id, doubt, j) AS MATERIALIZED (SELECT id, doubt,"
+    " CASE WHEN doubt IS NULL THEN j END FROM (SELECT id, j,"
+    " CASE WHEN j IS NULL THEN 'damaged JSON' WHEN evidence_slim(j) IS NULL"
+    " THEN 'a key with an escape, or one that comes twice' END AS doubt"
+    " FROM doc WHERE evidence_slim(j, 1) IS NULL"
     " OR json_type(j, '$.mouseData') = 'object'"
     " AND json_type(j, '$.mouseData.endpoint') IS NOT 'object'"
     " OR json_type(j, '$.evidence.mouse') = 'object'"
-    " AND json_type(j, '$.evidence.mouse.endpoint') IS NOT 'object'"
-    " OR EXISTS (SELECT 1 FROM json_each(j, '$.fallbackChain.strategies') AS e"
-    " WHERE e.type <> 'object' OR json_type(j, e.fullkey || '.metadata') IN"
-    " ('array', 'text', 'integer', 'real', 'true')"
-    " OR json_type(j, e.fullkey || '.metadata.text') IN ('array', 'object'))) ";
+    " AND json_type(j, '$.evidence.mouse.endpoint') IS NOT 'object')), ";
 
+/* The members that approval reads: of the action, of a strategy. */
+#define TEXT(path) "('" path "', 'text', 'text')"
+#define NUMBER(path) "('" path "', 'integer real', 'a number')"
+#define OBJECT(path) "('" path "', 'object', 'an object')"
+
+static const char zMembers[] =
+    "part(path, types, kind) AS (VALUES " OBJECT("$.fallbackChain") ", "
+    "('$.fallbackChain.strategies', 'array', 'an array'), "
+    OBJECT("$.evidence") ", "
+    OBJECT("$.visionData") ", " OBJECT("$.evidence.vision") ", "
+    TEXT("$.visionData.ocrText") ", " TEXT("$.evidence.vision.ocrText") ", "
+    NUMBER("$.visionData.confidence") ", "
+    NUMBER("$.evidence.vision.confidence") ", "
+    OBJECT("$.mouseData") ", " OBJECT("$.evidence.mouse") "), "
+    "member(path, types, kind) AS (VALUES " TEXT("$.type") ", "
+    NUMBER("$.confidence") ", " TEXT("$.selector") ", "
+    OBJECT("$.metadata") ", " TEXT("$.metadata.role") ", "
+    TEXT("$.metadata.name") ", " TEXT("$.metadata.text") ", "
+    TEXT("$.metadata.label") ", " TEXT("$.metadata.placeholder") ", "
+    TEXT("$.metadata.targetText") ", " NUMBER("$.metadata.x") ", "
+    NUMBER("$.metadata.y") ", " OBJECT("$.metadata.endpoint") "), "
+    "strategy(id, fullkey, type, value) AS (SELECT odd.id, e.fullkey, e.type,"
+    " e.value FROM odd, json_each(j, '$.fallbackChain.strategies') AS e"
+    " WHERE json_type(j, '$.fallbackChain.strategies') = 'array') ";
+
+/* "null" is as good as nothing, but for the list of strategies. */
+#define IS_OTHER(j)                                                            \
+  "instr(types || CASE types WHEN 'array' THEN '' ELSE ' null' END,"           \
+  " json_type(" j ", path)) = 0"
+
+/* A value that a script would take for false is no metadata. */
 static const char zProblem[] =
     "SELECT json_group_array(json_object('id', id, 'path', path,"
     " 'problem', problem)) FROM (SELECT * FROM ("
-    "SELECT id, '$' AS path, CASE WHEN j IS NULL THEN 'damaged JSON'"
-    " WHEN evidence_slim(j) IS NULL THEN"
-    " 'a key with an escape, or one that comes twice' END"
-    " AS problem FROM odd UNION ALL "
-    "SELECT id, '$.fallbackChain.strategies', CASE WHEN"
-    " json_type(j, '$.fallbackChain.strategies') <> 'array' THEN"
-    " 'not an array' END FROM odd UNION ALL "
-    "SELECT odd.id, e.fullkey, CASE WHEN json_type(j,"
-    " '$.fallbackChain.strategies') <> 'array' THEN NULL WHEN e.type <>"
-    " 'object' THEN 'not an object' WHEN e.value ->> '$.type' IN"
-    " ('cdp_semantic', 'cdp_power', 'vision_ocr', 'coordinates',"
-    " 'evidence_scoring') AND json_type(e.value, '$.metadata') NOT IN"
-    " ('object', 'null', 'false') AND e.value ->> '$.metadata' NOT IN ('', 0)"
-    " THEN 'metadata is not an object' WHEN e.value ->> '$.type' ="
-    " 'cdp_power' AND json_type(e.value, '$.metadata.text') IN"
-    " ('array', 'object') THEN 'text is not text' END"
-    " FROM odd, json_each(j, '$.fallbackChain.strategies') AS e UNION ALL "
-    "SELECT id, path, CASE WHEN json_type(j, path) NOT IN ('object', 'null')"
-    " THEN 'not an object' WHEN mouse AND json_type(j, path) = 'object' AND"
-    " json_type(j, path || '.endpoint') IS NOT 'object' THEN 'no end point'"
-    " END FROM odd, (SELECT '$.fallbackChain' AS path, 0 AS mouse"
-    " UNION ALL SELECT '$.evidence', 0"
-    " UNION ALL SELECT '$.visionData', 0"
-    " UNION ALL SELECT '$.evidence.vision', 0"
-    " UNION ALL SELECT '$.mouseData', 1"
-    " UNION ALL SELECT '$.evidence.mouse', 1)"
+    "SELECT id, '$' AS path, doubt AS problem FROM odd UNION ALL "
+    "SELECT id, path, CASE WHEN " IS_OTHER("j") " THEN 'not ' || kind"
+    " WHEN path IN ('$.mouseData', '$.evidence.mouse')"
+    " AND json_type(j, path) = 'object'"
+    " AND json_type(j, path || '.endpoint') IS NOT 'object'"
+    " THEN 'no end point' END FROM odd, part UNION ALL "
+    "SELECT id, fullkey, CASE WHEN type <> 'object' THEN 'not an object'"
+    " END FROM strategy UNION ALL "
+    "SELECT id, fullkey, CASE WHEN " IS_OTHER("value") " AND NOT"
+    " (path = '$.metadata' AND value ->> path IN ('', 0)) THEN"
+    " replace(substr(path, 3), 'metadata.', '') || ' is not ' || kind END"
+    " FROM (SELECT * FROM strategy WHERE type = 'object'), member"
     ") WHERE problem IS NOT NULL LIMIT 100)";
+/* clang-format on */
 
 char *evProblems(EvBuffer *p, BxErr *pErr) {
   char *zFrom = evActions(p, pErr);
   char *zHead = zFrom ? sqlite3_mprintf(zDoc, zFrom) : 0;
-  char *zSql = zHead ? sqlite3_mprintf("%s%s", zHead, zProblem) : 0;
+  char *zSql = zHead ? sqlite3_mprintf("%s%s%s", zHead, zMembers, zProblem) : 0;
   char *zOut = 0;
-  sqlite3_stmt *pStmt = 0;
-  sqlite3 *db = p->base.stmts.bx->db;
+  sqlite3_stmt *pStmt;
   if (zSql == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  if (pErr->rc == SQLITE_OK) {
-    bxFailDb(pErr, db, sqlite3_prepare_v2(db, zSql, -1, &pStmt, 0));
-  }
+  pStmt = evPrepareActions(p, zSql, pErr);
   if (bxRow(pStmt, pErr)) {
     zOut = sqlite3_mprintf("%s", sqlite3_column_text(pStmt, 0));
     if (zOut == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");

@@ -114,6 +114,8 @@ int evIsObject(const char *z, int n);
 /* Prepares SQL in which "over." marks the overflow's schema. */
 sqlite3_stmt *evPrepareOver(
     EvBuffer *p, const EvState *pState, const char *zTemplate, BxErr *pErr);
+/* Prepares SQL made with evActions(). */
+sqlite3_stmt *evPrepareActions(EvBuffer *p, const char *zSql, BxErr *pErr);
 /* Sees that schema zDb can take rows, and registers an owner. */
 void evOverflowOpen(
     EvBuffer *p, const char *zDb, const char *zResume, BxErr *pErr);
@@ -147,6 +149,10 @@ void evOverflowRate(EvBuffer *p, const EvState *pState, BxErr *pErr);
   "'$.confidence') IN ('integer', 'real') THEN json_extract(value, "           \
   "'$.confidence') END) FROM json_each(" action                                \
   " -> '$.fallbackChain.strategies')), -1)"
+/* Whether an action, when it is JSON, is an object. */
+#define EV_OBJECT(action)                                                      \
+  "(" action " GLOB '{*' OR ltrim(" action                                     \
+  ", ' ' || char(9, 10, 13)) GLOB '{*')"
 /* evidence_slim(action): without its large parts. */
 void evSlim(BxCall *pCall);
 /* The SQL expression of what remains of column "action" when it is approved;

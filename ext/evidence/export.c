@@ -38,15 +38,34 @@ SQLITE_EXTENSION_INIT3
   "CASE WHEN " x " GLOB 'xpath/*' OR " x " GLOB 'aria/*' OR " x                \
   " GLOB 'text/*' OR " x " GLOB 'pierce/*' THEN " x                            \
   " WHEN " x " GLOB '[/(]*' OR " x " GLOB './*' THEN 'xpath/' || " x           \
-  " WHEN a ->> '$.domData.isInShadowDOM' THEN 'pierce/' || " x                 \
+  " WHEN b ->> '$.domData.isInShadowDOM' THEN 'pierce/' || " x                 \
   " ELSE " x " END"
+
+/*
+** SQLite's functions end a text at a NUL, which JSON can write as \u0000. A
+** value is then quoted as it is written (x is a JSON string). No text of a page
+** has a NUL, so b, the action that selectors and kinds are read from, has
+** MARKED in its place: a character that Unicode leaves out. What has it is no
+** selector, and no kind that is known. 0x01 cannot stand in JSON as itself.
+*/
+#define ASIDE(x) "replace(" x ", '\\\\', char(1))"
+#define HAS_NUL(x) "instr(" ASIDE(x) ", '\\u0000') > 0"
+#define QUOTED(x)                                                              \
+  "CASE WHEN " HAS_NUL(x) " THEN " x " ELSE json_quote(" x " ->> '$') END"
+#define MARKED "char(64976)"
+#define MARK(x)                                                                \
+  "CASE WHEN instr(" x ", '\\u0000') = 0 THEN " x " ELSE replace(replace("     \
+  ASIDE(x) ", '\\u0000', " MARKED "), char(1), '\\\\') END"
 
 #define META(key) "(e.value ->> '$.metadata." key "')"
 #define IS(type) "e.value ->> '$.type' = '" type "'"
 
-/* The text at a path, when it is one; else NULL. */
+/* The text at a path, when it is one; else NULL. The same as JSON. */
 #define TEXT_AT(j, path)                                                       \
   "CASE json_type(" j ", '" path "') WHEN 'text' THEN " j " ->> '" path "' END"
+#define JSON_AT(j, path)                                                       \
+  "CASE json_type(" j ", '" path "') WHEN 'text' THEN "                        \
+  QUOTED("(" j " -> '" path "')") " END"
 
 /* White space, and a number as JSON can write it. */
 #define BLANK "' ' || char(9, 10, 13)"
@@ -76,20 +95,21 @@ SQLITE_EXTENSION_INIT3
 #define PAGE_SELECTOR                                                          \
   "SELECT 1000000 + key AS k, 0 AS n, " AS_SELECTOR("s") " AS sel "            \
   "FROM (SELECT key, trim(value, " BLANK ") AS s FROM json_each(json_array("   \
-  TEXT_AT("a", "$.domData.selector") ", "                                      \
-  TEXT_AT("a", "$.domData.uniqueSelector") ", "                                \
-  TEXT_AT("a", "$.selector") ", "                                              \
-  TEXT_AT("a", "$.evidence.dom.selector") ", "                                 \
-  TEXT_AT("a", "$.domData.xpath") ", "                                         \
-  TEXT_AT("a", "$.evidence.dom.xpath") "))) WHERE s <> ''"
+  TEXT_AT("b", "$.domData.selector") ", "                                      \
+  TEXT_AT("b", "$.domData.uniqueSelector") ", "                                \
+  TEXT_AT("b", "$.selector") ", "                                              \
+  TEXT_AT("b", "$.evidence.dom.selector") ", "                                 \
+  TEXT_AT("b", "$.domData.xpath") ", "                                         \
+  TEXT_AT("b", "$.evidence.dom.xpath") "))) WHERE s <> ''"
 
-/* JSON array of all selectors of action a. */
+/* JSON array of all selectors of action b. */
 #define SELECTORS                                                              \
   "(SELECT json_group_array(sel) FROM (SELECT sel, min(k) AS k, min(n) AS n "  \
   "FROM (SELECT e.key AS k, n, " STRATEGY_SELECTOR " AS sel "                  \
-  "FROM json_each(a, '$.fallbackChain.strategies') AS e, (SELECT 0 AS n "      \
+  "FROM json_each(b, '$.fallbackChain.strategies') AS e, (SELECT 0 AS n "      \
   "UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3) "                 \
-  "UNION ALL " PAGE_SELECTOR ") WHERE sel <> '' GROUP BY sel "                 \
+  "UNION ALL " PAGE_SELECTOR ") WHERE sel <> '' AND instr(sel, " MARKED ") "   \
+  "= 0 GROUP BY sel "                                                          \
   "ORDER BY 2, 3))"
 
 /* Where on the page the action took place: {"x":..,"y":..} or NULL. */
@@ -116,21 +136,30 @@ static const char zDoc[] =
 
 static const char zActions[] = "SELECT id, a, NULL FROM doc ORDER BY t, rid";
 
-/* What a step needs: kind, value (both text), selectors, position. */
+/* What an action says of itself, as JSON strings; and b, see MARKED. */
+static const char zTold[] =
+    ", told(t, rid, id, a, name, value, b) AS MATERIALIZED (SELECT t, rid, id,"
+    " a, coalesce(" JSON_AT("a", "$.eventType") ", "
+    JSON_AT("a", "$.actionType") "),"
+    " CASE coalesce(json_type(a, '$.value'), 'null') WHEN 'null' THEN NULL"
+    " WHEN 'text' THEN " QUOTED("(a -> '$.value')")
+    " ELSE json_quote((a -> '$.value') || '') END, " MARK("a") " FROM doc)";
+
+/* What a step needs beside: kind (name as text), selectors, position. */
 static const char zStep[] =
-    ", step(t, rid, id, a, kind, value, sels, pos) AS MATERIALIZED (SELECT t,"
-    " rid, id, a, coalesce(" TEXT_AT("a", "$.eventType") ", "
-    TEXT_AT("a", "$.actionType") "), CASE json_type(a, '$.value')"
-    " WHEN 'text' THEN a ->> '$.value' WHEN 'null' THEN NULL"
-    " ELSE a -> '$.value' END, " SELECTORS ", " POSITION " FROM doc) ";
+    ", step(t, rid, id, a, name, value, kind, sels, pos) AS MATERIALIZED"
+    " (SELECT t, rid, id, a, name, value, coalesce("
+    TEXT_AT("b", "$.eventType") ", " TEXT_AT("b", "$.actionType") "), "
+    SELECTORS ", " POSITION " FROM told) ";
 
 /* Going to a page takes no selector. */
 static const char zPuppeteer[] =
-    "SELECT id, a, json_patch(json_object('action', coalesce(kind, ''),"
+    "SELECT id, a, json_patch(json_object('action', json(coalesce(name,"
+    " '\"\"')),"
     " 'selector', CASE WHEN kind = 'navigate' THEN '' ELSE"
     " coalesce(sels ->> 0, '') END, 'fallbacks', CASE WHEN kind = 'navigate'"
     " THEN json('[]') ELSE json(json_remove(sels, '$[0]')) END),"
-    " json_object('value', value, 'position', json(pos)))"
+    " json_object('value', json(value), 'position', json(pos)))"
     " FROM step ORDER BY t, rid";
 
 /* What the Recorder's selectors are: alternatives, each a list of one. An
@@ -156,9 +185,9 @@ static const char zPuppeteer[] =
   "', rect ->> '$." edge "') "                                                 \
   "ELSE coalesce((rect ->> '$." extent "') / 2.0, 1) END")
 
-/* What the Recorder needs beside. */
+/* What the Recorder needs beside; said is the value as text. */
 static const char zPlace[] =
-    ", place AS (SELECT *, " OFFSET("x", "left", "width") " AS x, "
+    ", place AS (SELECT *, value ->> '$' AS said, " OFFSET("x", "left", "width") " AS x, "
     OFFSET("y", "top", "height") " AS y FROM (SELECT *, coalesce("
     "a -> '$.domData.boundingRect', a -> '$.evidence.dom.boundingRect', '{}')"
     " AS rect, " TARGETS " AS targets, " ELEMENT " AS element FROM step)) ";
@@ -167,8 +196,8 @@ static const char zPlace[] =
 #define ON_TARGETS(type) MAIN(type) "'selectors', json(targets)"
 #define CLICK(type) ON_TARGETS(type) ", 'offsetX', x, 'offsetY', y)"
 #define CUSTOM                                                                 \
-  MAIN("customStep") "'name', coalesce(kind, 'unknown'), 'parameters', "       \
-  "json_object('value', value, 'selectors', json(sels)))"
+  MAIN("customStep") "'name', json(coalesce(name, '\"unknown\"')), "           \
+  "'parameters', json_object('value', json(value), 'selectors', json(sels)))"
 
 /* Does something with the element; NULL when a script cannot find it. */
 #define SCRIPT(does)                                                           \
@@ -177,10 +206,10 @@ static const char zPlace[] =
 
 /* A scroll's value is "x,y", or {"x":..,"y":..}, or y alone. */
 #define SCROLL(axis, part, alone)                                              \
-  FINITE("CASE WHEN json_valid(value) AND json_type(value) = 'object' THEN "   \
-  "CASE WHEN json_type(value, '$." axis "') IN ('integer', 'real') THEN "      \
-  "value ->> '$." axis "' ELSE 0 END WHEN instr(value, ',') > 0 THEN "         \
-  "CAST(substr(value, " part ") AS REAL) ELSE " alone " END")
+  FINITE("CASE WHEN json_valid(said) AND json_type(said) = 'object' THEN "     \
+  "CASE WHEN json_type(said, '$." axis "') IN ('integer', 'real') THEN "       \
+  "said ->> '$." axis "' ELSE 0 END WHEN instr(said, ',') > 0 THEN "           \
+  "CAST(substr(said, " part ") AS REAL) ELSE " alone " END")
 
 /*
 ** With no selector and no position there is nothing to act on: the action is
@@ -189,18 +218,19 @@ static const char zPlace[] =
 static const char zReplay[] =
     "SELECT id, a, CASE"
     " WHEN kind = 'navigate' THEN json_object('type', 'navigate', 'url',"
-    " coalesce(value, " TEXT_AT("a", "$.metadata.url") ", 'about:blank'))"
-    " WHEN kind = 'keydown' AND value <> '' THEN coalesce("
-    SCRIPT("e.focus()") " || ',', '') || "
-    MAIN("keyDown") "'key', value) || ',' || " MAIN("keyUp") "'key', value)"
+    " json(coalesce(value, " JSON_AT("a", "$.metadata.url")
+    ", '\"about:blank\"')))"
+    " WHEN kind = 'keydown' AND value <> '\"\"' THEN coalesce("
+    SCRIPT("e.focus()") " || ',', '') || " MAIN("keyDown") "'key', json(value))"
+    " || ',' || " MAIN("keyUp") "'key', json(value))"
     " WHEN kind = 'scroll' THEN " MAIN("scroll")
-    "'x', " SCROLL("x", "1, instr(value, ',') - 1", "0")
-    ", 'y', " SCROLL("y", "instr(value, ',') + 1", "CAST(coalesce(value, 0) AS REAL)") ")"
+    "'x', " SCROLL("x", "1, instr(said, ',') - 1", "0")
+    ", 'y', " SCROLL("y", "instr(said, ',') + 1", "CAST(coalesce(said, 0) AS REAL)") ")"
     " WHEN sels = '[]' AND pos IS NULL THEN " CUSTOM
     " WHEN kind IN ('click', 'check', 'uncheck') THEN " CLICK("click")
     " WHEN kind = 'dblclick' THEN " CLICK("doubleClick")
     " WHEN kind IN ('type', 'select') THEN " ON_TARGETS("change")
-    ", 'value', coalesce(value, ''))"
+    ", 'value', json(coalesce(value, '\"\"')))"
     " WHEN kind = 'hover' THEN " ON_TARGETS("hover") ")"
     " WHEN element IS NULL THEN " CUSTOM
     " WHEN kind = 'focus' THEN " SCRIPT("e.focus()")
@@ -248,7 +278,7 @@ static void appendQuoted(
 
 /* What follows zDoc in a query. */
 typedef struct Query {
-  const char *zStep, *zPlace, *zSelect;
+  const char *zTold, *zStep, *zPlace, *zSelect;
 } Query;
 
 static void collect(
@@ -256,15 +286,13 @@ static void collect(
   char *zFrom = evActions(p, pErr);
   char *zApproved = evApproved("timestamp", pErr);
   char *zHead = sqlite3_mprintf(zDoc, zApproved, zFrom);
-  char *zSql = zHead ? sqlite3_mprintf("%s%s%s%s", zHead, pQuery->zStep,
-                           pQuery->zPlace, pQuery->zSelect)
+  char *zSql = zHead ? sqlite3_mprintf("%s%s%s%s%s", zHead, pQuery->zTold,
+                           pQuery->zStep, pQuery->zPlace, pQuery->zSelect)
                      : 0;
   sqlite3 *db = p->base.stmts.bx->db;
-  sqlite3_stmt *pStmt = 0;
+  sqlite3_stmt *pStmt;
   if (zSql == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  if (pErr->rc == SQLITE_OK) {
-    bxFailDb(pErr, db, sqlite3_prepare_v2(db, zSql, -1, &pStmt, 0));
-  }
+  pStmt = evPrepareActions(p, zSql, pErr);
   while (bxRow(pStmt, pErr)) {
     pOut->nTotal++;
     if (sqlite3_column_type(pStmt, 1) == SQLITE_NULL) {
@@ -358,17 +386,17 @@ static void exportRecording(BxCall *pCall, const Query *pQuery) {
 }
 
 void evExport(BxCall *pCall) {
-  static const Query query = {"", "", zActions};
+  static const Query query = {"", "", "", zActions};
   exportRecording(pCall, &query);
 }
 
 void evExportPuppeteer(BxCall *pCall) {
-  static const Query query = {zStep, "", zPuppeteer};
+  static const Query query = {zTold, zStep, "", zPuppeteer};
   exportRecording(pCall, &query);
 }
 
 void evExportReplay(BxCall *pCall) {
-  static const Query query = {zStep, zPlace, zReplay};
+  static const Query query = {zTold, zStep, zPlace, zReplay};
   Export out;
   i64 iNow;
   char *zResult = 0;

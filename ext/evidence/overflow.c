@@ -22,11 +22,40 @@ SQLITE_EXTENSION_INIT3
 
 #define MARK "over."
 
+/* Prepares, and says of a table that is missing where it should be. */
+static sqlite3_stmt *prepare(
+    EvBuffer *p, const char *zOverflow, const char *zSql, BxErr *pErr) {
+  sqlite3 *db = p->base.stmts.bx->db;
+  sqlite3_stmt *pStmt = 0;
+  if (pErr->rc != SQLITE_OK) return 0;
+  bxFailDb(pErr, db, sqlite3_prepare_v2(db, zSql, -1, &pStmt, 0));
+  if (pErr->rc == SQLITE_ERROR && zOverflow != 0 && pErr->zMsg != 0 &&
+      strstr(pErr->zMsg, "no such table") != 0) {
+    char *zMsg = pErr->zMsg;
+    pErr->rc = SQLITE_OK;
+    bxFail(pErr, SQLITE_ERROR,
+        "OverflowError: the overflow of %s is not in schema %s (%s); ATTACH "
+        "the database that has it",
+        p->base.stmts.zTable, zOverflow, zMsg);
+    sqlite3_free(zMsg);
+  }
+  return pStmt;
+}
+
+sqlite3_stmt *evPrepareActions(EvBuffer *p, const char *zSql, BxErr *pErr) {
+  EvState state = {0};
+  sqlite3_stmt *pStmt;
+  if (p->bTemp) evLoadState(p, &state, pErr);
+  pStmt = prepare(p, state.zOverflow, zSql, pErr);
+  evFreeState(&state);
+  return pStmt;
+}
+
 sqlite3_stmt *evPrepareOver(
     EvBuffer *p, const EvState *pState, const char *zTemplate, BxErr *pErr) {
   const BxStmts *pStmts = &p->base.stmts;
   sqlite3_str *pOut = sqlite3_str_new(0);
-  sqlite3_stmt *pStmt = 0;
+  sqlite3_stmt *pStmt;
   const char *z = zTemplate;
   char *zSql;
   while (*z) {
@@ -44,20 +73,7 @@ sqlite3_stmt *evPrepareOver(
   }
   zSql = sqlite3_str_finish(pOut);
   if (zSql == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  if (pErr->rc == SQLITE_OK) {
-    bxFailDb(pErr, pStmts->bx->db,
-        sqlite3_prepare_v2(pStmts->bx->db, zSql, -1, &pStmt, 0));
-  }
-  if (pErr->rc == SQLITE_ERROR && pErr->zMsg != 0 &&
-      strstr(pErr->zMsg, "no such table") != 0) {
-    char *zMsg = pErr->zMsg;
-    pErr->rc = SQLITE_OK;
-    bxFail(pErr, SQLITE_ERROR,
-        "OverflowError: the overflow of %s is not in schema %s (%s); ATTACH "
-        "the database that has it",
-        pStmts->zTable, pState->zOverflow, zMsg);
-    sqlite3_free(zMsg);
-  }
+  pStmt = prepare(p, pState->zOverflow, zSql, pErr);
   sqlite3_free(zSql);
   return pStmt;
 }
@@ -113,7 +129,7 @@ void evOverflowOurs(EvBuffer *p, const EvState *pState, BxErr *pErr) {
 }
 
 /* The first write of every act (see above). A buffer that has nothing there is
-** listed again when it comes, the others must be. */
+** not listed, and is from now on; the others must be. */
 static void claim(EvBuffer *p, const EvState *pState, BxErr *pErr) {
   sqlite3_stmt *pStmt = evPrepareOver(p, pState,
       pState->nOverflow > 0
@@ -376,6 +392,10 @@ void evOverflowSweep(EvBuffer *p, const EvState *pState, BxErr *pErr) {
       " FROM over.evidence_overflow WHERE owner = ?1 AND id IN"
       " (SELECT id FROM main.@_gone WHERE whole = 0))",
       0, &err);
+  runOver(p, pState,
+      "DELETE FROM over.evidence_owners WHERE owner = ?1 AND rows = 0"
+      " AND (SELECT overflowed FROM main.@_state) = 0",
+      0, &err);
   runOver(p, pState, "DELETE FROM main.@_gone WHERE ?1 <> ''", 0, &err);
   if (canWait(&err)) {
     bxClear(&err);
@@ -390,6 +410,7 @@ void evOverflowSweep(EvBuffer *p, const EvState *pState, BxErr *pErr) {
   "SELECT o.rid FROM over.evidence_overflow AS o JOIN main.@_rows AS r "       \
   "ON r.id = o.id WHERE o.owner = ?1 AND r.place = 1 AND r.pinned = 0 "        \
   "AND r.pruned = 0"
+#define SOUND "json_valid(a.action) AND " EV_OBJECT("a.action")
 
 /* The copy there is cut down first; a repetition finds what is left. */
 void evOverflowApprove(EvBuffer *p, const EvState *pState, BxErr *pErr) {
@@ -408,8 +429,8 @@ void evOverflowApprove(EvBuffer *p, const EvState *pState, BxErr *pErr) {
   sqlite3_free(zApproved);
   runOver(p, pState,
       "UPDATE over.evidence_overflow SET pruned = 1 WHERE rid IN (" OURS ")"
-      " AND (SELECT json_valid(action) FROM over.evidence_overflow_actions"
-      " AS a WHERE a.rid = evidence_overflow.rid)",
+      " AND (SELECT " SOUND " FROM over.evidence_overflow_actions AS a"
+      " WHERE a.rid = evidence_overflow.rid)",
       0, pErr);
   runOver(p, pState,
       "UPDATE main.@_rows SET pruned = o.pruned, action_bytes = o.action_bytes"

@@ -21,7 +21,8 @@
 **
 ** Invariants: counters equal sums over rec_rows, kept by its triggers, which
 ** also write the receipts (rec_state.rule says which rule is at work). A
-** pinned row is not removed or changed. Nothing is overwritten by REPLACE.
+** pinned row is not removed or changed. No evidence is overwritten by REPLACE,
+** nor are the settings and counters.
 ** Suffixes of tables have no underscore, or SQLite would not protect them.
 **
 ** A rename drops views and triggers and makes them again. An index cannot be
@@ -227,6 +228,10 @@ static const Object aObject[] = {
         " WHEN NEW.place <> OLD.place AND 2 IN (NEW.place, OLD.place) BEGIN"
         " SELECT RAISE(ABORT, 'ValidationError: only a buffer in temp moves"
         " its evidence'); END"},
+    {"TRIGGER", "stateinsert",
+        "BEFORE INSERT ON @_state WHEN EXISTS (SELECT 1 FROM @_state) BEGIN"
+        " SELECT RAISE(ABORT, 'ReadOnlyError: this row is the buffer; its"
+        " settings change by INSERT INTO the buffer'); END"},
     {"TRIGGER", "statedelete",
         "BEFORE DELETE ON @_state BEGIN SELECT RAISE(ABORT,"
         " 'ReadOnlyError: this row is the buffer; DROP TABLE it instead');"
@@ -294,8 +299,8 @@ static const Object aObject[] = {
         RECEIPT("rule", "1", "OLD.screenshot_bytes > 0", SIZE("OLD.")) "END"},
     {"TRIGGER", "actionsupdated",
         "AFTER UPDATE ON @_actions BEGIN UPDATE @_rows SET action_bytes ="
-        " length(CAST(NEW.action AS BLOB)), pruned = NEW.approved"
-        " WHERE rid = NEW.rid; END"},
+        " length(CAST(NEW.action AS BLOB)), pruned = NEW.approved AND "
+        EV_OBJECT("NEW.action") " WHERE rid = NEW.rid; END"},
     {"TRIGGER", "logcap",
         "AFTER INSERT ON @_log BEGIN DELETE FROM @_log"
         " WHERE id <= NEW.id - 10000; END"},

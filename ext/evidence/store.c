@@ -308,15 +308,23 @@ static i64 pinnedOf(sqlite3_value *pVal, BxErr *pErr) {
   "CASE WHEN json_type(?1, '" path "') IN ('text', 'integer', 'real') "        \
   "THEN ?1 ->> '" path "' END"
 
+/* The same of an id. SQLite would end it at a NUL: it then is one, and is
+** refused as such. */
+#define ID_AT(path)                                                            \
+  "CASE WHEN json_type(?1, '" path                                             \
+  "') = 'text' AND instr(replace(?1 -> '" path                                 \
+  "', '\\\\', ''), '\\u0000') > 0 THEN char(0) ELSE " SCALAR(path) " END"
+
 /* Takes the id and the timestamp that are missing from the action. *apOwn
 ** are copies to free. */
 static void readAction(
     EvBuffer *p, EvRow *pRow, sqlite3_value **apOwn, BxErr *pErr) {
-  static const char zSql[] = "SELECT coalesce(" SCALAR("$.id") ", " SCALAR(
-      "$.actionId") "), "
-                    "coalesce(" SCALAR(
-                        "$.timestamp") ", "
-                                       "nullif(?1 -> '$.timestamp', 'null'))";
+  /* clang-format off */
+  static const char zSql[] =
+      "SELECT coalesce(" ID_AT("$.id") ", " ID_AT("$.actionId") "), "
+      "coalesce(" SCALAR("$.timestamp") ", "
+      "nullif(?1 -> '$.timestamp', 'null'))";
+  /* clang-format on */
   sqlite3_value **app[2];
   sqlite3_stmt *pStmt;
   int i, bNeed = 0;

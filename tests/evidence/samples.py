@@ -85,7 +85,7 @@ def random_action(number):
             if pick.random() < .4:
                 del s["metadata"][key]
         s["metadata"]["text"] = pick.choice(["", "short", "x" * 101, "日本" * 60, None])
-        s["confidence"] = pick.choice([0, 1, .25, "0.5", None])
+        s["confidence"] = pick.choice([0, 1, .25, 1e-3, None])
         s["selector"] = pick.choice(["", None, "#a", "//b[@c='d']", "0"])
         if pick.random() < .2:
             s["metadata"] = pick.choice([None, {}])

@@ -113,7 +113,12 @@ def test_numbers_as_text_null_metadata_and_texts_at_the_limit(rec):
               {"type": None}, {"type": "vision_ocr", "selector": "0"}]
     put(rec, [{"timestamp": "77", "fallbackChain": {"strategies": chain},
                "mouseData": {"endpoint": {"x": "1", "timestamp": 4}}}])
-    assert approve(rec)["problems"] == []
+    at = "$.fallbackChain.strategies[%d]"
+    told = [(p["path"], p["problem"]) for p in approve(rec)["problems"]]
+    assert sorted(told) == sorted(
+        [(at % i, "confidence is not a number") for i in range(7)]
+        + [(at % i, "label is not text") for i in range(7)]
+        + [(at % i, "text is not text") for i in (3, 4)] + [(at % 9, "x is not a number")])
     doc = json.loads(actions(rec)[0])
     kept = doc["fallbackChain"]["strategies"]
     assert [s["metadata"]["text"] for s in kept[:7]] == [
@@ -142,15 +147,16 @@ def test_keep_screenshots_and_pins(rec):
         approve(rec, -1)
 
 
-def test_damaged_rows_are_kept_told_and_do_not_stop_the_others(rec):
-    put(rec, [action(i) for i in range(3)])
+@pytest.mark.parametrize("damage", ["{broken", "5", "[{}]", " [1]"])
+def test_damaged_rows_are_kept_told_and_do_not_stop_the_others(rec, damage):
+    put(rec, [action(0), action(1), "\n\t " + json.dumps(action(2))])
     overflowed = one(rec, "SELECT using_overflow FROM evidence_stats('rec')")
     table = "main.evidence_overflow_actions" if overflowed else "rec_actions"
-    rec.execute(f"UPDATE {table} SET action = '{{broken' WHERE rid = 2")
+    rec.execute(f"UPDATE {table} SET action = ? WHERE rid = 2", (damage,))
     done = approve(rec)
     assert done["problems"] == [{"id": "x1", "path": "$", "problem": "damaged JSON"}]
     assert rows(rec, "SELECT id, pruned FROM rec") == [("x0", 1), ("x1", 0), ("x2", 1)]
-    assert one(rec, f"SELECT action FROM {table} WHERE rid = 2") == "{broken"
+    assert one(rec, f"SELECT action FROM {table} WHERE rid = 2") == damage
 
 
 def test_a_changed_action_is_approved_anew(rec):
@@ -200,13 +206,60 @@ def test_ten_thousand_actions(path):
     ({"fallbackChain": [{"strategies": []}]}, "$.fallbackChain", "not an object"),
     ({"evidence": [{"network": 1}]}, "$.evidence", "not an object"),
     ({"evidence": "x"}, "$.evidence", "not an object"),
-    ({"fallbackChain": {"strategies": [{"type": "cdp_power", "metadata": {
-        "text": ["x"]}}]}}, "$.fallbackChain.strategies[0]", "text is not text"),
+    ({"visionData": {"ocrText": 5}}, "$.visionData.ocrText", "not text"),
+    ({"evidence": {"vision": {"confidence": "1"}}}, "$.evidence.vision.confidence",
+     "not a number"),
+    *(({"fallbackChain": {"strategies": [strategy]}}, "$.fallbackChain.strategies[0]",
+       f"{member} is not {kind}") for strategy, member, kind in (
+        ({"type": "cdp_power", "metadata": {"text": ["x"]}}, "text", "text"),
+        ({"type": "cdp_power", "metadata": {"text": 12345}}, "text", "text"),
+        ({"type": "cdp_power", "metadata": {"placeholder": False}}, "placeholder", "text"),
+        ({"type": "cdp_semantic", "metadata": {"role": {}}}, "role", "text"),
+        ({"type": "cdp_semantic", "metadata": {"name": 0}}, "name", "text"),
+        ({"type": "vision_ocr", "metadata": {"targetText": 5}}, "targetText", "text"),
+        ({"type": "coordinates", "metadata": {"x": "1", "y": 2}}, "x", "a number"),
+        ({"type": "coordinates", "metadata": {"x": 1, "y": [2]}}, "y", "a number"),
+        ({"type": "evidence_scoring", "metadata": {"endpoint": "1,2"}}, "endpoint",
+         "an object"),
+        ({"type": 5, "metadata": {"a": 1, "text": "x" * 200, "mouseTrail": [1]}}, "type",
+         "text"),
+        ({"type": {"a": 1}, "other": [1]}, "type", "text"),
+        ({"type": "x", "metadata": "big"}, "metadata", "an object"),
+        ({"type": "x", "metadata": [1]}, "metadata", "an object"),
+        ({"type": "x", "metadata": True}, "metadata", "an object"),
+        ({"type": "x", "confidence": True}, "confidence", "a number"),
+        ({"type": "x", "selector": 5}, "selector", "text"))),
 ])
 def test_odd_parts_are_kept_and_told(rec, doc, where, problem):
     put(rec, [doc])
     assert [(p["path"], p["problem"]) for p in approve(rec)["problems"]] == [(where, problem)]
     assert json.loads(actions(rec)[0]) == doc
+    well(rec)
+
+
+@pytest.mark.parametrize("strategy", [
+    {"type": "x", "metadata": {"a": 1}}, {"metadata": {"a": 1}}, {"type": None},
+    {"type": "cdp_power", "metadata": {"text": None, "label": None, "role": 5}},
+    {"type": "vision_ocr", "metadata": 0}, {"type": "x", "metadata": ""},
+    {"type": "x", "metadata": False, "selector": None, "confidence": None},
+    {"type": "dom_selector", "testId": 5, "metadata": {"text": 5, "x": "1"}}])
+def test_what_a_type_does_not_keep_is_no_problem(rec, strategy):
+    put(rec, [{"fallbackChain": {"strategies": [strategy]}, "visionData": {"other": 5},
+               "evidence": {"dom": 5}, "domData": 5}])
+    assert approve(rec)["problems"] == []
+    kept, = json.loads(actions(rec)[0])["fallbackChain"]["strategies"]
+    assert kept == {k: v for k, v in strategy.items()
+                    if k in ("type", "confidence")} | (
+        {"metadata": {"label": None}} if strategy.get("type") == "cdp_power" else {})
+
+
+def test_odd_parts_of_an_action_nested_deeper_than_one_look_reaches(rec):
+    deep = "[" * 70 + "]" * 70
+    rec.execute("INSERT INTO rec(id, timestamp, action) VALUES ('a', 1, ?), ('b', 2, ?)", (
+        '{"domData":%s,"fallbackChain":{"strategies":[{"type":7}]}}' % deep,
+        '{"domData":%s}' % deep))
+    assert [(p["id"], p["problem"]) for p in approve(rec)["problems"]] == [
+        ("a", "type is not text")]
 
 
 DOUBT = [

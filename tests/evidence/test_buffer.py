@@ -210,6 +210,8 @@ def test_an_update_reads_no_column_that_it_does_not_set(rec):
     (("x", None, '{"timestamp":[1]}', None), "timestamp must be"),
     ((None, 1, '{"id":true}', None), "id.*must be text, got NULL"),
     ((None, 1, '{"id":{"a":1}}', None), "id.*must be text, got NULL"),
+    ((None, 1, '{"id":"a\\u0000b"}', None), "id.*without a NUL character"),
+    ((None, 1, '{"actionId":"\\u0000"}', None), "id.*without a NUL character"),
     (("x", 1, None, None), "action must be a JSON object.*NULL"),
     (("x", 1, "", None), "action must be"),
     (("x", 1, "not json", None), "action must be a JSON object.*'not json'"),
@@ -570,6 +572,9 @@ def test_stats_list_every_buffer_by_its_name(rec, path):
     ("UPDATE rec_rows SET place = 1", "only a buffer in temp moves"),
     ("UPDATE rec_rows SET place = 0", "only a buffer in temp moves"),
     ("DELETE FROM rec_state", "DROP TABLE it instead"),
+    ("INSERT OR REPLACE INTO rec_state(one, version, max_size_bytes, prune_threshold, "
+     "retention_policy, max_screenshots) VALUES(1, 1, 1000, 0.1, 'keep-all', 0)",
+     "ReadOnlyError: this row is the buffer"),
 ])
 def test_plain_sql_cannot_take_the_buffer_apart(rec, path, sql, message):
     rec.execute("INSERT INTO rec(id, action, screenshot, pinned) VALUES('p', '{}', x'01', 1)")

@@ -217,6 +217,42 @@ def test_numbers_beyond_all_measure_leave_the_export_whole(rec):
         (1e9, -1e9), (1e9, 1)]
 
 
+def test_a_value_with_a_nul_stays_whole(rec):
+    values = ["\0abc", "a\0b", "\\u0000", "a\\\0", "\0"]
+    put(rec, *({**AT, "eventType": kind, "value": value} for kind in
+               ("type", "navigate", "keydown", "odd") for value in values),
+        {**AT, "eventType": "navigate", "metadata": {"url": "u\0v"}},
+        {**AT, "eventType": "scroll", "value": "5,6\0"})
+    assert [s["value"] for s in steps(rec) if "value" in s] == values * 4 + ["5,6\0"]
+    told = flow(rec)["steps"]
+    for kind, of in (("change", lambda s: s["value"]), ("keyUp", lambda s: s["key"]),
+                     ("customStep", lambda s: s["parameters"]["value"])):
+        assert [of(s) for s in told if s["type"] == kind] == values
+    assert [s["url"] for s in told if s["type"] == "navigate"] == [*values, "u\0v"]
+    assert told[-1] == {"type": "scroll", "target": "main", "x": 5, "y": 6}
+
+
+def test_a_selector_with_a_nul_is_left_out(rec):
+    put(rec, chain(
+        {"type": "dom_selector", "selector": "#a\0b"},
+        {"type": "cdp_power", "metadata": {"text": "A\0B", "label": "\0", "placeholder": "\0c"}},
+        {"type": "cdp_semantic", "metadata": {"role": "button", "name": "x\0"}},
+        {"type": "cdp_semantic", "metadata": {"role": "r\0", "name": "x"}},
+        {"type": "vision_ocr", "metadata": {"targetText": "t\0t"}},
+        {"type": "vision_ocr", "metadata": {"targetText": "\\u0000"}},
+        {"type": "css_selector", "selector": "#ok"},
+        domData={"selector": "#d\0", "xpath": "//x\0"}))
+    assert [(s["selector"], s["fallbacks"]) for s in steps(rec)] == [
+        ("text/\\u0000", ["#ok"])]
+
+
+def test_a_kind_with_a_nul_is_no_kind_that_is_known(rec):
+    put(rec, {**AT, "eventType": "click\0"}, {**AT, "actionType": "hov\0er"})
+    assert [s["action"] for s in steps(rec)] == ["click\0", "hov\0er"]
+    assert [(s["type"], s["name"]) for s in flow(rec)["steps"]] == [
+        ("customStep", "click\0"), ("customStep", "hov\0er")]
+
+
 @pytest.mark.parametrize("shadow", [False, True])
 def test_selectors_that_say_what_they_are_stay_as_they_are(rec, shadow):
     put(rec, {"eventType": "click", "domData": {"isInShadowDOM": shadow},

@@ -369,6 +369,47 @@ def test_lost_buffers_that_left_nothing_are_forgotten(path):
     well(keeper)
 
 
+EMPTY = {
+    "row by row": "DELETE FROM rec",
+    "clear": "SELECT evidence_clear('rec')",
+    "back": "UPDATE rec SET action = '{\"n\":1}'",
+}
+
+
+@pytest.mark.parametrize("how", EMPTY)
+@pytest.mark.parametrize("begin", [False, True])
+def test_an_owner_goes_with_its_last_row_and_comes_again(rec, how, begin):
+    fill(rec, 0, 3)
+    one(rec, "SELECT evidence_flush('rec')")
+    name = owner(rec)
+    if begin:
+        rec.execute("BEGIN")
+    rec.execute(EMPTY[how]).fetchall()
+    assert rows(rec, "SELECT * FROM evidence_owners") == []
+    fill(rec, 5, 7)
+    one(rec, "SELECT evidence_flush('rec')")
+    listed = [(name, "rec", 5 if how == "back" else 2)]
+    assert rows(rec, "SELECT owner, buffer, rows FROM evidence_owners") == listed
+    if begin:
+        rec.execute("ROLLBACK")
+        assert rows(rec, "SELECT owner, rows FROM evidence_owners") == [(name, 3)]
+    rec.execute("DELETE FROM rec")
+    assert rows(rec, "SELECT * FROM evidence_owners") == []
+    assert rows(rec, "SELECT * FROM evidence_check") == []
+    well(rec)
+
+
+def test_a_buffer_whose_rows_the_file_lost_can_let_go_of_them(rec, path):
+    fill(rec, 0, 3)
+    one(rec, "SELECT evidence_flush('rec')")
+    plain = sqlite3.connect(path, isolation_level=None)
+    plain.execute("DELETE FROM evidence_overflow")
+    for i in range(3):
+        rec.execute("DELETE FROM rec WHERE id = ?", (f"r{i:03}",))
+    assert rows(plain, "SELECT * FROM evidence_owners") == []
+    well(rec)
+
+
 def test_who_lost_its_rows_is_told_at_every_write(rec, path):
     fill(rec, 0, 3)
     one(rec, "SELECT evidence_flush('rec')")
@@ -446,7 +487,11 @@ def test_an_overflow_that_was_detached_is_named(path, tmp_path):
     fill(db, 0, 3)
     one(db, "SELECT evidence_flush('rec')")
     db.execute("DETACH ov")
-    for sql in ("SELECT action FROM rec", "SELECT evidence_prune_for_approval('rec')"):
+    for sql in ("SELECT action FROM rec", "SELECT evidence_prune_for_approval('rec')",
+                "SELECT evidence_export('rec')", "SELECT evidence_export_replay('rec')",
+                "SELECT evidence_export_puppeteer('rec')", "SELECT evidence_export('rec', 1)",
+                "UPDATE rec SET pinned = 1",
+                "INSERT INTO rec(rec, value) VALUES('retention_policy', 'confidence-based')"):
         with pytest.raises(sqlite3.OperationalError,
                            match="OverflowError: .* not in schema ov .*ATTACH"):
             db.execute(sql).fetchall()

@@ -71,6 +71,18 @@ def test_long_texts_are_cut_as_they_are_written(db, unit, n):
         text % (unit * min(n, 100), unit * n)
 
 
+@pytest.mark.parametrize("text, understood", [
+    ('{"fallbackChain":{"strategies":[{"type":"a","confidence":-1}]}}', True),
+    ('{"visionData":null,"domData":5}', True), ('{"visionData":5}', False),
+    ('{"fallbackChain":{"strategies":[{"type":"a"},5]}}', False),
+    ('{"fallbackChain":{"strategies":null}}', False),
+    ('{"fallbackChain":{"strategies":[{"metadata":{"x":"1"}}]}}', False), ("5", False),
+    ('{"a":' + "[" * 70 + "]" * 70 + "}", False)])
+def test_strict_passes_only_what_is_understood(db, text, understood):
+    assert one(db, "SELECT evidence_slim(?, 0)", text) == text
+    assert one(db, "SELECT evidence_slim(?, 1)", text) == (text if understood else None)
+
+
 @pytest.mark.parametrize("given", [
     None, 5, b"{\"networkData\":1}", "", " ", '{"networkData":1', '{"networkData":1}}',
     '{"networkData":tru}', '{"networkData":1,}', '{"networkData":[1,]}', "{'networkData':1}",

@@ -192,6 +192,42 @@ def test_a_message_told_twice_is_one_turn(plain):
         (1,), (3,), (5,)]
 
 
+def tell(db, text, rollout=ID):
+    log(db, "message", rollout, "response_item", role="user", content=text)
+
+
+def turns(db, rollout=ID):
+    return rows(db, "SELECT t.number, t.sequence FROM rollout_turns AS t JOIN rollout_heads "
+                    "AS h ON h.no = t.owner WHERE h.id = ? ORDER BY t.sequence", rollout)
+
+
+def test_a_message_after_a_rollback_is_new(plain):
+    start(plain)
+    tell(plain, "c")
+    tell(plain, "d")
+    log(plain, "thread_rolled_back", num_turns=1)
+    assert head(plain, "turns") == (1,)
+    log(plain, "user_message", message="c")
+    assert head(plain, "turns") == (2,)
+    assert turns(plain) == [(0, 1), (1, 2), (1, 4)]
+    tell(plain, "c")  # told twice again
+    assert head(plain, "turns") == (2,)
+    log(plain, "thread_rolled_back", num_turns=0)  # takes nothing back
+    tell(plain, "c")
+    assert head(plain, "turns") == (2,)
+
+
+def test_a_message_after_a_rollback_that_a_fork_shares_is_new(plain):
+    start(plain)
+    tell(plain, "c")
+    tell(plain, "d")
+    log(plain, "thread_rolled_back", num_turns=1)
+    plain.execute("INSERT INTO rollout_forks(parent, id) VALUES (?, ?)", (ID, OTHER))
+    log(plain, "user_message", OTHER, message="c")
+    assert head(plain, "turns", OTHER) == (2,)
+    assert turns(plain, OTHER) == [(1, 4)]
+
+
 @pytest.mark.parametrize("sql", [
     "INSERT INTO rollout_data(id, timestamp, type, payload) "
     "VALUES ((1 << 32) + 3, 1, 'x', '1')",
@@ -545,6 +581,67 @@ def test_a_compaction_keeps_its_history(plain, key):
     with pytest.raises(IntegrityError, match="a compaction keeps"):
         plain.execute("UPDATE rollout_items SET payload = ? WHERE sequence = 2",
                       ('{"%s":[]}' % key,))
+
+
+UPSERT = ("INSERT INTO rollout_heads(id) VALUES ('%s') ON CONFLICT (id) DO UPDATE "
+          "SET status = status" % ID)
+IGNORE = "INSERT OR IGNORE INTO rollout_heads(id) VALUES ('%s')" % ID
+
+
+@pytest.mark.parametrize("when", ["BEFORE", "AFTER"])
+@pytest.mark.parametrize("sql", [UPSERT, IGNORE])
+def test_a_trigger_may_touch_another_head(plain, when, sql):
+    start(plain)
+    log(plain, "user_message", message="a")
+    plain.execute(f"CREATE TRIGGER more {when} INSERT ON rollout_heads "
+                  f"WHEN NEW.id <> '{ID}' BEGIN {sql}; END")
+    start(plain, OTHER)
+    assert head(plain, "item_count", OTHER) == (1,)
+    plain.execute("INSERT INTO rollout_forks(parent, id) VALUES (?, ?)", (ID, THIRD))
+    assert head(plain, "item_count", THIRD) == (2,)
+
+
+@pytest.mark.parametrize("when", ["BEFORE", "AFTER"])
+@pytest.mark.parametrize("sql", [UPSERT, IGNORE, IGNORE.replace(ID, THIRD)])
+def test_a_trigger_hides_no_replace(plain, when, sql):
+    start(plain)
+    start(plain, OTHER)
+    log(plain, "user_message", OTHER, message="keep me")
+    plain.execute(f"CREATE TRIGGER more {when} INSERT ON rollout_heads "
+                  f"WHEN NEW.id = '{OTHER}' BEGIN {sql}; END")
+    for replace in ("REPLACE INTO rollout_heads(id) VALUES (?)",
+                    "REPLACE INTO rollout_heads(no, id) VALUES (1, ?)"):
+        with pytest.raises(IntegrityError, match="RolloutExistsError"):
+            plain.execute(replace, (OTHER,))
+    assert head(plain, "item_count", OTHER) == (2,)
+
+
+def test_the_notes_of_upserts_stay_few(plain):
+    made = [f"5973b6c0-94b8-487b-a530-{i:012x}" for i in range(150)]
+    for _ in range(2):
+        plain.executemany("INSERT OR IGNORE INTO rollout_heads(id) VALUES (?)",
+                          [(name,) for name in made])
+    assert one(plain, "SELECT count(*) FROM rollout_clash") == 100
+    plain.execute("DELETE FROM rollout_heads")
+
+
+def test_deleted_rows_come_back_when_the_file_runs_again(plain, path):
+    was = {table: rows(plain, f"SELECT * FROM {table} ORDER BY 1, 2")
+           for table in ("rollout_policy", "blackbox_setting_defs")}
+    prefixes = rows(plain, "SELECT * FROM rollout_preambles")
+    plain.execute("INSERT INTO rollout_policy(preset, item_type) VALUES ('mine', '*')")
+    plain.execute("DELETE FROM rollout_policy WHERE preset = 'codex' "
+                  "AND item_type <> 'compacted'")
+    plain.execute("DELETE FROM rollout_policy WHERE preset = 'everything'")
+    plain.execute("DELETE FROM rollout_preambles")
+    for name in ("core", "rollout"):
+        assert shell(path, stdin=(ROOT / "sql" / f"{name}.sql").read_text()) == ""
+    assert rows(plain, "SELECT * FROM rollout_preambles") == prefixes
+    assert one(plain, "SELECT choices FROM blackbox_setting_defs "
+                      "WHERE name = 'rollout.policy'") == "codex, everything, mine"
+    plain.execute("DELETE FROM rollout_policy WHERE preset = 'mine'")
+    assert {table: rows(plain, f"SELECT * FROM {table} ORDER BY 1, 2")
+            for table in was} == was
 
 
 def test_a_fork_is_its_own_whatever_triggers_start(plain):
