@@ -326,6 +326,14 @@ static int bufferNext(sqlite3_vtab_cursor *pCursor) {
   return bxReportVtab(&err, pCursor->pVtab);
 }
 
+/* Before the first read: a version that this module knows. */
+static void expectKnown(EvBuffer *p, BxErr *pErr) {
+  EvState state;
+  if (p->bKnown) return;
+  evLoadState(p, &state, pErr);
+  evFreeState(&state);
+}
+
 static int bufferFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
     const char *idxStr, int argc, sqlite3_value **argv) {
   EvCursor *p = (EvCursor *)pCursor;
@@ -336,6 +344,7 @@ static int bufferFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
   (void)idxStr;
   clearCursor(p);
   if (zSql == 0) bxFail(&err, SQLITE_NOMEM, "out of memory");
+  expectKnown(pBuffer, &err);
   p->pScan = bxPrepare(&pBuffer->base.stmts, zSql, &err);
   sqlite3_free(zSql);
   for (i = 0; i < argc && err.rc == SQLITE_OK; i++) {

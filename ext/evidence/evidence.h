@@ -31,8 +31,9 @@
 
 typedef struct EvBuffer {
   BxVtab base;
-  int bTemp; /* in schema temp: memory first, overflow possible */
-  int bDisk; /* its schema has a file */
+  int bTemp;  /* in schema temp: memory first, overflow possible */
+  int bDisk;  /* its schema has a file */
+  int bKnown; /* its version was looked at */
 } EvBuffer;
 
 /* The one row of the state table. */
@@ -63,13 +64,17 @@ typedef struct EvParam {
 void evCreate(EvBuffer *p, BxErr *pErr);
 void evDrop(EvBuffer *p, BxErr *pErr);
 void evRename(EvBuffer *p, const char *zNew, BxErr *pErr);
-/* The tables are there, and of a version that this module knows. */
+/* The tables are there. Reads nothing, as a read in a transaction must not come
+** before the first write. */
 void evExpectTables(EvBuffer *p, BxErr *pErr);
+/* They are of a version that this module knows. */
+void evExpectVersion(EvBuffer *p, i64 iVersion, BxErr *pErr);
 int evIsShadow(const char *zSuffix);
 void evCheck(BxVtab *p, BxProblems *pOut);
 
 /*----------------------------------------------------------- store.c ----*/
 
+/* Reads the state table's row, and sees that its version is one to know. */
 void evLoadState(EvBuffer *p, EvState *pState, BxErr *pErr);
 /* Frees the texts; the numbers stay. */
 void evFreeState(EvState *pState);

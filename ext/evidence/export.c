@@ -49,9 +49,8 @@ SQLITE_EXTENSION_INIT3
 ** selector, and no kind that is known. 0x01 cannot stand in JSON as itself.
 */
 #define ASIDE(x) "replace(" x ", '\\\\', char(1))"
-#define HAS_NUL(x) "instr(" ASIDE(x) ", '\\u0000') > 0"
 #define QUOTED(x)                                                              \
-  "CASE WHEN " HAS_NUL(x) " THEN " x " ELSE json_quote(" x " ->> '$') END"
+  "CASE WHEN " BX_JSON_HAS_NUL(x) " THEN " x " ELSE json_quote(" x " ->> '$') END"
 #define MARKED "char(64976)"
 #define MARK(x)                                                                \
   "CASE WHEN instr(" x ", '\\u0000') = 0 THEN " x " ELSE replace(replace("     \

@@ -176,25 +176,19 @@ void evOverflowRename(EvBuffer *p, BxErr *pErr) {
 
 /* The schema exists and is another than temp. */
 static void checkSchema(EvBuffer *p, const char *zDb, BxErr *pErr) {
-  sqlite3_stmt *pStmt;
   if (!p->bTemp) {
     bxFail(pErr, SQLITE_CONSTRAINT,
         "ValidationError: overflow is for buffers in temp; %s is kept in a "
         "file already (schema %s)",
         p->base.stmts.zTable, p->base.stmts.zDb);
   }
-  pStmt = bxPrepare(&p->base.stmts,
-      "SELECT 1 FROM pragma_database_list WHERE name = ?1 COLLATE NOCASE "
-      "AND name <> 'temp'",
-      pErr);
-  bxBind(pStmt, pErr, "t", zDb);
-  if (!bxRow(pStmt, pErr)) {
+  if (sqlite3_stricmp(zDb, "temp") == 0 ||
+      sqlite3_db_readonly(p->base.stmts.bx->db, zDb) < 0) {
     bxFail(pErr, SQLITE_CONSTRAINT,
         "ValidationError: overflow must name main or an attached database, "
         "got %Q; ATTACH it first",
         zDb);
   }
-  sqlite3_finalize(pStmt);
 }
 
 /* Makes the overflow's tables where nobody has installed them. */

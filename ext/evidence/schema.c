@@ -472,27 +472,28 @@ void evRename(EvBuffer *p, const char *zNew, BxErr *pErr) {
 }
 
 void evExpectTables(EvBuffer *p, BxErr *pErr) {
-  sqlite3_stmt *pStmt;
   BxErr err = {SQLITE_OK, 0};
-  i64 iVersion = 0;
   if (pErr->rc != SQLITE_OK) return;
-  pStmt = bxPrepare(&p->base.stmts, "SELECT version FROM main.@_state", &err);
-  if (bxRow(pStmt, &err)) iVersion = sqlite3_column_int64(pStmt, 0);
-  sqlite3_finalize(pStmt);
-  if (err.rc == SQLITE_ERROR || (err.rc == SQLITE_OK && iVersion < 1)) {
+  sqlite3_finalize(
+      bxPrepare(&p->base.stmts, "SELECT version FROM main.@_state", &err));
+  if (err.rc == SQLITE_ERROR) {
     bxFail(pErr, SQLITE_CORRUPT_VTAB,
-        "CorruptedDataError: table %s_state of buffer %s is missing or empty; "
-        "restore the file from a copy",
+        "CorruptedDataError: table %s_state of buffer %s is missing; restore "
+        "the file from a copy",
         p->base.stmts.zTable, p->base.stmts.zTable);
   } else if (err.rc != SQLITE_OK) {
-    bxFail(pErr, err.rc, "%s", err.zMsg);
-  } else if (iVersion > SCHEMA_VERSION) {
-    bxFail(pErr, SQLITE_ERROR,
-        "VersionError: buffer %s has version %lld, this module knows up to "
-        "%d; load a newer blackbox",
-        p->base.stmts.zTable, iVersion, SCHEMA_VERSION);
+    bxFail(pErr, err.rc, "%s", err.zMsg ? err.zMsg : "out of memory");
   }
   bxClear(&err);
+}
+
+void evExpectVersion(EvBuffer *p, i64 iVersion, BxErr *pErr) {
+  p->bKnown = iVersion >= 1 && iVersion <= SCHEMA_VERSION;
+  if (p->bKnown) return;
+  bxFail(pErr, SQLITE_ERROR,
+      "VersionError: buffer %s has version %lld, this module knows up to %d; "
+      "load a newer blackbox",
+      p->base.stmts.zTable, iVersion, SCHEMA_VERSION);
 }
 
 int evIsShadow(const char *zSuffix) {

@@ -37,7 +37,7 @@ void evLoadState(EvBuffer *p, EvState *pState, BxErr *pErr) {
       "SELECT max_size_bytes, prune_threshold, bytes, pinned_bytes,"
       " memory_bytes, actions, screenshots, overflowed, last,"
       " nullif(overflow, ''), owner, claim,"
-      " retention_policy = 'confidence-based' FROM main.@_state";
+      " retention_policy = 'confidence-based', version FROM main.@_state";
   sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
   memset(pState, 0, sizeof(*pState));
   if (bxRow(pStmt, pErr)) {
@@ -51,6 +51,7 @@ void evLoadState(EvBuffer *p, EvState *pState, BxErr *pErr) {
     pState->nOverflow = sqlite3_column_int64(pStmt, 7);
     pState->iLast = sqlite3_column_int64(pStmt, 8);
     pState->bRated = sqlite3_column_int(pStmt, 12);
+    evExpectVersion(p, sqlite3_column_int64(pStmt, 13), pErr);
     if (sqlite3_column_type(pStmt, 9) != SQLITE_NULL) {
       pState->zOverflow = sqlite3_mprintf("%s", sqlite3_column_text(pStmt, 9));
       pState->zOwner = sqlite3_mprintf("%s", sqlite3_column_text(pStmt, 10));
