@@ -671,7 +671,8 @@ BEGIN
                     SELECT 1
                       FROM rollout_segments AS s
                       JOIN rollout_marks AS m
-                        ON m.id BETWEEN (s.owner << 32) + max(s.first, last.sequence)
+                        ON m.id BETWEEN (s.owner << 32)
+                                        + max(s.first, last.sequence)
                                     AND (s.owner << 32) + s.last
                      WHERE s.rollout = NEW.no AND m.kind = 'rollback'));
   UPDATE rollout_heads SET turns = turns + 1

@@ -14,10 +14,10 @@
 ** and evidence.vision, evidence.mouse, evidence.network. What has not the
 ** expected type (strategies that are no array, a strategy or metadata that is
 ** no object, a strategy whose type is no text, a mouse record without an end
-** point, a number for a text) stays as it is, and evProblems() names it; so does
-** a whole action in which a key is written with an escape, or one that matters
-** comes twice. What a type does not keep goes, whatever it is. Approving twice
-** changes nothing.
+** point, a number for a text) stays as it is, and evProblems() names it; so
+** does a whole action in which a key is written with an escape, or one that
+** matters comes twice. What a type does not keep goes, whatever it is.
+** Approving twice changes nothing.
 **
 ** The large parts go first, in one pass over the text (evidence_slim), and
 ** texts are cut as they are written; SQLite's JSON functions do the rest on

@@ -186,7 +186,8 @@ static const char zPuppeteer[] =
 
 /* What the Recorder needs beside; said is the value as text. */
 static const char zPlace[] =
-    ", place AS (SELECT *, value ->> '$' AS said, " OFFSET("x", "left", "width") " AS x, "
+    ", place AS (SELECT *, value ->> '$' AS said, "
+    OFFSET("x", "left", "width") " AS x, "
     OFFSET("y", "top", "height") " AS y FROM (SELECT *, coalesce("
     "a -> '$.domData.boundingRect', a -> '$.evidence.dom.boundingRect', '{}')"
     " AS rect, " TARGETS " AS targets, " ELEMENT " AS element FROM step)) ";
