@@ -1,6 +1,7 @@
 """The rules of sql/cache.sql, on connections that never saw the module."""
 import os
 import random
+import re
 import sqlite3
 
 import pytest
@@ -473,10 +474,13 @@ def test_age_and_eviction_use_their_indexes(pdb):
                " LIMIT 10")
     assert "cache_items_age (timestamp<?)" in age and "TEMP B-TREE" not in age
     victims = plan("SELECT * FROM cache_victims")
-    assert "cache_items_session (session_id=? AND protected=? AND (timestamp" in victims
+    # Newer versions show the first column of a row value, older ones all of it.
+    assert re.search(r"cache_items_session \(session_id=\? AND protected=\? AND "
+                     r"(timestamp>|\(timestamp)", victims)
     assert "TEMP B-TREE" not in victims
     everything = plan("SELECT * FROM cache_total_victims")
-    assert "cache_items_age ((timestamp" in everything and "TEMP B-TREE" not in everything
+    assert re.search(r"cache_items_age \((timestamp>|\(timestamp)", everything)
+    assert "TEMP B-TREE" not in everything
 
 
 def test_quota_view_serves_a_trigger(pdb):
