@@ -5,6 +5,7 @@
 ** The first byte of an input says what is done with the rest:
 **   a  rollout_append()          i  rollout_import(), export, import again
 **   s  evidence_slim()           r  an action: stored, approved, exported
+**   e  payload_save_evidence()   l  the arguments of a row of blackbox_call
 **   c  the arguments of CREATE VIRTUAL TABLE
 **   d  bytes of a database are changed: three give the place, one the value
 ** What must hold, beside what the sanitizers watch: what is taken is JSON, what
@@ -134,6 +135,36 @@ static void store(const char *z, int n) {
   mustGiveJson("SELECT evidence_export('rec')");
 }
 
+static void saveEvidence(const char *z, int n) {
+  static const char zSave[] = "SELECT payload_save_evidence('k', ?1)";
+  int rc;
+  char *zAgain;
+  if (run(zSave, z, n) != SQLITE_OK) {
+    mustBeNone("SELECT id FROM event_payloads");
+    return;
+  }
+  if (!isJson(z, n)) wrong("took what is no JSON", z);
+  mustBeNone("SELECT problem FROM payload_check");
+  zAgain = ask(zSave, z, n, &rc);
+  if (zAgain == 0 || strcmp(zAgain, "0") != 0) wrong("saved twice", z);
+  sqlite3_free(zAgain);
+}
+
+static void callRow(const char *z, int n) {
+  static const char *const az[] = {"cache_write", "payload_save_evidence",
+      "rollout_append", "payload_cleanup", "blackbox_use"};
+  size_t i;
+  for (i = 0; i < sizeof(az) / sizeof(az[0]); i++) {
+    char *zSql =
+        sqlite3_mprintf("INSERT INTO blackbox_call VALUES(%Q, ?1)", az[i]);
+    if (zSql == 0) return;
+    if (run(zSql, z, n) == SQLITE_OK && !isJson(z, n)) {
+      wrong("took what is no JSON", z);
+    }
+    sqlite3_free(zSql);
+  }
+}
+
 static void create(const char *z, int n) {
   static const char *const az[] = {"evidence_buffer", "payload_ring"};
   int i;
@@ -225,6 +256,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *aByte, size_t nByte) {
     case 'i': import(zText, n); break;
     case 's': slim(zText, n); break;
     case 'r': store(zText, n); break;
+    case 'e': saveEvidence(zText, n); break;
+    case 'l': callRow(zText, n); break;
     case 'c': create(zText, n); break;
     case 'd': damage(aByte + 1, nByte - 1); break;
     default: break;
