@@ -152,6 +152,17 @@ static void lockSchema(BxStmts *p, BxErr *pErr) {
   }
 }
 
+/* Returns the schema and the domains it now has: "main: core, payload". */
+static void returnDomains(BxCall *p, BxStmts *pStmts) {
+  sqlite3_stmt *pStmt = bxPrepare(pStmts,
+      "SELECT group_concat(domain, ', ') FROM main.blackbox_domains", &p->err);
+  if (bxRow(pStmt, &p->err)) {
+    bxReturnText(p,
+        sqlite3_mprintf("%s: %s", pStmts->zDb, sqlite3_column_text(pStmt, 0)));
+  }
+  sqlite3_finalize(pStmt);
+}
+
 /* Installs what is wanted, in a savepoint of its own unless it came as a row.
 ** Inside a transaction, where SQLite does not take back what a row did before
 ** it failed, a row is refused. */
@@ -171,18 +182,8 @@ static void installAll(BxCall *p, BxStmts *pStmts, const char *zList) {
       installDomain(pStmts, &bx->aDomain[i], &p->err);
     }
   }
+  returnDomains(p, pStmts); /* before the release: it may fail as well */
   if (p->pCtx != 0) bxRelease(bx, &p->err);
-}
-
-/* Returns the schema and the domains it now has: "main: core, payload". */
-static void returnDomains(BxCall *p, BxStmts *pStmts) {
-  sqlite3_stmt *pStmt = bxPrepare(pStmts,
-      "SELECT group_concat(domain, ', ') FROM main.blackbox_domains", &p->err);
-  if (bxRow(pStmt, &p->err)) {
-    bxReturnText(p,
-        sqlite3_mprintf("%s: %s", pStmts->zDb, sqlite3_column_text(pStmt, 0)));
-  }
-  sqlite3_finalize(pStmt);
 }
 
 void bxInstall(BxCall *p) {
@@ -203,8 +204,9 @@ void bxInstall(BxCall *p) {
   }
   if (!allIntact(pStmts, zList, &p->err) && p->err.rc == SQLITE_OK) {
     installAll(p, pStmts, zList);
+  } else {
+    returnDomains(p, pStmts);
   }
-  returnDomains(p, pStmts);
 }
 
 void bxVersion(BxCall *p) {

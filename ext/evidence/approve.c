@@ -65,6 +65,26 @@ static const BxCut aAction[] = {KEPT("timestamp", 0),
     INSIDE("fallbackChain", aChain), END};
 static const BxCut action = INSIDE("", aAction);
 
+/* Whether SQLite takes the value for JSON. json_valid() would say no as well
+** when it gets no memory. */
+static int isJson(BxCall *p, sqlite3_value *pValue) {
+  BxErr err = {SQLITE_OK, 0};
+  sqlite3_stmt *pStmt = 0;
+  int bJson;
+  if (sqlite3_value_type(pValue) != SQLITE_TEXT) return 0;
+  bxFailDb(&err, p->bx->db,
+      sqlite3_prepare_v2(p->bx->db, "SELECT json_type(?1)", -1, &pStmt, 0));
+  bxBind(pStmt, &err, "v", pValue);
+  bJson = bxRow(pStmt, &err) && sqlite3_column_type(pStmt, 0) != SQLITE_NULL;
+  sqlite3_finalize(pStmt);
+  if (err.rc != SQLITE_OK && err.rc != SQLITE_ERROR) {
+    p->err = err;
+  } else {
+    bxClear(&err);
+  }
+  return bJson;
+}
+
 void evSlim(BxCall *p) {
   sqlite3_value *pAction = p->aArg[0];
   sqlite3_str *pOut = sqlite3_str_new(p->bx->db);
@@ -85,7 +105,9 @@ void evSlim(BxCall *p) {
     return;
   }
   sqlite3_free(zOut);
-  if (eResult == BX_CUT_UNSURE && !bStrict) bxReturnValue(p, pAction);
+  if (eResult == BX_CUT_UNSURE && !bStrict && !isJson(p, pAction)) {
+    bxReturnValue(p, pAction);
+  }
 }
 
 /*------------------------------------------------------------ the rest ----*/
@@ -100,6 +122,9 @@ void evSlim(BxCall *p) {
 /* clang-format off */
 #define MEMBER(key, path) "coalesce(',\"" key "\":' || (v -> '" path "'), '')"
 #define META(key) MEMBER(key, "$.metadata." key)
+/* Whether a script would take the member for true. (->> ends at a NUL.) */
+#define IS_TRUE(j, path)                                                       \
+  "(" j " ->> " path " NOT IN ('', 0) OR " j " -> " path " GLOB '\"\\u0000*')"
 
 static const char zStrategies[] =
     "WITH s(v, place) AS MATERIALIZED (SELECT CASE e.type WHEN 'object' THEN"
@@ -109,11 +134,8 @@ static const char zStrategies[] =
     " m(v, place, members) AS MATERIALIZED (SELECT v, place,"
     " CASE v ->> '$.type'"
     " WHEN 'cdp_semantic' THEN " META("role") " || " META("name")
-    " WHEN 'cdp_power' THEN coalesce(',\"text\":' || CASE WHEN"
-    " json_type(v, '$.metadata.text') = 'text'"
-    " AND length(v ->> '$.metadata.text') > 100"
-    " THEN json_quote(substr(v ->> '$.metadata.text', 1, 100))"
-    " ELSE nullif(v -> '$.metadata.text', 'null') END, '') || "
+    " WHEN 'cdp_power' THEN coalesce(',\"text\":' ||"
+    " nullif(v -> '$.metadata.text', 'null'), '') || "
     META("label") " || " META("placeholder")
     " WHEN 'vision_ocr' THEN " META("targetText")
     " WHEN 'coordinates' THEN " META("x") " || " META("y")
@@ -121,12 +143,11 @@ static const char zStrategies[] =
     " SELECT '[' || coalesce(group_concat(CASE WHEN v IS NULL"
     " THEN action -> place ELSE '{' || substr("
     MEMBER("type", "$.type") " || " MEMBER("confidence", "$.confidence")
-    " || CASE WHEN v ->> '$.selector' NOT IN ('', 0) THEN "
+    " || CASE WHEN " IS_TRUE("v", "'$.selector'") " THEN "
     MEMBER("selector", "$.selector") " ELSE '' END"
     " || CASE WHEN json_type(v, '$.metadata') = 'object'"
     " THEN coalesce(',\"metadata\":{' || substr(members, 2) || '}', '')"
-    /* a value that a script would take for false is no metadata */
-    " WHEN v ->> '$.metadata' NOT IN ('', 0)"
+    " WHEN " IS_TRUE("v", "'$.metadata'")
     " THEN ',\"metadata\":' || (v -> '$.metadata') ELSE '' END"
     ", 2) || '}' END), '') || ']' FROM m";
 /* clang-format on */
@@ -147,9 +168,6 @@ static const char zMouse[] =
     "|| ',\"duration\":0}' ELSE CASE WHEN json_type(j, '%s') NOT NULL "
     "THEN action -> '%s' END END";
 
-/* The chain generator makes at most so many; the trails of more go later. */
-#define MAX_STRATEGIES 7
-
 static void setVision(sqlite3_str *pOut, const char *zPath) {
   sqlite3_str_appendf(pOut, ", '%s', json(", zPath);
   sqlite3_str_appendf(pOut, zVision, zPath, zPath, zPath, zPath);
@@ -165,21 +183,9 @@ static void setMouse(sqlite3_str *pOut, const char *zPath, const char *zTime) {
 char *evApproved(const char *zTime, BxErr *pErr) {
   sqlite3_str *pOut = sqlite3_str_new(0);
   char *z;
-  int i;
-  sqlite3_str_appendall(pOut,
-      "coalesce((WITH slim(j) AS MATERIALIZED (SELECT "
-      "json_remove(evidence_slim(action), "
-      "'$.networkData', '$.evidence.network', '$.visionData.rawOcrResult', "
-      "'$.visionData.screenshot', '$.visionData.allTextResults', "
-      "'$.evidence.vision.rawOcrResult', '$.evidence.vision.screenshot', "
-      "'$.evidence.vision.allTextResults', '$.mouseData.trail', "
-      "'$.evidence.mouse.trail'");
-  for (i = 0; i < MAX_STRATEGIES; i++) {
-    sqlite3_str_appendf(
-        pOut, ", '$.fallbackChain.strategies[%d].metadata.mouseTrail'", i);
-  }
   sqlite3_str_appendf(pOut,
-      ")) SELECT json_replace(j, "
+      "coalesce((WITH slim(j) AS MATERIALIZED (SELECT evidence_slim(action)) "
+      "SELECT json_replace(j, "
       "'$.fallbackChain.strategies', json(CASE WHEN json_type(j, "
       "'$.fallbackChain.strategies') = 'array' THEN (%s) ELSE "
       "j -> '$.fallbackChain.strategies' END)",
@@ -210,7 +216,7 @@ static const char zDoc[] =
     " odd(id, doubt, j) AS MATERIALIZED (SELECT id, doubt,"
     " CASE WHEN doubt IS NULL THEN j END FROM (SELECT id, j,"
     " CASE WHEN j IS NULL THEN 'damaged JSON' WHEN evidence_slim(j) IS NULL"
-    " THEN 'a key with an escape, or one that comes twice' END AS doubt"
+    " THEN 'a key with an escape, one that comes twice, or too many levels' END AS doubt"
     " FROM doc WHERE evidence_slim(j, 1) IS NULL"
     " OR json_type(j, '$.mouseData') = 'object'"
     " AND json_type(j, '$.mouseData.endpoint') IS NOT 'object'"
@@ -260,7 +266,7 @@ static const char zProblem[] =
     "SELECT id, fullkey, CASE WHEN type <> 'object' THEN 'not an object'"
     " END FROM strategy UNION ALL "
     "SELECT id, fullkey, CASE WHEN " IS_OTHER("value") " AND NOT"
-    " (path = '$.metadata' AND value ->> path IN ('', 0)) THEN"
+    " (path = '$.metadata' AND NOT " IS_TRUE("value", "path") ") THEN"
     " replace(substr(path, 3), 'metadata.', '') || ' is not ' || kind END"
     " FROM (SELECT * FROM strategy WHERE type = 'object'), member"
     ") WHERE problem IS NOT NULL LIMIT 100)";
