@@ -114,6 +114,13 @@ BEGIN
   SELECT RAISE(ABORT, 'DuplicateError: this evidence has its action already; UPDATE it');
 END;
 
+CREATE TRIGGER IF NOT EXISTS main.evidence_actions_key
+BEFORE UPDATE OF rid ON evidence_overflow_actions
+WHEN NEW.rid <> OLD.rid
+BEGIN
+  SELECT RAISE(ABORT, 'ValidationError: the key of overflowed evidence cannot change; change it in its buffer');
+END;
+
 CREATE TRIGGER IF NOT EXISTS main.evidence_actions_delete
 BEFORE DELETE ON evidence_overflow_actions
 WHEN EXISTS (SELECT 1 FROM evidence_overflow
@@ -144,6 +151,13 @@ BEGIN
   SELECT RAISE(ABORT, 'DuplicateError: this evidence has its screenshot already; UPDATE it');
 END;
 
+CREATE TRIGGER IF NOT EXISTS main.evidence_screenshots_key
+BEFORE UPDATE OF rid ON evidence_overflow_screenshots
+WHEN NEW.rid <> OLD.rid
+BEGIN
+  SELECT RAISE(ABORT, 'ValidationError: the key of overflowed evidence cannot change; change it in its buffer');
+END;
+
 CREATE TRIGGER IF NOT EXISTS main.evidence_screenshots_delete
 BEFORE DELETE ON evidence_overflow_screenshots
 WHEN EXISTS (SELECT 1 FROM evidence_overflow
@@ -160,9 +174,21 @@ BEGIN
   SELECT RAISE(ABORT, 'PinnedError: pinned evidence is not changed; UPDATE evidence_overflow SET pinned = 0 first');
 END;
 
+-- A buffer that prunes has its own receipts, and sets screenshot_bytes first.
 CREATE TRIGGER IF NOT EXISTS main.evidence_screenshots_deleted
 AFTER DELETE ON evidence_overflow_screenshots
 BEGIN
+  INSERT INTO retention_log(at, domain, rule, rows, bytes, oldest, newest, minute)
+  SELECT n.t, 'evidence', 'manual', 0, e.screenshot_bytes,
+         e.timestamp, e.timestamp, n.t / 60000
+    FROM evidence_overflow AS e,
+         (SELECT CAST(round((julianday('now') - 2440587.5) * 86400000.0)
+                      AS INTEGER) AS t) AS n
+   WHERE e.rid = OLD.rid AND e.screenshot_bytes > 0
+  ON CONFLICT (domain, rule, minute) WHERE minute IS NOT NULL DO UPDATE
+     SET bytes = bytes + excluded.bytes,
+         oldest = min(oldest, excluded.oldest),
+         newest = max(newest, excluded.newest);
   UPDATE evidence_overflow SET screenshot_bytes = 0 WHERE rid = OLD.rid;
 END;
 

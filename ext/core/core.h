@@ -86,7 +86,7 @@ sqlite3_stmt *bxPrepare(BxStmts *p, const char *zTemplate, BxErr *pErr);
 ** Binds parameters 1, 2, ... by one letter each: i an i64, t a const char*
 ** (NULL binds NULL; must live until the statement is done), v a
 ** sqlite3_value* (NULL binds NULL), s the same without a copy (must live until
-** the statement is done), n nothing (NULL).
+** the statement is done), n nothing (NULL), - none: it stays as it is.
 */
 void bxBind(sqlite3_stmt *pStmt, BxErr *pErr, const char *zTypes, ...);
 /* Steps once. Returns 1 on a row; 0 at the end or on error. */

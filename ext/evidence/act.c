@@ -185,6 +185,7 @@ void evStats(BxCall *pCall) {
   EvBuffer *p = evFind(pCall);
   sqlite3_stmt *pStmt;
   if (p == 0) return;
+  evExpectKnown(p, &pCall->err);
   pStmt = bxStmt(&p->base.stmts, zSql, &pCall->err);
   if (bxRow(pStmt, &pCall->err)) {
     bxReturnJson(pCall, sqlite3_mprintf("%s", sqlite3_column_text(pStmt, 0)));
@@ -211,8 +212,8 @@ static void addStats(BxVtab *p, sqlite3_str *pOut, BxErr *pErr) {
 }
 
 /* Every buffer of a schema. By its name there: the list of connected tables
-** may have one under a name that was rolled back. One that cannot be connected
-** is left to blackbox_check(). */
+** may have one under a name that was rolled back. One that cannot be read is
+** left to blackbox_check(). */
 static void addSchemaStats(BxStmts *p, sqlite3_str *pOut, BxErr *pErr) {
   sqlite3_stmt *pNames = bxPrepare(p,
       "SELECT name FROM main.sqlite_schema WHERE type = 'table' AND lower(sql) "
@@ -222,8 +223,9 @@ static void addSchemaStats(BxStmts *p, sqlite3_str *pOut, BxErr *pErr) {
     const char *zName = (const char *)sqlite3_column_text(pNames, 0);
     BxErr err = {SQLITE_OK, 0};
     BxVtab *pVtab = bxVtabIn(p->bx, EV_MODULE, p->zDb, zName, &err);
+    if (pVtab != 0) evExpectKnown((EvBuffer *)pVtab, &err);
+    if (pVtab != 0 && err.rc == SQLITE_OK) addStats(pVtab, pOut, pErr);
     bxClear(&err);
-    if (pVtab != 0) addStats(pVtab, pOut, pErr);
   }
   sqlite3_finalize(pNames);
 }
@@ -245,6 +247,7 @@ sqlite3_stmt *evStatsTable(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   sqlite3_str_appendchar(pOut, 1, '[');
   if (apArg[0] != 0) {
     BxVtab *p = bxVtabFind(bx, EV_MODULE, apArg[0], pErr);
+    if (p != 0) evExpectKnown((EvBuffer *)p, pErr);
     if (p != 0) addStats(p, pOut, pErr);
   } else {
     addAllStats(bx, pOut, pErr);

@@ -173,8 +173,9 @@ static int bufferDestroy(sqlite3_vtab *pVtab) {
   EvState state;
   BxErr err = {SQLITE_OK, 0};
   evLoadState(p, &state, &err);
-  if ((err.rc & 0xff) == SQLITE_ERROR || (err.rc & 0xff) == SQLITE_CORRUPT) {
-    bxClear(&err); /* nothing is left to protect */
+  if (state.nMax == 0 && /* there is no state, and nothing left to protect */
+      ((err.rc & 0xff) == SQLITE_ERROR || (err.rc & 0xff) == SQLITE_CORRUPT)) {
+    bxClear(&err);
   }
   if (state.nPinned > 0) {
     bxFail(&err, SQLITE_CONSTRAINT,
@@ -326,14 +327,6 @@ static int bufferNext(sqlite3_vtab_cursor *pCursor) {
   return bxReportVtab(&err, pCursor->pVtab);
 }
 
-/* Before the first read: a version that this module knows. */
-static void expectKnown(EvBuffer *p, BxErr *pErr) {
-  EvState state;
-  if (p->bKnown) return;
-  evLoadState(p, &state, pErr);
-  evFreeState(&state);
-}
-
 static int bufferFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
     const char *idxStr, int argc, sqlite3_value **argv) {
   EvCursor *p = (EvCursor *)pCursor;
@@ -344,7 +337,7 @@ static int bufferFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
   (void)idxStr;
   clearCursor(p);
   if (zSql == 0) bxFail(&err, SQLITE_NOMEM, "out of memory");
-  expectKnown(pBuffer, &err);
+  evExpectKnown(pBuffer, &err);
   p->pScan = bxPrepare(&pBuffer->base.stmts, zSql, &err);
   sqlite3_free(zSql);
   for (i = 0; i < argc && err.rc == SQLITE_OK; i++) {

@@ -39,6 +39,8 @@ typedef struct EvBuffer {
 /* The one row of the state table. */
 typedef struct EvState {
   i64 nMax;          /* max_size_bytes */
+  i64 nFree;         /* screenshots that are not pinned */
+  i64 nKeep;         /* how many of them may stay; -1: any number */
   double rThreshold; /* prune_threshold */
   i64 nBytes;        /* of all rows, both tiers */
   i64 nPinned;       /* of those, bytes of pinned rows */
@@ -76,6 +78,8 @@ void evCheck(BxVtab *p, BxProblems *pOut);
 
 /* Reads the state table's row, and sees that its version is one to know. */
 void evLoadState(EvBuffer *p, EvState *pState, BxErr *pErr);
+/* The second part alone, for readers; looks once. */
+void evExpectKnown(EvBuffer *p, BxErr *pErr);
 /* Frees the texts; the numbers stay. */
 void evFreeState(EvState *pState);
 /* Writes the first state row from the parameters. */

@@ -111,23 +111,6 @@ static void failOwner(EvBuffer *p, const EvState *pState, BxErr *pErr) {
       zOwnerError, p->base.stmts.zTable, pState->zOwner, p->base.stmts.zTable);
 }
 
-void evOverflowOurs(EvBuffer *p, const EvState *pState, BxErr *pErr) {
-  BxErr err = {SQLITE_OK, 0};
-  sqlite3_stmt *pStmt;
-  if (pErr->rc != SQLITE_OK || pState->nOverflow == 0) return;
-  pStmt = evPrepareOver(p, pState,
-      "SELECT 1 FROM over.evidence_owners WHERE owner = ?1 AND claim = ?2",
-      &err);
-  bxBind(pStmt, &err, "tt", pState->zOwner, pState->zClaim);
-  if (!bxRow(pStmt, &err) && err.rc == SQLITE_OK) failOwner(p, pState, pErr);
-  sqlite3_finalize(pStmt);
-  if (canWait(&err)) {
-    bxClear(&err);
-  } else if (err.rc != SQLITE_OK) {
-    *pErr = err;
-  }
-}
-
 /* The first write of every act (see above). A buffer that has nothing there is
 ** not listed, and is from now on; the others must be. */
 static void claim(EvBuffer *p, const EvState *pState, BxErr *pErr) {
@@ -146,6 +129,17 @@ static void claim(EvBuffer *p, const EvState *pState, BxErr *pErr) {
   }
   if (!bxRow(pStmt, pErr)) failOwner(p, pState, pErr);
   sqlite3_finalize(pStmt);
+}
+
+void evOverflowOurs(EvBuffer *p, const EvState *pState, BxErr *pErr) {
+  BxErr err = {SQLITE_OK, 0};
+  if (pErr->rc != SQLITE_OK || pState->nOverflow == 0) return;
+  claim(p, pState, &err);
+  if (canWait(&err)) {
+    bxClear(&err);
+  } else if (err.rc != SQLITE_OK) {
+    *pErr = err;
+  }
 }
 
 void evOverflowClaim(EvBuffer *p, const EvState *pState, BxErr *pErr) {
@@ -382,9 +376,13 @@ void evOverflowSweep(EvBuffer *p, const EvState *pState, BxErr *pErr) {
       " AND id IN (SELECT id FROM main.@_gone WHERE whole = 1)",
       0, &err);
   runOver(p, pState,
+      "UPDATE over.evidence_overflow SET screenshot_bytes = 0 WHERE owner = ?1"
+      " AND id IN (SELECT id FROM main.@_gone WHERE whole = 0)",
+      0, &err);
+  runOver(p, pState,
       "DELETE FROM over.evidence_overflow_screenshots WHERE rid IN (SELECT rid"
-      " FROM over.evidence_overflow WHERE owner = ?1 AND id IN"
-      " (SELECT id FROM main.@_gone WHERE whole = 0))",
+      " FROM over.evidence_overflow WHERE owner = ?1 AND screenshot_bytes = 0"
+      " AND id IN (SELECT id FROM main.@_gone WHERE whole = 0))",
       0, &err);
   runOver(p, pState,
       "DELETE FROM over.evidence_owners WHERE owner = ?1 AND rows = 0"

@@ -170,6 +170,10 @@ typedef struct Object {
   "SELECT RAISE(ABORT, 'DuplicateError: there is a row with this id; use "     \
   "INSERT OR REPLACE or UPDATE on the buffer'); "
 
+#define KEY                                                                    \
+  "SELECT RAISE(ABORT, 'ValidationError: the id of evidence cannot change; "   \
+  "insert a new row'); "
+
 /* Adds (sign +) or takes (sign -) a row in the counters. */
 #define COUNT(sign, r)                                                         \
   "actions = actions " sign " 1, "                                             \
@@ -220,9 +224,7 @@ static const Object aObject[] = {
         " WHERE rid = NEW.rid OR id = NEW.id) BEGIN " EXISTS_ALREADY "END"},
     {"TRIGGER", "rowskey",
         "BEFORE UPDATE OF rid, id ON @_rows"
-        " WHEN NEW.rid <> OLD.rid OR NEW.id <> OLD.id BEGIN"
-        " SELECT RAISE(ABORT, 'ValidationError: the id of evidence cannot"
-        " change; insert a new row'); END"},
+        " WHEN NEW.rid <> OLD.rid OR NEW.id <> OLD.id BEGIN " KEY "END"},
     {"TRIGGER", "rowsplace",
         "BEFORE UPDATE OF place ON @_rows"
         " WHEN NEW.place <> OLD.place AND 2 IN (NEW.place, OLD.place) BEGIN"
@@ -249,6 +251,8 @@ static const Object aObject[] = {
     {"TRIGGER", "actionsupdate",
         "BEFORE UPDATE ON @_actions WHEN EXISTS (SELECT 1 FROM @_rows"
         " WHERE rid = OLD.rid AND pinned = 1) BEGIN " PINNED "END"},
+    {"TRIGGER", "actionskey",
+        "BEFORE UPDATE OF rid ON @_actions WHEN NEW.rid <> OLD.rid BEGIN " KEY "END"},
     {"TRIGGER", "actionsdelete",
         "BEFORE DELETE ON @_actions WHEN EXISTS (SELECT 1 FROM @_rows"
         " WHERE rid = OLD.rid AND pinned = 1 AND place <> 1)"
@@ -259,6 +263,8 @@ static const Object aObject[] = {
     {"TRIGGER", "shotsupdate",
         "BEFORE UPDATE ON @_shots WHEN EXISTS (SELECT 1 FROM @_rows"
         " WHERE rid = OLD.rid AND pinned = 1) BEGIN " PINNED "END"},
+    {"TRIGGER", "shotskey",
+        "BEFORE UPDATE OF rid ON @_shots WHEN NEW.rid <> OLD.rid BEGIN " KEY "END"},
     {"TRIGGER", "shotsdelete",
         "BEFORE DELETE ON @_shots WHEN EXISTS (SELECT 1 FROM @_rows"
         " WHERE rid = OLD.rid AND pinned = 1 AND place <> 1)"
@@ -455,6 +461,7 @@ static void takeName(EvBuffer *p, const char *zNew, BxErr *pErr) {
 void evRename(EvBuffer *p, const char *zNew, BxErr *pErr) {
   int i;
   bxStmtsFinalize(&p->base.stmts);
+  evExpectKnown(p, pErr);
   dropObjects(p, 0, pErr);
   for (i = 0; i < N_TABLE && pErr->rc == SQLITE_OK; i++) {
     const BxStmts *pOld = &p->base.stmts;
@@ -563,6 +570,7 @@ void evCheck(BxVtab *pVtab, BxProblems *pOut) {
   BxErr err = {SQLITE_OK, 0};
   sqlite3_stmt *pStmt;
   int i;
+  evExpectKnown(p, &err);
   for (i = 0; i < N_OBJECT && err.rc == SQLITE_OK; i++) {
     checkObject(p, &aObject[i], pOut, &err);
   }
@@ -570,7 +578,12 @@ void evCheck(BxVtab *pVtab, BxProblems *pOut) {
       CONTRADICTIONS " UNION ALL SELECT 'rows', 'nothing in the overflow for ' "
                      "|| quote(r.id) FROM main.@_rows AS r WHERE place = 1 "
                      "AND NOT EXISTS (SELECT 1 FROM over.evidence_overflow AS o"
-                     " WHERE o.owner = ?2 AND o.id = r.id)",
+                     " WHERE o.owner = ?2 AND o.id = r.id)"
+                     " UNION ALL SELECT 'rows', 'no screenshot in the overflow "
+                     "for ' || quote(r.id) FROM main.@_rows AS r,"
+                     " over.evidence_overflow AS o WHERE place = 1"
+                     " AND o.owner = ?2 AND o.id = r.id"
+                     " AND r.screenshot_bytes > o.screenshot_bytes",
       &err);
   while (bxRow(pStmt, &err)) {
     char *z = sqlite3_mprintf(

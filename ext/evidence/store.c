@@ -37,7 +37,9 @@ void evLoadState(EvBuffer *p, EvState *pState, BxErr *pErr) {
       "SELECT max_size_bytes, prune_threshold, bytes, pinned_bytes,"
       " memory_bytes, actions, screenshots, overflowed, last,"
       " nullif(overflow, ''), owner, claim,"
-      " retention_policy = 'confidence-based', version FROM main.@_state";
+      " retention_policy = 'confidence-based', version, free_screenshots,"
+      " CASE retention_policy WHEN 'keep-last-n' THEN max_screenshots ELSE -1"
+      " END FROM main.@_state";
   sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
   memset(pState, 0, sizeof(*pState));
   if (bxRow(pStmt, pErr)) {
@@ -52,6 +54,8 @@ void evLoadState(EvBuffer *p, EvState *pState, BxErr *pErr) {
     pState->iLast = sqlite3_column_int64(pStmt, 8);
     pState->bRated = sqlite3_column_int(pStmt, 12);
     evExpectVersion(p, sqlite3_column_int64(pStmt, 13), pErr);
+    pState->nFree = sqlite3_column_int64(pStmt, 14);
+    pState->nKeep = sqlite3_column_int64(pStmt, 15);
     if (sqlite3_column_type(pStmt, 9) != SQLITE_NULL) {
       pState->zOverflow = sqlite3_mprintf("%s", sqlite3_column_text(pStmt, 9));
       pState->zOwner = sqlite3_mprintf("%s", sqlite3_column_text(pStmt, 10));
@@ -67,6 +71,13 @@ void evLoadState(EvBuffer *p, EvState *pState, BxErr *pErr) {
         p->base.stmts.zTable, p->base.stmts.zTable);
   }
   bxDone(pStmt, pErr);
+}
+
+void evExpectKnown(EvBuffer *p, BxErr *pErr) {
+  EvState state;
+  if (p->bKnown || pErr->rc != SQLITE_OK) return;
+  evLoadState(p, &state, pErr);
+  evFreeState(&state);
 }
 
 void evFreeState(EvState *pState) {
@@ -188,6 +199,7 @@ void evSet(EvBuffer *p, const char *zName, sqlite3_value *pVal, BxErr *pErr) {
   zSql = settingSql(zName, pVal, pErr);
   if (zSql == 0) return;
   evLoadState(p, &state, pErr);
+  evOverflowOurs(p, &state, pErr);
   if (!state.bRated && sqlite3_stricmp(zName, "retention_policy") == 0) {
     bxRun(bxStmt(&p->base.stmts, zRate, pErr), pErr);
     evOverflowRate(p, &state, pErr);
@@ -212,11 +224,15 @@ static void firstSetting(
   sqlite3_finalize(pStmt);
 }
 
-/* Rows that were taken up have the confidence that their policy needs. */
-static void rateResumed(EvBuffer *p, BxErr *pErr) {
+/* Rows that were taken up have the confidence that their policy needs, and are
+** pruned to the size and number that there may be. */
+static void settleResumed(EvBuffer *p, BxErr *pErr) {
   EvState state = {0};
   if (pErr->rc == SQLITE_OK) evLoadState(p, &state, pErr);
   if (state.bRated) evOverflowRate(p, &state, pErr);
+  bxExec(&p->base.stmts,
+      "UPDATE main.@_state SET max_size_bytes = max_size_bytes", pErr);
+  evOverflowSweep(p, &state, pErr);
   evFreeState(&state);
 }
 
@@ -234,7 +250,7 @@ void evFirstState(EvBuffer *p, const EvParam *pParam, BxErr *pErr) {
   if (pParam->zOverflow[0] != 0) {
     evOverflowOpen(
         p, pParam->zOverflow, pParam->zResume[0] ? pParam->zResume : 0, pErr);
-    rateResumed(p, pErr);
+    settleResumed(p, pErr);
   } else if (pParam->zResume[0] != 0) {
     bxFail(pErr, SQLITE_ERROR,
         "ValidationError: resume needs overflow='<schema>', where the rows "
@@ -452,6 +468,17 @@ static void makeMemory(
   evOverflowMove(p, pState, nGoal > 0 ? nGoal : 0, pErr);
 }
 
+/* When nGrowth bytes more, and a screenshot, make the buffer prune: what lies in
+** the overflow must be ours before anything is changed. */
+static void expectOurs(
+    EvBuffer *p, const EvState *pState, i64 nGrowth, BxErr *pErr) {
+  double rSize = (double)(pState->nBytes + nGrowth);
+  if (rSize > (double)pState->nMax * pState->rThreshold ||
+      (pState->nKeep >= 0 && pState->nFree >= pState->nKeep)) {
+    evOverflowOurs(p, pState, pErr);
+  }
+}
+
 static void failDuplicate(EvBuffer *p, const char *zId, BxErr *pErr) {
   bxFail(pErr, SQLITE_CONSTRAINT,
       "DuplicateError: %s has evidence %Q already; INSERT OR REPLACE to "
@@ -468,6 +495,7 @@ static i64 storeNew(EvBuffer *p, const EvRow *pRow, const char *zId, i64 iTime,
   i64 iRow;
   evLoadState(p, &state, pErr);
   checkSize(p, &state, zId, nNew, state.nPinned, pErr);
+  expectOurs(p, &state, nNew, pErr);
   makeMemory(p, &state, nNew, pErr);
   iRow = state.iLast + 1;
   put(p, iRow, zId, pRow, iTime, iPinned, 0, state.bRated, pErr);
@@ -584,6 +612,7 @@ void evChange(EvBuffer *p, i64 iRow, EvRow *pRow, BxErr *pErr) {
   nNew = sizeAfter(&was, pRow, mask);
   if (mask & HAS_DATA) {
     checkSize(p, &state, was.zId, nNew, state.nPinned, pErr);
+    expectOurs(p, &state, nNew - was.nAction - was.nShot - EV_ROW_BYTES, pErr);
   }
   if (mask != 0) {
     fetchRow(p, &state, iRow, nNew, pErr);
@@ -656,6 +685,7 @@ char *evActions(EvBuffer *p, BxErr *pErr) {
   EvState state = {0};
   char *z = 0, *zHere;
   const BxStmts *pStmts = &p->base.stmts;
+  evExpectKnown(p, pErr);
   if (p->bTemp) evLoadState(p, &state, pErr);
   if (pErr->rc != SQLITE_OK) return 0;
   zHere = bxExpand("SELECT r.rid AS rid, r.id AS id, r.timestamp AS timestamp,"

@@ -425,6 +425,16 @@ def test_newer_or_broken_tables_are_named(rec, path):
     rec.execute("UPDATE rec_state SET version = 2")
     with pytest.raises(sqlite3.OperationalError, match="VersionError.*version 2"):
         connect(path).execute("SELECT * FROM rec")
+    for sql in ("SELECT evidence_stats('rec')", "SELECT evidence_export('rec')",
+                "SELECT * FROM evidence_stats('rec')", "DROP TABLE rec",
+                "SELECT evidence_export_puppeteer('rec')",
+                "SELECT evidence_export_replay('rec')", "SELECT evidence_prune('rec')",
+                "ALTER TABLE rec RENAME TO rec2", "INSERT INTO rec(id, action) VALUES('z', '{}')"):
+        with pytest.raises(sqlite3.DatabaseError) as caught:
+            rows(connect(path), sql)
+        if "TABLE" not in sql:  # SQLite has its own words there
+            assert "VersionError" in str(caught.value)
+    assert "VersionError" in str(rows(connect(path), "SELECT * FROM blackbox_check"))
     rec.execute("DROP TRIGGER rec_statedelete")
     rec.execute("DELETE FROM rec_state")
     with pytest.raises(sqlite3.DatabaseError, match="CorruptedDataError.*rec_state"):

@@ -519,3 +519,79 @@ def test_approval_waits_for_another_writer_of_the_file(path):
     other.execute("COMMIT")
     thread.join()
     assert json.loads(done[0])["screenshotsRemoved"] == 3
+
+
+@pytest.mark.parametrize("act", [
+    "INSERT INTO rec(id, timestamp, action, screenshot) VALUES('new', 99, '{}', zeroblob(50000))",
+    "UPDATE rec SET screenshot = zeroblob(60000) WHERE id = 'm'",
+    "INSERT INTO rec(rec, value) VALUES('max_size_bytes', 20000)",
+    "INSERT INTO rec(rec, value) VALUES('retention_policy', 'keep-last-n')",
+    "INSERT INTO rec(rec, value) VALUES('prune_threshold', 0.1)"])
+@pytest.mark.parametrize("begin", ["", "BEGIN"])
+def test_who_lost_its_rows_prunes_none_of_them(rec, path, act, begin):
+    rec.execute("INSERT INTO rec(rec, value) VALUES('max_screenshots', 1)")
+    fill(rec, 0, 10)
+    one(rec, "SELECT evidence_flush('rec')")
+    rec.execute(ADD, ("m", 90, "{}", b"shot"))
+    open_buffer(path, f", resume='{owner(rec)}'").close()
+    state = "SELECT bytes, screenshots, max_size_bytes, retention_policy FROM rec_state"
+    before = rows(rec, state), rows(rec, "SELECT rid, screenshot_bytes FROM rec_rows")
+    rec.execute(begin)
+    with pytest.raises(sqlite3.OperationalError, match="OwnerError"):
+        rec.execute(act)
+    assert (rows(rec, state),
+            rows(rec, "SELECT rid, screenshot_bytes FROM rec_rows")) == before
+    if begin:
+        rec.execute("COMMIT")
+    rec.execute(ADD, ("small", 91, "{}", None))  # needs no room
+
+
+def test_a_resume_into_a_smaller_buffer_prunes_at_once(path):
+    db = open_buffer(path)
+    fill(db, 0, 10)
+    one(db, "SELECT evidence_flush('rec')")
+    mine = owner(db)
+    db.close()
+    db = connect(path)
+    db.execute("CREATE VIRTUAL TABLE temp.rec USING evidence_buffer(overflow='main',"
+               f"max_size_bytes=20000,retention_policy='keep-last-n',"
+               f"max_screenshots=2,resume='{mine}')")
+    assert rows(db, "SELECT id FROM rec WHERE screenshot IS NOT NULL") == [
+        ("r008",), ("r009",)]
+    assert one(db, "SELECT capacity_used <= 1 FROM evidence_stats") == 1
+    assert one(db, "SELECT count(*) FROM evidence_overflow_screenshots") == 2
+    well(db)
+
+
+@pytest.mark.parametrize("table", [
+    "evidence_overflow_actions", "evidence_overflow_screenshots", "mine_actions",
+    "mine_shots"])
+@pytest.mark.parametrize("conflict", ["", "OR REPLACE"])
+def test_no_row_takes_the_place_of_another(rec, path, table, conflict):
+    rec.execute("CREATE VIRTUAL TABLE main.mine USING evidence_buffer")
+    for name in "rec", "mine":
+        for i in 1, 2:
+            rec.execute(ADD.replace("rec", name), (f"r{i}", i, "{}", b"%d" % i))
+        rec.execute(f"UPDATE {name} SET pinned = 1 WHERE id = 'r1'")
+    one(rec, "SELECT evidence_flush('rec')")
+    plain = sqlite3.connect(path, isolation_level=None)
+    before = rows(plain, f"SELECT * FROM {table}")
+    with pytest.raises(sqlite3.IntegrityError, match="ValidationError"):
+        plain.execute(f"UPDATE {conflict} {table} SET rid = 1 WHERE rid = 2")
+    assert rows(plain, f"SELECT * FROM {table}") == before and len(before) == 2
+
+
+def test_a_screenshot_deleted_in_the_file_has_a_receipt_and_is_missed(rec, path):
+    fill(rec, 0, 4)
+    one(rec, "SELECT evidence_flush('rec')")
+    rec.execute("INSERT INTO rec(rec, value) VALUES('max_screenshots', 3)")
+    rec.execute("INSERT INTO rec(rec, value) VALUES('retention_policy', 'keep-last-n')")
+    plain = sqlite3.connect(path, isolation_level=None)
+    assert rows(plain, "SELECT rid FROM evidence_overflow_screenshots") == [
+        (2,), (3,), (4,)]
+    assert rows(plain, "SELECT * FROM retention_log") == []  # the buffer has it
+    plain.execute("DELETE FROM evidence_overflow_screenshots WHERE rid = 3")
+    assert rows(plain, "SELECT rule, rows, bytes, oldest FROM retention_log") == [
+        ("manual", 0, 5000, 2)]
+    assert rows(rec, "SELECT problem FROM blackbox_check") == [
+        ("no screenshot in the overflow for 'r002'",)]
