@@ -19,7 +19,7 @@
 --   rollout_turns    where turn n of an owner's items begins
 --   rollout_marks    compactions and rollbacks, by the key of their item
 --   rollout_drops    what the policy dropped, by type
---   rollout_imports  view: INSERT appends a line of a file, as an import does
+--   rollout_imports  view: INSERT appends an item as it is, or counts dropped ones
 --   rollout_act      the rule that is at work, for its receipt
 --   rollout_clash    the INSERTs that met a head, to tell REPLACE from upsert
 --   rollout_fresh    view: a new id, and the clock
@@ -112,17 +112,20 @@ SELECT item_key, payload_key, keep
  WHERE preset = (SELECT value FROM blackbox_limits
                   WHERE name = 'rollout.policy');
 
--- role is 'user' or 'assistant'. Damaged payloads have no text.
+-- role is 'user' or 'assistant'. Damaged payloads have no text. The tags that
+-- a recorder puts around an image are no text either.
 CREATE VIEW IF NOT EXISTS main.rollout_texts AS
 SELECT id, role, source,
        CASE WHEN source = 'event'
               THEN coalesce(payload ->> 'message', payload ->> '$.data.message')
             WHEN json_type(payload, '$.content') = 'text'
               THEN payload ->> 'content'
-            ELSE (SELECT group_concat(CASE WHEN part.type = 'object'
-                                           THEN part.value ->> 'text' END,
-                                      char(10))
-                    FROM json_each(payload, '$.content') AS part)
+            ELSE (SELECT group_concat(part.text, char(10))
+                    FROM (SELECT CASE WHEN type = 'object'
+                                      THEN value ->> 'text' END AS text
+                            FROM json_each(payload, '$.content')) AS part
+                   WHERE part.text NOT GLOB '<image name=*>'
+                     AND part.text NOT IN ('<image>', '</image>'))
        END AS text
   FROM (SELECT id, payload,
                CASE lower(replace(type, '_', ''))
@@ -299,6 +302,12 @@ BEGIN
          coalesce(NEW.timestamp, (SELECT now FROM rollout_fresh)),
          NEW.type, NEW.payload
     FROM rollout_heads WHERE id = lower(NEW.rollout);
+  -- SQLite does not fire a trigger that is running already.
+  SELECT RAISE(ABORT, 'SequenceError: inside a trigger on the tables of conversations, recording into another one needs PRAGMA recursive_triggers = ON')
+    FROM rollout_heads
+   WHERE id = lower(NEW.rollout)
+     AND EXISTS (SELECT 1 FROM rollout_data
+                  WHERE id = (no << 32) + last_sequence + 1);
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_items_update
@@ -388,13 +397,21 @@ BEGIN
    WHERE h.id = lower(NEW.rollout_id) AND changes() = 0
       ON CONFLICT (no, item_type, payload_type) DO UPDATE
      SET items = items + 1, bytes = bytes + excluded.bytes;
+  -- SQLite does not fire a trigger that is running already.
+  SELECT RAISE(ABORT, 'SequenceError: inside a trigger on the tables of conversations, recording into another one needs PRAGMA recursive_triggers = ON')
+    FROM rollout_heads
+   WHERE id = lower(NEW.rollout_id)
+     AND EXISTS (SELECT 1 FROM rollout_data
+                  WHERE id = (no << 32) + last_sequence + 1);
 END;
 
--- An item as it is, whatever the policy says. The first one of a conversation
--- that is not there yet starts it. type NULL: "bad" lines could not be read.
+-- What an append or an import has made up its mind about: an item to keep, or
+-- (dropped > 0) how many of one kind are only to be counted. The first item of a
+-- conversation that is not there yet starts it.
 CREATE VIEW IF NOT EXISTS main.rollout_imports AS
 SELECT NULL AS rollout, NULL AS now, NULL AS timestamp, NULL AS type,
-       NULL AS look, NULL AS payload, NULL AS bad
+       NULL AS look, NULL AS payload, NULL AS payload_type, NULL AS dropped,
+       NULL AS bytes
  WHERE 0;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_imports_insert
@@ -408,12 +425,13 @@ BEGIN
   INSERT INTO rollout_data(id, timestamp, type, look, payload)
   SELECT (no << 32) + last_sequence + 1, NEW.timestamp, NEW.type,
          CASE WHEN last_sequence < 0 THEN 1 ELSE NEW.look END, NEW.payload
-    FROM rollout_heads WHERE id = NEW.rollout AND NEW.type IS NOT NULL;
+    FROM rollout_heads WHERE id = NEW.rollout AND NEW.dropped = 0;
   INSERT INTO rollout_drops(no, item_type, payload_type, items, bytes)
-  SELECT no, 'damaged line', '', NEW.bad, 0
-    FROM rollout_heads WHERE id = NEW.rollout AND NEW.type IS NULL
+  SELECT no, substr(NEW.type, 1, 100),
+         substr(coalesce(NEW.payload_type, ''), 1, 100), NEW.dropped, NEW.bytes
+    FROM rollout_heads WHERE id = NEW.rollout AND NEW.dropped > 0
       ON CONFLICT (no, item_type, payload_type) DO UPDATE
-     SET items = items + excluded.items;
+     SET items = items + excluded.items, bytes = bytes + excluded.bytes;
 END;
 
 -- turn counts the user's messages from 0, without those that a rollback took
@@ -620,6 +638,12 @@ BEGIN
   SELECT RAISE(ABORT, 'ReadOnlyError: the id of a conversation cannot be changed');
 END;
 
+CREATE TRIGGER IF NOT EXISTS main.rollout_heads_order
+BEFORE UPDATE OF looked ON rollout_heads WHEN NEW.looked < OLD.looked
+BEGIN
+  SELECT RAISE(ABORT, 'SequenceError: a trigger on rollout_data cannot record into the conversation that is being written');
+END;
+
 -- What has to be read out of an item's text. It is a trigger of its own, and on
 -- this table, because SQLite lays out all of a trigger's memory whenever it
 -- fires, and most items need none of it.
@@ -666,7 +690,8 @@ BEGIN
                     WHERE s.rollout = NEW.no
                     ORDER BY t.sequence DESC LIMIT 1) AS last
              JOIN rollout_texts AS y ON y.id = last.id
-            WHERE y.source <> x.source AND y.text IS x.text
+            WHERE y.source <> x.source
+              AND coalesce(y.text, '') = coalesce(x.text, '')
               AND NOT EXISTS (
                     SELECT 1
                       FROM rollout_segments AS s
@@ -841,7 +866,7 @@ CREATE TRIGGER IF NOT EXISTS main.rollout_data_once
 BEFORE INSERT ON rollout_data
 WHEN EXISTS (SELECT 1 FROM rollout_data WHERE id = NEW.id)
 BEGIN
-  SELECT RAISE(ABORT, 'AppendOnlyError: an item is never overwritten; UPDATE its payload');
+  SELECT RAISE(ABORT, 'AppendOnlyError: an item is never overwritten, UPDATE its payload; nor can a trigger on rollout_data record into the conversation that is being written');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_data_keep
@@ -859,9 +884,17 @@ BEGIN
   SELECT RAISE(ABORT, 'Invalid item format: the payload must be well-formed JSON, not nested too deeply')
    WHERE NEW.payload IS NULL OR NOT json_valid(NEW.payload);
   SELECT RAISE(ABORT, 'Invalid item format: a changed payload keeps its type and role')
-   WHERE CASE WHEN json_valid(OLD.payload)
+   WHERE CASE WHEN OLD.payload IS NULL OR json_valid(OLD.payload)
               THEN NEW.payload ->> 'type' IS NOT OLD.payload ->> 'type'
                 OR NEW.payload ->> 'role' IS NOT OLD.payload ->> 'role' END;
+  SELECT RAISE(ABORT, 'Invalid item format: a rollback keeps its number of turns')
+   WHERE lower(replace(NEW.type, '_', '')) = 'eventmsg'
+     AND lower(replace(NEW.payload ->> 'type', '_', '')) = 'threadrolledback'
+     AND CASE WHEN json_valid(OLD.payload)
+              THEN coalesce(NEW.payload ->> 'num_turns',
+                            NEW.payload ->> 'numTurns')
+            IS NOT coalesce(OLD.payload ->> 'num_turns',
+                            OLD.payload ->> 'numTurns') END;
   SELECT RAISE(ABORT, 'Invalid item format: a compaction keeps its replacement history, an array; redact what is in it')
    WHERE lower(NEW.type) = 'compacted'
      AND EXISTS (SELECT 1 FROM rollout_marks

@@ -246,6 +246,7 @@ static const char zReplay[] =
 typedef struct Export {
   sqlite3_str *pActions, *pSteps, *pDamaged; /* elements, with commas */
   i64 nBytes, nTotal, nKept;
+  int bSavepoint; /* around the approval and what follows */
 } Export;
 
 static void append(sqlite3_str *pOut, const char *z) {
@@ -312,6 +313,17 @@ static void collect(
   sqlite3_free(zFrom);
 }
 
+/* Approves the rows. Should the export fail, they are as before: as a function
+** by a savepoint, and as a row nothing is exported, for nobody would get it. */
+static void prune(BxCall *pCall, EvBuffer *p, Export *pOut) {
+  if (pCall->pCtx != 0) {
+    bxSavepoint(pCall->bx, pCall->pDef->zName, &pCall->err);
+    if (pCall->err.rc != SQLITE_OK) return;
+    pOut->bSavepoint = 1;
+  }
+  evApprove(p, 0, 1, &pCall->err);
+}
+
 /* Finds the buffer, approves its rows when asked to, collects. */
 static EvBuffer *export(
     BxCall *pCall, const Query *pQuery, Export *pOut, i64 *piNow) {
@@ -324,12 +336,8 @@ static EvBuffer *export(
   }
   p = evFind(pCall);
   if (p == 0 || pCall->err.rc != SQLITE_OK) return 0;
-  if (bPrune) {
-    if (pCall->pCtx) bxSavepoint(pCall->bx, pCall->pDef->zName, &pCall->err);
-    if (pCall->err.rc != SQLITE_OK) return 0;
-    evApprove(p, 0, 1, &pCall->err);
-    if (pCall->pCtx) bxRelease(pCall->bx, &pCall->err);
-  }
+  if (bPrune) prune(pCall, p, pOut);
+  if (pCall->pCtx == 0) return 0;
   pOut->pActions = sqlite3_str_new(pCall->bx->db);
   pOut->pSteps = sqlite3_str_new(pCall->bx->db);
   pOut->pDamaged = sqlite3_str_new(pCall->bx->db);
@@ -341,23 +349,30 @@ static const char *textOf(sqlite3_str *pStr) {
   return sqlite3_str_length(pStr) ? sqlite3_str_value(pStr) : "";
 }
 
-/* Ends a collection; running out of room in it is an error. */
-static void finish(BxCall *pCall, Export *pOut, char *zResult) {
-  sqlite3_str *ap[3];
-  int i;
-  ap[0] = pOut->pActions;
-  ap[1] = pOut->pSteps;
-  ap[2] = pOut->pDamaged;
+/* What ran out of room is an error. */
+static void checkRoom(BxCall *pCall, const Export *pOut, const char *zResult) {
+  sqlite3_str *const ap[] = {pOut->pActions, pOut->pSteps, pOut->pDamaged};
+  i64 nMax = sqlite3_limit(pCall->bx->db, SQLITE_LIMIT_LENGTH, -1);
+  int rc = SQLITE_OK, i;
+  if (pOut->pActions != 0 && zResult == 0) rc = SQLITE_NOMEM;
+  if (zResult != 0 && (i64)strlen(zResult) > nMax) rc = SQLITE_TOOBIG;
   for (i = 0; i < 3; i++) {
-    if (ap[i] == 0) continue;
-    if (sqlite3_str_errcode(ap[i]) != SQLITE_OK) {
-      bxFail(&pCall->err, sqlite3_str_errcode(ap[i]),
-          "ExportError: the recording does not fit in one text; prune it "
-          "first with evidence_prune_for_approval()");
-    }
-    sqlite3_free(sqlite3_str_finish(ap[i]));
+    if (ap[i] != 0 && rc == SQLITE_OK) rc = sqlite3_str_errcode(ap[i]);
   }
-  if (pCall->err.rc != SQLITE_OK) {
+  if (rc == SQLITE_OK) return;
+  bxFail(&pCall->err, rc,
+      "ExportError: the recording does not fit in one text; prune it first "
+      "with evidence_prune_for_approval()");
+}
+
+/* Ends a collection, and its savepoint. */
+static void finish(BxCall *pCall, Export *pOut, char *zResult) {
+  checkRoom(pCall, pOut, zResult);
+  sqlite3_free(sqlite3_str_finish(pOut->pActions));
+  sqlite3_free(sqlite3_str_finish(pOut->pSteps));
+  sqlite3_free(sqlite3_str_finish(pOut->pDamaged));
+  if (pOut->bSavepoint) bxRelease(pCall->bx, &pCall->err);
+  if (pCall->err.rc != SQLITE_OK || zResult == 0) {
     sqlite3_free(zResult);
   } else {
     mendText(zResult);

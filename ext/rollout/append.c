@@ -96,30 +96,21 @@ static Pair *findPair(Append *p, const char *zType, const char *zPayloadType) {
   return p->pErr->rc == SQLITE_OK ? pPair : 0;
 }
 
-static const char zDrop[] =
-    "INSERT INTO main.rollout_drops(no, item_type, payload_type, items, bytes) "
-    "VALUES (?1, substr(?2, 1, 100), substr(coalesce(?3, ''), 1, 100), ?4, ?5) "
-    "ON CONFLICT (no, item_type, payload_type) DO UPDATE "
-    "SET items = items + excluded.items, bytes = bytes + excluded.bytes";
-
-void bxRolloutDrop(BxStmts *p, i64 no, const char *zType,
-    const char *zPayloadType, i64 nItem, i64 nByte, BxErr *pErr) {
-  sqlite3_stmt *pStmt = bxStmt(p, zDrop, pErr);
-  bxBind(pStmt, pErr, "ittii", no, zType, zPayloadType, nItem, nByte);
-  bxRun(pStmt, pErr);
+/* Adds what was dropped to the batch. */
+static void addDrops(Append *p) {
+  int i;
+  for (i = 0; i < p->nPair && p->pErr->rc == SQLITE_OK; i++) {
+    const Pair *pPair = &p->aPair[i];
+    bxRolloutBatchDrop(p->pBatch, pPair->zType, pPair->zPayloadType,
+        pPair->nDropped, pPair->nByte, p->pErr);
+  }
 }
 
-/* Writes what was dropped, and frees the pairs. */
-static void closePairs(Append *p) {
+static void freePairs(Append *p) {
   int i;
   for (i = 0; i < p->nPair; i++) {
-    Pair *pPair = &p->aPair[i];
-    if (pPair->nDropped > 0 && p->pErr->rc == SQLITE_OK) {
-      bxRolloutDrop(p->pHome, p->head.no, pPair->zType, pPair->zPayloadType,
-          pPair->nDropped, pPair->nByte, p->pErr);
-    }
-    sqlite3_free(pPair->zType);
-    sqlite3_free(pPair->zPayloadType);
+    sqlite3_free(p->aPair[i].zType);
+    sqlite3_free(p->aPair[i].zPayloadType);
   }
   sqlite3_free(p->aPair);
 }
@@ -319,7 +310,6 @@ void bxRolloutAppend(BxCall *p) {
   Append append;
   char zId[37];
   const char *zItems;
-  i64 nKept = 0;
   memset(&append, 0, sizeof(append));
   append.pErr = &p->err;
   bxRolloutId(p->aArg[0], zId, &p->err);
@@ -331,12 +321,13 @@ void bxRolloutAppend(BxCall *p) {
   append.pBatch = bxRolloutBatchNew(&p->err);
   if (p->err.rc == SQLITE_OK) checkJson(&append, zItems);
   if (p->err.rc == SQLITE_OK) readAll(&append, zItems);
+  addDrops(&append);
+  bxRolloutBatchPut(append.pBatch, append.pHome, zId, &append.head, append.iNow,
+      p->pCtx != 0, &p->err);
+  bxRolloutExplain(&p->err, "Write failed: ", zId, 0);
   if (p->err.rc == SQLITE_OK) {
-    nKept = bxRolloutBatchPut(
-        append.pBatch, append.pHome, &append.head, p->pCtx != 0, &p->err);
+    bxReturnInt(p, bxRolloutBatchCount(append.pBatch));
   }
   bxRolloutBatchFree(append.pBatch);
-  closePairs(&append);
-  bxRolloutExplain(&p->err, "Write failed: ", zId);
-  bxReturnInt(p, nKept);
+  freePairs(&append);
 }

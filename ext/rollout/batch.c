@@ -1,11 +1,11 @@
 /*
 ** batch.c: the items of one append or import, as rows for one INSERT.
 **
-** Both check their items and collect what is kept here. In a savepoint they are
-** counted in the head at once, and each is then an INSERT of its own, which is
-** fastest. A call that came as a row of blackbox_call has no savepoint: there
-** one statement, INSERT INTO rollout_data SELECT ... FROM rollout_batch (of an
-** import: INSERT INTO rollout_imports), writes them all, or none.
+** Both check their items and collect here what is kept, and how much is not. In
+** a savepoint the items are counted in the head at once, and each is then an
+** INSERT of its own, which is fastest. A call that came as a row of blackbox_call
+** has no savepoint: there one statement, INSERT INTO rollout_imports SELECT ...
+** FROM rollout_batch, writes it all, or nothing.
 **
 ** rollout_batch is an eponymous table, read-only, and empty but for the
 ** moment of that statement.
@@ -23,9 +23,17 @@ typedef struct BatchItem {
   int bLook;
 } BatchItem;
 
+/* Items of one pair of types that are not kept. The texts are the caller's. */
+typedef struct BatchDrop {
+  const char *zType, *zPayloadType;
+  i64 nItem, nByte;
+} BatchDrop;
+
 struct RolloutBatch {
   BatchItem *aItem;
   i64 nItem, nItemAlloc;
+  BatchDrop *aDrop;
+  i64 nDrop;
 };
 
 RolloutBatch *bxRolloutBatchNew(BxErr *pErr) {
@@ -45,6 +53,7 @@ void bxRolloutBatchFree(RolloutBatch *p) {
   if (p == 0) return;
   for (i = 0; i < p->nItem; i++) sqlite3_free(p->aItem[i].zOwned);
   sqlite3_free(p->aItem);
+  sqlite3_free(p->aDrop);
   sqlite3_free(p);
 }
 
@@ -77,24 +86,35 @@ i64 bxRolloutBatchCount(const RolloutBatch *p) {
   return p->nItem;
 }
 
-void bxRolloutBatchRun(
-    const RolloutBatch *p, BxStmts *pHome, sqlite3_stmt *pStmt, BxErr *pErr) {
-  RolloutSlot *pSlot = bxRolloutSlot(pHome->bx, pErr);
-  if (pErr->rc == SQLITE_OK) pSlot->pBatch = p;
-  bxRun(pStmt, pErr);
-  if (pSlot != 0) pSlot->pBatch = 0;
+void bxRolloutBatchDrop(RolloutBatch *p, const char *zType,
+    const char *zPayloadType, i64 nItem, i64 nByte, BxErr *pErr) {
+  BatchDrop drop = {zType, zPayloadType, nItem, nByte};
+  BatchDrop *aNew;
+  if (pErr->rc != SQLITE_OK || nItem == 0) return;
+  aNew = sqlite3_realloc64(
+      p->aDrop, (sqlite3_uint64)(p->nDrop + 1) * sizeof(BatchDrop));
+  if (aNew == 0) {
+    bxFail(pErr, SQLITE_NOMEM, "out of memory");
+    return;
+  }
+  p->aDrop = aNew;
+  p->aDrop[p->nDrop++] = drop;
 }
 
 static const char zPutAll[] =
-    "INSERT INTO main.rollout_data(id, timestamp, type, look, payload) "
-    "SELECT ?1 + rowid, timestamp, type, look, payload FROM rollout_batch";
+    "INSERT INTO main.rollout_imports(rollout, now, timestamp, type, look, "
+    "payload, payload_type, dropped, bytes) SELECT ?1, ?2, * FROM "
+    "rollout_batch";
 
 /* All in one statement, which is atomic by itself. */
-static void putAll(
-    const RolloutBatch *p, BxStmts *pHome, i64 iFirst, BxErr *pErr) {
+static void putAll(const RolloutBatch *p, BxStmts *pHome, const char *zId,
+    i64 iNow, BxErr *pErr) {
+  RolloutSlot *pSlot = bxRolloutSlot(pHome->bx, pErr);
   sqlite3_stmt *pStmt = bxStmt(pHome, zPutAll, pErr);
-  bxBind(pStmt, pErr, "i", iFirst);
-  bxRolloutBatchRun(p, pHome, pStmt, pErr);
+  bxBind(pStmt, pErr, "ti", zId, iNow);
+  if (pErr->rc == SQLITE_OK) pSlot->pBatch = p;
+  bxRun(pStmt, pErr);
+  if (pSlot != 0) pSlot->pBatch = 0;
 }
 
 static const char zPutOne[] =
@@ -135,31 +155,49 @@ static void countAll(
   bxRun(pStmt, pErr);
 }
 
-i64 bxRolloutBatchPut(RolloutBatch *p, BxStmts *pHome, const RolloutHead *pHead,
-    int bSavepoint, BxErr *pErr) {
-  i64 iFirst, i;
+static const char zDrop[] =
+    "INSERT INTO main.rollout_drops(no, item_type, payload_type, items, bytes) "
+    "VALUES (?1, substr(?2, 1, 100), substr(coalesce(?3, ''), 1, 100), ?4, ?5) "
+    "ON CONFLICT (no, item_type, payload_type) DO UPDATE "
+    "SET items = items + excluded.items, bytes = bytes + excluded.bytes";
+
+static void putDrop(
+    const BatchDrop *pDrop, BxStmts *pHome, i64 no, BxErr *pErr) {
+  sqlite3_stmt *pStmt = bxStmt(pHome, zDrop, pErr);
+  bxBind(pStmt, pErr, "ittii", no, pDrop->zType, pDrop->zPayloadType,
+      pDrop->nItem, pDrop->nByte);
+  bxRun(pStmt, pErr);
+}
+
+static void putInSteps(
+    RolloutBatch *p, BxStmts *pHome, const RolloutHead *pHead, BxErr *pErr) {
+  i64 iFirst = bxRolloutKey(pHead->no, pHead->iLast + 1), i;
   sqlite3_stmt *pStmt;
-  if (pErr->rc != SQLITE_OK || p->nItem == 0) return 0;
-  if (pHead->iLast + p->nItem > ROLLOUT_LAST) {
-    bxFail(pErr, SQLITE_TOOBIG,
-        "Rollout too long: a conversation has at most %lld items",
-        (i64)ROLLOUT_LAST + 1);
-    return 0;
+  if (p->nItem > 0) {
+    if (pHead->iLast < 0) p->aItem[0].bLook = 1; /* whether it may be item 0 */
+    countAll(p, pHome, pHead->no, pErr);
   }
-  iFirst = bxRolloutKey(pHead->no, pHead->iLast + 1);
-  if (pHead->iLast < 0) p->aItem[0].bLook = 1; /* whether it may be item 0 */
-  if (!bSavepoint) {
-    putAll(p, pHome, iFirst, pErr);
-    return p->nItem;
-  }
-  countAll(p, pHome, pHead->no, pErr);
   pStmt = bxStmt(pHome, zPutOne, pErr);
   for (i = 0; i < p->nItem && pErr->rc == SQLITE_OK; i++) {
     const BatchItem *pItem = &p->aItem[i];
     putRow(pStmt, iFirst + i, pItem->iTime, pItem->zType, pItem->payload,
         2 + pItem->bLook, pErr);
   }
-  return p->nItem;
+  for (i = 0; i < p->nDrop; i++) putDrop(&p->aDrop[i], pHome, pHead->no, pErr);
+}
+
+void bxRolloutBatchPut(RolloutBatch *p, BxStmts *pHome, const char *zId,
+    const RolloutHead *pHead, i64 iNow, int bSavepoint, BxErr *pErr) {
+  if (pErr->rc != SQLITE_OK) return;
+  if (pHead->iLast + p->nItem > ROLLOUT_LAST) {
+    bxFail(pErr, SQLITE_TOOBIG,
+        "Rollout too long: a conversation has at most %lld items",
+        (i64)ROLLOUT_LAST + 1);
+  } else if (bSavepoint) {
+    putInSteps(p, pHome, pHead, pErr);
+  } else {
+    putAll(p, pHome, zId, iNow, pErr);
+  }
 }
 
 /*----------------------------------------------------- rollout_batch ----*/
@@ -178,8 +216,8 @@ typedef struct BatchCursor {
 static int batchConnect(sqlite3 *db, void *pAux, int argc,
     const char *const *argv, sqlite3_vtab **ppVtab, char **pzErr) {
   BatchVtab *p;
-  int rc = sqlite3_declare_vtab(
-      db, "CREATE TABLE x(timestamp, type, look, payload)");
+  int rc = sqlite3_declare_vtab(db, "CREATE TABLE x(timestamp, type, look, "
+                                    "payload, payload_type, dropped, bytes)");
   (void)argc;
   (void)argv;
   (void)pzErr;
@@ -229,21 +267,46 @@ static int batchNext(sqlite3_vtab_cursor *pCursor) {
 
 static int batchEof(sqlite3_vtab_cursor *pCursor) {
   const BatchCursor *p = (const BatchCursor *)pCursor;
-  return p->pBatch == 0 || p->iRow >= p->pBatch->nItem;
+  return p->pBatch == 0 || p->iRow >= p->pBatch->nItem + p->pBatch->nDrop;
+}
+
+enum { TIME, TYPE, LOOK, PAYLOAD, PAYLOAD_TYPE, DROPPED, BYTES };
+
+static void itemColumn(sqlite3_context *pCtx, const BatchItem *p, int i) {
+  switch (i) {
+    case TIME: sqlite3_result_int64(pCtx, p->iTime); break;
+    case TYPE: sqlite3_result_text(pCtx, p->zType, -1, SQLITE_STATIC); break;
+    case LOOK: sqlite3_result_int(pCtx, p->bLook); break;
+    case PAYLOAD:
+      if (p->payload.z == 0) break;
+      sqlite3_result_text64(pCtx, p->payload.z, (sqlite3_uint64)p->payload.n,
+          SQLITE_STATIC, SQLITE_UTF8);
+      break;
+    case DROPPED: sqlite3_result_int(pCtx, 0); break;
+    default: break;
+  }
+}
+
+static void dropColumn(sqlite3_context *pCtx, const BatchDrop *p, int i) {
+  switch (i) {
+    case TYPE: sqlite3_result_text(pCtx, p->zType, -1, SQLITE_STATIC); break;
+    case PAYLOAD_TYPE:
+      sqlite3_result_text(pCtx, p->zPayloadType, -1, SQLITE_STATIC);
+      break;
+    case DROPPED: sqlite3_result_int64(pCtx, p->nItem); break;
+    case BYTES: sqlite3_result_int64(pCtx, p->nByte); break;
+    default: break;
+  }
 }
 
 static int batchColumn(
     sqlite3_vtab_cursor *pCursor, sqlite3_context *pCtx, int i) {
   const BatchCursor *p = (const BatchCursor *)pCursor;
-  const BatchItem *pItem = &p->pBatch->aItem[p->iRow];
-  switch (i) {
-    case 0: sqlite3_result_int64(pCtx, pItem->iTime); break;
-    case 1: sqlite3_result_text(pCtx, pItem->zType, -1, SQLITE_STATIC); break;
-    case 2: sqlite3_result_int(pCtx, pItem->bLook); break;
-    default:
-      if (pItem->payload.z == 0) break;
-      sqlite3_result_text64(pCtx, pItem->payload.z,
-          (sqlite3_uint64)pItem->payload.n, SQLITE_STATIC, SQLITE_UTF8);
+  const RolloutBatch *pBatch = p->pBatch;
+  if (p->iRow < pBatch->nItem) {
+    itemColumn(pCtx, &pBatch->aItem[p->iRow], i);
+  } else {
+    dropColumn(pCtx, &pBatch->aDrop[p->iRow - pBatch->nItem], i);
   }
   return SQLITE_OK;
 }

@@ -148,23 +148,34 @@ static int isOurs(const char *zMsg) {
   return 0;
 }
 
-void bxRolloutExplain(BxErr *pErr, const char *zPrefix, const char *zId) {
-  static const char zMissing[] = "Rollout not found: ";
+/* Whether the conversation is there: when it was to be new and the error is that
+** of two, it may still be another's that a trigger made. */
+static int isThere(BxStmts *p, const char *zId) {
+  BxErr err = {SQLITE_OK, 0};
+  RolloutHead head;
+  int bThere = bxRolloutFind(p, 0, zId, &head, &err);
+  bxClear(&err);
+  return bThere;
+}
+
+void bxRolloutExplain(
+    BxErr *pErr, const char *zPrefix, const char *zId, BxStmts *pNew) {
+  static const char zMissing[] = "Rollout not found: no conversation with that";
   static const char zDamaged[] = "Corrupted rollout: the payload of item";
   BxErr said = *pErr;
   if (said.rc == SQLITE_OK || said.zMsg == 0) return;
   if ((said.rc & 0xff) == SQLITE_NOMEM) return;
-  if (strstr(said.zMsg, "rollout_heads.id") != 0 ||
-      (strncmp(said.zMsg, "RolloutExistsError", 18) == 0 &&
-          strstr(said.zMsg, zId) == 0)) {
+  if (pNew != 0 &&
+      (strstr(said.zMsg, "rollout_heads.id") != 0 ||
+          strncmp(said.zMsg, "RolloutExistsError", 18) == 0) &&
+      strstr(said.zMsg, zId) == 0 && isThere(pNew, zId)) {
     pErr->rc = SQLITE_OK;
     bxFail(pErr, said.rc,
         "RolloutExistsError: %s exists already; rollout_resume('%s') goes on "
         "with it, if it has not expired",
         zId, zId);
     sqlite3_free(said.zMsg);
-  } else if (strncmp(said.zMsg, zMissing, strlen(zMissing)) == 0 &&
-             strstr(said.zMsg, zId) == 0) {
+  } else if (strncmp(said.zMsg, zMissing, strlen(zMissing)) == 0) {
     pErr->rc = SQLITE_OK;
     bxRolloutMissing(zId, pErr);
     sqlite3_free(said.zMsg);

@@ -235,32 +235,16 @@ static const char zBegin[] =
     "VALUES (?1, ?2, ?2, ?3 + 86400000 * (SELECT value "
     "FROM main.blackbox_limits WHERE name = 'rollout.ttl_days'))";
 
-/* In a savepoint, step by step. */
-static void putInSteps(Import *p) {
-  if (p->iBegan >= 0) {
+static void put(Import *p, int bSavepoint) {
+  if (p->pErr->rc == SQLITE_OK && bSavepoint && p->iBegan >= 0) {
     sqlite3_stmt *pStmt = bxStmt(p->pHome, zBegin, p->pErr);
     bxBind(pStmt, p->pErr, "tii", p->zId, p->iBegan, p->iNow);
     bxRun(pStmt, p->pErr);
     bxRolloutFind(p->pHome, 0, p->zId, &p->head, p->pErr);
   }
-  bxRolloutBatchPut(p->pBatch, p->pHome, &p->head, 1, p->pErr);
-  if (p->nDropped > 0) {
-    bxRolloutDrop(
-        p->pHome, p->head.no, "damaged line", "", p->nDropped, 0, p->pErr);
-  }
-}
-
-static const char zPutAll[] =
-    "INSERT INTO main.rollout_imports(rollout, now, timestamp, type, look, "
-    "payload, bad) SELECT ?1, ?2, timestamp, type, look, payload, 0 "
-    "FROM rollout_batch UNION ALL "
-    "SELECT ?1, ?2, ?2, NULL, NULL, NULL, ?3 WHERE ?3 > 0";
-
-/* As a row there is no savepoint: one statement does it all. */
-static void putAtOnce(Import *p) {
-  sqlite3_stmt *pStmt = bxStmt(p->pHome, zPutAll, p->pErr);
-  bxBind(pStmt, p->pErr, "tii", p->zId, p->iNow, p->nDropped);
-  bxRolloutBatchRun(p->pBatch, p->pHome, pStmt, p->pErr);
+  bxRolloutBatchDrop(p->pBatch, "damaged line", "", p->nDropped, 0, p->pErr);
+  bxRolloutBatchPut(
+      p->pBatch, p->pHome, p->zId, &p->head, p->iNow, bSavepoint, p->pErr);
 }
 
 static void returnReport(BxCall *p, Import *pImport) {
@@ -327,9 +311,9 @@ void bxRolloutImport(BxCall *p) {
         "a UUID as id, so there is no conversation to put them in",
         import.nLine);
   }
-  if (p->err.rc == SQLITE_OK && p->pCtx != 0) putInSteps(&import);
-  if (p->err.rc == SQLITE_OK && p->pCtx == 0) putAtOnce(&import);
-  bxRolloutExplain(&p->err, "Write failed: ", import.zId);
+  put(&import, p->pCtx != 0);
+  bxRolloutExplain(&p->err, "Write failed: ", import.zId,
+      import.iBegan >= 0 ? import.pHome : 0);
   returnReport(p, &import);
   bxRolloutBatchFree(import.pBatch);
 }

@@ -86,7 +86,7 @@ void bxRolloutCreate(BxCall *p) {
     }
   }
   bxRun(pStmt, &p->err);
-  bxRolloutExplain(&p->err, "Write failed: ", zId);
+  bxRolloutExplain(&p->err, "Write failed: ", zId, pHome);
   if (p->err.rc == SQLITE_OK) bxReturnText(p, sqlite3_mprintf("%s", zId));
 }
 
@@ -116,7 +116,7 @@ static void changeOne(BxCall *p, const char *zSql) {
   pStmt = bxStmt(pHome, zSql, &p->err);
   bxBind(pStmt, &p->err, "t", zId);
   bxRun(pStmt, &p->err);
-  bxRolloutExplain(&p->err, "Write failed: ", zId);
+  bxRolloutExplain(&p->err, "Write failed: ", zId, 0);
   bxReturnInt(p, sqlite3_changes(p->bx->db));
 }
 
@@ -153,7 +153,7 @@ void bxRolloutCleanup(BxCall *p) {
   pStmt = bxStmt(pHome, zCleaned, &p->err);
   if (bxRow(pStmt, &p->err)) nGone = sqlite3_column_int64(pStmt, 0);
   bxDone(pStmt, &p->err);
-  bxRolloutExplain(&p->err, "Cleanup failed: ", "");
+  bxRolloutExplain(&p->err, "Cleanup failed: ", "", 0);
   bxReturnInt(p, nGone);
 }
 
@@ -218,8 +218,8 @@ void bxRolloutFork(BxCall *p) {
   explainTurn(pHome, zId, iTurn, &p->err);
   explainExpired(pHome, zId, &p->err);
   if (p->err.zMsg != 0 && strncmp(p->err.zMsg, "RolloutExistsError", 18) == 0) {
-    bxRolloutExplain(&p->err, "Write failed: ", zNew);
+    bxRolloutExplain(&p->err, "Write failed: ", zNew, pHome);
   }
-  bxRolloutExplain(&p->err, "Write failed: ", zId);
+  bxRolloutExplain(&p->err, "Write failed: ", zId, 0);
   if (p->err.rc == SQLITE_OK) bxReturnText(p, sqlite3_mprintf("%s", zNew));
 }

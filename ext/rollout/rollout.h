@@ -65,9 +65,10 @@ sqlite3_stmt *bxRolloutQuery(Bx *bx, const char *zSql, BxErr *pErr);
 /*
 ** Gives an error its last form: what a trigger said about conversation zId
 ** gets the id, and an error from below SQLite's surface gets the prefix
-** ("Write failed: ").
+** ("Write failed: "). pNew is the schema in which zId was to be new, or NULL.
 */
-void bxRolloutExplain(BxErr *pErr, const char *zPrefix, const char *zId);
+void bxRolloutExplain(
+    BxErr *pErr, const char *zPrefix, const char *zId, BxStmts *pNew);
 
 typedef struct RolloutBatch RolloutBatch;
 
@@ -139,15 +140,16 @@ void bxRolloutBatchFree(RolloutBatch *p);
 */
 void bxRolloutBatchAdd(RolloutBatch *p, i64 iTime, const char *zType,
     RolloutSpan payload, char *zOwned, int bLook, BxErr *pErr);
-/* Writes all behind pHead->iLast; without a savepoint in one statement.
-** Returns how many. */
-i64 bxRolloutBatchPut(RolloutBatch *p, BxStmts *pHome, const RolloutHead *pHead,
-    int bSavepoint, BxErr *pErr);
+/* Counts nItem items of these types, of nByte bytes together, as dropped. Both
+** texts must live until the batch is written. */
+void bxRolloutBatchDrop(RolloutBatch *p, const char *zType,
+    const char *zPayloadType, i64 nItem, i64 nByte, BxErr *pErr);
+/* Writes all of it to conversation zId, behind pHead->iLast; without a savepoint
+** in one statement, which may start the conversation too. */
+void bxRolloutBatchPut(RolloutBatch *p, BxStmts *pHome, const char *zId,
+    const RolloutHead *pHead, i64 iNow, int bSavepoint, BxErr *pErr);
+/* How many items there are. */
 i64 bxRolloutBatchCount(const RolloutBatch *p);
-/* Runs a statement that reads them from rollout_batch (timestamp, type, look,
-** payload; rowid from 0). */
-void bxRolloutBatchRun(
-    const RolloutBatch *p, BxStmts *pHome, sqlite3_stmt *pStmt, BxErr *pErr);
 
 /*------------------------------------------------------- functions ----*/
 

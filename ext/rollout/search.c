@@ -59,7 +59,7 @@ static void explainHost(BxErr *pErr) {
   if (said.rc == SQLITE_OK || said.zMsg == 0) return;
   if (strstr(said.zMsg, "no such module") == 0 &&
       strstr(said.zMsg, "no such tokenizer") == 0) {
-    bxRolloutExplain(pErr, "Write failed: ", "");
+    bxRolloutExplain(pErr, "Write failed: ", "", 0);
     return;
   }
   pErr->rc = SQLITE_OK;
