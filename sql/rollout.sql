@@ -364,6 +364,9 @@ BEGIN
               ELSE json_type(NEW.item, '$.type') IS NOT 'text'
                    OR NEW.item ->> 'type' = ''
                    OR instr(replace(NEW.item -> 'type', '\\', ''), '\u0000') > 0
+                   -- half a pair has no UTF-8, and a whole one no need of it
+                   OR lower(replace(NEW.item -> 'type', '\\', ''))
+                      GLOB '*\ud[89a-f]*'
                END;
   INSERT INTO rollout_data(id, timestamp, type, payload)
   SELECT (h.no << 32) + h.last_sequence + 1,
@@ -549,14 +552,24 @@ BEGIN
            WHERE blocked_by IS NULL AND at < (SELECT now FROM rollout_act)
            ORDER BY at, key LIMIT coalesce(NEW.max_rows, -1)) AS d
   HAVING count(*) > 0;
+  UPDATE rollout_act SET rows = changes(); -- 1: there is a receipt
   DELETE FROM rollout_heads
    WHERE id IN (SELECT key FROM rollout_due
                  WHERE blocked_by IS NULL AND at < (SELECT now FROM rollout_act)
                  ORDER BY at, key LIMIT coalesce(NEW.max_rows, -1));
-  UPDATE rollout_act SET rule = NULL, rows = changes();
-  UPDATE retention_log SET bytes = (SELECT bytes FROM rollout_act)
+  -- A trigger of the user's may have kept some.
+  UPDATE retention_log
+     SET rows = changes(), bytes = (SELECT bytes FROM rollout_act)
    WHERE (SELECT rows FROM rollout_act) > 0
      AND id = (SELECT max(id) FROM retention_log);
+  UPDATE rollout_act
+     SET rule = NULL,
+         rows = CASE rows WHEN 0 THEN 0
+                ELSE (SELECT rows FROM retention_log
+                       WHERE id = (SELECT max(id) FROM retention_log)) END;
+  DELETE FROM retention_log
+   WHERE id = (SELECT max(id) FROM retention_log)
+     AND rows = 0 AND rule = 'rollout.expired';
 END;
 
 -------------------------------------------------------------------- heads
@@ -720,7 +733,9 @@ BEGIN
      AND 'array' IN (json_type(payload, '$.replacement_history'),
                      json_type(payload, '$.replacementHistory'))
    UNION ALL
-  SELECT d.id, 'rollback', max(t.sequence)
+  SELECT d.id, 'rollback', max((SELECT max(sequence) FROM rollout_turns
+                                WHERE owner = s.owner AND number = d.number
+                                  AND sequence BETWEEN s.first AND s.last)) AS begun
     FROM (SELECT id, max(0, NEW.turns -
                  CAST(coalesce(payload ->> 'num_turns', payload ->> 'numTurns')
                       AS INTEGER)) AS number
@@ -730,11 +745,8 @@ BEGIN
              AND lower(replace(payload ->> 'type', '_', ''))
                  = 'threadrolledback') AS d,
          rollout_segments AS s
-    JOIN rollout_turns AS t
-      ON t.owner = s.owner AND t.number = d.number
-     AND t.sequence BETWEEN s.first AND s.last
    WHERE s.rollout = NEW.no AND d.number < NEW.turns
-  HAVING max(t.sequence) IS NOT NULL;
+  HAVING begun IS NOT NULL;
   UPDATE rollout_heads
      SET turns = (SELECT max(0, NEW.turns -
                          CAST(coalesce(payload ->> 'num_turns',
@@ -783,6 +795,13 @@ CREATE TABLE IF NOT EXISTS main.rollout_segments(
 
 CREATE INDEX IF NOT EXISTS main.rollout_owner
 ON rollout_segments(owner, last);
+
+CREATE TRIGGER IF NOT EXISTS main.rollout_segments_stay
+BEFORE DELETE ON rollout_segments
+WHEN EXISTS (SELECT 1 FROM rollout_heads WHERE no = OLD.rollout)
+BEGIN
+  SELECT RAISE(ABORT, 'AppendOnlyError: items go only with their conversation; DELETE FROM rollouts, or UPDATE a payload');
+END;
 
 -- Of an owner's items, what no conversation shows any more goes.
 CREATE TRIGGER IF NOT EXISTS main.rollout_segments_delete

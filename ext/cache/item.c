@@ -189,7 +189,7 @@ static char *cachedItem(BxCall *p, sqlite3_stmt *pStmt, const char *zKey) {
   int bData = isDamaged(pStmt, 0, 3);
   sqlite3_str *pOut;
   if (bData || isDamaged(pStmt, 1, 5)) {
-    bxFail(&p->err, SQLITE_CORRUPT,
+    bxFail(&p->err, SQLITE_CORRUPT_VTAB,
         "CorruptedDataError: %s of item %Q is no JSON (%d bytes); the other "
         "items can be read, remove this one with cache_delete() and write it "
         "again",

@@ -138,7 +138,7 @@ static void readRoom(Room *pRoom, BxStmts *pHome, i64 nByte, BxErr *pErr) {
     pRoom->bGrows = sqlite3_column_int(pStmt, 3);
     pRoom->bEvict = sqlite3_column_int(pStmt, 4);
   } else {
-    bxFail(pErr, SQLITE_CORRUPT,
+    bxFail(pErr, SQLITE_CORRUPT_VTAB,
         "CorruptedDataError: cache_limits or cache_state has lost its row; "
         "run blackbox_install()");
   }

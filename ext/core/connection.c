@@ -214,7 +214,7 @@ i64 bxSettingInt(BxStmts *p, const char *zName, BxErr *pErr) {
   if (bxRow(pStmt, pErr)) {
     iVal = sqlite3_column_int64(pStmt, 0);
   } else {
-    bxFail(pErr, SQLITE_CORRUPT,
+    bxFail(pErr, SQLITE_CORRUPT_VTAB,
         "CorruptedDataError: blackbox_setting_defs has no row for %s; run "
         "blackbox_install() in schema %s",
         zName, p->zDb);

@@ -78,7 +78,7 @@ static i64 readWindow(
       n = bxSettingInt(bxSchema(bx, zHome, pErr), "payload.window", pErr);
     }
     if (pErr->rc == SQLITE_OK && (n < 1 || n > BX_RING_MAX_WINDOW)) {
-      bxFail(pErr, SQLITE_CORRUPT,
+      bxFail(pErr, SQLITE_CORRUPT_VTAB,
           "CorruptedDataError: the setting payload.window is %lld; run "
           "blackbox_install() in schema %s",
           n, zHome);

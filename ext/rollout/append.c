@@ -317,7 +317,7 @@ void bxRolloutAppend(BxCall *p) {
   append.iNow = bxTime(bxArg(p, 2), "now", &p->err);
   append.pHome = bxRolloutHome(p->bx, &p->err);
   bxRolloutOpen(append.pHome, 1, zId, append.iNow, &append.head, &p->err);
-  bxRolloutNotShut(p->bx, zId, append.head.no, &p->err);
+  bxRolloutNotShut(append.pHome, zId, append.head.no, &p->err);
   append.pBatch = bxRolloutBatchNew(&p->err);
   if (p->err.rc == SQLITE_OK) checkJson(&append, zItems);
   if (p->err.rc == SQLITE_OK) readAll(&append, zItems);

@@ -43,7 +43,7 @@ static void checkCompaction(
   sqlite3_stmt *pStmt = bxStmt(p, zSql, pErr);
   bxBind(pStmt, pErr, "i", iKey);
   if (bxRow(pStmt, pErr) && !sqlite3_column_int(pStmt, 0)) {
-    bxFail(pErr, SQLITE_CORRUPT,
+    bxFail(pErr, SQLITE_CORRUPT_VTAB,
         "Corrupted rollout: the payload of item %lld of %s is no JSON; "
         "rollout_items has it and the others as text",
         iKey & 4294967295, sqlite3_value_text(pId));

@@ -113,12 +113,12 @@ void bxRolloutShutdown(BxCall *p) {
     bxRolloutMissing(zId, &p->err);
   }
   if (p->err.rc != SQLITE_OK) return;
-  if (bxRolloutIsShut(p->bx, zId, head.no)) {
+  if (bxRolloutIsShut(pHome, zId, head.no)) {
     bxReturnInt(p, 0);
     return;
   }
   syncHome(pHome, &p->err);
-  bxRolloutSetShut(p->bx, zId, head.no, 1, &p->err);
+  bxRolloutSetShut(pHome, zId, head.no, 1, &p->err);
   bxPrefix(&p->err, "Shutdown failed: ");
   bxReturnInt(p, 1);
 }

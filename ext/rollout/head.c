@@ -85,7 +85,7 @@ int bxRolloutFind(
   bxDone(pStmt, pErr);
   if (bFound && (pHead->no < 1 || pHead->no > 2147483647 || pHead->iLast < -1 ||
                     pHead->iLast > ROLLOUT_LAST)) {
-    bxFail(pErr, SQLITE_CORRUPT,
+    bxFail(pErr, SQLITE_CORRUPT_VTAB,
         "Corrupted rollout: the counters of %s are out of range; rollout_items "
         "has what is left of it",
         zId);
@@ -181,7 +181,7 @@ void bxRolloutExplain(
     sqlite3_free(said.zMsg);
   } else if (strncmp(said.zMsg, zDamaged, strlen(zDamaged)) == 0) {
     pErr->rc = SQLITE_OK;
-    bxFail(pErr, SQLITE_CORRUPT,
+    bxFail(pErr, SQLITE_CORRUPT_VTAB,
         "%s 0 of %s is no JSON; UPDATE rollouts SET session_meta mends it",
         zDamaged, zId);
     sqlite3_free(said.zMsg);
@@ -221,30 +221,43 @@ RolloutSlot *bxRolloutSlot(Bx *bx, BxErr *pErr) {
   return (RolloutSlot *)pSlot->p;
 }
 
-/* By its number too: an id may be used again, a number never is. */
-static int findShut(const RolloutSlot *p, const char *zId, i64 no) {
+/* By its schema, and its number: an id may be used again, a number never is. */
+static int findShut(const RolloutSlot *p, const RolloutShut *pWanted) {
   int i;
   for (i = 0; p != 0 && i < p->nShut; i++) {
-    if (p->aShut[i].no == no && strcmp(p->aShut[i].zId, zId) == 0) return i;
+    const RolloutShut *pShut = &p->aShut[i];
+    if (pShut->pHome == pWanted->pHome && pShut->no == pWanted->no &&
+        strcmp(pShut->zId, pWanted->zId) == 0) {
+      return i;
+    }
   }
   return -1;
 }
 
-int bxRolloutIsShut(Bx *bx, const char *zId, i64 no) {
-  return findShut((RolloutSlot *)bxSlot(bx, "rollout")->p, zId, no) >= 0;
+static RolloutShut shutKey(BxStmts *pHome, const char *zId, i64 no) {
+  RolloutShut shut = {pHome, {0}, no};
+  memcpy(shut.zId, zId, strlen(zId));
+  return shut;
 }
 
-void bxRolloutNotShut(Bx *bx, const char *zId, i64 no, BxErr *pErr) {
-  if (pErr->rc != SQLITE_OK || !bxRolloutIsShut(bx, zId, no)) return;
+int bxRolloutIsShut(BxStmts *pHome, const char *zId, i64 no) {
+  RolloutShut shut = shutKey(pHome, zId, no);
+  return findShut((RolloutSlot *)bxSlot(pHome->bx, "rollout")->p, &shut) >= 0;
+}
+
+void bxRolloutNotShut(BxStmts *pHome, const char *zId, i64 no, BxErr *pErr) {
+  if (pErr->rc != SQLITE_OK || !bxRolloutIsShut(pHome, zId, no)) return;
   bxFail(pErr, SQLITE_MISUSE,
       "Rollout is shut down: %s, on this connection; rollout_resume('%s') "
       "takes it up again",
       zId, zId);
 }
 
-void bxRolloutSetShut(Bx *bx, const char *zId, i64 no, int bShut, BxErr *pErr) {
-  RolloutSlot *p = bxRolloutSlot(bx, pErr);
-  int i = findShut(p, zId, no);
+void bxRolloutSetShut(
+    BxStmts *pHome, const char *zId, i64 no, int bShut, BxErr *pErr) {
+  RolloutSlot *p = bxRolloutSlot(pHome->bx, pErr);
+  RolloutShut shut = shutKey(pHome, zId, no);
+  int i = findShut(p, &shut);
   if (p == 0 || (i >= 0) == bShut) return;
   if (!bShut) {
     p->aShut[i] = p->aShut[--p->nShut];
@@ -261,6 +274,5 @@ void bxRolloutSetShut(Bx *bx, const char *zId, i64 no, int bShut, BxErr *pErr) {
     p->aShut = aNew;
     p->nShutAlloc = nNew;
   }
-  memcpy(p->aShut[p->nShut].zId, zId, sizeof(p->aShut[0].zId));
-  p->aShut[p->nShut++].no = no;
+  p->aShut[p->nShut++] = shut;
 }

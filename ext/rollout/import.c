@@ -31,8 +31,7 @@ typedef struct Import {
   i64 iNow;
   RolloutBatch *pBatch;
   i64 nLine, nBad;
-  i64 nDropped; /* bad lines since the conversation began */
-  i64 iBegan;   /* time of its first item, when it begins here */
+  i64 iBegan; /* time of its first item, when it begins here */
   sqlite3_str *pBad;
   BxErr *pErr;
 } Import;
@@ -44,7 +43,6 @@ static void badLine(Import *p, const char *zReason) {
     sqlite3_str_appendf(p->pBad, "%s{\"line\":%lld,\"reason\":\"%s\"}",
         p->nBad > 1 ? "," : "", p->nLine, zReason);
   }
-  if (p->bOpen) p->nDropped++;
 }
 
 /*--------------------------------------------------------------- lines ----*/
@@ -242,7 +240,7 @@ static void put(Import *p, int bSavepoint) {
     bxRun(pStmt, p->pErr);
     bxRolloutFind(p->pHome, 0, p->zId, &p->head, p->pErr);
   }
-  bxRolloutBatchDrop(p->pBatch, "damaged line", "", p->nDropped, 0, p->pErr);
+  bxRolloutBatchDrop(p->pBatch, "damaged line", "", p->nBad, 0, p->pErr);
   bxRolloutBatchPut(
       p->pBatch, p->pHome, p->zId, &p->head, p->iNow, bSavepoint, p->pErr);
 }
@@ -302,7 +300,7 @@ void bxRolloutImport(BxCall *p) {
     bxRolloutExpired(import.zId, import.head.iExpire, &p->err);
   }
   if (import.bOpen) {
-    bxRolloutNotShut(p->bx, import.zId, import.head.no, &p->err);
+    bxRolloutNotShut(import.pHome, import.zId, import.head.no, &p->err);
   }
   if (p->err.rc == SQLITE_OK) importText(&import, z, n);
   if (!import.bOpen) {

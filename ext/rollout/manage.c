@@ -100,7 +100,7 @@ void bxRolloutResume(BxCall *p) {
   pHome = bxRolloutHome(p->bx, &p->err);
   bxRolloutOpen(pHome, 0, zId, iNow, &head, &p->err);
   if (p->err.rc == SQLITE_OK) {
-    bxRolloutSetShut(p->bx, zId, head.no, 0, &p->err);
+    bxRolloutSetShut(pHome, zId, head.no, 0, &p->err);
   }
   bxReturnInt(p, head.iLast);
 }

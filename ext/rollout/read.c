@@ -198,7 +198,7 @@ static int isJson(BxStmts *p, const char *z, i64 n, BxErr *pErr) {
 }
 
 static void itemMissing(i64 n, const char *zId, BxErr *pErr) {
-  bxFail(pErr, SQLITE_CORRUPT,
+  bxFail(pErr, SQLITE_CORRUPT_VTAB,
       "Corrupted rollout: item %lld of %s is missing; rollout_items has the "
       "others",
       n, zId);
@@ -212,7 +212,7 @@ static int checkItem(
     itemMissing(iNext, zId, pErr);
   } else if (zPayload != 0 &&
              !isJson(p, zPayload, sqlite3_column_bytes(pStmt, 2), pErr)) {
-    bxFail(pErr, SQLITE_CORRUPT,
+    bxFail(pErr, SQLITE_CORRUPT_VTAB,
         "Corrupted rollout: the payload of item %lld of %s is no JSON; "
         "rollout_items has it and the others as text",
         iNext, zId);

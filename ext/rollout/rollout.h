@@ -73,6 +73,7 @@ void bxRolloutExplain(
 typedef struct RolloutBatch RolloutBatch;
 
 typedef struct RolloutShut {
+  BxStmts *pHome; /* its schema */
   char zId[37];
   i64 no;
 } RolloutShut;
@@ -86,10 +87,11 @@ typedef struct RolloutSlot {
 
 /* Makes it when it is not there yet. */
 RolloutSlot *bxRolloutSlot(Bx *bx, BxErr *pErr);
-int bxRolloutIsShut(Bx *bx, const char *zId, i64 no);
+int bxRolloutIsShut(BxStmts *pHome, const char *zId, i64 no);
 /* Error "Rollout is shut down: ..." when it was. */
-void bxRolloutNotShut(Bx *bx, const char *zId, i64 no, BxErr *pErr);
-void bxRolloutSetShut(Bx *bx, const char *zId, i64 no, int bShut, BxErr *pErr);
+void bxRolloutNotShut(BxStmts *pHome, const char *zId, i64 no, BxErr *pErr);
+void bxRolloutSetShut(
+    BxStmts *pHome, const char *zId, i64 no, int bShut, BxErr *pErr);
 
 /*---------------------------------------------------------- item.c ----*/
 

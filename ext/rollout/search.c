@@ -145,6 +145,7 @@ sqlite3_stmt *bxRolloutSearch(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
                    "live.expires_at >= ?3)) "
                    "ORDER BY f.score, h.updated DESC, f.sequence LIMIT ?2",
                    pErr);
+  bxRolloutExplain(pErr, "Search failed: ", "", 0);
   bxBind(pStmt, pErr, "-ii", nRow, bxNow());
   if (pErr->rc == SQLITE_OK) {
     bxFailDb(

@@ -75,7 +75,7 @@ def test_damaged_lines_are_counted_and_named(db):
         (9, "no payload"), (10, "no type of 1 to 100 bytes"),
         (11, "no type of 1 to 100 bytes"), (12, "not a JSON object"),
         (14, "no type of 1 to 100 bytes"), (15, "not a JSON object")]
-    assert ("damaged line", "", 9, 0) in rows(
+    assert ("damaged line", "", 11, 0) in rows(
         db, "SELECT * FROM rollout_dropped(?)", ID)
 
 

@@ -1,0 +1,241 @@
+"""Triggers of the user's on the tables of conversations, and what they may do."""
+import json
+import sqlite3
+
+import pytest
+
+from common import ID, OTHER, THIRD, append, create, event, message, user, well
+from conftest import connect, one, rows
+
+ECHO = ("CREATE TRIGGER echo AFTER INSERT ON rollout_data WHEN NEW.type = 'turn_context' "
+        "BEGIN INSERT INTO rollout_log(rollout_id, type, payload) SELECT id, 'event_msg', "
+        "'{\"type\":\"token_count\"}' FROM rollout_heads WHERE no = NEW.id >> 32; END")
+CONTEXT = {"type": "turn_context", "payload": {}}
+ELSEWHERE = f"INSERT INTO rollout_log(rollout_id, item) VALUES ('{OTHER}', " \
+    "'{\"type\":\"compacted\",\"payload\":{}}'); END"
+
+
+def call(db, how, rollout, *items):
+    text = json.dumps(items)
+    if how == "function":
+        db.execute("SELECT rollout_append(?, ?)", (rollout, text)).fetchall()
+    elif how == "row":
+        db.execute("INSERT INTO blackbox_call VALUES ('rollout_append', ?)",
+                   (json.dumps([rollout, text]),))
+    else:
+        for item in items:
+            db.execute("INSERT INTO rollout_log(rollout_id, item) VALUES (?, ?)",
+                       (rollout, json.dumps(item)))
+
+
+def state(db):
+    return rows(db, "SELECT * FROM rollout_heads"), rows(db, "SELECT * FROM rollout_data")
+
+
+@pytest.mark.parametrize("how", ["function", "row"])
+@pytest.mark.parametrize("begin", ["", "BEGIN"])
+def test_recording_into_the_conversation_that_is_written_is_refused(db, how, begin):
+    create(db)
+    db.execute(ECHO)
+    before = state(db)
+    db.execute(begin)
+    with pytest.raises(sqlite3.Error, match="conversation that is being written"):
+        call(db, how, ID, CONTEXT, user("hi"))
+    assert state(db) == before
+    db.execute("DROP TRIGGER echo")
+    call(db, how, ID, CONTEXT, user("hi"))
+    assert one(db, "SELECT turns FROM rollouts") == 1
+    well(db)
+
+
+@pytest.mark.parametrize("recursive", [0, 1])
+@pytest.mark.parametrize("how", ["function", "row", "log"])
+@pytest.mark.parametrize("when", [
+    "UPDATE OF turns ON rollout_heads WHEN NEW.turns > OLD.turns AND NEW.no = 1",
+    "UPDATE OF last_sequence ON rollout_heads WHEN NEW.no = 1",
+    "INSERT ON rollout_data WHEN NEW.id >> 32 = 1 AND NEW.id & 4294967295 > 0"])
+def test_recording_into_another_conversation(db, recursive, how, when):
+    """It works, or is refused; only what SQLite never runs leaves no trace."""
+    create(db)
+    create(db, OTHER)
+    db.execute(f"PRAGMA recursive_triggers = {recursive}")
+    db.execute(f"CREATE TRIGGER mine AFTER {when} BEGIN " + ELSEWHERE)
+    before = state(db)
+    try:
+        call(db, how, ID, user("hi"))
+    except sqlite3.Error as error:
+        assert "recursive_triggers" in str(error) and not recursive
+        assert state(db) == before
+    else:
+        there = one(db, "SELECT item_count FROM rollouts WHERE id = ?", OTHER)
+        assert there == 2 or (there == 1 and how == "log" and not recursive)
+    well(db)
+
+
+def test_counting_the_drops_is_part_of_the_append(db):
+    create(db)
+    db.execute("CREATE TRIGGER no BEFORE INSERT ON rollout_drops BEGIN "
+               "SELECT RAISE(ABORT, 'no drops'); END")
+    before = state(db)
+    for how in "function", "row":
+        db.execute("BEGIN")
+        with pytest.raises(sqlite3.IntegrityError, match="Write failed: no drops"):
+            call(db, how, ID, user("a"), {"type": "unheard_of", "payload": {}})
+        db.execute("COMMIT")
+        assert state(db) == before
+    db.execute("DROP TRIGGER no")
+    for i, how in enumerate(("function", "row"), 1):
+        call(db, how, ID, {"type": "unheard_of", "payload": {"type": "x"}},
+             {"type": "unheard_of"}, {"type": "unheard_of"})
+        assert rows(db, "SELECT item_type, payload_type, items FROM rollout_dropped(?) "
+                        "ORDER BY 2", ID) == [("unheard_of", "", 2 * i),
+                                              ("unheard_of", "x", i)]
+
+
+def test_an_error_in_another_conversation_is_not_told_of_this_one(db):
+    create(db)
+    create(db, OTHER)
+    db.execute("CREATE TRIGGER mine AFTER INSERT ON rollout_data WHEN "
+               "NEW.type = 'turn_context' BEGIN INSERT INTO rollout_heads(id) "
+               f"VALUES ('{OTHER}'); END")
+    with pytest.raises(sqlite3.IntegrityError, match="Write failed: UNIQUE"):
+        append(db, ID, CONTEXT)
+    db.execute("CREATE TRIGGER more AFTER INSERT ON rollout_heads WHEN "
+               f"NEW.id = '{THIRD}' BEGIN INSERT INTO rollout_heads(id) "
+               f"VALUES ('{OTHER}'); END")
+    with pytest.raises(sqlite3.IntegrityError) as caught:
+        create(db, THIRD)
+    assert THIRD + " exists" not in str(caught.value)
+    db.execute("DROP TRIGGER mine")
+    db.execute("CREATE TRIGGER mine AFTER INSERT ON rollout_data WHEN "
+               "NEW.type = 'turn_context' BEGIN INSERT INTO rollout_log(rollout_id, item) "
+               f"VALUES ('{THIRD}', '{{}}'); END")
+    with pytest.raises(sqlite3.Error) as caught:
+        append(db, ID, CONTEXT)
+    assert ID not in str(caught.value)
+
+
+def test_a_pin_of_the_user_s_is_not_in_the_receipt(db):
+    for rollout in ID, OTHER, THIRD:
+        create(db, rollout, ttl=0, now=1000)
+    db.execute("CREATE TRIGGER pin BEFORE DELETE ON rollout_heads WHEN OLD.no = 2 "
+               "BEGIN SELECT RAISE(IGNORE); END")
+    assert one(db, "SELECT rollout_cleanup_expired(5000)") == 2
+    assert rows(db, "SELECT rule, rows FROM retention_log") == [("rollout.expired", 2)]
+    assert one(db, "SELECT rollout_cleanup_expired(5000)") == 0
+    assert rows(db, "SELECT rule, rows FROM retention_log") == [("rollout.expired", 2)]
+
+
+def test_segments_go_only_with_their_conversation(db):
+    create(db)
+    append(db, ID, user("a"))
+    plain = state(db)
+    with pytest.raises(sqlite3.IntegrityError, match="AppendOnlyError"):
+        db.execute("DELETE FROM rollout_segments")
+    assert state(db) == plain
+    db.execute("DELETE FROM rollouts")
+    assert rows(db, "SELECT * FROM rollout_segments") == []
+
+
+# ---- updates
+
+def test_an_item_without_payload_stays_nobody_s_message(db):
+    create(db)
+    db.execute("INSERT INTO rollout_items(rollout, type) VALUES (?, 'event_msg')", (ID,))
+    for payload in ('{"type":"user_message","message":"hi"}', '{"role":"user"}'):
+        with pytest.raises(sqlite3.IntegrityError, match="keeps its type and role"):
+            db.execute("UPDATE rollout_items SET payload = ? WHERE sequence = 1", (payload,))
+    db.execute("UPDATE rollout_items SET payload = '{\"note\":1}' WHERE sequence = 1")
+    well(db)
+
+
+def test_a_rollback_keeps_its_number(db):
+    create(db)
+    append(db, ID, user("a"), user("b"), event("thread_rolled_back", num_turns=1))
+    change = "UPDATE rollout_items SET payload = ? WHERE sequence = 3"
+    for payload in event("thread_rolled_back", num_turns=2), event("thread_rolled_back"):
+        with pytest.raises(sqlite3.IntegrityError, match="keeps its number of turns"):
+            db.execute(change, (json.dumps(payload["payload"]),))
+    db.execute(change, ('{"type":"thread_rolled_back","numTurns":1,"why":"redacted"}',))
+    assert one(db, "SELECT turns FROM rollouts") == 1
+    well(db)
+
+
+# ---- images
+
+def image(*texts):
+    parts = [{"type": "input_text", "text": text} for text in texts]
+    return {"type": "response_item", "payload": {
+        "type": "message", "role": "user",
+        "content": [*parts[:1], {"type": "input_image", "image_url": "data:"}, *parts[1:]]}}
+
+
+@pytest.mark.parametrize("item, text", [
+    (image("<image name=[Image #1]>", "</image>", "look"), "look"),
+    (image("<image>", "</image>", "look", "here"), "look\nhere"),
+    (image("<image name=[Image #1]>", "</image>"), ""), (image(), "")])
+@pytest.mark.parametrize("event_first", [False, True])
+def test_a_message_with_an_image_is_one_turn(db, item, text, event_first):
+    create(db)
+    pair = [item, user(text)]
+    append(db, ID, *(reversed(pair) if event_first else pair))
+    assert rows(db, "SELECT turns, coalesce(first_user_message, '') FROM rollouts") == [
+        (1, text)]
+    append(db, ID, message("assistant", "seen"), event("thread_rolled_back", num_turns=1))
+    assert rows(db, "SELECT turns FROM rollouts") == [(0,)]
+    assert rows(db, "SELECT * FROM rollout_context(?)", ID) == []
+    well(db)
+
+
+# ---- damage inside a transaction
+
+def damage(db):
+    db.execute("DROP TRIGGER rollout_data_update")
+    db.execute("UPDATE rollout_data SET payload = '{\"b' WHERE id & 4294967295 IN (0, 2)")
+
+
+@pytest.mark.parametrize("read", [
+    "SELECT rollout_history(?)", "SELECT * FROM rollout_context(?)",
+    "SELECT rollout_fork(?)", "SELECT rollout_export(?)"])
+def test_what_is_damaged_leaves_the_transaction_alone(db, read):
+    create(db)
+    append(db, ID, user("a"), {"type": "compacted", "payload": {"replacement_history": []}})
+    damage(db)
+    db.execute("CREATE TABLE mine(x)")
+    db.execute("BEGIN")
+    db.execute("INSERT INTO mine VALUES (1)")
+    try:
+        rows(db, read, ID)
+        assert "export" in read
+    except sqlite3.DatabaseError as error:
+        assert "Corrupted rollout" in str(error)
+    db.execute("INSERT INTO mine VALUES (2)")
+    db.execute("COMMIT")
+    assert rows(db, "SELECT x FROM mine") == [(1,), (2,)]
+
+
+def test_a_conversation_is_shut_down_in_its_own_file(path, tmp_path):
+    db = connect(path)
+    for name in "a1", "b 2":
+        db.execute(f'ATTACH ? AS "{name}"', (str(tmp_path / name),))
+        one(db, "SELECT blackbox_install(?)", name)
+    one(db, "SELECT blackbox_use('a1')")
+    create(db)
+    one(db, "SELECT rollout_shutdown(?)", ID)
+    with pytest.raises(sqlite3.Error, match="shut down"):
+        append(db, ID, user("a"))
+    one(db, "SELECT blackbox_use('b 2')")
+    create(db)
+    assert append(db, ID, user("a")) == 1
+
+
+@pytest.mark.parametrize("item", [
+    r'{"type":"\ud800x","payload":{}}', r'{"type":"x\uDFFF"}', r'{"type":"\uD83D\uDE00"}'])
+def test_half_a_surrogate_is_no_type_for_plain_sql_either(db, item):
+    create(db)
+    db.execute("INSERT INTO blackbox_settings VALUES ('rollout.policy', 'everything')")
+    with pytest.raises(sqlite3.IntegrityError, match="Invalid item format"):
+        db.execute("INSERT INTO rollout_log(rollout_id, item) VALUES (?, ?)", (ID, item))
+    db.execute("INSERT INTO rollout_log(rollout_id, item) VALUES (?, ?)",
+               (ID, '{"type":"\\u0078\\\\ud800"}'))
+    assert one(db, "SELECT type FROM rollout_items WHERE sequence = 1") == "x\\ud800"
