@@ -49,7 +49,8 @@ SELECT s.name AS object,
                           AND s.value BETWEEN d.low AND d.high
          ELSE typeof(s.value) = 'text' AND s.value <> ''
               AND instr(s.value, ',') = 0
-              AND instr(', ' || d.choices || ', ', ', ' || s.value || ', ') > 0
+              AND instr(', ' || coalesce(d.choices, '') || ', ',
+                        ', ' || s.value || ', ') > 0
        END;
 
 CREATE TABLE IF NOT EXISTS main.blackbox_domains(

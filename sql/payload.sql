@@ -85,7 +85,7 @@ SELECT NULL AS actor WHERE 0;
 CREATE VIEW IF NOT EXISTS main.payload_check AS
 SELECT 'event_payloads' AS object,
        'pinned row ' || coalesce(id, 'without id') ||
-       ' is not in payload_pins' AS problem
+       ' is not in payload_pins; UPDATE event_payloads SET pinned = 1 pins it anew' AS problem
   FROM event_payloads
  WHERE (purpose <> 'archive' OR pinned <> 0) AND pinned <> 0
    AND id NOT IN (SELECT id FROM payload_pins)
@@ -295,7 +295,7 @@ BEGIN
   INSERT INTO payload_pins(id)
   SELECT NEW.id
    WHERE NEW.id IS NOT NULL
-     AND ((NEW.pinned <> 0 AND OLD.pinned = 0)
+     AND (NEW.pinned <> 0
           OR (NEW.purpose = 'evidence' AND OLD.purpose <> 'evidence')
           OR (OLD.id IS NULL AND (NEW.pinned <> 0 OR NEW.purpose = 'evidence')))
      AND NEW.id NOT IN (SELECT id FROM payload_pins);
@@ -345,11 +345,30 @@ BEGIN
     FROM (SELECT at, bytes FROM payload_archive WHERE at < NEW.before
            ORDER BY at LIMIT CAST(coalesce(NEW.max_rows, -1) AS INTEGER))
   HAVING count(*) > 0;
-  UPDATE payload_state SET bulk = 1;
+  UPDATE payload_state SET bulk = 1, removed = changes(); -- 1: a receipt
   DELETE FROM event_payloads
    WHERE rowid IN (SELECT rid FROM payload_archive WHERE at < NEW.before
                     ORDER BY at LIMIT CAST(coalesce(NEW.max_rows, -1) AS INTEGER));
-  UPDATE payload_state SET bulk = 0, removed = changes();
+  -- Without a receipt -1, else how many a trigger of the user's has kept.
+  UPDATE payload_state
+     SET removed = CASE removed WHEN 0 THEN -1
+                   ELSE (SELECT rows - changes() FROM retention_log
+                          WHERE id = (SELECT max(id) FROM retention_log)) END;
+  UPDATE retention_log
+     SET rows = rows - (SELECT removed FROM payload_state),
+         bytes = bytes - coalesce((SELECT sum(bytes) FROM (
+           SELECT bytes FROM payload_archive WHERE at < NEW.before
+            ORDER BY at LIMIT (SELECT removed FROM payload_state))), 0)
+   WHERE (SELECT removed FROM payload_state) > 0
+     AND id = (SELECT max(id) FROM retention_log);
+  UPDATE payload_state
+     SET bulk = 0,
+         removed = CASE removed WHEN -1 THEN 0
+                   ELSE (SELECT rows FROM retention_log
+                          WHERE id = (SELECT max(id) FROM retention_log)) END;
+  DELETE FROM retention_log
+   WHERE id = (SELECT max(id) FROM retention_log)
+     AND rows = 0 AND domain = 'payload';
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_clear_run
@@ -360,10 +379,27 @@ BEGIN
          'payload', 'clear', NEW.actor, count(*), sum(bytes), min(at), max(at)
     FROM payload_archive
   HAVING count(*) > 0;
-  UPDATE payload_state SET bulk = 1;
+  UPDATE payload_state SET bulk = 1, removed = changes(); -- 1: a receipt
   DELETE FROM event_payloads
    WHERE rowid IN (SELECT rid FROM payload_archive);
-  UPDATE payload_state SET bulk = 0, removed = changes();
+  -- Without a receipt -1, else how many a trigger of the user's has kept.
+  UPDATE payload_state
+     SET removed = CASE removed WHEN 0 THEN -1
+                   ELSE (SELECT rows - changes() FROM retention_log
+                          WHERE id = (SELECT max(id) FROM retention_log)) END;
+  UPDATE retention_log
+     SET rows = rows - (SELECT removed FROM payload_state),
+         bytes = bytes - coalesce((SELECT sum(bytes) FROM (SELECT bytes FROM payload_archive)), 0)
+   WHERE (SELECT removed FROM payload_state) > 0
+     AND id = (SELECT max(id) FROM retention_log);
+  UPDATE payload_state
+     SET bulk = 0,
+         removed = CASE removed WHEN -1 THEN 0
+                   ELSE (SELECT rows FROM retention_log
+                          WHERE id = (SELECT max(id) FROM retention_log)) END;
+  DELETE FROM retention_log
+   WHERE id = (SELECT max(id) FROM retention_log)
+     AND rows = 0 AND domain = 'payload';
 END;
 
 -------------------------------------------------------------------- pins --
@@ -444,6 +480,12 @@ INSERT INTO main.payload_pins(id)
 SELECT id FROM main.event_payloads
  WHERE NOT EXISTS (SELECT 1 FROM main.blackbox_domains WHERE domain = 'payload')
    AND id IS NOT NULL AND (pinned <> 0 OR purpose = 'evidence')
+   AND id NOT IN (SELECT id FROM main.payload_pins);
+
+-- And pins that were lost since.
+INSERT INTO main.payload_pins(id)
+SELECT id FROM main.event_payloads
+ WHERE (purpose <> 'archive' OR pinned <> 0) AND pinned <> 0 AND id IS NOT NULL
    AND id NOT IN (SELECT id FROM main.payload_pins);
 
 INSERT INTO main.retention_rules(rule, domain, "view", setting, unit_ms)

@@ -87,11 +87,28 @@ static void checkView(BxStmts *p, const BxDomain *pDomain, BxProblems *pOut) {
   bxUnchecked(pOut, pDomain->zName, &err);
 }
 
+/* Whether the schema has the domain, or what is left of one. */
+static int hasTraces(BxStmts *p, const BxDomain *pDomain, BxProblems *pOut) {
+  BxErr err = {SQLITE_OK, 0};
+  sqlite3_stmt *pStmt;
+  int bTraces;
+  if (bxCarries(p->bx, p->zDb, pDomain->zName, &pOut->err)) return 1;
+  pStmt = bxPrepare(p,
+      "SELECT 1 FROM main.sqlite_schema WHERE name = ?1 OR name = ?2 || "
+      "'_check'",
+      &err);
+  bxBind(pStmt, &err, "tt", pDomain->zTable, pDomain->zName);
+  bTraces = bxRow(pStmt, &err);
+  sqlite3_finalize(pStmt);
+  bxUnchecked(pOut, pDomain->zName, &err);
+  return bTraces;
+}
+
 static void checkDomains(BxStmts *p, BxProblems *pOut) {
   int i;
   for (i = 0; i < p->bx->nDomain && pOut->err.rc == SQLITE_OK; i++) {
     const BxDomain *pDomain = &p->bx->aDomain[i];
-    if (!bxCarries(p->bx, p->zDb, pDomain->zName, &pOut->err)) continue;
+    if (!hasTraces(p, pDomain, pOut)) continue;
     compare(p, pDomain, pOut);
     checkView(p, pDomain, pOut);
   }

@@ -100,8 +100,9 @@ int bxCarries(Bx *bx, const char *zDb, const char *zDomain, BxErr *pErr) {
   char *zSql;
   int rc, i = domainIndex(bx, zDomain);
   if (pErr->rc != SQLITE_OK || i < 0) return 0;
-  zSql = sqlite3_mprintf("SELECT 1 FROM \"%w\".blackbox_domains, \"%w\".%s",
-      zDb, zDb, bx->aDomain[i].zTable);
+  zSql = sqlite3_mprintf(
+      "SELECT d.version FROM \"%w\".blackbox_domains AS d, \"%w\".%s", zDb, zDb,
+      bx->aDomain[i].zTable);
   if (zSql == 0) {
     bxFail(pErr, SQLITE_NOMEM, "out of memory");
     return 0;

@@ -43,8 +43,8 @@ static int isIntact(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
 static void refuseOne(BxStmts *p, void *pArg, const BxDifference *pDifference) {
   if (!pDifference->bThere) return;
   bxFail((BxErr *)pArg, SQLITE_ERROR,
-      "ValidationError: schema %s has a %s in the way that is not the one of "
-      "blackbox; rename %s",
+      "ValidationError: in schema %s the %s %s is in the way, which is not "
+      "that of blackbox; rename it",
       p->zDb, pDifference->zType, pDifference->zName);
 }
 
@@ -63,6 +63,25 @@ static void dropOne(BxStmts *p, void *pArg, const BxDifference *pDifference) {
   sqlite3_free(zSql);
 }
 
+/* Runs the domain's SQL, and says of an error what it may be about. */
+static void runSql(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
+  BxErr why = {SQLITE_OK, 0};
+  if (pErr->rc != SQLITE_OK) return;
+  bxExec(p, pDomain->zSql, pErr);
+  if (pErr->rc != SQLITE_ERROR) return;
+  if (pErr->zMsg != 0 && strncmp(pErr->zMsg, "unsafe use of", 13) == 0) {
+    bxFail(&why, SQLITE_ERROR,
+        "MisuseError: %s: SQLite %s refuses that in triggers while "
+        "trusted_schema is off; PRAGMA trusted_schema = ON",
+        pErr->zMsg, sqlite3_libversion());
+  } else {
+    bxDifferences(p, pDomain, refuseOne, &why, &why);
+  }
+  if (why.rc == SQLITE_OK) return;
+  bxClear(pErr);
+  *pErr = why;
+}
+
 static void installDomain(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   i64 iVersion = installedVersion(p, pDomain->zName, pErr);
   if (pErr->rc != SQLITE_OK) return;
@@ -76,7 +95,7 @@ static void installDomain(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   if (iVersion == pDomain->iVersion && isIntact(p, pDomain, pErr)) return;
   if (iVersion < 0 && pDomain->xAdopt != 0) pDomain->xAdopt(p, pErr);
   bxDifferences(p, pDomain, iVersion < 0 ? refuseOne : dropOne, pErr, pErr);
-  bxExec(p, pDomain->zSql, pErr);
+  runSql(p, pDomain, pErr);
 }
 
 /* Whether a comma-separated list names the domain; core always belongs. */
@@ -148,7 +167,7 @@ static void lockSchema(BxStmts *p, BxErr *pErr) {
   if (bxCarries(p->bx, p->zDb, "core", pErr)) {
     bxLock(p, pErr);
   } else {
-    bxExec(p, p->bx->aDomain[0].zSql, pErr);
+    runSql(p, &p->bx->aDomain[0], pErr);
   }
 }
 

@@ -60,26 +60,50 @@ static sqlite3_stmt *ask(sqlite3 *pModel, const char *zSql, BxErr *pErr) {
   return pStmt;
 }
 
+/* A query of all columns of table ?1, and the names of those that are
+** generated, each between commas. */
 static const char zColumns[] =
     "SELECT 'SELECT ' || group_concat('t.\"' || name || '\"') || "
-    "' FROM main.\"' || ?1 || '\" AS t' FROM pragma_table_info(?1)";
+    "' FROM main.\"' || ?1 || '\" AS t',"
+    " ',' || group_concat(name) FILTER (WHERE hidden > 1) || ',',"
+    " count(*) FILTER (WHERE hidden > 1) FROM pragma_table_xinfo(?1)";
+
+/* How many of the columns in the list ?1 are generated in table ?2 of ?3. */
+static const char zGenerated[] =
+    "SELECT count(*) FROM pragma_table_xinfo(?2, ?3)"
+    " WHERE hidden > 1 AND instr(?1, ',' || name || ',') > 0";
+
+/* Whether columns that should be generated are. */
+static int areGenerated(Comparison *pCmp, const char *zTable, BxErr *pErr) {
+  sqlite3_stmt *pStmt;
+  int bSame;
+  if (sqlite3_column_type(pCmp->pColumns, 1) == SQLITE_NULL) return 1;
+  pStmt = bxPrepare(pCmp->p, zGenerated, pErr);
+  bxBind(pStmt, pErr, "ttt", sqlite3_column_text(pCmp->pColumns, 1), zTable,
+      pCmp->p->zDb);
+  bSame = bxRow(pStmt, pErr) &&
+          sqlite3_column_int(pStmt, 0) == sqlite3_column_int(pCmp->pColumns, 2);
+  sqlite3_finalize(pStmt);
+  return bSame;
+}
 
 /* Whether the schema's table has the columns of the model's. */
 static int hasColumns(Comparison *pCmp, const char *zTable, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
+  int bHas = 0;
   bxBind(pCmp->pColumns, pErr, "t", zTable);
   if (bxRow(pCmp->pColumns, pErr)) {
     const char *zSql = (const char *)sqlite3_column_text(pCmp->pColumns, 0);
     if (zSql == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
     if (zSql != 0) sqlite3_finalize(bxPrepare(pCmp->p, zSql, &err));
+    bHas = err.rc == SQLITE_OK && areGenerated(pCmp, zTable, pErr);
   }
   bxDone(pCmp->pColumns, pErr);
-  if (err.rc == SQLITE_OK) return 1;
-  if (err.rc != SQLITE_ERROR) {
+  if (err.rc != SQLITE_OK && err.rc != SQLITE_ERROR) {
     bxFail(pErr, err.rc, "%s", err.zMsg ? err.zMsg : "out of memory");
   }
   bxClear(&err);
-  return 0;
+  return bHas;
 }
 
 /* Two queries on table ?1: one for the model, that gives of each row its key as
@@ -88,8 +112,7 @@ static int hasColumns(Comparison *pCmp, const char *zTable, BxErr *pErr) {
 static const char zQueries[] =
     "WITH cols(name, is_key) AS ("
     "  SELECT name, pk > 0 FROM pragma_table_info(?1) WHERE pk > 0 OR"
-    "    ?1 IN ('blackbox_setting_defs', 'retention_rules') AND"
-    "    name <> 'choices'" /* grow with the presets that a user adds */
+    "    ?1 IN ('blackbox_setting_defs', 'retention_rules')"
     "  UNION ALL SELECT i.name, 1 FROM pragma_index_list(?1) AS l,"
     "    pragma_index_info(l.name) AS i WHERE l.origin = 'c' AND l.\"unique\") "
     "SELECT 'SELECT ' || group_concat('quote(\"' || name || '\")',"
@@ -98,7 +121,10 @@ static const char zQueries[] =
     "    FILTER (WHERE NOT is_key), '') ||"
     "  group_concat(', \"' || name || '\"', '') FILTER (WHERE is_key) ||"
     "  ' FROM \"' || ?1 || '\"',"
-    " 'SELECT ' || coalesce(group_concat('\"' || name || '\" IS ?',"
+    " 'SELECT ' || coalesce(group_concat("
+    "    CASE name WHEN 'choices'" /* rollout's are the presets that there are */
+    "      THEN '(\"choices\" IS ? OR name = ''rollout.policy'')'"
+    "      ELSE '\"' || name || '\" IS ?' END,"
     "    ' AND ') FILTER (WHERE NOT is_key), '1') ||"
     "  ' FROM main.\"' || ?1 || '\" WHERE ' ||"
     "  group_concat('\"' || name || '\" IS ?', ' AND ')"

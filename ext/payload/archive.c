@@ -137,42 +137,30 @@ void bxPayloadClearArchive(BxCall *p) {
 
 /* One row an element of the array ?2, with its fields in either spelling; of a
 ** field that comes twice the first. Of what is no string, its JSON. */
+/* clang-format off */
 #define ELEMENTS                                                               \
   "WITH member AS (SELECT e.key AS i, lower(replace(m.key, '_', '')) AS name," \
   "    m.type AS type, m.id AS place,"                                         \
-  "    CASE WHEN m.type IN ('true', 'false') THEN m.type"                      \
-  "      WHEN m.type = 'text' THEN " BX_JSON_TEXT(                             \
-      "(e.value -> m.fullkey)") "      ELSE m.value END AS text"               \
-                                "  FROM json_each(?2) AS e, "                  \
-                                "json_each(e.value) AS m WHERE e.type = "      \
-                                "'object'"                                     \
-                                "    AND name IN ('eventid', 'agentid', "      \
-                                "'requestbody', 'responsebody',"               \
-                                "      'timestamp') AND m.type <> 'null'),"    \
-                                " given AS (SELECT i, name, type, text, "      \
-                                "min(place) FROM member"                       \
-                                "  GROUP BY i, name),"                         \
-                                " field AS (SELECT e.key AS i, e.type AS "     \
-                                "type,"                                        \
-                                "    max(g.type) FILTER (WHERE name = "        \
-                                "'eventid') AS event_type,"                    \
-                                "    max(text) FILTER (WHERE name = "          \
-                                "'eventid') AS event_id,"                      \
-                                "    max(g.type) FILTER (WHERE name = "        \
-                                "'agentid') AS agent_type,"                    \
-                                "    max(text) FILTER (WHERE name = "          \
-                                "'agentid') AS agent_id,"                      \
-                                "    max(text) FILTER (WHERE name = "          \
-                                "'requestbody') AS request,"                   \
-                                "    max(text) FILTER (WHERE name = "          \
-                                "'responsebody') AS response,"                 \
-                                "    max(g.type) FILTER (WHERE name = "        \
-                                "'timestamp') AS time_type,"                   \
-                                "    max(text) FILTER (WHERE name = "          \
-                                "'timestamp') AS time"                         \
-                                "  FROM json_each(?2) AS e LEFT JOIN given "   \
-                                "AS g ON g.i = e.key"                          \
-                                "  GROUP BY e.key) "
+  "    CASE WHEN m.key = 'timestamp' THEN m.value"                             \
+  "      WHEN m.type = 'text' THEN " BX_JSON_TEXT("(e.value -> m.fullkey)")    \
+  "      ELSE e.value -> m.fullkey END AS text"                                \
+  "  FROM json_each(?2) AS e, json_each(e.value) AS m WHERE e.type = 'object'" \
+  "    AND name IN ('eventid', 'agentid', 'requestbody', 'responsebody',"      \
+  "      'timestamp') AND m.type <> 'null'),"                                  \
+  " given AS (SELECT i, name, type, text, min(place) FROM member"              \
+  "  GROUP BY i, name),"                                                       \
+  " field AS (SELECT e.key AS i, e.type AS type,"                              \
+  "    max(g.type) FILTER (WHERE name = 'eventid') AS event_type,"             \
+  "    max(text) FILTER (WHERE name = 'eventid') AS event_id,"                 \
+  "    max(g.type) FILTER (WHERE name = 'agentid') AS agent_type,"             \
+  "    max(text) FILTER (WHERE name = 'agentid') AS agent_id,"                 \
+  "    max(text) FILTER (WHERE name = 'requestbody') AS request,"              \
+  "    max(text) FILTER (WHERE name = 'responsebody') AS response,"            \
+  "    max(g.type) FILTER (WHERE name = 'timestamp') AS time_type,"            \
+  "    max(text) FILTER (WHERE name = 'timestamp') AS time"                    \
+  "  FROM json_each(?2) AS e LEFT JOIN given AS g ON g.i = e.key"              \
+  "  GROUP BY e.key) "
+/* clang-format on */
 
 /* The first element that cannot be saved, and why. A time may be a whole real.
 */
@@ -181,10 +169,12 @@ static const char zBadElement[] = ELEMENTS
     "  WHEN type <> 'object' THEN 'is not an object'"
     "  WHEN NOT coalesce(event_type IN ('text', 'integer', 'real')"
     "    AND event_id <> '' AND instr(event_id, char(0)) = 0, 0)"
-    "    THEN 'has no eventId'"
+    "    THEN 'has no eventId that is text or a number, not empty and without "
+    "NUL'"
     "  WHEN NOT coalesce(agent_type IN ('text', 'integer', 'real')"
     "    AND agent_id <> '' AND instr(agent_id, char(0)) = 0, 0)"
-    "    THEN 'has no agentId'"
+    "    THEN 'has no agentId that is text or a number, not empty and without "
+    "NUL'"
     "  WHEN time_type IS NOT NULL AND NOT (time_type IN ('integer', 'real')"
     "    AND time = CAST(time AS INTEGER)"
     "    AND time BETWEEN 0 AND 253402300799999)"
@@ -207,7 +197,7 @@ static const char zSaveElements[] = ELEMENTS
     "  + coalesce(length(CAST(response AS BLOB)), 0), 'evidence', 1, ?1,"
     "  created FROM kept AS k "
     "WHERE NOT EXISTS (SELECT 1 FROM main.event_payloads AS e"
-    "  WHERE e.kill_switch_event_id = ?1 AND e.agent_id = k.agent_id"
+    "  WHERE +e.kill_switch_event_id = ?1 AND e.agent_id = k.agent_id"
     "    AND e.event_id = k.event_id"
     "    AND (k.time IS NULL OR e.created_at = k.created)"
     "    AND e.request_body IS k.request"

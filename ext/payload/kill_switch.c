@@ -48,11 +48,14 @@ static const char zRows[] =
     "  (SELECT * FROM \"%w\".\"%w_slots\" WHERE id BETWEEN ?2 AND ?3 UNION ALL"
     "   SELECT * FROM \"%w\".\"%w_slots\" WHERE id BETWEEN ?4 AND ?5) AS s "
     "WHERE seq > ?6 AND NOT EXISTS (SELECT 1 FROM \"%w\".event_payloads AS e"
-    "  WHERE e.kill_switch_event_id = ?1 AND e.agent_id = s.agent_id"
-    "    AND e.event_id = s.event_id AND e.created_at = strftime("
-    "      '%%Y-%%m-%%dT%%H:%%M:%%fZ', s.timestamp / 1000.0, 'unixepoch')"
-    "    AND e.request_body IS s.request_body"
-    "    AND e.response_body IS s.response_body)";
+    "  WHERE e.kill_switch_event_id = ?1 AND " BX_PAYLOAD_MS(
+        "e.created_at") "      = s.timestamp AND e.agent_id = s.agent_id"
+                        "    AND e.event_id = s.event_id AND e.created_at = "
+                        "strftime("
+                        "      '%%Y-%%m-%%dT%%H:%%M:%%fZ', s.timestamp / "
+                        "1000.0, 'unixepoch')"
+                        "    AND e.request_body IS s.request_body"
+                        "    AND e.response_body IS s.response_body)";
 
 /* A head, which it frees, and the rest. Two schemas have a part in it, which is
 ** more than a template can name. */
@@ -87,27 +90,24 @@ static i64 save(Ring *p, BxStmts *pArchive, const char *zEvent,
   sqlite3_finalize(pStmt);
   pStmt = onRows(
       p, pArchive, sqlite3_mprintf(zSave, pArchive->zDb), zEvent, pAgent, pErr);
-  bxRow(pStmt, pErr);
+  while (bxRow(pStmt, pErr)) { /* with PRAGMA count_changes there is a row */
+  }
   if (pErr->rc == SQLITE_OK) nSaved = sqlite3_changes(pArchive->bx->db);
   sqlite3_finalize(pStmt);
   if (nSaved != nRow) {
     bxFail(pErr, SQLITE_ERROR,
         "MisuseError: a trigger on event_payloads let only %lld of %lld "
-        "exchanges become evidence; the ring stays as it is",
+        "exchanges become evidence; nothing is taken out of the ring",
         nSaved, nRow);
   }
   return nSaved;
 }
 
-i64 bxRingKillSwitch(
-    Ring *p, const char *zAgent, const char *zEvent, BxErr *pErr) {
-  BxStmts *pArchive;
+/* Saves the agent's rows and takes them out. */
+static i64 fire(Ring *p, BxStmts *pArchive, const char *zAgent,
+    const char *zEvent, BxErr *pErr) {
   RingAgent agent, after;
   i64 nSaved;
-  bxRingLock(p, pErr); /* before anything is read */
-  pArchive = archiveOf(p, pErr);
-  if (pArchive == 0) return 0;
-  bxLock(pArchive, pErr);
   bxRingAgent(p, zAgent, &agent, pErr);
   if (pErr->rc != SQLITE_OK || agent.iNo == 0) return 0;
   nSaved = save(p, pArchive, zEvent, &agent, pErr);
@@ -115,10 +115,31 @@ i64 bxRingKillSwitch(
   if (memcmp(&after, &agent, sizeof(agent)) != 0) {
     bxFail(pErr, SQLITE_ERROR,
         "MisuseError: a trigger on event_payloads writes into ring %s, from "
-        "which evidence is being saved; the ring stays as it is",
+        "which evidence is being saved; nothing is taken out of it",
         p->base.stmts.zTable);
   }
   bxRingTakeOut(p, zAgent, 1, pErr);
+  return nSaved;
+}
+
+i64 bxRingKillSwitch(
+    Ring *p, const char *zAgent, const char *zEvent, BxErr *pErr) {
+  BxStmts *pArchive;
+  i64 nSaved = 0;
+  if (p->bFiring) {
+    bxFail(pErr, SQLITE_MISUSE,
+        "MisuseError: the kill switch of ring %s was fired from inside itself, "
+        "by a trigger on event_payloads; take the trigger off",
+        p->base.stmts.zTable);
+    return 0;
+  }
+  bxRingLock(p, pErr); /* before anything is read */
+  pArchive = archiveOf(p, pErr);
+  if (pArchive == 0) return 0;
+  bxLock(pArchive, pErr);
+  p->bFiring = 1;
+  nSaved = fire(p, pArchive, zAgent, zEvent, pErr);
+  p->bFiring = 0;
   return nSaved;
 }
 

@@ -15,6 +15,12 @@
   "substr('89ab', 1 + (random() & 3), 1) || "                                  \
   "substr(lower(hex(randomblob(2))), 2) || '-' || lower(hex(randomblob(6)))"
 
+/* The time of a row in milliseconds, as the indexes of sql/payload.sql have it. */
+#define BX_PAYLOAD_MS(created_at)                                              \
+  "CASE WHEN substr(" created_at                                               \
+  ", 5, 1) = '-' THEN CAST(round((julianday(" created_at                       \
+  ") - 2440587.5) * 86400000.0) AS INTEGER) END"
+
 /* archive.c: the table event_payloads */
 void bxPayloadAdopt(BxStmts *p, BxErr *pErr);
 void bxPayloadCleanup(BxCall *p);
@@ -44,6 +50,7 @@ extern const sqlite3_module bxRingModule;
 typedef struct Ring {
   BxVtab base;
   i64 nWindow; /* as read in this transaction, 0 when not yet */
+  int bFiring; /* its kill switch is at work */
 } Ring;
 
 /* An agent's place in a ring. no is 0 when the agent has never pushed. */

@@ -39,6 +39,7 @@ struct Queue {
   Limits limits;
   i64 iRetry;    /* no automatic flush before this time */
   char *zFailed; /* message of the last flush, if it failed */
+  char *zHome;   /* the schema that rows wait for */
   char *zFile;   /* where the archive lies, for the flush at close */
   char *zVfs;
   Waiting **ppMark; /* end of the queue when the statement began */
@@ -125,10 +126,30 @@ static const char zFlush[] =
     "  strftime('%Y-%m-%dT%H:%M:%fZ', timestamp / 1000.0, 'unixepoch') "
     "FROM payload_queue";
 
+/* The schema that rows are queued for: that of those that wait, else the home
+** of the domain. A file that is no longer attached under its name is an error. */
+static BxStmts *target(Queue *p, BxErr *pErr) {
+  const char *zFile;
+  if (p->nRow == 0) return bxHome(p->bx, "payload", pErr);
+  zFile = sqlite3_db_filename(p->bx->db, p->zHome);
+  if (zFile == 0 || strcmp(zFile, p->zFile ? p->zFile : "") != 0) {
+    bxFail(pErr, SQLITE_ERROR,
+        "NotFoundError: %lld rows wait for %s, which is not attached as %s any "
+        "more; ATTACH it again",
+        p->nRow, p->zFile ? p->zFile : "a database in memory", p->zHome);
+  }
+  return bxSchema(p->bx, p->zHome, pErr);
+}
+
 /* Remembers where the archive lies while the connection can still tell. */
-static void rememberFile(Queue *p, const char *zDb) {
+static void rememberFile(Queue *p, const char *zDb, BxErr *pErr) {
   const char *zFile = sqlite3_db_filename(p->bx->db, zDb);
   sqlite3_vfs *pVfs = 0;
+  if (p->zHome == 0 || strcmp(p->zHome, zDb) != 0) {
+    sqlite3_free(p->zHome);
+    p->zHome = sqlite3_mprintf("%s", zDb);
+    if (p->zHome == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  }
   if (p->zFile != 0 && zFile != 0 && strcmp(p->zFile, zFile) == 0) return;
   sqlite3_free(p->zFile);
   sqlite3_free(p->zVfs);
@@ -199,7 +220,7 @@ static void writeRows(Queue *p, BxStmts *pHome, BxErr *pErr) {
 
 /* Writes all that waits, in one transaction. Returns the rows written. */
 static i64 flush(Queue *p, BxErr *pErr) {
-  BxStmts *pHome = bxHome(p->bx, "payload", pErr);
+  BxStmts *pHome = target(p, pErr);
   i64 nRow = p->nRow, iOldest = oldestTime(p);
   if (pHome == 0 || nRow == 0) return 0;
   bxSavepoint(p->bx, "payload_flush", pErr);
@@ -209,6 +230,7 @@ static i64 flush(Queue *p, BxErr *pErr) {
   noteFailure(p, pErr);
   if (pErr->rc != SQLITE_OK) return 0;
   emptyQueue(p);
+  p->iRetry = 0;
   carryCleanup(pHome, iOldest);
   return nRow;
 }
@@ -284,6 +306,7 @@ static void queueFree(void *pArg) {
   flushAtClose(p);
   emptyQueue(p);
   sqlite3_free(p->zFailed);
+  sqlite3_free(p->zHome);
   sqlite3_free(p->zFile);
   sqlite3_free(p->zVfs);
   sqlite3_free(p);
@@ -349,6 +372,19 @@ static void append(Queue *p, Waiting *pRow, BxErr *pErr) {
   p->nByte += pRow->nByte;
 }
 
+/* Rows wait for one schema at a time: those for another are written first. */
+static void changeTarget(
+    Queue *p, const BxStmts *pHome, int bFlush, BxErr *pErr) {
+  if (p->nRow == 0 || sqlite3_stricmp(p->zHome, pHome->zDb) == 0) return;
+  if (bFlush) flushQuietly(p, pErr);
+  if (p->nRow > 0) {
+    bxFail(pErr, SQLITE_ERROR,
+        "MisuseError: %lld rows wait for schema %s; SELECT payload_flush() "
+        "before rows are queued for %s",
+        p->nRow, p->zHome, pHome->zDb);
+  }
+}
+
 i64 bxQueuePut(
     Queue *p, sqlite3_value **aVal, int nVal, int bFlush, BxErr *pErr) {
   BxStmts *pHome = bxHome(p->bx, "payload", pErr);
@@ -356,6 +392,7 @@ i64 bxQueuePut(
   Waiting *pRow, **ppEnd;
   i64 nByte;
   if (pHome == 0) return 0;
+  changeTarget(p, pHome, bFlush, pErr);
   pLimits = limitsNow(p, pHome, bxNow(), pErr);
   pRow = newWaiting(aVal, nVal, pErr);
   if (pErr->rc != SQLITE_OK || !pLimits->bEnabled) {
@@ -363,7 +400,7 @@ i64 bxQueuePut(
     return 0;
   }
   nByte = pRow->nByte;
-  if (p->nRow == 0) rememberFile(p, pHome->zDb);
+  if (p->nRow == 0) rememberFile(p, pHome->zDb, pErr);
   if (p->nByte + pRow->nByte > pLimits->nMaxByte && bFlush) {
     flushQuietly(p, pErr);
   }
@@ -431,7 +468,7 @@ void bxQueueSync(Queue *p, BxErr *pErr) {
   BxStmts *pHome;
   int rc;
   if (!p->bAlone || !isDue(p)) return;
-  pHome = bxHome(p->bx, "payload", &err);
+  pHome = target(p, &err);
   if (pHome != 0) {
     bxRun(bxStmt(pHome, zFlush, &err), &err);
     p->bWritten = err.rc == SQLITE_OK;

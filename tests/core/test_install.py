@@ -139,6 +139,44 @@ def test_what_the_user_may_change_is_no_difference(db):
     assert rows(db, "SELECT * FROM blackbox_check") == []
 
 
+@pytest.mark.parametrize("table", [
+    "blackbox_domains", "payload_state", "cache_state", "evidence_owners", "rollout_act",
+    "payload_pins", "retention_rules"])
+def test_check_sees_a_table_that_was_dropped_and_install_makes_it(db, table):
+    made = rows(db, f"SELECT * FROM {table}")
+    db.execute(f"DROP TABLE {table}")
+    found = rows(db, "SELECT object, problem FROM blackbox_check")
+    assert (table, "table is missing; run blackbox_install()") in found
+    one(db, "SELECT blackbox_install()")
+    assert sorted(rows(db, f"SELECT * FROM {table}")) == sorted(made)
+    assert rows(db, "SELECT * FROM blackbox_check") == []
+
+
+@pytest.mark.parametrize("choices", [None, "reject", "reject, evict_oldest, drop"])
+def test_the_choices_of_a_setting_are_its_definition(db, choices):
+    db.execute("UPDATE blackbox_setting_defs SET choices = ? "
+               "WHERE name = 'cache.on_quota'", (choices,))
+    assert rows(db, "SELECT object FROM blackbox_check") == [("blackbox_setting_defs",)]
+    if choices is None:
+        with pytest.raises(sqlite3.IntegrityError, match="out of range"):
+            db.execute("INSERT INTO blackbox_settings VALUES('cache.on_quota', 'reject')")
+    one(db, "SELECT blackbox_install()")
+    assert rows(db, "SELECT * FROM blackbox_check") == []
+
+
+def test_install_says_why_untrusted_schemas_refuse_it(path):
+    db = connect(path)
+    db.execute("PRAGMA trusted_schema = OFF")
+    try:
+        one(db, "SELECT blackbox_install()")
+    except sqlite3.OperationalError as error:
+        assert sqlite3.sqlite_version_info < (3, 41)
+        assert "PRAGMA trusted_schema = ON" in str(error)
+        assert rows(db, "SELECT * FROM sqlite_schema") == []
+    else:
+        assert rows(db, "SELECT * FROM blackbox_check") == []
+
+
 def test_check_of_one_schema(db):
     assert rows(db, "SELECT * FROM blackbox_check('MAIN')") == []
     for name in "nowhere", "", 5:
@@ -146,11 +184,22 @@ def test_check_of_one_schema(db):
             rows(db, "SELECT * FROM blackbox_check(?)", name)
 
 
+OURS_WITHOUT_COMPUTED = (
+    "CREATE TABLE cache_items(id INTEGER PRIMARY KEY, session_id, task_id, turn_id, "
+    "timestamp, description, custom_metadata, data, protected")
+
+
 @pytest.mark.parametrize("create, what", [
-    ("CREATE TABLE cache_items(x)", "table in the way.*rename cache_items"),
+    ("CREATE TABLE cache_items(x)", "table cache_items is in the way"),
+    (OURS_WITHOUT_COMPUTED + ")", "table cache_items is in the way"),
+    (OURS_WITHOUT_COMPUTED + ", storage_key UNIQUE, data_size)",
+     "table cache_items is in the way"),
     ("CREATE VIEW cache_sessions AS SELECT 1", "cache_sessions"),
-    ("CREATE VIEW cache_due_items AS SELECT 1", "view in the way"),
-    ("CREATE TABLE t(x); CREATE INDEX rollout_policy_key ON t(x)", "index in"),
+    ("CREATE VIEW cache_due_items AS SELECT 1", "view cache_due_items is in the way"),
+    ("CREATE TABLE t(x); CREATE INDEX rollout_policy_key ON t(x)",
+     "index rollout_policy_key is in the way"),
+    ("CREATE TABLE retention_log(x)", "table retention_log is in the way"),
+    ("CREATE TABLE blackbox_domains(x)", "table blackbox_domains is in the way"),
 ])
 @pytest.mark.parametrize("begin", ["", "BEGIN"])
 def test_install_names_what_is_in_the_way_and_leaves_nothing(
@@ -170,7 +219,7 @@ def test_install_as_a_row_leaves_nothing_when_it_fails(path, begin):
     db = connect(path)
     db.execute("CREATE TABLE cache_items(x)")
     db.execute(begin)
-    with pytest.raises(sqlite3.OperationalError, match="MisuseError|in the way"):
+    with pytest.raises(sqlite3.OperationalError, match="MisuseError|is in the way"):
         db.execute("INSERT INTO blackbox_call(command) VALUES('blackbox_install')")
     if begin:
         db.execute("COMMIT")

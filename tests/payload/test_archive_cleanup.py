@@ -199,6 +199,26 @@ def test_a_failing_cleanup_leaves_all_as_it_was(archive):
     assert receipts(archive) == []
 
 
+@pytest.mark.parametrize("call, keep, gone, left", [
+    ("SELECT payload_cleanup(0, 10)", "'r1', 'r3'", 8, 2),
+    ("SELECT payload_cleanup(0, 10, 4)", "'r1', 'r3'", 2, 8),
+    ("SELECT payload_cleanup(0, 10)", "id", 0, 10),
+    ("SELECT payload_clear_archive()", "'r1', 'r3'", 8, 2),
+    ("SELECT payload_clear_archive()", "id", 0, 10)])
+def test_a_receipt_counts_what_went(archive, call, keep, gone, left):
+    for i in range(10):
+        add(archive, f"r{i}", i, body="x" * i)
+    archive.execute("CREATE TRIGGER mine BEFORE DELETE ON event_payloads WHEN OLD.id "
+                    f"IN ({keep.replace('id', 'OLD.id')}) BEGIN SELECT RAISE(IGNORE); END")
+    before = one(archive, "SELECT sum(size_bytes) FROM event_payloads")
+    assert one(archive, call) == gone
+    after = one(archive, "SELECT sum(size_bytes) FROM event_payloads")
+    assert len(ids(archive)) == left
+    assert receipts(archive, "rows, bytes") == ([(gone, before - after)] if gone else [])
+    archive.execute("DROP TRIGGER mine")
+    assert one(archive, call) > 0 and rows(archive, "SELECT * FROM blackbox_check") == []
+
+
 def test_plan_lists_exactly_what_the_act_removes(archive):
     add(archive, "ev", 0, "evidence")
     add(archive, "pin", 5, pinned=1)
@@ -351,12 +371,17 @@ def test_saved_bodies_are_byte_identical(archive, ascii_only, as_row):
 def test_what_is_no_string_is_saved_as_its_json(archive):
     text = ('[{"eventId":7,"agentId":1.5,"requestBody":true,"responseBody":false},'
             '{"event_id":"e","eventId":null,"agentId":"a","agentId":"b",'
-            '"requestBody":{"a":[1,"\\u0000"]},"responseBody":12.50}]')
-    assert one(archive, "SELECT payload_save_evidence('k', ?)", text) == 2
+            '"requestBody":{"a":[1,"\\u0000"]},"responseBody":12.50},'
+            '{"eventId":18446744073709551615,"agentId":"a",'
+            '"requestBody":12345678901234567890},'
+            '{"eventId":18446744073709551614,"agentId":"a"}]')
+    assert one(archive, "SELECT payload_save_evidence('k', ?)", text) == 4
     assert rows(archive, "SELECT event_id, agent_id, request_body, response_body "
                 "FROM event_payloads ORDER BY rowid") == [
         ("7", "1.5", "true", "false"),
-        ("e", "a", '{"a":[1,"\\u0000"]}', "12.5")]
+        ("e", "a", '{"a":[1,"\\u0000"]}', "12.50"),
+        ("18446744073709551615", "a", "12345678901234567890", None),
+        ("18446744073709551614", "a", None, None)]
 
 
 @pytest.mark.parametrize("element, message", [

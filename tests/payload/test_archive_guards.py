@@ -439,3 +439,34 @@ VALUES('ev', 'x', 'a', 'archive');
 SELECT id, event_id, pinned FROM event_payloads;
 """)
     assert out.count("PinnedError") == 2 and "ev|e|1" in out
+
+
+@pytest.mark.parametrize("lose", [
+    "DROP TRIGGER payload_pins_delete; DELETE FROM payload_pins",
+    "DROP TABLE payload_pins"])
+def test_install_brings_lost_pins_back(db, lose):
+    insert = ("INSERT INTO event_payloads(id, event_id, agent_id, purpose) "
+              "VALUES(?, 'e', 'a', ?)")
+    db.execute(insert, ("x", "evidence"))
+    db.execute(insert, ("free", "evidence"))
+    db.execute("INSERT INTO payload_unpins(payload_id, actor, reason) "
+               "VALUES('free', 'Ann', 'closed')")
+    db.executescript(lose)
+    one(db, "SELECT blackbox_install()")
+    assert rows(db, "SELECT id FROM payload_pins") == [("x",)]
+    assert rows(db, "SELECT * FROM blackbox_check") == []
+    with pytest.raises(sqlite3.IntegrityError, match="PinnedError"):
+        db.execute("REPLACE" + insert[6:], ("x", "archive"))
+
+
+def test_a_lost_pin_is_set_anew_as_the_check_says(db):
+    db.execute("INSERT INTO event_payloads(id, event_id, agent_id, purpose) "
+               "VALUES('x', 'e', 'a', 'evidence')")
+    guard = one(db, "SELECT sql FROM sqlite_schema WHERE name = 'payload_pins_delete'")
+    db.execute("DROP TRIGGER payload_pins_delete")
+    db.execute("DELETE FROM payload_pins")
+    db.execute(guard)
+    problem, = rows(db, "SELECT problem FROM blackbox_check")
+    assert "UPDATE event_payloads SET pinned = 1 pins it anew" in problem[0]
+    db.execute("UPDATE event_payloads SET pinned = 1 WHERE id = 'x'")
+    assert rows(db, "SELECT * FROM blackbox_check") == []

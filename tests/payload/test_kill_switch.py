@@ -277,6 +277,30 @@ def test_no_conflict_clause_hides_a_failure(ring, begin, conflict):
     assert snapshot(ring) == before and rows(ring, EVIDENCE) == []
 
 
+@pytest.mark.parametrize("same", [True, False])
+@pytest.mark.parametrize("how", [CALL, ROW])
+def test_a_kill_switch_fired_from_inside_itself(db, how, same):
+    db.execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=3)")
+    fill(db)
+    agent = "a" if same else "log"
+    db.execute("CREATE TRIGGER mine AFTER INSERT ON event_payloads BEGIN "
+               "INSERT INTO ring(agent_id, event_id) VALUES('log', NEW.event_id); "
+               "INSERT INTO ring(ring, agent_id, event_id) VALUES('kill_switch', "
+               f"'{agent}', hex(randomblob(8))); END")
+    with pytest.raises(sqlite3.Error, match="fired from inside itself"):
+        db.execute(how, ("a", "k"))
+    db.execute("DROP TRIGGER mine")
+    assert one(db, "SELECT count(*) FROM ring WHERE agent_id = 'a'") == 3
+    assert one(db, CALL, "a", "k") == 3
+
+
+def test_old_pragmas_change_nothing(ring):
+    fill(ring)
+    ring.execute("PRAGMA count_changes = ON")
+    ring.execute("PRAGMA empty_result_callbacks = ON")
+    assert one(ring, CALL, "a", "k") == 3
+
+
 @pytest.mark.parametrize("how", [CALL, ROW])
 def test_equal_exchanges_of_one_agent_all_become_evidence(ring, how):
     fill(ring, 1, "first")

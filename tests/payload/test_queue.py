@@ -588,3 +588,56 @@ def test_statistics_count_what_waits(queue):
     put(queue, "e1", body="12345")
     stats = json.loads(one(queue, "SELECT payload_stats()"))
     assert (stats["waiting"], stats["waitingBytes"], stats["archive"]) == (1, 6, 0)
+
+
+@pytest.mark.parametrize("end", ["flush", "close"])
+def test_rows_go_to_the_schema_that_they_were_queued_for(queue, path, tmp_path, end):
+    queue.execute("ATTACH ? AS o", (str(tmp_path / "o.db"),))
+    one(queue, "SELECT blackbox_install('o')")
+    setting(queue, "enabled", 1, "o")
+    one(queue, "SELECT blackbox_use('o')")
+    put(queue, "for o")
+    one(queue, "SELECT blackbox_use('main')")
+    put(queue, "for main")
+    assert stored(queue, "o") == ["for o"] and waiting(queue) == ["for main"]
+    one(queue, "SELECT blackbox_use('o')")
+    with pytest.raises(sqlite3.OperationalError, match="wait for schema main"):
+        put(queue, "not yet", how=ROW)
+    if end == "flush":
+        one(queue, "SELECT payload_flush()")
+    else:
+        queue.close()
+    assert stored(connect(path)) == ["for main"]
+    assert stored(connect(tmp_path / "o.db")) == ["for o"]
+
+
+def test_rows_for_a_file_that_was_detached_wait_for_it(queue, tmp_path):
+    queue.execute("ATTACH ? AS o", (str(tmp_path / "o.db"),))
+    one(queue, "SELECT blackbox_install('o')")
+    setting(queue, "enabled", 1, "o")
+    one(queue, "SELECT blackbox_use('o')")
+    put(queue, "e")
+    queue.execute("DETACH o")
+    for attach in (None, ":memory:"):
+        if attach:
+            queue.execute("ATTACH ? AS o", (attach,))
+        with pytest.raises(sqlite3.OperationalError, match="NotFoundError: 1 rows wait.*o.db"):
+            queue.execute("SELECT payload_flush()")
+        assert waiting(queue) == ["e"] and stored(queue, "main") == []
+    queue.execute("DETACH o")
+    queue.execute("ATTACH ? AS o", (str(tmp_path / "o.db"),))
+    assert one(queue, "SELECT payload_flush()") == 1
+    assert stored(queue, "o") == ["e"]
+
+
+def test_after_a_flush_that_was_asked_for_the_next_batch_is_not_late(queue, path):
+    setting(queue, "flush_batch_size", 2)
+    queue.execute("PRAGMA busy_timeout=0")
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    put(queue, "a", "b", "c")
+    other.execute("COMMIT")
+    assert waiting(queue) == ["a", "b", "c"]
+    assert one(queue, "SELECT payload_flush()") == 3
+    put(queue, "d", "e")
+    assert stored(queue) == ["a", "b", "c", "d", "e"]
