@@ -82,7 +82,9 @@ static void runSql(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   *pErr = why;
 }
 
-static void installDomain(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
+/* bNew: nothing was in the schema, and nothing can be in the way. */
+static void installDomain(
+    BxStmts *p, const BxDomain *pDomain, int bNew, BxErr *pErr) {
   i64 iVersion = installedVersion(p, pDomain->zName, pErr);
   if (pErr->rc != SQLITE_OK) return;
   if (iVersion > pDomain->iVersion) {
@@ -94,7 +96,9 @@ static void installDomain(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   }
   if (iVersion == pDomain->iVersion && isIntact(p, pDomain, pErr)) return;
   if (iVersion < 0 && pDomain->xAdopt != 0) pDomain->xAdopt(p, pErr);
-  bxDifferences(p, pDomain, iVersion < 0 ? refuseOne : dropOne, pErr, pErr);
+  if (iVersion >= 0 || !bNew) {
+    bxDifferences(p, pDomain, iVersion < 0 ? refuseOne : dropOne, pErr, pErr);
+  }
   runSql(p, pDomain, pErr);
 }
 
@@ -185,7 +189,8 @@ static void returnDomains(BxCall *p, BxStmts *pStmts) {
 /* Installs what is wanted, in a savepoint of its own unless it came as a row.
 ** Inside a transaction, where SQLite does not take back what a row did before
 ** it failed, a row is refused. */
-static void installAll(BxCall *p, BxStmts *pStmts, const char *zList) {
+static void installAll(
+    BxCall *p, BxStmts *pStmts, const char *zList, int bNew) {
   Bx *bx = p->bx;
   int i;
   if (p->pCtx == 0 && !sqlite3_get_autocommit(bx->db)) {
@@ -198,7 +203,7 @@ static void installAll(BxCall *p, BxStmts *pStmts, const char *zList) {
   lockSchema(pStmts, &p->err);
   for (i = 0; i < bx->nDomain; i++) {
     if (isWanted(zList, bx->aDomain[i].zName)) {
-      installDomain(pStmts, &bx->aDomain[i], &p->err);
+      installDomain(pStmts, &bx->aDomain[i], bNew, &p->err);
     }
   }
   returnDomains(p, pStmts); /* before the release: it may fail as well */
@@ -209,6 +214,7 @@ void bxInstall(BxCall *p) {
   Bx *bx = p->bx;
   const char *zDb = "main", *zList = 0;
   BxStmts *pStmts;
+  int bNew = 0;
   if (bxArg(p, 0)) zDb = bxText(p->aArg[0], "schema", 1000, 0, &p->err);
   if (bxArg(p, 1)) zList = bxText(p->aArg[1], "domains", 1000, 0, &p->err);
   checkList(bx, zList, &p->err);
@@ -221,8 +227,12 @@ void bxInstall(BxCall *p) {
       bxCarries(bx, zDb, "core", &p->err)) {
     bxLock(pStmts, &p->err); /* after a read SQLite would not wait for it */
   }
+  if (sqlite3_get_autocommit(bx->db)) {
+    bNew = bxNumber(pStmts, "SELECT EXISTS (SELECT 1 FROM main.sqlite_schema)",
+               &p->err) == 0;
+  }
   if (!allIntact(pStmts, zList, &p->err) && p->err.rc == SQLITE_OK) {
-    installAll(p, pStmts, zList);
+    installAll(p, pStmts, zList, bNew);
   } else {
     returnDomains(p, pStmts);
   }

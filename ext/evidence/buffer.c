@@ -498,6 +498,9 @@ static void updateRow(
     row.pPinned = apCol[COL_PINNED];
   }
   if (pErr->rc == SQLITE_OK) evChange(p, iRow, &row, pErr);
+  if (sqlite3_vtab_on_conflict(p->base.stmts.bx->db) == SQLITE_IGNORE) {
+    failAlways(pErr);
+  }
 }
 
 static void runCommand(EvBuffer *p, sqlite3_value **apCol, BxErr *pErr) {

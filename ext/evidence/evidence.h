@@ -129,23 +129,23 @@ sqlite3_stmt *evPrepareActions(EvBuffer *p, const char *zSql, BxErr *pErr);
 void evOverflowOpen(
     EvBuffer *p, const char *zDb, const char *zResume, BxErr *pErr);
 /* Moves the oldest rows from memory until it holds nGoal bytes or less. */
-i64 evOverflowMove(EvBuffer *p, const EvState *pState, i64 nGoal, BxErr *pErr);
+i64 evOverflowMove(EvBuffer *p, EvState *pState, i64 nGoal, BxErr *pErr);
 /* Brings one row back into memory. */
-void evOverflowBack(EvBuffer *p, const EvState *pState, i64 iRow, BxErr *pErr);
+void evOverflowBack(EvBuffer *p, EvState *pState, i64 iRow, BxErr *pErr);
 /* Puts the buffer's name into the list of owners. */
 void evOverflowRename(EvBuffer *p, BxErr *pErr);
 /* Begins an act that writes there: the first write, which waits for others, and
 ** an error when the evidence belongs to another buffer by now. */
-void evOverflowClaim(EvBuffer *p, const EvState *pState, BxErr *pErr);
+void evOverflowClaim(EvBuffer *p, EvState *pState, BxErr *pErr);
 /* The error alone, for an act that is swept up afterwards: asked before anything
 ** changes, and none when the file cannot be read. */
-void evOverflowOurs(EvBuffer *p, const EvState *pState, BxErr *pErr);
+void evOverflowOurs(EvBuffer *p, EvState *pState, BxErr *pErr);
 /* Removes over there what the buffer has let go. */
-void evOverflowSweep(EvBuffer *p, const EvState *pState, BxErr *pErr);
+void evOverflowSweep(EvBuffer *p, EvState *pState, BxErr *pErr);
 /* Approves the actions over there. */
-void evOverflowApprove(EvBuffer *p, const EvState *pState, BxErr *pErr);
+void evOverflowApprove(EvBuffer *p, EvState *pState, BxErr *pErr);
 /* Lets go of everything this buffer has there. */
-void evOverflowDrop(EvBuffer *p, const EvState *pState, BxErr *pErr);
+void evOverflowDrop(EvBuffer *p, EvState *pState, BxErr *pErr);
 /* Rates overflowed rows that have no confidence yet. */
 void evOverflowRate(EvBuffer *p, const EvState *pState, BxErr *pErr);
 

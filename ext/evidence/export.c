@@ -66,6 +66,9 @@ SQLITE_EXTENSION_INIT3
   "CASE json_type(" j ", '" path "') WHEN 'text' THEN "                        \
   QUOTED("(" j " -> '" path "')") " END"
 
+/* A text of a strategy's metadata. */
+#define WORD(key) TEXT_AT("e.value", "$.metadata." key)
+
 /* White space, and a number as JSON can write it. */
 #define BLANK "' ' || char(9, 10, 13)"
 #define FINITE(x) "max(-1e9, min(1e9, " x "))"
@@ -79,16 +82,18 @@ SQLITE_EXTENSION_INIT3
   AS_SELECTOR("s") " FROM (SELECT nullif(trim(" TEXT_AT("e.value",             \
   "$.selector") ", " BLANK "), '') AS s))"                                                        \
   " WHEN n = 1 AND " IS("cdp_semantic") " THEN nullif('aria/' || coalesce("    \
-  META("name") ", '') || coalesce('[role=\"' || " META("role") " || '\"]', "   \
+  WORD("name") ", '') || coalesce('[role=\"' || " WORD("role") " || '\"]', "   \
   "''), 'aria/')"                                                              \
   " WHEN n = 1 AND " IS("cdp_power") " THEN 'text/' || nullif("                \
-  META("text") ", '')"                                                         \
+  WORD("text") ", '')"                                                         \
   " WHEN n = 2 AND " IS("cdp_power") " THEN 'aria/' || nullif("                \
-  META("label") ", '')"                                                        \
-  " WHEN n = 3 AND " IS("cdp_power") " THEN '[placeholder=' || "               \
-  CSS_QUOTED("nullif(" META("placeholder") ", '')") " || ']'"                  \
+  WORD("label") ", '')"                                                        \
+  " WHEN n = 3 AND " IS("cdp_power") " THEN CASE WHEN"                         \
+  " b ->> '$.domData.isInShadowDOM' THEN 'pierce/' ELSE '' END ||"             \
+  " '[placeholder=' || "                                                       \
+  CSS_QUOTED("nullif(" WORD("placeholder") ", '')") " || ']'"                  \
   " WHEN n = 1 AND " IS("vision_ocr") " THEN 'text/' || nullif("               \
-  META("targetText") ", '') END"
+  WORD("targetText") ", '') END"
 
 /* Selectors of the page data of both shapes. */
 #define PAGE_SELECTOR                                                          \
@@ -140,9 +145,12 @@ static const char zTold[] =
     ", told(t, rid, id, a, name, value, b) AS MATERIALIZED (SELECT t, rid, id,"
     " a, coalesce(" JSON_AT("a", "$.eventType") ", "
     JSON_AT("a", "$.actionType") "),"
-    " CASE coalesce(json_type(a, '$.value'), 'null') WHEN 'null' THEN NULL"
+    " CASE coalesce(json_type(a, '$.value'), 'null') WHEN 'null' THEN"
+    " CASE 'navigate' WHEN a ->> '$.eventType' THEN url"
+    " WHEN a ->> '$.actionType' THEN url END"
     " WHEN 'text' THEN " QUOTED("(a -> '$.value')")
-    " ELSE json_quote((a -> '$.value') || '') END, " MARK("a") " FROM doc)";
+    " ELSE json_quote((a -> '$.value') || '') END, " MARK("a")
+    " FROM (SELECT *, " JSON_AT("a", "$.metadata.url") " AS url FROM doc))";
 
 /* What a step needs beside: kind (name as text), selectors, position. */
 static const char zStep[] =
@@ -218,8 +226,7 @@ static const char zPlace[] =
 static const char zReplay[] =
     "SELECT id, a, CASE"
     " WHEN kind = 'navigate' THEN json_object('type', 'navigate', 'url',"
-    " json(coalesce(value, " JSON_AT("a", "$.metadata.url")
-    ", '\"about:blank\"')))"
+    " json(coalesce(value, '\"about:blank\"')))"
     " WHEN kind = 'keydown' AND value <> '\"\"' THEN coalesce("
     SCRIPT("e.focus()") " || ',', '') || " MAIN("keyDown") "'key', json(value))"
     " || ',' || " MAIN("keyUp") "'key', json(value))"
@@ -259,7 +266,9 @@ static void append(sqlite3_str *pOut, const char *z) {
 ** (as many bytes). */
 static void mendText(char *z) {
   for (z = z ? strchr(z, 0xed) : 0; z != 0; z = strchr(z + 1, 0xed)) {
-    if ((unsigned char)z[1] >= 0xa0) memcpy(z, "\xef\xbf\xbd", 3);
+    if ((unsigned char)z[1] >= 0xa0 && (z[2] & 0xc0) == 0x80) {
+      memcpy(z, "\xef\xbf\xbd", 3);
+    }
   }
 }
 
@@ -282,6 +291,13 @@ typedef struct Query {
   const char *zTold, *zStep, *zPlace, *zSelect;
 } Query;
 
+/* Whether a row has no action that can be read. One that is JSON and no UTF-8
+** was not stored as it is. */
+static int isDamaged(sqlite3_stmt *pStmt) {
+  const unsigned char *z = sqlite3_column_text(pStmt, 1);
+  return z == 0 || !bxIsUtf8(z, sqlite3_column_bytes(pStmt, 1));
+}
+
 static void collect(
     EvBuffer *p, const Query *pQuery, Export *pOut, BxErr *pErr) {
   char *zFrom = evActions(p, pErr);
@@ -296,7 +312,7 @@ static void collect(
   pStmt = evPrepareActions(p, zSql, pErr);
   while (bxRow(pStmt, pErr)) {
     pOut->nTotal++;
-    if (sqlite3_column_type(pStmt, 1) == SQLITE_NULL) {
+    if (isDamaged(pStmt)) {
       appendQuoted(pOut->pDamaged, db,
           (const char *)sqlite3_column_text(pStmt, 0), pErr);
       continue;

@@ -111,9 +111,8 @@ static void failOwner(EvBuffer *p, const EvState *pState, BxErr *pErr) {
       zOwnerError, p->base.stmts.zTable, pState->zOwner, p->base.stmts.zTable);
 }
 
-/* The first write of every act (see above). A buffer that has nothing there is
-** not listed, and is from now on; the others must be. */
-static void claim(EvBuffer *p, const EvState *pState, BxErr *pErr) {
+/* Writes the owner's row. Returns 0 when it is another's. */
+static int writeOwner(EvBuffer *p, const EvState *pState, BxErr *pErr) {
   sqlite3_stmt *pStmt = evPrepareOver(p, pState,
       pState->nOverflow > 0
           ? "UPDATE over.evidence_owners SET seen = max(seen, ?1) "
@@ -123,15 +122,50 @@ static void claim(EvBuffer *p, const EvState *pState, BxErr *pErr) {
             "SET seen = max(seen, excluded.seen) "
             "WHERE claim = excluded.claim RETURNING 1",
       pErr);
+  int bOurs;
   bxBind(pStmt, pErr, "itt", bxNow(), pState->zOwner, pState->zClaim);
   if (pState->nOverflow == 0) {
     bxBind(pStmt, pErr, "---t", p->base.stmts.zTable);
   }
-  if (!bxRow(pStmt, pErr)) failOwner(p, pState, pErr);
+  bOurs = bxRow(pStmt, pErr);
   sqlite3_finalize(pStmt);
+  return bOurs;
 }
 
-void evOverflowOurs(EvBuffer *p, const EvState *pState, BxErr *pErr) {
+/* A buffer that lost its owner's name, and nothing with it, takes a new one;
+** what is left to be swept there is no longer its own. */
+static void renewOwner(EvBuffer *p, EvState *pState, BxErr *pErr) {
+  static const char zSql[] = "UPDATE main.@_state SET owner = ?1, claim = ?2";
+  static const char zForget[] = "DELETE FROM main.@_gone";
+  char zOwner[37], zClaim[37];
+  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+  bxUuid(zOwner);
+  bxUuid(zClaim);
+  bxBind(pStmt, pErr, "tt", zOwner, zClaim);
+  bxRun(pStmt, pErr);
+  bxRun(bxStmt(&p->base.stmts, zForget, pErr), pErr);
+  sqlite3_free(pState->zOwner);
+  sqlite3_free(pState->zClaim);
+  pState->zOwner = sqlite3_mprintf("%s", zOwner);
+  pState->zClaim = sqlite3_mprintf("%s", zClaim);
+  if (pState->zOwner == 0 || pState->zClaim == 0) {
+    bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  }
+}
+
+/* The first write of every act (see above). A buffer that has nothing there is
+** not listed, and is from now on; the others must be. */
+static void claim(EvBuffer *p, EvState *pState, BxErr *pErr) {
+  if (writeOwner(p, pState, pErr) || pErr->rc != SQLITE_OK) return;
+  if (pState->nOverflow > 0) {
+    failOwner(p, pState, pErr);
+  } else {
+    renewOwner(p, pState, pErr);
+    writeOwner(p, pState, pErr);
+  }
+}
+
+void evOverflowOurs(EvBuffer *p, EvState *pState, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
   if (pErr->rc != SQLITE_OK || pState->nOverflow == 0) return;
   claim(p, pState, &err);
@@ -142,7 +176,7 @@ void evOverflowOurs(EvBuffer *p, const EvState *pState, BxErr *pErr) {
   }
 }
 
-void evOverflowClaim(EvBuffer *p, const EvState *pState, BxErr *pErr) {
+void evOverflowClaim(EvBuffer *p, EvState *pState, BxErr *pErr) {
   if (pErr->rc == SQLITE_OK && pState->nOverflow > 0) claim(p, pState, pErr);
 }
 
@@ -185,6 +219,21 @@ static void checkSchema(EvBuffer *p, const char *zDb, BxErr *pErr) {
   }
 }
 
+/* Those that are there are of a version that this module knows. */
+static void expectDomain(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
+  sqlite3_stmt *pStmt = bxPrepare(p,
+      "SELECT 1 FROM main.blackbox_domains WHERE domain = ?1 AND version > ?2",
+      pErr);
+  bxBind(pStmt, pErr, "ti", pDomain->zName, (i64)pDomain->iVersion);
+  if (bxRow(pStmt, pErr)) {
+    bxFail(pErr, SQLITE_ERROR,
+        "VersionError: schema %s has a later version of %s; load a newer "
+        "blackbox",
+        p->zDb, pDomain->zName);
+  }
+  sqlite3_finalize(pStmt);
+}
+
 /* Makes the overflow's tables where nobody has installed them. */
 static void installInto(Bx *bx, const char *zDb, BxErr *pErr) {
   BxStmts *pThere = bxSchema(bx, zDb, pErr);
@@ -192,7 +241,10 @@ static void installInto(Bx *bx, const char *zDb, BxErr *pErr) {
   for (i = 0; pThere != 0 && i < bx->nDomain; i++) {
     const char *zName = bx->aDomain[i].zName;
     if (strcmp(zName, "core") != 0 && strcmp(zName, "evidence") != 0) continue;
-    if (bxCarries(bx, zDb, zName, pErr)) continue;
+    if (bxCarries(bx, zDb, zName, pErr)) {
+      expectDomain(pThere, &bx->aDomain[i], pErr);
+      continue;
+    }
     bxExec(pThere, bx->aDomain[i].zSql, pErr);
     bxForgetHomes(bx);
   }
@@ -253,7 +305,7 @@ void evOverflowOpen(
   evFreeState(&state);
 }
 
-void evOverflowDrop(EvBuffer *p, const EvState *pState, BxErr *pErr) {
+void evOverflowDrop(EvBuffer *p, EvState *pState, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
   if (pErr->rc != SQLITE_OK || pState->zOverflow == 0) return;
   claim(p, pState, &err);
@@ -314,7 +366,7 @@ static i64 nextRow(EvBuffer *p, i64 nGoal, BxErr *pErr) {
   return iRow;
 }
 
-i64 evOverflowMove(EvBuffer *p, const EvState *pState, i64 nGoal, BxErr *pErr) {
+i64 evOverflowMove(EvBuffer *p, EvState *pState, i64 nGoal, BxErr *pErr) {
   sqlite3_stmt *apStep[N_MOVE] = {0};
   i64 iRow, nMoved = 0;
   int i;
@@ -332,7 +384,7 @@ i64 evOverflowMove(EvBuffer *p, const EvState *pState, i64 nGoal, BxErr *pErr) {
   return nMoved;
 }
 
-void evOverflowBack(EvBuffer *p, const EvState *pState, i64 iRow, BxErr *pErr) {
+void evOverflowBack(EvBuffer *p, EvState *pState, i64 iRow, BxErr *pErr) {
   static const char zSql[] = "SELECT place FROM main.@_rows WHERE rid = ?1";
   sqlite3_stmt *pStmt;
   if (pErr->rc != SQLITE_OK) return;
@@ -356,7 +408,7 @@ void evOverflowBack(EvBuffer *p, const EvState *pState, i64 iRow, BxErr *pErr) {
   bxDone(pStmt, pErr);
 }
 
-void evOverflowSweep(EvBuffer *p, const EvState *pState, BxErr *pErr) {
+void evOverflowSweep(EvBuffer *p, EvState *pState, BxErr *pErr) {
   static const char zAny[] = "SELECT 1 FROM main.@_gone LIMIT 1";
   BxErr err = {SQLITE_OK, 0};
   sqlite3_stmt *pStmt;
@@ -405,7 +457,7 @@ void evOverflowSweep(EvBuffer *p, const EvState *pState, BxErr *pErr) {
 #define SOUND "json_valid(a.action) AND " EV_OBJECT("a.action")
 
 /* The copy there is cut down first; a repetition finds what is left. */
-void evOverflowApprove(EvBuffer *p, const EvState *pState, BxErr *pErr) {
+void evOverflowApprove(EvBuffer *p, EvState *pState, BxErr *pErr) {
   char *zApproved, *zSql;
   if (pErr->rc != SQLITE_OK || pState->nOverflow == 0) return;
   claim(p, pState, pErr);

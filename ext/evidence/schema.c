@@ -583,7 +583,11 @@ void evCheck(BxVtab *pVtab, BxProblems *pOut) {
                      "for ' || quote(r.id) FROM main.@_rows AS r,"
                      " over.evidence_overflow AS o WHERE place = 1"
                      " AND o.owner = ?2 AND o.id = r.id"
-                     " AND r.screenshot_bytes > o.screenshot_bytes",
+                     " AND r.screenshot_bytes > o.screenshot_bytes"
+                     " UNION ALL SELECT 'rows', 'damaged JSON in the overflow "
+                     "of ' || quote(o.id) FROM over.evidence_overflow AS o,"
+                     " over.evidence_overflow_actions AS a WHERE a.rid = o.rid"
+                     " AND o.owner = ?2 AND NOT json_valid(a.action)",
       &err);
   while (bxRow(pStmt, &err)) {
     char *z = sqlite3_mprintf(

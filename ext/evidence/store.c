@@ -458,8 +458,7 @@ static i64 findRow(EvBuffer *p, const char *zId, BxErr *pErr) {
 }
 
 /* Makes room in memory for nNew bytes, where there is an overflow. */
-static void makeMemory(
-    EvBuffer *p, const EvState *pState, i64 nNew, BxErr *pErr) {
+static void makeMemory(EvBuffer *p, EvState *pState, i64 nNew, BxErr *pErr) {
   double rMax = (double)pState->nMax;
   i64 nGoal;
   if (pErr->rc != SQLITE_OK || pState->zOverflow == 0) return;
@@ -470,8 +469,7 @@ static void makeMemory(
 
 /* When nGrowth bytes more, and a screenshot, make the buffer prune: what lies in
 ** the overflow must be ours before anything is changed. */
-static void expectOurs(
-    EvBuffer *p, const EvState *pState, i64 nGrowth, BxErr *pErr) {
+static void expectOurs(EvBuffer *p, EvState *pState, i64 nGrowth, BxErr *pErr) {
   double rSize = (double)(pState->nBytes + nGrowth);
   if (rSize > (double)pState->nMax * pState->rThreshold ||
       (pState->nKeep >= 0 && pState->nFree >= pState->nKeep)) {
@@ -573,7 +571,7 @@ static i64 sizeAfter(const Before *pWas, const EvRow *pRow, int mask) {
 /* Brings the row into memory, when it lies in the overflow: at first, or
 ** because room was made for it. */
 static void fetchRow(
-    EvBuffer *p, const EvState *pState, i64 iRow, i64 nNew, BxErr *pErr) {
+    EvBuffer *p, EvState *pState, i64 iRow, i64 nNew, BxErr *pErr) {
   Before now;
   if (pState->zOverflow == 0) return;
   makeMemory(p, pState, nNew, pErr);

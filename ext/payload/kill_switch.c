@@ -42,20 +42,22 @@ static const char zSave[] =
 
 /* The rest: an agent's rows, the oldest part first, that are not evidence of
 ** this kill switch already. ?1 kill switch, ?2 to ?3 ids of one part, ?4 to ?5
-** of the other, ?6 the seq before the window. */
+** of the other, ?6 the seq before the window. (+ takes the affinity away, with
+** which SQLite would not use the index of the times.) */
+/* clang-format off */
 static const char zRows[] =
     "%z FROM"
     "  (SELECT * FROM \"%w\".\"%w_slots\" WHERE id BETWEEN ?2 AND ?3 UNION ALL"
     "   SELECT * FROM \"%w\".\"%w_slots\" WHERE id BETWEEN ?4 AND ?5) AS s "
     "WHERE seq > ?6 AND NOT EXISTS (SELECT 1 FROM \"%w\".event_payloads AS e"
-    "  WHERE e.kill_switch_event_id = ?1 AND " BX_PAYLOAD_MS(
-        "e.created_at") "      = s.timestamp AND e.agent_id = s.agent_id"
-                        "    AND e.event_id = s.event_id AND e.created_at = "
-                        "strftime("
-                        "      '%%Y-%%m-%%dT%%H:%%M:%%fZ', s.timestamp / "
-                        "1000.0, 'unixepoch')"
-                        "    AND e.request_body IS s.request_body"
-                        "    AND e.response_body IS s.response_body)";
+    "  WHERE e.kill_switch_event_id = ?1"
+    "    AND " BX_PAYLOAD_MS("e.created_at") " = +s.timestamp"
+    "    AND e.agent_id = s.agent_id AND e.event_id = s.event_id"
+    "    AND e.created_at = strftime("
+    "      '%%Y-%%m-%%dT%%H:%%M:%%fZ', s.timestamp / 1000.0, 'unixepoch')"
+    "    AND e.request_body IS s.request_body"
+    "    AND e.response_body IS s.response_body)";
+/* clang-format on */
 
 /* A head, which it frees, and the rest. Two schemas have a part in it, which is
 ** more than a template can name. */

@@ -378,26 +378,62 @@ static const char zCheck[] =
     "UNION ALL "
     "SELECT '_slots', 'slot ' || s.id || ' is not where its agent has it'"
     "  FROM main.@_slots AS s LEFT JOIN main.@_agents AS a ON a.no = s.id >> 16"
-    "  WHERE a.no IS NULL OR a.agent_id IS NOT s.agent_id OR s.id IS NOT"
+    "  WHERE a.no IS NULL OR a.agent_id IS NOT s.agent_id OR"
+    "    s.event_id IS NULL OR s.timestamp IS NULL OR s.id IS NOT"
     "    (a.no << 16) + (a.half << 15) + s.seq % a.window OR s.seq > a.given "
     "UNION ALL "
     "SELECT '_config', 'the window is not from 1 to 10000' WHERE NOT EXISTS ("
     "  SELECT 1 FROM main.@_config WHERE k = 'window' AND"
     "    typeof(v) = 'integer' AND v BETWEEN 1 AND 10000) "
-    "UNION ALL "
-    "SELECT '', 'has ' || count(*) || ' of its 6 triggers; its counters no "
-    "longer follow its rows'"
-    "  FROM main.sqlite_schema WHERE type = 'trigger' AND tbl_name IN "
-    "    (?1 || '_slots', ?1 || '_agents', ?1 || '_config') AND name IN "
-    "    (?1 || '_first', ?1 || '_next', ?1 || '_gone', ?1 || '_takeout', "
-    "     ?1 || '_layout', ?1 || '_window') HAVING count(*) <> 6 "
     "LIMIT 100";
+
+/* A database in memory with the ring's tables and triggers as they should be. */
+static sqlite3 *openModel(Ring *p, BxErr *pErr) {
+  const char *zTable = p->base.stmts.zTable;
+  char *zSql = bxExpand(zTables, "main", zTable);
+  char *zMore = bxExpand(zTriggers, "main", zTable);
+  sqlite3 *db = 0;
+  int rc = zSql && zMore ? sqlite3_open(":memory:", &db) : SQLITE_NOMEM;
+  if (rc == SQLITE_OK) rc = sqlite3_exec(db, zSql, 0, 0, 0);
+  if (rc == SQLITE_OK) rc = sqlite3_exec(db, zMore, 0, 0, 0);
+  sqlite3_free(zSql);
+  sqlite3_free(zMore);
+  if (rc != SQLITE_OK && db != 0) bxFailDb(pErr, db, rc);
+  if (rc != SQLITE_OK) bxFail(pErr, rc, "out of memory");
+  return db;
+}
+
+/* Every trigger is there, as it was made. */
+static void checkTriggers(Ring *p, BxProblems *pOut, BxErr *pErr) {
+  sqlite3 *pModel = openModel(p, pErr);
+  sqlite3_stmt *pWanted = 0;
+  sqlite3_stmt *pThere = bxPrepare(&p->base.stmts,
+      "SELECT 1 FROM main.sqlite_schema WHERE name = ?1 AND sql = ?2", pErr);
+  if (pErr->rc == SQLITE_OK) {
+    bxFailDb(pErr, pModel,
+        sqlite3_prepare_v2(pModel,
+            "SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'", -1,
+            &pWanted, 0));
+  }
+  while (bxRow(pWanted, pErr)) {
+    const char *zName = (const char *)sqlite3_column_text(pWanted, 0);
+    bxBind(pThere, pErr, "tt", zName, sqlite3_column_text(pWanted, 1));
+    if (!bxRow(pThere, pErr) && pErr->rc == SQLITE_OK) {
+      bxProblem(pOut, zName,
+          "trigger is missing or another; the ring's counters no longer follow "
+          "its rows");
+    }
+    bxDone(pThere, pErr);
+  }
+  sqlite3_finalize(pThere);
+  sqlite3_finalize(pWanted);
+  sqlite3_close(pModel);
+}
 
 void bxRingCheck(BxVtab *pVtab, BxProblems *pOut) {
   Ring *p = (Ring *)pVtab;
   BxErr err = {SQLITE_OK, 0};
   sqlite3_stmt *pStmt = bxPrepare(&p->base.stmts, zCheck, &err);
-  bxBind(pStmt, &err, "t", pVtab->stmts.zTable);
   while (bxRow(pStmt, &err)) {
     char *zObject = sqlite3_mprintf(
         "%s%s", pVtab->stmts.zTable, sqlite3_column_text(pStmt, 0));
@@ -407,5 +443,6 @@ void bxRingCheck(BxVtab *pVtab, BxProblems *pOut) {
     sqlite3_free(zObject);
   }
   sqlite3_finalize(pStmt);
+  checkTriggers(p, pOut, &err);
   bxUnchecked(pOut, pVtab->stmts.zTable, &err);
 }

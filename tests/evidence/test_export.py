@@ -223,7 +223,8 @@ def test_a_value_with_a_nul_stays_whole(rec):
                ("type", "navigate", "keydown", "odd") for value in values),
         {**AT, "eventType": "navigate", "metadata": {"url": "u\0v"}},
         {**AT, "eventType": "scroll", "value": "5,6\0"})
-    assert [s["value"] for s in steps(rec) if "value" in s] == values * 4 + ["5,6\0"]
+    assert [s["value"] for s in steps(rec) if "value" in s] == values * 4 + [
+        "u\0v", "5,6\0"]
     told = flow(rec)["steps"]
     for kind, of in (("change", lambda s: s["value"]), ("keyUp", lambda s: s["key"]),
                      ("customStep", lambda s: s["parameters"]["value"])):
@@ -264,3 +265,35 @@ def test_selectors_that_say_what_they_are_stay_as_they_are(rec, shadow):
     step = steps(rec)[0]
     assert [step["selector"], *step["fallbacks"]] == [
         "pierce/#a", "aria/Save", "text/Hi", "xpath///a", "xpath///b", css]
+
+
+def test_metadata_that_is_no_text_makes_no_selector(rec):
+    put(rec, {"eventType": "click", "fallbackChain": {"strategies": [
+        {"type": "cdp_semantic", "metadata": {"name": 5, "role": {"a": 1}}},
+        {"type": "cdp_power", "metadata": {"text": [1], "label": True, "placeholder": 2}},
+        {"type": "vision_ocr", "metadata": {"targetText": 7}},
+        {"type": "css", "selector": "#a"}]}})
+    assert (steps(rec)[0]["selector"], steps(rec)[0]["fallbacks"]) == ("#a", [])
+
+
+def test_a_placeholder_inside_a_shadow_root(rec):
+    put(rec, {"eventType": "click", "domData": {"isInShadowDOM": True}, "fallbackChain": {
+        "strategies": [{"type": "cdp_power", "metadata": {"placeholder": "p"}}]}})
+    assert steps(rec)[0]["selector"] == 'pierce/[placeholder="p"]'
+
+
+@pytest.mark.parametrize("kind", ["eventType", "actionType"])
+def test_navigation_has_its_url_in_both_exports(rec, kind):
+    put(rec, {kind: "navigate", "metadata": {"url": "http://x/"}})
+    assert steps(rec)[0]["value"] == "http://x/"
+    assert [s["url"] for s in flow(rec)["steps"] if s["type"] == "navigate"] == ["http://x/"]
+
+
+def test_text_that_is_no_utf8_is_damaged_and_spoils_no_other(rec):
+    put(rec, {"a": "1"}, {"a": "2"})
+    rec.execute("UPDATE rec_actions SET action = CAST(x'7b2261223a22eda0227d' AS TEXT) "
+                "WHERE rid = 1")
+    for prune in 0, 1:
+        result = json.loads(one(rec, "SELECT evidence_export('rec', ?)", prune))
+        assert result["actions"] == [{"a": "2"}]
+        assert len(result["metadata"]["damaged"]) == 1

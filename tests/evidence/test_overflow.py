@@ -595,3 +595,39 @@ def test_a_screenshot_deleted_in_the_file_has_a_receipt_and_is_missed(rec, path)
         ("manual", 0, 5000, 2)]
     assert rows(rec, "SELECT problem FROM blackbox_check") == [
         ("no screenshot in the overflow for 'r002'",)]
+
+
+def test_who_has_nothing_left_there_goes_on_under_a_new_name(rec, path):
+    fill(rec, 0, 3)
+    one(rec, "SELECT evidence_flush('rec')")
+    rec.execute("PRAGMA busy_timeout = 0")
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    assert one(rec, "SELECT evidence_clear('rec')") == 3  # the sweep waits
+    other.execute("COMMIT")
+    mine = owner(rec)
+    new = open_buffer(path, f", resume='{mine}'")
+    fill(rec, 10, 12)
+    fill(rec, 20, 22, size=40000)
+    one(rec, "SELECT evidence_flush('rec')")
+    assert owner(rec) != mine
+    assert one(rec, "SELECT count(*) FROM rec") == 4
+    assert one(new, "SELECT count(*) FROM rec") == 3
+    well(rec)
+    well(new)
+
+
+def test_an_overflow_of_a_later_version_is_refused(path):
+    db = connect(path)
+    one(db, "SELECT blackbox_install()")
+    db.execute("UPDATE blackbox_domains SET version = 9 WHERE domain = 'evidence'")
+    with pytest.raises(sqlite3.OperationalError, match="VersionError"):
+        db.execute(MAKE + ")")
+
+
+def test_damaged_json_in_the_file_is_found(rec):
+    fill(rec, 0, 2)
+    one(rec, "SELECT evidence_flush('rec')")
+    rec.execute("UPDATE evidence_overflow_actions SET action = 'x{' WHERE rid = 1")
+    assert "damaged JSON in the overflow of 'r000'" in str(
+        rows(rec, "SELECT problem FROM blackbox_check"))

@@ -222,6 +222,10 @@ def test_or_ignore_does_not_lose_what_finds_no_room(rec):
     with pytest.raises(sqlite3.Error, match="BufferFullError"):
         rec.execute(fill, ("c", "{}"))
     assert rows(rec, "SELECT id FROM rec") == [("a",), ("b",)]
+    rec.execute("INSERT INTO rec(id, timestamp, action) VALUES('s', 1, '{}')")
+    with pytest.raises(sqlite3.Error, match="BufferFullError"):
+        rec.execute("UPDATE OR IGNORE rec SET screenshot = zeroblob(4000) WHERE id = 's'")
+    assert one(rec, "SELECT screenshot FROM rec WHERE id = 's'") is None
 
 
 @pytest.mark.parametrize("policy", ["keep-all", "confidence-based"])

@@ -233,7 +233,7 @@ static void testLoad(void **ppState) {
         run(db, "SELECT * FROM payload_waiting");
       }
       addModule(db);
-      must(db, "SELECT blackbox_install();"
+      must(db, "SELECT blackbox_install('main', 'payload');"
                "CREATE VIRTUAL TABLE ring USING payload_ring;"
                "SELECT payload_queue(1,2,3,4);"
                "SELECT count(*) FROM payload_queue");

@@ -198,3 +198,18 @@ def test_check_goes_on_past_what_it_cannot_check(ring):
     found = [row[0] for row in problems(ring)]
     assert "ring" in found and "second_agents" in found
     assert "payload_delete_check" in found
+
+
+@pytest.mark.parametrize("name", ["first", "next", "gone", "takeout", "layout", "window"])
+@pytest.mark.parametrize("other", [False, True])
+def test_check_names_a_trigger_that_is_gone_or_another(ring, name, other):
+    table = one(ring, "SELECT tbl_name FROM sqlite_schema WHERE name = ?", f"ring_{name}")
+    ring.execute(f"DROP TRIGGER ring_{name}")
+    if other:
+        ring.execute(f"CREATE TRIGGER ring_{name} AFTER UPDATE ON {table} BEGIN SELECT 1; END")
+    assert rows(ring, "SELECT object FROM blackbox_check") == [(f"ring_{name}",)]
+
+
+def test_check_names_a_slot_without_event(ring):
+    ring.execute("UPDATE ring_slots SET event_id = NULL WHERE seq = 4 AND agent_id = 'a'")
+    assert len(rows(ring, "SELECT * FROM blackbox_check")) == 1
