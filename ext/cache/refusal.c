@@ -9,8 +9,8 @@
 ** rules in one place.
 **
 ** Codes: a refusal keeps SQLITE_CONSTRAINT, also that of a quota, because
-** SQLITE_FULL would make SQLite roll back the whole transaction around it.
-** Data over the limit is SQLITE_TOOBIG, damaged data SQLITE_CORRUPT_VTAB. A code
+** SQLITE_FULL would make SQLite roll back the whole transaction around it. Data
+** over the limit is SQLITE_TOOBIG, damaged data SQLITE_CORRUPT_VTAB. A code
 ** from the file below is never replaced.
 */
 #include "cache.h"

@@ -248,8 +248,8 @@ static void count(BxStmts *pHome, Counts *pCounts, BxErr *pErr) {
   bxDone(pStmt, pErr);
 }
 
-/* The first statement of a clean-up, before any setting is read, takes the lock:
-** what is counted is what is removed. Returns the cache's schema. */
+/* The first statement of a clean-up, before any setting is read, takes the
+** lock: what is counted is what is removed. Returns the cache's schema. */
 static BxStmts *begin(BxCall *p) {
   static const char zSql[] = "UPDATE main.cache_state SET rule = NULL";
   BxStmts *pHome = bxHome(p->bx, "cache", &p->err);

@@ -297,14 +297,16 @@ static int callRowid(sqlite3_vtab_cursor *pCursor, sqlite3_int64 *piRowid) {
 }
 
 /* Elements of the array ?1 as values: a string its text, a number itself, null
-** NULL, and what SQL has no type for its JSON; whether ?1 is an array, and has no
-** element. */
+** NULL, and what SQL has no type for its JSON; whether ?1 is an array, and has
+** no element. */
+/* clang-format off */
 static const char zArguments[] =
     "SELECT CASE WHEN type IN ('true', 'false') THEN type"
-    "  WHEN type = 'text' THEN " BX_JSON_TEXT(
-        "(?1 -> fullkey)") " ELSE value "
-                           "  END, json_type(?1) = 'array', fullkey IS NULL "
-                           "FROM (SELECT 1) LEFT JOIN json_each(?1)";
+    "    WHEN type = 'text' THEN " BX_JSON_TEXT("(?1 -> fullkey)")
+    "    ELSE value END,"
+    "  json_type(?1) = 'array', fullkey IS NULL "
+    "FROM (SELECT 1) LEFT JOIN json_each(?1)";
+/* clang-format on */
 
 /* The value of argument n, from a row of zArguments. */
 static sqlite3_value *readArgument(sqlite3_stmt *pStmt, int n, BxErr *pErr) {

@@ -35,9 +35,9 @@ struct BxErr {
   char *zMsg; /* from sqlite3_malloc; NULL when out of memory */
 };
 
-/* Sets rc and the formatted message, unless an error is set already. Damage that
-** was found is SQLITE_CORRUPT_VTAB: after a plain SQLITE_CORRUPT SQLite lets the
-** host's transaction do nothing but roll back. */
+/* Sets rc and the formatted message, unless an error is set already. Damage
+** that was found is SQLITE_CORRUPT_VTAB: after a plain SQLITE_CORRUPT SQLite
+** lets the host's transaction do nothing but roll back. */
 void bxFail(BxErr *pErr, int rc, const char *zFormat, ...);
 /* Takes over the code and message of the statement that failed on db. */
 void bxFailDb(BxErr *pErr, sqlite3 *db, int rc);

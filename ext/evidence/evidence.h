@@ -109,7 +109,8 @@ sqlite3_stmt *evReadAction(EvBuffer *p, BxErr *pErr);
 sqlite3_stmt *evReadScreenshot(EvBuffer *p, BxErr *pErr);
 /*
 ** All rows as a FROM term with columns rid, id, timestamp, pinned, pruned,
-** place, action: both tiers. An action that is gone is NULL. Free the text with sqlite3_free().
+** place, action: both tiers. An action that is gone is NULL. Free the text with
+** sqlite3_free().
 */
 char *evActions(EvBuffer *p, BxErr *pErr);
 /* One command of the buffer's own view: prune, hold, clear. */
@@ -137,8 +138,8 @@ void evOverflowRename(EvBuffer *p, BxErr *pErr);
 /* Begins an act that writes there: the first write, which waits for others, and
 ** an error when the evidence belongs to another buffer by now. */
 void evOverflowClaim(EvBuffer *p, EvState *pState, BxErr *pErr);
-/* The error alone, for an act that is swept up afterwards: asked before anything
-** changes, and none when the file cannot be read. */
+/* The error alone, for an act that is swept up afterwards: asked before
+** anything changes, and none when the file cannot be read. */
 void evOverflowOurs(EvBuffer *p, EvState *pState, BxErr *pErr);
 /* Removes over there what the buffer has let go. */
 void evOverflowSweep(EvBuffer *p, EvState *pState, BxErr *pErr);

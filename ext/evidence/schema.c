@@ -175,20 +175,17 @@ typedef struct Object {
   "insert a new row'); "
 
 /* Adds (sign +) or takes (sign -) a row in the counters. */
+/* clang-format off */
 #define COUNT(sign, r)                                                         \
   "actions = actions " sign " 1, "                                             \
-  "bytes = bytes " sign                                                        \
-  " " SIZE(r) ", "                                                             \
-              "screenshots = screenshots " sign " (" r                         \
-              "screenshot_bytes > 0), "                                        \
-              "free_screenshots = free_screenshots " sign " (" r               \
-              "screenshot_bytes > 0 AND " r "pinned = 0), "                    \
-              "pinned_bytes = pinned_bytes " sign " " r "pinned * " SIZE(      \
-                  r) ", "                                                      \
-                     "memory_bytes = memory_bytes " sign " (" r                \
-                     "place = 0) * " SIZE(r) ", "                              \
-                                             "overflowed = overflowed " sign   \
-                                             " (" r "place = 1)"
+  "bytes = bytes " sign " " SIZE(r) ", "                                       \
+  "screenshots = screenshots " sign " (" r "screenshot_bytes > 0), "           \
+  "free_screenshots = free_screenshots " sign                                  \
+  " (" r "screenshot_bytes > 0 AND " r "pinned = 0), "                         \
+  "pinned_bytes = pinned_bytes " sign " " r "pinned * " SIZE(r) ", "           \
+  "memory_bytes = memory_bytes " sign " (" r "place = 0) * " SIZE(r) ", "      \
+  "overflowed = overflowed " sign " (" r "place = 1)"
+/* clang-format on */
 
 #define RECEIPT(rule, rows, shots, bytes)                                      \
   "INSERT INTO @_log(at, rule, rows, screenshots, bytes, oldest, newest, "     \

@@ -467,8 +467,8 @@ static void makeMemory(EvBuffer *p, EvState *pState, i64 nNew, BxErr *pErr) {
   evOverflowMove(p, pState, nGoal > 0 ? nGoal : 0, pErr);
 }
 
-/* When nGrowth bytes more, and a screenshot, make the buffer prune: what lies in
-** the overflow must be ours before anything is changed. */
+/* When nGrowth bytes more, and a screenshot, make the buffer prune: what lies
+** in the overflow must be ours before anything is changed. */
 static void expectOurs(EvBuffer *p, EvState *pState, i64 nGrowth, BxErr *pErr) {
   double rSize = (double)(pState->nBytes + nGrowth);
   if (rSize > (double)pState->nMax * pState->rThreshold ||

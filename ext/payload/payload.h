@@ -15,7 +15,8 @@
   "substr('89ab', 1 + (random() & 3), 1) || "                                  \
   "substr(lower(hex(randomblob(2))), 2) || '-' || lower(hex(randomblob(6)))"
 
-/* The time of a row in milliseconds, as the indexes of sql/payload.sql have it. */
+/* The time of a row in milliseconds, as the indexes of sql/payload.sql have it.
+*/
 #define BX_PAYLOAD_MS(created_at)                                              \
   "CASE WHEN substr(" created_at                                               \
   ", 5, 1) = '-' THEN CAST(round((julianday(" created_at                       \

@@ -127,7 +127,8 @@ static const char zFlush[] =
     "FROM payload_queue";
 
 /* The schema that rows are queued for: that of those that wait, else the home
-** of the domain. A file that is no longer attached under its name is an error. */
+** of the domain. A file that is no longer attached under its name is an error.
+*/
 static BxStmts *target(Queue *p, BxErr *pErr) {
   const char *zFile;
   if (p->nRow == 0) return bxHome(p->bx, "payload", pErr);
@@ -320,11 +321,11 @@ static const Limits *limitsNow(
     Queue *p, BxStmts *pHome, i64 iNow, BxErr *pErr) {
 #define SETTING(name)                                                          \
   "(SELECT value FROM main.blackbox_limits WHERE name = 'payload." name "')"
-  static const char zSql[] = "SELECT " SETTING("enabled") ", " SETTING(
-      "flush_batch_size") ", " SETTING("flush_interval_ms") ", " SETTING("queue"
-                                                                         "_max_"
-                                                                         "byte"
-                                                                         "s");
+  /* clang-format off */
+  static const char zSql[] =
+      "SELECT " SETTING("enabled") ", " SETTING("flush_batch_size") ", "
+      SETTING("flush_interval_ms") ", " SETTING("queue_max_bytes");
+  /* clang-format on */
   Limits *pOut = &p->limits;
   int nChanges = sqlite3_total_changes(p->bx->db);
   BxErr err = {SQLITE_OK, 0};

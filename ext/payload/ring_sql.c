@@ -387,7 +387,8 @@ static const char zCheck[] =
     "    typeof(v) = 'integer' AND v BETWEEN 1 AND 10000) "
     "LIMIT 100";
 
-/* A database in memory with the ring's tables and triggers as they should be. */
+/* A database in memory with the ring's tables and triggers as they should be.
+*/
 static sqlite3 *openModel(Ring *p, BxErr *pErr) {
   const char *zTable = p->base.stmts.zTable;
   char *zSql = bxExpand(zTables, "main", zTable);

@@ -117,8 +117,8 @@ static void freePairs(Append *p) {
 
 /*--------------------------------------------------------------- items ----*/
 
-/* JSON type, type if it is text, payload, payload's type, whether the type has a
-** NUL */
+/* JSON type, type if it is text, payload, payload's type, whether the type has
+** a NUL */
 static const char zParts[] =
     "SELECT json_type(o), "
     "CASE json_type(o, '$.type') WHEN 'text' THEN o ->> 'type' END, "
@@ -180,8 +180,8 @@ static void takeItem(Append *p, const RolloutItem *pItem, const char *zType,
   sqlite3_free(zOwned);
 }
 
-/* Whether a column is text, not empty, and such as C and UTF-8 know it: JSON can
-** write more than that. */
+/* Whether a column is text, not empty, and such as C and UTF-8 know it: JSON
+** can write more than that. */
 static int isName(sqlite3_stmt *pRow, int i) {
   const unsigned char *z = sqlite3_column_text(pRow, i);
   int n = sqlite3_column_bytes(pRow, i);

@@ -3,9 +3,9 @@
 **
 ** Both check their items and collect here what is kept, and how much is not. In
 ** a savepoint the items are counted in the head at once, and each is then an
-** INSERT of its own, which is fastest. A call that came as a row of blackbox_call
-** has no savepoint: there one statement, INSERT INTO rollout_imports SELECT ...
-** FROM rollout_batch, writes it all, or nothing.
+** INSERT of its own, which is fastest. A call that came as a row of
+** blackbox_call has no savepoint: there one statement, INSERT INTO
+** rollout_imports SELECT ... FROM rollout_batch, writes it all, or nothing.
 **
 ** rollout_batch is an eponymous table, read-only, and empty but for the
 ** moment of that statement.

@@ -148,8 +148,8 @@ static int isOurs(const char *zMsg) {
   return 0;
 }
 
-/* Whether the conversation is there: when it was to be new and the error is that
-** of two, it may still be another's that a trigger made. */
+/* Whether the conversation is there: when it was to be new and the error is
+** that of two, it may still be another's that a trigger made. */
 static int isThere(BxStmts *p, const char *zId) {
   BxErr err = {SQLITE_OK, 0};
   RolloutHead head;

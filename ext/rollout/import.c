@@ -48,9 +48,9 @@ static void badLine(Import *p, const char *zReason) {
 /*--------------------------------------------------------------- lines ----*/
 
 /* type, payload, payload's type, time, type's JSON type, payload's JSON type,
-** payload's id, members that would be lost when there is no payload, whether the
-** type has a NUL. zLineSql is asked of a line whose payload it gives as JSON;
-** item.c finds the bytes that it has in the line. */
+** payload's id, members that would be lost when there is no payload, whether
+** the type has a NUL. zLineSql is asked of a line whose payload it gives as
+** JSON; item.c finds the bytes that it has in the line. */
 /* clang-format off */
 static const char zLineSql[] =
     "SELECT o ->> 'type', o -> 'payload', o ->> '$.payload.type', "

@@ -146,8 +146,8 @@ void bxRolloutBatchAdd(RolloutBatch *p, i64 iTime, const char *zType,
 ** texts must live until the batch is written. */
 void bxRolloutBatchDrop(RolloutBatch *p, const char *zType,
     const char *zPayloadType, i64 nItem, i64 nByte, BxErr *pErr);
-/* Writes all of it to conversation zId, behind pHead->iLast; without a savepoint
-** in one statement, which may start the conversation too. */
+/* Writes all of it to conversation zId, behind pHead->iLast; without a
+** savepoint in one statement, which may start the conversation too. */
 void bxRolloutBatchPut(RolloutBatch *p, BxStmts *pHome, const char *zId,
     const RolloutHead *pHead, i64 iNow, int bSavepoint, BxErr *pErr);
 /* How many items there are. */

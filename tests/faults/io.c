@@ -17,7 +17,7 @@
 
 #define MODEL "model.db"
 #define WORK "work.db"
-#define SAMPLE (isFull() ? 1000 : 3) /* fault points of one case */
+#define SAMPLE (isFull() ? 1000 : 2) /* fault points of one case */
 
 typedef struct Case {
   char zName[140];
