@@ -35,13 +35,20 @@ i64 bxBytes(sqlite3_value *pVal) {
   return pVal == 0 ? 0 : sqlite3_value_bytes(pVal);
 }
 
-/* The first of z[i..n) that may be no ASCII, eight bytes at a time: most of
-** what is checked here is long and ASCII. */
+#define HIGH 0x8080808080808080u /* the bits that ASCII does not have */
+
+/* The first of z[i..n) that may be no ASCII, many bytes at a time: most of what
+** is checked here is long and ASCII. */
 static int skipAscii(const unsigned char *z, int i, int n) {
-  sqlite3_uint64 iWord;
+  sqlite3_uint64 a[4];
+  while (n - i >= 32) {
+    memcpy(a, z + i, 32);
+    if ((a[0] | a[1] | a[2] | a[3]) & HIGH) break;
+    i += 32;
+  }
   while (n - i >= 8) {
-    memcpy(&iWord, z + i, 8);
-    if (iWord & 0x8080808080808080u) break;
+    memcpy(a, z + i, 8);
+    if (a[0] & HIGH) break;
     i += 8;
   }
   return i;
