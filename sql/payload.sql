@@ -345,30 +345,29 @@ BEGIN
     FROM (SELECT at, bytes FROM payload_archive WHERE at < NEW.before
            ORDER BY at LIMIT CAST(coalesce(NEW.max_rows, -1) AS INTEGER))
   HAVING count(*) > 0;
-  UPDATE payload_state SET bulk = 1, removed = changes(); -- 1: a receipt
+  UPDATE payload_state -- removed: for now, which receipt it is
+     SET bulk = 1,
+         removed = CASE changes() WHEN 0 THEN 0
+                   ELSE (SELECT max(id) FROM retention_log) END;
   DELETE FROM event_payloads
    WHERE rowid IN (SELECT rid FROM payload_archive WHERE at < NEW.before
                     ORDER BY at LIMIT CAST(coalesce(NEW.max_rows, -1) AS INTEGER));
-  -- Without a receipt -1, else how many a trigger of the user's has kept.
-  UPDATE payload_state
-     SET removed = CASE removed WHEN 0 THEN -1
-                   ELSE (SELECT rows - changes() FROM retention_log
-                          WHERE id = (SELECT max(id) FROM retention_log)) END;
+  -- Of what a trigger of the user's has kept, the receipt says nothing.
   UPDATE retention_log
-     SET rows = rows - (SELECT removed FROM payload_state),
+     SET rows = changes(),
          bytes = bytes - coalesce((SELECT sum(bytes) FROM (
            SELECT bytes FROM payload_archive WHERE at < NEW.before
-            ORDER BY at LIMIT (SELECT removed FROM payload_state))), 0)
-   WHERE (SELECT removed FROM payload_state) > 0
-     AND id = (SELECT max(id) FROM retention_log);
+            ORDER BY at
+            LIMIT (SELECT r.rows - changes()
+                     FROM payload_state AS s
+                     JOIN retention_log AS r ON r.id = s.removed))), 0)
+   WHERE id = (SELECT removed FROM payload_state) AND rows > changes();
+  DELETE FROM retention_log
+   WHERE id = (SELECT removed FROM payload_state) AND rows = 0;
   UPDATE payload_state
      SET bulk = 0,
-         removed = CASE removed WHEN -1 THEN 0
-                   ELSE (SELECT rows FROM retention_log
-                          WHERE id = (SELECT max(id) FROM retention_log)) END;
-  DELETE FROM retention_log
-   WHERE id = (SELECT max(id) FROM retention_log)
-     AND rows = 0 AND domain = 'payload';
+         removed = coalesce((SELECT rows FROM retention_log
+                              WHERE id = payload_state.removed), 0);
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_clear_run
@@ -379,27 +378,24 @@ BEGIN
          'payload', 'clear', NEW.actor, count(*), sum(bytes), min(at), max(at)
     FROM payload_archive
   HAVING count(*) > 0;
-  UPDATE payload_state SET bulk = 1, removed = changes(); -- 1: a receipt
+  UPDATE payload_state -- removed: for now, which receipt it is
+     SET bulk = 1,
+         removed = CASE changes() WHEN 0 THEN 0
+                   ELSE (SELECT max(id) FROM retention_log) END;
   DELETE FROM event_payloads
    WHERE rowid IN (SELECT rid FROM payload_archive);
-  -- Without a receipt -1, else how many a trigger of the user's has kept.
-  UPDATE payload_state
-     SET removed = CASE removed WHEN 0 THEN -1
-                   ELSE (SELECT rows - changes() FROM retention_log
-                          WHERE id = (SELECT max(id) FROM retention_log)) END;
+  -- Of what a trigger of the user's has kept, the receipt says nothing.
   UPDATE retention_log
-     SET rows = rows - (SELECT removed FROM payload_state),
-         bytes = bytes - coalesce((SELECT sum(bytes) FROM (SELECT bytes FROM payload_archive)), 0)
-   WHERE (SELECT removed FROM payload_state) > 0
-     AND id = (SELECT max(id) FROM retention_log);
+     SET rows = changes(),
+         bytes = bytes - coalesce((SELECT sum(bytes) FROM (
+           SELECT bytes FROM payload_archive)), 0)
+   WHERE id = (SELECT removed FROM payload_state) AND rows > changes();
+  DELETE FROM retention_log
+   WHERE id = (SELECT removed FROM payload_state) AND rows = 0;
   UPDATE payload_state
      SET bulk = 0,
-         removed = CASE removed WHEN -1 THEN 0
-                   ELSE (SELECT rows FROM retention_log
-                          WHERE id = (SELECT max(id) FROM retention_log)) END;
-  DELETE FROM retention_log
-   WHERE id = (SELECT max(id) FROM retention_log)
-     AND rows = 0 AND domain = 'payload';
+         removed = coalesce((SELECT rows FROM retention_log
+                              WHERE id = payload_state.removed), 0);
 END;
 
 -------------------------------------------------------------------- pins --

@@ -124,7 +124,8 @@ SELECT id, role, source,
                     FROM (SELECT CASE WHEN type = 'object'
                                       THEN value ->> 'text' END AS text
                             FROM json_each(payload, '$.content')) AS part
-                   WHERE part.text NOT GLOB '<image name=*>'
+                   WHERE NOT (part.text GLOB '<image name=*>'
+                              AND instr(part.text, '>') = length(part.text))
                      AND part.text NOT IN ('<image>', '</image>'))
        END AS text
   FROM (SELECT id, payload,
@@ -552,7 +553,9 @@ BEGIN
            WHERE blocked_by IS NULL AND at < (SELECT now FROM rollout_act)
            ORDER BY at, key LIMIT coalesce(NEW.max_rows, -1)) AS d
   HAVING count(*) > 0;
-  UPDATE rollout_act SET rows = changes(); -- 1: there is a receipt
+  UPDATE rollout_act -- rows: for now, which receipt it is
+     SET rows = CASE changes() WHEN 0 THEN 0
+                ELSE (SELECT max(id) FROM retention_log) END;
   DELETE FROM rollout_heads
    WHERE id IN (SELECT key FROM rollout_due
                  WHERE blocked_by IS NULL AND at < (SELECT now FROM rollout_act)
@@ -560,16 +563,13 @@ BEGIN
   -- A trigger of the user's may have kept some.
   UPDATE retention_log
      SET rows = changes(), bytes = (SELECT bytes FROM rollout_act)
-   WHERE (SELECT rows FROM rollout_act) > 0
-     AND id = (SELECT max(id) FROM retention_log);
+   WHERE id = (SELECT rows FROM rollout_act);
+  DELETE FROM retention_log
+   WHERE id = (SELECT rows FROM rollout_act) AND rows = 0;
   UPDATE rollout_act
      SET rule = NULL,
-         rows = CASE rows WHEN 0 THEN 0
-                ELSE (SELECT rows FROM retention_log
-                       WHERE id = (SELECT max(id) FROM retention_log)) END;
-  DELETE FROM retention_log
-   WHERE id = (SELECT max(id) FROM retention_log)
-     AND rows = 0 AND rule = 'rollout.expired';
+         rows = coalesce((SELECT rows FROM retention_log
+                           WHERE id = rollout_act.rows), 0);
 END;
 
 -------------------------------------------------------------------- heads

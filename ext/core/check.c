@@ -168,7 +168,8 @@ sqlite3_stmt *bxCheck(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   char *zJson;
   if (apArg[0] != 0) {
     const char *zOnly = bxText(apArg[0], "schema", 1000, 0, pErr);
-    if (zOnly != 0 && sqlite3_db_readonly(bx->db, zOnly) < 0) {
+    if (zOnly != 0 && sqlite3_stricmp(zOnly, "temp") != 0 &&
+        sqlite3_db_readonly(bx->db, zOnly) < 0) {
       bxFail(pErr, SQLITE_ERROR, "NotFoundError: no schema named %Q", zOnly);
     }
     if (pErr->rc != SQLITE_OK) return 0;

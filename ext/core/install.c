@@ -210,10 +210,29 @@ static void installAll(
   if (p->pCtx != 0) bxRelease(bx, &p->err);
 }
 
+/* Inside a transaction the lock comes first: after a read SQLite would not wait
+** for it. Whether it is needed shows later; that it cannot be had is *pLock. */
+static void lockEarly(BxStmts *p, BxErr *pLock, BxErr *pErr) {
+  if (sqlite3_get_autocommit(p->bx->db) ||
+      sqlite3_db_readonly(p->bx->db, p->zDb) != 0 ||
+      !bxCarries(p->bx, p->zDb, "core", pErr)) {
+    return;
+  }
+  bxLock(p, pLock);
+  if ((pLock->rc & 0xff) != SQLITE_BUSY &&
+      (pLock->rc & 0xff) != SQLITE_LOCKED &&
+      (pLock->rc & 0xff) != SQLITE_READONLY) {
+    *pErr = *pLock;
+    pLock->rc = SQLITE_OK;
+    pLock->zMsg = 0;
+  }
+}
+
 void bxInstall(BxCall *p) {
   Bx *bx = p->bx;
   const char *zDb = "main", *zList = 0;
   BxStmts *pStmts;
+  BxErr lock = {SQLITE_OK, 0};
   int bNew = 0;
   if (bxArg(p, 0)) zDb = bxText(p->aArg[0], "schema", 1000, 0, &p->err);
   if (bxArg(p, 1)) zList = bxText(p->aArg[1], "domains", 1000, 0, &p->err);
@@ -222,19 +241,18 @@ void bxInstall(BxCall *p) {
   if (pStmts == 0) return;
   checkSchema(pStmts, &p->err);
   bxForgetHomes(bx);
-  if (!sqlite3_get_autocommit(bx->db) &&
-      sqlite3_db_readonly(bx->db, zDb) == 0 &&
-      bxCarries(bx, zDb, "core", &p->err)) {
-    bxLock(pStmts, &p->err); /* after a read SQLite would not wait for it */
-  }
+  lockEarly(pStmts, &lock, &p->err);
   if (sqlite3_get_autocommit(bx->db)) {
     bNew = bxNumber(pStmts, "SELECT EXISTS (SELECT 1 FROM main.sqlite_schema)",
                &p->err) == 0;
   }
-  if (!allIntact(pStmts, zList, &p->err) && p->err.rc == SQLITE_OK) {
-    installAll(p, pStmts, zList, bNew);
-  } else {
+  if (allIntact(pStmts, zList, &p->err) || p->err.rc != SQLITE_OK) {
     returnDomains(p, pStmts);
+    bxClear(&lock); /* there was no need of it */
+  } else if (lock.rc != SQLITE_OK) {
+    p->err = lock;
+  } else {
+    installAll(p, pStmts, zList, bNew);
   }
 }
 

@@ -26,8 +26,9 @@ SQLITE_EXTENSION_INIT3
 /* The settings that a call needs. */
 typedef struct Limits {
   i64 bEnabled, nBatch, nInterval, nMaxByte;
-  i64 iRead;    /* when they were read, 0 for never */
-  int nChanges; /* sqlite3_total_changes() then */
+  i64 iRead;            /* when they were read, 0 for never */
+  const BxStmts *pHome; /* from which schema */
+  int nChanges;         /* sqlite3_total_changes() then */
 } Limits;
 
 #define LIMITS_MS 500 /* a change made on another connection is seen then */
@@ -330,6 +331,7 @@ static const Limits *limitsNow(
   int nChanges = sqlite3_total_changes(p->bx->db);
   BxErr err = {SQLITE_OK, 0};
   sqlite3_stmt *pStmt;
+  if (pOut->pHome != pHome) pOut->iRead = 0;
   if (pOut->iRead != 0 && pOut->nChanges == nChanges && iNow >= pOut->iRead &&
       iNow - pOut->iRead < LIMITS_MS) {
     return pOut;
@@ -349,6 +351,7 @@ static const Limits *limitsNow(
     return pOut;
   }
   pOut->iRead = iNow; /* of a locked file, those known still hold */
+  pOut->pHome = pHome;
   bxClear(&err);
   return pOut;
 }
@@ -380,8 +383,8 @@ static void changeTarget(
   if (bFlush) flushQuietly(p, pErr);
   if (p->nRow > 0) {
     bxFail(pErr, SQLITE_ERROR,
-        "MisuseError: %lld rows wait for schema %s; SELECT payload_flush() "
-        "before rows are queued for %s",
+        "MisuseError: %lld rows wait for schema %s; COMMIT, and SELECT "
+        "payload_flush(), before rows are queued for %s",
         p->nRow, p->zHome, pHome->zDb);
   }
 }
@@ -393,13 +396,13 @@ i64 bxQueuePut(
   Waiting *pRow, **ppEnd;
   i64 nByte;
   if (pHome == 0) return 0;
-  changeTarget(p, pHome, bFlush, pErr);
   pLimits = limitsNow(p, pHome, bxNow(), pErr);
   pRow = newWaiting(aVal, nVal, pErr);
   if (pErr->rc != SQLITE_OK || !pLimits->bEnabled) {
     freeWaiting(pRow);
     return 0;
   }
+  changeTarget(p, pHome, bFlush, pErr);
   nByte = pRow->nByte;
   if (p->nRow == 0) rememberFile(p, pHome->zDb, pErr);
   if (p->nByte + pRow->nByte > pLimits->nMaxByte && bFlush) {

@@ -365,3 +365,35 @@ def test_ambiguous_until_use(path, tmp_path):
     assert one(db, "SELECT blackbox_use('other')") == "other"
     with pytest.raises(sqlite3.OperationalError, match="NotFoundError"):
         db.execute("SELECT blackbox_use('temp')")
+
+
+@pytest.mark.parametrize("before", [
+    "PRAGMA query_only = ON", "SELECT count(*) FROM rollouts", "SELECT 1"])
+def test_install_of_what_is_whole_needs_no_lock(db, path, before):
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("PRAGMA busy_timeout = 0")
+    other = sqlite3.connect(path, isolation_level=None)
+    db.execute("BEGIN")
+    db.execute(before).fetchall()
+    other.execute("BEGIN IMMEDIATE")
+    other.execute("CREATE TABLE more(x)")
+    assert "rollout" in one(db, "SELECT blackbox_install()")
+    other.execute("COMMIT")
+    assert "rollout" in one(db, "SELECT blackbox_install()")
+
+
+def test_install_of_what_is_not_whole_says_that_it_cannot_lock(db, path):
+    db.execute("PRAGMA busy_timeout = 0")
+    db.execute("DROP VIEW payload_due")
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    db.execute("BEGIN")
+    with pytest.raises(sqlite3.OperationalError, match="locked"):
+        db.execute("SELECT blackbox_install()")
+
+
+def test_check_of_temp(path):
+    db = connect(path)
+    assert rows(db, "SELECT * FROM blackbox_check('temp')") == []
+    db.execute("CREATE VIRTUAL TABLE temp.ring USING payload_ring")
+    assert rows(db, "SELECT * FROM blackbox_check('Temp')") == []

@@ -700,3 +700,17 @@ INSERT INTO blackbox_call VALUES('payload_cleanup', '[0]');
 SELECT event_id, pinned FROM event_payloads ORDER BY event_id;
 """)
     assert out == "2|0\n3|1\n"
+
+
+@pytest.mark.parametrize("call", ["payload_cleanup(0, 10)", "payload_clear_archive()"])
+def test_a_cascade_into_another_domain_has_its_own_receipt(archive, call):
+    for i in range(2):
+        add(archive, f"r{i}", i)
+    for i in range(10):
+        one(archive, "SELECT rollout_create(?, NULL, 'permanent')",
+            f"0000000{i}-1111-4111-8111-111111111111")
+    archive.execute("CREATE TRIGGER mine AFTER DELETE ON event_payloads BEGIN DELETE FROM "
+                    "rollouts WHERE id IN (SELECT id FROM rollouts LIMIT 5); END")
+    assert one(archive, "SELECT " + call) == 2
+    assert rows(archive, "SELECT domain, rows FROM retention_log ORDER BY id") == [
+        ("payload", 2), ("rollout", 10)]

@@ -641,3 +641,15 @@ def test_after_a_flush_that_was_asked_for_the_next_batch_is_not_late(queue, path
     assert one(queue, "SELECT payload_flush()") == 3
     put(queue, "d", "e")
     assert stored(queue) == ["a", "b", "c", "d", "e"]
+
+
+def test_a_queue_that_is_off_takes_nothing_whatever_waits(queue, tmp_path):
+    queue.execute("ATTACH ? AS o", (str(tmp_path / "o.db"),))
+    one(queue, "SELECT blackbox_install('o')")
+    one(queue, "SELECT blackbox_use('main')")
+    put(queue, "e")
+    one(queue, "SELECT blackbox_use('o')")
+    for begin in "", "BEGIN":
+        queue.execute(begin)
+        assert one(queue, CALL, "f", "q") == 0
+        assert waiting(queue) == ["e"]

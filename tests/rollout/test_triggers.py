@@ -239,3 +239,24 @@ def test_half_a_surrogate_is_no_type_for_plain_sql_either(db, item):
     db.execute("INSERT INTO rollout_log(rollout_id, item) VALUES (?, ?)",
                (ID, '{"type":"\\u0078\\\\ud800"}'))
     assert one(db, "SELECT type FROM rollout_items WHERE sequence = 1") == "x\\ud800"
+
+
+def test_a_cascade_into_another_domain_has_its_own_receipt(db):
+    for rollout in ID, OTHER:
+        create(db, rollout, ttl=0, now=1000)
+    db.executemany("INSERT INTO event_payloads(event_id, agent_id, purpose) "
+                   "VALUES (?, 'a', 'archive')", [("e",)] * 6)
+    db.execute("CREATE TRIGGER mine AFTER DELETE ON rollout_heads BEGIN DELETE FROM "
+               "event_payloads WHERE id IN (SELECT id FROM event_payloads LIMIT 3); END")
+    assert one(db, "SELECT rollout_cleanup_expired(5000)") == 2
+    assert rows(db, "SELECT domain, rows, bytes > 0 FROM retention_log ORDER BY id") == [
+        ("rollout", 2, 1), ("payload", 6, 0)]
+
+
+@pytest.mark.parametrize("text", [
+    "<image name=foo> tag breaks my page, is it <b>valid</b>", "<image name=", "<image> x",
+    "see </image>"])
+def test_only_the_tag_itself_is_no_text(db, text):
+    create(db)
+    append(db, ID, image(text))
+    assert one(db, "SELECT text FROM rollout_texts") == text
