@@ -65,23 +65,18 @@ static const BxCut aAction[] = {KEPT("timestamp", 0),
     INSIDE("fallbackChain", aChain), END};
 static const BxCut action = INSIDE("", aAction);
 
-/* Whether SQLite takes the value for JSON. json_valid() would say no as well
-** when it gets no memory. */
+/* Whether SQLite takes the value for JSON. json_valid() also says no when it
+** gets no memory, and is then asked again. */
 static int isJson(BxCall *p, sqlite3_value *pValue) {
-  BxErr err = {SQLITE_OK, 0};
   sqlite3_stmt *pStmt = 0;
   int bJson;
   if (sqlite3_value_type(pValue) != SQLITE_TEXT) return 0;
-  bxFailDb(&err, p->bx->db,
-      sqlite3_prepare_v2(p->bx->db, "SELECT json_type(?1)", -1, &pStmt, 0));
-  bxBind(pStmt, &err, "v", pValue);
-  bJson = bxRow(pStmt, &err) && sqlite3_column_type(pStmt, 0) != SQLITE_NULL;
+  bxFailDb(&p->err, p->bx->db,
+      sqlite3_prepare_v2(
+          p->bx->db, "SELECT json_valid(?1) OR json_valid(?1)", -1, &pStmt, 0));
+  bxBind(pStmt, &p->err, "v", pValue);
+  bJson = bxRow(pStmt, &p->err) && sqlite3_column_int(pStmt, 0);
   sqlite3_finalize(pStmt);
-  if (err.rc != SQLITE_OK && err.rc != SQLITE_ERROR) {
-    p->err = err;
-  } else {
-    bxClear(&err);
-  }
   return bJson;
 }
 
