@@ -297,7 +297,7 @@ BEGIN
    WHERE NEW.id IS NOT NULL
      AND (NEW.pinned <> 0
           OR (NEW.purpose = 'evidence' AND OLD.purpose <> 'evidence')
-          OR (OLD.id IS NULL AND (NEW.pinned <> 0 OR NEW.purpose = 'evidence')))
+          OR (OLD.id IS NULL AND NEW.purpose = 'evidence'))
      AND NEW.id NOT IN (SELECT id FROM payload_pins);
 END;
 
@@ -387,8 +387,7 @@ BEGIN
   -- Of what a trigger of the user's has kept, the receipt says nothing.
   UPDATE retention_log
      SET rows = changes(),
-         bytes = bytes - coalesce((SELECT sum(bytes) FROM (
-           SELECT bytes FROM payload_archive)), 0)
+         bytes = bytes - coalesce((SELECT sum(bytes) FROM payload_archive), 0)
    WHERE id = (SELECT removed FROM payload_state) AND rows > changes();
   DELETE FROM retention_log
    WHERE id = (SELECT removed FROM payload_state) AND rows = 0;
@@ -472,16 +471,12 @@ UPDATE main.event_payloads
    AND size_bytes IS NOT coalesce(length(CAST(request_body AS BLOB)), 0)
                        + coalesce(length(CAST(response_body AS BLOB)), 0);
 
+-- Later, the pins that were lost since; evidence may have been let go of.
 INSERT INTO main.payload_pins(id)
 SELECT id FROM main.event_payloads
- WHERE NOT EXISTS (SELECT 1 FROM main.blackbox_domains WHERE domain = 'payload')
-   AND id IS NOT NULL AND (pinned <> 0 OR purpose = 'evidence')
-   AND id NOT IN (SELECT id FROM main.payload_pins);
-
--- And pins that were lost since.
-INSERT INTO main.payload_pins(id)
-SELECT id FROM main.event_payloads
- WHERE (purpose <> 'archive' OR pinned <> 0) AND pinned <> 0 AND id IS NOT NULL
+ WHERE (purpose <> 'archive' OR pinned <> 0) AND id IS NOT NULL
+   AND (pinned <> 0 OR (purpose = 'evidence' AND NOT EXISTS (
+         SELECT 1 FROM main.blackbox_domains WHERE domain = 'payload')))
    AND id NOT IN (SELECT id FROM main.payload_pins);
 
 INSERT INTO main.retention_rules(rule, domain, "view", setting, unit_ms)

@@ -103,6 +103,15 @@ static int canWait(const BxErr *pErr) {
                  strlen(zOwnerError)) != 0);
 }
 
+/* The caller's error, unless it can wait. */
+static void handOn(BxErr *pFrom, BxErr *pErr) {
+  if (canWait(pFrom)) {
+    bxClear(pFrom);
+  } else if (pFrom->rc != SQLITE_OK) {
+    *pErr = *pFrom;
+  }
+}
+
 static void failOwner(EvBuffer *p, const EvState *pState, BxErr *pErr) {
   bxFail(pErr, SQLITE_ERROR,
       "%sthe overflowed evidence of %s (owner %s) was taken up by another "
@@ -169,11 +178,7 @@ void evOverflowOurs(EvBuffer *p, EvState *pState, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
   if (pErr->rc != SQLITE_OK || pState->nOverflow == 0) return;
   claim(p, pState, &err);
-  if (canWait(&err)) {
-    bxClear(&err);
-  } else if (err.rc != SQLITE_OK) {
-    *pErr = err;
-  }
+  handOn(&err, pErr);
 }
 
 void evOverflowClaim(EvBuffer *p, EvState *pState, BxErr *pErr) {
@@ -193,11 +198,7 @@ void evOverflowRename(EvBuffer *p, BxErr *pErr) {
     sqlite3_finalize(pStmt);
   }
   evFreeState(&state);
-  if (canWait(&err)) {
-    bxClear(&err);
-  } else if (err.rc != SQLITE_OK) {
-    *pErr = err;
-  }
+  handOn(&err, pErr);
 }
 
 /*------------------------------------------------------------ owner ----*/
@@ -441,11 +442,7 @@ void evOverflowSweep(EvBuffer *p, EvState *pState, BxErr *pErr) {
       " AND (SELECT overflowed FROM main.@_state) = 0",
       0, &err);
   runOver(p, pState, "DELETE FROM main.@_gone WHERE ?1 <> ''", 0, &err);
-  if (canWait(&err)) {
-    bxClear(&err);
-  } else {
-    *pErr = err;
-  }
+  handOn(&err, pErr);
 }
 
 /*----------------------------------------------------- whole buffers ----*/
