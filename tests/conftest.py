@@ -3,6 +3,7 @@
 Every test has a directory of its own; `db` is a file there, in autocommit,
 with the module loaded and all domains installed in main.
 """
+import os
 import pathlib
 import sqlite3
 import subprocess
@@ -48,6 +49,7 @@ def shell(*args, stdin=None):
     """Runs the sqlite3 shell; returns its output, errors included."""
     done = subprocess.run(
         ["sqlite3", *map(str, args)],
+        env={k: v for k, v in os.environ.items() if k != "LD_PRELOAD"},
         input=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -55,6 +57,17 @@ def shell(*args, stdin=None):
         cwd=ROOT,
     )
     return done.stdout
+
+
+def shell_version():
+    """The SQLite of the shell, which may differ from that of Python."""
+    return tuple(map(int, shell("--version").split()[0].split(".")))
+
+
+# From 3.44 on, SQLite protects no table that carries triggers.
+needs_protection = pytest.mark.skipif(
+    shell_version() >= (3, 44), reason="this shell protects no table with triggers"
+)
 
 
 def run_program(name, directory, *args):

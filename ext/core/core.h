@@ -188,6 +188,13 @@ BxVtab *bxVtabNew(size_t nByte, Bx *bx, const char *zModule, const char *zDb,
     const char *zName, BxErr *pErr);
 /* Finalizes its statements, takes it off the list, frees it. */
 void bxVtabFree(BxVtab *p);
+/*
+** Whether xShadowName may claim a module's tables, which protects them from
+** other statements in defensive mode. SQLite 3.44 and later, in that mode,
+** take a trigger on a claimed table for damage when they read the schema, and
+** nothing in the file can be read then. Tables of ours carry triggers.
+*/
+int bxMayClaim(void);
 /* A cursor of nByte bytes, all zero, for xOpen; and xClose for one that holds
 ** nothing. */
 int bxCursorNew(size_t nByte, sqlite3_vtab_cursor **ppCursor);

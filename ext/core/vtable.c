@@ -41,6 +41,10 @@ void bxVtabFree(BxVtab *p) {
   sqlite3_free(p);
 }
 
+int bxMayClaim(void) {
+  return sqlite3_libversion_number() < 3044000;
+}
+
 int bxCursorNew(size_t nByte, sqlite3_vtab_cursor **ppCursor) {
   void *p = sqlite3_malloc64(nByte);
   if (p == 0) return SQLITE_NOMEM;

@@ -550,7 +550,7 @@ static int bufferRename(sqlite3_vtab *pVtab, const char *zNew) {
 }
 
 static int bufferShadowName(const char *zSuffix) {
-  return evIsShadow(zSuffix);
+  return bxMayClaim() && evIsShadow(zSuffix);
 }
 
 static const sqlite3_module bufferModule = {

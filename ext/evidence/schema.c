@@ -23,7 +23,8 @@
 ** also write the receipts (rec_state.rule says which rule is at work). A
 ** pinned row is not removed or changed. No evidence is overwritten by REPLACE,
 ** nor are the settings and counters.
-** Suffixes of tables have no underscore, or SQLite would not protect them.
+** Suffixes of tables have no underscore, or SQLite would not protect them where
+** it may (see bxMayClaim()).
 **
 ** A rename drops views and triggers and makes them again. An index cannot be
 ** dropped then and keeps its name, so that name ends in random letters, and

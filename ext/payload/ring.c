@@ -404,9 +404,7 @@ static int ringRename(sqlite3_vtab *pVtab, const char *zNew) {
 }
 
 static int ringShadowName(const char *zSuffix) {
-  return sqlite3_stricmp(zSuffix, "config") == 0 ||
-         sqlite3_stricmp(zSuffix, "agents") == 0 ||
-         sqlite3_stricmp(zSuffix, "slots") == 0;
+  return bxMayClaim() && bxIsColumn(zSuffix, "config,agents,slots");
 }
 
 const sqlite3_module bxRingModule = {

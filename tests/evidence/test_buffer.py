@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from conftest import ROOT, connect, one, rows, shell
+from conftest import ROOT, connect, needs_protection, one, rows, shell
 
 ADD = "INSERT INTO rec(id, timestamp, action, screenshot) VALUES(?, ?, ?, ?)"
 MAKE = "CREATE VIRTUAL TABLE rec USING evidence_buffer"
@@ -383,6 +383,7 @@ def test_plain_connection_keeps_the_rules(rec, path):
     well(rec)
 
 
+@needs_protection
 def test_shadow_tables_are_protected_in_defensive_mode(path):
     db = connect(path)
     db.execute(MAKE)
@@ -393,8 +394,15 @@ def test_shadow_tables_are_protected_in_defensive_mode(path):
         out = shell(path, stdin=f".load {module}\n.dbconfig defensive on\n"
                                 f"DELETE FROM rec_{table};\n")
         assert "may not be modified" in out
+
+
+def test_in_the_shell_with_defensive_mode(path):
+    db = connect(path)
+    db.execute(MAKE)
+    db.execute(ADD, ("a", 1, "{}", b"1"))
+    db.close()
     out = shell(path, stdin=f"""
-.load {module}
+.load {ROOT}/blackbox
 .dbconfig defensive on
 INSERT INTO rec(id, action, screenshot) VALUES('b', '{{}}', x'02');
 UPDATE rec SET screenshot = NULL WHERE id = 'a';

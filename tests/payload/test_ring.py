@@ -5,7 +5,7 @@ import sqlite3
 
 import pytest
 
-from conftest import connect, one, rows, shell
+from conftest import connect, needs_protection, one, rows, shell
 from rings import Model, extracted, push, quoted, same
 
 ALL = "agent_id, event_id, request_body, response_body, timestamp, size_bytes, seq"
@@ -545,6 +545,7 @@ def test_a_trigger_is_refused_with_trusted_schema_off(ring):
     assert rows(ring, "SELECT * FROM blackbox_check") == []
 
 
+@needs_protection
 def test_defensive_mode_keeps_the_tables_behind_from_hands(path):
     text = """
 .load ./blackbox
@@ -555,6 +556,22 @@ INSERT INTO ring(agent_id, event_id) VALUES('a','1'),('a','2'),('a','3');
 UPDATE ring_slots SET seq = 9;
 DELETE FROM ring_agents;
 DROP TABLE ring_config;
+SELECT count(*) FROM blackbox_check;
+"""
+    out = shell("-batch", path, stdin=text)
+    assert "table ring_slots may not be modified" in out
+    assert "table ring_agents may not be modified" in out
+    assert "table ring_config may not be dropped" in out
+    assert out.endswith("\n0\n")
+
+
+def test_defensive_mode(path):
+    text = """
+.load ./blackbox
+.dbconfig defensive on
+SELECT blackbox_install();
+CREATE VIRTUAL TABLE ring USING payload_ring(window=2);
+INSERT INTO ring(agent_id, event_id) VALUES('a','1'),('a','2'),('a','3');
 SELECT payload_kill_switch('ring', 'a', 'k');
 INSERT INTO ring(ring, value) VALUES('window', 5);
 DELETE FROM event_payloads;
@@ -564,9 +581,6 @@ DROP TABLE ring;
 SELECT count(*) FROM sqlite_schema WHERE name LIKE 'ring%';
 """
     out = shell("-batch", path, stdin=text)
-    assert "table ring_slots may not be modified" in out
-    assert "table ring_agents may not be modified" in out
-    assert "table ring_config may not be dropped" in out
     assert "PinnedError" in out
     assert "\n2\n" in out and "3|1|2\n0\n0\n" in out
 

@@ -1,0 +1,114 @@
+"""Files with a ring and a buffer are read again by every kind of connection.
+
+SQLite 3.44 and later, in defensive mode, refuse a schema whose triggers stand
+on tables that a module claims as its own. `make test-versions` runs these with
+that mode on; without it they hold on any version.
+"""
+import sqlite3
+
+import pytest
+
+from conftest import connect, one, rows, shell
+
+MAKE = """
+CREATE VIRTUAL TABLE "{0}".ring USING payload_ring(window=3);
+CREATE VIRTUAL TABLE "{0}".rec USING evidence_buffer;
+INSERT INTO "{0}".ring(agent_id, event_id) VALUES('a', 'e1');
+INSERT INTO "{0}".rec(id, action) VALUES('r1', '{{}}');
+"""
+
+
+@pytest.fixture
+def made(path):
+    db = connect(path)
+    one(db, "SELECT blackbox_install()")
+    db.executescript(MAKE.format("main"))
+    db.close()
+    return path
+
+
+def well(db, schema="main"):
+    """The tables are there, take another row, and nothing is damaged."""
+    count = f'SELECT (SELECT count(*) FROM "{schema}".ring), ' \
+            f'(SELECT count(*) FROM "{schema}".rec)'
+    assert rows(db, count) == [(1, 1)]
+    db.execute("BEGIN")
+    db.execute(f'INSERT INTO "{schema}".ring(agent_id, event_id) VALUES(?, ?)',
+               ("a", "e2"))
+    db.execute(f'INSERT INTO "{schema}".rec(id, action) VALUES(?, ?)', ("r2", "{}"))
+    assert rows(db, count) == [(2, 2)]
+    db.execute("ROLLBACK")
+    assert rows(db, "SELECT * FROM blackbox_check(?)", schema) == []
+
+
+def test_open_again(made):
+    well(connect(made))
+
+
+def test_open_again_after_vacuum(made):
+    """VACUUM writes the virtual tables behind the tables that they stand on."""
+    connect(made).execute("VACUUM")
+    well(connect(made))
+
+
+def test_attached_where_the_module_is_loaded_already(made):
+    db = connect()
+    db.execute("ATTACH ? AS 'o''ther x'", (str(made),))
+    well(db, "o'ther x")
+
+
+def test_made_in_an_attached_file(tmp_path):
+    for again in (False, True):
+        db = connect()
+        db.execute("ATTACH ? AS 'o''ther x'", (str(tmp_path / "other.db"),))
+        if not again:
+            one(db, "SELECT blackbox_install('o''ther x')")
+            db.executescript(MAKE.format("o'ther x"))
+        well(db, "o'ther x")
+        db.close()
+
+
+def test_in_temp_beside_a_changing_file(made):
+    db = connect(made)
+    db.executescript(MAKE.format("temp"))
+    sqlite3.connect(made).execute("CREATE TABLE later(x)")
+    db.execute("CREATE TEMP TABLE more(x)")
+    assert one(db, "SELECT count(*) FROM later") == 0
+    assert one(db, "SELECT count(*) FROM temp.ring") == 1
+    well(db)
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_an_open_session_when_another_changes_the_schema(made, inside):
+    db, other = connect(made), connect(made)
+    well(db)
+    other.execute("CREATE TABLE later(x)")
+    if inside:
+        db.execute("BEGIN")
+    assert one(db, "SELECT count(*) FROM later") == 0
+    if inside:
+        db.execute("COMMIT")
+    well(db)
+    db.execute("ALTER TABLE later ADD COLUMN y")
+    well(other)
+    db.execute("ALTER TABLE ring RENAME TO ring2")
+    db.execute("ALTER TABLE rec RENAME TO rec2")
+    assert one(other, "SELECT count(*) FROM ring2") == 1
+    assert one(other, "SELECT count(*) FROM rec2") == 1
+    other.execute("DROP TABLE ring2")
+    other.execute("DROP TABLE rec2")
+    assert rows(db, "SELECT name FROM sqlite_schema"
+                    " WHERE name LIKE 'ring%' OR name LIKE 'rec\\_%' ESCAPE '\\'") == []
+
+
+def test_the_shell_reads_and_dumps_it(made, tmp_path):
+    start = ".load ./blackbox\n.dbconfig defensive on\n"
+    told = shell(made, stdin=start + "SELECT event_id FROM ring; SELECT id FROM rec;"
+                                     "CREATE TABLE later(x);\nSELECT count(*) FROM ring;")
+    assert told.split()[-3:] == ["e1", "r1", "1"]
+    dump = shell(made, stdin=".load ./blackbox\n.dump")
+    assert "AFTER INSERT ON \"ring_slots\"" in dump and dump.rstrip().endswith("COMMIT;")
+    copy = tmp_path / "copy.db"
+    assert shell(copy, stdin=".dbconfig defensive off\n" + dump).split() \
+        == ["defensive", "off"]
+    well(connect(copy))
