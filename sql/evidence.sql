@@ -52,13 +52,15 @@ SELECT e.owner || '/' || e.id,
     OR e.screenshot_bytes <> coalesce(length(s.screenshot), 0);
 
 -- claim changes hands with resume: the buffer that lost it stops writing.
+-- removed: actions that the buffer pruned, for the exports after a resume.
 CREATE TABLE IF NOT EXISTS main.evidence_owners(
-  owner  TEXT PRIMARY KEY,
-  buffer TEXT NOT NULL,
-  claim  TEXT NOT NULL,
-  seen   INTEGER NOT NULL,
-  rows   INTEGER NOT NULL DEFAULT 0,
-  bytes  INTEGER NOT NULL DEFAULT 0
+  owner   TEXT PRIMARY KEY,
+  buffer  TEXT NOT NULL,
+  claim   TEXT NOT NULL,
+  seen    INTEGER NOT NULL,
+  rows    INTEGER NOT NULL DEFAULT 0,
+  bytes   INTEGER NOT NULL DEFAULT 0,
+  removed INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 
 CREATE TABLE IF NOT EXISTS main.evidence_overflow(

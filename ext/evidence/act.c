@@ -67,6 +67,27 @@ static void approveRows(EvBuffer *p, BxErr *pErr) {
   *pErr = err;
 }
 
+/*
+** Gives the pages that approval emptied back to the file system, where the file
+** was made with auto_vacuum = INCREMENTAL; nothing happens otherwise. Not more
+** pages than that: the file may have any number of older ones.
+*/
+static void returnPages(EvBuffer *p, const char *zDb, i64 nBytes, BxErr *pErr) {
+  BxStmts *pThere = bxSchema(p->base.stmts.bx, zDb, pErr);
+  i64 nPage = pThere ? bxNumber(pThere, "PRAGMA main.page_size", pErr) : 0;
+  sqlite3_stmt *pStmt;
+  char *zSql;
+  if (pErr->rc != SQLITE_OK || nPage == 0 || nBytes < nPage) return;
+  zSql =
+      sqlite3_mprintf("PRAGMA main.incremental_vacuum(%lld)", nBytes / nPage);
+  if (zSql == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  pStmt = bxPrepare(pThere, zSql, pErr);
+  while (bxRow(pStmt, pErr)) {
+  }
+  sqlite3_finalize(pStmt);
+  sqlite3_free(zSql);
+}
+
 char *evApprove(EvBuffer *p, i64 nKeep, int bQuiet, BxErr *pErr) {
   EvState before, after;
   i64 iStart = bxNow();
@@ -78,6 +99,10 @@ char *evApprove(EvBuffer *p, i64 nKeep, int bQuiet, BxErr *pErr) {
   evDo(p, "hold", "approval", nKeep, 0, pErr);
   evOverflowSweep(p, &before, pErr);
   evLoadState(p, &after, pErr);
+  returnPages(p, p->base.stmts.zDb, before.nBytes - after.nBytes, pErr);
+  if (before.nOverflow > 0) {
+    returnPages(p, before.zOverflow, before.nBytes - after.nBytes, pErr);
+  }
   zProblems = bQuiet || pErr->rc != SQLITE_OK ? 0 : evProblems(p, pErr);
   if (zProblems != 0) zMore = sqlite3_mprintf(",\"problems\":%s", zProblems);
   if (zMore != 0) zOut = pruneResult(&before, &after, iStart, zMore);

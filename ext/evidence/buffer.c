@@ -5,13 +5,13 @@
 **     max_size_bytes=73400320,     1000 to 1099511627776
 **     prune_threshold=0.9,         0.1 to 1
 **     retention_policy='keep-all', or 'keep-last-n', 'confidence-based'
-**     max_screenshots=50,          0 to 1000000, for keep-last-n
+**     max_screenshots=50,          0 to 1000000, with keep-last-n
 **     overflow='',                 a schema, for a buffer in temp
 **     resume='')                   owner of overflowed rows to take up
 **
 ** Columns: id, timestamp, action, screenshot, size_bytes, pruned, pinned,
 ** storage; hidden: one named as the table, and value, for commands:
-**   INSERT INTO rec(rec, value) VALUES('max_screenshots', 20)
+**   INSERT INTO rec(rec, value) VALUES('max_size_bytes', 20000000)
 **
 ** A read by id, by rowid or by a range of timestamp, also in order of
 ** timestamp, is a seek in an index. Action and screenshot are fetched when a
@@ -445,7 +445,7 @@ static void checkComputed(sqlite3_value **apCol, int bUpdate, BxErr *pErr) {
 static void failHidden(EvBuffer *p, BxErr *pErr) {
   bxFail(pErr, SQLITE_CONSTRAINT,
       "ValidationError: a setting is INSERT INTO \"%w\"(\"%w\", value) "
-      "VALUES('max_screenshots', 20), without other columns",
+      "VALUES('max_size_bytes', 20000000), without other columns",
       p->base.stmts.zTable, p->base.stmts.zTable);
 }
 

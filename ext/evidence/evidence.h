@@ -153,11 +153,16 @@ void evOverflowRate(EvBuffer *p, const EvState *pState, BxErr *pErr);
 /*--------------------------------------------------------- approve.c ----*/
 
 /* Highest confidence among an action's strategies; -1 when there is none.
-** 'confidence-based' retention goes by it. */
+** 'confidence-based' retention goes by it. A strategy that says nothing of its
+** confidence has the weight of its type. */
 #define EV_BEST(action)                                                        \
-  "coalesce((SELECT max(CASE WHEN type = 'object' AND json_type(value, "       \
-  "'$.confidence') IN ('integer', 'real') THEN json_extract(value, "           \
-  "'$.confidence') END) FROM json_each(" action                                \
+  "coalesce((SELECT max(CASE WHEN type <> 'object' THEN NULL WHEN "            \
+  "json_type(value, '$.confidence') IN ('integer', 'real') THEN "              \
+  "json_extract(value, '$.confidence') ELSE CASE json_extract(value, "         \
+  "'$.type') WHEN 'cdp_semantic' THEN 0.95 WHEN 'cdp_power' THEN 0.9 "         \
+  "WHEN 'dom_selector' THEN 0.85 WHEN 'evidence_scoring' THEN 0.8 "            \
+  "WHEN 'css_selector' THEN 0.75 WHEN 'vision_ocr' THEN 0.7 "                  \
+  "WHEN 'coordinates' THEN 0.6 END END) FROM json_each(" action                \
   " -> '$.fallbackChain.strategies')), -1)"
 /* Whether an action, when it is JSON, is an object. */
 #define EV_OBJECT(action)                                                      \

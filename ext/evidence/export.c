@@ -4,8 +4,15 @@
 **
 ** All three approve a copy (approve.c); with a second argument 1 the stored
 ** rows are approved too. Actions come in order of time. One whose stored JSON
-** is damaged is left out and named in metadata.damaged. A third argument is
-** the time of the export.
+** is damaged is left out and named in metadata.damaged; how many actions were
+** pruned before is in metadata.missingActionCount and in the replay's title. A
+** third argument is the time of the export.
+**
+** An action in an iframe (iframeChain of the page data: from the page inwards,
+** each as the frame's index in its parent, or an object with one as "index")
+** gives a step with "frame". In the Recorder's format that is a list of indexes:
+** a chain of anything else, such as selectors, makes a customStep, as does what
+** that format can do in the page alone.
 **
 ** Selectors come from the whole fallback chain, best first as it stands
 ** there, then from the page data, each once, in the notation that Puppeteer
@@ -128,6 +135,23 @@ SQLITE_EXTENSION_INIT3
   IS_NUMBER("endpoint.y") " END END "                                          \
   "ORDER BY e.value ->> '$.type' <> 'coordinates', e.key LIMIT 1)"
 
+/* Where the frame of the action is, from the page inwards; NULL: in the page. */
+#define CHAIN                                                                  \
+  "nullif(nullif(coalesce(nullif(a -> '$.domData.iframeChain', 'null'), "      \
+  "a -> '$.evidence.dom.iframeChain'), 'null'), '[]')"
+
+/* The same as the Recorder has it, {"frame":[0,2]}; {} in the page, NULL when
+** an index is not known. */
+#define INDEX                                                                  \
+  "CASE e.type WHEN 'integer' THEN e.value WHEN 'object' THEN "                \
+  "CASE json_type(e.value, '$.index') WHEN 'integer' THEN "                    \
+  "e.value ->> '$.index' END END"
+#define FRAME                                                                  \
+  "CASE WHEN chain IS NULL THEN '{}' WHEN json_type(chain) = 'array' THEN "    \
+  "(SELECT CASE WHEN min(coalesce(i, -1)) >= 0 THEN json_object('frame', "     \
+  "json_group_array(i)) END FROM (SELECT " INDEX                               \
+  " AS i FROM json_each(chain) AS e)) END"
+
 /*
 ** Each query begins with the recording: doc has the rows, a their approved
 ** action, NULL when it is damaged. The first %s is the approval, the second
@@ -140,22 +164,22 @@ static const char zDoc[] =
 
 static const char zActions[] = "SELECT id, a, NULL FROM doc ORDER BY t, rid";
 
-/* What an action says of itself, as JSON strings; and b, see MARKED. */
+/* What an action says of itself, as JSON strings; its frame; b, see MARKED. */
 static const char zTold[] =
-    ", told(t, rid, id, a, name, value, b) AS MATERIALIZED (SELECT t, rid, id,"
+    ", told(t, rid, id, a, name, value, chain, b) AS MATERIALIZED (SELECT t, rid, id,"
     " a, coalesce(" JSON_AT("a", "$.eventType") ", "
     JSON_AT("a", "$.actionType") "),"
     " CASE coalesce(json_type(a, '$.value'), 'null') WHEN 'null' THEN"
     " CASE 'navigate' WHEN a ->> '$.eventType' THEN url"
     " WHEN a ->> '$.actionType' THEN url END"
     " WHEN 'text' THEN " QUOTED("(a -> '$.value')")
-    " ELSE json_quote((a -> '$.value') || '') END, " MARK("a")
+    " ELSE json_quote((a -> '$.value') || '') END, " CHAIN ", " MARK("a")
     " FROM (SELECT *, " JSON_AT("a", "$.metadata.url") " AS url FROM doc))";
 
 /* What a step needs beside: kind (name as text), selectors, position. */
 static const char zStep[] =
-    ", step(t, rid, id, a, name, value, kind, sels, pos) AS MATERIALIZED"
-    " (SELECT t, rid, id, a, name, value, coalesce("
+    ", step(t, rid, id, a, name, value, chain, kind, sels, pos) AS MATERIALIZED"
+    " (SELECT t, rid, id, a, name, value, chain, coalesce("
     TEXT_AT("b", "$.eventType") ", " TEXT_AT("b", "$.actionType") "), "
     SELECTORS ", " POSITION " FROM told) ";
 
@@ -166,7 +190,8 @@ static const char zPuppeteer[] =
     " 'selector', CASE WHEN kind = 'navigate' THEN '' ELSE"
     " coalesce(sels ->> 0, '') END, 'fallbacks', CASE WHEN kind = 'navigate'"
     " THEN json('[]') ELSE json(json_remove(sels, '$[0]')) END),"
-    " json_object('value', json(value), 'position', json(pos)))"
+    " json_object('value', json(value), 'position', json(pos),"
+    " 'frame', json(chain)))"
     " FROM step ORDER BY t, rid";
 
 /* What the Recorder's selectors are: alternatives, each a list of one. An
@@ -192,25 +217,32 @@ static const char zPuppeteer[] =
   "', rect ->> '$." edge "') "                                                 \
   "ELSE coalesce((rect ->> '$." extent "') / 2.0, 1) END")
 
-/* What the Recorder needs beside; said is the value as text. */
+#define MAIN(type, members)                                                    \
+  "json_object('type', '" type "', 'target', 'main', " members ")"
+#define CUSTOM                                                                 \
+  MAIN("customStep", "'name', json(coalesce(name, '\"unknown\"')), "           \
+  "'parameters', json_patch(json_object('value', json(value), "                \
+  "'selectors', json(sels)), json_object('frame', json(chain)))")
+
+/* What the Recorder needs beside; said is the value as text, custom the action
+** as a step of its own name. */
 static const char zPlace[] =
-    ", place AS (SELECT *, value ->> '$' AS said, "
+    ", place AS (SELECT *, value ->> '$' AS said, " CUSTOM " AS custom, "
     OFFSET("x", "left", "width") " AS x, "
     OFFSET("y", "top", "height") " AS y FROM (SELECT *, coalesce("
     "a -> '$.domData.boundingRect', a -> '$.evidence.dom.boundingRect', '{}')"
-    " AS rect, " TARGETS " AS targets, " ELEMENT " AS element FROM step)) ";
+    " AS rect, " TARGETS " AS targets, " ELEMENT " AS element, " FRAME
+    " AS frame FROM step)) ";
 
-#define MAIN(type) "json_object('type', '" type "', 'target', 'main', "
-#define ON_TARGETS(type) MAIN(type) "'selectors', json(targets)"
-#define CLICK(type) ON_TARGETS(type) ", 'offsetX', x, 'offsetY', y)"
-#define CUSTOM                                                                 \
-  MAIN("customStep") "'name', json(coalesce(name, '\"unknown\"')), "           \
-  "'parameters', json_object('value', json(value), 'selectors', json(sels)))"
+#define FRAMED(type, members) "json_patch(" MAIN(type, members) ", frame)"
+#define ON_TARGETS(type, members)                                              \
+  FRAMED(type, "'selectors', json(targets)" members)
+#define CLICK(type) ON_TARGETS(type, ", 'offsetX', x, 'offsetY', y")
 
 /* Does something with the element; NULL when a script cannot find it. */
 #define SCRIPT(does)                                                           \
-  "CASE WHEN element NOT NULL THEN " MAIN("waitForExpression") "'expression'," \
-  " '(e=>!!e&&(" does ",true))(' || element || ')') END"
+  "CASE WHEN element NOT NULL THEN " FRAMED("waitForExpression",               \
+  "'expression', '(e=>!!e&&(" does ",true))(' || element || ')'") " END"
 
 /* A scroll's value is "x,y", or {"x":..,"y":..}, or y alone. */
 #define SCROLL(axis, part, alone)                                              \
@@ -221,30 +253,32 @@ static const char zPlace[] =
 
 /*
 ** With no selector and no position there is nothing to act on: the action is
-** told as a step of its own name, like one of an unknown type.
+** told as a step of its own name, like one of an unknown type. So is one in a
+** frame that a step cannot name; a navigate step names none.
 */
 static const char zReplay[] =
     "SELECT id, a, CASE"
+    " WHEN frame IS NULL OR kind = 'navigate' AND chain NOT NULL THEN custom"
     " WHEN kind = 'navigate' THEN json_object('type', 'navigate', 'url',"
     " json(coalesce(value, '\"about:blank\"')))"
     " WHEN kind = 'keydown' AND value <> '\"\"' THEN coalesce("
-    SCRIPT("e.focus()") " || ',', '') || " MAIN("keyDown") "'key', json(value))"
-    " || ',' || " MAIN("keyUp") "'key', json(value))"
-    " WHEN kind = 'scroll' THEN " MAIN("scroll")
+    SCRIPT("e.focus()") " || ',', '') || " MAIN("keyDown", "'key', json(value)")
+    " || ',' || " MAIN("keyUp", "'key', json(value)")
+    " WHEN kind = 'scroll' THEN " FRAMED("scroll",
     "'x', " SCROLL("x", "1, instr(said, ',') - 1", "0")
-    ", 'y', " SCROLL("y", "instr(said, ',') + 1", "CAST(coalesce(said, 0) AS REAL)") ")"
-    " WHEN sels = '[]' AND pos IS NULL THEN " CUSTOM
+    ", 'y', " SCROLL("y", "instr(said, ',') + 1", "CAST(coalesce(said, 0) AS REAL)"))
+    " WHEN sels = '[]' AND pos IS NULL THEN custom"
     " WHEN kind IN ('click', 'check', 'uncheck') THEN " CLICK("click")
     " WHEN kind = 'dblclick' THEN " CLICK("doubleClick")
-    " WHEN kind IN ('type', 'select') THEN " ON_TARGETS("change")
-    ", 'value', json(coalesce(value, '\"\"')))"
-    " WHEN kind = 'hover' THEN " ON_TARGETS("hover") ")"
-    " WHEN element IS NULL THEN " CUSTOM
+    " WHEN kind IN ('type', 'select') THEN " ON_TARGETS("change",
+    ", 'value', json(coalesce(value, '\"\"'))")
+    " WHEN kind = 'hover' THEN " ON_TARGETS("hover", "")
+    " WHEN element IS NULL THEN custom"
     " WHEN kind = 'focus' THEN " SCRIPT("e.focus()")
     " WHEN kind = 'blur' THEN " SCRIPT("e.blur()")
     " WHEN kind = 'submit' THEN "
     SCRIPT("(e.form||e.closest(\"form\")||e).requestSubmit()")
-    " ELSE " CUSTOM " END FROM place ORDER BY t, rid";
+    " ELSE custom END FROM place ORDER BY t, rid";
 /* clang-format on */
 
 /*------------------------------------------------------ assembling ----*/
@@ -253,6 +287,7 @@ static const char zReplay[] =
 typedef struct Export {
   sqlite3_str *pActions, *pSteps, *pDamaged; /* elements, with commas */
   i64 nBytes, nTotal, nKept;
+  i64 nMissing;   /* earlier actions that were pruned */
   int bSavepoint; /* around the approval and what follows */
 } Export;
 
@@ -358,6 +393,8 @@ static EvBuffer *export(
   pOut->pSteps = sqlite3_str_new(pCall->bx->db);
   pOut->pDamaged = sqlite3_str_new(pCall->bx->db);
   collect(p, pQuery, pOut, &pCall->err);
+  pOut->nMissing =
+      bxNumber(&p->base.stmts, "SELECT removed FROM main.@_state", &pCall->err);
   return p;
 }
 
@@ -407,11 +444,12 @@ static void exportRecording(BxCall *pCall, const Query *pQuery) {
     zResult = sqlite3_mprintf(
         "{\"actions\":[%s],\"sizeBytes\":%lld,\"metadata\":{\"exportedAt\":"
         "%lld,\"originalActionCount\":%lld,\"prunedActionCount\":%lld,"
-        "\"compressionRatio\":%!.15g,\"damaged\":[%s]}%s%s%s}",
-        textOf(out.pActions), out.nBytes, iNow, out.nTotal, out.nKept,
-        (double)out.nBytes / FROM_70_MIB, textOf(out.pDamaged),
-        bSteps ? ",\"puppeteerSteps\":[" : "", bSteps ? textOf(out.pSteps) : "",
-        bSteps ? "]" : "");
+        "\"missingActionCount\":%lld,\"compressionRatio\":%!.15g,"
+        "\"damaged\":[%s]}%s%s%s}",
+        textOf(out.pActions), out.nBytes, iNow, out.nTotal + out.nMissing,
+        out.nKept, out.nMissing, (double)out.nBytes / FROM_70_MIB,
+        textOf(out.pDamaged), bSteps ? ",\"puppeteerSteps\":[" : "",
+        bSteps ? textOf(out.pSteps) : "", bSteps ? "]" : "");
   }
   finish(pCall, &out, zResult);
 }
@@ -426,6 +464,15 @@ void evExportPuppeteer(BxCall *pCall) {
   exportRecording(pCall, &query);
 }
 
+/* The buffer's name; the format has no other place for what a reader should
+** know. */
+static char *titleOf(EvBuffer *p, i64 nMissing) {
+  const char *zTable = p->base.stmts.zTable;
+  if (nMissing == 0) return sqlite3_mprintf("%s", zTable);
+  return sqlite3_mprintf(
+      "%s (%lld earlier actions were pruned)", zTable, nMissing);
+}
+
 void evExportReplay(BxCall *pCall) {
   static const Query query = {zTold, zStep, zPlace, zReplay};
   Export out;
@@ -434,9 +481,13 @@ void evExportReplay(BxCall *pCall) {
   EvBuffer *p = export(pCall, &query, &out, &iNow);
   if (p != 0) {
     sqlite3_str *pTitle = sqlite3_str_new(pCall->bx->db);
-    appendQuoted(pTitle, pCall->bx->db, p->base.stmts.zTable, &pCall->err);
-    zResult = sqlite3_mprintf(
-        "{\"title\":%s,\"steps\":[%s]}", textOf(pTitle), textOf(out.pSteps));
+    char *zTitle = titleOf(p, out.nMissing);
+    appendQuoted(pTitle, pCall->bx->db, zTitle, &pCall->err);
+    if (zTitle != 0) {
+      zResult = sqlite3_mprintf(
+          "{\"title\":%s,\"steps\":[%s]}", textOf(pTitle), textOf(out.pSteps));
+    }
+    sqlite3_free(zTitle);
     sqlite3_free(sqlite3_str_finish(pTitle));
   }
   finish(pCall, &out, zResult);

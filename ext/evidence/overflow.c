@@ -124,12 +124,14 @@ static void failOwner(EvBuffer *p, const EvState *pState, BxErr *pErr) {
 static int writeOwner(EvBuffer *p, const EvState *pState, BxErr *pErr) {
   sqlite3_stmt *pStmt = evPrepareOver(p, pState,
       pState->nOverflow > 0
-          ? "UPDATE over.evidence_owners SET seen = max(seen, ?1) "
-            "WHERE owner = ?2 AND claim = ?3 RETURNING 1"
-          : "INSERT INTO over.evidence_owners(owner, buffer, claim, seen) "
-            "VALUES (?2, ?4, ?3, ?1) ON CONFLICT (owner) DO UPDATE "
-            "SET seen = max(seen, excluded.seen) "
-            "WHERE claim = excluded.claim RETURNING 1",
+          ? "UPDATE over.evidence_owners SET seen = max(seen, ?1), removed ="
+            " (SELECT removed FROM main.@_state)"
+            " WHERE owner = ?2 AND claim = ?3 RETURNING 1"
+          : "INSERT INTO over.evidence_owners(owner, buffer, claim, seen,"
+            " removed) SELECT ?2, ?4, ?3, ?1, removed FROM main.@_state"
+            " WHERE true ON CONFLICT (owner) DO UPDATE"
+            " SET seen = max(seen, excluded.seen), removed = excluded.removed"
+            " WHERE claim = excluded.claim RETURNING 1",
       pErr);
   int bOurs;
   bxBind(pStmt, pErr, "itt", bxNow(), pState->zOwner, pState->zClaim);
@@ -271,6 +273,10 @@ static void resume(EvBuffer *p, const EvState *pState, BxErr *pErr) {
       " pruned, pinned, confidence, place) SELECT id, timestamp, action_bytes,"
       " screenshot_bytes, pruned, pinned, confidence, 1"
       " FROM over.evidence_overflow WHERE owner = ?1 ORDER BY timestamp, rid",
+      0, pErr);
+  runOver(p, pState,
+      "UPDATE main.@_state SET removed ="
+      " (SELECT removed FROM over.evidence_owners WHERE owner = ?1)",
       0, pErr);
 }
 

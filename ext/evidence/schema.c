@@ -66,6 +66,7 @@ static const char zTables[] =
     " claim TEXT NOT NULL DEFAULT '',"
     " rule TEXT NOT NULL DEFAULT 'manual',"
     " last INTEGER NOT NULL DEFAULT 0,"
+    " removed INTEGER NOT NULL DEFAULT 0,"
     " actions INTEGER NOT NULL DEFAULT 0,"
     " bytes INTEGER NOT NULL DEFAULT 0,"
     " screenshots INTEGER NOT NULL DEFAULT 0,"
@@ -154,10 +155,18 @@ typedef struct Object {
   "INSERT INTO @_do(verb, rule, amount, rid) SELECT 'prune', 'threshold', "    \
   "g.n, NEW.rid FROM @_state, (SELECT " GROWTH " AS n) AS g WHERE g.n > 0 "    \
   "AND bytes + g.n > max_size_bytes * prune_threshold; "                       \
-  "SELECT RAISE(ABORT, 'BufferFullError: pinned evidence leaves no room; "     \
-  "unpin rows (UPDATE ... SET pinned = 0) or raise max_size_bytes') FROM "     \
-  "@_state, (SELECT " GROWTH " AS n) AS g WHERE g.n > 0 "                      \
-  "AND bytes + g.n > max_size_bytes; "
+  "SELECT CASE WHEN 2 * (g.n + CASE NEW.mask WHEN 0 THEN 0 ELSE "              \
+  "(SELECT " SIZE(                                                             \
+      "") " FROM @_rows WHERE rid = NEW.rid) END) > max_size_bytes "           \
+          "THEN RAISE(ABORT, 'DataTooLargeError: this evidence is larger "     \
+          "than half "                                                         \
+          "of the buffer; raise max_size_bytes') WHEN bytes + g.n > "          \
+          "max_size_bytes "                                                    \
+          "THEN RAISE(ABORT, 'BufferFullError: pinned evidence leaves no "     \
+          "room; "                                                             \
+          "unpin rows (UPDATE ... SET pinned = 0) or raise max_size_bytes') "  \
+          "END FROM "                                                          \
+          "@_state, (SELECT " GROWTH " AS n) AS g WHERE g.n > 0; "
 
 #define KEEP_LAST                                                              \
   "INSERT INTO @_do(verb, rule, amount) SELECT 'hold', 'max_screenshots', "    \
@@ -296,7 +305,7 @@ static const Object aObject[] = {
         " DELETE FROM @_gone WHERE id = OLD.id; END"},
     {"TRIGGER", "rowsdeleted",
         "AFTER DELETE ON @_rows BEGIN UPDATE @_state SET " COUNT("-", "OLD.")
-        "; DELETE FROM @_actions WHERE rid = OLD.rid;"
+        ", removed = removed + (rule NOT IN ('manual', 'clear')); DELETE FROM @_actions WHERE rid = OLD.rid;"
         " DELETE FROM @_shots WHERE rid = OLD.rid;"
         " INSERT INTO @_gone SELECT OLD.id, 1 WHERE OLD.place = 1"
         " ON CONFLICT (id) DO UPDATE SET whole = 1; "
@@ -363,7 +372,8 @@ static const Object aObject[] = {
     {"TRIGGER", "clear",
         "INSTEAD OF INSERT ON @_do WHEN NEW.verb = 'clear' BEGIN "
         RULE("'clear'")
-        "DELETE FROM @_rows WHERE pinned = 0; " RULE("'manual'") "END"},
+        "DELETE FROM @_rows WHERE pinned = 0;"
+        " UPDATE @_state SET removed = 0; " RULE("'manual'") "END"},
     /* an overflowed row comes back, with what it had there */
     {"TRIGGER", "back",
         "INSTEAD OF INSERT ON @_do WHEN NEW.verb = 'back' BEGIN"

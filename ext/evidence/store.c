@@ -123,6 +123,9 @@ static int isPolicy(sqlite3_value *pVal) {
   return 0;
 }
 
+static const char zSetShots[] =
+    "UPDATE main.@_state SET max_screenshots = CAST(?1 AS INTEGER)";
+
 /* The UPDATE of a setting that is in range; NULL with an error. */
 static const char *settingSql(
     const char *zName, sqlite3_value *pVal, BxErr *pErr) {
@@ -131,8 +134,6 @@ static const char *settingSql(
   static const char zThreshold[] =
       "UPDATE main.@_state SET prune_threshold = CAST(?1 AS REAL)";
   static const char zPolicy[] = "UPDATE main.@_state SET retention_policy = ?1";
-  static const char zShots[] =
-      "UPDATE main.@_state SET max_screenshots = CAST(?1 AS INTEGER)";
   const char *zSql = 0;
   int bGood = 0;
   if (sqlite3_stricmp(zName, "max_size_bytes") == 0) {
@@ -145,7 +146,7 @@ static const char *settingSql(
     zSql = zPolicy;
     bGood = isPolicy(pVal);
   } else if (sqlite3_stricmp(zName, "max_screenshots") == 0) {
-    zSql = zShots;
+    zSql = zSetShots;
     bGood = inRange(pVal, 1, 0.0, 1000000.0);
   } else {
     bxFail(pErr, SQLITE_CONSTRAINT,
@@ -154,6 +155,18 @@ static const char *settingSql(
   }
   if (!bGood) failSetting(pErr, zName, pVal);
   return bGood ? zSql : 0;
+}
+
+/* A limit that nothing holds to is refused. */
+static void expectHeld(EvBuffer *p, const EvState *pState, BxErr *pErr) {
+  if (pErr->rc != SQLITE_OK || pState->nKeep >= 0) return;
+  bxFail(pErr, SQLITE_CONSTRAINT,
+      "ValidationError: max_screenshots limits the screenshots under "
+      "retention_policy 'keep-last-n' only, and %s has another policy; set it "
+      "as well: retention_policy='keep-last-n' in CREATE VIRTUAL TABLE, or "
+      "INSERT INTO \"%w\"(\"%w\", value) VALUES('retention_policy', "
+      "'keep-last-n') before",
+      p->base.stmts.zTable, p->base.stmts.zTable, p->base.stmts.zTable);
 }
 
 /* overflow: another schema only while nothing lies in the old one. */
@@ -199,6 +212,7 @@ void evSet(EvBuffer *p, const char *zName, sqlite3_value *pVal, BxErr *pErr) {
   zSql = settingSql(zName, pVal, pErr);
   if (zSql == 0) return;
   evLoadState(p, &state, pErr);
+  if (zSql == zSetShots) expectHeld(p, &state, pErr);
   evOverflowOurs(p, &state, pErr);
   if (!state.bRated && sqlite3_stricmp(zName, "retention_policy") == 0) {
     bxRun(bxStmt(&p->base.stmts, zRate, pErr), pErr);
@@ -372,13 +386,13 @@ static void readAction(
 static void checkSize(EvBuffer *p, const EvState *pState, const char *zId,
     i64 nNew, i64 nPinned, BxErr *pErr) {
   if (pErr->rc != SQLITE_OK) return;
-  if (nNew > pState->nMax) {
+  if (nNew > pState->nMax / 2) {
     bxFail(pErr, SQLITE_TOOBIG,
-        "DataTooLargeError: evidence %Q of %lld bytes is larger than the "
-        "whole buffer of %lld bytes; raise max_size_bytes, as in INSERT INTO "
+        "DataTooLargeError: evidence %Q has %lld bytes, and one row may take "
+        "at most half of max_size_bytes, %lld; raise it, as in INSERT INTO "
         "\"%w\"(\"%w\", value) VALUES('max_size_bytes', %lld)",
-        zId, nNew, pState->nMax, p->base.stmts.zTable, p->base.stmts.zTable,
-        nNew * 2);
+        zId, nNew, pState->nMax / 2, p->base.stmts.zTable, p->base.stmts.zTable,
+        nNew * 4);
   } else if (nPinned + nNew > pState->nMax) {
     bxFail(pErr, SQLITE_CONSTRAINT,
         "BufferFullError: pinned evidence holds %lld of %lld bytes and "
@@ -608,8 +622,10 @@ void evChange(EvBuffer *p, i64 iRow, EvRow *pRow, BxErr *pErr) {
   if (was.iPinned && (mask & HAS_DATA)) failPinned(p, was.zId, pErr);
   evLoadState(p, &state, pErr);
   nNew = sizeAfter(&was, pRow, mask);
-  if (mask & HAS_DATA) {
+  if (nNew > was.nAction + was.nShot + EV_ROW_BYTES) {
     checkSize(p, &state, was.zId, nNew, state.nPinned, pErr);
+  }
+  if (mask & HAS_DATA) {
     expectOurs(p, &state, nNew - was.nAction - was.nShot - EV_ROW_BYTES, pErr);
   }
   if (mask != 0) {

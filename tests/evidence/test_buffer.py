@@ -103,12 +103,12 @@ def test_transactions_and_savepoints_are_exact(rec):
         rec.execute(ADD, ("b", 2, "{}", b"2"))
         rec.execute("UPDATE rec SET screenshot = x'0102' WHERE id = 'a'")
         rec.execute("DELETE FROM rec WHERE id = 'a'")
-        rec.execute("INSERT INTO rec(rec, value) VALUES('max_screenshots', 1)")
+        rec.execute("INSERT INTO rec(rec, value) VALUES('max_size_bytes', 5000)")
         rec.execute(undo)
         if rec.in_transaction:
             rec.execute("COMMIT")
         assert rows(rec, "SELECT * FROM rec") == before
-        assert one(rec, "SELECT max_screenshots FROM rec_state") == 50
+        assert one(rec, "SELECT max_size_bytes FROM rec_state") == 73400320
         well(rec)
 
 
@@ -279,6 +279,8 @@ def test_bad_changes_are_refused(rec, sql, message):
     ("max_screenshots=1.5", "max_screenshots cannot be"),
     ("max_size_bytes=", "max_size_bytes has no value"),
     ("retention_policy=''", "retention_policy has no value"),
+    ("max_screenshots=20", "max_screenshots limits.*'keep-last-n' only"),
+    ("retention_policy='confidence-based', max_screenshots=20", "'keep-last-n' only"),
     ("max_screenshots=1, max_screenshots=2", "max_screenshots is given twice"),
     ("resume=", "resume has no value"),
     ("nonsense", "name=value"),
@@ -557,13 +559,13 @@ def test_thousand_strategies_and_sizes_at_the_limit(path):
     kept = json.loads(one(db, "SELECT action FROM rec"))
     assert kept["fallbackChain"]["strategies"] == chain
     one(db, "SELECT evidence_clear('rec')")
-    exact = 1_000_000 - 100 - 2
+    exact = 500_000 - 100 - 2  # half of the buffer
     db.execute(ADD, ("b", 2, "{}", bytes(exact)))
-    assert one(db, "SELECT capacity_used FROM evidence_stats('rec')") == 1
+    assert one(db, "SELECT capacity_used FROM evidence_stats('rec')") == .5
     for begin in (False, True):
         if begin:
             db.execute("BEGIN")
-        with pytest.raises(sqlite3.DataError, match="DataTooLargeError.*1000001.*1000000"):
+        with pytest.raises(sqlite3.DataError, match="DataTooLargeError.*500001.*500000"):
             db.execute(ADD, ("c", 3, "{}", bytes(exact + 1)))
         assert one(db, "SELECT id FROM rec") == "b"
     well(db)

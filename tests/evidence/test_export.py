@@ -49,7 +49,7 @@ def test_export_prunes_a_copy_and_with_1_the_rows(rec):
     size = out["sizeBytes"]
     assert out["metadata"] == {
         "exportedAt": 1700000000123, "originalActionCount": 3, "prunedActionCount": 3,
-        "compressionRatio": pytest.approx(size / (70 * 1024 * 1024)), "damaged": []}
+        "missingActionCount": 0, "compressionRatio": pytest.approx(size / (70 * 1024 * 1024)), "damaged": []}
     assert rows(rec, "SELECT * FROM rec") == before
     again = json.loads(one(rec, "SELECT evidence_export('rec', 1, 1700000000123)"))
     assert again == out
@@ -91,6 +91,63 @@ def test_damaged_actions_are_named_and_left_out(rec):
     assert out["metadata"]["originalActionCount"] == 3
     assert out["metadata"]["prunedActionCount"] == 2
     assert len(steps(rec)) == len(flow(rec)["steps"]) == 2
+
+
+def test_an_export_says_that_its_beginning_is_missing(rec):
+    rec.execute("INSERT INTO rec(rec, value) VALUES('max_size_bytes', 3000)")
+    put(rec, *({"eventType": "click", "n": "x" * 200} for _ in range(30)))
+    kept = one(rec, "SELECT count(*) FROM rec")
+    assert 0 < kept < 10
+    rec.execute("DELETE FROM rec WHERE id = 'x29'")  # by hand: not missed
+    told = json.loads(one(rec, "SELECT evidence_export('rec', 1)"))["metadata"]
+    assert told["originalActionCount"] == 29 and told["prunedActionCount"] == kept - 1
+    assert told["missingActionCount"] == 30 - kept
+    assert flow(rec)["title"] == f"rec ({30 - kept} earlier actions were pruned)"
+    rec.execute("SELECT evidence_clear('rec')")
+    put(rec, {"eventType": "click"})
+    told = json.loads(one(rec, "SELECT evidence_export('rec')"))["metadata"]
+    assert told["originalActionCount"] == 1 and told["missingActionCount"] == 0
+    assert flow(rec)["title"] == "rec"
+
+
+def framed(chain, **more):
+    return {"eventType": "click", "domData": {"selector": "#pay", "iframeChain": chain}, **more}
+
+
+@pytest.mark.parametrize("chain, frame", [
+    ([], None), (None, None), ([0], [0]), ([2, 0], [2, 0]),
+    ([{"index": 1, "id": "f"}, {"index": 3}], [1, 3])])
+def test_a_step_names_the_frame_of_its_action(rec, chain, frame):
+    kinds = ["click", "dblclick", "type", "hover", "scroll", "focus", "keydown"]
+    put(rec, *(framed(chain, eventType=kind, value="1,2") for kind in kinds),
+        {"actionType": "click", "evidence": {"dom": {"iframeChain": chain,
+                                                     "selector": "#pay"}}},
+        framed(chain, domData={"iframeChain": chain}, fallbackChain={"strategies": [
+            {"type": "coordinates", "metadata": {"x": 1, "y": 2}}]}))
+    told = flow(rec)["steps"]
+    assert [s.get("frame") for s in told if not s["type"].startswith("key")] == [frame] * 9
+    assert [s["type"] for s in told][:6] == [
+        "click", "doubleClick", "change", "hover", "scroll", "waitForExpression"]
+    assert told[-1]["selectors"] == [["html"]]
+    assert [s.get("frame") for s in steps(rec)] == [chain or None] * 9
+
+
+@pytest.mark.parametrize("chain", [
+    ["#card"], [0, "iframe"], [-1], [1.5], [{"id": "f"}], [{"index": "0"}], "#card", {"index": 0}])
+def test_a_frame_that_a_step_cannot_name_makes_a_step_of_its_own(rec, chain):
+    put(rec, framed(chain), framed(chain, eventType="keydown", value="a"))
+    assert flow(rec)["steps"] == [
+        {"type": "customStep", "target": "main", "name": name, "parameters": {
+            "value": value, "selectors": ["#pay"], "frame": chain}}
+        for name, value in (("click", None), ("keydown", "a"))]
+    assert [s["frame"] for s in steps(rec)] == [chain] * 2
+
+
+def test_going_to_a_page_in_a_frame_is_a_step_of_its_own(rec):
+    put(rec, framed([0], eventType="navigate", value="http://x/"))
+    step = flow(rec)["steps"][0]
+    assert (step["type"], step["name"], step["parameters"]["value"]) == (
+        "customStep", "navigate", "http://x/")
 
 
 def test_selectors_come_from_the_whole_chain_in_order_and_once(rec):

@@ -522,14 +522,16 @@ def test_approval_waits_for_another_writer_of_the_file(path):
 
 
 @pytest.mark.parametrize("act", [
-    "INSERT INTO rec(id, timestamp, action, screenshot) VALUES('new', 99, '{}', zeroblob(50000))",
-    "UPDATE rec SET screenshot = zeroblob(60000) WHERE id = 'm'",
+    "INSERT INTO rec(id, timestamp, action, screenshot) VALUES('new', 99, '{}', zeroblob(49000))",
+    "UPDATE rec SET screenshot = zeroblob(49000) WHERE id = 'm'",
     "INSERT INTO rec(rec, value) VALUES('max_size_bytes', 20000)",
     "INSERT INTO rec(rec, value) VALUES('retention_policy', 'keep-last-n')",
     "INSERT INTO rec(rec, value) VALUES('prune_threshold', 0.1)"])
 @pytest.mark.parametrize("begin", ["", "BEGIN"])
 def test_who_lost_its_rows_prunes_none_of_them(rec, path, act, begin):
-    rec.execute("INSERT INTO rec(rec, value) VALUES('max_screenshots', 1)")
+    for name, value in (("retention_policy", "keep-last-n"), ("max_screenshots", 1),
+                        ("retention_policy", "keep-all")):
+        rec.execute("INSERT INTO rec(rec, value) VALUES(?, ?)", (name, value))
     fill(rec, 0, 10)
     one(rec, "SELECT evidence_flush('rec')")
     rec.execute(ADD, ("m", 90, "{}", b"shot"))
@@ -563,6 +565,21 @@ def test_a_resume_into_a_smaller_buffer_prunes_at_once(path):
     well(db)
 
 
+def test_a_resumed_buffer_knows_how_many_actions_were_pruned(path):
+    db = open_buffer(path)
+    for i in range(40):
+        db.execute(ADD, (f"r{i:03}", i, json.dumps({"n": "x" * 5000}), None))
+    kept = one(db, "SELECT count(*) FROM rec")
+    one(db, "SELECT evidence_flush('rec')")
+    mine = owner(db)
+    db.close()
+    assert 0 < kept < 20
+    new = open_buffer(path, f", resume='{mine}'")
+    told = json.loads(one(new, "SELECT evidence_export('rec')"))["metadata"]
+    assert told["originalActionCount"] == 40
+    assert told["missingActionCount"] == 40 - kept
+
+
 @pytest.mark.parametrize("table", [
     "evidence_overflow_actions", "evidence_overflow_screenshots", "mine_actions",
     "mine_shots"])
@@ -584,8 +601,8 @@ def test_no_row_takes_the_place_of_another(rec, path, table, conflict):
 def test_a_screenshot_deleted_in_the_file_has_a_receipt_and_is_missed(rec, path):
     fill(rec, 0, 4)
     one(rec, "SELECT evidence_flush('rec')")
-    rec.execute("INSERT INTO rec(rec, value) VALUES('max_screenshots', 3)")
     rec.execute("INSERT INTO rec(rec, value) VALUES('retention_policy', 'keep-last-n')")
+    rec.execute("INSERT INTO rec(rec, value) VALUES('max_screenshots', 3)")
     plain = sqlite3.connect(path, isolation_level=None)
     assert rows(plain, "SELECT rid FROM evidence_overflow_screenshots") == [
         (2,), (3,), (4,)]

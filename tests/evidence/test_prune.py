@@ -47,10 +47,15 @@ def test_prunes_above_the_threshold_not_at_it(rec):
 def test_screenshots_go_before_actions_and_pins_stay(rec):
     fill(rec, 10, 700)
     rec.execute("UPDATE rec SET pinned = 1 WHERE id IN ('r0', 'r3')")
-    rec.execute(ADD, ("big", 50, "{}", bytes(7500)))
-    # 7,602 bytes come; 398 may stay beside them, the two pins are 1,604
-    assert names(rec) == ["r0", "r3", "big"]
-    assert names(rec, "screenshot IS NULL") == []
+    large = json.dumps({"x": "y" * 4600}, separators=(",", ":"))
+    rec.execute(ADD, ("big", 50, large, None))
+    # 4,708 bytes come, beside which 3,292 may stay: 7 screenshots go
+    assert names(rec, "screenshot IS NOT NULL") == ["r0", "r3", "r9"]
+    assert len(names(rec)) == 11
+    rec.execute(ADD, ("new", 51, large, None))
+    # the last screenshot is not enough, and neither are the small actions
+    assert names(rec) == ["r0", "r3", "new"]
+    assert names(rec, "screenshot IS NOT NULL") == ["r0", "r3"]
     well(rec)
 
 
@@ -110,6 +115,74 @@ def test_confidence_based_takes_the_surest_first(rec, late):
     well(rec)
 
 
+def test_a_strategy_without_confidence_has_the_weight_of_its_type(rec):
+    weights = {"coordinates": .6, "vision_ocr": .7, "css_selector": .75,
+               "evidence_scoring": .8, "dom_selector": .85, "cdp_power": .9,
+               "cdp_semantic": .95}
+    rec.execute("INSERT INTO rec(rec, value) VALUES('retention_policy', 'confidence-based')")
+    for i, (kind, weight) in enumerate(weights.items()):
+        chain = [{"type": "coordinates"}, {"type": kind, "confidence": None}]
+        rec.execute(ADD, (kind, i, json.dumps({"fallbackChain": {"strategies": chain}}), b"1"))
+    for i, chain in enumerate([[{"type": "cdp_semantic", "confidence": .1}],
+                               [{"type": "made_up"}, 5], []]):
+        rec.execute(ADD, (f"x{i}", 90 + i, json.dumps(
+            {"fallbackChain": {"strategies": chain}}), b"1"))
+    want = {**weights, "x0": .1, "x1": -1, "x2": -1}
+    assert dict(rows(rec, "SELECT id, confidence FROM rec_rows")) == want
+    rec.execute("INSERT INTO rec(rec, value) VALUES('retention_policy', 'keep-all')")
+    rec.execute("INSERT INTO rec(rec, value) VALUES('retention_policy', 'confidence-based')")
+    assert dict(rows(rec, "SELECT id, confidence FROM rec_rows")) == want
+
+
+@pytest.mark.parametrize("begin", ["", "BEGIN"])
+def test_one_large_capture_does_not_empty_the_buffer(rec, begin):
+    fill(rec, 15, 400)
+    rec.execute(begin)
+    before = rows(rec, "SELECT * FROM rec")
+    for sql in ("INSERT INTO rec(id, timestamp, action, screenshot) "
+                "VALUES('big', 99, '{}', zeroblob(4899))",
+                "UPDATE rec SET screenshot = zeroblob(4899) WHERE id = 'r1'"):
+        with pytest.raises(sqlite3.DataError, match="DataTooLargeError.*5001.*half.*5000"):
+            rec.execute(sql)
+        assert rows(rec, "SELECT * FROM rec") == before
+    with pytest.raises(sqlite3.IntegrityError, match="DataTooLargeError.*half"):
+        rec.execute("INSERT INTO rec_put(rid, id, timestamp, pinned, mask, place, action, "
+                    "screenshot, confidence) VALUES(99, 'c', 3, 0, 0, 2, '{}', "
+                    "zeroblob(4899), -1)")
+    with pytest.raises(sqlite3.IntegrityError, match="DataTooLargeError.*half"):
+        rec.execute("INSERT INTO rec_put(rid, id, timestamp, pinned, mask, place, action, "
+                    "screenshot, confidence) VALUES(2, 'r1', 3, 0, 4, 2, NULL, "
+                    "zeroblob(4899), -1)")
+    assert rows(rec, "SELECT * FROM rec") == before
+    rec.execute("UPDATE rec SET screenshot = zeroblob(4898) WHERE id = 'r1'")
+    rec.execute("INSERT INTO rec(id, timestamp, action, screenshot) "
+                "VALUES('half', 99, '{}', zeroblob(4898))")
+    assert len(names(rec)) == 16
+    well(rec)
+
+
+def test_a_row_larger_than_half_of_a_smaller_maximum_may_shrink(rec):
+    rec.execute(ADD, ("a", 1, "{}", bytes(4000)))
+    rec.execute("INSERT INTO rec(rec, value) VALUES('max_size_bytes', 5000)")
+    rec.execute("UPDATE rec SET screenshot = zeroblob(3000), pinned = 1 WHERE id = 'a'")
+    rec.execute("UPDATE rec SET pinned = 0 WHERE id = 'a'")
+    with pytest.raises(sqlite3.DataError, match="DataTooLargeError"):
+        rec.execute("UPDATE rec SET screenshot = zeroblob(3001) WHERE id = 'a'")
+    well(rec)
+
+
+def test_max_screenshots_is_refused_where_nothing_holds_to_it(rec):
+    limit = "INSERT INTO rec(rec, value) VALUES('max_screenshots', 3)"
+    for policy in "keep-all", "confidence-based":
+        rec.execute("INSERT INTO rec(rec, value) VALUES('retention_policy', ?)", (policy,))
+        with pytest.raises(sqlite3.IntegrityError,
+                           match="ValidationError: max_screenshots.*'keep-last-n' only"):
+            rec.execute(limit)
+    rec.execute("INSERT INTO rec(rec, value) VALUES('retention_policy', 'keep-last-n')")
+    rec.execute(limit)
+    assert one(rec, "SELECT max_screenshots FROM rec_state") == 3
+
+
 def test_a_smaller_maximum_prunes_at_once(rec):
     fill(rec, 17)
     rec.execute("INSERT INTO rec(rec, value) VALUES('max_size_bytes', 5000)")
@@ -152,8 +225,8 @@ def test_equal_times_go_in_order_of_arrival(rec):
 def test_random_acts_keep_counters_exact_and_the_buffer_within_its_size(path, policy):
     pick = random.Random(policy)
     db = connect(path)
-    db.execute(MAKE + f"(max_size_bytes=20000, retention_policy='{policy}', "
-                      "max_screenshots=6)")
+    db.execute(MAKE + f"(max_size_bytes=20000, retention_policy='{policy}'"
+               + (", max_screenshots=6)" if policy == "keep-last-n" else ")"))
     for step in range(400):
         act = pick.random()
         name = f"r{pick.randrange(40)}"

@@ -226,7 +226,9 @@ const Operation aOperation[] = {
         0},
 
     {"create a buffer", 0, 0,
-        "CREATE VIRTUAL TABLE rec USING evidence_buffer(max_screenshots=5)", 0},
+        "CREATE VIRTUAL TABLE rec USING evidence_buffer("
+        "retention_policy='keep-last-n', max_screenshots=5)",
+        0},
     {"store", BUFFER, "UPDATE rec SET pinned = 1 WHERE id = 'a1'",
         "INSERT INTO rec(id, timestamp, action) VALUES('a4', 4000, '{}')", 0},
     {"store it again", BUFFER, 0,
@@ -238,6 +240,8 @@ const Operation aOperation[] = {
         0},
     {"flush a buffer", 0, SPILLING, "SELECT evidence_flush('rec')", 0},
     {"approve", BUFFER, 0, "SELECT evidence_prune_for_approval('rec')", 0},
+    {"approve, pages given back", "PRAGMA auto_vacuum = 2; VACUUM;" BUFFER, 0,
+        "SELECT evidence_prune_for_approval('rec')", 0},
     {"approve what overflowed", 0, SPILLING STORE("temp.rec", "a4", "4000"),
         "SELECT evidence_prune_for_approval('rec', 1)", 0},
     {"prune screenshots", BUFFER, 0,
