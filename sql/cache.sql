@@ -479,7 +479,7 @@ BEGIN
          OLD.total_size, min(i.timestamp), max(i.timestamp)
     FROM cache_state AS t, cache_clock AS c, cache_items AS i
    WHERE i.session_id = OLD.session_id
-  HAVING count(*) > 0;
+   GROUP BY NULL; -- no row for none; SQLite 3.38 has no HAVING without it
   UPDATE cache_state SET bytes = bytes - OLD.total_size
    WHERE (SELECT total_quota FROM cache_limits) < 1125899906842624;
   DELETE FROM cache_sizes WHERE session_id = OLD.session_id;

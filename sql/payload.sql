@@ -344,7 +344,7 @@ BEGIN
          count(*), sum(bytes), min(at), max(at)
     FROM (SELECT at, bytes FROM payload_archive WHERE at < NEW.before
            ORDER BY at LIMIT CAST(coalesce(NEW.max_rows, -1) AS INTEGER))
-  HAVING count(*) > 0;
+   GROUP BY NULL; -- no row for none; SQLite 3.38 has no HAVING without it
   UPDATE payload_state -- removed: for now, which receipt it is
      SET bulk = 1,
          removed = CASE changes() WHEN 0 THEN 0
@@ -377,7 +377,7 @@ BEGIN
   SELECT CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER),
          'payload', 'clear', NEW.actor, count(*), sum(bytes), min(at), max(at)
     FROM payload_archive
-  HAVING count(*) > 0;
+   GROUP BY NULL; -- no row for none; SQLite 3.38 has no HAVING without it
   UPDATE payload_state -- removed: for now, which receipt it is
      SET bulk = 1,
          removed = CASE changes() WHEN 0 THEN 0

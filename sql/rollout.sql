@@ -552,7 +552,7 @@ BEGIN
          (SELECT at FROM rollout_due
            WHERE blocked_by IS NULL AND at < (SELECT now FROM rollout_act)
            ORDER BY at, key LIMIT coalesce(NEW.max_rows, -1)) AS d
-  HAVING count(*) > 0;
+   GROUP BY NULL; -- no row for none; SQLite 3.38 has no HAVING without it
   UPDATE rollout_act -- rows: for now, which receipt it is
      SET rows = CASE changes() WHEN 0 THEN 0
                 ELSE (SELECT max(id) FROM retention_log) END;
@@ -746,6 +746,7 @@ BEGIN
                  = 'threadrolledback') AS d,
          rollout_segments AS s
    WHERE s.rollout = NEW.no AND d.number < NEW.turns
+   GROUP BY NULL
   HAVING begun IS NOT NULL;
   UPDATE rollout_heads
      SET turns = (SELECT max(0, NEW.turns -

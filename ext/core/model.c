@@ -129,7 +129,7 @@ static const char zQueries[] =
     "  ' FROM main.\"' || ?1 || '\" WHERE ' ||"
     "  group_concat('\"' || name || '\" IS ?', ' AND ')"
     "    FILTER (WHERE is_key) "
-    "FROM cols HAVING count(*) > 0";
+    "FROM cols GROUP BY NULL";
 
 /* Whether the model's table has a row. */
 static int hasRows(sqlite3 *pModel, const char *zTable, BxErr *pErr) {

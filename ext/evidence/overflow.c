@@ -120,27 +120,37 @@ static void failOwner(EvBuffer *p, const EvState *pState, BxErr *pErr) {
       zOwnerError, p->base.stmts.zTable, pState->zOwner, p->base.stmts.zTable);
 }
 
+/* Steps a statement that changes at most one row, and finalizes it. Returns
+** whether it did. (SQLite 3.38 ignores RETURNING while it makes a virtual
+** table.) */
+static int changesRow(sqlite3_stmt *pStmt, BxErr *pErr) {
+  int nChange = 0;
+  bxRow(pStmt, pErr);
+  if (pErr->rc == SQLITE_OK) {
+    nChange = sqlite3_changes(sqlite3_db_handle(pStmt));
+  }
+  sqlite3_finalize(pStmt);
+  return nChange > 0;
+}
+
 /* Writes the owner's row. Returns 0 when it is another's. */
 static int writeOwner(EvBuffer *p, const EvState *pState, BxErr *pErr) {
   sqlite3_stmt *pStmt = evPrepareOver(p, pState,
       pState->nOverflow > 0
           ? "UPDATE over.evidence_owners SET seen = max(seen, ?1), removed ="
             " (SELECT removed FROM main.@_state)"
-            " WHERE owner = ?2 AND claim = ?3 RETURNING 1"
+            " WHERE owner = ?2 AND claim = ?3"
           : "INSERT INTO over.evidence_owners(owner, buffer, claim, seen,"
             " removed) SELECT ?2, ?4, ?3, ?1, removed FROM main.@_state"
             " WHERE true ON CONFLICT (owner) DO UPDATE"
             " SET seen = max(seen, excluded.seen), removed = excluded.removed"
-            " WHERE claim = excluded.claim RETURNING 1",
+            " WHERE claim = excluded.claim",
       pErr);
-  int bOurs;
   bxBind(pStmt, pErr, "itt", bxNow(), pState->zOwner, pState->zClaim);
   if (pState->nOverflow == 0) {
     bxBind(pStmt, pErr, "---t", p->base.stmts.zTable);
   }
-  bOurs = bxRow(pStmt, pErr);
-  sqlite3_finalize(pStmt);
-  return bOurs;
+  return changesRow(pStmt, pErr);
 }
 
 /* A buffer that lost its owner's name, and nothing with it, takes a new one;
@@ -257,17 +267,16 @@ static void installInto(Bx *bx, const char *zDb, BxErr *pErr) {
 static void resume(EvBuffer *p, const EvState *pState, BxErr *pErr) {
   sqlite3_stmt *pStmt = evPrepareOver(p, pState,
       "UPDATE over.evidence_owners SET claim = ?2, buffer = ?3, "
-      "seen = max(seen, ?4) WHERE owner = ?1 RETURNING 1",
+      "seen = max(seen, ?4) WHERE owner = ?1",
       pErr);
   bxBind(pStmt, pErr, "ttti", pState->zOwner, pState->zClaim,
       p->base.stmts.zTable, bxNow());
-  if (!bxRow(pStmt, pErr)) {
+  if (!changesRow(pStmt, pErr)) {
     bxFail(pErr, SQLITE_ERROR,
         "NotFoundError: no overflowed evidence of owner %Q in schema %s; "
         "SELECT owner, buffer, rows, bytes FROM evidence_owners lists it",
         pState->zOwner, pState->zOverflow);
   }
-  sqlite3_finalize(pStmt);
   runOver(p, pState,
       "INSERT INTO main.@_rows(id, timestamp, action_bytes, screenshot_bytes,"
       " pruned, pinned, confidence, place) SELECT id, timestamp, action_bytes,"
