@@ -21,17 +21,20 @@ extern const char bxSqlCore[], bxSqlPayload[], bxSqlCache[], bxSqlEvidence[],
 
 /* The domains; core is first. */
 static const BxDomain aDomain[] = {
-    {"core", "blackbox_domains", 1, bxSqlCore, 0, 0},
-    {"payload", "payload_state", 1, bxSqlPayload, bxPayloadAdopt, 0},
-    {"cache", "cache_state", 1, bxSqlCache, 0, 0},
-    {"evidence", "evidence_owners", 1, bxSqlEvidence, 0, 0},
-    {"rollout", "rollout_act", 1, bxSqlRollout, 0, "Write failed: "},
+    {"core", "blackbox_domains", 1, bxSqlCore, 0, 0, 0, 0},
+    {"payload", "payload_state", 1, bxSqlPayload, bxPayloadAdopt, 0, 0,
+        bxPayloadLeave},
+    {"cache", "cache_state", 1, bxSqlCache, 0, 0, 0, 0},
+    {"evidence", "evidence_owners", 1, bxSqlEvidence, 0, 0, 0, 0},
+    {"rollout", "rollout_act", 1, bxSqlRollout, 0,
+        "Write failed: ", BX_ROLLOUT_SEARCH, 0},
 };
 
 /* name, fewest and most arguments, kind, implementation */
 static const BxFunction aFunction[] = {
     {"blackbox_debug", 0, 0, BX_PURE, bxDebug},
     {"blackbox_install", 0, 2, BX_OWN, bxInstall},
+    {"blackbox_uninstall", 0, 3, BX_WRITE, bxUninstall},
     {"blackbox_use", 1, 1, BX_OWN, bxUse},
     {"payload_cleanup", 0, 3, BX_WRITE, bxPayloadCleanup},
     {"payload_clear_archive", 0, 0, BX_WRITE, bxPayloadClearArchive},

@@ -149,11 +149,7 @@ static void checkVtabs(BxStmts *p, BxProblems *pOut) {
   int i;
   if (pOut->err.rc != SQLITE_OK) return;
   for (i = 0; p->bx->aCheck[i].zModule != 0; i++) {
-    pStmt = bxPrepare(p,
-        "SELECT name FROM main.sqlite_schema WHERE type = 'table' AND "
-        "lower(sql) GLOB 'create virtual table*using*' || ?1 || '*'",
-        &pOut->err);
-    bxBind(pStmt, &pOut->err, "t", p->bx->aCheck[i].zModule);
+    pStmt = bxVtabNames(p, p->bx->aCheck[i].zModule, &pOut->err);
     while (bxRow(pStmt, &pOut->err)) {
       checkVtab(p, (const char *)sqlite3_column_text(pStmt, 0), pOut);
     }

@@ -142,6 +142,12 @@ struct BxDomain {
   /* What the errors of its functions begin with when beginning or ending their
   ** savepoint fails ("Write failed: "); may be NULL. */
   const char *zFailed;
+  /* What it makes on request, outside its SQL, in the order in which it is to
+  ** be dropped: names between commas; may be NULL. */
+  const char *zOptional;
+  /* Refuses that the domain leaves p's schema while the connection keeps
+  ** something for it; may be NULL. */
+  void (*xLeave)(BxStmts *p, BxErr *pErr);
 };
 
 /* The memory slot of a domain ("payload"), or NULL for an unknown name. */
@@ -208,6 +214,9 @@ BxVtab *bxVtabIn(Bx *bx, const char *zModule, const char *zDb,
 */
 BxVtab *bxVtabFind(
     Bx *bx, const char *zModule, sqlite3_value *pName, BxErr *pErr);
+/* A query of the names in p's schema of the tables that seem to be the module's
+** by their text, to finalize. bxVtabIn() tells which are. */
+sqlite3_stmt *bxVtabNames(BxStmts *p, const char *zModule, BxErr *pErr);
 /* Whether a name is one of the comma-separated zColumns, in any case. */
 int bxIsColumn(const char *zName, const char *zColumns);
 /*
@@ -365,7 +374,7 @@ int bxRegisterTables(Bx *bx, const BxTable *aTable, int nTable);
 /* create_module with a reference to bx as pAux. */
 int bxRegisterModule(Bx *bx, const char *zName, const sqlite3_module *pModule);
 
-/*--------------------------------------------- install.c and check.c ----*/
+/*------------------------------ install.c, uninstall.c and check.c ----*/
 
 /* How blackbox_check() looks into the virtual tables of one module. xCheck
 ** calls bxProblem() for each thing it finds. */
@@ -384,10 +393,22 @@ void bxProblem(BxProblems *p, const char *zObject, const char *zFormat, ...);
 ** checked, such as an interrupt, ends them all. */
 void bxUnchecked(BxProblems *p, const char *zObject, BxErr *pErr);
 
-void bxInstall(BxCall *p); /* blackbox_install() */
-void bxUse(BxCall *p);     /* blackbox_use() */
-void bxVersion(BxCall *p); /* blackbox_version() */
-void bxDebug(BxCall *p);   /* blackbox_debug() */
+/* The schema and the list of domains that arguments 0 and 1 name: main and NULL
+** when they are not given. The schema is there, not temp, and in UTF-8. */
+BxStmts *bxInstallArguments(BxCall *p, const char **pzList);
+/* Whether a comma-separated list names the domain. NULL names all. */
+int bxIsNamed(const char *zList, const char *zDomain);
+/* Version of an installed domain, 0 when it is not said, -1 when there is
+** none. VersionError for one that is newer than this module. */
+i64 bxInstalledVersion(BxStmts *p, const BxDomain *pDomain, BxErr *pErr);
+/* Returns the schema and the domains that it has: "main: core, payload". */
+void bxReturnDomains(BxCall *p, BxStmts *pStmts);
+
+void bxInstall(BxCall *p);   /* blackbox_install() */
+void bxUninstall(BxCall *p); /* blackbox_uninstall() */
+void bxUse(BxCall *p);       /* blackbox_use() */
+void bxVersion(BxCall *p);   /* blackbox_version() */
+void bxDebug(BxCall *p);     /* blackbox_debug() */
 sqlite3_stmt *bxCheck(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 /*----------------------------------------------------------- model.c ----*/
 
@@ -404,5 +425,21 @@ typedef struct BxDifference {
 void bxDifferences(BxStmts *p, const BxDomain *pDomain,
     void (*xEach)(BxStmts *p, void *pArg, const BxDifference *pDifference),
     void *pArg, BxErr *pErr);
+
+/* Something that a domain's SQL makes. */
+typedef struct BxObject {
+  const char *zType; /* trigger, view, index or table */
+  const char *zName;
+  int bThere; /* the schema has it */
+  int bSame;  /* and with the same text */
+  int bRows;  /* a table into which the SQL puts rows */
+} BxObject;
+
+/* Calls xEach for all that the domain's SQL makes: triggers, views, indexes,
+** tables. Core's objects belong to core alone. No statement reads p's schema
+** while xEach runs. */
+void bxObjects(BxStmts *p, const BxDomain *pDomain,
+    void (*xEach)(BxStmts *p, void *pArg, const BxObject *pObject), void *pArg,
+    BxErr *pErr);
 
 #endif

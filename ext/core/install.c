@@ -12,17 +12,21 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-/* Version of an installed domain, 0 when it is not said, -1 when there is
-** none. */
-static i64 installedVersion(BxStmts *p, const char *zDomain, BxErr *pErr) {
+i64 bxInstalledVersion(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   sqlite3_stmt *pStmt;
   i64 iVersion = 0;
-  if (!bxCarries(p->bx, p->zDb, zDomain, pErr)) return -1;
+  if (!bxCarries(p->bx, p->zDb, pDomain->zName, pErr)) return -1;
   pStmt = bxPrepare(
       p, "SELECT version FROM main.blackbox_domains WHERE domain = ?1", pErr);
-  bxBind(pStmt, pErr, "t", zDomain);
+  bxBind(pStmt, pErr, "t", pDomain->zName);
   if (bxRow(pStmt, pErr)) iVersion = sqlite3_column_int64(pStmt, 0);
   sqlite3_finalize(pStmt);
+  if (iVersion > pDomain->iVersion) {
+    bxFail(pErr, SQLITE_ERROR,
+        "VersionError: schema %s has version %lld of %s, this module knows "
+        "up to %d; load a newer blackbox",
+        p->zDb, iVersion, pDomain->zName, pDomain->iVersion);
+  }
   return iVersion;
 }
 
@@ -85,15 +89,8 @@ static void runSql(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
 /* bNew: nothing was in the schema, and nothing can be in the way. */
 static void installDomain(
     BxStmts *p, const BxDomain *pDomain, int bNew, BxErr *pErr) {
-  i64 iVersion = installedVersion(p, pDomain->zName, pErr);
+  i64 iVersion = bxInstalledVersion(p, pDomain, pErr);
   if (pErr->rc != SQLITE_OK) return;
-  if (iVersion > pDomain->iVersion) {
-    bxFail(pErr, SQLITE_ERROR,
-        "VersionError: schema %s has version %lld of %s, this module knows "
-        "up to %d; load a newer blackbox",
-        p->zDb, iVersion, pDomain->zName, pDomain->iVersion);
-    return;
-  }
   if (iVersion == pDomain->iVersion && isIntact(p, pDomain, pErr)) return;
   if (iVersion < 0 && pDomain->xAdopt != 0) pDomain->xAdopt(p, pErr);
   if (iVersion >= 0 || !bNew) {
@@ -102,17 +99,21 @@ static void installDomain(
   runSql(p, pDomain, pErr);
 }
 
-/* Whether a comma-separated list names the domain; core always belongs. */
-static int isWanted(const char *zList, const char *zName) {
-  size_t n = strlen(zName);
+int bxIsNamed(const char *zList, const char *zDomain) {
+  size_t n = strlen(zDomain);
   const char *z = zList;
-  if (zList == 0 || strcmp(zName, "core") == 0) return 1;
+  if (zList == 0) return 1;
   while (*z) {
     z += strspn(z, " ,");
-    if (strcspn(z, " ,") == n && strncmp(z, zName, n) == 0) return 1;
+    if (strcspn(z, " ,") == n && strncmp(z, zDomain, n) == 0) return 1;
     z += strcspn(z, " ,");
   }
   return 0;
+}
+
+/* Core always belongs. */
+static int isWanted(const char *zList, const char *zDomain) {
+  return strcmp(zDomain, "core") == 0 || bxIsNamed(zList, zDomain);
 }
 
 /* Every word of the list must be a domain. */
@@ -157,7 +158,7 @@ static int allIntact(BxStmts *p, const char *zList, BxErr *pErr) {
   for (i = 0; i < bx->nDomain && pErr->rc == SQLITE_OK; i++) {
     const BxDomain *pDomain = &bx->aDomain[i];
     if (!isWanted(zList, pDomain->zName)) continue;
-    if (installedVersion(p, pDomain->zName, pErr) != pDomain->iVersion ||
+    if (bxInstalledVersion(p, pDomain, pErr) != pDomain->iVersion ||
         !isIntact(p, pDomain, pErr)) {
       return 0;
     }
@@ -175,8 +176,7 @@ static void lockSchema(BxStmts *p, BxErr *pErr) {
   }
 }
 
-/* Returns the schema and the domains it now has: "main: core, payload". */
-static void returnDomains(BxCall *p, BxStmts *pStmts) {
+void bxReturnDomains(BxCall *p, BxStmts *pStmts) {
   sqlite3_stmt *pStmt = bxPrepare(pStmts,
       "SELECT group_concat(domain, ', ') FROM main.blackbox_domains", &p->err);
   if (bxRow(pStmt, &p->err)) {
@@ -206,7 +206,7 @@ static void installAll(
       installDomain(pStmts, &bx->aDomain[i], bNew, &p->err);
     }
   }
-  returnDomains(p, pStmts); /* before the release: it may fail as well */
+  bxReturnDomains(p, pStmts); /* before the release: it may fail as well */
   if (p->pCtx != 0) bxRelease(bx, &p->err);
 }
 
@@ -228,18 +228,25 @@ static void lockEarly(BxStmts *p, BxErr *pLock, BxErr *pErr) {
   }
 }
 
+BxStmts *bxInstallArguments(BxCall *p, const char **pzList) {
+  const char *zDb = "main";
+  BxStmts *pStmts;
+  *pzList = 0;
+  if (bxArg(p, 0)) zDb = bxText(p->aArg[0], "schema", 1000, 0, &p->err);
+  if (bxArg(p, 1)) *pzList = bxText(p->aArg[1], "domains", 1000, 0, &p->err);
+  checkList(p->bx, *pzList, &p->err);
+  pStmts = bxSchema(p->bx, zDb, &p->err);
+  if (pStmts != 0) checkSchema(pStmts, &p->err);
+  return pStmts;
+}
+
 void bxInstall(BxCall *p) {
   Bx *bx = p->bx;
-  const char *zDb = "main", *zList = 0;
-  BxStmts *pStmts;
+  const char *zList;
+  BxStmts *pStmts = bxInstallArguments(p, &zList);
   BxErr lock = {SQLITE_OK, 0};
   int bNew = 0;
-  if (bxArg(p, 0)) zDb = bxText(p->aArg[0], "schema", 1000, 0, &p->err);
-  if (bxArg(p, 1)) zList = bxText(p->aArg[1], "domains", 1000, 0, &p->err);
-  checkList(bx, zList, &p->err);
-  pStmts = bxSchema(bx, zDb, &p->err);
   if (pStmts == 0) return;
-  checkSchema(pStmts, &p->err);
   bxForgetHomes(bx);
   lockEarly(pStmts, &lock, &p->err);
   if (sqlite3_get_autocommit(bx->db)) {
@@ -247,7 +254,7 @@ void bxInstall(BxCall *p) {
                &p->err) == 0;
   }
   if (allIntact(pStmts, zList, &p->err) || p->err.rc != SQLITE_OK) {
-    returnDomains(p, pStmts);
+    bxReturnDomains(p, pStmts);
     bxClear(&lock); /* there was no need of it */
   } else if (lock.rc != SQLITE_OK) {
     p->err = lock;

@@ -234,3 +234,41 @@ void bxDifferences(BxStmts *p, const BxDomain *pDomain,
   sqlite3_finalize(cmp.pThere);
   sqlite3_close(pModel);
 }
+
+/*----------------------------------------------------------- objects ----*/
+
+/* What the domain makes itself, first what the rest stands under. */
+static const char zMade[] =
+    "SELECT type, name, sql, type = 'table' FROM sqlite_schema "
+    "WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
+    "  AND name NOT IN (SELECT name FROM core) "
+    "ORDER BY type <> 'trigger', type = 'table', type = 'index'";
+
+void bxObjects(BxStmts *p, const BxDomain *pDomain,
+    void (*xEach)(BxStmts *, void *, const BxObject *), void *pArg,
+    BxErr *pErr) {
+  sqlite3 *pModel = openModel(p->bx, pDomain, pErr);
+  sqlite3_stmt *pMade = 0, *pThere = 0;
+  if (pModel == 0) return;
+  pMade = ask(pModel, zMade, pErr);
+  pThere = bxPrepare(p,
+      "SELECT sql = ?3 FROM main.sqlite_schema "
+      "WHERE type = ?1 AND name = ?2 COLLATE NOCASE",
+      pErr);
+  while (bxRow(pMade, pErr)) {
+    BxObject object = {0, 0, 0, 0, 0};
+    object.zType = (const char *)sqlite3_column_text(pMade, 0);
+    object.zName = (const char *)sqlite3_column_text(pMade, 1);
+    bxBind(pThere, pErr, "ttt", object.zType, object.zName,
+        sqlite3_column_text(pMade, 2));
+    object.bThere = bxRow(pThere, pErr);
+    object.bSame = object.bThere && sqlite3_column_int(pThere, 0);
+    bxDone(pThere, pErr); /* nothing is dropped while it reads */
+    object.bRows =
+        sqlite3_column_int(pMade, 3) && hasRows(pModel, object.zName, pErr);
+    if (pErr->rc == SQLITE_OK) xEach(p, pArg, &object);
+  }
+  sqlite3_finalize(pThere);
+  sqlite3_finalize(pMade);
+  sqlite3_close(pModel);
+}

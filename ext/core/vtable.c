@@ -141,6 +141,15 @@ BxVtab *bxVtabFind(
   return p;
 }
 
+sqlite3_stmt *bxVtabNames(BxStmts *p, const char *zModule, BxErr *pErr) {
+  sqlite3_stmt *pStmt = bxPrepare(p,
+      "SELECT name FROM main.sqlite_schema WHERE type = 'table' AND "
+      "lower(sql) GLOB 'create virtual table*using*' || ?1 || '*'",
+      pErr);
+  bxBind(pStmt, pErr, "t", zModule);
+  return pStmt;
+}
+
 int bxIsColumn(const char *zName, const char *zColumns) {
   size_t n = strlen(zName);
   const char *z = zColumns;

@@ -24,6 +24,8 @@
 
 /* archive.c: the table event_payloads */
 void bxPayloadAdopt(BxStmts *p, BxErr *pErr);
+/* queue.c: refuses that p's schema loses the archive while rows wait for it. */
+void bxPayloadLeave(BxStmts *p, BxErr *pErr);
 void bxPayloadCleanup(BxCall *p);
 void bxPayloadClearArchive(BxCall *p);
 void bxPayloadSaveEvidence(BxCall *p);

@@ -450,6 +450,15 @@ sqlite3_stmt *bxPayloadWaiting(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   return pStmt;
 }
 
+void bxPayloadLeave(BxStmts *p, BxErr *pErr) {
+  const Queue *pQueue = queueOf(p->bx);
+  if (pQueue->nRow == 0 || sqlite3_stricmp(pQueue->zHome, p->zDb) != 0) return;
+  bxFail(pErr, SQLITE_ERROR,
+      "MisuseError: %lld rows wait in payload_queue for schema %s; COMMIT, and "
+      "SELECT payload_flush(), before the archive is removed",
+      pQueue->nRow, p->zDb);
+}
+
 void bxQueueSize(Bx *bx, i64 *pnRow, i64 *pnByte) {
   *pnRow = queueOf(bx)->nRow;
   *pnByte = queueOf(bx)->nByte;

@@ -1,0 +1,384 @@
+/*
+** uninstall.c: blackbox_uninstall([schema[, domains[, 'force']]]).
+**
+** What goes is what the domain's SQL makes (model.c tells), with the domain's
+** settings and its virtual tables; core goes when it is named, or no domain is,
+** and no other domain is left. A table that has another text than the SQL gives
+** it was made or altered by another program: it stays, with its rows.
+**
+** Without 'force' nothing is removed while something would be lost: rows, a
+** virtual table, a trigger or an index that somebody has put on one of the
+** tables. The error lists it all. With 'force' each table that had rows leaves
+** a receipt, as long as core stays. All is one savepoint.
+*/
+#include "core.h"
+SQLITE_EXTENSION_INIT3
+
+#include <string.h>
+
+/* One call, and the domain that is looked at. */
+typedef struct Leaving {
+  BxStmts *p;
+  const BxDomain *pDomain;
+  const char *zList;  /* domains that the user names; NULL: all */
+  int bCore;          /* core goes as well */
+  char *zOurs;        /* JSON array of the names of all that goes */
+  sqlite3_str *pText; /* what is gathered: names, losses, tables that stay */
+  BxErr *pErr;
+} Leaving;
+
+/* The text that was gathered, to sqlite3_free(); NULL when it is empty. */
+static char *gathered(Leaving *p) {
+  int rc = sqlite3_str_errcode(p->pText);
+  char *z = sqlite3_str_finish(p->pText);
+  p->pText = sqlite3_str_new(p->p->bx->db);
+  if (rc != SQLITE_OK) bxFail(p->pErr, rc, "out of memory");
+  return z;
+}
+
+/* Adds one more thing to a list. */
+static void gather(Leaving *p, const char *zFormat, ...) {
+  va_list ap;
+  if (sqlite3_str_length(p->pText) > 0) sqlite3_str_appendall(p->pText, ", ");
+  va_start(ap, zFormat);
+  sqlite3_str_vappendf(p->pText, zFormat, ap);
+  va_end(ap);
+}
+
+/* Drops an object. Its name may be the user's, so that this is no template. */
+static void drop(
+    BxStmts *p, const char *zType, const char *zName, BxErr *pErr) {
+  char *zSql;
+  if (pErr->rc != SQLITE_OK) return;
+  zSql = sqlite3_mprintf("DROP %s \"%w\".\"%w\"", zType, p->zDb, zName);
+  if (zSql == 0) {
+    bxFail(pErr, SQLITE_NOMEM, "out of memory");
+    return;
+  }
+  bxFailDb(pErr, p->bx->db, sqlite3_exec(p->bx->db, zSql, 0, 0, 0));
+  sqlite3_free(zSql);
+}
+
+/* Calls xEach with every domain that goes and is there: those on top first. */
+static void eachDomain(Leaving *p, void (*xEach)(Leaving *)) {
+  const Bx *bx = p->p->bx;
+  int i;
+  for (i = bx->nDomain - 1; i >= 0 && p->pErr->rc == SQLITE_OK; i--) {
+    p->pDomain = &bx->aDomain[i];
+    if (i == 0 ? !p->bCore : !bxIsNamed(p->zList, p->pDomain->zName)) continue;
+    if (bxInstalledVersion(p->p, p->pDomain, p->pErr) < 0) continue;
+    if (p->pErr->rc == SQLITE_OK) xEach(p);
+  }
+}
+
+/*--------------------------------------------- what goes, what is lost ----*/
+
+static void nameOne(BxStmts *pStmts, void *pArg, const BxObject *pObject) {
+  (void)pStmts;
+  gather((Leaving *)pArg, "\"%s\"", pObject->zName);
+}
+
+/* May it go, and what goes? Names of a domain are plain words, which need no
+** escape. */
+static void nameDomain(Leaving *p) {
+  const char *z = p->pDomain->zOptional;
+  if (p->pDomain->xLeave != 0) p->pDomain->xLeave(p->p, p->pErr);
+  bxObjects(p->p, p->pDomain, nameOne, p, p->pErr);
+  while (z != 0) {
+    gather(p, "\"%.*s\"", (int)strcspn(z, ","), z);
+    z = strchr(z, ',');
+    if (z != 0) z++;
+  }
+}
+
+static i64 countRows(BxStmts *p, const char *zTable, BxErr *pErr) {
+  char *zSql = sqlite3_mprintf("SELECT count(*) FROM main.\"%w\"", zTable);
+  i64 n;
+  if (zSql == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  n = zSql ? bxNumber(p, zSql, pErr) : 0;
+  sqlite3_free(zSql);
+  return n;
+}
+
+/* Whether a table holds what a user would miss. What the SQL puts into its
+** tables an install makes again, and of core's tables only the receipts are
+** more than settings and what the domains have said of themselves. */
+static int holdsData(const Leaving *p, const BxObject *pObject) {
+  if (strcmp(pObject->zType, "table") != 0 || !pObject->bSame) return 0;
+  if (p->pDomain == p->p->bx->aDomain) {
+    return strcmp(pObject->zName, "retention_log") == 0;
+  }
+  return !pObject->bRows;
+}
+
+static void weighOne(BxStmts *pStmts, void *pArg, const BxObject *pObject) {
+  Leaving *p = (Leaving *)pArg;
+  sqlite3_stmt *pStmt;
+  if (strcmp(pObject->zType, "table") != 0 || !pObject->bSame) return;
+  if (holdsData(p, pObject)) {
+    i64 n = countRows(pStmts, pObject->zName, p->pErr);
+    if (n > 0) gather(p, "%s (rows: %lld)", pObject->zName, n);
+  }
+  pStmt = bxPrepare(pStmts,
+      "SELECT type, name FROM main.sqlite_schema "
+      "WHERE tbl_name = ?1 COLLATE NOCASE AND sql IS NOT NULL "
+      "AND type IN ('trigger', 'index') "
+      "AND lower(name) NOT IN (SELECT value FROM json_each(?2))",
+      p->pErr);
+  bxBind(pStmt, p->pErr, "tt", pObject->zName, p->zOurs);
+  while (bxRow(pStmt, p->pErr)) {
+    gather(p, "%s %s on %s", sqlite3_column_text(pStmt, 0),
+        sqlite3_column_text(pStmt, 1), pObject->zName);
+  }
+  sqlite3_finalize(pStmt);
+}
+
+/* A virtual table that comes after zAfter in the alphabet, or the first; to
+** sqlite3_free(), NULL when there is none. */
+static char *findVtab(Leaving *p, const char *zModule, const char *zAfter) {
+  sqlite3_stmt *pStmt = bxVtabNames(p->p, zModule, p->pErr);
+  char *zFound = 0;
+  while (bxRow(pStmt, p->pErr)) {
+    const char *zName = (const char *)sqlite3_column_text(pStmt, 0);
+    if (zName == 0 || (zAfter != 0 && strcmp(zName, zAfter) <= 0) ||
+        (zFound != 0 && strcmp(zName, zFound) >= 0) ||
+        bxVtabIn(p->p->bx, zModule, p->p->zDb, zName, p->pErr) == 0) {
+      continue;
+    }
+    sqlite3_free(zFound);
+    zFound = sqlite3_mprintf("%s", zName);
+    if (zFound == 0) bxFail(p->pErr, SQLITE_NOMEM, "out of memory");
+  }
+  sqlite3_finalize(pStmt);
+  return zFound;
+}
+
+/* Calls xEach with the virtual tables whose module begins with the domain's
+** name; each may be dropped. */
+static void eachVtab(Leaving *p, void (*xEach)(Leaving *, const char *)) {
+  const BxVtabCheck *pCheck;
+  size_t n = strlen(p->pDomain->zName);
+  for (pCheck = p->p->bx->aCheck; pCheck->zModule != 0; pCheck++) {
+    char *zName, *zNext;
+    if (strncmp(pCheck->zModule, p->pDomain->zName, n) != 0) continue;
+    for (zName = findVtab(p, pCheck->zModule, 0);
+         zName != 0 && p->pErr->rc == SQLITE_OK; zName = zNext) {
+      xEach(p, zName);
+      zNext = findVtab(p, pCheck->zModule, zName);
+      sqlite3_free(zName);
+    }
+    sqlite3_free(zName);
+  }
+}
+
+static void weighVtab(Leaving *p, const char *zName) {
+  gather(p, "virtual table %s", zName);
+}
+
+static void weighDomain(Leaving *p) {
+  bxObjects(p->p, p->pDomain, weighOne, p, p->pErr);
+  eachVtab(p, weighVtab);
+}
+
+static void refuseLoss(Leaving *p) {
+  char *zLost;
+  eachDomain(p, weighDomain);
+  zLost = gathered(p);
+  if (zLost != 0) {
+    bxFail(p->pErr, SQLITE_CONSTRAINT,
+        "NotEmptyError: blackbox_uninstall would remove from schema %s: %s; "
+        "save what you need, then say 'force' as its third argument",
+        p->p->zDb, zLost);
+  }
+  sqlite3_free(zLost);
+}
+
+/*-------------------------------------------------------------- removal ----*/
+
+static void dropVtab(Leaving *p, const char *zName) {
+  char *zPrefix = sqlite3_mprintf(
+      "virtual table %s cannot be dropped (a buffer with pinned rows is not): ",
+      zName);
+  if (zPrefix == 0) bxFail(p->pErr, SQLITE_NOMEM, "out of memory");
+  drop(p->p, "TABLE", zName, p->pErr);
+  bxPrefix(p->pErr, zPrefix ? zPrefix : "");
+  sqlite3_free(zPrefix);
+}
+
+/* Drops a table; its bytes are those of the pages that it frees. */
+static void dropTable(Leaving *p, const BxObject *pObject) {
+  static const char zFree[] = "PRAGMA main.freelist_count";
+  int bReceipt = holdsData(p, pObject) && !p->bCore;
+  i64 nRow = bReceipt ? countRows(p->p, pObject->zName, p->pErr) : 0;
+  i64 nFree = nRow > 0 ? bxNumber(p->p, zFree, p->pErr) : 0;
+  sqlite3_stmt *pStmt;
+  drop(p->p, "TABLE", pObject->zName, p->pErr);
+  if (nRow == 0 || p->pErr->rc != SQLITE_OK) return;
+  nFree = (bxNumber(p->p, zFree, p->pErr) - nFree) *
+          bxNumber(p->p, "PRAGMA main.page_size", p->pErr);
+  pStmt = bxPrepare(p->p,
+      "INSERT INTO main.retention_log(at, domain, rule, rows, bytes) "
+      "VALUES(?1, ?2, 'uninstall ' || ?3, ?4, ?5)",
+      p->pErr);
+  bxBind(pStmt, p->pErr, "ittii", bxNow(), p->pDomain->zName, pObject->zName,
+      nRow, nFree);
+  bxRow(pStmt, p->pErr);
+  sqlite3_finalize(pStmt);
+}
+
+static void dropOne(BxStmts *pStmts, void *pArg, const BxObject *pObject) {
+  Leaving *p = (Leaving *)pArg;
+  if (!pObject->bThere) return;
+  if (strcmp(pObject->zType, "table") != 0) {
+    drop(pStmts, pObject->zType, pObject->zName, p->pErr);
+  } else if (pObject->bSame) {
+    dropTable(p, pObject);
+  }
+}
+
+/* What the domain has made on request. */
+static void dropOptional(Leaving *p) {
+  sqlite3_stmt *pStmt;
+  char *zList, *zType = 0;
+  const char *zAll = p->pDomain->zOptional;
+  while (zAll != 0 && *zAll != 0 && p->pErr->rc == SQLITE_OK) {
+    size_t n = strcspn(zAll, ",");
+    zList = sqlite3_mprintf("%.*s", (int)n, zAll);
+    if (zList == 0) bxFail(p->pErr, SQLITE_NOMEM, "out of memory");
+    pStmt = bxPrepare(p->p,
+        "SELECT type FROM main.sqlite_schema WHERE name = ?1 COLLATE NOCASE",
+        p->pErr);
+    bxBind(pStmt, p->pErr, "t", zList);
+    if (bxRow(pStmt, p->pErr)) {
+      zType = sqlite3_mprintf("%s", sqlite3_column_text(pStmt, 0));
+      if (zType == 0) bxFail(p->pErr, SQLITE_NOMEM, "out of memory");
+    }
+    sqlite3_finalize(pStmt);
+    if (zType != 0) drop(p->p, zType, zList, p->pErr);
+    sqlite3_free(zType);
+    sqlite3_free(zList);
+    zType = 0;
+    zAll += n + (zAll[n] == ',');
+  }
+}
+
+/* What the domain has in core's tables. */
+static void forgetDomain(Leaving *p) {
+  static const char *const azSql[] = {
+      "DELETE FROM main.blackbox_settings WHERE name GLOB ?1 || '.*'",
+      "DELETE FROM main.blackbox_setting_defs WHERE name GLOB ?1 || '.*'",
+      "DELETE FROM main.retention_rules WHERE domain = ?1",
+      "DELETE FROM main.blackbox_domains WHERE domain = ?1"};
+  size_t i;
+  for (i = 0; i < sizeof(azSql) / sizeof(azSql[0]); i++) {
+    sqlite3_stmt *pStmt = bxPrepare(p->p, azSql[i], p->pErr);
+    bxBind(pStmt, p->pErr, "t", p->pDomain->zName);
+    bxRow(pStmt, p->pErr);
+    sqlite3_finalize(pStmt);
+  }
+}
+
+static void removeDomain(Leaving *p) {
+  eachVtab(p, dropVtab);
+  dropOptional(p);
+  bxObjects(p->p, p->pDomain, dropOne, p, p->pErr);
+  if (p->pDomain != p->p->bx->aDomain) forgetDomain(p);
+}
+
+/*------------------------------------------------------------- function ----*/
+
+/* Of the domains that the schema has, the last that is not to go, and the last
+** of those to go that is not whole; each to sqlite3_free(), or NULL. */
+static void lookAtDomains(Leaving *p, char **pzStays, char **pzBroken) {
+  sqlite3_stmt *pStmt = bxPrepare(p->p,
+      "SELECT domain FROM main.blackbox_domains WHERE domain <> 'core'",
+      p->pErr);
+  while (bxRow(pStmt, p->pErr)) {
+    const char *zDomain = (const char *)sqlite3_column_text(pStmt, 0);
+    char **pz = pzStays;
+    if (zDomain == 0) continue;
+    if (bxIsNamed(p->zList, zDomain)) {
+      if (bxCarries(p->p->bx, p->p->zDb, zDomain, p->pErr)) continue;
+      pz = pzBroken;
+    }
+    sqlite3_free(*pz);
+    *pz = sqlite3_mprintf("%s", zDomain);
+    if (*pz == 0) bxFail(p->pErr, SQLITE_NOMEM, "out of memory");
+  }
+  sqlite3_finalize(pStmt);
+}
+
+static void checkDomains(Leaving *p) {
+  char *zStays = 0, *zBroken = 0;
+  lookAtDomains(p, &zStays, &zBroken);
+  p->bCore = bxIsNamed(p->zList, "core");
+  if (p->bCore && zStays != 0) {
+    bxFail(p->pErr, SQLITE_ERROR,
+        "ValidationError: core cannot be removed from schema %s, as %s needs "
+        "it; name %s as well",
+        p->p->zDb, zStays, zStays);
+  }
+  if (zBroken != 0) {
+    bxFail(p->pErr, SQLITE_ERROR,
+        "CorruptedDataError: schema %s has lost tables of %s; run "
+        "blackbox_install() first",
+        p->p->zDb, zBroken);
+  }
+  sqlite3_free(zStays);
+  sqlite3_free(zBroken);
+}
+
+static int isForced(BxCall *p) {
+  const char *z;
+  if (bxArg(p, 2) == 0) return 0;
+  z = bxText(p->aArg[2], "force", 100, 0, &p->err);
+  if (z == 0 || strcmp(z, "force") == 0) return z != 0;
+  bxFail(&p->err, SQLITE_ERROR,
+      "ValidationError: the third argument of blackbox_uninstall() is 'force' "
+      "or nothing, not %Q",
+      z);
+  return 0;
+}
+
+/* Checks what is asked, and removes. */
+static void uninstall(Leaving *p, int bForce) {
+  char *zNames;
+  checkDomains(p);
+  eachDomain(p, nameDomain);
+  zNames = gathered(p);
+  p->zOurs = sqlite3_mprintf("[%s]", zNames ? zNames : "");
+  sqlite3_free(zNames);
+  if (p->zOurs == 0) bxFail(p->pErr, SQLITE_NOMEM, "out of memory");
+  if (!bForce) refuseLoss(p);
+  eachDomain(p, removeDomain);
+}
+
+void bxUninstall(BxCall *p) {
+  Leaving leaving = {0, 0, 0, 0, 0, 0, 0};
+  int bForce = isForced(p);
+  leaving.pErr = &p->err;
+  leaving.p = bxInstallArguments(p, &leaving.zList);
+  if (p->pCtx == 0) {
+    bxFail(&p->err, SQLITE_ERROR,
+        "MisuseError: tables cannot be dropped inside a statement that writes; "
+        "call it as SELECT blackbox_uninstall()");
+  }
+  if (leaving.p == 0 || p->err.rc != SQLITE_OK) return;
+  if (!bxCarries(p->bx, leaving.p->zDb, "core", &p->err)) {
+    bxFail(&p->err, SQLITE_ERROR,
+        "NotFoundError: schema %s has no tables of blackbox", leaving.p->zDb);
+    return;
+  }
+  bxLock(leaving.p, &p->err);
+  leaving.pText = sqlite3_str_new(p->bx->db);
+  uninstall(&leaving, bForce);
+  sqlite3_free(sqlite3_str_finish(leaving.pText));
+  sqlite3_free(leaving.zOurs);
+  bxForgetHomes(p->bx);
+  if (p->err.rc != SQLITE_OK) return;
+  if (leaving.bCore) {
+    bxReturnText(p, sqlite3_mprintf("%s: ", leaving.p->zDb));
+  } else {
+    bxReturnDomains(p, leaving.p);
+  }
+}
