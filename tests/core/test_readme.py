@@ -34,6 +34,8 @@ def python(text):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_sessions_are_real(page, tmp_path, capsys):
     text = page.read_text()
+    if "import sqlalchemy" in text:
+        pytest.importorskip("sqlalchemy")
     steps = console(text)
     assert len(steps) > 5 or (page.name in WITHOUT_SESSION and not steps)
     file = tmp_path / "flight.db"
@@ -46,6 +48,7 @@ def test_the_sessions_are_real(page, tmp_path, capsys):
         assert really == said, statement
     for block, said in python(text):
         block = block.replace("flight.db", str(file))
+        block = block.replace("sqlite:///app.db", f"sqlite:///{tmp_path}/app.db")
         block = block.replace("./blackbox", str(ROOT / "blackbox"))
         exec(compile(block, page.name, "exec"), {})
         assert capsys.readouterr().out.splitlines() == said
