@@ -81,9 +81,6 @@ int faultDisarm(int *pnSeen);
 #define OP_PARTLY 4
 /* Does expiry work afterwards, done or not. */
 #define OP_CARRIES 8
-/* Makes indexes, which undoes what is prepared: want of memory may leave it to
-** the host to ROLLBACK. */
-#define OP_SCHEMA 16
 
 /* Something that the module does, to be disturbed while it does. */
 typedef struct Operation {

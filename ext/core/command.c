@@ -1,10 +1,8 @@
 /*
 ** command.c: how a call reaches a function, and the table blackbox_call.
 **
-** A function that changes data runs in a savepoint: all of it, or nothing.
-** SQLite refuses a savepoint while another statement writes, so such a
-** function stands at the top of a statement of its own. The same command as a
-** row, INSERT INTO blackbox_call(command, arguments) VALUES('name', '[...]'),
+** A function that changes data runs in a savepoint (savepoint.c), at the top of
+** a statement of its own. The same command as a row, INSERT INTO blackbox_call(command, arguments) VALUES('name', '[...]'),
 ** has no savepoint: the statement around it is what rolls back, and the
 ** command's own writes are arranged so that each can be repeated.
 **
@@ -66,81 +64,7 @@ void bxReturnValue(BxCall *p, sqlite3_value *pVal) {
   if (p->pCtx != 0) sqlite3_result_value(p->pCtx, pVal);
 }
 
-/*------------------------------------------------------- savepoints ----*/
-
-static const char zBegin[] = "SAVEPOINT blackbox";
-static const char zRelease[] = "RELEASE blackbox";
-static const char zRollbackTo[] = "ROLLBACK TO blackbox";
-static const char zRollback[] = "ROLLBACK";
-/* Never gets to run, see undo(). */
-static const char zAbort[] = "BEGIN IMMEDIATE";
-
-/* Runs a kept statement. Returns its code. */
-static int runKept(BxStmts *p, const char *zSql) {
-  BxErr err = {SQLITE_OK, 0};
-  int rc;
-  bxRun(bxStmt(p, zSql, &err), &err);
-  rc = err.rc;
-  bxClear(&err);
-  return rc;
-}
-
-/*
-** Takes back what was done since the savepoint. After sqlite3_interrupt()
-** nothing runs, not even a ROLLBACK; but a statement that would write and is
-** stopped before its first step makes SQLite roll back the whole transaction,
-** as it does for any INSERT that is interrupted.
-*/
-static void undo(Bx *bx, BxStmts *p) {
-  int rc = runKept(p, bx->bAlone ? zRollback : zRollbackTo);
-  if (rc == SQLITE_INTERRUPT && !sqlite3_get_autocommit(bx->db)) {
-    runKept(p, zAbort);
-  }
-  if (!bx->bAlone && !sqlite3_get_autocommit(bx->db)) runKept(p, zRelease);
-}
-
-/* All that may be needed is prepared first: once memory has run out, SQLite
-** prepares nothing until the statement that called us has ended. */
-static BxStmts *prepareAll(Bx *bx, BxErr *pErr) {
-  BxStmts *p = bxSchema(bx, "main", pErr);
-  if (p == 0) return 0;
-  bxStmt(p, zRelease, pErr);
-  bxStmt(p, zRollbackTo, pErr);
-  bxStmt(p, zRollback, pErr);
-  bxStmt(p, zAbort, pErr);
-  return p;
-}
-
-void bxSavepoint(Bx *bx, const char *zWho, BxErr *pErr) {
-  BxStmts *p = prepareAll(bx, pErr);
-  sqlite3_stmt *pStmt = p ? bxStmt(p, zBegin, pErr) : 0;
-  int rc;
-  if (pErr->rc != SQLITE_OK) return;
-  bx->bAlone = sqlite3_get_autocommit(bx->db);
-  rc = sqlite3_step(pStmt);
-  if (rc == SQLITE_BUSY) {
-    bxFail(pErr, rc,
-        "MisuseError: %s() changes data and cannot run inside a statement "
-        "that writes; call it in a SELECT of its own, or INSERT INTO "
-        "blackbox_call(command, arguments) instead",
-        zWho);
-  }
-  bxFailDb(pErr, bx->db, rc);
-  sqlite3_reset(pStmt);
-}
-
-void bxRelease(Bx *bx, BxErr *pErr) {
-  BxErr none = {SQLITE_OK, 0};
-  BxStmts *p = bxSchema(bx, "main", &none); /* there since bxSavepoint() */
-  if (pErr->rc == SQLITE_OK) {
-    bxRun(bxStmt(p, zRelease, pErr), pErr);
-    if (pErr->rc == SQLITE_INTERRUPT && bx->bAlone &&
-        sqlite3_get_autocommit(bx->db)) {
-      bxClear(pErr); /* it came when all was committed */
-    }
-  }
-  if (pErr->rc != SQLITE_OK) undo(bx, p);
-}
+/*------------------------------------------------------------- calls ----*/
 
 /* The domain that a function's name begins with, or NULL. */
 static const BxDomain *findDomain(const BxCall *p) {

@@ -82,6 +82,8 @@ void bxStmtsFree(BxStmts *p);
 ** error. Never finalize it; end each use with bxRun() or bxDone().
 */
 sqlite3_stmt *bxStmt(BxStmts *p, const char *zTemplate, BxErr *pErr);
+/* Finalizes the kept statement of a template: the next use prepares it anew. */
+void bxStmtForget(BxStmts *p, const char *zTemplate);
 /* A statement of the caller's own, to finalize. For cursors and rare SQL. */
 sqlite3_stmt *bxPrepare(BxStmts *p, const char *zTemplate, BxErr *pErr);
 /*
@@ -120,6 +122,7 @@ struct Bx {
   int nRef;      /* functions and modules that point here */
   int bAnchored; /* blackbox_call is connected: kept statements allowed */
   int bAlone;    /* our savepoint began its transaction */
+  int nWhole;    /* steps of SQLite's machine that a whole SAVEPOINT takes */
   int nDomain;   /* entries in aDomain and aSlot */
   const BxDomain *aDomain;
   BxSlot *aSlot;
@@ -344,12 +347,21 @@ void bxReturnText(BxCall *p, char *zOwned); /* frees it with sqlite3_free */
 void bxReturnJson(BxCall *p, char *zOwned); /* the same, marked as JSON */
 void bxReturnValue(BxCall *p, sqlite3_value *pVal);
 
-/* SAVEPOINT; RELEASE when *pErr is clear, else ROLLBACK TO and RELEASE. */
-void bxSavepoint(Bx *bx, const char *zWho, BxErr *pErr);
-void bxRelease(Bx *bx, BxErr *pErr);
-
 int bxRegisterFunctions(Bx *bx, const BxFunction *aFunction, int nFunction);
 int bxRegisterCall(Bx *bx, const BxFunction *aFunction, int nFunction);
+
+/*------------------------------------------------------- savepoint.c ----*/
+
+/* Begins what is to be whole, for the function zWho. On error nothing was
+** begun; else bxRelease() must follow. */
+void bxSavepoint(Bx *bx, const char *zWho, BxErr *pErr);
+/* Ends it: keeps what was done when *pErr is clear, and takes it back when it
+** is not, or when keeping it fails. */
+void bxRelease(Bx *bx, BxErr *pErr);
+/* Around statements that make an index or a virtual table: those undo what
+** bxRelease() has prepared. Returns NULL on error; bxLetGo() takes that too. */
+sqlite3_stmt *bxHold(Bx *bx, BxErr *pErr);
+void bxLetGo(Bx *bx, sqlite3_stmt *pHold, BxErr *pErr);
 
 /*----------------------------------------------------------- table.c ----*/
 

@@ -70,8 +70,9 @@ static void dropOne(BxStmts *p, void *pArg, const BxDifference *pDifference) {
 /* Runs the domain's SQL, and says of an error what it may be about. */
 static void runSql(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   BxErr why = {SQLITE_OK, 0};
-  if (pErr->rc != SQLITE_OK) return;
+  sqlite3_stmt *pHold = bxHold(p->bx, pErr);
   bxExec(p, pDomain->zSql, pErr);
+  bxLetGo(p->bx, pHold, pErr);
   if (pErr->rc != SQLITE_ERROR) return;
   if (pErr->zMsg != 0 && strncmp(pErr->zMsg, "unsafe use of", 13) == 0) {
     bxFail(&why, SQLITE_ERROR,

@@ -136,6 +136,16 @@ sqlite3_stmt *bxStmt(BxStmts *p, const char *zTemplate, BxErr *pErr) {
   return pErr->rc == SQLITE_OK && pEntry != 0 ? pEntry->pStmt : 0;
 }
 
+void bxStmtForget(BxStmts *p, const char *zTemplate) {
+  int i;
+  for (i = 0; i < p->nStmt; i++) {
+    if (p->aStmt[i].zTemplate != zTemplate) continue;
+    lookUp(p, &p->aStmt[i]);
+    sqlite3_finalize(p->aStmt[i].pStmt);
+    p->aStmt[i].pStmt = 0;
+  }
+}
+
 sqlite3_stmt *bxPrepare(BxStmts *p, const char *zTemplate, BxErr *pErr) {
   sqlite3_stmt *pStmt = 0;
   char *zSql;

@@ -72,9 +72,12 @@ static void explainHost(BxErr *pErr) {
 
 void bxRolloutSearchInstall(BxCall *p) {
   BxStmts *pHome = bxRolloutHome(p->bx, &p->err);
+  sqlite3_stmt *pHold;
   if (pHome == 0) return;
   bxExec(pHome, zLock, &p->err);
+  pHold = bxHold(p->bx, &p->err);
   bxExec(pHome, zSearchInstall, &p->err);
+  bxLetGo(p->bx, pHold, &p->err);
   explainHost(&p->err);
   bxReturnInt(
       p, bxNumber(pHome, "SELECT count(*) FROM main.rollout_fts", &p->err));

@@ -7,6 +7,9 @@
 ** whole transaction in some of these cases; then nothing of it may be left.)
 ** blackbox_check() stays silent, the next attempt does the work, the
 ** connection closes, and all memory comes back.
+**
+** An interrupt has cases of its own, at every point of a long-lived connection
+** whose statements something else has undone: no transaction may stay open.
 */
 #include "../harness.h"
 
@@ -122,9 +125,6 @@ static void judgeFailure(Case *p, sqlite3 *db, int iPoint) {
   int bRolledBack;
   char *z;
   int bDone;
-  if (p->pOp->flags & OP_SCHEMA && !sqlite3_get_autocommit(db)) {
-    must(db, "ROLLBACK");
-  }
   bRolledBack = p->bBegin && sqlite3_get_autocommit(db);
   z = contents(db);
   bDone = (p->eKind != FAULT_MEMORY || p->pOp->flags & OP_CARRIES) &&
@@ -219,6 +219,134 @@ static void testCase(void **ppState) {
   forget(p);
 }
 
+/*------------------------------------------------- stopped at every point --*/
+
+/* What is in the file, as bytes. The counters of its header, which each commit
+** moves, are made 0. Those of a database in memory are not copied. */
+static unsigned char *image(sqlite3 *db, i64 *pnByte) {
+  unsigned char *a =
+      sqlite3_serialize(db, "main", pnByte, SQLITE_SERIALIZE_NOCOPY);
+  assert_non_null(a);
+  memset(a + 24, 0, 4);
+  memset(a + 92, 0, 4);
+  return a;
+}
+
+typedef struct Image {
+  unsigned char *a;
+  i64 n;
+} Image;
+
+static Image copyImage(sqlite3 *db) {
+  Image copy;
+  unsigned char *a = image(db, &copy.n);
+  copy.a = malloc((size_t)copy.n);
+  assert_non_null(copy.a);
+  memcpy(copy.a, a, (size_t)copy.n);
+  return copy;
+}
+
+static int isImage(sqlite3 *db, const Image *p) {
+  i64 n;
+  unsigned char *a = image(db, &n);
+  return n == p->n && memcmp(a, p->a, (size_t)n) == 0;
+}
+
+/* One operation that is stopped again and again on one connection. */
+typedef struct Stop {
+  Case *p;
+  sqlite3 *db;
+  Image outside, inside; /* the file before, and with app's row */
+} Stop;
+
+static void stopOpen(Stop *pStop) {
+  sqlite3 *db = pStop->db = start(pStop->p);
+  must(db, "BEGIN; INSERT INTO app VALUES('first'); COMMIT");
+  pStop->inside = copyImage(db);
+  must(db, "DELETE FROM app");
+  pStop->outside = copyImage(db);
+}
+
+static void stopClose(Stop *pStop) {
+  free(pStop->inside.a);
+  free(pStop->outside.a);
+  closeDb(pStop->db);
+}
+
+/* What was stopped has changed nothing, or all; returns which. In BEGIN the row
+** of app is there or not, according to whether SQLite rolled back. */
+static int stopJudge(Stop *pStop, int iPoint) {
+  Case *p = pStop->p;
+  sqlite3 *db = pStop->db;
+  int bInside = !sqlite3_get_autocommit(db), bDone;
+  char *z;
+  if (bInside && !p->bBegin) {
+    fail_msg("point %d of %d: a transaction was left open", iPoint, p->nEvent);
+  }
+  if (bInside) must(db, "COMMIT");
+  assert_int_equal(sqlite3_txn_state(db, 0), SQLITE_TXN_NONE);
+  if (isImage(db, bInside ? &pStop->inside : &pStop->outside)) {
+    if (bInside) must(db, "DELETE FROM app");
+    return 0;
+  }
+  z = contents(db);
+  bDone = strcmp(z, p->zAfter) == 0;
+  if (!bDone && !(p->bBegin && p->pOp->flags & OP_PARTLY)) {
+    same(p, iPoint, "stopped, and changed something", z, "");
+  }
+  sqlite3_free(z);
+  return 1;
+}
+
+/* Stops at one point. Returns 0 when the operation has no such point. */
+static int stopAt(Stop *pStop, int iPoint, int bUndone) {
+  Case *p = pStop->p;
+  sqlite3 *db = pStop->db;
+  char zOut[MAX_OUT];
+  int rc;
+  /* every statement that is prepared has to be prepared anew after this */
+  if (bUndone) must(db, "ATTACH ':memory:' AS gone; DETACH gone");
+  begin(p, db);
+  faultArm(p->eKind, iPoint, p->bSticky, db);
+  rc = runOut(db, p->pOp->zSql, zOut, MAX_OUT);
+  if (faultDisarm(0) == 0) return 0;
+  if (rc != SQLITE_OK && !isExpected(p, rc)) {
+    fail_msg("point %d of %d: code %d %s", iPoint, p->nEvent, rc, message());
+  }
+  if (rc == SQLITE_OK || stopJudge(pStop, iPoint)) {
+    stopClose(pStop);
+    stopOpen(pStop);
+  }
+  return 1;
+}
+
+/* Of the quick run, what the ends of a savepoint are among, and some between. */
+static int nextPoint(const Case *p, int iPoint) {
+  if (isFull() || iPoint < 12 || iPoint > p->nEvent - 24) return iPoint + 1;
+  iPoint += p->nEvent / 24 + 1;
+  return iPoint < p->nEvent - 24 ? iPoint : p->nEvent - 23;
+}
+
+static void testStopped(void **ppState) {
+  Case *p = (Case *)*ppState;
+  Stop stop = {p, 0, {0, 0}, {0, 0}};
+  int iPoint, bUndone, bFired;
+  learn(p);
+  stopOpen(&stop);
+  for (bUndone = !isFull(); bUndone < 2; bUndone++) {
+    for (iPoint = 0, bFired = 1; bFired; iPoint = nextPoint(p, iPoint)) {
+      bFired = stopAt(&stop, iPoint, bUndone);
+      if (!bFired && iPoint == 0) fail_msg("nothing was stopped");
+    }
+    stopClose(&stop);
+    stopOpen(&stop);
+  }
+  stopClose(&stop);
+  forget(p);
+}
+
+/*------------------------------------------------------------------ loading --*/
+
 /* Loading fails at each point: what there is then must not crash, and the
 ** next attempt loads. */
 static void testLoad(void **ppState) {
@@ -285,6 +413,38 @@ static void testLoadAgain(void **ppState) {
   assert_true(iPoint > 5);
 }
 
+/* The cases of testStopped(): queued rows are not in a file yet. */
+static int addStops(
+    const Operation *pOp, struct CMUnitTest *aTest, Case *aCase) {
+  static const struct {
+    const char *zName;
+    FaultKind eKind;
+    int bSticky;
+  } aKind[] = {
+      {"stopped", FAULT_STEP, 0},
+      {"stopped from there on", FAULT_STEP, 1},
+      {"interrupted", FAULT_INTERRUPT, 0},
+  };
+  int i, bBegin, n = 0;
+  if (pOp->flags & (OP_STAGES | OP_ALONE)) return 0;
+  for (i = 0; i < 3; i++) {
+    for (bBegin = 0; bBegin < 2; bBegin++) {
+      Case *p = &aCase[n];
+      if (!isFull() && (aKind[i].bSticky || bBegin)) continue;
+      p->pOp = pOp;
+      p->eKind = aKind[i].eKind;
+      p->bSticky = aKind[i].bSticky;
+      p->bBegin = bBegin;
+      snprintf(p->zName, sizeof(p->zName), "%s: %s anywhere%s", pOp->zName,
+          aKind[i].zName, bBegin ? ", in BEGIN" : "");
+      aTest[n].name = p->zName;
+      aTest[n].test_func = testStopped;
+      aTest[n++].initial_state = p;
+    }
+  }
+  return n;
+}
+
 static int addCases(
     const Operation *pOp, struct CMUnitTest *aTest, Case *aCase) {
   static const struct {
@@ -321,14 +481,15 @@ static int addCases(
 
 /* argv[1], if given, is a pattern of names, with * and ?. */
 int main(int argc, char **argv) {
-  static struct CMUnitTest aTest[1000];
-  static Case aCase[1000];
+  static struct CMUnitTest aTest[2000];
+  static Case aCase[2000];
   int i, n = 2;
   faultMemory();
   aTest[0] = (struct CMUnitTest)cmocka_unit_test(testLoad);
   aTest[1] = (struct CMUnitTest)cmocka_unit_test(testLoadAgain);
   for (i = 0; i < nOperation; i++) {
     n += addCases(&aOperation[i], &aTest[n], &aCase[n]);
+    n += addStops(&aOperation[i], &aTest[n], &aCase[n]);
   }
   if (argc > 1) cmocka_set_test_filter(argv[1]);
   return _cmocka_run_group_tests("disturb", aTest, (size_t)n, 0, 0);

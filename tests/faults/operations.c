@@ -86,7 +86,7 @@
 
 const Operation aOperation[] = {
     {"install in an attached file", 0, "ATTACH ':memory:' AS other",
-        "SELECT blackbox_install('other')", OP_SCHEMA},
+        "SELECT blackbox_install('other')", 0},
     {"install mends a guard", "DROP TRIGGER payload_delete_check;", 0,
         "SELECT blackbox_install()", 0},
     {"install again", 0, 0, "SELECT blackbox_install()", 0},
@@ -221,7 +221,11 @@ const Operation aOperation[] = {
     {"clean up rollouts", ROLLOUT EXPIRED, 0,
         "SELECT rollout_cleanup_expired(5000)", 0},
     {"make rollouts searchable", ROLLOUT, 0, "SELECT rollout_search_install()",
-        OP_SCHEMA},
+        0},
+    {"append what is searched", ROLLOUT "SELECT rollout_search_install();", 0,
+        APPEND(SAID "," DROPPED "," USER), 0},
+    {"search no more", ROLLOUT "SELECT rollout_search_install();", 0,
+        "SELECT rollout_search_remove()", 0},
     {"read rollouts", ROLLOUT, 0,
         "SELECT rollout_history(" OLD "); SELECT * FROM rollout_range(" OLD
         ", 1, 2); SELECT * FROM rollout_context(" OLD "); SELECT "
