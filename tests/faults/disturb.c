@@ -313,6 +313,9 @@ static int stopAt(Stop *pStop, int iPoint, int bUndone) {
   if (rc != SQLITE_OK && !isExpected(p, rc)) {
     fail_msg("point %d of %d: code %d %s", iPoint, p->nEvent, rc, message());
   }
+  if (rc == SQLITE_OK) {
+    same(p, iPoint, "succeeded, with another result", zOut, p->zOut);
+  }
   if (rc == SQLITE_OK || stopJudge(pStop, iPoint)) {
     stopClose(pStop);
     stopOpen(pStop);
@@ -425,10 +428,12 @@ static int addStops(
       {"stopped", FAULT_STEP, 0},
       {"stopped from there on", FAULT_STEP, 1},
       {"interrupted", FAULT_INTERRUPT, 0},
+      {"no memory", FAULT_MEMORY, 0},
+      {"no memory from there on", FAULT_MEMORY, 1},
   };
   int i, bBegin, n = 0;
   if (pOp->flags & (OP_STAGES | OP_ALONE)) return 0;
-  for (i = 0; i < 3; i++) {
+  for (i = 0; i < 5; i++) {
     for (bBegin = 0; bBegin < 2; bBegin++) {
       Case *p = &aCase[n];
       if (!isFull() && (aKind[i].bSticky || bBegin)) continue;
