@@ -16,18 +16,40 @@ SQLITE_EXTENSION_INIT1
 #define MIN_SQLITE 3038000
 
 /* sql/<domain>.sql, made into C by the build. */
-extern const char bxSqlCore[], bxSqlPayload[], bxSqlCache[], bxSqlEvidence[],
-    bxSqlRollout[];
+extern const char bxSqlCore[], bxSqlCache[], bxSqlEvidence[], bxSqlRollout[];
 
 /* The domains; core is first. */
 static const BxDomain aDomain[] = {
-    {"core", "blackbox_domains", 1, bxSqlCore, 0, 0, 0, 0},
-    {"payload", "payload_state", 1, bxSqlPayload, bxPayloadAdopt, 0, 0,
-        bxPayloadLeave},
-    {"cache", "cache_state", 1, bxSqlCache, 0, 0, 0, 0},
-    {"evidence", "evidence_owners", 1, bxSqlEvidence, 0, 0, 0, 0},
-    {"rollout", "rollout_act", 1, bxSqlRollout, 0,
-        "Write failed: ", BX_ROLLOUT_SEARCH, 0},
+    {.zName = "core",
+        .zTable = "blackbox_domains",
+        .iVersion = 2,
+        .zSql = bxSqlCore,
+        .zGuarded = ",retention_log,blackbox_probe,"},
+    {.zName = "payload",
+        .zTable = "payload_state",
+        .iVersion = 2,
+        .zSql = bxSqlPayload,
+        .xAdopt = bxPayloadAdopt,
+        .xMend = bxPayloadMend,
+        .xIsWhole = bxPayloadIsWhole,
+        .xCheck = bxPayloadCheck,
+        .zGuarded = ",event_payloads,payload_ledger,payload_state,payload_pins,"
+                    "payload_unpins,payload_protected,blackbox_ledgers,",
+        .xLeave = bxPayloadLeave},
+    {.zName = "cache",
+        .zTable = "cache_state",
+        .iVersion = 1,
+        .zSql = bxSqlCache},
+    {.zName = "evidence",
+        .zTable = "evidence_owners",
+        .iVersion = 1,
+        .zSql = bxSqlEvidence},
+    {.zName = "rollout",
+        .zTable = "rollout_act",
+        .iVersion = 1,
+        .zSql = bxSqlRollout,
+        .zFailed = "Write failed: ",
+        .zOptional = BX_ROLLOUT_SEARCH},
 };
 
 /* name, fewest and most arguments, kind, implementation */

@@ -5,6 +5,9 @@
 --         blackbox_settings      the settings that differ from their default
 --         retention_log          receipts: whatever was removed, by which rule
 --         retention_rules        where each domain lists what may be removed
+--         blackbox_ledgers       how many entries a domain's ledger has, and
+--                                their sum: a second place beside the ledger
+--         blackbox_probe         how a trigger tells a REPLACE
 -- Views   blackbox_limits        every setting with the value in force
 --         core_check             settings that break a rule (none, when well)
 --
@@ -13,7 +16,8 @@
 -- A name inside a trigger stands for the trigger's own schema.
 --
 -- Invariants: a setting has a known name and a value in range, whoever writes
--- it. A receipt is written in the statement that removes the rows.
+-- it. A receipt is written in the statement that removes the rows. It stays
+-- until 10,000 newer ones are there.
 
 -- Views before tables: a check of the file's integrity reads the newest
 -- object first, and must find a table there.
@@ -112,12 +116,68 @@ CREATE TABLE IF NOT EXISTS main.retention_log(
 CREATE UNIQUE INDEX IF NOT EXISTS main.retention_log_minute
 ON retention_log(domain, rule, minute) WHERE minute IS NOT NULL;
 
+-- Never has an entry. SQLite refuses an incremental blob write to a table that
+-- has an index on an expression, so the text of a receipt cannot be changed.
+CREATE INDEX IF NOT EXISTS main.retention_log_whole
+ON retention_log(-id) WHERE rows IS NULL;
+
 -- The log keeps its newest 10,000 receipts; its own cap needs no receipt.
 CREATE TRIGGER IF NOT EXISTS main.retention_log_cap
 AFTER INSERT ON retention_log
 BEGIN
   DELETE FROM retention_log WHERE id <= NEW.id - 10000;
 END;
+
+-- A large id would move the cap over all other receipts. (-1: none was given.)
+CREATE TRIGGER IF NOT EXISTS main.retention_log_insert
+BEFORE INSERT ON retention_log
+WHEN NEW.id IS NOT NULL AND NEW.id <> -1
+BEGIN
+  SELECT RAISE(ABORT, 'ValidationError: retention_log numbers its receipts itself; leave the id out');
+END;
+
+-- A bulk act may lower its own receipt; one that is shared only grows.
+CREATE TRIGGER IF NOT EXISTS main.retention_log_update
+BEFORE UPDATE ON retention_log
+WHEN NEW.id IS NOT OLD.id OR NEW.domain IS NOT OLD.domain
+  OR NEW.rule IS NOT OLD.rule OR NEW.actor IS NOT OLD.actor
+  OR NEW.minute IS NOT OLD.minute
+  OR NOT coalesce(OLD.minute IS NULL
+                  OR (NEW.rows >= OLD.rows AND NEW.bytes >= OLD.bytes), 0)
+BEGIN
+  SELECT RAISE(ABORT, 'ReceiptError: a receipt of retention_log cannot be changed');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.retention_log_delete
+BEFORE DELETE ON retention_log
+WHEN NOT (OLD.minute IS NULL AND OLD.rows = 0)
+ AND OLD.id > (SELECT max(id) FROM retention_log) - 10000
+BEGIN
+  SELECT RAISE(ABORT, 'ReceiptError: a receipt of retention_log cannot be deleted; the log keeps its newest 10,000');
+END;
+
+-- entries only grow, as a ledger never loses one; closed is how many of them
+-- have ended; digest is the sum of their tokens, random numbers. The domain
+-- keeps the same three numbers in a table of its own, so that a ledger that
+-- was dropped and made again is seen.
+CREATE TABLE IF NOT EXISTS main.blackbox_ledgers(
+  domain  TEXT PRIMARY KEY,
+  entries INTEGER NOT NULL,
+  closed  INTEGER NOT NULL,
+  digest  INTEGER NOT NULL
+) WITHOUT ROWID;
+
+-- A BEFORE trigger is not told the conflict clause of its statement. It runs
+--   INSERT OR IGNORE INTO blackbox_probe(one, replaced) VALUES (1, 1)
+-- which takes over the clause of the outer statement: REPLACE writes the row
+-- anew and leaves replaced = 1, IGNORE and a plain INSERT change nothing, and
+-- ABORT, FAIL and ROLLBACK fail.
+CREATE TABLE IF NOT EXISTS main.blackbox_probe(
+  one      INTEGER PRIMARY KEY CHECK (one = 1),
+  replaced INTEGER NOT NULL
+);
+INSERT INTO main.blackbox_probe(one, replaced) VALUES (1, 0)
+ON CONFLICT (one) DO NOTHING;
 
 -- A row of "view" is due when its "at" lies before
 --   now - (value of "setting") * unit_ms
@@ -131,5 +191,5 @@ CREATE TABLE IF NOT EXISTS main.retention_rules(
   unit_ms INTEGER
 ) WITHOUT ROWID;
 
-INSERT INTO main.blackbox_domains(domain, version) VALUES ('core', 1)
+INSERT INTO main.blackbox_domains(domain, version) VALUES ('core', 2)
 ON CONFLICT (domain) DO UPDATE SET version = excluded.version;

@@ -1,13 +1,20 @@
 -- payload.sql: the archive of exchanges and the evidence of what went wrong.
 --
 -- Needs core.sql. Runs alone, any number of times; an event_payloads table
--- that another program made is taken over where it stands.
+-- that another program made is taken over where it stands. (A database of
+-- version 1 needs blackbox_install(), which carries its pins over first.)
 --
 -- Tables  event_payloads   one row an exchange; purpose 'archive' or 'evidence'
---         payload_pins     ids of the rows that nothing may remove or change
---         payload_unpins   who let go of a pin, when and why; INSERT unpins
---         payload_state    one row: what the running bulk act is
--- Views   payload_rows     event_payloads with created_ms, its time as a number
+--         payload_ledger   one row for each pin ever set: the row's id, the hash
+--                          of its content, and who took the pin off and why
+--         payload_state    one row: what the running bulk act is, and how long
+--                          the ledger is
+-- Views   payload_pins     the pins that hold: their rows cannot be removed,
+--                          changed or replaced
+--         payload_unpins   the pins that were taken off; INSERT unpins
+--         payload_protected  the rows that are pinned, or evidence that was
+--                          never unpinned
+--         payload_rows     event_payloads with created_ms, its time as a number
 --         payload_archive  archive rows by age: what clean-up may take
 --         payload_due      the same, with the pinned ones and why they stay
 --         payload_sweep    INSERT removes archive rows older than a time
@@ -17,15 +24,26 @@
 -- Invariants, whoever writes and with whatever conflict clause:
 --   * a row of payload_pins has its row in event_payloads, unchanged
 --   * evidence is pinned; size_bytes is the true length of both bodies
---   * a pin goes only together with a row in payload_unpins, which stays
+--   * no row of payload_ledger is removed, and what one says is said once: the
+--     pin, then the hash, then the unpin
 --   * created_at of a new row is a date that SQLite can read
+--
+-- A guard decides by the row itself and by its entry in the ledger. It is a
+-- BEFORE trigger that only raises: SQLite does not run a trigger again while it
+-- runs, so a guard that wrote could be passed by a trigger of the user's on the
+-- table that it writes to. Where an AFTER trigger refuses as well, it is the
+-- second lock and never the only one. Every condition holds for NULL (IS, or
+-- coalesce), and for columns of another collation (COLLATE BINARY).
+--
 -- Age is compared as time. created_at is text in one of two forms,
 -- '2026-01-31 12:00:00' or '2026-01-31T12:00:00.000Z'; other text found in
 -- older rows has no age, so such a row never expires. The fifth character is
 -- looked at first, as SQLite also reads 'now', '12:00' and '2024' as dates.
 --
--- Limits: DROP TABLE takes pinned rows with it, as no trigger sees it;
--- blackbox_check() tells afterwards which ids are gone.
+-- Limits: no trigger sees DROP TABLE, DROP TRIGGER, or what a program writes
+-- into the file. blackbox_check() finds what that did: by the ledger, by the
+-- hashes, and by the length of the ledger in payload_state and in core's
+-- blackbox_ledgers.
 
 INSERT INTO main.blackbox_setting_defs(name, kind, preset, low, high, meaning)
 VALUES
@@ -82,17 +100,55 @@ SELECT NULL AS before, NULL AS max_rows, NULL AS rule, NULL AS actor WHERE 0;
 CREATE VIEW IF NOT EXISTS main.payload_clear AS
 SELECT NULL AS actor WHERE 0;
 
+CREATE VIEW IF NOT EXISTS main.payload_pins AS
+SELECT pin, id, hash, columns FROM payload_ledger WHERE at IS NULL;
+
+CREATE VIEW IF NOT EXISTS main.payload_unpins AS
+SELECT pin AS id, id AS payload_id, actor, reason, at, pin, event_id, agent_id,
+       kill_switch_event_id
+  FROM payload_ledger WHERE at IS NOT NULL;
+
+-- What the guards protect: a row that says that it is pinned, one that the
+-- ledger says is pinned, and evidence that the ledger does not say was unpinned.
+CREATE VIEW IF NOT EXISTS main.payload_protected AS
+SELECT rowid AS payload_rowid, *
+  FROM event_payloads AS e
+ WHERE coalesce(e.pinned, 0) <> 0
+    OR EXISTS (SELECT 1 FROM payload_pins AS p WHERE p.id = e.id)
+    OR (e.purpose IS 'evidence'
+        AND NOT EXISTS (SELECT 1 FROM payload_unpins AS u WHERE u.payload_id = e.id));
+
 CREATE VIEW IF NOT EXISTS main.payload_check AS
 SELECT 'event_payloads' AS object,
        'pinned row ' || coalesce(id, 'without id') ||
        ' is not in payload_pins; UPDATE event_payloads SET pinned = 1 pins it anew' AS problem
-  FROM event_payloads
- WHERE (purpose <> 'archive' OR pinned <> 0) AND pinned <> 0
-   AND id NOT IN (SELECT id FROM payload_pins)
+  FROM event_payloads AS e
+ WHERE (purpose <> 'archive' OR pinned <> 0)
+   AND NOT EXISTS (SELECT 1 FROM payload_pins AS p WHERE p.id = e.id)
+   AND (pinned <> 0 OR NOT EXISTS (SELECT 1 FROM payload_unpins AS u
+                                    WHERE u.payload_id = e.id))
 UNION ALL
 SELECT 'payload_pins', 'row ' || id || ' was pinned and is gone'
   FROM payload_pins
  WHERE id NOT IN (SELECT id FROM event_payloads WHERE id IS NOT NULL)
+UNION ALL
+SELECT 'payload_pins', 'row ' || p.id || ' is pinned here, but has another pinned than 1'
+  FROM payload_pins AS p, event_payloads AS e
+ WHERE e.id = p.id AND e.pinned IS NOT 1
+UNION ALL
+SELECT 'payload_ledger',
+       'has ' || l.entries || ' pins of which ' || l.closed || ' were taken off, but '
+       || k.name || ' counted ' || k.entries || ' and ' || k.closed ||
+       CASE WHEN l.digest = k.digest THEN '' ELSE ' of other tokens' END ||
+       ': entries were removed, or the table was made again'
+  FROM (SELECT count(*) AS entries, count(at) AS closed,
+               coalesce(sum(token), 0) AS digest
+          FROM payload_ledger) AS l,
+       (SELECT 'payload_state' AS name, entries, closed, digest FROM payload_state
+        UNION ALL
+        SELECT 'blackbox_ledgers', entries, closed, digest FROM blackbox_ledgers
+         WHERE domain = 'payload') AS k
+ WHERE (l.entries, l.closed, l.digest) IS NOT (k.entries, k.closed, k.digest)
 UNION ALL
 SELECT 'event_payloads',
        'created_at of row ' || coalesce("key", 'without id') ||
@@ -127,33 +183,54 @@ CREATE TABLE IF NOT EXISTS main.event_payloads(
     DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
 );
 
--- pin numbers are never used twice, so that a row of payload_unpins stands
--- for one pin and no later one of the same row. Numbers are above 0 because a
--- BEFORE trigger sees -1 where none was given, and must not mistake it.
-CREATE TABLE IF NOT EXISTS main.payload_pins(
-  pin INTEGER PRIMARY KEY AUTOINCREMENT CHECK (pin > 0),
-  id  TEXT NOT NULL UNIQUE
-);
-
-CREATE TABLE IF NOT EXISTS main.payload_unpins(
-  id         INTEGER PRIMARY KEY CHECK (id > 0),
-  payload_id TEXT NOT NULL,
-  actor      TEXT NOT NULL CHECK (trim(actor) <> ''),
-  reason     TEXT NOT NULL CHECK (trim(reason) <> ''),
-  at         INTEGER, -- from here on filled in by the schema
-  pin        INTEGER UNIQUE,
-  event_id   TEXT,
-  agent_id   TEXT,
+-- One row for each pin that was ever set; no row is removed. What is NULL at
+-- first is set once: columns and hash by the next call of the module after the
+-- pin (SHA-256 of the row's first columns, how many), the rest by the unpin.
+-- Numbers are above 0 because a BEFORE trigger sees -1 where none was given.
+CREATE TABLE IF NOT EXISTS main.payload_ledger(
+  pin      INTEGER PRIMARY KEY CHECK (pin > 0),
+  id       TEXT NOT NULL,
+  token    INTEGER NOT NULL DEFAULT (random() & 4294967295),
+  columns  INTEGER,
+  hash     TEXT,
+  at       INTEGER,
+  actor    TEXT,
+  reason   TEXT,
+  event_id TEXT,
+  agent_id TEXT,
   kill_switch_event_id TEXT
 );
 
+-- A row has one pin at a time.
+CREATE UNIQUE INDEX IF NOT EXISTS main.payload_pinned
+ON payload_ledger(id) WHERE at IS NULL;
+
+CREATE INDEX IF NOT EXISTS main.payload_unpinned
+ON payload_ledger(id) WHERE at IS NOT NULL;
+
+-- The pins whose hash is still to be taken, newest first. As it is on an
+-- expression, SQLite also refuses incremental blob writes to the ledger.
+CREATE INDEX IF NOT EXISTS main.payload_unhashed
+ON payload_ledger(-pin) WHERE hash IS NULL AND at IS NULL;
+
+-- entries, closed, digest: as in blackbox_ledgers.
 CREATE TABLE IF NOT EXISTS main.payload_state(
   one     INTEGER PRIMARY KEY CHECK (one = 1),
   bulk    INTEGER NOT NULL, -- 1 while a bulk act runs: it writes the receipt
-  removed INTEGER NOT NULL  -- rows that the last bulk act removed
+  removed INTEGER NOT NULL, -- rows that the last bulk act removed
+  entries INTEGER NOT NULL,
+  closed  INTEGER NOT NULL,
+  digest  INTEGER NOT NULL
 );
-INSERT INTO main.payload_state(one, bulk, removed) VALUES (1, 0, 0)
+INSERT INTO main.payload_state(one, bulk, removed, entries, closed, digest)
+SELECT 1, 0, 0, count(*), count(at), coalesce(sum(token), 0)
+  FROM main.payload_ledger WHERE true
 ON CONFLICT (one) DO NOTHING;
+
+INSERT INTO main.blackbox_ledgers(domain, entries, closed, digest)
+SELECT 'payload', count(*), count(at), coalesce(sum(token), 0)
+  FROM main.payload_ledger
+HAVING NOT EXISTS (SELECT 1 FROM main.blackbox_ledgers WHERE domain = 'payload');
 
 -- Reads by event and by agent come newest first, without a sort.
 CREATE INDEX IF NOT EXISTS main.payload_by_event ON event_payloads(event_id,
@@ -188,19 +265,32 @@ WHERE purpose <> 'archive' OR pinned <> 0;
 
 ----------------------------------------------------------------- inserts --
 
--- REPLACE by rowid would take the row that has it now. (-1: none was given.)
-CREATE TRIGGER IF NOT EXISTS main.payload_insert_rowid
+-- REPLACE would take a protected row that has this id, or this rowid. (-1: none
+-- was given.) A plain INSERT fails without our help, and INSERT OR IGNORE of a
+-- pinned id passes and changes nothing.
+CREATE TRIGGER IF NOT EXISTS main.payload_insert_replace
 BEFORE INSERT ON event_payloads
-WHEN NEW.rowid <> -1
+WHEN EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.id)
+  OR EXISTS (SELECT 1 FROM payload_protected WHERE id = NEW.id)
+  OR (NEW.rowid <> -1
+      AND EXISTS (SELECT 1 FROM payload_protected WHERE payload_rowid = NEW.rowid))
 BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: this rowid belongs to a pinned row; let go of it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
-    FROM event_payloads AS e
-   WHERE e.rowid = NEW.rowid AND e.id IS NOT NEW.id
-     AND (e.pinned <> 0 OR e.id IN (SELECT id FROM payload_pins));
+  INSERT OR IGNORE INTO blackbox_probe(one, replaced) VALUES (1, 1);
+  SELECT RAISE(ABORT, 'PinnedError: a pinned row has this id or rowid and cannot be overwritten; let go of it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
+    FROM blackbox_probe WHERE replaced <> 0;
 END;
 
--- Here only when the row was really written: INSERT OR IGNORE of a pinned id
--- passes, REPLACE is undone.
+-- Another row does not take the place of one that is lost.
+CREATE TRIGGER IF NOT EXISTS main.payload_insert_lost
+BEFORE INSERT ON event_payloads
+WHEN EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.id)
+ AND NOT EXISTS (SELECT 1 FROM event_payloads WHERE id = NEW.id)
+BEGIN
+  SELECT RAISE(ABORT, 'PinnedError: a row with this id was pinned and is gone; let go of it first with INSERT INTO payload_unpins(payload_id, actor, reason)');
+END;
+
+-- Here only when the row was really written. What the schema derives, and the
+-- pin; a trigger of the user's may have kept either from it.
 CREATE TRIGGER IF NOT EXISTS main.payload_insert
 AFTER INSERT ON event_payloads
 BEGIN
@@ -212,7 +302,7 @@ BEGIN
    WHERE typeof(NEW.event_id) <> 'text' OR NEW.event_id = ''
       OR typeof(NEW.agent_id) <> 'text' OR NEW.agent_id = '';
   SELECT RAISE(ABORT, 'ValidationError: created_at must be a date such as 2026-01-31T12:00:00.000Z or 2026-01-31 12:00:00')
-   WHERE substr(NEW.created_at, 5, 1) <> '-'
+   WHERE substr(NEW.created_at, 5, 1) IS NOT '-'
       OR julianday(NEW.created_at) IS NULL;
   SELECT RAISE(ABORT, 'ValidationError: pinned must be 0 or 1')
    WHERE NEW.pinned NOT IN (0, 1);
@@ -222,17 +312,22 @@ BEGIN
            substr(lower(hex(randomblob(2))), 2) || '-' ||
            substr('89ab', 1 + (random() & 3), 1) ||
            substr(lower(hex(randomblob(2))), 2) || '-' || lower(hex(randomblob(6)))),
-         pinned = max(pinned, purpose = 'evidence'),
+         pinned = max(coalesce(pinned, 0), purpose = 'evidence'),
          size_bytes = coalesce(length(CAST(request_body AS BLOB)), 0)
                     + coalesce(length(CAST(response_body AS BLOB)), 0)
    WHERE rowid = NEW.rowid
-     AND (NEW.id IS NULL OR (NEW.purpose = 'evidence' AND NEW.pinned = 0)
+     AND (NEW.id IS NULL OR NEW.pinned IS NULL
+          OR (NEW.purpose = 'evidence' AND NEW.pinned = 0)
           OR NEW.size_bytes IS NOT coalesce(length(CAST(NEW.request_body AS BLOB)), 0)
                                  + coalesce(length(CAST(NEW.response_body AS BLOB)), 0));
-  INSERT INTO payload_pins(id)
-  SELECT id FROM event_payloads
-   WHERE rowid = NEW.rowid AND (NEW.pinned <> 0 OR NEW.purpose = 'evidence')
-     AND id NOT IN (SELECT id FROM payload_pins);
+  INSERT INTO payload_ledger(id)
+  SELECT e.id FROM event_payloads AS e
+   WHERE e.rowid = NEW.rowid AND (NEW.pinned <> 0 OR NEW.purpose = 'evidence')
+     AND NOT EXISTS (SELECT 1 FROM payload_pins AS p WHERE p.id = e.id);
+  SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads or payload_ledger keeps this row from being pinned; drop it')
+    FROM event_payloads AS e
+   WHERE e.rowid = NEW.rowid AND (NEW.pinned <> 0 OR NEW.purpose = 'evidence')
+     AND NOT EXISTS (SELECT 1 FROM payload_pins AS p WHERE p.id = e.id);
 END;
 
 ----------------------------------------------------------------- updates --
@@ -240,27 +335,43 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.payload_update_check
 BEFORE UPDATE ON event_payloads
 BEGIN
-  -- A pinned row stays as it is, but for four things: size_bytes put right, an
-  -- id given where it has none, the pin set, and the pin taken off once
-  -- payload_unpins has let go of it.
+  -- A protected row stays as it is, but for four things: size_bytes put right,
+  -- an id given where it has none, the pin set, and the pin taken off once the
+  -- ledger says that it was let go of.
   SELECT RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; let go of it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
-   WHERE (OLD.pinned <> 0 OR OLD.id IN (SELECT id FROM payload_pins)
-          OR (OLD.id IS NULL AND OLD.purpose = 'evidence'))
-     AND NOT (NEW.rowid = OLD.rowid AND (NEW.id IS OLD.id OR OLD.id IS NULL)
-              AND NEW.event_id IS OLD.event_id
-              AND NEW.agent_id IS OLD.agent_id
-              AND NEW.purpose IS OLD.purpose
-              AND NEW.kill_switch_event_id IS OLD.kill_switch_event_id
-              AND NEW.created_at IS OLD.created_at
-              AND NEW.request_body IS OLD.request_body
-              AND NEW.response_body IS OLD.response_body
+   WHERE (coalesce(OLD.pinned, 0) <> 0
+          OR EXISTS (SELECT 1 FROM payload_pins WHERE id = OLD.id)
+          OR (OLD.purpose IS 'evidence'
+              AND NOT EXISTS (SELECT 1 FROM payload_unpins WHERE payload_id = OLD.id)))
+     AND NOT (NEW.rowid = OLD.rowid
+              AND (NEW.id IS OLD.id COLLATE BINARY OR OLD.id IS NULL)
+              AND NEW.event_id IS OLD.event_id COLLATE BINARY
+              AND NEW.agent_id IS OLD.agent_id COLLATE BINARY
+              AND NEW.purpose IS OLD.purpose COLLATE BINARY
+              AND NEW.kill_switch_event_id IS OLD.kill_switch_event_id COLLATE BINARY
+              AND NEW.created_at IS OLD.created_at COLLATE BINARY
+              AND NEW.request_body IS OLD.request_body COLLATE BINARY
+              AND NEW.response_body IS OLD.response_body COLLATE BINARY
               AND (NEW.size_bytes IS OLD.size_bytes
                    OR NEW.size_bytes IS
                       coalesce(length(CAST(OLD.request_body AS BLOB)), 0)
                     + coalesce(length(CAST(OLD.response_body AS BLOB)), 0))
-              AND (NEW.pinned IS OLD.pinned OR NEW.pinned = 1
-                   OR (NEW.pinned = 0 AND OLD.id IS NOT NULL
-                       AND OLD.id NOT IN (SELECT id FROM payload_pins))));
+              AND (NEW.pinned IS OLD.pinned OR NEW.pinned IS 1
+                   OR (NEW.pinned IS 0
+                       AND NOT EXISTS (SELECT 1 FROM payload_pins WHERE id = OLD.id)
+                       AND EXISTS (SELECT 1 FROM payload_unpins
+                                    WHERE payload_id = OLD.id))));
+  -- UPDATE OR REPLACE would take the row that has this id or rowid.
+  SELECT RAISE(ABORT, 'PinnedError: a pinned row has this id and cannot be overwritten; let go of it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
+   WHERE NEW.id IS NOT OLD.id COLLATE BINARY
+     AND (EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.id)
+          OR EXISTS (SELECT 1 FROM payload_protected
+                      WHERE id = NEW.id AND payload_rowid <> OLD.rowid));
+  SELECT RAISE(ABORT, 'PinnedError: this rowid belongs to a pinned row; let go of it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
+    FROM payload_protected
+   WHERE NEW.rowid <> OLD.rowid AND payload_rowid = NEW.rowid;
+  SELECT RAISE(ABORT, 'ValidationError: rowid -1 stands for none')
+   WHERE NEW.rowid = -1 AND OLD.rowid <> -1;
   SELECT RAISE(ABORT, 'ValidationError: event_id and agent_id must be text that is not empty')
    WHERE (NEW.event_id IS NOT OLD.event_id
           AND (typeof(NEW.event_id) <> 'text' OR NEW.event_id = ''))
@@ -268,14 +379,10 @@ BEGIN
           AND (typeof(NEW.agent_id) <> 'text' OR NEW.agent_id = ''));
   SELECT RAISE(ABORT, 'ValidationError: created_at must be a date such as 2026-01-31T12:00:00.000Z or 2026-01-31 12:00:00')
    WHERE NEW.created_at IS NOT OLD.created_at
-     AND (substr(NEW.created_at, 5, 1) <> '-'
+     AND (substr(NEW.created_at, 5, 1) IS NOT '-'
           OR julianday(NEW.created_at) IS NULL);
   SELECT RAISE(ABORT, 'ValidationError: pinned must be 0 or 1')
-   WHERE NEW.pinned IS NOT OLD.pinned AND NEW.pinned NOT IN (0, 1);
-  SELECT RAISE(ABORT, 'PinnedError: this rowid belongs to a pinned row; let go of it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
-    FROM event_payloads AS e
-   WHERE NEW.rowid <> OLD.rowid AND e.rowid = NEW.rowid
-     AND (e.pinned <> 0 OR e.id IN (SELECT id FROM payload_pins));
+   WHERE NEW.pinned IS NOT OLD.pinned AND NEW.pinned IS NOT 0 AND NEW.pinned IS NOT 1;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_update
@@ -292,29 +399,41 @@ BEGIN
      AND ((NEW.purpose = 'evidence' AND OLD.purpose <> 'evidence' AND NEW.pinned = 0)
           OR NEW.size_bytes IS NOT coalesce(length(CAST(NEW.request_body AS BLOB)), 0)
                                  + coalesce(length(CAST(NEW.response_body AS BLOB)), 0));
-  INSERT INTO payload_pins(id)
+  INSERT INTO payload_ledger(id)
   SELECT NEW.id
    WHERE NEW.id IS NOT NULL
      AND (NEW.pinned <> 0
           OR (NEW.purpose = 'evidence' AND OLD.purpose <> 'evidence')
           OR (OLD.id IS NULL AND NEW.purpose = 'evidence'))
-     AND NEW.id NOT IN (SELECT id FROM payload_pins);
+     AND NOT EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.id);
+  SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads or payload_ledger keeps this row from being pinned; drop it')
+   WHERE NEW.id IS NOT NULL
+     AND (NEW.pinned <> 0
+          OR (NEW.purpose = 'evidence' AND OLD.purpose <> 'evidence'))
+     AND NOT EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.id);
 END;
 
 ----------------------------------------------------------------- deletes --
 
 CREATE TRIGGER IF NOT EXISTS main.payload_delete_check
 BEFORE DELETE ON event_payloads
-WHEN OLD.pinned <> 0 OR OLD.id IN (SELECT id FROM payload_pins)
-  OR (OLD.id IS NULL AND OLD.purpose = 'evidence')
+WHEN coalesce(OLD.pinned, 0) <> 0
+  OR EXISTS (SELECT 1 FROM payload_pins WHERE id = OLD.id)
+  OR (OLD.purpose IS 'evidence'
+      AND NOT EXISTS (SELECT 1 FROM payload_unpins WHERE payload_id = OLD.id))
 BEGIN
   SELECT RAISE(ABORT, 'PinnedError: a pinned row cannot be deleted; let go of it first with INSERT INTO payload_unpins(payload_id, actor, reason)');
 END;
 
--- Plain deletes of one minute share a receipt.
+-- Plain deletes of one minute share a receipt. A bulk act has written its own
+-- in the same statement, that is at the same time: payload_state.removed.
 CREATE TRIGGER IF NOT EXISTS main.payload_delete
 AFTER DELETE ON event_payloads
-WHEN (SELECT bulk FROM payload_state) IS NOT 1
+WHEN NOT EXISTS (SELECT 1 FROM payload_state AS s
+                   JOIN retention_log AS r ON r.id = s.removed
+                  WHERE s.bulk = 1
+                    AND r.at = CAST((julianday('now') - 2440587.5) * 86400000.0
+                                    AS INTEGER))
 BEGIN
   INSERT INTO retention_log(at, domain, rule, rows, bytes, oldest, newest, minute)
   SELECT n.at, 'payload', 'manual', 1, OLD.size_bytes, r.at, r.at, n.at / 60000
@@ -397,73 +516,163 @@ BEGIN
                               WHERE id = payload_state.removed), 0);
 END;
 
--------------------------------------------------------------------- pins --
+------------------------------------------------------------------ ledger --
 
-CREATE TRIGGER IF NOT EXISTS main.payload_pins_insert
-BEFORE INSERT ON payload_pins
+CREATE TRIGGER IF NOT EXISTS main.payload_ledger_insert
+BEFORE INSERT ON payload_ledger
 BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: payload_pins is kept by the schema; pin a row with UPDATE event_payloads SET pinned = 1')
-   WHERE (NEW.pin IS NOT NULL AND NEW.pin <> -1)
+  SELECT RAISE(ABORT, 'PinnedError: payload_ledger is kept by the schema; pin a row with UPDATE event_payloads SET pinned = 1')
+   WHERE (NEW.pin IS NOT NULL AND NEW.pin IS NOT -1)
+      OR (NEW.columns, NEW.hash, NEW.at, NEW.actor, NEW.reason, NEW.event_id,
+          NEW.agent_id, NEW.kill_switch_event_id)
+         IS NOT (NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)
+      OR typeof(NEW.token) <> 'integer' OR NEW.token NOT BETWEEN 0 AND 4294967295
+      OR EXISTS (SELECT 1 FROM payload_ledger WHERE pin = NEW.pin)
+      OR EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.id)
       OR NOT EXISTS (SELECT 1 FROM event_payloads
                       WHERE id = NEW.id
                         AND (pinned <> 0 OR purpose = 'evidence'));
 END;
 
-CREATE TRIGGER IF NOT EXISTS main.payload_pins_update
-BEFORE UPDATE ON payload_pins
+-- Two things can happen to a pin that holds: its hash is taken, and it is taken
+-- off by somebody, for a reason, now. Both can be read, and nothing else of a
+-- text that SQL compares hides in them.
+CREATE TRIGGER IF NOT EXISTS main.payload_ledger_update
+BEFORE UPDATE ON payload_ledger
 BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: payload_pins is kept by the schema; it cannot be changed');
+  SELECT RAISE(ABORT, 'ValidationError: actor must be text that can be seen, without control characters')
+   WHERE OLD.at IS NULL AND NEW.at IS NOT NULL
+     AND NOT coalesce(
+           typeof(NEW.actor) = 'text' AND instr(NEW.actor, char(0)) = 0
+           AND NEW.actor NOT GLOB '*[' || char(1) || '-' || char(31) || char(127) || ']*'
+           AND trim(NEW.actor, char(32, 133, 160, 5760, 8192, 8193, 8194, 8195,
+                 8196, 8197, 8198, 8199, 8200, 8201, 8202, 8203, 8204, 8205,
+                 8232, 8233, 8239, 8287, 8288, 12288, 65279)) <> '', 0);
+  SELECT RAISE(ABORT, 'ValidationError: reason must be text that can be seen, without control characters but tab and line ends')
+   WHERE OLD.at IS NULL AND NEW.at IS NOT NULL
+     AND NOT coalesce(
+           typeof(NEW.reason) = 'text' AND instr(NEW.reason, char(0)) = 0
+           AND replace(replace(replace(NEW.reason, char(9), ''), char(10), ''), char(13), '')
+               NOT GLOB '*[' || char(1) || '-' || char(31) || char(127) || ']*'
+           AND trim(NEW.reason, char(9, 10, 13, 32, 133, 160, 5760, 8192, 8193,
+                 8194, 8195, 8196, 8197, 8198, 8199, 8200, 8201, 8202, 8203,
+                 8204, 8205, 8232, 8233, 8239, 8287, 8288, 12288, 65279)) <> '', 0);
+  SELECT RAISE(ABORT, 'PinnedError: payload_ledger is a record and cannot be changed; a pin goes with INSERT INTO payload_unpins(payload_id, actor, reason)')
+   WHERE NOT coalesce(
+           OLD.at IS NULL AND NEW.pin IS OLD.pin AND NEW.id IS OLD.id
+           AND NEW.token IS OLD.token
+           AND ((NEW.hash IS OLD.hash AND NEW.columns IS OLD.columns
+                 AND NEW.at IS CAST((julianday('now') - 2440587.5) * 86400000.0
+                                    AS INTEGER)
+                 AND (NEW.event_id, NEW.agent_id, NEW.kill_switch_event_id)
+                     IS (SELECT event_id, agent_id, kill_switch_event_id
+                           FROM event_payloads WHERE id = OLD.id))
+                OR (OLD.hash IS NULL AND typeof(NEW.columns) = 'integer'
+                    AND length(NEW.hash) = 64
+                    AND NEW.hash NOT GLOB '*[^0-9a-f]*'
+                    AND (NEW.at, NEW.actor, NEW.reason, NEW.event_id,
+                         NEW.agent_id, NEW.kill_switch_event_id)
+                        IS (NULL, NULL, NULL, NULL, NULL, NULL))), 0);
 END;
 
-CREATE TRIGGER IF NOT EXISTS main.payload_pins_delete
-BEFORE DELETE ON payload_pins
-WHEN NOT EXISTS (SELECT 1 FROM payload_unpins WHERE pin = OLD.pin)
+CREATE TRIGGER IF NOT EXISTS main.payload_ledger_delete
+BEFORE DELETE ON payload_ledger
 BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: a pin goes only with INSERT INTO payload_unpins(payload_id, actor, reason)');
+  SELECT RAISE(ABORT, 'PinnedError: payload_ledger is a record and cannot be deleted; a pin goes with INSERT INTO payload_unpins(payload_id, actor, reason)');
 END;
 
-CREATE TRIGGER IF NOT EXISTS main.payload_unpins_check
-BEFORE INSERT ON payload_unpins
+CREATE TRIGGER IF NOT EXISTS main.payload_unpins_insert
+INSTEAD OF INSERT ON payload_unpins
 BEGIN
   SELECT RAISE(ABORT, 'NotFoundError: no pinned row of event_payloads has this payload_id')
    WHERE NOT EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.payload_id);
   SELECT RAISE(ABORT, 'ValidationError: give payload_id, actor and reason only; the schema fills in the rest')
-   WHERE (NEW.id IS NOT NULL AND NEW.id <> -1) OR NEW.at IS NOT NULL
-      OR NEW.pin IS NOT NULL;
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_unpins_insert
-AFTER INSERT ON payload_unpins
-BEGIN
-  UPDATE payload_unpins
+   WHERE (NEW.id, NEW.at, NEW.pin, NEW.event_id, NEW.agent_id, NEW.kill_switch_event_id)
+         IS NOT (NULL, NULL, NULL, NULL, NULL, NULL);
+  UPDATE payload_ledger
      SET at = CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER),
-         pin = (SELECT pin FROM payload_pins WHERE id = NEW.payload_id),
-         event_id = (SELECT event_id FROM event_payloads WHERE id = NEW.payload_id),
-         agent_id = (SELECT agent_id FROM event_payloads WHERE id = NEW.payload_id),
-         kill_switch_event_id = (SELECT kill_switch_event_id FROM event_payloads
-                                  WHERE id = NEW.payload_id)
-   WHERE id = NEW.id;
-  DELETE FROM payload_pins WHERE id = NEW.payload_id;
+         actor = NEW.actor, reason = NEW.reason,
+         (event_id, agent_id, kill_switch_event_id) =
+         (SELECT event_id, agent_id, kill_switch_event_id
+            FROM event_payloads WHERE id = NEW.payload_id)
+   WHERE id = NEW.payload_id AND at IS NULL;
   UPDATE event_payloads SET pinned = 0 WHERE id = NEW.payload_id;
+  SELECT RAISE(ABORT, 'MisuseError: a trigger on payload_ledger or event_payloads keeps this row from being unpinned; drop it')
+   WHERE EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.payload_id)
+      OR EXISTS (SELECT 1 FROM event_payloads
+                  WHERE id = NEW.payload_id AND pinned <> 0);
 END;
 
-CREATE TRIGGER IF NOT EXISTS main.payload_unpins_update
-BEFORE UPDATE ON payload_unpins
-WHEN OLD.pin IS NOT NULL OR NEW.id <> OLD.id OR NEW.payload_id <> OLD.payload_id
-  OR NEW.actor <> OLD.actor OR NEW.reason <> OLD.reason
+-- How long the ledger is stands in two places. There each number only grows, by
+-- one entry at a time.
+CREATE TRIGGER IF NOT EXISTS main.payload_ledger_added
+AFTER INSERT ON payload_ledger
 BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: payload_unpins is a record and cannot be changed');
+  UPDATE payload_state SET entries = entries + 1, digest = digest + NEW.token;
+  UPDATE blackbox_ledgers SET entries = entries + 1, digest = digest + NEW.token
+   WHERE domain = 'payload';
 END;
 
-CREATE TRIGGER IF NOT EXISTS main.payload_unpins_delete
-BEFORE DELETE ON payload_unpins
+CREATE TRIGGER IF NOT EXISTS main.payload_ledger_closed
+AFTER UPDATE OF at ON payload_ledger
+WHEN OLD.at IS NULL AND NEW.at IS NOT NULL
 BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: payload_unpins is a record and cannot be deleted');
+  UPDATE payload_state SET closed = closed + 1;
+  UPDATE blackbox_ledgers SET closed = closed + 1 WHERE domain = 'payload';
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_state_update
+BEFORE UPDATE OF entries, closed, digest ON payload_state
+WHEN NOT coalesce(
+       (NEW.entries = OLD.entries + 1 AND NEW.closed = OLD.closed
+        AND NEW.digest - OLD.digest BETWEEN 0 AND 4294967295)
+       OR (NEW.entries = OLD.entries AND NEW.closed = OLD.closed + 1
+           AND NEW.digest = OLD.digest), 0)
+BEGIN
+  SELECT RAISE(ABORT, 'PinnedError: the length of the ledger is kept by the schema');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_ledgers_update
+BEFORE UPDATE ON blackbox_ledgers
+WHEN OLD.domain = 'payload' AND NOT coalesce(
+       NEW.domain = 'payload'
+       AND ((NEW.entries = OLD.entries + 1 AND NEW.closed = OLD.closed
+             AND NEW.digest - OLD.digest BETWEEN 0 AND 4294967295)
+            OR (NEW.entries = OLD.entries AND NEW.closed = OLD.closed + 1
+                AND NEW.digest = OLD.digest)), 0)
+BEGIN
+  SELECT RAISE(ABORT, 'PinnedError: the length of the ledger is kept by the schema');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_ledgers_insert
+BEFORE INSERT ON blackbox_ledgers
+WHEN EXISTS (SELECT 1 FROM blackbox_ledgers
+              WHERE domain = NEW.domain AND domain = 'payload')
+BEGIN
+  SELECT RAISE(ABORT, 'PinnedError: the length of the ledger is kept by the schema');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_ledgers_delete
+BEFORE DELETE ON blackbox_ledgers
+WHEN OLD.domain = 'payload'
+BEGIN
+  SELECT RAISE(ABORT, 'PinnedError: the length of the ledger is kept by the schema');
 END;
 
 --------------------------------------------------- rows found in the table --
 
--- Rows of the program that made the table: the true size, and their pins.
+-- Rows of the program that made the table: an id, the true size, and their pins.
+UPDATE main.event_payloads
+   SET id = lower(hex(randomblob(4))) || '-' || lower(hex(randomblob(2))) || '-4' ||
+            substr(lower(hex(randomblob(2))), 2) || '-' ||
+            substr('89ab', 1 + (random() & 3), 1) ||
+            substr(lower(hex(randomblob(2))), 2) || '-' || lower(hex(randomblob(6)))
+ WHERE id IS NULL;
+
+UPDATE main.event_payloads
+   SET pinned = (purpose = 'evidence' OR id IN (SELECT id FROM main.payload_pins))
+ WHERE pinned IS NULL;
+
 UPDATE main.event_payloads
    SET size_bytes = coalesce(length(CAST(request_body AS BLOB)), 0)
                   + coalesce(length(CAST(response_body AS BLOB)), 0)
@@ -472,12 +681,10 @@ UPDATE main.event_payloads
                        + coalesce(length(CAST(response_body AS BLOB)), 0);
 
 -- Later, the pins that were lost since; evidence may have been let go of.
-INSERT INTO main.payload_pins(id)
-SELECT id FROM main.event_payloads
- WHERE (purpose <> 'archive' OR pinned <> 0) AND id IS NOT NULL
-   AND (pinned <> 0 OR (purpose = 'evidence' AND NOT EXISTS (
-         SELECT 1 FROM main.blackbox_domains WHERE domain = 'payload')))
-   AND id NOT IN (SELECT id FROM main.payload_pins);
+UPDATE main.event_payloads SET pinned = 1
+ WHERE (purpose <> 'archive' OR pinned <> 0)
+   AND id NOT IN (SELECT id FROM main.payload_pins)
+   AND (pinned <> 0 OR id NOT IN (SELECT payload_id FROM main.payload_unpins));
 
 INSERT INTO main.retention_rules(rule, domain, "view", setting, unit_ms)
 VALUES ('payload.age', 'payload', 'payload_due', 'payload.retention_days', 86400000)
@@ -485,5 +692,5 @@ ON CONFLICT (rule) DO UPDATE
    SET domain = excluded.domain, "view" = excluded."view",
        setting = excluded.setting, unit_ms = excluded.unit_ms;
 
-INSERT INTO main.blackbox_domains(domain, version) VALUES ('payload', 1)
+INSERT INTO main.blackbox_domains(domain, version) VALUES ('payload', 2)
 ON CONFLICT (domain) DO UPDATE SET version = excluded.version;

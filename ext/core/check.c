@@ -5,8 +5,9 @@
 ** Looked at, in every attached schema: that each installed domain stands as
 ** sql/ makes it (a guard that was dropped or changed, a setting's definition
 ** that is gone: model.c); the view <domain>_check, in which each domain lists
-** its own contradictions; and every virtual table of ours, through the check
-** that its module brings. A check that fails is itself a problem, and the
+** its own contradictions; what else the domain knows to look at; triggers and
+** unique indexes of others on the tables that are guarded; and every virtual
+** table of ours, through the check that its module brings. A check that fails is itself a problem, and the
 ** others go on.
 */
 #include "core.h"
@@ -14,8 +15,6 @@ SQLITE_EXTENSION_INIT3
 
 #include <stdarg.h>
 #include <string.h>
-
-#define MAX_PROBLEMS "100" /* listed of one domain */
 
 void bxProblem(BxProblems *p, const char *zObject, const char *zFormat, ...) {
   sqlite3_str *pOut;
@@ -69,13 +68,27 @@ static void compare(BxStmts *p, const BxDomain *pDomain, BxProblems *pOut) {
   bxUnchecked(pOut, pDomain->zName, &err);
 }
 
+static void tellForeign(void *pArg, const BxForeign *pForeign) {
+  bxProblem((BxProblems *)pArg, pForeign->zTable,
+      "%s %s is not that of blackbox, and can keep the guards of this table "
+      "from their work; drop it",
+      pForeign->zType, pForeign->zName);
+}
+
+static void checkForeigners(
+    BxStmts *p, const BxDomain *pDomain, BxProblems *pOut) {
+  BxErr err = {SQLITE_OK, 0};
+  bxForeigners(p, pDomain, tellForeign, pOut, &err);
+  bxUnchecked(pOut, pDomain->zName, &err);
+}
+
 /* The rows of the view <domain>_check. */
 static void checkView(BxStmts *p, const BxDomain *pDomain, BxProblems *pOut) {
   BxErr err = {SQLITE_OK, 0};
   sqlite3_stmt *pStmt = 0;
-  char *zSql = sqlite3_mprintf(
-      "SELECT object, problem FROM main.%s_check LIMIT " MAX_PROBLEMS,
-      pDomain->zName);
+  char *zSql =
+      sqlite3_mprintf("SELECT object, problem FROM main.%s_check LIMIT %d",
+          pDomain->zName, BX_MAX_PROBLEMS);
   if (zSql == 0) bxFail(&err, SQLITE_NOMEM, "out of memory");
   pStmt = bxPrepare(p, zSql, &err);
   sqlite3_free(zSql);
@@ -111,6 +124,8 @@ static void checkDomains(BxStmts *p, BxProblems *pOut) {
     if (!hasTraces(p, pDomain, pOut)) continue;
     compare(p, pDomain, pOut);
     checkView(p, pDomain, pOut);
+    checkForeigners(p, pDomain, pOut);
+    if (pDomain->xCheck != 0) pDomain->xCheck(p, pOut);
   }
 }
 

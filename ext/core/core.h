@@ -16,6 +16,7 @@
 #include "../blackbox.h"
 #include <sqlite3ext.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #ifndef SQLITE_CORE
 extern const sqlite3_api_routines *sqlite3_api;
@@ -25,6 +26,7 @@ typedef sqlite3_int64 i64;
 typedef struct Bx Bx;
 typedef struct BxCall BxCall;
 typedef struct BxErr BxErr;
+typedef struct BxProblems BxProblems;
 typedef struct BxStmts BxStmts;
 
 /*----------------------------------------------------------- error.c ----*/
@@ -139,9 +141,19 @@ struct BxDomain {
   const char *zTable; /* a table that only an installed domain has */
   int iVersion;       /* of the schema in sql/ */
   const char *zSql;   /* sql/<name>.sql */
-  /* Before the SQL runs on schema p->zDb: makes room for tables that an
-  ** older program left there. May be NULL. */
+  /* Before the SQL runs on schema p->zDb: makes room for tables that another
+  ** program or an older version left there. May be NULL. */
   void (*xAdopt)(BxStmts *p, BxErr *pErr);
+  /* After the SQL: makes what depends on the tables that were found. xIsWhole
+  ** says whether there is nothing of that to do. May be NULL, both. */
+  void (*xMend)(BxStmts *p, BxErr *pErr);
+  int (*xIsWhole)(BxStmts *p, BxErr *pErr);
+  /* Part of blackbox_check() that SQL cannot say. May be NULL. */
+  void (*xCheck)(BxStmts *p, BxProblems *pOut);
+  /* Tables on which nobody else's trigger or unique index may be, each between
+  ** commas; may be NULL. Triggers that xMend makes are named <domain>_made_*.
+  */
+  const char *zGuarded;
   /* What the errors of its functions begin with when beginning or ending their
   ** savepoint fails ("Write failed: "); may be NULL. */
   const char *zFailed;
@@ -255,6 +267,21 @@ i64 bxInt(
 i64 bxTime(sqlite3_value *pVal, const char *zWhat, BxErr *pErr);
 /* Bytes of a text or blob as stored; 0 for NULL. */
 i64 bxBytes(sqlite3_value *pVal);
+
+/*---------------------------------------------------------- sha256.c ----*/
+
+typedef struct BxSha {
+  uint32_t aState[8];
+  uint64_t nByte;          /* of the message so far */
+  unsigned char aHeld[64]; /* the last of them, when they fill no block */
+  int bFast;               /* the processor has instructions for it */
+} BxSha;
+
+void bxShaInit(BxSha *p);
+void bxShaAdd(BxSha *p, const void *pData, size_t n);
+/* The hash in lower-case digits and its terminator. p is then of no more use.
+*/
+void bxShaHex(BxSha *p, char zOut[65]);
 
 /*------------------------------------------------------------ json.c ----*/
 
@@ -388,14 +415,16 @@ int bxRegisterModule(Bx *bx, const char *zName, const sqlite3_module *pModule);
 
 /*------------------------------ install.c, uninstall.c and check.c ----*/
 
+#define BX_MAX_PROBLEMS 100 /* listed of one kind */
+
 /* How blackbox_check() looks into the virtual tables of one module. xCheck
 ** calls bxProblem() for each thing it finds. */
-typedef struct BxProblems {
+struct BxProblems {
   sqlite3 *db;
   char *zJson;     /* elements [schema, object, problem]; NULL for none */
   const char *zDb; /* the schema that is looked at */
   BxErr err;
-} BxProblems;
+};
 typedef struct BxVtabCheck {
   const char *zModule;
   void (*xCheck)(BxVtab *p, BxProblems *pOut);
@@ -452,6 +481,17 @@ typedef struct BxObject {
 ** while xEach runs. */
 void bxObjects(BxStmts *p, const BxDomain *pDomain,
     void (*xEach)(BxStmts *p, void *pArg, const BxObject *pObject), void *pArg,
+    BxErr *pErr);
+
+/* A trigger or a unique index of somebody else's on a guarded table. */
+typedef struct BxForeign {
+  const char *zType; /* trigger, temp trigger or unique index */
+  const char *zName, *zTable;
+} BxForeign;
+
+/* Calls xEach for every one of them on the domain's guarded tables. */
+void bxForeigners(BxStmts *p, const BxDomain *pDomain,
+    void (*xEach)(void *pArg, const BxForeign *pForeign), void *pArg,
     BxErr *pErr);
 
 #endif

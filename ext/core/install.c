@@ -40,7 +40,8 @@ static void countOne(BxStmts *p, void *pArg, const BxDifference *pDifference) {
 static int isIntact(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   int nDifferent = 0;
   bxDifferences(p, pDomain, countOne, &nDifferent, pErr);
-  return pErr->rc == SQLITE_OK && nDifferent == 0;
+  return pErr->rc == SQLITE_OK && nDifferent == 0 &&
+         (pDomain->xIsWhole == 0 || pDomain->xIsWhole(p, pErr));
 }
 
 /* Another program's object under one of our names. */
@@ -93,11 +94,12 @@ static void installDomain(
   i64 iVersion = bxInstalledVersion(p, pDomain, pErr);
   if (pErr->rc != SQLITE_OK) return;
   if (iVersion == pDomain->iVersion && isIntact(p, pDomain, pErr)) return;
-  if (iVersion < 0 && pDomain->xAdopt != 0) pDomain->xAdopt(p, pErr);
+  if (pDomain->xAdopt != 0) pDomain->xAdopt(p, pErr);
   if (iVersion >= 0 || !bNew) {
     bxDifferences(p, pDomain, iVersion < 0 ? refuseOne : dropOne, pErr, pErr);
   }
   runSql(p, pDomain, pErr);
+  if (pDomain->xMend != 0 && pErr->rc == SQLITE_OK) pDomain->xMend(p, pErr);
 }
 
 int bxIsNamed(const char *zList, const char *zDomain) {

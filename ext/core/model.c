@@ -12,6 +12,8 @@
 #include "core.h"
 SQLITE_EXTENSION_INIT3
 
+#include <string.h>
+
 /* One comparison, and what is asked of each object. */
 typedef struct Comparison {
   BxStmts *p; /* the schema */
@@ -211,6 +213,50 @@ static const char zObjects[] =
     "WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
     "  AND (type = 'table' OR NOT core) "
     "ORDER BY type <> 'table'";
+
+/* Triggers and unique indexes on the tables of the list ?1, but for those that
+** the domain ?3 makes from what it finds. ?2 is the schema. */
+static const char zOnGuarded[] =
+    "SELECT 'trigger', name, tbl_name FROM main.sqlite_schema"
+    "  WHERE type = 'trigger' AND name NOT GLOB ?3 || '_made_*'"
+    "    AND instr(?1, ',' || lower(tbl_name) || ',') > 0 "
+    "UNION ALL SELECT 'temp trigger', name, tbl_name FROM sqlite_temp_schema"
+    "  WHERE type = 'trigger' AND instr(?1, ',' || lower(tbl_name) || ',') > 0"
+    "    AND tbl_name COLLATE NOCASE NOT IN (SELECT name FROM"
+    "      sqlite_temp_schema WHERE type IN ('table', 'view')) "
+    "UNION ALL SELECT 'unique index', l.name, t.name"
+    "  FROM main.sqlite_schema AS t, pragma_index_list(t.name, ?2) AS l"
+    "  WHERE t.type = 'table' AND instr(?1, ',' || lower(t.name) || ',') > 0"
+    "    AND l.\"unique\" AND l.origin = 'c' AND NOT EXISTS (SELECT 1 FROM"
+    "      main.sqlite_schema WHERE name = ?3 || '_made_insert'"
+    "        AND tbl_name = t.name)";
+
+void bxForeigners(BxStmts *p, const BxDomain *pDomain,
+    void (*xEach)(void *pArg, const BxForeign *pForeign), void *pArg,
+    BxErr *pErr) {
+  sqlite3 *pModel;
+  sqlite3_stmt *pStmt, *pOurs;
+  if (pDomain->zGuarded == 0) return;
+  pModel = openModel(p->bx, pDomain, pErr);
+  if (pModel == 0) return;
+  pOurs = ask(pModel, "SELECT 1 FROM sqlite_schema WHERE name = ?1", pErr);
+  pStmt = bxPrepare(p, zOnGuarded, pErr);
+  bxBind(pStmt, pErr, "ttt", pDomain->zGuarded, p->zDb, pDomain->zName);
+  while (bxRow(pStmt, pErr)) {
+    BxForeign foreign;
+    int bOurs;
+    foreign.zType = (const char *)sqlite3_column_text(pStmt, 0);
+    foreign.zName = (const char *)sqlite3_column_text(pStmt, 1);
+    foreign.zTable = (const char *)sqlite3_column_text(pStmt, 2);
+    bxBind(pOurs, pErr, "t", foreign.zName);
+    bOurs = bxRow(pOurs, pErr) && strcmp(foreign.zType, "temp trigger") != 0;
+    bxDone(pOurs, pErr);
+    if (!bOurs && pErr->rc == SQLITE_OK) xEach(pArg, &foreign);
+  }
+  sqlite3_finalize(pStmt);
+  sqlite3_finalize(pOurs);
+  sqlite3_close(pModel);
+}
 
 void bxDifferences(BxStmts *p, const BxDomain *pDomain,
     void (*xEach)(BxStmts *, void *, const BxDifference *), void *pArg,

@@ -1,7 +1,6 @@
 /*
 ** archive.c: functions over event_payloads, whose rules are in
-** sql/payload.sql: clean-up, evidence saved from JSON, unpinning, figures, and
-** the taking over of a table that another program made.
+** sql/payload.sql: clean-up, evidence saved from JSON, unpinning and figures.
 */
 #include "payload.h"
 SQLITE_EXTENSION_INIT3
@@ -11,60 +10,6 @@ SQLITE_EXTENSION_INIT3
 
 #define MS_PER_DAY 86400000.0
 #define SWEEP_LIMIT 10000 /* rows of one payload_cleanup() */
-
-/*------------------------------------------------------------ adoption ----*/
-
-/* 1 when event_payloads has the column. */
-static int hasColumn(BxStmts *p, const char *zColumn, BxErr *pErr) {
-  sqlite3_stmt *pStmt = bxPrepare(p,
-      "SELECT 1 FROM pragma_table_info('event_payloads', ?2) WHERE name = ?1 "
-      "COLLATE NOCASE",
-      pErr);
-  int bFound;
-  bxBind(pStmt, pErr, "tt", zColumn, p->zDb);
-  bFound = bxRow(pStmt, pErr);
-  sqlite3_finalize(pStmt);
-  return bFound;
-}
-
-void bxPayloadAdopt(BxStmts *p, BxErr *pErr) {
-  static const char *const azNeeded[] = {
-      "id", "event_id", "agent_id", "purpose", "created_at"};
-  static const char *const azAdded[][2] = {
-      {"request_body", "ALTER TABLE main.event_payloads ADD request_body TEXT"},
-      {"response_body",
-          "ALTER TABLE main.event_payloads ADD response_body TEXT"},
-      {"size_bytes",
-          "ALTER TABLE main.event_payloads ADD size_bytes INTEGER NOT NULL "
-          "DEFAULT 0"},
-      {"pinned", "ALTER TABLE main.event_payloads ADD pinned INTEGER NOT NULL "
-                 "DEFAULT 0"},
-      {"kill_switch_event_id",
-          "ALTER TABLE main.event_payloads ADD kill_switch_event_id TEXT"},
-  };
-  sqlite3_stmt *pStmt = bxPrepare(p,
-      "SELECT type = 'table' AND rootpage > 0 FROM main.sqlite_schema WHERE "
-      "name = 'event_payloads' COLLATE NOCASE",
-      pErr);
-  int bThere = bxRow(pStmt, pErr);
-  int bTable = bThere && sqlite3_column_int(pStmt, 0);
-  size_t i;
-  sqlite3_finalize(pStmt);
-  if (!bThere || pErr->rc != SQLITE_OK) return;
-  for (i = 0; bTable && i < sizeof(azNeeded) / sizeof(azNeeded[0]); i++) {
-    bTable = hasColumn(p, azNeeded[i], pErr);
-  }
-  if (!bTable) {
-    bxFail(pErr, SQLITE_ERROR,
-        "ValidationError: event_payloads in schema %s is not a table with the "
-        "columns id, event_id, agent_id, purpose and created_at; rename it",
-        p->zDb);
-  }
-  for (i = 0; i < sizeof(azAdded) / sizeof(azAdded[0]); i++) {
-    if (pErr->rc != SQLITE_OK || hasColumn(p, azAdded[i][0], pErr)) continue;
-    bxExec(p, azAdded[i][1], pErr);
-  }
-}
 
 /*------------------------------------------------------------ clean-up ----*/
 
@@ -185,24 +130,33 @@ static const char zBadElement[] = ELEMENTS
 static const char zTexts[] =
     ELEMENTS "SELECT i, event_id, agent_id, request, response FROM field";
 
-static const char zSaveElements[] = ELEMENTS
-    ", kept AS (SELECT *, strftime('%Y-%m-%dT%H:%M:%fZ',"
-    "  coalesce(CAST(time AS INTEGER), ?3) / 1000.0, 'unixepoch') AS created"
-    "  FROM field) "
+/* clang-format off */
+/* The elements that are not evidence of this kill switch already. */
+#define KEPT                                                                   \
+  ", kept AS (SELECT *, strftime('%Y-%m-%dT%H:%M:%fZ',"                        \
+  "  coalesce(CAST(time AS INTEGER), ?3) / 1000.0, 'unixepoch') AS created"    \
+  "  FROM field) "
+#define NEW_ELEMENTS                                                           \
+  "FROM kept AS k "                                                            \
+  "WHERE NOT EXISTS (SELECT 1 FROM main.event_payloads AS e"                   \
+  "  WHERE +e.kill_switch_event_id = ?1 AND e.agent_id = k.agent_id"           \
+  "    AND e.event_id = k.event_id"                                            \
+  "    AND (k.time IS NULL OR e.created_at = k.created)"                       \
+  "    AND e.request_body IS k.request"                                        \
+  "    AND e.response_body IS k.response)"
+/* clang-format on */
+
+static const char zCountElements[] =
+    ELEMENTS KEPT "SELECT count(*) " NEW_ELEMENTS;
+
+static const char zSaveElements[] = ELEMENTS KEPT
     "INSERT INTO main.event_payloads(id, event_id, agent_id, request_body,"
     "  response_body, size_bytes, purpose, pinned, kill_switch_event_id,"
     "  created_at) "
     "SELECT " BX_PAYLOAD_NEW_ID ", event_id, agent_id, request, response,"
     "  coalesce(length(CAST(request AS BLOB)), 0)"
     "  + coalesce(length(CAST(response AS BLOB)), 0), 'evidence', 1, ?1,"
-    "  created FROM kept AS k "
-    "WHERE NOT EXISTS (SELECT 1 FROM main.event_payloads AS e"
-    "  WHERE +e.kill_switch_event_id = ?1 AND e.agent_id = k.agent_id"
-    "    AND e.event_id = k.event_id"
-    "    AND (k.time IS NULL OR e.created_at = k.created)"
-    "    AND e.request_body IS k.request"
-    "    AND e.response_body IS k.response) "
-    "ORDER BY i";
+    "  created " NEW_ELEMENTS " ORDER BY i";
 
 /* The JSON is an array. */
 static void checkArray(BxStmts *pHome, sqlite3_value *pJson, BxErr *pErr) {
@@ -267,15 +221,29 @@ void bxPayloadSaveEvidence(BxCall *p) {
   BxStmts *pHome = bxHome(p->bx, "payload", &p->err);
   const char *zEvent =
       bxText(p->aArg[0], "kill_switch_event_id", 1024, 0, &p->err);
+  i64 iNow = bxNow(), nRow = 0, nSaved = 0, iPin;
   sqlite3_stmt *pStmt;
   if (p->err.rc != SQLITE_OK) return;
   bxLock(pHome, &p->err);
   checkArray(pHome, p->aArg[1], &p->err);
   checkElements(pHome, p->aArg[1], &p->err);
+  iPin = bxPinsLast(pHome, &p->err);
+  pStmt = bxStmt(pHome, zCountElements, &p->err);
+  bxBind(pStmt, &p->err, "tvi", zEvent, p->aArg[1], iNow);
+  if (bxRow(pStmt, &p->err)) nRow = sqlite3_column_int64(pStmt, 0);
+  bxDone(pStmt, &p->err);
   pStmt = bxStmt(pHome, zSaveElements, &p->err);
-  bxBind(pStmt, &p->err, "tvi", zEvent, p->aArg[1], bxNow());
+  bxBind(pStmt, &p->err, "tvi", zEvent, p->aArg[1], iNow);
   bxRun(pStmt, &p->err);
-  if (p->err.rc == SQLITE_OK) bxReturnInt(p, sqlite3_changes(p->bx->db));
+  if (p->err.rc == SQLITE_OK) nSaved = sqlite3_changes(p->bx->db);
+  if (nSaved != nRow) {
+    bxFail(&p->err, SQLITE_ERROR,
+        "MisuseError: a trigger on event_payloads let only %lld of %lld "
+        "elements become evidence; nothing was saved",
+        nSaved, nRow);
+  }
+  bxPinsHashNew(pHome, iPin, nSaved, &p->err);
+  bxReturnInt(p, nSaved);
 }
 
 void bxPayloadUnpin(BxCall *p) {
@@ -288,9 +256,17 @@ void bxPayloadUnpin(BxCall *p) {
   const char *zReason = bxText(p->aArg[2], "reason", 65536, 0, &p->err);
   sqlite3_stmt *pStmt;
   if (p->err.rc != SQLITE_OK) return;
+  bxLock(pHome, &p->err);
+  bxPinsHashOf(pHome, zId, &p->err);
   pStmt = bxStmt(pHome, zSql, &p->err);
   bxBind(pStmt, &p->err, "ttt", zId, zActor, zReason);
   bxRun(pStmt, &p->err);
+  if (bxPinsHold(pHome, zId, &p->err)) {
+    bxFail(&p->err, SQLITE_ERROR,
+        "MisuseError: a trigger on payload_unpins keeps row %s from being "
+        "unpinned; drop it",
+        zId);
+  }
   bxReturnInt(p, 1);
 }
 
@@ -312,6 +288,8 @@ void bxPayloadStats(BxCall *p) {
       "  'expired', (SELECT count(*) FROM main.payload_archive WHERE at < ?1 -"
       "    86400000 * (SELECT value FROM main.blackbox_limits"
       "      WHERE name = 'payload.retention_days')),"
+      "  'unhashed', (SELECT count(*) FROM main.payload_ledger"
+      "    WHERE hash IS NULL AND at IS NULL),"
       "  'waiting', ?2, 'waitingBytes', ?3,"
       "  'totalSize', (SELECT page_count FROM pragma_page_count(?4)) *"
       "    (SELECT page_size FROM pragma_page_size(?4)))"

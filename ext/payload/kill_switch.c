@@ -82,11 +82,12 @@ static sqlite3_stmt *onRows(Ring *p, BxStmts *pArchive, char *zHead,
   return pStmt;
 }
 
-/* Saves the agent's rows in one statement. Returns how many. A trigger of the
-** user's may not keep any from it in silence. */
+/* Saves the agent's rows in one statement, and takes the hashes of their pins.
+** Returns how many. A trigger of the user's may not keep any from it in
+** silence. */
 static i64 save(Ring *p, BxStmts *pArchive, const char *zEvent,
     const RingAgent *pAgent, BxErr *pErr) {
-  i64 nRow = 0, nSaved = 0;
+  i64 nRow = 0, nSaved = 0, iPin = bxPinsLast(pArchive, pErr);
   sqlite3_stmt *pStmt = onRows(
       p, pArchive, sqlite3_mprintf("SELECT count(*)"), zEvent, pAgent, pErr);
   if (bxRow(pStmt, pErr)) nRow = sqlite3_column_int64(pStmt, 0);
@@ -103,6 +104,7 @@ static i64 save(Ring *p, BxStmts *pArchive, const char *zEvent,
         "exchanges become evidence; nothing is taken out of the ring",
         nSaved, nRow);
   }
+  bxPinsHashNew(pArchive, iPin, nSaved, pErr);
   return nSaved;
 }
 

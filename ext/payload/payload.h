@@ -22,10 +22,35 @@
   ", 5, 1) = '-' THEN CAST(round((julianday(" created_at                       \
   ") - 2440587.5) * 86400000.0) AS INTEGER) END"
 
-/* archive.c: the table event_payloads */
+extern const char bxSqlPayload[]; /* sql/payload.sql */
+
+/* adopt.c: what an install does beside the SQL, and what it looks at */
 void bxPayloadAdopt(BxStmts *p, BxErr *pErr);
+void bxPayloadMend(BxStmts *p, BxErr *pErr);
+int bxPayloadIsWhole(BxStmts *p, BxErr *pErr);
+void bxPayloadCheck(BxStmts *p, BxProblems *pOut);
 /* queue.c: refuses that p's schema loses the archive while rows wait for it. */
 void bxPayloadLeave(BxStmts *p, BxErr *pErr);
+
+/* pins.c: the hashes of pinned rows. A call that writes takes those of its own
+** pins, and of some more that were set without the module. */
+#define BX_PINS_ALL (-1)
+/* The number of the newest pin. */
+i64 bxPinsLast(BxStmts *p, BxErr *pErr);
+/* After nSaved rows of evidence were written: as many pins came after iPin, and
+** their hashes are taken, and some more. */
+void bxPinsHashNew(BxStmts *p, i64 iPin, i64 nSaved, BxErr *pErr);
+/* Takes the hashes of the newest nLimit pins that have none. */
+void bxPinsHash(BxStmts *p, i64 nLimit, BxErr *pErr);
+/* Takes the hash of the pin of one row, if it has none. */
+void bxPinsHashOf(BxStmts *p, const char *zId, BxErr *pErr);
+/* Whether a row is pinned. */
+int bxPinsHold(BxStmts *p, const char *zId, BxErr *pErr);
+/* Whether a pin has no hash. */
+int bxPinsLack(BxStmts *p, BxErr *pErr);
+void bxPinsCheck(BxStmts *p, BxProblems *pOut);
+
+/* archive.c: the table event_payloads */
 void bxPayloadCleanup(BxCall *p);
 void bxPayloadClearArchive(BxCall *p);
 void bxPayloadSaveEvidence(BxCall *p);

@@ -1,0 +1,382 @@
+/*
+** adopt.c: what the text of sql/payload.sql cannot do alone when the domain is
+** installed: to carry over the ledger of version 1, to take over a table that
+** another program made, and to guard what such a table has beyond ours.
+**
+** Three triggers are made from the table itself, when it calls for them:
+**   payload_made_insert, payload_made_update  for its unique indexes, as REPLACE
+**       would take a pinned row that has the same values there
+**   payload_made_columns  for its columns that blackbox does not know
+** They are compared with what the table calls for, as the model compares the
+** others with the text.
+*/
+#include "payload.h"
+SQLITE_EXTENSION_INIT3
+
+#include <string.h>
+
+/*------------------------------------------------------ older versions ----*/
+
+/* Whether the schema has a table (type 'table') of that name. */
+static int hasTable(BxStmts *p, const char *zName, BxErr *pErr) {
+  sqlite3_stmt *pStmt = bxPrepare(p,
+      "SELECT 1 FROM main.sqlite_schema WHERE type = 'table' AND rootpage > 0 "
+      "AND name = ?1 COLLATE NOCASE",
+      pErr);
+  int bThere;
+  bxBind(pStmt, pErr, "t", zName);
+  bThere = bxRow(pStmt, pErr);
+  sqlite3_finalize(pStmt);
+  return bThere;
+}
+
+/* Runs the one statement of sql/payload.sql that makes the ledger. */
+static void makeLedger(BxStmts *p, BxErr *pErr) {
+  const char *zBegin =
+      strstr(bxSqlPayload, "CREATE TABLE IF NOT EXISTS main.payload_ledger(");
+  const char *zEnd = zBegin ? strstr(zBegin, ");\n") : 0;
+  char *zSql =
+      zEnd ? sqlite3_mprintf("%.*s", (int)(zEnd - zBegin) + 2, zBegin) : 0;
+  if (zSql == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  if (zSql != 0) bxExec(p, zSql, pErr);
+  sqlite3_free(zSql);
+}
+
+/* Version 1 had the pins that hold in one table and the records of those that
+** were taken off in another. A record without a pin was left by a trigger that
+** broke off; it stays as a record. */
+static void carryOver(BxStmts *p, BxErr *pErr) {
+  if (!hasTable(p, "payload_pins", pErr)) return;
+  makeLedger(p, pErr);
+  if (hasTable(p, "payload_unpins", pErr)) {
+    bxExec(p,
+        "INSERT INTO main.payload_ledger(pin, id, at, actor, reason, event_id,"
+        "  agent_id, kill_switch_event_id) SELECT CASE WHEN pin > 0 THEN pin"
+        "  END, payload_id, coalesce(at, 0), actor, reason, event_id, agent_id,"
+        "  kill_switch_event_id FROM main.payload_unpins ORDER BY pin IS NULL;"
+        "DROP TABLE main.payload_unpins",
+        pErr);
+  }
+  bxExec(p,
+      "INSERT INTO main.payload_ledger(pin, id) SELECT CASE WHEN pin > 0 AND"
+      "  pin NOT IN (SELECT pin FROM main.payload_ledger) THEN pin END, id"
+      "  FROM main.payload_pins ORDER BY pin;"
+      "DROP TABLE main.payload_pins;"
+      "DROP TABLE IF EXISTS main.payload_state;"
+      "DROP TRIGGER IF EXISTS main.payload_insert_rowid",
+      pErr);
+}
+
+/*------------------------------------------------------------ adoption ----*/
+
+/* 1 when event_payloads has the column. */
+static int hasColumn(BxStmts *p, const char *zColumn, BxErr *pErr) {
+  sqlite3_stmt *pStmt = bxPrepare(p,
+      "SELECT 1 FROM pragma_table_info('event_payloads', ?2) WHERE name = ?1 "
+      "COLLATE NOCASE",
+      pErr);
+  int bFound;
+  bxBind(pStmt, pErr, "tt", zColumn, p->zDb);
+  bFound = bxRow(pStmt, pErr);
+  sqlite3_finalize(pStmt);
+  return bFound;
+}
+
+#define TABLE "('event_payloads', ?1)"
+/* Of an index: the columns of its key, and whether it is one on id alone. */
+#define KEY_OF(l) "pragma_index_xinfo(" l ".name, ?1) AS c WHERE c.key"
+#define IS_ID(l)                                                               \
+  "((SELECT count(*) FROM " KEY_OF(l) ") = 1 AND"                              \
+                                      " EXISTS (SELECT 1 FROM " KEY_OF(        \
+                                          l) " AND lower(c.name) = 'id'))"
+
+/* Why the table cannot be guarded, and what to do. ?1 is the schema. */
+static const char zHindrances[] =
+    "SELECT 'it is WITHOUT ROWID; make it an ordinary table'"
+    "  FROM pragma_table_list WHERE schema = ?1 COLLATE NOCASE"
+    "    AND name = 'event_payloads' COLLATE NOCASE AND wr "
+    "UNION ALL SELECT 'its column ' || name || ' hides the rowid; rename it'"
+    "  FROM pragma_table_xinfo" TABLE
+    "  WHERE lower(name) = 'rowid' AND NOT (pk = 1 AND lower(type) = 'integer'"
+    "    AND (SELECT max(pk) FROM pragma_table_xinfo" TABLE ") = 1) "
+    "UNION ALL SELECT 'its column id is declared as ' || coalesce(nullif(type,"
+    "    ''), 'nothing') || '; it must be TEXT'"
+    "  FROM pragma_table_xinfo" TABLE
+    "  WHERE lower(name) = 'id' AND (upper(type) LIKE '%INT%' OR NOT"
+    "    (upper(type) LIKE '%CHAR%' OR upper(type) LIKE '%CLOB%'"
+    "     OR upper(type) LIKE '%TEXT%')) "
+    "UNION ALL SELECT 'its column id is not unique; CREATE UNIQUE INDEX on it'"
+    "  WHERE EXISTS (SELECT 1 FROM pragma_table_info" TABLE ")"
+    "  AND NOT EXISTS (SELECT 1 FROM pragma_index_list" TABLE " AS l"
+    "    WHERE l.\"unique\" AND NOT l.partial AND " IS_ID(
+        "l") ") "
+             "UNION ALL SELECT 'its unique index ' || l.name || ' is on an "
+             "expression or"
+             " a part of the rows, where REPLACE could take a pinned row; drop "
+             "it'"
+             "  FROM pragma_index_list" TABLE
+             " AS l WHERE l.\"unique\" AND (l.partial"
+             "    OR EXISTS (SELECT 1 FROM " KEY_OF(
+                 "l") " AND c.name IS NULL))";
+
+static sqlite3_stmt *hindrances(BxStmts *p, BxErr *pErr) {
+  sqlite3_stmt *pStmt = bxPrepare(p, zHindrances, pErr);
+  bxBind(pStmt, pErr, "t", p->zDb);
+  return pStmt;
+}
+
+/* Refuses a table that cannot be guarded. A trigger takes rowid -1 for none. */
+static void refuse(BxStmts *p, BxErr *pErr) {
+  BxErr why = {SQLITE_OK, 0};
+  sqlite3_stmt *pStmt = hindrances(p, pErr);
+  if (bxRow(pStmt, pErr)) {
+    bxFail(&why, SQLITE_ERROR,
+        "ValidationError: event_payloads in schema %s cannot be guarded: %s",
+        p->zDb, sqlite3_column_text(pStmt, 0));
+  }
+  sqlite3_finalize(pStmt);
+  if (pErr->rc == SQLITE_OK) *pErr = why;
+  if (bxNumber(p, "SELECT 1 FROM main.event_payloads WHERE rowid = -1", pErr)) {
+    bxFail(pErr, SQLITE_ERROR,
+        "ValidationError: event_payloads in schema %s has a row with rowid -1, "
+        "which cannot be guarded; UPDATE event_payloads SET rowid = (SELECT "
+        "max(rowid) + 1 FROM event_payloads) WHERE rowid = -1",
+        p->zDb);
+  }
+}
+
+static void addColumns(BxStmts *p, BxErr *pErr) {
+  static const char *const azAdded[][2] = {
+      {"request_body", "ALTER TABLE main.event_payloads ADD request_body TEXT"},
+      {"response_body",
+          "ALTER TABLE main.event_payloads ADD response_body TEXT"},
+      {"size_bytes",
+          "ALTER TABLE main.event_payloads ADD size_bytes INTEGER NOT NULL "
+          "DEFAULT 0"},
+      {"pinned", "ALTER TABLE main.event_payloads ADD pinned INTEGER NOT NULL "
+                 "DEFAULT 0"},
+      {"kill_switch_event_id",
+          "ALTER TABLE main.event_payloads ADD kill_switch_event_id TEXT"},
+  };
+  size_t i;
+  for (i = 0; i < sizeof(azAdded) / sizeof(azAdded[0]); i++) {
+    if (pErr->rc != SQLITE_OK || hasColumn(p, azAdded[i][0], pErr)) continue;
+    bxExec(p, azAdded[i][1], pErr);
+  }
+}
+
+void bxPayloadAdopt(BxStmts *p, BxErr *pErr) {
+  static const char *const azNeeded[] = {
+      "id", "event_id", "agent_id", "purpose", "created_at"};
+  sqlite3_stmt *pStmt;
+  int bThere, bTable;
+  size_t i;
+  carryOver(p, pErr);
+  pStmt = bxPrepare(p,
+      "SELECT type = 'table' AND rootpage > 0 FROM main.sqlite_schema WHERE "
+      "name = 'event_payloads' COLLATE NOCASE AND type <> 'trigger'",
+      pErr);
+  bThere = bxRow(pStmt, pErr);
+  bTable = bThere && sqlite3_column_int(pStmt, 0);
+  sqlite3_finalize(pStmt);
+  if (!bThere || pErr->rc != SQLITE_OK) return;
+  for (i = 0; bTable && i < sizeof(azNeeded) / sizeof(azNeeded[0]); i++) {
+    bTable = hasColumn(p, azNeeded[i], pErr);
+  }
+  if (!bTable) {
+    bxFail(pErr, SQLITE_ERROR,
+        "ValidationError: event_payloads in schema %s is not a table with the "
+        "columns id, event_id, agent_id, purpose and created_at; rename it",
+        p->zDb);
+  }
+  refuse(p, pErr);
+  addColumns(p, pErr);
+}
+
+/*--------------------------------------------------------- made guards ----*/
+
+#define PINNED                                                                 \
+  "SELECT RAISE(ABORT, 'PinnedError: a pinned row %s; let go of it first with" \
+  " INSERT INTO payload_unpins(payload_id, actor, reason)')"
+
+/* A trigger that is made from the table: the SQL that lists what it is about,
+** and its condition, from the schema in ?1; and its text, from the condition.
+*/
+typedef struct Made {
+  const char *zName;
+  const char *zWhat;
+  const char *zCondition;
+  const char *zText;
+} Made;
+
+/* For each unique index but that of the id: is there a protected row with the
+** values that the new row has? */
+#define SAME_KEY(more)                                                         \
+  "SELECT group_concat(name, ', '), group_concat('EXISTS (SELECT 1 FROM"       \
+  " payload_protected WHERE ' || condition || '" more ")', ' OR ') FROM"       \
+  "  (SELECT l.name AS name, (SELECT group_concat(printf("                     \
+  "     '\"%w\" = NEW.\"%w\" COLLATE \"%w\"', c.name, c.name, c.coll),"        \
+  "     ' AND ') FROM " KEY_OF("l") ") AS condition"                           \
+                                    "   FROM pragma_index_list" TABLE " AS l"  \
+                                    "   WHERE l.\"unique\" AND NOT l.partial " \
+                                    "AND NOT (" IS_ID(                         \
+                                        "l") "     AND EXISTS (SELECT 1 "      \
+                                             "FROM " KEY_OF("l") " AND "       \
+                                                                 "c.coll = "   \
+                                                                 "'BINARY'))"  \
+                                                                 "   ORDER "   \
+                                                                 "BY l.name) " \
+                                                                 "WHERE "      \
+                                                                 "condition "  \
+                                                                 "IS NOT NULL"
+
+static const Made aMade[] = {
+    {"payload_made_insert", "unique index", SAME_KEY(""),
+        "%s\nBEFORE INSERT ON event_payloads\nWHEN %s\nBEGIN\n"
+        "  INSERT OR IGNORE INTO blackbox_probe(one, replaced) VALUES (1, 1);\n"
+        "  SELECT RAISE(ABORT, 'PinnedError: a pinned row has these values in "
+        "a unique index and cannot be overwritten; let go of it first with "
+        "INSERT INTO payload_unpins(payload_id, actor, reason)')\n"
+        "    FROM blackbox_probe WHERE replaced <> 0;\nEND"},
+    {"payload_made_update", "unique index",
+        SAME_KEY(" AND payload_rowid <> OLD.rowid"),
+        "%s\nBEFORE UPDATE ON event_payloads\nWHEN %s\nBEGIN\n"
+        "  SELECT RAISE(ABORT, 'PinnedError: a pinned row has these values in "
+        "a unique index and cannot be overwritten; let go of it first with "
+        "INSERT INTO payload_unpins(payload_id, actor, reason)');\nEND"},
+    {"payload_made_columns", "column",
+        "SELECT group_concat(name, ', '), group_concat(printf("
+        "  '(NEW.\"%w\" IS NOT OLD.\"%w\" COLLATE BINARY OR typeof(NEW.\"%w\")"
+        " <> typeof(OLD.\"%w\"))', name, name, name, name), ' OR ')"
+        " FROM pragma_table_info" TABLE
+        " WHERE lower(name) NOT IN ('id', 'event_id', 'agent_id',"
+        "  'request_body', 'response_body', 'size_bytes', 'purpose', 'pinned',"
+        "  'kill_switch_event_id', 'created_at')",
+        "%s\nBEFORE UPDATE ON event_payloads\nWHEN EXISTS (SELECT 1 FROM "
+        "payload_protected WHERE payload_rowid = OLD.rowid)\n AND (%s)\n"
+        "BEGIN\n  SELECT RAISE(ABORT, 'PinnedError: a pinned row cannot be "
+        "changed; let go of it first with INSERT INTO payload_unpins("
+        "payload_id, actor, reason)');\nEND"},
+};
+
+/* A made trigger that is not as the table calls for. */
+typedef struct Gap {
+  const Made *pMade;
+  char *zWhat; /* the indexes or columns, or NULL for none */
+  char *zText; /* the trigger from its name on, or NULL for none */
+} Gap;
+
+static char *copyColumn(sqlite3_stmt *pStmt, int i, BxErr *pErr) {
+  const char *z = (const char *)sqlite3_column_text(pStmt, i);
+  char *zCopy = z ? sqlite3_mprintf("%s", z) : 0;
+  if (zCopy == 0 && sqlite3_column_type(pStmt, i) != SQLITE_NULL) {
+    bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  }
+  return zCopy;
+}
+
+/* What the table calls for. */
+static void readWanted(BxStmts *p, Gap *pOut, BxErr *pErr) {
+  sqlite3_stmt *pStmt = bxPrepare(p, pOut->pMade->zCondition, pErr);
+  char *zCondition = 0;
+  bxBind(pStmt, pErr, "t", p->zDb);
+  if (bxRow(pStmt, pErr)) {
+    pOut->zWhat = copyColumn(pStmt, 0, pErr);
+    zCondition = copyColumn(pStmt, 1, pErr);
+  }
+  sqlite3_finalize(pStmt);
+  if (zCondition == 0 || pErr->rc != SQLITE_OK) {
+    sqlite3_free(zCondition);
+    return;
+  }
+  pOut->zText =
+      sqlite3_mprintf(pOut->pMade->zText, pOut->pMade->zName, zCondition);
+  if (pOut->zText == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  sqlite3_free(zCondition);
+}
+
+/* Whether the schema has the trigger as it is wanted, or has none. */
+static int isMade(BxStmts *p, const Gap *pGap, BxErr *pErr) {
+  sqlite3_stmt *pStmt = bxPrepare(p,
+      "SELECT (SELECT sql FROM main.sqlite_schema WHERE type = 'trigger' AND "
+      "name = ?1) IS 'CREATE TRIGGER ' || ?2",
+      pErr);
+  int bMade;
+  bxBind(pStmt, pErr, "tt", pGap->pMade->zName, pGap->zText);
+  bMade = bxRow(pStmt, pErr) && sqlite3_column_int(pStmt, 0);
+  sqlite3_finalize(pStmt);
+  return bMade;
+}
+
+static void eachGap(BxStmts *p, void (*xEach)(BxStmts *, const Gap *, void *),
+    void *pArg, BxErr *pErr) {
+  size_t i;
+  for (i = 0; i < sizeof(aMade) / sizeof(aMade[0]); i++) {
+    Gap gap = {&aMade[i], 0, 0};
+    if (pErr->rc != SQLITE_OK) return;
+    readWanted(p, &gap, pErr);
+    if (!isMade(p, &gap, pErr) && pErr->rc == SQLITE_OK) xEach(p, &gap, pArg);
+    sqlite3_free(gap.zWhat);
+    sqlite3_free(gap.zText);
+  }
+}
+
+/* Runs SQL in which names of the user's stand, so that it is no template. */
+static void execute(BxStmts *p, char *zOwned, BxErr *pErr) {
+  if (zOwned == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  if (pErr->rc == SQLITE_OK) {
+    bxFailDb(pErr, p->bx->db, sqlite3_exec(p->bx->db, zOwned, 0, 0, 0));
+  }
+  sqlite3_free(zOwned);
+}
+
+static void makeOne(BxStmts *p, const Gap *pGap, void *pArg) {
+  BxErr *pErr = (BxErr *)pArg;
+  execute(p,
+      sqlite3_mprintf(
+          "DROP TRIGGER IF EXISTS \"%w\".%s", p->zDb, pGap->pMade->zName),
+      pErr);
+  if (pGap->zText != 0) {
+    execute(p, sqlite3_mprintf("CREATE TRIGGER \"%w\".%s", p->zDb, pGap->zText),
+        pErr);
+  }
+}
+
+static void countOne(BxStmts *p, const Gap *pGap, void *pArg) {
+  (void)p;
+  (void)pGap;
+  ++*(int *)pArg;
+}
+
+static void tellOne(BxStmts *p, const Gap *pGap, void *pArg) {
+  (void)p;
+  bxProblem((BxProblems *)pArg, "event_payloads",
+      pGap->zWhat ? "%s %s is not guarded as it should be; run "
+                    "blackbox_install()"
+                  : "%s guard%s that nothing calls for; run blackbox_install()",
+      pGap->pMade->zWhat, pGap->zWhat ? pGap->zWhat : "");
+}
+
+void bxPayloadMend(BxStmts *p, BxErr *pErr) {
+  eachGap(p, makeOne, pErr, pErr);
+  bxPinsHash(p, BX_PINS_ALL, pErr);
+}
+
+int bxPayloadIsWhole(BxStmts *p, BxErr *pErr) {
+  int nGap = 0;
+  eachGap(p, countOne, &nGap, pErr);
+  return nGap == 0 && !bxPinsLack(p, pErr) && pErr->rc == SQLITE_OK;
+}
+
+void bxPayloadCheck(BxStmts *p, BxProblems *pOut) {
+  BxErr err = {SQLITE_OK, 0};
+  sqlite3_stmt *pStmt = hindrances(p, &err);
+  while (bxRow(pStmt, &err)) {
+    bxProblem(pOut, "event_payloads", "cannot be guarded: %s",
+        sqlite3_column_text(pStmt, 0));
+  }
+  sqlite3_finalize(pStmt);
+  eachGap(p, tellOne, pOut, &err);
+  bxUnchecked(pOut, "event_payloads", &err);
+  bxPinsCheck(p, pOut);
+}

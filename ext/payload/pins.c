@@ -1,0 +1,174 @@
+/*
+** pins.c: the hashes in payload_ledger, by which blackbox_check() sees that a
+** pinned row was changed behind the guards.
+**
+** A trigger cannot compute one, so a pin begins without (hash NULL). The kill
+** switch, payload_save_evidence, payload_unpin and blackbox_install take the
+** hashes of the newest pins that have none. The schema lets a hash be set once.
+**
+** What is hashed: the columns of the row in the order of the table, as many as
+** the ledger's "columns" says (a column that was added later is not among
+** them). Of each the storage class (1 integer, 2 real, 3 text, 4 blob, 5 NULL)
+** in one byte, then a number in eight bytes, or a length in eight bytes and the
+** bytes themselves. Numbers are big-endian, a real is its IEEE 754 bits.
+*/
+#include "payload.h"
+SQLITE_EXTENSION_INIT3
+
+#include <string.h>
+
+static void addNumber(BxSha *p, uint64_t n) {
+  unsigned char a[8];
+  int i;
+  for (i = 7; i >= 0; i--, n >>= 8) a[i] = (unsigned char)n;
+  bxShaAdd(p, a, sizeof(a));
+}
+
+static void addValue(BxSha *p, sqlite3_stmt *pRow, int i, BxErr *pErr) {
+  unsigned char eType = (unsigned char)sqlite3_column_type(pRow, i);
+  bxShaAdd(p, &eType, 1);
+  if (eType == SQLITE_INTEGER) {
+    addNumber(p, (uint64_t)sqlite3_column_int64(pRow, i));
+  } else if (eType == SQLITE_FLOAT) {
+    double r = sqlite3_column_double(pRow, i);
+    uint64_t n;
+    memcpy(&n, &r, sizeof(n));
+    addNumber(p, n);
+  } else if (eType != SQLITE_NULL) {
+    const void *pData = sqlite3_column_blob(pRow, i);
+    int nByte = sqlite3_column_bytes(pRow, i);
+    if (pData == 0 && nByte > 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+    addNumber(p, (uint64_t)nByte);
+    if (pData != 0) bxShaAdd(p, pData, (size_t)nByte);
+  }
+}
+
+/* The hash of the columns iFirst and after of the row that pRow stands on. */
+static void hashRow(
+    sqlite3_stmt *pRow, int iFirst, int nColumn, char zHex[65], BxErr *pErr) {
+  BxSha sha;
+  int i;
+  bxShaInit(&sha);
+  for (i = iFirst; i < iFirst + nColumn && pErr->rc == SQLITE_OK; i++) {
+    addValue(&sha, pRow, i, pErr);
+  }
+  bxShaHex(&sha, zHex);
+}
+
+/* Takes the hash of one pinned row. Where the row is lost there is none. */
+static void hashPin(BxStmts *p, i64 iPin, sqlite3_value *pId, BxErr *pErr) {
+  static const char zRow[] = "SELECT * FROM main.event_payloads WHERE id = ?1";
+  static const char zSet[] =
+      "UPDATE main.payload_ledger SET hash = ?2, columns = ?3 WHERE pin = ?1";
+  sqlite3_stmt *pStmt = bxStmt(p, zRow, pErr);
+  int nColumn = 0;
+  char zHex[65];
+  bxBind(pStmt, pErr, "v", pId);
+  if (bxRow(pStmt, pErr)) {
+    nColumn = sqlite3_column_count(pStmt);
+    hashRow(pStmt, 0, nColumn, zHex, pErr);
+  }
+  bxDone(pStmt, pErr);
+  if (nColumn == 0 || pErr->rc != SQLITE_OK) return;
+  pStmt = bxStmt(p, zSet, pErr);
+  bxBind(pStmt, pErr, "iti", iPin, zHex, (i64)nColumn);
+  bxRun(pStmt, pErr);
+}
+
+/* Takes the hashes of the pins in a list, which it finishes. */
+static void hashPins(BxStmts *p, sqlite3_stmt *pList, BxErr *pErr) {
+  while (bxRow(pList, pErr)) {
+    hashPin(p, sqlite3_column_int64(pList, 0), sqlite3_column_value(pList, 1),
+        pErr);
+  }
+  bxDone(pList, pErr);
+}
+
+void bxPinsHash(BxStmts *p, i64 nLimit, BxErr *pErr) {
+  static const char zNewest[] =
+      "SELECT pin, id FROM main.payload_ledger "
+      "WHERE hash IS NULL AND at IS NULL ORDER BY -pin LIMIT ?1";
+  sqlite3_stmt *pList = bxStmt(p, zNewest, pErr);
+  bxBind(pList, pErr, "i", nLimit);
+  hashPins(p, pList, pErr);
+}
+
+i64 bxPinsLast(BxStmts *p, BxErr *pErr) {
+  static const char zLast[] = "SELECT max(pin) FROM main.payload_ledger";
+  sqlite3_stmt *pStmt = bxStmt(p, zLast, pErr);
+  i64 iPin = bxRow(pStmt, pErr) ? sqlite3_column_int64(pStmt, 0) : 0;
+  bxDone(pStmt, pErr);
+  return iPin;
+}
+
+/* Hashes of pins set without the module, that a call takes with its own. */
+#define MORE 100
+
+void bxPinsHashNew(BxStmts *p, i64 iPin, i64 nSaved, BxErr *pErr) {
+  static const char zNew[] =
+      "SELECT count(*) FROM main.payload_ledger WHERE pin > ?1 AND at IS NULL";
+  sqlite3_stmt *pStmt = bxStmt(p, zNew, pErr);
+  i64 nNew = 0;
+  bxBind(pStmt, pErr, "i", iPin);
+  if (bxRow(pStmt, pErr)) nNew = sqlite3_column_int64(pStmt, 0);
+  bxDone(pStmt, pErr);
+  if (nNew < nSaved) {
+    bxFail(pErr, SQLITE_ERROR,
+        "MisuseError: a trigger on event_payloads let only %lld of %lld rows "
+        "of evidence be pinned; drop it",
+        nNew, nSaved);
+  }
+  bxPinsHash(p, nSaved + MORE, pErr);
+}
+
+void bxPinsHashOf(BxStmts *p, const char *zId, BxErr *pErr) {
+  static const char zOne[] = "SELECT pin, id FROM main.payload_ledger "
+                             "WHERE id = ?1 AND at IS NULL AND hash IS NULL";
+  sqlite3_stmt *pList = bxStmt(p, zOne, pErr);
+  bxBind(pList, pErr, "t", zId);
+  hashPins(p, pList, pErr);
+}
+
+int bxPinsHold(BxStmts *p, const char *zId, BxErr *pErr) {
+  static const char zHolds[] = "SELECT 1 FROM main.payload_pins WHERE id = ?1";
+  sqlite3_stmt *pStmt = bxStmt(p, zHolds, pErr);
+  int bHolds;
+  bxBind(pStmt, pErr, "t", zId);
+  bHolds = bxRow(pStmt, pErr);
+  bxDone(pStmt, pErr);
+  return bHolds;
+}
+
+int bxPinsLack(BxStmts *p, BxErr *pErr) {
+  return bxNumber(p,
+             "SELECT EXISTS (SELECT 1 FROM main.payload_ledger AS l "
+             "JOIN main.event_payloads AS e ON e.id = l.id "
+             "WHERE l.hash IS NULL AND l.at IS NULL)",
+             pErr) != 0;
+}
+
+void bxPinsCheck(BxStmts *p, BxProblems *pOut) {
+  enum { FIRST = 3 };
+  BxErr err = {SQLITE_OK, 0};
+  sqlite3_stmt *pStmt = bxPrepare(p,
+      "SELECT p.id, p.hash, p.columns, e.* FROM main.payload_pins AS p "
+      "JOIN main.event_payloads AS e ON e.id = p.id WHERE p.hash IS NOT NULL",
+      &err);
+  int nProblem = 0;
+  while (nProblem < BX_MAX_PROBLEMS && bxRow(pStmt, &err)) {
+    int nColumn = sqlite3_column_int(pStmt, 2);
+    int bSame = nColumn > 0 && nColumn <= sqlite3_column_count(pStmt) - FIRST;
+    const char *zHash = (const char *)sqlite3_column_text(pStmt, 1);
+    char zHex[65];
+    if (zHash == 0) bxFail(&err, SQLITE_NOMEM, "out of memory");
+    if (bSame) hashRow(pStmt, FIRST, nColumn, zHex, &err);
+    if (err.rc != SQLITE_OK || (bSame && strcmp(zHash, zHex) == 0)) continue;
+    nProblem++;
+    bxProblem(pOut, "event_payloads",
+        "row %s is pinned and was changed: its hash is not that of "
+        "payload_pins",
+        sqlite3_column_text(pStmt, 0));
+  }
+  sqlite3_finalize(pStmt);
+  bxUnchecked(pOut, "payload_pins", &err);
+}
