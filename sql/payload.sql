@@ -228,9 +228,8 @@ SELECT 1, 0, 0, count(*), count(at), coalesce(sum(token), 0)
 ON CONFLICT (one) DO NOTHING;
 
 INSERT INTO main.blackbox_ledgers(domain, entries, closed, digest)
-SELECT 'payload', count(*), count(at), coalesce(sum(token), 0)
-  FROM main.payload_ledger
-HAVING NOT EXISTS (SELECT 1 FROM main.blackbox_ledgers WHERE domain = 'payload');
+SELECT 'payload', entries, closed, digest FROM main.payload_state
+ WHERE NOT EXISTS (SELECT 1 FROM main.blackbox_ledgers WHERE domain = 'payload');
 
 -- Reads by event and by agent come newest first, without a sort.
 CREATE INDEX IF NOT EXISTS main.payload_by_event ON event_payloads(event_id,
@@ -601,6 +600,36 @@ BEGIN
    WHERE EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.payload_id)
       OR EXISTS (SELECT 1 FROM event_payloads
                   WHERE id = NEW.payload_id AND pinned <> 0);
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_unpins_update
+INSTEAD OF UPDATE ON payload_unpins
+BEGIN
+  SELECT RAISE(ABORT, 'PinnedError: payload_unpins is a record and cannot be changed');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_unpins_delete
+INSTEAD OF DELETE ON payload_unpins
+BEGIN
+  SELECT RAISE(ABORT, 'PinnedError: payload_unpins is a record and cannot be deleted');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_pins_insert
+INSTEAD OF INSERT ON payload_pins
+BEGIN
+  SELECT RAISE(ABORT, 'PinnedError: payload_pins is kept by the schema; pin a row with UPDATE event_payloads SET pinned = 1');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_pins_update
+INSTEAD OF UPDATE ON payload_pins
+BEGIN
+  SELECT RAISE(ABORT, 'PinnedError: payload_pins is kept by the schema and cannot be changed');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_pins_delete
+INSTEAD OF DELETE ON payload_pins
+BEGIN
+  SELECT RAISE(ABORT, 'PinnedError: a pin goes only with INSERT INTO payload_unpins(payload_id, actor, reason)');
 END;
 
 -- How long the ledger is stands in two places. There each number only grows, by

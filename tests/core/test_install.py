@@ -141,7 +141,7 @@ def test_what_the_user_may_change_is_no_difference(db):
 
 @pytest.mark.parametrize("table", [
     "blackbox_domains", "payload_state", "cache_state", "evidence_owners", "rollout_act",
-    "payload_pins", "retention_rules"])
+    "payload_ledger", "retention_rules"])
 def test_check_sees_a_table_that_was_dropped_and_install_makes_it(db, table):
     made = rows(db, f"SELECT * FROM {table}")
     db.execute(f"DROP TABLE {table}")

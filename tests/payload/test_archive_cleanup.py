@@ -194,7 +194,8 @@ def test_a_failing_cleanup_leaves_all_as_it_was(archive):
             with pytest.raises(sqlite3.IntegrityError, match="not r1"):
                 archive.execute(call)
             assert ids(archive) == ["r0", "r1", "r2"]
-            assert rows(archive, "SELECT * FROM payload_state") == [(1, 0, 0)]
+            assert rows(archive, "SELECT bulk, removed FROM payload_state") \
+                == [(0, 0)]
         archive.execute("DROP TRIGGER mine")
     assert receipts(archive) == []
 
@@ -472,7 +473,7 @@ def test_stats(archive):
     assert zero.pop("totalSize") > 0
     assert zero == {"enabled": False, "archive": 0, "evidence": 0, "pinned": 0,
                     "archiveBytes": 0, "evidenceBytes": 0, "expired": 0,
-                    "waiting": 0, "waitingBytes": 0}
+                    "unhashed": 0, "waiting": 0, "waitingBytes": 0}
     now = int(time.time() * 1000)
     add(archive, "new", now)
     add(archive, "old", now - 8 * DAY)
@@ -487,7 +488,7 @@ def test_stats(archive):
         * one(archive, "PRAGMA page_size")
     assert found == {"enabled": True, "archive": 3, "evidence": 2, "pinned": 2,
                      "archiveBytes": 17, "evidenceBytes": 20, "expired": 1,
-                     "waiting": 1, "waitingBytes": 4}
+                     "unhashed": 2, "waiting": 1, "waitingBytes": 4}
     assert one(archive, "SELECT json_extract(payload_stats(), '$.archive')") == 3
 
 

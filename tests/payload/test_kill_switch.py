@@ -260,6 +260,9 @@ def test_a_trigger_that_would_lose_exchanges(db, how, begin, trigger, message):
     if not begin or how == CALL:
         assert snapshot(db) == before and rows(db, EVIDENCE) == []
     assert one(db, "SELECT saved FROM ring_agents") == 0
+    found = rows(db, "SELECT object, problem FROM blackbox_check")
+    assert len(found) == 1 and "trigger mine" in found[0][1]
+    db.execute("DROP TRIGGER mine")
     assert rows(db, "SELECT * FROM blackbox_check") == []
 
 

@@ -581,6 +581,7 @@ def test_a_failing_clean_up_never_stops_a_flush(queue):
     assert one(queue, "SELECT payload_flush()") == 1
     assert stored(queue) == ["old", "new"]
     assert rows(queue, "SELECT error FROM payload_waiting") == [(None,)]
+    queue.execute("DROP TRIGGER mine")
     assert rows(queue, "SELECT * FROM blackbox_check") == []
 
 
