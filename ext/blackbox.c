@@ -27,6 +27,7 @@ static const BxDomain aDomain[] = {
         .zGuarded = ",retention_log,blackbox_probe,"},
     {.zName = "payload",
         .zTable = "payload_state",
+        .zNewest = "payload_ledger",
         .iVersion = 2,
         .zSql = bxSqlPayload,
         .xAdopt = bxPayloadAdopt,

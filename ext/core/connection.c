@@ -95,14 +95,15 @@ BxStmts *bxSchema(Bx *bx, const char *zDb, BxErr *pErr) {
   return p;
 }
 
-int bxCarries(Bx *bx, const char *zDb, const char *zDomain, BxErr *pErr) {
+/* Whether schema zDb has the table, beside that of the domains. */
+static int hasTable(Bx *bx, const char *zDb, const char *zTable, BxErr *pErr) {
   sqlite3_stmt *pStmt = 0;
   char *zSql;
-  int rc, i = domainIndex(bx, zDomain);
-  if (pErr->rc != SQLITE_OK || i < 0) return 0;
+  int rc;
+  if (pErr->rc != SQLITE_OK) return 0;
   zSql = sqlite3_mprintf(
       "SELECT d.version FROM \"%w\".blackbox_domains AS d, \"%w\".%s", zDb, zDb,
-      bx->aDomain[i].zTable);
+      zTable);
   if (zSql == 0) {
     bxFail(pErr, SQLITE_NOMEM, "out of memory");
     return 0;
@@ -113,6 +114,23 @@ int bxCarries(Bx *bx, const char *zDb, const char *zDomain, BxErr *pErr) {
   if (rc == SQLITE_ERROR) return 0; /* no such table: not installed there */
   bxFailDb(pErr, bx->db, rc);
   return rc == SQLITE_OK;
+}
+
+int bxCarries(Bx *bx, const char *zDb, const char *zDomain, BxErr *pErr) {
+  int i = domainIndex(bx, zDomain);
+  return i >= 0 && hasTable(bx, zDb, bx->aDomain[i].zTable, pErr);
+}
+
+void bxNeedVersion(Bx *bx, const char *zDb, const char *zDomain, BxErr *pErr) {
+  const BxDomain *pDomain = &bx->aDomain[domainIndex(bx, zDomain)];
+  if (pDomain->zNewest == 0 || pErr->rc != SQLITE_OK ||
+      hasTable(bx, zDb, pDomain->zNewest, pErr)) {
+    return;
+  }
+  bxFail(pErr, SQLITE_ERROR,
+      "VersionError: schema %s has %s of an older version, or not the whole "
+      "of it; run SELECT blackbox_install(%Q)",
+      zDb, pDomain->zName, zDb);
 }
 
 static char *copyName(const char *z, BxErr *pErr) {
@@ -171,6 +189,7 @@ BxStmts *bxHome(Bx *bx, const char *zDomain, BxErr *pErr) {
           "the tables of %s)",
           zDomain);
     }
+    if (zHome != 0) bxNeedVersion(bx, zHome, zDomain, pErr);
     if (pErr->rc != SQLITE_OK) {
       sqlite3_free(zHome);
       return 0;

@@ -137,10 +137,11 @@ struct Bx {
 
 /* One of the five words. */
 struct BxDomain {
-  const char *zName;  /* "payload" */
-  const char *zTable; /* a table that only an installed domain has */
-  int iVersion;       /* of the schema in sql/ */
-  const char *zSql;   /* sql/<name>.sql */
+  const char *zName;   /* "payload" */
+  const char *zTable;  /* a table that only an installed domain has */
+  const char *zNewest; /* one that no older version has, or NULL */
+  int iVersion;        /* of the schema in sql/ */
+  const char *zSql;    /* sql/<name>.sql */
   /* Before the SQL runs on schema p->zDb: makes room for tables that another
   ** program or an older version left there. May be NULL. */
   void (*xAdopt)(BxStmts *p, BxErr *pErr);
@@ -177,6 +178,9 @@ BxStmts *bxSchema(Bx *bx, const char *zDb, BxErr *pErr);
 /* Whether schema zDb carries the domain: has its tables. Nothing is read, as a
 ** read in a transaction must not come before the caller's first write. */
 int bxCarries(Bx *bx, const char *zDb, const char *zDomain, BxErr *pErr);
+/* VersionError unless the domain that zDb carries is of this version, as the
+** tables of an older one are others. bxHome() asks this itself. */
+void bxNeedVersion(Bx *bx, const char *zDb, const char *zDomain, BxErr *pErr);
 /* Forgets which schema carries what. */
 void bxForgetHomes(Bx *bx);
 /* Takes the write lock on p's schema. The first statement of what changes data

@@ -60,7 +60,8 @@ static void carryOver(BxStmts *p, BxErr *pErr) {
   bxExec(p,
       "INSERT INTO main.payload_ledger(pin, id) SELECT CASE WHEN pin > 0 AND"
       "  pin NOT IN (SELECT pin FROM main.payload_ledger) THEN pin END, id"
-      "  FROM main.payload_pins ORDER BY pin;"
+      "  FROM main.payload_pins  ORDER BY pin IN (SELECT pin FROM "
+      "main.payload_ledger), pin;"
       "DROP TABLE main.payload_pins;"
       "DROP TABLE IF EXISTS main.payload_state;"
       "DROP TRIGGER IF EXISTS main.payload_insert_rowid",
