@@ -123,9 +123,10 @@ static void weighOne(BxStmts *pStmts, void *pArg, const BxObject *pObject) {
       "SELECT type, name FROM main.sqlite_schema "
       "WHERE tbl_name = ?1 COLLATE NOCASE AND sql IS NOT NULL "
       "AND type IN ('trigger', 'index') "
-      "AND lower(name) NOT IN (SELECT value FROM json_each(?2))",
+      "AND lower(name) NOT IN (SELECT value FROM json_each(?2)) "
+      "AND name NOT GLOB ?3 || '_made_*'",
       p->pErr);
-  bxBind(pStmt, p->pErr, "tt", pObject->zName, p->zOurs);
+  bxBind(pStmt, p->pErr, "ttt", pObject->zName, p->zOurs, p->pDomain->zName);
   while (bxRow(pStmt, p->pErr)) {
     gather(p, "%s %s on %s", sqlite3_column_text(pStmt, 0),
         sqlite3_column_text(pStmt, 1), pObject->zName);
@@ -268,6 +269,7 @@ static void forgetDomain(Leaving *p) {
       "DELETE FROM main.blackbox_settings WHERE name GLOB ?1 || '.*'",
       "DELETE FROM main.blackbox_setting_defs WHERE name GLOB ?1 || '.*'",
       "DELETE FROM main.retention_rules WHERE domain = ?1",
+      "DELETE FROM main.blackbox_ledgers WHERE domain = ?1",
       "DELETE FROM main.blackbox_domains WHERE domain = ?1"};
   size_t i;
   for (i = 0; i < sizeof(azSql) / sizeof(azSql[0]); i++) {
@@ -278,8 +280,35 @@ static void forgetDomain(Leaving *p) {
   }
 }
 
+/* A trigger that the domain has made from the tables it found; to
+** sqlite3_free(), NULL when there is none (more). */
+static char *findMade(Leaving *p) {
+  sqlite3_stmt *pStmt = bxPrepare(p->p,
+      "SELECT name FROM main.sqlite_schema WHERE type = 'trigger' AND "
+      "name GLOB ?1 || '_made_*'",
+      p->pErr);
+  char *zFound = 0;
+  bxBind(pStmt, p->pErr, "t", p->pDomain->zName);
+  if (bxRow(pStmt, p->pErr)) {
+    zFound = sqlite3_mprintf("%s", sqlite3_column_text(pStmt, 0));
+    if (zFound == 0) bxFail(p->pErr, SQLITE_NOMEM, "out of memory");
+  }
+  sqlite3_finalize(pStmt);
+  return zFound;
+}
+
+static void dropMade(Leaving *p) {
+  char *zName;
+  while ((zName = findMade(p)) != 0) {
+    drop(p->p, "TRIGGER", zName, p->pErr);
+    sqlite3_free(zName);
+    if (p->pErr->rc != SQLITE_OK) return;
+  }
+}
+
 static void removeDomain(Leaving *p) {
   eachVtab(p, dropVtab);
+  dropMade(p);
   dropOptional(p);
   bxObjects(p->p, p->pDomain, dropOne, p, p->pErr);
   if (p->pDomain != p->p->bx->aDomain) forgetDomain(p);

@@ -113,7 +113,7 @@ def test_refuses_what_would_lose_data_and_names_it(db, inside):
         db.execute("CREATE TABLE mine(x)")
     told = refused(db)
     assert told.startswith("NotEmptyError: ") and "'force'" in told
-    for word in ["event_payloads (rows: 1)", "payload_pins (rows: 1)",
+    for word in ["event_payloads (rows: 1)", "payload_ledger (rows: 1)",
                  "cache_items (rows: 1)", "rollout_heads (rows: 1)",
                  "retention_log (rows: 1)", "virtual table ring",
                  "virtual table re'c", "trigger my_own on cache_items",
@@ -164,7 +164,7 @@ def test_force_leaves_receipts_while_core_stays(db):
     one(db, "SELECT blackbox_uninstall('main', 'cache,payload', 'force')")
     log = rows(db, "SELECT domain, rule, rows, bytes > 0 FROM retention_log")
     assert ("payload", "uninstall event_payloads", 2, 1) in log
-    assert ("payload", "uninstall payload_pins", 1, 1) in log
+    assert ("payload", "uninstall payload_ledger", 1, 1) in log
     assert ("cache", "uninstall cache_items", 1, 1) in log
     assert {domain for domain, *_ in log} == {"cache", "payload"}
     assert rows(db, "SELECT * FROM blackbox_settings") == []
@@ -175,12 +175,13 @@ def test_force_leaves_receipts_while_core_stays(db):
 def test_a_table_that_another_program_made_stays_with_its_rows(path, pinned):
     db = connect(path)
     db.executescript(THEIRS)
+    db.execute("CREATE UNIQUE INDEX theirs ON event_payloads(event_id, agent_id)")
     before = schema(db)
     one(db, "SELECT blackbox_install()")
     if pinned:
         db.execute("UPDATE event_payloads SET pinned = 1")
         told = refused(db)
-        assert "payload_pins (rows: 1)" in told
+        assert "payload_ledger (rows: 1)" in told
         assert "event_payloads (rows" not in told
         one(db, "SELECT blackbox_uninstall('main', NULL, 'force')")
     else:
