@@ -188,7 +188,7 @@ static Bx *newConnection(sqlite3 *db) {
 }
 
 /* SQLITE_ROW when the connection has this version of blackbox already;
-** SQLITE_ERROR when it has another. */
+** SQLITE_ERROR, with a message, when it has another. */
 static int alreadyLoaded(sqlite3 *db, char **pzErr) {
   sqlite3_stmt *pStmt = 0;
   int rc = sqlite3_prepare_v2(db, "SELECT blackbox_version()", -1, &pStmt, 0);
@@ -207,11 +207,9 @@ static int alreadyLoaded(sqlite3 *db, char **pzErr) {
       rc = SQLITE_NOMEM;
     } else if (strcmp(z, BLACKBOX_VERSION) != 0) {
       rc = SQLITE_ERROR;
-      if (pzErr != 0) {
-        *pzErr = sqlite3_mprintf(
-            "blackbox %s is loaded on this connection already, cannot load %s",
-            z, BLACKBOX_VERSION);
-      }
+      *pzErr = sqlite3_mprintf(
+          "blackbox %s is loaded on this connection already, cannot load %s", z,
+          BLACKBOX_VERSION);
     }
   }
   sqlite3_finalize(pStmt);
@@ -246,19 +244,10 @@ static int takeApi(const sqlite3_api_routines *pApi, char **pzErr) {
 }
 #endif
 
-int sqlite3_blackbox_init(
-    sqlite3 *db, char **pzErr, const sqlite3_api_routines *pApi) {
-  Bx *bx;
+/* Adds everything to one connection. */
+static int addTo(sqlite3 *db) {
+  Bx *bx = newConnection(db);
   int rc;
-#ifdef SQLITE_CORE
-  (void)pApi;
-#else
-  rc = takeApi(pApi, pzErr);
-  if (rc != SQLITE_OK) return rc;
-#endif
-  rc = alreadyLoaded(db, pzErr);
-  if (rc != SQLITE_OK) return rc == SQLITE_ROW ? SQLITE_OK : rc;
-  bx = newConnection(db);
   if (bx == 0) return SQLITE_NOMEM;
   rc = registerModules(bx); /* with the memory that what follows may use */
   if (rc == SQLITE_OK) rc = bxRegisterTables(bx, aTable, COUNT(aTable));
@@ -269,3 +258,46 @@ int sqlite3_blackbox_init(
   bxUnref(bx);
   return rc;
 }
+
+/* SQLite 3.48 and later read the schema before any statement, so a file that is
+** locked or damaged can fail here. SQLite's own text says which it is. */
+static char *explain(sqlite3 *db, int rc) {
+  int bTold = sqlite3_errcode(db) == (rc & 0xff);
+  return sqlite3_mprintf("blackbox is not loaded: %s",
+      bTold ? sqlite3_errmsg(db) : sqlite3_errstr(rc));
+}
+
+int sqlite3_blackbox_init(
+    sqlite3 *db, char **pzErr, const sqlite3_api_routines *pApi) {
+  char *zErr = 0;
+  int rc;
+#ifdef SQLITE_CORE
+  (void)pApi;
+#else
+  rc = takeApi(pApi, pzErr);
+  if (rc != SQLITE_OK) return rc;
+#endif
+  rc = alreadyLoaded(db, &zErr);
+  if (rc == SQLITE_ROW) return SQLITE_OK;
+  if (rc == SQLITE_OK) rc = addTo(db);
+  if (rc == SQLITE_OK) return SQLITE_OK;
+  if (zErr == 0) zErr = explain(db, rc);
+  if (pzErr != 0) {
+    *pzErr = zErr;
+  } else {
+    sqlite3_free(zErr);
+  }
+  return rc;
+}
+
+#ifndef SQLITE_CORE
+/* The name that SQLite tries first, whatever the file is called. (A program
+** that is linked with several modules can have only one of this name.) */
+BLACKBOX_EXPORT int sqlite3_extension_init(
+    sqlite3 *db, char **pzErr, const sqlite3_api_routines *pApi);
+
+int sqlite3_extension_init(
+    sqlite3 *db, char **pzErr, const sqlite3_api_routines *pApi) {
+  return sqlite3_blackbox_init(db, pzErr, pApi);
+}
+#endif

@@ -26,9 +26,10 @@ def output(*command, **options):
 
 
 @linux
-def test_one_exported_symbol():
+def test_two_exported_symbols():
     lines = output("nm", "-D", "--defined-only", MODULE).splitlines()
-    assert [line.split()[-1] for line in lines] == ["sqlite3_blackbox_init"]
+    assert [line.split()[-1] for line in lines] == [
+        "sqlite3_blackbox_init", "sqlite3_extension_init"]
 
 
 @linux
@@ -83,6 +84,45 @@ def test_static_program(tmp_path):
     lines = told.splitlines()
     assert len(lines) == 6 and lines[0].startswith(first)
     assert lines[1:3] == ["1", "0"]
+
+
+@pytest.mark.parametrize("name", ["recorder", "libblackbox", "blackbox-0.1", "1"])
+def test_a_file_of_any_name_loads(tmp_path, name):
+    shutil.copy(MODULE, tmp_path / (name + pathlib.Path(MODULE).suffix))
+    code = f"""
+import sqlite3
+db = sqlite3.connect(":memory:")
+db.enable_load_extension(True)
+db.load_extension({str(tmp_path / name)!r} + {pathlib.Path(MODULE).suffix!r})
+print(db.execute("SELECT blackbox_version()").fetchone()[0])
+"""
+    assert output(sys.executable, "-c", code).strip() == one(
+        connect(), "SELECT blackbox_version()")
+
+
+def refusal(path):
+    """What is said when the module does not load; None when it does."""
+    try:
+        connect(path, timeout=0).close()
+    except sqlite3.Error as error:
+        return str(error)
+
+
+def test_a_locked_or_damaged_file_is_told(path):
+    """From 3.48 on, SQLite reads the schema before the first statement."""
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("CREATE TABLE t(a)")
+    other.execute("BEGIN EXCLUSIVE")
+    locked = refusal(path)
+    other.execute("COMMIT")
+    assert refusal(path) is None
+    path.write_bytes(b"not a database" * 100)
+    damaged = refusal(path)
+    if sqlite3.sqlite_version_info < (3, 48):
+        assert locked is damaged is None
+    else:
+        assert "blackbox is not loaded: database is locked" in locked
+        assert "blackbox is not loaded: file is not a database" in damaged
 
 
 @linux
