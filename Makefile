@@ -1,6 +1,7 @@
 # blackbox: make            the loadable module
 #           make demo       an agent's traffic, a kill switch, the evidence
 #           make test       the tests (test-full: with the slow sweeps)
+#           make test-versions  them on SQLite 3.38 to the newest (ONLY=3.46.0)
 #           make test-browser  a session in Chromium, recorded and replayed
 #           make fuzz       input that nobody expects, with libFuzzer (SECONDS=60)
 #           make bench      the side-by-side measurements, into bench/RESULTS.md
@@ -11,6 +12,7 @@ CC ?= cc
 CFLAGS ?= -O2 -g
 PREFIX ?= /usr/local
 PYTHON ?= $(shell .ci/need python)
+PARALLEL = $(shell .ci/need parallel)
 WARN = -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes
 ALL_CFLAGS = -std=c11 $(WARN) -fPIC -fvisibility=hidden $(CPPFLAGS) $(CFLAGS)
 VERSION = $(shell sed -n 's/.*BLACKBOX_VERSION "\(.*\)"/\1/p' ext/blackbox.h)
@@ -41,10 +43,12 @@ build/libblackbox.a: $(CORE_OBJ)
 	rm -f $@
 	ar rcs $@ $^
 
-# $(OBJ) also needs the packages; asked once, before the first compilation.
+# What is compiled also needs the packages; asked once, before the first
+# compilation, for all that the goals need, so that one line installs it.
+NEEDS = build $(filter demo bench test lint fuzz,$(MAKECMDGOALS))
 build/need.build: .ci/need
 	@mkdir -p build
-	@.ci/need build
+	@.ci/need $(NEEDS)
 	@touch $@
 
 build/%.o: ext/%.c $(HDR) Makefile | build/need.build
@@ -66,7 +70,7 @@ build/sql.c: $(SQL) Makefile
 	  echo "0};"; \
 	done > $@
 
-build/sql.o build/static/sql.o: build/sql.c
+build/sql.o build/static/sql.o: build/sql.c | build/need.build
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -Wno-overflow -c -o $@ $<
 
@@ -80,7 +84,7 @@ TEST_LINK = $(CC) $(TEST_FLAGS) $(LDFLAGS) -o $@ $^ -lsqlite3 -lcmocka $(LDLIBS)
 GUARDED = prepare_v2 prepare_v3 finalize step reset clear_bindings stmt_busy \
   bind_int64
 
-build/need.test: .ci/need
+build/need.test: .ci/need | build/need.build
 	@mkdir -p build
 	@.ci/need test
 	@touch $@
@@ -89,7 +93,7 @@ build/test/%.o: ext/%.c $(HDR) Makefile | build/need.build
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(TEST_FLAGS) -DSQLITE_CORE -c -o $@ $<
 
-build/test/sql.o: build/sql.c
+build/test/sql.o: build/sql.c | build/need.build
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(TEST_FLAGS) -Wno-overflow -c -o $@ $<
 
@@ -118,11 +122,16 @@ build/test/static: tests/hosts/static.c build/libblackbox.a | build/need.test
 
 test: $(MODULE) $(TEST_BIN)
 	@.ci/need test
-	$(PYTHON) -m pytest -q tests $(TESTARGS)
+	$(PYTHON) -m pytest -q $(PARALLEL) tests $(TESTARGS)
 
 test-full: $(MODULE) $(TEST_BIN)
 	@.ci/need test
-	BLACKBOX_FULL=1 $(PYTHON) -m pytest -q tests $(TESTARGS)
+	BLACKBOX_FULL=1 $(PYTHON) -m pytest -q $(PARALLEL) tests $(TESTARGS)
+
+# The tests in Python, with one SQLite library after the other.
+test-versions: $(MODULE) build/test/loading build/test/static
+	@.ci/need versions
+	$(PYTHON) tests/hosts/versions.py $(ONLY)
 
 # Packages of npm that the browser test stands on.
 build/browser/node_modules/.done: tests/evidence/browser/package.json
@@ -169,8 +178,10 @@ install: $(MODULE)
 	  'Version: $(VERSION)' 'Requires: sqlite3 >= 3.38' \
 	  'Cflags: -I$${prefix}/include' \
 	  > $(DESTDIR)$(PREFIX)/lib/pkgconfig/blackbox.pc
+	@echo 'In sqlite3: .load $(PREFIX)/lib/blackbox'
 
 format:
+	@.ci/need format
 	clang-format -i $(SRC) $(HDR) $(TEST_SRC)
 
 lint:
@@ -183,4 +194,4 @@ lint:
 clean:
 	rm -rf build $(MODULE)
 
-.PHONY: all static test test-full test-browser fuzz demo bench install format lint clean
+.PHONY: all static test test-full test-versions test-browser fuzz demo bench install format lint clean

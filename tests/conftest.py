@@ -47,9 +47,12 @@ def rows(db, sql, *args):
 
 def shell(*args, stdin=None):
     """Runs the sqlite3 shell; returns its output, errors included."""
+    env = dict(os.environ)
+    if "BLACKBOX_DEFENSIVE" in env:  # the shell wants its own library
+        del env["LD_LIBRARY_PATH"]
     done = subprocess.run(
         ["sqlite3", *map(str, args)],
-        env={k: v for k, v in os.environ.items() if k != "LD_PRELOAD"},
+        env=env,
         input=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
