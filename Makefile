@@ -115,9 +115,11 @@ build/test/statements: build/test/hosts/statements.o build/test/hosts/guard.o \
 
 # These two are programs as users have them: without the sanitizers.
 build/test/loading: tests/hosts/loading.c tests/harness.h | build/need.test
+	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< -lcmocka -ldl
 
 build/test/static: tests/hosts/static.c build/libblackbox.a | build/need.test
+	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^ -lsqlite3 $(LDLIBS)
 
 test: $(MODULE) $(TEST_BIN)
