@@ -233,7 +233,9 @@ def cases():
               ("rollout_append", "JSONL and fsync", 0.6)], rounds=9,
              note="The plain table has UNIQUE(rollout, sequence); the ten run "
                   "in one transaction. All are durable against a crash of the "
-                  "process, the JSONL file also against a loss of power."),
+                  "process, the JSONL file also against a loss of power.",
+             why="An append also checks the JSON, applies the policy and keeps "
+                 "the conversation's counters."),
         Case("rollout: history of 1,000 items of 1 KB",
              {"rollout_range": history("SELECT * FROM rollout_range(?)"),
               "rollout_items": history(
@@ -256,7 +258,9 @@ def cases():
              {"100,000 there": cleanup(100000), "1,000 there": cleanup(1000)},
              [("100,000 there", "1,000 there", 1.2)], rounds=15,
              note="UUIDs of version 4: among 100,000, each has a page of its own "
-                  "in the index of the ids, to be read and written."),
+                  "in the index of the ids, to be read and written.",
+             why="The index of random ids has each row on a page of its own, in "
+                 "any design."),
         Case("rollout: resume",
              {"100,000 items": resume(100000), "100 items": resume(100)},
              [("100,000 items", "100 items", 1.2)]),

@@ -34,11 +34,12 @@ class Case:
             stands for the fastest of them
     rounds  how many times all sides run
     note    a sentence for the page
+    why     what explains it when a bound is missed
     """
 
-    def __init__(self, title, sides, bounds, rounds=5, note=""):
+    def __init__(self, title, sides, bounds, rounds=5, note="", why=""):
         self.title, self.sides, self.bounds = title, sides, bounds
-        self.rounds, self.note = rounds, note
+        self.rounds, self.note, self.why = rounds, note, why
 
     def run(self):
         """Returns the bounds with their median ratio, and the medians."""
@@ -84,19 +85,44 @@ def show(seconds):
     return f"{seconds * scale:.3g} {unit}"
 
 
+def verdict(ratio, limit):
+    return "" if limit is None else "met" if ratio <= limit else "MISSED"
+
+
+def compared(label, others):
+    name = " or ".join(others)
+    return f"{label} / {'the faster of ' if len(others) > 1 else ''}{name}"
+
+
+def summary(results):
+    """All bounds in one table: results is a list of (domain, case, ratios)."""
+    bounds = [
+        (domain, case, compared(label, others), ratio, limit)
+        for domain, case, ratios in results
+        for label, others, limit, ratio in ratios
+        if limit is not None
+    ]
+    met = sum(ratio <= limit for *_, ratio, limit in bounds)
+    lines = ["## All bounds", "", f"{met} of {len(bounds)} are met.", "",
+             "| domain | measured | compared | ratio | limit | | what explains it |",
+             "|---|---|---|---|---|---|---|"]
+    for domain, case, name, ratio, limit in bounds:
+        said = verdict(ratio, limit)
+        why = (case.why or "not explained yet") if said == "MISSED" else ""
+        lines.append(f"| {domain} | {case.title} | {name} | {ratio:.2f} | {limit} | "
+                     f"{said} | {why} |")
+    return lines + [""]
+
+
 def table(case, ratios, medians):
     lines = [f"### {case.title}", ""]
     if case.note:
         lines += [case.note, ""]
     lines += ["| compared | ratio | limit | |", "|---|---|---|---|"]
     for label, others, limit, ratio in ratios:
-        verdict = "" if limit is None else "met" if ratio <= limit else "MISSED"
-        name = " or ".join(others)
-        if len(others) > 1:
-            name = f"the faster of {name}"
         lines.append(
-            f"| {label} / {name} | {ratio:.2f} | "
-            f"{'' if limit is None else limit} | {verdict} |"
+            f"| {compared(label, others)} | {ratio:.2f} | "
+            f"{'' if limit is None else limit} | {verdict(ratio, limit)} |"
         )
     lines += ["", "Medians: " + ", ".join(
         f"{label} {show(value)}" for label, value in medians.items()
@@ -105,7 +131,7 @@ def table(case, ratios, medians):
 
 
 def main(words):
-    page = [
+    head = [
         "# Results",
         "",
         "Written by `make bench`. A ratio below 1 means that the first named is "
@@ -116,6 +142,7 @@ def main(words):
         f"{platform.machine()}.",
         "",
     ]
+    page, results = [], []
     for path in sorted(HERE.glob("*.py")):
         if path.stem == "run":
             continue
@@ -127,10 +154,13 @@ def main(words):
         if cases:
             page += [f"## {path.stem}", ""]
         for case in cases:
-            lines = table(case, *case.run())
+            ratios, medians = case.run()
+            lines = table(case, ratios, medians)
             print("\n".join(lines), flush=True)
             page += lines
+            results.append((path.stem, case, ratios))
     if not words:
+        page = head + summary(results) + page
         (HERE / "RESULTS.md").write_text("\n".join(page))
 
 
