@@ -16,7 +16,7 @@ SQLITE_EXTENSION_INIT1
 #define MIN_SQLITE 3038000
 
 /* sql/<domain>.sql, made into C by the build. */
-extern const char bxSqlCore[], bxSqlCache[], bxSqlEvidence[], bxSqlRollout[];
+extern const char bxSqlCore[], bxSqlEvidence[], bxSqlRollout[];
 
 /* The domains; core is first. */
 static const BxDomain aDomain[] = {
@@ -39,8 +39,10 @@ static const BxDomain aDomain[] = {
         .xLeave = bxPayloadLeave},
     {.zName = "cache",
         .zTable = "cache_state",
-        .iVersion = 1,
-        .zSql = bxSqlCache},
+        .zNewest = "cache_uses",
+        .iVersion = 2,
+        .zSql = bxSqlCache,
+        .xAdopt = bxCacheUpgrade},
     {.zName = "evidence",
         .zTable = "evidence_owners",
         .iVersion = 1,
@@ -76,9 +78,9 @@ static const BxFunction aFunction[] = {
     {"cache_quota_check", 2, 3, BX_READ, bxCacheQuotaCheck},
     {"cache_read", 1, 3, BX_OWN, bxCacheRead},
     {"cache_stats", 0, 2, BX_READ, bxCacheStats},
-    {"cache_update", 3, 6, BX_OWN, bxCacheUpdate},
+    {"cache_update", 3, 7, BX_OWN, bxCacheUpdate},
     {"cache_use_preset", 1, 1, BX_WRITE, bxCachePreset},
-    {"cache_write", 5, 7, BX_OWN, bxCacheWrite},
+    {"cache_write", 5, 8, BX_OWN, bxCacheWrite},
     {"evidence_clear", 1, 1, BX_WRITE, evClear},
     {"evidence_export", 1, 3, BX_OWN, evExport},
     {"evidence_export_puppeteer", 1, 3, BX_OWN, evExportPuppeteer},

@@ -2,16 +2,22 @@
 --
 -- Tables  cache_sessions   one row a session: its totals and its times
 --         cache_items      the parked items
---         cache_presets    named sets of settings (seed, later, your own)
+--         cache_presets    named sets of settings (keep, recycle, your own)
 --   kept by triggers only:
---         cache_sizes      the size of each item that has been written over
+--         cache_sizes      size and protection of each item that has been
+--                          written over
+--         cache_uses       reads of an item: how many, and the last one
 --         cache_limits     one row: the settings of this file, as numbers
 --         cache_state      one row: what an eviction or clean-up is about, and
 --                          the total of all sessions while that has a quota
 -- Views   cache_quota          used and left bytes of each session
---         cache_use            INSERT INTO cache_use VALUES('later')
+--         cache_access         reads of each item; INSERT adds one
+--         cache_use            INSERT INTO cache_use VALUES('recycle')
 --         cache_due_items      what the age rule may remove; DELETE removes it
+--         cache_due_expired    what has expired; likewise
 --         cache_due_sessions   what the idle rule may remove; likewise
+--         cache_due_abandoned  sessions with tool results; likewise
+--         cache_by_age, cache_by_use   what eviction may take, in its order
 --         cache_victims, cache_total_victims   what eviction takes next
 --         cache_check          contradictions (none, when all is well)
 --
@@ -30,6 +36,14 @@
 -- so an id is never taken from outside.
 -- A limit is a RAISE after the totals are known, never a CHECK on a total:
 -- under OR IGNORE a CHECK would keep the item and drop its count.
+-- No CHECK, index or generated column calls a JSON function: where SQLite
+-- takes these for unsafe (before 3.41, with trusted_schema off), one of them
+-- would make the whole file unreadable, while a trigger fails alone. So
+-- "protected" is a plain column that the triggers put right.
+--
+-- Reads are counted in cache_uses and not in cache_items, because a change of
+-- an item writes its data again. While cache.on_quota is evict_lru every item
+-- has a row there; otherwise only those that have been read.
 --
 -- Deleting a session removes its items with one receipt; the row triggers of
 -- cache_items stand aside when the session is no longer there.
@@ -39,7 +53,8 @@
 CREATE VIEW IF NOT EXISTS main.cache_quota AS
 SELECT s.session_id AS session_id,
        s.total_size AS used,
-       min(l.session_quota - s.total_size, l.total_quota - t.bytes) AS left
+       CASE WHEN min(l.session_quota, l.total_quota) < 1125899906842624
+            THEN min(l.session_quota - s.total_size, l.total_quota - t.bytes) END AS left
   FROM cache_sessions AS s, cache_limits AS l, cache_state AS t;
 
 CREATE VIEW IF NOT EXISTS main.cache_clock AS
@@ -62,6 +77,11 @@ SELECT storage_key AS key, data_size AS bytes, timestamp AS at,
 SELECT storage_key, data_size, timestamp, 'tool_result'
   FROM cache_items WHERE protected = 1;
 
+CREATE VIEW IF NOT EXISTS main.cache_due_expired AS
+SELECT storage_key AS key, data_size AS bytes, expires_at AS at,
+       NULL AS blocked_by
+  FROM cache_items WHERE expires_at IS NOT NULL;
+
 CREATE VIEW IF NOT EXISTS main.cache_due_sessions AS
 SELECT s.session_id AS key, s.total_size AS bytes, s.last_accessed_at AS at,
        CASE WHEN EXISTS(SELECT 1 FROM cache_items AS i
@@ -69,41 +89,97 @@ SELECT s.session_id AS key, s.total_size AS bytes, s.last_accessed_at AS at,
             THEN 'tool_result' END AS blocked_by
   FROM cache_sessions AS s;
 
--- The oldest items of the session that is being written, as many as its quota
+-- The sessions that the idle rule leaves alone, for a rule of their own.
+CREATE VIEW IF NOT EXISTS main.cache_due_abandoned AS
+SELECT s.session_id AS key, s.total_size AS bytes, s.last_accessed_at AS at,
+       NULL AS blocked_by
+  FROM cache_sessions AS s
+ WHERE EXISTS(SELECT 1 FROM cache_items AS i
+               WHERE i.session_id = s.session_id AND i.protected = 1);
+
+CREATE VIEW IF NOT EXISTS main.cache_access AS
+SELECT i.storage_key AS key,
+       coalesce(u.hits, 0) AS hits,
+       coalesce(max(u.used_at, i.timestamp), i.timestamp) AS used_at
+  FROM cache_items AS i
+  LEFT JOIN cache_uses AS u
+    ON u.session_id = i.session_id AND u.task_id = i.task_id
+   AND u.turn_id = i.turn_id;
+
+-- What eviction may take, for evict_oldest and for evict_lru: the lowest
+-- (at, id) goes first.
+CREATE VIEW IF NOT EXISTS main.cache_by_age AS
+SELECT session_id, timestamp AS at, id, data_size AS bytes, storage_key AS key
+  FROM cache_items WHERE protected = 0;
+
+CREATE VIEW IF NOT EXISTS main.cache_by_use AS
+SELECT u.session_id AS session_id, u.used_at AS at, i.id AS id,
+       i.data_size AS bytes, i.storage_key AS key
+  FROM cache_uses AS u
+ CROSS JOIN cache_items AS i
+    ON i.storage_key = u.session_id || '_' || u.task_id || '_' || u.turn_id
+ WHERE u.protected = 0;
+
+-- The first items of the session that is being written, as many as its quota
 -- asks for, never the written one, never a tool result, 1,000 at most.
 CREATE VIEW IF NOT EXISTS main.cache_victims AS
-WITH RECURSIVE victim(id, at, excess, n, session_id, written) AS (
-  SELECT 0, -1, s.total_size - l.session_quota, 0, s.session_id, w.id
+WITH RECURSIVE victim(id, at, excess, n, session_id, written, evict) AS (
+  SELECT 0, -1, s.total_size - l.session_quota, 0, s.session_id, w.id, l.evict
     FROM cache_state AS t, cache_limits AS l
     JOIN cache_items AS w ON w.id = t.written
     JOIN cache_sessions AS s ON s.session_id = w.session_id
    UNION ALL
-  SELECT i.id, i.timestamp, v.excess - i.data_size, v.n + 1, v.session_id, v.written
+  SELECT i.id,
+         CASE v.evict WHEN 1 THEN i.timestamp
+              ELSE (SELECT u.used_at FROM cache_uses AS u
+                     WHERE u.session_id = i.session_id AND u.task_id = i.task_id
+                       AND u.turn_id = i.turn_id) END,
+         v.excess - i.data_size, v.n + 1, v.session_id, v.written, v.evict
     FROM victim AS v
     JOIN cache_items AS i
-      ON i.id = (SELECT c.id FROM cache_items AS c
-                  WHERE c.session_id = v.session_id AND c.protected = 0
-                    AND (c.timestamp, c.id) > (v.at, v.id) AND c.id <> v.written
-                  ORDER BY c.timestamp, c.id LIMIT 1)
+      ON i.id = CASE v.evict
+           WHEN 1 THEN
+             (SELECT c.id FROM cache_by_age AS c
+               WHERE c.session_id = v.session_id
+                 AND (c.at, c.id) > (v.at, v.id) AND c.id <> v.written
+               ORDER BY c.at, c.id LIMIT 1)
+           WHEN 2 THEN
+             (SELECT c.id FROM cache_by_use AS c
+               WHERE c.session_id = v.session_id
+                 AND c.at >= v.at AND (c.at, c.id) > (v.at, v.id)
+                 AND c.id <> v.written
+               ORDER BY c.at, c.id LIMIT 1) END
    WHERE v.excess > 0 AND v.n < 1000
 )
 SELECT id FROM victim WHERE id > 0;
 
 -- The same for the quota over all sessions, out of what is left of 1,000.
 CREATE VIEW IF NOT EXISTS main.cache_total_victims AS
-WITH RECURSIVE victim(id, at, excess, n, written) AS (
-  SELECT 0, -1, t.bytes - l.total_quota, t.items_before - s.item_count, w.id
+WITH RECURSIVE victim(id, at, excess, n, written, evict) AS (
+  SELECT 0, -1, t.bytes - l.total_quota, t.items_before - s.item_count, w.id,
+         l.evict
     FROM cache_state AS t, cache_limits AS l
     JOIN cache_items AS w ON w.id = t.written
     JOIN cache_sessions AS s ON s.session_id = w.session_id
    UNION ALL
-  SELECT i.id, i.timestamp, v.excess - i.data_size, v.n + 1, v.written
+  SELECT i.id,
+         CASE v.evict WHEN 1 THEN i.timestamp
+              ELSE (SELECT u.used_at FROM cache_uses AS u
+                     WHERE u.session_id = i.session_id AND u.task_id = i.task_id
+                       AND u.turn_id = i.turn_id) END,
+         v.excess - i.data_size, v.n + 1, v.written, v.evict
     FROM victim AS v
     JOIN cache_items AS i
-      ON i.id = (SELECT c.id FROM cache_items AS c
-                  WHERE c.protected = 0
-                    AND (c.timestamp, c.id) > (v.at, v.id) AND c.id <> v.written
-                  ORDER BY c.timestamp, c.id LIMIT 1)
+      ON i.id = CASE v.evict
+           WHEN 1 THEN
+             (SELECT c.id FROM cache_by_age AS c
+               WHERE (c.at, c.id) > (v.at, v.id) AND c.id <> v.written
+               ORDER BY c.at, c.id LIMIT 1)
+           WHEN 2 THEN
+             (SELECT c.id FROM cache_by_use AS c
+               WHERE c.at >= v.at AND (c.at, c.id) > (v.at, v.id)
+                 AND c.id <> v.written
+               ORDER BY c.at, c.id LIMIT 1) END
    WHERE v.excess > 0 AND v.n < 1000
 )
 SELECT id FROM victim WHERE id > 0;
@@ -133,13 +209,32 @@ SELECT 'cache_state', 'total differs from that of the sessions; write cache.tota
  UNION ALL
 SELECT 'cache_limits', 'differs from the settings; write any cache setting anew'
  WHERE (SELECT count(*) FROM cache_limits) <> 1
-    OR (SELECT json_array(max_item, max_description, session_quota, total_quota,
-                          evict, strict_ids) FROM cache_limits)
-       IS NOT
-       (SELECT json_array(max_item, max_description, session_quota, total_quota,
-                          evict, strict_ids) FROM cache_limits_now)
+    OR EXISTS(SELECT max_item, max_description, session_quota, total_quota,
+                     evict, strict_ids, locked, mark_ms FROM cache_limits
+              EXCEPT SELECT * FROM cache_limits_now)
  UNION ALL
-SELECT storage_key, 'CorruptedDataError: data or custom_metadata is no JSON; delete the item'
+SELECT u.session_id || '_' || u.task_id || '_' || u.turn_id,
+       'cache_uses has a row without an item; delete that row'
+  FROM cache_uses AS u
+ WHERE NOT EXISTS(SELECT 1 FROM cache_items AS i
+                   WHERE i.storage_key = u.session_id || '_' || u.task_id || '_' || u.turn_id)
+ UNION ALL
+SELECT i.storage_key,
+       'cache_uses does not have it as evict_lru needs it; write cache.on_quota anew'
+  FROM cache_items AS i
+ WHERE (SELECT evict FROM cache_limits) = 2
+   AND NOT EXISTS(SELECT 1 FROM cache_uses AS u
+                   WHERE u.session_id = i.session_id AND u.task_id = i.task_id
+                     AND u.turn_id = i.turn_id AND u.protected = i.protected)
+ UNION ALL
+SELECT storage_key,
+       'protected differs from custom_metadata; write custom_metadata anew'
+  FROM cache_items
+ WHERE protected IS NOT CASE WHEN json_valid(custom_metadata)
+                             THEN coalesce(custom_metadata ->> '$.kind' = 'tool_result', 0)
+                             ELSE 0 END
+ UNION ALL
+SELECT storage_key, 'CorruptedDataError: data or custom_metadata is not JSON; delete the item'
   FROM cache_items
  WHERE NOT coalesce(json_valid(data), 0)
     OR (custom_metadata IS NOT NULL AND NOT json_valid(custom_metadata));
@@ -156,8 +251,11 @@ SELECT max(iif(name = 'cache.max_item_bytes', value, NULL)) AS max_item,
        max(iif(name = 'cache.max_description', value, NULL)) AS max_description,
        max(iif(name = 'cache.session_quota_bytes', value, NULL)) AS session_quota,
        max(iif(name = 'cache.total_quota_bytes', value, NULL)) AS total_quota,
-       max(iif(name = 'cache.on_quota', value = 'evict_oldest', NULL)) AS evict,
-       max(iif(name = 'cache.strict_session_ids', value, NULL)) AS strict_ids
+       max(iif(name = 'cache.on_quota',
+               (value = 'evict_oldest') + 2 * (value = 'evict_lru'), NULL)) AS evict,
+       max(iif(name = 'cache.strict_session_ids', value, NULL)) AS strict_ids,
+       max(iif(name = 'cache.lock_tool_results', value, NULL)) AS locked,
+       max(iif(name = 'cache.mark_interval_ms', value, NULL)) AS mark_ms
   FROM blackbox_limits
  WHERE name GLOB 'cache.*';
 
@@ -174,8 +272,10 @@ CREATE TABLE IF NOT EXISTS main.cache_limits(
   max_description INTEGER,
   session_quota   INTEGER,
   total_quota     INTEGER,
-  evict           INTEGER,
-  strict_ids      INTEGER
+  evict           INTEGER, -- 0 no, 1 the oldest, 2 the least recently used
+  strict_ids      INTEGER,
+  locked          INTEGER,
+  mark_ms         INTEGER
 );
 
 -- bytes           of all sessions together; 0 while that has no quota
@@ -195,6 +295,19 @@ CREATE TABLE IF NOT EXISTS main.cache_sizes(
   task_id    TEXT,
   turn_id    TEXT,
   size       INTEGER NOT NULL,
+  protected  INTEGER NOT NULL,
+  PRIMARY KEY (session_id, task_id, turn_id)
+) WITHOUT ROWID;
+
+-- A key that is written over keeps its hits. "protected" is that of the item,
+-- and kept true while cache.on_quota is evict_lru.
+CREATE TABLE IF NOT EXISTS main.cache_uses(
+  session_id TEXT,
+  task_id    TEXT,
+  turn_id    TEXT,
+  used_at    INTEGER NOT NULL,
+  hits       INTEGER NOT NULL,
+  protected  INTEGER NOT NULL,
   PRIMARY KEY (session_id, task_id, turn_id)
 ) WITHOUT ROWID;
 
@@ -223,34 +336,35 @@ CREATE TABLE IF NOT EXISTS main.cache_items(
   timestamp       INTEGER
                   DEFAULT (CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)),
   data_size       INTEGER GENERATED ALWAYS AS (length(CAST(data AS BLOB))) STORED,
-  protected       INTEGER GENERATED ALWAYS AS
-                  (CASE WHEN json_valid(custom_metadata)
-                        THEN coalesce(custom_metadata ->> '$.kind' = 'tool_result', 0)
-                        ELSE 0 END) STORED,
+  protected       INTEGER NOT NULL DEFAULT 0,
+  expires_at      INTEGER,
   description     TEXT,
   custom_metadata TEXT,
   data            TEXT,
   CONSTRAINT "InvalidKeyFormatError: session_id must be text; give the id of the conversation"
     CHECK (typeof(session_id) = 'text'),
-  CONSTRAINT "InvalidKeyFormatError: task_id must be 1 to 128 printable characters without an underscore; leave it out to have one made"
+  CONSTRAINT "InvalidKeyFormatError: task_id must be 1 to 128 printable characters without an underscore; write - in place of _, or leave it out to have one made"
     CHECK (typeof(task_id) = 'text' AND length(task_id) BETWEEN 1 AND 128
            AND task_id NOT GLOB '*[^ -^`-~ -􏿿]*'
            AND instr(task_id, char(0)) = 0),
-  CONSTRAINT "InvalidKeyFormatError: turn_id must be 1 to 128 printable characters without an underscore; leave it out to have one made"
+  CONSTRAINT "InvalidKeyFormatError: turn_id must be 1 to 128 printable characters without an underscore; write - in place of _, or leave it out to have one made"
     CHECK (typeof(turn_id) = 'text' AND length(turn_id) BETWEEN 1 AND 128
            AND turn_id NOT GLOB '*[^ -^`-~ -􏿿]*'
            AND instr(turn_id, char(0)) = 0),
   CONSTRAINT "ValidationError: timestamp must be whole milliseconds since 1970 UTC; leave it out for the current time"
     CHECK (typeof(timestamp) = 'integer' AND timestamp BETWEEN 0 AND 253402300799999),
+  CONSTRAINT "ValidationError: expires_at must be whole milliseconds since 1970 UTC, or NULL; leave it out for an item that does not expire"
+    CHECK (expires_at IS NULL
+           OR (typeof(expires_at) = 'integer' AND expires_at BETWEEN 0 AND 253402300799999)),
   CONSTRAINT "ValidationError: description must be text that is not empty; say in a sentence what the item holds"
     CHECK (typeof(description) = 'text' AND description <> ''),
   CONSTRAINT "ValidationError: custom_metadata must be a JSON object of at most 65536 bytes, or NULL; put larger things into data"
     CHECK (custom_metadata IS NULL
-           OR (typeof(custom_metadata) = 'text' AND json_valid(custom_metadata)
-               AND json_type(custom_metadata) = 'object'
+           OR (typeof(custom_metadata) = 'text'
                AND length(CAST(custom_metadata AS BLOB)) <= 65536)),
+  -- The rest of what is JSON is for the triggers to say.
   CONSTRAINT "ValidationError: data must be JSON text; wrap plain text with json_quote()"
-    CHECK (typeof(data) = 'text' AND json_valid(data)
+    CHECK (typeof(data) = 'text'
            AND length(CAST(printf('%s', data) AS BLOB)) = data_size)
 );
 
@@ -262,6 +376,16 @@ ON cache_items(session_id, protected, timestamp);
 CREATE INDEX IF NOT EXISTS main.cache_items_age
 ON cache_items(timestamp) WHERE protected = 0;
 
+CREATE INDEX IF NOT EXISTS main.cache_items_expiry
+ON cache_items(expires_at) WHERE expires_at IS NOT NULL;
+
+-- These serve evict_lru.
+CREATE INDEX IF NOT EXISTS main.cache_uses_session
+ON cache_uses(session_id, used_at) WHERE protected = 0;
+
+CREATE INDEX IF NOT EXISTS main.cache_uses_all
+ON cache_uses(used_at) WHERE protected = 0;
+
 -- NEW.id is -1 here when the statement gave none. (The key is put together
 -- anew, as some versions of SQLite have no generated columns in NEW yet.)
 CREATE TRIGGER IF NOT EXISTS main.cache_items_before_insert
@@ -269,22 +393,24 @@ BEFORE INSERT ON cache_items
 BEGIN
   SELECT RAISE(ABORT, 'ValidationError: id is given by the table; leave it out')
    WHERE NEW.id <> -1;
-  INSERT INTO cache_sizes(session_id, task_id, turn_id, size)
-  SELECT session_id, task_id, turn_id, data_size
+  INSERT INTO cache_sizes(session_id, task_id, turn_id, size, protected)
+  SELECT session_id, task_id, turn_id, data_size, protected
     FROM cache_items
    WHERE storage_key = NEW.session_id || '_' || NEW.task_id || '_' || NEW.turn_id
-  ON CONFLICT (session_id, task_id, turn_id) DO UPDATE SET size = excluded.size;
+  ON CONFLICT (session_id, task_id, turn_id) DO UPDATE
+     SET size = excluded.size, protected = excluded.protected;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.cache_items_before_update
 BEFORE UPDATE OF task_id, turn_id ON cache_items
 WHEN NEW.task_id <> OLD.task_id OR NEW.turn_id <> OLD.turn_id
 BEGIN
-  INSERT INTO cache_sizes(session_id, task_id, turn_id, size)
-  SELECT session_id, task_id, turn_id, data_size
+  INSERT INTO cache_sizes(session_id, task_id, turn_id, size, protected)
+  SELECT session_id, task_id, turn_id, data_size, protected
     FROM cache_items
    WHERE storage_key = NEW.session_id || '_' || NEW.task_id || '_' || NEW.turn_id
-  ON CONFLICT (session_id, task_id, turn_id) DO UPDATE SET size = excluded.size;
+  ON CONFLICT (session_id, task_id, turn_id) DO UPDATE
+     SET size = excluded.size, protected = excluded.protected;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.cache_items_insert
@@ -293,6 +419,12 @@ BEGIN
   SELECT CASE
     WHEN NEW.id < 1 THEN
       RAISE(ABORT, 'ValidationError: id is given by the table; leave it out')
+    WHEN NOT json_valid(NEW.data) THEN
+      RAISE(ABORT, 'ValidationError: data must be JSON text; wrap plain text with json_quote()')
+    WHEN NEW.custom_metadata IS NOT NULL
+         AND CASE WHEN json_valid(NEW.custom_metadata)
+                  THEN json_type(NEW.custom_metadata) <> 'object' ELSE 1 END THEN
+      RAISE(ABORT, 'ValidationError: custom_metadata must be a JSON object of at most 65536 bytes, or NULL; put larger things into data')
     WHEN NEW.data_size > l.max_item THEN
       RAISE(ABORT, 'DataTooLargeError: data is larger than cache.max_item_bytes; split it into several items')
     WHEN length(NEW.description) > l.max_description THEN
@@ -301,6 +433,10 @@ BEGIN
       RAISE(ABORT, 'InvalidKeyFormatError: task_id must be 8 characters of a-z and 0-9; leave it out to have one made')
     WHEN l.strict_ids AND (length(NEW.turn_id) <> 8 OR NEW.turn_id GLOB '*[^a-z0-9]*') THEN
       RAISE(ABORT, 'InvalidKeyFormatError: turn_id must be 8 characters of a-z and 0-9; leave it out to have one made')
+    WHEN l.locked AND EXISTS(SELECT 1 FROM cache_sizes
+                              WHERE session_id = NEW.session_id AND task_id = NEW.task_id
+                                AND turn_id = NEW.turn_id AND protected) THEN
+      RAISE(ABORT, 'ValidationError: a tool result is not written over while cache.lock_tool_results is 1; take another key')
     END
     FROM cache_limits AS l;
   -- An item that is known under this key has just been replaced.
@@ -320,6 +456,20 @@ BEGIN
   UPDATE cache_sizes SET size = NEW.data_size
    WHERE session_id = NEW.session_id AND task_id = NEW.task_id
      AND turn_id = NEW.turn_id;
+  UPDATE cache_items
+     SET protected = CASE WHEN json_valid(custom_metadata)
+                          THEN coalesce(custom_metadata ->> '$.kind' = 'tool_result', 0)
+                          ELSE 0 END
+   WHERE id = NEW.id AND (NEW.custom_metadata IS NOT NULL OR NEW.protected <> 0)
+     AND protected <> CASE WHEN json_valid(custom_metadata)
+                           THEN coalesce(custom_metadata ->> '$.kind' = 'tool_result', 0)
+                           ELSE 0 END;
+  INSERT INTO cache_uses(session_id, task_id, turn_id, used_at, hits, protected)
+  SELECT i.session_id, i.task_id, i.turn_id, i.timestamp, 0, i.protected
+    FROM cache_limits AS l, cache_items AS i
+   WHERE l.evict = 2 AND i.id = NEW.id
+  ON CONFLICT (session_id, task_id, turn_id) DO UPDATE
+     SET used_at = max(used_at, excluded.used_at), protected = excluded.protected;
   UPDATE cache_state SET written = NEW.id
    WHERE one = 1
      AND (bytes > (SELECT total_quota FROM cache_limits)
@@ -335,6 +485,23 @@ BEGIN
       RAISE(ABORT, 'ValidationError: session_id of an item never changes, as sessions see only their own items; write it anew in the other session')
     WHEN NEW.id <> OLD.id THEN
       RAISE(ABORT, 'ValidationError: id is given by the table; leave it out')
+    WHEN l.locked AND OLD.protected
+         AND (NEW.data, NEW.description, NEW.custom_metadata, NEW.timestamp,
+              NEW.expires_at, NEW.task_id, NEW.turn_id)
+             IS NOT (OLD.data, OLD.description, OLD.custom_metadata, OLD.timestamp,
+                     OLD.expires_at, OLD.task_id, OLD.turn_id) THEN
+      RAISE(ABORT, 'ValidationError: a tool result is not changed while cache.lock_tool_results is 1; write another item')
+    WHEN l.locked AND (NEW.task_id <> OLD.task_id OR NEW.turn_id <> OLD.turn_id)
+         AND EXISTS(SELECT 1 FROM cache_sizes
+                     WHERE session_id = NEW.session_id AND task_id = NEW.task_id
+                       AND turn_id = NEW.turn_id AND protected) THEN
+      RAISE(ABORT, 'ValidationError: a tool result is not written over while cache.lock_tool_results is 1; take another key')
+    WHEN NEW.data IS NOT OLD.data AND NOT json_valid(NEW.data) THEN
+      RAISE(ABORT, 'ValidationError: data must be JSON text; wrap plain text with json_quote()')
+    WHEN NEW.custom_metadata IS NOT NULL AND NEW.custom_metadata IS NOT OLD.custom_metadata
+         AND CASE WHEN json_valid(NEW.custom_metadata)
+                  THEN json_type(NEW.custom_metadata) <> 'object' ELSE 1 END THEN
+      RAISE(ABORT, 'ValidationError: custom_metadata must be a JSON object of at most 65536 bytes, or NULL; put larger things into data')
     WHEN NEW.data_size > l.max_item AND NEW.data_size > OLD.data_size THEN
       RAISE(ABORT, 'DataTooLargeError: data is larger than cache.max_item_bytes; split it into several items')
     WHEN length(NEW.description) > l.max_description AND NEW.description <> OLD.description THEN
@@ -360,6 +527,10 @@ BEGIN
                        AND turn_id = NEW.turn_id),
          last_accessed_at = max(last_accessed_at, NEW.timestamp)
    WHERE session_id = NEW.session_id;
+  UPDATE OR REPLACE cache_uses SET task_id = NEW.task_id, turn_id = NEW.turn_id
+   WHERE (NEW.task_id <> OLD.task_id OR NEW.turn_id <> OLD.turn_id)
+     AND session_id = OLD.session_id AND task_id = OLD.task_id
+     AND turn_id = OLD.turn_id;
   DELETE FROM cache_sizes
    WHERE (NEW.task_id <> OLD.task_id OR NEW.turn_id <> OLD.turn_id)
      AND session_id = OLD.session_id AND task_id = OLD.task_id
@@ -367,6 +538,20 @@ BEGIN
   UPDATE cache_sizes SET size = NEW.data_size
    WHERE session_id = NEW.session_id AND task_id = NEW.task_id
      AND turn_id = NEW.turn_id;
+  UPDATE cache_items
+     SET protected = CASE WHEN json_valid(custom_metadata)
+                          THEN coalesce(custom_metadata ->> '$.kind' = 'tool_result', 0)
+                          ELSE 0 END
+   WHERE id = NEW.id AND (NEW.custom_metadata IS NOT NULL OR NEW.protected <> 0)
+     AND protected <> CASE WHEN json_valid(custom_metadata)
+                           THEN coalesce(custom_metadata ->> '$.kind' = 'tool_result', 0)
+                           ELSE 0 END;
+  INSERT INTO cache_uses(session_id, task_id, turn_id, used_at, hits, protected)
+  SELECT i.session_id, i.task_id, i.turn_id, i.timestamp, 0, i.protected
+    FROM cache_limits AS l, cache_items AS i
+   WHERE l.evict = 2 AND i.id = NEW.id
+  ON CONFLICT (session_id, task_id, turn_id) DO UPDATE
+     SET used_at = max(used_at, excluded.used_at), protected = excluded.protected;
   UPDATE cache_state SET written = NEW.id
    WHERE one = 1 AND NEW.data_size > OLD.data_size
      AND (bytes > (SELECT total_quota FROM cache_limits)
@@ -378,7 +563,13 @@ CREATE TRIGGER IF NOT EXISTS main.cache_items_delete
 AFTER DELETE ON cache_items
 WHEN EXISTS(SELECT 1 FROM cache_sessions WHERE session_id = OLD.session_id)
 BEGIN
+  SELECT RAISE(ABORT, 'ValidationError: a tool result is not deleted while cache.lock_tool_results is 1; clear its session, or let a clean-up remove it')
+    FROM cache_limits AS l, cache_state AS t
+   WHERE l.locked AND OLD.protected AND t.rule IS NULL;
   DELETE FROM cache_sizes
+   WHERE session_id = OLD.session_id AND task_id = OLD.task_id
+     AND turn_id = OLD.turn_id;
+  DELETE FROM cache_uses
    WHERE session_id = OLD.session_id AND task_id = OLD.task_id
      AND turn_id = OLD.turn_id;
   UPDATE cache_sessions
@@ -483,13 +674,14 @@ BEGIN
   UPDATE cache_state SET bytes = bytes - OLD.total_size
    WHERE (SELECT total_quota FROM cache_limits) < 1125899906842624;
   DELETE FROM cache_sizes WHERE session_id = OLD.session_id;
+  DELETE FROM cache_uses WHERE session_id = OLD.session_id;
   DELETE FROM cache_items WHERE session_id = OLD.session_id;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.cache_use_insert
 INSTEAD OF INSERT ON cache_use
 BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: no preset of this name; SELECT DISTINCT preset FROM cache_presets lists them')
+  SELECT RAISE(ABORT, 'ValidationError: no preset has this name; SELECT DISTINCT preset FROM cache_presets lists them')
    WHERE NOT EXISTS(SELECT 1 FROM cache_presets WHERE preset = NEW.preset);
   DELETE FROM blackbox_settings
    WHERE name IN (SELECT name FROM cache_presets);
@@ -508,6 +700,14 @@ BEGIN
   UPDATE cache_state SET rule = NULL;
 END;
 
+CREATE TRIGGER IF NOT EXISTS main.cache_due_expired_delete
+INSTEAD OF DELETE ON cache_due_expired
+BEGIN
+  UPDATE cache_state SET rule = 'expired';
+  DELETE FROM cache_items WHERE storage_key = OLD.key;
+  UPDATE cache_state SET rule = NULL;
+END;
+
 CREATE TRIGGER IF NOT EXISTS main.cache_due_sessions_delete
 INSTEAD OF DELETE ON cache_due_sessions WHEN OLD.blocked_by IS NULL
 BEGIN
@@ -516,14 +716,52 @@ BEGIN
   UPDATE cache_state SET rule = NULL;
 END;
 
+CREATE TRIGGER IF NOT EXISTS main.cache_due_abandoned_delete
+INSTEAD OF DELETE ON cache_due_abandoned
+BEGIN
+  UPDATE cache_state SET rule = 'abandoned';
+  DELETE FROM cache_sessions WHERE session_id = OLD.key;
+  UPDATE cache_state SET rule = NULL;
+END;
+
+-- A read of an item, or several: INSERT INTO cache_access(key) VALUES(...).
+-- An item that is not there is no error, as it may have been removed since.
+CREATE TRIGGER IF NOT EXISTS main.cache_access_insert
+INSTEAD OF INSERT ON cache_access
+BEGIN
+  SELECT RAISE(ABORT, 'ValidationError: used_at must be whole milliseconds since 1970 UTC; leave it out for the current time')
+   WHERE typeof(NEW.used_at) NOT IN ('integer', 'null')
+      OR NEW.used_at NOT BETWEEN 0 AND 253402300799999;
+  SELECT RAISE(ABORT, 'ValidationError: hits must be a whole number from 1 to 1000000000; leave it out for one read')
+   WHERE typeof(NEW.hits) NOT IN ('integer', 'null')
+      OR NEW.hits NOT BETWEEN 1 AND 1000000000;
+  INSERT INTO cache_uses(session_id, task_id, turn_id, used_at, hits, protected)
+  SELECT session_id, task_id, turn_id,
+         coalesce(NEW.used_at, (SELECT now FROM cache_clock)),
+         coalesce(NEW.hits, 1), protected
+    FROM cache_items WHERE storage_key = NEW.key
+  ON CONFLICT (session_id, task_id, turn_id) DO UPDATE
+     SET used_at = max(used_at, excluded.used_at), hits = hits + excluded.hits;
+  UPDATE cache_sessions
+     SET last_accessed_at = coalesce(NEW.used_at, (SELECT now FROM cache_clock))
+   WHERE session_id = (SELECT session_id FROM cache_items WHERE storage_key = NEW.key)
+     AND last_accessed_at < coalesce(NEW.used_at, (SELECT now FROM cache_clock));
+END;
+
 -- UPDATE cache_limits SET one = 1 reads the settings anew.
 CREATE TRIGGER IF NOT EXISTS main.cache_limits_renew
 AFTER UPDATE OF one ON cache_limits
 BEGIN
-  UPDATE cache_limits SET (max_item, max_description, session_quota, total_quota, evict, strict_ids) =
-    (SELECT max_item, max_description, session_quota, total_quota, evict, strict_ids
-       FROM cache_limits_now);
+  UPDATE cache_limits
+     SET (max_item, max_description, session_quota, total_quota, evict, strict_ids,
+          locked, mark_ms) = (SELECT * FROM cache_limits_now);
   UPDATE cache_state SET bytes = (SELECT bytes FROM cache_total_now);
+  INSERT INTO cache_uses(session_id, task_id, turn_id, used_at, hits, protected)
+  SELECT i.session_id, i.task_id, i.turn_id, i.timestamp, 0, i.protected
+    FROM cache_limits AS l, cache_items AS i
+   WHERE l.evict = 2 AND OLD.evict IS NOT 2
+  ON CONFLICT (session_id, task_id, turn_id) DO UPDATE
+     SET used_at = max(used_at, excluded.used_at), protected = excluded.protected;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.cache_settings_insert
@@ -554,14 +792,20 @@ INSERT INTO main.blackbox_setting_defs(name, kind, preset, low, high, choices, m
    'bytes of data that one session may hold'),
   ('cache.total_quota_bytes', 'integer', 1125899906842624, 1, 1125899906842624, NULL,
    'bytes of data that all sessions together may hold'),
-  ('cache.on_quota', 'choice', 'reject', NULL, NULL, 'reject, evict_oldest',
-   'what a write over a quota does: fail, or take away the oldest items that are no tool results'),
+  ('cache.on_quota', 'choice', 'reject', NULL, NULL, 'reject, evict_oldest, evict_lru',
+   'what a write over a quota does: fail, or remove items that are not tool results, the oldest or the least recently used first'),
   ('cache.strict_session_ids', 'integer', 1, 0, 1, NULL,
    '1: sessions are conv_ and 8-4-4-4-12 of a-z and 0-9, tasks and turns 8 of them; 0: 1 to 128 printable characters'),
   ('cache.idle_ms', 'integer', 86400000, 0, 3155760000000, NULL,
    'milliseconds without an access after which a session is an orphan'),
-  ('cache.max_age_days', 'integer', 36500, 0, 36500, NULL,
-   'days after which items are outdated; 36500 is never')
+  ('cache.max_idle_days', 'real', 30, 0, 36500, NULL,
+   'days without an access after which a session that holds a tool result is an orphan too; 36500 is never'),
+  ('cache.max_age_days', 'real', 36500, 0, 36500, NULL,
+   'days after which items are outdated; 36500 is never'),
+  ('cache.lock_tool_results', 'integer', 0, 0, 1, NULL,
+   '1: an item whose custom metadata has kind tool_result can be neither changed nor deleted; clears and clean-ups remove it'),
+  ('cache.mark_interval_ms', 'integer', 10000, 0, 86400000, NULL,
+   'milliseconds between two writes of what cache_read() marks')
 ON CONFLICT (name) DO UPDATE
    SET kind = excluded.kind, preset = excluded.preset, low = excluded.low,
        high = excluded.high, choices = excluded.choices, meaning = excluded.meaning;
@@ -569,25 +813,27 @@ ON CONFLICT (name) DO UPDATE
 -- Both presets name every setting in which they differ, so that applying one
 -- undoes the other.
 INSERT INTO main.cache_presets(preset, name, value) VALUES
-  ('seed', 'cache.max_item_bytes', 5242880),
-  ('seed', 'cache.max_description', 300),
-  ('seed', 'cache.session_quota_bytes', 52428800),
-  ('seed', 'cache.total_quota_bytes', 1125899906842624),
-  ('seed', 'cache.on_quota', 'reject'),
-  ('seed', 'cache.idle_ms', 86400000),
-  ('seed', 'cache.max_age_days', 36500),
-  ('later', 'cache.max_item_bytes', 5242880),
-  ('later', 'cache.max_description', 500),
-  ('later', 'cache.session_quota_bytes', 209715200),
-  ('later', 'cache.total_quota_bytes', 5368709120),
-  ('later', 'cache.on_quota', 'evict_oldest'),
-  ('later', 'cache.idle_ms', 86400000),
-  ('later', 'cache.max_age_days', 30)
+  ('keep', 'cache.max_item_bytes', 5242880),
+  ('keep', 'cache.max_description', 300),
+  ('keep', 'cache.session_quota_bytes', 52428800),
+  ('keep', 'cache.total_quota_bytes', 1125899906842624),
+  ('keep', 'cache.on_quota', 'reject'),
+  ('keep', 'cache.idle_ms', 86400000),
+  ('keep', 'cache.max_age_days', 36500),
+  ('recycle', 'cache.max_item_bytes', 5242880),
+  ('recycle', 'cache.max_description', 500),
+  ('recycle', 'cache.session_quota_bytes', 209715200),
+  ('recycle', 'cache.total_quota_bytes', 5368709120),
+  ('recycle', 'cache.on_quota', 'evict_oldest'),
+  ('recycle', 'cache.idle_ms', 86400000),
+  ('recycle', 'cache.max_age_days', 30)
 ON CONFLICT (preset, name) DO UPDATE SET value = excluded.value;
 
 INSERT INTO main.retention_rules(rule, domain, "view", setting, unit_ms) VALUES
   ('cache.age', 'cache', 'cache_due_items', 'cache.max_age_days', 86400000),
-  ('cache.idle', 'cache', 'cache_due_sessions', 'cache.idle_ms', 1)
+  ('cache.expired', 'cache', 'cache_due_expired', NULL, NULL),
+  ('cache.idle', 'cache', 'cache_due_sessions', 'cache.idle_ms', 1),
+  ('cache.abandoned', 'cache', 'cache_due_abandoned', 'cache.max_idle_days', 86400000)
 ON CONFLICT (rule) DO UPDATE
    SET domain = excluded.domain, "view" = excluded."view",
        setting = excluded.setting, unit_ms = excluded.unit_ms;
@@ -596,5 +842,5 @@ INSERT INTO main.cache_state(one) VALUES (1) ON CONFLICT (one) DO NOTHING;
 INSERT INTO main.cache_limits(one) VALUES (1) ON CONFLICT (one) DO NOTHING;
 UPDATE main.cache_limits SET one = 1;
 
-INSERT INTO main.blackbox_domains(domain, version) VALUES ('cache', 1)
+INSERT INTO main.blackbox_domains(domain, version) VALUES ('cache', 2)
 ON CONFLICT (domain) DO UPDATE SET version = excluded.version;

@@ -13,6 +13,21 @@ void bxCacheRead(BxCall *p);   /* cache_read() */
 void bxCacheUpdate(BxCall *p); /* cache_update() */
 void bxCacheDelete(BxCall *p); /* cache_delete() */
 
+/* mark.c: what reads leave behind */
+/*
+** Notes that the item was read, whose session was marked last at iMarked, and
+** writes what is noted if nInterval milliseconds have passed. Nothing here
+** waits, and nothing fails but where SQLite rolls back the host's transaction.
+*/
+void bxCacheMark(BxStmts *pHome, const char *zKey, i64 iNow, i64 iMarked,
+    i64 nInterval, BxErr *pErr);
+/* Writes what is noted now. */
+void bxCacheWriteMarks(BxStmts *pHome, BxErr *pErr);
+
+/* upgrade.c */
+/* Makes cache_items of version 1 anew; zSql is sql/cache.sql. */
+void bxCacheUpgrade(BxStmts *p, const char *zSql, BxErr *pErr);
+
 /* session.c: sessions and their quotas */
 sqlite3_stmt *bxCacheList(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 void bxCacheStats(BxCall *p);           /* cache_stats() */

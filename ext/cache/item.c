@@ -6,9 +6,9 @@
 ** read puts the stored bytes into its answer as they are.
 **
 ** A write is one statement on cache_items, whose triggers check it and keep
-** the totals, so it is atomic without a savepoint of its own. A read marks
-** the session as in use when it can; a file that cannot be written, or is
-** locked, does not keep anybody from reading.
+** the totals, so it is atomic without a savepoint of its own. A read leaves a
+** mark (mark.c): the session is in use, and the item has been read once more.
+** An item that has expired is not there for a read or an update.
 **
 ** Limits: those of the settings (SELECT * FROM blackbox_limits).
 */
@@ -21,12 +21,12 @@ SQLITE_EXTENSION_INIT3
 #define MAX_KEY_TRIES 8
 
 /* Text of the data or the custom metadata. */
-static const char *jsonText(BxCall *p, int i, const char *zWhat, int bNull) {
+static const char *cacheText(BxCall *p, int i, const char *zWhat, int bNull) {
   return bxText(bxArg(p, i), zWhat, INT_MAX, bNull, &p->err);
 }
 
 /* Eight characters of a-z and 0-9, each as likely as the others. */
-static const char *randomPart(char zOut[9]) {
+static const char *cachePart(char zOut[9]) {
   static const char zLetters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
   int n = 0;
   while (n < 8) {
@@ -49,31 +49,51 @@ static const char *randomPart(char zOut[9]) {
   "'timestamp', timestamp, 'dataSize', data_size, 'sessionId', session_id, "   \
   "'taskId', task_id, 'turnId', turn_id)"
 
+/* The column "protected" of an item with this custom metadata. The triggers
+** would put it there, but by writing the item a second time. */
+#define PROTECTED(metadata)                                                    \
+  "CASE WHEN json_valid(" metadata ") THEN coalesce(" metadata " ->> "         \
+  "'$.kind' = 'tool_result', 0) ELSE 0 END"
+
 /* ?8 is 1 when the key was made here and must not meet another item's. */
 static const char zWrite[] =
     "INSERT INTO main.cache_items(session_id, task_id, turn_id, description,"
-    " timestamp, custom_metadata, data)"
-    " VALUES(?1, ?2, ?3, " DESCRIPTION ", ?5, ?6, ?7)"
-    " ON CONFLICT(storage_key) DO UPDATE SET"
-    " description = excluded.description, timestamp = excluded.timestamp,"
-    " custom_metadata = excluded.custom_metadata, data = excluded.data"
-    " WHERE NOT ?8 RETURNING " METADATA;
+    " timestamp, custom_metadata, data, expires_at, protected)"
+    " VALUES(?1, ?2, ?3, " DESCRIPTION ", ?5, ?6, ?7, ?9, " PROTECTED(
+        "?6") ")"
+              " ON CONFLICT(storage_key) DO UPDATE SET"
+              " description = excluded.description,"
+              " timestamp = excluded.timestamp, data = excluded.data,"
+              " custom_metadata = excluded.custom_metadata,"
+              " expires_at = excluded.expires_at,"
+              " protected = excluded.protected"
+              " WHERE NOT ?8 RETURNING " METADATA;
+
+/* Of what has expired nothing is there. */
+#define LIVING(now) " AND coalesce(expires_at >= " now ", 1)"
 
 static const char zUpdate[] =
     "UPDATE main.cache_items SET data = ?2, description = " DESCRIPTION
-    ", custom_metadata = coalesce(?5, custom_metadata), timestamp = ?6"
-    " WHERE storage_key = ?1 AND (?3 IS NULL OR session_id = ?3)"
-    " RETURNING " METADATA;
+    ", custom_metadata = coalesce(?5, custom_metadata), timestamp = ?6,"
+    " expires_at = coalesce(?7, expires_at),"
+    " protected = iif(?5 IS NULL, protected, " PROTECTED(
+        "?5") ")"
+              " WHERE storage_key = ?1 AND (?3 IS NULL OR session_id = "
+              "?3)" LIVING("?6") " RETURNING " METADATA;
 
 static const char zRead[] =
-    "SELECT coalesce(json_valid(data), 0), custom_metadata IS NULL OR"
-    " json_valid(custom_metadata), json_quote(storage_key), data, json_object("
+    "SELECT json_quote(storage_key), data, json_object("
     "'description', description, 'timestamp', timestamp, 'dataSize', data_size,"
     " 'sessionId', session_id, 'taskId', task_id, 'turnId', turn_id),"
-    " custom_metadata, session_id"
-    " FROM main.cache_items"
-    " WHERE storage_key = ?1 AND (?2 IS NULL OR session_id = ?2)";
+    " custom_metadata, (SELECT last_accessed_at FROM main.cache_sessions AS s"
+    " WHERE s.session_id = i.session_id),"
+    " (SELECT mark_ms FROM main.cache_limits)"
+    " FROM main.cache_items AS i"
+    " WHERE storage_key = ?1 AND (?2 IS NULL OR session_id = ?2)" LIVING("?3");
 
+static const char zValid[] = "SELECT json_valid(?1)";
+
+/* A deletion is an access as well. */
 static const char zTouch[] =
     "UPDATE main.cache_sessions SET last_accessed_at = ?2"
     " WHERE session_id = ?1 AND last_accessed_at < ?2";
@@ -102,19 +122,20 @@ static void writeItem(BxCall *p) {
   const char *zSession = bxCacheKey(bxArg(p, 0), "session_id", 0, &p->err);
   const char *zTask = bxCacheKey(bxArg(p, 1), "task_id", 1, &p->err);
   const char *zTurn = bxCacheKey(bxArg(p, 2), "turn_id", 1, &p->err);
-  const char *zData = jsonText(p, 3, "data", 0);
-  const char *zDescription = jsonText(p, 4, "description", 0);
-  const char *zMetadata = jsonText(p, 5, "custom_metadata", 1);
+  const char *zData = cacheText(p, 3, "data", 0);
+  const char *zDescription = cacheText(p, 4, "description", 0);
+  const char *zMetadata = cacheText(p, 5, "custom_metadata", 1);
   i64 iNow = bxTime(bxArg(p, 6), "now", &p->err);
+  i64 iEnd = bxArg(p, 7) ? bxTime(p->aArg[7], "expires_at", &p->err) : 0;
   int bMade = zTask == 0 || zTurn == 0;
   int nTry = bMade ? MAX_KEY_TRIES : 1;
   char zTaskMade[9], zTurnMade[9];
   while (p->err.rc == SQLITE_OK && nTry-- > 0) {
     sqlite3_stmt *pStmt = bxStmt(pHome, zWrite, &p->err);
-    bxBind(pStmt, &p->err, "ttttitti", zSession,
-        zTask ? zTask : randomPart(zTaskMade),
-        zTurn ? zTurn : randomPart(zTurnMade), zDescription, iNow, zMetadata,
-        zData, (i64)bMade);
+    bxBind(pStmt, &p->err, bxArg(p, 7) ? "ttttittii" : "ttttittin", zSession,
+        zTask ? zTask : cachePart(zTaskMade),
+        zTurn ? zTurn : cachePart(zTurnMade), zDescription, iNow, zMetadata,
+        zData, (i64)bMade, iEnd);
     if (returnRow(p, pStmt)) return;
   }
   bxFail(&p->err, SQLITE_CONSTRAINT,
@@ -124,7 +145,7 @@ static void writeItem(BxCall *p) {
 
 void bxCacheWrite(BxCall *p) {
   static const char *const azArg[] = {"session_id", "task_id", "turn_id",
-      "data", "description", "custom_metadata", "timestamp", 0};
+      "data", "description", "custom_metadata", "timestamp", "expires_at", 0};
   writeItem(p);
   bxCacheExplain(p, azArg);
 }
@@ -134,14 +155,15 @@ void bxCacheWrite(BxCall *p) {
 static void updateItem(BxCall *p) {
   BxStmts *pHome = bxHome(p->bx, "cache", &p->err);
   const char *zKey = bxCacheKey(bxArg(p, 0), "storage_key", 0, &p->err);
-  const char *zData = jsonText(p, 1, "data", 0);
-  const char *zDescription = jsonText(p, 2, "description", 0);
-  const char *zMetadata = jsonText(p, 3, "custom_metadata", 1);
+  const char *zData = cacheText(p, 1, "data", 0);
+  const char *zDescription = cacheText(p, 2, "description", 0);
+  const char *zMetadata = cacheText(p, 3, "custom_metadata", 1);
   const char *zSession = bxCacheKey(bxArg(p, 4), "session_id", 1, &p->err);
   i64 iNow = bxTime(bxArg(p, 5), "now", &p->err);
+  i64 iEnd = bxArg(p, 6) ? bxTime(p->aArg[6], "expires_at", &p->err) : 0;
   sqlite3_stmt *pStmt = bxStmt(pHome, zUpdate, &p->err);
-  bxBind(pStmt, &p->err, "ttttti", zKey, zData, zSession, zDescription,
-      zMetadata, iNow);
+  bxBind(pStmt, &p->err, bxArg(p, 6) ? "tttttii" : "tttttin", zKey, zData,
+      zSession, zDescription, zMetadata, iNow, iEnd);
   if (!returnRow(p, pStmt) && p->err.rc == SQLITE_OK) {
     bxCacheNotFound(pHome, p->aArg[0], bxArg(p, 4), &p->err);
   }
@@ -149,58 +171,54 @@ static void updateItem(BxCall *p) {
 
 void bxCacheUpdate(BxCall *p) {
   static const char *const azArg[] = {"storage_key", "data", "description",
-      "custom_metadata", "session_id", "timestamp", 0};
+      "custom_metadata", "session_id", "timestamp", "expires_at", 0};
   updateItem(p);
   bxCacheExplain(p, azArg);
 }
 
 /*--------------------------------------------------------------- read ----*/
 
-/*
-** Marks the session as in use. Failing is no failure, unless SQLite has
-** rolled back the caller's transaction over it.
-*/
-static void touch(BxCall *p, BxStmts *pHome, const char *zSession, i64 iNow) {
-  BxErr err = {SQLITE_OK, 0};
-  int bAutocommit = sqlite3_get_autocommit(p->bx->db);
-  sqlite3_stmt *pStmt = bxStmt(pHome, zTouch, &err);
-  bxBind(pStmt, &err, "ti", zSession, iNow);
-  bxRun(pStmt, &err);
-  if (err.rc != SQLITE_OK && bAutocommit != sqlite3_get_autocommit(p->bx->db)) {
-    bxFail(&p->err, err.rc, "%s", err.zMsg ? err.zMsg : "out of memory");
-  }
-  bxClear(&err);
+/* Whether text that must be JSON is not, or hides bytes behind a NUL. */
+static int isDamaged(
+    BxStmts *pHome, sqlite3_stmt *pItem, int iText, BxErr *pErr) {
+  const char *z = (const char *)sqlite3_column_text(pItem, iText);
+  int n = sqlite3_column_bytes(pItem, iText), bValid;
+  sqlite3_stmt *pStmt;
+  if (z == 0 || bxSurelyJson(z, n)) return 0;
+  if (memchr(z, 0, (size_t)n) != 0) return 1;
+  pStmt = bxStmt(pHome, zValid, pErr);
+  bxBind(pStmt, pErr, "t", z);
+  bValid = bxRow(pStmt, pErr) && sqlite3_column_int(pStmt, 0);
+  bxDone(pStmt, pErr);
+  return pErr->rc == SQLITE_OK && !bValid;
 }
 
-/* Whether text that must be JSON is none, or hides bytes behind a NUL. */
-static int isDamaged(sqlite3_stmt *pStmt, int iValid, int iText) {
-  const char *z = (const char *)sqlite3_column_text(pStmt, iText);
-  int n = sqlite3_column_bytes(pStmt, iText);
-  if (!sqlite3_column_int(pStmt, iValid)) return 1;
-  return z != 0 && memchr(z, 0, (size_t)n) != 0;
+/* Refuses a row whose data or custom metadata is not JSON. */
+static void checkItem(
+    BxStmts *pHome, sqlite3_stmt *pItem, const char *zKey, BxErr *pErr) {
+  int bData = sqlite3_column_type(pItem, 1) == SQLITE_NULL ||
+              isDamaged(pHome, pItem, 1, pErr);
+  if (!bData && !isDamaged(pHome, pItem, 3, pErr)) return;
+  bxFail(pErr, SQLITE_CORRUPT_VTAB,
+      "CorruptedDataError: %s of item %Q is not JSON (%d bytes); the other "
+      "items can be read, remove this one with cache_delete() and write it "
+      "again",
+      bData ? "data" : "custom_metadata", zKey,
+      sqlite3_column_bytes(pItem, bData ? 1 : 3));
 }
 
 /* The CachedItem of the row, or NULL. */
-static char *cachedItem(BxCall *p, sqlite3_stmt *pStmt, const char *zKey) {
-  const char *zQuoted = (const char *)sqlite3_column_text(pStmt, 2);
-  const char *zData = (const char *)sqlite3_column_text(pStmt, 3);
-  const char *zRest = (const char *)sqlite3_column_text(pStmt, 4);
-  const char *zMetadata = (const char *)sqlite3_column_text(pStmt, 5);
-  int bData = isDamaged(pStmt, 0, 3);
+static char *cachedItem(BxCall *p, sqlite3_stmt *pItem, const char *zKey) {
+  const char *zQuoted = (const char *)sqlite3_column_text(pItem, 0);
+  const char *zData = (const char *)sqlite3_column_text(pItem, 1);
+  const char *zRest = (const char *)sqlite3_column_text(pItem, 2);
+  const char *zMetadata = (const char *)sqlite3_column_text(pItem, 3);
   sqlite3_str *pOut;
-  if (bData || isDamaged(pStmt, 1, 5)) {
-    bxFail(&p->err, SQLITE_CORRUPT_VTAB,
-        "CorruptedDataError: %s of item %Q is no JSON (%d bytes); the other "
-        "items can be read, remove this one with cache_delete() and write it "
-        "again",
-        bData ? "data" : "custom_metadata", zKey,
-        sqlite3_column_bytes(pStmt, bData ? 3 : 5));
-    return 0;
-  }
+  if (p->err.rc != SQLITE_OK) return 0;
   if (zQuoted == 0 || zData == 0 || zRest == 0) return 0; /* out of memory */
   pOut = sqlite3_str_new(p->bx->db);
   sqlite3_str_appendf(pOut, "{\"storageKey\":%s,\"data\":", zQuoted);
-  sqlite3_str_append(pOut, zData, sqlite3_column_bytes(pStmt, 3));
+  sqlite3_str_append(pOut, zData, sqlite3_column_bytes(pItem, 1));
   sqlite3_str_appendf(pOut, ",%.*s", (int)strlen(zRest) - 2, zRest + 1);
   if (zMetadata) sqlite3_str_appendf(pOut, ",\"customMetadata\":%s", zMetadata);
   sqlite3_str_appendchar(pOut, 1, '}');
@@ -219,20 +237,24 @@ static void readItem(BxCall *p) {
   const char *zSession = bxCacheKey(bxArg(p, 1), "session_id", 1, &p->err);
   i64 iNow = bxTime(bxArg(p, 2), "now", &p->err);
   sqlite3_stmt *pStmt = bxStmt(pHome, zRead, &p->err);
-  char *zItem = 0, *zOwner = 0;
+  char *zItem = 0;
+  i64 iMarked = 0, nInterval = 0;
   int bFound;
-  bxBind(pStmt, &p->err, "tt", zKey, zSession);
+  bxBind(pStmt, &p->err, "tti", zKey, zSession, iNow);
   bFound = bxRow(pStmt, &p->err);
   if (bFound) {
+    checkItem(pHome, pStmt, zKey, &p->err);
     zItem = cachedItem(p, pStmt, zKey);
-    zOwner = sqlite3_mprintf("%s", sqlite3_column_text(pStmt, 6));
+    iMarked = sqlite3_column_int64(pStmt, 4);
+    nInterval = sqlite3_column_int64(pStmt, 5);
   }
   bxDone(pStmt, &p->err);
   if (!bFound && p->err.rc == SQLITE_OK) {
     bxCacheNotFound(pHome, p->aArg[0], bxArg(p, 1), &p->err);
   }
-  if (p->err.rc == SQLITE_OK && zOwner != 0) touch(p, pHome, zOwner, iNow);
-  sqlite3_free(zOwner);
+  if (p->err.rc == SQLITE_OK) {
+    bxCacheMark(pHome, zKey, iNow, iMarked, nInterval, &p->err);
+  }
   if (p->err.rc == SQLITE_OK) {
     bxReturnJson(p, zItem);
   } else {
@@ -248,6 +270,13 @@ void bxCacheRead(BxCall *p) {
 
 /*------------------------------------------------------------- delete ----*/
 
+static void touchSession(
+    BxStmts *pHome, const char *zSession, i64 iNow, BxErr *pErr) {
+  sqlite3_stmt *pStmt = bxStmt(pHome, zTouch, pErr);
+  bxBind(pStmt, pErr, "ti", zSession, iNow);
+  bxRun(pStmt, pErr);
+}
+
 static void deleteItem(BxCall *p) {
   BxStmts *pHome = bxHome(p->bx, "cache", &p->err);
   const char *zKey = bxCacheKey(bxArg(p, 0), "storage_key", 0, &p->err);
@@ -258,12 +287,15 @@ static void deleteItem(BxCall *p) {
   int bGone;
   bxBind(pStmt, &p->err, "tt", zKey, zSession);
   bGone = bxRow(pStmt, &p->err);
-  if (bGone) zOwner = sqlite3_mprintf("%s", sqlite3_column_text(pStmt, 0));
+  if (bGone) {
+    zOwner = sqlite3_mprintf("%s", sqlite3_column_text(pStmt, 0));
+    if (zOwner == 0) bxFail(&p->err, SQLITE_NOMEM, "out of memory");
+  }
   bxRun(pStmt, &p->err);
   if (!bGone && p->err.rc == SQLITE_OK) {
     bxCacheCheckKey(pHome, p->aArg[0], &p->err);
   }
-  if (p->err.rc == SQLITE_OK && zOwner != 0) touch(p, pHome, zOwner, iNow);
+  if (bGone) touchSession(pHome, zOwner, iNow, &p->err);
   sqlite3_free(zOwner);
   bxReturnInt(p, bGone);
 }

@@ -7,14 +7,16 @@
 ** goes. The receipts come from the triggers of sql/cache.sql.
 **
 ** Limits: eviction takes at most 1,000 items in one write, which is also the
-** most that cache_quota_check() looks at.
+** most that cache_quota_check() looks at. What may be taken, and in which
+** order, the views cache_by_age and cache_by_use say for both.
 */
 #include "cache.h"
 SQLITE_EXTENSION_INIT3
 
-#define MAX_EVICTED 1000
+#define MAX_EVICTED 1000           /* the same in sql/cache.sql */
 #define MAX_BYTES 1125899906842624 /* of the quotas, see sql/cache.sql */
 #define DAY_MS 86400000
+#define MAX_DAYS 2932896 /* to the year 9999 */
 
 static const char *const azNoArg[] = {0};
 
@@ -31,53 +33,88 @@ static const char *const azNoArg[] = {0};
 #define LIST_ARM                                                               \
   "SELECT " LIST_COLUMNS ", id FROM main.cache_items WHERE session_id = ?1 "   \
   "AND protected = "
+#define LIVING " coalesce(expires_at >= ?2, 1) "
 static const char zListSession[] =
-    LIST_ARM "0 UNION ALL " LIST_ARM "1 ORDER BY 3 DESC, 9 DESC";
+    LIST_ARM "0 AND" LIVING "UNION ALL " LIST_ARM "1 AND" LIVING
+             "ORDER BY 3 DESC, 9 DESC";
 
 static const char zListAll[] =
-    "SELECT " LIST_COLUMNS
-    " FROM main.cache_items ORDER BY timestamp DESC, id DESC";
+    "SELECT " LIST_COLUMNS " FROM main.cache_items WHERE" LIVING
+    "ORDER BY timestamp DESC, id DESC";
 
 sqlite3_stmt *bxCacheList(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   BxStmts *pHome = bxHome(bx, "cache", pErr);
   sqlite3_stmt *pStmt = 0;
   if (pHome == 0) return 0;
   pStmt = bxPrepare(pHome, apArg[0] ? zListSession : zListAll, pErr);
-  if (apArg[0]) bxBind(pStmt, pErr, "v", apArg[0]);
+  bxBind(pStmt, pErr, "vi", apArg[0], bxNow());
   return pStmt;
 }
 
 /*-------------------------------------------------------------- stats ----*/
 
+/* The members of the answer that tell of a quota. Percent are not rounded: 0 is
+** nothing, and 100 is full. The highest quota there can be means none. */
+#define QUOTA(quota, used, remaining)                                          \
+  " 'quota', nullif(" quota ", " NO_QUOTA "),"                                 \
+  " 'quotaUsed', 100.0 * " used " / nullif(" quota ", " NO_QUOTA "),"          \
+  " 'quotaRemaining', " remaining ","                                          \
+  " 'quotaState', CASE WHEN " quota " = " NO_QUOTA " THEN NULL"                \
+  " WHEN " used " * 100 >= " quota " * 95 THEN 'critical'"                     \
+  " WHEN " used " * 100 >= " quota " * 80 THEN 'warning' ELSE 'normal' END"
+#define NO_QUOTA "1125899906842624" /* see MAX_BYTES */
+
 /* A session that is not there has zeros. */
 static const char zStatsSession[] =
-    "SELECT json_object('sessionId', ?1, 'totalSize', coalesce(s.total_size, "
-    "0),"
-    " 'itemCount', coalesce(s.item_count, 0), 'createdAt', s.created_at,"
-    " 'lastAccessedAt', s.last_accessed_at, 'state',"
-    " CASE WHEN s.session_id IS NULL THEN 'none'"
+    "SELECT json_object('sessionId', s.id, 'totalSize', s.size,"
+    " 'itemCount', s.items, 'hits', (SELECT coalesce(sum(hits), 0)"
+    " FROM main.cache_uses AS u WHERE u.session_id = s.id),"
+    " 'createdAt', s.created_at, 'lastAccessedAt', s.last_accessed_at,"
+    " 'state', CASE WHEN s.created_at IS NULL THEN 'none'"
     " WHEN s.last_accessed_at < ?2 - i.value THEN 'orphaned'"
-    " ELSE 'active' END,"
-    " 'quota', l.session_quota, 'quotaUsed',"
-    " round(100.0 * coalesce(s.total_size, 0) / l.session_quota, 2),"
-    " 'quotaRemaining', max(0, min("
-    "l.session_quota - coalesce(s.total_size, 0), l.total_quota - t.bytes)))"
-    " FROM main.cache_limits AS l, main.cache_state AS t"
-    " JOIN main.blackbox_limits AS i ON i.name = 'cache.idle_ms'"
-    " LEFT JOIN main.cache_sessions AS s ON s.session_id = ?1";
+    " ELSE 'active' END," QUOTA("l.session_quota", "s.size",
+        "CASE WHEN min(l.session_quota, l.total_quota) < " NO_QUOTA
+        " THEN max(0, min(l.session_quota - s.size,"
+        " l.total_quota - t.bytes)) END") ")"
+                                          " FROM main.cache_limits AS l, "
+                                          "main.cache_state AS t"
+                                          " JOIN main.blackbox_limits AS i ON "
+                                          "i.name = 'cache.idle_ms'"
+                                          " JOIN (SELECT ?1 AS id, "
+                                          "coalesce(total_size, 0) AS size,"
+                                          " coalesce(item_count, 0) AS items, "
+                                          "created_at, last_accessed_at"
+                                          " FROM (SELECT 1) LEFT JOIN "
+                                          "main.cache_sessions ON session_id = "
+                                          "?1) AS s";
 
 static const char zStatsAll[] =
     "SELECT json_object('totalSize', s.size, 'totalItems', s.items,"
-    " 'sessionCount', s.n, 'orphanedSessions', s.orphans,"
-    " 'quota', l.total_quota, 'quotaUsed', round(100.0 * s.size /"
-    " l.total_quota, 2), 'quotaRemaining', max(0, l.total_quota - s.size),"
-    " 'oldestItemAge', ?2 - (SELECT min(timestamp) FROM main.cache_items))"
-    " FROM main.cache_limits AS l, (SELECT coalesce(sum(total_size), 0) AS "
-    "size,"
-    " coalesce(sum(item_count), 0) AS items, count(*) AS n,"
-    " coalesce(sum(last_accessed_at < ?2 - (SELECT value FROM"
-    " main.blackbox_limits WHERE name = 'cache.idle_ms')), 0) AS orphans"
-    " FROM main.cache_sessions) AS s";
+    " 'hits', (SELECT coalesce(sum(hits), 0) FROM main.cache_uses),"
+    " 'sessionCount', s.n, 'orphanedSessions', s.orphans," QUOTA(
+        "l.total_quota", "s.size",
+        "CASE WHEN l.total_quota < " NO_QUOTA
+        " THEN max(0, l.total_quota - s.size) END") ","
+                                                    " 'oldestItemAge', ?2 - "
+                                                    "(SELECT min(timestamp) "
+                                                    "FROM main.cache_items))"
+                                                    " FROM main.cache_limits "
+                                                    "AS l, (SELECT "
+                                                    "coalesce(sum(total_size), "
+                                                    "0) AS "
+                                                    "size,"
+                                                    " coalesce(sum(item_count),"
+                                                    " 0) AS items, count(*) AS "
+                                                    "n,"
+                                                    " coalesce(sum(last_"
+                                                    "accessed_at < ?2 - "
+                                                    "(SELECT value FROM"
+                                                    " main.blackbox_limits "
+                                                    "WHERE name = "
+                                                    "'cache.idle_ms')), 0) AS "
+                                                    "orphans"
+                                                    " FROM "
+                                                    "main.cache_sessions) AS s";
 
 void bxCacheStats(BxCall *p) {
   BxStmts *pHome = bxHome(p->bx, "cache", &p->err);
@@ -103,7 +140,7 @@ typedef struct Room {
   i64 nTotalLeft;       /* of the quota over all sessions, after the write */
   i64 nItemLeft;        /* of the limit of one item */
   int bGrows;           /* a write that does not grow is never over a quota */
-  int bEvict;           /* cache.on_quota is evict_oldest */
+  int eEvict;           /* 0 no, 1 the oldest, 2 the least recently used */
   int nEvicted;         /* rows that eviction takes */
   i64 iLastAt, iLastId; /* the newest of them in the session */
 } Room;
@@ -117,16 +154,18 @@ static const char zRoom[] =
     " LEFT JOIN (SELECT data_size AS size FROM main.cache_items"
     " WHERE storage_key = ?2 AND session_id = ?1) AS o";
 
-/* What eviction takes, in its order: first of the session, then of all. */
-static const char zOldest[] =
-    "SELECT data_size, timestamp, id FROM main.cache_items"
-    " WHERE session_id = ?1 AND protected = 0 AND storage_key IS NOT ?2"
-    " ORDER BY timestamp, id LIMIT ?3";
-static const char zOldestOfAll[] =
-    "SELECT data_size, session_id = ?1 FROM main.cache_items"
-    " WHERE protected = 0 AND storage_key IS NOT ?2"
-    " AND NOT (session_id = ?1 AND (timestamp, id) <= (?4, ?5))"
-    " ORDER BY timestamp, id LIMIT ?3";
+/* What eviction takes: first of the session, then of all. */
+#define OF_SESSION(order)                                                      \
+  "SELECT bytes, at, id FROM main." order                                      \
+  " WHERE session_id = ?1 AND key IS NOT ?2 ORDER BY at, id LIMIT ?3"
+#define OF_ALL(order)                                                          \
+  "SELECT bytes, session_id = ?1 FROM main." order                             \
+  " WHERE key IS NOT ?2 AND NOT (session_id = ?1 AND (at, id) <= (?4, ?5))"    \
+  " ORDER BY at, id LIMIT ?3"
+static const char zOldest[] = OF_SESSION("cache_by_age");
+static const char zLeastUsed[] = OF_SESSION("cache_by_use");
+static const char zOldestOfAll[] = OF_ALL("cache_by_age");
+static const char zLeastUsedOfAll[] = OF_ALL("cache_by_use");
 
 static void readRoom(Room *pRoom, BxStmts *pHome, i64 nByte, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxStmt(pHome, zRoom, pErr);
@@ -136,7 +175,7 @@ static void readRoom(Room *pRoom, BxStmts *pHome, i64 nByte, BxErr *pErr) {
     pRoom->nTotalLeft = sqlite3_column_int64(pStmt, 1);
     pRoom->nItemLeft = sqlite3_column_int64(pStmt, 2);
     pRoom->bGrows = sqlite3_column_int(pStmt, 3);
-    pRoom->bEvict = sqlite3_column_int(pStmt, 4);
+    pRoom->eEvict = sqlite3_column_int(pStmt, 4);
   } else {
     bxFail(pErr, SQLITE_CORRUPT_VTAB,
         "CorruptedDataError: cache_limits or cache_state has lost its row; "
@@ -148,7 +187,7 @@ static void readRoom(Room *pRoom, BxStmts *pHome, i64 nByte, BxErr *pErr) {
 static void evictFromSession(Room *pRoom, BxStmts *pHome, BxErr *pErr) {
   sqlite3_stmt *pStmt;
   if (pRoom->nLeft >= 0) return;
-  pStmt = bxStmt(pHome, zOldest, pErr);
+  pStmt = bxStmt(pHome, pRoom->eEvict == 1 ? zOldest : zLeastUsed, pErr);
   bxBind(pStmt, pErr, "tti", pRoom->zSession, pRoom->zKey, (i64)MAX_EVICTED);
   while (pRoom->nLeft < 0 && bxRow(pStmt, pErr)) {
     pRoom->nLeft += sqlite3_column_int64(pStmt, 0);
@@ -163,7 +202,8 @@ static void evictFromSession(Room *pRoom, BxStmts *pHome, BxErr *pErr) {
 static void evictFromAll(Room *pRoom, BxStmts *pHome, BxErr *pErr) {
   sqlite3_stmt *pStmt;
   if (pRoom->nTotalLeft >= 0) return;
-  pStmt = bxStmt(pHome, zOldestOfAll, pErr);
+  pStmt =
+      bxStmt(pHome, pRoom->eEvict == 1 ? zOldestOfAll : zLeastUsedOfAll, pErr);
   bxBind(pStmt, pErr, "ttiii", pRoom->zSession, pRoom->zKey,
       (i64)(MAX_EVICTED - pRoom->nEvicted), pRoom->iLastAt, pRoom->iLastId);
   while (pRoom->nTotalLeft < 0 && bxRow(pStmt, pErr)) {
@@ -184,7 +224,7 @@ void bxCacheQuotaCheck(BxCall *p) {
   nByte = bxInt(bxArg(p, 1), "bytes", 0, MAX_BYTES, &p->err);
   room.zKey = bxCacheKey(bxArg(p, 2), "storage_key", 1, &p->err);
   readRoom(&room, pHome, nByte, &p->err);
-  if (p->err.rc == SQLITE_OK && room.bEvict && room.bGrows) {
+  if (p->err.rc == SQLITE_OK && room.eEvict && room.bGrows) {
     evictFromSession(&room, pHome, &p->err);
     evictFromAll(&room, pHome, &p->err);
   }
@@ -215,77 +255,126 @@ void bxCacheClear(BxCall *p) {
   bxCacheExplain(p, azNoArg);
 }
 
-static const char zCount[] =
-    "SELECT coalesce(sum(item_count), 0), coalesce(sum(total_size), 0),"
-    " count(*) FROM main.cache_sessions";
-/* Comes oldest first by the index it reads; ordering would sort all. */
-static const char zItems[] =
-    "DELETE FROM main.cache_due_items WHERE key IN (SELECT key FROM"
-    " main.cache_due_items WHERE at < ?1 AND blocked_by IS NULL LIMIT ?2)";
-static const char zSessions[] =
-    "DELETE FROM main.cache_due_sessions WHERE key IN (SELECT key FROM"
-    " main.cache_due_sessions WHERE at < ?1 AND blocked_by IS NULL"
-    " ORDER BY at LIMIT ?2)";
-static const char zItemsMore[] =
-    "SELECT EXISTS(SELECT 1 FROM main.cache_due_items"
-    " WHERE at < ?1 AND blocked_by IS NULL)";
-static const char zSessionsMore[] =
-    "SELECT EXISTS(SELECT 1 FROM main.cache_due_sessions"
-    " WHERE at < ?1 AND blocked_by IS NULL)";
+/* One view that lists what a rule may remove: what DELETE takes from it, and
+** whether anything is left. The age rule comes oldest first by the index that
+** it reads; ordering it would sort all. */
+#define DUE(view, order)                                                       \
+  {                                                                            \
+    "DELETE FROM main." view " WHERE key IN (SELECT key FROM main." view       \
+    " WHERE at < ?1 AND blocked_by IS NULL" order " LIMIT ?2)",                \
+        "SELECT EXISTS(SELECT 1 FROM main." view                               \
+        " WHERE at < ?1 AND blocked_by IS NULL)"                               \
+  }
+typedef struct CacheRule {
+  const char *zAct, *zMore;
+} CacheRule;
+static const CacheRule aOrphans[] = {DUE("cache_due_sessions", " ORDER BY at"),
+    DUE("cache_due_abandoned", " ORDER BY at")};
+static const CacheRule aOutdated[] = {
+    DUE("cache_due_items", ""), DUE("cache_due_expired", "")};
 
-/* What the cache holds; counted a second time, by how much that has grown. */
+/* What the cache holds. */
 typedef struct Counts {
   i64 nItem, nByte, nSession;
 } Counts;
 
-static void count(BxStmts *pHome, Counts *pCounts, BxErr *pErr) {
+static Counts countAll(BxStmts *pHome, BxErr *pErr) {
+  static const char zCount[] =
+      "SELECT coalesce(sum(item_count), 0), coalesce(sum(total_size), 0),"
+      " count(*) FROM main.cache_sessions";
+  Counts counts = {0, 0, 0};
   sqlite3_stmt *pStmt = bxStmt(pHome, zCount, pErr);
   if (bxRow(pStmt, pErr)) {
-    pCounts->nItem = sqlite3_column_int64(pStmt, 0) - pCounts->nItem;
-    pCounts->nByte = sqlite3_column_int64(pStmt, 1) - pCounts->nByte;
-    pCounts->nSession = sqlite3_column_int64(pStmt, 2) - pCounts->nSession;
+    counts.nItem = sqlite3_column_int64(pStmt, 0);
+    counts.nByte = sqlite3_column_int64(pStmt, 1);
+    counts.nSession = sqlite3_column_int64(pStmt, 2);
   }
   bxDone(pStmt, pErr);
+  return counts;
 }
 
 /* The first statement of a clean-up, before any setting is read, takes the
-** lock: what is counted is what is removed. Returns the cache's schema. */
-static BxStmts *begin(BxCall *p) {
+** lock: what is counted is what is removed. What this connection has read is
+** not idle. Returns the cache's schema. */
+static BxStmts *beginCleanup(BxCall *p) {
   static const char zSql[] = "UPDATE main.cache_state SET rule = NULL";
   BxStmts *pHome = bxHome(p->bx, "cache", &p->err);
   bxRun(bxStmt(pHome, zSql, &p->err), &p->err);
+  bxCacheWriteMarks(pHome, &p->err);
   return pHome;
 }
 
-/* Removes what lies before iCut, nLimit rows of the view at most. */
-static void cleanUp(BxCall *p, BxStmts *pHome, i64 iCut, i64 nLimit,
-    const char *zAct, const char *zMore) {
-  Counts counts = {0, 0, 0};
-  sqlite3_stmt *pStmt;
+/* Removes up to nLimit rows that are due before iCut, -1 for all. Returns
+** whether more are. */
+static int applyRule(
+    BxStmts *pHome, const CacheRule *pRule, i64 iCut, i64 nLimit, BxErr *pErr) {
+  sqlite3_stmt *pStmt = bxStmt(pHome, pRule->zAct, pErr);
   int bMore = 0;
-  count(pHome, &counts, &p->err);
-  pStmt = bxStmt(pHome, zAct, &p->err);
-  bxBind(pStmt, &p->err, "ii", iCut, nLimit);
-  bxRun(pStmt, &p->err);
-  count(pHome, &counts, &p->err);
-  pStmt = bxStmt(pHome, zMore, &p->err);
-  bxBind(pStmt, &p->err, "i", iCut);
-  if (bxRow(pStmt, &p->err)) bMore = sqlite3_column_int(pStmt, 0);
-  bxDone(pStmt, &p->err);
+  bxBind(pStmt, pErr, "ii", iCut, nLimit);
+  bxRun(pStmt, pErr);
+  pStmt = bxStmt(pHome, pRule->zMore, pErr);
+  bxBind(pStmt, pErr, "i", iCut);
+  if (bxRow(pStmt, pErr)) bMore = sqlite3_column_int(pStmt, 0);
+  bxDone(pStmt, pErr);
+  return bMore;
+}
+
+/* Applies two rules, each with a time of its own. The limit, -1 for none, is of
+** sessions (bSessions) or items, for both together. */
+static void cleanUp(BxCall *p, BxStmts *pHome, const CacheRule aRule[2],
+    const i64 aCut[2], i64 nLimit, int bSessions) {
+  Counts was = countAll(pHome, &p->err), is = was;
+  int i, bMore = 0;
+  for (i = 0; i < 2; i++) {
+    i64 nGone = bSessions ? was.nSession - is.nSession : was.nItem - is.nItem;
+    bMore |= applyRule(
+        pHome, &aRule[i], aCut[i], nLimit < 0 ? -1 : nLimit - nGone, &p->err);
+    is = countAll(pHome, &p->err);
+  }
   if (p->err.rc == SQLITE_OK) {
     bxReturnJson(p, sqlite3_mprintf("{\"sessions\":%lld,\"items\":%lld,"
                                     "\"bytes\":%lld,\"more\":%s}",
-                        -counts.nSession, -counts.nItem, -counts.nByte,
-                        bMore ? "true" : "false"));
+                        was.nSession - is.nSession, was.nItem - is.nItem,
+                        was.nByte - is.nByte, bMore ? "true" : "false"));
   }
   bxCacheExplain(p, azNoArg);
 }
 
-/* Argument i, or the setting when it was not given. */
-static i64 argumentOrSetting(BxCall *p, BxStmts *pHome, int i,
-    const char *zWhat, i64 iMax, const char *zSetting) {
-  if (bxArg(p, i)) return bxInt(p->aArg[i], zWhat, 0, iMax, &p->err);
-  return p->err.rc == SQLITE_OK ? bxSettingInt(pHome, zSetting, &p->err) : 0;
+/* Milliseconds of a number of days, which may be a fraction. */
+static i64 daysIn(sqlite3_value *pVal, const char *zWhat, BxErr *pErr) {
+  int eType = sqlite3_value_type(pVal);
+  double rDay = sqlite3_value_double(pVal);
+  char *zShown;
+  if (pErr->rc != SQLITE_OK) return 0;
+  if ((eType == SQLITE_INTEGER || eType == SQLITE_FLOAT) && rDay >= 0 &&
+      rDay <= MAX_DAYS) {
+    return (i64)(rDay * DAY_MS);
+  }
+  zShown = bxShow(pVal);
+  bxFail(pErr, SQLITE_CONSTRAINT,
+      "ValidationError: %s must be a number from 0 to %d, got %s", zWhat,
+      MAX_DAYS, zShown ? zShown : "?");
+  sqlite3_free(zShown);
+  return 0;
+}
+
+/* Milliseconds of a setting that is in days. */
+static i64 daysSet(BxStmts *pHome, const char *zName, BxErr *pErr) {
+  static const char zSql[] =
+      "SELECT value FROM main.blackbox_limits WHERE name = ?1";
+  sqlite3_stmt *pStmt = pErr->rc == SQLITE_OK ? bxStmt(pHome, zSql, pErr) : 0;
+  i64 nMs = 0;
+  bxBind(pStmt, pErr, "t", zName);
+  if (bxRow(pStmt, pErr)) {
+    nMs = (i64)(sqlite3_column_double(pStmt, 0) * DAY_MS);
+  } else {
+    bxFail(pErr, SQLITE_CORRUPT_VTAB,
+        "CorruptedDataError: blackbox_setting_defs has no row for %s; run "
+        "blackbox_install()",
+        zName);
+  }
+  bxDone(pStmt, pErr);
+  return nMs;
 }
 
 /* -1, which is no limit to SQLite, when it was not given. */
@@ -294,21 +383,27 @@ static i64 limitArgument(BxCall *p, int i) {
 }
 
 void bxCacheCleanupOrphans(BxCall *p) {
-  BxStmts *pHome = begin(p);
-  i64 nIdle =
-      argumentOrSetting(p, pHome, 0, "idle_ms", BX_MAX_TIME, "cache.idle_ms");
+  BxStmts *pHome = beginCleanup(p);
+  i64 nIdle = bxArg(p, 0)
+                  ? bxInt(p->aArg[0], "idle_ms", 0, BX_MAX_TIME, &p->err)
+                  : bxSettingInt(pHome, "cache.idle_ms", &p->err);
+  i64 nMaxIdle = daysSet(pHome, "cache.max_idle_days", &p->err);
   i64 iNow = bxTime(bxArg(p, 1), "now", &p->err);
-  i64 nLimit = limitArgument(p, 2);
-  cleanUp(p, pHome, iNow - nIdle, nLimit, zSessions, zSessionsMore);
+  i64 aCut[2];
+  aCut[0] = iNow - nIdle;
+  aCut[1] = iNow - (nIdle > nMaxIdle ? nIdle : nMaxIdle);
+  cleanUp(p, pHome, aOrphans, aCut, limitArgument(p, 2), 1);
 }
 
 void bxCacheCleanupOutdated(BxCall *p) {
-  BxStmts *pHome = begin(p);
-  i64 nDay = argumentOrSetting(
-      p, pHome, 0, "days", BX_MAX_TIME / DAY_MS, "cache.max_age_days");
+  BxStmts *pHome = beginCleanup(p);
+  i64 nAge = bxArg(p, 0) ? daysIn(p->aArg[0], "days", &p->err)
+                         : daysSet(pHome, "cache.max_age_days", &p->err);
   i64 iNow = bxTime(bxArg(p, 1), "now", &p->err);
-  i64 nLimit = limitArgument(p, 2);
-  cleanUp(p, pHome, iNow - nDay * DAY_MS, nLimit, zItems, zItemsMore);
+  i64 aCut[2];
+  aCut[0] = iNow - nAge;
+  aCut[1] = iNow;
+  cleanUp(p, pHome, aOutdated, aCut, limitArgument(p, 2), 0);
 }
 
 /*------------------------------------------------------------- preset ----*/

@@ -5,7 +5,7 @@ import sqlite3
 
 import pytest
 
-from cachelib import A, B, C, T0, exact, key, put, setting, text
+from cache_helpers import A, B, C, T0, exact, key, put, setting, text
 from conftest import connect, load, one, rows
 
 DAY = 86_400_000
@@ -101,7 +101,7 @@ def test_long_description_is_cut_between_characters(db):
     assert write(db, A, "1", description="x" * 300)["description"] == "x" * 300
     one(db, "SELECT cache_update(?,'1',?)", m["storageKey"], "y" * 999)
     assert one(db, "SELECT description FROM cache_items") == "y" * 297 + "..."
-    one(db, "SELECT cache_use_preset('later')")
+    one(db, "SELECT cache_use_preset('recycle')")
     assert len(write(db, A, "1", description="z" * 999)["description"]) == 500
 
 
@@ -383,7 +383,7 @@ def test_outdated(db):
               metadata='{"kind":"tool_result"}' if i == 0 else None)
     clean = "SELECT cache_cleanup_outdated(?,?,?)"
     assert json.loads(one(db, clean, None, T0 + 40 * DAY, None))["items"] == 0
-    one(db, "SELECT cache_use_preset('later')")
+    one(db, "SELECT cache_use_preset('recycle')")
     assert json.loads(one(db, clean, None, T0 + 30 * DAY + 3, None)) == {
         "sessions": 0, "items": 2, "bytes": 20, "more": False}
     assert json.loads(one(db, clean, 1, T0 + 30 * DAY, 2)) == {
@@ -411,15 +411,15 @@ def test_clean_up_does_not_count_as_access(db):
 
 
 def test_presets(db):
-    assert one(db, "SELECT cache_use_preset('later')") == "later"
-    assert rows(db, "SELECT preset FROM cache_use") == [("later",)]
+    assert one(db, "SELECT cache_use_preset('recycle')") == "recycle"
+    assert rows(db, "SELECT preset FROM cache_use") == [("recycle",)]
     refuses(db, "no preset of this name", "SELECT cache_use_preset('nope')")
-    db.execute("INSERT INTO blackbox_call VALUES('cache_use_preset','[\"seed\"]')")
-    assert rows(db, "SELECT preset FROM cache_use") == [("seed",)]
+    db.execute("INSERT INTO blackbox_call VALUES('cache_use_preset','[\"keep\"]')")
+    assert rows(db, "SELECT preset FROM cache_use") == [("keep",)]
 
 
 def test_eviction_error_says_that_tool_results_stay(db):
-    one(db, "SELECT cache_use_preset('later')")
+    one(db, "SELECT cache_use_preset('recycle')")
     setting(db, "session_quota_bytes", 100)
     write(db, A, text(90), metadata='{"kind":"tool_result"}')
     m = refuses(db, "QuotaExceededError", "SELECT cache_write(?,NULL,NULL,?,'d')", A, text(20))

@@ -5,7 +5,7 @@ import sqlite3
 
 import pytest
 
-from cachelib import A, B, T0, exact, key, put, setting, text
+from cache_helpers import A, B, T0, exact, key, put, setting, text
 from conftest import DATA, connect, load, needs_data, one, rows
 
 LIST = ("SELECT storage_key, description, timestamp, data_size FROM cache_list(?)")

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from cachelib import A, B, T0, exact, setting, text
+from cache_helpers import A, B, T0, exact, setting, text
 from conftest import ROOT, connect, one, rows
 
 SESSIONS = ["conv_00000000-0000-4000-8000-%012d" % i for i in range(8)]
@@ -17,7 +17,7 @@ SESSIONS = ["conv_00000000-0000-4000-8000-%012d" % i for i in range(8)]
 WRITER = """
 import random, sqlite3, sys
 sys.path[:0] = [{tests!r}, {tests!r} + "/cache"]
-from cachelib import text
+from cache_helpers import text
 from conftest import connect, one
 path, mine, seed, count = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 db = connect(path, timeout=60)

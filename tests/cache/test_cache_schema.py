@@ -6,7 +6,7 @@ import sqlite3
 
 import pytest
 
-from cachelib import A, B, C, T0, TASKS, exact, key, plain, put, schema, setting, text
+from cache_helpers import A, B, C, T0, TASKS, exact, key, plain, put, schema, setting, text
 from conftest import ROOT, one, rows, shell
 
 Refused = sqlite3.IntegrityError
@@ -381,21 +381,21 @@ def test_total_quota_over_all_sessions(pdb):
 
 
 def test_presets_are_rows(pdb):
-    assert rows(pdb, "SELECT * FROM cache_use") == [("seed",)]
-    pdb.execute("INSERT INTO cache_use VALUES('later')")
+    assert rows(pdb, "SELECT * FROM cache_use") == [("keep",)]
+    pdb.execute("INSERT INTO cache_use VALUES('recycle')")
     limits = dict(pdb.execute("SELECT name, value FROM blackbox_limits"))
     assert limits["cache.session_quota_bytes"] == 209_715_200
     assert limits["cache.max_description"] == 500
     assert limits["cache.total_quota_bytes"] == 5_368_709_120
     assert limits["cache.on_quota"] == "evict_oldest"
     assert limits["cache.max_age_days"] == 30
-    assert rows(pdb, "SELECT * FROM cache_use") == [("later",)]
+    assert rows(pdb, "SELECT * FROM cache_use") == [("recycle",)]
     exact(pdb)
     pdb.execute("INSERT INTO cache_presets VALUES('mine','cache.max_description',50)")
     pdb.execute("INSERT INTO cache_use VALUES('mine')")
     with pytest.raises(Refused, match="description"):
         put(pdb, A, "task0001", "1", description="x" * 51)
-    pdb.execute("INSERT INTO cache_use VALUES('seed')")
+    pdb.execute("INSERT INTO cache_use VALUES('keep')")
     assert rows(pdb, "SELECT * FROM blackbox_settings") == []
     with pytest.raises(Refused, match="no preset of this name"):
         pdb.execute("INSERT INTO cache_use VALUES('nope')")

@@ -82,7 +82,7 @@ MADE = [
     ("payload_state", "1"),
     ("cache_limits", "1"),
     ("cache_state", "1"),
-    ("cache_presets", "preset = 'later'"),
+    ("cache_presets", "preset = 'recycle'"),
     ("rollout_act", "1"),
     ("rollout_preambles", "1"),
 ]

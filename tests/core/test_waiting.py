@@ -28,7 +28,7 @@ CALLS = {
     "cache_clear_session": [ID],
     "cache_delete": [f"{ID}_task0001_turn0001"],
     "cache_update": [f"{ID}_task0001_turn0001", "2", "d"],
-    "cache_use_preset": ["later"],
+    "cache_use_preset": ["recycle"],
     "cache_write": [ID, "task0001", "turn0002", "1", "d"],
     "evidence_clear": ["rec"],
     "evidence_prune": ["rec"],

@@ -1,0 +1,249 @@
+/*
+** mark.c: reads leave a mark, and never wait for it.
+**
+** A read of an item is noted in memory. All that is noted is written together,
+** through the view cache_access of sql/cache.sql, when the session that is
+** read has had no mark for cache.mark_interval_ms, when as much has passed
+** since the oldest note, or when there is no room for another note. What could
+** not be written then stays noted.
+**
+** Writing must neither wait for a lock nor hold one that the host does not
+** know of:
+**   - When the host has the write lock already, the marks join its
+**     transaction.
+**   - Inside any other transaction nothing is written: the lock would stay
+**     until the COMMIT.
+**   - In WAL mode, and without a file, the marks are written while a read of
+**     ours is open. SQLite then asks for the write lock once and does not call
+**     the busy handler, which could not free what this connection reads.
+**   - With a rollback journal even a COMMIT may wait, for readers. The marks
+**     go through a connection of their own, which has no busy handler; and
+**     only while the host reads nothing, as a change by another connection
+**     would keep an open transaction of the host from writing.
+** When the connection closes, what is left goes through a connection of its
+** own as well. A mark that fails for another reason than a lock is dropped,
+** as no mark may keep anybody from reading.
+**
+** Limits: MAX_MARKS items are noted at a time. Marks are lost when the process
+** is killed, and while the file can only be read.
+*/
+#include "cache.h"
+SQLITE_EXTENSION_INIT3
+
+#include <string.h>
+
+#define MAX_MARKS 64
+
+typedef struct Mark {
+  char *zKey;
+  i64 nHit;
+  i64 iAt; /* the newest read */
+} Mark;
+
+typedef struct Marks {
+  char *zDb;   /* the schema that they are for */
+  char *zFile; /* its file, or NULL */
+  char *zVfs;
+  i64 iTried; /* when they were last written, or should have been */
+  i64 iFirst; /* the oldest read that is noted */
+  int nMark;
+  Mark aMark[MAX_MARKS];
+} Marks;
+
+static const char zMark[] =
+    "INSERT INTO main.cache_access(key, used_at, hits) VALUES(?1, ?2, ?3)";
+
+static void marksEmpty(Marks *p) {
+  while (p->nMark > 0) sqlite3_free(p->aMark[--p->nMark].zKey);
+}
+
+/*---------------------------------------------------------------- write ----*/
+
+/* Every mark, by a statement of the connection that writes them. */
+static void marksPut(const Marks *p, sqlite3_stmt *pStmt, BxErr *pErr) {
+  int i;
+  for (i = 0; i < p->nMark && pErr->rc == SQLITE_OK; i++) {
+    const Mark *pMark = &p->aMark[i];
+    bxBind(pStmt, pErr, "tii", pMark->zKey, pMark->iAt, pMark->nHit);
+    bxRun(pStmt, pErr);
+  }
+}
+
+/* On the host's connection. The row that is being read makes SQLite try for
+** the lock instead of waiting for it. */
+static void marksPutHere(const Marks *p, BxStmts *pHome, BxErr *pErr) {
+  static const char zHold[] = "SELECT one FROM main.cache_state";
+  BxErr none = {SQLITE_OK, 0};
+  sqlite3_stmt *pHold = bxStmt(pHome, zHold, pErr);
+  if (bxRow(pHold, pErr)) marksPut(p, bxStmt(pHome, zMark, pErr), pErr);
+  bxDone(pHold, &none);
+  bxClear(&none);
+}
+
+/* On a connection of their own. */
+static void marksPutAside(const Marks *p, BxErr *pErr) {
+  sqlite3 *db = 0;
+  sqlite3_stmt *pStmt = 0;
+  int rc = sqlite3_open_v2(p->zFile, &db, SQLITE_OPEN_READWRITE, p->zVfs);
+  if (rc == SQLITE_OK) rc = sqlite3_exec(db, "BEGIN IMMEDIATE", 0, 0, 0);
+  if (rc == SQLITE_OK) rc = sqlite3_prepare_v2(db, zMark, -1, &pStmt, 0);
+  if (rc == SQLITE_OK) marksPut(p, pStmt, pErr);
+  sqlite3_finalize(pStmt);
+  if (rc == SQLITE_OK && pErr->rc == SQLITE_OK) {
+    rc = sqlite3_exec(db, "COMMIT", 0, 0, 0);
+  }
+  if (rc != SQLITE_OK && db != 0) bxFailDb(pErr, db, rc);
+  bxFail(pErr, rc, "out of memory");
+  sqlite3_close(db);
+}
+
+static int marksUseWal(BxStmts *pHome, BxErr *pErr) {
+  static const char zMode[] = "PRAGMA main.journal_mode";
+  sqlite3_stmt *pStmt = bxStmt(pHome, zMode, pErr);
+  int bWal =
+      bxRow(pStmt, pErr) &&
+      sqlite3_stricmp((const char *)sqlite3_column_text(pStmt, 0), "wal") == 0;
+  bxDone(pStmt, pErr);
+  return bWal;
+}
+
+/* Whether the host lets nothing be written. */
+static int marksForbidden(BxStmts *pHome, BxErr *pErr) {
+  static const char zQueryOnly[] = "PRAGMA query_only";
+  sqlite3_stmt *pStmt = bxStmt(pHome, zQueryOnly, pErr);
+  int bOnly = bxRow(pStmt, pErr) && sqlite3_column_int(pStmt, 0);
+  bxDone(pStmt, pErr);
+  return bOnly;
+}
+
+static int marksMustWait(const BxErr *pErr) {
+  int rc = pErr->rc & 0xff;
+  return rc == SQLITE_BUSY || rc == SQLITE_LOCKED;
+}
+
+/* Writes what is noted, if that can be done at once. */
+static void marksWrite(Marks *p, BxStmts *pHome, BxErr *pErr) {
+  sqlite3 *db = pHome->bx->db;
+  int eState = sqlite3_txn_state(db, pHome->zDb);
+  if (marksForbidden(pHome, pErr)) {
+    marksEmpty(p);
+  } else if (eState != SQLITE_TXN_WRITE && !sqlite3_get_autocommit(db)) {
+    return;
+  } else if (eState == SQLITE_TXN_WRITE || p->zFile == 0 ||
+             marksUseWal(pHome, pErr)) {
+    marksPutHere(p, pHome, pErr);
+  } else if (eState == SQLITE_TXN_NONE) {
+    marksPutAside(p, pErr);
+  } else {
+    return;
+  }
+  if (!marksMustWait(pErr)) marksEmpty(p);
+}
+
+void bxCacheWriteMarks(BxStmts *pHome, BxErr *pErr) {
+  Marks *p;
+  BxErr err = {SQLITE_OK, 0};
+  int bAutocommit;
+  if (pErr->rc != SQLITE_OK) return;
+  p = (Marks *)bxSlot(pHome->bx, "cache")->p;
+  if (p == 0 || p->nMark == 0 || strcmp(p->zDb, pHome->zDb) != 0) return;
+  bAutocommit = sqlite3_get_autocommit(pHome->bx->db);
+  marksWrite(p, pHome, &err);
+  /* A failure is one only where SQLite has rolled back the host's transaction
+  ** over it. */
+  if (err.rc != SQLITE_OK &&
+      bAutocommit != sqlite3_get_autocommit(pHome->bx->db)) {
+    bxFail(pErr, err.rc, "%s", err.zMsg ? err.zMsg : "out of memory");
+  }
+  bxClear(&err);
+}
+
+static void marksFree(void *pArg) {
+  Marks *p = (Marks *)pArg;
+  BxErr err = {SQLITE_OK, 0};
+  if (p->nMark > 0 && p->zFile != 0) marksPutAside(p, &err);
+  bxClear(&err);
+  marksEmpty(p);
+  sqlite3_free(p->zDb);
+  sqlite3_free(p->zFile);
+  sqlite3_free(p->zVfs);
+  sqlite3_free(p);
+}
+
+/*----------------------------------------------------------------- note ----*/
+
+/* The notes of this connection, made at the first. NULL: out of memory. */
+static Marks *marksOf(Bx *bx) {
+  BxSlot *pSlot = bxSlot(bx, "cache");
+  if (pSlot->p == 0) {
+    Marks *p = sqlite3_malloc64(sizeof(*p));
+    if (p == 0) return 0;
+    memset(p, 0, sizeof(*p));
+    pSlot->p = p;
+    pSlot->xFree = marksFree;
+  }
+  return (Marks *)pSlot->p;
+}
+
+/* Remembers for which schema the notes are, and its file: at the close nobody
+** can tell any more. Returns whether they may be written at all. */
+static int marksBegin(Marks *p, BxStmts *pHome) {
+  sqlite3 *db = pHome->bx->db;
+  const char *zFile = sqlite3_db_filename(db, pHome->zDb);
+  BxErr err = {SQLITE_OK, 0};
+  sqlite3_vfs *pVfs = 0;
+  if (sqlite3_db_readonly(db, pHome->zDb) != 0) return 0;
+  bxStmt(pHome, zMark, &err); /* which an authorizer may refuse */
+  sqlite3_free(p->zDb);
+  sqlite3_free(p->zFile);
+  sqlite3_free(p->zVfs);
+  p->zFile = p->zVfs = 0;
+  p->zDb = sqlite3_mprintf("%s", pHome->zDb);
+  if (zFile != 0 && *zFile != 0) {
+    p->zFile = sqlite3_mprintf("%s", zFile);
+    sqlite3_file_control(db, pHome->zDb, SQLITE_FCNTL_VFS_POINTER, &pVfs);
+    if (pVfs != 0) p->zVfs = sqlite3_mprintf("%s", pVfs->zName);
+    if (p->zFile == 0 || p->zVfs == 0) {
+      bxFail(&err, SQLITE_NOMEM, "out of memory");
+    }
+  }
+  if (p->zDb != 0 && err.rc == SQLITE_OK) return 1;
+  bxClear(&err);
+  return 0;
+}
+
+/* Notes one read. Without room, or memory, it is not noted. */
+static void marksNote(Marks *p, const char *zKey, i64 iNow) {
+  Mark *pMark = p->aMark;
+  while (pMark < &p->aMark[p->nMark] && strcmp(pMark->zKey, zKey) != 0) pMark++;
+  if (pMark == &p->aMark[MAX_MARKS]) return;
+  if (pMark == &p->aMark[p->nMark]) {
+    pMark->zKey = sqlite3_mprintf("%s", zKey);
+    if (pMark->zKey == 0) return;
+    pMark->nHit = 0;
+    pMark->iAt = iNow;
+    if (p->nMark++ == 0 || iNow < p->iFirst) p->iFirst = iNow;
+  }
+  pMark->nHit++;
+  if (pMark->iAt < iNow) pMark->iAt = iNow;
+}
+
+/* Whether so much has passed. A clock that was put back counts as such. */
+static int marksPassed(i64 iThen, i64 iNow, i64 nInterval) {
+  return iNow - iThen >= nInterval || iNow < iThen;
+}
+
+void bxCacheMark(BxStmts *pHome, const char *zKey, i64 iNow, i64 iMarked,
+    i64 nInterval, BxErr *pErr) {
+  Marks *p = marksOf(pHome->bx);
+  if (p == 0) return;
+  if (p->nMark > 0 && strcmp(p->zDb, pHome->zDb) != 0) marksEmpty(p);
+  if (p->nMark == 0 && !marksBegin(p, pHome)) return;
+  marksNote(p, zKey, iNow);
+  if (!marksPassed(p->iTried, iNow, nInterval)) return;
+  if (iNow - iMarked >= nInterval || p->nMark == MAX_MARKS ||
+      marksPassed(p->iFirst, iNow, nInterval)) {
+    p->iTried = iNow;
+    bxCacheWriteMarks(pHome, pErr);
+  }
+}

@@ -1,0 +1,162 @@
+/*
+** upgrade.c: files whose cache_items has CHECKs and a generated column with
+** JSON functions (version 1).
+**
+** A table's CHECK can only be changed by making the table anew. The rows wait
+** in a table of their own meanwhile, all in the savepoint of
+** blackbox_install(): every row, with its id, and the columns, indexes and
+** triggers that others have added, or nothing. What triggers keep is made anew
+** from the rows.
+**
+** Limit: where foreign keys are enforced and another table refers to
+** cache_items, dropping it would delete rows there, so that is refused.
+*/
+#include "cache.h"
+SQLITE_EXTENSION_INIT3
+
+#include <string.h>
+
+/* The columns that the rows bring along; the others follow from them. */
+#define MOVED                                                                  \
+  "id, session_id, task_id, turn_id, timestamp, protected, description, "      \
+  "custom_metadata, data"
+
+static const char zIsOld[] =
+    "SELECT count(*) > 0 AND sum(name = 'expires_at') = 0"
+    " FROM pragma_table_info('cache_items', ?1)";
+
+static const char zReferring[] =
+    "SELECT m.name FROM pragma_foreign_keys AS p, main.sqlite_schema AS m,"
+    " pragma_foreign_key_list(m.name, ?1) AS f"
+    " WHERE p.foreign_keys AND m.type = 'table' AND lower(f.\"table\") ="
+    " 'cache_items'";
+
+/* What others have put on the table, as SQL that makes it in this schema. */
+static const char zOthers[] =
+    "SELECT CASE WHEN sql LIKE 'CREATE UNIQUE INDEX %'"
+    "  THEN 'CREATE UNIQUE INDEX main.' || substr(sql, 21)"
+    "  ELSE 'CREATE ' || type || ' main.' || substr(sql, 9 + length(type)) END"
+    " FROM main.sqlite_schema WHERE tbl_name = 'cache_items' COLLATE NOCASE"
+    " AND type IN ('index', 'trigger') AND sql IS NOT NULL"
+    " AND name NOT IN ('cache_items_session', 'cache_items_age',"
+    "  'cache_items_before_insert', 'cache_items_before_update',"
+    "  'cache_items_insert', 'cache_items_update', 'cache_items_delete')";
+
+/* The columns of others: a definition, the quoted name, whether it is plain. */
+static const char zColumns[] =
+    "SELECT printf('\"%w\" %s%s%s', name, type,"
+    "   iif(\"notnull\", ' NOT NULL', ''),"
+    "   iif(dflt_value IS NULL, '', ' DEFAULT (' || dflt_value || ')')),"
+    "  printf(', \"%w\"', name), hidden = 0"
+    " FROM pragma_table_xinfo('cache_items', ?1)"
+    " WHERE name NOT IN ('id', 'storage_key', 'session_id', 'task_id',"
+    "  'turn_id', 'timestamp', 'data_size', 'protected', 'description',"
+    "  'custom_metadata', 'data')";
+
+/* Rows that wait, and the tables that are made anew from others. */
+static const char zTakeOut[] =
+    "CREATE TABLE main.cache_items_moved AS SELECT * FROM main.cache_items;"
+    "DROP TABLE main.cache_items;"
+    "DROP TABLE main.cache_sizes;"
+    "DROP TABLE main.cache_limits;"
+    "UPDATE OR IGNORE main.cache_presets SET preset ="
+    "  CASE preset WHEN 'seed' THEN 'keep' ELSE 'recycle' END"
+    " WHERE preset IN ('seed', 'later');"
+    "DELETE FROM main.cache_presets WHERE preset IN ('seed', 'later')";
+
+static int upgradeAsks(BxStmts *p, const char *zSql, BxErr *pErr) {
+  sqlite3_stmt *pStmt = bxPrepare(p, zSql, pErr);
+  int bYes;
+  bxBind(pStmt, pErr, "t", p->zDb);
+  bYes = bxRow(pStmt, pErr) && sqlite3_column_int(pStmt, 0);
+  sqlite3_finalize(pStmt);
+  return bYes;
+}
+
+static void refuseReferring(BxStmts *p, BxErr *pErr) {
+  sqlite3_stmt *pStmt = bxPrepare(p, zReferring, pErr);
+  bxBind(pStmt, pErr, "t", p->zDb);
+  if (bxRow(pStmt, pErr)) {
+    bxFail(pErr, SQLITE_ERROR,
+        "ValidationError: table %Q refers to cache_items, which must be made "
+        "anew; PRAGMA foreign_keys = OFF while blackbox_install() runs",
+        sqlite3_column_text(pStmt, 0));
+  }
+  sqlite3_finalize(pStmt);
+}
+
+/* Statements, one after another, that bring back what others have added. */
+static char *collectOthers(BxStmts *p, BxErr *pErr) {
+  sqlite3_str *pOut = sqlite3_str_new(p->bx->db);
+  sqlite3_stmt *pStmt = bxPrepare(p, zOthers, pErr);
+  char *z;
+  while (bxRow(pStmt, pErr)) {
+    sqlite3_str_appendf(pOut, "%s;\n", sqlite3_column_text(pStmt, 0));
+  }
+  sqlite3_finalize(pStmt);
+  if (sqlite3_str_errcode(pOut) != SQLITE_OK) {
+    bxFail(pErr, sqlite3_str_errcode(pOut), "out of memory");
+  }
+  z = sqlite3_str_finish(pOut);
+  return z;
+}
+
+/* Adds the columns of others to the SQL that makes the table, and to the list
+** of those that are moved. */
+static void collectColumns(
+    BxStmts *p, sqlite3_str *pMake, sqlite3_str *pList, BxErr *pErr) {
+  sqlite3_stmt *pStmt = bxPrepare(p, zColumns, pErr);
+  bxBind(pStmt, pErr, "t", p->zDb);
+  while (bxRow(pStmt, pErr)) {
+    if (!sqlite3_column_int(pStmt, 2)) {
+      bxFail(pErr, SQLITE_ERROR,
+          "ValidationError: cache_items has a generated column%s, which "
+          "cannot be moved; drop it and add it again afterwards",
+          (const char *)sqlite3_column_text(pStmt, 1) + 1);
+    }
+    sqlite3_str_appendf(pMake, "ALTER TABLE main.cache_items ADD COLUMN %s;\n",
+        sqlite3_column_text(pStmt, 0));
+    sqlite3_str_appendall(pList, (const char *)sqlite3_column_text(pStmt, 1));
+  }
+  sqlite3_finalize(pStmt);
+}
+
+/* The statement of sql/cache.sql that makes the table. */
+static void appendTable(const char *zSql, sqlite3_str *pOut) {
+  const char *zBegin =
+      strstr(zSql, "CREATE TABLE IF NOT EXISTS main.cache_items(");
+  const char *zEnd = zBegin ? strstr(zBegin, "\n);\n") : 0;
+  if (zEnd) sqlite3_str_append(pOut, zBegin, (int)(zEnd - zBegin) + 4);
+}
+
+/* All that is to be run once the rows are out. */
+static char *planReturn(BxStmts *p, const char *zSql, BxErr *pErr) {
+  sqlite3_str *pOut = sqlite3_str_new(p->bx->db);
+  sqlite3_str *pList = sqlite3_str_new(p->bx->db);
+  char *zList, *zOthersSql = collectOthers(p, pErr);
+  appendTable(zSql, pOut);
+  collectColumns(p, pOut, pList, pErr);
+  zList = sqlite3_str_finish(pList);
+  sqlite3_str_appendf(pOut,
+      "INSERT INTO main.cache_items(" MOVED "%s) SELECT " MOVED
+      "%s FROM main.cache_items_moved;\n"
+      "DROP TABLE main.cache_items_moved;\n%s",
+      zList ? zList : "", zList ? zList : "", zOthersSql ? zOthersSql : "");
+  sqlite3_free(zList);
+  sqlite3_free(zOthersSql);
+  if (sqlite3_str_errcode(pOut) != SQLITE_OK) {
+    bxFail(pErr, sqlite3_str_errcode(pOut), "out of memory");
+  }
+  return sqlite3_str_finish(pOut);
+}
+
+void bxCacheUpgrade(BxStmts *p, const char *zSql, BxErr *pErr) {
+  char *zReturn;
+  if (!upgradeAsks(p, zIsOld, pErr)) return;
+  refuseReferring(p, pErr);
+  zReturn = planReturn(p, zSql, pErr);
+  bxExec(p, zTakeOut, pErr);
+  if (zReturn == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  bxExec(p, zReturn, pErr);
+  sqlite3_free(zReturn);
+}
