@@ -35,6 +35,7 @@ def refuses(db, message, sql, *args, error=sqlite3.Error):
 
 @pytest.mark.parametrize("inside", [False, True], ids=["autocommit", "in BEGIN"])
 def test_write_read_update_delete(db, inside):
+    setting(db, "mark_interval_ms", 0)
     if inside:
         db.execute("BEGIN")
     data = '{ "a" : 1.0e5, "b": [null, "\\u00e9"] }'
@@ -210,10 +211,12 @@ def test_damaged_items_are_named_and_the_others_readable(db, path):
     worse = write(db, A, "[3]", task="task0003", metadata="{}")["storageKey"]
     nul = write(db, A, "[4]", task="task0004")["storageKey"]
     db.execute("PRAGMA ignore_check_constraints = ON")
-    db.execute("UPDATE cache_items SET data = '[2' WHERE storage_key = ?", (bad,))
+    db.execute("DROP TRIGGER cache_items_update")
+    db.execute("UPDATE cache_items SET data = '[2,' WHERE storage_key = ?", (bad,))
     db.execute("UPDATE cache_items SET custom_metadata = '{' WHERE storage_key = ?", (worse,))
-    db.execute("UPDATE cache_items SET data = ? WHERE storage_key = ?", ("[4]\0x", nul))
+    db.execute("UPDATE cache_items SET data = ? WHERE storage_key = ?", ("4\0x", nul))
     db.execute("PRAGMA ignore_check_constraints = OFF")
+    one(db, "SELECT blackbox_install()")
     for k in (bad, worse, nul):
         m = refuses(db, "^CorruptedDataError", "SELECT cache_read(?)", k,
                     error=sqlite3.DatabaseError)
@@ -254,9 +257,9 @@ def test_list_is_newest_first_and_without_data(db):
 
 def test_stats(db):
     assert json.loads(one(db, "SELECT cache_stats(?)", A)) == {
-        "sessionId": A, "totalSize": 0, "itemCount": 0, "createdAt": None,
+        "sessionId": A, "totalSize": 0, "itemCount": 0, "hits": 0, "createdAt": None,
         "lastAccessedAt": None, "state": "none", "quota": 52_428_800,
-        "quotaUsed": 0.0, "quotaRemaining": 52_428_800}
+        "quotaUsed": 0.0, "quotaRemaining": 52_428_800, "quotaState": "normal"}
     assert json.loads(one(db, "SELECT cache_stats()"))["oldestItemAge"] is None
     write(db, A, text(5_242_880))
     write(db, B, text(10), now=T0 + DAY)
@@ -413,7 +416,7 @@ def test_clean_up_does_not_count_as_access(db):
 def test_presets(db):
     assert one(db, "SELECT cache_use_preset('recycle')") == "recycle"
     assert rows(db, "SELECT preset FROM cache_use") == [("recycle",)]
-    refuses(db, "no preset of this name", "SELECT cache_use_preset('nope')")
+    refuses(db, "no preset has this name", "SELECT cache_use_preset('nope')")
     db.execute("INSERT INTO blackbox_call VALUES('cache_use_preset','[\"keep\"]')")
     assert rows(db, "SELECT preset FROM cache_use") == [("keep",)]
 

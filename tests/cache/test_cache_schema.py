@@ -397,7 +397,7 @@ def test_presets_are_rows(pdb):
         put(pdb, A, "task0001", "1", description="x" * 51)
     pdb.execute("INSERT INTO cache_use VALUES('keep')")
     assert rows(pdb, "SELECT * FROM blackbox_settings") == []
-    with pytest.raises(Refused, match="no preset of this name"):
+    with pytest.raises(Refused, match="no preset has this name"):
         pdb.execute("INSERT INTO cache_use VALUES('nope')")
 
 
@@ -450,6 +450,8 @@ def test_due_views_list_what_deleting_from_them_removes(pdb):
     put(pdb, B, "task0001", text(20), now=T0 + 1)
     assert rows(pdb, 'SELECT "view", setting, unit_ms FROM retention_rules'
                 " WHERE domain = 'cache' ORDER BY 1") == [
+        ("cache_due_abandoned", "cache.max_idle_days", 86_400_000),
+        ("cache_due_expired", None, None),
         ("cache_due_items", "cache.max_age_days", 86_400_000),
         ("cache_due_sessions", "cache.idle_ms", 1)]
     assert rows(pdb, "SELECT * FROM cache_due_sessions ORDER BY at") == [
@@ -477,10 +479,14 @@ def test_age_and_eviction_use_their_indexes(pdb):
     # Newer versions show the first column of a row value, older ones all of it.
     assert re.search(r"cache_items_session \(session_id=\? AND protected=\? AND "
                      r"(timestamp>|\(timestamp)", victims)
-    assert "TEMP B-TREE" not in victims
+    assert "cache_uses_session (session_id=? AND used_at>?)" in victims
+    # What was used in the same millisecond is sorted by id, nothing else.
+    assert victims.count("TEMP B-TREE") == victims.count(
+        "TEMP B-TREE FOR RIGHT PART") + victims.count("TEMP B-TREE FOR LAST TERM") == 1
     everything = plan("SELECT * FROM cache_total_victims")
     assert re.search(r"cache_items_age \((timestamp>|\(timestamp)", everything)
-    assert "TEMP B-TREE" not in everything
+    assert "cache_uses_all (used_at>?)" in everything
+    assert everything.count("TEMP B-TREE") == 1
 
 
 def test_quota_view_serves_a_trigger(pdb):
@@ -495,7 +501,7 @@ def test_check_finds_what_was_damaged_behind_the_triggers(pdb):
     put(pdb, A, "task0001", text(10))
     put(pdb, B, "task0001", text(10))
     put(pdb, A, "task0001", text(10), how="REPLACE")
-    pdb.execute("INSERT OR IGNORE INTO cache_sizes VALUES(?,'task0001','turn0000',10)", (A,))
+    pdb.execute("INSERT OR IGNORE INTO cache_sizes VALUES(?,'task0001','turn0000',10,0)", (A,))
     pdb.execute("UPDATE cache_sizes SET size = 11 WHERE session_id = ?", (A,))
     pdb.execute("UPDATE cache_sessions SET kept_size = 9 WHERE session_id = ?", (B,))
     pdb.execute("UPDATE cache_limits SET session_quota = 1")
