@@ -75,14 +75,7 @@ static void runSql(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   bxExec(p, pDomain->zSql, pErr);
   bxLetGo(p->bx, pHold, pErr);
   if (pErr->rc != SQLITE_ERROR) return;
-  if (pErr->zMsg != 0 && strncmp(pErr->zMsg, "unsafe use of", 13) == 0) {
-    bxFail(&why, SQLITE_ERROR,
-        "MisuseError: %s: SQLite %s refuses that in triggers while "
-        "trusted_schema is off; PRAGMA trusted_schema = ON",
-        pErr->zMsg, sqlite3_libversion());
-  } else {
-    bxDifferences(p, pDomain, refuseOne, &why, &why);
-  }
+  bxDifferences(p, pDomain, refuseOne, &why, &why);
   if (why.rc == SQLITE_OK) return;
   bxClear(pErr);
   *pErr = why;

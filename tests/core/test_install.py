@@ -164,17 +164,16 @@ def test_the_choices_of_a_setting_are_its_definition(db, choices):
     assert rows(db, "SELECT * FROM blackbox_check") == []
 
 
-def test_install_says_why_untrusted_schemas_refuse_it(path):
+def test_install_works_with_an_untrusted_schema(path):
     db = connect(path)
     db.execute("PRAGMA trusted_schema = OFF")
-    try:
-        one(db, "SELECT blackbox_install()")
-    except sqlite3.OperationalError as error:
-        assert sqlite3.sqlite_version_info < (3, 41)
-        assert "PRAGMA trusted_schema = ON" in str(error)
-        assert rows(db, "SELECT * FROM sqlite_schema") == []
-    else:
-        assert rows(db, "SELECT * FROM blackbox_check") == []
+    one(db, "SELECT blackbox_install()")
+    problems = rows(db, "SELECT problem FROM blackbox_check")
+    # Before 3.41 the check itself needs what SQLite takes for unsafe there.
+    assert all("unsafe use of json" in p for p, in problems)
+    assert sqlite3.sqlite_version_info < (3, 41) or problems == []
+    db.execute("PRAGMA trusted_schema = ON")
+    assert rows(db, "SELECT * FROM blackbox_check") == []
 
 
 def test_check_of_one_schema(db):
