@@ -81,6 +81,8 @@ int faultDisarm(int *pnSeen);
 #define OP_PARTLY 4
 /* Does expiry work afterwards, done or not. */
 #define OP_CARRIES 8
+/* Leaves a mark if it can: done without it, or failed with it, is right. */
+#define OP_MARKS 16
 
 /* Something that the module does, to be disturbed while it does. */
 typedef struct Operation {

@@ -127,8 +127,9 @@ static void judgeFailure(Case *p, sqlite3 *db, int iPoint) {
   int bDone;
   bRolledBack = p->bBegin && sqlite3_get_autocommit(db);
   z = contents(db);
-  bDone = (p->eKind != FAULT_MEMORY || p->pOp->flags & OP_CARRIES) &&
-          strcmp(z, p->zAfter) == 0;
+  bDone =
+      (p->eKind != FAULT_MEMORY || p->pOp->flags & (OP_CARRIES | OP_MARKS)) &&
+      strcmp(z, p->zAfter) == 0;
   if (!p->bBegin && !sqlite3_get_autocommit(db)) {
     fail_msg("point %d of %d: a transaction was left open", iPoint, p->nEvent);
   }
@@ -177,8 +178,10 @@ static void disturb(Case *p, int iPoint, int *pbFired) {
       same(p, iPoint, "succeeded, with another result", zOut, p->zOut);
     }
     z = contents(db);
-    same(p, iPoint, rc ? "failed, then went wrong" : "succeeded, but", z,
-        p->zAfter);
+    if (!(p->pOp->flags & OP_MARKS) || strcmp(z, p->zBefore) != 0) {
+      same(p, iPoint, rc ? "failed, then went wrong" : "succeeded, but", z,
+          p->zAfter);
+    }
     sqlite3_free(z);
   }
   judgeWhole(p, db, iPoint);

@@ -146,6 +146,7 @@ static void disturb(const Case *p, int iPoint) {
   if (!bAll) bAll = recover(p, db, iPoint, zWhere);
   closeDb(db);
   z = reopened(zWhere);
+  if (p->pOp->flags & OP_MARKS) bAll = 0;
   if (bAll || strcmp(z, p->zNothing) != 0) mustBeSame(zWhere, z, p->zAll);
   sqlite3_free(z);
 }
@@ -174,7 +175,7 @@ static int addCases(
     p->bSticky = (i & 2) != 0;
     p->bBegin = i & 1;
     /* a queued row waits outside the transaction */
-    if (p->bBegin && pOp->flags & (OP_ALONE | OP_STAGES)) continue;
+    if (p->bBegin && pOp->flags & (OP_ALONE | OP_STAGES | OP_MARKS)) continue;
     /* the quick run takes every kind, but not every mixture */
     if (!isFull() && i != 1 && i != 6 && i != 8 && i != 13) continue;
     snprintf(p->zName, sizeof(p->zName), "%s: %s%s%s%s", pOp->zName,

@@ -79,6 +79,19 @@
 #define CACHE(session, turn, data, now)                                        \
   "SELECT cache_write(" session ", 'a7b3c9d2', '" turn "', '" data             \
   "', 'what it is', NULL, " now ");"
+#define CACHE_COLUMNS                                                          \
+  "id, session_id, task_id, turn_id, timestamp, protected, description, "      \
+  "custom_metadata, data"
+/* cache_items as an older version made it. */
+#define CACHED_BEFORE                                                          \
+  CACHED "CREATE TABLE saved AS SELECT " CACHE_COLUMNS " FROM cache_items;"    \
+         "DROP TABLE cache_items; CREATE TABLE cache_items(id INTEGER PRIMARY" \
+         " KEY, storage_key TEXT AS (session_id || '_' || task_id || '_' ||"   \
+         " turn_id) UNIQUE, session_id, task_id, turn_id, timestamp,"          \
+         " data_size AS (length(data)), protected, description,"               \
+         " custom_metadata, data, note);"                                      \
+         "INSERT INTO cache_items(" CACHE_COLUMNS ") SELECT * FROM saved;"     \
+         "DROP TABLE saved; CREATE INDEX mine ON cache_items(note);"
 #define CACHED                                                                 \
   CACHE(SESSION, "f4e8g1h1", "[1,2]", "1000")                                  \
   CACHE(SESSION, "f4e8g1h2", "{}", "2000")                                     \
@@ -285,6 +298,36 @@ const Operation aOperation[] = {
         "SELECT data FROM cache_items; SELECT * FROM cache_list(" SESSION
         "); SELECT cache_stats(" SESSION ")",
         0},
+    {"upgrade the cache", CACHED_BEFORE, 0,
+        "SELECT blackbox_install('main', 'cache')", 0},
+    {"read an item", CACHED, 0,
+        "SELECT cache_read(" SESSION " || '_a7b3c9d2_f4e8g1h2', NULL, 2001)",
+        0},
+    {"read an item and mark it", CACHED, 0,
+        "SELECT cache_read(" SESSION " || '_a7b3c9d2_f4e8g1h2', NULL, 90000)",
+        OP_MARKS},
+    {"mark an item by a row", CACHED, 0,
+        "INSERT INTO cache_access VALUES(" SESSION
+        " || '_a7b3c9d2_f4e8g1h2', 3, 90000)",
+        0},
+    {"update an item", CACHED, 0,
+        "SELECT cache_update(" SESSION " || '_a7b3c9d2_f4e8g1h2', '[7]', 'n', "
+        "'{\"kind\":\"tool_result\"}', NULL, 5000, 6000)",
+        0},
+    {"delete an item", CACHED, 0,
+        "SELECT cache_delete(" SESSION " || '_a7b3c9d2_f4e8g1h2', NULL, 90000)",
+        0},
+    {"evict the least recently used",
+        CACHED "INSERT INTO blackbox_settings VALUES('cache.on_quota', "
+               "'evict_lru'), ('cache.session_quota_bytes', 8);",
+        0, CACHE(SESSION, "f4e8g1h3", "[3]", "4000"), 0},
+    {"turn to evict_lru", CACHED, 0,
+        "INSERT INTO blackbox_settings VALUES('cache.on_quota', 'evict_lru')",
+        0},
+    {"clean up orphans",
+        CACHED "UPDATE cache_items SET custom_metadata ="
+               " '{\"kind\":\"tool_result\"}' WHERE id = 1;",
+        0, "SELECT cache_cleanup_orphans(500, 10000000000)", 0},
     {"clear a session", CACHED, 0, "SELECT cache_clear_session(" SESSION ")",
         0},
     {"clean the cache", CACHED, 0,
