@@ -195,6 +195,9 @@ void bxCacheExplain(BxCall *p, const char *const *azArg) {
 
 /*--------------------------------------------------------------- keys ----*/
 
+/* The format stands in the schema, which judges what is written. Of a key under
+** which nothing was found, these say whether the schema would take it. */
+
 /* Whether a key has the strict form: x stands for one of a-z and 0-9. */
 static int fitsStrict(const char *z) {
   static const char zForm[] =
@@ -207,13 +210,25 @@ static int fitsStrict(const char *z) {
   return z[i] == 0;
 }
 
+/* Whether z up to zEnd is 1 to 128 printable characters. */
+static int fitsPart(const char *z, const char *zEnd) {
+  int n = 0;
+  for (; z < zEnd; z++) {
+    unsigned char c = (unsigned char)*z;
+    if (c < ' ' || c == 0x7f) return 0;
+    if (c == 0xc2 && (unsigned char)z[1] < 0xa0) return 0; /* U+0080-U+009F */
+    if ((c & 0xc0) != 0x80) n++;
+  }
+  return n >= 1 && n <= 128;
+}
+
 /* Read from the right: turn, task, and the rest is the session. */
-static int fitsFree(const char *z) {
-  const char *zTurn = strrchr(z, '_');
-  const char *zTask = zTurn;
-  if (zTurn == 0 || zTurn[1] == 0) return 0;
+static int fitsLoose(const char *z) {
+  const char *zTurn = strrchr(z, '_'), *zTask = zTurn;
+  if (zTurn == 0) return 0;
   while (zTask > z && zTask[-1] != '_') zTask--;
-  return zTask > z + 1 && zTask < zTurn;
+  return zTask > z && fitsPart(z, zTask - 1) && fitsPart(zTask, zTurn) &&
+         fitsPart(zTurn + 1, zTurn + strlen(zTurn));
 }
 
 void bxCacheCheckKey(BxStmts *pHome, sqlite3_value *pKey, BxErr *pErr) {
@@ -221,7 +236,7 @@ void bxCacheCheckKey(BxStmts *pHome, sqlite3_value *pKey, BxErr *pErr) {
   int bStrict = (int)bxSettingInt(pHome, "cache.strict_session_ids", pErr);
   char *zShown;
   if (pErr->rc != SQLITE_OK) return;
-  if (bStrict ? fitsStrict(z) : fitsFree(z)) return;
+  if (bStrict ? fitsStrict(z) : fitsLoose(z)) return;
   zShown = bxShow(pKey);
   bxFail(pErr, SQLITE_CONSTRAINT,
       "InvalidKeyFormatError: a storage key must be "

@@ -1,0 +1,352 @@
+"""How long items stay: expiry, quotas and their marks, eviction, clean-ups."""
+import json
+import random
+import sqlite3
+
+import pytest
+
+from cache_helpers import A, B, C, T0, exact, key, plain, put, setting, text
+from conftest import ROOT, connect, one, rows
+
+DAY = 86_400_000
+TOOL = '{"kind": "tool_result"}'
+NOTHING = {"sessions": 0, "items": 0, "bytes": 0, "more": False}
+
+
+@pytest.fixture(params=[0, 1], ids=["recursive off", "recursive on"])
+def pdb(request, path):
+    db = plain(path)
+    db.execute(f"PRAGMA recursive_triggers = {request.param}")
+    yield db
+    db.close()
+
+
+def stats(db, *args):
+    return json.loads(one(db, f"SELECT cache_stats({','.join('?' * len(args))})", *args))
+
+
+# ---------------------------------------------------------------- quota ----
+
+@pytest.mark.parametrize("size, percent, state", [
+    (48, 100 * 48 / 52_428_800, "normal"),
+    (52_428_800 - 4, 100 * (52_428_800 - 4) / 52_428_800, "critical"),
+    (52_428_800 * 8 // 10 - 1, None, "normal"), (52_428_800 * 8 // 10, 80, "warning"),
+    (52_428_800 * 95 // 100 - 1, None, "warning"), (52_428_800 * 95 // 100, 95, "critical"),
+    (52_428_800, 100, "critical"),
+])
+def test_used_quota_is_told_as_it_is(db, size, percent, state):
+    setting(db, "max_item_bytes", 10**9)
+    put(db, A, "task0001", text(size))
+    told = stats(db, A)
+    assert told["quotaState"] == state and told["quotaRemaining"] == 52_428_800 - size
+    assert 0 < told["quotaUsed"] <= 100 and (told["quotaUsed"] == 100) == (size == 52_428_800)
+    if percent is not None:
+        assert abs(told["quotaUsed"] - percent) < 1e-9
+    setting(db, "total_quota_bytes", 52_428_800)
+    every = stats(db)
+    for name in ("quota", "quotaUsed", "quotaRemaining", "quotaState"):
+        assert every[name] == told[name]
+
+
+def test_no_quota_is_null(db):
+    put(db, A, "task0001", text(50))
+    none = dict.fromkeys(["quota", "quotaUsed", "quotaRemaining", "quotaState"])
+    told = stats(db)
+    assert {k: told[k] for k in none} == none
+    setting(db, "session_quota_bytes", 1125899906842624)
+    told = stats(db, A)
+    assert {k: told[k] for k in none} == none
+    assert rows(db, "SELECT * FROM cache_quota") == [(A, 50, None)]
+    setting(db, "total_quota_bytes", 80)
+    assert rows(db, "SELECT * FROM cache_quota") == [(A, 50, 30)]
+    assert stats(db, A)["quotaRemaining"] == 30
+
+
+# ------------------------------------------------------------- eviction ----
+
+def test_the_least_recently_used_goes_first(pdb):
+    setting(pdb, "session_quota_bytes", 100)
+    setting(pdb, "on_quota", "evict_lru")
+    for i in range(4):
+        put(pdb, A, "task000%d" % i, text(20), now=T0 + i)
+    pdb.execute("INSERT INTO cache_access(key, used_at) VALUES(?, ?)",
+                (key(A, "task0000"), T0 + 50))
+    put(pdb, A, "task0002", text(20), now=T0 + 60, how="REPLACE")  # a write is a use
+    put(pdb, A, "task0009", text(60), now=T0 + 70)
+    left = "SELECT substr(task_id, 8) FROM cache_items ORDER BY 1"
+    assert [r[0] for r in pdb.execute(left)] == ["0", "2", "9"]
+    put(pdb, A, "task0008", text(20), now=T0 + 71)
+    assert [r[0] for r in pdb.execute(left)] == ["2", "8", "9"]
+    assert rows(pdb, "SELECT rule, rows FROM retention_log WHERE rule = 'evict'") == [
+        ("evict", 3)]
+    exact(pdb)
+
+
+def test_evict_lru_knows_items_from_before_it_was_chosen(pdb):
+    for i in range(3):
+        put(pdb, A, "task000%d" % i, text(20), now=T0 + i,
+            metadata=TOOL if i == 0 else None)
+    pdb.execute("INSERT INTO cache_access(key, used_at) VALUES(?, ?)",
+                (key(A, "task0001"), T0 + 50))
+    setting(pdb, "session_quota_bytes", 60)
+    setting(pdb, "on_quota", "evict_lru")
+    exact(pdb)
+    put(pdb, A, "task0009", text(20), now=T0 + 70)
+    assert rows(pdb, "SELECT task_id FROM cache_items ORDER BY 1") == [
+        ("task0000",), ("task0001",), ("task0009",)]
+    pdb.execute("UPDATE cache_items SET custom_metadata = NULL WHERE task_id = 'task0000'")
+    put(pdb, A, "task0008", text(20), now=T0 + 71)  # the oldest is free now
+    assert rows(pdb, "SELECT task_id FROM cache_items ORDER BY 1") == [
+        ("task0001",), ("task0008",), ("task0009",)]
+    exact(pdb)
+
+
+def test_evict_lru_over_all_sessions(pdb):
+    setting(pdb, "on_quota", "evict_lru")
+    setting(pdb, "total_quota_bytes", 100)
+    for i, session in enumerate([A, B, C]):
+        put(pdb, session, "task0001", text(30), now=T0 + i)
+    pdb.execute("INSERT INTO cache_access(key, used_at) VALUES(?, ?)",
+                (key(A, "task0001"), T0 + 50))
+    put(pdb, C, "task0002", text(35), now=T0 + 60)
+    assert rows(pdb, "SELECT session_id FROM cache_items ORDER BY timestamp") == [
+        (A,), (C,), (C,)]
+    exact(pdb)
+
+
+def test_eviction_is_bounded_alike_in_sql_and_in_c():
+    sql = (ROOT / "sql" / "cache.sql").read_text()
+    c = (ROOT / "ext" / "cache" / "session.c").read_text()
+    assert sql.count("v.n < 1000") == 2 and "#define MAX_EVICTED 1000 " in c
+    assert c.count("1125899906842624") == 2 and "1125899906842624" in sql
+
+
+# --------------------------------------------------------------- expiry ----
+
+@pytest.mark.parametrize("inside", [False, True], ids=["autocommit", "in BEGIN"])
+def test_an_expired_item_is_not_there_and_is_swept(db, inside):
+    if inside:
+        db.execute("BEGIN")
+    write = "SELECT cache_write(?,?,'turn0000',?,'d',NULL,?,?)"
+    one(db, write, A, "task0001", "[1]", T0, T0 + 100)
+    one(db, write, A, "task0002", "[2]", T0, None)
+    k = key(A, "task0001")
+    assert '"data":[1]' in one(db, "SELECT cache_read(?,NULL,?)", k, T0 + 100)
+    assert '"dataSize":3' in one(db, "SELECT cache_update(?,'[3]','d',NULL,NULL,?)", k, T0 + 99)
+    for gone in ("SELECT cache_read(?1,NULL,?2)", "SELECT cache_update(?1,'1','d',NULL,NULL,?2)"):
+        with pytest.raises(sqlite3.Error, match="ItemNotFoundError"):
+            one(db, gone, k, T0 + 101)
+    assert rows(db, "SELECT task_id FROM cache_list(?)", A) == [("task0002",)]
+    assert rows(db, "SELECT task_id FROM cache_list") == [("task0002",)]
+    assert stats(db, A)["itemCount"] == 2  # it takes room until it is swept
+    assert rows(db, "SELECT * FROM cache_due_expired") == [(k, 3, T0 + 100, None)]
+    clean = "SELECT cache_cleanup_outdated(NULL,?)"
+    assert json.loads(one(db, clean, T0 + 100)) == NOTHING
+    assert json.loads(one(db, clean, T0 + 101)) == dict(NOTHING, items=1, bytes=3)
+    assert rows(db, "SELECT rule, rows, bytes FROM retention_log") == [("expired", 1, 3)]
+    exact(db)
+    if inside:
+        db.execute("ROLLBACK")
+
+
+def test_an_update_moves_the_expiry_and_a_write_sets_it_anew(db):
+    write = "SELECT cache_write(?,'task0001','turn0000','[1]','d',NULL,?,?)"
+    at = "SELECT expires_at FROM cache_items"
+    one(db, write, A, T0, T0 + 100)
+    k = key(A, "task0001")
+    one(db, "SELECT cache_update(?,'[2]','d',NULL,NULL,?)", k, T0 + 1)
+    assert one(db, at) == T0 + 100
+    one(db, "SELECT cache_update(?,'[2]','d',NULL,NULL,?,?)", k, T0 + 1, T0 + 500)
+    assert one(db, at) == T0 + 500
+    one(db, write, A, T0 + 900, None)  # also over an item that has expired
+    assert one(db, at) is None
+    for bad in ("soon", -1, 1.5, b"x"):
+        with pytest.raises(sqlite3.Error, match="ValidationError: expires_at"):
+            one(db, write, A, T0, bad)
+        with pytest.raises(sqlite3.IntegrityError, match="ValidationError: expires_at"):
+            db.execute("UPDATE cache_items SET expires_at = ?", (bad,))
+    exact(db)
+
+
+def test_the_limit_of_a_clean_up_is_for_both_rules(db):
+    for i in range(6):
+        put(db, A, "task000%d" % i, text(10), now=T0 + i)
+    db.execute("UPDATE cache_items SET expires_at = 5 WHERE task_id > 'task0002'")
+    clean = "SELECT cache_cleanup_outdated(1,?,?)"
+    now = T0 + DAY + 2  # two of them are old, three have expired
+    assert json.loads(one(db, clean, now, 3)) == {
+        "sessions": 0, "items": 3, "bytes": 30, "more": True}
+    assert json.loads(one(db, clean, now, 3)) == {
+        "sessions": 0, "items": 2, "bytes": 20, "more": False}
+    assert rows(db, "SELECT rule, rows FROM retention_log ORDER BY 1") == [
+        ("age", 2), ("expired", 3)]
+    exact(db)
+
+
+# ------------------------------------------------------------ clean-ups ----
+
+@pytest.mark.parametrize("begin", ["", "BEGIN"])
+def test_abandoned_sessions_go_with_their_tool_results(db, begin):
+    put(db, A, "task0001", text(10), metadata=TOOL)
+    put(db, A, "task0002", text(20))
+    put(db, B, "task0001", text(30))
+    db.execute(begin)
+    clean = "SELECT cache_cleanup_orphans(NULL,?)"
+    assert json.loads(one(db, clean, T0 + 2 * DAY)) == dict(
+        NOTHING, sessions=1, items=1, bytes=30)
+    assert json.loads(one(db, clean, T0 + 30 * DAY)) == NOTHING
+    assert rows(db, "SELECT key, bytes, at FROM cache_due_abandoned") == [(A, 30, T0)]
+    assert json.loads(one(db, clean, T0 + 30 * DAY + 1)) == dict(
+        NOTHING, sessions=1, items=2, bytes=30)
+    assert rows(db, "SELECT rule, rows, bytes FROM retention_log") == [
+        ("idle", 1, 30), ("abandoned", 2, 30)]
+    exact(db)
+
+
+def test_how_long_an_abandoned_session_stays_is_a_setting(db):
+    put(db, A, "task0001", text(10), metadata=TOOL)
+    clean = "SELECT cache_cleanup_orphans(0,?)"
+    assert json.loads(one(db, clean, T0 + DAY)) == NOTHING
+    setting(db, "max_idle_days", 36500)
+    assert json.loads(one(db, clean, T0 + 9000 * DAY)) == NOTHING
+    setting(db, "max_idle_days", 0.5)
+    assert json.loads(one(db, clean, T0 + DAY // 2)) == NOTHING
+    assert json.loads(one(db, clean, T0 + DAY // 2 + 1))["sessions"] == 1
+
+
+def test_days_may_be_a_fraction(db):
+    put(db, A, "task0001", text(10))
+    clean = "SELECT cache_cleanup_outdated(?,?)"
+    assert json.loads(one(db, clean, 0.5, T0 + DAY // 2)) == NOTHING
+    assert json.loads(one(db, clean, 0.5, T0 + DAY // 2 + 1))["items"] == 1
+    put(db, A, "task0001", text(10))
+    setting(db, "max_age_days", 0.25)
+    assert json.loads(one(db, clean, None, T0 + DAY // 4)) == NOTHING
+    assert json.loads(one(db, clean, None, T0 + DAY // 4 + 1))["items"] == 1
+    for bad in (-0.5, 3e6, "1", float("inf")):
+        with pytest.raises(sqlite3.Error, match="ValidationError: days must be a number"):
+            one(db, clean, bad, T0)
+
+
+# --------------------------------------------------------- tool results ----
+
+def test_protected_follows_the_metadata_whatever_is_written(pdb):
+    put(pdb, A, "task0001", text(10), metadata=TOOL)
+    put(pdb, A, "task0002", text(20), metadata='{"kind": "other"}')
+    protected = "SELECT protected FROM cache_items ORDER BY task_id"
+    assert rows(pdb, protected) == [(1,), (0,)]
+    pdb.execute("UPDATE cache_items SET protected = NOT protected, data = '[1, 2, 3]'")
+    assert rows(pdb, protected) == [(1,), (0,)]
+    for value in (1, 0, 7, "x"):
+        pdb.execute("REPLACE INTO cache_items(session_id, task_id, turn_id, description,"
+                    " data, protected) VALUES(?,'task0002','turn0000','d','1',?)", (A, value))
+        assert rows(pdb, protected) == [(1,), (0,)]
+    pdb.execute("UPDATE cache_items SET custom_metadata = ? WHERE task_id = 'task0002'", (TOOL,))
+    pdb.execute("UPDATE cache_items SET custom_metadata = NULL WHERE task_id = 'task0001'")
+    assert rows(pdb, protected) == [(0,), (1,)]
+    exact(pdb)
+
+
+STRIPS = [
+    "UPDATE cache_items SET custom_metadata = NULL",
+    "UPDATE OR REPLACE cache_items SET custom_metadata = '{}'",
+    "UPDATE cache_items SET data = '2', custom_metadata = '{}'",
+    "UPDATE cache_items SET data = NULL WHERE protected",
+    "UPDATE OR IGNORE cache_items SET expires_at = 1",
+    "UPDATE cache_items SET task_id = 'task0009' WHERE task_id = 'task0001'",
+    "UPDATE OR REPLACE cache_items SET task_id = 'task0001' WHERE task_id = 'task0002'",
+    "DELETE FROM cache_items",
+    "REPLACE INTO cache_items(session_id, task_id, turn_id, description, data)"
+    f" VALUES('{A}','task0001','turn0000','d','1')",
+    "INSERT INTO cache_items(session_id, task_id, turn_id, description, data)"
+    f" VALUES('{A}','task0001','turn0000','d','1')"
+    " ON CONFLICT(storage_key) DO UPDATE SET data = excluded.data",
+]
+
+
+@pytest.mark.parametrize("strip", STRIPS)
+def test_locked_tool_results_are_neither_changed_nor_deleted(pdb, strip):
+    put(pdb, A, "task0001", text(10), metadata=TOOL)
+    put(pdb, A, "task0002", text(20))
+    setting(pdb, "lock_tool_results", 1)
+    before = rows(pdb, "SELECT * FROM cache_items")
+    for begin in ("", "BEGIN"):
+        pdb.execute(begin)
+        with pytest.raises(sqlite3.IntegrityError, match="tool result|ValidationError: data"):
+            pdb.execute(strip)
+        assert rows(pdb, "SELECT * FROM cache_items") == before
+    exact(pdb)
+    pdb.execute("COMMIT")
+    setting(pdb, "lock_tool_results", 0)
+    if "NULL WHERE" not in strip:
+        pdb.execute(strip)
+        assert rows(pdb, "SELECT * FROM cache_items") != before
+    exact(pdb)
+
+
+def test_a_lock_leaves_the_rest_as_it_is(db):
+    put(db, A, "task0001", text(10), metadata=TOOL)
+    put(db, A, "task0002", text(20))
+    setting(db, "lock_tool_results", 1)
+    k = key(A, "task0001")
+    for call in ("SELECT cache_delete(?)", "SELECT cache_update(?,'1','d','{}')"):
+        with pytest.raises(sqlite3.IntegrityError, match="ValidationError: a tool result"):
+            one(db, call, k)
+    assert one(db, "SELECT cache_read(?,NULL,?)", k, T0 + DAY)
+    one(db, "SELECT cache_write(?,'task0003','turn0000','[1]','d',?)", A, TOOL)
+    assert one(db, "SELECT cache_delete(?)", key(A, "task0002")) == 1
+    db.execute("UPDATE cache_items SET protected = 0")  # put right, so no change
+    db.execute("INSERT OR IGNORE INTO cache_items(session_id, task_id, turn_id,"
+               " description, data) VALUES(?,'task0002','turn0000','d','1')", (A,))
+    assert one(db, "SELECT cache_clear_session(?)", A) == 3
+    put(db, A, "task0001", text(10), metadata=TOOL)
+    db.execute("DELETE FROM cache_due_abandoned")
+    assert one(db, "SELECT count(*) FROM cache_items") == 0
+    exact(db)
+
+
+# ----------------------------------------------------------------- keys ----
+
+def parts(rnd, strict):
+    letters = "abz09" if rnd.random() < 0.8 else "ab_ -A\x1f\x7f\x80\x9f\xa0é日~^`\U0010ffff"
+    good = "conv_a3f8e2b4-5c6d-7e8f-9g0h-1i2j3k4l5m6n" if strict else "s"
+    session = good if rnd.random() < 0.7 else "".join(
+        rnd.choices(letters, k=rnd.choice([0, 1, 5, 36, 128, 129])))
+    if rnd.random() < 0.2:
+        session = session[:10] + rnd.choice("_-X\té") + session[11:]
+    sizes = [8] * 16 + [0, 1, 7, 9, 128, 129]
+    return (session, *("".join(rnd.choices(letters, k=rnd.choice(sizes))) for _ in "ab"))
+
+
+@pytest.mark.parametrize("strict", [1, 0])
+def test_the_format_of_a_key_is_the_same_in_sql_and_in_c(db, strict):
+    """cache_read() says of a key that it can be none exactly when the schema
+    takes no item of it, with its parts read from the right."""
+    rnd = random.Random(strict)
+    setting(db, "strict_session_ids", strict)
+    told = {True: 0, False: 0}
+    for _ in range(1500):
+        session, task, turn = parts(rnd, strict)
+        k = key(session, task, turn)
+        rest, _, last = k.rpartition("_")
+        session, _, middle = rest.rpartition("_")
+        db.execute("SAVEPOINT s")
+        try:
+            put(db, session, middle, "1", turn=last)
+            fits = True
+        except sqlite3.IntegrityError as error:
+            assert "InvalidKeyFormatError" in str(error)
+            fits = False
+        db.execute("ROLLBACK TO s")
+        with pytest.raises(sqlite3.Error) as caught:
+            one(db, "SELECT cache_read(?)", k)
+        assert ("ItemNotFoundError" in str(caught.value)) == fits, (k, str(caught.value))
+        told[fits] += 1
+    assert min(told.values()) > 100
+
+
+def test_an_underscore_in_a_part_is_refused_with_a_hint(db):
+    setting(db, "strict_session_ids", 0)
+    with pytest.raises(sqlite3.IntegrityError, match="task_id .*underscore, got 'a_b'; write - in place of _"):
+        one(db, "SELECT cache_write('s','a_b','c','1','d')")
+    one(db, "SELECT cache_write('s',replace('a_b','_','-'),'c','1','d')")
