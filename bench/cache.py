@@ -226,6 +226,59 @@ def clearing(make, write, clear):
     return side
 
 
+READS = 1000
+
+
+WHOLE_ROW = ("SELECT storage_key, description, timestamp, data_size, session_id,"
+             " task_id, turn_id, custom_metadata, data{} FROM cache_items"
+             " WHERE storage_key = ?")
+
+
+def reading(sql, kind, busy):
+    """Reads of an item, alone or while another connection is in a write."""
+    def make(folder):
+        folder.mkdir()
+        db = cache(folder)
+        keys = [(START + i, part(), part()) for i in range(50)]
+        for now, task, turn in keys:
+            cache_write(db, kind(10_000), now, task, turn)
+        writer = sqlite3.connect(folder / "cache.db", isolation_level=None)
+        return db, writer, [f"{SESSION}_{task}_{turn}" for _, task, turn in keys]
+
+    def side(folder):
+        db, writer, keys = once(f"read {kind.__name__}", make)
+        if busy:
+            writer.execute("BEGIN IMMEDIATE")
+            writer.execute("UPDATE cache_items SET description = 'A busy writer' WHERE id = 1")
+
+        def run():
+            for i in range(READS):
+                db.execute(sql, (keys[i % 50],)).fetchone()
+
+        seconds = timed(run) / READS
+        if busy:
+            writer.execute("ROLLBACK")
+        return seconds
+    return side
+
+
+def read_case(title, kind, busy):
+    return Case(
+        f"cache_read of 10 KB ({title})" + (" beside a busy writer" if busy else ""),
+        {
+            "cache_read": reading("SELECT cache_read(?)", kind, busy),
+            "plain SELECT": reading(WHOLE_ROW.format(""), kind, busy),
+            "plain SELECT, JSON checked":
+                reading(WHOLE_ROW.format(", json_valid(data)"), kind, busy),
+        },
+        [("cache_read", "plain SELECT, JSON checked", 1.5),
+         ("cache_read", "plain SELECT", None)],
+        rounds=21,
+        note="Of the same row of the same file. cache_read checks that the data "
+        "is JSON, puts the item together as JSON, and leaves its mark.",
+    )
+
+
 def metadata_bytes():
     with tempfile.TemporaryDirectory() as folder:
         db = cache(pathlib.Path(folder))
@@ -291,6 +344,8 @@ def cases():
             note="What totals kept by the schema are worth: the recipe reads "
             "the data of the whole session before each write.",
         ),
+        *(read_case(title, kind, busy) for busy in (False, True)
+          for title, kind in (("a list of records", rows_of), ("a text", text_of))),
         Case(
             "cache_write of 1 MiB",
             {"cache_write": repeated(cache, cache_write, text_of(1 << 20), 10),
