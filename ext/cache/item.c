@@ -56,7 +56,7 @@ static const char *cachePart(char zOut[9]) {
   "'$.kind' = 'tool_result', 0) ELSE 0 END"
 
 /* ?8 is 1 when the key was made here and must not meet another item's. */
-static const char zWrite[] =
+static const char zCacheWrite[] =
     "INSERT INTO main.cache_items(session_id, task_id, turn_id, description,"
     " timestamp, custom_metadata, data, expires_at, protected)"
     " VALUES(?1, ?2, ?3, " DESCRIPTION ", ?5, ?6, ?7, ?9, " PROTECTED(
@@ -70,18 +70,18 @@ static const char zWrite[] =
               " WHERE NOT ?8 RETURNING " METADATA;
 
 /* Of what has expired nothing is there. */
-#define LIVING(now) " AND coalesce(expires_at >= " now ", 1)"
+#define LIVING_AT(now) " AND coalesce(expires_at >= " now ", 1)"
 
-static const char zUpdate[] =
+static const char zCacheUpdate[] =
     "UPDATE main.cache_items SET data = ?2, description = " DESCRIPTION
     ", custom_metadata = coalesce(?5, custom_metadata), timestamp = ?6,"
     " expires_at = coalesce(?7, expires_at),"
     " protected = iif(?5 IS NULL, protected, " PROTECTED(
         "?5") ")"
               " WHERE storage_key = ?1 AND (?3 IS NULL OR session_id = "
-              "?3)" LIVING("?6") " RETURNING " METADATA;
+              "?3)" LIVING_AT("?6") " RETURNING " METADATA;
 
-static const char zRead[] =
+static const char zCacheRead[] =
     "SELECT json_quote(storage_key), data, json_object("
     "'description', description, 'timestamp', timestamp, 'dataSize', data_size,"
     " 'sessionId', session_id, 'taskId', task_id, 'turnId', turn_id),"
@@ -89,16 +89,17 @@ static const char zRead[] =
     " WHERE s.session_id = i.session_id),"
     " (SELECT mark_ms FROM main.cache_limits)"
     " FROM main.cache_items AS i"
-    " WHERE storage_key = ?1 AND (?2 IS NULL OR session_id = ?2)" LIVING("?3");
+    " WHERE storage_key = ?1 AND (?2 IS NULL OR session_id = ?2)" LIVING_AT(
+        "?3");
 
-static const char zValid[] = "SELECT json_valid(?1)";
+static const char zCacheValid[] = "SELECT json_valid(?1)";
 
 /* A deletion is an access as well. */
-static const char zTouch[] =
+static const char zCacheTouch[] =
     "UPDATE main.cache_sessions SET last_accessed_at = ?2"
     " WHERE session_id = ?1 AND last_accessed_at < ?2";
 
-static const char zDelete[] =
+static const char zCacheDelete[] =
     "DELETE FROM main.cache_items"
     " WHERE storage_key = ?1 AND (?2 IS NULL OR session_id = ?2)"
     " RETURNING session_id";
@@ -117,7 +118,7 @@ static int returnRow(BxCall *p, sqlite3_stmt *pStmt) {
 
 /*-------------------------------------------------------------- write ----*/
 
-static void writeItem(BxCall *p) {
+static void cacheWriteItem(BxCall *p) {
   BxStmts *pHome = bxHome(p->bx, "cache", &p->err);
   const char *zSession = bxCacheKey(bxArg(p, 0), "session_id", 0, &p->err);
   const char *zTask = bxCacheKey(bxArg(p, 1), "task_id", 1, &p->err);
@@ -131,7 +132,7 @@ static void writeItem(BxCall *p) {
   int nTry = bMade ? MAX_KEY_TRIES : 1;
   char zTaskMade[9], zTurnMade[9];
   while (p->err.rc == SQLITE_OK && nTry-- > 0) {
-    sqlite3_stmt *pStmt = bxStmt(pHome, zWrite, &p->err);
+    sqlite3_stmt *pStmt = bxStmt(pHome, zCacheWrite, &p->err);
     bxBind(pStmt, &p->err, bxArg(p, 7) ? "ttttittii" : "ttttittin", zSession,
         zTask ? zTask : cachePart(zTaskMade),
         zTurn ? zTurn : cachePart(zTurnMade), zDescription, iNow, zMetadata,
@@ -146,13 +147,13 @@ static void writeItem(BxCall *p) {
 void bxCacheWrite(BxCall *p) {
   static const char *const azArg[] = {"session_id", "task_id", "turn_id",
       "data", "description", "custom_metadata", "timestamp", "expires_at", 0};
-  writeItem(p);
+  cacheWriteItem(p);
   bxCacheExplain(p, azArg);
 }
 
 /*------------------------------------------------------------- update ----*/
 
-static void updateItem(BxCall *p) {
+static void cacheUpdateItem(BxCall *p) {
   BxStmts *pHome = bxHome(p->bx, "cache", &p->err);
   const char *zKey = bxCacheKey(bxArg(p, 0), "storage_key", 0, &p->err);
   const char *zData = cacheText(p, 1, "data", 0);
@@ -161,7 +162,7 @@ static void updateItem(BxCall *p) {
   const char *zSession = bxCacheKey(bxArg(p, 4), "session_id", 1, &p->err);
   i64 iNow = bxTime(bxArg(p, 5), "now", &p->err);
   i64 iEnd = bxArg(p, 6) ? bxTime(p->aArg[6], "expires_at", &p->err) : 0;
-  sqlite3_stmt *pStmt = bxStmt(pHome, zUpdate, &p->err);
+  sqlite3_stmt *pStmt = bxStmt(pHome, zCacheUpdate, &p->err);
   bxBind(pStmt, &p->err, bxArg(p, 6) ? "tttttii" : "tttttin", zKey, zData,
       zSession, zDescription, zMetadata, iNow, iEnd);
   if (!returnRow(p, pStmt) && p->err.rc == SQLITE_OK) {
@@ -172,21 +173,21 @@ static void updateItem(BxCall *p) {
 void bxCacheUpdate(BxCall *p) {
   static const char *const azArg[] = {"storage_key", "data", "description",
       "custom_metadata", "session_id", "timestamp", "expires_at", 0};
-  updateItem(p);
+  cacheUpdateItem(p);
   bxCacheExplain(p, azArg);
 }
 
 /*--------------------------------------------------------------- read ----*/
 
 /* Whether text that must be JSON is not, or hides bytes behind a NUL. */
-static int isDamaged(
+static int cacheIsDamaged(
     BxStmts *pHome, sqlite3_stmt *pItem, int iText, BxErr *pErr) {
   const char *z = (const char *)sqlite3_column_text(pItem, iText);
   int n = sqlite3_column_bytes(pItem, iText), bValid;
   sqlite3_stmt *pStmt;
   if (z == 0 || bxSurelyJson(z, n)) return 0;
   if (memchr(z, 0, (size_t)n) != 0) return 1;
-  pStmt = bxStmt(pHome, zValid, pErr);
+  pStmt = bxStmt(pHome, zCacheValid, pErr);
   bxBind(pStmt, pErr, "t", z);
   bValid = bxRow(pStmt, pErr) && sqlite3_column_int(pStmt, 0);
   bxDone(pStmt, pErr);
@@ -194,11 +195,11 @@ static int isDamaged(
 }
 
 /* Refuses a row whose data or custom metadata is not JSON. */
-static void checkItem(
+static void cacheCheckItem(
     BxStmts *pHome, sqlite3_stmt *pItem, const char *zKey, BxErr *pErr) {
   int bData = sqlite3_column_type(pItem, 1) == SQLITE_NULL ||
-              isDamaged(pHome, pItem, 1, pErr);
-  if (!bData && !isDamaged(pHome, pItem, 3, pErr)) return;
+              cacheIsDamaged(pHome, pItem, 1, pErr);
+  if (!bData && !cacheIsDamaged(pHome, pItem, 3, pErr)) return;
   bxFail(pErr, SQLITE_CORRUPT_VTAB,
       "CorruptedDataError: %s of item %Q is not JSON (%d bytes); the other "
       "items can be read, remove this one with cache_delete() and write it "
@@ -231,19 +232,19 @@ static char *cachedItem(BxCall *p, sqlite3_stmt *pItem, const char *zKey) {
   return sqlite3_str_finish(pOut);
 }
 
-static void readItem(BxCall *p) {
+static void cacheReadItem(BxCall *p) {
   BxStmts *pHome = bxHome(p->bx, "cache", &p->err);
   const char *zKey = bxCacheKey(bxArg(p, 0), "storage_key", 0, &p->err);
   const char *zSession = bxCacheKey(bxArg(p, 1), "session_id", 1, &p->err);
   i64 iNow = bxTime(bxArg(p, 2), "now", &p->err);
-  sqlite3_stmt *pStmt = bxStmt(pHome, zRead, &p->err);
+  sqlite3_stmt *pStmt = bxStmt(pHome, zCacheRead, &p->err);
   char *zItem = 0;
   i64 iMarked = 0, nInterval = 0;
   int bFound;
   bxBind(pStmt, &p->err, "tti", zKey, zSession, iNow);
   bFound = bxRow(pStmt, &p->err);
   if (bFound) {
-    checkItem(pHome, pStmt, zKey, &p->err);
+    cacheCheckItem(pHome, pStmt, zKey, &p->err);
     zItem = cachedItem(p, pStmt, zKey);
     iMarked = sqlite3_column_int64(pStmt, 4);
     nInterval = sqlite3_column_int64(pStmt, 5);
@@ -264,7 +265,7 @@ static void readItem(BxCall *p) {
 
 void bxCacheRead(BxCall *p) {
   static const char *const azArg[] = {"storage_key", "session_id", "now", 0};
-  readItem(p);
+  cacheReadItem(p);
   bxCacheExplain(p, azArg);
 }
 
@@ -272,17 +273,17 @@ void bxCacheRead(BxCall *p) {
 
 static void touchSession(
     BxStmts *pHome, const char *zSession, i64 iNow, BxErr *pErr) {
-  sqlite3_stmt *pStmt = bxStmt(pHome, zTouch, pErr);
+  sqlite3_stmt *pStmt = bxStmt(pHome, zCacheTouch, pErr);
   bxBind(pStmt, pErr, "ti", zSession, iNow);
   bxRun(pStmt, pErr);
 }
 
-static void deleteItem(BxCall *p) {
+static void cacheDeleteItem(BxCall *p) {
   BxStmts *pHome = bxHome(p->bx, "cache", &p->err);
   const char *zKey = bxCacheKey(bxArg(p, 0), "storage_key", 0, &p->err);
   const char *zSession = bxCacheKey(bxArg(p, 1), "session_id", 1, &p->err);
   i64 iNow = bxTime(bxArg(p, 2), "now", &p->err);
-  sqlite3_stmt *pStmt = bxStmt(pHome, zDelete, &p->err);
+  sqlite3_stmt *pStmt = bxStmt(pHome, zCacheDelete, &p->err);
   char *zOwner = 0;
   int bGone;
   bxBind(pStmt, &p->err, "tt", zKey, zSession);
@@ -302,6 +303,6 @@ static void deleteItem(BxCall *p) {
 
 void bxCacheDelete(BxCall *p) {
   static const char *const azArg[] = {"storage_key", "session_id", "now", 0};
-  deleteItem(p);
+  cacheDeleteItem(p);
   bxCacheExplain(p, azArg);
 }

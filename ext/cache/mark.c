@@ -34,36 +34,36 @@ SQLITE_EXTENSION_INIT3
 
 #define MAX_MARKS 64
 
-typedef struct Mark {
+typedef struct CacheMark {
   char *zKey;
   i64 nHit;
   i64 iAt; /* the newest read */
-} Mark;
+} CacheMark;
 
-typedef struct Marks {
+typedef struct CacheMarks {
   char *zDb;   /* the schema that they are for */
   char *zFile; /* its file, or NULL */
   char *zVfs;
   i64 iTried; /* when they were last written, or should have been */
   i64 iFirst; /* the oldest read that is noted */
   int nMark;
-  Mark aMark[MAX_MARKS];
-} Marks;
+  CacheMark aMark[MAX_MARKS];
+} CacheMarks;
 
-static const char zMark[] =
+static const char zCacheMark[] =
     "INSERT INTO main.cache_access(key, used_at, hits) VALUES(?1, ?2, ?3)";
 
-static void marksEmpty(Marks *p) {
+static void marksEmpty(CacheMarks *p) {
   while (p->nMark > 0) sqlite3_free(p->aMark[--p->nMark].zKey);
 }
 
 /*---------------------------------------------------------------- write ----*/
 
 /* Every mark, by a statement of the connection that writes them. */
-static void marksPut(const Marks *p, sqlite3_stmt *pStmt, BxErr *pErr) {
+static void marksPut(const CacheMarks *p, sqlite3_stmt *pStmt, BxErr *pErr) {
   int i;
   for (i = 0; i < p->nMark && pErr->rc == SQLITE_OK; i++) {
-    const Mark *pMark = &p->aMark[i];
+    const CacheMark *pMark = &p->aMark[i];
     bxBind(pStmt, pErr, "tii", pMark->zKey, pMark->iAt, pMark->nHit);
     bxRun(pStmt, pErr);
   }
@@ -71,22 +71,22 @@ static void marksPut(const Marks *p, sqlite3_stmt *pStmt, BxErr *pErr) {
 
 /* On the host's connection. The row that is being read makes SQLite try for
 ** the lock instead of waiting for it. */
-static void marksPutHere(const Marks *p, BxStmts *pHome, BxErr *pErr) {
+static void marksPutHere(const CacheMarks *p, BxStmts *pHome, BxErr *pErr) {
   static const char zHold[] = "SELECT one FROM main.cache_state";
   BxErr none = {SQLITE_OK, 0};
   sqlite3_stmt *pHold = bxStmt(pHome, zHold, pErr);
-  if (bxRow(pHold, pErr)) marksPut(p, bxStmt(pHome, zMark, pErr), pErr);
+  if (bxRow(pHold, pErr)) marksPut(p, bxStmt(pHome, zCacheMark, pErr), pErr);
   bxDone(pHold, &none);
   bxClear(&none);
 }
 
 /* On a connection of their own. */
-static void marksPutAside(const Marks *p, BxErr *pErr) {
+static void marksPutAside(const CacheMarks *p, BxErr *pErr) {
   sqlite3 *db = 0;
   sqlite3_stmt *pStmt = 0;
   int rc = sqlite3_open_v2(p->zFile, &db, SQLITE_OPEN_READWRITE, p->zVfs);
   if (rc == SQLITE_OK) rc = sqlite3_exec(db, "BEGIN IMMEDIATE", 0, 0, 0);
-  if (rc == SQLITE_OK) rc = sqlite3_prepare_v2(db, zMark, -1, &pStmt, 0);
+  if (rc == SQLITE_OK) rc = sqlite3_prepare_v2(db, zCacheMark, -1, &pStmt, 0);
   if (rc == SQLITE_OK) marksPut(p, pStmt, pErr);
   sqlite3_finalize(pStmt);
   if (rc == SQLITE_OK && pErr->rc == SQLITE_OK) {
@@ -122,7 +122,7 @@ static int marksMustWait(const BxErr *pErr) {
 }
 
 /* Writes what is noted, if that can be done at once. */
-static void marksWrite(Marks *p, BxStmts *pHome, BxErr *pErr) {
+static void marksWrite(CacheMarks *p, BxStmts *pHome, BxErr *pErr) {
   sqlite3 *db = pHome->bx->db;
   int eState = sqlite3_txn_state(db, pHome->zDb);
   if (marksForbidden(pHome, pErr)) {
@@ -141,11 +141,11 @@ static void marksWrite(Marks *p, BxStmts *pHome, BxErr *pErr) {
 }
 
 void bxCacheWriteMarks(BxStmts *pHome, BxErr *pErr) {
-  Marks *p;
+  CacheMarks *p;
   BxErr err = {SQLITE_OK, 0};
   int bAutocommit;
   if (pErr->rc != SQLITE_OK) return;
-  p = (Marks *)bxSlot(pHome->bx, "cache")->p;
+  p = (CacheMarks *)bxSlot(pHome->bx, "cache")->p;
   if (p == 0 || p->nMark == 0 || strcmp(p->zDb, pHome->zDb) != 0) return;
   bAutocommit = sqlite3_get_autocommit(pHome->bx->db);
   marksWrite(p, pHome, &err);
@@ -159,7 +159,7 @@ void bxCacheWriteMarks(BxStmts *pHome, BxErr *pErr) {
 }
 
 static void marksFree(void *pArg) {
-  Marks *p = (Marks *)pArg;
+  CacheMarks *p = (CacheMarks *)pArg;
   BxErr err = {SQLITE_OK, 0};
   if (p->nMark > 0 && p->zFile != 0) marksPutAside(p, &err);
   bxClear(&err);
@@ -173,27 +173,27 @@ static void marksFree(void *pArg) {
 /*----------------------------------------------------------------- note ----*/
 
 /* The notes of this connection, made at the first. NULL: out of memory. */
-static Marks *marksOf(Bx *bx) {
+static CacheMarks *marksOf(Bx *bx) {
   BxSlot *pSlot = bxSlot(bx, "cache");
   if (pSlot->p == 0) {
-    Marks *p = sqlite3_malloc64(sizeof(*p));
+    CacheMarks *p = sqlite3_malloc64(sizeof(*p));
     if (p == 0) return 0;
     memset(p, 0, sizeof(*p));
     pSlot->p = p;
     pSlot->xFree = marksFree;
   }
-  return (Marks *)pSlot->p;
+  return (CacheMarks *)pSlot->p;
 }
 
 /* Remembers for which schema the notes are, and its file: at the close nobody
 ** can tell any more. Returns whether they may be written at all. */
-static int marksBegin(Marks *p, BxStmts *pHome) {
+static int marksBegin(CacheMarks *p, BxStmts *pHome) {
   sqlite3 *db = pHome->bx->db;
   const char *zFile = sqlite3_db_filename(db, pHome->zDb);
   BxErr err = {SQLITE_OK, 0};
   sqlite3_vfs *pVfs = 0;
   if (sqlite3_db_readonly(db, pHome->zDb) != 0) return 0;
-  bxStmt(pHome, zMark, &err); /* which an authorizer may refuse */
+  bxStmt(pHome, zCacheMark, &err); /* which an authorizer may refuse */
   sqlite3_free(p->zDb);
   sqlite3_free(p->zFile);
   sqlite3_free(p->zVfs);
@@ -213,8 +213,8 @@ static int marksBegin(Marks *p, BxStmts *pHome) {
 }
 
 /* Notes one read. Without room, or memory, it is not noted. */
-static void marksNote(Marks *p, const char *zKey, i64 iNow) {
-  Mark *pMark = p->aMark;
+static void marksNote(CacheMarks *p, const char *zKey, i64 iNow) {
+  CacheMark *pMark = p->aMark;
   while (pMark < &p->aMark[p->nMark] && strcmp(pMark->zKey, zKey) != 0) pMark++;
   if (pMark == &p->aMark[MAX_MARKS]) return;
   if (pMark == &p->aMark[p->nMark]) {
@@ -235,7 +235,7 @@ static int marksPassed(i64 iThen, i64 iNow, i64 nInterval) {
 
 void bxCacheMark(BxStmts *pHome, const char *zKey, i64 iNow, i64 iMarked,
     i64 nInterval, BxErr *pErr) {
-  Marks *p = marksOf(pHome->bx);
+  CacheMarks *p = marksOf(pHome->bx);
   if (p == 0) return;
   if (p->nMark > 0 && strcmp(p->zDb, pHome->zDb) != 0) marksEmpty(p);
   if (p->nMark == 0 && !marksBegin(p, pHome)) return;

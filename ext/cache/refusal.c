@@ -113,7 +113,7 @@ static void explainSize(
 }
 
 /* The session may be named by itself or by the key of an item of it. */
-static const char zQuota[] =
+static const char zCacheQuota[] =
     "SELECT coalesce(s.session_id, ?1), coalesce(s.total_size, 0),"
     " l.session_quota, t.bytes,"
     " l.total_quota, CASE WHEN l.evict THEN ' and what may be evicted makes no "
@@ -124,7 +124,7 @@ static const char zQuota[] =
 
 static void explainQuota(
     BxCall *p, BxStmts *pHome, const char *const *azArg, BxErr *pErr) {
-  sqlite3_stmt *pStmt = bxPrepare(pHome, zQuota, pErr);
+  sqlite3_stmt *pStmt = bxPrepare(pHome, zCacheQuota, pErr);
   int bTotal = strstr(p->err.zMsg, "total_quota") != 0;
   bxBind(pStmt, pErr, "vv", argumentOf(p, azArg, "session_id"),
       argumentOf(p, azArg, "storage_key"));

@@ -18,7 +18,7 @@ SQLITE_EXTENSION_INIT3
 #define DAY_MS 86400000
 #define MAX_DAYS 2932896 /* to the year 9999 */
 
-static const char *const azNoArg[] = {0};
+static const char *const azCacheNoArg[] = {0};
 
 /*--------------------------------------------------------------- list ----*/
 
@@ -33,20 +33,20 @@ static const char *const azNoArg[] = {0};
 #define LIST_ARM                                                               \
   "SELECT " LIST_COLUMNS ", id FROM main.cache_items WHERE session_id = ?1 "   \
   "AND protected = "
-#define LIVING " coalesce(expires_at >= ?2, 1) "
-static const char zListSession[] =
-    LIST_ARM "0 AND" LIVING "UNION ALL " LIST_ARM "1 AND" LIVING
+#define LISTED " coalesce(expires_at >= ?2, 1) "
+static const char zCacheListSession[] =
+    LIST_ARM "0 AND" LISTED "UNION ALL " LIST_ARM "1 AND" LISTED
              "ORDER BY 3 DESC, 9 DESC";
 
-static const char zListAll[] =
-    "SELECT " LIST_COLUMNS " FROM main.cache_items WHERE" LIVING
+static const char zCacheListAll[] =
+    "SELECT " LIST_COLUMNS " FROM main.cache_items WHERE" LISTED
     "ORDER BY timestamp DESC, id DESC";
 
 sqlite3_stmt *bxCacheList(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   BxStmts *pHome = bxHome(bx, "cache", pErr);
   sqlite3_stmt *pStmt = 0;
   if (pHome == 0) return 0;
-  pStmt = bxPrepare(pHome, apArg[0] ? zListSession : zListAll, pErr);
+  pStmt = bxPrepare(pHome, apArg[0] ? zCacheListSession : zCacheListAll, pErr);
   bxBind(pStmt, pErr, "vi", apArg[0], bxNow());
   return pStmt;
 }
@@ -65,7 +65,7 @@ sqlite3_stmt *bxCacheList(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
 #define NO_QUOTA "1125899906842624" /* see MAX_BYTES */
 
 /* A session that is not there has zeros. */
-static const char zStatsSession[] =
+static const char zCacheStatsSession[] =
     "SELECT json_object('sessionId', s.id, 'totalSize', s.size,"
     " 'itemCount', s.items, 'hits', (SELECT coalesce(sum(hits), 0)"
     " FROM main.cache_uses AS u WHERE u.session_id = s.id),"
@@ -88,7 +88,7 @@ static const char zStatsSession[] =
                                           "main.cache_sessions ON session_id = "
                                           "?1) AS s";
 
-static const char zStatsAll[] =
+static const char zCacheStatsAll[] =
     "SELECT json_object('totalSize', s.size, 'totalItems', s.items,"
     " 'hits', (SELECT coalesce(sum(hits), 0) FROM main.cache_uses),"
     " 'sessionCount', s.n, 'orphanedSessions', s.orphans," QUOTA(
@@ -121,19 +121,19 @@ void bxCacheStats(BxCall *p) {
   const char *zSession = bxCacheKey(bxArg(p, 0), "session_id", 1, &p->err);
   i64 iNow = bxTime(bxArg(p, 1), "now", &p->err);
   sqlite3_stmt *pStmt =
-      bxStmt(pHome, zSession ? zStatsSession : zStatsAll, &p->err);
+      bxStmt(pHome, zSession ? zCacheStatsSession : zCacheStatsAll, &p->err);
   bxBind(pStmt, &p->err, "ti", zSession, iNow);
   if (bxRow(pStmt, &p->err)) {
     bxReturnJson(p, sqlite3_mprintf("%s", sqlite3_column_text(pStmt, 0)));
   }
   bxDone(pStmt, &p->err);
-  bxCacheExplain(p, azNoArg);
+  bxCacheExplain(p, azCacheNoArg);
 }
 
 /*-------------------------------------------------------- quota check ----*/
 
 /* What a write would find. */
-typedef struct Room {
+typedef struct CacheRoom {
   const char *zSession;
   const char *zKey;     /* the item that is overwritten, or NULL */
   i64 nLeft;            /* of the session's quota, after the write */
@@ -143,9 +143,9 @@ typedef struct Room {
   int eEvict;           /* 0 no, 1 the oldest, 2 the least recently used */
   int nEvicted;         /* rows that eviction takes */
   i64 iLastAt, iLastId; /* the newest of them in the session */
-} Room;
+} CacheRoom;
 
-static const char zRoom[] =
+static const char zCacheRoom[] =
     "SELECT l.session_quota - coalesce(s.total_size, 0) + coalesce(o.size, 0)"
     " - ?3, l.total_quota - t.bytes + coalesce(o.size, 0) - ?3,"
     " l.max_item - ?3, ?3 > coalesce(o.size, 0), l.evict"
@@ -162,13 +162,13 @@ static const char zRoom[] =
   "SELECT bytes, session_id = ?1 FROM main." order                             \
   " WHERE key IS NOT ?2 AND NOT (session_id = ?1 AND (at, id) <= (?4, ?5))"    \
   " ORDER BY at, id LIMIT ?3"
-static const char zOldest[] = OF_SESSION("cache_by_age");
-static const char zLeastUsed[] = OF_SESSION("cache_by_use");
-static const char zOldestOfAll[] = OF_ALL("cache_by_age");
-static const char zLeastUsedOfAll[] = OF_ALL("cache_by_use");
+static const char zCacheOldest[] = OF_SESSION("cache_by_age");
+static const char zCacheLeastUsed[] = OF_SESSION("cache_by_use");
+static const char zCacheOldestOfAll[] = OF_ALL("cache_by_age");
+static const char zCacheLeastUsedOfAll[] = OF_ALL("cache_by_use");
 
-static void readRoom(Room *pRoom, BxStmts *pHome, i64 nByte, BxErr *pErr) {
-  sqlite3_stmt *pStmt = bxStmt(pHome, zRoom, pErr);
+static void readRoom(CacheRoom *pRoom, BxStmts *pHome, i64 nByte, BxErr *pErr) {
+  sqlite3_stmt *pStmt = bxStmt(pHome, zCacheRoom, pErr);
   bxBind(pStmt, pErr, "tti", pRoom->zSession, pRoom->zKey, nByte);
   if (bxRow(pStmt, pErr)) {
     pRoom->nLeft = sqlite3_column_int64(pStmt, 0);
@@ -184,10 +184,11 @@ static void readRoom(Room *pRoom, BxStmts *pHome, i64 nByte, BxErr *pErr) {
   bxDone(pStmt, pErr);
 }
 
-static void evictFromSession(Room *pRoom, BxStmts *pHome, BxErr *pErr) {
+static void evictFromSession(CacheRoom *pRoom, BxStmts *pHome, BxErr *pErr) {
   sqlite3_stmt *pStmt;
   if (pRoom->nLeft >= 0) return;
-  pStmt = bxStmt(pHome, pRoom->eEvict == 1 ? zOldest : zLeastUsed, pErr);
+  pStmt =
+      bxStmt(pHome, pRoom->eEvict == 1 ? zCacheOldest : zCacheLeastUsed, pErr);
   bxBind(pStmt, pErr, "tti", pRoom->zSession, pRoom->zKey, (i64)MAX_EVICTED);
   while (pRoom->nLeft < 0 && bxRow(pStmt, pErr)) {
     pRoom->nLeft += sqlite3_column_int64(pStmt, 0);
@@ -199,11 +200,11 @@ static void evictFromSession(Room *pRoom, BxStmts *pHome, BxErr *pErr) {
   bxDone(pStmt, pErr);
 }
 
-static void evictFromAll(Room *pRoom, BxStmts *pHome, BxErr *pErr) {
+static void evictFromAll(CacheRoom *pRoom, BxStmts *pHome, BxErr *pErr) {
   sqlite3_stmt *pStmt;
   if (pRoom->nTotalLeft >= 0) return;
-  pStmt =
-      bxStmt(pHome, pRoom->eEvict == 1 ? zOldestOfAll : zLeastUsedOfAll, pErr);
+  pStmt = bxStmt(pHome,
+      pRoom->eEvict == 1 ? zCacheOldestOfAll : zCacheLeastUsedOfAll, pErr);
   bxBind(pStmt, pErr, "ttiii", pRoom->zSession, pRoom->zKey,
       (i64)(MAX_EVICTED - pRoom->nEvicted), pRoom->iLastAt, pRoom->iLastId);
   while (pRoom->nTotalLeft < 0 && bxRow(pStmt, pErr)) {
@@ -217,7 +218,7 @@ static void evictFromAll(Room *pRoom, BxStmts *pHome, BxErr *pErr) {
 
 void bxCacheQuotaCheck(BxCall *p) {
   BxStmts *pHome = bxHome(p->bx, "cache", &p->err);
-  Room room = {0};
+  CacheRoom room = {0};
   i64 nByte, nLeft;
   room.iLastAt = -1;
   room.zSession = bxCacheKey(bxArg(p, 0), "session_id", 0, &p->err);
@@ -234,25 +235,25 @@ void bxCacheQuotaCheck(BxCall *p) {
     nLeft = room.nItemLeft < nLeft ? room.nItemLeft : nLeft;
   }
   bxReturnInt(p, nLeft);
-  bxCacheExplain(p, azNoArg);
+  bxCacheExplain(p, azCacheNoArg);
 }
 
 /*-------------------------------------------------- clear and clean up ----*/
 
-static const char zClear[] =
+static const char zCacheClear[] =
     "DELETE FROM main.cache_sessions WHERE session_id = ?1"
     " RETURNING item_count";
 
 void bxCacheClear(BxCall *p) {
   BxStmts *pHome = bxHome(p->bx, "cache", &p->err);
   const char *zSession = bxCacheKey(bxArg(p, 0), "session_id", 0, &p->err);
-  sqlite3_stmt *pStmt = bxStmt(pHome, zClear, &p->err);
+  sqlite3_stmt *pStmt = bxStmt(pHome, zCacheClear, &p->err);
   i64 nItem = 0;
   bxBind(pStmt, &p->err, "t", zSession);
   if (bxRow(pStmt, &p->err)) nItem = sqlite3_column_int64(pStmt, 0);
   bxRun(pStmt, &p->err);
   bxReturnInt(p, nItem);
-  bxCacheExplain(p, azNoArg);
+  bxCacheExplain(p, azCacheNoArg);
 }
 
 /* One view that lists what a rule may remove: what DELETE takes from it, and
@@ -274,15 +275,15 @@ static const CacheRule aOutdated[] = {
     DUE("cache_due_items", ""), DUE("cache_due_expired", "")};
 
 /* What the cache holds. */
-typedef struct Counts {
+typedef struct CacheCounts {
   i64 nItem, nByte, nSession;
-} Counts;
+} CacheCounts;
 
-static Counts countAll(BxStmts *pHome, BxErr *pErr) {
+static CacheCounts cacheCount(BxStmts *pHome, BxErr *pErr) {
   static const char zCount[] =
       "SELECT coalesce(sum(item_count), 0), coalesce(sum(total_size), 0),"
       " count(*) FROM main.cache_sessions";
-  Counts counts = {0, 0, 0};
+  CacheCounts counts = {0, 0, 0};
   sqlite3_stmt *pStmt = bxStmt(pHome, zCount, pErr);
   if (bxRow(pStmt, pErr)) {
     counts.nItem = sqlite3_column_int64(pStmt, 0);
@@ -323,13 +324,13 @@ static int applyRule(
 ** sessions (bSessions) or items, for both together. */
 static void cleanUp(BxCall *p, BxStmts *pHome, const CacheRule aRule[2],
     const i64 aCut[2], i64 nLimit, int bSessions) {
-  Counts was = countAll(pHome, &p->err), is = was;
+  CacheCounts was = cacheCount(pHome, &p->err), is = was;
   int i, bMore = 0;
   for (i = 0; i < 2; i++) {
     i64 nGone = bSessions ? was.nSession - is.nSession : was.nItem - is.nItem;
     bMore |= applyRule(
         pHome, &aRule[i], aCut[i], nLimit < 0 ? -1 : nLimit - nGone, &p->err);
-    is = countAll(pHome, &p->err);
+    is = cacheCount(pHome, &p->err);
   }
   if (p->err.rc == SQLITE_OK) {
     bxReturnJson(p, sqlite3_mprintf("{\"sessions\":%lld,\"items\":%lld,"
@@ -337,7 +338,7 @@ static void cleanUp(BxCall *p, BxStmts *pHome, const CacheRule aRule[2],
                         was.nSession - is.nSession, was.nItem - is.nItem,
                         was.nByte - is.nByte, bMore ? "true" : "false"));
   }
-  bxCacheExplain(p, azNoArg);
+  bxCacheExplain(p, azCacheNoArg);
 }
 
 /* Milliseconds of a number of days, which may be a fraction. */
@@ -408,13 +409,13 @@ void bxCacheCleanupOutdated(BxCall *p) {
 
 /*------------------------------------------------------------- preset ----*/
 
-static const char zUse[] = "INSERT INTO main.cache_use(preset) VALUES(?1)";
+static const char zCacheUse[] = "INSERT INTO main.cache_use(preset) VALUES(?1)";
 
 void bxCachePreset(BxCall *p) {
   static const char *const azArg[] = {"preset", 0};
   BxStmts *pHome = bxHome(p->bx, "cache", &p->err);
   const char *zPreset = bxText(bxArg(p, 0), "preset", 100, 0, &p->err);
-  sqlite3_stmt *pStmt = bxStmt(pHome, zUse, &p->err);
+  sqlite3_stmt *pStmt = bxStmt(pHome, zCacheUse, &p->err);
   bxBind(pStmt, &p->err, "t", zPreset);
   bxRun(pStmt, &p->err);
   bxReturnText(p, sqlite3_mprintf("%s", zPreset ? zPreset : ""));

@@ -21,18 +21,18 @@ SQLITE_EXTENSION_INIT3
   "id, session_id, task_id, turn_id, timestamp, protected, description, "      \
   "custom_metadata, data"
 
-static const char zIsOld[] =
+static const char zCacheIsOld[] =
     "SELECT count(*) > 0 AND sum(name = 'expires_at') = 0"
     " FROM pragma_table_info('cache_items', ?1)";
 
-static const char zReferring[] =
+static const char zCacheReferring[] =
     "SELECT m.name FROM pragma_foreign_keys AS p, main.sqlite_schema AS m,"
     " pragma_foreign_key_list(m.name, ?1) AS f"
     " WHERE p.foreign_keys AND m.type = 'table' AND lower(f.\"table\") ="
     " 'cache_items'";
 
 /* What others have put on the table, as SQL that makes it in this schema. */
-static const char zOthers[] =
+static const char zCacheOthers[] =
     "SELECT CASE WHEN sql LIKE 'CREATE UNIQUE INDEX %'"
     "  THEN 'CREATE UNIQUE INDEX main.' || substr(sql, 21)"
     "  ELSE 'CREATE ' || type || ' main.' || substr(sql, 9 + length(type)) END"
@@ -43,7 +43,7 @@ static const char zOthers[] =
     "  'cache_items_insert', 'cache_items_update', 'cache_items_delete')";
 
 /* The columns of others: a definition, the quoted name, whether it is plain. */
-static const char zColumns[] =
+static const char zCacheColumns[] =
     "SELECT printf('\"%w\" %s%s%s', name, type,"
     "   iif(\"notnull\", ' NOT NULL', ''),"
     "   iif(dflt_value IS NULL, '', ' DEFAULT (' || dflt_value || ')')),"
@@ -54,7 +54,7 @@ static const char zColumns[] =
     "  'custom_metadata', 'data')";
 
 /* Rows that wait, and the tables that are made anew from others. */
-static const char zTakeOut[] =
+static const char zCacheTakeOut[] =
     "CREATE TABLE main.cache_items_moved AS SELECT * FROM main.cache_items;"
     "DROP TABLE main.cache_items;"
     "DROP TABLE main.cache_sizes;"
@@ -74,7 +74,7 @@ static int upgradeAsks(BxStmts *p, const char *zSql, BxErr *pErr) {
 }
 
 static void refuseReferring(BxStmts *p, BxErr *pErr) {
-  sqlite3_stmt *pStmt = bxPrepare(p, zReferring, pErr);
+  sqlite3_stmt *pStmt = bxPrepare(p, zCacheReferring, pErr);
   bxBind(pStmt, pErr, "t", p->zDb);
   if (bxRow(pStmt, pErr)) {
     bxFail(pErr, SQLITE_ERROR,
@@ -88,7 +88,7 @@ static void refuseReferring(BxStmts *p, BxErr *pErr) {
 /* Statements, one after another, that bring back what others have added. */
 static char *collectOthers(BxStmts *p, BxErr *pErr) {
   sqlite3_str *pOut = sqlite3_str_new(p->bx->db);
-  sqlite3_stmt *pStmt = bxPrepare(p, zOthers, pErr);
+  sqlite3_stmt *pStmt = bxPrepare(p, zCacheOthers, pErr);
   char *z;
   while (bxRow(pStmt, pErr)) {
     sqlite3_str_appendf(pOut, "%s;\n", sqlite3_column_text(pStmt, 0));
@@ -105,7 +105,7 @@ static char *collectOthers(BxStmts *p, BxErr *pErr) {
 ** of those that are moved. */
 static void collectColumns(
     BxStmts *p, sqlite3_str *pMake, sqlite3_str *pList, BxErr *pErr) {
-  sqlite3_stmt *pStmt = bxPrepare(p, zColumns, pErr);
+  sqlite3_stmt *pStmt = bxPrepare(p, zCacheColumns, pErr);
   bxBind(pStmt, pErr, "t", p->zDb);
   while (bxRow(pStmt, pErr)) {
     if (!sqlite3_column_int(pStmt, 2)) {
@@ -152,10 +152,10 @@ static char *planReturn(BxStmts *p, const char *zSql, BxErr *pErr) {
 
 void bxCacheUpgrade(BxStmts *p, const char *zSql, BxErr *pErr) {
   char *zReturn;
-  if (!upgradeAsks(p, zIsOld, pErr)) return;
+  if (!upgradeAsks(p, zCacheIsOld, pErr)) return;
   refuseReferring(p, pErr);
   zReturn = planReturn(p, zSql, pErr);
-  bxExec(p, zTakeOut, pErr);
+  bxExec(p, zCacheTakeOut, pErr);
   if (zReturn == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
   bxExec(p, zReturn, pErr);
   sqlite3_free(zReturn);
