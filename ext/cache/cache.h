@@ -25,8 +25,9 @@ void bxCacheMark(BxStmts *pHome, const char *zKey, i64 iNow, i64 iMarked,
 void bxCacheWriteMarks(BxStmts *pHome, BxErr *pErr);
 
 /* upgrade.c */
-/* Makes cache_items of version 1 anew; zSql is sql/cache.sql. */
-void bxCacheUpgrade(BxStmts *p, const char *zSql, BxErr *pErr);
+extern const char bxSqlCache[]; /* sql/cache.sql */
+/* Makes cache_items of version 1 anew. */
+void bxCacheUpgrade(BxStmts *p, BxErr *pErr);
 
 /* session.c: sessions and their quotas */
 sqlite3_stmt *bxCacheList(Bx *bx, sqlite3_value **apArg, BxErr *pErr);

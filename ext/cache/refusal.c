@@ -165,6 +165,16 @@ static int isStorage(const BxErr *pErr) {
   }
 }
 
+/* A file of an older version lacks what the statements name. */
+static void explainVersion(BxCall *p) {
+  BxErr err = {SQLITE_OK, 0}, other = {SQLITE_OK, 0};
+  BxStmts *pHome = bxHome(p->bx, "cache", &other);
+  if (pHome != 0) bxNeedVersion(p->bx, pHome->zDb, "cache", &err);
+  if (err.zMsg != 0) setMessage(&p->err, sqlite3_mprintf("%s", err.zMsg));
+  bxClear(&err);
+  bxClear(&other);
+}
+
 void bxCacheExplain(BxCall *p, const char *const *azArg) {
   static const char zCheck[] = "CHECK constraint failed: ";
   BxErr err = {SQLITE_OK, 0}; /* of looking closer: the first one counts */
@@ -176,6 +186,7 @@ void bxCacheExplain(BxCall *p, const char *const *azArg) {
                             p->err.zMsg));
     return;
   }
+  if (p->err.rc == SQLITE_ERROR) explainVersion(p);
   if ((p->err.rc & 0xff) != SQLITE_CONSTRAINT) return;
   if (startsWith(p->err.zMsg, zCheck)) {
     setMessage(&p->err, sqlite3_mprintf("%s", p->err.zMsg + strlen(zCheck)));

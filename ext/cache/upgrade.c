@@ -122,19 +122,19 @@ static void collectColumns(
 }
 
 /* The statement of sql/cache.sql that makes the table. */
-static void appendTable(const char *zSql, sqlite3_str *pOut) {
+static void appendTable(sqlite3_str *pOut) {
   const char *zBegin =
-      strstr(zSql, "CREATE TABLE IF NOT EXISTS main.cache_items(");
+      strstr(bxSqlCache, "CREATE TABLE IF NOT EXISTS main.cache_items(");
   const char *zEnd = zBegin ? strstr(zBegin, "\n);\n") : 0;
   if (zEnd) sqlite3_str_append(pOut, zBegin, (int)(zEnd - zBegin) + 4);
 }
 
 /* All that is to be run once the rows are out. */
-static char *planReturn(BxStmts *p, const char *zSql, BxErr *pErr) {
+static char *planReturn(BxStmts *p, BxErr *pErr) {
   sqlite3_str *pOut = sqlite3_str_new(p->bx->db);
   sqlite3_str *pList = sqlite3_str_new(p->bx->db);
   char *zList, *zOthersSql = collectOthers(p, pErr);
-  appendTable(zSql, pOut);
+  appendTable(pOut);
   collectColumns(p, pOut, pList, pErr);
   zList = sqlite3_str_finish(pList);
   sqlite3_str_appendf(pOut,
@@ -150,11 +150,12 @@ static char *planReturn(BxStmts *p, const char *zSql, BxErr *pErr) {
   return sqlite3_str_finish(pOut);
 }
 
-void bxCacheUpgrade(BxStmts *p, const char *zSql, BxErr *pErr) {
+void bxCacheUpgrade(BxStmts *p, BxErr *pErr) {
   char *zReturn;
+  if (!bxCarries(p->bx, p->zDb, "cache", pErr)) return;
   if (!upgradeAsks(p, zCacheIsOld, pErr)) return;
   refuseReferring(p, pErr);
-  zReturn = planReturn(p, zSql, pErr);
+  zReturn = planReturn(p, pErr);
   bxExec(p, zCacheTakeOut, pErr);
   if (zReturn == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
   bxExec(p, zReturn, pErr);

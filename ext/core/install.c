@@ -71,7 +71,9 @@ static void dropOne(BxStmts *p, void *pArg, const BxDifference *pDifference) {
 /* Runs the domain's SQL, and says of an error what it may be about. */
 static void runSql(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   BxErr why = {SQLITE_OK, 0};
-  sqlite3_stmt *pHold = bxHold(p->bx, pErr);
+  sqlite3_stmt *pHold;
+  if (pErr->rc != SQLITE_OK) return;
+  pHold = bxHold(p->bx, pErr);
   bxExec(p, pDomain->zSql, pErr);
   bxLetGo(p->bx, pHold, pErr);
   if (pErr->rc != SQLITE_ERROR) return;

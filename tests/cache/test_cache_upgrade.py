@@ -60,6 +60,21 @@ def test_install_keeps_every_row_of_a_file_of_version_1(path, tmp_path, begin, s
     assert one(db, f"PRAGMA {name}schema_version") == before
 
 
+def test_a_file_of_version_1_says_what_to_do(path):
+    version_1(path).close()
+    db = connect(path)
+    for call in (f"SELECT cache_write('{A}',NULL,NULL,'1','d')",
+                 f"SELECT cache_read('{key(A, 'task0001')}')", "SELECT cache_stats()",
+                 "SELECT cache_cleanup_orphans()"):
+        with pytest.raises(sqlite3.OperationalError, match="VersionError: .*blackbox_install"):
+            one(db, call)
+    other = connect(path)  # another program's table of that name is not ours
+    other.execute("ATTACH ':memory:' AS m")
+    other.execute("CREATE TABLE m.cache_items(x)")
+    with pytest.raises(sqlite3.OperationalError, match="in the way"):
+        one(other, "SELECT blackbox_install('m')")
+
+
 def test_what_others_added_to_the_table_is_kept(path):
     old = version_1(path)
     old.executescript("""
