@@ -82,7 +82,7 @@ def run_program(name, directory, *args):
         cwd=directory,
     )
     told = done.stdout.decode(errors="replace")
-    assert done.returncode == 0, told[-5000:]
+    assert done.returncode == 0, told
     return told
 
 

@@ -41,6 +41,20 @@ static sqlite3 *openPlain(const char *zFile, const char *zVfs) {
   return db;
 }
 
+static int stillTime(sqlite3_vfs *pVfs, i64 *piJulian) {
+  (void)pVfs;
+  *piJulian = 212635238430000; /* 2026-01-15 12:00:30 */
+  return SQLITE_OK;
+}
+
+void stopClock(void) {
+  static sqlite3_vfs vfs;
+  vfs = *sqlite3_vfs_find(0);
+  vfs.zName = "still";
+  vfs.xCurrentTimeInt64 = stillTime;
+  if (sqlite3_vfs_register(&vfs, 1) != SQLITE_OK) abort();
+}
+
 sqlite3 *openDb(const char *zFile, const char *zVfs) {
   sqlite3 *db = openPlain(zFile, zVfs);
   addModule(db);

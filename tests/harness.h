@@ -19,6 +19,10 @@ int isFull(void);
 
 /*------------------------------------------------------------- databases --*/
 
+/* From now on it is always the same moment, for SQLite too: receipts of one
+** minute share a row, and the minute must not turn between two runs that are
+** compared. Call it before faultVfs(). */
+void stopClock(void);
 /* Opens a file, ":memory:" for NULL, and adds the module. */
 sqlite3 *openDb(const char *zFile, const char *zVfs);
 /* Opens a database in memory that has the bytes of another. */

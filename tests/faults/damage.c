@@ -149,6 +149,7 @@ static void testOperation(void **ppState) {
 int main(int argc, char **argv) {
   static struct CMUnitTest aTest[200];
   int i;
+  stopClock();
   for (i = 0; i < nOperation; i++) {
     aTest[i].name = aOperation[i].zName;
     aTest[i].test_func = testOperation;

@@ -494,6 +494,7 @@ int main(int argc, char **argv) {
   static Case aCase[2000];
   int i, n = 2;
   faultMemory();
+  stopClock();
   aTest[0] = (struct CMUnitTest)cmocka_unit_test(testLoad);
   aTest[1] = (struct CMUnitTest)cmocka_unit_test(testLoadAgain);
   for (i = 0; i < nOperation; i++) {

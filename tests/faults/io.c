@@ -193,6 +193,7 @@ int main(int argc, char **argv) {
   static struct CMUnitTest aTest[1000];
   static Case aCase[1000];
   int i, n = 0;
+  stopClock();
   faultVfs();
   for (i = 0; i < nOperation; i++) {
     n += addCases(&aOperation[i], &aTest[n], &aCase[n]);
