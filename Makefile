@@ -59,12 +59,14 @@ build/static/%.o: ext/%.c $(HDR) Makefile | build/need.build
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -DSQLITE_CORE -c -o $@ $<
 
-# sql/core.sql becomes the array bxSqlCore, and so on.
+# sql/core.sql becomes the array bxSqlCore, sql/evidence_buffer.sql
+# bxSqlEvidenceBuffer, and so on.
 build/sql.c: $(SQL) Makefile
 	@mkdir -p $(@D)
 	@for f in $(SQL); do \
 	  n=$$(basename $$f .sql); \
-	  u=$$(printf '%s' "$$n" | cut -c1 | tr a-z A-Z)$$(printf '%s' "$$n" | cut -c2-); \
+	  u=$$(printf '%s' "$$n" | awk -F_ '{for (i = 1; i <= NF; i++) \
+	    printf "%s%s", toupper(substr($$i, 1, 1)), substr($$i, 2)}'); \
 	  echo "extern const char bxSql$$u[]; const char bxSql$$u[] = {"; \
 	  od -An -v -tx1 $$f | sed 's/ \(..\)/0x\1,/g'; \
 	  echo "0};"; \

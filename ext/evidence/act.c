@@ -1,7 +1,7 @@
 /*
 ** act.c: the functions that prune, approve, clear, flush and count.
 **
-** Each is one command of the buffer's view rec_do (schema.c) and, for rows in
+** Each is one command of the buffer's view rec_do (sql/evidence_buffer.sql) and, for rows in
 ** the overflow, the same there. What a prune did is told as JSON:
 ** {"beforeSize", "afterSize", "actionsRemoved", "screenshotsRemoved",
 ** "duration"}, sizes in bytes, duration in milliseconds.

@@ -167,22 +167,37 @@ static int bufferDisconnect(sqlite3_vtab *pVtab) {
   return SQLITE_OK;
 }
 
-/* Pinned evidence keeps its buffer from being dropped. */
+/* Forgets that a table is missing or damaged: nothing is left to protect. */
+static void forgetLost(BxErr *pErr) {
+  int rc = pErr->rc & 0xff;
+  if (rc == SQLITE_ERROR || rc == SQLITE_CORRUPT) bxClear(pErr);
+}
+
+/* Pinned evidence keeps its buffer from being dropped. The rows say whether
+** there is any, as a counter can be changed by anybody. */
+static void expectNoPins(EvBuffer *p, BxErr *pErr) {
+  BxErr err = {SQLITE_OK, 0};
+  i64 bPinned = bxNumber(&p->base.stmts,
+      "SELECT EXISTS (SELECT 1 FROM main.@_rows WHERE pinned <> 0)", &err);
+  forgetLost(&err);
+  if (err.rc != SQLITE_OK) {
+    bxFail(pErr, err.rc, "%s", err.zMsg ? err.zMsg : "out of memory");
+  } else if (bPinned) {
+    bxFail(pErr, SQLITE_CONSTRAINT,
+        "PinnedError: %s holds pinned evidence; unpin it before DROP TABLE",
+        p->base.stmts.zTable);
+    sqlite3_log(SQLITE_CONSTRAINT, "%s", pErr->zMsg ? pErr->zMsg : "pinned");
+  }
+  bxClear(&err);
+}
+
 static int bufferDestroy(sqlite3_vtab *pVtab) {
   EvBuffer *p = (EvBuffer *)pVtab;
   EvState state;
   BxErr err = {SQLITE_OK, 0};
   evLoadState(p, &state, &err);
-  if (state.nMax == 0 && /* there is no state, and nothing left to protect */
-      ((err.rc & 0xff) == SQLITE_ERROR || (err.rc & 0xff) == SQLITE_CORRUPT)) {
-    bxClear(&err);
-  }
-  if (state.nPinned > 0) {
-    bxFail(&err, SQLITE_CONSTRAINT,
-        "PinnedError: %s holds pinned evidence; unpin it before DROP TABLE",
-        p->base.stmts.zTable);
-    sqlite3_log(SQLITE_CONSTRAINT, "%s", err.zMsg ? err.zMsg : "pinned");
-  }
+  if (state.nMax == 0) forgetLost(&err); /* there is no state */
+  if (err.rc == SQLITE_OK) expectNoPins(p, &err);
   evOverflowDrop(p, &state, &err);
   evFreeState(&state);
   evDrop(p, &err);

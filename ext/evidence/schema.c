@@ -1,34 +1,13 @@
 /*
-** schema.c: the shadow tables of an evidence buffer named rec, and the rules
-** on them, which hold without this module.
+** schema.c: the tables of a buffer made, renamed, dropped and checked.
 **
-** Tables  rec_state    one row: the settings and the exact counters
-**         rec_rows     one narrow row for each piece of evidence
-**         rec_actions  the action's JSON, kept apart so that no list, count or
-**         rec_shots    prune reads it; the screenshot likewise
-**         rec_gone     rows removed here that the overflow still holds
-**         rec_log      receipts: what was removed, by which rule, when
-** Views   rec_put      INSERT stores a row (mask 0) or changes one
-**         rec_do       INSERT runs a command: prune, hold, clear, back
-**
-** No JSON function stands in the schema: SQLite before 3.41 refuses them there
-** when trusted_schema is off. The module checks and rewrites JSON in the
-** statements that it runs.
-**
-** A command is one INSERT (approval one UPDATE of rec_actions), so it happens
-** whole or not at all, also inside a transaction, where SQLite gives a virtual
-** table nothing to undo it with.
-**
-** Invariants: counters equal sums over rec_rows, kept by its triggers, which
-** also write the receipts (rec_state.rule says which rule is at work). A
-** pinned row is not removed or changed. No evidence is overwritten by REPLACE,
-** nor are the settings and counters.
-** Suffixes of tables have no underscore, or SQLite would not protect them where
-** it may (see bxMayClaim()).
+** sql/evidence_buffer.sql says what they are. SQLite itself is asked for the
+** list of objects: the template runs in an empty database in memory, the model,
+** under the buffer's name.
 **
 ** A rename drops views and triggers and makes them again. An index cannot be
-** dropped then and keeps its name, so that name ends in random letters, and
-** another buffer may take the name that became free.
+** dropped then and keeps its name, so that name has random letters, and another
+** buffer may take the name that became free.
 */
 #include "evidence.h"
 SQLITE_EXTENSION_INIT3
@@ -37,419 +16,98 @@ SQLITE_EXTENSION_INIT3
 
 #define SCHEMA_VERSION 1
 
-/* Milliseconds since 1970, and the bytes a row counts for. */
-#define NOW                                                                    \
-  "CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)"
-#define SIZE(r) "(" r "action_bytes + " r "screenshot_bytes + 100)"
+extern const char bxSqlEvidenceBuffer[];
 
+/* The tables, as evidence_buffer.sql has them, for xShadowName. */
 static const char *const azTable[] = {
     "state", "rows", "actions", "shots", "gone", "log"};
 #define N_TABLE ((int)(sizeof(azTable) / sizeof(azTable[0])))
 
-static const char zTables[] =
-    "CREATE TABLE main.@_state("
-    " one INTEGER PRIMARY KEY CHECK (one = 1),"
-    " version INTEGER NOT NULL,"
-    " max_size_bytes INTEGER NOT NULL"
-    "  CHECK (typeof(max_size_bytes) = 'integer'"
-    "  AND max_size_bytes BETWEEN 1000 AND 1099511627776),"
-    " prune_threshold REAL NOT NULL"
-    "  CHECK (typeof(prune_threshold) = 'real'"
-    "  AND prune_threshold BETWEEN 0.1 AND 1),"
-    " retention_policy TEXT NOT NULL CHECK (retention_policy IN"
-    "  ('keep-all', 'keep-last-n', 'confidence-based')),"
-    " max_screenshots INTEGER NOT NULL"
-    "  CHECK (typeof(max_screenshots) = 'integer'"
-    "  AND max_screenshots BETWEEN 0 AND 1000000),"
-    " overflow TEXT NOT NULL DEFAULT '',"
-    " owner TEXT NOT NULL DEFAULT '',"
-    " claim TEXT NOT NULL DEFAULT '',"
-    " rule TEXT NOT NULL DEFAULT 'manual',"
-    " last INTEGER NOT NULL DEFAULT 0,"
-    " removed INTEGER NOT NULL DEFAULT 0,"
-    " actions INTEGER NOT NULL DEFAULT 0,"
-    " bytes INTEGER NOT NULL DEFAULT 0,"
-    " screenshots INTEGER NOT NULL DEFAULT 0,"
-    " free_screenshots INTEGER NOT NULL DEFAULT 0,"
-    " pinned_bytes INTEGER NOT NULL DEFAULT 0,"
-    " memory_bytes INTEGER NOT NULL DEFAULT 0,"
-    " overflowed INTEGER NOT NULL DEFAULT 0);"
+/*--------------------------------------------------------- the model ----*/
 
-    "CREATE TABLE main.@_gone(id TEXT PRIMARY KEY, whole INTEGER NOT NULL)"
-    " WITHOUT ROWID;"
-
-    "CREATE TABLE main.@_log("
-    " id INTEGER PRIMARY KEY, at INTEGER NOT NULL, rule TEXT NOT NULL,"
-    " rows INTEGER NOT NULL, screenshots INTEGER NOT NULL,"
-    " bytes INTEGER NOT NULL, oldest INTEGER, newest INTEGER,"
-    " minute INTEGER NOT NULL, UNIQUE (rule, minute));"
-
-    "CREATE TABLE main.@_rows("
-    " rid INTEGER PRIMARY KEY CHECK (rid > 0),"
-    " id TEXT NOT NULL UNIQUE,"
-    " timestamp INTEGER NOT NULL CHECK (typeof(timestamp) = 'integer'),"
-    " action_bytes INTEGER NOT NULL,"
-    " screenshot_bytes INTEGER NOT NULL,"
-    " pruned INTEGER NOT NULL CHECK (pruned IN (0, 1)),"
-    " pinned INTEGER NOT NULL CHECK (pinned IN (0, 1)),"
-    " confidence REAL NOT NULL,"
-    " place INTEGER NOT NULL CHECK (place IN (0, 1, 2)));"
-
-    "CREATE TABLE main.@_actions(rid INTEGER PRIMARY KEY,"
-    " approved INTEGER NOT NULL DEFAULT 0, action TEXT NOT NULL);"
-
-    "CREATE TABLE main.@_shots(rid INTEGER PRIMARY KEY,"
-    " screenshot BLOB NOT NULL);";
-
-/* What depends on the tables: views, indexes, triggers. */
-typedef struct Object {
-  const char *zType, *zName, *zText; /* CREATE <type> main.@_<name> <text> */
-} Object;
-
-/*
-** The rows to take, oldest first, until enough bytes are free: a walk along
-** an index that stops as soon as it may. need: bytes to free, without which
-** the walk does not start; key: SQL of the index' columns; next: SQL of the
-** row behind w, found by a seek however many are alike.
-*/
-/* clang-format off */
-#define FIRST(where, key)                                                      \
-  "(SELECT n.rid FROM @_rows AS n WHERE " where                                \
-  " AND n.rid <> NEW.rid ORDER BY " key " LIMIT 1)"
-#define WALK(where, size, key, next, state)                                    \
-  "(WITH RECURSIVE walk(rid, k, t, need) AS ("                                 \
-  "SELECT r.rid, r.confidence, r.timestamp, s.need - (" size ") FROM "         \
-  "(SELECT bytes + NEW.amount - max_size_bytes * (prune_threshold - 0.1) "     \
-  "AS need FROM @_state" state ") AS s, @_rows AS r WHERE s.need > 0 "         \
-  "AND r.rid = " FIRST(where, key) " "                                         \
-  "UNION ALL SELECT r.rid, r.confidence, r.timestamp, w.need - (" size ") "    \
-  "FROM walk AS w, @_rows AS r WHERE w.need > 0 AND r.rid = " next             \
-  ") SELECT rid FROM walk)"
-
-#define FREE "n.pinned = 0"
-#define FREE_SHOT FREE " AND n.screenshot_bytes > 0"
-#define BY_TIME "n.timestamp, n.rid"
-#define BY_CONFIDENCE "n.confidence DESC, " BY_TIME
-/* In steps: SQLite seeks by equal columns and one range. */
-#define LATER(where)                                                           \
-  "coalesce("                                                                  \
-  FIRST(where " AND n.timestamp = w.t AND n.rid > w.rid", BY_TIME) ", "        \
-  FIRST(where " AND n.timestamp > w.t", BY_TIME) ")"
-#define LESS_SURE(where)                                                       \
-  "coalesce(" LATER(where " AND n.confidence = w.k") ", "                      \
-  FIRST(where " AND n.confidence < w.k", BY_CONFIDENCE) ")"
-/* clang-format on */
-#define RULE(sql) "UPDATE @_state SET rule = " sql "; "
-
-/* Bytes of what a row of rec_put brings. */
-#define NEW_ACTION "length(CAST(NEW.action AS BLOB))"
-#define NEW_SHOT "coalesce(length(NEW.screenshot), 0)"
-#define GROWTH                                                                 \
-  "CASE WHEN NEW.mask = 0 THEN " NEW_ACTION " + " NEW_SHOT " + 100 "           \
-  "ELSE (SELECT CASE WHEN NEW.mask & 2 THEN " NEW_ACTION " - action_bytes "    \
-  "ELSE 0 END + CASE WHEN NEW.mask & 4 THEN " NEW_SHOT                         \
-  " - screenshot_bytes ELSE 0 END FROM @_rows WHERE rid = NEW.rid) END"
-
-/* Room for a row: prunes above the threshold, and insists on the size. */
-#define MAKE_ROOM                                                              \
-  "INSERT INTO @_do(verb, rule, amount, rid) SELECT 'prune', 'threshold', "    \
-  "g.n, NEW.rid FROM @_state, (SELECT " GROWTH " AS n) AS g WHERE g.n > 0 "    \
-  "AND bytes + g.n > max_size_bytes * prune_threshold; "                       \
-  "SELECT CASE WHEN 2 * (g.n + CASE NEW.mask WHEN 0 THEN 0 ELSE "              \
-  "(SELECT " SIZE(                                                             \
-      "") " FROM @_rows WHERE rid = NEW.rid) END) > max_size_bytes "           \
-          "THEN RAISE(ABORT, 'DataTooLargeError: this evidence is larger "     \
-          "than half "                                                         \
-          "of the buffer; raise max_size_bytes') WHEN bytes + g.n > "          \
-          "max_size_bytes "                                                    \
-          "THEN RAISE(ABORT, 'BufferFullError: pinned evidence leaves no "     \
-          "room; "                                                             \
-          "unpin rows (UPDATE ... SET pinned = 0) or raise max_size_bytes') "  \
-          "END FROM "                                                          \
-          "@_state, (SELECT " GROWTH " AS n) AS g WHERE g.n > 0; "
-
-#define KEEP_LAST                                                              \
-  "INSERT INTO @_do(verb, rule, amount) SELECT 'hold', 'max_screenshots', "    \
-  "max_screenshots FROM @_state WHERE retention_policy = 'keep-last-n' "       \
-  "AND free_screenshots > max_screenshots; "
-
-#define PINNED                                                                 \
-  "SELECT RAISE(ABORT, 'PinnedError: pinned evidence is not changed or "       \
-  "removed; UPDATE ... SET pinned = 0 first'); "
-#define EXISTS_ALREADY                                                         \
-  "SELECT RAISE(ABORT, 'DuplicateError: there is a row with this id; use "     \
-  "INSERT OR REPLACE or UPDATE on the buffer'); "
-
-#define KEY                                                                    \
-  "SELECT RAISE(ABORT, 'ValidationError: the id of evidence cannot change; "   \
-  "insert a new row'); "
-
-/* Adds (sign +) or takes (sign -) a row in the counters. */
-/* clang-format off */
-#define COUNT(sign, r)                                                         \
-  "actions = actions " sign " 1, "                                             \
-  "bytes = bytes " sign " " SIZE(r) ", "                                       \
-  "screenshots = screenshots " sign " (" r "screenshot_bytes > 0), "           \
-  "free_screenshots = free_screenshots " sign                                  \
-  " (" r "screenshot_bytes > 0 AND " r "pinned = 0), "                         \
-  "pinned_bytes = pinned_bytes " sign " " r "pinned * " SIZE(r) ", "           \
-  "memory_bytes = memory_bytes " sign " (" r "place = 0) * " SIZE(r) ", "      \
-  "overflowed = overflowed " sign " (" r "place = 1)"
-/* clang-format on */
-
-#define RECEIPT(rule, rows, shots, bytes)                                      \
-  "INSERT INTO @_log(at, rule, rows, screenshots, bytes, oldest, newest, "     \
-  "minute) SELECT n.t, " rule ", " rows ", " shots ", " bytes                  \
-  ", OLD.timestamp, OLD.timestamp, n.t / 60000 FROM @_state, (SELECT " NOW     \
-  " AS t) AS n WHERE true ON CONFLICT (rule, minute) DO UPDATE SET "           \
-  "rows = rows + excluded.rows, "                                              \
-  "screenshots = screenshots + excluded.screenshots, "                         \
-  "bytes = bytes + excluded.bytes, "                                           \
-  "oldest = min(oldest, excluded.oldest), "                                    \
-  "newest = max(newest, excluded.newest); "
-
-/* clang-format off */
-static const Object aObject[] = {
-    {"VIEW", "put",
-        "AS SELECT rid, id, timestamp, '' AS action, x'' AS screenshot,"
-        " pinned, confidence, 0 AS mask, place FROM @_rows"},
-    {"VIEW", "do",
-        "AS SELECT '' AS verb, '' AS rule, 0 AS amount, 0 AS rid,"
-        " '' AS action, x'' AS screenshot FROM @_state"},
-    {"INDEX", "time", "ON @_rows(timestamp)"},
-    {"INDEX", "oldest", "ON @_rows(timestamp) WHERE pinned = 0"},
-    {"INDEX", "oldestshot",
-        "ON @_rows(timestamp) WHERE pinned = 0 AND screenshot_bytes > 0"},
-    {"INDEX", "surestshot",
-        "ON @_rows(confidence DESC, timestamp)"
-        " WHERE pinned = 0 AND screenshot_bytes > 0"},
-    {"INDEX", "memory", "ON @_rows(timestamp) WHERE place = 0"},
-
-    /*--------------------------------------------------- guards ----*/
-    {"TRIGGER", "rowsinsert",
-        "BEFORE INSERT ON @_rows WHEN EXISTS (SELECT 1 FROM @_rows"
-        " WHERE rid = NEW.rid OR id = NEW.id) BEGIN " EXISTS_ALREADY "END"},
-    {"TRIGGER", "rowskey",
-        "BEFORE UPDATE OF rid, id ON @_rows"
-        " WHEN NEW.rid <> OLD.rid OR NEW.id <> OLD.id BEGIN " KEY "END"},
-    {"TRIGGER", "rowsplace",
-        "BEFORE UPDATE OF place ON @_rows"
-        " WHEN NEW.place <> OLD.place AND 2 IN (NEW.place, OLD.place) BEGIN"
-        " SELECT RAISE(ABORT, 'ValidationError: only a buffer in temp moves"
-        " its evidence'); END"},
-    {"TRIGGER", "stateinsert",
-        "BEFORE INSERT ON @_state WHEN EXISTS (SELECT 1 FROM @_state) BEGIN"
-        " SELECT RAISE(ABORT, 'ReadOnlyError: this row is the buffer; its"
-        " settings change by INSERT INTO the buffer'); END"},
-    {"TRIGGER", "statedelete",
-        "BEFORE DELETE ON @_state BEGIN SELECT RAISE(ABORT,"
-        " 'ReadOnlyError: this row is the buffer; DROP TABLE it instead');"
-        " END"},
-    {"TRIGGER", "rowspinned",
-        "BEFORE UPDATE ON @_rows WHEN OLD.pinned = 1 AND (OLD.timestamp,"
-        " OLD.action_bytes, OLD.screenshot_bytes, OLD.pruned) <>"
-        " (NEW.timestamp, NEW.action_bytes, NEW.screenshot_bytes, NEW.pruned)"
-        " BEGIN " PINNED "END"},
-    {"TRIGGER", "rowsdelete",
-        "BEFORE DELETE ON @_rows WHEN OLD.pinned = 1 BEGIN " PINNED "END"},
-    {"TRIGGER", "actionsinsert",
-        "BEFORE INSERT ON @_actions WHEN EXISTS (SELECT 1 FROM @_actions"
-        " WHERE rid = NEW.rid) BEGIN " EXISTS_ALREADY "END"},
-    {"TRIGGER", "actionsupdate",
-        "BEFORE UPDATE ON @_actions WHEN EXISTS (SELECT 1 FROM @_rows"
-        " WHERE rid = OLD.rid AND pinned = 1) BEGIN " PINNED "END"},
-    {"TRIGGER", "actionskey",
-        "BEFORE UPDATE OF rid ON @_actions WHEN NEW.rid <> OLD.rid BEGIN " KEY "END"},
-    {"TRIGGER", "actionsdelete",
-        "BEFORE DELETE ON @_actions WHEN EXISTS (SELECT 1 FROM @_rows"
-        " WHERE rid = OLD.rid AND pinned = 1 AND place <> 1)"
-        " BEGIN " PINNED "END"},
-    {"TRIGGER", "shotsinsert",
-        "BEFORE INSERT ON @_shots WHEN EXISTS (SELECT 1 FROM @_shots"
-        " WHERE rid = NEW.rid) BEGIN " EXISTS_ALREADY "END"},
-    {"TRIGGER", "shotsupdate",
-        "BEFORE UPDATE ON @_shots WHEN EXISTS (SELECT 1 FROM @_rows"
-        " WHERE rid = OLD.rid AND pinned = 1) BEGIN " PINNED "END"},
-    {"TRIGGER", "shotskey",
-        "BEFORE UPDATE OF rid ON @_shots WHEN NEW.rid <> OLD.rid BEGIN " KEY "END"},
-    {"TRIGGER", "shotsdelete",
-        "BEFORE DELETE ON @_shots WHEN EXISTS (SELECT 1 FROM @_rows"
-        " WHERE rid = OLD.rid AND pinned = 1 AND place <> 1)"
-        " BEGIN " PINNED "END"},
-
-    /*------------------------------------ counters, data, receipts ----*/
-    {"TRIGGER", "rowsinserted",
-        "AFTER INSERT ON @_rows BEGIN UPDATE @_state SET"
-        " last = max(last, NEW.rid), " COUNT("+", "NEW.") "; END"},
-    {"TRIGGER", "rowsupdated",
-        "AFTER UPDATE OF action_bytes, screenshot_bytes, pinned, place"
-        " ON @_rows BEGIN UPDATE @_state SET " COUNT("-", "OLD.") ";"
-        " UPDATE @_state SET " COUNT("+", "NEW.") "; END"},
-    {"TRIGGER", "rowsnoshot",
-        "AFTER UPDATE OF screenshot_bytes ON @_rows"
-        " WHEN NEW.screenshot_bytes = 0 AND OLD.screenshot_bytes > 0 BEGIN"
-        " DELETE FROM @_shots WHERE rid = OLD.rid;"
-        " INSERT INTO @_gone SELECT OLD.id, 0 WHERE OLD.place = 1"
-        " ON CONFLICT (id) DO NOTHING; "
-        RECEIPT("rule", "0", "1", "OLD.screenshot_bytes") "END"},
-    {"TRIGGER", "rowscut",
-        "AFTER UPDATE OF action_bytes ON @_rows WHEN NEW.action_bytes <"
-        " OLD.action_bytes AND NEW.pruned = 1 BEGIN "
-        RECEIPT("'approval'", "0", "0",
-            "OLD.action_bytes - NEW.action_bytes") "END"},
-    {"TRIGGER", "rowsmoved",
-        "AFTER UPDATE OF place ON @_rows"
-        " WHEN NEW.place = 1 AND OLD.place <> 1 BEGIN"
-        " DELETE FROM @_actions WHERE rid = OLD.rid;"
-        " DELETE FROM @_shots WHERE rid = OLD.rid;"
-        " DELETE FROM @_gone WHERE id = OLD.id; END"},
-    {"TRIGGER", "rowsdeleted",
-        "AFTER DELETE ON @_rows BEGIN UPDATE @_state SET " COUNT("-", "OLD.")
-        ", removed = removed + (rule NOT IN ('manual', 'clear')); DELETE FROM @_actions WHERE rid = OLD.rid;"
-        " DELETE FROM @_shots WHERE rid = OLD.rid;"
-        " INSERT INTO @_gone SELECT OLD.id, 1 WHERE OLD.place = 1"
-        " ON CONFLICT (id) DO UPDATE SET whole = 1; "
-        RECEIPT("rule", "1", "OLD.screenshot_bytes > 0", SIZE("OLD.")) "END"},
-    {"TRIGGER", "actionsupdated",
-        "AFTER UPDATE ON @_actions BEGIN UPDATE @_rows SET action_bytes ="
-        " length(CAST(NEW.action AS BLOB)), pruned = NEW.approved AND "
-        EV_OBJECT("NEW.action") " WHERE rid = NEW.rid; END"},
-    {"TRIGGER", "logcap",
-        "AFTER INSERT ON @_log BEGIN DELETE FROM @_log"
-        " WHERE id <= NEW.id - 10000; END"},
-
-    /*------------------------------------------------- commands ----*/
-    {"TRIGGER", "store",
-        "INSTEAD OF INSERT ON @_put WHEN NEW.mask = 0 BEGIN " MAKE_ROOM
-        "INSERT INTO @_rows(rid, id, timestamp, action_bytes,"
-        " screenshot_bytes, pruned, pinned, confidence, place) VALUES ("
-        "NEW.rid, NEW.id, NEW.timestamp, " NEW_ACTION ", " NEW_SHOT
-        ", 0, NEW.pinned, NEW.confidence, NEW.place);"
-        " INSERT INTO @_actions(rid, action) VALUES (NEW.rid, NEW.action);"
-        " INSERT INTO @_shots(rid, screenshot) SELECT NEW.rid, NEW.screenshot"
-        " WHERE NEW.screenshot IS NOT NULL; " KEEP_LAST "END"},
-    {"TRIGGER", "change",
-        "INSTEAD OF INSERT ON @_put WHEN NEW.mask > 0 BEGIN " MAKE_ROOM
-        "UPDATE @_rows SET timestamp = NEW.timestamp"
-        " WHERE rid = NEW.rid AND NEW.mask & 1;"
-        /* should it have been lost */
-        " INSERT INTO @_actions(rid, action) SELECT NEW.rid, ''"
-        " WHERE NEW.mask & 2 AND NOT EXISTS"
-        " (SELECT 1 FROM @_actions WHERE rid = NEW.rid);"
-        " UPDATE @_actions SET action = NEW.action, approved = 0"
-        " WHERE rid = NEW.rid AND NEW.mask & 2;"
-        " UPDATE @_rows SET confidence = NEW.confidence"
-        " WHERE rid = NEW.rid AND NEW.mask & 2;"
-        " UPDATE @_rows SET screenshot_bytes = " NEW_SHOT
-        " WHERE rid = NEW.rid AND NEW.mask & 4;"
-        " DELETE FROM @_shots WHERE rid = NEW.rid AND NEW.mask & 4;"
-        " INSERT INTO @_shots(rid, screenshot) SELECT NEW.rid, NEW.screenshot"
-        " WHERE NEW.mask & 4 AND NEW.screenshot IS NOT NULL;"
-        " UPDATE @_rows SET pinned = NEW.pinned"
-        " WHERE rid = NEW.rid AND NEW.mask & 8; " KEEP_LAST "END"},
-    /* amount: bytes that are about to come; rid: a row to leave alone */
-    {"TRIGGER", "prune",
-        "INSTEAD OF INSERT ON @_do WHEN NEW.verb = 'prune' BEGIN "
-        RULE("NEW.rule")
-        "UPDATE @_rows SET screenshot_bytes = 0 WHERE rid IN "
-        WALK(FREE_SHOT, "r.screenshot_bytes", BY_TIME,
-            LATER(FREE_SHOT),
-            " WHERE retention_policy <> 'confidence-based'")
-        "; UPDATE @_rows SET screenshot_bytes = 0 WHERE rid IN "
-        WALK(FREE_SHOT, "r.screenshot_bytes", BY_CONFIDENCE,
-            LESS_SURE(FREE_SHOT), " WHERE retention_policy = 'confidence-based'")
-        "; DELETE FROM @_rows WHERE rid IN "
-        WALK(FREE, SIZE("r."), BY_TIME, LATER(FREE), "")
-        "; " RULE("'manual'") "END"},
-    /* amount: screenshots that may stay */
-    {"TRIGGER", "hold",
-        "INSTEAD OF INSERT ON @_do WHEN NEW.verb = 'hold' BEGIN "
-        RULE("NEW.rule")
-        "UPDATE @_rows SET screenshot_bytes = 0 WHERE rid IN (SELECT rid FROM"
-        " @_rows WHERE pinned = 0 AND screenshot_bytes > 0 ORDER BY timestamp,"
-        " rid LIMIT (SELECT max(free_screenshots - NEW.amount, 0)"
-        " FROM @_state)); " RULE("'manual'") "END"},
-    {"TRIGGER", "clear",
-        "INSTEAD OF INSERT ON @_do WHEN NEW.verb = 'clear' BEGIN "
-        RULE("'clear'")
-        "DELETE FROM @_rows WHERE pinned = 0;"
-        " UPDATE @_state SET removed = 0; " RULE("'manual'") "END"},
-    /* an overflowed row comes back, with what it had there */
-    {"TRIGGER", "back",
-        "INSTEAD OF INSERT ON @_do WHEN NEW.verb = 'back' BEGIN"
-        " INSERT INTO @_actions(rid, action) VALUES (NEW.rid, NEW.action);"
-        " INSERT INTO @_shots(rid, screenshot) SELECT NEW.rid, NEW.screenshot"
-        " WHERE NEW.screenshot IS NOT NULL;"
-        " INSERT INTO @_gone SELECT id, 1 FROM @_rows WHERE rid = NEW.rid"
-        " ON CONFLICT (id) DO UPDATE SET whole = 1;"
-        " UPDATE @_rows SET place = 0 WHERE rid = NEW.rid; END"},
-    /* a smaller buffer is pruned at once */
-    {"TRIGGER", "setting",
-        "AFTER UPDATE OF max_size_bytes, prune_threshold, retention_policy,"
-        " max_screenshots ON @_state BEGIN"
-        " INSERT INTO @_do(verb, rule, amount, rid) SELECT 'prune',"
-        " 'threshold', 0, 0 FROM @_state"
-        " WHERE bytes > max_size_bytes * prune_threshold;"
-        " SELECT RAISE(ABORT, 'BufferFullError: pinned evidence is larger"
-        " than the new max_size_bytes; unpin rows first') FROM @_state"
-        " WHERE bytes > max_size_bytes; " KEEP_LAST "END"},
-};
-/* clang-format on */
-#define N_OBJECT ((int)(sizeof(aObject) / sizeof(aObject[0])))
-
-static int isIndex(const Object *pObject) {
-  return pObject->zType[0] == 'I';
+static sqlite3 *openModel(EvBuffer *p, BxErr *pErr) {
+  sqlite3 *db = 0;
+  char *zSql;
+  int rc;
+  if (pErr->rc != SQLITE_OK) return 0;
+  zSql = bxExpand(bxSqlEvidenceBuffer, "main", p->base.stmts.zTable);
+  rc = zSql == 0 ? SQLITE_NOMEM
+                 : sqlite3_open_v2(":memory:", &db,
+                       SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, 0);
+  if (rc == SQLITE_OK) rc = sqlite3_exec(db, zSql, 0, 0, 0);
+  sqlite3_free(zSql);
+  if (rc == SQLITE_OK) return db;
+  if (db != 0) bxFailDb(pErr, db, rc);
+  bxFail(pErr, rc, "out of memory");
+  sqlite3_close(db);
+  return 0;
 }
 
-/* Makes all objects, or (bAgain) those that a rename dropped. */
-static void createObjects(EvBuffer *p, int bAgain, BxErr *pErr) {
+static sqlite3_stmt *ask(sqlite3 *pModel, const char *zSql, BxErr *pErr) {
+  sqlite3_stmt *pStmt = 0;
+  if (pErr->rc == SQLITE_OK) {
+    bxFailDb(pErr, pModel, sqlite3_prepare_v2(pModel, zSql, -1, &pStmt, 0));
+  }
+  return pStmt;
+}
+
+/* Runs on the schema each statement that a query on the model gives; ?1 is the
+** schema, ?2 the buffer's name, ?3 another. */
+static void runModel(
+    EvBuffer *p, const char *zQuery, const char *zOther, BxErr *pErr) {
+  const BxStmts *pStmts = &p->base.stmts;
+  sqlite3 *pModel = openModel(p, pErr);
+  sqlite3_stmt *pStmt = ask(pModel, zQuery, pErr);
+  bxBind(pStmt, pErr, &"ttt"[3 - sqlite3_bind_parameter_count(pStmt)],
+      pStmts->zDb, pStmts->zTable, zOther);
+  while (bxRow(pStmt, pErr)) {
+    const char *zSql = (const char *)sqlite3_column_text(pStmt, 0);
+    if (zSql == 0) {
+      bxFail(pErr, SQLITE_NOMEM, "out of memory");
+    } else {
+      bxFailDb(
+          pErr, pStmts->bx->db, sqlite3_exec(pStmts->bx->db, zSql, 0, 0, 0));
+    }
+  }
+  sqlite3_finalize(pStmt);
+  sqlite3_close(pModel);
+}
+
+/*------------------------------------------- made, dropped, renamed ----*/
+
+/* The template with eight random letters in the name of each index. */
+static char *nameIndexes(void) {
+  static const char zMark[] = "CREATE INDEX main.@_";
+  sqlite3_str *pOut = sqlite3_str_new(0);
+  const char *z = bxSqlEvidenceBuffer, *zNext;
   char zUuid[37];
-  int i;
   bxUuid(zUuid);
-  zUuid[8] = 0;
-  for (i = 0; i < N_OBJECT && pErr->rc == SQLITE_OK; i++) {
-    const Object *pObject = &aObject[i];
-    char *zSql;
-    if (bAgain && isIndex(pObject)) continue;
-    zSql = sqlite3_mprintf("CREATE %s main.@_%s%s %s", pObject->zType,
-        pObject->zName, isIndex(pObject) ? zUuid : "", pObject->zText);
-    if (zSql == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
-    bxExec(&p->base.stmts, zSql, pErr);
-    sqlite3_free(zSql);
+  while ((zNext = strstr(z, zMark)) != 0) {
+    zNext += strlen(zMark);
+    sqlite3_str_append(pOut, z, (int)(zNext - z));
+    sqlite3_str_appendf(pOut, "%.8s_", zUuid);
+    z = zNext;
   }
-}
-
-/* A table takes its indexes and triggers with it, but not the views. */
-static void dropObjects(EvBuffer *p, const char *zOnly, BxErr *pErr) {
-  int i;
-  for (i = N_OBJECT - 1; i >= 0 && pErr->rc == SQLITE_OK; i--) {
-    char *z;
-    if (isIndex(&aObject[i])) continue;
-    if (zOnly != 0 && strcmp(zOnly, aObject[i].zType) != 0) continue;
-    z = sqlite3_mprintf(
-        "DROP %s IF EXISTS main.@_%s", aObject[i].zType, aObject[i].zName);
-    if (z == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
-    bxExec(&p->base.stmts, z, pErr);
-    sqlite3_free(z);
-  }
+  sqlite3_str_appendall(pOut, z);
+  return sqlite3_str_finish(pOut);
 }
 
 void evCreate(EvBuffer *p, BxErr *pErr) {
+  char *zSql = nameIndexes();
+  if (zSql == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
   bxNeedUtf8(&p->base.stmts, pErr);
-  bxExec(&p->base.stmts, zTables, pErr);
-  createObjects(p, 0, pErr);
+  bxExec(&p->base.stmts, zSql, pErr);
+  sqlite3_free(zSql);
 }
 
+/* A table takes its indexes and triggers with it, but not the views. */
 void evDrop(EvBuffer *p, BxErr *pErr) {
-  int i;
   bxStmtsFinalize(&p->base.stmts);
-  dropObjects(p, "VIEW", pErr);
-  for (i = 0; i < N_TABLE && pErr->rc == SQLITE_OK; i++) {
-    char *z = sqlite3_mprintf("DROP TABLE IF EXISTS main.@_%s", azTable[i]);
-    if (z == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
-    bxExec(&p->base.stmts, z, pErr);
-    sqlite3_free(z);
-  }
+  runModel(p,
+      "SELECT printf('DROP %s IF EXISTS \"%w\".\"%w\"', type, ?1, name)"
+      " FROM sqlite_schema WHERE type IN ('view', 'table')"
+      " ORDER BY type = 'table'",
+      0, pErr);
 }
 
 /* Puts a new table name into the buffer's statements. */
@@ -467,22 +125,23 @@ static void takeName(EvBuffer *p, const char *zNew, BxErr *pErr) {
 }
 
 void evRename(EvBuffer *p, const char *zNew, BxErr *pErr) {
-  int i;
   bxStmtsFinalize(&p->base.stmts);
   evExpectKnown(p, pErr);
-  dropObjects(p, 0, pErr);
-  for (i = 0; i < N_TABLE && pErr->rc == SQLITE_OK; i++) {
-    const BxStmts *pOld = &p->base.stmts;
-    char *z =
-        sqlite3_mprintf("ALTER TABLE \"%w\".\"%w_%s\" RENAME TO \"%w_%s\"",
-            pOld->zDb, pOld->zTable, azTable[i], zNew, azTable[i]);
-    if (z == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
-    if (z != 0)
-      bxFailDb(pErr, pOld->bx->db, sqlite3_exec(pOld->bx->db, z, 0, 0, 0));
-    sqlite3_free(z);
-  }
+  runModel(p,
+      "SELECT printf('DROP %s IF EXISTS \"%w\".\"%w\"', type, ?1, name)"
+      " FROM sqlite_schema WHERE type IN ('view', 'trigger')",
+      0, pErr);
+  runModel(p,
+      "SELECT printf('ALTER TABLE \"%w\".\"%w\" RENAME TO \"%w%w\"', ?1, name,"
+      " ?3, substr(name, length(?2) + 1))"
+      " FROM sqlite_schema WHERE type = 'table'",
+      zNew, pErr);
   takeName(p, zNew, pErr);
-  createObjects(p, 1, pErr);
+  runModel(p,
+      "SELECT printf('CREATE %s \"%w\".%s', type, ?1, substr(sql,"
+      " length('CREATE ' || type || ' ') + 1))"
+      " FROM sqlite_schema WHERE type IN ('view', 'trigger') ORDER BY rowid",
+      0, pErr);
   evOverflowRename(p, pErr);
 }
 
@@ -551,37 +210,69 @@ int evIsShadow(const char *zSuffix) {
   " LEFT JOIN main.@_rows AS r ON r.rid = s.rid WHERE r.rid IS NULL OR"        \
   " r.screenshot_bytes <> length(s.screenshot)"
 
-/* Whether an object stands in the schema as it was made: an index by what it
-** says, anything else also by its name. */
+/* Whether an object of the model stands in the schema. An index may have any
+** name, and must have the same text after it. */
 static void checkObject(
-    EvBuffer *p, const Object *pObject, BxProblems *pOut, BxErr *pErr) {
-  const BxStmts *pStmts = &p->base.stmts;
+    EvBuffer *p, sqlite3_stmt *pObject, BxProblems *pOut, BxErr *pErr) {
+  const char *zType = (const char *)sqlite3_column_text(pObject, 0);
+  const char *zName = (const char *)sqlite3_column_text(pObject, 1);
   sqlite3_stmt *pStmt = bxPrepare(&p->base.stmts,
-      "SELECT max(substr(sql, -length(?3)) = ?3) FROM main.sqlite_schema "
-      "WHERE type = lower(?1) AND (?1 = 'INDEX' OR name = ?2)",
+      "SELECT 1 FROM main.sqlite_schema WHERE type = ?1 AND CASE type"
+      " WHEN 'index' THEN substr(sql, instr(sql, ' ON ')) ="
+      " substr(?3, instr(?3, ' ON ')) ELSE name = ?2 AND sql = ?3 END",
       pErr);
-  char *zWant = bxExpand(pObject->zText, pStmts->zDb, pStmts->zTable);
-  char *zName = sqlite3_mprintf("%s_%s", pStmts->zTable, pObject->zName);
-  if (zWant == 0 || zName == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  bxBind(pStmt, pErr, "ttt", pObject->zType, zName, zWant);
-  if (bxRow(pStmt, pErr) && !sqlite3_column_int(pStmt, 0)) {
-    bxProblem(pOut, zName, "%s is missing or not as the buffer makes it",
-        pObject->zType);
+  bxBind(pStmt, pErr, "ttt", zType, zName, sqlite3_column_text(pObject, 2));
+  if (!bxRow(pStmt, pErr) && pErr->rc == SQLITE_OK) {
+    bxProblem(
+        pOut, zName, "%s is missing or not as the buffer makes it", zType);
   }
   sqlite3_finalize(pStmt);
-  sqlite3_free(zWant);
-  sqlite3_free(zName);
+}
+
+/* A trigger or a unique index that is not the buffer's, on a table that is:
+** with them rows go that no guard sees. */
+static void checkStranger(
+    sqlite3_stmt *pOurs, sqlite3_stmt *pObject, BxProblems *pOut, BxErr *pErr) {
+  const char *zName = (const char *)sqlite3_column_text(pObject, 1);
+  bxBind(pOurs, pErr, "ttt", sqlite3_column_text(pObject, 0), zName,
+      sqlite3_column_text(pObject, 2));
+  if (bxRow(pOurs, pErr)) {
+    bxProblem(pOut, zName,
+        "this %s is not the buffer's; it can pass over the rules of %s",
+        sqlite3_column_text(pObject, 0), sqlite3_column_text(pObject, 2));
+  }
+  bxDone(pOurs, pErr);
+}
+
+static void checkSchema(EvBuffer *p, BxProblems *pOut, BxErr *pErr) {
+  sqlite3 *pModel = openModel(p, pErr);
+  sqlite3_stmt *pStmt = ask(pModel,
+      "SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL", pErr);
+  sqlite3_stmt *pOurs = ask(pModel,
+      "SELECT 1 FROM sqlite_schema WHERE name = ?3 COLLATE NOCASE"
+      " AND NOT EXISTS (SELECT 1 FROM sqlite_schema"
+      " WHERE type = ?1 AND name = ?2)",
+      pErr);
+  while (bxRow(pStmt, pErr)) checkObject(p, pStmt, pOut, pErr);
+  sqlite3_finalize(pStmt);
+  pStmt = bxPrepare(&p->base.stmts,
+      "SELECT type, name, tbl_name FROM main.sqlite_schema"
+      " WHERE type = 'trigger' OR sql GLOB 'CREATE UNIQUE INDEX*' UNION"
+      " SELECT type, name, tbl_name FROM temp.sqlite_schema"
+      " WHERE type = 'trigger'",
+      pErr);
+  while (bxRow(pStmt, pErr)) checkStranger(pOurs, pStmt, pOut, pErr);
+  sqlite3_finalize(pStmt);
+  sqlite3_finalize(pOurs);
+  sqlite3_close(pModel);
 }
 
 void evCheck(BxVtab *pVtab, BxProblems *pOut) {
   EvBuffer *p = (EvBuffer *)pVtab;
   BxErr err = {SQLITE_OK, 0};
   sqlite3_stmt *pStmt;
-  int i;
   evExpectKnown(p, &err);
-  for (i = 0; i < N_OBJECT && err.rc == SQLITE_OK; i++) {
-    checkObject(p, &aObject[i], pOut, &err);
-  }
+  checkSchema(p, pOut, &err);
   pStmt = evPrepareTiers(p, CONTRADICTIONS,
       CONTRADICTIONS " UNION ALL SELECT 'rows', 'nothing in the overflow for ' "
                      "|| quote(r.id) FROM main.@_rows AS r WHERE place = 1 "

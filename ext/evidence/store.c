@@ -2,7 +2,7 @@
 ** store.c: rows of an evidence buffer written and read, and its settings.
 **
 ** Every write is checked first and then made by one inner statement, an
-** INSERT into the view rec_put whose trigger does the rest (schema.c): an
+** INSERT into the view rec_put whose trigger does the rest (sql/evidence_buffer.sql): an
 ** error leaves nothing half done, also inside a transaction. Only the second
 ** tier of a buffer in temp lies in another schema; its part comes before
 ** (evidence is copied there, then let go here) or after (what was let go here
