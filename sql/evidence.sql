@@ -16,8 +16,13 @@
 -- was lost leaves its evidence here; resume='<owner>' takes it up again.
 --
 -- Invariants: rows and bytes of evidence_owners are exact. Pinned evidence is
--- not removed, unless its buffer took it back (released = 1). Nothing is
--- overwritten by REPLACE. Whatever else is removed leaves a receipt.
+-- not changed or removed until it is unpinned. Nothing is overwritten by
+-- REPLACE. Whatever is removed leaves a receipt, of the rule "manual", of
+-- "evidence.orphans", or of "released" for what its buffer pruned, dropped, or
+-- took back into memory; the column released says which: 0, 2, or 1.
+--
+-- Guards do not rely on UPDATE OF a key: SQLite passes over such a trigger when
+-- the statement writes the key as "rowid".
 
 CREATE VIEW IF NOT EXISTS main.evidence_due AS
 SELECT o.owner || '/' || e.id AS key,
@@ -87,6 +92,36 @@ CREATE TABLE IF NOT EXISTS main.evidence_overflow_screenshots(
   screenshot BLOB NOT NULL
 );
 
+-- These never have an entry. SQLite refuses an incremental blob write to a table
+-- that has an index on an expression, so no trigger is passed over by one.
+CREATE INDEX IF NOT EXISTS main.evidence_actions_whole
+ON evidence_overflow_actions(-rid) WHERE rid IS NULL;
+
+CREATE INDEX IF NOT EXISTS main.evidence_screenshots_whole
+ON evidence_overflow_screenshots(-rid) WHERE rid IS NULL;
+
+CREATE TRIGGER IF NOT EXISTS main.evidence_owners_key
+BEFORE UPDATE ON evidence_owners
+WHEN NEW.owner IS NOT OLD.owner
+BEGIN
+  SELECT RAISE(ABORT, 'ValidationError: the owner of evidence cannot change; take it up with the parameter resume of a new buffer');
+END;
+
+-- Also when INSERT OR REPLACE took its place.
+CREATE TRIGGER IF NOT EXISTS main.evidence_owners_inserted
+AFTER INSERT ON evidence_owners
+WHEN EXISTS (SELECT 1 FROM evidence_overflow WHERE owner = NEW.owner)
+BEGIN
+  SELECT RAISE(ABORT, 'DuplicateError: this owner has evidence here already; UPDATE its row');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.evidence_owners_delete
+BEFORE DELETE ON evidence_owners
+WHEN EXISTS (SELECT 1 FROM evidence_overflow WHERE owner = OLD.owner)
+BEGIN
+  SELECT RAISE(ABORT, 'ReadOnlyError: this owner has evidence here; DELETE FROM evidence_due or resume it first');
+END;
+
 CREATE TRIGGER IF NOT EXISTS main.evidence_overflow_insert
 BEFORE INSERT ON evidence_overflow
 WHEN EXISTS (SELECT 1 FROM evidence_overflow
@@ -96,15 +131,27 @@ BEGIN
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.evidence_overflow_key
-BEFORE UPDATE OF rid, owner, id ON evidence_overflow
-WHEN (NEW.rid, NEW.owner, NEW.id) <> (OLD.rid, OLD.owner, OLD.id)
+BEFORE UPDATE ON evidence_overflow
+WHEN (NEW.rid, NEW.owner, NEW.id) IS NOT (OLD.rid, OLD.owner, OLD.id)
 BEGIN
   SELECT RAISE(ABORT, 'ValidationError: the key of overflowed evidence cannot change; change it in its buffer');
 END;
 
+-- It can be unpinned, and be marked as released by the statement that does so.
+CREATE TRIGGER IF NOT EXISTS main.evidence_overflow_pinned
+BEFORE UPDATE ON evidence_overflow
+WHEN OLD.pinned IS NOT 0
+ AND ((NEW.timestamp, NEW.action_bytes, NEW.screenshot_bytes, NEW.pruned)
+      IS NOT (OLD.timestamp, OLD.action_bytes, OLD.screenshot_bytes, OLD.pruned)
+      OR NEW.pinned IS NOT 0
+         AND (NEW.pinned, NEW.released) IS NOT (OLD.pinned, OLD.released))
+BEGIN
+  SELECT RAISE(ABORT, 'PinnedError: pinned evidence is not changed; UPDATE evidence_overflow SET pinned = 0 first');
+END;
+
 CREATE TRIGGER IF NOT EXISTS main.evidence_overflow_delete
 BEFORE DELETE ON evidence_overflow
-WHEN OLD.pinned = 1 AND OLD.released = 0
+WHEN OLD.pinned IS NOT 0
 BEGIN
   SELECT RAISE(ABORT, 'PinnedError: pinned evidence is not removed; UPDATE evidence_overflow SET pinned = 0 first');
 END;
@@ -112,29 +159,29 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.evidence_actions_insert
 BEFORE INSERT ON evidence_overflow_actions
 WHEN EXISTS (SELECT 1 FROM evidence_overflow_actions WHERE rid = NEW.rid)
+  OR NOT EXISTS (SELECT 1 FROM evidence_overflow WHERE rid = NEW.rid)
 BEGIN
-  SELECT RAISE(ABORT, 'DuplicateError: this evidence has its action already; UPDATE it');
+  SELECT RAISE(ABORT, 'DuplicateError: an action belongs to evidence that has none; UPDATE it');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.evidence_actions_key
-BEFORE UPDATE OF rid ON evidence_overflow_actions
-WHEN NEW.rid <> OLD.rid
+BEFORE UPDATE ON evidence_overflow_actions
+WHEN NEW.rid IS NOT OLD.rid
 BEGIN
   SELECT RAISE(ABORT, 'ValidationError: the key of overflowed evidence cannot change; change it in its buffer');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.evidence_actions_delete
 BEFORE DELETE ON evidence_overflow_actions
-WHEN EXISTS (SELECT 1 FROM evidence_overflow
-              WHERE rid = OLD.rid AND pinned = 1 AND released = 0)
+WHEN EXISTS (SELECT 1 FROM evidence_overflow WHERE rid = OLD.rid)
 BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: pinned evidence is not removed; UPDATE evidence_overflow SET pinned = 0 first');
+  SELECT RAISE(ABORT, 'ReadOnlyError: an action goes with its evidence; DELETE FROM evidence_overflow instead');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.evidence_actions_update
 BEFORE UPDATE ON evidence_overflow_actions
 WHEN EXISTS (SELECT 1 FROM evidence_overflow
-              WHERE rid = OLD.rid AND pinned = 1 AND released = 0)
+              WHERE rid = OLD.rid AND pinned IS NOT 0)
 BEGIN
   SELECT RAISE(ABORT, 'PinnedError: pinned evidence is not changed; UPDATE evidence_overflow SET pinned = 0 first');
 END;
@@ -149,13 +196,14 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.evidence_screenshots_insert
 BEFORE INSERT ON evidence_overflow_screenshots
 WHEN EXISTS (SELECT 1 FROM evidence_overflow_screenshots WHERE rid = NEW.rid)
+  OR NOT EXISTS (SELECT 1 FROM evidence_overflow WHERE rid = NEW.rid)
 BEGIN
-  SELECT RAISE(ABORT, 'DuplicateError: this evidence has its screenshot already; UPDATE it');
+  SELECT RAISE(ABORT, 'DuplicateError: a screenshot belongs to evidence that has none; UPDATE it');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.evidence_screenshots_key
-BEFORE UPDATE OF rid ON evidence_overflow_screenshots
-WHEN NEW.rid <> OLD.rid
+BEFORE UPDATE ON evidence_overflow_screenshots
+WHEN NEW.rid IS NOT OLD.rid
 BEGIN
   SELECT RAISE(ABORT, 'ValidationError: the key of overflowed evidence cannot change; change it in its buffer');
 END;
@@ -163,7 +211,7 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.evidence_screenshots_delete
 BEFORE DELETE ON evidence_overflow_screenshots
 WHEN EXISTS (SELECT 1 FROM evidence_overflow
-              WHERE rid = OLD.rid AND pinned = 1 AND released = 0)
+              WHERE rid = OLD.rid AND pinned IS NOT 0)
 BEGIN
   SELECT RAISE(ABORT, 'PinnedError: pinned evidence is not removed; UPDATE evidence_overflow SET pinned = 0 first');
 END;
@@ -171,27 +219,23 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.evidence_screenshots_update
 BEFORE UPDATE ON evidence_overflow_screenshots
 WHEN EXISTS (SELECT 1 FROM evidence_overflow
-              WHERE rid = OLD.rid AND pinned = 1 AND released = 0)
+              WHERE rid = OLD.rid AND pinned IS NOT 0)
 BEGIN
   SELECT RAISE(ABORT, 'PinnedError: pinned evidence is not changed; UPDATE evidence_overflow SET pinned = 0 first');
 END;
 
--- A buffer that prunes has its own receipts, and sets screenshot_bytes first.
+CREATE TRIGGER IF NOT EXISTS main.evidence_screenshots_updated
+AFTER UPDATE ON evidence_overflow_screenshots
+BEGIN
+  UPDATE evidence_overflow SET screenshot_bytes = length(NEW.screenshot)
+   WHERE rid = NEW.rid;
+END;
+
 CREATE TRIGGER IF NOT EXISTS main.evidence_screenshots_deleted
 AFTER DELETE ON evidence_overflow_screenshots
 BEGIN
-  INSERT INTO retention_log(at, domain, rule, rows, bytes, oldest, newest, minute)
-  SELECT n.t, 'evidence', 'manual', 0, e.screenshot_bytes,
-         e.timestamp, e.timestamp, n.t / 60000
-    FROM evidence_overflow AS e,
-         (SELECT CAST(round((julianday('now') - 2440587.5) * 86400000.0)
-                      AS INTEGER) AS t) AS n
-   WHERE e.rid = OLD.rid AND e.screenshot_bytes > 0
-  ON CONFLICT (domain, rule, minute) WHERE minute IS NOT NULL DO UPDATE
-     SET bytes = bytes + excluded.bytes,
-         oldest = min(oldest, excluded.oldest),
-         newest = max(newest, excluded.newest);
-  UPDATE evidence_overflow SET screenshot_bytes = 0 WHERE rid = OLD.rid;
+  UPDATE evidence_overflow SET screenshot_bytes = 0
+   WHERE rid = OLD.rid AND screenshot_bytes > 0;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.evidence_overflow_inserted
@@ -212,6 +256,25 @@ BEGIN
    WHERE owner = NEW.owner;
 END;
 
+-- A screenshot that is no longer counted goes, with its receipt.
+CREATE TRIGGER IF NOT EXISTS main.evidence_overflow_noshot
+AFTER UPDATE OF screenshot_bytes ON evidence_overflow
+WHEN NEW.screenshot_bytes = 0 AND OLD.screenshot_bytes > 0
+BEGIN
+  DELETE FROM evidence_overflow_screenshots WHERE rid = OLD.rid;
+  INSERT INTO retention_log(at, domain, rule, rows, bytes, oldest, newest, minute)
+  SELECT n.t, 'evidence',
+         CASE NEW.released WHEN 1 THEN 'released' ELSE 'manual' END,
+         0, OLD.screenshot_bytes, OLD.timestamp, OLD.timestamp, n.t / 60000
+    FROM (SELECT CAST(round((julianday('now') - 2440587.5) * 86400000.0)
+                      AS INTEGER) AS t) AS n
+   WHERE true
+  ON CONFLICT (domain, rule, minute) WHERE minute IS NOT NULL DO UPDATE
+     SET bytes = bytes + excluded.bytes,
+         oldest = min(oldest, excluded.oldest),
+         newest = max(newest, excluded.newest);
+END;
+
 -- The counters, what belongs to the row, and its receipt.
 CREATE TRIGGER IF NOT EXISTS main.evidence_overflow_deleted
 AFTER DELETE ON evidence_overflow
@@ -223,12 +286,14 @@ BEGIN
   DELETE FROM evidence_overflow_actions WHERE rid = OLD.rid;
   DELETE FROM evidence_overflow_screenshots WHERE rid = OLD.rid;
   INSERT INTO retention_log(at, domain, rule, rows, bytes, oldest, newest, minute)
-  SELECT n.t, 'evidence', 'manual', 1,
-         OLD.action_bytes + OLD.screenshot_bytes + 100,
+  SELECT n.t, 'evidence',
+         CASE OLD.released WHEN 1 THEN 'released' WHEN 2 THEN 'evidence.orphans'
+                           ELSE 'manual' END,
+         1, OLD.action_bytes + OLD.screenshot_bytes + 100,
          OLD.timestamp, OLD.timestamp, n.t / 60000
     FROM (SELECT CAST(round((julianday('now') - 2440587.5) * 86400000.0)
                       AS INTEGER) AS t) AS n
-   WHERE OLD.released = 0
+   WHERE true
   ON CONFLICT (domain, rule, minute) WHERE minute IS NOT NULL DO UPDATE
      SET rows = rows + excluded.rows,
          bytes = bytes + excluded.bytes,
@@ -244,19 +309,7 @@ BEGIN
   SELECT RAISE(ABORT, 'NotDueError: its buffer was seen within evidence.orphan_days and may be living; UPDATE evidence_owners SET seen = 0 gives it up')
    WHERE OLD.at >= (julianday('now') - 2440587.5) * 86400000.0 - 86400000.0 *
          (SELECT value FROM blackbox_limits WHERE name = 'evidence.orphan_days');
-  INSERT INTO retention_log(at, domain, rule, rows, bytes, oldest, newest, minute)
-  SELECT n.t, 'evidence', 'evidence.orphans', 1, OLD.bytes,
-         e.timestamp, e.timestamp, n.t / 60000
-    FROM evidence_overflow AS e,
-         (SELECT CAST(round((julianday('now') - 2440587.5) * 86400000.0)
-                      AS INTEGER) AS t) AS n
-   WHERE e.rid = OLD.rid AND e.pinned = 0
-  ON CONFLICT (domain, rule, minute) WHERE minute IS NOT NULL DO UPDATE
-     SET rows = rows + excluded.rows,
-         bytes = bytes + excluded.bytes,
-         oldest = min(oldest, excluded.oldest),
-         newest = max(newest, excluded.newest);
-  UPDATE evidence_overflow SET released = 1 WHERE rid = OLD.rid AND pinned = 0;
+  UPDATE evidence_overflow SET released = 2 WHERE rid = OLD.rid AND pinned = 0;
   DELETE FROM evidence_overflow WHERE rid = OLD.rid;
   DELETE FROM evidence_owners WHERE owner = OLD.owner AND rows = 0;
 END;

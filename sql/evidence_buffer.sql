@@ -43,9 +43,9 @@
 -- the statement writes the key as "rowid".
 --
 -- The names of tables have no underscore after the buffer's, or SQLite would not
--- protect them. An index gets eight random letters into its name: it cannot be
--- renamed with the buffer, and another buffer may take the name that became
--- free.
+-- protect them. The name of an index gets eight random letters at its end: it
+-- cannot be renamed with the buffer, and another buffer may take the name that
+-- became free.
 
 CREATE TABLE main.@_state(
   one              INTEGER PRIMARY KEY CHECK (one = 1),

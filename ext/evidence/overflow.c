@@ -330,8 +330,9 @@ void evOverflowDrop(EvBuffer *p, EvState *pState, BxErr *pErr) {
     return;
   }
   runOver(p, pState,
-      "UPDATE over.evidence_overflow SET released = 1 WHERE owner = ?1", 0,
-      &err);
+      "UPDATE over.evidence_overflow SET pinned = 0, released = 1"
+      " WHERE owner = ?1",
+      0, &err);
   runOver(p, pState, "DELETE FROM over.evidence_overflow WHERE owner = ?1", 0,
       &err);
   runOver(
@@ -347,7 +348,7 @@ void evOverflowDrop(EvBuffer *p, EvState *pState, BxErr *pErr) {
 /* The steps that move row ?2 of owner ?1. An extra copy that an earlier
 ** failure left is removed first. */
 static const char *const azMove[] = {
-    "UPDATE over.evidence_overflow SET released = 1 WHERE " THIS,
+    "UPDATE over.evidence_overflow SET pinned = 0, released = 1 WHERE " THIS,
     "DELETE FROM over.evidence_overflow WHERE " THIS,
     "INSERT INTO over.evidence_overflow(owner, id, timestamp, action_bytes,"
     " screenshot_bytes, pruned, pinned, confidence) SELECT ?1, id, timestamp,"
@@ -436,7 +437,8 @@ void evOverflowSweep(EvBuffer *p, EvState *pState, BxErr *pErr) {
   if (!bAny) return;
   claim(p, pState, &err);
   runOver(p, pState,
-      "UPDATE over.evidence_overflow SET released = 1 WHERE owner = ?1"
+      "UPDATE over.evidence_overflow SET pinned = 0, released = 1"
+      " WHERE owner = ?1"
       " AND id IN (SELECT id FROM main.@_gone WHERE whole = 1)",
       0, &err);
   runOver(p, pState,
@@ -444,13 +446,13 @@ void evOverflowSweep(EvBuffer *p, EvState *pState, BxErr *pErr) {
       " AND id IN (SELECT id FROM main.@_gone WHERE whole = 1)",
       0, &err);
   runOver(p, pState,
-      "UPDATE over.evidence_overflow SET screenshot_bytes = 0 WHERE owner = ?1"
-      " AND id IN (SELECT id FROM main.@_gone WHERE whole = 0)",
+      "UPDATE over.evidence_overflow SET screenshot_bytes = 0, released = 1"
+      " WHERE owner = ?1 AND id IN (SELECT id FROM main.@_gone WHERE whole = "
+      "0)",
       0, &err);
   runOver(p, pState,
-      "DELETE FROM over.evidence_overflow_screenshots WHERE rid IN (SELECT rid"
-      " FROM over.evidence_overflow WHERE owner = ?1 AND screenshot_bytes = 0"
-      " AND id IN (SELECT id FROM main.@_gone WHERE whole = 0))",
+      "UPDATE over.evidence_overflow SET released = 0 WHERE owner = ?1"
+      " AND id IN (SELECT id FROM main.@_gone WHERE whole = 0)",
       0, &err);
   runOver(p, pState,
       "DELETE FROM over.evidence_owners WHERE owner = ?1 AND rows = 0"

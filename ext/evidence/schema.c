@@ -59,7 +59,7 @@ static void runModel(
   sqlite3 *pModel = openModel(p, pErr);
   sqlite3_stmt *pStmt = ask(pModel, zQuery, pErr);
   bxBind(pStmt, pErr, &"ttt"[3 - sqlite3_bind_parameter_count(pStmt)],
-      pStmts->zDb, pStmts->zTable, zOther);
+      pStmts -> zDb, pStmts -> zTable, zOther);
   while (bxRow(pStmt, pErr)) {
     const char *zSql = (const char *)sqlite3_column_text(pStmt, 0);
     if (zSql == 0) {
@@ -75,7 +75,7 @@ static void runModel(
 
 /*------------------------------------------- made, dropped, renamed ----*/
 
-/* The template with eight random letters in the name of each index. */
+/* The template with eight random letters at the end of each index' name. */
 static char *nameIndexes(void) {
   static const char zMark[] = "CREATE INDEX main.@_";
   sqlite3_str *pOut = sqlite3_str_new(0);
@@ -83,9 +83,9 @@ static char *nameIndexes(void) {
   char zUuid[37];
   bxUuid(zUuid);
   while ((zNext = strstr(z, zMark)) != 0) {
-    zNext += strlen(zMark);
+    zNext += strcspn(zNext + strlen(zMark), " ") + strlen(zMark);
     sqlite3_str_append(pOut, z, (int)(zNext - z));
-    sqlite3_str_appendf(pOut, "%.8s_", zUuid);
+    sqlite3_str_append(pOut, zUuid, 8);
     z = zNext;
   }
   sqlite3_str_appendall(pOut, z);

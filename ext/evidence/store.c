@@ -25,12 +25,21 @@ SQLITE_EXTENSION_INIT3
 #define HAS_DATA (HAS_TIMESTAMP | HAS_ACTION | HAS_SCREENSHOT)
 
 #define MAX_TEXT 1000000000
+#define MAX_COUNT ((i64)1 << 60)
 
 /* Memory is moved to the overflow above the first, down to the second. */
 #define OVERFLOW_HIGH 0.8
 #define OVERFLOW_LOW 0.7
 
 /*--------------------------------------------------------- state ----*/
+
+/* A number of bytes or rows. One that cannot be is damage, which blackbox_check()
+** tells; it must not overflow a sum. */
+static i64 sizeColumn(sqlite3_stmt *pStmt, int iCol) {
+  i64 n = sqlite3_column_int64(pStmt, iCol);
+  if (n < 0) return 0;
+  return n < MAX_COUNT ? n : MAX_COUNT;
+}
 
 void evLoadState(EvBuffer *p, EvState *pState, BxErr *pErr) {
   static const char zSql[] =
@@ -43,18 +52,18 @@ void evLoadState(EvBuffer *p, EvState *pState, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
   memset(pState, 0, sizeof(*pState));
   if (bxRow(pStmt, pErr)) {
-    pState->nMax = sqlite3_column_int64(pStmt, 0);
+    pState->nMax = sizeColumn(pStmt, 0);
     pState->rThreshold = sqlite3_column_double(pStmt, 1);
-    pState->nBytes = sqlite3_column_int64(pStmt, 2);
-    pState->nPinned = sqlite3_column_int64(pStmt, 3);
-    pState->nMemory = sqlite3_column_int64(pStmt, 4);
-    pState->nAction = sqlite3_column_int64(pStmt, 5);
-    pState->nScreenshot = sqlite3_column_int64(pStmt, 6);
-    pState->nOverflow = sqlite3_column_int64(pStmt, 7);
-    pState->iLast = sqlite3_column_int64(pStmt, 8);
+    pState->nBytes = sizeColumn(pStmt, 2);
+    pState->nPinned = sizeColumn(pStmt, 3);
+    pState->nMemory = sizeColumn(pStmt, 4);
+    pState->nAction = sizeColumn(pStmt, 5);
+    pState->nScreenshot = sizeColumn(pStmt, 6);
+    pState->nOverflow = sizeColumn(pStmt, 7);
+    pState->iLast = sizeColumn(pStmt, 8);
     pState->bRated = sqlite3_column_int(pStmt, 12);
     evExpectVersion(p, sqlite3_column_int64(pStmt, 13), pErr);
-    pState->nFree = sqlite3_column_int64(pStmt, 14);
+    pState->nFree = sizeColumn(pStmt, 14);
     pState->nKeep = sqlite3_column_int64(pStmt, 15);
     if (sqlite3_column_type(pStmt, 9) != SQLITE_NULL) {
       pState->zOverflow = sqlite3_mprintf("%s", sqlite3_column_text(pStmt, 9));
@@ -558,8 +567,8 @@ static int readBefore(EvBuffer *p, i64 iRow, Before *pOut, BxErr *pErr) {
   if (bxRow(pStmt, pErr)) {
     pOut->zId = sqlite3_mprintf("%s", sqlite3_column_text(pStmt, 0));
     pOut->iTime = sqlite3_column_int64(pStmt, 1);
-    pOut->nAction = sqlite3_column_int64(pStmt, 2);
-    pOut->nShot = sqlite3_column_int64(pStmt, 3);
+    pOut->nAction = sizeColumn(pStmt, 2);
+    pOut->nShot = sizeColumn(pStmt, 3);
     pOut->iPinned = sqlite3_column_int64(pStmt, 4);
     pOut->iPlace = sqlite3_column_int64(pStmt, 5);
     if (pOut->zId == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");

@@ -5,8 +5,7 @@ import sqlite3
 import pytest
 
 from conftest import connect, one, rows
-from samples import action, approved, random_action, second_shape
-from test_buffer import ADD, MAKE, well
+from evidencelib import ADD, MAKE, action, approved, random_action, second_shape, well
 
 
 @pytest.fixture(params=["main", "temp", "overflowed"])

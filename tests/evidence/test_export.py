@@ -5,8 +5,7 @@ import sqlite3
 import pytest
 
 from conftest import connect, one, rows
-from samples import action, approved, second_shape
-from test_buffer import ADD, MAKE, well
+from evidencelib import ADD, MAKE, action, approved, second_shape, well
 
 KINDS = ["click", "dblclick", "type", "select", "check", "uncheck", "navigate",
          "scroll", "hover", "focus", "blur", "submit", "keydown"]

@@ -3,8 +3,7 @@ import gzip
 import json
 
 from conftest import DATA, connect, needs_data, one, rows
-from samples import approved
-from test_buffer import ADD, MAKE, well
+from evidencelib import ADD, MAKE, approved, well
 
 SELENIUM = {"click": "click", "type": "type", "select": "select", "open": "navigate",
             "mouseOver": "hover", "sendKeys": "keydown", "check": "check",

@@ -1,6 +1,37 @@
-"""Actions and reference rules that the evidence tests share."""
+"""What the evidence tests share: actions, reference rules, a buffer to look into."""
 import json
 import random
+
+from conftest import one, rows
+
+ADD = "INSERT INTO rec(id, timestamp, action, screenshot) VALUES(?, ?, ?, ?)"
+MAKE = "CREATE VIRTUAL TABLE rec USING evidence_buffer"
+
+
+def state(db, name="rec"):
+    """Counters as kept, and as they should be."""
+    kept = rows(db, f'SELECT actions, bytes, screenshots, free_screenshots, '
+                    f'pinned_bytes FROM "{name}_state"')[0]
+    true = rows(db, f'SELECT count(*), coalesce(sum(size_bytes), 0), '
+                    f'count(screenshot), '
+                    f'count(CASE WHEN NOT pinned THEN screenshot END), '
+                    f'coalesce(sum(CASE WHEN pinned THEN size_bytes END), 0) '
+                    f'FROM "{name}"')[0]
+    return kept, true
+
+
+def well(db, name="rec"):
+    kept, true = state(db, name)
+    assert kept == true
+    assert rows(db, "SELECT * FROM blackbox_check") == []
+
+
+def unguarded(db, guard, sql):
+    """Runs a statement that one of the triggers refuses, as damage would."""
+    text = one(db, "SELECT sql FROM sqlite_schema WHERE name = ?", guard)
+    db.execute(f"DROP TRIGGER {guard}")
+    db.execute(sql)
+    db.execute(text)
 
 TYPES = ["cdp_semantic", "cdp_power", "dom_selector", "css_selector",
          "evidence_scoring", "vision_ocr", "coordinates", "made_up"]

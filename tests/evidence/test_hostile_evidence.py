@@ -1,0 +1,265 @@
+"""Statements that try to remove, change or overwrite evidence, with and without the module.
+
+Each verb in each conflict clause, each column set to NULL or to another row's value, by
+name and as rowid; in autocommit and in a transaction, with recursive triggers and without.
+After each, the pinned row is as it was, whatever the statement said.
+"""
+import sqlite3
+
+import pytest
+
+from conftest import connect, one, rows
+from evidencelib import ADD, well
+
+CLAUSES = ["", "OR REPLACE", "OR IGNORE", "OR ABORT", "OR FAIL", "OR ROLLBACK"]
+BUFFER = ["rec_rows", "rec_actions", "rec_shots"]
+OVERFLOW = ["evidence_overflow", "evidence_overflow_actions", "evidence_overflow_screenshots"]
+
+with_modes = [pytest.mark.parametrize("module", [True, False]),
+              pytest.mark.parametrize("begin", ["", "BEGIN"]),
+              pytest.mark.parametrize("recursive", [0, 1])]
+
+
+def modes(test):
+    for mark in with_modes:
+        test = mark(test)
+    return test
+
+
+def make(path, in_temp=False):
+    """Rows x, p (pinned) and y; in temp they are in the overflow, in main."""
+    db = connect(path)
+    db.execute("CREATE VIRTUAL TABLE temp.rec USING evidence_buffer(overflow='main')"
+               if in_temp else "CREATE VIRTUAL TABLE rec USING evidence_buffer")
+    for i, name in enumerate("xpy"):
+        db.execute(ADD, (name, i, f'{{"n":{i}}}', b"shot %d" % i))
+    db.execute("UPDATE rec SET pinned = 1 WHERE id = 'p'")
+    if in_temp:
+        one(db, "SELECT evidence_flush('rec')")
+    return db
+
+
+def other(path, module, recursive, begin):
+    db = connect(path) if module else sqlite3.connect(path, isolation_level=None)
+    db.execute(f"PRAGMA recursive_triggers = {recursive}")
+    db.execute(begin)
+    return db
+
+
+def pinned(db, tables):
+    return [rows(db, f"SELECT * FROM {table} WHERE rid = 2") for table in tables]
+
+
+def receipts(db, log):
+    return rows(db, f"SELECT coalesce(sum(rows), 0), coalesce(sum(bytes), 0) FROM {log}")[0]
+
+
+def hostile(db, table):
+    """Every statement on a table that means the pinned row, rid 2, or puts one in its place."""
+    columns = [r[1] for r in rows(db, f"PRAGMA table_info({table})")]
+    for clause in CLAUSES:
+        for column in columns + ["rowid", "oid"]:
+            taken = f"(SELECT {column} FROM {table} WHERE rid = 2)"
+            for value in ("NULL", "-1", "x'00'", taken, "9223372036854775807"):
+                for where in ("rid = 2", "rid = 1", "1"):
+                    yield f"UPDATE {clause} {table} SET {column} = {value} WHERE {where}"
+        for where in ("rid = 2", "1"):
+            yield f"DELETE FROM {table} WHERE {where}"
+        yield f"INSERT {clause} INTO {table} SELECT * FROM {table} WHERE rid = 2"
+        for key in ("rid", "rowid"):
+            yield (f"INSERT {clause} INTO {table}({key}, {', '.join(columns[1:])}) "
+                   f"SELECT 2, {', '.join(columns[1:])} FROM {table} WHERE rid = 1")
+        for missing in columns[1:]:
+            some = [c for c in columns if c != missing]
+            yield (f"INSERT {clause} INTO {table}({', '.join(some)}) "
+                   f"SELECT {', '.join(some)} FROM {table} WHERE rid = 2")
+    yield (f"INSERT INTO {table} SELECT * FROM {table} WHERE rid = 2 "
+           f"ON CONFLICT DO UPDATE SET {columns[-1]} = NULL")
+
+
+def attack(db, tables, begin, statements):
+    """The number of statements that were refused."""
+    before, refused = pinned(db, tables), 0
+    for sql in statements:
+        db.execute("SAVEPOINT s")
+        try:
+            db.execute(sql)
+        except sqlite3.Error:
+            refused += 1
+        if not begin or db.in_transaction:
+            assert pinned(db, tables) == before, sql
+        if db.in_transaction:
+            db.execute("ROLLBACK TO s")
+            db.execute("RELEASE s")
+        if begin and not db.in_transaction:  # OR ROLLBACK
+            db.execute("BEGIN")
+    return refused
+
+
+@pytest.mark.parametrize("table", BUFFER)
+@modes
+def test_no_statement_changes_a_pinned_row_of_a_buffer(path, table, module, begin, recursive):
+    db = make(path)
+    enemy = other(path, module, recursive, begin)
+    statements = [s for s in hostile(enemy, table)  # the rating of a row is not evidence
+                  if "SET confidence" not in s]
+    assert attack(enemy, BUFFER, begin, statements) > 100
+    if enemy.in_transaction:
+        enemy.execute("COMMIT")
+    well(db)
+
+
+@pytest.mark.parametrize("table", OVERFLOW)
+@modes
+def test_no_statement_changes_a_pinned_row_of_the_overflow(path, table, module, begin,
+                                                           recursive):
+    db = make(path, in_temp=True)
+    enemy = other(path, module, recursive, begin)
+    statements = [s for s in hostile(enemy, table)  # the rating of a row is not evidence
+                  if "SET confidence" not in s]
+    assert attack(enemy, OVERFLOW, begin, statements) > 100
+    if enemy.in_transaction:
+        enemy.execute("COMMIT")
+    well(db)
+
+
+@modes
+def test_what_is_removed_has_a_receipt(path, module, begin, recursive):
+    make(path)
+    enemy = other(path, module, recursive, begin)
+    enemy.execute("DELETE FROM rec_rows WHERE rid = 1")
+    enemy.execute("UPDATE rec_rows SET screenshot_bytes = 0 WHERE rid = 3")
+    assert receipts(enemy, "rec_log") == (1, 7 + 6 + 100 + 6)
+    for clause in CLAUSES:
+        for sql in ("DELETE FROM rec_log", "UPDATE rec_log SET rows = 0",
+                    "UPDATE rec_log SET bytes = NULL", "UPDATE rec_log SET at = 0",
+                    "UPDATE rec_log SET rowid = 9223372036854775807",
+                    "UPDATE rec_log SET rule = 'mine'",
+                    "INSERT INTO rec_log SELECT * FROM rec_log",
+                    "INSERT INTO rec_log(id, at, rule, rows, screenshots, bytes, minute) "
+                    "VALUES(9223372036854775807, 1, 'mine', 0, 0, 0, 1)",
+                    "INSERT INTO rec_log(at, rule, rows, screenshots, bytes, minute) "
+                    "SELECT at, rule, 0, 0, 0, minute FROM rec_log"):
+            for verb in ("UPDATE", "INSERT"):
+                sql = sql.replace(f"{verb} rec", f"{verb} {clause} rec") \
+                    if verb == "UPDATE" else sql.replace("INSERT INTO", f"INSERT {clause} INTO")
+            if begin and not enemy.in_transaction:
+                break  # OR ROLLBACK took the removals back as well
+            enemy.execute("SAVEPOINT s")
+            with pytest.raises(sqlite3.Error):
+                enemy.execute(sql)
+            if enemy.in_transaction:
+                enemy.execute("ROLLBACK TO s")
+                enemy.execute("RELEASE s")
+                assert receipts(enemy, "rec_log") == (1, 7 + 6 + 100 + 6), sql
+
+
+@modes
+def test_the_state_of_a_buffer_is_one_row(path, module, begin, recursive):
+    make(path)
+    enemy = other(path, module, recursive, begin)
+    for sql in ("DELETE FROM rec_state", "REPLACE INTO rec_state SELECT * FROM rec_state",
+                "UPDATE rec_state SET one = 2", "UPDATE OR REPLACE rec_state SET rowid = 2",
+                "UPDATE OR REPLACE rec_state SET one = NULL",
+                "UPDATE OR REPLACE rec_state SET retention_policy = NULL",
+                "UPDATE OR IGNORE rec_state SET max_size_bytes = 'x' RETURNING 1 / 0"):
+        try:
+            enemy.execute(sql)
+        except sqlite3.Error:
+            pass
+        assert rows(enemy, "SELECT one, actions, max_size_bytes FROM rec_state") == [
+            (1, 3, 73400320)], sql
+
+
+@modes
+def test_released_is_not_a_way_around_a_pin(path, module, begin, recursive):
+    make(path, in_temp=True)
+    enemy = other(path, module, recursive, begin)
+    for sql in ("UPDATE evidence_overflow SET released = 1",
+                "UPDATE evidence_overflow SET released = 2 WHERE id = 'p'",
+                "UPDATE OR REPLACE evidence_overflow SET released = 1, pinned = 7",
+                "UPDATE evidence_overflow SET timestamp = 9 WHERE id = 'p'",
+                "UPDATE evidence_overflow SET screenshot_bytes = 0 WHERE id = 'p'",
+                "UPDATE evidence_overflow SET pinned = 2 WHERE id = 'p'",
+                "UPDATE evidence_overflow SET pinned = NULL WHERE id = 'p'"):
+        with pytest.raises(sqlite3.IntegrityError):
+            enemy.execute(sql)
+    enemy.execute("UPDATE evidence_overflow SET pinned = 0, released = 1 WHERE id = 'p'")
+    enemy.execute("DELETE FROM evidence_overflow WHERE id = 'p'")
+    assert rows(enemy, "SELECT domain, rule, rows, bytes FROM retention_log") == [
+        ("evidence", "released", 1, 7 + 6 + 100)]
+
+
+@modes
+def test_an_owner_with_evidence_stays(path, module, begin, recursive):
+    make(path, in_temp=True)
+    enemy = other(path, module, recursive, begin)
+    before = rows(enemy, "SELECT * FROM evidence_owners")
+    for sql in ("DELETE FROM evidence_owners",
+                "UPDATE evidence_owners SET owner = 'me'",
+                "UPDATE OR REPLACE evidence_owners SET owner = NULL",
+                "REPLACE INTO evidence_owners SELECT * FROM evidence_owners",
+                "REPLACE INTO evidence_owners(owner, buffer, claim, seen) "
+                "SELECT owner, 'b', 'c', 0 FROM evidence_owners"):
+        with pytest.raises(sqlite3.IntegrityError):
+            enemy.execute(sql)
+        assert rows(enemy, "SELECT * FROM evidence_owners") == before
+
+
+def test_a_list_of_what_left_the_buffer_takes_nothing_that_is_in_it(path):
+    db = make(path, in_temp=True)
+    for sql in ("INSERT INTO temp.rec_gone VALUES('p', 1)",
+                "INSERT OR REPLACE INTO temp.rec_gone VALUES('p', 0)"):
+        with pytest.raises(sqlite3.IntegrityError, match="ReadOnlyError"):
+            db.execute(sql)
+    db.execute("INSERT INTO temp.rec_gone VALUES('unknown', 1)")
+    with pytest.raises(sqlite3.IntegrityError, match="ReadOnlyError"):
+        db.execute("UPDATE temp.rec_gone SET id = 'p'")
+    db.execute("DELETE FROM rec WHERE id = 'x'")
+    assert rows(db, "SELECT id FROM evidence_overflow") == [("p",), ("y",)]
+    with pytest.raises(sqlite3.IntegrityError, match="CorruptedDataError"):
+        db.execute("INSERT INTO temp.rec_do(verb, rid, action) VALUES('back', 2, '{\"forged\":1}')")
+    well(db)
+
+
+@pytest.mark.skipif(not hasattr(sqlite3.Connection, "blobopen"), reason="no blobopen()")
+@pytest.mark.parametrize("module", [True, False])
+def test_no_blob_is_written_in_place(path, module):
+    make(path)
+    make_over = make(path.with_name("over.db"), in_temp=True)
+    for file, places in ((path, [("rec_rows", "id"), ("rec_actions", "action"),
+                                 ("rec_shots", "screenshot"), ("rec_state", "rule"),
+                                 ("rec_state", "retention_policy"), ("rec_log", "rule")]),
+                         (path.with_name("over.db"), [
+                             ("evidence_overflow", "id"),
+                             ("evidence_overflow_actions", "action"),
+                             ("evidence_overflow_screenshots", "screenshot")])):
+        db = other(file, module, 0, "")
+        if file == path:
+            db.execute("DELETE FROM rec_rows WHERE rid = 1")
+        for table, column in places:
+            row = 1 if table in ("rec_state", "rec_log") else 2
+            with pytest.raises(sqlite3.OperationalError, match="cannot open indexed"):
+                db.blobopen(table, column, row)
+            db.blobopen(table, column, row, readonly=True).close()
+    make_over.close()
+
+
+@pytest.mark.parametrize("sql, name", [
+    ("CREATE UNIQUE INDEX mine ON rec_rows(timestamp)", "mine"),
+    ("CREATE TRIGGER mine AFTER UPDATE ON rec_state BEGIN SELECT 1; END", "mine"),
+    ("CREATE TEMP TRIGGER mine AFTER DELETE ON main.rec_rows BEGIN SELECT 1; END", "mine"),
+    ("CREATE TRIGGER mine INSTEAD OF DELETE ON rec_put BEGIN SELECT 1; END", "mine")])
+def test_the_check_names_what_can_pass_over_the_rules(path, sql, name):
+    db = make(path)
+    db.execute(sql)
+    assert [r[1] for r in rows(db, "SELECT * FROM blackbox_check")] == [name]
+    assert "can pass over the rules of rec_" in rows(db, "SELECT problem FROM blackbox_check")[0][0]
+
+
+def test_a_forged_counter_does_not_let_pinned_evidence_be_dropped(path):
+    db = make(path)
+    db.execute("UPDATE rec_state SET pinned_bytes = 0")
+    with pytest.raises(sqlite3.Error):
+        db.execute("DROP TABLE rec")
+    assert rows(db, "SELECT id FROM rec WHERE pinned") == [("p",)]
