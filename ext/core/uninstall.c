@@ -14,6 +14,7 @@
 #include "core.h"
 SQLITE_EXTENSION_INIT3
 
+#include <stdarg.h>
 #include <string.h>
 
 /* One call, and the domain that is looked at. */
