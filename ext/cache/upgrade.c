@@ -140,7 +140,7 @@ static char *planReturn(BxStmts *p, BxErr *pErr) {
   sqlite3_str_appendf(pOut,
       "INSERT INTO main.cache_items(" MOVED "%s) SELECT " MOVED
       "%s FROM main.cache_items_moved;\n"
-      "DROP TABLE main.cache_items_moved;\n%s",
+      "%s",
       zList ? zList : "", zList ? zList : "", zOthersSql ? zOthersSql : "");
   sqlite3_free(zList);
   sqlite3_free(zOthersSql);
@@ -151,6 +151,7 @@ static char *planReturn(BxStmts *p, BxErr *pErr) {
 }
 
 void bxCacheUpgrade(BxStmts *p, BxErr *pErr) {
+  sqlite3_stmt *pHold;
   char *zReturn;
   if (!bxCarries(p->bx, p->zDb, "cache", pErr)) return;
   if (!upgradeAsks(p, zCacheIsOld, pErr)) return;
@@ -158,6 +159,9 @@ void bxCacheUpgrade(BxStmts *p, BxErr *pErr) {
   zReturn = planReturn(p, pErr);
   bxExec(p, zCacheTakeOut, pErr);
   if (zReturn == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  pHold = bxHold(p->bx, pErr);
   bxExec(p, zReturn, pErr);
+  bxLetGo(p->bx, pHold, pErr);
+  bxExec(p, "DROP TABLE main.cache_items_moved", pErr);
   sqlite3_free(zReturn);
 }

@@ -302,7 +302,7 @@ const Operation aOperation[] = {
         "SELECT blackbox_install('main', 'cache')", 0},
     {"read an item", CACHED, 0,
         "SELECT cache_read(" SESSION " || '_a7b3c9d2_f4e8g1h2', NULL, 2001)",
-        0},
+        OP_MARKS},
     {"read an item and mark it", CACHED, 0,
         "SELECT cache_read(" SESSION " || '_a7b3c9d2_f4e8g1h2', NULL, 90000)",
         OP_MARKS},
