@@ -529,7 +529,7 @@ BEGIN
       OR EXISTS (SELECT 1 FROM payload_ledger WHERE pin = NEW.pin)
       OR EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.id)
       OR NOT EXISTS (SELECT 1 FROM event_payloads
-                      WHERE id = NEW.id
+                      WHERE id = NEW.id AND id IS NEW.id COLLATE BINARY
                         AND (pinned <> 0 OR purpose = 'evidence'));
 END;
 

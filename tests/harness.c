@@ -167,10 +167,14 @@ static int isFresh(const char *zTable, const char *zColumn) {
     return strncmp(zTable, "evidence", 8) == 0 ||
            strcmp(zTable, "rec_state") == 0;
   }
-  return strcmp(zTable, "event_payloads") == 0 ||
-                 strcmp(zTable, "payload_pins") == 0
-             ? strcmp(zColumn, "id") == 0
-             : strcmp(zColumn, "payload_id") == 0;
+  if (strcmp(zTable, "payload_ledger") == 0 &&
+      (strcmp(zColumn, "token") == 0 || strcmp(zColumn, "hash") == 0)) {
+    return 1;
+  }
+  if (strcmp(zColumn, "digest") == 0) return 1;
+  return (strcmp(zTable, "event_payloads") == 0 ||
+             strcmp(zTable, "payload_ledger") == 0) &&
+         strcmp(zColumn, "id") == 0;
 }
 
 /* Appends the rows of a query, a line each. */

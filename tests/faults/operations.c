@@ -103,6 +103,12 @@ const Operation aOperation[] = {
     {"install mends a guard", "DROP TRIGGER payload_delete_check;", 0,
         "SELECT blackbox_install()", 0},
     {"install again", 0, 0, "SELECT blackbox_install()", 0},
+    {"install takes the hashes of pins", ARCHIVE, 0,
+        "SELECT blackbox_install()", 0},
+    {"install guards a unique index and a column",
+        "CREATE UNIQUE INDEX theirs ON event_payloads(event_id, agent_id);"
+        "ALTER TABLE event_payloads ADD COLUMN more;" ARCHIVE,
+        0, "SELECT blackbox_install()", 0},
     {"uninstall a domain", CACHED, 0,
         "SELECT blackbox_uninstall('main', 'cache', 'force')", 0},
     {"uninstall", ARCHIVE CACHED ROLLOUT, 0,
@@ -192,6 +198,8 @@ const Operation aOperation[] = {
         "payload_waiting; SELECT blackbox_version(), blackbox_debug()",
         0},
     {"check", ARCHIVE, 0, "SELECT * FROM blackbox_check", 0},
+    {"check hashes", ARCHIVE "SELECT blackbox_install();", 0,
+        "SELECT * FROM blackbox_check", 0},
 
     {"create a rollout", 0, 0,
         "SELECT rollout_create(" OLD ", 'be brief', 'permanent', NULL, 1000)",
