@@ -36,6 +36,7 @@ static const BxDomain aDomain[] = {
         .xCheck = bxPayloadCheck,
         .zGuarded = ",event_payloads,payload_ledger,payload_state,payload_pins,"
                     "payload_unpins,payload_protected,blackbox_ledgers,",
+        .zAdopted = "event_payloads",
         .xLeave = bxPayloadLeave},
     {.zName = "cache",
         .zTable = "cache_state",

@@ -155,6 +155,9 @@ struct BxDomain {
   ** commas; may be NULL. Triggers that xMend makes are named <domain>_made_*.
   */
   const char *zGuarded;
+  /* One of them that may be another program's: xCheck looks at its unique
+  ** indexes. May be NULL. */
+  const char *zAdopted;
   /* What the errors of its functions begin with when beginning or ending their
   ** savepoint fails ("Write failed: "); may be NULL. */
   const char *zFailed;

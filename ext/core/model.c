@@ -215,7 +215,8 @@ static const char zObjects[] =
     "ORDER BY type <> 'table'";
 
 /* Triggers and unique indexes on the tables of the list ?1, but for those that
-** the domain ?3 makes from what it finds. ?2 is the schema. */
+** the domain ?3 makes from what it finds. ?2 is the schema, ?4 a table whose
+** indexes are the domain's own affair. */
 static const char zOnGuarded[] =
     "SELECT 'trigger', name, tbl_name FROM main.sqlite_schema"
     "  WHERE type = 'trigger' AND name NOT GLOB ?3 || '_made_*'"
@@ -227,9 +228,8 @@ static const char zOnGuarded[] =
     "UNION ALL SELECT 'unique index', l.name, t.name"
     "  FROM main.sqlite_schema AS t, pragma_index_list(t.name, ?2) AS l"
     "  WHERE t.type = 'table' AND instr(?1, ',' || lower(t.name) || ',') > 0"
-    "    AND l.\"unique\" AND l.origin = 'c' AND NOT EXISTS (SELECT 1 FROM"
-    "      main.sqlite_schema WHERE name = ?3 || '_made_insert'"
-    "        AND tbl_name = t.name)";
+    "    AND l.\"unique\" AND l.origin = 'c'"
+    "    AND t.name IS NOT ?4 COLLATE NOCASE";
 
 void bxForeigners(BxStmts *p, const BxDomain *pDomain,
     void (*xEach)(void *pArg, const BxForeign *pForeign), void *pArg,
@@ -241,7 +241,8 @@ void bxForeigners(BxStmts *p, const BxDomain *pDomain,
   if (pModel == 0) return;
   pOurs = ask(pModel, "SELECT 1 FROM sqlite_schema WHERE name = ?1", pErr);
   pStmt = bxPrepare(p, zOnGuarded, pErr);
-  bxBind(pStmt, pErr, "ttt", pDomain->zGuarded, p->zDb, pDomain->zName);
+  bxBind(pStmt, pErr, "tttt", pDomain->zGuarded, p->zDb, pDomain->zName,
+      pDomain->zAdopted);
   while (bxRow(pStmt, pErr)) {
     BxForeign foreign;
     int bOurs;

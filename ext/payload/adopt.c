@@ -352,10 +352,9 @@ static void countOne(BxStmts *p, const Gap *pGap, void *pArg) {
 static void tellOne(BxStmts *p, const Gap *pGap, void *pArg) {
   (void)p;
   bxProblem((BxProblems *)pArg, "event_payloads",
-      pGap->zWhat ? "%s %s is not guarded as it should be; run "
-                    "blackbox_install()"
-                  : "%s guard%s that nothing calls for; run blackbox_install()",
-      pGap->pMade->zWhat, pGap->zWhat ? pGap->zWhat : "");
+      pGap->zWhat ? "%s %s is not guarded by trigger %s; run blackbox_install()"
+                  : "no %s%s calls for trigger %s; run blackbox_install()",
+      pGap->pMade->zWhat, pGap->zWhat ? pGap->zWhat : "", pGap->pMade->zName);
 }
 
 void bxPayloadMend(BxStmts *p, BxErr *pErr) {

@@ -106,6 +106,7 @@ const Operation aOperation[] = {
     {"install takes the hashes of pins", ARCHIVE, 0,
         "SELECT blackbox_install()", 0},
     {"install guards a unique index and a column",
+        "DROP TRIGGER payload_delete_check;"
         "CREATE UNIQUE INDEX theirs ON event_payloads(event_id, agent_id);"
         "ALTER TABLE event_payloads ADD COLUMN more;" ARCHIVE,
         0, "SELECT blackbox_install()", 0},
