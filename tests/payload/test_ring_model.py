@@ -163,8 +163,8 @@ class Run:
             same(db, model, self.ring, self.schema)
             assert sorted(map(repr, rows(
                 db, "SELECT kill_switch_event_id, agent_id, event_id, "
-                "request_body, response_body, CAST(round((julianday(created_at) "
-                "- 2440587.5) * 86400000.0) AS INTEGER) FROM "
+                "request_body, response_body, CAST(strftime('%s', created_at) AS "
+                "INTEGER) * 1000 + CAST(substr(created_at, 21, 3) AS INTEGER) FROM "
                 f"{quoted(self.home())}.event_payloads"))) \
                 == sorted(map(repr, model.evidence))
 
