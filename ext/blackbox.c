@@ -82,17 +82,17 @@ static const BxFunction aFunction[] = {
     {"cache_update", 3, 7, BX_OWN, bxCacheUpdate},
     {"cache_use_preset", 1, 1, BX_WRITE, bxCachePreset},
     {"cache_write", 5, 8, BX_OWN, bxCacheWrite},
-    {"evidence_clear", 1, 1, BX_WRITE, evClear},
-    {"evidence_export", 1, 3, BX_OWN, evExport},
-    {"evidence_export_puppeteer", 1, 3, BX_OWN, evExportPuppeteer},
-    {"evidence_export_replay", 1, 3, BX_OWN, evExportReplay},
-    {"evidence_flush", 1, 1, BX_WRITE, evFlush},
-    {"evidence_needs_pruning", 1, 1, BX_READ, evNeedsPruning},
-    {"evidence_prune", 1, 1, BX_WRITE, evPrune},
-    {"evidence_prune_for_approval", 1, 2, BX_WRITE, evPruneForApproval},
-    {"evidence_prune_screenshots", 2, 2, BX_WRITE, evPruneScreenshots},
-    {"evidence_slim", 1, 2, BX_PURE, evSlim},
-    {"evidence_stats", 1, 1, BX_READ, evStats},
+    {"evidence_clear", 1, 1, BX_WRITE, bxEvClear},
+    {"evidence_export", 1, 3, BX_OWN, bxEvExport},
+    {"evidence_export_puppeteer", 1, 3, BX_OWN, bxEvExportPuppeteer},
+    {"evidence_export_replay", 1, 3, BX_OWN, bxEvExportReplay},
+    {"evidence_flush", 1, 1, BX_WRITE, bxEvFlush},
+    {"evidence_needs_pruning", 1, 1, BX_READ, bxEvNeedsPruning},
+    {"evidence_prune", 1, 1, BX_WRITE, bxEvPrune},
+    {"evidence_prune_for_approval", 1, 2, BX_WRITE, bxEvPruneForApproval},
+    {"evidence_prune_screenshots", 2, 2, BX_WRITE, bxEvPruneScreenshots},
+    {"evidence_slim", 1, 2, BX_PURE, bxEvSlim},
+    {"evidence_stats", 1, 1, BX_READ, bxEvStats},
     {"rollout_append", 2, 3, BX_WRITE, bxRolloutAppend},
     {"rollout_archive", 1, 1, BX_WRITE, bxRolloutArchive},
     {"rollout_cleanup_expired", 0, 2, BX_WRITE, bxRolloutCleanup},
@@ -127,7 +127,7 @@ static const BxTable aTable[] = {
         "oldest_timestamp, newest_timestamp, capacity_used, using_overflow, "
         "max_size_bytes, memory_bytes, pinned_bytes, needs_pruning, owner, "
         "only HIDDEN",
-        14, 0, 1, 0, 0, evStatsTable},
+        14, 0, 1, 0, 0, bxEvStatsTable},
     {"rollout_context", "sequence, timestamp, type, payload, rollout HIDDEN", 4,
         1, 1, 0, 0, bxRolloutContext},
     {"rollout_dropped", "item_type, payload_type, items, bytes, rollout HIDDEN",
@@ -151,7 +151,7 @@ static const BxTable aTable[] = {
 /* How blackbox_check() looks into virtual tables. */
 static const BxVtabCheck aCheck[] = {
     {"payload_ring", bxRingCheck},
-    {EV_MODULE, evCheck},
+    {EV_MODULE, bxEvCheck},
     {0, 0},
 };
 
@@ -159,7 +159,7 @@ static const BxVtabCheck aCheck[] = {
 static int registerModules(Bx *bx) {
   int rc = bxRegisterModule(bx, "payload_ring", &bxRingModule);
   if (rc == SQLITE_OK) rc = bxQueueRegister(bx);
-  if (rc == SQLITE_OK) rc = evRegister(bx);
+  if (rc == SQLITE_OK) rc = bxEvRegister(bx);
   if (rc == SQLITE_OK) {
     rc = bxRegisterModule(bx, "rollout_batch", &bxRolloutBatchModule);
   }

@@ -13,7 +13,7 @@ SQLITE_EXTENSION_INIT3
 
 #define MAX_ROWS 1000000000
 
-EvBuffer *evFind(BxCall *pCall) {
+EvBuffer *bxEvFind(BxCall *pCall) {
   return (EvBuffer *)bxVtabFind(
       pCall->bx, EV_MODULE, pCall->aArg[0], &pCall->err);
 }
@@ -23,7 +23,7 @@ EvBuffer *evFind(BxCall *pCall) {
 static void begin(EvBuffer *p, EvState *pBefore, BxErr *pErr) {
   static const char zSql[] = "UPDATE main.@_state SET version = version";
   bxRun(bxStmt(&p->base.stmts, zSql, pErr), pErr);
-  evLoadState(p, pBefore, pErr);
+  bxEvLoadState(p, pBefore, pErr);
 }
 
 static char *pruneResult(const EvState *pBefore, const EvState *pAfter,
@@ -44,7 +44,7 @@ static const char zApprove[] =
     " rid FROM main.@_rows WHERE pinned = 0 AND pruned = 0) AND %s";
 
 static void approveHere(EvBuffer *p, const char *zCondition, BxErr *pErr) {
-  char *zApproved = evApproved(
+  char *zApproved = bxEvApproved(
       "(SELECT timestamp FROM main.@_rows AS t WHERE t.rid = @_actions.rid)",
       pErr);
   char *zSql = sqlite3_mprintf(zApprove, zApproved, zCondition);
@@ -88,41 +88,41 @@ static void returnPages(EvBuffer *p, const char *zDb, i64 nBytes, BxErr *pErr) {
   sqlite3_free(zSql);
 }
 
-char *evApprove(EvBuffer *p, i64 nKeep, int bQuiet, BxErr *pErr) {
+char *bxEvApprove(EvBuffer *p, i64 nKeep, int bQuiet, BxErr *pErr) {
   EvState before, after;
   i64 iStart = bxNow();
   char *zProblems, *zMore = 0, *zOut = 0;
   begin(p, &before, pErr);
-  evOverflowClaim(p, &before, pErr);
+  bxEvOverflowClaim(p, &before, pErr);
   approveRows(p, pErr);
-  evOverflowApprove(p, &before, pErr);
-  evDo(p, "hold", "approval", nKeep, 0, pErr);
-  evOverflowSweep(p, &before, pErr);
-  evLoadState(p, &after, pErr);
+  bxEvOverflowApprove(p, &before, pErr);
+  bxEvDo(p, "hold", "approval", nKeep, 0, pErr);
+  bxEvOverflowSweep(p, &before, pErr);
+  bxEvLoadState(p, &after, pErr);
   returnPages(p, p->base.stmts.zDb, before.nBytes - after.nBytes, pErr);
   if (before.nOverflow > 0) {
     returnPages(p, before.zOverflow, before.nBytes - after.nBytes, pErr);
   }
-  zProblems = bQuiet || pErr->rc != SQLITE_OK ? 0 : evProblems(p, pErr);
+  zProblems = bQuiet || pErr->rc != SQLITE_OK ? 0 : bxEvProblems(p, pErr);
   if (zProblems != 0) zMore = sqlite3_mprintf(",\"problems\":%s", zProblems);
   if (zMore != 0) zOut = pruneResult(&before, &after, iStart, zMore);
   if (!bQuiet && zOut == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
   sqlite3_free(zProblems);
   sqlite3_free(zMore);
-  evFreeState(&before);
-  evFreeState(&after);
+  bxEvFreeState(&before);
+  bxEvFreeState(&after);
   return zOut;
 }
 
-void evPruneForApproval(BxCall *pCall) {
-  EvBuffer *p = evFind(pCall);
+void bxEvPruneForApproval(BxCall *pCall) {
+  EvBuffer *p = bxEvFind(pCall);
   i64 nKeep = 0;
   char *zResult;
   if (bxArg(pCall, 1)) {
     nKeep = bxInt(pCall->aArg[1], "keep_screenshots", 0, MAX_ROWS, &pCall->err);
   }
   if (pCall->err.rc != SQLITE_OK) return;
-  zResult = evApprove(p, nKeep, 0, &pCall->err);
+  zResult = bxEvApprove(p, nKeep, 0, &pCall->err);
   if (zResult != 0) bxReturnJson(pCall, zResult);
 }
 
@@ -131,20 +131,20 @@ void evPruneForApproval(BxCall *pCall) {
 /* Runs one command and says how the buffer was before and is after. */
 static void act(BxCall *pCall, const char *zVerb, i64 nAmount, EvState *pBefore,
     EvState *pAfter) {
-  EvBuffer *p = evFind(pCall);
+  EvBuffer *p = bxEvFind(pCall);
   memset(pBefore, 0, sizeof(*pBefore));
   memset(pAfter, 0, sizeof(*pAfter));
   if (p == 0 || pCall->err.rc != SQLITE_OK) return;
   begin(p, pBefore, &pCall->err);
-  evOverflowOurs(p, pBefore, &pCall->err);
-  evDo(p, zVerb, zVerb, nAmount, 0, &pCall->err);
-  evOverflowSweep(p, pBefore, &pCall->err);
-  evLoadState(p, pAfter, &pCall->err);
-  evFreeState(pBefore); /* the texts; the numbers are for the caller */
-  evFreeState(pAfter);
+  bxEvOverflowOurs(p, pBefore, &pCall->err);
+  bxEvDo(p, zVerb, zVerb, nAmount, 0, &pCall->err);
+  bxEvOverflowSweep(p, pBefore, &pCall->err);
+  bxEvLoadState(p, pAfter, &pCall->err);
+  bxEvFreeState(pBefore); /* the texts; the numbers are for the caller */
+  bxEvFreeState(pAfter);
 }
 
-void evPrune(BxCall *pCall) {
+void bxEvPrune(BxCall *pCall) {
   EvState before, after;
   i64 iStart = bxNow();
   act(pCall, "prune", 0, &before, &after);
@@ -152,7 +152,7 @@ void evPrune(BxCall *pCall) {
   bxReturnJson(pCall, pruneResult(&before, &after, iStart, ""));
 }
 
-void evPruneScreenshots(BxCall *pCall) {
+void bxEvPruneScreenshots(BxCall *pCall) {
   EvState before, after;
   i64 n = bxInt(pCall->aArg[1], "number of screenshots to keep", 0, MAX_ROWS,
       &pCall->err);
@@ -161,44 +161,44 @@ void evPruneScreenshots(BxCall *pCall) {
   bxReturnInt(pCall, before.nScreenshot - after.nScreenshot);
 }
 
-void evClear(BxCall *pCall) {
+void bxEvClear(BxCall *pCall) {
   EvState before, after;
   act(pCall, "clear", 0, &before, &after);
   bxReturnInt(pCall, before.nAction - after.nAction);
 }
 
-void evFlush(BxCall *pCall) {
-  EvBuffer *p = evFind(pCall);
+void bxEvFlush(BxCall *pCall) {
+  EvBuffer *p = bxEvFind(pCall);
   EvState state;
   i64 nMoved = 0;
   if (p == 0) return;
-  evLoadState(p, &state, &pCall->err);
+  bxEvLoadState(p, &state, &pCall->err);
   if (p->bTemp && state.zOverflow == 0) {
     bxFail(&pCall->err, SQLITE_ERROR,
         "MisuseError: %s lies in memory and has no overflow; name one with "
         "INSERT INTO \"%w\"(\"%w\", value) VALUES('overflow', 'main')",
         p->base.stmts.zTable, p->base.stmts.zTable, p->base.stmts.zTable);
   } else if (p->bTemp) {
-    nMoved = evOverflowMove(p, &state, -1, &pCall->err);
-    evOverflowSweep(p, &state, &pCall->err);
+    nMoved = bxEvOverflowMove(p, &state, -1, &pCall->err);
+    bxEvOverflowSweep(p, &state, &pCall->err);
   }
-  evFreeState(&state);
+  bxEvFreeState(&state);
   bxReturnInt(pCall, nMoved);
 }
 
 /*-------------------------------------------------------- counting ----*/
 
-void evNeedsPruning(BxCall *pCall) {
-  EvBuffer *p = evFind(pCall);
+void bxEvNeedsPruning(BxCall *pCall) {
+  EvBuffer *p = bxEvFind(pCall);
   EvState state;
   if (p == 0) return;
-  evLoadState(p, &state, &pCall->err);
+  bxEvLoadState(p, &state, &pCall->err);
   bxReturnInt(
       pCall, (double)state.nBytes >= (double)state.nMax * state.rThreshold);
-  evFreeState(&state);
+  bxEvFreeState(&state);
 }
 
-void evStats(BxCall *pCall) {
+void bxEvStats(BxCall *pCall) {
   static const char zSql[] =
       "SELECT json_object('totalSize', bytes, 'actionCount', actions,"
       " 'screenshotCount', screenshots,"
@@ -207,10 +207,10 @@ void evStats(BxCall *pCall) {
       " 'capacityUsed', bytes * 1.0 / max_size_bytes,"
       " 'usingOverflow', json(CASE WHEN overflowed > 0 THEN 'true'"
       " ELSE 'false' END)) FROM main.@_state";
-  EvBuffer *p = evFind(pCall);
+  EvBuffer *p = bxEvFind(pCall);
   sqlite3_stmt *pStmt;
   if (p == 0) return;
-  evExpectKnown(p, &pCall->err);
+  bxEvExpectKnown(p, &pCall->err);
   pStmt = bxStmt(&p->base.stmts, zSql, &pCall->err);
   if (bxRow(pStmt, &pCall->err)) {
     bxReturnJson(pCall, sqlite3_mprintf("%s", sqlite3_column_text(pStmt, 0)));
@@ -248,7 +248,7 @@ static void addSchemaStats(BxStmts *p, sqlite3_str *pOut, BxErr *pErr) {
     const char *zName = (const char *)sqlite3_column_text(pNames, 0);
     BxErr err = {SQLITE_OK, 0};
     BxVtab *pVtab = bxVtabIn(p->bx, EV_MODULE, p->zDb, zName, &err);
-    if (pVtab != 0) evExpectKnown((EvBuffer *)pVtab, &err);
+    if (pVtab != 0) bxEvExpectKnown((EvBuffer *)pVtab, &err);
     if (pVtab != 0 && err.rc == SQLITE_OK) addStats(pVtab, pOut, pErr);
     bxClear(&err);
   }
@@ -267,12 +267,12 @@ static void addAllStats(Bx *bx, sqlite3_str *pOut, BxErr *pErr) {
   sqlite3_finalize(pDbs);
 }
 
-sqlite3_stmt *evStatsTable(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
+sqlite3_stmt *bxEvStatsTable(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   sqlite3_str *pOut = sqlite3_str_new(bx->db);
   sqlite3_str_appendchar(pOut, 1, '[');
   if (apArg[0] != 0) {
     BxVtab *p = bxVtabFind(bx, EV_MODULE, apArg[0], pErr);
-    if (p != 0) evExpectKnown((EvBuffer *)p, pErr);
+    if (p != 0) bxEvExpectKnown((EvBuffer *)p, pErr);
     if (p != 0) addStats(p, pOut, pErr);
   } else {
     addAllStats(bx, pOut, pErr);

@@ -1,7 +1,7 @@
 /*
 ** approve.c: what an approved action keeps, as one SQL expression.
 **
-** evApproved(ts) stands where a column "action" is in scope, valid JSON; ts is
+** bxEvApproved(ts) stands where a column "action" is in scope, valid JSON; ts is
 ** the SQL of the row's own time, for actions that carry none. What is no object
 ** stays as it is; else its value is the action
 **   - without network data;
@@ -14,7 +14,7 @@
 ** and evidence.vision, evidence.mouse, evidence.network. What has not the
 ** expected type (strategies that are no array, a strategy or metadata that is
 ** no object, a strategy whose type is no text, a mouse record without an end
-** point, a number for a text) stays as it is, and evProblems() names it; so
+** point, a number for a text) stays as it is, and bxEvProblems() names it; so
 ** does a whole action in which a key is written with an escape, or one that
 ** matters comes twice. What a type does not keep goes, whatever it is.
 ** Approving twice changes nothing.
@@ -34,7 +34,7 @@ SQLITE_EXTENSION_INIT3
 #define IN_OBJECT "{n"
 #define IN_ARRAY "["
 
-#define KEPT(key, kind)                                                        \
+#define CUT_KEPT(key, kind)                                                    \
   { key, BX_CUT_NOTHING, kind, 0 }
 #define GONE(key)                                                              \
   { key, BX_CUT_ALL, 0, 0 }
@@ -44,43 +44,43 @@ SQLITE_EXTENSION_INIT3
   { 0, BX_CUT_NOTHING, 0, 0 }
 
 static const BxCut aVision[] = {GONE("rawOcrResult"), GONE("screenshot"),
-    GONE("allTextResults"), KEPT("ocrText", IN_TEXT),
-    KEPT("confidence", IN_NUMBER), END};
-static const BxCut aMouse[] = {GONE("trail"), KEPT("endpoint", IN_OBJECT), END};
-static const BxCut aMetadata[] = {GONE("mouseTrail"), KEPT("role", IN_TEXT),
-    KEPT("name", IN_TEXT), {"text", BX_CUT_TEXT, IN_TEXT, 0},
-    KEPT("label", IN_TEXT), KEPT("placeholder", IN_TEXT),
-    KEPT("targetText", IN_TEXT), KEPT("x", IN_NUMBER), KEPT("y", IN_NUMBER),
-    KEPT("endpoint", IN_OBJECT), END};
-static const BxCut aStrategy[] = {KEPT("type", IN_TEXT),
-    KEPT("confidence", IN_NUMBER), KEPT("selector", IN_TEXT),
+    GONE("allTextResults"), CUT_KEPT("ocrText", IN_TEXT),
+    CUT_KEPT("confidence", IN_NUMBER), END};
+static const BxCut aMouse[] = {
+    GONE("trail"), CUT_KEPT("endpoint", IN_OBJECT), END};
+static const BxCut aMetadata[] = {GONE("mouseTrail"), CUT_KEPT("role", IN_TEXT),
+    CUT_KEPT("name", IN_TEXT), {"text", BX_CUT_TEXT, IN_TEXT, 0},
+    CUT_KEPT("label", IN_TEXT), CUT_KEPT("placeholder", IN_TEXT),
+    CUT_KEPT("targetText", IN_TEXT), CUT_KEPT("x", IN_NUMBER),
+    CUT_KEPT("y", IN_NUMBER), CUT_KEPT("endpoint", IN_OBJECT), END};
+static const BxCut aStrategy[] = {CUT_KEPT("type", IN_TEXT),
+    CUT_KEPT("confidence", IN_NUMBER), CUT_KEPT("selector", IN_TEXT),
     INSIDE("metadata", aMetadata), END};
 static const BxCut aChain[] = {
     {"strategies", BX_CUT_ELEMENTS, IN_ARRAY, aStrategy}, END};
 static const BxCut aEvidence[] = {
     INSIDE("vision", aVision), INSIDE("mouse", aMouse), GONE("network"), END};
-static const BxCut aAction[] = {KEPT("timestamp", 0),
+static const BxCut aAction[] = {CUT_KEPT("timestamp", 0),
     INSIDE("visionData", aVision), INSIDE("mouseData", aMouse),
     GONE("networkData"), INSIDE("evidence", aEvidence),
     INSIDE("fallbackChain", aChain), END};
 static const BxCut action = INSIDE("", aAction);
 
-/* Whether SQLite takes the value for JSON. json_valid() also says no when it
-** gets no memory, and is then asked again. */
-static int isJson(BxCall *p, sqlite3_value *pValue) {
+int bxEvIsJson(Bx *bx, sqlite3_value *pValue, BxErr *pErr) {
+  static const char zSql[] = "SELECT json_valid(?1) OR json_valid(?1)";
   sqlite3_stmt *pStmt = 0;
   int bJson;
-  if (sqlite3_value_type(pValue) != SQLITE_TEXT) return 0;
-  bxFailDb(&p->err, p->bx->db,
-      sqlite3_prepare_v2(
-          p->bx->db, "SELECT json_valid(?1) OR json_valid(?1)", -1, &pStmt, 0));
-  bxBind(pStmt, &p->err, "v", pValue);
-  bJson = bxRow(pStmt, &p->err) && sqlite3_column_int(pStmt, 0);
+  if (pErr->rc != SQLITE_OK || sqlite3_value_type(pValue) != SQLITE_TEXT) {
+    return 0;
+  }
+  bxFailDb(pErr, bx->db, sqlite3_prepare_v2(bx->db, zSql, -1, &pStmt, 0));
+  bxBind(pStmt, pErr, "v", pValue);
+  bJson = bxRow(pStmt, pErr) && sqlite3_column_int(pStmt, 0);
   sqlite3_finalize(pStmt);
   return bJson;
 }
 
-void evSlim(BxCall *p) {
+void bxEvSlim(BxCall *p) {
   sqlite3_value *pAction = p->aArg[0];
   sqlite3_str *pOut = sqlite3_str_new(p->bx->db);
   const char *z = 0;
@@ -100,7 +100,8 @@ void evSlim(BxCall *p) {
     return;
   }
   sqlite3_free(zOut);
-  if (eResult == BX_CUT_UNSURE && !bStrict && !isJson(p, pAction)) {
+  if (eResult == BX_CUT_UNSURE && !bStrict &&
+      !bxEvIsJson(p->bx, pAction, &p->err)) {
     bxReturnValue(p, pAction);
   }
 }
@@ -116,7 +117,7 @@ void evSlim(BxCall *p) {
 */
 /* clang-format off */
 #define MEMBER(key, path) "coalesce(',\"" key "\":' || (v -> '" path "'), '')"
-#define META(key) MEMBER(key, "$.metadata." key)
+#define META_MEMBER(key) MEMBER(key, "$.metadata." key)
 /* Whether a script would take the member for true. (->> ends at a NUL.) */
 #define IS_TRUE(j, path)                                                       \
   "(" j " ->> " path " NOT IN ('', 0) OR " j " -> " path " GLOB '\"\\u0000*')"
@@ -128,13 +129,13 @@ static const char zStrategies[] =
     " FROM json_each(j, '$.fallbackChain.strategies') AS e),"
     " m(v, place, members) AS MATERIALIZED (SELECT v, place,"
     " CASE v ->> '$.type'"
-    " WHEN 'cdp_semantic' THEN " META("role") " || " META("name")
+    " WHEN 'cdp_semantic' THEN " META_MEMBER("role") " || " META_MEMBER("name")
     " WHEN 'cdp_power' THEN coalesce(',\"text\":' ||"
     " nullif(v -> '$.metadata.text', 'null'), '') || "
-    META("label") " || " META("placeholder")
-    " WHEN 'vision_ocr' THEN " META("targetText")
-    " WHEN 'coordinates' THEN " META("x") " || " META("y")
-    " WHEN 'evidence_scoring' THEN " META("endpoint") " END FROM s)"
+    META_MEMBER("label") " || " META_MEMBER("placeholder")
+    " WHEN 'vision_ocr' THEN " META_MEMBER("targetText")
+    " WHEN 'coordinates' THEN " META_MEMBER("x") " || " META_MEMBER("y")
+    " WHEN 'evidence_scoring' THEN " META_MEMBER("endpoint") " END FROM s)"
     " SELECT '[' || coalesce(group_concat(CASE WHEN v IS NULL"
     " THEN action -> place ELSE '{' || substr("
     MEMBER("type", "$.type") " || " MEMBER("confidence", "$.confidence")
@@ -175,7 +176,7 @@ static void setMouse(sqlite3_str *pOut, const char *zPath, const char *zTime) {
   sqlite3_str_appendall(pOut, ")");
 }
 
-char *evApproved(const char *zTime, BxErr *pErr) {
+char *bxEvApproved(const char *zTime, BxErr *pErr) {
   sqlite3_str *pOut = sqlite3_str_new(0);
   char *z;
   sqlite3_str_appendf(pOut,
@@ -267,14 +268,14 @@ static const char zProblem[] =
     ") WHERE problem IS NOT NULL LIMIT 100)";
 /* clang-format on */
 
-char *evProblems(EvBuffer *p, BxErr *pErr) {
-  char *zFrom = evActions(p, pErr);
+char *bxEvProblems(EvBuffer *p, BxErr *pErr) {
+  char *zFrom = bxEvActions(p, pErr);
   char *zHead = zFrom ? sqlite3_mprintf(zDoc, zFrom) : 0;
   char *zSql = zHead ? sqlite3_mprintf("%s%s%s", zHead, zMembers, zProblem) : 0;
   char *zOut = 0;
   sqlite3_stmt *pStmt;
   if (zSql == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  pStmt = evPrepareActions(p, zSql, pErr);
+  pStmt = bxEvPrepareActions(p, zSql, pErr);
   if (bxRow(pStmt, pErr)) {
     zOut = sqlite3_mprintf("%s", sqlite3_column_text(pStmt, 0));
     if (zOut == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");

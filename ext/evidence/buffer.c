@@ -89,7 +89,7 @@ static void readParam(EvParam *p, const char *zArg, BxErr *pErr) {
   }
 }
 
-static void declare(sqlite3 *db, const char *zName, BxErr *pErr) {
+static void declareColumns(sqlite3 *db, const char *zName, BxErr *pErr) {
   char *zSql;
   if (pErr->rc != SQLITE_OK) return;
   if (bxIsColumn(zName, EV_COLUMNS)) {
@@ -121,17 +121,17 @@ static int openBuffer(sqlite3 *db, Bx *bx, const char *const *argv,
     const EvParam *pParam, sqlite3_vtab **ppVtab, char **pzErr, BxErr *pErr) {
   EvBuffer *p = 0;
   const char *zFile = sqlite3_db_filename(db, argv[1]);
-  declare(db, argv[2], pErr);
+  declareColumns(db, argv[2], pErr);
   p = (EvBuffer *)bxVtabNew(
       sizeof(EvBuffer), bx, EV_MODULE, argv[1], argv[2], pErr);
   if (p != 0) {
     p->bTemp = sqlite3_stricmp(argv[1], "temp") == 0;
     p->bDisk = !p->bTemp && zFile != 0 && zFile[0] != 0;
     if (pParam == 0) {
-      evExpectTables(p, pErr);
+      bxEvExpectTables(p, pErr);
     } else {
-      evCreate(p, pErr);
-      evFirstState(p, pParam, pErr);
+      bxEvCreate(p, pErr);
+      bxEvFirstState(p, pParam, pErr);
     }
   }
   if (pErr->rc == SQLITE_OK) {
@@ -195,12 +195,12 @@ static int bufferDestroy(sqlite3_vtab *pVtab) {
   EvBuffer *p = (EvBuffer *)pVtab;
   EvState state;
   BxErr err = {SQLITE_OK, 0};
-  evLoadState(p, &state, &err);
+  bxEvLoadState(p, &state, &err);
   if (state.nMax == 0) forgetLost(&err); /* there is no state */
   if (err.rc == SQLITE_OK) expectNoPins(p, &err);
-  evOverflowDrop(p, &state, &err);
-  evFreeState(&state);
-  evDrop(p, &err);
+  bxEvOverflowDrop(p, &state, &err);
+  bxEvFreeState(&state);
+  bxEvDrop(p, &err);
   if (err.rc == SQLITE_OK) {
     bxVtabFree(&p->base);
     return SQLITE_OK;
@@ -322,7 +322,7 @@ static int bufferOpen(sqlite3_vtab *pVtab, sqlite3_vtab_cursor **ppCursor) {
   return bxCursorNew(sizeof(EvCursor), ppCursor);
 }
 
-static void clearCursor(EvCursor *p) {
+static void endScan(EvCursor *p) {
   sqlite3_finalize(p->pScan);
   sqlite3_finalize(p->pAction);
   sqlite3_finalize(p->pScreenshot);
@@ -330,7 +330,7 @@ static void clearCursor(EvCursor *p) {
 }
 
 static int bufferClose(sqlite3_vtab_cursor *pCursor) {
-  clearCursor((EvCursor *)pCursor);
+  endScan((EvCursor *)pCursor);
   sqlite3_free(pCursor);
   return SQLITE_OK;
 }
@@ -350,9 +350,9 @@ static int bufferFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
   char *zSql = scanSql(idxNum);
   int i;
   (void)idxStr;
-  clearCursor(p);
+  endScan(p);
   if (zSql == 0) bxFail(&err, SQLITE_NOMEM, "out of memory");
-  evExpectKnown(pBuffer, &err);
+  bxEvExpectKnown(pBuffer, &err);
   p->pScan = bxPrepare(&pBuffer->base.stmts, zSql, &err);
   sqlite3_free(zSql);
   for (i = 0; i < argc && err.rc == SQLITE_OK; i++) {
@@ -389,10 +389,10 @@ static void failDamaged(
 }
 
 static void columnAction(EvCursor *p, sqlite3_context *pCtx, BxErr *pErr) {
-  if (!fetch(p, &p->pAction, evReadAction, pErr)) {
+  if (!fetch(p, &p->pAction, bxEvReadAction, pErr)) {
     failDamaged(p, "action", "is missing", pErr);
   } else if (!sqlite3_column_int(p->pAction, 1) ||
-             !evIsObject((const char *)sqlite3_column_text(p->pAction, 0),
+             !bxEvIsObject((const char *)sqlite3_column_text(p->pAction, 0),
                  sqlite3_column_bytes(p->pAction, 0))) {
     failDamaged(p, "action", "is no JSON object", pErr);
   } else {
@@ -412,7 +412,7 @@ static int bufferColumn(
     columnAction(p, pCtx, &err);
   } else if (iCol == COL_SCREENSHOT) {
     if (sqlite3_column_int64(p->pScan, 7) == 0) return SQLITE_OK;
-    if (fetch(p, &p->pScreenshot, evReadScreenshot, &err)) {
+    if (fetch(p, &p->pScreenshot, bxEvReadScreenshot, &err)) {
       sqlite3_result_value(pCtx, sqlite3_column_value(p->pScreenshot, 0));
     } else {
       failDamaged(p, "screenshot", "is missing", &err);
@@ -435,7 +435,7 @@ static int bufferRowid(sqlite3_vtab_cursor *pCursor, sqlite3_int64 *piRowid) {
 
 /*---------------------------------------------------------- writing ----*/
 
-static int isNull(sqlite3_value *pVal) {
+static int isNullValue(sqlite3_value *pVal) {
   return sqlite3_value_type(pVal) == SQLITE_NULL;
 }
 
@@ -449,7 +449,7 @@ static void checkComputed(sqlite3_value **apCol, int bUpdate, BxErr *pErr) {
   int i;
   for (i = 0; i < 3; i++) {
     sqlite3_value *pVal = apCol[aComputed[i].iCol];
-    if (bUpdate ? sqlite3_value_nochange(pVal) : isNull(pVal)) continue;
+    if (bUpdate ? sqlite3_value_nochange(pVal) : isNullValue(pVal)) continue;
     bxFail(pErr, SQLITE_CONSTRAINT,
         "ValidationError: %s is computed by the buffer; leave it out",
         aComputed[i].zName);
@@ -472,15 +472,15 @@ static void failAlways(BxErr *pErr) {
   }
 }
 
-static i64 insertRow(EvBuffer *p, sqlite3_value **apCol, BxErr *pErr) {
+static i64 insertEvidence(EvBuffer *p, sqlite3_value **apCol, BxErr *pErr) {
   int eConflict = sqlite3_vtab_on_conflict(p->base.stmts.bx->db);
   i64 iRow = 0;
   EvRow row = {apCol[COL_ID], apCol[COL_TIMESTAMP], apCol[COL_ACTION],
       apCol[COL_SCREENSHOT], apCol[COL_PINNED], 0, 1};
   checkComputed(apCol, 0, pErr);
-  if (!isNull(apCol[COL_VALUE])) failHidden(p, pErr);
+  if (!isNullValue(apCol[COL_VALUE])) failHidden(p, pErr);
   row.bReplace = eConflict == SQLITE_REPLACE;
-  if (pErr->rc == SQLITE_OK) iRow = evStore(p, &row, pErr);
+  if (pErr->rc == SQLITE_OK) iRow = bxEvStore(p, &row, pErr);
   if (eConflict == SQLITE_IGNORE) failAlways(pErr);
   return iRow;
 }
@@ -496,7 +496,7 @@ static void updateRow(
   if (!sqlite3_value_nochange(apCol[COL_ID])) row.pId = apCol[COL_ID];
   if (!sqlite3_value_nochange(apCol[COL_TIMESTAMP])) {
     row.pTimestamp = apCol[COL_TIMESTAMP];
-    if (isNull(row.pTimestamp)) {
+    if (isNullValue(row.pTimestamp)) {
       bxFail(pErr, SQLITE_CONSTRAINT,
           "ValidationError: timestamp must be a time in whole milliseconds "
           "since 1970 UTC, got NULL");
@@ -512,19 +512,19 @@ static void updateRow(
   if (!sqlite3_value_nochange(apCol[COL_PINNED])) {
     row.pPinned = apCol[COL_PINNED];
   }
-  if (pErr->rc == SQLITE_OK) evChange(p, iRow, &row, pErr);
+  if (pErr->rc == SQLITE_OK) bxEvChange(p, iRow, &row, pErr);
   if (sqlite3_vtab_on_conflict(p->base.stmts.bx->db) == SQLITE_IGNORE) {
     failAlways(pErr);
   }
 }
 
-static void runCommand(EvBuffer *p, sqlite3_value **apCol, BxErr *pErr) {
+static void runSetting(EvBuffer *p, sqlite3_value **apCol, BxErr *pErr) {
   const char *zName = bxText(apCol[COL_COMMAND], "command", 100, 0, pErr);
   int i;
   for (i = 0; i < COL_COMMAND; i++) {
-    if (!isNull(apCol[i])) failHidden(p, pErr);
+    if (!isNullValue(apCol[i])) failHidden(p, pErr);
   }
-  if (pErr->rc == SQLITE_OK) evSet(p, zName, apCol[COL_VALUE], pErr);
+  if (pErr->rc == SQLITE_OK) bxEvSet(p, zName, apCol[COL_VALUE], pErr);
 }
 
 static int bufferUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
@@ -532,15 +532,15 @@ static int bufferUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
   EvBuffer *p = (EvBuffer *)pVtab;
   BxErr err = {SQLITE_OK, 0};
   if (argc == 1) {
-    evDelete(p, sqlite3_value_int64(argv[0]), &err);
-  } else if (isNull(argv[0])) {
-    if (!isNull(argv[2 + COL_COMMAND])) {
-      runCommand(p, argv + 2, &err);
-    } else if (!isNull(argv[1])) {
+    bxEvDelete(p, sqlite3_value_int64(argv[0]), &err);
+  } else if (isNullValue(argv[0])) {
+    if (!isNullValue(argv[2 + COL_COMMAND])) {
+      runSetting(p, argv + 2, &err);
+    } else if (!isNullValue(argv[1])) {
       bxFail(&err, SQLITE_CONSTRAINT,
           "ValidationError: the buffer gives the rowid; leave it out");
     } else {
-      *piRowid = insertRow(p, argv + 2, &err);
+      *piRowid = insertEvidence(p, argv + 2, &err);
     }
   } else if (sqlite3_value_int64(argv[0]) != sqlite3_value_int64(argv[1])) {
     bxFail(&err, SQLITE_CONSTRAINT,
@@ -560,12 +560,13 @@ static int bufferRename(sqlite3_vtab *pVtab, const char *zNew) {
     bxFail(&err, SQLITE_ERROR,
         "ValidationError: a buffer cannot be named like one of its columns");
   }
-  evRename(p, zNew, &err);
+  bxEvRename(p, zNew, &err);
+  bxEvOverflowRename(p, &err);
   return bxReportVtab(&err, pVtab);
 }
 
 static int bufferShadowName(const char *zSuffix) {
-  return bxMayClaim() && evIsShadow(zSuffix);
+  return bxMayClaim() && bxEvIsShadow(zSuffix);
 }
 
 static const sqlite3_module bufferModule = {
@@ -587,6 +588,6 @@ static const sqlite3_module bufferModule = {
     .xShadowName = bufferShadowName,
 };
 
-int evRegister(Bx *bx) {
+int bxEvRegister(Bx *bx) {
   return bxRegisterModule(bx, EV_MODULE, &bufferModule);
 }

@@ -63,29 +63,29 @@ typedef struct EvParam {
 
 /*---------------------------------------------------------- schema.c ----*/
 
-void evCreate(EvBuffer *p, BxErr *pErr);
-void evDrop(EvBuffer *p, BxErr *pErr);
-void evRename(EvBuffer *p, const char *zNew, BxErr *pErr);
+void bxEvCreate(EvBuffer *p, BxErr *pErr);
+void bxEvDrop(EvBuffer *p, BxErr *pErr);
+void bxEvRename(EvBuffer *p, const char *zNew, BxErr *pErr);
 /* The tables are there. Reads nothing, as a read in a transaction must not come
 ** before the first write. */
-void evExpectTables(EvBuffer *p, BxErr *pErr);
+void bxEvExpectTables(EvBuffer *p, BxErr *pErr);
 /* They are of a version that this module knows. */
-void evExpectVersion(EvBuffer *p, i64 iVersion, BxErr *pErr);
-int evIsShadow(const char *zSuffix);
-void evCheck(BxVtab *p, BxProblems *pOut);
+void bxEvExpectVersion(EvBuffer *p, i64 iVersion, BxErr *pErr);
+int bxEvIsShadow(const char *zSuffix);
+void bxEvCheck(BxVtab *p, BxProblems *pOut);
 
 /*----------------------------------------------------------- store.c ----*/
 
 /* Reads the state table's row, and sees that its version is one to know. */
-void evLoadState(EvBuffer *p, EvState *pState, BxErr *pErr);
+void bxEvLoadState(EvBuffer *p, EvState *pState, BxErr *pErr);
 /* The second part alone, for readers; looks once. */
-void evExpectKnown(EvBuffer *p, BxErr *pErr);
+void bxEvExpectKnown(EvBuffer *p, BxErr *pErr);
 /* Frees the texts; the numbers stay. */
-void evFreeState(EvState *pState);
+void bxEvFreeState(EvState *pState);
 /* Writes the first state row from the parameters. */
-void evFirstState(EvBuffer *p, const EvParam *pParam, BxErr *pErr);
+void bxEvFirstState(EvBuffer *p, const EvParam *pParam, BxErr *pErr);
 /* One setting, by name: "max_screenshots", 20. */
-void evSet(EvBuffer *p, const char *zName, sqlite3_value *pVal, BxErr *pErr);
+void bxEvSet(EvBuffer *p, const char *zName, sqlite3_value *pVal, BxErr *pErr);
 
 /* A row as a statement gives it. NULL: not given, or not changed. */
 typedef struct EvRow {
@@ -95,60 +95,60 @@ typedef struct EvRow {
 } EvRow;
 
 /* Returns the rid of the new (or replaced) row. */
-i64 evStore(EvBuffer *p, EvRow *pRow, BxErr *pErr);
-void evChange(EvBuffer *p, i64 iRow, EvRow *pRow, BxErr *pErr);
-void evDelete(EvBuffer *p, i64 iRow, BxErr *pErr);
+i64 bxEvStore(EvBuffer *p, EvRow *pRow, BxErr *pErr);
+void bxEvChange(EvBuffer *p, i64 iRow, EvRow *pRow, BxErr *pErr);
+void bxEvDelete(EvBuffer *p, i64 iRow, BxErr *pErr);
 /*
 ** Prepares zHere; with an overflow zBoth, where ?2 is the owner and "over."
 ** marks the overflow's schema.
 */
-sqlite3_stmt *evPrepareTiers(
+sqlite3_stmt *bxEvPrepareTiers(
     EvBuffer *p, const char *zHere, const char *zBoth, BxErr *pErr);
 /* Statements that read the action or the screenshot of row ?1. */
-sqlite3_stmt *evReadAction(EvBuffer *p, BxErr *pErr);
-sqlite3_stmt *evReadScreenshot(EvBuffer *p, BxErr *pErr);
+sqlite3_stmt *bxEvReadAction(EvBuffer *p, BxErr *pErr);
+sqlite3_stmt *bxEvReadScreenshot(EvBuffer *p, BxErr *pErr);
 /*
 ** All rows as a FROM term with columns rid, id, timestamp, pinned, pruned,
 ** place, action: both tiers. An action that is gone is NULL. Free the text with
 ** sqlite3_free().
 */
-char *evActions(EvBuffer *p, BxErr *pErr);
+char *bxEvActions(EvBuffer *p, BxErr *pErr);
 /* One command of the buffer's own view: prune, hold, clear. */
-void evDo(EvBuffer *p, const char *zVerb, const char *zRule, i64 nAmount,
+void bxEvDo(EvBuffer *p, const char *zVerb, const char *zRule, i64 nAmount,
     i64 iRow, BxErr *pErr);
 /* Whether n bytes begin, after white space, as a JSON object does. */
-int evIsObject(const char *z, int n);
+int bxEvIsObject(const char *z, int n);
 
 /*-------------------------------------------------------- overflow.c ----*/
 
 /* Prepares SQL in which "over." marks the overflow's schema. */
-sqlite3_stmt *evPrepareOver(
+sqlite3_stmt *bxEvPrepareOver(
     EvBuffer *p, const EvState *pState, const char *zTemplate, BxErr *pErr);
-/* Prepares SQL made with evActions(). */
-sqlite3_stmt *evPrepareActions(EvBuffer *p, const char *zSql, BxErr *pErr);
+/* Prepares SQL made with bxEvActions(). */
+sqlite3_stmt *bxEvPrepareActions(EvBuffer *p, const char *zSql, BxErr *pErr);
 /* Sees that schema zDb can take rows, and registers an owner. */
-void evOverflowOpen(
+void bxEvOverflowOpen(
     EvBuffer *p, const char *zDb, const char *zResume, BxErr *pErr);
 /* Moves the oldest rows from memory until it holds nGoal bytes or less. */
-i64 evOverflowMove(EvBuffer *p, EvState *pState, i64 nGoal, BxErr *pErr);
+i64 bxEvOverflowMove(EvBuffer *p, EvState *pState, i64 nGoal, BxErr *pErr);
 /* Brings one row back into memory. */
-void evOverflowBack(EvBuffer *p, EvState *pState, i64 iRow, BxErr *pErr);
+void bxEvOverflowBack(EvBuffer *p, EvState *pState, i64 iRow, BxErr *pErr);
 /* Puts the buffer's name into the list of owners. */
-void evOverflowRename(EvBuffer *p, BxErr *pErr);
+void bxEvOverflowRename(EvBuffer *p, BxErr *pErr);
 /* Begins an act that writes there: the first write, which waits for others, and
 ** an error when the evidence belongs to another buffer by now. */
-void evOverflowClaim(EvBuffer *p, EvState *pState, BxErr *pErr);
+void bxEvOverflowClaim(EvBuffer *p, EvState *pState, BxErr *pErr);
 /* The error alone, for an act that is swept up afterwards: asked before
 ** anything changes, and none when the file cannot be read. */
-void evOverflowOurs(EvBuffer *p, EvState *pState, BxErr *pErr);
+void bxEvOverflowOurs(EvBuffer *p, EvState *pState, BxErr *pErr);
 /* Removes over there what the buffer has let go. */
-void evOverflowSweep(EvBuffer *p, EvState *pState, BxErr *pErr);
+void bxEvOverflowSweep(EvBuffer *p, EvState *pState, BxErr *pErr);
 /* Approves the actions over there. */
-void evOverflowApprove(EvBuffer *p, EvState *pState, BxErr *pErr);
+void bxEvOverflowApprove(EvBuffer *p, EvState *pState, BxErr *pErr);
 /* Lets go of everything this buffer has there. */
-void evOverflowDrop(EvBuffer *p, EvState *pState, BxErr *pErr);
+void bxEvOverflowDrop(EvBuffer *p, EvState *pState, BxErr *pErr);
 /* Rates overflowed rows that have no confidence yet. */
-void evOverflowRate(EvBuffer *p, const EvState *pState, BxErr *pErr);
+void bxEvOverflowRate(EvBuffer *p, const EvState *pState, BxErr *pErr);
 
 /*--------------------------------------------------------- approve.c ----*/
 
@@ -168,36 +168,39 @@ void evOverflowRate(EvBuffer *p, const EvState *pState, BxErr *pErr);
 #define EV_OBJECT(action)                                                      \
   "(" action " GLOB '{*' OR ltrim(" action                                     \
   ", ' ' || char(9, 10, 13)) GLOB '{*')"
+/* Whether SQLite takes a text for JSON as RFC 8259 has it. json_valid() also
+** says no when it gets no memory, and is then asked again. */
+int bxEvIsJson(Bx *bx, sqlite3_value *pValue, BxErr *pErr);
 /* evidence_slim(action): without its large parts. */
-void evSlim(BxCall *pCall);
+void bxEvSlim(BxCall *pCall);
 /* The SQL expression of what remains of column "action" when it is approved;
 ** zTime is the SQL of its row's time. Free it with sqlite3_free(). */
-char *evApproved(const char *zTime, BxErr *pErr);
+char *bxEvApproved(const char *zTime, BxErr *pErr);
 /* JSON array of what in these actions could not be understood. */
-char *evProblems(EvBuffer *p, BxErr *pErr);
+char *bxEvProblems(EvBuffer *p, BxErr *pErr);
 
 /*---------------------------------------------------- act.c, export.c ----*/
 
 /* Finds the buffer that argument 0 names. */
-EvBuffer *evFind(BxCall *pCall);
+EvBuffer *bxEvFind(BxCall *pCall);
 /* Approval of the stored rows; the JSON result, or NULL with bQuiet. */
-char *evApprove(EvBuffer *p, i64 nKeep, int bQuiet, BxErr *pErr);
+char *bxEvApprove(EvBuffer *p, i64 nKeep, int bQuiet, BxErr *pErr);
 
-void evPruneForApproval(BxCall *pCall);
-void evPrune(BxCall *pCall);
-void evPruneScreenshots(BxCall *pCall);
-void evNeedsPruning(BxCall *pCall);
-void evStats(BxCall *pCall);
-void evClear(BxCall *pCall);
-void evFlush(BxCall *pCall);
-sqlite3_stmt *evStatsTable(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
+void bxEvPruneForApproval(BxCall *pCall);
+void bxEvPrune(BxCall *pCall);
+void bxEvPruneScreenshots(BxCall *pCall);
+void bxEvNeedsPruning(BxCall *pCall);
+void bxEvStats(BxCall *pCall);
+void bxEvClear(BxCall *pCall);
+void bxEvFlush(BxCall *pCall);
+sqlite3_stmt *bxEvStatsTable(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 
-void evExport(BxCall *pCall);
-void evExportPuppeteer(BxCall *pCall);
-void evExportReplay(BxCall *pCall);
+void bxEvExport(BxCall *pCall);
+void bxEvExportPuppeteer(BxCall *pCall);
+void bxEvExportReplay(BxCall *pCall);
 
 /*---------------------------------------------------------- buffer.c ----*/
 
-int evRegister(Bx *bx);
+int bxEvRegister(Bx *bx);
 
 #endif

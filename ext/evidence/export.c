@@ -52,18 +52,18 @@ SQLITE_EXTENSION_INIT3
 ** SQLite's functions end a text at a NUL, which JSON can write as \u0000. A
 ** value is then quoted as it is written (x is a JSON string). No text of a page
 ** has a NUL, so b, the action that selectors and kinds are read from, has
-** MARKED in its place: a character that Unicode leaves out. What has it is no
+** NUL_MARK in its place: a character that Unicode leaves out. What has it is no
 ** selector, and no kind that is known. 0x01 cannot stand in JSON as itself.
 */
 #define ASIDE(x) "replace(" x ", '\\\\', char(1))"
 #define QUOTED(x)                                                              \
   "CASE WHEN " BX_JSON_HAS_NUL(x) " THEN " x " ELSE json_quote(" x " ->> '$') END"
-#define MARKED "char(64976)"
-#define MARK(x)                                                                \
+#define NUL_MARK "char(64976)"
+#define WITH_MARK(x)                                                                \
   "CASE WHEN instr(" x ", '\\u0000') = 0 THEN " x " ELSE replace(replace("     \
-  ASIDE(x) ", '\\u0000', " MARKED "), char(1), '\\\\') END"
+  ASIDE(x) ", '\\u0000', " NUL_MARK "), char(1), '\\\\') END"
 
-#define META(key) "(e.value ->> '$.metadata." key "')"
+#define META_AT(key) "(e.value ->> '$.metadata." key "')"
 #define IS(type) "e.value ->> '$.type' = '" type "'"
 
 /* The text at a path, when it is one; else NULL. The same as JSON. */
@@ -119,15 +119,15 @@ SQLITE_EXTENSION_INIT3
   "FROM (SELECT e.key AS k, n, " STRATEGY_SELECTOR " AS sel "                  \
   "FROM json_each(b, '$.fallbackChain.strategies') AS e, (SELECT 0 AS n "      \
   "UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3) "                 \
-  "UNION ALL " PAGE_SELECTOR ") WHERE sel <> '' AND instr(sel, " MARKED ") "   \
+  "UNION ALL " PAGE_SELECTOR ") WHERE sel <> '' AND instr(sel, " NUL_MARK ") "   \
   "= 0 GROUP BY sel "                                                          \
   "ORDER BY 2, 3))"
 
 /* Where on the page the action took place: {"x":..,"y":..} or NULL. */
 #define POSITION                                                               \
   "(SELECT CASE WHEN " IS("coordinates") " THEN json_object('x', "             \
-  FINITE(META("x")) ", 'y', " FINITE(META("y")) ") ELSE json_object('x', "     \
-  FINITE(META("endpoint.x")) ", 'y', " FINITE(META("endpoint.y")) ") END "     \
+  FINITE(META_AT("x")) ", 'y', " FINITE(META_AT("y")) ") ELSE json_object('x', "     \
+  FINITE(META_AT("endpoint.x")) ", 'y', " FINITE(META_AT("endpoint.y")) ") END "     \
   "FROM json_each(a, '$.fallbackChain.strategies') AS e "                      \
   "WHERE CASE WHEN e.type = 'object' THEN CASE e.value ->> '$.type' "          \
   "WHEN 'coordinates' THEN " IS_NUMBER("x") " AND " IS_NUMBER("y")             \
@@ -142,14 +142,14 @@ SQLITE_EXTENSION_INIT3
 
 /* The same as the Recorder has it, {"frame":[0,2]}; {} in the page, NULL when
 ** an index is not known. */
-#define INDEX                                                                  \
+#define FRAME_INDEX                                                                  \
   "CASE e.type WHEN 'integer' THEN e.value WHEN 'object' THEN "                \
   "CASE json_type(e.value, '$.index') WHEN 'integer' THEN "                    \
   "e.value ->> '$.index' END END"
 #define FRAME                                                                  \
   "CASE WHEN chain IS NULL THEN '{}' WHEN json_type(chain) = 'array' THEN "    \
   "(SELECT CASE WHEN min(coalesce(i, -1)) >= 0 THEN json_object('frame', "     \
-  "json_group_array(i)) END FROM (SELECT " INDEX                               \
+  "json_group_array(i)) END FROM (SELECT " FRAME_INDEX                               \
   " AS i FROM json_each(chain) AS e)) END"
 
 /*
@@ -164,7 +164,7 @@ static const char zDoc[] =
 
 static const char zActions[] = "SELECT id, a, NULL FROM doc ORDER BY t, rid";
 
-/* What an action says of itself, as JSON strings; its frame; b, see MARKED. */
+/* What an action says of itself, as JSON strings; its frame; b, see NUL_MARK. */
 static const char zTold[] =
     ", told(t, rid, id, a, name, value, chain, b) AS MATERIALIZED (SELECT t, rid, id,"
     " a, coalesce(" JSON_AT("a", "$.eventType") ", "
@@ -173,7 +173,7 @@ static const char zTold[] =
     " CASE 'navigate' WHEN a ->> '$.eventType' THEN url"
     " WHEN a ->> '$.actionType' THEN url END"
     " WHEN 'text' THEN " QUOTED("(a -> '$.value')")
-    " ELSE json_quote((a -> '$.value') || '') END, " CHAIN ", " MARK("a")
+    " ELSE json_quote((a -> '$.value') || '') END, " CHAIN ", " WITH_MARK("a")
     " FROM (SELECT *, " JSON_AT("a", "$.metadata.url") " AS url FROM doc))";
 
 /* What a step needs beside: kind (name as text), selectors, position. */
@@ -291,7 +291,7 @@ typedef struct Export {
   int bSavepoint; /* around the approval and what follows */
 } Export;
 
-static void append(sqlite3_str *pOut, const char *z) {
+static void addElement(sqlite3_str *pOut, const char *z) {
   if (z == 0) return;
   if (sqlite3_str_length(pOut) > 0) sqlite3_str_appendchar(pOut, 1, ',');
   sqlite3_str_appendall(pOut, z);
@@ -316,7 +316,7 @@ static void appendQuoted(
       pErr, db, sqlite3_prepare_v2(db, "SELECT json_quote(?1)", -1, &pStmt, 0));
   bxBind(pStmt, pErr, "t", z);
   if (bxRow(pStmt, pErr)) {
-    append(pOut, (const char *)sqlite3_column_text(pStmt, 0));
+    addElement(pOut, (const char *)sqlite3_column_text(pStmt, 0));
   }
   sqlite3_finalize(pStmt);
 }
@@ -335,8 +335,8 @@ static int isDamaged(sqlite3_stmt *pStmt) {
 
 static void collect(
     EvBuffer *p, const Query *pQuery, Export *pOut, BxErr *pErr) {
-  char *zFrom = evActions(p, pErr);
-  char *zApproved = evApproved("timestamp", pErr);
+  char *zFrom = bxEvActions(p, pErr);
+  char *zApproved = bxEvApproved("timestamp", pErr);
   char *zHead = sqlite3_mprintf(zDoc, zApproved, zFrom);
   char *zSql = zHead ? sqlite3_mprintf("%s%s%s%s%s", zHead, pQuery->zTold,
                            pQuery->zStep, pQuery->zPlace, pQuery->zSelect)
@@ -344,7 +344,7 @@ static void collect(
   sqlite3 *db = p->base.stmts.bx->db;
   sqlite3_stmt *pStmt;
   if (zSql == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  pStmt = evPrepareActions(p, zSql, pErr);
+  pStmt = bxEvPrepareActions(p, zSql, pErr);
   while (bxRow(pStmt, pErr)) {
     pOut->nTotal++;
     if (isDamaged(pStmt)) {
@@ -353,8 +353,8 @@ static void collect(
       continue;
     }
     pOut->nKept++;
-    append(pOut->pActions, (const char *)sqlite3_column_text(pStmt, 1));
-    append(pOut->pSteps, (const char *)sqlite3_column_text(pStmt, 2));
+    addElement(pOut->pActions, (const char *)sqlite3_column_text(pStmt, 1));
+    addElement(pOut->pSteps, (const char *)sqlite3_column_text(pStmt, 2));
     pOut->nBytes += sqlite3_column_bytes(pStmt, 1) + EV_ROW_BYTES;
   }
   sqlite3_finalize(pStmt);
@@ -372,7 +372,7 @@ static void prune(BxCall *pCall, EvBuffer *p, Export *pOut) {
     if (pCall->err.rc != SQLITE_OK) return;
     pOut->bSavepoint = 1;
   }
-  evApprove(p, 0, 1, &pCall->err);
+  bxEvApprove(p, 0, 1, &pCall->err);
 }
 
 /* Finds the buffer, approves its rows when asked to, collects. */
@@ -385,7 +385,7 @@ static EvBuffer *export(
   if (bxArg(pCall, 1)) {
     bPrune = bxInt(pCall->aArg[1], "prune", 0, 1, &pCall->err);
   }
-  p = evFind(pCall);
+  p = bxEvFind(pCall);
   if (p == 0 || pCall->err.rc != SQLITE_OK) return 0;
   if (bPrune) prune(pCall, p, pOut);
   if (pCall->pCtx == 0) return 0;
@@ -454,12 +454,12 @@ static void exportRecording(BxCall *pCall, const Query *pQuery) {
   finish(pCall, &out, zResult);
 }
 
-void evExport(BxCall *pCall) {
+void bxEvExport(BxCall *pCall) {
   static const Query query = {"", "", "", zActions};
   exportRecording(pCall, &query);
 }
 
-void evExportPuppeteer(BxCall *pCall) {
+void bxEvExportPuppeteer(BxCall *pCall) {
   static const Query query = {zTold, zStep, "", zPuppeteer};
   exportRecording(pCall, &query);
 }
@@ -473,7 +473,7 @@ static char *titleOf(EvBuffer *p, i64 nMissing) {
       "%s (%lld earlier actions were pruned)", zTable, nMissing);
 }
 
-void evExportReplay(BxCall *pCall) {
+void bxEvExportReplay(BxCall *pCall) {
   static const Query query = {zTold, zStep, zPlace, zReplay};
   Export out;
   i64 iNow;

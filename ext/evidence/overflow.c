@@ -20,7 +20,7 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-#define MARK "over."
+#define OVER_MARK "over."
 
 /* Prepares, and says of a table that is missing where it should be. */
 static sqlite3_stmt *prepare(
@@ -42,16 +42,16 @@ static sqlite3_stmt *prepare(
   return pStmt;
 }
 
-sqlite3_stmt *evPrepareActions(EvBuffer *p, const char *zSql, BxErr *pErr) {
+sqlite3_stmt *bxEvPrepareActions(EvBuffer *p, const char *zSql, BxErr *pErr) {
   EvState state = {0};
   sqlite3_stmt *pStmt;
-  if (p->bTemp) evLoadState(p, &state, pErr);
+  if (p->bTemp) bxEvLoadState(p, &state, pErr);
   pStmt = prepare(p, state.zOverflow, zSql, pErr);
-  evFreeState(&state);
+  bxEvFreeState(&state);
   return pStmt;
 }
 
-sqlite3_stmt *evPrepareOver(
+sqlite3_stmt *bxEvPrepareOver(
     EvBuffer *p, const EvState *pState, const char *zTemplate, BxErr *pErr) {
   const BxStmts *pStmts = &p->base.stmts;
   sqlite3_str *pOut = sqlite3_str_new(0);
@@ -59,7 +59,7 @@ sqlite3_stmt *evPrepareOver(
   const char *z = zTemplate;
   char *zSql;
   while (*z) {
-    const char *zMark = strstr(z, MARK);
+    const char *zMark = strstr(z, OVER_MARK);
     char *zPart =
         sqlite3_mprintf("%.*s", zMark ? (int)(zMark - z) : (int)strlen(z), z);
     char *zHere = zPart ? bxExpand(zPart, pStmts->zDb, pStmts->zTable) : 0;
@@ -69,7 +69,7 @@ sqlite3_stmt *evPrepareOver(
     sqlite3_free(zHere);
     if (zMark == 0) break;
     sqlite3_str_appendf(pOut, "\"%w\".", pState->zOverflow);
-    z = zMark + strlen(MARK);
+    z = zMark + strlen(OVER_MARK);
   }
   zSql = sqlite3_str_finish(pOut);
   if (zSql == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
@@ -83,7 +83,7 @@ static void runOver(EvBuffer *p, const EvState *pState, const char *zTemplate,
     i64 iRow, BxErr *pErr) {
   sqlite3_stmt *pStmt;
   if (pErr->rc != SQLITE_OK) return;
-  pStmt = evPrepareOver(p, pState, zTemplate, pErr);
+  pStmt = bxEvPrepareOver(p, pState, zTemplate, pErr);
   bxBind(pStmt, pErr, "t", pState->zOwner);
   if (pErr->rc == SQLITE_OK && sqlite3_bind_parameter_count(pStmt) > 1) {
     bxFailDb(pErr, p->base.stmts.bx->db, sqlite3_bind_int64(pStmt, 2, iRow));
@@ -135,7 +135,7 @@ static int changesRow(sqlite3_stmt *pStmt, BxErr *pErr) {
 
 /* Writes the owner's row. Returns 0 when it is another's. */
 static int writeOwner(EvBuffer *p, const EvState *pState, BxErr *pErr) {
-  sqlite3_stmt *pStmt = evPrepareOver(p, pState,
+  sqlite3_stmt *pStmt = bxEvPrepareOver(p, pState,
       pState->nOverflow > 0
           ? "UPDATE over.evidence_owners SET seen = max(seen, ?1), removed ="
             " (SELECT removed FROM main.@_state)"
@@ -186,37 +186,37 @@ static void claim(EvBuffer *p, EvState *pState, BxErr *pErr) {
   }
 }
 
-void evOverflowOurs(EvBuffer *p, EvState *pState, BxErr *pErr) {
+void bxEvOverflowOurs(EvBuffer *p, EvState *pState, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
   if (pErr->rc != SQLITE_OK || pState->nOverflow == 0) return;
   claim(p, pState, &err);
   handOn(&err, pErr);
 }
 
-void evOverflowClaim(EvBuffer *p, EvState *pState, BxErr *pErr) {
+void bxEvOverflowClaim(EvBuffer *p, EvState *pState, BxErr *pErr) {
   if (pErr->rc == SQLITE_OK && pState->nOverflow > 0) claim(p, pState, pErr);
 }
 
-void evOverflowRename(EvBuffer *p, BxErr *pErr) {
+void bxEvOverflowRename(EvBuffer *p, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
   EvState state = {0};
   sqlite3_stmt *pStmt;
-  if (pErr->rc == SQLITE_OK && p->bTemp) evLoadState(p, &state, pErr);
+  if (pErr->rc == SQLITE_OK && p->bTemp) bxEvLoadState(p, &state, pErr);
   if (state.zOverflow != 0) {
-    pStmt = evPrepareOver(p, &state,
+    pStmt = bxEvPrepareOver(p, &state,
         "UPDATE over.evidence_owners SET buffer = ?2 WHERE owner = ?1", &err);
     bxBind(pStmt, &err, "tt", state.zOwner, p->base.stmts.zTable);
     bxRow(pStmt, &err);
     sqlite3_finalize(pStmt);
   }
-  evFreeState(&state);
+  bxEvFreeState(&state);
   handOn(&err, pErr);
 }
 
 /*------------------------------------------------------------ owner ----*/
 
 /* The schema exists and is another than temp. */
-static void checkSchema(EvBuffer *p, const char *zDb, BxErr *pErr) {
+static void checkOverflow(EvBuffer *p, const char *zDb, BxErr *pErr) {
   if (!p->bTemp) {
     bxFail(pErr, SQLITE_CONSTRAINT,
         "ValidationError: overflow is for buffers in temp; %s is kept in a "
@@ -265,7 +265,7 @@ static void installInto(Bx *bx, const char *zDb, BxErr *pErr) {
 
 /* Takes up the rows that a lost buffer left. */
 static void resume(EvBuffer *p, const EvState *pState, BxErr *pErr) {
-  sqlite3_stmt *pStmt = evPrepareOver(p, pState,
+  sqlite3_stmt *pStmt = bxEvPrepareOver(p, pState,
       "UPDATE over.evidence_owners SET claim = ?2, buffer = ?3, "
       "seen = max(seen, ?4) WHERE owner = ?1",
       pErr);
@@ -289,14 +289,14 @@ static void resume(EvBuffer *p, const EvState *pState, BxErr *pErr) {
       0, pErr);
 }
 
-void evOverflowOpen(
+void bxEvOverflowOpen(
     EvBuffer *p, const char *zDb, const char *zResume, BxErr *pErr) {
   static const char zSql[] =
       "UPDATE main.@_state SET overflow = ?1, owner = ?2, claim = ?3";
   char zUuid[37], zClaim[37];
   EvState state = {0};
   sqlite3_stmt *pStmt;
-  checkSchema(p, zDb, pErr);
+  checkOverflow(p, zDb, pErr);
   if (pErr->rc != SQLITE_OK) return;
   bxUuid(zUuid);
   bxUuid(zClaim);
@@ -318,10 +318,10 @@ void evOverflowOpen(
   bxBind(pStmt, pErr, "ttt", state.zOverflow, state.zOwner, state.zClaim);
   bxRow(pStmt, pErr);
   sqlite3_finalize(pStmt);
-  evFreeState(&state);
+  bxEvFreeState(&state);
 }
 
-void evOverflowDrop(EvBuffer *p, EvState *pState, BxErr *pErr) {
+void bxEvOverflowDrop(EvBuffer *p, EvState *pState, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
   if (pErr->rc != SQLITE_OK || pState->zOverflow == 0) return;
   claim(p, pState, &err);
@@ -371,7 +371,7 @@ static void moveRow(
 }
 
 /* The oldest row in memory while more than nGoal bytes are there; else 0. */
-static i64 nextRow(EvBuffer *p, i64 nGoal, BxErr *pErr) {
+static i64 oldestInMemory(EvBuffer *p, i64 nGoal, BxErr *pErr) {
   static const char zSql[] =
       "SELECT rid FROM main.@_rows WHERE place = 0 AND (SELECT memory_bytes"
       " FROM main.@_state) > ?1 ORDER BY timestamp, rid LIMIT 1";
@@ -383,16 +383,16 @@ static i64 nextRow(EvBuffer *p, i64 nGoal, BxErr *pErr) {
   return iRow;
 }
 
-i64 evOverflowMove(EvBuffer *p, EvState *pState, i64 nGoal, BxErr *pErr) {
+i64 bxEvOverflowMove(EvBuffer *p, EvState *pState, i64 nGoal, BxErr *pErr) {
   sqlite3_stmt *apStep[N_MOVE] = {0};
   i64 iRow, nMoved = 0;
   int i;
-  if (pErr->rc != SQLITE_OK || nextRow(p, nGoal, pErr) == 0) return 0;
+  if (pErr->rc != SQLITE_OK || oldestInMemory(p, nGoal, pErr) == 0) return 0;
   claim(p, pState, pErr);
   for (i = 0; i < N_MOVE && pErr->rc == SQLITE_OK; i++) {
-    apStep[i] = evPrepareOver(p, pState, azMove[i], pErr);
+    apStep[i] = bxEvPrepareOver(p, pState, azMove[i], pErr);
   }
-  while ((iRow = nextRow(p, nGoal, pErr)) != 0) {
+  while ((iRow = oldestInMemory(p, nGoal, pErr)) != 0) {
     moveRow(apStep, pState->zOwner, iRow, pErr);
     if (pErr->rc != SQLITE_OK) break;
     nMoved++;
@@ -401,7 +401,7 @@ i64 evOverflowMove(EvBuffer *p, EvState *pState, i64 nGoal, BxErr *pErr) {
   return nMoved;
 }
 
-void evOverflowBack(EvBuffer *p, EvState *pState, i64 iRow, BxErr *pErr) {
+void bxEvOverflowBack(EvBuffer *p, EvState *pState, i64 iRow, BxErr *pErr) {
   static const char zSql[] = "SELECT place FROM main.@_rows WHERE rid = ?1";
   sqlite3_stmt *pStmt;
   if (pErr->rc != SQLITE_OK) return;
@@ -425,7 +425,7 @@ void evOverflowBack(EvBuffer *p, EvState *pState, i64 iRow, BxErr *pErr) {
   bxDone(pStmt, pErr);
 }
 
-void evOverflowSweep(EvBuffer *p, EvState *pState, BxErr *pErr) {
+void bxEvOverflowSweep(EvBuffer *p, EvState *pState, BxErr *pErr) {
   static const char zAny[] = "SELECT 1 FROM main.@_gone LIMIT 1";
   BxErr err = {SQLITE_OK, 0};
   sqlite3_stmt *pStmt;
@@ -471,12 +471,12 @@ void evOverflowSweep(EvBuffer *p, EvState *pState, BxErr *pErr) {
 #define SOUND "json_valid(a.action) AND " EV_OBJECT("a.action")
 
 /* The copy there is cut down first; a repetition finds what is left. */
-void evOverflowApprove(EvBuffer *p, EvState *pState, BxErr *pErr) {
+void bxEvOverflowApprove(EvBuffer *p, EvState *pState, BxErr *pErr) {
   char *zApproved, *zSql;
   if (pErr->rc != SQLITE_OK || pState->nOverflow == 0) return;
   claim(p, pState, pErr);
-  zApproved = evApproved("(SELECT timestamp FROM over.evidence_overflow AS t"
-                         " WHERE t.rid = evidence_overflow_actions.rid)",
+  zApproved = bxEvApproved("(SELECT timestamp FROM over.evidence_overflow AS t"
+                           " WHERE t.rid = evidence_overflow_actions.rid)",
       pErr);
   zSql = sqlite3_mprintf("UPDATE over.evidence_overflow_actions SET action = %s"
                          " WHERE rid IN (" OURS ") AND json_valid(action)",
@@ -498,7 +498,7 @@ void evOverflowApprove(EvBuffer *p, EvState *pState, BxErr *pErr) {
       0, pErr);
 }
 
-void evOverflowRate(EvBuffer *p, const EvState *pState, BxErr *pErr) {
+void bxEvOverflowRate(EvBuffer *p, const EvState *pState, BxErr *pErr) {
   if (pErr->rc != SQLITE_OK || pState->nOverflow == 0) return;
   runOver(p, pState,
       "UPDATE main.@_rows SET confidence = coalesce((SELECT CASE WHEN "

@@ -25,7 +25,7 @@ static const char *const azTable[] = {
 
 /*--------------------------------------------------------- the model ----*/
 
-static sqlite3 *openModel(EvBuffer *p, BxErr *pErr) {
+static sqlite3 *openTemplate(EvBuffer *p, BxErr *pErr) {
   sqlite3 *db = 0;
   char *zSql;
   int rc;
@@ -43,7 +43,7 @@ static sqlite3 *openModel(EvBuffer *p, BxErr *pErr) {
   return 0;
 }
 
-static sqlite3_stmt *ask(sqlite3 *pModel, const char *zSql, BxErr *pErr) {
+static sqlite3_stmt *askModel(sqlite3 *pModel, const char *zSql, BxErr *pErr) {
   sqlite3_stmt *pStmt = 0;
   if (pErr->rc == SQLITE_OK) {
     bxFailDb(pErr, pModel, sqlite3_prepare_v2(pModel, zSql, -1, &pStmt, 0));
@@ -56,8 +56,8 @@ static sqlite3_stmt *ask(sqlite3 *pModel, const char *zSql, BxErr *pErr) {
 static void runModel(
     EvBuffer *p, const char *zQuery, const char *zOther, BxErr *pErr) {
   const BxStmts *pStmts = &p->base.stmts;
-  sqlite3 *pModel = openModel(p, pErr);
-  sqlite3_stmt *pStmt = ask(pModel, zQuery, pErr);
+  sqlite3 *pModel = openTemplate(p, pErr);
+  sqlite3_stmt *pStmt = askModel(pModel, zQuery, pErr);
   bxBind(pStmt, pErr, &"ttt"[3 - sqlite3_bind_parameter_count(pStmt)],
       pStmts -> zDb, pStmts -> zTable, zOther);
   while (bxRow(pStmt, pErr)) {
@@ -92,7 +92,7 @@ static char *nameIndexes(void) {
   return sqlite3_str_finish(pOut);
 }
 
-void evCreate(EvBuffer *p, BxErr *pErr) {
+void bxEvCreate(EvBuffer *p, BxErr *pErr) {
   char *zSql = nameIndexes();
   if (zSql == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
   bxNeedUtf8(&p->base.stmts, pErr);
@@ -101,7 +101,7 @@ void evCreate(EvBuffer *p, BxErr *pErr) {
 }
 
 /* A table takes its indexes and triggers with it, but not the views. */
-void evDrop(EvBuffer *p, BxErr *pErr) {
+void bxEvDrop(EvBuffer *p, BxErr *pErr) {
   bxStmtsFinalize(&p->base.stmts);
   runModel(p,
       "SELECT printf('DROP %s IF EXISTS \"%w\".\"%w\"', type, ?1, name)"
@@ -124,9 +124,9 @@ static void takeName(EvBuffer *p, const char *zNew, BxErr *pErr) {
   *pOld = fresh;
 }
 
-void evRename(EvBuffer *p, const char *zNew, BxErr *pErr) {
+void bxEvRename(EvBuffer *p, const char *zNew, BxErr *pErr) {
   bxStmtsFinalize(&p->base.stmts);
-  evExpectKnown(p, pErr);
+  bxEvExpectKnown(p, pErr);
   runModel(p,
       "SELECT printf('DROP %s IF EXISTS \"%w\".\"%w\"', type, ?1, name)"
       " FROM sqlite_schema WHERE type IN ('view', 'trigger')",
@@ -142,10 +142,9 @@ void evRename(EvBuffer *p, const char *zNew, BxErr *pErr) {
       " length('CREATE ' || type || ' ') + 1))"
       " FROM sqlite_schema WHERE type IN ('view', 'trigger') ORDER BY rowid",
       0, pErr);
-  evOverflowRename(p, pErr);
 }
 
-void evExpectTables(EvBuffer *p, BxErr *pErr) {
+void bxEvExpectTables(EvBuffer *p, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
   if (pErr->rc != SQLITE_OK) return;
   sqlite3_finalize(
@@ -161,7 +160,7 @@ void evExpectTables(EvBuffer *p, BxErr *pErr) {
   bxClear(&err);
 }
 
-void evExpectVersion(EvBuffer *p, i64 iVersion, BxErr *pErr) {
+void bxEvExpectVersion(EvBuffer *p, i64 iVersion, BxErr *pErr) {
   p->bKnown = iVersion >= 1 && iVersion <= SCHEMA_VERSION;
   if (p->bKnown) return;
   bxFail(pErr, SQLITE_ERROR,
@@ -170,7 +169,7 @@ void evExpectVersion(EvBuffer *p, i64 iVersion, BxErr *pErr) {
       p->base.stmts.zTable, iVersion, SCHEMA_VERSION);
 }
 
-int evIsShadow(const char *zSuffix) {
+int bxEvIsShadow(const char *zSuffix) {
   int i;
   for (i = 0; i < N_TABLE; i++) {
     if (sqlite3_stricmp(zSuffix, azTable[i]) == 0) return 1;
@@ -244,11 +243,11 @@ static void checkStranger(
   bxDone(pOurs, pErr);
 }
 
-static void checkSchema(EvBuffer *p, BxProblems *pOut, BxErr *pErr) {
-  sqlite3 *pModel = openModel(p, pErr);
-  sqlite3_stmt *pStmt = ask(pModel,
+static void checkObjects(EvBuffer *p, BxProblems *pOut, BxErr *pErr) {
+  sqlite3 *pModel = openTemplate(p, pErr);
+  sqlite3_stmt *pStmt = askModel(pModel,
       "SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL", pErr);
-  sqlite3_stmt *pOurs = ask(pModel,
+  sqlite3_stmt *pOurs = askModel(pModel,
       "SELECT 1 FROM sqlite_schema WHERE name = ?3 COLLATE NOCASE"
       " AND NOT EXISTS (SELECT 1 FROM sqlite_schema"
       " WHERE type = ?1 AND name = ?2)",
@@ -267,13 +266,13 @@ static void checkSchema(EvBuffer *p, BxProblems *pOut, BxErr *pErr) {
   sqlite3_close(pModel);
 }
 
-void evCheck(BxVtab *pVtab, BxProblems *pOut) {
+void bxEvCheck(BxVtab *pVtab, BxProblems *pOut) {
   EvBuffer *p = (EvBuffer *)pVtab;
   BxErr err = {SQLITE_OK, 0};
   sqlite3_stmt *pStmt;
-  evExpectKnown(p, &err);
-  checkSchema(p, pOut, &err);
-  pStmt = evPrepareTiers(p, CONTRADICTIONS,
+  bxEvExpectKnown(p, &err);
+  checkObjects(p, pOut, &err);
+  pStmt = bxEvPrepareTiers(p, CONTRADICTIONS,
       CONTRADICTIONS " UNION ALL SELECT 'rows', 'nothing in the overflow for ' "
                      "|| quote(r.id) FROM main.@_rows AS r WHERE place = 1 "
                      "AND NOT EXISTS (SELECT 1 FROM over.evidence_overflow AS o"

@@ -41,7 +41,7 @@ static i64 sizeColumn(sqlite3_stmt *pStmt, int iCol) {
   return n < MAX_COUNT ? n : MAX_COUNT;
 }
 
-void evLoadState(EvBuffer *p, EvState *pState, BxErr *pErr) {
+void bxEvLoadState(EvBuffer *p, EvState *pState, BxErr *pErr) {
   static const char zSql[] =
       "SELECT max_size_bytes, prune_threshold, bytes, pinned_bytes,"
       " memory_bytes, actions, screenshots, overflowed, last,"
@@ -62,7 +62,7 @@ void evLoadState(EvBuffer *p, EvState *pState, BxErr *pErr) {
     pState->nOverflow = sizeColumn(pStmt, 7);
     pState->iLast = sizeColumn(pStmt, 8);
     pState->bRated = sqlite3_column_int(pStmt, 12);
-    evExpectVersion(p, sqlite3_column_int64(pStmt, 13), pErr);
+    bxEvExpectVersion(p, sqlite3_column_int64(pStmt, 13), pErr);
     pState->nFree = sizeColumn(pStmt, 14);
     pState->nKeep = sqlite3_column_int64(pStmt, 15);
     if (sqlite3_column_type(pStmt, 9) != SQLITE_NULL) {
@@ -82,14 +82,14 @@ void evLoadState(EvBuffer *p, EvState *pState, BxErr *pErr) {
   bxDone(pStmt, pErr);
 }
 
-void evExpectKnown(EvBuffer *p, BxErr *pErr) {
+void bxEvExpectKnown(EvBuffer *p, BxErr *pErr) {
   EvState state;
   if (p->bKnown || pErr->rc != SQLITE_OK) return;
-  evLoadState(p, &state, pErr);
-  evFreeState(&state);
+  bxEvLoadState(p, &state, pErr);
+  bxEvFreeState(&state);
 }
 
-void evFreeState(EvState *pState) {
+void bxEvFreeState(EvState *pState) {
   sqlite3_free(pState->zOverflow);
   sqlite3_free(pState->zOwner);
   sqlite3_free(pState->zClaim);
@@ -184,7 +184,7 @@ static void setOverflow(EvBuffer *p, sqlite3_value *pVal, BxErr *pErr) {
       "UPDATE main.@_state SET overflow = '', owner = '', claim = ''";
   const char *zDb = (const char *)sqlite3_value_text(pVal);
   EvState state;
-  evLoadState(p, &state, pErr);
+  bxEvLoadState(p, &state, pErr);
   if (pErr->rc == SQLITE_OK && state.nOverflow > 0) {
     bxFail(pErr, SQLITE_CONSTRAINT,
         "ValidationError: %lld rows of %s lie in the overflow, and it changes "
@@ -193,17 +193,17 @@ static void setOverflow(EvBuffer *p, sqlite3_value *pVal, BxErr *pErr) {
         state.nOverflow, p->base.stmts.zTable);
   }
   if (pErr->rc == SQLITE_OK && state.zOverflow != 0) {
-    evOverflowDrop(p, &state, pErr);
+    bxEvOverflowDrop(p, &state, pErr);
   }
   if (zDb == 0 || zDb[0] == 0) {
     bxRun(bxStmt(&p->base.stmts, zOff, pErr), pErr);
   } else {
-    evOverflowOpen(p, zDb, 0, pErr);
+    bxEvOverflowOpen(p, zDb, 0, pErr);
   }
-  evFreeState(&state);
+  bxEvFreeState(&state);
 }
 
-void evSet(EvBuffer *p, const char *zName, sqlite3_value *pVal, BxErr *pErr) {
+void bxEvSet(EvBuffer *p, const char *zName, sqlite3_value *pVal, BxErr *pErr) {
   /* clang-format off */
   static const char zRate[] =
       "UPDATE main.@_rows SET confidence = (SELECT CASE WHEN"
@@ -220,18 +220,18 @@ void evSet(EvBuffer *p, const char *zName, sqlite3_value *pVal, BxErr *pErr) {
   }
   zSql = settingSql(zName, pVal, pErr);
   if (zSql == 0) return;
-  evLoadState(p, &state, pErr);
+  bxEvLoadState(p, &state, pErr);
   if (zSql == zSetShots) expectHeld(p, &state, pErr);
-  evOverflowOurs(p, &state, pErr);
+  bxEvOverflowOurs(p, &state, pErr);
   if (!state.bRated && sqlite3_stricmp(zName, "retention_policy") == 0) {
     bxRun(bxStmt(&p->base.stmts, zRate, pErr), pErr);
-    evOverflowRate(p, &state, pErr);
+    bxEvOverflowRate(p, &state, pErr);
   }
   pStmt = bxStmt(&p->base.stmts, zSql, pErr);
   bxBind(pStmt, pErr, "v", pVal);
   bxRun(pStmt, pErr);
-  evOverflowSweep(p, &state, pErr);
-  evFreeState(&state);
+  bxEvOverflowSweep(p, &state, pErr);
+  bxEvFreeState(&state);
 }
 
 /* A parameter of CREATE as the setting that it is. */
@@ -242,7 +242,7 @@ static void firstSetting(
   pStmt = bxPrepare(&p->base.stmts, "SELECT ?1", pErr);
   bxBind(pStmt, pErr, "t", zVal);
   if (bxRow(pStmt, pErr)) {
-    evSet(p, zName, sqlite3_column_value(pStmt, 0), pErr);
+    bxEvSet(p, zName, sqlite3_column_value(pStmt, 0), pErr);
   }
   sqlite3_finalize(pStmt);
 }
@@ -251,15 +251,15 @@ static void firstSetting(
 ** pruned to the size and number that there may be. */
 static void settleResumed(EvBuffer *p, BxErr *pErr) {
   EvState state = {0};
-  if (pErr->rc == SQLITE_OK) evLoadState(p, &state, pErr);
-  if (state.bRated) evOverflowRate(p, &state, pErr);
+  if (pErr->rc == SQLITE_OK) bxEvLoadState(p, &state, pErr);
+  if (state.bRated) bxEvOverflowRate(p, &state, pErr);
   bxExec(&p->base.stmts,
       "UPDATE main.@_state SET max_size_bytes = max_size_bytes", pErr);
-  evOverflowSweep(p, &state, pErr);
-  evFreeState(&state);
+  bxEvOverflowSweep(p, &state, pErr);
+  bxEvFreeState(&state);
 }
 
-void evFirstState(EvBuffer *p, const EvParam *pParam, BxErr *pErr) {
+void bxEvFirstState(EvBuffer *p, const EvParam *pParam, BxErr *pErr) {
   bxExec(&p->base.stmts,
       "INSERT INTO main.@_state(one, version, max_size_bytes, prune_threshold,"
       " retention_policy, max_screenshots) VALUES"
@@ -271,7 +271,7 @@ void evFirstState(EvBuffer *p, const EvParam *pParam, BxErr *pErr) {
   firstSetting(p, "max_screenshots", pParam->zShots, pErr);
   if (pErr->rc != SQLITE_OK) return;
   if (pParam->zOverflow[0] != 0) {
-    evOverflowOpen(
+    bxEvOverflowOpen(
         p, pParam->zOverflow, pParam->zResume[0] ? pParam->zResume : 0, pErr);
     settleResumed(p, pErr);
   } else if (pParam->zResume[0] != 0) {
@@ -283,21 +283,10 @@ void evFirstState(EvBuffer *p, const EvParam *pParam, BxErr *pErr) {
 
 /*------------------------------------------------ checks on a row ----*/
 
-int evIsObject(const char *z, int n) {
+int bxEvIsObject(const char *z, int n) {
   int i = 0;
   while (i < n && strchr(" \t\r\n", z[i]) != 0) i++;
   return i < n && z[i] == '{';
-}
-
-/* Whether SQLite takes the text for JSON as RFC 8259 has it. */
-static int isJson(EvBuffer *p, sqlite3_value *pAction, BxErr *pErr) {
-  static const char zSql[] = "SELECT json_valid(?1)";
-  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
-  int bValid = 0;
-  bxBind(pStmt, pErr, "v", pAction);
-  if (bxRow(pStmt, pErr)) bValid = sqlite3_column_int(pStmt, 0);
-  bxDone(pStmt, pErr);
-  return bValid;
 }
 
 static void failAction(BxErr *pErr, sqlite3_value *pAction) {
@@ -318,7 +307,7 @@ static void checkAction(sqlite3_value *pAction, BxErr *pErr) {
     return;
   }
   z = bxText(pAction, "action", MAX_TEXT, 0, pErr);
-  if (z != 0 && !evIsObject(z, sqlite3_value_bytes(pAction))) {
+  if (z != 0 && !bxEvIsObject(z, sqlite3_value_bytes(pAction))) {
     failAction(pErr, pAction);
   }
 }
@@ -363,7 +352,7 @@ static void readAction(
   static const char zSql[] =
       "SELECT coalesce(" ID_AT("$.id") ", " ID_AT("$.actionId") "), "
       "coalesce(" SCALAR("$.timestamp") ", "
-      "nullif(?1 -> '$.timestamp', 'null'))";
+      "nullif(?1 -> '$.timestamp', 'null')) WHERE json_valid(?1)";
   /* clang-format on */
   sqlite3_value **app[2];
   sqlite3_stmt *pStmt;
@@ -375,10 +364,6 @@ static void readAction(
     bNeed |= *app[i] == 0;
   }
   if (pErr->rc != SQLITE_OK || !bNeed) return;
-  if (!isJson(p, pRow->pAction, pErr)) {
-    failAction(pErr, pRow->pAction);
-    return;
-  }
   pStmt = bxStmt(&p->base.stmts, zSql, pErr);
   bxBind(pStmt, pErr, "v", pRow->pAction);
   if (bxRow(pStmt, pErr)) {
@@ -387,6 +372,10 @@ static void readAction(
       *app[i] = apOwn[i] = sqlite3_value_dup(sqlite3_column_value(pStmt, i));
       if (apOwn[i] == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
     }
+  } else if (bxEvIsJson(p->base.stmts.bx, pRow->pAction, pErr)) {
+    bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  } else {
+    failAction(pErr, pRow->pAction);
   }
   bxDone(pStmt, pErr);
 }
@@ -436,7 +425,7 @@ static void bindStatic(
 
 /* Runs INSERT INTO rec_put; a refusal of the action's JSON is explained. The
 ** confidence of an action is looked for when the policy goes by it. */
-static void put(EvBuffer *p, i64 iRow, const char *zId, const EvRow *pRow,
+static void putRow(EvBuffer *p, i64 iRow, const char *zId, const EvRow *pRow,
     i64 iTime, i64 iPinned, int mask, int bRated, BxErr *pErr) {
   static const char zPlain[] = "INSERT INTO main.@_put" PUT("-1");
   static const char zRated[] = "INSERT INTO main.@_put" PUT(
@@ -450,7 +439,8 @@ static void put(EvBuffer *p, i64 iRow, const char *zId, const EvRow *pRow,
   if ((pErr->rc == SQLITE_ERROR || (pErr->rc & 0xff) == SQLITE_CONSTRAINT) &&
       pRow->pAction != 0) {
     BxErr err = {SQLITE_OK, 0};
-    if (!isJson(p, pRow->pAction, &err) && err.rc == SQLITE_OK) {
+    if (!bxEvIsJson(p->base.stmts.bx, pRow->pAction, &err) &&
+        err.rc == SQLITE_OK) {
       bxClear(pErr);
       failAction(pErr, pRow->pAction);
     }
@@ -458,7 +448,7 @@ static void put(EvBuffer *p, i64 iRow, const char *zId, const EvRow *pRow,
   }
 }
 
-void evDo(EvBuffer *p, const char *zVerb, const char *zRule, i64 nAmount,
+void bxEvDo(EvBuffer *p, const char *zVerb, const char *zRule, i64 nAmount,
     i64 iRow, BxErr *pErr) {
   static const char zSql[] =
       "INSERT INTO main.@_do(verb, rule, amount, rid) VALUES (?1, ?2, ?3, ?4)";
@@ -487,7 +477,7 @@ static void makeMemory(EvBuffer *p, EvState *pState, i64 nNew, BxErr *pErr) {
   if (pErr->rc != SQLITE_OK || pState->zOverflow == 0) return;
   if ((double)(pState->nMemory + nNew) <= rMax * OVERFLOW_HIGH) return;
   nGoal = (i64)(rMax * OVERFLOW_LOW) - nNew;
-  evOverflowMove(p, pState, nGoal > 0 ? nGoal : 0, pErr);
+  bxEvOverflowMove(p, pState, nGoal > 0 ? nGoal : 0, pErr);
 }
 
 /* When nGrowth bytes more, and a screenshot, make the buffer prune: what lies
@@ -496,7 +486,7 @@ static void expectOurs(EvBuffer *p, EvState *pState, i64 nGrowth, BxErr *pErr) {
   double rSize = (double)(pState->nBytes + nGrowth);
   if (rSize > (double)pState->nMax * pState->rThreshold ||
       (pState->nKeep >= 0 && pState->nFree >= pState->nKeep)) {
-    evOverflowOurs(p, pState, pErr);
+    bxEvOverflowOurs(p, pState, pErr);
   }
 }
 
@@ -514,18 +504,18 @@ static i64 storeNew(EvBuffer *p, const EvRow *pRow, const char *zId, i64 iTime,
   EvState state;
   i64 nNew = bxBytes(pRow->pAction) + bxBytes(pRow->pScreenshot) + EV_ROW_BYTES;
   i64 iRow;
-  evLoadState(p, &state, pErr);
+  bxEvLoadState(p, &state, pErr);
   checkSize(p, &state, zId, nNew, state.nPinned, pErr);
   expectOurs(p, &state, nNew, pErr);
   makeMemory(p, &state, nNew, pErr);
   iRow = state.iLast + 1;
-  put(p, iRow, zId, pRow, iTime, iPinned, 0, state.bRated, pErr);
-  evOverflowSweep(p, &state, pErr);
-  evFreeState(&state);
+  putRow(p, iRow, zId, pRow, iTime, iPinned, 0, state.bRated, pErr);
+  bxEvOverflowSweep(p, &state, pErr);
+  bxEvFreeState(&state);
   return iRow;
 }
 
-i64 evStore(EvBuffer *p, EvRow *pRow, BxErr *pErr) {
+i64 bxEvStore(EvBuffer *p, EvRow *pRow, BxErr *pErr) {
   sqlite3_value *apOwn[2] = {0, 0};
   const char *zId;
   i64 iTime, iPinned, iRow;
@@ -544,7 +534,7 @@ i64 evStore(EvBuffer *p, EvRow *pRow, BxErr *pErr) {
     failDuplicate(p, zId, pErr);
   } else {
     pRow->bHasPicture = 1;
-    evChange(p, iRow, pRow, pErr);
+    bxEvChange(p, iRow, pRow, pErr);
   }
   sqlite3_value_free(apOwn[0]);
   sqlite3_value_free(apOwn[1]);
@@ -599,7 +589,7 @@ static void fetchRow(
   if (pState->zOverflow == 0) return;
   makeMemory(p, pState, nNew, pErr);
   if (readBefore(p, iRow, &now, pErr) && now.iPlace == EV_OVERFLOW) {
-    evOverflowBack(p, pState, iRow, pErr);
+    bxEvOverflowBack(p, pState, iRow, pErr);
   }
   sqlite3_free(now.zId);
 }
@@ -612,7 +602,7 @@ static void checkSameId(sqlite3_value *pId, const char *zId, BxErr *pErr) {
       "DELETE the old one");
 }
 
-void evChange(EvBuffer *p, i64 iRow, EvRow *pRow, BxErr *pErr) {
+void bxEvChange(EvBuffer *p, i64 iRow, EvRow *pRow, BxErr *pErr) {
   Before was;
   EvState state;
   i64 iTime, iPinned, nNew;
@@ -629,7 +619,7 @@ void evChange(EvBuffer *p, i64 iRow, EvRow *pRow, BxErr *pErr) {
                                : was.iTime;
   iPinned = pinnedOf(pRow->pPinned, pErr);
   if (was.iPinned && (mask & HAS_DATA)) failPinned(p, was.zId, pErr);
-  evLoadState(p, &state, pErr);
+  bxEvLoadState(p, &state, pErr);
   nNew = sizeAfter(&was, pRow, mask);
   if (nNew > was.nAction + was.nShot + EV_ROW_BYTES) {
     checkSize(p, &state, was.zId, nNew, state.nPinned, pErr);
@@ -639,39 +629,39 @@ void evChange(EvBuffer *p, i64 iRow, EvRow *pRow, BxErr *pErr) {
   }
   if (mask != 0) {
     fetchRow(p, &state, iRow, nNew, pErr);
-    put(p, iRow, was.zId, pRow, iTime, iPinned, mask, state.bRated, pErr);
-    evOverflowSweep(p, &state, pErr);
+    putRow(p, iRow, was.zId, pRow, iTime, iPinned, mask, state.bRated, pErr);
+    bxEvOverflowSweep(p, &state, pErr);
   }
-  evFreeState(&state);
+  bxEvFreeState(&state);
   sqlite3_free(was.zId);
 }
 
-void evDelete(EvBuffer *p, i64 iRow, BxErr *pErr) {
+void bxEvDelete(EvBuffer *p, i64 iRow, BxErr *pErr) {
   static const char zSql[] = "DELETE FROM main.@_rows WHERE rid = ?1";
   Before was;
   EvState state;
   sqlite3_stmt *pStmt;
   if (!readBefore(p, iRow, &was, pErr)) return;
   if (was.iPinned) failPinned(p, was.zId, pErr);
-  evLoadState(p, &state, pErr);
-  if (was.iPlace == EV_OVERFLOW) evOverflowOurs(p, &state, pErr);
+  bxEvLoadState(p, &state, pErr);
+  if (was.iPlace == EV_OVERFLOW) bxEvOverflowOurs(p, &state, pErr);
   pStmt = bxStmt(&p->base.stmts, zSql, pErr);
   bxBind(pStmt, pErr, "i", iRow);
   bxRun(pStmt, pErr);
-  if (was.iPlace == EV_OVERFLOW) evOverflowSweep(p, &state, pErr);
-  evFreeState(&state);
+  if (was.iPlace == EV_OVERFLOW) bxEvOverflowSweep(p, &state, pErr);
+  bxEvFreeState(&state);
   sqlite3_free(was.zId);
 }
 
 /*-------------------------------------------------------- reading ----*/
 
-sqlite3_stmt *evPrepareTiers(
+sqlite3_stmt *bxEvPrepareTiers(
     EvBuffer *p, const char *zHere, const char *zBoth, BxErr *pErr) {
   EvState state = {0};
   sqlite3_stmt *pStmt;
-  if (p->bTemp) evLoadState(p, &state, pErr);
+  if (p->bTemp) bxEvLoadState(p, &state, pErr);
   if (state.zOverflow != 0) {
-    pStmt = evPrepareOver(p, &state, zBoth, pErr);
+    pStmt = bxEvPrepareOver(p, &state, zBoth, pErr);
     if (pStmt != 0) {
       bxFailDb(pErr, p->base.stmts.bx->db,
           sqlite3_bind_text(pStmt, 2, state.zOwner, -1, SQLITE_TRANSIENT));
@@ -679,12 +669,12 @@ sqlite3_stmt *evPrepareTiers(
   } else {
     pStmt = bxPrepare(&p->base.stmts, zHere, pErr);
   }
-  evFreeState(&state);
+  bxEvFreeState(&state);
   return pStmt;
 }
 
-sqlite3_stmt *evReadAction(EvBuffer *p, BxErr *pErr) {
-  return evPrepareTiers(p,
+sqlite3_stmt *bxEvReadAction(EvBuffer *p, BxErr *pErr) {
+  return bxEvPrepareTiers(p,
       "SELECT action, json_valid(action) FROM main.@_actions WHERE rid = ?1",
       "SELECT action, json_valid(action) FROM main.@_actions WHERE rid = ?1 "
       "UNION ALL SELECT action, json_valid(action) FROM main.@_rows AS r, "
@@ -694,8 +684,9 @@ sqlite3_stmt *evReadAction(EvBuffer *p, BxErr *pErr) {
       pErr);
 }
 
-sqlite3_stmt *evReadScreenshot(EvBuffer *p, BxErr *pErr) {
-  return evPrepareTiers(p, "SELECT screenshot FROM main.@_shots WHERE rid = ?1",
+sqlite3_stmt *bxEvReadScreenshot(EvBuffer *p, BxErr *pErr) {
+  return bxEvPrepareTiers(p,
+      "SELECT screenshot FROM main.@_shots WHERE rid = ?1",
       "SELECT screenshot FROM main.@_shots WHERE rid = ?1 "
       "UNION ALL SELECT screenshot FROM main.@_rows AS r, "
       "over.evidence_overflow AS o, over.evidence_overflow_screenshots AS s "
@@ -704,12 +695,12 @@ sqlite3_stmt *evReadScreenshot(EvBuffer *p, BxErr *pErr) {
       pErr);
 }
 
-char *evActions(EvBuffer *p, BxErr *pErr) {
+char *bxEvActions(EvBuffer *p, BxErr *pErr) {
   EvState state = {0};
   char *z = 0, *zHere;
   const BxStmts *pStmts = &p->base.stmts;
-  evExpectKnown(p, pErr);
-  if (p->bTemp) evLoadState(p, &state, pErr);
+  bxEvExpectKnown(p, pErr);
+  if (p->bTemp) bxEvLoadState(p, &state, pErr);
   if (pErr->rc != SQLITE_OK) return 0;
   zHere = bxExpand("SELECT r.rid AS rid, r.id AS id, r.timestamp AS timestamp,"
                    " r.pinned AS pinned, r.pruned AS pruned, r.place AS place,"
@@ -732,6 +723,6 @@ char *evActions(EvBuffer *p, BxErr *pErr) {
   }
   if (z == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
   sqlite3_free(zHere);
-  evFreeState(&state);
+  bxEvFreeState(&state);
   return z;
 }
