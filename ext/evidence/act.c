@@ -88,6 +88,24 @@ static void returnPages(EvBuffer *p, const char *zDb, i64 nBytes, BxErr *pErr) {
   sqlite3_free(zSql);
 }
 
+/* JSON array of what in these actions could not be understood. */
+static char *problems(EvBuffer *p, BxErr *pErr) {
+  char *zFrom = bxEvActions(p, pErr);
+  char *zSql = zFrom ? bxEvProblemsSql(zFrom) : 0;
+  char *zOut = 0;
+  sqlite3_stmt *pStmt;
+  if (zSql == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  pStmt = bxEvPrepareActions(p, zSql, pErr);
+  if (bxRow(pStmt, pErr)) {
+    zOut = sqlite3_mprintf("%s", sqlite3_column_text(pStmt, 0));
+    if (zOut == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  }
+  sqlite3_finalize(pStmt);
+  sqlite3_free(zSql);
+  sqlite3_free(zFrom);
+  return zOut;
+}
+
 char *bxEvApprove(EvBuffer *p, i64 nKeep, int bQuiet, BxErr *pErr) {
   EvState before, after;
   i64 iStart = bxNow();
@@ -103,7 +121,7 @@ char *bxEvApprove(EvBuffer *p, i64 nKeep, int bQuiet, BxErr *pErr) {
   if (before.nOverflow > 0) {
     returnPages(p, before.zOverflow, before.nBytes - after.nBytes, pErr);
   }
-  zProblems = bQuiet || pErr->rc != SQLITE_OK ? 0 : bxEvProblems(p, pErr);
+  zProblems = bQuiet || pErr->rc != SQLITE_OK ? 0 : problems(p, pErr);
   if (zProblems != 0) zMore = sqlite3_mprintf(",\"problems\":%s", zProblems);
   if (zMore != 0) zOut = pruneResult(&before, &after, iStart, zMore);
   if (!bQuiet && zOut == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");

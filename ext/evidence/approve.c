@@ -268,21 +268,9 @@ static const char zProblem[] =
     ") WHERE problem IS NOT NULL LIMIT 100)";
 /* clang-format on */
 
-char *bxEvProblems(EvBuffer *p, BxErr *pErr) {
-  char *zFrom = bxEvActions(p, pErr);
-  char *zHead = zFrom ? sqlite3_mprintf(zDoc, zFrom) : 0;
+char *bxEvProblemsSql(const char *zFrom) {
+  char *zHead = sqlite3_mprintf(zDoc, zFrom);
   char *zSql = zHead ? sqlite3_mprintf("%s%s%s", zHead, zMembers, zProblem) : 0;
-  char *zOut = 0;
-  sqlite3_stmt *pStmt;
-  if (zSql == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  pStmt = bxEvPrepareActions(p, zSql, pErr);
-  if (bxRow(pStmt, pErr)) {
-    zOut = sqlite3_mprintf("%s", sqlite3_column_text(pStmt, 0));
-    if (zOut == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  }
-  sqlite3_finalize(pStmt);
-  sqlite3_free(zSql);
   sqlite3_free(zHead);
-  sqlite3_free(zFrom);
-  return zOut;
+  return zSql;
 }

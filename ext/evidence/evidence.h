@@ -1,13 +1,16 @@
 /*
 ** evidence.h: what the files of the evidence buffer share.
 **
-**   buffer.c    the virtual table's methods, and nothing else
-**   schema.c    the shadow tables: made, renamed, dropped, checked
-**   store.c     rows written and read, settings
-**   overflow.c  the second tier of a buffer in temp
+**   state.c     the buffer's settings and counters, read
 **   approve.c   what an approved action keeps, as SQL
+**   overflow.c  the second tier of a buffer in temp
+**   store.c     rows written and read, settings
+**   schema.c    the tables: made, renamed, dropped, checked
 **   act.c       the functions that prune, clear, flush and count
 **   export.c    the recording as JSON: to save, to replay
+**   buffer.c    the virtual table's methods, and nothing else
+**
+** Each calls those above it and none below.
 **
 ** A row lies in one of three places: in the memory of a buffer in temp, in
 ** the overflow tables of a file (written there from temp), or in the file of
@@ -61,27 +64,33 @@ typedef struct EvParam {
   char zOverflow[200], zResume[100];
 } EvParam;
 
-/*---------------------------------------------------------- schema.c ----*/
+/*----------------------------------------------------------- state.c ----*/
 
-void bxEvCreate(EvBuffer *p, BxErr *pErr);
-void bxEvDrop(EvBuffer *p, BxErr *pErr);
-void bxEvRename(EvBuffer *p, const char *zNew, BxErr *pErr);
 /* The tables are there. Reads nothing, as a read in a transaction must not come
 ** before the first write. */
 void bxEvExpectTables(EvBuffer *p, BxErr *pErr);
 /* They are of a version that this module knows. */
 void bxEvExpectVersion(EvBuffer *p, i64 iVersion, BxErr *pErr);
-int bxEvIsShadow(const char *zSuffix);
-void bxEvCheck(BxVtab *p, BxProblems *pOut);
-
-/*----------------------------------------------------------- store.c ----*/
-
 /* Reads the state table's row, and sees that its version is one to know. */
 void bxEvLoadState(EvBuffer *p, EvState *pState, BxErr *pErr);
 /* The second part alone, for readers; looks once. */
 void bxEvExpectKnown(EvBuffer *p, BxErr *pErr);
 /* Frees the texts; the numbers stay. */
 void bxEvFreeState(EvState *pState);
+/* A number of bytes or rows. One that cannot be is damage, which blackbox_check()
+** tells; it must not overflow a sum. */
+i64 bxEvSizeColumn(sqlite3_stmt *pStmt, int iCol);
+
+/*---------------------------------------------------------- schema.c ----*/
+
+void bxEvCreate(EvBuffer *p, BxErr *pErr);
+void bxEvDrop(EvBuffer *p, BxErr *pErr);
+void bxEvRename(EvBuffer *p, const char *zNew, BxErr *pErr);
+int bxEvIsShadow(const char *zSuffix);
+void bxEvCheck(BxVtab *p, BxProblems *pOut);
+
+/*----------------------------------------------------------- store.c ----*/
+
 /* Writes the first state row from the parameters. */
 void bxEvFirstState(EvBuffer *p, const EvParam *pParam, BxErr *pErr);
 /* One setting, by name: "max_screenshots", 20. */
@@ -176,8 +185,9 @@ void bxEvSlim(BxCall *pCall);
 /* The SQL expression of what remains of column "action" when it is approved;
 ** zTime is the SQL of its row's time. Free it with sqlite3_free(). */
 char *bxEvApproved(const char *zTime, BxErr *pErr);
-/* JSON array of what in these actions could not be understood. */
-char *bxEvProblems(EvBuffer *p, BxErr *pErr);
+/* A query that gives the JSON array of what in the actions of that FROM term
+** could not be understood. Free it with sqlite3_free(). */
+char *bxEvProblemsSql(const char *zFrom);
 
 /*---------------------------------------------------- act.c, export.c ----*/
 

@@ -14,8 +14,6 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-#define SCHEMA_VERSION 1
-
 extern const char bxSqlEvidenceBuffer[];
 
 /* The tables, as evidence_buffer.sql has them, for xShadowName. */
@@ -142,31 +140,6 @@ void bxEvRename(EvBuffer *p, const char *zNew, BxErr *pErr) {
       " length('CREATE ' || type || ' ') + 1))"
       " FROM sqlite_schema WHERE type IN ('view', 'trigger') ORDER BY rowid",
       0, pErr);
-}
-
-void bxEvExpectTables(EvBuffer *p, BxErr *pErr) {
-  BxErr err = {SQLITE_OK, 0};
-  if (pErr->rc != SQLITE_OK) return;
-  sqlite3_finalize(
-      bxPrepare(&p->base.stmts, "SELECT version FROM main.@_state", &err));
-  if (err.rc == SQLITE_ERROR) {
-    bxFail(pErr, SQLITE_CORRUPT_VTAB,
-        "CorruptedDataError: table %s_state of buffer %s is missing; restore "
-        "the file from a copy",
-        p->base.stmts.zTable, p->base.stmts.zTable);
-  } else if (err.rc != SQLITE_OK) {
-    bxFail(pErr, err.rc, "%s", err.zMsg ? err.zMsg : "out of memory");
-  }
-  bxClear(&err);
-}
-
-void bxEvExpectVersion(EvBuffer *p, i64 iVersion, BxErr *pErr) {
-  p->bKnown = iVersion >= 1 && iVersion <= SCHEMA_VERSION;
-  if (p->bKnown) return;
-  bxFail(pErr, SQLITE_ERROR,
-      "VersionError: buffer %s has version %lld, this module knows up to %d; "
-      "load a newer blackbox",
-      p->base.stmts.zTable, iVersion, SCHEMA_VERSION);
 }
 
 int bxEvIsShadow(const char *zSuffix) {

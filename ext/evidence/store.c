@@ -25,76 +25,10 @@ SQLITE_EXTENSION_INIT3
 #define HAS_DATA (HAS_TIMESTAMP | HAS_ACTION | HAS_SCREENSHOT)
 
 #define MAX_TEXT 1000000000
-#define MAX_COUNT ((i64)1 << 60)
 
 /* Memory is moved to the overflow above the first, down to the second. */
 #define OVERFLOW_HIGH 0.8
 #define OVERFLOW_LOW 0.7
-
-/*--------------------------------------------------------- state ----*/
-
-/* A number of bytes or rows. One that cannot be is damage, which blackbox_check()
-** tells; it must not overflow a sum. */
-static i64 sizeColumn(sqlite3_stmt *pStmt, int iCol) {
-  i64 n = sqlite3_column_int64(pStmt, iCol);
-  if (n < 0) return 0;
-  return n < MAX_COUNT ? n : MAX_COUNT;
-}
-
-void bxEvLoadState(EvBuffer *p, EvState *pState, BxErr *pErr) {
-  static const char zSql[] =
-      "SELECT max_size_bytes, prune_threshold, bytes, pinned_bytes,"
-      " memory_bytes, actions, screenshots, overflowed, last,"
-      " nullif(overflow, ''), owner, claim,"
-      " retention_policy = 'confidence-based', version, free_screenshots,"
-      " CASE retention_policy WHEN 'keep-last-n' THEN max_screenshots ELSE -1"
-      " END FROM main.@_state";
-  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
-  memset(pState, 0, sizeof(*pState));
-  if (bxRow(pStmt, pErr)) {
-    pState->nMax = sizeColumn(pStmt, 0);
-    pState->rThreshold = sqlite3_column_double(pStmt, 1);
-    pState->nBytes = sizeColumn(pStmt, 2);
-    pState->nPinned = sizeColumn(pStmt, 3);
-    pState->nMemory = sizeColumn(pStmt, 4);
-    pState->nAction = sizeColumn(pStmt, 5);
-    pState->nScreenshot = sizeColumn(pStmt, 6);
-    pState->nOverflow = sizeColumn(pStmt, 7);
-    pState->iLast = sizeColumn(pStmt, 8);
-    pState->bRated = sqlite3_column_int(pStmt, 12);
-    bxEvExpectVersion(p, sqlite3_column_int64(pStmt, 13), pErr);
-    pState->nFree = sizeColumn(pStmt, 14);
-    pState->nKeep = sqlite3_column_int64(pStmt, 15);
-    if (sqlite3_column_type(pStmt, 9) != SQLITE_NULL) {
-      pState->zOverflow = sqlite3_mprintf("%s", sqlite3_column_text(pStmt, 9));
-      pState->zOwner = sqlite3_mprintf("%s", sqlite3_column_text(pStmt, 10));
-      pState->zClaim = sqlite3_mprintf("%s", sqlite3_column_text(pStmt, 11));
-      if (!pState->zOverflow || !pState->zOwner || !pState->zClaim) {
-        bxFail(pErr, SQLITE_NOMEM, "out of memory");
-      }
-    }
-  } else {
-    bxFail(pErr, SQLITE_CORRUPT_VTAB,
-        "CorruptedDataError: table %s_state of buffer %s has no row; restore "
-        "the file from a copy",
-        p->base.stmts.zTable, p->base.stmts.zTable);
-  }
-  bxDone(pStmt, pErr);
-}
-
-void bxEvExpectKnown(EvBuffer *p, BxErr *pErr) {
-  EvState state;
-  if (p->bKnown || pErr->rc != SQLITE_OK) return;
-  bxEvLoadState(p, &state, pErr);
-  bxEvFreeState(&state);
-}
-
-void bxEvFreeState(EvState *pState) {
-  sqlite3_free(pState->zOverflow);
-  sqlite3_free(pState->zOwner);
-  sqlite3_free(pState->zClaim);
-  pState->zOverflow = pState->zOwner = pState->zClaim = 0;
-}
 
 /*------------------------------------------------------ settings ----*/
 
@@ -557,8 +491,8 @@ static int readBefore(EvBuffer *p, i64 iRow, Before *pOut, BxErr *pErr) {
   if (bxRow(pStmt, pErr)) {
     pOut->zId = sqlite3_mprintf("%s", sqlite3_column_text(pStmt, 0));
     pOut->iTime = sqlite3_column_int64(pStmt, 1);
-    pOut->nAction = sizeColumn(pStmt, 2);
-    pOut->nShot = sizeColumn(pStmt, 3);
+    pOut->nAction = bxEvSizeColumn(pStmt, 2);
+    pOut->nShot = bxEvSizeColumn(pStmt, 3);
     pOut->iPinned = sqlite3_column_int64(pStmt, 4);
     pOut->iPlace = sqlite3_column_int64(pStmt, 5);
     if (pOut->zId == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
