@@ -174,7 +174,8 @@ INSTEAD OF INSERT ON rollouts
 BEGIN
   SELECT RAISE(ABORT, 'Invalid session meta: it must be a JSON object whose id, if it has one, is that of the conversation')
    WHERE NEW.session_meta IS NOT NULL
-     AND CASE WHEN NOT json_valid(NEW.session_meta) THEN 1
+     AND CASE WHEN NOT (json_valid(NEW.session_meta)
+                        OR json_valid(NEW.session_meta)) THEN 1
               WHEN json_type(NEW.session_meta) <> 'object' THEN 1
               ELSE lower(NEW.session_meta ->> 'id') <> lower(NEW.id) END;
   SELECT RAISE(ABORT, 'Invalid session meta: what it says cannot be given beside it (instructions only where it has none)')
@@ -358,9 +359,10 @@ BEGIN
    WHERE CASE WHEN NEW.item IS NULL THEN
                 typeof(NEW.type) <> 'text' OR NEW.type = ''
                 OR instr(NEW.type, char(0)) > 0
-                OR (NEW.payload IS NOT NULL AND NOT json_valid(NEW.payload))
+                OR (NEW.payload IS NOT NULL
+                    AND NOT (json_valid(NEW.payload) OR json_valid(NEW.payload)))
               WHEN NEW.type IS NOT NULL OR NEW.payload IS NOT NULL THEN 1
-              WHEN NOT json_valid(NEW.item) THEN 1
+              WHEN NOT (json_valid(NEW.item) OR json_valid(NEW.item)) THEN 1
               WHEN json_type(NEW.item) <> 'object' THEN 1
               ELSE json_type(NEW.item, '$.type') IS NOT 'text'
                    OR NEW.item ->> 'type' = ''
@@ -471,7 +473,8 @@ BEGIN
           OR NEW.turn NOT BETWEEN 0 AND turns);
   SELECT RAISE(ABORT, 'Corrupted rollout: the payload of item 0 is no JSON; UPDATE rollouts SET session_meta mends it')
     FROM rollout_heads AS h JOIN rollout_data AS d ON d.id = h.no << 32
-   WHERE h.id = lower(NEW.parent) AND NOT json_valid(d.payload);
+   WHERE h.id = lower(NEW.parent)
+     AND NOT (json_valid(d.payload) OR json_valid(d.payload));
   INSERT INTO rollout_heads(id, created, updated, expires_at)
   SELECT coalesce(lower(NEW.id), id), at, at,
          at + 86400000 * (SELECT value FROM blackbox_limits
@@ -666,7 +669,8 @@ BEGIN
   SELECT RAISE(ABORT, 'Invalid item format: the payload must be well-formed JSON, not nested too deeply')
     FROM rollout_data
    WHERE id = (NEW.no << 32) + NEW.looked
-     AND payload IS NOT NULL AND NOT json_valid(payload);
+     AND payload IS NOT NULL
+     AND NOT (json_valid(payload) OR json_valid(payload));
   SELECT RAISE(ABORT, 'Invalid item format: item 0 of a conversation is its session_meta, with an object as payload')
     FROM rollout_data
    WHERE NEW.looked = 0 AND id = NEW.no << 32
@@ -902,7 +906,8 @@ CREATE TRIGGER IF NOT EXISTS main.rollout_data_update
 AFTER UPDATE OF payload ON rollout_data
 BEGIN
   SELECT RAISE(ABORT, 'Invalid item format: the payload must be well-formed JSON, not nested too deeply')
-   WHERE NEW.payload IS NULL OR NOT json_valid(NEW.payload);
+   WHERE NEW.payload IS NULL
+      OR NOT (json_valid(NEW.payload) OR json_valid(NEW.payload));
   SELECT RAISE(ABORT, 'Invalid item format: a changed payload keeps its type and role')
    WHERE CASE WHEN OLD.payload IS NULL OR json_valid(OLD.payload)
               THEN NEW.payload ->> 'type' IS NOT OLD.payload ->> 'type'

@@ -97,6 +97,9 @@ sqlite3_stmt *bxPrepare(BxStmts *p, const char *zTemplate, BxErr *pErr);
 void bxBind(sqlite3_stmt *pStmt, BxErr *pErr, const char *zTypes, ...);
 /* Steps once. Returns 1 on a row; 0 at the end or on error. */
 int bxRow(sqlite3_stmt *pStmt, BxErr *pErr);
+/* Text of a column, NULL where that is NULL, or on error: SQLite needs memory
+** to give it out. */
+const char *bxColumnText(sqlite3_stmt *pStmt, int i, BxErr *pErr);
 /* Resets, and lets go of bound values. NULL is allowed. */
 void bxDone(sqlite3_stmt *pStmt, BxErr *pErr);
 /* Steps to the end, then bxDone(). */
@@ -291,6 +294,9 @@ void bxShaAdd(BxSha *p, const void *pData, size_t n);
 void bxShaHex(BxSha *p, char zOut[65]);
 
 /*------------------------------------------------------------ json.c ----*/
+
+/* json_valid() is asked twice where its no becomes an error: before SQLite 3.45
+** it also says no when memory has run out. */
 
 /* SQL: whether a JSON string stands for text with a NUL. (What SQLite makes of
 ** it may end before that.) */

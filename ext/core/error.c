@@ -55,10 +55,9 @@ void bxReport(BxErr *pErr, sqlite3_context *pCtx) {
 int bxReportVtab(BxErr *pErr, sqlite3_vtab *pVtab) {
   int rc = pErr->rc;
   if (rc == SQLITE_OK) return rc;
-  if (pErr->zMsg != 0) {
-    sqlite3_free(pVtab->zErrMsg);
-    pVtab->zErrMsg = pErr->zMsg;
-  }
+  if (pErr->zMsg == 0) rc = SQLITE_NOMEM; /* there was none for the message */
+  sqlite3_free(pVtab->zErrMsg);
+  pVtab->zErrMsg = pErr->zMsg;
   pErr->rc = SQLITE_OK;
   pErr->zMsg = 0;
   return rc;

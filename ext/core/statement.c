@@ -215,6 +215,13 @@ int bxRow(sqlite3_stmt *pStmt, BxErr *pErr) {
   return 0;
 }
 
+const char *bxColumnText(sqlite3_stmt *pStmt, int i, BxErr *pErr) {
+  int bNull = sqlite3_column_type(pStmt, i) == SQLITE_NULL;
+  const char *z = (const char *)sqlite3_column_text(pStmt, i);
+  if (z == 0 && !bNull) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  return pErr->rc == SQLITE_OK ? z : 0;
+}
+
 void bxDone(sqlite3_stmt *pStmt, BxErr *pErr) {
   int rc;
   if (pStmt == 0) return;

@@ -88,9 +88,7 @@ static int connectTable(
   rc = sqlite3_prepare_v2(bx->db, zSql, -1, &pStmt, 0);
   sqlite3_free(zSql);
   sqlite3_finalize(pStmt);
-  if ((rc & 0xff) == SQLITE_NOMEM || (rc & 0xff) == SQLITE_CORRUPT) {
-    bxFailDb(pErr, bx->db, rc);
-  }
+  if (rc != SQLITE_ERROR) bxFailDb(pErr, bx->db, rc); /* no such table */
   return rc == SQLITE_OK;
 }
 

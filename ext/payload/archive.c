@@ -161,14 +161,15 @@ static const char zSaveElements[] = ELEMENTS KEPT
 /* The JSON is an array. */
 static void checkArray(BxStmts *pHome, sqlite3_value *pJson, BxErr *pErr) {
   static const char zSql[] =
-      "SELECT CASE WHEN json_valid(?1) THEN json_type(?1) END";
+      "SELECT CASE WHEN json_valid(?1) OR json_valid(?1)"
+      " THEN json_type(?1) END";
   const char *zJson = bxText(pJson, "payloads", 0x7fffffff, 0, pErr);
   sqlite3_stmt *pStmt;
   const char *zType = 0;
   if (zJson == 0) return;
   pStmt = bxStmt(pHome, zSql, pErr);
   bxBind(pStmt, pErr, "v", pJson);
-  if (bxRow(pStmt, pErr)) zType = (const char *)sqlite3_column_text(pStmt, 0);
+  if (bxRow(pStmt, pErr)) zType = bxColumnText(pStmt, 0, pErr);
   if (zType == 0 || strcmp(zType, "array") != 0) {
     char *zShown = bxShow(pJson);
     bxFail(pErr, SQLITE_CONSTRAINT,

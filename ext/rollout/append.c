@@ -182,11 +182,12 @@ static void takeItem(Append *p, const RolloutItem *pItem, const char *zType,
 
 /* Whether a column is text, not empty, and such as C and UTF-8 know it: JSON
 ** can write more than that. */
-static int isName(sqlite3_stmt *pRow, int i) {
-  const unsigned char *z = sqlite3_column_text(pRow, i);
+static int isName(sqlite3_stmt *pRow, int i, BxErr *pErr) {
+  const char *z = bxColumnText(pRow, i, pErr);
   int n = sqlite3_column_bytes(pRow, i);
-  return sqlite3_column_type(pRow, i) == SQLITE_TEXT && n > 0 &&
-         memchr(z, 0, (size_t)n) == 0 && bxIsUtf8(z, n);
+  return z != 0 && sqlite3_column_type(pRow, i) == SQLITE_TEXT && n > 0 &&
+         memchr(z, 0, (size_t)n) == 0 &&
+         bxIsUtf8((const unsigned char *)z, n);
 }
 
 /* Reads item i by SQLite's functions, and says what is wrong with it. */
@@ -199,15 +200,15 @@ static void readOddItem(Append *p, i64 i, const RolloutItem *pGiven) {
     bxDone(pRow, p->pErr);
     return;
   }
-  zJson = (const char *)sqlite3_column_text(pRow, 0);
-  zType = (const char *)sqlite3_column_text(pRow, 1);
+  zJson = bxColumnText(pRow, 0, p->pErr);
+  zType = bxColumnText(pRow, 1, p->pErr);
   if (zJson == 0 || strcmp(zJson, "object") != 0) {
     badItem(p, i, "is of JSON type %s", zJson);
   } else if (zType == 0 || *zType == 0) {
     badItem(p, i, "has no type%s", "");
   } else if (sqlite3_column_int(pRow, 4)) {
     badItem(p, i, "has a type with a NUL%s", "");
-  } else if (!isName(pRow, 1)) {
+  } else if (!isName(pRow, 1, p->pErr)) {
     badItem(p, i, "has a type with half a surrogate pair%s", "");
   } else if (sqlite3_column_bytes(pRow, 1) > ROLLOUT_MAX_NAME) {
     badItem(p, i, "has a type of more than 100 bytes%s", "");
@@ -215,13 +216,13 @@ static void readOddItem(Append *p, i64 i, const RolloutItem *pGiven) {
   if (pGiven->bOdd && sqlite3_column_type(pRow, 2) != SQLITE_NULL) {
     item.payload.n = sqlite3_column_bytes(pRow, 2);
     item.payload.z = zOwned =
-        sqlite3_mprintf("%s", sqlite3_column_text(pRow, 2));
+        sqlite3_mprintf("%s", bxColumnText(pRow, 2, p->pErr));
     if (zOwned == 0) bxFail(p->pErr, SQLITE_NOMEM, "out of memory");
   }
   if (item.payload.z == 0) {
     zPayloadType = "";
-  } else if (isName(pRow, 3)) {
-    zPayloadType = (const char *)sqlite3_column_text(pRow, 3);
+  } else if (isName(pRow, 3, p->pErr)) {
+    zPayloadType = bxColumnText(pRow, 3, p->pErr);
   }
   if (p->pErr->rc == SQLITE_OK) {
     takeItem(p, &item, zType, zPayloadType, zOwned);
@@ -285,7 +286,7 @@ static const char *readItems(sqlite3_value *pVal, BxErr *pErr) {
 /* Whether the text is JSON; from SQLite 3.42 on, its other functions also
 ** take JSON5. */
 static void checkJson(Append *p, const char *zItems) {
-  static const char zValid[] = "SELECT json_valid(?1)";
+  static const char zValid[] = "SELECT json_valid(?1) OR json_valid(?1)";
   sqlite3_stmt *pStmt;
   if (bxSurelyJson(zItems, (i64)strlen(zItems))) return;
   pStmt = bxStmt(p->pHome, zValid, p->pErr);

@@ -60,14 +60,15 @@ static const char zLineSql[] =
     "CASE WHEN json_type(o, '$.payload') IS NULL THEN (SELECT count(*) "
     "FROM json_each(o) WHERE key NOT IN ('type', 'timestamp')) END, "
     BX_JSON_HAS_NUL("o -> 'type'") " FROM (SELECT ?1 AS o) "
-    "WHERE CASE WHEN json_valid(?1) THEN json_type(?1) = 'object' END";
+    "WHERE CASE WHEN json_valid(?1) OR json_valid(?1) THEN json_type(?1) = 'object' END";
 /* clang-format on */
 
 /* The first session_meta of a conversation that is not open yet. Returns 0
 ** when the line cannot be it. */
 static int beginWith(Import *p, sqlite3_stmt *pRow, i64 iTime) {
-  const char *zType = (const char *)sqlite3_column_text(pRow, 0);
-  const char *zJson = (const char *)sqlite3_column_text(pRow, 5);
+  const char *zType = bxColumnText(pRow, 0, p->pErr);
+  const char *zJson = bxColumnText(pRow, 5, p->pErr);
+  if (p->pErr->rc != SQLITE_OK) return 0;
   if (sqlite3_stricmp(zType, "session_meta") != 0 &&
       sqlite3_stricmp(zType, "SessionMeta") != 0) {
     badLine(p, "comes before the session_meta");
@@ -80,12 +81,14 @@ static int beginWith(Import *p, sqlite3_stmt *pRow, i64 iTime) {
   if (!p->bGiven) {
     BxErr err = {SQLITE_OK, 0};
     bxRolloutId(sqlite3_column_value(pRow, 6), p->zId, &err);
-    if (err.rc != SQLITE_OK) {
+    if ((err.rc & 0xff) == SQLITE_NOMEM) *p->pErr = err;
+    if (err.rc != SQLITE_OK && p->pErr->rc == SQLITE_OK) {
       p->zId[0] = 0;
       bxClear(&err);
       badLine(p, "session_meta whose id is no UUID");
       return 0;
     }
+    if (p->pErr->rc != SQLITE_OK) return 0;
     if (bxRolloutFind(p->pHome, 0, p->zId, &p->head, p->pErr)) {
       bxFail(p->pErr, SQLITE_CONSTRAINT,
           "RolloutExistsError: %s exists already; give an id as second "
@@ -142,13 +145,14 @@ static char *copyItem(const char *zType, RolloutSpan *pPayload, int bPayload) {
 /* Takes one item in. pItem's payload may be in the row. */
 static void keepItem(
     Import *p, sqlite3_stmt *pRow, RolloutItem *pItem, i64 iTime) {
-  const char *zType = (const char *)sqlite3_column_text(pRow, 0);
+  const char *zType = bxColumnText(pRow, 0, p->pErr);
   const char *zPayloadType = 0;
   int bLook;
   char *zOwned;
   if (sqlite3_column_type(pRow, 2) == SQLITE_TEXT) {
-    zPayloadType = (const char *)sqlite3_column_text(pRow, 2);
+    zPayloadType = bxColumnText(pRow, 2, p->pErr);
   }
+  if (p->pErr->rc != SQLITE_OK) return;
   bLook = bxRolloutMatters(pItem, bxRolloutKind(zType, zPayloadType));
   zOwned = copyItem(zType, &pItem->payload, pItem->bOdd && pItem->payload.z);
   if (zOwned == 0) bxFail(p->pErr, SQLITE_NOMEM, "out of memory");
@@ -157,11 +161,12 @@ static void keepItem(
 }
 
 static void importItem(Import *p, sqlite3_stmt *pRow, const char *zLine) {
-  const char *zType = (const char *)sqlite3_column_text(pRow, 0);
-  const char *zPayload = (const char *)sqlite3_column_text(pRow, 1);
-  const char *zKind = (const char *)sqlite3_column_text(pRow, 4);
+  const char *zType = bxColumnText(pRow, 0, p->pErr);
+  const char *zPayload = bxColumnText(pRow, 1, p->pErr);
+  const char *zKind = bxColumnText(pRow, 4, p->pErr);
   RolloutItem item;
   i64 iTime = p->iNow;
+  if (p->pErr->rc != SQLITE_OK) return;
   if (sqlite3_column_type(pRow, 3) == SQLITE_INTEGER) {
     iTime = sqlite3_column_int64(pRow, 3);
     if (iTime < 0 || iTime > BX_MAX_TIME) iTime = p->iNow;
@@ -246,7 +251,9 @@ static void put(Import *p, int bSavepoint) {
 }
 
 static void returnReport(BxCall *p, Import *pImport) {
+  int rc = sqlite3_str_errcode(pImport->pBad);
   char *zBad = sqlite3_str_finish(pImport->pBad);
+  bxFail(&p->err, rc, "out of memory");
   pImport->pBad = 0;
   if (p->err.rc == SQLITE_OK) {
     bxReturnJson(p,

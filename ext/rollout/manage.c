@@ -39,7 +39,7 @@ static const char zCreate[] =
     "session_meta) VALUES (?1, ?2, ?3, ?4, ?5)";
 
 static const char zMetaId[] =
-    "SELECT CASE WHEN json_valid(?1) THEN ?1 ->> '$.id' END";
+    "SELECT CASE WHEN json_valid(?1) OR json_valid(?1) THEN ?1 ->> '$.id' END";
 
 /* The id of a session_meta, or a new one. */
 static void findId(BxStmts *p, const char *zMeta, char zId[37], BxErr *pErr) {

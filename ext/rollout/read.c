@@ -108,7 +108,7 @@ typedef struct Page {
 } Page;
 
 /* Takes one row into the page. Returns 0 when the page ends before it. */
-static int pageRow(Page *p, sqlite3_stmt *pStmt) {
+static int pageRow(Page *p, sqlite3_stmt *pStmt, BxErr *pErr) {
   int bVisible = sqlite3_column_int(pStmt, 0);
   p->bCap = p->nScanned == ROLLOUT_PAGE_MAX;
   p->bMore = p->bCap || (bVisible && p->nItem == p->nSize);
@@ -116,11 +116,11 @@ static int pageRow(Page *p, sqlite3_stmt *pStmt) {
   p->nScanned++;
   if (bVisible) {
     sqlite3_str_appendf(
-        p->pItems, "%s%s", p->nItem ? "," : "", sqlite3_column_text(pStmt, 2));
+        p->pItems, "%s%s", p->nItem ? "," : "", bxColumnText(pStmt, 2, pErr));
     p->nItem++;
   }
   sqlite3_snprintf((int)sizeof(p->zNext), p->zNext, "%s",
-      (const char *)sqlite3_column_text(pStmt, 1));
+      bxColumnText(pStmt, 1, pErr));
   return 1;
 }
 
@@ -141,9 +141,10 @@ void bxRolloutPage(BxCall *p) {
   bxBind(
       pStmt, &p->err, "itii", iUpdated, zId, iNow, (i64)(ROLLOUT_PAGE_MAX + 1));
   page.pItems = sqlite3_str_new(p->bx->db);
-  while (bxRow(pStmt, &p->err) && pageRow(&page, pStmt)) {
+  while (bxRow(pStmt, &p->err) && pageRow(&page, pStmt, &p->err)) {
   }
   bxDone(pStmt, &p->err);
+  bxFail(&p->err, sqlite3_str_errcode(page.pItems), "out of memory");
   zItems = sqlite3_str_finish(page.pItems);
   if (p->err.rc == SQLITE_OK) {
     bxReturnJson(
@@ -186,7 +187,7 @@ static const char zHistory[] =
     "ORDER BY h.no, s.first, d.id";
 
 static int isJson(BxStmts *p, const char *z, i64 n, BxErr *pErr) {
-  static const char zValid[] = "SELECT json_valid(?1)";
+  static const char zValid[] = "SELECT json_valid(?1) OR json_valid(?1)";
   sqlite3_stmt *pStmt;
   int bValid;
   if (bxSurelyJson(z, n)) return 1;
@@ -400,12 +401,12 @@ void bxRolloutExport(BxCall *p) {
   bxBind(pStmt, &p->err, "i", no);
   pOut = sqlite3_str_new(p->bx->db);
   while (bxRow(pStmt, &p->err)) {
-    sqlite3_str_append(pOut, (const char *)sqlite3_column_text(pStmt, 0),
-        sqlite3_column_bytes(pStmt, 0));
+    const char *z = bxColumnText(pStmt, 0, &p->err);
+    if (z != 0) sqlite3_str_append(pOut, z, sqlite3_column_bytes(pStmt, 0));
     sqlite3_str_append(pOut, "\n", 1);
   }
   bxDone(pStmt, &p->err);
-  if (sqlite3_str_length(pOut) == 0) {
+  if (sqlite3_str_length(pOut) == 0 && sqlite3_str_errcode(pOut) == 0) {
     bxRolloutMissing(zId, &p->err); /* another connection has deleted it */
   }
   returnLong(p, pOut, "SELECT line FROM rollout_export(id)");
