@@ -160,9 +160,8 @@ static const char zSaveElements[] = ELEMENTS KEPT
 
 /* The JSON is an array. */
 static void checkArray(BxStmts *pHome, sqlite3_value *pJson, BxErr *pErr) {
-  static const char zSql[] =
-      "SELECT CASE WHEN json_valid(?1) OR json_valid(?1)"
-      " THEN json_type(?1) END";
+  static const char zSql[] = "SELECT CASE WHEN json_valid(?1) OR json_valid(?1)"
+                             " THEN json_type(?1) END";
   const char *zJson = bxText(pJson, "payloads", 0x7fffffff, 0, pErr);
   sqlite3_stmt *pStmt;
   const char *zType = 0;

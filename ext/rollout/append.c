@@ -186,8 +186,7 @@ static int isName(sqlite3_stmt *pRow, int i, BxErr *pErr) {
   const char *z = bxColumnText(pRow, i, pErr);
   int n = sqlite3_column_bytes(pRow, i);
   return z != 0 && sqlite3_column_type(pRow, i) == SQLITE_TEXT && n > 0 &&
-         memchr(z, 0, (size_t)n) == 0 &&
-         bxIsUtf8((const unsigned char *)z, n);
+         memchr(z, 0, (size_t)n) == 0 && bxIsUtf8((const unsigned char *)z, n);
 }
 
 /* Reads item i by SQLite's functions, and says what is wrong with it. */

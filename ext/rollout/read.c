@@ -119,8 +119,8 @@ static int pageRow(Page *p, sqlite3_stmt *pStmt, BxErr *pErr) {
         p->pItems, "%s%s", p->nItem ? "," : "", bxColumnText(pStmt, 2, pErr));
     p->nItem++;
   }
-  sqlite3_snprintf((int)sizeof(p->zNext), p->zNext, "%s",
-      bxColumnText(pStmt, 1, pErr));
+  sqlite3_snprintf(
+      (int)sizeof(p->zNext), p->zNext, "%s", bxColumnText(pStmt, 1, pErr));
   return 1;
 }
 

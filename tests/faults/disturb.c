@@ -328,9 +328,9 @@ static int stopAt(Stop *pStop, int iPoint, int bUndone) {
 
 /* Of the quick run, what the ends of a savepoint are among, and some between. */
 static int nextPoint(const Case *p, int iPoint) {
-  int iEnd = p->nEvent - 10;
-  if (isFull() || iPoint < 8 || iPoint >= iEnd) return iPoint + 1;
-  iPoint += p->nEvent / 12 + 1;
+  int iEnd = p->nEvent - 6;
+  if (isFull() || iPoint < 5 || iPoint >= iEnd) return iPoint + 1;
+  iPoint += p->nEvent / 6 + 1;
   return iPoint < iEnd ? iPoint : iEnd;
 }
 
