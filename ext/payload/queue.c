@@ -217,6 +217,11 @@ static void writeRows(Queue *p, BxStmts *pHome, BxErr *pErr) {
     bxBind(pStmt, pErr, "tssssii", zId, pRow->pEvent, pRow->pAgent,
         pRow->pRequest, pRow->pResponse, pRow->nByte, pRow->iTime);
     bxRun(pStmt, pErr);
+    if (pErr->rc == SQLITE_OK && sqlite3_changes(p->bx->db) == 0) {
+      bxFail(pErr, SQLITE_ERROR,
+          "MisuseError: a trigger on event_payloads keeps a queued row out of "
+          "the archive; nothing was written: drop it");
+    }
   }
 }
 
