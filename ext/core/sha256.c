@@ -64,10 +64,17 @@ static void blocks(uint32_t *aState, const unsigned char *z, size_t n) {
 #include <cpuid.h>
 #include <immintrin.h>
 
-static int hasInstructions(void) {
+static int askProcessor(void) {
   unsigned int a, b, c, d;
   if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(b >> 29 & 1)) return 0;
   return __get_cpuid(1, &a, &b, &c, &d) && (c >> 19 & 1); /* SSE 4.1 */
+}
+
+/* Asked once, as a virtual machine answers slowly; the answer stays the same. */
+static int hasInstructions(void) {
+  static _Atomic int iKnown; /* 1: no, 2: yes */
+  if (iKnown == 0) iKnown = 1 + askProcessor();
+  return iKnown == 2;
 }
 
 /* The instructions want the eight words of the state as ABEF and CDGH, and four
