@@ -45,7 +45,8 @@ build/libblackbox.a: $(CORE_OBJ)
 
 # What is compiled also needs the packages; asked once, before the first
 # compilation, for all that the goals need, so that one line installs it.
-NEEDS = build $(filter demo bench test lint fuzz,$(MAKECMDGOALS))
+NEEDS = build $(subst test-versions,versions,$(subst test-full,test,$(filter \
+  demo bench test test-full test-versions lint fuzz,$(MAKECMDGOALS))))
 build/need.build: .ci/need
 	@mkdir -p build
 	@.ci/need $(NEEDS)
