@@ -61,15 +61,18 @@ build/static/%.o: ext/%.c $(HDR) Makefile | build/need.build
 	$(CC) $(ALL_CFLAGS) -DSQLITE_CORE -c -o $@ $<
 
 # sql/core.sql becomes the array bxSqlCore, sql/evidence_buffer.sql
-# bxSqlEvidenceBuffer, and so on.
+# bxSqlEvidenceBuffer, and so on. A file that says "Continued in" another is one
+# with it.
+CONTINUED = sed -n 's/^-- Continued in //p'
 build/sql.c: $(SQL) Makefile
 	@mkdir -p $(@D)
-	@for f in $(SQL); do \
+	@for f in $(filter-out $(shell $(CONTINUED) $(SQL)),$(SQL)); do \
 	  n=$$(basename $$f .sql); \
 	  u=$$(printf '%s' "$$n" | awk -F_ '{for (i = 1; i <= NF; i++) \
 	    printf "%s%s", toupper(substr($$i, 1, 1)), substr($$i, 2)}'); \
 	  echo "extern const char bxSql$$u[]; const char bxSql$$u[] = {"; \
-	  od -An -v -tx1 $$f | sed 's/ \(..\)/0x\1,/g'; \
+	  cat $$f $$($(CONTINUED) $$f) | \
+	    od -An -v -tx1 | sed 's/ \(..\)/0x\1,/g'; \
 	  echo "0};"; \
 	done > $@
 

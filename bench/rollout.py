@@ -27,6 +27,7 @@ def payload(i):
 TEXTS = [json.dumps(payload(i), separators=(",", ":")) for i in range(10)]
 ITEMS = "[" + ",".join(
     '{"type":"response_item","payload":%s}' % text for text in TEXTS) + "]"
+USERS = ITEMS.replace('"role":"assistant"', '"role":"user"')
 USER = '{"type":"event_msg","payload":{"type":"user_message","message":"do it"}}'
 
 
@@ -56,13 +57,16 @@ def per_call(call, times):
 
 # ------------------------------------------------------------------ append
 
-def append_ours(_folder):
+def append_ours(items, times=200):
     def make(name):
         db = fresh(name)
         return db, create(db)
-    db, rollout = once("append", make)
-    return per_call(lambda: db.execute(
-        "SELECT rollout_append(?, ?)", (rollout, ITEMS)).fetchall(), 200)
+
+    def side(_folder):
+        db, rollout = once(f"append{len(items)}", make)
+        return per_call(lambda: db.execute(
+            "SELECT rollout_append(?, ?)", (rollout, items)).fetchall(), times)
+    return side
 
 
 def append_plain(_folder):
@@ -227,7 +231,7 @@ def timed_flush(_folder):
 def cases():
     return [
         Case("rollout: append of 10 items of 1 KB",
-             {"rollout_append": append_ours, "ten INSERTs": append_plain,
+             {"rollout_append": append_ours(ITEMS), "ten INSERTs": append_plain,
               "JSONL and fsync": append_jsonl},
              [("rollout_append", "ten INSERTs", 1.15),
               ("rollout_append", "JSONL and fsync", 0.6)], rounds=9,
@@ -236,6 +240,12 @@ def cases():
                   "process, the JSONL file also against a loss of power.",
              why="An append also checks the JSON, applies the policy and keeps "
                  "the conversation's counters."),
+        Case("rollout: append of 10 user messages of 1 KB",
+             {"rollout_append": append_ours(USERS, 50),
+              "ten INSERTs": append_plain},
+             [("rollout_append", "ten INSERTs", None)], rounds=5,
+             note="Each is read by the triggers: it begins a turn, unless its "
+                  "text is that of the one before or a program's."),
         Case("rollout: history of 1,000 items of 1 KB",
              {"rollout_range": history("SELECT * FROM rollout_range(?)"),
               "rollout_items": history(
@@ -269,7 +279,7 @@ def cases():
              [("10,000 items", "10 items", 2.0)]),
         Case("rollout: absolute targets",
              {"create": timed_create, "resume": resume(100),
-              "append": append_ours, "flush": timed_flush, "page": page(1000),
+              "append": append_ours(ITEMS), "flush": timed_flush, "page": page(1000),
               "history": history("SELECT rollout_history(?)"),
               "clean-up": cleanup(1000),
               "500 ms": target(.5), "200 ms": target(.2),

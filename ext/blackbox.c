@@ -50,9 +50,11 @@ static const BxDomain aDomain[] = {
         .zSql = bxSqlEvidence},
     {.zName = "rollout",
         .zTable = "rollout_act",
-        .iVersion = 1,
+        .iVersion = 2,
         .zSql = bxSqlRollout,
-        .zFailed = "Write failed: ",
+        .xAdopt = bxRolloutAdopt,
+        .xMend = bxRolloutMend,
+        .zFailed = "WriteError: Write failed: ",
         .zOptional = BX_ROLLOUT_SEARCH},
 };
 
@@ -104,6 +106,7 @@ static const BxFunction aFunction[] = {
     {"rollout_history", 1, 2, BX_READ, bxRolloutHistory},
     {"rollout_import", 1, 3, BX_WRITE, bxRolloutImport},
     {"rollout_page", 1, 3, BX_READ, bxRolloutPage},
+    {"rollout_rebuild", 0, 1, BX_WRITE, bxRolloutRebuild},
     {"rollout_resume", 1, 2, BX_OWN, bxRolloutResume},
     {"rollout_search_install", 0, 0, BX_WRITE, bxRolloutSearchInstall},
     {"rollout_search_remove", 0, 0, BX_WRITE, bxRolloutSearchRemove},

@@ -1,4 +1,7 @@
--- rollout.sql: whole conversations, recorded in order.
+-- rollout.sql: whole conversations, recorded in order: the views that people
+-- read and write, and what they do. The tables are in the second file.
+--
+-- Continued in sql/rollout_tables.sql
 --
 -- To read and write
 --   rollouts         view: one row a conversation. INSERT starts one and writes
@@ -9,6 +12,8 @@
 --   rollout_log      view: INSERT appends one item through the policy
 --   rollout_forks    view: INSERT forks a conversation before one of its turns
 --   rollout_cleanup  view: INSERT removes what has expired
+--   rollout_rebuilds view: INSERT derives the counters and what lists show of a
+--                    conversation from its items again
 --   rollout_policy   table: which items are kept, in named presets
 --   rollout_preambles table: how texts begin that no user typed
 -- Underneath
@@ -19,50 +24,94 @@
 --   rollout_turns    where turn n of an owner's items begins
 --   rollout_marks    compactions and rollbacks, by the key of their item
 --   rollout_drops    what the policy dropped, by type
---   rollout_imports  view: INSERT appends an item as it is, or counts dropped ones
 --   rollout_act      the rule that is at work, for its receipt
 --   rollout_clash    the INSERTs that met a head, to tell REPLACE from upsert
---   rollout_fresh    view: a new id, and the clock
+--   rollout_imports  view: INSERT appends an item as it is, or counts dropped
+--                    ones; the first item starts the conversation
+--   rollout_counts   view: INSERT counts an item in its head
+--   rollout_fresh    view: a new id, the clock, and how long a conversation lives
 --   rollout_rules    view: the policy in force
 --   rollout_texts    view: what users and assistants said
+--   rollout_meta     view: what a session_meta says of its conversation
+--   rollout_blank    view: the session_meta of a conversation that has none
+--   rollout_derived  view: what follows from the items
 --   rollout_due      view: what has a date to go
 --   rollout_check    view: contradictions (none, when all is well)
 --
--- Runs alone after core.sql, any number of times.
+-- Both run alone after core.sql, in this order, any number of times.
 --
 -- Invariants: the sequences of a conversation are 0, 1, 2 ... without a gap,
 -- and 0 is its session_meta. An item is never overwritten, moved or deleted
--- while a conversation shows it. last_sequence, bytes, updated, turns and
--- user_sequence of a head are exact after every INSERT. A fork shares items by
--- segments, so that items live as long as any conversation shows them.
+-- while a conversation shows it. The counters of a head and its row of
+-- rollout_about are what rollout_derived says, after every INSERT. A fork
+-- shares items by segments, so that items live as long as any conversation
+-- shows them.
+--
+-- When memory runs out, json_valid() of SQLite before 3.45 says no instead of
+-- failing. So a no is asked again, of a text that has to be made first, which
+-- fails.
 --
 -- Limits: 2,147,483,647 conversations in the life of a database, 4,294,967,295
 -- items in one, 67,108,864 bytes in a payload.
 
-------------------------------------------------------------------- views
-
 CREATE VIEW IF NOT EXISTS main.rollout_check AS
 SELECT h.id AS object,
        'last_sequence is ' || h.last_sequence || ', the items reach '
-         || coalesce(max(d.id & 4294967295), -1) AS problem
-  FROM rollout_heads AS h
-  LEFT JOIN rollout_segments AS s ON s.rollout = h.no
-  LEFT JOIN rollout_data AS d
-    ON d.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last
- GROUP BY h.no
-HAVING h.last_sequence <> coalesce(max(d.id & 4294967295), -1)
-    OR h.last_sequence + 1 <> count(d.id)
+         || d.last_sequence AS problem
+  FROM rollout_heads AS h JOIN rollout_derived AS d ON d.no = h.no
+ WHERE h.last_sequence <> d.last_sequence OR h.last_sequence + 1 <> d.items
 UNION ALL
-SELECT h.id, 'bytes is ' || h.bytes || ', its own items have '
-         || coalesce(sum(length(CAST(d.payload AS BLOB))), 0)
+SELECT h.id, 'bytes is ' || h.bytes || ', its own items have ' || d.bytes
+  FROM rollout_heads AS h JOIN rollout_derived AS d ON d.no = h.no
+ WHERE h.bytes <> d.bytes
+UNION ALL
+SELECT h.id, 'updated is ' || h.updated || ', its newest own item is of '
+         || d.updated
+  FROM rollout_heads AS h JOIN rollout_derived AS d ON d.no = h.no
+ WHERE h.updated <> d.updated
+UNION ALL
+SELECT h.id, 'user_sequence is ' || coalesce(h.user_sequence, 'NULL')
+         || ', the first user event is item '
+         || coalesce(d.user_sequence, 'NULL')
+  FROM rollout_heads AS h JOIN rollout_derived AS d ON d.no = h.no
+ WHERE h.user_sequence IS NOT d.user_sequence
+UNION ALL
+SELECT h.id, 'turns is ' || h.turns || ', the items have ' || d.turns
+  FROM rollout_heads AS h JOIN rollout_derived AS d ON d.no = h.no
+ WHERE h.turns <> d.turns
+UNION ALL
+SELECT h.id, 'it has no session_meta; DELETE it, or append one'
   FROM rollout_heads AS h
-  LEFT JOIN rollout_data AS d
-    ON d.id BETWEEN h.no << 32 AND (h.no << 32) + 4294967295
- GROUP BY h.no
-HAVING h.bytes <> coalesce(sum(length(CAST(d.payload AS BLOB))), 0)
+ WHERE NOT EXISTS (SELECT 1 FROM rollout_data AS d WHERE d.id = h.no << 32)
+UNION ALL
+SELECT h.id, 'its row in rollout_about is missing; rollout_rebuild() derives it'
+  FROM rollout_heads AS h
+ WHERE h.last_sequence >= 0
+   AND NOT EXISTS (SELECT 1 FROM rollout_about AS a WHERE a.no = h.no)
+UNION ALL
+SELECT h.id, 'source, cwd and the like are not those of its session_meta; rollout_rebuild() derives them'
+  FROM rollout_heads AS h
+  JOIN rollout_about AS a ON a.no = h.no
+  JOIN rollout_meta AS m ON m.no = h.no
+ WHERE (a.source, a.cwd, a.originator, a.cli_version, a.model_provider,
+        a.forked_from) IS NOT
+       (m.source, m.cwd, m.originator, m.cli_version, m.model_provider,
+        m.forked_from)
+UNION ALL
+SELECT h.id, 'first_user_message is not that of its first turn; rollout_rebuild() derives it'
+  FROM rollout_heads AS h
+  JOIN rollout_about AS a ON a.no = h.no
+  JOIN rollout_derived AS d ON d.no = h.no
+ WHERE a.prompt_id IS NOT d.prompt_id
+    OR a.first_user_message IS NOT
+       (SELECT substr(text, 1, 200) FROM rollout_texts WHERE id = d.prompt_id)
+UNION ALL
+SELECT 'rollout_about', 'row ' || a.no || ' belongs to no conversation'
+  FROM rollout_about AS a
+ WHERE NOT EXISTS (SELECT 1 FROM rollout_heads AS h WHERE h.no = a.no)
 UNION ALL
 SELECT coalesce(h.id, 'history ' || (d.id >> 32)),
-       'item ' || (d.id & 4294967295) || ': the payload is no JSON'
+       'item ' || (d.id & 4294967295) || ': the payload is not JSON'
   FROM rollout_data AS d
   LEFT JOIN rollout_heads AS h ON h.no = d.id >> 32
  WHERE d.payload IS NOT NULL AND NOT json_valid(d.payload)
@@ -78,27 +127,96 @@ SELECT 'rollout_segments', 'conversation ' || s.rollout || ' has no head'
   FROM rollout_segments AS s
  WHERE NOT EXISTS (SELECT 1 FROM rollout_heads AS h WHERE h.no = s.rollout)
 UNION ALL
-SELECT h.id, 'turns is ' || h.turns || ', of these are kept '
-         || count(DISTINCT t.number)
-  FROM rollout_heads AS h
-  LEFT JOIN rollout_segments AS s ON s.rollout = h.no
-  LEFT JOIN rollout_turns AS t
-    ON t.owner = s.owner AND t.number < h.turns
-   AND t.sequence BETWEEN s.first AND min(s.last, h.last_sequence)
- GROUP BY h.no
-HAVING h.turns <> count(DISTINCT t.number)
-UNION ALL
 SELECT 'rollout_policy', 'the preset in force has no row: everything is dropped'
  WHERE NOT EXISTS (SELECT 1 FROM rollout_rules);
 
--- A new id (UUID version 4), and the clock.
+-- What follows from the items. bytes and updated are of a conversation's own
+-- items. The newest turn tells how many turns there are, or the newest
+-- rollback: as many as come before the turn at which it begins.
+CREATE VIEW IF NOT EXISTS main.rollout_derived AS
+SELECT h.no AS no,
+       (SELECT coalesce(max(d.id & 4294967295), -1)
+          FROM rollout_segments AS s JOIN rollout_data AS d
+            ON d.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last
+         WHERE s.rollout = h.no) AS last_sequence,
+       (SELECT count(*)
+          FROM rollout_segments AS s JOIN rollout_data AS d
+            ON d.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last
+         WHERE s.rollout = h.no) AS items,
+       (SELECT coalesce(sum(length(CAST(payload AS BLOB))), 0)
+          FROM rollout_data
+         WHERE id BETWEEN h.no << 32 AND (h.no << 32) + 4294967295) AS bytes,
+       (SELECT coalesce(max(timestamp), 0)
+          FROM rollout_data
+         WHERE id BETWEEN h.no << 32 AND (h.no << 32) + 4294967295) AS updated,
+       (SELECT min(x.id & 4294967295)
+          FROM rollout_segments AS s JOIN rollout_texts AS x
+            ON x.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last
+         WHERE s.rollout = h.no AND x.role = 'user') AS user_sequence,
+       coalesce((SELECT coalesce(number + 1,
+                          (SELECT t.number FROM rollout_segments AS s
+                             JOIN rollout_turns AS t
+                               ON t.owner = s.owner AND t.sequence = newest.first
+                            WHERE s.rollout = h.no
+                              AND t.sequence BETWEEN s.first AND s.last))
+                   FROM (SELECT t.sequence AS at, t.number AS number,
+                                NULL AS first
+                           FROM rollout_segments AS s JOIN rollout_turns AS t
+                             ON t.owner = s.owner
+                            AND t.sequence BETWEEN s.first AND s.last
+                          WHERE s.rollout = h.no
+                          UNION ALL
+                         SELECT m.id & 4294967295, NULL, m.first
+                           FROM rollout_segments AS s JOIN rollout_marks AS m
+                             ON m.id BETWEEN (s.owner << 32) + s.first
+                                         AND (s.owner << 32) + s.last
+                          WHERE s.rollout = h.no AND m.kind = 'rollback'
+                          ORDER BY at DESC LIMIT 1) AS newest), 0) AS turns,
+       (SELECT (t.owner << 32) + t.sequence
+          FROM rollout_segments AS s JOIN rollout_turns AS t
+            ON t.owner = s.owner AND t.sequence BETWEEN s.first AND s.last
+         WHERE s.rollout = h.no
+         ORDER BY t.sequence LIMIT 1) AS prompt_id
+  FROM rollout_heads AS h;
+
+-- Damaged JSON says nothing.
+CREATE VIEW IF NOT EXISTS main.rollout_meta AS
+SELECT h.no AS no,
+       d.payload ->> 'title' AS title,
+       d.payload ->> 'source' AS source,
+       d.payload ->> 'cwd' AS cwd,
+       d.payload ->> 'originator' AS originator,
+       coalesce(d.payload ->> 'cli_version',
+                d.payload ->> 'cliVersion') AS cli_version,
+       coalesce(d.payload ->> 'model_provider',
+                d.payload ->> 'modelProvider') AS model_provider,
+       coalesce(d.payload ->> 'forked_from_id',
+                d.payload ->> 'forkedFromId') AS forked_from
+  FROM rollout_heads AS h
+  JOIN rollout_data AS d
+    ON d.id = h.no << 32
+   AND (json_valid(d.payload) OR json_valid(d.payload || ' '));
+
+CREATE VIEW IF NOT EXISTS main.rollout_blank AS
+SELECT no, iso,
+       json_object('id', id, 'timestamp', iso, 'cwd', '',
+         'originator', 'blackbox', 'cli_version', '1.0.0',
+         'instructions', NULL) AS payload
+  FROM (SELECT no, id, strftime('%Y-%m-%dT%H:%M:%fZ', created / 1000.0,
+                                'unixepoch') AS iso
+          FROM rollout_heads);
+
+-- A new id (UUID version 4), the clock, and the milliseconds that a conversation
+-- lives when nothing else is said.
 CREATE VIEW IF NOT EXISTS main.rollout_fresh AS
 SELECT lower(hex(randomblob(4)) || '-' || hex(randomblob(2)) || '-4'
          || substr(hex(randomblob(2)), 2) || '-'
          || substr('89AB', 1 + (random() & 3), 1)
          || substr(hex(randomblob(2)), 2) || '-' || hex(randomblob(6))) AS id,
        CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)
-         AS now;
+         AS now,
+       (SELECT 86400000 * value FROM blackbox_limits
+         WHERE name = 'rollout.ttl_days') AS ttl;
 
 -- "at" is when it expires; a row is due when that lies strictly in the past.
 CREATE VIEW IF NOT EXISTS main.rollout_due AS
@@ -112,16 +230,21 @@ SELECT item_key, payload_key, keep
  WHERE preset = (SELECT value FROM blackbox_limits
                   WHERE name = 'rollout.policy');
 
--- role is 'user' or 'assistant'. Damaged payloads have no text. The tags that
--- a recorder puts around an image are no text either.
+-- role is 'user' or 'assistant'. Damaged payloads have no text; numbers are not
+-- text, nor are the tags that a recorder puts around an image.
 CREATE VIEW IF NOT EXISTS main.rollout_texts AS
 SELECT id, role, source,
        CASE WHEN source = 'event'
-              THEN coalesce(payload ->> 'message', payload ->> '$.data.message')
+              THEN CASE 'text'
+                     WHEN json_type(payload, '$.message')
+                       THEN payload ->> 'message'
+                     WHEN json_type(payload, '$.data.message')
+                       THEN payload ->> '$.data.message' END
             WHEN json_type(payload, '$.content') = 'text'
               THEN payload ->> 'content'
             ELSE (SELECT group_concat(part.text, char(10))
                     FROM (SELECT CASE WHEN type = 'object'
+                                       AND json_type(value, '$.text') = 'text'
                                       THEN value ->> 'text' END AS text
                             FROM json_each(payload, '$.content')) AS part
                    WHERE NOT (part.text GLOB '<image name=*>'
@@ -131,7 +254,8 @@ SELECT id, role, source,
   FROM (SELECT id, payload,
                CASE lower(replace(type, '_', ''))
                  WHEN 'eventmsg' THEN 'event' ELSE 'item' END AS source,
-               CASE WHEN payload IS NULL OR NOT json_valid(payload) THEN NULL
+               CASE WHEN NOT coalesce(json_valid(payload)
+                                      OR json_valid(payload || ' '), 0) THEN NULL
                     WHEN lower(replace(type, '_', '')) = 'eventmsg' THEN
                       CASE lower(replace(payload ->> 'type', '_', ''))
                         WHEN 'usermessage' THEN 'user'
@@ -172,45 +296,41 @@ SELECT h.id AS id,
 CREATE TRIGGER IF NOT EXISTS main.rollouts_insert
 INSTEAD OF INSERT ON rollouts
 BEGIN
-  SELECT RAISE(ABORT, 'Invalid session meta: it must be a JSON object whose id, if it has one, is that of the conversation')
+  SELECT RAISE(ABORT, 'InvalidSessionMetaError: Invalid session meta: it must be a JSON object whose id, if it has one, is that of the conversation')
    WHERE NEW.session_meta IS NOT NULL
      AND CASE WHEN NOT (json_valid(NEW.session_meta)
-                        OR json_valid(NEW.session_meta)) THEN 1
+                        OR json_valid(NEW.session_meta || ' ')) THEN 1
               WHEN json_type(NEW.session_meta) <> 'object' THEN 1
               ELSE lower(NEW.session_meta ->> 'id') <> lower(NEW.id) END;
-  SELECT RAISE(ABORT, 'Invalid session meta: what it says cannot be given beside it (instructions only where it has none)')
+  SELECT RAISE(ABORT, 'InvalidSessionMetaError: Invalid session meta: what it says cannot be given beside it (instructions only where it has none)')
    WHERE NEW.session_meta IS NOT NULL
      AND (coalesce(NEW.source, NEW.cwd, NEW.originator, NEW.cli_version,
             NEW.model_provider, NEW.forked_from) IS NOT NULL
           OR NEW.session_meta ->> 'instructions' <> NEW.instructions);
   SELECT RAISE(ABORT, 'ReadOnlyError: the counters of a conversation follow from its items; leave them out')
-   WHERE coalesce(NEW.item_count, NEW.last_sequence, NEW.has_user_event,
-           NEW.turns, NEW.bytes, NEW.first_user_message) IS NOT NULL;
-  INSERT INTO rollout_heads(id, created, updated, expires_at, status)
+   WHERE coalesce(NEW.updated, NEW.item_count, NEW.last_sequence,
+           NEW.has_user_event, NEW.turns, NEW.bytes, NEW.first_user_message)
+         IS NOT NULL;
+  INSERT INTO rollout_heads(id, created, expires_at, status, stamp)
   SELECT coalesce(lower(NEW.id), lower(NEW.session_meta ->> 'id'),
            (SELECT id FROM rollout_fresh)),
          at,
-         coalesce(NEW.updated, at),
-         CASE WHEN NEW.expires_at IS NULL THEN at + 86400000 *
-                (SELECT value FROM blackbox_limits
-                  WHERE name = 'rollout.ttl_days')
+         CASE WHEN NEW.expires_at IS NULL
+                THEN at + (SELECT ttl FROM rollout_fresh)
               WHEN NEW.expires_at = 'permanent' THEN NULL
               ELSE NEW.expires_at END,
-         coalesce(NEW.status, 'active')
+         coalesce(NEW.status, 'active'), 1
     FROM (SELECT coalesce(NEW.created, (SELECT now FROM rollout_fresh)) AS at);
   INSERT INTO rollout_data(id, timestamp, type, payload)
   SELECT h.no << 32, h.created, 'session_meta',
          CASE WHEN NEW.session_meta IS NULL THEN
                 -- json_patch leaves out what is NULL in its second argument
-                json_patch(
-                  json_object('id', h.id, 'timestamp', iso,
-                    'cwd', coalesce(NEW.cwd, ''),
-                    'originator', coalesce(NEW.originator, 'blackbox'),
-                    'cli_version', coalesce(NEW.cli_version, '1.0.0'),
-                    'instructions', NEW.instructions),
-                  json_object('source', NEW.source,
+                json_patch(b.payload, json_patch('{}',
+                  json_object('cwd', NEW.cwd, 'originator', NEW.originator,
+                    'cli_version', NEW.cli_version,
+                    'instructions', NEW.instructions, 'source', NEW.source,
                     'model_provider', NEW.model_provider,
-                    'forked_from_id', NEW.forked_from))
+                    'forked_from_id', NEW.forked_from)))
               WHEN NEW.session_meta ->> 'id' IS NOT NULL
                AND NEW.session_meta ->> 'timestamp' IS NOT NULL
                AND (NEW.instructions IS NULL OR
@@ -220,13 +340,16 @@ BEGIN
                 json_patch(
                   json_set(NEW.session_meta, '$.id', h.id, '$.timestamp', json(
                     coalesce(nullif(NEW.session_meta -> 'timestamp', 'null'),
-                             json_quote(iso)))),
+                             json_quote(b.iso)))),
                   CASE WHEN NEW.instructions IS NULL THEN '{}'
                        ELSE json_object('instructions', NEW.instructions) END) END
-    FROM (SELECT *, strftime('%Y-%m-%dT%H:%M:%fZ', created / 1000.0,
-                             'unixepoch') AS iso
-            FROM rollout_heads) AS h
+    FROM rollout_heads AS h JOIN rollout_blank AS b ON b.no = h.no
    WHERE changes() = 1 AND h.no = last_insert_rowid();
+  -- SQLite does not fire a trigger that is running already.
+  SELECT RAISE(ABORT, 'SequenceError: inside a trigger on the tables of conversations, starting another one needs PRAGMA recursive_triggers = ON')
+    FROM rollout_heads
+   WHERE changes() = 1 AND no = last_insert_rowid() >> 32
+     AND last_sequence < 0;
   UPDATE rollout_about SET title = NEW.title
    WHERE NEW.title IS NOT NULL
      AND changes() = 1 AND no = last_insert_rowid() >> 32;
@@ -284,20 +407,20 @@ SELECT h.id AS rollout,
 CREATE TRIGGER IF NOT EXISTS main.rollout_items_insert
 INSTEAD OF INSERT ON rollout_items
 BEGIN
-  SELECT RAISE(ABORT, 'Rollout not found: start it with INSERT INTO rollouts(id) or rollout_create()')
+  SELECT RAISE(ABORT, 'RolloutNotFoundError: Rollout not found: start it with INSERT INTO rollouts(id) or rollout_create()')
    WHERE NOT EXISTS (SELECT 1 FROM rollout_heads
                       WHERE id = lower(NEW.rollout));
   SELECT RAISE(ABORT, 'SequenceError: the sequence of a new item is the last one plus 1; leave it out')
     FROM rollout_heads
    WHERE id = lower(NEW.rollout)
      AND NEW.sequence IS NOT NULL AND NEW.sequence IS NOT last_sequence + 1;
-  SELECT RAISE(ABORT, 'Invalid item format: a timestamp is whole milliseconds since 1970')
+  SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: a timestamp is whole milliseconds since 1970')
    WHERE NEW.timestamp IS NOT CAST(NEW.timestamp AS INTEGER);
-  SELECT RAISE(ABORT, 'Rollout expired: UPDATE rollouts SET expires_at to go on with it')
+  SELECT RAISE(ABORT, 'RolloutExpiredError: Rollout expired: UPDATE rollouts SET expires_at to go on with it')
     FROM rollout_heads
    WHERE id = lower(NEW.rollout)
      AND expires_at < coalesce(NEW.timestamp, (SELECT now FROM rollout_fresh));
-  SELECT RAISE(ABORT, 'Invalid item format: a type has no NUL')
+  SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: a type has no NUL')
    WHERE instr(NEW.type, char(0)) > 0;
   INSERT INTO rollout_data(id, timestamp, type, payload)
   SELECT (no << 32) + last_sequence + 1,
@@ -346,23 +469,25 @@ SELECT rollout AS rollout_id,
 CREATE TRIGGER IF NOT EXISTS main.rollout_log_insert
 INSTEAD OF INSERT ON rollout_log
 BEGIN
-  SELECT RAISE(ABORT, 'Rollout not found: start it with INSERT INTO rollouts(id) or rollout_create()')
+  SELECT RAISE(ABORT, 'RolloutNotFoundError: Rollout not found: start it with INSERT INTO rollouts(id) or rollout_create()')
    WHERE NOT EXISTS (SELECT 1 FROM rollout_heads
                       WHERE id = lower(NEW.rollout_id));
-  SELECT RAISE(ABORT, 'Invalid item format: a timestamp is whole milliseconds since 1970')
+  SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: a timestamp is whole milliseconds since 1970')
    WHERE NEW.timestamp IS NOT CAST(NEW.timestamp AS INTEGER);
-  SELECT RAISE(ABORT, 'Rollout expired: UPDATE rollouts SET expires_at to go on with it')
+  SELECT RAISE(ABORT, 'RolloutExpiredError: Rollout expired: UPDATE rollouts SET expires_at to go on with it')
     FROM rollout_heads
    WHERE id = lower(NEW.rollout_id)
      AND expires_at < coalesce(NEW.timestamp, (SELECT now FROM rollout_fresh));
-  SELECT RAISE(ABORT, 'Invalid item format: give item, a JSON object with a type, or type and payload, JSON too')
+  SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: give item, a JSON object with a type, or type and payload, JSON too')
    WHERE CASE WHEN NEW.item IS NULL THEN
                 typeof(NEW.type) <> 'text' OR NEW.type = ''
                 OR instr(NEW.type, char(0)) > 0
                 OR (NEW.payload IS NOT NULL
-                    AND NOT (json_valid(NEW.payload) OR json_valid(NEW.payload)))
+                    AND NOT (json_valid(NEW.payload)
+                             OR json_valid(NEW.payload || ' ')))
               WHEN NEW.type IS NOT NULL OR NEW.payload IS NOT NULL THEN 1
-              WHEN NOT (json_valid(NEW.item) OR json_valid(NEW.item)) THEN 1
+              WHEN NOT (json_valid(NEW.item) OR json_valid(NEW.item || ' '))
+                THEN 1
               WHEN json_type(NEW.item) <> 'object' THEN 1
               ELSE json_type(NEW.item, '$.type') IS NOT 'text'
                    OR NEW.item ->> 'type' = ''
@@ -378,8 +503,9 @@ BEGIN
     FROM rollout_heads AS h,
          (SELECT type, payload, lower(replace(type, '_', '')) AS t,
                  CASE WHEN payload IS NULL THEN ''
-                      ELSE nullif(lower(replace(payload ->> 'type', '_', '')),
-                                  '') END AS p
+                      WHEN json_type(payload, '$.type') = 'text' THEN
+                        nullif(lower(replace(payload ->> 'type', '_', '')), '')
+                      END AS p
             FROM (SELECT coalesce(NEW.type, NEW.item ->> 'type') AS type,
                          coalesce(NEW.payload, NEW.item -> 'payload')
                            AS payload)) AS i
@@ -393,16 +519,14 @@ BEGIN
              WHERE item_key = '*' AND payload_key = coalesce(i.p, '*')),
            (SELECT keep FROM rollout_rules
              WHERE item_key = '*' AND payload_key = '*' AND i.p IS NOT ''));
-  INSERT INTO rollout_drops(no, item_type, payload_type, items, bytes)
-  SELECT h.no, substr(i.type, 1, 100),
-         substr(coalesce(i.payload ->> 'type', ''), 1, 100), 1,
-         coalesce(length(CAST(i.payload AS BLOB)), 0)
-    FROM rollout_heads AS h,
-         (SELECT coalesce(NEW.type, NEW.item ->> 'type') AS type,
-                 coalesce(NEW.payload, NEW.item -> 'payload') AS payload) AS i
-   WHERE h.id = lower(NEW.rollout_id) AND changes() = 0
-      ON CONFLICT (no, item_type, payload_type) DO UPDATE
-     SET items = items + 1, bytes = bytes + excluded.bytes;
+  INSERT INTO rollout_imports(rollout, type, payload_type, dropped, bytes)
+  SELECT lower(NEW.rollout_id), type,
+         CASE json_type(payload, '$.type') WHEN 'text'
+           THEN payload ->> 'type' END, 1,
+         coalesce(length(CAST(payload AS BLOB)), 0)
+    FROM (SELECT coalesce(NEW.type, NEW.item ->> 'type') AS type,
+                 coalesce(NEW.payload, NEW.item -> 'payload') AS payload)
+   WHERE changes() = 0;
   -- SQLite does not fire a trigger that is running already.
   SELECT RAISE(ABORT, 'SequenceError: inside a trigger on the tables of conversations, recording into another one needs PRAGMA recursive_triggers = ON')
     FROM rollout_heads
@@ -411,33 +535,60 @@ BEGIN
                   WHERE id = (no << 32) + last_sequence + 1);
 END;
 
--- What an append or an import has made up its mind about: an item to keep, or
--- (dropped > 0) how many of one kind are only to be counted. The first item of a
--- conversation that is not there yet starts it.
+-- What an append or an import has decided on: an item to keep, or (dropped > 0)
+-- how many of one kind are only to be counted. The first item of a conversation
+-- that is not there yet starts it; now counts for its expiry.
 CREATE VIEW IF NOT EXISTS main.rollout_imports AS
 SELECT NULL AS rollout, NULL AS now, NULL AS timestamp, NULL AS type,
-       NULL AS look, NULL AS payload, NULL AS payload_type, NULL AS dropped,
-       NULL AS bytes
+       NULL AS payload, NULL AS payload_type, NULL AS dropped, NULL AS bytes
  WHERE 0;
 
-CREATE TRIGGER IF NOT EXISTS main.rollout_imports_insert
-INSTEAD OF INSERT ON rollout_imports
+CREATE TRIGGER IF NOT EXISTS main.rollout_imports_keep
+INSTEAD OF INSERT ON rollout_imports WHEN coalesce(NEW.dropped, 0) <= 0
 BEGIN
-  INSERT INTO rollout_heads(id, created, updated, expires_at)
-  SELECT NEW.rollout, NEW.timestamp, NEW.timestamp,
-         NEW.now + 86400000 * (SELECT value FROM blackbox_limits
-                                WHERE name = 'rollout.ttl_days')
+  INSERT INTO rollout_heads(id, created, expires_at, stamp)
+  SELECT NEW.rollout, NEW.timestamp, NEW.now + (SELECT ttl FROM rollout_fresh),
+         lower(replace(NEW.type, '_', '')) = 'sessionmeta'
    WHERE NOT EXISTS (SELECT 1 FROM rollout_heads WHERE id = NEW.rollout);
-  INSERT INTO rollout_data(id, timestamp, type, look, payload)
-  SELECT (no << 32) + last_sequence + 1, NEW.timestamp, NEW.type,
-         CASE WHEN last_sequence < 0 THEN 1 ELSE NEW.look END, NEW.payload
-    FROM rollout_heads WHERE id = NEW.rollout AND NEW.dropped = 0;
+  INSERT INTO rollout_data(id, timestamp, type, payload)
+  SELECT (no << 32) + last_sequence + 1, NEW.timestamp, NEW.type, NEW.payload
+    FROM rollout_heads WHERE id = NEW.rollout;
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.rollout_imports_drop
+INSTEAD OF INSERT ON rollout_imports WHEN NEW.dropped > 0
+BEGIN
   INSERT INTO rollout_drops(no, item_type, payload_type, items, bytes)
   SELECT no, substr(NEW.type, 1, 100),
          substr(coalesce(NEW.payload_type, ''), 1, 100), NEW.dropped, NEW.bytes
-    FROM rollout_heads WHERE id = NEW.rollout AND NEW.dropped > 0
+    FROM rollout_heads WHERE id = NEW.rollout
       ON CONFLICT (no, item_type, payload_type) DO UPDATE
      SET items = items + excluded.items, bytes = bytes + excluded.bytes;
+END;
+
+-- The item of that id is counted in its head, and looked into, unless its head
+-- has counted it before. (It is a view of its own because SQLite lays out all of
+-- a trigger's memory whenever the trigger fires, and most items need none of it.)
+CREATE VIEW IF NOT EXISTS main.rollout_counts AS SELECT NULL AS id WHERE 0;
+
+CREATE TRIGGER IF NOT EXISTS main.rollout_counts_insert
+INSTEAD OF INSERT ON rollout_counts
+BEGIN
+  UPDATE rollout_heads
+     SET last_sequence = NEW.id & 4294967295, looked = NEW.id & 4294967295,
+         stamp = stamp + 1,
+         (bytes, updated) =
+         (SELECT bytes + coalesce(length(CAST(d.payload AS BLOB)), 0),
+                 max(updated, d.timestamp)
+            FROM rollout_data AS d WHERE d.id = NEW.id)
+   WHERE no = NEW.id >> 32 AND last_sequence = (NEW.id & 4294967295) - 1;
+  SELECT RAISE(ABORT, 'SequenceError: items are appended, one after the other; INSERT INTO rollout_log or rollout_items')
+   WHERE changes() = 0
+     AND NOT EXISTS (SELECT 1 FROM rollout_heads AS h
+                       JOIN rollout_segments AS s ON s.rollout = h.no
+                      WHERE h.no = NEW.id >> 32 AND s.owner = h.no
+                        AND NEW.id & 4294967295 BETWEEN s.first
+                            AND min(s.last, h.last_sequence));
 END;
 
 -- turn counts the user's messages from 0, without those that a rollback took
@@ -451,49 +602,50 @@ SELECT a.forked_from AS parent, NULL AS turn, h.id AS id, h.created AS created
 CREATE TRIGGER IF NOT EXISTS main.rollout_forks_insert
 INSTEAD OF INSERT ON rollout_forks
 BEGIN
-  SELECT RAISE(ABORT, 'Rollout not found: no conversation with that id to fork')
+  SELECT RAISE(ABORT, 'RolloutNotFoundError: Rollout not found: there is no conversation with that id to fork')
    WHERE NOT EXISTS (SELECT 1 FROM rollout_heads
                       WHERE id = lower(NEW.parent) AND last_sequence >= 0);
   SELECT RAISE(ABORT, 'RolloutExistsError: the fork needs an id of its own')
     FROM rollout_heads WHERE id = lower(NEW.id);
-  SELECT RAISE(ABORT, 'Invalid time: created is whole milliseconds since 1970')
+  SELECT RAISE(ABORT, 'ValidationError: Invalid time: created is whole milliseconds since 1970')
    WHERE NEW.created IS NOT NULL
      AND (typeof(NEW.created) NOT IN ('integer', 'real')
           OR NEW.created <> CAST(NEW.created AS INTEGER)
           OR NEW.created NOT BETWEEN 0 AND 253402300799999);
-  SELECT RAISE(ABORT, 'Rollout expired: UPDATE rollouts SET expires_at to go on with it')
+  SELECT RAISE(ABORT, 'RolloutExpiredError: Rollout expired: UPDATE rollouts SET expires_at to go on with it')
     FROM rollout_heads
    WHERE id = lower(NEW.parent)
      AND expires_at < coalesce(NEW.created, (SELECT now FROM rollout_fresh));
-  SELECT RAISE(ABORT, 'Invalid turn: it must be a whole number from 0 to the turns of the conversation (column turns of rollouts)')
+  SELECT RAISE(ABORT, 'InvalidTurnError: Invalid turn: it must be a whole number from 0 to the turns of the conversation (column turns of rollouts)')
     FROM rollout_heads
    WHERE id = lower(NEW.parent) AND NEW.turn IS NOT NULL
      AND (typeof(NEW.turn) NOT IN ('integer', 'real')
           OR NEW.turn <> CAST(NEW.turn AS INTEGER)
           OR NEW.turn NOT BETWEEN 0 AND turns);
-  SELECT RAISE(ABORT, 'Corrupted rollout: the payload of item 0 is no JSON; UPDATE rollouts SET session_meta mends it')
+  SELECT RAISE(ABORT, 'CorruptedRolloutError: Corrupted rollout: the payload of item 0 is not JSON; UPDATE rollouts SET session_meta mends it')
     FROM rollout_heads AS h JOIN rollout_data AS d ON d.id = h.no << 32
    WHERE h.id = lower(NEW.parent)
-     AND NOT (json_valid(d.payload) OR json_valid(d.payload));
-  INSERT INTO rollout_heads(id, created, updated, expires_at)
-  SELECT coalesce(lower(NEW.id), id), at, at,
-         at + 86400000 * (SELECT value FROM blackbox_limits
-                           WHERE name = 'rollout.ttl_days')
-    FROM (SELECT id, coalesce(NEW.created, now) AS at FROM rollout_fresh);
+     AND NOT (json_valid(d.payload) OR json_valid(d.payload || ' '));
+  INSERT INTO rollout_heads(id, created, expires_at, stamp)
+  SELECT coalesce(lower(NEW.id), id), at, at + ttl, 1
+    FROM (SELECT id, coalesce(NEW.created, now) AS at, ttl FROM rollout_fresh);
   UPDATE rollout_act SET made = last_insert_rowid();
   INSERT INTO rollout_data(id, timestamp, type, payload)
   SELECT f.no << 32, f.created, 'session_meta',
-         json_set(d.payload, '$.id', f.id,
-           '$.timestamp', strftime('%Y-%m-%dT%H:%M:%fZ', f.created / 1000.0,
-                                   'unixepoch'),
+         json_set(d.payload, '$.id', f.id, '$.timestamp', b.iso,
            '$.forked_from_id', h.id)
     FROM rollout_heads AS h
     JOIN rollout_data AS d ON d.id = h.no << 32
     JOIN rollout_heads AS f ON f.no = (SELECT made FROM rollout_act)
+    JOIN rollout_blank AS b ON b.no = f.no
    WHERE h.id = lower(NEW.parent);
+  -- SQLite does not fire a trigger that is running already.
+  SELECT RAISE(ABORT, 'SequenceError: inside a trigger on the tables of conversations, starting another one needs PRAGMA recursive_triggers = ON')
+    FROM rollout_heads
+   WHERE no = (SELECT made FROM rollout_act) AND last_sequence < 0;
   -- "cut" is the first sequence that the fork does not share.
   UPDATE rollout_heads
-     SET (last_sequence, turns, user_sequence) =
+     SET stamp = stamp + 1, (last_sequence, turns, user_sequence) =
          (SELECT max(p.cut - 1, 0), p.turn,
                  CASE WHEN p.user_sequence < p.cut THEN p.user_sequence END
             FROM (SELECT h.user_sequence,
@@ -525,8 +677,10 @@ BEGIN
   UPDATE rollout_about
      SET (title, prompt_id, first_user_message) =
          (SELECT coalesce(rollout_about.title, a.title),
-                 CASE WHEN f.turns > 0 THEN a.prompt_id END,
-                 CASE WHEN f.turns > 0 THEN a.first_user_message END
+                 CASE WHEN a.prompt_id & 4294967295 <= f.last_sequence
+                      THEN a.prompt_id END,
+                 CASE WHEN a.prompt_id & 4294967295 <= f.last_sequence
+                      THEN a.first_user_message END
             FROM rollout_heads AS h JOIN rollout_about AS a ON a.no = h.no,
                  rollout_heads AS f
            WHERE h.id = lower(NEW.parent) AND f.no = rollout_about.no)
@@ -541,7 +695,7 @@ SELECT NULL AS now, NULL AS max_rows WHERE 0;
 CREATE TRIGGER IF NOT EXISTS main.rollout_cleanup_insert
 INSTEAD OF INSERT ON rollout_cleanup
 BEGIN
-  SELECT RAISE(ABORT, 'Invalid time: now is whole milliseconds since 1970')
+  SELECT RAISE(ABORT, 'ValidationError: Invalid time: now is whole milliseconds since 1970')
    WHERE NEW.now IS NOT NULL
      AND (typeof(NEW.now) NOT IN ('integer', 'real')
           OR NEW.now <> CAST(NEW.now AS INTEGER)
@@ -575,583 +729,67 @@ BEGIN
                            WHERE id = rollout_act.rows), 0);
 END;
 
--------------------------------------------------------------------- heads
+-- Derives a conversation's counters, turns, marks and row of rollout_about from
+-- its items again. Only a title that a user gave is not in the items. Those that
+-- matter are looked into once more, in their order, by INSERT of their
+-- sequences; items that a fork shares count as their owner's rows say.
+CREATE VIEW IF NOT EXISTS main.rollout_rebuilds AS
+SELECT NULL AS id, NULL AS sequence WHERE 0;
 
-CREATE TABLE IF NOT EXISTS main.rollout_heads(
-  no            INTEGER PRIMARY KEY AUTOINCREMENT,
-  id            TEXT NOT NULL UNIQUE,
-  created       INTEGER NOT NULL DEFAULT (
-    CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)),
-  updated       INTEGER NOT NULL DEFAULT (
-    CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)),
-  expires_at    INTEGER, -- NULL: never
-  status        TEXT NOT NULL DEFAULT 'active',
-  last_sequence INTEGER NOT NULL DEFAULT -1,
-  user_sequence INTEGER, -- of the first user event
-  turns         INTEGER NOT NULL DEFAULT 0,
-  bytes         INTEGER NOT NULL DEFAULT 0, -- of its own items' payloads
-  looked        INTEGER NOT NULL DEFAULT -1, -- last item that was looked into
-  CONSTRAINT "RangeError: rollout numbers end at 2147483647"
-    CHECK (no BETWEEN 1 AND 2147483647),
-  CONSTRAINT "Invalid time: created and updated are whole milliseconds since 1970"
-    CHECK (typeof(created) = 'integer' AND typeof(updated) = 'integer'
-           AND created BETWEEN 0 AND 253402300799999
-           AND updated BETWEEN 0 AND 253402300799999),
-  CONSTRAINT "Invalid expiry: whole milliseconds since 1970, or NULL (permanent)"
-    CHECK (expires_at IS NULL OR (typeof(expires_at) = 'integer'
-           AND expires_at BETWEEN 0 AND 253402300799999)),
-  CONSTRAINT "Invalid status: 'active' or 'archived'"
-    CHECK (status IN ('active', 'archived'))
-);
-
--- What a list shows, newest first.
-CREATE INDEX IF NOT EXISTS main.rollout_recent
-ON rollout_heads(updated, id) WHERE user_sequence IS NOT NULL;
-
-CREATE INDEX IF NOT EXISTS main.rollout_expiry
-ON rollout_heads(expires_at, id) WHERE expires_at IS NOT NULL;
-
--- An INSERT that meets a head notes its id here; when it goes through all the
--- same it was a REPLACE. (A BEFORE guard alone would refuse upserts as well.)
--- Triggers can nest them, so each looks at its own note. Upserts leave theirs:
--- the newest 100 stay.
-CREATE TABLE IF NOT EXISTS main.rollout_clash(
-  number INTEGER PRIMARY KEY,
-  id     TEXT NOT NULL UNIQUE
-);
-
-CREATE TRIGGER IF NOT EXISTS main.rollout_heads_before
-BEFORE INSERT ON rollout_heads
+CREATE TRIGGER IF NOT EXISTS main.rollout_rebuilds_insert
+INSTEAD OF INSERT ON rollout_rebuilds WHEN NEW.sequence IS NULL
 BEGIN
-  SELECT RAISE(ABORT, 'Invalid conversation ID: it must be an RFC 9562 UUID in lower case, as 5973b6c0-94b8-487b-a530-2aeb6098ae0e')
-   WHERE NEW.id IS NULL OR length(NEW.id) <> 36
-      OR NEW.id NOT GLOB '????????-????-[1-8]???-[89ab]???-????????????'
-      OR replace(NEW.id, '-', '') GLOB '*[^0-9a-f]*'
-      OR length(replace(NEW.id, '-', '')) <> 32;
-  SELECT RAISE(ABORT, 'ReadOnlyError: the counters of a conversation follow from its items; leave them out')
-   WHERE NEW.last_sequence <> -1 OR NEW.user_sequence IS NOT NULL
-      OR NEW.turns <> 0 OR NEW.bytes <> 0 OR NEW.looked <> -1;
-  DELETE FROM rollout_clash WHERE id = NEW.id;
-  INSERT INTO rollout_clash(id)
-  SELECT NEW.id FROM rollout_heads WHERE id = NEW.id OR no = NEW.no LIMIT 1;
-  DELETE FROM rollout_clash
-   WHERE number <= (SELECT max(number) - 100 FROM rollout_clash);
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.rollout_heads_insert
-AFTER INSERT ON rollout_heads
-BEGIN
-  SELECT RAISE(ABORT, 'RolloutExistsError: a conversation cannot be replaced; UPDATE it, or DELETE it first')
-    FROM rollout_clash WHERE id = NEW.id;
-  INSERT INTO rollout_segments(rollout, first, owner, last)
-  VALUES (NEW.no, 0, NEW.no, 4294967295);
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.rollout_heads_keep
-BEFORE UPDATE OF no, id ON rollout_heads
-WHEN NEW.no IS NOT OLD.no OR NEW.id IS NOT OLD.id
-BEGIN
-  SELECT RAISE(ABORT, 'ReadOnlyError: the id of a conversation cannot be changed');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.rollout_heads_order
-BEFORE UPDATE OF looked ON rollout_heads WHEN NEW.looked < OLD.looked
-BEGIN
-  SELECT RAISE(ABORT, 'SequenceError: a trigger on rollout_data cannot record into the conversation that is being written');
-END;
-
--- What has to be read out of an item's text. It is a trigger of its own, and on
--- this table, because SQLite lays out all of a trigger's memory whenever it
--- fires, and most items need none of it.
-CREATE TRIGGER IF NOT EXISTS main.rollout_heads_look
-AFTER UPDATE OF looked ON rollout_heads WHEN NEW.looked > OLD.looked
-BEGIN
-  SELECT RAISE(ABORT, 'Invalid item format: the payload must be well-formed JSON, not nested too deeply')
-    FROM rollout_data
-   WHERE id = (NEW.no << 32) + NEW.looked
-     AND payload IS NOT NULL
-     AND NOT (json_valid(payload) OR json_valid(payload));
-  SELECT RAISE(ABORT, 'Invalid item format: item 0 of a conversation is its session_meta, with an object as payload')
-    FROM rollout_data
-   WHERE NEW.looked = 0 AND id = NEW.no << 32
-     AND (lower(replace(type, '_', '')) <> 'sessionmeta'
-          OR json_type(payload) IS NOT 'object');
-  INSERT INTO rollout_about(no, title, source, cwd, originator, cli_version,
-                            model_provider, forked_from)
-  SELECT NEW.no, payload ->> 'title', payload ->> 'source', payload ->> 'cwd',
-         payload ->> 'originator',
-         coalesce(payload ->> 'cli_version', payload ->> 'cliVersion'),
-         coalesce(payload ->> 'model_provider', payload ->> 'modelProvider'),
-         coalesce(payload ->> 'forked_from_id', payload ->> 'forkedFromId')
-    FROM rollout_data WHERE NEW.looked = 0 AND id = NEW.no << 32;
-  UPDATE rollout_heads SET user_sequence = NEW.looked
-   WHERE no = NEW.no AND user_sequence IS NULL
-     AND EXISTS (SELECT 1 FROM rollout_texts
-                  WHERE id = (NEW.no << 32) + NEW.looked AND role = 'user');
-  -- A turn begins with a user's message. Some recorders tell of it twice, by
-  -- an item and by an event: the second does not begin another, unless a
-  -- rollback lies between.
-  INSERT INTO rollout_turns(owner, number, sequence)
-  SELECT NEW.no, NEW.turns, NEW.looked
-    FROM rollout_texts AS x
-   WHERE x.id = (NEW.no << 32) + NEW.looked AND x.role = 'user'
-     AND NOT EXISTS (SELECT 1 FROM rollout_preambles AS p
-                      WHERE substr(x.text, 1, length(p.prefix)) = p.prefix)
-     AND NOT EXISTS (
-           SELECT 1
-             FROM (SELECT (s.owner << 32) + t.sequence AS id, t.sequence
-                     FROM rollout_segments AS s
-                     JOIN rollout_turns AS t
-                       ON t.owner = s.owner AND t.number = NEW.turns - 1
-                      AND t.sequence BETWEEN s.first AND s.last
-                    WHERE s.rollout = NEW.no
-                    ORDER BY t.sequence DESC LIMIT 1) AS last
-             JOIN rollout_texts AS y ON y.id = last.id
-            WHERE y.source <> x.source
-              AND coalesce(y.text, '') = coalesce(x.text, '')
-              AND NOT EXISTS (
-                    SELECT 1
-                      FROM rollout_segments AS s
-                      JOIN rollout_marks AS m
-                        ON m.id BETWEEN (s.owner << 32)
-                                        + max(s.first, last.sequence)
-                                    AND (s.owner << 32) + s.last
-                     WHERE s.rollout = NEW.no AND m.kind = 'rollback'));
-  UPDATE rollout_heads SET turns = turns + 1
-   WHERE no = NEW.no
-     AND EXISTS (SELECT 1 FROM rollout_turns
-                  WHERE owner = NEW.no AND number = NEW.turns
-                    AND sequence = NEW.looked);
-  UPDATE rollout_about
-     SET prompt_id = (NEW.no << 32) + NEW.looked,
-         first_user_message = (SELECT substr(text, 1, 200) FROM rollout_texts
-                                WHERE id = (NEW.no << 32) + NEW.looked)
-   WHERE no = NEW.no AND prompt_id IS NULL
-     AND EXISTS (SELECT 1 FROM rollout_turns
-                  WHERE owner = NEW.no AND number = NEW.turns
-                    AND sequence = NEW.looked);
-  INSERT INTO rollout_marks(id, kind, first)
-  SELECT id, 'compaction', NULL
-    FROM rollout_data
-   WHERE id = (NEW.no << 32) + NEW.looked AND lower(type) = 'compacted'
-     AND 'array' IN (json_type(payload, '$.replacement_history'),
-                     json_type(payload, '$.replacementHistory'))
-   UNION ALL
-  SELECT d.id, 'rollback', max((SELECT max(sequence) FROM rollout_turns
-                                WHERE owner = s.owner AND number = d.number
-                                  AND sequence BETWEEN s.first AND s.last)) AS begun
-    FROM (SELECT id, max(0, NEW.turns -
-                 CAST(coalesce(payload ->> 'num_turns', payload ->> 'numTurns')
-                      AS INTEGER)) AS number
-            FROM rollout_data
-           WHERE id = (NEW.no << 32) + NEW.looked
-             AND lower(replace(type, '_', '')) = 'eventmsg'
-             AND lower(replace(payload ->> 'type', '_', ''))
-                 = 'threadrolledback') AS d,
-         rollout_segments AS s
-   WHERE s.rollout = NEW.no AND d.number < NEW.turns
-   GROUP BY NULL
-  HAVING begun IS NOT NULL;
-  UPDATE rollout_heads
-     SET turns = (SELECT max(0, NEW.turns -
-                         CAST(coalesce(payload ->> 'num_turns',
-                                       payload ->> 'numTurns') AS INTEGER))
-                    FROM rollout_data WHERE id = (NEW.no << 32) + NEW.looked)
-   WHERE no = NEW.no
-     AND EXISTS (SELECT 1 FROM rollout_marks
-                  WHERE id = (NEW.no << 32) + NEW.looked AND kind = 'rollback');
-END;
-
--- Items that a fork shows stay. What goes is summed up in rollout_act: the
--- head's own count where nothing was shared, else item by item.
-CREATE TRIGGER IF NOT EXISTS main.rollout_heads_delete
-AFTER DELETE ON rollout_heads
-BEGIN
-  UPDATE rollout_act
-     SET bytes = CASE WHEN rule IS NULL THEN 0 ELSE bytes END
-               + CASE WHEN EXISTS (SELECT 1 FROM rollout_segments
-                                    WHERE owner = OLD.no AND rollout <> OLD.no)
-                      THEN 0 ELSE OLD.bytes END;
-  DELETE FROM rollout_about WHERE no = OLD.no;
-  DELETE FROM rollout_drops WHERE no = OLD.no;
-  DELETE FROM rollout_segments WHERE rollout = OLD.no;
-  INSERT INTO retention_log(at, domain, rule, rows, bytes, oldest, newest,
-                            minute)
-  SELECT at, 'rollout', 'manual', 1, act.bytes, OLD.created, OLD.updated,
-         at / 60000
-    FROM rollout_act AS act,
-         (SELECT now AS at FROM rollout_fresh)
-   WHERE act.rule IS NULL
-      ON CONFLICT (domain, rule, minute) WHERE minute IS NOT NULL DO UPDATE
-     SET at = excluded.at, rows = rows + 1, bytes = bytes + excluded.bytes,
-         oldest = min(oldest, excluded.oldest),
-         newest = max(newest, excluded.newest);
-END;
-
------------------------------------------------------------------ segments
-
-CREATE TABLE IF NOT EXISTS main.rollout_segments(
-  rollout INTEGER NOT NULL,
-  first   INTEGER NOT NULL, -- sequences first to last ...
-  owner   INTEGER NOT NULL, -- ... are the items of this number
-  last    INTEGER NOT NULL,
-  PRIMARY KEY (rollout, first)
-) WITHOUT ROWID;
-
-CREATE INDEX IF NOT EXISTS main.rollout_owner
-ON rollout_segments(owner, last);
-
-CREATE TRIGGER IF NOT EXISTS main.rollout_segments_stay
-BEFORE DELETE ON rollout_segments
-WHEN EXISTS (SELECT 1 FROM rollout_heads WHERE no = OLD.rollout)
-BEGIN
-  SELECT RAISE(ABORT, 'AppendOnlyError: items go only with their conversation; DELETE FROM rollouts, or UPDATE a payload');
-END;
-
--- Of an owner's items, what no conversation shows any more goes.
-CREATE TRIGGER IF NOT EXISTS main.rollout_segments_delete
-AFTER DELETE ON rollout_segments
-BEGIN
-  UPDATE rollout_act
-     SET bytes = bytes + (
-           SELECT coalesce(sum(length(CAST(payload AS BLOB))), 0)
-             FROM rollout_data
-            WHERE id BETWEEN OLD.owner << 32 AND (OLD.owner << 32) + 4294967295
-              AND (id < (OLD.owner << 32) + (SELECT coalesce(min(first), 0)
-                          FROM rollout_segments WHERE owner = OLD.owner)
-                OR id > (OLD.owner << 32) + (SELECT coalesce(max(last), -1)
-                          FROM rollout_segments WHERE owner = OLD.owner)))
-   WHERE OLD.owner <> OLD.rollout
-      OR EXISTS (SELECT 1 FROM rollout_segments
-                  WHERE owner = OLD.owner AND rollout <> OLD.rollout);
-  DELETE FROM rollout_data
-   WHERE id BETWEEN OLD.owner << 32 AND (OLD.owner << 32) - 1 +
-           coalesce((SELECT min(first) FROM rollout_segments
-                      WHERE owner = OLD.owner), 0);
-  DELETE FROM rollout_data
-   WHERE id BETWEEN (OLD.owner << 32) + 1 +
-           coalesce((SELECT max(last) FROM rollout_segments
-                      WHERE owner = OLD.owner), -1)
-         AND (OLD.owner << 32) + 4294967295;
+  SELECT RAISE(ABORT, 'RolloutNotFoundError: Rollout not found: SELECT id FROM rollouts lists those that can be rebuilt')
+   WHERE NOT EXISTS (SELECT 1 FROM rollout_heads WHERE id = lower(NEW.id));
   DELETE FROM rollout_turns
-   WHERE owner = OLD.owner
-     AND NOT EXISTS (SELECT 1 FROM rollout_segments
-                      WHERE owner = OLD.owner
-                        AND last >= rollout_turns.sequence);
+   WHERE owner = (SELECT no FROM rollout_heads WHERE id = lower(NEW.id));
   DELETE FROM rollout_marks
-   WHERE id BETWEEN OLD.owner << 32 AND (OLD.owner << 32) + 4294967295
-     AND NOT EXISTS (SELECT 1 FROM rollout_segments
-                      WHERE owner = OLD.owner
-                        AND last >= rollout_marks.id & 4294967295);
-END;
-
--------------------------------------------------------------------- items
-
--- look is 1, or 0 where the writer knows that the item is no user message, no
--- compaction, no rollback and no session_meta, and that its payload is JSON:
--- then nothing needs to be read from the text. It is 2 more where the writer,
--- in the same savepoint, has counted the item in its head before; should that
--- not be so, rollout_check tells.
-CREATE TABLE IF NOT EXISTS main.rollout_data(
-  id        INTEGER PRIMARY KEY,
-  timestamp INTEGER NOT NULL,
-  type      TEXT NOT NULL,
-  look      INTEGER NOT NULL DEFAULT 1,
-  payload   TEXT, -- JSON as it was given; NULL: the item had none
-  CONSTRAINT "Invalid item format: a timestamp is whole milliseconds since 1970"
-    CHECK (typeof(timestamp) = 'integer'
-           AND timestamp BETWEEN 0 AND 253402300799999),
-  CONSTRAINT "Invalid item format: a type is text of 1 to 100 bytes"
-    CHECK (typeof(type) = 'text' AND length(CAST(type AS BLOB)) BETWEEN 1 AND 100),
-  CONSTRAINT "Invalid item format: look is from 0 to 3"
-    CHECK (typeof(look) = 'integer' AND look BETWEEN 0 AND 3),
-  CONSTRAINT "Invalid item format: a payload is JSON text of at most 67108864 bytes"
-    CHECK (payload IS NULL OR (typeof(payload) = 'text'
-           AND length(CAST(payload AS BLOB)) <= 67108864))
-);
-
-CREATE TRIGGER IF NOT EXISTS main.rollout_data_insert
-AFTER INSERT ON rollout_data
-BEGIN
+   WHERE id BETWEEN (SELECT no << 32 FROM rollout_heads
+                      WHERE id = lower(NEW.id))
+                AND (SELECT (no << 32) + 4294967295 FROM rollout_heads
+                      WHERE id = lower(NEW.id));
   UPDATE rollout_heads
-     SET last_sequence = NEW.id & 4294967295,
-         bytes = bytes + coalesce(length(CAST(NEW.payload AS BLOB)), 0)
-   WHERE NEW.look < 2
-     AND no = NEW.id >> 32 AND last_sequence = (NEW.id & 4294967295) - 1;
-  SELECT RAISE(ABORT, 'SequenceError: items are appended, one after the other; INSERT INTO rollout_log or rollout_items')
-   WHERE NEW.look < 2 AND changes() = 0;
-  UPDATE rollout_heads SET updated = NEW.timestamp
-   WHERE NEW.look < 2 AND no = NEW.id >> 32 AND updated < NEW.timestamp;
-  UPDATE rollout_heads SET looked = NEW.id & 4294967295
-   WHERE NEW.look & 1 AND no = NEW.id >> 32;
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.rollout_data_once
-BEFORE INSERT ON rollout_data
-WHEN EXISTS (SELECT 1 FROM rollout_data WHERE id = NEW.id)
-BEGIN
-  SELECT RAISE(ABORT, 'AppendOnlyError: an item is never overwritten, UPDATE its payload; nor can a trigger on rollout_data record into the conversation that is being written');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.rollout_data_keep
-BEFORE UPDATE OF id, timestamp, type, look ON rollout_data
-WHEN NEW.id IS NOT OLD.id OR NEW.timestamp IS NOT OLD.timestamp
-  OR NEW.type IS NOT OLD.type OR NEW.look IS NOT OLD.look
-BEGIN
-  SELECT RAISE(ABORT, 'ReadOnlyError: of an item only the payload can be changed');
-END;
-
--- A payload can be redacted or mended, not made into something else.
-CREATE TRIGGER IF NOT EXISTS main.rollout_data_update
-AFTER UPDATE OF payload ON rollout_data
-BEGIN
-  SELECT RAISE(ABORT, 'Invalid item format: the payload must be well-formed JSON, not nested too deeply')
-   WHERE NEW.payload IS NULL
-      OR NOT (json_valid(NEW.payload) OR json_valid(NEW.payload));
-  SELECT RAISE(ABORT, 'Invalid item format: a changed payload keeps its type and role')
-   WHERE CASE WHEN OLD.payload IS NULL OR json_valid(OLD.payload)
-              THEN NEW.payload ->> 'type' IS NOT OLD.payload ->> 'type'
-                OR NEW.payload ->> 'role' IS NOT OLD.payload ->> 'role' END;
-  SELECT RAISE(ABORT, 'Invalid item format: a rollback keeps its number of turns')
-   WHERE lower(replace(NEW.type, '_', '')) = 'eventmsg'
-     AND lower(replace(NEW.payload ->> 'type', '_', '')) = 'threadrolledback'
-     AND CASE WHEN json_valid(OLD.payload)
-              THEN coalesce(NEW.payload ->> 'num_turns',
-                            NEW.payload ->> 'numTurns')
-            IS NOT coalesce(OLD.payload ->> 'num_turns',
-                            OLD.payload ->> 'numTurns') END;
-  SELECT RAISE(ABORT, 'Invalid item format: a compaction keeps its replacement history, an array; redact what is in it')
-   WHERE lower(NEW.type) = 'compacted'
-     AND EXISTS (SELECT 1 FROM rollout_marks
-                  WHERE id = NEW.id AND kind = 'compaction')
-      <> ('array' IN (coalesce(json_type(NEW.payload, '$.replacement_history'), ''),
-                      coalesce(json_type(NEW.payload, '$.replacementHistory'), '')));
-  SELECT RAISE(ABORT, 'Invalid session meta: it stays a JSON object with the id that it has')
-   WHERE NEW.id & 4294967295 = 0
-     AND CASE WHEN json_type(NEW.payload) <> 'object' THEN 1
-              WHEN json_valid(OLD.payload)
-              THEN NEW.payload ->> 'id' IS NOT OLD.payload ->> 'id' END;
-  UPDATE rollout_heads
-     SET bytes = bytes + length(CAST(NEW.payload AS BLOB))
-                 - coalesce(length(CAST(OLD.payload AS BLOB)), 0)
-   WHERE no = NEW.id >> 32;
+     SET stamp = stamp + 1, looked = -1,
+         (last_sequence, bytes, updated, user_sequence, turns) =
+         (SELECT d.last_sequence, d.bytes, d.updated, d.user_sequence, d.turns
+            FROM rollout_derived AS d WHERE d.no = rollout_heads.no)
+   WHERE id = lower(NEW.id);
+  INSERT INTO rollout_rebuilds(id, sequence)
+  SELECT h.id, d.id & 4294967295
+    FROM rollout_heads AS h
+    JOIN rollout_data AS d
+      ON d.id BETWEEN (h.no << 32) + 1 AND (h.no << 32) + 4294967295
+   WHERE h.id = lower(NEW.id)
+     AND (json_valid(d.payload) OR json_valid(d.payload || ' '))
+     AND lower(replace(d.type, '_', '')) IN
+         ('eventmsg', 'responseitem', 'compacted')
+   ORDER BY d.id;
+  INSERT INTO rollout_about(no, title)
+  SELECT h.no, m.title
+    FROM rollout_heads AS h LEFT JOIN rollout_meta AS m ON m.no = h.no
+   WHERE h.id = lower(NEW.id) AND h.last_sequence >= 0
+     AND NOT EXISTS (SELECT 1 FROM rollout_about AS a WHERE a.no = h.no);
+  UPDATE rollout_about
+     SET (source, cwd, originator, cli_version, model_provider, forked_from) =
+         (SELECT m.source, m.cwd, m.originator, m.cli_version, m.model_provider,
+                 m.forked_from
+            FROM rollout_meta AS m WHERE m.no = rollout_about.no)
+   WHERE no = (SELECT m.no FROM rollout_heads AS h
+                 JOIN rollout_meta AS m ON m.no = h.no
+                WHERE h.id = lower(NEW.id));
+  UPDATE rollout_about
+     SET prompt_id = (SELECT d.prompt_id FROM rollout_derived AS d
+                       WHERE d.no = rollout_about.no)
+   WHERE no = (SELECT no FROM rollout_heads WHERE id = lower(NEW.id));
   UPDATE rollout_about
      SET first_user_message = (SELECT substr(text, 1, 200) FROM rollout_texts
-                                WHERE id = NEW.id)
-   WHERE prompt_id = NEW.id;
-  UPDATE rollout_about
-     SET title = coalesce(NEW.payload ->> 'title', title),
-         source = NEW.payload ->> 'source',
-         cwd = NEW.payload ->> 'cwd',
-         originator = NEW.payload ->> 'originator',
-         cli_version = coalesce(NEW.payload ->> 'cli_version',
-                                NEW.payload ->> 'cliVersion'),
-         model_provider = coalesce(NEW.payload ->> 'model_provider',
-                                   NEW.payload ->> 'modelProvider'),
-         forked_from = coalesce(NEW.payload ->> 'forked_from_id',
-                                NEW.payload ->> 'forkedFromId')
-   WHERE no = NEW.id >> 32 AND NEW.id & 4294967295 = 0;
+                                WHERE id = prompt_id)
+   WHERE no = (SELECT no FROM rollout_heads WHERE id = lower(NEW.id));
 END;
 
-CREATE TRIGGER IF NOT EXISTS main.rollout_data_stay
-BEFORE DELETE ON rollout_data
-WHEN EXISTS (SELECT 1 FROM rollout_segments
-              WHERE owner = OLD.id >> 32 AND last >= OLD.id & 4294967295
-                AND first <= OLD.id & 4294967295)
+CREATE TRIGGER IF NOT EXISTS main.rollout_rebuilds_look
+INSTEAD OF INSERT ON rollout_rebuilds WHEN NEW.sequence IS NOT NULL
 BEGIN
-  SELECT RAISE(ABORT, 'AppendOnlyError: items go only with their conversation; DELETE FROM rollouts, or UPDATE a payload');
+  UPDATE rollout_heads SET looked = NEW.sequence, stamp = stamp + 1
+   WHERE id = NEW.id;
 END;
-
-CREATE TABLE IF NOT EXISTS main.rollout_marks(
-  id    INTEGER PRIMARY KEY,
-  kind  TEXT NOT NULL CHECK (kind IN ('compaction', 'rollback')),
-  first INTEGER -- sequence: a rollback takes back all from there to itself
-);
-
--- After a rollback a number is given again: of those that a conversation shows,
--- the last one with that number is its turn.
-CREATE TABLE IF NOT EXISTS main.rollout_turns(
-  owner    INTEGER NOT NULL,
-  number   INTEGER NOT NULL,
-  sequence INTEGER NOT NULL,
-  PRIMARY KEY (owner, number, sequence)
-) WITHOUT ROWID;
-
--------------------------------------------------------------------- policy
-
--- '*' is any payload, '' an item without one. Names match whether they are
--- written some_name or SomeName. A pair counts before a '*'.
-CREATE TABLE IF NOT EXISTS main.rollout_policy(
-  preset       TEXT NOT NULL CHECK (preset <> '' AND instr(preset, ',') = 0),
-  item_type    TEXT NOT NULL,
-  payload_type TEXT NOT NULL DEFAULT '*',
-  keep         INTEGER NOT NULL DEFAULT 1 CHECK (keep IN (0, 1)),
-  item_key     TEXT AS (lower(replace(item_type, '_', ''))) VIRTUAL,
-  payload_key  TEXT AS (lower(replace(payload_type, '_', ''))) VIRTUAL
-);
-
-CREATE UNIQUE INDEX IF NOT EXISTS main.rollout_policy_key
-ON rollout_policy(preset, item_key, payload_key);
-
--- The presets are the choices of the setting.
-CREATE TRIGGER IF NOT EXISTS main.rollout_policy_insert
-AFTER INSERT ON rollout_policy
-BEGIN
-  UPDATE blackbox_setting_defs
-     SET choices = (SELECT group_concat(preset, ', ')
-                      FROM (SELECT DISTINCT preset FROM rollout_policy))
-   WHERE name = 'rollout.policy'
-     AND instr(', ' || choices || ', ', ', ' || NEW.preset || ', ') = 0;
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.rollout_policy_update
-AFTER UPDATE OF preset ON rollout_policy
-BEGIN
-  SELECT RAISE(ABORT, 'PolicyError: the preset in force and the default one must keep a row; choose another with the setting rollout.policy first')
-   WHERE NOT EXISTS (SELECT 1 FROM rollout_rules)
-      OR NOT EXISTS (SELECT 1 FROM rollout_policy
-                      WHERE preset = (SELECT preset FROM blackbox_setting_defs
-                                       WHERE name = 'rollout.policy'));
-  UPDATE blackbox_setting_defs
-     SET choices = (SELECT group_concat(preset, ', ')
-                      FROM (SELECT DISTINCT preset FROM rollout_policy))
-   WHERE name = 'rollout.policy';
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.rollout_policy_delete
-AFTER DELETE ON rollout_policy
-BEGIN
-  SELECT RAISE(ABORT, 'PolicyError: the preset in force and the default one must keep a row; choose another with the setting rollout.policy first')
-   WHERE NOT EXISTS (SELECT 1 FROM rollout_rules)
-      OR NOT EXISTS (SELECT 1 FROM rollout_policy
-                      WHERE preset = (SELECT preset FROM blackbox_setting_defs
-                                       WHERE name = 'rollout.policy'));
-  UPDATE blackbox_setting_defs
-     SET choices = (SELECT group_concat(preset, ', ')
-                      FROM (SELECT DISTINCT preset FROM rollout_policy))
-   WHERE name = 'rollout.policy'
-     AND NOT EXISTS (SELECT 1 FROM rollout_policy WHERE preset = OLD.preset);
-END;
-
-INSERT INTO main.blackbox_setting_defs(name, kind, preset, low, high, choices, meaning)
-VALUES
-  ('rollout.policy', 'choice', 'codex', NULL, NULL, 'codex, everything',
-   'preset of rollout_policy that says which items are kept'),
-  ('rollout.ttl_days', 'integer', 60, 0, 36500, NULL,
-   'days until a new conversation expires when nothing is said')
-ON CONFLICT (name) DO UPDATE
-SET kind = excluded.kind, preset = excluded.preset, low = excluded.low,
-    high = excluded.high, meaning = excluded.meaning;
-
-INSERT INTO main.rollout_policy(preset, item_type, payload_type)
-VALUES
-  ('codex', 'session_meta', '*'), ('codex', 'compacted', '*'),
-  ('codex', 'turn_context', '*'), ('codex', 'content_replacement', '*'),
-  ('codex', 'plan_artifact', '*'), ('codex', 'turn_start', '*'),
-  ('codex', 'turn_completion', '*'),
-  ('codex', 'inter_agent_communication', '*'),
-  ('codex', 'inter_agent_communication_metadata', '*'),
-  ('codex', 'token_usage_record', '*'), ('codex', 'world_state', '*'),
-  ('codex', 'retained_context', '*'), ('codex', 'security_risk_score', '*'),
-  ('codex', 'response_item', 'message'),
-  ('codex', 'response_item', 'reasoning'),
-  ('codex', 'response_item', 'local_shell_call'),
-  ('codex', 'response_item', 'function_call'),
-  ('codex', 'response_item', 'function_call_output'),
-  ('codex', 'response_item', 'custom_tool_call'),
-  ('codex', 'response_item', 'custom_tool_call_output'),
-  ('codex', 'response_item', 'web_search_call'),
-  ('codex', 'response_item', 'agent_message'),
-  ('codex', 'response_item', 'additional_tools'),
-  ('codex', 'response_item', 'tool_search_call'),
-  ('codex', 'response_item', 'tool_search_output'),
-  ('codex', 'response_item', 'image_generation_call'),
-  ('codex', 'response_item', 'compaction'),
-  ('codex', 'response_item', 'context_compaction'),
-  ('codex', 'event_msg', 'user_message'),
-  ('codex', 'event_msg', 'agent_message'),
-  ('codex', 'event_msg', 'agent_reasoning'),
-  ('codex', 'event_msg', 'agent_reasoning_raw_content'),
-  ('codex', 'event_msg', 'token_count'),
-  ('codex', 'event_msg', 'entered_review_mode'),
-  ('codex', 'event_msg', 'exited_review_mode'),
-  ('codex', 'event_msg', 'turn_aborted'),
-  ('codex', 'event_msg', 'turn_started'),
-  ('codex', 'event_msg', 'task_started'),
-  ('codex', 'event_msg', 'turn_complete'),
-  ('codex', 'event_msg', 'task_complete'),
-  ('codex', 'event_msg', 'thread_name_updated'),
-  ('codex', 'event_msg', 'thread_rolled_back'),
-  ('codex', 'event_msg', 'thread_goal_updated'),
-  ('codex', 'event_msg', 'thread_settings_applied'),
-  ('codex', 'event_msg', 'context_compacted'),
-  ('codex', 'event_msg', 'undo_completed'),
-  ('codex', 'event_msg', 'item_completed'),
-  ('codex', 'event_msg', 'patch_apply_end'),
-  ('codex', 'event_msg', 'mcp_tool_call_end'),
-  ('codex', 'event_msg', 'web_search_end'),
-  ('codex', 'event_msg', 'image_generation_end'),
-  ('codex', 'event_msg', 'sub_agent_activity'), ('everything', '*', '*'),
-  ('everything', '*', '')
-ON CONFLICT DO NOTHING;
-
-CREATE TABLE IF NOT EXISTS main.rollout_drops(
-  no           INTEGER NOT NULL,
-  item_type    TEXT NOT NULL,
-  payload_type TEXT NOT NULL,
-  items        INTEGER NOT NULL,
-  bytes        INTEGER NOT NULL,
-  PRIMARY KEY (no, item_type, payload_type)
-) WITHOUT ROWID;
-
--- Messages of role user that begin like this are the program's, not the
--- user's: they begin no turn.
-CREATE TABLE IF NOT EXISTS main.rollout_preambles(
-  prefix TEXT PRIMARY KEY CHECK (prefix <> '')
-) WITHOUT ROWID;
-
-INSERT INTO main.rollout_preambles(prefix)
-VALUES ('<environment_context>'), ('<user_instructions>'),
-       ('<permissions instructions>'), ('<turn_aborted>'),
-       ('<subagent_notification>'), ('<user_shell_command>'), ('<skill>'),
-       ('# AGENTS.md instructions')
-ON CONFLICT DO NOTHING;
-
------------------------------------------------------------------------ rest
-
--- One row. rule is the rule that is removing conversations just now, bytes
--- what it has removed so far.
-CREATE TABLE IF NOT EXISTS main.rollout_act(
-  id   INTEGER PRIMARY KEY CHECK (id = 1),
-  rule TEXT,
-  rows INTEGER NOT NULL DEFAULT 0,
-  bytes INTEGER NOT NULL DEFAULT 0,
-  now  INTEGER,
-  made INTEGER -- number of the fork that is being made
-);
-
-INSERT INTO main.rollout_act(id) VALUES (1) ON CONFLICT DO NOTHING;
-
-CREATE TABLE IF NOT EXISTS main.rollout_about(
-  no                 INTEGER PRIMARY KEY,
-  title              TEXT,
-  source             TEXT,
-  cwd                TEXT,
-  originator         TEXT,
-  cli_version        TEXT,
-  model_provider     TEXT,
-  forked_from        TEXT,
-  prompt_id          INTEGER, -- item of the first user message
-  first_user_message TEXT
-);
-
-CREATE INDEX IF NOT EXISTS main.rollout_prompt
-ON rollout_about(prompt_id) WHERE prompt_id IS NOT NULL;
-
-INSERT INTO main.retention_rules(rule, domain, "view", setting, unit_ms)
-VALUES ('rollout.expired', 'rollout', 'rollout_due', NULL, NULL)
-ON CONFLICT (rule) DO UPDATE SET domain = excluded.domain, "view" = excluded."view",
-  setting = excluded.setting, unit_ms = excluded.unit_ms;
-
-INSERT INTO main.blackbox_domains(domain, version) VALUES ('rollout', 1)
-ON CONFLICT (domain) DO UPDATE SET version = excluded.version;

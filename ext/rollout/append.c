@@ -35,7 +35,8 @@ typedef struct Append {
 
 /*-------------------------------------------------------------- policy ----*/
 
-/* As the trigger rollout_log_insert asks. ?2 is '' for an item without payload
+/* As the trigger rollout_log_insert asks, which cannot be asked from here;
+** tests hold one against the other. ?2 is '' for an item without payload
 ** and NULL for a payload without type. */
 static const char zKeep[] =
     "SELECT coalesce("
@@ -156,7 +157,8 @@ static void badItem(Append *p, i64 i, const char *zFormat, const char *zWhat) {
   char *z = sqlite3_mprintf(zFormat, zWhat);
   if (z == 0) bxFail(p->pErr, SQLITE_NOMEM, "out of memory");
   bxFail(p->pErr, SQLITE_CONSTRAINT,
-      "Invalid item format: item %lld %s; an item is a JSON object with a "
+      "InvalidItemError: Invalid item format: item %lld %s; an item is a JSON "
+      "object with a "
       "type and a payload",
       i, z);
   sqlite3_free(z);
@@ -182,18 +184,18 @@ static void takeItem(Append *p, const RolloutItem *pItem, const char *zType,
 
 /* Whether a column is text, not empty, and such as C and UTF-8 know it: JSON
 ** can write more than that. */
-static int isName(sqlite3_stmt *pRow, int i, BxErr *pErr) {
-  const char *z = bxColumnText(pRow, i, pErr);
+static int isTypeName(sqlite3_stmt *pRow, int i) {
+  const unsigned char *z = sqlite3_column_text(pRow, i);
   int n = sqlite3_column_bytes(pRow, i);
-  return z != 0 && sqlite3_column_type(pRow, i) == SQLITE_TEXT && n > 0 &&
-         memchr(z, 0, (size_t)n) == 0 && bxIsUtf8((const unsigned char *)z, n);
+  return sqlite3_column_type(pRow, i) == SQLITE_TEXT && n > 0 &&
+         memchr(z, 0, (size_t)n) == 0 && bxIsUtf8(z, n);
 }
 
 /* Reads item i by SQLite's functions, and says what is wrong with it. */
 static void readOddItem(Append *p, i64 i, const RolloutItem *pGiven) {
   sqlite3_stmt *pRow = askSpan(p, zParts, pGiven->whole);
   RolloutItem item = *pGiven;
-  const char *zJson, *zType, *zPayloadType = 0;
+  const char *zJson, *zType, *zJsonPayload, *zPayloadType = 0;
   char *zOwned = 0;
   if (!bxRow(pRow, p->pErr)) {
     bxDone(pRow, p->pErr);
@@ -201,27 +203,32 @@ static void readOddItem(Append *p, i64 i, const RolloutItem *pGiven) {
   }
   zJson = bxColumnText(pRow, 0, p->pErr);
   zType = bxColumnText(pRow, 1, p->pErr);
+  zJsonPayload = bxColumnText(pRow, 2, p->pErr);
+  bxColumnText(pRow, 3, p->pErr); /* which isTypeName() looks at */
+  if (p->pErr->rc != SQLITE_OK) {
+    bxDone(pRow, p->pErr);
+    return;
+  }
   if (zJson == 0 || strcmp(zJson, "object") != 0) {
     badItem(p, i, "is of JSON type %s", zJson);
   } else if (zType == 0 || *zType == 0) {
     badItem(p, i, "has no type%s", "");
   } else if (sqlite3_column_int(pRow, 4)) {
     badItem(p, i, "has a type with a NUL%s", "");
-  } else if (!isName(pRow, 1, p->pErr)) {
+  } else if (!isTypeName(pRow, 1)) {
     badItem(p, i, "has a type with half a surrogate pair%s", "");
   } else if (sqlite3_column_bytes(pRow, 1) > ROLLOUT_MAX_NAME) {
     badItem(p, i, "has a type of more than 100 bytes%s", "");
   }
-  if (pGiven->bOdd && sqlite3_column_type(pRow, 2) != SQLITE_NULL) {
+  if (pGiven->bOdd && zJsonPayload != 0) {
     item.payload.n = sqlite3_column_bytes(pRow, 2);
-    item.payload.z = zOwned =
-        sqlite3_mprintf("%s", bxColumnText(pRow, 2, p->pErr));
+    item.payload.z = zOwned = sqlite3_mprintf("%s", zJsonPayload);
     if (zOwned == 0) bxFail(p->pErr, SQLITE_NOMEM, "out of memory");
   }
   if (item.payload.z == 0) {
     zPayloadType = "";
-  } else if (isName(pRow, 3, p->pErr)) {
-    zPayloadType = bxColumnText(pRow, 3, p->pErr);
+  } else if (isTypeName(pRow, 3)) {
+    zPayloadType = (const char *)sqlite3_column_text(pRow, 3);
   }
   if (p->pErr->rc == SQLITE_OK) {
     takeItem(p, &item, zType, zPayloadType, zOwned);
@@ -233,7 +240,7 @@ static void readOddItem(Append *p, i64 i, const RolloutItem *pGiven) {
 
 /* Reads item i, the one at z. Returns its end. Nearly all items are plain:
 ** names that can be copied as they stand. */
-static const char *readItem(Append *p, i64 i, const char *z) {
+static const char *readOne(Append *p, i64 i, const char *z) {
   char zType[ROLLOUT_MAX_NAME + 1], zPayloadType[ROLLOUT_MAX_NAME + 1];
   const char *zPayload = zPayloadType;
   RolloutItem item;
@@ -247,7 +254,8 @@ static const char *readItem(Append *p, i64 i, const char *z) {
   }
   if (item.payload.n > ROLLOUT_MAX_PAYLOAD) {
     bxFail(p->pErr, SQLITE_TOOBIG,
-        "Invalid item format: item %lld has a payload of %lld bytes, the "
+        "InvalidItemError: Invalid item format: item %lld has a payload of "
+        "%lld bytes, the "
         "limit is %d; store large data apart and keep a reference",
         i, item.payload.n, ROLLOUT_MAX_PAYLOAD);
   } else if (bPlain) {
@@ -265,19 +273,16 @@ static const char *readItems(sqlite3_value *pVal, BxErr *pErr) {
   const char *z = bxText(pVal, "items", ROLLOUT_MAX_TEXT, 0, pErr);
   if (z == 0) {
     if (!bFailed && pErr->rc == SQLITE_CONSTRAINT) {
-      bxPrefix(pErr, "Invalid item format: ");
+      bxPrefix(pErr, "InvalidItemError: Invalid item format: ");
     }
     return 0;
   }
   cFirst = z[strspn(z, " \t\r\n")];
   if (cFirst != '[' && cFirst != '{') {
-    char *zShown = bxShow(pVal);
-    if (zShown == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
-    bxFail(pErr, SQLITE_CONSTRAINT,
-        "Invalid item format: items must be a JSON array of objects, or one "
-        "object, got %s",
-        zShown);
-    sqlite3_free(zShown);
+    bxRolloutRefuse(pErr,
+        "InvalidItemError: Invalid item format: items must be a JSON array of "
+        "objects, or one object, got %s",
+        pVal);
   }
   return z;
 }
@@ -292,7 +297,8 @@ static void checkJson(Append *p, const char *zItems) {
   bxBind(pStmt, p->pErr, "t", zItems);
   if (bxRow(pStmt, p->pErr) && !sqlite3_column_int(pStmt, 0)) {
     bxFail(p->pErr, SQLITE_CONSTRAINT,
-        "Invalid item format: malformed JSON (or nested deeper than SQLite "
+        "InvalidItemError: Invalid item format: malformed JSON (or nested "
+        "deeper than SQLite "
         "reads); items must be a JSON array of objects, or one object");
   }
   bxDone(pStmt, p->pErr);
@@ -302,7 +308,7 @@ static void readAll(Append *p, const char *zItems) {
   const char *z = bxRolloutFirstItem(zItems);
   i64 i;
   for (i = 0; z != 0 && p->pErr->rc == SQLITE_OK; i++) {
-    z = bxRolloutNextItem(readItem(p, i, z));
+    z = bxRolloutNextItem(readOne(p, i, z));
   }
 }
 
@@ -324,7 +330,7 @@ void bxRolloutAppend(BxCall *p) {
   addDrops(&append);
   bxRolloutBatchPut(append.pBatch, append.pHome, zId, &append.head, append.iNow,
       p->pCtx != 0, &p->err);
-  bxRolloutExplain(&p->err, "Write failed: ", zId, 0);
+  bxRolloutExplain(&p->err, "WriteError: Write failed: ");
   if (p->err.rc == SQLITE_OK) {
     bxReturnInt(p, bxRolloutBatchCount(append.pBatch));
   }

@@ -1,11 +1,13 @@
 /*
 ** batch.c: the items of one append or import, as rows for one INSERT.
 **
-** Both check their items and collect here what is kept, and how much is not. In
-** a savepoint the items are counted in the head at once, and each is then an
-** INSERT of its own, which is fastest. A call that came as a row of
-** blackbox_call has no savepoint: there one statement, INSERT INTO
-** rollout_imports SELECT ... FROM rollout_batch, writes it all, or nothing.
+** Both check their items and collect here what is kept, and how much is not.
+** There are two ways to write it. In a savepoint the items are counted in the
+** head at once, and each is then an INSERT of its own. This takes a fraction of
+** the time of the other way, as nothing is counted or parsed for each row. A
+** call that came as a row of blackbox_call has no savepoint, so only one
+** statement is atomic: INSERT INTO rollout_imports SELECT ... FROM
+** rollout_batch, where the triggers check and count each item.
 **
 ** rollout_batch is an eponymous table, read-only, and empty but for the
 ** moment of that statement.
@@ -20,7 +22,7 @@ typedef struct BatchItem {
   const char *zType; /* the caller's, until the batch is written */
   RolloutSpan payload;
   char *zOwned; /* what payload points into, or NULL */
-  int bLook;
+  int bLook;    /* the triggers must look into it */
 } BatchItem;
 
 /* Items of one pair of types that are not kept. The texts are the caller's. */
@@ -102,7 +104,7 @@ void bxRolloutBatchDrop(RolloutBatch *p, const char *zType,
 }
 
 static const char zPutAll[] =
-    "INSERT INTO main.rollout_imports(rollout, now, timestamp, type, look, "
+    "INSERT INTO main.rollout_imports(rollout, now, timestamp, type, "
     "payload, payload_type, dropped, bytes) SELECT ?1, ?2, * FROM "
     "rollout_batch";
 
@@ -118,72 +120,110 @@ static void putAll(const RolloutBatch *p, BxStmts *pHome, const char *zId,
 }
 
 static const char zPutOne[] =
-    "INSERT INTO main.rollout_data(id, timestamp, type, look, payload) "
-    "VALUES (?1, ?2, ?3, ?4, ?5)";
+    "INSERT INTO main.rollout_data(id, timestamp, type, payload) "
+    "VALUES (?1, ?2, ?3, ?4)";
 
 /* The statement is looked up once for many rows: while they are written no
 ** code of the host's runs that could finalize it. */
-static void putRow(sqlite3_stmt *pStmt, i64 id, i64 iTime, const char *zType,
-    RolloutSpan payload, int eLook, BxErr *pErr) {
+static void putRow(
+    sqlite3_stmt *pStmt, i64 id, const BatchItem *p, BxErr *pErr) {
+  sqlite3 *db = sqlite3_db_handle(pStmt);
   if (pErr->rc != SQLITE_OK) return;
   sqlite3_bind_int64(pStmt, 1, id);
-  sqlite3_bind_int64(pStmt, 2, iTime);
-  sqlite3_bind_text(pStmt, 3, zType, -1, SQLITE_STATIC);
-  sqlite3_bind_int(pStmt, 4, eLook);
-  if (payload.z != 0) {
-    bxFailDb(pErr, sqlite3_db_handle(pStmt),
-        sqlite3_bind_text64(pStmt, 5, payload.z, (sqlite3_uint64)payload.n,
-            SQLITE_STATIC, SQLITE_UTF8));
+  sqlite3_bind_int64(pStmt, 2, p->iTime);
+  sqlite3_bind_text(pStmt, 3, p->zType, -1, SQLITE_STATIC);
+  if (p->payload.z != 0) {
+    bxFailDb(pErr, db,
+        sqlite3_bind_text64(pStmt, 4, p->payload.z,
+            (sqlite3_uint64)p->payload.n, SQLITE_STATIC, SQLITE_UTF8));
   }
   bxRun(pStmt, pErr);
+  if (pErr->rc == SQLITE_OK && sqlite3_changes(db) == 0) {
+    bxFail(pErr, SQLITE_MISUSE,
+        "MisuseError: a trigger on rollout_data ignored an item that is to be "
+        "recorded; nothing is written; let the trigger raise an error, or "
+        "change rollout_policy");
+  }
 }
 
 /* Counts all items in their head, which the triggers then need not do. */
-static const char zCount[] =
+static const char zCountAll[] =
     "UPDATE main.rollout_heads SET last_sequence = last_sequence + ?2, "
-    "bytes = bytes + ?3, updated = max(updated, ?4) WHERE no = ?1";
+    "bytes = bytes + ?3, updated = max(updated, ?4), stamp = stamp + 1 "
+    "WHERE no = ?1";
 
 static void countAll(
-    const RolloutBatch *p, BxStmts *pHome, i64 no, BxErr *pErr) {
-  sqlite3_stmt *pStmt = bxStmt(pHome, zCount, pErr);
+    const RolloutBatch *p, i64 iFirst, BxStmts *pHome, i64 no, BxErr *pErr) {
+  sqlite3_stmt *pStmt = bxStmt(pHome, zCountAll, pErr);
   i64 nByte = 0, iTime = 0, i;
-  for (i = 0; i < p->nItem; i++) {
+  for (i = iFirst; i < p->nItem; i++) {
     nByte += p->aItem[i].payload.n;
     if (p->aItem[i].iTime > iTime) iTime = p->aItem[i].iTime;
   }
-  bxBind(pStmt, pErr, "iiii", no, p->nItem, nByte, iTime);
+  bxBind(pStmt, pErr, "iiii", no, p->nItem - iFirst, nByte, iTime);
+  bxRun(pStmt, pErr);
+}
+
+static const char zLook[] =
+    "UPDATE main.rollout_heads SET looked = ?2, stamp = stamp + 1 "
+    "WHERE no = ?1";
+
+/* Has the triggers look into the item that was just put. */
+static void lookInto(BxStmts *pHome, i64 no, i64 iSequence, BxErr *pErr) {
+  sqlite3_stmt *pStmt = bxStmt(pHome, zLook, pErr);
+  bxBind(pStmt, pErr, "ii", no, iSequence);
   bxRun(pStmt, pErr);
 }
 
 static const char zDrop[] =
-    "INSERT INTO main.rollout_drops(no, item_type, payload_type, items, bytes) "
-    "VALUES (?1, substr(?2, 1, 100), substr(coalesce(?3, ''), 1, 100), ?4, ?5) "
-    "ON CONFLICT (no, item_type, payload_type) DO UPDATE "
-    "SET items = items + excluded.items, bytes = bytes + excluded.bytes";
+    "INSERT INTO main.rollout_imports(rollout, type, payload_type, dropped, "
+    "bytes) VALUES (?1, ?2, ?3, ?4, ?5)";
 
 static void putDrop(
-    const BatchDrop *pDrop, BxStmts *pHome, i64 no, BxErr *pErr) {
+    const BatchDrop *p, BxStmts *pHome, const char *zId, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxStmt(pHome, zDrop, pErr);
-  bxBind(pStmt, pErr, "ittii", no, pDrop->zType, pDrop->zPayloadType,
-      pDrop->nItem, pDrop->nByte);
+  bxBind(
+      pStmt, pErr, "tttii", zId, p->zType, p->zPayloadType, p->nItem, p->nByte);
   bxRun(pStmt, pErr);
 }
 
-static void putInSteps(
-    RolloutBatch *p, BxStmts *pHome, const RolloutHead *pHead, BxErr *pErr) {
-  i64 iFirst = bxRolloutKey(pHead->no, pHead->iLast + 1), i;
+static const char zStart[] =
+    "INSERT INTO main.rollout_imports(rollout, now, timestamp, type, payload) "
+    "VALUES (?1, ?2, ?3, ?4, ?5)";
+
+/* Puts the first item of a conversation that is not there yet, which starts
+** it. Returns its head. */
+static RolloutHead startWith(const BatchItem *p, BxStmts *pHome,
+    const char *zId, i64 iNow, BxErr *pErr) {
+  sqlite3_stmt *pStmt = bxStmt(pHome, zStart, pErr);
+  RolloutHead head;
+  bxBind(pStmt, pErr, "tiit", zId, iNow, p->iTime, p->zType);
+  if (pErr->rc == SQLITE_OK && p->payload.z != 0) {
+    bxFailDb(pErr, pHome->bx->db,
+        sqlite3_bind_text64(pStmt, 5, p->payload.z,
+            (sqlite3_uint64)p->payload.n, SQLITE_STATIC, SQLITE_UTF8));
+  }
+  bxRun(pStmt, pErr);
+  bxRolloutFind(pHome, 0, zId, &head, pErr);
+  return head;
+}
+
+static void putInSteps(RolloutBatch *p, BxStmts *pHome, const char *zId,
+    const RolloutHead *pHead, i64 iNow, BxErr *pErr) {
+  RolloutHead head = *pHead;
   sqlite3_stmt *pStmt;
-  if (p->nItem > 0) {
-    if (pHead->iLast < 0) p->aItem[0].bLook = 1; /* whether it may be item 0 */
-    countAll(p, pHome, pHead->no, pErr);
+  i64 i = 0, iNext;
+  if (head.no == 0 && p->nItem > 0) {
+    head = startWith(&p->aItem[i++], pHome, zId, iNow, pErr);
   }
+  if (i < p->nItem) countAll(p, i, pHome, head.no, pErr);
   pStmt = bxStmt(pHome, zPutOne, pErr);
-  for (i = 0; i < p->nItem && pErr->rc == SQLITE_OK; i++) {
-    const BatchItem *pItem = &p->aItem[i];
-    putRow(pStmt, iFirst + i, pItem->iTime, pItem->zType, pItem->payload,
-        2 + pItem->bLook, pErr);
+  for (iNext = head.iLast + 1; i < p->nItem && pErr->rc == SQLITE_OK; i++) {
+    putRow(pStmt, bxRolloutKey(head.no, iNext), &p->aItem[i], pErr);
+    if (p->aItem[i].bLook || iNext == 0) lookInto(pHome, head.no, iNext, pErr);
+    iNext++;
   }
-  for (i = 0; i < p->nDrop; i++) putDrop(&p->aDrop[i], pHome, pHead->no, pErr);
+  for (i = 0; i < p->nDrop; i++) putDrop(&p->aDrop[i], pHome, zId, pErr);
 }
 
 void bxRolloutBatchPut(RolloutBatch *p, BxStmts *pHome, const char *zId,
@@ -191,10 +231,11 @@ void bxRolloutBatchPut(RolloutBatch *p, BxStmts *pHome, const char *zId,
   if (pErr->rc != SQLITE_OK) return;
   if (pHead->iLast + p->nItem > ROLLOUT_LAST) {
     bxFail(pErr, SQLITE_TOOBIG,
-        "Rollout too long: a conversation has at most %lld items",
+        "RolloutTooLongError: Rollout too long: a conversation has at most "
+        "%lld items",
         (i64)ROLLOUT_LAST + 1);
   } else if (bSavepoint) {
-    putInSteps(p, pHome, pHead, pErr);
+    putInSteps(p, pHome, zId, pHead, iNow, pErr);
   } else {
     putAll(p, pHome, zId, iNow, pErr);
   }
@@ -216,7 +257,7 @@ typedef struct BatchCursor {
 static int batchConnect(sqlite3 *db, void *pAux, int argc,
     const char *const *argv, sqlite3_vtab **ppVtab, char **pzErr) {
   BatchVtab *p;
-  int rc = sqlite3_declare_vtab(db, "CREATE TABLE x(timestamp, type, look, "
+  int rc = sqlite3_declare_vtab(db, "CREATE TABLE x(timestamp, type, "
                                     "payload, payload_type, dropped, bytes)");
   (void)argc;
   (void)argv;
@@ -270,31 +311,40 @@ static int batchEof(sqlite3_vtab_cursor *pCursor) {
   return p->pBatch == 0 || p->iRow >= p->pBatch->nItem + p->pBatch->nDrop;
 }
 
-enum { TIME, TYPE, LOOK, PAYLOAD, PAYLOAD_TYPE, DROPPED, BYTES };
+enum {
+  BATCH_TIME,
+  BATCH_TYPE,
+  BATCH_PAYLOAD,
+  BATCH_PAYLOAD_TYPE,
+  BATCH_DROPPED,
+  BATCH_BYTES
+};
 
 static void itemColumn(sqlite3_context *pCtx, const BatchItem *p, int i) {
   switch (i) {
-    case TIME: sqlite3_result_int64(pCtx, p->iTime); break;
-    case TYPE: sqlite3_result_text(pCtx, p->zType, -1, SQLITE_STATIC); break;
-    case LOOK: sqlite3_result_int(pCtx, p->bLook); break;
-    case PAYLOAD:
+    case BATCH_TIME: sqlite3_result_int64(pCtx, p->iTime); break;
+    case BATCH_TYPE:
+      sqlite3_result_text(pCtx, p->zType, -1, SQLITE_STATIC);
+      break;
+    case BATCH_PAYLOAD:
       if (p->payload.z == 0) break;
       sqlite3_result_text64(pCtx, p->payload.z, (sqlite3_uint64)p->payload.n,
           SQLITE_STATIC, SQLITE_UTF8);
       break;
-    case DROPPED: sqlite3_result_int(pCtx, 0); break;
     default: break;
   }
 }
 
 static void dropColumn(sqlite3_context *pCtx, const BatchDrop *p, int i) {
   switch (i) {
-    case TYPE: sqlite3_result_text(pCtx, p->zType, -1, SQLITE_STATIC); break;
-    case PAYLOAD_TYPE:
+    case BATCH_TYPE:
+      sqlite3_result_text(pCtx, p->zType, -1, SQLITE_STATIC);
+      break;
+    case BATCH_PAYLOAD_TYPE:
       sqlite3_result_text(pCtx, p->zPayloadType, -1, SQLITE_STATIC);
       break;
-    case DROPPED: sqlite3_result_int64(pCtx, p->nItem); break;
-    case BYTES: sqlite3_result_int64(pCtx, p->nByte); break;
+    case BATCH_DROPPED: sqlite3_result_int64(pCtx, p->nItem); break;
+    case BATCH_BYTES: sqlite3_result_int64(pCtx, p->nByte); break;
     default: break;
   }
 }

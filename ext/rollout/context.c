@@ -2,7 +2,7 @@
 ** context.c: rollout_context(id): what the model sees of a conversation.
 **
 ** That is the replacement history of the newest compaction, item by item, and
-** behind it the response items, compactions and content replacements, without
+** after it the response items, compactions and content replacements, without
 ** what rollbacks took back. The triggers note both in rollout_marks as they
 ** come, so nothing has to be searched for.
 **
@@ -45,14 +45,15 @@ static void checkCompaction(
   bxBind(pStmt, pErr, "i", iKey);
   if (bxRow(pStmt, pErr) && !sqlite3_column_int(pStmt, 0)) {
     bxFail(pErr, SQLITE_CORRUPT_VTAB,
-        "Corrupted rollout: the payload of item %lld of %s is no JSON; "
+        "CorruptedRolloutError: Corrupted rollout: the payload of item %lld of "
+        "%s is not JSON; "
         "rollout_items has it and the others as text",
         iKey & 4294967295, sqlite3_value_text(pId));
   }
   bxDone(pStmt, pErr);
 }
 
-/* What the rollbacks behind ?2, up to ?3, took back, in their order. */
+/* What the rollbacks after ?2, up to ?3, took back, in their order. */
 static const char zTakenBack[] =
     "SELECT max(m.first, ?2 + 1), m.id & 4294967295 "
     "FROM main.rollout_segments AS s CROSS JOIN main.rollout_marks AS m "
@@ -94,7 +95,7 @@ static void findTakenBack(BxStmts *p, const RolloutHead *pHead, i64 iStart,
   bxDone(pStmt, pErr);
 }
 
-/* What is left behind iStart, up to iLast, as JSON: [[first, last], ...]. */
+/* What is left after iStart, up to iLast, as JSON: [[first, last], ...]. */
 static char *keptRanges(const Ranges *pGone, i64 iStart, i64 iLast) {
   sqlite3_str *pOut = sqlite3_str_new(0);
   i64 i;

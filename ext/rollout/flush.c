@@ -50,7 +50,7 @@ static int isWal(BxStmts *p, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxPrepare(p, "PRAGMA main.journal_mode", pErr);
   int bWal = 0;
   if (bxRow(pStmt, pErr)) {
-    const char *z = (const char *)sqlite3_column_text(pStmt, 0);
+    const char *z = bxColumnText(pStmt, 0, pErr);
     bWal = z != 0 && strcmp(z, "wal") == 0;
   }
   sqlite3_finalize(pStmt);
@@ -98,7 +98,7 @@ void bxRolloutFlush(BxCall *p) {
   }
   if (p->err.rc != SQLITE_OK) return;
   bDone = syncHome(pHome, &p->err);
-  bxPrefix(&p->err, "Flush failed: ");
+  bxPrefix(&p->err, "FlushError: Flush failed: ");
   bxReturnInt(p, bDone);
 }
 
@@ -119,6 +119,6 @@ void bxRolloutShutdown(BxCall *p) {
   }
   syncHome(pHome, &p->err);
   bxRolloutSetShut(pHome, zId, head.no, 1, &p->err);
-  bxPrefix(&p->err, "Shutdown failed: ");
+  bxPrefix(&p->err, "ShutdownError: Shutdown failed: ");
   bxReturnInt(p, 1);
 }

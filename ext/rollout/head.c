@@ -29,24 +29,27 @@ static int readUuid(const char *z, int n, char zId[37]) {
   return zId[14] >= '1' && zId[14] <= '8' && strchr("89ab", zId[19]) != 0;
 }
 
+void bxRolloutRefuse(BxErr *pErr, const char *zFormat, sqlite3_value *pVal) {
+  char *zShown = bxShow(pVal);
+  char *zMsg = zShown ? sqlite3_mprintf(zFormat, zShown) : 0;
+  if (zMsg == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  bxFail(pErr, SQLITE_CONSTRAINT, "%s", zMsg);
+  sqlite3_free(zMsg);
+  sqlite3_free(zShown);
+}
+
 void bxRolloutId(sqlite3_value *pVal, char zId[37], BxErr *pErr) {
-  char *zShown;
   memset(zId, 0, 37);
   if (pErr->rc != SQLITE_OK) return;
   if (pVal != 0 && sqlite3_value_type(pVal) == SQLITE_TEXT) {
     const char *z = (const char *)sqlite3_value_text(pVal);
+    if (z == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
     if (z != 0 && readUuid(z, sqlite3_value_bytes(pVal), zId)) return;
   }
-  zShown = bxShow(pVal);
-  if (zShown == 0) {
-    bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  } else {
-    bxFail(pErr, SQLITE_CONSTRAINT,
-        "Invalid conversation ID: %s, must be an RFC 9562 UUID such as "
-        "'5973b6c0-94b8-487b-a530-2aeb6098ae0e'",
-        zShown);
-  }
-  sqlite3_free(zShown);
+  bxRolloutRefuse(pErr,
+      "InvalidIdError: Invalid conversation ID: %s, must be an RFC 9562 UUID "
+      "such as '5973b6c0-94b8-487b-a530-2aeb6098ae0e'",
+      pVal);
 }
 
 BxStmts *bxRolloutHome(Bx *bx, BxErr *pErr) {
@@ -55,7 +58,7 @@ BxStmts *bxRolloutHome(Bx *bx, BxErr *pErr) {
 
 /* Changes nothing: it takes the write lock before anything is read, so that
 ** a busy timeout is waited for. (Its RETURNING would build a table.) */
-static const char zTouch[] =
+static const char zTouchHead[] =
     "UPDATE main.rollout_heads SET status = status WHERE id = ?1";
 static const char zFind[] =
     "SELECT no, last_sequence, expires_at FROM main.rollout_heads "
@@ -68,7 +71,7 @@ int bxRolloutFind(
   memset(pHead, 0, sizeof(*pHead));
   if (p == 0) return 0;
   if (bWrite) {
-    pStmt = bxStmt(p, zTouch, pErr);
+    pStmt = bxStmt(p, zTouchHead, pErr);
     bxBind(pStmt, pErr, "t", zId);
     bxRun(pStmt, pErr);
   }
@@ -86,7 +89,8 @@ int bxRolloutFind(
   if (bFound && (pHead->no < 1 || pHead->no > 2147483647 || pHead->iLast < -1 ||
                     pHead->iLast > ROLLOUT_LAST)) {
     bxFail(pErr, SQLITE_CORRUPT_VTAB,
-        "Corrupted rollout: the counters of %s are out of range; rollout_items "
+        "CorruptedRolloutError: Corrupted rollout: the counters of %s are out "
+        "of range; rollout_items "
         "has what is left of it",
         zId);
   }
@@ -99,12 +103,22 @@ i64 bxRolloutKey(i64 no, i64 iSequence) {
 
 void bxRolloutMissing(const char *zId, BxErr *pErr) {
   bxFail(pErr, SQLITE_ERROR,
-      "Rollout not found: %s; SELECT rollout_create('%s') starts it", zId, zId);
+      "RolloutNotFoundError: Rollout not found: %s; SELECT "
+      "rollout_create('%s') starts it",
+      zId, zId);
+}
+
+void bxRolloutExists(const char *zId, BxErr *pErr) {
+  bxFail(pErr, SQLITE_CONSTRAINT,
+      "RolloutExistsError: %s exists already; rollout_resume('%s') goes on "
+      "with it, if it has not expired",
+      zId, zId);
 }
 
 void bxRolloutExpired(const char *zId, i64 iExpire, BxErr *pErr) {
   bxFail(pErr, SQLITE_CONSTRAINT,
-      "Rollout expired: %s, at %lld; UPDATE rollouts SET expires_at = "
+      "RolloutExpiredError: Rollout expired: %s, at %lld; UPDATE rollouts SET "
+      "expires_at = "
       "'permanent' WHERE id = '%s' takes it up again",
       zId, iExpire, zId);
 }
@@ -135,68 +149,29 @@ sqlite3_stmt *bxRolloutQuery(Bx *bx, const char *zSql, BxErr *pErr) {
   return p ? bxPrepare(p, zSql, pErr) : 0;
 }
 
-/* Whether a message is one that this module worded. */
-static int isOurs(const char *zMsg) {
-  static const char *const az[] = {"Rollout ", "RolloutExistsError", "Invalid ",
-      "Corrupted rollout", "Database not initialized", "ambiguous",
-      "ValidationError", "MisuseError", "SequenceError", "SearchError",
-      "wrong number of arguments"};
-  size_t i;
-  for (i = 0; i < sizeof(az) / sizeof(az[0]); i++) {
-    if (strncmp(zMsg, az[i], strlen(az[i])) == 0) return 1;
-  }
-  return 0;
+/* Whether a message begins with the name of an error, as all of blackbox do. */
+static int hasName(const char *zMsg) {
+  const char *zEnd = zMsg + strspn(zMsg, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                         "abcdefghijklmnopqrstuvwxyz");
+  return zEnd - zMsg > 5 && strncmp(zEnd - 5, "Error: ", 7) == 0;
 }
 
-/* Whether the conversation is there: when it was to be new and the error is
-** that of two, it may still be another's that a trigger made. */
-static int isThere(BxStmts *p, const char *zId) {
-  BxErr err = {SQLITE_OK, 0};
-  RolloutHead head;
-  int bThere = bxRolloutFind(p, 0, zId, &head, &err);
-  bxClear(&err);
-  return bThere;
-}
-
-void bxRolloutExplain(
-    BxErr *pErr, const char *zPrefix, const char *zId, BxStmts *pNew) {
-  static const char zMissing[] = "Rollout not found: no conversation with that";
-  static const char zDamaged[] = "Corrupted rollout: the payload of item";
+void bxRolloutExplain(BxErr *pErr, const char *zPrefix) {
   BxErr said = *pErr;
   if (said.rc == SQLITE_OK || said.zMsg == 0) return;
-  if ((said.rc & 0xff) == SQLITE_NOMEM) return;
-  if (pNew != 0 &&
-      (strstr(said.zMsg, "rollout_heads.id") != 0 ||
-          strncmp(said.zMsg, "RolloutExistsError", 18) == 0) &&
-      strstr(said.zMsg, zId) == 0 && isThere(pNew, zId)) {
-    pErr->rc = SQLITE_OK;
-    bxFail(pErr, said.rc,
-        "RolloutExistsError: %s exists already; rollout_resume('%s') goes on "
-        "with it, if it has not expired",
-        zId, zId);
-    sqlite3_free(said.zMsg);
-  } else if (strncmp(said.zMsg, zMissing, strlen(zMissing)) == 0) {
-    pErr->rc = SQLITE_OK;
-    bxRolloutMissing(zId, pErr);
-    sqlite3_free(said.zMsg);
-  } else if (strncmp(said.zMsg, zDamaged, strlen(zDamaged)) == 0) {
-    pErr->rc = SQLITE_OK;
-    bxFail(pErr, SQLITE_CORRUPT_VTAB,
-        "%s 0 of %s is no JSON; UPDATE rollouts SET session_meta mends it",
-        zDamaged, zId);
-    sqlite3_free(said.zMsg);
-  } else if (strncmp(said.zMsg, "unsafe use of", 13) == 0) {
-    pErr->rc = SQLITE_OK;
-    bxFail(pErr, said.rc,
-        "%s%s: SQLite %s refuses that in triggers while trusted_schema is off; "
-        "PRAGMA trusted_schema = ON%s",
-        zPrefix, said.zMsg, sqlite3_libversion(),
-        strstr(said.zMsg, "virtual table") != 0 ? ", or rollout_search_remove()"
-                                                : ", or use a later SQLite");
-    sqlite3_free(said.zMsg);
-  } else if (!isOurs(said.zMsg)) {
+  if ((said.rc & 0xff) == SQLITE_NOMEM || hasName(said.zMsg)) return;
+  if (strncmp(said.zMsg, "unsafe use of", 13) != 0) {
     bxPrefix(pErr, zPrefix);
+    return;
   }
+  pErr->rc = SQLITE_OK;
+  bxFail(pErr, said.rc,
+      "%s%s: SQLite %s refuses that in triggers while trusted_schema is off; "
+      "PRAGMA trusted_schema = ON%s",
+      zPrefix, said.zMsg, sqlite3_libversion(),
+      strstr(said.zMsg, "virtual table") != 0 ? ", or rollout_search_remove()"
+                                              : ", or use a later SQLite");
+  sqlite3_free(said.zMsg);
 }
 
 /*--------------------------------------------------- of a connection ----*/
@@ -248,7 +223,8 @@ int bxRolloutIsShut(BxStmts *pHome, const char *zId, i64 no) {
 void bxRolloutNotShut(BxStmts *pHome, const char *zId, i64 no, BxErr *pErr) {
   if (pErr->rc != SQLITE_OK || !bxRolloutIsShut(pHome, zId, no)) return;
   bxFail(pErr, SQLITE_MISUSE,
-      "Rollout is shut down: %s, on this connection; rollout_resume('%s') "
+      "RolloutShutDownError: Rollout is shut down: %s, on this connection; "
+      "rollout_resume('%s') "
       "takes it up again",
       zId, zId);
 }

@@ -10,7 +10,8 @@
 ** Without rollout_id the id is that of the first session_meta, and must be a
 ** new one. With it, lines go on where that conversation ends, so that a large
 ** file comes in piece by piece, or line by line: memory holds one piece. If
-** there is none yet, it begins with the first session_meta.
+** there is none yet, it begins with the first session_meta; lines without any
+** get one made for them.
 **
 ** Returns {"rolloutId", "lines", "items", "bad", "errors": [{"line",
 ** "reason"}]}; errors has the first 100.
@@ -27,11 +28,13 @@ typedef struct Import {
   char zId[37]; /* empty until the first session_meta names it */
   int bGiven;   /* zId came as an argument */
   int bOpen;    /* it is there, or has begun */
+  int bBare;    /* there is no session_meta: any item begins it */
   RolloutHead head;
   i64 iNow;
   RolloutBatch *pBatch;
-  i64 nLine, nBad;
-  i64 iBegan; /* time of its first item, when it begins here */
+  i64 nLine, nEarly; /* lines; those that come before the session_meta */
+  i64 nBad, nBadByte;
+  int nLineByte; /* length of the line that is read */
   sqlite3_str *pBad;
   BxErr *pErr;
 } Import;
@@ -39,6 +42,7 @@ typedef struct Import {
 static void badLine(Import *p, const char *zReason) {
   if (p->pErr->rc != SQLITE_OK) return;
   p->nBad++;
+  p->nBadByte += p->nLineByte;
   if (p->nBad <= MAX_LISTED) {
     sqlite3_str_appendf(p->pBad, "%s{\"line\":%lld,\"reason\":\"%s\"}",
         p->nBad > 1 ? "," : "", p->nLine, zReason);
@@ -65,14 +69,15 @@ static const char zLineSql[] =
 
 /* The first session_meta of a conversation that is not open yet. Returns 0
 ** when the line cannot be it. */
-static int beginWith(Import *p, sqlite3_stmt *pRow, i64 iTime) {
-  const char *zType = bxColumnText(pRow, 0, p->pErr);
+static int beginWith(Import *p, sqlite3_stmt *pRow, const char *zType) {
   const char *zJson = bxColumnText(pRow, 5, p->pErr);
   if (p->pErr->rc != SQLITE_OK) return 0;
   if (sqlite3_stricmp(zType, "session_meta") != 0 &&
       sqlite3_stricmp(zType, "SessionMeta") != 0) {
-    badLine(p, "comes before the session_meta");
-    return 0;
+    p->nEarly++;
+    p->bOpen = p->bBare;
+    if (!p->bBare) badLine(p, "comes before the session_meta");
+    return p->bBare;
   }
   if (zJson == 0 || strcmp(zJson, "object") != 0) {
     badLine(p, "session_meta without an object as payload");
@@ -81,14 +86,16 @@ static int beginWith(Import *p, sqlite3_stmt *pRow, i64 iTime) {
   if (!p->bGiven) {
     BxErr err = {SQLITE_OK, 0};
     bxRolloutId(sqlite3_column_value(pRow, 6), p->zId, &err);
-    if ((err.rc & 0xff) == SQLITE_NOMEM) *p->pErr = err;
-    if (err.rc != SQLITE_OK && p->pErr->rc == SQLITE_OK) {
+    if (err.rc != SQLITE_OK) {
       p->zId[0] = 0;
+      if (err.rc == SQLITE_CONSTRAINT) {
+        badLine(p, "session_meta whose id is not a UUID");
+      }
+      bxFail(p->pErr, err.rc == SQLITE_CONSTRAINT ? SQLITE_OK : err.rc,
+          "out of memory");
       bxClear(&err);
-      badLine(p, "session_meta whose id is no UUID");
       return 0;
     }
-    if (p->pErr->rc != SQLITE_OK) return 0;
     if (bxRolloutFind(p->pHome, 0, p->zId, &p->head, p->pErr)) {
       bxFail(p->pErr, SQLITE_CONSTRAINT,
           "RolloutExistsError: %s exists already; give an id as second "
@@ -96,8 +103,6 @@ static int beginWith(Import *p, sqlite3_stmt *pRow, i64 iTime) {
           p->zId);
     }
   }
-  p->head.iLast = -1;
-  p->iBegan = iTime;
   p->bOpen = 1;
   return p->pErr->rc == SQLITE_OK;
 }
@@ -128,7 +133,7 @@ static void checkRepeat(Import *p, const RolloutItem *pItem, i64 iTime) {
 }
 
 /* Copies what must outlive the line's statement: the type and, when *pPayload
-** is not in the line itself, the payload behind it. */
+** is not in the line itself, the payload after it. */
 static char *copyItem(const char *zType, RolloutSpan *pPayload, int bPayload) {
   size_t nType = strlen(zType) + 1;
   size_t nMore = bPayload ? (size_t)pPayload->n : 0;
@@ -143,9 +148,8 @@ static char *copyItem(const char *zType, RolloutSpan *pPayload, int bPayload) {
 }
 
 /* Takes one item in. pItem's payload may be in the row. */
-static void keepItem(
-    Import *p, sqlite3_stmt *pRow, RolloutItem *pItem, i64 iTime) {
-  const char *zType = bxColumnText(pRow, 0, p->pErr);
+static void keepItem(Import *p, sqlite3_stmt *pRow, const char *zType,
+    RolloutItem *pItem, i64 iTime) {
   const char *zPayloadType = 0;
   int bLook;
   char *zOwned;
@@ -171,7 +175,7 @@ static void importItem(Import *p, sqlite3_stmt *pRow, const char *zLine) {
     iTime = sqlite3_column_int64(pRow, 3);
     if (iTime < 0 || iTime > BX_MAX_TIME) iTime = p->iNow;
   }
-  if (zKind == 0 || strcmp(zKind, "text") != 0 || *zType == 0 ||
+  if (zKind == 0 || strcmp(zKind, "text") != 0 || zType == 0 || *zType == 0 ||
       sqlite3_column_bytes(pRow, 0) > ROLLOUT_MAX_NAME ||
       sqlite3_column_int(pRow, 8) ||
       !bxIsUtf8((const unsigned char *)zType, sqlite3_column_bytes(pRow, 0))) {
@@ -193,16 +197,17 @@ static void importItem(Import *p, sqlite3_stmt *pRow, const char *zLine) {
   }
   if (p->bOpen) {
     checkRepeat(p, &item, iTime);
-  } else if (!beginWith(p, pRow, iTime)) {
+  } else if (!beginWith(p, pRow, zType)) {
     return;
   }
-  keepItem(p, pRow, &item, iTime);
+  keepItem(p, pRow, zType, &item, iTime);
 }
 
 /* One line without its newline. */
 static void importLine(Import *p, const char *zLine, int nLine) {
   sqlite3_stmt *pRow;
   p->nLine++;
+  p->nLineByte = nLine;
   while (nLine > 0 && strchr(" \t\r", zLine[nLine - 1]) != 0) nLine--;
   if (nLine == 0) return;
   if (memchr(zLine, 0, (size_t)nLine) != 0 ||
@@ -212,7 +217,8 @@ static void importLine(Import *p, const char *zLine, int nLine) {
   }
   pRow = bxStmt(p->pHome, zLineSql, p->pErr);
   if (pRow == 0) return;
-  sqlite3_bind_text(pRow, 1, zLine, nLine, SQLITE_STATIC);
+  bxFailDb(p->pErr, p->pHome->bx->db,
+      sqlite3_bind_text(pRow, 1, zLine, nLine, SQLITE_STATIC));
   if (bxRow(pRow, p->pErr)) {
     importItem(p, pRow, zLine);
   } else {
@@ -231,29 +237,21 @@ static void importText(Import *p, const char *z, int n) {
   }
 }
 
-/*------------------------------------------------------------- writing ----*/
-
-static const char zBegin[] =
-    "INSERT INTO main.rollout_heads(id, created, updated, expires_at) "
-    "VALUES (?1, ?2, ?2, ?3 + 86400000 * (SELECT value "
-    "FROM main.blackbox_limits WHERE name = 'rollout.ttl_days'))";
-
-static void put(Import *p, int bSavepoint) {
-  if (p->pErr->rc == SQLITE_OK && bSavepoint && p->iBegan >= 0) {
-    sqlite3_stmt *pStmt = bxStmt(p->pHome, zBegin, p->pErr);
-    bxBind(pStmt, p->pErr, "tii", p->zId, p->iBegan, p->iNow);
-    bxRun(pStmt, p->pErr);
-    bxRolloutFind(p->pHome, 0, p->zId, &p->head, p->pErr);
-  }
-  bxRolloutBatchDrop(p->pBatch, "damaged line", "", p->nBad, 0, p->pErr);
-  bxRolloutBatchPut(
-      p->pBatch, p->pHome, p->zId, &p->head, p->iNow, bSavepoint, p->pErr);
+/* Reads the text once more when it has no session_meta for the id that was
+** given: then any item begins the conversation. */
+static void importBare(Import *p, const char *z, int n) {
+  p->bBare = 1;
+  p->nLine = p->nBad = p->nBadByte = 0;
+  sqlite3_str_reset(p->pBad);
+  importText(p, z, n);
 }
 
+/*------------------------------------------------------------- writing ----*/
+
 static void returnReport(BxCall *p, Import *pImport) {
-  int rc = sqlite3_str_errcode(pImport->pBad);
-  char *zBad = sqlite3_str_finish(pImport->pBad);
-  bxFail(&p->err, rc, "out of memory");
+  char *zBad;
+  bxFail(&p->err, sqlite3_str_errcode(pImport->pBad), "out of memory");
+  zBad = sqlite3_str_finish(pImport->pBad);
   pImport->pBad = 0;
   if (p->err.rc == SQLITE_OK) {
     bxReturnJson(p,
@@ -276,9 +274,13 @@ static const char *readLines(sqlite3_value *pVal, int *pn, BxErr *pErr) {
     z = (const char *)sqlite3_value_text(pVal);
   }
   *pn = sqlite3_value_bytes(pVal);
+  if (z == 0 && (*pn > 0 || eType == SQLITE_TEXT)) {
+    bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  }
   if (z == 0 || *pn == 0) {
     bxFail(pErr, SQLITE_CONSTRAINT,
-        "Invalid rollout file: the JSON lines must be text (or a blob, as "
+        "ValidationError: Invalid rollout file: the JSON lines must be text "
+        "(or a blob, as "
         "from readfile()) that is not empty");
     return 0;
   }
@@ -299,7 +301,6 @@ void bxRolloutImport(BxCall *p) {
   if (p->err.rc != SQLITE_OK) return;
   import.pBad = sqlite3_str_new(0);
   import.pBatch = bxRolloutBatchNew(&p->err);
-  import.iBegan = -1;
   /* With no id yet this only takes the write lock. */
   import.bOpen =
       bxRolloutFind(import.pHome, 1, import.zId, &import.head, &p->err);
@@ -309,16 +310,22 @@ void bxRolloutImport(BxCall *p) {
   if (import.bOpen) {
     bxRolloutNotShut(import.pHome, import.zId, import.head.no, &p->err);
   }
-  if (p->err.rc == SQLITE_OK) importText(&import, z, n);
+  importText(&import, z, n);
+  if (!import.bOpen && import.bGiven && import.nEarly > 0) {
+    importBare(&import, z, n);
+  }
   if (!import.bOpen) {
     bxFail(&p->err, SQLITE_CONSTRAINT,
-        "Invalid rollout file: none of its %lld lines is a session_meta with "
+        "ValidationError: Invalid rollout file: none of its %lld lines is a "
+        "session_meta with "
         "a UUID as id, so there is no conversation to put them in",
         import.nLine);
   }
-  put(&import, p->pCtx != 0);
-  bxRolloutExplain(&p->err, "Write failed: ", import.zId,
-      import.iBegan >= 0 ? import.pHome : 0);
+  bxRolloutBatchDrop(
+      import.pBatch, "damaged line", "", import.nBad, import.nBadByte, &p->err);
+  bxRolloutBatchPut(import.pBatch, import.pHome, import.zId, &import.head,
+      import.iNow, p->pCtx != 0, &p->err);
+  bxRolloutExplain(&p->err, "WriteError: Write failed: ");
   returnReport(p, &import);
   bxRolloutBatchFree(import.pBatch);
 }

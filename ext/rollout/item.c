@@ -3,23 +3,29 @@
 **
 ** SQLite's JSON functions tell whether a text is JSON and what its values are.
 ** They do not tell where a value stands, and a payload is to be kept byte by
-** byte. So a text that json_valid() has accepted is walked over here, from
-** token to token. Nothing is decoded: an item with an escape in a place that
-** matters is marked as odd, and read by SQLite.
+** byte. So a text that is known to be JSON is walked over here, from token to
+** token. Nothing is decoded: an item with an escape in a place that matters is
+** marked as odd, and read by SQLite.
+**
+** core/json.c walks over JSON as well, and cannot take this over. It checks
+** what it passes, and gives up where json_valid() still accepts (more levels
+** than it goes down, say); an item must be found in every text that json_valid()
+** accepts. Here nothing is checked, so a string is passed by strchr(), in a
+** third of the time.
 */
 #include "rollout.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-static const char *skipSpace(const char *z) {
+static const char *passSpace(const char *z) {
   while (*z == ' ' || *z == '\t' || *z == '\n' || *z == '\r') z++;
   return z;
 }
 
 /* Behind the string whose opening quote is at z: the next quote with an even
 ** number of backslashes before it ends it. */
-static const char *skipString(const char *z) {
+static const char *passString(const char *z) {
   const char *zEnd = z;
   for (;;) {
     const char *zBack;
@@ -32,11 +38,11 @@ static const char *skipString(const char *z) {
 }
 
 /* Behind the value at z. */
-static const char *skipValue(const char *z) {
+static const char *passValue(const char *z) {
   i64 nDepth = 0;
   for (;;) {
     if (*z == '"') {
-      z = skipString(z);
+      z = passString(z);
     } else if (*z == '{' || *z == '[') {
       nDepth++;
       z++;
@@ -68,17 +74,17 @@ static int isPlain(RolloutSpan token) {
 /* Reads the key at z. Returns where its value begins. */
 static const char *readKey(const char *z, RolloutSpan *pKey, int *pbOdd) {
   pKey->z = z;
-  z = skipString(z);
+  z = passString(z);
   pKey->n = z - pKey->z;
   if (!isPlain(*pKey)) *pbOdd = 1;
-  z = skipSpace(z);
-  return skipSpace(*z == ':' ? z + 1 : z);
+  z = passSpace(z);
+  return passSpace(*z == ':' ? z + 1 : z);
 }
 
 /* Behind the value that ends at z, and the comma: at the next key, if any. */
-static const char *skipComma(const char *z) {
-  z = skipSpace(z);
-  return *z == ',' ? skipSpace(z + 1) : z;
+static const char *passComma(const char *z) {
+  z = passSpace(z);
+  return *z == ',' ? passSpace(z + 1) : z;
 }
 
 /* Of two members with one name, the first counts, as for SQLite. */
@@ -90,36 +96,36 @@ static void setSpan(RolloutSpan *p, const char *z, const char *zEnd) {
 
 /* Walks over the payload at z, an object. Returns its end. */
 static const char *readPayload(const char *z, RolloutItem *p) {
-  z = skipSpace(z + 1);
+  z = passSpace(z + 1);
   while (*z == '"') {
     RolloutSpan key;
     const char *zValue = readKey(z, &key, &p->bOdd);
-    z = skipValue(zValue);
+    z = passValue(zValue);
     if (isKey(key, "type")) setSpan(&p->payloadType, zValue, z);
     if (isKey(key, "role")) setSpan(&p->role, zValue, z);
-    z = skipComma(z);
+    z = passComma(z);
   }
   return *z != 0 ? z + 1 : z;
 }
 
 const char *bxRolloutReadItem(const char *z, RolloutItem *p) {
   memset(p, 0, sizeof(*p));
-  p->whole.z = z = skipSpace(z);
+  p->whole.z = z = passSpace(z);
   if (*z != '{') {
-    z = skipValue(z);
+    z = passValue(z);
     p->whole.n = z - p->whole.z;
     return z;
   }
-  z = skipSpace(z + 1);
+  z = passSpace(z + 1);
   while (*z == '"') {
     RolloutSpan key;
     const char *zValue = readKey(z, &key, &p->bOdd);
     int bPayload = isKey(key, "payload") && p->payload.z == 0;
-    z = bPayload && *zValue == '{' ? readPayload(zValue, p) : skipValue(zValue);
+    z = bPayload && *zValue == '{' ? readPayload(zValue, p) : passValue(zValue);
     if (bPayload) setSpan(&p->payload, zValue, z);
     if (isKey(key, "type")) setSpan(&p->type, zValue, z);
     if (isKey(key, "timestamp")) setSpan(&p->timestamp, zValue, z);
-    z = skipComma(z);
+    z = passComma(z);
   }
   if (*z != 0) z++;
   p->whole.n = z - p->whole.z;
@@ -127,14 +133,14 @@ const char *bxRolloutReadItem(const char *z, RolloutItem *p) {
 }
 
 const char *bxRolloutFirstItem(const char *z) {
-  z = skipSpace(z);
+  z = passSpace(z);
   if (*z != '[') return z;
-  z = skipSpace(z + 1);
+  z = passSpace(z + 1);
   return *z == ']' ? 0 : z;
 }
 
 const char *bxRolloutNextItem(const char *z) {
-  z = skipSpace(z);
+  z = passSpace(z);
   return *z == ',' ? z + 1 : 0;
 }
 
@@ -146,7 +152,7 @@ int bxRolloutName(RolloutSpan token, char zName[ROLLOUT_MAX_NAME + 1]) {
 }
 
 /* Compares two names as the policy does: some_name is SomeName. */
-static int isName(const char *z, const char *zName) {
+static int sameName(const char *z, const char *zName) {
   while (*z || *zName) {
     if (*z == '_') {
       z++;
@@ -163,16 +169,16 @@ static int isName(const char *z, const char *zName) {
 }
 
 RolloutKind bxRolloutKind(const char *zType, const char *zPayloadType) {
-  if (isName(zType, "compacted") || isName(zType, "session_meta")) {
+  if (sameName(zType, "compacted") || sameName(zType, "session_meta")) {
     return ROLLOUT_LOOK;
   }
   if (zPayloadType == 0) return ROLLOUT_PASS;
-  if (isName(zType, "response_item") && isName(zPayloadType, "message")) {
+  if (sameName(zType, "response_item") && sameName(zPayloadType, "message")) {
     return ROLLOUT_MESSAGE;
   }
-  if (isName(zType, "event_msg") &&
-      (isName(zPayloadType, "user_message") ||
-          isName(zPayloadType, "thread_rolled_back"))) {
+  if (sameName(zType, "event_msg") &&
+      (sameName(zPayloadType, "user_message") ||
+          sameName(zPayloadType, "thread_rolled_back"))) {
     return ROLLOUT_LOOK;
   }
   return ROLLOUT_PASS;

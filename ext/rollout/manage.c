@@ -1,6 +1,6 @@
 /*
 ** manage.c: a conversation as a whole: create, resume, archive, delete, fork,
-** and the clean-up of those that have expired.
+** rebuild, and the clean-up of those that have expired.
 **
 ** Each is one inner statement, and the triggers in sql/rollout.sql do the
 ** rest; the same statement by hand does the same.
@@ -10,28 +10,32 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-#define DAY_MS 86400000.0
+#define MS_PER_DAY 86400000.0
 
 /* Reads days, or 'permanent'. Returns 1 when *piExpire is to be bound. */
 static int readTtl(sqlite3_value *pVal, i64 iNow, i64 *piExpire, BxErr *pErr) {
-  char *zShown;
   int eType = pVal ? sqlite3_value_type(pVal) : SQLITE_NULL;
   if (eType == SQLITE_INTEGER || eType == SQLITE_FLOAT) {
     double rDays = sqlite3_value_double(pVal);
-    double rMost = (double)(BX_MAX_TIME - iNow) / DAY_MS;
+    double rMost = (double)(BX_MAX_TIME - iNow) / MS_PER_DAY;
     if (rDays >= 0.0 && rDays <= rMost) {
-      *piExpire = iNow + (i64)(rDays * DAY_MS);
+      *piExpire = iNow + (i64)(rDays * MS_PER_DAY);
       return 1;
     }
   }
-  zShown = bxShow(pVal);
-  if (zShown == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  bxFail(pErr, SQLITE_CONSTRAINT,
-      "Invalid TTL: %s, must be a number of days from 0, or 'permanent'; "
-      "leave it out for the setting rollout.ttl_days",
-      zShown);
-  sqlite3_free(zShown);
+  bxRolloutRefuse(pErr,
+      "ValidationError: Invalid TTL: %s, must be a number of days from 0, or "
+      "'permanent'; leave it out for the setting rollout.ttl_days",
+      pVal);
   return 0;
+}
+
+static int isPermanent(sqlite3_value *pVal, BxErr *pErr) {
+  const char *z;
+  if (sqlite3_value_type(pVal) != SQLITE_TEXT) return 0;
+  z = (const char *)sqlite3_value_text(pVal);
+  if (z == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  return z != 0 && strcmp(z, "permanent") == 0;
 }
 
 static const char zCreate[] =
@@ -56,6 +60,7 @@ static void findId(BxStmts *p, const char *zMeta, char zId[37], BxErr *pErr) {
 
 void bxRolloutCreate(BxCall *p) {
   char zId[37] = "";
+  RolloutHead head;
   sqlite3_value *pTtl = bxArg(p, 2);
   const char *zInstructions, *zMeta;
   sqlite3_stmt *pStmt;
@@ -65,9 +70,7 @@ void bxRolloutCreate(BxCall *p) {
   if (bxArg(p, 0)) bxRolloutId(p->aArg[0], zId, &p->err);
   iNow = bxTime(bxArg(p, 4), "now", &p->err);
   if (pTtl != 0 && p->err.rc == SQLITE_OK) {
-    bPermanent =
-        sqlite3_value_type(pTtl) == SQLITE_TEXT &&
-        strcmp((const char *)sqlite3_value_text(pTtl), "permanent") == 0;
+    bPermanent = isPermanent(pTtl, &p->err);
     if (!bPermanent) readTtl(pTtl, iNow, &iExpire, &p->err);
   }
   zInstructions =
@@ -76,6 +79,9 @@ void bxRolloutCreate(BxCall *p) {
   pHome = bxRolloutHome(p->bx, &p->err);
   if (pHome == 0) return;
   if (bxArg(p, 0) == 0) findId(pHome, zMeta, zId, &p->err);
+  if (bxRolloutFind(pHome, 1, zId, &head, &p->err)) {
+    bxRolloutExists(zId, &p->err);
+  }
   pStmt = bxStmt(pHome, zCreate, &p->err);
   bxBind(pStmt, &p->err, "tintt", zId, iNow, zInstructions, zMeta);
   if (pTtl != 0 && p->err.rc == SQLITE_OK) {
@@ -86,7 +92,7 @@ void bxRolloutCreate(BxCall *p) {
     }
   }
   bxRun(pStmt, &p->err);
-  bxRolloutExplain(&p->err, "Write failed: ", zId, pHome);
+  bxRolloutExplain(&p->err, "WriteError: Write failed: ");
   if (p->err.rc == SQLITE_OK) bxReturnText(p, sqlite3_mprintf("%s", zId));
 }
 
@@ -116,7 +122,7 @@ static void changeOne(BxCall *p, const char *zSql) {
   pStmt = bxStmt(pHome, zSql, &p->err);
   bxBind(pStmt, &p->err, "t", zId);
   bxRun(pStmt, &p->err);
-  bxRolloutExplain(&p->err, "Write failed: ", zId, 0);
+  bxRolloutExplain(&p->err, "WriteError: Write failed: ");
   bxReturnInt(p, sqlite3_changes(p->bx->db));
 }
 
@@ -128,10 +134,11 @@ void bxRolloutArchive(BxCall *p) {
   changeOne(p, zArchive);
 }
 
-static const char zDelete[] = "DELETE FROM main.rollout_heads WHERE id = ?1";
+static const char zDeleteHead[] =
+    "DELETE FROM main.rollout_heads WHERE id = ?1";
 
 void bxRolloutDelete(BxCall *p) {
-  changeOne(p, zDelete);
+  changeOne(p, zDeleteHead);
 }
 
 static const char zCleanup[] =
@@ -153,7 +160,7 @@ void bxRolloutCleanup(BxCall *p) {
   pStmt = bxStmt(pHome, zCleaned, &p->err);
   if (bxRow(pStmt, &p->err)) nGone = sqlite3_column_int64(pStmt, 0);
   bxDone(pStmt, &p->err);
-  bxRolloutExplain(&p->err, "Cleanup failed: ", "", 0);
+  bxRolloutExplain(&p->err, "CleanupError: Cleanup failed: ");
   bxReturnInt(p, nGone);
 }
 
@@ -161,39 +168,37 @@ static const char zFork[] =
     "INSERT INTO main.rollout_forks(parent, turn, id, created) "
     "VALUES (?1, ?2, ?3, ?4)";
 
-/* Says which turns there are. */
-static void explainTurn(BxStmts *p, const char *zId, i64 iTurn, BxErr *pErr) {
-  BxErr err = {SQLITE_OK, 0};
-  sqlite3_stmt *pStmt;
-  if (pErr->zMsg == 0 || strncmp(pErr->zMsg, "Invalid turn", 12) != 0) return;
-  pStmt =
-      bxPrepare(p, "SELECT turns FROM main.rollout_heads WHERE id = ?1", &err);
-  bxBind(pStmt, &err, "t", zId);
-  if (bxRow(pStmt, &err)) {
-    int rc = pErr->rc;
-    bxClear(pErr);
-    bxFail(pErr, rc,
-        "Invalid turn: %lld; %s has %lld turns, so give 0 to %lld, or leave "
-        "it out to share everything",
-        iTurn, zId, sqlite3_column_int64(pStmt, 0),
-        sqlite3_column_int64(pStmt, 0));
-  }
-  sqlite3_finalize(pStmt);
-  bxClear(&err);
-}
-
-/* Names the conversation and its time. */
-static void explainExpired(BxStmts *p, const char *zId, BxErr *pErr) {
-  BxErr err = {SQLITE_OK, 0};
+/* What can be wrong with a fork, with the values that the trigger cannot show.
+** Returns 0 on error. */
+static int checkFork(BxStmts *p, const char *zId, const char *zNew, i64 iTurn,
+    i64 iNow, BxErr *pErr) {
+  static const char zSql[] =
+      "SELECT h.turns, json_valid(d.payload) OR json_valid(d.payload) FROM "
+      "main.rollout_heads AS h "
+      "JOIN main.rollout_data AS d ON d.id = h.no << 32 WHERE h.id = ?1";
   RolloutHead head;
-  if (pErr->zMsg == 0 || strncmp(pErr->zMsg, "Rollout expired", 15) != 0) {
-    return;
+  sqlite3_stmt *pStmt;
+  bxRolloutOpen(p, 1, zId, iNow, &head, pErr);
+  pStmt = bxStmt(p, zSql, pErr);
+  bxBind(pStmt, pErr, "t", zId);
+  if (bxRow(pStmt, pErr)) {
+    i64 nTurn = sqlite3_column_int64(pStmt, 0);
+    if (iTurn > nTurn) {
+      bxFail(pErr, SQLITE_CONSTRAINT,
+          "InvalidTurnError: Invalid turn: %lld; %s has %lld turns, so give 0 "
+          "to %lld, or leave it out to share everything",
+          iTurn, zId, nTurn, nTurn);
+    }
+    if (!sqlite3_column_int(pStmt, 1)) {
+      bxFail(pErr, SQLITE_CORRUPT_VTAB,
+          "CorruptedRolloutError: Corrupted rollout: the payload of item 0 of "
+          "%s is not JSON; UPDATE rollouts SET session_meta mends it",
+          zId);
+    }
   }
-  if (bxRolloutFind(p, 0, zId, &head, &err)) {
-    bxClear(pErr);
-    bxRolloutExpired(zId, head.iExpire, pErr);
-  }
-  bxClear(&err);
+  bxDone(pStmt, pErr);
+  if (bxRolloutFind(p, 0, zNew, &head, pErr)) bxRolloutExists(zNew, pErr);
+  return pErr->rc == SQLITE_OK;
 }
 
 void bxRolloutFork(BxCall *p) {
@@ -211,15 +216,39 @@ void bxRolloutFork(BxCall *p) {
   iNow = bxTime(bxArg(p, 3), "now", &p->err);
   pHome = bxRolloutHome(p->bx, &p->err);
   if (pHome == 0) return;
-  pStmt = bxStmt(pHome, zFork, &p->err);
-  bxBind(pStmt, &p->err, "tnti", zId, zNew, iNow);
-  if (bxArg(p, 1)) bxBind(pStmt, &p->err, "-i", iTurn);
-  bxRun(pStmt, &p->err);
-  explainTurn(pHome, zId, iTurn, &p->err);
-  explainExpired(pHome, zId, &p->err);
-  if (p->err.zMsg != 0 && strncmp(p->err.zMsg, "RolloutExistsError", 18) == 0) {
-    bxRolloutExplain(&p->err, "Write failed: ", zNew, pHome);
+  if (checkFork(pHome, zId, zNew, iTurn, iNow, &p->err)) {
+    pStmt = bxStmt(pHome, zFork, &p->err);
+    bxBind(pStmt, &p->err, "tnti", zId, zNew, iNow);
+    if (bxArg(p, 1)) bxBind(pStmt, &p->err, "-i", iTurn);
+    bxRun(pStmt, &p->err);
   }
-  bxRolloutExplain(&p->err, "Write failed: ", zId, 0);
+  bxRolloutExplain(&p->err, "WriteError: Write failed: ");
   if (p->err.rc == SQLITE_OK) bxReturnText(p, sqlite3_mprintf("%s", zNew));
+}
+
+static const char zRebuild[] =
+    "INSERT INTO main.rollout_rebuilds(id) SELECT id FROM main.rollout_heads "
+    "WHERE ?1 IS NULL OR id = ?1 ORDER BY no";
+
+void bxRolloutRebuild(BxCall *p) {
+  char zId[37] = "";
+  RolloutHead head;
+  sqlite3_stmt *pStmt;
+  BxStmts *pHome;
+  i64 nDone;
+  if (bxArg(p, 0)) bxRolloutId(p->aArg[0], zId, &p->err);
+  pHome = bxRolloutHome(p->bx, &p->err);
+  if (pHome == 0) return;
+  bxLock(pHome, &p->err);
+  if (zId[0] && !bxRolloutFind(pHome, 0, zId, &head, &p->err)) {
+    bxRolloutMissing(zId, &p->err);
+  }
+  pStmt = bxStmt(pHome, zRebuild, &p->err);
+  bxBind(pStmt, &p->err, "t", zId[0] ? zId : 0);
+  bxRun(pStmt, &p->err);
+  nDone = zId[0] ? 1
+                 : bxNumber(pHome, "SELECT count(*) FROM main.rollout_heads",
+                       &p->err);
+  bxRolloutExplain(&p->err, "WriteError: Write failed: ");
+  bxReturnInt(p, nDone);
 }

@@ -3,7 +3,7 @@
 ** data; what has expired is left out.
 **
 ** The order of a list is "updated" and then id, newest first. A cursor is
-** the pair of the last row seen, "<updated>|<id>", so a page goes on behind
+** the pair of the last row seen, "<updated>|<id>", so a page goes on after
 ** it whatever has changed elsewhere. The items of a conversation come in
 ** order from its segments without a sort.
 */
@@ -19,11 +19,10 @@ static i64 readPageSize(sqlite3_value *pVal, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
   i64 n = bxInt(pVal, "page size", 1, ROLLOUT_PAGE_MAX, &err);
   if (pErr->rc == SQLITE_OK && err.rc != SQLITE_OK) {
-    char *zShown = bxShow(pVal);
-    bxFail(pErr, err.rc,
-        "Invalid page size: %s, must be a whole number from 1 to %d", zShown,
-        ROLLOUT_PAGE_MAX);
-    sqlite3_free(zShown);
+    bxRolloutRefuse(pErr,
+        "ValidationError: Invalid page size: %s, must be a whole number from 1 "
+        "to 100",
+        pVal);
   }
   bxClear(&err);
   return n;
@@ -41,6 +40,7 @@ static void readCursor(
   if (sqlite3_value_type(pVal) == SQLITE_TEXT) {
     z = (const char *)sqlite3_value_text(pVal);
     n = sqlite3_value_bytes(pVal);
+    if (z == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
   }
   if (z != 0 && z[0] >= '0' && z[0] <= '9' && strlen(z) == (size_t)n) {
     *piUpdated = strtoll(z, &zEnd, 10);
@@ -55,12 +55,10 @@ static void readCursor(
     zId[i] = c;
   }
   if (!bGood) {
-    char *zShown = bxShow(pVal);
-    bxFail(pErr, SQLITE_CONSTRAINT,
-        "Invalid cursor: %s, must be one that a page or a list gave, "
-        "<updated>|<id>",
-        zShown);
-    sqlite3_free(zShown);
+    bxRolloutRefuse(pErr,
+        "ValidationError: Invalid cursor: %s, must be one that a page or a "
+        "list gave, <updated>|<id>",
+        pVal);
   }
 }
 
@@ -110,17 +108,18 @@ typedef struct Page {
 /* Takes one row into the page. Returns 0 when the page ends before it. */
 static int pageRow(Page *p, sqlite3_stmt *pStmt, BxErr *pErr) {
   int bVisible = sqlite3_column_int(pStmt, 0);
+  const char *zNext = bxColumnText(pStmt, 1, pErr);
+  const char *zRow = bxColumnText(pStmt, 2, pErr);
+  if (pErr->rc != SQLITE_OK) return 0;
   p->bCap = p->nScanned == ROLLOUT_PAGE_MAX;
   p->bMore = p->bCap || (bVisible && p->nItem == p->nSize);
   if (p->bMore) return 0;
   p->nScanned++;
   if (bVisible) {
-    sqlite3_str_appendf(
-        p->pItems, "%s%s", p->nItem ? "," : "", bxColumnText(pStmt, 2, pErr));
+    sqlite3_str_appendf(p->pItems, "%s%s", p->nItem ? "," : "", zRow);
     p->nItem++;
   }
-  sqlite3_snprintf(
-      (int)sizeof(p->zNext), p->zNext, "%s", bxColumnText(pStmt, 1, pErr));
+  sqlite3_snprintf((int)sizeof(p->zNext), p->zNext, "%s", zNext);
   return 1;
 }
 
@@ -186,7 +185,7 @@ static const char zHistory[] =
     "WHERE h.id = ?1 AND (h.expires_at IS NULL OR h.expires_at >= ?2) "
     "ORDER BY h.no, s.first, d.id";
 
-static int isJson(BxStmts *p, const char *z, i64 n, BxErr *pErr) {
+static int isPayloadJson(BxStmts *p, const char *z, i64 n, BxErr *pErr) {
   static const char zValid[] = "SELECT json_valid(?1) OR json_valid(?1)";
   sqlite3_stmt *pStmt;
   int bValid;
@@ -200,7 +199,8 @@ static int isJson(BxStmts *p, const char *z, i64 n, BxErr *pErr) {
 
 static void itemMissing(i64 n, const char *zId, BxErr *pErr) {
   bxFail(pErr, SQLITE_CORRUPT_VTAB,
-      "Corrupted rollout: item %lld of %s is missing; rollout_items has the "
+      "CorruptedRolloutError: Corrupted rollout: item %lld of %s is missing; "
+      "rollout_items has the "
       "others",
       n, zId);
 }
@@ -208,13 +208,16 @@ static void itemMissing(i64 n, const char *zId, BxErr *pErr) {
 /* Whether the item of the row is the one to come next, and is whole. */
 static int checkItem(
     BxStmts *p, sqlite3_stmt *pStmt, i64 iNext, const char *zId, BxErr *pErr) {
-  const char *zPayload = (const char *)sqlite3_column_text(pStmt, 2);
+  const char *zPayload = bxColumnText(pStmt, 2, pErr);
+  bxColumnText(pStmt, 1, pErr);
+  if (pErr->rc != SQLITE_OK) return 0;
   if (sqlite3_column_int64(pStmt, 0) != iNext) {
     itemMissing(iNext, zId, pErr);
-  } else if (zPayload != 0 &&
-             !isJson(p, zPayload, sqlite3_column_bytes(pStmt, 2), pErr)) {
+  } else if (zPayload != 0 && !isPayloadJson(p, zPayload,
+                                  sqlite3_column_bytes(pStmt, 2), pErr)) {
     bxFail(pErr, SQLITE_CORRUPT_VTAB,
-        "Corrupted rollout: the payload of item %lld of %s is no JSON; "
+        "CorruptedRolloutError: Corrupted rollout: the payload of item %lld of "
+        "%s is not JSON; "
         "rollout_items has it and the others as text",
         iNext, zId);
   }
@@ -256,7 +259,8 @@ static void returnLong(BxCall *p, sqlite3_str *pOut, const char *zInstead) {
   char *z = sqlite3_str_finish(pOut);
   if (rc == SQLITE_TOOBIG) {
     bxFail(&p->err, SQLITE_TOOBIG,
-        "Rollout too long: its text passes the limit of this connection; "
+        "RolloutTooLongError: Rollout too long: its text passes the limit of "
+        "this connection; "
         "read it by rows, with %s",
         zInstead);
   } else if (rc != SQLITE_OK) {
@@ -328,7 +332,7 @@ sqlite3_stmt *bxRolloutRange(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   i64 iFirst = 0, iLast = 4294967295, nRow = -1;
   int bBack = readDirection(apArg[3], pErr);
   if (apArg[1] != 0) {
-    i64 iAfter = bxInt(apArg[1], "after", -1, 4294967295, pErr);
+    i64 iAfter = bxInt(apArg[1], "after", bBack ? 0 : -1, 4294967295, pErr);
     if (bBack) {
       iLast = iAfter - 1;
     } else {
@@ -396,18 +400,18 @@ void bxRolloutExport(BxCall *p) {
   BxStmts *pHome = bxRolloutHome(p->bx, &p->err);
   sqlite3_stmt *pStmt;
   sqlite3_str *pOut;
+  int bAny = 0;
   if (pHome == 0) return;
   pStmt = bxStmt(pHome, zLines, &p->err);
   bxBind(pStmt, &p->err, "i", no);
   pOut = sqlite3_str_new(p->bx->db);
   while (bxRow(pStmt, &p->err)) {
     const char *z = bxColumnText(pStmt, 0, &p->err);
-    if (z != 0) sqlite3_str_append(pOut, z, sqlite3_column_bytes(pStmt, 0));
+    sqlite3_str_append(pOut, z, sqlite3_column_bytes(pStmt, 0));
     sqlite3_str_append(pOut, "\n", 1);
+    bAny = 1;
   }
   bxDone(pStmt, &p->err);
-  if (sqlite3_str_length(pOut) == 0 && sqlite3_str_errcode(pOut) == 0) {
-    bxRolloutMissing(zId, &p->err); /* another connection has deleted it */
-  }
+  if (!bAny) bxRolloutMissing(zId, &p->err); /* it was deleted in between */
   returnLong(p, pOut, "SELECT line FROM rollout_export(id)");
 }

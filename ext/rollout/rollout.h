@@ -38,7 +38,7 @@ typedef struct RolloutHead {
 } RolloutHead;
 
 /*
-** Reads an id into zId, in lower case. Error "Invalid conversation ID: ...".
+** Reads an id into zId, in lower case. Error "InvalidIdError: ...".
 */
 void bxRolloutId(sqlite3_value *pVal, char zId[37], BxErr *pErr);
 /* The statements of the schema that carries the domain. */
@@ -51,8 +51,9 @@ int bxRolloutFind(
     BxStmts *p, int bWrite, const char *zId, RolloutHead *pHead, BxErr *pErr);
 /* The key of an item. */
 i64 bxRolloutKey(i64 no, i64 iSequence);
-/* Errors "Rollout not found: ..." and "Rollout expired: ...". */
+/* Errors RolloutNotFoundError, RolloutExistsError and RolloutExpiredError. */
 void bxRolloutMissing(const char *zId, BxErr *pErr);
+void bxRolloutExists(const char *zId, BxErr *pErr);
 void bxRolloutExpired(const char *zId, i64 iExpire, BxErr *pErr);
 /* bxRolloutFind(), and an error when it is missing or expired at iNow. */
 void bxRolloutOpen(BxStmts *p, int bWrite, const char *zId, i64 iNow,
@@ -62,13 +63,11 @@ void bxRolloutOpen(BxStmts *p, int bWrite, const char *zId, i64 iNow,
 RolloutHead bxRolloutLive(Bx *bx, sqlite3_value *pId, i64 iNow, BxErr *pErr);
 /* A query of the caller's own on the schema of the domain. */
 sqlite3_stmt *bxRolloutQuery(Bx *bx, const char *zSql, BxErr *pErr);
-/*
-** Gives an error its last form: what a trigger said about conversation zId
-** gets the id, and an error from below SQLite's surface gets the prefix
-** ("Write failed: "). pNew is the schema in which zId was to be new, or NULL.
-*/
-void bxRolloutExplain(
-    BxErr *pErr, const char *zPrefix, const char *zId, BxStmts *pNew);
+/* Gives an error its last form: what SQLite said gets the prefix, which begins
+** with a name ("WriteError: Write failed: "). */
+void bxRolloutExplain(BxErr *pErr, const char *zPrefix);
+/* Error whose message shows a value: zFormat has one %s. */
+void bxRolloutRefuse(BxErr *pErr, const char *zFormat, sqlite3_value *pVal);
 
 typedef struct RolloutBatch RolloutBatch;
 
@@ -88,7 +87,7 @@ typedef struct RolloutSlot {
 /* Makes it when it is not there yet. */
 RolloutSlot *bxRolloutSlot(Bx *bx, BxErr *pErr);
 int bxRolloutIsShut(BxStmts *pHome, const char *zId, i64 no);
-/* Error "Rollout is shut down: ..." when it was. */
+/* Error RolloutShutDownError when it was. */
 void bxRolloutNotShut(BxStmts *pHome, const char *zId, i64 no, BxErr *pErr);
 void bxRolloutSetShut(
     BxStmts *pHome, const char *zId, i64 no, int bShut, BxErr *pErr);
@@ -110,7 +109,7 @@ typedef struct RolloutItem {
 } RolloutItem;
 
 /*
-** The first item of an array or the one item that z is, and the one behind the
+** The first item of an array or the one item that z is, and the one after the
 ** item that ends at z; NULL for none. z is text that json_valid() accepts.
 */
 const char *bxRolloutFirstItem(const char *z);
@@ -121,8 +120,8 @@ const char *bxRolloutReadItem(const char *z, RolloutItem *p);
 ** Returns its length; 0 for what is empty or anything else. */
 int bxRolloutName(RolloutSpan token, char zName[ROLLOUT_MAX_NAME + 1]);
 
-/* Whether the triggers must look into items of a pair of types (see look in
-** rollout_data): never, always, or when the role may be "user". */
+/* Whether the triggers must look into items of a pair of types (see looked in
+** rollout_heads): never, always, or when the role may be "user". */
 typedef enum { ROLLOUT_PASS, ROLLOUT_LOOK, ROLLOUT_MESSAGE } RolloutKind;
 
 RolloutKind bxRolloutKind(const char *zType, const char *zPayloadType);
@@ -146,8 +145,8 @@ void bxRolloutBatchAdd(RolloutBatch *p, i64 iTime, const char *zType,
 ** texts must live until the batch is written. */
 void bxRolloutBatchDrop(RolloutBatch *p, const char *zType,
     const char *zPayloadType, i64 nItem, i64 nByte, BxErr *pErr);
-/* Writes all of it to conversation zId, behind pHead->iLast; without a
-** savepoint in one statement, which may start the conversation too. */
+/* Writes all of it to conversation zId, after pHead->iLast; where its number is
+** 0 the first item starts it. Without a savepoint it takes one statement. */
 void bxRolloutBatchPut(RolloutBatch *p, BxStmts *pHome, const char *zId,
     const RolloutHead *pHead, i64 iNow, int bSavepoint, BxErr *pErr);
 /* How many items there are. */
@@ -162,14 +161,16 @@ void bxRolloutArchive(BxCall *p);
 void bxRolloutDelete(BxCall *p);
 void bxRolloutCleanup(BxCall *p);
 void bxRolloutFork(BxCall *p);
+void bxRolloutRebuild(BxCall *p);
+/* install.c: carries a database of version 1 over. */
+void bxRolloutAdopt(BxStmts *p, BxErr *pErr);
+/* Rebuilds the conversations whose derived rows were lost with a table. */
+void bxRolloutMend(BxStmts *p, BxErr *pErr);
 /* flush.c */
 void bxRolloutFlush(BxCall *p);
 void bxRolloutShutdown(BxCall *p);
 /* append.c */
 void bxRolloutAppend(BxCall *p);
-/* Counts items that were not kept. */
-void bxRolloutDrop(BxStmts *p, i64 no, const char *zType,
-    const char *zPayloadType, i64 nItem, i64 nByte, BxErr *pErr);
 /* import.c */
 void bxRolloutImport(BxCall *p);
 /* read.c */

@@ -15,13 +15,13 @@ SQLITE_EXTENSION_INIT3
 
 /* A message is indexed once, though some recorders write it twice running, as
 ** an item and as an event. */
-#define INDEX(texts)                                                           \
+#define SPOKEN(texts)                                                          \
   "SELECT x.id, x.text FROM " texts " AS x WHERE x.text <> '' AND NOT EXISTS " \
   "(SELECT 1 FROM " texts " AS y WHERE y.id = x.id - 1 "                       \
   "AND y.source <> x.source AND y.role = x.role AND y.text = x.text)"
 /* clang-format off */
 #define INDEX_NEW(id)                                                          \
-  "INSERT INTO rollout_fts(rowid, text) " INDEX("rollout_texts")               \
+  "INSERT INTO rollout_fts(rowid, text) " SPOKEN("rollout_texts")              \
   " AND x.id = " id "; "
 
 static const char zSearchInstall[] =
@@ -38,7 +38,7 @@ static const char zSearchInstall[] =
     "AFTER DELETE ON rollout_data BEGIN "
     "DELETE FROM rollout_fts WHERE rowid = OLD.id; END;"
     "DELETE FROM main.rollout_fts;"
-    "INSERT INTO main.rollout_fts(rowid, text) " INDEX("main.rollout_texts");
+    "INSERT INTO main.rollout_fts(rowid, text) " SPOKEN("main.rollout_texts");
 /* clang-format on */
 
 static const char zSearchRemove[] =
@@ -59,7 +59,7 @@ static void explainHost(BxErr *pErr) {
   if (said.rc == SQLITE_OK || said.zMsg == 0) return;
   if (strstr(said.zMsg, "no such module") == 0 &&
       strstr(said.zMsg, "no such tokenizer") == 0) {
-    bxRolloutExplain(pErr, "Write failed: ", "", 0);
+    bxRolloutExplain(pErr, "WriteError: Write failed: ");
     return;
   }
   pErr->rc = SQLITE_OK;
@@ -99,11 +99,11 @@ void bxRolloutSearchRemove(BxCall *p) {
   bxReturnInt(p, bThere);
 }
 
-/* Characters before and behind the beginning of what was found. The marks
+/* Characters before and after the beginning of what was found. The marks
 ** around it are control characters, as no message has them. */
 #define BEFORE "48"
 #define WHOLE "144"
-#define MARKED "highlight(rollout_fts, 0, char(1), char(2))"
+#define MARKED_TEXT "highlight(rollout_fts, 0, char(1), char(2))"
 
 sqlite3_stmt *bxRolloutSearch(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   const char *z = bxText(apArg[0], "query", 10000, 0, pErr);
@@ -134,7 +134,7 @@ sqlite3_stmt *bxRolloutSearch(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
                    "SELECT d.id >> 32 AS owner, d.id & 4294967295 AS sequence, "
                    "d.timestamp AS timestamp, "
                    "(SELECT role FROM main.rollout_texts AS x WHERE x.id = "
-                   "d.id) AS role, " MARKED " AS text, rank AS score "
+                   "d.id) AS role, " MARKED_TEXT " AS text, rank AS score "
                    "FROM main.rollout_fts CROSS JOIN main.rollout_data AS d "
                    "ON d.id = rollout_fts.rowid "
                    "WHERE rollout_fts MATCH '\"' || replace(?1, '\"', '\"\"') "
@@ -148,7 +148,7 @@ sqlite3_stmt *bxRolloutSearch(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
                    "live.expires_at >= ?3)) "
                    "ORDER BY f.score, h.updated DESC, f.sequence LIMIT ?2",
                    pErr);
-  bxRolloutExplain(pErr, "Search failed: ", "", 0);
+  bxRolloutExplain(pErr, "SearchError: Search failed: ");
   bxBind(pStmt, pErr, "-ii", nRow, bxNow());
   if (pErr->rc == SQLITE_OK) {
     bxFailDb(

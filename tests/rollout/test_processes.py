@@ -319,7 +319,7 @@ def test_what_fails_as_the_savepoint_ends_has_the_prefix(path):
     reader.execute("BEGIN")
     reader.execute("SELECT * FROM rollout_heads").fetchall()
     db.execute("PRAGMA busy_timeout = 0")
-    with pytest.raises(sqlite3.OperationalError, match="^Write failed: database is locked"):
+    with pytest.raises(sqlite3.OperationalError, match="^WriteError: Write failed: database is locked"):
         db.execute("SELECT rollout_delete(?)", (ID,))
     assert one(db, "SELECT count(*) FROM rollouts") == 1
 

@@ -23,7 +23,7 @@ def fill(db, count, updated=lambda i: NOW + i // 3):
         create(db, rid(i), 1 if i % 7 == 0 else "permanent", 1000)
         if i % 5:
             append(db, rid(i), user(f"question {i}"), now=1000)
-        db.execute("UPDATE rollout_heads SET updated = ? WHERE id = ?",
+        db.execute("UPDATE rollout_heads SET stamp = stamp + 1, updated = ? WHERE id = ?",
                    (updated(i), rid(i)))
     db.execute("COMMIT")
 
@@ -70,7 +70,7 @@ def test_pages_are_stable_while_other_rows_move(db):
     def between(_):
         some = rid(rng.randrange(120))
         moved.add(some)
-        db.execute("UPDATE rollout_heads SET updated = updated + 1000000 "
+        db.execute("UPDATE rollout_heads SET stamp = stamp + 1, updated = updated + 1000000 "
                    "WHERE id = ?", (some,))
     seen = walk(db, 5, between)
     assert len(seen) == len(set(seen))
@@ -145,7 +145,7 @@ def test_pages_use_the_index(db):
 
 @pytest.mark.parametrize("damage, message", [
     ("UPDATE rollout_data SET payload = '{oops' WHERE id & 15 = 2",
-     "Corrupted rollout: the payload of item 2 of .* is no JSON"),
+     "Corrupted rollout: the payload of item 2 of .* is not JSON"),
     ("UPDATE rollout_data SET payload = substr(payload, 1, 9) WHERE id & 15 = 3",
      "Corrupted rollout: the payload of item 3"),
     ("DELETE FROM rollout_data WHERE id & 15 = 1",
@@ -269,11 +269,14 @@ def test_ranges(db):
     assert sequences(ID, None, None, "backward") == list(range(9, -1, -1))
     assert sequences(ID, 4, 2, "backward") == [3, 2]
     assert sequences(ID, 0, 2, "backward") == []
+    assert sequences(ID, -1, None, "forward") == list(range(10))
     assert sequences(OTHER) == list(range(9))
     assert sequences(OTHER, 4, 3) == [5, 6, 7]
     assert sequences(OTHER, 7, 4, "backward") == [6, 5, 4, 3]
     assert sequences(THIRD) == []
-    for args, text in [((ID, "x"), "after must be"), ((ID, 1, -1), "limit must be"),
+    for args, text in [((ID, "x"), "after must be"), ((ID, -2), "after must be"),
+                       ((ID, -1, None, "backward"), "after must be.*0 to 4294967295"),
+                       ((ID, 1, -1), "limit must be"),
                        ((ID, 1, 1, "up"), "direction must be"),
                        (("x",), "Invalid conversation ID")]:
         with pytest.raises(sqlite3.Error, match=text):

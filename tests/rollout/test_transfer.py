@@ -75,7 +75,8 @@ def test_damaged_lines_are_counted_and_named(db):
         (9, "no payload"), (10, "no type of 1 to 100 bytes"),
         (11, "no type of 1 to 100 bytes"), (12, "not a JSON object"),
         (14, "no type of 1 to 100 bytes"), (15, "not a JSON object")]
-    assert ("damaged line", "", 11, 0) in rows(
+    damaged = sum(len(lines[e["line"] - 1]) for e in report["errors"])
+    assert ("damaged line", "", 11, damaged) in rows(
         db, "SELECT * FROM rollout_dropped(?)", ID)
 
 
@@ -91,6 +92,46 @@ def test_many_bad_lines_are_listed_up_to_100(db):
 def test_no_usable_session_meta(db, text):
     with pytest.raises(sqlite3.Error, match="Invalid rollout file"):
         load(db, text)
+    assert one(db, "SELECT count(*) FROM rollout_heads") == 0
+
+
+BODY = [line("event_msg", '{"type":"user_message","message":"%s"}' % text, at)
+        for text, at in (("x", "2026-01-01T00:00:00.000Z"), ("y", "2026-01-02T00:00:00.000Z"))]
+
+
+@pytest.mark.parametrize("way", ["function", "begin", "row"])
+def test_lines_without_a_session_meta_come_in_under_a_given_id(db, way):
+    text = "\n".join(["junk", *BODY])
+    if way == "begin":
+        db.execute("BEGIN")
+    if way == "row":
+        db.execute("INSERT INTO blackbox_call VALUES ('rollout_import', json_array(?, ?, 5000))",
+                   (text, ID))
+    else:
+        assert load(db, text, ID, 5000) == {
+            "rolloutId": ID, "lines": 3, "items": 2, "bad": 1,
+            "errors": [{"line": 1, "reason": "not a JSON object"}]}
+    if way == "begin":
+        db.execute("COMMIT")
+    assert rows(db, "SELECT item_count, turns, created, updated, expires_at FROM rollouts") == [
+        (3, 2, 1767225600000, 1767312000000, 5000 + 60 * 86400000)]
+    meta = json.loads(texts(db, ID)[0][1])
+    assert (meta["id"], meta["timestamp"]) == (ID, "2026-01-01T00:00:00.000Z")
+    assert rows(db, "SELECT * FROM rollout_dropped(?)", ID) == [("damaged line", "", 1, 4)]
+    assert rows(db, "SELECT * FROM blackbox_check") == []
+
+
+def test_a_session_meta_further_on_still_begins_the_conversation(db):
+    assert load(db, "\n".join([BODY[0], META, BODY[1]]), OTHER)["errors"] == [
+        {"line": 1, "reason": "comes before the session_meta"}]
+    assert [json.loads(p).get("cwd") for _, p in texts(db, OTHER)] == ["/w", None]
+
+
+def test_lines_without_a_session_meta_or_an_id_are_refused(db):
+    with pytest.raises(sqlite3.Error, match="none of its 2 lines is a session_meta"):
+        load(db, "\n".join(BODY))
+    with pytest.raises(sqlite3.Error, match="none of its 2 lines"):
+        load(db, line("session_meta", "[]") + "\nx", ID)
     assert one(db, "SELECT count(*) FROM rollout_heads") == 0
 
 

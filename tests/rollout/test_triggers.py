@@ -253,6 +253,22 @@ def test_a_cascade_into_another_domain_has_its_own_receipt(db):
         ("rollout", 2, 1), ("payload", 6, 0)]
 
 
+@pytest.mark.parametrize("value", ["5", "1.5", "true", "null", "{}", "[\"x\"]"])
+@pytest.mark.parametrize("payload", [
+    '{"type":"message","role":"user","content":[{"type":"input_text","text":%s}]}',
+    '{"type":"message","role":"user","content":%s}'])
+def test_what_is_not_a_text_becomes_none(db, value, payload):
+    create(db)
+    for kind, text in (("response_item", payload % value),
+                       ("event_msg", '{"type":"user_message","message":%s}' % value),
+                       ("event_msg", '{"type":"agent_message","data":{"message":%s}}' % value)):
+        db.execute("INSERT INTO rollout_items(rollout, type, payload) VALUES (?, ?, ?)",
+                   (ID, kind, text))
+    assert rows(db, "SELECT DISTINCT text FROM rollout_texts") == [(None,)]
+    assert one(db, "SELECT first_user_message FROM rollouts") is None
+    well(db)
+
+
 @pytest.mark.parametrize("text", [
     "<image name=foo> tag breaks my page, is it <b>valid</b>", "<image name=", "<image> x",
     "see </image>"])

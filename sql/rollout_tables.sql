@@ -1,0 +1,601 @@
+-- rollout_tables.sql: the tables of conversations, with what keeps them whole.
+-- It continues rollout.sql, which has the manual.
+
+-------------------------------------------------------------------- heads
+
+CREATE TABLE IF NOT EXISTS main.rollout_heads(
+  no            INTEGER PRIMARY KEY AUTOINCREMENT,
+  id            TEXT NOT NULL UNIQUE,
+  created       INTEGER NOT NULL DEFAULT (
+    CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)),
+  updated       INTEGER NOT NULL DEFAULT 0, -- of its own newest item
+  expires_at    INTEGER, -- NULL: never
+  status        TEXT NOT NULL DEFAULT 'active',
+  last_sequence INTEGER NOT NULL DEFAULT -1,
+  user_sequence INTEGER, -- of the first user event
+  turns         INTEGER NOT NULL DEFAULT 0,
+  bytes         INTEGER NOT NULL DEFAULT 0, -- of its own items' payloads
+  looked        INTEGER NOT NULL DEFAULT -1, -- last item that was looked into
+  stamp         INTEGER NOT NULL DEFAULT 0, -- how often the rules changed these
+  CONSTRAINT "RangeError: rollout numbers end at 2147483647"
+    CHECK (no BETWEEN 1 AND 2147483647),
+  CONSTRAINT "ValidationError: Invalid time: created and updated are whole milliseconds since 1970"
+    CHECK (typeof(created) = 'integer' AND typeof(updated) = 'integer'
+           AND created BETWEEN 0 AND 253402300799999
+           AND updated BETWEEN 0 AND 253402300799999),
+  CONSTRAINT "ValidationError: Invalid expiry: whole milliseconds since 1970, or NULL (permanent)"
+    CHECK (expires_at IS NULL OR (typeof(expires_at) = 'integer'
+           AND expires_at BETWEEN 0 AND 253402300799999)),
+  CONSTRAINT "ValidationError: Invalid status: 'active' or 'archived'"
+    CHECK (status IN ('active', 'archived'))
+);
+
+-- What a list shows, newest first.
+CREATE INDEX IF NOT EXISTS main.rollout_recent
+ON rollout_heads(updated, id) WHERE user_sequence IS NOT NULL;
+
+CREATE INDEX IF NOT EXISTS main.rollout_expiry
+ON rollout_heads(expires_at, id) WHERE expires_at IS NOT NULL;
+
+-- An INSERT that meets a head notes its id here; when it goes through all the
+-- same it was a REPLACE. (A BEFORE guard alone would refuse upserts as well.)
+-- Triggers can nest them, so each looks at its own note. Upserts leave theirs:
+-- the newest 100 stay.
+CREATE TABLE IF NOT EXISTS main.rollout_clash(
+  number INTEGER PRIMARY KEY,
+  id     TEXT NOT NULL UNIQUE
+);
+
+CREATE TRIGGER IF NOT EXISTS main.rollout_heads_before
+BEFORE INSERT ON rollout_heads
+BEGIN
+  SELECT RAISE(ABORT, 'InvalidIdError: Invalid conversation ID: it must be an RFC 9562 UUID in lower case, as 5973b6c0-94b8-487b-a530-2aeb6098ae0e')
+   WHERE NEW.id IS NULL OR length(NEW.id) <> 36
+      OR NEW.id NOT GLOB '????????-????-[1-8]???-[89ab]???-????????????'
+      OR replace(NEW.id, '-', '') GLOB '*[^0-9a-f]*'
+      OR length(replace(NEW.id, '-', '')) <> 32;
+  SELECT RAISE(ABORT, 'ReadOnlyError: the counters of a conversation follow from its items; leave them out')
+   WHERE NEW.updated <> 0 OR NEW.last_sequence <> -1
+      OR NEW.user_sequence IS NOT NULL OR NEW.turns <> 0 OR NEW.bytes <> 0
+      OR NEW.looked <> -1 OR NEW.stamp NOT IN (0, 1);
+  DELETE FROM rollout_clash WHERE id = NEW.id;
+  INSERT INTO rollout_clash(id)
+  SELECT NEW.id FROM rollout_heads WHERE id = NEW.id OR no = NEW.no LIMIT 1;
+  DELETE FROM rollout_clash
+   WHERE number <= (SELECT max(number) - 100 FROM rollout_clash);
+END;
+
+-- A plain INSERT, as that of an upsert which meets no head, makes a whole
+-- conversation: NULL is here the usual expiry. The rules start one with stamp 1,
+-- and write its session_meta themselves.
+CREATE TRIGGER IF NOT EXISTS main.rollout_heads_insert
+AFTER INSERT ON rollout_heads
+BEGIN
+  SELECT RAISE(ABORT, 'RolloutExistsError: a conversation cannot be replaced; UPDATE it, or DELETE it first')
+    FROM rollout_clash WHERE id = NEW.id;
+  INSERT INTO rollout_segments(rollout, first, owner, last)
+  VALUES (NEW.no, 0, NEW.no, 4294967295);
+  UPDATE rollout_heads
+     SET expires_at = created + (SELECT ttl FROM rollout_fresh)
+   WHERE NEW.stamp = 0 AND no = NEW.no AND expires_at IS NULL;
+  INSERT INTO rollout_data(id, timestamp, type, payload)
+  SELECT no << 32, NEW.created, 'session_meta', payload
+    FROM rollout_blank WHERE NEW.stamp = 0 AND no = NEW.no;
+  -- SQLite does not fire a trigger that is running already.
+  SELECT RAISE(ABORT, 'SequenceError: inside a trigger on the tables of conversations, starting another one needs PRAGMA recursive_triggers = ON')
+    FROM rollout_heads
+   WHERE NEW.stamp = 0 AND no = NEW.no AND last_sequence < 0;
+END;
+
+-- A rule that changes a counter raises stamp in the same UPDATE. Who changes one
+-- without that changes it by mistake.
+CREATE TRIGGER IF NOT EXISTS main.rollout_heads_keep
+BEFORE UPDATE ON rollout_heads
+WHEN NEW.no IS NOT OLD.no OR NEW.id IS NOT OLD.id
+  OR NEW.created IS NOT OLD.created
+  OR (NEW.stamp IS NOT OLD.stamp + 1
+      AND (NEW.stamp IS NOT OLD.stamp OR NEW.updated IS NOT OLD.updated
+        OR NEW.last_sequence IS NOT OLD.last_sequence
+        OR NEW.user_sequence IS NOT OLD.user_sequence
+        OR NEW.turns IS NOT OLD.turns OR NEW.bytes IS NOT OLD.bytes
+        OR NEW.looked IS NOT OLD.looked))
+BEGIN
+  SELECT RAISE(ABORT, 'ReadOnlyError: of a head only status and expires_at can be changed; its id and created stay, and the counters follow from the items (rollout_rebuild() derives them again)');
+END;
+
+-- A rebuild begins with -1.
+CREATE TRIGGER IF NOT EXISTS main.rollout_heads_order
+BEFORE UPDATE OF looked ON rollout_heads
+WHEN NEW.looked BETWEEN 0 AND OLD.looked - 1
+BEGIN
+  SELECT RAISE(ABORT, 'SequenceError: a trigger on rollout_data cannot record into the conversation that is being written');
+END;
+
+-- What has to be read out of an item's text. It is a trigger of its own, and on
+-- this table, because SQLite lays out all of a trigger's memory whenever it
+-- fires, and most items need none of it.
+CREATE TRIGGER IF NOT EXISTS main.rollout_heads_look
+AFTER UPDATE OF looked ON rollout_heads WHEN NEW.looked > OLD.looked
+BEGIN
+  SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: the payload must be well-formed JSON, not nested too deeply')
+    FROM rollout_data
+   WHERE id = (NEW.no << 32) + NEW.looked
+     AND payload IS NOT NULL
+     AND NOT (json_valid(payload) OR json_valid(payload || ' '));
+  SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: item 0 of a conversation is its session_meta, with an object as payload')
+    FROM rollout_data
+   WHERE NEW.looked = 0 AND id = NEW.no << 32
+     AND (lower(replace(type, '_', '')) <> 'sessionmeta'
+          OR json_type(payload) IS NOT 'object');
+  INSERT INTO rollout_about(no, title, source, cwd, originator, cli_version,
+                            model_provider, forked_from)
+  SELECT * FROM rollout_meta WHERE NEW.looked = 0 AND no = NEW.no;
+  UPDATE rollout_heads SET user_sequence = NEW.looked, stamp = stamp + 1
+   WHERE no = NEW.no AND user_sequence IS NULL
+     AND EXISTS (SELECT 1 FROM rollout_texts
+                  WHERE id = (NEW.no << 32) + NEW.looked AND role = 'user');
+  -- A turn begins with a user's message. Some recorders tell of it twice, by
+  -- an item and by an event: the second does not begin another, unless a
+  -- rollback lies between.
+  INSERT INTO rollout_turns(owner, number, sequence)
+  SELECT NEW.no, NEW.turns, NEW.looked
+    FROM (SELECT source, text FROM rollout_texts
+           WHERE id = (NEW.no << 32) + NEW.looked AND role = 'user'
+           LIMIT 1) AS x -- LIMIT has the text made once
+   WHERE NOT EXISTS (SELECT 1 FROM rollout_preambles AS p
+                      WHERE substr(x.text, 1, length(p.prefix)) = p.prefix)
+     AND NOT EXISTS (
+           SELECT 1
+             FROM (SELECT (s.owner << 32) + t.sequence AS id, t.sequence
+                     FROM rollout_segments AS s
+                     JOIN rollout_turns AS t
+                       ON t.owner = s.owner AND t.number = NEW.turns - 1
+                      AND t.sequence BETWEEN s.first AND s.last
+                    WHERE s.rollout = NEW.no
+                    ORDER BY t.sequence DESC LIMIT 1) AS last
+             JOIN rollout_texts AS y ON y.id = last.id
+            WHERE y.source <> x.source
+              AND coalesce(y.text, '') = coalesce(x.text, '')
+              AND NOT EXISTS (
+                    SELECT 1
+                      FROM rollout_segments AS s
+                      JOIN rollout_marks AS m
+                        ON m.id BETWEEN (s.owner << 32)
+                                        + max(s.first, last.sequence)
+                                    AND (s.owner << 32) + s.last
+                     WHERE s.rollout = NEW.no AND m.kind = 'rollback'));
+  UPDATE rollout_heads SET turns = turns + 1, stamp = stamp + 1
+   WHERE no = NEW.no
+     AND EXISTS (SELECT 1 FROM rollout_turns
+                  WHERE owner = NEW.no AND number = NEW.turns
+                    AND sequence = NEW.looked);
+  UPDATE rollout_about
+     SET prompt_id = (NEW.no << 32) + NEW.looked,
+         first_user_message = (SELECT substr(text, 1, 200) FROM rollout_texts
+                                WHERE id = (NEW.no << 32) + NEW.looked)
+   WHERE no = NEW.no AND prompt_id IS NULL
+     AND EXISTS (SELECT 1 FROM rollout_turns
+                  WHERE owner = NEW.no AND number = NEW.turns
+                    AND sequence = NEW.looked);
+  INSERT INTO rollout_marks(id, kind, first)
+  SELECT id, 'compaction', NULL
+    FROM rollout_data
+   WHERE id = (NEW.no << 32) + NEW.looked AND lower(type) = 'compacted'
+     AND 'array' IN (json_type(payload, '$.replacement_history'),
+                     json_type(payload, '$.replacementHistory'))
+   UNION ALL
+  SELECT d.id, 'rollback', max((SELECT max(sequence) FROM rollout_turns
+                                WHERE owner = s.owner AND number = d.number
+                                  AND sequence BETWEEN s.first AND s.last)) AS begun
+    FROM (SELECT id, max(0, NEW.turns -
+                 CAST(coalesce(payload ->> 'num_turns', payload ->> 'numTurns')
+                      AS INTEGER)) AS number
+            FROM rollout_data
+           WHERE id = (NEW.no << 32) + NEW.looked
+             AND lower(replace(type, '_', '')) = 'eventmsg'
+             AND lower(replace(payload ->> 'type', '_', ''))
+                 = 'threadrolledback') AS d,
+         rollout_segments AS s
+   WHERE s.rollout = NEW.no AND d.number < NEW.turns
+   GROUP BY NULL
+  HAVING begun IS NOT NULL;
+  UPDATE rollout_heads
+     SET stamp = stamp + 1,
+         turns = (SELECT max(0, NEW.turns -
+                         CAST(coalesce(payload ->> 'num_turns',
+                                       payload ->> 'numTurns') AS INTEGER))
+                    FROM rollout_data WHERE id = (NEW.no << 32) + NEW.looked)
+   WHERE no = NEW.no
+     AND EXISTS (SELECT 1 FROM rollout_marks
+                  WHERE id = (NEW.no << 32) + NEW.looked AND kind = 'rollback');
+END;
+
+-- Items that a fork shows stay. What goes is summed up in rollout_act: the
+-- head's own count where nothing was shared, else item by item.
+CREATE TRIGGER IF NOT EXISTS main.rollout_heads_delete
+AFTER DELETE ON rollout_heads
+BEGIN
+  UPDATE rollout_act
+     SET bytes = CASE WHEN rule IS NULL THEN 0 ELSE bytes END
+               + CASE WHEN EXISTS (SELECT 1 FROM rollout_segments
+                                    WHERE owner = OLD.no AND rollout <> OLD.no)
+                      THEN 0 ELSE OLD.bytes END;
+  DELETE FROM rollout_about WHERE no = OLD.no;
+  DELETE FROM rollout_drops WHERE no = OLD.no;
+  DELETE FROM rollout_segments WHERE rollout = OLD.no;
+  INSERT INTO retention_log(at, domain, rule, rows, bytes, oldest, newest,
+                            minute)
+  SELECT at, 'rollout', 'manual', 1, act.bytes, OLD.created, OLD.updated,
+         at / 60000
+    FROM rollout_act AS act,
+         (SELECT now AS at FROM rollout_fresh)
+   WHERE act.rule IS NULL
+      ON CONFLICT (domain, rule, minute) WHERE minute IS NOT NULL DO UPDATE
+     SET at = excluded.at, rows = rows + 1, bytes = bytes + excluded.bytes,
+         oldest = min(oldest, excluded.oldest),
+         newest = max(newest, excluded.newest);
+END;
+
+----------------------------------------------------------------- segments
+
+CREATE TABLE IF NOT EXISTS main.rollout_segments(
+  rollout INTEGER NOT NULL,
+  first   INTEGER NOT NULL, -- sequences first to last ...
+  owner   INTEGER NOT NULL, -- ... are the items of this number
+  last    INTEGER NOT NULL,
+  PRIMARY KEY (rollout, first)
+) WITHOUT ROWID;
+
+CREATE INDEX IF NOT EXISTS main.rollout_owner
+ON rollout_segments(owner, last);
+
+CREATE TRIGGER IF NOT EXISTS main.rollout_segments_stay
+BEFORE DELETE ON rollout_segments
+WHEN EXISTS (SELECT 1 FROM rollout_heads WHERE no = OLD.rollout)
+BEGIN
+  SELECT RAISE(ABORT, 'AppendOnlyError: items go only with their conversation; DELETE FROM rollouts, or UPDATE a payload');
+END;
+
+-- Of an owner's items, what no conversation shows any more goes.
+CREATE TRIGGER IF NOT EXISTS main.rollout_segments_delete
+AFTER DELETE ON rollout_segments
+BEGIN
+  UPDATE rollout_act
+     SET bytes = bytes + (
+           SELECT coalesce(sum(length(CAST(payload AS BLOB))), 0)
+             FROM rollout_data
+            WHERE id BETWEEN OLD.owner << 32 AND (OLD.owner << 32) + 4294967295
+              AND (id < (OLD.owner << 32) + (SELECT coalesce(min(first), 0)
+                          FROM rollout_segments WHERE owner = OLD.owner)
+                OR id > (OLD.owner << 32) + (SELECT coalesce(max(last), -1)
+                          FROM rollout_segments WHERE owner = OLD.owner)))
+   WHERE OLD.owner <> OLD.rollout
+      OR EXISTS (SELECT 1 FROM rollout_segments
+                  WHERE owner = OLD.owner AND rollout <> OLD.rollout);
+  DELETE FROM rollout_data
+   WHERE id BETWEEN OLD.owner << 32 AND (OLD.owner << 32) - 1 +
+           coalesce((SELECT min(first) FROM rollout_segments
+                      WHERE owner = OLD.owner), 0);
+  DELETE FROM rollout_data
+   WHERE id BETWEEN (OLD.owner << 32) + 1 +
+           coalesce((SELECT max(last) FROM rollout_segments
+                      WHERE owner = OLD.owner), -1)
+         AND (OLD.owner << 32) + 4294967295;
+  DELETE FROM rollout_turns
+   WHERE owner = OLD.owner
+     AND NOT EXISTS (SELECT 1 FROM rollout_segments
+                      WHERE owner = OLD.owner
+                        AND last >= rollout_turns.sequence);
+  DELETE FROM rollout_marks
+   WHERE id BETWEEN OLD.owner << 32 AND (OLD.owner << 32) + 4294967295
+     AND NOT EXISTS (SELECT 1 FROM rollout_segments
+                      WHERE owner = OLD.owner
+                        AND last >= rollout_marks.id & 4294967295);
+END;
+
+-------------------------------------------------------------------- items
+
+-- An INSERT of the item that comes next counts it in its head and looks into it.
+-- A writer of many items counts them all in the head first: then they are only
+-- put in their places. It has checked that they are JSON, and tells the head, by
+-- looked, of those that are to be looked into. Should it not keep its word,
+-- rollout_check tells.
+CREATE TABLE IF NOT EXISTS main.rollout_data(
+  id        INTEGER PRIMARY KEY,
+  timestamp INTEGER NOT NULL,
+  type      TEXT NOT NULL,
+  payload   TEXT, -- JSON as it was given; NULL: the item had none
+  CONSTRAINT "InvalidItemError: Invalid item format: a timestamp is whole milliseconds since 1970"
+    CHECK (typeof(timestamp) = 'integer'
+           AND timestamp BETWEEN 0 AND 253402300799999),
+  CONSTRAINT "InvalidItemError: Invalid item format: a type is text of 1 to 100 bytes"
+    CHECK (typeof(type) = 'text' AND length(CAST(type AS BLOB)) BETWEEN 1 AND 100),
+  CONSTRAINT "InvalidItemError: Invalid item format: a payload is JSON text of at most 67108864 bytes"
+    CHECK (payload IS NULL OR (typeof(payload) = 'text'
+           AND length(CAST(payload AS BLOB)) <= 67108864))
+);
+
+-- Item 1 is looked at more closely: a fork may share that of another.
+CREATE TRIGGER IF NOT EXISTS main.rollout_data_insert
+AFTER INSERT ON rollout_data
+WHEN NEW.id & 4294967295 = 1
+  OR NOT EXISTS (SELECT 1 FROM rollout_heads
+                  WHERE no = NEW.id >> 32
+                    AND last_sequence >= NEW.id & 4294967295)
+BEGIN
+  INSERT INTO rollout_counts(id) VALUES (NEW.id);
+END;
+
+-- An item is not there yet, and the one before it is; the first that a fork adds
+-- comes after shared ones.
+CREATE TRIGGER IF NOT EXISTS main.rollout_data_place
+BEFORE INSERT ON rollout_data
+WHEN (SELECT id FROM rollout_data WHERE id <= NEW.id ORDER BY id DESC LIMIT 1)
+     IS NOT NEW.id - 1
+BEGIN
+  SELECT RAISE(ABORT, 'AppendOnlyError: an item is never overwritten, UPDATE its payload; nor can a trigger on rollout_data record into the conversation that is being written')
+   WHERE EXISTS (SELECT 1 FROM rollout_data WHERE id = NEW.id);
+  SELECT RAISE(ABORT, 'SequenceError: items are appended, one after the other, by INSERT INTO rollout_log or rollout_items; nor can a trigger on rollout_data record into the conversation that is being written')
+   WHERE NOT EXISTS (SELECT 1 FROM rollout_segments
+                      WHERE rollout = NEW.id >> 32 AND owner = NEW.id >> 32
+                        AND first = NEW.id & 4294967295);
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.rollout_data_keep
+BEFORE UPDATE OF id, timestamp, type ON rollout_data
+WHEN NEW.id IS NOT OLD.id OR NEW.timestamp IS NOT OLD.timestamp
+  OR NEW.type IS NOT OLD.type
+BEGIN
+  SELECT RAISE(ABORT, 'ReadOnlyError: of an item only the payload can be changed');
+END;
+
+-- A payload can be redacted or mended, not made into something else.
+CREATE TRIGGER IF NOT EXISTS main.rollout_data_update
+AFTER UPDATE OF payload ON rollout_data
+BEGIN
+  SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: the payload must be well-formed JSON, not nested too deeply')
+   WHERE NEW.payload IS NULL
+      OR NOT (json_valid(NEW.payload) OR json_valid(NEW.payload || ' '));
+  SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: a changed payload keeps its type and role')
+   WHERE CASE WHEN OLD.payload IS NULL OR json_valid(OLD.payload)
+              THEN NEW.payload ->> 'type' IS NOT OLD.payload ->> 'type'
+                OR NEW.payload ->> 'role' IS NOT OLD.payload ->> 'role' END;
+  SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: a rollback keeps its number of turns')
+   WHERE lower(replace(NEW.type, '_', '')) = 'eventmsg'
+     AND lower(replace(NEW.payload ->> 'type', '_', '')) = 'threadrolledback'
+     AND CASE WHEN json_valid(OLD.payload)
+              THEN coalesce(NEW.payload ->> 'num_turns',
+                            NEW.payload ->> 'numTurns')
+            IS NOT coalesce(OLD.payload ->> 'num_turns',
+                            OLD.payload ->> 'numTurns') END;
+  SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: a compaction keeps its replacement history, an array; redact what is in it')
+   WHERE lower(NEW.type) = 'compacted'
+     AND EXISTS (SELECT 1 FROM rollout_marks
+                  WHERE id = NEW.id AND kind = 'compaction')
+      <> ('array' IN (coalesce(json_type(NEW.payload, '$.replacement_history'), ''),
+                      coalesce(json_type(NEW.payload, '$.replacementHistory'), '')));
+  SELECT RAISE(ABORT, 'InvalidSessionMetaError: Invalid session meta: it stays a JSON object with the id that it has')
+   WHERE NEW.id & 4294967295 = 0
+     AND CASE WHEN json_type(NEW.payload) <> 'object' THEN 1
+              WHEN json_valid(OLD.payload)
+              THEN NEW.payload ->> 'id' IS NOT OLD.payload ->> 'id' END;
+  UPDATE rollout_heads
+     SET stamp = stamp + 1,
+         bytes = bytes + length(CAST(NEW.payload AS BLOB))
+                 - coalesce(length(CAST(OLD.payload AS BLOB)), 0)
+   WHERE no = NEW.id >> 32;
+  UPDATE rollout_about
+     SET first_user_message = (SELECT substr(text, 1, 200) FROM rollout_texts
+                                WHERE id = NEW.id)
+   WHERE prompt_id = NEW.id;
+  UPDATE rollout_about
+     SET (title, source, cwd, originator, cli_version, model_provider,
+          forked_from) =
+         (SELECT coalesce(m.title, rollout_about.title), m.source, m.cwd,
+                 m.originator, m.cli_version, m.model_provider, m.forked_from
+            FROM rollout_meta AS m WHERE m.no = rollout_about.no)
+   WHERE no = NEW.id >> 32 AND NEW.id & 4294967295 = 0;
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.rollout_data_stay
+BEFORE DELETE ON rollout_data
+WHEN EXISTS (SELECT 1 FROM rollout_segments
+              WHERE owner = OLD.id >> 32 AND last >= OLD.id & 4294967295
+                AND first <= OLD.id & 4294967295)
+BEGIN
+  SELECT RAISE(ABORT, 'AppendOnlyError: items go only with their conversation; DELETE FROM rollouts, or UPDATE a payload');
+END;
+
+CREATE TABLE IF NOT EXISTS main.rollout_marks(
+  id    INTEGER PRIMARY KEY,
+  kind  TEXT NOT NULL CHECK (kind IN ('compaction', 'rollback')),
+  first INTEGER -- sequence: a rollback takes back all from there to itself
+);
+
+-- After a rollback a number is given again: of those that a conversation shows,
+-- the last one with that number is its turn.
+CREATE TABLE IF NOT EXISTS main.rollout_turns(
+  owner    INTEGER NOT NULL,
+  number   INTEGER NOT NULL,
+  sequence INTEGER NOT NULL,
+  PRIMARY KEY (owner, number, sequence)
+) WITHOUT ROWID;
+
+-------------------------------------------------------------------- policy
+
+-- '*' is any payload, '' an item without one. Names match whether they are
+-- written some_name or SomeName. A pair counts before a '*'.
+CREATE TABLE IF NOT EXISTS main.rollout_policy(
+  preset       TEXT NOT NULL CHECK (preset <> '' AND instr(preset, ',') = 0),
+  item_type    TEXT NOT NULL,
+  payload_type TEXT NOT NULL DEFAULT '*',
+  keep         INTEGER NOT NULL DEFAULT 1 CHECK (keep IN (0, 1)),
+  item_key     TEXT AS (lower(replace(item_type, '_', ''))) VIRTUAL,
+  payload_key  TEXT AS (lower(replace(payload_type, '_', ''))) VIRTUAL
+);
+
+CREATE UNIQUE INDEX IF NOT EXISTS main.rollout_policy_key
+ON rollout_policy(preset, item_key, payload_key);
+
+-- The presets are the choices of the setting.
+CREATE TRIGGER IF NOT EXISTS main.rollout_policy_insert
+AFTER INSERT ON rollout_policy
+BEGIN
+  UPDATE blackbox_setting_defs
+     SET choices = (SELECT group_concat(preset, ', ')
+                      FROM (SELECT DISTINCT preset FROM rollout_policy))
+   WHERE name = 'rollout.policy'
+     AND instr(', ' || choices || ', ', ', ' || NEW.preset || ', ') = 0;
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.rollout_policy_update
+AFTER UPDATE OF preset ON rollout_policy
+BEGIN
+  SELECT RAISE(ABORT, 'PolicyError: the preset in force and the default one must keep a row; choose another with the setting rollout.policy first')
+   WHERE NOT EXISTS (SELECT 1 FROM rollout_rules)
+      OR NOT EXISTS (SELECT 1 FROM rollout_policy
+                      WHERE preset = (SELECT preset FROM blackbox_setting_defs
+                                       WHERE name = 'rollout.policy'));
+  UPDATE blackbox_setting_defs
+     SET choices = (SELECT group_concat(preset, ', ')
+                      FROM (SELECT DISTINCT preset FROM rollout_policy))
+   WHERE name = 'rollout.policy';
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.rollout_policy_delete
+AFTER DELETE ON rollout_policy
+BEGIN
+  SELECT RAISE(ABORT, 'PolicyError: the preset in force and the default one must keep a row; choose another with the setting rollout.policy first')
+   WHERE NOT EXISTS (SELECT 1 FROM rollout_rules)
+      OR NOT EXISTS (SELECT 1 FROM rollout_policy
+                      WHERE preset = (SELECT preset FROM blackbox_setting_defs
+                                       WHERE name = 'rollout.policy'));
+  UPDATE blackbox_setting_defs
+     SET choices = (SELECT group_concat(preset, ', ')
+                      FROM (SELECT DISTINCT preset FROM rollout_policy))
+   WHERE name = 'rollout.policy'
+     AND NOT EXISTS (SELECT 1 FROM rollout_policy WHERE preset = OLD.preset);
+END;
+
+INSERT INTO main.blackbox_setting_defs(name, kind, preset, low, high, choices, meaning)
+VALUES
+  ('rollout.policy', 'choice', 'codex', NULL, NULL, 'codex, everything',
+   'preset of rollout_policy that says which items are kept'),
+  ('rollout.ttl_days', 'integer', 60, 0, 36500, NULL,
+   'days until a new conversation expires when nothing is said')
+ON CONFLICT (name) DO UPDATE
+SET kind = excluded.kind, preset = excluded.preset, low = excluded.low,
+    high = excluded.high, meaning = excluded.meaning;
+
+INSERT INTO main.rollout_policy(preset, item_type, payload_type)
+VALUES
+  ('codex', 'session_meta', '*'), ('codex', 'compacted', '*'),
+  ('codex', 'turn_context', '*'), ('codex', 'content_replacement', '*'),
+  ('codex', 'plan_artifact', '*'), ('codex', 'turn_start', '*'),
+  ('codex', 'turn_completion', '*'),
+  ('codex', 'inter_agent_communication', '*'),
+  ('codex', 'inter_agent_communication_metadata', '*'),
+  ('codex', 'token_usage_record', '*'), ('codex', 'world_state', '*'),
+  ('codex', 'retained_context', '*'), ('codex', 'security_risk_score', '*'),
+  ('codex', 'response_item', 'message'),
+  ('codex', 'response_item', 'reasoning'),
+  ('codex', 'response_item', 'local_shell_call'),
+  ('codex', 'response_item', 'function_call'),
+  ('codex', 'response_item', 'function_call_output'),
+  ('codex', 'response_item', 'custom_tool_call'),
+  ('codex', 'response_item', 'custom_tool_call_output'),
+  ('codex', 'response_item', 'web_search_call'),
+  ('codex', 'response_item', 'agent_message'),
+  ('codex', 'response_item', 'additional_tools'),
+  ('codex', 'response_item', 'tool_search_call'),
+  ('codex', 'response_item', 'tool_search_output'),
+  ('codex', 'response_item', 'image_generation_call'),
+  ('codex', 'response_item', 'compaction'),
+  ('codex', 'response_item', 'context_compaction'),
+  ('codex', 'event_msg', 'user_message'),
+  ('codex', 'event_msg', 'agent_message'),
+  ('codex', 'event_msg', 'agent_reasoning'),
+  ('codex', 'event_msg', 'agent_reasoning_raw_content'),
+  ('codex', 'event_msg', 'token_count'),
+  ('codex', 'event_msg', 'entered_review_mode'),
+  ('codex', 'event_msg', 'exited_review_mode'),
+  ('codex', 'event_msg', 'turn_aborted'),
+  ('codex', 'event_msg', 'turn_started'),
+  ('codex', 'event_msg', 'task_started'),
+  ('codex', 'event_msg', 'turn_complete'),
+  ('codex', 'event_msg', 'task_complete'),
+  ('codex', 'event_msg', 'thread_name_updated'),
+  ('codex', 'event_msg', 'thread_rolled_back'),
+  ('codex', 'event_msg', 'thread_goal_updated'),
+  ('codex', 'event_msg', 'thread_settings_applied'),
+  ('codex', 'event_msg', 'context_compacted'),
+  ('codex', 'event_msg', 'undo_completed'),
+  ('codex', 'event_msg', 'item_completed'),
+  ('codex', 'event_msg', 'patch_apply_end'),
+  ('codex', 'event_msg', 'mcp_tool_call_end'),
+  ('codex', 'event_msg', 'web_search_end'),
+  ('codex', 'event_msg', 'image_generation_end'),
+  ('codex', 'event_msg', 'sub_agent_activity'), ('everything', '*', '*'),
+  ('everything', '*', '')
+ON CONFLICT DO NOTHING;
+
+CREATE TABLE IF NOT EXISTS main.rollout_drops(
+  no           INTEGER NOT NULL,
+  item_type    TEXT NOT NULL,
+  payload_type TEXT NOT NULL,
+  items        INTEGER NOT NULL,
+  bytes        INTEGER NOT NULL,
+  PRIMARY KEY (no, item_type, payload_type)
+) WITHOUT ROWID;
+
+-- Messages of role user that begin like this are the program's, not the
+-- user's: they begin no turn.
+CREATE TABLE IF NOT EXISTS main.rollout_preambles(
+  prefix TEXT PRIMARY KEY CHECK (prefix <> '')
+) WITHOUT ROWID;
+
+INSERT INTO main.rollout_preambles(prefix)
+VALUES ('<environment_context>'), ('<user_instructions>'),
+       ('<permissions instructions>'), ('<turn_aborted>'),
+       ('<subagent_notification>'), ('<user_shell_command>'), ('<skill>'),
+       ('# AGENTS.md instructions')
+ON CONFLICT DO NOTHING;
+
+----------------------------------------------------------------------- rest
+
+-- One row. rule is the rule that is removing conversations just now, bytes
+-- what it has removed so far.
+CREATE TABLE IF NOT EXISTS main.rollout_act(
+  id   INTEGER PRIMARY KEY CHECK (id = 1),
+  rule TEXT,
+  rows INTEGER NOT NULL DEFAULT 0,
+  bytes INTEGER NOT NULL DEFAULT 0,
+  now  INTEGER,
+  made INTEGER -- number of the fork that is being made
+);
+
+INSERT INTO main.rollout_act(id) VALUES (1) ON CONFLICT DO NOTHING;
+
+CREATE TABLE IF NOT EXISTS main.rollout_about(
+  no                 INTEGER PRIMARY KEY,
+  title              TEXT,
+  source             TEXT,
+  cwd                TEXT,
+  originator         TEXT,
+  cli_version        TEXT,
+  model_provider     TEXT,
+  forked_from        TEXT,
+  prompt_id          INTEGER, -- item of the first user message
+  first_user_message TEXT
+);
+
+CREATE INDEX IF NOT EXISTS main.rollout_prompt
+ON rollout_about(prompt_id) WHERE prompt_id IS NOT NULL;
+
+INSERT INTO main.retention_rules(rule, domain, "view", setting, unit_ms)
+VALUES ('rollout.expired', 'rollout', 'rollout_due', NULL, NULL)
+ON CONFLICT (rule) DO UPDATE SET domain = excluded.domain, "view" = excluded."view",
+  setting = excluded.setting, unit_ms = excluded.unit_ms;
+
+INSERT INTO main.blackbox_domains(domain, version) VALUES ('rollout', 2)
+ON CONFLICT (domain) DO UPDATE SET version = excluded.version;

@@ -1,0 +1,67 @@
+"""Every error of the domain begins with its name."""
+import re
+import sqlite3
+
+import pytest
+
+from common import ID, OTHER, create
+from conftest import ROOT, one
+
+NAME = re.compile(r"[A-Z][A-Za-z]*Error: ")
+SQL = "".join((ROOT / "sql" / name).read_text()
+              for name in ("rollout.sql", "rollout_tables.sql"))
+
+
+def test_every_message_of_the_schema_begins_with_a_name():
+    raised = re.findall(r"RAISE\(ABORT, '((?:[^']|'')*)'\)", SQL)
+    checks = re.findall(r'CONSTRAINT "([^"]*)"', SQL)
+    assert len(raised) > 30 and len(checks) > 5
+    assert len(raised) == SQL.count("RAISE(")
+    for message in raised + checks:
+        assert NAME.match(message), message
+
+
+def test_every_message_of_the_code_begins_with_a_name():
+    """bxFail() and bxRolloutRefuse() with a text of their own."""
+    found = 0
+    for path in sorted((ROOT / "ext" / "rollout").glob("*.c")):
+        text = path.read_text()
+        for call in re.finditer(r'\b(?:bxFail|bxRolloutRefuse)\(([^;]*?)"((?:[^"\\]|\\.)*)"', text):
+            message = call.group(2)
+            if message in ("out of memory", "%s", "%s%s: SQLite %s refuses that in triggers "
+                           "while trusted_schema is off; "):
+                continue
+            if path.name == "flush.c":  # these get a prefix
+                assert re.search(r'bxPrefix\(&p->err, "FlushError: ', text)
+                continue
+            assert NAME.match(message), (path.name, message)
+            found += 1
+    assert found > 20
+
+
+@pytest.mark.parametrize("sql", [
+    "SELECT rollout_append('x', '[]')", f"SELECT rollout_append('{OTHER}', '[]')",
+    f"SELECT rollout_append('{ID}', '[5]')", f"SELECT rollout_append('{ID}', '[')",
+    f"SELECT rollout_append('{ID}', NULL)", f"SELECT rollout_append('{ID}', '[]', -1)",
+    f"SELECT rollout_create('{ID}')", f"SELECT rollout_create('{OTHER}', NULL, 'x')",
+    f"SELECT rollout_create('{OTHER}', NULL, NULL, '[]')", f"SELECT rollout_resume('{OTHER}')",
+    f"SELECT rollout_fork('{ID}', 5)", f"SELECT rollout_fork('{ID}', 0, '{ID}')",
+    f"SELECT rollout_export('{OTHER}')", "SELECT rollout_page(0)", "SELECT rollout_page(1, 'x')",
+    "SELECT rollout_import('x')", f"SELECT * FROM rollout_range('{ID}', -2)",
+    "SELECT * FROM rollout_search('ab')", "SELECT * FROM rollout_search('abc')",
+    f"SELECT rollout_rebuild('{OTHER}')", "DELETE FROM rollout_items", "DELETE FROM rollout_data",
+    "UPDATE rollout_items SET type = 'x'", "UPDATE rollouts SET turns = 5",
+    "INSERT INTO rollout_forks(parent) VALUES ('x')", "INSERT INTO rollout_cleanup(now) VALUES ('x')",
+    f"UPDATE rollouts SET expires_at = 0; SELECT rollout_append('{ID}', '[]')",
+    f"SELECT rollout_shutdown('{ID}'); SELECT rollout_append('{ID}', '[]')",
+    f"BEGIN; SELECT rollout_flush('{ID}')", f"BEGIN; SELECT rollout_shutdown('{ID}')",
+    "PRAGMA query_only = ON; SELECT rollout_create(NULL)",
+])
+def test_every_call_that_fails_tells_the_name_of_its_error(db, sql):
+    create(db)
+    *before, last = sql.split("; ")
+    for first in before:
+        db.execute(first).fetchall()
+    with pytest.raises(sqlite3.Error) as caught:
+        db.execute(last).fetchall()
+    assert NAME.match(str(caught.value)), caught.value

@@ -1,0 +1,49 @@
+"""The policy is asked in two places: by rollout_log's trigger, and by
+rollout_append(). They say the same of every pair of types.
+"""
+import json
+
+import pytest
+
+from common import ID, OTHER, create, well
+from conftest import one, rows
+
+TYPES = ["event_msg", "EventMsg", "response_item", "compacted", "note", "NO_TE", "*", "é"]
+PAYLOADS = ['{"type":"user_message"}', '{"type":"UserMessage"}', '{"type":"token_count"}',
+            '{"type":"message","role":"user"}', '{"type":"x"}', '{"type":""}', '{"type":"*"}',
+            '{"type":5}', '{"type":null}', '{"type":"a","type":"x"}', "{}", "[]", "1", "null",
+            '"x"', None]
+PRESETS = {
+    "codex": None, "everything": None,
+    "pairs": [("note", "x", 1), ("event_msg", "token_count", 1)],
+    "stars": [("*", "*", 1), ("note", "*", 0), ("note", "x", 1), ("event_msg", "", 1)],
+    "bare": [("*", "", 1), ("note", "", 0)],
+    "types of payloads": [("*", "x", 1), ("note", "x", 0), ("*", "usermessage", 1)],
+}
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_both_ways_of_appending_keep_the_same(db, preset):
+    if PRESETS[preset]:
+        db.executemany("INSERT INTO rollout_policy(preset, item_type, payload_type, keep) "
+                       f"VALUES ('{preset}', ?, ?, ?)", PRESETS[preset])
+    db.execute("INSERT INTO blackbox_settings VALUES ('rollout.policy', ?)", (preset,))
+    create(db, ID)
+    create(db, OTHER)
+    kept = 0
+    for kind in TYPES:
+        for payload in PAYLOADS:
+            more = f',"payload":{payload}' if payload is not None else ""
+            item = '{"type":%s%s}' % (json.dumps(kind), more)
+            kept += one(db, "SELECT rollout_append(?, ?)", ID, item)
+            db.execute("INSERT INTO rollout_log(rollout_id, type, payload) VALUES (?, ?, ?)",
+                       (OTHER, kind, payload))
+            assert one(db, "SELECT item_count FROM rollouts WHERE id = ?", OTHER) == kept + 1, item
+    assert 0 < kept <= len(TYPES) * len(PAYLOADS)
+    one_way, other = (rows(db, "SELECT type, payload FROM rollout_items WHERE rollout = ? AND "
+                               "sequence > 0 ORDER BY sequence", rollout) for rollout in (ID, OTHER))
+    assert one_way == other
+    one_way, other = (rows(db, "SELECT * FROM rollout_dropped(?)", rollout)
+                      for rollout in (ID, OTHER))
+    assert [row[:3] for row in one_way] == [row[:3] for row in other]
+    well(db)
