@@ -119,7 +119,7 @@ static const BxFunction aFunction[] = {
 static const BxTable aTable[] = {
     {"blackbox_check", "schema, object, problem, only HIDDEN", 3, 0, 1, 0, 0,
         bxCheck},
-    {"payload_waiting", "rows, bytes, oldest, error", 4, 0, 0, 0, 0,
+    {"payload_waiting", "rows, bytes, oldest, error, waiting_of", 5, 0, 0, 0, 0,
         bxPayloadWaiting},
     {"cache_list",
         "storage_key, description, timestamp, data_size, session_id, "

@@ -45,23 +45,30 @@
 -- hashes, and by the length of the ledger in payload_state and in core's
 -- blackbox_ledgers.
 
-INSERT INTO main.blackbox_setting_defs(name, kind, preset, low, high, meaning)
+INSERT INTO main.blackbox_setting_defs(name, kind, preset, low, high, choices, meaning)
 VALUES
-  ('payload.enabled', 'integer', 0, 0, 1,
+  ('payload.enabled', 'integer', 0, 0, 1, NULL,
    'whether payload_queue() stores anything'),
-  ('payload.retention_days', 'integer', 7, 7, 365,
+  ('payload.on_disabled', 'choice', 'error', NULL, NULL, 'error, ignore',
+   'what payload_queue() does while payload.enabled is 0'),
+  ('payload.retention_days', 'integer', 7, 1, 365, NULL,
    'days that an archive row is kept'),
-  ('payload.flush_interval_ms', 'integer', 5000, 1000, 60000,
-   'milliseconds that a queued row waits at most'),
-  ('payload.flush_batch_size', 'integer', 20, 1, 100,
-   'queued rows that are written together'),
-  ('payload.queue_max_bytes', 'integer', 67108864, 1048576, 1073741824,
-   'bytes that may wait in the queue'),
-  ('payload.window', 'integer', 50, 1, 10000,
+  ('payload.history_until', 'integer', 0, 0, 253402300799999, NULL,
+   'archive rows up to this time, in milliseconds, go only when clean-up is asked for'),
+  ('payload.queue_mode', 'choice', 'durable', NULL, NULL, 'durable, memory',
+   'durable: a queued row is written at once; memory: it waits for a batch'),
+  ('payload.flush_interval_ms', 'integer', 5000, 1000, 60000, NULL,
+   'milliseconds that a queued row waits at most, in mode memory'),
+  ('payload.flush_batch_size', 'integer', 20, 1, 100, NULL,
+   'queued rows that are written together, in mode memory'),
+  ('payload.queue_max_bytes', 'integer', 67108864, 1048576, 1073741824, NULL,
+   'bytes that may wait in the queue, in mode memory'),
+  ('payload.window', 'integer', 50, 1, 10000, NULL,
    'rows an agent of a ring that is made without a window')
 ON CONFLICT (name) DO UPDATE
   SET kind = excluded.kind, preset = excluded.preset, low = excluded.low,
-      high = excluded.high, meaning = excluded.meaning;
+      high = excluded.high, choices = excluded.choices,
+      meaning = excluded.meaning;
 
 CREATE VIEW IF NOT EXISTS main.payload_rows AS
 SELECT *,
@@ -93,9 +100,11 @@ SELECT id, size_bytes,
  WHERE (purpose <> 'archive' OR pinned <> 0) AND purpose = 'archive';
 
 -- Commands as rows. before: milliseconds since 1970 UTC, exclusive. max_rows:
--- the most that go, oldest first; NULL is all.
+-- the most that go, oldest first; NULL is all. since: rows up to that time
+-- stay; NULL is none.
 CREATE VIEW IF NOT EXISTS main.payload_sweep AS
-SELECT NULL AS before, NULL AS max_rows, NULL AS rule, NULL AS actor WHERE 0;
+SELECT NULL AS before, NULL AS max_rows, NULL AS rule, NULL AS actor,
+       NULL AS since WHERE 0;
 
 CREATE VIEW IF NOT EXISTS main.payload_clear AS
 SELECT NULL AS actor WHERE 0;
@@ -452,15 +461,17 @@ CREATE TRIGGER IF NOT EXISTS main.payload_sweep_run
 INSTEAD OF INSERT ON payload_sweep
 BEGIN
   -- Text would be later than any number, and take the whole archive.
-  SELECT RAISE(ABORT, 'ValidationError: before must be a number, a time in milliseconds since 1970 UTC, and max_rows a whole number or NULL')
+  SELECT RAISE(ABORT, 'ValidationError: before must be a number, a time in milliseconds since 1970 UTC, since such a number or NULL, and max_rows a whole number or NULL')
    WHERE typeof(NEW.before) NOT IN ('integer', 'real')
+      OR typeof(coalesce(NEW.since, 0)) NOT IN ('integer', 'real')
       OR typeof(coalesce(NEW.max_rows, 0)) NOT IN ('integer', 'real')
       OR NEW.max_rows <> CAST(NEW.max_rows AS INTEGER);
   INSERT INTO retention_log(at, domain, rule, actor, rows, bytes, oldest, newest)
   SELECT CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER),
          'payload', coalesce(NEW.rule, 'payload.age'), NEW.actor,
          count(*), sum(bytes), min(at), max(at)
-    FROM (SELECT at, bytes FROM payload_archive WHERE at < NEW.before
+    FROM (SELECT at, bytes FROM payload_archive
+           WHERE at < NEW.before AND at > coalesce(NEW.since, -1e18)
            ORDER BY at LIMIT CAST(coalesce(NEW.max_rows, -1) AS INTEGER))
    GROUP BY NULL; -- no row for none; SQLite 3.38 has no HAVING without it
   UPDATE payload_state -- removed: for now, which receipt it is
@@ -468,13 +479,15 @@ BEGIN
          removed = CASE changes() WHEN 0 THEN 0
                    ELSE (SELECT max(id) FROM retention_log) END;
   DELETE FROM event_payloads
-   WHERE rowid IN (SELECT rid FROM payload_archive WHERE at < NEW.before
+   WHERE rowid IN (SELECT rid FROM payload_archive
+                    WHERE at < NEW.before AND at > coalesce(NEW.since, -1e18)
                     ORDER BY at LIMIT CAST(coalesce(NEW.max_rows, -1) AS INTEGER));
   -- Of what a trigger of the user's has kept, the receipt says nothing.
   UPDATE retention_log
      SET rows = changes(),
          bytes = bytes - coalesce((SELECT sum(bytes) FROM (
-           SELECT bytes FROM payload_archive WHERE at < NEW.before
+           SELECT bytes FROM payload_archive
+            WHERE at < NEW.before AND at > coalesce(NEW.since, -1e18)
             ORDER BY at
             LIMIT (SELECT r.rows - changes()
                      FROM payload_state AS s

@@ -24,13 +24,16 @@ static i64 removedBy(BxStmts *pHome, sqlite3_stmt *pStmt, BxErr *pErr) {
   return nRemoved;
 }
 
-i64 bxPayloadSweep(
-    BxStmts *pHome, i64 iBefore, i64 nLimit, const char *zActor, BxErr *pErr) {
+i64 bxPayloadSweep(BxStmts *pHome, const Sweep *pSweep, BxErr *pErr) {
   static const char zSweep[] =
       "INSERT INTO main.payload_sweep(before, max_rows, actor) "
       "VALUES(?1, ?2, ?3)";
-  sqlite3_stmt *pStmt = bxStmt(pHome, zSweep, pErr);
-  bxBind(pStmt, pErr, "iit", iBefore, nLimit, zActor);
+  static const char zSince[] =
+      "INSERT INTO main.payload_sweep(before, max_rows, actor, since) "
+      "VALUES(?1, ?2, ?3, ?4)";
+  sqlite3_stmt *pStmt = bxStmt(pHome, pSweep->iSince ? zSince : zSweep, pErr);
+  bxBind(pStmt, pErr, "iit", pSweep->iBefore, pSweep->nLimit, pSweep->zActor);
+  if (pSweep->iSince) bxBind(pStmt, pErr, "---i", pSweep->iSince);
   return removedBy(pHome, pStmt, pErr);
 }
 
@@ -58,24 +61,25 @@ static i64 cutOff(BxCall *p, BxStmts *pHome) {
 
 void bxPayloadCleanup(BxCall *p) {
   BxStmts *pHome = bxHome(p->bx, "payload", &p->err);
-  i64 iBefore, nLimit = SWEEP_LIMIT;
+  Sweep sweep = {0, 0, SWEEP_LIMIT, "payload_cleanup"};
   if (pHome == 0) return;
   bxLock(pHome, &p->err);
-  iBefore = cutOff(p, pHome);
+  sweep.iBefore = cutOff(p, pHome);
   if (bxArg(p, 2)) {
-    nLimit = bxInt(p->aArg[2], "limit", 1, 1000000000, &p->err);
+    sweep.nLimit = bxInt(p->aArg[2], "limit", 1, 1000000000, &p->err);
   }
   if (p->err.rc != SQLITE_OK) return;
-  bxReturnInt(
-      p, bxPayloadSweep(pHome, iBefore, nLimit, "payload_cleanup", &p->err));
+  bxReturnInt(p, bxPayloadSweep(pHome, &sweep, &p->err));
 }
 
 void bxPayloadClearArchive(BxCall *p) {
   static const char zClear[] =
       "INSERT INTO main.payload_clear(actor) VALUES('payload_clear_archive')";
   BxStmts *pHome = bxHome(p->bx, "payload", &p->err);
+  i64 nRow;
   if (pHome == 0) return;
-  bxReturnInt(p, removedBy(pHome, bxStmt(pHome, zClear, &p->err), &p->err));
+  nRow = removedBy(pHome, bxStmt(pHome, zClear, &p->err), &p->err);
+  bxReturnInt(p, nRow + bxQueueClear(pHome, &p->err));
 }
 
 /*------------------------------------------------------------ evidence ----*/
@@ -290,7 +294,9 @@ void bxPayloadStats(BxCall *p) {
       "      WHERE name = 'payload.retention_days')),"
       "  'unhashed', (SELECT count(*) FROM main.payload_ledger"
       "    WHERE hash IS NULL AND at IS NULL),"
-      "  'waiting', ?2, 'waitingBytes', ?3,"
+      "  'queueMode', (SELECT value FROM main.blackbox_limits"
+      "    WHERE name = 'payload.queue_mode'),"
+      "  'waiting', ?2, 'waitingBytes', ?3, 'waitingOf', 'this connection',"
       "  'totalSize', (SELECT page_count FROM pragma_page_count(?4)) *"
       "    (SELECT page_size FROM pragma_page_size(?4)))"
       "  FROM (SELECT count(*) AS n, coalesce(sum(bytes), 0) AS b"

@@ -57,12 +57,17 @@ void bxPayloadSaveEvidence(BxCall *p);
 void bxPayloadStats(BxCall *p);
 void bxPayloadDbSize(BxCall *p);
 void bxPayloadUnpin(BxCall *p);
-/* Removes at most nLimit archive rows older than iBefore (milliseconds).
-** Returns how many went. */
-i64 bxPayloadSweep(
-    BxStmts *pHome, i64 iBefore, i64 nLimit, const char *zActor, BxErr *pErr);
+/* Times in milliseconds. */
+typedef struct Sweep {
+  i64 iSince;  /* archive rows up to this time stay; 0 for none */
+  i64 iBefore; /* those older than this go, oldest first */
+  i64 nLimit;  /* the most that go */
+  const char *zActor;
+} Sweep;
+/* Returns how many went. */
+i64 bxPayloadSweep(BxStmts *pHome, const Sweep *pSweep, BxErr *pErr);
 
-/* queue.c: rows that wait in memory */
+/* queue.c: rows on their way into the archive */
 typedef struct Queue Queue;
 int bxQueueRegister(Bx *bx);
 void bxPayloadQueue(BxCall *p);
@@ -70,6 +75,8 @@ void bxPayloadFlush(BxCall *p);
 sqlite3_stmt *bxPayloadWaiting(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 /* How many rows and bytes wait on this connection. */
 void bxQueueSize(Bx *bx, i64 *pnRow, i64 *pnByte);
+/* Deletes what waits for pHome's schema, with a receipt. Returns the rows. */
+i64 bxQueueClear(BxStmts *pHome, BxErr *pErr);
 
 /* ring.c: the virtual table payload_ring (methods only) */
 extern const sqlite3_module bxRingModule;

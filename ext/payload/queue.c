@@ -1,19 +1,32 @@
 /*
-** queue.c: exchanges that wait in memory and are written together.
+** queue.c: exchanges on their way into the archive.
 **
 ** payload_queue(event_id, agent_id, request, response[, timestamp]) and
-** INSERT INTO payload_queue(...) put a row at the end. All that waits is
-** written at once, whole and in order, or not at all:
-**   - when payload.flush_batch_size rows wait, or the oldest has waited longer
-**     than payload.flush_interval_ms, at the next call;
-**   - on payload_flush();
-**   - when the connection closes, on a connection of its own, as the closing
-**     one can no longer write. A database without a file has nowhere to go.
+** INSERT INTO payload_queue(...) take an exchange. payload.queue_mode says what
+** becomes of it:
+**   durable  it is written at once, as one INSERT. When the call returns it is
+**            in the file; inside a transaction, it is part of that.
+**   memory   it waits in memory, put at the end. All that waits is written at
+**            once, whole and in order, or not at all:
+**              - when payload.flush_batch_size rows wait, or the oldest has
+**                waited longer than payload.flush_interval_ms, or the last was
+**                put longer ago than that, at the next call;
+**              - on payload_flush();
+**              - when the connection closes, on a connection of its own, as
+**                the closing one can no longer write. A database without a
+**                file has nowhere to go.
 ** Rows leave the queue when the batch is committed. Inside a transaction, or
 ** a statement that writes, nothing is flushed: its ROLLBACK would take rows
 ** that were already accepted. A flush that fails keeps every row; the call
 ** that happened to start it still succeeds, payload_waiting tells the error,
 ** and the next attempt waits for flush_interval_ms. payload_flush() fails.
+**
+** DELETE FROM payload_queue takes waiting rows off, with a receipt in
+** retention_log, when it is committed: until then they are only marked.
+**
+** A row that is older than payload.retention_days already is history that is
+** being loaded. It raises the setting payload.history_until, up to which the
+** expiry work that is carried here takes nothing.
 **
 ** Limits: payload.queue_max_bytes; at it a row is refused with QueueFullError.
 ** What waits is lost when the process is killed.
@@ -25,28 +38,38 @@ SQLITE_EXTENSION_INIT3
 
 /* The settings that a call needs. */
 typedef struct Limits {
-  i64 bEnabled, nBatch, nInterval, nMaxByte;
+  i64 bEnabled, bIgnore, bMemory;
+  i64 nRetain; /* milliseconds that a row is kept */
+  i64 nBatch, nInterval, nMaxByte;
   i64 iRead;            /* when they were read, 0 for never */
   const BxStmts *pHome; /* from which schema */
-  int nChanges;         /* sqlite3_total_changes() then */
+  int nChanges;         /* sqlite3_total_changes() when they held */
 } Limits;
 
 #define LIMITS_MS 500 /* a change made on another connection is seen then */
+#define MS_PER_DAY 86400000
 
 struct Queue {
   Bx *bx;
   Waiting *pFirst, **ppLast;
-  i64 nRow, nByte;
+  i64 nRow, nByte; /* of those that are not dropped */
+  i64 iSerial;     /* of the last row that was put */
   Limits limits;
+  i64 iPut;      /* when a row was put last */
+  int bOverdue;  /* after a silence: to be written without delay */
   i64 iRetry;    /* no automatic flush before this time */
+  i64 iCarried;  /* when expiry work was looked for last */
+  i64 nWritten;  /* rows written since */
   char *zFailed; /* message of the last flush, if it failed */
   char *zHome;   /* the schema that rows wait for */
   char *zFile;   /* where the archive lies, for the flush at close */
   char *zVfs;
   Waiting **ppMark; /* end of the queue when the statement began */
-  i64 nMarkRow, nMarkByte;
-  int bAlone;   /* the statement that puts rows is its own transaction */
-  int bWritten; /* and it has written all that waits */
+  int bAlone;       /* the statement that puts rows is its own transaction */
+  int bWritten;     /* and it has written all that waits */
+  int nSave;        /* savepoints that are open */
+  int nReader;      /* cursors that are open */
+  Waiting *pGone;   /* rows that they may still look at */
 };
 
 /*-------------------------------------------------------------- memory ----*/
@@ -60,29 +83,50 @@ static void freeWaiting(Waiting *p) {
   sqlite3_free(p);
 }
 
-static void freeList(Waiting *p) {
-  while (p != 0) {
-    Waiting *pNext = p->pNext;
-    freeWaiting(p);
-    p = pNext;
+/* Frees a row that is off the queue, now or when nobody can look at it. */
+static void letGo(Queue *p, Waiting *pRow) {
+  if (p->nReader == 0) {
+    freeWaiting(pRow);
+    return;
+  }
+  pRow->pGone = p->pGone;
+  p->pGone = pRow;
+}
+
+static void letGoAll(Queue *p, Waiting *pRow) {
+  while (pRow != 0) {
+    Waiting *pNext = pRow->pNext;
+    letGo(p, pRow);
+    pRow = pNext;
   }
 }
 
 static void emptyQueue(Queue *p) {
-  freeList(p->pFirst);
+  letGoAll(p, p->pFirst);
   p->pFirst = 0;
   p->ppLast = &p->pFirst;
   p->nRow = p->nByte = 0;
   p->ppMark = 0;
+  p->bOverdue = 0;
+}
+
+static void recount(Queue *p) {
+  Waiting *pRow;
+  p->ppLast = &p->pFirst;
+  p->nRow = p->nByte = 0;
+  for (pRow = p->pFirst; pRow != 0; pRow = pRow->pNext) {
+    p->ppLast = &pRow->pNext;
+    if (pRow->nDropped) continue;
+    p->nRow++;
+    p->nByte += pRow->nByte;
+  }
 }
 
 /* Takes off the rows behind an end that the queue had before. */
-static void cutBack(Queue *p, Waiting **ppEnd, i64 nRow, i64 nByte) {
-  freeList(*ppEnd);
+static void cutBack(Queue *p, Waiting **ppEnd) {
+  letGoAll(p, *ppEnd);
   *ppEnd = 0;
-  p->ppLast = ppEnd;
-  p->nRow = nRow;
-  p->nByte = nByte;
+  recount(p);
 }
 
 static sqlite3_value *copyValue(sqlite3_value *pVal, BxErr *pErr) {
@@ -91,15 +135,15 @@ static sqlite3_value *copyValue(sqlite3_value *pVal, BxErr *pErr) {
   return pCopy;
 }
 
-/* A checked copy of a row. aVal: event, agent, request, response, time. */
-static Waiting *newWaiting(sqlite3_value **aVal, int nVal, BxErr *pErr) {
-  Waiting *p;
-  i64 iTime;
+/* Checks a row: event, agent, request, response, time. Returns its time. */
+static i64 checkRow(sqlite3_value **aVal, int nVal, BxErr *pErr) {
   bxText(aVal[0], "event_id", 1024, 0, pErr);
   bxText(aVal[1], "agent_id", 1024, 0, pErr);
-  iTime = bxTime(nVal > 4 ? aVal[4] : 0, "timestamp", pErr);
-  if (pErr->rc != SQLITE_OK) return 0;
-  p = sqlite3_malloc64(sizeof(*p));
+  return bxTime(nVal > 4 ? aVal[4] : 0, "timestamp", pErr);
+}
+
+static Waiting *newWaiting(sqlite3_value **aVal, i64 iTime, BxErr *pErr) {
+  Waiting *p = pErr->rc == SQLITE_OK ? sqlite3_malloc64(sizeof(*p)) : 0;
   if (p == 0) {
     bxFail(pErr, SQLITE_NOMEM, "out of memory");
     return 0;
@@ -117,6 +161,73 @@ static Waiting *newWaiting(sqlite3_value **aVal, int nVal, BxErr *pErr) {
   return 0;
 }
 
+/*------------------------------------------------------------ settings ----*/
+
+static void readLimits(BxStmts *pHome, Limits *pOut, BxErr *pErr) {
+#define SETTING(name)                                                          \
+  "(SELECT value FROM main.blackbox_limits WHERE name = 'payload." name "')"
+  /* clang-format off */
+  static const char zSql[] =
+      "SELECT " SETTING("enabled") ", " SETTING("on_disabled") " = 'ignore', "
+      SETTING("queue_mode") " = 'memory', " SETTING("retention_days") ", "
+      SETTING("flush_batch_size") ", " SETTING("flush_interval_ms") ", "
+      SETTING("queue_max_bytes");
+  /* clang-format on */
+  sqlite3_stmt *pStmt = bxStmt(pHome, zSql, pErr);
+  if (bxRow(pStmt, pErr)) {
+    pOut->bEnabled = sqlite3_column_int64(pStmt, 0);
+    pOut->bIgnore = sqlite3_column_int64(pStmt, 1);
+    pOut->bMemory = sqlite3_column_int64(pStmt, 2);
+    pOut->nRetain = sqlite3_column_int64(pStmt, 3) * MS_PER_DAY;
+    pOut->nBatch = sqlite3_column_int64(pStmt, 4);
+    pOut->nInterval = sqlite3_column_int64(pStmt, 5);
+    pOut->nMaxByte = sqlite3_column_int64(pStmt, 6);
+  }
+  /* Of a setting that is gone, nothing may expire. */
+  if (pOut->nRetain < MS_PER_DAY) pOut->nRetain = BX_MAX_TIME;
+  bxDone(pStmt, pErr);
+}
+
+/* What the connection itself has changed since then may be a setting. */
+static int isKnown(const Queue *p, const BxStmts *pHome, i64 iNow) {
+  const Limits *pLimits = &p->limits;
+  return pLimits->iRead != 0 && pLimits->pHome == pHome &&
+         pLimits->nChanges == sqlite3_total_changes(p->bx->db) &&
+         iNow >= pLimits->iRead && iNow - pLimits->iRead < LIMITS_MS;
+}
+
+/* Nothing can be written just now, but perhaps nothing need be. */
+static int isRefused(int rc) {
+  return (rc & 0xff) == SQLITE_BUSY || (rc & 0xff) == SQLITE_READONLY;
+}
+
+/* The settings, read again when this connection has changed anything since, or
+** some time has passed: reading takes a lock on the file. Where a row will be
+** written at once the write lock comes first, as SQLite refuses to wait for
+** another writer after a read. */
+static const Limits *limitsNow(
+    Queue *p, BxStmts *pHome, i64 iNow, BxErr *pErr) {
+  Limits *pOut = &p->limits;
+  BxErr err = {SQLITE_OK, 0};
+  int bLock;
+  if (isKnown(p, pHome, iNow)) return pOut;
+  if (pOut->pHome != pHome) pOut->iRead = 0;
+  bLock = pOut->iRead != 0 && pOut->bEnabled && !pOut->bMemory;
+  if (bLock || pOut->iRead == 0) bxLock(pHome, &err);
+  if (!bLock && isRefused(err.rc)) bxClear(&err);
+  readLimits(pHome, pOut, &err);
+  if (err.rc != SQLITE_OK &&
+      (bLock || pOut->iRead == 0 || (err.rc & 0xff) != SQLITE_BUSY)) {
+    *pErr = err;
+    return pOut;
+  }
+  pOut->iRead = iNow; /* of a locked file, those known still hold */
+  pOut->pHome = pHome;
+  pOut->nChanges = sqlite3_total_changes(p->bx->db);
+  bxClear(&err);
+  return pOut;
+}
+
 /*--------------------------------------------------------------- flush ----*/
 
 static const char zFlush[] =
@@ -132,7 +243,7 @@ static const char zFlush[] =
 */
 static BxStmts *target(Queue *p, BxErr *pErr) {
   const char *zFile;
-  if (p->nRow == 0) return bxHome(p->bx, "payload", pErr);
+  if (p->pFirst == 0) return bxHome(p->bx, "payload", pErr);
   zFile = sqlite3_db_filename(p->bx->db, p->zHome);
   if (zFile == 0 || strcmp(zFile, p->zFile ? p->zFile : "") != 0) {
     bxFail(pErr, SQLITE_ERROR,
@@ -162,37 +273,73 @@ static void rememberFile(Queue *p, const char *zDb, BxErr *pErr) {
   if (pVfs != 0) p->zVfs = sqlite3_mprintf("%s", pVfs->zName);
 }
 
-/* Rows that the clean-up carried by a flush removes at most. */
+/* Rows that expiry work removes at most when a write carries it. */
 #define CARRIED_ROWS 40
 
-/* Expiry work that a flush carries; its failure is nobody's error. Rows older
-** than the limit in the batch itself (iOldest) are history being loaded: what
-** was just asked for is not removed in the same breath. */
-static void carryCleanup(BxStmts *pHome, i64 iOldest) {
-  static const char zDue[] =
-      "SELECT ?1 - 86400000 * (SELECT value FROM main.blackbox_limits"
-      "  WHERE name = 'payload.retention_days') AS before"
-      "  WHERE before <= ?2 AND EXISTS ("
-      "    SELECT 1 FROM main.payload_archive WHERE at < before)";
-  BxErr err = {SQLITE_OK, 0};
-  sqlite3_stmt *pStmt = bxStmt(pHome, zDue, &err);
-  i64 iBefore = 0;
-  bxBind(pStmt, &err, "ii", bxNow(), iOldest);
-  if (bxRow(pStmt, &err)) iBefore = sqlite3_column_int64(pStmt, 0);
-  bxDone(pStmt, &err);
-  if (err.rc == SQLITE_OK && iBefore != 0) {
-    bxPayloadSweep(pHome, iBefore, CARRIED_ROWS, "payload_queue", &err);
-  }
-  bxClear(&err);
+/* Rows up to that time are left alone by the clean-up that other rows carry. */
+#define KEEP_HISTORY(until)                                                    \
+  "INSERT INTO main.blackbox_settings(name, value) "                           \
+  "SELECT name, " until " FROM main.blackbox_setting_defs"                     \
+  "  WHERE name = 'payload.history_until' "                                    \
+  "ON CONFLICT (name) DO UPDATE SET value = excluded.value"                    \
+  "  WHERE value < excluded.value"
+
+static int isHistory(const Queue *p, i64 iTime) {
+  return iTime < bxNow() - p->limits.nRetain;
 }
 
-static i64 oldestTime(const Queue *p) {
+/* Of the rows that wait, the newest that is history; below 0 when none is. */
+static i64 newestHistory(const Queue *p) {
   const Waiting *pRow;
-  i64 iOldest = BX_MAX_TIME;
+  i64 iNewest = -1;
   for (pRow = p->pFirst; pRow != 0; pRow = pRow->pNext) {
-    if (pRow->iTime < iOldest) iOldest = pRow->iTime;
+    if (!pRow->nDropped && pRow->iTime > iNewest && isHistory(p, pRow->iTime)) {
+      iNewest = pRow->iTime;
+    }
   }
-  return iOldest;
+  return iNewest == 0 ? 1 : iNewest; /* 0 is none, in the setting */
+}
+
+static void keepHistory(BxStmts *pHome, i64 iUntil, BxErr *pErr) {
+  static const char zKeep[] = KEEP_HISTORY("?1");
+  sqlite3_stmt *pStmt = bxStmt(pHome, zKeep, pErr);
+  bxBind(pStmt, pErr, "i", iUntil);
+  bxRun(pStmt, pErr);
+}
+
+/* Whether a row that is written at once looks for expiry work: each batch size
+** of rows, or each flush interval. */
+static int isCleanupDue(Queue *p) {
+  i64 iNow = bxNow();
+  p->nWritten++;
+  if (p->iCarried != 0 && p->nWritten < p->limits.nBatch &&
+      iNow >= p->iCarried && iNow - p->iCarried <= p->limits.nInterval) {
+    return 0;
+  }
+  p->nWritten = 0;
+  p->iCarried = iNow;
+  return 1;
+}
+
+/* Expiry work that a write carries. Its failure is nobody's error. */
+static void carryCleanup(const Queue *p, BxStmts *pHome) {
+  static const char zDue[] =
+      "SELECT h.value FROM (SELECT (SELECT value FROM main.blackbox_limits"
+      "    WHERE name = 'payload.history_until') AS value) AS h"
+      "  WHERE EXISTS (SELECT 1 FROM main.payload_archive WHERE at < ?1"
+      "    AND at > CASE WHEN h.value > 0 THEN h.value ELSE -1e18 END)";
+  Sweep sweep = {0, 0, CARRIED_ROWS, "payload_queue"};
+  BxErr err = {SQLITE_OK, 0};
+  sqlite3_stmt *pStmt;
+  int bDue;
+  sweep.iBefore = bxNow() - p->limits.nRetain;
+  pStmt = bxStmt(pHome, zDue, &err);
+  bxBind(pStmt, &err, "i", sweep.iBefore);
+  bDue = bxRow(pStmt, &err);
+  if (bDue) sweep.iSince = sqlite3_column_int64(pStmt, 0);
+  bxDone(pStmt, &err);
+  if (bDue && err.rc == SQLITE_OK) bxPayloadSweep(pHome, &sweep, &err);
+  bxClear(&err);
 }
 
 static void noteFailure(Queue *p, const BxErr *pErr) {
@@ -200,36 +347,43 @@ static void noteFailure(Queue *p, const BxErr *pErr) {
   p->zFailed = pErr->zMsg ? sqlite3_mprintf("%s", pErr->zMsg) : 0;
 }
 
+static const char zRow[] =
+    "INSERT INTO main.event_payloads(id, event_id, agent_id, request_body,"
+    "  response_body, size_bytes, purpose, created_at) "
+    "VALUES(?1, ?2, ?3, ?4, ?5, ?6, 'archive',"
+    "  strftime('%Y-%m-%dT%H:%M:%fZ', ?7 / 1000.0, 'unixepoch'))";
+
+/* Writes one row. aVal: event, agent, request, response. */
+static void writeRow(
+    BxStmts *pHome, sqlite3_value **aVal, i64 iTime, BxErr *pErr) {
+  sqlite3_stmt *pStmt = bxStmt(pHome, zRow, pErr);
+  char zId[37];
+  bxUuid(zId);
+  bxBind(pStmt, pErr, "tssssii", zId, aVal[0], aVal[1], aVal[2], aVal[3],
+      bxBytes(aVal[2]) + bxBytes(aVal[3]), iTime);
+  bxRun(pStmt, pErr);
+}
+
 /* Writes all that waits, row by row: quicker than zFlush, but in need of a
 ** savepoint around it. */
 static void writeRows(Queue *p, BxStmts *pHome, BxErr *pErr) {
-  static const char zRow[] =
-      "INSERT INTO main.event_payloads(id, event_id, agent_id, request_body,"
-      "  response_body, size_bytes, purpose, created_at) "
-      "VALUES(?1, ?2, ?3, ?4, ?5, ?6, 'archive',"
-      "  strftime('%Y-%m-%dT%H:%M:%fZ', ?7 / 1000.0, 'unixepoch'))";
-  sqlite3_stmt *pStmt = bxStmt(pHome, zRow, pErr);
   const Waiting *pRow;
-  char zId[37];
+  i64 iUntil = newestHistory(p);
+  if (iUntil > 0) keepHistory(pHome, iUntil, pErr);
   for (pRow = p->pFirst; pRow != 0 && pErr->rc == SQLITE_OK;
        pRow = pRow->pNext) {
-    bxUuid(zId);
-    bxBind(pStmt, pErr, "tssssii", zId, pRow->pEvent, pRow->pAgent,
-        pRow->pRequest, pRow->pResponse, pRow->nByte, pRow->iTime);
-    bxRun(pStmt, pErr);
-    if (pErr->rc == SQLITE_OK && sqlite3_changes(p->bx->db) == 0) {
-      bxFail(pErr, SQLITE_ERROR,
-          "MisuseError: a trigger on event_payloads keeps a queued row out of "
-          "the archive; nothing was written: drop it");
-    }
+    sqlite3_value *aVal[] = {
+        pRow->pEvent, pRow->pAgent, pRow->pRequest, pRow->pResponse};
+    if (!pRow->nDropped) writeRow(pHome, aVal, pRow->iTime, pErr);
   }
 }
 
 /* Writes all that waits, in one transaction. Returns the rows written. */
 static i64 flush(Queue *p, BxErr *pErr) {
   BxStmts *pHome = target(p, pErr);
-  i64 nRow = p->nRow, iOldest = oldestTime(p);
+  i64 nRow = p->nRow;
   if (pHome == 0 || nRow == 0) return 0;
+  limitsNow(p, pHome, bxNow(), pErr);
   bxSavepoint(p->bx, "payload_flush", pErr);
   if (pErr->rc != SQLITE_OK) return 0;
   writeRows(p, pHome, pErr);
@@ -238,7 +392,7 @@ static i64 flush(Queue *p, BxErr *pErr) {
   if (pErr->rc != SQLITE_OK) return 0;
   emptyQueue(p);
   p->iRetry = 0;
-  carryCleanup(pHome, iOldest);
+  carryCleanup(p, pHome);
   return nRow;
 }
 
@@ -277,9 +431,20 @@ static void flushQuietly(Queue *p, BxErr *pErr) {
 static int isDue(const Queue *p) {
   i64 iNow = bxNow();
   if (p->nRow == 0 || iNow < p->iRetry) return 0;
-  return p->nRow >= p->limits.nBatch ||
+  return p->nRow >= p->limits.nBatch || p->bOverdue || !p->limits.bMemory ||
          iNow - p->pFirst->iStaged > p->limits.nInterval ||
          iNow < p->pFirst->iStaged; /* the clock was put back */
+}
+
+static int writeAtClose(const Queue *p, sqlite3 *db) {
+  i64 iUntil = newestHistory(p);
+  int rc = SQLITE_OK;
+  if (iUntil > 0) {
+    char *zKeep = sqlite3_mprintf(KEEP_HISTORY("%lld"), iUntil);
+    rc = zKeep ? sqlite3_exec(db, zKeep, 0, 0, 0) : SQLITE_NOMEM;
+    sqlite3_free(zKeep);
+  }
+  return rc == SQLITE_OK ? sqlite3_exec(db, zFlush, 0, 0, 0) : rc;
 }
 
 /* At the end: what waits goes to the file through a connection of its own. */
@@ -298,7 +463,7 @@ static void flushAtClose(Queue *p) {
     sqlite3_busy_timeout(db, 5000);
     rc = bxQueueModuleOn(db, p, 0);
   }
-  if (rc == SQLITE_OK) rc = sqlite3_exec(db, zFlush, 0, 0, 0);
+  if (rc == SQLITE_OK) rc = writeAtClose(p, db);
   if (rc != SQLITE_OK) {
     if (db != 0) bxFailDb(&err, db, rc);
     sqlite3_log(rc, "blackbox: %lld queued rows lost at close: %s", p->nRow,
@@ -321,46 +486,6 @@ static void queueFree(void *pArg) {
 
 /*----------------------------------------------------------- functions ----*/
 
-/* The settings, read again when this connection has changed anything since, or
-** some time has passed: reading takes a lock on the file. */
-static const Limits *limitsNow(
-    Queue *p, BxStmts *pHome, i64 iNow, BxErr *pErr) {
-#define SETTING(name)                                                          \
-  "(SELECT value FROM main.blackbox_limits WHERE name = 'payload." name "')"
-  /* clang-format off */
-  static const char zSql[] =
-      "SELECT " SETTING("enabled") ", " SETTING("flush_batch_size") ", "
-      SETTING("flush_interval_ms") ", " SETTING("queue_max_bytes");
-  /* clang-format on */
-  Limits *pOut = &p->limits;
-  int nChanges = sqlite3_total_changes(p->bx->db);
-  BxErr err = {SQLITE_OK, 0};
-  sqlite3_stmt *pStmt;
-  if (pOut->pHome != pHome) pOut->iRead = 0;
-  if (pOut->iRead != 0 && pOut->nChanges == nChanges && iNow >= pOut->iRead &&
-      iNow - pOut->iRead < LIMITS_MS) {
-    return pOut;
-  }
-  pStmt = bxStmt(pHome, zSql, &err);
-  if (bxRow(pStmt, &err)) {
-    pOut->bEnabled = sqlite3_column_int64(pStmt, 0);
-    pOut->nBatch = sqlite3_column_int64(pStmt, 1);
-    pOut->nInterval = sqlite3_column_int64(pStmt, 2);
-    pOut->nMaxByte = sqlite3_column_int64(pStmt, 3);
-    pOut->nChanges = nChanges;
-  }
-  bxDone(pStmt, &err);
-  if (err.rc != SQLITE_OK &&
-      ((err.rc & 0xff) != SQLITE_BUSY || pOut->iRead == 0)) {
-    *pErr = err;
-    return pOut;
-  }
-  pOut->iRead = iNow; /* of a locked file, those known still hold */
-  pOut->pHome = pHome;
-  bxClear(&err);
-  return pOut;
-}
-
 /* Puts a row at the end, if there is room. Takes pRow over. */
 static void append(Queue *p, Waiting *pRow, BxErr *pErr) {
   if (pErr->rc == SQLITE_OK && p->nByte + pRow->nByte > p->limits.nMaxByte) {
@@ -375,6 +500,7 @@ static void append(Queue *p, Waiting *pRow, BxErr *pErr) {
     freeWaiting(pRow);
     return;
   }
+  pRow->iSerial = ++p->iSerial;
   *p->ppLast = pRow;
   p->ppLast = &pRow->pNext;
   p->nRow++;
@@ -383,10 +509,10 @@ static void append(Queue *p, Waiting *pRow, BxErr *pErr) {
 
 /* Rows wait for one schema at a time: those for another are written first. */
 static void changeTarget(
-    Queue *p, const BxStmts *pHome, int bFlush, BxErr *pErr) {
-  if (p->nRow == 0 || sqlite3_stricmp(p->zHome, pHome->zDb) == 0) return;
-  if (bFlush) flushQuietly(p, pErr);
-  if (p->nRow > 0) {
+    Queue *p, const BxStmts *pHome, int bCall, BxErr *pErr) {
+  if (p->pFirst == 0 || sqlite3_stricmp(p->zHome, pHome->zDb) == 0) return;
+  if (bCall) flushQuietly(p, pErr);
+  if (p->pFirst != 0) {
     bxFail(pErr, SQLITE_ERROR,
         "MisuseError: %lld rows wait for schema %s; COMMIT, and SELECT "
         "payload_flush(), before rows are queued for %s",
@@ -394,30 +520,70 @@ static void changeTarget(
   }
 }
 
-i64 bxQueuePut(
-    Queue *p, sqlite3_value **aVal, int nVal, int bFlush, BxErr *pErr) {
-  BxStmts *pHome = bxHome(p->bx, "payload", pErr);
-  const Limits *pLimits;
-  Waiting *pRow, **ppEnd;
-  i64 nByte;
-  if (pHome == 0) return 0;
-  pLimits = limitsNow(p, pHome, bxNow(), pErr);
-  pRow = newWaiting(aVal, nVal, pErr);
-  if (pErr->rc != SQLITE_OK || !pLimits->bEnabled) {
-    freeWaiting(pRow);
-    return 0;
-  }
-  changeTarget(p, pHome, bFlush, pErr);
-  nByte = pRow->nByte;
-  if (p->nRow == 0) rememberFile(p, pHome->zDb, pErr);
-  if (p->nByte + pRow->nByte > pLimits->nMaxByte && bFlush) {
+/* Mode memory: the row waits. */
+static void stage(
+    Queue *p, BxStmts *pHome, Waiting *pRow, int bCall, BxErr *pErr) {
+  Waiting **ppEnd;
+  i64 iNow = bxNow();
+  if (pRow == 0) return;
+  changeTarget(p, pHome, bCall, pErr);
+  if (p->pFirst == 0) rememberFile(p, pHome->zDb, pErr);
+  if (p->nByte + pRow->nByte > p->limits.nMaxByte && bCall) {
     flushQuietly(p, pErr);
   }
   ppEnd = p->ppLast;
   append(p, pRow, pErr);
+  if (pErr->rc != SQLITE_OK) return;
+  if (iNow - p->iPut > p->limits.nInterval) p->bOverdue = 1;
+  if (bCall && isDue(p)) flushQuietly(p, pErr);
+  if (pErr->rc != SQLITE_OK) {
+    cutBack(p, ppEnd);
+  } else {
+    p->iPut = iNow;
+  }
+}
+
+/* Mode durable: the row is written. Rows that wait since the mode was another
+** go first, where they may. */
+static void store(Queue *p, BxStmts *pHome, sqlite3_value **aVal, i64 iTime,
+    int bCall, BxErr *pErr) {
+  int nOwn = bCall ? 0 : 1; /* the INSERT around us is counted later */
+  if (bCall && isDue(p)) flushQuietly(p, pErr);
+  if (isHistory(p, iTime)) keepHistory(pHome, iTime > 0 ? iTime : 1, pErr);
+  writeRow(pHome, aVal, iTime, pErr);
+  if (pErr->rc != SQLITE_OK) return;
+  if (isCleanupDue(p)) carryCleanup(p, pHome);
+  p->limits.nChanges = sqlite3_total_changes(p->bx->db) + nOwn;
+}
+
+static void failDisabled(const BxStmts *pHome, BxErr *pErr) {
+  bxFail(pErr, SQLITE_ERROR,
+      "ArchiveDisabledError: payload.enabled is 0 in schema %s, so nothing was "
+      "stored; INSERT OR REPLACE INTO \"%w\".blackbox_settings "
+      "VALUES('payload.enabled', 1) turns the archive on, "
+      "('payload.on_disabled', 'ignore') makes such calls return 0",
+      pHome->zDb, pHome->zDb);
+}
+
+i64 bxQueuePut(
+    Queue *p, sqlite3_value **aVal, int nVal, int bCall, BxErr *pErr) {
+  BxStmts *pHome = bxHome(p->bx, "payload", pErr);
+  const Limits *pLimits;
+  i64 iTime;
+  if (pHome == 0) return 0;
+  iTime = checkRow(aVal, nVal, pErr);
   if (pErr->rc != SQLITE_OK) return 0;
-  if (bFlush && isDue(p)) flushQuietly(p, pErr);
-  if (pErr->rc != SQLITE_OK) cutBack(p, ppEnd, p->nRow - 1, p->nByte - nByte);
+  pLimits = limitsNow(p, pHome, bxNow(), pErr);
+  if (pErr->rc != SQLITE_OK) return 0;
+  if (!pLimits->bEnabled) {
+    if (!pLimits->bIgnore) failDisabled(pHome, pErr);
+    return 0;
+  }
+  if (pLimits->bMemory) {
+    stage(p, pHome, newWaiting(aVal, iTime, pErr), bCall, pErr);
+  } else {
+    store(p, pHome, aVal, iTime, bCall, pErr);
+  }
   return pErr->rc == SQLITE_OK;
 }
 
@@ -426,8 +592,8 @@ static Queue *queueOf(Bx *bx) {
 }
 
 void bxPayloadQueue(BxCall *p) {
-  bxReturnInt(
-      p, bxQueuePut(queueOf(p->bx), p->aArg, p->nArg, p->pCtx != 0, &p->err));
+  Queue *pQueue = queueOf(p->bx);
+  bxReturnInt(p, bxQueuePut(pQueue, p->aArg, p->nArg, p->pCtx != 0, &p->err));
 }
 
 void bxPayloadFlush(BxCall *p) {
@@ -447,7 +613,8 @@ sqlite3_stmt *bxPayloadWaiting(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   sqlite3_stmt *pStmt = 0;
   (void)apArg;
   bxFailDb(pErr, bx->db,
-      sqlite3_prepare_v2(bx->db, "SELECT ?1, ?2, ?3, ?4", -1, &pStmt, 0));
+      sqlite3_prepare_v2(
+          bx->db, "SELECT ?1, ?2, ?3, ?4, 'this connection'", -1, &pStmt, 0));
   if (pErr->rc != SQLITE_OK) return 0;
   bxBind(pStmt, pErr, "iin", p->nRow, p->nByte);
   if (p->pFirst != 0) sqlite3_bind_int64(pStmt, 3, p->pFirst->iStaged);
@@ -469,14 +636,93 @@ void bxQueueSize(Bx *bx, i64 *pnRow, i64 *pnByte) {
   *pnByte = queueOf(bx)->nByte;
 }
 
+/*----------------------------------------------------------- deleting ----*/
+
+static Waiting *findRow(Queue *p, i64 iSerial) {
+  Waiting *pRow = p->pFirst;
+  while (pRow != 0 && pRow->iSerial != iSerial) pRow = pRow->pNext;
+  return pRow == 0 || pRow->nDropped ? 0 : pRow;
+}
+
+void bxQueueDrop(Queue *p, i64 iSerial, BxErr *pErr) {
+  static const char zReceipt[] =
+      "INSERT INTO main.retention_log(at, domain, rule, rows, bytes, oldest,"
+      "  newest, minute) "
+      "VALUES(?1, 'payload', 'payload.queue', 1, ?2, ?3, ?3, ?1 / 60000) "
+      "ON CONFLICT (domain, rule, minute) WHERE minute IS NOT NULL DO UPDATE"
+      "  SET rows = rows + 1, bytes = bytes + excluded.bytes,"
+      "    oldest = min(oldest, excluded.oldest),"
+      "    newest = max(newest, excluded.newest)";
+  BxStmts *pHome = target(p, pErr);
+  Waiting *pRow = findRow(p, iSerial);
+  sqlite3_stmt *pStmt;
+  if (pHome == 0 || pRow == 0) return;
+  pStmt = bxStmt(pHome, zReceipt, pErr);
+  bxBind(pStmt, pErr, "iii", bxNow(), pRow->nByte, pRow->iTime);
+  bxRun(pStmt, pErr);
+  if (pErr->rc != SQLITE_OK) return;
+  pRow->nDropped = p->nSave + 1;
+  p->nRow--;
+  p->nByte -= pRow->nByte;
+}
+
+i64 bxQueueClear(BxStmts *pHome, BxErr *pErr) {
+  static const char zSql[] = "DELETE FROM payload_queue";
+  Queue *p = queueOf(pHome->bx);
+  i64 nRow = p->nRow;
+  if (nRow == 0 || sqlite3_stricmp(p->zHome, pHome->zDb) != 0) return 0;
+  bxRun(bxStmt(pHome, zSql, pErr), pErr);
+  return nRow;
+}
+
+/* Takes back the marks that were made deeper in savepoints than nDeep. */
+static void undrop(Queue *p, int nDeep) {
+  Waiting *pRow;
+  for (pRow = p->pFirst; pRow != 0; pRow = pRow->pNext) {
+    if (pRow->nDropped > nDeep) pRow->nDropped = 0;
+  }
+  recount(p);
+}
+
+/* Takes the marked rows off. */
+static void removeDropped(Queue *p) {
+  Waiting **pp = &p->pFirst;
+  while (*pp != 0) {
+    Waiting *pRow = *pp;
+    if (!pRow->nDropped) {
+      pp = &pRow->pNext;
+      continue;
+    }
+    *pp = pRow->pNext;
+    letGo(p, pRow);
+  }
+  recount(p);
+}
+
+void bxQueueSavepoint(Queue *p, int iSavepoint) {
+  p->nSave = iSavepoint + 1;
+}
+
+void bxQueueRelease(Queue *p, int iSavepoint) {
+  Waiting *pRow;
+  for (pRow = p->pFirst; pRow != 0; pRow = pRow->pNext) {
+    if (pRow->nDropped > iSavepoint + 1) pRow->nDropped = iSavepoint + 1;
+  }
+  p->nSave = iSavepoint;
+}
+
+void bxQueueRollbackTo(Queue *p, int iSavepoint) {
+  undrop(p, iSavepoint + 1);
+  p->nSave = iSavepoint + 1;
+}
+
 /*------------------------------------------------- the table's row path ----*/
 
 void bxQueueBegin(Queue *p) {
   p->bAlone = sqlite3_get_autocommit(p->bx->db);
   p->bWritten = 0;
   p->ppMark = p->ppLast;
-  p->nMarkRow = p->nRow;
-  p->nMarkByte = p->nByte;
+  p->nSave = 0;
 }
 
 /* Before the commit of a statement that put rows and is a transaction of its
@@ -488,6 +734,8 @@ void bxQueueSync(Queue *p, BxErr *pErr) {
   if (!p->bAlone || !isDue(p)) return;
   pHome = target(p, &err);
   if (pHome != 0) {
+    i64 iUntil = newestHistory(p);
+    if (iUntil > 0) keepHistory(pHome, iUntil, &err);
     bxRun(bxStmt(pHome, zFlush, &err), &err);
     p->bWritten = err.rc == SQLITE_OK;
     noteFailure(p, &err);
@@ -502,23 +750,54 @@ void bxQueueSync(Queue *p, BxErr *pErr) {
 }
 
 void bxQueueCommit(Queue *p) {
-  if (p->bWritten) emptyQueue(p);
-  p->bWritten = 0;
-  p->ppMark = 0;
-}
-
-/* A statement of its own failed: its rows go. What a rolled-back transaction
-** put stays: the exchanges took place. */
-void bxQueueRollback(Queue *p) {
-  if (p->bAlone && p->ppMark != 0) {
-    cutBack(p, p->ppMark, p->nMarkRow, p->nMarkByte);
+  if (p->bWritten) {
+    emptyQueue(p);
+  } else {
+    removeDropped(p);
   }
   p->bWritten = 0;
   p->ppMark = 0;
 }
 
+/* A statement of its own failed: its rows go. What a rolled-back transaction
+** put stays: the exchanges took place. What either deleted is back. */
+void bxQueueRollback(Queue *p) {
+  undrop(p, 0);
+  if (p->bAlone && p->ppMark != 0) cutBack(p, p->ppMark);
+  p->bWritten = 0;
+  p->ppMark = 0;
+}
+
+/*------------------------------------------------------------- readers ----*/
+
+static const Waiting *notDropped(const Waiting *pRow) {
+  while (pRow != 0 && pRow->nDropped) pRow = pRow->pNext;
+  return pRow;
+}
+
 const Waiting *bxQueueFirst(Queue *p) {
-  return p->pFirst;
+  return notDropped(p->pFirst);
+}
+
+const Waiting *bxQueueNext(const Waiting *pRow) {
+  return notDropped(pRow->pNext);
+}
+
+i64 bxQueueLast(Queue *p) {
+  return p->iSerial;
+}
+
+void bxQueueOpen(Queue *p) {
+  p->nReader++;
+}
+
+void bxQueueClose(Queue *p) {
+  if (--p->nReader > 0) return;
+  while (p->pGone != 0) {
+    Waiting *pNext = p->pGone->pGone;
+    freeWaiting(p->pGone);
+    p->pGone = pNext;
+  }
 }
 
 static void moduleFree(void *p) {
@@ -532,6 +811,7 @@ int bxQueueRegister(Bx *bx) {
   memset(p, 0, sizeof(*p));
   p->bx = bx;
   p->ppLast = &p->pFirst;
+  p->iPut = bxNow();
   pSlot->p = p;
   pSlot->xFree = queueFree;
   bxRef(bx);

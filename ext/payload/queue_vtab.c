@@ -3,9 +3,9 @@
 **
 ** Columns: event_id, agent_id, request_body, response_body, timestamp
 ** (milliseconds since 1970 UTC), size_bytes; hidden: id, a new UUID whenever
-** it is read, for the row that is written. INSERT puts a row at the end of
-** the queue of this connection; SELECT shows what waits, oldest first. Rows
-** leave by being written to event_payloads, not by DELETE.
+** it is read, for the row that is written. INSERT archives an exchange, or puts
+** it at the end of the queue of this connection; SELECT shows what waits,
+** oldest first; DELETE takes it off.
 */
 #include "queue.h"
 SQLITE_EXTENSION_INIT3
@@ -22,8 +22,12 @@ typedef struct QueueVtab {
 typedef struct QueueCursor {
   sqlite3_vtab_cursor base;
   const Waiting *pRow;
-  i64 iRow;
+  i64 iLast; /* rows put later are not shown */
 } QueueCursor;
+
+static Queue *queueOf(const sqlite3_vtab *pVtab) {
+  return ((const QueueVtab *)pVtab)->pQueue;
+}
 
 static int queueConnect(sqlite3 *db, void *pAux, int argc,
     const char *const *argv, sqlite3_vtab **ppVtab, char **pzErr) {
@@ -57,8 +61,14 @@ static int queueBestIndex(sqlite3_vtab *pVtab, sqlite3_index_info *pInfo) {
 }
 
 static int queueOpen(sqlite3_vtab *pVtab, sqlite3_vtab_cursor **ppCursor) {
-  (void)pVtab;
-  return bxCursorNew(sizeof(QueueCursor), ppCursor);
+  int rc = bxCursorNew(sizeof(QueueCursor), ppCursor);
+  if (rc == SQLITE_OK) bxQueueOpen(queueOf(pVtab));
+  return rc;
+}
+
+static int queueClose(sqlite3_vtab_cursor *pCursor) {
+  bxQueueClose(queueOf(pCursor->pVtab));
+  return bxCursorFree(pCursor);
 }
 
 static int queueFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
@@ -68,20 +78,20 @@ static int queueFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
   (void)idxStr;
   (void)argc;
   (void)argv;
-  p->pRow = bxQueueFirst(((QueueVtab *)pCursor->pVtab)->pQueue);
-  p->iRow = 1;
+  p->pRow = bxQueueFirst(queueOf(pCursor->pVtab));
+  p->iLast = bxQueueLast(queueOf(pCursor->pVtab));
   return SQLITE_OK;
 }
 
 static int queueNext(sqlite3_vtab_cursor *pCursor) {
   QueueCursor *p = (QueueCursor *)pCursor;
-  p->pRow = p->pRow->pNext;
-  p->iRow++;
+  p->pRow = bxQueueNext(p->pRow);
   return SQLITE_OK;
 }
 
 static int queueEof(sqlite3_vtab_cursor *pCursor) {
-  return ((QueueCursor *)pCursor)->pRow == 0;
+  const QueueCursor *p = (const QueueCursor *)pCursor;
+  return p->pRow == 0 || p->pRow->iSerial > p->iLast;
 }
 
 static int queueColumn(
@@ -104,18 +114,20 @@ static int queueColumn(
 }
 
 static int queueRowid(sqlite3_vtab_cursor *pCursor, sqlite3_int64 *piRowid) {
-  *piRowid = ((QueueCursor *)pCursor)->iRow;
+  *piRowid = ((QueueCursor *)pCursor)->pRow->iSerial;
   return SQLITE_OK;
 }
 
 static int queueUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
     sqlite3_int64 *piRowid) {
-  Queue *p = ((QueueVtab *)pVtab)->pQueue;
+  Queue *p = queueOf(pVtab);
   BxErr err = {SQLITE_OK, 0};
-  if (argc == 1 || sqlite3_value_type(argv[0]) != SQLITE_NULL) {
+  if (argc == 1) {
+    bxQueueDrop(p, sqlite3_value_int64(argv[0]), &err);
+  } else if (sqlite3_value_type(argv[0]) != SQLITE_NULL) {
     bxFail(&err, SQLITE_READONLY,
-        "ReadOnlyError: a queued row cannot be changed or deleted; it leaves "
-        "when it is written");
+        "ReadOnlyError: a queued row cannot be changed; DELETE it and INSERT "
+        "it anew");
   } else if (sqlite3_value_type(argv[2 + SIZE]) != SQLITE_NULL ||
              sqlite3_value_type(argv[2 + ID]) != SQLITE_NULL) {
     bxFail(&err, SQLITE_CONSTRAINT,
@@ -129,33 +141,49 @@ static int queueUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
 }
 
 static int queueBegin(sqlite3_vtab *pVtab) {
-  bxQueueBegin(((QueueVtab *)pVtab)->pQueue);
+  bxQueueBegin(queueOf(pVtab));
   return SQLITE_OK;
 }
 
 static int queueSync(sqlite3_vtab *pVtab) {
   BxErr err = {SQLITE_OK, 0};
-  bxQueueSync(((QueueVtab *)pVtab)->pQueue, &err);
+  bxQueueSync(queueOf(pVtab), &err);
   return bxReportVtab(&err, pVtab);
 }
 
 static int queueCommit(sqlite3_vtab *pVtab) {
-  bxQueueCommit(((QueueVtab *)pVtab)->pQueue);
+  bxQueueCommit(queueOf(pVtab));
   return SQLITE_OK;
 }
 
 static int queueRollback(sqlite3_vtab *pVtab) {
-  bxQueueRollback(((QueueVtab *)pVtab)->pQueue);
+  bxQueueRollback(queueOf(pVtab));
+  return SQLITE_OK;
+}
+
+static int queueSavepoint(sqlite3_vtab *pVtab, int iSavepoint) {
+  bxQueueSavepoint(queueOf(pVtab), iSavepoint);
+  return SQLITE_OK;
+}
+
+static int queueRelease(sqlite3_vtab *pVtab, int iSavepoint) {
+  bxQueueRelease(queueOf(pVtab), iSavepoint);
+  return SQLITE_OK;
+}
+
+static int queueRollbackTo(sqlite3_vtab *pVtab, int iSavepoint) {
+  bxQueueRollbackTo(queueOf(pVtab), iSavepoint);
   return SQLITE_OK;
 }
 
 static const sqlite3_module queueModule = {
+    .iVersion = 2, /* 2 has savepoints */
     .xConnect = queueConnect,
     .xBestIndex = queueBestIndex,
     .xDisconnect = queueDisconnect,
     .xDestroy = queueDisconnect,
     .xOpen = queueOpen,
-    .xClose = bxCursorFree,
+    .xClose = queueClose,
     .xFilter = queueFilter,
     .xNext = queueNext,
     .xEof = queueEof,
@@ -166,6 +194,9 @@ static const sqlite3_module queueModule = {
     .xSync = queueSync,
     .xCommit = queueCommit,
     .xRollback = queueRollback,
+    .xSavepoint = queueSavepoint,
+    .xRelease = queueRelease,
+    .xRollbackTo = queueRollbackTo,
 };
 
 int bxQueueModuleOn(sqlite3 *db, Queue *p, void (*xFree)(void *)) {

@@ -451,7 +451,8 @@ def test_a_temp_table_of_that_name_takes_no_evidence(archive):
     archive.execute("CREATE TEMP TABLE blackbox_settings(name, value)")
     archive.execute("CREATE TEMP TABLE blackbox_domains(domain, version)")
     archive.execute("INSERT INTO temp.blackbox_domains VALUES('payload', 1)")
-    archive.execute("INSERT INTO main.blackbox_settings VALUES('payload.enabled', 1)")
+    archive.execute("INSERT INTO main.blackbox_settings VALUES('payload.enabled', 1), "
+                    "('payload.queue_mode', 'memory')")
     archive.execute("CREATE VIRTUAL TABLE main.ring USING payload_ring")
     archive.execute("INSERT INTO ring(agent_id, event_id) VALUES('a','e')")
     assert save(archive, "k", ITEM) == 1
@@ -473,7 +474,8 @@ def test_stats(archive):
     assert zero.pop("totalSize") > 0
     assert zero == {"enabled": False, "archive": 0, "evidence": 0, "pinned": 0,
                     "archiveBytes": 0, "evidenceBytes": 0, "expired": 0,
-                    "unhashed": 0, "waiting": 0, "waitingBytes": 0}
+                    "unhashed": 0, "waiting": 0, "waitingBytes": 0, "queueMode": "durable",
+                    "waitingOf": "this connection"}
     now = int(time.time() * 1000)
     add(archive, "new", now)
     add(archive, "old", now - 8 * DAY)
@@ -481,14 +483,16 @@ def test_stats(archive):
     add(archive, "ev", 0, "evidence", body="x" * 9)
     add(archive, "freed", 0, "evidence", body="x" * 11)
     one(archive, "SELECT payload_unpin('freed', 'a', 'r')")
-    archive.execute("INSERT INTO blackbox_settings VALUES('payload.enabled', 1)")
+    archive.execute("INSERT INTO blackbox_settings VALUES('payload.enabled', 1), "
+                    "('payload.queue_mode', 'memory')")
     one(archive, "SELECT payload_queue('e', 'a', 'qq', 'é')")
     found = stats()
     assert found.pop("totalSize") == one(archive, "PRAGMA page_count") \
         * one(archive, "PRAGMA page_size")
     assert found == {"enabled": True, "archive": 3, "evidence": 2, "pinned": 2,
                      "archiveBytes": 17, "evidenceBytes": 20, "expired": 1,
-                     "unhashed": 2, "waiting": 1, "waitingBytes": 4}
+                     "unhashed": 2, "waiting": 1, "waitingBytes": 4, "queueMode": "memory",
+                     "waitingOf": "this connection"}
     assert one(archive, "SELECT json_extract(payload_stats(), '$.archive')") == 3
 
 
@@ -523,7 +527,7 @@ def test_db_size_without_a_file():
 
 @pytest.mark.parametrize(
     "name, default, low, high",
-    [("enabled", 0, 0, 1), ("retention_days", 7, 7, 365),
+    [("enabled", 0, 0, 1), ("retention_days", 7, 1, 365),
      ("flush_interval_ms", 5000, 1000, 60000), ("flush_batch_size", 20, 1, 100),
      ("queue_max_bytes", 64 << 20, 1 << 20, 1 << 30), ("window", 50, 1, 10000)])
 def test_settings_have_default_and_range(archive, path, name, default, low, high):
@@ -564,6 +568,8 @@ def test_without_an_install_every_call_says_so(path, call):
     with pytest.raises(sqlite3.OperationalError, match="not initialized"):
         db.execute("SELECT " + call)
     one(db, "SELECT blackbox_install()")
+    if "queue" in call:
+        db.execute("INSERT INTO blackbox_settings VALUES('payload.enabled', 1)")
     if "unpin" not in call:
         db.execute("SELECT " + call)
 
@@ -576,6 +582,7 @@ def test_two_installs_are_ambiguous_until_one_is_chosen(archive, tmp_path, call)
     with pytest.raises(sqlite3.OperationalError, match="ambiguous: both main and "):
         archive.execute("SELECT " + call)
     assert one(archive, "SELECT blackbox_use('main')") == "main"
+    archive.execute("INSERT INTO blackbox_settings VALUES('payload.enabled', 1)")
     if "unpin" not in call:
         archive.execute("SELECT " + call)
 
@@ -638,7 +645,8 @@ def test_calls_inside_a_statement_that_writes_explain(archive, call):
     archive.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
     archive.execute("INSERT INTO ring(agent_id, event_id) VALUES('a','e')")
     archive.execute("CREATE TABLE t(x)")
-    archive.execute("INSERT INTO blackbox_settings VALUES('payload.enabled', 1)")
+    archive.execute("INSERT INTO blackbox_settings VALUES('payload.enabled', 1), "
+                    "('payload.queue_mode', 'memory')")
     one(archive, "SELECT payload_queue('e', 'a', 'q', 'r')")
     for statement in (f"INSERT INTO t SELECT {call}", f"INSERT INTO t VALUES({call})",
                       f"UPDATE blackbox_settings SET value = {call}"):
@@ -665,7 +673,8 @@ def test_a_read_only_database_says_so_and_keeps_everything(archive, path, call):
     archive.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
     archive.execute("INSERT INTO ring(agent_id, event_id) VALUES('a','e')")
     add(archive, "x", 0, "evidence")
-    archive.execute("INSERT INTO blackbox_settings VALUES('payload.enabled', 1)")
+    archive.execute("INSERT INTO blackbox_settings VALUES('payload.enabled', 1), "
+                    "('payload.queue_mode', 'memory')")
     db = connect(f"file:{path}?mode=ro", uri=True)
     assert one(db, "SELECT payload_queue('e', 'a', 'q', 'r')") == 1
     call = call.replace("'[]'", "'[{\"eventId\":\"e\",\"agentId\":\"a\"}]'")

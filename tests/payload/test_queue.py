@@ -1,4 +1,4 @@
-"""payload_queue: rows wait in memory, are written together, and none is lost."""
+"""payload_queue in mode memory: rows wait, are written together, none is lost."""
 import json
 import sqlite3
 import subprocess
@@ -25,6 +25,7 @@ def setting(db, name, value, schema="main"):
 def queue(db):
     db.execute("PRAGMA synchronous=OFF")
     setting(db, "enabled", 1)
+    setting(db, "queue_mode", "memory")
     setting(db, "flush_interval_ms", 60000)
     return db
 
@@ -122,23 +123,34 @@ def test_waiting_rows_are_not_visible_and_not_of_other_connections(queue, path):
 
 
 def test_waiting_tells_rows_bytes_and_age(queue):
-    assert rows(queue, "SELECT * FROM payload_waiting") == [(0, 0, None, None)]
+    assert rows(queue, "SELECT * FROM payload_waiting") \
+        == [(0, 0, None, None, "this connection")]
     put(queue, "e1", "e2", body="é")
     found = rows(queue, "SELECT * FROM payload_waiting")[0]
-    assert found[:2] == (2, 6) and found[3] is None
+    assert found[:2] == (2, 6) and found[3:] == (None, "this connection")
     assert abs(found[2] - time.time() * 1000) < 60000
 
 
 # ---- the archive switch
 
 
-@pytest.mark.parametrize("how", [CALL, ROW])
-def test_switched_off_it_stores_nothing(db, how):
+CALLED = "INSERT INTO blackbox_call VALUES('payload_queue', json_array(?, 'a', ?, 'r'))"
+
+
+@pytest.mark.parametrize("how", [CALL, ROW, CALLED])
+def test_switched_off_it_says_so(db, how):
     for value in (None, 0):
         if value is not None:
             setting(db, "enabled", value)
-        result = db.execute(how, ("e", "q")).fetchone()
-        assert result == ((0,) if how == CALL else None)
+        for begin in ("", "BEGIN"):
+            db.execute(begin)
+            with pytest.raises(sqlite3.OperationalError,
+                               match="ArchiveDisabledError: payload.enabled is 0 in "
+                               "schema main.*payload.on_disabled"):
+                db.execute(how, ("e", "q"))
+        db.execute("COMMIT")
+        with pytest.raises(sqlite3.OperationalError, match="ArchiveDisabledError"):
+            db.execute(ROW.replace("INSERT", "INSERT OR IGNORE"), ("e", "q"))
         assert rows(db, WAITING) == [(0, 0)]
         assert one(db, "SELECT payload_flush()") == 0 and stored(db) == []
     db.execute("INSERT INTO event_payloads(event_id, agent_id, purpose) "
@@ -146,9 +158,31 @@ def test_switched_off_it_stores_nothing(db, how):
     assert stored(db) == ["plain"]
 
 
+@pytest.mark.parametrize("how", [CALL, ROW, CALLED])
+def test_switched_off_it_returns_0_where_that_is_asked_for(db, how):
+    setting(db, "on_disabled", "ignore")
+    assert db.execute(how, ("e", "q")).fetchone() == ((0,) if how == CALL else None)
+    assert rows(db, WAITING) == [(0, 0)] and stored(db) == []
+    with pytest.raises(sqlite3.IntegrityError, match="out of range"):
+        setting(db, "on_disabled", "nothing")
+
+
+def test_the_statement_that_the_message_names_turns_it_on(tmp_path):
+    db, schema = connect(), 'at "t'
+    db.execute(f"ATTACH ? AS {quoted(schema)}", (str(tmp_path / "o.db"),))
+    one(db, "SELECT blackbox_install(?)", schema)
+    with pytest.raises(sqlite3.OperationalError, match="ArchiveDisabled") as caught:
+        put(db, "e")
+    told = str(caught.value)
+    db.execute(told[told.index("INSERT"):told.index(" turns")])
+    put(db, "e")
+    assert stored(db, quoted(schema)) == ["e"]
+
+
 def test_rows_staged_before_switching_off_are_still_written(queue):
     put(queue, "e1")
     setting(queue, "enabled", 0)
+    setting(queue, "on_disabled", "ignore")
     assert one(queue, CALL, "e2", "q") == 0
     assert one(queue, "SELECT payload_flush()") == 1
     assert stored(queue) == ["e1"]
@@ -224,6 +258,7 @@ def test_close_with_an_archive_in_an_attached_file(path, tmp_path):
     db.execute(f"ATTACH ? AS {quoted(schema)}", (str(other),))
     one(db, "SELECT blackbox_install(?)", schema)
     setting(db, "enabled", 1, quoted(schema))
+    setting(db, "queue_mode", "memory", quoted(schema))
     put(db, "e1", "e2")
     assert one(db, "SELECT payload_flush()") == 2
     put(db, "e3")
@@ -235,6 +270,7 @@ def test_close_of_a_database_without_a_file_loses_no_one_else(tmp_path):
     db = connect()
     one(db, "SELECT blackbox_install()")
     setting(db, "enabled", 1)
+    setting(db, "queue_mode", "memory")
     put(db, "e1")
     db.close()
 
@@ -500,7 +536,6 @@ def test_a_batch_that_is_written_with_the_callers_row(queue):
 @pytest.mark.parametrize(
     "statement, message",
     [("UPDATE payload_queue SET event_id = 'x'", "ReadOnlyError"),
-     ("DELETE FROM payload_queue", "ReadOnlyError"),
      ("INSERT INTO payload_queue(event_id, agent_id, size_bytes) VALUES('e','a',1)",
       "given by the queue"),
      ("INSERT INTO payload_queue(event_id, agent_id, id) VALUES('e','a','i')",
@@ -596,6 +631,7 @@ def test_rows_go_to_the_schema_that_they_were_queued_for(queue, path, tmp_path, 
     queue.execute("ATTACH ? AS o", (str(tmp_path / "o.db"),))
     one(queue, "SELECT blackbox_install('o')")
     setting(queue, "enabled", 1, "o")
+    setting(queue, "queue_mode", "memory", "o")
     one(queue, "SELECT blackbox_use('o')")
     put(queue, "for o")
     one(queue, "SELECT blackbox_use('main')")
@@ -616,6 +652,7 @@ def test_rows_for_a_file_that_was_detached_wait_for_it(queue, tmp_path):
     queue.execute("ATTACH ? AS o", (str(tmp_path / "o.db"),))
     one(queue, "SELECT blackbox_install('o')")
     setting(queue, "enabled", 1, "o")
+    setting(queue, "queue_mode", "memory", "o")
     one(queue, "SELECT blackbox_use('o')")
     put(queue, "e")
     queue.execute("DETACH o")
@@ -652,5 +689,6 @@ def test_a_queue_that_is_off_takes_nothing_whatever_waits(queue, tmp_path):
     one(queue, "SELECT blackbox_use('o')")
     for begin in "", "BEGIN":
         queue.execute(begin)
-        assert one(queue, CALL, "f", "q") == 0
+        with pytest.raises(sqlite3.OperationalError, match="ArchiveDisabledError"):
+            put(queue, "f")
         assert waiting(queue) == ["e"]
