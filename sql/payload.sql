@@ -19,6 +19,8 @@
 --         payload_due      the same, with the pinned ones and why they stay
 --         payload_sweep    INSERT removes archive rows older than a time
 --         payload_clear    INSERT removes all archive rows
+--         payload_history  INSERT adds archive rows that may be past the
+--                          retention: they stay until clean-up is asked for
 --         payload_check    contradictions (none, when all is well)
 --
 -- Invariants, whoever writes and with whatever conflict clause:
@@ -108,6 +110,10 @@ SELECT NULL AS before, NULL AS max_rows, NULL AS rule, NULL AS actor,
 
 CREATE VIEW IF NOT EXISTS main.payload_clear AS
 SELECT NULL AS actor WHERE 0;
+
+CREATE VIEW IF NOT EXISTS main.payload_history AS
+SELECT NULL AS id, NULL AS event_id, NULL AS agent_id, NULL AS request_body,
+       NULL AS response_body, NULL AS created_at WHERE 0;
 
 CREATE VIEW IF NOT EXISTS main.payload_pins AS
 SELECT pin, id, hash, columns FROM payload_ledger WHERE at IS NULL;
@@ -526,6 +532,30 @@ BEGIN
      SET bulk = 0,
          removed = coalesce((SELECT rows FROM retention_log
                               WHERE id = payload_state.removed), 0);
+END;
+
+---------------------------------------------------------------- history --
+
+-- The clean-up that comes with the writing of rows takes none up to this time.
+CREATE TRIGGER IF NOT EXISTS main.payload_history_insert
+INSTEAD OF INSERT ON payload_history
+BEGIN
+  INSERT INTO blackbox_settings(name, value)
+  SELECT 'payload.history_until', max(1, r.at)
+    FROM (SELECT CASE WHEN substr(NEW.created_at, 5, 1) = '-'
+                      THEN CAST(round((julianday(NEW.created_at) - 2440587.5)
+                                      * 86400000.0) AS INTEGER) END AS at) AS r
+   WHERE r.at < (julianday('now') - 2440587.5) * 86400000.0
+              - 86400000 * (SELECT value FROM blackbox_limits
+                             WHERE name = 'payload.retention_days')
+  ON CONFLICT (name) DO UPDATE SET value = excluded.value
+   WHERE value < excluded.value;
+  INSERT INTO event_payloads(id, event_id, agent_id, request_body, response_body,
+    size_bytes, purpose, created_at)
+  VALUES (NEW.id, NEW.event_id, NEW.agent_id, NEW.request_body, NEW.response_body,
+    coalesce(length(CAST(NEW.request_body AS BLOB)), 0)
+      + coalesce(length(CAST(NEW.response_body AS BLOB)), 0),
+    'archive', NEW.created_at);
 END;
 
 ------------------------------------------------------------------ ledger --

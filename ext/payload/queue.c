@@ -169,7 +169,8 @@ static void readLimits(BxStmts *pHome, Limits *pOut, BxErr *pErr) {
   /* clang-format off */
   static const char zSql[] =
       "SELECT " SETTING("enabled") ", " SETTING("on_disabled") " = 'ignore', "
-      SETTING("queue_mode") " = 'memory', " SETTING("retention_days") ", "
+      SETTING("queue_mode") " = 'memory', " SETTING("retention_days") " * ("
+      SETTING("history_until") " IS NOT NULL), "
       SETTING("flush_batch_size") ", " SETTING("flush_interval_ms") ", "
       SETTING("queue_max_bytes");
   /* clang-format on */
@@ -183,7 +184,7 @@ static void readLimits(BxStmts *pHome, Limits *pOut, BxErr *pErr) {
     pOut->nInterval = sqlite3_column_int64(pStmt, 5);
     pOut->nMaxByte = sqlite3_column_int64(pStmt, 6);
   }
-  /* Of a setting that is gone, nothing may expire. */
+  /* Where a setting is not there, nothing may expire. */
   if (pOut->nRetain < MS_PER_DAY) pOut->nRetain = BX_MAX_TIME;
   bxDone(pStmt, pErr);
 }
@@ -230,13 +231,22 @@ static const Limits *limitsNow(
 
 /*--------------------------------------------------------------- flush ----*/
 
+#define CREATED_AT(ms)                                                         \
+  "strftime('%Y-%m-%dT%H:%M:%fZ', " ms " / 1000.0, 'unixepoch')"
+
 static const char zFlush[] =
     "INSERT INTO main.event_payloads(id, event_id, agent_id, request_body,"
     "  response_body, size_bytes, purpose, created_at) "
     "SELECT id, event_id, agent_id, request_body,"
-    "  response_body, size_bytes, 'archive',"
-    "  strftime('%Y-%m-%dT%H:%M:%fZ', timestamp / 1000.0, 'unixepoch') "
-    "FROM payload_queue";
+    "  response_body, size_bytes, 'archive', " CREATED_AT(
+        "timestamp") " "
+                     "FROM payload_queue";
+/* The same when some rows are history. */
+static const char zFlushHistory[] =
+    "INSERT INTO main.payload_history(id, event_id, agent_id, request_body,"
+    "  response_body, created_at) "
+    "SELECT id, event_id, agent_id, request_body, response_body,"
+    "  " CREATED_AT("timestamp") " FROM payload_queue";
 
 /* The schema that rows are queued for: that of those that wait, else the home
 ** of the domain. A file that is no longer attached under its name is an error.
@@ -276,35 +286,15 @@ static void rememberFile(Queue *p, const char *zDb, BxErr *pErr) {
 /* Rows that expiry work removes at most when a write carries it. */
 #define CARRIED_ROWS 40
 
-/* Rows up to that time are left alone by the clean-up that other rows carry. */
-#define KEEP_HISTORY(until)                                                    \
-  "INSERT INTO main.blackbox_settings(name, value) "                           \
-  "SELECT name, " until " FROM main.blackbox_setting_defs"                     \
-  "  WHERE name = 'payload.history_until' "                                    \
-  "ON CONFLICT (name) DO UPDATE SET value = excluded.value"                    \
-  "  WHERE value < excluded.value"
-
+/* Whether a row is past the retention already. */
 static int isHistory(const Queue *p, i64 iTime) {
   return iTime < bxNow() - p->limits.nRetain;
 }
 
-/* Of the rows that wait, the newest that is history; below 0 when none is. */
-static i64 newestHistory(const Queue *p) {
-  const Waiting *pRow;
-  i64 iNewest = -1;
-  for (pRow = p->pFirst; pRow != 0; pRow = pRow->pNext) {
-    if (!pRow->nDropped && pRow->iTime > iNewest && isHistory(p, pRow->iTime)) {
-      iNewest = pRow->iTime;
-    }
-  }
-  return iNewest == 0 ? 1 : iNewest; /* 0 is none, in the setting */
-}
-
-static void keepHistory(BxStmts *pHome, i64 iUntil, BxErr *pErr) {
-  static const char zKeep[] = KEEP_HISTORY("?1");
-  sqlite3_stmt *pStmt = bxStmt(pHome, zKeep, pErr);
-  bxBind(pStmt, pErr, "i", iUntil);
-  bxRun(pStmt, pErr);
+static const char *flushSql(const Queue *p) {
+  const Waiting *pRow = p->pFirst;
+  while (pRow != 0 && !isHistory(p, pRow->iTime)) pRow = pRow->pNext;
+  return pRow == 0 ? zFlush : zFlushHistory;
 }
 
 /* Whether a row that is written at once looks for expiry work: each batch size
@@ -347,20 +337,25 @@ static void noteFailure(Queue *p, const BxErr *pErr) {
   p->zFailed = pErr->zMsg ? sqlite3_mprintf("%s", pErr->zMsg) : 0;
 }
 
-static const char zRow[] =
-    "INSERT INTO main.event_payloads(id, event_id, agent_id, request_body,"
-    "  response_body, size_bytes, purpose, created_at) "
-    "VALUES(?1, ?2, ?3, ?4, ?5, ?6, 'archive',"
-    "  strftime('%Y-%m-%dT%H:%M:%fZ', ?7 / 1000.0, 'unixepoch'))";
-
 /* Writes one row. aVal: event, agent, request, response. */
 static void writeRow(
-    BxStmts *pHome, sqlite3_value **aVal, i64 iTime, BxErr *pErr) {
-  sqlite3_stmt *pStmt = bxStmt(pHome, zRow, pErr);
+    Queue *p, BxStmts *pHome, sqlite3_value **aVal, i64 iTime, BxErr *pErr) {
+  static const char zRow[] =
+      "INSERT INTO main.event_payloads(id, event_id, agent_id, request_body,"
+      "  response_body, created_at, size_bytes, purpose) "
+      "VALUES(?1, ?2, ?3, ?4, ?5, " CREATED_AT("?6") ", ?7, 'archive')";
+  static const char zHistory[] =
+      "INSERT INTO main.payload_history(id, event_id, agent_id, request_body,"
+      "  response_body, created_at) "
+      "VALUES(?1, ?2, ?3, ?4, ?5, " CREATED_AT("?6") ")";
+  int bHistory = isHistory(p, iTime);
+  sqlite3_stmt *pStmt = bxStmt(pHome, bHistory ? zHistory : zRow, pErr);
   char zId[37];
   bxUuid(zId);
-  bxBind(pStmt, pErr, "tssssii", zId, aVal[0], aVal[1], aVal[2], aVal[3],
-      bxBytes(aVal[2]) + bxBytes(aVal[3]), iTime);
+  bxBind(pStmt, pErr, "tssssi", zId, aVal[0], aVal[1], aVal[2], aVal[3], iTime);
+  if (!bHistory) {
+    bxBind(pStmt, pErr, "------i", bxBytes(aVal[2]) + bxBytes(aVal[3]));
+  }
   bxRun(pStmt, pErr);
 }
 
@@ -368,13 +363,11 @@ static void writeRow(
 ** savepoint around it. */
 static void writeRows(Queue *p, BxStmts *pHome, BxErr *pErr) {
   const Waiting *pRow;
-  i64 iUntil = newestHistory(p);
-  if (iUntil > 0) keepHistory(pHome, iUntil, pErr);
   for (pRow = p->pFirst; pRow != 0 && pErr->rc == SQLITE_OK;
        pRow = pRow->pNext) {
     sqlite3_value *aVal[] = {
         pRow->pEvent, pRow->pAgent, pRow->pRequest, pRow->pResponse};
-    if (!pRow->nDropped) writeRow(pHome, aVal, pRow->iTime, pErr);
+    if (!pRow->nDropped) writeRow(p, pHome, aVal, pRow->iTime, pErr);
   }
 }
 
@@ -436,17 +429,6 @@ static int isDue(const Queue *p) {
          iNow < p->pFirst->iStaged; /* the clock was put back */
 }
 
-static int writeAtClose(const Queue *p, sqlite3 *db) {
-  i64 iUntil = newestHistory(p);
-  int rc = SQLITE_OK;
-  if (iUntil > 0) {
-    char *zKeep = sqlite3_mprintf(KEEP_HISTORY("%lld"), iUntil);
-    rc = zKeep ? sqlite3_exec(db, zKeep, 0, 0, 0) : SQLITE_NOMEM;
-    sqlite3_free(zKeep);
-  }
-  return rc == SQLITE_OK ? sqlite3_exec(db, zFlush, 0, 0, 0) : rc;
-}
-
 /* At the end: what waits goes to the file through a connection of its own. */
 static void flushAtClose(Queue *p) {
   sqlite3 *db = 0;
@@ -463,7 +445,7 @@ static void flushAtClose(Queue *p) {
     sqlite3_busy_timeout(db, 5000);
     rc = bxQueueModuleOn(db, p, 0);
   }
-  if (rc == SQLITE_OK) rc = writeAtClose(p, db);
+  if (rc == SQLITE_OK) rc = sqlite3_exec(db, flushSql(p), 0, 0, 0);
   if (rc != SQLITE_OK) {
     if (db != 0) bxFailDb(&err, db, rc);
     sqlite3_log(rc, "blackbox: %lld queued rows lost at close: %s", p->nRow,
@@ -549,8 +531,7 @@ static void store(Queue *p, BxStmts *pHome, sqlite3_value **aVal, i64 iTime,
     int bCall, BxErr *pErr) {
   int nOwn = bCall ? 0 : 1; /* the INSERT around us is counted later */
   if (bCall && isDue(p)) flushQuietly(p, pErr);
-  if (isHistory(p, iTime)) keepHistory(pHome, iTime > 0 ? iTime : 1, pErr);
-  writeRow(pHome, aVal, iTime, pErr);
+  writeRow(p, pHome, aVal, iTime, pErr);
   if (pErr->rc != SQLITE_OK) return;
   if (isCleanupDue(p)) carryCleanup(p, pHome);
   p->limits.nChanges = sqlite3_total_changes(p->bx->db) + nOwn;
@@ -734,9 +715,7 @@ void bxQueueSync(Queue *p, BxErr *pErr) {
   if (!p->bAlone || !isDue(p)) return;
   pHome = target(p, &err);
   if (pHome != 0) {
-    i64 iUntil = newestHistory(p);
-    if (iUntil > 0) keepHistory(pHome, iUntil, &err);
-    bxRun(bxStmt(pHome, zFlush, &err), &err);
+    bxRun(bxStmt(pHome, flushSql(p), &err), &err);
     p->bWritten = err.rc == SQLITE_OK;
     noteFailure(p, &err);
     if (err.rc != SQLITE_OK) p->iRetry = bxNow() + p->limits.nInterval;

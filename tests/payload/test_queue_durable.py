@@ -8,8 +8,8 @@ import time
 import pytest
 
 from conftest import MODULE, connect, one, rows
+from queues import CALL, CALLED, ROW, put, setting, stored, waiting
 from rings import quoted
-from test_queue import CALL, CALLED, ROW, put, setting, stored, waiting
 
 HOWS = [CALL, ROW, CALLED]
 DAY = 86400000
@@ -326,3 +326,19 @@ def test_retention_of_one_day(archive):
     archive.execute("UPDATE event_payloads SET created_at = strftime("
                     "'%Y-%m-%dT%H:%M:%fZ', ? / 1000.0, 'unixepoch')", (now - 1.5 * DAY,))
     assert one(archive, "SELECT payload_cleanup()") == 1
+
+
+def test_history_by_plain_sql(archive, path):
+    plain = sqlite3.connect(path, isolation_level=None)
+    load = ("INSERT INTO payload_history(event_id, agent_id, request_body, created_at)"
+            " VALUES(?, 'a', 'é', ?)")
+    plain.execute(load, ("h", "2020-01-01T00:00:00.000Z"))
+    plain.execute(load, ("new", time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())))
+    with pytest.raises(sqlite3.IntegrityError, match="created_at must be a date"):
+        plain.execute(load, ("h", "2020"))
+    with pytest.raises(sqlite3.IntegrityError):
+        plain.execute(load, ("h", None))
+    put(archive, "e")
+    assert stored(archive) == ["h", "new", "e"]
+    assert rows(plain, "SELECT size_bytes FROM event_payloads") == [(2,), (2,), (2,)]
+    assert rows(archive, "SELECT * FROM blackbox_check") == []
