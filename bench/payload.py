@@ -208,7 +208,8 @@ def queue():
     def queued(folder):
         db = connect(folder / "queue.db")
         db.execute("SELECT blackbox_install()").fetchone()
-        db.execute("INSERT INTO blackbox_settings VALUES('payload.enabled', 1)")
+        db.execute("INSERT INTO blackbox_settings VALUES('payload.enabled', 1), "
+                   "('payload.queue_mode', 'memory')")
 
         def run():
             for row in rows:
@@ -239,10 +240,56 @@ def queue():
         return seconds
 
     return Case(
-        "archive of 2.5 KB: the queue, and one INSERT each",
+        "archive of 2.5 KB: the queue in mode memory, and one INSERT each",
         {"queue": queued, "INSERT each": each},
         [("queue", "INSERT each", 0.5)],
         note="The single INSERTs go into the five-index table without any rule.",
+    )
+
+
+def durable():
+    rows = [
+        (str(uuid.uuid4()), event, agent, request, response,
+         len(request) + len(response))
+        for agent, event, request, response, _ in itertools.islice(
+            exchanges(AGENTS, 2500), 2000)
+    ]
+
+    def side(statement, columns):
+        def run_side(folder):
+            db = connect(folder / "durable.db")
+            db.execute("SELECT blackbox_install()").fetchone()
+            db.execute("INSERT INTO blackbox_settings VALUES('payload.enabled', 1)")
+            given = [row[columns] for row in rows]
+
+            def run():
+                for row in given:
+                    db.execute(statement, row).fetchone()
+
+            seconds = timed(run)
+            db.close()
+            return seconds
+        return run_side
+
+    return Case(
+        "archive of 2.5 KB: the queue in mode durable, and one INSERT each",
+        {
+            "payload_queue()": side(
+                "SELECT payload_queue(?,?,?,?)", slice(1, 5)),
+            "INSERT INTO payload_queue": side(
+                "INSERT INTO payload_queue(event_id, agent_id, request_body, "
+                "response_body) VALUES(?,?,?,?)", slice(1, 5)),
+            "plain INSERT": side(
+                "INSERT INTO event_payloads(id, event_id, agent_id, request_body, "
+                "response_body, size_bytes, purpose) VALUES(?,?,?,?,?,?,'archive')",
+                slice(0, 6)),
+        },
+        [
+            ("payload_queue()", "plain INSERT", 1.05),
+            ("INSERT INTO payload_queue", "plain INSERT", 1.05),
+        ],
+        rounds=9,
+        note="All into the same table, with its rules, in autocommit.",
     )
 
 
@@ -340,6 +387,7 @@ def cases():
         many_agents(),
         kill_switch(),
         queue(),
+        durable(),
         clean_up(True),
         clean_up(False),
         loading(),

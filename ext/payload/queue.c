@@ -311,8 +311,9 @@ static int isCleanupDue(Queue *p) {
   return 1;
 }
 
-/* Expiry work that a write carries. Its failure is nobody's error. */
-static void carryCleanup(const Queue *p, BxStmts *pHome) {
+/* Expiry work that a write carries. Its failure is nobody's error, except where
+** SQLite has rolled back more than this statement, or will. */
+static void carryCleanup(const Queue *p, BxStmts *pHome, BxErr *pErr) {
   static const char zDue[] =
       "SELECT h.value FROM (SELECT (SELECT value FROM main.blackbox_limits"
       "    WHERE name = 'payload.history_until') AS value) AS h"
@@ -321,7 +322,7 @@ static void carryCleanup(const Queue *p, BxStmts *pHome) {
   Sweep sweep = {0, 0, CARRIED_ROWS, "payload_queue"};
   BxErr err = {SQLITE_OK, 0};
   sqlite3_stmt *pStmt;
-  int bDue;
+  int bDue, rc;
   sweep.iBefore = bxNow() - p->limits.nRetain;
   pStmt = bxStmt(pHome, zDue, &err);
   bxBind(pStmt, &err, "i", sweep.iBefore);
@@ -329,7 +330,12 @@ static void carryCleanup(const Queue *p, BxStmts *pHome) {
   if (bDue) sweep.iSince = sqlite3_column_int64(pStmt, 0);
   bxDone(pStmt, &err);
   if (bDue && err.rc == SQLITE_OK) bxPayloadSweep(pHome, &sweep, &err);
-  bxClear(&err);
+  rc = err.rc & 0xff;
+  if (rc == SQLITE_INTERRUPT || rc == SQLITE_IOERR || rc == SQLITE_NOMEM) {
+    *pErr = err;
+  } else {
+    bxClear(&err);
+  }
 }
 
 static void noteFailure(Queue *p, const BxErr *pErr) {
@@ -357,6 +363,12 @@ static void writeRow(
     bxBind(pStmt, pErr, "------i", bxBytes(aVal[2]) + bxBytes(aVal[3]));
   }
   bxRun(pStmt, pErr);
+  /* (An INSERT into a view changes no row of its own.) */
+  if (pErr->rc == SQLITE_OK && !bHistory && sqlite3_changes(p->bx->db) == 0) {
+    bxFail(pErr, SQLITE_ERROR,
+        "MisuseError: a trigger on event_payloads keeps a queued row out of "
+        "the archive; nothing was written: drop it");
+  }
 }
 
 /* Writes all that waits, row by row: quicker than zFlush, but in need of a
@@ -374,6 +386,7 @@ static void writeRows(Queue *p, BxStmts *pHome, BxErr *pErr) {
 /* Writes all that waits, in one transaction. Returns the rows written. */
 static i64 flush(Queue *p, BxErr *pErr) {
   BxStmts *pHome = target(p, pErr);
+  BxErr none = {SQLITE_OK, 0};
   i64 nRow = p->nRow;
   if (pHome == 0 || nRow == 0) return 0;
   limitsNow(p, pHome, bxNow(), pErr);
@@ -385,7 +398,8 @@ static i64 flush(Queue *p, BxErr *pErr) {
   if (pErr->rc != SQLITE_OK) return 0;
   emptyQueue(p);
   p->iRetry = 0;
-  carryCleanup(p, pHome);
+  carryCleanup(p, pHome, &none);
+  bxClear(&none); /* the rows are written, whatever came of it */
   return nRow;
 }
 
@@ -533,7 +547,7 @@ static void store(Queue *p, BxStmts *pHome, sqlite3_value **aVal, i64 iTime,
   if (bCall && isDue(p)) flushQuietly(p, pErr);
   writeRow(p, pHome, aVal, iTime, pErr);
   if (pErr->rc != SQLITE_OK) return;
-  if (isCleanupDue(p)) carryCleanup(p, pHome);
+  if (isCleanupDue(p)) carryCleanup(p, pHome, pErr);
   p->limits.nChanges = sqlite3_total_changes(p->bx->db) + nOwn;
 }
 

@@ -23,6 +23,11 @@
   "  timestamp) VALUES('" agent "','" event "','question','answer',9000)"
 #define QUEUE(event)                                                           \
   "SELECT payload_queue('" event "', 'a', 'question', 'answer', 9000);"
+#define QUEUE_NEW(event)                                                       \
+  "SELECT payload_queue('" event                                               \
+  "', 'a', 'question', 'answer', 32472144000000);"
+#define MEMORY                                                                 \
+  "INSERT INTO blackbox_settings VALUES('payload.queue_mode', 'memory');"
 #define JSON                                                                   \
   "'[{\"eventId\":\"j1\",\"agentId\":\"a\",\"requestBody\":\"q\","             \
   "\"responseBody\":null,\"timestamp\":7000},"                                 \
@@ -160,23 +165,55 @@ const Operation aOperation[] = {
         "SELECT payload_extract('ring', 'a')", 0},
     {"rename", 0, 0, "ALTER TABLE ring RENAME TO tape", 0},
     {"drop", 0, 0, "DROP TABLE ring", 0},
-    {"queue", 0, 0, QUEUE("w1"), OP_STAGES},
-    {"queue as a row", 0, 0,
+    {"archive a row", 0, QUEUE_NEW("w0"), QUEUE_NEW("w1"), OP_CARRIES},
+    {"archive a row by a row", 0, 0,
+        "INSERT INTO payload_queue(event_id, agent_id, request_body, "
+        "timestamp) VALUES('w1','a','q',32472144000000)",
+        OP_CARRIES},
+    {"archive several by a row", 0, 0,
+        "INSERT INTO payload_queue(event_id, agent_id, timestamp) "
+        "VALUES('w1','a',32472144000000), ('w2','a',32472144000000)",
+        OP_CARRIES},
+    {"archive history", 0, 0, QUEUE("w1"), OP_CARRIES},
+    {"archive history by a row", 0, 0,
+        "INSERT INTO payload_queue(event_id, agent_id, request_body, "
+        "timestamp) VALUES('w1','a','q',9000)",
+        OP_CARRIES},
+    {"archive a row, with clean-up", ARCHIVE, 0, QUEUE_NEW("w1"),
+        OP_STAGES | OP_CARRIES},
+    {"archive by a row, with clean-up", ARCHIVE, 0,
+        "INSERT INTO payload_queue(event_id, agent_id, timestamp) "
+        "VALUES('w1','a',32472144000000)",
+        OP_STAGES | OP_CARRIES},
+    {"archive what waited", MEMORY,
+        QUEUE("w1") "UPDATE blackbox_settings SET "
+                    "value = 'durable' WHERE name = 'payload.queue_mode'",
+        QUEUE_NEW("w2"), OP_STAGES | OP_CARRIES},
+    {"queue", MEMORY, 0, QUEUE("w1"), OP_STAGES},
+    {"queue as a row", MEMORY, 0,
         "INSERT INTO payload_queue(event_id, agent_id, request_body, "
         "timestamp) VALUES('w1','a','q',9000)",
         OP_STAGES},
     {"queue a full batch",
+        MEMORY
         "INSERT INTO blackbox_settings VALUES('payload.flush_batch_size', "
         "3);" ARCHIVE,
         QUEUE("w1") QUEUE("w2"), QUEUE("w3"), OP_STAGES | OP_CARRIES},
     {"queue a full batch by a row",
+        MEMORY
         "INSERT INTO blackbox_settings VALUES('payload.flush_batch_size', 3);",
         QUEUE("w1") QUEUE("w2"),
         "INSERT INTO payload_queue(event_id, agent_id, request_body, "
         "timestamp) VALUES('w3','a','q',9000)",
         OP_STAGES},
-    {"flush", 0, QUEUE("w1") QUEUE("w2"), "SELECT payload_flush()",
+    {"flush", MEMORY, QUEUE("w1") QUEUE("w2"), "SELECT payload_flush()",
         OP_ALONE | OP_CARRIES},
+    {"drop a queued row", MEMORY, QUEUE("w1") QUEUE("w2"),
+        "DELETE FROM payload_queue WHERE event_id = 'w1'", 0},
+    {"drop what is queued", MEMORY, QUEUE("w1") QUEUE("w2"),
+        "DELETE FROM payload_queue", 0},
+    {"clear what is queued", MEMORY ARCHIVE, QUEUE("w1") QUEUE("w2"),
+        "SELECT payload_clear_archive()", 0},
     {"save evidence", 0, 0, "SELECT payload_save_evidence('k1', " JSON ")", 0},
     {"save evidence as a command", 0, 0,
         CALL("payload_save_evidence",

@@ -21,7 +21,8 @@ static sqlite3 *busyDb(void) {
   db = openDb(FILE_NAME, 0);
   must(db, "PRAGMA journal_mode = wal;"
            "SELECT blackbox_install();"
-           "INSERT INTO blackbox_settings VALUES('payload.enabled', 1);"
+           "INSERT INTO blackbox_settings VALUES('payload.enabled', 1),"
+           "  ('payload.queue_mode', 'memory');"
            "CREATE VIRTUAL TABLE ring USING payload_ring(window=3);"
            "CREATE VIRTUAL TABLE temp.fast USING payload_ring(window=3);");
   return db;
@@ -38,6 +39,13 @@ static const char *const azUse[] = {
     "SELECT payload_queue('e', 'a', 'q', 'r')",
     "INSERT INTO payload_queue(event_id, agent_id) VALUES('e', 'a')",
     "SELECT payload_flush()",
+    "UPDATE blackbox_settings SET value = 'durable' WHERE value = 'memory'",
+    "SELECT payload_queue('e', 'a', 'q', 'r')",
+    "SELECT payload_queue('e', 'a', 'q', 'r', 1000)",
+    "INSERT INTO payload_queue(event_id, agent_id) VALUES('e', 'a')",
+    "UPDATE blackbox_settings SET value = 'memory' WHERE value = 'durable'",
+    "SELECT payload_queue('e', 'a', 'q', 'r')",
+    "DELETE FROM payload_queue",
     "SELECT payload_stats()",
     "SELECT payload_cleanup()",
     "SELECT payload_save_evidence('k', '[{\"eventId\":\"e\",\"agentId\":\"a\"}"
@@ -262,7 +270,8 @@ static void testDetachWhileRowsWait(void **ppState) {
   unlink("away.db");
   must(db, "ATTACH 'away.db' AS away;"
            "SELECT blackbox_install('away');"
-           "INSERT INTO away.blackbox_settings VALUES('payload.enabled', 1);"
+           "INSERT INTO away.blackbox_settings VALUES('payload.enabled', 1),"
+           "  ('payload.queue_mode', 'memory');"
            "SELECT payload_queue('e','a','q','r');"
            "DETACH away;");
   assert_int_equal(run(db, "SELECT payload_flush()"), SQLITE_ERROR);
