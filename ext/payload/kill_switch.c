@@ -160,6 +160,27 @@ void bxPayloadKillSwitch(BxCall *p) {
   bxReturnInt(p, bxRingKillSwitch(pRing, zAgent, zEvent, &p->err));
 }
 
+/* JSON has no type for a blob. */
+static void refuseBlob(
+    Ring *p, const char *zAgent, const RingAgent *pAgent, BxErr *pErr) {
+  sqlite3_stmt *pStmt = bxPrepare(&p->base.stmts,
+      "SELECT event_id, seq, CASE typeof(request_body) WHEN 'blob' "
+      "THEN 'request_body' ELSE 'response_body' END FROM main.@_slots "
+      "WHERE id BETWEEN ?1 AND ?1 + 65535 AND (typeof(request_body) = 'blob' "
+      "OR typeof(response_body) = 'blob') ORDER BY seq LIMIT 1",
+      pErr);
+  bxBind(pStmt, pErr, "i", pAgent->iNo << 16);
+  if (bxRow(pStmt, pErr)) {
+    bxFail(pErr, SQLITE_CONSTRAINT,
+        "ValidationError: %s of event %s (seq %lld) of agent %s is a blob, for "
+        "which JSON has no type; nothing was taken out. SELECT the rows from "
+        "%s and DELETE them, or save them with payload_kill_switch()",
+        sqlite3_column_text(pStmt, 2), sqlite3_column_text(pStmt, 0),
+        sqlite3_column_int64(pStmt, 1), zAgent, p->base.stmts.zTable);
+  }
+  sqlite3_finalize(pStmt);
+}
+
 void bxPayloadExtract(BxCall *p) {
   Ring *pRing = (Ring *)bxVtabFind(p->bx, "payload_ring", p->aArg[0], &p->err);
   const char *zAgent = bxText(p->aArg[1], "agent_id", 1024, 0, &p->err);
@@ -173,6 +194,7 @@ void bxPayloadExtract(BxCall *p) {
   if (p->err.rc != SQLITE_OK) return;
   bxRingLock(pRing, &p->err);
   bxRingAgent(pRing, zAgent, &agent, &p->err);
+  refuseBlob(pRing, zAgent, &agent, &p->err);
   pStmt = bxPrepare(&pRing->base.stmts,
       "SELECT json_group_array(json_object('eventId', event_id, 'agentId', "
       "agent_id, 'requestBody', request_body, 'responseBody', response_body, "

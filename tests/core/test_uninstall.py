@@ -264,7 +264,8 @@ def test_refuses_arguments_and_places(db):
 
 
 def test_rows_that_wait_in_the_queue_are_written_first(db):
-    db.execute("INSERT INTO blackbox_settings VALUES('payload.enabled', 1)")
+    db.execute("INSERT INTO blackbox_settings VALUES('payload.enabled', 1), "
+               "('payload.queue_mode', 'memory')")
     one(db, "SELECT payload_queue('e', 'a', 'q', 'r')")
     assert "wait in payload_queue" in refused(db, "main", None, "force")
     one(db, "SELECT payload_flush()")

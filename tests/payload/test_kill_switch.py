@@ -1,4 +1,5 @@
 """The kill switch: all of an agent's rows become evidence, or all stay."""
+import json
 import sqlite3
 
 import pytest
@@ -426,6 +427,24 @@ def test_bad_arguments(ring, ring_name, agent, event, message):
             ring.execute(ROW, (agent, event))
     assert one(ring, "SELECT count(*) FROM ring") == 3
     assert rows(ring, EVIDENCE) == []
+
+
+@pytest.mark.parametrize("begin", ["", "BEGIN"])
+@pytest.mark.parametrize("column", ["request_body", "response_body"])
+def test_extract_of_a_blob_names_it_and_takes_nothing(ring, column, begin):
+    fill(ring)
+    ring.execute(f"INSERT INTO ring(agent_id, event_id, {column}) VALUES('a', 'b1', x'00')")
+    before = rows(ring, "SELECT * FROM ring")
+    seq = one(ring, "SELECT max(seq) FROM ring WHERE agent_id = 'a'")
+    ring.execute(begin)
+    with pytest.raises(sqlite3.IntegrityError,
+                       match=f"ValidationError: {column} of event b1 .seq {seq}. of "
+                       "agent a is a blob.*SELECT the rows from ring and DELETE"):
+        ring.execute("SELECT payload_extract('ring', 'a')")
+    assert rows(ring, "SELECT * FROM ring") == before
+    ring.execute("DELETE FROM ring WHERE event_id = 'b1'")
+    assert len(json.loads(one(ring, "SELECT payload_extract('ring', 'a')"))) \
+        == len([r for r in before if r[0] == "a"]) - 1
 
 
 # ---- other writers
