@@ -5,6 +5,7 @@
 #           make test-browser  a session in Chromium, recorded and replayed
 #           make fuzz       input that nobody expects, with libFuzzer (SECONDS=60)
 #           make bench      the side-by-side measurements, into bench/RESULTS.md
+#           make amalgamation  the whole module as dist/blackbox.c and .h
 #           make install    PREFIX=/usr/local, DESTDIR=
 #           make format lint clean
 
@@ -72,13 +73,22 @@ build/sql.c: $(SQL) Makefile
 	    printf "%s%s", toupper(substr($$i, 1, 1)), substr($$i, 2)}'); \
 	  echo "extern const char bxSql$$u[]; const char bxSql$$u[] = {"; \
 	  cat $$f $$($(CONTINUED) $$f) | \
-	    od -An -v -tx1 | sed 's/ \(..\)/0x\1,/g'; \
+	    od -An -v -tx1 | sed "s/ \(..\)/'\\\\x\1',/g"; \
 	  echo "0};"; \
 	done > $@
 
 build/sql.o build/static/sql.o: build/sql.c | build/need.build
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -Wno-overflow -c -o $@ $<
+	$(CC) $(ALL_CFLAGS) -c -o $@ $<
+
+# The whole module as one C file, for programs that build it themselves.
+amalgamation: dist/blackbox.c dist/blackbox.h
+dist/blackbox.c: $(SRC) $(HDR) build/sql.c ext/amalgamate.sh
+	@mkdir -p $(@D)
+	ext/amalgamate.sh $(SRC) build/sql.c > $@
+dist/blackbox.h: ext/blackbox.h
+	@mkdir -p $(@D)
+	cp $< $@
 
 # Tests in C: programs that have the module linked in, with the sanitizers.
 TEST_FLAGS = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all
@@ -101,7 +111,7 @@ build/test/%.o: ext/%.c $(HDR) Makefile | build/need.build
 
 build/test/sql.o: build/sql.c | build/need.build
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) $(TEST_FLAGS) -Wno-overflow -c -o $@ $<
+	$(CC) $(ALL_CFLAGS) $(TEST_FLAGS) -c -o $@ $<
 
 build/test/%.o: tests/%.c tests/harness.h ext/blackbox.h | build/need.test
 	@mkdir -p $(@D)
@@ -157,7 +167,7 @@ test-browser: $(MODULE) build/browser/node_modules/.done
 
 build/fuzz: $(SRC) $(HDR) build/sql.c tests/faults/fuzz.c
 	@.ci/need fuzz
-	clang -std=c11 $(WARN) -Wno-overflow -O1 -g -DSQLITE_CORE \
+	clang -std=c11 $(WARN) -O1 -g -DSQLITE_CORE \
 	  -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
 	  -o $@ $(SRC) build/sql.c tests/faults/fuzz.c -lsqlite3 $(LDLIBS)
 
@@ -200,6 +210,6 @@ lint:
 	clang-tidy --quiet $(SRC) -- -std=c11 -Iext
 
 clean:
-	rm -rf build $(MODULE)
+	rm -rf build dist $(MODULE)
 
-.PHONY: all static test test-full test-versions test-browser fuzz demo bench install format lint clean
+.PHONY: all amalgamation static test test-full test-versions test-browser fuzz demo bench install format lint clean
