@@ -21,10 +21,11 @@ VERSION = $(shell sed -n 's/.*BLACKBOX_VERSION "\(.*\)"/\1/p' ext/blackbox.h)
 ifeq ($(shell uname),Darwin)
   MODULE = blackbox.dylib
   SHARED = -dynamiclib
+  LDLIBS += -lmd
 else
   MODULE = blackbox.so
   SHARED = -shared -Wl,-z,defs -Wl,--exclude-libs,ALL
-  LDLIBS += -luuid
+  LDLIBS += -luuid -l:libmd.a
 endif
 
 SQL = $(wildcard sql/*.sql)

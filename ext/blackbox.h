@@ -1,7 +1,7 @@
 /*
 ** blackbox.h: for programs that link blackbox instead of loading it.
 **
-** Compile ext/ with -DSQLITE_CORE, link with SQLite and libuuid, and either
+** Compile ext/ with -DSQLITE_CORE, link with SQLite, libuuid and libmd, and either
 ** call sqlite3_blackbox_init(db, &zErr, 0) on each connection, or once
 **
 **     sqlite3_auto_extension((void (*)(void))sqlite3_blackbox_init);

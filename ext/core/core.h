@@ -16,7 +16,6 @@
 #include "../blackbox.h"
 #include <sqlite3ext.h>
 #include <stddef.h>
-#include <stdint.h>
 
 #ifndef SQLITE_CORE
 extern const sqlite3_api_routines *sqlite3_api;
@@ -277,21 +276,6 @@ i64 bxInt(
 i64 bxTime(sqlite3_value *pVal, const char *zWhat, BxErr *pErr);
 /* Bytes of a text or blob as stored; 0 for NULL. */
 i64 bxBytes(sqlite3_value *pVal);
-
-/*---------------------------------------------------------- sha256.c ----*/
-
-typedef struct BxSha {
-  uint32_t aState[8];
-  uint64_t nByte;          /* of the message so far */
-  unsigned char aHeld[64]; /* the last of them, when they fill no block */
-  int bFast;               /* the processor has instructions for it */
-} BxSha;
-
-void bxShaInit(BxSha *p);
-void bxShaAdd(BxSha *p, const void *pData, size_t n);
-/* The hash in lower-case digits and its terminator. p is then of no more use.
-*/
-void bxShaHex(BxSha *p, char zOut[65]);
 
 /*------------------------------------------------------------ json.c ----*/
 

@@ -15,18 +15,19 @@
 #include "payload.h"
 SQLITE_EXTENSION_INIT3
 
+#include <sha2.h>
 #include <string.h>
 
-static void addNumber(BxSha *p, uint64_t n) {
+static void addNumber(SHA2_CTX *p, uint64_t n) {
   unsigned char a[8];
   int i;
   for (i = 7; i >= 0; i--, n >>= 8) a[i] = (unsigned char)n;
-  bxShaAdd(p, a, sizeof(a));
+  SHA256Update(p, a, sizeof(a));
 }
 
-static void addValue(BxSha *p, sqlite3_stmt *pRow, int i, BxErr *pErr) {
+static void addValue(SHA2_CTX *p, sqlite3_stmt *pRow, int i, BxErr *pErr) {
   unsigned char eType = (unsigned char)sqlite3_column_type(pRow, i);
-  bxShaAdd(p, &eType, 1);
+  SHA256Update(p, &eType, 1);
   if (eType == SQLITE_INTEGER) {
     addNumber(p, (uint64_t)sqlite3_column_int64(pRow, i));
   } else if (eType == SQLITE_FLOAT) {
@@ -39,20 +40,20 @@ static void addValue(BxSha *p, sqlite3_stmt *pRow, int i, BxErr *pErr) {
     int nByte = sqlite3_column_bytes(pRow, i);
     if (pData == 0 && nByte > 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
     addNumber(p, (uint64_t)nByte);
-    if (pData != 0) bxShaAdd(p, pData, (size_t)nByte);
+    if (pData != 0) SHA256Update(p, pData, (size_t)nByte);
   }
 }
 
 /* The hash of the columns iFirst and after of the row that pRow stands on. */
 static void hashRow(
     sqlite3_stmt *pRow, int iFirst, int nColumn, char zHex[65], BxErr *pErr) {
-  BxSha sha;
+  SHA2_CTX sha;
   int i;
-  bxShaInit(&sha);
+  SHA256Init(&sha);
   for (i = iFirst; i < iFirst + nColumn && pErr->rc == SQLITE_OK; i++) {
     addValue(&sha, pRow, i, pErr);
   }
-  bxShaHex(&sha, zHex);
+  SHA256End(&sha, zHex);
 }
 
 /* Takes the hash of one pinned row. Where the row is lost there is none. */
