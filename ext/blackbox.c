@@ -59,7 +59,7 @@ static const BxDomain aDomain[] = {
 };
 
 /* name, fewest and most arguments, kind, implementation */
-static const BxFunction aFunction[] = {
+static const BxFunction aFunctions[] = {
     {"blackbox_debug", 0, 0, BX_PURE, bxDebug},
     {"blackbox_install", 0, 2, BX_OWN, bxInstall},
     {"blackbox_uninstall", 0, 3, BX_WRITE, bxUninstall},
@@ -116,7 +116,7 @@ static const BxFunction aFunction[] = {
 };
 
 /* Table-valued functions. */
-static const BxTable aTable[] = {
+static const BxTable aTables[] = {
     {"blackbox_check", "schema, object, problem, only HIDDEN", 3, 0, 1, 0, 0,
         bxCheck},
     {"payload_waiting", "rows, bytes, oldest, error, waiting_of", 5, 0, 0, 0, 0,
@@ -256,10 +256,10 @@ static int addTo(sqlite3 *db) {
   int rc;
   if (bx == 0) return SQLITE_NOMEM;
   rc = registerModules(bx); /* with the memory that what follows may use */
-  if (rc == SQLITE_OK) rc = bxRegisterTables(bx, aTable, COUNT(aTable));
-  if (rc == SQLITE_OK) rc = bxRegisterCall(bx, aFunction, COUNT(aFunction));
+  if (rc == SQLITE_OK) rc = bxRegisterTables(bx, aTables, COUNT(aTables));
+  if (rc == SQLITE_OK) rc = bxRegisterCall(bx, aFunctions, COUNT(aFunctions));
   if (rc == SQLITE_OK) {
-    rc = bxRegisterFunctions(bx, aFunction, COUNT(aFunction));
+    rc = bxRegisterFunctions(bx, aFunctions, COUNT(aFunctions));
   }
   bxUnref(bx);
   return rc;

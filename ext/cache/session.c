@@ -15,7 +15,6 @@ SQLITE_EXTENSION_INIT3
 
 #define MAX_EVICTED 1000           /* the same in sql/cache.sql */
 #define MAX_BYTES 1125899906842624 /* of the quotas, see sql/cache.sql */
-#define DAY_MS 86400000
 #define MAX_DAYS 2932896 /* to the year 9999 */
 
 static const char *const azCacheNoArg[] = {0};
@@ -349,7 +348,7 @@ static i64 daysIn(sqlite3_value *pVal, const char *zWhat, BxErr *pErr) {
   if (pErr->rc != SQLITE_OK) return 0;
   if ((eType == SQLITE_INTEGER || eType == SQLITE_FLOAT) && rDay >= 0 &&
       rDay <= MAX_DAYS) {
-    return (i64)(rDay * DAY_MS);
+    return (i64)(rDay * BX_MS_PER_DAY);
   }
   zShown = bxShow(pVal);
   bxFail(pErr, SQLITE_CONSTRAINT,
@@ -367,7 +366,7 @@ static i64 daysSet(BxStmts *pHome, const char *zName, BxErr *pErr) {
   i64 nMs = 0;
   bxBind(pStmt, pErr, "t", zName);
   if (bxRow(pStmt, pErr)) {
-    nMs = (i64)(sqlite3_column_double(pStmt, 0) * DAY_MS);
+    nMs = (i64)(sqlite3_column_double(pStmt, 0) * BX_MS_PER_DAY);
   } else {
     bxFail(pErr, SQLITE_CORRUPT_VTAB,
         "CorruptedDataError: blackbox_setting_defs has no row for %s; run "

@@ -96,7 +96,8 @@ BxStmts *bxSchema(Bx *bx, const char *zDb, BxErr *pErr) {
 }
 
 /* Whether schema zDb has the table, beside that of the domains. */
-static int hasTable(Bx *bx, const char *zDb, const char *zTable, BxErr *pErr) {
+static int carriesTable(
+    Bx *bx, const char *zDb, const char *zTable, BxErr *pErr) {
   sqlite3_stmt *pStmt = 0;
   char *zSql;
   int rc;
@@ -118,13 +119,13 @@ static int hasTable(Bx *bx, const char *zDb, const char *zTable, BxErr *pErr) {
 
 int bxCarries(Bx *bx, const char *zDb, const char *zDomain, BxErr *pErr) {
   int i = domainIndex(bx, zDomain);
-  return i >= 0 && hasTable(bx, zDb, bx->aDomain[i].zTable, pErr);
+  return i >= 0 && carriesTable(bx, zDb, bx->aDomain[i].zTable, pErr);
 }
 
 void bxNeedVersion(Bx *bx, const char *zDb, const char *zDomain, BxErr *pErr) {
   const BxDomain *pDomain = &bx->aDomain[domainIndex(bx, zDomain)];
   if (pDomain->zNewest == 0 || pErr->rc != SQLITE_OK ||
-      hasTable(bx, zDb, pDomain->zNewest, pErr)) {
+      carriesTable(bx, zDb, pDomain->zNewest, pErr)) {
     return;
   }
   bxFail(pErr, SQLITE_ERROR,

@@ -253,6 +253,7 @@ void bxVtabArg(
 /*----------------------------------------------------------- value.c ----*/
 
 #define BX_MAX_TIME 253402300799999 /* 9999-12-31, in milliseconds */
+#define BX_MS_PER_DAY 86400000
 
 /* Now, in milliseconds since 1970 UTC, as SQLite's own date functions see. */
 i64 bxNow(void);

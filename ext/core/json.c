@@ -194,7 +194,7 @@ typedef struct Cut {
 
 static const char *cutValue(Cut *, const char *, const BxCut *);
 
-static void append(Cut *p, const char *z, const char *zEnd) {
+static void cutAppend(Cut *p, const char *z, const char *zEnd) {
   sqlite3_str_append(p->pOut, z, (int)(zEnd - z));
 }
 
@@ -224,7 +224,7 @@ static const char *cutMember(Cut *p, const char *z, const BxCut *aCut,
   pCut = findCut(p, aCut, z, skipString(z), pmSeen);
   if (pCut->eHow == BX_CUT_ALL) return skipValue(zValue);
   if ((*pnKept)++ > 0) sqlite3_str_appendchar(p->pOut, 1, ',');
-  append(p, z, zValue);
+  cutAppend(p, z, zValue);
   return cutValue(p, zValue, pCut);
 }
 
@@ -288,7 +288,7 @@ static const char *cutText(Cut *p, const char *z) {
   for (n = 0; n < BX_CUT_CHARS && *zLast != '"'; n++) {
     zLast = skipCharacter(zLast);
   }
-  append(p, z, zLast);
+  cutAppend(p, z, zLast);
   sqlite3_str_appendchar(p->pOut, 1, '"');
   return zEnd;
 }
@@ -308,7 +308,7 @@ static const char *cutValue(Cut *p, const char *z, const BxCut *pCut) {
   }
   if (eHow == BX_CUT_TEXT && *z == '"') return cutText(p, z);
   zEnd = skipValue(z);
-  if (zEnd != 0) append(p, z, zEnd);
+  if (zEnd != 0) cutAppend(p, z, zEnd);
   return zEnd;
 }
 

@@ -26,7 +26,7 @@ SQLITE_EXTENSION_INIT3
 #define TRIES 100
 
 #define NAME "\"a call of blackbox\""
-static const char zBegin[] = "SAVEPOINT " NAME;
+static const char zSavepointBegin[] = "SAVEPOINT " NAME;
 static const char zRelease[] = "RELEASE " NAME;
 static const char zRollbackTo[] = "ROLLBACK TO " NAME;
 static const char zRollback[] = "ROLLBACK";
@@ -118,7 +118,7 @@ static const char *openWriter(sqlite3 *db) {
 
 void bxSavepoint(Bx *bx, const char *zWho, BxErr *pErr) {
   BxStmts *p = prepareAll(bx, pErr);
-  sqlite3_stmt *pStmt = p ? bxStmt(p, zBegin, pErr) : 0;
+  sqlite3_stmt *pStmt = p ? bxStmt(p, zSavepointBegin, pErr) : 0;
   int rc;
   if (pStmt == 0) return;
   bx->bAlone = sqlite3_get_autocommit(bx->db);

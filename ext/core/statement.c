@@ -61,7 +61,7 @@ void bxStmtsInit(
 }
 
 /* Forgets the statement if the host has finalized it behind our back. */
-static void lookUp(BxStmts *p, struct BxStmt *pEntry) {
+static void findKept(BxStmts *p, struct BxStmt *pEntry) {
   sqlite3_stmt *pHost;
   if (pEntry->pStmt == 0) return;
   pHost = sqlite3_next_stmt(p->bx->db, 0);
@@ -76,7 +76,7 @@ static void lookUp(BxStmts *p, struct BxStmt *pEntry) {
 void bxStmtsFinalize(BxStmts *p) {
   int i;
   for (i = 0; i < p->nStmt; i++) {
-    lookUp(p, &p->aStmt[i]);
+    findKept(p, &p->aStmt[i]);
     sqlite3_finalize(p->aStmt[i].pStmt);
     p->aStmt[i].pStmt = 0;
   }
@@ -121,7 +121,7 @@ sqlite3_stmt *bxStmt(BxStmts *p, const char *zTemplate, BxErr *pErr) {
   if (pErr->rc != SQLITE_OK) return 0;
   if (p->zTable == 0) bxAnchor(p->bx, pErr);
   pEntry = findEntry(p, zTemplate);
-  if (pEntry != 0) lookUp(p, pEntry);
+  if (pEntry != 0) findKept(p, pEntry);
   if (pEntry == 0) {
     bxFail(pErr, SQLITE_NOMEM, "out of memory");
   } else if (pEntry->pStmt != 0 && sqlite3_stmt_busy(pEntry->pStmt)) {
@@ -140,7 +140,7 @@ void bxStmtForget(BxStmts *p, const char *zTemplate) {
   int i;
   for (i = 0; i < p->nStmt; i++) {
     if (p->aStmt[i].zTemplate != zTemplate) continue;
-    lookUp(p, &p->aStmt[i]);
+    findKept(p, &p->aStmt[i]);
     sqlite3_finalize(p->aStmt[i].pStmt);
     p->aStmt[i].pStmt = 0;
   }

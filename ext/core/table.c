@@ -95,7 +95,7 @@ static int tableOpen(sqlite3_vtab *pVtab, sqlite3_vtab_cursor **ppCursor) {
   return bxCursorNew(sizeof(TableCursor), ppCursor);
 }
 
-static void clearCursor(TableCursor *p) {
+static void tableClear(TableCursor *p) {
   int i;
   sqlite3_finalize(p->pStmt);
   p->pStmt = 0;
@@ -106,7 +106,7 @@ static void clearCursor(TableCursor *p) {
 }
 
 static int tableClose(sqlite3_vtab_cursor *pCursor) {
-  clearCursor((TableCursor *)pCursor);
+  tableClear((TableCursor *)pCursor);
   sqlite3_free(pCursor);
   return SQLITE_OK;
 }
@@ -140,7 +140,7 @@ static int tableFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
   int i, iArgv = 0;
   (void)idxStr;
   (void)argc;
-  clearCursor(p);
+  tableClear(p);
   for (i = 0; i < pTable->pDef->nArg; i++) {
     if (!(idxNum & (1 << i))) continue;
     if (sqlite3_value_type(argv[iArgv]) != SQLITE_NULL) {

@@ -228,7 +228,7 @@ static void dropTable(Leaving *p, const BxObject *pObject) {
   sqlite3_finalize(pStmt);
 }
 
-static void dropOne(BxStmts *pStmts, void *pArg, const BxObject *pObject) {
+static void dropObject(BxStmts *pStmts, void *pArg, const BxObject *pObject) {
   Leaving *p = (Leaving *)pArg;
   if (!pObject->bThere) return;
   if (strcmp(pObject->zType, "table") != 0) {
@@ -311,7 +311,7 @@ static void removeDomain(Leaving *p) {
   eachVtab(p, dropVtab);
   dropMade(p);
   dropOptional(p);
-  bxObjects(p->p, p->pDomain, dropOne, p, p->pErr);
+  bxObjects(p->p, p->pDomain, dropObject, p, p->pErr);
   if (p->pDomain != p->p->bx->aDomain) forgetDomain(p);
 }
 
@@ -338,7 +338,7 @@ static void lookAtDomains(Leaving *p, char **pzStays, char **pzBroken) {
   sqlite3_finalize(pStmt);
 }
 
-static void checkDomains(Leaving *p) {
+static void checkLeaving(Leaving *p) {
   char *zStays = 0, *zBroken = 0;
   lookAtDomains(p, &zStays, &zBroken);
   p->bCore = bxIsNamed(p->zList, "core");
@@ -373,7 +373,7 @@ static int isForced(BxCall *p) {
 /* Checks what is asked, and removes. */
 static void uninstall(Leaving *p, int bForce) {
   char *zNames;
-  checkDomains(p);
+  checkLeaving(p);
   eachDomain(p, nameDomain);
   zNames = gathered(p);
   p->zOurs = sqlite3_mprintf("[%s]", zNames ? zNames : "");

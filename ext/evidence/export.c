@@ -157,7 +157,7 @@ SQLITE_EXTENSION_INIT3
 ** action, NULL when it is damaged. The first %s is the approval, the second
 ** the rows.
 */
-static const char zDoc[] =
+static const char zExportDoc[] =
     "WITH doc(t, rid, id, a) AS MATERIALIZED (SELECT timestamp, rid, id,"
     " CASE WHEN json_valid(action) THEN CASE json_type(action)"
     " WHEN 'object' THEN %s END END FROM %s) ";
@@ -321,7 +321,7 @@ static void appendQuoted(
   sqlite3_finalize(pStmt);
 }
 
-/* What follows zDoc in a query. */
+/* What follows zExportDoc in a query. */
 typedef struct Query {
   const char *zTold, *zStep, *zPlace, *zSelect;
 } Query;
@@ -337,7 +337,7 @@ static void collect(
     EvBuffer *p, const Query *pQuery, Export *pOut, BxErr *pErr) {
   char *zFrom = bxEvActions(p, pErr);
   char *zApproved = bxEvApproved("timestamp", pErr);
-  char *zHead = sqlite3_mprintf(zDoc, zApproved, zFrom);
+  char *zHead = sqlite3_mprintf(zExportDoc, zApproved, zFrom);
   char *zSql = zHead ? sqlite3_mprintf("%s%s%s%s%s", zHead, pQuery->zTold,
                            pQuery->zStep, pQuery->zPlace, pQuery->zSelect)
                      : 0;

@@ -343,7 +343,7 @@ static void makeOne(BxStmts *p, const Gap *pGap, void *pArg) {
   }
 }
 
-static void countOne(BxStmts *p, const Gap *pGap, void *pArg) {
+static void countGap(BxStmts *p, const Gap *pGap, void *pArg) {
   (void)p;
   (void)pGap;
   ++*(int *)pArg;
@@ -364,7 +364,7 @@ void bxPayloadMend(BxStmts *p, BxErr *pErr) {
 
 int bxPayloadIsWhole(BxStmts *p, BxErr *pErr) {
   int nGap = 0;
-  eachGap(p, countOne, &nGap, pErr);
+  eachGap(p, countGap, &nGap, pErr);
   return nGap == 0 && !bxPinsLack(p, pErr) && pErr->rc == SQLITE_OK;
 }
 

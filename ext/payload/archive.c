@@ -8,7 +8,6 @@ SQLITE_EXTENSION_INIT3
 #include <string.h>
 #include <sys/stat.h>
 
-#define MS_PER_DAY 86400000.0
 #define SWEEP_LIMIT 10000 /* rows of one payload_cleanup() */
 
 /*------------------------------------------------------------ clean-up ----*/
@@ -56,7 +55,7 @@ static i64 cutOff(BxCall *p, BxStmts *pHome) {
     }
   }
   if (rDays > 1e8) rDays = 1e8; /* before any date */
-  return iNow - (i64)(rDays * MS_PER_DAY);
+  return iNow - (i64)(rDays * BX_MS_PER_DAY);
 }
 
 void bxPayloadCleanup(BxCall *p) {

@@ -18,28 +18,28 @@ SQLITE_EXTENSION_INIT3
 #include <sha2.h>
 #include <string.h>
 
-static void addNumber(SHA2_CTX *p, uint64_t n) {
+static void hashNumber(SHA2_CTX *p, uint64_t n) {
   unsigned char a[8];
   int i;
   for (i = 7; i >= 0; i--, n >>= 8) a[i] = (unsigned char)n;
   SHA256Update(p, a, sizeof(a));
 }
 
-static void addValue(SHA2_CTX *p, sqlite3_stmt *pRow, int i, BxErr *pErr) {
+static void hashValue(SHA2_CTX *p, sqlite3_stmt *pRow, int i, BxErr *pErr) {
   unsigned char eType = (unsigned char)sqlite3_column_type(pRow, i);
   SHA256Update(p, &eType, 1);
   if (eType == SQLITE_INTEGER) {
-    addNumber(p, (uint64_t)sqlite3_column_int64(pRow, i));
+    hashNumber(p, (uint64_t)sqlite3_column_int64(pRow, i));
   } else if (eType == SQLITE_FLOAT) {
     double r = sqlite3_column_double(pRow, i);
     uint64_t n;
     memcpy(&n, &r, sizeof(n));
-    addNumber(p, n);
+    hashNumber(p, n);
   } else if (eType != SQLITE_NULL) {
     const void *pData = sqlite3_column_blob(pRow, i);
     int nByte = sqlite3_column_bytes(pRow, i);
     if (pData == 0 && nByte > 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
-    addNumber(p, (uint64_t)nByte);
+    hashNumber(p, (uint64_t)nByte);
     if (pData != 0) SHA256Update(p, pData, (size_t)nByte);
   }
 }
@@ -51,7 +51,7 @@ static void hashRow(
   int i;
   SHA256Init(&sha);
   for (i = iFirst; i < iFirst + nColumn && pErr->rc == SQLITE_OK; i++) {
-    addValue(&sha, pRow, i, pErr);
+    hashValue(&sha, pRow, i, pErr);
   }
   SHA256End(&sha, zHex);
 }

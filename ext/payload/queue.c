@@ -47,7 +47,6 @@ typedef struct Limits {
 } Limits;
 
 #define LIMITS_MS 500 /* a change made on another connection is seen then */
-#define MS_PER_DAY 86400000
 
 struct Queue {
   Bx *bx;
@@ -179,13 +178,13 @@ static void readLimits(BxStmts *pHome, Limits *pOut, BxErr *pErr) {
     pOut->bEnabled = sqlite3_column_int64(pStmt, 0);
     pOut->bIgnore = sqlite3_column_int64(pStmt, 1);
     pOut->bMemory = sqlite3_column_int64(pStmt, 2);
-    pOut->nRetain = sqlite3_column_int64(pStmt, 3) * MS_PER_DAY;
+    pOut->nRetain = sqlite3_column_int64(pStmt, 3) * BX_MS_PER_DAY;
     pOut->nBatch = sqlite3_column_int64(pStmt, 4);
     pOut->nInterval = sqlite3_column_int64(pStmt, 5);
     pOut->nMaxByte = sqlite3_column_int64(pStmt, 6);
   }
   /* Where a setting is not there, nothing may expire. */
-  if (pOut->nRetain < MS_PER_DAY) pOut->nRetain = BX_MAX_TIME;
+  if (pOut->nRetain < BX_MS_PER_DAY) pOut->nRetain = BX_MAX_TIME;
   bxDone(pStmt, pErr);
 }
 
@@ -633,7 +632,7 @@ void bxQueueSize(Bx *bx, i64 *pnRow, i64 *pnByte) {
 
 /*----------------------------------------------------------- deleting ----*/
 
-static Waiting *findRow(Queue *p, i64 iSerial) {
+static Waiting *findWaiting(Queue *p, i64 iSerial) {
   Waiting *pRow = p->pFirst;
   while (pRow != 0 && pRow->iSerial != iSerial) pRow = pRow->pNext;
   return pRow == 0 || pRow->nDropped ? 0 : pRow;
@@ -649,7 +648,7 @@ void bxQueueDrop(Queue *p, i64 iSerial, BxErr *pErr) {
       "    oldest = min(oldest, excluded.oldest),"
       "    newest = max(newest, excluded.newest)";
   BxStmts *pHome = target(p, pErr);
-  Waiting *pRow = findRow(p, iSerial);
+  Waiting *pRow = findWaiting(p, iSerial);
   sqlite3_stmt *pStmt;
   if (pHome == 0 || pRow == 0) return;
   pStmt = bxStmt(pHome, zReceipt, pErr);

@@ -12,7 +12,15 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-enum { EVENT, AGENT, REQUEST, RESPONSE, TIME, SIZE, ID };
+enum {
+  QUEUED_EVENT,
+  QUEUED_AGENT,
+  QUEUED_REQUEST,
+  QUEUED_RESPONSE,
+  QUEUED_TIME,
+  QUEUED_SIZE,
+  QUEUED_ID
+};
 
 typedef struct QueueVtab {
   sqlite3_vtab base;
@@ -25,7 +33,7 @@ typedef struct QueueCursor {
   i64 iLast; /* rows put later are not shown */
 } QueueCursor;
 
-static Queue *queueOf(const sqlite3_vtab *pVtab) {
+static Queue *queueOfTable(const sqlite3_vtab *pVtab) {
   return ((const QueueVtab *)pVtab)->pQueue;
 }
 
@@ -62,12 +70,12 @@ static int queueBestIndex(sqlite3_vtab *pVtab, sqlite3_index_info *pInfo) {
 
 static int queueOpen(sqlite3_vtab *pVtab, sqlite3_vtab_cursor **ppCursor) {
   int rc = bxCursorNew(sizeof(QueueCursor), ppCursor);
-  if (rc == SQLITE_OK) bxQueueOpen(queueOf(pVtab));
+  if (rc == SQLITE_OK) bxQueueOpen(queueOfTable(pVtab));
   return rc;
 }
 
 static int queueClose(sqlite3_vtab_cursor *pCursor) {
-  bxQueueClose(queueOf(pCursor->pVtab));
+  bxQueueClose(queueOfTable(pCursor->pVtab));
   return bxCursorFree(pCursor);
 }
 
@@ -78,8 +86,8 @@ static int queueFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
   (void)idxStr;
   (void)argc;
   (void)argv;
-  p->pRow = bxQueueFirst(queueOf(pCursor->pVtab));
-  p->iLast = bxQueueLast(queueOf(pCursor->pVtab));
+  p->pRow = bxQueueFirst(queueOfTable(pCursor->pVtab));
+  p->iLast = bxQueueLast(queueOfTable(pCursor->pVtab));
   return SQLITE_OK;
 }
 
@@ -99,15 +107,15 @@ static int queueColumn(
   const Waiting *pRow = ((QueueCursor *)pCursor)->pRow;
   sqlite3_value *apVal[] = {
       pRow->pEvent, pRow->pAgent, pRow->pRequest, pRow->pResponse};
-  if (i == ID) {
+  if (i == QUEUED_ID) {
     char zId[37];
     bxUuid(zId);
     sqlite3_result_text(pCtx, zId, 36, SQLITE_TRANSIENT);
-  } else if (i == TIME) {
+  } else if (i == QUEUED_TIME) {
     sqlite3_result_int64(pCtx, pRow->iTime);
-  } else if (i == SIZE) {
+  } else if (i == QUEUED_SIZE) {
     sqlite3_result_int64(pCtx, pRow->nByte);
-  } else if (i <= RESPONSE && apVal[i] != 0) {
+  } else if (i <= QUEUED_RESPONSE && apVal[i] != 0) {
     sqlite3_result_value(pCtx, apVal[i]);
   }
   return SQLITE_OK;
@@ -120,7 +128,7 @@ static int queueRowid(sqlite3_vtab_cursor *pCursor, sqlite3_int64 *piRowid) {
 
 static int queueUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
     sqlite3_int64 *piRowid) {
-  Queue *p = queueOf(pVtab);
+  Queue *p = queueOfTable(pVtab);
   BxErr err = {SQLITE_OK, 0};
   if (argc == 1) {
     bxQueueDrop(p, sqlite3_value_int64(argv[0]), &err);
@@ -128,8 +136,8 @@ static int queueUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
     bxFail(&err, SQLITE_READONLY,
         "ReadOnlyError: a queued row cannot be changed; DELETE it and INSERT "
         "it anew");
-  } else if (sqlite3_value_type(argv[2 + SIZE]) != SQLITE_NULL ||
-             sqlite3_value_type(argv[2 + ID]) != SQLITE_NULL) {
+  } else if (sqlite3_value_type(argv[2 + QUEUED_SIZE]) != SQLITE_NULL ||
+             sqlite3_value_type(argv[2 + QUEUED_ID]) != SQLITE_NULL) {
     bxFail(&err, SQLITE_CONSTRAINT,
         "ValidationError: size_bytes and id are given by the queue; leave them "
         "out");
@@ -141,38 +149,38 @@ static int queueUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
 }
 
 static int queueBegin(sqlite3_vtab *pVtab) {
-  bxQueueBegin(queueOf(pVtab));
+  bxQueueBegin(queueOfTable(pVtab));
   return SQLITE_OK;
 }
 
 static int queueSync(sqlite3_vtab *pVtab) {
   BxErr err = {SQLITE_OK, 0};
-  bxQueueSync(queueOf(pVtab), &err);
+  bxQueueSync(queueOfTable(pVtab), &err);
   return bxReportVtab(&err, pVtab);
 }
 
 static int queueCommit(sqlite3_vtab *pVtab) {
-  bxQueueCommit(queueOf(pVtab));
+  bxQueueCommit(queueOfTable(pVtab));
   return SQLITE_OK;
 }
 
 static int queueRollback(sqlite3_vtab *pVtab) {
-  bxQueueRollback(queueOf(pVtab));
+  bxQueueRollback(queueOfTable(pVtab));
   return SQLITE_OK;
 }
 
 static int queueSavepoint(sqlite3_vtab *pVtab, int iSavepoint) {
-  bxQueueSavepoint(queueOf(pVtab), iSavepoint);
+  bxQueueSavepoint(queueOfTable(pVtab), iSavepoint);
   return SQLITE_OK;
 }
 
 static int queueRelease(sqlite3_vtab *pVtab, int iSavepoint) {
-  bxQueueRelease(queueOf(pVtab), iSavepoint);
+  bxQueueRelease(queueOfTable(pVtab), iSavepoint);
   return SQLITE_OK;
 }
 
 static int queueRollbackTo(sqlite3_vtab *pVtab, int iSavepoint) {
-  bxQueueRollbackTo(queueOf(pVtab), iSavepoint);
+  bxQueueRollbackTo(queueOfTable(pVtab), iSavepoint);
   return SQLITE_OK;
 }
 

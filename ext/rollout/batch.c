@@ -125,7 +125,7 @@ static const char zPutOne[] =
 
 /* The statement is looked up once for many rows: while they are written no
 ** code of the host's runs that could finalize it. */
-static void putRow(
+static void putItemRow(
     sqlite3_stmt *pStmt, i64 id, const BatchItem *p, BxErr *pErr) {
   sqlite3 *db = sqlite3_db_handle(pStmt);
   if (pErr->rc != SQLITE_OK) return;
@@ -219,7 +219,7 @@ static void putInSteps(RolloutBatch *p, BxStmts *pHome, const char *zId,
   if (i < p->nItem) countAll(p, i, pHome, head.no, pErr);
   pStmt = bxStmt(pHome, zPutOne, pErr);
   for (iNext = head.iLast + 1; i < p->nItem && pErr->rc == SQLITE_OK; i++) {
-    putRow(pStmt, bxRolloutKey(head.no, iNext), &p->aItem[i], pErr);
+    putItemRow(pStmt, bxRolloutKey(head.no, iNext), &p->aItem[i], pErr);
     if (p->aItem[i].bLook || iNext == 0) lookInto(pHome, head.no, iNext, pErr);
     iNext++;
   }

@@ -10,16 +10,14 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-#define MS_PER_DAY 86400000.0
-
 /* Reads days, or 'permanent'. Returns 1 when *piExpire is to be bound. */
 static int readTtl(sqlite3_value *pVal, i64 iNow, i64 *piExpire, BxErr *pErr) {
   int eType = pVal ? sqlite3_value_type(pVal) : SQLITE_NULL;
   if (eType == SQLITE_INTEGER || eType == SQLITE_FLOAT) {
     double rDays = sqlite3_value_double(pVal);
-    double rMost = (double)(BX_MAX_TIME - iNow) / MS_PER_DAY;
+    double rMost = (double)(BX_MAX_TIME - iNow) / BX_MS_PER_DAY;
     if (rDays >= 0.0 && rDays <= rMost) {
-      *piExpire = iNow + (i64)(rDays * MS_PER_DAY);
+      *piExpire = iNow + (i64)(rDays * BX_MS_PER_DAY);
       return 1;
     }
   }
