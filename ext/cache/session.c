@@ -15,7 +15,7 @@ SQLITE_EXTENSION_INIT3
 
 #define MAX_EVICTED 1000           /* the same in sql/cache.sql */
 #define MAX_BYTES 1125899906842624 /* of the quotas, see sql/cache.sql */
-#define MAX_DAYS 2932896 /* to the year 9999 */
+#define MAX_DAYS 2932896           /* to the year 9999 */
 
 static const char *const azCacheNoArg[] = {0};
 
