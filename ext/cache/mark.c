@@ -153,7 +153,7 @@ void bxCacheWriteMarks(BxStmts *pHome, BxErr *pErr) {
   ** over it. */
   if (err.rc != SQLITE_OK &&
       bAutocommit != sqlite3_get_autocommit(pHome->bx->db)) {
-    bxFail(pErr, err.rc, "%s", err.zMsg ? err.zMsg : "out of memory");
+    bxPass(pErr, &err);
   }
   bxClear(&err);
 }

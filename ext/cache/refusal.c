@@ -18,10 +18,6 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-static int startsWith(const char *z, const char *zPrefix) {
-  return strncmp(z, zPrefix, strlen(zPrefix)) == 0;
-}
-
 /* Replaces the message; z comes from sqlite3_mprintf. */
 static void setMessage(BxErr *pErr, char *z) {
   if (z == 0) return; /* out of memory: the shorter text stays */
@@ -31,15 +27,14 @@ static void setMessage(BxErr *pErr, char *z) {
 
 const char *bxCacheKey(
     sqlite3_value *pVal, const char *zWhat, int bNull, BxErr *pErr) {
-  static const char zName[] = "ValidationError: ";
   BxErr err = {SQLITE_OK, 0};
   const char *z;
   if (pErr->rc != SQLITE_OK) return 0;
   z = bxText(pVal, zWhat, 1000, bNull, &err);
-  if (err.rc != SQLITE_OK && err.zMsg != 0 && startsWith(err.zMsg, zName)) {
+  if (bxIs(&err, "ValidationError")) {
     setMessage(&err, sqlite3_mprintf("InvalidKeyFormatError: %s; use a key or "
                                      "id that the cache or the host gave",
-                         err.zMsg + strlen(zName)));
+                         strchr(err.zMsg, ' ') + 1));
   }
   *pErr = err;
   return z;
@@ -158,10 +153,9 @@ static int isStorage(const BxErr *pErr) {
     case SQLITE_PROTOCOL:
     case SQLITE_PERM:
     case SQLITE_NOTADB: return 1;
-    case SQLITE_CORRUPT: return !startsWith(pErr->zMsg, "CorruptedDataError");
+    case SQLITE_CORRUPT: return !bxIs(pErr, "CorruptedDataError");
     default:
-      return startsWith(pErr->zMsg, "Database not initialized") ||
-             startsWith(pErr->zMsg, "no such table: ");
+      return bxIs(pErr, "NotInstalledError") || bxSays(pErr, "no such table: ");
   }
 }
 
@@ -176,7 +170,6 @@ static void explainVersion(BxCall *p) {
 }
 
 void bxCacheExplain(BxCall *p, const char *const *azArg) {
-  static const char zCheck[] = "CHECK constraint failed: ";
   BxErr err = {SQLITE_OK, 0}; /* of looking closer: the first one counts */
   BxStmts *pHome;
   if (p->err.rc == SQLITE_OK || p->err.zMsg == 0) return;
@@ -188,15 +181,16 @@ void bxCacheExplain(BxCall *p, const char *const *azArg) {
   }
   if (p->err.rc == SQLITE_ERROR) explainVersion(p);
   if ((p->err.rc & 0xff) != SQLITE_CONSTRAINT) return;
-  if (startsWith(p->err.zMsg, zCheck)) {
-    setMessage(&p->err, sqlite3_mprintf("%s", p->err.zMsg + strlen(zCheck)));
+  if (bxSays(&p->err, "CHECK constraint failed: ")) {
+    setMessage(
+        &p->err, sqlite3_mprintf("%s", strstr(p->err.zMsg, "failed: ") + 8));
   }
   pHome = bxHome(p->bx, "cache", &err);
   if (pHome == 0) {
     bxClear(&err);
-  } else if (startsWith(p->err.zMsg, "QuotaExceededError")) {
+  } else if (bxIs(&p->err, "QuotaExceededError")) {
     explainQuota(p, pHome, azArg, &err);
-  } else if (startsWith(p->err.zMsg, "DataTooLargeError")) {
+  } else if (bxIs(&p->err, "DataTooLargeError")) {
     explainSize(p, pHome, azArg, &err);
   } else if (strstr(p->err.zMsg, ", got ") == 0) {
     explainValue(p, azArg);

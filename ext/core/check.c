@@ -45,7 +45,7 @@ void bxUnchecked(BxProblems *pOut, const char *zObject, BxErr *pErr) {
   int rc = pErr->rc & 0xff;
   if (rc == SQLITE_OK) return;
   if (rc == SQLITE_NOMEM || rc == SQLITE_INTERRUPT) {
-    bxFail(&pOut->err, pErr->rc, "%s", pErr->zMsg);
+    bxPass(&pOut->err, pErr);
   } else {
     bxProblem(pOut, zObject, "cannot be checked: %s", pErr->zMsg);
   }

@@ -88,10 +88,7 @@ static void runWhole(BxCall *p) {
     if (p->err.rc != SQLITE_OK) zFailed = ""; /* it has said so itself */
     bxRelease(p->bx, &p->err);
   }
-  if (p->err.rc != SQLITE_OK && p->err.zMsg != 0 &&
-      strncmp(p->err.zMsg, "MisuseError", 11) != 0) {
-    bxPrefix(&p->err, zFailed);
-  }
+  bxPrefix(&p->err, zFailed);
 }
 
 /* Runs the implementation; the error, if any, is in p->err. */

@@ -168,7 +168,8 @@ static void searchHome(
   sqlite3_finalize(pStmt);
   if (zOther != 0) {
     bxFail(pErr, SQLITE_ERROR,
-        "ambiguous: both %s and %s have the tables of %s; choose one with "
+        "AmbiguousSchemaError: ambiguous: both %s and %s have the tables of "
+        "%s; choose one with "
         "SELECT blackbox_use('%s')",
         *pzHome, zOther, zDomain, *pzHome);
   }
@@ -186,7 +187,8 @@ BxStmts *bxHome(Bx *bx, const char *zDomain, BxErr *pErr) {
     searchHome(bx, zDomain, &zHome, pErr);
     if (pErr->rc == SQLITE_OK && zHome == 0) {
       bxFail(pErr, SQLITE_ERROR,
-          "Database not initialized: run blackbox_install() (no schema has "
+          "NotInstalledError: Database not initialized: run blackbox_install() "
+          "(no schema has "
           "the tables of %s)",
           zDomain);
     }

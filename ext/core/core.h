@@ -42,7 +42,21 @@ struct BxErr {
 void bxFail(BxErr *pErr, int rc, const char *zFormat, ...);
 /* Takes over the code and message of the statement that failed on db. */
 void bxFailDb(BxErr *pErr, sqlite3 *db, int rc);
-/* Puts zPrefix before the message of an error that is set. */
+/* Hands the error *pFrom on to *pErr, unless an error is set there. *pFrom is
+** clear afterwards. */
+void bxPass(BxErr *pErr, BxErr *pFrom);
+/* Whether the error has that name: its message begins "<zName>: ". */
+int bxIs(const BxErr *pErr, const char *zName);
+/* Whether the error has a name, as every error of blackbox has, and none of
+** SQLite's. */
+int bxHasName(const BxErr *pErr);
+/* Whether an error of SQLite's says these words. Only for what SQLite has no
+** code of its own for. */
+int bxSays(const BxErr *pErr, const char *zWords);
+/* Puts zTo, which begins with a name, in the place of the name zFrom. */
+void bxRename(BxErr *pErr, const char *zFrom, const char *zTo);
+/* Puts zPrefix, which begins with a name, before the message of an error that
+** has none. */
 void bxPrefix(BxErr *pErr, const char *zPrefix);
 /* Hands the error to a SQL function; frees the message. */
 void bxReport(BxErr *pErr, sqlite3_context *pCtx);

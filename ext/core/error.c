@@ -31,10 +31,47 @@ void bxFailDb(BxErr *pErr, sqlite3 *db, int rc) {
   }
 }
 
+void bxPass(BxErr *pErr, BxErr *pFrom) {
+  if (pErr->rc == SQLITE_OK) {
+    *pErr = *pFrom;
+    pFrom->rc = SQLITE_OK;
+    pFrom->zMsg = 0;
+  }
+  bxClear(pFrom);
+}
+
+int bxIs(const BxErr *pErr, const char *zName) {
+  size_t n = strlen(zName);
+  return pErr->rc != SQLITE_OK && pErr->zMsg != 0 &&
+         strncmp(pErr->zMsg, zName, n) == 0 &&
+         strncmp(pErr->zMsg + n, ": ", 2) == 0;
+}
+
+int bxHasName(const BxErr *pErr) {
+  size_t n;
+  if (pErr->rc == SQLITE_OK || pErr->zMsg == 0) return 0;
+  n = strspn(pErr->zMsg, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                         "abcdefghijklmnopqrstuvwxyz");
+  return n > 5 && strncmp(pErr->zMsg + n - 5, "Error: ", 7) == 0;
+}
+
+int bxSays(const BxErr *pErr, const char *zWords) {
+  return pErr->rc != SQLITE_OK && pErr->zMsg != 0 && !bxHasName(pErr) &&
+         strstr(pErr->zMsg, zWords) != 0;
+}
+
+void bxRename(BxErr *pErr, const char *zFrom, const char *zTo) {
+  char *z;
+  if (!bxIs(pErr, zFrom)) return;
+  z = sqlite3_mprintf("%s%s", zTo, pErr->zMsg + strlen(zFrom) + 2);
+  if (z == 0) return;
+  sqlite3_free(pErr->zMsg);
+  pErr->zMsg = z;
+}
+
 void bxPrefix(BxErr *pErr, const char *zPrefix) {
   char *z;
-  if (pErr->rc == SQLITE_OK || pErr->zMsg == 0) return;
-  if (strncmp(pErr->zMsg, zPrefix, strlen(zPrefix)) == 0) return;
+  if (pErr->rc == SQLITE_OK || pErr->zMsg == 0 || bxHasName(pErr)) return;
   z = sqlite3_mprintf("%s%s", zPrefix, pErr->zMsg);
   if (z == 0) return;
   sqlite3_free(pErr->zMsg);

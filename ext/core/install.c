@@ -220,9 +220,7 @@ static void lockEarly(BxStmts *p, BxErr *pLock, BxErr *pErr) {
   if ((pLock->rc & 0xff) != SQLITE_BUSY &&
       (pLock->rc & 0xff) != SQLITE_LOCKED &&
       (pLock->rc & 0xff) != SQLITE_READONLY) {
-    *pErr = *pLock;
-    pLock->rc = SQLITE_OK;
-    pLock->zMsg = 0;
+    bxPass(pErr, pLock);
   }
 }
 

@@ -29,8 +29,7 @@ static sqlite3_stmt *prepare(
   sqlite3_stmt *pStmt = 0;
   if (pErr->rc != SQLITE_OK) return 0;
   bxFailDb(pErr, db, sqlite3_prepare_v2(db, zSql, -1, &pStmt, 0));
-  if (pErr->rc == SQLITE_ERROR && zOverflow != 0 && pErr->zMsg != 0 &&
-      strstr(pErr->zMsg, "no such table") != 0) {
+  if (zOverflow != 0 && bxSays(pErr, "no such table")) {
     char *zMsg = pErr->zMsg;
     pErr->rc = SQLITE_OK;
     bxFail(pErr, SQLITE_ERROR,
@@ -92,15 +91,11 @@ static void runOver(EvBuffer *p, const EvState *pState, const char *zTemplate,
   sqlite3_finalize(pStmt);
 }
 
-static const char zOwnerError[] = "OwnerError: ";
-
 /* Whether a sweep may be left for later: nothing was lost but space. */
 static int canWait(const BxErr *pErr) {
   int rc = pErr->rc & 0xff;
   return rc == SQLITE_BUSY || rc == SQLITE_LOCKED || rc == SQLITE_READONLY ||
-         (rc == SQLITE_ERROR && /* the schema is gone */
-             strncmp(pErr->zMsg ? pErr->zMsg : "", zOwnerError,
-                 strlen(zOwnerError)) != 0);
+         (rc == SQLITE_ERROR && !bxIs(pErr, "OwnerError")); /* schema gone */
 }
 
 /* The caller's error, unless it can wait. */
@@ -114,10 +109,11 @@ static void handOn(BxErr *pFrom, BxErr *pErr) {
 
 static void failOwner(EvBuffer *p, const EvState *pState, BxErr *pErr) {
   bxFail(pErr, SQLITE_ERROR,
-      "%sthe overflowed evidence of %s (owner %s) was taken up by another "
+      "OwnerError: the overflowed evidence of %s (owner %s) was taken up by "
+      "another "
       "buffer or removed; what is in memory (storage = 'memory') can still be "
       "read: copy it, DROP TABLE \"%w\" and make a new one",
-      zOwnerError, p->base.stmts.zTable, pState->zOwner, p->base.stmts.zTable);
+      p->base.stmts.zTable, pState->zOwner, p->base.stmts.zTable);
 }
 
 /* Steps a statement that changes at most one row, and finalizes it. Returns

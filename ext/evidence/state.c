@@ -21,7 +21,7 @@ void bxEvExpectTables(EvBuffer *p, BxErr *pErr) {
         "the file from a copy",
         p->base.stmts.zTable, p->base.stmts.zTable);
   } else if (err.rc != SQLITE_OK) {
-    bxFail(pErr, err.rc, "%s", err.zMsg ? err.zMsg : "out of memory");
+    bxPass(pErr, &err);
   }
   bxClear(&err);
 }

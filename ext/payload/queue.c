@@ -599,7 +599,7 @@ void bxPayloadFlush(BxCall *p) {
     return;
   }
   bxReturnInt(p, flush(queueOf(p->bx), &p->err));
-  bxPrefix(&p->err, "Flush failed: ");
+  bxPrefix(&p->err, "FlushError: Flush failed: ");
 }
 
 sqlite3_stmt *bxPayloadWaiting(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {

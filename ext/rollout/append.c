@@ -272,8 +272,9 @@ static const char *readItems(sqlite3_value *pVal, BxErr *pErr) {
   char cFirst;
   const char *z = bxText(pVal, "items", ROLLOUT_MAX_TEXT, 0, pErr);
   if (z == 0) {
-    if (!bFailed && pErr->rc == SQLITE_CONSTRAINT) {
-      bxPrefix(pErr, "InvalidItemError: Invalid item format: ");
+    if (!bFailed) {
+      bxRename(
+          pErr, "ValidationError", "InvalidItemError: Invalid item format: ");
     }
     return 0;
   }

@@ -149,18 +149,10 @@ sqlite3_stmt *bxRolloutQuery(Bx *bx, const char *zSql, BxErr *pErr) {
   return p ? bxPrepare(p, zSql, pErr) : 0;
 }
 
-/* Whether a message begins with the name of an error, as all of blackbox do. */
-static int hasName(const char *zMsg) {
-  const char *zEnd = zMsg + strspn(zMsg, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                         "abcdefghijklmnopqrstuvwxyz");
-  return zEnd - zMsg > 5 && strncmp(zEnd - 5, "Error: ", 7) == 0;
-}
-
 void bxRolloutExplain(BxErr *pErr, const char *zPrefix) {
   BxErr said = *pErr;
-  if (said.rc == SQLITE_OK || said.zMsg == 0) return;
-  if ((said.rc & 0xff) == SQLITE_NOMEM || hasName(said.zMsg)) return;
-  if (strncmp(said.zMsg, "unsafe use of", 13) != 0) {
+  if ((said.rc & 0xff) == SQLITE_NOMEM) return;
+  if (!bxSays(&said, "unsafe use of")) {
     bxPrefix(pErr, zPrefix);
     return;
   }
@@ -169,8 +161,8 @@ void bxRolloutExplain(BxErr *pErr, const char *zPrefix) {
       "%s%s: SQLite %s refuses that in triggers while trusted_schema is off; "
       "PRAGMA trusted_schema = ON%s",
       zPrefix, said.zMsg, sqlite3_libversion(),
-      strstr(said.zMsg, "virtual table") != 0 ? ", or rollout_search_remove()"
-                                              : ", or use a later SQLite");
+      bxSays(&said, "virtual table") ? ", or rollout_search_remove()"
+                                     : ", or use a later SQLite");
   sqlite3_free(said.zMsg);
 }
 

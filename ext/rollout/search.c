@@ -56,9 +56,7 @@ static const char zLock[] = "UPDATE main.rollout_act SET id = id";
 /* An FTS5 without the tokenizer, or no FTS5, is told apart by its message. */
 static void explainHost(BxErr *pErr) {
   BxErr said = *pErr;
-  if (said.rc == SQLITE_OK || said.zMsg == 0) return;
-  if (strstr(said.zMsg, "no such module") == 0 &&
-      strstr(said.zMsg, "no such tokenizer") == 0) {
+  if (!bxSays(&said, "no such module") && !bxSays(&said, "no such tokenizer")) {
     bxRolloutExplain(pErr, "WriteError: Write failed: ");
     return;
   }
