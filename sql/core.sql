@@ -168,16 +168,17 @@ CREATE TABLE IF NOT EXISTS main.blackbox_ledgers(
 ) WITHOUT ROWID;
 
 -- A BEFORE trigger is not told the conflict clause of its statement. It runs
---   INSERT OR IGNORE INTO blackbox_probe(one, replaced) VALUES (1, 1)
--- which takes over the clause of the outer statement: REPLACE writes the row
--- anew and leaves replaced = 1, IGNORE and a plain INSERT change nothing, and
--- ABORT, FAIL and ROLLBACK fail.
+--   DELETE FROM sqlite_sequence WHERE rowid = -1;
+--   INSERT OR IGNORE INTO sqlite_sequence(rowid, name, seq)
+--   VALUES (-1, 'blackbox_probe', 0), (-1, 'blackbox_probe', 1);
+-- which takes over the clause of the outer statement: REPLACE leaves seq = 1,
+-- IGNORE and a plain INSERT leave seq = 0, and ABORT, FAIL and ROLLBACK fail.
+-- SQLite lets nobody have a trigger on sqlite_sequence, so that no trigger of
+-- the user's can come between. This table is empty: it is here because SQLite
+-- makes sqlite_sequence together with the first AUTOINCREMENT.
 CREATE TABLE IF NOT EXISTS main.blackbox_probe(
-  one      INTEGER PRIMARY KEY CHECK (one = 1),
-  replaced INTEGER NOT NULL
+  one INTEGER PRIMARY KEY AUTOINCREMENT
 );
-INSERT INTO main.blackbox_probe(one, replaced) VALUES (1, 0)
-ON CONFLICT (one) DO NOTHING;
 
 -- A row of "view" is due when its "at" lies before
 --   now - (value of "setting") * unit_ms

@@ -289,9 +289,11 @@ WHEN EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.id)
   OR (NEW.rowid <> -1
       AND EXISTS (SELECT 1 FROM payload_protected WHERE payload_rowid = NEW.rowid))
 BEGIN
-  INSERT OR IGNORE INTO blackbox_probe(one, replaced) VALUES (1, 1);
+  DELETE FROM sqlite_sequence WHERE rowid = -1;
+  INSERT OR IGNORE INTO sqlite_sequence(rowid, name, seq)
+  VALUES (-1, 'blackbox_probe', 0), (-1, 'blackbox_probe', 1);
   SELECT RAISE(ABORT, 'PinnedError: a pinned row has this id or rowid and cannot be overwritten; let go of it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
-    FROM blackbox_probe WHERE replaced <> 0;
+    FROM sqlite_sequence WHERE rowid = -1 AND seq = 1;
 END;
 
 -- Another row does not take the place of one that is lost.

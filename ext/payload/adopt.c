@@ -234,11 +234,13 @@ typedef struct Made {
 static const Made aMade[] = {
     {"payload_made_insert", "unique index", SAME_KEY(""),
         "%s\nBEFORE INSERT ON event_payloads\nWHEN %s\nBEGIN\n"
-        "  INSERT OR IGNORE INTO blackbox_probe(one, replaced) VALUES (1, 1);\n"
+        "  DELETE FROM sqlite_sequence WHERE rowid = -1;\n"
+        "  INSERT OR IGNORE INTO sqlite_sequence(rowid, name, seq)\n"
+        "  VALUES (-1, 'blackbox_probe', 0), (-1, 'blackbox_probe', 1);\n"
         "  SELECT RAISE(ABORT, 'PinnedError: a pinned row has these values in "
         "a unique index and cannot be overwritten; let go of it first with "
         "INSERT INTO payload_unpins(payload_id, actor, reason)')\n"
-        "    FROM blackbox_probe WHERE replaced <> 0;\nEND"},
+        "    FROM sqlite_sequence WHERE rowid = -1 AND seq = 1;\nEND"},
     {"payload_made_update", "unique index",
         SAME_KEY(" AND payload_rowid <> OLD.rowid"),
         "%s\nBEFORE UPDATE ON event_payloads\nWHEN %s\nBEGIN\n"

@@ -299,11 +299,32 @@ TRICKS = {
         REPLACE INTO blackbox_ledgers VALUES('payload', 0, 0, 0)""",
     "the probe": """
         DELETE FROM blackbox_probe;
+        DELETE FROM sqlite_sequence;
         REPLACE INTO event_payloads(id, event_id, agent_id, purpose)
         VALUES('victim', 'x', 'x', 'archive');
-        INSERT OR REPLACE INTO blackbox_probe VALUES(1, 0);
+        INSERT OR REPLACE INTO blackbox_probe VALUES(1);
+        INSERT INTO sqlite_sequence(rowid, name, seq) VALUES(-1, 'x', 0);
         REPLACE INTO event_payloads(id, event_id, agent_id, purpose)
         VALUES('victim', 'x', 'x', 'archive')""",
+    "every write that a guard could make is passed over": """
+        CREATE TEMP TRIGGER t1 BEFORE INSERT ON main.blackbox_probe BEGIN
+          SELECT RAISE(IGNORE); END;
+        CREATE TEMP TRIGGER t2 BEFORE INSERT ON main.sqlite_sequence BEGIN
+          SELECT RAISE(IGNORE); END;
+        CREATE TEMP TRIGGER t3 AFTER INSERT ON main.event_payloads BEGIN
+          SELECT RAISE(IGNORE); END;
+        REPLACE INTO event_payloads(id, event_id, agent_id, purpose)
+        VALUES('victim', 'x', 'x', 'archive');
+        INSERT INTO event_payloads(id, event_id, agent_id, purpose)
+        VALUES('victim', 'x', 'x', 'archive') ON CONFLICT DO NOTHING""",
+    "a replacement inside the guard of another": """
+        CREATE TEMP TRIGGER t1 BEFORE INSERT ON main.blackbox_probe BEGIN
+          REPLACE INTO event_payloads(rowid, id, event_id, agent_id, purpose)
+          SELECT rowid, 'new', 'x', 'x', 'archive' FROM event_payloads
+           WHERE id = 'victim'; END;
+        INSERT INTO event_payloads(id, event_id, agent_id, purpose)
+        VALUES('pinned', 'x', 'x', 'archive')
+        ON CONFLICT(id) DO UPDATE SET pinned = 1""",
     "the views that the guards read, by a table in temp": """
         CREATE TEMP TABLE payload_pins(id, pin, hash, columns);
         CREATE TEMP TABLE payload_protected(id, payload_rowid);
@@ -508,7 +529,7 @@ def trigger(db):
 
 
 def temp_trigger(db):
-    db.execute("CREATE TEMP TRIGGER theirs_t BEFORE INSERT ON main.blackbox_probe "
+    db.execute("CREATE TEMP TRIGGER theirs_t BEFORE INSERT ON main.retention_log "
                "BEGIN SELECT RAISE(IGNORE); END")
 
 
