@@ -45,6 +45,15 @@ def rows(db, sql, *args):
     return db.execute(sql, args).fetchall()
 
 
+def by_hand(path, sql):
+    """Changes a file as a program without the module does, which may change
+    every table. Where the module is loaded, it protects some of its tables from
+    that (before SQLite 3.44, in defensive mode)."""
+    db = sqlite3.connect(path, isolation_level=None)
+    db.executescript(sql)
+    db.close()
+
+
 def shell(*args, stdin=None):
     """Runs the sqlite3 shell; returns its output, errors included."""
     env = dict(os.environ)

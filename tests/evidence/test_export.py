@@ -4,7 +4,7 @@ import sqlite3
 
 import pytest
 
-from conftest import connect, one, rows
+from conftest import by_hand, connect, one, rows
 from evidencelib import ADD, MAKE, action, approved, second_shape, well
 
 KINDS = ["click", "dblclick", "type", "select", "check", "uncheck", "navigate",
@@ -81,9 +81,9 @@ def test_an_export_can_be_stored_by_the_statement_that_makes_it(rec):
         rec.execute("INSERT INTO saved SELECT evidence_export('rec', 1)")
 
 
-def test_damaged_actions_are_named_and_left_out(rec):
+def test_damaged_actions_are_named_and_left_out(rec, path):
     put(rec, {"eventType": "click"}, {"eventType": "hover"}, {"eventType": "blur"})
-    rec.execute("UPDATE rec_actions SET action = '{x' WHERE rid = 2")
+    by_hand(path, "UPDATE rec_actions SET action = '{x' WHERE rid = 2")
     out = json.loads(one(rec, "SELECT evidence_export('rec')"))
     assert [a["eventType"] for a in out["actions"]] == ["click", "blur"]
     assert out["metadata"]["damaged"] == ["x1"]
@@ -289,7 +289,7 @@ def test_a_value_with_a_nul_stays_whole(rec):
     assert told[-1] == {"type": "scroll", "target": "main", "x": 5, "y": 6}
 
 
-def test_a_selector_with_a_nul_is_left_out(rec):
+def test_a_selector_with_a_nul_is_left_out(rec, path):
     put(rec, chain(
         {"type": "dom_selector", "selector": "#a\0b"},
         {"type": "cdp_power", "metadata": {"text": "A\0B", "label": "\0", "placeholder": "\0c"}},
@@ -345,10 +345,10 @@ def test_navigation_has_its_url_in_both_exports(rec, kind):
     assert [s["url"] for s in flow(rec)["steps"] if s["type"] == "navigate"] == ["http://x/"]
 
 
-def test_text_that_is_no_utf8_is_damaged_and_spoils_no_other(rec):
+def test_text_that_is_no_utf8_is_damaged_and_spoils_no_other(rec, path):
     put(rec, {"a": "1"}, {"a": "2"})
-    rec.execute("UPDATE rec_actions SET action = CAST(x'7b2261223a22eda0227d' AS TEXT) "
-                "WHERE rid = 1")
+    by_hand(path, "UPDATE rec_actions SET action = "
+                  "CAST(x'7b2261223a22eda0227d' AS TEXT) WHERE rid = 1")
     for prune in 0, 1:
         result = json.loads(one(rec, "SELECT evidence_export('rec', ?)", prune))
         assert result["actions"] == [{"a": "2"}]
