@@ -36,6 +36,9 @@
 -- so an id is never taken from outside.
 -- A limit is a RAISE after the totals are known, never a CHECK on a total:
 -- under OR IGNORE a CHECK would keep the item and drop its count.
+-- When memory runs out, json_valid() of SQLite before 3.45 says no instead of
+-- failing. So a no is asked again, of a text that has to be made first, which
+-- fails.
 -- No CHECK, index or generated column calls a JSON function: where SQLite
 -- takes these for unsafe (before 3.41, with trusted_schema off), one of them
 -- would make the whole file unreadable, while a trigger fails alone. So
@@ -230,14 +233,15 @@ SELECT i.storage_key,
 SELECT storage_key,
        'protected differs from custom_metadata; write custom_metadata anew'
   FROM cache_items
- WHERE protected IS NOT CASE WHEN json_valid(custom_metadata)
+ WHERE protected IS NOT CASE WHEN json_valid(custom_metadata) OR json_valid(custom_metadata || ' ')
                              THEN coalesce(custom_metadata ->> '$.kind' = 'tool_result', 0)
                              ELSE 0 END
  UNION ALL
 SELECT storage_key, 'CorruptedDataError: data or custom_metadata is not JSON; delete the item'
   FROM cache_items
- WHERE NOT coalesce(json_valid(data), 0)
-    OR (custom_metadata IS NOT NULL AND NOT json_valid(custom_metadata));
+ WHERE data IS NULL OR NOT (json_valid(data) OR json_valid(data || ' '))
+    OR custom_metadata IS NOT NULL
+   AND NOT (json_valid(custom_metadata) OR json_valid(custom_metadata || ' '));
 
 -- What cache_state.bytes must be: without a total quota nobody asks for it.
 CREATE VIEW IF NOT EXISTS main.cache_total_now AS
@@ -419,10 +423,10 @@ BEGIN
   SELECT CASE
     WHEN NEW.id < 1 THEN
       RAISE(ABORT, 'ValidationError: id is given by the table; leave it out')
-    WHEN NOT json_valid(NEW.data) THEN
+    WHEN NOT (json_valid(NEW.data) OR json_valid(NEW.data || ' ')) THEN
       RAISE(ABORT, 'ValidationError: data must be JSON text; wrap plain text with json_quote()')
     WHEN NEW.custom_metadata IS NOT NULL
-         AND CASE WHEN json_valid(NEW.custom_metadata)
+         AND CASE WHEN json_valid(NEW.custom_metadata) OR json_valid(NEW.custom_metadata || ' ')
                   THEN json_type(NEW.custom_metadata) <> 'object' ELSE 1 END THEN
       RAISE(ABORT, 'ValidationError: custom_metadata must be a JSON object of at most 65536 bytes, or NULL; put larger things into data')
     WHEN NEW.data_size > l.max_item THEN
@@ -457,11 +461,11 @@ BEGIN
    WHERE session_id = NEW.session_id AND task_id = NEW.task_id
      AND turn_id = NEW.turn_id;
   UPDATE cache_items
-     SET protected = CASE WHEN json_valid(custom_metadata)
+     SET protected = CASE WHEN json_valid(custom_metadata) OR json_valid(custom_metadata || ' ')
                           THEN coalesce(custom_metadata ->> '$.kind' = 'tool_result', 0)
                           ELSE 0 END
    WHERE id = NEW.id AND (NEW.custom_metadata IS NOT NULL OR NEW.protected <> 0)
-     AND protected <> CASE WHEN json_valid(custom_metadata)
+     AND protected <> CASE WHEN json_valid(custom_metadata) OR json_valid(custom_metadata || ' ')
                            THEN coalesce(custom_metadata ->> '$.kind' = 'tool_result', 0)
                            ELSE 0 END;
   INSERT INTO cache_uses(session_id, task_id, turn_id, used_at, hits, protected)
@@ -496,10 +500,10 @@ BEGIN
                      WHERE session_id = NEW.session_id AND task_id = NEW.task_id
                        AND turn_id = NEW.turn_id AND protected) THEN
       RAISE(ABORT, 'ValidationError: a tool result is not written over while cache.lock_tool_results is 1; take another key')
-    WHEN NEW.data IS NOT OLD.data AND NOT json_valid(NEW.data) THEN
+    WHEN NEW.data IS NOT OLD.data AND NOT (json_valid(NEW.data) OR json_valid(NEW.data || ' ')) THEN
       RAISE(ABORT, 'ValidationError: data must be JSON text; wrap plain text with json_quote()')
     WHEN NEW.custom_metadata IS NOT NULL AND NEW.custom_metadata IS NOT OLD.custom_metadata
-         AND CASE WHEN json_valid(NEW.custom_metadata)
+         AND CASE WHEN json_valid(NEW.custom_metadata) OR json_valid(NEW.custom_metadata || ' ')
                   THEN json_type(NEW.custom_metadata) <> 'object' ELSE 1 END THEN
       RAISE(ABORT, 'ValidationError: custom_metadata must be a JSON object of at most 65536 bytes, or NULL; put larger things into data')
     WHEN NEW.data_size > l.max_item AND NEW.data_size > OLD.data_size THEN
@@ -539,11 +543,11 @@ BEGIN
    WHERE session_id = NEW.session_id AND task_id = NEW.task_id
      AND turn_id = NEW.turn_id;
   UPDATE cache_items
-     SET protected = CASE WHEN json_valid(custom_metadata)
+     SET protected = CASE WHEN json_valid(custom_metadata) OR json_valid(custom_metadata || ' ')
                           THEN coalesce(custom_metadata ->> '$.kind' = 'tool_result', 0)
                           ELSE 0 END
    WHERE id = NEW.id AND (NEW.custom_metadata IS NOT NULL OR NEW.protected <> 0)
-     AND protected <> CASE WHEN json_valid(custom_metadata)
+     AND protected <> CASE WHEN json_valid(custom_metadata) OR json_valid(custom_metadata || ' ')
                            THEN coalesce(custom_metadata ->> '$.kind' = 'tool_result', 0)
                            ELSE 0 END;
   INSERT INTO cache_uses(session_id, task_id, turn_id, used_at, hits, protected)

@@ -114,7 +114,8 @@ SELECT coalesce(h.id, 'history ' || (d.id >> 32)),
        'item ' || (d.id & 4294967295) || ': the payload is not JSON'
   FROM rollout_data AS d
   LEFT JOIN rollout_heads AS h ON h.no = d.id >> 32
- WHERE d.payload IS NOT NULL AND NOT json_valid(d.payload)
+ WHERE d.payload IS NOT NULL
+   AND NOT (json_valid(d.payload) OR json_valid(d.payload || ' '))
 UNION ALL
 SELECT 'history ' || (d.id >> 32),
        'item ' || (d.id & 4294967295) || ' belongs to no conversation'
@@ -287,7 +288,8 @@ SELECT h.id AS id,
        a.forked_from AS forked_from,
        a.first_user_message AS first_user_message,
        (SELECT d.payload ->> 'instructions' FROM rollout_data AS d
-         WHERE d.id = h.no << 32 AND json_valid(d.payload)) AS instructions,
+         WHERE d.id = h.no << 32
+           AND (json_valid(d.payload) OR json_valid(d.payload || ' '))) AS instructions,
        (SELECT d.payload FROM rollout_data AS d
          WHERE d.id = h.no << 32) AS session_meta
   FROM rollout_heads AS h

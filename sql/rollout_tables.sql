@@ -358,12 +358,13 @@ BEGIN
       OR NOT (json_valid(NEW.payload) OR json_valid(NEW.payload || ' '));
   SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: a changed payload keeps its type and role')
    WHERE CASE WHEN OLD.payload IS NULL OR json_valid(OLD.payload)
+                   OR json_valid(OLD.payload || ' ')
               THEN NEW.payload ->> 'type' IS NOT OLD.payload ->> 'type'
                 OR NEW.payload ->> 'role' IS NOT OLD.payload ->> 'role' END;
   SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: a rollback keeps its number of turns')
    WHERE lower(replace(NEW.type, '_', '')) = 'eventmsg'
      AND lower(replace(NEW.payload ->> 'type', '_', '')) = 'threadrolledback'
-     AND CASE WHEN json_valid(OLD.payload)
+     AND CASE WHEN json_valid(OLD.payload) OR json_valid(OLD.payload || ' ')
               THEN coalesce(NEW.payload ->> 'num_turns',
                             NEW.payload ->> 'numTurns')
             IS NOT coalesce(OLD.payload ->> 'num_turns',
@@ -377,7 +378,7 @@ BEGIN
   SELECT RAISE(ABORT, 'InvalidSessionMetaError: Invalid session meta: it stays a JSON object with the id that it has')
    WHERE NEW.id & 4294967295 = 0
      AND CASE WHEN json_type(NEW.payload) <> 'object' THEN 1
-              WHEN json_valid(OLD.payload)
+              WHEN json_valid(OLD.payload) OR json_valid(OLD.payload || ' ')
               THEN NEW.payload ->> 'id' IS NOT OLD.payload ->> 'id' END;
   UPDATE rollout_heads
      SET stamp = stamp + 1,

@@ -52,8 +52,9 @@ static const char *cachePart(char zOut[9]) {
 /* The column "protected" of an item with this custom metadata. The triggers
 ** would put it there, but by writing the item a second time. */
 #define PROTECTED(metadata)                                                    \
-  "CASE WHEN json_valid(" metadata ") THEN coalesce(" metadata " ->> "         \
-  "'$.kind' = 'tool_result', 0) ELSE 0 END"
+  "CASE WHEN " BX_JSON_VALID(                                                  \
+      metadata) " THEN coalesce(" metadata " ->> "                             \
+                "'$.kind' = 'tool_result', 0) ELSE 0 END"
 
 /* ?8 is 1 when the key was made here and must not meet another item's. */
 static const char zCacheWrite[] =
@@ -92,8 +93,6 @@ static const char zCacheRead[] =
     " WHERE storage_key = ?1 AND (?2 IS NULL OR session_id = ?2)" LIVING_AT(
         "?3");
 
-static const char zCacheValid[] = "SELECT json_valid(?1)";
-
 /* A deletion is an access as well. */
 static const char zCacheTouch[] =
     "UPDATE main.cache_sessions SET last_accessed_at = ?2"
@@ -108,10 +107,7 @@ static const char zCacheDelete[] =
 ** whether there was one. */
 static int returnRow(BxCall *p, sqlite3_stmt *pStmt) {
   int bRow = bxRow(pStmt, &p->err);
-  if (bRow) {
-    const char *z = (const char *)sqlite3_column_text(pStmt, 0);
-    bxReturnJson(p, z ? sqlite3_mprintf("%s", z) : 0);
-  }
+  if (bRow) bxReturnJson(p, bxColumnCopy(pStmt, 0, &p->err));
   bxRun(pStmt, &p->err);
   return bRow;
 }
@@ -182,16 +178,11 @@ void bxCacheUpdate(BxCall *p) {
 /* Whether text that must be JSON is not, or hides bytes behind a NUL. */
 static int cacheIsDamaged(
     BxStmts *pHome, sqlite3_stmt *pItem, int iText, BxErr *pErr) {
-  const char *z = (const char *)sqlite3_column_text(pItem, iText);
-  int n = sqlite3_column_bytes(pItem, iText), bValid;
-  sqlite3_stmt *pStmt;
-  if (z == 0 || bxSurelyJson(z, n)) return 0;
+  const char *z = bxColumnText(pItem, iText, pErr);
+  int n = sqlite3_column_bytes(pItem, iText);
+  if (z == 0) return 0;
   if (memchr(z, 0, (size_t)n) != 0) return 1;
-  pStmt = bxStmt(pHome, zCacheValid, pErr);
-  bxBind(pStmt, pErr, "t", z);
-  bValid = bxRow(pStmt, pErr) && sqlite3_column_int(pStmt, 0);
-  bxDone(pStmt, pErr);
-  return pErr->rc == SQLITE_OK && !bValid;
+  return !bxIsJson(pHome->bx, z, n, pErr) && pErr->rc == SQLITE_OK;
 }
 
 /* Refuses a row whose data or custom metadata is not JSON. */
@@ -210,13 +201,12 @@ static void cacheCheckItem(
 
 /* The CachedItem of the row, or NULL. */
 static char *cachedItem(BxCall *p, sqlite3_stmt *pItem, const char *zKey) {
-  const char *zQuoted = (const char *)sqlite3_column_text(pItem, 0);
-  const char *zData = (const char *)sqlite3_column_text(pItem, 1);
-  const char *zRest = (const char *)sqlite3_column_text(pItem, 2);
-  const char *zMetadata = (const char *)sqlite3_column_text(pItem, 3);
+  const char *zQuoted = bxColumnText(pItem, 0, &p->err);
+  const char *zData = bxColumnText(pItem, 1, &p->err);
+  const char *zRest = bxColumnText(pItem, 2, &p->err);
+  const char *zMetadata = bxColumnText(pItem, 3, &p->err);
   sqlite3_str *pOut;
   if (p->err.rc != SQLITE_OK) return 0;
-  if (zQuoted == 0 || zData == 0 || zRest == 0) return 0; /* out of memory */
   pOut = sqlite3_str_new(p->bx->db);
   sqlite3_str_appendf(pOut, "{\"storageKey\":%s,\"data\":", zQuoted);
   sqlite3_str_append(pOut, zData, sqlite3_column_bytes(pItem, 1));
@@ -289,8 +279,7 @@ static void cacheDeleteItem(BxCall *p) {
   bxBind(pStmt, &p->err, "tt", zKey, zSession);
   bGone = bxRow(pStmt, &p->err);
   if (bGone) {
-    zOwner = sqlite3_mprintf("%s", sqlite3_column_text(pStmt, 0));
-    if (zOwner == 0) bxFail(&p->err, SQLITE_NOMEM, "out of memory");
+    zOwner = bxColumnCopy(pStmt, 0, &p->err);
   }
   bxRun(pStmt, &p->err);
   if (!bGone && p->err.rc == SQLITE_OK) {

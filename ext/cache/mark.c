@@ -100,9 +100,8 @@ static void marksPutAside(const CacheMarks *p, BxErr *pErr) {
 static int marksUseWal(BxStmts *pHome, BxErr *pErr) {
   static const char zMode[] = "PRAGMA main.journal_mode";
   sqlite3_stmt *pStmt = bxStmt(pHome, zMode, pErr);
-  int bWal =
-      bxRow(pStmt, pErr) &&
-      sqlite3_stricmp((const char *)sqlite3_column_text(pStmt, 0), "wal") == 0;
+  int bWal = bxRow(pStmt, pErr) &&
+             sqlite3_stricmp(bxColumnText(pStmt, 0, pErr), "wal") == 0;
   bxDone(pStmt, pErr);
   return bWal;
 }

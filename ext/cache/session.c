@@ -123,7 +123,7 @@ void bxCacheStats(BxCall *p) {
       bxStmt(pHome, zSession ? zCacheStatsSession : zCacheStatsAll, &p->err);
   bxBind(pStmt, &p->err, "ti", zSession, iNow);
   if (bxRow(pStmt, &p->err)) {
-    bxReturnJson(p, sqlite3_mprintf("%s", sqlite3_column_text(pStmt, 0)));
+    bxReturnJson(p, bxColumnCopy(pStmt, 0, &p->err));
   }
   bxDone(pStmt, &p->err);
   bxCacheExplain(p, azCacheNoArg);

@@ -80,7 +80,7 @@ static void refuseReferring(BxStmts *p, BxErr *pErr) {
     bxFail(pErr, SQLITE_ERROR,
         "ValidationError: table %Q refers to cache_items, which must be made "
         "anew; PRAGMA foreign_keys = OFF while blackbox_install() runs",
-        sqlite3_column_text(pStmt, 0));
+        bxColumnText(pStmt, 0, pErr));
   }
   sqlite3_finalize(pStmt);
 }
@@ -91,7 +91,7 @@ static char *collectOthers(BxStmts *p, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxPrepare(p, zCacheOthers, pErr);
   char *z;
   while (bxRow(pStmt, pErr)) {
-    sqlite3_str_appendf(pOut, "%s;\n", sqlite3_column_text(pStmt, 0));
+    sqlite3_str_appendf(pOut, "%s;\n", bxColumnText(pStmt, 0, pErr));
   }
   sqlite3_finalize(pStmt);
   if (sqlite3_str_errcode(pOut) != SQLITE_OK) {
@@ -108,15 +108,18 @@ static void collectColumns(
   sqlite3_stmt *pStmt = bxPrepare(p, zCacheColumns, pErr);
   bxBind(pStmt, pErr, "t", p->zDb);
   while (bxRow(pStmt, pErr)) {
+    const char *zColumn = bxColumnText(pStmt, 0, pErr);
+    const char *zName = bxColumnText(pStmt, 1, pErr);
+    if (pErr->rc != SQLITE_OK) break;
     if (!sqlite3_column_int(pStmt, 2)) {
       bxFail(pErr, SQLITE_ERROR,
           "ValidationError: cache_items has a generated column%s, which "
           "cannot be moved; drop it and add it again afterwards",
-          (const char *)sqlite3_column_text(pStmt, 1) + 1);
+          zName + 1);
     }
-    sqlite3_str_appendf(pMake, "ALTER TABLE main.cache_items ADD COLUMN %s;\n",
-        sqlite3_column_text(pStmt, 0));
-    sqlite3_str_appendall(pList, (const char *)sqlite3_column_text(pStmt, 1));
+    sqlite3_str_appendf(
+        pMake, "ALTER TABLE main.cache_items ADD COLUMN %s;\n", zColumn);
+    sqlite3_str_appendall(pList, zName);
   }
   sqlite3_finalize(pStmt);
 }

@@ -25,6 +25,7 @@ void bxProblem(BxProblems *p, const char *zObject, const char *zFormat, ...) {
   va_start(ap, zFormat);
   zProblem = sqlite3_vmprintf(zFormat, ap);
   va_end(ap);
+  if (zProblem == 0) bxFail(&p->err, SQLITE_NOMEM, "out of memory");
   bxFailDb(&p->err, p->db,
       sqlite3_prepare_v2(
           p->db, "SELECT json_array(?1, ?2, ?3)", -1, &pStmt, 0));
@@ -32,7 +33,7 @@ void bxProblem(BxProblems *p, const char *zObject, const char *zFormat, ...) {
   if (bxRow(pStmt, &p->err)) {
     pOut = sqlite3_str_new(0);
     sqlite3_str_appendf(pOut, "%s%s%s", p->zJson ? p->zJson : "",
-        p->zJson ? "," : "", sqlite3_column_text(pStmt, 0));
+        p->zJson ? "," : "", bxColumnText(pStmt, 0, &p->err));
     sqlite3_free(p->zJson);
     p->zJson = sqlite3_str_finish(pOut);
     if (p->zJson == 0) bxFail(&p->err, SQLITE_NOMEM, "out of memory");
@@ -44,7 +45,7 @@ void bxProblem(BxProblems *p, const char *zObject, const char *zFormat, ...) {
 void bxUnchecked(BxProblems *pOut, const char *zObject, BxErr *pErr) {
   int rc = pErr->rc & 0xff;
   if (rc == SQLITE_OK) return;
-  if (rc == SQLITE_NOMEM || rc == SQLITE_INTERRUPT) {
+  if (rc == SQLITE_NOMEM || rc == SQLITE_INTERRUPT || pErr->zMsg == 0) {
     bxPass(&pOut->err, pErr);
   } else {
     bxProblem(pOut, zObject, "cannot be checked: %s", pErr->zMsg);
@@ -93,8 +94,9 @@ static void checkView(BxStmts *p, const BxDomain *pDomain, BxProblems *pOut) {
   pStmt = bxPrepare(p, zSql, &err);
   sqlite3_free(zSql);
   while (bxRow(pStmt, &err)) {
-    bxProblem(pOut, (const char *)sqlite3_column_text(pStmt, 0), "%s",
-        sqlite3_column_text(pStmt, 1));
+    const char *zObject = bxColumnText(pStmt, 0, &err);
+    const char *zProblem = bxColumnText(pStmt, 1, &err);
+    if (err.rc == SQLITE_OK) bxProblem(pOut, zObject, "%s", zProblem);
   }
   sqlite3_finalize(pStmt);
   bxUnchecked(pOut, pDomain->zName, &err);
@@ -166,7 +168,8 @@ static void checkVtabs(BxStmts *p, BxProblems *pOut) {
   for (i = 0; p->bx->aCheck[i].zModule != 0; i++) {
     pStmt = bxVtabNames(p, p->bx->aCheck[i].zModule, &pOut->err);
     while (bxRow(pStmt, &pOut->err)) {
-      checkVtab(p, (const char *)sqlite3_column_text(pStmt, 0), pOut);
+      const char *zName = bxColumnText(pStmt, 0, &pOut->err);
+      if (zName != 0) checkVtab(p, zName, pOut);
     }
     sqlite3_finalize(pStmt);
   }
@@ -192,7 +195,7 @@ sqlite3_stmt *bxCheck(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
           -1, &pDbs, 0));
   bxBind(pDbs, &err, "v", apArg[0]);
   while (found.err.rc == SQLITE_OK && bxRow(pDbs, &err)) {
-    BxStmts *p = bxSchema(bx, (const char *)sqlite3_column_text(pDbs, 0), &err);
+    BxStmts *p = bxSchema(bx, bxColumnText(pDbs, 0, &err), &err);
     if (p == 0) break;
     found.zDb = p->zDb;
     checkDomains(p, &found);

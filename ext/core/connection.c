@@ -149,7 +149,7 @@ static void searchHome(
   bxFailDb(pErr, bx->db,
       sqlite3_prepare_v2(bx->db, "PRAGMA database_list", -1, &pStmt, 0));
   while (bxRow(pStmt, pErr)) {
-    const char *zDb = (const char *)sqlite3_column_text(pStmt, 1);
+    const char *zDb = bxColumnText(pStmt, 1, pErr);
     if (zDb == 0 || strcmp(zDb, "temp") == 0) continue;
     if (!bxCarries(bx, zDb, zDomain, pErr)) continue;
     if (bx->zUse != 0 && sqlite3_stricmp(bx->zUse, zDb) == 0) {
@@ -215,7 +215,7 @@ void bxLock(BxStmts *p, BxErr *pErr) {
 void bxNeedUtf8(BxStmts *p, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxPrepare(p, "PRAGMA main.encoding", pErr);
   if (bxRow(pStmt, pErr)) {
-    const char *z = (const char *)sqlite3_column_text(pStmt, 0);
+    const char *z = bxColumnText(pStmt, 0, pErr);
     if (z == 0 || strcmp(z, "UTF-8") != 0) {
       bxFail(pErr, SQLITE_ERROR,
           "EncodingError: schema %s stores text as UTF-16; sizes here are "

@@ -113,6 +113,8 @@ int bxRow(sqlite3_stmt *pStmt, BxErr *pErr);
 /* Text of a column, NULL where that is NULL, or on error: SQLite needs memory
 ** to give it out. */
 const char *bxColumnText(sqlite3_stmt *pStmt, int i, BxErr *pErr);
+/* A copy of it, to sqlite3_free(). */
+char *bxColumnCopy(sqlite3_stmt *pStmt, int i, BxErr *pErr);
 /* Resets, and lets go of bound values. NULL is allowed. */
 void bxDone(sqlite3_stmt *pStmt, BxErr *pErr);
 /* Steps to the end, then bxDone(). */
@@ -294,8 +296,11 @@ i64 bxBytes(sqlite3_value *pVal);
 
 /*------------------------------------------------------------ json.c ----*/
 
-/* json_valid() is asked twice where its no becomes an error: before SQLite 3.45
-** it also says no when memory has run out. */
+/* SQL: whether SQLite takes a text for JSON. When memory runs out, json_valid()
+** of SQLite before 3.45 says no instead of failing. So a no is asked again, of
+** a text that has to be made first, which fails. */
+#define BX_JSON_VALID(json)                                                    \
+  "CASE WHEN json_valid(" json ") THEN 1 ELSE json_valid(" json " || ' ') END"
 
 /* SQL: whether a JSON string stands for text with a NUL. (What SQLite makes of
 ** it may end before that.) */
@@ -312,6 +317,8 @@ i64 bxBytes(sqlite3_value *pVal);
 /* 1: json_valid() accepts these n bytes, behind which a NUL stands; 0: ask it.
 */
 int bxSurelyJson(const char *z, i64 n);
+/* Whether these n bytes, behind which a NUL stands, are JSON. 0 for NULL. */
+int bxIsJson(Bx *bx, const char *z, i64 n, BxErr *pErr);
 
 /* What to do with a member: leave it out, go on inside it, cut a string to
 ** BX_CUT_CHARS characters, or nothing. */

@@ -178,8 +178,8 @@ void bxReturnDomains(BxCall *p, BxStmts *pStmts) {
   sqlite3_stmt *pStmt = bxPrepare(pStmts,
       "SELECT group_concat(domain, ', ') FROM main.blackbox_domains", &p->err);
   if (bxRow(pStmt, &p->err)) {
-    bxReturnText(p,
-        sqlite3_mprintf("%s: %s", pStmts->zDb, sqlite3_column_text(pStmt, 0)));
+    bxReturnText(p, sqlite3_mprintf("%s: %s", pStmts->zDb,
+                        bxColumnText(pStmt, 0, &p->err)));
   }
   sqlite3_finalize(pStmt);
 }

@@ -184,6 +184,23 @@ int bxSurelyJson(const char *z, i64 n) {
   return z != 0 && skipSpace(z) == zEnd;
 }
 
+int bxIsJson(Bx *bx, const char *z, i64 n, BxErr *pErr) {
+  static const char zSql[] = "SELECT " BX_JSON_VALID("?1");
+  sqlite3_stmt *pStmt = 0;
+  int bJson;
+  if (pErr->rc != SQLITE_OK || z == 0) return 0;
+  if (bxSurelyJson(z, n)) return 1;
+  bxFailDb(pErr, bx->db, sqlite3_prepare_v2(bx->db, zSql, -1, &pStmt, 0));
+  if (pErr->rc == SQLITE_OK) {
+    bxFailDb(pErr, bx->db,
+        sqlite3_bind_text64(
+            pStmt, 1, z, (sqlite3_uint64)n, SQLITE_STATIC, SQLITE_UTF8));
+  }
+  bJson = bxRow(pStmt, pErr) && sqlite3_column_int(pStmt, 0);
+  sqlite3_finalize(pStmt);
+  return bJson;
+}
+
 /*------------------------------------------------------------- cutting ----*/
 
 typedef struct Cut {

@@ -222,6 +222,13 @@ const char *bxColumnText(sqlite3_stmt *pStmt, int i, BxErr *pErr) {
   return pErr->rc == SQLITE_OK ? z : 0;
 }
 
+char *bxColumnCopy(sqlite3_stmt *pStmt, int i, BxErr *pErr) {
+  const char *z = bxColumnText(pStmt, i, pErr);
+  char *zCopy = z != 0 ? sqlite3_mprintf("%s", z) : 0;
+  if (z != 0 && zCopy == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  return zCopy;
+}
+
 void bxDone(sqlite3_stmt *pStmt, BxErr *pErr) {
   int rc;
   if (pStmt == 0) return;

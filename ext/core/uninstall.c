@@ -129,8 +129,8 @@ static void weighOne(BxStmts *pStmts, void *pArg, const BxObject *pObject) {
       p->pErr);
   bxBind(pStmt, p->pErr, "ttt", pObject->zName, p->zOurs, p->pDomain->zName);
   while (bxRow(pStmt, p->pErr)) {
-    gather(p, "%s %s on %s", sqlite3_column_text(pStmt, 0),
-        sqlite3_column_text(pStmt, 1), pObject->zName);
+    gather(p, "%s %s on %s", bxColumnText(pStmt, 0, p->pErr),
+        bxColumnText(pStmt, 1, p->pErr), pObject->zName);
   }
   sqlite3_finalize(pStmt);
 }
@@ -141,7 +141,7 @@ static char *findVtab(Leaving *p, const char *zModule, const char *zAfter) {
   sqlite3_stmt *pStmt = bxVtabNames(p->p, zModule, p->pErr);
   char *zFound = 0;
   while (bxRow(pStmt, p->pErr)) {
-    const char *zName = (const char *)sqlite3_column_text(pStmt, 0);
+    const char *zName = bxColumnText(pStmt, 0, p->pErr);
     if (zName == 0 || (zAfter != 0 && strcmp(zName, zAfter) <= 0) ||
         (zFound != 0 && strcmp(zName, zFound) >= 0) ||
         bxVtabIn(p->p->bx, zModule, p->p->zDb, zName, p->pErr) == 0) {
@@ -252,8 +252,7 @@ static void dropOptional(Leaving *p) {
         p->pErr);
     bxBind(pStmt, p->pErr, "t", zList);
     if (bxRow(pStmt, p->pErr)) {
-      zType = sqlite3_mprintf("%s", sqlite3_column_text(pStmt, 0));
-      if (zType == 0) bxFail(p->pErr, SQLITE_NOMEM, "out of memory");
+      zType = bxColumnCopy(pStmt, 0, p->pErr);
     }
     sqlite3_finalize(pStmt);
     if (zType != 0) drop(p->p, zType, zList, p->pErr);
@@ -291,8 +290,7 @@ static char *findMade(Leaving *p) {
   char *zFound = 0;
   bxBind(pStmt, p->pErr, "t", p->pDomain->zName);
   if (bxRow(pStmt, p->pErr)) {
-    zFound = sqlite3_mprintf("%s", sqlite3_column_text(pStmt, 0));
-    if (zFound == 0) bxFail(p->pErr, SQLITE_NOMEM, "out of memory");
+    zFound = bxColumnCopy(pStmt, 0, p->pErr);
   }
   sqlite3_finalize(pStmt);
   return zFound;
@@ -324,7 +322,7 @@ static void lookAtDomains(Leaving *p, char **pzStays, char **pzBroken) {
       "SELECT domain FROM main.blackbox_domains WHERE domain <> 'core'",
       p->pErr);
   while (bxRow(pStmt, p->pErr)) {
-    const char *zDomain = (const char *)sqlite3_column_text(pStmt, 0);
+    const char *zDomain = bxColumnText(pStmt, 0, p->pErr);
     char **pz = pzStays;
     if (zDomain == 0) continue;
     if (bxIsNamed(p->zList, zDomain)) {

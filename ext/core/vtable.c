@@ -117,7 +117,7 @@ static BxVtab *searchTable(
   bxFailDb(pErr, bx->db,
       sqlite3_prepare_v2(bx->db, "PRAGMA database_list", -1, &pStmt, 0));
   while (pFound == 0 && bxRow(pStmt, pErr)) {
-    const char *zDb = (const char *)sqlite3_column_text(pStmt, 1);
+    const char *zDb = bxColumnText(pStmt, 1, pErr);
     if (zDb != 0) pFound = bxVtabIn(bx, zModule, zDb, zName, pErr);
   }
   sqlite3_finalize(pStmt);

@@ -62,7 +62,7 @@ static void approveRows(EvBuffer *p, BxErr *pErr) {
   approveHere(p, "true", &err);
   if (err.rc == SQLITE_ERROR) {
     bxClear(&err);
-    approveHere(p, "json_valid(action)", &err);
+    approveHere(p, BX_JSON_VALID("action"), &err);
   }
   *pErr = err;
 }
@@ -97,8 +97,7 @@ static char *problems(EvBuffer *p, BxErr *pErr) {
   if (zSql == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
   pStmt = bxEvPrepareActions(p, zSql, pErr);
   if (bxRow(pStmt, pErr)) {
-    zOut = sqlite3_mprintf("%s", sqlite3_column_text(pStmt, 0));
-    if (zOut == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+    zOut = bxColumnCopy(pStmt, 0, pErr);
   }
   sqlite3_finalize(pStmt);
   sqlite3_free(zSql);
@@ -231,7 +230,7 @@ void bxEvStats(BxCall *pCall) {
   bxEvExpectKnown(p, &pCall->err);
   pStmt = bxStmt(&p->base.stmts, zSql, &pCall->err);
   if (bxRow(pStmt, &pCall->err)) {
-    bxReturnJson(pCall, sqlite3_mprintf("%s", sqlite3_column_text(pStmt, 0)));
+    bxReturnJson(pCall, bxColumnCopy(pStmt, 0, &pCall->err));
   }
   bxDone(pStmt, &pCall->err);
 }
@@ -249,7 +248,7 @@ static void addStats(BxVtab *p, sqlite3_str *pOut, BxErr *pErr) {
   bxBind(pStmt, pErr, "tt", p->stmts.zDb, p->stmts.zTable);
   if (bxRow(pStmt, pErr)) {
     sqlite3_str_appendf(pOut, "%s%s", sqlite3_str_length(pOut) > 1 ? "," : "",
-        sqlite3_column_text(pStmt, 0));
+        bxColumnText(pStmt, 0, pErr));
   }
   sqlite3_finalize(pStmt);
 }
@@ -263,9 +262,11 @@ static void addSchemaStats(BxStmts *p, sqlite3_str *pOut, BxErr *pErr) {
       "GLOB 'create virtual table*using*" EV_MODULE "*'",
       pErr);
   while (bxRow(pNames, pErr)) {
-    const char *zName = (const char *)sqlite3_column_text(pNames, 0);
+    const char *zName = bxColumnText(pNames, 0, pErr);
     BxErr err = {SQLITE_OK, 0};
-    BxVtab *pVtab = bxVtabIn(p->bx, EV_MODULE, p->zDb, zName, &err);
+    BxVtab *pVtab;
+    if (zName == 0) break;
+    pVtab = bxVtabIn(p->bx, EV_MODULE, p->zDb, zName, &err);
     if (pVtab != 0) bxEvExpectKnown((EvBuffer *)pVtab, &err);
     if (pVtab != 0 && err.rc == SQLITE_OK) addStats(pVtab, pOut, pErr);
     bxClear(&err);
@@ -279,7 +280,7 @@ static void addAllStats(Bx *bx, sqlite3_str *pOut, BxErr *pErr) {
       sqlite3_prepare_v2(
           bx->db, "SELECT name FROM pragma_database_list", -1, &pDbs, 0));
   while (bxRow(pDbs, pErr)) {
-    BxStmts *p = bxSchema(bx, (const char *)sqlite3_column_text(pDbs, 0), pErr);
+    BxStmts *p = bxSchema(bx, bxColumnText(pDbs, 0, pErr), pErr);
     if (p != 0) addSchemaStats(p, pOut, pErr);
   }
   sqlite3_finalize(pDbs);

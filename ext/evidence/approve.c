@@ -67,17 +67,11 @@ static const BxCut aAction[] = {CUT_KEPT("timestamp", 0),
 static const BxCut action = INSIDE("", aAction);
 
 int bxEvIsJson(Bx *bx, sqlite3_value *pValue, BxErr *pErr) {
-  static const char zSql[] = "SELECT json_valid(?1) OR json_valid(?1)";
-  sqlite3_stmt *pStmt = 0;
-  int bJson;
-  if (pErr->rc != SQLITE_OK || sqlite3_value_type(pValue) != SQLITE_TEXT) {
-    return 0;
-  }
-  bxFailDb(pErr, bx->db, sqlite3_prepare_v2(bx->db, zSql, -1, &pStmt, 0));
-  bxBind(pStmt, pErr, "v", pValue);
-  bJson = bxRow(pStmt, pErr) && sqlite3_column_int(pStmt, 0);
-  sqlite3_finalize(pStmt);
-  return bJson;
+  const char *z;
+  if (sqlite3_value_type(pValue) != SQLITE_TEXT) return 0;
+  z = (const char *)sqlite3_value_text(pValue);
+  if (z == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  return bxIsJson(bx, z, sqlite3_value_bytes(pValue), pErr);
 }
 
 void bxEvSlim(BxCall *p) {
@@ -201,13 +195,12 @@ char *bxEvApproved(const char *zTime, BxErr *pErr) {
 /*
 ** One row for each thing that approval kept because it could not read it; the
 ** buffer's rows at %s. evidence_slim() picks out, in one pass, the few actions
-** that need a closer look. One in doubt was kept whole. json_valid() also says
-** no when it gets no memory, and is then asked again.
+** that need a closer look. One in doubt was kept whole.
 */
 /* clang-format off */
 static const char zDoc[] =
-    "WITH doc(id, j) AS MATERIALIZED (SELECT id, CASE WHEN json_valid(action)"
-    " OR json_valid(action) THEN CASE json_type(action)"
+    "WITH doc(id, j) AS MATERIALIZED (SELECT id, CASE WHEN "
+    BX_JSON_VALID("action") " THEN CASE json_type(action)"
     " WHEN 'object' THEN action END END FROM %s WHERE pinned = 0),"
     " odd(id, doubt, j) AS MATERIALIZED (SELECT id, doubt,"
     " CASE WHEN doubt IS NULL THEN j END FROM (SELECT id, j,"

@@ -384,16 +384,20 @@ static void failDamaged(
   bxFail(pErr, SQLITE_CORRUPT_VTAB,
       "CorruptedDataError: %s of evidence '%q' in %s %s; the other rows are "
       "readable, UPDATE or DELETE this one",
-      zWhat, sqlite3_column_text(p->pScan, 1), pBuffer->base.stmts.zTable,
-      zHow);
+      zWhat, bxColumnText(p->pScan, 1, pErr), pBuffer->base.stmts.zTable, zHow);
+}
+
+/* Whether the action that bxEvReadAction() has found is a JSON object. */
+static int isObject(sqlite3_stmt *pAction, BxErr *pErr) {
+  const char *z = bxColumnText(pAction, 0, pErr);
+  return z != 0 && sqlite3_column_int(pAction, 1) &&
+         bxEvIsObject(z, sqlite3_column_bytes(pAction, 0));
 }
 
 static void columnAction(EvCursor *p, sqlite3_context *pCtx, BxErr *pErr) {
   if (!fetch(p, &p->pAction, bxEvReadAction, pErr)) {
     failDamaged(p, "action", "is missing", pErr);
-  } else if (!sqlite3_column_int(p->pAction, 1) ||
-             !bxEvIsObject((const char *)sqlite3_column_text(p->pAction, 0),
-                 sqlite3_column_bytes(p->pAction, 0))) {
+  } else if (!isObject(p->pAction, pErr)) {
     failDamaged(p, "action", "is no JSON object", pErr);
   } else {
     sqlite3_result_value(pCtx, sqlite3_column_value(p->pAction, 0));

@@ -177,8 +177,7 @@ void bxEvOverflowRate(EvBuffer *p, const EvState *pState, BxErr *pErr);
 #define EV_OBJECT(action)                                                      \
   "(" action " GLOB '{*' OR ltrim(" action                                     \
   ", ' ' || char(9, 10, 13)) GLOB '{*')"
-/* Whether SQLite takes a text for JSON as RFC 8259 has it. json_valid() also
-** says no when it gets no memory, and is then asked again. */
+/* Whether a value is text and JSON. */
 int bxEvIsJson(Bx *bx, sqlite3_value *pValue, BxErr *pErr);
 /* evidence_slim(action): without its large parts. */
 void bxEvSlim(BxCall *pCall);

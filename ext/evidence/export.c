@@ -159,7 +159,7 @@ SQLITE_EXTENSION_INIT3
 */
 static const char zExportDoc[] =
     "WITH doc(t, rid, id, a) AS MATERIALIZED (SELECT timestamp, rid, id,"
-    " CASE WHEN json_valid(action) THEN CASE json_type(action)"
+    " CASE WHEN " BX_JSON_VALID("action") " THEN CASE json_type(action)"
     " WHEN 'object' THEN %s END END FROM %s) ";
 
 static const char zActions[] = "SELECT id, a, NULL FROM doc ORDER BY t, rid";
@@ -246,7 +246,7 @@ static const char zPlace[] =
 
 /* A scroll's value is "x,y", or {"x":..,"y":..}, or y alone. */
 #define SCROLL(axis, part, alone)                                              \
-  FINITE("CASE WHEN json_valid(said) AND json_type(said) = 'object' THEN "     \
+  FINITE("CASE WHEN " BX_JSON_VALID("said") " AND json_type(said) = 'object' THEN "     \
   "CASE WHEN json_type(said, '$." axis "') IN ('integer', 'real') THEN "       \
   "said ->> '$." axis "' ELSE 0 END WHEN instr(said, ',') > 0 THEN "           \
   "CAST(substr(said, " part ") AS REAL) ELSE " alone " END")
@@ -316,7 +316,7 @@ static void appendQuoted(
       pErr, db, sqlite3_prepare_v2(db, "SELECT json_quote(?1)", -1, &pStmt, 0));
   bxBind(pStmt, pErr, "t", z);
   if (bxRow(pStmt, pErr)) {
-    addElement(pOut, (const char *)sqlite3_column_text(pStmt, 0));
+    addElement(pOut, bxColumnText(pStmt, 0, pErr));
   }
   sqlite3_finalize(pStmt);
 }
@@ -328,9 +328,10 @@ typedef struct Query {
 
 /* Whether a row has no action that can be read. One that is JSON and no UTF-8
 ** was not stored as it is. */
-static int isDamaged(sqlite3_stmt *pStmt) {
-  const unsigned char *z = sqlite3_column_text(pStmt, 1);
-  return z == 0 || !bxIsUtf8(z, sqlite3_column_bytes(pStmt, 1));
+static int isDamaged(sqlite3_stmt *pStmt, BxErr *pErr) {
+  const char *z = bxColumnText(pStmt, 1, pErr);
+  return z == 0 ||
+         !bxIsUtf8((const unsigned char *)z, sqlite3_column_bytes(pStmt, 1));
 }
 
 static void collect(
@@ -347,14 +348,13 @@ static void collect(
   pStmt = bxEvPrepareActions(p, zSql, pErr);
   while (bxRow(pStmt, pErr)) {
     pOut->nTotal++;
-    if (isDamaged(pStmt)) {
-      appendQuoted(pOut->pDamaged, db,
-          (const char *)sqlite3_column_text(pStmt, 0), pErr);
+    if (isDamaged(pStmt, pErr)) {
+      appendQuoted(pOut->pDamaged, db, bxColumnText(pStmt, 0, pErr), pErr);
       continue;
     }
     pOut->nKept++;
-    addElement(pOut->pActions, (const char *)sqlite3_column_text(pStmt, 1));
-    addElement(pOut->pSteps, (const char *)sqlite3_column_text(pStmt, 2));
+    addElement(pOut->pActions, bxColumnText(pStmt, 1, pErr));
+    addElement(pOut->pSteps, bxColumnText(pStmt, 2, pErr));
     pOut->nBytes += sqlite3_column_bytes(pStmt, 1) + EV_ROW_BYTES;
   }
   sqlite3_finalize(pStmt);

@@ -464,7 +464,7 @@ void bxEvOverflowSweep(EvBuffer *p, EvState *pState, BxErr *pErr) {
   "SELECT o.rid FROM over.evidence_overflow AS o JOIN main.@_rows AS r "       \
   "ON r.id = o.id WHERE o.owner = ?1 AND r.place = 1 AND r.pinned = 0 "        \
   "AND r.pruned = 0"
-#define SOUND "json_valid(a.action) AND " EV_OBJECT("a.action")
+#define SOUND BX_JSON_VALID("a.action") " AND " EV_OBJECT("a.action")
 
 /* The copy there is cut down first; a repetition finds what is left. */
 void bxEvOverflowApprove(EvBuffer *p, EvState *pState, BxErr *pErr) {
@@ -474,9 +474,10 @@ void bxEvOverflowApprove(EvBuffer *p, EvState *pState, BxErr *pErr) {
   zApproved = bxEvApproved("(SELECT timestamp FROM over.evidence_overflow AS t"
                            " WHERE t.rid = evidence_overflow_actions.rid)",
       pErr);
-  zSql = sqlite3_mprintf("UPDATE over.evidence_overflow_actions SET action = %s"
-                         " WHERE rid IN (" OURS ") AND json_valid(action)",
-      zApproved);
+  zSql =
+      sqlite3_mprintf("UPDATE over.evidence_overflow_actions SET action = %s"
+                      " WHERE rid IN (" OURS ") AND " BX_JSON_VALID("action"),
+          zApproved);
   if (zSql == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
   runOver(p, pState, zSql, 0, pErr);
   sqlite3_free(zSql);
@@ -497,8 +498,8 @@ void bxEvOverflowApprove(EvBuffer *p, EvState *pState, BxErr *pErr) {
 void bxEvOverflowRate(EvBuffer *p, const EvState *pState, BxErr *pErr) {
   if (pErr->rc != SQLITE_OK || pState->nOverflow == 0) return;
   runOver(p, pState,
-      "UPDATE main.@_rows SET confidence = coalesce((SELECT CASE WHEN "
-      "json_valid(a.action) THEN " EV_BEST(
+      "UPDATE main.@_rows SET confidence = coalesce((SELECT CASE "
+      "WHEN " BX_JSON_VALID("a.action") " THEN " EV_BEST(
           "a.action") " END FROM over.evidence_overflow AS o"
                       " JOIN over.evidence_overflow_actions AS a"
                       " ON a.rid = o.rid WHERE o.owner = ?1"

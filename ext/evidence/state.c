@@ -65,13 +65,10 @@ void bxEvLoadState(EvBuffer *p, EvState *pState, BxErr *pErr) {
     bxEvExpectVersion(p, sqlite3_column_int64(pStmt, 13), pErr);
     pState->nFree = bxEvSizeColumn(pStmt, 14);
     pState->nKeep = sqlite3_column_int64(pStmt, 15);
-    if (sqlite3_column_type(pStmt, 9) != SQLITE_NULL) {
-      pState->zOverflow = sqlite3_mprintf("%s", sqlite3_column_text(pStmt, 9));
-      pState->zOwner = sqlite3_mprintf("%s", sqlite3_column_text(pStmt, 10));
-      pState->zClaim = sqlite3_mprintf("%s", sqlite3_column_text(pStmt, 11));
-      if (!pState->zOverflow || !pState->zOwner || !pState->zClaim) {
-        bxFail(pErr, SQLITE_NOMEM, "out of memory");
-      }
+    pState->zOverflow = bxColumnCopy(pStmt, 9, pErr);
+    if (pState->zOverflow != 0) {
+      pState->zOwner = bxColumnCopy(pStmt, 10, pErr);
+      pState->zClaim = bxColumnCopy(pStmt, 11, pErr);
     }
   } else {
     bxFail(pErr, SQLITE_CORRUPT_VTAB,

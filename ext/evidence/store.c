@@ -141,7 +141,7 @@ void bxEvSet(EvBuffer *p, const char *zName, sqlite3_value *pVal, BxErr *pErr) {
   /* clang-format off */
   static const char zRate[] =
       "UPDATE main.@_rows SET confidence = (SELECT CASE WHEN"
-      " json_valid(action) THEN " EV_BEST("action") " ELSE -1 END"
+      " " BX_JSON_VALID("action") " THEN " EV_BEST("action") " ELSE -1 END"
       " FROM main.@_actions AS a WHERE a.rid = @_rows.rid) WHERE place <> 1";
   /* clang-format on */
   const char *zSql;
@@ -286,7 +286,7 @@ static void readAction(
   static const char zSql[] =
       "SELECT coalesce(" ID_AT("$.id") ", " ID_AT("$.actionId") "), "
       "coalesce(" SCALAR("$.timestamp") ", "
-      "nullif(?1 -> '$.timestamp', 'null')) WHERE json_valid(?1)";
+      "nullif(?1 -> '$.timestamp', 'null')) WHERE " BX_JSON_VALID("?1");
   /* clang-format on */
   sqlite3_value **app[2];
   sqlite3_stmt *pStmt;
@@ -354,8 +354,9 @@ static void bindStatic(
 /* What is no JSON becomes NULL, which the tables refuse. */
 #define PUT(confidence)                                                        \
   "(rid, id, timestamp, pinned, mask, place, action, screenshot, confidence)"  \
-  " VALUES (?1, ?2, ?3, ?4, ?5, ?6, CASE WHEN json_valid(?7) THEN ?7 END, ?8," \
-  " " confidence ")"
+  " VALUES (?1, ?2, ?3, ?4, ?5, ?6, CASE WHEN " BX_JSON_VALID(                 \
+      "?7") " THEN ?7 END, ?8,"                                                \
+            " " confidence ")"
 
 /* Runs INSERT INTO rec_put; a refusal of the action's JSON is explained. The
 ** confidence of an action is looked for when the policy goes by it. */
@@ -363,7 +364,7 @@ static void putRow(EvBuffer *p, i64 iRow, const char *zId, const EvRow *pRow,
     i64 iTime, i64 iPinned, int mask, int bRated, BxErr *pErr) {
   static const char zPlain[] = "INSERT INTO main.@_put" PUT("-1");
   static const char zRated[] = "INSERT INTO main.@_put" PUT(
-      "CASE WHEN json_valid(?7) THEN " EV_BEST("?7") " ELSE -1 END");
+      "CASE WHEN " BX_JSON_VALID("?7") " THEN " EV_BEST("?7") " ELSE -1 END");
   sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, bRated ? zRated : zPlain, pErr);
   bxBind(pStmt, pErr, "itiiii", iRow, zId, iTime, iPinned, (i64)mask,
       (i64)(p->bTemp ? EV_MEMORY : EV_FILE));
@@ -373,12 +374,13 @@ static void putRow(EvBuffer *p, i64 iRow, const char *zId, const EvRow *pRow,
   if ((pErr->rc == SQLITE_ERROR || (pErr->rc & 0xff) == SQLITE_CONSTRAINT) &&
       pRow->pAction != 0) {
     BxErr err = {SQLITE_OK, 0};
-    if (!bxEvIsJson(p->base.stmts.bx, pRow->pAction, &err) &&
-        err.rc == SQLITE_OK) {
-      bxClear(pErr);
+    int bJson = bxEvIsJson(p->base.stmts.bx, pRow->pAction, &err);
+    if (err.rc != SQLITE_OK || !bJson) bxClear(pErr);
+    if (err.rc != SQLITE_OK) {
+      *pErr = err;
+    } else if (!bJson) {
       failAction(pErr, pRow->pAction);
     }
-    bxClear(&err);
   }
 }
 
@@ -489,13 +491,12 @@ static int readBefore(EvBuffer *p, i64 iRow, Before *pOut, BxErr *pErr) {
   memset(pOut, 0, sizeof(*pOut));
   bxBind(pStmt, pErr, "i", iRow);
   if (bxRow(pStmt, pErr)) {
-    pOut->zId = sqlite3_mprintf("%s", sqlite3_column_text(pStmt, 0));
+    pOut->zId = bxColumnCopy(pStmt, 0, pErr);
     pOut->iTime = sqlite3_column_int64(pStmt, 1);
     pOut->nAction = bxEvSizeColumn(pStmt, 2);
     pOut->nShot = bxEvSizeColumn(pStmt, 3);
     pOut->iPinned = sqlite3_column_int64(pStmt, 4);
     pOut->iPlace = sqlite3_column_int64(pStmt, 5);
-    if (pOut->zId == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
   }
   bxDone(pStmt, pErr);
   return pOut->zId != 0;
@@ -609,12 +610,17 @@ sqlite3_stmt *bxEvPrepareTiers(
 
 sqlite3_stmt *bxEvReadAction(EvBuffer *p, BxErr *pErr) {
   return bxEvPrepareTiers(p,
-      "SELECT action, json_valid(action) FROM main.@_actions WHERE rid = ?1",
-      "SELECT action, json_valid(action) FROM main.@_actions WHERE rid = ?1 "
-      "UNION ALL SELECT action, json_valid(action) FROM main.@_rows AS r, "
-      "over.evidence_overflow AS o, over.evidence_overflow_actions AS a "
-      "WHERE r.rid = ?1 AND r.place = 1 AND o.owner = ?2 AND o.id = r.id "
-      "AND a.rid = o.rid",
+      "SELECT action, " BX_JSON_VALID(
+          "action") " FROM main.@_actions WHERE rid = ?1",
+      "SELECT action, " BX_JSON_VALID(
+          "action") " FROM main.@_actions WHERE rid = ?1 "
+                    "UNION ALL SELECT action, " BX_JSON_VALID(
+                        "action") " FROM main.@_rows AS r, "
+                                  "over.evidence_overflow AS o, "
+                                  "over.evidence_overflow_actions AS a "
+                                  "WHERE r.rid = ?1 AND r.place = 1 AND "
+                                  "o.owner = ?2 AND o.id = r.id "
+                                  "AND a.rid = o.rid",
       pErr);
 }
 

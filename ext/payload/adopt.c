@@ -133,7 +133,7 @@ static void refuse(BxStmts *p, BxErr *pErr) {
   if (bxRow(pStmt, pErr)) {
     bxFail(&why, SQLITE_ERROR,
         "ValidationError: event_payloads in schema %s cannot be guarded: %s",
-        p->zDb, sqlite3_column_text(pStmt, 0));
+        p->zDb, bxColumnText(pStmt, 0, pErr));
   }
   sqlite3_finalize(pStmt);
   if (pErr->rc == SQLITE_OK) *pErr = why;
@@ -269,23 +269,14 @@ typedef struct Gap {
   char *zText; /* the trigger from its name on, or NULL for none */
 } Gap;
 
-static char *copyColumn(sqlite3_stmt *pStmt, int i, BxErr *pErr) {
-  const char *z = (const char *)sqlite3_column_text(pStmt, i);
-  char *zCopy = z ? sqlite3_mprintf("%s", z) : 0;
-  if (zCopy == 0 && sqlite3_column_type(pStmt, i) != SQLITE_NULL) {
-    bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  }
-  return zCopy;
-}
-
 /* What the table calls for. */
 static void readWanted(BxStmts *p, Gap *pOut, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxPrepare(p, pOut->pMade->zCondition, pErr);
   char *zCondition = 0;
   bxBind(pStmt, pErr, "t", p->zDb);
   if (bxRow(pStmt, pErr)) {
-    pOut->zWhat = copyColumn(pStmt, 0, pErr);
-    zCondition = copyColumn(pStmt, 1, pErr);
+    pOut->zWhat = bxColumnCopy(pStmt, 0, pErr);
+    zCondition = bxColumnCopy(pStmt, 1, pErr);
   }
   sqlite3_finalize(pStmt);
   if (zCondition == 0 || pErr->rc != SQLITE_OK) {
@@ -375,7 +366,7 @@ void bxPayloadCheck(BxStmts *p, BxProblems *pOut) {
   sqlite3_stmt *pStmt = hindrances(p, &err);
   while (bxRow(pStmt, &err)) {
     bxProblem(pOut, "event_payloads", "cannot be guarded: %s",
-        sqlite3_column_text(pStmt, 0));
+        bxColumnText(pStmt, 0, &err));
   }
   sqlite3_finalize(pStmt);
   eachGap(p, tellOne, pOut, &err);

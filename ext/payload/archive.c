@@ -163,8 +163,8 @@ static const char zSaveElements[] = ELEMENTS KEPT
 
 /* The JSON is an array. */
 static void checkArray(BxStmts *pHome, sqlite3_value *pJson, BxErr *pErr) {
-  static const char zSql[] = "SELECT CASE WHEN json_valid(?1) OR json_valid(?1)"
-                             " THEN json_type(?1) END";
+  static const char zSql[] =
+      "SELECT CASE WHEN " BX_JSON_VALID("?1") " THEN json_type(?1) END";
   const char *zJson = bxText(pJson, "payloads", 0x7fffffff, 0, pErr);
   sqlite3_stmt *pStmt;
   const char *zType = 0;
@@ -201,8 +201,10 @@ static void checkTexts(BxStmts *pHome, sqlite3_value *pJson, BxErr *pErr) {
   bxBind(pStmt, pErr, "nv", pJson);
   while (bxRow(pStmt, pErr)) {
     for (i = 1; i < sqlite3_column_count(pStmt); i++) {
-      const unsigned char *z = sqlite3_column_text(pStmt, i);
-      if (z == 0 || bxIsUtf8(z, sqlite3_column_bytes(pStmt, i))) continue;
+      const char *z = bxColumnText(pStmt, i, pErr);
+      if (z == 0 ||
+          bxIsUtf8((const unsigned char *)z, sqlite3_column_bytes(pStmt, i)))
+        continue;
       failElement(pErr, pStmt,
           "has half a surrogate pair in a string, which UTF-8 cannot hold");
     }
@@ -214,7 +216,7 @@ static void checkElements(BxStmts *pHome, sqlite3_value *pJson, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxStmt(pHome, zBadElement, pErr);
   bxBind(pStmt, pErr, "nv", pJson);
   if (bxRow(pStmt, pErr)) {
-    failElement(pErr, pStmt, (const char *)sqlite3_column_text(pStmt, 1));
+    failElement(pErr, pStmt, bxColumnText(pStmt, 1, pErr));
   }
   bxDone(pStmt, pErr);
   checkTexts(pHome, pJson, pErr);
@@ -311,7 +313,7 @@ void bxPayloadStats(BxCall *p) {
   pStmt = bxStmt(pHome, zSql, &p->err);
   bxBind(pStmt, &p->err, "iiit", bxNow(), nRow, nByte, pHome->zDb);
   if (bxRow(pStmt, &p->err)) {
-    bxReturnJson(p, sqlite3_mprintf("%s", sqlite3_column_text(pStmt, 0)));
+    bxReturnJson(p, bxColumnCopy(pStmt, 0, &p->err));
   }
   bxDone(pStmt, &p->err);
 }

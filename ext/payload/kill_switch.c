@@ -175,7 +175,7 @@ static void refuseBlob(
         "ValidationError: %s of event %s (seq %lld) of agent %s is a blob, for "
         "which JSON has no type; nothing was taken out. SELECT the rows from "
         "%s and DELETE them, or save them with payload_kill_switch()",
-        sqlite3_column_text(pStmt, 2), sqlite3_column_text(pStmt, 0),
+        bxColumnText(pStmt, 2, pErr), bxColumnText(pStmt, 0, pErr),
         sqlite3_column_int64(pStmt, 1), zAgent, p->base.stmts.zTable);
   }
   sqlite3_finalize(pStmt);
@@ -203,8 +203,7 @@ void bxPayloadExtract(BxCall *p) {
       &p->err);
   bxBind(pStmt, &p->err, "i", agent.iNo << 16);
   if (bxRow(pStmt, &p->err)) {
-    bxReturnJson(
-        p, sqlite3_mprintf("%s", (const char *)sqlite3_column_text(pStmt, 0)));
+    bxReturnJson(p, bxColumnCopy(pStmt, 0, &p->err));
   }
   sqlite3_finalize(pStmt);
   if (agent.iNo != 0) bxRingTakeOut(pRing, zAgent, 0, &p->err);

@@ -159,16 +159,15 @@ void bxPinsCheck(BxStmts *p, BxProblems *pOut) {
   while (nProblem < BX_MAX_PROBLEMS && bxRow(pStmt, &err)) {
     int nColumn = sqlite3_column_int(pStmt, 2);
     int bSame = nColumn > 0 && nColumn <= sqlite3_column_count(pStmt) - FIRST;
-    const char *zHash = (const char *)sqlite3_column_text(pStmt, 1);
+    const char *zHash = bxColumnText(pStmt, 1, &err);
     char zHex[65];
-    if (zHash == 0) bxFail(&err, SQLITE_NOMEM, "out of memory");
     if (bSame) hashRow(pStmt, FIRST, nColumn, zHex, &err);
     if (err.rc != SQLITE_OK || (bSame && strcmp(zHash, zHex) == 0)) continue;
     nProblem++;
     bxProblem(pOut, "event_payloads",
         "row %s is pinned and was changed: its hash is not that of "
         "payload_pins",
-        sqlite3_column_text(pStmt, 0));
+        bxColumnText(pStmt, 0, &err));
   }
   sqlite3_finalize(pStmt);
   bxUnchecked(pOut, "payload_pins", &err);

@@ -291,18 +291,12 @@ static const char *readItems(sqlite3_value *pVal, BxErr *pErr) {
 /* Whether the text is JSON; from SQLite 3.42 on, its other functions also
 ** take JSON5. */
 static void checkJson(Append *p, const char *zItems) {
-  static const char zValid[] = "SELECT json_valid(?1) OR json_valid(?1)";
-  sqlite3_stmt *pStmt;
-  if (bxSurelyJson(zItems, (i64)strlen(zItems))) return;
-  pStmt = bxStmt(p->pHome, zValid, p->pErr);
-  bxBind(pStmt, p->pErr, "t", zItems);
-  if (bxRow(pStmt, p->pErr) && !sqlite3_column_int(pStmt, 0)) {
+  if (!bxIsJson(p->pHome->bx, zItems, (i64)strlen(zItems), p->pErr)) {
     bxFail(p->pErr, SQLITE_CONSTRAINT,
         "InvalidItemError: Invalid item format: malformed JSON (or nested "
         "deeper than SQLite "
         "reads); items must be a JSON array of objects, or one object");
   }
-  bxDone(pStmt, p->pErr);
 }
 
 static void readAll(Append *p, const char *zItems) {

@@ -39,8 +39,8 @@ static i64 findCompaction(
 static void checkCompaction(
     BxStmts *p, sqlite3_value *pId, i64 iKey, BxErr *pErr) {
   static const char zSql[] =
-      "SELECT json_valid(payload) OR json_valid(payload) "
-      "FROM main.rollout_data WHERE id = ?1";
+      "SELECT " BX_JSON_VALID("payload") " "
+                                         "FROM main.rollout_data WHERE id = ?1";
   sqlite3_stmt *pStmt = bxStmt(p, zSql, pErr);
   bxBind(pStmt, pErr, "i", iKey);
   if (bxRow(pStmt, pErr) && !sqlite3_column_int(pStmt, 0)) {

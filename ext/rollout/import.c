@@ -64,7 +64,7 @@ static const char zLineSql[] =
     "CASE WHEN json_type(o, '$.payload') IS NULL THEN (SELECT count(*) "
     "FROM json_each(o) WHERE key NOT IN ('type', 'timestamp')) END, "
     BX_JSON_HAS_NUL("o -> 'type'") " FROM (SELECT ?1 AS o) "
-    "WHERE CASE WHEN json_valid(?1) OR json_valid(?1) THEN json_type(?1) = 'object' END";
+    "WHERE CASE WHEN " BX_JSON_VALID("?1") " THEN json_type(?1) = 'object' END";
 /* clang-format on */
 
 /* The first session_meta of a conversation that is not open yet. Returns 0

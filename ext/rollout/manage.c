@@ -41,7 +41,7 @@ static const char zCreate[] =
     "session_meta) VALUES (?1, ?2, ?3, ?4, ?5)";
 
 static const char zMetaId[] =
-    "SELECT CASE WHEN json_valid(?1) OR json_valid(?1) THEN ?1 ->> '$.id' END";
+    "SELECT CASE WHEN " BX_JSON_VALID("?1") " THEN ?1 ->> '$.id' END";
 
 /* The id of a session_meta, or a new one. */
 static void findId(BxStmts *p, const char *zMeta, char zId[37], BxErr *pErr) {
@@ -170,10 +170,11 @@ static const char zFork[] =
 ** Returns 0 on error. */
 static int checkFork(BxStmts *p, const char *zId, const char *zNew, i64 iTurn,
     i64 iNow, BxErr *pErr) {
-  static const char zSql[] =
-      "SELECT h.turns, json_valid(d.payload) OR json_valid(d.payload) FROM "
-      "main.rollout_heads AS h "
-      "JOIN main.rollout_data AS d ON d.id = h.no << 32 WHERE h.id = ?1";
+  static const char zSql[] = "SELECT h.turns, " BX_JSON_VALID(
+      "d.payload") " FROM "
+                   "main.rollout_heads AS h "
+                   "JOIN main.rollout_data AS d ON d.id = h.no << 32 WHERE "
+                   "h.id = ?1";
   RolloutHead head;
   sqlite3_stmt *pStmt;
   bxRolloutOpen(p, 1, zId, iNow, &head, pErr);

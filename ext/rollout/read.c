@@ -185,18 +185,6 @@ static const char zHistory[] =
     "WHERE h.id = ?1 AND (h.expires_at IS NULL OR h.expires_at >= ?2) "
     "ORDER BY h.no, s.first, d.id";
 
-static int isPayloadJson(BxStmts *p, const char *z, i64 n, BxErr *pErr) {
-  static const char zValid[] = "SELECT json_valid(?1) OR json_valid(?1)";
-  sqlite3_stmt *pStmt;
-  int bValid;
-  if (bxSurelyJson(z, n)) return 1;
-  pStmt = bxStmt(p, zValid, pErr);
-  bxBind(pStmt, pErr, "t", z);
-  bValid = bxRow(pStmt, pErr) && sqlite3_column_int(pStmt, 0);
-  bxDone(pStmt, pErr);
-  return bValid;
-}
-
 static void itemMissing(i64 n, const char *zId, BxErr *pErr) {
   bxFail(pErr, SQLITE_CORRUPT_VTAB,
       "CorruptedRolloutError: Corrupted rollout: item %lld of %s is missing; "
@@ -213,8 +201,8 @@ static int checkItem(
   if (pErr->rc != SQLITE_OK) return 0;
   if (sqlite3_column_int64(pStmt, 0) != iNext) {
     itemMissing(iNext, zId, pErr);
-  } else if (zPayload != 0 && !isPayloadJson(p, zPayload,
-                                  sqlite3_column_bytes(pStmt, 2), pErr)) {
+  } else if (zPayload != 0 &&
+             !bxIsJson(p->bx, zPayload, sqlite3_column_bytes(pStmt, 2), pErr)) {
     bxFail(pErr, SQLITE_CORRUPT_VTAB,
         "CorruptedRolloutError: Corrupted rollout: the payload of item %lld of "
         "%s is not JSON; "
