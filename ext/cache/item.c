@@ -83,15 +83,28 @@ static const char zCacheUpdate[] =
               "?3)" LIVING_AT("?6") " RETURNING " METADATA;
 
 static const char zCacheRead[] =
-    "SELECT json_quote(storage_key), data, json_object("
-    "'description', description, 'timestamp', timestamp, 'dataSize', data_size,"
-    " 'sessionId', session_id, 'taskId', task_id, 'turnId', turn_id),"
-    " custom_metadata, (SELECT last_accessed_at FROM main.cache_sessions AS s"
+    "SELECT storage_key, data, description, session_id, task_id, turn_id,"
+    " custom_metadata, timestamp, data_size,"
+    " (SELECT last_accessed_at FROM main.cache_sessions AS s"
     " WHERE s.session_id = i.session_id),"
     " (SELECT mark_ms FROM main.cache_limits)"
     " FROM main.cache_items AS i"
     " WHERE storage_key = ?1 AND (?2 IS NULL OR session_id = ?2)" LIVING_AT(
         "?3");
+
+enum {
+  COL_KEY,
+  COL_DATA,
+  COL_DESCRIPTION,
+  COL_SESSION,
+  COL_TASK,
+  COL_TURN,
+  COL_METADATA,
+  COL_TIMESTAMP,
+  COL_SIZE,
+  COL_MARKED,
+  COL_INTERVAL
+};
 
 /* A deletion is an access as well. */
 static const char zCacheTouch[] =
@@ -175,51 +188,93 @@ void bxCacheUpdate(BxCall *p) {
 
 /*--------------------------------------------------------------- read ----*/
 
-/* Whether text that must be JSON is not, or hides bytes behind a NUL. */
 static int cacheIsDamaged(
     BxStmts *pHome, sqlite3_stmt *pItem, int iText, BxErr *pErr) {
   const char *z = bxColumnText(pItem, iText, pErr);
   int n = sqlite3_column_bytes(pItem, iText);
-  if (z == 0) return 0;
-  if (memchr(z, 0, (size_t)n) != 0) return 1;
-  return !bxIsJson(pHome->bx, z, n, pErr) && pErr->rc == SQLITE_OK;
+  return z != 0 && !bxIsJsonAgain(pHome->bx, z, n, pErr) &&
+         pErr->rc == SQLITE_OK;
 }
 
 /* Refuses a row whose data or custom metadata is not JSON. */
 static void cacheCheckItem(
     BxStmts *pHome, sqlite3_stmt *pItem, const char *zKey, BxErr *pErr) {
-  int bData = sqlite3_column_type(pItem, 1) == SQLITE_NULL ||
-              cacheIsDamaged(pHome, pItem, 1, pErr);
-  if (!bData && !cacheIsDamaged(pHome, pItem, 3, pErr)) return;
+  int bData = sqlite3_column_type(pItem, COL_DATA) == SQLITE_NULL ||
+              cacheIsDamaged(pHome, pItem, COL_DATA, pErr);
+  if (!bData && !cacheIsDamaged(pHome, pItem, COL_METADATA, pErr)) return;
   bxFail(pErr, SQLITE_CORRUPT_VTAB,
       "CorruptedDataError: %s of item %Q is not JSON (%d bytes); the other "
       "items can be read, remove this one with cache_delete() and write it "
       "again",
       bData ? "data" : "custom_metadata", zKey,
-      sqlite3_column_bytes(pItem, bData ? 1 : 3));
+      sqlite3_column_bytes(pItem, bData ? COL_DATA : COL_METADATA));
+}
+
+/* The most bytes that cachedItem() writes. */
+static i64 cacheRoom(sqlite3_stmt *pItem, BxErr *pErr) {
+  i64 n = 250; /* names and numbers */
+  int i;
+  for (i = COL_KEY; i <= COL_METADATA; i++) {
+    int bJson = i == COL_DATA || i == COL_METADATA;
+    bxColumnText(pItem, i, pErr);
+    n += (i64)sqlite3_column_bytes(pItem, i) * (bJson ? 1 : BX_JSON_ROOM);
+  }
+  return n;
+}
+
+static char *putBytes(char *zOut, const char *z, int n) {
+  memcpy(zOut, z, (size_t)n);
+  return zOut + n;
+}
+
+/* A column whose text is JSON. */
+static char *putJson(
+    char *zOut, const char *zName, sqlite3_stmt *pItem, int iCol) {
+  zOut = putBytes(zOut, zName, (int)strlen(zName));
+  return putBytes(zOut, (const char *)sqlite3_column_text(pItem, iCol),
+      sqlite3_column_bytes(pItem, iCol));
+}
+
+/* A column of any text. */
+static char *putText(
+    char *zOut, const char *zName, sqlite3_stmt *pItem, int iCol) {
+  zOut = putBytes(zOut, zName, (int)strlen(zName));
+  return bxPutJson(zOut, (const char *)sqlite3_column_text(pItem, iCol),
+      sqlite3_column_bytes(pItem, iCol));
+}
+
+static char *putNumbers(char *zOut, sqlite3_stmt *pItem) {
+  sqlite3_snprintf(100, zOut, ",\"timestamp\":%lld,\"dataSize\":%lld",
+      sqlite3_column_int64(pItem, COL_TIMESTAMP),
+      sqlite3_column_int64(pItem, COL_SIZE));
+  return zOut + strlen(zOut);
 }
 
 /* The CachedItem of the row, or NULL. */
-static char *cachedItem(BxCall *p, sqlite3_stmt *pItem, const char *zKey) {
-  const char *zQuoted = bxColumnText(pItem, 0, &p->err);
-  const char *zData = bxColumnText(pItem, 1, &p->err);
-  const char *zRest = bxColumnText(pItem, 2, &p->err);
-  const char *zMetadata = bxColumnText(pItem, 3, &p->err);
-  sqlite3_str *pOut;
-  if (p->err.rc != SQLITE_OK) return 0;
-  pOut = sqlite3_str_new(p->bx->db);
-  sqlite3_str_appendf(pOut, "{\"storageKey\":%s,\"data\":", zQuoted);
-  sqlite3_str_append(pOut, zData, sqlite3_column_bytes(pItem, 1));
-  sqlite3_str_appendf(pOut, ",%.*s", (int)strlen(zRest) - 2, zRest + 1);
-  if (zMetadata) sqlite3_str_appendf(pOut, ",\"customMetadata\":%s", zMetadata);
-  sqlite3_str_appendchar(pOut, 1, '}');
-  if (sqlite3_str_errcode(pOut) == SQLITE_TOOBIG) {
-    bxFail(&p->err, SQLITE_TOOBIG,
+static char *cachedItem(sqlite3 *db, sqlite3_stmt *pItem, BxErr *pErr) {
+  i64 nRoom = cacheRoom(pItem, pErr);
+  char *zItem = 0, *z;
+  if (pErr->rc != SQLITE_OK) return 0;
+  z = zItem = sqlite3_malloc64((sqlite3_uint64)nRoom);
+  if (zItem == 0) return 0;
+  z = putText(z, "{\"storageKey\":", pItem, COL_KEY);
+  z = putJson(z, ",\"data\":", pItem, COL_DATA);
+  z = putText(z, ",\"description\":", pItem, COL_DESCRIPTION);
+  z = putNumbers(z, pItem);
+  z = putText(z, ",\"sessionId\":", pItem, COL_SESSION);
+  z = putText(z, ",\"taskId\":", pItem, COL_TASK);
+  z = putText(z, ",\"turnId\":", pItem, COL_TURN);
+  if (sqlite3_column_type(pItem, COL_METADATA) != SQLITE_NULL) {
+    z = putJson(z, ",\"customMetadata\":", pItem, COL_METADATA);
+  }
+  z = putBytes(z, "}", 2);
+  if (z - zItem - 1 > sqlite3_limit(db, SQLITE_LIMIT_LENGTH, -1)) {
+    bxFail(pErr, SQLITE_TOOBIG,
         "DataTooLargeError: item %Q is larger than this connection lets a "
         "string be; raise its SQLITE_LIMIT_LENGTH",
-        zKey);
+        sqlite3_column_text(pItem, COL_KEY));
   }
-  return sqlite3_str_finish(pOut);
+  return zItem;
 }
 
 static void cacheReadItem(BxCall *p) {
@@ -235,9 +290,9 @@ static void cacheReadItem(BxCall *p) {
   bFound = bxRow(pStmt, &p->err);
   if (bFound) {
     cacheCheckItem(pHome, pStmt, zKey, &p->err);
-    zItem = cachedItem(p, pStmt, zKey);
-    iMarked = sqlite3_column_int64(pStmt, 4);
-    nInterval = sqlite3_column_int64(pStmt, 5);
+    if (p->err.rc == SQLITE_OK) zItem = cachedItem(p->bx->db, pStmt, &p->err);
+    iMarked = sqlite3_column_int64(pStmt, COL_MARKED);
+    nInterval = sqlite3_column_int64(pStmt, COL_INTERVAL);
   }
   bxDone(pStmt, &p->err);
   if (!bFound && p->err.rc == SQLITE_OK) {

@@ -137,6 +137,12 @@ typedef struct BxSlot {
 typedef struct BxDomain BxDomain;
 typedef struct BxVtab BxVtab;
 
+/* Texts that were found to be JSON, by their hashes. */
+typedef struct BxSeen {
+  sqlite3_uint64 iSeed; /* 0: nothing was seen yet */
+  sqlite3_uint64 aHash[256];
+} BxSeen;
+
 struct Bx {
   sqlite3 *db;
   int nRef;      /* functions and modules that point here */
@@ -151,6 +157,7 @@ struct Bx {
   BxStmts *pStmts; /* one for each schema in use */
   BxVtab *pVtabs;  /* connected virtual tables of our modules */
   const struct BxVtabCheck *aCheck; /* ends with a NULL name */
+  BxSeen seen;
 };
 
 /* One of the five words. */
@@ -317,8 +324,14 @@ i64 bxBytes(sqlite3_value *pVal);
 /* 1: json_valid() accepts these n bytes, behind which a NUL stands; 0: ask it.
 */
 int bxSurelyJson(const char *z, i64 n);
+/* Writes a text as a JSON string, without a NUL after it. Returns its end. */
+char *bxPutJson(char *zOut, const char *z, int n);
+#define BX_JSON_ROOM 6 /* bytes that it may write for one, and the quotes */
 /* Whether these n bytes, behind which a NUL stands, are JSON. 0 for NULL. */
 int bxIsJson(Bx *bx, const char *z, i64 n, BxErr *pErr);
+/* The same for a text that this connection may read again: one that was found
+** to be JSON before is recognised by its hash, many times faster. */
+int bxIsJsonAgain(Bx *bx, const char *z, i64 n, BxErr *pErr);
 
 /* What to do with a member: leave it out, go on inside it, cut a string to
 ** BX_CUT_CHARS characters, or nothing. */

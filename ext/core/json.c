@@ -5,8 +5,9 @@
 ** of its values to get there, and a history is checked payload by payload when
 ** it is read; so bxSurelyJson() looks first, and says yes only to what every
 ** json_valid() since SQLite 3.38 accepts: RFC 8259, not nested deeply. Its no
-** means nothing. bxJsonCut() copies a text without some of its members, and
-** looks at it in the same way while it passes.
+** means nothing. bxIsJsonAgain() recognises what a connection reads again by its
+** hash. bxJsonCut() copies a text without some of its members, and looks at it
+** in the same way while it passes.
 */
 #include "core.h"
 SQLITE_EXTENSION_INIT3
@@ -184,12 +185,42 @@ int bxSurelyJson(const char *z, i64 n) {
   return z != 0 && skipSpace(z) == zEnd;
 }
 
+static char *putEscape(char *zOut, unsigned char c) {
+  static const char zShort[] = "\b\f\n\r\t\"\\", zLetter[] = "bfnrt\"\\";
+  const char *z = c != 0 ? strchr(zShort, c) : 0;
+  *zOut++ = '\\';
+  if (z != 0) {
+    *zOut++ = zLetter[z - zShort];
+    return zOut;
+  }
+  memcpy(zOut, "u00", 3);
+  zOut[3] = "0123456789abcdef"[c >> 4];
+  zOut[4] = "0123456789abcdef"[c & 15];
+  return zOut + 5;
+}
+
+char *bxPutJson(char *zOut, const char *z, int n) {
+  const char *zEnd = z + n;
+  *zOut++ = '"';
+  for (; z < zEnd; z++) {
+    unsigned char c = (unsigned char)*z;
+    if (aPlain[c]) {
+      *zOut++ = *z;
+    } else {
+      zOut = putEscape(zOut, c);
+    }
+  }
+  *zOut++ = '"';
+  return zOut;
+}
+
 int bxIsJson(Bx *bx, const char *z, i64 n, BxErr *pErr) {
   static const char zSql[] = "SELECT " BX_JSON_VALID("?1");
   sqlite3_stmt *pStmt = 0;
   int bJson;
   if (pErr->rc != SQLITE_OK || z == 0) return 0;
   if (bxSurelyJson(z, n)) return 1;
+  if (memchr(z, 0, (size_t)n) != 0) return 0;
   bxFailDb(pErr, bx->db, sqlite3_prepare_v2(bx->db, zSql, -1, &pStmt, 0));
   if (pErr->rc == SQLITE_OK) {
     bxFailDb(pErr, bx->db,
@@ -199,6 +230,50 @@ int bxIsJson(Bx *bx, const char *z, i64 n, BxErr *pErr) {
   bJson = bxRow(pStmt, pErr) && sqlite3_column_int(pStmt, 0);
   sqlite3_finalize(pStmt);
   return bJson;
+}
+
+/*---------------------------------------------------------------- seen ----*/
+
+/* Every step is one to one, so a change in a single place always shows. */
+static sqlite3_uint64 mix(sqlite3_uint64 h, sqlite3_uint64 w) {
+  h ^= w;
+  h = h << 29 | h >> 35;
+  return h * 0x9e3779b97f4a7c15u;
+}
+
+/* Never 0, and not the same on two connections. It finds damage; it does not
+** stop a forger, who could as well write JSON into the file. */
+static sqlite3_uint64 hashOf(const char *z, i64 n, sqlite3_uint64 iSeed) {
+  sqlite3_uint64 h = (sqlite3_uint64)n;
+  sqlite3_uint64 a = iSeed, b = ~iSeed, c = iSeed + 1, d = iSeed + 2;
+  sqlite3_uint64 aBlock[4] = {0}; /* four at a time, as each step is slow */
+  i64 i;
+  for (i = 0; i <= n; i += (i64)sizeof(aBlock)) {
+    if (n - i >= (i64)sizeof(aBlock)) {
+      memcpy(aBlock, z + i, sizeof(aBlock));
+    } else {
+      memset(aBlock, 0, sizeof(aBlock));
+      memcpy(aBlock, z + i, (size_t)(n - i));
+    }
+    a = mix(a, aBlock[0]);
+    b = mix(b, aBlock[1]);
+    c = mix(c, aBlock[2]);
+    d = mix(d, aBlock[3]);
+  }
+  h = mix(mix(mix(mix(h, a), b), c), d);
+  return (h ^ h >> 32) | 1;
+}
+
+int bxIsJsonAgain(Bx *bx, const char *z, i64 n, BxErr *pErr) {
+  BxSeen *pSeen = &bx->seen;
+  sqlite3_uint64 h, *pPlace;
+  while (pSeen->iSeed == 0) sqlite3_randomness(8, &pSeen->iSeed);
+  h = hashOf(z, n, pSeen->iSeed);
+  pPlace = &pSeen->aHash[h >> 56];
+  if (*pPlace == h) return 1;
+  if (!bxIsJson(bx, z, n, pErr)) return 0;
+  *pPlace = h;
+  return 1;
 }
 
 /*------------------------------------------------------------- cutting ----*/

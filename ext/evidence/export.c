@@ -307,18 +307,18 @@ static void mendText(char *z) {
   }
 }
 
-/* An id as a JSON string. */
-static void appendQuoted(
-    sqlite3_str *pOut, sqlite3 *db, const char *z, BxErr *pErr) {
-  sqlite3_stmt *pStmt = 0;
-  if (pErr->rc != SQLITE_OK) return;
-  bxFailDb(
-      pErr, db, sqlite3_prepare_v2(db, "SELECT json_quote(?1)", -1, &pStmt, 0));
-  bxBind(pStmt, pErr, "t", z);
-  if (bxRow(pStmt, pErr)) {
-    addElement(pOut, bxColumnText(pStmt, 0, pErr));
+/* An element that is a text. */
+static void addText(sqlite3_str *pOut, const char *z, BxErr *pErr) {
+  int n = z != 0 ? (int)strlen(z) : 0;
+  char *zJson =
+      z != 0 ? sqlite3_malloc64((sqlite3_uint64)n * BX_JSON_ROOM + 3) : 0;
+  if (zJson == 0) {
+    bxFail(pErr, SQLITE_NOMEM, "out of memory");
+    return;
   }
-  sqlite3_finalize(pStmt);
+  *bxPutJson(zJson, z, n) = 0;
+  addElement(pOut, zJson);
+  sqlite3_free(zJson);
 }
 
 /* What follows zExportDoc in a query. */
@@ -342,14 +342,13 @@ static void collect(
   char *zSql = zHead ? sqlite3_mprintf("%s%s%s%s%s", zHead, pQuery->zTold,
                            pQuery->zStep, pQuery->zPlace, pQuery->zSelect)
                      : 0;
-  sqlite3 *db = p->base.stmts.bx->db;
   sqlite3_stmt *pStmt;
   if (zSql == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
   pStmt = bxEvPrepareActions(p, zSql, pErr);
   while (bxRow(pStmt, pErr)) {
     pOut->nTotal++;
     if (isDamaged(pStmt, pErr)) {
-      appendQuoted(pOut->pDamaged, db, bxColumnText(pStmt, 0, pErr), pErr);
+      addText(pOut->pDamaged, bxColumnText(pStmt, 0, pErr), pErr);
       continue;
     }
     pOut->nKept++;
@@ -482,7 +481,7 @@ void bxEvExportReplay(BxCall *pCall) {
   if (p != 0) {
     sqlite3_str *pTitle = sqlite3_str_new(pCall->bx->db);
     char *zTitle = titleOf(p, out.nMissing);
-    appendQuoted(pTitle, pCall->bx->db, zTitle, &pCall->err);
+    addText(pTitle, zTitle, &pCall->err);
     if (zTitle != 0) {
       zResult = sqlite3_mprintf(
           "{\"title\":%s,\"steps\":[%s]}", textOf(pTitle), textOf(out.pSteps));

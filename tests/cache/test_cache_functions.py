@@ -173,7 +173,7 @@ def test_each_error_names_what_was_given_and_what_is_expected(db):
 
 @pytest.mark.parametrize("function, rest", [
     ("cache_read", ""), ("cache_delete", ""), ("cache_update", ",'1','d'")])
-def test_keys_that_are_none(db, function, rest):
+def test_a_text_that_can_be_no_key_is_an_invalid_key_not_a_missing_item(db, function, rest):
     write(db, A, "1")
     for bad in ["x", "", "a_b", A, A + "_task0001", key(A, "task0001") + "_x",
                 key(A, "TASK0001"), key("conv_1", "task0001"), None, b"x", 5,
@@ -210,6 +210,8 @@ def test_damaged_items_are_named_and_the_others_readable(db, path):
     bad = write(db, A, "[2]", task="task0002")["storageKey"]
     worse = write(db, A, "[3]", task="task0003", metadata="{}")["storageKey"]
     nul = write(db, A, "[4]", task="task0004")["storageKey"]
+    for k in (good, bad, worse, nul):  # what was whole before may be damaged now
+        read(db, k)
     db.execute("PRAGMA ignore_check_constraints = ON")
     db.execute("DROP TRIGGER cache_items_update")
     db.execute("UPDATE cache_items SET data = '[2,' WHERE storage_key = ?", (bad,))
@@ -228,6 +230,34 @@ def test_damaged_items_are_named_and_the_others_readable(db, path):
     for k in (bad, worse, nul):
         assert one(db, "SELECT cache_delete(?)", k) == 1
     exact(db)
+
+
+@pytest.mark.parametrize("size", [3, 31, 32, 33, 64, 100])
+def test_damage_of_one_byte_is_found_in_a_text_that_was_read_before(db, size):
+    data = json.dumps("x" * (size - 2))
+    k = write(db, A, data)["storageKey"]
+    db.execute("DROP TRIGGER cache_items_update")
+    for i in range(size):
+        damaged = data[:i] + "\n" + data[i + 1:]
+        for text_now, whole in ((data, True), (damaged, False)):
+            db.execute("UPDATE cache_items SET data = ? WHERE storage_key = ?", (text_now, k))
+            if whole:
+                assert read(db, k)["data"] == "x" * (size - 2)
+            else:
+                refuses(db, "^CorruptedDataError", "SELECT cache_read(?)", k,
+                        error=sqlite3.DatabaseError)
+
+
+def test_what_a_read_tells_is_the_same_as_sqlite_writes_it(db):
+    every = "".join(map(chr, range(1, 0x100))) + "\u20ac\U0001f600"
+    setting(db, "max_description", 10000)
+    setting(db, "strict_session_ids", 0)
+    k = write(db, 'a"\\b', "[1]", description=every, task='"', turn="\\", metadata='{"a": "\u00e9"}')["storageKey"]
+    assert one(db, "SELECT cache_read(?)", k) == one(
+        db, "SELECT json_object('storageKey', storage_key, 'data', json(data),"
+        " 'description', description, 'timestamp', timestamp, 'dataSize', data_size,"
+        " 'sessionId', session_id, 'taskId', task_id, 'turnId', turn_id)"
+        " FROM cache_items")[:-1] + ',"customMetadata":{"a": "\u00e9"}}'
 
 
 # ---------------------------------------------------------- list, stats ----
@@ -274,7 +304,7 @@ def test_stats(db):
 
 # ---------------------------------------------------------------- quota ----
 
-@pytest.mark.parametrize("on_quota", ["reject", "evict_oldest"])
+@pytest.mark.parametrize("on_quota", ["reject", "evict_oldest", "evict_lru"])
 @pytest.mark.parametrize("total", [10**15, 2500])
 def test_quota_check_says_what_a_write_would_do(db, on_quota, total):
     rnd = random.Random(f"{on_quota} {total}")
@@ -353,7 +383,7 @@ def test_clear(db):
 
 
 @pytest.mark.parametrize("how", ["function", "call"])
-def test_orphans(db, how):
+def test_sessions_that_nobody_reads_go_and_the_others_stay(db, how):
     write(db, A, text(10), now=T0)
     write(db, B, text(20), now=T0 + 1)
     write(db, C, text(30), now=T0, metadata='{"kind":"tool_result"}')
@@ -380,7 +410,7 @@ def test_orphans(db, how):
     exact(db)
 
 
-def test_outdated(db):
+def test_items_that_are_too_old_go_and_tool_results_stay(db):
     for i in range(6):
         write(db, A, text(10), task="task000%d" % i, now=T0 + i,
               metadata='{"kind":"tool_result"}' if i == 0 else None)

@@ -69,7 +69,7 @@ def random_statement(rnd):
     return ("DELETE FROM cache_sessions WHERE session_id = ?", (session,))
 
 
-@pytest.mark.parametrize("on_quota", ["reject", "evict_oldest"])
+@pytest.mark.parametrize("on_quota", ["reject", "evict_oldest", "evict_lru"])
 def test_totals_are_exact_after_any_statement(pdb, on_quota):
     rnd = random.Random(on_quota)
     setting(pdb, "session_quota_bytes", 1500)
@@ -247,7 +247,7 @@ def test_updates_are_checked_as_well(pdb):
     assert one(pdb, "SELECT sum(data_size) FROM cache_items") == 1000
 
 
-def test_free_ids(pdb):
+def test_without_strict_ids_any_printable_text_is_an_id(pdb):
     setting(pdb, "strict_session_ids", 0)
     put(pdb, "a", "b", "1", turn="c")
     put(pdb, "a_b", "c", "22", turn="d")  # its key begins like one of session a
