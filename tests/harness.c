@@ -258,6 +258,23 @@ void closeDb(sqlite3 *db) {
   if (rc != SQLITE_OK) fail_msg("close: %d %s", rc, sqlite3_errmsg(db));
 }
 
+/*------------------------------------------------------------ operations --*/
+
+static int iPart = 0, nPart = 1;
+
+void chooseOperations(int argc, char **argv) {
+  if (argc < 2) return;
+  if (sscanf(argv[1], "%d/%d", &iPart, &nPart) != 2 || nPart < 1) {
+    iPart = 0;
+    nPart = 1;
+    cmocka_set_test_filter(argv[1]);
+  }
+}
+
+int isChosen(int i) {
+  return i % nPart == iPart;
+}
+
 /*---------------------------------------------------------------- faults --*/
 
 /* Counts an event. Returns 1 when it is to fail. */

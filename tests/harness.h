@@ -100,6 +100,12 @@ typedef struct Operation {
 extern const Operation aOperation[];
 extern const int nOperation;
 
+/* Reads a program's argument, if it is given: a pattern of the names of tests,
+** with * and ?, or PART/PARTS (0/4 to 3/4), by which several processes share
+** the operations. */
+void chooseOperations(int argc, char **argv);
+/* Whether operation number i is among those to run. */
+int isChosen(int i);
 /* Runs what every operation finds in its database, and its zSetup. */
 void prepareDb(sqlite3 *db, const Operation *pOp);
 

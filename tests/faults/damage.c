@@ -145,18 +145,19 @@ static void testOperation(void **ppState) {
   forgetDamage();
 }
 
-/* argv[1], if given, is a pattern of names, with * and ?. */
+/* The argument: see chooseOperations(). */
 int main(int argc, char **argv) {
-  static struct CMUnitTest aTest[200];
-  int i;
+  static struct CMUnitTest aTest[300];
+  int i, n = 0;
   stopClock();
+  chooseOperations(argc, argv);
   for (i = 0; i < nOperation; i++) {
-    aTest[i].name = aOperation[i].zName;
-    aTest[i].test_func = testOperation;
-    aTest[i].initial_state = (void *)&aOperation[i];
+    if (!isChosen(i)) continue;
+    aTest[n].name = aOperation[i].zName;
+    aTest[n].test_func = testOperation;
+    aTest[n++].initial_state = (void *)&aOperation[i];
   }
-  if (argc > 1) cmocka_set_test_filter(argv[1]);
-  i = _cmocka_run_group_tests("damage", aTest, (size_t)nOperation, 0, 0);
+  i = _cmocka_run_group_tests("damage", aTest, (size_t)n, 0, 0);
   free(victim.azDamage);
   return i;
 }

@@ -260,6 +260,7 @@ typedef struct Stop {
   Case *p;
   sqlite3 *db;
   Image outside, inside; /* the file before, and with app's row */
+  int bUndone;           /* every statement has to be prepared anew each time */
 } Stop;
 
 static void stopOpen(Stop *pStop) {
@@ -301,15 +302,34 @@ static int stopJudge(Stop *pStop, int iPoint) {
   return 1;
 }
 
+static void stopBegin(const Stop *pStop) {
+  if (pStop->bUndone) must(pStop->db, "ATTACH ':memory:' AS gone; DETACH gone");
+  begin(pStop->p, pStop->db);
+}
+
+/* How many points there are, on the connection as it is opened. */
+static int stopCount(Stop *pStop) {
+  Case *p = pStop->p;
+  char zOut[MAX_OUT];
+  int n;
+  stopBegin(pStop);
+  faultArm(p->eKind, -1, 0, pStop->db);
+  if (runOut(pStop->db, p->pOp->zSql, zOut, MAX_OUT) != SQLITE_OK) {
+    fail_msg("undisturbed: %s", message());
+  }
+  faultDisarm(&n);
+  stopClose(pStop);
+  stopOpen(pStop);
+  return n;
+}
+
 /* Stops at one point. Returns 0 when the operation has no such point. */
-static int stopAt(Stop *pStop, int iPoint, int bUndone) {
+static int stopAt(Stop *pStop, int iPoint) {
   Case *p = pStop->p;
   sqlite3 *db = pStop->db;
   char zOut[MAX_OUT];
   int rc;
-  /* every statement that is prepared has to be prepared anew after this */
-  if (bUndone) must(db, "ATTACH ':memory:' AS gone; DETACH gone");
-  begin(p, db);
+  stopBegin(pStop);
   faultArm(p->eKind, iPoint, p->bSticky, db);
   rc = runOut(db, p->pOp->zSql, zOut, MAX_OUT);
   if (faultDisarm(0) == 0) return 0;
@@ -328,21 +348,22 @@ static int stopAt(Stop *pStop, int iPoint, int bUndone) {
 
 /* Of the quick run, what the ends of a savepoint are among, and some between. */
 static int nextPoint(const Case *p, int iPoint) {
-  int iEnd = p->nEvent - 6;
-  if (isFull() || iPoint < 5 || iPoint >= iEnd) return iPoint + 1;
-  iPoint += p->nEvent / 6 + 1;
+  int iEnd = p->nEvent - 4;
+  if (isFull() || iPoint < 2 || iPoint >= iEnd) return iPoint + 1;
+  iPoint += p->nEvent / 4 + 1;
   return iPoint < iEnd ? iPoint : iEnd;
 }
 
 static void testStopped(void **ppState) {
   Case *p = (Case *)*ppState;
-  Stop stop = {p, 0, {0, 0}, {0, 0}};
-  int iPoint, bUndone, bFired;
+  Stop stop = {p, 0, {0, 0}, {0, 0}, 0};
+  int iPoint, bFired;
   learn(p);
   stopOpen(&stop);
-  for (bUndone = !isFull(); bUndone < 2; bUndone++) {
+  for (stop.bUndone = !isFull(); stop.bUndone < 2; stop.bUndone++) {
+    p->nEvent = stopCount(&stop);
     for (iPoint = 0, bFired = 1; bFired; iPoint = nextPoint(p, iPoint)) {
-      bFired = stopAt(&stop, iPoint, bUndone);
+      bFired = stopAt(&stop, iPoint);
       if (!bFired && iPoint == 0) fail_msg("nothing was stopped");
     }
     stopClose(&stop);
@@ -442,6 +463,7 @@ static int addStops(
     for (bBegin = 0; bBegin < 2; bBegin++) {
       Case *p = &aCase[n];
       if (!isFull() && (aKind[i].bSticky || bBegin)) continue;
+      if (!isFull() && aKind[i].eKind == FAULT_INTERRUPT) continue;
       p->pOp = pOp;
       p->eKind = aKind[i].eKind;
       p->bSticky = aKind[i].bSticky;
@@ -490,19 +512,22 @@ static int addCases(
   return n;
 }
 
-/* argv[1], if given, is a pattern of names, with * and ?. */
+/* The argument: see chooseOperations(). */
 int main(int argc, char **argv) {
-  static struct CMUnitTest aTest[2000];
-  static Case aCase[2000];
-  int i, n = 2;
+  static struct CMUnitTest aTest[3000];
+  static Case aCase[3000];
+  int i, n = 0;
   faultMemory();
   stopClock();
-  aTest[0] = (struct CMUnitTest)cmocka_unit_test(testLoad);
-  aTest[1] = (struct CMUnitTest)cmocka_unit_test(testLoadAgain);
+  chooseOperations(argc, argv);
+  if (isChosen(0)) {
+    aTest[n++] = (struct CMUnitTest)cmocka_unit_test(testLoad);
+    aTest[n++] = (struct CMUnitTest)cmocka_unit_test(testLoadAgain);
+  }
   for (i = 0; i < nOperation; i++) {
+    if (!isChosen(i)) continue;
     n += addCases(&aOperation[i], &aTest[n], &aCase[n]);
     n += addStops(&aOperation[i], &aTest[n], &aCase[n]);
   }
-  if (argc > 1) cmocka_set_test_filter(argv[1]);
   return _cmocka_run_group_tests("disturb", aTest, (size_t)n, 0, 0);
 }

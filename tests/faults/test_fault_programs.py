@@ -1,20 +1,24 @@
-"""The tests in C of this folder: each program is a test."""
+"""The tests in C of this folder: each program is a test, in parts that can run
+side by side."""
 import os
 
 import pytest
 
 from conftest import ROOT, run_program
 
-PROGRAMS = ["disturb", "io", "damage"]
+PARTS = {"disturb": 4, "io": 2, "damage": 2}
+SEEDS = sorted((ROOT / "tests" / "faults" / "seeds").iterdir())
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_program(name, tmp_path):
-    run_program(name, tmp_path)
+@pytest.mark.parametrize(
+    "name, part",
+    [(name, f"{i}/{n}") for name, n in PARTS.items() for i in range(n)],
+)
+def test_program(name, part, tmp_path):
+    run_program(name, tmp_path, part)
 
 
 def test_inputs_that_nobody_expects(tmp_path):
     count = 20000 if os.environ.get("BLACKBOX_FULL") else 300
-    seeds = sorted((ROOT / "tests" / "faults" / "seeds").iterdir())
-    told = run_program("replay", tmp_path, count, *seeds)
-    assert told.count(f"{count + 1} inputs") == len(seeds)
+    told = run_program("replay", tmp_path, count, *SEEDS)
+    assert told.count(f"{count + 1} inputs") == len(SEEDS)
