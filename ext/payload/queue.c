@@ -539,14 +539,19 @@ static void stage(
 }
 
 /* Mode durable: the row is written. Rows that wait since the mode was another
-** go first, where they may. */
+** go first, where they may. Expiry work also goes first: when it is stopped,
+** the call fails, and then the row must not be there. It begins with a read, so
+** the write lock comes before it. */
 static void store(Queue *p, BxStmts *pHome, sqlite3_value **aVal, i64 iTime,
     int bCall, BxErr *pErr) {
   int nOwn = bCall ? 0 : 1; /* the INSERT around us is counted later */
   if (bCall && isDue(p)) flushQuietly(p, pErr);
+  if (isCleanupDue(p)) {
+    bxLock(pHome, pErr);
+    if (pErr->rc == SQLITE_OK) carryCleanup(p, pHome, pErr);
+  }
   writeRow(p, pHome, aVal, iTime, pErr);
   if (pErr->rc != SQLITE_OK) return;
-  if (isCleanupDue(p)) carryCleanup(p, pHome, pErr);
   p->limits.nChanges = sqlite3_total_changes(p->bx->db) + nOwn;
 }
 

@@ -104,6 +104,43 @@ def test_from_a_trigger_and_inside_a_statement_that_writes(archive):
     assert stored(archive) == ["e1", "e2", "f1", "f2"]
 
 
+@pytest.mark.parametrize("begin", ["", "BEGIN"])
+def test_a_call_that_is_stopped_before_the_row_has_stored_nothing(archive, begin):
+    """Expiry work that is due comes first. (SQLite asks a progress handler again
+    behind an INSERT that is done.)"""
+    setting(archive, "flush_batch_size", 1)
+    put(archive, "first")
+    seen, stop, last, stopped = 0, 0, "", {}
+
+    def trace(sql):
+        nonlocal last
+        last = sql
+
+    def progress():
+        nonlocal seen
+        seen += 1
+        if seen == stop:
+            stopped[f"e{stop}"] = last
+        return seen == stop
+
+    while stop <= seen:
+        stop, seen = stop + 1, 0
+        archive.execute(begin)
+        archive.set_trace_callback(trace)
+        archive.set_progress_handler(progress, 1)
+        try:
+            put(archive, f"e{stop}")
+        except sqlite3.OperationalError as e:
+            assert "interrupted" in str(e)
+        archive.set_progress_handler(None, 1)
+        archive.set_trace_callback(None)
+        if archive.in_transaction:
+            archive.execute("COMMIT")
+    assert any("payload_archive" in sql for sql in stopped.values())
+    for event in set(stored(archive)) & set(stopped):
+        assert "INSERT INTO \"main\".event_payloads" in stopped[event], event
+
+
 @pytest.mark.parametrize("how", [CALL, ROW])
 def test_in_an_attached_file_with_a_quoted_name(path, tmp_path, how):
     db, schema = connect(path), 'at "t\'d'
