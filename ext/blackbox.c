@@ -27,7 +27,7 @@ static const BxDomain aDomain[] = {
         .zGuarded = ",retention_log,"},
     {.zName = "payload",
         .zTable = "payload_state",
-        .zNewest = "payload_ledger",
+        .zNewest = "payload_evidence",
         .iVersion = 2,
         .zSql = bxSqlPayload,
         .xAdopt = bxPayloadAdopt,
@@ -35,7 +35,8 @@ static const BxDomain aDomain[] = {
         .xIsWhole = bxPayloadIsWhole,
         .xCheck = bxPayloadCheck,
         .zGuarded = ",event_payloads,payload_ledger,payload_state,payload_pins,"
-                    "payload_unpins,payload_protected,blackbox_ledgers,",
+                    "payload_unpins,payload_protected,payload_evidence,"
+                    "blackbox_ledgers,",
         .zAdopted = "event_payloads",
         .xLeave = bxPayloadLeave},
     {.zName = "cache",

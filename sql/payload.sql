@@ -21,6 +21,9 @@
 --         payload_clear    INSERT removes all archive rows
 --         payload_history  INSERT adds archive rows that may be past the
 --                          retention: they stay until clean-up is asked for
+--         payload_evidence INSERT saves an exchange as evidence; its row in the
+--                          archive, if it has one, becomes the evidence
+--         payload_times    the rows by event and time: where that row is sought
 --         payload_check    contradictions (none, when all is well)
 --
 -- Invariants, whoever writes and with whatever conflict clause:
@@ -114,6 +117,17 @@ SELECT NULL AS actor WHERE 0;
 CREATE VIEW IF NOT EXISTS main.payload_history AS
 SELECT NULL AS id, NULL AS event_id, NULL AS agent_id, NULL AS request_body,
        NULL AS response_body, NULL AS created_at WHERE 0;
+
+CREATE VIEW IF NOT EXISTS main.payload_evidence AS
+SELECT NULL AS kill_switch_event_id, NULL AS event_id, NULL AS agent_id,
+       NULL AS request_body, NULL AS response_body, NULL AS created_at WHERE 0;
+
+CREATE VIEW IF NOT EXISTS main.payload_times AS
+SELECT rowid AS rid, event_id,
+       CASE WHEN substr(created_at, 5, 1) = '-'
+            THEN CAST(round((julianday(created_at) - 2440587.5) * 86400000.0)
+                      AS INTEGER) END AS at
+  FROM event_payloads;
 
 CREATE VIEW IF NOT EXISTS main.payload_pins AS
 SELECT pin, id, hash, columns FROM payload_ledger WHERE at IS NULL;
@@ -558,6 +572,59 @@ BEGIN
     coalesce(length(CAST(NEW.request_body AS BLOB)), 0)
       + coalesce(length(CAST(NEW.response_body AS BLOB)), 0),
     'archive', NEW.created_at);
+END;
+
+--------------------------------------------------------------- evidence --
+
+-- An exchange that is in the archive is not stored twice: its row becomes the
+-- evidence, with the time that is given. It keeps its id and its place, so
+-- nothing is gone and nothing has a receipt. The row is sought among the 16 of
+-- the event that are nearest in time, 8 on each side. Of equal ones the nearest
+-- is taken, and only once, as it is no longer in the archive.
+CREATE TRIGGER IF NOT EXISTS main.payload_evidence_insert
+INSTEAD OF INSERT ON payload_evidence
+BEGIN
+  UPDATE event_payloads
+     SET purpose = 'evidence', pinned = 1,
+         kill_switch_event_id = NEW.kill_switch_event_id,
+         created_at = coalesce(NEW.created_at, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
+   WHERE rowid = (
+     WITH exchange(at) AS ( -- no CAST: its affinity would keep the index out
+       SELECT round((julianday(coalesce(NEW.created_at, 'now')) - 2440587.5)
+                    * 86400000.0))
+     SELECT e.rowid
+       FROM (SELECT * FROM (SELECT rid, at FROM payload_times
+                             WHERE event_id = NEW.event_id
+                               AND at <= (SELECT at FROM exchange)
+                             ORDER BY at DESC LIMIT 8)
+             UNION ALL
+             SELECT * FROM (SELECT rid, at FROM payload_times
+                             WHERE event_id = NEW.event_id
+                               AND at > (SELECT at FROM exchange)
+                             ORDER BY at LIMIT 8)) AS near
+       CROSS JOIN event_payloads AS e ON e.rowid = near.rid
+      WHERE e.purpose = 'archive' AND e.pinned = 0
+        AND e.kill_switch_event_id IS NULL AND e.id IS NOT NULL
+        AND e.size_bytes = coalesce(length(CAST(NEW.request_body AS BLOB)), 0)
+                         + coalesce(length(CAST(NEW.response_body AS BLOB)), 0)
+        AND e.event_id IS NEW.event_id COLLATE BINARY
+        AND e.agent_id IS NEW.agent_id COLLATE BINARY
+        AND e.request_body IS NEW.request_body COLLATE BINARY
+        AND e.response_body IS NEW.response_body COLLATE BINARY
+        AND NOT EXISTS (SELECT 1 FROM payload_pins WHERE id = e.id)
+      ORDER BY abs(near.at - (SELECT at FROM exchange)) LIMIT 1);
+  INSERT INTO event_payloads(id, event_id, agent_id, request_body, response_body,
+    size_bytes, purpose, pinned, kill_switch_event_id, created_at)
+  SELECT lower(hex(randomblob(4))) || '-' || lower(hex(randomblob(2))) || '-4' ||
+         substr(lower(hex(randomblob(2))), 2) || '-' ||
+         substr('89ab', 1 + (random() & 3), 1) ||
+         substr(lower(hex(randomblob(2))), 2) || '-' || lower(hex(randomblob(6))),
+         NEW.event_id, NEW.agent_id, NEW.request_body, NEW.response_body,
+         coalesce(length(CAST(NEW.request_body AS BLOB)), 0)
+           + coalesce(length(CAST(NEW.response_body AS BLOB)), 0),
+         'evidence', 1, NEW.kill_switch_event_id,
+         coalesce(NEW.created_at, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
+   WHERE changes() = 0;
 END;
 
 ------------------------------------------------------------------ ledger --

@@ -153,13 +153,10 @@ static const char zCountElements[] =
     ELEMENTS KEPT "SELECT count(*) " NEW_ELEMENTS;
 
 static const char zSaveElements[] = ELEMENTS KEPT
-    "INSERT INTO main.event_payloads(id, event_id, agent_id, request_body,"
-    "  response_body, size_bytes, purpose, pinned, kill_switch_event_id,"
-    "  created_at) "
-    "SELECT " BX_PAYLOAD_NEW_ID ", event_id, agent_id, request, response,"
-    "  coalesce(length(CAST(request AS BLOB)), 0)"
-    "  + coalesce(length(CAST(response AS BLOB)), 0), 'evidence', 1, ?1,"
-    "  created " NEW_ELEMENTS " ORDER BY i";
+    "INSERT INTO main.payload_evidence(kill_switch_event_id, event_id,"
+    "  agent_id, request_body, response_body, created_at) "
+    "SELECT ?1, event_id, agent_id, request, response, created " NEW_ELEMENTS
+    " ORDER BY i";
 
 /* The JSON is an array. */
 static void checkArray(BxStmts *pHome, sqlite3_value *pJson, BxErr *pErr) {
@@ -226,7 +223,7 @@ void bxPayloadSaveEvidence(BxCall *p) {
   BxStmts *pHome = bxHome(p->bx, "payload", &p->err);
   const char *zEvent =
       bxText(p->aArg[0], "kill_switch_event_id", 1024, 0, &p->err);
-  i64 iNow = bxNow(), nRow = 0, nSaved = 0, iPin;
+  i64 iNow = bxNow(), nRow = 0, iPin;
   sqlite3_stmt *pStmt;
   if (p->err.rc != SQLITE_OK) return;
   bxLock(pHome, &p->err);
@@ -240,15 +237,8 @@ void bxPayloadSaveEvidence(BxCall *p) {
   pStmt = bxStmt(pHome, zSaveElements, &p->err);
   bxBind(pStmt, &p->err, "tvi", zEvent, p->aArg[1], iNow);
   bxRun(pStmt, &p->err);
-  if (p->err.rc == SQLITE_OK) nSaved = sqlite3_changes(p->bx->db);
-  if (nSaved != nRow) {
-    bxFail(&p->err, SQLITE_ERROR,
-        "MisuseError: a trigger on event_payloads let only %lld of %lld "
-        "elements become evidence; nothing was saved",
-        nSaved, nRow);
-  }
-  bxPinsHashNew(pHome, iPin, nSaved, &p->err);
-  bxReturnInt(p, nSaved);
+  bxPinsHashNew(pHome, iPin, zEvent, nRow, &p->err);
+  bxReturnInt(p, nRow);
 }
 
 void bxPayloadUnpin(BxCall *p) {

@@ -7,14 +7,6 @@
 
 #include "../core/core.h"
 
-/* A new id for a row of event_payloads, as the table's own default has it;
-** tables that another program made have none. */
-#define BX_PAYLOAD_NEW_ID                                                      \
-  "lower(hex(randomblob(4))) || '-' || lower(hex(randomblob(2))) || '-4' || "  \
-  "substr(lower(hex(randomblob(2))), 2) || '-' || "                            \
-  "substr('89ab', 1 + (random() & 3), 1) || "                                  \
-  "substr(lower(hex(randomblob(2))), 2) || '-' || lower(hex(randomblob(6)))"
-
 /* The time of a row in milliseconds, as the indexes of sql/payload.sql have it.
 */
 #define BX_PAYLOAD_MS(created_at)                                              \
@@ -37,9 +29,10 @@ void bxPayloadLeave(BxStmts *p, BxErr *pErr);
 #define BX_PINS_ALL (-1)
 /* The number of the newest pin. */
 i64 bxPinsLast(BxStmts *p, BxErr *pErr);
-/* After nSaved rows of evidence were written: as many pins came after iPin, and
-** their hashes are taken, and some more. */
-void bxPinsHashNew(BxStmts *p, i64 iPin, i64 nSaved, BxErr *pErr);
+/* After nSaved exchanges became evidence of a kill switch: as many pins came
+** after iPin, and their hashes are taken, and some more. */
+void bxPinsHashNew(
+    BxStmts *p, i64 iPin, const char *zEvent, i64 nSaved, BxErr *pErr);
 /* Takes the hashes of the newest nLimit pins that have none. */
 void bxPinsHash(BxStmts *p, i64 nLimit, BxErr *pErr);
 /* Takes the hash of the pin of one row, if it has none. */

@@ -105,18 +105,21 @@ i64 bxPinsLast(BxStmts *p, BxErr *pErr) {
 /* Hashes of pins set without the module, that a call takes with its own. */
 #define MORE 100
 
-void bxPinsHashNew(BxStmts *p, i64 iPin, i64 nSaved, BxErr *pErr) {
+void bxPinsHashNew(
+    BxStmts *p, i64 iPin, const char *zEvent, i64 nSaved, BxErr *pErr) {
   static const char zNew[] =
-      "SELECT count(*) FROM main.payload_ledger WHERE pin > ?1 AND at IS NULL";
+      "SELECT count(*) FROM main.payload_pins AS p "
+      "CROSS JOIN main.event_payloads AS e ON e.id = p.id "
+      "WHERE p.pin > ?1 AND e.kill_switch_event_id IS ?2";
   sqlite3_stmt *pStmt = bxStmt(p, zNew, pErr);
   i64 nNew = 0;
-  bxBind(pStmt, pErr, "i", iPin);
+  bxBind(pStmt, pErr, "it", iPin, zEvent);
   if (bxRow(pStmt, pErr)) nNew = sqlite3_column_int64(pStmt, 0);
   bxDone(pStmt, pErr);
-  if (nNew < nSaved) {
+  if (nNew < nSaved) { /* a trigger of the user's may have kept some from it */
     bxFail(pErr, SQLITE_ERROR,
-        "MisuseError: a trigger on event_payloads let only %lld of %lld rows "
-        "of evidence be pinned; drop it",
+        "MisuseError: a trigger on event_payloads let only %lld of %lld "
+        "exchanges become pinned evidence; drop it and save again",
         nNew, nSaved);
   }
   bxPinsHash(p, nSaved + MORE, pErr);

@@ -18,6 +18,10 @@
   "INSERT INTO event_payloads(event_id, agent_id, request_body, purpose,"      \
   "  kill_switch_event_id, created_at) VALUES('o3','a','kept','evidence',"     \
   "  'k0','2001-01-01T00:00:00.000Z');"
+#define ARCHIVED                                                               \
+  "INSERT INTO event_payloads(event_id, agent_id, request_body,"               \
+  "  response_body, purpose, created_at) SELECT event_id, agent_id,"           \
+  "  request_body, response_body, 'archive', '1970-01-01 00:00:05' FROM ring;"
 #define PUSH(ring, agent, event)                                               \
   "INSERT INTO " ring "(agent_id, event_id, request_body, response_body,"      \
   "  timestamp) VALUES('" agent "','" event "','question','answer',9000)"
@@ -153,6 +157,8 @@ const Operation aOperation[] = {
     {"kill switch after a new window",
         "INSERT INTO ring(ring, value) VALUES('window', 5);", 0,
         "SELECT payload_kill_switch('ring', 'a', 'k1')", 0},
+    {"kill switch of what is archived", ARCHIVED, 0,
+        "SELECT payload_kill_switch('ring', 'a', 'k1')", 0},
     {"kill switch as a row", 0, 0,
         "INSERT INTO ring(ring, agent_id, event_id) "
         "VALUES('kill_switch','a','k1')",
@@ -215,6 +221,16 @@ const Operation aOperation[] = {
     {"clear what is queued", MEMORY ARCHIVE, QUEUE("w1") QUEUE("w2"),
         "SELECT payload_clear_archive()", 0},
     {"save evidence", 0, 0, "SELECT payload_save_evidence('k1', " JSON ")", 0},
+    {"save evidence of what is archived",
+        "INSERT INTO event_payloads(event_id, agent_id, request_body, purpose)"
+        "  VALUES('j1','a','q','archive'), ('j2','a','q','archive');",
+        0, "SELECT payload_save_evidence('k1', " JSON ")", 0},
+    {"save evidence as a row", ARCHIVED, 0,
+        "INSERT INTO payload_evidence(kill_switch_event_id, event_id, agent_id,"
+        " request_body, response_body, created_at) SELECT 'k1', event_id, "
+        "agent_id, request_body, response_body, '1970-01-01 00:00:06' FROM "
+        "event_payloads WHERE event_id <> 'e1'",
+        0},
     {"save evidence as a command", 0, 0,
         CALL("payload_save_evidence",
             "[\"k1\",\"[{\\\"eventId\\\":\\\"j1\\\",\\\"agentId\\\":\\\"a\\\","

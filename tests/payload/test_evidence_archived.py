@@ -1,0 +1,227 @@
+"""An exchange of the archive that is saved as evidence stands once: its row
+becomes the evidence."""
+import json
+import sqlite3
+
+import pytest
+
+from conftest import connect, one, rows
+from rings import push, quoted
+
+KILL = "SELECT payload_kill_switch('ring', 'a', ?)"
+ROW = "INSERT INTO ring(ring, agent_id, event_id) VALUES('kill_switch', 'a', ?)"
+SAVE = "SELECT payload_save_evidence(?, ?)"
+VIEW = ("INSERT INTO payload_evidence(kill_switch_event_id, event_id, agent_id, "
+        "request_body, response_body, created_at) VALUES(?, ?, ?, ?, ?, ?)")
+ALL = ("SELECT id, purpose, pinned, kill_switch_event_id, created_ms "
+       "FROM payload_rows ORDER BY id")
+T = 1700000000000
+
+
+def archive(db, id, event="e", agent="a", request="q", response="r", at=T, schema="main"):
+    db.execute(
+        f"INSERT INTO {quoted(schema)}.event_payloads(id, event_id, agent_id, "
+        "request_body, response_body, purpose, created_at) VALUES(?, ?, ?, ?, ?, "
+        "'archive', strftime('%Y-%m-%dT%H:%M:%fZ', ? / 1000.0, 'unixepoch'))",
+        (id, event, agent, request, response, at))
+
+
+def element(event="e", agent="a", request="q", response="r", at=T):
+    return {"eventId": event, "agentId": agent, "requestBody": request,
+            "responseBody": response, "timestamp": at}
+
+
+@pytest.fixture(params=["", "BEGIN"])
+def ring(db, request):
+    db.execute("PRAGMA synchronous = OFF")
+    db.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
+    db.execute(request.param)
+    yield db
+    if db.in_transaction:
+        db.execute("COMMIT")
+    assert rows(db, "SELECT * FROM blackbox_check") == []
+
+
+@pytest.mark.parametrize("how", [KILL, ROW])
+def test_the_row_becomes_the_evidence(ring, how):
+    archive(ring, "mine", at=T + 300)
+    archive(ring, "other agent", agent="b")
+    push(ring, "a", "e", "q", "r", T)
+    push(ring, "a", "new", "q", "r", T)
+    result = ring.execute(how, ("k",)).fetchone()
+    assert result == ((2,) if how == KILL else None)
+    found = rows(ring, ALL)
+    assert found[1:] == [("mine", "evidence", 1, "k", T),
+                         ("other agent", "archive", 0, None, T)]
+    assert found[0][1:] == ("evidence", 1, "k", T) and len(found[0][0]) == 36
+    assert rows(ring, "SELECT count(*), count(hash) FROM payload_pins") == [(2, 2)]
+    assert rows(ring, "SELECT * FROM retention_log") == []
+    with pytest.raises(sqlite3.IntegrityError, match="PinnedError"):
+        ring.execute("DELETE FROM event_payloads WHERE id = 'mine'")
+    push(ring, "a", "e", "q", "r", T)  # the same once more adds nothing
+    assert one(ring, KILL, "k") == 0
+    assert len(rows(ring, ALL)) == 3
+
+
+@pytest.mark.parametrize("change", [
+    {"event": "E"}, {"agent": "A"}, {"request": "Q"}, {"request": None},
+    {"request": b"q"}, {"response": None}, {"response": "r "},
+    {"request": "qr", "response": ""}])
+def test_what_differs_is_stored_beside_it(ring, change):
+    archive(ring, "kept", **change)
+    push(ring, "a", "e", "q", "r", T)
+    assert one(ring, KILL, "k") == 1
+    assert ("kept", "archive", 0, None, T) in rows(ring, ALL)
+    assert len(rows(ring, ALL)) == 2
+
+
+def test_columns_of_another_collation(path):
+    plain = sqlite3.connect(path, isolation_level=None)
+    plain.execute(
+        "CREATE TABLE event_payloads(id TEXT PRIMARY KEY, "
+        "event_id TEXT NOT NULL COLLATE NOCASE, agent_id TEXT NOT NULL COLLATE "
+        "NOCASE, request_body TEXT COLLATE RTRIM, response_body TEXT, size_bytes "
+        "INTEGER NOT NULL DEFAULT 0, purpose TEXT NOT NULL, pinned INTEGER NOT "
+        "NULL DEFAULT 0, kill_switch_event_id TEXT, created_at TEXT NOT NULL, "
+        "cost REAL)")
+    plain.close()
+    db = connect(path)
+    one(db, "SELECT blackbox_install()")
+    db.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
+    for name, change in {"event": {"event": "E"}, "agent": {"agent": "A"},
+                         "body": {"request": "q "}, "same": {}}.items():
+        archive(db, name, **change)
+    db.execute("UPDATE event_payloads SET cost = 1.5")
+    push(db, "a", "e", "q", "r", T)
+    assert one(db, KILL, "k") == 1
+    assert rows(db, "SELECT id, cost FROM event_payloads WHERE purpose = 'evidence'") \
+        == [("same", 1.5)]
+    assert rows(db, "SELECT * FROM blackbox_check") == []
+
+
+def test_of_equal_ones_the_nearest_and_each_once(ring):
+    for i, at in enumerate([T - 5000, T + 40, T - 30, T + 9000]):
+        archive(ring, str(i), at=at)
+    push(ring, "a", "e", "q", "r", T)
+    assert one(ring, KILL, "k1") == 1
+    evidence = "SELECT id FROM event_payloads WHERE kill_switch_event_id = ?"
+    assert rows(ring, evidence, "k1") == [("2",)]
+    for _ in range(2):
+        push(ring, "a", "e", "q", "r", T)
+    assert one(ring, KILL, "k2") == 2
+    assert sorted(rows(ring, evidence, "k2")) == [("0",), ("1",)]
+    assert one(ring, "SELECT count(*) FROM event_payloads") == 4
+
+
+def test_fifty_exchanges_of_one_event(ring):
+    for i in range(50):
+        push(ring, "a", "e", f"q{i % 3}", "r", T + i)
+        archive(ring, f"p{i:02d}", request=f"q{i % 3}", at=T + i)
+    assert one(ring, KILL, "k") == 50
+    assert rows(ring, ALL) == [(f"p{i:02d}", "evidence", 1, "k", T + i)
+                               for i in range(50)]
+
+
+def test_what_is_no_plain_archive_row_is_left(ring):
+    archive(ring, "pinned")
+    archive(ring, "of a kill switch")
+    archive(ring, "lost pin")
+    ring.execute("UPDATE event_payloads SET pinned = 1 WHERE id = 'pinned'")
+    ring.execute("UPDATE event_payloads SET kill_switch_event_id = 'k0' "
+                 "WHERE id = 'of a kill switch'")
+    ring.execute("DELETE FROM event_payloads WHERE id = 'lost pin'")
+    push(ring, "a", "e", "q", "r", T)
+    assert one(ring, KILL, "k") == 1
+    assert one(ring, "SELECT count(*) FROM event_payloads WHERE id NOT IN "
+               "('pinned', 'of a kill switch') AND purpose = 'evidence'") == 1
+
+
+def test_save_evidence(ring):
+    archive(ring, "p1")
+    archive(ring, "p2", event="e2", request='{"a":1}', response=None)
+    given = json.dumps([element(), element("e2", request={"a": 1}, response=None),
+                        element("e3")])
+    assert one(ring, SAVE, "k", given) == 3
+    assert one(ring, SAVE, "k", given) == 0
+    found = {r[0]: r[1:4] for r in rows(ring, ALL)}
+    assert found["p1"] == found["p2"] == ("evidence", 1, "k") and len(found) == 3
+
+
+def test_without_the_module(db, path):
+    archive(db, "p1")
+    archive(db, "p2", event="e2", at=T + 10)
+    plain = sqlite3.connect(path, isolation_level=None)
+    plain.execute("PRAGMA trusted_schema = 0")
+    when = "2023-11-14T22:13:20.000Z"
+    for args in (("k", "e", "a", "q", "r", when), ("k", "e2", "a", "q", "r", when),
+                 ("k", "e3", "a", "q", None, None)):
+        plain.execute(VIEW, args)
+    found = rows(db, ALL)
+    assert sorted(r[:4] for r in found if r[0] in ("p1", "p2")) == [
+        ("p1", "evidence", 1, "k"), ("p2", "evidence", 1, "k")]
+    assert len(found) == 3 and all(r[1:4] == ("evidence", 1, "k") for r in found)
+    assert one(plain, "SELECT count(*) FROM payload_pins") == 3
+    for args in (("k", "", "a", "q", "r", when), ("k", "e", None, "q", "r", when),
+                 ("k", "e", "a", "q", "r", "12:00")):
+        with pytest.raises(sqlite3.IntegrityError):
+            plain.execute(VIEW, args)
+    assert len(rows(db, ALL)) == 3
+
+
+@pytest.mark.parametrize("schema", ["other", 'o"t\'h er'])
+def test_in_an_attached_schema(db, tmp_path, schema):
+    q = quoted(schema)
+    db.execute(f"ATTACH ? AS {q}", (str(tmp_path / "o.db"),))
+    one(db, "SELECT blackbox_install(?)", schema)
+    db.execute(f"CREATE VIRTUAL TABLE {q}.ring USING payload_ring")
+    archive(db, "p1")
+    archive(db, "p2", schema=schema)
+    push(db, "a", "e", "q", "r", T, ring=f"{q}.ring")
+    assert one(db, KILL, "k") == 1
+    assert rows(db, f"SELECT id, purpose FROM {q}.event_payloads") == [("p2", "evidence")]
+    assert rows(db, "SELECT id, purpose FROM event_payloads") == [("p1", "archive")]
+
+
+def test_a_row_that_a_trigger_keeps_in_the_archive(db):
+    db.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
+    archive(db, "p1")
+    db.execute("CREATE TRIGGER mine BEFORE UPDATE ON event_payloads "
+               "WHEN OLD.id = 'p1' BEGIN SELECT RAISE(IGNORE); END")
+    push(db, "a", "e", "q", "r", T)
+    assert one(db, KILL, "k") == 1  # the evidence stands all the same
+    assert one(db, "SELECT count(*) FROM event_payloads WHERE purpose = 'evidence' "
+               "AND id <> 'p1'") == 1
+
+
+def test_a_trigger_that_pins_another_row_instead(db):
+    db.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
+    archive(db, "p1", event="unlike")
+    db.execute("CREATE TRIGGER mine BEFORE INSERT ON event_payloads BEGIN UPDATE "
+               "event_payloads SET pinned = 1; SELECT RAISE(IGNORE); END")
+    push(db, "a", "e", "q", "r", T)
+    with pytest.raises(sqlite3.OperationalError, match="only 0 of 1 exchanges"):
+        one(db, KILL, "k")
+    assert one(db, "SELECT count(*) FROM ring") == 1
+    assert one(db, "SELECT pinned FROM event_payloads") == 0
+
+
+def test_the_look_is_bounded(db):
+    """By steps of the virtual machine: 4,000 rows of the event cost no more."""
+    def steps(n):
+        db.execute("BEGIN")
+        db.execute("DELETE FROM event_payloads")
+        for i in range(n):
+            archive(db, f"x{i}", request=f"q{i}", at=T + i)
+        count = 0
+
+        def step():
+            nonlocal count
+            count += 1
+
+        db.set_progress_handler(step, 1)
+        db.execute(VIEW, ("k", "e", "a", "unlike", "r", "2023-11-14T22:13:20.020Z"))
+        db.set_progress_handler(None, 0)
+        db.execute("ROLLBACK")
+        return count
+
+    assert steps(4000) < steps(40) + 50
