@@ -124,7 +124,7 @@ static void learn(Case *p) {
   faultDisarm(&p->nEvent);
   closeDb(db);
   p->zAll = reopened("all done");
-  p->nAll = queued();
+  if (isLoose(p)) p->nAll = queued();
 }
 
 /* After a failure: not open, and not half done. Sometimes tries again. */
