@@ -579,14 +579,10 @@ BEGIN
   UPDATE cache_sessions
      SET kept_size = kept_size - OLD.data_size, kept_count = kept_count - 1
    WHERE session_id = OLD.session_id;
-  INSERT INTO retention_log(at, domain, rule, rows, bytes, oldest, newest, minute)
+  INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest, newest)
   SELECT c.now, 'cache', coalesce(t.rule, 'manual'), 1, OLD.data_size,
-         OLD.timestamp, OLD.timestamp, c.now / 60000
-    FROM cache_state AS t, cache_clock AS c WHERE true
-  ON CONFLICT (domain, rule, minute) WHERE minute IS NOT NULL DO UPDATE
-     SET at = excluded.at, rows = rows + 1, bytes = bytes + excluded.bytes,
-         oldest = min(oldest, excluded.oldest),
-         newest = max(newest, excluded.newest);
+         OLD.timestamp, OLD.timestamp
+    FROM cache_state AS t, cache_clock AS c;
 END;
 
 -- A quota is exceeded by the item that "written" names.

@@ -9,6 +9,7 @@
 --                                their sum: a second place beside the ledger
 --         blackbox_probe         how a trigger tells a REPLACE
 -- Views   blackbox_limits        every setting with the value in force
+--         retention_note         INSERT counts in the receipt of the minute
 --         core_check             settings that break a rule (none, when well)
 --
 -- Runs alone (sqlite3 my.db < sql/core.sql), any number of times. The mark
@@ -55,7 +56,17 @@ SELECT s.name AS object,
               AND instr(s.value, ',') = 0
               AND instr(', ' || coalesce(d.choices, '') || ', ',
                         ', ' || s.value || ', ') > 0
-       END;
+       END
+UNION ALL
+SELECT 'retention_log',
+       'receipt ' || id || ' was never closed: a trigger broke off a bulk act'
+  FROM retention_log WHERE rows < 0;
+
+-- INSERT adds to the receipt of the rule and the minute of at, or writes one.
+CREATE VIEW IF NOT EXISTS main.retention_note AS
+SELECT NULL AS at, NULL AS domain, NULL AS rule, NULL AS rows, NULL AS bytes,
+       NULL AS oldest, NULL AS newest
+ WHERE 0;
 
 CREATE TABLE IF NOT EXISTS main.blackbox_domains(
   domain  TEXT PRIMARY KEY,
@@ -113,7 +124,8 @@ CREATE TABLE IF NOT EXISTS main.retention_log(
   minute INTEGER
 );
 
-CREATE UNIQUE INDEX IF NOT EXISTS main.retention_log_minute
+-- Not unique: REPLACE would take a receipt that has the same minute.
+CREATE INDEX IF NOT EXISTS main.retention_log_minute
 ON retention_log(domain, rule, minute) WHERE minute IS NOT NULL;
 
 -- Never has an entry. SQLite refuses an incremental blob write to a table that
@@ -136,14 +148,18 @@ BEGIN
   SELECT RAISE(ABORT, 'ValidationError: retention_log numbers its receipts itself; leave the id out');
 END;
 
--- A bulk act may lower its own receipt; one that is shared only grows.
+-- A receipt only grows. That of a bulk act is open while the act runs: until
+-- the act says what it removed, its rows are below 0.
 CREATE TRIGGER IF NOT EXISTS main.retention_log_update
 BEFORE UPDATE ON retention_log
 WHEN NEW.id IS NOT OLD.id OR NEW.domain IS NOT OLD.domain
   OR NEW.rule IS NOT OLD.rule OR NEW.actor IS NOT OLD.actor
   OR NEW.minute IS NOT OLD.minute
-  OR NOT coalesce(OLD.minute IS NULL
-                  OR (NEW.rows >= OLD.rows AND NEW.bytes >= OLD.bytes), 0)
+  OR NOT coalesce((OLD.minute IS NULL AND OLD.rows < 0)
+                  OR (NEW.rows >= OLD.rows AND NEW.bytes >= OLD.bytes
+                      AND NEW.at >= OLD.at
+                      AND coalesce(NEW.oldest <= OLD.oldest, OLD.oldest IS NULL)
+                      AND coalesce(NEW.newest >= OLD.newest, OLD.newest IS NULL)), 0)
 BEGIN
   SELECT RAISE(ABORT, 'ReceiptError: a receipt of retention_log cannot be changed');
 END;
@@ -154,6 +170,23 @@ WHEN NOT (OLD.minute IS NULL AND OLD.rows = 0)
  AND OLD.id > (SELECT max(id) FROM retention_log) - 10000
 BEGIN
   SELECT RAISE(ABORT, 'ReceiptError: a receipt of retention_log cannot be deleted; the log keeps its newest 10,000');
+END;
+
+-- What one minute's plain deletes share.
+CREATE TRIGGER IF NOT EXISTS main.retention_note_insert
+INSTEAD OF INSERT ON retention_note
+BEGIN
+  UPDATE retention_log
+     SET at = max(at, NEW.at), rows = rows + NEW.rows, bytes = bytes + NEW.bytes,
+         oldest = min(coalesce(oldest, NEW.oldest), coalesce(NEW.oldest, oldest)),
+         newest = max(coalesce(newest, NEW.newest), coalesce(NEW.newest, newest))
+   WHERE id = (SELECT max(id) FROM retention_log
+                WHERE domain = NEW.domain AND rule = NEW.rule
+                  AND minute = NEW.at / 60000);
+  INSERT INTO retention_log(at, domain, rule, rows, bytes, oldest, newest, minute)
+  SELECT NEW.at, NEW.domain, NEW.rule, NEW.rows, NEW.bytes, NEW.oldest,
+         NEW.newest, NEW.at / 60000
+   WHERE changes() = 0;
 END;
 
 -- entries only grow, as a ledger never loses one; closed is how many of them

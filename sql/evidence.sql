@@ -264,17 +264,12 @@ AFTER UPDATE OF screenshot_bytes ON evidence_overflow
 WHEN NEW.screenshot_bytes = 0 AND OLD.screenshot_bytes > 0
 BEGIN
   DELETE FROM evidence_overflow_screenshots WHERE rid = OLD.rid;
-  INSERT INTO retention_log(at, domain, rule, rows, bytes, oldest, newest, minute)
+  INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest, newest)
   SELECT n.t, 'evidence',
          CASE NEW.released WHEN 1 THEN 'released' ELSE 'manual' END,
-         0, OLD.screenshot_bytes, OLD.timestamp, OLD.timestamp, n.t / 60000
+         0, OLD.screenshot_bytes, OLD.timestamp, OLD.timestamp
     FROM (SELECT CAST(round((julianday('now') - 2440587.5) * 86400000.0)
-                      AS INTEGER) AS t) AS n
-   WHERE true
-  ON CONFLICT (domain, rule, minute) WHERE minute IS NOT NULL DO UPDATE
-     SET bytes = bytes + excluded.bytes,
-         oldest = min(oldest, excluded.oldest),
-         newest = max(newest, excluded.newest);
+                      AS INTEGER) AS t) AS n;
 END;
 
 -- The counters, what belongs to the row, and its receipt.
@@ -287,20 +282,14 @@ BEGIN
    WHERE owner = OLD.owner;
   DELETE FROM evidence_overflow_actions WHERE rid = OLD.rid;
   DELETE FROM evidence_overflow_screenshots WHERE rid = OLD.rid;
-  INSERT INTO retention_log(at, domain, rule, rows, bytes, oldest, newest, minute)
+  INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest, newest)
   SELECT n.t, 'evidence',
          CASE OLD.released WHEN 1 THEN 'released' WHEN 2 THEN 'evidence.orphans'
                            ELSE 'manual' END,
          1, OLD.action_bytes + OLD.screenshot_bytes + 100,
-         OLD.timestamp, OLD.timestamp, n.t / 60000
+         OLD.timestamp, OLD.timestamp
     FROM (SELECT CAST(round((julianday('now') - 2440587.5) * 86400000.0)
-                      AS INTEGER) AS t) AS n
-   WHERE true
-  ON CONFLICT (domain, rule, minute) WHERE minute IS NOT NULL DO UPDATE
-     SET rows = rows + excluded.rows,
-         bytes = bytes + excluded.bytes,
-         oldest = min(oldest, excluded.oldest),
-         newest = max(newest, excluded.newest);
+                      AS INTEGER) AS t) AS n;
 END;
 
 -- A row of evidence_due that nothing blocks goes; a pinned one is refused, and

@@ -465,18 +465,12 @@ WHEN NOT EXISTS (SELECT 1 FROM payload_state AS s
                     AND r.at = CAST((julianday('now') - 2440587.5) * 86400000.0
                                     AS INTEGER))
 BEGIN
-  INSERT INTO retention_log(at, domain, rule, rows, bytes, oldest, newest, minute)
-  SELECT n.at, 'payload', 'manual', 1, OLD.size_bytes, r.at, r.at, n.at / 60000
-    FROM (SELECT CAST((julianday('now') - 2440587.5) * 86400000.0
-                      AS INTEGER) AS at) AS n,
-         (SELECT CASE WHEN substr(OLD.created_at, 5, 1) = '-'
+  INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest, newest)
+  SELECT CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER),
+         'payload', 'manual', 1, OLD.size_bytes, r.at, r.at
+    FROM (SELECT CASE WHEN substr(OLD.created_at, 5, 1) = '-'
                       THEN CAST(round((julianday(OLD.created_at) - 2440587.5)
-                                      * 86400000.0) AS INTEGER) END AS at) AS r
-   WHERE true
-  ON CONFLICT (domain, rule, minute) WHERE minute IS NOT NULL DO UPDATE
-     SET rows = rows + 1, bytes = bytes + excluded.bytes,
-         oldest = min(coalesce(oldest, excluded.oldest), coalesce(excluded.oldest, oldest)),
-         newest = max(coalesce(newest, excluded.newest), coalesce(excluded.newest, newest));
+                                      * 86400000.0) AS INTEGER) END AS at) AS r;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_sweep_run
@@ -491,7 +485,7 @@ BEGIN
   INSERT INTO retention_log(at, domain, rule, actor, rows, bytes, oldest, newest)
   SELECT CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER),
          'payload', coalesce(NEW.rule, 'payload.age'), NEW.actor,
-         count(*), sum(bytes), min(at), max(at)
+         -count(*), sum(bytes), min(at), max(at)
     FROM (SELECT at, bytes FROM payload_archive
            WHERE at < NEW.before AND at > coalesce(NEW.since, -1e18)
            ORDER BY at LIMIT CAST(coalesce(NEW.max_rows, -1) AS INTEGER))
@@ -511,10 +505,10 @@ BEGIN
            SELECT bytes FROM payload_archive
             WHERE at < NEW.before AND at > coalesce(NEW.since, -1e18)
             ORDER BY at
-            LIMIT (SELECT r.rows - changes()
+            LIMIT (SELECT max(0, -r.rows - changes())
                      FROM payload_state AS s
                      JOIN retention_log AS r ON r.id = s.removed))), 0)
-   WHERE id = (SELECT removed FROM payload_state) AND rows > changes();
+   WHERE id = (SELECT removed FROM payload_state);
   DELETE FROM retention_log
    WHERE id = (SELECT removed FROM payload_state) AND rows = 0;
   UPDATE payload_state
@@ -528,7 +522,7 @@ INSTEAD OF INSERT ON payload_clear
 BEGIN
   INSERT INTO retention_log(at, domain, rule, actor, rows, bytes, oldest, newest)
   SELECT CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER),
-         'payload', 'clear', NEW.actor, count(*), sum(bytes), min(at), max(at)
+         'payload', 'clear', NEW.actor, -count(*), sum(bytes), min(at), max(at)
     FROM payload_archive
    GROUP BY NULL; -- no row for none; SQLite 3.38 has no HAVING without it
   UPDATE payload_state -- removed: for now, which receipt it is
@@ -540,8 +534,9 @@ BEGIN
   -- Of what a trigger of the user's has kept, the receipt says nothing.
   UPDATE retention_log
      SET rows = changes(),
-         bytes = bytes - coalesce((SELECT sum(bytes) FROM payload_archive), 0)
-   WHERE id = (SELECT removed FROM payload_state) AND rows > changes();
+         bytes = bytes - CASE WHEN -rows > changes()
+                   THEN (SELECT sum(bytes) FROM payload_archive) ELSE 0 END
+   WHERE id = (SELECT removed FROM payload_state);
   DELETE FROM retention_log
    WHERE id = (SELECT removed FROM payload_state) AND rows = 0;
   UPDATE payload_state

@@ -706,7 +706,7 @@ BEGIN
      SET rule = 'rollout.expired', rows = 0, bytes = 0,
          now = coalesce(NEW.now, (SELECT now FROM rollout_fresh));
   INSERT INTO retention_log(at, domain, rule, rows, bytes, oldest, newest)
-  SELECT act.now, 'rollout', act.rule, count(*), 0, min(d.at), max(d.at)
+  SELECT act.now, 'rollout', act.rule, -count(*), 0, min(d.at), max(d.at)
     FROM rollout_act AS act,
          (SELECT at FROM rollout_due
            WHERE blocked_by IS NULL AND at < (SELECT now FROM rollout_act)

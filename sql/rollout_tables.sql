@@ -223,17 +223,10 @@ BEGIN
   DELETE FROM rollout_about WHERE no = OLD.no;
   DELETE FROM rollout_drops WHERE no = OLD.no;
   DELETE FROM rollout_segments WHERE rollout = OLD.no;
-  INSERT INTO retention_log(at, domain, rule, rows, bytes, oldest, newest,
-                            minute)
-  SELECT at, 'rollout', 'manual', 1, act.bytes, OLD.created, OLD.updated,
-         at / 60000
-    FROM rollout_act AS act,
-         (SELECT now AS at FROM rollout_fresh)
-   WHERE act.rule IS NULL
-      ON CONFLICT (domain, rule, minute) WHERE minute IS NOT NULL DO UPDATE
-     SET at = excluded.at, rows = rows + 1, bytes = bytes + excluded.bytes,
-         oldest = min(oldest, excluded.oldest),
-         newest = max(newest, excluded.newest);
+  INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest, newest)
+  SELECT f.now, 'rollout', 'manual', 1, act.bytes, OLD.created, OLD.updated
+    FROM rollout_act AS act, rollout_fresh AS f
+   WHERE act.rule IS NULL;
 END;
 
 ----------------------------------------------------------------- segments

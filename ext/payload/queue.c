@@ -645,13 +645,8 @@ static Waiting *findWaiting(Queue *p, i64 iSerial) {
 
 void bxQueueDrop(Queue *p, i64 iSerial, BxErr *pErr) {
   static const char zReceipt[] =
-      "INSERT INTO main.retention_log(at, domain, rule, rows, bytes, oldest,"
-      "  newest, minute) "
-      "VALUES(?1, 'payload', 'payload.queue', 1, ?2, ?3, ?3, ?1 / 60000) "
-      "ON CONFLICT (domain, rule, minute) WHERE minute IS NOT NULL DO UPDATE"
-      "  SET rows = rows + 1, bytes = bytes + excluded.bytes,"
-      "    oldest = min(oldest, excluded.oldest),"
-      "    newest = max(newest, excluded.newest)";
+      "INSERT INTO main.retention_note(at, domain, rule, rows, bytes, oldest,"
+      "  newest) VALUES(?1, 'payload', 'payload.queue', 1, ?2, ?3, ?3)";
   BxStmts *pHome = target(p, pErr);
   Waiting *pRow = findWaiting(p, iSerial);
   sqlite3_stmt *pStmt;
