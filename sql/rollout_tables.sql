@@ -58,6 +58,9 @@ BEGIN
    WHERE NEW.updated <> 0 OR NEW.last_sequence <> -1
       OR NEW.user_sequence IS NOT NULL OR NEW.turns <> 0 OR NEW.bytes <> 0
       OR NEW.looked <> -1 OR NEW.stamp NOT IN (0, 1);
+  SELECT RAISE(ABORT, 'RangeError: rollout numbers end at 2147483647, and sqlite_sequence says that they are used up; UPDATE sqlite_sequence SET seq = (SELECT max(max(rollout, owner)) FROM rollout_segments) WHERE name = ''rollout_heads''')
+    FROM sqlite_sequence
+   WHERE name = 'rollout_heads' AND seq > 2147483646 AND coalesce(NEW.no, -1) = -1;
   DELETE FROM rollout_clash WHERE id = NEW.id;
   INSERT INTO rollout_clash(id)
   SELECT NEW.id FROM rollout_heads WHERE id = NEW.id OR no = NEW.no LIMIT 1;

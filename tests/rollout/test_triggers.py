@@ -276,3 +276,21 @@ def test_only_the_tag_itself_is_no_text(db, text):
     create(db)
     append(db, ID, image(text))
     assert one(db, "SELECT text FROM rollout_texts") == text
+
+
+@pytest.mark.parametrize("begin", ["", "BEGIN"])
+@pytest.mark.parametrize("seq", [2147483647, 3000000000, 9223372036854775807])
+@pytest.mark.parametrize("start", [
+    f"SELECT rollout_create('{OTHER}')", f"INSERT INTO rollouts(id) VALUES('{OTHER}')",
+    f"INSERT INTO rollout_forks(parent, id) VALUES('{ID}', '{OTHER}')",
+    f"INSERT INTO rollout_heads(id) VALUES('{OTHER}')"])
+def test_numbers_that_are_used_up_can_be_put_right(db, begin, seq, start):
+    create(db)
+    db.execute("UPDATE sqlite_sequence SET seq = ?", (seq,))
+    db.execute(begin)
+    with pytest.raises(sqlite3.IntegrityError, match="RangeError: .*; UPDATE ") as error:
+        db.execute(start).fetchall()
+    db.execute(str(error.value).partition("; ")[2])
+    db.execute(start).fetchall()
+    assert rows(db, "SELECT no, id FROM rollout_heads ORDER BY no") == [(1, ID), (2, OTHER)]
+    assert rows(db, "SELECT * FROM blackbox_check") == []
