@@ -650,19 +650,27 @@ BEGIN
    WHERE OLD.at IS NULL AND NEW.at IS NOT NULL
      AND NOT coalesce(
            typeof(NEW.actor) = 'text' AND instr(NEW.actor, char(0)) = 0
-           AND NEW.actor NOT GLOB '*[' || char(1) || '-' || char(31) || char(127) || ']*'
-           AND trim(NEW.actor, char(32, 133, 160, 5760, 8192, 8193, 8194, 8195,
-                 8196, 8197, 8198, 8199, 8200, 8201, 8202, 8203, 8204, 8205,
-                 8232, 8233, 8239, 8287, 8288, 12288, 65279)) <> '', 0);
+           AND NEW.actor NOT GLOB '*[' || char(1) || '-' || char(31, 127) || '-' ||
+                                  char(159) || ']*'
+           AND NEW.actor GLOB '*[^' || char(1) || '-' || char(32) || char(127) || '-' ||
+                 char(160, 173, 847, 1564, 4447, 4448, 5760, 6068, 6069, 6155) ||
+                 '-' || char(6158, 8192) || '-' || char(8207, 8232) || '-' ||
+                 char(8239, 8287) || '-' || char(8303, 10240, 12288, 12644, 65024)
+                 || '-' || char(65039, 65279, 65440, 65529) || '-' ||
+                 char(65531, 917504) || '-' || char(921599) || ']*', 0);
   SELECT RAISE(ABORT, 'ValidationError: reason must be text that can be seen, without control characters but tab and line ends')
    WHERE OLD.at IS NULL AND NEW.at IS NOT NULL
      AND NOT coalesce(
            typeof(NEW.reason) = 'text' AND instr(NEW.reason, char(0)) = 0
            AND replace(replace(replace(NEW.reason, char(9), ''), char(10), ''), char(13), '')
-               NOT GLOB '*[' || char(1) || '-' || char(31) || char(127) || ']*'
-           AND trim(NEW.reason, char(9, 10, 13, 32, 133, 160, 5760, 8192, 8193,
-                 8194, 8195, 8196, 8197, 8198, 8199, 8200, 8201, 8202, 8203,
-                 8204, 8205, 8232, 8233, 8239, 8287, 8288, 12288, 65279)) <> '', 0);
+               NOT GLOB '*[' || char(1) || '-' || char(31, 127) || '-' || char(159)
+                        || ']*'
+           AND NEW.reason GLOB '*[^' || char(1) || '-' || char(32) || char(127) || '-' ||
+                 char(160, 173, 847, 1564, 4447, 4448, 5760, 6068, 6069, 6155) ||
+                 '-' || char(6158, 8192) || '-' || char(8207, 8232) || '-' ||
+                 char(8239, 8287) || '-' || char(8303, 10240, 12288, 12644, 65024)
+                 || '-' || char(65039, 65279, 65440, 65529) || '-' ||
+                 char(65531, 917504) || '-' || char(921599) || ']*', 0);
   SELECT RAISE(ABORT, 'PinnedError: payload_ledger is a record and cannot be changed; a pin goes with INSERT INTO payload_unpins(payload_id, actor, reason)')
    WHERE NOT coalesce(
            OLD.at IS NULL AND NEW.pin IS OLD.pin AND NEW.id IS OLD.id

@@ -532,19 +532,27 @@ def decoy(db):
     one(db, "SELECT blackbox_install()")
 
 
-def no_journal(db):
+def refused_without_journal(db, statement):
+    """What the statement wrote before it was refused stays."""
     db.execute("PRAGMA journal_mode = OFF")
     db.execute("BEGIN")
-    db.execute("PRAGMA journal_mode = OFF")
-    try:
-        db.execute("UPDATE event_payloads SET request_body = 'x', id = CASE id WHEN "
-                   "'mine0' THEN 'mine9' ELSE id END")
-    except sqlite3.Error:
-        pass
-    if db.in_transaction:
-        db.execute("COMMIT")
-    with without(db, "payload_update_check"):
-        db.execute("UPDATE event_payloads SET request_body = 'x' WHERE id = 'victim'")
+    with pytest.raises(sqlite3.Error):
+        db.execute(statement)
+    db.execute("COMMIT")
+
+
+def no_journal_evidence(db):
+    refused_without_journal(
+        db, "INSERT INTO event_payloads(id, event_id, agent_id, purpose, created_at) "
+        "VALUES('late', 'e', 'a', 'evidence', 'never')")
+
+
+def no_journal_unpin(db):
+    db.execute("CREATE TEMP TRIGGER t AFTER UPDATE ON main.payload_ledger BEGIN "
+               "SELECT RAISE(ABORT, 'no'); END")
+    refused_without_journal(db, "INSERT INTO payload_unpins(payload_id, actor, reason) "
+                            "VALUES('victim', 'a', 'r')")
+    db.execute("DROP TRIGGER t")
 
 
 def write_schema(db):
@@ -602,7 +610,8 @@ FOUND = [
     (make_all_again, "blackbox_ledgers counted"),
     (rename, "row victim was pinned and is gone"),
     (decoy, "entries were removed"),
-    (no_journal, "is pinned and was changed"),
+    (no_journal_evidence, "pinned row late is not in payload_pins"),
+    (no_journal_unpin, "of which 2 were taken off"),
     (write_schema, "trigger is not as blackbox_install"),
     (edit_file, "row victim is pinned and was changed"),
     (trigger, "trigger theirs_t is not that of blackbox"),
@@ -629,6 +638,48 @@ def test_check_finds(tmp_path, damage, found, kind):
             continue  # what db has read it keeps; a temp trigger is db's own
         told = [r[2] for r in rows(other, "SELECT * FROM blackbox_check")]
         assert any(re.search(found, problem) for problem in told), told
+
+
+@pytest.mark.parametrize("kind", ["own", "adopted"])
+@pytest.mark.parametrize("statement", [
+    "UPDATE event_payloads SET request_body = 'x' || id",
+    "UPDATE event_payloads SET pinned = 0", "DELETE FROM event_payloads",
+    "UPDATE OR REPLACE event_payloads SET id = 'victim' WHERE id = 'mine0'",
+    "REPLACE INTO event_payloads(id, event_id, agent_id, purpose) VALUES"
+    "('mine0', 'x', 'x', 'archive'), ('victim', 'y', 'y', 'archive')",
+    "UPDATE payload_ledger SET at = 5", "DELETE FROM payload_ledger"])
+def test_without_a_journal_pinned_rows_hold(tmp_path, kind, statement):
+    """The guards refuse before anything is written of a pinned row."""
+    make(tmp_path / "off.db", kind)
+    db = connect(tmp_path / "off.db")
+    before = guarded(db)
+    refused_without_journal(db, statement)
+    assert guarded(db) == before
+    assert rows(db, "SELECT * FROM blackbox_check") == []
+
+
+UNSEEN = (0, 1, 9, 10, 13, 27, 31, 32, 127, 128, 133, 155, 159, 160, 173, 847, 1564, 4447,
+          5760, 6158, 8192, 8203, 8205, 8206, 8232, 8238, 8288, 8294, 10240, 12288, 12644,
+          65024, 65039, 65279, 65440, 65529, 917505, 917760)
+
+
+@pytest.mark.parametrize("code", UNSEEN)
+@pytest.mark.parametrize("column", ["actor", "reason"])
+def test_who_unpins_and_why_can_be_seen(fresh, code, column):
+    db = sqlite3.connect(fresh, isolation_level=None)
+    for text in (chr(code), chr(code) * 3, " " + chr(code), "\u00e9" + chr(code) + "b"):
+        record = {"actor": "Ann", "reason": "closed", column: text}
+        db.execute("BEGIN")
+        if text[0] == "\u00e9" and code > 159 or column == "reason" and \
+                text[0] == "\u00e9" and code in (9, 10, 13) or code == 32 and text[0] > " ":
+            db.execute("INSERT INTO payload_unpins(payload_id, actor, reason) "
+                       "VALUES('victim', :actor, :reason)", record)
+        else:
+            with pytest.raises(sqlite3.IntegrityError, match=column + " must be text that"):
+                db.execute("INSERT INTO payload_unpins(payload_id, actor, reason) "
+                           "VALUES('victim', :actor, :reason)", record)
+        if db.in_transaction:
+            db.execute("ROLLBACK")
 
 
 @pytest.mark.parametrize("damage", [unique_index, column])
