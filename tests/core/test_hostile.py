@@ -640,6 +640,31 @@ def test_check_finds(tmp_path, damage, found, kind):
         assert any(re.search(found, problem) for problem in told), told
 
 
+NEED_HASH = (forge_body, forge_time, edit_file)
+
+
+@pytest.mark.parametrize("damage, found", [f for f in FOUND if f[0] not in NEED_HASH],
+                         ids=lambda x: getattr(x, "__name__", ""))
+def test_check_finds_beside_pins_without_hash(tmp_path, damage, found):
+    """Those of a program without the module, until the next call of ours."""
+    import re
+    path = tmp_path / "plain.db"
+    db = sqlite3.connect(path, isolation_level=None)
+    for name in ("core", "payload"):
+        db.executescript((ROOT / f"sql/{name}.sql").read_text())
+    db.execute(PUT)
+    db.execute("INSERT INTO event_payloads(id, event_id, agent_id, purpose) "
+               "VALUES('freed', 'e6', 'c', 'evidence')")
+    db.execute("INSERT INTO payload_unpins(payload_id, actor, reason) "
+               "VALUES('freed', 'Ann', 'case closed')")
+    assert one(db, "SELECT count(*) FROM payload_pins WHERE hash IS NULL") == 3
+    db = connect(path)
+    assert rows(db, "SELECT * FROM blackbox_check") == []
+    damage(db)
+    told = [r[2] for r in rows(db, "SELECT * FROM blackbox_check")]
+    assert any(re.search(found, problem) for problem in told), told
+
+
 @pytest.mark.parametrize("kind", ["own", "adopted"])
 @pytest.mark.parametrize("statement", [
     "UPDATE event_payloads SET request_body = 'x' || id",
