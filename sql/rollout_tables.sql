@@ -337,8 +337,9 @@ BEGIN
                         AND first = NEW.id & 4294967295);
 END;
 
+-- (Not UPDATE OF id: SQLite passes over such a trigger for SET rowid.)
 CREATE TRIGGER IF NOT EXISTS main.rollout_data_keep
-BEFORE UPDATE OF id, timestamp, type ON rollout_data
+BEFORE UPDATE ON rollout_data
 WHEN NEW.id IS NOT OLD.id OR NEW.timestamp IS NOT OLD.timestamp
   OR NEW.type IS NOT OLD.type
 BEGIN

@@ -294,3 +294,18 @@ def test_numbers_that_are_used_up_can_be_put_right(db, begin, seq, start):
     db.execute(start).fetchall()
     assert rows(db, "SELECT no, id FROM rollout_heads ORDER BY no") == [(1, ID), (2, OTHER)]
     assert rows(db, "SELECT * FROM blackbox_check") == []
+
+
+@pytest.mark.parametrize("begin", ["", "BEGIN"])
+@pytest.mark.parametrize("clause", ["", "OR REPLACE", "OR IGNORE"])
+@pytest.mark.parametrize("name", ["rowid", "oid", "_rowid_", "id"])
+@pytest.mark.parametrize("step", [100, -1])
+def test_an_item_keeps_its_place_by_any_name(db, begin, clause, name, step):
+    create(db)
+    append(db, ID, user("one"), user("two"))
+    before = rows(db, "SELECT * FROM rollout_data")
+    db.execute(begin)
+    with pytest.raises(sqlite3.IntegrityError, match="ReadOnlyError"):
+        db.execute(f"UPDATE {clause} rollout_data SET {name} = {name} + {step} "
+                   "WHERE id & 4294967295 = 2")
+    assert rows(db, "SELECT * FROM rollout_data") == before
