@@ -16,6 +16,9 @@ def version_1(path):
     """A file as version 1 made it, without the module, with some of each."""
     db = sqlite3.connect(path, isolation_level=None)
     db.executescript((ROOT / "sql" / "core.sql").read_text())
+    db.executescript("DROP INDEX retention_log_minute; CREATE UNIQUE INDEX "
+                     "retention_log_minute ON retention_log(domain, rule, minute) "
+                     "WHERE minute IS NOT NULL")  # as core had it then
     db.executescript((pathlib.Path(__file__).parent / "cache_version_1.sql").read_text())
     db.execute("INSERT INTO blackbox_settings VALUES('cache.total_quota_bytes', 5000)")
     for i in range(20):
