@@ -93,17 +93,17 @@ static const char zCacheRead[] =
         "?3");
 
 enum {
-  COL_KEY,
-  COL_DATA,
-  COL_DESCRIPTION,
-  COL_SESSION,
-  COL_TASK,
-  COL_TURN,
-  COL_METADATA,
-  COL_TIMESTAMP,
-  COL_SIZE,
-  COL_MARKED,
-  COL_INTERVAL
+  ITEM_KEY,
+  ITEM_DATA,
+  ITEM_DESCRIPTION,
+  ITEM_SESSION,
+  ITEM_TASK,
+  ITEM_TURN,
+  ITEM_METADATA,
+  ITEM_TIMESTAMP,
+  ITEM_SIZE,
+  ITEM_MARKED,
+  ITEM_INTERVAL
 };
 
 /* A deletion is an access as well. */
@@ -199,23 +199,23 @@ static int cacheIsDamaged(
 /* Refuses a row whose data or custom metadata is not JSON. */
 static void cacheCheckItem(
     BxStmts *pHome, sqlite3_stmt *pItem, const char *zKey, BxErr *pErr) {
-  int bData = sqlite3_column_type(pItem, COL_DATA) == SQLITE_NULL ||
-              cacheIsDamaged(pHome, pItem, COL_DATA, pErr);
-  if (!bData && !cacheIsDamaged(pHome, pItem, COL_METADATA, pErr)) return;
+  int bData = sqlite3_column_type(pItem, ITEM_DATA) == SQLITE_NULL ||
+              cacheIsDamaged(pHome, pItem, ITEM_DATA, pErr);
+  if (!bData && !cacheIsDamaged(pHome, pItem, ITEM_METADATA, pErr)) return;
   bxFail(pErr, SQLITE_CORRUPT_VTAB,
       "CorruptedDataError: %s of item %Q is not JSON (%d bytes); the other "
       "items can be read, remove this one with cache_delete() and write it "
       "again",
       bData ? "data" : "custom_metadata", zKey,
-      sqlite3_column_bytes(pItem, bData ? COL_DATA : COL_METADATA));
+      sqlite3_column_bytes(pItem, bData ? ITEM_DATA : ITEM_METADATA));
 }
 
 /* The most bytes that cachedItem() writes. */
 static i64 cacheRoom(sqlite3_stmt *pItem, BxErr *pErr) {
   i64 n = 250; /* names and numbers */
   int i;
-  for (i = COL_KEY; i <= COL_METADATA; i++) {
-    int bJson = i == COL_DATA || i == COL_METADATA;
+  for (i = ITEM_KEY; i <= ITEM_METADATA; i++) {
+    int bJson = i == ITEM_DATA || i == ITEM_METADATA;
     bxColumnText(pItem, i, pErr);
     n += (i64)sqlite3_column_bytes(pItem, i) * (bJson ? 1 : BX_JSON_ROOM);
   }
@@ -245,8 +245,8 @@ static char *putText(
 
 static char *putNumbers(char *zOut, sqlite3_stmt *pItem) {
   sqlite3_snprintf(100, zOut, ",\"timestamp\":%lld,\"dataSize\":%lld",
-      sqlite3_column_int64(pItem, COL_TIMESTAMP),
-      sqlite3_column_int64(pItem, COL_SIZE));
+      sqlite3_column_int64(pItem, ITEM_TIMESTAMP),
+      sqlite3_column_int64(pItem, ITEM_SIZE));
   return zOut + strlen(zOut);
 }
 
@@ -257,22 +257,22 @@ static char *cachedItem(sqlite3 *db, sqlite3_stmt *pItem, BxErr *pErr) {
   if (pErr->rc != SQLITE_OK) return 0;
   z = zItem = sqlite3_malloc64((sqlite3_uint64)nRoom);
   if (zItem == 0) return 0;
-  z = putText(z, "{\"storageKey\":", pItem, COL_KEY);
-  z = putJson(z, ",\"data\":", pItem, COL_DATA);
-  z = putText(z, ",\"description\":", pItem, COL_DESCRIPTION);
+  z = putText(z, "{\"storageKey\":", pItem, ITEM_KEY);
+  z = putJson(z, ",\"data\":", pItem, ITEM_DATA);
+  z = putText(z, ",\"description\":", pItem, ITEM_DESCRIPTION);
   z = putNumbers(z, pItem);
-  z = putText(z, ",\"sessionId\":", pItem, COL_SESSION);
-  z = putText(z, ",\"taskId\":", pItem, COL_TASK);
-  z = putText(z, ",\"turnId\":", pItem, COL_TURN);
-  if (sqlite3_column_type(pItem, COL_METADATA) != SQLITE_NULL) {
-    z = putJson(z, ",\"customMetadata\":", pItem, COL_METADATA);
+  z = putText(z, ",\"sessionId\":", pItem, ITEM_SESSION);
+  z = putText(z, ",\"taskId\":", pItem, ITEM_TASK);
+  z = putText(z, ",\"turnId\":", pItem, ITEM_TURN);
+  if (sqlite3_column_type(pItem, ITEM_METADATA) != SQLITE_NULL) {
+    z = putJson(z, ",\"customMetadata\":", pItem, ITEM_METADATA);
   }
   z = putBytes(z, "}", 2);
   if (z - zItem - 1 > sqlite3_limit(db, SQLITE_LIMIT_LENGTH, -1)) {
     bxFail(pErr, SQLITE_TOOBIG,
         "DataTooLargeError: item %Q is larger than this connection lets a "
         "string be; raise its SQLITE_LIMIT_LENGTH",
-        sqlite3_column_text(pItem, COL_KEY));
+        sqlite3_column_text(pItem, ITEM_KEY));
   }
   return zItem;
 }
@@ -291,8 +291,8 @@ static void cacheReadItem(BxCall *p) {
   if (bFound) {
     cacheCheckItem(pHome, pStmt, zKey, &p->err);
     if (p->err.rc == SQLITE_OK) zItem = cachedItem(p->bx->db, pStmt, &p->err);
-    iMarked = sqlite3_column_int64(pStmt, COL_MARKED);
-    nInterval = sqlite3_column_int64(pStmt, COL_INTERVAL);
+    iMarked = sqlite3_column_int64(pStmt, ITEM_MARKED);
+    nInterval = sqlite3_column_int64(pStmt, ITEM_INTERVAL);
   }
   bxDone(pStmt, &p->err);
   if (!bFound && p->err.rc == SQLITE_OK) {

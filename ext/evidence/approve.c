@@ -28,6 +28,20 @@ SQLITE_EXTENSION_INIT3
 
 /*-------------------------------------------------- the large parts ----*/
 
+/* What approval keeps, and of which kind it is: the one list. What is cut, the
+** SQL that keeps the rest, and what is told as a problem follow from it. The
+** metadata goes by the type of its strategy. */
+#define SEMANTIC_KEEPS(X) X("role", TEXT) X("name", TEXT)
+#define POWER_KEEPS(X)                                                         \
+  X("text", SHORT_TEXT) X("label", TEXT) X("placeholder", TEXT)
+#define OCR_KEEPS(X) X("targetText", TEXT)
+#define COORDINATES_KEEP(X) X("x", NUMBER) X("y", NUMBER)
+#define SCORING_KEEPS(X) X("endpoint", OBJECT)
+#define METADATA_KEEPS(X)                                                      \
+  SEMANTIC_KEEPS(X)                                                            \
+  POWER_KEEPS(X) OCR_KEEPS(X) COORDINATES_KEEP(X) SCORING_KEEPS(X)
+#define VISION_KEEPS(X) X("ocrText", TEXT) X("confidence", NUMBER)
+
 /* How a value of each kind begins; null is as good as nothing. */
 #define IN_TEXT "\"n"
 #define IN_NUMBER "-0123456789n"
@@ -36,6 +50,12 @@ SQLITE_EXTENSION_INIT3
 
 #define CUT_KEPT(key, kind)                                                    \
   { key, BX_CUT_NOTHING, kind, 0 }
+#define CUT_TEXT(key) CUT_KEPT(key, IN_TEXT)
+#define CUT_SHORT_TEXT(key)                                                    \
+  { key, BX_CUT_TEXT, IN_TEXT, 0 }
+#define CUT_NUMBER(key) CUT_KEPT(key, IN_NUMBER)
+#define CUT_OBJECT(key) CUT_KEPT(key, IN_OBJECT)
+#define AS_CUT(key, kind) CUT_##kind(key),
 #define GONE(key)                                                              \
   { key, BX_CUT_ALL, 0, 0 }
 #define INSIDE(key, members)                                                   \
@@ -44,15 +64,11 @@ SQLITE_EXTENSION_INIT3
   { 0, BX_CUT_NOTHING, 0, 0 }
 
 static const BxCut aVision[] = {GONE("rawOcrResult"), GONE("screenshot"),
-    GONE("allTextResults"), CUT_KEPT("ocrText", IN_TEXT),
-    CUT_KEPT("confidence", IN_NUMBER), END};
+    GONE("allTextResults"), VISION_KEEPS(AS_CUT) END};
 static const BxCut aMouse[] = {
     GONE("trail"), CUT_KEPT("endpoint", IN_OBJECT), END};
-static const BxCut aMetadata[] = {GONE("mouseTrail"), CUT_KEPT("role", IN_TEXT),
-    CUT_KEPT("name", IN_TEXT), {"text", BX_CUT_TEXT, IN_TEXT, 0},
-    CUT_KEPT("label", IN_TEXT), CUT_KEPT("placeholder", IN_TEXT),
-    CUT_KEPT("targetText", IN_TEXT), CUT_KEPT("x", IN_NUMBER),
-    CUT_KEPT("y", IN_NUMBER), CUT_KEPT("endpoint", IN_OBJECT), END};
+static const BxCut aMetadata[] = {
+    GONE("mouseTrail"), METADATA_KEEPS(AS_CUT) END};
 static const BxCut aStrategy[] = {CUT_KEPT("type", IN_TEXT),
     CUT_KEPT("confidence", IN_NUMBER), CUT_KEPT("selector", IN_TEXT),
     INSIDE("metadata", aMetadata), END};
@@ -111,7 +127,12 @@ void bxEvSlim(BxCall *p) {
 */
 /* clang-format off */
 #define MEMBER(key, path) "coalesce(',\"" key "\":' || (v -> '" path "'), '')"
-#define META_MEMBER(key) MEMBER(key, "$.metadata." key)
+#define SQL_TEXT(key) MEMBER(key, "$.metadata." key)
+#define SQL_NUMBER SQL_TEXT
+#define SQL_OBJECT SQL_TEXT
+#define SQL_SHORT_TEXT(key)                                                    \
+  "coalesce(',\"" key "\":' || nullif(v -> '$.metadata." key "', 'null'), '')"
+#define AS_SQL(key, kind) " || " SQL_##kind(key)
 /* Whether a script would take the member for true. (->> ends at a NUL.) */
 #define IS_TRUE(j, path)                                                       \
   "(" j " ->> " path " NOT IN ('', 0) OR " j " -> " path " GLOB '\"\\u0000*')"
@@ -123,13 +144,11 @@ static const char zStrategies[] =
     " FROM json_each(j, '$.fallbackChain.strategies') AS e),"
     " m(v, place, members) AS MATERIALIZED (SELECT v, place,"
     " CASE v ->> '$.type'"
-    " WHEN 'cdp_semantic' THEN " META_MEMBER("role") " || " META_MEMBER("name")
-    " WHEN 'cdp_power' THEN coalesce(',\"text\":' ||"
-    " nullif(v -> '$.metadata.text', 'null'), '') || "
-    META_MEMBER("label") " || " META_MEMBER("placeholder")
-    " WHEN 'vision_ocr' THEN " META_MEMBER("targetText")
-    " WHEN 'coordinates' THEN " META_MEMBER("x") " || " META_MEMBER("y")
-    " WHEN 'evidence_scoring' THEN " META_MEMBER("endpoint") " END FROM s)"
+    " WHEN 'cdp_semantic' THEN ''" SEMANTIC_KEEPS(AS_SQL)
+    " WHEN 'cdp_power' THEN ''" POWER_KEEPS(AS_SQL)
+    " WHEN 'vision_ocr' THEN ''" OCR_KEEPS(AS_SQL)
+    " WHEN 'coordinates' THEN ''" COORDINATES_KEEP(AS_SQL)
+    " WHEN 'evidence_scoring' THEN ''" SCORING_KEEPS(AS_SQL) " END FROM s)"
     " SELECT '[' || coalesce(group_concat(CASE WHEN v IS NULL"
     " THEN action -> place ELSE '{' || substr("
     MEMBER("type", "$.type") " || " MEMBER("confidence", "$.confidence")
@@ -143,11 +162,11 @@ static const char zStrategies[] =
 /* clang-format on */
 
 /* What is left of vision data; %s is its path. */
+#define AS_VISION_SQL(key, kind)                                               \
+  " || coalesce(',\"" key "\":' || (j -> '%s." key "'), '')"
 static const char zVision[] =
-    "CASE WHEN json_type(j, '%s') = 'object' THEN '{' || substr("
-    "coalesce(',\"ocrText\":' || (j -> '%s.ocrText'), '') || "
-    "coalesce(',\"confidence\":' || (j -> '%s.confidence'), ''), 2) || '}' "
-    "ELSE j -> '%s' END";
+    "CASE WHEN json_type(j, '%s') = 'object' THEN '{' || "
+    "substr(''" VISION_KEEPS(AS_VISION_SQL) ", 2) || '}' ELSE j -> '%s' END";
 
 /* And of mouse data; the second parameter is the row's time. Its trail went
 ** with the large parts: where there is no end point it is looked up again. */
@@ -216,23 +235,21 @@ static const char zDoc[] =
 #define TEXT(path) "('" path "', 'text', 'text')"
 #define NUMBER(path) "('" path "', 'integer real', 'a number')"
 #define OBJECT(path) "('" path "', 'object', 'an object')"
+#define SHORT_TEXT TEXT
+#define AS_MEMBER(key, kind) ", " kind("$.metadata." key)
+#define AS_VISION(key, kind)                                                   \
+  ", " kind("$.visionData." key) ", " kind("$.evidence.vision." key)
 
 static const char zMembers[] =
     "part(path, types, kind) AS (VALUES " OBJECT("$.fallbackChain") ", "
     "('$.fallbackChain.strategies', 'array', 'an array'), "
     OBJECT("$.evidence") ", "
-    OBJECT("$.visionData") ", " OBJECT("$.evidence.vision") ", "
-    TEXT("$.visionData.ocrText") ", " TEXT("$.evidence.vision.ocrText") ", "
-    NUMBER("$.visionData.confidence") ", "
-    NUMBER("$.evidence.vision.confidence") ", "
+    OBJECT("$.visionData") ", " OBJECT("$.evidence.vision")
+    VISION_KEEPS(AS_VISION) ", "
     OBJECT("$.mouseData") ", " OBJECT("$.evidence.mouse") "), "
     "member(path, types, kind) AS (VALUES " TEXT("$.type") ", "
     NUMBER("$.confidence") ", " TEXT("$.selector") ", "
-    OBJECT("$.metadata") ", " TEXT("$.metadata.role") ", "
-    TEXT("$.metadata.name") ", " TEXT("$.metadata.text") ", "
-    TEXT("$.metadata.label") ", " TEXT("$.metadata.placeholder") ", "
-    TEXT("$.metadata.targetText") ", " NUMBER("$.metadata.x") ", "
-    NUMBER("$.metadata.y") ", " OBJECT("$.metadata.endpoint") "), "
+    OBJECT("$.metadata") METADATA_KEEPS(AS_MEMBER) "), "
     "strategy(id, fullkey, type, value) AS (SELECT odd.id, e.fullkey, e.type,"
     " e.value FROM odd, json_each(j, '$.fallbackChain.strategies') AS e"
     " WHERE json_type(j, '$.fallbackChain.strategies') = 'array') ";
