@@ -152,11 +152,11 @@ static const BxTable aTables[] = {
         5, 1, 2, 0, 0, bxRolloutSearch},
 };
 
-/* How blackbox_check() looks into virtual tables. */
-static const BxVtabCheck aCheck[] = {
-    {"payload_ring", bxRingCheck},
-    {EV_MODULE, bxEvCheck},
-    {0, 0},
+/* Virtual tables that own tables. */
+static const BxModule aModule[] = {
+    {"payload_ring", bxSqlPayloadRing, bxRingKnown, 0},
+    {EV_MODULE, bxSqlEvidenceBuffer, bxEvKnown, bxEvCheck},
+    {0, 0, 0, 0},
 };
 
 /* Virtual tables. */
@@ -180,7 +180,7 @@ static Bx *newConnection(sqlite3 *db) {
   bx->nRef = 1;
   bx->nDomain = COUNT(aDomain);
   bx->aDomain = aDomain;
-  bx->aCheck = aCheck;
+  bx->aModule = aModule;
   bx->aSlot = sqlite3_malloc64(sizeof(BxSlot) * COUNT(aDomain));
   bx->azHome = sqlite3_malloc64(sizeof(char *) * COUNT(aDomain));
   if (bx->aSlot == 0 || bx->azHome == 0) {

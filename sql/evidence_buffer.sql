@@ -24,6 +24,8 @@
 --         @_excess   bytes that a prune has to free; none when negative
 --         @_oldshots, @_sureshots, @_oldrows   the rows that a prune takes
 --         @_freeshots, @_freerows              the rows that it may take
+--         @_check    contradictions (none, when all is well); object is the end
+--                    of a table's name
 --
 -- No JSON function stands here: SQLite before 3.41 refuses them in a schema when
 -- trusted_schema is off. The module checks and rewrites JSON in the statements
@@ -251,6 +253,45 @@ WITH RECURSIVE walk(rid, timestamp, need) AS (
              WHERE n.timestamp > w.timestamp
              ORDER BY n.timestamp, n.rid LIMIT 1)))
 SELECT rid FROM walk;
+
+CREATE VIEW main.@_check AS
+SELECT 'state' AS object, 'counters differ from the rows' AS problem
+  FROM @_state
+ WHERE (actions, bytes, screenshots, free_screenshots, pinned_bytes,
+        memory_bytes, overflowed) <>
+       (SELECT count(*),
+               coalesce(sum(action_bytes + screenshot_bytes + 100), 0),
+               coalesce(sum(screenshot_bytes > 0), 0),
+               coalesce(sum(screenshot_bytes > 0 AND pinned = 0), 0),
+               coalesce(sum(pinned * (action_bytes + screenshot_bytes + 100)),
+                        0),
+               coalesce(sum((place = 0)
+                            * (action_bytes + screenshot_bytes + 100)), 0),
+               coalesce(sum(place = 1), 0)
+          FROM @_rows)
+UNION ALL
+SELECT 'rows', 'no action for ' || quote(r.id)
+  FROM @_rows AS r
+ WHERE r.place <> 1
+   AND NOT EXISTS (SELECT 1 FROM @_actions AS a WHERE a.rid = r.rid)
+UNION ALL
+SELECT 'rows', 'no screenshot for ' || quote(r.id)
+  FROM @_rows AS r
+ WHERE r.place <> 1 AND r.screenshot_bytes > 0
+   AND NOT EXISTS (SELECT 1 FROM @_shots AS s WHERE s.rid = r.rid)
+UNION ALL
+SELECT 'actions', CASE WHEN r.rid IS NULL
+                       THEN 'action ' || a.rid || ' belongs to no row'
+                       ELSE 'wrong size of ' || quote(r.id) END
+  FROM @_actions AS a
+  LEFT JOIN @_rows AS r ON r.rid = a.rid
+ WHERE r.rid IS NULL OR r.action_bytes <> length(CAST(a.action AS BLOB))
+UNION ALL
+SELECT 'shots', 'screenshot ' || s.rid
+                || ' belongs to no row or has another size'
+  FROM @_shots AS s
+  LEFT JOIN @_rows AS r ON r.rid = s.rid
+ WHERE r.rid IS NULL OR r.screenshot_bytes <> length(s.screenshot);
 
 -------------------------------------------------------------- guards ----
 

@@ -5,10 +5,10 @@
 ** Looked at, in every attached schema: that each installed domain stands as
 ** sql/ makes it (a guard that was dropped or changed, a setting's definition
 ** that is gone: model.c); the view <domain>_check, in which each domain lists
-** its own contradictions; what else the domain knows to look at; triggers and
-** unique indexes of others on the tables that are guarded; and every virtual
-** table of ours, through the check that its module brings. A check that fails is itself a problem, and the
-** others go on.
+** its own contradictions; triggers and unique indexes of others on the tables
+** that are guarded; what else the domain knows to look at. The tables that a
+** virtual table owns are looked at in the same way. A check that fails is
+** itself a problem, and the others go on.
 */
 #include "core.h"
 SQLITE_EXTENSION_INIT3
@@ -53,45 +53,45 @@ void bxUnchecked(BxProblems *pOut, const char *zObject, BxErr *pErr) {
   bxClear(pErr);
 }
 
-static void differs(BxStmts *p, void *pArg, const BxDifference *pDifference) {
-  const char *zKey = pDifference->zKey;
-  (void)p;
-  bxProblem((BxProblems *)pArg, pDifference->zName,
-      pDifference->bThere
-          ? "%s%s%s is not as blackbox_install() makes it; run it again"
-          : "%s%s%s is missing; run blackbox_install()",
-      pDifference->zType, *zKey ? " " : "", zKey);
+/* What a virtual table has lost only its own data could fill again. */
+static void differs(BxStmts *p, void *pArg, const BxObject *pObject) {
+  const char *zKey = pObject->zKey;
+  int bThere = pObject->eState != BX_MISSING;
+  if (pObject->eState >= BX_FITS) return;
+  if (p->zTable != 0 && strcmp(pObject->zType, "table") == 0) {
+    bxProblem((BxProblems *)pArg, pObject->zName,
+        "table is %s; save what can be read, DROP TABLE %s and create it anew",
+        bThere ? "not as it was made" : "missing", p->zTable);
+  } else if (p->zTable != 0 && sqlite3_stricmp(p->zDb, "temp") == 0) {
+    bxProblem((BxProblems *)pArg, pObject->zName,
+        "%s is %s; ALTER TABLE %s RENAME makes it anew", pObject->zType,
+        bThere ? "not as it was made" : "missing", p->zTable);
+  } else {
+    bxProblem((BxProblems *)pArg, pObject->zName,
+        bThere ? "%s%s%s is not as blackbox_install() makes it; run it again"
+               : "%s%s%s is missing; run blackbox_install()",
+        pObject->zType, *zKey ? " " : "", zKey);
+  }
 }
 
-static void compare(BxStmts *p, const BxDomain *pDomain, BxProblems *pOut) {
-  BxErr err = {SQLITE_OK, 0};
-  bxDifferences(p, pDomain, differs, pOut, &err);
-  bxUnchecked(pOut, pDomain->zName, &err);
-}
-
-static void tellForeign(void *pArg, const BxForeign *pForeign) {
-  bxProblem((BxProblems *)pArg, pForeign->zTable,
+static void tellStranger(void *pArg, const BxStranger *pStranger) {
+  bxProblem((BxProblems *)pArg, pStranger->zTable,
       "%s %s is not that of blackbox, and can keep the guards of this table "
       "from their work; drop it",
-      pForeign->zType, pForeign->zName);
+      pStranger->zType, pStranger->zName);
 }
 
-static void checkForeigners(
-    BxStmts *p, const BxDomain *pDomain, BxProblems *pOut) {
-  BxErr err = {SQLITE_OK, 0};
-  bxForeigners(p, pDomain, tellForeign, pOut, &err);
-  bxUnchecked(pOut, pDomain->zName, &err);
-}
-
-/* The rows of the view <domain>_check. */
-static void checkView(BxStmts *p, const BxDomain *pDomain, BxProblems *pOut) {
+/* The rows of the view <domain>_check, or <table>_check. The latter has only
+** the end of an object's name. */
+static void checkView(BxStmts *p, const char *zName, BxProblems *pOut) {
   BxErr err = {SQLITE_OK, 0};
   sqlite3_stmt *pStmt = 0;
-  char *zSql =
-      sqlite3_mprintf("SELECT object, problem FROM main.%s_check LIMIT %d",
-          pDomain->zName, BX_MAX_PROBLEMS);
+  char *zSql = sqlite3_mprintf("SELECT %s, problem FROM main.%s_check LIMIT %d",
+      p->zTable ? "?1 || '_' || object" : "object", p->zTable ? "@" : zName,
+      BX_MAX_PROBLEMS);
   if (zSql == 0) bxFail(&err, SQLITE_NOMEM, "out of memory");
   pStmt = bxPrepare(p, zSql, &err);
+  if (p->zTable != 0) bxBind(pStmt, &err, "t", zName);
   sqlite3_free(zSql);
   while (bxRow(pStmt, &err)) {
     const char *zObject = bxColumnText(pStmt, 0, &err);
@@ -99,7 +99,20 @@ static void checkView(BxStmts *p, const BxDomain *pDomain, BxProblems *pOut) {
     if (err.rc == SQLITE_OK) bxProblem(pOut, zObject, "%s", zProblem);
   }
   sqlite3_finalize(pStmt);
-  bxUnchecked(pOut, pDomain->zName, &err);
+  bxUnchecked(pOut, zName, &err);
+}
+
+/* What every owner of objects is asked. pDomain is NULL for a virtual table. */
+static void checkOwner(BxStmts *p, const char *zName, const char *zSql,
+    const BxDomain *pDomain, BxProblems *pOut) {
+  BxErr err = {SQLITE_OK, 0};
+  bxCompare(p, zSql, 1, differs, pOut, &err);
+  bxUnchecked(pOut, zName, &err);
+  checkView(p, zName, pOut);
+  if (pDomain == 0 || pDomain->zGuarded != 0) {
+    bxStrangers(p, zSql, pDomain, tellStranger, pOut, &err);
+    bxUnchecked(pOut, zName, &err);
+  }
 }
 
 /* Whether the schema has the domain, or what is left of one. */
@@ -124,52 +137,45 @@ static void checkDomains(BxStmts *p, BxProblems *pOut) {
   for (i = 0; i < p->bx->nDomain && pOut->err.rc == SQLITE_OK; i++) {
     const BxDomain *pDomain = &p->bx->aDomain[i];
     if (!hasTraces(p, pDomain, pOut)) continue;
-    compare(p, pDomain, pOut);
-    checkView(p, pDomain, pOut);
-    checkForeigners(p, pDomain, pOut);
+    checkOwner(p, pDomain->zName, pDomain->zSql, pDomain, pOut);
     if (pDomain->xCheck != 0) pDomain->xCheck(p, pOut);
   }
 }
 
-/* One virtual table, if it is ours. Connecting it may fail: a problem too. */
-static void checkVtab(BxStmts *p, const char *zName, BxProblems *pOut) {
+/* One virtual table, if it is the module's. Connecting it may fail: a problem
+** too. */
+static void checkVtab(
+    BxStmts *p, const BxModule *pModule, const char *zName, BxProblems *pOut) {
   BxErr err = {SQLITE_OK, 0};
-  sqlite3_stmt *pStmt;
-  BxVtab *pVtab;
-  int i;
+  BxVtab *pVtab = 0;
+  sqlite3_stmt *pStmt = 0;
   char *zSql = sqlite3_mprintf("SELECT 1 FROM \"%w\".\"%w\"", p->zDb, zName);
-  if (zSql == 0) bxFail(&err, SQLITE_NOMEM, "out of memory");
-  pStmt = 0;
-  if (err.rc == SQLITE_OK) {
+  if (zSql == 0) {
+    bxFail(&err, SQLITE_NOMEM, "out of memory");
+  } else {
     bxFailDb(
         &err, p->bx->db, sqlite3_prepare_v2(p->bx->db, zSql, -1, &pStmt, 0));
   }
   sqlite3_free(zSql);
   sqlite3_finalize(pStmt);
-  bxUnchecked(pOut, zName, &err);
-  for (pVtab = p->bx->pVtabs; pVtab != 0; pVtab = pVtab->pNext) {
-    if (sqlite3_stricmp(pVtab->stmts.zDb, p->zDb) != 0 ||
-        sqlite3_stricmp(pVtab->stmts.zTable, zName) != 0) {
-      continue;
-    }
-    for (i = 0; p->bx->aCheck[i].zModule != 0; i++) {
-      if (strcmp(p->bx->aCheck[i].zModule, pVtab->zModule) == 0) {
-        p->bx->aCheck[i].xCheck(pVtab, pOut);
-      }
-    }
-    return;
+  if (err.rc == SQLITE_OK) {
+    pVtab = bxVtabIn(p->bx, pModule->zName, p->zDb, zName, &err);
   }
+  if (pVtab != 0) pModule->xKnown(pVtab, &err);
+  if (pVtab != 0 && err.rc == SQLITE_OK) {
+    checkOwner(&pVtab->stmts, pVtab->stmts.zTable, pModule->zSql, 0, pOut);
+    if (pModule->xCheck != 0) pModule->xCheck(pVtab, pOut);
+  }
+  bxUnchecked(pOut, zName, &err);
 }
 
 static void checkVtabs(BxStmts *p, BxProblems *pOut) {
-  sqlite3_stmt *pStmt;
-  int i;
-  if (pOut->err.rc != SQLITE_OK) return;
-  for (i = 0; p->bx->aCheck[i].zModule != 0; i++) {
-    pStmt = bxVtabNames(p, p->bx->aCheck[i].zModule, &pOut->err);
+  const BxModule *pModule;
+  for (pModule = p->bx->aModule; pModule->zName != 0; pModule++) {
+    sqlite3_stmt *pStmt = bxVtabNames(p, pModule->zName, &pOut->err);
     while (bxRow(pStmt, &pOut->err)) {
       const char *zName = bxColumnText(pStmt, 0, &pOut->err);
-      if (zName != 0) checkVtab(p, zName, pOut);
+      if (zName != 0) checkVtab(p, pModule, zName, pOut);
     }
     sqlite3_finalize(pStmt);
   }

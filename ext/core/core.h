@@ -25,6 +25,7 @@ typedef sqlite3_int64 i64;
 typedef struct Bx Bx;
 typedef struct BxCall BxCall;
 typedef struct BxErr BxErr;
+typedef struct BxModule BxModule;
 typedef struct BxProblems BxProblems;
 typedef struct BxStmts BxStmts;
 
@@ -152,11 +153,11 @@ struct Bx {
   int nDomain;   /* entries in aDomain and aSlot */
   const BxDomain *aDomain;
   BxSlot *aSlot;
-  char **azHome;   /* schema found for each domain, or NULL */
-  char *zUse;      /* schema chosen by blackbox_use(), or NULL */
-  BxStmts *pStmts; /* one for each schema in use */
-  BxVtab *pVtabs;  /* connected virtual tables of our modules */
-  const struct BxVtabCheck *aCheck; /* ends with a NULL name */
+  char **azHome;           /* schema found for each domain, or NULL */
+  char *zUse;              /* schema chosen by blackbox_use(), or NULL */
+  BxStmts *pStmts;         /* one for each schema in use */
+  BxVtab *pVtabs;          /* connected virtual tables of our modules */
+  const BxModule *aModule; /* of those; ends with a NULL name */
   BxSeen seen;
 };
 
@@ -225,14 +226,24 @@ void bxUnref(void *p);
 
 /*---------------------------------------------------------- vtable.c ----*/
 
+/* A module whose virtual tables own tables. */
+struct BxModule {
+  const char *zName; /* "payload_ring" */
+  const char *zSql;  /* template of the tables: sql/<name>.sql */
+  /* VersionError for tables that a newer module made. */
+  void (*xKnown)(BxVtab *p, BxErr *pErr);
+  /* Part of blackbox_check() that SQL cannot say. May be NULL. */
+  void (*xCheck)(BxVtab *p, BxProblems *pOut);
+};
+
 /*
 ** Base of every virtual table that a user creates with one of our modules,
 ** so that functions find it by the name they are given.
 */
 struct BxVtab {
-  sqlite3_vtab base;   /* first, as SQLite wants it */
-  const char *zModule; /* "payload_ring" */
-  BxStmts stmts;       /* schema and table name; kept statements */
+  sqlite3_vtab base; /* first, as SQLite wants it */
+  const BxModule *pModule;
+  BxStmts stmts; /* schema and table name; kept statements */
   BxVtab *pNext;
 };
 
@@ -449,18 +460,12 @@ int bxRegisterModule(Bx *bx, const char *zName, const sqlite3_module *pModule);
 
 #define BX_MAX_PROBLEMS 100 /* listed of one kind */
 
-/* How blackbox_check() looks into the virtual tables of one module. xCheck
-** calls bxProblem() for each thing it finds. */
 struct BxProblems {
   sqlite3 *db;
   char *zJson;     /* elements [schema, object, problem]; NULL for none */
   const char *zDb; /* the schema that is looked at */
   BxErr err;
 };
-typedef struct BxVtabCheck {
-  const char *zModule;
-  void (*xCheck)(BxVtab *p, BxProblems *pOut);
-} BxVtabCheck;
 void bxProblem(BxProblems *p, const char *zObject, const char *zFormat, ...);
 /* An error of one check becomes a problem; but one that is no fault of what is
 ** checked, such as an interrupt, ends them all. */
@@ -485,45 +490,63 @@ void bxDebug(BxCall *p);     /* blackbox_debug() */
 sqlite3_stmt *bxCheck(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 /*----------------------------------------------------------- model.c ----*/
 
-/* Something of a domain that a schema lacks, or has in another form. */
-typedef struct BxDifference {
-  const char *zType; /* table, view, trigger, index or row */
+/* zSql is what makes a schema: a domain's SQL, or, when p has a table name, the
+** template of a virtual table's tables. */
+
+/* A database in memory with what the SQL makes, to sqlite3_close(). Its temp
+** table core(name) lists what is there for the domain to stand on. */
+sqlite3 *bxModel(BxStmts *p, const char *zSql, BxErr *pErr);
+/* A query on it, to finalize. */
+sqlite3_stmt *bxModelAsk(sqlite3 *pModel, const char *zSql, BxErr *pErr);
+
+typedef enum {
+  BX_MISSING,
+  BX_ALIEN, /* its name belongs to an object of another type */
+  BX_OTHER, /* it is there with another text; of a row, with other values */
+  BX_FITS,  /* a table with another text, but with all the columns */
+  BX_SAME
+} BxState;
+
+/* Something that the SQL makes, and how the schema has it. */
+typedef struct BxObject {
+  const char *zType; /* trigger, view, index, table or row */
   const char *zName; /* of the object; of a row its table's */
   const char *zKey;  /* of a row, as SQL; else empty */
-  int bThere;        /* 1: it is there, but another */
-} BxDifference;
-
-/* Calls xEach for every difference between p's schema and what the domain's SQL
-** makes. */
-void bxDifferences(BxStmts *p, const BxDomain *pDomain,
-    void (*xEach)(BxStmts *p, void *pArg, const BxDifference *pDifference),
-    void *pArg, BxErr *pErr);
-
-/* Something that a domain's SQL makes. */
-typedef struct BxObject {
-  const char *zType; /* trigger, view, index or table */
-  const char *zName;
-  int bThere; /* the schema has it */
-  int bSame;  /* and with the same text */
-  int bRows;  /* a table into which the SQL puts rows */
+  BxState eState;
+  int bFilled; /* a table into which the SQL puts rows */
 } BxObject;
 
-/* Calls xEach for all that the domain's SQL makes: triggers, views, indexes,
-** tables. Core's objects belong to core alone. No statement reads p's schema
-** while xEach runs. */
-void bxObjects(BxStmts *p, const BxDomain *pDomain,
+/* Calls xEach for all that the SQL makes: triggers, views, indexes, tables, and
+** with bRows the rows. Core's objects belong to core alone. No statement reads
+** p's schema while xEach runs. */
+void bxCompare(BxStmts *p, const char *zSql, int bRows,
     void (*xEach)(BxStmts *p, void *pArg, const BxObject *pObject), void *pArg,
     BxErr *pErr);
 
 /* A trigger or a unique index of somebody else's on a guarded table. */
-typedef struct BxForeign {
+typedef struct BxStranger {
   const char *zType; /* trigger, temp trigger or unique index */
   const char *zName, *zTable;
-} BxForeign;
+} BxStranger;
 
-/* Calls xEach for every one of them on the domain's guarded tables. */
-void bxForeigners(BxStmts *p, const BxDomain *pDomain,
-    void (*xEach)(void *pArg, const BxForeign *pForeign), void *pArg,
+/* Calls xEach for every one of them on the domain's guarded tables; on all that
+** the SQL makes, when pDomain is NULL. */
+void bxStrangers(BxStmts *p, const char *zSql, const BxDomain *pDomain,
+    void (*xEach)(void *pArg, const BxStranger *pStranger), void *pArg,
     BxErr *pErr);
+
+/*---------------------------------------------------------- shadow.c ----*/
+
+/* Makes the tables of a new virtual table. */
+void bxShadowCreate(BxVtab *p, BxErr *pErr);
+void bxShadowDrop(BxVtab *p, BxErr *pErr);
+/* Gives them, and p, the new name. */
+void bxShadowRename(BxVtab *p, const char *zNew, BxErr *pErr);
+/* Whether they all stand as the template makes them. */
+int bxShadowIsWhole(BxVtab *p, BxErr *pErr);
+/* Makes the views and triggers anew, and the indexes that are missing. */
+void bxShadowMend(BxVtab *p, BxErr *pErr);
+/* For xShadowName: whether a template makes a table of that suffix. */
+int bxShadowClaims(const char *zSql, const char *zSuffix);
 
 #endif

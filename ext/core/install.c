@@ -5,7 +5,8 @@
 ** what is missing. A domain that stands as that text makes it (model.c tells)
 ** is left alone, so a second call writes nothing; anything else (an older
 ** version, a guard that was dropped, a row that is gone) is put right, all in
-** one transaction. A version newer than this module is refused.
+** one transaction. So are the views, triggers and indexes of the virtual tables
+** in that schema. A version newer than this module is refused.
 */
 #include "core.h"
 SQLITE_EXTENSION_INIT3
@@ -30,39 +31,38 @@ i64 bxInstalledVersion(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   return iVersion;
 }
 
-static void countOne(BxStmts *p, void *pArg, const BxDifference *pDifference) {
+static void countOne(BxStmts *p, void *pArg, const BxObject *pObject) {
   (void)p;
-  (void)pDifference;
-  ++*(int *)pArg;
+  *(int *)pArg += pObject->eState < BX_FITS;
 }
 
 /* Whether the schema has all that the domain's SQL makes. */
 static int isIntact(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   int nDifferent = 0;
-  bxDifferences(p, pDomain, countOne, &nDifferent, pErr);
+  bxCompare(p, pDomain->zSql, 1, countOne, &nDifferent, pErr);
   return pErr->rc == SQLITE_OK && nDifferent == 0 &&
          (pDomain->xIsWhole == 0 || pDomain->xIsWhole(p, pErr));
 }
 
 /* Another program's object under one of our names. */
-static void refuseOne(BxStmts *p, void *pArg, const BxDifference *pDifference) {
-  if (!pDifference->bThere) return;
+static void refuseOne(BxStmts *p, void *pArg, const BxObject *pObject) {
+  if (pObject->eState == BX_MISSING || pObject->eState >= BX_FITS) return;
   bxFail((BxErr *)pArg, SQLITE_ERROR,
       "ValidationError: in schema %s the %s %s is in the way, which is not "
       "that of blackbox; rename it",
-      p->zDb, pDifference->zType, pDifference->zName);
+      p->zDb, pObject->zType, pObject->zName);
 }
 
 /* Drops what is there in another form, so that the text makes it anew. */
-static void dropOne(BxStmts *p, void *pArg, const BxDifference *pDifference) {
+static void dropOne(BxStmts *p, void *pArg, const BxObject *pObject) {
   char *zSql;
-  if (!pDifference->bThere || strcmp(pDifference->zType, "row") == 0) return;
-  if (strcmp(pDifference->zType, "table") == 0) {
-    refuseOne(p, pArg, pDifference);
+  if (pObject->eState == BX_MISSING || pObject->eState >= BX_FITS) return;
+  if (strcmp(pObject->zType, "table") == 0) {
+    refuseOne(p, pArg, pObject);
     return;
   }
   zSql = sqlite3_mprintf(
-      "DROP %s IF EXISTS main.\"%w\"", pDifference->zType, pDifference->zName);
+      "DROP %s IF EXISTS main.\"%w\"", pObject->zType, pObject->zName);
   if (zSql == 0) bxFail((BxErr *)pArg, SQLITE_NOMEM, "out of memory");
   bxExec(p, zSql, (BxErr *)pArg);
   sqlite3_free(zSql);
@@ -77,7 +77,7 @@ static void runSql(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   bxExec(p, pDomain->zSql, pErr);
   bxLetGo(p->bx, pHold, pErr);
   if (pErr->rc != SQLITE_ERROR) return;
-  bxDifferences(p, pDomain, refuseOne, &why, &why);
+  bxCompare(p, pDomain->zSql, 0, refuseOne, &why, &why);
   if (why.rc == SQLITE_OK) return;
   bxClear(pErr);
   *pErr = why;
@@ -91,10 +91,48 @@ static void installDomain(
   if (iVersion == pDomain->iVersion && isIntact(p, pDomain, pErr)) return;
   if (pDomain->xAdopt != 0) pDomain->xAdopt(p, pErr);
   if (iVersion >= 0 || !bNew) {
-    bxDifferences(p, pDomain, iVersion < 0 ? refuseOne : dropOne, pErr, pErr);
+    bxCompare(
+        p, pDomain->zSql, 0, iVersion < 0 ? refuseOne : dropOne, pErr, pErr);
   }
   runSql(p, pDomain, pErr);
   if (pDomain->xMend != 0 && pErr->rc == SQLITE_OK) pDomain->xMend(p, pErr);
+}
+
+/* Whether the rules of a virtual table stand as its module makes them; bMend:
+** they are made so. One that cannot be used, or that a newer module made, is
+** left alone: blackbox_check() tells of it. */
+static int vtabIntact(BxStmts *p, const BxModule *pModule, const char *zName,
+    int bMend, BxErr *pErr) {
+  BxErr err = {SQLITE_OK, 0};
+  BxVtab *pVtab = bxVtabIn(p->bx, pModule->zName, p->zDb, zName, &err);
+  int bWhole = pVtab == 0 || bxShadowIsWhole(pVtab, &err);
+  if (err.rc == SQLITE_ERROR || (err.rc & 0xff) == SQLITE_CORRUPT) {
+    bxClear(&err);
+    return 1;
+  }
+  if (bMend && !bWhole) bxShadowMend(pVtab, &err);
+  *pErr = err;
+  return bWhole;
+}
+
+static int vtabsIntact(BxStmts *p, int bMend, BxErr *pErr) {
+  const BxModule *pModule;
+  int bWhole = 1;
+  for (pModule = p->bx->aModule; pModule->zName != 0; pModule++) {
+    sqlite3_stmt *pStmt = bxVtabNames(p, pModule->zName, pErr);
+    while (bxRow(pStmt, pErr)) {
+      bWhole &= vtabIntact(
+          p, pModule, (const char *)sqlite3_column_text(pStmt, 0), bMend, pErr);
+    }
+    sqlite3_finalize(pStmt);
+  }
+  return bWhole;
+}
+
+static void mendVtabs(BxStmts *p, BxErr *pErr) {
+  sqlite3_stmt *pHold = bxHold(p->bx, pErr);
+  vtabsIntact(p, 1, pErr);
+  bxLetGo(p->bx, pHold, pErr);
 }
 
 int bxIsNamed(const char *zList, const char *zDomain) {
@@ -149,7 +187,8 @@ static void checkSchema(BxStmts *p, BxErr *pErr) {
   bxNeedUtf8(p, pErr);
 }
 
-/* 1 when every wanted domain is there at this version, whole. */
+/* 1 when every wanted domain is there at this version, whole, and every virtual
+** table. */
 static int allIntact(BxStmts *p, const char *zList, BxErr *pErr) {
   Bx *bx = p->bx;
   int i;
@@ -161,7 +200,7 @@ static int allIntact(BxStmts *p, const char *zList, BxErr *pErr) {
       return 0;
     }
   }
-  return pErr->rc == SQLITE_OK;
+  return vtabsIntact(p, 0, pErr) && pErr->rc == SQLITE_OK;
 }
 
 /* Takes the write lock before anything is read: with a write that changes
@@ -204,6 +243,7 @@ static void installAll(
       installDomain(pStmts, &bx->aDomain[i], bNew, &p->err);
     }
   }
+  if (p->err.rc == SQLITE_OK) mendVtabs(pStmts, &p->err);
   bxReturnDomains(p, pStmts); /* before the release: it may fail as well */
   if (p->pCtx != 0) bxRelease(bx, &p->err);
 }

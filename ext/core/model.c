@@ -1,13 +1,19 @@
 /*
-** model.c: what a domain's schema should be.
+** model.c: a schema compared with the SQL that makes it.
 **
-** That is asked of SQLite itself: sql/<domain>.sql runs in an empty database
-** in memory, the model, and the two schemas are compared. A view, a trigger or
-** an index must have the model's text. A table may have been made by another
-** program or have got more columns since: it must have the model's columns.
-** The rows that the SQL puts into a table must be there, by their key; what
-** else is in them may have been set by the user, but in the definitions of
-** settings and retention rules, which nobody sets.
+** What a domain or a virtual table should have is asked of SQLite itself: the
+** SQL runs in an empty database in memory, the model, and each object of the
+** model is looked for in the schema. A view, a trigger or an index must have
+** the model's text. A table of a domain may have been made by another program
+** or have got more columns since: it must have the model's columns. A table of
+** a virtual table must have the model's text, but for white space. Its indexes
+** may have any name, as no rename of the virtual table changes that.
+**
+** The rows that a domain's SQL puts into a table must be there, by their key;
+** what else is in them may have been set by the user, but in the definitions of
+** settings and retention rules, which nobody sets. A choice whose words are the
+** rows of a table is the exception: triggers keep its words. The table has the
+** setting's name, with _ in place of the full stop.
 */
 #include "core.h"
 SQLITE_EXTENSION_INIT3
@@ -21,46 +27,52 @@ typedef struct Comparison {
   sqlite3_stmt *pThere;   /* of the schema: an object of that name */
   sqlite3_stmt *pColumns; /* of the model: a query of a table's columns */
   sqlite3_stmt *pQueries; /* of the model: queries of a table's rows */
-  void (*xEach)(BxStmts *, void *, const BxDifference *);
+  void (*xEach)(BxStmts *, void *, const BxObject *);
   void *pArg;
 } Comparison;
 
-/* Opens a database in memory with core's schema and the domain's. Its
-** temp table core names the objects that are core's own. */
-static sqlite3 *openModel(Bx *bx, const BxDomain *pDomain, BxErr *pErr) {
+/* Fills a model. Its temp table core names the objects that are core's own. */
+static int fillModel(BxStmts *p, sqlite3 *pModel, const char *zSql) {
+  const char *zCore = p->bx->aDomain[0].zSql;
+  char *zOwn = p->zTable ? bxExpand(zSql, "main", p->zTable) : 0;
+  int rc = p->zTable && zOwn == 0 ? SQLITE_NOMEM : SQLITE_OK;
+  int bDomain = p->zTable == 0 && zSql != zCore;
+  if (bDomain) rc = sqlite3_exec(pModel, zCore, 0, 0, 0);
+  if (rc == SQLITE_OK) {
+    rc = sqlite3_exec(pModel,
+        "CREATE TEMP TABLE core AS SELECT name FROM main.sqlite_schema", 0, 0,
+        0);
+  }
+  if (rc == SQLITE_OK && bDomain) {
+    rc = sqlite3_exec(pModel, "DELETE FROM blackbox_domains", 0, 0, 0);
+  }
+  if (rc == SQLITE_OK) rc = sqlite3_exec(pModel, zOwn ? zOwn : zSql, 0, 0, 0);
+  sqlite3_free(zOwn);
+  return rc;
+}
+
+sqlite3 *bxModel(BxStmts *p, const char *zSql, BxErr *pErr) {
   sqlite3 *db = 0;
   int rc;
   if (pErr->rc != SQLITE_OK) return 0;
   rc = sqlite3_open_v2(
       ":memory:", &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, 0);
-  if (rc == SQLITE_OK && pDomain != bx->aDomain) {
-    rc = sqlite3_exec(db, bx->aDomain[0].zSql, 0, 0, 0);
-    if (rc == SQLITE_OK) {
-      rc = sqlite3_exec(db,
-          "CREATE TEMP TABLE core AS SELECT name FROM sqlite_schema;"
-          "DELETE FROM blackbox_domains",
-          0, 0, 0);
-    }
-  } else if (rc == SQLITE_OK) {
-    rc = sqlite3_exec(db, "CREATE TEMP TABLE core(name)", 0, 0, 0);
-  }
-  if (rc == SQLITE_OK) rc = sqlite3_exec(db, pDomain->zSql, 0, 0, 0);
-  if (rc != SQLITE_OK) {
-    if (db != 0) bxFailDb(pErr, db, rc);
-    bxFail(pErr, rc, "out of memory");
-    sqlite3_close(db);
-    return 0;
-  }
-  return db;
+  if (rc == SQLITE_OK) rc = fillModel(p, db, zSql);
+  if (rc == SQLITE_OK) return db;
+  if (db != 0) bxFailDb(pErr, db, rc);
+  bxFail(pErr, rc, "out of memory");
+  sqlite3_close(db);
+  return 0;
 }
 
-/* A query on the model. */
-static sqlite3_stmt *ask(sqlite3 *pModel, const char *zSql, BxErr *pErr) {
+sqlite3_stmt *bxModelAsk(sqlite3 *pModel, const char *zSql, BxErr *pErr) {
   sqlite3_stmt *pStmt = 0;
   if (pErr->rc != SQLITE_OK) return 0;
   bxFailDb(pErr, pModel, sqlite3_prepare_v2(pModel, zSql, -1, &pStmt, 0));
   return pStmt;
 }
+
+/*-------------------------------------------------------------- columns ----*/
 
 /* A query of all columns of table ?1, and the names of those that are
 ** generated, each between commas. */
@@ -108,6 +120,8 @@ static int hasColumns(Comparison *pCmp, const char *zTable, BxErr *pErr) {
   return bHas;
 }
 
+/*----------------------------------------------------------------- rows ----*/
+
 /* Two queries on table ?1: one for the model, that gives of each row its key as
 ** SQL, then what is compared, then the key; and one for the schema, that finds
 ** the row by its key and says whether the rest is the same. */
@@ -124,8 +138,10 @@ static const char zQueries[] =
     "  group_concat(', \"' || name || '\"', '') FILTER (WHERE is_key) ||"
     "  ' FROM \"' || ?1 || '\"',"
     " 'SELECT ' || coalesce(group_concat("
-    "    CASE name WHEN 'choices'" /* rollout's are the presets that there are */
-    "      THEN '(\"choices\" IS ? OR name = ''rollout.policy'')'"
+    "    CASE name WHEN 'choices'"
+    "      THEN '(\"choices\" IS ? OR EXISTS (SELECT 1 FROM main.sqlite_schema"
+    "        AS s WHERE s.type = ''table''"
+    "        AND s.name = replace(blackbox_setting_defs.name, ''.'', ''_'')))'"
     "      ELSE '\"' || name || '\" IS ?' END,"
     "    ' AND ') FILTER (WHERE NOT is_key), '1') ||"
     "  ' FROM main.\"' || ?1 || '\" WHERE ' ||"
@@ -139,7 +155,7 @@ static int hasRows(sqlite3 *pModel, const char *zTable, BxErr *pErr) {
   sqlite3_stmt *pStmt;
   int bRow;
   if (zSql == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  pStmt = ask(pModel, zSql, pErr);
+  pStmt = bxModelAsk(pModel, zSql, pErr);
   bRow = bxRow(pStmt, pErr);
   sqlite3_finalize(pStmt);
   sqlite3_free(zSql);
@@ -149,29 +165,27 @@ static int hasRows(sqlite3 *pModel, const char *zTable, BxErr *pErr) {
 /* Looks for the row of the model that pWanted stands on. */
 static void compareRow(Comparison *pCmp, const char *zTable,
     sqlite3_stmt *pWanted, sqlite3_stmt *pFind, BxErr *pErr) {
-  BxDifference row = {"row", zTable, 0, 0};
-  int i, bSame;
+  BxObject row = {"row", zTable, 0, BX_MISSING, 0};
+  int i;
   for (i = 1; i < sqlite3_column_count(pWanted) && pErr->rc == SQLITE_OK; i++) {
     bxFailDb(pErr, pCmp->p->bx->db,
         sqlite3_bind_value(pFind, i, sqlite3_column_value(pWanted, i)));
   }
-  row.bThere = bxRow(pFind, pErr);
-  bSame = row.bThere && sqlite3_column_int(pFind, 0);
+  if (bxRow(pFind, pErr)) {
+    row.eState = sqlite3_column_int(pFind, 0) ? BX_SAME : BX_OTHER;
+  }
   bxDone(pFind, pErr);
-  row.zKey = (const char *)sqlite3_column_text(pWanted, 0);
-  if (row.zKey == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  if (pErr->rc == SQLITE_OK && !bSame) pCmp->xEach(pCmp->p, pCmp->pArg, &row);
+  row.zKey = bxColumnText(pWanted, 0, pErr);
+  if (pErr->rc == SQLITE_OK) pCmp->xEach(pCmp->p, pCmp->pArg, &row);
 }
 
 static void compareRows(Comparison *pCmp, const char *zTable, BxErr *pErr) {
   sqlite3_stmt *pWanted = 0, *pFind = 0;
-  if (!hasRows(pCmp->pModel, zTable, pErr)) return;
   bxBind(pCmp->pQueries, pErr, "t", zTable);
   if (bxRow(pCmp->pQueries, pErr)) {
-    const char *zModel = (const char *)sqlite3_column_text(pCmp->pQueries, 0);
-    const char *zSchema = (const char *)sqlite3_column_text(pCmp->pQueries, 1);
-    if (!zModel || !zSchema) bxFail(pErr, SQLITE_NOMEM, "out of memory");
-    pWanted = ask(pCmp->pModel, zModel, pErr);
+    const char *zModel = bxColumnText(pCmp->pQueries, 0, pErr);
+    const char *zSchema = bxColumnText(pCmp->pQueries, 1, pErr);
+    pWanted = bxModelAsk(pCmp->pModel, zModel, pErr);
     while (bxRow(pWanted, pErr)) {
       if (pFind == 0) pFind = bxPrepare(pCmp->p, zSchema, pErr);
       compareRow(pCmp, zTable, pWanted, pFind, pErr);
@@ -182,99 +196,77 @@ static void compareRows(Comparison *pCmp, const char *zTable, BxErr *pErr) {
   sqlite3_finalize(pWanted);
 }
 
-/* Looks for the object of the model that pWanted stands on. */
-static void compareObject(
-    Comparison *pCmp, sqlite3_stmt *pWanted, BxErr *pErr) {
-  const char *zSql = (const char *)sqlite3_column_text(pWanted, 2);
-  int bTable = sqlite3_column_int(pWanted, 3);
-  int bCore = sqlite3_column_int(pWanted, 4), bSame;
-  BxDifference object = {0, 0, "", 0};
-  object.zType = (const char *)sqlite3_column_text(pWanted, 0);
-  object.zName = (const char *)sqlite3_column_text(pWanted, 1);
-  bxBind(pCmp->pThere, pErr, "ttt", object.zType, object.zName, zSql);
-  object.bThere = bxRow(pCmp->pThere, pErr);
-  bSame = object.bThere && sqlite3_column_int(pCmp->pThere, 0);
-  bxDone(pCmp->pThere, pErr);
-  if (bTable && bSame && !bCore) {
-    bSame = hasColumns(pCmp, object.zName, pErr);
-  }
-  if (pErr->rc != SQLITE_OK) return;
-  if (!bSame) {
-    if (!bCore) pCmp->xEach(pCmp->p, pCmp->pArg, &object);
-  } else if (bTable) {
-    compareRows(pCmp, object.zName, pErr);
-  }
-}
+/*-------------------------------------------------------------- objects ----*/
 
-/* Of core's objects only the rows that the domain has put into its tables. */
+/* What the SQL makes, first what stands on the rest; of core's tables a domain
+** has only rows. */
 static const char zObjects[] =
-    "SELECT type, name, sql, type = 'table', core FROM"
-    "  (SELECT *, name IN (SELECT name FROM core) AS core FROM sqlite_schema) "
+    "SELECT type, name, sql, type = 'table', core FROM (SELECT *,"
+    "  name IN (SELECT name FROM core) AS core FROM main.sqlite_schema) "
     "WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
     "  AND (type = 'table' OR NOT core) "
-    "ORDER BY type <> 'table'";
+    "ORDER BY type <> 'trigger', type = 'table', type = 'index'";
 
-/* Triggers and unique indexes on the tables of the list ?1, but for those that
-** the domain ?3 makes from what it finds. ?2 is the schema, ?4 a table whose
-** indexes are the domain's own affair. */
-static const char zOnGuarded[] =
-    "SELECT 'trigger', name, tbl_name FROM main.sqlite_schema"
-    "  WHERE type = 'trigger' AND name NOT GLOB ?3 || '_made_*'"
-    "    AND instr(?1, ',' || lower(tbl_name) || ',') > 0 "
-    "UNION ALL SELECT 'temp trigger', name, tbl_name FROM sqlite_temp_schema"
-    "  WHERE type = 'trigger' AND instr(?1, ',' || lower(tbl_name) || ',') > 0"
-    "    AND tbl_name COLLATE NOCASE NOT IN (SELECT name FROM"
-    "      sqlite_temp_schema WHERE type IN ('table', 'view')) "
-    "UNION ALL SELECT 'unique index', l.name, t.name"
-    "  FROM main.sqlite_schema AS t, pragma_index_list(t.name, ?2) AS l"
-    "  WHERE t.type = 'table' AND instr(?1, ',' || lower(t.name) || ',') > 0"
-    "    AND l.\"unique\" AND l.origin = 'c'"
-    "    AND t.name IS NOT ?4 COLLATE NOCASE";
+/* The text of a table without its white space. */
+#define SQUEEZED(sql) "replace(replace(" sql ", ' ', ''), char(10), '')"
+/* What comes after the name of an index. */
+#define AFTER_NAME(sql, name)                                                  \
+  "substr(" sql ", length(printf('CREATE INDEX \"%w\"', " name ")) + 1)"
 
-void bxForeigners(BxStmts *p, const BxDomain *pDomain,
-    void (*xEach)(void *pArg, const BxForeign *pForeign), void *pArg,
-    BxErr *pErr) {
-  sqlite3 *pModel;
-  sqlite3_stmt *pStmt, *pOurs;
-  if (pDomain->zGuarded == 0) return;
-  pModel = openModel(p->bx, pDomain, pErr);
-  if (pModel == 0) return;
-  pOurs = ask(pModel, "SELECT 1 FROM sqlite_schema WHERE name = ?1", pErr);
-  pStmt = bxPrepare(p, zOnGuarded, pErr);
-  bxBind(pStmt, pErr, "tttt", pDomain->zGuarded, p->zDb, pDomain->zName,
-      pDomain->zAdopted);
-  while (bxRow(pStmt, pErr)) {
-    BxForeign foreign;
-    int bOurs;
-    foreign.zType = (const char *)sqlite3_column_text(pStmt, 0);
-    foreign.zName = (const char *)sqlite3_column_text(pStmt, 1);
-    foreign.zTable = (const char *)sqlite3_column_text(pStmt, 2);
-    bxBind(pOurs, pErr, "t", foreign.zName);
-    bOurs = bxRow(pOurs, pErr) && strcmp(foreign.zType, "temp trigger") != 0;
-    bxDone(pOurs, pErr);
-    if (!bOurs && pErr->rc == SQLITE_OK) xEach(pArg, &foreign);
+/* How the schema has the object ?1 ?2 with the text ?3: a BxState, or no row. ?4:
+** it is a virtual table's. */
+static const char zThere[] =
+    "SELECT CASE WHEN type <> ?1 THEN 1 WHEN sql = ?3 THEN 4"
+    "  WHEN type = 'table' AND " SQUEEZED("sql") " = " SQUEEZED(
+        "?3") " THEN 4"
+              "  WHEN type = 'index' AND name <> ?2 COLLATE NOCASE THEN 4"
+              "  ELSE 2 END AS how "
+              "FROM main.sqlite_schema WHERE (name = ?2 COLLATE NOCASE"
+              "  AND (type = ?1 OR (type <> 'trigger' AND ?1 <> 'trigger')))"
+              "  OR (?4 AND type = ?1 AND type = 'index' AND " AFTER_NAME(
+                  "sql", "name") " = " AFTER_NAME("?3",
+                  "?2") ") "
+                        "ORDER BY how DESC LIMIT 1";
+
+/* Looks for the object of the model that pWanted stands on. */
+static void compareObject(
+    Comparison *pCmp, sqlite3_stmt *pWanted, int bRows, BxErr *pErr) {
+  int bTable = sqlite3_column_int(pWanted, 3);
+  int bCore = sqlite3_column_int(pWanted, 4);
+  BxObject object = {0, 0, "", BX_MISSING, 0};
+  object.zType = bxColumnText(pWanted, 0, pErr);
+  object.zName = bxColumnText(pWanted, 1, pErr);
+  bxBind(pCmp->pThere, pErr, "ttti", object.zType, object.zName,
+      bxColumnText(pWanted, 2, pErr), (i64)(pCmp->p->zTable != 0));
+  if (bxRow(pCmp->pThere, pErr)) {
+    object.eState = (BxState)sqlite3_column_int(pCmp->pThere, 0);
   }
-  sqlite3_finalize(pStmt);
-  sqlite3_finalize(pOurs);
-  sqlite3_close(pModel);
+  bxDone(pCmp->pThere, pErr); /* nothing may be dropped while it reads */
+  if (bTable) object.bFilled = hasRows(pCmp->pModel, object.zName, pErr);
+  if (bTable && object.eState == BX_OTHER && pCmp->p->zTable == 0 &&
+      hasColumns(pCmp, object.zName, pErr)) {
+    object.eState = BX_FITS;
+  }
+  if (bRows && object.bFilled && object.eState >= BX_FITS) {
+    compareRows(pCmp, object.zName, pErr);
+  }
+  if (pErr->rc == SQLITE_OK && !bCore) {
+    pCmp->xEach(pCmp->p, pCmp->pArg, &object);
+  }
 }
 
-void bxDifferences(BxStmts *p, const BxDomain *pDomain,
-    void (*xEach)(BxStmts *, void *, const BxDifference *), void *pArg,
+void bxCompare(BxStmts *p, const char *zSql, int bRows,
+    void (*xEach)(BxStmts *, void *, const BxObject *), void *pArg,
     BxErr *pErr) {
-  sqlite3 *pModel = openModel(p->bx, pDomain, pErr);
+  sqlite3 *pModel = bxModel(p, zSql, pErr);
   Comparison cmp = {p, pModel, 0, 0, 0, xEach, pArg};
   sqlite3_stmt *pWanted;
   if (pModel == 0) return;
-  cmp.pThere = bxPrepare(p,
-      "SELECT type = ?1 AND (type = 'table' OR sql = ?3) "
-      "FROM main.sqlite_schema WHERE name = ?2 COLLATE NOCASE "
-      "AND (type = ?1 OR (type <> 'trigger' AND ?1 <> 'trigger'))",
-      pErr);
-  cmp.pColumns = ask(pModel, zColumns, pErr);
-  cmp.pQueries = ask(pModel, zQueries, pErr);
-  pWanted = ask(pModel, zObjects, pErr);
-  while (bxRow(pWanted, pErr)) compareObject(&cmp, pWanted, pErr);
+  cmp.pThere = bxPrepare(p, zThere, pErr);
+  cmp.pColumns = bxModelAsk(pModel, zColumns, pErr);
+  cmp.pQueries = bxModelAsk(pModel, zQueries, pErr);
+  pWanted = bxModelAsk(pModel, zObjects, pErr);
+  while (bxRow(pWanted, pErr)) compareObject(&cmp, pWanted, bRows, pErr);
   sqlite3_finalize(pWanted);
   sqlite3_finalize(cmp.pQueries);
   sqlite3_finalize(cmp.pColumns);
@@ -282,40 +274,57 @@ void bxDifferences(BxStmts *p, const BxDomain *pDomain,
   sqlite3_close(pModel);
 }
 
-/*----------------------------------------------------------- objects ----*/
+/*----------------------------------------------------------- strangers ----*/
 
-/* What the domain makes itself, first what the rest stands under. */
-static const char zMade[] =
-    "SELECT type, name, sql, type = 'table' FROM sqlite_schema "
-    "WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
-    "  AND name NOT IN (SELECT name FROM core) "
-    "ORDER BY type <> 'trigger', type = 'table', type = 'index'";
+/* Triggers and unique indexes. ?1 is the schema. */
+static const char zGuards[] =
+    "SELECT type, name, tbl_name FROM main.sqlite_schema"
+    "  WHERE type = 'trigger' "
+    "UNION ALL SELECT 'temp trigger', name, tbl_name FROM sqlite_temp_schema"
+    "  WHERE type = 'trigger' AND lower(?1) <> 'temp'"
+    "    AND tbl_name COLLATE NOCASE NOT IN (SELECT name FROM"
+    "      sqlite_temp_schema WHERE type IN ('table', 'view')) "
+    "UNION ALL SELECT 'unique index', name, tbl_name"
+    "  FROM main.sqlite_schema AS s WHERE type = 'index' AND EXISTS (SELECT 1"
+    "    FROM pragma_index_list(s.tbl_name, ?1) AS l"
+    "    WHERE l.name = s.name AND l.\"unique\""
+    "    AND l.origin = 'c')";
 
-void bxObjects(BxStmts *p, const BxDomain *pDomain,
-    void (*xEach)(BxStmts *, void *, const BxObject *), void *pArg,
+/* Whether ?1 ?2 on the table ?3 is a stranger's, asked of the model. ?4: only
+** on the tables of that list; ?5: name of a domain, which makes some more
+** itself; ?6: a table whose indexes are the domain's own affair. */
+static const char zStranger[] =
+    "SELECT 1 FROM main.sqlite_schema WHERE type = 'table'"
+    "  AND name = ?3 COLLATE NOCASE"
+    "  AND (?4 IS NULL OR instr(?4, ',' || lower(?3) || ',') > 0)"
+    "  AND NOT (?1 = 'trigger' AND ?2 GLOB ?5 || '_made_*') IS TRUE"
+    "  AND NOT (?1 = 'unique index' AND ?3 = ?6 COLLATE NOCASE) IS TRUE"
+    "  AND (?1 = 'temp trigger'"
+    "    OR NOT EXISTS (SELECT 1 FROM main.sqlite_schema WHERE name = ?2))";
+
+void bxStrangers(BxStmts *p, const char *zSql, const BxDomain *pDomain,
+    void (*xEach)(void *pArg, const BxStranger *pStranger), void *pArg,
     BxErr *pErr) {
-  sqlite3 *pModel = openModel(p->bx, pDomain, pErr);
-  sqlite3_stmt *pMade = 0, *pThere = 0;
-  if (pModel == 0) return;
-  pMade = ask(pModel, zMade, pErr);
-  pThere = bxPrepare(p,
-      "SELECT sql = ?3 FROM main.sqlite_schema "
-      "WHERE type = ?1 AND name = ?2 COLLATE NOCASE",
-      pErr);
-  while (bxRow(pMade, pErr)) {
-    BxObject object = {0, 0, 0, 0, 0};
-    object.zType = (const char *)sqlite3_column_text(pMade, 0);
-    object.zName = (const char *)sqlite3_column_text(pMade, 1);
-    bxBind(pThere, pErr, "ttt", object.zType, object.zName,
-        sqlite3_column_text(pMade, 2));
-    object.bThere = bxRow(pThere, pErr);
-    object.bSame = object.bThere && sqlite3_column_int(pThere, 0);
-    bxDone(pThere, pErr); /* nothing is dropped while it reads */
-    object.bRows =
-        sqlite3_column_int(pMade, 3) && hasRows(pModel, object.zName, pErr);
-    if (pErr->rc == SQLITE_OK) xEach(p, pArg, &object);
+  static const BxDomain none = {0};
+  sqlite3 *pModel = bxModel(p, zSql, pErr);
+  sqlite3_stmt *pGuard, *pAsk;
+  if (pDomain == 0) pDomain = &none;
+  pAsk = bxModelAsk(pModel, zStranger, pErr);
+  pGuard = bxPrepare(p, zGuards, pErr);
+  bxBind(pGuard, pErr, "t", p->zDb);
+  while (bxRow(pGuard, pErr)) {
+    BxStranger stranger;
+    int bFound;
+    stranger.zType = bxColumnText(pGuard, 0, pErr);
+    stranger.zName = bxColumnText(pGuard, 1, pErr);
+    stranger.zTable = bxColumnText(pGuard, 2, pErr);
+    bxBind(pAsk, pErr, "tttttt", stranger.zType, stranger.zName,
+        stranger.zTable, pDomain->zGuarded, pDomain->zName, pDomain->zAdopted);
+    bFound = bxRow(pAsk, pErr);
+    bxDone(pAsk, pErr);
+    if (bFound && pErr->rc == SQLITE_OK) xEach(pArg, &stranger);
   }
-  sqlite3_finalize(pThere);
-  sqlite3_finalize(pMade);
+  sqlite3_finalize(pGuard);
+  sqlite3_finalize(pAsk);
   sqlite3_close(pModel);
 }

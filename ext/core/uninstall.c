@@ -84,7 +84,7 @@ static void nameOne(BxStmts *pStmts, void *pArg, const BxObject *pObject) {
 static void nameDomain(Leaving *p) {
   const char *z = p->pDomain->zOptional;
   if (p->pDomain->xLeave != 0) p->pDomain->xLeave(p->p, p->pErr);
-  bxObjects(p->p, p->pDomain, nameOne, p, p->pErr);
+  bxCompare(p->p, p->pDomain->zSql, 0, nameOne, p, p->pErr);
   while (z != 0) {
     gather(p, "\"%.*s\"", (int)strcspn(z, ","), z);
     z = strchr(z, ',');
@@ -105,17 +105,21 @@ static i64 countRows(BxStmts *p, const char *zTable, BxErr *pErr) {
 ** tables an install makes again, and of core's tables only the receipts are
 ** more than settings and what the domains have said of themselves. */
 static int holdsData(const Leaving *p, const BxObject *pObject) {
-  if (strcmp(pObject->zType, "table") != 0 || !pObject->bSame) return 0;
+  if (strcmp(pObject->zType, "table") != 0 || pObject->eState != BX_SAME) {
+    return 0;
+  }
   if (p->pDomain == p->p->bx->aDomain) {
     return strcmp(pObject->zName, "retention_log") == 0;
   }
-  return !pObject->bRows;
+  return !pObject->bFilled;
 }
 
 static void weighOne(BxStmts *pStmts, void *pArg, const BxObject *pObject) {
   Leaving *p = (Leaving *)pArg;
   sqlite3_stmt *pStmt;
-  if (strcmp(pObject->zType, "table") != 0 || !pObject->bSame) return;
+  if (strcmp(pObject->zType, "table") != 0 || pObject->eState != BX_SAME) {
+    return;
+  }
   if (holdsData(p, pObject)) {
     i64 n = countRows(pStmts, pObject->zName, p->pErr);
     if (n > 0) gather(p, "%s (rows: %lld)", pObject->zName, n);
@@ -158,15 +162,15 @@ static char *findVtab(Leaving *p, const char *zModule, const char *zAfter) {
 /* Calls xEach with the virtual tables whose module begins with the domain's
 ** name; each may be dropped. */
 static void eachVtab(Leaving *p, void (*xEach)(Leaving *, const char *)) {
-  const BxVtabCheck *pCheck;
+  const BxModule *pModule;
   size_t n = strlen(p->pDomain->zName);
-  for (pCheck = p->p->bx->aCheck; pCheck->zModule != 0; pCheck++) {
+  for (pModule = p->p->bx->aModule; pModule->zName != 0; pModule++) {
     char *zName, *zNext;
-    if (strncmp(pCheck->zModule, p->pDomain->zName, n) != 0) continue;
-    for (zName = findVtab(p, pCheck->zModule, 0);
+    if (strncmp(pModule->zName, p->pDomain->zName, n) != 0) continue;
+    for (zName = findVtab(p, pModule->zName, 0);
          zName != 0 && p->pErr->rc == SQLITE_OK; zName = zNext) {
       xEach(p, zName);
-      zNext = findVtab(p, pCheck->zModule, zName);
+      zNext = findVtab(p, pModule->zName, zName);
       sqlite3_free(zName);
     }
     sqlite3_free(zName);
@@ -178,7 +182,7 @@ static void weighVtab(Leaving *p, const char *zName) {
 }
 
 static void weighDomain(Leaving *p) {
-  bxObjects(p->p, p->pDomain, weighOne, p, p->pErr);
+  bxCompare(p->p, p->pDomain->zSql, 0, weighOne, p, p->pErr);
   eachVtab(p, weighVtab);
 }
 
@@ -230,10 +234,10 @@ static void dropTable(Leaving *p, const BxObject *pObject) {
 
 static void dropObject(BxStmts *pStmts, void *pArg, const BxObject *pObject) {
   Leaving *p = (Leaving *)pArg;
-  if (!pObject->bThere) return;
+  if (pObject->eState <= BX_ALIEN) return;
   if (strcmp(pObject->zType, "table") != 0) {
     drop(pStmts, pObject->zType, pObject->zName, p->pErr);
-  } else if (pObject->bSame) {
+  } else if (pObject->eState == BX_SAME) {
     dropTable(p, pObject);
   }
 }
@@ -309,7 +313,7 @@ static void removeDomain(Leaving *p) {
   eachVtab(p, dropVtab);
   dropMade(p);
   dropOptional(p);
-  bxObjects(p->p, p->pDomain, dropObject, p, p->pErr);
+  bxCompare(p->p, p->pDomain->zSql, 0, dropObject, p, p->pErr);
   if (p->pDomain != p->p->bx->aDomain) forgetDomain(p);
 }
 

@@ -8,6 +8,13 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
+/* The module of that name, which there must be. */
+static const BxModule *findModule(const Bx *bx, const char *zModule) {
+  const BxModule *p = bx->aModule;
+  while (strcmp(p->zName, zModule) != 0) p++;
+  return p;
+}
+
 BxVtab *bxVtabNew(size_t nByte, Bx *bx, const char *zModule, const char *zDb,
     const char *zName, BxErr *pErr) {
   BxVtab *p;
@@ -18,7 +25,7 @@ BxVtab *bxVtabNew(size_t nByte, Bx *bx, const char *zModule, const char *zDb,
     return 0;
   }
   memset(p, 0, nByte);
-  p->zModule = zModule;
+  p->pModule = findModule(bx, zModule);
   bxStmtsInit(&p->stmts, bx, zDb, zName, pErr);
   if (pErr->rc != SQLITE_OK) {
     bxStmtsFree(&p->stmts);
@@ -63,7 +70,7 @@ static BxVtab *onList(
     Bx *bx, const char *zModule, const char *zDb, const char *zName) {
   BxVtab *p;
   for (p = bx->pVtabs; p != 0; p = p->pNext) {
-    if (strcmp(p->zModule, zModule) == 0 &&
+    if (strcmp(p->pModule->zName, zModule) == 0 &&
         sqlite3_stricmp(p->stmts.zDb, zDb) == 0 &&
         sqlite3_stricmp(p->stmts.zTable, zName) == 0) {
       return p;

@@ -130,7 +130,7 @@ static int openBuffer(sqlite3 *db, Bx *bx, const char *const *argv,
     if (pParam == 0) {
       bxEvExpectTables(p, pErr);
     } else {
-      bxEvCreate(p, pErr);
+      bxShadowCreate(&p->base, pErr);
       bxEvFirstState(p, pParam, pErr);
     }
   }
@@ -200,7 +200,7 @@ static int bufferDestroy(sqlite3_vtab *pVtab) {
   if (err.rc == SQLITE_OK) expectNoPins(p, &err);
   bxEvOverflowDrop(p, &state, &err);
   bxEvFreeState(&state);
-  bxEvDrop(p, &err);
+  bxShadowDrop(&p->base, &err);
   if (err.rc == SQLITE_OK) {
     bxVtabFree(&p->base);
     return SQLITE_OK;
@@ -562,13 +562,13 @@ static int bufferRename(sqlite3_vtab *pVtab, const char *zNew) {
     bxFail(&err, SQLITE_ERROR,
         "ValidationError: a buffer cannot be named like one of its columns");
   }
-  bxEvRename(p, zNew, &err);
+  bxShadowRename(&p->base, zNew, &err);
   bxEvOverflowRename(p, &err);
   return bxReportVtab(&err, pVtab);
 }
 
 static int bufferShadowName(const char *zSuffix) {
-  return bxMayClaim() && bxEvIsShadow(zSuffix);
+  return bxShadowClaims(bxSqlEvidenceBuffer, zSuffix);
 }
 
 static const sqlite3_module bufferModule = {

@@ -5,7 +5,7 @@
 **   approve.c   what an approved action keeps, as SQL
 **   overflow.c  the second tier of a buffer in temp
 **   store.c     rows written and read, settings
-**   schema.c    the tables: made, renamed, dropped, checked
+**   check.c     what blackbox_check() finds beside the view of the SQL
 **   act.c       the functions that prune, clear, flush and count
 **   export.c    the recording as JSON: to save, to replay
 **   buffer.c    the virtual table's methods, and nothing else
@@ -20,6 +20,8 @@
 #define BX_EVIDENCE_H
 
 #include "../core/core.h"
+
+extern const char bxSqlEvidenceBuffer[]; /* sql/evidence_buffer.sql */
 
 #define EV_MODULE "evidence_buffer"
 #define EV_COLUMNS                                                             \
@@ -80,14 +82,6 @@ void bxEvFreeState(EvState *pState);
 /* A number of bytes or rows. One that cannot be is damage, which blackbox_check()
 ** tells; it must not overflow a sum. */
 i64 bxEvSizeColumn(sqlite3_stmt *pStmt, int iCol);
-
-/*---------------------------------------------------------- schema.c ----*/
-
-void bxEvCreate(EvBuffer *p, BxErr *pErr);
-void bxEvDrop(EvBuffer *p, BxErr *pErr);
-void bxEvRename(EvBuffer *p, const char *zNew, BxErr *pErr);
-int bxEvIsShadow(const char *zSuffix);
-void bxEvCheck(BxVtab *p, BxProblems *pOut);
 
 /*----------------------------------------------------------- store.c ----*/
 
@@ -187,6 +181,12 @@ char *bxEvApproved(const char *zTime, BxErr *pErr);
 /* A query that gives the JSON array of what in the actions of that FROM term
 ** could not be understood. Free it with sqlite3_free(). */
 char *bxEvProblemsSql(const char *zFrom);
+
+/*----------------------------------------------------------- check.c ----*/
+
+/* bxEvExpectKnown(), and what SQL cannot check, as core asks for them. */
+void bxEvKnown(BxVtab *p, BxErr *pErr);
+void bxEvCheck(BxVtab *p, BxProblems *pOut);
 
 /*---------------------------------------------------- act.c, export.c ----*/
 

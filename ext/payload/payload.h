@@ -14,7 +14,8 @@
   ", 5, 1) = '-' THEN CAST(round((julianday(" created_at                       \
   ") - 2440587.5) * 86400000.0) AS INTEGER) END"
 
-extern const char bxSqlPayload[]; /* sql/payload.sql */
+extern const char bxSqlPayload[];     /* sql/payload.sql */
+extern const char bxSqlPayloadRing[]; /* sql/payload_ring.sql */
 
 /* adopt.c: what an install does beside the SQL, and what it looks at */
 void bxPayloadAdopt(BxStmts *p, BxErr *pErr);
@@ -74,7 +75,7 @@ i64 bxQueueClear(BxStmts *pHome, BxErr *pErr);
 /* ring.c: the virtual table payload_ring (methods only) */
 extern const sqlite3_module bxRingModule;
 
-/* ring_sql.c: what a ring does, all its SQL */
+/* ring_sql.c: what a ring does */
 typedef struct Ring {
   BxVtab base;
   i64 nWindow; /* as read in this transaction, 0 when not yet */
@@ -98,8 +99,8 @@ typedef struct RingPush {
 } RingPush;
 
 void bxRingCreate(Ring *p, i64 nWindow, BxErr *pErr);
-void bxRingDestroy(Ring *p, BxErr *pErr);
-void bxRingRename(Ring *p, const char *zNew, BxErr *pErr);
+/* VersionError for a ring that a newer module made. */
+void bxRingKnown(BxVtab *p, BxErr *pErr);
 /* Adds a row. *piRowid gets its rowid. */
 void bxRingPush(Ring *p, const RingPush *pPush, i64 *piRowid, BxErr *pErr);
 void bxRingDelete(Ring *p, i64 iRowid, BxErr *pErr);
@@ -122,7 +123,6 @@ sqlite3_stmt *bxRingSlots(Ring *p, int bBodies, int bNewest, BxErr *pErr);
 void bxRingTakeOut(Ring *p, const char *zAgent, int bSaved, BxErr *pErr);
 /* Takes the write lock on the ring's schema. */
 void bxRingLock(Ring *p, BxErr *pErr);
-void bxRingCheck(BxVtab *p, BxProblems *pOut);
 
 #define BX_RING_MAX_WINDOW 10000
 

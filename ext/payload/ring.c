@@ -123,7 +123,6 @@ static int openTable(sqlite3 *db, Bx *bx, int bCreate, int argc,
   declare(db, argv[2], &err);
   if (bCreate && err.rc == SQLITE_OK) {
     i64 nWindow = readWindow(bx, argv[1], argc, argv, &err);
-    bxNeedUtf8(&p->base.stmts, &err);
     bxRingCreate(p, nWindow, &err);
   }
   if (err.rc == SQLITE_OK) {
@@ -153,7 +152,7 @@ static int ringDisconnect(sqlite3_vtab *pVtab) {
 
 static int ringDestroy(sqlite3_vtab *pVtab) {
   BxErr err = {SQLITE_OK, 0};
-  bxRingDestroy((Ring *)pVtab, &err);
+  bxShadowDrop((BxVtab *)pVtab, &err);
   if (err.rc != SQLITE_OK) return bxReportVtab(&err, pVtab);
   return ringDisconnect(pVtab);
 }
@@ -398,13 +397,13 @@ static int ringRename(sqlite3_vtab *pVtab, const char *zNew) {
         "that name; choose another name",
         zNew);
   } else {
-    bxRingRename((Ring *)pVtab, zNew, &err);
+    bxShadowRename((BxVtab *)pVtab, zNew, &err);
   }
   return bxReportVtab(&err, pVtab);
 }
 
 static int ringShadowName(const char *zSuffix) {
-  return bxMayClaim() && bxIsColumn(zSuffix, "config,agents,slots");
+  return bxShadowClaims(bxSqlPayloadRing, zSuffix);
 }
 
 const sqlite3_module bxRingModule = {

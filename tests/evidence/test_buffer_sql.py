@@ -24,7 +24,7 @@ def test_the_stock_shell_loads_it_under_a_made_up_name(path):
     assert shell(path, stdin=TEXT.replace("@", "tape") +
                  "SELECT type, count(*) FROM sqlite_schema WHERE sql NOT NULL "
                  "AND name GLOB 'tape_*' GROUP BY 1;") == (
-        "index|8\ntable|6\ntrigger|39\nview|10\n")
+        "index|8\ntable|6\ntrigger|39\nview|11\n")
 
 
 def test_it_is_what_the_module_makes(path, tape):

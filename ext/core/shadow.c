@@ -1,0 +1,151 @@
+/*
+** shadow.c: the tables that a virtual table owns: made, renamed, dropped, and
+** put right.
+**
+** The module's template, sql/<module>.sql, says what they are. What is to be
+** done with each object is asked of its model (model.c).
+**
+** A rename drops views and triggers and makes them again. An index cannot be
+** dropped then and keeps its name, so that name ends with random digits, and
+** another virtual table may take the name that became free.
+*/
+#include "core.h"
+SQLITE_EXTENSION_INIT3
+
+#include <string.h>
+
+/* Runs on the schema each statement that a query on the model gives; ?1 is the
+** schema, ?2 the virtual table's name, ?3 another text. */
+static void runModel(
+    BxVtab *p, const char *zQuery, const char *zOther, BxErr *pErr) {
+  sqlite3 *db = p->stmts.bx->db;
+  sqlite3 *pModel = bxModel(&p->stmts, p->pModule->zSql, pErr);
+  sqlite3_stmt *pStmt = bxModelAsk(pModel, zQuery, pErr);
+  bxBind(pStmt, pErr, &"ttt"[3 - sqlite3_bind_parameter_count(pStmt)],
+      p -> stmts.zDb, p->stmts.zTable, zOther);
+  while (bxRow(pStmt, pErr)) {
+    const char *zSql = bxColumnText(pStmt, 0, pErr);
+    if (zSql != 0) bxFailDb(pErr, db, sqlite3_exec(db, zSql, 0, 0, 0));
+  }
+  sqlite3_finalize(pStmt);
+  sqlite3_close(pModel);
+}
+
+/* SQL: the statements that make objects of the model; ?1 is the schema. */
+#define MAKE                                                                   \
+  "SELECT printf('CREATE %s \"%w\".\"%w%s\"%s', type, ?1, name,"               \
+  " iif(type = 'index', lower(hex(randomblob(4))), ''),"                       \
+  " substr(sql, length(printf('CREATE %s \"%w\"', type, name)) + 1))"          \
+  " FROM main.sqlite_schema WHERE sql IS NOT NULL"
+
+void bxShadowCreate(BxVtab *p, BxErr *pErr) {
+  if (pErr->rc != SQLITE_OK) return;
+  bxNeedUtf8(&p->stmts, pErr);
+  runModel(p, MAKE " ORDER BY rowid", 0, pErr);
+}
+
+/* A table takes its indexes and triggers with it, but not the views. */
+void bxShadowDrop(BxVtab *p, BxErr *pErr) {
+  bxStmtsFinalize(&p->stmts);
+  runModel(p,
+      "SELECT printf('DROP %s IF EXISTS \"%w\".\"%w\"', type, ?1, name)"
+      " FROM main.sqlite_schema WHERE type IN ('view', 'table')"
+      " ORDER BY type = 'table'",
+      0, pErr);
+}
+
+/* What can be dropped and made again without a loss. */
+static void dropRules(BxVtab *p, BxErr *pErr) {
+  runModel(p,
+      "SELECT printf('DROP %s IF EXISTS \"%w\".\"%w\"', type, ?1, name)"
+      " FROM main.sqlite_schema WHERE type IN ('view', 'trigger')",
+      0, pErr);
+}
+
+static void makeRules(BxVtab *p, BxErr *pErr) {
+  runModel(p, MAKE " AND type IN ('view', 'trigger') ORDER BY rowid", 0, pErr);
+}
+
+/*--------------------------------------------------------------- renamed ----*/
+
+/* Puts a new table name into the statements. */
+static void takeName(BxVtab *p, const char *zNew, BxErr *pErr) {
+  BxStmts fresh;
+  if (pErr->rc != SQLITE_OK) return;
+  bxStmtsInit(&fresh, p->stmts.bx, p->stmts.zDb, zNew, pErr);
+  if (pErr->rc != SQLITE_OK) {
+    bxStmtsFree(&fresh);
+    return;
+  }
+  bxStmtsFree(&p->stmts);
+  p->stmts = fresh;
+}
+
+void bxShadowRename(BxVtab *p, const char *zNew, BxErr *pErr) {
+  if (pErr->rc != SQLITE_OK) return;
+  bxStmtsFinalize(&p->stmts);
+  p->pModule->xKnown(p, pErr);
+  dropRules(p, pErr);
+  runModel(p,
+      "SELECT printf('ALTER TABLE \"%w\".\"%w\" RENAME TO \"%w%w\"', ?1, name,"
+      " ?3, substr(name, length(?2) + 1))"
+      " FROM main.sqlite_schema WHERE type = 'table'",
+      zNew, pErr);
+  takeName(p, zNew, pErr);
+  makeRules(p, pErr);
+}
+
+/*------------------------------------------------------------- put right ----*/
+
+/* The same for all objects, and what came of it. */
+typedef struct Mending {
+  BxVtab *pVtab;
+  int nOther; /* views, triggers and indexes that are not as they should be */
+  BxErr *pErr;
+} Mending;
+
+static void lookAt(BxStmts *p, void *pArg, const BxObject *pObject) {
+  Mending *pMending = (Mending *)pArg;
+  (void)p;
+  if (pObject->eState != BX_SAME && strcmp(pObject->zType, "table") != 0) {
+    pMending->nOther++;
+  }
+}
+
+int bxShadowIsWhole(BxVtab *p, BxErr *pErr) {
+  Mending mending = {p, 0, pErr};
+  p->pModule->xKnown(p, pErr);
+  bxCompare(&p->stmts, p->pModule->zSql, 0, lookAt, &mending, pErr);
+  return mending.nOther == 0;
+}
+
+static void makeIndex(BxStmts *p, void *pArg, const BxObject *pObject) {
+  Mending *pMending = (Mending *)pArg;
+  (void)p;
+  if (pObject->eState == BX_MISSING && strcmp(pObject->zType, "index") == 0) {
+    runModel(
+        pMending->pVtab, MAKE " AND name = ?3", pObject->zName, pMending->pErr);
+  }
+}
+
+void bxShadowMend(BxVtab *p, BxErr *pErr) {
+  Mending mending = {p, 0, pErr};
+  dropRules(p, pErr);
+  makeRules(p, pErr);
+  bxCompare(&p->stmts, p->pModule->zSql, 0, makeIndex, &mending, pErr);
+}
+
+/*---------------------------------------------------------------- names ----*/
+
+int bxShadowClaims(const char *zSql, const char *zSuffix) {
+  static const char zMark[] = "CREATE TABLE main.@_";
+  const char *z = zSql;
+  size_t n = strlen(zSuffix);
+  while (bxMayClaim() && (z = strstr(z, zMark)) != 0) {
+    z += sizeof(zMark) - 1;
+    if (strcspn(z, "(") == n && sqlite3_strnicmp(z, zSuffix, (int)n) == 0) {
+      return 1;
+    }
+  }
+  return 0;
+}
