@@ -99,13 +99,13 @@ static void installDomain(
 }
 
 /* Whether the rules of a virtual table stand as its module makes them; bMend:
-** they are made so. One that cannot be used, or that a newer module made, is
+** they are made so. One that has lost a table, or that a newer module made, is
 ** left alone: blackbox_check() tells of it. */
 static int vtabIntact(BxStmts *p, const BxModule *pModule, const char *zName,
     int bMend, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
   BxVtab *pVtab = bxVtabIn(p->bx, pModule->zName, p->zDb, zName, &err);
-  int bWhole = pVtab == 0 || bxShadowIsWhole(pVtab, &err);
+  int bWhole = pVtab == 0 || !bxShadowIsStale(pVtab, &err);
   if (err.rc == SQLITE_ERROR || (err.rc & 0xff) == SQLITE_CORRUPT) {
     bxClear(&err);
     return 1;

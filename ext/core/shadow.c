@@ -101,22 +101,26 @@ void bxShadowRename(BxVtab *p, const char *zNew, BxErr *pErr) {
 typedef struct Mending {
   BxVtab *pVtab;
   int nOther; /* views, triggers and indexes that are not as they should be */
+  int nLost;  /* and tables */
   BxErr *pErr;
 } Mending;
 
 static void lookAt(BxStmts *p, void *pArg, const BxObject *pObject) {
   Mending *pMending = (Mending *)pArg;
   (void)p;
-  if (pObject->eState != BX_SAME && strcmp(pObject->zType, "table") != 0) {
+  if (pObject->eState == BX_SAME) return;
+  if (strcmp(pObject->zType, "table") == 0) {
+    pMending->nLost++;
+  } else {
     pMending->nOther++;
   }
 }
 
-int bxShadowIsWhole(BxVtab *p, BxErr *pErr) {
-  Mending mending = {p, 0, pErr};
+int bxShadowIsStale(BxVtab *p, BxErr *pErr) {
+  Mending mending = {p, 0, 0, pErr};
   p->pModule->xKnown(p, pErr);
   bxCompare(&p->stmts, p->pModule->zSql, 0, lookAt, &mending, pErr);
-  return mending.nOther == 0;
+  return mending.nOther > 0 && mending.nLost == 0;
 }
 
 static void makeIndex(BxStmts *p, void *pArg, const BxObject *pObject) {
@@ -129,7 +133,7 @@ static void makeIndex(BxStmts *p, void *pArg, const BxObject *pObject) {
 }
 
 void bxShadowMend(BxVtab *p, BxErr *pErr) {
-  Mending mending = {p, 0, pErr};
+  Mending mending = {p, 0, 0, pErr};
   dropRules(p, pErr);
   makeRules(p, pErr);
   bxCompare(&p->stmts, p->pModule->zSql, 0, makeIndex, &mending, pErr);

@@ -47,7 +47,7 @@ typedef struct RingCursor {
 
 /*---------------------------------------------------- life of a table ----*/
 
-static i64 readWindow(
+static i64 windowArgument(
     Bx *bx, const char *zDb, int argc, const char *const *argv, BxErr *pErr) {
   char zKey[32], zVal[32], *zEnd;
   long long n = 0;
@@ -122,7 +122,7 @@ static int openTable(sqlite3 *db, Bx *bx, int bCreate, int argc,
   p = (Ring *)bxVtabNew(sizeof(*p), bx, "payload_ring", argv[1], argv[2], &err);
   declare(db, argv[2], &err);
   if (bCreate && err.rc == SQLITE_OK) {
-    i64 nWindow = readWindow(bx, argv[1], argc, argv, &err);
+    i64 nWindow = windowArgument(bx, argv[1], argc, argv, &err);
     bxRingCreate(p, nWindow, &err);
   }
   if (err.rc == SQLITE_OK) {

@@ -91,3 +91,64 @@ def test_a_screenshot_changes_with_its_size(tape):
     assert rows(tape, "SELECT * FROM tape_shots") == []
     tape.execute("INSERT INTO tape_put(rid, mask, screenshot) VALUES(1, 4, x'07')")
     assert rows(tape, size) == [(1, 103, b"\7")]
+
+
+# ---- buffers whose rules are not those of the file ----
+
+def age(db):
+    """Takes from a buffer what an older version did not have."""
+    db.execute("DROP VIEW rec_check")
+    db.execute("DROP VIEW rec_note")
+    db.execute("DROP TRIGGER rec_rowsdelete")
+    db.execute("CREATE TRIGGER rec_rowsdelete BEFORE DELETE ON rec_rows BEGIN SELECT 1; END")
+    index = rows(db, "SELECT name FROM sqlite_schema WHERE name GLOB 'rec_oldestshot*'")
+    db.execute(f"DROP INDEX {index[0][0]}")
+
+
+@pytest.fixture
+def rec(db):
+    db.execute("CREATE VIRTUAL TABLE rec USING evidence_buffer")
+    db.execute("INSERT INTO rec(id, action, pinned) VALUES('a', '{}', 1)")
+    return db
+
+
+@pytest.mark.parametrize("begin", ["", "BEGIN"])
+def test_an_install_puts_an_older_buffer_right(rec, begin):
+    whole = rows(rec, "SELECT type, name FROM sqlite_schema WHERE type <> 'index' ORDER BY 2")
+    age(rec)
+    told = rows(rec, "SELECT object, problem FROM blackbox_check WHERE object <> 'rec'")
+    assert {o for o, _ in told} == {
+        "rec_check", "rec_note", "rec_noted", "rec_rowsdelete", "rec_oldestshot"}
+    assert all("blackbox_install()" in problem for _, problem in told)
+    rec.execute(begin)
+    rec.execute("SELECT blackbox_install()").fetchall()
+    assert rows(rec, "SELECT * FROM blackbox_check") == []
+    assert whole == rows(
+        rec, "SELECT type, name FROM sqlite_schema WHERE type <> 'index' ORDER BY 2")
+    assert len(rows(rec, "SELECT 1 FROM sqlite_schema WHERE name GLOB 'rec_oldestshot*'")) == 1
+    with pytest.raises(sqlite3.IntegrityError, match="PinnedError"):
+        rec.execute("DELETE FROM rec_rows")
+
+
+def test_the_check_names_what_contradicts(rec):
+    rec.execute("INSERT INTO rec(id, action, screenshot) VALUES('b', '{}', x'01')")
+    rec.execute("UPDATE rec_state SET bytes = 7")
+    rec.execute("DROP TRIGGER rec_shotsdelete")
+    rec.execute("DELETE FROM rec_shots")
+    assert sorted(rows(rec, "SELECT object, problem FROM blackbox_check")) == [
+        ("rec_rows", "no screenshot for 'b'"),
+        ("rec_shotsdelete", "trigger is missing; run blackbox_install()"),
+        ("rec_state", "counters differ from the rows")]
+    rec.execute("DROP TRIGGER rec_actionsupdated")
+    rec.execute("DROP TRIGGER rec_actionsupdate")
+    rec.execute("UPDATE rec_actions SET action = '[]'")
+    assert [r for r in rows(rec, "SELECT object, problem FROM blackbox_check")
+            if "JSON" in r[1]] == [("rec_actions", "damaged JSON of 'a'"),
+                                   ("rec_actions", "damaged JSON of 'b'")]
+
+
+def test_a_table_that_was_altered_is_named(rec):
+    rec.execute("ALTER TABLE rec_gone ADD COLUMN more")
+    assert rows(rec, "SELECT object, problem FROM blackbox_check") == [
+        ("rec_gone", "table is not as it was made; save what can be read, DROP TABLE rec and "
+                     "create it anew")]

@@ -171,6 +171,11 @@ const Operation aOperation[] = {
         "SELECT payload_extract('ring', 'a')", 0},
     {"rename", 0, 0, "ALTER TABLE ring RENAME TO tape", 0},
     {"drop", 0, 0, "DROP TABLE ring", 0},
+    {"install mends a ring",
+        "DROP TRIGGER ring_gone; DROP VIEW ring_check;"
+        "CREATE TRIGGER ring_gone AFTER DELETE ON ring_slots BEGIN SELECT 1;"
+        "END;",
+        0, "SELECT blackbox_install()", 0},
     {"archive a row", 0, QUEUE_NEW("w0"), QUEUE_NEW("w1"), OP_CARRIES},
     {"archive a row by a row", 0, 0,
         "INSERT INTO payload_queue(event_id, agent_id, request_body, "
@@ -355,6 +360,9 @@ const Operation aOperation[] = {
     {"clear a buffer", BUFFER, 0, "SELECT evidence_clear('rec')", 0},
     {"rename a buffer", BUFFER, 0, "ALTER TABLE rec RENAME TO tape2", 0},
     {"drop a buffer", BUFFER, 0, "DROP TABLE rec", 0},
+    {"install mends a buffer",
+        BUFFER "DROP VIEW rec_note; DROP TRIGGER rec_rowsdelete;", 0,
+        "SELECT blackbox_install()", 0},
     {"read a buffer", BUFFER, 0,
         "SELECT id, timestamp, length(screenshot) FROM rec WHERE timestamp >= "
         "2000; SELECT evidence_stats('rec'); SELECT * FROM evidence_stats; "
