@@ -15,12 +15,16 @@ SQLITE_EXTENSION_INIT3
 #include <string.h>
 
 /* Runs on the schema each statement that a query on the model gives; ?1 is the
-** schema, ?2 the virtual table's name, ?3 another text. */
+** schema, ?2 the virtual table's name, ?3 another text. After an error p may be
+** gone: when it ends the transaction, SQLite disconnects the virtual tables. */
 static void runModel(
     BxVtab *p, const char *zQuery, const char *zOther, BxErr *pErr) {
-  sqlite3 *db = p->stmts.bx->db;
-  sqlite3 *pModel = bxModel(&p->stmts, p->pModule->zSql, pErr);
-  sqlite3_stmt *pStmt = bxModelAsk(pModel, zQuery, pErr);
+  sqlite3 *db, *pModel;
+  sqlite3_stmt *pStmt;
+  if (pErr->rc != SQLITE_OK) return;
+  db = p->stmts.bx->db;
+  pModel = bxModel(&p->stmts, p->pModule->zSql, pErr);
+  pStmt = bxModelAsk(pModel, zQuery, pErr);
   bxBind(pStmt, pErr, &"ttt"[3 - sqlite3_bind_parameter_count(pStmt)],
       p -> stmts.zDb, p->stmts.zTable, zOther);
   while (bxRow(pStmt, pErr)) {
@@ -136,6 +140,7 @@ void bxShadowMend(BxVtab *p, BxErr *pErr) {
   Mending mending = {p, 0, 0, pErr};
   dropRules(p, pErr);
   makeRules(p, pErr);
+  if (pErr->rc != SQLITE_OK) return;
   bxCompare(&p->stmts, p->pModule->zSql, 0, makeIndex, &mending, pErr);
 }
 
