@@ -121,8 +121,8 @@ static int vtabsIntact(BxStmts *p, int bMend, BxErr *pErr) {
   for (pModule = p->bx->aModule; pModule->zName != 0; pModule++) {
     sqlite3_stmt *pStmt = bxVtabNames(p, pModule->zName, pErr);
     while (bxRow(pStmt, pErr)) {
-      bWhole &= vtabIntact(
-          p, pModule, (const char *)sqlite3_column_text(pStmt, 0), bMend, pErr);
+      const char *zName = bxColumnText(pStmt, 0, pErr);
+      if (zName != 0) bWhole &= vtabIntact(p, pModule, zName, bMend, pErr);
     }
     sqlite3_finalize(pStmt);
   }

@@ -290,11 +290,11 @@ static const char zGuards[] =
     "    WHERE l.name = s.name AND l.\"unique\""
     "    AND l.origin = 'c')";
 
-/* Whether ?1 ?2 on the table ?3 is a stranger's, asked of the model. ?4: only
+/* Whether ?1 ?2 on the table or view ?3 is a stranger's, asked of the model. ?4: only
 ** on the tables of that list; ?5: name of a domain, which makes some more
 ** itself; ?6: a table whose indexes are the domain's own affair. */
 static const char zStranger[] =
-    "SELECT 1 FROM main.sqlite_schema WHERE type = 'table'"
+    "SELECT 1 FROM main.sqlite_schema WHERE type IN ('table', 'view')"
     "  AND name = ?3 COLLATE NOCASE"
     "  AND (?4 IS NULL OR instr(?4, ',' || lower(?3) || ',') > 0)"
     "  AND NOT (?1 = 'trigger' AND ?2 GLOB ?5 || '_made_*') IS TRUE"

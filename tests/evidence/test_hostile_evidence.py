@@ -245,16 +245,17 @@ def test_no_blob_is_written_in_place(path, module):
     make_over.close()
 
 
-@pytest.mark.parametrize("sql, name", [
-    ("CREATE UNIQUE INDEX mine ON rec_rows(timestamp)", "mine"),
-    ("CREATE TRIGGER mine AFTER UPDATE ON rec_state BEGIN SELECT 1; END", "mine"),
-    ("CREATE TEMP TRIGGER mine AFTER DELETE ON main.rec_rows BEGIN SELECT 1; END", "mine"),
-    ("CREATE TRIGGER mine INSTEAD OF DELETE ON rec_put BEGIN SELECT 1; END", "mine")])
-def test_the_check_names_what_can_pass_over_the_rules(path, sql, name):
+@pytest.mark.parametrize("sql, table", [
+    ("CREATE UNIQUE INDEX mine ON rec_rows(timestamp)", "rec_rows"),
+    ("CREATE TRIGGER mine AFTER UPDATE ON rec_state BEGIN SELECT 1; END", "rec_state"),
+    ("CREATE TEMP TRIGGER mine AFTER DELETE ON main.rec_rows BEGIN SELECT 1; END", "rec_rows"),
+    ("CREATE TRIGGER mine INSTEAD OF DELETE ON rec_put BEGIN SELECT 1; END", "rec_put")])
+def test_the_check_names_what_can_pass_over_the_rules(path, sql, table):
     db = make(path)
     db.execute(sql)
-    assert [r[1] for r in rows(db, "SELECT * FROM blackbox_check")] == [name]
-    assert "can keep the guards of this table from their work" in rows(db, "SELECT problem FROM blackbox_check")[0][0]
+    found = rows(db, "SELECT object, problem FROM blackbox_check")
+    assert len(found) == 1 and found[0][0] == table
+    assert " mine is not that of blackbox, and can keep the guards" in found[0][1]
 
 
 def test_a_forged_counter_does_not_let_pinned_evidence_be_dropped(path):
