@@ -76,7 +76,7 @@ sqlite3_stmt *bxModelAsk(sqlite3 *pModel, const char *zSql, BxErr *pErr) {
 
 /* A query of all columns of table ?1, and the names of those that are
 ** generated, each between commas. */
-static const char zColumns[] =
+static const char zModelColumns[] =
     "SELECT 'SELECT ' || group_concat('t.\"' || name || '\"') || "
     "' FROM main.\"' || ?1 || '\" AS t',"
     " ',' || group_concat(name) FILTER (WHERE hidden > 1) || ',',"
@@ -263,7 +263,7 @@ void bxCompare(BxStmts *p, const char *zSql, int bRows,
   sqlite3_stmt *pWanted;
   if (pModel == 0) return;
   cmp.pThere = bxPrepare(p, zThere, pErr);
-  cmp.pColumns = bxModelAsk(pModel, zColumns, pErr);
+  cmp.pColumns = bxModelAsk(pModel, zModelColumns, pErr);
   cmp.pQueries = bxModelAsk(pModel, zQueries, pErr);
   pWanted = bxModelAsk(pModel, zObjects, pErr);
   while (bxRow(pWanted, pErr)) compareObject(&cmp, pWanted, bRows, pErr);

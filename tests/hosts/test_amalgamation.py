@@ -1,0 +1,49 @@
+"""The one-file form compiles alone, into a module and into a program."""
+import os
+import shlex
+import shutil
+import sqlite3
+import subprocess
+
+import pytest
+
+from conftest import ROOT, SUFFIX
+
+FLAGS = ("-std=c11 -O0 -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes "
+         "-Werror -fvisibility=hidden").split()
+
+
+def compile_c(*args):
+    compiler = shlex.split(os.environ.get("CC", "cc"))
+    done = subprocess.run([*compiler, *FLAGS, *map(str, args)],
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.fixture
+def dist(tmp_path):
+    """The two files, and nothing else of the project, in a folder."""
+    subprocess.run(["make", "-s", "amalgamation"], cwd=ROOT, check=True)
+    for name in ("blackbox.c", "blackbox.h"):
+        shutil.copy(ROOT / "dist" / name, tmp_path)
+    return tmp_path
+
+
+def test_it_is_a_module(dist):
+    module = dist / f"blackbox{SUFFIX}"
+    compile_c("-shared", "-fPIC", "-o", module, dist / "blackbox.c", "-luuid", "-l:libmd.a")
+    db = sqlite3.connect(":memory:")
+    db.enable_load_extension(True)
+    db.load_extension(str(module))
+    db.execute("SELECT blackbox_install()")
+    assert db.execute("SELECT * FROM blackbox_check").fetchall() == []
+
+
+def test_it_is_part_of_a_program(dist):
+    program = dist / "program"
+    source = (ROOT / "tests" / "hosts" / "static.c").read_text()
+    (dist / "main.c").write_text(source.replace("../../ext/", ""))
+    compile_c("-DSQLITE_CORE", "-o", program, dist / "main.c", dist / "blackbox.c",
+              "-lsqlite3", "-luuid", "-l:libmd.a")
+    told = subprocess.run([program], check=True, stdout=subprocess.PIPE, text=True)
+    assert told.stdout.splitlines()[-1] == "0"
