@@ -40,10 +40,14 @@
 -- second lock and never the only one. Every condition holds for NULL (IS, or
 -- coalesce), and for columns of another collation (COLLATE BINARY).
 --
--- Age is compared as time. created_at is text in one of two forms,
--- '2026-01-31 12:00:00' or '2026-01-31T12:00:00.000Z'; other text found in
--- older rows has no age, so such a row never expires. The fifth character is
--- looked at first, as SQLite also reads 'now', '12:00' and '2024' as dates.
+-- Age is compared as time. created_at is a date of SQLite's: YYYY-MM-DD, or that
+-- with T or one space and HH:MM, HH:MM:SS or HH:MM:SS.SSS, perhaps with a zone.
+-- Other text found in older rows has no age, so such a row never expires. The
+-- expression for it stands in indexes, so every SQLite must find one number:
+--   * a fraction counts by its first three digits. Of a longer one SQLite gets to
+--     see one digit (it cut them before 3.40, and rounds since)
+--   * 24 is no hour: some versions refuse 24:30
+--   * 'now', '12:00', '2024' and '1.0e-3' are no dates
 --
 -- Limits: no trigger sees DROP TABLE, DROP TRIGGER, or what a program writes
 -- into the file. blackbox_check() finds what that did: by the ledger, by the
@@ -77,18 +81,26 @@ ON CONFLICT (name) DO UPDATE
 
 CREATE VIEW IF NOT EXISTS main.payload_rows AS
 SELECT *,
-       CASE WHEN substr(created_at, 5, 1) = '-'
-            THEN CAST(round((julianday(created_at) - 2440587.5) * 86400000.0)
-                      AS INTEGER) END AS created_ms
+       CASE WHEN substr(created_at, 24) = 'Z' AND substr(created_at, 20, 1) = '.'
+             AND substr(created_at, 12, 2) < '24' THEN unixepoch(created_at) * 1000 + substr(created_at, 21, 3)
+            WHEN substr(created_at, 5, 1) <> '-' OR substr(created_at, 12, 2) = '24' THEN NULL
+            WHEN substr(created_at, 14, 1) = ':' AND substr(created_at, 20, 1) <> '.' THEN unixepoch(created_at) * 1000
+            WHEN substr(created_at, 14, 1) = ':' THEN unixepoch(substr(created_at, 1, 21) || ltrim(substr(created_at, 22),
+             '0123456789')) * 1000 + CAST(substr(created_at, 20, 4) * 1000 + 0.5 AS INTEGER)
+            WHEN length(created_at) = 10 THEN unixepoch(created_at || ' 00:00') * 1000 END AS created_ms
   FROM event_payloads;
 
 -- What clean-up may take. The plan (payload_due) and the act (payload_sweep)
 -- read this same list.
 CREATE VIEW IF NOT EXISTS main.payload_archive AS
 SELECT id AS "key", size_bytes AS bytes,
-       CASE WHEN substr(created_at, 5, 1) = '-'
-            THEN CAST(round((julianday(created_at) - 2440587.5) * 86400000.0)
-                      AS INTEGER) END AS at,
+       CASE WHEN substr(created_at, 24) = 'Z' AND substr(created_at, 20, 1) = '.'
+             AND substr(created_at, 12, 2) < '24' THEN unixepoch(created_at) * 1000 + substr(created_at, 21, 3)
+            WHEN substr(created_at, 5, 1) <> '-' OR substr(created_at, 12, 2) = '24' THEN NULL
+            WHEN substr(created_at, 14, 1) = ':' AND substr(created_at, 20, 1) <> '.' THEN unixepoch(created_at) * 1000
+            WHEN substr(created_at, 14, 1) = ':' THEN unixepoch(substr(created_at, 1, 21) || ltrim(substr(created_at, 22),
+             '0123456789')) * 1000 + CAST(substr(created_at, 20, 4) * 1000 + 0.5 AS INTEGER)
+            WHEN length(created_at) = 10 THEN unixepoch(created_at || ' 00:00') * 1000 END AS at,
        rowid AS rid
   FROM event_payloads
  WHERE purpose = 'archive' AND pinned = 0;
@@ -97,9 +109,13 @@ CREATE VIEW IF NOT EXISTS main.payload_due AS
 SELECT "key", bytes, at, NULL AS blocked_by FROM payload_archive
 UNION ALL
 SELECT id, size_bytes,
-       CASE WHEN substr(created_at, 5, 1) = '-'
-            THEN CAST(round((julianday(created_at) - 2440587.5) * 86400000.0)
-                      AS INTEGER) END,
+       CASE WHEN substr(created_at, 24) = 'Z' AND substr(created_at, 20, 1) = '.'
+             AND substr(created_at, 12, 2) < '24' THEN unixepoch(created_at) * 1000 + substr(created_at, 21, 3)
+            WHEN substr(created_at, 5, 1) <> '-' OR substr(created_at, 12, 2) = '24' THEN NULL
+            WHEN substr(created_at, 14, 1) = ':' AND substr(created_at, 20, 1) <> '.' THEN unixepoch(created_at) * 1000
+            WHEN substr(created_at, 14, 1) = ':' THEN unixepoch(substr(created_at, 1, 21) || ltrim(substr(created_at, 22),
+             '0123456789')) * 1000 + CAST(substr(created_at, 20, 4) * 1000 + 0.5 AS INTEGER)
+            WHEN length(created_at) = 10 THEN unixepoch(created_at || ' 00:00') * 1000 END,
        'pinned'
   FROM event_payloads
  WHERE (purpose <> 'archive' OR pinned <> 0) AND purpose = 'archive';
@@ -124,9 +140,13 @@ SELECT NULL AS kill_switch_event_id, NULL AS event_id, NULL AS agent_id,
 
 CREATE VIEW IF NOT EXISTS main.payload_times AS
 SELECT rowid AS rid, event_id,
-       CASE WHEN substr(created_at, 5, 1) = '-'
-            THEN CAST(round((julianday(created_at) - 2440587.5) * 86400000.0)
-                      AS INTEGER) END AS at
+       CASE WHEN substr(created_at, 24) = 'Z' AND substr(created_at, 20, 1) = '.'
+             AND substr(created_at, 12, 2) < '24' THEN unixepoch(created_at) * 1000 + substr(created_at, 21, 3)
+            WHEN substr(created_at, 5, 1) <> '-' OR substr(created_at, 12, 2) = '24' THEN NULL
+            WHEN substr(created_at, 14, 1) = ':' AND substr(created_at, 20, 1) <> '.' THEN unixepoch(created_at) * 1000
+            WHEN substr(created_at, 14, 1) = ':' THEN unixepoch(substr(created_at, 1, 21) || ltrim(substr(created_at, 22),
+             '0123456789')) * 1000 + CAST(substr(created_at, 20, 4) * 1000 + 0.5 AS INTEGER)
+            WHEN length(created_at) = 10 THEN unixepoch(created_at || ' 00:00') * 1000 END AS at
   FROM event_payloads;
 
 CREATE VIEW IF NOT EXISTS main.payload_pins AS
@@ -262,28 +282,44 @@ SELECT 'payload', entries, closed, digest FROM main.payload_state
 
 -- Reads by event and by agent come newest first, without a sort.
 CREATE INDEX IF NOT EXISTS main.payload_by_event ON event_payloads(event_id,
-  CASE WHEN substr(created_at, 5, 1) = '-'
-       THEN CAST(round((julianday(created_at) - 2440587.5) * 86400000.0)
-                 AS INTEGER) END);
+  CASE WHEN substr(created_at, 24) = 'Z' AND substr(created_at, 20, 1) = '.'
+        AND substr(created_at, 12, 2) < '24' THEN unixepoch(created_at) * 1000 + substr(created_at, 21, 3)
+       WHEN substr(created_at, 5, 1) <> '-' OR substr(created_at, 12, 2) = '24' THEN NULL
+       WHEN substr(created_at, 14, 1) = ':' AND substr(created_at, 20, 1) <> '.' THEN unixepoch(created_at) * 1000
+       WHEN substr(created_at, 14, 1) = ':' THEN unixepoch(substr(created_at, 1, 21) || ltrim(substr(created_at, 22),
+        '0123456789')) * 1000 + CAST(substr(created_at, 20, 4) * 1000 + 0.5 AS INTEGER)
+       WHEN length(created_at) = 10 THEN unixepoch(created_at || ' 00:00') * 1000 END);
 
 CREATE INDEX IF NOT EXISTS main.payload_by_agent ON event_payloads(agent_id,
-  CASE WHEN substr(created_at, 5, 1) = '-'
-       THEN CAST(round((julianday(created_at) - 2440587.5) * 86400000.0)
-                 AS INTEGER) END);
+  CASE WHEN substr(created_at, 24) = 'Z' AND substr(created_at, 20, 1) = '.'
+        AND substr(created_at, 12, 2) < '24' THEN unixepoch(created_at) * 1000 + substr(created_at, 21, 3)
+       WHEN substr(created_at, 5, 1) <> '-' OR substr(created_at, 12, 2) = '24' THEN NULL
+       WHEN substr(created_at, 14, 1) = ':' AND substr(created_at, 20, 1) <> '.' THEN unixepoch(created_at) * 1000
+       WHEN substr(created_at, 14, 1) = ':' THEN unixepoch(substr(created_at, 1, 21) || ltrim(substr(created_at, 22),
+        '0123456789')) * 1000 + CAST(substr(created_at, 20, 4) * 1000 + 0.5 AS INTEGER)
+       WHEN length(created_at) = 10 THEN unixepoch(created_at || ' 00:00') * 1000 END);
 
 CREATE INDEX IF NOT EXISTS main.payload_by_kill_switch
 ON event_payloads(kill_switch_event_id,
-  CASE WHEN substr(created_at, 5, 1) = '-'
-       THEN CAST(round((julianday(created_at) - 2440587.5) * 86400000.0)
-                 AS INTEGER) END)
+  CASE WHEN substr(created_at, 24) = 'Z' AND substr(created_at, 20, 1) = '.'
+        AND substr(created_at, 12, 2) < '24' THEN unixepoch(created_at) * 1000 + substr(created_at, 21, 3)
+       WHEN substr(created_at, 5, 1) <> '-' OR substr(created_at, 12, 2) = '24' THEN NULL
+       WHEN substr(created_at, 14, 1) = ':' AND substr(created_at, 20, 1) <> '.' THEN unixepoch(created_at) * 1000
+       WHEN substr(created_at, 14, 1) = ':' THEN unixepoch(substr(created_at, 1, 21) || ltrim(substr(created_at, 22),
+        '0123456789')) * 1000 + CAST(substr(created_at, 20, 4) * 1000 + 0.5 AS INTEGER)
+       WHEN length(created_at) = 10 THEN unixepoch(created_at || ' 00:00') * 1000 END)
 WHERE kill_switch_event_id IS NOT NULL;
 
 -- The next two hold every row once, with its size: what clean-up may take,
 -- and the rest. Counting and choosing never reads a body.
 CREATE INDEX IF NOT EXISTS main.payload_by_age ON event_payloads(
-  CASE WHEN substr(created_at, 5, 1) = '-'
-       THEN CAST(round((julianday(created_at) - 2440587.5) * 86400000.0)
-                 AS INTEGER) END,
+  CASE WHEN substr(created_at, 24) = 'Z' AND substr(created_at, 20, 1) = '.'
+        AND substr(created_at, 12, 2) < '24' THEN unixepoch(created_at) * 1000 + substr(created_at, 21, 3)
+       WHEN substr(created_at, 5, 1) <> '-' OR substr(created_at, 12, 2) = '24' THEN NULL
+       WHEN substr(created_at, 14, 1) = ':' AND substr(created_at, 20, 1) <> '.' THEN unixepoch(created_at) * 1000
+       WHEN substr(created_at, 14, 1) = ':' THEN unixepoch(substr(created_at, 1, 21) || ltrim(substr(created_at, 22),
+        '0123456789')) * 1000 + CAST(substr(created_at, 20, 4) * 1000 + 0.5 AS INTEGER)
+       WHEN length(created_at) = 10 THEN unixepoch(created_at || ' 00:00') * 1000 END,
   size_bytes, id)
 WHERE purpose = 'archive' AND pinned = 0;
 
@@ -332,8 +368,13 @@ BEGIN
    WHERE typeof(NEW.event_id) <> 'text' OR NEW.event_id = ''
       OR typeof(NEW.agent_id) <> 'text' OR NEW.agent_id = '';
   SELECT RAISE(ABORT, 'ValidationError: created_at must be a date such as 2026-01-31T12:00:00.000Z or 2026-01-31 12:00:00')
-   WHERE substr(NEW.created_at, 5, 1) IS NOT '-'
-      OR julianday(NEW.created_at) IS NULL;
+   WHERE CASE WHEN substr(NEW.created_at, 24) = 'Z' AND substr(NEW.created_at, 20, 1) = '.'
+               AND substr(NEW.created_at, 12, 2) < '24' THEN unixepoch(NEW.created_at) * 1000 + substr(NEW.created_at, 21, 3)
+              WHEN substr(NEW.created_at, 5, 1) <> '-' OR substr(NEW.created_at, 12, 2) = '24' THEN NULL
+              WHEN substr(NEW.created_at, 14, 1) = ':' AND substr(NEW.created_at, 20, 1) <> '.' THEN unixepoch(NEW.created_at) * 1000
+              WHEN substr(NEW.created_at, 14, 1) = ':' THEN unixepoch(substr(NEW.created_at, 1, 21) || ltrim(substr(NEW.created_at, 22),
+               '0123456789')) * 1000 + CAST(substr(NEW.created_at, 20, 4) * 1000 + 0.5 AS INTEGER)
+              WHEN length(NEW.created_at) = 10 THEN unixepoch(NEW.created_at || ' 00:00') * 1000 END IS NULL;
   SELECT RAISE(ABORT, 'ValidationError: pinned must be 0 or 1')
    WHERE NEW.pinned NOT IN (0, 1);
   UPDATE event_payloads
@@ -409,8 +450,13 @@ BEGIN
           AND (typeof(NEW.agent_id) <> 'text' OR NEW.agent_id = ''));
   SELECT RAISE(ABORT, 'ValidationError: created_at must be a date such as 2026-01-31T12:00:00.000Z or 2026-01-31 12:00:00')
    WHERE NEW.created_at IS NOT OLD.created_at
-     AND (substr(NEW.created_at, 5, 1) IS NOT '-'
-          OR julianday(NEW.created_at) IS NULL);
+     AND CASE WHEN substr(NEW.created_at, 24) = 'Z' AND substr(NEW.created_at, 20, 1) = '.'
+               AND substr(NEW.created_at, 12, 2) < '24' THEN unixepoch(NEW.created_at) * 1000 + substr(NEW.created_at, 21, 3)
+              WHEN substr(NEW.created_at, 5, 1) <> '-' OR substr(NEW.created_at, 12, 2) = '24' THEN NULL
+              WHEN substr(NEW.created_at, 14, 1) = ':' AND substr(NEW.created_at, 20, 1) <> '.' THEN unixepoch(NEW.created_at) * 1000
+              WHEN substr(NEW.created_at, 14, 1) = ':' THEN unixepoch(substr(NEW.created_at, 1, 21) || ltrim(substr(NEW.created_at, 22),
+               '0123456789')) * 1000 + CAST(substr(NEW.created_at, 20, 4) * 1000 + 0.5 AS INTEGER)
+              WHEN length(NEW.created_at) = 10 THEN unixepoch(NEW.created_at || ' 00:00') * 1000 END IS NULL;
   SELECT RAISE(ABORT, 'ValidationError: pinned must be 0 or 1')
    WHERE NEW.pinned IS NOT OLD.pinned AND NEW.pinned IS NOT 0 AND NEW.pinned IS NOT 1;
 END;
@@ -468,9 +514,13 @@ BEGIN
   INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest, newest)
   SELECT CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER),
          'payload', 'manual', 1, OLD.size_bytes, r.at, r.at
-    FROM (SELECT CASE WHEN substr(OLD.created_at, 5, 1) = '-'
-                      THEN CAST(round((julianday(OLD.created_at) - 2440587.5)
-                                      * 86400000.0) AS INTEGER) END AS at) AS r;
+    FROM (SELECT CASE WHEN substr(OLD.created_at, 24) = 'Z' AND substr(OLD.created_at, 20, 1) = '.'
+                       AND substr(OLD.created_at, 12, 2) < '24' THEN unixepoch(OLD.created_at) * 1000 + substr(OLD.created_at, 21, 3)
+                      WHEN substr(OLD.created_at, 5, 1) <> '-' OR substr(OLD.created_at, 12, 2) = '24' THEN NULL
+                      WHEN substr(OLD.created_at, 14, 1) = ':' AND substr(OLD.created_at, 20, 1) <> '.' THEN unixepoch(OLD.created_at) * 1000
+                      WHEN substr(OLD.created_at, 14, 1) = ':' THEN unixepoch(substr(OLD.created_at, 1, 21) || ltrim(substr(OLD.created_at, 22),
+                       '0123456789')) * 1000 + CAST(substr(OLD.created_at, 20, 4) * 1000 + 0.5 AS INTEGER)
+                      WHEN length(OLD.created_at) = 10 THEN unixepoch(OLD.created_at || ' 00:00') * 1000 END AS at) AS r;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_sweep_run
@@ -553,9 +603,13 @@ INSTEAD OF INSERT ON payload_history
 BEGIN
   INSERT INTO blackbox_settings(name, value)
   SELECT 'payload.history_until', max(1, r.at)
-    FROM (SELECT CASE WHEN substr(NEW.created_at, 5, 1) = '-'
-                      THEN CAST(round((julianday(NEW.created_at) - 2440587.5)
-                                      * 86400000.0) AS INTEGER) END AS at) AS r
+    FROM (SELECT CASE WHEN substr(NEW.created_at, 24) = 'Z' AND substr(NEW.created_at, 20, 1) = '.'
+                       AND substr(NEW.created_at, 12, 2) < '24' THEN unixepoch(NEW.created_at) * 1000 + substr(NEW.created_at, 21, 3)
+                      WHEN substr(NEW.created_at, 5, 1) <> '-' OR substr(NEW.created_at, 12, 2) = '24' THEN NULL
+                      WHEN substr(NEW.created_at, 14, 1) = ':' AND substr(NEW.created_at, 20, 1) <> '.' THEN unixepoch(NEW.created_at) * 1000
+                      WHEN substr(NEW.created_at, 14, 1) = ':' THEN unixepoch(substr(NEW.created_at, 1, 21) || ltrim(substr(NEW.created_at, 22),
+                       '0123456789')) * 1000 + CAST(substr(NEW.created_at, 20, 4) * 1000 + 0.5 AS INTEGER)
+                      WHEN length(NEW.created_at) = 10 THEN unixepoch(NEW.created_at || ' 00:00') * 1000 END AS at) AS r
    WHERE r.at < (julianday('now') - 2440587.5) * 86400000.0
               - 86400000 * (SELECT value FROM blackbox_limits
                              WHERE name = 'payload.retention_days')

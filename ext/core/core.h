@@ -286,6 +286,22 @@ void bxVtabArg(
 
 /*----------------------------------------------------------- value.c ----*/
 
+/* SQL: the milliseconds of a date that is text, NULL when it is none; the same
+** number on every SQLite. sql/payload.sql says how, and has it in its indexes. */
+#define BX_DATE_MS(text)                                                       \
+  "CASE WHEN substr(" text ", 24) = 'Z' AND substr(" text ", 20, 1) = '.' "    \
+  "AND substr(" text ", 12, 2) < '24' THEN unixepoch(" text                    \
+  ") * 1000 + substr(" text ", 21, 3) "                                        \
+  "WHEN substr(" text ", 5, 1) <> '-' OR substr(" text                         \
+  ", 12, 2) = '24' THEN NULL "                                                 \
+  "WHEN substr(" text ", 14, 1) = ':' AND substr(" text                        \
+  ", 20, 1) <> '.' THEN unixepoch(" text ") * 1000 "                           \
+  "WHEN substr(" text ", 14, 1) = ':' THEN unixepoch(substr(" text             \
+  ", 1, 21) || ltrim(substr(" text ", 22), "                                   \
+  "'0123456789')) * 1000 + CAST(substr(" text                                  \
+  ", 20, 4) * 1000 + 0.5 AS INTEGER) "                                         \
+  "WHEN length(" text ") = 10 THEN unixepoch(" text " || ' 00:00') * 1000 END"
+
 #define BX_MAX_TIME 253402300799999 /* 9999-12-31, in milliseconds */
 #define BX_MS_PER_DAY 86400000
 

@@ -54,7 +54,7 @@ static const char zRows[] =
     "   SELECT * FROM \"%w\".\"%w_slots\" WHERE id BETWEEN ?4 AND ?5) AS s "
     "WHERE seq > ?6 AND NOT EXISTS (SELECT 1 FROM \"%w\".event_payloads AS e"
     "  WHERE e.kill_switch_event_id = ?1"
-    "    AND " BX_PAYLOAD_MS("e.created_at") " = +s.timestamp"
+    "    AND " BX_DATE_MS("e.created_at") " = +s.timestamp"
     "    AND e.agent_id = s.agent_id AND e.event_id = s.event_id"
     "    AND e.created_at = strftime("
     "      '%%Y-%%m-%%dT%%H:%%M:%%fZ', s.timestamp / 1000.0, 'unixepoch')"

@@ -7,13 +7,6 @@
 
 #include "../core/core.h"
 
-/* The time of a row in milliseconds, as the indexes of sql/payload.sql have it.
-*/
-#define BX_PAYLOAD_MS(created_at)                                              \
-  "CASE WHEN substr(" created_at                                               \
-  ", 5, 1) = '-' THEN CAST(round((julianday(" created_at                       \
-  ") - 2440587.5) * 86400000.0) AS INTEGER) END"
-
 extern const char bxSqlPayload[];     /* sql/payload.sql */
 extern const char bxSqlPayloadRing[]; /* sql/payload_ring.sql */
 

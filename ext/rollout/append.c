@@ -127,7 +127,7 @@ static const char zParts[] =
         "o -> 'type'") " FROM (SELECT ?1 AS o)";
 static const char zTime[] =
     "SELECT CASE json_type(t) WHEN 'integer' THEN t ->> '$' "
-    "WHEN 'text' THEN " ROLLOUT_MS("t ->> '$'") " END FROM (SELECT ?1 AS t)";
+    "WHEN 'text' THEN " BX_DATE_MS("t ->> '$'") " END FROM (SELECT ?1 AS t)";
 
 static sqlite3_stmt *askSpan(Append *p, const char *zSql, RolloutSpan span) {
   sqlite3_stmt *pStmt = bxStmt(p->pHome, zSql, p->pErr);

@@ -59,7 +59,7 @@ static void badLine(Import *p, const char *zReason) {
 static const char zLineSql[] =
     "SELECT o ->> 'type', o -> 'payload', o ->> '$.payload.type', "
     "CASE json_type(o, '$.timestamp') WHEN 'integer' THEN o ->> 'timestamp' "
-    "WHEN 'text' THEN " ROLLOUT_MS("o ->> 'timestamp'") " END, "
+    "WHEN 'text' THEN " BX_DATE_MS("o ->> 'timestamp'") " END, "
     "json_type(o, '$.type'), json_type(o, '$.payload'), o ->> '$.payload.id', "
     "CASE WHEN json_type(o, '$.payload') IS NULL THEN (SELECT count(*) "
     "FROM json_each(o) WHERE key NOT IN ('type', 'timestamp')) END, "

@@ -13,11 +13,6 @@
 #define ROLLOUT_PAGE_MAX 100         /* rows of a page, and of a scan */
 #define ROLLOUT_MAX_TEXT 1000000000  /* bytes that an argument may have */
 
-/* SQL: milliseconds of an ISO 8601 text, NULL when it is none. */
-#define ROLLOUT_MS(text)                                                       \
-  "CASE WHEN " text " GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*' "     \
-  "THEN CAST(round((julianday(" text ") - 2440587.5) * 86400000.0) "           \
-  "AS INTEGER) END"
 /* SQL: milliseconds as ISO 8601 text. */
 #define ROLLOUT_ISO(ms)                                                        \
   "strftime('%Y-%m-%dT%H:%M:%fZ', " ms " / 1000.0, 'unixepoch')"

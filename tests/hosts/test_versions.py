@@ -1,10 +1,11 @@
 """A part of `make test-versions`: defensive mode on two versions that many
-hosts have. What cannot be fetched is skipped, and says why."""
+hosts have, and files that one version writes and another reads. What cannot be fetched is skipped, and says why."""
 import sys
 
 import pytest
 
 import versions
+from conftest import MODULE
 
 PART = ["tests/hosts/test_reopen.py", "tests/hosts/test_loading.py", "tests/core",
         "tests/cache/test_cache_functions.py", "tests/evidence/test_buffer.py",
@@ -22,3 +23,46 @@ def test_on_another_version(version):
         pytest.skip(str(reason))
     assert code == 0, told
     assert versions.counts(told)[0] > 500
+
+
+OPEN = """
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[2], isolation_level=None)
+db.enable_load_extension(True)
+db.load_extension(sys.argv[1])
+"""
+WRITE = """
+db.execute("SELECT blackbox_install('main', 'payload')").fetchall()
+db.execute("BEGIN")
+for ms in range(2000):
+    db.execute("INSERT INTO event_payloads(event_id, agent_id, purpose, created_at) "
+               "VALUES('e', 'a', 'archive', ?)",
+               ("2020-01-31T12:00:%02d.%03dZ" % divmod(ms, 1000),))
+db.execute("COMMIT")
+"""
+CLEAN_UP = """
+assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+before = 1580472000000 + 1500
+removed = 0
+while (n := db.execute("SELECT payload_cleanup(0, ?)", (before,)).fetchone()[0]) > 0:
+    removed += n
+assert removed == 1500, removed
+db.execute("DELETE FROM event_payloads WHERE agent_id = 'a'")
+assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+assert db.execute("SELECT * FROM blackbox_check").fetchall() == []
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="builds libraries for Linux")
+@pytest.mark.parametrize("writer, reader", [
+    ("3.38.2", "3.46.0"), ("3.46.0", "3.38.2"), ("3.38.2", "3.54.1"),
+    ("3.54.1", "3.38.2")])
+def test_a_file_of_one_version_is_cleaned_up_by_another(tmp_path, writer, reader):
+    for version, act in ((writer, WRITE), (reader, CLEAN_UP)):
+        try:
+            env = versions.environment(version, False)
+        except versions.Unavailable as reason:
+            pytest.skip(str(reason))
+        code, told = versions.run([sys.executable, "-c", OPEN + act, MODULE,
+                                   tmp_path / "archive.db"], env=env)
+        assert code == 0, told
