@@ -107,3 +107,15 @@ def db(path):
     one(db, "SELECT blackbox_install()")
     yield db
     db.close()
+
+
+def pytest_collection_modifyitems(items):
+    """Spreads the fault programs, which take longest, over the first part of a
+    run: tests that run side by side are dealt out in rows, and one process
+    would have all the programs at its end."""
+    programs = [item for item in items if "fault_programs" in item.nodeid]
+    others = [item for item in items if "fault_programs" not in item.nodeid]
+    step = len(others) * 6 // 10 // (len(programs) or 1)
+    for i, program in enumerate(programs):
+        others.insert(i * (step + 1), program)
+    items[:] = others
