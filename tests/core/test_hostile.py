@@ -534,7 +534,8 @@ def decoy(db):
 
 def refused_without_journal(db, statement):
     """What the statement wrote before it was refused stays."""
-    db.execute("PRAGMA journal_mode = OFF")
+    if one(db, "PRAGMA journal_mode = OFF") != "off":
+        pytest.skip("defensive mode refuses it")
     db.execute("BEGIN")
     with pytest.raises(sqlite3.Error):
         db.execute(statement)
