@@ -271,8 +271,44 @@ void chooseOperations(int argc, char **argv) {
   }
 }
 
-int isChosen(int i) {
-  return i % nPart == iPart;
+int isFirstPart(void) {
+  return iPart == 0;
+}
+
+/* zName is NULL for all domains. */
+static const struct {
+  const char *zName;
+  const Operation *aOperation;
+} aDomain[] = {
+    {0, aCoreOperation},
+    {"payload", aPayloadOperation},
+    {"rollout", aRolloutOperation},
+    {"evidence", aEvidenceOperation},
+    {"cache", aCacheOperation},
+};
+#define N_DOMAIN ((int)(sizeof(aDomain) / sizeof(aDomain[0])))
+
+const Operation *chosenOperation(int i) {
+  const Operation *p;
+  int iDomain;
+  i = i * nPart + iPart;
+  for (iDomain = 0; iDomain < N_DOMAIN; iDomain++) {
+    for (p = aDomain[iDomain].aOperation; p->zName != 0; p++) {
+      if (i-- == 0) return p;
+    }
+  }
+  return 0;
+}
+
+static const char *domainOf(const Operation *pOp) {
+  const Operation *p;
+  int iDomain;
+  for (iDomain = 0; iDomain < N_DOMAIN; iDomain++) {
+    for (p = aDomain[iDomain].aOperation; p->zName != 0; p++) {
+      if (p == pOp) return aDomain[iDomain].zName;
+    }
+  }
+  return 0;
 }
 
 /*---------------------------------------------------------------- faults --*/
@@ -431,15 +467,22 @@ void faultVfs(void) {
 
 /*------------------------------------------------------------ operations --*/
 
-void prepareDb(sqlite3 *db, const Operation *pOp) {
-  must(db, "CREATE TABLE app(x);"
-           "SELECT blackbox_install();"
-           "INSERT INTO blackbox_settings VALUES('payload.enabled', 1);"
+static void pushFirst(sqlite3 *db) {
+  must(db, "INSERT INTO blackbox_settings VALUES('payload.enabled', 1);"
            "CREATE VIRTUAL TABLE ring USING payload_ring(window=3);"
            "INSERT INTO ring(agent_id, event_id, request_body, response_body, "
            "  timestamp) VALUES"
            "  ('a','e1','q1','r1',1000),('a','e2','q2','r2',2000),"
            "  ('a','e3','q3',NULL,3000),('a','e4',x'00ff','r4',4000),"
            "  ('b','f1','q5','r5',5000);");
+}
+
+void prepareDb(sqlite3 *db, const Operation *pOp) {
+  const char *zDomain = domainOf(pOp);
+  char *zSql = sqlite3_mprintf("SELECT blackbox_install('main', %Q)", zDomain);
+  must(db, "CREATE TABLE app(x)");
+  must(db, zSql);
+  sqlite3_free(zSql);
+  if (zDomain == 0 || strcmp(zDomain, "payload") == 0) pushFirst(db);
   if (pOp->zSetup != 0) must(db, pOp->zSetup);
 }

@@ -97,16 +97,20 @@ typedef struct Operation {
   int flags;
 } Operation;
 
-extern const Operation aOperation[];
-extern const int nOperation;
+/* Of each domain, with a row of zeros at the end. */
+extern const Operation aCoreOperation[], aPayloadOperation[],
+    aRolloutOperation[], aEvidenceOperation[], aCacheOperation[];
 
 /* Reads a program's argument, if it is given: a pattern of the names of tests,
 ** with * and ?, or PART/PARTS (0/4 to 3/4), by which several processes share
 ** the operations. */
 void chooseOperations(int argc, char **argv);
-/* Whether operation number i is among those to run. */
-int isChosen(int i);
-/* Runs what every operation finds in its database, and its zSetup. */
+/* Operation number i of those to run, from 0; NULL when there are no more. */
+const Operation *chosenOperation(int i);
+/* Whether it is the first of the shared processes that runs. */
+int isFirstPart(void);
+/* Runs what every operation of the domain finds in its database, and its
+** zSetup. */
 void prepareDb(sqlite3 *db, const Operation *pOp);
 
 #endif

@@ -148,16 +148,16 @@ static void testOperation(void **ppState) {
 /* The argument: see chooseOperations(). */
 int main(int argc, char **argv) {
   static struct CMUnitTest aTest[300];
-  int i, n = 0;
+  const Operation *pOp;
+  int rc, n = 0;
   stopClock();
   chooseOperations(argc, argv);
-  for (i = 0; i < nOperation; i++) {
-    if (!isChosen(i)) continue;
-    aTest[n].name = aOperation[i].zName;
+  while ((pOp = chosenOperation(n)) != 0) {
+    aTest[n].name = pOp->zName;
     aTest[n].test_func = testOperation;
-    aTest[n++].initial_state = (void *)&aOperation[i];
+    aTest[n++].initial_state = (void *)pOp;
   }
-  i = _cmocka_run_group_tests("damage", aTest, (size_t)n, 0, 0);
+  rc = _cmocka_run_group_tests("damage", aTest, (size_t)n, 0, 0);
   free(victim.azDamage);
-  return i;
+  return rc;
 }

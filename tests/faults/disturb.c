@@ -162,7 +162,7 @@ static void disturb(Case *p, int iPoint, int *pbFired) {
   char *z;
   int rc;
   begin(p, db);
-  nQueued = queued(db);
+  nQueued = p->pOp->flags & OP_STAGES ? queued(db) : 0;
   faultArm(p->eKind, iPoint, p->bSticky, db);
   rc = runOut(db, p->pOp->zSql, zOut, MAX_OUT);
   *pbFired = faultDisarm(0) > 0;
@@ -375,14 +375,14 @@ static void testStopped(void **ppState) {
 
 /*------------------------------------------------------------------ loading --*/
 
-/* Loading fails at each point: what there is then must not crash, and the
-** next attempt loads. */
+/* Loading fails at each point (in the quick run, at some): what there is then
+** must not crash, and the next attempt loads. */
 static void testLoad(void **ppState) {
   int iPoint, bSticky, bFired;
   i64 nUsed = 0;
   (void)ppState;
   for (bSticky = 0; bSticky < 2; bSticky++) {
-    for (iPoint = 0, bFired = 1; bFired; iPoint++) {
+    for (iPoint = 0, bFired = 1; bFired; iPoint += isFull() ? 1 : 13) {
       sqlite3 *db;
       char *z, *zErr = 0;
       int rc;
@@ -443,9 +443,15 @@ static void testLoadAgain(void **ppState) {
   assert_true(iPoint > 5);
 }
 
+/* Whether case iCase of operation iOperation is to run. The quick run takes one
+** of nPick cases, another one with each operation. */
+static int isPicked(int iCase, int iOperation, int nPick) {
+  return isFull() || (iCase + iOperation) % nPick == 0;
+}
+
 /* The cases of testStopped(): queued rows are not in a file yet. */
-static int addStops(
-    const Operation *pOp, struct CMUnitTest *aTest, Case *aCase) {
+static int addStops(const Operation *pOp, int iOperation,
+    struct CMUnitTest *aTest, Case *aCase) {
   static const struct {
     const char *zName;
     FaultKind eKind;
@@ -462,8 +468,7 @@ static int addStops(
   for (i = 0; i < 5; i++) {
     for (bBegin = 0; bBegin < 2; bBegin++) {
       Case *p = &aCase[n];
-      if (!isFull() && (aKind[i].bSticky || bBegin)) continue;
-      if (!isFull() && aKind[i].eKind == FAULT_INTERRUPT) continue;
+      if (!isPicked(i * 2 + bBegin, iOperation, 9)) continue;
       p->pOp = pOp;
       p->eKind = aKind[i].eKind;
       p->bSticky = aKind[i].bSticky;
@@ -478,26 +483,24 @@ static int addStops(
   return n;
 }
 
-static int addCases(
-    const Operation *pOp, struct CMUnitTest *aTest, Case *aCase) {
+static int addCases(const Operation *pOp, int iOperation,
+    struct CMUnitTest *aTest, Case *aCase) {
   static const struct {
     const char *zName;
     FaultKind eKind;
     int bSticky;
-    int bOften[2]; /* part of the quick run; in BEGIN */
   } aKind[] = {
-      {"memory", FAULT_MEMORY, 0, {1, 1}},
-      {"memory from there on", FAULT_MEMORY, 1, {0, 1}},
-      {"stopped", FAULT_STEP, 0, {1, 0}},
-      {"stopped from there on", FAULT_STEP, 1, {0, 1}},
-      {"interrupt", FAULT_INTERRUPT, 0, {1, 1}},
+      {"memory", FAULT_MEMORY, 0},
+      {"memory from there on", FAULT_MEMORY, 1},
+      {"stopped", FAULT_STEP, 0},
+      {"stopped from there on", FAULT_STEP, 1},
+      {"interrupt", FAULT_INTERRUPT, 0},
   };
-  size_t i;
-  int n = 0, bBegin;
-  for (i = 0; i < sizeof(aKind) / sizeof(aKind[0]); i++) {
+  int i, n = 0, bBegin;
+  for (i = 0; i < 5; i++) {
     for (bBegin = 0; bBegin < (pOp->flags & OP_ALONE ? 1 : 2); bBegin++) {
       Case *p = &aCase[n];
-      if (!isFull() && !aKind[i].bOften[bBegin]) continue;
+      if (!isPicked(i * 2 + bBegin, iOperation, 3)) continue;
       p->pOp = pOp;
       p->eKind = aKind[i].eKind;
       p->bSticky = aKind[i].bSticky;
@@ -516,18 +519,18 @@ static int addCases(
 int main(int argc, char **argv) {
   static struct CMUnitTest aTest[3000];
   static Case aCase[3000];
+  const Operation *pOp;
   int i, n = 0;
   faultMemory();
   stopClock();
   chooseOperations(argc, argv);
-  if (isChosen(0)) {
+  if (isFirstPart()) {
     aTest[n++] = (struct CMUnitTest)cmocka_unit_test(testLoad);
     aTest[n++] = (struct CMUnitTest)cmocka_unit_test(testLoadAgain);
   }
-  for (i = 0; i < nOperation; i++) {
-    if (!isChosen(i)) continue;
-    n += addCases(&aOperation[i], &aTest[n], &aCase[n]);
-    n += addStops(&aOperation[i], &aTest[n], &aCase[n]);
+  for (i = 0; (pOp = chosenOperation(i)) != 0; i++) {
+    n += addCases(pOp, i, &aTest[n], &aCase[n]);
+    n += addStops(pOp, i, &aTest[n], &aCase[n]);
   }
   return _cmocka_run_group_tests("disturb", aTest, (size_t)n, 0, 0);
 }

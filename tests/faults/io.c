@@ -215,12 +215,13 @@ static int addCases(
 int main(int argc, char **argv) {
   static struct CMUnitTest aTest[3000];
   static Case aCase[3000];
+  const Operation *pOp;
   int i, n = 0;
   stopClock();
   faultVfs();
   chooseOperations(argc, argv);
-  for (i = 0; i < nOperation; i++) {
-    if (isChosen(i)) n += addCases(&aOperation[i], &aTest[n], &aCase[n]);
+  for (i = 0; (pOp = chosenOperation(i)) != 0; i++) {
+    n += addCases(pOp, &aTest[n], &aCase[n]);
   }
   return _cmocka_run_group_tests("io", aTest, (size_t)n, 0, 0);
 }

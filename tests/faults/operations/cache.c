@@ -1,0 +1,53 @@
+/* cache.c: what the domain cache does, to be disturbed: see operations.h. */
+#include "operations.h"
+
+const Operation aCacheOperation[] = {
+    {"uninstall a domain", CACHED, 0,
+        "SELECT blackbox_uninstall('main', 'cache', 'force')", 0},
+    {"cache", CACHED, 0, CACHE(SESSION, "f4e8g1h3", "[3]", "4000"), 0},
+    {"cache it again", CACHED, 0, CACHE(SESSION, "f4e8g1h1", "[3]", "4000"), 0},
+    {"cache as a row", CACHED, 0,
+        "INSERT INTO cache_items(session_id, task_id, turn_id, description, "
+        "timestamp, data) VALUES(" SESSION
+        ", 'a7b3c9d2', 'f4e8g1h3', 'next', 4000, '[3]')",
+        0},
+    {"read the cache", CACHED, 0,
+        "SELECT data FROM cache_items; SELECT * FROM cache_list(" SESSION
+        "); SELECT cache_stats(" SESSION ")",
+        0},
+    {"upgrade the cache", CACHED_BEFORE, 0,
+        "SELECT blackbox_install('main', 'cache')", 0},
+    {"read an item", CACHED, 0,
+        "SELECT cache_read(" SESSION " || '_a7b3c9d2_f4e8g1h2', NULL, 2001)",
+        OP_MARKS},
+    {"read an item and mark it", CACHED, 0,
+        "SELECT cache_read(" SESSION " || '_a7b3c9d2_f4e8g1h2', NULL, 90000)",
+        OP_MARKS},
+    {"mark an item by a row", CACHED, 0,
+        "INSERT INTO cache_access VALUES(" SESSION
+        " || '_a7b3c9d2_f4e8g1h2', 3, 90000)",
+        0},
+    {"update an item", CACHED, 0,
+        "SELECT cache_update(" SESSION " || '_a7b3c9d2_f4e8g1h2', '[7]', 'n', "
+        "'{\"kind\":\"tool_result\"}', NULL, 5000, 6000)",
+        0},
+    {"delete an item", CACHED, 0,
+        "SELECT cache_delete(" SESSION " || '_a7b3c9d2_f4e8g1h2', NULL, 90000)",
+        0},
+    {"evict the least recently used",
+        CACHED "INSERT INTO blackbox_settings VALUES('cache.on_quota', "
+               "'evict_lru'), ('cache.session_quota_bytes', 8);",
+        0, CACHE(SESSION, "f4e8g1h3", "[3]", "4000"), 0},
+    {"turn to evict_lru", CACHED, 0,
+        "INSERT INTO blackbox_settings VALUES('cache.on_quota', 'evict_lru')",
+        0},
+    {"clean up orphans",
+        CACHED "UPDATE cache_items SET custom_metadata ="
+               " '{\"kind\":\"tool_result\"}' WHERE id = 1;",
+        0, "SELECT cache_cleanup_orphans(500, 10000000000)", 0},
+    {"clear a session", CACHED, 0, "SELECT cache_clear_session(" SESSION ")",
+        0},
+    {"clean the cache", CACHED, 0,
+        "SELECT cache_cleanup_outdated(1, 10000000000)", 0},
+    {0, 0, 0, 0, 0},
+};

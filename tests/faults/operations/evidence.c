@@ -1,0 +1,49 @@
+/* evidence.c: what the domain evidence does, to be disturbed: see operations.h. */
+#include "operations.h"
+
+const Operation aEvidenceOperation[] = {
+    {"create a buffer", 0, 0,
+        "CREATE VIRTUAL TABLE rec USING evidence_buffer("
+        "retention_policy='keep-last-n', max_screenshots=5)",
+        0},
+    {"store", BUFFER, "UPDATE rec SET pinned = 1 WHERE id = 'a1'",
+        "INSERT INTO rec(id, timestamp, action) VALUES('a4', 4000, '{}')", 0},
+    {"store it again", BUFFER, 0,
+        "UPDATE rec SET screenshot = zeroblob(20000), action = '" ACTION(
+            "a1") "' WHERE id = 'a1'",
+        0},
+    {"store over the threshold", BUFFER, 0, STORE("rec", "a4", "4000"), 0},
+    {"store into the overflow", 0, SPILLING, STORE("temp.rec", "a4", "4000"),
+        0},
+    {"flush a buffer", 0, SPILLING, "SELECT evidence_flush('rec')", 0},
+    {"approve", BUFFER, 0, "SELECT evidence_prune_for_approval('rec')", 0},
+    {"approve, pages given back", "PRAGMA auto_vacuum = 2; VACUUM;" BUFFER, 0,
+        "SELECT evidence_prune_for_approval('rec')", 0},
+    {"approve what overflowed", 0, SPILLING STORE("temp.rec", "a4", "4000"),
+        "SELECT evidence_prune_for_approval('rec', 1)", 0},
+    {"prune screenshots", BUFFER, 0,
+        "SELECT evidence_prune_screenshots('rec', 1)", 0},
+    {"prune",
+        "CREATE VIRTUAL TABLE rec USING "
+        "evidence_buffer(max_size_bytes=100000);" STORE("rec", "a1", "1000")
+            STORE("rec", "a2", "2000") "UPDATE rec SET pinned = 1;" STORE(
+                "rec", "a3", "3000") "UPDATE rec SET pinned = 0;",
+        0, "SELECT evidence_prune('rec')", 0},
+    {"change a limit", BUFFER, 0,
+        "INSERT INTO rec(rec, value) VALUES('max_size_bytes', 80000)", 0},
+    {"delete an action", BUFFER, 0, "DELETE FROM rec WHERE id = 'a2'", 0},
+    {"clear a buffer", BUFFER, 0, "SELECT evidence_clear('rec')", 0},
+    {"rename a buffer", BUFFER, 0, "ALTER TABLE rec RENAME TO tape2", 0},
+    {"drop a buffer", BUFFER, 0, "DROP TABLE rec", 0},
+    {"install mends a buffer",
+        BUFFER "DROP VIEW rec_note; DROP TRIGGER rec_rowsdelete;", 0,
+        "SELECT blackbox_install()", 0},
+    {"read a buffer", BUFFER, 0,
+        "SELECT id, timestamp, length(screenshot) FROM rec WHERE timestamp >= "
+        "2000; SELECT evidence_stats('rec'); SELECT * FROM evidence_stats; "
+        "SELECT evidence_needs_pruning('rec'); SELECT "
+        "evidence_export_puppeteer('rec') IS NULL; SELECT "
+        "evidence_export_replay('rec') IS NULL",
+        0},
+    {0, 0, 0, 0, 0},
+};

@@ -1,0 +1,115 @@
+/*
+** operations.h: pieces of SQL that the operations of several domains share. Each
+** file of this folder lists what one domain does, to be disturbed by the programs
+** of the folder above.
+**
+** Every database has a table app and the schema of the domain; that of payload
+** also a ring (window 3) in which agent a has four exchanges behind it and agent
+** b one. The operations of the core find all of this.
+*/
+#ifndef BX_OPERATIONS_H
+#define BX_OPERATIONS_H
+
+#include "../../harness.h"
+
+#define TEMP_RING                                                              \
+  "CREATE VIRTUAL TABLE temp.fast USING payload_ring(window=3);"               \
+  "INSERT INTO fast(agent_id, event_id, request_body, timestamp) VALUES"       \
+  "  ('a','t1','q1',1000),('a','t2','q2',2000);"
+#define ARCHIVE                                                                \
+  "INSERT INTO event_payloads(event_id, agent_id, request_body, purpose,"      \
+  "  created_at) VALUES('o1','a','old','archive','2001-01-01 00:00:00'),"      \
+  "  ('o2','a','old','archive','2001-01-01T00:00:00.000Z'),"                   \
+  "  ('n1','b','new','archive','2999-01-01T00:00:00.000Z');"                   \
+  "INSERT INTO event_payloads(event_id, agent_id, request_body, purpose,"      \
+  "  kill_switch_event_id, created_at) VALUES('o3','a','kept','evidence',"     \
+  "  'k0','2001-01-01T00:00:00.000Z');"
+#define ARCHIVED                                                               \
+  "INSERT INTO event_payloads(event_id, agent_id, request_body,"               \
+  "  response_body, purpose, created_at) SELECT event_id, agent_id,"           \
+  "  request_body, response_body, 'archive', '1970-01-01 00:00:05' FROM ring;"
+#define PUSH(ring, agent, event)                                               \
+  "INSERT INTO " ring "(agent_id, event_id, request_body, response_body,"      \
+  "  timestamp) VALUES('" agent "','" event "','question','answer',9000)"
+#define QUEUE(event)                                                           \
+  "SELECT payload_queue('" event "', 'a', 'question', 'answer', 9000);"
+#define QUEUE_NEW(event)                                                       \
+  "SELECT payload_queue('" event                                               \
+  "', 'a', 'question', 'answer', 32472144000000);"
+#define MEMORY                                                                 \
+  "INSERT INTO blackbox_settings VALUES('payload.queue_mode', 'memory');"
+#define JSON                                                                   \
+  "'[{\"eventId\":\"j1\",\"agentId\":\"a\",\"requestBody\":\"q\","             \
+  "\"responseBody\":null,\"timestamp\":7000},"                                 \
+  "{\"event_id\":\"j2\",\"agent_id\":\"a\",\"request_body\":\"p\","            \
+  "\"timestamp\":8000}]'"
+#define CALL(command, arguments)                                               \
+  "INSERT INTO blackbox_call(command, arguments) VALUES('" command             \
+  "','" arguments "')"
+
+#define OLD "'5973b6c0-94b8-487b-a530-2aeb6098ae0e'"
+#define NEW "'019d0000-1111-7222-8333-444455556666'"
+#define USER                                                                   \
+  "{\"type\":\"event_msg\",\"payload\":{\"type\":\"user_message\","            \
+  "\"message\":\"hi\"}}"
+#define SAID                                                                   \
+  "{\"type\":\"response_item\",\"payload\":{\"type\":\"message\",\"role\":"    \
+  "\"assistant\",\"content\":[{\"type\":\"output_text\",\"text\":\"yes\"}]}}"
+#define DROPPED                                                                \
+  "{\"type\":\"event_msg\",\"payload\":{\"type\":\"exec_command_begin\"}}"
+#define ODD                                                                    \
+  "{\"t\\u0079pe\":1,\"type\":\"compacted\",\"timestamp\":5000,\"payload\":{"  \
+  "\"a\":[1]}}"
+#define APPEND(items) "SELECT rollout_append(" OLD ", '[" items "]', 3000);"
+#define ROLLOUT                                                                \
+  "SELECT rollout_create(" OLD ", 'be brief', 'permanent', NULL, 1000);"       \
+  "SELECT rollout_append(" OLD ", '[" USER "," SAID "," DROPPED "," USER       \
+  "," SAID "]', 2000);"
+#define EXPIRED                                                                \
+  "SELECT rollout_create(" NEW ", NULL, 0, NULL, 1000);"                       \
+  "SELECT rollout_append(" NEW ", '[" USER "," DROPPED "]', 1000);"
+#define LINES                                                                  \
+  "'{\"timestamp\":\"2026-01-01T00:00:00.000Z\",\"type\":\"session_meta\","    \
+  "\"payload\":{\"id\":\"019d0000-1111-7222-8333-444455556666\"}}' || "        \
+  "char(10) || '" USER "' || char(10) || 'damaged' || char(10) || '" SAID "'"
+#define ACTION(id)                                                             \
+  "{\"id\":\"" id                                                              \
+  "\",\"fallbackChain\":{\"strategies\":[{\"type\":\"vision_ocr\","            \
+  "\"confidence\":0.7,\"metadata\":{\"targetText\":\"Save\",\"rest\":1}}]},"   \
+  "\"visionData\":{\"ocrText\":\"Save\",\"rawOcrResult\":[1,2,3]},"            \
+  "\"networkData\":{},\"eventType\":\"click\"}"
+#define STORE(rec, id, time)                                                   \
+  "INSERT INTO " rec "(id, timestamp, action, screenshot) VALUES('" id         \
+  "', " time ", '" ACTION(id) "', zeroblob(30000));"
+#define STORES(rec)                                                            \
+  STORE(rec, "a1", "1000") STORE(rec, "a2", "2000") STORE(rec, "a3", "3000")
+#define BUFFER                                                                 \
+  "CREATE VIRTUAL TABLE rec USING "                                            \
+  "evidence_buffer(max_size_bytes=100000);" STORES("rec")
+#define SPILLING                                                               \
+  "CREATE VIRTUAL TABLE temp.rec USING evidence_buffer("                       \
+  "max_size_bytes=100000, overflow='main');" STORES("temp.rec")
+#define SESSION "'conv_a3f8e2b4-5c6d-7e8f-9g0h-1i2j3k4l5m6n'"
+#define OTHER_SESSION "'conv_b3f8e2b4-5c6d-7e8f-9g0h-1i2j3k4l5m6n'"
+#define CACHE(session, turn, data, now)                                        \
+  "SELECT cache_write(" session ", 'a7b3c9d2', '" turn "', '" data             \
+  "', 'what it is', NULL, " now ");"
+#define CACHE_COLUMNS                                                          \
+  "id, session_id, task_id, turn_id, timestamp, protected, description, "      \
+  "custom_metadata, data"
+/* cache_items as an older version made it. */
+#define CACHED_BEFORE                                                          \
+  CACHED "CREATE TABLE saved AS SELECT " CACHE_COLUMNS " FROM cache_items;"    \
+         "DROP TABLE cache_items; CREATE TABLE cache_items(id INTEGER PRIMARY" \
+         " KEY, storage_key TEXT AS (session_id || '_' || task_id || '_' ||"   \
+         " turn_id) UNIQUE, session_id, task_id, turn_id, timestamp,"          \
+         " data_size AS (length(data)), protected, description,"               \
+         " custom_metadata, data, note);"                                      \
+         "INSERT INTO cache_items(" CACHE_COLUMNS ") SELECT * FROM saved;"     \
+         "DROP TABLE saved; CREATE INDEX mine ON cache_items(note);"
+#define CACHED                                                                 \
+  CACHE(SESSION, "f4e8g1h1", "[1,2]", "1000")                                  \
+  CACHE(SESSION, "f4e8g1h2", "{}", "2000")                                     \
+  CACHE(OTHER_SESSION, "f4e8g1h1", "[1.0]", "3000")
+
+#endif

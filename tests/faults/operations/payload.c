@@ -1,0 +1,151 @@
+/* payload.c: what the domain payload does, to be disturbed: see operations.h. */
+#include "operations.h"
+
+const Operation aPayloadOperation[] = {
+    {"install mends a guard", "DROP TRIGGER payload_delete_check;", 0,
+        "SELECT blackbox_install()", 0},
+    {"install takes the hashes of pins", ARCHIVE, 0,
+        "SELECT blackbox_install()", 0},
+    {"install guards a unique index and a column",
+        "DROP TRIGGER payload_delete_check;"
+        "CREATE UNIQUE INDEX theirs ON event_payloads(event_id, agent_id);"
+        "ALTER TABLE event_payloads ADD COLUMN more;" ARCHIVE,
+        0, "SELECT blackbox_install()", 0},
+    {"create a ring", 0, 0, "CREATE VIRTUAL TABLE r2 USING payload_ring", 0},
+    {"create a ring in temp", 0, 0,
+        "CREATE VIRTUAL TABLE temp.r2 USING payload_ring(window=9)", 0},
+    {"push of a new agent", 0, 0, PUSH("ring", "c", "e9"), 0},
+    {"push into room", 0, 0, PUSH("ring", "b", "e9"), 0},
+    {"push over the oldest", 0, 0, PUSH("ring", "a", "e9"), 0},
+    {"push, statements kept", 0, PUSH("ring", "a", "e8"),
+        PUSH("ring", "a", "e9"), 0},
+    {"push after a new window",
+        "INSERT INTO ring(ring, value) "
+        "VALUES('window', 5);",
+        0, PUSH("ring", "a", "e9"), OP_PARTLY},
+    {"push of several", 0, 0,
+        "INSERT INTO ring(agent_id, event_id, timestamp) VALUES('a','x1',1),"
+        "('d','x2',2),('a','x3',3),('b','x4',4)",
+        0},
+    {"push into temp", 0, TEMP_RING, PUSH("temp.fast", "a", "e9"), 0},
+    {"read", 0, 0,
+        "SELECT * FROM ring; SELECT * FROM ring WHERE agent_id = 'a' ORDER BY "
+        "seq DESC; SELECT agent_id, count(*), sum(size_bytes) FROM ring GROUP "
+        "BY agent_id",
+        0},
+    {"smaller window", 0, 0,
+        "INSERT INTO ring(ring, value) VALUES('window', 2)", 0},
+    {"clear an agent", 0, 0, "DELETE FROM ring WHERE agent_id = 'a'", 0},
+    {"clear all", 0, 0, "DELETE FROM ring", 0},
+    {"kill switch", 0, 0, "SELECT payload_kill_switch('ring', 'a', 'k1')", 0},
+    {"kill switch again", 0,
+        "SELECT payload_kill_switch('ring', 'a', 'k1');" PUSH(
+            "ring", "a", "e9"),
+        "SELECT payload_kill_switch('ring', 'a', 'k1')", 0},
+    {"kill switch after a new window",
+        "INSERT INTO ring(ring, value) VALUES('window', 5);", 0,
+        "SELECT payload_kill_switch('ring', 'a', 'k1')", 0},
+    {"kill switch of what is archived", ARCHIVED, 0,
+        "SELECT payload_kill_switch('ring', 'a', 'k1')", 0},
+    {"kill switch as a row", 0, 0,
+        "INSERT INTO ring(ring, agent_id, event_id) "
+        "VALUES('kill_switch','a','k1')",
+        OP_PARTLY},
+    {"kill switch as a command", 0, 0,
+        CALL("payload_kill_switch", "[\"ring\",\"a\",\"k1\"]"), OP_PARTLY},
+    {"kill switch from temp", 0, TEMP_RING,
+        "SELECT payload_kill_switch('fast', 'a', 'k1')", 0},
+    {"extract", "DELETE FROM ring WHERE event_id = 'e4';", 0,
+        "SELECT payload_extract('ring', 'a')", 0},
+    {"rename", 0, 0, "ALTER TABLE ring RENAME TO tape", 0},
+    {"drop", 0, 0, "DROP TABLE ring", 0},
+    {"install mends a ring",
+        "DROP TRIGGER ring_gone; DROP VIEW ring_check;"
+        "CREATE TRIGGER ring_gone AFTER DELETE ON ring_slots BEGIN SELECT 1;"
+        "END;",
+        0, "SELECT blackbox_install()", 0},
+    {"archive a row", 0, QUEUE_NEW("w0"), QUEUE_NEW("w1"), OP_CARRIES},
+    {"archive a row by a row", 0, 0,
+        "INSERT INTO payload_queue(event_id, agent_id, request_body, "
+        "timestamp) VALUES('w1','a','q',32472144000000)",
+        OP_CARRIES},
+    {"archive several by a row", 0, 0,
+        "INSERT INTO payload_queue(event_id, agent_id, timestamp) "
+        "VALUES('w1','a',32472144000000), ('w2','a',32472144000000)",
+        OP_CARRIES},
+    {"archive history", 0, 0, QUEUE("w1"), OP_CARRIES},
+    {"archive history by a row", 0, 0,
+        "INSERT INTO payload_queue(event_id, agent_id, request_body, "
+        "timestamp) VALUES('w1','a','q',9000)",
+        OP_CARRIES},
+    {"archive a row, with clean-up", ARCHIVE, 0, QUEUE_NEW("w1"),
+        OP_STAGES | OP_CARRIES},
+    {"archive by a row, with clean-up", ARCHIVE, 0,
+        "INSERT INTO payload_queue(event_id, agent_id, timestamp) "
+        "VALUES('w1','a',32472144000000)",
+        OP_STAGES | OP_CARRIES},
+    {"archive what waited", MEMORY,
+        QUEUE("w1") "UPDATE blackbox_settings SET "
+                    "value = 'durable' WHERE name = 'payload.queue_mode'",
+        QUEUE_NEW("w2"), OP_STAGES | OP_CARRIES},
+    {"queue", MEMORY, 0, QUEUE("w1"), OP_STAGES},
+    {"queue as a row", MEMORY, 0,
+        "INSERT INTO payload_queue(event_id, agent_id, request_body, "
+        "timestamp) VALUES('w1','a','q',9000)",
+        OP_STAGES},
+    {"queue a full batch",
+        MEMORY
+        "INSERT INTO blackbox_settings VALUES('payload.flush_batch_size', "
+        "3);" ARCHIVE,
+        QUEUE("w1") QUEUE("w2"), QUEUE("w3"), OP_STAGES | OP_CARRIES},
+    {"queue a full batch by a row",
+        MEMORY
+        "INSERT INTO blackbox_settings VALUES('payload.flush_batch_size', 3);",
+        QUEUE("w1") QUEUE("w2"),
+        "INSERT INTO payload_queue(event_id, agent_id, request_body, "
+        "timestamp) VALUES('w3','a','q',9000)",
+        OP_STAGES},
+    {"flush", MEMORY, QUEUE("w1") QUEUE("w2"), "SELECT payload_flush()",
+        OP_ALONE | OP_CARRIES},
+    {"drop a queued row", MEMORY, QUEUE("w1") QUEUE("w2"),
+        "DELETE FROM payload_queue WHERE event_id = 'w1'", 0},
+    {"drop what is queued", MEMORY, QUEUE("w1") QUEUE("w2"),
+        "DELETE FROM payload_queue", 0},
+    {"clear what is queued", MEMORY ARCHIVE, QUEUE("w1") QUEUE("w2"),
+        "SELECT payload_clear_archive()", 0},
+    {"save evidence", 0, 0, "SELECT payload_save_evidence('k1', " JSON ")", 0},
+    {"save evidence of what is archived",
+        "INSERT INTO event_payloads(event_id, agent_id, request_body, purpose)"
+        "  VALUES('j1','a','q','archive'), ('j2','a','q','archive');",
+        0, "SELECT payload_save_evidence('k1', " JSON ")", 0},
+    {"save evidence as a row", ARCHIVED, 0,
+        "INSERT INTO payload_evidence(kill_switch_event_id, event_id, agent_id,"
+        " request_body, response_body, created_at) SELECT 'k1', event_id, "
+        "agent_id, request_body, response_body, '1970-01-01 00:00:06' FROM "
+        "event_payloads WHERE event_id <> 'e1'",
+        0},
+    {"save evidence as a command", 0, 0,
+        CALL("payload_save_evidence",
+            "[\"k1\",\"[{\\\"eventId\\\":\\\"j1\\\",\\\"agentId\\\":\\\"a\\\","
+            "\\\"timestamp\\\":7000}"
+            "]\"]"),
+        0},
+    {"unpin", ARCHIVE, 0,
+        "SELECT payload_unpin(id, 'me', 'done') FROM event_payloads "
+        "WHERE event_id = 'o3'",
+        0},
+    {"clean up", ARCHIVE, 0, "SELECT payload_cleanup(7, 1000000000000)", 0},
+    {"clean up as a command", ARCHIVE, 0,
+        CALL("payload_cleanup", "[7,1000000000000]"), 0},
+    {"clear the archive", ARCHIVE, 0, "SELECT payload_clear_archive()", 0},
+    {"delete archive rows", ARCHIVE, 0,
+        "DELETE FROM event_payloads WHERE purpose = 'archive'", 0},
+    {"figures", ARCHIVE, 0,
+        "SELECT payload_stats(); SELECT payload_db_size(); SELECT * FROM "
+        "payload_waiting; SELECT blackbox_version(), blackbox_debug()",
+        0},
+    {"check", ARCHIVE, 0, "SELECT * FROM blackbox_check", 0},
+    {"check hashes", ARCHIVE "SELECT blackbox_install();", 0,
+        "SELECT * FROM blackbox_check", 0},
+    {0, 0, 0, 0, 0},
+};

@@ -1,0 +1,72 @@
+/* rollout.c: what the domain rollout does, to be disturbed: see operations.h. */
+#include "operations.h"
+
+const Operation aRolloutOperation[] = {
+    {"create a rollout", 0, 0,
+        "SELECT rollout_create(" OLD ", 'be brief', 'permanent', NULL, 1000)",
+        0},
+    {"create a rollout as a row", 0, 0,
+        "INSERT INTO rollouts(id, created, expires_at) VALUES(" OLD
+        ", 1000, 'permanent')",
+        0},
+    {"append", ROLLOUT, 0, APPEND(SAID "," DROPPED "," USER), 0},
+    {"append, statements kept", ROLLOUT, APPEND(SAID),
+        APPEND(SAID "," DROPPED "," USER), 0},
+    {"append what is odd", ROLLOUT, 0, APPEND(ODD "," SAID), 0},
+    {"append as a command", ROLLOUT, 0,
+        "INSERT INTO blackbox_call(command, arguments) VALUES("
+        "'rollout_append', json_array(" OLD ", '[" SAID "," USER "]', 3000))",
+        OP_PARTLY},
+    {"log an item", ROLLOUT, 0,
+        "INSERT INTO rollout_log(rollout_id, item, timestamp) VALUES(" OLD
+        ", '" USER "', 3000)",
+        0},
+    {"import", ROLLOUT, 0, "SELECT rollout_import(" LINES ", NULL, 1000)", 0},
+    {"import as a command", ROLLOUT, 0,
+        "INSERT INTO blackbox_call(command, arguments) VALUES("
+        "'rollout_import', json_array(" LINES ", NULL, 1000))",
+        0},
+    {"import more as a command", ROLLOUT, 0,
+        "INSERT INTO blackbox_call(command, arguments) VALUES("
+        "'rollout_import', json_array(" LINES ", " OLD ", 1000))",
+        0},
+    {"take back a turn", ROLLOUT, 0,
+        APPEND("{\"type\":\"event_msg\",\"payload\":{\"type\":"
+               "\"thread_rolled_back\",\"num_turns\":1}}"),
+        0},
+    {"fork", ROLLOUT, 0, "SELECT rollout_fork(" OLD ", 1, " NEW ", 4000)", 0},
+    {"start a rollout by an upsert", ROLLOUT, 0,
+        "INSERT INTO rollout_heads(id, created) VALUES(" NEW ", 3000) "
+        "ON CONFLICT (id) DO UPDATE SET status = 'archived'",
+        0},
+    {"import without a session_meta", ROLLOUT, 0,
+        "SELECT rollout_import('" USER "' || char(10) || 'damaged', " NEW
+        ", 1000)",
+        0},
+    {"rebuild rollouts",
+        ROLLOUT "SELECT rollout_fork(" OLD ", 1, " NEW
+                ", 4000);DELETE FROM rollout_about;DELETE FROM rollout_turns;",
+        0, "SELECT rollout_rebuild()", 0},
+    {"install mends a lost table", ROLLOUT "DROP TABLE rollout_about;", 0,
+        "SELECT blackbox_install()", 0},
+    {"archive a rollout", ROLLOUT, 0, "SELECT rollout_archive(" OLD ")", 0},
+    {"delete a rollout", ROLLOUT, 0, "SELECT rollout_delete(" OLD ")", 0},
+    {"delete the parent of a fork",
+        ROLLOUT "SELECT rollout_fork(" OLD ", 1, " NEW ", 4000);", 0,
+        "SELECT rollout_delete(" OLD ")", 0},
+    {"clean up rollouts", ROLLOUT EXPIRED, 0,
+        "SELECT rollout_cleanup_expired(5000)", 0},
+    {"make rollouts searchable", ROLLOUT, 0, "SELECT rollout_search_install()",
+        0},
+    {"append what is searched", ROLLOUT "SELECT rollout_search_install();", 0,
+        APPEND(SAID "," DROPPED "," USER), 0},
+    {"search no more", ROLLOUT "SELECT rollout_search_install();", 0,
+        "SELECT rollout_search_remove()", 0},
+    {"read rollouts", ROLLOUT, 0,
+        "SELECT rollout_history(" OLD "); SELECT * FROM rollout_range(" OLD
+        ", 1, 2); SELECT * FROM rollout_context(" OLD "); SELECT "
+        "rollout_page(5); SELECT * FROM rollout_list(5); SELECT "
+        "rollout_export(" OLD "); SELECT * FROM rollout_dropped(" OLD ")",
+        0},
+    {0, 0, 0, 0, 0},
+};
