@@ -203,7 +203,7 @@ static void refuseLoss(Leaving *p) {
 
 static void dropVtab(Leaving *p, const char *zName) {
   char *zPrefix = sqlite3_mprintf(
-      "virtual table %s cannot be dropped (a buffer with pinned rows is not): ",
+      "virtual table %s cannot be dropped (one with pinned rows is not): ",
       zName);
   if (zPrefix == 0) bxFail(p->pErr, SQLITE_NOMEM, "out of memory");
   drop(p->p, "TABLE", zName, p->pErr);

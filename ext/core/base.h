@@ -1,0 +1,25 @@
+/*
+** base.h: SQLite's interface, and the names that headers of core know of each
+** other's structures.
+*/
+#ifndef BX_BASE_H
+#define BX_BASE_H
+
+#include "../blackbox.h"
+#include <sqlite3ext.h>
+#include <stddef.h>
+
+#ifndef SQLITE_CORE
+extern const sqlite3_api_routines *sqlite3_api;
+#endif
+
+typedef sqlite3_int64 i64;
+typedef struct Bx Bx;                 /* connection.h */
+typedef struct BxCall BxCall;         /* command.h */
+typedef struct BxErr BxErr;           /* error.h */
+typedef struct BxModule BxModule;     /* vtable.h */
+typedef struct BxProblems BxProblems; /* check.h */
+typedef struct BxStmts BxStmts;       /* statement.h */
+typedef struct BxVtab BxVtab;         /* vtable.h */
+
+#endif

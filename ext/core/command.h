@@ -1,0 +1,42 @@
+/*
+** command.h: functions, and the table blackbox_call.
+*/
+#ifndef BX_COMMAND_H
+#define BX_COMMAND_H
+
+#include "error.h"
+
+#define BX_READ 0  /* reads; may be used anywhere but in a schema */
+#define BX_WRITE 1 /* changes data: one savepoint around it, top level only */
+#define BX_OWN 2   /* changes data and looks after its own transaction */
+#define BX_PURE 4  /* a constant function of its arguments */
+
+typedef struct BxFunction {
+  const char *zName;
+  int nMin, nMax; /* number of arguments */
+  int flags;
+  void (*xRun)(BxCall *);
+} BxFunction;
+
+/* One call of a named function, or one row put into blackbox_call. */
+struct BxCall {
+  Bx *bx;
+  const BxFunction *pDef;
+  int nArg;
+  sqlite3_value **aArg;
+  sqlite3_context *pCtx; /* NULL for a row */
+  BxErr err;
+};
+
+/* Argument i, or NULL when it was not given or is SQL NULL. */
+sqlite3_value *bxArg(BxCall *p, int i);
+/* Results. A call that came as a row has no use for them. */
+void bxReturnInt(BxCall *p, i64 iVal);
+void bxReturnText(BxCall *p, char *zOwned); /* frees it with sqlite3_free */
+void bxReturnJson(BxCall *p, char *zOwned); /* the same, marked as JSON */
+void bxReturnValue(BxCall *p, sqlite3_value *pVal);
+
+int bxRegisterFunctions(Bx *bx, const BxFunction *aFunction, int nFunction);
+int bxRegisterCall(Bx *bx, const BxFunction *aFunction, int nFunction);
+
+#endif

@@ -1,0 +1,69 @@
+/*
+** statement.h: SQL templates, the statements kept for them, and the steps of a
+** statement.
+*/
+#ifndef BX_STATEMENT_H
+#define BX_STATEMENT_H
+
+#include "error.h"
+
+/*
+** The statements that one owner keeps prepared, for one schema and, in a
+** virtual table, one table name. A template is SQL that stands alone when
+** read: "main." marks the schema and "@" begins the owner's table name, so
+** main.@_slots becomes "schema"."ring_slots" and @_slots just "ring_slots".
+** The address of a template is its key: pass the same constant each time.
+*/
+struct BxStmts {
+  Bx *bx;
+  char *zDb;    /* schema name, unquoted */
+  char *zTable; /* virtual table's name, or NULL */
+  int nStmt;    /* entries used in aStmt */
+  int nAlloc;   /* entries allocated */
+  struct BxStmt *aStmt;
+  BxStmts *pNext; /* next schema of the same Bx */
+};
+
+/* Replaces the marks of a template. Returns text to sqlite3_free, or NULL. */
+char *bxExpand(const char *zTemplate, const char *zDb, const char *zTable);
+void bxStmtsInit(
+    BxStmts *p, Bx *bx, const char *zDb, const char *zTable, BxErr *pErr);
+/* Finalizes what is still alive. The object may be used again. */
+void bxStmtsFinalize(BxStmts *p);
+/* Finalizes and frees names; p itself stays the caller's. */
+void bxStmtsFree(BxStmts *p);
+/*
+** The kept statement of a template, reset and without bindings; NULL on
+** error. Never finalize it; end each use with bxRun() or bxDone().
+*/
+sqlite3_stmt *bxStmt(BxStmts *p, const char *zTemplate, BxErr *pErr);
+/* Finalizes the kept statement of a template: the next use prepares it anew. */
+void bxStmtForget(BxStmts *p, const char *zTemplate);
+/* A statement of the caller's own, to finalize. For cursors and rare SQL. */
+sqlite3_stmt *bxPrepare(BxStmts *p, const char *zTemplate, BxErr *pErr);
+/*
+** Binds parameters 1, 2, ... by one letter each: i an i64, t a const char*
+** (NULL binds NULL; must live until the statement is done), v a
+** sqlite3_value* (NULL binds NULL), s the same without a copy (must live until
+** the statement is done), n nothing (NULL), - none: it stays as it is.
+*/
+void bxBind(sqlite3_stmt *pStmt, BxErr *pErr, const char *zTypes, ...);
+/* Steps once. Returns 1 on a row; 0 at the end or on error. */
+int bxRow(sqlite3_stmt *pStmt, BxErr *pErr);
+/* Text of a column, NULL where that is NULL, or on error: SQLite needs memory
+** to give it out. */
+const char *bxColumnText(sqlite3_stmt *pStmt, int i, BxErr *pErr);
+/* A copy of it, to sqlite3_free(). */
+char *bxColumnCopy(sqlite3_stmt *pStmt, int i, BxErr *pErr);
+/* Resets, and lets go of bound values. NULL is allowed. */
+void bxDone(sqlite3_stmt *pStmt, BxErr *pErr);
+/* Steps to the end, then bxDone(). */
+void bxRun(sqlite3_stmt *pStmt, BxErr *pErr);
+/* The number that a query gives, 0 when it has no row. It is not kept. */
+i64 bxNumber(BxStmts *p, const char *zTemplate, BxErr *pErr);
+/* A query on a JSON text, its ?1, which it frees. */
+sqlite3_stmt *bxJsonRows(Bx *bx, const char *zSql, char *zOwned, BxErr *pErr);
+/* Runs a template of one or several statements that are not kept. */
+void bxExec(BxStmts *p, const char *zTemplate, BxErr *pErr);
+
+#endif

@@ -1,0 +1,30 @@
+/*
+** table.h: table-valued functions.
+*/
+#ifndef BX_TABLE_H
+#define BX_TABLE_H
+
+#include "error.h"
+
+/*
+** A table-valued function is a query. Hidden columns are its arguments; with
+** xOpen NULL, zSql runs on the schema that carries zDomain with the arguments
+** bound to ?1, ?2, ... in order (NULL where not given).
+*/
+typedef struct BxTable {
+  const char *zName;
+  const char *zColumns; /* declared columns, the hidden ones last */
+  int nColumn;          /* columns that are not hidden */
+  int nRequired, nArg;  /* hidden columns: needed, and in all */
+  const char *zDomain;
+  const char *zSql;
+  /* Prepares the query with its parameters bound, checks arguments. apArg[i]
+  ** is NULL where not given. The cursor finalizes the statement. */
+  sqlite3_stmt *(*xOpen)(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
+} BxTable;
+
+int bxRegisterTables(Bx *bx, const BxTable *aTable, int nTable);
+/* create_module with a reference to bx as pAux. */
+int bxRegisterModule(Bx *bx, const char *zName, const sqlite3_module *pModule);
+
+#endif
