@@ -1,4 +1,4 @@
-"""The sessions that README.md and docs/ show are what really happens."""
+"""The sessions in README.md and docs/ run as shown, and their lines fit."""
 import re
 
 import pytest
@@ -52,6 +52,20 @@ def test_the_sessions_are_real(page, tmp_path, capsys):
         block = block.replace("./blackbox", str(ROOT / "blackbox"))
         exec(compile(block, page.name, "exec"), {})
         assert capsys.readouterr().out.splitlines() == said
+
+
+@pytest.mark.parametrize(
+    "page", [*sorted(ROOT.glob("*.md")), *PAGES[1:]], ids=lambda page: page.name)
+def test_lines_fit_a_terminal(page):
+    """No line is wider than 120 columns, but for what the shell prints."""
+    wide, inside = [], False
+    for number, line in enumerate(page.read_text().splitlines(), 1):
+        if line.startswith("```"):
+            inside = line == "```console"
+        printed = inside and not line.startswith(("sqlite> ", "   ...> ", "$ "))
+        if len(line) > 120 and not printed:
+            wide.append(number)
+    assert wide == []
 
 
 def test_every_name_of_the_module_is_in_the_readme():
