@@ -1,58 +1,63 @@
--- cache.sql: tool results parked by session, with quotas that always hold.
+-- cache.sql: tool results, stored by session, with quotas that always hold.
 --
 -- Tables  cache_sessions   one row a session: its totals and its times
---         cache_items      the parked items
+--         cache_items      the items
 --         cache_presets    named sets of settings (keep, recycle, your own)
 --   kept by triggers only:
 --         cache_sizes      size and protection of each item that has been
---                          written over
+--                          overwritten
 --         cache_uses       reads of an item: how many, and the last one
 --         cache_limits     one row: the settings of this file, as numbers
---         cache_state      one row: what an eviction or clean-up is about, and
---                          the total of all sessions while that has a quota
+--         cache_state      one row: the state of a running eviction or
+--                          clean-up, and the total of all sessions while
+--                          there is a total quota
 -- Views   cache_quota          used and left bytes of each session
 --         cache_access         reads of each item; INSERT adds one
 --         cache_use            INSERT INTO cache_use VALUES('recycle')
---         cache_due_items      what the age rule may remove; DELETE removes it
---         cache_due_expired    what has expired; likewise
---         cache_due_sessions   what the idle rule may remove; likewise
---         cache_due_abandoned  sessions with tool results; likewise
---         cache_by_age, cache_by_use   what eviction may take, in its order
---         cache_victims, cache_total_victims   what eviction takes next
---         cache_check          contradictions (none, when all is well)
+--         cache_due_items      items for the age rule; DELETE removes them
+--         cache_due_expired    the same for items that have expired
+--         cache_due_sessions   the same for the idle rule
+--         cache_due_abandoned  the same for sessions with tool results
+--         cache_by_age, cache_by_use   items that eviction may remove, in order
+--         cache_victims, cache_total_victims   items that it removes next
+--         cache_check          contradictions (no rows if all is well)
 --
--- Runs alone after core.sql (sqlite3 my.db < sql/cache.sql), any number of
--- times. The mark "main." is the schema; a name inside a view or trigger
--- stands for its own schema.
+-- This file runs alone after core.sql (sqlite3 my.db < sql/cache.sql), any
+-- number of times. The mark "main." is the schema. A name inside a view or
+-- trigger refers to its own schema.
 --
 -- Invariants: total_size and item_count of a session equal the sum and count
 -- of its items at the end of every statement, under every conflict clause,
--- with recursive_triggers on and off. They cannot be written: they show
--- kept_size and kept_count, which only the triggers of cache_items touch.
--- REPLACE fires no delete trigger. So before a row goes in, the size of the
--- one it may replace is put into cache_sizes, where it stays and is kept true
--- until that item is deleted: a note of a row that was not replaced after all
--- (OR IGNORE) does no harm. REPLACE by id would take an item of another key,
--- so an id is never taken from outside.
+-- with recursive_triggers on and off. They cannot be written: they are computed
+-- from kept_size and kept_count, which only the triggers of cache_items change.
+--
+-- REPLACE does not fire delete triggers. So before a row is inserted, the size
+-- of the row that it may replace is stored in cache_sizes. There it is kept up
+-- to date until that item is deleted. If the row is not replaced after all (OR
+-- IGNORE), its row in cache_sizes does no harm. A REPLACE by id would delete an
+-- item with another key, so a statement cannot give an id.
+--
 -- A limit is a RAISE after the totals are known, never a CHECK on a total:
--- under OR IGNORE a CHECK would keep the item and drop its count.
--- When memory runs out, json_valid() of SQLite before 3.45 says no instead of
--- failing. So a no is asked again, of a text that has to be made first, which
--- fails.
--- No CHECK, index or generated column calls a JSON function: where SQLite
--- takes these for unsafe (before 3.41, with trusted_schema off), one of them
--- would make the whole file unreadable, while a trigger fails alone. So
--- "protected" is a plain column that the triggers put right.
+-- under OR IGNORE a CHECK would keep the item and lose its count.
+--
+-- When memory runs out, json_valid() of SQLite before 3.45 returns 0 instead of
+-- failing. So the test is repeated with a text that SQLite must allocate first
+-- (x || ' '), and that allocation fails.
+--
+-- No CHECK, index or generated column calls a JSON function. SQLite before 3.41
+-- regards these as unsafe while trusted_schema is off. In a table definition
+-- they would make the whole file unreadable, in a trigger only the statement
+-- fails. So "protected" is a plain column, and the triggers correct it.
 --
 -- Reads are counted in cache_uses and not in cache_items, because a change of
--- an item writes its data again. While cache.on_quota is evict_lru every item
--- has a row there; otherwise only those that have been read.
+-- an item writes its data again. While cache.on_quota is evict_lru, every item
+-- has a row in cache_uses. Otherwise only items that have been read have one.
 --
--- Deleting a session removes its items with one receipt; the row triggers of
--- cache_items stand aside when the session is no longer there.
+-- Deleting a session removes its items with one receipt. The row triggers of
+-- cache_items do nothing if the session no longer exists.
 
--- Views before tables: a check of the file's integrity reads the newest
--- object first, and must find a table there.
+-- Views come before tables: PRAGMA integrity_check reads the newest object
+-- first, and that object must be a table.
 CREATE VIEW IF NOT EXISTS main.cache_quota AS
 SELECT s.session_id AS session_id,
        s.total_size AS used,
@@ -71,7 +76,7 @@ SELECT p.preset AS preset
  GROUP BY p.preset
 HAVING min(l.value IS p.value);
 
--- Both arms stand apart so that each finds its index.
+-- Two SELECTs, because each then uses its own index.
 CREATE VIEW IF NOT EXISTS main.cache_due_items AS
 SELECT storage_key AS key, data_size AS bytes, timestamp AS at,
        NULL AS blocked_by
@@ -92,7 +97,7 @@ SELECT s.session_id AS key, s.total_size AS bytes, s.last_accessed_at AS at,
             THEN 'tool_result' END AS blocked_by
   FROM cache_sessions AS s;
 
--- The sessions that the idle rule leaves alone, for a rule of their own.
+-- The sessions that the idle rule does not remove have a rule of their own.
 CREATE VIEW IF NOT EXISTS main.cache_due_abandoned AS
 SELECT s.session_id AS key, s.total_size AS bytes, s.last_accessed_at AS at,
        NULL AS blocked_by
@@ -109,8 +114,8 @@ SELECT i.storage_key AS key,
     ON u.session_id = i.session_id AND u.task_id = i.task_id
    AND u.turn_id = i.turn_id;
 
--- What eviction may take, for evict_oldest and for evict_lru: the lowest
--- (at, id) goes first.
+-- The items that eviction may remove, for evict_oldest and for evict_lru. It
+-- removes the lowest (at, id) first.
 CREATE VIEW IF NOT EXISTS main.cache_by_age AS
 SELECT session_id, timestamp AS at, id, data_size AS bytes, storage_key AS key
   FROM cache_items WHERE protected = 0;
@@ -123,8 +128,9 @@ SELECT u.session_id AS session_id, u.used_at AS at, i.id AS id,
     ON i.storage_key = u.session_id || '_' || u.task_id || '_' || u.turn_id
  WHERE u.protected = 0;
 
--- The first items of the session that is being written, as many as its quota
--- asks for, never the written one, never a tool result, 1,000 at most.
+-- The first items of the session that is being written: as many as must be
+-- removed for its quota, at most 1,000. The item that is written and tool
+-- results are never among them.
 CREATE VIEW IF NOT EXISTS main.cache_victims AS
 WITH RECURSIVE victim(id, at, excess, n, session_id, written, evict) AS (
   SELECT 0, -1, s.total_size - l.session_quota, 0, s.session_id, w.id, l.evict
@@ -156,7 +162,7 @@ WITH RECURSIVE victim(id, at, excess, n, session_id, written, evict) AS (
 )
 SELECT id FROM victim WHERE id > 0;
 
--- The same for the quota over all sessions, out of what is left of 1,000.
+-- The same for the quota of all sessions. Together both remove at most 1,000.
 CREATE VIEW IF NOT EXISTS main.cache_total_victims AS
 WITH RECURSIVE victim(id, at, excess, n, written, evict) AS (
   SELECT 0, -1, t.bytes - l.total_quota, t.items_before - s.item_count, w.id,
@@ -189,41 +195,41 @@ SELECT id FROM victim WHERE id > 0;
 
 CREATE VIEW IF NOT EXISTS main.cache_check AS
 SELECT s.session_id AS object,
-       'totals differ from the items of the session; delete the session' AS problem
+       'the totals differ from the items of the session; delete the session' AS problem
   FROM cache_sessions AS s
  WHERE (s.total_size, s.item_count) IS NOT
        (SELECT coalesce(sum(data_size), 0), count(*) FROM cache_items AS i
          WHERE i.session_id = s.session_id)
  UNION ALL
-SELECT i.storage_key, 'item without a session; delete it and write it again'
+SELECT i.storage_key, 'the item has no session; delete it and write it again'
   FROM cache_items AS i
  WHERE NOT EXISTS(SELECT 1 FROM cache_sessions AS s
                    WHERE s.session_id = i.session_id)
  UNION ALL
 SELECT z.session_id || '_' || z.task_id || '_' || z.turn_id,
-       'cache_sizes has another size for it; delete the item and write it again'
+       'cache_sizes has another size for this item; delete the item and write it again'
   FROM cache_sizes AS z
   LEFT JOIN cache_items AS i
     ON i.storage_key = z.session_id || '_' || z.task_id || '_' || z.turn_id
  WHERE z.size IS NOT i.data_size
  UNION ALL
-SELECT 'cache_state', 'total differs from that of the sessions; write cache.total_quota_bytes anew'
+SELECT 'cache_state', 'the total differs from the sum of the sessions; set cache.total_quota_bytes again'
  WHERE (SELECT bytes FROM cache_state) IS NOT (SELECT bytes FROM cache_total_now)
  UNION ALL
-SELECT 'cache_limits', 'differs from the settings; write any cache setting anew'
+SELECT 'cache_limits', 'it differs from the settings; set any cache setting again'
  WHERE (SELECT count(*) FROM cache_limits) <> 1
     OR EXISTS(SELECT max_item, max_description, session_quota, total_quota,
                      evict, strict_ids, locked, mark_ms FROM cache_limits
               EXCEPT SELECT * FROM cache_limits_now)
  UNION ALL
 SELECT u.session_id || '_' || u.task_id || '_' || u.turn_id,
-       'cache_uses has a row without an item; delete that row'
+       'cache_uses has a row for this key, but there is no item; delete that row'
   FROM cache_uses AS u
  WHERE NOT EXISTS(SELECT 1 FROM cache_items AS i
                    WHERE i.storage_key = u.session_id || '_' || u.task_id || '_' || u.turn_id)
  UNION ALL
 SELECT i.storage_key,
-       'cache_uses does not have it as evict_lru needs it; write cache.on_quota anew'
+       'cache_uses does not have the row that evict_lru needs; set cache.on_quota again'
   FROM cache_items AS i
  WHERE (SELECT evict FROM cache_limits) = 2
    AND NOT EXISTS(SELECT 1 FROM cache_uses AS u
@@ -231,7 +237,7 @@ SELECT i.storage_key,
                      AND u.turn_id = i.turn_id AND u.protected = i.protected)
  UNION ALL
 SELECT storage_key,
-       'protected differs from custom_metadata; write custom_metadata anew'
+       'protected differs from custom_metadata; write custom_metadata again'
   FROM cache_items
  WHERE protected IS NOT CASE WHEN json_valid(custom_metadata) OR json_valid(custom_metadata || ' ')
                              THEN coalesce(custom_metadata ->> '$.kind' = 'tool_result', 0)
@@ -243,13 +249,14 @@ SELECT storage_key, 'CorruptedDataError: data or custom_metadata is not JSON; de
     OR custom_metadata IS NOT NULL
    AND NOT (json_valid(custom_metadata) OR json_valid(custom_metadata || ' '));
 
--- What cache_state.bytes must be: without a total quota nobody asks for it.
+-- What cache_state.bytes must be. It is 0 without a total quota, because nothing
+-- uses it then.
 CREATE VIEW IF NOT EXISTS main.cache_total_now AS
 SELECT coalesce(sum(s.total_size), 0) AS bytes
   FROM cache_limits AS l
   LEFT JOIN cache_sessions AS s ON l.total_quota < 1125899906842624;
 
--- What cache_limits must hold, from the settings.
+-- What cache_limits must contain according to the settings.
 CREATE VIEW IF NOT EXISTS main.cache_limits_now AS
 SELECT max(iif(name = 'cache.max_item_bytes', value, NULL)) AS max_item,
        max(iif(name = 'cache.max_description', value, NULL)) AS max_description,
@@ -282,10 +289,10 @@ CREATE TABLE IF NOT EXISTS main.cache_limits(
   mark_ms         INTEGER
 );
 
--- bytes           of all sessions together; 0 while that has no quota
--- written         the item that room is being made for, NULL at rest
--- items_before    items of its session when that began
--- rule            why rows are being deleted, NULL for plain DML
+-- bytes           of all sessions together; 0 without a total quota
+-- written         the item for which eviction makes room; otherwise NULL
+-- items_before    the number of items in its session before the eviction
+-- rule            the rule that deletes rows; NULL for plain DML
 CREATE TABLE IF NOT EXISTS main.cache_state(
   one          INTEGER PRIMARY KEY CHECK (one = 1),
   bytes        INTEGER NOT NULL DEFAULT 0,
@@ -303,8 +310,8 @@ CREATE TABLE IF NOT EXISTS main.cache_sizes(
   PRIMARY KEY (session_id, task_id, turn_id)
 ) WITHOUT ROWID;
 
--- A key that is written over keeps its hits. "protected" is that of the item,
--- and kept true while cache.on_quota is evict_lru.
+-- A key that is overwritten keeps its hits. "protected" is a copy of that of the
+-- item, and is kept up to date while cache.on_quota is evict_lru.
 CREATE TABLE IF NOT EXISTS main.cache_uses(
   session_id TEXT,
   task_id    TEXT,
@@ -315,7 +322,7 @@ CREATE TABLE IF NOT EXISTS main.cache_uses(
   PRIMARY KEY (session_id, task_id, turn_id)
 ) WITHOUT ROWID;
 
--- The schema refuses what is no session by trigger, see cache_sessions_insert.
+-- The trigger cache_sessions_insert refuses rows that are not valid.
 CREATE TABLE IF NOT EXISTS main.cache_sessions(
   session_id       TEXT PRIMARY KEY,
   total_size       INTEGER GENERATED ALWAYS AS (kept_size) VIRTUAL,
@@ -328,8 +335,8 @@ CREATE TABLE IF NOT EXISTS main.cache_sessions(
   kept_count       INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 
--- What lists show comes first in the row, so that they never follow a row
--- into the pages that hold its data.
+-- The columns that lists show come first in the row, so that a list does not
+-- read the overflow pages of the data.
 CREATE TABLE IF NOT EXISTS main.cache_items(
   id              INTEGER PRIMARY KEY,
   storage_key     TEXT GENERATED ALWAYS AS
@@ -372,30 +379,30 @@ CREATE TABLE IF NOT EXISTS main.cache_items(
            AND length(CAST(printf('%s', data) AS BLOB)) = data_size)
 );
 
--- Serves lists (two ordered ranges, merged) and eviction.
+-- For lists (two ordered ranges, merged) and for eviction.
 CREATE INDEX IF NOT EXISTS main.cache_items_session
 ON cache_items(session_id, protected, timestamp);
 
--- Serves the age rule and eviction over all sessions.
+-- For the age rule and for eviction from all sessions.
 CREATE INDEX IF NOT EXISTS main.cache_items_age
 ON cache_items(timestamp) WHERE protected = 0;
 
 CREATE INDEX IF NOT EXISTS main.cache_items_expiry
 ON cache_items(expires_at) WHERE expires_at IS NOT NULL;
 
--- These serve evict_lru.
+-- These are for evict_lru.
 CREATE INDEX IF NOT EXISTS main.cache_uses_session
 ON cache_uses(session_id, used_at) WHERE protected = 0;
 
 CREATE INDEX IF NOT EXISTS main.cache_uses_all
 ON cache_uses(used_at) WHERE protected = 0;
 
--- NEW.id is -1 here when the statement gave none. (The key is put together
--- anew, as some versions of SQLite have no generated columns in NEW yet.)
+-- NEW.id is -1 if the statement gave none. (The key is computed here again,
+-- because in some versions of SQLite NEW does not have the generated columns yet.)
 CREATE TRIGGER IF NOT EXISTS main.cache_items_before_insert
 BEFORE INSERT ON cache_items
 BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: id is given by the table; leave it out')
+  SELECT RAISE(ABORT, 'ValidationError: id is assigned by the table; omit it')
    WHERE NEW.id <> -1;
   INSERT INTO cache_sizes(session_id, task_id, turn_id, size, protected)
   SELECT session_id, task_id, turn_id, data_size, protected
@@ -422,7 +429,7 @@ AFTER INSERT ON cache_items
 BEGIN
   SELECT CASE
     WHEN NEW.id < 1 THEN
-      RAISE(ABORT, 'ValidationError: id is given by the table; leave it out')
+      RAISE(ABORT, 'ValidationError: id is assigned by the table; omit it')
     WHEN NOT (json_valid(NEW.data) OR json_valid(NEW.data || ' ')) THEN
       RAISE(ABORT, 'ValidationError: data must be JSON text; wrap plain text with json_quote()')
     WHEN NEW.custom_metadata IS NOT NULL
@@ -434,16 +441,16 @@ BEGIN
     WHEN length(NEW.description) > l.max_description THEN
       RAISE(ABORT, 'ValidationError: description must not be longer than cache.max_description characters; shorten it')
     WHEN l.strict_ids AND (length(NEW.task_id) <> 8 OR NEW.task_id GLOB '*[^a-z0-9]*') THEN
-      RAISE(ABORT, 'InvalidKeyFormatError: task_id must be 8 characters of a-z and 0-9; leave it out to have one made')
+      RAISE(ABORT, 'InvalidKeyFormatError: task_id must be 8 characters of a-z and 0-9; omit it to get a new one')
     WHEN l.strict_ids AND (length(NEW.turn_id) <> 8 OR NEW.turn_id GLOB '*[^a-z0-9]*') THEN
-      RAISE(ABORT, 'InvalidKeyFormatError: turn_id must be 8 characters of a-z and 0-9; leave it out to have one made')
+      RAISE(ABORT, 'InvalidKeyFormatError: turn_id must be 8 characters of a-z and 0-9; omit it to get a new one')
     WHEN l.locked AND EXISTS(SELECT 1 FROM cache_sizes
                               WHERE session_id = NEW.session_id AND task_id = NEW.task_id
                                 AND turn_id = NEW.turn_id AND protected) THEN
-      RAISE(ABORT, 'ValidationError: a tool result is not written over while cache.lock_tool_results is 1; take another key')
+      RAISE(ABORT, 'ValidationError: a tool result cannot be overwritten while cache.lock_tool_results is 1; use another key')
     END
     FROM cache_limits AS l;
-  -- An item that is known under this key has just been replaced.
+  -- If cache_sizes has a row for this key, that item has just been replaced.
   INSERT INTO cache_sessions(session_id, kept_size, kept_count, created_at, last_accessed_at)
   VALUES (NEW.session_id,
           NEW.data_size - coalesce((SELECT size FROM cache_sizes
@@ -486,20 +493,20 @@ AFTER UPDATE ON cache_items
 BEGIN
   SELECT CASE
     WHEN NEW.session_id <> OLD.session_id THEN
-      RAISE(ABORT, 'ValidationError: session_id of an item never changes, as sessions see only their own items; write it anew in the other session')
+      RAISE(ABORT, 'ValidationError: session_id of an item cannot change; write the item again in the other session')
     WHEN NEW.id <> OLD.id THEN
-      RAISE(ABORT, 'ValidationError: id is given by the table; leave it out')
+      RAISE(ABORT, 'ValidationError: id is assigned by the table; omit it')
     WHEN l.locked AND OLD.protected
          AND (NEW.data, NEW.description, NEW.custom_metadata, NEW.timestamp,
               NEW.expires_at, NEW.task_id, NEW.turn_id)
              IS NOT (OLD.data, OLD.description, OLD.custom_metadata, OLD.timestamp,
                      OLD.expires_at, OLD.task_id, OLD.turn_id) THEN
-      RAISE(ABORT, 'ValidationError: a tool result is not changed while cache.lock_tool_results is 1; write another item')
+      RAISE(ABORT, 'ValidationError: a tool result cannot be changed while cache.lock_tool_results is 1; write another item')
     WHEN l.locked AND (NEW.task_id <> OLD.task_id OR NEW.turn_id <> OLD.turn_id)
          AND EXISTS(SELECT 1 FROM cache_sizes
                      WHERE session_id = NEW.session_id AND task_id = NEW.task_id
                        AND turn_id = NEW.turn_id AND protected) THEN
-      RAISE(ABORT, 'ValidationError: a tool result is not written over while cache.lock_tool_results is 1; take another key')
+      RAISE(ABORT, 'ValidationError: a tool result cannot be overwritten while cache.lock_tool_results is 1; use another key')
     WHEN NEW.data IS NOT OLD.data AND NOT (json_valid(NEW.data) OR json_valid(NEW.data || ' ')) THEN
       RAISE(ABORT, 'ValidationError: data must be JSON text; wrap plain text with json_quote()')
     WHEN NEW.custom_metadata IS NOT NULL AND NEW.custom_metadata IS NOT OLD.custom_metadata
@@ -511,13 +518,13 @@ BEGIN
     WHEN length(NEW.description) > l.max_description AND NEW.description <> OLD.description THEN
       RAISE(ABORT, 'ValidationError: description must not be longer than cache.max_description characters; shorten it')
     WHEN l.strict_ids AND NEW.task_id <> OLD.task_id AND (length(NEW.task_id) <> 8 OR NEW.task_id GLOB '*[^a-z0-9]*') THEN
-      RAISE(ABORT, 'InvalidKeyFormatError: task_id must be 8 characters of a-z and 0-9; leave it out to have one made')
+      RAISE(ABORT, 'InvalidKeyFormatError: task_id must be 8 characters of a-z and 0-9; omit it to get a new one')
     WHEN l.strict_ids AND NEW.turn_id <> OLD.turn_id AND (length(NEW.turn_id) <> 8 OR NEW.turn_id GLOB '*[^a-z0-9]*') THEN
-      RAISE(ABORT, 'InvalidKeyFormatError: turn_id must be 8 characters of a-z and 0-9; leave it out to have one made')
+      RAISE(ABORT, 'InvalidKeyFormatError: turn_id must be 8 characters of a-z and 0-9; omit it to get a new one')
     END
     FROM cache_limits AS l;
-  -- An item that is known under the new key, if that is another, has just
-  -- been replaced. What is known under the old key was this one.
+  -- If the key has changed and cache_sizes has a row for the new key, that item
+  -- has just been replaced. The row for the old key is that of this item.
   UPDATE cache_sessions
      SET kept_size = kept_size + NEW.data_size - OLD.data_size
            - coalesce((SELECT size FROM cache_sizes
@@ -567,7 +574,7 @@ CREATE TRIGGER IF NOT EXISTS main.cache_items_delete
 AFTER DELETE ON cache_items
 WHEN EXISTS(SELECT 1 FROM cache_sessions WHERE session_id = OLD.session_id)
 BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: a tool result is not deleted while cache.lock_tool_results is 1; clear its session, or let a clean-up remove it')
+  SELECT RAISE(ABORT, 'ValidationError: a tool result cannot be deleted while cache.lock_tool_results is 1; clear its session, or call a clean-up')
     FROM cache_limits AS l, cache_state AS t
    WHERE l.locked AND OLD.protected AND t.rule IS NULL;
   DELETE FROM cache_sizes
@@ -585,7 +592,7 @@ BEGIN
     FROM cache_state AS t, cache_clock AS c;
 END;
 
--- A quota is exceeded by the item that "written" names.
+-- "written" is set to the item that exceeds a quota.
 CREATE TRIGGER IF NOT EXISTS main.cache_state_written
 AFTER UPDATE OF written ON cache_state WHEN NEW.written IS NOT NULL
 BEGIN
@@ -600,18 +607,18 @@ BEGIN
   DELETE FROM cache_items
    WHERE (SELECT evict FROM cache_limits)
      AND id IN (SELECT id FROM cache_total_victims);
-  SELECT RAISE(ABORT, 'QuotaExceededError: session over cache.session_quota_bytes; delete items of it or write less')
+  SELECT RAISE(ABORT, 'QuotaExceededError: the session would exceed cache.session_quota_bytes; delete items of the session or write less')
     FROM cache_limits AS l
     JOIN cache_items AS i ON i.id = NEW.written
     JOIN cache_sessions AS s ON s.session_id = i.session_id
    WHERE s.total_size > l.session_quota;
-  SELECT RAISE(ABORT, 'QuotaExceededError: all sessions together over cache.total_quota_bytes; clear old sessions')
+  SELECT RAISE(ABORT, 'QuotaExceededError: all sessions together would exceed cache.total_quota_bytes; clear old sessions')
     FROM cache_limits AS l, cache_state AS t
    WHERE t.bytes > l.total_quota;
   UPDATE cache_state SET written = NULL, items_before = NULL, rule = NULL;
 END;
 
--- A session begins empty, or with the item that has just been written.
+-- A new session is empty, or contains the item that has just been written.
 CREATE TRIGGER IF NOT EXISTS main.cache_sessions_insert
 AFTER INSERT ON cache_sessions
 BEGIN
@@ -619,28 +626,28 @@ BEGIN
     WHEN typeof(NEW.session_id) <> 'text' OR length(NEW.session_id) NOT BETWEEN 1 AND 128
          OR NEW.session_id GLOB '*[^ -~ -􏿿]*'
          OR instr(NEW.session_id, char(0)) THEN
-      RAISE(ABORT, 'InvalidKeyFormatError: session_id must be 1 to 128 printable characters; give the id of the conversation')
+      RAISE(ABORT, 'InvalidKeyFormatError: session_id must be 1 to 128 printable characters; use the id of the conversation')
     WHEN l.strict_ids AND (
            NEW.session_id NOT GLOB 'conv_????????-????-????-????-????????????'
            OR substr(NEW.session_id, 6) GLOB '*[^-a-z0-9]*'
            OR length(replace(NEW.session_id, '-', '')) <> 37) THEN
-      RAISE(ABORT, 'InvalidKeyFormatError: session_id must be conv_ and 8-4-4-4-12 characters of a-z and 0-9; give such an id, or set cache.strict_session_ids to 0')
+      RAISE(ABORT, 'InvalidKeyFormatError: session_id must be conv_ followed by 8-4-4-4-12 characters of a-z and 0-9; use such an id, or set cache.strict_session_ids to 0')
     WHEN typeof(NEW.created_at) <> 'integer' OR typeof(NEW.last_accessed_at) <> 'integer'
          OR NEW.created_at NOT BETWEEN 0 AND 253402300799999
          OR NEW.last_accessed_at NOT BETWEEN NEW.created_at AND 253402300799999 THEN
-      RAISE(ABORT, 'ValidationError: created_at and last_accessed_at must be milliseconds since 1970 UTC, in this order; leave them out for the current time')
+      RAISE(ABORT, 'ValidationError: created_at and last_accessed_at must be milliseconds since 1970 UTC, the first not after the second; omit them for the current time')
     WHEN (NEW.kept_size, NEW.kept_count) IS NOT
          (SELECT coalesce(sum(data_size), 0), count(*) FROM cache_items
            WHERE session_id = NEW.session_id) THEN
-      RAISE(ABORT, 'ValidationError: a session that has items is not replaced, and its totals are kept by the schema; UPDATE it, or DELETE it first')
+      RAISE(ABORT, 'ValidationError: a session that has items cannot be replaced, and its totals cannot be set; UPDATE it, or DELETE it first')
     END
     FROM cache_limits AS l;
   UPDATE cache_state SET bytes = bytes + NEW.kept_size
    WHERE (SELECT total_quota FROM cache_limits) < 1125899906842624;
 END;
 
--- An access is marked by UPDATE cache_sessions SET last_accessed_at = ...
--- An older time than the one that stands is no error, and no change.
+-- UPDATE cache_sessions SET last_accessed_at = ... marks an access. A time that
+-- is older than the present one is not an error, and changes nothing.
 CREATE TRIGGER IF NOT EXISTS main.cache_sessions_update
 AFTER UPDATE ON cache_sessions
 WHEN NEW.last_accessed_at < OLD.last_accessed_at
@@ -650,10 +657,10 @@ WHEN NEW.last_accessed_at < OLD.last_accessed_at
   OR NEW.session_id IS NOT OLD.session_id
   OR (SELECT total_quota FROM cache_limits) < 1125899906842624
 BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: session_id and created_at of a session never change; write the items anew in another session')
+  SELECT RAISE(ABORT, 'ValidationError: session_id and created_at of a session cannot change; write the items again in another session')
    WHERE NEW.created_at IS NOT OLD.created_at
       OR NEW.session_id IS NOT OLD.session_id;
-  SELECT RAISE(ABORT, 'ValidationError: last_accessed_at must be whole milliseconds since 1970 UTC; give the current time')
+  SELECT RAISE(ABORT, 'ValidationError: last_accessed_at must be an integer of milliseconds since 1970 UTC; use the current time')
    WHERE typeof(NEW.last_accessed_at) <> 'integer'
       OR NEW.last_accessed_at > 253402300799999;
   UPDATE cache_state SET bytes = bytes + NEW.kept_size - OLD.kept_size
@@ -670,7 +677,7 @@ BEGIN
          OLD.total_size, min(i.timestamp), max(i.timestamp)
     FROM cache_state AS t, cache_clock AS c, cache_items AS i
    WHERE i.session_id = OLD.session_id
-   GROUP BY NULL; -- no row for none; SQLite 3.38 has no HAVING without it
+   GROUP BY NULL; -- no row if there are no items (SQLite 3.38 needs it)
   UPDATE cache_state SET bytes = bytes - OLD.total_size
    WHERE (SELECT total_quota FROM cache_limits) < 1125899906842624;
   DELETE FROM cache_sizes WHERE session_id = OLD.session_id;
@@ -724,15 +731,15 @@ BEGIN
   UPDATE cache_state SET rule = NULL;
 END;
 
--- A read of an item, or several: INSERT INTO cache_access(key) VALUES(...).
--- An item that is not there is no error, as it may have been removed since.
+-- INSERT INTO cache_access(key) VALUES(...) counts reads of items. A missing
+-- item is not an error, as it may have been removed since it was read.
 CREATE TRIGGER IF NOT EXISTS main.cache_access_insert
 INSTEAD OF INSERT ON cache_access
 BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: used_at must be whole milliseconds since 1970 UTC; leave it out for the current time')
+  SELECT RAISE(ABORT, 'ValidationError: used_at must be an integer of milliseconds since 1970 UTC; omit it for the current time')
    WHERE typeof(NEW.used_at) NOT IN ('integer', 'null')
       OR NEW.used_at NOT BETWEEN 0 AND 253402300799999;
-  SELECT RAISE(ABORT, 'ValidationError: hits must be a whole number from 1 to 1000000000; leave it out for one read')
+  SELECT RAISE(ABORT, 'ValidationError: hits must be an integer from 1 to 1000000000; omit it for one read')
    WHERE typeof(NEW.hits) NOT IN ('integer', 'null')
       OR NEW.hits NOT BETWEEN 1 AND 1000000000;
   INSERT INTO cache_uses(session_id, task_id, turn_id, used_at, hits, protected)
@@ -748,7 +755,7 @@ BEGIN
      AND last_accessed_at < coalesce(NEW.used_at, (SELECT now FROM cache_clock));
 END;
 
--- UPDATE cache_limits SET one = 1 reads the settings anew.
+-- UPDATE cache_limits SET one = 1 reads the settings again.
 CREATE TRIGGER IF NOT EXISTS main.cache_limits_renew
 AFTER UPDATE OF one ON cache_limits
 BEGIN
@@ -785,17 +792,17 @@ END;
 
 INSERT INTO main.blackbox_setting_defs(name, kind, preset, low, high, choices, meaning) VALUES
   ('cache.max_item_bytes', 'integer', 5242880, 1, 1000000000, NULL,
-   'bytes that the data of one item may have'),
+   'most bytes of the data of one item'),
   ('cache.max_description', 'integer', 300, 10, 10000, NULL,
-   'characters of a description; functions cut a longer one, plain rows with one are refused'),
+   'most characters of a description; functions cut a longer one, plain SQL refuses it'),
   ('cache.session_quota_bytes', 'integer', 52428800, 1, 1125899906842624, NULL,
-   'bytes of data that one session may hold'),
+   'most bytes of data in one session'),
   ('cache.total_quota_bytes', 'integer', 1125899906842624, 1, 1125899906842624, NULL,
-   'bytes of data that all sessions together may hold'),
+   'most bytes of data in all sessions together'),
   ('cache.on_quota', 'choice', 'reject', NULL, NULL, 'reject, evict_oldest, evict_lru',
-   'what a write over a quota does: fail, or remove items that are not tool results, the oldest or the least recently used first'),
+   'what a write does that exceeds a quota: it fails, or it removes the oldest or the least recently used items that are not tool results'),
   ('cache.strict_session_ids', 'integer', 1, 0, 1, NULL,
-   '1: sessions are conv_ and 8-4-4-4-12 of a-z and 0-9, tasks and turns 8 of them; 0: 1 to 128 printable characters'),
+   '1: session ids are conv_ and 8-4-4-4-12 characters of a-z and 0-9, task and turn ids have 8 of them; 0: 1 to 128 printable characters'),
   ('cache.idle_ms', 'integer', 86400000, 0, 3155760000000, NULL,
    'milliseconds without an access after which a session is an orphan'),
   ('cache.max_idle_days', 'real', 30, 0, 36500, NULL,
@@ -805,13 +812,13 @@ INSERT INTO main.blackbox_setting_defs(name, kind, preset, low, high, choices, m
   ('cache.lock_tool_results', 'integer', 0, 0, 1, NULL,
    '1: an item whose custom metadata has kind tool_result can be neither changed nor deleted; clears and clean-ups remove it'),
   ('cache.mark_interval_ms', 'integer', 10000, 0, 86400000, NULL,
-   'milliseconds between two writes of what cache_read() marks')
+   'milliseconds between two writes of the marks of cache_read()')
 ON CONFLICT (name) DO UPDATE
    SET kind = excluded.kind, preset = excluded.preset, low = excluded.low,
        high = excluded.high, choices = excluded.choices, meaning = excluded.meaning;
 
--- Both presets name every setting in which they differ, so that applying one
--- undoes the other.
+-- Both presets contain every setting in which they differ, so that each of them
+-- replaces the other completely.
 INSERT INTO main.cache_presets(preset, name, value) VALUES
   ('keep', 'cache.max_item_bytes', 5242880),
   ('keep', 'cache.max_description', 300),

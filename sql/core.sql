@@ -1,27 +1,27 @@
--- core.sql: what every domain of blackbox stands on.
+-- core.sql: the tables that every domain of blackbox uses.
 --
 -- Tables  blackbox_domains       which domains are installed, at what version
 --         blackbox_setting_defs  every setting: default, range, meaning
 --         blackbox_settings      the settings that differ from their default
---         retention_log          receipts: whatever was removed, by which rule
+--         retention_log          receipts: what was removed, and by which rule
 --         retention_rules        where each domain lists what may be removed
---         blackbox_ledgers       how many entries a domain's ledger has, and
---                                their sum: a second place beside the ledger
---         blackbox_probe         how a trigger tells a REPLACE
+--         blackbox_ledgers       the number of entries in a domain's ledger, and
+--                                their sum: a copy outside of the domain
+--         blackbox_probe         lets a trigger detect a REPLACE
 -- Views   blackbox_limits        every setting with the value in force
---         retention_note         INSERT counts in the receipt of the minute
---         core_check             settings that break a rule (none, when well)
+--         retention_note         INSERT adds to the receipt of the minute
+--         core_check             invalid settings (no rows if all is well)
 --
--- Runs alone (sqlite3 my.db < sql/core.sql), any number of times. The mark
--- "main." is the schema; the module puts an attached schema's name there.
--- A name inside a trigger stands for the trigger's own schema.
+-- This file runs alone (sqlite3 my.db < sql/core.sql), any number of times. The
+-- mark "main." is the schema; the module replaces it with the name of an
+-- attached schema. A name inside a trigger refers to the trigger's own schema.
 --
--- Invariants: a setting has a known name and a value in range, whoever writes
--- it. A receipt is written in the statement that removes the rows. It stays
--- until 10,000 newer ones are there.
+-- Invariants: a setting has a known name and a value in range, on every
+-- connection. A receipt is written by the statement that removes the rows. It
+-- stays until there are 10,000 newer receipts.
 
--- Views before tables: a check of the file's integrity reads the newest
--- object first, and must find a table there.
+-- Views come before tables: PRAGMA integrity_check reads the newest object
+-- first, and that object must be a table.
 CREATE VIEW IF NOT EXISTS main.blackbox_limits AS
 SELECT d.name AS name,
        CASE d.kind
@@ -37,7 +37,7 @@ SELECT d.name AS name,
   FROM blackbox_setting_defs AS d
   LEFT JOIN blackbox_settings AS s ON s.name = d.name;
 
--- The settings that break a rule: none, unless a guard was taken away.
+-- Invalid settings. There are none unless somebody dropped a guard.
 CREATE VIEW IF NOT EXISTS main.core_check AS
 SELECT s.name AS object,
        CASE WHEN d.name IS NULL THEN 'unknown setting'
@@ -59,10 +59,10 @@ SELECT s.name AS object,
        END
 UNION ALL
 SELECT 'retention_log',
-       'receipt ' || id || ' was never closed: a trigger broke off a bulk act'
+       'receipt ' || id || ' was never closed: a trigger stopped a bulk delete'
   FROM retention_log WHERE rows < 0;
 
--- INSERT adds to the receipt of the rule and the minute of at, or writes one.
+-- INSERT adds to the receipt of this rule and minute, or writes a new one.
 CREATE VIEW IF NOT EXISTS main.retention_note AS
 SELECT NULL AS at, NULL AS domain, NULL AS rule, NULL AS rows, NULL AS bytes,
        NULL AS oldest, NULL AS newest
@@ -73,8 +73,9 @@ CREATE TABLE IF NOT EXISTS main.blackbox_domains(
   version INTEGER NOT NULL
 ) WITHOUT ROWID;
 
--- kind 'integer' and 'real' have low and high, both allowed values; kind
--- 'choice' has its words in choices, separated by ", ".
+-- For the kinds 'integer' and 'real', low and high are the limits, which are
+-- allowed themselves. For the kind 'choice', choices lists the words, separated
+-- by ", ".
 CREATE TABLE IF NOT EXISTS main.blackbox_setting_defs(
   name    TEXT PRIMARY KEY,
   kind    TEXT NOT NULL CHECK (kind IN ('integer', 'real', 'choice')),
@@ -93,24 +94,24 @@ CREATE TABLE IF NOT EXISTS main.blackbox_settings(
 CREATE TRIGGER IF NOT EXISTS main.blackbox_settings_insert
 AFTER INSERT ON blackbox_settings
 BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: unknown setting; SELECT name, range FROM blackbox_limits lists those there are')
+  SELECT RAISE(ABORT, 'ValidationError: unknown setting; SELECT name, range FROM blackbox_limits lists all settings')
     FROM core_check WHERE object = NEW.name AND problem = 'unknown setting';
-  SELECT RAISE(ABORT, 'ValidationError: value of a setting out of range; SELECT name, range FROM blackbox_limits shows what is allowed')
+  SELECT RAISE(ABORT, 'ValidationError: the value of a setting is out of range; SELECT name, range FROM blackbox_limits lists the ranges')
     FROM core_check WHERE object = NEW.name;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.blackbox_settings_update
 AFTER UPDATE ON blackbox_settings
 BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: unknown setting; SELECT name, range FROM blackbox_limits lists those there are')
+  SELECT RAISE(ABORT, 'ValidationError: unknown setting; SELECT name, range FROM blackbox_limits lists all settings')
     FROM core_check WHERE object = NEW.name AND problem = 'unknown setting';
-  SELECT RAISE(ABORT, 'ValidationError: value of a setting out of range; SELECT name, range FROM blackbox_limits shows what is allowed')
+  SELECT RAISE(ABORT, 'ValidationError: the value of a setting is out of range; SELECT name, range FROM blackbox_limits lists the ranges')
     FROM core_check WHERE object = NEW.name;
 END;
 
--- One row a bulk act; plain DELETEs of one minute share the row whose
--- "minute" is set. rule names the rule that removed the rows, actor who asked.
--- at, oldest and newest are milliseconds since 1970 UTC.
+-- A bulk delete writes one row. Plain DELETEs of the same minute share one row,
+-- whose "minute" is set. rule names the rule that removed the rows. actor names
+-- who asked for it. at, oldest and newest are milliseconds since 1970 UTC.
 CREATE TABLE IF NOT EXISTS main.retention_log(
   id     INTEGER PRIMARY KEY,
   at     INTEGER NOT NULL,
@@ -124,32 +125,34 @@ CREATE TABLE IF NOT EXISTS main.retention_log(
   minute INTEGER
 );
 
--- Not unique: REPLACE would take a receipt that has the same minute.
+-- Not unique: a REPLACE would delete the receipt of the same minute.
 CREATE INDEX IF NOT EXISTS main.retention_log_minute
 ON retention_log(domain, rule, minute) WHERE minute IS NOT NULL;
 
--- Never has an entry. SQLite refuses an incremental blob write to a table that
--- has an index on an expression, so the text of a receipt cannot be changed.
+-- This index never has an entry. SQLite refuses an incremental blob write to a
+-- table with an index on an expression, so such a write cannot change a receipt.
 CREATE INDEX IF NOT EXISTS main.retention_log_whole
 ON retention_log(-id) WHERE rows IS NULL;
 
--- The log keeps its newest 10,000 receipts; its own cap needs no receipt.
+-- The log keeps its newest 10,000 receipts. Removing older ones leaves no
+-- receipt.
 CREATE TRIGGER IF NOT EXISTS main.retention_log_cap
 AFTER INSERT ON retention_log
 BEGIN
   DELETE FROM retention_log WHERE id <= NEW.id - 10000;
 END;
 
--- A large id would move the cap over all other receipts. (-1: none was given.)
+-- A large id would make the cap delete all other receipts. (NEW.id is -1 if the
+-- statement gave none.)
 CREATE TRIGGER IF NOT EXISTS main.retention_log_insert
 BEFORE INSERT ON retention_log
 WHEN NEW.id IS NOT NULL AND NEW.id <> -1
 BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: retention_log numbers its receipts itself; leave the id out');
+  SELECT RAISE(ABORT, 'ValidationError: retention_log assigns the id of a receipt; omit the id');
 END;
 
--- A receipt only grows. That of a bulk act is open while the act runs: until
--- the act says what it removed, its rows are below 0.
+-- The numbers of a receipt only grow. The receipt of a bulk delete is open while
+-- the delete runs: its rows are negative until the final number is known.
 CREATE TRIGGER IF NOT EXISTS main.retention_log_update
 BEFORE UPDATE ON retention_log
 WHEN NEW.id IS NOT OLD.id OR NEW.domain IS NOT OLD.domain
@@ -172,7 +175,7 @@ BEGIN
   SELECT RAISE(ABORT, 'ReceiptError: a receipt of retention_log cannot be deleted; the log keeps its newest 10,000');
 END;
 
--- What one minute's plain deletes share.
+-- Writes the receipt that the plain deletes of one minute share.
 CREATE TRIGGER IF NOT EXISTS main.retention_note_insert
 INSTEAD OF INSERT ON retention_note
 BEGIN
@@ -189,10 +192,11 @@ BEGIN
    WHERE changes() = 0;
 END;
 
--- entries only grow, as a ledger never loses one; closed is how many of them
--- have ended; digest is the sum of their tokens, random numbers. The domain
--- keeps the same three numbers in a table of its own, so that a ledger that
--- was dropped and made again is seen.
+-- entries is the number of entries, which only grows, because nothing removes
+-- an entry from a ledger. closed is how many of them have ended. digest is the
+-- sum of their tokens, which are random numbers. The domain keeps the same three
+-- numbers in a table of its own. So a ledger that was dropped and created again
+-- is detected.
 CREATE TABLE IF NOT EXISTS main.blackbox_ledgers(
   domain  TEXT PRIMARY KEY,
   entries INTEGER NOT NULL,
@@ -200,23 +204,23 @@ CREATE TABLE IF NOT EXISTS main.blackbox_ledgers(
   digest  INTEGER NOT NULL
 ) WITHOUT ROWID;
 
--- A BEFORE trigger is not told the conflict clause of its statement. It runs
+-- A BEFORE trigger cannot read the conflict clause of its statement. It runs
 --   DELETE FROM sqlite_sequence WHERE rowid = -1;
 --   INSERT OR IGNORE INTO sqlite_sequence(rowid, name, seq)
 --   VALUES (-1, 'blackbox_probe', 0), (-1, 'blackbox_probe', 1);
--- which takes over the clause of the outer statement: REPLACE leaves seq = 1,
+-- which inherits the clause of the outer statement: REPLACE leaves seq = 1,
 -- IGNORE and a plain INSERT leave seq = 0, and ABORT, FAIL and ROLLBACK fail.
--- SQLite lets nobody have a trigger on sqlite_sequence, so that no trigger of
--- the user's can come between. This table is empty: it is here because SQLite
--- makes sqlite_sequence together with the first AUTOINCREMENT.
+-- SQLite does not allow triggers on sqlite_sequence, so no trigger of the user
+-- can change the result. The table blackbox_probe is empty. It exists because
+-- SQLite creates sqlite_sequence together with the first AUTOINCREMENT.
 CREATE TABLE IF NOT EXISTS main.blackbox_probe(
   one INTEGER PRIMARY KEY AUTOINCREMENT
 );
 
 -- A row of "view" is due when its "at" lies before
 --   now - (value of "setting") * unit_ms
--- and, where no setting is named, before now. Each such view has the columns
--- key, bytes, at and blocked_by (NULL, or why the row stays).
+-- or, if setting is NULL, before now. Each such view has the columns key, bytes,
+-- at and blocked_by (NULL, or the reason why the row stays).
 CREATE TABLE IF NOT EXISTS main.retention_rules(
   rule    TEXT PRIMARY KEY,
   domain  TEXT NOT NULL,

@@ -149,7 +149,7 @@ def test_each_error_names_what_was_given_and_what_is_expected(db):
         (dict(session=b"ab"), "InvalidKeyFormatError: session_id.*a blob of 2 bytes"),
         (dict(session=""), "InvalidKeyFormatError: session_id"),
         (dict(session=A + "\0"), "InvalidKeyFormatError: session_id.*NUL"),
-        (dict(task="x"), "InvalidKeyFormatError: task_id must be 8 .*got 'x'; leave"),
+        (dict(task="x"), "InvalidKeyFormatError: task_id must be 8 .*got 'x'; omit"),
         (dict(turn="a_b"), "InvalidKeyFormatError: turn_id .*got 'a_b'"),
         (dict(data="{'a'}"), "ValidationError: data must be JSON text, got '{''a''}'; "),
         (dict(data=None), "ValidationError: data must be text, got NULL"),

@@ -102,7 +102,7 @@ def test_replace_by_id_and_by_key_and_update_or_replace(pdb):
     exact(pdb)
     assert one(pdb, "SELECT total_size FROM cache_sessions") == 120
     for identity in (1, 2, 3, 99, -1, 0, -5):
-        with pytest.raises(Refused, match="ValidationError: id is given"):
+        with pytest.raises(Refused, match="ValidationError: id is assigned"):
             pdb.execute(
                 "REPLACE INTO cache_items(id, session_id, task_id, turn_id,"
                 " description, data) VALUES(?,?,'task0003','turn0000','d','1')",
@@ -136,7 +136,7 @@ def test_totals_cannot_be_written(pdb):
                       "UPDATE cache_items SET storage_key = 'x'"):
         with pytest.raises(sqlite3.OperationalError, match="generated column"):
             pdb.execute(statement)
-    with pytest.raises(Refused, match="totals are kept by the schema"):
+    with pytest.raises(Refused, match="totals cannot be set"):
         pdb.execute("INSERT INTO cache_sessions(session_id, kept_size) VALUES(?, 5)", (B,))
     exact(pdb)
 
@@ -149,7 +149,7 @@ def test_replacing_a_session_row_keeps_totals_exact(pdb):
         assert one(pdb, "SELECT count(*) FROM cache_items") == 0
         assert one(pdb, "SELECT rows FROM retention_log WHERE rule = 'clear'") == 1
     except Refused as error:
-        assert "a session that has items is not replaced" in str(error)
+        assert "a session that has items cannot be replaced" in str(error)
         assert one(pdb, "SELECT count(*) FROM cache_items") == 1
     exact(pdb)
 
@@ -164,7 +164,7 @@ def test_session_row_marks_access_and_never_goes_back(pdb):
         with pytest.raises(Refused, match="ValidationError: last_accessed_at"):
             pdb.execute(touch, (bad,))
     for column, value in (("created_at", 5), ("session_id", B)):
-        with pytest.raises(Refused, match="never change"):
+        with pytest.raises(Refused, match="cannot change"):
             pdb.execute(f"UPDATE OR REPLACE cache_sessions SET {column} = ?", (value,))
     assert one(pdb, "SELECT last_accessed_at FROM cache_sessions") == T0 + 100
     exact(pdb)
@@ -236,8 +236,8 @@ def test_updates_are_checked_as_well(pdb):
         ("task_id", "x", "InvalidKeyFormatError: task_id"),
         ("turn_id", "x_1", "InvalidKeyFormatError: turn_id"),
         ("custom_metadata", "1", "ValidationError: custom_metadata"),
-        ("session_id", B, "sessions see only their own"),
-        ("id", 77, "id is given by the table"),
+        ("session_id", B, "session_id of an item cannot change"),
+        ("id", 77, "id is assigned by the table"),
     ]:
         for how in ("UPDATE", "UPDATE OR REPLACE"):
             with pytest.raises(Refused, match=message):
@@ -290,7 +290,7 @@ def test_quota_is_refused_by_name_and_changes_nothing(pdb):
     put(pdb, A, "task0001", text(60))
     before = pdb.serialize() if hasattr(pdb, "serialize") else None
     for how in ("INSERT", "INSERT OR IGNORE", "REPLACE", "INSERT OR FAIL"):
-        with pytest.raises(Refused, match="QuotaExceededError: session"):
+        with pytest.raises(Refused, match="QuotaExceededError: the session"):
             put(pdb, A, "task0002", text(41), how=how)
     with pytest.raises(Refused, match="QuotaExceededError"):
         pdb.execute("UPDATE cache_items SET data = ?", (text(101),))

@@ -436,7 +436,7 @@ def test_a_bulk_act_that_a_trigger_breaks_off_is_found(fresh):
     db.execute("INSERT INTO payload_clear(actor) VALUES('Ann')")
     db.execute("DROP TRIGGER t")
     assert [r[1:] for r in rows(db, "SELECT * FROM blackbox_check")] == [
-        ("retention_log", "receipt 1 was never closed: a trigger broke off a bulk act")]
+        ("retention_log", "receipt 1 was never closed: a trigger stopped a bulk delete")]
 
 
 @pytest.mark.parametrize("kind", ["own", "adopted"])
