@@ -94,9 +94,8 @@ dist/blackbox.h: ext/blackbox.h
 # Tests in C: programs that have the module linked in, with the sanitizers.
 TEST_FLAGS = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all
 TEST_SRC = $(wildcard tests/*.[ch] tests/*/*.[ch] tests/*/*/*.[ch])
-OPERATIONS = $(patsubst tests/%.c,build/test/%.o, \
-  $(wildcard tests/faults/operations/*.c))
-TEST_OBJ = $(SRC:ext/%.c=build/test/%.o) build/test/sql.o build/test/harness.o
+TEST_OBJ = $(SRC:ext/%.c=build/test/%.o) build/test/sql.o build/test/harness.o \
+  $(patsubst tests/%.c,build/test/%.o,$(wildcard tests/faults/operations/*.c))
 TEST_BIN = $(addprefix build/test/,disturb io damage replay statements loading static)
 TEST_LINK = $(CC) $(TEST_FLAGS) $(LDFLAGS) -o $@ $^ -lsqlite3 -lcmocka $(LDLIBS)
 # Calls that tests/hosts/guard.c looks at.
@@ -121,7 +120,7 @@ build/test/%.o: tests/%.c tests/harness.h ext/blackbox.h | build/need.test
 	$(CC) $(ALL_CFLAGS) $(TEST_FLAGS) -c -o $@ $<
 
 build/test/disturb build/test/io build/test/damage: build/test/%: \
-  build/test/faults/%.o $(OPERATIONS) $(TEST_OBJ)
+  build/test/faults/%.o $(TEST_OBJ)
 	$(TEST_LINK)
 
 build/test/replay: build/test/faults/replay.o build/test/faults/fuzz.o \

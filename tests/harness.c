@@ -300,6 +300,10 @@ const Operation *chosenOperation(int i) {
   return 0;
 }
 
+int isPicked(int iCase, int iOperation, int nPick) {
+  return isFull() || (iCase + iOperation) % nPick == 0;
+}
+
 static const char *domainOf(const Operation *pOp) {
   const Operation *p;
   int iDomain;

@@ -107,6 +107,9 @@ extern const Operation aCoreOperation[], aPayloadOperation[],
 void chooseOperations(int argc, char **argv);
 /* Operation number i of those to run, from 0; NULL when there are no more. */
 const Operation *chosenOperation(int i);
+/* Whether case iCase of operation iOperation is to run. The quick run takes one
+** of nPick cases, another one with each operation. */
+int isPicked(int iCase, int iOperation, int nPick);
 /* Whether it is the first of the shared processes that runs. */
 int isFirstPart(void);
 /* Runs what every operation of the domain finds in its database, and its

@@ -73,9 +73,9 @@ def test_what_needs_a_savepoint_is_refused_inside_another(ring, call):
 def test_a_locked_file_is_not_taken_for_a_table_that_is_missing(ring, path, call):
     ring.execute("CREATE VIRTUAL TABLE rec USING evidence_buffer")
     ring.close()
+    db = connect(path)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
-    db = connect(path)
     db.execute("PRAGMA busy_timeout = 0")
     with pytest.raises(sqlite3.OperationalError) as e:
         db.execute(call)

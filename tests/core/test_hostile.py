@@ -598,7 +598,12 @@ def column(db):
 
 
 def rowid_column(db):
-    db.execute("ALTER TABLE event_payloads ADD COLUMN rowid")
+    try:
+        db.execute("ALTER TABLE event_payloads ADD COLUMN rowid")
+    except sqlite3.OperationalError as refused:
+        if "rowid alias" not in str(refused):
+            raise
+        pytest.skip("this SQLite refuses a column of that name")
 
 
 FOUND = [

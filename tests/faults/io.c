@@ -187,8 +187,8 @@ static void testCase(void **ppState) {
   sqlite3_free(p->zAll);
 }
 
-static int addCases(
-    const Operation *pOp, struct CMUnitTest *aTest, Case *aCase) {
+static int addCases(const Operation *pOp, int iOperation,
+    struct CMUnitTest *aTest, Case *aCase) {
   int i, n = 0;
   for (i = 0; i < 16; i++) {
     Case *p = &aCase[n];
@@ -199,8 +199,7 @@ static int addCases(
     p->bBegin = i & 1;
     /* a queued row waits outside the transaction */
     if (p->bBegin && pOp->flags & (OP_ALONE | OP_STAGES | OP_MARKS)) continue;
-    /* the quick run takes every kind, but not every mixture */
-    if (!isFull() && i != 1 && i != 6 && i != 8 && i != 13) continue;
+    if (!isPicked(i, iOperation, 7)) continue;
     snprintf(p->zName, sizeof(p->zName), "%s: %s%s%s%s", pOp->zName,
         i & 4 ? "full" : "i/o", p->bSticky ? " from there on" : "",
         p->bBegin ? ", in BEGIN" : "", p->bWal ? ", wal" : "");
@@ -221,7 +220,7 @@ int main(int argc, char **argv) {
   faultVfs();
   chooseOperations(argc, argv);
   for (i = 0; (pOp = chosenOperation(i)) != 0; i++) {
-    n += addCases(pOp, &aTest[n], &aCase[n]);
+    n += addCases(pOp, i, &aTest[n], &aCase[n]);
   }
   return _cmocka_run_group_tests("io", aTest, (size_t)n, 0, 0);
 }

@@ -1,5 +1,6 @@
-"""A part of `make test-versions`: defensive mode on two versions that many
-hosts have, and files that one version writes and another reads. What cannot be fetched is skipped, and says why."""
+"""A part of `make test-versions`: defensive mode on two versions that many hosts
+have, and files that one version writes and another reads. What cannot be fetched
+is skipped, and says why."""
 import sys
 
 import pytest
@@ -7,10 +8,9 @@ import pytest
 import versions
 from conftest import MODULE
 
-PART = ["tests/hosts/test_reopen.py", "tests/hosts/test_loading.py", "tests/core",
-        "tests/cache/test_cache_functions.py", "tests/evidence/test_buffer.py",
-        "tests/evidence/test_export.py", "tests/payload/test_ring.py",
-        "tests/payload/test_kill_switch.py", "tests/rollout/test_functions.py"]
+PART = ["tests/hosts/test_reopen.py", "tests/hosts/test_loading.py",
+        "tests/core/test_calls.py", "tests/evidence/test_buffer.py",
+        "tests/payload/test_ring.py", "tests/payload/test_kill_switch.py"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="builds libraries for Linux")
@@ -22,7 +22,7 @@ def test_on_another_version(version):
     except versions.Unavailable as reason:
         pytest.skip(str(reason))
     assert code == 0, told
-    assert versions.counts(told)[0] > 500
+    assert versions.counts(told)[0] > 300
 
 
 OPEN = """
