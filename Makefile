@@ -91,8 +91,9 @@ dist/blackbox.h: ext/blackbox.h
 	@mkdir -p $(@D)
 	cp $< $@
 
-# Tests in C: programs that have the module linked in, with the sanitizers.
-TEST_FLAGS = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all
+# Tests in C: programs that have the module linked in, with the sanitizers and
+# what assert() says.
+TEST_FLAGS = -DBX_DEBUG -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all
 TEST_SRC = $(wildcard tests/*.[ch] tests/*/*.[ch] tests/*/*/*.[ch])
 TEST_OBJ = $(SRC:ext/%.c=build/test/%.o) build/test/sql.o build/test/harness.o \
   $(patsubst tests/%.c,build/test/%.o,$(wildcard tests/faults/operations/*.c))
@@ -169,7 +170,7 @@ test-browser: $(MODULE) build/browser/node_modules/.done
 
 build/fuzz: $(SRC) $(HDR) build/sql.c tests/faults/fuzz.c
 	@.ci/need fuzz
-	clang -std=c11 $(WARN) -O1 -g -DSQLITE_CORE \
+	clang -std=c11 $(WARN) -O1 -g -DSQLITE_CORE -DBX_DEBUG \
 	  -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
 	  -o $@ $(SRC) build/sql.c tests/faults/fuzz.c -lsqlite3 $(LDLIBS)
 

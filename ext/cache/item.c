@@ -268,6 +268,7 @@ static char *cachedItem(sqlite3 *db, sqlite3_stmt *pItem, BxErr *pErr) {
     z = putJson(z, ",\"customMetadata\":", pItem, ITEM_METADATA);
   }
   z = putBytes(z, "}", 2);
+  assert(z - zItem <= nRoom);
   if (z - zItem - 1 > sqlite3_limit(db, SQLITE_LIMIT_LENGTH, -1)) {
     bxFail(pErr, SQLITE_TOOBIG,
         "DataTooLargeError: item %Q is larger than this connection lets a "

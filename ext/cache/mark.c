@@ -223,6 +223,7 @@ static void marksNote(CacheMarks *p, const char *zKey, i64 iNow) {
     pMark->iAt = iNow;
     if (p->nMark++ == 0 || iNow < p->iFirst) p->iFirst = iNow;
   }
+  assert(p->nMark > 0 && p->nMark <= MAX_MARKS);
   pMark->nHit++;
   if (pMark->iAt < iNow) pMark->iAt = iNow;
 }

@@ -186,6 +186,7 @@ static void readRoom(CacheRoom *pRoom, BxStmts *pHome, i64 nByte, BxErr *pErr) {
 static void evictFromSession(CacheRoom *pRoom, BxStmts *pHome, BxErr *pErr) {
   sqlite3_stmt *pStmt;
   if (pRoom->nLeft >= 0) return;
+  assert(pRoom->eEvict != 0 && pRoom->nEvicted == 0);
   pStmt =
       bxStmt(pHome, pRoom->eEvict == 1 ? zCacheOldest : zCacheLeastUsed, pErr);
   bxBind(pStmt, pErr, "tti", pRoom->zSession, pRoom->zKey, (i64)MAX_EVICTED);
@@ -202,6 +203,7 @@ static void evictFromSession(CacheRoom *pRoom, BxStmts *pHome, BxErr *pErr) {
 static void evictFromAll(CacheRoom *pRoom, BxStmts *pHome, BxErr *pErr) {
   sqlite3_stmt *pStmt;
   if (pRoom->nTotalLeft >= 0) return;
+  assert(pRoom->eEvict != 0 && pRoom->nEvicted <= MAX_EVICTED);
   pStmt = bxStmt(pHome,
       pRoom->eEvict == 1 ? zCacheOldestOfAll : zCacheLeastUsedOfAll, pErr);
   bxBind(pStmt, pErr, "ttiii", pRoom->zSession, pRoom->zKey,

@@ -5,7 +5,13 @@
 #ifndef BX_BASE_H
 #define BX_BASE_H
 
+/* assert() says what must hold; tests and fuzzing are built with BX_DEBUG. */
+#if !defined(BX_DEBUG) && !defined(NDEBUG)
+#define NDEBUG 1
+#endif
+
 #include "../blackbox.h"
+#include <assert.h>
 #include <sqlite3ext.h>
 #include <stddef.h>
 

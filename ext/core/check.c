@@ -22,6 +22,7 @@ void bxProblem(BxProblems *p, const char *zObject, const char *zFormat, ...) {
   va_list ap;
   sqlite3_stmt *pStmt = 0;
   if (p->err.rc != SQLITE_OK) return;
+  assert(p->zDb != 0 && zObject != 0);
   va_start(ap, zFormat);
   zProblem = sqlite3_vmprintf(zFormat, ap);
   va_end(ap);

@@ -14,6 +14,8 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
+#define BX_MAX_ARG 16
+
 /* What a registered function points to. */
 typedef struct Registered {
   Bx *bx;
@@ -36,6 +38,7 @@ typedef struct CallVtab {
 /*------------------------------------------------- arguments, results ----*/
 
 sqlite3_value *bxArg(BxCall *p, int i) {
+  assert(i >= 0 && i < p->pDef->nMax);
   if (i >= p->nArg) return 0;
   return sqlite3_value_type(p->aArg[i]) == SQLITE_NULL ? 0 : p->aArg[i];
 }
@@ -93,6 +96,7 @@ static void runWhole(BxCall *p) {
 
 /* Runs the implementation; the error, if any, is in p->err. */
 static void runCall(BxCall *p) {
+  assert(p->err.rc == SQLITE_OK && p->err.zMsg == 0);
   if (p->nArg < p->pDef->nMin || p->nArg > p->pDef->nMax) {
     bxFail(&p->err, SQLITE_ERROR, "wrong number of arguments to function %s()",
         p->pDef->zName);
@@ -132,6 +136,7 @@ int bxRegisterFunctions(Bx *bx, const BxFunction *aFunction, int nFunction) {
     int nArg = pDef->nMin == pDef->nMax ? pDef->nMin : -1;
     int flags = SQLITE_UTF8 | eSubtype;
     Registered *pReg = sqlite3_malloc64(sizeof(*pReg));
+    assert(pDef->nMin <= pDef->nMax && pDef->nMax <= BX_MAX_ARG);
     if (pReg == 0) return SQLITE_NOMEM;
     pReg->bx = bxRef(bx);
     pReg->pDef = pDef;
@@ -262,6 +267,7 @@ static int readArguments(
       break;
     }
     if (sqlite3_column_int(pStmt, 2)) break; /* [] */
+    assert(n < nMax && aArg[n] == 0);
     aArg[n] = readArgument(pStmt, n + 1, pErr);
     n++;
   }
@@ -284,8 +290,6 @@ static const BxFunction *findCommand(
   bxFail(pErr, SQLITE_ERROR, "NotFoundError: no command named %Q", zName);
   return 0;
 }
-
-#define BX_MAX_ARG 16
 
 static int callUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
     sqlite3_int64 *piRowid) {

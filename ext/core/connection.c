@@ -30,6 +30,7 @@ static void freeHomes(Bx *bx) {
 void bxUnref(void *p) {
   Bx *bx = (Bx *)p;
   int i;
+  assert(bx->nRef > 0);
   if (--bx->nRef > 0) return;
   for (i = 0; bx->aSlot != 0 && i < bx->nDomain; i++) {
     if (bx->aSlot[i].xFree != 0) bx->aSlot[i].xFree(bx->aSlot[i].p);
@@ -57,7 +58,8 @@ static int domainIndex(Bx *bx, const char *zDomain) {
 
 BxSlot *bxSlot(Bx *bx, const char *zDomain) {
   int i = domainIndex(bx, zDomain);
-  return i < 0 ? 0 : &bx->aSlot[i];
+  assert(i >= 0);
+  return &bx->aSlot[i];
 }
 
 void bxAnchor(Bx *bx, BxErr *pErr) {
@@ -76,6 +78,7 @@ void bxAnchor(Bx *bx, BxErr *pErr) {
 BxStmts *bxSchema(Bx *bx, const char *zDb, BxErr *pErr) {
   BxStmts *p;
   if (pErr->rc != SQLITE_OK) return 0;
+  assert(zDb != 0);
   for (p = bx->pStmts; p != 0; p = p->pNext) {
     if (sqlite3_stricmp(p->zDb, zDb) == 0) return p;
   }
@@ -179,7 +182,8 @@ static void searchHome(
 BxStmts *bxHome(Bx *bx, const char *zDomain, BxErr *pErr) {
   int i = domainIndex(bx, zDomain);
   char *zHome = 0;
-  if (pErr->rc != SQLITE_OK || i < 0) return 0;
+  assert(i >= 0);
+  if (pErr->rc != SQLITE_OK) return 0;
   if (bx->azHome[i] != 0 && sqlite3_db_readonly(bx->db, bx->azHome[i]) < 0) {
     bxForgetHomes(bx); /* it was detached */
   }
@@ -231,6 +235,7 @@ i64 bxSettingInt(BxStmts *p, const char *zName, BxErr *pErr) {
       "SELECT value FROM main.blackbox_limits WHERE name = ?1";
   sqlite3_stmt *pStmt;
   i64 iVal = 0;
+  assert(strchr(zName, '.') != 0);
   if (pErr->rc != SQLITE_OK) return 0; /* and p may be NULL */
   pStmt = bxStmt(p, zSql, pErr);
   bxBind(pStmt, pErr, "t", zName);

@@ -71,7 +71,7 @@ struct BxDomain {
   void (*xLeave)(BxStmts *p, BxErr *pErr);
 };
 
-/* The memory slot of a domain ("payload"), or NULL for an unknown name. */
+/* The memory slot of a domain ("payload"). */
 BxSlot *bxSlot(Bx *bx, const char *zDomain);
 /*
 ** The statements for the schema that carries a domain. Errors: "Database not

@@ -14,6 +14,8 @@ SQLITE_EXTENSION_INIT3
 void bxFail(BxErr *pErr, int rc, const char *zFormat, ...) {
   va_list ap;
   if (pErr->rc != SQLITE_OK || rc == SQLITE_OK) return;
+  assert(pErr->zMsg == 0);
+  assert(rc != SQLITE_ROW && rc != SQLITE_DONE);
   pErr->rc = rc;
   va_start(ap, zFormat);
   pErr->zMsg = sqlite3_vmprintf(zFormat, ap);
@@ -31,12 +33,16 @@ void bxFailDb(BxErr *pErr, sqlite3 *db, int rc) {
   }
 }
 
+BxErr bxTake(BxErr *pErr) {
+  BxErr taken = *pErr;
+  pErr->rc = SQLITE_OK;
+  pErr->zMsg = 0;
+  return taken;
+}
+
 void bxPass(BxErr *pErr, BxErr *pFrom) {
-  if (pErr->rc == SQLITE_OK) {
-    *pErr = *pFrom;
-    pFrom->rc = SQLITE_OK;
-    pFrom->zMsg = 0;
-  }
+  assert(pErr != pFrom);
+  if (pErr->rc == SQLITE_OK) *pErr = bxTake(pFrom);
   bxClear(pFrom);
 }
 
@@ -62,6 +68,7 @@ int bxSays(const BxErr *pErr, const char *zWords) {
 
 void bxRename(BxErr *pErr, const char *zFrom, const char *zTo) {
   char *z;
+  assert(strstr(zTo, "Error: ") != 0);
   if (!bxIs(pErr, zFrom)) return;
   z = sqlite3_mprintf("%s%s", zTo, pErr->zMsg + strlen(zFrom) + 2);
   if (z == 0) return;
@@ -91,6 +98,7 @@ void bxReport(BxErr *pErr, sqlite3_context *pCtx) {
 
 int bxReportVtab(BxErr *pErr, sqlite3_vtab *pVtab) {
   int rc = pErr->rc;
+  assert(rc != SQLITE_OK || pErr->zMsg == 0);
   if (rc == SQLITE_OK) return rc;
   if (pErr->zMsg == 0) rc = SQLITE_NOMEM; /* there was none for the message */
   sqlite3_free(pVtab->zErrMsg);

@@ -21,6 +21,8 @@ void bxFailDb(BxErr *pErr, sqlite3 *db, int rc);
 /* Hands the error *pFrom on to *pErr, unless an error is set there. *pFrom is
 ** clear afterwards. */
 void bxPass(BxErr *pErr, BxErr *pFrom);
+/* Takes an error out: *pErr is clear afterwards. */
+BxErr bxTake(BxErr *pErr);
 /* Whether the error has that name: its message begins "<zName>: ". */
 int bxIs(const BxErr *pErr, const char *zName);
 /* Whether the error has a name, as every error of blackbox has, and none of

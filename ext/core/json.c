@@ -124,11 +124,13 @@ static const char *skipKey(const char *z) {
 }
 
 static int inObject(const Look *p) {
+  assert(p->nDepth > 0 && p->nDepth <= MAX_DEPTH);
   return (int)(p->mObject[p->nDepth / 64] >> p->nDepth % 64 & 1);
 }
 
 static void push(Look *p, int bObject) {
   sqlite3_uint64 mBit;
+  assert(p->nDepth >= 0 && p->nDepth < MAX_DEPTH);
   p->nDepth++;
   mBit = (sqlite3_uint64)1 << p->nDepth % 64;
   if (bObject) {
@@ -181,13 +183,16 @@ static const char *skipValue(const char *z) {
 
 int bxSurelyJson(const char *z, i64 n) {
   const char *zEnd = z + n;
+  assert(n >= 0 && *zEnd == 0);
   z = skipValue(skipSpace(z));
+  assert(z == 0 || z <= zEnd);
   return z != 0 && skipSpace(z) == zEnd;
 }
 
 static char *putEscape(char *zOut, unsigned char c) {
   static const char zShort[] = "\b\f\n\r\t\"\\", zLetter[] = "bfnrt\"\\";
   const char *z = c != 0 ? strchr(zShort, c) : 0;
+  assert(!aPlain[c]);
   *zOut++ = '\\';
   if (z != 0) {
     *zOut++ = zLetter[z - zShort];
@@ -287,6 +292,7 @@ typedef struct Cut {
 static const char *cutValue(Cut *, const char *, const BxCut *);
 
 static void cutAppend(Cut *p, const char *z, const char *zEnd) {
+  assert(z <= zEnd);
   sqlite3_str_append(p->pOut, z, (int)(zEnd - z));
 }
 
@@ -296,8 +302,10 @@ static const BxCut *findCut(Cut *p, const BxCut *aCut, const char *z,
     const char *zEnd, sqlite3_uint64 *pmSeen) {
   size_t n = (size_t)(zEnd - z) - 2;
   sqlite3_uint64 mThis = 1;
+  assert(zEnd - z >= 2 && *z == '"' && zEnd[-1] == '"');
   if (memchr(z, '\\', n + 1) != 0) p->bOdd = 1;
   for (; aCut->zKey != 0; aCut++, mThis <<= 1) {
+    assert(mThis != 0); /* no more than 64 */
     if (strncmp(aCut->zKey, z + 1, n) == 0 && aCut->zKey[n] == 0) {
       if (*pmSeen & mThis) p->bOdd = 1;
       *pmSeen |= mThis;
@@ -323,6 +331,7 @@ static const char *cutMember(Cut *p, const char *z, const BxCut *aCut,
 static const char *cutObject(Cut *p, const char *z, const BxCut *aCut) {
   sqlite3_uint64 mSeen = 0;
   int nKept = 0;
+  assert(*z == '{');
   sqlite3_str_appendchar(p->pOut, 1, '{');
   z = skipSpace(z + 1);
   while (*z != '}') {
@@ -338,6 +347,7 @@ static const char *cutObject(Cut *p, const char *z, const BxCut *aCut) {
 }
 
 static const char *cutArray(Cut *p, const char *z, const BxCut *aCut) {
+  assert(*z == '[');
   sqlite3_str_appendchar(p->pOut, 1, '[');
   z = skipSpace(z + 1);
   while (*z != ']') {
@@ -380,6 +390,7 @@ static const char *cutText(Cut *p, const char *z) {
   for (n = 0; n < BX_CUT_CHARS && *zLast != '"'; n++) {
     zLast = skipCharacter(zLast);
   }
+  assert(zLast < zEnd);
   cutAppend(p, z, zLast);
   sqlite3_str_appendchar(p->pOut, 1, '"');
   return zEnd;
@@ -408,7 +419,9 @@ BxCutResult bxJsonCut(
     const char *z, i64 n, const BxCut *pCut, sqlite3_str *pOut) {
   Cut cut = {pOut, 0, 0};
   const char *zEnd = z + n;
+  assert(n >= 0 && *zEnd == 0);
   z = cutValue(&cut, skipSpace(z), pCut);
+  assert(z == 0 || z <= zEnd);
   if (z == 0 || skipSpace(z) != zEnd) return BX_CUT_UNSURE;
   if (cut.bOdd) return BX_CUT_ODD;
   return cut.bStrange ? BX_CUT_STRANGE : BX_CUT_DONE;

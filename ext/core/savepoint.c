@@ -143,6 +143,7 @@ void bxSavepoint(Bx *bx, const char *zWho, BxErr *pErr) {
 static void release(BxStmts *p, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxStmt(p, zRelease, pErr);
   int rc, nStep;
+  assert(p->bx->nWhole > 0);
   if (pStmt == 0) return;
   rc = stepWhole(pStmt, &nStep);
   if (rc != SQLITE_INTERRUPT || nStep < p->bx->nWhole) {

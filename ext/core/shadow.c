@@ -22,6 +22,7 @@ static void runModel(
   sqlite3 *db, *pModel;
   sqlite3_stmt *pStmt;
   if (pErr->rc != SQLITE_OK) return;
+  assert(p->stmts.zTable != 0);
   db = p->stmts.bx->db;
   pModel = bxModel(&p->stmts, p->pModule->zSql, pErr);
   pStmt = bxModelAsk(pModel, zQuery, pErr);

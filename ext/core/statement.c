@@ -33,6 +33,7 @@ static int isSchemaMark(const char *zBegin, const char *z) {
 char *bxExpand(const char *zTemplate, const char *zDb, const char *zTable) {
   sqlite3_str *pOut = sqlite3_str_new(0);
   const char *z = zTemplate;
+  assert(zDb != 0);
   while (*z) {
     if (isSchemaMark(zTemplate, z)) {
       sqlite3_str_appendf(pOut, "\"%w\".", zDb);
@@ -99,6 +100,7 @@ static struct BxStmt *findEntry(BxStmts *p, const char *zTemplate) {
   for (i = 0; i < p->nStmt; i++) {
     if (p->aStmt[i].zTemplate == zTemplate) return &p->aStmt[i];
   }
+  assert(p->nStmt <= p->nAlloc);
   if (p->nStmt == p->nAlloc) {
     int nNew = p->nAlloc ? p->nAlloc * 2 : 8;
     pEntry = sqlite3_realloc64(
@@ -119,6 +121,7 @@ static struct BxStmt *findEntry(BxStmts *p, const char *zTemplate) {
 sqlite3_stmt *bxStmt(BxStmts *p, const char *zTemplate, BxErr *pErr) {
   struct BxStmt *pEntry;
   if (pErr->rc != SQLITE_OK) return 0;
+  assert(p->zTable != 0 || strstr(zTemplate, "main.@") == 0);
   if (p->zTable == 0) bxAnchor(p->bx, pErr);
   pEntry = findEntry(p, zTemplate);
   if (pEntry != 0) findKept(p, pEntry);
@@ -184,9 +187,12 @@ void bxBind(sqlite3_stmt *pStmt, BxErr *pErr, const char *zTypes, ...) {
   va_list ap;
   int i;
   if (pErr->rc != SQLITE_OK) return;
+  assert(pStmt != 0);
+  assert((int)strlen(zTypes) <= sqlite3_bind_parameter_count(pStmt));
   va_start(ap, zTypes);
   for (i = 0; zTypes[i] && pErr->rc == SQLITE_OK; i++) {
     int rc = SQLITE_OK;
+    assert(strchr("itvsn-", zTypes[i]) != 0);
     if (zTypes[i] == 'i') {
       rc = sqlite3_bind_int64(pStmt, i + 1, va_arg(ap, i64));
     } else if (zTypes[i] == 't') {
@@ -209,6 +215,7 @@ void bxBind(sqlite3_stmt *pStmt, BxErr *pErr, const char *zTypes, ...) {
 int bxRow(sqlite3_stmt *pStmt, BxErr *pErr) {
   int rc;
   if (pErr->rc != SQLITE_OK) return 0;
+  assert(pStmt != 0);
   rc = sqlite3_step(pStmt);
   if (rc == SQLITE_ROW) return 1;
   bxFailDb(pErr, sqlite3_db_handle(pStmt), rc);
@@ -218,6 +225,7 @@ int bxRow(sqlite3_stmt *pStmt, BxErr *pErr) {
 const char *bxColumnText(sqlite3_stmt *pStmt, int i, BxErr *pErr) {
   int bNull = sqlite3_column_type(pStmt, i) == SQLITE_NULL;
   const char *z = (const char *)sqlite3_column_text(pStmt, i);
+  assert(pErr->rc != SQLITE_OK || i < sqlite3_data_count(pStmt)); /* a row */
   if (z == 0 && !bNull) bxFail(pErr, SQLITE_NOMEM, "out of memory");
   return pErr->rc == SQLITE_OK ? z : 0;
 }
@@ -253,6 +261,7 @@ i64 bxNumber(BxStmts *p, const char *zTemplate, BxErr *pErr) {
 
 sqlite3_stmt *bxJsonRows(Bx *bx, const char *zSql, char *zOwned, BxErr *pErr) {
   sqlite3_stmt *pStmt = 0;
+  assert(strstr(zSql, "?1") != 0);
   if (zOwned == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
   if (pErr->rc == SQLITE_OK) {
     bxFailDb(pErr, bx->db, sqlite3_prepare_v2(bx->db, zSql, -1, &pStmt, 0));

@@ -70,6 +70,7 @@ static int tableBestIndex(sqlite3_vtab *pVtab, sqlite3_index_info *pInfo) {
     if (iArg < 0 || pInfo->aConstraint[i].op != SQLITE_INDEX_CONSTRAINT_EQ) {
       continue;
     }
+    assert(iArg < pDef->nArg);
     if (!pInfo->aConstraint[i].usable) return SQLITE_CONSTRAINT;
     aWhere[iArg] = i;
   }
@@ -149,6 +150,7 @@ static int tableFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
     }
     iArgv++;
   }
+  assert(iArgv == argc);
   if (err.rc == SQLITE_OK) {
     p->pStmt = pTable->pDef->xOpen != 0
                    ? pTable->pDef->xOpen(pTable->bx, p->apArg, &err)
@@ -167,6 +169,7 @@ static int tableColumn(
     sqlite3_vtab_cursor *pCursor, sqlite3_context *pCtx, int i) {
   TableCursor *p = (TableCursor *)pCursor;
   int nColumn = ((TableVtab *)pCursor->pVtab)->pDef->nColumn;
+  assert(!p->bEof && i < nColumn + MAX_TABLE_ARG);
   if (i < nColumn) {
     sqlite3_result_value(pCtx, sqlite3_column_value(p->pStmt, i));
   } else if (p->apArg[i - nColumn] != 0) {
@@ -206,6 +209,8 @@ int bxRegisterTables(Bx *bx, const BxTable *aTable, int nTable) {
     if (pAux == 0) return SQLITE_NOMEM;
     pAux->bx = bxRef(bx);
     pAux->pDef = &aTable[i];
+    assert(aTable[i].nRequired <= aTable[i].nArg);
+    assert(aTable[i].nArg <= MAX_TABLE_ARG);
     rc = sqlite3_create_module_v2(
         bx->db, aTable[i].zName, &tableModule, pAux, tableFree);
   }

@@ -29,6 +29,7 @@ void bxUuid(char zOut[37]) {
   uuid_t id;
   uuid_generate_random(id);
   uuid_unparse_lower(id, zOut);
+  assert(zOut[36] == 0 && zOut[14] == '4');
 }
 
 i64 bxBytes(sqlite3_value *pVal) {
@@ -56,6 +57,7 @@ static int skipAscii(const unsigned char *z, int i, int n) {
 
 int bxIsUtf8(const unsigned char *z, int n) {
   int i = 0;
+  assert(n >= 0);
   while (i < n) {
     unsigned c = z[i++];
     unsigned iLow = 0x80, iHigh = 0xbf; /* bounds of the second byte */
@@ -131,6 +133,7 @@ const char *bxText(
     sqlite3_value *pVal, const char *zWhat, int nMax, int bNull, BxErr *pErr) {
   const unsigned char *z;
   int n, eType;
+  assert(nMax > 0);
   if (pErr->rc != SQLITE_OK) return 0;
   eType = pVal ? sqlite3_value_type(pVal) : SQLITE_NULL;
   if (eType == SQLITE_NULL && bNull) return 0;
@@ -178,6 +181,7 @@ i64 bxInt(
     sqlite3_value *pVal, const char *zWhat, i64 iLow, i64 iHigh, BxErr *pErr) {
   i64 iVal = 0;
   int bOk = 0;
+  assert(iLow <= iHigh);
   if (pErr->rc != SQLITE_OK) return 0;
   if (pVal != 0) iVal = wholeNumber(pVal, &bOk);
   if (!bOk || iVal < iLow || iVal > iHigh) {

@@ -11,13 +11,17 @@ SQLITE_EXTENSION_INIT3
 /* The module of that name, which there must be. */
 static const BxModule *findModule(const Bx *bx, const char *zModule) {
   const BxModule *p = bx->aModule;
-  while (strcmp(p->zName, zModule) != 0) p++;
+  while (strcmp(p->zName, zModule) != 0) {
+    p++;
+    assert(p->zName != 0);
+  }
   return p;
 }
 
 BxVtab *bxVtabNew(size_t nByte, Bx *bx, const char *zModule, const char *zDb,
     const char *zName, BxErr *pErr) {
   BxVtab *p;
+  assert(nByte >= sizeof(BxVtab));
   if (pErr->rc != SQLITE_OK) return 0;
   p = sqlite3_malloc64(nByte);
   if (p == 0) {
@@ -41,6 +45,7 @@ void bxVtabFree(BxVtab *p) {
   BxVtab **pp;
   if (p == 0) return;
   for (pp = &p->stmts.bx->pVtabs; *pp != p; pp = &(*pp)->pNext) {
+    assert(*pp != 0); /* it is on the list */
   }
   *pp = p->pNext;
   bxStmtsFree(&p->stmts);
@@ -54,6 +59,7 @@ int bxMayClaim(void) {
 
 int bxCursorNew(size_t nByte, sqlite3_vtab_cursor **ppCursor) {
   void *p = sqlite3_malloc64(nByte);
+  assert(nByte >= sizeof(sqlite3_vtab_cursor));
   if (p == 0) return SQLITE_NOMEM;
   memset(p, 0, nByte);
   *ppCursor = (sqlite3_vtab_cursor *)p;
@@ -186,6 +192,7 @@ static int copyPart(const char *z, size_t n, char *zOut, int nOut) {
     zOut[nWritten++] = z[i];
     if (cQuote && z[i] == cQuote && i + 1 < n && z[i + 1] == cQuote) i++;
   }
+  assert(nWritten < (size_t)nOut);
   zOut[nWritten] = 0;
   return 1;
 }

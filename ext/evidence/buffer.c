@@ -85,6 +85,7 @@ static void readParam(EvParam *p, const char *zArg, BxErr *pErr) {
         "ValidationError: the value of %s is too long, at most %d bytes", zKey,
         nSlot - 1);
   } else {
+    assert(strlen(zVal) < (size_t)nSlot);
     memcpy(zSlot, zVal, strlen(zVal) + 1);
   }
 }
@@ -352,6 +353,7 @@ static int bufferFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
   (void)idxStr;
   endScan(p);
   if (zSql == 0) bxFail(&err, SQLITE_NOMEM, "out of memory");
+  assert(!(idxNum & TIME_EQ) || !(idxNum & (TIME_LOW | TIME_HIGH)));
   bxEvExpectKnown(pBuffer, &err);
   p->pScan = bxPrepare(&pBuffer->base.stmts, zSql, &err);
   sqlite3_free(zSql);
@@ -411,6 +413,7 @@ static int bufferColumn(
   EvCursor *p = (EvCursor *)pCursor;
   EvBuffer *pBuffer = (EvBuffer *)pCursor->pVtab;
   BxErr err = {SQLITE_OK, 0};
+  assert(!p->bEof);
   if (sqlite3_vtab_nochange(pCtx)) return SQLITE_OK;
   if (iCol == COL_ACTION) {
     columnAction(p, pCtx, &err);
@@ -433,6 +436,7 @@ static int bufferColumn(
 }
 
 static int bufferRowid(sqlite3_vtab_cursor *pCursor, sqlite3_int64 *piRowid) {
+  assert(!((EvCursor *)pCursor)->bEof);
   *piRowid = sqlite3_column_int64(((EvCursor *)pCursor)->pScan, 0);
   return SQLITE_OK;
 }

@@ -293,6 +293,7 @@ typedef struct Export {
 
 static void addElement(sqlite3_str *pOut, const char *z) {
   if (z == 0) return;
+  assert(*z != 0);
   if (sqlite3_str_length(pOut) > 0) sqlite3_str_appendchar(pOut, 1, ',');
   sqlite3_str_appendall(pOut, z);
 }
@@ -317,6 +318,7 @@ static void addText(sqlite3_str *pOut, const char *z, BxErr *pErr) {
     return;
   }
   *bxPutJson(zJson, z, n) = 0;
+  assert(bxSurelyJson(zJson, (i64)strlen(zJson)));
   addElement(pOut, zJson);
   sqlite3_free(zJson);
 }

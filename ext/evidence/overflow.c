@@ -30,13 +30,12 @@ static sqlite3_stmt *prepare(
   if (pErr->rc != SQLITE_OK) return 0;
   bxFailDb(pErr, db, sqlite3_prepare_v2(db, zSql, -1, &pStmt, 0));
   if (zOverflow != 0 && bxSays(pErr, "no such table")) {
-    char *zMsg = pErr->zMsg;
-    pErr->rc = SQLITE_OK;
+    BxErr said = bxTake(pErr);
     bxFail(pErr, SQLITE_ERROR,
         "OverflowError: the overflow of %s is not in schema %s (%s); ATTACH "
         "the database that has it",
-        p->base.stmts.zTable, zOverflow, zMsg);
-    sqlite3_free(zMsg);
+        p->base.stmts.zTable, zOverflow, said.zMsg);
+    bxClear(&said);
   }
   return pStmt;
 }
@@ -57,6 +56,7 @@ sqlite3_stmt *bxEvPrepareOver(
   sqlite3_stmt *pStmt;
   const char *z = zTemplate;
   char *zSql;
+  assert(pErr->rc != SQLITE_OK || pState->zOverflow != 0);
   while (*z) {
     const char *zMark = strstr(z, OVER_MARK);
     char *zPart =
@@ -173,6 +173,7 @@ static void renewOwner(EvBuffer *p, EvState *pState, BxErr *pErr) {
 /* The first write of every act (see above). A buffer that has nothing there is
 ** not listed, and is from now on; the others must be. */
 static void claim(EvBuffer *p, EvState *pState, BxErr *pErr) {
+  assert(p->bTemp);
   if (writeOwner(p, pState, pErr) || pErr->rc != SQLITE_OK) return;
   if (pState->nOverflow > 0) {
     failOwner(p, pState, pErr);
@@ -361,6 +362,7 @@ static void moveRow(
     sqlite3_stmt **apStep, const char *zOwner, i64 iRow, BxErr *pErr) {
   int i;
   for (i = 0; i < N_MOVE && pErr->rc == SQLITE_OK; i++) {
+    assert(zOwner != 0 && iRow > 0);
     bxBind(apStep[i], pErr, "ti", zOwner, iRow);
     bxRun(apStep[i], pErr);
   }

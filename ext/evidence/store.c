@@ -318,6 +318,7 @@ static void readAction(
 static void checkSize(EvBuffer *p, const EvState *pState, const char *zId,
     i64 nNew, i64 nPinned, BxErr *pErr) {
   if (pErr->rc != SQLITE_OK) return;
+  assert(nNew >= EV_ROW_BYTES && nPinned >= 0);
   if (nNew > pState->nMax / 2) {
     bxFail(pErr, SQLITE_TOOBIG,
         "DataTooLargeError: evidence %Q has %lld bytes, and one row may take "
@@ -366,6 +367,7 @@ static void putRow(EvBuffer *p, i64 iRow, const char *zId, const EvRow *pRow,
   static const char zRated[] = "INSERT INTO main.@_put" PUT(
       "CASE WHEN " BX_JSON_VALID("?7") " THEN " EV_BEST("?7") " ELSE -1 END");
   sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, bRated ? zRated : zPlain, pErr);
+  assert(pErr->rc != SQLITE_OK || (iRow > 0 && zId != 0));
   bxBind(pStmt, pErr, "itiiii", iRow, zId, iTime, iPinned, (i64)mask,
       (i64)(p->bTemp ? EV_MEMORY : EV_FILE));
   bindStatic(pStmt, 7, pRow->pAction, pErr);

@@ -70,6 +70,7 @@ static sqlite3_stmt *onRows(Ring *p, BxStmts *pArchive, char *zHead,
   sqlite3 *db = pArchive->bx->db;
   sqlite3_stmt *pStmt = 0;
   char *zSql = 0;
+  assert(pAgent->iNo > 0 && pAgent->nWindow > 0);
   if (zHead != 0) {
     zSql = sqlite3_mprintf(zRows, zHead, zDb, zRing, zDb, zRing, pArchive->zDb);
   }

@@ -49,6 +49,7 @@ static void hashRow(
     sqlite3_stmt *pRow, int iFirst, int nColumn, char zHex[65], BxErr *pErr) {
   SHA2_CTX sha;
   int i;
+  assert(iFirst + nColumn <= sqlite3_data_count(pRow)); /* it is on a row */
   SHA256Init(&sha);
   for (i = iFirst; i < iFirst + nColumn && pErr->rc == SQLITE_OK; i++) {
     hashValue(&sha, pRow, i, pErr);

@@ -100,6 +100,21 @@ static void letGoAll(Queue *p, Waiting *pRow) {
   }
 }
 
+#ifndef NDEBUG
+/* Whether what is counted is what is there. */
+static int isCounted(const Queue *p) {
+  const Waiting *pRow;
+  Waiting *const *ppLast = &p->pFirst;
+  i64 nRow = 0, nByte = 0;
+  for (pRow = p->pFirst; pRow != 0; pRow = pRow->pNext) {
+    ppLast = &pRow->pNext;
+    nRow += !pRow->nDropped;
+    nByte += pRow->nDropped ? 0 : pRow->nByte;
+  }
+  return ppLast == p->ppLast && nRow == p->nRow && nByte == p->nByte;
+}
+#endif
+
 static void emptyQueue(Queue *p) {
   letGoAll(p, p->pFirst);
   p->pFirst = 0;
@@ -123,6 +138,7 @@ static void recount(Queue *p) {
 
 /* Takes off the rows behind an end that the queue had before. */
 static void cutBack(Queue *p, Waiting **ppEnd) {
+  assert(ppEnd != 0);
   letGoAll(p, *ppEnd);
   *ppEnd = 0;
   recount(p);
@@ -436,6 +452,7 @@ static void flushQuietly(Queue *p, BxErr *pErr) {
 
 static int isDue(const Queue *p) {
   i64 iNow = bxNow();
+  assert(p->nRow == 0 || p->pFirst != 0);
   if (p->nRow == 0 || iNow < p->iRetry) return 0;
   return p->nRow >= p->limits.nBatch || p->bOverdue || !p->limits.bMemory ||
          iNow - p->pFirst->iStaged > p->limits.nInterval ||
@@ -495,6 +512,7 @@ static void append(Queue *p, Waiting *pRow, BxErr *pErr) {
     freeWaiting(pRow);
     return;
   }
+  assert(*p->ppLast == 0 && pRow->pNext == 0);
   pRow->iSerial = ++p->iSerial;
   *p->ppLast = pRow;
   p->ppLast = &pRow->pNext;
@@ -655,6 +673,7 @@ void bxQueueDrop(Queue *p, i64 iSerial, BxErr *pErr) {
   bxBind(pStmt, pErr, "iii", bxNow(), pRow->nByte, pRow->iTime);
   bxRun(pStmt, pErr);
   if (pErr->rc != SQLITE_OK) return;
+  assert(p->nSave >= 0 && p->nRow > 0);
   pRow->nDropped = p->nSave + 1;
   p->nRow--;
   p->nByte -= pRow->nByte;
@@ -742,6 +761,7 @@ void bxQueueSync(Queue *p, BxErr *pErr) {
 }
 
 void bxQueueCommit(Queue *p) {
+  assert(isCounted(p));
   if (p->bWritten) {
     emptyQueue(p);
   } else {
@@ -754,6 +774,7 @@ void bxQueueCommit(Queue *p) {
 /* A statement of its own failed: its rows go. What a rolled-back transaction
 ** put stays: the exchanges took place. What either deleted is back. */
 void bxQueueRollback(Queue *p) {
+  assert(isCounted(p));
   undrop(p, 0);
   if (p->bAlone && p->ppMark != 0) cutBack(p, p->ppMark);
   p->bWritten = 0;
@@ -784,6 +805,7 @@ void bxQueueOpen(Queue *p) {
 }
 
 void bxQueueClose(Queue *p) {
+  assert(p->nReader > 0);
   if (--p->nReader > 0) return;
   while (p->pGone != 0) {
     Waiting *pNext = p->pGone->pGone;

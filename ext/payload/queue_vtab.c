@@ -93,6 +93,7 @@ static int queueFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
 
 static int queueNext(sqlite3_vtab_cursor *pCursor) {
   QueueCursor *p = (QueueCursor *)pCursor;
+  assert(p->pRow != 0);
   p->pRow = bxQueueNext(p->pRow);
   return SQLITE_OK;
 }
@@ -122,6 +123,7 @@ static int queueColumn(
 }
 
 static int queueRowid(sqlite3_vtab_cursor *pCursor, sqlite3_int64 *piRowid) {
+  assert(((QueueCursor *)pCursor)->pRow != 0);
   *piRowid = ((QueueCursor *)pCursor)->pRow->iSerial;
   return SQLITE_OK;
 }

@@ -231,6 +231,7 @@ static void bindPart(RingCursor *p, BxErr *pErr) {
   i64 iSplit = BX_RING_SPLIT(&p->agent);
   int bOld = (p->iPart == 0) == !(p->idxNum & NEWEST);
   BxErr reset = {SQLITE_OK, 0};
+  assert(p->agent.iNo > 0 && p->agent.nWindow > 0);
   bxDone(p->pSlots, &reset);
   bxClear(&reset);
   bxBind(p->pSlots, pErr, "iii", bOld ? iSplit + 1 : BX_RING_BASE(&p->agent),
@@ -292,6 +293,7 @@ static int ringEof(sqlite3_vtab_cursor *pCursor) {
 static int ringColumn(
     sqlite3_vtab_cursor *pCursor, sqlite3_context *pCtx, int i) {
   RingCursor *p = (RingCursor *)pCursor;
+  assert(!p->bEof);
   if (i <= SEQ) {
     sqlite3_result_value(pCtx, sqlite3_column_value(p->pSlots, i + 1));
   }
@@ -299,6 +301,7 @@ static int ringColumn(
 }
 
 static int ringRowid(sqlite3_vtab_cursor *pCursor, sqlite3_int64 *piRowid) {
+  assert(!((RingCursor *)pCursor)->bEof);
   *piRowid = sqlite3_column_int64(((RingCursor *)pCursor)->pSlots, 0);
   return SQLITE_OK;
 }

@@ -188,6 +188,7 @@ void bxRingPush(Ring *p, const RingPush *pPush, i64 *piRowid, BxErr *pErr) {
     agent.nWindow = agent.nAllowed;
     if (pErr->rc != SQLITE_OK) return;
   }
+  assert(agent.iNo > 0 && agent.nWindow > 0 && agent.nGiven >= 0);
   agent.nGiven++;
   bTaken = isTaken(p, &agent, pErr);
   pStmt = bxStmt(&p->base.stmts, bTaken ? zRewrite : zInsert, pErr);
@@ -212,6 +213,7 @@ void bxRingSetWindow(Ring *p, i64 nWindow, BxErr *pErr) {
   static const char zSql[] =
       "UPDATE main.@_config SET v = ?1 WHERE k = 'window'";
   sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+  assert(nWindow >= 1 && nWindow <= BX_RING_MAX_WINDOW);
   p->nWindow = 0;
   bxBind(pStmt, pErr, "i", nWindow);
   bxRun(pStmt, pErr);

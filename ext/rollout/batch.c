@@ -78,6 +78,7 @@ void bxRolloutBatchAdd(RolloutBatch *p, i64 iTime, const char *zType,
     RolloutSpan payload, char *zOwned, int bLook, BxErr *pErr) {
   BatchItem item = {iTime, zType, payload, zOwned, bLook};
   if (pErr->rc == SQLITE_OK && growBatch(p, pErr)) {
+    assert(p->nItem < p->nItemAlloc);
     p->aItem[p->nItem++] = item;
   } else {
     sqlite3_free(zOwned);
@@ -229,6 +230,7 @@ static void putInSteps(RolloutBatch *p, BxStmts *pHome, const char *zId,
 void bxRolloutBatchPut(RolloutBatch *p, BxStmts *pHome, const char *zId,
     const RolloutHead *pHead, i64 iNow, int bSavepoint, BxErr *pErr) {
   if (pErr->rc != SQLITE_OK) return;
+  assert(pHead->iLast >= -1 && pHead->no >= 0);
   if (pHead->iLast + p->nItem > ROLLOUT_LAST) {
     bxFail(pErr, SQLITE_TOOBIG,
         "RolloutTooLongError: Rollout too long: a conversation has at most "
@@ -353,6 +355,7 @@ static int batchColumn(
     sqlite3_vtab_cursor *pCursor, sqlite3_context *pCtx, int i) {
   const BatchCursor *p = (const BatchCursor *)pCursor;
   const RolloutBatch *pBatch = p->pBatch;
+  assert(pBatch != 0 && p->iRow < pBatch->nItem + pBatch->nDrop);
   if (p->iRow < pBatch->nItem) {
     itemColumn(pCtx, &pBatch->aItem[p->iRow], i);
   } else {

@@ -80,6 +80,7 @@ static void addRange(Ranges *p, i64 iFirst, i64 iLast, BxErr *pErr) {
     p->a = aNew;
     p->nAlloc = nNew;
   }
+  assert(p->n < p->nAlloc);
   p->a[p->n][0] = iFirst;
   p->a[p->n++][1] = iLast;
 }

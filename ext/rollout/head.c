@@ -98,6 +98,7 @@ int bxRolloutFind(
 }
 
 i64 bxRolloutKey(i64 no, i64 iSequence) {
+  assert(no >= 0 && iSequence >= 0 && iSequence <= ROLLOUT_LAST);
   return (no << 32) + iSequence;
 }
 
@@ -150,20 +151,20 @@ sqlite3_stmt *bxRolloutQuery(Bx *bx, const char *zSql, BxErr *pErr) {
 }
 
 void bxRolloutExplain(BxErr *pErr, const char *zPrefix) {
-  BxErr said = *pErr;
-  if ((said.rc & 0xff) == SQLITE_NOMEM) return;
-  if (!bxSays(&said, "unsafe use of")) {
+  BxErr said;
+  if ((pErr->rc & 0xff) == SQLITE_NOMEM) return;
+  if (!bxSays(pErr, "unsafe use of")) {
     bxPrefix(pErr, zPrefix);
     return;
   }
-  pErr->rc = SQLITE_OK;
+  said = bxTake(pErr);
   bxFail(pErr, said.rc,
       "%s%s: SQLite %s refuses that in triggers while trusted_schema is off; "
       "PRAGMA trusted_schema = ON%s",
       zPrefix, said.zMsg, sqlite3_libversion(),
       bxSays(&said, "virtual table") ? ", or rollout_search_remove()"
                                      : ", or use a later SQLite");
-  sqlite3_free(said.zMsg);
+  bxClear(&said);
 }
 
 /*--------------------------------------------------- of a connection ----*/
@@ -203,6 +204,7 @@ static int findShut(const RolloutSlot *p, const RolloutShut *pWanted) {
 
 static RolloutShut shutKey(BxStmts *pHome, const char *zId, i64 no) {
   RolloutShut shut = {pHome, {0}, no};
+  assert(strlen(zId) < sizeof(shut.zId));
   memcpy(shut.zId, zId, strlen(zId));
   return shut;
 }

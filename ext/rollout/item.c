@@ -27,6 +27,7 @@ static const char *passSpace(const char *z) {
 ** number of backslashes before it ends it. */
 static const char *passString(const char *z) {
   const char *zEnd = z;
+  assert(*z == '"');
   for (;;) {
     const char *zBack;
     zEnd = strchr(zEnd + 1, '"');
@@ -89,6 +90,7 @@ static const char *passComma(const char *z) {
 
 /* Of two members with one name, the first counts, as for SQLite. */
 static void setSpan(RolloutSpan *p, const char *z, const char *zEnd) {
+  assert(z <= zEnd);
   if (p->z != 0) return;
   p->z = z;
   p->n = zEnd - z;
@@ -96,6 +98,7 @@ static void setSpan(RolloutSpan *p, const char *z, const char *zEnd) {
 
 /* Walks over the payload at z, an object. Returns its end. */
 static const char *readPayload(const char *z, RolloutItem *p) {
+  assert(*z == '{');
   z = passSpace(z + 1);
   while (*z == '"') {
     RolloutSpan key;
@@ -107,6 +110,13 @@ static const char *readPayload(const char *z, RolloutItem *p) {
   }
   return *z != 0 ? z + 1 : z;
 }
+
+#ifndef NDEBUG
+/* Whether a span, if there is one, lies in another. */
+static int liesWithin(RolloutSpan all, RolloutSpan part) {
+  return part.z == 0 || (part.z >= all.z && part.z + part.n <= all.z + all.n);
+}
+#endif
 
 const char *bxRolloutReadItem(const char *z, RolloutItem *p) {
   memset(p, 0, sizeof(*p));
@@ -129,6 +139,8 @@ const char *bxRolloutReadItem(const char *z, RolloutItem *p) {
   }
   if (*z != 0) z++;
   p->whole.n = z - p->whole.z;
+  assert(liesWithin(p->whole, p->payload));
+  assert(liesWithin(p->payload, p->payloadType));
   return z;
 }
 

@@ -114,6 +114,7 @@ static int pageRow(Page *p, sqlite3_stmt *pStmt, BxErr *pErr) {
   p->bCap = p->nScanned == ROLLOUT_PAGE_MAX;
   p->bMore = p->bCap || (bVisible && p->nItem == p->nSize);
   if (p->bMore) return 0;
+  assert(p->nScanned < ROLLOUT_PAGE_MAX && p->nItem < p->nSize + !bVisible);
   p->nScanned++;
   if (bVisible) {
     sqlite3_str_appendf(p->pItems, "%s%s", p->nItem ? "," : "", zRow);

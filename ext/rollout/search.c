@@ -55,17 +55,17 @@ static const char zLock[] = "UPDATE main.rollout_act SET id = id";
 
 /* An FTS5 without the tokenizer, or no FTS5, is told apart by its message. */
 static void explainHost(BxErr *pErr) {
-  BxErr said = *pErr;
-  if (!bxSays(&said, "no such module") && !bxSays(&said, "no such tokenizer")) {
+  BxErr said;
+  if (!bxSays(pErr, "no such module") && !bxSays(pErr, "no such tokenizer")) {
     bxRolloutExplain(pErr, "WriteError: Write failed: ");
     return;
   }
-  pErr->rc = SQLITE_OK;
+  said = bxTake(pErr);
   bxFail(pErr, said.rc,
       "SearchError: this SQLite %s has no FTS5 with the trigram tokenizer "
       "(%s); everything but the search works without it",
       sqlite3_libversion(), said.zMsg);
-  sqlite3_free(said.zMsg);
+  bxClear(&said);
 }
 
 void bxRolloutSearchInstall(BxCall *p) {
