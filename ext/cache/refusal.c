@@ -117,26 +117,55 @@ static const char zCacheQuota[] =
     " LEFT JOIN main.cache_sessions AS s ON s.session_id = coalesce(?1,"
     " (SELECT session_id FROM main.cache_items WHERE storage_key = ?2))";
 
+/* The key that a write has been given, to sqlite3_free(), or NULL. */
+static char *givenKey(BxCall *p, const char *const *azArg) {
+  sqlite3_value *apPart[3];
+  sqlite3_value *pKey = argumentOf(p, azArg, "storage_key");
+  if (pKey != 0) return sqlite3_mprintf("%s", sqlite3_value_text(pKey));
+  apPart[0] = argumentOf(p, azArg, "session_id");
+  apPart[1] = argumentOf(p, azArg, "task_id");
+  apPart[2] = argumentOf(p, azArg, "turn_id");
+  if (apPart[0] == 0 || apPart[1] == 0 || apPart[2] == 0) return 0;
+  return sqlite3_mprintf("%s_%s_%s", sqlite3_value_text(apPart[0]),
+      sqlite3_value_text(apPart[1]), sqlite3_value_text(apPart[2]));
+}
+
+/* The schema looks at the session's quota first. */
+static int fitsSession(BxStmts *pHome, const char *zSession, const char *zKey,
+    i64 nByte, BxErr *pErr) {
+  CacheRoom room = {0};
+  room.zSession = zSession;
+  room.zKey = zKey;
+  bxCacheFindRoom(&room, pHome, nByte, pErr);
+  return room.nLeft >= 0;
+}
+
 static void explainQuota(
     BxCall *p, BxStmts *pHome, const char *const *azArg, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxPrepare(pHome, zCacheQuota, pErr);
-  int bTotal = strstr(p->err.zMsg, "total_quota") != 0;
-  bxBind(pStmt, pErr, "vv", argumentOf(p, azArg, "session_id"),
-      argumentOf(p, azArg, "storage_key"));
+  char *zKey = givenKey(p, azArg);
+  i64 nByte = bxBytes(argumentOf(p, azArg, "data"));
+  bxBind(pStmt, pErr, "vt", argumentOf(p, azArg, "session_id"), zKey);
   if (bxRow(pStmt, pErr)) {
+    const char *zSession = bxColumnText(pStmt, 0, pErr);
+    int bTotal = fitsSession(pHome, zSession, zKey, nByte, pErr);
     char *zWho = bTotal ? sqlite3_mprintf("all sessions together have")
-                        : sqlite3_mprintf(
-                              "session %Q has", sqlite3_column_text(pStmt, 0));
-    setMessage(&p->err,
-        sqlite3_mprintf("QuotaExceededError: %z %lld of %lld bytes "
-                        "(cache.%s_quota_bytes) in use, %lld bytes do not "
-                        "fit%s; delete items with cache_delete() or write less",
-            zWho, sqlite3_column_int64(pStmt, bTotal ? 3 : 1),
-            sqlite3_column_int64(pStmt, bTotal ? 4 : 2),
-            bTotal ? "total" : "session", bxBytes(argumentOf(p, azArg, "data")),
-            sqlite3_column_text(pStmt, 5)));
+                        : sqlite3_mprintf("session %Q has", zSession);
+    if (pErr->rc == SQLITE_OK) {
+      setMessage(&p->err,
+          sqlite3_mprintf("QuotaExceededError: %s %lld of %lld bytes "
+                          "(cache.%s_quota_bytes) in use, %lld bytes do not "
+                          "fit%s; delete items with cache_delete() or write "
+                          "less",
+              zWho, sqlite3_column_int64(pStmt, bTotal ? 3 : 1),
+              sqlite3_column_int64(pStmt, bTotal ? 4 : 2),
+              bTotal ? "total" : "session", nByte,
+              sqlite3_column_text(pStmt, 5)));
+    }
+    sqlite3_free(zWho);
   }
   sqlite3_finalize(pStmt);
+  sqlite3_free(zKey);
 }
 
 /*----------------------------------------------------- a failing file ----*/
@@ -181,9 +210,9 @@ void bxCacheExplain(BxCall *p, const char *const *azArg) {
   }
   if (p->err.rc == SQLITE_ERROR) explainVersion(p);
   if ((p->err.rc & 0xff) != SQLITE_CONSTRAINT) return;
-  if (bxSays(&p->err, "CHECK constraint failed: ")) {
-    setMessage(
-        &p->err, sqlite3_mprintf("%s", strstr(p->err.zMsg, "failed: ") + 8));
+  if (p->err.rc == SQLITE_CONSTRAINT_CHECK) { /* SQLite puts words before it */
+    const char *zOurs = strstr(p->err.zMsg, "failed: ");
+    if (zOurs != 0) setMessage(&p->err, sqlite3_mprintf("%s", zOurs + 8));
   }
   pHome = bxHome(p->bx, "cache", &err);
   if (pHome == 0) {
@@ -192,8 +221,8 @@ void bxCacheExplain(BxCall *p, const char *const *azArg) {
     explainQuota(p, pHome, azArg, &err);
   } else if (bxIs(&p->err, "DataTooLargeError")) {
     explainSize(p, pHome, azArg, &err);
-  } else if (strstr(p->err.zMsg, ", got ") == 0) {
-    explainValue(p, azArg);
+  } else if (p->err.rc != SQLITE_CONSTRAINT) {
+    explainValue(p, azArg); /* the schema's; C has shown the value already */
   }
   bxClear(&err);
 }

@@ -131,19 +131,6 @@ void bxCacheStats(BxCall *p) {
 
 /*-------------------------------------------------------- quota check ----*/
 
-/* What a write would find. */
-typedef struct CacheRoom {
-  const char *zSession;
-  const char *zKey;     /* the item that is overwritten, or NULL */
-  i64 nLeft;            /* of the session's quota, after the write */
-  i64 nTotalLeft;       /* of the quota over all sessions, after the write */
-  i64 nItemLeft;        /* of the limit of one item */
-  int bGrows;           /* a write that does not grow is never over a quota */
-  int eEvict;           /* 0 no, 1 the oldest, 2 the least recently used */
-  int nEvicted;         /* rows that eviction takes */
-  i64 iLastAt, iLastId; /* the newest of them in the session */
-} CacheRoom;
-
 static const char zCacheRoom[] =
     "SELECT l.session_quota - coalesce(s.total_size, 0) + coalesce(o.size, 0)"
     " - ?3, l.total_quota - t.bytes + coalesce(o.size, 0) - ?3,"
@@ -217,19 +204,23 @@ static void evictFromAll(CacheRoom *pRoom, BxStmts *pHome, BxErr *pErr) {
   bxDone(pStmt, pErr);
 }
 
+void bxCacheFindRoom(CacheRoom *pRoom, BxStmts *pHome, i64 nByte, BxErr *pErr) {
+  pRoom->iLastAt = -1;
+  readRoom(pRoom, pHome, nByte, pErr);
+  if (pErr->rc == SQLITE_OK && pRoom->eEvict && pRoom->bGrows) {
+    evictFromSession(pRoom, pHome, pErr);
+    evictFromAll(pRoom, pHome, pErr);
+  }
+}
+
 void bxCacheQuotaCheck(BxCall *p) {
   BxStmts *pHome = bxHome(p->bx, "cache", &p->err);
   CacheRoom room = {0};
   i64 nByte, nLeft;
-  room.iLastAt = -1;
   room.zSession = bxCacheKey(bxArg(p, 0), "session_id", 0, &p->err);
   nByte = bxInt(bxArg(p, 1), "bytes", 0, MAX_BYTES, &p->err);
   room.zKey = bxCacheKey(bxArg(p, 2), "storage_key", 1, &p->err);
-  readRoom(&room, pHome, nByte, &p->err);
-  if (p->err.rc == SQLITE_OK && room.eEvict && room.bGrows) {
-    evictFromSession(&room, pHome, &p->err);
-    evictFromAll(&room, pHome, &p->err);
-  }
+  bxCacheFindRoom(&room, pHome, nByte, &p->err);
   nLeft = room.nLeft < room.nTotalLeft ? room.nLeft : room.nTotalLeft;
   if (!room.bGrows && nLeft < 0) nLeft = 0;
   if (room.nItemLeft < 0 && room.bGrows) {

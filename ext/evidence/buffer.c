@@ -301,10 +301,10 @@ static char *scanSql(int idxNum) {
                                  : " ORDER BY timestamp, rid";
   }
   return sqlite3_mprintf(
-      "SELECT rid, id, timestamp, action_bytes + screenshot_bytes + 100,"
+      "SELECT rid, id, timestamp, action_bytes + screenshot_bytes + %d,"
       " pruned, pinned, place, screenshot_bytes FROM main.@_rows WHERE 1"
       "%s%s%s%s%s%s",
-      idxNum & BY_ROWID ? " AND rid = ?" : "",
+      EV_ROW_BYTES, idxNum & BY_ROWID ? " AND rid = ?" : "",
       idxNum & BY_ID ? " AND id = ?" : "",
       idxNum & TIME_EQ ? " AND timestamp = ?" : "",
       idxNum & TIME_LOW

@@ -459,6 +459,20 @@ def test_eviction_error_says_that_tool_results_stay(db):
     assert "tool results stay" in m and "90 of 100" in m
 
 
+def test_the_quota_named_is_the_one_in_which_eviction_makes_no_room(db):
+    one(db, "SELECT cache_use_preset('recycle')")
+    setting(db, "session_quota_bytes", 100)
+    setting(db, "total_quota_bytes", 150)
+    write(db, B, text(100), metadata='{"kind":"tool_result"}')
+    write(db, A, text(50))
+    m = refuses(db, "QuotaExceededError", "SELECT cache_write(?,NULL,NULL,?,'d')", A, text(60))
+    assert "all sessions together have 150 of 150 bytes" in m
+    setting(db, "total_quota_bytes", 1000)
+    write(db, A, text(60))
+    m = refuses(db, "QuotaExceededError", "SELECT cache_write(?,NULL,NULL,?,'d')", A, text(101))
+    assert f"session '{A}' has 60 of 100 bytes" in m
+
+
 # --------------------------------------------------------------- places ----
 
 def test_in_an_attached_schema_with_a_quoted_name(path, tmp_path):
