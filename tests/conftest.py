@@ -5,6 +5,7 @@ with the module loaded and all domains installed in main.
 """
 import os
 import pathlib
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -100,11 +101,21 @@ def path(tmp_path):
     return tmp_path / "test.db"
 
 
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory):
+    """A file in which all domains are installed, to be copied."""
+    path = tmp_path_factory.mktemp("installed") / "test.db"
+    db = connect(path)
+    one(db, "SELECT blackbox_install()")
+    db.close()
+    return path
+
+
 @pytest.fixture
-def db(path):
+def db(path, installed):
+    shutil.copyfile(installed, path)
     db = connect(path)
     db.execute("PRAGMA synchronous=OFF")  # no test takes the power away
-    one(db, "SELECT blackbox_install()")
     yield db
     db.close()
 
