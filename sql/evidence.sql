@@ -1,27 +1,27 @@
--- evidence.sql: where evidence buffers in temp put what memory cannot hold.
+-- evidence.sql: the overflow of evidence buffers in temp.
 --
 -- Tables  evidence_owners                one row for each buffer that has
 --                                        evidence here, also after it is gone
 --         evidence_overflow              the evidence: one narrow row each
 --         evidence_overflow_actions      its JSON
 --         evidence_overflow_screenshots  its screenshot
--- Views   evidence_due                   all evidence here; it falls due when
+-- Views   evidence_due                   all evidence here. A row is due when
 --                                        its owner was not seen ("at") for
---                                        evidence.orphan_days, and DELETE then
---                                        removes it, with a receipt
---         evidence_check                 contradictions (none, when all is well)
+--                                        evidence.orphan_days. DELETE removes a
+--                                        row that is due, with a receipt
+--         evidence_check                 contradictions (no rows if all is well)
 --
--- The buffers themselves are virtual tables with tables of their own; this
--- file is for those in temp with overflow='<this schema>'. A connection that
--- was lost leaves its evidence here; resume='<owner>' takes it up again.
+-- The buffers themselves are virtual tables with tables of their own. This file
+-- is for buffers in temp with overflow='<this schema>'. A connection that was
+-- lost leaves its evidence here; resume='<owner>' takes it over.
 --
 -- Invariants: rows and bytes of evidence_owners are exact. Pinned evidence is
--- not changed or removed until it is unpinned. Nothing is overwritten by
--- REPLACE. Whatever is removed leaves a receipt, of the rule "manual", of
--- "evidence.orphans", or of "released" for what its buffer pruned, dropped, or
--- took back into memory; the column released says which: 0, 2, or 1.
+-- not changed or deleted until it is unpinned. REPLACE overwrites nothing.
+-- Every row that is removed leaves a receipt. Its rule depends on the column
+-- released: 0 is "manual"; 1 is "released", for a row that its buffer pruned,
+-- dropped, or moved back into memory; 2 is "evidence.orphans".
 --
--- Guards do not rely on UPDATE OF a key: SQLite passes over such a trigger when
+-- Guards do not use UPDATE OF a key: SQLite does not fire such a trigger when
 -- the statement writes the key as "rowid".
 
 CREATE VIEW IF NOT EXISTS main.evidence_due AS
@@ -35,7 +35,7 @@ SELECT o.owner || '/' || e.id AS key,
   JOIN evidence_overflow AS e ON e.owner = o.owner;
 
 CREATE VIEW IF NOT EXISTS main.evidence_check AS
-SELECT o.owner AS object, 'counters differ from the rows' AS problem
+SELECT o.owner AS object, 'the counters differ from the rows' AS problem
   FROM evidence_owners AS o
  WHERE (o.rows, o.bytes) <>
        (SELECT count(*),
@@ -43,11 +43,11 @@ SELECT o.owner AS object, 'counters differ from the rows' AS problem
           FROM evidence_overflow AS e WHERE e.owner = o.owner)
 UNION ALL
 SELECT e.owner || '/' || e.id,
-       CASE WHEN o.owner IS NULL THEN 'belongs to no owner'
+       CASE WHEN o.owner IS NULL THEN 'has no owner'
             WHEN a.rid IS NULL THEN 'has no action'
             WHEN e.action_bytes <> length(CAST(a.action AS BLOB))
-              THEN 'has another size than its action'
-            ELSE 'has another screenshot than it says' END
+              THEN 'its size differs from the size of its action'
+            ELSE 'its size differs from the size of its screenshot' END
   FROM evidence_overflow AS e
   LEFT JOIN evidence_owners AS o ON o.owner = e.owner
   LEFT JOIN evidence_overflow_actions AS a ON a.rid = e.rid
@@ -56,8 +56,9 @@ SELECT e.owner || '/' || e.id,
     OR e.action_bytes <> length(CAST(a.action AS BLOB))
     OR e.screenshot_bytes <> coalesce(length(s.screenshot), 0);
 
--- claim changes hands with resume: the buffer that lost it stops writing.
--- removed: actions that the buffer pruned, for the exports after a resume.
+-- claim gets a new value with each resume; the buffer with the old value stops
+-- writing. removed is the number of actions that the buffer pruned, for exports
+-- after a resume.
 CREATE TABLE IF NOT EXISTS main.evidence_owners(
   owner   TEXT PRIMARY KEY,
   buffer  TEXT NOT NULL,
@@ -92,10 +93,10 @@ CREATE TABLE IF NOT EXISTS main.evidence_overflow_screenshots(
   screenshot BLOB NOT NULL
 );
 
--- These never have an entry. SQLite refuses an incremental blob write to a table
--- that has an index on an expression, so no trigger is passed over by one. (No
--- constant stands in them: SQLite 3.40 mixes up registers when integrity_check
--- looks at several schemas, and would tell of damage that is not there.)
+-- These indexes never have an entry. SQLite refuses an incremental blob write to
+-- a table with an index on an expression, so such a write cannot bypass the
+-- triggers. (The expressions contain no constants: with constants, SQLite 3.40
+-- reports damage that does not exist when integrity_check reads several schemas.)
 CREATE INDEX IF NOT EXISTS main.evidence_actions_whole
 ON evidence_overflow_actions(typeof(action)) WHERE rid IS NULL;
 
@@ -106,22 +107,22 @@ CREATE TRIGGER IF NOT EXISTS main.evidence_owners_key
 BEFORE UPDATE ON evidence_owners
 WHEN NEW.owner IS NOT OLD.owner
 BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: the owner of evidence cannot change; take it up with the parameter resume of a new buffer');
+  SELECT RAISE(ABORT, 'ValidationError: the owner of evidence cannot change; take it over with the parameter resume of a new buffer');
 END;
 
--- Also when INSERT OR REPLACE took its place.
+-- This includes an INSERT OR REPLACE of the row.
 CREATE TRIGGER IF NOT EXISTS main.evidence_owners_inserted
 AFTER INSERT ON evidence_owners
 WHEN EXISTS (SELECT 1 FROM evidence_overflow WHERE owner = NEW.owner)
 BEGIN
-  SELECT RAISE(ABORT, 'DuplicateError: this owner has evidence here already; UPDATE its row');
+  SELECT RAISE(ABORT, 'DuplicateError: this owner already has evidence here; UPDATE its row');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.evidence_owners_delete
 BEFORE DELETE ON evidence_owners
 WHEN EXISTS (SELECT 1 FROM evidence_overflow WHERE owner = OLD.owner)
 BEGIN
-  SELECT RAISE(ABORT, 'ReadOnlyError: this owner has evidence here; DELETE FROM evidence_due or resume it first');
+  SELECT RAISE(ABORT, 'ReadOnlyError: this owner still has evidence here; DELETE FROM evidence_due, or resume the owner first');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.evidence_overflow_insert
@@ -129,17 +130,17 @@ BEFORE INSERT ON evidence_overflow
 WHEN EXISTS (SELECT 1 FROM evidence_overflow
               WHERE rid = NEW.rid OR owner = NEW.owner AND id = NEW.id)
 BEGIN
-  SELECT RAISE(ABORT, 'DuplicateError: this evidence is here already; delete the row first');
+  SELECT RAISE(ABORT, 'DuplicateError: this evidence already exists here; delete the row first');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.evidence_overflow_key
 BEFORE UPDATE ON evidence_overflow
 WHEN (NEW.rid, NEW.owner, NEW.id) IS NOT (OLD.rid, OLD.owner, OLD.id)
 BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: the key of overflowed evidence cannot change; change it in its buffer');
+  SELECT RAISE(ABORT, 'ValidationError: the key of overflowed evidence cannot change; use the buffer instead');
 END;
 
--- It can be unpinned, and be marked as released by the statement that does so.
+-- A statement may unpin the row, and may set released in the same statement.
 CREATE TRIGGER IF NOT EXISTS main.evidence_overflow_pinned
 BEFORE UPDATE ON evidence_overflow
 WHEN OLD.pinned IS NOT 0
@@ -148,14 +149,14 @@ WHEN OLD.pinned IS NOT 0
       OR NEW.pinned IS NOT 0
          AND (NEW.pinned, NEW.released) IS NOT (OLD.pinned, OLD.released))
 BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: pinned evidence is not changed; UPDATE evidence_overflow SET pinned = 0 first');
+  SELECT RAISE(ABORT, 'PinnedError: pinned evidence cannot be changed; unpin it first: UPDATE evidence_overflow SET pinned = 0');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.evidence_overflow_delete
 BEFORE DELETE ON evidence_overflow
 WHEN OLD.pinned IS NOT 0
 BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: pinned evidence is not removed; UPDATE evidence_overflow SET pinned = 0 first');
+  SELECT RAISE(ABORT, 'PinnedError: pinned evidence cannot be deleted; unpin it first: UPDATE evidence_overflow SET pinned = 0');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.evidence_actions_insert
@@ -163,21 +164,21 @@ BEFORE INSERT ON evidence_overflow_actions
 WHEN EXISTS (SELECT 1 FROM evidence_overflow_actions WHERE rid = NEW.rid)
   OR NOT EXISTS (SELECT 1 FROM evidence_overflow WHERE rid = NEW.rid)
 BEGIN
-  SELECT RAISE(ABORT, 'DuplicateError: an action belongs to evidence that has none; UPDATE it');
+  SELECT RAISE(ABORT, 'DuplicateError: the evidence already has an action, or does not exist; UPDATE the action');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.evidence_actions_key
 BEFORE UPDATE ON evidence_overflow_actions
 WHEN NEW.rid IS NOT OLD.rid
 BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: the key of overflowed evidence cannot change; change it in its buffer');
+  SELECT RAISE(ABORT, 'ValidationError: the key of overflowed evidence cannot change; use the buffer instead');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.evidence_actions_delete
 BEFORE DELETE ON evidence_overflow_actions
 WHEN EXISTS (SELECT 1 FROM evidence_overflow WHERE rid = OLD.rid)
 BEGIN
-  SELECT RAISE(ABORT, 'ReadOnlyError: an action goes with its evidence; DELETE FROM evidence_overflow instead');
+  SELECT RAISE(ABORT, 'ReadOnlyError: an action cannot be deleted without its evidence; DELETE FROM evidence_overflow instead');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.evidence_actions_update
@@ -185,7 +186,7 @@ BEFORE UPDATE ON evidence_overflow_actions
 WHEN EXISTS (SELECT 1 FROM evidence_overflow
               WHERE rid = OLD.rid AND pinned IS NOT 0)
 BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: pinned evidence is not changed; UPDATE evidence_overflow SET pinned = 0 first');
+  SELECT RAISE(ABORT, 'PinnedError: pinned evidence cannot be changed; unpin it first: UPDATE evidence_overflow SET pinned = 0');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.evidence_actions_updated
@@ -200,14 +201,14 @@ BEFORE INSERT ON evidence_overflow_screenshots
 WHEN EXISTS (SELECT 1 FROM evidence_overflow_screenshots WHERE rid = NEW.rid)
   OR NOT EXISTS (SELECT 1 FROM evidence_overflow WHERE rid = NEW.rid)
 BEGIN
-  SELECT RAISE(ABORT, 'DuplicateError: a screenshot belongs to evidence that has none; UPDATE it');
+  SELECT RAISE(ABORT, 'DuplicateError: the evidence already has a screenshot, or does not exist; UPDATE the screenshot');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.evidence_screenshots_key
 BEFORE UPDATE ON evidence_overflow_screenshots
 WHEN NEW.rid IS NOT OLD.rid
 BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: the key of overflowed evidence cannot change; change it in its buffer');
+  SELECT RAISE(ABORT, 'ValidationError: the key of overflowed evidence cannot change; use the buffer instead');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.evidence_screenshots_delete
@@ -215,7 +216,7 @@ BEFORE DELETE ON evidence_overflow_screenshots
 WHEN EXISTS (SELECT 1 FROM evidence_overflow
               WHERE rid = OLD.rid AND pinned IS NOT 0)
 BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: pinned evidence is not removed; UPDATE evidence_overflow SET pinned = 0 first');
+  SELECT RAISE(ABORT, 'PinnedError: pinned evidence cannot be deleted; unpin it first: UPDATE evidence_overflow SET pinned = 0');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.evidence_screenshots_update
@@ -223,7 +224,7 @@ BEFORE UPDATE ON evidence_overflow_screenshots
 WHEN EXISTS (SELECT 1 FROM evidence_overflow
               WHERE rid = OLD.rid AND pinned IS NOT 0)
 BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: pinned evidence is not changed; UPDATE evidence_overflow SET pinned = 0 first');
+  SELECT RAISE(ABORT, 'PinnedError: pinned evidence cannot be changed; unpin it first: UPDATE evidence_overflow SET pinned = 0');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.evidence_screenshots_updated
@@ -258,7 +259,7 @@ BEGIN
    WHERE owner = NEW.owner;
 END;
 
--- A screenshot that is no longer counted goes, with its receipt.
+-- Deletes a screenshot that is no longer counted, and writes the receipt.
 CREATE TRIGGER IF NOT EXISTS main.evidence_overflow_noshot
 AFTER UPDATE OF screenshot_bytes ON evidence_overflow
 WHEN NEW.screenshot_bytes = 0 AND OLD.screenshot_bytes > 0
@@ -272,7 +273,7 @@ BEGIN
                       AS INTEGER) AS t) AS n;
 END;
 
--- The counters, what belongs to the row, and its receipt.
+-- Updates the counters, deletes what belongs to the row, and writes the receipt.
 CREATE TRIGGER IF NOT EXISTS main.evidence_overflow_deleted
 AFTER DELETE ON evidence_overflow
 BEGIN
@@ -292,12 +293,13 @@ BEGIN
                       AS INTEGER) AS t) AS n;
 END;
 
--- A row of evidence_due that nothing blocks goes; a pinned one is refused, and
--- one whose buffer may be living. The last one takes its owner with it.
+-- Deletes evidence that is due. A pinned row is refused, and so is a row whose
+-- buffer may still be in use. The row of the owner is deleted with its last
+-- evidence.
 CREATE TRIGGER IF NOT EXISTS main.evidence_due_delete
 INSTEAD OF DELETE ON evidence_due
 BEGIN
-  SELECT RAISE(ABORT, 'NotDueError: its buffer was seen within evidence.orphan_days and may be living; UPDATE evidence_owners SET seen = 0 gives it up')
+  SELECT RAISE(ABORT, 'NotDueError: the buffer of this evidence was seen within evidence.orphan_days and may still be in use; to give it up, UPDATE evidence_owners SET seen = 0')
    WHERE OLD.at >= (julianday('now') - 2440587.5) * 86400000.0 - 86400000.0 *
          (SELECT value FROM blackbox_limits WHERE name = 'evidence.orphan_days');
   UPDATE evidence_overflow SET released = 2 WHERE rid = OLD.rid AND pinned = 0;
@@ -307,7 +309,7 @@ END;
 
 INSERT INTO main.blackbox_setting_defs(name, kind, preset, low, high, choices, meaning)
 VALUES ('evidence.orphan_days', 'integer', 30, 1, 365, NULL,
-        'days after which evidence of a buffer that was not seen again falls due')
+        'days after which the evidence of a buffer that was not seen again falls due')
 ON CONFLICT (name) DO UPDATE
    SET kind = excluded.kind, preset = excluded.preset, low = excluded.low,
        high = excluded.high, choices = excluded.choices,

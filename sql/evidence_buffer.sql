@@ -1,53 +1,54 @@
 -- evidence_buffer.sql: the tables of one evidence buffer, and its rules.
 --
--- A template: "main." stands for the schema, "@" for the buffer's name, so that
--- main.@_rows is rec_rows of a buffer rec. CREATE VIRTUAL TABLE rec USING
--- evidence_buffer runs it. The rules hold without the module as well.
+-- This file is a template: "main." stands for the schema and "@" for the name of
+-- the buffer, so that main.@_rows is rec_rows for a buffer rec. CREATE VIRTUAL
+-- TABLE rec USING evidence_buffer runs it. The rules also hold without the module.
 --
 -- Tables  @_state    one row: the settings and the exact counters
 --         @_rows     one narrow row for each piece of evidence
---         @_actions  the action's JSON, kept apart so that no list, count or
---         @_shots    prune reads it; the screenshot likewise
---         @_gone     rows removed here that the overflow still holds
+--         @_actions  the JSON of the action, in a separate table so that
+--                    lists, counts and prunes do not read it
+--         @_shots    the screenshot, in a separate table for the same reason
+--         @_gone     rows removed here that still exist in the overflow
 --         @_log      receipts: what was removed, by which rule, when
 -- Views   @_put      INSERT stores a row (mask 0) or changes one: the sum of
 --                    1 timestamp, 2 action, 4 screenshot, 8 pinned
 --         @_do       INSERT runs a command, the verb:
---                      prune  down to a tenth of the maximum below the
---                             threshold; amount: bytes that are about to come,
---                             rid: a row to leave alone
---                      hold   amount: screenshots that may stay
---                      clear  all that is not pinned
---                      back   row rid comes back from the overflow
+--                      prune  prunes to a tenth of the maximum below the
+--                             threshold; amount: bytes that will be added,
+--                             rid: a row that must stay
+--                      hold   amount: the number of screenshots that may stay
+--                      clear  removes all rows that are not pinned
+--                      back   moves row rid back from the overflow
 --         @_room     INSERT makes room for a row that grows
 --         @_note     INSERT writes a receipt
---         @_excess   bytes that a prune has to free; none when negative
---         @_oldshots, @_sureshots, @_oldrows   the rows that a prune takes
---         @_freeshots, @_freerows              the rows that it may take
---         @_check    contradictions (none, when all is well); object is the end
---                    of a table's name
+--         @_excess   bytes that a prune must free; nothing if negative
+--         @_oldshots, @_sureshots, @_oldrows   the rows that a prune removes
+--         @_freeshots, @_freerows              the rows that it may remove
+--         @_check    contradictions (no rows if all is well); object is the
+--                    last part of a table's name
 --
--- No JSON function stands here: SQLite before 3.41 refuses them in a schema when
--- trusted_schema is off. The module checks and rewrites JSON in the statements
--- that it runs.
+-- This file uses no JSON function, because SQLite before 3.41 refuses them in a
+-- schema while trusted_schema is off. The module checks and rewrites JSON in the
+-- statements that it runs.
 --
--- A command is one INSERT (approval is one UPDATE of @_actions), so it happens
--- whole or not at all, also inside a transaction.
+-- A command is one INSERT (approval is one UPDATE of @_actions). So it is done
+-- completely or not at all, also inside a transaction.
 --
--- Invariants: the counters of @_state equal the sums over @_rows, whose triggers
--- keep them and write the receipts (@_state.rule says which rule is at work). A
--- pinned row is not removed or changed until it is unpinned: UPDATE ... SET
--- pinned = 0. No row takes the place of another. An action and a screenshot
--- stay as long as their row says so. A receipt is not changed or removed until
--- 10,000 newer ones are there.
+-- Invariants: the counters of @_state equal the sums over @_rows. The triggers
+-- of @_rows keep them, and write the receipts (@_state.rule is the rule that is
+-- running). A pinned row is not changed or deleted until it is unpinned: UPDATE
+-- ... SET pinned = 0. A row never replaces another row. An action and a
+-- screenshot exist as long as their row says so. A receipt is not changed or
+-- deleted until there are 10,000 newer receipts.
 --
--- Guards do not rely on UPDATE OF a key: SQLite passes over such a trigger when
+-- Guards do not use UPDATE OF a key: SQLite does not fire such a trigger when
 -- the statement writes the key as "rowid".
 --
--- The names of tables have no underscore after the buffer's, or SQLite would not
--- protect them. The name of an index gets eight random letters at its end: it
--- cannot be renamed with the buffer, and another buffer may take the name that
--- became free.
+-- The name of a table has no underscore after that of the buffer, because SQLite
+-- would not protect such a table. The name of an index ends in eight random
+-- letters. It cannot be renamed with the buffer, and another buffer may later
+-- get the old name of this one.
 
 CREATE TABLE main.@_state(
   one              INTEGER PRIMARY KEY CHECK (one = 1),
@@ -99,9 +100,9 @@ CREATE TABLE main.@_log(
   UNIQUE (rule, minute)
 );
 
--- A row counts for the bytes of its action and screenshot, and 100. place: 0 in
--- the memory of a buffer in temp, 1 in its overflow, 2 in the file of a buffer
--- that is not in temp.
+-- The size of a row is the bytes of its action and screenshot, plus 100. place
+-- is 0 in the memory of a buffer in temp, 1 in its overflow, and 2 in the file of
+-- a buffer that is not in temp.
 CREATE TABLE main.@_rows(
   rid              INTEGER PRIMARY KEY CHECK (rid > 0),
   id               TEXT NOT NULL UNIQUE,
@@ -137,10 +138,10 @@ CREATE INDEX main.@_surestshot ON @_rows(confidence DESC, timestamp)
 
 CREATE INDEX main.@_memory ON @_rows(timestamp) WHERE place = 0;
 
--- These never have an entry. SQLite refuses an incremental blob write to a table
--- that has an index on an expression, so no trigger is passed over by one. (No
--- constant stands in them: SQLite 3.40 mixes up registers when integrity_check
--- looks at several schemas, and would tell of damage that is not there.)
+-- These indexes never have an entry. SQLite refuses an incremental blob write to
+-- a table with an index on an expression, so such a write cannot bypass the
+-- triggers. (The expressions contain no constants: with constants, SQLite 3.40
+-- reports damage that does not exist when integrity_check reads several schemas.)
 CREATE INDEX main.@_wholestate ON @_state(typeof(rule)) WHERE one IS NULL;
 CREATE INDEX main.@_wholeaction ON @_actions(typeof(action)) WHERE rid IS NULL;
 CREATE INDEX main.@_wholeshot ON @_shots(typeof(screenshot)) WHERE rid IS NULL;
@@ -157,7 +158,7 @@ SELECT '' AS verb, '' AS rule, 0 AS amount, 0 AS rid, '' AS action,
        x'' AS screenshot
   FROM @_state;
 
--- growth: bytes that come; size: bytes that the row then has.
+-- growth: bytes that the row grows by; size: bytes that it has after that.
 CREATE VIEW main.@_room AS
 SELECT 0 AS growth, 0 AS size, 0 AS rid
   FROM @_state;
@@ -183,10 +184,10 @@ SELECT rid, timestamp, action_bytes + screenshot_bytes + 100 AS bytes
  WHERE pinned = 0
    AND rid <> (SELECT spared FROM @_state);
 
--- The oldest screenshots, until enough bytes are free: a walk along an index
--- that stops as soon as it may. need is what is still to be freed. The next row
--- is looked for among those of the same time first, as SQLite seeks by equal
--- columns and one range.
+-- The oldest screenshots, until enough bytes are free. This reads an index in
+-- order and stops as early as possible. need is the number of bytes still to be
+-- freed. It looks for the next row among those with the same time first, because
+-- SQLite can seek by equal columns and one range.
 CREATE VIEW main.@_oldshots AS
 WITH RECURSIVE walk(rid, timestamp, need) AS (
   SELECT f.rid, f.timestamp, x.bytes - f.bytes
@@ -207,8 +208,8 @@ WITH RECURSIVE walk(rid, timestamp, need) AS (
              ORDER BY n.timestamp, n.rid LIMIT 1)))
 SELECT rid FROM walk;
 
--- The screenshots that are least needed, of the actions that are found most
--- surely; the oldest first among equals.
+-- The screenshots of the actions with the highest confidence, which need them
+-- least; the oldest first if the confidence is equal.
 CREATE VIEW main.@_sureshots AS
 WITH RECURSIVE walk(rid, timestamp, confidence, need) AS (
   SELECT f.rid, f.timestamp, f.confidence, x.bytes - f.bytes
@@ -233,7 +234,7 @@ WITH RECURSIVE walk(rid, timestamp, confidence, need) AS (
              ORDER BY n.confidence DESC, n.timestamp, n.rid LIMIT 1)))
 SELECT rid FROM walk;
 
--- The oldest rows, should the screenshots not have been enough.
+-- The oldest rows, if the screenshots were not enough.
 CREATE VIEW main.@_oldrows AS
 WITH RECURSIVE walk(rid, timestamp, need) AS (
   SELECT f.rid, f.timestamp, x.bytes - f.bytes
@@ -299,7 +300,7 @@ CREATE TRIGGER main.@_rowsinsert
 BEFORE INSERT ON @_rows
 WHEN EXISTS (SELECT 1 FROM @_rows WHERE rid = NEW.rid OR id = NEW.id)
 BEGIN
-  SELECT RAISE(ABORT, 'DuplicateError: there is a row with this id; use INSERT OR REPLACE or UPDATE on the buffer');
+  SELECT RAISE(ABORT, 'DuplicateError: a row with this id exists; use INSERT OR REPLACE or UPDATE on the buffer');
 END;
 
 CREATE TRIGGER main.@_rowskey
@@ -313,7 +314,7 @@ CREATE TRIGGER main.@_rowsplace
 BEFORE UPDATE OF place ON @_rows
 WHEN NEW.place IS NOT OLD.place AND 2 IN (NEW.place, OLD.place)
 BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: only a buffer in temp moves its evidence');
+  SELECT RAISE(ABORT, 'ValidationError: only a buffer in temp can move its evidence; omit overflow, or create the buffer in temp');
 END;
 
 CREATE TRIGGER main.@_rowspinned
@@ -322,27 +323,27 @@ WHEN OLD.pinned = 1
  AND (OLD.timestamp, OLD.action_bytes, OLD.screenshot_bytes, OLD.pruned)
      IS NOT (NEW.timestamp, NEW.action_bytes, NEW.screenshot_bytes, NEW.pruned)
 BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: pinned evidence is not changed or removed; UPDATE ... SET pinned = 0 first');
+  SELECT RAISE(ABORT, 'PinnedError: pinned evidence cannot be changed or deleted; unpin it first: UPDATE ... SET pinned = 0');
 END;
 
 CREATE TRIGGER main.@_rowsdelete
 BEFORE DELETE ON @_rows
 WHEN OLD.pinned = 1
 BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: pinned evidence is not changed or removed; UPDATE ... SET pinned = 0 first');
+  SELECT RAISE(ABORT, 'PinnedError: pinned evidence cannot be changed or deleted; unpin it first: UPDATE ... SET pinned = 0');
 END;
 
 CREATE TRIGGER main.@_stateinsert
 BEFORE INSERT ON @_state
 WHEN EXISTS (SELECT 1 FROM @_state)
 BEGIN
-  SELECT RAISE(ABORT, 'ReadOnlyError: this row is the buffer; its settings change by INSERT INTO the buffer');
+  SELECT RAISE(ABORT, 'ReadOnlyError: this row is the state of the buffer; to change a setting, INSERT INTO the buffer');
 END;
 
 CREATE TRIGGER main.@_statedelete
 BEFORE DELETE ON @_state
 BEGIN
-  SELECT RAISE(ABORT, 'ReadOnlyError: this row is the buffer; DROP TABLE it instead');
+  SELECT RAISE(ABORT, 'ReadOnlyError: this row is the state of the buffer; DROP TABLE the buffer instead');
 END;
 
 CREATE TRIGGER main.@_actionsinsert
@@ -350,14 +351,14 @@ BEFORE INSERT ON @_actions
 WHEN EXISTS (SELECT 1 FROM @_actions WHERE rid = NEW.rid)
   OR NOT EXISTS (SELECT 1 FROM @_rows WHERE rid = NEW.rid)
 BEGIN
-  SELECT RAISE(ABORT, 'DuplicateError: an action belongs to a row that has none; use INSERT OR REPLACE or UPDATE on the buffer');
+  SELECT RAISE(ABORT, 'DuplicateError: the row already has an action, or does not exist; use INSERT OR REPLACE or UPDATE on the buffer');
 END;
 
 CREATE TRIGGER main.@_actionsupdate
 BEFORE UPDATE ON @_actions
 WHEN EXISTS (SELECT 1 FROM @_rows WHERE rid = OLD.rid AND pinned = 1)
 BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: pinned evidence is not changed or removed; UPDATE ... SET pinned = 0 first');
+  SELECT RAISE(ABORT, 'PinnedError: pinned evidence cannot be changed or deleted; unpin it first: UPDATE ... SET pinned = 0');
 END;
 
 CREATE TRIGGER main.@_actionskey
@@ -371,7 +372,7 @@ CREATE TRIGGER main.@_actionsdelete
 BEFORE DELETE ON @_actions
 WHEN EXISTS (SELECT 1 FROM @_rows WHERE rid = OLD.rid AND place <> 1)
 BEGIN
-  SELECT RAISE(ABORT, 'ReadOnlyError: an action goes with its row; DELETE FROM the buffer instead');
+  SELECT RAISE(ABORT, 'ReadOnlyError: an action cannot be deleted without its row; DELETE FROM the buffer instead');
 END;
 
 CREATE TRIGGER main.@_shotsinsert
@@ -380,14 +381,14 @@ WHEN EXISTS (SELECT 1 FROM @_shots WHERE rid = NEW.rid)
   OR NOT EXISTS (SELECT 1 FROM @_rows
                   WHERE rid = NEW.rid AND screenshot_bytes > 0)
 BEGIN
-  SELECT RAISE(ABORT, 'DuplicateError: a screenshot belongs to a row that has none; use INSERT OR REPLACE or UPDATE on the buffer');
+  SELECT RAISE(ABORT, 'DuplicateError: the row already has a screenshot, or does not exist; use INSERT OR REPLACE or UPDATE on the buffer');
 END;
 
 CREATE TRIGGER main.@_shotsupdate
 BEFORE UPDATE ON @_shots
 WHEN EXISTS (SELECT 1 FROM @_rows WHERE rid = OLD.rid AND pinned = 1)
 BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: pinned evidence is not changed or removed; UPDATE ... SET pinned = 0 first');
+  SELECT RAISE(ABORT, 'PinnedError: pinned evidence cannot be changed or deleted; unpin it first: UPDATE ... SET pinned = 0');
 END;
 
 CREATE TRIGGER main.@_shotskey
@@ -402,17 +403,18 @@ BEFORE DELETE ON @_shots
 WHEN EXISTS (SELECT 1 FROM @_rows
               WHERE rid = OLD.rid AND screenshot_bytes > 0 AND place <> 1)
 BEGIN
-  SELECT RAISE(ABORT, 'ReadOnlyError: a screenshot goes with its row; UPDATE the buffer SET screenshot = NULL instead');
+  SELECT RAISE(ABORT, 'ReadOnlyError: a screenshot cannot be deleted here; UPDATE the buffer SET screenshot = NULL instead');
 END;
 
--- What stands here is removed from the overflow, so it must have left the buffer.
+-- A row of @_gone is removed from the overflow, so the buffer must no longer have
+-- it.
 CREATE TRIGGER main.@_goneinsert
 BEFORE INSERT ON @_gone
 WHEN EXISTS (SELECT 1 FROM @_rows
               WHERE id = NEW.id AND place = 1
                 AND (NEW.whole IS NOT 0 OR screenshot_bytes > 0))
 BEGIN
-  SELECT RAISE(ABORT, 'ReadOnlyError: this evidence is in the overflow; DELETE FROM the buffer instead');
+  SELECT RAISE(ABORT, 'ReadOnlyError: this evidence still exists in the overflow; DELETE FROM the buffer instead');
 END;
 
 CREATE TRIGGER main.@_goneupdate
@@ -421,16 +423,17 @@ WHEN EXISTS (SELECT 1 FROM @_rows
               WHERE id = NEW.id AND place = 1
                 AND (NEW.whole IS NOT 0 OR screenshot_bytes > 0))
 BEGIN
-  SELECT RAISE(ABORT, 'ReadOnlyError: this evidence is in the overflow; DELETE FROM the buffer instead');
+  SELECT RAISE(ABORT, 'ReadOnlyError: this evidence still exists in the overflow; DELETE FROM the buffer instead');
 END;
 
--- A large id would move the cap over all other receipts. (-1: none was given.)
+-- A large id would make the cap delete all other receipts. (NEW.id is -1 if the
+-- statement gave none.)
 CREATE TRIGGER main.@_loginsert
 BEFORE INSERT ON @_log
 WHEN NEW.id IS NOT NULL AND NEW.id <> -1
   OR EXISTS (SELECT 1 FROM @_log WHERE rule = NEW.rule AND minute = NEW.minute)
 BEGIN
-  SELECT RAISE(ABORT, 'ReceiptError: there is a receipt for this rule and minute, or an id was given, which the log makes itself; INSERT INTO the view of receipts');
+  SELECT RAISE(ABORT, 'ReceiptError: a receipt for this rule and minute exists, or an id was given, which the log assigns; INSERT INTO the view of receipts');
 END;
 
 CREATE TRIGGER main.@_logupdate
@@ -548,8 +551,8 @@ BEGIN
     FROM @_state;
 END;
 
--- An action is as large as it is, and pruned when it was approved. (Text that is
--- not an object is left alone by an approval.)
+-- Stores the size of the new action, and whether it was approved. (An approval
+-- does not change text that is not an object.)
 CREATE TRIGGER main.@_actionsupdated
 AFTER UPDATE ON @_actions
 BEGIN
@@ -568,8 +571,8 @@ BEGIN
    WHERE rid = NEW.rid AND screenshot_bytes <> length(NEW.screenshot);
 END;
 
--- One receipt for a rule and minute. (An upsert would need a log that lets
--- INSERT OR REPLACE take the place of a receipt.)
+-- One receipt for each rule and minute. (This is not an upsert, because then an
+-- INSERT OR REPLACE could replace a receipt.)
 CREATE TRIGGER main.@_noted
 INSTEAD OF INSERT ON @_note
 BEGIN
@@ -594,17 +597,17 @@ END;
 
 ------------------------------------------------------------ commands ----
 
--- Prunes above the threshold, and insists on the size.
+-- Prunes above the threshold, and fails if the row does not fit.
 CREATE TRIGGER main.@_makeroom
 INSTEAD OF INSERT ON @_room
 WHEN NEW.growth > 0
 BEGIN
-  SELECT RAISE(ABORT, 'DataTooLargeError: this evidence is larger than half of the buffer; raise max_size_bytes')
+  SELECT RAISE(ABORT, 'DataTooLargeError: this evidence is larger than half of the buffer; increase max_size_bytes')
     FROM @_state WHERE NEW.size * 2 > max_size_bytes;
   INSERT INTO @_do(verb, rule, amount, rid)
   SELECT 'prune', 'threshold', NEW.growth, NEW.rid
     FROM @_state WHERE bytes + NEW.growth > max_size_bytes * prune_threshold;
-  SELECT RAISE(ABORT, 'BufferFullError: pinned evidence leaves no room; unpin rows (UPDATE ... SET pinned = 0) or raise max_size_bytes')
+  SELECT RAISE(ABORT, 'BufferFullError: pinned evidence leaves no room; unpin rows (UPDATE ... SET pinned = 0) or increase max_size_bytes')
     FROM @_state WHERE bytes + NEW.growth > max_size_bytes;
 END;
 
@@ -630,7 +633,7 @@ BEGIN
      AND free_screenshots > max_screenshots;
 END;
 
--- (The action may have been lost.)
+-- (The action may be missing.)
 CREATE TRIGGER main.@_change
 INSTEAD OF INSERT ON @_put
 WHEN NEW.mask <> 0
@@ -708,12 +711,13 @@ BEGIN
   UPDATE @_state SET rule = 'manual', removed = 0;
 END;
 
--- What comes back is as large as what went. (A screenshot may have been lost.)
+-- A row that comes back must have the size that it had when it was moved. (Its
+-- screenshot may be missing.)
 CREATE TRIGGER main.@_back
 INSTEAD OF INSERT ON @_do
 WHEN NEW.verb = 'back'
 BEGIN
-  SELECT RAISE(ABORT, 'CorruptedDataError: what comes back is not what went to the overflow; DELETE the row')
+  SELECT RAISE(ABORT, 'CorruptedDataError: the row in the overflow is not the row that was moved there; DELETE the row')
    WHERE NOT EXISTS (SELECT 1 FROM @_rows
                       WHERE rid = NEW.rid AND place = 1
                         AND action_bytes = length(CAST(NEW.action AS BLOB))

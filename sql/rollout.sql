@@ -1,55 +1,55 @@
--- rollout.sql: whole conversations, recorded in order: the views that people
--- read and write, and what they do. The tables are in the second file.
+-- rollout.sql: whole conversations, recorded in order. This file has the views
+-- for users, with their triggers. The tables are in the second file.
 --
 -- Continued in sql/rollout_tables.sql
 --
 -- To read and write
---   rollouts         view: one row a conversation. INSERT starts one and writes
---                    its session_meta; UPDATE changes status, expires_at,
---                    title, session_meta; DELETE removes it, history and all
---   rollout_items    view: every conversation as one history. INSERT appends
---                    whatever the policy says; UPDATE changes a payload
---   rollout_log      view: INSERT appends one item through the policy
+--   rollouts         view: one row for each conversation. INSERT starts one and
+--                    writes its session_meta. UPDATE changes status,
+--                    expires_at, title, session_meta. DELETE removes it with
+--                    its history
+--   rollout_items    view: the items of every conversation. INSERT appends an
+--                    item without the policy. UPDATE changes a payload
+--   rollout_log      view: INSERT appends an item if the policy keeps it
 --   rollout_forks    view: INSERT forks a conversation before one of its turns
---   rollout_cleanup  view: INSERT removes what has expired
---   rollout_rebuilds view: INSERT derives the counters and what lists show of a
---                    conversation from its items again
+--   rollout_cleanup  view: INSERT removes conversations that have expired
+--   rollout_rebuilds view: INSERT computes the counters of a conversation, and
+--                    its row of rollout_about, from its items again
 --   rollout_policy   table: which items are kept, in named presets
 --   rollout_preambles table: how texts begin that no user typed
--- Underneath
---   rollout_heads    a narrow row a conversation: the counters
---   rollout_about    a wider row a conversation: what lists show of it
+-- Below these
+--   rollout_heads    a narrow row for each conversation: the counters
+--   rollout_about    a wider row for each conversation: what lists show
 --   rollout_data     the items; id = owner's number << 32 | sequence
---   rollout_segments which stretches of whose items make up a conversation
+--   rollout_segments the ranges of items, and their owners, of a conversation
 --   rollout_turns    where turn n of an owner's items begins
 --   rollout_marks    compactions and rollbacks, by the key of their item
 --   rollout_drops    what the policy dropped, by type
---   rollout_act      the rule that is at work, for its receipt
---   rollout_clash    the INSERTs that met a head, to tell REPLACE from upsert
+--   rollout_act      the rule that is running, for its receipt
+--   rollout_clash    INSERTs whose id exists, to detect a REPLACE
 --   rollout_imports  view: INSERT appends an item as it is, or counts dropped
---                    ones; the first item starts the conversation
+--                    items; the first item starts the conversation
 --   rollout_counts   view: INSERT counts an item in its head
---   rollout_fresh    view: a new id, the clock, and how long a conversation lives
+--   rollout_fresh    view: a new id, the time, and the default time to live
 --   rollout_rules    view: the policy in force
 --   rollout_texts    view: what users and assistants said
---   rollout_meta     view: what a session_meta says of its conversation
---   rollout_blank    view: the session_meta of a conversation that has none
---   rollout_derived  view: what follows from the items
---   rollout_due      view: what has a date to go
---   rollout_check    view: contradictions (none, when all is well)
+--   rollout_meta     view: the columns that come from the session_meta
+--   rollout_blank    view: a session_meta for a conversation that has none
+--   rollout_derived  view: the counters, computed from the items
+--   rollout_due      view: the conversations that expire, and when
+--   rollout_check    view: contradictions (no rows if all is well)
 --
--- Both run alone after core.sql, in this order, any number of times.
+-- Both files run alone after core.sql, in this order, any number of times.
 --
 -- Invariants: the sequences of a conversation are 0, 1, 2 ... without a gap,
 -- and 0 is its session_meta. An item is never overwritten, moved or deleted
--- while a conversation shows it. The counters of a head and its row of
--- rollout_about are what rollout_derived says, after every INSERT. A fork
--- shares items by segments, so that items live as long as any conversation
--- shows them.
+-- while a conversation shows it. After every INSERT, the counters of a head and
+-- its row of rollout_about equal what rollout_derived computes. A fork shares
+-- items by segments, so that items exist as long as any conversation shows them.
 --
--- When memory runs out, json_valid() of SQLite before 3.45 says no instead of
--- failing. So a no is asked again, of a text that has to be made first, which
--- fails.
+-- When memory runs out, json_valid() of SQLite before 3.45 returns 0 instead of
+-- failing. So the test is repeated with a text that SQLite must allocate first
+-- (x || ' '), and that allocation fails.
 --
 -- Limits: 2,147,483,647 conversations in the life of a database, 4,294,967,295
 -- items in one, 67,108,864 bytes in a payload.
@@ -131,9 +131,9 @@ UNION ALL
 SELECT 'rollout_policy', 'the preset in force has no row: everything is dropped'
  WHERE NOT EXISTS (SELECT 1 FROM rollout_rules);
 
--- What follows from the items. bytes and updated are of a conversation's own
--- items. The newest turn tells how many turns there are, or the newest
--- rollback: as many as come before the turn at which it begins.
+-- The counters, computed from the items. bytes and updated are those of the
+-- conversation's own items. The number of turns comes from the newest turn, or
+-- from the newest rollback: the turns before the one at which it begins.
 CREATE VIEW IF NOT EXISTS main.rollout_derived AS
 SELECT h.no AS no,
        (SELECT coalesce(max(d.id & 4294967295), -1)
@@ -180,7 +180,7 @@ SELECT h.no AS no,
          ORDER BY t.sequence LIMIT 1) AS prompt_id
   FROM rollout_heads AS h;
 
--- Damaged JSON says nothing.
+-- Damaged JSON gives NULLs.
 CREATE VIEW IF NOT EXISTS main.rollout_meta AS
 SELECT h.no AS no,
        d.payload ->> 'title' AS title,
@@ -207,8 +207,8 @@ SELECT no, iso,
                                 'unixepoch') AS iso
           FROM rollout_heads);
 
--- A new id (UUID version 4), the clock, and the milliseconds that a conversation
--- lives when nothing else is said.
+-- A new id (UUID version 4), the current time, and the default time to live of a
+-- conversation in milliseconds.
 CREATE VIEW IF NOT EXISTS main.rollout_fresh AS
 SELECT lower(hex(randomblob(4)) || '-' || hex(randomblob(2)) || '-4'
          || substr(hex(randomblob(2)), 2) || '-'
@@ -219,7 +219,7 @@ SELECT lower(hex(randomblob(4)) || '-' || hex(randomblob(2)) || '-4'
        (SELECT 86400000 * value FROM blackbox_limits
          WHERE name = 'rollout.ttl_days') AS ttl;
 
--- "at" is when it expires; a row is due when that lies strictly in the past.
+-- "at" is the time of expiry. A row is due when that time is in the past.
 CREATE VIEW IF NOT EXISTS main.rollout_due AS
 SELECT id AS key, bytes AS bytes, expires_at AS at, NULL AS blocked_by
   FROM rollout_heads
@@ -231,8 +231,8 @@ SELECT item_key, payload_key, keep
  WHERE preset = (SELECT value FROM blackbox_limits
                   WHERE name = 'rollout.policy');
 
--- role is 'user' or 'assistant'. Damaged payloads have no text; numbers are not
--- text, nor are the tags that a recorder puts around an image.
+-- role is 'user' or 'assistant'. A damaged payload has no text. Numbers are not
+-- text, and neither are the tags that a recorder puts around an image.
 CREATE VIEW IF NOT EXISTS main.rollout_texts AS
 SELECT id, role, source,
        CASE WHEN source = 'event'
@@ -298,18 +298,18 @@ SELECT h.id AS id,
 CREATE TRIGGER IF NOT EXISTS main.rollouts_insert
 INSTEAD OF INSERT ON rollouts
 BEGIN
-  SELECT RAISE(ABORT, 'InvalidSessionMetaError: Invalid session meta: it must be a JSON object whose id, if it has one, is that of the conversation')
+  SELECT RAISE(ABORT, 'InvalidSessionMetaError: Invalid session meta: it must be a JSON object, and its id, if any, must be the id of the conversation')
    WHERE NEW.session_meta IS NOT NULL
      AND CASE WHEN NOT (json_valid(NEW.session_meta)
                         OR json_valid(NEW.session_meta || ' ')) THEN 1
               WHEN json_type(NEW.session_meta) <> 'object' THEN 1
               ELSE lower(NEW.session_meta ->> 'id') <> lower(NEW.id) END;
-  SELECT RAISE(ABORT, 'InvalidSessionMetaError: Invalid session meta: what it says cannot be given beside it (instructions only where it has none)')
+  SELECT RAISE(ABORT, 'InvalidSessionMetaError: Invalid session meta: with session_meta given, omit the columns that are parts of it (instructions may be given if it has none)')
    WHERE NEW.session_meta IS NOT NULL
      AND (coalesce(NEW.source, NEW.cwd, NEW.originator, NEW.cli_version,
             NEW.model_provider, NEW.forked_from) IS NOT NULL
           OR NEW.session_meta ->> 'instructions' <> NEW.instructions);
-  SELECT RAISE(ABORT, 'ReadOnlyError: the counters of a conversation follow from its items; leave them out')
+  SELECT RAISE(ABORT, 'ReadOnlyError: the counters of a conversation are computed from its items; omit them')
    WHERE coalesce(NEW.updated, NEW.item_count, NEW.last_sequence,
            NEW.has_user_event, NEW.turns, NEW.bytes, NEW.first_user_message)
          IS NOT NULL;
@@ -326,7 +326,7 @@ BEGIN
   INSERT INTO rollout_data(id, timestamp, type, payload)
   SELECT h.no << 32, h.created, 'session_meta',
          CASE WHEN NEW.session_meta IS NULL THEN
-                -- json_patch leaves out what is NULL in its second argument
+                -- json_patch omits the NULLs of its second argument
                 json_patch(b.payload, json_patch('{}',
                   json_object('cwd', NEW.cwd, 'originator', NEW.originator,
                     'cli_version', NEW.cli_version,
@@ -347,8 +347,8 @@ BEGIN
                        ELSE json_object('instructions', NEW.instructions) END) END
     FROM rollout_heads AS h JOIN rollout_blank AS b ON b.no = h.no
    WHERE changes() = 1 AND h.no = last_insert_rowid();
-  -- SQLite does not fire a trigger that is running already.
-  SELECT RAISE(ABORT, 'SequenceError: inside a trigger on the tables of conversations, starting another one needs PRAGMA recursive_triggers = ON')
+  -- SQLite does not fire a trigger that is already running.
+  SELECT RAISE(ABORT, 'SequenceError: a trigger on the tables of conversations cannot start another conversation; set PRAGMA recursive_triggers = ON')
     FROM rollout_heads
    WHERE changes() = 1 AND no = last_insert_rowid() >> 32
      AND last_sequence < 0;
@@ -360,7 +360,7 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.rollouts_update
 INSTEAD OF UPDATE ON rollouts
 BEGIN
-  SELECT RAISE(ABORT, 'ReadOnlyError: of a conversation only status, expires_at, title and session_meta can be changed; the rest follows from its items')
+  SELECT RAISE(ABORT, 'ReadOnlyError: only status, expires_at, title and session_meta of a conversation can be changed; its items determine the other columns')
    WHERE NEW.id IS NOT OLD.id OR NEW.created IS NOT OLD.created
       OR NEW.updated IS NOT OLD.updated
       OR NEW.item_count IS NOT OLD.item_count
@@ -393,7 +393,7 @@ BEGIN
   DELETE FROM rollout_heads WHERE id = OLD.id;
 END;
 
--- A conversation's items come in order, without a sort when it is one by its id.
+-- The items of a conversation come in order. A query of one id needs no sort.
 CREATE VIEW IF NOT EXISTS main.rollout_items AS
 SELECT h.id AS rollout,
        d.id & 4294967295 AS sequence,
@@ -412,25 +412,25 @@ BEGIN
   SELECT RAISE(ABORT, 'RolloutNotFoundError: Rollout not found: start it with INSERT INTO rollouts(id) or rollout_create()')
    WHERE NOT EXISTS (SELECT 1 FROM rollout_heads
                       WHERE id = lower(NEW.rollout));
-  SELECT RAISE(ABORT, 'SequenceError: the sequence of a new item is the last one plus 1; leave it out')
+  SELECT RAISE(ABORT, 'SequenceError: the sequence of a new item must be the last sequence plus 1; omit it')
     FROM rollout_heads
    WHERE id = lower(NEW.rollout)
      AND NEW.sequence IS NOT NULL AND NEW.sequence IS NOT last_sequence + 1;
-  SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: a timestamp is whole milliseconds since 1970')
+  SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: a timestamp must be an integer of milliseconds since 1970')
    WHERE NEW.timestamp IS NOT CAST(NEW.timestamp AS INTEGER);
-  SELECT RAISE(ABORT, 'RolloutExpiredError: Rollout expired: UPDATE rollouts SET expires_at to go on with it')
+  SELECT RAISE(ABORT, 'RolloutExpiredError: Rollout expired: UPDATE rollouts SET expires_at to continue it')
     FROM rollout_heads
    WHERE id = lower(NEW.rollout)
      AND expires_at < coalesce(NEW.timestamp, (SELECT now FROM rollout_fresh));
-  SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: a type has no NUL')
+  SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: a type cannot contain a NUL character')
    WHERE instr(NEW.type, char(0)) > 0;
   INSERT INTO rollout_data(id, timestamp, type, payload)
   SELECT (no << 32) + last_sequence + 1,
          coalesce(NEW.timestamp, (SELECT now FROM rollout_fresh)),
          NEW.type, NEW.payload
     FROM rollout_heads WHERE id = lower(NEW.rollout);
-  -- SQLite does not fire a trigger that is running already.
-  SELECT RAISE(ABORT, 'SequenceError: inside a trigger on the tables of conversations, recording into another one needs PRAGMA recursive_triggers = ON')
+  -- SQLite does not fire a trigger that is already running.
+  SELECT RAISE(ABORT, 'SequenceError: a trigger on the tables of conversations cannot record into another conversation; set PRAGMA recursive_triggers = ON')
     FROM rollout_heads
    WHERE id = lower(NEW.rollout)
      AND EXISTS (SELECT 1 FROM rollout_data
@@ -440,7 +440,7 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.rollout_items_update
 INSTEAD OF UPDATE ON rollout_items
 BEGIN
-  SELECT RAISE(ABORT, 'ReadOnlyError: of an item only the payload can be changed')
+  SELECT RAISE(ABORT, 'ReadOnlyError: only the payload of an item can be changed')
    WHERE NEW.rollout IS NOT OLD.rollout OR NEW.sequence IS NOT OLD.sequence
       OR NEW.timestamp IS NOT OLD.timestamp OR NEW.type IS NOT OLD.type;
   UPDATE rollout_data SET payload = NEW.payload
@@ -454,7 +454,7 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.rollout_items_delete
 INSTEAD OF DELETE ON rollout_items
 BEGIN
-  SELECT RAISE(ABORT, 'AppendOnlyError: items go only with their conversation; DELETE FROM rollouts, or UPDATE a payload');
+  SELECT RAISE(ABORT, 'AppendOnlyError: an item cannot be deleted alone; DELETE the conversation FROM rollouts, or UPDATE the payload');
 END;
 
 CREATE VIEW IF NOT EXISTS main.rollout_log AS
@@ -466,21 +466,21 @@ SELECT rollout AS rollout_id,
        timestamp AS timestamp
   FROM rollout_items;
 
--- An item comes whole, or as type and payload. A timestamp is also the clock
--- by which the conversation may have expired.
+-- An item is given whole, or as type and payload. The timestamp is also the time
+-- at which the expiry of the conversation is tested.
 CREATE TRIGGER IF NOT EXISTS main.rollout_log_insert
 INSTEAD OF INSERT ON rollout_log
 BEGIN
   SELECT RAISE(ABORT, 'RolloutNotFoundError: Rollout not found: start it with INSERT INTO rollouts(id) or rollout_create()')
    WHERE NOT EXISTS (SELECT 1 FROM rollout_heads
                       WHERE id = lower(NEW.rollout_id));
-  SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: a timestamp is whole milliseconds since 1970')
+  SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: a timestamp must be an integer of milliseconds since 1970')
    WHERE NEW.timestamp IS NOT CAST(NEW.timestamp AS INTEGER);
-  SELECT RAISE(ABORT, 'RolloutExpiredError: Rollout expired: UPDATE rollouts SET expires_at to go on with it')
+  SELECT RAISE(ABORT, 'RolloutExpiredError: Rollout expired: UPDATE rollouts SET expires_at to continue it')
     FROM rollout_heads
    WHERE id = lower(NEW.rollout_id)
      AND expires_at < coalesce(NEW.timestamp, (SELECT now FROM rollout_fresh));
-  SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: give item, a JSON object with a type, or type and payload, JSON too')
+  SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: use either item, a JSON object with a type, or type and payload, which is JSON')
    WHERE CASE WHEN NEW.item IS NULL THEN
                 typeof(NEW.type) <> 'text' OR NEW.type = ''
                 OR instr(NEW.type, char(0)) > 0
@@ -494,7 +494,7 @@ BEGIN
               ELSE json_type(NEW.item, '$.type') IS NOT 'text'
                    OR NEW.item ->> 'type' = ''
                    OR instr(replace(NEW.item -> 'type', '\\', ''), '\u0000') > 0
-                   -- half a pair has no UTF-8, and a whole one no need of it
+                   -- half a surrogate pair cannot be written in UTF-8
                    OR lower(replace(NEW.item -> 'type', '\\', ''))
                       GLOB '*\ud[89a-f]*'
                END;
@@ -529,17 +529,18 @@ BEGIN
     FROM (SELECT coalesce(NEW.type, NEW.item ->> 'type') AS type,
                  coalesce(NEW.payload, NEW.item -> 'payload') AS payload)
    WHERE changes() = 0;
-  -- SQLite does not fire a trigger that is running already.
-  SELECT RAISE(ABORT, 'SequenceError: inside a trigger on the tables of conversations, recording into another one needs PRAGMA recursive_triggers = ON')
+  -- SQLite does not fire a trigger that is already running.
+  SELECT RAISE(ABORT, 'SequenceError: a trigger on the tables of conversations cannot record into another conversation; set PRAGMA recursive_triggers = ON')
     FROM rollout_heads
    WHERE id = lower(NEW.rollout_id)
      AND EXISTS (SELECT 1 FROM rollout_data
                   WHERE id = (no << 32) + last_sequence + 1);
 END;
 
--- What an append or an import has decided on: an item to keep, or (dropped > 0)
--- how many of one kind are only to be counted. The first item of a conversation
--- that is not there yet starts it; now counts for its expiry.
+-- For an append or an import that has applied the policy: an item to keep, or
+-- (dropped > 0) a number of items of one kind, which are only counted. The first
+-- item of a conversation that does not exist starts it. Its expiry is counted
+-- from now.
 CREATE VIEW IF NOT EXISTS main.rollout_imports AS
 SELECT NULL AS rollout, NULL AS now, NULL AS timestamp, NULL AS type,
        NULL AS payload, NULL AS payload_type, NULL AS dropped, NULL AS bytes
@@ -568,9 +569,10 @@ BEGIN
      SET items = items + excluded.items, bytes = bytes + excluded.bytes;
 END;
 
--- The item of that id is counted in its head, and looked into, unless its head
--- has counted it before. (It is a view of its own because SQLite lays out all of
--- a trigger's memory whenever the trigger fires, and most items need none of it.)
+-- INSERT counts the item with that id in its head, and reads its text if needed,
+-- unless the head has counted it before. (It is a separate view because SQLite
+-- allocates all the memory of a trigger whenever it fires, and most items do not
+-- need any of it.)
 CREATE VIEW IF NOT EXISTS main.rollout_counts AS SELECT NULL AS id WHERE 0;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_counts_insert
@@ -584,7 +586,7 @@ BEGIN
                  max(updated, d.timestamp)
             FROM rollout_data AS d WHERE d.id = NEW.id)
    WHERE no = NEW.id >> 32 AND last_sequence = (NEW.id & 4294967295) - 1;
-  SELECT RAISE(ABORT, 'SequenceError: items are appended, one after the other; INSERT INTO rollout_log or rollout_items')
+  SELECT RAISE(ABORT, 'SequenceError: items must be appended one after the other; INSERT INTO rollout_log or rollout_items')
    WHERE changes() = 0
      AND NOT EXISTS (SELECT 1 FROM rollout_heads AS h
                        JOIN rollout_segments AS s ON s.rollout = h.no
@@ -593,9 +595,9 @@ BEGIN
                             AND min(s.last, h.last_sequence));
 END;
 
--- turn counts the user's messages from 0, without those that a rollback took
--- back: what comes before it is shared.
--- NULL shares all there is.
+-- turn is the number of a user's message, from 0, without the messages that a
+-- rollback took back. The fork shares all items before it. With NULL it shares
+-- all items.
 CREATE VIEW IF NOT EXISTS main.rollout_forks AS
 SELECT a.forked_from AS parent, NULL AS turn, h.id AS id, h.created AS created
   FROM rollout_heads AS h JOIN rollout_about AS a ON a.no = h.no
@@ -607,24 +609,24 @@ BEGIN
   SELECT RAISE(ABORT, 'RolloutNotFoundError: Rollout not found: there is no conversation with that id to fork')
    WHERE NOT EXISTS (SELECT 1 FROM rollout_heads
                       WHERE id = lower(NEW.parent) AND last_sequence >= 0);
-  SELECT RAISE(ABORT, 'RolloutExistsError: the fork needs an id of its own')
+  SELECT RAISE(ABORT, 'RolloutExistsError: a conversation with the id of the fork exists; use another id, or omit it')
     FROM rollout_heads WHERE id = lower(NEW.id);
-  SELECT RAISE(ABORT, 'ValidationError: Invalid time: created is whole milliseconds since 1970')
+  SELECT RAISE(ABORT, 'ValidationError: Invalid time: created must be an integer of milliseconds since 1970')
    WHERE NEW.created IS NOT NULL
      AND (typeof(NEW.created) NOT IN ('integer', 'real')
           OR NEW.created <> CAST(NEW.created AS INTEGER)
           OR NEW.created NOT BETWEEN 0 AND 253402300799999);
-  SELECT RAISE(ABORT, 'RolloutExpiredError: Rollout expired: UPDATE rollouts SET expires_at to go on with it')
+  SELECT RAISE(ABORT, 'RolloutExpiredError: Rollout expired: UPDATE rollouts SET expires_at to continue it')
     FROM rollout_heads
    WHERE id = lower(NEW.parent)
      AND expires_at < coalesce(NEW.created, (SELECT now FROM rollout_fresh));
-  SELECT RAISE(ABORT, 'InvalidTurnError: Invalid turn: it must be a whole number from 0 to the turns of the conversation (column turns of rollouts)')
+  SELECT RAISE(ABORT, 'InvalidTurnError: Invalid turn: it must be an integer from 0 to the number of turns of the conversation (column turns of rollouts)')
     FROM rollout_heads
    WHERE id = lower(NEW.parent) AND NEW.turn IS NOT NULL
      AND (typeof(NEW.turn) NOT IN ('integer', 'real')
           OR NEW.turn <> CAST(NEW.turn AS INTEGER)
           OR NEW.turn NOT BETWEEN 0 AND turns);
-  SELECT RAISE(ABORT, 'CorruptedRolloutError: Corrupted rollout: the payload of item 0 is not JSON; UPDATE rollouts SET session_meta mends it')
+  SELECT RAISE(ABORT, 'CorruptedRolloutError: Corrupted rollout: the payload of item 0 is not JSON; UPDATE rollouts SET session_meta to repair it')
     FROM rollout_heads AS h JOIN rollout_data AS d ON d.id = h.no << 32
    WHERE h.id = lower(NEW.parent)
      AND NOT (json_valid(d.payload) OR json_valid(d.payload || ' '));
@@ -641,8 +643,8 @@ BEGIN
     JOIN rollout_heads AS f ON f.no = (SELECT made FROM rollout_act)
     JOIN rollout_blank AS b ON b.no = f.no
    WHERE h.id = lower(NEW.parent);
-  -- SQLite does not fire a trigger that is running already.
-  SELECT RAISE(ABORT, 'SequenceError: inside a trigger on the tables of conversations, starting another one needs PRAGMA recursive_triggers = ON')
+  -- SQLite does not fire a trigger that is already running.
+  SELECT RAISE(ABORT, 'SequenceError: a trigger on the tables of conversations cannot start another conversation; set PRAGMA recursive_triggers = ON')
     FROM rollout_heads
    WHERE no = (SELECT made FROM rollout_act) AND last_sequence < 0;
   -- "cut" is the first sequence that the fork does not share.
@@ -689,15 +691,15 @@ BEGIN
    WHERE no = (SELECT made FROM rollout_act);
 END;
 
--- Columns are arguments: now (milliseconds; NULL: the clock) and max_rows
--- (NULL: all). rows of rollout_act then says how many went.
+-- The columns are arguments: now (milliseconds; NULL: the current time) and
+-- max_rows (NULL: no limit). rows of rollout_act is then the number removed.
 CREATE VIEW IF NOT EXISTS main.rollout_cleanup AS
 SELECT NULL AS now, NULL AS max_rows WHERE 0;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_cleanup_insert
 INSTEAD OF INSERT ON rollout_cleanup
 BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: Invalid time: now is whole milliseconds since 1970')
+  SELECT RAISE(ABORT, 'ValidationError: Invalid time: now must be an integer of milliseconds since 1970')
    WHERE NEW.now IS NOT NULL
      AND (typeof(NEW.now) NOT IN ('integer', 'real')
           OR NEW.now <> CAST(NEW.now AS INTEGER)
@@ -711,15 +713,15 @@ BEGIN
          (SELECT at FROM rollout_due
            WHERE blocked_by IS NULL AND at < (SELECT now FROM rollout_act)
            ORDER BY at, key LIMIT coalesce(NEW.max_rows, -1)) AS d
-   GROUP BY NULL; -- no row for none; SQLite 3.38 has no HAVING without it
-  UPDATE rollout_act -- rows: for now, which receipt it is
+   GROUP BY NULL; -- no row if there are no items (SQLite 3.38 needs it)
+  UPDATE rollout_act -- rows: until the end, the id of the receipt
      SET rows = CASE changes() WHEN 0 THEN 0
                 ELSE (SELECT max(id) FROM retention_log) END;
   DELETE FROM rollout_heads
    WHERE id IN (SELECT key FROM rollout_due
                  WHERE blocked_by IS NULL AND at < (SELECT now FROM rollout_act)
                  ORDER BY at, key LIMIT coalesce(NEW.max_rows, -1));
-  -- A trigger of the user's may have kept some.
+  -- A trigger of the user may have kept some rows.
   UPDATE retention_log
      SET rows = changes(), bytes = (SELECT bytes FROM rollout_act)
    WHERE id = (SELECT rows FROM rollout_act);
@@ -731,17 +733,17 @@ BEGIN
                            WHERE id = rollout_act.rows), 0);
 END;
 
--- Derives a conversation's counters, turns, marks and row of rollout_about from
--- its items again. Only a title that a user gave is not in the items. Those that
--- matter are looked into once more, in their order, by INSERT of their
--- sequences; items that a fork shares count as their owner's rows say.
+-- Computes the counters, turns, marks and row of rollout_about of a conversation
+-- from its items again. (A title that a user gave is not in the items.) The texts
+-- of the relevant items are read again in order, by INSERT of their sequences.
+-- For items that a fork shares, the rows of their owner are used.
 CREATE VIEW IF NOT EXISTS main.rollout_rebuilds AS
 SELECT NULL AS id, NULL AS sequence WHERE 0;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_rebuilds_insert
 INSTEAD OF INSERT ON rollout_rebuilds WHEN NEW.sequence IS NULL
 BEGIN
-  SELECT RAISE(ABORT, 'RolloutNotFoundError: Rollout not found: SELECT id FROM rollouts lists those that can be rebuilt')
+  SELECT RAISE(ABORT, 'RolloutNotFoundError: Rollout not found: SELECT id FROM rollouts lists the conversations')
    WHERE NOT EXISTS (SELECT 1 FROM rollout_heads WHERE id = lower(NEW.id));
   DELETE FROM rollout_turns
    WHERE owner = (SELECT no FROM rollout_heads WHERE id = lower(NEW.id));

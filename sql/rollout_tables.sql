@@ -1,4 +1,4 @@
--- rollout_tables.sql: the tables of conversations, with what keeps them whole.
+-- rollout_tables.sql: the tables of conversations, with their triggers.
 -- It continues rollout.sql, which has the manual.
 
 -------------------------------------------------------------------- heads
@@ -30,17 +30,17 @@ CREATE TABLE IF NOT EXISTS main.rollout_heads(
     CHECK (status IN ('active', 'archived'))
 );
 
--- What a list shows, newest first.
+-- The conversations that a list shows, by time.
 CREATE INDEX IF NOT EXISTS main.rollout_recent
 ON rollout_heads(updated, id) WHERE user_sequence IS NOT NULL;
 
 CREATE INDEX IF NOT EXISTS main.rollout_expiry
 ON rollout_heads(expires_at, id) WHERE expires_at IS NOT NULL;
 
--- An INSERT that meets a head notes its id here; when it goes through all the
--- same it was a REPLACE. (A BEFORE guard alone would refuse upserts as well.)
--- Triggers can nest them, so each looks at its own note. Upserts leave theirs:
--- the newest 100 stay.
+-- An INSERT whose id exists already writes that id here before it runs. If the
+-- INSERT then succeeds, it was a REPLACE, which is refused. (A BEFORE trigger
+-- alone would refuse upserts too.) Triggers can nest such INSERTs, so each one
+-- has its own row. An upsert leaves its row; the newest 100 rows stay.
 CREATE TABLE IF NOT EXISTS main.rollout_clash(
   number INTEGER PRIMARY KEY,
   id     TEXT NOT NULL UNIQUE
@@ -49,16 +49,16 @@ CREATE TABLE IF NOT EXISTS main.rollout_clash(
 CREATE TRIGGER IF NOT EXISTS main.rollout_heads_before
 BEFORE INSERT ON rollout_heads
 BEGIN
-  SELECT RAISE(ABORT, 'InvalidIdError: Invalid conversation ID: it must be an RFC 9562 UUID in lower case, as 5973b6c0-94b8-487b-a530-2aeb6098ae0e')
+  SELECT RAISE(ABORT, 'InvalidIdError: Invalid conversation ID: it must be an RFC 9562 UUID in lower case, such as 5973b6c0-94b8-487b-a530-2aeb6098ae0e')
    WHERE NEW.id IS NULL OR length(NEW.id) <> 36
       OR NEW.id NOT GLOB '????????-????-[1-8]???-[89ab]???-????????????'
       OR replace(NEW.id, '-', '') GLOB '*[^0-9a-f]*'
       OR length(replace(NEW.id, '-', '')) <> 32;
-  SELECT RAISE(ABORT, 'ReadOnlyError: the counters of a conversation follow from its items; leave them out')
+  SELECT RAISE(ABORT, 'ReadOnlyError: the counters of a conversation are computed from its items; omit them')
    WHERE NEW.updated <> 0 OR NEW.last_sequence <> -1
       OR NEW.user_sequence IS NOT NULL OR NEW.turns <> 0 OR NEW.bytes <> 0
       OR NEW.looked <> -1 OR NEW.stamp NOT IN (0, 1);
-  SELECT RAISE(ABORT, 'RangeError: rollout numbers end at 2147483647, and sqlite_sequence says that they are used up; UPDATE sqlite_sequence SET seq = (SELECT max(max(rollout, owner)) FROM rollout_segments) WHERE name = ''rollout_heads''')
+  SELECT RAISE(ABORT, 'RangeError: rollout numbers end at 2147483647, and according to sqlite_sequence all are in use; UPDATE sqlite_sequence SET seq = (SELECT max(max(rollout, owner)) FROM rollout_segments) WHERE name = ''rollout_heads''')
     FROM sqlite_sequence
    WHERE name = 'rollout_heads' AND seq > 2147483646 AND coalesce(NEW.no, -1) = -1;
   DELETE FROM rollout_clash WHERE id = NEW.id;
@@ -68,9 +68,9 @@ BEGIN
    WHERE number <= (SELECT max(number) - 100 FROM rollout_clash);
 END;
 
--- A plain INSERT, as that of an upsert which meets no head, makes a whole
--- conversation: NULL is here the usual expiry. The rules start one with stamp 1,
--- and write its session_meta themselves.
+-- A plain INSERT, or an upsert with a new id, makes a whole conversation. A NULL
+-- in expires_at then means the usual expiry. The rules of blackbox start a
+-- conversation with stamp = 1, and write its session_meta themselves.
 CREATE TRIGGER IF NOT EXISTS main.rollout_heads_insert
 AFTER INSERT ON rollout_heads
 BEGIN
@@ -84,14 +84,14 @@ BEGIN
   INSERT INTO rollout_data(id, timestamp, type, payload)
   SELECT no << 32, NEW.created, 'session_meta', payload
     FROM rollout_blank WHERE NEW.stamp = 0 AND no = NEW.no;
-  -- SQLite does not fire a trigger that is running already.
-  SELECT RAISE(ABORT, 'SequenceError: inside a trigger on the tables of conversations, starting another one needs PRAGMA recursive_triggers = ON')
+  -- SQLite does not fire a trigger that is already running.
+  SELECT RAISE(ABORT, 'SequenceError: a trigger on the tables of conversations cannot start another conversation; set PRAGMA recursive_triggers = ON')
     FROM rollout_heads
    WHERE NEW.stamp = 0 AND no = NEW.no AND last_sequence < 0;
 END;
 
--- A rule that changes a counter raises stamp in the same UPDATE. Who changes one
--- without that changes it by mistake.
+-- A rule that changes a counter increments stamp in the same UPDATE. An UPDATE of
+-- a counter without that is a mistake of the user.
 CREATE TRIGGER IF NOT EXISTS main.rollout_heads_keep
 BEFORE UPDATE ON rollout_heads
 WHEN NEW.no IS NOT OLD.no OR NEW.id IS NOT OLD.id
@@ -103,10 +103,10 @@ WHEN NEW.no IS NOT OLD.no OR NEW.id IS NOT OLD.id
         OR NEW.turns IS NOT OLD.turns OR NEW.bytes IS NOT OLD.bytes
         OR NEW.looked IS NOT OLD.looked))
 BEGIN
-  SELECT RAISE(ABORT, 'ReadOnlyError: of a head only status and expires_at can be changed; its id and created stay, and the counters follow from the items (rollout_rebuild() derives them again)');
+  SELECT RAISE(ABORT, 'ReadOnlyError: only status and expires_at of rollout_heads can be changed; call rollout_rebuild() to compute the counters again');
 END;
 
--- A rebuild begins with -1.
+-- (A rebuild sets looked to -1 first.)
 CREATE TRIGGER IF NOT EXISTS main.rollout_heads_order
 BEFORE UPDATE OF looked ON rollout_heads
 WHEN NEW.looked BETWEEN 0 AND OLD.looked - 1
@@ -114,9 +114,9 @@ BEGIN
   SELECT RAISE(ABORT, 'SequenceError: a trigger on rollout_data cannot record into the conversation that is being written');
 END;
 
--- What has to be read out of an item's text. It is a trigger of its own, and on
--- this table, because SQLite lays out all of a trigger's memory whenever it
--- fires, and most items need none of it.
+-- Reads the text of an item. It is a separate trigger, on this table, because
+-- SQLite allocates all the memory of a trigger whenever it fires, and most items
+-- do not need any of it.
 CREATE TRIGGER IF NOT EXISTS main.rollout_heads_look
 AFTER UPDATE OF looked ON rollout_heads WHEN NEW.looked > OLD.looked
 BEGIN
@@ -125,7 +125,7 @@ BEGIN
    WHERE id = (NEW.no << 32) + NEW.looked
      AND payload IS NOT NULL
      AND NOT (json_valid(payload) OR json_valid(payload || ' '));
-  SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: item 0 of a conversation is its session_meta, with an object as payload')
+  SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: item 0 of a conversation must be its session_meta, and the payload must be an object')
     FROM rollout_data
    WHERE NEW.looked = 0 AND id = NEW.no << 32
      AND (lower(replace(type, '_', '')) <> 'sessionmeta'
@@ -137,14 +137,14 @@ BEGIN
    WHERE no = NEW.no AND user_sequence IS NULL
      AND EXISTS (SELECT 1 FROM rollout_texts
                   WHERE id = (NEW.no << 32) + NEW.looked AND role = 'user');
-  -- A turn begins with a user's message. Some recorders tell of it twice, by
-  -- an item and by an event: the second does not begin another, unless a
-  -- rollback lies between.
+  -- A turn begins with a user's message. Some recorders write the message
+  -- twice, as an item and as an event. The second one does not begin another
+  -- turn, unless there is a rollback between them.
   INSERT INTO rollout_turns(owner, number, sequence)
   SELECT NEW.no, NEW.turns, NEW.looked
     FROM (SELECT source, text FROM rollout_texts
            WHERE id = (NEW.no << 32) + NEW.looked AND role = 'user'
-           LIMIT 1) AS x -- LIMIT has the text made once
+           LIMIT 1) AS x -- with LIMIT the text is computed only once
    WHERE NOT EXISTS (SELECT 1 FROM rollout_preambles AS p
                       WHERE substr(x.text, 1, length(p.prefix)) = p.prefix)
      AND NOT EXISTS (
@@ -213,8 +213,8 @@ BEGIN
                   WHERE id = (NEW.no << 32) + NEW.looked AND kind = 'rollback');
 END;
 
--- Items that a fork shows stay. What goes is summed up in rollout_act: the
--- head's own count where nothing was shared, else item by item.
+-- Items that a fork shows stay. The bytes of removed items are added up in
+-- rollout_act: those of the head if nothing was shared, or else item by item.
 CREATE TRIGGER IF NOT EXISTS main.rollout_heads_delete
 AFTER DELETE ON rollout_heads
 BEGIN
@@ -249,10 +249,10 @@ CREATE TRIGGER IF NOT EXISTS main.rollout_segments_stay
 BEFORE DELETE ON rollout_segments
 WHEN EXISTS (SELECT 1 FROM rollout_heads WHERE no = OLD.rollout)
 BEGIN
-  SELECT RAISE(ABORT, 'AppendOnlyError: items go only with their conversation; DELETE FROM rollouts, or UPDATE a payload');
+  SELECT RAISE(ABORT, 'AppendOnlyError: an item cannot be deleted alone; DELETE the conversation FROM rollouts, or UPDATE the payload');
 END;
 
--- Of an owner's items, what no conversation shows any more goes.
+-- Deletes the items of the owner that no conversation shows any more.
 CREATE TRIGGER IF NOT EXISTS main.rollout_segments_delete
 AFTER DELETE ON rollout_segments
 BEGIN
@@ -291,11 +291,11 @@ END;
 
 -------------------------------------------------------------------- items
 
--- An INSERT of the item that comes next counts it in its head and looks into it.
--- A writer of many items counts them all in the head first: then they are only
--- put in their places. It has checked that they are JSON, and tells the head, by
--- looked, of those that are to be looked into. Should it not keep its word,
--- rollout_check tells.
+-- An INSERT of the next item counts it in its head, and reads its text if needed.
+-- A writer of many items counts them all in the head first. The INSERTs then only
+-- store the items. Such a writer has checked that they are JSON, and sets looked
+-- of the head for each item whose text must be read. If it did not do so,
+-- rollout_check reports it.
 CREATE TABLE IF NOT EXISTS main.rollout_data(
   id        INTEGER PRIMARY KEY,
   timestamp INTEGER NOT NULL,
@@ -311,7 +311,7 @@ CREATE TABLE IF NOT EXISTS main.rollout_data(
            AND length(CAST(payload AS BLOB)) <= 67108864))
 );
 
--- Item 1 is looked at more closely: a fork may share that of another.
+-- Item 1 is a special case: a fork may share the item 1 of its parent.
 CREATE TRIGGER IF NOT EXISTS main.rollout_data_insert
 AFTER INSERT ON rollout_data
 WHEN NEW.id & 4294967295 = 1
@@ -322,43 +322,43 @@ BEGIN
   INSERT INTO rollout_counts(id) VALUES (NEW.id);
 END;
 
--- An item is not there yet, and the one before it is; the first that a fork adds
--- comes after shared ones.
+-- A new item must not exist yet, and the item before it must exist. The first
+-- item that a fork adds follows shared items.
 CREATE TRIGGER IF NOT EXISTS main.rollout_data_place
 BEFORE INSERT ON rollout_data
 WHEN (SELECT id FROM rollout_data WHERE id <= NEW.id ORDER BY id DESC LIMIT 1)
      IS NOT NEW.id - 1
 BEGIN
-  SELECT RAISE(ABORT, 'AppendOnlyError: an item is never overwritten, UPDATE its payload; nor can a trigger on rollout_data record into the conversation that is being written')
+  SELECT RAISE(ABORT, 'AppendOnlyError: an item cannot be overwritten, and a trigger on rollout_data cannot record into the conversation that is being written; UPDATE the payload')
    WHERE EXISTS (SELECT 1 FROM rollout_data WHERE id = NEW.id);
-  SELECT RAISE(ABORT, 'SequenceError: items are appended, one after the other, by INSERT INTO rollout_log or rollout_items; nor can a trigger on rollout_data record into the conversation that is being written')
+  SELECT RAISE(ABORT, 'SequenceError: items must be appended one after the other, and a trigger on rollout_data cannot record into the conversation that is being written; INSERT INTO rollout_log or rollout_items')
    WHERE NOT EXISTS (SELECT 1 FROM rollout_segments
                       WHERE rollout = NEW.id >> 32 AND owner = NEW.id >> 32
                         AND first = NEW.id & 4294967295);
 END;
 
--- (Not UPDATE OF id: SQLite passes over such a trigger for SET rowid.)
+-- (Not UPDATE OF id: SQLite does not fire such a trigger for SET rowid.)
 CREATE TRIGGER IF NOT EXISTS main.rollout_data_keep
 BEFORE UPDATE ON rollout_data
 WHEN NEW.id IS NOT OLD.id OR NEW.timestamp IS NOT OLD.timestamp
   OR NEW.type IS NOT OLD.type
 BEGIN
-  SELECT RAISE(ABORT, 'ReadOnlyError: of an item only the payload can be changed');
+  SELECT RAISE(ABORT, 'ReadOnlyError: only the payload of an item can be changed');
 END;
 
--- A payload can be redacted or mended, not made into something else.
+-- A payload can be redacted or repaired, but its kind must stay the same.
 CREATE TRIGGER IF NOT EXISTS main.rollout_data_update
 AFTER UPDATE OF payload ON rollout_data
 BEGIN
   SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: the payload must be well-formed JSON, not nested too deeply')
    WHERE NEW.payload IS NULL
       OR NOT (json_valid(NEW.payload) OR json_valid(NEW.payload || ' '));
-  SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: a changed payload keeps its type and role')
+  SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: a new payload must have the same type and role')
    WHERE CASE WHEN OLD.payload IS NULL OR json_valid(OLD.payload)
                    OR json_valid(OLD.payload || ' ')
               THEN NEW.payload ->> 'type' IS NOT OLD.payload ->> 'type'
                 OR NEW.payload ->> 'role' IS NOT OLD.payload ->> 'role' END;
-  SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: a rollback keeps its number of turns')
+  SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: a new payload of a rollback must have the same number of turns')
    WHERE lower(replace(NEW.type, '_', '')) = 'eventmsg'
      AND lower(replace(NEW.payload ->> 'type', '_', '')) = 'threadrolledback'
      AND CASE WHEN json_valid(OLD.payload) OR json_valid(OLD.payload || ' ')
@@ -366,13 +366,13 @@ BEGIN
                             NEW.payload ->> 'numTurns')
             IS NOT coalesce(OLD.payload ->> 'num_turns',
                             OLD.payload ->> 'numTurns') END;
-  SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: a compaction keeps its replacement history, an array; redact what is in it')
+  SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: a compaction must keep its replacement history, an array; redact its elements')
    WHERE lower(NEW.type) = 'compacted'
      AND EXISTS (SELECT 1 FROM rollout_marks
                   WHERE id = NEW.id AND kind = 'compaction')
       <> ('array' IN (coalesce(json_type(NEW.payload, '$.replacement_history'), ''),
                       coalesce(json_type(NEW.payload, '$.replacementHistory'), '')));
-  SELECT RAISE(ABORT, 'InvalidSessionMetaError: Invalid session meta: it stays a JSON object with the id that it has')
+  SELECT RAISE(ABORT, 'InvalidSessionMetaError: Invalid session meta: it must remain a JSON object with the same id')
    WHERE NEW.id & 4294967295 = 0
      AND CASE WHEN json_type(NEW.payload) <> 'object' THEN 1
               WHEN json_valid(OLD.payload) OR json_valid(OLD.payload || ' ')
@@ -401,7 +401,7 @@ WHEN EXISTS (SELECT 1 FROM rollout_segments
               WHERE owner = OLD.id >> 32 AND last >= OLD.id & 4294967295
                 AND first <= OLD.id & 4294967295)
 BEGIN
-  SELECT RAISE(ABORT, 'AppendOnlyError: items go only with their conversation; DELETE FROM rollouts, or UPDATE a payload');
+  SELECT RAISE(ABORT, 'AppendOnlyError: an item cannot be deleted alone; DELETE the conversation FROM rollouts, or UPDATE the payload');
 END;
 
 CREATE TABLE IF NOT EXISTS main.rollout_marks(
@@ -410,8 +410,8 @@ CREATE TABLE IF NOT EXISTS main.rollout_marks(
   first INTEGER -- sequence: a rollback takes back all from there to itself
 );
 
--- After a rollback a number is given again: of those that a conversation shows,
--- the last one with that number is its turn.
+-- After a rollback, turn numbers are used again. The turn of a conversation with
+-- a number is the last one that it shows with that number.
 CREATE TABLE IF NOT EXISTS main.rollout_turns(
   owner    INTEGER NOT NULL,
   number   INTEGER NOT NULL,
@@ -421,8 +421,9 @@ CREATE TABLE IF NOT EXISTS main.rollout_turns(
 
 -------------------------------------------------------------------- policy
 
--- '*' is any payload, '' an item without one. Names match whether they are
--- written some_name or SomeName. A pair counts before a '*'.
+-- In payload_type, '*' stands for every type, and '' for none. Names match in
+-- both spellings, some_name and SomeName. A row with two names takes precedence
+-- over a row with '*'.
 CREATE TABLE IF NOT EXISTS main.rollout_policy(
   preset       TEXT NOT NULL CHECK (preset <> '' AND instr(preset, ',') = 0),
   item_type    TEXT NOT NULL,
@@ -435,7 +436,7 @@ CREATE TABLE IF NOT EXISTS main.rollout_policy(
 CREATE UNIQUE INDEX IF NOT EXISTS main.rollout_policy_key
 ON rollout_policy(preset, item_key, payload_key);
 
--- The presets are the choices of the setting.
+-- The presets are the choices of the setting rollout.policy.
 CREATE TRIGGER IF NOT EXISTS main.rollout_policy_insert
 AFTER INSERT ON rollout_policy
 BEGIN
@@ -449,7 +450,7 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.rollout_policy_update
 AFTER UPDATE OF preset ON rollout_policy
 BEGIN
-  SELECT RAISE(ABORT, 'PolicyError: the preset in force and the default one must keep a row; choose another with the setting rollout.policy first')
+  SELECT RAISE(ABORT, 'PolicyError: the preset in force and the default preset must each keep at least one row; set rollout.policy to another preset first')
    WHERE NOT EXISTS (SELECT 1 FROM rollout_rules)
       OR NOT EXISTS (SELECT 1 FROM rollout_policy
                       WHERE preset = (SELECT preset FROM blackbox_setting_defs
@@ -463,7 +464,7 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.rollout_policy_delete
 AFTER DELETE ON rollout_policy
 BEGIN
-  SELECT RAISE(ABORT, 'PolicyError: the preset in force and the default one must keep a row; choose another with the setting rollout.policy first')
+  SELECT RAISE(ABORT, 'PolicyError: the preset in force and the default preset must each keep at least one row; set rollout.policy to another preset first')
    WHERE NOT EXISTS (SELECT 1 FROM rollout_rules)
       OR NOT EXISTS (SELECT 1 FROM rollout_policy
                       WHERE preset = (SELECT preset FROM blackbox_setting_defs
@@ -546,8 +547,8 @@ CREATE TABLE IF NOT EXISTS main.rollout_drops(
   PRIMARY KEY (no, item_type, payload_type)
 ) WITHOUT ROWID;
 
--- Messages of role user that begin like this are the program's, not the
--- user's: they begin no turn.
+-- Messages of role user that begin with one of these prefixes come from the
+-- program, not from the user. They do not begin a turn.
 CREATE TABLE IF NOT EXISTS main.rollout_preambles(
   prefix TEXT PRIMARY KEY CHECK (prefix <> '')
 ) WITHOUT ROWID;
@@ -561,8 +562,8 @@ ON CONFLICT DO NOTHING;
 
 ----------------------------------------------------------------------- rest
 
--- One row. rule is the rule that is removing conversations just now, bytes
--- what it has removed so far.
+-- One row. rule is the rule that is now removing conversations. bytes is what it
+-- has removed so far.
 CREATE TABLE IF NOT EXISTS main.rollout_act(
   id   INTEGER PRIMARY KEY CHECK (id = 1),
   rule TEXT,

@@ -1,6 +1,6 @@
 /*
-** cache.h: the session cache. Its rules are in sql/cache.sql; here are the
-** functions that stand on them.
+** cache.h: the session cache. Its rules are in sql/cache.sql. The functions
+** here use them.
 */
 #ifndef BX_CACHE_H
 #define BX_CACHE_H
@@ -13,20 +13,20 @@ void bxCacheRead(BxCall *p);   /* cache_read() */
 void bxCacheUpdate(BxCall *p); /* cache_update() */
 void bxCacheDelete(BxCall *p); /* cache_delete() */
 
-/* mark.c: what reads leave behind */
+/* mark.c: the marks of reads */
 /*
-** Notes that the item was read, whose session was marked last at iMarked, and
-** writes what is noted if nInterval milliseconds have passed. Nothing here
-** waits, and nothing fails but where SQLite rolls back the host's transaction.
+** Notes that the item was read. iMarked is the time of the last mark of its
+** session. Writes the notes if nInterval milliseconds have passed. This neither
+** waits nor fails, unless SQLite rolls back the host's transaction.
 */
 void bxCacheMark(BxStmts *pHome, const char *zKey, i64 iNow, i64 iMarked,
     i64 nInterval, BxErr *pErr);
-/* Writes what is noted now. */
+/* Writes the notes now. */
 void bxCacheWriteMarks(BxStmts *pHome, BxErr *pErr);
 
 /* upgrade.c */
 extern const char bxSqlCache[]; /* sql/cache.sql */
-/* Makes cache_items of version 1 anew. */
+/* Upgrades cache_items of version 1. */
 void bxCacheUpgrade(BxStmts *p, BxErr *pErr);
 
 /* session.c: sessions and their quotas */
@@ -53,23 +53,23 @@ void bxCacheCleanupOrphans(BxCall *p);  /* cache_cleanup_orphans() */
 void bxCacheCleanupOutdated(BxCall *p); /* cache_cleanup_outdated() */
 void bxCachePreset(BxCall *p);          /* cache_use_preset() */
 
-/* refusal.c: errors that say which value, which limit and what to do */
+/* refusal.c: errors with the value, the limit and what to do */
 /*
-** Text of a key or a part of one. What is wrong with it is an
+** The text of a key or of a part of one. Anything invalid is an
 ** InvalidKeyFormatError.
 */
 const char *bxCacheKey(
     sqlite3_value *pVal, const char *zWhat, int bNull, BxErr *pErr);
 /*
-** Completes the error of a call: a refusal of the schema gets the value that
-** was given, a quota its numbers, a failing file the name
-** StorageUnavailableError. azArg names the arguments by their columns, in
+** Completes the error of a call: adds the value to a refusal of the schema, and
+** the numbers to an exceeded quota, and names a file error
+** StorageUnavailableError. azArg has the column name of each argument, in
 ** order, and ends with NULL.
 */
 void bxCacheExplain(BxCall *p, const char *const *azArg);
 /*
-** For a key under which nothing was found: InvalidKeyFormatError when it can
-** be none, else ItemNotFoundError.
+** The error for a key that was not found: InvalidKeyFormatError if no item can
+** have such a key, otherwise ItemNotFoundError.
 */
 void bxCacheNotFound(
     BxStmts *pHome, sqlite3_value *pKey, sqlite3_value *pSession, BxErr *pErr);

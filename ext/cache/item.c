@@ -1,14 +1,14 @@
 /*
 ** item.c: cache_write(), cache_read(), cache_update(), cache_delete().
 **
-** What goes in is JSON text and stays byte for byte as it was given. What
-** comes back from a write is the description of the item, never its data; a
-** read puts the stored bytes into its answer as they are.
+** The data are JSON text and are stored byte for byte as given. A write returns
+** the metadata of the item, never its data. A read copies the stored bytes into
+** its result unchanged.
 **
-** A write is one statement on cache_items, whose triggers check it and keep
-** the totals, so it is atomic without a savepoint of its own. A read leaves a
-** mark (mark.c): the session is in use, and the item has been read once more.
-** An item that has expired is not there for a read or an update.
+** A write is one statement on cache_items. The triggers check it and keep the
+** totals, so it is atomic without a savepoint of its own. A read leaves a mark
+** (mark.c): it marks the session as in use, and counts a read of the item. For
+** a read or an update, an item that has expired does not exist.
 **
 ** Limits: those of the settings (SELECT * FROM blackbox_limits).
 */
@@ -25,7 +25,7 @@ static const char *cacheText(BxCall *p, int i, const char *zWhat, int bNull) {
   return bxText(bxArg(p, i), zWhat, INT_MAX, bNull, &p->err);
 }
 
-/* Eight characters of a-z and 0-9, each as likely as the others. */
+/* Eight random characters of a-z and 0-9, all equally likely. */
 static const char *cachePart(char zOut[9]) {
   static const char zLetters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
   int n = 0;
@@ -38,25 +38,25 @@ static const char *cachePart(char zOut[9]) {
   return zOut;
 }
 
-/* Description ?4: one over the limit is cut and says so by its end. */
+/* A description ?4 over the limit is cut and ends in "...". */
 #define DESCRIPTION                                                            \
   "(SELECT iif(length(?4) > max_description, substr(?4, 1, max_description "   \
   "- 3) || '...', ?4) FROM main.cache_limits)"
 
-/* What the host is told of an item. */
+/* The metadata of an item, as the functions return them. */
 #define METADATA                                                               \
   "json_object('storageKey', storage_key, 'description', description, "        \
   "'timestamp', timestamp, 'dataSize', data_size, 'sessionId', session_id, "   \
   "'taskId', task_id, 'turnId', turn_id)"
 
 /* The column "protected" of an item with this custom metadata. The triggers
-** would put it there, but by writing the item a second time. */
+** would compute it too, but they would write the item a second time. */
 #define PROTECTED(metadata)                                                    \
   "CASE WHEN " BX_JSON_VALID(                                                  \
       metadata) " THEN coalesce(" metadata " ->> "                             \
                 "'$.kind' = 'tool_result', 0) ELSE 0 END"
 
-/* ?8 is 1 when the key was made here and must not meet another item's. */
+/* ?8 is 1 if the key was made here. It must not be that of another item. */
 static const char zCacheWrite[] =
     "INSERT INTO main.cache_items(session_id, task_id, turn_id, description,"
     " timestamp, custom_metadata, data, expires_at, protected)"
@@ -70,7 +70,7 @@ static const char zCacheWrite[] =
               " protected = excluded.protected"
               " WHERE NOT ?8 RETURNING " METADATA;
 
-/* Of what has expired nothing is there. */
+/* An item that has expired does not exist. */
 #define LIVING_AT(now) " AND coalesce(expires_at >= " now ", 1)"
 
 static const char zCacheUpdate[] =
@@ -106,7 +106,7 @@ enum {
   ITEM_INTERVAL
 };
 
-/* A deletion is an access as well. */
+/* A deletion counts as an access of the session. */
 static const char zCacheTouch[] =
     "UPDATE main.cache_sessions SET last_accessed_at = ?2"
     " WHERE session_id = ?1 AND last_accessed_at < ?2";
@@ -116,8 +116,8 @@ static const char zCacheDelete[] =
     " WHERE storage_key = ?1 AND (?2 IS NULL OR session_id = ?2)"
     " RETURNING session_id";
 
-/* Steps a statement that gives one row of JSON, and hands that over. Returns
-** whether there was one. */
+/* Steps a statement that returns one row of JSON, and makes that the result.
+** Returns whether there was a row. */
 static int returnRow(BxCall *p, sqlite3_stmt *pStmt) {
   int bRow = bxRow(pStmt, &p->err);
   if (bRow) bxReturnJson(p, bxColumnCopy(pStmt, 0, &p->err));
@@ -149,7 +149,8 @@ static void cacheWriteItem(BxCall *p) {
     if (returnRow(p, pStmt)) return;
   }
   bxFail(&p->err, SQLITE_CONSTRAINT,
-      "InvalidKeyFormatError: no free turn_id found in task %Q; give one",
+      "InvalidKeyFormatError: no unused turn_id was found in task %Q; pass a "
+      "turn_id",
       zTask ? zTask : "");
 }
 
@@ -204,13 +205,13 @@ static void cacheCheckItem(
   if (!bData && !cacheIsDamaged(pHome, pItem, ITEM_METADATA, pErr)) return;
   bxFail(pErr, SQLITE_CORRUPT_VTAB,
       "CorruptedDataError: %s of item %Q is not JSON (%d bytes); the other "
-      "items can be read, remove this one with cache_delete() and write it "
+      "items can be read; remove this item with cache_delete() and write it "
       "again",
       bData ? "data" : "custom_metadata", zKey,
       sqlite3_column_bytes(pItem, bData ? ITEM_DATA : ITEM_METADATA));
 }
 
-/* The most bytes that cachedItem() writes. */
+/* The maximum number of bytes that cachedItem() writes. */
 static i64 cacheRoom(sqlite3_stmt *pItem, BxErr *pErr) {
   i64 n = 250; /* names and numbers */
   int i;
@@ -235,7 +236,7 @@ static char *putJson(
       sqlite3_column_bytes(pItem, iCol));
 }
 
-/* A column of any text. */
+/* A column of plain text. */
 static char *putText(
     char *zOut, const char *zName, sqlite3_stmt *pItem, int iCol) {
   zOut = putBytes(zOut, zName, (int)strlen(zName));
@@ -271,8 +272,8 @@ static char *cachedItem(sqlite3 *db, sqlite3_stmt *pItem, BxErr *pErr) {
   assert(z - zItem <= nRoom);
   if (z - zItem - 1 > sqlite3_limit(db, SQLITE_LIMIT_LENGTH, -1)) {
     bxFail(pErr, SQLITE_TOOBIG,
-        "DataTooLargeError: item %Q is larger than this connection lets a "
-        "string be; raise its SQLITE_LIMIT_LENGTH",
+        "DataTooLargeError: item %Q is longer than the longest string of this "
+        "connection; increase its SQLITE_LIMIT_LENGTH",
         sqlite3_column_text(pItem, ITEM_KEY));
   }
   return zItem;

@@ -1,31 +1,31 @@
 /*
-** mark.c: reads leave a mark, and never wait for it.
+** mark.c: a read leaves a mark, and never waits to write it.
 **
-** A read of an item is noted in memory. All that is noted is written together,
-** through the view cache_access of sql/cache.sql, when the session that is
-** read has had no mark for cache.mark_interval_ms, when as much has passed
-** since the oldest note, or when there is no room for another note. What could
-** not be written then stays noted.
+** A read of an item is noted in memory. All notes are written together, through
+** the view cache_access of sql/cache.sql, when one of these is true: the
+** session that is read had no mark for cache.mark_interval_ms; the oldest note
+** is older than that; there is no room for another note. Notes that cannot be
+** written then are kept.
 **
-** Writing must neither wait for a lock nor hold one that the host does not
-** know of:
-**   - When the host has the write lock already, the marks join its
-**     transaction.
-**   - Inside any other transaction nothing is written: the lock would stay
-**     until the COMMIT.
-**   - In WAL mode, and without a file, the marks are written while a read of
-**     ours is open. SQLite then asks for the write lock once and does not call
-**     the busy handler, which could not free what this connection reads.
-**   - With a rollback journal even a COMMIT may wait, for readers. The marks
-**     go through a connection of their own, which has no busy handler; and
-**     only while the host reads nothing, as a change by another connection
-**     would keep an open transaction of the host from writing.
-** When the connection closes, what is left goes through a connection of its
-** own as well. A mark that fails for another reason than a lock is dropped,
-** as no mark may keep anybody from reading.
+** Writing must not wait for a lock, and must not hold a lock that the host does
+** not know about:
+**   - If the host already has the write lock, the marks join its transaction.
+**   - Inside any other transaction nothing is written, because the lock would
+**     be held until the COMMIT.
+**   - In WAL mode, and in a database without a file, the marks are written while
+**     a read of this module is open. SQLite then tries once to get the write lock
+**     and does not call the busy handler, which could not release what this
+**     connection reads.
+**   - With a rollback journal even a COMMIT may wait for readers. The marks are
+**     written by a separate connection, which has no busy handler, and only while
+**     the host does not read: a change by another connection would prevent an
+**     open transaction of the host from writing.
+** When the connection closes, the remaining notes are also written by a
+** separate connection. A mark that fails for another reason than a lock is
+** dropped, because a mark must never make a read fail.
 **
 ** Limits: MAX_MARKS items are noted at a time. Marks are lost when the process
-** is killed, and while the file can only be read.
+** is killed, and while the file is read-only.
 */
 #include "cache.h"
 SQLITE_EXTENSION_INIT3
@@ -41,11 +41,11 @@ typedef struct CacheMark {
 } CacheMark;
 
 typedef struct CacheMarks {
-  char *zDb;   /* the schema that they are for */
+  char *zDb;   /* their schema */
   char *zFile; /* its file, or NULL */
   char *zVfs;
-  i64 iTried; /* when they were last written, or should have been */
-  i64 iFirst; /* the oldest read that is noted */
+  i64 iTried; /* time of the last write or attempt */
+  i64 iFirst; /* time of the oldest note */
   int nMark;
   CacheMark aMark[MAX_MARKS];
 } CacheMarks;
@@ -59,7 +59,7 @@ static void marksEmpty(CacheMarks *p) {
 
 /*---------------------------------------------------------------- write ----*/
 
-/* Every mark, by a statement of the connection that writes them. */
+/* Writes every mark with a statement of the writing connection. */
 static void marksPut(const CacheMarks *p, sqlite3_stmt *pStmt, BxErr *pErr) {
   int i;
   for (i = 0; i < p->nMark && pErr->rc == SQLITE_OK; i++) {
@@ -69,8 +69,8 @@ static void marksPut(const CacheMarks *p, sqlite3_stmt *pStmt, BxErr *pErr) {
   }
 }
 
-/* On the host's connection. The row that is being read makes SQLite try for
-** the lock instead of waiting for it. */
+/* On the host's connection. The row that is being read makes SQLite try to get
+** the lock once instead of waiting for it. */
 static void marksPutHere(const CacheMarks *p, BxStmts *pHome, BxErr *pErr) {
   static const char zHold[] = "SELECT one FROM main.cache_state";
   BxErr none = {SQLITE_OK, 0};
@@ -80,7 +80,7 @@ static void marksPutHere(const CacheMarks *p, BxStmts *pHome, BxErr *pErr) {
   bxClear(&none);
 }
 
-/* On a connection of their own. */
+/* On a separate connection. */
 static void marksPutAside(const CacheMarks *p, BxErr *pErr) {
   sqlite3 *db = 0;
   sqlite3_stmt *pStmt = 0;
@@ -106,7 +106,7 @@ static int marksUseWal(BxStmts *pHome, BxErr *pErr) {
   return bWal;
 }
 
-/* Whether the host lets nothing be written. */
+/* Whether the host forbids writing. */
 static int marksForbidden(BxStmts *pHome, BxErr *pErr) {
   static const char zQueryOnly[] = "PRAGMA query_only";
   sqlite3_stmt *pStmt = bxStmt(pHome, zQueryOnly, pErr);
@@ -120,7 +120,7 @@ static int marksMustWait(const BxErr *pErr) {
   return rc == SQLITE_BUSY || rc == SQLITE_LOCKED;
 }
 
-/* Writes what is noted, if that can be done at once. */
+/* Writes the notes if that is possible without waiting. */
 static void marksWrite(CacheMarks *p, BxStmts *pHome, BxErr *pErr) {
   sqlite3 *db = pHome->bx->db;
   int eState = sqlite3_txn_state(db, pHome->zDb);
@@ -148,8 +148,8 @@ void bxCacheWriteMarks(BxStmts *pHome, BxErr *pErr) {
   if (p == 0 || p->nMark == 0 || strcmp(p->zDb, pHome->zDb) != 0) return;
   bAutocommit = sqlite3_get_autocommit(pHome->bx->db);
   marksWrite(p, pHome, &err);
-  /* A failure is one only where SQLite has rolled back the host's transaction
-  ** over it. */
+  /* A failure is reported only if SQLite has rolled back the host's transaction
+  ** because of it. */
   if (err.rc != SQLITE_OK &&
       bAutocommit != sqlite3_get_autocommit(pHome->bx->db)) {
     bxPass(pErr, &err);
@@ -171,7 +171,8 @@ static void marksFree(void *pArg) {
 
 /*----------------------------------------------------------------- note ----*/
 
-/* The notes of this connection, made at the first. NULL: out of memory. */
+/* The notes of this connection, created at the first use. NULL: out of
+** memory. */
 static CacheMarks *marksOf(Bx *bx) {
   BxSlot *pSlot = bxSlot(bx, "cache");
   if (pSlot->p == 0) {
@@ -184,8 +185,8 @@ static CacheMarks *marksOf(Bx *bx) {
   return (CacheMarks *)pSlot->p;
 }
 
-/* Remembers for which schema the notes are, and its file: at the close nobody
-** can tell any more. Returns whether they may be written at all. */
+/* Stores the schema of the notes, and its file, because at the close it is too
+** late to ask. Returns whether the notes may be written at all. */
 static int marksBegin(CacheMarks *p, BxStmts *pHome) {
   sqlite3 *db = pHome->bx->db;
   const char *zFile = sqlite3_db_filename(db, pHome->zDb);
@@ -211,7 +212,7 @@ static int marksBegin(CacheMarks *p, BxStmts *pHome) {
   return 0;
 }
 
-/* Notes one read. Without room, or memory, it is not noted. */
+/* Notes one read. If there is no room or memory, it is not noted. */
 static void marksNote(CacheMarks *p, const char *zKey, i64 iNow) {
   CacheMark *pMark = p->aMark;
   while (pMark < &p->aMark[p->nMark] && strcmp(pMark->zKey, zKey) != 0) pMark++;
@@ -228,7 +229,7 @@ static void marksNote(CacheMarks *p, const char *zKey, i64 iNow) {
   if (pMark->iAt < iNow) pMark->iAt = iNow;
 }
 
-/* Whether so much has passed. A clock that was put back counts as such. */
+/* Whether that time has passed, or the clock was set back. */
 static int marksPassed(i64 iThen, i64 iNow, i64 nInterval) {
   return iNow - iThen >= nInterval || iNow < iThen;
 }

@@ -1,17 +1,17 @@
 /*
-** refusal.c: what the cache says when it refuses.
+** refusal.c: the messages of refused calls.
 **
 ** The schema refuses with a literal text, "<ErrorName>: <column> must be
-** <rule>; <next step>", as a trigger cannot put values into one. Every write
-** here is one statement that the schema judges, and only a refused one is
-** looked at again: the value that was given goes before the semicolon, and a
-** quota is told in numbers. That keeps the way of a good write short, and the
-** rules in one place.
+** <rule>; <next step>", because a trigger cannot put values into it. Every
+** write is one statement that the schema checks. Only if it fails, this file
+** adds the details: the value that was given goes before the semicolon, and an
+** exceeded quota gets its numbers. So a write that succeeds does no extra work,
+** and each rule is stated once.
 **
 ** Codes: a refusal keeps SQLITE_CONSTRAINT, also that of a quota, because
 ** SQLITE_FULL would make SQLite roll back the whole transaction around it. Data
-** over the limit is SQLITE_TOOBIG, damaged data SQLITE_CORRUPT_VTAB. A code
-** from the file below is never replaced.
+** over the limit is SQLITE_TOOBIG, damaged data is SQLITE_CORRUPT_VTAB. The
+** code of a file error is never replaced.
 */
 #include "cache.h"
 SQLITE_EXTENSION_INIT3
@@ -20,7 +20,7 @@ SQLITE_EXTENSION_INIT3
 
 /* Replaces the message; z comes from sqlite3_mprintf. */
 static void setMessage(BxErr *pErr, char *z) {
-  if (z == 0) return; /* out of memory: the shorter text stays */
+  if (z == 0) return; /* out of memory: keep the shorter text */
   sqlite3_free(pErr->zMsg);
   pErr->zMsg = z;
 }
@@ -33,7 +33,7 @@ const char *bxCacheKey(
   z = bxText(pVal, zWhat, 1000, bNull, &err);
   if (bxIs(&err, "ValidationError")) {
     setMessage(&err, sqlite3_mprintf("InvalidKeyFormatError: %s; use a key or "
-                                     "id that the cache or the host gave",
+                                     "id from the cache or the host",
                          strchr(err.zMsg, ' ') + 1));
   }
   *pErr = err;
@@ -42,7 +42,8 @@ const char *bxCacheKey(
 
 /*------------------------------------------------ values in messages ----*/
 
-/* Says of an argument what it is: its size if it is data, else its value. */
+/* The argument as shown in a message: the size of large data, else the
+** value. */
 static char *showArgument(const char *zColumn, sqlite3_value *pVal) {
   if (strcmp(zColumn, "data") == 0 && bxBytes(pVal) > 60) {
     return sqlite3_mprintf("%lld bytes", bxBytes(pVal));
@@ -53,7 +54,7 @@ static char *showArgument(const char *zColumn, sqlite3_value *pVal) {
   return bxShow(pVal);
 }
 
-/* Puts ", got <value>" before the advice of a refusal. */
+/* Inserts ", got <value>" before the advice of a message. */
 static void addValue(BxErr *pErr, const char *zColumn, sqlite3_value *pVal) {
   const char *zAdvice = strchr(pErr->zMsg, ';');
   char *zShown;
@@ -67,7 +68,7 @@ static void addValue(BxErr *pErr, const char *zColumn, sqlite3_value *pVal) {
   sqlite3_free(zShown);
 }
 
-/* Finds the argument whose column the refusal begins with. */
+/* Finds the argument of the column that the message begins with. */
 static void explainValue(BxCall *p, const char *const *azArg) {
   const char *z = strstr(p->err.zMsg, ": ");
   int i;
@@ -107,17 +108,17 @@ static void explainSize(
   sqlite3_finalize(pStmt);
 }
 
-/* The session may be named by itself or by the key of an item of it. */
+/* The session is given by its id, or by the key of one of its items. */
 static const char zCacheQuota[] =
     "SELECT coalesce(s.session_id, ?1), coalesce(s.total_size, 0),"
     " l.session_quota, t.bytes,"
-    " l.total_quota, CASE WHEN l.evict THEN ' and what may be evicted makes no "
-    "room (tool results stay)' ELSE '' END"
+    " l.total_quota, CASE WHEN l.evict THEN ' even after eviction "
+    "(tool results stay)' ELSE '' END"
     " FROM main.cache_limits AS l, main.cache_state AS t"
     " LEFT JOIN main.cache_sessions AS s ON s.session_id = coalesce(?1,"
     " (SELECT session_id FROM main.cache_items WHERE storage_key = ?2))";
 
-/* The key that a write has been given, to sqlite3_free(), or NULL. */
+/* The key of a write, or NULL. Free it with sqlite3_free(). */
 static char *givenKey(BxCall *p, const char *const *azArg) {
   sqlite3_value *apPart[3];
   sqlite3_value *pKey = argumentOf(p, azArg, "storage_key");
@@ -130,7 +131,7 @@ static char *givenKey(BxCall *p, const char *const *azArg) {
       sqlite3_value_text(apPart[1]), sqlite3_value_text(apPart[2]));
 }
 
-/* The schema looks at the session's quota first. */
+/* The schema checks the quota of the session first. */
 static int fitsSession(BxStmts *pHome, const char *zSession, const char *zKey,
     i64 nByte, BxErr *pErr) {
   CacheRoom room = {0};
@@ -149,12 +150,12 @@ static void explainQuota(
   if (bxRow(pStmt, pErr)) {
     const char *zSession = bxColumnText(pStmt, 0, pErr);
     int bTotal = fitsSession(pHome, zSession, zKey, nByte, pErr);
-    char *zWho = bTotal ? sqlite3_mprintf("all sessions together have")
-                        : sqlite3_mprintf("session %Q has", zSession);
+    char *zWho = bTotal ? sqlite3_mprintf("all sessions together use")
+                        : sqlite3_mprintf("session %Q uses", zSession);
     if (pErr->rc == SQLITE_OK) {
       setMessage(&p->err,
           sqlite3_mprintf("QuotaExceededError: %s %lld of %lld bytes "
-                          "(cache.%s_quota_bytes) in use, %lld bytes do not "
+                          "(cache.%s_quota_bytes), and %lld more bytes do not "
                           "fit%s; delete items with cache_delete() or write "
                           "less",
               zWho, sqlite3_column_int64(pStmt, bTotal ? 3 : 1),
@@ -188,7 +189,7 @@ static int isStorage(const BxErr *pErr) {
   }
 }
 
-/* A file of an older version lacks what the statements name. */
+/* A file of an older version does not have all tables that are used. */
 static void explainVersion(BxCall *p) {
   BxErr err = {SQLITE_OK, 0}, other = {SQLITE_OK, 0};
   BxStmts *pHome = bxHome(p->bx, "cache", &other);
@@ -199,12 +200,13 @@ static void explainVersion(BxCall *p) {
 }
 
 void bxCacheExplain(BxCall *p, const char *const *azArg) {
-  BxErr err = {SQLITE_OK, 0}; /* of looking closer: the first one counts */
+  BxErr err = {
+      SQLITE_OK, 0}; /* errors of this function itself, which are ignored */
   BxStmts *pHome;
   if (p->err.rc == SQLITE_OK || p->err.zMsg == 0) return;
   if (isStorage(&p->err)) {
     setMessage(&p->err, sqlite3_mprintf("StorageUnavailableError: %s; try "
-                                        "again, or go on without the cache",
+                                        "again, or continue without the cache",
                             p->err.zMsg));
     return;
   }
@@ -229,10 +231,10 @@ void bxCacheExplain(BxCall *p, const char *const *azArg) {
 
 /*--------------------------------------------------------------- keys ----*/
 
-/* The format stands in the schema, which judges what is written. Of a key under
-** which nothing was found, these say whether the schema would take it. */
+/* The schema defines the format and checks every write. For a key that was not
+** found, these functions tell whether the schema would accept it. */
 
-/* Whether a key has the strict form: x stands for one of a-z and 0-9. */
+/* Whether a key has the strict form; x stands for one of a-z and 0-9. */
 static int fitsStrict(const char *z) {
   static const char zForm[] =
       "conv_xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx_xxxxxxxx_xxxxxxxx";
@@ -256,7 +258,7 @@ static int fitsPart(const char *z, const char *zEnd) {
   return n >= 1 && n <= 128;
 }
 
-/* Read from the right: turn, task, and the rest is the session. */
+/* Parsed from the right: turn, task, and the rest is the session. */
 static int fitsLoose(const char *z) {
   const char *zTurn = strrchr(z, '_'), *zTask = zTurn;
   if (zTurn == 0) return 0;
@@ -274,8 +276,8 @@ void bxCacheCheckKey(BxStmts *pHome, sqlite3_value *pKey, BxErr *pErr) {
   zShown = bxShow(pKey);
   bxFail(pErr, SQLITE_CONSTRAINT,
       "InvalidKeyFormatError: a storage key must be "
-      "{sessionId}_{taskId}_{turnId}%s, got %s; take the storageKey that "
-      "cache_write() or cache_list() gave",
+      "{sessionId}_{taskId}_{turnId}%s, got %s; use a key that cache_write() "
+      "or cache_list() returned",
       bStrict ? " (conv_ with 8-4-4-4-12 characters, and twice 8, all of a-z "
                 "and 0-9)"
               : "",
@@ -293,7 +295,7 @@ void bxCacheNotFound(
   }
   bxFail(pErr, SQLITE_ERROR,
       "ItemNotFoundError: no item has the key %Q%s; SELECT storage_key FROM "
-      "cache_list(<session>) shows those there are",
+      "cache_list(<session>) lists the keys",
       sqlite3_value_text(pKey), zSession ? zSession : "");
   sqlite3_free(zSession);
 }

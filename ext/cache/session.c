@@ -2,19 +2,19 @@
 ** session.c: whole sessions: cache_list(), cache_stats(), cache_quota_check(),
 ** cache_clear_session(), the two clean-ups and cache_use_preset().
 **
-** A clear is one DELETE on cache_sessions, a clean-up one DELETE on the view
-** that lists what is due: what such a view shows, and not as blocked, is what
-** goes. The receipts come from the triggers of sql/cache.sql.
+** A clear is one DELETE on cache_sessions. A clean-up is one DELETE on the view
+** that lists what is due: it removes exactly the rows of that view that are not
+** blocked. The triggers of sql/cache.sql write the receipts.
 **
-** Limits: eviction takes at most 1,000 items in one write, which is also the
-** most that cache_quota_check() looks at. What may be taken, and in which
-** order, the views cache_by_age and cache_by_use say for both.
+** Limits: one write evicts at most 1,000 items, and cache_quota_check()
+** examines at most as many. The views cache_by_age and cache_by_use define for
+** both which items may be evicted, and in which order.
 */
 #include "cache.h"
 SQLITE_EXTENSION_INIT3
 
 #define MAX_EVICTED 1000           /* the same in sql/cache.sql */
-#define MAX_BYTES 1125899906842624 /* of the quotas, see sql/cache.sql */
+#define MAX_BYTES 1125899906842624 /* the highest quota, see sql/cache.sql */
 #define MAX_DAYS 2932896           /* to the year 9999 */
 
 static const char *const azCacheNoArg[] = {0};
@@ -27,7 +27,7 @@ static const char *const azCacheNoArg[] = {0};
   "description, 'timestamp', timestamp, 'dataSize', data_size, 'sessionId', "  \
   "session_id, 'taskId', task_id, 'turnId', turn_id)"
 
-/* The index has the items of a session in two ordered ranges: merged by
+/* The index has the items of a session in two ordered ranges. Merged by
 ** timestamp (3) and id (9, not shown), they need no sort. */
 #define LIST_ARM                                                               \
   "SELECT " LIST_COLUMNS ", id FROM main.cache_items WHERE session_id = ?1 "   \
@@ -52,8 +52,8 @@ sqlite3_stmt *bxCacheList(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
 
 /*-------------------------------------------------------------- stats ----*/
 
-/* The members of the answer that tell of a quota. Percent are not rounded: 0 is
-** nothing, and 100 is full. The highest quota there can be means none. */
+/* The members of the result that describe a quota. Percentages are not rounded:
+** 0 is empty, and 100 is full. The highest possible quota means no quota. */
 #define QUOTA(quota, used, remaining)                                          \
   " 'quota', nullif(" quota ", " NO_QUOTA "),"                                 \
   " 'quotaUsed', 100.0 * " used " / nullif(" quota ", " NO_QUOTA "),"          \
@@ -63,7 +63,7 @@ sqlite3_stmt *bxCacheList(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   " WHEN " used " * 100 >= " quota " * 80 THEN 'warning' ELSE 'normal' END"
 #define NO_QUOTA "1125899906842624" /* see MAX_BYTES */
 
-/* A session that is not there has zeros. */
+/* A session that does not exist has zeros. */
 static const char zCacheStatsSession[] =
     "SELECT json_object('sessionId', s.id, 'totalSize', s.size,"
     " 'itemCount', s.items, 'hits', (SELECT coalesce(sum(hits), 0)"
@@ -140,7 +140,7 @@ static const char zCacheRoom[] =
     " LEFT JOIN (SELECT data_size AS size FROM main.cache_items"
     " WHERE storage_key = ?2 AND session_id = ?1) AS o";
 
-/* What eviction takes: first of the session, then of all. */
+/* Computes what eviction removes: first from the session, then from all. */
 #define OF_SESSION(order)                                                      \
   "SELECT bytes, at, id FROM main." order                                      \
   " WHERE session_id = ?1 AND key IS NOT ?2 ORDER BY at, id LIMIT ?3"
@@ -164,8 +164,8 @@ static void readRoom(CacheRoom *pRoom, BxStmts *pHome, i64 nByte, BxErr *pErr) {
     pRoom->eEvict = sqlite3_column_int(pStmt, 4);
   } else {
     bxFail(pErr, SQLITE_CORRUPT_VTAB,
-        "CorruptedDataError: cache_limits or cache_state has lost its row; "
-        "run blackbox_install()");
+        "CorruptedDataError: the row of cache_limits or cache_state is "
+        "missing; run blackbox_install()");
   }
   bxDone(pStmt, pErr);
 }
@@ -248,9 +248,9 @@ void bxCacheClear(BxCall *p) {
   bxCacheExplain(p, azCacheNoArg);
 }
 
-/* One view that lists what a rule may remove: what DELETE takes from it, and
-** whether anything is left. The age rule comes oldest first by the index that
-** it reads; ordering it would sort all. */
+/* One view that lists what a rule may remove: the DELETE on it, and the query
+** whether rows are left. The age rule removes the oldest first, because it
+** reads an index in that order; ORDER BY would sort all rows. */
 #define DUE(view, order)                                                       \
   {                                                                            \
     "DELETE FROM main." view " WHERE key IN (SELECT key FROM main." view       \
@@ -266,7 +266,7 @@ static const CacheRule aOrphans[] = {DUE("cache_due_sessions", " ORDER BY at"),
 static const CacheRule aOutdated[] = {
     DUE("cache_due_items", ""), DUE("cache_due_expired", "")};
 
-/* What the cache holds. */
+/* The contents of the cache. */
 typedef struct CacheCounts {
   i64 nItem, nByte, nSession;
 } CacheCounts;
@@ -286,9 +286,10 @@ static CacheCounts cacheCount(BxStmts *pHome, BxErr *pErr) {
   return counts;
 }
 
-/* The first statement of a clean-up, before any setting is read, takes the
-** lock: what is counted is what is removed. What this connection has read is
-** not idle. Returns the cache's schema. */
+/* The first statement of a clean-up takes the write lock, before any setting is
+** read, so that the rows that are counted are the rows that are removed. It
+** writes the marks first: sessions that this connection has read are not idle.
+** Returns the schema of the cache. */
 static BxStmts *beginCleanup(BxCall *p) {
   static const char zSql[] = "UPDATE main.cache_state SET rule = NULL";
   BxStmts *pHome = bxHome(p->bx, "cache", &p->err);
@@ -297,8 +298,8 @@ static BxStmts *beginCleanup(BxCall *p) {
   return pHome;
 }
 
-/* Removes up to nLimit rows that are due before iCut, -1 for all. Returns
-** whether more are. */
+/* Removes up to nLimit rows (-1: all) that are due before iCut. Returns whether
+** there are more. */
 static int applyRule(
     BxStmts *pHome, const CacheRule *pRule, i64 iCut, i64 nLimit, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxStmt(pHome, pRule->zAct, pErr);
@@ -312,8 +313,8 @@ static int applyRule(
   return bMore;
 }
 
-/* Applies two rules, each with a time of its own. The limit, -1 for none, is of
-** sessions (bSessions) or items, for both together. */
+/* Applies two rules, each with its own time. The limit (-1: none) counts
+** sessions (bSessions) or items, of both rules together. */
 static void cleanUp(BxCall *p, BxStmts *pHome, const CacheRule aRule[2],
     const i64 aCut[2], i64 nLimit, int bSessions) {
   CacheCounts was = cacheCount(pHome, &p->err), is = was;
@@ -362,15 +363,15 @@ static i64 daysSet(BxStmts *pHome, const char *zName, BxErr *pErr) {
     nMs = (i64)(sqlite3_column_double(pStmt, 0) * BX_MS_PER_DAY);
   } else {
     bxFail(pErr, SQLITE_CORRUPT_VTAB,
-        "CorruptedDataError: blackbox_setting_defs has no row for %s; run "
-        "blackbox_install()",
+        "CorruptedDataError: the row for %s in blackbox_setting_defs is "
+        "missing; run blackbox_install()",
         zName);
   }
   bxDone(pStmt, pErr);
   return nMs;
 }
 
-/* -1, which is no limit to SQLite, when it was not given. */
+/* The limit, or -1 (which SQLite treats as no limit) if it was not given. */
 static i64 limitArgument(BxCall *p, int i) {
   return bxArg(p, i) ? bxInt(p->aArg[i], "limit", 1, 1000000000, &p->err) : -1;
 }

@@ -1,22 +1,22 @@
 /*
-** upgrade.c: files whose cache_items has CHECKs and a generated column with
-** JSON functions (version 1).
+** upgrade.c: upgrades files of version 1, in which cache_items has CHECKs and a
+** generated column with JSON functions.
 **
-** A table's CHECK can only be changed by making the table anew. The rows wait
-** in a table of their own meanwhile, all in the savepoint of
-** blackbox_install(): every row, with its id, and the columns, indexes and
-** triggers that others have added, or nothing. What triggers keep is made anew
-** from the rows.
+** The CHECKs of a table can only be changed by creating the table again.
+** Meanwhile the rows are in a table of their own. All this is done in the
+** savepoint of blackbox_install(): it carries over every row with its id, and
+** the columns, indexes and triggers that others have added, or it changes
+** nothing. The tables that triggers keep are computed again from the rows.
 **
-** Limit: where foreign keys are enforced and another table refers to
-** cache_items, dropping it would delete rows there, so that is refused.
+** Limit: if foreign keys are enforced and another table refers to cache_items,
+** the upgrade is refused, because DROP TABLE would delete rows there.
 */
 #include "cache.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-/* The columns that the rows bring along; the others follow from them. */
+/* The columns that are copied; the others follow from them. */
 #define MOVED                                                                  \
   "id, session_id, task_id, turn_id, timestamp, protected, description, "      \
   "custom_metadata, data"
@@ -31,7 +31,7 @@ static const char zCacheReferring[] =
     " WHERE p.foreign_keys AND m.type = 'table' AND lower(f.\"table\") ="
     " 'cache_items'";
 
-/* What others have put on the table, as SQL that makes it in this schema. */
+/* SQL that creates again what others have added to the table. */
 static const char zCacheOthers[] =
     "SELECT CASE WHEN sql LIKE 'CREATE UNIQUE INDEX %'"
     "  THEN 'CREATE UNIQUE INDEX main.' || substr(sql, 21)"
@@ -42,7 +42,7 @@ static const char zCacheOthers[] =
     "  'cache_items_before_insert', 'cache_items_before_update',"
     "  'cache_items_insert', 'cache_items_update', 'cache_items_delete')";
 
-/* The columns of others: a definition, the quoted name, whether it is plain. */
+/* The columns of others: definition, quoted name, and whether it is plain. */
 static const char zCacheColumns[] =
     "SELECT printf('\"%w\" %s%s%s', name, type,"
     "   iif(\"notnull\", ' NOT NULL', ''),"
@@ -53,7 +53,7 @@ static const char zCacheColumns[] =
     "  'turn_id', 'timestamp', 'data_size', 'protected', 'description',"
     "  'custom_metadata', 'data')";
 
-/* Rows that wait, and the tables that are made anew from others. */
+/* Saves the rows, and drops the tables that are computed from others. */
 static const char zCacheTakeOut[] =
     "CREATE TABLE main.cache_items_moved AS SELECT * FROM main.cache_items;"
     "DROP TABLE main.cache_items;"
@@ -78,14 +78,15 @@ static void refuseReferring(BxStmts *p, BxErr *pErr) {
   bxBind(pStmt, pErr, "t", p->zDb);
   if (bxRow(pStmt, pErr)) {
     bxFail(pErr, SQLITE_ERROR,
-        "ValidationError: table %Q refers to cache_items, which must be made "
-        "anew; PRAGMA foreign_keys = OFF while blackbox_install() runs",
+        "ValidationError: table %Q refers to cache_items, which must be "
+        "created again; set PRAGMA foreign_keys = OFF, and run "
+        "blackbox_install() again",
         bxColumnText(pStmt, 0, pErr));
   }
   sqlite3_finalize(pStmt);
 }
 
-/* Statements, one after another, that bring back what others have added. */
+/* The statements that create again what others have added. */
 static char *collectOthers(BxStmts *p, BxErr *pErr) {
   sqlite3_str *pOut = sqlite3_str_new(p->bx->db);
   sqlite3_stmt *pStmt = bxPrepare(p, zCacheOthers, pErr);
@@ -101,8 +102,8 @@ static char *collectOthers(BxStmts *p, BxErr *pErr) {
   return z;
 }
 
-/* Adds the columns of others to the SQL that makes the table, and to the list
-** of those that are moved. */
+/* Adds the columns of others to the SQL that creates the table, and to the list
+** of columns that are copied. */
 static void collectColumns(
     BxStmts *p, sqlite3_str *pMake, sqlite3_str *pList, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxPrepare(p, zCacheColumns, pErr);
@@ -113,8 +114,8 @@ static void collectColumns(
     if (pErr->rc != SQLITE_OK) break;
     if (!sqlite3_column_int(pStmt, 2)) {
       bxFail(pErr, SQLITE_ERROR,
-          "ValidationError: cache_items has a generated column%s, which "
-          "cannot be moved; drop it and add it again afterwards",
+          "ValidationError: cache_items has a generated column%s, which cannot "
+          "be copied; drop it, and add it again after the upgrade",
           zName + 1);
     }
     sqlite3_str_appendf(
@@ -132,7 +133,7 @@ static void appendTable(sqlite3_str *pOut) {
   if (zEnd) sqlite3_str_append(pOut, zBegin, (int)(zEnd - zBegin) + 4);
 }
 
-/* All that is to be run once the rows are out. */
+/* The statements to run after the rows are saved. */
 static char *planReturn(BxStmts *p, BxErr *pErr) {
   sqlite3_str *pOut = sqlite3_str_new(p->bx->db);
   sqlite3_str *pList = sqlite3_str_new(p->bx->db);

@@ -1,10 +1,10 @@
 /*
 ** act.c: the functions that prune, approve, clear, flush and count.
 **
-** Each is one command of the buffer's view rec_do (sql/evidence_buffer.sql) and, for rows in
-** the overflow, the same there. What a prune did is told as JSON:
-** {"beforeSize", "afterSize", "actionsRemoved", "screenshotsRemoved",
-** "duration"}, sizes in bytes, duration in milliseconds.
+** Each is one command of the buffer's view rec_do (sql/evidence_buffer.sql)
+** and, for rows in the overflow, the same command there. The result of a prune
+** is JSON: {"beforeSize", "afterSize", "actionsRemoved", "screenshotsRemoved",
+** "duration"}, with sizes in bytes and the duration in milliseconds.
 */
 #include "evidence.h"
 SQLITE_EXTENSION_INIT3
@@ -18,8 +18,8 @@ EvBuffer *bxEvFind(BxCall *pCall) {
       pCall->bx, EV_MODULE, pCall->aArg[0], &pCall->err);
 }
 
-/* A function's first statement writes, so that it waits for other writers
-** instead of failing on a snapshot that has grown old. */
+/* The first statement of a function writes, so that it waits for other writers
+** instead of failing because its snapshot is too old. */
 static void begin(EvBuffer *p, EvState *pBefore, BxErr *pErr) {
   static const char zSql[] = "UPDATE main.@_state SET version = version";
   bxRun(bxStmt(&p->base.stmts, zSql, pErr), pErr);
@@ -37,8 +37,8 @@ static char *pruneResult(const EvState *pBefore, const EvState *pAfter,
 
 /*-------------------------------------------------------- approval ----*/
 
-/* One statement for all rows: the trigger on rec_actions takes the new sizes,
-** and "pruned", to rec_rows. %s: the approval; a condition. */
+/* One statement for all rows. The trigger on rec_actions copies the new sizes
+** and "pruned" to rec_rows. %s: the approval, and a condition. */
 static const char zApprove[] =
     "UPDATE main.@_actions SET approved = 1, action = %s WHERE rid IN (SELECT"
     " rid FROM main.@_rows WHERE pinned = 0 AND pruned = 0) AND %s";
@@ -54,8 +54,8 @@ static void approveHere(EvBuffer *p, const char *zCondition, BxErr *pErr) {
   sqlite3_free(zApproved);
 }
 
-/* The rows of this schema. Damaged text stops the quick way, which has
-** changed nothing then; the careful way looks at each text once more. */
+/* The rows of this schema. Damaged text makes the fast statement fail, which
+** then has changed nothing. The slow statement checks each text first. */
 static void approveRows(EvBuffer *p, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
   if (pErr->rc != SQLITE_OK) return;
@@ -68,9 +68,10 @@ static void approveRows(EvBuffer *p, BxErr *pErr) {
 }
 
 /*
-** Gives the pages that approval emptied back to the file system, where the file
-** was made with auto_vacuum = INCREMENTAL; nothing happens otherwise. Not more
-** pages than that: the file may have any number of older ones.
+** Returns the pages that approval freed to the file system, if the file was
+** made with auto_vacuum = INCREMENTAL; otherwise it does nothing. It returns
+** only that many pages, because the file may have any number of older free
+** pages.
 */
 static void returnPages(EvBuffer *p, const char *zDb, i64 nBytes, BxErr *pErr) {
   BxStmts *pThere = bxSchema(p->base.stmts.bx, zDb, pErr);
@@ -88,7 +89,7 @@ static void returnPages(EvBuffer *p, const char *zDb, i64 nBytes, BxErr *pErr) {
   sqlite3_free(zSql);
 }
 
-/* JSON array of what in these actions could not be understood. */
+/* JSON array of what approval did not understand in these actions. */
 static char *problems(EvBuffer *p, BxErr *pErr) {
   char *zFrom = bxEvActions(p, pErr);
   char *zSql = zFrom ? bxEvProblemsSql(zFrom) : 0;
@@ -145,7 +146,7 @@ void bxEvPruneForApproval(BxCall *pCall) {
 
 /*--------------------------------------------------------- pruning ----*/
 
-/* Runs one command and says how the buffer was before and is after. */
+/* Runs one command, and reads the counters before and after it. */
 static void act(BxCall *pCall, const char *zVerb, i64 nAmount, EvState *pBefore,
     EvState *pAfter) {
   EvBuffer *p = bxEvFind(pCall);
@@ -157,7 +158,7 @@ static void act(BxCall *pCall, const char *zVerb, i64 nAmount, EvState *pBefore,
   bxEvDo(p, zVerb, zVerb, nAmount, 0, &pCall->err);
   bxEvOverflowSweep(p, pBefore, &pCall->err);
   bxEvLoadState(p, pAfter, &pCall->err);
-  bxEvFreeState(pBefore); /* the texts; the numbers are for the caller */
+  bxEvFreeState(pBefore); /* frees the texts; the caller uses the numbers */
   bxEvFreeState(pAfter);
 }
 
@@ -192,8 +193,8 @@ void bxEvFlush(BxCall *pCall) {
   bxEvLoadState(p, &state, &pCall->err);
   if (p->bTemp && state.zOverflow == 0) {
     bxFail(&pCall->err, SQLITE_ERROR,
-        "MisuseError: %s lies in memory and has no overflow; name one with "
-        "INSERT INTO \"%w\"(\"%w\", value) VALUES('overflow', 'main')",
+        "MisuseError: %s is in memory and has no overflow; set one with INSERT "
+        "INTO \"%w\"(\"%w\", value) VALUES('overflow', 'main')",
         p->base.stmts.zTable, p->base.stmts.zTable, p->base.stmts.zTable);
   } else if (p->bTemp) {
     nMoved = bxEvOverflowMove(p, &state, -1, &pCall->err);
@@ -253,9 +254,9 @@ static void addStats(BxVtab *p, sqlite3_str *pOut, BxErr *pErr) {
   sqlite3_finalize(pStmt);
 }
 
-/* Every buffer of a schema. By its name there: the list of connected tables
-** may have one under a name that was rolled back. One that cannot be read is
-** left to blackbox_check(). */
+/* Every buffer of a schema, by its name in the schema: the list of connected
+** tables may have a buffer under a name that was rolled back. A buffer that
+** cannot be read is skipped; blackbox_check() reports it. */
 static void addSchemaStats(BxStmts *p, sqlite3_str *pOut, BxErr *pErr) {
   sqlite3_stmt *pNames = bxPrepare(p,
       "SELECT name FROM main.sqlite_schema WHERE type = 'table' AND lower(sql) "

@@ -1,26 +1,28 @@
 /*
 ** approve.c: what an approved action keeps, as one SQL expression.
 **
-** bxEvApproved(ts) stands where a column "action" is in scope, valid JSON; ts is
-** the SQL of the row's own time, for actions that carry none. What is no object
-** stays as it is; else its value is the action
+** bxEvApproved(ts) is used where a column "action" with valid JSON is in scope.
+** ts is the SQL of the row's own time, for actions that have none. A value that
+** is not an object stays as it is. Otherwise the result is the action
 **   - without network data;
-**   - with each strategy of the fallback chain cut down to type, confidence,
-**     selector and the few fields of its metadata that a replay of that type
-**     needs (a text to 100 characters);
-**   - with ocrText and confidence as all that is left of the vision data;
-**   - with a mouse trail of one point, its end.
-** Both shapes are meant: visionData, mouseData, networkData beside the chain,
-** and evidence.vision, evidence.mouse, evidence.network. What has not the
-** expected type (strategies that are no array, a strategy or metadata that is
-** no object, a strategy whose type is no text, a mouse record without an end
-** point, a number for a text) stays as it is, and bxEvProblems() names it; so
-** does a whole action in which a key is written with an escape, or one that
-** matters comes twice. What a type does not keep goes, whatever it is.
-** Approving twice changes nothing.
+**   - with each strategy of the fallback chain reduced to type, confidence,
+**     selector, and the few fields of its metadata that a replay of that type
+**     needs (100 characters of text);
+**   - with only ocrText and confidence of the vision data;
+**   - with a mouse trail of one point, the last.
+** Both shapes are supported: visionData, mouseData and networkData beside the
+** chain, and evidence.vision, evidence.mouse and evidence.network.
 **
-** The large parts go first, in one pass over the text (evidence_slim), and
-** texts are cut as they are written; SQLite's JSON functions do the rest on
+** A value that does not have the expected type stays as it is, and
+** bxEvProblems() reports it: strategies that are not an array, a strategy or
+** metadata that is not an object, a strategy whose type is not text, a mouse
+** record without an end point, a number in place of a text. The same is true
+** for a whole action in which a key is written with an escape, or in which a
+** relevant key occurs twice. Fields that a type does not keep are removed,
+** whatever they contain. Approving twice changes nothing.
+**
+** The large parts are removed first, in one pass over the text (evidence_slim).
+** Texts are cut when they are written. SQLite's JSON functions do the rest, on
 ** what is left.
 */
 #include "evidence.h"
@@ -28,9 +30,9 @@ SQLITE_EXTENSION_INIT3
 
 /*-------------------------------------------------- the large parts ----*/
 
-/* What approval keeps, and of which kind it is: the one list. What is cut, the
-** SQL that keeps the rest, and what is told as a problem follow from it. The
-** metadata goes by the type of its strategy. */
+/* The one list of what approval keeps, and of which kind each value is. It
+** determines what is cut, the SQL that keeps the rest, and what is reported as
+** a problem. For metadata the type of the strategy counts. */
 #define SEMANTIC_KEEPS(X) X("role", TEXT) X("name", TEXT)
 #define POWER_KEEPS(X)                                                         \
   X("text", SHORT_TEXT) X("label", TEXT) X("placeholder", TEXT)
@@ -42,7 +44,7 @@ SQLITE_EXTENSION_INIT3
   POWER_KEEPS(X) OCR_KEEPS(X) COORDINATES_KEEP(X) SCORING_KEEPS(X)
 #define VISION_KEEPS(X) X("ocrText", TEXT) X("confidence", NUMBER)
 
-/* How a value of each kind begins; null is as good as nothing. */
+/* How a value of each kind begins. null counts as missing. */
 #define IN_TEXT "\"n"
 #define IN_NUMBER "-0123456789n"
 #define IN_OBJECT "{n"
@@ -119,10 +121,10 @@ void bxEvSlim(BxCall *p) {
 /*------------------------------------------------------------ the rest ----*/
 
 /*
-** The strategies of document j, in steps that keep the nesting of the SQL
-** within what SQLite's parser takes, and that compute each text once: v is the
-** strategy when it is an object whose type is text, else it stays as it was;
-** members are what its type keeps of the metadata, NULL for types that keep
+** The strategies of document j. The steps keep the nesting of the SQL within
+** the limit of SQLite's parser, and compute each text once. v is the strategy
+** if it is an object whose type is text; any other strategy stays as it was.
+** members are the metadata that its type keeps, or NULL for types that keep
 ** none.
 */
 /* clang-format off */
@@ -133,7 +135,7 @@ void bxEvSlim(BxCall *p) {
 #define SQL_SHORT_TEXT(key)                                                    \
   "coalesce(',\"" key "\":' || nullif(v -> '$.metadata." key "', 'null'), '')"
 #define AS_SQL(key, kind) " || " SQL_##kind(key)
-/* Whether a script would take the member for true. (->> ends at a NUL.) */
+/* Whether JavaScript would treat the member as true. (->> ends at a NUL.) */
 #define IS_TRUE(j, path)                                                       \
   "(" j " ->> " path " NOT IN ('', 0) OR " j " -> " path " GLOB '\"\\u0000*')"
 
@@ -161,15 +163,16 @@ static const char zStrategies[] =
     ", 2) || '}' END), '') || ']' FROM m";
 /* clang-format on */
 
-/* What is left of vision data; %s is its path. */
+/* What is kept of vision data; %s is its path. */
 #define AS_VISION_SQL(key, kind)                                               \
   " || coalesce(',\"" key "\":' || (j -> '%s." key "'), '')"
 static const char zVision[] =
     "CASE WHEN json_type(j, '%s') = 'object' THEN '{' || "
     "substr(''" VISION_KEEPS(AS_VISION_SQL) ", 2) || '}' ELSE j -> '%s' END";
 
-/* And of mouse data; the second parameter is the row's time. Its trail went
-** with the large parts: where there is no end point it is looked up again. */
+/* What is kept of mouse data; the second parameter is the row's time. The trail
+** was removed with the large parts. If there is no end point, it is read
+** again. */
 static const char zMouse[] =
     "CASE json_type(j, '%s.endpoint') WHEN 'object' THEN '{\"trail\":[' || "
     "json_set(j -> '%s.endpoint', '$.timestamp', json(coalesce("
@@ -212,9 +215,9 @@ char *bxEvApproved(const char *zTime, BxErr *pErr) {
 /*---------------------------------------------------- what was kept ----*/
 
 /*
-** One row for each thing that approval kept because it could not read it; the
-** buffer's rows at %s. evidence_slim() picks out, in one pass, the few actions
-** that need a closer look. One in doubt was kept whole.
+** One row for each value that approval kept because it could not read it; %s
+** are the rows of the buffer. evidence_slim() finds, in one pass, the few
+** actions that must be examined. An ambiguous action was kept whole.
 */
 /* clang-format off */
 static const char zDoc[] =
@@ -254,12 +257,12 @@ static const char zMembers[] =
     " e.value FROM odd, json_each(j, '$.fallbackChain.strategies') AS e"
     " WHERE json_type(j, '$.fallbackChain.strategies') = 'array') ";
 
-/* "null" is as good as nothing, but for the list of strategies. */
+/* "null" counts as missing, except for the list of strategies. */
 #define IS_OTHER(j)                                                            \
   "instr(types || CASE types WHEN 'array' THEN '' ELSE ' null' END,"           \
   " json_type(" j ", path)) = 0"
 
-/* A value that a script would take for false is no metadata. */
+/* A value that JavaScript treats as false is not metadata. */
 static const char zProblem[] =
     "SELECT json_group_array(json_object('id', id, 'path', path,"
     " 'problem', problem)) FROM (SELECT * FROM ("

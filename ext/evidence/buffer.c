@@ -1,5 +1,5 @@
 /*
-** buffer.c: the virtual table evidence_buffer, its methods and nothing else.
+** buffer.c: the methods of the virtual table evidence_buffer.
 **
 **   CREATE VIRTUAL TABLE rec USING evidence_buffer(
 **     max_size_bytes=73400320,     1000 to 1099511627776
@@ -7,15 +7,15 @@
 **     retention_policy='keep-all', or 'keep-last-n', 'confidence-based'
 **     max_screenshots=50,          0 to 1000000, with keep-last-n
 **     overflow='',                 a schema, for a buffer in temp
-**     resume='')                   owner of overflowed rows to take up
+**     resume='')                   owner of overflowed rows to take over
 **
 ** Columns: id, timestamp, action, screenshot, size_bytes, pruned, pinned,
-** storage; hidden: one named as the table, and value, for commands:
-**   INSERT INTO rec(rec, value) VALUES('max_size_bytes', 20000000)
+** storage. Hidden columns: one with the name of the table, and value, for
+** commands: INSERT INTO rec(rec, value) VALUES('max_size_bytes', 20000000)
 **
 ** A read by id, by rowid or by a range of timestamp, also in order of
-** timestamp, is a seek in an index. Action and screenshot are fetched when a
-** row's column is asked for, and not before.
+** timestamp, is a seek in an index. Action and screenshot are read only when
+** their column is asked for.
 */
 #include "evidence.h"
 SQLITE_EXTENSION_INIT3
@@ -38,8 +38,8 @@ enum {
 typedef struct EvCursor {
   sqlite3_vtab_cursor base;
   sqlite3_stmt *pScan;       /* narrow rows */
-  sqlite3_stmt *pAction;     /* prepared when first asked for */
-  sqlite3_stmt *pScreenshot; /* likewise */
+  sqlite3_stmt *pAction;     /* prepared at the first use */
+  sqlite3_stmt *pScreenshot; /* the same */
   int bEof;
 } EvCursor;
 
@@ -71,19 +71,22 @@ static void readParam(EvParam *p, const char *zArg, BxErr *pErr) {
   zSlot = slotOf(p, zKey, &nSlot);
   if (zSlot == 0) {
     bxFail(pErr, SQLITE_ERROR,
-        "ValidationError: no parameter named %s; allowed are max_size_bytes, "
-        "prune_threshold, retention_policy, max_screenshots, overflow and "
-        "resume",
+        "ValidationError: there is no parameter %s; the parameters are "
+        "max_size_bytes, prune_threshold, retention_policy, max_screenshots, "
+        "overflow and resume",
         zKey);
   } else if (*zSlot != 0) {
-    bxFail(pErr, SQLITE_ERROR, "ValidationError: %s is given twice", zKey);
+    bxFail(pErr, SQLITE_ERROR,
+        "ValidationError: parameter %s occurs twice; write it once", zKey);
   } else if (zVal[0] == 0 && zSlot != p->zOverflow) {
     bxFail(pErr, SQLITE_ERROR,
-        "ValidationError: %s has no value; leave it out for its default", zKey);
+        "ValidationError: parameter %s has no value; omit it for its default",
+        zKey);
   } else if ((int)strlen(zVal) >= nSlot) {
     bxFail(pErr, SQLITE_ERROR,
-        "ValidationError: the value of %s is too long, at most %d bytes", zKey,
-        nSlot - 1);
+        "ValidationError: the value of parameter %s is longer than the limit "
+        "of %d bytes; shorten it",
+        zKey, nSlot - 1);
   } else {
     assert(strlen(zVal) < (size_t)nSlot);
     memcpy(zSlot, zVal, strlen(zVal) + 1);
@@ -95,8 +98,8 @@ static void declareColumns(sqlite3 *db, const char *zName, BxErr *pErr) {
   if (pErr->rc != SQLITE_OK) return;
   if (bxIsColumn(zName, EV_COLUMNS)) {
     bxFail(pErr, SQLITE_ERROR,
-        "ValidationError: a buffer cannot be named like one of its columns "
-        "(%s), as its hidden column has the table's name; choose another name",
+        "ValidationError: a buffer cannot have the name of one of its columns "
+        "(%s); choose another name",
         zName);
     return;
   }
@@ -117,7 +120,7 @@ static void declareColumns(sqlite3 *db, const char *zName, BxErr *pErr) {
   }
 }
 
-/* Both ways to the object; pParam is NULL when the tables exist. */
+/* xCreate and xConnect. pParam is NULL if the tables exist. */
 static int openBuffer(sqlite3 *db, Bx *bx, const char *const *argv,
     const EvParam *pParam, sqlite3_vtab **ppVtab, char **pzErr, BxErr *pErr) {
   EvBuffer *p = 0;
@@ -168,14 +171,15 @@ static int bufferDisconnect(sqlite3_vtab *pVtab) {
   return SQLITE_OK;
 }
 
-/* Forgets that a table is missing or damaged: nothing is left to protect. */
+/* Ignores that a table is missing or damaged: then there is nothing to
+** protect. */
 static void forgetLost(BxErr *pErr) {
   int rc = pErr->rc & 0xff;
   if (rc == SQLITE_ERROR || rc == SQLITE_CORRUPT) bxClear(pErr);
 }
 
-/* Pinned evidence keeps its buffer from being dropped. The rows say whether
-** there is any, as a counter can be changed by anybody. */
+/* Pinned evidence prevents DROP TABLE. The rows are read for it, because
+** anybody can change a counter. */
 static void expectNoPins(EvBuffer *p, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
   i64 bPinned = bxNumber(&p->base.stmts,
@@ -197,7 +201,7 @@ static int bufferDestroy(sqlite3_vtab *pVtab) {
   EvState state;
   BxErr err = {SQLITE_OK, 0};
   bxEvLoadState(p, &state, &err);
-  if (state.nMax == 0) forgetLost(&err); /* there is no state */
+  if (state.nMax == 0) forgetLost(&err); /* the state table is missing */
   if (err.rc == SQLITE_OK) expectNoPins(p, &err);
   bxEvOverflowDrop(p, &state, &err);
   bxEvFreeState(&state);
@@ -211,7 +215,7 @@ static int bufferDestroy(sqlite3_vtab *pVtab) {
 
 /*--------------------------------------------------------- planning ----*/
 
-/* Bits of idxNum. The values come in this order. */
+/* The bits of idxNum. The values are passed in this order. */
 #define BY_ROWID 1
 #define BY_ID 2
 #define TIME_EQ 4
@@ -222,7 +226,7 @@ static int bufferDestroy(sqlite3_vtab *pVtab) {
 #define ORDER_TIME 128
 #define ORDER_DOWN 256
 
-/* Which bit a constraint stands for; 0 for none. */
+/* The bit of a constraint, or 0. */
 static int constraintBit(const struct sqlite3_index_constraint *p) {
   int bEq = p->op == SQLITE_INDEX_CONSTRAINT_EQ;
   if (!p->usable) return 0;
@@ -293,7 +297,7 @@ static int bufferBestIndex(sqlite3_vtab *pVtab, sqlite3_index_info *pInfo) {
   return SQLITE_OK;
 }
 
-/* The query of a plan; parameters in the order of the plan's values. */
+/* The query of a plan. Its parameters are in the order of the values. */
 static char *scanSql(int idxNum) {
   const char *zOrder = "";
   if (idxNum & ORDER_TIME) {
@@ -384,8 +388,8 @@ static void failDamaged(
     EvCursor *p, const char *zWhat, const char *zHow, BxErr *pErr) {
   EvBuffer *pBuffer = (EvBuffer *)p->base.pVtab;
   bxFail(pErr, SQLITE_CORRUPT_VTAB,
-      "CorruptedDataError: %s of evidence '%q' in %s %s; the other rows are "
-      "readable, UPDATE or DELETE this one",
+      "CorruptedDataError: %s of evidence '%q' in %s %s; the other rows can be "
+      "read; UPDATE or DELETE this row",
       zWhat, bxColumnText(p->pScan, 1, pErr), pBuffer->base.stmts.zTable, zHow);
 }
 
@@ -447,7 +451,7 @@ static int isNullValue(sqlite3_value *pVal) {
   return sqlite3_value_type(pVal) == SQLITE_NULL;
 }
 
-/* Columns that are computed take no value. */
+/* Computed columns cannot be written. */
 static void checkComputed(sqlite3_value **apCol, int bUpdate, BxErr *pErr) {
   static const struct {
     int iCol;
@@ -459,12 +463,12 @@ static void checkComputed(sqlite3_value **apCol, int bUpdate, BxErr *pErr) {
     sqlite3_value *pVal = apCol[aComputed[i].iCol];
     if (bUpdate ? sqlite3_value_nochange(pVal) : isNullValue(pVal)) continue;
     bxFail(pErr, SQLITE_CONSTRAINT,
-        "ValidationError: %s is computed by the buffer; leave it out",
+        "ValidationError: %s is computed by the buffer; omit it",
         aComputed[i].zName);
   }
 }
 
-/* The hidden columns are for commands alone. */
+/* The hidden columns are only for commands. */
 static void failHidden(EvBuffer *p, BxErr *pErr) {
   bxFail(pErr, SQLITE_CONSTRAINT,
       "ValidationError: a setting is INSERT INTO \"%w\"(\"%w\", value) "
@@ -472,8 +476,8 @@ static void failHidden(EvBuffer *p, BxErr *pErr) {
       p->base.stmts.zTable, p->base.stmts.zTable);
 }
 
-/* OR IGNORE passes over what a rule refuses, never over evidence for which
-** there is no room. */
+/* OR IGNORE skips a row that a rule refuses, but never a row for which there is
+** no room. */
 static void failAlways(BxErr *pErr) {
   if (bxIs(pErr, "BufferFullError")) pErr->rc = SQLITE_ERROR;
 }
@@ -504,8 +508,8 @@ static void updateRow(
     row.pTimestamp = apCol[COL_TIMESTAMP];
     if (isNullValue(row.pTimestamp)) {
       bxFail(pErr, SQLITE_CONSTRAINT,
-          "ValidationError: timestamp must be a time in whole milliseconds "
-          "since 1970 UTC, got NULL");
+          "ValidationError: timestamp must be an integer of milliseconds since "
+          "1970 UTC, got NULL");
     }
   }
   if (!sqlite3_value_nochange(apCol[COL_ACTION])) {
@@ -544,7 +548,7 @@ static int bufferUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
       runSetting(p, argv + 2, &err);
     } else if (!isNullValue(argv[1])) {
       bxFail(&err, SQLITE_CONSTRAINT,
-          "ValidationError: the buffer gives the rowid; leave it out");
+          "ValidationError: the buffer assigns the rowid; omit it");
     } else {
       *piRowid = insertEvidence(p, argv + 2, &err);
     }

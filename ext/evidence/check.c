@@ -1,14 +1,14 @@
 /*
-** check.c: what blackbox_check() looks for in a buffer beside the view @_check
-** of sql/evidence_buffer.sql: damaged JSON, as no view may hold a JSON function,
-** and the rows in the overflow.
+** check.c: what blackbox_check() examines in a buffer in addition to the view
+** @_check of sql/evidence_buffer.sql: damaged JSON, because no view may contain
+** a JSON function, and the rows in the overflow.
 */
 #include "evidence.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-/* An action that the view takes no offence at. */
+/* Actions that the view does not report. */
 #define DAMAGED                                                                \
   "SELECT 'actions', 'damaged JSON of ' || quote(r.id)"                        \
   " FROM main.@_actions AS a JOIN main.@_rows AS r ON r.rid = a.rid"           \

@@ -1,20 +1,20 @@
 /*
 ** evidence.h: what the files of the evidence buffer share.
 **
-**   state.c     the buffer's settings and counters, read
+**   state.c     reads the settings and counters of the buffer
 **   approve.c   what an approved action keeps, as SQL
 **   overflow.c  the second tier of a buffer in temp
-**   store.c     rows written and read, settings
-**   check.c     what blackbox_check() finds beside the view of the SQL
+**   store.c     writes and reads rows, and changes settings
+**   check.c     what blackbox_check() finds in addition to the view
 **   act.c       the functions that prune, clear, flush and count
 **   export.c    the recording as JSON: to save, to replay
-**   buffer.c    the virtual table's methods, and nothing else
+**   buffer.c    the methods of the virtual table
 **
-** Each calls those above it and none below.
+** Each file calls only those above it.
 **
-** A row lies in one of three places: in the memory of a buffer in temp, in
-** the overflow tables of a file (written there from temp), or in the file of
-** a buffer that is no temporary one.
+** A row is in one of three places: in the memory of a buffer in temp, in the
+** overflow tables of a file (written from temp), or in the file of a buffer
+** that is not in temp.
 */
 #ifndef BX_EVIDENCE_H
 #define BX_EVIDENCE_H
@@ -31,36 +31,36 @@ extern const char bxSqlEvidenceBuffer[]; /* sql/evidence_buffer.sql */
 #define EV_OVERFLOW 1
 #define EV_FILE 2
 
-/* Bytes counted for a row beside its action and screenshot. */
+/* Bytes that count for a row in addition to its action and screenshot. */
 #define EV_ROW_BYTES 100
 
 typedef struct EvBuffer {
   BxVtab base;
   int bTemp;  /* in schema temp: memory first, overflow possible */
   int bDisk;  /* its schema has a file */
-  int bKnown; /* its version was looked at */
+  int bKnown; /* its version was checked */
 } EvBuffer;
 
 /* The one row of the state table. */
 typedef struct EvState {
   i64 nMax;          /* max_size_bytes */
   i64 nFree;         /* screenshots that are not pinned */
-  i64 nKeep;         /* how many of them may stay; -1: any number */
+  i64 nKeep;         /* the limit of these; -1: none */
   double rThreshold; /* prune_threshold */
-  i64 nBytes;        /* of all rows, both tiers */
+  i64 nBytes;        /* bytes of all rows, both tiers */
   i64 nPinned;       /* of those, bytes of pinned rows */
   i64 nMemory;       /* of those, bytes in memory */
   i64 nAction;       /* rows */
   i64 nScreenshot;   /* rows with a screenshot */
   i64 nOverflow;     /* rows in the overflow */
   i64 iLast;         /* highest rid given */
-  int bRated;        /* rows are rated by confidence */
+  int bRated;        /* the confidence of actions is computed */
   char *zOverflow;   /* schema of the overflow; NULL for none */
   char *zOwner;      /* key of this buffer's rows there */
-  char *zClaim;      /* shows that they are still this buffer's */
+  char *zClaim;      /* proves that they still belong to this buffer */
 } EvState;
 
-/* The parameters of CREATE VIRTUAL TABLE; -1 and NULL where not given. */
+/* The parameters of CREATE VIRTUAL TABLE; -1 and NULL if not given. */
 typedef struct EvParam {
   char zMax[40], zThreshold[40], zPolicy[40], zShots[40];
   char zOverflow[200], zResume[100];
@@ -68,19 +68,19 @@ typedef struct EvParam {
 
 /*----------------------------------------------------------- state.c ----*/
 
-/* The tables are there. Reads nothing, as a read in a transaction must not come
-** before the first write. */
+/* Fails if the tables are missing. Reads no row, because a read in a
+** transaction must not precede the first write. */
 void bxEvExpectTables(EvBuffer *p, BxErr *pErr);
-/* They are of a version that this module knows. */
+/* Fails if their version is newer than this module. */
 void bxEvExpectVersion(EvBuffer *p, i64 iVersion, BxErr *pErr);
-/* Reads the state table's row, and sees that its version is one to know. */
+/* Reads the row of the state table, and checks its version. */
 void bxEvLoadState(EvBuffer *p, EvState *pState, BxErr *pErr);
-/* The second part alone, for readers; looks once. */
+/* Only the check of the version, for readers; done once. */
 void bxEvExpectKnown(EvBuffer *p, BxErr *pErr);
 /* Frees the texts; the numbers stay. */
 void bxEvFreeState(EvState *pState);
-/* A number of bytes or rows. One that cannot be is damage, which blackbox_check()
-** tells; it must not overflow a sum. */
+/* A number of bytes or rows. An impossible number is damage, which
+** blackbox_check() reports; here it must not overflow a sum. */
 i64 bxEvSizeColumn(sqlite3_stmt *pStmt, int iCol);
 
 /*----------------------------------------------------------- store.c ----*/
@@ -90,7 +90,7 @@ void bxEvFirstState(EvBuffer *p, const EvParam *pParam, BxErr *pErr);
 /* One setting, by name: "max_screenshots", 20. */
 void bxEvSet(EvBuffer *p, const char *zName, sqlite3_value *pVal, BxErr *pErr);
 
-/* A row as a statement gives it. NULL: not given, or not changed. */
+/* A row as a statement gives it. NULL: not given, or unchanged. */
 typedef struct EvRow {
   sqlite3_value *pId, *pTimestamp, *pAction, *pScreenshot, *pPinned;
   int bReplace;    /* an existing id is updated */
@@ -107,19 +107,19 @@ void bxEvDelete(EvBuffer *p, i64 iRow, BxErr *pErr);
 */
 sqlite3_stmt *bxEvPrepareTiers(
     EvBuffer *p, const char *zHere, const char *zBoth, BxErr *pErr);
-/* Statements that read the action or the screenshot of row ?1. */
+/* The statements that read the action or the screenshot of row ?1. */
 sqlite3_stmt *bxEvReadAction(EvBuffer *p, BxErr *pErr);
 sqlite3_stmt *bxEvReadScreenshot(EvBuffer *p, BxErr *pErr);
 /*
-** All rows as a FROM term with columns rid, id, timestamp, pinned, pruned,
-** place, action: both tiers. An action that is gone is NULL. Free the text with
+** All rows as a FROM term with the columns rid, id, timestamp, pinned, pruned,
+** place, action, of both tiers. A missing action is NULL. Free the text with
 ** sqlite3_free().
 */
 char *bxEvActions(EvBuffer *p, BxErr *pErr);
-/* One command of the buffer's own view: prune, hold, clear. */
+/* Runs one command of the buffer's view: prune, hold, clear. */
 void bxEvDo(EvBuffer *p, const char *zVerb, const char *zRule, i64 nAmount,
     i64 iRow, BxErr *pErr);
-/* Whether n bytes begin, after white space, as a JSON object does. */
+/* Whether n bytes begin, after white space, like a JSON object. */
 int bxEvIsObject(const char *z, int n);
 
 /*-------------------------------------------------------- overflow.c ----*/
@@ -129,35 +129,35 @@ sqlite3_stmt *bxEvPrepareOver(
     EvBuffer *p, const EvState *pState, const char *zTemplate, BxErr *pErr);
 /* Prepares SQL made with bxEvActions(). */
 sqlite3_stmt *bxEvPrepareActions(EvBuffer *p, const char *zSql, BxErr *pErr);
-/* Sees that schema zDb can take rows, and registers an owner. */
+/* Checks that schema zDb can store rows, and registers an owner. */
 void bxEvOverflowOpen(
     EvBuffer *p, const char *zDb, const char *zResume, BxErr *pErr);
-/* Moves the oldest rows from memory until it holds nGoal bytes or less. */
+/* Moves the oldest rows out of memory until it has at most nGoal bytes. */
 i64 bxEvOverflowMove(EvBuffer *p, EvState *pState, i64 nGoal, BxErr *pErr);
-/* Brings one row back into memory. */
+/* Moves one row back into memory. */
 void bxEvOverflowBack(EvBuffer *p, EvState *pState, i64 iRow, BxErr *pErr);
-/* Puts the buffer's name into the list of owners. */
+/* Writes the name of the buffer into the list of owners. */
 void bxEvOverflowRename(EvBuffer *p, BxErr *pErr);
-/* Begins an act that writes there: the first write, which waits for others, and
-** an error when the evidence belongs to another buffer by now. */
+/* Begins an act that writes to the overflow. It is the first write, which waits
+** for others. It fails if the evidence now belongs to another buffer. */
 void bxEvOverflowClaim(EvBuffer *p, EvState *pState, BxErr *pErr);
-/* The error alone, for an act that is swept up afterwards: asked before
-** anything changes, and none when the file cannot be read. */
+/* Only that error, for an act that is swept later: tested before anything
+** changes. No error if the file cannot be read. */
 void bxEvOverflowOurs(EvBuffer *p, EvState *pState, BxErr *pErr);
-/* Removes over there what the buffer has let go. */
+/* Removes from the overflow what the buffer has removed. */
 void bxEvOverflowSweep(EvBuffer *p, EvState *pState, BxErr *pErr);
-/* Approves the actions over there. */
+/* Approves the actions in the overflow. */
 void bxEvOverflowApprove(EvBuffer *p, EvState *pState, BxErr *pErr);
-/* Lets go of everything this buffer has there. */
+/* Gives up all rows of this buffer in the overflow. */
 void bxEvOverflowDrop(EvBuffer *p, EvState *pState, BxErr *pErr);
-/* Rates overflowed rows that have no confidence yet. */
+/* Computes the confidence of overflowed rows that have none yet. */
 void bxEvOverflowRate(EvBuffer *p, const EvState *pState, BxErr *pErr);
 
 /*--------------------------------------------------------- approve.c ----*/
 
-/* Highest confidence among an action's strategies; -1 when there is none.
-** 'confidence-based' retention goes by it. A strategy that says nothing of its
-** confidence has the weight of its type. */
+/* The highest confidence among the strategies of an action, or -1 if there is
+** none. The policy 'confidence-based' uses it. A strategy without a confidence
+** has the weight of its type. */
 #define EV_BEST(action)                                                        \
   "coalesce((SELECT max(CASE WHEN type <> 'object' THEN NULL WHEN "            \
   "json_type(value, '$.confidence') IN ('integer', 'real') THEN "              \
@@ -167,24 +167,24 @@ void bxEvOverflowRate(EvBuffer *p, const EvState *pState, BxErr *pErr);
   "WHEN 'css_selector' THEN 0.75 WHEN 'vision_ocr' THEN 0.7 "                  \
   "WHEN 'coordinates' THEN 0.6 END END) FROM json_each(" action                \
   " -> '$.fallbackChain.strategies')), -1)"
-/* Whether an action, when it is JSON, is an object. */
+/* Whether an action that is JSON is an object. */
 #define EV_OBJECT(action)                                                      \
   "(" action " GLOB '{*' OR ltrim(" action                                     \
   ", ' ' || char(9, 10, 13)) GLOB '{*')"
 /* Whether a value is text and JSON. */
 int bxEvIsJson(Bx *bx, sqlite3_value *pValue, BxErr *pErr);
-/* evidence_slim(action): without its large parts. */
+/* evidence_slim(action): the action without its large parts. */
 void bxEvSlim(BxCall *pCall);
-/* The SQL expression of what remains of column "action" when it is approved;
-** zTime is the SQL of its row's time. Free it with sqlite3_free(). */
+/* The SQL expression of what approval keeps of the column "action"; zTime is
+** the SQL of the time of its row. Free it with sqlite3_free(). */
 char *bxEvApproved(const char *zTime, BxErr *pErr);
-/* A query that gives the JSON array of what in the actions of that FROM term
-** could not be understood. Free it with sqlite3_free(). */
+/* A query that returns the JSON array of what approval did not understand in
+** the actions of that FROM term. Free it with sqlite3_free(). */
 char *bxEvProblemsSql(const char *zFrom);
 
 /*----------------------------------------------------------- check.c ----*/
 
-/* bxEvExpectKnown(), and what SQL cannot check, as core asks for them. */
+/* bxEvExpectKnown(), and the checks that SQL cannot do, for core. */
 void bxEvKnown(BxVtab *p, BxErr *pErr);
 void bxEvCheck(BxVtab *p, BxProblems *pOut);
 

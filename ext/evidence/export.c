@@ -2,24 +2,24 @@
 ** export.c: a recording as JSON: to save it, to run it with Puppeteer, to
 ** replay it as a recording of the Chrome DevTools Recorder.
 **
-** All three approve a copy (approve.c); with a second argument 1 the stored
-** rows are approved too. Actions come in order of time. One whose stored JSON
-** is damaged is left out and named in metadata.damaged; how many actions were
-** pruned before is in metadata.missingActionCount and in the replay's title. A
-** third argument is the time of the export.
+** All three approve a copy (approve.c). If the second argument is 1, they also
+** approve the stored rows. Actions are in order of time. An action whose stored
+** JSON is damaged is omitted and named in metadata.damaged. The number of
+** actions that were pruned before is in metadata.missingActionCount and in the
+** title of the replay. The third argument is the time of the export.
 **
 ** An action in an iframe (iframeChain of the page data: from the page inwards,
-** each as the frame's index in its parent, or an object with one as "index")
-** gives a step with "frame". In the Recorder's format that is a list of indexes:
-** a chain of anything else, such as selectors, makes a customStep, as does what
-** that format can do in the page alone.
+** each frame as its index in its parent, or as an object with an "index") gives
+** a step with "frame". In the Recorder's format "frame" is a list of indexes.
+** Any other chain, for example of selectors, gives a customStep, and so does
+** what the format can express only in the page itself.
 **
-** Selectors come from the whole fallback chain, best first as it stands
-** there, then from the page data, each once, in the notation that Puppeteer
-** and the Recorder share: CSS, "xpath/...", "aria/...", "text/...", and
-** "pierce/..." for CSS inside a shadow root. By strategy type:
+** Selectors come from the whole fallback chain in its order, and then from the
+** page data, each once. They are written in the notation that Puppeteer and the
+** Recorder share: CSS, "xpath/...", "aria/...", "text/...", and "pierce/..."
+** for CSS inside a shadow root. By type of strategy:
 **
-**   selector (any type)   CSS, or xpath/ when it begins with / or (
+**   selector (any type)   CSS, or xpath/ if it begins with / or (
 **   cdp_semantic          aria/<name>[role="<role>"]
 **   cdp_power             text/<text>, aria/<label>, [placeholder="..."]
 **   vision_ocr            text/<targetText>
@@ -40,7 +40,7 @@ SQLITE_EXTENSION_INIT3
   "'\"' || replace(replace(replace(" x ", '\\', '\\\\'), '\"', '\\\"'), "      \
   "char(10), '\\a ') || '\"'"
 
-/* A selector as it was recorded: one that says what it is, an XPath, or CSS. */
+/* A recorded selector: one with a prefix, an XPath, or CSS. */
 #define AS_SELECTOR(x)                                                         \
   "CASE WHEN " x " GLOB 'xpath/*' OR " x " GLOB 'aria/*' OR " x                \
   " GLOB 'text/*' OR " x " GLOB 'pierce/*' THEN " x                            \
@@ -49,11 +49,12 @@ SQLITE_EXTENSION_INIT3
   " ELSE " x " END"
 
 /*
-** SQLite's functions end a text at a NUL, which JSON can write as \u0000. A
-** value is then quoted as it is written (x is a JSON string). No text of a page
-** has a NUL, so b, the action that selectors and kinds are read from, has
-** NUL_MARK in its place: a character that Unicode leaves out. What has it is no
-** selector, and no kind that is known. 0x01 cannot stand in JSON as itself.
+** SQLite's functions end a text at a NUL, which JSON can write as \u0000. Such
+** a value is therefore quoted as it is written (x is a JSON string). Text of a
+** page does not contain a NUL. So b, the action from which selectors and kinds
+** are read, has NUL_MARK in its place, a character that Unicode does not
+** assign. A text with it is neither a selector nor a known kind. JSON cannot
+** contain 0x01 itself.
 */
 #define ASIDE(x) "replace(" x ", '\\\\', char(1))"
 #define QUOTED(x)                                                              \
@@ -66,7 +67,7 @@ SQLITE_EXTENSION_INIT3
 #define META_AT(key) "(e.value ->> '$.metadata." key "')"
 #define IS(type) "e.value ->> '$.type' = '" type "'"
 
-/* The text at a path, when it is one; else NULL. The same as JSON. */
+/* The text at a path, or NULL if it is not text. The same as JSON. */
 #define TEXT_AT(j, path)                                                       \
   "CASE json_type(" j ", '" path "') WHEN 'text' THEN " j " ->> '" path "' END"
 #define JSON_AT(j, path)                                                       \
@@ -135,13 +136,14 @@ SQLITE_EXTENSION_INIT3
   IS_NUMBER("endpoint.y") " END END "                                          \
   "ORDER BY e.value ->> '$.type' <> 'coordinates', e.key LIMIT 1)"
 
-/* Where the frame of the action is, from the page inwards; NULL: in the page. */
+/* The path of the frame of the action, from the page inwards; NULL: the
+** page. */
 #define CHAIN                                                                  \
   "nullif(nullif(coalesce(nullif(a -> '$.domData.iframeChain', 'null'), "      \
   "a -> '$.evidence.dom.iframeChain'), 'null'), '[]')"
 
-/* The same as the Recorder has it, {"frame":[0,2]}; {} in the page, NULL when
-** an index is not known. */
+/* The same in the form of the Recorder, {"frame":[0,2]}; {} for the page
+** itself, NULL if an index is not known. */
 #define FRAME_INDEX                                                                  \
   "CASE e.type WHEN 'integer' THEN e.value WHEN 'object' THEN "                \
   "CASE json_type(e.value, '$.index') WHEN 'integer' THEN "                    \
@@ -154,7 +156,7 @@ SQLITE_EXTENSION_INIT3
 
 /*
 ** Each query begins with the recording: doc has the rows, a their approved
-** action, NULL when it is damaged. The first %s is the approval, the second
+** action, NULL if it is damaged. The first %s is the approval, the second is
 ** the rows.
 */
 static const char zExportDoc[] =
@@ -164,7 +166,7 @@ static const char zExportDoc[] =
 
 static const char zActions[] = "SELECT id, a, NULL FROM doc ORDER BY t, rid";
 
-/* What an action says of itself, as JSON strings; its frame; b, see NUL_MARK. */
+/* The members of an action as JSON strings, its frame, and b (see NUL_MARK). */
 static const char zTold[] =
     ", told(t, rid, id, a, name, value, chain, b) AS MATERIALIZED (SELECT t, rid, id,"
     " a, coalesce(" JSON_AT("a", "$.eventType") ", "
@@ -176,14 +178,14 @@ static const char zTold[] =
     " ELSE json_quote((a -> '$.value') || '') END, " CHAIN ", " WITH_MARK("a")
     " FROM (SELECT *, " JSON_AT("a", "$.metadata.url") " AS url FROM doc))";
 
-/* What a step needs beside: kind (name as text), selectors, position. */
+/* What a step also needs: kind (name as text), selectors, position. */
 static const char zStep[] =
     ", step(t, rid, id, a, name, value, chain, kind, sels, pos) AS MATERIALIZED"
     " (SELECT t, rid, id, a, name, value, chain, coalesce("
     TEXT_AT("b", "$.eventType") ", " TEXT_AT("b", "$.actionType") "), "
     SELECTORS ", " POSITION " FROM told) ";
 
-/* Going to a page takes no selector. */
+/* A navigation has no selector. */
 static const char zPuppeteer[] =
     "SELECT id, a, json_patch(json_object('action', json(coalesce(name,"
     " '\"\"')),"
@@ -194,13 +196,13 @@ static const char zPuppeteer[] =
     " 'frame', json(chain)))"
     " FROM step ORDER BY t, rid";
 
-/* What the Recorder's selectors are: alternatives, each a list of one. An
-** action that is known by its position alone is one on the whole page. */
+/* The selectors in the form of the Recorder: alternatives, each a list of one.
+** An action with only a position is an action on the whole page. */
 #define TARGETS                                                                \
   "CASE WHEN sels = '[]' AND pos IS NOT NULL THEN '[[\"html\"]]' ELSE "        \
   "(SELECT json_group_array(json_array(value)) FROM json_each(sels)) END"
 
-/* The element as a script finds it; NULL when only its name is known. */
+/* The element as a script finds it; NULL if only its name is known. */
 #define ELEMENT                                                                \
   "(SELECT CASE WHEN value LIKE 'xpath/%' THEN 'document.evaluate(' || "       \
   "json_quote(substr(value, 7)) || ',document,null,9,null).singleNodeValue' "  \
@@ -208,7 +210,7 @@ static const char zPuppeteer[] =
   "FROM json_each(sels) WHERE value NOT LIKE 'aria/%' AND value NOT LIKE "     \
   "'text/%' AND value NOT LIKE 'pierce/%' ORDER BY key LIMIT 1)"
 
-/* The offset inside the element's box, else the middle of it, else 1. */
+/* The offset inside the box of the element, else its middle, else 1. */
 #define OFFSET(axis, edge, extent)                                             \
   FINITE("CASE WHEN sels = '[]' THEN pos ->> '$." axis "' "                           \
   "WHEN (pos ->> '$." axis "') - coalesce(rect ->> '$." axis                   \
@@ -224,8 +226,8 @@ static const char zPuppeteer[] =
   "'parameters', json_patch(json_object('value', json(value), "                \
   "'selectors', json(sels)), json_object('frame', json(chain)))")
 
-/* What the Recorder needs beside; said is the value as text, custom the action
-** as a step of its own name. */
+/* What the Recorder also needs: said is the value as text, custom is the action
+** as a step with its own name. */
 static const char zPlace[] =
     ", place AS (SELECT *, value ->> '$' AS said, " CUSTOM " AS custom, "
     OFFSET("x", "left", "width") " AS x, "
@@ -239,12 +241,12 @@ static const char zPlace[] =
   FRAMED(type, "'selectors', json(targets)" members)
 #define CLICK(type) ON_TARGETS(type, ", 'offsetX', x, 'offsetY', y")
 
-/* Does something with the element; NULL when a script cannot find it. */
+/* Acts on the element; NULL if a script cannot find it. */
 #define SCRIPT(does)                                                           \
   "CASE WHEN element NOT NULL THEN " FRAMED("waitForExpression",               \
   "'expression', '(e=>!!e&&(" does ",true))(' || element || ')'") " END"
 
-/* A scroll's value is "x,y", or {"x":..,"y":..}, or y alone. */
+/* The value of a scroll is "x,y", {"x":..,"y":..}, or y alone. */
 #define SCROLL(axis, part, alone)                                              \
   FINITE("CASE WHEN " BX_JSON_VALID("said") " AND json_type(said) = 'object' THEN "     \
   "CASE WHEN json_type(said, '$." axis "') IN ('integer', 'real') THEN "       \
@@ -252,9 +254,10 @@ static const char zPlace[] =
   "CAST(substr(said, " part ") AS REAL) ELSE " alone " END")
 
 /*
-** With no selector and no position there is nothing to act on: the action is
-** told as a step of its own name, like one of an unknown type. So is one in a
-** frame that a step cannot name; a navigate step names none.
+** Without a selector and a position there is nothing to act on. Such an action
+** is a step with its own name, like an action of an unknown type. So is an
+** action in a frame that a step cannot name, because a navigate step has no
+** frame.
 */
 static const char zReplay[] =
     "SELECT id, a, CASE"
@@ -288,7 +291,7 @@ typedef struct Export {
   sqlite3_str *pActions, *pSteps, *pDamaged; /* elements, with commas */
   i64 nBytes, nTotal, nKept;
   i64 nMissing;   /* earlier actions that were pruned */
-  int bSavepoint; /* around the approval and what follows */
+  int bSavepoint; /* for the approval and the queries after it */
 } Export;
 
 static void addElement(sqlite3_str *pOut, const char *z) {
@@ -298,8 +301,8 @@ static void addElement(sqlite3_str *pOut, const char *z) {
   sqlite3_str_appendall(pOut, z);
 }
 
-/* Half a surrogate pair, which JSON can write and UTF-8 cannot, becomes U+FFFD
-** (as many bytes). */
+/* Half a surrogate pair, which JSON can express and UTF-8 cannot, is replaced
+** by U+FFFD (of the same length). */
 static void mendText(char *z) {
   for (z = z ? strchr(z, 0xed) : 0; z != 0; z = strchr(z + 1, 0xed)) {
     if ((unsigned char)z[1] >= 0xa0 && (z[2] & 0xc0) == 0x80) {
@@ -328,8 +331,8 @@ typedef struct Query {
   const char *zTold, *zStep, *zPlace, *zSelect;
 } Query;
 
-/* Whether a row has no action that can be read. One that is JSON and no UTF-8
-** was not stored as it is. */
+/* Whether the action of a row cannot be read. JSON that is not valid UTF-8 was
+** changed after it was stored. */
 static int isDamaged(sqlite3_stmt *pStmt, BxErr *pErr) {
   const char *z = bxColumnText(pStmt, 1, pErr);
   return z == 0 ||
@@ -365,8 +368,9 @@ static void collect(
   sqlite3_free(zFrom);
 }
 
-/* Approves the rows. Should the export fail, they are as before: as a function
-** by a savepoint, and as a row nothing is exported, for nobody would get it. */
+/* Approves the rows. If the export then fails, they are as before: a function
+** uses a savepoint. As a row the export is refused, because nobody would get
+** it. */
 static void prune(BxCall *pCall, EvBuffer *p, Export *pOut) {
   if (pCall->pCtx != 0) {
     bxSavepoint(pCall->bx, pCall->pDef->zName, &pCall->err);
@@ -376,7 +380,7 @@ static void prune(BxCall *pCall, EvBuffer *p, Export *pOut) {
   bxEvApprove(p, 0, 1, &pCall->err);
 }
 
-/* Finds the buffer, approves its rows when asked to, collects. */
+/* Finds the buffer, approves its rows if asked to, and collects. */
 static EvBuffer *export(
     BxCall *pCall, const Query *pQuery, Export *pOut, i64 *piNow) {
   EvBuffer *p;
@@ -403,7 +407,7 @@ static const char *textOf(sqlite3_str *pStr) {
   return sqlite3_str_length(pStr) ? sqlite3_str_value(pStr) : "";
 }
 
-/* What ran out of room is an error. */
+/* A text that is too long is an error. */
 static void checkRoom(BxCall *pCall, const Export *pOut, const char *zResult) {
   sqlite3_str *const ap[] = {pOut->pActions, pOut->pSteps, pOut->pDamaged};
   i64 nMax = sqlite3_limit(pCall->bx->db, SQLITE_LIMIT_LENGTH, -1);
@@ -434,7 +438,7 @@ static void finish(BxCall *pCall, Export *pOut, char *zResult) {
   }
 }
 
-/* ExportedRecording, with puppeteerSteps when the query makes steps. */
+/* The ExportedRecording, with puppeteerSteps if the query makes steps. */
 static void exportRecording(BxCall *pCall, const Query *pQuery) {
   Export out;
   i64 iNow;
@@ -465,8 +469,8 @@ void bxEvExportPuppeteer(BxCall *pCall) {
   exportRecording(pCall, &query);
 }
 
-/* The buffer's name; the format has no other place for what a reader should
-** know. */
+/* The name of the buffer, and what a reader should know: the format has no
+** other place for it. */
 static char *titleOf(EvBuffer *p, i64 nMissing) {
   const char *zTable = p->base.stmts.zTable;
   if (nMissing == 0) return sqlite3_mprintf("%s", zTable);

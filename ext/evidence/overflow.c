@@ -2,18 +2,19 @@
 ** overflow.c: the second tier of a buffer in temp.
 **
 ** The tables belong to sql/evidence.sql, in the schema that overflow='...'
-** names. rec_rows keeps a narrow row for each piece of evidence wherever it
-** lies (place 1: here), so counts, prunes and lists ask nothing of this tier.
+** names. rec_rows keeps a narrow row for all evidence, wherever it is stored
+** (place 1: here), so that counts, prunes and lists do not read this tier.
 **
-** The two tiers lie in two schemas, which no single statement can write, so
-** the steps are ordered and repeatable: a move copies before it lets go; what
-** is removed from the buffer is listed in rec_gone by the statement that
-** removes it and swept here afterwards. A sweep that finds the file locked is
-** left for the next write. A failure leaves an extra copy, never a loss.
+** The two tiers are in two schemas, which a single statement cannot write. So
+** the steps have an order, and can be repeated. A move copies the row before it
+** deletes the original. A statement that removes a row from the buffer also
+** writes it to rec_gone, and a sweep then removes it here. If the file is
+** locked, the next write does the sweep. A failure may leave an extra copy, but
+** never loses a row.
 **
-** Each act begins by writing the owner's row: that takes the file's write
-** lock first, says that the owner is alive, and proves that the evidence has
-** not been taken up by another connection (resume).
+** Each act first writes the row of the owner. That takes the write lock of the
+** file, records that the owner is in use, and proves that no other connection
+** has taken over the evidence (resume).
 */
 #include "evidence.h"
 SQLITE_EXTENSION_INIT3
@@ -22,7 +23,7 @@ SQLITE_EXTENSION_INIT3
 
 #define OVER_MARK "over."
 
-/* Prepares, and says of a table that is missing where it should be. */
+/* Prepares a statement, and explains a missing table. */
 static sqlite3_stmt *prepare(
     EvBuffer *p, const char *zOverflow, const char *zSql, BxErr *pErr) {
   sqlite3 *db = p->base.stmts.bx->db;
@@ -91,14 +92,15 @@ static void runOver(EvBuffer *p, const EvState *pState, const char *zTemplate,
   sqlite3_finalize(pStmt);
 }
 
-/* Whether a sweep may be left for later: nothing was lost but space. */
+/* Whether a sweep may be done later: nothing but space is lost. */
 static int canWait(const BxErr *pErr) {
   int rc = pErr->rc & 0xff;
   return rc == SQLITE_BUSY || rc == SQLITE_LOCKED || rc == SQLITE_READONLY ||
-         (rc == SQLITE_ERROR && !bxIs(pErr, "OwnerError")); /* schema gone */
+         (rc == SQLITE_ERROR &&
+             !bxIs(pErr, "OwnerError")); /* the schema is detached */
 }
 
-/* The caller's error, unless it can wait. */
+/* Reports the error, unless the sweep can be done later. */
 static void handOn(BxErr *pFrom, BxErr *pErr) {
   if (canWait(pFrom)) {
     bxClear(pFrom);
@@ -109,16 +111,15 @@ static void handOn(BxErr *pFrom, BxErr *pErr) {
 
 static void failOwner(EvBuffer *p, const EvState *pState, BxErr *pErr) {
   bxFail(pErr, SQLITE_ERROR,
-      "OwnerError: the overflowed evidence of %s (owner %s) was taken up by "
-      "another "
-      "buffer or removed; what is in memory (storage = 'memory') can still be "
-      "read: copy it, DROP TABLE \"%w\" and make a new one",
+      "OwnerError: the overflowed evidence of %s (owner %s) was taken over by "
+      "another buffer, or removed; the rows in memory (storage = 'memory') can "
+      "still be read: copy them, DROP TABLE \"%w\" and create a new buffer",
       p->base.stmts.zTable, pState->zOwner, p->base.stmts.zTable);
 }
 
 /* Steps a statement that changes at most one row, and finalizes it. Returns
-** whether it did. (SQLite 3.38 ignores RETURNING while it makes a virtual
-** table.) */
+** whether it changed one. (SQLite 3.38 ignores RETURNING while it creates a
+** virtual table.) */
 static int changesRow(sqlite3_stmt *pStmt, BxErr *pErr) {
   int nChange = 0;
   bxRow(pStmt, pErr);
@@ -129,7 +130,7 @@ static int changesRow(sqlite3_stmt *pStmt, BxErr *pErr) {
   return nChange > 0;
 }
 
-/* Writes the owner's row. Returns 0 when it is another's. */
+/* Writes the owner's row. Returns 0 if it belongs to another buffer. */
 static int writeOwner(EvBuffer *p, const EvState *pState, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxEvPrepareOver(p, pState,
       pState->nOverflow > 0
@@ -149,8 +150,8 @@ static int writeOwner(EvBuffer *p, const EvState *pState, BxErr *pErr) {
   return changesRow(pStmt, pErr);
 }
 
-/* A buffer that lost its owner's name, and nothing with it, takes a new one;
-** what is left to be swept there is no longer its own. */
+/* A buffer that has lost its owner, but no evidence, gets a new owner. What was
+** still to be swept for the old one no longer belongs to it. */
 static void renewOwner(EvBuffer *p, EvState *pState, BxErr *pErr) {
   static const char zSql[] = "UPDATE main.@_state SET owner = ?1, claim = ?2";
   static const char zForget[] = "DELETE FROM main.@_gone";
@@ -170,8 +171,9 @@ static void renewOwner(EvBuffer *p, EvState *pState, BxErr *pErr) {
   }
 }
 
-/* The first write of every act (see above). A buffer that has nothing there is
-** not listed, and is from now on; the others must be. */
+/* The first write of every act (see above). A buffer without rows here may be
+** missing in the list of owners and is added. A buffer with rows must be in
+** it. */
 static void claim(EvBuffer *p, EvState *pState, BxErr *pErr) {
   assert(p->bTemp);
   if (writeOwner(p, pState, pErr) || pErr->rc != SQLITE_OK) return;
@@ -212,12 +214,12 @@ void bxEvOverflowRename(EvBuffer *p, BxErr *pErr) {
 
 /*------------------------------------------------------------ owner ----*/
 
-/* The schema exists and is another than temp. */
+/* Checks that the schema exists and is not temp. */
 static void checkOverflow(EvBuffer *p, const char *zDb, BxErr *pErr) {
   if (!p->bTemp) {
     bxFail(pErr, SQLITE_CONSTRAINT,
-        "ValidationError: overflow is for buffers in temp; %s is kept in a "
-        "file already (schema %s)",
+        "ValidationError: overflow is for buffers in temp; %s is in a file "
+        "(schema %s); omit overflow",
         p->base.stmts.zTable, p->base.stmts.zDb);
   }
   if (sqlite3_stricmp(zDb, "temp") == 0 ||
@@ -229,7 +231,7 @@ static void checkOverflow(EvBuffer *p, const char *zDb, BxErr *pErr) {
   }
 }
 
-/* Those that are there are of a version that this module knows. */
+/* Checks that the existing tables are not of a newer version. */
 static void expectDomain(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxPrepare(p,
       "SELECT 1 FROM main.blackbox_domains WHERE domain = ?1 AND version > ?2",
@@ -237,14 +239,14 @@ static void expectDomain(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   bxBind(pStmt, pErr, "ti", pDomain->zName, (i64)pDomain->iVersion);
   if (bxRow(pStmt, pErr)) {
     bxFail(pErr, SQLITE_ERROR,
-        "VersionError: schema %s has a later version of %s; load a newer "
+        "VersionError: schema %s has a newer version of %s; load a newer "
         "blackbox",
         p->zDb, pDomain->zName);
   }
   sqlite3_finalize(pStmt);
 }
 
-/* Makes the overflow's tables where nobody has installed them. */
+/* Creates the tables of the overflow if they are not installed. */
 static void installInto(Bx *bx, const char *zDb, BxErr *pErr) {
   BxStmts *pThere = bxSchema(bx, zDb, pErr);
   int i;
@@ -260,7 +262,7 @@ static void installInto(Bx *bx, const char *zDb, BxErr *pErr) {
   }
 }
 
-/* Takes up the rows that a lost buffer left. */
+/* Takes over the rows that a lost buffer left. */
 static void resume(EvBuffer *p, const EvState *pState, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxEvPrepareOver(p, pState,
       "UPDATE over.evidence_owners SET claim = ?2, buffer = ?3, "
@@ -271,7 +273,8 @@ static void resume(EvBuffer *p, const EvState *pState, BxErr *pErr) {
   if (!changesRow(pStmt, pErr)) {
     bxFail(pErr, SQLITE_ERROR,
         "NotFoundError: no overflowed evidence of owner %Q in schema %s; "
-        "SELECT owner, buffer, rows, bytes FROM evidence_owners lists it",
+        "SELECT owner, buffer, rows, bytes FROM evidence_owners lists the "
+        "owners",
         pState->zOwner, pState->zOverflow);
   }
   runOver(p, pState,
@@ -304,7 +307,7 @@ void bxEvOverflowOpen(
   if (!state.zOverflow || !state.zOwner || !state.zClaim) {
     bxFail(pErr, SQLITE_NOMEM, "out of memory");
   }
-  /* Lost buffers that left nothing. One that lives is listed again. */
+  /* Removes owners without rows. A buffer that is in use is added again. */
   runOver(p, &state,
       "DELETE FROM over.evidence_owners WHERE rows = 0 AND owner <> ?1", 0,
       pErr);
@@ -322,7 +325,8 @@ void bxEvOverflowDrop(EvBuffer *p, EvState *pState, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
   if (pErr->rc != SQLITE_OK || pState->zOverflow == 0) return;
   claim(p, pState, &err);
-  if (err.rc == SQLITE_ERROR) { /* no longer ours, or the schema is gone */
+  if (err.rc ==
+      SQLITE_ERROR) { /* it belongs to another buffer, or the schema is detached */
     bxClear(&err);
     return;
   }
@@ -342,8 +346,8 @@ void bxEvOverflowDrop(EvBuffer *p, EvState *pState, BxErr *pErr) {
 #define THIS "owner = ?1 AND id = (SELECT id FROM main.@_rows WHERE rid = ?2)"
 #define THERE "(SELECT rid FROM over.evidence_overflow WHERE " THIS ")"
 
-/* The steps that move row ?2 of owner ?1. An extra copy that an earlier
-** failure left is removed first. */
+/* The steps that move row ?2 of owner ?1. They first remove an extra copy that
+** an earlier failure left. */
 static const char *const azMove[] = {
     "UPDATE over.evidence_overflow SET pinned = 0, released = 1 WHERE " THIS,
     "DELETE FROM over.evidence_overflow WHERE " THIS,
@@ -368,7 +372,7 @@ static void moveRow(
   }
 }
 
-/* The oldest row in memory while more than nGoal bytes are there; else 0. */
+/* The oldest row in memory while it has more than nGoal bytes; else 0. */
 static i64 oldestInMemory(EvBuffer *p, i64 nGoal, BxErr *pErr) {
   static const char zSql[] =
       "SELECT rid FROM main.@_rows WHERE place = 0 AND (SELECT memory_bytes"
@@ -468,7 +472,7 @@ void bxEvOverflowSweep(EvBuffer *p, EvState *pState, BxErr *pErr) {
   "AND r.pruned = 0"
 #define SOUND BX_JSON_VALID("a.action") " AND " EV_OBJECT("a.action")
 
-/* The copy there is cut down first; a repetition finds what is left. */
+/* The copy in the overflow is reduced first; a repetition does the rest. */
 void bxEvOverflowApprove(EvBuffer *p, EvState *pState, BxErr *pErr) {
   char *zApproved, *zSql;
   if (pErr->rc != SQLITE_OK || pState->nOverflow == 0) return;

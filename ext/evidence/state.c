@@ -1,6 +1,6 @@
 /*
-** state.c: what a buffer's one row of rec_state says, and whether its tables
-** are such as this module knows.
+** state.c: reads the row of rec_state of a buffer, and checks that the module
+** knows the version of its tables.
 */
 #include "evidence.h"
 SQLITE_EXTENSION_INIT3
@@ -18,7 +18,7 @@ void bxEvExpectTables(EvBuffer *p, BxErr *pErr) {
   if (err.rc == SQLITE_ERROR) {
     bxFail(pErr, SQLITE_CORRUPT_VTAB,
         "CorruptedDataError: table %s_state of buffer %s is missing; restore "
-        "the file from a copy",
+        "the file from a backup",
         p->base.stmts.zTable, p->base.stmts.zTable);
   } else if (err.rc != SQLITE_OK) {
     bxPass(pErr, &err);
@@ -30,8 +30,8 @@ void bxEvExpectVersion(EvBuffer *p, i64 iVersion, BxErr *pErr) {
   p->bKnown = iVersion >= 1 && iVersion <= SCHEMA_VERSION;
   if (p->bKnown) return;
   bxFail(pErr, SQLITE_ERROR,
-      "VersionError: buffer %s has version %lld, this module knows up to %d; "
-      "load a newer blackbox",
+      "VersionError: buffer %s has version %lld, but this module supports up "
+      "to %d; load a newer blackbox",
       p->base.stmts.zTable, iVersion, SCHEMA_VERSION);
 }
 
@@ -73,7 +73,7 @@ void bxEvLoadState(EvBuffer *p, EvState *pState, BxErr *pErr) {
   } else {
     bxFail(pErr, SQLITE_CORRUPT_VTAB,
         "CorruptedDataError: table %s_state of buffer %s has no row; restore "
-        "the file from a copy",
+        "the file from a backup",
         p->base.stmts.zTable, p->base.stmts.zTable);
   }
   bxDone(pStmt, pErr);

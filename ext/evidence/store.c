@@ -1,15 +1,16 @@
 /*
-** store.c: rows of an evidence buffer written and read, and its settings.
+** store.c: writes and reads the rows of an evidence buffer, and its settings.
 **
-** Every write is checked first and then made by one inner statement, an
-** INSERT into the view rec_put whose trigger does the rest (sql/evidence_buffer.sql): an
-** error leaves nothing half done, also inside a transaction. Only the second
-** tier of a buffer in temp lies in another schema; its part comes before
-** (evidence is copied there, then let go here) or after (what was let go here
-** is removed there), so that a failure leaves an extra copy, never a loss.
+** Every write is checked first, and is then one inner statement: an INSERT into
+** the view rec_put, whose trigger does the rest (sql/evidence_buffer.sql). So
+** an error leaves nothing half done, also inside a transaction. Only the second
+** tier of a buffer in temp is in another schema. Its part comes before
+** (evidence is copied there, then deleted here) or after (evidence that was
+** removed here is then removed there), so that a failure leaves an extra copy,
+** never a loss.
 **
-** An id or a timestamp that is not given is the action's own. A size is the
-** bytes of the action, of the screenshot, and EV_ROW_BYTES.
+** The default of id and timestamp is that of the action. A size is the bytes of
+** the action, plus those of the screenshot, plus EV_ROW_BYTES.
 */
 #include "evidence.h"
 SQLITE_EXTENSION_INIT3
@@ -17,7 +18,7 @@ SQLITE_EXTENSION_INIT3
 #include <stdlib.h>
 #include <string.h>
 
-/* What changes, for the trigger on rec_put. */
+/* What an UPDATE changes, for the trigger on rec_put. */
 #define HAS_TIMESTAMP 1
 #define HAS_ACTION 2
 #define HAS_SCREENSHOT 4
@@ -26,13 +27,14 @@ SQLITE_EXTENSION_INIT3
 
 #define MAX_TEXT 1000000000
 
-/* Memory is moved to the overflow above the first, down to the second. */
+/* Rows move to the overflow above the first part, until the second is
+** reached. */
 #define OVERFLOW_HIGH 0.8
 #define OVERFLOW_LOW 0.7
 
 /*------------------------------------------------------ settings ----*/
 
-/* What CREATE and the command column take, for messages. */
+/* The values that CREATE and the command column accept, for messages. */
 static const char zAllowed[] =
     "max_size_bytes (1000 to 1099511627776), prune_threshold (0.1 to 1), "
     "retention_policy ('keep-all', 'keep-last-n' or 'confidence-based'), "
@@ -49,7 +51,7 @@ static void failSetting(BxErr *pErr, const char *zName, sqlite3_value *pVal) {
   sqlite3_free(zShown);
 }
 
-/* Whether a value is a number from rLow to rHigh, whole when bWhole. */
+/* Whether a value is a number from rLow to rHigh, an integer if bWhole. */
 static int inRange(sqlite3_value *pVal, int bWhole, double rLow, double rHigh) {
   int eType = sqlite3_value_numeric_type(pVal);
   double r = sqlite3_value_double(pVal);
@@ -69,7 +71,7 @@ static int isPolicy(sqlite3_value *pVal) {
 static const char zSetShots[] =
     "UPDATE main.@_state SET max_screenshots = CAST(?1 AS INTEGER)";
 
-/* The UPDATE of a setting that is in range; NULL with an error. */
+/* The UPDATE of a setting, or NULL with an error if it is out of range. */
 static const char *settingSql(
     const char *zName, sqlite3_value *pVal, BxErr *pErr) {
   static const char zMax[] =
@@ -93,26 +95,26 @@ static const char *settingSql(
     bGood = inRange(pVal, 1, 0.0, 1000000.0);
   } else {
     bxFail(pErr, SQLITE_CONSTRAINT,
-        "ValidationError: no setting named %Q; there are %s", zName, zAllowed);
+        "ValidationError: there is no setting %Q; the settings are %s", zName,
+        zAllowed);
     return 0;
   }
   if (!bGood) failSetting(pErr, zName, pVal);
   return bGood ? zSql : 0;
 }
 
-/* A limit that nothing holds to is refused. */
+/* Refuses a limit that no policy uses. */
 static void expectHeld(EvBuffer *p, const EvState *pState, BxErr *pErr) {
   if (pErr->rc != SQLITE_OK || pState->nKeep >= 0) return;
   bxFail(pErr, SQLITE_CONSTRAINT,
-      "ValidationError: max_screenshots limits the screenshots under "
-      "retention_policy 'keep-last-n' only, and %s has another policy; set it "
-      "as well: retention_policy='keep-last-n' in CREATE VIRTUAL TABLE, or "
-      "INSERT INTO \"%w\"(\"%w\", value) VALUES('retention_policy', "
-      "'keep-last-n') before",
+      "ValidationError: max_screenshots is used only with retention_policy "
+      "'keep-last-n', and %s has another policy; set the policy too: "
+      "retention_policy='keep-last-n' in CREATE VIRTUAL TABLE, or INSERT INTO "
+      "\"%w\"(\"%w\", value) VALUES('retention_policy', 'keep-last-n') before",
       p->base.stmts.zTable, p->base.stmts.zTable, p->base.stmts.zTable);
 }
 
-/* overflow: another schema only while nothing lies in the old one. */
+/* overflow can change only while the old schema has no rows. */
 static void setOverflow(EvBuffer *p, sqlite3_value *pVal, BxErr *pErr) {
   static const char zOff[] =
       "UPDATE main.@_state SET overflow = '', owner = '', claim = ''";
@@ -121,9 +123,8 @@ static void setOverflow(EvBuffer *p, sqlite3_value *pVal, BxErr *pErr) {
   bxEvLoadState(p, &state, pErr);
   if (pErr->rc == SQLITE_OK && state.nOverflow > 0) {
     bxFail(pErr, SQLITE_CONSTRAINT,
-        "ValidationError: %lld rows of %s lie in the overflow, and it changes "
-        "only while none does: evidence_export() what is to be kept, then "
-        "evidence_clear()",
+        "ValidationError: overflow cannot change while it has rows, and it has "
+        "%lld rows of %s; call evidence_export(), and then evidence_clear()",
         state.nOverflow, p->base.stmts.zTable);
   }
   if (pErr->rc == SQLITE_OK && state.zOverflow != 0) {
@@ -168,7 +169,7 @@ void bxEvSet(EvBuffer *p, const char *zName, sqlite3_value *pVal, BxErr *pErr) {
   bxEvFreeState(&state);
 }
 
-/* A parameter of CREATE as the setting that it is. */
+/* Sets a parameter of CREATE. */
 static void firstSetting(
     EvBuffer *p, const char *zName, const char *zVal, BxErr *pErr) {
   sqlite3_stmt *pStmt;
@@ -181,8 +182,8 @@ static void firstSetting(
   sqlite3_finalize(pStmt);
 }
 
-/* Rows that were taken up have the confidence that their policy needs, and are
-** pruned to the size and number that there may be. */
+/* Rows that were taken over get the confidence that the policy needs, and are
+** pruned to the limits of size and number. */
 static void settleResumed(EvBuffer *p, BxErr *pErr) {
   EvState state = {0};
   if (pErr->rc == SQLITE_OK) bxEvLoadState(p, &state, pErr);
@@ -210,8 +211,8 @@ void bxEvFirstState(EvBuffer *p, const EvParam *pParam, BxErr *pErr) {
     settleResumed(p, pErr);
   } else if (pParam->zResume[0] != 0) {
     bxFail(pErr, SQLITE_ERROR,
-        "ValidationError: resume needs overflow='<schema>', where the rows "
-        "to take up lie");
+        "ValidationError: resume needs overflow='<schema>', the schema with "
+        "the rows to take over; add it");
   }
 }
 
@@ -232,7 +233,7 @@ static void failAction(BxErr *pErr, sqlite3_value *pAction) {
   sqlite3_free(zShown);
 }
 
-/* Type and first letter; SQLite's own check comes with the insert. */
+/* Checks the type and the first character; SQLite checks the rest at INSERT. */
 static void checkAction(sqlite3_value *pAction, BxErr *pErr) {
   const char *z;
   if (pErr->rc != SQLITE_OK) return;
@@ -260,7 +261,7 @@ static void checkScreenshot(sqlite3_value *pVal, BxErr *pErr) {
   }
 }
 
-/* pinned as 0 or 1; nothing given is 0. */
+/* pinned as 0 or 1; the default is 0. */
 static i64 pinnedOf(sqlite3_value *pVal, BxErr *pErr) {
   if (pVal == 0 || sqlite3_value_type(pVal) == SQLITE_NULL) return 0;
   return bxInt(pVal, "pinned", 0, 1, pErr);
@@ -271,15 +272,15 @@ static i64 pinnedOf(sqlite3_value *pVal, BxErr *pErr) {
   "CASE WHEN json_type(?1, '" path "') IN ('text', 'integer', 'real') "        \
   "THEN ?1 ->> '" path "' END"
 
-/* The same of an id. SQLite would end it at a NUL: it then is one, and is
-** refused as such. */
+/* The same for an id. SQLite would end the text at a NUL. Such an id counts as
+** text, and is refused because of the NUL. */
 #define ID_AT(path)                                                            \
   "CASE WHEN json_type(?1, '" path                                             \
   "') = 'text' AND instr(replace(?1 -> '" path                                 \
   "', '\\\\', ''), '\\u0000') > 0 THEN char(0) ELSE " SCALAR(path) " END"
 
-/* Takes the id and the timestamp that are missing from the action. *apOwn
-** are copies to free. */
+/* Reads a missing id or timestamp from the action. The caller frees the copies
+** in *apOwn. */
 static void readAction(
     EvBuffer *p, EvRow *pRow, sqlite3_value **apOwn, BxErr *pErr) {
   /* clang-format off */
@@ -314,7 +315,7 @@ static void readAction(
   bxDone(pStmt, pErr);
 }
 
-/* A row of nNew bytes, nOld of which it has already, must be able to fit. */
+/* Checks that a row of nNew bytes, which has nOld bytes now, can fit. */
 static void checkSize(EvBuffer *p, const EvState *pState, const char *zId,
     i64 nNew, i64 nPinned, BxErr *pErr) {
   if (pErr->rc != SQLITE_OK) return;
@@ -322,22 +323,22 @@ static void checkSize(EvBuffer *p, const EvState *pState, const char *zId,
   if (nNew > pState->nMax / 2) {
     bxFail(pErr, SQLITE_TOOBIG,
         "DataTooLargeError: evidence %Q has %lld bytes, and one row may take "
-        "at most half of max_size_bytes, %lld; raise it, as in INSERT INTO "
+        "at most half of max_size_bytes, %lld; increase it: INSERT INTO "
         "\"%w\"(\"%w\", value) VALUES('max_size_bytes', %lld)",
         zId, nNew, pState->nMax / 2, p->base.stmts.zTable, p->base.stmts.zTable,
         nNew * 4);
   } else if (nPinned + nNew > pState->nMax) {
     bxFail(pErr, SQLITE_CONSTRAINT,
-        "BufferFullError: pinned evidence holds %lld of %lld bytes and "
-        "leaves no room for %lld; unpin rows (UPDATE \"%w\" SET pinned = 0 "
-        "WHERE id = ...) or raise max_size_bytes",
+        "BufferFullError: pinned evidence holds %lld of %lld bytes and leaves "
+        "no room for %lld; unpin rows (UPDATE \"%w\" SET pinned = 0 WHERE id = "
+        "...) or increase max_size_bytes",
         nPinned, pState->nMax, nNew, p->base.stmts.zTable);
   }
 }
 
 /*----------------------------------------------------- one statement ----*/
 
-/* Binds without a copy: the value outlives the statement's run. */
+/* Binds without a copy: the value exists longer than the statement runs. */
 static void bindStatic(
     sqlite3_stmt *pStmt, int i, sqlite3_value *pVal, BxErr *pErr) {
   int rc = SQLITE_OK;
@@ -352,15 +353,15 @@ static void bindStatic(
   bxFailDb(pErr, sqlite3_db_handle(pStmt), rc);
 }
 
-/* What is no JSON becomes NULL, which the tables refuse. */
+/* Text that is not JSON becomes NULL, which the tables refuse. */
 #define PUT(confidence)                                                        \
   "(rid, id, timestamp, pinned, mask, place, action, screenshot, confidence)"  \
   " VALUES (?1, ?2, ?3, ?4, ?5, ?6, CASE WHEN " BX_JSON_VALID(                 \
       "?7") " THEN ?7 END, ?8,"                                                \
             " " confidence ")"
 
-/* Runs INSERT INTO rec_put; a refusal of the action's JSON is explained. The
-** confidence of an action is looked for when the policy goes by it. */
+/* Runs INSERT INTO rec_put, and explains an action that is refused as JSON. The
+** confidence of an action is computed if the policy needs it. */
 static void putRow(EvBuffer *p, i64 iRow, const char *zId, const EvRow *pRow,
     i64 iTime, i64 iPinned, int mask, int bRated, BxErr *pErr) {
   static const char zPlain[] = "INSERT INTO main.@_put" PUT("-1");
@@ -397,7 +398,7 @@ void bxEvDo(EvBuffer *p, const char *zVerb, const char *zRule, i64 nAmount,
 
 /*-------------------------------------------------------- writing ----*/
 
-/* The row of an id: its rid, or 0. */
+/* The rid of the row with this id, or 0. */
 static i64 findRow(EvBuffer *p, const char *zId, BxErr *pErr) {
   static const char zSql[] = "SELECT rid FROM main.@_rows WHERE id = ?1";
   sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
@@ -408,7 +409,7 @@ static i64 findRow(EvBuffer *p, const char *zId, BxErr *pErr) {
   return iRow;
 }
 
-/* Makes room in memory for nNew bytes, where there is an overflow. */
+/* Makes room in memory for nNew bytes if there is an overflow. */
 static void makeMemory(EvBuffer *p, EvState *pState, i64 nNew, BxErr *pErr) {
   double rMax = (double)pState->nMax;
   i64 nGoal;
@@ -418,8 +419,9 @@ static void makeMemory(EvBuffer *p, EvState *pState, i64 nNew, BxErr *pErr) {
   bxEvOverflowMove(p, pState, nGoal > 0 ? nGoal : 0, pErr);
 }
 
-/* When nGrowth bytes more, and a screenshot, make the buffer prune: what lies
-** in the overflow must be ours before anything is changed. */
+/* If nGrowth more bytes, and a screenshot, make the buffer prune: checks,
+** before anything changes, that the rows in the overflow still belong to this
+** buffer. */
 static void expectOurs(EvBuffer *p, EvState *pState, i64 nGrowth, BxErr *pErr) {
   double rSize = (double)(pState->nBytes + nGrowth);
   if (rSize > (double)pState->nMax * pState->rThreshold ||
@@ -430,7 +432,7 @@ static void expectOurs(EvBuffer *p, EvState *pState, i64 nGrowth, BxErr *pErr) {
 
 static void failDuplicate(EvBuffer *p, const char *zId, BxErr *pErr) {
   bxFail(pErr, SQLITE_CONSTRAINT,
-      "DuplicateError: %s has evidence %Q already; INSERT OR REPLACE to "
+      "DuplicateError: %s already has evidence %Q; use INSERT OR REPLACE to "
       "overwrite it, INSERT OR IGNORE to keep it, or UPDATE (SQLite has no ON "
       "CONFLICT DO UPDATE for virtual tables)",
       p->base.stmts.zTable, zId);
@@ -479,7 +481,7 @@ i64 bxEvStore(EvBuffer *p, EvRow *pRow, BxErr *pErr) {
   return iRow;
 }
 
-/* What is known of a row before it changes. */
+/* The state of a row before it changes. */
 typedef struct Before {
   char *zId;
   i64 iTime, nAction, nShot, iPinned, iPlace;
@@ -506,20 +508,20 @@ static int readBefore(EvBuffer *p, i64 iRow, Before *pOut, BxErr *pErr) {
 
 static void failPinned(EvBuffer *p, const char *zId, BxErr *pErr) {
   bxFail(pErr, SQLITE_CONSTRAINT,
-      "PinnedError: evidence %Q is pinned, it is not changed or removed; "
-      "UPDATE \"%w\" SET pinned = 0 WHERE id = %Q first",
+      "PinnedError: evidence %Q is pinned and cannot be changed or deleted; "
+      "unpin it first: UPDATE \"%w\" SET pinned = 0 WHERE id = %Q",
       zId, p->base.stmts.zTable, zId);
 }
 
-/* Bytes that row iRow is about to have. */
+/* The bytes that row iRow will have. */
 static i64 sizeAfter(const Before *pWas, const EvRow *pRow, int mask) {
   return EV_ROW_BYTES +
          (mask & HAS_ACTION ? bxBytes(pRow->pAction) : pWas->nAction) +
          (mask & HAS_SCREENSHOT ? bxBytes(pRow->pScreenshot) : pWas->nShot);
 }
 
-/* Brings the row into memory, when it lies in the overflow: at first, or
-** because room was made for it. */
+/* Moves the row from the overflow into memory, at first, or after room was made
+** for it. */
 static void fetchRow(
     EvBuffer *p, EvState *pState, i64 iRow, i64 nNew, BxErr *pErr) {
   Before now;

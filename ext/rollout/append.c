@@ -1,10 +1,10 @@
 /*
 ** append.c: rollout_append(id, items[, now]).
 **
-** items is a JSON array of items, or one item: an object with type, payload
-** and, if it likes, timestamp (ISO 8601 text, or milliseconds). Each goes
-** through the policy; what it drops uses no sequence and is counted in
-** rollout_drops. Either all is written, or nothing.
+** items is a JSON array of items, or one item: an object with type, payload and
+** an optional timestamp (ISO 8601 text, or milliseconds). The policy is applied
+** to each item. An item that it drops does not use a sequence, and is counted
+** in rollout_drops. Either everything is written, or nothing.
 **
 ** A payload is kept byte by byte as it was given.
 */
@@ -13,8 +13,8 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-/* What the policy says of a pair of types, asked once a call, and what came
-** of them that it drops. */
+/* The answer of the policy for a pair of types, asked once in a call, and the
+** number and bytes of the items that it drops. */
 typedef struct Pair {
   char *zType;
   char *zPayloadType; /* NULL: payload without a type; "": no payload */
@@ -35,9 +35,9 @@ typedef struct Append {
 
 /*-------------------------------------------------------------- policy ----*/
 
-/* As the trigger rollout_log_insert asks, which cannot be asked from here;
-** tests hold one against the other. ?2 is '' for an item without payload
-** and NULL for a payload without type. */
+/* The same query as in the trigger rollout_log_insert, which cannot be called
+** from here; a test compares both. ?2 is '' for an item without a payload, and
+** NULL for a payload without a type. */
 static const char zKeep[] =
     "SELECT coalesce("
     "(SELECT keep FROM main.rollout_rules WHERE item_key = t AND "
@@ -64,7 +64,7 @@ static int sameText(const char *z1, const char *z2) {
   return z1 == 0 || z2 == 0 ? z1 == z2 : strcmp(z1, z2) == 0;
 }
 
-/* The pair of these types, new or not. NULL on error. */
+/* Finds or adds the pair of these types. NULL on error. */
 static Pair *findPair(Append *p, const char *zType, const char *zPayloadType) {
   Pair *pPair;
   int i;
@@ -118,8 +118,8 @@ static void freePairs(Append *p) {
 
 /*--------------------------------------------------------------- items ----*/
 
-/* JSON type, type if it is text, payload, payload's type, whether the type has
-** a NUL */
+/* JSON type, type if it is text, payload, payload's type, whether the type
+** contains a NUL */
 static const char zParts[] =
     "SELECT json_type(o), "
     "CASE json_type(o, '$.type') WHEN 'text' THEN o ->> 'type' END, "
@@ -139,7 +139,7 @@ static sqlite3_stmt *askSpan(Append *p, const char *zSql, RolloutSpan span) {
   return pStmt;
 }
 
-/* The time of an item; that of the call when it has none to go by. */
+/* The time of an item, or that of the call if the item has none. */
 static i64 readTime(Append *p, const RolloutItem *pItem) {
   sqlite3_stmt *pStmt;
   i64 iTime = -1;
@@ -157,15 +157,14 @@ static void badItem(Append *p, i64 i, const char *zFormat, const char *zWhat) {
   char *z = sqlite3_mprintf(zFormat, zWhat);
   if (z == 0) bxFail(p->pErr, SQLITE_NOMEM, "out of memory");
   bxFail(p->pErr, SQLITE_CONSTRAINT,
-      "InvalidItemError: Invalid item format: item %lld %s; an item is a JSON "
-      "object with a "
-      "type and a payload",
+      "InvalidItemError: Invalid item format: item %lld %s; an item must be a "
+      "JSON object with a type and a payload",
       i, z);
   sqlite3_free(z);
 }
 
-/* Keeps an item, or counts it. zType and zPayloadType are as in a Pair. Frees
-** zOwned. */
+/* Keeps an item, or counts it as dropped. zType and zPayloadType are as in a
+** Pair. Frees zOwned. */
 static void takeItem(Append *p, const RolloutItem *pItem, const char *zType,
     const char *zPayloadType, char *zOwned) {
   i64 iTime = readTime(p, pItem);
@@ -182,8 +181,8 @@ static void takeItem(Append *p, const RolloutItem *pItem, const char *zType,
   sqlite3_free(zOwned);
 }
 
-/* Whether a column is text, not empty, and such as C and UTF-8 know it: JSON
-** can write more than that. */
+/* Whether a column is text that is not empty and is valid as a C string and as
+** UTF-8. JSON can express more than that. */
 static int isTypeName(sqlite3_stmt *pRow, int i) {
   const unsigned char *z = sqlite3_column_text(pRow, i);
   int n = sqlite3_column_bytes(pRow, i);
@@ -191,7 +190,7 @@ static int isTypeName(sqlite3_stmt *pRow, int i) {
          memchr(z, 0, (size_t)n) == 0 && bxIsUtf8(z, n);
 }
 
-/* Reads item i by SQLite's functions, and says what is wrong with it. */
+/* Reads item i with SQLite's functions, and explains what is wrong with it. */
 static void readOddItem(Append *p, i64 i, const RolloutItem *pGiven) {
   sqlite3_stmt *pRow = askSpan(p, zParts, pGiven->whole);
   RolloutItem item = *pGiven;
@@ -204,7 +203,7 @@ static void readOddItem(Append *p, i64 i, const RolloutItem *pGiven) {
   zJson = bxColumnText(pRow, 0, p->pErr);
   zType = bxColumnText(pRow, 1, p->pErr);
   zJsonPayload = bxColumnText(pRow, 2, p->pErr);
-  bxColumnText(pRow, 3, p->pErr); /* which isTypeName() looks at */
+  bxColumnText(pRow, 3, p->pErr); /* for isTypeName() */
   if (p->pErr->rc != SQLITE_OK) {
     bxDone(pRow, p->pErr);
     return;
@@ -238,8 +237,8 @@ static void readOddItem(Append *p, i64 i, const RolloutItem *pGiven) {
   bxDone(pRow, p->pErr);
 }
 
-/* Reads item i, the one at z. Returns its end. Nearly all items are plain:
-** names that can be copied as they stand. */
+/* Reads item i, which begins at z. Returns its end. Nearly all items are plain:
+** their names can be copied without decoding. */
 static const char *readOne(Append *p, i64 i, const char *z) {
   char zType[ROLLOUT_MAX_NAME + 1], zPayloadType[ROLLOUT_MAX_NAME + 1];
   const char *zPayload = zPayloadType;
@@ -255,8 +254,8 @@ static const char *readOne(Append *p, i64 i, const char *z) {
   if (item.payload.n > ROLLOUT_MAX_PAYLOAD) {
     bxFail(p->pErr, SQLITE_TOOBIG,
         "InvalidItemError: Invalid item format: item %lld has a payload of "
-        "%lld bytes, the "
-        "limit is %d; store large data apart and keep a reference",
+        "%lld bytes, and the limit is %d; store large data elsewhere, and a "
+        "reference here",
         i, item.payload.n, ROLLOUT_MAX_PAYLOAD);
   } else if (bPlain) {
     takeItem(p, &item, zType, zPayload, 0);
@@ -288,14 +287,14 @@ static const char *readItems(sqlite3_value *pVal, BxErr *pErr) {
   return z;
 }
 
-/* Whether the text is JSON; from SQLite 3.42 on, its other functions also
-** take JSON5. */
+/* Whether the text is JSON. (From SQLite 3.42 on, its other functions also
+** accept JSON5.) */
 static void checkJson(Append *p, const char *zItems) {
   if (!bxIsJson(p->pHome->bx, zItems, (i64)strlen(zItems), p->pErr)) {
     bxFail(p->pErr, SQLITE_CONSTRAINT,
-        "InvalidItemError: Invalid item format: malformed JSON (or nested "
-        "deeper than SQLite "
-        "reads); items must be a JSON array of objects, or one object");
+        "InvalidItemError: Invalid item format: malformed JSON, or JSON nested "
+        "deeper than SQLite allows; items must be a JSON array of objects, or "
+        "one object");
   }
 }
 

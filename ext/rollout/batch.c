@@ -1,16 +1,17 @@
 /*
 ** batch.c: the items of one append or import, as rows for one INSERT.
 **
-** Both check their items and collect here what is kept, and how much is not.
-** There are two ways to write it. In a savepoint the items are counted in the
-** head at once, and each is then an INSERT of its own. This takes a fraction of
-** the time of the other way, as nothing is counted or parsed for each row. A
-** call that came as a row of blackbox_call has no savepoint, so only one
-** statement is atomic: INSERT INTO rollout_imports SELECT ... FROM
-** rollout_batch, where the triggers check and count each item.
+** append.c and import.c check their items, and collect here the items to keep
+** and the number of items that are dropped. There are two ways to write them.
+** In a savepoint the items are first counted in the head, and each item is then
+** an INSERT of its own. This takes a fraction of the time of the other way,
+** because nothing is counted or parsed for each row. A call that came as a row
+** of blackbox_call has no savepoint, so that only a single statement is atomic:
+** INSERT INTO rollout_imports SELECT ... FROM rollout_batch, in which the
+** triggers check and count each item.
 **
-** rollout_batch is an eponymous table, read-only, and empty but for the
-** moment of that statement.
+** rollout_batch is an eponymous, read-only table. It is empty except during
+** that statement.
 */
 #include "rollout.h"
 SQLITE_EXTENSION_INIT3
@@ -19,13 +20,13 @@ SQLITE_EXTENSION_INIT3
 
 typedef struct BatchItem {
   i64 iTime;
-  const char *zType; /* the caller's, until the batch is written */
+  const char *zType; /* belongs to the caller until the batch is written */
   RolloutSpan payload;
-  char *zOwned; /* what payload points into, or NULL */
-  int bLook;    /* the triggers must look into it */
+  char *zOwned; /* the memory that payload points into, or NULL */
+  int bLook;    /* the triggers must read it */
 } BatchItem;
 
-/* Items of one pair of types that are not kept. The texts are the caller's. */
+/* Dropped items of one pair of types. The texts belong to the caller. */
 typedef struct BatchDrop {
   const char *zType, *zPayloadType;
   i64 nItem, nByte;
@@ -59,7 +60,7 @@ void bxRolloutBatchFree(RolloutBatch *p) {
   sqlite3_free(p);
 }
 
-/* Makes room for one more item. Returns 0 when there is none. */
+/* Makes room for one more item. Returns 0 if there is no memory. */
 static int growBatch(RolloutBatch *p, BxErr *pErr) {
   i64 nNew = p->nItemAlloc ? p->nItemAlloc * 2 : 16;
   BatchItem *aNew;
@@ -109,7 +110,7 @@ static const char zPutAll[] =
     "payload, payload_type, dropped, bytes) SELECT ?1, ?2, * FROM "
     "rollout_batch";
 
-/* All in one statement, which is atomic by itself. */
+/* Writes everything in one statement, which is atomic by itself. */
 static void putAll(const RolloutBatch *p, BxStmts *pHome, const char *zId,
     i64 iNow, BxErr *pErr) {
   RolloutSlot *pSlot = bxRolloutSlot(pHome->bx, pErr);
@@ -124,8 +125,8 @@ static const char zPutOne[] =
     "INSERT INTO main.rollout_data(id, timestamp, type, payload) "
     "VALUES (?1, ?2, ?3, ?4)";
 
-/* The statement is looked up once for many rows: while they are written no
-** code of the host's runs that could finalize it. */
+/* The statement is looked up once for many rows. While they are written, no
+** code of the host runs that could finalize it. */
 static void putItemRow(
     sqlite3_stmt *pStmt, i64 id, const BatchItem *p, BxErr *pErr) {
   sqlite3 *db = sqlite3_db_handle(pStmt);
@@ -141,13 +142,13 @@ static void putItemRow(
   bxRun(pStmt, pErr);
   if (pErr->rc == SQLITE_OK && sqlite3_changes(db) == 0) {
     bxFail(pErr, SQLITE_MISUSE,
-        "MisuseError: a trigger on rollout_data ignored an item that is to be "
-        "recorded; nothing is written; let the trigger raise an error, or "
+        "MisuseError: a trigger on rollout_data ignored an item that must be "
+        "recorded; nothing was written; raise an error in the trigger, or "
         "change rollout_policy");
   }
 }
 
-/* Counts all items in their head, which the triggers then need not do. */
+/* Counts all items in their head, so that the triggers need not do it. */
 static const char zCountAll[] =
     "UPDATE main.rollout_heads SET last_sequence = last_sequence + ?2, "
     "bytes = bytes + ?3, updated = max(updated, ?4), stamp = stamp + 1 "
@@ -169,7 +170,7 @@ static const char zLook[] =
     "UPDATE main.rollout_heads SET looked = ?2, stamp = stamp + 1 "
     "WHERE no = ?1";
 
-/* Has the triggers look into the item that was just put. */
+/* Makes the triggers read the item that was just stored. */
 static void lookInto(BxStmts *pHome, i64 no, i64 iSequence, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxStmt(pHome, zLook, pErr);
   bxBind(pStmt, pErr, "ii", no, iSequence);
@@ -192,8 +193,8 @@ static const char zStart[] =
     "INSERT INTO main.rollout_imports(rollout, now, timestamp, type, payload) "
     "VALUES (?1, ?2, ?3, ?4, ?5)";
 
-/* Puts the first item of a conversation that is not there yet, which starts
-** it. Returns its head. */
+/* Writes the first item of a conversation that does not exist, which starts it.
+** Returns its head. */
 static RolloutHead startWith(const BatchItem *p, BxStmts *pHome,
     const char *zId, i64 iNow, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxStmt(pHome, zStart, pErr);
@@ -234,7 +235,7 @@ void bxRolloutBatchPut(RolloutBatch *p, BxStmts *pHome, const char *zId,
   if (pHead->iLast + p->nItem > ROLLOUT_LAST) {
     bxFail(pErr, SQLITE_TOOBIG,
         "RolloutTooLongError: Rollout too long: a conversation has at most "
-        "%lld items",
+        "%lld items; fork it, or start another one",
         (i64)ROLLOUT_LAST + 1);
   } else if (bSavepoint) {
     putInSteps(p, pHome, zId, pHead, iNow, pErr);
@@ -252,7 +253,7 @@ typedef struct BatchVtab {
 
 typedef struct BatchCursor {
   sqlite3_vtab_cursor base;
-  const RolloutBatch *pBatch; /* NULL: no append is going on */
+  const RolloutBatch *pBatch; /* NULL: no append is running */
   i64 iRow;
 } BatchCursor;
 

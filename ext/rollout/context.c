@@ -2,13 +2,13 @@
 ** context.c: rollout_context(id): what the model sees of a conversation.
 **
 ** That is the replacement history of the newest compaction, item by item, and
-** after it the response items, compactions and content replacements, without
-** what rollbacks took back. The triggers note both in rollout_marks as they
-** come, so nothing has to be searched for.
+** the response items, compactions and content replacements after it, without
+** what rollbacks took back. The triggers write compactions and rollbacks to
+** rollout_marks as they are appended, so that no search is needed.
 **
-** A call takes several statements. All go by the head that the first one saw,
-** and items never change their place, so what another connection appends in
-** between does not show.
+** A call takes several statements. All of them use the head that the first one
+** read, and items never move, so what another connection appends meanwhile is
+** not visible.
 */
 #include "rollout.h"
 SQLITE_EXTENSION_INIT3
@@ -35,7 +35,7 @@ static i64 findCompaction(
   return iSequence;
 }
 
-/* A compaction whose payload has been damaged since is named. */
+/* Reports a compaction whose payload was damaged. */
 static void checkCompaction(
     BxStmts *p, sqlite3_value *pId, i64 iKey, BxErr *pErr) {
   static const char zSql[] =
@@ -46,14 +46,13 @@ static void checkCompaction(
   if (bxRow(pStmt, pErr) && !sqlite3_column_int(pStmt, 0)) {
     bxFail(pErr, SQLITE_CORRUPT_VTAB,
         "CorruptedRolloutError: Corrupted rollout: the payload of item %lld of "
-        "%s is not JSON; "
-        "rollout_items has it and the others as text",
+        "%s is not JSON; rollout_items shows all items as text",
         iKey & 4294967295, sqlite3_value_text(pId));
   }
   bxDone(pStmt, pErr);
 }
 
-/* What the rollbacks after ?2, up to ?3, took back, in their order. */
+/* The ranges that the rollbacks after ?2, up to ?3, took back, in order. */
 static const char zTakenBack[] =
     "SELECT max(m.first, ?2 + 1), m.id & 4294967295 "
     "FROM main.rollout_segments AS s CROSS JOIN main.rollout_marks AS m "
@@ -61,7 +60,7 @@ static const char zTakenBack[] =
     "WHERE s.rollout = ?1 AND m.kind = 'rollback' "
     "AND (m.id & 4294967295) > ?2 AND (m.id & 4294967295) <= ?3 ORDER BY 2";
 
-/* Ranges of sequences in order, none overlapping. */
+/* Ranges of sequences, in order, which do not overlap. */
 typedef struct Ranges {
   i64 (*a)[2]; /* first and last */
   i64 n, nAlloc;
@@ -96,7 +95,7 @@ static void findTakenBack(BxStmts *p, const RolloutHead *pHead, i64 iStart,
   bxDone(pStmt, pErr);
 }
 
-/* What is left after iStart, up to iLast, as JSON: [[first, last], ...]. */
+/* What remains after iStart, up to iLast, as JSON: [[first, last], ...]. */
 static char *keptRanges(const Ranges *pGone, i64 iStart, i64 iLast) {
   sqlite3_str *pOut = sqlite3_str_new(0);
   i64 i;

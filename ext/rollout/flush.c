@@ -1,16 +1,17 @@
 /*
-** flush.c: rollout_flush() and rollout_shutdown(): what was committed is on
-** disk when they return, and survives a loss of power.
+** flush.c: rollout_flush() and rollout_shutdown(). When they return, everything
+** that was committed is on disk and survives a power failure.
 **
-** Under WAL with synchronous=NORMAL a commit is only written to the log, not
-** synced. A checkpoint is no answer: it syncs nothing when a reader keeps it
-** from moving a page. So the log and the database file are synced directly,
-** through the file handles that SQLite has open; this takes no lock and waits
-** for nobody. With a rollback journal the last step of a commit is the
-** deletion of the journal, which only synchronous=EXTRA makes durable: there
-** an empty commit (a row is written as it is) runs at that level.
+** In WAL mode with synchronous=NORMAL a commit is only written to the log, not
+** synced. A checkpoint is not a solution: it syncs nothing if a reader prevents
+** it from moving a page. So the log and the database file are synced directly,
+** through the file handles that SQLite has open. This takes no lock and does
+** not wait. With a rollback journal the last step of a commit is the deletion
+** of the journal, which only synchronous=EXTRA makes durable. There an empty
+** commit (a row is written unchanged) runs at that level.
 **
-** Inside a transaction nothing of it is committed yet, so it is refused.
+** Inside a transaction the call is refused, as nothing of the transaction is
+** committed yet.
 */
 #include "rollout.h"
 SQLITE_EXTENSION_INIT3
@@ -35,11 +36,11 @@ static void setSynchronous(BxStmts *p, i64 iLevel, BxErr *pErr) {
   sqlite3_free(zSql);
 }
 
-/* A commit that is durable, and with it all before. */
+/* A commit that is durable, and with it all earlier commits. */
 static void syncCommit(BxStmts *p, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
   i64 iLevel = bxNumber(p, "PRAGMA main.synchronous", pErr);
-  if (pErr->rc != SQLITE_OK) return; /* there is no level to go back to */
+  if (pErr->rc != SQLITE_OK) return; /* the previous level is unknown */
   setSynchronous(p, 3, pErr);
   bxExec(p, "UPDATE main.rollout_act SET id = id", pErr);
   setSynchronous(p, iLevel, &err);
@@ -57,27 +58,28 @@ static int isWal(BxStmts *p, BxErr *pErr) {
   return bWal;
 }
 
-/* Returns 1 when all commits are on disk, 0 when there is no disk. */
+/* Returns 1 if all commits are on disk, 0 if there is no file. */
 static int syncHome(BxStmts *p, BxErr *pErr) {
   sqlite3 *db = p->bx->db;
   const char *zFile;
   if (pErr->rc != SQLITE_OK) return 0;
   if (!sqlite3_get_autocommit(db)) {
     bxFail(pErr, SQLITE_MISUSE,
-        "a transaction is open, and nothing of it is committed before its "
-        "COMMIT; call this after it");
+        "a transaction is open, and its changes are not committed; call this "
+        "function after COMMIT");
     return 0;
   }
   zFile = sqlite3_db_filename(db, p->zDb);
   if (zFile == 0 || *zFile == 0) return 0;
-  if (sqlite3_db_readonly(db, p->zDb)) return 1; /* nothing of ours to sync */
-  bxNumber(p, "SELECT count(*) FROM main.rollout_act", pErr); /* opens it */
+  if (sqlite3_db_readonly(db, p->zDb)) return 1; /* nothing to sync */
+  bxNumber(
+      p, "SELECT count(*) FROM main.rollout_act", pErr); /* opens the file */
   if (isWal(p, pErr)) {
     syncFile(p, SQLITE_FCNTL_JOURNAL_POINTER, pErr);
     syncFile(p, SQLITE_FCNTL_FILE_POINTER, pErr);
   } else if (sqlite3_txn_state(db, 0) == SQLITE_TXN_WRITE) {
     bxFail(pErr, SQLITE_MISUSE,
-        "the statement around it is a transaction of its own; without WAL "
+        "the statement that calls it is a transaction itself; use WAL mode, or "
         "call it as SELECT rollout_flush()");
   } else {
     syncCommit(p, pErr);

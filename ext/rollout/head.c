@@ -1,10 +1,10 @@
 /*
-** head.c: conversations by their id, what may be wrong with one, and which
-** were shut down on this connection.
+** head.c: finds conversations by their id, reports what is wrong with one, and
+** remembers which ones were shut down on this connection.
 **
-** An id is an RFC 9562 UUID of any version, kept in lower case. Shut down is
-** a state of the connection: it lives in the domain's memory slot, and
-** rollout_resume() takes it back.
+** An id is an RFC 9562 UUID of any version, stored in lower case. A shutdown is
+** a state of the connection, stored in the domain's memory slot;
+** rollout_resume() ends it.
 */
 #include "rollout.h"
 SQLITE_EXTENSION_INIT3
@@ -47,8 +47,8 @@ void bxRolloutId(sqlite3_value *pVal, char zId[37], BxErr *pErr) {
     if (z != 0 && readUuid(z, sqlite3_value_bytes(pVal), zId)) return;
   }
   bxRolloutRefuse(pErr,
-      "InvalidIdError: Invalid conversation ID: %s, must be an RFC 9562 UUID "
-      "such as '5973b6c0-94b8-487b-a530-2aeb6098ae0e'",
+      "InvalidIdError: Invalid conversation ID: %s, it must be an RFC 9562 "
+      "UUID such as '5973b6c0-94b8-487b-a530-2aeb6098ae0e'",
       pVal);
 }
 
@@ -56,8 +56,8 @@ BxStmts *bxRolloutHome(Bx *bx, BxErr *pErr) {
   return bxHome(bx, "rollout", pErr);
 }
 
-/* Changes nothing: it takes the write lock before anything is read, so that
-** a busy timeout is waited for. (Its RETURNING would build a table.) */
+/* This changes nothing. It takes the write lock before anything is read, so
+** that the busy timeout applies. (RETURNING would build a table.) */
 static const char zTouchHead[] =
     "UPDATE main.rollout_heads SET status = status WHERE id = ?1";
 static const char zFind[] =
@@ -90,8 +90,7 @@ int bxRolloutFind(
                     pHead->iLast > ROLLOUT_LAST)) {
     bxFail(pErr, SQLITE_CORRUPT_VTAB,
         "CorruptedRolloutError: Corrupted rollout: the counters of %s are out "
-        "of range; rollout_items "
-        "has what is left of it",
+        "of range; rollout_items shows the items that exist",
         zId);
   }
   return bFound && pErr->rc == SQLITE_OK;
@@ -105,22 +104,21 @@ i64 bxRolloutKey(i64 no, i64 iSequence) {
 void bxRolloutMissing(const char *zId, BxErr *pErr) {
   bxFail(pErr, SQLITE_ERROR,
       "RolloutNotFoundError: Rollout not found: %s; SELECT "
-      "rollout_create('%s') starts it",
+      "rollout_create('%s') to start it",
       zId, zId);
 }
 
 void bxRolloutExists(const char *zId, BxErr *pErr) {
   bxFail(pErr, SQLITE_CONSTRAINT,
-      "RolloutExistsError: %s exists already; rollout_resume('%s') goes on "
-      "with it, if it has not expired",
+      "RolloutExistsError: %s already exists; call rollout_resume('%s') to "
+      "continue it, if it has not expired",
       zId, zId);
 }
 
 void bxRolloutExpired(const char *zId, i64 iExpire, BxErr *pErr) {
   bxFail(pErr, SQLITE_CONSTRAINT,
       "RolloutExpiredError: Rollout expired: %s, at %lld; UPDATE rollouts SET "
-      "expires_at = "
-      "'permanent' WHERE id = '%s' takes it up again",
+      "expires_at = 'permanent' WHERE id = '%s' to continue it",
       zId, iExpire, zId);
 }
 
@@ -159,8 +157,8 @@ void bxRolloutExplain(BxErr *pErr, const char *zPrefix) {
   }
   said = bxTake(pErr);
   bxFail(pErr, said.rc,
-      "%s%s: SQLite %s refuses that in triggers while trusted_schema is off; "
-      "PRAGMA trusted_schema = ON%s",
+      "%s%s: SQLite %s refuses this in triggers while trusted_schema is off; "
+      "set PRAGMA trusted_schema = ON%s",
       zPrefix, said.zMsg, sqlite3_libversion(),
       bxSays(&said, "virtual table") ? ", or rollout_search_remove()"
                                      : ", or use a later SQLite");
@@ -189,7 +187,7 @@ RolloutSlot *bxRolloutSlot(Bx *bx, BxErr *pErr) {
   return (RolloutSlot *)pSlot->p;
 }
 
-/* By its schema, and its number: an id may be used again, a number never is. */
+/* By schema and number: an id may be used again, a number never is. */
 static int findShut(const RolloutSlot *p, const RolloutShut *pWanted) {
   int i;
   for (i = 0; p != 0 && i < p->nShut; i++) {
@@ -218,8 +216,7 @@ void bxRolloutNotShut(BxStmts *pHome, const char *zId, i64 no, BxErr *pErr) {
   if (pErr->rc != SQLITE_OK || !bxRolloutIsShut(pHome, zId, no)) return;
   bxFail(pErr, SQLITE_MISUSE,
       "RolloutShutDownError: Rollout is shut down: %s, on this connection; "
-      "rollout_resume('%s') "
-      "takes it up again",
+      "call rollout_resume('%s') to continue it",
       zId, zId);
 }
 

@@ -1,17 +1,17 @@
 /*
-** import.c: rollout_import(jsonl[, rollout_id[, now]]): Codex JSON lines into
-** a conversation.
+** import.c: rollout_import(jsonl[, rollout_id[, now]]): Codex JSON lines into a
+** conversation.
 **
-** A line is {"timestamp": ..., "type": ..., "payload": ...}. What its writer
-** kept is kept: lines do not go through the policy. A payload keeps every
-** byte, white space included. A line that cannot be read is counted and
-** named, and the others go on.
+** A line is {"timestamp": ..., "type": ..., "payload": ...}. The policy does
+** not apply, because the program that wrote the file has already applied its
+** own. A payload keeps every byte, also white space. A line that cannot be read
+** is counted and reported, and the import continues with the next line.
 **
-** Without rollout_id the id is that of the first session_meta, and must be a
-** new one. With it, lines go on where that conversation ends, so that a large
-** file comes in piece by piece, or line by line: memory holds one piece. If
-** there is none yet, it begins with the first session_meta; lines without any
-** get one made for them.
+** Without rollout_id, the id is that of the first session_meta, and must be
+** new. With rollout_id, the lines continue that conversation, so that a large
+** file can be imported in pieces, or line by line; memory holds one piece. If
+** there is no such conversation, it begins with the first session_meta. If the
+** lines have no session_meta, one is made.
 **
 ** Returns {"rolloutId", "lines", "items", "bad", "errors": [{"line",
 ** "reason"}]}; errors has the first 100.
@@ -21,18 +21,18 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-#define MAX_LISTED 100 /* bad lines that the result names */
+#define MAX_LISTED 100 /* the most bad lines in the result */
 
 typedef struct Import {
   BxStmts *pHome;
   char zId[37]; /* empty until the first session_meta names it */
   int bGiven;   /* zId came as an argument */
-  int bOpen;    /* it is there, or has begun */
-  int bBare;    /* there is no session_meta: any item begins it */
+  int bOpen;    /* it exists, or has been started */
+  int bBare;    /* there is no session_meta: any item starts it */
   RolloutHead head;
   i64 iNow;
   RolloutBatch *pBatch;
-  i64 nLine, nEarly; /* lines; those that come before the session_meta */
+  i64 nLine, nEarly; /* lines; lines before the session_meta */
   i64 nBad, nBadByte;
   int nLineByte; /* length of the line that is read */
   sqlite3_str *pBad;
@@ -52,9 +52,9 @@ static void badLine(Import *p, const char *zReason) {
 /*--------------------------------------------------------------- lines ----*/
 
 /* type, payload, payload's type, time, type's JSON type, payload's JSON type,
-** payload's id, members that would be lost when there is no payload, whether
-** the type has a NUL. zLineSql is asked of a line whose payload it gives as
-** JSON; item.c finds the bytes that it has in the line. */
+** payload's id, members that would be lost if there is no payload, whether the
+** type contains a NUL. zLineSql is run for a line, and returns its payload as
+** JSON; item.c finds the bytes of the payload in the line. */
 /* clang-format off */
 static const char zLineSql[] =
     "SELECT o ->> 'type', o -> 'payload', o ->> '$.payload.type', "
@@ -67,8 +67,8 @@ static const char zLineSql[] =
     "WHERE CASE WHEN " BX_JSON_VALID("?1") " THEN json_type(?1) = 'object' END";
 /* clang-format on */
 
-/* The first session_meta of a conversation that is not open yet. Returns 0
-** when the line cannot be it. */
+/* Takes the first session_meta of a conversation that has none yet. Returns 0
+** if the line cannot be one. */
 static int beginWith(Import *p, sqlite3_stmt *pRow, const char *zType) {
   const char *zJson = bxColumnText(pRow, 5, p->pErr);
   if (p->pErr->rc != SQLITE_OK) return 0;
@@ -98,8 +98,8 @@ static int beginWith(Import *p, sqlite3_stmt *pRow, const char *zType) {
     }
     if (bxRolloutFind(p->pHome, 0, p->zId, &p->head, p->pErr)) {
       bxFail(p->pErr, SQLITE_CONSTRAINT,
-          "RolloutExistsError: %s exists already; give an id as second "
-          "argument: this one to go on with it, another one to begin anew",
+          "RolloutExistsError: %s already exists; pass an id as second "
+          "argument: this id to continue it, or another id to start a new one",
           p->zId);
     }
   }
@@ -111,8 +111,9 @@ static const char zSame[] =
     "SELECT 1 FROM main.rollout_data WHERE id = ?1 AND timestamp = ?2 "
     "AND payload = ?3";
 
-/* The very session_meta that the conversation begins with means that the file
-** came in before. (A session that was resumed has another one further on.) */
+/* If the line is the session_meta with which the conversation begins, the file
+** was imported before. (A session that was resumed has another one further
+** on.) */
 static void checkRepeat(Import *p, const RolloutItem *pItem, i64 iTime) {
   sqlite3_stmt *pStmt;
   int bSame;
@@ -127,13 +128,13 @@ static void checkRepeat(Import *p, const RolloutItem *pItem, i64 iTime) {
   bxDone(pStmt, p->pErr);
   if (!bSame) return;
   bxFail(p->pErr, SQLITE_CONSTRAINT,
-      "RolloutExistsError: %s has its session_meta already; give another id "
-      "as second argument to import it again",
+      "RolloutExistsError: %s already has this session_meta; pass another id "
+      "as second argument to import the file again",
       p->zId);
 }
 
-/* Copies what must outlive the line's statement: the type and, when *pPayload
-** is not in the line itself, the payload after it. */
+/* Copies what must exist longer than the statement of the line: the type and,
+** if *pPayload is not in the line itself, the payload after it. */
 static char *copyItem(const char *zType, RolloutSpan *pPayload, int bPayload) {
   size_t nType = strlen(zType) + 1;
   size_t nMore = bPayload ? (size_t)pPayload->n : 0;
@@ -147,7 +148,7 @@ static char *copyItem(const char *zType, RolloutSpan *pPayload, int bPayload) {
   return z;
 }
 
-/* Takes one item in. pItem's payload may be in the row. */
+/* Adds one item. The payload of pItem may be in the row. */
 static void keepItem(Import *p, sqlite3_stmt *pRow, const char *zType,
     RolloutItem *pItem, i64 iTime) {
   const char *zPayloadType = 0;
@@ -203,7 +204,7 @@ static void importItem(Import *p, sqlite3_stmt *pRow, const char *zLine) {
   keepItem(p, pRow, zType, &item, iTime);
 }
 
-/* One line without its newline. */
+/* Reads one line without its newline. */
 static void importLine(Import *p, const char *zLine, int nLine) {
   sqlite3_stmt *pRow;
   p->nLine++;
@@ -237,8 +238,8 @@ static void importText(Import *p, const char *z, int n) {
   }
 }
 
-/* Reads the text once more when it has no session_meta for the id that was
-** given: then any item begins the conversation. */
+/* Reads the text again if it has no session_meta for the id that was given:
+** then any item starts the conversation. */
 static void importBare(Import *p, const char *z, int n) {
   p->bBare = 1;
   p->nLine = p->nBad = p->nBadByte = 0;
@@ -301,7 +302,7 @@ void bxRolloutImport(BxCall *p) {
   if (p->err.rc != SQLITE_OK) return;
   import.pBad = sqlite3_str_new(0);
   import.pBatch = bxRolloutBatchNew(&p->err);
-  /* With no id yet this only takes the write lock. */
+  /* Without an id this only takes the write lock. */
   import.bOpen =
       bxRolloutFind(import.pHome, 1, import.zId, &import.head, &p->err);
   if (import.bOpen && import.head.iExpire < import.iNow) {
@@ -317,8 +318,8 @@ void bxRolloutImport(BxCall *p) {
   if (!import.bOpen) {
     bxFail(&p->err, SQLITE_CONSTRAINT,
         "ValidationError: Invalid rollout file: none of its %lld lines is a "
-        "session_meta with "
-        "a UUID as id, so there is no conversation to put them in",
+        "session_meta with a UUID as id; pass the id of a conversation as "
+        "second argument",
         import.nLine);
   }
   bxRolloutBatchDrop(

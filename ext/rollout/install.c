@@ -1,9 +1,10 @@
 /*
-** install.c: what blackbox_install() does beside the text of sql/: it carries a
-** database of version 1 over, and rebuilds what was lost with a dropped table.
+** install.c: what blackbox_install() does in addition to the text of sql/: it
+** upgrades a database of version 1, and rebuilds what was lost with a dropped
+** table.
 **
-** Version 1 had no stamp in rollout_heads, and a column look in rollout_data,
-** which stays and means nothing.
+** Version 1 had no stamp in rollout_heads. It had a column look in
+** rollout_data, which stays and is not used.
 */
 #include "rollout.h"
 SQLITE_EXTENSION_INIT3
@@ -24,7 +25,7 @@ void bxRolloutAdopt(BxStmts *p, BxErr *pErr) {
       pErr);
 }
 
-/* Conversations without their row of rollout_about, or without any turn. */
+/* The conversations without a row of rollout_about, or without any turn. */
 #define LOST                                                                   \
   "FROM main.rollout_heads AS h WHERE (h.last_sequence >= 0 AND NOT EXISTS "   \
   "(SELECT 1 FROM main.rollout_about AS a WHERE a.no = h.no)) OR (h.turns > 0" \

@@ -1,17 +1,17 @@
 /*
-** item.c: where the parts of an item stand in the text it was given in.
+** item.c: finds the parts of an item in the text in which it was given.
 **
-** SQLite's JSON functions tell whether a text is JSON and what its values are.
-** They do not tell where a value stands, and a payload is to be kept byte by
-** byte. So a text that is known to be JSON is walked over here, from token to
-** token. Nothing is decoded: an item with an escape in a place that matters is
-** marked as odd, and read by SQLite.
+** SQLite's JSON functions test whether a text is JSON, and return its values.
+** They do not return where a value begins and ends, and a payload must be kept
+** byte by byte. So this file walks over a text that is known to be JSON, token
+** by token. It decodes nothing: an item with an escape in a relevant place is
+** marked as odd, and SQLite reads it.
 **
-** core/json.c walks over JSON as well, and cannot take this over. It checks
-** what it passes, and gives up where json_valid() still accepts (more levels
-** than it goes down, say); an item must be found in every text that json_valid()
-** accepts. Here nothing is checked, so a string is passed by strchr(), in a
-** third of the time.
+** core/json.c also walks over JSON, but cannot be used here. It checks the
+** text, and gives up on some texts that json_valid() accepts, for example with
+** more levels than it supports. An item must be found in every text that
+** json_valid() accepts. Here nothing is checked, so that strchr() finds the end
+** of a string, in a third of the time.
 */
 #include "rollout.h"
 SQLITE_EXTENSION_INIT3
@@ -23,8 +23,8 @@ static const char *passSpace(const char *z) {
   return z;
 }
 
-/* Behind the string whose opening quote is at z: the next quote with an even
-** number of backslashes before it ends it. */
+/* The position after the string whose opening quote is at z. It ends at the
+** next quote that has an even number of backslashes before it. */
 static const char *passString(const char *z) {
   const char *zEnd = z;
   assert(*z == '"');
@@ -38,7 +38,7 @@ static const char *passString(const char *z) {
   }
 }
 
-/* Behind the value at z. */
+/* The position after the value at z. */
 static const char *passValue(const char *z) {
   i64 nDepth = 0;
   for (;;) {
@@ -66,7 +66,7 @@ static int isKey(RolloutSpan key, const char *zName) {
   return (size_t)key.n == n + 2 && memcmp(key.z + 1, zName, n) == 0;
 }
 
-/* Whether the token is a string, and free of escapes. */
+/* Whether the token is a string without escapes. */
 static int isPlain(RolloutSpan token) {
   return token.n >= 2 && *token.z == '"' &&
          memchr(token.z, '\\', (size_t)token.n) == 0;
@@ -82,13 +82,14 @@ static const char *readKey(const char *z, RolloutSpan *pKey, int *pbOdd) {
   return passSpace(*z == ':' ? z + 1 : z);
 }
 
-/* Behind the value that ends at z, and the comma: at the next key, if any. */
+/* The position of the next key after the value that ends at z, if there is
+** one. */
 static const char *passComma(const char *z) {
   z = passSpace(z);
   return *z == ',' ? passSpace(z + 1) : z;
 }
 
-/* Of two members with one name, the first counts, as for SQLite. */
+/* Of two members with the same name the first counts, as in SQLite. */
 static void setSpan(RolloutSpan *p, const char *z, const char *zEnd) {
   assert(z <= zEnd);
   if (p->z != 0) return;
@@ -163,7 +164,7 @@ int bxRolloutName(RolloutSpan token, char zName[ROLLOUT_MAX_NAME + 1]) {
   return (int)token.n - 2;
 }
 
-/* Compares two names as the policy does: some_name is SomeName. */
+/* Compares two names as the policy does: some_name equals SomeName. */
 static int sameName(const char *z, const char *zName) {
   while (*z || *zName) {
     if (*z == '_') {

@@ -1,16 +1,17 @@
 /*
-** manage.c: a conversation as a whole: create, resume, archive, delete, fork,
+** manage.c: whole conversations: create, resume, archive, delete, fork,
 ** rebuild, and the clean-up of those that have expired.
 **
-** Each is one inner statement, and the triggers in sql/rollout.sql do the
-** rest; the same statement by hand does the same.
+** Each function is one inner statement, and the triggers in sql/rollout.sql do
+** the rest. The same statement can also be run by hand.
 */
 #include "rollout.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-/* Reads days, or 'permanent'. Returns 1 when *piExpire is to be bound. */
+/* Reads a number of days, or 'permanent'. Returns 1 if *piExpire must be
+** bound. */
 static int readTtl(sqlite3_value *pVal, i64 iNow, i64 *piExpire, BxErr *pErr) {
   int eType = pVal ? sqlite3_value_type(pVal) : SQLITE_NULL;
   if (eType == SQLITE_INTEGER || eType == SQLITE_FLOAT) {
@@ -22,8 +23,8 @@ static int readTtl(sqlite3_value *pVal, i64 iNow, i64 *piExpire, BxErr *pErr) {
     }
   }
   bxRolloutRefuse(pErr,
-      "ValidationError: Invalid TTL: %s, must be a number of days from 0, or "
-      "'permanent'; leave it out for the setting rollout.ttl_days",
+      "ValidationError: Invalid TTL: %s, it must be a number of days from 0, "
+      "or 'permanent'; omit it to use the setting rollout.ttl_days",
       pVal);
   return 0;
 }
@@ -166,8 +167,8 @@ static const char zFork[] =
     "INSERT INTO main.rollout_forks(parent, turn, id, created) "
     "VALUES (?1, ?2, ?3, ?4)";
 
-/* What can be wrong with a fork, with the values that the trigger cannot show.
-** Returns 0 on error. */
+/* Checks what can be wrong with a fork, because the message of the trigger
+** cannot show values. Returns 0 on error. */
 static int checkFork(BxStmts *p, const char *zId, const char *zNew, i64 iTurn,
     i64 iNow, BxErr *pErr) {
   static const char zSql[] = "SELECT h.turns, " BX_JSON_VALID(
@@ -184,14 +185,14 @@ static int checkFork(BxStmts *p, const char *zId, const char *zNew, i64 iTurn,
     i64 nTurn = sqlite3_column_int64(pStmt, 0);
     if (iTurn > nTurn) {
       bxFail(pErr, SQLITE_CONSTRAINT,
-          "InvalidTurnError: Invalid turn: %lld; %s has %lld turns, so give 0 "
-          "to %lld, or leave it out to share everything",
+          "InvalidTurnError: Invalid turn: %lld; %s has %lld turns; use 0 to "
+          "%lld, or omit it to share everything",
           iTurn, zId, nTurn, nTurn);
     }
     if (!sqlite3_column_int(pStmt, 1)) {
       bxFail(pErr, SQLITE_CORRUPT_VTAB,
           "CorruptedRolloutError: Corrupted rollout: the payload of item 0 of "
-          "%s is not JSON; UPDATE rollouts SET session_meta mends it",
+          "%s is not JSON; UPDATE rollouts SET session_meta to repair it",
           zId);
     }
   }

@@ -1,11 +1,11 @@
 /*
 ** read.c: lists, pages, histories, ranges, and the export. Nothing here changes
-** data; what has expired is left out.
+** data. Conversations that have expired are not shown.
 **
-** The order of a list is "updated" and then id, newest first. A cursor is
-** the pair of the last row seen, "<updated>|<id>", so a page goes on after
-** it whatever has changed elsewhere. The items of a conversation come in
-** order from its segments without a sort.
+** The order of a list is "updated" and then id, newest first. A cursor is the
+** pair of the last row seen, "<updated>|<id>", so that the next page begins
+** after that row, whatever else has changed. The items of a conversation come
+** from its segments in order, without a sort.
 */
 #include "rollout.h"
 SQLITE_EXTENSION_INIT3
@@ -20,7 +20,7 @@ static i64 readPageSize(sqlite3_value *pVal, BxErr *pErr) {
   i64 n = bxInt(pVal, "page size", 1, ROLLOUT_PAGE_MAX, &err);
   if (pErr->rc == SQLITE_OK && err.rc != SQLITE_OK) {
     bxRolloutRefuse(pErr,
-        "ValidationError: Invalid page size: %s, must be a whole number from 1 "
+        "ValidationError: Invalid page size: %s, it must be an integer from 1 "
         "to 100",
         pVal);
   }
@@ -28,7 +28,8 @@ static i64 readPageSize(sqlite3_value *pVal, BxErr *pErr) {
   return n;
 }
 
-/* Splits "<updated>|<id>". Without a cursor the list begins at its top. */
+/* Splits "<updated>|<id>". Without a cursor the list begins at the first
+** row. */
 static void readCursor(
     sqlite3_value *pVal, i64 *piUpdated, char zId[37], BxErr *pErr) {
   const char *z = 0;
@@ -56,8 +57,8 @@ static void readCursor(
   }
   if (!bGood) {
     bxRolloutRefuse(pErr,
-        "ValidationError: Invalid cursor: %s, must be one that a page or a "
-        "list gave, <updated>|<id>",
+        "ValidationError: Invalid cursor: %s, it must have the form "
+        "<updated>|<id>; use a cursor that a page or a list returned",
         pVal);
   }
 }
@@ -87,7 +88,7 @@ sqlite3_stmt *bxRolloutList(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   return pStmt;
 }
 
-/* ?3 is now; one row more than a scan takes tells whether there is more. */
+/* ?3 is now. One more row than a scan reads shows whether there are more. */
 static const char zScan[] =
     "SELECT h.expires_at IS NULL OR h.expires_at >= ?3, "
     "h.updated || '|' || h.id, "
@@ -101,11 +102,11 @@ typedef struct Page {
   i64 nSize;
   int nScanned, nItem;
   int bMore, bCap;
-  char zNext[64]; /* cursor of the last row looked at */
+  char zNext[64]; /* cursor of the last row examined */
   sqlite3_str *pItems;
 } Page;
 
-/* Takes one row into the page. Returns 0 when the page ends before it. */
+/* Adds one row to the page. Returns 0 if the page ends before it. */
 static int pageRow(Page *p, sqlite3_stmt *pStmt, BxErr *pErr) {
   int bVisible = sqlite3_column_int(pStmt, 0);
   const char *zNext = bxColumnText(pStmt, 1, pErr);
@@ -174,8 +175,8 @@ static void appendString(sqlite3_str *pOut, const char *z, int n) {
   sqlite3_str_appendchar(pOut, 1, '"');
 }
 
-/* Head and items in one statement, so that they are of one moment. One without
-** items has a row of its own. */
+/* Head and items in one statement, so that they are consistent. A conversation
+** without items has one row. */
 static const char zHistory[] =
     "SELECT d.id & 4294967295, d.type, d.payload, h.last_sequence "
     "FROM main.rollout_heads AS h "
@@ -189,12 +190,11 @@ static const char zHistory[] =
 static void itemMissing(i64 n, const char *zId, BxErr *pErr) {
   bxFail(pErr, SQLITE_CORRUPT_VTAB,
       "CorruptedRolloutError: Corrupted rollout: item %lld of %s is missing; "
-      "rollout_items has the "
-      "others",
+      "rollout_items shows the other items",
       n, zId);
 }
 
-/* Whether the item of the row is the one to come next, and is whole. */
+/* Whether the item of the row is the next one, and is valid. */
 static int checkItem(
     BxStmts *p, sqlite3_stmt *pStmt, i64 iNext, const char *zId, BxErr *pErr) {
   const char *zPayload = bxColumnText(pStmt, 2, pErr);
@@ -206,8 +206,7 @@ static int checkItem(
              !bxIsJson(p->bx, zPayload, sqlite3_column_bytes(pStmt, 2), pErr)) {
     bxFail(pErr, SQLITE_CORRUPT_VTAB,
         "CorruptedRolloutError: Corrupted rollout: the payload of item %lld of "
-        "%s is not JSON; "
-        "rollout_items has it and the others as text",
+        "%s is not JSON; rollout_items shows all items as text",
         iNext, zId);
   }
   return pErr->rc == SQLITE_OK;
@@ -226,7 +225,7 @@ static void appendItem(sqlite3_str *pOut, sqlite3_stmt *pStmt, int bFirst) {
   sqlite3_str_append(pOut, "}", 1);
 }
 
-/* Appends the items of a history. Returns how many there are. */
+/* Appends the items of a history. Returns their number. */
 static i64 appendItems(BxStmts *p, sqlite3_str *pOut, sqlite3_stmt *pStmt,
     const char *zId, BxErr *pErr) {
   i64 n = 0, iLast = -1;
@@ -241,16 +240,16 @@ static i64 appendItems(BxStmts *p, sqlite3_str *pOut, sqlite3_stmt *pStmt,
   return n;
 }
 
-/* Ends a long text. Too long is an error of its own, not lack of memory. */
+/* Ends a long text. A text that is too long has an error of its own, because it
+** is not a lack of memory. */
 static void returnLong(BxCall *p, sqlite3_str *pOut, const char *zInstead) {
   int rc = sqlite3_str_errcode(pOut);
   int n = sqlite3_str_length(pOut);
   char *z = sqlite3_str_finish(pOut);
   if (rc == SQLITE_TOOBIG) {
     bxFail(&p->err, SQLITE_TOOBIG,
-        "RolloutTooLongError: Rollout too long: its text passes the limit of "
-        "this connection; "
-        "read it by rows, with %s",
+        "RolloutTooLongError: Rollout too long: its text is longer than the "
+        "limit of this connection; read it in rows, with %s",
         zInstead);
   } else if (rc != SQLITE_OK) {
     bxFail(&p->err, rc, "out of memory");
@@ -296,13 +295,14 @@ void bxRolloutHistory(BxCall *p) {
 
 /*-------------------------------------------------------------- ranges ----*/
 
-/* 1 for 'backward', 0 for 'forward' or nothing. */
+/* 1 for 'backward', 0 for 'forward' or NULL. */
 static int readDirection(sqlite3_value *pVal, BxErr *pErr) {
   const char *z = bxText(pVal, "direction", 20, 1, pErr);
   if (z == 0 || strcmp(z, "forward") == 0) return 0;
   if (strcmp(z, "backward") != 0) {
     bxFail(pErr, SQLITE_CONSTRAINT,
-        "ValidationError: direction must be 'forward' or 'backward', got %Q",
+        "ValidationError: direction must be 'forward' or 'backward', got %Q; "
+        "omit it for 'forward'",
         z);
   }
   return 1;
@@ -367,7 +367,7 @@ sqlite3_stmt *bxRolloutDropped(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
                      "ORDER BY s.rollout, s.first, d.id"
 static const char zLines[] = LINE_SELECT;
 
-/* Number of the conversation to export, or an error. */
+/* The number of the conversation to export, or an error. */
 static i64 findExport(Bx *bx, sqlite3_value *pId, char zId[37], BxErr *pErr) {
   RolloutHead head = {0, 0, 0};
   bxRolloutId(pId, zId, pErr);
@@ -401,6 +401,6 @@ void bxRolloutExport(BxCall *p) {
     bAny = 1;
   }
   bxDone(pStmt, &p->err);
-  if (!bAny) bxRolloutMissing(zId, &p->err); /* it was deleted in between */
+  if (!bAny) bxRolloutMissing(zId, &p->err); /* it was deleted meanwhile */
   returnLong(p, pOut, "SELECT line FROM rollout_export(id)");
 }

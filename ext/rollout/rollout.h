@@ -1,7 +1,7 @@
 /*
-** rollout.h: what the files of the rollout domain share. The rules live in
-** sql/rollout.sql; this code checks arguments, writes by as few statements as
-** it can, and puts values into the messages that SQL can only word.
+** rollout.h: what the files of the rollout domain share. The rules are in
+** sql/rollout.sql. The C code checks arguments, writes with as few statements
+** as possible, and adds values to the messages of the rules.
 */
 #ifndef BX_ROLLOUT_H
 #define BX_ROLLOUT_H
@@ -9,15 +9,15 @@
 #include "../core/core.h"
 
 #define ROLLOUT_MAX_PAYLOAD 67108864 /* bytes; as in sql/rollout.sql */
-#define ROLLOUT_LAST 4294967295      /* the last sequence there can be */
-#define ROLLOUT_PAGE_MAX 100         /* rows of a page, and of a scan */
-#define ROLLOUT_MAX_TEXT 1000000000  /* bytes that an argument may have */
+#define ROLLOUT_LAST 4294967295      /* the highest possible sequence */
+#define ROLLOUT_PAGE_MAX 100         /* most rows of a page, and of a scan */
+#define ROLLOUT_MAX_TEXT 1000000000  /* most bytes of an argument */
 
 /* SQL: milliseconds as ISO 8601 text. */
 #define ROLLOUT_ISO(ms)                                                        \
   "strftime('%Y-%m-%dT%H:%M:%fZ', " ms " / 1000.0, 'unixepoch')"
-/* SQL: the items of conversation number ?1, to be ordered by
-** "s.rollout, s.first, d.id" (no sort is needed), or all three DESC. */
+/* SQL: the items of conversation number ?1. Use it with ORDER BY s.rollout,
+** s.first, d.id (which needs no sort), or with all three DESC. */
 #define ROLLOUT_FROM_ITEMS                                                     \
   "FROM main.rollout_segments AS s CROSS JOIN main.rollout_data AS d "         \
   "ON d.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last "    \
@@ -25,43 +25,45 @@
 
 /*---------------------------------------------------------- head.c ----*/
 
-/* What the row of a conversation says. */
+/* The row of a conversation. */
 typedef struct RolloutHead {
   i64 no;
-  i64 iLast;   /* last sequence; -1 when there is no item */
+  i64 iLast;   /* last sequence; -1 if there are no items */
   i64 iExpire; /* milliseconds; BX_MAX_TIME + 1 for never */
 } RolloutHead;
 
 /*
-** Reads an id into zId, in lower case. Error "InvalidIdError: ...".
+** Reads an id into zId, in lower case. Error: "InvalidIdError: ...".
 */
 void bxRolloutId(sqlite3_value *pVal, char zId[37], BxErr *pErr);
-/* The statements of the schema that carries the domain. */
+/* The statements of the schema that has the domain. */
 BxStmts *bxRolloutHome(Bx *bx, BxErr *pErr);
 /*
-** Finds a conversation. bWrite makes that the first write of the transaction.
-** Returns 0 when there is none.
+** Finds a conversation. With bWrite this is the first write of the transaction.
+** Returns 0 if there is none.
 */
 int bxRolloutFind(
     BxStmts *p, int bWrite, const char *zId, RolloutHead *pHead, BxErr *pErr);
 /* The key of an item. */
 i64 bxRolloutKey(i64 no, i64 iSequence);
-/* Errors RolloutNotFoundError, RolloutExistsError and RolloutExpiredError. */
+/* Set the errors RolloutNotFoundError, RolloutExistsError,
+** RolloutExpiredError. */
 void bxRolloutMissing(const char *zId, BxErr *pErr);
 void bxRolloutExists(const char *zId, BxErr *pErr);
 void bxRolloutExpired(const char *zId, i64 iExpire, BxErr *pErr);
-/* bxRolloutFind(), and an error when it is missing or expired at iNow. */
+/* bxRolloutFind(), with an error if it does not exist or has expired at
+** iNow. */
 void bxRolloutOpen(BxStmts *p, int bWrite, const char *zId, i64 iNow,
     RolloutHead *pHead, BxErr *pErr);
-/* A conversation that is there and has not expired; else number 0, without
+/* A conversation that exists and has not expired; otherwise number 0, without
 ** items. */
 RolloutHead bxRolloutLive(Bx *bx, sqlite3_value *pId, i64 iNow, BxErr *pErr);
-/* A query of the caller's own on the schema of the domain. */
+/* Prepares a query of the caller on the schema of the domain. */
 sqlite3_stmt *bxRolloutQuery(Bx *bx, const char *zSql, BxErr *pErr);
-/* Gives an error its last form: what SQLite said gets the prefix, which begins
-** with a name ("WriteError: Write failed: "). */
+/* Completes an error: a message of SQLite gets the prefix, which begins with a
+** name ("WriteError: Write failed: "). */
 void bxRolloutExplain(BxErr *pErr, const char *zPrefix);
-/* Error whose message shows a value: zFormat has one %s. */
+/* Sets an error whose message shows a value: zFormat has one %s. */
 void bxRolloutRefuse(BxErr *pErr, const char *zFormat, sqlite3_value *pVal);
 
 typedef struct RolloutBatch RolloutBatch;
@@ -72,17 +74,18 @@ typedef struct RolloutShut {
   i64 no;
 } RolloutShut;
 
-/* What the domain keeps for a connection. */
+/* The state of the domain for a connection. */
 typedef struct RolloutSlot {
   int nShut, nShutAlloc; /* conversations that were shut down here */
   RolloutShut *aShut;
-  const RolloutBatch *pBatch; /* what rollout_batch shows just now, or NULL */
+  const RolloutBatch
+      *pBatch; /* the rows that rollout_batch shows now, or NULL */
 } RolloutSlot;
 
-/* Makes it when it is not there yet. */
+/* Returns that state, and creates it if needed. */
 RolloutSlot *bxRolloutSlot(Bx *bx, BxErr *pErr);
 int bxRolloutIsShut(BxStmts *pHome, const char *zId, i64 no);
-/* Error RolloutShutDownError when it was. */
+/* Sets the error RolloutShutDownError if it was shut down. */
 void bxRolloutNotShut(BxStmts *pHome, const char *zId, i64 no, BxErr *pErr);
 void bxRolloutSetShut(
     BxStmts *pHome, const char *zId, i64 no, int bShut, BxErr *pErr);
@@ -91,7 +94,7 @@ void bxRolloutSetShut(
 
 #define ROLLOUT_MAX_NAME 100 /* bytes of a type; as in sql/rollout.sql */
 
-/* A JSON value where it stands; z is NULL when it is not there. */
+/* The position of a JSON value in its text; z is NULL if it is missing. */
 typedef struct RolloutSpan {
   const char *z;
   i64 n;
@@ -100,27 +103,28 @@ typedef struct RolloutSpan {
 typedef struct RolloutItem {
   RolloutSpan whole, type, payload, timestamp;
   RolloutSpan payloadType, role; /* members of the payload */
-  int bOdd; /* a key has an escape: the parts are not to be relied on */
+  int bOdd;                      /* a key has an escape: do not use the parts */
 } RolloutItem;
 
 /*
-** The first item of an array or the one item that z is, and the one after the
-** item that ends at z; NULL for none. z is text that json_valid() accepts.
+** The first item of the array z, or z itself if it is one item; and the item
+** after the item that ends at z. NULL if there is none. z is text that
+** json_valid() accepts.
 */
 const char *bxRolloutFirstItem(const char *z);
 const char *bxRolloutNextItem(const char *z);
 /* Finds the parts of the item at z. Returns its end. */
 const char *bxRolloutReadItem(const char *z, RolloutItem *p);
 /* Copies a string without escapes and of at most ROLLOUT_MAX_NAME bytes.
-** Returns its length; 0 for what is empty or anything else. */
+** Returns its length, or 0 for an empty string or anything else. */
 int bxRolloutName(RolloutSpan token, char zName[ROLLOUT_MAX_NAME + 1]);
 
-/* Whether the triggers must look into items of a pair of types (see looked in
-** rollout_heads): never, always, or when the role may be "user". */
+/* Whether the triggers must read items of a pair of types (see looked in
+** rollout_heads): never, always, or if the role may be "user". */
 typedef enum { ROLLOUT_PASS, ROLLOUT_LOOK, ROLLOUT_MESSAGE } RolloutKind;
 
 RolloutKind bxRolloutKind(const char *zType, const char *zPayloadType);
-/* Whether they must look into this one. */
+/* Whether they must read this one. */
 int bxRolloutMatters(const RolloutItem *p, RolloutKind eKind);
 
 /*--------------------------------------------------------- batch.c ----*/
@@ -130,21 +134,22 @@ extern const sqlite3_module bxRolloutBatchModule;
 RolloutBatch *bxRolloutBatchNew(BxErr *pErr);
 void bxRolloutBatchFree(RolloutBatch *p);
 /*
-** Takes an item in. zType and payload must live until the batch is written;
-** without a payload, payload.z is NULL. zOwned, if it is not NULL, is freed
-** then. bLook 0: nothing in the payload needs to be looked at.
+** Adds an item. zType and payload must exist until the batch is written.
+** Without a payload, payload.z is NULL. zOwned, if it is not NULL, is freed
+** after that. If bLook is 0, the triggers need not read the payload.
 */
 void bxRolloutBatchAdd(RolloutBatch *p, i64 iTime, const char *zType,
     RolloutSpan payload, char *zOwned, int bLook, BxErr *pErr);
-/* Counts nItem items of these types, of nByte bytes together, as dropped. Both
-** texts must live until the batch is written. */
+/* Counts nItem items of these types, with nByte bytes together, as dropped.
+** Both texts must exist until the batch is written. */
 void bxRolloutBatchDrop(RolloutBatch *p, const char *zType,
     const char *zPayloadType, i64 nItem, i64 nByte, BxErr *pErr);
-/* Writes all of it to conversation zId, after pHead->iLast; where its number is
-** 0 the first item starts it. Without a savepoint it takes one statement. */
+/* Writes the batch to conversation zId, after pHead->iLast. If the number of
+** the head is 0, the first item starts the conversation. Without a savepoint
+** this is one statement. */
 void bxRolloutBatchPut(RolloutBatch *p, BxStmts *pHome, const char *zId,
     const RolloutHead *pHead, i64 iNow, int bSavepoint, BxErr *pErr);
-/* How many items there are. */
+/* The number of items. */
 i64 bxRolloutBatchCount(const RolloutBatch *p);
 
 /*------------------------------------------------------- functions ----*/
@@ -157,7 +162,7 @@ void bxRolloutDelete(BxCall *p);
 void bxRolloutCleanup(BxCall *p);
 void bxRolloutFork(BxCall *p);
 void bxRolloutRebuild(BxCall *p);
-/* install.c: carries a database of version 1 over. */
+/* install.c: upgrades a database of version 1. */
 void bxRolloutAdopt(BxStmts *p, BxErr *pErr);
 /* Rebuilds the conversations whose derived rows were lost with a table. */
 void bxRolloutMend(BxStmts *p, BxErr *pErr);

@@ -1,19 +1,19 @@
 /*
 ** search.c: full-text search over what users and assistants said.
 **
-** It is installed on request, as it needs FTS5 with the trigram tokenizer on
-** every host that writes afterwards: rollout_search_install() makes the table
-** rollout_fts and three triggers that keep it exact, and fills it. A query
-** is a literal piece of text of at least 3 characters, in any case. Shared
-** items of forks are found once, for the conversation that wrote them, or, if
-** that is gone or has expired, for the oldest fork.
+** It is installed on request, because every host that writes afterwards needs
+** FTS5 with the trigram tokenizer. rollout_search_install() creates the table
+** rollout_fts, three triggers that keep it exact, and fills it. A query is a
+** literal text of at least 3 characters, in upper or lower case. An item that
+** forks share is found once: in the conversation that wrote it or, if that was
+** deleted or has expired, in the oldest fork.
 */
 #include "rollout.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-/* A message is indexed once, though some recorders write it twice running, as
+/* A message is indexed once, though some recorders write it twice in a row, as
 ** an item and as an event. */
 #define SPOKEN(texts)                                                          \
   "SELECT x.id, x.text FROM " texts " AS x WHERE x.text <> '' AND NOT EXISTS " \
@@ -53,7 +53,7 @@ static const char zLock[] = "UPDATE main.rollout_act SET id = id";
 #define HAS_INDEX                                                              \
   "SELECT count(*) FROM main.sqlite_schema WHERE name = 'rollout_fts'"
 
-/* An FTS5 without the tokenizer, or no FTS5, is told apart by its message. */
+/* The messages show whether FTS5 or only the tokenizer is missing. */
 static void explainHost(BxErr *pErr) {
   BxErr said;
   if (!bxSays(pErr, "no such module") && !bxSays(pErr, "no such tokenizer")) {
@@ -63,7 +63,8 @@ static void explainHost(BxErr *pErr) {
   said = bxTake(pErr);
   bxFail(pErr, said.rc,
       "SearchError: this SQLite %s has no FTS5 with the trigram tokenizer "
-      "(%s); everything but the search works without it",
+      "(%s); use an SQLite that has it; everything but the search works "
+      "without it",
       sqlite3_libversion(), said.zMsg);
   bxClear(&said);
 }
@@ -87,8 +88,8 @@ void bxRolloutSearchRemove(BxCall *p) {
   if (pHome == 0) return;
   if (p->pCtx == 0) {
     bxFail(&p->err, SQLITE_MISUSE,
-        "MisuseError: a table is not dropped inside a statement that writes; "
-        "call it as SELECT rollout_search_remove()");
+        "MisuseError: a table cannot be dropped inside a statement that "
+        "writes; call it as SELECT rollout_search_remove()");
   }
   bxExec(pHome, zLock, &p->err);
   bThere = bxNumber(pHome, HAS_INDEX, &p->err);
@@ -97,8 +98,8 @@ void bxRolloutSearchRemove(BxCall *p) {
   bxReturnInt(p, bThere);
 }
 
-/* Characters before and after the beginning of what was found. The marks
-** around it are control characters, as no message has them. */
+/* The characters before and after the beginning of a match. The marks around it
+** are control characters, because messages do not contain them. */
 #define BEFORE "48"
 #define WHOLE "144"
 #define MARKED_TEXT "highlight(rollout_fts, 0, char(1), char(2))"
@@ -115,12 +116,14 @@ sqlite3_stmt *bxRolloutSearch(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   }
   if (z != 0 && nChar < 3) {
     bxFail(pErr, SQLITE_CONSTRAINT,
-        "ValidationError: query must have at least 3 characters, got %Q", z);
+        "ValidationError: query must have at least 3 characters, got %Q; use a "
+        "longer text",
+        z);
   }
   if (p != 0 && bxNumber(p, HAS_INDEX, pErr) == 0) {
     bxFail(pErr, SQLITE_ERROR,
         "SearchError: the search is not installed; SELECT "
-        "rollout_search_install() makes its index");
+        "rollout_search_install() to create its index");
   }
   pStmt =
       p == 0 ? 0

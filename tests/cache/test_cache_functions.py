@@ -131,7 +131,7 @@ def test_each_error_names_what_was_given_and_what_is_expected(db):
     write(db, A, text(90), task="task0005")
     m = refuses(db, "^QuotaExceededError", put_in, *change(data=text(60)),
                 error=sqlite3.IntegrityError)
-    assert A in m and "93 of 150 bytes" in m and "60 bytes do not fit" in m
+    assert A in m and "93 of 150 bytes" in m and "60 more bytes do not fit" in m
     assert "cache_delete" in m
     m = refuses(db, "^QuotaExceededError", "SELECT cache_update(?,?,'d')", k, text(61))
     assert "93 of 150 bytes" in m

@@ -227,7 +227,7 @@ def test_bad_input_is_refused_and_changes_nothing(rec, begin, values, message):
     ("UPDATE rec SET timestamp = NULL", "timestamp must be"),
     ("UPDATE rec SET screenshot = 'x'", "screenshot must be"),
     ("UPDATE rec SET pinned = 2", "pinned must be"),
-    ("INSERT INTO rec(rowid, id, action) VALUES(7, 'b', '{}')", "gives the rowid"),
+    ("INSERT INTO rec(rowid, id, action) VALUES(7, 'b', '{}')", "assigns the rowid"),
     ("INSERT INTO rec(id, action, pruned) VALUES('b', '{}', 1)", "pruned is computed"),
     ("INSERT INTO rec(id, action, pinned) VALUES('b', '{}', 'yes')", "pinned must be"),
     ("UPDATE rec SET value = 5", "a setting is INSERT INTO"),
@@ -258,7 +258,7 @@ def test_bad_changes_are_refused(rec, sql, message):
     ("max_screenshots=1.5", "max_screenshots cannot be"),
     ("max_size_bytes=", "max_size_bytes has no value"),
     ("retention_policy=''", "retention_policy has no value"),
-    ("max_screenshots=20", "max_screenshots limits.*'keep-last-n' only"),
+    ("max_screenshots=20", "max_screenshots is used only with.*'keep-last-n'"),
     ("retention_policy='confidence-based', max_screenshots=20", "'keep-last-n' only"),
     ("max_screenshots=1, max_screenshots=2", "max_screenshots is given twice"),
     ("resume=", "resume has no value"),
@@ -568,12 +568,12 @@ def test_stats_list_every_buffer_by_its_name(rec, path):
 
 
 @pytest.mark.parametrize("sql, message", [
-    ("UPDATE rec_rows SET place = 1", "only a buffer in temp moves"),
-    ("UPDATE rec_rows SET place = 0", "only a buffer in temp moves"),
-    ("DELETE FROM rec_state", "DROP TABLE it instead"),
+    ("UPDATE rec_rows SET place = 1", "only a buffer in temp can move"),
+    ("UPDATE rec_rows SET place = 0", "only a buffer in temp can move"),
+    ("DELETE FROM rec_state", "DROP TABLE the buffer instead"),
     ("INSERT OR REPLACE INTO rec_state(one, version, max_size_bytes, prune_threshold, "
      "retention_policy, max_screenshots) VALUES(1, 1, 1000, 0.1, 'keep-all', 0)",
-     "ReadOnlyError: this row is the buffer"),
+     "ReadOnlyError: this row is the state of the buffer"),
 ])
 def test_plain_sql_cannot_take_the_buffer_apart(rec, path, sql, message):
     rec.execute("INSERT INTO rec(id, action, screenshot, pinned) VALUES('p', '{}', x'01', 1)")

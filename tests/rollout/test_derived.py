@@ -58,7 +58,7 @@ def test_an_upsert_cannot_hide_or_falsify_a_conversation(told, change, begin):
                 "UPDATE OR IGNORE rollout_heads SET "):
         if begin:
             told.execute("BEGIN")
-        with pytest.raises(sqlite3.IntegrityError, match="ReadOnlyError: of a head only"):
+        with pytest.raises(sqlite3.IntegrityError, match="ReadOnlyError: only status and expires_at"):
             told.execute(sql + change + (" WHERE id = :id" if "UPDATE roll" in sql
                                          or "OR " in sql else ""), {"id": ID})
         if begin:
@@ -161,7 +161,7 @@ def test_a_plain_insert_puts_no_payload_that_is_not_json(told, payload, verb):
 def test_a_plain_insert_leaves_no_gap(told, key):
     before = stored(told)
     for verb in "INSERT", "INSERT OR REPLACE", "INSERT OR IGNORE":
-        with pytest.raises(sqlite3.IntegrityError, match="SequenceError: items are appended"):
+        with pytest.raises(sqlite3.IntegrityError, match="SequenceError: items must be appended"):
             told.execute(f"{verb} INTO rollout_data(id, timestamp, type, payload) "
                          f"VALUES ({key}, 1, 'x', '1')")
     assert stored(told) == before

@@ -28,7 +28,7 @@ def test_every_message_of_the_code_begins_with_a_name():
         text = path.read_text()
         for call in re.finditer(r'\b(?:bxFail|bxRolloutRefuse)\(([^;]*?)"((?:[^"\\]|\\.)*)"', text):
             message = call.group(2)
-            if message in ("out of memory", "%s", "%s%s: SQLite %s refuses that in triggers "
+            if message in ("out of memory", "%s", "%s%s: SQLite %s refuses this in triggers "
                            "while trusted_schema is off; "):
                 continue
             if path.name == "flush.c":  # these get a prefix

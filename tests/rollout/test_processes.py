@@ -285,7 +285,7 @@ def test_flush_in_a_statement_that_writes_says_no(path):
     db.execute("CREATE TABLE t(x)")
     db.execute("INSERT INTO t VALUES (0)")
     for sql in ("UPDATE t SET x = rollout_flush()", "INSERT INTO t SELECT rollout_flush()"):
-        with pytest.raises(sqlite3.Error, match="transaction of its own"):
+        with pytest.raises(sqlite3.Error, match="is a transaction itself"):
             db.execute(sql)
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("UPDATE t SET x = rollout_flush()")

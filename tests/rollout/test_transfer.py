@@ -346,7 +346,7 @@ def test_a_row_imports_what_the_function_imports(db):
 
 def test_advice_for_a_second_import(db):
     load(db, META)
-    with pytest.raises(sqlite3.Error, match="give an id as second argument"):
+    with pytest.raises(sqlite3.Error, match="pass an id as second argument"):
         load(db, META)
-    with pytest.raises(sqlite3.Error, match="has its session_meta already"):
+    with pytest.raises(sqlite3.Error, match="already has this session_meta"):
         load(db, META, ID)

@@ -143,7 +143,7 @@ def test_an_item_without_payload_stays_nobody_s_message(db):
     create(db)
     db.execute("INSERT INTO rollout_items(rollout, type) VALUES (?, 'event_msg')", (ID,))
     for payload in ('{"type":"user_message","message":"hi"}', '{"role":"user"}'):
-        with pytest.raises(sqlite3.IntegrityError, match="keeps its type and role"):
+        with pytest.raises(sqlite3.IntegrityError, match="the same type and role"):
             db.execute("UPDATE rollout_items SET payload = ? WHERE sequence = 1", (payload,))
     db.execute("UPDATE rollout_items SET payload = '{\"note\":1}' WHERE sequence = 1")
     well(db)
@@ -154,7 +154,7 @@ def test_a_rollback_keeps_its_number(db):
     append(db, ID, user("a"), user("b"), event("thread_rolled_back", num_turns=1))
     change = "UPDATE rollout_items SET payload = ? WHERE sequence = 3"
     for payload in event("thread_rolled_back", num_turns=2), event("thread_rolled_back"):
-        with pytest.raises(sqlite3.IntegrityError, match="keeps its number of turns"):
+        with pytest.raises(sqlite3.IntegrityError, match="the same number of turns"):
             db.execute(change, (json.dumps(payload["payload"]),))
     db.execute(change, ('{"type":"thread_rolled_back","numTurns":1,"why":"redacted"}',))
     assert one(db, "SELECT turns FROM rollouts") == 1
