@@ -568,7 +568,8 @@ static int bufferRename(sqlite3_vtab *pVtab, const char *zNew) {
   BxErr err = {SQLITE_OK, 0};
   if (bxIsColumn(zNew, EV_COLUMNS)) {
     bxFail(&err, SQLITE_ERROR,
-        "ValidationError: a buffer cannot be named like one of its columns");
+        "ValidationError: a buffer cannot have the name of one of its columns; "
+        "choose another name");
   }
   bxShadowRename(&p->base, zNew, &err);
   bxEvOverflowRename(p, &err);

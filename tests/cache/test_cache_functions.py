@@ -140,7 +140,7 @@ def test_each_error_names_what_was_given_and_what_is_expected(db):
     assert B in m and "0 of 150 bytes" in m
     setting(db, "total_quota_bytes", 100)
     m = refuses(db, "^QuotaExceededError", put_in, *change(session=B, data=text(8)))
-    assert "all sessions together have 93 of 100 bytes (cache.total_quota_bytes)" in m
+    assert "all sessions together use 93 of 100 bytes (cache.total_quota_bytes)" in m
     setting(db, "total_quota_bytes", 10**12)
     setting(db, "max_item_bytes", 100)
     for values, name in [

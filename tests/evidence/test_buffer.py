@@ -247,7 +247,7 @@ def test_bad_changes_are_refused(rec, sql, message):
 
 
 @pytest.mark.parametrize("arguments, message", [
-    ("max_size=1", "no parameter named max_size; allowed are max_size_bytes"),
+    ("max_size=1", "there is no parameter max_size; the parameters are max_size_bytes"),
     ("max_size_bytes=999", "max_size_bytes cannot be 999; allowed are"),
     ("max_size_bytes=1e99", "max_size_bytes cannot be"),
     ("max_size_bytes=many", "max_size_bytes cannot be 'many'"),
@@ -259,8 +259,8 @@ def test_bad_changes_are_refused(rec, sql, message):
     ("max_size_bytes=", "max_size_bytes has no value"),
     ("retention_policy=''", "retention_policy has no value"),
     ("max_screenshots=20", "max_screenshots is used only with.*'keep-last-n'"),
-    ("retention_policy='confidence-based', max_screenshots=20", "'keep-last-n' only"),
-    ("max_screenshots=1, max_screenshots=2", "max_screenshots is given twice"),
+    ("retention_policy='confidence-based', max_screenshots=20", "'keep-last-n'"),
+    ("max_screenshots=1, max_screenshots=2", "max_screenshots occurs twice"),
     ("resume=", "resume has no value"),
     ("nonsense", "name=value"),
     ("overflow='main'", "overflow is for buffers in temp"),
@@ -294,7 +294,7 @@ def test_parameters_and_commands_are_remembered(path):
 def test_a_buffer_cannot_be_named_like_a_column(path):
     db = connect(path)
     for name in ("id", "VALUE", "storage"):
-        with pytest.raises(sqlite3.OperationalError, match="named like one"):
+        with pytest.raises(sqlite3.OperationalError, match="the name of one of its columns"):
             db.execute(f"CREATE VIRTUAL TABLE {name} USING evidence_buffer")
     db.execute(MAKE)
     with pytest.raises(sqlite3.Error):
