@@ -34,16 +34,16 @@ void bxCacheUpgrade(BxStmts *p, BxErr *pErr);
 typedef struct CacheRoom {
   const char *zSession;
   const char *zKey;     /* the item that is overwritten, or NULL */
-  i64 nLeft;            /* of the session's quota, after the write */
-  i64 nTotalLeft;       /* of the quota over all sessions, after the write */
-  i64 nItemLeft;        /* of the limit of one item */
-  int bGrows;           /* a write that does not grow is never over a quota */
+  i64 nLeft;            /* left of the session quota after the write */
+  i64 nTotalLeft;       /* left of the total quota after the write */
+  i64 nItemLeft;        /* left of the limit of one item */
+  int bGrows;           /* a write that does not grow is always allowed */
   int eEvict;           /* 0 no, 1 the oldest, 2 the least recently used */
-  int nEvicted;         /* rows that eviction takes */
+  int nEvicted;         /* rows that eviction removes */
   i64 iLastAt, iLastId; /* the newest of them in the session */
 } CacheRoom;
-/* Fills what comes after zKey in, for a write of nByte bytes, with the room that
-** eviction can make. */
+/* Computes the members after zKey for a write of nByte bytes, with the room
+** that eviction can make. */
 void bxCacheFindRoom(CacheRoom *pRoom, BxStmts *pHome, i64 nByte, BxErr *pErr);
 sqlite3_stmt *bxCacheList(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 void bxCacheStats(BxCall *p);           /* cache_stats() */

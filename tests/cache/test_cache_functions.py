@@ -466,7 +466,7 @@ def test_the_quota_named_is_the_one_in_which_eviction_makes_no_room(db):
     write(db, B, text(100), metadata='{"kind":"tool_result"}')
     write(db, A, text(50))
     m = refuses(db, "QuotaExceededError", "SELECT cache_write(?,NULL,NULL,?,'d')", A, text(60))
-    assert "all sessions together have 150 of 150 bytes" in m
+    assert "all sessions together use 150 of 150 bytes" in m
     setting(db, "total_quota_bytes", 1000)
     write(db, A, text(60))
     m = refuses(db, "QuotaExceededError", "SELECT cache_write(?,NULL,NULL,?,'d')", A, text(101))
