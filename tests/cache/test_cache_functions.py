@@ -470,7 +470,7 @@ def test_the_quota_named_is_the_one_in_which_eviction_makes_no_room(db):
     setting(db, "total_quota_bytes", 1000)
     write(db, A, text(60))
     m = refuses(db, "QuotaExceededError", "SELECT cache_write(?,NULL,NULL,?,'d')", A, text(101))
-    assert f"session '{A}' has 60 of 100 bytes" in m
+    assert f"session '{A}' uses 60 of 100 bytes" in m
 
 
 # --------------------------------------------------------------- places ----
