@@ -125,6 +125,12 @@ static int returnRow(BxCall *p, sqlite3_stmt *pStmt) {
   return bRow;
 }
 
+/* What the schema has taken is JSON, and need not be looked at when this
+** connection reads it. */
+static void knowText(Bx *bx, const char *z) {
+  if (z != 0) bxSawJson(bx, z, (i64)strlen(z));
+}
+
 /*-------------------------------------------------------------- write ----*/
 
 static void cacheWriteItem(BxCall *p) {
@@ -146,7 +152,11 @@ static void cacheWriteItem(BxCall *p) {
         zTask ? zTask : cachePart(zTaskMade),
         zTurn ? zTurn : cachePart(zTurnMade), zDescription, iNow, zMetadata,
         zData, (i64)bMade, iEnd);
-    if (returnRow(p, pStmt)) return;
+    if (returnRow(p, pStmt)) {
+      knowText(p->bx, zData);
+      knowText(p->bx, zMetadata);
+      return;
+    }
   }
   bxFail(&p->err, SQLITE_CONSTRAINT,
       "InvalidKeyFormatError: no unused turn_id was found in task %Q; pass a "

@@ -14,12 +14,6 @@ typedef struct BxSlot {
 
 typedef struct BxDomain BxDomain;
 
-/* Texts that were found to be JSON, by their hashes. */
-typedef struct BxSeen {
-  sqlite3_uint64 iSeed; /* 0: nothing was seen yet */
-  sqlite3_uint64 aHash[256];
-} BxSeen;
-
 struct Bx {
   sqlite3 *db;
   int nRef;      /* functions and modules that point here */
@@ -29,12 +23,12 @@ struct Bx {
   int nDomain;   /* entries in aDomain and aSlot */
   const BxDomain *aDomain;
   BxSlot *aSlot;
-  char **azHome;           /* schema found for each domain, or NULL */
-  char *zUse;              /* schema chosen by blackbox_use(), or NULL */
-  BxStmts *pStmts;         /* one for each schema in use */
-  BxVtab *pVtabs;          /* connected virtual tables of our modules */
-  const BxModule *aModule; /* of those; ends with a NULL name */
-  BxSeen seen;
+  char **azHome;             /* schema found for each domain, or NULL */
+  char *zUse;                /* schema chosen by blackbox_use(), or NULL */
+  BxStmts *pStmts;           /* one for each schema in use */
+  BxVtab *pVtabs;            /* connected virtual tables of our modules */
+  const BxModule *aModule;   /* of those; ends with a NULL name */
+  sqlite3_uint64 aJson[256]; /* hashes of texts that were found to be JSON */
 };
 
 /* One of the five words. */

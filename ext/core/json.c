@@ -246,38 +246,39 @@ static sqlite3_uint64 mix(sqlite3_uint64 h, sqlite3_uint64 w) {
   return h * 0x9e3779b97f4a7c15u;
 }
 
-/* Never 0, and not the same on two connections. It finds damage; it does not
-** stop a forger, who could as well write JSON into the file. */
-static sqlite3_uint64 hashOf(const char *z, i64 n, sqlite3_uint64 iSeed) {
-  sqlite3_uint64 h = (sqlite3_uint64)n;
-  sqlite3_uint64 a = iSeed, b = ~iSeed, c = iSeed + 1, d = iSeed + 2;
-  sqlite3_uint64 aBlock[4] = {0}; /* four at a time, as each step is slow */
+/* Four sums, as each step waits for the one before. */
+static void mixBlock(sqlite3_uint64 aSum[4], const char z[32]) {
+  sqlite3_uint64 a[4];
+  memcpy(a, z, sizeof(a));
+  aSum[0] = mix(aSum[0], a[0]);
+  aSum[1] = mix(aSum[1], a[1]);
+  aSum[2] = mix(aSum[2], a[2]);
+  aSum[3] = mix(aSum[3], a[3]);
+}
+
+/* Never 0. It finds damage; it does not stop a forger, who could as well write
+** JSON into the file. */
+static sqlite3_uint64 hashOf(const char *z, i64 n) {
+  sqlite3_uint64 aSum[4] = {1, 2, 3, 4}, h = (sqlite3_uint64)n;
+  char aLast[32] = {0};
   i64 i;
-  for (i = 0; i <= n; i += (i64)sizeof(aBlock)) {
-    if (n - i >= (i64)sizeof(aBlock)) {
-      memcpy(aBlock, z + i, sizeof(aBlock));
-    } else {
-      memset(aBlock, 0, sizeof(aBlock));
-      memcpy(aBlock, z + i, (size_t)(n - i));
-    }
-    a = mix(a, aBlock[0]);
-    b = mix(b, aBlock[1]);
-    c = mix(c, aBlock[2]);
-    d = mix(d, aBlock[3]);
-  }
-  h = mix(mix(mix(mix(h, a), b), c), d);
+  for (i = 0; n - i >= 32; i += 32) mixBlock(aSum, z + i);
+  memcpy(aLast, z + i, (size_t)(n - i));
+  mixBlock(aSum, aLast);
+  for (i = 0; i < 4; i++) h = mix(h, aSum[i]);
   return (h ^ h >> 32) | 1;
 }
 
+void bxSawJson(Bx *bx, const char *z, i64 n) {
+  sqlite3_uint64 h = hashOf(z, n);
+  bx->aJson[h >> 56] = h;
+}
+
 int bxIsJsonAgain(Bx *bx, const char *z, i64 n, BxErr *pErr) {
-  BxSeen *pSeen = &bx->seen;
-  sqlite3_uint64 h, *pPlace;
-  while (pSeen->iSeed == 0) sqlite3_randomness(8, &pSeen->iSeed);
-  h = hashOf(z, n, pSeen->iSeed);
-  pPlace = &pSeen->aHash[h >> 56];
-  if (*pPlace == h) return 1;
+  sqlite3_uint64 h = hashOf(z, n);
+  if (bx->aJson[h >> 56] == h) return 1;
   if (!bxIsJson(bx, z, n, pErr)) return 0;
-  *pPlace = h;
+  bx->aJson[h >> 56] = h;
   return 1;
 }
 

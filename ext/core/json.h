@@ -35,6 +35,8 @@ char *bxPutJson(char *zOut, const char *z, int n);
 int bxIsJson(Bx *bx, const char *z, i64 n, BxErr *pErr);
 /* The same for a text that this connection may read again: one that was found
 ** to be JSON before is recognised by its hash, many times faster. */
+/* Tells it of a text that is known to be JSON. */
+void bxSawJson(Bx *bx, const char *z, i64 n);
 int bxIsJsonAgain(Bx *bx, const char *z, i64 n, BxErr *pErr);
 
 /* What to do with a member: leave it out, go on inside it, cut a string to

@@ -81,21 +81,22 @@ static void undo(BxStmts *p) {
   }
 }
 
-/* Prepares all that may be needed. SQLite tells of a statement only when it
-** runs that it had to be prepared anew; then so must the others be. */
-static BxStmts *prepareAll(Bx *bx, BxErr *pErr) {
-  BxStmts *p = bxSchema(bx, "main", pErr);
-  sqlite3_stmt *pProbe = p ? bxStmt(p, zProbe, pErr) : 0;
-  bxRun(pProbe, pErr);
+/* Prepares all that may be needed, so that an undo need not. Returns SAVEPOINT.
+** SQLite tells of a statement only when it runs that it had to be prepared anew;
+** then so must the others be. */
+static sqlite3_stmt *prepareAll(BxStmts *p, BxErr *pErr) {
+  static const char *const az[] = {
+      zSavepointBegin, zProbe, zRelease, zRollbackTo, zRollback, zAbort};
+  enum { BEGIN, PROBE, ALL = sizeof(az) / sizeof(az[0]) };
+  sqlite3_stmt *ap[ALL];
+  bxStmtSet(p, az, ALL, ap, pErr);
+  bxRun(ap[PROBE], pErr);
   if (pErr->rc != SQLITE_OK) return 0;
-  if (sqlite3_stmt_status(pProbe, SQLITE_STMTSTATUS_REPREPARE, 1) > 0) {
+  if (sqlite3_stmt_status(ap[PROBE], SQLITE_STMTSTATUS_REPREPARE, 1) > 0) {
     bxStmtForget(p, zAbort);
+    bxStmt(p, zAbort, pErr);
   }
-  bxStmt(p, zRelease, pErr);
-  bxStmt(p, zRollbackTo, pErr);
-  bxStmt(p, zRollback, pErr);
-  bxStmt(p, zAbort, pErr);
-  return p;
+  return pErr->rc == SQLITE_OK ? ap[BEGIN] : 0;
 }
 
 /* Steps a kept statement to its end. *pnStep: the machine's steps in that. */
@@ -117,8 +118,8 @@ static const char *openWriter(sqlite3 *db) {
 }
 
 void bxSavepoint(Bx *bx, const char *zWho, BxErr *pErr) {
-  BxStmts *p = prepareAll(bx, pErr);
-  sqlite3_stmt *pStmt = p ? bxStmt(p, zSavepointBegin, pErr) : 0;
+  BxStmts *p = bxSchema(bx, "main", pErr);
+  sqlite3_stmt *pStmt = p ? prepareAll(p, pErr) : 0;
   int rc;
   if (pStmt == 0) return;
   bx->bAlone = sqlite3_get_autocommit(bx->db);

@@ -61,26 +61,39 @@ void bxStmtsInit(
   }
 }
 
-/* Forgets the statement if the host has finalized it behind our back. */
-static void findKept(BxStmts *p, struct BxStmt *pEntry) {
-  sqlite3_stmt *pHost;
-  if (pEntry->pStmt == 0) return;
-  pHost = sqlite3_next_stmt(p->bx->db, 0);
-  while (pHost != 0 && pHost != pEntry->pStmt) {
-    pHost = sqlite3_next_stmt(p->bx->db, pHost);
+/* Forgets those of n entries whose statements the host has finalized behind our
+** back: one look at SQLite's list. */
+static void findKept(BxStmts *p, const int *aEntry, int n) {
+  sqlite3_stmt *pHost = 0;
+  unsigned mLost = 0;
+  int i;
+  assert(n <= BX_STMT_SET);
+  for (i = 0; i < n; i++) {
+    if (p->aStmt[aEntry[i]].pStmt != 0) mLost |= 1u << i;
   }
-  if (pHost == 0 || strcmp(sqlite3_sql(pHost), pEntry->zSql) != 0) {
-    pEntry->pStmt = 0;
+  while (mLost != 0 && (pHost = sqlite3_next_stmt(p->bx->db, pHost)) != 0) {
+    for (i = 0; i < n; i++) {
+      const struct BxStmt *pEntry = &p->aStmt[aEntry[i]];
+      if (pEntry->pStmt == pHost &&
+          strcmp(sqlite3_sql(pHost), pEntry->zSql) == 0) {
+        mLost &= ~(1u << i);
+      }
+    }
   }
+  for (i = 0; i < n; i++) {
+    if (mLost >> i & 1) p->aStmt[aEntry[i]].pStmt = 0;
+  }
+}
+
+static void finalizeEntry(BxStmts *p, int i) {
+  findKept(p, &i, 1);
+  sqlite3_finalize(p->aStmt[i].pStmt);
+  p->aStmt[i].pStmt = 0;
 }
 
 void bxStmtsFinalize(BxStmts *p) {
   int i;
-  for (i = 0; i < p->nStmt; i++) {
-    findKept(p, &p->aStmt[i]);
-    sqlite3_finalize(p->aStmt[i].pStmt);
-    p->aStmt[i].pStmt = 0;
-  }
+  for (i = 0; i < p->nStmt; i++) finalizeEntry(p, i);
 }
 
 void bxStmtsFree(BxStmts *p) {
@@ -93,19 +106,19 @@ void bxStmtsFree(BxStmts *p) {
   memset(p, 0, sizeof(*p));
 }
 
-/* The entry of a template, made when it is new. NULL when out of memory. */
-static struct BxStmt *findEntry(BxStmts *p, const char *zTemplate) {
+/* The entry of a template, made when it is new. -1 when out of memory. */
+static int findEntry(BxStmts *p, const char *zTemplate) {
   struct BxStmt *pEntry;
   int i;
   for (i = 0; i < p->nStmt; i++) {
-    if (p->aStmt[i].zTemplate == zTemplate) return &p->aStmt[i];
+    if (p->aStmt[i].zTemplate == zTemplate) return i;
   }
   assert(p->nStmt <= p->nAlloc);
   if (p->nStmt == p->nAlloc) {
     int nNew = p->nAlloc ? p->nAlloc * 2 : 8;
     pEntry = sqlite3_realloc64(
         p->aStmt, (sqlite3_uint64)nNew * sizeof(struct BxStmt));
-    if (pEntry == 0) return 0;
+    if (pEntry == 0) return -1;
     p->aStmt = pEntry;
     p->nAlloc = nNew;
   }
@@ -113,39 +126,55 @@ static struct BxStmt *findEntry(BxStmts *p, const char *zTemplate) {
   pEntry->zTemplate = zTemplate;
   pEntry->pStmt = 0;
   pEntry->zSql = bxExpand(zTemplate, p->zDb, p->zTable);
-  if (pEntry->zSql == 0) return 0;
-  p->nStmt++;
-  return pEntry;
+  return pEntry->zSql != 0 ? p->nStmt++ : -1;
 }
 
-sqlite3_stmt *bxStmt(BxStmts *p, const char *zTemplate, BxErr *pErr) {
-  struct BxStmt *pEntry;
+/* Prepares the statement of an entry, unless it is there. */
+static sqlite3_stmt *readyEntry(
+    const BxStmts *p, struct BxStmt *pEntry, BxErr *pErr) {
   if (pErr->rc != SQLITE_OK) return 0;
-  assert(p->zTable != 0 || strstr(zTemplate, "main.@") == 0);
-  if (p->zTable == 0) bxAnchor(p->bx, pErr);
-  pEntry = findEntry(p, zTemplate);
-  if (pEntry != 0) findKept(p, pEntry);
-  if (pEntry == 0) {
-    bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  } else if (pEntry->pStmt != 0 && sqlite3_stmt_busy(pEntry->pStmt)) {
-    bxFail(pErr, SQLITE_MISUSE,
-        "MisuseError: this call was made from inside itself, by a trigger "
-        "that its own writes fire; take the trigger off");
-  } else if (pErr->rc == SQLITE_OK && pEntry->pStmt == 0) {
+  if (pEntry->pStmt == 0) {
     int rc = sqlite3_prepare_v3(p->bx->db, pEntry->zSql, -1,
         SQLITE_PREPARE_PERSISTENT, &pEntry->pStmt, 0);
     bxFailDb(pErr, p->bx->db, rc);
+  } else if (sqlite3_stmt_busy(pEntry->pStmt)) {
+    bxFail(pErr, SQLITE_MISUSE,
+        "MisuseError: this call was made from inside itself, by a trigger "
+        "that its own writes fire; take the trigger off");
   }
-  return pErr->rc == SQLITE_OK && pEntry != 0 ? pEntry->pStmt : 0;
+  return pErr->rc == SQLITE_OK ? pEntry->pStmt : 0;
+}
+
+void bxStmtSet(BxStmts *p, const char *const *azTemplate, int n,
+    sqlite3_stmt **apStmt, BxErr *pErr) {
+  int aEntry[BX_STMT_SET] = {0};
+  int i;
+  memset(apStmt, 0, (size_t)n * sizeof(apStmt[0]));
+  if (pErr->rc == SQLITE_OK && p->zTable == 0) bxAnchor(p->bx, pErr);
+  if (pErr->rc != SQLITE_OK) return;
+  for (i = 0; i < n; i++) {
+    assert(p->zTable != 0 || strstr(azTemplate[i], "main.@") == 0);
+    aEntry[i] = findEntry(p, azTemplate[i]);
+    if (aEntry[i] >= 0) continue;
+    bxFail(pErr, SQLITE_NOMEM, "out of memory");
+    return;
+  }
+  findKept(p, aEntry, n);
+  for (i = 0; i < n; i++) {
+    apStmt[i] = readyEntry(p, &p->aStmt[aEntry[i]], pErr);
+  }
+}
+
+sqlite3_stmt *bxStmt(BxStmts *p, const char *zTemplate, BxErr *pErr) {
+  sqlite3_stmt *pStmt;
+  bxStmtSet(p, &zTemplate, 1, &pStmt, pErr);
+  return pStmt;
 }
 
 void bxStmtForget(BxStmts *p, const char *zTemplate) {
   int i;
   for (i = 0; i < p->nStmt; i++) {
-    if (p->aStmt[i].zTemplate != zTemplate) continue;
-    findKept(p, &p->aStmt[i]);
-    sqlite3_finalize(p->aStmt[i].pStmt);
-    p->aStmt[i].pStmt = 0;
+    if (p->aStmt[i].zTemplate == zTemplate) finalizeEntry(p, i);
   }
 }
 

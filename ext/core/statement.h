@@ -37,6 +37,10 @@ void bxStmtsFree(BxStmts *p);
 ** error. Never finalize it; end each use with bxRun() or bxDone().
 */
 sqlite3_stmt *bxStmt(BxStmts *p, const char *zTemplate, BxErr *pErr);
+/* The same for n templates, at most BX_STMT_SET, in less time. */
+#define BX_STMT_SET 8
+void bxStmtSet(BxStmts *p, const char *const *azTemplate, int n,
+    sqlite3_stmt **apStmt, BxErr *pErr);
 /* Finalizes the kept statement of a template: the next use prepares it anew. */
 void bxStmtForget(BxStmts *p, const char *zTemplate);
 /* A statement of the caller's own, to finalize. For cursors and rare SQL. */

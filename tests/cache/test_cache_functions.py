@@ -248,6 +248,14 @@ def test_damage_of_one_byte_is_found_in_a_text_that_was_read_before(db, size):
                         error=sqlite3.DatabaseError)
 
 
+def test_what_a_write_was_refused_is_not_taken_for_json_later(db):
+    k = write(db, A, "[1]")["storageKey"]
+    refuses(db, "^ValidationError: data", "SELECT cache_write(?,NULL,NULL,'[2,','d')", A)
+    db.execute("DROP TRIGGER cache_items_update")
+    db.execute("UPDATE cache_items SET data = '[2,'")
+    refuses(db, "^CorruptedDataError", "SELECT cache_read(?)", k, error=sqlite3.DatabaseError)
+
+
 def test_what_a_read_tells_is_the_same_as_sqlite_writes_it(db):
     every = "".join(map(chr, range(1, 0x100))) + "\u20ac\U0001f600"
     setting(db, "max_description", 10000)
