@@ -1,7 +1,7 @@
 /*
-** blackbox.c: the entry point, and the one list of everything that this
-** module adds to SQL. A new function or table gets its line here; the folder
-** of its domain has the rest.
+** blackbox.c: the entry point, and the one list of everything that this module
+** adds to SQL. A new function or table gets a line here. Its code is in the
+** folder of its domain.
 */
 #include "core/core.h"
 #include "payload/payload.h"
@@ -59,7 +59,7 @@ static const BxDomain aDomain[] = {
         .zOptional = BX_ROLLOUT_SEARCH},
 };
 
-/* name, fewest and most arguments, kind, implementation */
+/* name, minimum and maximum number of arguments, kind, implementation */
 static const BxFunction aFunctions[] = {
     {"blackbox_debug", 0, 0, BX_PURE, bxDebug},
     {"blackbox_install", 0, 2, BX_OWN, bxInstall},
@@ -112,7 +112,7 @@ static const BxFunction aFunctions[] = {
     {"rollout_search_install", 0, 0, BX_WRITE, bxRolloutSearchInstall},
     {"rollout_search_remove", 0, 0, BX_WRITE, bxRolloutSearchRemove},
     {"rollout_shutdown", 1, 1, BX_OWN, bxRolloutShutdown},
-    /* last: its presence says that the connection has them all */
+    /* last: if it exists, the connection has all of them */
     {"blackbox_version", 0, 0, BX_PURE, bxVersion},
 };
 
@@ -194,15 +194,15 @@ static Bx *newConnection(sqlite3 *db) {
   return bx;
 }
 
-/* SQLITE_ROW when the connection has this version of blackbox already;
-** SQLITE_ERROR, with a message, when it has another. */
+/* SQLITE_ROW if the connection already has this version of blackbox;
+** SQLITE_ERROR, with a message, if it has another version. */
 static int alreadyLoaded(sqlite3 *db, char **pzErr) {
   sqlite3_stmt *pStmt = 0;
   int rc = sqlite3_prepare_v2(db, "SELECT blackbox_version()", -1, &pStmt, 0);
   if (rc == SQLITE_NOMEM || rc == SQLITE_INTERRUPT) return rc;
   if (rc != SQLITE_OK) { /* no such function */
-    /* Takes the error off the connection: sqlite3_open() looks there for that
-    ** of an automatic extension. */
+    /* Clears the error of the connection: sqlite3_open() reads it there to
+    ** detect an error of an automatic extension. */
     rc = sqlite3_prepare_v2(db, "SELECT 1", -1, &pStmt, 0);
     sqlite3_finalize(pStmt);
     return rc;
@@ -225,7 +225,7 @@ static int alreadyLoaded(sqlite3 *db, char **pzErr) {
 
 #ifndef SQLITE_CORE
 /* The routines of the first SQLite library that loaded this file. A second
-** library in the process would pull them from under the first. */
+** library in the process would replace them while the first still uses them. */
 static _Atomic(const sqlite3_api_routines *) pOwner;
 
 static int takeApi(const sqlite3_api_routines *pApi, char **pzErr) {
@@ -256,7 +256,8 @@ static int addTo(sqlite3 *db) {
   Bx *bx = newConnection(db);
   int rc;
   if (bx == 0) return SQLITE_NOMEM;
-  rc = registerModules(bx); /* with the memory that what follows may use */
+  rc = registerModules(
+      bx); /* together with the memory that the following calls may use */
   if (rc == SQLITE_OK) rc = bxRegisterTables(bx, aTables, COUNT(aTables));
   if (rc == SQLITE_OK) rc = bxRegisterCall(bx, aFunctions, COUNT(aFunctions));
   if (rc == SQLITE_OK) {
@@ -266,8 +267,8 @@ static int addTo(sqlite3 *db) {
   return rc;
 }
 
-/* SQLite 3.48 and later read the schema before any statement, so a file that is
-** locked or damaged can fail here. SQLite's own text says which it is. */
+/* SQLite 3.48 and later read the schema before any statement, so that a locked
+** or damaged file can fail here. The message of SQLite says which it is. */
 static char *explain(sqlite3 *db, int rc) {
   int bTold = sqlite3_errcode(db) == (rc & 0xff);
   return sqlite3_mprintf("blackbox is not loaded: %s",
@@ -298,8 +299,9 @@ int sqlite3_blackbox_init(
 }
 
 #ifndef SQLITE_CORE
-/* The name that SQLite tries first, whatever the file is called. (A program
-** that is linked with several modules can have only one of this name.) */
+/* The name that SQLite tries first, whatever the name of the file is. (A
+** program that links several modules can have only one function of this
+** name.) */
 BLACKBOX_EXPORT int sqlite3_extension_init(
     sqlite3 *db, char **pzErr, const sqlite3_api_routines *pApi);
 

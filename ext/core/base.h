@@ -1,11 +1,11 @@
 /*
-** base.h: SQLite's interface, and the names that headers of core know of each
-** other's structures.
+** base.h: SQLite's interface, and the names of structures that several headers
+** of core use.
 */
 #ifndef BX_BASE_H
 #define BX_BASE_H
 
-/* assert() says what must hold; tests and fuzzing are built with BX_DEBUG. */
+/* assert() states what must hold; tests and fuzzing are built with BX_DEBUG. */
 #if !defined(BX_DEBUG) && !defined(NDEBUG)
 #define NDEBUG 1
 #endif

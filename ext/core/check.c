@@ -1,14 +1,13 @@
 /*
-** check.c: blackbox_check(), one row for each thing that is not as it should
-** be, none when all is well.
+** check.c: blackbox_check(): one row for each problem, no rows if all is well.
 **
-** Looked at, in every attached schema: that each installed domain stands as
-** sql/ makes it (a guard that was dropped or changed, a setting's definition
-** that is gone: model.c); the view <domain>_check, in which each domain lists
-** its own contradictions; triggers and unique indexes of others on the tables
-** that are guarded; what else the domain knows to look at. The tables that a
-** virtual table owns are looked at in the same way. A check that fails is
-** itself a problem, and the others go on.
+** In every attached schema it examines the following. Each installed domain
+** must have the schema that sql/ makes (model.c): no guard may be missing or
+** changed, and no definition of a setting may be missing. The view
+** <domain>_check lists the contradictions in the data of each domain. Tables
+** with guards must not have triggers or unique indexes of others. A domain may
+** add checks in C. The tables of a virtual table are examined in the same way.
+** A check that fails is itself a problem, and the other checks continue.
 */
 #include "core.h"
 SQLITE_EXTENSION_INIT3
@@ -54,22 +53,24 @@ void bxUnchecked(BxProblems *pOut, const char *zObject, BxErr *pErr) {
   bxClear(pErr);
 }
 
-/* What a virtual table has lost only its own data could fill again. */
+/* Only the data of a virtual table itself could restore what it has lost. */
 static void differs(BxStmts *p, void *pArg, const BxObject *pObject) {
   const char *zKey = pObject->zKey;
   int bThere = pObject->eState != BX_MISSING;
   if (pObject->eState >= BX_FITS) return;
   if (p->zTable != 0 && strcmp(pObject->zType, "table") == 0) {
     bxProblem((BxProblems *)pArg, pObject->zName,
-        "table is %s; save what can be read, DROP TABLE %s and create it anew",
+        "table is %s; save the rows that can be read, DROP TABLE %s, and "
+        "create it again",
         bThere ? "not as it was made" : "missing", p->zTable);
   } else if (p->zTable != 0 && sqlite3_stricmp(p->zDb, "temp") == 0) {
     bxProblem((BxProblems *)pArg, pObject->zName,
-        "%s is %s; ALTER TABLE %s RENAME makes it anew", pObject->zType,
-        bThere ? "not as it was made" : "missing", p->zTable);
+        "%s is %s; use ALTER TABLE %s RENAME, which creates it again",
+        pObject->zType, bThere ? "not as it was made" : "missing", p->zTable);
   } else {
     bxProblem((BxProblems *)pArg, pObject->zName,
-        bThere ? "%s%s%s is not as blackbox_install() makes it; run it again"
+        bThere ? "%s%s%s differs from what blackbox_install() makes; run "
+                 "blackbox_install()"
                : "%s%s%s is missing; run blackbox_install()",
         pObject->zType, *zKey ? " " : "", zKey);
   }
@@ -77,13 +78,13 @@ static void differs(BxStmts *p, void *pArg, const BxObject *pObject) {
 
 static void tellStranger(void *pArg, const BxStranger *pStranger) {
   bxProblem((BxProblems *)pArg, pStranger->zTable,
-      "%s %s is not that of blackbox, and can keep the guards of this table "
-      "from their work; drop it",
+      "%s %s does not belong to blackbox, and can bypass the guards of this "
+      "table; drop it",
       pStranger->zType, pStranger->zName);
 }
 
-/* The rows of the view <domain>_check, or <table>_check. The latter has only
-** the end of an object's name. */
+/* The rows of the view <domain>_check, or of <table>_check, which has only the
+** last part of the name of an object. */
 static void checkView(BxStmts *p, const char *zName, BxProblems *pOut) {
   BxErr err = {SQLITE_OK, 0};
   sqlite3_stmt *pStmt = 0;
@@ -103,7 +104,8 @@ static void checkView(BxStmts *p, const char *zName, BxProblems *pOut) {
   bxUnchecked(pOut, zName, &err);
 }
 
-/* What every owner of objects is asked. pDomain is NULL for a virtual table. */
+/* The checks for every owner of objects. pDomain is NULL for a virtual
+** table. */
 static void checkOwner(BxStmts *p, const char *zName, const char *zSql,
     const BxDomain *pDomain, BxProblems *pOut) {
   BxErr err = {SQLITE_OK, 0};
@@ -116,7 +118,7 @@ static void checkOwner(BxStmts *p, const char *zName, const char *zSql,
   }
 }
 
-/* Whether the schema has the domain, or what is left of one. */
+/* Whether the schema has the domain, or a part of it. */
 static int hasTraces(BxStmts *p, const BxDomain *pDomain, BxProblems *pOut) {
   BxErr err = {SQLITE_OK, 0};
   sqlite3_stmt *pStmt;
@@ -143,8 +145,8 @@ static void checkDomains(BxStmts *p, BxProblems *pOut) {
   }
 }
 
-/* One virtual table, if it is the module's. Connecting it may fail: a problem
-** too. */
+/* Checks one virtual table if it belongs to the module. If connecting it fails,
+** that is also a problem. */
 static void checkVtab(
     BxStmts *p, const BxModule *pModule, const char *zName, BxProblems *pOut) {
   BxErr err = {SQLITE_OK, 0};
@@ -191,7 +193,8 @@ sqlite3_stmt *bxCheck(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
     const char *zOnly = bxText(apArg[0], "schema", 1000, 0, pErr);
     if (zOnly != 0 && sqlite3_stricmp(zOnly, "temp") != 0 &&
         sqlite3_db_readonly(bx->db, zOnly) < 0) {
-      bxFail(pErr, SQLITE_ERROR, "NotFoundError: no schema named %Q", zOnly);
+      bxFail(pErr, SQLITE_ERROR,
+          "NotFoundError: there is no schema %Q; ATTACH it first", zOnly);
     }
     if (pErr->rc != SQLITE_OK) return 0;
   }

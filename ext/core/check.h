@@ -6,17 +6,17 @@
 
 #include "error.h"
 
-#define BX_MAX_PROBLEMS 100 /* listed of one kind */
+#define BX_MAX_PROBLEMS 100 /* most problems of one kind */
 
 struct BxProblems {
   sqlite3 *db;
-  char *zJson;     /* elements [schema, object, problem]; NULL for none */
-  const char *zDb; /* the schema that is looked at */
+  char *zJson; /* elements [schema, object, problem]; NULL if there are none */
+  const char *zDb; /* the schema that is checked */
   BxErr err;
 };
 void bxProblem(BxProblems *p, const char *zObject, const char *zFormat, ...);
-/* An error of one check becomes a problem; but one that is no fault of what is
-** checked, such as an interrupt, ends them all. */
+/* An error of one check becomes a problem. But an error that does not come from
+** the checked data, such as an interrupt, ends all checks. */
 void bxUnchecked(BxProblems *p, const char *zObject, BxErr *pErr);
 
 /* The query of blackbox_check. */

@@ -1,13 +1,14 @@
 /*
-** command.c: how a call reaches a function, and the table blackbox_call.
+** command.c: calls functions, and implements the table blackbox_call.
 **
-** A function that changes data runs in a savepoint (savepoint.c), at the top of
-** a statement of its own. The same command as a row, INSERT INTO blackbox_call(command, arguments) VALUES('name', '[...]'),
-** has no savepoint: the statement around it is what rolls back, and the
-** command's own writes are arranged so that each can be repeated.
+** A function that changes data runs in a savepoint (savepoint.c), at the top
+** level of a statement of its own. The same command as a row, INSERT INTO
+** blackbox_call(command, arguments) VALUES('name', '[...]'), has no savepoint.
+** If it fails, SQLite rolls back the statement, and the command writes in such
+** an order that each write can be repeated.
 **
-** blackbox_call is also what lets go of the statements that functions keep:
-** SQLite disconnects it before it asks whether statements are open.
+** blackbox_call also finalizes the statements that functions keep, because
+** SQLite disconnects it before it tests whether statements are open.
 */
 #include "core.h"
 SQLITE_EXTENSION_INIT3
@@ -16,13 +17,13 @@ SQLITE_EXTENSION_INIT3
 
 #define BX_MAX_ARG 16
 
-/* What a registered function points to. */
+/* The user data of a registered function. */
 typedef struct Registered {
   Bx *bx;
   const BxFunction *pDef;
 } Registered;
 
-/* blackbox_call's module data: the functions that may be called. */
+/* The module data of blackbox_call: the functions that may be called. */
 typedef struct CallAux {
   Bx *bx;
   const BxFunction *aFunction;
@@ -69,7 +70,7 @@ void bxReturnValue(BxCall *p, sqlite3_value *pVal) {
 
 /*------------------------------------------------------------- calls ----*/
 
-/* The domain that a function's name begins with, or NULL. */
+/* The domain with whose name the function's name begins, or NULL. */
 static const BxDomain *findDomain(const BxCall *p) {
   int i;
   for (i = 0; i < p->bx->nDomain; i++) {
@@ -88,7 +89,7 @@ static void runWhole(BxCall *p) {
   bxSavepoint(p->bx, p->pDef->zName, &p->err);
   if (p->err.rc == SQLITE_OK) {
     p->pDef->xRun(p);
-    if (p->err.rc != SQLITE_OK) zFailed = ""; /* it has said so itself */
+    if (p->err.rc != SQLITE_OK) zFailed = ""; /* the message already has it */
     bxRelease(p->bx, &p->err);
   }
   bxPrefix(&p->err, zFailed);
@@ -107,7 +108,8 @@ static void runCall(BxCall *p) {
   } else {
     p->pDef->xRun(p);
   }
-  if (p->err.rc == SQLITE_ERROR) bxForgetHomes(p->bx); /* detached, perhaps */
+  if (p->err.rc == SQLITE_ERROR)
+    bxForgetHomes(p->bx); /* the schema may be detached */
 }
 
 /*-------------------------------------------------------- functions ----*/
@@ -127,8 +129,8 @@ static void functionFree(void *p) {
 }
 
 int bxRegisterFunctions(Bx *bx, const BxFunction *aFunction, int nFunction) {
-  /* SQLITE_RESULT_SUBTYPE, which SQLite 3.45 wants of functions that mark
-  ** their result as JSON; older ones ignore the bit. */
+  /* SQLITE_RESULT_SUBTYPE, which SQLite 3.45 and later require for functions
+  ** that mark their result as JSON; older versions ignore the bit. */
   const int eSubtype = 0x001000000;
   int i, rc = SQLITE_OK;
   for (i = 0; i < nFunction && rc == SQLITE_OK; i++) {
@@ -222,9 +224,9 @@ static int callRowid(sqlite3_vtab_cursor *pCursor, sqlite3_int64 *piRowid) {
   return SQLITE_OK;
 }
 
-/* Elements of the array ?1 as values: a string its text, a number itself, null
-** NULL, and what SQL has no type for its JSON; whether ?1 is an array, and has
-** no element. */
+/* The elements of the array ?1 as SQL values: strings as text, numbers as
+** numbers, null as NULL, other elements as JSON text. Also whether ?1 is an
+** array, and whether it is empty. */
 /* clang-format off */
 static const char zArguments[] =
     "SELECT CASE WHEN type IN ('true', 'false') THEN type"
@@ -242,15 +244,15 @@ static sqlite3_value *readArgument(sqlite3_stmt *pStmt, int n, BxErr *pErr) {
   } else if (sqlite3_value_type(p) == SQLITE_TEXT &&
              !bxIsUtf8(sqlite3_value_text(p), sqlite3_value_bytes(p))) {
     bxFail(pErr, SQLITE_CONSTRAINT,
-        "ValidationError: argument %d has half a surrogate pair in it, which "
-        "UTF-8 cannot hold",
+        "ValidationError: argument %d contains half a surrogate pair, which "
+        "UTF-8 cannot express; remove it",
         n);
   }
   return p;
 }
 
-/* Copies the elements of a JSON array into aArg[0..nMax). Returns how many
-** there are. What is no JSON at all is refused by json_each() itself. */
+/* Copies the elements of a JSON array into aArg[0..nMax). Returns their number.
+** For text that is not JSON, json_each() itself fails. */
 static int readArguments(
     Bx *bx, sqlite3_value *pJson, sqlite3_value **aArg, int nMax, BxErr *pErr) {
   sqlite3_stmt *pStmt = 0;
@@ -261,8 +263,8 @@ static int readArguments(
   while (bxRow(pStmt, pErr)) {
     if (n == nMax || !sqlite3_column_int(pStmt, 1)) {
       bxFail(pErr, SQLITE_CONSTRAINT,
-          "ValidationError: arguments must be a JSON array of at most %d, "
-          "as in '[\"ring\", 7]'",
+          "ValidationError: arguments must be a JSON array of at most %d "
+          "elements, as in '[\"ring\", 7]'",
           nMax);
       break;
     }
@@ -284,10 +286,15 @@ static const BxFunction *findCommand(
       return &pAux->aFunction[i];
     }
     bxFail(pErr, SQLITE_ERROR,
-        "ValidationError: %s() only reads; use it in a SELECT", zName);
+        "ValidationError: %s() does not change data and cannot be a command; "
+        "use it in a SELECT",
+        zName);
     return 0;
   }
-  bxFail(pErr, SQLITE_ERROR, "NotFoundError: no command named %Q", zName);
+  bxFail(pErr, SQLITE_ERROR,
+      "NotFoundError: there is no command %Q; use the name of a function that "
+      "changes data",
+      zName);
   return 0;
 }
 
@@ -301,7 +308,8 @@ static int callUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
   *piRowid = 0;
   if (argc == 1 || sqlite3_value_type(argv[0]) != SQLITE_NULL) {
     bxFail(&call.err, SQLITE_READONLY,
-        "MisuseError: blackbox_call takes INSERT only");
+        "MisuseError: blackbox_call supports only INSERT; INSERT INTO "
+        "blackbox_call(command, arguments)");
     return bxReportVtab(&call.err, pVtab);
   }
   zName = bxText(argv[2], "command", 100, 0, &call.err);

@@ -6,9 +6,9 @@
 
 #include "error.h"
 
-#define BX_READ 0  /* reads; may be used anywhere but in a schema */
-#define BX_WRITE 1 /* changes data: one savepoint around it, top level only */
-#define BX_OWN 2   /* changes data and looks after its own transaction */
+#define BX_READ 0  /* reads; may be used anywhere except in a schema */
+#define BX_WRITE 1 /* changes data: in a savepoint, at the top level only */
+#define BX_OWN 2   /* changes data, and handles transactions itself */
 #define BX_PURE 4  /* a constant function of its arguments */
 
 typedef struct BxFunction {
@@ -18,7 +18,7 @@ typedef struct BxFunction {
   void (*xRun)(BxCall *);
 } BxFunction;
 
-/* One call of a named function, or one row put into blackbox_call. */
+/* One call of a function, or one row inserted into blackbox_call. */
 struct BxCall {
   Bx *bx;
   const BxFunction *pDef;
@@ -28,9 +28,9 @@ struct BxCall {
   BxErr err;
 };
 
-/* Argument i, or NULL when it was not given or is SQL NULL. */
+/* Argument i, or NULL if it was not given or is SQL NULL. */
 sqlite3_value *bxArg(BxCall *p, int i);
-/* Results. A call that came as a row has no use for them. */
+/* The results. For a call that came as a row they are ignored. */
 void bxReturnInt(BxCall *p, i64 iVal);
 void bxReturnText(BxCall *p, char *zOwned); /* frees it with sqlite3_free */
 void bxReturnJson(BxCall *p, char *zOwned); /* the same, marked as JSON */

@@ -1,13 +1,13 @@
 /*
-** connection.c: what blackbox knows of one connection.
+** connection.c: the state of blackbox for one connection.
 **
-** A Bx lives as long as a function or module of ours is registered, that is
-** until the connection is really gone; by then its files are closed and its
-** locks released, which is when the domains' memory slots are freed (a slot
-** may still want to write: it opens a connection of its own).
+** A Bx exists as long as a function or module of blackbox is registered, that
+** is, until the connection is really closed. By then its files are closed and
+** its locks released. After that the memory slots of the domains are freed. (A
+** slot may still have to write; it opens another connection for that.)
 **
-** A domain's schema is looked for once: main and the attached databases,
-** never temp, and never a table that lies before it under the same name.
+** The schema of a domain is looked for once: in main and the attached
+** databases, never in temp. A temp table of the same name does not count.
 */
 #include "core.h"
 SQLITE_EXTENSION_INIT3
@@ -36,7 +36,7 @@ void bxUnref(void *p) {
     if (bx->aSlot[i].xFree != 0) bx->aSlot[i].xFree(bx->aSlot[i].p);
   }
   freeHomes(bx);
-  while (bx->pStmts != 0) { /* finalized when blackbox_call disconnected */
+  while (bx->pStmts != 0) { /* finalized when blackbox_call disconnects */
     BxStmts *pNext = bx->pStmts->pNext;
     bxStmtsFree(bx->pStmts);
     sqlite3_free(bx->pStmts);
@@ -70,8 +70,8 @@ void bxAnchor(Bx *bx, BxErr *pErr) {
   sqlite3_finalize(pStmt);
   if (!bx->bAnchored) {
     bxFail(pErr, SQLITE_MISUSE,
-        "MisuseError: a table named blackbox_call hides the one of this "
-        "module; rename it");
+        "MisuseError: a table named blackbox_call hides that of blackbox; "
+        "rename it");
   }
 }
 
@@ -143,8 +143,8 @@ static char *copyName(const char *z, BxErr *pErr) {
   return zCopy;
 }
 
-/* Looks through the schemas. Leaves NULL in *pzHome when none carries it. By
-** the pragma itself: the table pragma_database_list would read main. */
+/* Searches the schemas. Leaves NULL in *pzHome if none has the domain. It uses
+** the pragma itself, because the table pragma_database_list would read main. */
 static void searchHome(
     Bx *bx, const char *zDomain, char **pzHome, BxErr *pErr) {
   sqlite3_stmt *pStmt = 0;
@@ -185,7 +185,7 @@ BxStmts *bxHome(Bx *bx, const char *zDomain, BxErr *pErr) {
   assert(i >= 0);
   if (pErr->rc != SQLITE_OK) return 0;
   if (bx->azHome[i] != 0 && sqlite3_db_readonly(bx->db, bx->azHome[i]) < 0) {
-    bxForgetHomes(bx); /* it was detached */
+    bxForgetHomes(bx); /* the schema was detached */
   }
   if (bx->azHome[i] == 0) {
     searchHome(bx, zDomain, &zHome, pErr);
@@ -222,8 +222,8 @@ void bxNeedUtf8(BxStmts *p, BxErr *pErr) {
     const char *z = bxColumnText(pStmt, 0, pErr);
     if (z == 0 || strcmp(z, "UTF-8") != 0) {
       bxFail(pErr, SQLITE_ERROR,
-          "EncodingError: schema %s stores text as UTF-16; sizes here are "
-          "bytes of UTF-8, so a UTF-8 database is needed",
+          "EncodingError: schema %s stores text as UTF-16; blackbox needs a "
+          "UTF-8 database; copy the data into one",
           p->zDb);
     }
   }
@@ -243,8 +243,8 @@ i64 bxSettingInt(BxStmts *p, const char *zName, BxErr *pErr) {
     iVal = sqlite3_column_int64(pStmt, 0);
   } else {
     bxFail(pErr, SQLITE_CORRUPT_VTAB,
-        "CorruptedDataError: blackbox_setting_defs has no row for %s; run "
-        "blackbox_install() in schema %s",
+        "CorruptedDataError: the row for %s in blackbox_setting_defs is "
+        "missing; run blackbox_install() in schema %s",
         zName, p->zDb);
   }
   bxDone(pStmt, pErr);
@@ -257,8 +257,8 @@ void bxUse(BxCall *p) {
   if (zDb == 0) return;
   if (!bxCarries(p->bx, zDb, "core", &p->err)) {
     bxFail(&p->err, SQLITE_ERROR,
-        "NotFoundError: no blackbox tables in schema %Q; attach it and run "
-        "SELECT blackbox_install(%Q)",
+        "NotFoundError: schema %Q has no tables of blackbox; ATTACH it, and "
+        "run SELECT blackbox_install(%Q)",
         zDb, zDb);
     return;
   }

@@ -1,9 +1,9 @@
 /*
-** error.c: one error value for a chain of calls.
+** error.c: the error of a chain of calls.
 **
-** The first error wins; later ones are ignored, as they are its consequence.
-** Messages read "<ErrorName>: what was wrong, the value given, what is
-** allowed, what to do next". A code that SQLite gave is passed on as it is.
+** Only the first error is kept, because later ones are its consequences.
+** Messages have the form "<ErrorName>: what was wrong, the value given, what is
+** allowed, what to do next". A code from SQLite is passed on unchanged.
 */
 #include "core.h"
 SQLITE_EXTENSION_INIT3
@@ -100,7 +100,8 @@ int bxReportVtab(BxErr *pErr, sqlite3_vtab *pVtab) {
   int rc = pErr->rc;
   assert(rc != SQLITE_OK || pErr->zMsg == 0);
   if (rc == SQLITE_OK) return rc;
-  if (pErr->zMsg == 0) rc = SQLITE_NOMEM; /* there was none for the message */
+  if (pErr->zMsg == 0)
+    rc = SQLITE_NOMEM; /* there was no memory for the message */
   sqlite3_free(pVtab->zErrMsg);
   pVtab->zErrMsg = pErr->zMsg;
   pErr->rc = SQLITE_OK;

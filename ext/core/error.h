@@ -12,35 +12,36 @@ struct BxErr {
   char *zMsg; /* from sqlite3_malloc; NULL when out of memory */
 };
 
-/* Sets rc and the formatted message, unless an error is set already. Damage
-** that was found is SQLITE_CORRUPT_VTAB: after a plain SQLITE_CORRUPT SQLite
-** lets the host's transaction do nothing but roll back. */
+/* Sets rc and the formatted message, unless an error is already set. Damaged
+** data is SQLITE_CORRUPT_VTAB: after a plain SQLITE_CORRUPT, SQLite allows the
+** host's transaction nothing but a rollback. */
 void bxFail(BxErr *pErr, int rc, const char *zFormat, ...);
-/* Takes over the code and message of the statement that failed on db. */
+/* Copies the code and message of the statement that failed on db. */
 void bxFailDb(BxErr *pErr, sqlite3 *db, int rc);
-/* Hands the error *pFrom on to *pErr, unless an error is set there. *pFrom is
-** clear afterwards. */
+/* Moves the error *pFrom to *pErr, unless an error is set there. *pFrom is
+** clear after that. */
 void bxPass(BxErr *pErr, BxErr *pFrom);
-/* Takes an error out: *pErr is clear afterwards. */
+/* Moves an error out; *pErr is clear after that. */
 BxErr bxTake(BxErr *pErr);
-/* Whether the error has that name: its message begins "<zName>: ". */
+/* Whether the error has this name, that is, begins with "<zName>: ". */
 int bxIs(const BxErr *pErr, const char *zName);
-/* Whether the error has a name, as every error of blackbox has, and none of
-** SQLite's. */
+/* Whether the error has a name. Every error of blackbox has one, and no error
+** of SQLite does. */
 int bxHasName(const BxErr *pErr);
-/* Whether an error of SQLite's says these words. Only for what SQLite has no
-** code of its own for. */
+/* Whether the message of an error of SQLite contains these words. Use it only
+** for errors for which SQLite has no code. */
 int bxSays(const BxErr *pErr, const char *zWords);
-/* Puts zTo, which begins with a name, in the place of the name zFrom. */
+/* Replaces the name zFrom by zTo, which begins with a name. */
 void bxRename(BxErr *pErr, const char *zFrom, const char *zTo);
-/* Puts zPrefix, which begins with a name, before the message of an error that
-** has none. */
+/* Adds zPrefix, which begins with a name, to the message of an error that has
+** no name. */
 void bxPrefix(BxErr *pErr, const char *zPrefix);
-/* Hands the error to a SQL function; frees the message. */
+/* Makes the error the result of a SQL function, and frees the message. */
 void bxReport(BxErr *pErr, sqlite3_context *pCtx);
-/* Hands the error to a virtual table; frees the message. Returns the code. */
+/* Makes the error that of a virtual table, and frees the message. Returns the
+** code. */
 int bxReportVtab(BxErr *pErr, sqlite3_vtab *pVtab);
-/* Forgets an error. */
+/* Clears an error. */
 void bxClear(BxErr *pErr);
 
 #endif

@@ -1,12 +1,12 @@
 /*
 ** install.c: blackbox_install([schema[, domains]]), version and debug.
 **
-** Each domain's schema is the text of sql/<domain>.sql, which only creates
-** what is missing. A domain that stands as that text makes it (model.c tells)
-** is left alone, so a second call writes nothing; anything else (an older
-** version, a guard that was dropped, a row that is gone) is put right, all in
-** one transaction. So are the views, triggers and indexes of the virtual tables
-** in that schema. A version newer than this module is refused.
+** The schema of each domain is the text of sql/<domain>.sql, which only creates
+** what is missing. A domain that already equals that text (model.c) is not
+** changed, so that a second call writes nothing. Everything else is repaired in
+** one transaction: an older version, a guard that was dropped, a row that is
+** missing, and the views, triggers and indexes of the virtual tables in that
+** schema. A version newer than this module is refused.
 */
 #include "core.h"
 SQLITE_EXTENSION_INIT3
@@ -24,8 +24,8 @@ i64 bxInstalledVersion(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   sqlite3_finalize(pStmt);
   if (iVersion > pDomain->iVersion) {
     bxFail(pErr, SQLITE_ERROR,
-        "VersionError: schema %s has version %lld of %s, this module knows "
-        "up to %d; load a newer blackbox",
+        "VersionError: schema %s has version %lld of %s, but this module "
+        "supports up to %d; load a newer blackbox",
         p->zDb, iVersion, pDomain->zName, pDomain->iVersion);
   }
   return iVersion;
@@ -44,16 +44,16 @@ static int isIntact(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
          (pDomain->xIsWhole == 0 || pDomain->xIsWhole(p, pErr));
 }
 
-/* Another program's object under one of our names. */
+/* An object of another program with a name that blackbox needs. */
 static void refuseOne(BxStmts *p, void *pArg, const BxObject *pObject) {
   if (pObject->eState == BX_MISSING || pObject->eState >= BX_FITS) return;
   bxFail((BxErr *)pArg, SQLITE_ERROR,
-      "ValidationError: in schema %s the %s %s is in the way, which is not "
-      "that of blackbox; rename it",
+      "ValidationError: schema %s already has the %s %s of another program; "
+      "rename it",
       p->zDb, pObject->zType, pObject->zName);
 }
 
-/* Drops what is there in another form, so that the text makes it anew. */
+/* Drops an object that differs, so that the text creates it again. */
 static void dropOne(BxStmts *p, void *pArg, const BxObject *pObject) {
   char *zSql;
   if (pObject->eState == BX_MISSING || pObject->eState >= BX_FITS) return;
@@ -68,7 +68,7 @@ static void dropOne(BxStmts *p, void *pArg, const BxObject *pObject) {
   sqlite3_free(zSql);
 }
 
-/* Runs the domain's SQL, and says of an error what it may be about. */
+/* Runs the domain's SQL, and explains an error. */
 static void runSql(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   BxErr why = {SQLITE_OK, 0};
   sqlite3_stmt *pHold;
@@ -83,7 +83,7 @@ static void runSql(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   *pErr = why;
 }
 
-/* bNew: nothing was in the schema, and nothing can be in the way. */
+/* bNew: the schema was empty, so that no name is in use. */
 static void installDomain(
     BxStmts *p, const BxDomain *pDomain, int bNew, BxErr *pErr) {
   i64 iVersion = bxInstalledVersion(p, pDomain, pErr);
@@ -98,9 +98,9 @@ static void installDomain(
   if (pDomain->xMend != 0 && pErr->rc == SQLITE_OK) pDomain->xMend(p, pErr);
 }
 
-/* Whether the rules of a virtual table stand as its module makes them; bMend:
-** they are made so. One that has lost a table, or that a newer module made, is
-** left alone: blackbox_check() tells of it. */
+/* Whether the rules of a virtual table equal those that its module makes. With
+** bMend they are repaired. A virtual table that has lost a table, or that a
+** newer module made, is skipped; blackbox_check() reports it. */
 static int vtabIntact(BxStmts *p, const BxModule *pModule, const char *zName,
     int bMend, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
@@ -147,7 +147,7 @@ int bxIsNamed(const char *zList, const char *zDomain) {
   return 0;
 }
 
-/* Core always belongs. */
+/* Core is always included. */
 static int isWanted(const char *zList, const char *zDomain) {
   return strcmp(zDomain, "core") == 0 || bxIsNamed(zList, zDomain);
 }
@@ -166,29 +166,30 @@ static void checkList(Bx *bx, const char *zList, BxErr *pErr) {
     }
     if (i == bx->nDomain) {
       bxFail(pErr, SQLITE_ERROR,
-          "ValidationError: no domain named %.*Q; blackbox_debug() lists them",
+          "ValidationError: there is no domain %.*Q; blackbox_debug() lists "
+          "the domains",
           (int)n, z);
     }
     z += n;
   }
 }
 
-/* The schema exists, is not temp, and stores text as UTF-8. */
+/* Checks that the schema exists, is not temp, and stores text as UTF-8. */
 static void checkSchema(BxStmts *p, BxErr *pErr) {
   if (sqlite3_stricmp(p->zDb, "temp") == 0) {
     bxFail(pErr, SQLITE_ERROR,
-        "ValidationError: temp cannot hold the tables of blackbox, as it "
-        "ends with the connection; install into main or an attached database");
+        "ValidationError: temp cannot hold the tables of blackbox, because it "
+        "ends with the connection; use main or an attached database");
   }
   if (sqlite3_db_readonly(p->bx->db, p->zDb) < 0) {
     bxFail(pErr, SQLITE_ERROR,
-        "NotFoundError: no schema named %Q; ATTACH it first", p->zDb);
+        "NotFoundError: there is no schema %Q; ATTACH it first", p->zDb);
   }
   bxNeedUtf8(p, pErr);
 }
 
-/* 1 when every wanted domain is there at this version, whole, and every virtual
-** table. */
+/* 1 if every wanted domain is complete and has this version, and so has every
+** virtual table. */
 static int allIntact(BxStmts *p, const char *zList, BxErr *pErr) {
   Bx *bx = p->bx;
   int i;
@@ -204,7 +205,7 @@ static int allIntact(BxStmts *p, const char *zList, BxErr *pErr) {
 }
 
 /* Takes the write lock before anything is read: with a write that changes
-** nothing, or with core's schema itself, which begins by creating. */
+** nothing, or with the schema of core itself, which begins with a CREATE. */
 static void lockSchema(BxStmts *p, BxErr *pErr) {
   if (bxCarries(p->bx, p->zDb, "core", pErr)) {
     bxLock(p, pErr);
@@ -224,16 +225,17 @@ void bxReturnDomains(BxCall *p, BxStmts *pStmts) {
 }
 
 /* Installs what is wanted, in a savepoint of its own unless it came as a row.
-** Inside a transaction, where SQLite does not take back what a row did before
-** it failed, a row is refused. */
+** Inside a transaction a row is refused, because SQLite does not take back what
+** a row did before it failed. */
 static void installAll(
     BxCall *p, BxStmts *pStmts, const char *zList, int bNew) {
   Bx *bx = p->bx;
   int i;
   if (p->pCtx == 0 && !sqlite3_get_autocommit(bx->db)) {
     bxFail(&p->err, SQLITE_ERROR,
-        "MisuseError: blackbox_install as a row inside a transaction could not "
-        "be taken back as a whole; SELECT blackbox_install() instead");
+        "MisuseError: blackbox_install cannot run as a row inside a "
+        "transaction, because it could not be rolled back as a whole; use "
+        "SELECT blackbox_install()");
   }
   if (p->pCtx != 0) bxSavepoint(bx, p->pDef->zName, &p->err);
   if (p->err.rc != SQLITE_OK) return;
@@ -244,12 +246,13 @@ static void installAll(
     }
   }
   if (p->err.rc == SQLITE_OK) mendVtabs(pStmts, &p->err);
-  bxReturnDomains(p, pStmts); /* before the release: it may fail as well */
+  bxReturnDomains(p, pStmts); /* before the release, which may also fail */
   if (p->pCtx != 0) bxRelease(bx, &p->err);
 }
 
-/* Inside a transaction the lock comes first: after a read SQLite would not wait
-** for it. Whether it is needed shows later; that it cannot be had is *pLock. */
+/* Inside a transaction the lock comes first, because after a read SQLite would
+** not wait for it. Only later it is known whether the lock is needed. *pLock is
+** the error if it cannot be taken. */
 static void lockEarly(BxStmts *p, BxErr *pLock, BxErr *pErr) {
   if (sqlite3_get_autocommit(p->bx->db) ||
       sqlite3_db_readonly(p->bx->db, p->zDb) != 0 ||
@@ -291,7 +294,7 @@ void bxInstall(BxCall *p) {
   }
   if (allIntact(pStmts, zList, &p->err) || p->err.rc != SQLITE_OK) {
     bxReturnDomains(p, pStmts);
-    bxClear(&lock); /* there was no need of it */
+    bxClear(&lock); /* the lock was not needed */
   } else if (lock.rc != SQLITE_OK) {
     p->err = lock;
   } else {

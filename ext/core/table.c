@@ -1,9 +1,9 @@
 /*
-** table.c: table-valued functions, each of them a query.
+** table.c: table-valued functions, each of which is a query.
 **
-** One read-only, eponymous module serves them all: the hidden columns are the
-** arguments, the cursor owns the prepared query and finalizes it when it is
-** closed. A NULL argument is an argument that was not given.
+** One read-only, eponymous module implements all of them. The hidden columns
+** are the arguments. The cursor owns the prepared query, and finalizes it when
+** it is closed. A NULL argument counts as not given.
 */
 #include "core.h"
 SQLITE_EXTENSION_INIT3
@@ -59,7 +59,7 @@ static int tableDisconnect(sqlite3_vtab *pVtab) {
   return SQLITE_OK;
 }
 
-/* idxNum has bit i set when argument i comes in argv, in that order. */
+/* Bit i of idxNum is set if argument i is in argv, in that order. */
 static int tableBestIndex(sqlite3_vtab *pVtab, sqlite3_index_info *pInfo) {
   const BxTable *pDef = ((TableVtab *)pVtab)->pDef;
   int aWhere[MAX_TABLE_ARG];
@@ -120,7 +120,7 @@ static int tableNext(sqlite3_vtab_cursor *pCursor) {
   return bxReportVtab(&err, pCursor->pVtab);
 }
 
-/* The query of a table that is no more than its SQL. */
+/* The query of a table that is only a text of SQL. */
 static sqlite3_stmt *openQuery(
     Bx *bx, const BxTable *pDef, sqlite3_value **apArg, BxErr *pErr) {
   BxStmts *pHome = bxHome(bx, pDef->zDomain, pErr);

@@ -7,19 +7,19 @@
 #include "error.h"
 
 /*
-** A table-valued function is a query. Hidden columns are its arguments; with
-** xOpen NULL, zSql runs on the schema that carries zDomain with the arguments
-** bound to ?1, ?2, ... in order (NULL where not given).
+** A table-valued function is a query. Its arguments are hidden columns. If
+** xOpen is NULL, zSql runs on the schema that has zDomain, with the arguments
+** bound to ?1, ?2, ... in order (NULL if not given).
 */
 typedef struct BxTable {
   const char *zName;
   const char *zColumns; /* declared columns, the hidden ones last */
   int nColumn;          /* columns that are not hidden */
-  int nRequired, nArg;  /* hidden columns: needed, and in all */
+  int nRequired, nArg;  /* hidden columns: required, and in all */
   const char *zDomain;
   const char *zSql;
-  /* Prepares the query with its parameters bound, checks arguments. apArg[i]
-  ** is NULL where not given. The cursor finalizes the statement. */
+  /* Prepares the query, binds its parameters, and checks arguments. apArg[i] is
+  ** NULL if not given. The cursor finalizes the statement. */
   sqlite3_stmt *(*xOpen)(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 } BxTable;
 

@@ -1,15 +1,16 @@
 /*
 ** uninstall.c: blackbox_uninstall([schema[, domains[, 'force']]]).
 **
-** What goes is what the domain's SQL makes (model.c tells), with the domain's
-** settings and its virtual tables; core goes when it is named, or no domain is,
-** and no other domain is left. A table that has another text than the SQL gives
-** it was made or altered by another program: it stays, with its rows.
+** It removes what the domain's SQL makes (model.c lists it), the domain's
+** settings and its virtual tables. Core is removed if it is named, or if no
+** domain is named and no other domain remains. A table whose text differs from
+** that of the SQL was created or altered by another program; it stays, with its
+** rows.
 **
 ** Without 'force' nothing is removed while something would be lost: rows, a
-** virtual table, a trigger or an index that somebody has put on one of the
-** tables. The error lists it all. With 'force' each table that had rows leaves
-** a receipt, as long as core stays. All is one savepoint.
+** virtual table, or a trigger or an index that somebody has created on one of
+** the tables. The error lists all of these. With 'force' each table that had
+** rows leaves a receipt, if core stays. Everything is in one savepoint.
 */
 #include "core.h"
 SQLITE_EXTENSION_INIT3
@@ -17,18 +18,18 @@ SQLITE_EXTENSION_INIT3
 #include <stdarg.h>
 #include <string.h>
 
-/* One call, and the domain that is looked at. */
+/* One call, and the current domain. */
 typedef struct Leaving {
   BxStmts *p;
   const BxDomain *pDomain;
-  const char *zList;  /* domains that the user names; NULL: all */
-  int bCore;          /* core goes as well */
-  char *zOurs;        /* JSON array of the names of all that goes */
-  sqlite3_str *pText; /* what is gathered: names, losses, tables that stay */
+  const char *zList; /* the domains that were named; NULL: all */
+  int bCore;         /* core is removed too */
+  char *zOurs;       /* JSON array of the names of everything that is removed */
+  sqlite3_str *pText; /* collected: names, losses, tables that stay */
   BxErr *pErr;
 } Leaving;
 
-/* The text that was gathered, to sqlite3_free(); NULL when it is empty. */
+/* The collected text, to sqlite3_free(); NULL if it is empty. */
 static char *gathered(Leaving *p) {
   int rc = sqlite3_str_errcode(p->pText);
   char *z = sqlite3_str_finish(p->pText);
@@ -37,7 +38,7 @@ static char *gathered(Leaving *p) {
   return z;
 }
 
-/* Adds one more thing to a list. */
+/* Adds an element to a list. */
 static void gather(Leaving *p, const char *zFormat, ...) {
   va_list ap;
   if (sqlite3_str_length(p->pText) > 0) sqlite3_str_appendall(p->pText, ", ");
@@ -46,7 +47,8 @@ static void gather(Leaving *p, const char *zFormat, ...) {
   va_end(ap);
 }
 
-/* Drops an object. Its name may be the user's, so that this is no template. */
+/* Drops an object. Its name may come from the user, so this is not a
+** template. */
 static void drop(
     BxStmts *p, const char *zType, const char *zName, BxErr *pErr) {
   char *zSql;
@@ -60,7 +62,8 @@ static void drop(
   sqlite3_free(zSql);
 }
 
-/* Calls xEach with every domain that goes and is there: those on top first. */
+/* Calls xEach for every installed domain that is to be removed, dependent ones
+** first. */
 static void eachDomain(Leaving *p, void (*xEach)(Leaving *)) {
   const Bx *bx = p->p->bx;
   int i;
@@ -79,8 +82,8 @@ static void nameOne(BxStmts *pStmts, void *pArg, const BxObject *pObject) {
   gather((Leaving *)pArg, "\"%s\"", pObject->zName);
 }
 
-/* May it go, and what goes? Names of a domain are plain words, which need no
-** escape. */
+/* Checks whether the domain may be removed, and collects what is removed. Names
+** of a domain are plain words, which need no quoting. */
 static void nameDomain(Leaving *p) {
   const char *z = p->pDomain->zOptional;
   if (p->pDomain->xLeave != 0) p->pDomain->xLeave(p->p, p->pErr);
@@ -101,9 +104,9 @@ static i64 countRows(BxStmts *p, const char *zTable, BxErr *pErr) {
   return n;
 }
 
-/* Whether a table holds what a user would miss. What the SQL puts into its
-** tables an install makes again, and of core's tables only the receipts are
-** more than settings and what the domains have said of themselves. */
+/* Whether a table has data of the user. An install creates again what the SQL
+** puts into its tables. In the tables of core, only the receipts are data; the
+** rest is settings and what the domains have registered. */
 static int holdsData(const Leaving *p, const BxObject *pObject) {
   if (strcmp(pObject->zType, "table") != 0 || pObject->eState != BX_SAME) {
     return 0;
@@ -139,8 +142,8 @@ static void weighOne(BxStmts *pStmts, void *pArg, const BxObject *pObject) {
   sqlite3_finalize(pStmt);
 }
 
-/* A virtual table that comes after zAfter in the alphabet, or the first; to
-** sqlite3_free(), NULL when there is none. */
+/* The next virtual table after zAfter in alphabetical order, or the first; to
+** sqlite3_free(), NULL if there is none. */
 static char *findVtab(Leaving *p, const char *zModule, const char *zAfter) {
   sqlite3_stmt *pStmt = bxVtabNames(p->p, zModule, p->pErr);
   char *zFound = 0;
@@ -159,8 +162,8 @@ static char *findVtab(Leaving *p, const char *zModule, const char *zAfter) {
   return zFound;
 }
 
-/* Calls xEach with the virtual tables whose module begins with the domain's
-** name; each may be dropped. */
+/* Calls xEach for the virtual tables whose module begins with the domain's
+** name. It may drop the table. */
 static void eachVtab(Leaving *p, void (*xEach)(Leaving *, const char *)) {
   const BxModule *pModule;
   size_t n = strlen(p->pDomain->zName);
@@ -193,7 +196,7 @@ static void refuseLoss(Leaving *p) {
   if (zLost != 0) {
     bxFail(p->pErr, SQLITE_CONSTRAINT,
         "NotEmptyError: blackbox_uninstall would remove from schema %s: %s; "
-        "save what you need, then say 'force' as its third argument",
+        "save what you need, and then pass 'force' as third argument",
         p->p->zDb, zLost);
   }
   sqlite3_free(zLost);
@@ -211,7 +214,7 @@ static void dropVtab(Leaving *p, const char *zName) {
   sqlite3_free(zPrefix);
 }
 
-/* Drops a table; its bytes are those of the pages that it frees. */
+/* Drops a table. Its bytes are those of the pages that are freed. */
 static void dropTable(Leaving *p, const BxObject *pObject) {
   static const char zFree[] = "PRAGMA main.freelist_count";
   int bReceipt = holdsData(p, pObject) && !p->bCore;
@@ -242,7 +245,7 @@ static void dropObject(BxStmts *pStmts, void *pArg, const BxObject *pObject) {
   }
 }
 
-/* What the domain has made on request. */
+/* Drops what the domain has created on request. */
 static void dropOptional(Leaving *p) {
   sqlite3_stmt *pStmt;
   char *zList, *zType = 0;
@@ -267,7 +270,7 @@ static void dropOptional(Leaving *p) {
   }
 }
 
-/* What the domain has in core's tables. */
+/* Deletes the rows of the domain in the tables of core. */
 static void forgetDomain(Leaving *p) {
   static const char *const azSql[] = {
       "DELETE FROM main.blackbox_settings WHERE name GLOB ?1 || '.*'",
@@ -284,8 +287,8 @@ static void forgetDomain(Leaving *p) {
   }
 }
 
-/* A trigger that the domain has made from the tables it found; to
-** sqlite3_free(), NULL when there is none (more). */
+/* A trigger that the domain has created for tables that it found; to
+** sqlite3_free(), NULL if there are no more. */
 static char *findMade(Leaving *p) {
   sqlite3_stmt *pStmt = bxPrepare(p->p,
       "SELECT name FROM main.sqlite_schema WHERE type = 'trigger' AND "
@@ -319,8 +322,9 @@ static void removeDomain(Leaving *p) {
 
 /*------------------------------------------------------------- function ----*/
 
-/* Of the domains that the schema has, the last that is not to go, and the last
-** of those to go that is not whole; each to sqlite3_free(), or NULL. */
+/* Among the installed domains, the last one that is not to be removed, and the
+** last one to be removed that is not complete; each to sqlite3_free(), or
+** NULL. */
 static void lookAtDomains(Leaving *p, char **pzStays, char **pzBroken) {
   sqlite3_stmt *pStmt = bxPrepare(p->p,
       "SELECT domain FROM main.blackbox_domains WHERE domain <> 'core'",
@@ -346,8 +350,8 @@ static void checkLeaving(Leaving *p) {
   p->bCore = bxIsNamed(p->zList, "core");
   if (p->bCore && zStays != 0) {
     bxFail(p->pErr, SQLITE_ERROR,
-        "ValidationError: core cannot be removed from schema %s, as %s needs "
-        "it; name %s as well",
+        "ValidationError: core cannot be removed from schema %s, because %s "
+        "needs it; name %s too",
         p->p->zDb, zStays, zStays);
   }
   if (zBroken != 0) {
@@ -366,13 +370,13 @@ static int isForced(BxCall *p) {
   z = bxText(p->aArg[2], "force", 100, 0, &p->err);
   if (z == 0 || strcmp(z, "force") == 0) return z != 0;
   bxFail(&p->err, SQLITE_ERROR,
-      "ValidationError: the third argument of blackbox_uninstall() is 'force' "
-      "or nothing, not %Q",
+      "ValidationError: the third argument of blackbox_uninstall() must be "
+      "'force', got %Q; omit it, or pass 'force'",
       z);
   return 0;
 }
 
-/* Checks what is asked, and removes. */
+/* Checks the arguments, and removes. */
 static void uninstall(Leaving *p, int bForce) {
   char *zNames;
   checkLeaving(p);
@@ -398,7 +402,9 @@ void bxUninstall(BxCall *p) {
   if (leaving.p == 0 || p->err.rc != SQLITE_OK) return;
   if (!bxCarries(p->bx, leaving.p->zDb, "core", &p->err)) {
     bxFail(&p->err, SQLITE_ERROR,
-        "NotFoundError: schema %s has no tables of blackbox", leaving.p->zDb);
+        "NotFoundError: schema %s has no tables of blackbox; name the schema "
+        "that has them",
+        leaving.p->zDb);
     return;
   }
   bxLock(leaving.p, &p->err);

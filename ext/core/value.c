@@ -1,9 +1,9 @@
 /*
-** value.c: arguments checked and named, the clock, and ids.
+** value.c: checks and names arguments, reads the clock, makes ids.
 **
-** Units: a time is milliseconds since 1970 UTC, a size is bytes. Hosts that
-** know only floating point numbers pass whole ones, so a real without a
-** fraction counts as an integer.
+** Units: a time is milliseconds since 1970 UTC, a size is bytes. Some hosts
+** have only floating point numbers, so a real without a fraction counts as an
+** integer.
 */
 #include "core.h"
 SQLITE_EXTENSION_INIT3
@@ -36,10 +36,10 @@ i64 bxBytes(sqlite3_value *pVal) {
   return pVal == 0 ? 0 : sqlite3_value_bytes(pVal);
 }
 
-#define HIGH 0x8080808080808080u /* the bits that ASCII does not have */
+#define HIGH 0x8080808080808080u /* the bits that are 0 in ASCII */
 
-/* The first of z[i..n) that may be no ASCII, many bytes at a time: most of what
-** is checked here is long and ASCII. */
+/* The first byte of z[i..n) that may not be ASCII. It tests many bytes at a
+** time, because most texts are long and ASCII. */
 static int skipAscii(const unsigned char *z, int i, int n) {
   sqlite3_uint64 a[4];
   while (n - i >= 32) {
@@ -60,7 +60,7 @@ int bxIsUtf8(const unsigned char *z, int n) {
   assert(n >= 0);
   while (i < n) {
     unsigned c = z[i++];
-    unsigned iLow = 0x80, iHigh = 0xbf; /* bounds of the second byte */
+    unsigned iLow = 0x80, iHigh = 0xbf; /* limits of the second byte */
     int nMore;
     if (c < 0x80) {
       i = skipAscii(z, i, n);
@@ -82,7 +82,7 @@ int bxIsUtf8(const unsigned char *z, int n) {
   return 1;
 }
 
-/* The first bytes in hexadecimal: a message must be UTF-8 itself. */
+/* The first bytes in hexadecimal, because a message must be UTF-8 itself. */
 static char *showBytes(const char *z, int n) {
   sqlite3_str *pOut = sqlite3_str_new(0);
   int i;
@@ -110,7 +110,7 @@ char *bxShow(sqlite3_value *pVal) {
       if (!bxIsUtf8((const unsigned char *)z, n)) return showBytes(z, n);
       if (n <= 60) return sqlite3_mprintf("%Q", z);
       for (n = 60; n > 0 && (z[n] & 0xc0) == 0x80; n--) {
-      } /* whole letters */
+      } /* whole characters */
       return sqlite3_mprintf("'%.*q...'", n, z);
     }
   }
@@ -159,7 +159,7 @@ const char *bxText(
   return pErr->rc == SQLITE_OK ? (const char *)z : 0;
 }
 
-/* The whole number of a value; 0 in *pbOk when it is none. */
+/* The integer of a value; *pbOk is 0 if it is not one. */
 static i64 wholeNumber(sqlite3_value *pVal, int *pbOk) {
   double r;
   *pbOk = 1;

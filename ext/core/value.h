@@ -1,13 +1,14 @@
 /*
-** value.h: arguments checked and named, the clock, and ids.
+** value.h: arguments, the clock, and ids.
 */
 #ifndef BX_VALUE_H
 #define BX_VALUE_H
 
 #include "error.h"
 
-/* SQL: the milliseconds of a date that is text, NULL when it is none; the same
-** number on every SQLite. sql/payload.sql says how, and has it in its indexes. */
+/* SQL: the milliseconds of a date in text form, or NULL if it is not a date. It
+** is the same number in every version of SQLite. sql/payload.sql explains it,
+** and uses it in its indexes. */
 #define BX_DATE_MS(text)                                                       \
   "CASE WHEN substr(" text ", 24) = 'Z' AND substr(" text ", 20, 1) = '.' "    \
   "AND substr(" text ", 12, 2) < '24' THEN unixepoch(" text                    \
@@ -25,27 +26,28 @@
 #define BX_MAX_TIME 253402300799999 /* 9999-12-31, in milliseconds */
 #define BX_MS_PER_DAY 86400000
 
-/* Now, in milliseconds since 1970 UTC, as SQLite's own date functions see. */
+/* The current time in milliseconds since 1970 UTC, as SQLite's date functions
+** return it. */
 i64 bxNow(void);
 /* Writes a random UUID (version 4, lower case) and its terminator. */
 void bxUuid(char zOut[37]);
-/* What a message shows of a value: 'text', 12, NULL, a blob of 3 bytes. */
+/* How a message shows a value: 'text', 12, NULL, a blob of 3 bytes. */
 char *bxShow(sqlite3_value *pVal);
 /* Whether n bytes are well-formed UTF-8 (RFC 3629). */
 int bxIsUtf8(const unsigned char *z, int n);
 /*
-** Text of an argument. Refused: NULL (unless bNull, then NULL comes back),
-** a blob, an embedded NUL, the empty string, more than nMax bytes, bytes that
-** are no UTF-8.
+** The text of an argument. Refused are NULL (with bNull it returns NULL), a
+** blob, an embedded NUL, the empty string, more than nMax bytes, and bytes that
+** are not UTF-8.
 */
 const char *bxText(
     sqlite3_value *pVal, const char *zWhat, int nMax, int bNull, BxErr *pErr);
-/* A whole number from iLow to iHigh; a real that is whole passes. */
+/* An integer from iLow to iHigh, or a real without a fraction. */
 i64 bxInt(
     sqlite3_value *pVal, const char *zWhat, i64 iLow, i64 iHigh, BxErr *pErr);
 /* A time in milliseconds since 1970 UTC; NULL or no value means now. */
 i64 bxTime(sqlite3_value *pVal, const char *zWhat, BxErr *pErr);
-/* Bytes of a text or blob as stored; 0 for NULL. */
+/* The number of bytes of a text or blob as stored; 0 for NULL. */
 i64 bxBytes(sqlite3_value *pVal);
 
 #endif

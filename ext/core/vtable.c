@@ -1,14 +1,14 @@
 /*
-** vtable.c: what our virtual tables have in common: a place on the
-** connection's list, so that payload_kill_switch('ring', ...) finds the ring,
-** and the reading of CREATE arguments.
+** vtable.c: what the virtual tables of blackbox have in common: their list for
+** the connection, in which payload_kill_switch('ring', ...) finds the ring, and
+** the arguments of CREATE.
 */
 #include "core.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-/* The module of that name, which there must be. */
+/* The module of that name, which must exist. */
 static const BxModule *findModule(const Bx *bx, const char *zModule) {
   const BxModule *p = bx->aModule;
   while (strcmp(p->zName, zModule) != 0) {
@@ -49,7 +49,7 @@ void bxVtabFree(BxVtab *p) {
   }
   *pp = p->pNext;
   bxStmtsFree(&p->stmts);
-  sqlite3_free(p->base.zErrMsg); /* SQLite takes none from xDestroy */
+  sqlite3_free(p->base.zErrMsg); /* SQLite does not read an error of xDestroy */
   sqlite3_free(p);
 }
 
@@ -86,7 +86,7 @@ static BxVtab *onList(
 }
 
 /* Whether schema zDb has a table of that name. Preparing a statement on it
-** makes SQLite connect it. */
+** makes SQLite connect the table. */
 static int connectTable(
     Bx *bx, const char *zDb, const char *zName, BxErr *pErr) {
   sqlite3_stmt *pStmt = 0;
@@ -105,7 +105,7 @@ static int connectTable(
   return rc == SQLITE_OK;
 }
 
-/* Also takes 'zDb.table' for a name. */
+/* Also accepts the name 'zDb.table'. */
 BxVtab *bxVtabIn(Bx *bx, const char *zModule, const char *zDb,
     const char *zName, BxErr *pErr) {
   size_t nDb = strlen(zDb);
@@ -120,9 +120,9 @@ BxVtab *bxVtabIn(Bx *bx, const char *zModule, const char *zDb,
   return pFound;
 }
 
-/* Temp first, then the others in their order. The pragma itself, as the table
-** pragma_database_list would read main, and a read must not come before the
-** first write of the caller. */
+/* Searches temp first, then the others in order. It uses the pragma itself,
+** because the table pragma_database_list would read main, and a read must not
+** precede the first write of the caller. */
 static BxVtab *searchTable(
     Bx *bx, const char *zModule, const char *zName, BxErr *pErr) {
   sqlite3_stmt *pStmt = 0;
@@ -145,8 +145,8 @@ BxVtab *bxVtabFind(
   p = searchTable(bx, zModule, zName, pErr);
   if (p == 0) {
     bxFail(pErr, SQLITE_ERROR,
-        "NotFoundError: no %s table named %Q; make one with CREATE VIRTUAL "
-        "TABLE \"%w\" USING %s",
+        "NotFoundError: there is no %s table %Q; create one with CREATE "
+        "VIRTUAL TABLE \"%w\" USING %s",
         zModule, zName, zName, zModule);
   }
   return p;
@@ -173,7 +173,7 @@ int bxIsColumn(const char *zName, const char *zColumns) {
   return 0;
 }
 
-/* Copies the trimmed text z[0..n) without its quotes; 0 when it is too long. */
+/* Copies the trimmed text z[0..n) without its quotes; 0 if it is too long. */
 static int copyPart(const char *z, size_t n, char *zOut, int nOut) {
   size_t i, nWritten = 0;
   char cQuote = 0;
@@ -204,6 +204,8 @@ void bxVtabArg(
   if (zEq == 0 || !copyPart(zArg, (size_t)(zEq - zArg), zKey, nKey) ||
       !copyPart(zEq + 1, strlen(zEq + 1), zVal, nVal)) {
     bxFail(pErr, SQLITE_ERROR,
-        "ValidationError: a table argument must be name=value, got %s", zArg);
+        "ValidationError: a table argument must have the form name=value, got "
+        "%s",
+        zArg);
   }
 }

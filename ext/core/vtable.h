@@ -10,56 +10,57 @@
 struct BxModule {
   const char *zName; /* "payload_ring" */
   const char *zSql;  /* template of the tables: sql/<name>.sql */
-  /* VersionError for tables that a newer module made. */
+  /* Sets VersionError for tables that a newer module made. */
   void (*xKnown)(BxVtab *p, BxErr *pErr);
-  /* Part of blackbox_check() that SQL cannot say. May be NULL. */
+  /* The checks that SQL cannot do. May be NULL. */
   void (*xCheck)(BxVtab *p, BxProblems *pOut);
 };
 
 /*
-** Base of every virtual table that a user creates with one of our modules,
-** so that functions find it by the name they are given.
+** The base of every virtual table that a user creates with a module of
+** blackbox, so that functions find it by its name.
 */
 struct BxVtab {
-  sqlite3_vtab base; /* first, as SQLite wants it */
+  sqlite3_vtab base; /* must be first, for SQLite */
   const BxModule *pModule;
   BxStmts stmts; /* schema and table name; kept statements */
   BxVtab *pNext;
 };
 
-/* Allocates nByte (with a BxVtab first) for schema zDb and table zName. */
+/* Allocates nByte (beginning with a BxVtab) for table zName of schema zDb. */
 BxVtab *bxVtabNew(size_t nByte, Bx *bx, const char *zModule, const char *zDb,
     const char *zName, BxErr *pErr);
-/* Finalizes its statements, takes it off the list, frees it. */
+/* Finalizes its statements, removes it from the list, frees it. */
 void bxVtabFree(BxVtab *p);
 /*
-** Whether xShadowName may claim a module's tables, which protects them from
-** other statements in defensive mode. SQLite 3.44 and later, in that mode,
-** take a trigger on a claimed table for damage when they read the schema, and
-** nothing in the file can be read then. Tables of ours carry triggers.
+** Whether xShadowName may claim the tables of a module, which protects them
+** from other statements in defensive mode. In that mode, SQLite 3.44 and later
+** treat a trigger on a claimed table as damage when they read the schema, and
+** then nothing in the file can be read. The tables of blackbox have triggers.
 */
 int bxMayClaim(void);
-/* A cursor of nByte bytes, all zero, for xOpen; and xClose for one that holds
+/* A cursor of nByte zero bytes, for xOpen; and xClose for a cursor that owns
 ** nothing. */
 int bxCursorNew(size_t nByte, sqlite3_vtab_cursor **ppCursor);
 int bxCursorFree(sqlite3_vtab_cursor *pCursor);
-/* The table zName of schema zDb, connected; NULL when there is none. */
+/* The connected table zName of schema zDb, or NULL if there is none. */
 BxVtab *bxVtabIn(Bx *bx, const char *zModule, const char *zDb,
     const char *zName, BxErr *pErr);
 /*
 ** Finds the table that a user names: 'ring' in temp, main, then the attached
-** schemas, or 'schema.ring'. Error "NotFoundError: ..." (SQLITE_ERROR).
+** schemas, or 'schema.ring'. Error: "NotFoundError: ..." (SQLITE_ERROR).
 */
 BxVtab *bxVtabFind(
     Bx *bx, const char *zModule, sqlite3_value *pName, BxErr *pErr);
-/* A query of the names in p's schema of the tables that seem to be the module's
-** by their text, to finalize. bxVtabIn() tells which are. */
+/* A query of the names of tables in p's schema that seem to belong to the
+** module according to their text; the caller finalizes it. bxVtabIn() confirms
+** it. */
 sqlite3_stmt *bxVtabNames(BxStmts *p, const char *zModule, BxErr *pErr);
-/* Whether a name is one of the comma-separated zColumns, in any case. */
+/* Whether a name is in the comma-separated list zColumns, ignoring case. */
 int bxIsColumn(const char *zName, const char *zColumns);
 /*
-** Splits one CREATE argument "key = value" (quotes optional). Key and value
-** go to aKey[nKey] and aVal[nVal], terminated. Error names the argument.
+** Splits one CREATE argument "key = value" (quotes optional). Writes key and
+** value to aKey[nKey] and aVal[nVal], terminated. The error names the argument.
 */
 void bxVtabArg(
     const char *zArg, char *zKey, int nKey, char *zVal, int nVal, BxErr *pErr);

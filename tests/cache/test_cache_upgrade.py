@@ -74,7 +74,7 @@ def test_a_file_of_version_1_says_what_to_do(path):
     other = connect(path)  # another program's table of that name is not ours
     other.execute("ATTACH ':memory:' AS m")
     other.execute("CREATE TABLE m.cache_items(x)")
-    with pytest.raises(sqlite3.OperationalError, match="in the way"):
+    with pytest.raises(sqlite3.OperationalError, match="of another program"):
         one(other, "SELECT blackbox_install('m')")
 
 

@@ -30,13 +30,13 @@ def test_install_into_attached_schema_with_quoted_name(path, tmp_path):
 def test_install_some_domains(path):
     db = connect(path)
     assert one(db, "SELECT blackbox_install('main', 'core')") == "main: core"
-    with pytest.raises(sqlite3.OperationalError, match="no domain named 'x'"):
+    with pytest.raises(sqlite3.OperationalError, match="there is no domain 'x'"):
         db.execute("SELECT blackbox_install('main', 'core, x')")
 
 
 @pytest.mark.parametrize(
     "schema, message",
-    [("temp", "temp cannot hold"), ("nowhere", "no schema named 'nowhere'")],
+    [("temp", "temp cannot hold"), ("nowhere", "there is no schema 'nowhere'")],
 )
 def test_install_refuses_schema(path, schema, message):
     db = connect(path)
@@ -70,7 +70,7 @@ def test_check_finds_dropped_and_changed_guard_and_install_mends_it(db):
     )
     found = dict(rows(db, "SELECT object, problem FROM blackbox_check"))
     assert "missing" in found["blackbox_settings_insert"]
-    assert "not as" in found["blackbox_settings_update"]
+    assert "differs from" in found["blackbox_settings_update"]
     one(db, "SELECT blackbox_install()")
     assert rows(db, "SELECT * FROM blackbox_check") == []
 
@@ -122,8 +122,8 @@ def test_the_definition_of_a_setting_is_not_for_the_user(db):
     db.execute("UPDATE blackbox_setting_defs SET preset = 'abc' "
                "WHERE name = 'payload.window'")
     assert rows(db, "SELECT object, problem FROM blackbox_check") == [
-        ("blackbox_setting_defs", "row 'payload.window' is not as "
-         "blackbox_install() makes it; run it again")]
+        ("blackbox_setting_defs", "row 'payload.window' differs from "
+         "what blackbox_install() makes; run blackbox_install()")]
     with pytest.raises(sqlite3.DatabaseError, match="payload.window"):
         db.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
     one(db, "SELECT blackbox_install()")
@@ -189,16 +189,16 @@ OURS_WITHOUT_COMPUTED = (
 
 
 @pytest.mark.parametrize("create, what", [
-    ("CREATE TABLE cache_items(x)", "table cache_items is in the way"),
-    (OURS_WITHOUT_COMPUTED + ")", "table cache_items is in the way"),
+    ("CREATE TABLE cache_items(x)", "table cache_items of another program"),
+    (OURS_WITHOUT_COMPUTED + ")", "table cache_items of another program"),
     (OURS_WITHOUT_COMPUTED + ", storage_key UNIQUE, data_size)",
-     "table cache_items is in the way"),
+     "table cache_items of another program"),
     ("CREATE VIEW cache_sessions AS SELECT 1", "cache_sessions"),
-    ("CREATE VIEW cache_due_items AS SELECT 1", "view cache_due_items is in the way"),
+    ("CREATE VIEW cache_due_items AS SELECT 1", "view cache_due_items of another program"),
     ("CREATE TABLE t(x); CREATE INDEX rollout_policy_key ON t(x)",
-     "index rollout_policy_key is in the way"),
-    ("CREATE TABLE retention_log(x)", "table retention_log is in the way"),
-    ("CREATE TABLE blackbox_domains(x)", "table blackbox_domains is in the way"),
+     "index rollout_policy_key of another program"),
+    ("CREATE TABLE retention_log(x)", "table retention_log of another program"),
+    ("CREATE TABLE blackbox_domains(x)", "table blackbox_domains of another program"),
 ])
 @pytest.mark.parametrize("begin", ["", "BEGIN"])
 def test_install_names_what_is_in_the_way_and_leaves_nothing(
@@ -218,7 +218,7 @@ def test_install_as_a_row_leaves_nothing_when_it_fails(path, begin):
     db = connect(path)
     db.execute("CREATE TABLE cache_items(x)")
     db.execute(begin)
-    with pytest.raises(sqlite3.OperationalError, match="MisuseError|is in the way"):
+    with pytest.raises(sqlite3.OperationalError, match="MisuseError|of another program"):
         db.execute("INSERT INTO blackbox_call(command) VALUES('blackbox_install')")
     if begin:
         db.execute("COMMIT")
@@ -333,9 +333,9 @@ def test_call_row_without_arguments(path, arguments):
 @pytest.mark.parametrize(
     "command, arguments, message",
     [
-        ("nope", None, "no command named 'nope'"),
+        ("nope", None, "there is no command 'nope'"),
         (None, None, "command must be text"),
-        ("blackbox_version", None, "only reads"),
+        ("blackbox_version", None, "does not change data"),
         ("blackbox_install", "{}", "JSON array"),
         ("blackbox_install", '"main"', "JSON array"),
         ("blackbox_install", str(list(range(17))), "JSON array of at most 16"),

@@ -249,9 +249,9 @@ def test_what_the_stock_shell_installed_goes_as_well(path):
 
 def test_refuses_arguments_and_places(db):
     assert "ValidationError" in refused(db, "main", "cash")
-    assert "'force' or nothing" in refused(db, "main", None, "please")
+    assert "must be 'force'" in refused(db, "main", None, "please")
     assert "temp cannot hold" in refused(db, "temp")
-    assert "no schema named" in refused(db, "nowhere")
+    assert "there is no schema" in refused(db, "nowhere")
     with pytest.raises(sqlite3.DatabaseError, match="SELECT blackbox_uninstall"):
         db.execute("INSERT INTO blackbox_call VALUES('blackbox_uninstall', '[]')")
     db.execute("UPDATE blackbox_domains SET version = 9 WHERE domain = 'cache'")

@@ -150,5 +150,5 @@ def test_the_check_names_what_contradicts(rec):
 def test_a_table_that_was_altered_is_named(rec):
     rec.execute("ALTER TABLE rec_gone ADD COLUMN more")
     assert rows(rec, "SELECT object, problem FROM blackbox_check") == [
-        ("rec_gone", "table is not as it was made; save what can be read, DROP TABLE rec and "
-                     "create it anew")]
+        ("rec_gone", "table is not as it was made; save the rows that can be read, DROP TABLE rec, and "
+                     "create it again")]

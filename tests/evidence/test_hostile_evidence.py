@@ -255,7 +255,7 @@ def test_the_check_names_what_can_pass_over_the_rules(path, sql, table):
     db.execute(sql)
     found = rows(db, "SELECT object, problem FROM blackbox_check")
     assert len(found) == 1 and found[0][0] == table
-    assert " mine is not that of blackbox, and can keep the guards" in found[0][1]
+    assert " mine does not belong to blackbox, and can bypass the guards" in found[0][1]
 
 
 def test_a_forged_counter_does_not_let_pinned_evidence_be_dropped(path):

@@ -406,7 +406,7 @@ def test_names_that_are_no_ring(ring, name):
     ring.execute("CREATE TABLE t(agent_id)")
     for call in ("payload_kill_switch(?, 'a', 'k')", "payload_extract(?, 'a')"):
         with pytest.raises(sqlite3.OperationalError,
-                           match="NotFoundError: no payload_ring table named"):
+                           match="NotFoundError: there is no payload_ring table"):
             ring.execute("SELECT " + call, (name,))
 
 

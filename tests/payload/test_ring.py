@@ -781,7 +781,7 @@ def test_window_command_refuses(ring, value, shown):
     [("window=0", "got 0"), ("window=-3", "got -3"), ("window='many'", "got many"),
      ("window=1099511627776", "got 1099511627776"), ("window=10001", "1 to 10000"),
      ("window=", "got"), ("window='5x'", "got 5x"), ("window=1.5", "got 1.5"),
-     ("size=5", "no argument size"), ("5", "must be name=value"),
+     ("size=5", "no argument size"), ("5", "must have the form name=value"),
      ("window=99999999999999999999999999999999", "window|name=value")])
 def test_create_refuses(db, argument, message):
     with pytest.raises(sqlite3.OperationalError, match="ValidationError.*" + message):

@@ -182,7 +182,7 @@ def test_a_ring_in_temp_says_how_it_is_put_right(db):
     db.execute("CREATE VIRTUAL TABLE temp.ring USING payload_ring")
     db.execute("DROP TRIGGER temp.ring_gone")
     assert rows(db, "SELECT schema, object, problem FROM blackbox_check") == [
-        ("temp", "ring_gone", "trigger is missing; ALTER TABLE ring RENAME makes it anew")]
+        ("temp", "ring_gone", "trigger is missing; use ALTER TABLE ring RENAME, which creates it again")]
     db.execute("ALTER TABLE ring RENAME TO tape")
     assert rows(db, "SELECT * FROM blackbox_check") == []
 
@@ -207,7 +207,7 @@ def test_a_ring_that_lost_a_table_keeps_no_install_from_its_work(db):
     one(db, "SELECT blackbox_install()")
     found = dict(rows(db, "SELECT object, problem FROM blackbox_check"))
     assert "payload_delete_check" not in found
-    assert found["ring_slots"].startswith("table is missing; save what can be read")
+    assert found["ring_slots"].startswith("table is missing; save the rows that can be read")
     db.execute("DROP TABLE ring")
     assert rows(db, "SELECT * FROM blackbox_check") == []
 
@@ -228,4 +228,4 @@ def test_a_stranger_on_a_ring_is_named(db, sql):
     push(db, "a", "e")
     db.execute(sql)
     found = rows(db, "SELECT object, problem FROM blackbox_check")
-    assert len(found) == 1 and found[0][0] == "ring_slots" and " theirs is not" in found[0][1]
+    assert len(found) == 1 and found[0][0] == "ring_slots" and " theirs does not" in found[0][1]
