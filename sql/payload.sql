@@ -1,58 +1,62 @@
 -- payload.sql: the archive of exchanges and the evidence of what went wrong.
 --
--- Needs core.sql. Runs alone, any number of times; an event_payloads table
--- that another program made is taken over where it stands. (A database of
--- version 1 needs blackbox_install(), which carries its pins over first.)
+-- This file needs core.sql. It runs alone, any number of times. An event_payloads
+-- table that another program made is taken over in place. (A database of version
+-- 1 needs blackbox_install(), which upgrades its pins first.)
 --
--- Tables  event_payloads   one row an exchange; purpose 'archive' or 'evidence'
---         payload_ledger   one row for each pin ever set: the row's id, the hash
---                          of its content, and who took the pin off and why
---         payload_state    one row: what the running bulk act is, and how long
---                          the ledger is
--- Views   payload_pins     the pins that hold: their rows cannot be removed,
+-- Tables  event_payloads   one row for each exchange; purpose is 'archive' or
+--                          'evidence'
+--         payload_ledger   one row for each pin ever set: the id of the row, the
+--                          hash of its content, and who unpinned it and why
+--         payload_state    one row: the running bulk delete, and the length of
+--                          the ledger
+-- Views   payload_pins     the pins in force: their rows cannot be deleted,
 --                          changed or replaced
---         payload_unpins   the pins that were taken off; INSERT unpins
+--         payload_unpins   the pins that have ended; INSERT unpins a row
 --         payload_protected  the rows that are pinned, or evidence that was
 --                          never unpinned
 --         payload_rows     event_payloads with created_ms, its time as a number
---         payload_archive  archive rows by age: what clean-up may take
---         payload_due      the same, with the pinned ones and why they stay
+--         payload_archive  archive rows by age: those that clean-up may remove
+--         payload_due      the same with pinned rows, and why these stay
 --         payload_sweep    INSERT removes archive rows older than a time
 --         payload_clear    INSERT removes all archive rows
---         payload_history  INSERT adds archive rows that may be past the
---                          retention: they stay until clean-up is asked for
+--         payload_history  INSERT adds archive rows that may be older than the
+--                          retention period: they stay until somebody calls
+--                          the clean-up
 --         payload_evidence INSERT saves an exchange as evidence; its row in the
 --                          archive, if it has one, becomes the evidence
 --         payload_times    the rows by event and time: where that row is sought
---         payload_check    contradictions (none, when all is well)
+--         payload_check    contradictions (no rows if all is well)
 --
--- Invariants, whoever writes and with whatever conflict clause:
+-- Invariants, on every connection and with every conflict clause:
 --   * a row of payload_pins has its row in event_payloads, unchanged
 --   * evidence is pinned; size_bytes is the true length of both bodies
---   * no row of payload_ledger is removed, and what one says is said once: the
---     pin, then the hash, then the unpin
---   * created_at of a new row is a date that SQLite can read
+--   * no row of payload_ledger is removed, and each part of it is set only once:
+--     the pin, then the hash, then the unpin
+--   * created_at of a new row is a date that SQLite can parse
 --
--- A guard decides by the row itself and by its entry in the ledger. It is a
--- BEFORE trigger that only raises: SQLite does not run a trigger again while it
--- runs, so a guard that wrote could be passed by a trigger of the user's on the
--- table that it writes to. Where an AFTER trigger refuses as well, it is the
--- second lock and never the only one. Every condition holds for NULL (IS, or
--- coalesce), and for columns of another collation (COLLATE BINARY).
+-- A guard depends on the row itself and on its entry in the ledger. It is a
+-- BEFORE trigger that only raises. (SQLite does not fire a trigger that is
+-- already running. If a guard wrote to a table, a trigger of the user on that
+-- table could bypass the guard.) Some AFTER triggers refuse the same again, but
+-- none of them is the only guard. Every condition also works for NULL (IS, or
+-- coalesce), and for columns with another collation (COLLATE BINARY).
 --
--- Age is compared as time. created_at is a date of SQLite's: YYYY-MM-DD, or that
--- with T or one space and HH:MM, HH:MM:SS or HH:MM:SS.SSS, perhaps with a zone.
--- Other text found in older rows has no age, so such a row never expires. The
--- expression for it stands in indexes, so every SQLite must find one number:
---   * a fraction counts by its first three digits. Of a longer one SQLite gets to
---     see one digit (it cut them before 3.40, and rounds since)
---   * 24 is no hour: some versions refuse 24:30
---   * 'now', '12:00', '2024' and '1.0e-3' are no dates
+-- Ages are compared as times. created_at is a date as SQLite writes it:
+-- YYYY-MM-DD, optionally followed by T or one space, HH:MM, HH:MM:SS or
+-- HH:MM:SS.SSS, and a zone. Any other text, in older rows, has no age, so that
+-- such a row never expires. Indexes contain the expression that converts it, so
+-- it must return the same number in every version of SQLite:
+--   * Only the first three digits of a fraction count. If there are more, SQLite
+--     is given only the first one (versions before 3.40 truncate them, later ones
+--     round).
+--   * 24 is not an hour: some versions refuse 24:30.
+--   * 'now', '12:00', '2024' and '1.0e-3' are not dates.
 --
--- Limits: no trigger sees DROP TABLE, DROP TRIGGER, or what a program writes
--- into the file. blackbox_check() finds what that did: by the ledger, by the
--- hashes, and by the length of the ledger in payload_state and in core's
--- blackbox_ledgers.
+-- Limits: no trigger fires for DROP TABLE, DROP TRIGGER, or what a program writes
+-- into the file. blackbox_check() finds the result of these: with the ledger, the
+-- hashes, and the length of the ledger in payload_state and in blackbox_ledgers
+-- of core.
 
 INSERT INTO main.blackbox_setting_defs(name, kind, preset, low, high, choices, meaning)
 VALUES
@@ -90,8 +94,8 @@ SELECT *,
             WHEN length(created_at) = 10 THEN unixepoch(created_at || ' 00:00') * 1000 END AS created_ms
   FROM event_payloads;
 
--- What clean-up may take. The plan (payload_due) and the act (payload_sweep)
--- read this same list.
+-- The rows that clean-up may remove. The plan (payload_due) and the act
+-- (payload_sweep) read this list.
 CREATE VIEW IF NOT EXISTS main.payload_archive AS
 SELECT id AS "key", size_bytes AS bytes,
        CASE WHEN substr(created_at, 24) = 'Z' AND substr(created_at, 20, 1) = '.'
@@ -121,8 +125,8 @@ SELECT id, size_bytes,
  WHERE (purpose <> 'archive' OR pinned <> 0) AND purpose = 'archive';
 
 -- Commands as rows. before: milliseconds since 1970 UTC, exclusive. max_rows:
--- the most that go, oldest first; NULL is all. since: rows up to that time
--- stay; NULL is none.
+-- the maximum number of rows to remove, oldest first; NULL means no limit. since:
+-- rows up to that time stay; NULL means none.
 CREATE VIEW IF NOT EXISTS main.payload_sweep AS
 SELECT NULL AS before, NULL AS max_rows, NULL AS rule, NULL AS actor,
        NULL AS since WHERE 0;
@@ -157,8 +161,8 @@ SELECT pin AS id, id AS payload_id, actor, reason, at, pin, event_id, agent_id,
        kill_switch_event_id
   FROM payload_ledger WHERE at IS NOT NULL;
 
--- What the guards protect: a row that says that it is pinned, one that the
--- ledger says is pinned, and evidence that the ledger does not say was unpinned.
+-- The rows that the guards protect: rows with pinned set, rows with a pin in the
+-- ledger, and evidence for which the ledger has no unpin.
 CREATE VIEW IF NOT EXISTS main.payload_protected AS
 SELECT rowid AS payload_rowid, *
   FROM event_payloads AS e
@@ -232,10 +236,11 @@ CREATE TABLE IF NOT EXISTS main.event_payloads(
     DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
 );
 
--- One row for each pin that was ever set; no row is removed. What is NULL at
--- first is set once: columns and hash by the next call of the module after the
--- pin (SHA-256 of the row's first columns, how many), the rest by the unpin.
--- Numbers are above 0 because a BEFORE trigger sees -1 where none was given.
+-- One row for each pin that was ever set. No row is removed. A column that is NULL
+-- at first is set only once: columns and hash by the next call of the module after
+-- the pin (the SHA-256 of that many columns of the row), the others by the unpin.
+-- Numbers are above 0, because NEW.pin is -1 in a BEFORE trigger if the statement
+-- gave none.
 CREATE TABLE IF NOT EXISTS main.payload_ledger(
   pin      INTEGER PRIMARY KEY CHECK (pin > 0),
   id       TEXT NOT NULL,
@@ -250,15 +255,15 @@ CREATE TABLE IF NOT EXISTS main.payload_ledger(
   kill_switch_event_id TEXT
 );
 
--- A row has one pin at a time.
+-- A row has at most one pin at a time.
 CREATE UNIQUE INDEX IF NOT EXISTS main.payload_pinned
 ON payload_ledger(id) WHERE at IS NULL;
 
 CREATE INDEX IF NOT EXISTS main.payload_unpinned
 ON payload_ledger(id) WHERE at IS NOT NULL;
 
--- The pins whose hash is still to be taken, newest first. As it is on an
--- expression, SQLite also refuses incremental blob writes to the ledger.
+-- The pins without a hash, newest first. Because this index is on an expression,
+-- SQLite also refuses incremental blob writes to the ledger.
 CREATE INDEX IF NOT EXISTS main.payload_unhashed
 ON payload_ledger(-pin) WHERE hash IS NULL AND at IS NULL;
 
@@ -280,7 +285,7 @@ INSERT INTO main.blackbox_ledgers(domain, entries, closed, digest)
 SELECT 'payload', entries, closed, digest FROM main.payload_state
  WHERE NOT EXISTS (SELECT 1 FROM main.blackbox_ledgers WHERE domain = 'payload');
 
--- Reads by event and by agent come newest first, without a sort.
+-- Reads by event and by agent return the newest first, without a sort.
 CREATE INDEX IF NOT EXISTS main.payload_by_event ON event_payloads(event_id,
   CASE WHEN substr(created_at, 24) = 'Z' AND substr(created_at, 20, 1) = '.'
         AND substr(created_at, 12, 2) < '24' THEN unixepoch(created_at) * 1000 + substr(created_at, 21, 3)
@@ -310,8 +315,8 @@ ON event_payloads(kill_switch_event_id,
        WHEN length(created_at) = 10 THEN unixepoch(created_at || ' 00:00') * 1000 END)
 WHERE kill_switch_event_id IS NOT NULL;
 
--- The next two hold every row once, with its size: what clean-up may take,
--- and the rest. Counting and choosing never reads a body.
+-- The next two indexes together contain every row once, with its size: the rows
+-- that clean-up may remove, and the others. So counting never reads a body.
 CREATE INDEX IF NOT EXISTS main.payload_by_age ON event_payloads(
   CASE WHEN substr(created_at, 24) = 'Z' AND substr(created_at, 20, 1) = '.'
         AND substr(created_at, 12, 2) < '24' THEN unixepoch(created_at) * 1000 + substr(created_at, 21, 3)
@@ -342,7 +347,7 @@ BEGIN
   DELETE FROM sqlite_sequence WHERE rowid = -1;
   INSERT OR IGNORE INTO sqlite_sequence(rowid, name, seq)
   VALUES (-1, 'blackbox_probe', 0), (-1, 'blackbox_probe', 1);
-  SELECT RAISE(ABORT, 'PinnedError: a pinned row has this id or rowid and cannot be overwritten; let go of it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
+  SELECT RAISE(ABORT, 'PinnedError: a pinned row has this id or rowid and cannot be overwritten; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
     FROM sqlite_sequence WHERE rowid = -1 AND seq = 1;
 END;
 
@@ -352,19 +357,19 @@ BEFORE INSERT ON event_payloads
 WHEN EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.id)
  AND NOT EXISTS (SELECT 1 FROM event_payloads WHERE id = NEW.id)
 BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: a row with this id was pinned and is gone; let go of it first with INSERT INTO payload_unpins(payload_id, actor, reason)');
+  SELECT RAISE(ABORT, 'PinnedError: a row with this id was pinned and is missing; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)');
 END;
 
--- Here only when the row was really written. What the schema derives, and the
--- pin; a trigger of the user's may have kept either from it.
+-- Fires only if the row was really written. Sets the columns that the schema
+-- computes, and the pin. A trigger of the user may have prevented either.
 CREATE TRIGGER IF NOT EXISTS main.payload_insert
 AFTER INSERT ON event_payloads
 BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: rowid -1 stands for none; leave the rowid out')
-   WHERE NEW.rowid = -1; -- the trigger above took it for none
-  SELECT RAISE(ABORT, 'PinnedError: a pinned row has this id and cannot be overwritten; let go of it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
+  SELECT RAISE(ABORT, 'ValidationError: rowid -1 is reserved; omit the rowid')
+   WHERE NEW.rowid = -1; -- for the BEFORE trigger it means no rowid
+  SELECT RAISE(ABORT, 'PinnedError: a pinned row has this id and cannot be overwritten; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
    WHERE EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.id);
-  SELECT RAISE(ABORT, 'ValidationError: event_id and agent_id must be text that is not empty')
+  SELECT RAISE(ABORT, 'ValidationError: event_id and agent_id must be text that is not empty; set both')
    WHERE typeof(NEW.event_id) <> 'text' OR NEW.event_id = ''
       OR typeof(NEW.agent_id) <> 'text' OR NEW.agent_id = '';
   SELECT RAISE(ABORT, 'ValidationError: created_at must be a date such as 2026-01-31T12:00:00.000Z or 2026-01-31 12:00:00')
@@ -395,7 +400,7 @@ BEGIN
   SELECT e.id FROM event_payloads AS e
    WHERE e.rowid = NEW.rowid AND (NEW.pinned <> 0 OR NEW.purpose = 'evidence')
      AND NOT EXISTS (SELECT 1 FROM payload_pins AS p WHERE p.id = e.id);
-  SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads or payload_ledger keeps this row from being pinned; drop it')
+  SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads or payload_ledger prevents this row from being pinned; drop the trigger')
     FROM event_payloads AS e
    WHERE e.rowid = NEW.rowid AND (NEW.pinned <> 0 OR NEW.purpose = 'evidence')
      AND NOT EXISTS (SELECT 1 FROM payload_pins AS p WHERE p.id = e.id);
@@ -406,10 +411,10 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.payload_update_check
 BEFORE UPDATE ON event_payloads
 BEGIN
-  -- A protected row stays as it is, but for four things: size_bytes put right,
-  -- an id given where it has none, the pin set, and the pin taken off once the
-  -- ledger says that it was let go of.
-  SELECT RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; let go of it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
+  -- A protected row cannot change, with four exceptions: size_bytes is corrected,
+  -- a missing id is set, the pin is set, and the pin is cleared after the ledger
+  -- has recorded the unpin.
+  SELECT RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
    WHERE (coalesce(OLD.pinned, 0) <> 0
           OR EXISTS (SELECT 1 FROM payload_pins WHERE id = OLD.id)
           OR (OLD.purpose IS 'evidence'
@@ -432,18 +437,18 @@ BEGIN
                        AND NOT EXISTS (SELECT 1 FROM payload_pins WHERE id = OLD.id)
                        AND EXISTS (SELECT 1 FROM payload_unpins
                                     WHERE payload_id = OLD.id))));
-  -- UPDATE OR REPLACE would take the row that has this id or rowid.
-  SELECT RAISE(ABORT, 'PinnedError: a pinned row has this id and cannot be overwritten; let go of it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
+  -- UPDATE OR REPLACE would delete the row that has this id or rowid.
+  SELECT RAISE(ABORT, 'PinnedError: a pinned row has this id and cannot be overwritten; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
    WHERE NEW.id IS NOT OLD.id COLLATE BINARY
      AND (EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.id)
           OR EXISTS (SELECT 1 FROM payload_protected
                       WHERE id = NEW.id AND payload_rowid <> OLD.rowid));
-  SELECT RAISE(ABORT, 'PinnedError: this rowid belongs to a pinned row; let go of it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
+  SELECT RAISE(ABORT, 'PinnedError: this rowid belongs to a pinned row; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
     FROM payload_protected
    WHERE NEW.rowid <> OLD.rowid AND payload_rowid = NEW.rowid;
-  SELECT RAISE(ABORT, 'ValidationError: rowid -1 stands for none')
+  SELECT RAISE(ABORT, 'ValidationError: rowid -1 is reserved; use another rowid')
    WHERE NEW.rowid = -1 AND OLD.rowid <> -1;
-  SELECT RAISE(ABORT, 'ValidationError: event_id and agent_id must be text that is not empty')
+  SELECT RAISE(ABORT, 'ValidationError: event_id and agent_id must be text that is not empty; set both')
    WHERE (NEW.event_id IS NOT OLD.event_id
           AND (typeof(NEW.event_id) <> 'text' OR NEW.event_id = ''))
       OR (NEW.agent_id IS NOT OLD.agent_id
@@ -464,7 +469,7 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.payload_update
 AFTER UPDATE ON event_payloads
 BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: a pinned row has this id and cannot be overwritten; let go of it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
+  SELECT RAISE(ABORT, 'PinnedError: a pinned row has this id and cannot be overwritten; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
    WHERE NEW.id IS NOT OLD.id
      AND EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.id);
   UPDATE event_payloads
@@ -482,7 +487,7 @@ BEGIN
           OR (NEW.purpose = 'evidence' AND OLD.purpose <> 'evidence')
           OR (OLD.id IS NULL AND NEW.purpose = 'evidence'))
      AND NOT EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.id);
-  SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads or payload_ledger keeps this row from being pinned; drop it')
+  SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads or payload_ledger prevents this row from being pinned; drop the trigger')
    WHERE NEW.id IS NOT NULL
      AND (NEW.pinned <> 0
           OR (NEW.purpose = 'evidence' AND OLD.purpose <> 'evidence'))
@@ -498,7 +503,7 @@ WHEN coalesce(OLD.pinned, 0) <> 0
   OR (OLD.purpose IS 'evidence'
       AND NOT EXISTS (SELECT 1 FROM payload_unpins WHERE payload_id = OLD.id))
 BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: a pinned row cannot be deleted; let go of it first with INSERT INTO payload_unpins(payload_id, actor, reason)');
+  SELECT RAISE(ABORT, 'PinnedError: a pinned row cannot be deleted; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)');
 END;
 
 -- Plain deletes of one minute share a receipt. A bulk act has written its own
@@ -526,8 +531,8 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.payload_sweep_run
 INSTEAD OF INSERT ON payload_sweep
 BEGIN
-  -- Text would be later than any number, and take the whole archive.
-  SELECT RAISE(ABORT, 'ValidationError: before must be a number, a time in milliseconds since 1970 UTC, since such a number or NULL, and max_rows a whole number or NULL')
+  -- Text is greater than every number, and would remove the whole archive.
+  SELECT RAISE(ABORT, 'ValidationError: before must be a time in milliseconds since 1970 UTC, since such a time or NULL, and max_rows an integer or NULL')
    WHERE typeof(NEW.before) NOT IN ('integer', 'real')
       OR typeof(coalesce(NEW.since, 0)) NOT IN ('integer', 'real')
       OR typeof(coalesce(NEW.max_rows, 0)) NOT IN ('integer', 'real')
@@ -539,8 +544,8 @@ BEGIN
     FROM (SELECT at, bytes FROM payload_archive
            WHERE at < NEW.before AND at > coalesce(NEW.since, -1e18)
            ORDER BY at LIMIT CAST(coalesce(NEW.max_rows, -1) AS INTEGER))
-   GROUP BY NULL; -- no row for none; SQLite 3.38 has no HAVING without it
-  UPDATE payload_state -- removed: for now, which receipt it is
+   GROUP BY NULL; -- no row if there are no rows (SQLite 3.38 needs it)
+  UPDATE payload_state -- removed: until the end, the id of the receipt
      SET bulk = 1,
          removed = CASE changes() WHEN 0 THEN 0
                    ELSE (SELECT max(id) FROM retention_log) END;
@@ -548,7 +553,7 @@ BEGIN
    WHERE rowid IN (SELECT rid FROM payload_archive
                     WHERE at < NEW.before AND at > coalesce(NEW.since, -1e18)
                     ORDER BY at LIMIT CAST(coalesce(NEW.max_rows, -1) AS INTEGER));
-  -- Of what a trigger of the user's has kept, the receipt says nothing.
+  -- Rows that a trigger of the user has kept are not in the receipt.
   UPDATE retention_log
      SET rows = changes(),
          bytes = bytes - coalesce((SELECT sum(bytes) FROM (
@@ -574,14 +579,14 @@ BEGIN
   SELECT CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER),
          'payload', 'clear', NEW.actor, -count(*), sum(bytes), min(at), max(at)
     FROM payload_archive
-   GROUP BY NULL; -- no row for none; SQLite 3.38 has no HAVING without it
-  UPDATE payload_state -- removed: for now, which receipt it is
+   GROUP BY NULL; -- no row if there are no rows (SQLite 3.38 needs it)
+  UPDATE payload_state -- removed: until the end, the id of the receipt
      SET bulk = 1,
          removed = CASE changes() WHEN 0 THEN 0
                    ELSE (SELECT max(id) FROM retention_log) END;
   DELETE FROM event_payloads
    WHERE rowid IN (SELECT rid FROM payload_archive);
-  -- Of what a trigger of the user's has kept, the receipt says nothing.
+  -- Rows that a trigger of the user has kept are not in the receipt.
   UPDATE retention_log
      SET rows = changes(),
          bytes = bytes - CASE WHEN -rows > changes()
@@ -597,7 +602,7 @@ END;
 
 ---------------------------------------------------------------- history --
 
--- The clean-up that comes with the writing of rows takes none up to this time.
+-- The clean-up that a write carries removes no rows up to this time.
 CREATE TRIGGER IF NOT EXISTS main.payload_history_insert
 INSTEAD OF INSERT ON payload_history
 BEGIN
@@ -626,10 +631,10 @@ END;
 --------------------------------------------------------------- evidence --
 
 -- An exchange that is in the archive is not stored twice: its row becomes the
--- evidence, with the time that is given. It keeps its id and its place, so
--- nothing is gone and nothing has a receipt. The row is sought among the 16 of
--- the event that are nearest in time, 8 on each side. Of equal ones the nearest
--- is taken, and only once, as it is no longer in the archive.
+-- evidence, with the time that is given. It keeps its id and its rowid. Nothing
+-- is removed, so there is no receipt. The row is looked for among the 16 rows of
+-- the event that are nearest in time, 8 on each side. Among equal rows the nearest
+-- is used. It is used only once, because it is then no longer in the archive.
 CREATE TRIGGER IF NOT EXISTS main.payload_evidence_insert
 INSTEAD OF INSERT ON payload_evidence
 BEGIN
@@ -681,7 +686,7 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.payload_ledger_insert
 BEFORE INSERT ON payload_ledger
 BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: payload_ledger is kept by the schema; pin a row with UPDATE event_payloads SET pinned = 1')
+  SELECT RAISE(ABORT, 'PinnedError: payload_ledger is written by triggers only; pin a row with UPDATE event_payloads SET pinned = 1')
    WHERE (NEW.pin IS NOT NULL AND NEW.pin IS NOT -1)
       OR (NEW.columns, NEW.hash, NEW.at, NEW.actor, NEW.reason, NEW.event_id,
           NEW.agent_id, NEW.kill_switch_event_id)
@@ -694,13 +699,13 @@ BEGIN
                         AND (pinned <> 0 OR purpose = 'evidence'));
 END;
 
--- Two things can happen to a pin that holds: its hash is taken, and it is taken
--- off by somebody, for a reason, now. Both can be read, and nothing else of a
--- text that SQL compares hides in them.
+-- Two changes are allowed for a pin in force: its hash is set, and it ends, with
+-- an actor, a reason and the current time. actor and reason must be visible text,
+-- without characters that could hide something.
 CREATE TRIGGER IF NOT EXISTS main.payload_ledger_update
 BEFORE UPDATE ON payload_ledger
 BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: actor must be text that can be seen, without control characters')
+  SELECT RAISE(ABORT, 'ValidationError: actor must be visible text without control characters')
    WHERE OLD.at IS NULL AND NEW.at IS NOT NULL
      AND NOT coalesce(
            typeof(NEW.actor) = 'text' AND instr(NEW.actor, char(0)) = 0
@@ -712,7 +717,7 @@ BEGIN
                  char(8239, 8287) || '-' || char(8303, 10240, 12288, 12644, 65024)
                  || '-' || char(65039, 65279, 65440, 65529) || '-' ||
                  char(65531, 917504) || '-' || char(921599) || ']*', 0);
-  SELECT RAISE(ABORT, 'ValidationError: reason must be text that can be seen, without control characters but tab and line ends')
+  SELECT RAISE(ABORT, 'ValidationError: reason must be visible text without control characters other than tabs and line ends')
    WHERE OLD.at IS NULL AND NEW.at IS NOT NULL
      AND NOT coalesce(
            typeof(NEW.reason) = 'text' AND instr(NEW.reason, char(0)) = 0
@@ -725,7 +730,7 @@ BEGIN
                  char(8239, 8287) || '-' || char(8303, 10240, 12288, 12644, 65024)
                  || '-' || char(65039, 65279, 65440, 65529) || '-' ||
                  char(65531, 917504) || '-' || char(921599) || ']*', 0);
-  SELECT RAISE(ABORT, 'PinnedError: payload_ledger is a record and cannot be changed; a pin goes with INSERT INTO payload_unpins(payload_id, actor, reason)')
+  SELECT RAISE(ABORT, 'PinnedError: payload_ledger is a record and cannot be changed; to unpin a row, INSERT INTO payload_unpins(payload_id, actor, reason)')
    WHERE NOT coalesce(
            OLD.at IS NULL AND NEW.pin IS OLD.pin AND NEW.id IS OLD.id
            AND NEW.token IS OLD.token
@@ -746,15 +751,15 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.payload_ledger_delete
 BEFORE DELETE ON payload_ledger
 BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: payload_ledger is a record and cannot be deleted; a pin goes with INSERT INTO payload_unpins(payload_id, actor, reason)');
+  SELECT RAISE(ABORT, 'PinnedError: payload_ledger is a record and cannot be deleted; to unpin a row, INSERT INTO payload_unpins(payload_id, actor, reason)');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_unpins_insert
 INSTEAD OF INSERT ON payload_unpins
 BEGIN
-  SELECT RAISE(ABORT, 'NotFoundError: no pinned row of event_payloads has this payload_id')
+  SELECT RAISE(ABORT, 'NotFoundError: no pinned row of event_payloads has this payload_id; SELECT id FROM payload_pins lists the pinned rows')
    WHERE NOT EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.payload_id);
-  SELECT RAISE(ABORT, 'ValidationError: give payload_id, actor and reason only; the schema fills in the rest')
+  SELECT RAISE(ABORT, 'ValidationError: only payload_id, actor and reason can be set; omit the other columns')
    WHERE (NEW.id, NEW.at, NEW.pin, NEW.event_id, NEW.agent_id, NEW.kill_switch_event_id)
          IS NOT (NULL, NULL, NULL, NULL, NULL, NULL);
   UPDATE payload_ledger
@@ -765,7 +770,7 @@ BEGIN
             FROM event_payloads WHERE id = NEW.payload_id)
    WHERE id = NEW.payload_id AND at IS NULL;
   UPDATE event_payloads SET pinned = 0 WHERE id = NEW.payload_id;
-  SELECT RAISE(ABORT, 'MisuseError: a trigger on payload_ledger or event_payloads keeps this row from being unpinned; drop it')
+  SELECT RAISE(ABORT, 'MisuseError: a trigger on payload_ledger or event_payloads prevents this row from being unpinned; drop the trigger')
    WHERE EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.payload_id)
       OR EXISTS (SELECT 1 FROM event_payloads
                   WHERE id = NEW.payload_id AND pinned <> 0);
@@ -786,23 +791,23 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.payload_pins_insert
 INSTEAD OF INSERT ON payload_pins
 BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: payload_pins is kept by the schema; pin a row with UPDATE event_payloads SET pinned = 1');
+  SELECT RAISE(ABORT, 'PinnedError: payload_pins is written by triggers only; pin a row with UPDATE event_payloads SET pinned = 1');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_pins_update
 INSTEAD OF UPDATE ON payload_pins
 BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: payload_pins is kept by the schema and cannot be changed');
+  SELECT RAISE(ABORT, 'PinnedError: payload_pins is written by triggers only and cannot be changed; INSERT INTO payload_unpins(payload_id, actor, reason)');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_pins_delete
 INSTEAD OF DELETE ON payload_pins
 BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: a pin goes only with INSERT INTO payload_unpins(payload_id, actor, reason)');
+  SELECT RAISE(ABORT, 'PinnedError: a pin cannot be deleted; to unpin a row, INSERT INTO payload_unpins(payload_id, actor, reason)');
 END;
 
--- How long the ledger is stands in two places. There each number only grows, by
--- one entry at a time.
+-- The length of the ledger is stored in two places. Both numbers only grow, by one
+-- entry at a time.
 CREATE TRIGGER IF NOT EXISTS main.payload_ledger_added
 AFTER INSERT ON payload_ledger
 BEGIN
@@ -827,7 +832,7 @@ WHEN NOT coalesce(
        OR (NEW.entries = OLD.entries AND NEW.closed = OLD.closed + 1
            AND NEW.digest = OLD.digest), 0)
 BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: the length of the ledger is kept by the schema');
+  SELECT RAISE(ABORT, 'PinnedError: the length of the ledger is written by triggers only and cannot be changed');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_ledgers_update
@@ -839,7 +844,7 @@ WHEN OLD.domain = 'payload' AND NOT coalesce(
             OR (NEW.entries = OLD.entries AND NEW.closed = OLD.closed + 1
                 AND NEW.digest = OLD.digest)), 0)
 BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: the length of the ledger is kept by the schema');
+  SELECT RAISE(ABORT, 'PinnedError: the length of the ledger is written by triggers only and cannot be changed');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_ledgers_insert
@@ -847,19 +852,19 @@ BEFORE INSERT ON blackbox_ledgers
 WHEN EXISTS (SELECT 1 FROM blackbox_ledgers
               WHERE domain = NEW.domain AND domain = 'payload')
 BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: the length of the ledger is kept by the schema');
+  SELECT RAISE(ABORT, 'PinnedError: the length of the ledger is written by triggers only and cannot be changed');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_ledgers_delete
 BEFORE DELETE ON blackbox_ledgers
 WHEN OLD.domain = 'payload'
 BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: the length of the ledger is kept by the schema');
+  SELECT RAISE(ABORT, 'PinnedError: the length of the ledger is written by triggers only and cannot be changed');
 END;
 
 --------------------------------------------------- rows found in the table --
 
--- Rows of the program that made the table: an id, the true size, and their pins.
+-- Rows of the program that made the table get an id, the correct size, and pins.
 UPDATE main.event_payloads
    SET id = lower(hex(randomblob(4))) || '-' || lower(hex(randomblob(2))) || '-4' ||
             substr(lower(hex(randomblob(2))), 2) || '-' ||
@@ -878,7 +883,7 @@ UPDATE main.event_payloads
    AND size_bytes IS NOT coalesce(length(CAST(request_body AS BLOB)), 0)
                        + coalesce(length(CAST(response_body AS BLOB)), 0);
 
--- Later, the pins that were lost since; evidence may have been let go of.
+-- On later runs: pins that were lost meanwhile, unless the evidence was unpinned.
 UPDATE main.event_payloads SET pinned = 1
  WHERE (purpose <> 'archive' OR pinned <> 0)
    AND id NOT IN (SELECT id FROM main.payload_pins)

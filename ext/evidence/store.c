@@ -123,8 +123,8 @@ static void setOverflow(EvBuffer *p, sqlite3_value *pVal, BxErr *pErr) {
   bxEvLoadState(p, &state, pErr);
   if (pErr->rc == SQLITE_OK && state.nOverflow > 0) {
     bxFail(pErr, SQLITE_CONSTRAINT,
-        "ValidationError: overflow cannot change while it has rows, and it has "
-        "%lld rows of %s; call evidence_export(), and then evidence_clear()",
+        "ValidationError: the overflow has %lld rows of %s, and cannot change "
+        "until it is empty; call evidence_export(), and then evidence_clear()",
         state.nOverflow, p->base.stmts.zTable);
   }
   if (pErr->rc == SQLITE_OK && state.zOverflow != 0) {

@@ -1,14 +1,14 @@
 /*
-** adopt.c: what the text of sql/payload.sql cannot do alone when the domain is
-** installed: to carry over the ledger of version 1, to take over a table that
-** another program made, and to guard what such a table has beyond ours.
+** adopt.c: what the text of sql/payload.sql cannot do alone at an install: it
+** upgrades the ledger of version 1, takes over a table that another program
+** made, and guards the columns and indexes that only this table has.
 **
-** Three triggers are made from the table itself, when it calls for them:
-**   payload_made_insert, payload_made_update  for its unique indexes, as REPLACE
-**       would take a pinned row that has the same values there
+** Three triggers are generated from the table itself if it needs them:
+**   payload_made_insert, payload_made_update  for its unique indexes, because
+**       REPLACE would delete a pinned row with the same values
 **   payload_made_columns  for its columns that blackbox does not know
-** They are compared with what the table calls for, as the model compares the
-** others with the text.
+** They are compared with the triggers that the table needs, as the model
+** compares the other triggers with the text.
 */
 #include "payload.h"
 SQLITE_EXTENSION_INIT3
@@ -30,7 +30,7 @@ static int hasTable(BxStmts *p, const char *zName, BxErr *pErr) {
   return bThere;
 }
 
-/* Runs the one statement of sql/payload.sql that makes the ledger. */
+/* Runs the one statement of sql/payload.sql that creates the ledger. */
 static void makeLedger(BxStmts *p, BxErr *pErr) {
   const char *zBegin =
       strstr(bxSqlPayload, "CREATE TABLE IF NOT EXISTS main.payload_ledger(");
@@ -42,9 +42,9 @@ static void makeLedger(BxStmts *p, BxErr *pErr) {
   sqlite3_free(zSql);
 }
 
-/* Version 1 had the pins that hold in one table and the records of those that
-** were taken off in another. A record without a pin was left by a trigger that
-** broke off; it stays as a record. */
+/* Version 1 had the pins in force in one table, and the records of unpins in
+** another. A record without a pin comes from a trigger that stopped half-way;
+** it stays as a record. */
 static void carryOver(BxStmts *p, BxErr *pErr) {
   if (!hasTable(p, "payload_pins", pErr)) return;
   makeLedger(p, pErr);
@@ -84,20 +84,21 @@ static int hasColumn(BxStmts *p, const char *zColumn, BxErr *pErr) {
 }
 
 #define TABLE "('event_payloads', ?1)"
-/* Of an index: the columns of its key, and whether it is one on id alone. */
+/* The columns in the key of an index, and whether it is an index on id
+** alone. */
 #define KEY_OF(l) "pragma_index_xinfo(" l ".name, ?1) AS c WHERE c.key"
 #define IS_ID(l)                                                               \
   "((SELECT count(*) FROM " KEY_OF(l) ") = 1 AND"                              \
                                       " EXISTS (SELECT 1 FROM " KEY_OF(        \
                                           l) " AND lower(c.name) = 'id'))"
 
-/* Why the table cannot be guarded, and what to do. ?1 is the schema. */
+/* The reason why the table cannot be guarded, and what to do. ?1: the
+** schema. */
 static const char zHindrances[] =
-    "SELECT 'it is WITHOUT ROWID; make it an ordinary table'"
-    "  FROM pragma_table_list WHERE schema = ?1 COLLATE NOCASE"
-    "    AND name = 'event_payloads' COLLATE NOCASE AND wr "
-    "UNION ALL SELECT 'its column ' || name || ' hides the rowid; rename it'"
-    "  FROM pragma_table_xinfo" TABLE
+    "SELECT 'it is a WITHOUT ROWID table; create it as a rowid table'  FROM "
+    "pragma_table_list WHERE schema = ?1 COLLATE NOCASE    AND name = "
+    "'event_payloads' COLLATE NOCASE AND wr UNION ALL SELECT 'its column ' || "
+    "name || ' hides the rowid; rename it'  FROM pragma_table_xinfo" TABLE
     "  WHERE lower(name) = 'rowid' AND NOT (pk = 1 AND lower(type) = 'integer'"
     "    AND (SELECT max(pk) FROM pragma_table_xinfo" TABLE ") = 1) "
     "UNION ALL SELECT 'its column id is declared as ' || coalesce(nullif(type,"
@@ -110,12 +111,9 @@ static const char zHindrances[] =
     "  WHERE EXISTS (SELECT 1 FROM pragma_table_info" TABLE ")"
     "  AND NOT EXISTS (SELECT 1 FROM pragma_index_list" TABLE " AS l"
     "    WHERE l.\"unique\" AND NOT l.partial AND " IS_ID(
-        "l") ") "
-             "UNION ALL SELECT 'its unique index ' || l.name || ' is on an "
-             "expression or"
-             " a part of the rows, where REPLACE could take a pinned row; drop "
-             "it'"
-             "  FROM pragma_index_list" TABLE
+        "l") ") UNION ALL SELECT 'its unique index ' || l.name || ' is on an "
+             "expression or has a WHERE clause, so REPLACE could delete a "
+             "pinned row; drop it'  FROM pragma_index_list" TABLE
              " AS l WHERE l.\"unique\" AND (l.partial"
              "    OR EXISTS (SELECT 1 FROM " KEY_OF(
                  "l") " AND c.name IS NULL))";
@@ -126,7 +124,7 @@ static sqlite3_stmt *hindrances(BxStmts *p, BxErr *pErr) {
   return pStmt;
 }
 
-/* Refuses a table that cannot be guarded. A trigger takes rowid -1 for none. */
+/* Refuses a table that cannot be guarded. In a trigger, rowid -1 means none. */
 static void refuse(BxStmts *p, BxErr *pErr) {
   BxErr why = {SQLITE_OK, 0};
   sqlite3_stmt *pStmt = hindrances(p, pErr);
@@ -186,7 +184,7 @@ void bxPayloadAdopt(BxStmts *p, BxErr *pErr) {
   }
   if (!bTable) {
     bxFail(pErr, SQLITE_ERROR,
-        "ValidationError: event_payloads in schema %s is not a table with the "
+        "ValidationError: event_payloads in schema %s does not have the "
         "columns id, event_id, agent_id, purpose and created_at; rename it",
         p->zDb);
   }
@@ -197,12 +195,12 @@ void bxPayloadAdopt(BxStmts *p, BxErr *pErr) {
 /*--------------------------------------------------------- made guards ----*/
 
 #define PINNED                                                                 \
-  "SELECT RAISE(ABORT, 'PinnedError: a pinned row %s; let go of it first with" \
+  "SELECT RAISE(ABORT, 'PinnedError: a pinned row %s; unpin it first with"     \
   " INSERT INTO payload_unpins(payload_id, actor, reason)')"
 
-/* A trigger that is made from the table: the SQL that lists what it is about,
-** and its condition, from the schema in ?1; and its text, from the condition.
-*/
+/* A trigger that is generated from the table: the SQL that lists the indexes or
+** columns, and its condition, from the schema in ?1; and its text, from the
+** condition. */
 typedef struct Made {
   const char *zName;
   const char *zWhat;
@@ -210,8 +208,8 @@ typedef struct Made {
   const char *zText;
 } Made;
 
-/* For each unique index but that of the id: is there a protected row with the
-** values that the new row has? */
+/* For each unique index except that of the id: is there a protected row with
+** the values of the new row? */
 #define SAME_KEY(more)                                                         \
   "SELECT group_concat(name, ', '), group_concat('EXISTS (SELECT 1 FROM"       \
   " payload_protected WHERE ' || condition || '" more ")', ' OR ') FROM"       \
@@ -238,14 +236,14 @@ static const Made aMade[] = {
         "  INSERT OR IGNORE INTO sqlite_sequence(rowid, name, seq)\n"
         "  VALUES (-1, 'blackbox_probe', 0), (-1, 'blackbox_probe', 1);\n"
         "  SELECT RAISE(ABORT, 'PinnedError: a pinned row has these values in "
-        "a unique index and cannot be overwritten; let go of it first with "
+        "a unique index and cannot be overwritten; unpin it first with "
         "INSERT INTO payload_unpins(payload_id, actor, reason)')\n"
         "    FROM sqlite_sequence WHERE rowid = -1 AND seq = 1;\nEND"},
     {"payload_made_update", "unique index",
         SAME_KEY(" AND payload_rowid <> OLD.rowid"),
         "%s\nBEFORE UPDATE ON event_payloads\nWHEN %s\nBEGIN\n"
         "  SELECT RAISE(ABORT, 'PinnedError: a pinned row has these values in "
-        "a unique index and cannot be overwritten; let go of it first with "
+        "a unique index and cannot be overwritten; unpin it first with "
         "INSERT INTO payload_unpins(payload_id, actor, reason)');\nEND"},
     {"payload_made_columns", "column",
         "SELECT group_concat(name, ', '), group_concat(printf("
@@ -258,18 +256,18 @@ static const Made aMade[] = {
         "%s\nBEFORE UPDATE ON event_payloads\nWHEN EXISTS (SELECT 1 FROM "
         "payload_protected WHERE payload_rowid = OLD.rowid)\n AND (%s)\n"
         "BEGIN\n  SELECT RAISE(ABORT, 'PinnedError: a pinned row cannot be "
-        "changed; let go of it first with INSERT INTO payload_unpins("
+        "changed; unpin it first with INSERT INTO payload_unpins("
         "payload_id, actor, reason)');\nEND"},
 };
 
-/* A made trigger that is not as the table calls for. */
+/* A generated trigger that differs from the one that the table needs. */
 typedef struct Gap {
   const Made *pMade;
   char *zWhat; /* the indexes or columns, or NULL for none */
   char *zText; /* the trigger from its name on, or NULL for none */
 } Gap;
 
-/* What the table calls for. */
+/* Computes the trigger that the table needs. */
 static void readWanted(BxStmts *p, Gap *pOut, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxPrepare(p, pOut->pMade->zCondition, pErr);
   char *zCondition = 0;
@@ -289,7 +287,7 @@ static void readWanted(BxStmts *p, Gap *pOut, BxErr *pErr) {
   sqlite3_free(zCondition);
 }
 
-/* Whether the schema has the trigger as it is wanted, or has none. */
+/* Whether the schema has exactly the wanted trigger, or correctly none. */
 static int isMade(BxStmts *p, const Gap *pGap, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxPrepare(p,
       "SELECT (SELECT sql FROM main.sqlite_schema WHERE type = 'trigger' AND "
@@ -315,7 +313,7 @@ static void eachGap(BxStmts *p, void (*xEach)(BxStmts *, const Gap *, void *),
   }
 }
 
-/* Runs SQL in which names of the user's stand, so that it is no template. */
+/* Runs SQL that contains names of the user, so that it is not a template. */
 static void execute(BxStmts *p, char *zOwned, BxErr *pErr) {
   if (zOwned == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
   if (pErr->rc == SQLITE_OK) {
@@ -346,7 +344,7 @@ static void tellOne(BxStmts *p, const Gap *pGap, void *pArg) {
   (void)p;
   bxProblem((BxProblems *)pArg, "event_payloads",
       pGap->zWhat ? "%s %s is not guarded by trigger %s; run blackbox_install()"
-                  : "no %s%s calls for trigger %s; run blackbox_install()",
+                  : "no %s%s needs trigger %s; run blackbox_install()",
       pGap->pMade->zWhat, pGap->zWhat ? pGap->zWhat : "", pGap->pMade->zName);
 }
 

@@ -1,6 +1,6 @@
 /*
-** archive.c: functions over event_payloads, whose rules are in
-** sql/payload.sql: clean-up, evidence saved from JSON, unpinning and figures.
+** archive.c: functions on event_payloads, whose rules are in sql/payload.sql:
+** clean-up, evidence from JSON, unpinning and figures.
 */
 #include "payload.h"
 SQLITE_EXTENSION_INIT3
@@ -8,11 +8,11 @@ SQLITE_EXTENSION_INIT3
 #include <string.h>
 #include <sys/stat.h>
 
-#define SWEEP_LIMIT 10000 /* rows of one payload_cleanup() */
+#define SWEEP_LIMIT 10000 /* most rows of one payload_cleanup() */
 
 /*------------------------------------------------------------ clean-up ----*/
 
-/* Runs a statement that is a bulk act, and asks what it removed. */
+/* Runs a bulk delete, and reads how many rows it removed. */
 static i64 removedBy(BxStmts *pHome, sqlite3_stmt *pStmt, BxErr *pErr) {
   static const char zRemoved[] = "SELECT removed FROM main.payload_state";
   i64 nRemoved = 0;
@@ -36,7 +36,7 @@ i64 bxPayloadSweep(BxStmts *pHome, const Sweep *pSweep, BxErr *pErr) {
   return removedBy(pHome, pStmt, pErr);
 }
 
-/* The time "days" before "now", both given or not. */
+/* The time that lies "days" before "now"; both may be given or not. */
 static i64 cutOff(BxCall *p, BxStmts *pHome) {
   sqlite3_value *pDays = bxArg(p, 0);
   i64 iNow = bxTime(bxArg(p, 1), "now", &p->err);
@@ -83,8 +83,9 @@ void bxPayloadClearArchive(BxCall *p) {
 
 /*------------------------------------------------------------ evidence ----*/
 
-/* One row an element of the array ?2, with its fields in either spelling; of a
-** field that comes twice the first. Of what is no string, its JSON. */
+/* One row for each element of the array ?2, with its fields in either spelling.
+** If a field occurs twice, the first one counts. A value that is not a string
+** is taken as its JSON text. */
 /* clang-format off */
 #define ELEMENTS                                                               \
   "WITH member AS (SELECT e.key AS i, lower(replace(m.key, '_', '')) AS name," \
@@ -110,8 +111,8 @@ void bxPayloadClearArchive(BxCall *p) {
   "  GROUP BY e.key) "
 /* clang-format on */
 
-/* The first element that cannot be saved, and why. A time may be a whole real.
-*/
+/* The first element that cannot be saved, and the reason. A time may be a real
+** without a fraction. */
 static const char zBadElement[] = ELEMENTS
     "SELECT i, CASE"
     "  WHEN type <> 'object' THEN 'is not an object'"
@@ -134,7 +135,7 @@ static const char zTexts[] =
     ELEMENTS "SELECT i, event_id, agent_id, request, response FROM field";
 
 /* clang-format off */
-/* The elements that are not evidence of this kill switch already. */
+/* The elements that are not yet evidence of this kill switch. */
 #define KEPT                                                                   \
   ", kept AS (SELECT *, strftime('%Y-%m-%dT%H:%M:%fZ',"                        \
   "  coalesce(CAST(time AS INTEGER), ?3) / 1000.0, 'unixepoch') AS created"    \
@@ -158,7 +159,7 @@ static const char zSaveElements[] = ELEMENTS KEPT
     "SELECT ?1, event_id, agent_id, request, response, created " NEW_ELEMENTS
     " ORDER BY i";
 
-/* The JSON is an array. */
+/* Checks that the JSON is an array. */
 static void checkArray(BxStmts *pHome, sqlite3_value *pJson, BxErr *pErr) {
   static const char zSql[] =
       "SELECT CASE WHEN " BX_JSON_VALID("?1") " THEN json_type(?1) END";
@@ -188,7 +189,7 @@ static void failElement(BxErr *pErr, sqlite3_stmt *pStmt, const char *zWhy) {
       sqlite3_column_int(pStmt, 0), zWhy);
 }
 
-/* Half a surrogate pair has no UTF-8. */
+/* Half a surrogate pair cannot be written in UTF-8. */
 static void checkTexts(BxStmts *pHome, sqlite3_value *pJson, BxErr *pErr) {
   const char *zJson = (const char *)sqlite3_value_text(pJson);
   sqlite3_stmt *pStmt;
@@ -258,8 +259,8 @@ void bxPayloadUnpin(BxCall *p) {
   bxRun(pStmt, &p->err);
   if (bxPinsHold(pHome, zId, &p->err)) {
     bxFail(&p->err, SQLITE_ERROR,
-        "MisuseError: a trigger on payload_unpins keeps row %s from being "
-        "unpinned; drop it",
+        "MisuseError: a trigger on payload_unpins prevents row %s from being "
+        "unpinned; drop the trigger",
         zId);
   }
   bxReturnInt(p, 1);
@@ -308,7 +309,7 @@ void bxPayloadStats(BxCall *p) {
   bxDone(pStmt, &p->err);
 }
 
-/* Bytes of the schema's write-ahead log, 0 without one. */
+/* The bytes of the write-ahead log of the schema, 0 if there is none. */
 static i64 walSize(Bx *bx, const char *zDb) {
   const char *zFile = sqlite3_db_filename(bx->db, zDb);
   struct stat info;
@@ -316,7 +317,7 @@ static i64 walSize(Bx *bx, const char *zDb) {
   return stat(sqlite3_filename_wal(zFile), &info) == 0 ? (i64)info.st_size : 0;
 }
 
-/* The number that "PRAGMA main.<name>" answers. */
+/* The number that "PRAGMA main.<name>" returns. */
 static i64 pragma(BxStmts *pHome, const char *zPragma, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxPrepare(pHome, zPragma, pErr);
   i64 iVal = bxRow(pStmt, pErr) ? sqlite3_column_int64(pStmt, 0) : 0;

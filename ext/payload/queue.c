@@ -1,35 +1,36 @@
 /*
 ** queue.c: exchanges on their way into the archive.
 **
-** payload_queue(event_id, agent_id, request, response[, timestamp]) and
-** INSERT INTO payload_queue(...) take an exchange. payload.queue_mode says what
-** becomes of it:
-**   durable  it is written at once, as one INSERT. When the call returns it is
-**            in the file; inside a transaction, it is part of that.
-**   memory   it waits in memory, put at the end. All that waits is written at
-**            once, whole and in order, or not at all:
+** payload_queue(event_id, agent_id, request, response[, timestamp]) and INSERT
+** INTO payload_queue(...) take an exchange. What they do depends on
+** payload.queue_mode:
+**   durable  it is written at once, with one INSERT. When the call returns, it
+**            is in the file; inside a transaction it is part of that.
+**   memory   it waits in memory, at the end of the queue. All waiting rows are
+**            written together and in order, or none of them:
 **              - when payload.flush_batch_size rows wait, or the oldest has
 **                waited longer than payload.flush_interval_ms, or the last was
-**                put longer ago than that, at the next call;
+**                queued longer ago than that, at the next call;
 **              - on payload_flush();
-**              - when the connection closes, on a connection of its own, as
-**                the closing one can no longer write. A database without a
-**                file has nowhere to go.
-** Rows leave the queue when the batch is committed. Inside a transaction, or
-** a statement that writes, nothing is flushed: its ROLLBACK would take rows
-** that were already accepted. A flush that fails keeps every row; the call
-** that happened to start it still succeeds, payload_waiting tells the error,
-** and the next attempt waits for flush_interval_ms. payload_flush() fails.
+**              - when the connection closes, with another connection, because
+**                the closing one can no longer write. Without a file they are
+**                lost.
+** Rows leave the queue when the batch is committed. Inside a transaction, or in
+** a statement that writes, nothing is flushed, because a ROLLBACK would remove
+** rows that were already accepted. A flush that fails keeps every row. The call
+** that caused the flush still succeeds, payload_waiting shows the error, and
+** the next attempt is made after flush_interval_ms. payload_flush() itself
+** fails.
 **
-** DELETE FROM payload_queue takes waiting rows off, with a receipt in
-** retention_log, when it is committed: until then they are only marked.
+** DELETE FROM payload_queue removes waiting rows, with a receipt in
+** retention_log, when it is committed. Until then they are only marked.
 **
-** A row that is older than payload.retention_days already is history that is
-** being loaded. It raises the setting payload.history_until, up to which the
-** expiry work that is carried here takes nothing.
+** A row that is already older than payload.retention_days is history that is
+** being loaded. It raises the setting payload.history_until. The expiry work
+** that is carried here removes no rows up to that time.
 **
-** Limits: payload.queue_max_bytes; at it a row is refused with QueueFullError.
-** What waits is lost when the process is killed.
+** Limits: payload.queue_max_bytes. A row that would exceed it is refused with
+** QueueFullError. Waiting rows are lost when the process is killed.
 */
 #include "queue.h"
 SQLITE_EXTENSION_INIT3
@@ -39,36 +40,36 @@ SQLITE_EXTENSION_INIT3
 /* The settings that a call needs. */
 typedef struct Limits {
   i64 bEnabled, bIgnore, bMemory;
-  i64 nRetain; /* milliseconds that a row is kept */
+  i64 nRetain; /* retention period in milliseconds */
   i64 nBatch, nInterval, nMaxByte;
-  i64 iRead;            /* when they were read, 0 for never */
-  const BxStmts *pHome; /* from which schema */
-  int nChanges;         /* sqlite3_total_changes() when they held */
+  i64 iRead;            /* time when they were read, 0 for never */
+  const BxStmts *pHome; /* the schema that they were read from */
+  int nChanges;         /* sqlite3_total_changes() at that time */
 } Limits;
 
-#define LIMITS_MS 500 /* a change made on another connection is seen then */
+#define LIMITS_MS 500 /* a change by another connection is seen after this */
 
 struct Queue {
   Bx *bx;
   Waiting *pFirst, **ppLast;
-  i64 nRow, nByte; /* of those that are not dropped */
-  i64 iSerial;     /* of the last row that was put */
+  i64 nRow, nByte; /* of the rows that are not dropped */
+  i64 iSerial;     /* of the last row */
   Limits limits;
-  i64 iPut;      /* when a row was put last */
-  int bOverdue;  /* after a silence: to be written without delay */
+  i64 iPut;      /* time of the last row */
+  int bOverdue;  /* after a pause: write without delay */
   i64 iRetry;    /* no automatic flush before this time */
-  i64 iCarried;  /* when expiry work was looked for last */
+  i64 iCarried;  /* time of the last look for expiry work */
   i64 nWritten;  /* rows written since */
   char *zFailed; /* message of the last flush, if it failed */
   char *zHome;   /* the schema that rows wait for */
-  char *zFile;   /* where the archive lies, for the flush at close */
+  char *zFile;   /* the file of the archive, for the flush at close */
   char *zVfs;
   Waiting **ppMark; /* end of the queue when the statement began */
-  int bAlone;       /* the statement that puts rows is its own transaction */
-  int bWritten;     /* and it has written all that waits */
+  int bAlone;       /* the inserting statement is its own transaction */
+  int bWritten;     /* and it has written all waiting rows */
   int nSave;        /* savepoints that are open */
   int nReader;      /* cursors that are open */
-  Waiting *pGone;   /* rows that they may still look at */
+  Waiting *pGone;   /* rows that they may still read */
 };
 
 /*-------------------------------------------------------------- memory ----*/
@@ -82,7 +83,7 @@ static void freeWaiting(Waiting *p) {
   sqlite3_free(p);
 }
 
-/* Frees a row that is off the queue, now or when nobody can look at it. */
+/* Frees a row that has left the queue, now or when no cursor can read it. */
 static void letGo(Queue *p, Waiting *pRow) {
   if (p->nReader == 0) {
     freeWaiting(pRow);
@@ -101,7 +102,7 @@ static void letGoAll(Queue *p, Waiting *pRow) {
 }
 
 #ifndef NDEBUG
-/* Whether what is counted is what is there. */
+/* Whether the counters equal the rows. */
 static int isCounted(const Queue *p) {
   const Waiting *pRow;
   Waiting *const *ppLast = &p->pFirst;
@@ -136,7 +137,7 @@ static void recount(Queue *p) {
   }
 }
 
-/* Takes off the rows behind an end that the queue had before. */
+/* Removes the rows after a former end of the queue. */
 static void cutBack(Queue *p, Waiting **ppEnd) {
   assert(ppEnd != 0);
   letGoAll(p, *ppEnd);
@@ -199,12 +200,12 @@ static void readLimits(BxStmts *pHome, Limits *pOut, BxErr *pErr) {
     pOut->nInterval = sqlite3_column_int64(pStmt, 5);
     pOut->nMaxByte = sqlite3_column_int64(pStmt, 6);
   }
-  /* Where a setting is not there, nothing may expire. */
+  /* If a setting is missing, nothing may expire. */
   if (pOut->nRetain < BX_MS_PER_DAY) pOut->nRetain = BX_MAX_TIME;
   bxDone(pStmt, pErr);
 }
 
-/* What the connection itself has changed since then may be a setting. */
+/* A change by this connection may have changed a setting. */
 static int isKnown(const Queue *p, const BxStmts *pHome, i64 iNow) {
   const Limits *pLimits = &p->limits;
   return pLimits->iRead != 0 && pLimits->pHome == pHome &&
@@ -212,15 +213,15 @@ static int isKnown(const Queue *p, const BxStmts *pHome, i64 iNow) {
          iNow >= pLimits->iRead && iNow - pLimits->iRead < LIMITS_MS;
 }
 
-/* Nothing can be written just now, but perhaps nothing need be. */
+/* Nothing can be written now, but perhaps nothing has to be. */
 static int isRefused(int rc) {
   return (rc & 0xff) == SQLITE_BUSY || (rc & 0xff) == SQLITE_READONLY;
 }
 
-/* The settings, read again when this connection has changed anything since, or
-** some time has passed: reading takes a lock on the file. Where a row will be
-** written at once the write lock comes first, as SQLite refuses to wait for
-** another writer after a read. */
+/* The settings. They are read again if this connection has changed anything, or
+** after some time, because reading takes a lock on the file. If a row will be
+** written at once, the write lock is taken first, because SQLite refuses to
+** wait for another writer after a read. */
 static const Limits *limitsNow(
     Queue *p, BxStmts *pHome, i64 iNow, BxErr *pErr) {
   Limits *pOut = &p->limits;
@@ -237,7 +238,8 @@ static const Limits *limitsNow(
     *pErr = err;
     return pOut;
   }
-  pOut->iRead = iNow; /* of a locked file, those known still hold */
+  pOut->iRead =
+      iNow; /* if the file is locked, the known settings still apply */
   pOut->pHome = pHome;
   pOut->nChanges = sqlite3_total_changes(p->bx->db);
   bxClear(&err);
@@ -256,30 +258,30 @@ static const char zFlush[] =
     "  response_body, size_bytes, 'archive', " CREATED_AT(
         "timestamp") " "
                      "FROM payload_queue";
-/* The same when some rows are history. */
+/* The same if some rows are history. */
 static const char zFlushHistory[] =
     "INSERT INTO main.payload_history(id, event_id, agent_id, request_body,"
     "  response_body, created_at) "
     "SELECT id, event_id, agent_id, request_body, response_body,"
     "  " CREATED_AT("timestamp") " FROM payload_queue";
 
-/* The schema that rows are queued for: that of those that wait, else the home
-** of the domain. A file that is no longer attached under its name is an error.
-*/
+/* The schema that rows are queued for: that of the waiting rows, otherwise the
+** home of the domain. It is an error if its file is no longer attached under
+** its name. */
 static BxStmts *target(Queue *p, BxErr *pErr) {
   const char *zFile;
   if (p->pFirst == 0) return bxHome(p->bx, "payload", pErr);
   zFile = sqlite3_db_filename(p->bx->db, p->zHome);
   if (zFile == 0 || strcmp(zFile, p->zFile ? p->zFile : "") != 0) {
     bxFail(pErr, SQLITE_ERROR,
-        "NotFoundError: %lld rows wait for %s, which is not attached as %s any "
-        "more; ATTACH it again",
+        "NotFoundError: %lld rows wait for %s, which is no longer attached as "
+        "%s; ATTACH it again",
         p->nRow, p->zFile ? p->zFile : "a database in memory", p->zHome);
   }
   return bxSchema(p->bx, p->zHome, pErr);
 }
 
-/* Remembers where the archive lies while the connection can still tell. */
+/* Stores the file of the archive while the connection can still tell it. */
 static void rememberFile(Queue *p, const char *zDb, BxErr *pErr) {
   const char *zFile = sqlite3_db_filename(p->bx->db, zDb);
   sqlite3_vfs *pVfs = 0;
@@ -298,10 +300,10 @@ static void rememberFile(Queue *p, const char *zDb, BxErr *pErr) {
   if (pVfs != 0) p->zVfs = sqlite3_mprintf("%s", pVfs->zName);
 }
 
-/* Rows that expiry work removes at most when a write carries it. */
+/* The maximum number of rows that a write removes as expiry work. */
 #define CARRIED_ROWS 40
 
-/* Whether a row is past the retention already. */
+/* Whether a row is already older than the retention period. */
 static int isHistory(const Queue *p, i64 iTime) {
   return iTime < bxNow() - p->limits.nRetain;
 }
@@ -312,8 +314,8 @@ static const char *flushSql(const Queue *p) {
   return pRow == 0 ? zFlush : zFlushHistory;
 }
 
-/* Whether a row that is written at once looks for expiry work: each batch size
-** of rows, or each flush interval. */
+/* Whether a row that is written at once looks for expiry work: once in each
+** batch size of rows, or after each flush interval. */
 static int isCleanupDue(Queue *p) {
   i64 iNow = bxNow();
   p->nWritten++;
@@ -326,8 +328,8 @@ static int isCleanupDue(Queue *p) {
   return 1;
 }
 
-/* Expiry work that a write carries. Its failure is nobody's error, except where
-** SQLite has rolled back more than this statement, or will. */
+/* The expiry work of a write. Its failure is not reported, unless SQLite has
+** rolled back more than this statement, or will do so. */
 static void carryCleanup(const Queue *p, BxStmts *pHome, BxErr *pErr) {
   static const char zDue[] =
       "SELECT h.value FROM (SELECT (SELECT value FROM main.blackbox_limits"
@@ -378,16 +380,16 @@ static void writeRow(
     bxBind(pStmt, pErr, "------i", bxBytes(aVal[2]) + bxBytes(aVal[3]));
   }
   bxRun(pStmt, pErr);
-  /* (An INSERT into a view changes no row of its own.) */
+  /* (An INSERT into a view does not count as a change.) */
   if (pErr->rc == SQLITE_OK && !bHistory && sqlite3_changes(p->bx->db) == 0) {
     bxFail(pErr, SQLITE_ERROR,
         "MisuseError: a trigger on event_payloads keeps a queued row out of "
-        "the archive; nothing was written: drop it");
+        "the archive; nothing was written; drop the trigger");
   }
 }
 
-/* Writes all that waits, row by row: quicker than zFlush, but in need of a
-** savepoint around it. */
+/* Writes all waiting rows one by one. This is faster than zFlush, but needs a
+** savepoint. */
 static void writeRows(Queue *p, BxStmts *pHome, BxErr *pErr) {
   const Waiting *pRow;
   for (pRow = p->pFirst; pRow != 0 && pErr->rc == SQLITE_OK;
@@ -398,7 +400,7 @@ static void writeRows(Queue *p, BxStmts *pHome, BxErr *pErr) {
   }
 }
 
-/* Writes all that waits, in one transaction. Returns the rows written. */
+/* Writes all waiting rows in one transaction. Returns how many. */
 static i64 flush(Queue *p, BxErr *pErr) {
   BxStmts *pHome = target(p, pErr);
   BxErr none = {SQLITE_OK, 0};
@@ -414,12 +416,12 @@ static i64 flush(Queue *p, BxErr *pErr) {
   emptyQueue(p);
   p->iRetry = 0;
   carryCleanup(p, pHome, &none);
-  bxClear(&none); /* the rows are written, whatever came of it */
+  bxClear(&none); /* the rows are written, whatever the result is */
   return nRow;
 }
 
-/* Keeps an error from the caller, except where SQLite will fail the statement
-** around us in any case. */
+/* Does not report an error to the caller, unless SQLite will fail the calling
+** statement anyway. */
 static void handOver(BxErr *pFrom, BxErr *pErr) {
   int rc = pFrom->rc & 0xff;
   if (rc == SQLITE_NOMEM || rc == SQLITE_INTERRUPT) {
@@ -441,7 +443,7 @@ static int standsAlone(Bx *bx, BxErr *pErr) {
   return bAlone && pErr->rc == SQLITE_OK;
 }
 
-/* A flush that nobody asked for: its error is kept, not returned. */
+/* An automatic flush: its error is stored, not returned. */
 static void flushQuietly(Queue *p, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
   if (!standsAlone(p->bx, pErr)) return;
@@ -456,10 +458,10 @@ static int isDue(const Queue *p) {
   if (p->nRow == 0 || iNow < p->iRetry) return 0;
   return p->nRow >= p->limits.nBatch || p->bOverdue || !p->limits.bMemory ||
          iNow - p->pFirst->iStaged > p->limits.nInterval ||
-         iNow < p->pFirst->iStaged; /* the clock was put back */
+         iNow < p->pFirst->iStaged; /* the clock was set back */
 }
 
-/* At the end: what waits goes to the file through a connection of its own. */
+/* At the close: writes the waiting rows with another connection. */
 static void flushAtClose(Queue *p) {
   sqlite3 *db = 0;
   BxErr err = {SQLITE_OK, 0};
@@ -498,13 +500,13 @@ static void queueFree(void *pArg) {
 
 /*----------------------------------------------------------- functions ----*/
 
-/* Puts a row at the end, if there is room. Takes pRow over. */
+/* Appends a row if there is room. Takes ownership of pRow. */
 static void append(Queue *p, Waiting *pRow, BxErr *pErr) {
   if (pErr->rc == SQLITE_OK && p->nByte + pRow->nByte > p->limits.nMaxByte) {
     bxFail(pErr, SQLITE_FULL,
-        "QueueFullError: %lld bytes wait, %lld more would pass the limit of "
-        "%lld (payload.queue_max_bytes); COMMIT, or see payload_waiting for "
-        "why nothing is written%s%s",
+        "QueueFullError: %lld bytes wait, and %lld more would exceed the limit "
+        "of %lld (payload.queue_max_bytes); COMMIT, or read the error in "
+        "payload_waiting%s%s",
         p->nByte, pRow->nByte, p->limits.nMaxByte, p->zFailed ? ": " : "",
         p->zFailed ? p->zFailed : "");
   }
@@ -520,7 +522,7 @@ static void append(Queue *p, Waiting *pRow, BxErr *pErr) {
   p->nByte += pRow->nByte;
 }
 
-/* Rows wait for one schema at a time: those for another are written first. */
+/* Rows can wait for one schema only: those for another are written first. */
 static void changeTarget(
     Queue *p, const BxStmts *pHome, int bCall, BxErr *pErr) {
   if (p->pFirst == 0 || sqlite3_stricmp(p->zHome, pHome->zDb) == 0) return;
@@ -528,7 +530,7 @@ static void changeTarget(
   if (p->pFirst != 0) {
     bxFail(pErr, SQLITE_ERROR,
         "MisuseError: %lld rows wait for schema %s; COMMIT, and SELECT "
-        "payload_flush(), before rows are queued for %s",
+        "payload_flush(), before you queue rows for %s",
         p->nRow, p->zHome, pHome->zDb);
   }
 }
@@ -556,13 +558,13 @@ static void stage(
   }
 }
 
-/* Mode durable: the row is written. Rows that wait since the mode was another
-** go first, where they may. Expiry work also goes first: when it is stopped,
-** the call fails, and then the row must not be there. It begins with a read, so
-** the write lock comes before it. */
+/* Mode durable: the row is written. Rows that wait since another mode was set
+** are written first, if possible. Expiry work is also done first: if it is
+** interrupted, the call fails, and then the row must not be stored. It begins
+** with a read, so the write lock is taken before it. */
 static void store(Queue *p, BxStmts *pHome, sqlite3_value **aVal, i64 iTime,
     int bCall, BxErr *pErr) {
-  int nOwn = bCall ? 0 : 1; /* the INSERT around us is counted later */
+  int nOwn = bCall ? 0 : 1; /* the calling INSERT is counted later */
   if (bCall && isDue(p)) flushQuietly(p, pErr);
   if (isCleanupDue(p)) {
     bxLock(pHome, pErr);
@@ -575,10 +577,10 @@ static void store(Queue *p, BxStmts *pHome, sqlite3_value **aVal, i64 iTime,
 
 static void failDisabled(const BxStmts *pHome, BxErr *pErr) {
   bxFail(pErr, SQLITE_ERROR,
-      "ArchiveDisabledError: payload.enabled is 0 in schema %s, so nothing was "
-      "stored; INSERT OR REPLACE INTO \"%w\".blackbox_settings "
-      "VALUES('payload.enabled', 1) turns the archive on, "
-      "('payload.on_disabled', 'ignore') makes such calls return 0",
+      "ArchiveDisabledError: payload.enabled is 0 in schema %s, and nothing "
+      "was stored; INSERT OR REPLACE INTO \"%w\".blackbox_settings "
+      "VALUES('payload.enabled', 1) to enable the archive, or "
+      "('payload.on_disabled', 'ignore') to make such calls return 0",
       pHome->zDb, pHome->zDb);
 }
 
@@ -616,8 +618,8 @@ void bxPayloadQueue(BxCall *p) {
 void bxPayloadFlush(BxCall *p) {
   if (!sqlite3_get_autocommit(p->bx->db) || p->pCtx == 0) {
     bxFail(&p->err, SQLITE_ERROR,
-        "MisuseError: payload_flush() inside a transaction would be undone by "
-        "its ROLLBACK, and the rows lost; COMMIT first, then SELECT "
+        "MisuseError: payload_flush() cannot run inside a transaction, because "
+        "a ROLLBACK would lose the rows; COMMIT first, then SELECT "
         "payload_flush()");
     return;
   }
@@ -688,7 +690,7 @@ i64 bxQueueClear(BxStmts *pHome, BxErr *pErr) {
   return nRow;
 }
 
-/* Takes back the marks that were made deeper in savepoints than nDeep. */
+/* Clears the marks that were made at a savepoint depth above nDeep. */
 static void undrop(Queue *p, int nDeep) {
   Waiting *pRow;
   for (pRow = p->pFirst; pRow != 0; pRow = pRow->pNext) {
@@ -697,7 +699,7 @@ static void undrop(Queue *p, int nDeep) {
   recount(p);
 }
 
-/* Takes the marked rows off. */
+/* Removes the marked rows. */
 static void removeDropped(Queue *p) {
   Waiting **pp = &p->pFirst;
   while (*pp != 0) {
@@ -738,8 +740,8 @@ void bxQueueBegin(Queue *p) {
   p->nSave = 0;
 }
 
-/* Before the commit of a statement that put rows and is a transaction of its
-** own: writes the batch with it, if one is due. */
+/* Before the commit of a statement that queued rows and is its own transaction:
+** writes the batch with it if one is due. */
 void bxQueueSync(Queue *p, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
   BxStmts *pHome;
@@ -754,7 +756,7 @@ void bxQueueSync(Queue *p, BxErr *pErr) {
   }
   rc = err.rc & 0xff;
   if (rc == SQLITE_IOERR || rc == SQLITE_NOMEM || rc == SQLITE_CORRUPT) {
-    *pErr = err; /* SQLite may have rolled the statement back as well */
+    *pErr = err; /* SQLite may also have rolled the statement back */
   } else {
     bxClear(&err);
   }
@@ -771,8 +773,9 @@ void bxQueueCommit(Queue *p) {
   p->ppMark = 0;
 }
 
-/* A statement of its own failed: its rows go. What a rolled-back transaction
-** put stays: the exchanges took place. What either deleted is back. */
+/* A statement that is its own transaction failed: its rows are removed. Rows
+** that a rolled-back transaction has queued stay, because the exchanges took
+** place. Rows that either has deleted are restored. */
 void bxQueueRollback(Queue *p) {
   assert(isCounted(p));
   undrop(p, 0);

@@ -1,5 +1,5 @@
 /*
-** queue.h: between queue.c, which keeps the rows that wait, and
+** queue.h: the interface between queue.c, which keeps the waiting rows, and
 ** queue_vtab.c, which shows them as the table payload_queue.
 */
 #ifndef BX_QUEUE_H
@@ -7,37 +7,38 @@
 
 #include "payload.h"
 
-/* A row that waits. */
+/* A waiting row. */
 typedef struct Waiting {
   i64 iSerial; /* its number on this connection, from 1 */
   sqlite3_value *pEvent, *pAgent;
   sqlite3_value *pRequest, *pResponse; /* NULL pointers for NULL */
   i64 iTime;                           /* of the exchange */
-  i64 iStaged;                         /* when it was put here */
+  i64 iStaged;                         /* when it was queued */
   i64 nByte;                           /* of both bodies */
-  int nDropped; /* 0, or how deep in savepoints it was deleted, from 1 */
+  int nDropped; /* 0, or the savepoint depth at which it was deleted, from 1 */
   struct Waiting *pNext;
-  struct Waiting *pGone; /* next of those that a reader may still look at */
+  struct Waiting *pGone; /* next of the rows that a reader may still read */
 } Waiting;
 
 /* queue.c */
-/* For a reader: the first row that waits, and the one behind. What is taken
-** off the queue between opening and closing stays in memory. */
+/* For a reader: the first waiting row, and the row after a row. Rows that leave
+** the queue between opening and closing stay in memory. */
 void bxQueueOpen(Queue *p);
 void bxQueueClose(Queue *p);
 const Waiting *bxQueueFirst(Queue *p);
 const Waiting *bxQueueNext(const Waiting *pRow);
-/* The highest number of a row so far. */
+/* The highest row number so far. */
 i64 bxQueueLast(Queue *p);
 /*
-** Puts a row into the archive, or, in mode memory, at the end of the queue.
+** Writes a row to the archive or, in mode memory, appends it to the queue.
 ** aVal: event_id, agent_id, request, response and, with nVal 5, the timestamp.
-** bCall: from a function, which may write a batch that is due. Returns 1, or
-** 0 when the archive is off and that is to be ignored, or on error.
+** bCall: called from a function, which may write a batch that is due. Returns
+** 1. Returns 0 on error, or if the archive is disabled and that is to be
+** ignored.
 */
 i64 bxQueuePut(
     Queue *p, sqlite3_value **aVal, int nVal, int bCall, BxErr *pErr);
-/* Deletes a row that waits, with a receipt. */
+/* Deletes a waiting row, with a receipt. */
 void bxQueueDrop(Queue *p, i64 iSerial, BxErr *pErr);
 /* The transaction methods of the table. */
 void bxQueueBegin(Queue *p);

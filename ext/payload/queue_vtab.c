@@ -2,10 +2,10 @@
 ** queue_vtab.c: the table payload_queue, which needs no CREATE.
 **
 ** Columns: event_id, agent_id, request_body, response_body, timestamp
-** (milliseconds since 1970 UTC), size_bytes; hidden: id, a new UUID whenever
-** it is read, for the row that is written. INSERT archives an exchange, or puts
-** it at the end of the queue of this connection; SELECT shows what waits,
-** oldest first; DELETE takes it off.
+** (milliseconds since 1970 UTC), size_bytes. Hidden column: id, for the row
+** that is written; it is a new UUID whenever it is read. INSERT archives an
+** exchange, or appends it to the queue of this connection. SELECT shows the
+** waiting rows, oldest first. DELETE removes them.
 */
 #include "queue.h"
 SQLITE_EXTENSION_INIT3
@@ -30,7 +30,7 @@ typedef struct QueueVtab {
 typedef struct QueueCursor {
   sqlite3_vtab_cursor base;
   const Waiting *pRow;
-  i64 iLast; /* rows put later are not shown */
+  i64 iLast; /* rows that are queued later are not shown */
 } QueueCursor;
 
 static Queue *queueOfTable(const sqlite3_vtab *pVtab) {
@@ -136,13 +136,13 @@ static int queueUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
     bxQueueDrop(p, sqlite3_value_int64(argv[0]), &err);
   } else if (sqlite3_value_type(argv[0]) != SQLITE_NULL) {
     bxFail(&err, SQLITE_READONLY,
-        "ReadOnlyError: a queued row cannot be changed; DELETE it and INSERT "
-        "it anew");
+        "ReadOnlyError: a queued row cannot be changed; DELETE it, and INSERT "
+        "it again");
   } else if (sqlite3_value_type(argv[2 + QUEUED_SIZE]) != SQLITE_NULL ||
              sqlite3_value_type(argv[2 + QUEUED_ID]) != SQLITE_NULL) {
     bxFail(&err, SQLITE_CONSTRAINT,
-        "ValidationError: size_bytes and id are given by the queue; leave them "
-        "out");
+        "ValidationError: size_bytes and id are computed by the queue; omit "
+        "them");
   } else {
     bxQueuePut(p, argv + 2, 5, 0, &err);
     *piRowid = 0;

@@ -4,19 +4,20 @@
 **   CREATE VIRTUAL TABLE ring USING payload_ring(window=50);
 **
 ** Columns: agent_id, event_id, request_body, response_body, timestamp
-** (milliseconds since 1970 UTC), size_bytes (of both bodies), seq (1, 2, ... an
-** agent); hidden: one named as the table, and value, for commands:
+** (milliseconds since 1970 UTC), size_bytes (of both bodies), seq (1, 2, ...
+** for each agent). Hidden columns: one with the name of the table, and value,
+** for commands:
 **   INSERT INTO ring(ring, value) VALUES('window', 80)
 **   INSERT INTO ring(ring, agent_id, event_id) VALUES('kill_switch', ?, ?)
 **
-** This file holds the methods only; ring_sql.c says what they do. A row is
-** inserted or deleted, never updated. Rows come ordered by agent_id and seq;
-** a query for one agent touches no other, in either order of seq; bodies are
-** read only when a query names them. INSERT OR IGNORE skips an exchange that is
-** refused, never a kill switch.
+** This file has only the methods; ring_sql.c has the statements. A row is
+** inserted or deleted, never updated. Rows are ordered by agent_id and seq. A
+** query of one agent does not read other agents, in either order of seq. Bodies
+** are read only if a query uses them. INSERT OR IGNORE skips an exchange that
+** is refused, but never a kill switch.
 **
-** Limits: agent_id and event_id 1 KB of UTF-8 each; window 1 to 10,000; text
-** or blob bodies of up to 1 GB together.
+** Limits: agent_id and event_id 1 KB of UTF-8 each; window 1 to 10,000; text or
+** blob bodies of up to 1 GB together.
 */
 #include "payload.h"
 SQLITE_EXTENSION_INIT3
@@ -31,15 +32,15 @@ enum { AGENT, EVENT, REQUEST, RESPONSE, TIME, SIZE, SEQ, COMMAND, VALUE };
 
 /* idxNum bits */
 #define BY_AGENT 1 /* argv[0] is the agent */
-#define NEWEST 2   /* by falling seq */
-#define BODIES 4   /* some column is a body */
+#define NEWEST 2   /* by descending seq */
+#define BODIES 4   /* a column is a body */
 
 typedef struct RingCursor {
   sqlite3_vtab_cursor base;
   sqlite3_stmt *pAgents; /* no, window, half, given, rows */
   sqlite3_stmt *pSlots;  /* id, then the columns in their order */
-  RingAgent agent;       /* whose slots are being read */
-  i64 nWindow;           /* of the ring when the query began */
+  RingAgent agent;       /* the agent whose slots are being read */
+  i64 nWindow;           /* window of the ring when the query began */
   int idxNum;
   int iPart; /* 0: the first part of the layout, 1: the second */
   int bEof;
@@ -159,8 +160,8 @@ static int ringDestroy(sqlite3_vtab *pVtab) {
 
 /*--------------------------------------------------------------- plans ----*/
 
-/* Whether the order asked for is that of the rows; *pbNewest: by falling
-** seq, which only one agent's rows can have. */
+/* Whether the requested order is that of the rows. *pbNewest: by descending
+** seq, which is possible only for one agent. */
 static int ownOrder(
     const sqlite3_index_info *pInfo, int bByAgent, int *pbNewest) {
   int i = 0, n = pInfo->nOrderBy;
@@ -225,8 +226,8 @@ static int ringClose(sqlite3_vtab_cursor *pCursor) {
   return SQLITE_OK;
 }
 
-/* Binds the part of the agent's layout that iPart says. The ring's oldest
-** rows lie behind the newest one, so rising seq reads that part first. */
+/* Binds part iPart of the agent's layout. The oldest rows are after the newest
+** one, so a read by rising seq begins with that part. */
 static void bindPart(RingCursor *p, BxErr *pErr) {
   i64 iSplit = BX_RING_SPLIT(&p->agent);
   int bOld = (p->iPart == 0) == !(p->idxNum & NEWEST);
@@ -239,7 +240,7 @@ static void bindPart(RingCursor *p, BxErr *pErr) {
       p->agent.nGiven - p->agent.nAllowed);
 }
 
-/* Goes on to the next row, over parts and agents. */
+/* Advances to the next row, over parts and agents. */
 static void nextRow(RingCursor *p, BxErr *pErr) {
   Ring *pRing = (Ring *)p->base.pVtab;
   while (pErr->rc == SQLITE_OK) {
@@ -321,7 +322,7 @@ static void runCommand(Ring *p, sqlite3_value **aCol, BxErr *pErr) {
     if (pErr->rc == SQLITE_OK) bxRingKillSwitch(p, zAgent, zEvent, pErr);
     if (sqlite3_vtab_on_conflict(p->base.stmts.bx->db) == SQLITE_IGNORE &&
         (pErr->rc & 0xff) == SQLITE_CONSTRAINT) {
-      pErr->rc = SQLITE_ERROR; /* or SQLite would take it for success */
+      pErr->rc = SQLITE_ERROR; /* otherwise SQLite would treat it as success */
     }
   } else {
     bxFail(pErr, SQLITE_ERROR,
@@ -348,7 +349,7 @@ static void insertRow(
   if (!isNull(argv[1]) || !isNull(aCol[SIZE]) || !isNull(aCol[SEQ]) ||
       !isNull(aCol[VALUE])) {
     bxFail(pErr, SQLITE_CONSTRAINT,
-        "ValidationError: rowid, size_bytes, seq and value are given by the "
+        "ValidationError: rowid, size_bytes, seq and value are computed by the "
         "ring; insert agent_id, event_id, request_body, response_body and "
         "timestamp only");
   }
@@ -363,8 +364,8 @@ static int ringUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
     bxRingDelete(p, sqlite3_value_int64(argv[0]), &err);
   } else if (!isNull(argv[0])) {
     bxFail(&err, SQLITE_CONSTRAINT,
-        "ReadOnlyError: a recorded exchange cannot be changed; DELETE it and "
-        "INSERT it anew");
+        "ReadOnlyError: a recorded exchange cannot be changed; DELETE it, and "
+        "INSERT it again");
   } else if (!isNull(argv[2 + COMMAND])) {
     *piRowid = 0;
     runCommand(p, argv + 2, &err);

@@ -706,7 +706,7 @@ def test_who_unpins_and_why_can_be_seen(fresh, code, column):
             db.execute("INSERT INTO payload_unpins(payload_id, actor, reason) "
                        "VALUES('victim', :actor, :reason)", record)
         else:
-            with pytest.raises(sqlite3.IntegrityError, match=column + " must be text that"):
+            with pytest.raises(sqlite3.IntegrityError, match=column + " must be visible text"):
                 db.execute("INSERT INTO payload_unpins(payload_id, actor, reason) "
                            "VALUES('victim', :actor, :reason)", record)
         if db.in_transaction:
@@ -734,7 +734,7 @@ def test_install_guards_what_came_later(tmp_path, damage):
 REFUSED = [
     ("id INTEGER PRIMARY KEY", "", "id is declared as INTEGER; it must be TEXT"),
     ("id PRIMARY KEY", "", "id is declared as nothing; it must be TEXT"),
-    ("id TEXT PRIMARY KEY", "WITHOUT ROWID", "it is WITHOUT ROWID"),
+    ("id TEXT PRIMARY KEY", "WITHOUT ROWID", "it is a WITHOUT ROWID table"),
     ("id TEXT", "", "id is not unique"),
     ("id TEXT PRIMARY KEY, rowid", "", "its column rowid hides the rowid"),
     ("id TEXT PRIMARY KEY, ROWID INTEGER UNIQUE", "", "its column ROWID hides"),

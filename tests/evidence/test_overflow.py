@@ -99,7 +99,7 @@ def test_flush_without_overflow_says_what_to_do(path):
         db.execute("SELECT evidence_flush('rec')")
     db.execute("INSERT INTO rec(rec, value) VALUES('overflow', 'main')")
     assert one(db, "SELECT evidence_flush('rec')") == 1
-    with pytest.raises(sqlite3.IntegrityError, match="1 rows of rec lie in the overflow"):
+    with pytest.raises(sqlite3.IntegrityError, match="the overflow has 1 rows of rec"):
         db.execute("INSERT INTO rec(rec, value) VALUES('overflow', '')")
     one(db, "SELECT evidence_clear('rec')")
     db.execute("INSERT INTO rec(rec, value) VALUES('overflow', '')")

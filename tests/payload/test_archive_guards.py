@@ -327,7 +327,7 @@ def test_evidence_cannot_be_overwritten_at_rowid_minus_one(archive):
                            "WHERE id = ?", id)[0])
     assert sorted(map(repr, table(archive))) == sorted(map(repr, before))
     archive.execute("DELETE FROM event_payloads WHERE rowid = -1 AND pinned = 0")
-    with pytest.raises(sqlite3.IntegrityError, match="rowid -1 stands for none"):
+    with pytest.raises(sqlite3.IntegrityError, match="rowid -1 is reserved"):
         archive.execute("UPDATE event_payloads SET rowid = -1 WHERE id = 'old'")
 
 

@@ -146,7 +146,7 @@ def test_the_statement_that_the_message_names_turns_it_on(tmp_path):
     with pytest.raises(sqlite3.OperationalError, match="ArchiveDisabled") as caught:
         put(db, "e")
     told = str(caught.value)
-    db.execute(told[told.index("INSERT"):told.index(" turns")])
+    db.execute(told[told.index("INSERT"):told.index(" to enable")])
     put(db, "e")
     assert stored(db, quoted(schema)) == ["e"]
 
@@ -311,7 +311,7 @@ def test_at_the_byte_limit_a_transaction_is_told(queue, how):
     queue.execute("CREATE TABLE mine(x)")
     put(queue, "e1", "e2", body="x" * 500_000, how=how)
     with pytest.raises(sqlite3.OperationalError, match="QueueFullError: 1000002 bytes "
-                       "wait, 500001 more would pass the limit of 1048576") as caught:
+                       "wait, and 500001 more would exceed the limit of 1048576") as caught:
         put(queue, "e3", body="x" * 500_000, how=how)
     assert caught.value.sqlite_errorname == "SQLITE_FULL"
     assert waiting(queue) == ["e1", "e2"]
@@ -509,9 +509,9 @@ def test_a_batch_that_is_written_with_the_callers_row(queue):
     "statement, message",
     [("UPDATE payload_queue SET event_id = 'x'", "ReadOnlyError"),
      ("INSERT INTO payload_queue(event_id, agent_id, size_bytes) VALUES('e','a',1)",
-      "given by the queue"),
+      "computed by the queue"),
      ("INSERT INTO payload_queue(event_id, agent_id, id) VALUES('e','a','i')",
-      "given by the queue"),
+      "computed by the queue"),
      ("INSERT INTO payload_queue(event_id) VALUES('e')", "agent_id must be text"),
      ("INSERT INTO payload_waiting(rows) VALUES(1)", "may not be modified")])
 def test_what_the_row_path_refuses(queue, statement, message):

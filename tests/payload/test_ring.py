@@ -334,10 +334,10 @@ def test_agent_ids_of_any_text(ring, agent):
         ("timestamp", 1e300, "milliseconds"),
         ("timestamp", float("inf"), "milliseconds"),
         ("timestamp", b"1", "a blob"),
-        ("size_bytes", 1, "given by the ring"),
-        ("seq", 1, "given by the ring"),
-        ("rowid", 1, "given by the ring"),
-        ("value", 1, "given by the ring"),
+        ("size_bytes", 1, "computed by the ring"),
+        ("seq", 1, "computed by the ring"),
+        ("rowid", 1, "computed by the ring"),
+        ("value", 1, "computed by the ring"),
     ],
 )
 def test_push_refuses(ring, column, value, message):
@@ -418,7 +418,7 @@ def test_or_ignore_and_or_replace(ring):
     assert rows(ring, "SELECT event_id, seq FROM ring") == [("1", 1), ("3", 2)]
     assert ring.execute("INSERT OR REPLACE INTO ring(agent_id, event_id) "
                         "VALUES('a','5')").rowcount == 1
-    with pytest.raises(sqlite3.IntegrityError, match="given by the ring"):
+    with pytest.raises(sqlite3.IntegrityError, match="computed by the ring"):
         ring.execute("INSERT OR REPLACE INTO ring(rowid, agent_id, event_id) "
                      "SELECT rowid, 'a', 'z' FROM ring LIMIT 1")
     for clause in ("OR ABORT", "OR ROLLBACK"):

@@ -248,7 +248,7 @@ def test_item_of_100_mb(db):
     create(db)
     before = one(db, "PRAGMA page_count")
     with pytest.raises(sqlite3.Error, match="Invalid item format: item 0 has a "
-                       "payload of 100000002 bytes, the limit is 67108864"):
+                       "payload of 100000002 bytes, and the limit is 67108864"):
         db.execute("SELECT rollout_append(?, ?)", (
             ID, '{"type":"compacted","payload":"%s"}' % ("x" * 100000000)))
     assert one(db, "PRAGMA page_count") == before

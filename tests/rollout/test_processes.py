@@ -204,7 +204,7 @@ def test_flush_as_a_row(path):
     db = connect(path)
     one(db, "SELECT blackbox_install()")
     call = "INSERT INTO blackbox_call VALUES ('rollout_flush', NULL)"
-    with pytest.raises(sqlite3.Error, match="Flush failed: the statement around"):
+    with pytest.raises(sqlite3.Error, match="Flush failed: the statement that calls"):
         db.execute(call)
     db.execute("PRAGMA journal_mode = WAL")
     db.execute(call)
