@@ -1,29 +1,30 @@
 /*
-** json.c: a quick look at whether a text is JSON.
+** json.c: a fast test whether a text is JSON.
 **
-** SQLite's json_valid() has the last word. It copies the text and builds a tree
-** of its values to get there, and a history is checked payload by payload when
-** it is read; so bxSurelyJson() looks first, and says yes only to what every
-** json_valid() since SQLite 3.38 accepts: RFC 8259, not nested deeply. Its no
-** means nothing. bxIsJsonAgain() recognises what a connection reads again by its
-** hash. bxJsonCut() copies a text without some of its members, and looks at it
-** in the same way while it passes.
+** SQLite's json_valid() decides. But it copies the text and builds a tree of
+** its values, and every payload of a history is checked when it is read. So
+** bxSurelyJson() is asked first. It returns 1 only for text that json_valid()
+** of every SQLite since 3.38 accepts: RFC 8259, not nested deeply. If it
+** returns 0, json_valid() must be asked. bxIsJsonAgain() recognises texts that
+** a connection reads again by their hashes. bxJsonCut() copies a text without
+** some of its members, and checks it in the same way.
 */
 #include "core.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-/* Levels in one value. SQLite takes 1,000 in a text since 3.45, and 2,000
-** before. */
+/* The maximum number of levels in one value. The limit of SQLite is 1,000 since
+** 3.45, and was 2,000 before. */
 #define MAX_DEPTH 960
 
 typedef struct Look {
   int nDepth;
-  sqlite3_uint64 mObject[MAX_DEPTH / 64 + 1]; /* one bit a level: an object */
+  sqlite3_uint64
+      mObject[MAX_DEPTH / 64 + 1]; /* one bit for each level: an object */
 } Look;
 
-/* 1 for what stands in a string as itself: not '"', '\' and below 0x20. */
+/* 1 for characters that need no escape: not '"', '\' and below 0x20. */
 #define ONES 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1
 static const unsigned char aPlain[256] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
     0, 0, 0,                                        /* 0x00 */
@@ -47,8 +48,9 @@ static const char *skipSpace(const char *z) {
   return z;
 }
 
-/* Each of these returns what stands behind what it is named after, NULL if that
-** is not there. The terminator of the text stops them all. */
+/* Each of these functions returns the position after the token that it is named
+** after, or NULL if z is not at such a token. The terminator of the text stops
+** all of them. */
 
 static const char *skipEscape(const char *z) {
   switch (z[1]) {
@@ -140,7 +142,7 @@ static void push(Look *p, int bObject) {
   }
 }
 
-/* The opening of a level; when it is empty, all of it. */
+/* The opening of a level, or the whole of an empty one. */
 static const char *skipOpening(Look *p, const char *z, int *pbEmpty) {
   int bObject = *z == '{';
   z = skipSpace(z + 1);
@@ -151,8 +153,8 @@ static const char *skipOpening(Look *p, const char *z, int *pbEmpty) {
   return bObject ? skipKey(z) : z;
 }
 
-/* What lies between one value and the next, or the end of all: closes the
-** levels that end here. */
+/* What is between a value and the next value, or the end: closes the levels
+** that end here. */
 static const char *skipBetween(Look *p, const char *z) {
   for (;;) {
     z = skipSpace(z);
@@ -164,7 +166,7 @@ static const char *skipBetween(Look *p, const char *z) {
   }
 }
 
-/* One value, with all that is in it. */
+/* One value, with everything in it. */
 static const char *skipValue(const char *z) {
   Look look;
   look.nDepth = 0;
@@ -239,7 +241,8 @@ int bxIsJson(Bx *bx, const char *z, i64 n, BxErr *pErr) {
 
 /*---------------------------------------------------------------- seen ----*/
 
-/* Every step is one to one, so a change in a single place always shows. */
+/* Every step is reversible, so that a change in a single place changes the
+** sum. */
 static sqlite3_uint64 mix(sqlite3_uint64 h, sqlite3_uint64 w) {
   h ^= w;
   h = h << 29 | h >> 35;
@@ -297,8 +300,8 @@ static void cutAppend(Cut *p, const char *z, const char *zEnd) {
   sqlite3_str_append(p->pOut, z, (int)(zEnd - z));
 }
 
-/* The entry that names the key from z to zEnd, quotes included; else the one
-** that ends the list. *pmSeen has a bit for each that was found before. */
+/* The entry with the key from z to zEnd, quotes included, or the last entry of
+** the list. *pmSeen has a bit for each key that was found before. */
 static const BxCut *findCut(Cut *p, const BxCut *aCut, const char *z,
     const char *zEnd, sqlite3_uint64 *pmSeen) {
   size_t n = (size_t)(zEnd - z) - 2;
@@ -306,7 +309,7 @@ static const BxCut *findCut(Cut *p, const BxCut *aCut, const char *z,
   assert(zEnd - z >= 2 && *z == '"' && zEnd[-1] == '"');
   if (memchr(z, '\\', n + 1) != 0) p->bOdd = 1;
   for (; aCut->zKey != 0; aCut++, mThis <<= 1) {
-    assert(mThis != 0); /* no more than 64 */
+    assert(mThis != 0); /* at most 64 */
     if (strncmp(aCut->zKey, z + 1, n) == 0 && aCut->zKey[n] == 0) {
       if (*pmSeen & mThis) p->bOdd = 1;
       *pmSeen |= mThis;
@@ -316,7 +319,7 @@ static const BxCut *findCut(Cut *p, const BxCut *aCut, const char *z,
   return aCut;
 }
 
-/* Copies the member at z, unless it is to be left out. Returns its end. */
+/* Copies the member at z, unless it is omitted. Returns its end. */
 static const char *cutMember(Cut *p, const char *z, const BxCut *aCut,
     sqlite3_uint64 *pmSeen, int *pnKept) {
   const char *zValue = skipKey(z);
@@ -365,8 +368,8 @@ static const char *cutArray(Cut *p, const char *z, const BxCut *aCut) {
   return *z == ']' ? z + 1 : 0;
 }
 
-/* The next character of a string: an escape, two that stand for one, or the
-** bytes of one. */
+/* The next character of a string: an escape, two escapes for one character, or
+** the bytes of one character. */
 static const char *skipCharacter(const char *z) {
   if (*z == '\\') {
     int bHigh =
@@ -383,7 +386,7 @@ static const char *skipCharacter(const char *z) {
   return z;
 }
 
-/* Copies a string's first BX_CUT_CHARS characters, as they are written. */
+/* Copies the first BX_CUT_CHARS characters of a string, as they are written. */
 static const char *cutText(Cut *p, const char *z) {
   const char *zEnd = skipString(z), *zLast = z + 1;
   int n;

@@ -1,26 +1,27 @@
 /*
-** model.c: a schema compared with the SQL that makes it.
+** model.c: compares a schema with the SQL that makes it.
 **
-** What a domain or a virtual table should have is asked of SQLite itself: the
-** SQL runs in an empty database in memory, the model, and each object of the
-** model is looked for in the schema. A view, a trigger or an index must have
-** the model's text. A table of a domain may have been made by another program
-** or have got more columns since: it must have the model's columns. A table of
-** a virtual table must have the model's text, but for white space. Its indexes
-** may have any name, as no rename of the virtual table changes that.
+** What a domain or a virtual table should have is computed by SQLite itself:
+** the SQL runs in an empty database in memory, the model, and each object of
+** the model is looked up in the schema. A view, a trigger or an index must have
+** the same text as in the model. A table of a domain may have been made by
+** another program, or may have got more columns, so it must have the columns of
+** the model. A table of a virtual table must have the text of the model, except
+** for white space. Its indexes may have any name, because a rename of the
+** virtual table does not change their names.
 **
-** The rows that a domain's SQL puts into a table must be there, by their key;
-** what else is in them may have been set by the user, but in the definitions of
-** settings and retention rules, which nobody sets. A choice whose words are the
-** rows of a table is the exception: triggers keep its words. The table has the
-** setting's name, with _ in place of the full stop.
+** The rows that a domain's SQL inserts must exist, by their keys. Their other
+** columns may have been set by the user, except in the definitions of settings
+** and retention rules, which nobody may set. There is one exception: if a
+** choice has the rows of a table as its words, triggers keep these words. That
+** table has the name of the setting, with _ in place of the full stop.
 */
 #include "core.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-/* One comparison, and what is asked of each object. */
+/* One comparison, and the callback for each object. */
 typedef struct Comparison {
   BxStmts *p; /* the schema */
   sqlite3 *pModel;
@@ -31,7 +32,7 @@ typedef struct Comparison {
   void *pArg;
 } Comparison;
 
-/* Fills a model. Its temp table core names the objects that are core's own. */
+/* Fills a model. Its temp table core has the names of the objects of core. */
 static int fillModel(BxStmts *p, sqlite3 *pModel, const char *zSql) {
   const char *zCore = p->bx->aDomain[0].zSql;
   char *zOwn = p->zTable ? bxExpand(zSql, "main", p->zTable) : 0;
@@ -74,20 +75,20 @@ sqlite3_stmt *bxModelAsk(sqlite3 *pModel, const char *zSql, BxErr *pErr) {
 
 /*-------------------------------------------------------------- columns ----*/
 
-/* A query of all columns of table ?1, and the names of those that are
-** generated, each between commas. */
+/* A query of all columns of table ?1, and the names of its generated columns,
+** each between commas. */
 static const char zModelColumns[] =
     "SELECT 'SELECT ' || group_concat('t.\"' || name || '\"') || "
     "' FROM main.\"' || ?1 || '\" AS t',"
     " ',' || group_concat(name) FILTER (WHERE hidden > 1) || ',',"
     " count(*) FILTER (WHERE hidden > 1) FROM pragma_table_xinfo(?1)";
 
-/* How many of the columns in the list ?1 are generated in table ?2 of ?3. */
+/* The number of columns in the list ?1 that are generated in table ?2 of ?3. */
 static const char zGenerated[] =
     "SELECT count(*) FROM pragma_table_xinfo(?2, ?3)"
     " WHERE hidden > 1 AND instr(?1, ',' || name || ',') > 0";
 
-/* Whether columns that should be generated are. */
+/* Whether the columns that should be generated are generated. */
 static int areGenerated(Comparison *pCmp, const char *zTable, BxErr *pErr) {
   sqlite3_stmt *pStmt;
   int bSame;
@@ -101,7 +102,7 @@ static int areGenerated(Comparison *pCmp, const char *zTable, BxErr *pErr) {
   return bSame;
 }
 
-/* Whether the schema's table has the columns of the model's. */
+/* Whether the table of the schema has the columns of the model. */
 static int hasColumns(Comparison *pCmp, const char *zTable, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
   int bHas = 0;
@@ -122,9 +123,9 @@ static int hasColumns(Comparison *pCmp, const char *zTable, BxErr *pErr) {
 
 /*----------------------------------------------------------------- rows ----*/
 
-/* Two queries on table ?1: one for the model, that gives of each row its key as
-** SQL, then what is compared, then the key; and one for the schema, that finds
-** the row by its key and says whether the rest is the same. */
+/* Two queries on table ?1. The one for the model returns for each row its key
+** as SQL, the compared columns, and the key. The one for the schema finds the
+** row by its key, and tells whether the compared columns are equal. */
 static const char zQueries[] =
     "WITH cols(name, is_key) AS ("
     "  SELECT name, pk > 0 FROM pragma_table_info(?1) WHERE pk > 0 OR"
@@ -149,7 +150,7 @@ static const char zQueries[] =
     "    FILTER (WHERE is_key) "
     "FROM cols GROUP BY NULL";
 
-/* Whether the model's table has a row. */
+/* Whether the table of the model has a row. */
 static int hasRows(sqlite3 *pModel, const char *zTable, BxErr *pErr) {
   char *zSql = sqlite3_mprintf("SELECT 1 FROM \"%w\"", zTable);
   sqlite3_stmt *pStmt;
@@ -162,7 +163,7 @@ static int hasRows(sqlite3 *pModel, const char *zTable, BxErr *pErr) {
   return bRow;
 }
 
-/* Looks for the row of the model that pWanted stands on. */
+/* Looks up the current row of pWanted. */
 static void compareRow(Comparison *pCmp, const char *zTable,
     sqlite3_stmt *pWanted, sqlite3_stmt *pFind, BxErr *pErr) {
   BxObject row = {"row", zTable, 0, BX_MISSING, 0};
@@ -198,8 +199,8 @@ static void compareRows(Comparison *pCmp, const char *zTable, BxErr *pErr) {
 
 /*-------------------------------------------------------------- objects ----*/
 
-/* What the SQL makes, first what stands on the rest; of core's tables a domain
-** has only rows. */
+/* The objects that the SQL makes, dependent ones first. Of the tables of core,
+** a domain has only rows. */
 static const char zObjects[] =
     "SELECT type, name, sql, type = 'table', core FROM (SELECT *,"
     "  name IN (SELECT name FROM core) AS core FROM main.sqlite_schema) "
@@ -213,8 +214,8 @@ static const char zObjects[] =
 #define AFTER_NAME(sql, name)                                                  \
   "substr(" sql ", length(printf('CREATE INDEX \"%w\"', " name ")) + 1)"
 
-/* How the schema has the object ?1 ?2 with the text ?3: a BxState, or no row. ?4:
-** it is a virtual table's. */
+/* The state of the object ?1 ?2 with the text ?3 in the schema: a BxState, or
+** no row. ?4: it belongs to a virtual table. */
 static const char zThere[] =
     "SELECT CASE WHEN type <> ?1 THEN 1 WHEN sql = ?3 THEN 4"
     "  WHEN type = 'table' AND " SQUEEZED("sql") " = " SQUEEZED(
@@ -228,7 +229,7 @@ static const char zThere[] =
                   "?2") ") "
                         "ORDER BY how DESC LIMIT 1";
 
-/* Looks for the object of the model that pWanted stands on. */
+/* Looks up the current object of pWanted. */
 static void compareObject(
     Comparison *pCmp, sqlite3_stmt *pWanted, int bRows, BxErr *pErr) {
   int bTable = sqlite3_column_int(pWanted, 3);
@@ -241,7 +242,8 @@ static void compareObject(
   if (bxRow(pCmp->pThere, pErr)) {
     object.eState = (BxState)sqlite3_column_int(pCmp->pThere, 0);
   }
-  bxDone(pCmp->pThere, pErr); /* nothing may be dropped while it reads */
+  bxDone(
+      pCmp->pThere, pErr); /* nothing can be dropped while a statement reads */
   if (bTable) object.bFilled = hasRows(pCmp->pModel, object.zName, pErr);
   if (bTable && object.eState == BX_OTHER && pCmp->p->zTable == 0 &&
       hasColumns(pCmp, object.zName, pErr)) {
@@ -290,9 +292,9 @@ static const char zGuards[] =
     "    WHERE l.name = s.name AND l.\"unique\""
     "    AND l.origin = 'c')";
 
-/* Whether ?1 ?2 on the table or view ?3 is a stranger's, asked of the model. ?4: only
-** on the tables of that list; ?5: name of a domain, which makes some more
-** itself; ?6: a table whose indexes are the domain's own affair. */
+/* Whether ?1 ?2 on the table or view ?3 belongs to somebody else, asked of the
+** model. ?4: only on the tables in that list; ?5: the name of a domain, which
+** creates some more itself; ?6: a table whose indexes are not checked here. */
 static const char zStranger[] =
     "SELECT 1 FROM main.sqlite_schema WHERE type IN ('table', 'view')"
     "  AND name = ?3 COLLATE NOCASE"

@@ -1,16 +1,16 @@
 /*
-** model.h: a schema compared with the SQL that makes it.
+** model.h: compares a schema with the SQL that makes it.
 */
 #ifndef BX_MODEL_H
 #define BX_MODEL_H
 
 #include "connection.h"
 
-/* zSql is what makes a schema: a domain's SQL, or, when p has a table name, the
-** template of a virtual table's tables. */
+/* zSql makes the schema: the SQL of a domain or, if p has a table name, the
+** template of the tables of a virtual table. */
 
-/* A database in memory with what the SQL makes, to sqlite3_close(). Its temp
-** table core(name) lists what is there for the domain to stand on. */
+/* A database in memory with everything that the SQL makes, to sqlite3_close().
+** Its temp table core(name) lists the objects of core that the domain needs. */
 sqlite3 *bxModel(BxStmts *p, const char *zSql, BxErr *pErr);
 /* A query on it, to finalize. */
 sqlite3_stmt *bxModelAsk(sqlite3 *pModel, const char *zSql, BxErr *pErr);
@@ -18,12 +18,12 @@ sqlite3_stmt *bxModelAsk(sqlite3 *pModel, const char *zSql, BxErr *pErr);
 typedef enum {
   BX_MISSING,
   BX_ALIEN, /* its name belongs to an object of another type */
-  BX_OTHER, /* it is there with another text; of a row, with other values */
+  BX_OTHER, /* it exists with another text; of a row: with other values */
   BX_FITS,  /* a table with another text, but with all the columns */
   BX_SAME
 } BxState;
 
-/* Something that the SQL makes, and how the schema has it. */
+/* Something that the SQL makes, and its state in the schema. */
 typedef struct BxObject {
   const char *zType; /* trigger, view, index, table or row */
   const char *zName; /* of the object; of a row its table's */
@@ -32,21 +32,21 @@ typedef struct BxObject {
   int bFilled; /* a table into which the SQL puts rows */
 } BxObject;
 
-/* Calls xEach for all that the SQL makes: triggers, views, indexes, tables, and
-** with bRows the rows. Core's objects belong to core alone. No statement reads
-** p's schema while xEach runs. */
+/* Calls xEach for everything that the SQL makes: triggers, views, indexes,
+** tables and, with bRows, rows. Objects of core are included only for core. No
+** statement reads p's schema while xEach runs. */
 void bxCompare(BxStmts *p, const char *zSql, int bRows,
     void (*xEach)(BxStmts *p, void *pArg, const BxObject *pObject), void *pArg,
     BxErr *pErr);
 
-/* A trigger or a unique index of somebody else's on a guarded table. */
+/* A trigger or a unique index of somebody else on a guarded table. */
 typedef struct BxStranger {
   const char *zType; /* trigger, temp trigger or unique index */
   const char *zName, *zTable;
 } BxStranger;
 
-/* Calls xEach for every one of them on the domain's guarded tables; on all that
-** the SQL makes, when pDomain is NULL. */
+/* Calls xEach for each of them on the guarded tables of the domain or, if
+** pDomain is NULL, on all tables that the SQL makes. */
 void bxStrangers(BxStmts *p, const char *zSql, const BxDomain *pDomain,
     void (*xEach)(void *pArg, const BxStranger *pStranger), void *pArg,
     BxErr *pErr);

@@ -1,28 +1,28 @@
 /*
-** savepoint.c: all that a call changes, or nothing.
+** savepoint.c: a call changes everything that it should, or nothing.
 **
-** A function that changes data runs in a savepoint. SQLite refuses one while
-** another statement writes, so such a function stands at the top of a
-** statement of its own.
+** A function that changes data runs in a savepoint. SQLite refuses a savepoint
+** while another statement writes, so such a function must be called at the top
+** level of a statement of its own.
 **
-** A call that is stopped must still take back what it did. Two things are in
-** the way of that:
-**   - After sqlite3_interrupt(), or when memory has run out, SQLite runs
-**     nothing and prepares nothing until the statement that called us ends.
-**   - A progress handler can stop any statement, also behind its last step,
-**     when its work is done.
-** Against the first: when a statement that would write is stopped, SQLite rolls
-** the transaction back, as for an INSERT that is interrupted. One is at hand
-** that only has to begin. It must be prepared already, and what prepares it is
-** undone by much (ATTACH, CREATE INDEX), so that is looked for at each call;
-** around statements that do it themselves another one is running, see bxHold().
-** Against the second: what was stopped is repeated, and the steps that it took
-** tell whether it was whole.
+** A call that is stopped must still undo its changes. Two things make that
+** difficult:
+**   - After sqlite3_interrupt(), or when memory has run out, SQLite neither
+**     runs nor prepares any statement until the calling statement ends.
+**   - A progress handler can stop any statement, even after its last step, when
+**     its work is done.
+** For the first: when a statement that would write is stopped, SQLite rolls the
+** transaction back, as it does for an interrupted INSERT. Such a statement is
+** kept ready, and only has to begin. It must already be prepared, and many
+** statements (ATTACH, CREATE INDEX) expire it, so it is checked at each call.
+** While the function itself runs such a statement, another one is kept running:
+** see bxHold(). For the second: a statement that was stopped is repeated, and
+** the number of its steps shows whether it was complete.
 */
 #include "core.h"
 SQLITE_EXTENSION_INIT3
 
-/* How often a statement is begun again that a progress handler stops. */
+/* How often a statement that a progress handler stops is started again. */
 #define TRIES 100
 
 #define NAME "\"a call of blackbox\""
@@ -30,10 +30,10 @@ static const char zSavepointBegin[] = "SAVEPOINT " NAME;
 static const char zRelease[] = "RELEASE " NAME;
 static const char zRollbackTo[] = "ROLLBACK TO " NAME;
 static const char zRollback[] = "ROLLBACK";
-/* Would write, and is run only where it is stopped before its first step. */
+/* Would write, and is run only if it is stopped before its first step. */
 static const char zAbort[] = "BEGIN IMMEDIATE";
 static const char zProbe[] = "SELECT 1";
-/* Writes for all that SQLite knows, and goes on after its row. */
+/* To SQLite it is a statement that writes, and it continues after its row. */
 static const char zHold[] = "PRAGMA main.journal_mode";
 
 /* Runs a kept statement. Returns its code. */
@@ -46,15 +46,15 @@ static int runKept(BxStmts *p, const char *zSql) {
   return rc;
 }
 
-/* The same, again and again while it is stopped. */
+/* The same, repeated while it is stopped. */
 static int insist(BxStmts *p, const char *zSql) {
   int i, rc = SQLITE_INTERRUPT;
   for (i = 0; i < TRIES && rc == SQLITE_INTERRUPT; i++) rc = runKept(p, zSql);
   return rc;
 }
 
-/* Ends the transaction by ROLLBACK, or, if that is stopped, by the statement
-** that is then stopped as well. */
+/* Ends the transaction with ROLLBACK or, if that is stopped, with the statement
+** that is then stopped too. */
 static void rollBack(BxStmts *p) {
   sqlite3 *db = p->bx->db;
   int i;
@@ -64,8 +64,8 @@ static void rollBack(BxStmts *p) {
   }
 }
 
-/* Takes back what was done since the savepoint, if there is one. Where no more
-** than that is possible, the transaction around it goes as well. */
+/* Undoes everything since the savepoint, if there is one. If that is not
+** possible, it also rolls back the transaction around it. */
 static void undo(BxStmts *p) {
   int rc;
   if (sqlite3_get_autocommit(p->bx->db)) return;
@@ -76,7 +76,7 @@ static void undo(BxStmts *p) {
   rc = insist(p, zRollbackTo);
   if (rc == SQLITE_OK) {
     insist(p, zRelease);
-  } else if (rc != SQLITE_ERROR) { /* which says: no such savepoint */
+  } else if (rc != SQLITE_ERROR) { /* which means: no such savepoint */
     rollBack(p);
   }
 }
@@ -99,7 +99,7 @@ static sqlite3_stmt *prepareAll(BxStmts *p, BxErr *pErr) {
   return pErr->rc == SQLITE_OK ? ap[BEGIN] : 0;
 }
 
-/* Steps a kept statement to its end. *pnStep: the machine's steps in that. */
+/* Steps a kept statement to its end. *pnStep: the number of VM steps. */
 static int stepWhole(sqlite3_stmt *pStmt, int *pnStep) {
   int rc;
   sqlite3_stmt_status(pStmt, SQLITE_STMTSTATUS_VM_STEP, 1);
@@ -108,7 +108,7 @@ static int stepWhole(sqlite3_stmt *pStmt, int *pnStep) {
   return rc;
 }
 
-/* SQL of a statement that is being run and writes. */
+/* The SQL of a statement that is running and writes. */
 static const char *openWriter(sqlite3 *db) {
   sqlite3_stmt *p = sqlite3_next_stmt(db, 0);
   while (p != 0 && (!sqlite3_stmt_busy(p) || sqlite3_stmt_readonly(p))) {
@@ -126,21 +126,22 @@ void bxSavepoint(Bx *bx, const char *zWho, BxErr *pErr) {
   rc = stepWhole(pStmt, &bx->nWhole);
   if (rc == SQLITE_BUSY) {
     bxFail(pErr, rc,
-        "MisuseError: %s() changes data and cannot run inside a statement "
-        "that writes, nor while one is open: %.200s; read that to its end or "
-        "reset it; if it is the one that calls %s(), SELECT that alone, or "
-        "INSERT INTO blackbox_call(command, arguments) instead",
+        "MisuseError: %s() changes data and cannot run inside a statement that "
+        "writes, nor while one is open: %.200s; step that statement to its "
+        "end, or reset it; if it is the statement that calls %s(), SELECT the "
+        "function alone, or INSERT INTO blackbox_call(command, arguments) "
+        "instead",
         zWho, openWriter(bx->db), zWho);
   } else if (rc != SQLITE_DONE) {
     bxFailDb(pErr, bx->db, rc);
     sqlite3_reset(pStmt);
-    undo(p); /* it may have come behind the last step */
+    undo(p); /* it may have come after the last step */
   }
   sqlite3_reset(pStmt);
 }
 
-/* A stop behind the last step comes too late: all is kept, and the call has
-** succeeded. SAVEPOINT and RELEASE have the same number of steps. */
+/* A stop after the last step is too late: all changes stay, and the call has
+** succeeded. SAVEPOINT and RELEASE take the same number of steps. */
 static void release(BxStmts *p, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxStmt(p, zRelease, pErr);
   int rc, nStep;
@@ -155,7 +156,7 @@ static void release(BxStmts *p, BxErr *pErr) {
 
 void bxRelease(Bx *bx, BxErr *pErr) {
   BxErr none = {SQLITE_OK, 0};
-  BxStmts *p = bxSchema(bx, "main", &none); /* there since bxSavepoint() */
+  BxStmts *p = bxSchema(bx, "main", &none); /* prepared in bxSavepoint() */
   release(p, pErr);
   if (pErr->rc != SQLITE_OK) undo(p);
 }
@@ -170,8 +171,8 @@ sqlite3_stmt *bxHold(Bx *bx, BxErr *pErr) {
   return 0;
 }
 
-/* After an error the hold goes on, and so rolls back if nothing runs any more.
-** If all went well, it stands until the other statement is there again. */
+/* After an error the hold continues, and so rolls back if nothing else can run.
+** Without an error it stays until the other statement is prepared again. */
 void bxLetGo(Bx *bx, sqlite3_stmt *pHold, BxErr *pErr) {
   BxStmts *p = bxSchema(bx, "main", pErr);
   if (pHold == 0) return;

@@ -1,19 +1,20 @@
 /*
-** savepoint.h: all that a call changes, or nothing.
+** savepoint.h: a call changes everything that it should, or nothing.
 */
 #ifndef BX_SAVEPOINT_H
 #define BX_SAVEPOINT_H
 
 #include "error.h"
 
-/* Begins what is to be whole, for the function zWho. On error nothing was
-** begun; else bxRelease() must follow. */
+/* Begins the atomic part of the function zWho. On error nothing was begun;
+** otherwise bxRelease() must follow. */
 void bxSavepoint(Bx *bx, const char *zWho, BxErr *pErr);
-/* Ends it: keeps what was done when *pErr is clear, and takes it back when it
-** is not, or when keeping it fails. */
+/* Ends it: keeps the changes if *pErr is clear, and undoes them if it is not,
+** or if keeping them fails. */
 void bxRelease(Bx *bx, BxErr *pErr);
-/* Around statements that make an index or a virtual table: those undo what
-** bxRelease() has prepared. Returns NULL on error; bxLetGo() takes that too. */
+/* For use around statements that create an index or a virtual table, because
+** these expire what bxRelease() has prepared. Returns NULL on error, which
+** bxLetGo() accepts. */
 sqlite3_stmt *bxHold(Bx *bx, BxErr *pErr);
 void bxLetGo(Bx *bx, sqlite3_stmt *pHold, BxErr *pErr);
 

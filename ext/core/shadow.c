@@ -1,22 +1,23 @@
 /*
-** shadow.c: the tables that a virtual table owns: made, renamed, dropped, and
-** put right.
+** shadow.c: the tables that a virtual table owns: creates, renames, drops and
+** repairs them.
 **
-** The module's template, sql/<module>.sql, says what they are. What is to be
-** done with each object is asked of its model (model.c).
+** The template of the module, sql/<module>.sql, defines them. The model
+** (model.c) tells what to do with each object.
 **
-** A rename drops views and triggers and makes them again. An index cannot be
-** dropped then and keeps its name, so that name ends with random digits, and
-** another virtual table may take the name that became free.
+** A rename drops views and triggers and creates them again. An index cannot be
+** dropped at that time and keeps its name. So the name ends in random digits,
+** because another virtual table may later get the old table name.
 */
 #include "core.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-/* Runs on the schema each statement that a query on the model gives; ?1 is the
-** schema, ?2 the virtual table's name, ?3 another text. After an error p may be
-** gone: when it ends the transaction, SQLite disconnects the virtual tables. */
+/* Runs on the schema each statement that a query on the model returns. ?1 is
+** the schema, ?2 the name of the virtual table, ?3 another text. After an error
+** p may be freed: an error that ends the transaction makes SQLite disconnect
+** the virtual tables. */
 static void runModel(
     BxVtab *p, const char *zQuery, const char *zOther, BxErr *pErr) {
   sqlite3 *db, *pModel;
@@ -36,7 +37,7 @@ static void runModel(
   sqlite3_close(pModel);
 }
 
-/* SQL: the statements that make objects of the model; ?1 is the schema. */
+/* SQL: the statements that create objects of the model; ?1 is the schema. */
 #define MAKE                                                                   \
   "SELECT printf('CREATE %s \"%w\".\"%w%s\"%s', type, ?1, name,"               \
   " iif(type = 'index', lower(hex(randomblob(4))), ''),"                       \
@@ -49,7 +50,7 @@ void bxShadowCreate(BxVtab *p, BxErr *pErr) {
   runModel(p, MAKE " ORDER BY rowid", 0, pErr);
 }
 
-/* A table takes its indexes and triggers with it, but not the views. */
+/* DROP TABLE also drops its indexes and triggers, but not the views. */
 void bxShadowDrop(BxVtab *p, BxErr *pErr) {
   bxStmtsFinalize(&p->stmts);
   runModel(p,
@@ -59,7 +60,7 @@ void bxShadowDrop(BxVtab *p, BxErr *pErr) {
       0, pErr);
 }
 
-/* What can be dropped and made again without a loss. */
+/* The objects that can be dropped and created again without a loss. */
 static void dropRules(BxVtab *p, BxErr *pErr) {
   runModel(p,
       "SELECT printf('DROP %s IF EXISTS \"%w\".\"%w\"', type, ?1, name)"
@@ -73,7 +74,7 @@ static void makeRules(BxVtab *p, BxErr *pErr) {
 
 /*--------------------------------------------------------------- renamed ----*/
 
-/* Puts a new table name into the statements. */
+/* Replaces the table name in the statements. */
 static void takeName(BxVtab *p, const char *zNew, BxErr *pErr) {
   BxStmts fresh;
   if (pErr->rc != SQLITE_OK) return;
@@ -102,11 +103,11 @@ void bxShadowRename(BxVtab *p, const char *zNew, BxErr *pErr) {
 
 /*------------------------------------------------------------- put right ----*/
 
-/* The same for all objects, and what came of it. */
+/* The comparison of all objects, and its result. */
 typedef struct Mending {
   BxVtab *pVtab;
-  int nOther; /* views, triggers and indexes that are not as they should be */
-  int nLost;  /* and tables */
+  int nOther; /* number of views, triggers and indexes that differ */
+  int nLost;  /* number of tables that differ */
   BxErr *pErr;
 } Mending;
 

@@ -8,11 +8,11 @@
 #include "error.h"
 
 /*
-** The statements that one owner keeps prepared, for one schema and, in a
-** virtual table, one table name. A template is SQL that stands alone when
-** read: "main." marks the schema and "@" begins the owner's table name, so
-** main.@_slots becomes "schema"."ring_slots" and @_slots just "ring_slots".
-** The address of a template is its key: pass the same constant each time.
+** The statements that one owner keeps prepared, for one schema and, for a
+** virtual table, one table name. A template is SQL in which "main." marks the
+** schema and "@" stands for the name of the owner's table, so that main.@_slots
+** becomes "schema"."ring_slots", and @_slots becomes "ring_slots". The address
+** of a template is its key: pass the same constant each time.
 */
 struct BxStmts {
   Bx *bx;
@@ -28,9 +28,9 @@ struct BxStmts {
 char *bxExpand(const char *zTemplate, const char *zDb, const char *zTable);
 void bxStmtsInit(
     BxStmts *p, Bx *bx, const char *zDb, const char *zTable, BxErr *pErr);
-/* Finalizes what is still alive. The object may be used again. */
+/* Finalizes all statements that still exist. The object may be used again. */
 void bxStmtsFinalize(BxStmts *p);
-/* Finalizes and frees names; p itself stays the caller's. */
+/* Finalizes the statements and frees the names; the caller owns p itself. */
 void bxStmtsFree(BxStmts *p);
 /*
 ** The kept statement of a template, reset and without bindings; NULL on
@@ -43,27 +43,27 @@ void bxStmtSet(BxStmts *p, const char *const *azTemplate, int n,
     sqlite3_stmt **apStmt, BxErr *pErr);
 /* Finalizes the kept statement of a template: the next use prepares it anew. */
 void bxStmtForget(BxStmts *p, const char *zTemplate);
-/* A statement of the caller's own, to finalize. For cursors and rare SQL. */
+/* Prepares a statement that the caller finalizes. For cursors and rare SQL. */
 sqlite3_stmt *bxPrepare(BxStmts *p, const char *zTemplate, BxErr *pErr);
 /*
-** Binds parameters 1, 2, ... by one letter each: i an i64, t a const char*
-** (NULL binds NULL; must live until the statement is done), v a
-** sqlite3_value* (NULL binds NULL), s the same without a copy (must live until
-** the statement is done), n nothing (NULL), - none: it stays as it is.
+** Binds parameters 1, 2, ... by one letter each: i an i64; t a const char*
+** (NULL binds NULL; must exist until the statement is done); v a sqlite3_value*
+** (NULL binds NULL); s the same without a copy (must exist until the statement
+** is done); n NULL; - leaves the parameter as it is.
 */
 void bxBind(sqlite3_stmt *pStmt, BxErr *pErr, const char *zTypes, ...);
 /* Steps once. Returns 1 on a row; 0 at the end or on error. */
 int bxRow(sqlite3_stmt *pStmt, BxErr *pErr);
-/* Text of a column, NULL where that is NULL, or on error: SQLite needs memory
-** to give it out. */
+/* The text of a column. NULL if the column is NULL, or on error, because SQLite
+** may need memory to return it. */
 const char *bxColumnText(sqlite3_stmt *pStmt, int i, BxErr *pErr);
 /* A copy of it, to sqlite3_free(). */
 char *bxColumnCopy(sqlite3_stmt *pStmt, int i, BxErr *pErr);
-/* Resets, and lets go of bound values. NULL is allowed. */
+/* Resets the statement and clears its bindings. NULL is allowed. */
 void bxDone(sqlite3_stmt *pStmt, BxErr *pErr);
 /* Steps to the end, then bxDone(). */
 void bxRun(sqlite3_stmt *pStmt, BxErr *pErr);
-/* The number that a query gives, 0 when it has no row. It is not kept. */
+/* The number that a query returns, 0 if it has no row. It is not kept. */
 i64 bxNumber(BxStmts *p, const char *zTemplate, BxErr *pErr);
 /* A query on a JSON text, its ?1, which it frees. */
 sqlite3_stmt *bxJsonRows(Bx *bx, const char *zSql, char *zOwned, BxErr *pErr);

@@ -24,7 +24,7 @@ def test_an_open_statement_that_writes_is_named(ring):
         ring.execute(KILL)
     told = str(e.value)
     assert told.startswith("MisuseError: payload_kill_switch() changes data")
-    assert "PRAGMA journal_mode = WAL; read that to its end" in told
+    assert "PRAGMA journal_mode = WAL; step that statement to its end" in told
     cursor.fetchall()
     assert one(ring, KILL)
 
@@ -33,7 +33,7 @@ def test_the_statement_around_the_call_is_named(ring):
     ring.execute("CREATE TABLE t(x)")
     with pytest.raises(sqlite3.OperationalError,
                        match=r"INSERT INTO t SELECT payload_kill_switch.*; "
-                             r"read that .*INSERT INTO blackbox_call"):
+                             r"step that statement .*INSERT INTO blackbox_call"):
         ring.execute("INSERT INTO t " + KILL)
     assert rows(ring, "SELECT * FROM t") == []
 
