@@ -1,4 +1,4 @@
-"""The session cache beside the plain statements it stands for."""
+"""The session cache, compared with the plain statements that it replaces."""
 import json
 import pathlib
 import random
@@ -19,7 +19,7 @@ def part():
 
 
 def rows_of(size):
-    """A tool result of about so many bytes: a list of records, as JSON."""
+    """A tool result of about that many bytes: a list of records, as JSON."""
     one = '{"id": 4711, "title": "Wireless Earbuds", "price": 58.99, "ok": true}'
     return "[" + ", ".join([one] * (size // (len(one) + 2))) + "]"
 
@@ -113,7 +113,7 @@ def once(name, make):
 
 
 def keys(first, count, turns=50):
-    """(time, task, turn) of so many turns, of which a task has `turns`."""
+    """The (time, task, turn) of each turn. A task has `turns` of them."""
     task = ""
     for i in range(count):
         if i % turns == 0:
@@ -152,7 +152,7 @@ def filled_plain(items):
 
 
 def into(filled, write, items, count, turns=50):
-    """Writes into a session of so many items, and takes them out again."""
+    """Writes into a session of that many items, and removes what it wrote."""
     data = text_of(10_000)
 
     def side(folder):
@@ -171,7 +171,7 @@ def into(filled, write, items, count, turns=50):
 
 
 def recipe_write(db, data, now, task, turn):
-    """What is commonly done: add up what is there before each write."""
+    """The common recipe: compute the sum before each write."""
     db.execute("BEGIN IMMEDIATE")
     total = db.execute(
         "SELECT coalesce(sum(length(data)), 0) FROM cache_items WHERE sessionId = ?",
@@ -235,7 +235,7 @@ WHOLE_ROW = ("SELECT storage_key, description, timestamp, data_size, session_id,
 
 
 def reading(sql, kind, busy):
-    """Reads of an item, alone or while another connection is in a write."""
+    """Reads of an item, alone or while another connection writes."""
     def make(folder):
         folder.mkdir()
         db = cache(folder)

@@ -1,4 +1,4 @@
-"""The evidence buffer against plain tables and against the same in Node."""
+"""The evidence buffer, compared with plain tables and with the same in Node."""
 import json
 import os
 import pathlib
@@ -70,7 +70,7 @@ ADD = "INSERT INTO rec(id, timestamp, action, screenshot) VALUES(?, ?, ?, ?)"
 
 
 def stores(path, count, text, make, prepare=0):
-    """Seconds of `count` stores, after `prepare` that are not measured."""
+    """Seconds of `count` stores, after `prepare` stores that are not measured."""
     db = connect(path / "a.db")
     db.execute(FAST_DELETE)
     db.execute(make)

@@ -38,8 +38,8 @@ INSERT = (
 
 
 def exchanges(agents, size):
-    """Endless rows of agents in turn, bodies of size bytes together, in
-    lengths that vary by some bytes as real ones do."""
+    """Endless rows of agents in turn, with bodies of size bytes together, whose lengths vary by
+    some bytes like real ones."""
     names = [f"agent-{i:05d}" for i in range(agents)]
     body = os.urandom(size).hex()[: size // 2 - 40]
     for i in itertools.count():
@@ -77,7 +77,7 @@ def push(ddl, size, per_transaction, temp, pushes, agents=AGENTS, fill=WINDOW + 
 
 
 def ring_case(size, per_transaction, temp, limits, pushes):
-    """limits: against the better recipe, and against the plain INSERT."""
+    """limits: compared with the faster recipe, and with the plain INSERT."""
     where = "temp" if temp else "file, WAL"
     how = "autocommit" if per_transaction == 1 else f"{per_transaction} a transaction"
     sides = {

@@ -1,6 +1,5 @@
-"""Conversations: append, history, pages, clean-up, resume and fork, each beside
-what it is measured against. Databases with many rows are made once.
-"""
+"""Conversations: append, history, pages, clean-up, resume and fork, each compared with its
+alternative. Databases with many rows are made once."""
 import atexit
 import json
 import os
@@ -107,8 +106,8 @@ def append_jsonl(folder):
 # ----------------------------------------------------------------- history
 
 def long_one(name, items):
-    """A database with one conversation of so many items of 1 KB, a tenth of
-    them user messages."""
+    """A database with one conversation of that many items of 1 KB, a tenth of them user
+    messages."""
     db = fresh(name)
     rollout = create(db)
     batch = ITEMS[:-1].rsplit(',{"type":"response_item"', 1)[0] + "," + USER + "]"

@@ -1,14 +1,13 @@
-"""demo.py [folder]: an agent gets stuck in a loop; the recorder keeps the proof.
+"""demo.py [folder]: an agent gets stuck in a loop, and the recorder keeps the evidence.
 
-Without a folder the traffic is made here: three support agents answer tickets,
-and one of them begins to ask for the same order again and again. With a folder
-that has payloads.jsonl.gz (a line an exchange: agent_id, event_id, ts, request,
-response), those real exchanges are replayed in the order of time.
+Without a folder, the traffic is generated: three support agents answer tickets, and one of them
+begins to ask for the same order again and again. If the folder has payloads.jsonl.gz (one
+exchange in a line: agent_id, event_id, ts, request, response), these real exchanges are
+replayed in order of time.
 
-Every exchange goes into the ring and, through the queue, into the archive. The
-watcher fires the kill switch when an agent's answer repeats REPEATS times in a
-row, or, where no agent ever does, on the agent that talks most.
-"""
+Every exchange is written to the ring and, through the queue, to the archive. The watcher fires
+the kill switch when the answer of an agent is repeated REPEATS times in a row. If this does not
+happen, it fires for the agent with the most exchanges."""
 import collections
 import datetime
 import gzip
@@ -72,7 +71,7 @@ def recorded(folder):
 
 
 def suspect(exchanges):
-    """The exchange at which the watcher fires, and why."""
+    """The exchange after which the watcher fires, and the reason."""
     answers = collections.defaultdict(lambda: collections.deque(maxlen=REPEATS))
     for exchange in exchanges:
         last = answers[exchange.agent]
@@ -111,7 +110,7 @@ def show(db, title, sql, *args):
 
 
 def replay(db, exchanges, fatal):
-    """Records exchanges up to the fatal one."""
+    """Records the exchanges up to the one after which the watcher fires."""
     for exchange in exchanges:
         db.execute(
             "INSERT INTO ring(agent_id, event_id, request_body, response_body, "
@@ -126,7 +125,7 @@ def replay(db, exchanges, fatal):
 
 
 def attempt(db, sql, *args):
-    """Tries to get rid of the evidence, and shows what comes of it."""
+    """Tries to delete the evidence, and shows the result."""
     try:
         changed = db.execute(sql, args).rowcount
         print(f"  {sql}\n    -> {changed} rows")

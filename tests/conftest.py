@@ -1,8 +1,7 @@
 """What the tests share: connections with the module loaded.
 
-Every test has a directory of its own; `db` is a file there, in autocommit,
-with the module loaded and all domains installed in main.
-"""
+Every test has its own directory. `db` is a file there, in autocommit, with the module loaded
+and all domains installed in main."""
 import os
 import pathlib
 import shutil
@@ -47,9 +46,8 @@ def rows(db, sql, *args):
 
 
 def by_hand(path, sql):
-    """Changes a file as a program without the module does, which may change
-    every table. Where the module is loaded, it protects some of its tables from
-    that (before SQLite 3.44, in defensive mode)."""
+    """Changes a file as a program without the module does, which may change every table. With
+    the module loaded, SQLite before 3.44 protects some of its tables in defensive mode."""
     db = sqlite3.connect(path, isolation_level=None)
     db.executescript(sql)
     db.close()
@@ -58,7 +56,7 @@ def by_hand(path, sql):
 def shell(*args, stdin=None):
     """Runs the sqlite3 shell; returns its output, errors included."""
     env = dict(os.environ)
-    if "BLACKBOX_DEFENSIVE" in env:  # the shell wants its own library
+    if "BLACKBOX_DEFENSIVE" in env:  # the shell needs its own library
         del env["LD_LIBRARY_PATH"]
     done = subprocess.run(
         ["sqlite3", *map(str, args)],
@@ -77,14 +75,14 @@ def shell_version():
     return tuple(map(int, shell("--version").split()[0].split(".")))
 
 
-# From 3.44 on, SQLite protects no table that carries triggers.
+# From 3.44 on, SQLite does not protect tables that have triggers.
 needs_protection = pytest.mark.skipif(
     shell_version() >= (3, 44), reason="this shell protects no table with triggers"
 )
 
 
 def run_program(name, directory, *args):
-    """Runs a test written in C, which prints what failed and how."""
+    """Runs a test written in C. The program prints what failed, and how."""
     done = subprocess.run(
         [ROOT / "build" / "test" / name, *map(str, args)],
         stdout=subprocess.PIPE,
@@ -115,15 +113,15 @@ def installed(tmp_path_factory):
 def db(path, installed):
     shutil.copyfile(installed, path)
     db = connect(path)
-    db.execute("PRAGMA synchronous=OFF")  # no test takes the power away
+    db.execute("PRAGMA synchronous=OFF")  # no test simulates a power failure
     yield db
     db.close()
 
 
 def pytest_collection_modifyitems(items):
-    """Spreads the fault programs, which take longest, over the first part of a
-    run: tests that run side by side are dealt out in rows, and one process
-    would have all the programs at its end."""
+    """Distributes the fault programs, which take longest, over the first part of a run.
+    Parallel processes get tests in order, so otherwise one process would get all the
+    programs at the end."""
     programs = [item for item in items if "fault_programs" in item.nodeid]
     others = [item for item in items if "fault_programs" not in item.nodeid]
     step = len(others) * 6 // 10 // (len(programs) or 1)

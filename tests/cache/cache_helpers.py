@@ -13,7 +13,7 @@ TASKS = ["task000%d" % i for i in range(4)]
 
 
 def schema(db):
-    """Makes the schema by the plain files, without the module."""
+    """Makes the schema from the plain files, without the module."""
     for name in ("core", "cache"):
         db.executescript((ROOT / "sql" / (name + ".sql")).read_text())
     return db
@@ -45,7 +45,7 @@ def key(session, task, turn="turn0000"):
 
 
 def exact(db, schema="main"):
-    """Fails unless every total is what the items say."""
+    """Fails unless every total equals that of the items."""
     s = '"' + schema.replace('"', '""') + '".'
     truth = rows(
         db,
@@ -64,5 +64,5 @@ def exact(db, schema="main"):
 
 
 def text(size):
-    """JSON of exactly so many bytes."""
+    """JSON of exactly n bytes."""
     return json.dumps("x" * (size - 2))

@@ -12,7 +12,7 @@ LIST = ("SELECT storage_key, description, timestamp, data_size FROM cache_list(?
 
 
 def overflow_pages(db):
-    """Numbers of the pages that hold nothing but the rest of large rows."""
+    """The numbers of the overflow pages."""
     try:
         return [r[0] for r in db.execute(
             "SELECT pageno FROM dbstat WHERE name = 'cache_items'"
@@ -48,7 +48,7 @@ def test_item_of_five_mebibytes(db):
 
 
 def test_lists_work_when_every_data_page_is_gone(db, path):
-    """The proof that they never read one: all are overwritten with rubbish."""
+    """Lists do not read data pages: all of them are overwritten with rubbish."""
     fill(db, 60, 40_000)
     pages, size = overflow_pages(db), one(db, "PRAGMA page_size")
     assert len(pages) > 60 * 8
@@ -115,8 +115,8 @@ def test_thousands_of_items(db):
 
 
 def test_no_write_scans(db):
-    """Steps of the virtual machine for a write, a check and an overwrite do
-    not depend on how many items there are."""
+    """The number of VM steps of a write, a check and an overwrite does not depend on the number
+    of items."""
     def steps(sql, *args):
         count = [0]
         db.set_progress_handler(lambda: count.__setitem__(0, count[0] + 1), 1)

@@ -1,4 +1,4 @@
-"""How long items stay: expiry, quotas and their marks, eviction, clean-ups."""
+"""How long items exist: expiry, quotas, marks, eviction, clean-ups."""
 import json
 import random
 import sqlite3
@@ -138,7 +138,7 @@ def test_an_expired_item_is_not_there_and_is_swept(db, inside):
             one(db, gone, k, T0 + 101)
     assert rows(db, "SELECT task_id FROM cache_list(?)", A) == [("task0002",)]
     assert rows(db, "SELECT task_id FROM cache_list") == [("task0002",)]
-    assert stats(db, A)["itemCount"] == 2  # it takes room until it is swept
+    assert stats(db, A)["itemCount"] == 2  # it counts until it is removed
     assert rows(db, "SELECT * FROM cache_due_expired") == [(k, 3, T0 + 100, None)]
     clean = "SELECT cache_cleanup_outdated(NULL,?)"
     assert json.loads(one(db, clean, T0 + 100)) == NOTHING
@@ -320,8 +320,8 @@ def parts(rnd, strict):
 
 @pytest.mark.parametrize("strict", [1, 0])
 def test_the_format_of_a_key_is_the_same_in_sql_and_in_c(db, strict):
-    """cache_read() says of a key that it can be none exactly when the schema
-    takes no item of it, with its parts read from the right."""
+    """cache_read() calls a key invalid exactly if the schema refuses an item with that key,
+    parsed from the right."""
     rnd = random.Random(strict)
     setting(db, "strict_session_ids", strict)
     told = {True: 0, False: 0}

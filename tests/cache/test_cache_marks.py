@@ -1,4 +1,4 @@
-"""What a read leaves behind: it counts, and it never waits or locks."""
+"""The marks of reads: they are counted, and a read never waits or locks."""
 import json
 import sqlite3
 import time
@@ -78,13 +78,13 @@ def test_a_read_beside_a_busy_writer_returns_at_once(shared):
         assert took(lambda: read(db, T0 + 60 * SECOND + i)) < 1
     assert rows(db, HITS, K) == [(0, T0)]
     other.execute("COMMIT")
-    read(db, T0 + 70 * SECOND)  # nothing that was noted is lost
+    read(db, T0 + 70 * SECOND)  # no note is lost
     assert rows(other, HITS, K) == [(6, T0 + 70 * SECOND)]
     exact(other)
 
 
 def test_a_read_beside_a_reader_returns_at_once(shared):
-    """With a rollback journal even a COMMIT would wait for it."""
+    """With a rollback journal even a COMMIT would wait for the other reader."""
     db, other = shared
     db.execute("PRAGMA busy_timeout = 5000")
     setting(db, "mark_interval_ms", 0)
@@ -92,7 +92,7 @@ def test_a_read_beside_a_reader_returns_at_once(shared):
     other.execute("SELECT * FROM cache_items").fetchall()
     for i in range(5):
         assert took(lambda: read(db, T0 + 60 * SECOND + i)) < 1
-    other.execute("SELECT * FROM cache_items").fetchall()  # nor is it shut out
+    other.execute("SELECT * FROM cache_items").fetchall()  # and the other writer is not blocked
     other.execute("COMMIT")
     read(db, T0 + 70 * SECOND)
     assert rows(other, HITS, K) == [(6, T0 + 70 * SECOND)]
@@ -106,15 +106,15 @@ def test_a_read_inside_a_transaction_takes_no_lock(shared):
     other.execute("PRAGMA busy_timeout = 0")
     other.execute("BEGIN IMMEDIATE")  # the write lock is free
     other.execute("ROLLBACK")
-    db.execute("UPDATE cache_items SET description = 'mine'")  # and ours to take
-    read(db, T0 + 61 * SECOND)  # now that it is ours the marks join
+    db.execute("UPDATE cache_items SET description = 'mine'")  # and this connection can take it
+    read(db, T0 + 61 * SECOND)  # the connection has it now, so the marks join
     assert rows(db, HITS, K) == [(2, T0 + 61 * SECOND)]
     db.execute("COMMIT")
     assert rows(other, HITS, K) == [(2, T0 + 61 * SECOND)]
 
 
 def test_a_mark_does_not_spoil_a_cursor_that_is_open(shared):
-    """Were the file changed from outside, its connection could not write."""
+    """If another connection changed the file, the open cursor could not write."""
     db, other = shared
     setting(db, "mark_interval_ms", 0)
     put(db, A, "task0002", "[2]")

@@ -70,7 +70,7 @@ def test_eight_processes(db, path, on_quota):
     running = [start(path, s, i, 150) for i, s in enumerate(SESSIONS)]
     looks = 0
     while any(p.poll() is None for p in running):
-        # every look is at one committed moment
+        # every read sees one committed state
         session, total, wrong = db.execute(
             "SELECT (SELECT max(total_size) FROM cache_sessions),"
             " (SELECT sum(total_size) FROM cache_sessions),"
@@ -133,7 +133,7 @@ def test_a_clear_that_is_killed_is_whole_or_not_at_all(db, path):
 
 
 def test_every_failing_page_leaves_all_as_it_was(db):
-    """A file that may not grow further, one page at a time."""
+    """A file that cannot grow any more, one page at a time."""
     setting(db, "on_quota", "evict_oldest")
     setting(db, "session_quota_bytes", 40_000)
     for i in range(20):

@@ -1,4 +1,4 @@
-"""The rules of sql/cache.sql, on connections that never saw the module."""
+"""The rules of sql/cache.sql, on connections without the module."""
 import os
 import random
 import re
@@ -217,7 +217,7 @@ def test_bad_rows_are_refused_by_the_schema(pdb, change, message):
     for how in ("INSERT", "REPLACE", "INSERT OR FAIL"):
         with pytest.raises(Refused, match=message):
             put(pdb, how=how, **row)
-    try:  # a CHECK under OR IGNORE skips the row without a word
+    try:  # a CHECK under OR IGNORE skips the row without an error
         put(pdb, how="INSERT OR IGNORE", **row)
     except Refused as error:
         assert message.split(":")[0] in str(error)
@@ -554,7 +554,7 @@ SELECT * FROM cache_check;
 
 
 def test_untrusted_schema(pdb):
-    """SQLite before 3.41 takes its own JSON functions for unsafe there."""
+    """SQLite before 3.41 regards its own JSON functions as unsafe there."""
     put(pdb, A, "task0001", "[1]")
     pdb.execute("PRAGMA trusted_schema = OFF")
     assert rows(pdb, "SELECT data, protected FROM cache_items") == [("[1]", 0)]

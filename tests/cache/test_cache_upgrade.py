@@ -1,4 +1,4 @@
-"""Files of version 1, whose tables called JSON functions, are made anew."""
+"""Files of version 1, whose tables use JSON functions, are upgraded."""
 import pathlib
 import sqlite3
 
@@ -13,7 +13,7 @@ SESSIONS = "SELECT * FROM {}cache_sessions ORDER BY 1"
 
 
 def version_1(path):
-    """A file as version 1 made it, without the module, with some of each."""
+    """A file as version 1 made it, without the module, with rows of each kind."""
     db = sqlite3.connect(path, isolation_level=None)
     db.executescript((ROOT / "sql" / "core.sql").read_text())
     db.executescript("DROP INDEX retention_log_minute; CREATE UNIQUE INDEX "
@@ -71,7 +71,7 @@ def test_a_file_of_version_1_says_what_to_do(path):
                  "SELECT cache_cleanup_orphans()"):
         with pytest.raises(sqlite3.OperationalError, match="VersionError: .*blackbox_install"):
             one(db, call)
-    other = connect(path)  # another program's table of that name is not ours
+    other = connect(path)  # a table of that name that another program made
     other.execute("ATTACH ':memory:' AS m")
     other.execute("CREATE TABLE m.cache_items(x)")
     with pytest.raises(sqlite3.OperationalError, match="of another program"):
@@ -139,7 +139,7 @@ def test_an_upgrade_that_fails_midway_changes_nothing(path):
 
 
 def test_a_file_of_version_1_on_which_the_new_sql_was_run_is_upgraded(path):
-    """The shell goes on after an error, up to the line that sets the version."""
+    """The shell continues after an error, up to the line that sets the version."""
     old = version_1(path)
     items = rows(old, ITEMS.format(""))
     old.execute("UPDATE blackbox_domains SET version = 2 WHERE domain = 'cache'")

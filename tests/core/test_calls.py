@@ -1,4 +1,4 @@
-"""How a call ends when it may not write, is stopped, or SQLite refuses it."""
+"""How a call ends if it may not write, is stopped, or is refused by SQLite."""
 import sqlite3
 
 import pytest
@@ -99,7 +99,7 @@ def test_a_table_that_may_not_be_read_is_not_missing(ring, call):
 
 @pytest.mark.parametrize("interrupt", [0, 1])
 def test_what_is_written_after_a_stopped_call_stays(ring, path, interrupt):
-    """On one connection whose statements something undoes between calls."""
+    """On a connection whose statements expire between the calls."""
     ring.execute("CREATE TABLE app(x INTEGER)")
     seen, stop, kept = 0, 0, 0
 

@@ -6,7 +6,7 @@ import pytest
 from conftest import ROOT, connect, one
 
 NAMED = re.compile(r"[A-Z][A-Za-z]+Error: \S")
-# The words of SQLite itself, and texts that begin with what follows a name.
+# Messages of SQLite itself.
 OTHERS = {"", "out of memory", "wrong number of arguments to function %s()"}
 
 
@@ -22,7 +22,7 @@ def fails(text):
 
 
 def prefixed(text):
-    """Whether all unnamed errors of a file get a name at its end."""
+    """Whether a prefix at the end gives all unnamed errors of a file a name."""
     return re.findall(r'bxPrefix\(&?\w+(?:->|\.)?\w*, "(\w+Error: )', text)
 
 

@@ -1,4 +1,4 @@
-"""Headers stand alone, and core knows no domain."""
+"""Each header compiles alone, and core does not name any domain."""
 import os
 import re
 import shlex

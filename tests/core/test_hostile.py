@@ -1,10 +1,9 @@
-"""Statements that try to get rid of evidence.
+"""Statements that try to remove evidence.
 
-A file has pinned evidence, a pinned archive row, and rows that are nobody's.
-Each statement, and each trick of a few statements, either is refused or leaves
-every pinned row and every record as it was. What no statement's guard can stop
-(a dropped table, a rewritten file) blackbox_check() finds.
-"""
+A file has pinned evidence, a pinned archive row, and rows that are not protected. Each
+statement, and each sequence of a few statements, is either refused or leaves every pinned row
+and every record unchanged. What no trigger can stop (a dropped table, a rewritten file),
+blackbox_check() finds."""
 import itertools
 import sqlite3
 import time
@@ -38,7 +37,7 @@ KINDS = ["own", "adopted", "adopted later"]
 
 
 def make(path, kind):
-    """A file whose pins have their hashes, or have none yet."""
+    """A file whose pins have hashes, or do not have them yet."""
     db = connect(path)
     db.execute("PRAGMA synchronous=OFF")
     if kind != "own":
@@ -58,7 +57,7 @@ def make(path, kind):
 
 
 def guarded(db):
-    """What must stay: the pinned rows, and the record of pins and unpins."""
+    """What must not change: the pinned rows, and the records of pins and unpins."""
     ids = ", ".join(f"'{id}'" for id in VICTIMS)
     return (rows(db, "SELECT rowid, *, typeof(request_body) FROM event_payloads "
                  f"WHERE id COLLATE BINARY IN ({ids}) ORDER BY rowid"),
@@ -80,7 +79,7 @@ def fresh(made, tmp_path):
 
 
 def statements(kind):
-    """Single statements, of every verb and clause, on every column."""
+    """Single statements: every verb and conflict clause, on every column."""
     columns = COLUMNS + (() if kind == "own" else ("more", "number"))
     values = ("NULL", "'other'", "1", "0", "x'00'", "'e4'")
     for clause, column, value in itertools.product(CLAUSES, columns, values):
@@ -161,7 +160,8 @@ def test_no_single_statement(made, fresh, module, recursive, begin):
 
 @pytest.mark.parametrize("module", [0, 1])
 def test_no_single_statement_that_is_committed(made, fresh, module):
-    """One after the other in autocommit: what one leaves the next may use."""
+    """The statements one after the other in autocommit: each may use the results of those
+    before."""
     db = connection(fresh, module, 0)
     before = guarded(db)
     for statement in statements(made[1]):
@@ -189,8 +189,8 @@ def test_no_incremental_write(fresh, column, table):
         db.blobopen(table, column, rowid)
 
 
-# Tricks of several statements. None may lose a pinned row or a record, and
-# afterwards the row still cannot be deleted.
+# Sequences of several statements. None may remove a pinned row or a record, and
+# after each of them the row still cannot be deleted.
 TRICKS = {
     "a number that was let go of, again": """
         UPDATE event_payloads SET pinned = 1 WHERE id = 'mine0';
@@ -340,7 +340,7 @@ TRICKS = {
 
 
 def run(db, script):
-    """Every statement of a script, whatever becomes of the others."""
+    """Every statement of a script, even if others fail."""
     statement = ""
     for part in script.split(";"):
         statement += part + ";"
@@ -460,13 +460,13 @@ def test_replays_pass_beside_unique_indexes(tmp_path, kind):
     assert rows(db, "SELECT * FROM blackbox_check") == []
 
 
-# ---- what cannot be stopped is found
+# ---- what cannot be prevented is found
 
 GUARD = "SELECT sql FROM sqlite_schema WHERE name = '{}'"
 
 
 def without(db, *guards):
-    """A context: the guards are away, and come back as they were."""
+    """A context without the guards, which are restored at its end."""
     class Away:
         def __enter__(self):
             self.sql = [one(db, GUARD.format(name)) for name in guards]
@@ -641,7 +641,7 @@ def test_check_finds(tmp_path, damage, found, kind):
     damage(db)
     for other in (db, connect(path)):
         if damage is (edit_file if other is db else temp_trigger):
-            continue  # what db has read it keeps; a temp trigger is db's own
+            continue  # db keeps the schema that it has read; a temp trigger belongs to db
         told = [r[2] for r in rows(other, "SELECT * FROM blackbox_check")]
         assert any(re.search(found, problem) for problem in told), told
 
@@ -652,7 +652,7 @@ NEED_HASH = (forge_body, forge_time, edit_file)
 @pytest.mark.parametrize("damage, found", [f for f in FOUND if f[0] not in NEED_HASH],
                          ids=lambda x: getattr(x, "__name__", ""))
 def test_check_finds_beside_pins_without_hash(tmp_path, damage, found):
-    """Those of a program without the module, until the next call of ours."""
+    """Pins that a program without the module set, until the next call of the module."""
     import re
     path = tmp_path / "plain.db"
     db = sqlite3.connect(path, isolation_level=None)
@@ -680,7 +680,7 @@ def test_check_finds_beside_pins_without_hash(tmp_path, damage, found):
     "('mine0', 'x', 'x', 'archive'), ('victim', 'y', 'y', 'archive')",
     "UPDATE payload_ledger SET at = 5", "DELETE FROM payload_ledger"])
 def test_without_a_journal_pinned_rows_hold(tmp_path, kind, statement):
-    """The guards refuse before anything is written of a pinned row."""
+    """The guards refuse a statement before it changes a pinned row."""
     make(tmp_path / "off.db", kind)
     db = connect(tmp_path / "off.db")
     before = guarded(db)

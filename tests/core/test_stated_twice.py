@@ -1,4 +1,4 @@
-"""What SQL has to say in several places, or SQL and C both, is the same in all."""
+"""Rules that are stated in several places of SQL, or in SQL and in C, are the same everywhere."""
 import re
 
 from conftest import ROOT
@@ -24,8 +24,8 @@ def test_a_row_of_evidence_counts_for_as_many_bytes_in_sql_as_in_c():
 
 
 def test_an_id_is_made_in_the_same_way_wherever_sql_makes_one():
-    """A DEFAULT takes no subquery, and one in an UPDATE would be computed once
-    for all its rows: so the expression cannot stand in a view."""
+    """A DEFAULT cannot contain a subquery, and a subquery in an UPDATE would be computed only
+    once for all rows. So the expression cannot be in a view."""
     found = []
     for name in "payload.sql", "rollout.sql":
         text = re.sub(r"[\s()]|lower", "", sql(name)).lower()

@@ -1,4 +1,4 @@
-"""blackbox_uninstall: what goes, what stays, and what it refuses to lose."""
+"""blackbox_uninstall: what it removes, what stays, and what it refuses to remove."""
 import sqlite3
 
 import pytest
@@ -23,14 +23,14 @@ VALUES('t1', 'e', 'a', 'archive');
 
 
 def schema(db, name="main"):
-    """All but the tables that SQLite makes for itself and never drops."""
+    """All objects except the tables that SQLite makes itself and never drops."""
     quoted = name.replace('"', '""')
     return rows(db, f'SELECT type, name, sql FROM "{quoted}".sqlite_schema '
                 "WHERE name NOT LIKE 'sqlite%' ORDER BY type, name")
 
 
 def contents(db):
-    """Every table's rows."""
+    """The rows of every table."""
     return {name: rows(db, 'SELECT * FROM "' + name.replace('"', '""') + '"')
             for kind, name, _ in schema(db) if kind == "table"}
 
@@ -52,7 +52,7 @@ def user_objects(db):
 
 
 def fill(db):
-    """Something in every domain."""
+    """Writes something into every domain."""
     db.execute("INSERT INTO event_payloads(event_id, agent_id, purpose) "
                "VALUES('e1', 'a', 'evidence'), ('e2', 'a', 'archive')")
     one(db, "SELECT cache_write(?, 'task0001', 'turn0001', '[1]', 'd')", SESSION)

@@ -1,8 +1,7 @@
 """With trusted_schema off, SQLite before 3.41 refuses JSON functions in a schema.
 
-In a CHECK, an index or a generated column that makes the whole file
-unreadable. So none may stand there; a trigger or view fails alone.
-"""
+In a CHECK, an index or a generated column, such a function makes the whole file unreadable. So
+these must not contain one. In a trigger or view, only the statement that uses it fails."""
 import re
 import sqlite3
 

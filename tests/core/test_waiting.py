@@ -1,9 +1,7 @@
-"""Whatever changes data waits for another writer, as busy_timeout says.
+"""Every call that changes data waits for another writer, as busy_timeout says.
 
-SQLite does so only for a transaction that has read nothing yet: the first
-statement of every call must be a write, on a connection that has not made a
-call before as well, and inside BEGIN.
-"""
+SQLite waits only in a transaction that has not read anything yet. So the first statement of
+every call must be a write, also in the first call of a connection, and inside BEGIN."""
 import shutil
 import sqlite3
 import threading
@@ -63,7 +61,7 @@ ALONE = ["rollout_shutdown"]
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory):
-    """A file with something for each call to change."""
+    """A file with something to change for each call."""
     path = tmp_path_factory.mktemp("waiting") / "test.db"
     db = connect(path)
     db.execute("PRAGMA journal_mode=WAL")

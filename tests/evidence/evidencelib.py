@@ -1,4 +1,4 @@
-"""What the evidence tests share: actions, reference rules, a buffer to look into."""
+"""What the evidence tests share: actions, reference rules, and a buffer."""
 import json
 import random
 
@@ -9,7 +9,7 @@ MAKE = "CREATE VIRTUAL TABLE rec USING evidence_buffer"
 
 
 def state(db, name="rec"):
-    """Counters as kept, and as they should be."""
+    """The counters as stored, and as computed from the rows."""
     kept = rows(db, f'SELECT actions, bytes, screenshots, free_screenshots, '
                     f'pinned_bytes FROM "{name}_state"')[0]
     true = rows(db, f'SELECT count(*), coalesce(sum(size_bytes), 0), '
@@ -27,7 +27,7 @@ def well(db, name="rec"):
 
 
 def unguarded(db, guard, sql):
-    """Runs a statement that one of the triggers refuses, as damage would."""
+    """Runs a statement that a trigger refuses, to simulate damage."""
     text = one(db, "SELECT sql FROM sqlite_schema WHERE name = ?", guard)
     db.execute(f"DROP TRIGGER {guard}")
     db.execute(sql)
@@ -87,7 +87,7 @@ def prune_strategy(s):
 
 
 def approved(doc, timestamp=None):
-    """The document's approval of well-formed actions, in Python."""
+    """The documented approval of well-formed actions, in Python."""
     doc = json.loads(json.dumps(doc))
     chain = doc.get("fallbackChain")
     if chain and "strategies" in chain:

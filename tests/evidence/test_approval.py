@@ -1,4 +1,5 @@
-"""Approval: exactly the listed fields, both shapes, odd input kept and told."""
+"""Approval: it keeps exactly the listed fields, in both shapes. Unexpected values are kept and
+reported."""
 import json
 import sqlite3
 
@@ -60,7 +61,7 @@ def test_approval_gives_pages_back_where_auto_vacuum_allows(path, journal, begin
     one(db, "SELECT evidence_prune_for_approval('rec')")
     after = one(db, "PRAGMA page_count")
     assert before - after == pytest.approx(1_000_000 / 4096, abs=2)
-    assert one(db, "PRAGMA freelist_count") >= free  # older pages are not its own
+    assert one(db, "PRAGMA freelist_count") >= free  # it must not return older free pages
     if begin:
         db.execute("ROLLBACK")
         assert one(db, "PRAGMA page_count") == before

@@ -1,4 +1,4 @@
-"""The virtual table: rows in, out and changed, wherever the buffer lies."""
+"""The virtual table: inserting, reading and changing rows, in every kind of buffer."""
 import json
 import sqlite3
 import threading
@@ -421,7 +421,7 @@ def test_newer_or_broken_tables_are_named(rec, path):
                 "ALTER TABLE rec RENAME TO rec2", "INSERT INTO rec(id, action) VALUES('z', '{}')"):
         with pytest.raises(sqlite3.DatabaseError) as caught:
             rows(connect(path), sql)
-        if "TABLE" not in sql:  # SQLite has its own words there
+        if "TABLE" not in sql:  # here the message comes from SQLite
             assert "VersionError" in str(caught.value)
     assert "VersionError" in str(rows(connect(path), "SELECT * FROM blackbox_check"))
     rec.execute("DROP TRIGGER rec_statedelete")

@@ -1,4 +1,4 @@
-"""sql/evidence_buffer.sql alone: any SQLite keeps a buffer's rules, without the module."""
+"""sql/evidence_buffer.sql alone: without the module, every SQLite enforces the rules."""
 import sqlite3
 
 import pytest
@@ -93,10 +93,10 @@ def test_a_screenshot_changes_with_its_size(tape):
     assert rows(tape, size) == [(1, 103, b"\7")]
 
 
-# ---- buffers whose rules are not those of the file ----
+# ---- buffers whose rules differ from the file ----
 
 def age(db):
-    """Takes from a buffer what an older version did not have."""
+    """Removes from a buffer what an older version did not have."""
     db.execute("DROP VIEW rec_check")
     db.execute("DROP VIEW rec_note")
     db.execute("DROP TRIGGER rec_rowsdelete")

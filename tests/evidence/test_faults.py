@@ -1,4 +1,4 @@
-"""Full disks, killed processes, interrupts: nothing half done."""
+"""Full disks, killed processes, interrupts: nothing is half done."""
 import json
 import os
 import random

@@ -1,9 +1,8 @@
 """Statements that try to remove, change or overwrite evidence, with and without the module.
 
-Each verb in each conflict clause, each column set to NULL or to another row's value, by
-name and as rowid; in autocommit and in a transaction, with recursive triggers and without.
-After each, the pinned row is as it was, whatever the statement said.
-"""
+Each verb with each conflict clause; each column set to NULL or to the value of another row, by
+name and as rowid; in autocommit and in a transaction; with recursive triggers and without.
+After each statement the pinned row is unchanged."""
 import sqlite3
 
 import pytest
@@ -27,7 +26,7 @@ def modes(test):
 
 
 def make(path, in_temp=False):
-    """Rows x, p (pinned) and y; in temp they are in the overflow, in main."""
+    """Rows x, p (pinned) and y. A buffer in temp has them in the overflow, in main."""
     db = connect(path)
     db.execute("CREATE VIRTUAL TABLE temp.rec USING evidence_buffer(overflow='main')"
                if in_temp else "CREATE VIRTUAL TABLE rec USING evidence_buffer")
@@ -55,7 +54,7 @@ def receipts(db, log):
 
 
 def hostile(db, table):
-    """Every statement on a table that means the pinned row, rid 2, or puts one in its place."""
+    """Every statement that changes the pinned row, rid 2, or replaces it by another row."""
     columns = [r[1] for r in rows(db, f"PRAGMA table_info({table})")]
     for clause in CLAUSES:
         for column in columns + ["rowid", "oid"]:
@@ -101,7 +100,7 @@ def attack(db, tables, begin, statements):
 def test_no_statement_changes_a_pinned_row_of_a_buffer(path, table, module, begin, recursive):
     db = make(path)
     enemy = other(path, module, recursive, begin)
-    statements = [s for s in hostile(enemy, table)  # the rating of a row is not evidence
+    statements = [s for s in hostile(enemy, table)  # the confidence of a row is not evidence
                   if "SET confidence" not in s]
     assert attack(enemy, BUFFER, begin, statements) > 100
     if enemy.in_transaction:
@@ -115,7 +114,7 @@ def test_no_statement_changes_a_pinned_row_of_the_overflow(path, table, module, 
                                                            recursive):
     db = make(path, in_temp=True)
     enemy = other(path, module, recursive, begin)
-    statements = [s for s in hostile(enemy, table)  # the rating of a row is not evidence
+    statements = [s for s in hostile(enemy, table)  # the confidence of a row is not evidence
                   if "SET confidence" not in s]
     assert attack(enemy, OVERFLOW, begin, statements) > 100
     if enemy.in_transaction:

@@ -1,4 +1,4 @@
-"""A buffer in memory whose oldest rows go to a file, and come back."""
+"""A buffer in memory whose oldest rows move to a file and back."""
 import json
 import signal
 import sqlite3
@@ -290,7 +290,7 @@ def test_orphans_fall_due_and_leave_a_receipt(rec, path):
     assert [d[3] for d in due] == [None, None, "pinned"]
     assert due[0][1] == 5108 and due[0][2] > 1_600_000_000_000
     with pytest.raises(sqlite3.IntegrityError, match="NotDueError"):
-        plain.execute("DELETE FROM evidence_due")  # its buffer lives
+        plain.execute("DELETE FROM evidence_due")  # its buffer is in use
     assert len(rows(rec, "SELECT action FROM rec")) == 3
     plain.execute("UPDATE evidence_owners SET seen = seen - 31 * 86400000")
     with pytest.raises(sqlite3.IntegrityError, match="PinnedError"):
@@ -501,7 +501,7 @@ def test_an_overflow_that_was_detached_is_named(path, tmp_path):
 
 
 def test_approval_waits_for_another_writer_of_the_file(path):
-    """The first look at the file is a write: no snapshot can grow old."""
+    """The first access of the file is a write, so that no snapshot is too old."""
     db = connect(path, check_same_thread=False)
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA busy_timeout = 20000")

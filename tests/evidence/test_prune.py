@@ -1,4 +1,4 @@
-"""Automatic and asked-for pruning: what goes first, what stays, what is told."""
+"""Automatic and explicit pruning: what is removed first, what stays, what is reported."""
 import json
 import random
 import sqlite3
@@ -72,7 +72,7 @@ def test_pins_that_fill_the_buffer_are_an_error_that_says_so(rec, begin):
     with pytest.raises(sqlite3.IntegrityError, match="BufferFullError"):
         rec.execute("INSERT INTO rec(rec, value) VALUES('max_size_bytes', 8000)")
     assert rows(rec, "SELECT * FROM rec") == before
-    rec.execute(ADD, ("y", 99, "{}", bytes(1000)))  # room after all else went
+    rec.execute(ADD, ("y", 99, "{}", bytes(1000)))  # room after everything else was removed
     assert names(rec) == [f"r{i}" for i in range(8)] + ["y"]
     well(rec)
 
@@ -304,7 +304,7 @@ def test_or_ignore_does_not_lose_what_finds_no_room(rec):
 @pytest.mark.parametrize("policy", ["keep-all", "confidence-based"])
 @pytest.mark.parametrize("alike", [False, True])
 def test_prunes_seek_however_many_are_alike(rec, policy, alike):
-    """Steps of SQLite's machine, for twice the rows: no more than twice."""
+    """The number of VM steps for twice the rows is at most twice as high."""
     def steps(n):
         rec.execute("SELECT evidence_clear('rec')")
         rec.execute("INSERT INTO rec(rec, value) VALUES('max_size_bytes', 100000000)")

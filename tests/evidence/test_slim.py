@@ -1,4 +1,4 @@
-"""evidence_slim(): the large parts of an action go, the rest keeps its text."""
+"""evidence_slim(): it removes the large parts of an action, and copies the rest unchanged."""
 import json
 import random
 
@@ -18,7 +18,7 @@ KEYS = ["networkData", "evidence", "network", "visionData", "vision", "rawOcrRes
 
 
 def value(dice, depth):
-    """Text of a random value; its keys are those that matter, each once."""
+    """The text of a random value. Its keys are the relevant keys, each once."""
     space = lambda: dice.choice(["", "", " ", "\n\t"])
     pick = dice.random()
     if depth == 0 or pick < 0.2:

@@ -1,5 +1,4 @@
-"""The tests in C of this folder: each program is a test, in parts that can run
-side by side."""
+"""The C tests of this folder: each program is a test, in parts that can run in parallel."""
 import os
 
 import pytest

@@ -1,4 +1,4 @@
-"""The one-file form compiles alone, into a module and into a program."""
+"""The amalgamation compiles alone, into a module and into a program."""
 import os
 import shlex
 import shutil

@@ -1,4 +1,4 @@
-"""The tests in C of this folder: each program is a test."""
+"""The C tests of this folder: each program is a test."""
 import pytest
 
 from conftest import run_program

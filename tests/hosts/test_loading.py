@@ -102,7 +102,7 @@ print(db.execute("SELECT blackbox_version()").fetchone()[0])
 
 
 def refusal(path):
-    """What is said when the module does not load; None when it does."""
+    """The message if the module does not load, or None."""
     try:
         connect(path, timeout=0).close()
     except sqlite3.Error as error:

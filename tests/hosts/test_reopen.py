@@ -1,9 +1,8 @@
-"""Files with a ring and a buffer are read again by every kind of connection.
+"""Every kind of connection can read a file with a ring and a buffer.
 
-SQLite 3.44 and later, in defensive mode, refuse a schema whose triggers stand
-on tables that a module claims as its own. `make test-versions` runs these with
-that mode on; without it they hold on any version.
-"""
+In defensive mode, SQLite 3.44 and later refuse a schema that has triggers on tables that a
+module claims as its own. `make test-versions` runs these tests in that mode. Without it they
+pass with any version."""
 import sqlite3
 
 import pytest
@@ -28,7 +27,7 @@ def made(path):
 
 
 def well(db, schema="main"):
-    """The tables are there, take another row, and nothing is damaged."""
+    """The tables exist, accept another row, and are not damaged."""
     count = f'SELECT (SELECT count(*) FROM "{schema}".ring), ' \
             f'(SELECT count(*) FROM "{schema}".rec)'
     assert rows(db, count) == [(1, 1)]
@@ -46,7 +45,7 @@ def test_open_again(made):
 
 
 def test_open_again_after_vacuum(made):
-    """VACUUM writes the virtual tables behind the tables that they stand on."""
+    """VACUUM writes the virtual tables after the tables that they use."""
     connect(made).execute("VACUUM")
     well(connect(made))
 

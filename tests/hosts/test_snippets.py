@@ -21,7 +21,7 @@ CRATES = pathlib.Path("/usr/share/cargo/registry")
 
 
 def snippet(language):
-    """The program shown, and what its comments say that it prints."""
+    """The program in the README, and what its comments say that it prints."""
     text = re.search(rf"```{language}\n(.*?)```", README, re.S).group(1)
     return text, re.findall(r"^\s*// (\d+)$", text, re.M)
 

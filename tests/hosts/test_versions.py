@@ -1,6 +1,6 @@
-"""A part of `make test-versions`: defensive mode on two versions that many hosts
-have, and files that one version writes and another reads. What cannot be fetched
-is skipped, and says why."""
+"""A part of `make test-versions`: defensive mode with two versions that many hosts have, and
+files that one version writes and another reads. A version that cannot be fetched is skipped,
+with the reason."""
 import sys
 
 import pytest

@@ -35,7 +35,7 @@ LIBRARIES = {
     "3.54.1": "13.2.0",
 }
 
-INNER = "sqlite3.tar.gz"  # where older releases have theirs
+INNER = "sqlite3.tar.gz"  # the folder in older releases
 
 OPTIONS = """THREADSAFE=1 ENABLE_COLUMN_METADATA ENABLE_FTS3
 ENABLE_FTS3_PARENTHESIS ENABLE_FTS5 ENABLE_RTREE ENABLE_DBSTAT_VTAB
@@ -44,13 +44,13 @@ ENABLE_PREUPDATE_HOOK ENABLE_SESSION ENABLE_UPDATE_DELETE_LIMIT
 LIKE_DOESNT_MATCH_BLOBS MAX_VARIABLE_NUMBER=250000 SECURE_DELETE SOUNDEX
 USE_URI EXTRA_INIT=defensiveStart""".split()
 
-# These stand on programs, which have been linked with one library.
+# These tests run programs, which are linked with one library.
 LEFT_OUT = ["tests/faults", "tests/hosts/test_host_programs.py",
             "tests/hosts/test_snippets.py", "tests/hosts/test_versions.py"]
 
 
 class Unavailable(Exception):
-    """Why a library cannot be had here."""
+    """The reason why a library is not available."""
 
 
 def run(command, **options):
@@ -106,8 +106,8 @@ def compile_library(version, folder):
 
 
 def library(version):
-    """The folder with libsqlite3.so.0 of that version; built when it is not
-    there yet, by one process while others wait."""
+    """The folder with libsqlite3.so.0 of that version. One process builds it if it does not
+    exist, while others wait."""
     folder = BUILD / version
     BUILD.mkdir(parents=True, exist_ok=True)
     with open(BUILD / f"{version}.lock", "w") as lock:
@@ -146,7 +146,7 @@ def parallel():
 
 
 def counts(told):
-    """What the closing line of pytest says: passed, failed, skipped."""
+    """The counts in the last line of pytest: passed, failed, skipped."""
     line = told.strip().splitlines()[-1] if told.strip() else ""
     found = dict((word, int(n)) for n, word in re.findall(r"(\d+) (\w+)", line))
     failed = found.get("failed", 0) + found.get("error", 0) + found.get("errors", 0)

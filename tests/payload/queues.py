@@ -13,7 +13,7 @@ def setting(db, name, value, schema="main"):
 
 
 def in_memory(db):
-    """The archive on, its queue in mode memory."""
+    """Enables the archive, with its queue in mode memory."""
     db.execute("PRAGMA synchronous=OFF")
     setting(db, "enabled", 1)
     setting(db, "queue_mode", "memory")

@@ -1,4 +1,4 @@
-"""What the tests of rings share: a ring in plain Python, and how to compare."""
+"""What the tests of rings share: a ring in plain Python, and the comparison with it."""
 import copy
 import json
 
@@ -66,8 +66,8 @@ class Model:
         return self._take(agent, "cleared")
 
     def kill_switch(self, agent, event):
-        """Returns how many rows become evidence. A kill switch that has
-        evidence saves no exchange that is like one it has."""
+        """Returns how many rows become evidence. A kill switch does not save an exchange that
+        equals one of its evidence."""
         new = [(event, agent) + row for row in self._take(agent, "saved")]
         new = [row for row in new if row not in self.evidence]
         self.evidence += new
@@ -96,7 +96,7 @@ def size(*bodies):
 
 
 def same(db, model, ring="ring", schema="main"):
-    """The ring, its counters and the evidence are those of the model."""
+    """Checks that the ring, its counters and the evidence equal those of the model."""
     table = f"{quoted(schema)}.{quoted(ring)}"
     agents = f"{quoted(schema)}.{quoted(ring + '_agents')}"
     columns = ("agent_id, event_id, request_body, response_body, timestamp, "

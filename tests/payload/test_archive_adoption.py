@@ -1,4 +1,4 @@
-"""A payloads.db that another program made is taken over where it stands."""
+"""A payloads.db that another program made is taken over in place."""
 import sqlite3
 
 import pytest
@@ -53,7 +53,7 @@ def fill(db):
 
 
 def content(db):
-    """All but the ids that were not there, and that evidence is pinned."""
+    """Everything except ids that were missing, and the pins of evidence."""
     return rows(db, "SELECT rowid, CASE WHEN id NOT GLOB '????????-*' THEN id END, "
                 "event_id, agent_id, request_body, "
                 "response_body, purpose, pinned OR purpose = 'evidence', "

@@ -163,7 +163,7 @@ def test_cleanup_as_rows_of_plain_sql(archive, path):
     ("before", "x'00'"), ("actor", "'me'"), ("before, max_rows", "1e15, 'abc'"),
     ("before, max_rows", "1e15, 1.5"), ("before, max_rows", "1e15, x'05'")])
 def test_a_sweep_refuses_what_is_no_number(archive, columns, values):
-    """Text compares as later than any number: all would go."""
+    """Text is greater than every number, so that all rows would be removed."""
     add(archive, "r", 5)
     with pytest.raises(sqlite3.IntegrityError, match="ValidationError: before"):
         archive.execute(f"INSERT INTO payload_sweep({columns}) VALUES({values})")
@@ -631,7 +631,7 @@ def test_a_detached_archive_is_no_more(path, tmp_path):
     assert save(db, "k", ITEM) == 1
 
 
-# ---- where a call cannot be made
+# ---- where a call is refused
 
 
 WRITES = ["payload_cleanup()", "payload_clear_archive()",

@@ -23,8 +23,8 @@ def table(db):
 @pytest.fixture(params=["module", "plain", "plain-recursive", "module-recursive",
                         "trusted-off"])
 def archive(db, path, request):
-    """A connection, with or without the module, to a file that has one row of
-    each kind: pinned evidence, pinned archive, free evidence, free archive."""
+    """A connection, with or without the module, to a file that has one row of each kind: pinned
+    evidence, pinned archive, unpinned evidence, unpinned archive."""
     db.execute("PRAGMA synchronous=OFF")
     add(db, "ev", "evidence")
     add(db, "pin", "archive", 1)
@@ -237,7 +237,7 @@ def test_dates_are_read_as_time(archive, created, ms):
                 "WHERE id='t'") == [(ms, created)]
 
 
-# ---- taking a pin off
+# ---- unpinning
 
 
 def unpin(db, id="ev", actor="Ann", reason="case 7 closed"):
@@ -301,7 +301,7 @@ def test_the_record_of_unpins_stays(archive, statement):
 
 
 def test_the_record_of_unpins_cannot_be_overwritten_by_number(archive):
-    """-1 is what a trigger sees where no number was given."""
+    """In a trigger the number is -1 if the statement gave none."""
     recorded = rows(archive, "SELECT payload_id, actor FROM payload_unpins")
     for id in ("ev", "pin"):
         try:
@@ -456,7 +456,7 @@ def test_install_brings_lost_pins_back(db, lose):
                "VALUES('free', 'Ann', 'closed')")
     db.executescript(lose)
     one(db, "SELECT blackbox_install()")
-    # that 'free' was let go of is lost as well
+    # the unpin of 'free' is missing too
     assert rows(db, "SELECT id FROM payload_pins ORDER BY id") == [("free",), ("x",)]
     found = rows(db, "SELECT object, problem FROM blackbox_check")
     assert [r[0] for r in found] == ["payload_ledger"] * 2

@@ -48,7 +48,7 @@ def archive(db):
 
 
 def plan(db, sql):
-    """The plan's lines; numbered parameters get some value."""
+    """The lines of the plan. Numbered parameters get a value."""
     count = max(map(int, re.findall(r"\?(\d+)", sql)), default=0)
     return [row[3] for row in rows(db, "EXPLAIN QUERY PLAN " + sql, *["1"] * count)]
 
@@ -157,7 +157,7 @@ DELETE FROM event_payloads WHERE id = 'i2x';
 """)
     lines = out.splitlines()
     assert any("payload_by_age" in line for line in lines), out
-    # only the clearing of everything goes through everything
+    # only the clear reads everything
     clear = [i for i, line in enumerate(lines) if "payload_clear_run" in line][0]
     whole = "SCAN event_payloads USING INDEX payload_by_age"
     bad = [line for i, line in enumerate(lines) if not is_good(line)
@@ -168,7 +168,7 @@ DELETE FROM event_payloads WHERE id = 'i2x';
 @pytest.mark.skipif(sqlite3.sqlite_version_info < (3, 40), reason=
                     "SQLite before 3.40 takes no expression from an index")
 def test_counting_and_choosing_read_no_body(archive, path):
-    """Overflow pages hold bodies only: rubbish there is not noticed."""
+    """Overflow pages contain only bodies: overwriting them has no effect."""
     archive.execute("UPDATE event_payloads SET request_body = zeroblob(20000) "
                     "WHERE pinned = 0 AND purpose = 'archive'")
     page_size = one(archive, "PRAGMA page_size")

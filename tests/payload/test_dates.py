@@ -1,7 +1,6 @@
-"""The time of a row is the same number on every SQLite, as indexes hold it.
+"""The time of a row is the same number in every version of SQLite, because indexes store it.
 
-`make test-versions` runs these on each version: the numbers are fixed.
-"""
+`make test-versions` runs these tests with each version. The expected numbers are fixed."""
 import re
 
 import pytest
@@ -48,7 +47,7 @@ OTHERS = [
 
 
 def expressions():
-    """What stands in sql/payload.sql for the time of created_at."""
+    """The expressions in sql/payload.sql for the time of created_at."""
     text = (ROOT / "sql" / "payload.sql").read_text()
     found = re.findall(r"CASE WHEN substr\((?:NEW\.|OLD\.)?created_at, 24\)"
                        r".*?' 00:00'\) \* 1000 END", text, re.S)

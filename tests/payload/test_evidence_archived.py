@@ -1,5 +1,4 @@
-"""An exchange of the archive that is saved as evidence stands once: its row
-becomes the evidence."""
+"""An archived exchange that is saved as evidence is stored once: its row becomes the evidence."""
 import json
 import sqlite3
 
@@ -188,7 +187,7 @@ def test_a_row_that_a_trigger_keeps_in_the_archive(db):
     db.execute("CREATE TRIGGER mine BEFORE UPDATE ON event_payloads "
                "WHEN OLD.id = 'p1' BEGIN SELECT RAISE(IGNORE); END")
     push(db, "a", "e", "q", "r", T)
-    assert one(db, KILL, "k") == 1  # the evidence stands all the same
+    assert one(db, KILL, "k") == 1  # the evidence is saved all the same
     assert one(db, "SELECT count(*) FROM event_payloads WHERE purpose = 'evidence' "
                "AND id <> 'p1'") == 1
 
@@ -206,7 +205,7 @@ def test_a_trigger_that_pins_another_row_instead(db):
 
 
 def test_the_look_is_bounded(db):
-    """By steps of the virtual machine: 4,000 rows of the event cost no more."""
+    """Measured in VM steps: 4,000 rows of the event do not cost more."""
     def steps(n):
         db.execute("BEGIN")
         db.execute("DELETE FROM event_payloads")

@@ -9,9 +9,9 @@ import pytest
 
 from conftest import MODULE, connect, one, rows
 
-WINDOW = 1000  # nothing rolls out: what is missing is lost
+WINDOW = 1000  # nothing rolls out, so a missing row is a loss
 
-# Tells on its output what was acknowledged: "p <seq>" and "k <seq>".
+# Prints what was acknowledged: "p <seq>" and "k <seq>".
 CHILD = f"""
 import sqlite3, sys
 db = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=10)

@@ -211,7 +211,7 @@ def test_a_locked_archive_leaves_the_ring(ring, path, how, begin, mode):
 
 
 def test_a_ring_that_cannot_be_emptied_saves_nothing_by_the_function(ring, request):
-    """The second step fails: evidence is taken back with it."""
+    """The second step fails, and the evidence is rolled back with it."""
     fill(ring)
     schema = "temp" if rows(ring, "SELECT 1 FROM temp.sqlite_schema") else "main"
     ring.execute(f"CREATE TRIGGER {schema}.stuck BEFORE DELETE ON ring_slots BEGIN "
@@ -232,7 +232,7 @@ def test_a_ring_that_cannot_be_emptied_saves_nothing_by_the_function(ring, reque
     ring.execute("COMMIT")
     assert snapshot(ring) == before
     ring.execute(f"DROP TRIGGER {schema}.stuck")
-    ring.execute(ROW, ("a", "k"))  # a copy may have stayed; none stands twice
+    ring.execute(ROW, ("a", "k"))  # a copy may remain, but no exchange is stored twice
     assert [r[0] for r in rows(ring, EVIDENCE)] == ["e0", "e1", "e2"]
     assert one(ring, "SELECT count(*) FROM ring") == 0
 
@@ -475,8 +475,8 @@ WRITERS = {
 @pytest.mark.parametrize("warm", [False, True])
 @pytest.mark.parametrize("name", WRITERS)
 def test_a_commit_in_between_never_makes_a_call_fail(ring, path, name, warm):
-    """Before each inner statement another connection tries to commit. Where a
-    read had come before the first write, the write would be refused at once."""
+    """Before each inner statement, another connection tries to commit. If a read had preceded
+    the first write, the write would be refused at once."""
     ring.execute("PRAGMA main.journal_mode=WAL")
     ring.execute("PRAGMA main.synchronous=OFF")
     ring.execute("CREATE TABLE noise(x)")
@@ -511,7 +511,7 @@ def test_a_commit_in_between_never_makes_a_call_fail(ring, path, name, warm):
 
 
 def test_the_first_kill_switch_of_a_connection_in_temp(db, path):
-    """Looking for the archive reads; that must not spoil the write."""
+    """The search for the archive reads, which must not make the write fail."""
     db.execute("PRAGMA main.journal_mode=WAL")
     db.execute("CREATE TABLE noise(x)")
     mine = connect(path)

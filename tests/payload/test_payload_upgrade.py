@@ -1,10 +1,9 @@
-"""A database of version 1 is carried over by one install.
+"""One install upgrades a database of version 1.
 
-version1.sql was dumped from a database that blackbox 1 made: archive row a1,
-pinned archive row p1, evidence v1 and v2, evidence 'free' that was unpinned,
-evidence 'again' that was unpinned and pinned anew, evidence 'gone' that was
-unpinned and deleted, and evidence 'lost' that was deleted behind the guards.
-"""
+version1.sql was dumped from a database that blackbox 1 made: archive row a1, pinned archive row
+p1, evidence v1 and v2, evidence 'free' that was unpinned, evidence 'again' that was unpinned
+and pinned again, evidence 'gone' that was unpinned and deleted, and evidence 'lost' that was
+deleted by bypassing the guards."""
 import pathlib
 import sqlite3
 
@@ -109,8 +108,8 @@ def test_what_needs_the_new_schema_says_so(old, call):
 
 
 def test_records_that_a_broken_trigger_left(path):
-    """Version 1 could leave a record without a pin, and a pin with the number
-    of one that was let go of."""
+    """Version 1 could leave a record without a pin, and a pin with the number of a pin that had
+    ended."""
     db = sqlite3.connect(path, isolation_level=None)
     db.executescript(VERSION1 + """
         DROP TRIGGER payload_unpins_check; DROP TRIGGER payload_unpins_insert;

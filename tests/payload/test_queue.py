@@ -1,4 +1,4 @@
-"""payload_queue in mode memory: rows wait, are written together, none is lost."""
+"""payload_queue in mode memory: rows wait, are written together, and are never lost."""
 import json
 import sqlite3
 import subprocess
@@ -248,7 +248,7 @@ def test_close_of_a_database_without_a_file_loses_no_one_else(tmp_path):
 
 
 def test_close_while_another_holds_the_lock_waits_for_it(queue, path):
-    """The closing connection's own busy timeout no longer holds; it has one."""
+    """The busy timeout of the closing connection no longer applies; the flush has its own."""
     put(queue, "e1")
     holder = subprocess.Popen(
         [sys.executable, "-c", f"""
@@ -492,7 +492,7 @@ def test_from_a_users_trigger(queue, recursive):
 
 
 def test_a_batch_that_is_written_with_the_callers_row(queue):
-    """A row path flush is part of the statement's own commit."""
+    """A flush by the row path is part of the commit of the statement."""
     setting(queue, "flush_batch_size", 1)
     queue.execute("CREATE TABLE t(x)")
     queue.execute("CREATE TRIGGER g AFTER INSERT ON t BEGIN INSERT INTO "
@@ -564,7 +564,7 @@ def test_as_a_row_of_blackbox_call(queue):
     assert waiting(queue) == ["e1"]
 
 
-# ---- the work it carries
+# ---- the expiry work of a write
 
 
 def test_a_flush_carries_bounded_expiry_work(queue):

@@ -1,4 +1,4 @@
-"""Rows that wait are dropped: by DELETE FROM payload_queue, by a clear."""
+"""Waiting rows are dropped, by DELETE FROM payload_queue and by a clear."""
 import sqlite3
 
 import pytest
@@ -156,7 +156,7 @@ def test_the_receipt_is_where_the_rows_were_to_go(queue, tmp_path):
 
 
 def test_what_is_read_stays_readable(queue, path):
-    """A flush, a delete or a put in the midst of a query."""
+    """A flush, a delete or an insert during a query."""
     put(queue, "e1", "e2", "e3", body="x" * 5000)
     found = rows(queue, "SELECT event_id, payload_flush(), length(request_body) "
                  "FROM payload_queue")

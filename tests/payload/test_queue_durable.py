@@ -106,8 +106,8 @@ def test_from_a_trigger_and_inside_a_statement_that_writes(archive):
 
 @pytest.mark.parametrize("begin", ["", "BEGIN"])
 def test_a_call_that_is_stopped_before_the_row_has_stored_nothing(archive, begin):
-    """Expiry work that is due comes first. (SQLite asks a progress handler again
-    behind an INSERT that is done.)"""
+    """Expiry work that is due is done first. (SQLite calls a progress handler again after an
+    INSERT that is complete.)"""
     setting(archive, "flush_batch_size", 1)
     put(archive, "first")
     seen, stop, last, stopped = 0, 0, "", {}
@@ -262,7 +262,7 @@ def test_the_first_row_after_a_silence_is_written_at_once(archive):
     assert stored(archive) == ["e1", "e2", "e3", "e4"]
 
 
-# ---- the expiry work that is carried
+# ---- the expiry work of a write
 
 
 def expired(db, n):
@@ -311,7 +311,7 @@ def test_history_stays_until_clean_up_is_asked_for(archive, path, mode, how):
     now = int(time.time() * 1000)
     for event, at in [("h0", 0), ("h1", 1000), ("h2", now - 8 * DAY), ("h3", 5000)]:
         archive.execute(how, (event, "q", at)).fetchall()
-    db = connect(path)  # on whatever connection
+    db = connect(path)  # on every connection
     for _ in range(4):
         put(db, "new")
         put(archive, "new")
@@ -319,7 +319,7 @@ def test_history_stays_until_clean_up_is_asked_for(archive, path, mode, how):
     assert [e for e in stored(archive) if e != "new"] == ["h0", "h1", "h2", "h3"]
     assert one(archive, "SELECT value FROM blackbox_limits "
                "WHERE name = 'payload.history_until'") == now - 8 * DAY
-    # What was new then goes by itself, when its time comes.
+    # Rows that were new then expire normally later.
     put(archive, "ages")
     one(archive, "SELECT payload_flush()")
     archive.execute("UPDATE event_payloads SET created_at = strftime("

@@ -1,4 +1,4 @@
-"""payload_ring: what a ring keeps, how it is read, and what it withstands."""
+"""payload_ring: what a ring keeps, how it is read, and what it tolerates."""
 import itertools
 import random
 import sqlite3
@@ -263,8 +263,8 @@ def test_comparisons_with_agent_id(ring, where, found):
 
 
 def test_reading_without_bodies_reads_no_body_page(path):
-    """Every page of the bodies is overwritten with rubbish; what does not ask
-    for bodies still answers, what asks for them fails."""
+    """Every page of the bodies is overwritten with rubbish. Queries without bodies still work,
+    queries with bodies fail."""
     db = connect(path)
     db.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
     for i in range(40):
@@ -709,7 +709,7 @@ def test_shadow_names_are_taken(ring):
 
 
 def copies(db, path, tmp_path):
-    """The file copied by VACUUM INTO, by the backup API and as it lies."""
+    """Copies of the file: by VACUUM INTO, by the backup API, and of the file itself."""
     db.execute("VACUUM INTO ?", (str(tmp_path / "vacuum.db"),))
     with sqlite3.connect(tmp_path / "backup.db") as target:
         db.backup(target)

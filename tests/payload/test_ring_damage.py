@@ -1,5 +1,5 @@
-"""Tables behind a ring that were changed by hand: an error or an answer, never
-a crash, and blackbox_check() tells."""
+"""The tables behind a ring were changed by hand: every call returns a result or an error, never
+a crash, and blackbox_check() reports it."""
 import itertools
 import os
 import sqlite3
@@ -65,7 +65,7 @@ def problems(db):
 
 
 def survives(db):
-    """Every operation answers or is refused; those that failed."""
+    """Every operation returns a result or an error. Returns the operations that failed."""
     failed = []
     for sql in OPERATIONS:
         try:

@@ -73,7 +73,7 @@ def test_the_stock_shell_reads_the_file(plain, path):
 
 
 def test_damage_to_a_page_is_found_by_the_integrity_check(db, path):
-    """Tables come after views in the file, or the check would look at nothing."""
+    """In the file, tables come after views, or else the check would read nothing."""
     for i in range(100):
         db.execute("INSERT INTO event_payloads(event_id, agent_id, request_body, "
                    "purpose) VALUES(?, 'a', hex(zeroblob(3000)), 'archive')", (i,))
@@ -82,6 +82,6 @@ def test_damage_to_a_page_is_found_by_the_integrity_check(db, path):
     assert free > 10
     db.close()
     data = bytearray(path.read_bytes())
-    data[32:40] = bytes(8)  # the list of free pages: now they belong to nobody
+    data[32:40] = bytes(8)  # the list of free pages: now they are in no list
     path.write_bytes(data)
     assert one(connect(path), "PRAGMA integrity_check") != "ok"

@@ -1,6 +1,5 @@
-"""What follows from the items: nobody changes it by mistake, the check finds what
-is missing or wrong, and a rebuild derives it again.
-"""
+"""What follows from the items: it cannot be changed by mistake, the check finds missing and
+wrong values, and a rebuild computes them again."""
 import json
 import random
 import sqlite3
@@ -14,7 +13,7 @@ TABLES = ("heads", "about", "turns", "marks", "data", "segments", "drops")
 
 
 def stored(db):
-    """All that is stored of conversations; stamp and looked only count."""
+    """Everything that is stored of conversations. stamp and looked are only counters."""
     heads = rows(db, "SELECT no, id, created, updated, expires_at, status, last_sequence, "
                      "user_sequence, turns, bytes FROM rollout_heads ORDER BY no")
     return heads, [rows(db, f"SELECT * FROM rollout_{table} ORDER BY 1, 2, 3")
@@ -357,7 +356,7 @@ def test_a_rebuild_derives_what_the_inserts_did(db, seed):
 
 
 def test_the_schema_alone_rebuilds(tmp_path):
-    """In the stock shell, by the files of sql/."""
+    """In the stock shell, with the files of sql/."""
     path = tmp_path / "plain.db"
     files = "".join((ROOT / "sql" / f"{name}.sql").read_text()
                     for name in ("core", "rollout", "rollout_tables"))

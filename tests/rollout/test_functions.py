@@ -1,4 +1,4 @@
-"""The functions: what each returns, and each error with nothing written."""
+"""The functions: what each of them returns, and each error, after which nothing is written."""
 import json
 import sqlite3
 
@@ -284,7 +284,7 @@ def test_append_forms(place):
 
 
 def test_append_reads_any_order_of_members(db):
-    """However an item is written, what is stored is its payload, compact."""
+    """The stored payload is that of the item, compact, in whatever order its members are."""
     payloads = ['{"type":"x","payload":{"type":"y"}}', '{"type":"a","b":[{"type":'
                 '"c","payload":{"type":"d"}},{"type":"e","payload":{"type":"f"}}]}',
                 '{"a":"}},{"}', '{"type":"a\\"b"}', "1.50", "null", '"},"', "[]",
@@ -328,7 +328,7 @@ def test_append_knows_user_messages_however_they_are_written(db):
 
 
 def test_policy_agrees_with_the_schema(db):
-    """Function and view decide alike, for every pair and in both spellings."""
+    """Function and view decide the same for every pair of types and both spellings."""
     def pascal(name):
         return "".join(word.capitalize() for word in name.split("_"))
     pairs = rows(db, "SELECT item_type, payload_type FROM rollout_policy") + [
@@ -610,7 +610,7 @@ def test_fork_of_an_expired_parent_names_it(db):
 
 @pytest.mark.parametrize("kind", ["user", "assistant"])
 def test_deleting_takes_time_by_the_item(db, kind):
-    """Steps of SQLite's machine, for twice the items: no more than twice."""
+    """The number of VM steps for twice the items is at most twice as high."""
     def steps(n):
         create(db)
         append(db, ID, *[message(kind, f"m{i}") for i in range(n)])

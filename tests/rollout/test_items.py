@@ -1,6 +1,4 @@
-"""How rollout_append() finds the parts of an item in its text: beside what
-SQLite's own JSON functions say of the same text.
-"""
+"""rollout_append() finds the same parts in the text of an item as SQLite's JSON functions."""
 import random
 import sqlite3
 
@@ -33,7 +31,7 @@ def value(dice, depth):
 
 
 def item(dice):
-    """Mostly one that can be kept."""
+    """An item, mostly a valid one."""
     members = [f'"{dice.choice(NAMES)}":{value(dice, 2)}'
                for _ in range(dice.randrange(3))]
     members.append('"type" : ' + dice.choice(STRINGS[1:4] + STRINGS[10:14]))
@@ -120,7 +118,7 @@ def test_a_conversation_comes_in_order_without_a_sort(db):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_no_text_gets_in_that_json_valid_refuses(db, seed):
-    """Texts near JSON: what the quick look accepts, and what it leaves to
+    """Texts that are almost JSON: some are accepted by the fast test, others are left to
     json_valid()."""
     dice = random.Random(seed)
     db.execute("REPLACE INTO blackbox_settings VALUES('rollout.policy', 'everything')")

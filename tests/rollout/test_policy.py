@@ -1,6 +1,5 @@
-"""The policy is asked in two places: by rollout_log's trigger, and by
-rollout_append(). They say the same of every pair of types.
-"""
+"""The policy is evaluated in two places: in the trigger of rollout_log, and in
+rollout_append(). Both give the same result for every pair of types."""
 import json
 
 import pytest

@@ -1,4 +1,4 @@
-"""Several processes, sudden death, and what is on disk after a flush."""
+"""Several processes, killed processes, and what is on disk after a flush."""
 import json
 import os
 import random
@@ -61,7 +61,7 @@ def wal(path):
 
 
 def whole_calls(items, name, size):
-    """The calls of one writer, each of them whole and unbroken in order."""
+    """The calls of one writer, each complete and in order."""
     mine = [(call, index) for who, call, index in items if who == name]
     assert [index for _, index in mine] == list(range(size)) * (len(mine) // size)
     return [call for call, index in mine if index == 0]
@@ -77,7 +77,7 @@ def test_two_processes_append_to_one_conversation(wal, path):
     assert len(items) == 900
     for name in "ab":
         assert whole_calls(items, name, 3) == list(range(150))
-    # the items of one call stand together
+    # the items of one call are contiguous
     assert all(items[i][:2] == items[i - 1][:2] for i in range(900) if i % 3)
 
 
@@ -94,9 +94,9 @@ def test_ten_processes_append_to_ten_conversations(wal, path):
 
 
 def test_killed_writers_lose_nothing_they_were_told_of(wal, path):
-    """One writer is killed at a random moment, again and again, while another
-    goes on. Every call that returned is there, whole; so are all of the
-    other's; at most one call more of the dead one."""
+    """One writer is killed at a random moment, again and again, while another continues. Every
+    call that returned is stored completely, and so are all calls of the other writer. At
+    most one more call of the killed writer is stored."""
     rng = random.Random(7)
     create(wal)
     rounds = 25 if os.environ.get("BLACKBOX_FULL") else 6
@@ -119,8 +119,7 @@ def test_killed_writers_lose_nothing_they_were_told_of(wal, path):
 
 
 def test_first_write_waits_for_another_writer(wal, path):
-    """The very first call of a connection waits too, though it has to find
-    its schema first."""
+    """The first call of a connection waits too, although it must find its schema first."""
     create(wal)
     wal.execute("BEGIN IMMEDIATE")
     process = writer(path, ID, "w", 1)
@@ -230,9 +229,9 @@ def test_flush_waits_for_nobody_under_wal(wal, path):
     ("WAL", "NORMAL", 0), ("WAL", "NORMAL", 1), ("WAL", "OFF", 0),
     ("DELETE", "NORMAL", 0), ("DELETE", "OFF", 0), ("TRUNCATE", "NORMAL", 0)])
 def test_flush_syncs_what_was_written(path, tmp_path, mode, level, held):
-    """Seen from below: after the last write to each file comes a sync of it,
-    also when a reader holds the log back, where a checkpoint would sync
-    nothing. With a journal that is deleted, its folder is synced as well."""
+    """Observed at the level of files: after the last write to each file it is synced, also when
+    a reader holds the log back, where a checkpoint would sync nothing. With a journal that
+    is deleted, its folder is synced too."""
     script = f"""
 import os, sys
 sys.path.insert(0, {str(ROOT / 'tests')!r})

@@ -79,7 +79,7 @@ def test_pages_are_stable_while_other_rows_move(db):
 
 
 def test_a_page_looks_at_no_more_than_100_rows(db):
-    """Beyond 150 expired rows there is one that lives."""
+    """After 150 expired rows there is one that has not expired."""
     db.execute("BEGIN")
     for i in range(150):
         create(db, rid(i), 1, 1000)
@@ -170,7 +170,7 @@ def test_damage_is_named_and_the_rest_readable(db, damage, message):
 
 @pytest.fixture
 def breakable(db):
-    """A connection where damage can be done by hand."""
+    """A connection on which a test can damage data."""
     create(db)
     append(db, ID, *[user(f"m{i}") for i in range(4)],
            {"type": "compacted", "payload": {"replacement_history": [
@@ -547,7 +547,7 @@ def test_search_remove_as_a_row_says_how(searched):
 
 
 def test_context_takes_time_by_the_item(db):
-    """Steps of SQLite's machine, for twice the rollbacks: no more than twice."""
+    """The number of VM steps for twice the rollbacks is at most twice as high."""
     def steps(rollout, n):
         create(db, rollout)
         append(db, rollout, *[item for i in range(n) for item in (

@@ -1,9 +1,7 @@
-"""A database of version 1 is carried over by one install.
+"""One install upgrades a database of version 1.
 
-version1.sql was dumped from a database that blackbox 1 made: a conversation with
-two turns, and a fork of its first. Views, and triggers that are made anew, are
-left out.
-"""
+version1.sql was dumped from a database that blackbox 1 made: a conversation with two turns, and
+a fork of its first turn. It has no views and triggers, because these are created again."""
 import pathlib
 import sqlite3
 

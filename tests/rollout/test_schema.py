@@ -1,4 +1,4 @@
-"""The schema by itself: every rule holds without the module."""
+"""The schema alone: every rule holds without the module."""
 import json
 import shutil
 import sqlite3
@@ -23,7 +23,7 @@ def template(tmp_path_factory):
 
 @pytest.fixture(params=[0, 1], ids=["recursive off", "recursive on"])
 def plain(path, template, request):
-    """A connection that never loaded the module."""
+    """A connection without the module."""
     shutil.copy(template, path)
     db = sqlite3.connect(path, isolation_level=None)
     db.execute("PRAGMA synchronous = OFF")

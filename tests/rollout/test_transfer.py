@@ -201,7 +201,7 @@ def test_import_of_a_type_that_is_no_text(db, escape):
 
 
 def test_import_by_rows(db):
-    """A file as a table of lines; what fails in one row leaves the others."""
+    """A file as a table of lines. A line that fails does not affect the others."""
     db.execute("CREATE TABLE lines(line TEXT)")
     db.executemany("INSERT INTO lines VALUES (?)", [
         (META,), ("bad",), (line("compacted", "{}"),)])
@@ -215,7 +215,7 @@ def test_import_by_rows(db):
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path):
-    """60 MB come in line by line within a few MB."""
+    """60 MB are imported line by line, within a few MB of memory."""
     script = f"""
 import resource, sys
 sys.path.insert(0, {str(ROOT / 'tests')!r})

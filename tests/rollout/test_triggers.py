@@ -1,4 +1,4 @@
-"""Triggers of the user's on the tables of conversations, and what they may do."""
+"""Triggers of the user on the tables of conversations, and what they may do."""
 import json
 import sqlite3
 
@@ -55,7 +55,7 @@ def test_recording_into_the_conversation_that_is_written_is_refused(db, how, beg
     "UPDATE OF last_sequence ON rollout_heads WHEN NEW.no = 1",
     "INSERT ON rollout_data WHEN NEW.id >> 32 = 1 AND NEW.id & 4294967295 > 0"])
 def test_recording_into_another_conversation(db, recursive, how, when):
-    """It works, or is refused; only what SQLite never runs leaves no trace."""
+    """It works, or it is refused. Only a trigger that SQLite never fires has no effect."""
     create(db)
     create(db, OTHER)
     db.execute(f"PRAGMA recursive_triggers = {recursive}")
