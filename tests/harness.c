@@ -1,10 +1,9 @@
 /*
 ** harness.c: see harness.h.
 **
-** Faults are counted by one counter, whichever kind is armed: a countdown to
-** the first event that fails. Allocation goes through SQLITE_CONFIG_MALLOC,
-** writing through a VFS that stands before the default one, and steps of the
-** virtual machine through the progress handler.
+** All kinds of faults use one counter: a countdown to the first event that
+** fails. Allocations fail in SQLITE_CONFIG_MALLOC, writes in a VFS on top of
+** the default one, and steps of the VM in the progress handler.
 */
 #include "harness.h"
 
@@ -82,7 +81,7 @@ static struct {
   sqlite3 *db;
 } fault;
 
-/* Cuts off how long a call took: no two runs have the same. */
+/* Removes the duration of a call, which differs in each run. */
 static void cutDuration(char *z) {
   static const char zName[] = "\"duration\":";
   char *zDigit = strstr(z, zName), *zEnd;
@@ -92,7 +91,7 @@ static void cutDuration(char *z) {
   memmove(zDigit, zEnd, strlen(zEnd) + 1);
 }
 
-/* Appends the row as text. Looking at it is no part of what is disturbed. */
+/* Appends the row as text. Reading it must not be disturbed. */
 static int appendRow(sqlite3_stmt *pStmt, char *zOut, int nOut, int n) {
   int bArmed = fault.bArmed, i, nCol = sqlite3_column_count(pStmt);
   fault.bArmed = 0;
@@ -158,7 +157,7 @@ char *text(sqlite3 *db, const char *zSql) {
   return z;
 }
 
-/* Whether every run makes this column's values anew. */
+/* Whether every run computes new values for this column. */
 static int isFresh(const char *zTable, const char *zColumn) {
   if (strcmp(zColumn, "at") == 0 || strcmp(zColumn, "minute") == 0) return 1;
   if (strcmp(zTable, "evidence_owners") == 0) return zColumn[0] != 'b';
@@ -317,7 +316,7 @@ static const char *domainOf(const Operation *pOp) {
 
 /*---------------------------------------------------------------- faults --*/
 
-/* Counts an event. Returns 1 when it is to fail. */
+/* Counts an event. Returns 1 if it must fail. */
 static int event(FaultKind eKind) {
   int bFail;
   if (!fault.bArmed || fault.eKind != eKind) return 0;
@@ -376,7 +375,7 @@ void faultMemory(void) {
 
 typedef struct File {
   sqlite3_file base;
-  sqlite3_file *pReal; /* behind this struct */
+  sqlite3_file *pReal; /* after this struct */
 } File;
 
 #define REAL(p) (((File *)(p))->pReal)
@@ -398,7 +397,8 @@ static int fTruncate(sqlite3_file *p, sqlite3_int64 n) {
 }
 static int fSync(sqlite3_file *p, int flags) {
   (void)p;
-  (void)flags; /* no power fails here, so nothing needs to reach the disk */
+  (void)
+      flags; /* power failures are not simulated, so nothing must reach the disk */
   return event(FAULT_WRITE) ? SQLITE_IOERR_FSYNC : SQLITE_OK;
 }
 static int fFileSize(sqlite3_file *p, sqlite3_int64 *pn) {

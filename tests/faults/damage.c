@@ -1,12 +1,12 @@
 /*
-** damage.c: every operation on a database in which one thing is wrong: a cell
-** with a value that no rule allows, a table that is empty, or gone.
+** damage.c: every operation on a database with one damage: a cell with a value
+** that no rule allows, a table that is empty, or a table that is missing.
 **
-** The rules are switched off to do the damage (triggers, CHECK constraints,
-** defensive mode), as a stray program or a broken disk would not ask either.
-** What must hold: nothing crashes, reads what is not its own or leaks (the
-** sanitizers watch), an error has words, no transaction is left open, and
-** blackbox_check() gets to its end.
+** The rules (triggers, CHECK constraints, defensive mode) are switched off to
+** do the damage, because a broken program or disk does not respect them either.
+** What must hold: nothing crashes, reads foreign memory or leaks (the
+** sanitizers watch), an error has a message, no transaction stays open, and
+** blackbox_check() completes.
 */
 #include "../harness.h"
 
@@ -14,14 +14,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SAMPLE (isFull() ? 10 : 1000) /* one damage of so many is tried */
+#define SAMPLE (isFull() ? 10 : 1000) /* one of this many damages is tried */
 
 static const char *const azValue[] = {"NULL", "''", "-1", "0",
     "9223372036854775807", "1e300", "x'00ff'", "'{oops'", "'[]'", "'{}'",
     "'x' || char(0) || 'y'", "CAST(x'ff' AS TEXT)", "zeroblob(70000)"};
 #define N_VALUE ((int)(sizeof(azValue) / sizeof(azValue[0])))
 
-/* The database of an operation, and what can be done to it. */
+/* The database of an operation, and its possible damages. */
 static struct {
   unsigned char *aByte;
   i64 nByte;
@@ -101,7 +101,7 @@ static void prepareVictim(const Operation *pOp) {
   closeDb(db);
 }
 
-/* Does it, as far as SQLite lets it. */
+/* Does the damage, as far as SQLite allows it. */
 static void damage(sqlite3 *db, const char *zSql) {
   sqlite3_db_config(db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, (int *)0);
   must(db, "PRAGMA ignore_check_constraints = ON");

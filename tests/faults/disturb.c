@@ -1,15 +1,15 @@
 /*
-** disturb.c: every operation with memory running out, or an interrupt coming,
-** at each point of it: once, or from there on; alone, or inside BEGIN.
+** disturb.c: every operation, while memory runs out or an interrupt comes, at
+** each point: once, or from there on; alone, or inside BEGIN.
 **
-** What must hold: the call either succeeds as if nothing had been, or fails
-** with NOMEM or INTERRUPT and has changed nothing. (SQLite itself rolls back a
-** whole transaction in some of these cases; then nothing of it may be left.)
-** blackbox_check() stays silent, the next attempt does the work, the
-** connection closes, and all memory comes back.
+** What must hold: the call either succeeds as if nothing had happened, or fails
+** with NOMEM or INTERRUPT and has changed nothing. (In some of these cases
+** SQLite itself rolls back the whole transaction; then nothing of it may
+** remain.) blackbox_check() reports nothing, the next attempt succeeds, the
+** connection closes, and all memory is freed.
 **
-** An interrupt has cases of its own, at every point of a long-lived connection
-** whose statements something else has undone: no transaction may stay open.
+** An interrupt has more cases, at every point of a connection whose prepared
+** statements have expired: no transaction may stay open.
 */
 #include "../harness.h"
 
@@ -31,7 +31,7 @@ typedef struct Case {
   int nEvent;
 } Case;
 
-/* What the cases of one operation begin with: made at the first. */
+/* What the cases of one operation begin with, computed by the first. */
 static struct {
   const Operation *pOp;
   unsigned char *aByte;
@@ -62,7 +62,7 @@ static void begin(const Case *p, sqlite3 *db) {
   if (p->bBegin) must(db, "BEGIN; INSERT INTO app VALUES('first')");
 }
 
-/* The run that is not disturbed: what there was, and what comes of it. */
+/* The undisturbed run: the contents before, and the result. */
 static void learn(Case *p) {
   sqlite3 *db;
   makeModel(p->pOp);
@@ -96,21 +96,21 @@ static void same(const Case *p, int iPoint, const char *zWhat, const char *zIs,
 
 static int isExpected(const Case *p, int rc) {
   if (p->eKind != FAULT_MEMORY) {
-    /* ALTER TABLE tells of it in its own words */
+    /* ALTER TABLE has its own message */
     return (rc & 0xff) == SQLITE_INTERRUPT || strstr(message(), "interrupted");
   }
   return (rc & 0xff) == SQLITE_NOMEM || rc == SQLITE_IOERR_NOMEM;
 }
 
-/* Rows in the queue and the archive, together: none lost, none twice. */
+/* The rows in the queue and the archive together: none lost, none twice. */
 static i64 queued(sqlite3 *db) {
   return number(db,
       "SELECT (SELECT count(*) FROM event_payloads WHERE event_id GLOB 'w*')"
       " + (SELECT count(*) FROM payload_queue)");
 }
 
-/* A row is there once after success, and not after failure, unless that came
-** when all was done. */
+/* After success a row is there once. After failure it is not there, unless the
+** failure came when everything was done. */
 static void judgeQueue(const Case *p, sqlite3 *db, int rc, i64 nMore) {
   int bDone = p->eKind != FAULT_MEMORY ||
               (p->pOp->flags & OP_CARRIES &&
@@ -119,8 +119,8 @@ static void judgeQueue(const Case *p, sqlite3 *db, int rc, i64 nMore) {
   assert_int_equal(nMore, rc == SQLITE_OK);
 }
 
-/* After a failure: nothing has changed, and it works the next time. An
-** interrupt may also come so late that all is done. */
+/* After a failure nothing has changed, and the next attempt succeeds. An
+** interrupt may also come when everything is done. */
 static void judgeFailure(Case *p, sqlite3 *db, int iPoint) {
   int bRolledBack;
   char *z;
@@ -145,7 +145,7 @@ static void judgeFailure(Case *p, sqlite3 *db, int iPoint) {
   }
 }
 
-/* What is there in the end is whole. A look at everything takes its time. */
+/* The result is consistent. Checking everything takes time. */
 static void judgeWhole(Case *p, sqlite3 *db, int iPoint) {
   static int nLook;
   char *z;
@@ -188,7 +188,7 @@ static void disturb(Case *p, int iPoint, int *pbFired) {
   closeDb(db);
 }
 
-/* The same, and all memory comes back. Returns whether the fault took place. */
+/* The same, and all memory is freed. Returns whether the fault took place. */
 static int disturbAt(Case *p, int iPoint, i64 nUsed) {
   int bFired;
   disturb(p, iPoint, &bFired);
@@ -199,7 +199,7 @@ static int disturbAt(Case *p, int iPoint, i64 nUsed) {
   return bFired;
 }
 
-/* Of the quick run, the first fault and one more, at another place in each
+/* In the quick run: the first fault, and one more, at another place in each
 ** case. */
 static void testCase(void **ppState) {
   Case *p = (Case *)*ppState;
@@ -207,7 +207,7 @@ static void testCase(void **ppState) {
   i64 nUsed;
   int iPoint, bFired, nStep;
   learn(p);
-  disturb(p, 0, &bFired); /* which also sizes what SQLite keeps for itself */
+  disturb(p, 0, &bFired); /* this also fills the caches of SQLite */
   assert_true(bFired);
   nUsed = sqlite3_memory_used();
   nStep = p->nEvent < SAMPLE ? 1 : p->nEvent / SAMPLE;
@@ -277,8 +277,8 @@ static void stopClose(Stop *pStop) {
   closeDb(pStop->db);
 }
 
-/* What was stopped has changed nothing, or all; returns which. In BEGIN the row
-** of app is there or not, according to whether SQLite rolled back. */
+/* An operation that was stopped has changed nothing, or everything; returns
+** which. Inside BEGIN the row of app exists unless SQLite rolled back. */
 static int stopJudge(Stop *pStop, int iPoint) {
   Case *p = pStop->p;
   sqlite3 *db = pStop->db;
@@ -307,7 +307,7 @@ static void stopBegin(const Stop *pStop) {
   begin(pStop->p, pStop->db);
 }
 
-/* How many points there are, on the connection as it is opened. */
+/* The number of points, on the connection as it is opened. */
 static int stopCount(Stop *pStop) {
   Case *p = pStop->p;
   char zOut[MAX_OUT];
@@ -346,8 +346,9 @@ static int stopAt(Stop *pStop, int iPoint) {
   return 1;
 }
 
-/* Of the quick run, what the ends of a savepoint are among, and some between. A
-** statement that has to be prepared anew can take more steps than were counted. */
+/* In the quick run: the points around the ends of a savepoint, and some
+** between. A statement that must be prepared again can take more steps than
+** were counted. */
 static int nextPoint(const Case *p, int iPoint) {
   int iEnd = p->nEvent - 4;
   if (isFull() || iPoint < 2) return iPoint + 1;
@@ -377,8 +378,8 @@ static void testStopped(void **ppState) {
 
 /*------------------------------------------------------------------ loading --*/
 
-/* Loading fails at each point (in the quick run, at some): what there is then
-** must not crash, and the next attempt loads. */
+/* Loading fails at each point (in the quick run, at some points). The result
+** must not crash, and the next attempt must succeed. */
 static void testLoad(void **ppState) {
   int iPoint, bSticky, bFired;
   i64 nUsed = 0;
@@ -420,7 +421,7 @@ static void testLoad(void **ppState) {
   }
 }
 
-/* A second load under want of memory leaves what is there alone. */
+/* A second load without memory changes nothing. */
 static void testLoadAgain(void **ppState) {
   int iPoint, bFired = 1;
   (void)ppState;

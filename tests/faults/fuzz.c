@@ -1,15 +1,16 @@
 /*
-** fuzz.c: input that nobody expects. The target of libFuzzer (make fuzz), and
-** of replay.c, which the tests run.
+** fuzz.c: unexpected input. It is the target of libFuzzer (make fuzz), and of
+** replay.c, which the tests run.
 **
-** The first byte of an input says what is done with the rest:
+** The first byte of an input selects what is done with the rest:
 **   a  rollout_append()          i  rollout_import(), export, import again
 **   s  evidence_slim()           r  an action: stored, approved, exported
 **   e  payload_save_evidence()   l  the arguments of a row of blackbox_call
 **   c  the arguments of CREATE VIRTUAL TABLE
-**   d  bytes of a database are changed: three give the place, one the value
-** What must hold, beside what the sanitizers watch: what is taken is JSON, what
-** comes out is JSON again, a refusal has words, and blackbox_check() has none.
+**   d  bytes of a database are changed: three are the place, one is the value
+** What must hold, in addition to what the sanitizers check: accepted input is
+** JSON, output is JSON, an error has a message, and blackbox_check() reports
+** nothing.
 */
 #include "../../ext/blackbox.h"
 
@@ -37,8 +38,8 @@ static void wrong(const char *zWhat, const char *zSql) {
   abort();
 }
 
-/* Runs one statement with the text as ?1. Its first value, to sqlite3_free();
-** NULL when it failed or gave none. *prc is its code. */
+/* Runs one statement with the text as ?1. Returns its first value, to
+** sqlite3_free(), or NULL if it failed or returned none. *prc is its code. */
 static char *ask(const char *zSql, const char *zText, int nText, int *prc) {
   sqlite3_stmt *pStmt = 0;
   char *z = 0;
@@ -177,7 +178,7 @@ static void create(const char *z, int n) {
   }
 }
 
-/* Everything that reads, and some that writes, on a changed database. */
+/* Everything that reads, and some writes, on a changed database. */
 static void useAll(void) {
   static const char *const az[] = {"SELECT * FROM blackbox_check",
       "SELECT rollout_history(" ID ")", "SELECT * FROM rollout_context(" ID ")",

@@ -1,12 +1,12 @@
 /*
-** io.c: every operation on a file whose writes fail at each point: with an
-** error of the disk or for want of room, once or from there on, alone or inside
-** BEGIN, with a write-ahead log or a rollback journal.
+** io.c: every operation on a file whose writes fail at each point: with a disk
+** error or because the disk is full; once or from there on; alone or inside
+** BEGIN; with a write-ahead log or a rollback journal.
 **
-** What must hold when the file is opened again: it is whole, and it has either
-** all of the operation or nothing of it; all, if the call said so. So evidence
-** is there whenever the ring it came from is empty. On the connection that
-** failed, the next attempt does the work.
+** What must hold when the file is opened again: it is consistent, and has
+** either all of the operation or nothing of it; all, if the call succeeded. So
+** evidence exists whenever the ring from which it came is empty. On the
+** connection that failed, the next attempt succeeds.
 */
 #include "../harness.h"
 
@@ -66,7 +66,7 @@ static sqlite3 *start(const Case *p) {
   return db;
 }
 
-/* Runs the operation; inside BEGIN, with what belongs around it. */
+/* Runs the operation; inside BEGIN, with the rest of the transaction. */
 static int act(const Case *p, sqlite3 *db) {
   int rc = SQLITE_OK;
   if (p->bBegin) rc = run(db, "BEGIN; INSERT INTO app VALUES('first')");
@@ -75,9 +75,9 @@ static int act(const Case *p, sqlite3 *db) {
   return rc;
 }
 
-/* What the file holds once everybody has let go of it. It must be whole: the
-** check reads the newest object first and is only thorough if that is a table,
-** so it gets one. */
+/* The contents of the file after every connection is closed. It must be
+** consistent. The check reads the newest object first and is thorough only if
+** that is a table, so a table is created. */
 static char *reopened(const char *zWhere) {
   sqlite3 *db = openDb(WORK, 0);
   char *z = contents(db), *zCheck;
@@ -108,8 +108,8 @@ static i64 queued(void) {
   return n;
 }
 
-/* A queued row may be there without the clean-up that it carries, or in another
-** order, or though its call has failed: but not be lost. */
+/* A queued row may be stored without the clean-up that it carries, or in
+** another order, or though its call failed; but it must not be lost. */
 static int isLoose(const Case *p) {
   return (p->pOp->flags & OP_STAGES) && (p->pOp->flags & OP_CARRIES);
 }
@@ -129,7 +129,8 @@ static void learn(Case *p) {
   if (isLoose(p)) p->nAll = queued();
 }
 
-/* After a failure: not open, and not half done. Sometimes tries again. */
+/* After a failure no transaction is open, and nothing is half done. Sometimes
+** tries again. */
 static int recover(const Case *p, sqlite3 *db, int iPoint, const char *zWhere) {
   char *zBefore, *zNow;
   int bAgain;

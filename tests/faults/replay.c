@@ -1,6 +1,6 @@
 /*
-** replay.c: feeds fuzz.c with the files that it is given, and with a stream of
-** changed ones that is the same every time. (libFuzzer looks for new ones.)
+** replay.c: passes to fuzz.c the files that it is given, and a sequence of
+** changed files that is always the same. (libFuzzer finds new ones.)
 **
 **   replay COUNT FILE...     COUNT changed inputs for each file
 */
@@ -22,7 +22,7 @@ static size_t dice(size_t n) {
   return n == 0 ? 0 : (size_t)(state % n);
 }
 
-/* Pieces that JSON, SQL and arguments are made of. */
+/* Parts of JSON, SQL and arguments. */
 static const char *const azPiece[] = {"{", "}", "[", "]", ",", ":", "\"", "\\",
     "\\u0000", "\\ud83d", "\\\"", "null", "true", "-", "1e999", "0", "'", "\n",
     " ", "=", "\xc3", "\xa9", "\x01", "\"type\":\"x\",", "{\"a\":", "[[[[[[",

@@ -1,7 +1,7 @@
 /*
-** defensive.c: goes into the SQLite libraries that versions.py builds. It puts
-** every connection into defensive mode when BLACKBOX_DEFENSIVE is 1, as
-** several hosts do with theirs.
+** defensive.c: part of the SQLite libraries that versions.py builds. If
+** BLACKBOX_DEFENSIVE is 1, it puts every connection into defensive mode, as
+** several hosts do.
 */
 #include <sqlite3.h>
 

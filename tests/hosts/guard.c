@@ -1,7 +1,7 @@
 /*
-** guard.c: stands between the module and SQLite (ld --wrap), and ends the
-** program when a statement is used or finalized that was finalized before.
-** SQLite itself would go on with freed memory, often unnoticed.
+** guard.c: wraps the calls of SQLite (ld --wrap), and ends the program if a
+** statement is used or finalized after it was finalized. SQLite itself would
+** use freed memory, often unnoticed.
 */
 #include "../../ext/blackbox.h"
 #include <stdio.h>
@@ -26,7 +26,7 @@ static void note(sqlite3_stmt *p, int bAlive) {
   aSeen[i].bAlive = bAlive;
 }
 
-/* A statement never seen is one that SQLite prepared for itself. */
+/* A statement that was never seen was prepared by SQLite for itself. */
 static void mustLive(const void *p, const char *zWho) {
   int i;
   for (i = nSeen - 1; i >= 0 && aSeen[i].p != p; i--) {

@@ -1,6 +1,7 @@
 /*
 ** loading.c: the module as a file, loaded by programs of every kind. This
-** program is linked with no SQLite library at all: it opens those it needs.
+** program is not linked with an SQLite library: it opens the libraries that it
+** needs.
 **
 **   loading <module> <libsqlite3> <copy of libsqlite3>
 */
@@ -13,7 +14,7 @@
 
 static const char *zModule, *zLibrary, *zCopy;
 
-/* One SQLite library, by the names that are used here. */
+/* One SQLite library: the functions that are used here. */
 typedef struct Library {
   void *pHandle;
   int (*open)(const char *, sqlite3 **);
@@ -67,8 +68,8 @@ static void answers(const Library *p, sqlite3 *db) {
   assert_string_equal(zOut, "2");
 }
 
-/* Two copies of the library load the same file: the second one is refused,
-** and both go on, whichever closes first. */
+/* Two copies of the library load the same file. The second one is refused, and
+** both continue to work, whichever closes first. */
 static void testTwoLibraries(void **ppState) {
   Library one = openLibrary(zLibrary), two = openLibrary(zCopy);
   sqlite3 *db1, *db2, *dbAgain;
@@ -96,11 +97,11 @@ static void testTwoLibraries(void **ppState) {
     answers(pFirst, dbAgain);
     assert_int_equal(pFirst->close(dbAgain), SQLITE_OK);
     assert_int_equal(pFirst->close(db1), SQLITE_OK);
-    /* with the last connection the file is let go, so the other may have it */
+    /* after its last connection the library releases the file */
   }
 }
 
-/* The second load is a no-op, also while a statement runs. */
+/* The second load does nothing, also while a statement runs. */
 static int loadInside(void *pArg, int n, char **azVal, char **azName) {
   void **ap = (void **)pArg;
   Library *p = (Library *)ap[0];

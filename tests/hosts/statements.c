@@ -1,10 +1,11 @@
 /*
-** statements.c: hosts that treat the statements of a connection as their own,
-** and connections that close in every way.
+** statements.c: hosts that use all statements of a connection as if they were
+** their own, and connections that close in every way.
 **
-** The module keeps statements prepared. A host must be able to close without
-** knowing of them, and one that finalizes whatever sqlite3_next_stmt() shows
-** it, at the end or in mid-life, must find everything still working.
+** The module keeps prepared statements. A host that does not know them must be
+** able to close the connection. After a host has finalized every statement that
+** sqlite3_next_stmt() returns, at the end or at any time, everything must still
+** work.
 */
 #include "../harness.h"
 
@@ -28,7 +29,7 @@ static sqlite3 *busyDb(void) {
   return db;
 }
 
-/* Each line uses statements that are kept. */
+/* Each line uses kept statements. */
 static const char *const azUse[] = {
     "INSERT INTO ring(agent_id, event_id) VALUES('a', 'e')",
     "INSERT INTO fast(agent_id, event_id) VALUES('a', 'e')",
@@ -81,7 +82,8 @@ static void testCloseWithKeptStatements(void **ppState) {
   sqlite3 *db = busyDb();
   (void)ppState;
   useAll(db);
-  assert_non_null(sqlite3_next_stmt(db, 0)); /* else nothing is proven */
+  assert_non_null(
+      sqlite3_next_stmt(db, 0)); /* otherwise the test would prove nothing */
   assert_int_equal(sqlite3_close(db), SQLITE_OK);
 }
 
@@ -127,8 +129,8 @@ static void testFinalizingInATransaction(void **ppState) {
   closeDb(db);
 }
 
-/* The host finalizes ours and prepares others, which may get the same place
-** in memory. */
+/* The host finalizes the statements of the module and prepares others, which
+** may get the same addresses. */
 static void testOthersInTheirPlace(void **ppState) {
   sqlite3 *db = busyDb();
   sqlite3_stmt *apStmt[20];
@@ -172,7 +174,7 @@ static void testCloseThatIsRefused(void **ppState) {
   closeDb(db);
 }
 
-/* close_v2 with a statement open: the queue is written when it goes. */
+/* close_v2 with a statement open: the queue is written when it is finalized. */
 static void testZombie(void **ppState) {
   sqlite3 *db = busyDb(), *pOther = openDb(FILE_NAME, 0);
   sqlite3_stmt *pStmt, *pCall;
@@ -186,7 +188,7 @@ static void testZombie(void **ppState) {
   assert_int_equal(sqlite3_step(pStmt), SQLITE_ROW);
   assert_int_equal(sqlite3_close_v2(db), SQLITE_OK);
   assert_int_equal(sqlite3_step(pStmt), SQLITE_ROW);
-  sqlite3_step(pCall); /* no crash; what it says is its own affair */
+  sqlite3_step(pCall); /* it must not crash; the message does not matter */
   assert_int_equal(number(pOther, zCount), nBefore);
   sqlite3_finalize(pCall);
   sqlite3_finalize(pStmt);
@@ -209,7 +211,7 @@ static void testQueueIsWrittenAtClose(void **ppState) {
   }
 }
 
-/* The schema changes between two uses: here, by VACUUM, by another
+/* The schema changes between two uses: by this connection, VACUUM, another
 ** connection. */
 static void testSchemaChanges(void **ppState) {
   static const char *const azChange[] = {"CREATE TABLE t1(x)",
@@ -236,7 +238,7 @@ static void testSchemaChanges(void **ppState) {
   closeDb(db);
 }
 
-/* A database that holds a ring comes, is used, and goes. */
+/* A database with a ring is attached, used, and detached. */
 static void testDetach(void **ppState) {
   sqlite3 *db = openDb(0, 0);
   int i;
@@ -263,7 +265,7 @@ static void testDetach(void **ppState) {
   closeDb(db);
 }
 
-/* As above, but the schema is gone while rows wait for it. */
+/* The same, but the schema is detached while rows wait for it. */
 static void testDetachWhileRowsWait(void **ppState) {
   sqlite3 *db = openDb(0, 0);
   (void)ppState;

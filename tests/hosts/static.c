@@ -18,7 +18,8 @@ int main(void) {
   sqlite3_auto_extension((void (*)(void))sqlite3_blackbox_init);
   for (i = 0; i < 2; i++) {
     if (sqlite3_open(":memory:", &db) != SQLITE_OK) return 1;
-    rc = sqlite3_blackbox_init(db, 0, 0); /* it has it: nothing happens */
+    rc = sqlite3_blackbox_init(
+        db, 0, 0); /* it already has the module: nothing happens */
     if (rc == SQLITE_OK) {
       rc = sqlite3_exec(db,
           "SELECT blackbox_install();"

@@ -1,4 +1,4 @@
-/* cache.c: what the domain cache does, to be disturbed: see operations.h. */
+/* cache.c: the operations of the domain cache: see operations.h. */
 #include "operations.h"
 
 const Operation aCacheOperation[] = {

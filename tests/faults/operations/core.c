@@ -1,4 +1,4 @@
-/* core.c: what the core does, to be disturbed: see operations.h. */
+/* core.c: the operations of core: see operations.h. */
 #include "operations.h"
 
 const Operation aCoreOperation[] = {

@@ -1,4 +1,4 @@
-/* evidence.c: what the domain evidence does, to be disturbed: see operations.h. */
+/* evidence.c: the operations of the domain evidence: see operations.h. */
 #include "operations.h"
 
 const Operation aEvidenceOperation[] = {

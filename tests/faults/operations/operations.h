@@ -1,11 +1,11 @@
 /*
-** operations.h: pieces of SQL that the operations of several domains share. Each
-** file of this folder lists what one domain does, to be disturbed by the programs
-** of the folder above.
+** operations.h: parts of SQL that the operations of several domains share. Each
+** file of this folder lists the operations of one domain, which the programs in
+** the parent folder disturb.
 **
-** Every database has a table app and the schema of the domain; that of payload
-** also a ring (window 3) in which agent a has four exchanges behind it and agent
-** b one. The operations of the core find all of this.
+** Every database has a table app and the schema of the domain. That of payload
+** also has a ring (window 3) to which agent a has pushed four exchanges, and
+** agent b one. The database of core has all of this.
 */
 #ifndef BX_OPERATIONS_H
 #define BX_OPERATIONS_H

@@ -1,4 +1,4 @@
-/* payload.c: what the domain payload does, to be disturbed: see operations.h. */
+/* payload.c: the operations of the domain payload: see operations.h. */
 #include "operations.h"
 
 const Operation aPayloadOperation[] = {

@@ -1,4 +1,4 @@
-/* rollout.c: what the domain rollout does, to be disturbed: see operations.h. */
+/* rollout.c: the operations of the domain rollout: see operations.h. */
 #include "operations.h"
 
 const Operation aRolloutOperation[] = {
