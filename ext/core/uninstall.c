@@ -206,8 +206,7 @@ static void refuseLoss(Leaving *p) {
 
 static void dropVtab(Leaving *p, const char *zName) {
   char *zPrefix = sqlite3_mprintf(
-      "virtual table %s cannot be dropped (one with pinned rows is not): ",
-      zName);
+      "virtual table %s cannot be dropped (pinned rows prevent it): ", zName);
   if (zPrefix == 0) bxFail(p->pErr, SQLITE_NOMEM, "out of memory");
   drop(p->p, "TABLE", zName, p->pErr);
   bxPrefix(p->pErr, zPrefix ? zPrefix : "");

@@ -404,7 +404,7 @@ static void columnAction(EvCursor *p, sqlite3_context *pCtx, BxErr *pErr) {
   if (!fetch(p, &p->pAction, bxEvReadAction, pErr)) {
     failDamaged(p, "action", "is missing", pErr);
   } else if (!isObject(p->pAction, pErr)) {
-    failDamaged(p, "action", "is no JSON object", pErr);
+    failDamaged(p, "action", "is not a JSON object", pErr);
   } else {
     sqlite3_result_value(pCtx, sqlite3_column_value(p->pAction, 0));
   }

@@ -95,10 +95,11 @@ static int hasColumn(BxStmts *p, const char *zColumn, BxErr *pErr) {
 /* The reason why the table cannot be guarded, and what to do. ?1: the
 ** schema. */
 static const char zHindrances[] =
-    "SELECT 'it is a WITHOUT ROWID table; create it as a rowid table'  FROM "
-    "pragma_table_list WHERE schema = ?1 COLLATE NOCASE    AND name = "
-    "'event_payloads' COLLATE NOCASE AND wr UNION ALL SELECT 'its column ' || "
-    "name || ' hides the rowid; rename it'  FROM pragma_table_xinfo" TABLE
+    "SELECT 'it is a WITHOUT ROWID table; create it as a rowid table'"
+    "  FROM pragma_table_list WHERE schema = ?1 COLLATE NOCASE"
+    "    AND name = 'event_payloads' COLLATE NOCASE AND wr "
+    "UNION ALL SELECT 'its column ' || name || ' hides the rowid; rename it'"
+    "  FROM pragma_table_xinfo" TABLE
     "  WHERE lower(name) = 'rowid' AND NOT (pk = 1 AND lower(type) = 'integer'"
     "    AND (SELECT max(pk) FROM pragma_table_xinfo" TABLE ") = 1) "
     "UNION ALL SELECT 'its column id is declared as ' || coalesce(nullif(type,"
@@ -111,9 +112,12 @@ static const char zHindrances[] =
     "  WHERE EXISTS (SELECT 1 FROM pragma_table_info" TABLE ")"
     "  AND NOT EXISTS (SELECT 1 FROM pragma_index_list" TABLE " AS l"
     "    WHERE l.\"unique\" AND NOT l.partial AND " IS_ID(
-        "l") ") UNION ALL SELECT 'its unique index ' || l.name || ' is on an "
-             "expression or has a WHERE clause, so REPLACE could delete a "
-             "pinned row; drop it'  FROM pragma_index_list" TABLE
+        "l") ") "
+             "UNION ALL SELECT 'its unique index ' || l.name || ' is on an "
+             "expression or"
+             " has a WHERE clause, so REPLACE could delete a pinned row; drop "
+             "it'"
+             "  FROM pragma_index_list" TABLE
              " AS l WHERE l.\"unique\" AND (l.partial"
              "    OR EXISTS (SELECT 1 FROM " KEY_OF(
                  "l") " AND c.name IS NULL))";

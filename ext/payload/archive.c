@@ -127,7 +127,7 @@ static const char zBadElement[] = ELEMENTS
     "  WHEN time_type IS NOT NULL AND NOT (time_type IN ('integer', 'real')"
     "    AND time = CAST(time AS INTEGER)"
     "    AND time BETWEEN 0 AND 253402300799999)"
-    "    THEN 'has a timestamp that is no whole number of milliseconds since "
+    "    THEN 'has a timestamp that is not an integer of milliseconds since "
     "1970 UTC (0 to 253402300799999)' END AS why "
     "FROM field WHERE why IS NOT NULL ORDER BY i LIMIT 1";
 
@@ -204,7 +204,7 @@ static void checkTexts(BxStmts *pHome, sqlite3_value *pJson, BxErr *pErr) {
           bxIsUtf8((const unsigned char *)z, sqlite3_column_bytes(pStmt, i)))
         continue;
       failElement(pErr, pStmt,
-          "has half a surrogate pair in a string, which UTF-8 cannot hold");
+          "has half a surrogate pair in a string, which UTF-8 cannot express");
     }
   }
   bxDone(pStmt, pErr);
