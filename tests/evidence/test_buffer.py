@@ -461,7 +461,7 @@ def test_json_that_is_no_object_is_damage_too(rec):
     for name in "ab":
         rec.execute(ADD, (name, ord(name), "{}", b"s"))
     rec.execute("UPDATE rec_actions SET action = '[5]' WHERE rid = 1")
-    with pytest.raises(sqlite3.DatabaseError, match="CorruptedDataError.*'a'.*no JSON object"):
+    with pytest.raises(sqlite3.DatabaseError, match="CorruptedDataError.*'a'.*not a JSON object"):
         rows(rec, "SELECT action FROM rec")
     exported = json.loads(one(rec, "SELECT evidence_export('rec')"))
     assert exported["metadata"]["damaged"] == ["a"] and exported["actions"] == [{}]
