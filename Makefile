@@ -1,10 +1,10 @@
 # blackbox: make            the loadable module
 #           make demo       an agent's traffic, a kill switch, the evidence
-#           make test       the tests (test-full: with the slow sweeps)
-#           make test-versions  them on SQLite 3.38 to the newest (ONLY=3.46.0)
+#           make test       the tests (test-full: all fault points)
+#           make test-versions  the tests on SQLite 3.38 and later (ONLY=3.46.0)
 #           make test-browser  a session in Chromium, recorded and replayed
-#           make fuzz       input that nobody expects, with libFuzzer (SECONDS=60)
-#           make bench      the side-by-side measurements, into bench/RESULTS.md
+#           make fuzz       unexpected input, with libFuzzer (SECONDS=60)
+#           make bench      the measurements, written to bench/RESULTS.md
 #           make amalgamation  the whole module as dist/blackbox.c and .h
 #           make install    PREFIX=/usr/local, DESTDIR=
 #           make format lint clean
@@ -45,8 +45,8 @@ build/libblackbox.a: $(CORE_OBJ)
 	rm -f $@
 	ar rcs $@ $^
 
-# What is compiled also needs the packages; asked once, before the first
-# compilation, for all that the goals need, so that one line installs it.
+# Compiling needs packages. This is tested once, before the first compilation,
+# for all goals together, so that one command installs everything.
 NEEDS = build $(subst test-versions,versions,$(subst test-full,test,$(filter \
   demo bench test test-full test-versions lint fuzz,$(MAKECMDGOALS))))
 build/need.build: .ci/need
@@ -63,8 +63,8 @@ build/static/%.o: ext/%.c $(HDR) Makefile | build/need.build
 	$(CC) $(ALL_CFLAGS) -DSQLITE_CORE -c -o $@ $<
 
 # sql/core.sql becomes the array bxSqlCore, sql/evidence_buffer.sql
-# bxSqlEvidenceBuffer, and so on. A file that says "Continued in" another is one
-# with it.
+# bxSqlEvidenceBuffer, and so on. A file that says "Continued in" another file is
+# joined with that file.
 CONTINUED = sed -n 's/^-- Continued in //p'
 build/sql.c: $(SQL) Makefile
 	@mkdir -p $(@D)
@@ -91,15 +91,15 @@ dist/blackbox.h: ext/blackbox.h
 	@mkdir -p $(@D)
 	cp $< $@
 
-# Tests in C: programs that have the module linked in, with the sanitizers and
-# what assert() says.
+# Tests in C: programs with the module linked in, built with the sanitizers and
+# with assert().
 TEST_FLAGS = -DBX_DEBUG -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all
 TEST_SRC = $(wildcard tests/*.[ch] tests/*/*.[ch] tests/*/*/*.[ch])
 TEST_OBJ = $(SRC:ext/%.c=build/test/%.o) build/test/sql.o build/test/harness.o \
   $(patsubst tests/%.c,build/test/%.o,$(wildcard tests/faults/operations/*.c))
 TEST_BIN = $(addprefix build/test/,disturb io damage replay statements loading static)
 TEST_LINK = $(CC) $(TEST_FLAGS) $(LDFLAGS) -o $@ $^ -lsqlite3 -lcmocka $(LDLIBS)
-# Calls that tests/hosts/guard.c looks at.
+# Calls that tests/hosts/guard.c wraps.
 GUARDED = prepare_v2 prepare_v3 finalize step reset clear_bindings stmt_busy \
   bind_int64
 
@@ -132,7 +132,7 @@ build/test/statements: build/test/hosts/statements.o build/test/hosts/guard.o \
   $(TEST_OBJ)
 	$(TEST_LINK) $(GUARDED:%=-Wl,--wrap=sqlite3_%)
 
-# These two are programs as users have them: without the sanitizers.
+# These two are built like the programs of users: without the sanitizers.
 build/test/loading: tests/hosts/loading.c tests/harness.h | build/need.test
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< -lcmocka -ldl
@@ -149,12 +149,12 @@ test-full: $(MODULE) $(TEST_BIN)
 	@.ci/need test
 	BLACKBOX_FULL=1 $(PYTHON) -m pytest -q $(PARALLEL) tests $(TESTARGS)
 
-# The tests in Python, with one SQLite library after the other.
+# The Python tests, with each SQLite library in turn.
 test-versions: $(MODULE) build/test/loading build/test/static
 	@.ci/need versions
 	$(PYTHON) tests/hosts/versions.py $(ONLY)
 
-# Packages of npm that the browser test stands on.
+# Packages of npm that the browser test needs.
 build/browser/node_modules/.done: tests/evidence/browser/package.json
 	@.ci/need browser
 	@mkdir -p build/browser

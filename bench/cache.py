@@ -274,10 +274,10 @@ def read_case(title, kind, busy):
         [("cache_read", "plain SELECT", 1.5),
          ("cache_read", "plain SELECT, JSON checked", None)],
         rounds=21,
-        note="Of the same row of the same file, each of 50 items in turn. "
-        "cache_read checks that the data is JSON, puts the item together as JSON, "
-        "and leaves its mark. What a connection has found to be JSON once is "
-        "recognised by a hash of the whole text when it is read again.",
+        note="Both read the same row of the same file, 50 items in turn. cache_read checks "
+             "that the data are JSON, returns the item as JSON, and leaves its mark. When a "
+             "connection reads a text again that it has found to be JSON, it recognises it by "
+             "a hash of the whole text.",
     )
 
 
@@ -301,10 +301,10 @@ def write_case(title, data):
         [("cache_write", "two statements", 1.6),
          ("cache_write", "two statements, JSON checked", None)],
         rounds=21,
-        note="Beside the INSERT of the item and the UPSERT of its session, "
-        "prepared, in one transaction, on tables with the two indexes of the "
-        "document, once without and once with a check that the data is JSON. "
-        "The document asks for less than 100 ms a write.",
+        note="Compared with the INSERT of the item and the UPSERT of its session, prepared, in "
+             "one transaction, on tables with the two documented indexes, once without and "
+             "once with a check that the data are JSON. The target is less than 100 ms for a "
+             "write.",
     )
 
 
@@ -328,9 +328,9 @@ def cases():
              ("two statements, 100,000 items, a task a turn",
               "two statements, 10 items", None)],
             rounds=15,
-            note="A task has 50 turns. Keys that are random from the task on "
-            "cost a page of the key's index each, in any table; that is shown "
-            "beside it, also for the two statements.",
+            note="A task has 50 turns. Keys that are random from the task on cost one page of "
+                 "the key's index each, in any table. This is shown too, also for the two "
+                 "statements.",
         ),
         Case(
             "the common recipe, sum(length(data)) before each write",
@@ -343,8 +343,8 @@ def cases():
             [("recipe, 10 items", "cache_write, 100,000 items", None),
              ("recipe, 1,000 items", "cache_write, 100,000 items", None),
              ("recipe, 100,000 items", "cache_write, 100,000 items", None)],
-            note="What totals kept by the schema are worth: the recipe reads "
-            "the data of the whole session before each write.",
+            note="The benefit of totals that the schema keeps: the recipe reads the data of "
+                 "the whole session before each write.",
         ),
         *(read_case(title, kind, busy) for busy in (False, True)
           for title, kind in (("a list of records", rows_of), ("a text", text_of))),
@@ -362,7 +362,7 @@ def cases():
             {"1 MiB each": listing(1 << 20), "1 KB each": listing(1_000)},
             [("1 MiB each", "1 KB each", 1.2)],
             rounds=31,
-            note="The document asks for less than 50 ms.",
+            note="The target is less than 50 ms.",
         ),
         Case(
             "clear of a session with 1,000 items of 10 KB",

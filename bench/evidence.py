@@ -230,7 +230,7 @@ def cases():
             {"buffer": lambda path: stores(path, 40, text, LARGE),
              "two tables": lambda path: plain_stores(path, 40, text)},
             [("buffer", "two tables", 1.15)], rounds=11,
-            note="Each in a transaction of its own, the JSON checked."),
+            note="Each action is stored in a transaction of its own, and its JSON is checked."),
         Case("approval of a 70 MB recording", sides, bounds, rounds=9,
              note=note + " " + SECURE + "1.30, and 2.6 of Node, whose "
              "SQLite is built without."),

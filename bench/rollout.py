@@ -234,17 +234,17 @@ def cases():
               "JSONL and fsync": append_jsonl},
              [("rollout_append", "ten INSERTs", 1.15),
               ("rollout_append", "JSONL and fsync", 0.6)], rounds=9,
-             note="The plain table has UNIQUE(rollout, sequence); the ten run "
-                  "in one transaction. All are durable against a crash of the "
-                  "process, the JSONL file also against a loss of power.",
+             note="The plain table has UNIQUE(rollout, sequence). The ten INSERTs run in one "
+                  "transaction. All sides survive a crash of the process. The JSONL file also "
+                  "survives a power failure.",
              why="An append also checks the JSON, applies the policy and keeps "
                  "the conversation's counters."),
         Case("rollout: append of 10 user messages of 1 KB",
              {"rollout_append": append_ours(USERS, 50),
               "ten INSERTs": append_plain},
              [("rollout_append", "ten INSERTs", None)], rounds=5,
-             note="Each is read by the triggers: it begins a turn, unless its "
-                  "text is that of the one before or a program's."),
+             note="The triggers read each message. It begins a turn, unless its text equals "
+                  "the one before, or comes from a program."),
         Case("rollout: history of 1,000 items of 1 KB",
              {"rollout_range": history("SELECT * FROM rollout_range(?)"),
               "rollout_items": history(
@@ -262,14 +262,13 @@ def cases():
              {"100,000 there": cleanup(100000, True),
               "1,000 there": cleanup(1000, True)},
              [("100,000 there", "1,000 there", 1.2)], rounds=15,
-             note="As UUIDs of version 7, which Codex uses."),
+             note="The ids are UUIDs of version 7, which Codex uses."),
         Case("rollout: clean-up of 100 expired, random ids",
              {"100,000 there": cleanup(100000), "1,000 there": cleanup(1000)},
              [("100,000 there", "1,000 there", 1.2)], rounds=15,
-             note="UUIDs of version 4: among 100,000, each has a page of its own "
-                  "in the index of the ids, to be read and written.",
-             why="The index of random ids has each row on a page of its own, in "
-                 "any design."),
+             note="The ids are UUIDs of version 4. Among 100,000, each has a page of its own "
+                  "in the index of the ids, which must be read and written.",
+             why="The index of random ids has each row on a page of its own, in every design."),
         Case("rollout: resume",
              {"100,000 items": resume(100000), "100 items": resume(100)},
              [("100,000 items", "100 items", 1.2)]),
@@ -287,7 +286,7 @@ def cases():
               ("append", "50 ms", 1), ("flush", "100 ms", 1),
               ("page", "200 ms", 1), ("history", "200 ms", 1),
               ("clean-up", "500 ms", 1)], rounds=3,
-             note="Create and resume in 100 ms, 10 items in 50 ms, a flush in "
-                  "100 ms, a page of 50 in 200 ms, 1,000 items in 200 ms, 100 "
-                  "expired in 500 ms: the medians below are what it takes."),
+             note="The targets are: create and resume in 100 ms, 10 items in 50 ms, a flush in "
+                  "100 ms, a page of 50 in 200 ms, 1,000 items in 200 ms, 100 expired in 500 "
+                  "ms. The medians below are the measured times."),
     ]

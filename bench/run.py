@@ -134,9 +134,9 @@ def main(words):
     head = [
         "# Results",
         "",
-        "Written by `make bench`. A ratio below 1 means that the first named is "
-        "faster; each is the median over interleaved runs. Absolute times are of "
-        "one machine on one day and only there to give an idea.",
+        "Written by `make bench`. A ratio below 1 means that the side named first "
+        "is faster. Each ratio is the median of interleaved runs. Absolute times "
+        "are those of one machine on one day, and are only a rough guide.",
         "",
         f"SQLite {sqlite3.sqlite_version}, Python {platform.python_version()}, "
         f"{platform.machine()}.",
