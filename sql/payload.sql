@@ -25,7 +25,9 @@
 --                          the clean-up
 --         payload_evidence INSERT saves an exchange as evidence; its row in the
 --                          archive, if it has one, becomes the evidence
---         payload_times    the rows by event and time: where that row is sought
+--         payload_times    the rows with their time, and without their bodies
+--         payload_saving   used by payload_evidence: saves or converts the row
+--         payload_pinning  used by the triggers to pin a row
 --         payload_check    contradictions (no rows if all is well)
 --
 -- Invariants, on every connection and with every conflict clause:
@@ -97,31 +99,15 @@ SELECT *,
 -- The rows that clean-up may remove. The plan (payload_due) and the act
 -- (payload_sweep) read this list.
 CREATE VIEW IF NOT EXISTS main.payload_archive AS
-SELECT id AS "key", size_bytes AS bytes,
-       CASE WHEN substr(created_at, 24) = 'Z' AND substr(created_at, 20, 1) = '.'
-             AND substr(created_at, 12, 2) < '24' THEN unixepoch(created_at) * 1000 + substr(created_at, 21, 3)
-            WHEN substr(created_at, 5, 1) <> '-' OR substr(created_at, 12, 2) = '24' THEN NULL
-            WHEN substr(created_at, 14, 1) = ':' AND substr(created_at, 20, 1) <> '.' THEN unixepoch(created_at) * 1000
-            WHEN substr(created_at, 14, 1) = ':' THEN unixepoch(substr(created_at, 1, 21) || ltrim(substr(created_at, 22),
-             '0123456789')) * 1000 + CAST(substr(created_at, 20, 4) * 1000 + 0.5 AS INTEGER)
-            WHEN length(created_at) = 10 THEN unixepoch(created_at || ' 00:00') * 1000 END AS at,
-       rowid AS rid
-  FROM event_payloads
+SELECT id AS "key", size_bytes AS bytes, at, rid
+  FROM payload_times
  WHERE purpose = 'archive' AND pinned = 0;
 
 CREATE VIEW IF NOT EXISTS main.payload_due AS
 SELECT "key", bytes, at, NULL AS blocked_by FROM payload_archive
 UNION ALL
-SELECT id, size_bytes,
-       CASE WHEN substr(created_at, 24) = 'Z' AND substr(created_at, 20, 1) = '.'
-             AND substr(created_at, 12, 2) < '24' THEN unixepoch(created_at) * 1000 + substr(created_at, 21, 3)
-            WHEN substr(created_at, 5, 1) <> '-' OR substr(created_at, 12, 2) = '24' THEN NULL
-            WHEN substr(created_at, 14, 1) = ':' AND substr(created_at, 20, 1) <> '.' THEN unixepoch(created_at) * 1000
-            WHEN substr(created_at, 14, 1) = ':' THEN unixepoch(substr(created_at, 1, 21) || ltrim(substr(created_at, 22),
-             '0123456789')) * 1000 + CAST(substr(created_at, 20, 4) * 1000 + 0.5 AS INTEGER)
-            WHEN length(created_at) = 10 THEN unixepoch(created_at || ' 00:00') * 1000 END,
-       'pinned'
-  FROM event_payloads
+SELECT id, size_bytes, at, 'pinned'
+  FROM payload_times
  WHERE (purpose <> 'archive' OR pinned <> 0) AND purpose = 'archive';
 
 -- Commands as rows. before: milliseconds since 1970 UTC, exclusive. max_rows:
@@ -143,7 +129,7 @@ SELECT NULL AS kill_switch_event_id, NULL AS event_id, NULL AS agent_id,
        NULL AS request_body, NULL AS response_body, NULL AS created_at WHERE 0;
 
 CREATE VIEW IF NOT EXISTS main.payload_times AS
-SELECT rowid AS rid, event_id,
+SELECT rowid AS rid, id, event_id, size_bytes, purpose, pinned,
        CASE WHEN substr(created_at, 24) = 'Z' AND substr(created_at, 20, 1) = '.'
              AND substr(created_at, 12, 2) < '24' THEN unixepoch(created_at) * 1000 + substr(created_at, 21, 3)
             WHEN substr(created_at, 5, 1) <> '-' OR substr(created_at, 12, 2) = '24' THEN NULL
@@ -152,6 +138,14 @@ SELECT rowid AS rid, event_id,
              '0123456789')) * 1000 + CAST(substr(created_at, 20, 4) * 1000 + 0.5 AS INTEGER)
             WHEN length(created_at) = 10 THEN unixepoch(created_at || ' 00:00') * 1000 END AS at
   FROM event_payloads;
+
+CREATE VIEW IF NOT EXISTS main.payload_saving AS
+SELECT NULL AS rid, NULL AS kill_switch_event_id, NULL AS event_id,
+       NULL AS agent_id, NULL AS request_body, NULL AS response_body,
+       NULL AS created_at WHERE 0;
+
+CREATE VIEW IF NOT EXISTS main.payload_pinning AS
+SELECT NULL AS id, NULL AS wanted WHERE 0;
 
 CREATE VIEW IF NOT EXISTS main.payload_pins AS
 SELECT pin, id, hash, columns FROM payload_ledger WHERE at IS NULL;
@@ -336,28 +330,22 @@ WHERE purpose <> 'archive' OR pinned <> 0;
 
 -- REPLACE would take a protected row that has this id, or this rowid. (-1: none
 -- was given.) A plain INSERT fails without our help, and INSERT OR IGNORE of a
--- pinned id passes and changes nothing.
+-- pinned id passes and changes nothing. A lost row keeps its id for itself.
 CREATE TRIGGER IF NOT EXISTS main.payload_insert_replace
 BEFORE INSERT ON event_payloads
 WHEN EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.id)
-  OR EXISTS (SELECT 1 FROM payload_protected WHERE id = NEW.id)
-  OR (NEW.rowid <> -1
-      AND EXISTS (SELECT 1 FROM payload_protected WHERE payload_rowid = NEW.rowid))
+  OR (EXISTS (SELECT 1 FROM event_payloads WHERE id = NEW.id)
+      AND EXISTS (SELECT 1 FROM payload_protected WHERE id = NEW.id))
+  OR (NEW.rowid <> -1 AND EXISTS (SELECT 1 FROM payload_protected WHERE payload_rowid = NEW.rowid))
 BEGIN
+  SELECT RAISE(ABORT, 'PinnedError: a row with this id was pinned and is missing; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
+   WHERE EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.id)
+     AND NOT EXISTS (SELECT 1 FROM event_payloads WHERE id = NEW.id);
   DELETE FROM sqlite_sequence WHERE rowid = -1;
   INSERT OR IGNORE INTO sqlite_sequence(rowid, name, seq)
   VALUES (-1, 'blackbox_probe', 0), (-1, 'blackbox_probe', 1);
   SELECT RAISE(ABORT, 'PinnedError: a pinned row has this id or rowid and cannot be overwritten; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
     FROM sqlite_sequence WHERE rowid = -1 AND seq = 1;
-END;
-
--- Another row does not take the place of one that is lost.
-CREATE TRIGGER IF NOT EXISTS main.payload_insert_lost
-BEFORE INSERT ON event_payloads
-WHEN EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.id)
- AND NOT EXISTS (SELECT 1 FROM event_payloads WHERE id = NEW.id)
-BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: a row with this id was pinned and is missing; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)');
 END;
 
 -- Fires only if the row was really written. Sets the columns that the schema
@@ -373,13 +361,12 @@ BEGIN
    WHERE typeof(NEW.event_id) <> 'text' OR NEW.event_id = ''
       OR typeof(NEW.agent_id) <> 'text' OR NEW.agent_id = '';
   SELECT RAISE(ABORT, 'ValidationError: created_at must be a date such as 2026-01-31T12:00:00.000Z or 2026-01-31 12:00:00')
-   WHERE CASE WHEN substr(NEW.created_at, 24) = 'Z' AND substr(NEW.created_at, 20, 1) = '.'
-               AND substr(NEW.created_at, 12, 2) < '24' THEN unixepoch(NEW.created_at) * 1000 + substr(NEW.created_at, 21, 3)
-              WHEN substr(NEW.created_at, 5, 1) <> '-' OR substr(NEW.created_at, 12, 2) = '24' THEN NULL
-              WHEN substr(NEW.created_at, 14, 1) = ':' AND substr(NEW.created_at, 20, 1) <> '.' THEN unixepoch(NEW.created_at) * 1000
-              WHEN substr(NEW.created_at, 14, 1) = ':' THEN unixepoch(substr(NEW.created_at, 1, 21) || ltrim(substr(NEW.created_at, 22),
-               '0123456789')) * 1000 + CAST(substr(NEW.created_at, 20, 4) * 1000 + 0.5 AS INTEGER)
-              WHEN length(NEW.created_at) = 10 THEN unixepoch(NEW.created_at || ' 00:00') * 1000 END IS NULL;
+   WHERE NOT CASE WHEN typeof(NEW.created_at) = 'text' -- the usual form, quickly
+                   AND (NEW.created_at GLOB '????-??-??T[01]?:??:??.???Z'
+                        OR NEW.created_at GLOB '????-??-??T2[0-3]:??:??.???Z')
+                  THEN unixepoch(NEW.created_at) IS NOT NULL
+                  ELSE NOT EXISTS (SELECT 1 FROM payload_times
+                                    WHERE rid = NEW.rowid AND at IS NULL) END;
   SELECT RAISE(ABORT, 'ValidationError: pinned must be 0 or 1')
    WHERE NEW.pinned NOT IN (0, 1);
   UPDATE event_payloads
@@ -396,14 +383,22 @@ BEGIN
           OR (NEW.purpose = 'evidence' AND NEW.pinned = 0)
           OR NEW.size_bytes IS NOT coalesce(length(CAST(NEW.request_body AS BLOB)), 0)
                                  + coalesce(length(CAST(NEW.response_body AS BLOB)), 0));
-  INSERT INTO payload_ledger(id)
-  SELECT e.id FROM event_payloads AS e
-   WHERE e.rowid = NEW.rowid AND (NEW.pinned <> 0 OR NEW.purpose = 'evidence')
-     AND NOT EXISTS (SELECT 1 FROM payload_pins AS p WHERE p.id = e.id);
+  INSERT INTO payload_pinning(id, wanted)
+  VALUES (coalesce(NEW.id, (SELECT id FROM event_payloads WHERE rowid = NEW.rowid)),
+          NEW.pinned <> 0 OR NEW.purpose = 'evidence');
   SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads or payload_ledger prevents this row from being pinned; drop the trigger')
     FROM event_payloads AS e
    WHERE e.rowid = NEW.rowid AND (NEW.pinned <> 0 OR NEW.purpose = 'evidence')
      AND NOT EXISTS (SELECT 1 FROM payload_pins AS p WHERE p.id = e.id);
+END;
+
+-- On a view: INSERT .. SELECT into a table with triggers makes a temporary table.
+CREATE TRIGGER IF NOT EXISTS main.payload_pinning_insert
+INSTEAD OF INSERT ON payload_pinning
+WHEN NEW.wanted AND NEW.id IS NOT NULL
+ AND NOT EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.id)
+BEGIN
+  INSERT INTO payload_ledger(id) VALUES (NEW.id);
 END;
 
 ----------------------------------------------------------------- updates --
@@ -421,38 +416,31 @@ BEGIN
               AND NOT EXISTS (SELECT 1 FROM payload_unpins WHERE payload_id = OLD.id)))
      AND NOT (NEW.rowid = OLD.rowid
               AND (NEW.id IS OLD.id COLLATE BINARY OR OLD.id IS NULL)
-              AND NEW.event_id IS OLD.event_id COLLATE BINARY
-              AND NEW.agent_id IS OLD.agent_id COLLATE BINARY
-              AND NEW.purpose IS OLD.purpose COLLATE BINARY
+              AND NEW.event_id IS OLD.event_id COLLATE BINARY AND NEW.agent_id IS OLD.agent_id COLLATE BINARY
+              AND NEW.purpose IS OLD.purpose COLLATE BINARY AND NEW.created_at IS OLD.created_at COLLATE BINARY
               AND NEW.kill_switch_event_id IS OLD.kill_switch_event_id COLLATE BINARY
-              AND NEW.created_at IS OLD.created_at COLLATE BINARY
               AND NEW.request_body IS OLD.request_body COLLATE BINARY
               AND NEW.response_body IS OLD.response_body COLLATE BINARY
               AND (NEW.size_bytes IS OLD.size_bytes
-                   OR NEW.size_bytes IS
-                      coalesce(length(CAST(OLD.request_body AS BLOB)), 0)
-                    + coalesce(length(CAST(OLD.response_body AS BLOB)), 0))
+                   OR NEW.size_bytes IS coalesce(length(CAST(OLD.request_body AS BLOB)), 0)
+                                      + coalesce(length(CAST(OLD.response_body AS BLOB)), 0))
               AND (NEW.pinned IS OLD.pinned OR NEW.pinned IS 1
                    OR (NEW.pinned IS 0
                        AND NOT EXISTS (SELECT 1 FROM payload_pins WHERE id = OLD.id)
-                       AND EXISTS (SELECT 1 FROM payload_unpins
-                                    WHERE payload_id = OLD.id))));
+                       AND EXISTS (SELECT 1 FROM payload_unpins WHERE payload_id = OLD.id))));
   -- UPDATE OR REPLACE would delete the row that has this id or rowid.
   SELECT RAISE(ABORT, 'PinnedError: a pinned row has this id and cannot be overwritten; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
    WHERE NEW.id IS NOT OLD.id COLLATE BINARY
      AND (EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.id)
-          OR EXISTS (SELECT 1 FROM payload_protected
-                      WHERE id = NEW.id AND payload_rowid <> OLD.rowid));
+          OR EXISTS (SELECT 1 FROM payload_protected WHERE id = NEW.id AND payload_rowid <> OLD.rowid));
   SELECT RAISE(ABORT, 'PinnedError: this rowid belongs to a pinned row; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
     FROM payload_protected
    WHERE NEW.rowid <> OLD.rowid AND payload_rowid = NEW.rowid;
   SELECT RAISE(ABORT, 'ValidationError: rowid -1 is reserved; use another rowid')
    WHERE NEW.rowid = -1 AND OLD.rowid <> -1;
   SELECT RAISE(ABORT, 'ValidationError: event_id and agent_id must be text that is not empty; set both')
-   WHERE (NEW.event_id IS NOT OLD.event_id
-          AND (typeof(NEW.event_id) <> 'text' OR NEW.event_id = ''))
-      OR (NEW.agent_id IS NOT OLD.agent_id
-          AND (typeof(NEW.agent_id) <> 'text' OR NEW.agent_id = ''));
+   WHERE (NEW.event_id IS NOT OLD.event_id AND (typeof(NEW.event_id) <> 'text' OR NEW.event_id = ''))
+      OR (NEW.agent_id IS NOT OLD.agent_id AND (typeof(NEW.agent_id) <> 'text' OR NEW.agent_id = ''));
   SELECT RAISE(ABORT, 'ValidationError: created_at must be a date such as 2026-01-31T12:00:00.000Z or 2026-01-31 12:00:00')
    WHERE NEW.created_at IS NOT OLD.created_at
      AND CASE WHEN substr(NEW.created_at, 24) = 'Z' AND substr(NEW.created_at, 20, 1) = '.'
@@ -480,13 +468,10 @@ BEGIN
      AND ((NEW.purpose = 'evidence' AND OLD.purpose <> 'evidence' AND NEW.pinned = 0)
           OR NEW.size_bytes IS NOT coalesce(length(CAST(NEW.request_body AS BLOB)), 0)
                                  + coalesce(length(CAST(NEW.response_body AS BLOB)), 0));
-  INSERT INTO payload_ledger(id)
-  SELECT NEW.id
-   WHERE NEW.id IS NOT NULL
-     AND (NEW.pinned <> 0
+  INSERT INTO payload_pinning(id, wanted)
+  VALUES (NEW.id, NEW.pinned <> 0
           OR (NEW.purpose = 'evidence' AND OLD.purpose <> 'evidence')
-          OR (OLD.id IS NULL AND NEW.purpose = 'evidence'))
-     AND NOT EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.id);
+          OR (OLD.id IS NULL AND NEW.purpose = 'evidence'));
   SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads or payload_ledger prevents this row from being pinned; drop the trigger')
    WHERE NEW.id IS NOT NULL
      AND (NEW.pinned <> 0
@@ -638,47 +623,61 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.payload_evidence_insert
 INSTEAD OF INSERT ON payload_evidence
 BEGIN
+  INSERT INTO payload_saving(rid, kill_switch_event_id, event_id, agent_id,
+    request_body, response_body, created_at)
+  VALUES ((
+     WITH exchange(at) AS ( -- no CAST: its affinity would keep the index out
+       SELECT round((julianday(coalesce(NEW.created_at, 'now')) - 2440587.5) * 86400000.0))
+     SELECT rid
+       FROM (SELECT near.rid, min(abs(near.at - (SELECT at FROM exchange)))
+               FROM (SELECT * FROM (SELECT rid, at FROM payload_times
+                                     WHERE event_id = NEW.event_id AND at <= (SELECT at FROM exchange)
+                                     ORDER BY at DESC LIMIT 8)
+                     UNION ALL
+                     SELECT * FROM (SELECT rid, at FROM payload_times
+                                     WHERE event_id = NEW.event_id AND at > (SELECT at FROM exchange)
+                                     ORDER BY at LIMIT 8)) AS near
+               CROSS JOIN event_payloads AS e ON e.rowid = near.rid
+              WHERE e.purpose = 'archive' AND e.pinned = 0
+                AND e.kill_switch_event_id IS NULL AND e.id IS NOT NULL
+                AND e.size_bytes = coalesce(length(CAST(NEW.request_body AS BLOB)), 0)
+                                 + coalesce(length(CAST(NEW.response_body AS BLOB)), 0)
+                AND e.event_id IS NEW.event_id COLLATE BINARY AND e.agent_id IS NEW.agent_id COLLATE BINARY
+                AND e.request_body IS NEW.request_body COLLATE BINARY
+                AND e.response_body IS NEW.response_body COLLATE BINARY
+                AND NOT EXISTS (SELECT 1 FROM payload_pins WHERE id = e.id))),
+    NEW.kill_switch_event_id, NEW.event_id, NEW.agent_id, NEW.request_body, NEW.response_body,
+    coalesce(NEW.created_at, strftime('%Y-%m-%dT%H:%M:%fZ', 'now')));
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_saving_found
+INSTEAD OF INSERT ON payload_saving
+WHEN NEW.rid IS NOT NULL
+BEGIN
   UPDATE event_payloads
      SET purpose = 'evidence', pinned = 1,
          kill_switch_event_id = NEW.kill_switch_event_id,
-         created_at = coalesce(NEW.created_at, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
-   WHERE rowid = (
-     WITH exchange(at) AS ( -- no CAST: its affinity would keep the index out
-       SELECT round((julianday(coalesce(NEW.created_at, 'now')) - 2440587.5)
-                    * 86400000.0))
-     SELECT e.rowid
-       FROM (SELECT * FROM (SELECT rid, at FROM payload_times
-                             WHERE event_id = NEW.event_id
-                               AND at <= (SELECT at FROM exchange)
-                             ORDER BY at DESC LIMIT 8)
-             UNION ALL
-             SELECT * FROM (SELECT rid, at FROM payload_times
-                             WHERE event_id = NEW.event_id
-                               AND at > (SELECT at FROM exchange)
-                             ORDER BY at LIMIT 8)) AS near
-       CROSS JOIN event_payloads AS e ON e.rowid = near.rid
-      WHERE e.purpose = 'archive' AND e.pinned = 0
-        AND e.kill_switch_event_id IS NULL AND e.id IS NOT NULL
-        AND e.size_bytes = coalesce(length(CAST(NEW.request_body AS BLOB)), 0)
-                         + coalesce(length(CAST(NEW.response_body AS BLOB)), 0)
-        AND e.event_id IS NEW.event_id COLLATE BINARY
-        AND e.agent_id IS NEW.agent_id COLLATE BINARY
-        AND e.request_body IS NEW.request_body COLLATE BINARY
-        AND e.response_body IS NEW.response_body COLLATE BINARY
-        AND NOT EXISTS (SELECT 1 FROM payload_pins WHERE id = e.id)
-      ORDER BY abs(near.at - (SELECT at FROM exchange)) LIMIT 1);
-  INSERT INTO event_payloads(id, event_id, agent_id, request_body, response_body,
-    size_bytes, purpose, pinned, kill_switch_event_id, created_at)
-  SELECT lower(hex(randomblob(4))) || '-' || lower(hex(randomblob(2))) || '-4' ||
-         substr(lower(hex(randomblob(2))), 2) || '-' ||
-         substr('89ab', 1 + (random() & 3), 1) ||
-         substr(lower(hex(randomblob(2))), 2) || '-' || lower(hex(randomblob(6))),
-         NEW.event_id, NEW.agent_id, NEW.request_body, NEW.response_body,
-         coalesce(length(CAST(NEW.request_body AS BLOB)), 0)
-           + coalesce(length(CAST(NEW.response_body AS BLOB)), 0),
-         'evidence', 1, NEW.kill_switch_event_id,
-         coalesce(NEW.created_at, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
+         created_at = NEW.created_at
+   WHERE rowid = NEW.rid;
+  INSERT INTO payload_saving(kill_switch_event_id, event_id, agent_id,
+    request_body, response_body, created_at) -- where a trigger of others kept it
+  SELECT NEW.kill_switch_event_id, NEW.event_id, NEW.agent_id, NEW.request_body, NEW.response_body, NEW.created_at
    WHERE changes() = 0;
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_saving_new
+INSTEAD OF INSERT ON payload_saving
+WHEN NEW.rid IS NULL
+BEGIN
+  INSERT INTO event_payloads(id, event_id, agent_id, request_body, response_body, size_bytes,
+    purpose, pinned, kill_switch_event_id, created_at)
+  VALUES (lower(hex(randomblob(4))) || '-' || lower(hex(randomblob(2))) || '-4' ||
+          substr(lower(hex(randomblob(2))), 2) || '-' ||
+          substr('89ab', 1 + (random() & 3), 1) ||
+          substr(lower(hex(randomblob(2))), 2) || '-' || lower(hex(randomblob(6))),
+          NEW.event_id, NEW.agent_id, NEW.request_body, NEW.response_body, coalesce(length(CAST(NEW.request_body AS BLOB)), 0)
+            + coalesce(length(CAST(NEW.response_body AS BLOB)), 0),
+          'evidence', 1, NEW.kill_switch_event_id, NEW.created_at);
 END;
 
 ------------------------------------------------------------------ ledger --
@@ -700,36 +699,10 @@ BEGIN
 END;
 
 -- Two changes are allowed for a pin in force: its hash is set, and it ends, with
--- an actor, a reason and the current time. actor and reason must be visible text,
--- without characters that could hide something.
+-- an actor, a reason and the current time.
 CREATE TRIGGER IF NOT EXISTS main.payload_ledger_update
 BEFORE UPDATE ON payload_ledger
 BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: actor must be visible text without control characters')
-   WHERE OLD.at IS NULL AND NEW.at IS NOT NULL
-     AND NOT coalesce(
-           typeof(NEW.actor) = 'text' AND instr(NEW.actor, char(0)) = 0
-           AND NEW.actor NOT GLOB '*[' || char(1) || '-' || char(31, 127) || '-' ||
-                                  char(159) || ']*'
-           AND NEW.actor GLOB '*[^' || char(1) || '-' || char(32) || char(127) || '-' ||
-                 char(160, 173, 847, 1564, 4447, 4448, 5760, 6068, 6069, 6155) ||
-                 '-' || char(6158, 8192) || '-' || char(8207, 8232) || '-' ||
-                 char(8239, 8287) || '-' || char(8303, 10240, 12288, 12644, 65024)
-                 || '-' || char(65039, 65279, 65440, 65529) || '-' ||
-                 char(65531, 917504) || '-' || char(921599) || ']*', 0);
-  SELECT RAISE(ABORT, 'ValidationError: reason must be visible text without control characters other than tabs and line ends')
-   WHERE OLD.at IS NULL AND NEW.at IS NOT NULL
-     AND NOT coalesce(
-           typeof(NEW.reason) = 'text' AND instr(NEW.reason, char(0)) = 0
-           AND replace(replace(replace(NEW.reason, char(9), ''), char(10), ''), char(13), '')
-               NOT GLOB '*[' || char(1) || '-' || char(31, 127) || '-' || char(159)
-                        || ']*'
-           AND NEW.reason GLOB '*[^' || char(1) || '-' || char(32) || char(127) || '-' ||
-                 char(160, 173, 847, 1564, 4447, 4448, 5760, 6068, 6069, 6155) ||
-                 '-' || char(6158, 8192) || '-' || char(8207, 8232) || '-' ||
-                 char(8239, 8287) || '-' || char(8303, 10240, 12288, 12644, 65024)
-                 || '-' || char(65039, 65279, 65440, 65529) || '-' ||
-                 char(65531, 917504) || '-' || char(921599) || ']*', 0);
   SELECT RAISE(ABORT, 'PinnedError: payload_ledger is a record and cannot be changed; to unpin a row, INSERT INTO payload_unpins(payload_id, actor, reason)')
    WHERE NOT coalesce(
            OLD.at IS NULL AND NEW.pin IS OLD.pin AND NEW.id IS OLD.id
@@ -746,6 +719,34 @@ BEGIN
                     AND (NEW.at, NEW.actor, NEW.reason, NEW.event_id,
                          NEW.agent_id, NEW.kill_switch_event_id)
                         IS (NULL, NULL, NULL, NULL, NULL, NULL))), 0);
+END;
+
+-- Both are visible text, without characters that could hide something.
+CREATE TRIGGER IF NOT EXISTS main.payload_ledger_reason
+BEFORE UPDATE OF at ON payload_ledger
+WHEN OLD.at IS NULL AND NEW.at IS NOT NULL
+BEGIN
+  SELECT CASE
+           WHEN NOT coalesce(
+                  typeof(NEW.actor) = 'text' AND instr(NEW.actor, char(0)) = 0
+                  AND NEW.actor NOT GLOB '*[' || char(1) || '-' || char(31, 127)
+                                         || '-' || char(159) || ']*'
+                  AND NEW.actor GLOB mark, 0)
+           THEN RAISE(ABORT, 'ValidationError: actor must be visible text without control characters')
+           WHEN NOT coalesce(
+                  typeof(NEW.reason) = 'text' AND instr(NEW.reason, char(0)) = 0
+                  AND replace(replace(replace(NEW.reason, char(9), ''), char(10), ''), char(13), '')
+                      NOT GLOB '*[' || char(1) || '-' || char(31, 127) || '-'
+                               || char(159) || ']*'
+                  AND NEW.reason GLOB mark, 0)
+           THEN RAISE(ABORT, 'ValidationError: reason must be visible text without control characters other than tabs and line ends')
+         END
+    FROM (SELECT '*[^' || char(1) || '-' || char(32) || char(127) || '-' ||
+                 char(160, 173, 847, 1564, 4447, 4448, 5760, 6068, 6069, 6155) ||
+                 '-' || char(6158, 8192) || '-' || char(8207, 8232) || '-' ||
+                 char(8239, 8287) || '-' || char(8303, 10240, 12288, 12644, 65024)
+                 || '-' || char(65039, 65279, 65440, 65529) || '-' ||
+                 char(65531, 917504) || '-' || char(921599) || ']*' AS mark);
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_ledger_delete
@@ -811,7 +812,8 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.payload_ledger_added
 AFTER INSERT ON payload_ledger
 BEGIN
-  UPDATE payload_state SET entries = entries + 1, digest = digest + NEW.token;
+  UPDATE payload_state SET entries = entries + 1, digest = digest + NEW.token
+   WHERE one = 1;
   UPDATE blackbox_ledgers SET entries = entries + 1, digest = digest + NEW.token
    WHERE domain = 'payload';
 END;
@@ -820,7 +822,7 @@ CREATE TRIGGER IF NOT EXISTS main.payload_ledger_closed
 AFTER UPDATE OF at ON payload_ledger
 WHEN OLD.at IS NULL AND NEW.at IS NOT NULL
 BEGIN
-  UPDATE payload_state SET closed = closed + 1;
+  UPDATE payload_state SET closed = closed + 1 WHERE one = 1;
   UPDATE blackbox_ledgers SET closed = closed + 1 WHERE domain = 'payload';
 END;
 
@@ -849,8 +851,7 @@ END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_ledgers_insert
 BEFORE INSERT ON blackbox_ledgers
-WHEN EXISTS (SELECT 1 FROM blackbox_ledgers
-              WHERE domain = NEW.domain AND domain = 'payload')
+WHEN EXISTS (SELECT 1 FROM blackbox_ledgers WHERE domain = NEW.domain AND domain = 'payload')
 BEGIN
   SELECT RAISE(ABORT, 'PinnedError: the length of the ledger is written by triggers only and cannot be changed');
 END;

@@ -36,69 +36,72 @@ static BxStmts *archiveOf(Ring *p, BxErr *pErr) {
   return 0;
 }
 
-/* The head of the statement that saves. */
-static const char zSave[] =
-    "INSERT INTO \"%w\".payload_evidence(kill_switch_event_id, agent_id,"
-    "  event_id, request_body, response_body, created_at) "
-    "SELECT ?1, agent_id, event_id, request_body, response_body, strftime("
-    "    '%%Y-%%m-%%dT%%H:%%M:%%fZ', timestamp / 1000.0, 'unixepoch')";
+/* Two schemas have a part in saving, and a template marks one. A ring is in the
+** archive's own schema, or in temp: its statements, or those it keeps for the
+** archive, and its templates. */
+static BxStmts *savingOf(Ring *p, const BxStmts *pArchive, BxErr *pErr) {
+  const BxStmts *pRing = &p->base.stmts;
+  if (pErr->rc != SQLITE_OK) return 0;
+  if (sqlite3_stricmp(pRing->zDb, "temp") != 0) return &p->base.stmts;
+  if (p->saving.zDb == 0 || strcmp(p->saving.zDb, pArchive->zDb) != 0 ||
+      strcmp(p->saving.zTable, pRing->zTable) != 0) {
+    bxStmtsFree(&p->saving);
+    bxStmtsInit(&p->saving, pRing->bx, pArchive->zDb, pRing->zTable, pErr);
+  }
+  return pErr->rc == SQLITE_OK ? &p->saving : 0;
+}
 
-/* The rest: an agent's rows, the oldest part first, that are not evidence of
-** this kill switch already. ?1 kill switch, ?2 to ?3 ids of one part, ?4 to ?5
-** of the other, ?6 the seq before the window. (+ takes the affinity away, with
-** which SQLite would not use the index of the times.) */
+/* An agent's rows, the oldest part first, that are not evidence of this kill
+** switch already. ?1 kill switch, ?2 to ?3 ids of one part, ?4 to ?5 of the
+** other, ?6 the seq before the window. (+ takes the affinity away, with which
+** SQLite would not use the index of the times.) */
 /* clang-format off */
-static const char zRows[] =
-    "%z FROM"
-    "  (SELECT * FROM \"%w\".\"%w_slots\" WHERE id BETWEEN ?2 AND ?3 UNION ALL"
-    "   SELECT * FROM \"%w\".\"%w_slots\" WHERE id BETWEEN ?4 AND ?5) AS s "
-    "WHERE seq > ?6 AND NOT EXISTS (SELECT 1 FROM \"%w\".event_payloads AS e"
-    "  WHERE e.kill_switch_event_id = ?1"
-    "    AND " BX_DATE_MS("e.created_at") " = +s.timestamp"
-    "    AND e.agent_id = s.agent_id AND e.event_id = s.event_id"
-    "    AND e.created_at = strftime("
-    "      '%%Y-%%m-%%dT%%H:%%M:%%fZ', s.timestamp / 1000.0, 'unixepoch')"
-    "    AND e.request_body IS s.request_body"
-    "    AND e.response_body IS s.response_body)";
+#define ROWS(schema)                                                           \
+  " FROM (SELECT * FROM " schema ".@_slots WHERE id BETWEEN ?2 AND ?3 UNION"   \
+  "  ALL SELECT * FROM " schema ".@_slots WHERE id BETWEEN ?4 AND ?5) AS s "   \
+  "WHERE seq > ?6 AND NOT EXISTS (SELECT 1 FROM main.event_payloads AS e"      \
+  "  WHERE e.kill_switch_event_id = ?1"                                        \
+  "    AND " BX_DATE_MS("e.created_at") " = +s.timestamp"                      \
+  "    AND e.agent_id = s.agent_id AND e.event_id = s.event_id"                \
+  "    AND e.created_at = strftime("                                           \
+  "      '%Y-%m-%dT%H:%M:%fZ', s.timestamp / 1000.0, 'unixepoch')"             \
+  "    AND e.request_body IS s.request_body"                                   \
+  "    AND e.response_body IS s.response_body)"
+#define COUNT(schema) "SELECT count(*)" ROWS(schema)
+#define SAVE(schema)                                                           \
+  "INSERT INTO main.payload_evidence(kill_switch_event_id, agent_id,"          \
+  "  event_id, request_body, response_body, created_at) "                      \
+  "SELECT ?1, agent_id, event_id, request_body, response_body, strftime("      \
+  "    '%Y-%m-%dT%H:%M:%fZ', timestamp / 1000.0, 'unixepoch')" ROWS(schema)
 /* clang-format on */
 
-/* A head, which it frees, and the rest. Two schemas have a part in it, which is
-** more than a template can name. */
-static sqlite3_stmt *onRows(Ring *p, BxStmts *pArchive, char *zHead,
-    const char *zEvent, const RingAgent *pAgent, BxErr *pErr) {
-  const char *zDb = p->base.stmts.zDb, *zRing = p->base.stmts.zTable;
-  sqlite3 *db = pArchive->bx->db;
-  sqlite3_stmt *pStmt = 0;
-  char *zSql = 0;
+static const char zCount[] = COUNT("main");
+static const char zCountTemp[] = COUNT("temp");
+static const char zSave[] = SAVE("main");
+static const char zSaveTemp[] = SAVE("temp");
+
+static void bindRows(sqlite3_stmt *pStmt, const char *zEvent,
+    const RingAgent *pAgent, BxErr *pErr) {
   assert(pAgent->iNo > 0 && pAgent->nWindow > 0);
-  if (zHead != 0) {
-    zSql = sqlite3_mprintf(zRows, zHead, zDb, zRing, zDb, zRing, pArchive->zDb);
-  }
-  if (zSql == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  if (pErr->rc == SQLITE_OK) {
-    bxFailDb(pErr, db, sqlite3_prepare_v2(db, zSql, -1, &pStmt, 0));
-  }
-  sqlite3_free(zSql);
   bxBind(pStmt, pErr, "tiiiii", zEvent, BX_RING_SPLIT(pAgent) + 1,
       BX_RING_LAST(pAgent), BX_RING_BASE(pAgent), BX_RING_SPLIT(pAgent),
       pAgent->nGiven - pAgent->nAllowed);
-  return pStmt;
 }
 
 /* Saves the agent's rows in one statement, and takes the hashes of their pins.
 ** Returns how many. */
 static i64 save(Ring *p, BxStmts *pArchive, const char *zEvent,
     const RingAgent *pAgent, BxErr *pErr) {
+  BxStmts *pSaving = savingOf(p, pArchive, pErr);
+  int bTemp = pSaving == &p->saving;
   i64 nRow = 0, iPin = bxPinsLast(pArchive, pErr);
-  sqlite3_stmt *pStmt = onRows(
-      p, pArchive, sqlite3_mprintf("SELECT count(*)"), zEvent, pAgent, pErr);
+  sqlite3_stmt *pStmt = bxStmt(pSaving, bTemp ? zCountTemp : zCount, pErr);
+  bindRows(pStmt, zEvent, pAgent, pErr);
   if (bxRow(pStmt, pErr)) nRow = sqlite3_column_int64(pStmt, 0);
-  sqlite3_finalize(pStmt);
-  pStmt = onRows(
-      p, pArchive, sqlite3_mprintf(zSave, pArchive->zDb), zEvent, pAgent, pErr);
-  while (bxRow(pStmt, pErr)) { /* with PRAGMA count_changes there is a row */
-  }
-  sqlite3_finalize(pStmt);
+  bxDone(pStmt, pErr);
+  pStmt = bxStmt(pSaving, bTemp ? zSaveTemp : zSave, pErr);
+  bindRows(pStmt, zEvent, pAgent, pErr);
+  bxRun(pStmt, pErr);
   bxPinsHashNew(pArchive, iPin, zEvent, nRow, pErr);
   return nRow;
 }

@@ -71,8 +71,9 @@ extern const sqlite3_module bxRingModule;
 /* ring_sql.c: what a ring does */
 typedef struct Ring {
   BxVtab base;
-  i64 nWindow; /* as read in this transaction, 0 when not yet */
-  int bFiring; /* its kill switch is at work */
+  i64 nWindow;    /* as read in this transaction, 0 when not yet */
+  int bFiring;    /* its kill switch is at work */
+  BxStmts saving; /* of a ring in temp: its statements on the archive */
 } Ring;
 
 /* An agent's place in a ring. no is 0 when the agent has never pushed. */

@@ -57,39 +57,31 @@ static void hashRow(
   SHA256End(&sha, zHex);
 }
 
-/* Takes the hash of one pinned row. Where the row is lost there is none. */
-static void hashPin(BxStmts *p, i64 iPin, sqlite3_value *pId, BxErr *pErr) {
-  static const char zRow[] = "SELECT * FROM main.event_payloads WHERE id = ?1";
+/* Takes the hashes of the pins of a list, which it finishes: rows of the pin and
+** what it pins. A pin whose row is lost is not on it. */
+static void hashPins(BxStmts *p, sqlite3_stmt *pList, BxErr *pErr) {
   static const char zSet[] =
       "UPDATE main.payload_ledger SET hash = ?2, columns = ?3 WHERE pin = ?1";
-  sqlite3_stmt *pStmt = bxStmt(p, zRow, pErr);
-  int nColumn = 0;
-  char zHex[65];
-  bxBind(pStmt, pErr, "v", pId);
-  if (bxRow(pStmt, pErr)) {
-    nColumn = sqlite3_column_count(pStmt);
-    hashRow(pStmt, 0, nColumn, zHex, pErr);
-  }
-  bxDone(pStmt, pErr);
-  if (nColumn == 0 || pErr->rc != SQLITE_OK) return;
-  pStmt = bxStmt(p, zSet, pErr);
-  bxBind(pStmt, pErr, "iti", iPin, zHex, (i64)nColumn);
-  bxRun(pStmt, pErr);
-}
-
-/* Takes the hashes of the pins in a list, which it finishes. */
-static void hashPins(BxStmts *p, sqlite3_stmt *pList, BxErr *pErr) {
   while (bxRow(pList, pErr)) {
-    hashPin(p, sqlite3_column_int64(pList, 0), sqlite3_column_value(pList, 1),
-        pErr);
+    int nColumn = sqlite3_column_count(pList) - 1;
+    sqlite3_stmt *pSet = bxStmt(p, zSet, pErr);
+    char zHex[65];
+    hashRow(pList, 1, nColumn, zHex, pErr);
+    bxBind(
+        pSet, pErr, "iti", sqlite3_column_int64(pList, 0), zHex, (i64)nColumn);
+    bxRun(pSet, pErr);
   }
   bxDone(pList, pErr);
 }
 
+/* The pins that a subquery chooses, with their rows. */
+#define PINNED_ROWS(pins)                                                      \
+  "SELECT p.pin, e.* FROM (SELECT pin, id FROM main.payload_ledger "           \
+  "WHERE hash IS NULL AND at IS NULL " pins ") AS p "                          \
+  "CROSS JOIN main.event_payloads AS e ON e.id = p.id"
+
 void bxPinsHash(BxStmts *p, i64 nLimit, BxErr *pErr) {
-  static const char zNewest[] =
-      "SELECT pin, id FROM main.payload_ledger "
-      "WHERE hash IS NULL AND at IS NULL ORDER BY -pin LIMIT ?1";
+  static const char zNewest[] = PINNED_ROWS("ORDER BY -pin LIMIT ?1");
   sqlite3_stmt *pList = bxStmt(p, zNewest, pErr);
   bxBind(pList, pErr, "i", nLimit);
   hashPins(p, pList, pErr);
@@ -127,8 +119,7 @@ void bxPinsHashNew(
 }
 
 void bxPinsHashOf(BxStmts *p, const char *zId, BxErr *pErr) {
-  static const char zOne[] = "SELECT pin, id FROM main.payload_ledger "
-                             "WHERE id = ?1 AND at IS NULL AND hash IS NULL";
+  static const char zOne[] = PINNED_ROWS("AND id = ?1");
   sqlite3_stmt *pList = bxStmt(p, zOne, pErr);
   bxBind(pList, pErr, "t", zId);
   hashPins(p, pList, pErr);

@@ -115,6 +115,12 @@ static int declare(sqlite3 *db, const char *zName, BxErr *pErr) {
   return pErr->rc;
 }
 
+static int ringDisconnect(sqlite3_vtab *pVtab) {
+  bxStmtsFree(&((Ring *)pVtab)->saving);
+  bxVtabFree((BxVtab *)pVtab);
+  return SQLITE_OK;
+}
+
 static int openTable(sqlite3 *db, Bx *bx, int bCreate, int argc,
     const char *const *argv, sqlite3_vtab **ppVtab, char **pzErr) {
   BxErr err = {SQLITE_OK, 0};
@@ -130,7 +136,7 @@ static int openTable(sqlite3 *db, Bx *bx, int bCreate, int argc,
     *ppVtab = &p->base.base;
     return SQLITE_OK;
   }
-  bxVtabFree((BxVtab *)p);
+  if (p != 0) ringDisconnect(&p->base.base);
   rc = err.rc;
   *pzErr = err.zMsg;
   return rc;
@@ -144,11 +150,6 @@ static int ringCreate(sqlite3 *db, void *pAux, int argc,
 static int ringConnect(sqlite3 *db, void *pAux, int argc,
     const char *const *argv, sqlite3_vtab **ppVtab, char **pzErr) {
   return openTable(db, (Bx *)pAux, 0, argc, argv, ppVtab, pzErr);
-}
-
-static int ringDisconnect(sqlite3_vtab *pVtab) {
-  bxVtabFree((BxVtab *)pVtab);
-  return SQLITE_OK;
 }
 
 static int ringDestroy(sqlite3_vtab *pVtab) {
