@@ -304,7 +304,7 @@ BEGIN
                         OR json_valid(NEW.session_meta || ' ')) THEN 1
               WHEN json_type(NEW.session_meta) <> 'object' THEN 1
               ELSE lower(NEW.session_meta ->> 'id') <> lower(NEW.id) END;
-  SELECT RAISE(ABORT, 'InvalidSessionMetaError: Invalid session meta: with session_meta given, omit the columns that are parts of it (instructions may be given if it has none)')
+  SELECT RAISE(ABORT, 'InvalidSessionMetaError: Invalid session meta: if session_meta is given, omit the columns that are parts of it (instructions may be given if it has none)')
    WHERE NEW.session_meta IS NOT NULL
      AND (coalesce(NEW.source, NEW.cwd, NEW.originator, NEW.cli_version,
             NEW.model_provider, NEW.forked_from) IS NOT NULL

@@ -132,8 +132,8 @@ void bxNeedVersion(Bx *bx, const char *zDb, const char *zDomain, BxErr *pErr) {
     return;
   }
   bxFail(pErr, SQLITE_ERROR,
-      "VersionError: schema %s has %s of an older version, or not the whole "
-      "of it; run SELECT blackbox_install(%Q)",
+      "VersionError: schema %s has an older version of %s, or only a part of "
+      "it; run SELECT blackbox_install(%Q)",
       zDb, pDomain->zName, zDb);
 }
 

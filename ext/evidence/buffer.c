@@ -471,8 +471,8 @@ static void checkComputed(sqlite3_value **apCol, int bUpdate, BxErr *pErr) {
 /* The hidden columns are only for commands. */
 static void failHidden(EvBuffer *p, BxErr *pErr) {
   bxFail(pErr, SQLITE_CONSTRAINT,
-      "ValidationError: a setting is INSERT INTO \"%w\"(\"%w\", value) "
-      "VALUES('max_size_bytes', 20000000), without other columns",
+      "ValidationError: a setting is changed without other columns: INSERT "
+      "INTO \"%w\"(\"%w\", value) VALUES('max_size_bytes', 20000000)",
       p->base.stmts.zTable, p->base.stmts.zTable);
 }
 

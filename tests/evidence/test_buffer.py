@@ -230,9 +230,9 @@ def test_bad_input_is_refused_and_changes_nothing(rec, begin, values, message):
     ("INSERT INTO rec(rowid, id, action) VALUES(7, 'b', '{}')", "assigns the rowid"),
     ("INSERT INTO rec(id, action, pruned) VALUES('b', '{}', 1)", "pruned is computed"),
     ("INSERT INTO rec(id, action, pinned) VALUES('b', '{}', 'yes')", "pinned must be"),
-    ("UPDATE rec SET value = 5", "a setting is INSERT INTO"),
-    ("UPDATE rec SET rec = 'max_screenshots', value = 5", "a setting is INSERT INTO"),
-    ("INSERT INTO rec(id, action, value) VALUES('b', '{}', 5)", "a setting is INSERT"),
+    ("UPDATE rec SET value = 5", "a setting is changed without"),
+    ("UPDATE rec SET rec = 'max_screenshots', value = 5", "a setting is changed without"),
+    ("INSERT INTO rec(id, action, value) VALUES('b', '{}', 5)", "a setting is changed without"),
 ])
 def test_bad_changes_are_refused(rec, sql, message):
     rec.execute(ADD, ("a", 1, "{}", b"shot"))
