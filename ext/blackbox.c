@@ -118,38 +118,38 @@ static const BxFunction aFunctions[] = {
 
 /* Table-valued functions. */
 static const BxTable aTables[] = {
-    {"blackbox_check", "schema, object, problem, only HIDDEN", 3, 0, 1, 0, 0,
+    {"blackbox_check", "schema, object, problem, only HIDDEN", 3, 0, 1,
         bxCheck},
-    {"payload_waiting", "rows, bytes, oldest, error, waiting_of", 5, 0, 0, 0, 0,
+    {"payload_waiting", "rows, bytes, oldest, error, waiting_of", 5, 0, 0,
         bxPayloadWaiting},
     {"cache_list",
         "storage_key, description, timestamp, data_size, session_id, "
         "task_id, turn_id, metadata, session HIDDEN",
-        8, 0, 1, "cache", 0, bxCacheList},
+        8, 0, 1, bxCacheList},
     {"evidence_stats",
         "schema, buffer, total_size, action_count, screenshot_count, "
         "oldest_timestamp, newest_timestamp, capacity_used, using_overflow, "
         "max_size_bytes, memory_bytes, pinned_bytes, needs_pruning, owner, "
         "only HIDDEN",
-        14, 0, 1, 0, 0, bxEvStatsTable},
+        14, 0, 1, bxEvStatsTable},
     {"rollout_context", "sequence, timestamp, type, payload, rollout HIDDEN", 4,
-        1, 1, 0, 0, bxRolloutContext},
+        1, 1, bxRolloutContext},
     {"rollout_dropped", "item_type, payload_type, items, bytes, rollout HIDDEN",
-        4, 1, 1, 0, 0, bxRolloutDropped},
-    {"rollout_export", "line, rollout HIDDEN", 1, 1, 1, 0, 0, bxRolloutLines},
+        4, 1, 1, bxRolloutDropped},
+    {"rollout_export", "line, rollout HIDDEN", 1, 1, 1, bxRolloutLines},
     {"rollout_list",
         "id, created, updated, item_count, status, title, source, cwd, "
         "first_user_message, cursor, page_size HIDDEN, after HIDDEN, "
         "now HIDDEN",
-        10, 1, 3, 0, 0, bxRolloutList},
+        10, 1, 3, bxRolloutList},
     {"rollout_range",
         "sequence, timestamp, type, payload, rollout HIDDEN, after HIDDEN, "
         "max_rows HIDDEN, direction HIDDEN",
-        4, 1, 4, 0, 0, bxRolloutRange},
+        4, 1, 4, bxRolloutRange},
     {"rollout_search",
         "rollout, sequence, timestamp, role, snippet, query HIDDEN, "
         "max_rows HIDDEN",
-        5, 1, 2, 0, 0, bxRolloutSearch},
+        5, 1, 2, bxRolloutSearch},
 };
 
 /* Virtual tables that own tables. */

@@ -330,9 +330,7 @@ void bxCacheRead(BxCall *p) {
 
 static void touchSession(
     BxStmts *pHome, const char *zSession, i64 iNow, BxErr *pErr) {
-  sqlite3_stmt *pStmt = bxStmt(pHome, zCacheTouch, pErr);
-  bxBind(pStmt, pErr, "ti", zSession, iNow);
-  bxRun(pStmt, pErr);
+  bxDo(pHome, zCacheTouch, pErr, "ti", zSession, iNow);
 }
 
 static void cacheDeleteItem(BxCall *p) {

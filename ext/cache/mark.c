@@ -97,22 +97,10 @@ static void marksPutAside(const CacheMarks *p, BxErr *pErr) {
   sqlite3_close(db);
 }
 
-static int marksUseWal(BxStmts *pHome, BxErr *pErr) {
-  static const char zMode[] = "PRAGMA main.journal_mode";
-  sqlite3_stmt *pStmt = bxStmt(pHome, zMode, pErr);
-  int bWal = bxRow(pStmt, pErr) &&
-             sqlite3_stricmp(bxColumnText(pStmt, 0, pErr), "wal") == 0;
-  bxDone(pStmt, pErr);
-  return bWal;
-}
-
 /* Whether the host forbids writing. */
 static int marksForbidden(BxStmts *pHome, BxErr *pErr) {
   static const char zQueryOnly[] = "PRAGMA query_only";
-  sqlite3_stmt *pStmt = bxStmt(pHome, zQueryOnly, pErr);
-  int bOnly = bxRow(pStmt, pErr) && sqlite3_column_int(pStmt, 0);
-  bxDone(pStmt, pErr);
-  return bOnly;
+  return (int)bxAsk(pHome, zQueryOnly, pErr, "");
 }
 
 static int marksMustWait(const BxErr *pErr) {
@@ -129,7 +117,7 @@ static void marksWrite(CacheMarks *p, BxStmts *pHome, BxErr *pErr) {
   } else if (eState != SQLITE_TXN_WRITE && !sqlite3_get_autocommit(db)) {
     return;
   } else if (eState == SQLITE_TXN_WRITE || p->zFile == 0 ||
-             marksUseWal(pHome, pErr)) {
+             bxIsWal(pHome, pErr)) {
     marksPutHere(p, pHome, pErr);
   } else if (eState == SQLITE_TXN_NONE) {
     marksPutAside(p, pErr);

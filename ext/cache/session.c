@@ -63,6 +63,7 @@ sqlite3_stmt *bxCacheList(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   " WHEN " used " * 100 >= " quota " * 80 THEN 'warning' ELSE 'normal' END"
 #define NO_QUOTA "1125899906842624" /* see MAX_BYTES */
 
+/* clang-format off */
 /* A session that does not exist has zeros. */
 static const char zCacheStatsSession[] =
     "SELECT json_object('sessionId', s.id, 'totalSize', s.size,"
@@ -72,60 +73,35 @@ static const char zCacheStatsSession[] =
     " 'state', CASE WHEN s.created_at IS NULL THEN 'none'"
     " WHEN s.last_accessed_at < ?2 - i.value THEN 'orphaned'"
     " ELSE 'active' END," QUOTA("l.session_quota", "s.size",
-        "CASE WHEN min(l.session_quota, l.total_quota) < " NO_QUOTA
-        " THEN max(0, min(l.session_quota - s.size,"
-        " l.total_quota - t.bytes)) END") ")"
-                                          " FROM main.cache_limits AS l, "
-                                          "main.cache_state AS t"
-                                          " JOIN main.blackbox_limits AS i ON "
-                                          "i.name = 'cache.idle_ms'"
-                                          " JOIN (SELECT ?1 AS id, "
-                                          "coalesce(total_size, 0) AS size,"
-                                          " coalesce(item_count, 0) AS items, "
-                                          "created_at, last_accessed_at"
-                                          " FROM (SELECT 1) LEFT JOIN "
-                                          "main.cache_sessions ON session_id = "
-                                          "?1) AS s";
+    "CASE WHEN min(l.session_quota, l.total_quota) < " NO_QUOTA
+    " THEN max(0, min(l.session_quota - s.size, l.total_quota - t.bytes)) END")
+    ") FROM main.cache_limits AS l, main.cache_state AS t"
+    " JOIN main.blackbox_limits AS i ON i.name = 'cache.idle_ms'"
+    " JOIN (SELECT ?1 AS id, coalesce(total_size, 0) AS size,"
+    " coalesce(item_count, 0) AS items, created_at, last_accessed_at"
+    " FROM (SELECT 1) LEFT JOIN main.cache_sessions ON session_id = ?1) AS s";
 
 static const char zCacheStatsAll[] =
     "SELECT json_object('totalSize', s.size, 'totalItems', s.items,"
     " 'hits', (SELECT coalesce(sum(hits), 0) FROM main.cache_uses),"
-    " 'sessionCount', s.n, 'orphanedSessions', s.orphans," QUOTA(
-        "l.total_quota", "s.size",
-        "CASE WHEN l.total_quota < " NO_QUOTA
-        " THEN max(0, l.total_quota - s.size) END") ","
-                                                    " 'oldestItemAge', ?2 - "
-                                                    "(SELECT min(timestamp) "
-                                                    "FROM main.cache_items))"
-                                                    " FROM main.cache_limits "
-                                                    "AS l, (SELECT "
-                                                    "coalesce(sum(total_size), "
-                                                    "0) AS "
-                                                    "size,"
-                                                    " coalesce(sum(item_count),"
-                                                    " 0) AS items, count(*) AS "
-                                                    "n,"
-                                                    " coalesce(sum(last_"
-                                                    "accessed_at < ?2 - "
-                                                    "(SELECT value FROM"
-                                                    " main.blackbox_limits "
-                                                    "WHERE name = "
-                                                    "'cache.idle_ms')), 0) AS "
-                                                    "orphans"
-                                                    " FROM "
-                                                    "main.cache_sessions) AS s";
+    " 'sessionCount', s.n, 'orphanedSessions', s.orphans,"
+    QUOTA("l.total_quota", "s.size", "CASE WHEN l.total_quota < " NO_QUOTA
+    " THEN max(0, l.total_quota - s.size) END")
+    ", 'oldestItemAge', ?2 - (SELECT min(timestamp) FROM main.cache_items))"
+    " FROM main.cache_limits AS l, (SELECT coalesce(sum(total_size), 0) AS size,"
+    " coalesce(sum(item_count), 0) AS items, count(*) AS n,"
+    " coalesce(sum(last_accessed_at < ?2 - (SELECT value"
+    " FROM main.blackbox_limits WHERE name = 'cache.idle_ms')), 0) AS orphans"
+    " FROM main.cache_sessions) AS s";
+/* clang-format on */
 
 void bxCacheStats(BxCall *p) {
   BxStmts *pHome = bxHome(p->bx, "cache", &p->err);
   const char *zSession = bxCacheKey(bxArg(p, 0), "session_id", 1, &p->err);
   i64 iNow = bxTime(bxArg(p, 1), "now", &p->err);
-  sqlite3_stmt *pStmt =
-      bxStmt(pHome, zSession ? zCacheStatsSession : zCacheStatsAll, &p->err);
-  bxBind(pStmt, &p->err, "ti", zSession, iNow);
-  if (bxRow(pStmt, &p->err)) {
-    bxReturnJson(p, bxColumnCopy(pStmt, 0, &p->err));
-  }
-  bxDone(pStmt, &p->err);
+  char *z = bxAskText(pHome, zSession ? zCacheStatsSession : zCacheStatsAll,
+      &p->err, "ti", zSession, iNow);
+  if (z != 0) bxReturnJson(p, z);
   bxCacheExplain(p, azCacheNoArg);
 }
 
@@ -302,15 +278,8 @@ static BxStmts *beginCleanup(BxCall *p) {
 ** there are more. */
 static int applyRule(
     BxStmts *pHome, const CacheRule *pRule, i64 iCut, i64 nLimit, BxErr *pErr) {
-  sqlite3_stmt *pStmt = bxStmt(pHome, pRule->zAct, pErr);
-  int bMore = 0;
-  bxBind(pStmt, pErr, "ii", iCut, nLimit);
-  bxRun(pStmt, pErr);
-  pStmt = bxStmt(pHome, pRule->zMore, pErr);
-  bxBind(pStmt, pErr, "i", iCut);
-  if (bxRow(pStmt, pErr)) bMore = sqlite3_column_int(pStmt, 0);
-  bxDone(pStmt, pErr);
-  return bMore;
+  bxDo(pHome, pRule->zAct, pErr, "ii", iCut, nLimit);
+  return (int)bxAsk(pHome, pRule->zMore, pErr, "i", iCut);
 }
 
 /* Applies two rules, each with its own time. The limit (-1: none) counts
@@ -354,21 +323,7 @@ static i64 daysIn(sqlite3_value *pVal, const char *zWhat, BxErr *pErr) {
 
 /* Milliseconds of a setting that is in days. */
 static i64 daysSet(BxStmts *pHome, const char *zName, BxErr *pErr) {
-  static const char zSql[] =
-      "SELECT value FROM main.blackbox_limits WHERE name = ?1";
-  sqlite3_stmt *pStmt = pErr->rc == SQLITE_OK ? bxStmt(pHome, zSql, pErr) : 0;
-  i64 nMs = 0;
-  bxBind(pStmt, pErr, "t", zName);
-  if (bxRow(pStmt, pErr)) {
-    nMs = (i64)(sqlite3_column_double(pStmt, 0) * BX_MS_PER_DAY);
-  } else {
-    bxFail(pErr, SQLITE_CORRUPT_VTAB,
-        "CorruptedDataError: the row for %s in blackbox_setting_defs is "
-        "missing; run blackbox_install()",
-        zName);
-  }
-  bxDone(pStmt, pErr);
-  return nMs;
+  return (i64)(bxSettingReal(pHome, zName, pErr) * BX_MS_PER_DAY);
 }
 
 /* The limit, or -1 (which SQLite treats as no limit) if it was not given. */

@@ -64,15 +64,6 @@ static const char zCacheTakeOut[] =
     " WHERE preset IN ('seed', 'later');"
     "DELETE FROM main.cache_presets WHERE preset IN ('seed', 'later')";
 
-static int upgradeAsks(BxStmts *p, const char *zSql, BxErr *pErr) {
-  sqlite3_stmt *pStmt = bxPrepare(p, zSql, pErr);
-  int bYes;
-  bxBind(pStmt, pErr, "t", p->zDb);
-  bYes = bxRow(pStmt, pErr) && sqlite3_column_int(pStmt, 0);
-  sqlite3_finalize(pStmt);
-  return bYes;
-}
-
 static void refuseReferring(BxStmts *p, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxPrepare(p, zCacheReferring, pErr);
   bxBind(pStmt, pErr, "t", p->zDb);
@@ -158,7 +149,7 @@ void bxCacheUpgrade(BxStmts *p, BxErr *pErr) {
   sqlite3_stmt *pHold;
   char *zReturn;
   if (!bxCarries(p->bx, p->zDb, "cache", pErr)) return;
-  if (!upgradeAsks(p, zCacheIsOld, pErr)) return;
+  if (!bxAskOnce(p, zCacheIsOld, pErr, "t", p->zDb)) return;
   refuseReferring(p, pErr);
   zReturn = planReturn(p, pErr);
   bxExec(p, zCacheTakeOut, pErr);

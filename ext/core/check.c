@@ -16,27 +16,22 @@ SQLITE_EXTENSION_INIT3
 #include <string.h>
 
 void bxProblem(BxProblems *p, const char *zObject, const char *zFormat, ...) {
-  sqlite3_str *pOut;
-  char *zProblem;
+  char *zProblem, *zJson;
   va_list ap;
-  sqlite3_stmt *pStmt = 0;
+  sqlite3_stmt *pStmt;
   if (p->err.rc != SQLITE_OK) return;
   assert(p->zDb != 0 && zObject != 0);
   va_start(ap, zFormat);
   zProblem = sqlite3_vmprintf(zFormat, ap);
   va_end(ap);
   if (zProblem == 0) bxFail(&p->err, SQLITE_NOMEM, "out of memory");
-  bxFailDb(&p->err, p->db,
-      sqlite3_prepare_v2(
-          p->db, "SELECT json_array(?1, ?2, ?3)", -1, &pStmt, 0));
+  pStmt = bxPlain(p->db, "SELECT json_array(?1, ?2, ?3)", &p->err);
   bxBind(pStmt, &p->err, "ttt", p->zDb, zObject, zProblem);
   if (bxRow(pStmt, &p->err)) {
-    pOut = sqlite3_str_new(0);
-    sqlite3_str_appendf(pOut, "%s%s%s", p->zJson ? p->zJson : "",
+    zJson = bxPrintf(&p->err, "%s%s%s", p->zJson ? p->zJson : "",
         p->zJson ? "," : "", bxColumnText(pStmt, 0, &p->err));
     sqlite3_free(p->zJson);
-    p->zJson = sqlite3_str_finish(pOut);
-    if (p->zJson == 0) bxFail(&p->err, SQLITE_NOMEM, "out of memory");
+    p->zJson = zJson;
   }
   sqlite3_finalize(pStmt);
   sqlite3_free(zProblem);
@@ -88,10 +83,9 @@ static void tellStranger(void *pArg, const BxStranger *pStranger) {
 static void checkView(BxStmts *p, const char *zName, BxProblems *pOut) {
   BxErr err = {SQLITE_OK, 0};
   sqlite3_stmt *pStmt = 0;
-  char *zSql = sqlite3_mprintf("SELECT %s, problem FROM main.%s_check LIMIT %d",
+  char *zSql = bxPrintf(&err, "SELECT %s, problem FROM main.%s_check LIMIT %d",
       p->zTable ? "?1 || '_' || object" : "object", p->zTable ? "@" : zName,
       BX_MAX_PROBLEMS);
-  if (zSql == 0) bxFail(&err, SQLITE_NOMEM, "out of memory");
   pStmt = bxPrepare(p, zSql, &err);
   if (p->zTable != 0) bxBind(pStmt, &err, "t", zName);
   sqlite3_free(zSql);
@@ -121,16 +115,12 @@ static void checkOwner(BxStmts *p, const char *zName, const char *zSql,
 /* Whether the schema has the domain, or a part of it. */
 static int hasTraces(BxStmts *p, const BxDomain *pDomain, BxProblems *pOut) {
   BxErr err = {SQLITE_OK, 0};
-  sqlite3_stmt *pStmt;
   int bTraces;
   if (bxCarries(p->bx, p->zDb, pDomain->zName, &pOut->err)) return 1;
-  pStmt = bxPrepare(p,
+  bTraces = (int)bxAskOnce(p,
       "SELECT 1 FROM main.sqlite_schema WHERE name = ?1 OR name = ?2 || "
       "'_check'",
-      &err);
-  bxBind(pStmt, &err, "tt", pDomain->zTable, pDomain->zName);
-  bTraces = bxRow(pStmt, &err);
-  sqlite3_finalize(pStmt);
+      &err, "tt", pDomain->zTable, pDomain->zName);
   bxUnchecked(pOut, pDomain->zName, &err);
   return bTraces;
 }
@@ -151,16 +141,9 @@ static void checkVtab(
     BxStmts *p, const BxModule *pModule, const char *zName, BxProblems *pOut) {
   BxErr err = {SQLITE_OK, 0};
   BxVtab *pVtab = 0;
-  sqlite3_stmt *pStmt = 0;
-  char *zSql = sqlite3_mprintf("SELECT 1 FROM \"%w\".\"%w\"", p->zDb, zName);
-  if (zSql == 0) {
-    bxFail(&err, SQLITE_NOMEM, "out of memory");
-  } else {
-    bxFailDb(
-        &err, p->bx->db, sqlite3_prepare_v2(p->bx->db, zSql, -1, &pStmt, 0));
-  }
+  char *zSql = bxPrintf(&err, "SELECT 1 FROM \"%w\".\"%w\"", p->zDb, zName);
+  sqlite3_finalize(bxPlain(p->bx->db, zSql, &err));
   sqlite3_free(zSql);
-  sqlite3_finalize(pStmt);
   if (err.rc == SQLITE_OK) {
     pVtab = bxVtabIn(p->bx, pModule->zName, p->zDb, zName, &err);
   }
@@ -186,7 +169,7 @@ static void checkVtabs(BxStmts *p, BxProblems *pOut) {
 
 sqlite3_stmt *bxCheck(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   BxProblems found = {bx->db, 0, 0, {SQLITE_OK, 0}};
-  sqlite3_stmt *pDbs = 0;
+  sqlite3_stmt *pDbs;
   BxErr err = {SQLITE_OK, 0};
   char *zJson;
   if (apArg[0] != 0) {
@@ -198,11 +181,10 @@ sqlite3_stmt *bxCheck(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
     }
     if (pErr->rc != SQLITE_OK) return 0;
   }
-  bxFailDb(&err, bx->db,
-      sqlite3_prepare_v2(bx->db,
-          "SELECT name FROM pragma_database_list "
-          "WHERE ?1 IS NULL OR name = ?1 COLLATE NOCASE",
-          -1, &pDbs, 0));
+  pDbs = bxPlain(bx->db,
+      "SELECT name FROM pragma_database_list "
+      "WHERE ?1 IS NULL OR name = ?1 COLLATE NOCASE",
+      &err);
   bxBind(pDbs, &err, "v", apArg[0]);
   while (found.err.rc == SQLITE_OK && bxRow(pDbs, &err)) {
     BxStmts *p = bxSchema(bx, bxColumnText(pDbs, 0, &err), &err);

@@ -154,21 +154,18 @@ int bxRegisterFunctions(Bx *bx, const BxFunction *aFunction, int nFunction) {
 
 static int callConnect(sqlite3 *db, void *pAux, int argc,
     const char *const *argv, sqlite3_vtab **ppVtab, char **pzErr) {
-  CallVtab *p;
-  int rc =
-      sqlite3_declare_vtab(db, "CREATE TABLE x(command TEXT, arguments TEXT)");
+  int rc = bxTableNew(db, "CREATE TABLE x(command TEXT, arguments TEXT)",
+      sizeof(CallVtab), ppVtab);
   (void)argc;
   (void)argv;
   (void)pzErr;
-  if (rc != SQLITE_OK) return rc;
-  p = sqlite3_malloc64(sizeof(*p));
-  if (p == 0) return SQLITE_NOMEM;
-  memset(p, 0, sizeof(*p));
-  p->pAux = (const CallAux *)pAux;
-  p->bx = p->pAux->bx;
-  p->bx->bAnchored = 1;
-  *ppVtab = &p->base;
-  return SQLITE_OK;
+  if (rc == SQLITE_OK) {
+    CallVtab *p = (CallVtab *)*ppVtab;
+    p->pAux = (const CallAux *)pAux;
+    p->bx = p->pAux->bx;
+    p->bx->bAnchored = 1;
+  }
+  return rc;
 }
 
 static int callDisconnect(sqlite3_vtab *pVtab) {
@@ -255,10 +252,10 @@ static sqlite3_value *readArgument(sqlite3_stmt *pStmt, int n, BxErr *pErr) {
 ** For text that is not JSON, json_each() itself fails. */
 static int readArguments(
     Bx *bx, sqlite3_value *pJson, sqlite3_value **aArg, int nMax, BxErr *pErr) {
-  sqlite3_stmt *pStmt = 0;
+  sqlite3_stmt *pStmt;
   int n = 0;
   if (pJson == 0 || sqlite3_value_type(pJson) == SQLITE_NULL) return 0;
-  bxFailDb(pErr, bx->db, sqlite3_prepare_v2(bx->db, zArguments, -1, &pStmt, 0));
+  pStmt = bxPlain(bx->db, zArguments, pErr);
   bxBind(pStmt, pErr, "v", pJson);
   while (bxRow(pStmt, pErr)) {
     if (n == nMax || !sqlite3_column_int(pStmt, 1)) {

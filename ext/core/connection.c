@@ -63,11 +63,8 @@ BxSlot *bxSlot(Bx *bx, const char *zDomain) {
 }
 
 void bxAnchor(Bx *bx, BxErr *pErr) {
-  sqlite3_stmt *pStmt = 0;
   if (bx->bAnchored || pErr->rc != SQLITE_OK) return;
-  bxFailDb(pErr, bx->db,
-      sqlite3_prepare_v2(bx->db, "SELECT 1 FROM blackbox_call", -1, &pStmt, 0));
-  sqlite3_finalize(pStmt);
+  sqlite3_finalize(bxPlain(bx->db, "SELECT 1 FROM blackbox_call", pErr));
   if (!bx->bAnchored) {
     bxFail(pErr, SQLITE_MISUSE,
         "MisuseError: a table named blackbox_call hides that of blackbox; "
@@ -82,11 +79,8 @@ BxStmts *bxSchema(Bx *bx, const char *zDb, BxErr *pErr) {
   for (p = bx->pStmts; p != 0; p = p->pNext) {
     if (sqlite3_stricmp(p->zDb, zDb) == 0) return p;
   }
-  p = sqlite3_malloc64(sizeof(*p));
-  if (p == 0) {
-    bxFail(pErr, SQLITE_NOMEM, "out of memory");
-    return 0;
-  }
+  p = bxNew(sizeof(*p), pErr);
+  if (p == 0) return 0;
   bxStmtsInit(p, bx, zDb, 0, pErr);
   if (pErr->rc != SQLITE_OK) {
     bxStmtsFree(p);
@@ -101,23 +95,12 @@ BxStmts *bxSchema(Bx *bx, const char *zDb, BxErr *pErr) {
 /* Whether schema zDb has the table, beside that of the domains. */
 static int carriesTable(
     Bx *bx, const char *zDb, const char *zTable, BxErr *pErr) {
-  sqlite3_stmt *pStmt = 0;
-  char *zSql;
-  int rc;
-  if (pErr->rc != SQLITE_OK) return 0;
-  zSql = sqlite3_mprintf(
-      "SELECT d.version FROM \"%w\".blackbox_domains AS d, \"%w\".%s", zDb, zDb,
-      zTable);
-  if (zSql == 0) {
-    bxFail(pErr, SQLITE_NOMEM, "out of memory");
-    return 0;
-  }
-  rc = sqlite3_prepare_v2(bx->db, zSql, -1, &pStmt, 0);
-  sqlite3_free(zSql);
-  sqlite3_finalize(pStmt);
-  if (rc == SQLITE_ERROR) return 0; /* no such table: not installed there */
-  bxFailDb(pErr, bx->db, rc);
-  return rc == SQLITE_OK;
+  return bxCanPrepare(bx,
+      bxPrintf(pErr,
+          "SELECT d.version FROM \"%w\".blackbox_domains AS d,"
+          " \"%w\".%s",
+          zDb, zDb, zTable),
+      pErr);
 }
 
 int bxCarries(Bx *bx, const char *zDb, const char *zDomain, BxErr *pErr) {
@@ -137,20 +120,12 @@ void bxNeedVersion(Bx *bx, const char *zDb, const char *zDomain, BxErr *pErr) {
       zDb, pDomain->zName, zDb);
 }
 
-static char *copyName(const char *z, BxErr *pErr) {
-  char *zCopy = sqlite3_mprintf("%s", z);
-  if (zCopy == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  return zCopy;
-}
-
 /* Searches the schemas. Leaves NULL in *pzHome if none has the domain. It uses
 ** the pragma itself, because the table pragma_database_list would read main. */
 static void searchHome(
     Bx *bx, const char *zDomain, char **pzHome, BxErr *pErr) {
-  sqlite3_stmt *pStmt = 0;
+  sqlite3_stmt *pStmt = bxPlain(bx->db, "PRAGMA database_list", pErr);
   char *zOther = 0;
-  bxFailDb(pErr, bx->db,
-      sqlite3_prepare_v2(bx->db, "PRAGMA database_list", -1, &pStmt, 0));
   while (bxRow(pStmt, pErr)) {
     const char *zDb = bxColumnText(pStmt, 1, pErr);
     if (zDb == 0 || strcmp(zDb, "temp") == 0) continue;
@@ -159,13 +134,13 @@ static void searchHome(
       sqlite3_free(*pzHome);
       sqlite3_free(zOther);
       zOther = 0;
-      *pzHome = copyName(zDb, pErr);
+      *pzHome = bxPrintf(pErr, "%s", zDb);
       break;
     }
     if (*pzHome == 0) {
-      *pzHome = copyName(zDb, pErr);
+      *pzHome = bxPrintf(pErr, "%s", zDb);
     } else if (zOther == 0) {
-      zOther = copyName(zDb, pErr);
+      zOther = bxPrintf(pErr, "%s", zDb);
     }
   }
   sqlite3_finalize(pStmt);
@@ -216,6 +191,15 @@ void bxLock(BxStmts *p, BxErr *pErr) {
   bxRun(bxStmt(p, zSql, pErr), pErr);
 }
 
+int bxIsWal(BxStmts *p, BxErr *pErr) {
+  static const char zMode[] = "PRAGMA main.journal_mode";
+  sqlite3_stmt *pStmt = bxStmt(p, zMode, pErr);
+  int bWal = bxRow(pStmt, pErr) &&
+             sqlite3_stricmp(bxColumnText(pStmt, 0, pErr), "wal") == 0;
+  bxDone(pStmt, pErr);
+  return bWal;
+}
+
 void bxNeedUtf8(BxStmts *p, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxPrepare(p, "PRAGMA main.encoding", pErr);
   if (bxRow(pStmt, pErr)) {
@@ -230,17 +214,17 @@ void bxNeedUtf8(BxStmts *p, BxErr *pErr) {
   sqlite3_finalize(pStmt);
 }
 
-i64 bxSettingInt(BxStmts *p, const char *zName, BxErr *pErr) {
+double bxSettingReal(BxStmts *p, const char *zName, BxErr *pErr) {
   static const char zSql[] =
       "SELECT value FROM main.blackbox_limits WHERE name = ?1";
   sqlite3_stmt *pStmt;
-  i64 iVal = 0;
+  double rVal = 0.0;
   assert(strchr(zName, '.') != 0);
   if (pErr->rc != SQLITE_OK) return 0; /* and p may be NULL */
   pStmt = bxStmt(p, zSql, pErr);
   bxBind(pStmt, pErr, "t", zName);
   if (bxRow(pStmt, pErr)) {
-    iVal = sqlite3_column_int64(pStmt, 0);
+    rVal = sqlite3_column_double(pStmt, 0);
   } else {
     bxFail(pErr, SQLITE_CORRUPT_VTAB,
         "CorruptedDataError: the row for %s in blackbox_setting_defs is "
@@ -248,7 +232,12 @@ i64 bxSettingInt(BxStmts *p, const char *zName, BxErr *pErr) {
         zName, p->zDb);
   }
   bxDone(pStmt, pErr);
-  return iVal;
+  return rVal;
+}
+
+/* (No setting is so large that a double would not have it exactly.) */
+i64 bxSettingInt(BxStmts *p, const char *zName, BxErr *pErr) {
+  return (i64)bxSettingReal(p, zName, pErr);
 }
 
 void bxUse(BxCall *p) {
@@ -262,11 +251,8 @@ void bxUse(BxCall *p) {
         zDb, zDb);
     return;
   }
-  zCopy = sqlite3_mprintf("%s", zDb);
-  if (zCopy == 0) {
-    bxFail(&p->err, SQLITE_NOMEM, "out of memory");
-    return;
-  }
+  zCopy = bxPrintf(&p->err, "%s", zDb);
+  if (zCopy == 0) return;
   sqlite3_free(p->bx->zUse);
   p->bx->zUse = zCopy;
   bxForgetHomes(p->bx);

@@ -86,9 +86,12 @@ void bxForgetHomes(Bx *bx);
 /* Takes the write lock on p's schema. The first statement of a change must
 ** write: after a read, SQLite refuses to wait for another writer. */
 void bxLock(BxStmts *p, BxErr *pErr);
+/* Whether p's schema has a write-ahead log. */
+int bxIsWal(BxStmts *p, BxErr *pErr);
 /* EncodingError unless p's schema stores text as UTF-8. */
 void bxNeedUtf8(BxStmts *p, BxErr *pErr);
 /* The value of a setting in p's schema. */
+double bxSettingReal(BxStmts *p, const char *zName, BxErr *pErr);
 i64 bxSettingInt(BxStmts *p, const char *zName, BxErr *pErr);
 /* Creates the object that finalizes kept statements before SQLite's busy
 ** check. */

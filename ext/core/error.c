@@ -22,6 +22,37 @@ void bxFail(BxErr *pErr, int rc, const char *zFormat, ...) {
   va_end(ap);
 }
 
+char *bxPrintf(BxErr *pErr, const char *zFormat, ...) {
+  va_list ap;
+  char *z;
+  if (pErr->rc != SQLITE_OK) return 0;
+  va_start(ap, zFormat);
+  z = sqlite3_vmprintf(zFormat, ap);
+  va_end(ap);
+  if (z == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  return z;
+}
+
+void *bxNew(size_t nByte, BxErr *pErr) {
+  void *p = pErr->rc == SQLITE_OK ? sqlite3_malloc64(nByte) : 0;
+  if (p != 0) return memset(p, 0, nByte);
+  bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  return 0;
+}
+
+void *bxGrow(void *a, i64 n, i64 *pnAlloc, size_t nOne, BxErr *pErr) {
+  i64 nNew = *pnAlloc ? *pnAlloc * 2 : 8;
+  if (pErr->rc != SQLITE_OK) return 0;
+  if (n < *pnAlloc) return a;
+  a = sqlite3_realloc64(a, (sqlite3_uint64)nNew * nOne);
+  if (a == 0) {
+    bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  } else {
+    *pnAlloc = nNew;
+  }
+  return a;
+}
+
 void bxFailDb(BxErr *pErr, sqlite3 *db, int rc) {
   if (rc == SQLITE_OK || rc == SQLITE_ROW || rc == SQLITE_DONE) return;
   if ((rc & 0xff) == SQLITE_NOMEM) {

@@ -16,6 +16,13 @@ struct BxErr {
 ** data is SQLITE_CORRUPT_VTAB: after a plain SQLITE_CORRUPT, SQLite allows the
 ** host's transaction nothing but a rollback. */
 void bxFail(BxErr *pErr, int rc, const char *zFormat, ...);
+/* A text as sqlite3_mprintf() makes it, to sqlite3_free(). NULL on error. */
+char *bxPrintf(BxErr *pErr, const char *zFormat, ...);
+/* Zeroed memory, to sqlite3_free(). NULL on error. */
+void *bxNew(size_t nByte, BxErr *pErr);
+/* An array of n elements of nOne bytes, with room for *pnAlloc, gets room for
+** one more. NULL on error; the array then stays where it is. */
+void *bxGrow(void *a, i64 n, i64 *pnAlloc, size_t nOne, BxErr *pErr);
 /* Copies the code and message of the statement that failed on db. */
 void bxFailDb(BxErr *pErr, sqlite3 *db, int rc);
 /* Moves the error *pFrom to *pErr, unless an error is set there. *pFrom is

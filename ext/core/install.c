@@ -14,14 +14,11 @@ SQLITE_EXTENSION_INIT3
 #include <string.h>
 
 i64 bxInstalledVersion(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
-  sqlite3_stmt *pStmt;
-  i64 iVersion = 0;
+  i64 iVersion;
   if (!bxCarries(p->bx, p->zDb, pDomain->zName, pErr)) return -1;
-  pStmt = bxPrepare(
-      p, "SELECT version FROM main.blackbox_domains WHERE domain = ?1", pErr);
-  bxBind(pStmt, pErr, "t", pDomain->zName);
-  if (bxRow(pStmt, pErr)) iVersion = sqlite3_column_int64(pStmt, 0);
-  sqlite3_finalize(pStmt);
+  iVersion = bxAskOnce(p,
+      "SELECT version FROM main.blackbox_domains WHERE domain = ?1", pErr, "t",
+      pDomain->zName);
   if (iVersion > pDomain->iVersion) {
     bxFail(pErr, SQLITE_ERROR,
         "VersionError: schema %s has version %lld of %s, but this module "
@@ -61,9 +58,8 @@ static void dropOne(BxStmts *p, void *pArg, const BxObject *pObject) {
     refuseOne(p, pArg, pObject);
     return;
   }
-  zSql = sqlite3_mprintf(
-      "DROP %s IF EXISTS main.\"%w\"", pObject->zType, pObject->zName);
-  if (zSql == 0) bxFail((BxErr *)pArg, SQLITE_NOMEM, "out of memory");
+  zSql = bxPrintf((BxErr *)pArg, "DROP %s IF EXISTS main.\"%w\"",
+      pObject->zType, pObject->zName);
   bxExec(p, zSql, (BxErr *)pArg);
   sqlite3_free(zSql);
 }
@@ -215,13 +211,11 @@ static void lockSchema(BxStmts *p, BxErr *pErr) {
 }
 
 void bxReturnDomains(BxCall *p, BxStmts *pStmts) {
-  sqlite3_stmt *pStmt = bxPrepare(pStmts,
-      "SELECT group_concat(domain, ', ') FROM main.blackbox_domains", &p->err);
-  if (bxRow(pStmt, &p->err)) {
-    bxReturnText(p, sqlite3_mprintf("%s: %s", pStmts->zDb,
-                        bxColumnText(pStmt, 0, &p->err)));
-  }
-  sqlite3_finalize(pStmt);
+  char *z = bxAskText(pStmts,
+      "SELECT ?1 || ': ' || group_concat(domain, ', ')"
+      " FROM main.blackbox_domains",
+      &p->err, "t", pStmts->zDb);
+  if (z != 0) bxReturnText(p, z);
 }
 
 /* Installs what is wanted, in a savepoint of its own unless it came as a row.

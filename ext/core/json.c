@@ -221,14 +221,29 @@ char *bxPutJson(char *zOut, const char *z, int n) {
   return zOut;
 }
 
+void bxAppendJson(sqlite3_str *pOut, const char *z, int n) {
+  const char *zEnd = z + n;
+  sqlite3_str_appendchar(pOut, 1, '"');
+  while (z < zEnd) {
+    char aEscape[BX_JSON_ROOM];
+    const char *zPlain = z;
+    while (z < zEnd && aPlain[(unsigned char)*z]) z++;
+    sqlite3_str_append(pOut, zPlain, (int)(z - zPlain));
+    if (z == zEnd) break;
+    sqlite3_str_append(pOut, aEscape,
+        (int)(putEscape(aEscape, (unsigned char)*z++) - aEscape));
+  }
+  sqlite3_str_appendchar(pOut, 1, '"');
+}
+
 int bxIsJson(Bx *bx, const char *z, i64 n, BxErr *pErr) {
   static const char zSql[] = "SELECT " BX_JSON_VALID("?1");
-  sqlite3_stmt *pStmt = 0;
+  sqlite3_stmt *pStmt;
   int bJson;
   if (pErr->rc != SQLITE_OK || z == 0) return 0;
   if (bxSurelyJson(z, n)) return 1;
   if (memchr(z, 0, (size_t)n) != 0) return 0;
-  bxFailDb(pErr, bx->db, sqlite3_prepare_v2(bx->db, zSql, -1, &pStmt, 0));
+  pStmt = bxPlain(bx->db, zSql, pErr);
   if (pErr->rc == SQLITE_OK) {
     bxFailDb(pErr, bx->db,
         sqlite3_bind_text64(

@@ -29,6 +29,8 @@
 /* 1: json_valid() accepts these n bytes, which a NUL follows. 0: ask
 ** json_valid(). */
 int bxSurelyJson(const char *z, i64 n);
+/* Appends a text as a JSON string. */
+void bxAppendJson(sqlite3_str *pOut, const char *z, int n);
 /* Writes a text as a JSON string, without a NUL after it. Returns its end. */
 char *bxPutJson(char *zOut, const char *z, int n);
 #define BX_JSON_ROOM 6 /* most bytes written for one byte, and the quotes */

@@ -66,13 +66,6 @@ sqlite3 *bxModel(BxStmts *p, const char *zSql, BxErr *pErr) {
   return 0;
 }
 
-sqlite3_stmt *bxModelAsk(sqlite3 *pModel, const char *zSql, BxErr *pErr) {
-  sqlite3_stmt *pStmt = 0;
-  if (pErr->rc != SQLITE_OK) return 0;
-  bxFailDb(pErr, pModel, sqlite3_prepare_v2(pModel, zSql, -1, &pStmt, 0));
-  return pStmt;
-}
-
 /*-------------------------------------------------------------- columns ----*/
 
 /* A query of all columns of table ?1, and the names of its generated columns,
@@ -90,16 +83,10 @@ static const char zGenerated[] =
 
 /* Whether the columns that should be generated are generated. */
 static int areGenerated(Comparison *pCmp, const char *zTable, BxErr *pErr) {
-  sqlite3_stmt *pStmt;
-  int bSame;
   if (sqlite3_column_type(pCmp->pColumns, 1) == SQLITE_NULL) return 1;
-  pStmt = bxPrepare(pCmp->p, zGenerated, pErr);
-  bxBind(pStmt, pErr, "ttt", sqlite3_column_text(pCmp->pColumns, 1), zTable,
-      pCmp->p->zDb);
-  bSame = bxRow(pStmt, pErr) &&
-          sqlite3_column_int(pStmt, 0) == sqlite3_column_int(pCmp->pColumns, 2);
-  sqlite3_finalize(pStmt);
-  return bSame;
+  return bxAskOnce(pCmp->p, zGenerated, pErr, "ttt",
+             sqlite3_column_text(pCmp->pColumns, 1), zTable,
+             pCmp->p->zDb) == sqlite3_column_int64(pCmp->pColumns, 2);
 }
 
 /* Whether the table of the schema has the columns of the model. */
@@ -152,12 +139,9 @@ static const char zQueries[] =
 
 /* Whether the table of the model has a row. */
 static int hasRows(sqlite3 *pModel, const char *zTable, BxErr *pErr) {
-  char *zSql = sqlite3_mprintf("SELECT 1 FROM \"%w\"", zTable);
-  sqlite3_stmt *pStmt;
-  int bRow;
-  if (zSql == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  pStmt = bxModelAsk(pModel, zSql, pErr);
-  bRow = bxRow(pStmt, pErr);
+  char *zSql = bxPrintf(pErr, "SELECT 1 FROM \"%w\"", zTable);
+  sqlite3_stmt *pStmt = bxPlain(pModel, zSql, pErr);
+  int bRow = bxRow(pStmt, pErr);
   sqlite3_finalize(pStmt);
   sqlite3_free(zSql);
   return bRow;
@@ -186,7 +170,7 @@ static void compareRows(Comparison *pCmp, const char *zTable, BxErr *pErr) {
   if (bxRow(pCmp->pQueries, pErr)) {
     const char *zModel = bxColumnText(pCmp->pQueries, 0, pErr);
     const char *zSchema = bxColumnText(pCmp->pQueries, 1, pErr);
-    pWanted = bxModelAsk(pCmp->pModel, zModel, pErr);
+    pWanted = bxPlain(pCmp->pModel, zModel, pErr);
     while (bxRow(pWanted, pErr)) {
       if (pFind == 0) pFind = bxPrepare(pCmp->p, zSchema, pErr);
       compareRow(pCmp, zTable, pWanted, pFind, pErr);
@@ -265,9 +249,9 @@ void bxCompare(BxStmts *p, const char *zSql, int bRows,
   sqlite3_stmt *pWanted;
   if (pModel == 0) return;
   cmp.pThere = bxPrepare(p, zThere, pErr);
-  cmp.pColumns = bxModelAsk(pModel, zModelColumns, pErr);
-  cmp.pQueries = bxModelAsk(pModel, zQueries, pErr);
-  pWanted = bxModelAsk(pModel, zObjects, pErr);
+  cmp.pColumns = bxPlain(pModel, zModelColumns, pErr);
+  cmp.pQueries = bxPlain(pModel, zQueries, pErr);
+  pWanted = bxPlain(pModel, zObjects, pErr);
   while (bxRow(pWanted, pErr)) compareObject(&cmp, pWanted, bRows, pErr);
   sqlite3_finalize(pWanted);
   sqlite3_finalize(cmp.pQueries);
@@ -311,7 +295,7 @@ void bxStrangers(BxStmts *p, const char *zSql, const BxDomain *pDomain,
   sqlite3 *pModel = bxModel(p, zSql, pErr);
   sqlite3_stmt *pGuard, *pAsk;
   if (pDomain == 0) pDomain = &none;
-  pAsk = bxModelAsk(pModel, zStranger, pErr);
+  pAsk = bxPlain(pModel, zStranger, pErr);
   pGuard = bxPrepare(p, zGuards, pErr);
   bxBind(pGuard, pErr, "t", p->zDb);
   while (bxRow(pGuard, pErr)) {

@@ -12,8 +12,6 @@
 /* A database in memory with everything that the SQL makes, to sqlite3_close().
 ** Its temp table core(name) lists the objects of core that the domain needs. */
 sqlite3 *bxModel(BxStmts *p, const char *zSql, BxErr *pErr);
-/* A query on it, to finalize. */
-sqlite3_stmt *bxModelAsk(sqlite3 *pModel, const char *zSql, BxErr *pErr);
 
 typedef enum {
   BX_MISSING,

@@ -162,9 +162,7 @@ void bxRelease(Bx *bx, BxErr *pErr) {
 }
 
 sqlite3_stmt *bxHold(Bx *bx, BxErr *pErr) {
-  sqlite3_stmt *pHold = 0;
-  if (pErr->rc != SQLITE_OK) return 0;
-  bxFailDb(pErr, bx->db, sqlite3_prepare_v2(bx->db, zHold, -1, &pHold, 0));
+  sqlite3_stmt *pHold = bxPlain(bx->db, zHold, pErr);
   bxRow(pHold, pErr);
   if (pErr->rc == SQLITE_OK) return pHold;
   sqlite3_finalize(pHold);

@@ -26,7 +26,7 @@ static void runModel(
   assert(p->stmts.zTable != 0);
   db = p->stmts.bx->db;
   pModel = bxModel(&p->stmts, p->pModule->zSql, pErr);
-  pStmt = bxModelAsk(pModel, zQuery, pErr);
+  pStmt = bxPlain(pModel, zQuery, pErr);
   bxBind(pStmt, pErr, &"ttt"[3 - sqlite3_bind_parameter_count(pStmt)],
       p -> stmts.zDb, p->stmts.zTable, zOther);
   while (bxRow(pStmt, pErr)) {

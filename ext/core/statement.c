@@ -54,11 +54,8 @@ void bxStmtsInit(
     BxStmts *p, Bx *bx, const char *zDb, const char *zTable, BxErr *pErr) {
   memset(p, 0, sizeof(*p));
   p->bx = bx;
-  p->zDb = sqlite3_mprintf("%s", zDb);
-  if (zTable != 0) p->zTable = sqlite3_mprintf("%s", zTable);
-  if (p->zDb == 0 || (zTable != 0 && p->zTable == 0)) {
-    bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  }
+  p->zDb = bxPrintf(pErr, "%s", zDb);
+  if (zTable != 0) p->zTable = bxPrintf(pErr, "%s", zTable);
 }
 
 /* Forgets those of n entries whose statements the host has finalized behind our
@@ -106,27 +103,23 @@ void bxStmtsFree(BxStmts *p) {
   memset(p, 0, sizeof(*p));
 }
 
-/* The entry of a template, made when it is new. -1 when out of memory. */
-static int findEntry(BxStmts *p, const char *zTemplate) {
+/* The entry of a template, made when it is new. -1 on error. */
+static int findEntry(BxStmts *p, const char *zTemplate, BxErr *pErr) {
   struct BxStmt *pEntry;
   int i;
   for (i = 0; i < p->nStmt; i++) {
     if (p->aStmt[i].zTemplate == zTemplate) return i;
   }
-  assert(p->nStmt <= p->nAlloc);
-  if (p->nStmt == p->nAlloc) {
-    int nNew = p->nAlloc ? p->nAlloc * 2 : 8;
-    pEntry = sqlite3_realloc64(
-        p->aStmt, (sqlite3_uint64)nNew * sizeof(struct BxStmt));
-    if (pEntry == 0) return -1;
-    p->aStmt = pEntry;
-    p->nAlloc = nNew;
-  }
-  pEntry = &p->aStmt[p->nStmt];
+  pEntry = bxGrow(p->aStmt, p->nStmt, &p->nAlloc, sizeof(*pEntry), pErr);
+  if (pEntry == 0) return -1;
+  p->aStmt = pEntry;
+  pEntry += p->nStmt;
   pEntry->zTemplate = zTemplate;
   pEntry->pStmt = 0;
   pEntry->zSql = bxExpand(zTemplate, p->zDb, p->zTable);
-  return pEntry->zSql != 0 ? p->nStmt++ : -1;
+  if (pEntry->zSql != 0) return p->nStmt++;
+  bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  return -1;
 }
 
 /* Prepares the statement of an entry, unless it is there. */
@@ -154,10 +147,8 @@ void bxStmtSet(BxStmts *p, const char *const *azTemplate, int n,
   if (pErr->rc != SQLITE_OK) return;
   for (i = 0; i < n; i++) {
     assert(p->zTable != 0 || strstr(azTemplate[i], "main.@") == 0);
-    aEntry[i] = findEntry(p, azTemplate[i]);
-    if (aEntry[i] >= 0) continue;
-    bxFail(pErr, SQLITE_NOMEM, "out of memory");
-    return;
+    aEntry[i] = findEntry(p, azTemplate[i], pErr);
+    if (aEntry[i] < 0) return;
   }
   findKept(p, aEntry, n);
   for (i = 0; i < n; i++) {
@@ -178,16 +169,31 @@ void bxStmtForget(BxStmts *p, const char *zTemplate) {
   }
 }
 
+sqlite3_stmt *bxPlain(sqlite3 *db, const char *zSql, BxErr *pErr) {
+  sqlite3_stmt *pStmt = 0;
+  if (pErr->rc != SQLITE_OK) return 0;
+  bxFailDb(pErr, db, sqlite3_prepare_v2(db, zSql, -1, &pStmt, 0));
+  return pStmt;
+}
+
+int bxCanPrepare(Bx *bx, char *zOwned, BxErr *pErr) {
+  sqlite3_stmt *pStmt = 0;
+  int rc;
+  if (pErr->rc != SQLITE_OK) return 0;
+  rc = sqlite3_prepare_v2(bx->db, zOwned, -1, &pStmt, 0);
+  sqlite3_free(zOwned);
+  sqlite3_finalize(pStmt);
+  if (rc != SQLITE_ERROR) bxFailDb(pErr, bx->db, rc); /* no such table */
+  return rc == SQLITE_OK;
+}
+
 sqlite3_stmt *bxPrepare(BxStmts *p, const char *zTemplate, BxErr *pErr) {
   sqlite3_stmt *pStmt = 0;
   char *zSql;
   if (pErr->rc != SQLITE_OK) return 0;
   zSql = bxExpand(zTemplate, p->zDb, p->zTable);
-  if (zSql == 0) {
-    bxFail(pErr, SQLITE_NOMEM, "out of memory");
-    return 0;
-  }
-  bxFailDb(pErr, p->bx->db, sqlite3_prepare_v2(p->bx->db, zSql, -1, &pStmt, 0));
+  if (zSql == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  pStmt = bxPlain(p->bx->db, zSql, pErr);
   sqlite3_free(zSql);
   return pStmt;
 }
@@ -212,21 +218,20 @@ static int bindInPlace(sqlite3_stmt *pStmt, int i, sqlite3_value *pVal) {
               : sqlite3_bind_null(pStmt, i);
 }
 
-void bxBind(sqlite3_stmt *pStmt, BxErr *pErr, const char *zTypes, ...) {
-  va_list ap;
+static void bindAll(
+    sqlite3_stmt *pStmt, BxErr *pErr, const char *zTypes, va_list ap) {
   int i;
   if (pErr->rc != SQLITE_OK) return;
   assert(pStmt != 0);
   assert((int)strlen(zTypes) <= sqlite3_bind_parameter_count(pStmt));
-  va_start(ap, zTypes);
   for (i = 0; zTypes[i] && pErr->rc == SQLITE_OK; i++) {
     int rc = SQLITE_OK;
-    assert(strchr("itvsn-", zTypes[i]) != 0);
+    assert(strchr("itcvsn-", zTypes[i]) != 0);
     if (zTypes[i] == 'i') {
       rc = sqlite3_bind_int64(pStmt, i + 1, va_arg(ap, i64));
-    } else if (zTypes[i] == 't') {
-      rc = sqlite3_bind_text(
-          pStmt, i + 1, va_arg(ap, const char *), -1, SQLITE_STATIC);
+    } else if (zTypes[i] == 't' || zTypes[i] == 'c') {
+      rc = sqlite3_bind_text(pStmt, i + 1, va_arg(ap, const char *), -1,
+          zTypes[i] == 't' ? SQLITE_STATIC : SQLITE_TRANSIENT);
     } else if (zTypes[i] == 's') {
       rc = bindInPlace(pStmt, i + 1, va_arg(ap, sqlite3_value *));
     } else if (zTypes[i] == 'v') {
@@ -238,6 +243,12 @@ void bxBind(sqlite3_stmt *pStmt, BxErr *pErr, const char *zTypes, ...) {
     }
     bxFailDb(pErr, sqlite3_db_handle(pStmt), rc);
   }
+}
+
+void bxBind(sqlite3_stmt *pStmt, BxErr *pErr, const char *zTypes, ...) {
+  va_list ap;
+  va_start(ap, zTypes);
+  bindAll(pStmt, pErr, zTypes, ap);
   va_end(ap);
 }
 
@@ -261,9 +272,7 @@ const char *bxColumnText(sqlite3_stmt *pStmt, int i, BxErr *pErr) {
 
 char *bxColumnCopy(sqlite3_stmt *pStmt, int i, BxErr *pErr) {
   const char *z = bxColumnText(pStmt, i, pErr);
-  char *zCopy = z != 0 ? sqlite3_mprintf("%s", z) : 0;
-  if (z != 0 && zCopy == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  return zCopy;
+  return z != 0 ? bxPrintf(pErr, "%s", z) : 0;
 }
 
 void bxDone(sqlite3_stmt *pStmt, BxErr *pErr) {
@@ -280,37 +289,82 @@ void bxRun(sqlite3_stmt *pStmt, BxErr *pErr) {
   bxDone(pStmt, pErr);
 }
 
-i64 bxNumber(BxStmts *p, const char *zTemplate, BxErr *pErr) {
+void bxDo(
+    BxStmts *p, const char *zTemplate, BxErr *pErr, const char *zTypes, ...) {
+  sqlite3_stmt *pStmt = bxStmt(p, zTemplate, pErr);
+  va_list ap;
+  va_start(ap, zTypes);
+  bindAll(pStmt, pErr, zTypes, ap);
+  va_end(ap);
+  bxRun(pStmt, pErr);
+}
+
+static i64 firstNumber(
+    sqlite3_stmt *pStmt, BxErr *pErr, const char *zTypes, va_list ap) {
+  bindAll(pStmt, pErr, zTypes, ap);
+  return bxRow(pStmt, pErr) ? sqlite3_column_int64(pStmt, 0) : 0;
+}
+
+i64 bxAsk(
+    BxStmts *p, const char *zTemplate, BxErr *pErr, const char *zTypes, ...) {
+  sqlite3_stmt *pStmt = bxStmt(p, zTemplate, pErr);
+  va_list ap;
+  i64 iVal;
+  va_start(ap, zTypes);
+  iVal = firstNumber(pStmt, pErr, zTypes, ap);
+  va_end(ap);
+  bxDone(pStmt, pErr);
+  return iVal;
+}
+
+i64 bxAskOnce(
+    BxStmts *p, const char *zTemplate, BxErr *pErr, const char *zTypes, ...) {
   sqlite3_stmt *pStmt = bxPrepare(p, zTemplate, pErr);
-  i64 iVal = 0;
-  if (bxRow(pStmt, pErr)) iVal = sqlite3_column_int64(pStmt, 0);
+  va_list ap;
+  i64 iVal;
+  va_start(ap, zTypes);
+  iVal = firstNumber(pStmt, pErr, zTypes, ap);
+  va_end(ap);
   sqlite3_finalize(pStmt);
   return iVal;
 }
 
+char *bxAskText(
+    BxStmts *p, const char *zTemplate, BxErr *pErr, const char *zTypes, ...) {
+  sqlite3_stmt *pStmt = bxPrepare(p, zTemplate, pErr);
+  va_list ap;
+  char *z;
+  va_start(ap, zTypes);
+  bindAll(pStmt, pErr, zTypes, ap);
+  va_end(ap);
+  z = bxRow(pStmt, pErr) ? bxColumnCopy(pStmt, 0, pErr) : 0;
+  sqlite3_finalize(pStmt);
+  return z;
+}
+
+i64 bxNumber(BxStmts *p, const char *zTemplate, BxErr *pErr) {
+  return bxAskOnce(p, zTemplate, pErr, "");
+}
+
 sqlite3_stmt *bxJsonRows(Bx *bx, const char *zSql, char *zOwned, BxErr *pErr) {
-  sqlite3_stmt *pStmt = 0;
+  sqlite3_stmt *pStmt;
   assert(strstr(zSql, "?1") != 0);
   if (zOwned == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  if (pErr->rc == SQLITE_OK) {
-    bxFailDb(pErr, bx->db, sqlite3_prepare_v2(bx->db, zSql, -1, &pStmt, 0));
-  }
-  if (pErr->rc == SQLITE_OK) {
-    bxFailDb(pErr, bx->db,
-        sqlite3_bind_text(pStmt, 1, zOwned, -1, SQLITE_TRANSIENT));
-  }
+  pStmt = bxPlain(bx->db, zSql, pErr);
+  bxBind(pStmt, pErr, "c", zOwned);
   sqlite3_free(zOwned);
   return pStmt;
 }
 
-void bxExec(BxStmts *p, const char *zTemplate, BxErr *pErr) {
-  char *zSql;
-  if (pErr->rc != SQLITE_OK) return;
-  zSql = bxExpand(zTemplate, p->zDb, p->zTable);
-  if (zSql == 0) {
-    bxFail(pErr, SQLITE_NOMEM, "out of memory");
-    return;
+void bxExecPlain(Bx *bx, char *zOwned, BxErr *pErr) {
+  if (zOwned == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  if (pErr->rc == SQLITE_OK) {
+    bxFailDb(pErr, bx->db, sqlite3_exec(bx->db, zOwned, 0, 0, 0));
   }
-  bxFailDb(pErr, p->bx->db, sqlite3_exec(p->bx->db, zSql, 0, 0, 0));
-  sqlite3_free(zSql);
+  sqlite3_free(zOwned);
+}
+
+void bxExec(BxStmts *p, const char *zTemplate, BxErr *pErr) {
+  if (pErr->rc != SQLITE_OK) return;
+  bxExecPlain(p->bx, bxExpand(zTemplate, p->zDb, p->zTable), pErr);
 }

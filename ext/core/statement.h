@@ -19,7 +19,7 @@ struct BxStmts {
   char *zDb;    /* schema name, unquoted */
   char *zTable; /* virtual table's name, or NULL */
   int nStmt;    /* entries used in aStmt */
-  int nAlloc;   /* entries allocated */
+  i64 nAlloc;   /* entries allocated */
   struct BxStmt *aStmt;
   BxStmts *pNext; /* next schema of the same Bx */
 };
@@ -43,13 +43,18 @@ void bxStmtSet(BxStmts *p, const char *const *azTemplate, int n,
     sqlite3_stmt **apStmt, BxErr *pErr);
 /* Finalizes the kept statement of a template: the next use prepares it anew. */
 void bxStmtForget(BxStmts *p, const char *zTemplate);
+/* Prepares SQL that is not a template. The caller finalizes the statement. */
+sqlite3_stmt *bxPlain(sqlite3 *db, const char *zSql, BxErr *pErr);
+/* Whether the tables that SQL names exist. Frees the SQL, and does not run it.
+*/
+int bxCanPrepare(Bx *bx, char *zOwned, BxErr *pErr);
 /* Prepares a statement that the caller finalizes. For cursors and rare SQL. */
 sqlite3_stmt *bxPrepare(BxStmts *p, const char *zTemplate, BxErr *pErr);
 /*
 ** Binds parameters 1, 2, ... by one letter each: i an i64; t a const char*
-** (NULL binds NULL; must exist until the statement is done); v a sqlite3_value*
-** (NULL binds NULL); s the same without a copy (must exist until the statement
-** is done); n NULL; - leaves the parameter as it is.
+** (NULL binds NULL; must exist until the statement is done); c a copy of one;
+** v a sqlite3_value* (NULL binds NULL); s the same without a copy (must exist
+** until the statement is done); n NULL; - leaves the parameter as it is.
 */
 void bxBind(sqlite3_stmt *pStmt, BxErr *pErr, const char *zTypes, ...);
 /* Steps once. Returns 1 on a row; 0 at the end or on error. */
@@ -63,10 +68,24 @@ char *bxColumnCopy(sqlite3_stmt *pStmt, int i, BxErr *pErr);
 void bxDone(sqlite3_stmt *pStmt, BxErr *pErr);
 /* Steps to the end, then bxDone(). */
 void bxRun(sqlite3_stmt *pStmt, BxErr *pErr);
-/* The number that a query returns, 0 if it has no row. It is not kept. */
+/* Runs a kept statement, with parameters as for bxBind(). */
+void bxDo(
+    BxStmts *p, const char *zTemplate, BxErr *pErr, const char *zTypes, ...);
+/* The first column of the first row of a kept statement, 0 if there is no row;
+** with parameters as for bxBind(). */
+i64 bxAsk(
+    BxStmts *p, const char *zTemplate, BxErr *pErr, const char *zTypes, ...);
+/* The same with a statement that is not kept; then without parameters. */
+i64 bxAskOnce(
+    BxStmts *p, const char *zTemplate, BxErr *pErr, const char *zTypes, ...);
 i64 bxNumber(BxStmts *p, const char *zTemplate, BxErr *pErr);
+/* The text there, to sqlite3_free(); NULL when there is none. */
+char *bxAskText(
+    BxStmts *p, const char *zTemplate, BxErr *pErr, const char *zTypes, ...);
 /* A query on a JSON text, its ?1, which it frees. */
 sqlite3_stmt *bxJsonRows(Bx *bx, const char *zSql, char *zOwned, BxErr *pErr);
+/* Runs SQL that is no template, and frees it. */
+void bxExecPlain(Bx *bx, char *zOwned, BxErr *pErr);
 /* Runs a template of one or several statements that are not kept. */
 void bxExec(BxStmts *p, const char *zTemplate, BxErr *pErr);
 

@@ -19,8 +19,7 @@ typedef struct TableAux {
 
 typedef struct TableVtab {
   sqlite3_vtab base;
-  Bx *bx;
-  const BxTable *pDef;
+  TableAux def;
 } TableVtab;
 
 typedef struct TableCursor {
@@ -34,34 +33,20 @@ typedef struct TableCursor {
 static int tableConnect(sqlite3 *db, void *pAux, int argc,
     const char *const *argv, sqlite3_vtab **ppVtab, char **pzErr) {
   const TableAux *pDef = (const TableAux *)pAux;
-  TableVtab *p;
-  char *zSql;
-  int rc;
+  char *zSql = sqlite3_mprintf("CREATE TABLE x(%s)", pDef->pDef->zColumns);
+  int rc = SQLITE_NOMEM;
   (void)argc;
   (void)argv;
   (void)pzErr;
-  zSql = sqlite3_mprintf("CREATE TABLE x(%s)", pDef->pDef->zColumns);
-  if (zSql == 0) return SQLITE_NOMEM;
-  rc = sqlite3_declare_vtab(db, zSql);
+  if (zSql != 0) rc = bxTableNew(db, zSql, sizeof(TableVtab), ppVtab);
   sqlite3_free(zSql);
-  if (rc != SQLITE_OK) return rc;
-  p = sqlite3_malloc64(sizeof(*p));
-  if (p == 0) return SQLITE_NOMEM;
-  memset(p, 0, sizeof(*p));
-  p->bx = pDef->bx;
-  p->pDef = pDef->pDef;
-  *ppVtab = &p->base;
-  return SQLITE_OK;
-}
-
-static int tableDisconnect(sqlite3_vtab *pVtab) {
-  sqlite3_free(pVtab);
-  return SQLITE_OK;
+  if (rc == SQLITE_OK) ((TableVtab *)*ppVtab)->def = *pDef;
+  return rc;
 }
 
 /* Bit i of idxNum is set if argument i is in argv, in that order. */
 static int tableBestIndex(sqlite3_vtab *pVtab, sqlite3_index_info *pInfo) {
-  const BxTable *pDef = ((TableVtab *)pVtab)->pDef;
+  const BxTable *pDef = ((TableVtab *)pVtab)->def.pDef;
   int aWhere[MAX_TABLE_ARG];
   int i, iArg, nArgv = 0;
   memset(aWhere, -1, sizeof(aWhere));
@@ -120,29 +105,16 @@ static int tableNext(sqlite3_vtab_cursor *pCursor) {
   return bxReportVtab(&err, pCursor->pVtab);
 }
 
-/* The query of a table that is only a text of SQL. */
-static sqlite3_stmt *openQuery(
-    Bx *bx, const BxTable *pDef, sqlite3_value **apArg, BxErr *pErr) {
-  BxStmts *pHome = bxHome(bx, pDef->zDomain, pErr);
-  sqlite3_stmt *pStmt = pHome ? bxPrepare(pHome, pDef->zSql, pErr) : 0;
-  int i;
-  for (i = 0; pStmt != 0 && i < pDef->nArg; i++) {
-    if (apArg[i] == 0) continue;
-    bxFailDb(pErr, bx->db, sqlite3_bind_value(pStmt, i + 1, apArg[i]));
-  }
-  return pStmt;
-}
-
 static int tableFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
     const char *idxStr, int argc, sqlite3_value **argv) {
   TableCursor *p = (TableCursor *)pCursor;
-  TableVtab *pTable = (TableVtab *)pCursor->pVtab;
+  const TableAux *pDef = &((TableVtab *)pCursor->pVtab)->def;
   BxErr err = {SQLITE_OK, 0};
   int i, iArgv = 0;
   (void)idxStr;
   (void)argc;
   tableClear(p);
-  for (i = 0; i < pTable->pDef->nArg; i++) {
+  for (i = 0; i < pDef->pDef->nArg; i++) {
     if (!(idxNum & (1 << i))) continue;
     if (sqlite3_value_type(argv[iArgv]) != SQLITE_NULL) {
       p->apArg[i] = sqlite3_value_dup(argv[iArgv]);
@@ -152,9 +124,7 @@ static int tableFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
   }
   assert(iArgv == argc);
   if (err.rc == SQLITE_OK) {
-    p->pStmt = pTable->pDef->xOpen != 0
-                   ? pTable->pDef->xOpen(pTable->bx, p->apArg, &err)
-                   : openQuery(pTable->bx, pTable->pDef, p->apArg, &err);
+    p->pStmt = pDef->pDef->xOpen(pDef->bx, p->apArg, &err);
   }
   p->iRow = 0;
   p->bEof = !bxRow(p->pStmt, &err);
@@ -168,7 +138,7 @@ static int tableEof(sqlite3_vtab_cursor *pCursor) {
 static int tableColumn(
     sqlite3_vtab_cursor *pCursor, sqlite3_context *pCtx, int i) {
   TableCursor *p = (TableCursor *)pCursor;
-  int nColumn = ((TableVtab *)pCursor->pVtab)->pDef->nColumn;
+  int nColumn = ((TableVtab *)pCursor->pVtab)->def.pDef->nColumn;
   assert(!p->bEof && i < nColumn + MAX_TABLE_ARG);
   if (i < nColumn) {
     sqlite3_result_value(pCtx, sqlite3_column_value(p->pStmt, i));
@@ -186,8 +156,8 @@ static int tableRowid(sqlite3_vtab_cursor *pCursor, sqlite3_int64 *piRowid) {
 static const sqlite3_module tableModule = {
     .xConnect = tableConnect,
     .xBestIndex = tableBestIndex,
-    .xDisconnect = tableDisconnect,
-    .xDestroy = tableDisconnect,
+    .xDisconnect = bxTableFree,
+    .xDestroy = bxTableFree,
     .xOpen = tableOpen,
     .xClose = tableClose,
     .xFilter = tableFilter,

@@ -6,18 +6,12 @@
 
 #include "error.h"
 
-/*
-** A table-valued function is a query. Its arguments are hidden columns. If
-** xOpen is NULL, zSql runs on the schema that has zDomain, with the arguments
-** bound to ?1, ?2, ... in order (NULL if not given).
-*/
+/* A table-valued function is a query. Its arguments are hidden columns. */
 typedef struct BxTable {
   const char *zName;
   const char *zColumns; /* declared columns, the hidden ones last */
   int nColumn;          /* columns that are not hidden */
   int nRequired, nArg;  /* hidden columns: required, and in all */
-  const char *zDomain;
-  const char *zSql;
   /* Prepares the query, binds its parameters, and checks arguments. apArg[i] is
   ** NULL if not given. The cursor finalizes the statement. */
   sqlite3_stmt *(*xOpen)(Bx *bx, sqlite3_value **apArg, BxErr *pErr);

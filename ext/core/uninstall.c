@@ -51,15 +51,8 @@ static void gather(Leaving *p, const char *zFormat, ...) {
 ** template. */
 static void drop(
     BxStmts *p, const char *zType, const char *zName, BxErr *pErr) {
-  char *zSql;
-  if (pErr->rc != SQLITE_OK) return;
-  zSql = sqlite3_mprintf("DROP %s \"%w\".\"%w\"", zType, p->zDb, zName);
-  if (zSql == 0) {
-    bxFail(pErr, SQLITE_NOMEM, "out of memory");
-    return;
-  }
-  bxFailDb(pErr, p->bx->db, sqlite3_exec(p->bx->db, zSql, 0, 0, 0));
-  sqlite3_free(zSql);
+  bxExecPlain(p->bx,
+      bxPrintf(pErr, "DROP %s \"%w\".\"%w\"", zType, p->zDb, zName), pErr);
 }
 
 /* Calls xEach for every installed domain that is to be removed, dependent ones
@@ -96,10 +89,8 @@ static void nameDomain(Leaving *p) {
 }
 
 static i64 countRows(BxStmts *p, const char *zTable, BxErr *pErr) {
-  char *zSql = sqlite3_mprintf("SELECT count(*) FROM main.\"%w\"", zTable);
-  i64 n;
-  if (zSql == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  n = zSql ? bxNumber(p, zSql, pErr) : 0;
+  char *zSql = bxPrintf(pErr, "SELECT count(*) FROM main.\"%w\"", zTable);
+  i64 n = bxNumber(p, zSql, pErr);
   sqlite3_free(zSql);
   return n;
 }
@@ -155,8 +146,7 @@ static char *findVtab(Leaving *p, const char *zModule, const char *zAfter) {
       continue;
     }
     sqlite3_free(zFound);
-    zFound = sqlite3_mprintf("%s", zName);
-    if (zFound == 0) bxFail(p->pErr, SQLITE_NOMEM, "out of memory");
+    zFound = bxPrintf(p->pErr, "%s", zName);
   }
   sqlite3_finalize(pStmt);
   return zFound;
@@ -205,9 +195,8 @@ static void refuseLoss(Leaving *p) {
 /*-------------------------------------------------------------- removal ----*/
 
 static void dropVtab(Leaving *p, const char *zName) {
-  char *zPrefix = sqlite3_mprintf(
+  char *zPrefix = bxPrintf(p->pErr,
       "virtual table %s cannot be dropped (pinned rows prevent it): ", zName);
-  if (zPrefix == 0) bxFail(p->pErr, SQLITE_NOMEM, "out of memory");
   drop(p->p, "TABLE", zName, p->pErr);
   bxPrefix(p->pErr, zPrefix ? zPrefix : "");
   sqlite3_free(zPrefix);
@@ -219,19 +208,15 @@ static void dropTable(Leaving *p, const BxObject *pObject) {
   int bReceipt = holdsData(p, pObject) && !p->bCore;
   i64 nRow = bReceipt ? countRows(p->p, pObject->zName, p->pErr) : 0;
   i64 nFree = nRow > 0 ? bxNumber(p->p, zFree, p->pErr) : 0;
-  sqlite3_stmt *pStmt;
   drop(p->p, "TABLE", pObject->zName, p->pErr);
   if (nRow == 0 || p->pErr->rc != SQLITE_OK) return;
   nFree = (bxNumber(p->p, zFree, p->pErr) - nFree) *
           bxNumber(p->p, "PRAGMA main.page_size", p->pErr);
-  pStmt = bxPrepare(p->p,
+  bxAskOnce(p->p,
       "INSERT INTO main.retention_log(at, domain, rule, rows, bytes) "
       "VALUES(?1, ?2, 'uninstall ' || ?3, ?4, ?5)",
-      p->pErr);
-  bxBind(pStmt, p->pErr, "ittii", bxNow(), p->pDomain->zName, pObject->zName,
-      nRow, nFree);
-  bxRow(pStmt, p->pErr);
-  sqlite3_finalize(pStmt);
+      p->pErr, "ittii", bxNow(), p->pDomain->zName, pObject->zName, nRow,
+      nFree);
 }
 
 static void dropObject(BxStmts *pStmts, void *pArg, const BxObject *pObject) {
@@ -246,25 +231,16 @@ static void dropObject(BxStmts *pStmts, void *pArg, const BxObject *pObject) {
 
 /* Drops what the domain has created on request. */
 static void dropOptional(Leaving *p) {
-  sqlite3_stmt *pStmt;
-  char *zList, *zType = 0;
   const char *zAll = p->pDomain->zOptional;
   while (zAll != 0 && *zAll != 0 && p->pErr->rc == SQLITE_OK) {
     size_t n = strcspn(zAll, ",");
-    zList = sqlite3_mprintf("%.*s", (int)n, zAll);
-    if (zList == 0) bxFail(p->pErr, SQLITE_NOMEM, "out of memory");
-    pStmt = bxPrepare(p->p,
+    char *zName = bxPrintf(p->pErr, "%.*s", (int)n, zAll);
+    char *zType = bxAskText(p->p,
         "SELECT type FROM main.sqlite_schema WHERE name = ?1 COLLATE NOCASE",
-        p->pErr);
-    bxBind(pStmt, p->pErr, "t", zList);
-    if (bxRow(pStmt, p->pErr)) {
-      zType = bxColumnCopy(pStmt, 0, p->pErr);
-    }
-    sqlite3_finalize(pStmt);
-    if (zType != 0) drop(p->p, zType, zList, p->pErr);
+        p->pErr, "t", zName);
+    if (zType != 0) drop(p->p, zType, zName, p->pErr);
     sqlite3_free(zType);
-    sqlite3_free(zList);
-    zType = 0;
+    sqlite3_free(zName);
     zAll += n + (zAll[n] == ',');
   }
 }
@@ -279,27 +255,17 @@ static void forgetDomain(Leaving *p) {
       "DELETE FROM main.blackbox_domains WHERE domain = ?1"};
   size_t i;
   for (i = 0; i < sizeof(azSql) / sizeof(azSql[0]); i++) {
-    sqlite3_stmt *pStmt = bxPrepare(p->p, azSql[i], p->pErr);
-    bxBind(pStmt, p->pErr, "t", p->pDomain->zName);
-    bxRow(pStmt, p->pErr);
-    sqlite3_finalize(pStmt);
+    bxAskOnce(p->p, azSql[i], p->pErr, "t", p->pDomain->zName);
   }
 }
 
 /* A trigger that the domain has created for tables that it found; to
 ** sqlite3_free(), NULL if there are no more. */
 static char *findMade(Leaving *p) {
-  sqlite3_stmt *pStmt = bxPrepare(p->p,
+  return bxAskText(p->p,
       "SELECT name FROM main.sqlite_schema WHERE type = 'trigger' AND "
       "name GLOB ?1 || '_made_*'",
-      p->pErr);
-  char *zFound = 0;
-  bxBind(pStmt, p->pErr, "t", p->pDomain->zName);
-  if (bxRow(pStmt, p->pErr)) {
-    zFound = bxColumnCopy(pStmt, 0, p->pErr);
-  }
-  sqlite3_finalize(pStmt);
-  return zFound;
+      p->pErr, "t", p->pDomain->zName);
 }
 
 static void dropMade(Leaving *p) {
@@ -337,8 +303,7 @@ static void lookAtDomains(Leaving *p, char **pzStays, char **pzBroken) {
       pz = pzBroken;
     }
     sqlite3_free(*pz);
-    *pz = sqlite3_mprintf("%s", zDomain);
-    if (*pz == 0) bxFail(p->pErr, SQLITE_NOMEM, "out of memory");
+    *pz = bxPrintf(p->pErr, "%s", zDomain);
   }
   sqlite3_finalize(pStmt);
 }

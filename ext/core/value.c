@@ -116,17 +116,22 @@ char *bxShow(sqlite3_value *pVal) {
   }
 }
 
+void bxRefuse(BxErr *pErr, const char *zFormat, sqlite3_value *pVal) {
+  char *zShown = bxShow(pVal);
+  char *zMsg = zShown ? bxPrintf(pErr, zFormat, zShown) : 0;
+  if (zShown == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  bxFail(pErr, SQLITE_CONSTRAINT, "%s", zMsg ? zMsg : "");
+  sqlite3_free(zMsg);
+  sqlite3_free(zShown);
+}
+
 /* "<what> must be <rule>, got <value>". */
 static void failValue(
     BxErr *pErr, const char *zWhat, const char *zRule, sqlite3_value *pVal) {
-  char *zShown = bxShow(pVal);
-  if (zShown == 0) {
-    bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  } else {
-    bxFail(pErr, SQLITE_CONSTRAINT, "ValidationError: %s must be %s, got %s",
-        zWhat, zRule, zShown);
-  }
-  sqlite3_free(zShown);
+  char *zFormat =
+      bxPrintf(pErr, "ValidationError: %s must be %s, got %%s", zWhat, zRule);
+  if (zFormat != 0) bxRefuse(pErr, zFormat, pVal);
+  sqlite3_free(zFormat);
 }
 
 const char *bxText(
@@ -186,12 +191,8 @@ i64 bxInt(
   if (pVal != 0) iVal = wholeNumber(pVal, &bOk);
   if (!bOk || iVal < iLow || iVal > iHigh) {
     char *zRule =
-        sqlite3_mprintf("a whole number from %lld to %lld", iLow, iHigh);
-    if (zRule == 0) {
-      bxFail(pErr, SQLITE_NOMEM, "out of memory");
-    } else {
-      failValue(pErr, zWhat, zRule, pVal);
-    }
+        bxPrintf(pErr, "a whole number from %lld to %lld", iLow, iHigh);
+    failValue(pErr, zWhat, zRule, pVal);
     sqlite3_free(zRule);
     return 0;
   }

@@ -33,6 +33,8 @@ i64 bxNow(void);
 void bxUuid(char zOut[37]);
 /* How a message shows a value: 'text', 12, NULL, a blob of 3 bytes. */
 char *bxShow(sqlite3_value *pVal);
+/* Refuses a value, with SQLITE_CONSTRAINT: zFormat has one %s, which shows it. */
+void bxRefuse(BxErr *pErr, const char *zFormat, sqlite3_value *pVal);
 /* Whether n bytes are well-formed UTF-8 (RFC 3629). */
 int bxIsUtf8(const unsigned char *z, int n);
 /*

@@ -22,13 +22,8 @@ BxVtab *bxVtabNew(size_t nByte, Bx *bx, const char *zModule, const char *zDb,
     const char *zName, BxErr *pErr) {
   BxVtab *p;
   assert(nByte >= sizeof(BxVtab));
-  if (pErr->rc != SQLITE_OK) return 0;
-  p = sqlite3_malloc64(nByte);
-  if (p == 0) {
-    bxFail(pErr, SQLITE_NOMEM, "out of memory");
-    return 0;
-  }
-  memset(p, 0, nByte);
+  p = bxNew(nByte, pErr);
+  if (p == 0) return 0;
   p->pModule = findModule(bx, zModule);
   bxStmtsInit(&p->stmts, bx, zDb, zName, pErr);
   if (pErr->rc != SQLITE_OK) {
@@ -55,6 +50,22 @@ void bxVtabFree(BxVtab *p) {
 
 int bxMayClaim(void) {
   return sqlite3_libversion_number() < 3044000;
+}
+
+int bxTableNew(sqlite3 *db, const char *zDeclaration, size_t nByte,
+    sqlite3_vtab **ppVtab) {
+  int rc = sqlite3_declare_vtab(db, zDeclaration);
+  assert(nByte >= sizeof(sqlite3_vtab));
+  if (rc != SQLITE_OK) return rc;
+  *ppVtab = sqlite3_malloc64(nByte);
+  if (*ppVtab == 0) return SQLITE_NOMEM;
+  memset(*ppVtab, 0, nByte);
+  return SQLITE_OK;
+}
+
+int bxTableFree(sqlite3_vtab *pVtab) {
+  sqlite3_free(pVtab);
+  return SQLITE_OK;
 }
 
 int bxCursorNew(size_t nByte, sqlite3_vtab_cursor **ppCursor) {
@@ -89,20 +100,8 @@ static BxVtab *onList(
 ** makes SQLite connect the table. */
 static int connectTable(
     Bx *bx, const char *zDb, const char *zName, BxErr *pErr) {
-  sqlite3_stmt *pStmt = 0;
-  char *zSql;
-  int rc;
-  if (pErr->rc != SQLITE_OK) return 0;
-  zSql = sqlite3_mprintf("SELECT 1 FROM \"%w\".\"%w\"", zDb, zName);
-  if (zSql == 0) {
-    bxFail(pErr, SQLITE_NOMEM, "out of memory");
-    return 0;
-  }
-  rc = sqlite3_prepare_v2(bx->db, zSql, -1, &pStmt, 0);
-  sqlite3_free(zSql);
-  sqlite3_finalize(pStmt);
-  if (rc != SQLITE_ERROR) bxFailDb(pErr, bx->db, rc); /* no such table */
-  return rc == SQLITE_OK;
+  return bxCanPrepare(
+      bx, bxPrintf(pErr, "SELECT 1 FROM \"%w\".\"%w\"", zDb, zName), pErr);
 }
 
 /* Also accepts the name 'zDb.table'. */
@@ -125,10 +124,8 @@ BxVtab *bxVtabIn(Bx *bx, const char *zModule, const char *zDb,
 ** precede the first write of the caller. */
 static BxVtab *searchTable(
     Bx *bx, const char *zModule, const char *zName, BxErr *pErr) {
-  sqlite3_stmt *pStmt = 0;
   BxVtab *pFound = bxVtabIn(bx, zModule, "temp", zName, pErr);
-  bxFailDb(pErr, bx->db,
-      sqlite3_prepare_v2(bx->db, "PRAGMA database_list", -1, &pStmt, 0));
+  sqlite3_stmt *pStmt = bxPlain(bx->db, "PRAGMA database_list", pErr);
   while (pFound == 0 && bxRow(pStmt, pErr)) {
     const char *zDb = bxColumnText(pStmt, 1, pErr);
     if (zDb != 0) pFound = bxVtabIn(bx, zModule, zDb, zName, pErr);

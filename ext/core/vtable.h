@@ -39,6 +39,11 @@ void bxVtabFree(BxVtab *p);
 ** then nothing in the file can be read. The tables of blackbox have triggers.
 */
 int bxMayClaim(void);
+/* Declares an eponymous table, and allocates its object of nByte zero bytes, for
+** xConnect; and xDisconnect for an object that owns nothing. */
+int bxTableNew(
+    sqlite3 *db, const char *zDeclaration, size_t nByte, sqlite3_vtab **ppVtab);
+int bxTableFree(sqlite3_vtab *pVtab);
 /* A cursor of nByte zero bytes, for xOpen; and xClose for a cursor that owns
 ** nothing. */
 int bxCursorNew(size_t nByte, sqlite3_vtab_cursor **ppCursor);

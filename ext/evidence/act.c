@@ -47,8 +47,7 @@ static void approveHere(EvBuffer *p, const char *zCondition, BxErr *pErr) {
   char *zApproved = bxEvApproved(
       "(SELECT timestamp FROM main.@_rows AS t WHERE t.rid = @_actions.rid)",
       pErr);
-  char *zSql = sqlite3_mprintf(zApprove, zApproved, zCondition);
-  if (zSql == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  char *zSql = bxPrintf(pErr, zApprove, zApproved, zCondition);
   bxExec(&p->base.stmts, zSql, pErr);
   sqlite3_free(zSql);
   sqlite3_free(zApproved);
@@ -79,12 +78,9 @@ static void returnPages(EvBuffer *p, const char *zDb, i64 nBytes, BxErr *pErr) {
   sqlite3_stmt *pStmt;
   char *zSql;
   if (pErr->rc != SQLITE_OK || nPage == 0 || nBytes < nPage) return;
-  zSql =
-      sqlite3_mprintf("PRAGMA main.incremental_vacuum(%lld)", nBytes / nPage);
-  if (zSql == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  zSql = bxPrintf(pErr, "PRAGMA main.incremental_vacuum(%lld)", nBytes / nPage);
   pStmt = bxPrepare(pThere, zSql, pErr);
-  while (bxRow(pStmt, pErr)) {
-  }
+  bxRun(pStmt, pErr);
   sqlite3_finalize(pStmt);
   sqlite3_free(zSql);
 }
@@ -226,14 +222,11 @@ void bxEvStats(BxCall *pCall) {
       " 'usingOverflow', json(CASE WHEN overflowed > 0 THEN 'true'"
       " ELSE 'false' END)) FROM main.@_state";
   EvBuffer *p = bxEvFind(pCall);
-  sqlite3_stmt *pStmt;
+  char *z;
   if (p == 0) return;
   bxEvExpectKnown(p, &pCall->err);
-  pStmt = bxStmt(&p->base.stmts, zSql, &pCall->err);
-  if (bxRow(pStmt, &pCall->err)) {
-    bxReturnJson(pCall, bxColumnCopy(pStmt, 0, &pCall->err));
-  }
-  bxDone(pStmt, &pCall->err);
+  z = bxAskText(&p->base.stmts, zSql, &pCall->err, "");
+  if (z != 0) bxReturnJson(pCall, z);
 }
 
 /* Appends the row of one buffer to a JSON array. */
@@ -258,10 +251,7 @@ static void addStats(BxVtab *p, sqlite3_str *pOut, BxErr *pErr) {
 ** tables may have a buffer under a name that was rolled back. A buffer that
 ** cannot be read is skipped; blackbox_check() reports it. */
 static void addSchemaStats(BxStmts *p, sqlite3_str *pOut, BxErr *pErr) {
-  sqlite3_stmt *pNames = bxPrepare(p,
-      "SELECT name FROM main.sqlite_schema WHERE type = 'table' AND lower(sql) "
-      "GLOB 'create virtual table*using*" EV_MODULE "*'",
-      pErr);
+  sqlite3_stmt *pNames = bxVtabNames(p, EV_MODULE, pErr);
   while (bxRow(pNames, pErr)) {
     const char *zName = bxColumnText(pNames, 0, pErr);
     BxErr err = {SQLITE_OK, 0};
@@ -276,10 +266,8 @@ static void addSchemaStats(BxStmts *p, sqlite3_str *pOut, BxErr *pErr) {
 }
 
 static void addAllStats(Bx *bx, sqlite3_str *pOut, BxErr *pErr) {
-  sqlite3_stmt *pDbs = 0;
-  bxFailDb(pErr, bx->db,
-      sqlite3_prepare_v2(
-          bx->db, "SELECT name FROM pragma_database_list", -1, &pDbs, 0));
+  sqlite3_stmt *pDbs =
+      bxPlain(bx->db, "SELECT name FROM pragma_database_list", pErr);
   while (bxRow(pDbs, pErr)) {
     BxStmts *p = bxSchema(bx, bxColumnText(pDbs, 0, pErr), pErr);
     if (p != 0) addSchemaStats(p, pOut, pErr);

@@ -39,8 +39,7 @@ void bxEvCheck(BxVtab *pVtab, BxProblems *pOut) {
               " AND o.owner = ?2 AND NOT json_valid(a.action)",
       &err);
   while (bxRow(pStmt, &err)) {
-    char *z = sqlite3_mprintf("%s_%s", zTable, sqlite3_column_text(pStmt, 0));
-    if (z == 0) bxFail(&err, SQLITE_NOMEM, "out of memory");
+    char *z = bxPrintf(&err, "%s_%s", zTable, sqlite3_column_text(pStmt, 0));
     bxProblem(pOut, z ? z : "", "%s", sqlite3_column_text(pStmt, 1));
     sqlite3_free(z);
   }

@@ -313,17 +313,12 @@ static void mendText(char *z) {
 
 /* An element that is a text. */
 static void addText(sqlite3_str *pOut, const char *z, BxErr *pErr) {
-  int n = z != 0 ? (int)strlen(z) : 0;
-  char *zJson =
-      z != 0 ? sqlite3_malloc64((sqlite3_uint64)n * BX_JSON_ROOM + 3) : 0;
-  if (zJson == 0) {
+  if (z == 0) {
     bxFail(pErr, SQLITE_NOMEM, "out of memory");
     return;
   }
-  *bxPutJson(zJson, z, n) = 0;
-  assert(bxSurelyJson(zJson, (i64)strlen(zJson)));
-  addElement(pOut, zJson);
-  sqlite3_free(zJson);
+  if (sqlite3_str_length(pOut) > 0) sqlite3_str_appendchar(pOut, 1, ',');
+  bxAppendJson(pOut, z, (int)strlen(z));
 }
 
 /* What follows zExportDoc in a query. */

@@ -26,10 +26,9 @@ SQLITE_EXTENSION_INIT3
 /* Prepares a statement, and explains a missing table. */
 static sqlite3_stmt *prepare(
     EvBuffer *p, const char *zOverflow, const char *zSql, BxErr *pErr) {
-  sqlite3 *db = p->base.stmts.bx->db;
-  sqlite3_stmt *pStmt = 0;
+  sqlite3_stmt *pStmt;
   if (pErr->rc != SQLITE_OK) return 0;
-  bxFailDb(pErr, db, sqlite3_prepare_v2(db, zSql, -1, &pStmt, 0));
+  pStmt = bxPlain(p->base.stmts.bx->db, zSql, pErr);
   if (zOverflow != 0 && bxSays(pErr, "no such table")) {
     BxErr said = bxTake(pErr);
     bxFail(pErr, SQLITE_ERROR,
@@ -84,10 +83,8 @@ static void runOver(EvBuffer *p, const EvState *pState, const char *zTemplate,
   sqlite3_stmt *pStmt;
   if (pErr->rc != SQLITE_OK) return;
   pStmt = bxEvPrepareOver(p, pState, zTemplate, pErr);
-  bxBind(pStmt, pErr, "t", pState->zOwner);
-  if (pErr->rc == SQLITE_OK && sqlite3_bind_parameter_count(pStmt) > 1) {
-    bxFailDb(pErr, p->base.stmts.bx->db, sqlite3_bind_int64(pStmt, 2, iRow));
-  }
+  bxBind(pStmt, pErr, sqlite3_bind_parameter_count(pStmt) > 1 ? "ti" : "t",
+      pState->zOwner, iRow);
   bxRow(pStmt, pErr);
   sqlite3_finalize(pStmt);
 }
@@ -377,12 +374,7 @@ static i64 oldestInMemory(EvBuffer *p, i64 nGoal, BxErr *pErr) {
   static const char zSql[] =
       "SELECT rid FROM main.@_rows WHERE place = 0 AND (SELECT memory_bytes"
       " FROM main.@_state) > ?1 ORDER BY timestamp, rid LIMIT 1";
-  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
-  i64 iRow = 0;
-  bxBind(pStmt, pErr, "i", nGoal);
-  if (bxRow(pStmt, pErr)) iRow = sqlite3_column_int64(pStmt, 0);
-  bxDone(pStmt, pErr);
-  return iRow;
+  return bxAsk(&p->base.stmts, zSql, pErr, "i", nGoal);
 }
 
 i64 bxEvOverflowMove(EvBuffer *p, EvState *pState, i64 nGoal, BxErr *pErr) {
@@ -430,13 +422,8 @@ void bxEvOverflowBack(EvBuffer *p, EvState *pState, i64 iRow, BxErr *pErr) {
 void bxEvOverflowSweep(EvBuffer *p, EvState *pState, BxErr *pErr) {
   static const char zAny[] = "SELECT 1 FROM main.@_gone LIMIT 1";
   BxErr err = {SQLITE_OK, 0};
-  sqlite3_stmt *pStmt;
-  int bAny;
   if (pErr->rc != SQLITE_OK || pState->zOverflow == 0) return;
-  pStmt = bxStmt(&p->base.stmts, zAny, pErr);
-  bAny = bxRow(pStmt, pErr);
-  bxDone(pStmt, pErr);
-  if (!bAny) return;
+  if (!bxAsk(&p->base.stmts, zAny, pErr, "")) return;
   claim(p, pState, &err);
   runOver(p, pState,
       "UPDATE over.evidence_overflow SET pinned = 0, released = 1"
@@ -480,11 +467,10 @@ void bxEvOverflowApprove(EvBuffer *p, EvState *pState, BxErr *pErr) {
   zApproved = bxEvApproved("(SELECT timestamp FROM over.evidence_overflow AS t"
                            " WHERE t.rid = evidence_overflow_actions.rid)",
       pErr);
-  zSql =
-      sqlite3_mprintf("UPDATE over.evidence_overflow_actions SET action = %s"
-                      " WHERE rid IN (" OURS ") AND " BX_JSON_VALID("action"),
-          zApproved);
-  if (zSql == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  zSql = bxPrintf(pErr,
+      "UPDATE over.evidence_overflow_actions SET action = %s"
+      " WHERE rid IN (" OURS ") AND " BX_JSON_VALID("action"),
+      zApproved);
   runOver(p, pState, zSql, 0, pErr);
   sqlite3_free(zSql);
   sqlite3_free(zApproved);

@@ -146,7 +146,6 @@ void bxEvSet(EvBuffer *p, const char *zName, sqlite3_value *pVal, BxErr *pErr) {
       " FROM main.@_actions AS a WHERE a.rid = @_rows.rid) WHERE place <> 1";
   /* clang-format on */
   const char *zSql;
-  sqlite3_stmt *pStmt;
   EvState state;
   if (pErr->rc != SQLITE_OK) return;
   if (sqlite3_stricmp(zName, "overflow") == 0) {
@@ -162,9 +161,7 @@ void bxEvSet(EvBuffer *p, const char *zName, sqlite3_value *pVal, BxErr *pErr) {
     bxRun(bxStmt(&p->base.stmts, zRate, pErr), pErr);
     bxEvOverflowRate(p, &state, pErr);
   }
-  pStmt = bxStmt(&p->base.stmts, zSql, pErr);
-  bxBind(pStmt, pErr, "v", pVal);
-  bxRun(pStmt, pErr);
+  bxDo(&p->base.stmts, zSql, pErr, "v", pVal);
   bxEvOverflowSweep(p, &state, pErr);
   bxEvFreeState(&state);
 }
@@ -225,12 +222,10 @@ int bxEvIsObject(const char *z, int n) {
 }
 
 static void failAction(BxErr *pErr, sqlite3_value *pAction) {
-  char *zShown = bxShow(pAction);
-  bxFail(pErr, SQLITE_CONSTRAINT,
+  bxRefuse(pErr,
       "ValidationError: action must be a JSON object, as in '{\"id\": \"a1\", "
       "\"timestamp\": 1700000000000, ...}', got %s",
-      zShown ? zShown : "something else");
-  sqlite3_free(zShown);
+      pAction);
 }
 
 /* Checks the type and the first character; SQLite checks the rest at INSERT. */
@@ -252,12 +247,10 @@ static void checkScreenshot(sqlite3_value *pVal, BxErr *pErr) {
   if (sqlite3_value_type(pVal) == SQLITE_NULL) return;
   if (sqlite3_value_type(pVal) != SQLITE_BLOB ||
       sqlite3_value_bytes(pVal) == 0) {
-    char *zShown = bxShow(pVal);
-    bxFail(pErr, SQLITE_CONSTRAINT,
+    bxRefuse(pErr,
         "ValidationError: screenshot must be a blob that is not empty (the "
         "image file's bytes), or NULL; got %s",
-        zShown ? zShown : "something else");
-    sqlite3_free(zShown);
+        pVal);
   }
 }
 
@@ -338,21 +331,6 @@ static void checkSize(EvBuffer *p, const EvState *pState, const char *zId,
 
 /*----------------------------------------------------- one statement ----*/
 
-/* Binds without a copy: the value exists longer than the statement runs. */
-static void bindStatic(
-    sqlite3_stmt *pStmt, int i, sqlite3_value *pVal, BxErr *pErr) {
-  int rc = SQLITE_OK;
-  if (pErr->rc != SQLITE_OK || pVal == 0) return;
-  if (sqlite3_value_type(pVal) == SQLITE_TEXT) {
-    rc = sqlite3_bind_text64(pStmt, i, (const char *)sqlite3_value_text(pVal),
-        (sqlite3_uint64)sqlite3_value_bytes(pVal), SQLITE_STATIC, SQLITE_UTF8);
-  } else if (sqlite3_value_type(pVal) == SQLITE_BLOB) {
-    rc = sqlite3_bind_blob64(pStmt, i, sqlite3_value_blob(pVal),
-        (sqlite3_uint64)sqlite3_value_bytes(pVal), SQLITE_STATIC);
-  }
-  bxFailDb(pErr, sqlite3_db_handle(pStmt), rc);
-}
-
 /* Text that is not JSON becomes NULL, which the tables refuse. */
 #define PUT(confidence)                                                        \
   "(rid, id, timestamp, pinned, mask, place, action, screenshot, confidence)"  \
@@ -369,10 +347,8 @@ static void putRow(EvBuffer *p, i64 iRow, const char *zId, const EvRow *pRow,
       "CASE WHEN " BX_JSON_VALID("?7") " THEN " EV_BEST("?7") " ELSE -1 END");
   sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, bRated ? zRated : zPlain, pErr);
   assert(pErr->rc != SQLITE_OK || (iRow > 0 && zId != 0));
-  bxBind(pStmt, pErr, "itiiii", iRow, zId, iTime, iPinned, (i64)mask,
-      (i64)(p->bTemp ? EV_MEMORY : EV_FILE));
-  bindStatic(pStmt, 7, pRow->pAction, pErr);
-  bindStatic(pStmt, 8, pRow->pScreenshot, pErr);
+  bxBind(pStmt, pErr, "itiiiiss", iRow, zId, iTime, iPinned, (i64)mask,
+      (i64)(p->bTemp ? EV_MEMORY : EV_FILE), pRow->pAction, pRow->pScreenshot);
   bxRun(pStmt, pErr);
   if ((pErr->rc == SQLITE_ERROR || (pErr->rc & 0xff) == SQLITE_CONSTRAINT) &&
       pRow->pAction != 0) {
@@ -391,9 +367,7 @@ void bxEvDo(EvBuffer *p, const char *zVerb, const char *zRule, i64 nAmount,
     i64 iRow, BxErr *pErr) {
   static const char zSql[] =
       "INSERT INTO main.@_do(verb, rule, amount, rid) VALUES (?1, ?2, ?3, ?4)";
-  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
-  bxBind(pStmt, pErr, "ttii", zVerb, zRule, nAmount, iRow);
-  bxRun(pStmt, pErr);
+  bxDo(&p->base.stmts, zSql, pErr, "ttii", zVerb, zRule, nAmount, iRow);
 }
 
 /*-------------------------------------------------------- writing ----*/
@@ -401,12 +375,7 @@ void bxEvDo(EvBuffer *p, const char *zVerb, const char *zRule, i64 nAmount,
 /* The rid of the row with this id, or 0. */
 static i64 findRow(EvBuffer *p, const char *zId, BxErr *pErr) {
   static const char zSql[] = "SELECT rid FROM main.@_rows WHERE id = ?1";
-  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
-  i64 iRow = 0;
-  bxBind(pStmt, pErr, "t", zId);
-  if (bxRow(pStmt, pErr)) iRow = sqlite3_column_int64(pStmt, 0);
-  bxDone(pStmt, pErr);
-  return iRow;
+  return bxAsk(&p->base.stmts, zSql, pErr, "t", zId);
 }
 
 /* Makes room in memory for nNew bytes if there is an overflow. */
@@ -579,14 +548,11 @@ void bxEvDelete(EvBuffer *p, i64 iRow, BxErr *pErr) {
   static const char zSql[] = "DELETE FROM main.@_rows WHERE rid = ?1";
   Before was;
   EvState state;
-  sqlite3_stmt *pStmt;
   if (!readBefore(p, iRow, &was, pErr)) return;
   if (was.iPinned) failPinned(p, was.zId, pErr);
   bxEvLoadState(p, &state, pErr);
   if (was.iPlace == EV_OVERFLOW) bxEvOverflowOurs(p, &state, pErr);
-  pStmt = bxStmt(&p->base.stmts, zSql, pErr);
-  bxBind(pStmt, pErr, "i", iRow);
-  bxRun(pStmt, pErr);
+  bxDo(&p->base.stmts, zSql, pErr, "i", iRow);
   if (was.iPlace == EV_OVERFLOW) bxEvOverflowSweep(p, &state, pErr);
   bxEvFreeState(&state);
   sqlite3_free(was.zId);
@@ -601,10 +567,7 @@ sqlite3_stmt *bxEvPrepareTiers(
   if (p->bTemp) bxEvLoadState(p, &state, pErr);
   if (state.zOverflow != 0) {
     pStmt = bxEvPrepareOver(p, &state, zBoth, pErr);
-    if (pStmt != 0) {
-      bxFailDb(pErr, p->base.stmts.bx->db,
-          sqlite3_bind_text(pStmt, 2, state.zOwner, -1, SQLITE_TRANSIENT));
-    }
+    bxBind(pStmt, pErr, "-c", state.zOwner);
   } else {
     pStmt = bxPrepare(&p->base.stmts, zHere, pErr);
   }

@@ -19,15 +19,10 @@ SQLITE_EXTENSION_INIT3
 
 /* Whether the schema has a table (type 'table') of that name. */
 static int hasTable(BxStmts *p, const char *zName, BxErr *pErr) {
-  sqlite3_stmt *pStmt = bxPrepare(p,
+  return (int)bxAskOnce(p,
       "SELECT 1 FROM main.sqlite_schema WHERE type = 'table' AND rootpage > 0 "
       "AND name = ?1 COLLATE NOCASE",
-      pErr);
-  int bThere;
-  bxBind(pStmt, pErr, "t", zName);
-  bThere = bxRow(pStmt, pErr);
-  sqlite3_finalize(pStmt);
-  return bThere;
+      pErr, "t", zName);
 }
 
 /* Runs the one statement of sql/payload.sql that creates the ledger. */
@@ -72,15 +67,10 @@ static void carryOver(BxStmts *p, BxErr *pErr) {
 
 /* 1 when event_payloads has the column. */
 static int hasColumn(BxStmts *p, const char *zColumn, BxErr *pErr) {
-  sqlite3_stmt *pStmt = bxPrepare(p,
+  return (int)bxAskOnce(p,
       "SELECT 1 FROM pragma_table_info('event_payloads', ?2) WHERE name = ?1 "
       "COLLATE NOCASE",
-      pErr);
-  int bFound;
-  bxBind(pStmt, pErr, "tt", zColumn, p->zDb);
-  bFound = bxRow(pStmt, pErr);
-  sqlite3_finalize(pStmt);
-  return bFound;
+      pErr, "tt", zColumn, p->zDb);
 }
 
 #define TABLE "('event_payloads', ?1)"
@@ -214,24 +204,18 @@ typedef struct Made {
 
 /* For each unique index except that of the id: is there a protected row with
 ** the values of the new row? */
+/* clang-format off */
 #define SAME_KEY(more)                                                         \
   "SELECT group_concat(name, ', '), group_concat('EXISTS (SELECT 1 FROM"       \
   " payload_protected WHERE ' || condition || '" more ")', ' OR ') FROM"       \
   "  (SELECT l.name AS name, (SELECT group_concat(printf("                     \
   "     '\"%w\" = NEW.\"%w\" COLLATE \"%w\"', c.name, c.name, c.coll),"        \
   "     ' AND ') FROM " KEY_OF("l") ") AS condition"                           \
-                                    "   FROM pragma_index_list" TABLE " AS l"  \
-                                    "   WHERE l.\"unique\" AND NOT l.partial " \
-                                    "AND NOT (" IS_ID(                         \
-                                        "l") "     AND EXISTS (SELECT 1 "      \
-                                             "FROM " KEY_OF("l") " AND "       \
-                                                                 "c.coll = "   \
-                                                                 "'BINARY'))"  \
-                                                                 "   ORDER "   \
-                                                                 "BY l.name) " \
-                                                                 "WHERE "      \
-                                                                 "condition "  \
-                                                                 "IS NOT NULL"
+  "   FROM pragma_index_list" TABLE " AS l"                                    \
+  "   WHERE l.\"unique\" AND NOT l.partial AND NOT (" IS_ID("l")               \
+  "     AND EXISTS (SELECT 1 FROM " KEY_OF("l") " AND c.coll = 'BINARY'))"     \
+  "   ORDER BY l.name) WHERE condition IS NOT NULL"
+/* clang-format on */
 
 static const Made aMade[] = {
     {"payload_made_insert", "unique index", SAME_KEY(""),
@@ -286,22 +270,16 @@ static void readWanted(BxStmts *p, Gap *pOut, BxErr *pErr) {
     return;
   }
   pOut->zText =
-      sqlite3_mprintf(pOut->pMade->zText, pOut->pMade->zName, zCondition);
-  if (pOut->zText == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+      bxPrintf(pErr, pOut->pMade->zText, pOut->pMade->zName, zCondition);
   sqlite3_free(zCondition);
 }
 
 /* Whether the schema has exactly the wanted trigger, or correctly none. */
 static int isMade(BxStmts *p, const Gap *pGap, BxErr *pErr) {
-  sqlite3_stmt *pStmt = bxPrepare(p,
+  return (int)bxAskOnce(p,
       "SELECT (SELECT sql FROM main.sqlite_schema WHERE type = 'trigger' AND "
       "name = ?1) IS 'CREATE TRIGGER ' || ?2",
-      pErr);
-  int bMade;
-  bxBind(pStmt, pErr, "tt", pGap->pMade->zName, pGap->zText);
-  bMade = bxRow(pStmt, pErr) && sqlite3_column_int(pStmt, 0);
-  sqlite3_finalize(pStmt);
-  return bMade;
+      pErr, "tt", pGap->pMade->zName, pGap->zText);
 }
 
 static void eachGap(BxStmts *p, void (*xEach)(BxStmts *, const Gap *, void *),
@@ -317,25 +295,16 @@ static void eachGap(BxStmts *p, void (*xEach)(BxStmts *, const Gap *, void *),
   }
 }
 
-/* Runs SQL that contains names of the user, so that it is not a template. */
-static void execute(BxStmts *p, char *zOwned, BxErr *pErr) {
-  if (zOwned == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  if (pErr->rc == SQLITE_OK) {
-    bxFailDb(pErr, p->bx->db, sqlite3_exec(p->bx->db, zOwned, 0, 0, 0));
-  }
-  sqlite3_free(zOwned);
-}
-
+/* The texts contain names of the user, so they are not templates. */
 static void makeOne(BxStmts *p, const Gap *pGap, void *pArg) {
   BxErr *pErr = (BxErr *)pArg;
-  execute(p,
-      sqlite3_mprintf(
-          "DROP TRIGGER IF EXISTS \"%w\".%s", p->zDb, pGap->pMade->zName),
+  bxExecPlain(p->bx,
+      bxPrintf(
+          pErr, "DROP TRIGGER IF EXISTS \"%w\".%s", p->zDb, pGap->pMade->zName),
       pErr);
-  if (pGap->zText != 0) {
-    execute(p, sqlite3_mprintf("CREATE TRIGGER \"%w\".%s", p->zDb, pGap->zText),
-        pErr);
-  }
+  if (pGap->zText == 0) return;
+  bxExecPlain(p->bx,
+      bxPrintf(pErr, "CREATE TRIGGER \"%w\".%s", p->zDb, pGap->zText), pErr);
 }
 
 static void countGap(BxStmts *p, const Gap *pGap, void *pArg) {

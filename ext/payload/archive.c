@@ -15,12 +15,8 @@ SQLITE_EXTENSION_INIT3
 /* Runs a bulk delete, and reads how many rows it removed. */
 static i64 removedBy(BxStmts *pHome, sqlite3_stmt *pStmt, BxErr *pErr) {
   static const char zRemoved[] = "SELECT removed FROM main.payload_state";
-  i64 nRemoved = 0;
   bxRun(pStmt, pErr);
-  pStmt = bxStmt(pHome, zRemoved, pErr);
-  if (bxRow(pStmt, pErr)) nRemoved = sqlite3_column_int64(pStmt, 0);
-  bxDone(pStmt, pErr);
-  return nRemoved;
+  return bxAsk(pHome, zRemoved, pErr, "");
 }
 
 i64 bxPayloadSweep(BxStmts *pHome, const Sweep *pSweep, BxErr *pErr) {
@@ -47,11 +43,8 @@ static i64 cutOff(BxCall *p, BxStmts *pHome) {
     int eType = sqlite3_value_type(pDays);
     rDays = sqlite3_value_double(pDays);
     if ((eType != SQLITE_INTEGER && eType != SQLITE_FLOAT) || !(rDays >= 0)) {
-      char *zShown = bxShow(pDays);
-      bxFail(&p->err, SQLITE_CONSTRAINT,
-          "ValidationError: days must be a number of 0 or more, got %s",
-          zShown ? zShown : "?");
-      sqlite3_free(zShown);
+      bxRefuse(&p->err,
+          "ValidationError: days must be a number of 0 or more, got %s", pDays);
     }
   }
   if (rDays > 1e8) rDays = 1e8; /* before any date */
@@ -224,20 +217,14 @@ void bxPayloadSaveEvidence(BxCall *p) {
   BxStmts *pHome = bxHome(p->bx, "payload", &p->err);
   const char *zEvent =
       bxText(p->aArg[0], "kill_switch_event_id", 1024, 0, &p->err);
-  i64 iNow = bxNow(), nRow = 0, iPin;
-  sqlite3_stmt *pStmt;
+  i64 iNow = bxNow(), nRow, iPin;
   if (p->err.rc != SQLITE_OK) return;
   bxLock(pHome, &p->err);
   checkArray(pHome, p->aArg[1], &p->err);
   checkElements(pHome, p->aArg[1], &p->err);
   iPin = bxPinsLast(pHome, &p->err);
-  pStmt = bxStmt(pHome, zCountElements, &p->err);
-  bxBind(pStmt, &p->err, "tvi", zEvent, p->aArg[1], iNow);
-  if (bxRow(pStmt, &p->err)) nRow = sqlite3_column_int64(pStmt, 0);
-  bxDone(pStmt, &p->err);
-  pStmt = bxStmt(pHome, zSaveElements, &p->err);
-  bxBind(pStmt, &p->err, "tvi", zEvent, p->aArg[1], iNow);
-  bxRun(pStmt, &p->err);
+  nRow = bxAsk(pHome, zCountElements, &p->err, "tvi", zEvent, p->aArg[1], iNow);
+  bxDo(pHome, zSaveElements, &p->err, "tvi", zEvent, p->aArg[1], iNow);
   bxPinsHashNew(pHome, iPin, zEvent, nRow, &p->err);
   bxReturnInt(p, nRow);
 }
@@ -250,13 +237,10 @@ void bxPayloadUnpin(BxCall *p) {
   const char *zId = bxText(p->aArg[0], "payload_id", 1024, 0, &p->err);
   const char *zActor = bxText(p->aArg[1], "actor", 1024, 0, &p->err);
   const char *zReason = bxText(p->aArg[2], "reason", 65536, 0, &p->err);
-  sqlite3_stmt *pStmt;
   if (p->err.rc != SQLITE_OK) return;
   bxLock(pHome, &p->err);
   bxPinsHashOf(pHome, zId, &p->err);
-  pStmt = bxStmt(pHome, zSql, &p->err);
-  bxBind(pStmt, &p->err, "ttt", zId, zActor, zReason);
-  bxRun(pStmt, &p->err);
+  bxDo(pHome, zSql, &p->err, "ttt", zId, zActor, zReason);
   if (bxPinsHold(pHome, zId, &p->err)) {
     bxFail(&p->err, SQLITE_ERROR,
         "MisuseError: a trigger on payload_unpins prevents row %s from being "
@@ -297,16 +281,12 @@ void bxPayloadStats(BxCall *p) {
       "    FROM main.event_payloads WHERE purpose <> 'archive' OR pinned <> 0"
       "    GROUP BY purpose, pinned) AS k";
   BxStmts *pHome = bxHome(p->bx, "payload", &p->err);
-  sqlite3_stmt *pStmt;
+  char *z;
   i64 nRow = 0, nByte = 0;
   if (pHome == 0) return;
   bxQueueSize(p->bx, &nRow, &nByte);
-  pStmt = bxStmt(pHome, zSql, &p->err);
-  bxBind(pStmt, &p->err, "iiit", bxNow(), nRow, nByte, pHome->zDb);
-  if (bxRow(pStmt, &p->err)) {
-    bxReturnJson(p, bxColumnCopy(pStmt, 0, &p->err));
-  }
-  bxDone(pStmt, &p->err);
+  z = bxAskText(pHome, zSql, &p->err, "iiit", bxNow(), nRow, nByte, pHome->zDb);
+  if (z != 0) bxReturnJson(p, z);
 }
 
 /* The bytes of the write-ahead log of the schema, 0 if there is none. */
@@ -317,21 +297,13 @@ static i64 walSize(Bx *bx, const char *zDb) {
   return stat(sqlite3_filename_wal(zFile), &info) == 0 ? (i64)info.st_size : 0;
 }
 
-/* The number that "PRAGMA main.<name>" returns. */
-static i64 pragma(BxStmts *pHome, const char *zPragma, BxErr *pErr) {
-  sqlite3_stmt *pStmt = bxPrepare(pHome, zPragma, pErr);
-  i64 iVal = bxRow(pStmt, pErr) ? sqlite3_column_int64(pStmt, 0) : 0;
-  sqlite3_finalize(pStmt);
-  return iVal;
-}
-
 void bxPayloadDbSize(BxCall *p) {
   BxStmts *pHome = bxHome(p->bx, "payload", &p->err);
   i64 nPage, nByte, nFree, nWal;
   if (pHome == 0) return;
-  nPage = pragma(pHome, "PRAGMA main.page_size", &p->err);
-  nByte = pragma(pHome, "PRAGMA main.page_count", &p->err) * nPage;
-  nFree = pragma(pHome, "PRAGMA main.freelist_count", &p->err) * nPage;
+  nPage = bxNumber(pHome, "PRAGMA main.page_size", &p->err);
+  nByte = bxNumber(pHome, "PRAGMA main.page_count", &p->err) * nPage;
+  nFree = bxNumber(pHome, "PRAGMA main.freelist_count", &p->err) * nPage;
   nWal = walSize(p->bx, pHome->zDb);
   bxReturnJson(p, sqlite3_mprintf("{\"databaseBytes\":%lld,\"freeBytes\":%lld,"
                                   "\"walBytes\":%lld,\"totalBytes\":%lld}",

@@ -629,15 +629,11 @@ void bxPayloadFlush(BxCall *p) {
 
 sqlite3_stmt *bxPayloadWaiting(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   Queue *p = queueOf(bx);
-  sqlite3_stmt *pStmt = 0;
+  sqlite3_stmt *pStmt =
+      bxPlain(bx->db, "SELECT ?1, ?2, ?3, ?4, 'this connection'", pErr);
   (void)apArg;
-  bxFailDb(pErr, bx->db,
-      sqlite3_prepare_v2(
-          bx->db, "SELECT ?1, ?2, ?3, ?4, 'this connection'", -1, &pStmt, 0));
-  if (pErr->rc != SQLITE_OK) return 0;
-  bxBind(pStmt, pErr, "iin", p->nRow, p->nByte);
-  if (p->pFirst != 0) sqlite3_bind_int64(pStmt, 3, p->pFirst->iStaged);
-  sqlite3_bind_text(pStmt, 4, p->zFailed, -1, SQLITE_TRANSIENT);
+  bxBind(pStmt, pErr, "ii-c", p->nRow, p->nByte, p->zFailed);
+  if (p->pFirst != 0) bxBind(pStmt, pErr, "--i", p->pFirst->iStaged);
   return pStmt;
 }
 
@@ -669,11 +665,8 @@ void bxQueueDrop(Queue *p, i64 iSerial, BxErr *pErr) {
       "  newest) VALUES(?1, 'payload', 'payload.queue', 1, ?2, ?3, ?3)";
   BxStmts *pHome = target(p, pErr);
   Waiting *pRow = findWaiting(p, iSerial);
-  sqlite3_stmt *pStmt;
   if (pHome == 0 || pRow == 0) return;
-  pStmt = bxStmt(pHome, zReceipt, pErr);
-  bxBind(pStmt, pErr, "iii", bxNow(), pRow->nByte, pRow->iTime);
-  bxRun(pStmt, pErr);
+  bxDo(pHome, zReceipt, pErr, "iii", bxNow(), pRow->nByte, pRow->iTime);
   if (pErr->rc != SQLITE_OK) return;
   assert(p->nSave >= 0 && p->nRow > 0);
   pRow->nDropped = p->nSave + 1;

@@ -63,11 +63,8 @@ void bxRingReadAgent(
 ** can change it. */
 static i64 readWindow(Ring *p, BxErr *pErr) {
   static const char zSql[] = "SELECT v FROM main.@_config WHERE k = 'window'";
-  sqlite3_stmt *pStmt;
   if (p->nWindow != 0) return p->nWindow;
-  pStmt = bxStmt(&p->base.stmts, zSql, pErr);
-  if (bxRow(pStmt, pErr)) p->nWindow = sqlite3_column_int64(pStmt, 0);
-  bxDone(pStmt, pErr);
+  p->nWindow = bxAsk(&p->base.stmts, zSql, pErr, "");
   if (p->nWindow < 1 || p->nWindow > BX_RING_MAX_WINDOW) {
     p->nWindow = 0;
     corrupt(p, pErr, "_config");
@@ -94,9 +91,7 @@ static void layOut(
     Ring *p, const char *zAgent, const RingAgent *pAgent, BxErr *pErr) {
   static const char zSql[] =
       "UPDATE main.@_agents SET window = ?2 WHERE agent_id = ?1";
-  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
-  bxBind(pStmt, pErr, "ti", zAgent, pAgent->nAllowed);
-  bxRun(pStmt, pErr);
+  bxDo(&p->base.stmts, zSql, pErr, "ti", zAgent, pAgent->nAllowed);
 }
 
 void bxRingAgent(Ring *p, const char *zAgent, RingAgent *pAgent, BxErr *pErr) {
@@ -144,13 +139,8 @@ sqlite3_stmt *bxRingSlots(Ring *p, int bBodies, int bNewest, BxErr *pErr) {
 
 static i64 nextNo(Ring *p, BxErr *pErr) {
   static const char zSql[] = "SELECT max(no) FROM main.@_agents";
-  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
-  i64 iNo = 1;
-  if (bxRow(pStmt, pErr)) {
-    iNo = sqlite3_column_int64(pStmt, 0);
-    if (iNo < MAX_GIVEN) iNo++;
-  }
-  bxDone(pStmt, pErr);
+  i64 iNo = bxAsk(&p->base.stmts, zSql, pErr, "");
+  if (iNo < MAX_GIVEN) iNo++;
   if (iNo < 1 || iNo > MAX_NO) corrupt(p, pErr, "_agents");
   return iNo;
 }
@@ -159,14 +149,8 @@ static i64 nextNo(Ring *p, BxErr *pErr) {
 ** need not look. */
 static int isTaken(Ring *p, const RingAgent *pNext, BxErr *pErr) {
   static const char zSql[] = "SELECT 1 FROM main.@_slots WHERE id = ?1";
-  sqlite3_stmt *pStmt;
-  int bTaken;
   if (pNext->nRow >= pNext->nWindow) return 1;
-  pStmt = bxStmt(&p->base.stmts, zSql, pErr);
-  bxBind(pStmt, pErr, "i", BX_RING_SPLIT(pNext));
-  bTaken = bxRow(pStmt, pErr);
-  bxDone(pStmt, pErr);
-  return bTaken;
+  return (int)bxAsk(&p->base.stmts, zSql, pErr, "i", BX_RING_SPLIT(pNext));
 }
 
 void bxRingPush(Ring *p, const RingPush *pPush, i64 *piRowid, BxErr *pErr) {
@@ -204,9 +188,7 @@ void bxRingPush(Ring *p, const RingPush *pPush, i64 *piRowid, BxErr *pErr) {
 
 void bxRingDelete(Ring *p, i64 iRowid, BxErr *pErr) {
   static const char zSql[] = "DELETE FROM main.@_slots WHERE id = ?1";
-  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
-  bxBind(pStmt, pErr, "i", iRowid);
-  bxRun(pStmt, pErr);
+  bxDo(&p->base.stmts, zSql, pErr, "i", iRowid);
 }
 
 void bxRingSetWindow(Ring *p, i64 nWindow, BxErr *pErr) {
@@ -222,9 +204,7 @@ void bxRingSetWindow(Ring *p, i64 nWindow, BxErr *pErr) {
 void bxRingTakeOut(Ring *p, const char *zAgent, int bSaved, BxErr *pErr) {
   static const char zSql[] =
       "UPDATE main.@_agents SET why = ?2 WHERE agent_id = ?1";
-  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
-  bxBind(pStmt, pErr, "ti", zAgent, (i64)(bSaved ? 2 : 3));
-  bxRun(pStmt, pErr);
+  bxDo(&p->base.stmts, zSql, pErr, "ti", zAgent, (i64)(bSaved ? 2 : 3));
 }
 
 void bxRingLock(Ring *p, BxErr *pErr) {

@@ -28,7 +28,8 @@ typedef struct Append {
   RolloutHead head;
   i64 iNow;
   RolloutBatch *pBatch;
-  int nPair, nPairAlloc;
+  int nPair;
+  i64 nPairAlloc;
   Pair *aPair;
   BxErr *pErr;
 } Append;
@@ -52,12 +53,7 @@ static const char zKeep[] =
     "lower(replace(?2, '_', '')) AS p)";
 
 static int askPolicy(Append *p, const char *zType, const char *zPayloadType) {
-  sqlite3_stmt *pStmt = bxStmt(p->pHome, zKeep, p->pErr);
-  int bKeep = 0;
-  bxBind(pStmt, p->pErr, "tt", zType, zPayloadType);
-  if (bxRow(pStmt, p->pErr)) bKeep = sqlite3_column_int(pStmt, 0);
-  bxDone(pStmt, p->pErr);
-  return bKeep;
+  return (int)bxAsk(p->pHome, zKeep, p->pErr, "tt", zType, zPayloadType);
 }
 
 static int sameText(const char *z1, const char *z2) {
@@ -75,25 +71,15 @@ static Pair *findPair(Append *p, const char *zType, const char *zPayloadType) {
       return pPair;
     }
   }
-  if (p->nPair == p->nPairAlloc) {
-    int nNew = p->nPairAlloc ? p->nPairAlloc * 2 : 16;
-    pPair = sqlite3_realloc64(p->aPair, (sqlite3_uint64)nNew * sizeof(Pair));
-    if (pPair == 0) {
-      bxFail(p->pErr, SQLITE_NOMEM, "out of memory");
-      return 0;
-    }
-    p->aPair = pPair;
-    p->nPairAlloc = nNew;
-  }
-  pPair = &p->aPair[p->nPair++];
+  pPair = bxGrow(p->aPair, p->nPair, &p->nPairAlloc, sizeof(*pPair), p->pErr);
+  if (pPair == 0) return 0;
+  p->aPair = pPair;
+  pPair += p->nPair++;
   memset(pPair, 0, sizeof(*pPair));
   pPair->bKeep = askPolicy(p, zType, zPayloadType);
   pPair->eKind = bxRolloutKind(zType, zPayloadType);
-  pPair->zType = sqlite3_mprintf("%s", zType);
-  pPair->zPayloadType = zPayloadType ? sqlite3_mprintf("%s", zPayloadType) : 0;
-  if (pPair->zType == 0 || (zPayloadType != 0 && pPair->zPayloadType == 0)) {
-    bxFail(p->pErr, SQLITE_NOMEM, "out of memory");
-  }
+  pPair->zType = bxPrintf(p->pErr, "%s", zType);
+  if (zPayloadType) pPair->zPayloadType = bxPrintf(p->pErr, "%s", zPayloadType);
   return p->pErr->rc == SQLITE_OK ? pPair : 0;
 }
 
@@ -154,8 +140,7 @@ static i64 readTime(Append *p, const RolloutItem *pItem) {
 }
 
 static void badItem(Append *p, i64 i, const char *zFormat, const char *zWhat) {
-  char *z = sqlite3_mprintf(zFormat, zWhat);
-  if (z == 0) bxFail(p->pErr, SQLITE_NOMEM, "out of memory");
+  char *z = bxPrintf(p->pErr, zFormat, zWhat);
   bxFail(p->pErr, SQLITE_CONSTRAINT,
       "InvalidItemError: Invalid item format: item %lld %s; an item must be a "
       "JSON object with a type and a payload",
@@ -221,8 +206,7 @@ static void readOddItem(Append *p, i64 i, const RolloutItem *pGiven) {
   }
   if (pGiven->bOdd && zJsonPayload != 0) {
     item.payload.n = sqlite3_column_bytes(pRow, 2);
-    item.payload.z = zOwned = sqlite3_mprintf("%s", zJsonPayload);
-    if (zOwned == 0) bxFail(p->pErr, SQLITE_NOMEM, "out of memory");
+    item.payload.z = zOwned = bxPrintf(p->pErr, "%s", zJsonPayload);
   }
   if (item.payload.z == 0) {
     zPayloadType = "";
@@ -279,7 +263,7 @@ static const char *readItems(sqlite3_value *pVal, BxErr *pErr) {
   }
   cFirst = z[strspn(z, " \t\r\n")];
   if (cFirst != '[' && cFirst != '{') {
-    bxRolloutRefuse(pErr,
+    bxRefuse(pErr,
         "InvalidItemError: Invalid item format: items must be a JSON array of "
         "objects, or one object, got %s",
         pVal);

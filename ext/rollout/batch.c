@@ -36,19 +36,11 @@ struct RolloutBatch {
   BatchItem *aItem;
   i64 nItem, nItemAlloc;
   BatchDrop *aDrop;
-  i64 nDrop;
+  i64 nDrop, nDropAlloc;
 };
 
 RolloutBatch *bxRolloutBatchNew(BxErr *pErr) {
-  RolloutBatch *p;
-  if (pErr->rc != SQLITE_OK) return 0;
-  p = sqlite3_malloc64(sizeof(*p));
-  if (p == 0) {
-    bxFail(pErr, SQLITE_NOMEM, "out of memory");
-    return 0;
-  }
-  memset(p, 0, sizeof(*p));
-  return p;
+  return bxNew(sizeof(RolloutBatch), pErr);
 }
 
 void bxRolloutBatchFree(RolloutBatch *p) {
@@ -60,26 +52,15 @@ void bxRolloutBatchFree(RolloutBatch *p) {
   sqlite3_free(p);
 }
 
-/* Makes room for one more item. Returns 0 if there is no memory. */
-static int growBatch(RolloutBatch *p, BxErr *pErr) {
-  i64 nNew = p->nItemAlloc ? p->nItemAlloc * 2 : 16;
-  BatchItem *aNew;
-  if (p->nItem < p->nItemAlloc) return 1;
-  aNew = sqlite3_realloc64(p->aItem, (sqlite3_uint64)nNew * sizeof(BatchItem));
-  if (aNew == 0) {
-    bxFail(pErr, SQLITE_NOMEM, "out of memory");
-    return 0;
-  }
-  p->aItem = aNew;
-  p->nItemAlloc = nNew;
-  return 1;
-}
-
 void bxRolloutBatchAdd(RolloutBatch *p, i64 iTime, const char *zType,
     RolloutSpan payload, char *zOwned, int bLook, BxErr *pErr) {
   BatchItem item = {iTime, zType, payload, zOwned, bLook};
-  if (pErr->rc == SQLITE_OK && growBatch(p, pErr)) {
-    assert(p->nItem < p->nItemAlloc);
+  BatchItem *aItem = 0;
+  if (pErr->rc == SQLITE_OK) {
+    aItem = bxGrow(p->aItem, p->nItem, &p->nItemAlloc, sizeof(item), pErr);
+  }
+  if (aItem != 0) {
+    p->aItem = aItem;
     p->aItem[p->nItem++] = item;
   } else {
     sqlite3_free(zOwned);
@@ -93,15 +74,11 @@ i64 bxRolloutBatchCount(const RolloutBatch *p) {
 void bxRolloutBatchDrop(RolloutBatch *p, const char *zType,
     const char *zPayloadType, i64 nItem, i64 nByte, BxErr *pErr) {
   BatchDrop drop = {zType, zPayloadType, nItem, nByte};
-  BatchDrop *aNew;
+  BatchDrop *aDrop;
   if (pErr->rc != SQLITE_OK || nItem == 0) return;
-  aNew = sqlite3_realloc64(
-      p->aDrop, (sqlite3_uint64)(p->nDrop + 1) * sizeof(BatchDrop));
-  if (aNew == 0) {
-    bxFail(pErr, SQLITE_NOMEM, "out of memory");
-    return;
-  }
-  p->aDrop = aNew;
+  aDrop = bxGrow(p->aDrop, p->nDrop, &p->nDropAlloc, sizeof(drop), pErr);
+  if (aDrop == 0) return;
+  p->aDrop = aDrop;
   p->aDrop[p->nDrop++] = drop;
 }
 
@@ -172,9 +149,7 @@ static const char zLook[] =
 
 /* Makes the triggers read the item that was just stored. */
 static void lookInto(BxStmts *pHome, i64 no, i64 iSequence, BxErr *pErr) {
-  sqlite3_stmt *pStmt = bxStmt(pHome, zLook, pErr);
-  bxBind(pStmt, pErr, "ii", no, iSequence);
-  bxRun(pStmt, pErr);
+  bxDo(pHome, zLook, pErr, "ii", no, iSequence);
 }
 
 static const char zDrop[] =
@@ -183,10 +158,8 @@ static const char zDrop[] =
 
 static void putDrop(
     const BatchDrop *p, BxStmts *pHome, const char *zId, BxErr *pErr) {
-  sqlite3_stmt *pStmt = bxStmt(pHome, zDrop, pErr);
-  bxBind(
-      pStmt, pErr, "tttii", zId, p->zType, p->zPayloadType, p->nItem, p->nByte);
-  bxRun(pStmt, pErr);
+  bxDo(pHome, zDrop, pErr, "tttii", zId, p->zType, p->zPayloadType, p->nItem,
+      p->nByte);
 }
 
 static const char zStart[] =
@@ -259,29 +232,19 @@ typedef struct BatchCursor {
 
 static int batchConnect(sqlite3 *db, void *pAux, int argc,
     const char *const *argv, sqlite3_vtab **ppVtab, char **pzErr) {
-  BatchVtab *p;
-  int rc = sqlite3_declare_vtab(db, "CREATE TABLE x(timestamp, type, "
-                                    "payload, payload_type, dropped, bytes)");
+  int rc = bxTableNew(db,
+      "CREATE TABLE x(timestamp, type, payload, payload_type, dropped, bytes)",
+      sizeof(BatchVtab), ppVtab);
   (void)argc;
   (void)argv;
   (void)pzErr;
-  if (rc != SQLITE_OK) return rc;
-  p = sqlite3_malloc64(sizeof(*p));
-  if (p == 0) return SQLITE_NOMEM;
-  memset(p, 0, sizeof(*p));
-  p->bx = (Bx *)pAux;
-  *ppVtab = &p->base;
-  return SQLITE_OK;
+  if (rc == SQLITE_OK) ((BatchVtab *)*ppVtab)->bx = (Bx *)pAux;
+  return rc;
 }
 
 static int batchBestIndex(sqlite3_vtab *pVtab, sqlite3_index_info *pInfo) {
   (void)pVtab;
   pInfo->estimatedRows = 10;
-  return SQLITE_OK;
-}
-
-static int batchDisconnect(sqlite3_vtab *pVtab) {
-  sqlite3_free(pVtab);
   return SQLITE_OK;
 }
 
@@ -373,8 +336,8 @@ static int batchRowid(sqlite3_vtab_cursor *pCursor, sqlite3_int64 *piRowid) {
 const sqlite3_module bxRolloutBatchModule = {
     .xConnect = batchConnect,
     .xBestIndex = batchBestIndex,
-    .xDisconnect = batchDisconnect,
-    .xDestroy = batchDisconnect,
+    .xDisconnect = bxTableFree,
+    .xDestroy = bxTableFree,
     .xOpen = batchOpen,
     .xClose = bxCursorFree,
     .xFilter = batchFilter,

@@ -67,18 +67,11 @@ typedef struct Ranges {
 } Ranges;
 
 static void addRange(Ranges *p, i64 iFirst, i64 iLast, BxErr *pErr) {
+  void *aNew;
   while (p->n > 0 && p->a[p->n - 1][0] >= iFirst) p->n--;
-  if (p->n == p->nAlloc) {
-    i64 nNew = p->nAlloc ? p->nAlloc * 2 : 32;
-    void *aNew =
-        sqlite3_realloc64(p->a, (sqlite3_uint64)nNew * sizeof(p->a[0]));
-    if (aNew == 0) {
-      bxFail(pErr, SQLITE_NOMEM, "out of memory");
-      return;
-    }
-    p->a = aNew;
-    p->nAlloc = nNew;
-  }
+  aNew = bxGrow(p->a, p->n, &p->nAlloc, sizeof(p->a[0]), pErr);
+  if (aNew == 0) return;
+  p->a = aNew;
   assert(p->n < p->nAlloc);
   p->a[p->n][0] = iFirst;
   p->a[p->n++][1] = iLast;
@@ -138,11 +131,7 @@ sqlite3_stmt *bxRolloutContext(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   zKept = keptRanges(&gone, iStart, head.iLast);
   if (zKept == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
   pStmt = bxRolloutQuery(bx, zContext, pErr);
-  bxBind(pStmt, pErr, "ii", head.no, iKey);
-  if (pErr->rc == SQLITE_OK) {
-    bxFailDb(
-        pErr, bx->db, sqlite3_bind_text(pStmt, 3, zKept, -1, SQLITE_TRANSIENT));
-  }
+  bxBind(pStmt, pErr, "iic", head.no, iKey, zKept);
   sqlite3_free(zKept);
   sqlite3_free(gone.a);
   return pStmt;

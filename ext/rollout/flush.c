@@ -30,8 +30,7 @@ static void syncFile(BxStmts *p, int eFile, BxErr *pErr) {
 }
 
 static void setSynchronous(BxStmts *p, i64 iLevel, BxErr *pErr) {
-  char *zSql = sqlite3_mprintf("PRAGMA main.synchronous = %lld", iLevel);
-  if (zSql == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  char *zSql = bxPrintf(pErr, "PRAGMA main.synchronous = %lld", iLevel);
   bxExec(p, zSql, pErr);
   sqlite3_free(zSql);
 }
@@ -45,17 +44,6 @@ static void syncCommit(BxStmts *p, BxErr *pErr) {
   bxExec(p, "UPDATE main.rollout_act SET id = id", pErr);
   setSynchronous(p, iLevel, &err);
   bxClear(&err);
-}
-
-static int isWal(BxStmts *p, BxErr *pErr) {
-  sqlite3_stmt *pStmt = bxPrepare(p, "PRAGMA main.journal_mode", pErr);
-  int bWal = 0;
-  if (bxRow(pStmt, pErr)) {
-    const char *z = bxColumnText(pStmt, 0, pErr);
-    bWal = z != 0 && strcmp(z, "wal") == 0;
-  }
-  sqlite3_finalize(pStmt);
-  return bWal;
 }
 
 /* Returns 1 if all commits are on disk, 0 if there is no file. */
@@ -74,7 +62,7 @@ static int syncHome(BxStmts *p, BxErr *pErr) {
   if (sqlite3_db_readonly(db, p->zDb)) return 1; /* nothing to sync */
   bxNumber(
       p, "SELECT count(*) FROM main.rollout_act", pErr); /* opens the file */
-  if (isWal(p, pErr)) {
+  if (bxIsWal(p, pErr)) {
     syncFile(p, SQLITE_FCNTL_JOURNAL_POINTER, pErr);
     syncFile(p, SQLITE_FCNTL_FILE_POINTER, pErr);
   } else if (sqlite3_txn_state(db, 0) == SQLITE_TXN_WRITE) {

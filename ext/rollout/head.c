@@ -29,15 +29,6 @@ static int readUuid(const char *z, int n, char zId[37]) {
   return zId[14] >= '1' && zId[14] <= '8' && strchr("89ab", zId[19]) != 0;
 }
 
-void bxRolloutRefuse(BxErr *pErr, const char *zFormat, sqlite3_value *pVal) {
-  char *zShown = bxShow(pVal);
-  char *zMsg = zShown ? sqlite3_mprintf(zFormat, zShown) : 0;
-  if (zMsg == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  bxFail(pErr, SQLITE_CONSTRAINT, "%s", zMsg);
-  sqlite3_free(zMsg);
-  sqlite3_free(zShown);
-}
-
 void bxRolloutId(sqlite3_value *pVal, char zId[37], BxErr *pErr) {
   memset(zId, 0, 37);
   if (pErr->rc != SQLITE_OK) return;
@@ -46,7 +37,7 @@ void bxRolloutId(sqlite3_value *pVal, char zId[37], BxErr *pErr) {
     if (z == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
     if (z != 0 && readUuid(z, sqlite3_value_bytes(pVal), zId)) return;
   }
-  bxRolloutRefuse(pErr,
+  bxRefuse(pErr,
       "InvalidIdError: Invalid conversation ID: %s, it must be an RFC 9562 "
       "UUID such as '5973b6c0-94b8-487b-a530-2aeb6098ae0e'",
       pVal);
@@ -71,9 +62,7 @@ int bxRolloutFind(
   memset(pHead, 0, sizeof(*pHead));
   if (p == 0) return 0;
   if (bWrite) {
-    pStmt = bxStmt(p, zTouchHead, pErr);
-    bxBind(pStmt, pErr, "t", zId);
-    bxRun(pStmt, pErr);
+    bxDo(p, zTouchHead, pErr, "t", zId);
   }
   pStmt = bxStmt(p, zFind, pErr);
   bxBind(pStmt, pErr, "t", zId);
@@ -175,15 +164,8 @@ static void freeSlot(void *p) {
 RolloutSlot *bxRolloutSlot(Bx *bx, BxErr *pErr) {
   BxSlot *pSlot = bxSlot(bx, "rollout");
   if (pErr->rc != SQLITE_OK) return 0;
-  if (pSlot->p == 0) {
-    pSlot->p = sqlite3_malloc64(sizeof(RolloutSlot));
-    if (pSlot->p == 0) {
-      bxFail(pErr, SQLITE_NOMEM, "out of memory");
-      return 0;
-    }
-    memset(pSlot->p, 0, sizeof(RolloutSlot));
-    pSlot->xFree = freeSlot;
-  }
+  if (pSlot->p == 0) pSlot->p = bxNew(sizeof(RolloutSlot), pErr);
+  if (pSlot->p != 0) pSlot->xFree = freeSlot;
   return (RolloutSlot *)pSlot->p;
 }
 
@@ -223,23 +205,15 @@ void bxRolloutNotShut(BxStmts *pHome, const char *zId, i64 no, BxErr *pErr) {
 void bxRolloutSetShut(
     BxStmts *pHome, const char *zId, i64 no, int bShut, BxErr *pErr) {
   RolloutSlot *p = bxRolloutSlot(pHome->bx, pErr);
-  RolloutShut shut = shutKey(pHome, zId, no);
+  RolloutShut shut = shutKey(pHome, zId, no), *aNew;
   int i = findShut(p, &shut);
   if (p == 0 || (i >= 0) == bShut) return;
   if (!bShut) {
     p->aShut[i] = p->aShut[--p->nShut];
     return;
   }
-  if (p->nShut == p->nShutAlloc) {
-    int nNew = p->nShutAlloc ? p->nShutAlloc * 2 : 8;
-    RolloutShut *aNew =
-        sqlite3_realloc64(p->aShut, (sqlite3_uint64)nNew * sizeof(RolloutShut));
-    if (aNew == 0) {
-      bxFail(pErr, SQLITE_NOMEM, "out of memory");
-      return;
-    }
-    p->aShut = aNew;
-    p->nShutAlloc = nNew;
-  }
+  aNew = bxGrow(p->aShut, p->nShut, &p->nShutAlloc, sizeof(shut), pErr);
+  if (aNew == 0) return;
+  p->aShut = aNew;
   p->aShut[p->nShut++] = shut;
 }

@@ -22,7 +22,7 @@ static int readTtl(sqlite3_value *pVal, i64 iNow, i64 *piExpire, BxErr *pErr) {
       return 1;
     }
   }
-  bxRolloutRefuse(pErr,
+  bxRefuse(pErr,
       "ValidationError: Invalid TTL: %s, it must be a number of days from 0, "
       "or 'permanent'; omit it to use the setting rollout.ttl_days",
       pVal);
@@ -113,14 +113,11 @@ void bxRolloutResume(BxCall *p) {
 /* Runs a statement with the id as its parameter; returns rows changed. */
 static void changeOne(BxCall *p, const char *zSql) {
   char zId[37];
-  sqlite3_stmt *pStmt;
   BxStmts *pHome;
   bxRolloutId(p->aArg[0], zId, &p->err);
   pHome = bxRolloutHome(p->bx, &p->err);
   if (pHome == 0) return;
-  pStmt = bxStmt(pHome, zSql, &p->err);
-  bxBind(pStmt, &p->err, "t", zId);
-  bxRun(pStmt, &p->err);
+  bxDo(pHome, zSql, &p->err, "t", zId);
   bxRolloutExplain(&p->err, "WriteError: Write failed: ");
   bxReturnInt(p, sqlite3_changes(p->bx->db));
 }
@@ -145,20 +142,15 @@ static const char zCleanup[] =
 static const char zCleaned[] = "SELECT rows FROM main.rollout_act";
 
 void bxRolloutCleanup(BxCall *p) {
-  sqlite3_stmt *pStmt;
   BxStmts *pHome;
-  i64 nGone = 0;
+  i64 nGone;
   i64 iNow = bxTime(bxArg(p, 0), "now", &p->err);
   i64 nMax =
       bxArg(p, 1) ? bxInt(p->aArg[1], "limit", 1, 1000000000, &p->err) : -1;
   pHome = bxRolloutHome(p->bx, &p->err);
   if (pHome == 0) return;
-  pStmt = bxStmt(pHome, zCleanup, &p->err);
-  bxBind(pStmt, &p->err, "ii", iNow, nMax);
-  bxRun(pStmt, &p->err);
-  pStmt = bxStmt(pHome, zCleaned, &p->err);
-  if (bxRow(pStmt, &p->err)) nGone = sqlite3_column_int64(pStmt, 0);
-  bxDone(pStmt, &p->err);
+  bxDo(pHome, zCleanup, &p->err, "ii", iNow, nMax);
+  nGone = bxAsk(pHome, zCleaned, &p->err, "");
   bxRolloutExplain(&p->err, "CleanupError: Cleanup failed: ");
   bxReturnInt(p, nGone);
 }
@@ -233,7 +225,6 @@ static const char zRebuild[] =
 void bxRolloutRebuild(BxCall *p) {
   char zId[37] = "";
   RolloutHead head;
-  sqlite3_stmt *pStmt;
   BxStmts *pHome;
   i64 nDone;
   if (bxArg(p, 0)) bxRolloutId(p->aArg[0], zId, &p->err);
@@ -243,9 +234,7 @@ void bxRolloutRebuild(BxCall *p) {
   if (zId[0] && !bxRolloutFind(pHome, 0, zId, &head, &p->err)) {
     bxRolloutMissing(zId, &p->err);
   }
-  pStmt = bxStmt(pHome, zRebuild, &p->err);
-  bxBind(pStmt, &p->err, "t", zId[0] ? zId : 0);
-  bxRun(pStmt, &p->err);
+  bxDo(pHome, zRebuild, &p->err, "t", zId[0] ? zId : 0);
   nDone = zId[0] ? 1
                  : bxNumber(pHome, "SELECT count(*) FROM main.rollout_heads",
                        &p->err);

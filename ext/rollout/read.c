@@ -19,7 +19,7 @@ static i64 readPageSize(sqlite3_value *pVal, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
   i64 n = bxInt(pVal, "page size", 1, ROLLOUT_PAGE_MAX, &err);
   if (pErr->rc == SQLITE_OK && err.rc != SQLITE_OK) {
-    bxRolloutRefuse(pErr,
+    bxRefuse(pErr,
         "ValidationError: Invalid page size: %s, it must be an integer from 1 "
         "to 100",
         pVal);
@@ -56,7 +56,7 @@ static void readCursor(
     zId[i] = c;
   }
   if (!bGood) {
-    bxRolloutRefuse(pErr,
+    bxRefuse(pErr,
         "ValidationError: Invalid cursor: %s, it must have the form "
         "<updated>|<id>; use a cursor that a page or a list returned",
         pVal);
@@ -83,8 +83,7 @@ sqlite3_stmt *bxRolloutList(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
       "h.updated || '|' || h.id " LIST_FROM
       "AND (h.expires_at IS NULL OR h.expires_at >= ?3) " LIST_ORDER,
       pErr);
-  bxBind(pStmt, pErr, "i-ii", iUpdated, iNow, nRow);
-  if (pStmt != 0) sqlite3_bind_text(pStmt, 2, zId, -1, SQLITE_TRANSIENT);
+  bxBind(pStmt, pErr, "icii", iUpdated, zId, iNow, nRow);
   return pStmt;
 }
 
@@ -160,21 +159,6 @@ void bxRolloutPage(BxCall *p) {
 
 /*------------------------------------------------------------- history ----*/
 
-/* Appends text as a JSON string. Types are short and nearly always plain. */
-static void appendString(sqlite3_str *pOut, const char *z, int n) {
-  const char *zEnd = z + n;
-  sqlite3_str_appendchar(pOut, 1, '"');
-  for (; z < zEnd; z++) {
-    if ((unsigned char)*z < 0x20) {
-      sqlite3_str_appendf(pOut, "\\u%04x", *z);
-    } else {
-      if (*z == '"' || *z == '\\') sqlite3_str_appendchar(pOut, 1, '\\');
-      sqlite3_str_appendchar(pOut, 1, *z);
-    }
-  }
-  sqlite3_str_appendchar(pOut, 1, '"');
-}
-
 /* Head and items in one statement, so that they are consistent. A conversation
 ** without items has one row. */
 static const char zHistory[] =
@@ -216,7 +200,7 @@ static void appendItem(sqlite3_str *pOut, sqlite3_stmt *pStmt, int bFirst) {
   const char *zPayload = (const char *)sqlite3_column_text(pStmt, 2);
   sqlite3_str_append(
       pOut, bFirst ? "{\"type\":" : ",{\"type\":", bFirst ? 8 : 9);
-  appendString(pOut, (const char *)sqlite3_column_text(pStmt, 1),
+  bxAppendJson(pOut, (const char *)sqlite3_column_text(pStmt, 1),
       sqlite3_column_bytes(pStmt, 1));
   if (zPayload != 0) {
     sqlite3_str_append(pOut, ",\"payload\":", 11);

@@ -63,8 +63,6 @@ sqlite3_stmt *bxRolloutQuery(Bx *bx, const char *zSql, BxErr *pErr);
 /* Completes an error: a message of SQLite gets the prefix, which begins with a
 ** name ("WriteError: Write failed: "). */
 void bxRolloutExplain(BxErr *pErr, const char *zPrefix);
-/* Sets an error whose message shows a value: zFormat has one %s. */
-void bxRolloutRefuse(BxErr *pErr, const char *zFormat, sqlite3_value *pVal);
 
 typedef struct RolloutBatch RolloutBatch;
 
@@ -76,7 +74,8 @@ typedef struct RolloutShut {
 
 /* The state of the domain for a connection. */
 typedef struct RolloutSlot {
-  int nShut, nShutAlloc; /* conversations that were shut down here */
+  int nShut; /* conversations that were shut down here */
+  i64 nShutAlloc;
   RolloutShut *aShut;
   const RolloutBatch
       *pBatch; /* the rows that rollout_batch shows now, or NULL */

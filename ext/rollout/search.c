@@ -125,35 +125,29 @@ sqlite3_stmt *bxRolloutSearch(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
         "SearchError: the search is not installed; SELECT "
         "rollout_search_install() to create its index");
   }
-  pStmt =
-      p == 0 ? 0
-             : bxPrepare(p,
-                   "SELECT h.id, f.sequence, f.timestamp, f.role, "
-                   "replace(replace(substr("
-                   "f.text, max(1, instr(f.text, char(1)) - " BEFORE "), " WHOLE
-                   "), char(1), ''), char(2), '') FROM ("
-                   "SELECT d.id >> 32 AS owner, d.id & 4294967295 AS sequence, "
-                   "d.timestamp AS timestamp, "
-                   "(SELECT role FROM main.rollout_texts AS x WHERE x.id = "
-                   "d.id) AS role, " MARKED_TEXT " AS text, rank AS score "
-                   "FROM main.rollout_fts CROSS JOIN main.rollout_data AS d "
-                   "ON d.id = rollout_fts.rowid "
-                   "WHERE rollout_fts MATCH '\"' || replace(?1, '\"', '\"\"') "
-                   "|| '\"' "
-                   "ORDER BY rank) AS f JOIN main.rollout_heads AS h "
-                   "ON h.no = (SELECT min(s.rollout) FROM "
-                   "main.rollout_segments AS s JOIN main.rollout_heads AS live "
-                   "ON live.no = s.rollout "
-                   "WHERE s.owner = f.owner AND f.sequence BETWEEN s.first AND "
-                   "s.last AND (live.expires_at IS NULL OR "
-                   "live.expires_at >= ?3)) "
-                   "ORDER BY f.score, h.updated DESC, f.sequence LIMIT ?2",
-                   pErr);
+  pStmt = bxPrepare(p,
+      "SELECT h.id, f.sequence, f.timestamp, f.role, "
+      "replace(replace(substr("
+      "f.text, max(1, instr(f.text, char(1)) - " BEFORE "), " WHOLE
+      "), char(1), ''), char(2), '') FROM ("
+      "SELECT d.id >> 32 AS owner, d.id & 4294967295 AS sequence, "
+      "d.timestamp AS timestamp, "
+      "(SELECT role FROM main.rollout_texts AS x WHERE x.id = "
+      "d.id) AS role, " MARKED_TEXT " AS text, rank AS score "
+      "FROM main.rollout_fts CROSS JOIN main.rollout_data AS d "
+      "ON d.id = rollout_fts.rowid "
+      "WHERE rollout_fts MATCH '\"' || replace(?1, '\"', '\"\"') "
+      "|| '\"' "
+      "ORDER BY rank) AS f JOIN main.rollout_heads AS h "
+      "ON h.no = (SELECT min(s.rollout) FROM "
+      "main.rollout_segments AS s JOIN main.rollout_heads AS live "
+      "ON live.no = s.rollout "
+      "WHERE s.owner = f.owner AND f.sequence BETWEEN s.first AND "
+      "s.last AND (live.expires_at IS NULL OR "
+      "live.expires_at >= ?3)) "
+      "ORDER BY f.score, h.updated DESC, f.sequence LIMIT ?2",
+      pErr);
   bxRolloutExplain(pErr, "SearchError: Search failed: ");
-  bxBind(pStmt, pErr, "-ii", nRow, bxNow());
-  if (pErr->rc == SQLITE_OK) {
-    bxFailDb(
-        pErr, bx->db, sqlite3_bind_text(pStmt, 1, z, -1, SQLITE_TRANSIENT));
-  }
+  bxBind(pStmt, pErr, "cii", z, nRow, bxNow());
   return pStmt;
 }
