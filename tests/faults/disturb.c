@@ -284,9 +284,6 @@ static int stopJudge(Stop *pStop, int iPoint) {
   sqlite3 *db = pStop->db;
   int bInside = !sqlite3_get_autocommit(db), bDone;
   char *z;
-  if (bInside && !p->bBegin) {
-    fail_msg("point %d of %d: a transaction was left open", iPoint, p->nEvent);
-  }
   if (bInside) must(db, "COMMIT");
   assert_int_not_equal(sqlite3_txn_state(db, 0), SQLITE_TXN_WRITE);
   if (isImage(db, bInside ? &pStop->inside : &pStop->outside)) {
@@ -328,8 +325,10 @@ static int stopAt(Stop *pStop, int iPoint) {
   Case *p = pStop->p;
   sqlite3 *db = pStop->db;
   char zOut[MAX_OUT];
-  int rc;
+  i64 nQueued;
+  int rc, bChanged = 1;
   stopBegin(pStop);
+  nQueued = p->pOp->flags & OP_STAGES ? queued(db) : 0;
   faultArm(p->eKind, iPoint, p->bSticky, db);
   rc = runOut(db, p->pOp->zSql, zOut, MAX_OUT);
   if (faultDisarm(0) == 0) return 0;
@@ -339,7 +338,15 @@ static int stopAt(Stop *pStop, int iPoint) {
   if (rc == SQLITE_OK) {
     same(p, iPoint, "succeeded, with another result", zOut, p->zOut);
   }
-  if (rc == SQLITE_OK || stopJudge(pStop, iPoint)) {
+  if (!p->bBegin && !sqlite3_get_autocommit(db)) {
+    fail_msg("point %d of %d: a transaction was left open", iPoint, p->nEvent);
+  }
+  if (p->pOp->flags & OP_STAGES) {
+    judgeQueue(p, db, rc, queued(db) - nQueued);
+  } else if (rc != SQLITE_OK) {
+    bChanged = stopJudge(pStop, iPoint);
+  }
+  if (bChanged) {
     stopClose(pStop);
     stopOpen(pStop);
   }
@@ -446,7 +453,7 @@ static void testLoadAgain(void **ppState) {
   assert_true(iPoint > 5);
 }
 
-/* The cases of testStopped(): queued rows are not in a file yet. */
+/* The cases of testStopped(). */
 static int addStops(const Operation *pOp, int iOperation,
     struct CMUnitTest *aTest, Case *aCase) {
   static const struct {
@@ -461,9 +468,8 @@ static int addStops(const Operation *pOp, int iOperation,
       {"no memory from there on", FAULT_MEMORY, 1},
   };
   int i, bBegin, n = 0;
-  if (pOp->flags & (OP_STAGES | OP_ALONE)) return 0;
   for (i = 0; i < 5; i++) {
-    for (bBegin = 0; bBegin < 2; bBegin++) {
+    for (bBegin = 0; bBegin < (pOp->flags & OP_ALONE ? 1 : 2); bBegin++) {
       Case *p = &aCase[n];
       if (!isPicked(i * 2 + bBegin, iOperation, 9)) continue;
       p->pOp = pOp;
