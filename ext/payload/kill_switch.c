@@ -67,7 +67,7 @@ static BxStmts *savingOf(Ring *p, const BxStmts *pArchive, BxErr *pErr) {
   "      '%Y-%m-%dT%H:%M:%fZ', s.timestamp / 1000.0, 'unixepoch')"             \
   "    AND e.request_body IS s.request_body"                                   \
   "    AND e.response_body IS s.response_body)"
-#define COUNT(schema) "SELECT count(*)" ROWS(schema)
+#define COUNT_ROWS(schema) "SELECT count(*)" ROWS(schema)
 #define SAVE(schema)                                                           \
   "INSERT INTO main.payload_evidence(kill_switch_event_id, agent_id,"          \
   "  event_id, request_body, response_body, created_at) "                      \
@@ -75,8 +75,8 @@ static BxStmts *savingOf(Ring *p, const BxStmts *pArchive, BxErr *pErr) {
   "    '%Y-%m-%dT%H:%M:%fZ', timestamp / 1000.0, 'unixepoch')" ROWS(schema)
 /* clang-format on */
 
-static const char zCount[] = COUNT("main");
-static const char zCountTemp[] = COUNT("temp");
+static const char zCount[] = COUNT_ROWS("main");
+static const char zCountTemp[] = COUNT_ROWS("temp");
 static const char zSave[] = SAVE("main");
 static const char zSaveTemp[] = SAVE("temp");
 
