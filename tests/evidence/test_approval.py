@@ -6,7 +6,7 @@ import sqlite3
 import pytest
 
 from conftest import connect, one, rows
-from evidencelib import ADD, MAKE, action, approved, random_action, second_shape, well
+from evidence_helpers import ADD, MAKE, action, approved, random_action, second_shape, well
 
 
 @pytest.fixture(params=["main", "temp", "overflowed"])

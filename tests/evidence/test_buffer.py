@@ -7,7 +7,7 @@ import time
 import pytest
 
 from conftest import ROOT, connect, needs_protection, one, rows, shell
-from evidencelib import ADD, MAKE, unguarded, well
+from evidence_helpers import ADD, MAKE, unguarded, well
 
 @pytest.fixture
 def rec(path):

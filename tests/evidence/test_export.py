@@ -5,7 +5,7 @@ import sqlite3
 import pytest
 
 from conftest import by_hand, connect, one, rows
-from evidencelib import ADD, MAKE, action, approved, second_shape, well
+from evidence_helpers import ADD, MAKE, action, approved, second_shape, well
 
 KINDS = ["click", "dblclick", "type", "select", "check", "uncheck", "navigate",
          "scroll", "hover", "focus", "blur", "submit", "keydown"]

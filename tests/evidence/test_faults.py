@@ -12,7 +12,7 @@ import time
 import pytest
 
 from conftest import ROOT, connect, one, rows
-from evidencelib import ADD, MAKE, action, well
+from evidence_helpers import ADD, MAKE, action, well
 
 ROUNDS = 40 if os.environ.get("BLACKBOX_FULL") else 6
 
@@ -55,7 +55,7 @@ def test_killed_writers_leave_a_whole_buffer(path, journal):
         sys.path.insert(0, {str(ROOT / 'tests')!r})
         sys.path.insert(0, {str(ROOT / 'tests' / 'evidence')!r})
         from conftest import connect
-        from evidencelib import action
+        from evidence_helpers import action
         db = connect({str(path)!r})
         n = int(sys.argv[1])
         print("ready", flush=True)

@@ -8,7 +8,7 @@ import sqlite3
 import pytest
 
 from conftest import connect, one, rows
-from evidencelib import ADD, well
+from evidence_helpers import ADD, well
 
 CLAUSES = ["", "OR REPLACE", "OR IGNORE", "OR ABORT", "OR FAIL", "OR ROLLBACK"]
 BUFFER = ["rec_rows", "rec_actions", "rec_shots"]

@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from conftest import ROOT, connect, one, rows
-from evidencelib import ADD, unguarded, well
+from evidence_helpers import ADD, unguarded, well
 
 MAKE = ("CREATE VIRTUAL TABLE temp.rec USING evidence_buffer("
         "overflow='main', max_size_bytes=100000")

@@ -6,7 +6,7 @@ import sqlite3
 import pytest
 
 from conftest import connect, one, rows
-from evidencelib import ADD, MAKE, well
+from evidence_helpers import ADD, MAKE, well
 
 
 def names(db, where="1"):

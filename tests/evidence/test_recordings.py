@@ -3,7 +3,7 @@ import gzip
 import json
 
 from conftest import DATA, connect, needs_data, one, rows
-from evidencelib import ADD, MAKE, approved, well
+from evidence_helpers import ADD, MAKE, approved, well
 
 SELENIUM = {"click": "click", "type": "type", "select": "select", "open": "navigate",
             "mouseOver": "hover", "sendKeys": "keydown", "check": "check",

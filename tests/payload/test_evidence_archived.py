@@ -5,7 +5,7 @@ import sqlite3
 import pytest
 
 from conftest import connect, one, rows
-from rings import push, quoted
+from payload_helpers import push, quoted
 
 KILL = "SELECT payload_kill_switch('ring', 'a', ?)"
 ROW = "INSERT INTO ring(ring, agent_id, event_id) VALUES('kill_switch', 'a', ?)"

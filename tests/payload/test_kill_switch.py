@@ -5,7 +5,7 @@ import sqlite3
 import pytest
 
 from conftest import connect, one, rows
-from rings import push, quoted
+from payload_helpers import push, quoted
 
 CALL = "SELECT payload_kill_switch('ring', ?, ?)"
 ROW = "INSERT INTO ring(ring, agent_id, event_id) VALUES('kill_switch', ?, ?)"

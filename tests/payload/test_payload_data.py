@@ -7,7 +7,7 @@ import json
 import pytest
 
 from conftest import DATA, connect, needs_data, one, rows
-from rings import extracted
+from payload_helpers import extracted
 
 FILE = DATA / "payloads.jsonl.gz"
 WINDOW = 20

@@ -8,8 +8,8 @@ import time
 import pytest
 
 from conftest import MODULE, connect, one, rows
-from queues import CALL, CALLED, ROW, in_memory, put, setting, stored, waiting
-from rings import quoted
+from payload_helpers import CALL, CALLED, ROW, in_memory, put, setting, stored, waiting
+from payload_helpers import quoted
 
 WAITING = "SELECT rows, bytes FROM payload_waiting"
 

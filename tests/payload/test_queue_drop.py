@@ -4,8 +4,8 @@ import sqlite3
 import pytest
 
 from conftest import connect, one, rows
-from queues import in_memory, put, setting, stored, waiting
-from rings import quoted
+from payload_helpers import in_memory, put, setting, stored, waiting
+from payload_helpers import quoted
 
 LOG = ("SELECT rule, actor, rows, bytes, minute IS NOT NULL, oldest, newest "
        "FROM retention_log ORDER BY id")

@@ -6,7 +6,7 @@ import sqlite3
 import pytest
 
 from conftest import connect, needs_protection, one, rows, shell
-from rings import Model, extracted, push, quoted, same
+from payload_helpers import Model, extracted, push, quoted, same
 
 ALL = "agent_id, event_id, request_body, response_body, timestamp, size_bytes, seq"
 

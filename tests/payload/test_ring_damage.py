@@ -7,7 +7,7 @@ import sqlite3
 import pytest
 
 from conftest import by_hand, connect, one, rows
-from rings import push
+from payload_helpers import push
 
 FULL = bool(os.environ.get("BLACKBOX_FULL"))
 VALUES = [None, -1, 0, 1, 7, 2 ** 31, 2 ** 46, 2 ** 62, -(2 ** 63), 2 ** 63 - 1,

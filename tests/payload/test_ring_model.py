@@ -5,7 +5,7 @@ import random
 import pytest
 
 from conftest import connect, one, rows
-from rings import Model, extracted, quoted, same
+from payload_helpers import Model, extracted, quoted, same
 
 FULL = bool(os.environ.get("BLACKBOX_FULL"))
 AGENTS = ["a", "B", "b", 'o"c', "d'é\n", "日本 🤖", "z" * 1024]

@@ -5,7 +5,7 @@ import sqlite3
 import pytest
 
 from conftest import ROOT, connect, one, rows, shell
-from rings import push, quoted
+from payload_helpers import push, quoted
 
 TEXT = (ROOT / "sql" / "payload_ring.sql").read_text()
 WINDOW = "INSERT INTO tape_config VALUES('window', {}), ('format', 1)"

@@ -4,7 +4,7 @@ import sqlite3
 import pytest
 
 from conftest import connect, one, rows, shell
-from rings import push
+from payload_helpers import push
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import sqlite3
 
 import pytest
 
-from common import ID, OTHER, THIRD, append, create, event, message, texts, user, well
+from rollout_helpers import ID, OTHER, THIRD, append, create, event, message, texts, user, well
 from conftest import ROOT, connect, one, rows, shell
 
 TABLES = ("heads", "about", "turns", "marks", "data", "segments", "drops")

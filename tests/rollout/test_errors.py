@@ -4,7 +4,7 @@ import sqlite3
 
 import pytest
 
-from common import ID, OTHER, create
+from rollout_helpers import ID, OTHER, create
 from conftest import ROOT, one
 
 NAME = re.compile(r"[A-Z][A-Za-z]*Error: ")

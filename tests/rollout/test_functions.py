@@ -4,7 +4,7 @@ import sqlite3
 
 import pytest
 
-from common import ID, OTHER, THIRD, append, create, event, message, texts, user, well
+from rollout_helpers import ID, OTHER, THIRD, append, create, event, message, texts, user, well
 from conftest import connect, load, one, rows, shell
 
 DAY = 86400000

@@ -4,7 +4,7 @@ import sqlite3
 
 import pytest
 
-from common import ID, create, one, rows
+from rollout_helpers import ID, create, one, rows
 
 SPACES = ["", " ", "\n", "\t \r\n"]
 NAMES = ["type", "payload", "timestamp", "role", "x", "typ", "type ", "",

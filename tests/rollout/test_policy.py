@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from common import ID, OTHER, create, well
+from rollout_helpers import ID, OTHER, create, well
 from conftest import one, rows
 
 TYPES = ["event_msg", "EventMsg", "response_item", "compacted", "note", "NO_TE", "*", "é"]

@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from common import ID, OTHER, append, create, texts, user, well
+from rollout_helpers import ID, OTHER, append, create, texts, user, well
 from conftest import ROOT, connect, one, rows
 
 WRITER = f"""
@@ -327,7 +327,7 @@ RACE = """
 import sqlite3, sys
 sys.path.insert(0, sys.argv[2])
 from conftest import connect, one
-from common import ID, append, create, user
+from rollout_helpers import ID, append, create, user
 db = connect(sys.argv[1], timeout=10)
 print("on", flush=True)
 while True:

@@ -5,7 +5,7 @@ import sqlite3
 
 import pytest
 
-from common import ID, OTHER, THIRD, append, create, event, message, user, well
+from rollout_helpers import ID, OTHER, THIRD, append, create, event, message, user, well
 from conftest import connect, one, rows
 
 NOW = 1700000000000

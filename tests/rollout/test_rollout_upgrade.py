@@ -7,7 +7,7 @@ import sqlite3
 
 import pytest
 
-from common import ID, OTHER, append, texts, user
+from rollout_helpers import ID, OTHER, append, texts, user
 from conftest import connect, one, rows
 
 VERSION1 = (pathlib.Path(__file__).parent / "version1.sql").read_text()

@@ -5,7 +5,7 @@ import sqlite3
 
 import pytest
 
-from common import ID, OTHER, THIRD, texts, well
+from rollout_helpers import ID, OTHER, THIRD, texts, well
 from conftest import ROOT, one, rows, shell
 
 IntegrityError = sqlite3.IntegrityError

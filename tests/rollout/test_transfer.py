@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from common import ID, OTHER, THIRD, append, create, texts, user, well
+from rollout_helpers import ID, OTHER, THIRD, append, create, texts, user, well
 from conftest import DATA, ROOT, connect, needs_data, one, rows
 
 

@@ -4,7 +4,7 @@ import sqlite3
 
 import pytest
 
-from common import ID, OTHER, THIRD, append, create, event, message, user, well
+from rollout_helpers import ID, OTHER, THIRD, append, create, event, message, user, well
 from conftest import connect, one, rows
 
 ECHO = ("CREATE TRIGGER echo AFTER INSERT ON rollout_data WHEN NEW.type = 'turn_context' "
