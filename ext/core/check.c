@@ -40,10 +40,10 @@ void bxProblem(BxProblems *p, const char *zObject, const char *zFormat, ...) {
 void bxUnchecked(BxProblems *pOut, const char *zObject, BxErr *pErr) {
   int rc = pErr->rc & 0xff;
   if (rc == SQLITE_OK) return;
-  if (rc == SQLITE_NOMEM || rc == SQLITE_INTERRUPT || pErr->zMsg == 0) {
-    bxPass(&pOut->err, pErr);
-  } else {
+  if ((rc == SQLITE_ERROR || rc == SQLITE_CORRUPT) && pErr->zMsg != 0) {
     bxProblem(pOut, zObject, "cannot be checked: %s", pErr->zMsg);
+  } else {
+    bxPass(&pOut->err, pErr);
   }
   bxClear(pErr);
 }

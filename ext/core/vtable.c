@@ -96,12 +96,22 @@ static BxVtab *onList(
   return 0;
 }
 
-/* Whether schema zDb has a table of that name. Preparing a statement on it
-** makes SQLite connect the table. */
+/* Whether schema zDb has a table of that name, which need not work. */
+static int isThere(Bx *bx, const char *zDb, const char *zName) {
+  return sqlite3_table_column_metadata(bx->db, zDb, zName, 0, 0, 0, 0, 0, 0) ==
+         SQLITE_OK;
+}
+
+/* Whether schema zDb has a table of that name, and it works. Preparing a
+** statement on it makes SQLite connect the table. */
 static int connectTable(
     Bx *bx, const char *zDb, const char *zName, BxErr *pErr) {
-  return bxCanPrepare(
-      bx, bxPrintf(pErr, "SELECT 1 FROM \"%w\".\"%w\"", zDb, zName), pErr);
+  static const char zSql[] = "SELECT 1 FROM \"%w\".\"%w\" WHERE 0";
+  int bWorks = bxCanPrepare(bx, bxPrintf(pErr, zSql, zDb, zName), pErr);
+  if (!bWorks && pErr->rc == SQLITE_OK && isThere(bx, zDb, zName)) {
+    bxExecPlain(bx, bxPrintf(pErr, zSql, zDb, zName), pErr); /* to say why */
+  }
+  return bWorks;
 }
 
 /* Also accepts the name 'zDb.table'. */

@@ -260,6 +260,7 @@ static void addSchemaStats(BxStmts *p, sqlite3_str *pOut, BxErr *pErr) {
     pVtab = bxVtabIn(p->bx, EV_MODULE, p->zDb, zName, &err);
     if (pVtab != 0) bxEvExpectKnown((EvBuffer *)pVtab, &err);
     if (pVtab != 0 && err.rc == SQLITE_OK) addStats(pVtab, pOut, pErr);
+    if (err.rc != SQLITE_ERROR) bxPass(pErr, &err); /* of a newer module */
     bxClear(&err);
   }
   sqlite3_finalize(pNames);

@@ -72,10 +72,9 @@ static i64 windowArgument(
     }
   }
   if (n == 0) {
-    BxErr none = {SQLITE_OK, 0};
     const char *zHome = sqlite3_stricmp(zDb, "temp") == 0 ? "main" : zDb;
     n = 50;
-    if (bxCarries(bx, zHome, "payload", &none)) {
+    if (bxCarries(bx, zHome, "payload", pErr)) {
       n = bxSettingInt(bxSchema(bx, zHome, pErr), "payload.window", pErr);
     }
     if (pErr->rc == SQLITE_OK && (n < 1 || n > BX_RING_MAX_WINDOW)) {
@@ -84,7 +83,6 @@ static i64 windowArgument(
           "blackbox_install() in schema %s",
           n, zHome);
     }
-    bxClear(&none);
   }
   return n;
 }

@@ -97,6 +97,55 @@ def test_a_table_that_may_not_be_read_is_not_missing(ring, call):
     assert "not authorized" in str(e.value) and "NotFound" not in str(e.value)
 
 
+def deny(db, table):
+    db.set_authorizer(lambda action, name, *_: sqlite3.SQLITE_DENY
+                      if action == sqlite3.SQLITE_READ and name == table
+                      else sqlite3.SQLITE_OK)
+
+
+@pytest.mark.parametrize("table", ["payload_ledger", "event_payloads", "ring_slots"])
+def test_a_check_that_may_not_read_is_no_finding(ring, table):
+    deny(ring, table)
+    with pytest.raises(sqlite3.DatabaseError, match="prohibited|not authorized"):
+        ring.execute("SELECT * FROM blackbox_check").fetchall()
+    ring.set_authorizer(None)
+    assert rows(ring, "SELECT * FROM blackbox_check") == []
+
+
+def test_figures_of_what_may_not_be_read_are_refused(ring):
+    ring.execute("CREATE VIRTUAL TABLE rec USING evidence_buffer")
+    deny(ring, "rec")
+    with pytest.raises(sqlite3.DatabaseError, match="prohibited|not authorized"):
+        ring.execute("SELECT * FROM evidence_stats").fetchall()
+    ring.set_authorizer(None)
+    assert len(rows(ring, "SELECT * FROM evidence_stats")) == 1
+
+
+@pytest.mark.parametrize("sql", [
+    "SELECT * FROM blackbox_check", "CREATE VIRTUAL TABLE temp.fast USING payload_ring"])
+def test_a_lock_is_told_where_settings_and_rules_are_read(ring, path, sql):
+    ring.close()
+    db = connect(path)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    db.execute("PRAGMA busy_timeout = 0")
+    with pytest.raises(sqlite3.OperationalError, match="locked"):
+        db.execute(sql).fetchall()
+    other.execute("ROLLBACK")
+    other.close()
+    db.execute(sql).fetchall()
+    db.close()
+
+
+def test_a_table_that_cannot_be_connected_is_not_missing(ring):
+    ring.execute("PRAGMA writable_schema = ON")
+    ring.execute("INSERT INTO sqlite_schema VALUES('table', 'tape', 'tape', 0, "
+                 "'CREATE VIRTUAL TABLE tape USING payload_tape')")
+    ring.execute("PRAGMA writable_schema = RESET")
+    with pytest.raises(sqlite3.OperationalError, match="no such module: payload_tape"):
+        ring.execute("SELECT payload_kill_switch('tape', 'a', 'k')")
+
+
 @pytest.mark.parametrize("interrupt", [0, 1])
 def test_what_is_written_after_a_stopped_call_stays(ring, path, interrupt):
     """On a connection whose statements expire between the calls."""
