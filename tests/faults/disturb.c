@@ -293,7 +293,8 @@ static int stopJudge(Stop *pStop, int iPoint) {
   z = contents(db);
   bDone = strcmp(z, p->zAfter) == 0;
   if (!bDone && !(p->bBegin && p->pOp->flags & OP_PARTLY)) {
-    same(p, iPoint, "stopped, and changed something", z, "");
+    same(p, iPoint, "stopped, and changed something", z,
+        bInside ? p->zBefore : p->zOutside);
   }
   sqlite3_free(z);
   return 1;
