@@ -117,6 +117,27 @@ def many_agents():
     )
 
 
+def bounds():
+    wide = RING.replace("window=50", "window=50, max_bytes=1000000000, idle_days=30")
+    tight = RING.replace("window=50", "window=50, max_bytes=1000000")
+    return Case(
+        "ring push with max_bytes and without, 2.5 KB, file, WAL, autocommit",
+        {
+            "no bound": push(RING, 2500, 1, False, 3000),
+            "a bound that is not reached": push(wide, 2500, 1, False, 3000),
+            "a bound that each push makes room for": push(tight, 2500, 1, False, 3000),
+        },
+        [
+            ("a bound that is not reached", "no bound", 2.5),
+            ("a bound that each push makes room for", "no bound", 5.0),
+        ],
+        rounds=7,
+        note="A ring with a bound keeps the sum of its bytes and the order in which its "
+        "agents pushed. With 20 agents of 50 exchanges it would hold 2.5 MB: the "
+        "last side may have 1 MB, so each push takes the oldest row of another agent.",
+    )
+
+
 def kill_switch():
     def database(folder):
         db = connect(folder / "kill.db")
@@ -385,6 +406,7 @@ def cases():
         ring_case(small, 1, True, (0.8, None), 5000),
         ring_case(small, 100, True, (0.75, None), 5000),
         many_agents(),
+        bounds(),
         kill_switch(),
         queue(),
         durable(),

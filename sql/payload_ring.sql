@@ -5,14 +5,28 @@
 -- payload_ring runs it. The rules hold without the module as well.
 --
 -- Tables  @_config  the settings: k is 'window' (exchanges that each agent
---                   keeps, 1 to 10000) or 'format' (the version of these
---                   tables, 1)
+--                   keeps, 1 to 10000), 'max_bytes' or 'idle_days' (bounds of
+--                   the whole ring), or 'format' (the version of these tables:
+--                   1, and 2 while the ring has a bound). Also, while it has
+--                   one, 'window_bytes': the bytes of all its rows. And the
+--                   receipt for agents that went because they were idle:
+--                   'left_agents', how many; 'left_given', 'left_rolled',
+--                   'left_cleared' and 'left_saved', the sums of their
+--                   counters; 'left_until', the latest time of their pushes
 --         @_agents  one row for each agent: how many exchanges it was given;
 --                   how many of them were rolled out by newer ones, were
 --                   cleared, were saved as evidence; and how many rows and
 --                   bytes are there now
 --         @_slots   one row for each exchange
--- View    @_check   contradictions (none, when all is well); object is the end
+--         @_turns   while the ring has a bound, one row for each agent: the
+--                   time of its last push, later than that of every push
+--                   before, and whether it may have rows
+-- Views   @_bound   INSERT puts a row into a ring that has a bound, after the
+--                   room for it was made
+--         @_room    INSERT makes room. It takes three JSON arrays, or NULL:
+--                   rolled, ids of slots that go; emptied, the no of agents
+--                   that have no row then; leaving, the no of agents that go
+--         @_check   contradictions (none, when all is well); object is the end
 --                   of a table's name
 --
 -- A slot's id is no << 16 | half << 15 | seq % window, where no and half are
@@ -22,7 +36,8 @@
 -- How it is used without the module: the first exchange of a new agent is an
 -- INSERT into @_slots with a new no, half 0 and seq 1. Later ones are an INSERT
 -- when the id is free, and an UPDATE of the row when it is taken. Reads leave
--- out rows whose seq is not above given - window.
+-- out rows whose seq is not above given - window. A ring that has a bound takes
+-- such rows through the view @_bound only.
 --
 -- When the window has changed, the agent's rows move into the other half of its
 -- ids at its next push (UPDATE @_agents SET window). Until then reads leave out
@@ -41,6 +56,7 @@
 -- No column that a push rewrites is NOT NULL: when a constraint can end a
 -- statement half-way, SQLite keeps a copy of every page that it touches. The
 -- view @_check looks instead.
+-- For the same reason an UPDATE of @_config is OR IGNORE.
 
 CREATE TABLE main.@_config(
   k TEXT PRIMARY KEY,
@@ -72,6 +88,25 @@ CREATE TABLE main.@_slots(
   response_body
 );
 
+-- IF NOT EXISTS: it is made anew when it is missing, as in a ring of a version
+-- that knew no bounds.
+CREATE TABLE IF NOT EXISTS main.@_turns(
+  no     INTEGER PRIMARY KEY,
+  filled INTEGER,
+  last   INTEGER,
+  UNIQUE (filled, last)
+);
+
+CREATE VIEW main.@_bound AS
+SELECT NULL AS id, NULL AS seq, NULL AS timestamp, NULL AS size_bytes,
+       NULL AS agent_id, NULL AS event_id, NULL AS request_body,
+       NULL AS response_body, NULL AS last, NULL AS rolled,
+       NULL AS emptied, NULL AS leaving
+ WHERE 0;
+
+CREATE VIEW main.@_room AS
+SELECT NULL AS rolled, NULL AS emptied, NULL AS leaving WHERE 0;
+
 CREATE VIEW main.@_check AS
 SELECT 'agents' AS object,
        'agent ' || agent_id || ': given is not rows + rolled + cleared + saved'
@@ -101,7 +136,23 @@ UNION ALL
 SELECT 'config', 'the window is not from 1 to 10000'
  WHERE NOT EXISTS (SELECT 1 FROM @_config
                     WHERE k = 'window' AND typeof(v) = 'integer'
-                      AND v BETWEEN 1 AND 10000);
+                      AND v BETWEEN 1 AND 10000)
+UNION ALL
+SELECT 'config', k || ' is not a whole number above 0'
+  FROM @_config
+ WHERE k IN ('max_bytes', 'idle_days')
+   AND (typeof(v) = 'integer' AND v > 0) IS NOT TRUE
+UNION ALL
+SELECT 'config', 'window_bytes is not the bytes of the slots; set max_bytes and idle_days to 0, then set them again'
+ WHERE EXISTS (SELECT 1 FROM @_config WHERE k IN ('max_bytes', 'idle_days'))
+   AND (SELECT v FROM @_config WHERE k = 'window_bytes')
+       IS NOT (SELECT coalesce(sum(size_bytes), 0) FROM @_slots)
+UNION ALL
+SELECT 'turns', 'agent ' || a.agent_id || ' has no turn; set max_bytes and idle_days to 0, then set them again'
+  FROM @_agents AS a LEFT JOIN @_turns AS t ON t.no = a.no
+ WHERE EXISTS (SELECT 1 FROM @_config WHERE k IN ('max_bytes', 'idle_days'))
+   AND (typeof(t.last) = 'integer'
+        AND (t.filled = 1 OR (t.filled = 0 AND a.rows = 0))) IS NOT TRUE;
 
 ------------------------------------------------------------- counters ----
 
@@ -139,6 +190,8 @@ BEGIN
          saved = saved + (why = 2),
          cleared = cleared + (why IN (0, 3))
    WHERE agent_id = OLD.agent_id;
+  UPDATE OR IGNORE @_config SET v = v - OLD.size_bytes
+   WHERE k = 'window_bytes';
 END;
 
 ------------------------------------------------------------ bulk acts ----
@@ -176,4 +229,103 @@ BEGIN
                        WHERE window > NEW.v LIMIT 100);
   UPDATE @_agents SET window = OLD.v
    WHERE window > OLD.v AND NEW.v > OLD.v;
+END;
+
+-------------------------------------------------------------- bounds ----
+
+-- The key of window_bytes comes after all others, and its number is a REAL: to
+-- learn that there is no bound, a push reads one value, the last, and sees by its
+-- type that it is the window.
+
+CREATE TRIGGER main.@_push
+INSTEAD OF INSERT ON @_bound
+BEGIN
+  SELECT RAISE(ABORT, 'CorruptedDataError: the slot of this push holds a row of another agent; SELECT * FROM blackbox_check() tells which')
+    FROM @_slots WHERE id = NEW.id AND agent_id IS NOT NEW.agent_id;
+  INSERT INTO @_room(rolled, emptied, leaving)
+  VALUES (NEW.rolled, NEW.emptied, NEW.leaving);
+  UPDATE OR IGNORE @_config
+     SET v = v + NEW.size_bytes
+           - coalesce((SELECT size_bytes FROM @_slots WHERE id = NEW.id), 0)
+   WHERE k = 'window_bytes';
+  INSERT INTO @_slots(id, seq, timestamp, size_bytes, agent_id, event_id,
+                      request_body, response_body)
+  VALUES (NEW.id, NEW.seq, NEW.timestamp, NEW.size_bytes, NEW.agent_id,
+          NEW.event_id, NEW.request_body, NEW.response_body)
+  ON CONFLICT (id) DO UPDATE
+     SET seq = excluded.seq,
+         timestamp = excluded.timestamp,
+         size_bytes = excluded.size_bytes,
+         event_id = excluded.event_id,
+         request_body = excluded.request_body,
+         response_body = excluded.response_body;
+  INSERT INTO @_turns(no, filled, last) VALUES (NEW.id >> 16, 1, NEW.last)
+  ON CONFLICT (no) DO UPDATE SET filled = 1, last = excluded.last;
+END;
+
+CREATE TRIGGER main.@_roll
+INSTEAD OF INSERT ON @_room
+WHEN NEW.rolled IS NOT NULL OR NEW.emptied IS NOT NULL
+  OR NEW.leaving IS NOT NULL
+BEGIN
+  UPDATE @_agents SET why = 1
+   WHERE no IN (SELECT value >> 16 FROM json_each(NEW.rolled));
+  DELETE FROM @_slots WHERE id IN (SELECT value FROM json_each(NEW.rolled));
+  UPDATE @_agents SET why = 0
+   WHERE no IN (SELECT value >> 16 FROM json_each(NEW.rolled));
+  UPDATE @_turns SET filled = 0
+   WHERE no IN (SELECT value FROM json_each(NEW.emptied));
+  INSERT INTO @_config(k, v)
+  SELECT r.k, sum(CASE r.k WHEN 'left_agents' THEN 1
+                           WHEN 'left_given' THEN a.given
+                           WHEN 'left_rolled' THEN a.rolled
+                           WHEN 'left_cleared' THEN a.cleared
+                           ELSE a.saved END)
+    FROM @_agents AS a,
+         (SELECT 'left_agents' AS k UNION ALL SELECT 'left_given'
+          UNION ALL SELECT 'left_rolled' UNION ALL SELECT 'left_cleared'
+          UNION ALL SELECT 'left_saved') AS r
+   WHERE NEW.leaving IS NOT NULL AND a.rows = 0
+     AND a.no IN (SELECT value FROM json_each(NEW.leaving))
+   GROUP BY r.k
+  ON CONFLICT (k) DO UPDATE SET v = v + excluded.v;
+  INSERT INTO @_config(k, v)
+  SELECT 'left_until', last FROM @_turns
+   WHERE NEW.leaving IS NOT NULL
+     AND no IN (SELECT value FROM json_each(NEW.leaving))
+  ON CONFLICT (k) DO UPDATE SET v = max(v, excluded.v);
+  DELETE FROM @_agents
+   WHERE NEW.leaving IS NOT NULL AND rows = 0
+     AND no IN (SELECT value FROM json_each(NEW.leaving));
+  DELETE FROM @_turns
+   WHERE NEW.leaving IS NOT NULL
+     AND no IN (SELECT value FROM json_each(NEW.leaving));
+END;
+
+-- The first bound: what is there is counted. Its agents are as young as now, in
+-- the order of their numbers, as nobody wrote down when they pushed.
+CREATE TRIGGER main.@_bounded
+AFTER INSERT ON @_config
+WHEN NEW.k IN ('max_bytes', 'idle_days')
+ AND NOT EXISTS (SELECT 1 FROM @_config WHERE k = 'window_bytes')
+BEGIN
+  DELETE FROM @_turns;
+  INSERT INTO @_turns(no, filled, last)
+  SELECT no, 1, CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)
+                + no - (SELECT max(no) FROM @_agents)
+    FROM @_agents;
+  INSERT INTO @_config(k, v)
+  SELECT 'window_bytes', total(bytes) FROM @_agents;
+  UPDATE @_config SET v = 2 WHERE k = 'format';
+END;
+
+-- The last one is taken off.
+CREATE TRIGGER main.@_unbounded
+AFTER DELETE ON @_config
+WHEN OLD.k IN ('max_bytes', 'idle_days')
+ AND NOT EXISTS (SELECT 1 FROM @_config WHERE k IN ('max_bytes', 'idle_days'))
+BEGIN
+  DELETE FROM @_turns;
+  DELETE FROM @_config WHERE k = 'window_bytes';
+  UPDATE @_config SET v = 1 WHERE k = 'format';
 END;

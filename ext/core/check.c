@@ -53,7 +53,7 @@ static void differs(BxStmts *p, void *pArg, const BxObject *pObject) {
   const char *zKey = pObject->zKey;
   int bThere = pObject->eState != BX_MISSING;
   if (pObject->eState >= BX_FITS) return;
-  if (p->zTable != 0 && strcmp(pObject->zType, "table") == 0) {
+  if (pObject->bLost) {
     bxProblem((BxProblems *)pArg, pObject->zName,
         "table is %s; save the rows that can be read, DROP TABLE %s, and "
         "create it again",

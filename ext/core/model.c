@@ -24,6 +24,7 @@ SQLITE_EXTENSION_INIT3
 /* One comparison, and the callback for each object. */
 typedef struct Comparison {
   BxStmts *p; /* the schema */
+  const char *zSql;
   sqlite3 *pModel;
   sqlite3_stmt *pThere;   /* of the schema: an object of that name */
   sqlite3_stmt *pColumns; /* of the model: a query of a table's columns */
@@ -150,7 +151,7 @@ static int hasRows(sqlite3 *pModel, const char *zTable, BxErr *pErr) {
 /* Looks up the current row of pWanted. */
 static void compareRow(Comparison *pCmp, const char *zTable,
     sqlite3_stmt *pWanted, sqlite3_stmt *pFind, BxErr *pErr) {
-  BxObject row = {"row", zTable, 0, BX_MISSING, 0};
+  BxObject row = {"row", zTable, 0, BX_MISSING, 0, 0};
   int i;
   for (i = 1; i < sqlite3_column_count(pWanted) && pErr->rc == SQLITE_OK; i++) {
     bxFailDb(pErr, pCmp->p->bx->db,
@@ -213,12 +214,20 @@ static const char zThere[] =
                   "?2") ") "
                         "ORDER BY how DESC LIMIT 1";
 
+/* See BxObject. */
+static int isLost(Comparison *pCmp, const BxObject *pTable) {
+  const char *zOwner = pCmp->p->zTable;
+  if (zOwner == 0 || pTable->zName == 0 || pTable->eState == BX_SAME) return 0;
+  return pTable->eState != BX_MISSING ||
+         !bxShadowRenews(pCmp->zSql, pTable->zName + strlen(zOwner) + 1);
+}
+
 /* Looks up the current object of pWanted. */
 static void compareObject(
     Comparison *pCmp, sqlite3_stmt *pWanted, int bRows, BxErr *pErr) {
   int bTable = sqlite3_column_int(pWanted, 3);
   int bCore = sqlite3_column_int(pWanted, 4);
-  BxObject object = {0, 0, "", BX_MISSING, 0};
+  BxObject object = {0, 0, "", BX_MISSING, 0, 0};
   object.zType = bxColumnText(pWanted, 0, pErr);
   object.zName = bxColumnText(pWanted, 1, pErr);
   bxBind(pCmp->pThere, pErr, "ttti", object.zType, object.zName,
@@ -233,6 +242,7 @@ static void compareObject(
       hasColumns(pCmp, object.zName, pErr)) {
     object.eState = BX_FITS;
   }
+  object.bLost = bTable && isLost(pCmp, &object);
   if (bRows && object.bFilled && object.eState >= BX_FITS) {
     compareRows(pCmp, object.zName, pErr);
   }
@@ -245,7 +255,7 @@ void bxCompare(BxStmts *p, const char *zSql, int bRows,
     void (*xEach)(BxStmts *, void *, const BxObject *), void *pArg,
     BxErr *pErr) {
   sqlite3 *pModel = bxModel(p, zSql, pErr);
-  Comparison cmp = {p, pModel, 0, 0, 0, xEach, pArg};
+  Comparison cmp = {p, zSql, pModel, 0, 0, 0, xEach, pArg};
   sqlite3_stmt *pWanted;
   if (pModel == 0) return;
   cmp.pThere = bxPrepare(p, zThere, pErr);

@@ -28,6 +28,8 @@ typedef struct BxObject {
   const char *zKey;  /* of a row, as SQL; else empty */
   BxState eState;
   int bFilled; /* a table into which the SQL puts rows */
+  int bLost;   /* a table of a virtual table that differs, and that cannot be
+               ** created again */
 } BxObject;
 
 /* Calls xEach for everything that the SQL makes: triggers, views, indexes,

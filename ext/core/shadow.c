@@ -72,6 +72,58 @@ static void makeRules(BxVtab *p, BxErr *pErr) {
   runModel(p, MAKE " AND type IN ('view', 'trigger') ORDER BY rowid", 0, pErr);
 }
 
+/*------------------------------------------------------------- put right ----*/
+
+/* The comparison of all objects, and its result. */
+typedef struct Mending {
+  BxVtab *pVtab;
+  int nOther; /* number of objects that differ and can be created again */
+  int nLost;  /* number of those that cannot */
+  BxErr *pErr;
+} Mending;
+
+static void lookAt(BxStmts *p, void *pArg, const BxObject *pObject) {
+  Mending *pMending = (Mending *)pArg;
+  (void)p;
+  if (pObject->eState == BX_SAME) return;
+  if (pObject->bLost) {
+    pMending->nLost++;
+  } else {
+    pMending->nOther++;
+  }
+}
+
+int bxShadowIsStale(BxVtab *p, BxErr *pErr) {
+  Mending mending = {p, 0, 0, pErr};
+  p->pModule->xKnown(p, pErr);
+  bxCompare(&p->stmts, p->pModule->zSql, 0, lookAt, &mending, pErr);
+  return mending.nOther > 0 && mending.nLost == 0;
+}
+
+/* Creates an index or a table that is missing. */
+static void makeMissing(BxStmts *p, void *pArg, const BxObject *pObject) {
+  Mending *pMending = (Mending *)pArg;
+  (void)p;
+  if (pObject->eState == BX_MISSING && !pObject->bLost &&
+      (strcmp(pObject->zType, "index") == 0 ||
+          strcmp(pObject->zType, "table") == 0)) {
+    runModel(
+        pMending->pVtab, MAKE " AND name = ?3", pObject->zName, pMending->pErr);
+  }
+}
+
+static void makeAllMissing(BxVtab *p, BxErr *pErr) {
+  Mending mending = {p, 0, 0, pErr};
+  if (pErr->rc != SQLITE_OK) return;
+  bxCompare(&p->stmts, p->pModule->zSql, 0, makeMissing, &mending, pErr);
+}
+
+void bxShadowMend(BxVtab *p, BxErr *pErr) {
+  dropRules(p, pErr);
+  makeAllMissing(p, pErr);
+  makeRules(p, pErr);
+}
+
 /*--------------------------------------------------------------- renamed ----*/
 
 /* Replaces the table name in the statements. */
@@ -92,6 +144,7 @@ void bxShadowRename(BxVtab *p, const char *zNew, BxErr *pErr) {
   bxStmtsFinalize(&p->stmts);
   p->pModule->xKnown(p, pErr);
   dropRules(p, pErr);
+  makeAllMissing(p, pErr);
   runModel(p,
       "SELECT printf('ALTER TABLE \"%w\".\"%w\" RENAME TO \"%w%w\"', ?1, name,"
       " ?3, substr(name, length(?2) + 1))"
@@ -101,62 +154,28 @@ void bxShadowRename(BxVtab *p, const char *zNew, BxErr *pErr) {
   makeRules(p, pErr);
 }
 
-/*------------------------------------------------------------- put right ----*/
-
-/* The comparison of all objects, and its result. */
-typedef struct Mending {
-  BxVtab *pVtab;
-  int nOther; /* number of views, triggers and indexes that differ */
-  int nLost;  /* number of tables that differ */
-  BxErr *pErr;
-} Mending;
-
-static void lookAt(BxStmts *p, void *pArg, const BxObject *pObject) {
-  Mending *pMending = (Mending *)pArg;
-  (void)p;
-  if (pObject->eState == BX_SAME) return;
-  if (strcmp(pObject->zType, "table") == 0) {
-    pMending->nLost++;
-  } else {
-    pMending->nOther++;
-  }
-}
-
-int bxShadowIsStale(BxVtab *p, BxErr *pErr) {
-  Mending mending = {p, 0, 0, pErr};
-  p->pModule->xKnown(p, pErr);
-  bxCompare(&p->stmts, p->pModule->zSql, 0, lookAt, &mending, pErr);
-  return mending.nOther > 0 && mending.nLost == 0;
-}
-
-static void makeIndex(BxStmts *p, void *pArg, const BxObject *pObject) {
-  Mending *pMending = (Mending *)pArg;
-  (void)p;
-  if (pObject->eState == BX_MISSING && strcmp(pObject->zType, "index") == 0) {
-    runModel(
-        pMending->pVtab, MAKE " AND name = ?3", pObject->zName, pMending->pErr);
-  }
-}
-
-void bxShadowMend(BxVtab *p, BxErr *pErr) {
-  Mending mending = {p, 0, 0, pErr};
-  dropRules(p, pErr);
-  makeRules(p, pErr);
-  if (pErr->rc != SQLITE_OK) return;
-  bxCompare(&p->stmts, p->pModule->zSql, 0, makeIndex, &mending, pErr);
-}
-
 /*---------------------------------------------------------------- names ----*/
 
-int bxShadowClaims(const char *zSql, const char *zSuffix) {
-  static const char zMark[] = "CREATE TABLE main.@_";
+/* Whether the template has a line that begins with zBegin and the suffix of a
+** table. */
+static int createsTable(
+    const char *zSql, const char *zBegin, const char *zSuffix) {
   const char *z = zSql;
   size_t n = strlen(zSuffix);
-  while (bxMayClaim() && (z = strstr(z, zMark)) != 0) {
-    z += sizeof(zMark) - 1;
+  while ((z = strstr(z, zBegin)) != 0) {
+    z += strlen(zBegin);
     if (strcspn(z, "(") == n && sqlite3_strnicmp(z, zSuffix, (int)n) == 0) {
       return 1;
     }
   }
   return 0;
+}
+
+int bxShadowRenews(const char *zSql, const char *zSuffix) {
+  return createsTable(zSql, "CREATE TABLE IF NOT EXISTS main.@_", zSuffix);
+}
+
+int bxShadowClaims(const char *zSql, const char *zSuffix) {
+  return bxMayClaim() && (createsTable(zSql, "CREATE TABLE main.@_", zSuffix) ||
+                             bxShadowRenews(zSql, zSuffix));
 }

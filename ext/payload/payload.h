@@ -72,9 +72,16 @@ extern const sqlite3_module bxRingModule;
 typedef struct Ring {
   BxVtab base;
   i64 nWindow;    /* as read in this transaction, 0 when not yet */
+  i64 nMaxByte;   /* of the whole ring, 0 for no limit; read with it */
+  i64 nIdleDay;   /* after which an agent goes, 0 for never */
   int bFiring;    /* its kill switch is at work */
   BxStmts saving; /* of a ring in temp: its statements on the archive */
 } Ring;
+
+/* What a ring is made with. */
+typedef struct RingOptions {
+  i64 nWindow, nMaxByte, nIdleDay;
+} RingOptions;
 
 /* An agent's place in a ring. no is 0 when the agent has never pushed. */
 typedef struct RingAgent {
@@ -92,13 +99,17 @@ typedef struct RingPush {
   i64 iTime;
 } RingPush;
 
-void bxRingCreate(Ring *p, i64 nWindow, BxErr *pErr);
+void bxRingCreate(Ring *p, const RingOptions *pOptions, BxErr *pErr);
+/* CorruptedDataError about a table of the ring, named by its suffix. */
+void bxRingCorrupt(Ring *p, BxErr *pErr, const char *zSuffix);
 /* VersionError for a ring that a newer module made. */
 void bxRingKnown(BxVtab *p, BxErr *pErr);
 /* Adds a row. *piRowid gets its rowid. */
 void bxRingPush(Ring *p, const RingPush *pPush, i64 *piRowid, BxErr *pErr);
 void bxRingDelete(Ring *p, i64 iRowid, BxErr *pErr);
 void bxRingSetWindow(Ring *p, i64 nWindow, BxErr *pErr);
+/* Sets "max_bytes" or "idle_days"; 0 takes the bound off. */
+void bxRingSetBound(Ring *p, const char *zOption, i64 iVal, BxErr *pErr);
 /* Finds an agent; trims and lays out its rows anew if the window changed.
 ** Only inside a statement or savepoint that writes. */
 void bxRingAgent(Ring *p, const char *zAgent, RingAgent *pAgent, BxErr *pErr);
@@ -124,6 +135,16 @@ void bxRingLock(Ring *p, BxErr *pErr);
 #define BX_RING_BASE(p) (((p)->iNo << 16) | ((p)->iHalf << 15))
 #define BX_RING_SPLIT(p) (BX_RING_BASE(p) + (p)->nGiven % (p)->nWindow)
 #define BX_RING_LAST(p) (BX_RING_BASE(p) + (p)->nWindow - 1)
+
+/* ring_bound.c: the limits of a whole ring */
+/* Puts a row and makes room for it: one statement. */
+void bxRingPushBound(Ring *p, const RingAgent *pSelf, const RingPush *pPush,
+    i64 nByte, BxErr *pErr);
+/* Makes room without a row. */
+void bxRingTrimBound(Ring *p, BxErr *pErr);
+
+#define BX_RING_MAX_BYTES ((i64)1 << 46)
+#define BX_RING_MAX_IDLE 36500
 
 /* kill_switch.c: rows of a ring become evidence, or JSON */
 void bxPayloadKillSwitch(BxCall *p);

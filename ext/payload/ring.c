@@ -1,13 +1,15 @@
 /*
 ** ring.c: the virtual table payload_ring: the last exchanges of each agent.
 **
-**   CREATE VIRTUAL TABLE ring USING payload_ring(window=50);
+**   CREATE VIRTUAL TABLE ring USING payload_ring(window=50, max_bytes=1000000,
+**     idle_days=30);
 **
 ** Columns: agent_id, event_id, request_body, response_body, timestamp
 ** (milliseconds since 1970 UTC), size_bytes (of both bodies), seq (1, 2, ...
 ** for each agent). Hidden columns: one with the name of the table, and value,
 ** for commands:
 **   INSERT INTO ring(ring, value) VALUES('window', 80)
+**   and the same with 'max_bytes' and 'idle_days', where 0 is no bound
 **   INSERT INTO ring(ring, agent_id, event_id) VALUES('kill_switch', ?, ?)
 **
 ** This file has only the methods; ring_sql.c has the statements. A row is
@@ -48,43 +50,68 @@ typedef struct RingCursor {
 
 /*---------------------------------------------------- life of a table ----*/
 
-static i64 windowArgument(
-    Bx *bx, const char *zDb, int argc, const char *const *argv, BxErr *pErr) {
+/* An option of CREATE or of a command, with its range. */
+static const struct {
+  const char *zName;
+  i64 iLow, iHigh;
+} aOption[] = {
+    {"window", 1, BX_RING_MAX_WINDOW},
+    {"max_bytes", 0, BX_RING_MAX_BYTES}, /* 0: no bound */
+    {"idle_days", 0, BX_RING_MAX_IDLE},
+};
+#define N_OPTION 3
+
+static int findOption(const char *zName) {
+  int i = 0;
+  while (i < N_OPTION && sqlite3_stricmp(aOption[i].zName, zName) != 0) i++;
+  return i;
+}
+
+/* The window of a ring that is made without one. */
+static i64 presetWindow(Bx *bx, const char *zDb, BxErr *pErr) {
+  const char *zHome = sqlite3_stricmp(zDb, "temp") == 0 ? "main" : zDb;
+  i64 n = 50;
+  if (bxCarries(bx, zHome, "payload", pErr)) {
+    n = bxSettingInt(bxSchema(bx, zHome, pErr), "payload.window", pErr);
+  }
+  if (pErr->rc == SQLITE_OK && (n < 1 || n > BX_RING_MAX_WINDOW)) {
+    bxFail(pErr, SQLITE_CORRUPT_VTAB,
+        "CorruptedDataError: the setting payload.window is %lld; run "
+        "blackbox_install() in schema %s",
+        n, zHome);
+  }
+  return n;
+}
+
+static void readOptions(Bx *bx, const char *zDb, int argc,
+    const char *const *argv, RingOptions *pOut, BxErr *pErr) {
   char zKey[32], zVal[32], *zEnd;
-  long long n = 0;
+  i64 *apVal[] = {&pOut->nWindow, &pOut->nMaxByte, &pOut->nIdleDay};
   int i;
+  memset(pOut, 0, sizeof(*pOut));
   for (i = 3; i < argc; i++) {
+    int iOption;
     bxVtabArg(argv[i], zKey, sizeof(zKey), zVal, sizeof(zVal), pErr);
-    if (pErr->rc != SQLITE_OK) return 0;
-    if (sqlite3_stricmp(zKey, "window") != 0) {
+    if (pErr->rc != SQLITE_OK) return;
+    iOption = findOption(zKey);
+    if (iOption == N_OPTION) {
       bxFail(pErr, SQLITE_ERROR,
           "ValidationError: payload_ring has no argument %s; it takes "
-          "window=1 to 10000",
+          "window=1 to 10000, max_bytes and idle_days",
           zKey);
-      return 0;
+      return;
     }
-    n = strtoll(zVal, &zEnd, 10);
-    if (*zVal == 0 || *zEnd != 0 || n < 1 || n > BX_RING_MAX_WINDOW) {
+    *apVal[iOption] = strtoll(zVal, &zEnd, 10);
+    if (*zVal == 0 || *zEnd != 0 || *apVal[iOption] < aOption[iOption].iLow ||
+        *apVal[iOption] > aOption[iOption].iHigh) {
       bxFail(pErr, SQLITE_ERROR,
-          "ValidationError: window must be a whole number from 1 to 10000, "
-          "got %s",
+          "ValidationError: %s must be a whole number from %lld to %lld, got "
+          "%s",
+          aOption[iOption].zName, aOption[iOption].iLow, aOption[iOption].iHigh,
           zVal);
     }
   }
-  if (n == 0) {
-    const char *zHome = sqlite3_stricmp(zDb, "temp") == 0 ? "main" : zDb;
-    n = 50;
-    if (bxCarries(bx, zHome, "payload", pErr)) {
-      n = bxSettingInt(bxSchema(bx, zHome, pErr), "payload.window", pErr);
-    }
-    if (pErr->rc == SQLITE_OK && (n < 1 || n > BX_RING_MAX_WINDOW)) {
-      bxFail(pErr, SQLITE_CORRUPT_VTAB,
-          "CorruptedDataError: the setting payload.window is %lld; run "
-          "blackbox_install() in schema %s",
-          n, zHome);
-    }
-  }
-  return n;
+  if (pOut->nWindow == 0) pOut->nWindow = presetWindow(bx, zDb, pErr);
 }
 
 static int declare(sqlite3 *db, const char *zName, BxErr *pErr) {
@@ -127,8 +154,9 @@ static int openTable(sqlite3 *db, Bx *bx, int bCreate, int argc,
   p = (Ring *)bxVtabNew(sizeof(*p), bx, "payload_ring", argv[1], argv[2], &err);
   declare(db, argv[2], &err);
   if (bCreate && err.rc == SQLITE_OK) {
-    i64 nWindow = windowArgument(bx, argv[1], argc, argv, &err);
-    bxRingCreate(p, nWindow, &err);
+    RingOptions options;
+    readOptions(bx, argv[1], argc, argv, &options, &err);
+    bxRingCreate(p, &options, &err);
   }
   if (err.rc == SQLITE_OK) {
     *ppVtab = &p->base.base;
@@ -311,10 +339,18 @@ static int ringRowid(sqlite3_vtab_cursor *pCursor, sqlite3_int64 *piRowid) {
 /* INSERT INTO ring(ring, ...) VALUES('command', ...) */
 static void runCommand(Ring *p, sqlite3_value **aCol, BxErr *pErr) {
   const char *zCommand = bxText(aCol[COMMAND], "command", 100, 0, pErr);
+  int iOption;
   if (zCommand == 0) return;
-  if (sqlite3_stricmp(zCommand, "window") == 0) {
-    i64 n = bxInt(aCol[VALUE], "window", 1, BX_RING_MAX_WINDOW, pErr);
-    if (pErr->rc == SQLITE_OK) bxRingSetWindow(p, n, pErr);
+  iOption = findOption(zCommand);
+  if (iOption < N_OPTION) {
+    i64 n = bxInt(aCol[VALUE], aOption[iOption].zName, aOption[iOption].iLow,
+        aOption[iOption].iHigh, pErr);
+    if (pErr->rc != SQLITE_OK) return;
+    if (iOption == 0) {
+      bxRingSetWindow(p, n, pErr);
+    } else {
+      bxRingSetBound(p, aOption[iOption].zName, n, pErr);
+    }
   } else if (sqlite3_stricmp(zCommand, "kill_switch") == 0) {
     const char *zAgent = bxText(aCol[AGENT], "agent_id", 1024, 0, pErr);
     const char *zEvent = bxText(aCol[EVENT], "event_id", 1024, 0, pErr);
@@ -325,8 +361,8 @@ static void runCommand(Ring *p, sqlite3_value **aCol, BxErr *pErr) {
     }
   } else {
     bxFail(pErr, SQLITE_ERROR,
-        "ValidationError: unknown command %Q; a ring knows 'window' and "
-        "'kill_switch'",
+        "ValidationError: unknown command %Q; a ring knows 'window', "
+        "'max_bytes', 'idle_days' and 'kill_switch'",
         zCommand);
   }
 }

@@ -7,21 +7,33 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-#define RING_FORMAT 1
+#define RING_FORMAT 2
 #define MAX_NO ((i64)1 << 46)    /* of agents, so that no << 16 fits */
 #define MAX_GIVEN ((i64)1 << 62) /* pushes of an agent */
 
 /*---------------------------------------------------- life of a ring ----*/
 
-void bxRingCreate(Ring *p, i64 nWindow, BxErr *pErr) {
+static void createBound(Ring *p, const char *zOption, i64 iVal, BxErr *pErr) {
+  sqlite3_stmt *pStmt;
+  if (iVal == 0) return;
+  pStmt = bxPrepare(
+      &p->base.stmts, "INSERT INTO main.@_config(k, v) VALUES(?1, ?2)", pErr);
+  bxBind(pStmt, pErr, "ti", zOption, iVal);
+  bxRun(pStmt, pErr);
+  sqlite3_finalize(pStmt);
+}
+
+void bxRingCreate(Ring *p, const RingOptions *pOptions, BxErr *pErr) {
   sqlite3_stmt *pStmt;
   bxShadowCreate(&p->base, pErr);
   pStmt = bxPrepare(&p->base.stmts,
-      "INSERT INTO main.@_config(k, v) VALUES('window', ?1), ('format', ?2)",
+      "INSERT INTO main.@_config(k, v) VALUES('window', ?1), ('format', 1)",
       pErr);
-  bxBind(pStmt, pErr, "ii", nWindow, (i64)RING_FORMAT);
+  bxBind(pStmt, pErr, "i", pOptions->nWindow);
   bxRun(pStmt, pErr);
   sqlite3_finalize(pStmt);
+  createBound(p, "max_bytes", pOptions->nMaxByte, pErr);
+  createBound(p, "idle_days", pOptions->nIdleDay, pErr);
 }
 
 void bxRingKnown(BxVtab *p, BxErr *pErr) {
@@ -36,7 +48,7 @@ void bxRingKnown(BxVtab *p, BxErr *pErr) {
 
 /*------------------------------------------------------------- agents ----*/
 
-static void corrupt(Ring *p, BxErr *pErr, const char *zSuffix) {
+void bxRingCorrupt(Ring *p, BxErr *pErr, const char *zSuffix) {
   bxFail(pErr, SQLITE_CORRUPT_VTAB,
       "CorruptedDataError: table %s%s of ring %s holds values that no ring "
       "wrote; SELECT * FROM blackbox_check() tells which",
@@ -54,20 +66,47 @@ void bxRingReadAgent(
       pAgent->nWindow > BX_RING_MAX_WINDOW ||
       (pAgent->iHalf != 0 && pAgent->iHalf != 1) || pAgent->nGiven < 0 ||
       pAgent->nGiven > MAX_GIVEN) {
-    corrupt(p, pErr, "_agents");
+    bxRingCorrupt(p, pErr, "_agents");
     pAgent->iNo = 0; /* nothing may be computed from it */
   }
 }
 
-/* The ring's window, read once in a transaction: while it writes, nobody else
-** can change it. */
+/* All that _config says. */
+static void readConfig(Ring *p, BxErr *pErr) {
+  static const char zSql[] = "SELECT k, v FROM main.@_config";
+  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+  while (bxRow(pStmt, pErr)) {
+    const char *zKey = bxColumnText(pStmt, 0, pErr);
+    i64 iVal = sqlite3_column_int64(pStmt, 1);
+    if (zKey == 0) break;
+    if (strcmp(zKey, "window") == 0) p->nWindow = iVal;
+    if (strcmp(zKey, "max_bytes") == 0) p->nMaxByte = iVal;
+    if (strcmp(zKey, "idle_days") == 0) p->nIdleDay = iVal;
+  }
+  bxDone(pStmt, pErr);
+}
+
+/* The ring's window, and with it its bounds, read once in a transaction: while
+** it writes, nobody else can change them. The last row is the window's, unless
+** there is a bound: then it has a REAL. */
 static i64 readWindow(Ring *p, BxErr *pErr) {
-  static const char zSql[] = "SELECT v FROM main.@_config WHERE k = 'window'";
+  static const char zSql[] = "SELECT v FROM main.@_config ORDER BY k DESC";
+  sqlite3_stmt *pStmt;
+  int bBound = 0;
   if (p->nWindow != 0) return p->nWindow;
-  p->nWindow = bxAsk(&p->base.stmts, zSql, pErr, "");
-  if (p->nWindow < 1 || p->nWindow > BX_RING_MAX_WINDOW) {
+  p->nMaxByte = p->nIdleDay = 0;
+  pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+  if (bxRow(pStmt, pErr)) {
+    bBound = sqlite3_column_type(pStmt, 0) != SQLITE_INTEGER;
+    if (!bBound) p->nWindow = sqlite3_column_int64(pStmt, 0);
+  }
+  bxDone(pStmt, pErr);
+  if (bBound) readConfig(p, pErr);
+  if (p->nWindow < 1 || p->nWindow > BX_RING_MAX_WINDOW || p->nMaxByte < 0 ||
+      p->nMaxByte > BX_RING_MAX_BYTES || p->nIdleDay < 0 ||
+      p->nIdleDay > BX_RING_MAX_IDLE) {
     p->nWindow = 0;
-    corrupt(p, pErr, "_config");
+    bxRingCorrupt(p, pErr, "_config");
   }
   return p->nWindow;
 }
@@ -141,7 +180,7 @@ static i64 nextNo(Ring *p, BxErr *pErr) {
   static const char zSql[] = "SELECT max(no) FROM main.@_agents";
   i64 iNo = bxAsk(&p->base.stmts, zSql, pErr, "");
   if (iNo < MAX_GIVEN) iNo++;
-  if (iNo < 1 || iNo > MAX_NO) corrupt(p, pErr, "_agents");
+  if (iNo < 1 || iNo > MAX_NO) bxRingCorrupt(p, pErr, "_agents");
   return iNo;
 }
 
@@ -174,6 +213,11 @@ void bxRingPush(Ring *p, const RingPush *pPush, i64 *piRowid, BxErr *pErr) {
   }
   assert(agent.iNo > 0 && agent.nWindow > 0 && agent.nGiven >= 0);
   agent.nGiven++;
+  *piRowid = BX_RING_SPLIT(&agent);
+  if (p->nMaxByte > 0 || p->nIdleDay > 0) {
+    bxRingPushBound(p, &agent, pPush, nByte, pErr);
+    return;
+  }
   bTaken = isTaken(p, &agent, pErr);
   pStmt = bxStmt(&p->base.stmts, bTaken ? zRewrite : zInsert, pErr);
   bxBind(pStmt, pErr, "iiiitsss", BX_RING_SPLIT(&agent), agent.nGiven,
@@ -181,9 +225,9 @@ void bxRingPush(Ring *p, const RingPush *pPush, i64 *piRowid, BxErr *pErr) {
       pPush->pResponse);
   bxRun(pStmt, pErr);
   if (pErr->rc == SQLITE_OK && sqlite3_changes(p->base.stmts.bx->db) == 0) {
-    corrupt(p, pErr, "_slots"); /* the row there is another agent's, or none */
+    bxRingCorrupt(
+        p, pErr, "_slots"); /* the row there is another agent's, or none */
   }
-  *piRowid = BX_RING_SPLIT(&agent);
 }
 
 void bxRingDelete(Ring *p, i64 iRowid, BxErr *pErr) {
@@ -199,6 +243,21 @@ void bxRingSetWindow(Ring *p, i64 nWindow, BxErr *pErr) {
   p->nWindow = 0;
   bxBind(pStmt, pErr, "i", nWindow);
   bxRun(pStmt, pErr);
+}
+
+void bxRingSetBound(Ring *p, const char *zOption, i64 iVal, BxErr *pErr) {
+  static const char zSet[] = "INSERT INTO main.@_config(k, v) VALUES(?1, ?2) "
+                             "ON CONFLICT(k) DO UPDATE SET v = excluded.v";
+  static const char zOff[] = "DELETE FROM main.@_config WHERE k = ?1";
+  sqlite3_stmt *pStmt;
+  if (bxShadowIsStale(&p->base, pErr)) bxShadowMend(&p->base, pErr);
+  p->nWindow = 0;
+  pStmt = bxStmt(&p->base.stmts, iVal > 0 ? zSet : zOff, pErr);
+  bxBind(pStmt, pErr, "t", zOption);
+  if (iVal > 0) bxBind(pStmt, pErr, "-i", iVal);
+  bxRun(pStmt, pErr);
+  readWindow(p, pErr);
+  if (p->nMaxByte > 0) bxRingTrimBound(p, pErr);
 }
 
 void bxRingTakeOut(Ring *p, const char *zAgent, int bSaved, BxErr *pErr) {

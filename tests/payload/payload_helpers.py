@@ -18,6 +18,8 @@ class Model:
         self.window = window
         self.agents = {}
         self.evidence = []
+        self.max_bytes = 0
+        self.clock = 0  # counts pushes, and the bounds that were set
 
     def copy(self):
         return copy.deepcopy(self)
@@ -25,6 +27,7 @@ class Model:
     def _agent(self, agent):
         fresh = dict.fromkeys(COUNTERS, 0)
         fresh["rows"] = {}
+        fresh["last"] = 0
         return self.agents.setdefault(agent, fresh)
 
     def _trim(self, agent):
@@ -32,11 +35,43 @@ class Model:
             del agent["rows"][seq]
             agent["rolled"] += 1
 
+    def fits(self, request, response):
+        return not self.max_bytes or size(request, response) <= self.max_bytes
+
     def push(self, agent, event, request, response, timestamp):
-        agent = self._agent(agent)
+        name, agent = agent, self._agent(agent)
         agent["given"] += 1
         agent["rows"][agent["given"]] = (event, request, response, timestamp)
         self._trim(agent)
+        self.clock += 1
+        agent["last"] = self.clock
+        self._make_room(name)
+
+    def total(self):
+        return sum(size(*row[1:3]) for agent in self.agents.values()
+                   for row in agent["rows"].values())
+
+    def _make_room(self, pushed=None):
+        """The oldest rows of the agent that pushed longest ago, and so on; at
+        most 100, never the row that was just pushed."""
+        if not self.max_bytes:
+            return
+        over, left = self.total() - self.max_bytes, 100
+        for agent in sorted(self.agents.values(), key=lambda agent: agent["last"]):
+            for seq in sorted(agent["rows"]):
+                own = agent is self.agents.get(pushed) and seq == agent["given"]
+                if over > 0 and left > 0 and not own:
+                    over -= size(*agent["rows"].pop(seq)[1:3])
+                    left -= 1
+                    agent["rolled"] += 1
+
+    def set_max_bytes(self, max_bytes):
+        if not self.max_bytes:
+            self.clock += 1
+            for agent in self.agents.values():
+                agent["last"] = self.clock
+        self.max_bytes = max_bytes
+        self._make_room()
 
     def delete(self, agent, seq):
         if agent in self.agents and seq in self.agents[agent]["rows"]:

@@ -18,6 +18,7 @@ COLUMNS = {
     "ring_slots": ["id", "seq", "timestamp", "size_bytes", "agent_id", "event_id",
                    "request_body", "response_body"],
     "ring_config": ["k", "v"],
+    "ring_turns": ["no", "filled", "last"],
 }
 OPERATIONS = [
     "SELECT * FROM ring",

@@ -55,9 +55,14 @@ class Run:
         self.clock += self.random.choice([0, 1, 1000])
         row = (f"e{self.random.randrange(3)}",
                *self.random.choices([self.body(), "q", "r"], k=2), self.clock)
-        db.execute(f"INSERT INTO {self.table}(agent_id, event_id, request_body, "
-                   "response_body, timestamp) VALUES(?,?,?,?,?)", (agent, *row))
-        self.now.push(agent, *row)
+        statement = (f"INSERT INTO {self.table}(agent_id, event_id, request_body, "
+                     "response_body, timestamp) VALUES(?,?,?,?,?)")
+        if self.now.fits(*row[1:3]):
+            db.execute(statement, (agent, *row))
+            self.now.push(agent, *row)
+            return
+        with pytest.raises(Exception, match="QuotaExceededError: the bodies have"):
+            db.execute(statement, (agent, *row))
 
     def push_many(self, db):
         pushes = [(self.random.choice(AGENTS), "m", "q" * i, None, i)
@@ -90,6 +95,12 @@ class Run:
         db.execute(f"INSERT INTO {self.table}({quoted(self.ring)}, value) "
                    "VALUES('window', ?)", (window,))
         self.now.set_window(window)
+
+    def max_bytes(self, db):
+        max_bytes = self.random.choice([0, 3000, 20000])
+        db.execute(f"INSERT INTO {self.table}({quoted(self.ring)}, value) "
+                   "VALUES('max_bytes', ?)", (max_bytes,))
+        self.now.set_max_bytes(max_bytes)
 
     def extract(self, db):
         agent = self.random.choice(AGENTS)
@@ -151,7 +162,8 @@ class Run:
         db = self.writer or self.random.choice(self.dbs)
         self.random.choice(
             [self.push] * 16 + [self.push_many] * 3 +
-            [self.delete, self.clear, self.clear_all, self.window, self.extract,
+            [self.delete, self.clear, self.clear_all, self.window, self.max_bytes,
+             self.extract,
              self.kill_switch, self.kill_switch, self.fail, self.begin,
              self.savepoint, self.savepoint, self.end_savepoint, self.end])(db)
         self.compare()

@@ -31,6 +31,19 @@
 #define PUSH(ring, agent, event)                                               \
   "INSERT INTO " ring "(agent_id, event_id, request_body, response_body,"      \
   "  timestamp) VALUES('" agent "','" event "','question','answer',9000)"
+#define BOUND(name, value)                                                     \
+  "INSERT INTO ring(ring, value) VALUES('" name "', " value ");"
+/* As the version made it that knew no bounds. */
+#define OLDER_RING                                                             \
+  "DROP VIEW ring_bound; DROP VIEW ring_room; DROP VIEW ring_check;"           \
+  "DROP TRIGGER ring_bounded; DROP TRIGGER ring_unbounded;"                    \
+  "DROP TABLE ring_turns;"                                                     \
+  "DROP TRIGGER ring_gone; CREATE TRIGGER ring_gone AFTER DELETE"              \
+  "  ON ring_slots BEGIN"                                                      \
+  "  UPDATE ring_agents SET rows = rows - 1, bytes = bytes - OLD.size_bytes,"  \
+  "    rolled = rolled + (why = 1), saved = saved + (why = 2),"                \
+  "    cleared = cleared + (why IN (0, 3)) WHERE agent_id = OLD.agent_id;"     \
+  "END;"
 #define QUEUE(event)                                                           \
   "SELECT payload_queue('" event "', 'a', 'question', 'answer', 9000);"
 #define QUEUE_NEW(event)                                                       \

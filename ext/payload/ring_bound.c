@@ -1,0 +1,256 @@
+/*
+** ring_bound.c: what max_bytes and idle_days do to a whole payload_ring. What
+** they need in its tables is in sql/payload_ring.sql.
+**
+** A push makes room for its row. It takes from the agent that has not pushed
+** for longest, the oldest rows first, then from the next agent, and from its
+** own agent last: ROLL_ROWS rows at most. What is still over goes with the next
+** pushes. Rows that go count as rolled. An agent that is idle loses all its
+** rows in the same way, and then its row in <ring>_agents; <ring>_config has
+** the receipt. Should it push again, its seq begins at 1.
+**
+** All that is one statement, so that it holds inside a transaction as well. A
+** ring that has no bound never comes here.
+*/
+#include "payload.h"
+SQLITE_EXTENSION_INIT3
+
+#include <string.h>
+
+#define ROLL_ROWS 100  /* rows that one push makes room with */
+#define ROLL_LEAVE 10  /* idle agents that one push takes out */
+#define ROLL_EMPTY 100 /* agents without a row that one push finds */
+
+#define ROLL_SIZE ((i64)1 << 32)   /* above what two bodies can have */
+#define ROLL_NUMBER ((i64)1 << 62) /* so that nothing overflows */
+
+/* The choice of what goes. */
+typedef struct Choice {
+  i64 nOver;  /* bytes that must go still */
+  i64 iSince; /* agents that pushed before this are idle, and chosen already */
+  int nRow, nLeave, nEmpty;
+  sqlite3_str *pRows;           /* slots: a JSON array without its end */
+  sqlite3_str *pEmpty, *pLeave; /* the no of agents, likewise */
+} Choice;
+
+/* The end of a list is left to the statement. */
+static void add(sqlite3_str *pList, i64 iVal) {
+  sqlite3_str_appendf(
+      pList, "%s%lld", sqlite3_str_length(pList) > 0 ? "," : "[", iVal);
+}
+
+/* Column i, which is from 0 to iHigh unless the table was damaged. */
+static i64 rollColumn(Ring *p, sqlite3_stmt *pStmt, int i, i64 iHigh,
+    const char *zSuffix, BxErr *pErr) {
+  i64 iVal = sqlite3_column_int64(pStmt, i);
+  if (iVal >= 0 && iVal <= iHigh) return iVal;
+  bxRingCorrupt(p, pErr, zSuffix);
+  return 0;
+}
+
+/*-------------------------------------------------------------- choice ----*/
+
+/* Rows of one part of an agent's layout, oldest first: all, or as many as are
+** over. iKeep is the slot that the push itself writes. */
+static void choosePart(Ring *p, Choice *pOut, i64 iFirst, i64 iLast, i64 iKeep,
+    int bAll, BxErr *pErr) {
+  static const char zSql[] =
+      "SELECT id, size_bytes FROM main.@_slots WHERE id BETWEEN ?1 AND ?2 "
+      "ORDER BY id";
+  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+  bxBind(pStmt, pErr, "ii", iFirst, iLast);
+  while (pOut->nRow < ROLL_ROWS && (bAll || pOut->nOver > 0) &&
+         bxRow(pStmt, pErr)) {
+    if (sqlite3_column_int64(pStmt, 0) == iKeep) continue;
+    add(pOut->pRows, sqlite3_column_int64(pStmt, 0));
+    pOut->nOver -= rollColumn(p, pStmt, 1, ROLL_SIZE, "_slots", pErr);
+    pOut->nRow++;
+  }
+  bxDone(pStmt, pErr);
+}
+
+/* Rows of one agent. Returns whether none is left. */
+static int chooseRows(Ring *p, Choice *pOut, const RingAgent *pAgent, i64 iKeep,
+    int bAll, BxErr *pErr) {
+  int nBefore = pOut->nRow;
+  choosePart(p, pOut, BX_RING_SPLIT(pAgent) + 1, BX_RING_LAST(pAgent), iKeep,
+      bAll, pErr);
+  choosePart(
+      p, pOut, BX_RING_BASE(pAgent), BX_RING_SPLIT(pAgent), iKeep, bAll, pErr);
+  return pOut->nRow - nBefore >= pAgent->nRow;
+}
+
+/* Agents by the time of their last push: ?1 with rows or without, ?2 since. */
+static sqlite3_stmt *agentsSince(
+    Ring *p, int bFilled, i64 iSince, BxErr *pErr) {
+  static const char zSql[] =
+      "SELECT a.no, a.window, a.half, a.given, a.rows, t.last "
+      "FROM main.@_turns AS t CROSS JOIN main.@_agents AS a "
+      "WHERE t.filled = ?1 AND t.last >= ?2 AND a.no = t.no ORDER BY t.last";
+  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+  bxBind(pStmt, pErr, "ii", (i64)bFilled, iSince);
+  return pStmt;
+}
+
+/* Agents that have not pushed since iIdle go, with their rows. */
+static void chooseIdle(Ring *p, Choice *pOut, i64 iIdle, int bFilled,
+    const RingAgent *pSelf, BxErr *pErr) {
+  sqlite3_stmt *pStmt = agentsSince(p, bFilled, 0, pErr);
+  RingAgent agent;
+  while (pOut->nLeave < ROLL_LEAVE && pOut->nRow < ROLL_ROWS &&
+         bxRow(pStmt, pErr)) {
+    i64 iLast = rollColumn(p, pStmt, 5, ROLL_NUMBER, "_turns", pErr);
+    bxRingReadAgent(p, pStmt, &agent, pErr);
+    if (pErr->rc != SQLITE_OK || iLast >= iIdle) break;
+    if (agent.iNo == pSelf->iNo) continue;
+    if (bFilled) pOut->iSince = iLast + 1;
+    if (bFilled && !chooseRows(p, pOut, &agent, -1, 1, pErr)) break;
+    add(pOut->pLeave, agent.iNo);
+    pOut->nLeave++;
+  }
+  bxDone(pStmt, pErr);
+}
+
+/* Rows go for want of room, those of pSelf last. */
+static void chooseOldest(
+    Ring *p, Choice *pOut, const RingAgent *pSelf, i64 iKeep, BxErr *pErr) {
+  sqlite3_stmt *pStmt = agentsSince(p, 1, pOut->iSince, pErr);
+  RingAgent agent;
+  while (pOut->nOver > 0 && pOut->nRow < ROLL_ROWS &&
+         pOut->nEmpty < ROLL_EMPTY && bxRow(pStmt, pErr)) {
+    bxRingReadAgent(p, pStmt, &agent, pErr);
+    if (pErr->rc != SQLITE_OK) break;
+    if (agent.iNo == pSelf->iNo) continue;
+    if (!chooseRows(p, pOut, &agent, -1, 0, pErr)) continue;
+    add(pOut->pEmpty, agent.iNo);
+    pOut->nEmpty++;
+  }
+  bxDone(pStmt, pErr);
+  if (pSelf->iNo != 0 && pOut->nEmpty < ROLL_EMPTY) {
+    chooseRows(p, pOut, pSelf, iKeep, 0, pErr);
+  }
+}
+
+/* The bytes of the ring when the row of iKeep has gone and nByte have come. */
+static i64 bytesWith(Ring *p, i64 iKeep, i64 nByte, BxErr *pErr) {
+  static const char zSql[] =
+      "SELECT v, (SELECT size_bytes FROM main.@_slots WHERE id = ?1) "
+      "FROM main.@_config WHERE k = 'window_bytes'";
+  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+  bxBind(pStmt, pErr, "i", iKeep);
+  if (bxRow(pStmt, pErr)) {
+    nByte += rollColumn(p, pStmt, 0, ROLL_NUMBER, "_config", pErr) -
+             rollColumn(p, pStmt, 1, ROLL_SIZE, "_slots", pErr);
+  } else {
+    bxRingCorrupt(p, pErr, "_config");
+  }
+  bxDone(pStmt, pErr);
+  return nByte;
+}
+
+static void choose(Ring *p, Choice *pOut, i64 iNow, const RingAgent *pSelf,
+    i64 nByte, BxErr *pErr) {
+  i64 iKeep = pSelf->iNo ? BX_RING_SPLIT(pSelf) : -1;
+  memset(pOut, 0, sizeof(*pOut));
+  pOut->pRows = sqlite3_str_new(p->base.stmts.bx->db);
+  pOut->pEmpty = sqlite3_str_new(p->base.stmts.bx->db);
+  pOut->pLeave = sqlite3_str_new(p->base.stmts.bx->db);
+  if (p->nMaxByte > 0) {
+    pOut->nOver = bytesWith(p, iKeep, nByte, pErr) - p->nMaxByte;
+  }
+  if (p->nIdleDay > 0) {
+    i64 iIdle = iNow - p->nIdleDay * BX_MS_PER_DAY;
+    chooseIdle(p, pOut, iIdle, 0, pSelf, pErr);
+    chooseIdle(p, pOut, iIdle, 1, pSelf, pErr);
+  }
+  if (pOut->nOver > 0) chooseOldest(p, pOut, pSelf, iKeep, pErr);
+}
+
+/*----------------------------------------------------------- statement ----*/
+
+/* A time later than that of every push so far. */
+static i64 nextTurn(Ring *p, i64 iNow, BxErr *pErr) {
+  static const char zSql[] =
+      "SELECT max((SELECT coalesce(max(last), 0) FROM main.@_turns "
+      "WHERE filled = 0), (SELECT coalesce(max(last), 0) FROM main.@_turns "
+      "WHERE filled = 1))";
+  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+  i64 iLast = 0;
+  if (bxRow(pStmt, pErr)) {
+    iLast = rollColumn(p, pStmt, 0, ROLL_NUMBER, "_turns", pErr);
+  }
+  bxDone(pStmt, pErr);
+  return iLast >= iNow ? iLast + 1 : iNow;
+}
+
+static void needLists(const Choice *p, BxErr *pErr) {
+  if (sqlite3_str_errcode(p->pRows) || sqlite3_str_errcode(p->pEmpty) ||
+      sqlite3_str_errcode(p->pLeave)) {
+    bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  }
+}
+
+/* Puts the row, and takes out what was chosen. */
+static void rollAndPut(Ring *p, const Choice *pChoice, const RingAgent *pSelf,
+    const RingPush *pPush, i64 nByte, i64 iNow, BxErr *pErr) {
+  static const char zSql[] =
+      "INSERT INTO main.@_bound(id, seq, timestamp, size_bytes, agent_id,"
+      "  event_id, request_body, response_body, last, rolled, emptied, leaving)"
+      " VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10 || ']',?11 || ']',?12 || ']')";
+  i64 iTurn = nextTurn(p, iNow, pErr);
+  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+  needLists(pChoice, pErr);
+  bxBind(pStmt, pErr, "iiiitsssittt", BX_RING_SPLIT(pSelf), pSelf->nGiven,
+      pPush->iTime, nByte, pPush->zAgent, pPush->pEvent, pPush->pRequest,
+      pPush->pResponse, iTurn, sqlite3_str_value(pChoice->pRows),
+      sqlite3_str_value(pChoice->pEmpty), sqlite3_str_value(pChoice->pLeave));
+  bxRun(pStmt, pErr);
+}
+
+/* Takes out what was chosen. */
+static void rollOnly(Ring *p, const Choice *pChoice, BxErr *pErr) {
+  static const char zSql[] =
+      "INSERT INTO main.@_room(rolled, emptied, leaving) "
+      "VALUES(?1 || ']', ?2 || ']', ?3 || ']')";
+  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+  needLists(pChoice, pErr);
+  bxBind(pStmt, pErr, "ttt", sqlite3_str_value(pChoice->pRows),
+      sqlite3_str_value(pChoice->pEmpty), sqlite3_str_value(pChoice->pLeave));
+  bxRun(pStmt, pErr);
+}
+
+static void freeChoice(Choice *p) {
+  sqlite3_free(sqlite3_str_finish(p->pRows));
+  sqlite3_free(sqlite3_str_finish(p->pEmpty));
+  sqlite3_free(sqlite3_str_finish(p->pLeave));
+}
+
+static void refuseLarge(Ring *p, i64 nByte, BxErr *pErr) {
+  const char *zRing = p->base.stmts.zTable;
+  bxFail(pErr, SQLITE_CONSTRAINT, /* FULL would end the transaction */
+      "QuotaExceededError: the bodies have %lld bytes, and the whole ring %s "
+      "may have max_bytes=%lld; allow more with INSERT INTO \"%w\"(\"%w\", "
+      "value) VALUES('max_bytes', ...)",
+      nByte, zRing, p->nMaxByte, zRing, zRing);
+}
+
+void bxRingPushBound(Ring *p, const RingAgent *pSelf, const RingPush *pPush,
+    i64 nByte, BxErr *pErr) {
+  i64 iNow = bxNow();
+  Choice choice;
+  if (p->nMaxByte > 0 && nByte > p->nMaxByte) {
+    refuseLarge(p, nByte, pErr);
+    return;
+  }
+  choose(p, &choice, iNow, pSelf, nByte, pErr);
+  rollAndPut(p, &choice, pSelf, pPush, nByte, iNow, pErr);
+  freeChoice(&choice);
+}
+
+void bxRingTrimBound(Ring *p, BxErr *pErr) {
+  static const RingAgent nobody = {0, 0, 0, 0, 0, 0};
+  Choice choice;
+  choose(p, &choice, bxNow(), &nobody, 0, pErr);
+  rollOnly(p, &choice, pErr);
+  freeChoice(&choice);
+}

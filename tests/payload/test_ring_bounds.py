@@ -1,0 +1,305 @@
+"""The bounds of a whole ring: max_bytes and idle_days."""
+import pathlib
+import re
+import sqlite3
+
+import pytest
+
+from conftest import by_hand, connect, one, rows
+from payload_helpers import push, quoted
+
+DAY = 86400000
+SET = "INSERT INTO ring(ring, value) VALUES(?, ?)"
+CONFIG = "SELECT v FROM ring_config WHERE k = ?"
+
+
+def make(db, args, schema="main"):
+    db.execute("PRAGMA synchronous = OFF")
+    db.execute(f"CREATE VIRTUAL TABLE {schema}.ring USING payload_ring({args})")
+
+
+def whole(db):
+    assert rows(db, "SELECT * FROM blackbox_check") == []
+
+
+def age(db, agent, days):
+    """The agent pushed that long ago. The tables are open to a plain writer."""
+    path = rows(db, "PRAGMA database_list")[0][2]
+    plain = sqlite3.connect(path, isolation_level=None)
+    plain.execute("UPDATE ring_turns SET last = last - ? WHERE no = (SELECT no FROM ring_agents WHERE agent_id = ?)",
+                  (days * DAY, agent))
+    plain.close()
+
+
+@pytest.mark.parametrize("begin", ["", "BEGIN"])
+def test_the_oldest_rows_of_the_oldest_agent_make_room(db, begin):
+    make(db, "max_bytes=100")
+    db.execute(begin)
+    for i, agent in enumerate("aabbc"):
+        push(db, agent, f"e{i}", "x" * 20, None, i)
+    push(db, "c", "new", "x" * 45, None, 9)
+    assert rows(db, "SELECT agent_id, event_id FROM ring") == [
+        ("b", "e3"), ("c", "e4"), ("c", "new")]
+    assert rows(db, "SELECT agent_id, given, rolled, rows, bytes FROM ring_agents "
+                "ORDER BY 1") == [("a", 2, 2, 0, 0), ("b", 2, 1, 1, 20), ("c", 2, 0, 2, 65)]
+    assert one(db, CONFIG, "window_bytes") == 85
+    whole(db)
+
+
+@pytest.mark.parametrize("begin", ["", "BEGIN"])
+def test_a_row_above_the_bound_is_refused(db, begin):
+    make(db, "max_bytes=10")
+    push(db, "a", "e1", "x" * 10, None, 1)
+    db.execute(begin)
+    with pytest.raises(sqlite3.IntegrityError, match="QuotaExceededError: the bodies have "
+                       "11 bytes.*max_bytes=10"):
+        push(db, "a", "e2", "x" * 11, None, 2)
+    assert rows(db, "SELECT event_id FROM ring") == [("e1",)]
+    whole(db)
+
+
+def test_a_bound_that_is_set_later_trims_and_can_be_taken_off(db):
+    make(db, "window=500")
+    for i in range(150):
+        push(db, "a", f"e{i}", "x" * 10, None, i)
+    db.execute(SET, ("max_bytes", 10))
+    assert one(db, "SELECT count(*) FROM ring") == 50  # 100 rows a call
+    push(db, "a", "last", "x" * 10, None, 999)
+    assert rows(db, "SELECT event_id FROM ring") == [("last",)]
+    whole(db)
+    db.execute(SET, ("max_bytes", 0))
+    assert one(db, CONFIG, "window_bytes") is None
+    push(db, "a", "more", "x" * 10, None, 999)
+    assert one(db, "SELECT count(*) FROM ring") == 2
+    whole(db)
+
+
+def test_idle_agents_go_with_a_receipt(db):
+    make(db, "idle_days=30")
+    for agent in ("old", "empty", "young"):
+        push(db, agent, "e", "q", "r", 1)
+    db.execute("DELETE FROM ring WHERE agent_id = 'empty'")
+    for agent, days in (("old", 31), ("empty", 31), ("young", 29)):
+        age(db, agent, days)
+    latest = one(db, "SELECT max(last) FROM ring_turns WHERE no < 3")
+    push(db, "me", "e", "q", "r", 1)
+    assert rows(db, "SELECT agent_id FROM ring_agents ORDER BY 1") == [("me",), ("young",)]
+    assert rows(db, "SELECT k, v FROM ring_config WHERE k GLOB 'left_*' ORDER BY k") == [
+        ("left_agents", 2), ("left_cleared", 1), ("left_given", 2),
+        ("left_rolled", 1), ("left_saved", 0), ("left_until", latest)]
+    push(db, "old", "e", "q", "r", 2)
+    assert one(db, "SELECT seq FROM ring WHERE agent_id = 'old'") == 1
+    whole(db)
+
+
+def test_idle_agents_that_go_with_one_push_are_few(db):
+    make(db, "idle_days=1")
+    for i in range(25):
+        push(db, f"a{i}", "e", "q", "r", 1)
+    for i in range(25):
+        age(db, f"a{i}", 2)
+    left = []
+    for _ in range(4):
+        push(db, "me", "e", "q", "r", 1)
+        left.append(one(db, "SELECT count(*) FROM ring_agents") - 1)
+    assert left[-1] == 0 and all(a - b <= 10 for a, b in zip([25] + left, left))
+    whole(db)
+
+
+def test_rename_and_drop(db):
+    make(db, "max_bytes=20, idle_days=3")
+    push(db, "a", "e", "q" * 15, None, 1)
+    for old, new in (("ring", "tape"), ("tape", "ring")):
+        db.execute(f"ALTER TABLE {old} RENAME TO {new}")
+        push(db, "a", "e", "q" * 15, None, 1, ring=new)
+        assert one(db, f"SELECT count(*) FROM {new}") == 1
+        whole(db)
+    db.execute("ALTER TABLE ring RENAME TO tape")
+    make(db, "max_bytes=20")  # the name that became free
+    db.execute("DROP TABLE ring")
+    db.execute("DROP TABLE tape")
+    assert rows(db, "SELECT name FROM sqlite_schema WHERE name GLOB 'tape*' "
+                "OR name GLOB 'ring*'") == []
+
+
+@pytest.mark.parametrize("args", ["max_bytes=x", "max_bytes=-1", "idle_days=1.5",
+                                  "idle_days=36501", "bytes=1"])
+def test_bad_arguments(db, args):
+    with pytest.raises(sqlite3.OperationalError, match="ValidationError"):
+        make(db, args)
+
+
+# ---- a ring of the version that knew no bounds ----
+
+VERSION1 = (pathlib.Path(__file__).parent / "ring_version1.sql").read_text()
+
+
+def make_old(path, name):
+    """A ring whose tables are those of that version, with five rows of agent a."""
+    db = connect(path)
+    db.execute(f"CREATE VIRTUAL TABLE {quoted(name)} USING payload_ring(window=3)")
+    plain = sqlite3.connect(path)
+    for kind, part in rows(plain, "SELECT type, name FROM sqlite_schema WHERE type IN "
+                           "('view', 'table') AND substr(name, 1, ?) = ? ORDER BY type DESC",
+                           len(name) + 1, name + "_"):
+        plain.execute(f"DROP {kind} {quoted(part)}")
+    sql = re.sub(r"main\.@(\w*)", lambda m: quoted(name + m[1]), VERSION1)
+    plain.executescript(re.sub(r"@(\w+)", lambda m: quoted(name + m[1]), sql))
+    plain.execute(f"INSERT INTO {quoted(name + '_config')} VALUES('window', 3), ('format', 1)")
+    plain.commit()
+    plain.close()
+    db.close()
+    db = connect(path)
+    for i in range(5):
+        push(db, "a", f"e{i}", "q" * 10, None, i, ring=quoted(name))
+    db.close()
+
+
+@pytest.fixture(params=[("main", "ring"), ("at 't", 'a "ring" x')], ids=["main", "attached"])
+def old(request, path, tmp_path):
+    """(connection, schema, table, ring)"""
+    schema, name = request.param
+    file = path if schema == "main" else tmp_path / "old.db"
+    make_old(file, name)
+    db = connect(path)
+    if schema != "main":
+        db.execute(f"ATTACH {str(file)!r} AS {quoted(schema)}")
+    yield db, schema, f"{quoted(schema)}.{quoted(name)}", name
+    db.close()
+
+
+def events(db, table):
+    return [e for e, in rows(db, f"SELECT event_id FROM {table}")]
+
+
+def test_an_old_ring_works_as_it_is(old):
+    db, schema, table, name = old
+    db.execute(f"INSERT INTO {table}(agent_id, event_id) VALUES('a', 'e5'), ('b', 'e6')")
+    assert events(db, table) == ["e3", "e4", "e5", "e6"]
+    db.execute(f"DELETE FROM {table} WHERE agent_id = 'b'")
+    db.execute(f"INSERT INTO {table}({quoted(name)}, value) VALUES('window', 2)")
+    assert events(db, table) == ["e4", "e5"]
+    found = rows(db, "SELECT object, problem FROM blackbox_check")
+    assert (f"{name}_turns", "table is missing; run blackbox_install()") in found
+    assert all("run blackbox_install()" in p or "run it again" in p for _, p in found)
+    db.execute(f"DROP TABLE {table}")
+    whole(db)
+
+
+@pytest.mark.parametrize("begin", ["", "BEGIN"])
+@pytest.mark.parametrize("how", ["install", "rename", "bound"])
+def test_an_old_ring_is_put_right(old, begin, how):
+    db, schema, table, name = old
+    db.execute(begin)
+    if how == "install":
+        one(db, "SELECT blackbox_install(?, 'core')", schema)
+    elif how == "rename":
+        db.execute(f"ALTER TABLE {table} RENAME TO tape")
+        name, table = "tape", f"{quoted(schema)}.tape"
+    if how != "bound":
+        whole(db)
+    command = f"INSERT INTO {table}({quoted(name)}, value) VALUES(?, ?)"
+    db.execute(command, ("max_bytes", 20))
+    assert events(db, table) == ["e3", "e4"]
+    db.execute(f"INSERT INTO {table}(agent_id, event_id, request_body) VALUES('b', 'e5', ?)",
+               ("q" * 10,))
+    assert events(db, table) == ["e4", "e5"]
+    whole(db)
+    if begin:
+        db.execute("ROLLBACK")
+        name, table = old[3], old[2]
+        assert events(db, table) == ["e2", "e3", "e4"]
+        assert rows(db, "SELECT * FROM blackbox_check") != []
+        db.execute(f"INSERT INTO {table}(agent_id, event_id) VALUES('a', 'e5')")
+        assert events(db, table) == ["e3", "e4", "e5"]
+
+
+# ---- what is refused, and what is damaged ----
+
+@pytest.mark.parametrize("option, value, says", [
+    ("max_bytes", -1, "from 0 to"), ("max_bytes", 2 ** 46 + 1, "from 0 to"),
+    ("max_bytes", "many", "max_bytes"), ("max_bytes", 1.5, "max_bytes"),
+    ("max_bytes", None, "max_bytes"), ("idle_days", 36501, "from 0 to 36500"),
+    ("idle_days", -3, "from 0 to 36500"), ("days", 3, "unknown command 'days'")])
+def test_bad_values(db, option, value, says):
+    make(db, "window=3")
+    with pytest.raises(sqlite3.Error, match="ValidationError") as caught:
+        db.execute(SET, (option, value))
+    assert says in str(caught.value)
+    assert rows(db, "SELECT k, v FROM ring_config") == [("format", 1), ("window", 3)]
+
+
+@pytest.mark.parametrize("damage", [
+    "DELETE FROM ring_turns", "DELETE FROM ring_config WHERE k = 'window_bytes'",
+    "UPDATE ring_config SET v = 7.0 WHERE k = 'window_bytes'",
+    "UPDATE ring_turns SET filled = 0", "UPDATE ring_turns SET last = NULL",
+    "DROP TABLE ring_turns"])
+def test_damage_is_named_and_put_right(db, path, damage):
+    make(db, "max_bytes=100")
+    for i in range(3):
+        push(db, "ab"[i % 2], f"e{i}", "q" * 20, None, i)
+    by_hand(path, damage)
+    found = rows(db, "SELECT object, problem FROM blackbox_check")
+    assert found
+    one(db, "SELECT blackbox_install()")
+    for value in (0, 100):
+        db.execute(SET, ("max_bytes", value))
+    whole(db)
+    push(db, "c", "e9", "q" * 90, None, 9)
+    assert events(db, "ring") == ["e9"]
+
+
+def test_the_rules_hold_without_the_module(db, path):
+    make(db, "max_bytes=100, window=2")
+    push(db, "a", "e0", "q" * 20, None, 0)
+    plain = sqlite3.connect(path, isolation_level=None)
+    plain.execute("PRAGMA trusted_schema = OFF")
+    slot = one(plain, "SELECT (no << 16) + (given + 1) % window FROM ring_agents")
+    plain.execute("INSERT INTO ring_bound(id, seq, timestamp, size_bytes, agent_id, event_id, "
+                  "request_body, last, rolled) VALUES(?, 2, 1, 5, 'a', 'e1', 'x', "
+                  "(SELECT max(last) + 1 FROM ring_turns), '[' || (SELECT id FROM ring_slots) "
+                  "|| ']')", (slot,))
+    plain.close()
+    assert rows(db, "SELECT given, rolled, cleared, rows, bytes FROM ring_agents") == [
+        (2, 1, 0, 1, 5)]
+    whole(db)
+
+
+@pytest.mark.parametrize("schema", ["temp", '"at \'t"'])
+def test_in_temp_and_attached(db, tmp_path, schema):
+    if schema != "temp":
+        db.execute(f"ATTACH {str(tmp_path / 'o.db')!r} AS {schema}")
+    db.execute("PRAGMA trusted_schema = OFF")
+    make(db, "max_bytes=30, idle_days=1", schema)
+    for i in range(4):
+        db.execute(f"INSERT INTO {schema}.ring(agent_id, event_id, request_body) "
+                   "VALUES(?, ?, 'xxxxxxxxxx')", (f"a{i}", f"e{i}"))
+    assert events(db, f"{schema}.ring") == ["e1", "e2", "e3"]
+    db.execute("PRAGMA trusted_schema = ON")
+    whole(db)
+
+
+def test_one_push_takes_a_hundred_rows_at_most(db):
+    make(db, "window=500")
+    for i in range(250):
+        push(db, "a", f"e{i}", "x", None, i)
+    push(db, "b", "e", "x" * 300, None, 1)
+    db.execute(SET, ("max_bytes", 300))
+    left = []
+    for i in range(3):
+        left.append(one(db, "SELECT count(*) FROM ring WHERE agent_id = 'a'"))
+        push(db, "b", "e", "", None, 1)
+    assert left == [150, 50, 0]
+    whole(db)
+
+
+def test_a_failed_statement_takes_its_room_back(db):
+    make(db, "max_bytes=100")
+    push(db, "a", "e0", "x" * 90, None, 1)
+    db.execute("BEGIN")
+    with pytest.raises(sqlite3.IntegrityError, match="QuotaExceededError"):
+        db.execute("INSERT INTO ring(agent_id, event_id, request_body) VALUES"
+                   "('b', 'e1', ?), ('b', 'e2', ?)", ("y" * 50, "y" * 101))
+    assert events(db, "ring") == ["e0"]
+    db.execute("COMMIT")
+    whole(db)
