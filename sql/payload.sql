@@ -491,8 +491,7 @@ BEGIN
   SELECT RAISE(ABORT, 'PinnedError: a pinned row cannot be deleted; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)');
 END;
 
--- Plain deletes of one minute share a receipt. A bulk act has written its own
--- in the same statement, that is at the same time: payload_state.removed.
+-- Plain deletes of one minute share a receipt; a bulk act has payload_state.removed.
 CREATE TRIGGER IF NOT EXISTS main.payload_delete
 AFTER DELETE ON event_payloads
 WHEN NOT EXISTS (SELECT 1 FROM payload_state AS s
@@ -525,11 +524,12 @@ BEGIN
   INSERT INTO retention_log(at, domain, rule, actor, rows, bytes, oldest, newest)
   SELECT CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER),
          'payload', coalesce(NEW.rule, 'payload.age'), NEW.actor,
-         -count(*), sum(bytes), min(at), max(at)
-    FROM (SELECT at, bytes FROM payload_archive
-           WHERE at < NEW.before AND at > coalesce(NEW.since, -1e18)
-           ORDER BY at LIMIT CAST(coalesce(NEW.max_rows, -1) AS INTEGER))
-   GROUP BY NULL; -- no row if there are no rows (SQLite 3.38 needs it)
+         -n, b, first, last
+    FROM (SELECT count(*) AS n, sum(bytes) AS b, min(at) AS first, max(at) AS last
+            FROM (SELECT at, bytes FROM payload_archive
+                   WHERE at < NEW.before AND at > coalesce(NEW.since, -1e18)
+                   ORDER BY at LIMIT CAST(coalesce(NEW.max_rows, -1) AS INTEGER)))
+   WHERE n > 0; -- not GROUP BY: with it, SQLite 3.41.0 computes NULL as sum
   UPDATE payload_state -- removed: until the end, the id of the receipt
      SET bulk = 1,
          removed = CASE changes() WHEN 0 THEN 0
@@ -562,9 +562,9 @@ INSTEAD OF INSERT ON payload_clear
 BEGIN
   INSERT INTO retention_log(at, domain, rule, actor, rows, bytes, oldest, newest)
   SELECT CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER),
-         'payload', 'clear', NEW.actor, -count(*), sum(bytes), min(at), max(at)
-    FROM payload_archive
-   GROUP BY NULL; -- no row if there are no rows (SQLite 3.38 needs it)
+         'payload', 'clear', NEW.actor, -n, b, first, last
+    FROM (SELECT count(*) AS n, sum(bytes) AS b, min(at) AS first, max(at) AS last
+            FROM payload_archive) WHERE n > 0; -- not GROUP BY, as above
   UPDATE payload_state -- removed: until the end, the id of the receipt
      SET bulk = 1,
          removed = CASE changes() WHEN 0 THEN 0
