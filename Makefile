@@ -116,7 +116,8 @@ build/test/sql.o: build/sql.c | build/need.build
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(TEST_FLAGS) -c -o $@ $<
 
-build/test/%.o: tests/%.c tests/harness.h ext/blackbox.h | build/need.test
+build/test/%.o: tests/%.c tests/harness.h tests/faults/operations/operations.h \
+  ext/blackbox.h | build/need.test
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(TEST_FLAGS) -c -o $@ $<
 
