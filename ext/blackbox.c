@@ -256,8 +256,8 @@ static int addTo(sqlite3 *db) {
   Bx *bx = newConnection(db);
   int rc;
   if (bx == 0) return SQLITE_NOMEM;
-  rc = registerModules(
-      bx); /* together with the memory that the following calls may use */
+  /* first, with the memory that the following calls may use */
+  rc = registerModules(bx);
   if (rc == SQLITE_OK) rc = bxRegisterTables(bx, aTables, COUNT(aTables));
   if (rc == SQLITE_OK) rc = bxRegisterCall(bx, aFunctions, COUNT(aFunctions));
   if (rc == SQLITE_OK) {

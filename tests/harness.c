@@ -287,11 +287,12 @@ static const struct {
 };
 #define N_DOMAIN ((int)(sizeof(aDomain) / sizeof(aDomain[0])))
 
-const Operation *chosenOperation(int i) {
+/* Operation number i of all, and its domain; NULL when there are no more. */
+static const Operation *operation(int i, const char **pzDomain) {
   const Operation *p;
   int iDomain;
-  i = i * nPart + iPart;
   for (iDomain = 0; iDomain < N_DOMAIN; iDomain++) {
+    *pzDomain = aDomain[iDomain].zName;
     for (p = aDomain[iDomain].aOperation; p->zName != 0; p++) {
       if (i-- == 0) return p;
     }
@@ -299,19 +300,20 @@ const Operation *chosenOperation(int i) {
   return 0;
 }
 
+const Operation *chosenOperation(int i) {
+  const char *zDomain;
+  return operation(i * nPart + iPart, &zDomain);
+}
+
 int isPicked(int iCase, int iOperation, int nPick) {
   return isFull() || (iCase + iOperation) % nPick == 0;
 }
 
 static const char *domainOf(const Operation *pOp) {
-  const Operation *p;
-  int iDomain;
-  for (iDomain = 0; iDomain < N_DOMAIN; iDomain++) {
-    for (p = aDomain[iDomain].aOperation; p->zName != 0; p++) {
-      if (p == pOp) return aDomain[iDomain].zName;
-    }
-  }
-  return 0;
+  const char *zDomain = 0;
+  int i = 0;
+  while (operation(i, &zDomain) != pOp) i++;
+  return zDomain;
 }
 
 /*---------------------------------------------------------------- faults --*/

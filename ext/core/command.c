@@ -108,8 +108,8 @@ static void runCall(BxCall *p) {
   } else {
     p->pDef->xRun(p);
   }
-  if (p->err.rc == SQLITE_ERROR)
-    bxForgetHomes(p->bx); /* the schema may be detached */
+  /* the schema may be detached */
+  if (p->err.rc == SQLITE_ERROR) bxForgetHomes(p->bx);
 }
 
 /*-------------------------------------------------------- functions ----*/

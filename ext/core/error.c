@@ -131,8 +131,7 @@ int bxReportVtab(BxErr *pErr, sqlite3_vtab *pVtab) {
   int rc = pErr->rc;
   assert(rc != SQLITE_OK || pErr->zMsg == 0);
   if (rc == SQLITE_OK) return rc;
-  if (pErr->zMsg == 0)
-    rc = SQLITE_NOMEM; /* there was no memory for the message */
+  if (pErr->zMsg == 0) rc = SQLITE_NOMEM; /* none for the message */
   sqlite3_free(pVtab->zErrMsg);
   pVtab->zErrMsg = pErr->zMsg;
   pErr->rc = SQLITE_OK;

@@ -20,8 +20,8 @@ SQLITE_EXTENSION_INIT3
 
 typedef struct Look {
   int nDepth;
-  sqlite3_uint64
-      mObject[MAX_DEPTH / 64 + 1]; /* one bit for each level: an object */
+  /* one bit for each level: it is an object */
+  sqlite3_uint64 mObject[MAX_DEPTH / 64 + 1];
 } Look;
 
 /* 1 for characters that need no escape: not '"', '\' and below 0x20. */

@@ -235,8 +235,8 @@ static void compareObject(
   if (bxRow(pCmp->pThere, pErr)) {
     object.eState = (BxState)sqlite3_column_int(pCmp->pThere, 0);
   }
-  bxDone(
-      pCmp->pThere, pErr); /* nothing can be dropped while a statement reads */
+  /* nothing can be dropped while a statement reads */
+  bxDone(pCmp->pThere, pErr);
   if (bTable) object.bFilled = hasRows(pCmp->pModel, object.zName, pErr);
   if (bTable && object.eState == BX_OTHER && pCmp->p->zTable == 0 &&
       hasColumns(pCmp, object.zName, pErr)) {

@@ -14,24 +14,15 @@ SQLITE_EXTENSION_INIT3
 /*---------------------------------------------------- life of a ring ----*/
 
 static void createBound(Ring *p, const char *zOption, i64 iVal, BxErr *pErr) {
-  sqlite3_stmt *pStmt;
-  if (iVal == 0) return;
-  pStmt = bxPrepare(
-      &p->base.stmts, "INSERT INTO main.@_config(k, v) VALUES(?1, ?2)", pErr);
-  bxBind(pStmt, pErr, "ti", zOption, iVal);
-  bxRun(pStmt, pErr);
-  sqlite3_finalize(pStmt);
+  static const char zSql[] = "INSERT INTO main.@_config(k, v) VALUES(?1, ?2)";
+  if (iVal > 0) bxDo(&p->base.stmts, zSql, pErr, "ti", zOption, iVal);
 }
 
 void bxRingCreate(Ring *p, const RingOptions *pOptions, BxErr *pErr) {
-  sqlite3_stmt *pStmt;
+  static const char zSql[] =
+      "INSERT INTO main.@_config(k, v) VALUES('window', ?1), ('format', 1)";
   bxShadowCreate(&p->base, pErr);
-  pStmt = bxPrepare(&p->base.stmts,
-      "INSERT INTO main.@_config(k, v) VALUES('window', ?1), ('format', 1)",
-      pErr);
-  bxBind(pStmt, pErr, "i", pOptions->nWindow);
-  bxRun(pStmt, pErr);
-  sqlite3_finalize(pStmt);
+  bxDo(&p->base.stmts, zSql, pErr, "i", pOptions->nWindow);
   createBound(p, "max_bytes", pOptions->nMaxByte, pErr);
   createBound(p, "idle_days", pOptions->nIdleDay, pErr);
 }
@@ -225,8 +216,8 @@ void bxRingPush(Ring *p, const RingPush *pPush, i64 *piRowid, BxErr *pErr) {
       pPush->pResponse);
   bxRun(pStmt, pErr);
   if (pErr->rc == SQLITE_OK && sqlite3_changes(p->base.stmts.bx->db) == 0) {
-    bxRingCorrupt(
-        p, pErr, "_slots"); /* the row there is another agent's, or none */
+    /* the row there is another agent's, or none */
+    bxRingCorrupt(p, pErr, "_slots");
   }
 }
 
@@ -268,7 +259,7 @@ void bxRingTakeOut(Ring *p, const char *zAgent, int bSaved, BxErr *pErr) {
 
 void bxRingLock(Ring *p, BxErr *pErr) {
   static const char zSql[] = "UPDATE main.@_config SET v = v WHERE 0";
-  p->nWindow =
-      0; /* SQLite does not tell a function that a transaction begins */
+  /* SQLite does not tell a function that a transaction begins */
+  p->nWindow = 0;
   bxRun(bxStmt(&p->base.stmts, zSql, pErr), pErr);
 }

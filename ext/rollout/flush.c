@@ -60,8 +60,8 @@ static int syncHome(BxStmts *p, BxErr *pErr) {
   zFile = sqlite3_db_filename(db, p->zDb);
   if (zFile == 0 || *zFile == 0) return 0;
   if (sqlite3_db_readonly(db, p->zDb)) return 1; /* nothing to sync */
-  bxNumber(
-      p, "SELECT count(*) FROM main.rollout_act", pErr); /* opens the file */
+  /* opens the file */
+  bxNumber(p, "SELECT count(*) FROM main.rollout_act", pErr);
   if (bxIsWal(p, pErr)) {
     syncFile(p, SQLITE_FCNTL_JOURNAL_POINTER, pErr);
     syncFile(p, SQLITE_FCNTL_FILE_POINTER, pErr);
