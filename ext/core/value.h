@@ -7,8 +7,8 @@
 #include "error.h"
 
 /* SQL: the milliseconds of a date in text form, or NULL if it is not a date. It
-** is the same number in every version of SQLite. sql/payload.sql explains it,
-** and uses it in its indexes. */
+** is the same number in every version of SQLite. sql/payload.sql explains it, and
+** the indexes of sql/payload_tables.sql contain it. */
 #define BX_DATE_MS(text)                                                       \
   "CASE WHEN substr(" text ", 24) = 'Z' AND substr(" text ", 20, 1) = '.' "    \
   "AND substr(" text ", 12, 2) < '24' THEN unixepoch(" text                    \

@@ -1,7 +1,7 @@
 /*
-** adopt.c: what the text of sql/payload.sql cannot do alone at an install: it
-** upgrades the ledger of version 1, takes over a table that another program
-** made, and guards the columns and indexes that only this table has.
+** adopt.c: what the text of sql/payload_tables.sql cannot do alone at an
+** install: it upgrades the ledger of version 1, takes over a table that another
+** program made, and guards the columns and indexes that only this table has.
 **
 ** Three triggers are generated from the table itself if it needs them:
 **   payload_made_insert, payload_made_update  for its unique indexes, because
@@ -25,7 +25,7 @@ static int hasTable(BxStmts *p, const char *zName, BxErr *pErr) {
       pErr, "t", zName);
 }
 
-/* Runs the one statement of sql/payload.sql that creates the ledger. */
+/* Runs the one statement of the schema that creates the ledger. */
 static void makeLedger(BxStmts *p, BxErr *pErr) {
   const char *zBegin =
       strstr(bxSqlPayload, "CREATE TABLE IF NOT EXISTS main.payload_ledger(");

@@ -1,6 +1,6 @@
 /*
-** archive.c: functions on event_payloads, whose rules are in sql/payload.sql:
-** clean-up, evidence from JSON, unpinning and figures.
+** archive.c: functions on event_payloads, whose rules are in sql/payload.sql and
+** sql/payload_tables.sql: clean-up, evidence from JSON, unpinning and figures.
 */
 #include "payload.h"
 SQLITE_EXTENSION_INIT3

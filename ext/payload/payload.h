@@ -7,8 +7,8 @@
 
 #include "../core/core.h"
 
-extern const char bxSqlPayload[];     /* sql/payload.sql */
-extern const char bxSqlPayloadRing[]; /* sql/payload_ring.sql */
+/* sql/payload.sql and sql/payload_tables.sql; sql/payload_ring.sql */
+extern const char bxSqlPayload[], bxSqlPayloadRing[];
 
 /* adopt.c: what an install does beside the SQL, and what it looks at */
 void bxPayloadAdopt(BxStmts *p, BxErr *pErr);

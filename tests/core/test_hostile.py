@@ -509,7 +509,7 @@ def forget_pin(db):
 def make_ledger_again(db):
     with without(db, "payload_delete_check"):
         db.execute("DROP TABLE payload_ledger")
-        db.executescript((ROOT / "sql/payload.sql").read_text())
+        db.executescript((ROOT / "sql/payload_tables.sql").read_text())
         with without(db, "payload_update_check"):
             db.execute("UPDATE event_payloads SET pinned = 0 WHERE id = 'victim'")
     one(db, "SELECT blackbox_install()")
@@ -656,7 +656,7 @@ def test_check_finds_beside_pins_without_hash(tmp_path, damage, found):
     import re
     path = tmp_path / "plain.db"
     db = sqlite3.connect(path, isolation_level=None)
-    for name in ("core", "payload"):
+    for name in ("core", "payload", "payload_tables"):
         db.executescript((ROOT / f"sql/{name}.sql").read_text())
     db.execute(PUT)
     db.execute("INSERT INTO event_payloads(id, event_id, agent_id, purpose) "

@@ -47,8 +47,9 @@ OTHERS = [
 
 
 def expressions():
-    """The expressions in sql/payload.sql for the time of created_at."""
-    text = (ROOT / "sql" / "payload.sql").read_text()
+    """The expressions in SQL for the time of created_at."""
+    text = "".join((ROOT / "sql" / name).read_text()
+                   for name in ("payload.sql", "payload_tables.sql"))
     found = re.findall(r"CASE WHEN substr\((?:NEW\.|OLD\.)?created_at, 24\)"
                        r".*?' 00:00'\) \* 1000 END", text, re.S)
     return [" ".join(re.sub(r"\b(NEW|OLD)\.", "", each).split()) for each in found]

@@ -1,0 +1,476 @@
+-- payload_tables.sql: the tables of the archive and of the pins, with their guards.
+-- It continues payload.sql, which has the manual.
+--
+-- A guard depends on the row itself and on its entry in the ledger. It is a
+-- BEFORE trigger that only raises. (SQLite does not fire a trigger that is
+-- already running. If a guard wrote to a table, a trigger of the user on that
+-- table could bypass the guard.) Some AFTER triggers refuse the same again, but
+-- none of them is the only guard. Every condition also works for NULL (IS, or
+-- coalesce), and for columns with another collation (COLLATE BINARY).
+
+CREATE TABLE IF NOT EXISTS main.event_payloads(
+  id                   TEXT PRIMARY KEY DEFAULT (
+    lower(hex(randomblob(4))) || '-' || lower(hex(randomblob(2))) || '-4' ||
+    substr(lower(hex(randomblob(2))), 2) || '-' ||
+    substr('89ab', 1 + (random() & 3), 1) ||
+    substr(lower(hex(randomblob(2))), 2) || '-' || lower(hex(randomblob(6)))),
+  event_id             TEXT NOT NULL,
+  agent_id             TEXT NOT NULL,
+  request_body         TEXT,
+  response_body        TEXT,
+  size_bytes           INTEGER NOT NULL DEFAULT 0,
+  purpose              TEXT NOT NULL CHECK (purpose IN ('archive', 'evidence')),
+  pinned               INTEGER NOT NULL DEFAULT 0,
+  kill_switch_event_id TEXT,
+  created_at           TEXT NOT NULL
+    DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
+);
+
+-- One row for each pin that was ever set. No row is removed. A column that is NULL
+-- at first is set only once: columns and hash by the next call of the module after
+-- the pin (the SHA-256 of that many columns of the row), the others by the unpin.
+-- Numbers are above 0, because NEW.pin is -1 in a BEFORE trigger if the statement
+-- gave none.
+CREATE TABLE IF NOT EXISTS main.payload_ledger(
+  pin      INTEGER PRIMARY KEY CHECK (pin > 0),
+  id       TEXT NOT NULL,
+  token    INTEGER NOT NULL DEFAULT (random() & 4294967295),
+  columns  INTEGER,
+  hash     TEXT,
+  at       INTEGER,
+  actor    TEXT,
+  reason   TEXT,
+  event_id TEXT,
+  agent_id TEXT,
+  kill_switch_event_id TEXT
+);
+
+-- A row has at most one pin at a time.
+CREATE UNIQUE INDEX IF NOT EXISTS main.payload_pinned
+ON payload_ledger(id) WHERE at IS NULL;
+
+CREATE INDEX IF NOT EXISTS main.payload_unpinned
+ON payload_ledger(id) WHERE at IS NOT NULL;
+
+-- The pins without a hash, newest first. Because this index is on an expression,
+-- SQLite also refuses incremental blob writes to the ledger.
+CREATE INDEX IF NOT EXISTS main.payload_unhashed
+ON payload_ledger(-pin) WHERE hash IS NULL AND at IS NULL;
+
+-- entries, closed, digest: as in blackbox_ledgers.
+CREATE TABLE IF NOT EXISTS main.payload_state(
+  one     INTEGER PRIMARY KEY CHECK (one = 1),
+  bulk    INTEGER NOT NULL, -- 1 while a bulk act runs: it writes the receipt
+  removed INTEGER NOT NULL, -- rows that the last bulk act removed
+  entries INTEGER NOT NULL,
+  closed  INTEGER NOT NULL,
+  digest  INTEGER NOT NULL
+);
+INSERT INTO main.payload_state(one, bulk, removed, entries, closed, digest)
+SELECT 1, 0, 0, count(*), count(at), coalesce(sum(token), 0)
+  FROM main.payload_ledger WHERE true
+ON CONFLICT (one) DO NOTHING;
+
+INSERT INTO main.blackbox_ledgers(domain, entries, closed, digest)
+SELECT 'payload', entries, closed, digest FROM main.payload_state
+ WHERE NOT EXISTS (SELECT 1 FROM main.blackbox_ledgers WHERE domain = 'payload');
+
+-- Reads by event and by agent return the newest first, without a sort.
+CREATE INDEX IF NOT EXISTS main.payload_by_event ON event_payloads(event_id,
+  CASE WHEN substr(created_at, 24) = 'Z' AND substr(created_at, 20, 1) = '.'
+        AND substr(created_at, 12, 2) < '24' THEN unixepoch(created_at) * 1000 + substr(created_at, 21, 3)
+       WHEN substr(created_at, 5, 1) <> '-' OR substr(created_at, 12, 2) = '24' THEN NULL
+       WHEN substr(created_at, 14, 1) = ':' AND substr(created_at, 20, 1) <> '.' THEN unixepoch(created_at) * 1000
+       WHEN substr(created_at, 14, 1) = ':' THEN unixepoch(substr(created_at, 1, 21) || ltrim(substr(created_at, 22),
+        '0123456789')) * 1000 + CAST(substr(created_at, 20, 4) * 1000 + 0.5 AS INTEGER)
+       WHEN length(created_at) = 10 THEN unixepoch(created_at || ' 00:00') * 1000 END);
+
+CREATE INDEX IF NOT EXISTS main.payload_by_agent ON event_payloads(agent_id,
+  CASE WHEN substr(created_at, 24) = 'Z' AND substr(created_at, 20, 1) = '.'
+        AND substr(created_at, 12, 2) < '24' THEN unixepoch(created_at) * 1000 + substr(created_at, 21, 3)
+       WHEN substr(created_at, 5, 1) <> '-' OR substr(created_at, 12, 2) = '24' THEN NULL
+       WHEN substr(created_at, 14, 1) = ':' AND substr(created_at, 20, 1) <> '.' THEN unixepoch(created_at) * 1000
+       WHEN substr(created_at, 14, 1) = ':' THEN unixepoch(substr(created_at, 1, 21) || ltrim(substr(created_at, 22),
+        '0123456789')) * 1000 + CAST(substr(created_at, 20, 4) * 1000 + 0.5 AS INTEGER)
+       WHEN length(created_at) = 10 THEN unixepoch(created_at || ' 00:00') * 1000 END);
+
+CREATE INDEX IF NOT EXISTS main.payload_by_kill_switch
+ON event_payloads(kill_switch_event_id,
+  CASE WHEN substr(created_at, 24) = 'Z' AND substr(created_at, 20, 1) = '.'
+        AND substr(created_at, 12, 2) < '24' THEN unixepoch(created_at) * 1000 + substr(created_at, 21, 3)
+       WHEN substr(created_at, 5, 1) <> '-' OR substr(created_at, 12, 2) = '24' THEN NULL
+       WHEN substr(created_at, 14, 1) = ':' AND substr(created_at, 20, 1) <> '.' THEN unixepoch(created_at) * 1000
+       WHEN substr(created_at, 14, 1) = ':' THEN unixepoch(substr(created_at, 1, 21) || ltrim(substr(created_at, 22),
+        '0123456789')) * 1000 + CAST(substr(created_at, 20, 4) * 1000 + 0.5 AS INTEGER)
+       WHEN length(created_at) = 10 THEN unixepoch(created_at || ' 00:00') * 1000 END)
+WHERE kill_switch_event_id IS NOT NULL;
+
+-- The next two indexes together contain every row once, with its size: the rows
+-- that clean-up may remove, and the others. So counting never reads a body.
+CREATE INDEX IF NOT EXISTS main.payload_by_age ON event_payloads(
+  CASE WHEN substr(created_at, 24) = 'Z' AND substr(created_at, 20, 1) = '.'
+        AND substr(created_at, 12, 2) < '24' THEN unixepoch(created_at) * 1000 + substr(created_at, 21, 3)
+       WHEN substr(created_at, 5, 1) <> '-' OR substr(created_at, 12, 2) = '24' THEN NULL
+       WHEN substr(created_at, 14, 1) = ':' AND substr(created_at, 20, 1) <> '.' THEN unixepoch(created_at) * 1000
+       WHEN substr(created_at, 14, 1) = ':' THEN unixepoch(substr(created_at, 1, 21) || ltrim(substr(created_at, 22),
+        '0123456789')) * 1000 + CAST(substr(created_at, 20, 4) * 1000 + 0.5 AS INTEGER)
+       WHEN length(created_at) = 10 THEN unixepoch(created_at || ' 00:00') * 1000 END,
+  size_bytes, id)
+WHERE purpose = 'archive' AND pinned = 0;
+
+CREATE INDEX IF NOT EXISTS main.payload_kept
+ON event_payloads(purpose, pinned, size_bytes, id)
+WHERE purpose <> 'archive' OR pinned <> 0;
+
+----------------------------------------------------------------- inserts --
+
+-- REPLACE would take a protected row that has this id, or this rowid. (-1: none
+-- was given.) A plain INSERT fails without our help, and INSERT OR IGNORE of a
+-- pinned id passes and changes nothing. A lost row keeps its id for itself.
+CREATE TRIGGER IF NOT EXISTS main.payload_insert_replace
+BEFORE INSERT ON event_payloads
+WHEN EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.id)
+  OR (EXISTS (SELECT 1 FROM event_payloads WHERE id = NEW.id)
+      AND EXISTS (SELECT 1 FROM payload_protected WHERE id = NEW.id))
+  OR (NEW.rowid <> -1 AND EXISTS (SELECT 1 FROM payload_protected WHERE payload_rowid = NEW.rowid))
+BEGIN
+  SELECT RAISE(ABORT, 'PinnedError: a row with this id was pinned and is missing; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
+   WHERE EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.id)
+     AND NOT EXISTS (SELECT 1 FROM event_payloads WHERE id = NEW.id);
+  DELETE FROM sqlite_sequence WHERE rowid = -1;
+  INSERT OR IGNORE INTO sqlite_sequence(rowid, name, seq)
+  VALUES (-1, 'blackbox_probe', 0), (-1, 'blackbox_probe', 1);
+  SELECT RAISE(ABORT, 'PinnedError: a pinned row has this id or rowid and cannot be overwritten; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
+    FROM sqlite_sequence WHERE rowid = -1 AND seq = 1;
+END;
+
+-- Fires only if the row was really written. Sets the columns that the schema
+-- computes, and the pin. A trigger of the user may have prevented either.
+CREATE TRIGGER IF NOT EXISTS main.payload_insert
+AFTER INSERT ON event_payloads
+BEGIN
+  SELECT RAISE(ABORT, 'ValidationError: rowid -1 is reserved; omit the rowid')
+   WHERE NEW.rowid = -1; -- for the BEFORE trigger it means no rowid
+  SELECT RAISE(ABORT, 'PinnedError: a pinned row has this id and cannot be overwritten; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
+   WHERE EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.id);
+  SELECT RAISE(ABORT, 'ValidationError: event_id and agent_id must be text that is not empty; set both')
+   WHERE typeof(NEW.event_id) <> 'text' OR NEW.event_id = ''
+      OR typeof(NEW.agent_id) <> 'text' OR NEW.agent_id = '';
+  SELECT RAISE(ABORT, 'ValidationError: created_at must be a date such as 2026-01-31T12:00:00.000Z or 2026-01-31 12:00:00')
+   WHERE NOT CASE WHEN typeof(NEW.created_at) = 'text' -- the usual form, quickly
+                   AND (NEW.created_at GLOB '????-??-??T[01]?:??:??.???Z'
+                        OR NEW.created_at GLOB '????-??-??T2[0-3]:??:??.???Z')
+                  THEN unixepoch(NEW.created_at) IS NOT NULL
+                  ELSE NOT EXISTS (SELECT 1 FROM payload_times
+                                    WHERE rid = NEW.rowid AND at IS NULL) END;
+  SELECT RAISE(ABORT, 'ValidationError: pinned must be 0 or 1')
+   WHERE NEW.pinned NOT IN (0, 1);
+  UPDATE event_payloads
+     SET id = coalesce(id,
+           lower(hex(randomblob(4))) || '-' || lower(hex(randomblob(2))) || '-4' ||
+           substr(lower(hex(randomblob(2))), 2) || '-' ||
+           substr('89ab', 1 + (random() & 3), 1) ||
+           substr(lower(hex(randomblob(2))), 2) || '-' || lower(hex(randomblob(6)))),
+         pinned = max(coalesce(pinned, 0), purpose = 'evidence'),
+         size_bytes = coalesce(length(CAST(request_body AS BLOB)), 0)
+                    + coalesce(length(CAST(response_body AS BLOB)), 0)
+   WHERE rowid = NEW.rowid
+     AND (NEW.id IS NULL OR NEW.pinned IS NULL
+          OR (NEW.purpose = 'evidence' AND NEW.pinned = 0)
+          OR NEW.size_bytes IS NOT coalesce(length(CAST(NEW.request_body AS BLOB)), 0)
+                                 + coalesce(length(CAST(NEW.response_body AS BLOB)), 0));
+  INSERT INTO payload_pinning(id, wanted)
+  VALUES (coalesce(NEW.id, (SELECT id FROM event_payloads WHERE rowid = NEW.rowid)),
+          NEW.pinned <> 0 OR NEW.purpose = 'evidence');
+  SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads or payload_ledger prevents this row from being pinned; drop the trigger')
+    FROM event_payloads AS e
+   WHERE e.rowid = NEW.rowid AND (NEW.pinned <> 0 OR NEW.purpose = 'evidence')
+     AND NOT EXISTS (SELECT 1 FROM payload_pins AS p WHERE p.id = e.id);
+END;
+
+-- On a view: INSERT .. SELECT into a table with triggers makes a temporary table.
+CREATE TRIGGER IF NOT EXISTS main.payload_pinning_insert
+INSTEAD OF INSERT ON payload_pinning
+WHEN NEW.wanted AND NEW.id IS NOT NULL
+ AND NOT EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.id)
+BEGIN
+  INSERT INTO payload_ledger(id) VALUES (NEW.id);
+END;
+
+----------------------------------------------------------------- updates --
+
+CREATE TRIGGER IF NOT EXISTS main.payload_update_check
+BEFORE UPDATE ON event_payloads
+BEGIN
+  -- A protected row cannot change, with four exceptions: size_bytes is corrected,
+  -- a missing id is set, the pin is set, and the pin is cleared after the ledger
+  -- has recorded the unpin.
+  SELECT RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
+   WHERE (coalesce(OLD.pinned, 0) <> 0
+          OR EXISTS (SELECT 1 FROM payload_pins WHERE id = OLD.id)
+          OR (OLD.purpose IS 'evidence'
+              AND NOT EXISTS (SELECT 1 FROM payload_unpins WHERE payload_id = OLD.id)))
+     AND NOT (NEW.rowid = OLD.rowid
+              AND (NEW.id IS OLD.id COLLATE BINARY OR OLD.id IS NULL)
+              AND NEW.event_id IS OLD.event_id COLLATE BINARY AND NEW.agent_id IS OLD.agent_id COLLATE BINARY
+              AND NEW.purpose IS OLD.purpose COLLATE BINARY AND NEW.created_at IS OLD.created_at COLLATE BINARY
+              AND NEW.kill_switch_event_id IS OLD.kill_switch_event_id COLLATE BINARY
+              AND NEW.request_body IS OLD.request_body COLLATE BINARY
+              AND NEW.response_body IS OLD.response_body COLLATE BINARY
+              AND (NEW.size_bytes IS OLD.size_bytes
+                   OR NEW.size_bytes IS coalesce(length(CAST(OLD.request_body AS BLOB)), 0)
+                                      + coalesce(length(CAST(OLD.response_body AS BLOB)), 0))
+              AND (NEW.pinned IS OLD.pinned OR NEW.pinned IS 1
+                   OR (NEW.pinned IS 0
+                       AND NOT EXISTS (SELECT 1 FROM payload_pins WHERE id = OLD.id)
+                       AND EXISTS (SELECT 1 FROM payload_unpins WHERE payload_id = OLD.id))));
+  -- UPDATE OR REPLACE would delete the row that has this id or rowid.
+  SELECT RAISE(ABORT, 'PinnedError: a pinned row has this id and cannot be overwritten; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
+   WHERE NEW.id IS NOT OLD.id COLLATE BINARY
+     AND (EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.id)
+          OR EXISTS (SELECT 1 FROM payload_protected WHERE id = NEW.id AND payload_rowid <> OLD.rowid));
+  SELECT RAISE(ABORT, 'PinnedError: this rowid belongs to a pinned row; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
+    FROM payload_protected
+   WHERE NEW.rowid <> OLD.rowid AND payload_rowid = NEW.rowid;
+  SELECT RAISE(ABORT, 'ValidationError: rowid -1 is reserved; use another rowid')
+   WHERE NEW.rowid = -1 AND OLD.rowid <> -1;
+  SELECT RAISE(ABORT, 'ValidationError: event_id and agent_id must be text that is not empty; set both')
+   WHERE (NEW.event_id IS NOT OLD.event_id AND (typeof(NEW.event_id) <> 'text' OR NEW.event_id = ''))
+      OR (NEW.agent_id IS NOT OLD.agent_id AND (typeof(NEW.agent_id) <> 'text' OR NEW.agent_id = ''));
+  SELECT RAISE(ABORT, 'ValidationError: created_at must be a date such as 2026-01-31T12:00:00.000Z or 2026-01-31 12:00:00')
+   WHERE NEW.created_at IS NOT OLD.created_at
+     AND CASE WHEN substr(NEW.created_at, 24) = 'Z' AND substr(NEW.created_at, 20, 1) = '.'
+               AND substr(NEW.created_at, 12, 2) < '24' THEN unixepoch(NEW.created_at) * 1000 + substr(NEW.created_at, 21, 3)
+              WHEN substr(NEW.created_at, 5, 1) <> '-' OR substr(NEW.created_at, 12, 2) = '24' THEN NULL
+              WHEN substr(NEW.created_at, 14, 1) = ':' AND substr(NEW.created_at, 20, 1) <> '.' THEN unixepoch(NEW.created_at) * 1000
+              WHEN substr(NEW.created_at, 14, 1) = ':' THEN unixepoch(substr(NEW.created_at, 1, 21) || ltrim(substr(NEW.created_at, 22),
+               '0123456789')) * 1000 + CAST(substr(NEW.created_at, 20, 4) * 1000 + 0.5 AS INTEGER)
+              WHEN length(NEW.created_at) = 10 THEN unixepoch(NEW.created_at || ' 00:00') * 1000 END IS NULL;
+  SELECT RAISE(ABORT, 'ValidationError: pinned must be 0 or 1')
+   WHERE NEW.pinned IS NOT OLD.pinned AND NEW.pinned IS NOT 0 AND NEW.pinned IS NOT 1;
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_update
+AFTER UPDATE ON event_payloads
+BEGIN
+  SELECT RAISE(ABORT, 'PinnedError: a pinned row has this id and cannot be overwritten; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
+   WHERE NEW.id IS NOT OLD.id
+     AND EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.id);
+  UPDATE event_payloads
+     SET pinned = max(pinned, purpose = 'evidence' AND OLD.purpose <> 'evidence'),
+         size_bytes = coalesce(length(CAST(request_body AS BLOB)), 0)
+                    + coalesce(length(CAST(response_body AS BLOB)), 0)
+   WHERE rowid = NEW.rowid
+     AND ((NEW.purpose = 'evidence' AND OLD.purpose <> 'evidence' AND NEW.pinned = 0)
+          OR NEW.size_bytes IS NOT coalesce(length(CAST(NEW.request_body AS BLOB)), 0)
+                                 + coalesce(length(CAST(NEW.response_body AS BLOB)), 0));
+  INSERT INTO payload_pinning(id, wanted)
+  VALUES (NEW.id, NEW.pinned <> 0
+          OR (NEW.purpose = 'evidence' AND OLD.purpose <> 'evidence')
+          OR (OLD.id IS NULL AND NEW.purpose = 'evidence'));
+  SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads or payload_ledger prevents this row from being pinned; drop the trigger')
+   WHERE NEW.id IS NOT NULL
+     AND (NEW.pinned <> 0
+          OR (NEW.purpose = 'evidence' AND OLD.purpose <> 'evidence'))
+     AND NOT EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.id);
+END;
+
+----------------------------------------------------------------- deletes --
+
+CREATE TRIGGER IF NOT EXISTS main.payload_delete_check
+BEFORE DELETE ON event_payloads
+WHEN coalesce(OLD.pinned, 0) <> 0
+  OR EXISTS (SELECT 1 FROM payload_pins WHERE id = OLD.id)
+  OR (OLD.purpose IS 'evidence'
+      AND NOT EXISTS (SELECT 1 FROM payload_unpins WHERE payload_id = OLD.id))
+BEGIN
+  SELECT RAISE(ABORT, 'PinnedError: a pinned row cannot be deleted; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)');
+END;
+
+-- Plain deletes of one minute share a receipt; a bulk act has payload_state.removed.
+CREATE TRIGGER IF NOT EXISTS main.payload_delete
+AFTER DELETE ON event_payloads
+WHEN NOT EXISTS (SELECT 1 FROM payload_state AS s
+                   JOIN retention_log AS r ON r.id = s.removed
+                  WHERE s.bulk = 1
+                    AND r.at = CAST((julianday('now') - 2440587.5) * 86400000.0
+                                    AS INTEGER))
+BEGIN
+  INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest, newest)
+  SELECT CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER),
+         'payload', 'manual', 1, OLD.size_bytes, r.at, r.at
+    FROM (SELECT CASE WHEN substr(OLD.created_at, 24) = 'Z' AND substr(OLD.created_at, 20, 1) = '.'
+                       AND substr(OLD.created_at, 12, 2) < '24' THEN unixepoch(OLD.created_at) * 1000 + substr(OLD.created_at, 21, 3)
+                      WHEN substr(OLD.created_at, 5, 1) <> '-' OR substr(OLD.created_at, 12, 2) = '24' THEN NULL
+                      WHEN substr(OLD.created_at, 14, 1) = ':' AND substr(OLD.created_at, 20, 1) <> '.' THEN unixepoch(OLD.created_at) * 1000
+                      WHEN substr(OLD.created_at, 14, 1) = ':' THEN unixepoch(substr(OLD.created_at, 1, 21) || ltrim(substr(OLD.created_at, 22),
+                       '0123456789')) * 1000 + CAST(substr(OLD.created_at, 20, 4) * 1000 + 0.5 AS INTEGER)
+                      WHEN length(OLD.created_at) = 10 THEN unixepoch(OLD.created_at || ' 00:00') * 1000 END AS at) AS r;
+END;
+
+------------------------------------------------------------------ ledger --
+
+CREATE TRIGGER IF NOT EXISTS main.payload_ledger_insert
+BEFORE INSERT ON payload_ledger
+BEGIN
+  SELECT RAISE(ABORT, 'PinnedError: payload_ledger is written by triggers only; pin a row with UPDATE event_payloads SET pinned = 1')
+   WHERE (NEW.pin IS NOT NULL AND NEW.pin IS NOT -1)
+      OR (NEW.columns, NEW.hash, NEW.at, NEW.actor, NEW.reason, NEW.event_id,
+          NEW.agent_id, NEW.kill_switch_event_id)
+         IS NOT (NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)
+      OR typeof(NEW.token) <> 'integer' OR NEW.token NOT BETWEEN 0 AND 4294967295
+      OR EXISTS (SELECT 1 FROM payload_ledger WHERE pin = NEW.pin)
+      OR EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.id)
+      OR NOT EXISTS (SELECT 1 FROM event_payloads
+                      WHERE id = NEW.id AND id IS NEW.id COLLATE BINARY
+                        AND (pinned <> 0 OR purpose = 'evidence'));
+END;
+
+-- Two changes are allowed for a pin in force: its hash is set, and it ends, with
+-- an actor, a reason and the current time.
+CREATE TRIGGER IF NOT EXISTS main.payload_ledger_update
+BEFORE UPDATE ON payload_ledger
+BEGIN
+  SELECT RAISE(ABORT, 'PinnedError: payload_ledger is a record and cannot be changed; to unpin a row, INSERT INTO payload_unpins(payload_id, actor, reason)')
+   WHERE NOT coalesce(
+           OLD.at IS NULL AND NEW.pin IS OLD.pin AND NEW.id IS OLD.id
+           AND NEW.token IS OLD.token
+           AND ((NEW.hash IS OLD.hash AND NEW.columns IS OLD.columns
+                 AND NEW.at IS CAST((julianday('now') - 2440587.5) * 86400000.0
+                                    AS INTEGER)
+                 AND (NEW.event_id, NEW.agent_id, NEW.kill_switch_event_id)
+                     IS (SELECT event_id, agent_id, kill_switch_event_id
+                           FROM event_payloads WHERE id = OLD.id))
+                OR (OLD.hash IS NULL AND typeof(NEW.columns) = 'integer'
+                    AND length(NEW.hash) = 64
+                    AND NEW.hash NOT GLOB '*[^0-9a-f]*'
+                    AND (NEW.at, NEW.actor, NEW.reason, NEW.event_id,
+                         NEW.agent_id, NEW.kill_switch_event_id)
+                        IS (NULL, NULL, NULL, NULL, NULL, NULL))), 0);
+END;
+
+-- Both are visible text, without characters that could hide something.
+CREATE TRIGGER IF NOT EXISTS main.payload_ledger_reason
+BEFORE UPDATE OF at ON payload_ledger
+WHEN OLD.at IS NULL AND NEW.at IS NOT NULL
+BEGIN
+  SELECT CASE
+           WHEN NOT coalesce(
+                  typeof(NEW.actor) = 'text' AND instr(NEW.actor, char(0)) = 0
+                  AND NEW.actor NOT GLOB '*[' || char(1) || '-' || char(31, 127)
+                                         || '-' || char(159) || ']*'
+                  AND NEW.actor GLOB mark, 0)
+           THEN RAISE(ABORT, 'ValidationError: actor must be visible text without control characters')
+           WHEN NOT coalesce(
+                  typeof(NEW.reason) = 'text' AND instr(NEW.reason, char(0)) = 0
+                  AND replace(replace(replace(NEW.reason, char(9), ''), char(10), ''), char(13), '')
+                      NOT GLOB '*[' || char(1) || '-' || char(31, 127) || '-'
+                               || char(159) || ']*'
+                  AND NEW.reason GLOB mark, 0)
+           THEN RAISE(ABORT, 'ValidationError: reason must be visible text without control characters other than tabs and line ends')
+         END
+    FROM (SELECT '*[^' || char(1) || '-' || char(32) || char(127) || '-' ||
+                 char(160, 173, 847, 1564, 4447, 4448, 5760, 6068, 6069, 6155) ||
+                 '-' || char(6158, 8192) || '-' || char(8207, 8232) || '-' ||
+                 char(8239, 8287) || '-' || char(8303, 10240, 12288, 12644, 65024)
+                 || '-' || char(65039, 65279, 65440, 65529) || '-' ||
+                 char(65531, 917504) || '-' || char(921599) || ']*' AS mark);
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_ledger_delete
+BEFORE DELETE ON payload_ledger
+BEGIN
+  SELECT RAISE(ABORT, 'PinnedError: payload_ledger is a record and cannot be deleted; to unpin a row, INSERT INTO payload_unpins(payload_id, actor, reason)');
+END;
+
+-- The length of the ledger is stored in two places. Both numbers only grow, by one
+-- entry at a time.
+CREATE TRIGGER IF NOT EXISTS main.payload_ledger_added
+AFTER INSERT ON payload_ledger
+BEGIN
+  UPDATE payload_state SET entries = entries + 1, digest = digest + NEW.token
+   WHERE one = 1;
+  UPDATE blackbox_ledgers SET entries = entries + 1, digest = digest + NEW.token
+   WHERE domain = 'payload';
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_ledger_closed
+AFTER UPDATE OF at ON payload_ledger
+WHEN OLD.at IS NULL AND NEW.at IS NOT NULL
+BEGIN
+  UPDATE payload_state SET closed = closed + 1 WHERE one = 1;
+  UPDATE blackbox_ledgers SET closed = closed + 1 WHERE domain = 'payload';
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_state_update
+BEFORE UPDATE OF entries, closed, digest ON payload_state
+WHEN NOT coalesce(
+       (NEW.entries = OLD.entries + 1 AND NEW.closed = OLD.closed
+        AND NEW.digest - OLD.digest BETWEEN 0 AND 4294967295)
+       OR (NEW.entries = OLD.entries AND NEW.closed = OLD.closed + 1
+           AND NEW.digest = OLD.digest), 0)
+BEGIN
+  SELECT RAISE(ABORT, 'PinnedError: the length of the ledger is written by triggers only and cannot be changed');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_ledgers_update
+BEFORE UPDATE ON blackbox_ledgers
+WHEN OLD.domain = 'payload' AND NOT coalesce(
+       NEW.domain = 'payload'
+       AND ((NEW.entries = OLD.entries + 1 AND NEW.closed = OLD.closed
+             AND NEW.digest - OLD.digest BETWEEN 0 AND 4294967295)
+            OR (NEW.entries = OLD.entries AND NEW.closed = OLD.closed + 1
+                AND NEW.digest = OLD.digest)), 0)
+BEGIN
+  SELECT RAISE(ABORT, 'PinnedError: the length of the ledger is written by triggers only and cannot be changed');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_ledgers_insert
+BEFORE INSERT ON blackbox_ledgers
+WHEN EXISTS (SELECT 1 FROM blackbox_ledgers WHERE domain = NEW.domain AND domain = 'payload')
+BEGIN
+  SELECT RAISE(ABORT, 'PinnedError: the length of the ledger is written by triggers only and cannot be changed');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_ledgers_delete
+BEFORE DELETE ON blackbox_ledgers
+WHEN OLD.domain = 'payload'
+BEGIN
+  SELECT RAISE(ABORT, 'PinnedError: the length of the ledger is written by triggers only and cannot be changed');
+END;
+
+--------------------------------------------------- rows found in the table --
+
+-- Rows of the program that made the table get an id, the correct size, and pins.
+UPDATE main.event_payloads
+   SET id = lower(hex(randomblob(4))) || '-' || lower(hex(randomblob(2))) || '-4' ||
+            substr(lower(hex(randomblob(2))), 2) || '-' ||
+            substr('89ab', 1 + (random() & 3), 1) ||
+            substr(lower(hex(randomblob(2))), 2) || '-' || lower(hex(randomblob(6)))
+ WHERE id IS NULL;
+
+UPDATE main.event_payloads
+   SET pinned = (purpose = 'evidence' OR id IN (SELECT id FROM main.payload_pins))
+ WHERE pinned IS NULL;
+
+UPDATE main.event_payloads
+   SET size_bytes = coalesce(length(CAST(request_body AS BLOB)), 0)
+                  + coalesce(length(CAST(response_body AS BLOB)), 0)
+ WHERE NOT EXISTS (SELECT 1 FROM main.blackbox_domains WHERE domain = 'payload')
+   AND size_bytes IS NOT coalesce(length(CAST(request_body AS BLOB)), 0)
+                       + coalesce(length(CAST(response_body AS BLOB)), 0);
+
+-- On later runs: pins that were lost meanwhile, unless the evidence was unpinned.
+UPDATE main.event_payloads SET pinned = 1
+ WHERE (purpose <> 'archive' OR pinned <> 0)
+   AND id NOT IN (SELECT id FROM main.payload_pins)
+   AND (pinned <> 0 OR id NOT IN (SELECT payload_id FROM main.payload_unpins));
+
+INSERT INTO main.retention_rules(rule, domain, "view", setting, unit_ms)
+VALUES ('payload.age', 'payload', 'payload_due', 'payload.retention_days', 86400000)
+ON CONFLICT (rule) DO UPDATE
+   SET domain = excluded.domain, "view" = excluded."view",
+       setting = excluded.setting, unit_ms = excluded.unit_ms;
+
+INSERT INTO main.blackbox_domains(domain, version) VALUES ('payload', 2)
+ON CONFLICT (domain) DO UPDATE SET version = excluded.version;
