@@ -53,6 +53,11 @@ def by_hand(path, sql):
     db.close()
 
 
+def protects():
+    """Whether a connection with the module may not write its tables."""
+    return os.environ.get("BLACKBOX_DEFENSIVE") == "1" and sqlite3.sqlite_version_info < (3, 44)
+
+
 def shell(*args, stdin=None):
     """Runs the sqlite3 shell; returns its output, errors included."""
     env = dict(os.environ)

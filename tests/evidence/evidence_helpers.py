@@ -1,6 +1,7 @@
 """What the evidence tests share: actions, reference rules, and a buffer."""
 import json
 import random
+import sqlite3
 
 from conftest import one, rows
 
@@ -26,12 +27,15 @@ def well(db, name="rec"):
     assert rows(db, "SELECT * FROM blackbox_check") == []
 
 
-def unguarded(db, guard, sql):
+def unguarded(path, guard, sql):
     """Runs a statement that a trigger refuses, to simulate damage."""
-    text = one(db, "SELECT sql FROM sqlite_schema WHERE name = ?", guard)
-    db.execute(f"DROP TRIGGER {guard}")
-    db.execute(sql)
-    db.execute(text)
+    plain = sqlite3.connect(path, isolation_level=None)
+    text = one(plain, "SELECT sql FROM sqlite_schema WHERE name = ?", guard)
+    plain.execute(f"DROP TRIGGER {guard}")
+    plain.execute(sql)
+    plain.execute(text)
+    plain.close()
+
 
 TYPES = ["cdp_semantic", "cdp_power", "dom_selector", "css_selector",
          "evidence_scoring", "vision_ocr", "coordinates", "made_up"]

@@ -5,7 +5,7 @@ import sqlite3
 
 import pytest
 
-from conftest import connect, one, rows
+from conftest import by_hand, connect, one, protects, rows
 from evidence_helpers import ADD, MAKE, action, approved, random_action, second_shape, well
 
 
@@ -179,11 +179,17 @@ def test_keep_screenshots_and_pins(rec):
 
 
 @pytest.mark.parametrize("damage", ["{broken", "5", "[{}]", " [1]"])
-def test_damaged_rows_are_kept_told_and_do_not_stop_the_others(rec, damage):
+def test_damaged_rows_are_kept_told_and_do_not_stop_the_others(rec, path, damage):
     put(rec, [action(0), action(1), "\n\t " + json.dumps(action(2))])
     overflowed = one(rec, "SELECT using_overflow FROM evidence_stats('rec')")
-    table = "main.evidence_overflow_actions" if overflowed else "rec_actions"
-    rec.execute(f"UPDATE {table} SET action = ? WHERE rid = 2", (damage,))
+    table = "evidence_overflow_actions" if overflowed else "rec_actions"
+    change = f"UPDATE {table} SET action = '{damage}' WHERE rid = 2"
+    if rows(rec, "SELECT 1 FROM temp.sqlite_schema WHERE name = ?", table):
+        if protects():
+            pytest.skip("only this connection has the table, and may not write it")
+        rec.execute(change)
+    else:
+        by_hand(path, change)
     done = approve(rec)
     assert done["problems"] == [{"id": "x1", "path": "$", "problem": "damaged JSON"}]
     assert rows(rec, "SELECT id, pruned FROM rec") == [("x0", 1), ("x1", 0), ("x2", 1)]

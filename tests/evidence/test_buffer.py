@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from conftest import ROOT, connect, needs_protection, one, rows, shell
+from conftest import ROOT, by_hand, connect, needs_protection, one, rows, shell
 from evidence_helpers import ADD, MAKE, unguarded, well
 
 @pytest.fixture
@@ -157,20 +157,19 @@ def test_pushed_down_reads_say_so_and_are_right(rec):
     assert rows(rec, "SELECT id FROM rec WHERE timestamp = NULL") == []
 
 
-def test_screenshot_and_action_are_not_read_unless_asked_for(rec):
+def test_screenshot_and_action_are_not_read_unless_asked_for(rec, path):
     rec.execute(ADD, ("a", 1, "{}", b"x"))
-    rec.execute("DROP TABLE rec_shots")
-    rec.execute("PRAGMA writable_schema = RESET")
+    by_hand(path, "DROP TABLE rec_shots")
     assert rows(rec, "SELECT id, action FROM rec") == [("a", "{}")]
     with pytest.raises(sqlite3.OperationalError, match="rec_shots"):
         rows(rec, "SELECT screenshot FROM rec")
-    rec.execute("DROP TABLE rec_actions")
+    by_hand(path, "DROP TABLE rec_actions")
     assert rows(rec, "SELECT id, timestamp, size_bytes FROM rec") == [("a", 1, 103)]
 
 
-def test_an_update_reads_no_column_that_it_does_not_set(rec):
+def test_an_update_reads_no_column_that_it_does_not_set(rec, path):
     rec.execute(ADD, ("a", 1, "{}", b"x"))
-    rec.execute("UPDATE rec_actions SET action = 'damaged'")
+    by_hand(path, "UPDATE rec_actions SET action = 'damaged'")
     rec.execute("UPDATE rec SET screenshot = x'0203' WHERE id = 'a'")
     assert rows(rec, "SELECT screenshot FROM rec") == [(b"\2\3",)]
 
@@ -411,7 +410,7 @@ def test_untrusted_schema(rec):
 
 
 def test_newer_or_broken_tables_are_named(rec, path):
-    rec.execute("UPDATE rec_state SET version = 2")
+    by_hand(path, "UPDATE rec_state SET version = 2")
     with pytest.raises(sqlite3.OperationalError, match="VersionError.*version 2"):
         connect(path).execute("SELECT * FROM rec")
     for sql in ("SELECT evidence_stats('rec')", "SELECT evidence_export('rec')",
@@ -424,29 +423,27 @@ def test_newer_or_broken_tables_are_named(rec, path):
         if "TABLE" not in sql:  # here the message comes from SQLite
             assert "VersionError" in str(caught.value)
     assert "VersionError" in str(rows(connect(path), "SELECT * FROM blackbox_check"))
-    rec.execute("DROP TRIGGER rec_statedelete")
-    rec.execute("DELETE FROM rec_state")
+    by_hand(path, "DROP TRIGGER rec_statedelete; DELETE FROM rec_state")
     with pytest.raises(sqlite3.DatabaseError, match="CorruptedDataError.*rec_state"):
         connect(path).execute("SELECT * FROM rec")
     with pytest.raises(sqlite3.DatabaseError, match="CorruptedDataError"):
         rec.execute(ADD, ("z", 1, "{}", None))
 
 
-def test_check_finds_what_was_tampered_with(rec):
+def test_check_finds_what_was_tampered_with(rec, path):
     rec.execute(ADD, ("a", 1, "{}", b"1"))
-    rec.execute("DROP TRIGGER rec_rowsdelete")
-    rec.execute("UPDATE rec_state SET bytes = 7")
-    unguarded(rec, "rec_shotsdelete", "DELETE FROM rec_shots")
-    rec.execute("UPDATE rec_actions SET action = '{oops'")
+    by_hand(path, "DROP TRIGGER rec_rowsdelete; UPDATE rec_state SET bytes = 7")
+    unguarded(path, "rec_shotsdelete", "DELETE FROM rec_shots")
+    by_hand(path, "UPDATE rec_actions SET action = '{oops'")
     found = " ".join(f"{r[1]} {r[2]}" for r in rows(rec, "SELECT * FROM blackbox_check"))
     for word in ("rec_rowsdelete", "counters differ", "no screenshot", "damaged JSON"):
         assert word in found
 
 
-def test_damaged_json_is_reported_with_its_id_and_others_stay_readable(rec):
+def test_damaged_json_is_reported_with_its_id_and_others_stay_readable(rec, path):
     for name in "abc":
         rec.execute(ADD, (name, ord(name), "{}", b"s"))
-    rec.execute("UPDATE rec_actions SET action = '{oops' WHERE rid = 2")
+    by_hand(path, "UPDATE rec_actions SET action = '{oops' WHERE rid = 2")
     with pytest.raises(sqlite3.DatabaseError, match="CorruptedDataError.*'b'"):
         rows(rec, "SELECT action FROM rec")
     assert rows(rec, "SELECT id, action FROM rec WHERE id <> 'b'") == [
@@ -457,10 +454,10 @@ def test_damaged_json_is_reported_with_its_id_and_others_stay_readable(rec):
     well(rec)
 
 
-def test_json_that_is_no_object_is_damage_too(rec):
+def test_json_that_is_no_object_is_damage_too(rec, path):
     for name in "ab":
         rec.execute(ADD, (name, ord(name), "{}", b"s"))
-    rec.execute("UPDATE rec_actions SET action = '[5]' WHERE rid = 1")
+    by_hand(path, "UPDATE rec_actions SET action = '[5]' WHERE rid = 1")
     with pytest.raises(sqlite3.DatabaseError, match="CorruptedDataError.*'a'.*not a JSON object"):
         rows(rec, "SELECT action FROM rec")
     exported = json.loads(one(rec, "SELECT evidence_export('rec')"))
@@ -474,10 +471,10 @@ def test_json_that_is_no_object_is_damage_too(rec):
     "UPDATE rec SET action = '{\"new\":1}' WHERE id = 'b'",
     "INSERT OR REPLACE INTO rec(id, timestamp, action, screenshot) "
     "VALUES ('b', 98, '{\"new\":1}', x'73')"])
-def test_an_action_that_is_gone_is_named_and_can_be_given_again(rec, repair):
+def test_an_action_that_is_gone_is_named_and_can_be_given_again(rec, path, repair):
     for name in "abc":
         rec.execute(ADD, (name, ord(name), "{}", b"s"))
-    unguarded(rec, "rec_actionsdelete", "DELETE FROM rec_actions WHERE rid = 2")
+    unguarded(path, "rec_actionsdelete", "DELETE FROM rec_actions WHERE rid = 2")
     with pytest.raises(sqlite3.DatabaseError, match="CorruptedDataError.*'b'"):
         rows(rec, "SELECT action FROM rec")
     exported = json.loads(one(rec, "SELECT evidence_export('rec')"))

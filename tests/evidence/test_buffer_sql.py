@@ -3,7 +3,7 @@ import sqlite3
 
 import pytest
 
-from conftest import ROOT, connect, rows, shell
+from conftest import ROOT, by_hand, connect, rows, shell
 
 TEXT = (ROOT / "sql" / "evidence_buffer.sql").read_text()
 STATE = ("INSERT INTO tape_state(one, version, max_size_bytes, prune_threshold, "
@@ -95,14 +95,16 @@ def test_a_screenshot_changes_with_its_size(tape):
 
 # ---- buffers whose rules differ from the file ----
 
-def age(db):
+def age(path):
     """Removes from a buffer what an older version did not have."""
+    db = sqlite3.connect(path, isolation_level=None)
     db.execute("DROP VIEW rec_check")
     db.execute("DROP VIEW rec_note")
     db.execute("DROP TRIGGER rec_rowsdelete")
     db.execute("CREATE TRIGGER rec_rowsdelete BEFORE DELETE ON rec_rows BEGIN SELECT 1; END")
     index = rows(db, "SELECT name FROM sqlite_schema WHERE name GLOB 'rec_oldestshot*'")
     db.execute(f"DROP INDEX {index[0][0]}")
+    db.close()
 
 
 @pytest.fixture
@@ -113,9 +115,9 @@ def rec(db):
 
 
 @pytest.mark.parametrize("begin", ["", "BEGIN"])
-def test_an_install_puts_an_older_buffer_right(rec, begin):
+def test_an_install_puts_an_older_buffer_right(rec, path, begin):
     whole = rows(rec, "SELECT type, name FROM sqlite_schema WHERE type <> 'index' ORDER BY 2")
-    age(rec)
+    age(path)
     told = rows(rec, "SELECT object, problem FROM blackbox_check WHERE object <> 'rec'")
     assert {o for o, _ in told} == {
         "rec_check", "rec_note", "rec_noted", "rec_rowsdelete", "rec_oldestshot"}
@@ -126,29 +128,29 @@ def test_an_install_puts_an_older_buffer_right(rec, begin):
     assert whole == rows(
         rec, "SELECT type, name FROM sqlite_schema WHERE type <> 'index' ORDER BY 2")
     assert len(rows(rec, "SELECT 1 FROM sqlite_schema WHERE name GLOB 'rec_oldestshot*'")) == 1
+    if begin:
+        rec.execute("COMMIT")
     with pytest.raises(sqlite3.IntegrityError, match="PinnedError"):
-        rec.execute("DELETE FROM rec_rows")
+        by_hand(path, "DELETE FROM rec_rows")
 
 
-def test_the_check_names_what_contradicts(rec):
+def test_the_check_names_what_contradicts(rec, path):
     rec.execute("INSERT INTO rec(id, action, screenshot) VALUES('b', '{}', x'01')")
-    rec.execute("UPDATE rec_state SET bytes = 7")
-    rec.execute("DROP TRIGGER rec_shotsdelete")
-    rec.execute("DELETE FROM rec_shots")
+    by_hand(path, "UPDATE rec_state SET bytes = 7; DROP TRIGGER rec_shotsdelete; "
+                  "DELETE FROM rec_shots")
     assert sorted(rows(rec, "SELECT object, problem FROM blackbox_check")) == [
         ("rec_rows", "no screenshot for 'b'"),
         ("rec_shotsdelete", "trigger is missing; run blackbox_install()"),
         ("rec_state", "counters differ from the rows")]
-    rec.execute("DROP TRIGGER rec_actionsupdated")
-    rec.execute("DROP TRIGGER rec_actionsupdate")
-    rec.execute("UPDATE rec_actions SET action = '[]'")
+    by_hand(path, "DROP TRIGGER rec_actionsupdated; DROP TRIGGER rec_actionsupdate; "
+                  "UPDATE rec_actions SET action = '[]'")
     assert [r for r in rows(rec, "SELECT object, problem FROM blackbox_check")
             if "JSON" in r[1]] == [("rec_actions", "damaged JSON of 'a'"),
                                    ("rec_actions", "damaged JSON of 'b'")]
 
 
-def test_a_table_that_was_altered_is_named(rec):
-    rec.execute("ALTER TABLE rec_gone ADD COLUMN more")
+def test_a_table_that_was_altered_is_named(rec, path):
+    by_hand(path, "ALTER TABLE rec_gone ADD COLUMN more")
     assert rows(rec, "SELECT object, problem FROM blackbox_check") == [
         ("rec_gone", "table is not as it was made; save the rows that can be read, DROP TABLE rec, and "
                      "create it again")]

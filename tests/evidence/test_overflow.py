@@ -334,7 +334,7 @@ def test_evidence_that_the_file_lost_is_named(rec, path):
     fill(rec, 4, 5)
     plain = sqlite3.connect(path, isolation_level=None)
     plain.execute("DELETE FROM evidence_overflow WHERE id = 'r001'")
-    unguarded(plain, "evidence_actions_delete", "DELETE FROM evidence_overflow_actions "
+    unguarded(path, "evidence_actions_delete", "DELETE FROM evidence_overflow_actions "
               "WHERE rid = (SELECT rid FROM evidence_overflow WHERE id = 'r002')")
     with pytest.raises(sqlite3.DatabaseError, match="screenshot of evidence 'r001'"):
         rows(rec, "SELECT screenshot FROM rec")

@@ -5,7 +5,7 @@ import sqlite3
 
 import pytest
 
-from conftest import connect, one, rows
+from conftest import by_hand, connect, one, rows
 from evidence_helpers import ADD, MAKE, well
 
 
@@ -145,20 +145,23 @@ def test_one_large_capture_does_not_empty_the_buffer(rec, begin):
         with pytest.raises(sqlite3.DataError, match="DataTooLargeError.*5001.*half.*5000"):
             rec.execute(sql)
         assert rows(rec, "SELECT * FROM rec") == before
-    with pytest.raises(sqlite3.IntegrityError, match="DataTooLargeError.*half"):
-        rec.execute("INSERT INTO rec_put(rid, id, timestamp, pinned, mask, place, action, "
-                    "screenshot, confidence) VALUES(99, 'c', 3, 0, 0, 2, '{}', "
-                    "zeroblob(4899), -1)")
-    with pytest.raises(sqlite3.IntegrityError, match="DataTooLargeError.*half"):
-        rec.execute("INSERT INTO rec_put(rid, id, timestamp, pinned, mask, place, action, "
-                    "screenshot, confidence) VALUES(2, 'r1', 3, 0, 4, 2, NULL, "
-                    "zeroblob(4899), -1)")
-    assert rows(rec, "SELECT * FROM rec") == before
     rec.execute("UPDATE rec SET screenshot = zeroblob(4898) WHERE id = 'r1'")
     rec.execute("INSERT INTO rec(id, timestamp, action, screenshot) "
                 "VALUES('half', 99, '{}', zeroblob(4898))")
     assert len(names(rec)) == 16
     well(rec)
+
+
+@pytest.mark.parametrize("values", [
+    "99, 'c', 3, 0, 0, 2, '{}', zeroblob(4899), -1",
+    "2, 'r1', 3, 0, 4, 2, NULL, zeroblob(4899), -1"])
+def test_one_large_capture_in_plain_sql_does_not_empty_the_buffer(rec, path, values):
+    fill(rec, 15, 400)
+    before = rows(rec, "SELECT * FROM rec")
+    with pytest.raises(sqlite3.IntegrityError, match="DataTooLargeError.*half"):
+        by_hand(path, "INSERT INTO rec_put(rid, id, timestamp, pinned, mask, place, action, "
+                      f"screenshot, confidence) VALUES({values})")
+    assert rows(rec, "SELECT * FROM rec") == before
 
 
 def test_a_row_larger_than_half_of_a_smaller_maximum_may_shrink(rec):
