@@ -8,6 +8,7 @@
 #include "cache/cache.h"
 #include "evidence/evidence.h"
 #include "rollout/rollout.h"
+#include "retention/retention.h"
 SQLITE_EXTENSION_INIT1
 
 #include <stdatomic.h>
@@ -16,15 +17,17 @@ SQLITE_EXTENSION_INIT1
 #define MIN_SQLITE 3038000
 
 /* sql/<domain>.sql, made into C by the build. */
-extern const char bxSqlCore[], bxSqlEvidence[], bxSqlRollout[];
+extern const char bxSqlCore[], bxSqlEvidence[], bxSqlRollout[],
+    bxSqlRetention[];
 
 /* The domains; core is first. */
 static const BxDomain aDomain[] = {
     {.zName = "core",
         .zTable = "blackbox_domains",
-        .iVersion = 2,
+        .iVersion = 3,
         .zSql = bxSqlCore,
-        .zGuarded = ",retention_log,"},
+        .xAdopt = bxCoreUpgrade,
+        .zGuarded = ",retention_log,retention_rules,"},
     {.zName = "payload",
         .zTable = "payload_state",
         .zNewest = "payload_evidence",
@@ -57,6 +60,12 @@ static const BxDomain aDomain[] = {
         .xMend = bxRolloutMend,
         .zFailed = "WriteError: Write failed: ",
         .zOptional = BX_ROLLOUT_SEARCH},
+    {.zName = "retention",
+        .zTable = "retention_refusals",
+        .iVersion = 1,
+        .zSql = bxSqlRetention,
+        .xCheck = bxRetentionCheck,
+        .zGuarded = ",retention_refusals,"},
 };
 
 /* name, minimum and maximum number of arguments, kind, implementation */
@@ -132,6 +141,10 @@ static const BxTable aTables[] = {
         "max_size_bytes, memory_bytes, pinned_bytes, needs_pruning, owner, "
         "only HIDDEN",
         14, 0, 1, bxEvStatsTable},
+    {"retention_plan",
+        "domain, \"table\", key, bytes, rule, at, due, age_ms, reason, "
+        "blocked_by, now HIDDEN",
+        10, 0, 1, bxRetentionPlan},
     {"rollout_context", "sequence, timestamp, type, payload, rollout HIDDEN", 4,
         1, 1, bxRolloutContext},
     {"rollout_dropped", "item_type, payload_type, items, bytes, rollout HIDDEN",

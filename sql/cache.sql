@@ -836,14 +836,17 @@ INSERT INTO main.cache_presets(preset, name, value) VALUES
   ('recycle', 'cache.max_age_days', 30)
 ON CONFLICT (preset, name) DO UPDATE SET value = excluded.value;
 
-INSERT INTO main.retention_rules(rule, domain, "view", setting, unit_ms) VALUES
-  ('cache.age', 'cache', 'cache_due_items', 'cache.max_age_days', 86400000),
-  ('cache.expired', 'cache', 'cache_due_expired', NULL, NULL),
-  ('cache.idle', 'cache', 'cache_due_sessions', 'cache.idle_ms', 1),
-  ('cache.abandoned', 'cache', 'cache_due_abandoned', 'cache.max_idle_days', 86400000)
+INSERT INTO main.retention_rules(rule, domain, "view", setting, unit_ms, "table")
+VALUES
+  ('cache.age', 'cache', 'cache_due_items', 'cache.max_age_days', 86400000, 'cache_items'),
+  ('cache.expired', 'cache', 'cache_due_expired', NULL, NULL, 'cache_items'),
+  ('cache.idle', 'cache', 'cache_due_sessions', 'cache.idle_ms', 1, 'cache_sessions'),
+  ('cache.abandoned', 'cache', 'cache_due_abandoned', 'cache.max_idle_days', 86400000,
+   'cache_sessions')
 ON CONFLICT (rule) DO UPDATE
    SET domain = excluded.domain, "view" = excluded."view",
-       setting = excluded.setting, unit_ms = excluded.unit_ms;
+       setting = excluded.setting, unit_ms = excluded.unit_ms,
+       "table" = excluded."table";
 
 INSERT INTO main.cache_state(one) VALUES (1) ON CONFLICT (one) DO NOTHING;
 INSERT INTO main.cache_limits(one) VALUES (1) ON CONFLICT (one) DO NOTHING;

@@ -4,7 +4,8 @@
 --         blackbox_setting_defs  every setting: default, range, meaning
 --         blackbox_settings      the settings that differ from their default
 --         retention_log          receipts: what was removed, and by which rule
---         retention_rules        where each domain lists what may be removed
+--         retention_rules        what each rule removes: the rows that a view of
+--                                a domain lists, or old rows of your own table
 --         blackbox_ledgers       the number of entries in a domain's ledger, and
 --                                their sum: a copy outside of the domain
 --         blackbox_probe         lets a trigger detect a REPLACE
@@ -220,14 +221,53 @@ CREATE TABLE IF NOT EXISTS main.blackbox_probe(
 -- A row of "view" is due when its "at" lies before
 --   now - (value of "setting") * unit_ms
 -- or, if setting is NULL, before now. Each such view has the columns key, bytes,
--- at and blocked_by (NULL, or the reason why the row stays).
+-- at and blocked_by (NULL, or the reason why the row stays). A DELETE on the view
+-- removes rows that are not blocked, with a receipt. "table" is the table whose
+-- rows the view lists.
+--
+-- A rule without a view is a rule of the user: rows of "table" go that are older
+-- than age_ms. "key" is its unique column, "time" its column with the time, and
+-- format says what that column contains: ms or s (since 1970 UTC), or text.
 CREATE TABLE IF NOT EXISTS main.retention_rules(
   rule    TEXT PRIMARY KEY,
-  domain  TEXT NOT NULL,
-  "view"  TEXT NOT NULL,
+  domain  TEXT NOT NULL DEFAULT 'user',
+  "view"  TEXT,
   setting TEXT,
-  unit_ms INTEGER
+  unit_ms INTEGER,
+  "table" TEXT,
+  "key"   TEXT,
+  "time"  TEXT,
+  format  TEXT NOT NULL DEFAULT 'ms',
+  age_ms  INTEGER
 ) WITHOUT ROWID;
 
-INSERT INTO main.blackbox_domains(domain, version) VALUES ('core', 2)
+CREATE TRIGGER IF NOT EXISTS main.retention_rules_insert
+BEFORE INSERT ON retention_rules
+BEGIN
+  SELECT RAISE(ABORT, 'ValidationError: a rule needs a name, and a view or a table with key, time and age_ms; name its columns as text, and give age_ms in milliseconds above 0')
+   WHERE NOT coalesce(
+           typeof(NEW.rule) = 'text' AND NEW.rule <> ''
+           AND (typeof(NEW."view") = 'text'
+                OR (typeof(NEW."table") = 'text' AND typeof(NEW."key") = 'text'
+                    AND typeof(NEW."time") = 'text'
+                    AND typeof(NEW.age_ms) = 'integer' AND NEW.age_ms > 0)), 0);
+  SELECT RAISE(ABORT, 'ValidationError: format must be ms, s or text')
+   WHERE NEW.format NOT IN ('ms', 's', 'text');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.retention_rules_update
+BEFORE UPDATE ON retention_rules
+BEGIN
+  SELECT RAISE(ABORT, 'ValidationError: a rule needs a name, and a view or a table with key, time and age_ms; name its columns as text, and give age_ms in milliseconds above 0')
+   WHERE NOT coalesce(
+           typeof(NEW.rule) = 'text' AND NEW.rule <> ''
+           AND (typeof(NEW."view") = 'text'
+                OR (typeof(NEW."table") = 'text' AND typeof(NEW."key") = 'text'
+                    AND typeof(NEW."time") = 'text'
+                    AND typeof(NEW.age_ms) = 'integer' AND NEW.age_ms > 0)), 0);
+  SELECT RAISE(ABORT, 'ValidationError: format must be ms, s or text')
+   WHERE NEW.format NOT IN ('ms', 's', 'text');
+END;
+
+INSERT INTO main.blackbox_domains(domain, version) VALUES ('core', 3)
 ON CONFLICT (domain) DO UPDATE SET version = excluded.version;

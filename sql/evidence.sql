@@ -315,11 +315,13 @@ ON CONFLICT (name) DO UPDATE
        high = excluded.high, choices = excluded.choices,
        meaning = excluded.meaning;
 
-INSERT INTO main.retention_rules(rule, domain, "view", setting, unit_ms)
-VALUES ('evidence.orphans', 'evidence', 'evidence_due', 'evidence.orphan_days', 86400000)
+INSERT INTO main.retention_rules(rule, domain, "view", setting, unit_ms, "table")
+VALUES ('evidence.orphans', 'evidence', 'evidence_due', 'evidence.orphan_days', 86400000,
+        'evidence_overflow')
 ON CONFLICT (rule) DO UPDATE
    SET domain = excluded.domain, "view" = excluded."view",
-       setting = excluded.setting, unit_ms = excluded.unit_ms;
+       setting = excluded.setting, unit_ms = excluded.unit_ms,
+       "table" = excluded."table";
 
 INSERT INTO main.blackbox_domains(domain, version) VALUES ('evidence', 1)
 ON CONFLICT (domain) DO UPDATE SET version = excluded.version;

@@ -466,11 +466,13 @@ UPDATE main.event_payloads SET pinned = 1
    AND id NOT IN (SELECT id FROM main.payload_pins)
    AND (pinned <> 0 OR id NOT IN (SELECT payload_id FROM main.payload_unpins));
 
-INSERT INTO main.retention_rules(rule, domain, "view", setting, unit_ms)
-VALUES ('payload.age', 'payload', 'payload_due', 'payload.retention_days', 86400000)
+INSERT INTO main.retention_rules(rule, domain, "view", setting, unit_ms, "table")
+VALUES ('payload.age', 'payload', 'payload_due', 'payload.retention_days', 86400000,
+        'event_payloads')
 ON CONFLICT (rule) DO UPDATE
    SET domain = excluded.domain, "view" = excluded."view",
-       setting = excluded.setting, unit_ms = excluded.unit_ms;
+       setting = excluded.setting, unit_ms = excluded.unit_ms,
+       "table" = excluded."table";
 
 INSERT INTO main.blackbox_domains(domain, version) VALUES ('payload', 2)
 ON CONFLICT (domain) DO UPDATE SET version = excluded.version;

@@ -591,10 +591,11 @@ CREATE TABLE IF NOT EXISTS main.rollout_about(
 CREATE INDEX IF NOT EXISTS main.rollout_prompt
 ON rollout_about(prompt_id) WHERE prompt_id IS NOT NULL;
 
-INSERT INTO main.retention_rules(rule, domain, "view", setting, unit_ms)
-VALUES ('rollout.expired', 'rollout', 'rollout_due', NULL, NULL)
+INSERT INTO main.retention_rules(rule, domain, "view", setting, unit_ms, "table")
+VALUES ('rollout.expired', 'rollout', 'rollout_due', NULL, NULL, 'rollouts')
 ON CONFLICT (rule) DO UPDATE SET domain = excluded.domain, "view" = excluded."view",
-  setting = excluded.setting, unit_ms = excluded.unit_ms;
+  setting = excluded.setting, unit_ms = excluded.unit_ms,
+  "table" = excluded."table";
 
 INSERT INTO main.blackbox_domains(domain, version) VALUES ('rollout', 2)
 ON CONFLICT (domain) DO UPDATE SET version = excluded.version;

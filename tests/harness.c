@@ -284,6 +284,7 @@ static const struct {
     {"rollout", aRolloutOperation},
     {"evidence", aEvidenceOperation},
     {"cache", aCacheOperation},
+    {"retention,payload,rollout,evidence,cache", aRetentionOperation},
 };
 #define N_DOMAIN ((int)(sizeof(aDomain) / sizeof(aDomain[0])))
 

@@ -18,6 +18,9 @@ i64 bxInstalledVersion(BxStmts *p, const BxDomain *pDomain, BxErr *pErr);
 /* Makes the schema and its domains the result: "main: core, payload". */
 void bxReturnDomains(BxCall *p, BxStmts *pStmts);
 
+/* Upgrades core of an older version (upgrade.c). */
+void bxCoreUpgrade(BxStmts *p, BxErr *pErr);
+
 void bxInstall(BxCall *p);   /* blackbox_install() */
 void bxUninstall(BxCall *p); /* blackbox_uninstall() */
 void bxVersion(BxCall *p);   /* blackbox_version() */

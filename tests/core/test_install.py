@@ -327,7 +327,7 @@ def test_call_row_without_arguments(path, arguments):
     db = connect(path)
     db.execute("INSERT INTO blackbox_call VALUES('blackbox_install', ?)", (arguments,))
     assert rows(db, "SELECT * FROM blackbox_check") == []
-    assert one(db, "SELECT count(*) FROM blackbox_domains") == 5
+    assert one(db, "SELECT count(*) FROM blackbox_domains") == 6
 
 
 @pytest.mark.parametrize(

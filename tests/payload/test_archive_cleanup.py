@@ -234,8 +234,9 @@ def test_plan_lists_exactly_what_the_act_removes(archive):
     assert before - set(ids(archive)) == {r[0] for r in due}
     assert receipts(archive, "rows, bytes") \
         == [(len(due), sum(r[1] for r in due))]
-    assert rows(archive, "SELECT * FROM retention_rules WHERE domain = 'payload'") \
-        == [("payload.age", "payload", "payload_due", "payload.retention_days", DAY)]
+    assert rows(archive, 'SELECT rule, "view", setting, unit_ms, "table" FROM retention_rules'
+                " WHERE domain = 'payload'") \
+        == [("payload.age", "payload_due", "payload.retention_days", DAY, "event_payloads")]
 
 
 # ---- receipts

@@ -125,4 +125,17 @@
   CACHE(SESSION, "f4e8g1h2", "{}", "2000")                                     \
   CACHE(OTHER_SESSION, "f4e8g1h1", "[1.0]", "3000")
 
+/* Something due in every domain, and in a table of the user. */
+#define RETAINED                                                               \
+  ARCHIVE EXPIRED CACHED                                                       \
+      "INSERT INTO evidence_owners(owner, buffer, claim, seen)"                \
+      "  VALUES('o', 'b', 'c', 1000);"                                         \
+      "INSERT INTO evidence_overflow VALUES(1,'o','x',1000,5,0,0,0,1,0);"      \
+      "INSERT INTO evidence_overflow_actions VALUES(1,'[1,2]');"               \
+      "CREATE TABLE notes(id INTEGER PRIMARY KEY, at);"                        \
+      "INSERT INTO notes VALUES(1, 1000), (2, 2000), (3, 3e14);"               \
+      "INSERT INTO retention_rules(rule, \"table\", key, time, age_ms) VALUES" \
+      "  ('mine', 'notes', 'id', 'at', 1000),"                                 \
+      "  ('gone', 'nowhere', 'id', 'at', 1000);"
+
 #endif

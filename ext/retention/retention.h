@@ -1,0 +1,44 @@
+/*
+** retention.h: what is built on the rules of all domains: the plan. The rules
+** are rows of retention_rules in sql/core.sql.
+*/
+#ifndef BX_RETENTION_H
+#define BX_RETENTION_H
+
+#include "../core/core.h"
+
+/* One row of retention_rules as SQL. The texts are expressions and conditions
+** on zFrom, and contain no parameters unless it is said. */
+typedef struct RetentionRule {
+  char *zRule, *zDomain, *zTable, *zReason;
+  char *zFrom;    /* the due view or the table, quoted, with its schema */
+  char *zKey;     /* unique */
+  char *zBytes;   /* of a row */
+  char *zAt;      /* its time */
+  char *zBlocked; /* NULL, or why the row stays */
+  char *zDue;     /* whether it is due, of a pinned row too */
+  char *zUpTo;    /* whether zAt <= ?1, or more; an index can serve it */
+  char *zProblem; /* why the rule cannot be applied, or NULL */
+  int bOwn;       /* the sweep writes the receipt: no trigger does */
+  i64 nAge;       /* milliseconds from zAt until the row is due */
+} RetentionRule;
+
+typedef struct RetentionRules {
+  RetentionRule *a;
+  int n;
+  i64 nAlloc;
+} RetentionRules;
+
+/* rule.c */
+/* Reads the rules of p's schema, for the time iNow. End with
+** bxRetentionFree(). */
+void bxRetentionRead(RetentionRules *pRules, BxStmts *p, i64 iNow, BxErr *pErr);
+void bxRetentionFree(RetentionRules *pRules);
+/* Lists rules that cannot be applied. */
+void bxRetentionCheck(BxStmts *p, BxProblems *pOut);
+
+/* plan.c */
+/* The query of retention_plan(). */
+sqlite3_stmt *bxRetentionPlan(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
+
+#endif
