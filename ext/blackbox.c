@@ -80,9 +80,11 @@ static const BxFunction aFunctions[] = {
     {"payload_extract", 2, 2, BX_WRITE, bxPayloadExtract},
     {"payload_flush", 0, 0, BX_OWN, bxPayloadFlush},
     {"payload_kill_switch", 3, 3, BX_WRITE, bxPayloadKillSwitch},
+    {"payload_prompt", 1, 1, BX_READ, bxPayloadPrompt},
     {"payload_queue", 4, 5, BX_OWN, bxPayloadQueue},
     {"payload_save_evidence", 2, 2, BX_WRITE, bxPayloadSaveEvidence},
     {"payload_stats", 0, 0, BX_READ, bxPayloadStats},
+    {"payload_tools", 1, 1, BX_READ, bxPayloadTools},
     {"payload_unpin", 3, 3, BX_WRITE, bxPayloadUnpin},
     {"cache_cleanup_orphans", 0, 3, BX_WRITE, bxCacheCleanupOrphans},
     {"cache_cleanup_outdated", 0, 3, BX_WRITE, bxCacheCleanupOutdated},
@@ -129,6 +131,10 @@ static const BxFunction aFunctions[] = {
 static const BxTable aTables[] = {
     {"blackbox_check", "schema, object, problem, only HIDDEN", 3, 0, 1,
         bxCheck},
+    {"payload_usage",
+        "model, input, cache_write, cache_read, output, reasoning, "
+        "of_request HIDDEN, of_response HIDDEN",
+        6, 0, 2, bxPayloadUsage},
     {"payload_waiting", "rows, bytes, oldest, error, waiting_of", 5, 0, 0,
         bxPayloadWaiting},
     {"cache_list",
@@ -175,6 +181,9 @@ static const BxModule aModule[] = {
 /* Virtual tables. */
 static int registerModules(Bx *bx) {
   int rc = bxRegisterModule(bx, "payload_ring", &bxRingModule);
+  if (rc == SQLITE_OK) {
+    rc = bxRegisterModule(bx, "payload_calls", &bxCallsModule);
+  }
   if (rc == SQLITE_OK) rc = bxQueueRegister(bx);
   if (rc == SQLITE_OK) rc = bxEvRegister(bx);
   if (rc == SQLITE_OK) {

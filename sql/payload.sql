@@ -3,6 +3,7 @@
 -- guards are in the second file.
 --
 -- Continued in sql/payload_tables.sql
+-- Continued in sql/payload_detection.sql
 --
 -- Both files run alone after core.sql, in this order, any number of times. An
 -- event_payloads table that another program made is taken over in place. (A

@@ -21,6 +21,7 @@
 #include "vtable.h"     /* virtual tables that own tables */
 #include "value.h"      /* arguments, the time, ids */
 #include "json.h"       /* JSON: checked, written, cut */
+#include "tree.h"       /* JSON: looked at in many places */
 #include "command.h"    /* functions, and blackbox_call */
 #include "savepoint.h"  /* all or nothing */
 #include "table.h"      /* table-valued functions */

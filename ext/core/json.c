@@ -43,7 +43,7 @@ static int isHex(const char *z) {
   return isDigit(z) || (*z >= 'a' && *z <= 'f') || (*z >= 'A' && *z <= 'F');
 }
 
-static const char *skipSpace(const char *z) {
+const char *bxSkipSpace(const char *z) {
   while (*z == ' ' || *z == '\n' || *z == '\t' || *z == '\r') z++;
   return z;
 }
@@ -70,7 +70,7 @@ static const char *skipEscape(const char *z) {
   }
 }
 
-static const char *skipString(const char *z) {
+const char *bxSkipString(const char *z) {
   if (*z != '"') return 0;
   z++;
   while (*z != '"') {
@@ -108,9 +108,9 @@ static const char *skipNumber(const char *z) {
   return z;
 }
 
-static const char *skipScalar(const char *z) {
+const char *bxSkipScalar(const char *z) {
   switch (*z) {
-    case '"': return skipString(z);
+    case '"': return bxSkipString(z);
     case 't': return strncmp(z, "true", 4) == 0 ? z + 4 : 0;
     case 'f': return strncmp(z, "false", 5) == 0 ? z + 5 : 0;
     case 'n': return strncmp(z, "null", 4) == 0 ? z + 4 : 0;
@@ -120,9 +120,9 @@ static const char *skipScalar(const char *z) {
 
 /* A key and its colon. */
 static const char *skipKey(const char *z) {
-  z = skipString(skipSpace(z));
-  if (z != 0) z = skipSpace(z);
-  return z != 0 && *z == ':' ? skipSpace(z + 1) : 0;
+  z = bxSkipString(bxSkipSpace(z));
+  if (z != 0) z = bxSkipSpace(z);
+  return z != 0 && *z == ':' ? bxSkipSpace(z + 1) : 0;
 }
 
 static int inObject(const Look *p) {
@@ -145,7 +145,7 @@ static void push(Look *p, int bObject) {
 /* The opening of a level, or the whole of an empty one. */
 static const char *skipOpening(Look *p, const char *z, int *pbEmpty) {
   int bObject = *z == '{';
-  z = skipSpace(z + 1);
+  z = bxSkipSpace(z + 1);
   *pbEmpty = *z == (bObject ? '}' : ']');
   if (*pbEmpty) return z + 1;
   if (p->nDepth == MAX_DEPTH) return 0;
@@ -157,9 +157,9 @@ static const char *skipOpening(Look *p, const char *z, int *pbEmpty) {
 ** that end here. */
 static const char *skipBetween(Look *p, const char *z) {
   for (;;) {
-    z = skipSpace(z);
+    z = bxSkipSpace(z);
     if (p->nDepth == 0) return z;
-    if (*z == ',') return inObject(p) ? skipKey(z + 1) : skipSpace(z + 1);
+    if (*z == ',') return inObject(p) ? skipKey(z + 1) : bxSkipSpace(z + 1);
     if (*z != (inObject(p) ? '}' : ']')) return 0;
     z++;
     p->nDepth--;
@@ -176,7 +176,7 @@ static const char *skipValue(const char *z) {
       z = skipOpening(&look, z, &bEmpty);
       if (!bEmpty) continue;
     } else {
-      z = skipScalar(z);
+      z = bxSkipScalar(z);
     }
     if (z != 0 && look.nDepth > 0) z = skipBetween(&look, z);
   } while (z != 0 && look.nDepth > 0);
@@ -186,9 +186,9 @@ static const char *skipValue(const char *z) {
 int bxSurelyJson(const char *z, i64 n) {
   const char *zEnd = z + n;
   assert(n >= 0 && *zEnd == 0);
-  z = skipValue(skipSpace(z));
+  z = skipValue(bxSkipSpace(z));
   assert(z == 0 || z <= zEnd);
-  return z != 0 && skipSpace(z) == zEnd;
+  return z != 0 && bxSkipSpace(z) == zEnd;
 }
 
 static char *putEscape(char *zOut, unsigned char c) {
@@ -340,7 +340,7 @@ static const char *cutMember(Cut *p, const char *z, const BxCut *aCut,
   const char *zValue = skipKey(z);
   const BxCut *pCut;
   if (zValue == 0) return 0;
-  pCut = findCut(p, aCut, z, skipString(z), pmSeen);
+  pCut = findCut(p, aCut, z, bxSkipString(z), pmSeen);
   if (pCut->eHow == BX_CUT_ALL) return skipValue(zValue);
   if ((*pnKept)++ > 0) sqlite3_str_appendchar(p->pOut, 1, ',');
   cutAppend(p, z, zValue);
@@ -352,13 +352,13 @@ static const char *cutObject(Cut *p, const char *z, const BxCut *aCut) {
   int nKept = 0;
   assert(*z == '{');
   sqlite3_str_appendchar(p->pOut, 1, '{');
-  z = skipSpace(z + 1);
+  z = bxSkipSpace(z + 1);
   while (*z != '}') {
     z = cutMember(p, z, aCut, &mSeen, &nKept);
     if (z == 0) return 0;
-    z = skipSpace(z);
+    z = bxSkipSpace(z);
     if (*z != ',') break;
-    z = skipSpace(z + 1);
+    z = bxSkipSpace(z + 1);
     if (*z != '"') return 0;
   }
   sqlite3_str_appendchar(p->pOut, 1, '}');
@@ -368,15 +368,15 @@ static const char *cutObject(Cut *p, const char *z, const BxCut *aCut) {
 static const char *cutArray(Cut *p, const char *z, const BxCut *aCut) {
   assert(*z == '[');
   sqlite3_str_appendchar(p->pOut, 1, '[');
-  z = skipSpace(z + 1);
+  z = bxSkipSpace(z + 1);
   while (*z != ']') {
     if (*z != '{') p->bStrange = 1;
     z = *z == '{' ? cutObject(p, z, aCut) : cutValue(p, z, 0);
     if (z == 0) return 0;
-    z = skipSpace(z);
+    z = bxSkipSpace(z);
     if (*z != ',') break;
     sqlite3_str_appendchar(p->pOut, 1, ',');
-    z = skipSpace(z + 1);
+    z = bxSkipSpace(z + 1);
     if (*z == ']') return 0;
   }
   sqlite3_str_appendchar(p->pOut, 1, ']');
@@ -403,7 +403,7 @@ static const char *skipCharacter(const char *z) {
 
 /* Copies the first BX_CUT_CHARS characters of a string, as they are written. */
 static const char *cutText(Cut *p, const char *z) {
-  const char *zEnd = skipString(z), *zLast = z + 1;
+  const char *zEnd = bxSkipString(z), *zLast = z + 1;
   int n;
   if (zEnd == 0) return 0;
   for (n = 0; n < BX_CUT_CHARS && *zLast != '"'; n++) {
@@ -439,9 +439,9 @@ BxCutResult bxJsonCut(
   Cut cut = {pOut, 0, 0};
   const char *zEnd = z + n;
   assert(n >= 0 && *zEnd == 0);
-  z = cutValue(&cut, skipSpace(z), pCut);
+  z = cutValue(&cut, bxSkipSpace(z), pCut);
   assert(z == 0 || z <= zEnd);
-  if (z == 0 || skipSpace(z) != zEnd) return BX_CUT_UNSURE;
+  if (z == 0 || bxSkipSpace(z) != zEnd) return BX_CUT_UNSURE;
   if (cut.bOdd) return BX_CUT_ODD;
   return cut.bStrange ? BX_CUT_STRANGE : BX_CUT_DONE;
 }

@@ -29,6 +29,11 @@
 /* 1: json_valid() accepts these n bytes, which a NUL follows. 0: ask
 ** json_valid(). */
 int bxSurelyJson(const char *z, i64 n);
+/* The position after the token at z, or NULL if z is not at such a token. The
+** terminator of the text stops them. */
+const char *bxSkipSpace(const char *z);
+const char *bxSkipString(const char *z);
+const char *bxSkipScalar(const char *z); /* a string, number or word */
 /* Appends a text as a JSON string. */
 void bxAppendJson(sqlite3_str *pOut, const char *z, int n);
 /* Writes a text as a JSON string, without a NUL after it. Returns its end. */

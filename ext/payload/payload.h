@@ -153,4 +153,10 @@ void bxPayloadExtract(BxCall *p);
 i64 bxRingKillSwitch(
     Ring *p, const char *zAgent, const char *zEvent, BxErr *pErr);
 
+/* calls.c: what an exchange says */
+extern const sqlite3_module bxCallsModule;
+void bxPayloadPrompt(BxCall *p);
+void bxPayloadTools(BxCall *p);
+sqlite3_stmt *bxPayloadUsage(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
+
 #endif

@@ -656,7 +656,7 @@ def test_check_finds_beside_pins_without_hash(tmp_path, damage, found):
     import re
     path = tmp_path / "plain.db"
     db = sqlite3.connect(path, isolation_level=None)
-    for name in ("core", "payload", "payload_tables"):
+    for name in ("core", "payload", "payload_tables", "payload_detection"):
         db.executescript((ROOT / f"sql/{name}.sql").read_text())
     db.execute(PUT)
     db.execute("INSERT INTO event_payloads(id, event_id, agent_id, purpose) "

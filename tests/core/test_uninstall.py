@@ -239,7 +239,8 @@ def test_in_defensive_mode(path):
 
 
 def test_what_the_stock_shell_installed_goes_as_well(path):
-    for domain in ["core", *DOMAINS, "payload_tables", "rollout_tables"]:
+    for domain in ["core", *DOMAINS, "payload_tables", "payload_detection",
+                   "rollout_tables"]:
         shell(path, stdin=(ROOT / "sql" / f"{domain}.sql").read_text())
     db = connect(path)
     assert rows(db, "SELECT * FROM blackbox_check") == []

@@ -56,6 +56,25 @@
   "\"responseBody\":null,\"timestamp\":7000},"                                 \
   "{\"event_id\":\"j2\",\"agent_id\":\"a\",\"request_body\":\"p\","            \
   "\"timestamp\":8000}]'"
+/* An exchange with a model. */
+#define REQUEST                                                                \
+  "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"go\"},"     \
+  "{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"c1\",\"function\":{"      \
+  "\"name\":\"f\",\"arguments\":\"{\\\"b\\\":1,\\\"a\\\":[{}]}\"}}]},{"        \
+  "\"role\":"                                                                  \
+  "\"tool\",\"tool_call_id\":\"c1\",\"content\":\"Error: no\"}],"              \
+  "\"tools\":[{\"function\":{\"name\":\"g\"}},{\"function\":{\"name\":"        \
+  "\"f\"}}]}"
+#define RESPONSE                                                               \
+  "{\"choices\":[{\"message\":{\"content\":\"again\",\"tool_calls\":[{"        \
+  "\"id\":\"c2\",\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}]}}],"     \
+  "\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":2}}"
+#define STREAM                                                                 \
+  "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":"       \
+  "\"c1\",\"function\":{\"name\":\"f\",\"arguments\":\"{\"}}]}}]}\n"           \
+  "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,"              \
+  "\"function\":{\"arguments\":\"}\"}}]}}]}\n"                                 \
+  "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":5}}\n"
 #define CALL(command, arguments)                                               \
   "INSERT INTO blackbox_call(command, arguments) VALUES('" command             \
   "','" arguments "')"

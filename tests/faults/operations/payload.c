@@ -180,6 +180,16 @@ const Operation aPayloadOperation[] = {
         "SELECT payload_stats(); SELECT payload_db_size(); SELECT * FROM "
         "payload_waiting; SELECT blackbox_version(), blackbox_debug()",
         0},
+    {"read an exchange", 0, 0,
+        "SELECT * FROM payload_calls('" REQUEST "', '" RESPONSE
+        "'); SELECT * FROM payload_usage('" REQUEST "', '" RESPONSE
+        "'); SELECT payload_prompt('" REQUEST "'), payload_tools(CAST('" REQUEST
+        "' AS BLOB))",
+        0},
+    {"read an exchange with a stream", 0, 0,
+        "SELECT * FROM payload_calls(NULL, '" STREAM
+        "'); SELECT * FROM payload_usage(NULL, '" STREAM "')",
+        0},
     {"check", ARCHIVE, 0, "SELECT * FROM blackbox_check", 0},
     {"check hashes", ARCHIVE "SELECT blackbox_install();", 0,
         "SELECT * FROM blackbox_check", 0},

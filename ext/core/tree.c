@@ -1,0 +1,318 @@
+/*
+** tree.c: a JSON text as the list of its values.
+**
+** One pass over the text writes a node for each value, in the order of the
+** text. So a reader that looks at many places of one text walks over it once.
+** Nothing is decoded before somebody asks for it.
+*/
+#include "core.h"
+SQLITE_EXTENSION_INIT3
+
+#include <stdlib.h>
+#include <string.h>
+
+/* As in json.c: SQLite before 3.45 has other limits. */
+#define TREE_DEPTH 960
+
+typedef struct TreeReader {
+  BxTree *pTree;
+  BxErr *pErr;
+  int nDepth;
+  int aOpen[TREE_DEPTH]; /* the nodes whose ends are not yet read */
+} TreeReader;
+
+static int addNode(TreeReader *p, const char *z) {
+  BxTree *pTree = p->pTree;
+  BxNode *a;
+  if (pTree->n >= BX_TREE_MAX) return -1;
+  a = bxGrow(pTree->a, pTree->n, &pTree->nAlloc, sizeof(*a), p->pErr);
+  if (a == 0) return -1;
+  pTree->a = a;
+  a += pTree->n;
+  a->iAt = (int)(z - pTree->z);
+  a->nByte = 0;
+  a->iNext = 0;
+  return (int)pTree->n++;
+}
+
+static void closeNode(TreeReader *p, int iNode, const char *zEnd) {
+  BxNode *pNode = &p->pTree->a[iNode];
+  pNode->nByte = (int)(zEnd - p->pTree->z) - pNode->iAt;
+  pNode->iNext = (int)p->pTree->n;
+}
+
+static const char *readString(TreeReader *p, const char *z) {
+  int iNode = addNode(p, z);
+  z = iNode < 0 ? 0 : bxSkipScalar(z);
+  if (z != 0) closeNode(p, iNode, z);
+  return z;
+}
+
+/* A key and its colon. */
+static const char *treeKey(TreeReader *p, const char *z) {
+  z = bxSkipSpace(z);
+  if (*z != '"') return 0;
+  z = readString(p, z);
+  if (z != 0) z = bxSkipSpace(z);
+  return z != 0 && *z == ':' ? bxSkipSpace(z + 1) : 0;
+}
+
+static int isOpenObject(const TreeReader *p) {
+  return BX_TREE_KIND(p->pTree, p->aOpen[p->nDepth - 1]) == '{';
+}
+
+/* The beginning of an object or array: up to its first value. *pbDone: it has
+** none. */
+static const char *readOpening(TreeReader *p, const char *z, int *pbDone) {
+  int iNode = addNode(p, z), bObject = *z == '{';
+  *pbDone = 0;
+  if (iNode < 0) return 0;
+  z = bxSkipSpace(z + 1);
+  if (*z == (bObject ? '}' : ']')) {
+    *pbDone = 1;
+    closeNode(p, iNode, z + 1);
+    return z + 1;
+  }
+  if (p->nDepth == TREE_DEPTH) return 0;
+  p->aOpen[p->nDepth++] = iNode;
+  return bObject ? treeKey(p, z) : z;
+}
+
+/* From the end of a value to the next one, or to the end of all. */
+static const char *readBetween(TreeReader *p, const char *z) {
+  while (p->nDepth > 0) {
+    int bObject = isOpenObject(p);
+    z = bxSkipSpace(z);
+    if (*z == ',') return bObject ? treeKey(p, z + 1) : bxSkipSpace(z + 1);
+    if (*z != (bObject ? '}' : ']')) return 0;
+    closeNode(p, p->aOpen[--p->nDepth], ++z);
+  }
+  return z;
+}
+
+const char *bxTreeRead(BxTree *p, const char *z, BxErr *pErr) {
+  TreeReader reader;
+  int bDone = 1;
+  if (pErr->rc != SQLITE_OK) return 0;
+  reader.pTree = p;
+  reader.pErr = pErr;
+  reader.nDepth = 0;
+  p->z = z = bxSkipSpace(z);
+  p->n = 0;
+  do {
+    if (*z == '{' || *z == '[') {
+      z = readOpening(&reader, z, &bDone);
+      if (!bDone) continue;
+    } else {
+      z = readString(&reader, z);
+    }
+    if (z != 0) z = readBetween(&reader, z);
+  } while (z != 0 && reader.nDepth > 0);
+  return pErr->rc == SQLITE_OK ? z : 0;
+}
+
+void bxTreeFree(BxTree *p) {
+  sqlite3_free(p->a);
+  memset(p, 0, sizeof(*p));
+}
+
+/*------------------------------------------------------------- strings ----*/
+
+static int hexDigit(char c) {
+  return c <= '9' ? c - '0' : (c | 32) - 'a' + 10;
+}
+
+static int fourDigits(const char *z) {
+  return hexDigit(z[0]) << 12 | hexDigit(z[1]) << 8 | hexDigit(z[2]) << 4 |
+         hexDigit(z[3]);
+}
+
+static int isHalf(int c) {
+  return c >= 0xd800 && c < 0xe000;
+}
+
+/* The character that the escape at *pz represents; *pz moves behind it. */
+static int readEscape(const char **pz) {
+  static const char zLetter[] = "bfnrt", zMeant[] = "\b\f\n\r\t";
+  const char *z = *pz, *zFound;
+  int c, iLow;
+  *pz = z + 2;
+  if (z[1] != 'u') {
+    zFound = strchr(zLetter, z[1]);
+    return zFound != 0 ? zMeant[zFound - zLetter] : z[1];
+  }
+  c = fourDigits(z + 2);
+  *pz = z + 6;
+  if (!isHalf(c) || c >= 0xdc00 || z[6] != '\\' || z[7] != 'u') return c;
+  iLow = fourDigits(z + 8);
+  if (iLow < 0xdc00 || iLow >= 0xe000) return c;
+  *pz = z + 12;
+  return 0x10000 + ((c - 0xd800) << 10) + (iLow - 0xdc00);
+}
+
+static void appendUtf8(sqlite3_str *pOut, int c) {
+  char z[4];
+  int n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4, i;
+  static const unsigned char aFirst[] = {0, 0, 0xc0, 0xe0, 0xf0};
+  for (i = n - 1; i > 0; i--, c >>= 6) z[i] = (char)(0x80 | (c & 0x3f));
+  z[0] = (char)(aFirst[n] | c);
+  sqlite3_str_append(pOut, z, n);
+}
+
+/* A character as it stands in a JSON string. */
+static void appendInJson(sqlite3_str *pOut, int c) {
+  char zEscape[BX_JSON_ROOM + 2], zChar[1];
+  if (isHalf(c)) {
+    sqlite3_str_appendf(pOut, "\\u%04x", c);
+  } else if (c < 0x20 || c == '"' || c == '\\') {
+    zChar[0] = (char)c;
+    sqlite3_str_append(
+        pOut, zEscape + 1, (int)(bxPutJson(zEscape, zChar, 1) - zEscape) - 2);
+  } else {
+    appendUtf8(pOut, c);
+  }
+}
+
+/* The content of a string's text, in JSON or as what it represents. */
+static void appendContent(
+    sqlite3_str *pOut, const char *z, const char *zEnd, int bJson) {
+  while (z < zEnd) {
+    const char *zEscape = memchr(z, '\\', (size_t)(zEnd - z));
+    int c;
+    if (zEscape == 0) zEscape = zEnd;
+    sqlite3_str_append(pOut, z, (int)(zEscape - z));
+    z = zEscape;
+    if (z == zEnd) return;
+    c = readEscape(&z);
+    if (bJson) {
+      appendInJson(pOut, c);
+    } else {
+      appendUtf8(pOut, isHalf(c) ? 0xfffd : c);
+    }
+  }
+}
+
+void bxTreeText(const BxTree *p, int iNode, sqlite3_str *pOut) {
+  const char *z = p->z + p->a[iNode].iAt;
+  assert(*z == '"');
+  appendContent(pOut, z + 1, z + p->a[iNode].nByte - 1, 0);
+}
+
+/* Whether the content of a string's text represents n bytes of ASCII. */
+static int isContent(
+    const char *z, const char *zEnd, const char *zText, int n) {
+  const char *zLast = zText + n;
+  while (z < zEnd && zText < zLast) {
+    int c = *z == '\\' ? readEscape(&z) : *z++;
+    if (c != *zText++) return 0;
+  }
+  return z == zEnd && zText == zLast;
+}
+
+int bxTreeIs(const BxTree *p, int iNode, const char *z, int n) {
+  const char *zNode = p->z + p->a[iNode].iAt;
+  int nNode = p->a[iNode].nByte;
+  if (*zNode != '"' || nNode - 2 < n) return 0;
+  if (nNode - 2 == n && memcmp(zNode + 1, z, (size_t)n) == 0) return 1;
+  if (memchr(zNode, '\\', (size_t)nNode) == 0) return 0;
+  return isContent(zNode + 1, zNode + nNode - 1, z, n);
+}
+
+int bxTreeMember(const BxTree *p, int iNode, const char *zKey, int n) {
+  int i, iEnd = p->a[iNode].iNext;
+  if (BX_TREE_KIND(p, iNode) != '{') return -1;
+  for (i = iNode + 1; i < iEnd; i = p->a[i + 1].iNext) {
+    if (bxTreeIs(p, i, zKey, n)) return i + 1;
+  }
+  return -1;
+}
+
+/*----------------------------------------------------------- canonical ----*/
+
+typedef struct TreeMember {
+  const char *zKey; /* as it is written; until all keys are, an offset */
+  int nKey;
+  int iNode; /* its value */
+} TreeMember;
+
+/* Equal keys stay in the order of the text. */
+static int compareMembers(const void *pLeft, const void *pRight) {
+  const TreeMember *p = pLeft, *q = pRight;
+  int n = p->nKey < q->nKey ? p->nKey : q->nKey;
+  int iOrder = memcmp(p->zKey, q->zKey, (size_t)n);
+  if (iOrder == 0) iOrder = (p->nKey > q->nKey) - (p->nKey < q->nKey);
+  return iOrder != 0 ? iOrder : (p->iNode > q->iNode) - (p->iNode < q->iNode);
+}
+
+static void appendString(const BxTree *p, int iNode, sqlite3_str *pOut) {
+  const char *z = p->z + p->a[iNode].iAt;
+  sqlite3_str_appendchar(pOut, 1, '"');
+  appendContent(pOut, z + 1, z + p->a[iNode].nByte - 1, 1);
+  sqlite3_str_appendchar(pOut, 1, '"');
+}
+
+/* The members of an object in the order of their keys, to sqlite3_free(). */
+static TreeMember *sortMembers(const BxTree *p, int iNode, sqlite3_str *pKeys,
+    int *pnMember, BxErr *pErr) {
+  int i, n = 0, iEnd = p->a[iNode].iNext;
+  TreeMember *a;
+  const char *zKeys;
+  for (i = iNode + 1; i < iEnd; i = p->a[i + 1].iNext) n++;
+  *pnMember = n;
+  a = bxNew(sizeof(*a) * (size_t)(n + 1), pErr);
+  if (a == 0) return 0;
+  for (i = iNode + 1, n = 0; i < iEnd; i = p->a[i + 1].iNext, n++) {
+    a[n].nKey = sqlite3_str_length(pKeys);
+    appendString(p, i, pKeys);
+    a[n].nKey = sqlite3_str_length(pKeys) - a[n].nKey;
+    a[n].iNode = i + 1;
+  }
+  if (sqlite3_str_errcode(pKeys) != SQLITE_OK) {
+    bxFail(pErr, SQLITE_NOMEM, "out of memory");
+    sqlite3_free(a);
+    return 0;
+  }
+  zKeys = sqlite3_str_value(pKeys);
+  for (i = 0; i < n; zKeys += a[i++].nKey) a[i].zKey = zKeys;
+  if (n > 1) qsort(a, (size_t)n, sizeof(*a), compareMembers);
+  return a;
+}
+
+static void canonObject(
+    const BxTree *p, int iNode, sqlite3_str *pOut, BxErr *pErr) {
+  sqlite3_str *pKeys = sqlite3_str_new(0);
+  int i, n;
+  TreeMember *a = sortMembers(p, iNode, pKeys, &n, pErr);
+  sqlite3_str_appendchar(pOut, 1, '{');
+  for (i = 0; a != 0 && i < n; i++) {
+    if (i > 0) sqlite3_str_appendchar(pOut, 1, ',');
+    sqlite3_str_append(pOut, a[i].zKey, a[i].nKey);
+    sqlite3_str_appendchar(pOut, 1, ':');
+    bxTreeCanon(p, a[i].iNode, pOut, pErr);
+  }
+  sqlite3_str_appendchar(pOut, 1, '}');
+  sqlite3_free(a);
+  sqlite3_free(sqlite3_str_finish(pKeys));
+}
+
+static void canonArray(
+    const BxTree *p, int iNode, sqlite3_str *pOut, BxErr *pErr) {
+  int i, iEnd = p->a[iNode].iNext;
+  sqlite3_str_appendchar(pOut, 1, '[');
+  for (i = iNode + 1; i < iEnd; i = p->a[i].iNext) {
+    if (i > iNode + 1) sqlite3_str_appendchar(pOut, 1, ',');
+    bxTreeCanon(p, i, pOut, pErr);
+  }
+  sqlite3_str_appendchar(pOut, 1, ']');
+}
+
+void bxTreeCanon(const BxTree *p, int iNode, sqlite3_str *pOut, BxErr *pErr) {
+  if (pErr->rc != SQLITE_OK) return;
+  switch (BX_TREE_KIND(p, iNode)) {
+    case '{': canonObject(p, iNode, pOut, pErr); break;
+    case '[': canonArray(p, iNode, pOut, pErr); break;
+    case '"': appendString(p, iNode, pOut); break;
+    default:
+      sqlite3_str_append(pOut, p->z + p->a[iNode].iAt, p->a[iNode].nByte);
+  }
+}

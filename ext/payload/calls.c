@@ -1,0 +1,216 @@
+/*
+** calls.c: what an exchange says, as SQL: the table-valued payload_calls() and
+** payload_usage(), and the functions payload_prompt() and payload_tools().
+** exchange.c reads it, with the formats of the schema that has the payload
+** domain.
+*/
+#include "exchange.h"
+#include "payload.h"
+SQLITE_EXTENSION_INIT3
+
+#include <string.h>
+
+/* Reads an exchange with the formats in use. Free *pOut in any case. */
+static void readExchange(Bx *bx, sqlite3_value *pRequest,
+    sqlite3_value *pResponse, Exchange *pOut, BxErr *pErr) {
+  Formats formats;
+  bxFormatsRead(&formats, bxHome(bx, "payload", pErr), pErr);
+  bxExchangeRead(pOut, &formats, pRequest, pResponse, pErr);
+  bxFormatsFree(&formats);
+}
+
+/* Copies a text for a result; NULL for none. */
+static void returnText(BxCall *p, Text text) {
+  if (p->pCtx == 0 || p->err.rc != SQLITE_OK || text.z == 0) return;
+  sqlite3_result_text64(
+      p->pCtx, text.z, (sqlite3_uint64)text.n, SQLITE_TRANSIENT, SQLITE_UTF8);
+}
+
+void bxPayloadPrompt(BxCall *p) {
+  Exchange exchange;
+  readExchange(p->bx, p->aArg[0], 0, &exchange, &p->err);
+  returnText(p, exchange.prompt);
+  bxExchangeFree(&exchange);
+}
+
+void bxPayloadTools(BxCall *p) {
+  Exchange exchange;
+  readExchange(p->bx, p->aArg[0], 0, &exchange, &p->err);
+  returnText(p, exchange.tools);
+  bxExchangeFree(&exchange);
+}
+
+static void bindTokens(sqlite3_stmt *pStmt, int i, i64 n, BxErr *pErr) {
+  if (n < 0 || pErr->rc != SQLITE_OK) return;
+  if (sqlite3_bind_int64(pStmt, i, n) != SQLITE_OK) {
+    bxFailDb(pErr, sqlite3_db_handle(pStmt), SQLITE_NOMEM);
+  }
+}
+
+sqlite3_stmt *bxPayloadUsage(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
+  static const char zSql[] =
+      "SELECT * FROM (SELECT ?1 AS model, ?2 AS input, ?3 AS cache_write, "
+      "?4 AS cache_read, ?5 AS output, ?6 AS reasoning) "
+      "WHERE coalesce(input, cache_write, cache_read, output, reasoning) "
+      "IS NOT NULL";
+  Exchange exchange;
+  sqlite3_stmt *pStmt;
+  const Usage *p = &exchange.usage;
+  readExchange(bx, apArg[0], apArg[1], &exchange, pErr);
+  pStmt = bxPlain(bx->db, zSql, pErr);
+  bxBind(pStmt, pErr, "c", exchange.model.z);
+  bindTokens(pStmt, 2, p->nInput, pErr);
+  bindTokens(pStmt, 3, p->nCacheWrite, pErr);
+  bindTokens(pStmt, 4, p->nCacheRead, pErr);
+  bindTokens(pStmt, 5, p->nOutput, pErr);
+  bindTokens(pStmt, 6, p->nReasoning, pErr);
+  bxExchangeFree(&exchange);
+  return pStmt;
+}
+
+/*------------------------------------------------------- payload_calls ----*/
+
+#define COLUMNS_OF_CALLS                                                       \
+  "n INTEGER, kind TEXT, call_id TEXT, tool TEXT, arguments TEXT, "            \
+  "result TEXT, is_error INTEGER, turn INTEGER, body TEXT, of_request "        \
+  "HIDDEN, of_response HIDDEN"
+enum {
+  CALLS_N,
+  CALLS_KIND,
+  CALLS_ID,
+  CALLS_TOOL,
+  CALLS_ARGUMENTS,
+  CALLS_RESULT,
+  CALLS_ERROR,
+  CALLS_TURN,
+  CALLS_BODY,
+  CALLS_REQUEST,
+  CALLS_RESPONSE
+};
+
+typedef struct CallsVtab {
+  sqlite3_vtab base;
+  Bx *bx;
+} CallsVtab;
+
+typedef struct CallsCursor {
+  sqlite3_vtab_cursor base;
+  Exchange exchange;
+  i64 i;
+} CallsCursor;
+
+static int callsConnect(sqlite3 *db, void *pAux, int argc,
+    const char *const *argv, sqlite3_vtab **ppVtab, char **pzErr) {
+  int rc = bxTableNew(
+      db, "CREATE TABLE x(" COLUMNS_OF_CALLS ")", sizeof(CallsVtab), ppVtab);
+  (void)argc;
+  (void)argv;
+  (void)pzErr;
+  if (rc == SQLITE_OK) ((CallsVtab *)*ppVtab)->bx = (Bx *)pAux;
+  return rc;
+}
+
+/* Both bodies are arguments: bit 0 of idxNum for the request, bit 1 for the
+** response, in argv in this order. */
+static int callsBestIndex(sqlite3_vtab *pVtab, sqlite3_index_info *pInfo) {
+  int i, iBody, nArgv = 0, aWhere[2] = {-1, -1};
+  (void)pVtab;
+  for (i = 0; i < pInfo->nConstraint; i++) {
+    iBody = pInfo->aConstraint[i].iColumn - CALLS_REQUEST;
+    if (iBody < 0 || pInfo->aConstraint[i].op != SQLITE_INDEX_CONSTRAINT_EQ) {
+      continue;
+    }
+    if (!pInfo->aConstraint[i].usable) return SQLITE_CONSTRAINT;
+    aWhere[iBody] = i;
+  }
+  for (iBody = 0; iBody < 2; iBody++) {
+    if (aWhere[iBody] < 0) continue;
+    pInfo->aConstraintUsage[aWhere[iBody]].argvIndex = ++nArgv;
+    pInfo->aConstraintUsage[aWhere[iBody]].omit = 1;
+    pInfo->idxNum |= 1 << iBody;
+  }
+  pInfo->estimatedCost = 1000.0;
+  pInfo->estimatedRows = 100;
+  return SQLITE_OK;
+}
+
+static int callsOpen(sqlite3_vtab *pVtab, sqlite3_vtab_cursor **ppCursor) {
+  (void)pVtab;
+  return bxCursorNew(sizeof(CallsCursor), ppCursor);
+}
+
+static int callsClose(sqlite3_vtab_cursor *pCursor) {
+  bxExchangeFree(&((CallsCursor *)pCursor)->exchange);
+  return bxCursorFree(pCursor);
+}
+
+static int callsFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
+    const char *idxStr, int argc, sqlite3_value **argv) {
+  CallsCursor *p = (CallsCursor *)pCursor;
+  BxErr err = {SQLITE_OK, 0};
+  sqlite3_value *pRequest = idxNum & 1 ? argv[0] : 0;
+  (void)idxStr;
+  bxExchangeFree(&p->exchange);
+  p->i = 0;
+  readExchange(((CallsVtab *)pCursor->pVtab)->bx, pRequest,
+      idxNum & 2 ? argv[argc - 1] : 0, &p->exchange, &err);
+  return bxReportVtab(&err, pCursor->pVtab);
+}
+
+static int callsNext(sqlite3_vtab_cursor *pCursor) {
+  ((CallsCursor *)pCursor)->i++;
+  return SQLITE_OK;
+}
+
+static int callsEof(sqlite3_vtab_cursor *pCursor) {
+  CallsCursor *p = (CallsCursor *)pCursor;
+  return p->i >= p->exchange.n;
+}
+
+static void columnText(sqlite3_context *pCtx, Text text) {
+  if (text.z == 0) return;
+  sqlite3_result_text64(
+      pCtx, text.z, (sqlite3_uint64)text.n, SQLITE_TRANSIENT, SQLITE_UTF8);
+}
+
+static int callsColumn(
+    sqlite3_vtab_cursor *pCursor, sqlite3_context *pCtx, int i) {
+  CallsCursor *p = (CallsCursor *)pCursor;
+  const Call *pCall = &p->exchange.a[p->i];
+  const char *zKind = pCall->bResult ? "result" : "call";
+  const char *zBody = pCall->bResponse ? "response" : "request";
+  switch (i) {
+    case CALLS_N: sqlite3_result_int64(pCtx, p->i + 1); break;
+    case CALLS_KIND: sqlite3_result_text(pCtx, zKind, -1, SQLITE_STATIC); break;
+    case CALLS_ID: columnText(pCtx, pCall->id); break;
+    case CALLS_TOOL: columnText(pCtx, pCall->tool); break;
+    case CALLS_ARGUMENTS: columnText(pCtx, pCall->arguments); break;
+    case CALLS_RESULT: columnText(pCtx, pCall->result); break;
+    case CALLS_ERROR:
+      if (pCall->bResult) sqlite3_result_int(pCtx, pCall->iError);
+      break;
+    case CALLS_TURN: sqlite3_result_int(pCtx, pCall->iTurn); break;
+    case CALLS_BODY: sqlite3_result_text(pCtx, zBody, -1, SQLITE_STATIC); break;
+    default: break; /* the arguments, which nobody needs back */
+  }
+  return SQLITE_OK;
+}
+
+static int callsRowid(sqlite3_vtab_cursor *pCursor, sqlite3_int64 *piRowid) {
+  *piRowid = ((CallsCursor *)pCursor)->i + 1;
+  return SQLITE_OK;
+}
+
+const sqlite3_module bxCallsModule = {
+    .xConnect = callsConnect,
+    .xBestIndex = callsBestIndex,
+    .xDisconnect = bxTableFree,
+    .xDestroy = bxTableFree,
+    .xOpen = callsOpen,
+    .xClose = callsClose,
+    .xFilter = callsFilter,
+    .xNext = callsNext,
+    .xEof = callsEof,
+    .xColumn = callsColumn,
+    .xRowid = callsRowid,
+};

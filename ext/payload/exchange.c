@@ -1,0 +1,697 @@
+/*
+** exchange.c: reads a request and its response.
+**
+** Every row of the formats is tried on a body: the places that a body has tell
+** what it is. Hits are put into the order of the text, and then become calls,
+** results and texts. A response that is not one JSON object is a stream: JSON on
+** lines (after "data:" or alone), or an array. The events of one call are joined.
+**
+** Invariant: memory is the only error. Anything that is not an exchange, is
+** nested deeper than 960 levels, or has more than BX_TREE_MAX values gives
+** nothing.
+*/
+#include "exchange.h"
+SQLITE_EXTENSION_INIT3
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Hit {
+  const Format *pFormat;
+  int iNode;
+  int iItem; /* node of the message that it is in */
+} Hit;
+
+typedef struct Reader {
+  Exchange *pOut;
+  const Formats *pFormats;
+  BxErr *pErr;
+  BxTree tree;
+  int iRoot; /* node that places begin at */
+  FormatBody eBody;
+  Hit *aHit;
+  i64 nHit, nHitAlloc;
+  i64 iFirst; /* the first call of this response */
+} Reader;
+
+/*--------------------------------------------------------------- texts ----*/
+
+/* Takes a text that was put together. */
+static Text takeText(sqlite3_str *pStr, BxErr *pErr) {
+  Text text = {0, 0, 0};
+  int rc = sqlite3_str_errcode(pStr);
+  text.n = sqlite3_str_length(pStr);
+  text.z = sqlite3_str_finish(pStr);
+  if (rc == SQLITE_NOMEM) {
+    bxFail(pErr, rc, "out of memory");
+  } else if (rc != SQLITE_OK) {
+    bxFail(pErr, rc,
+        "ValidationError: a text of an exchange is longer than this SQLite "
+        "allows; shorten the body");
+  }
+  if (text.z == 0) text.z = bxNew(1, pErr);
+  return text;
+}
+
+static void setText(Text *pText, Text value) {
+  sqlite3_free(pText->z);
+  *pText = value;
+}
+
+/* Appends a text to another one. */
+static void appendText(Text *pText, Text more, BxErr *pErr) {
+  char *z;
+  if (more.z == 0 || pErr->rc != SQLITE_OK) return;
+  if (pText->z == 0 || pText->n + more.n >= pText->nAlloc) {
+    i64 nAlloc = 2 * (pText->n + more.n) + 16;
+    z = sqlite3_realloc64(pText->z, (sqlite3_uint64)nAlloc);
+    if (z == 0) {
+      bxFail(pErr, SQLITE_NOMEM, "out of memory");
+      return;
+    }
+    pText->z = z;
+    pText->nAlloc = nAlloc;
+  }
+  memcpy(pText->z + pText->n, more.z, (size_t)more.n);
+  pText->n += more.n;
+  pText->z[pText->n] = 0;
+}
+
+/* The value as text: a string is what it represents. */
+static Text valueText(const BxTree *p, int iNode, BxErr *pErr) {
+  sqlite3_str *pStr = sqlite3_str_new(0);
+  if (BX_TREE_KIND(p, iNode) == '"') {
+    bxTreeText(p, iNode, pStr);
+  } else {
+    bxTreeCanon(p, iNode, pStr, pErr);
+  }
+  return takeText(pStr, pErr);
+}
+
+/* A string, or the member text of an object: -1 for none. */
+static int textNode(const BxTree *p, int iNode) {
+  if (BX_TREE_KIND(p, iNode) == '{') iNode = bxTreeMember(p, iNode, "text", 4);
+  return iNode >= 0 && BX_TREE_KIND(p, iNode) == '"' ? iNode : -1;
+}
+
+/* The texts of a message: its text, or those of its parts, on lines of their
+** own. *pnOther counts the parts without. */
+static Text messageText(const BxTree *p, int iNode, int *pnOther, BxErr *pErr) {
+  int i = iNode, iEnd = iNode + 1, nText = 0;
+  sqlite3_str *pStr = sqlite3_str_new(0);
+  Text text;
+  *pnOther = 0;
+  if (BX_TREE_KIND(p, iNode) == '[') {
+    i++;
+    iEnd = p->a[iNode].iNext;
+  }
+  for (; i < iEnd; i = p->a[i].iNext) {
+    int iText = textNode(p, i);
+    if (iText < 0) {
+      ++*pnOther;
+      continue;
+    }
+    if (nText++ > 0) sqlite3_str_appendchar(pStr, 1, '\n');
+    bxTreeText(p, iText, pStr);
+  }
+  text = takeText(pStr, pErr);
+  if (nText == 0) setText(&text, (Text){0, 0, 0});
+  return text;
+}
+
+/* The result of a call. Parts that have no text stay JSON. */
+static Text resultText(const BxTree *p, int iNode, BxErr *pErr) {
+  int nOther;
+  Text text = messageText(p, iNode, &nOther, pErr);
+  if (text.z != 0 && nOther == 0 && BX_TREE_KIND(p, iNode) != '{') return text;
+  sqlite3_free(text.z);
+  return valueText(p, iNode, pErr);
+}
+
+/* JSON in its canonical form; text that is none as it is. */
+static Text canonText(Text text, BxErr *pErr) {
+  BxTree tree = {0, 0, 0, 0};
+  const char *zEnd;
+  sqlite3_str *pStr;
+  if (text.z == 0) return text;
+  zEnd = bxTreeRead(&tree, text.z, pErr);
+  if (zEnd != 0 && bxSkipSpace(zEnd) == text.z + text.n) {
+    pStr = sqlite3_str_new(0);
+    bxTreeCanon(&tree, 0, pStr, pErr);
+    setText(&text, takeText(pStr, pErr));
+  }
+  bxTreeFree(&tree);
+  return text;
+}
+
+/*-------------------------------------------------------------- places ----*/
+
+typedef struct Path {
+  const BxTree *pTree;
+  int iItem; /* the element of the first array on the way */
+  void (*xHit)(struct Path *p, int iNode);
+  Reader *pReader;
+  const Format *pFormat;
+  int iFound; /* the first hit, -1 for none */
+} Path;
+
+static void follow(Path *p, int iNode, const char *z);
+
+/* The node of dotted names from z to zEnd, or -1. */
+static int memberAt(const BxTree *p, int iNode, const char *z, int n) {
+  const char *zEnd = z + n;
+  while (z < zEnd && iNode >= 0) {
+    int nName = 0;
+    while (z + nName < zEnd && z[nName] != '.') nName++;
+    iNode = bxTreeMember(p, iNode, z, nName);
+    z += nName + 1;
+  }
+  return iNode;
+}
+
+/* Whether an element fulfils the conditions a=b,c.d=e before the bracket. */
+static int fulfils(const BxTree *p, int iNode, const char *z) {
+  while (*z != 0 && *z != ']') {
+    int n = (int)strcspn(z, ",]"), nName = (int)strcspn(z, "=,]");
+    int i = memberAt(p, iNode, z, nName);
+    if (i < 0) return 0;
+    if (nName < n && !bxTreeIs(p, i, z + nName + 1, n - nName - 1)) return 0;
+    z += n;
+    if (*z == ',') z++;
+  }
+  return 1;
+}
+
+/* The elements in brackets at z. */
+static void followEach(Path *p, int iNode, const char *z) {
+  const BxTree *pTree = p->pTree;
+  const char *zRest = z + strcspn(z, "]");
+  int bArray = BX_TREE_KIND(pTree, iNode) == '[', bOuter = p->iItem < 0;
+  int i = bArray ? iNode + 1 : iNode, iEnd = pTree->a[iNode].iNext;
+  if (*zRest != 0) zRest++;
+  while (i < iEnd) {
+    if (bOuter && bArray) p->iItem = i;
+    if (fulfils(pTree, i, z + 1)) follow(p, i, zRest);
+    if (!bArray) break;
+    i = pTree->a[i].iNext;
+  }
+  if (bOuter) p->iItem = -1;
+}
+
+/* Calls xHit for each node that the path at z leads to. */
+static void follow(Path *p, int iNode, const char *z) {
+  int n;
+  if (*z == '.') z++;
+  n = (int)strcspn(z, ".[|");
+  if (n > 0) iNode = bxTreeMember(p->pTree, iNode, z, n);
+  if (iNode < 0) return;
+  z += n;
+  if (*z == '[') {
+    followEach(p, iNode, z);
+  } else if (*z == '.') {
+    follow(p, iNode, z);
+  } else {
+    p->xHit(p, iNode);
+  }
+}
+
+/* The alternatives of a path, until one leads somewhere. */
+static void followAny(Path *p, int iNode, const char *z) {
+  while (z != 0 && p->iFound < 0) {
+    if (z[0] == '$' && z[1] == '.') {
+      follow(p, p->pReader->iRoot, z + 2);
+    } else {
+      follow(p, iNode, z);
+    }
+    z = strchr(z, '|');
+    if (z != 0) z++;
+  }
+}
+
+static void noteFirst(Path *p, int iNode) {
+  if (p->iFound < 0 && BX_TREE_KIND(p->pTree, iNode) != 'n') p->iFound = iNode;
+}
+
+/* The node of a field of an object, or -1. */
+static int fieldNode(Reader *p, int iNode, const char *zPath) {
+  Path path = {&p->tree, -1, noteFirst, p, 0, -1};
+  if (zPath != 0) followAny(&path, iNode, zPath);
+  return path.iFound;
+}
+
+static void noteHit(Path *p, int iNode) {
+  Reader *pReader = p->pReader;
+  Hit *a;
+  if (BX_TREE_KIND(p->pTree, iNode) == 'n') return;
+  a = bxGrow(pReader->aHit, pReader->nHit, &pReader->nHitAlloc, sizeof(*a),
+      pReader->pErr);
+  if (a == 0) return;
+  pReader->aHit = a;
+  a += pReader->nHit++;
+  a->pFormat = p->pFormat;
+  a->iNode = iNode;
+  a->iItem = p->iItem >= 0 ? p->iItem : pReader->iRoot;
+  p->iFound = iNode;
+}
+
+static int compareHits(const void *pLeft, const void *pRight) {
+  const Hit *p = pLeft, *q = pRight;
+  if (p->iNode != q->iNode) return p->iNode < q->iNode ? -1 : 1;
+  if (p->pFormat->eKind != q->pFormat->eKind) {
+    return p->pFormat->eKind < q->pFormat->eKind ? -1 : 1;
+  }
+  return p->pFormat < q->pFormat ? -1 : p->pFormat > q->pFormat;
+}
+
+/* Finds all places of the formats in the value, in the order of the text. Two
+** formats that have the same place find it once; but numbers of tokens have
+** other names in each. */
+static void findHits(Reader *p, FormatBody eBody, int iRoot) {
+  i64 i, n = 0;
+  p->nHit = 0;
+  p->eBody = eBody;
+  p->iRoot = iRoot;
+  for (i = 0; i < p->pFormats->n; i++) {
+    const Format *pFormat = &p->pFormats->a[i];
+    Path path = {&p->tree, -1, noteHit, p, pFormat, -1};
+    if (pFormat->eBody != eBody) continue;
+    followAny(&path, iRoot, pFormat->azPath[PATH_PLACE]);
+  }
+  if (p->nHit == 0) return;
+  qsort(p->aHit, (size_t)p->nHit, sizeof(Hit), compareHits);
+  for (i = 1; i < p->nHit; i++) {
+    if (p->aHit[i].iNode != p->aHit[n].iNode ||
+        p->aHit[i].pFormat->eKind != p->aHit[n].pFormat->eKind ||
+        p->aHit[i].pFormat->eKind == FORMAT_USAGE) {
+      p->aHit[++n] = p->aHit[i];
+    }
+  }
+  p->nHit = n + 1;
+}
+
+/*------------------------------------------------------ calls, results ----*/
+
+static Text fieldText(Reader *p, int iNode, const char *zPath) {
+  int iField = fieldNode(p, iNode, zPath);
+  if (iField < 0) return (Text){0, 0, 0};
+  return valueText(&p->tree, iField, p->pErr);
+}
+
+static int equalTexts(Text a, Text b) {
+  return a.z != 0 && b.z != 0 && a.n == b.n &&
+         memcmp(a.z, b.z, (size_t)a.n) == 0;
+}
+
+static Call *newCall(Reader *p, int bResult) {
+  Exchange *pOut = p->pOut;
+  Call *a = bxGrow(pOut->a, pOut->n, &pOut->nAlloc, sizeof(*a), p->pErr);
+  if (a == 0) return 0;
+  pOut->a = a;
+  a += pOut->n++;
+  memset(a, 0, sizeof(*a));
+  a->bResult = bResult;
+  a->bResponse = p->eBody != BODY_REQUEST;
+  a->iTurn = pOut->nTurn;
+  a->iError = bResult ? 0 : -1;
+  return a;
+}
+
+#define CALLS_BACK 256 /* among which an event or a result finds its call */
+
+/* The call of this stream that an event belongs to, or NULL. */
+static Call *findPart(Reader *p, Text part, Text id) {
+  i64 i, nLook = 0;
+  for (i = p->pOut->n - 1; i >= p->iFirst && nLook < CALLS_BACK; i--) {
+    Call *pCall = &p->pOut->a[i];
+    if (pCall->bResult) continue;
+    nLook++;
+    if (part.z == 0 ? id.z == 0 : equalTexts(pCall->part, part)) return pCall;
+  }
+  return 0;
+}
+
+/* Arguments that come in pieces are text; whole ones of an event may be the
+** empty object that the pieces replace. */
+static void addArguments(Reader *p, Call *pCall, int iNode) {
+  Text text;
+  int bPiece;
+  if (iNode < 0) return;
+  bPiece = BX_TREE_KIND(&p->tree, iNode) == '"';
+  text = valueText(&p->tree, iNode, p->pErr);
+  if (!bPiece || (pCall->arguments.z != 0 && pCall->arguments.n == 2 &&
+                     memcmp(pCall->arguments.z, "{}", 2) == 0)) {
+    setText(&pCall->arguments, text);
+    return;
+  }
+  appendText(&pCall->arguments, text, p->pErr);
+  sqlite3_free(text.z);
+}
+
+static void addCall(Reader *p, const Hit *pHit) {
+  char *const *azPath = pHit->pFormat->azPath;
+  Text part = fieldText(p, pHit->iNode, azPath[PATH_PART]);
+  Text id = fieldText(p, pHit->iNode, azPath[PATH_ID]);
+  Call *pCall = 0;
+  if (azPath[PATH_PART] != 0) pCall = findPart(p, part, id);
+  if (pCall == 0) pCall = newCall(p, 0);
+  if (pCall == 0) {
+    sqlite3_free(part.z);
+    sqlite3_free(id.z);
+    return;
+  }
+  setText(&pCall->part, part);
+  if (pCall->id.z == 0 || pCall->id.n == 0) {
+    setText(&pCall->id, id);
+  } else {
+    sqlite3_free(id.z);
+  }
+  if (pCall->tool.z == 0) {
+    pCall->tool = fieldText(p, pHit->iNode, azPath[PATH_TOOL]);
+  }
+  addArguments(p, pCall, fieldNode(p, pHit->iNode, azPath[PATH_ARGUMENTS]));
+}
+
+/* A flag, or, in the form path=text, a text that says so. */
+static int isFlagged(Reader *p, int iNode, const char *zPath) {
+  char *zName;
+  int iField, n;
+  if (zPath == 0) return 0;
+  n = (int)strcspn(zPath, "=");
+  zName = bxPrintf(p->pErr, "%.*s", n, zPath);
+  iField = fieldNode(p, iNode, zName);
+  sqlite3_free(zName);
+  if (iField < 0) return 0;
+  if (zPath[n] == 0) return BX_TREE_KIND(&p->tree, iField) == 't';
+  return bxTreeIs(&p->tree, iField, zPath + n + 1, (int)strlen(zPath + n + 1));
+}
+
+#define ERROR_BYTES 400 /* of a result, in which its text is looked at */
+
+static int saysError(Reader *p, Text result) {
+  char zHead[ERROR_BYTES + 1];
+  size_t n = result.n < ERROR_BYTES ? (size_t)result.n : ERROR_BYTES;
+  i64 i;
+  if (result.z == 0) return 0;
+  memcpy(zHead, result.z, n);
+  zHead[n] = 0;
+  for (i = 0; i < p->pFormats->nError; i++) {
+    if (sqlite3_strglob(p->pFormats->azError[i], zHead) == 0) return 1;
+  }
+  return 0;
+}
+
+/* The tool of a result is that of its call. */
+static void findTool(Reader *p, Call *pResult) {
+  i64 i, nLook = 0;
+  char *z;
+  for (i = pResult - p->pOut->a - 1; i >= 0 && nLook < CALLS_BACK; i--) {
+    const Call *pCall = &p->pOut->a[i];
+    if (pCall->bResult) continue;
+    nLook++;
+    if (pCall->tool.z == 0 || !equalTexts(pCall->id, pResult->id)) continue;
+    z = bxNew((size_t)pCall->tool.n + 1, p->pErr);
+    if (z == 0) return;
+    memcpy(z, pCall->tool.z, (size_t)pCall->tool.n);
+    pResult->tool.z = z;
+    pResult->tool.n = pCall->tool.n;
+    return;
+  }
+}
+
+static void addResult(Reader *p, const Hit *pHit) {
+  char *const *azPath = pHit->pFormat->azPath;
+  Call *pCall = newCall(p, 1);
+  int iResult;
+  if (pCall == 0) return;
+  pCall->id = fieldText(p, pHit->iNode, azPath[PATH_ID]);
+  pCall->tool = fieldText(p, pHit->iNode, azPath[PATH_TOOL]);
+  if (pCall->tool.z == 0) findTool(p, pCall);
+  iResult = fieldNode(p, pHit->iNode, azPath[PATH_RESULT]);
+  if (iResult >= 0) {
+    pCall->result = resultText(&p->tree, iResult, p->pErr);
+  }
+  pCall->iError = isFlagged(p, pHit->iNode, azPath[PATH_ERROR]) ||
+                  saysError(p, pCall->result);
+}
+
+/*-------------------------------------------------------- other values ----*/
+
+/* The message of a user. One that also brings results begins no turn: it is the
+** program that speaks. */
+static void addUser(Reader *p, const Hit *pHit) {
+  int nOther;
+  Text text = messageText(&p->tree, pHit->iNode, &nOther, p->pErr);
+  const Hit *pNear = pHit;
+  if (text.z == 0) return;
+  setText(&p->pOut->prompt, text);
+  while (pNear > p->aHit && pNear[-1].iItem == pHit->iItem) pNear--;
+  for (; pNear < p->aHit + p->nHit && pNear->iItem == pHit->iItem; pNear++) {
+    if (pNear->pFormat->eKind == FORMAT_RESULT) return;
+  }
+  p->pOut->nTurn++;
+}
+
+static void addSaid(Reader *p, const Hit *pHit) {
+  int nOther;
+  Text text = messageText(&p->tree, pHit->iNode, &nOther, p->pErr);
+  appendText(&p->pOut->said, text, p->pErr);
+  sqlite3_free(text.z);
+}
+
+/* A number of tokens. One that no event names stays as it was. */
+static i64 readTokens(Reader *p, int iNode, const char *zPath, i64 nBefore) {
+  int iField = fieldNode(p, iNode, zPath);
+  const char *z;
+  if (iField < 0) return nBefore;
+  z = &BX_TREE_KIND(&p->tree, iField);
+  return *z >= '0' && *z <= '9' ? strtoll(z, 0, 10) : nBefore;
+}
+
+static i64 atLeast(i64 n, i64 nLow) {
+  return n > nLow ? n : nLow;
+}
+
+static void addUsage(Reader *p, const Hit *pHit) {
+  const Format *pFormat = pHit->pFormat;
+  char *const *azPath = pFormat->azPath;
+  Usage *pUsage = &p->pOut->usage;
+  i64 nInput = readTokens(p, pHit->iNode, azPath[PATH_INPUT], -1);
+  i64 nOutput = readTokens(p, pHit->iNode, azPath[PATH_OUTPUT], -1);
+  pUsage->nCacheWrite =
+      readTokens(p, pHit->iNode, azPath[PATH_CACHE_WRITE], pUsage->nCacheWrite);
+  pUsage->nCacheRead =
+      readTokens(p, pHit->iNode, azPath[PATH_CACHE_READ], pUsage->nCacheRead);
+  pUsage->nReasoning =
+      readTokens(p, pHit->iNode, azPath[PATH_REASONING], pUsage->nReasoning);
+  if (nInput >= 0) {
+    i64 nCached =
+        atLeast(pUsage->nCacheRead, 0) + atLeast(pUsage->nCacheWrite, 0);
+    pUsage->nInput = pFormat->bCacheIn ? atLeast(nInput - nCached, 0) : nInput;
+  }
+  if (nOutput >= 0) {
+    pUsage->nOutput = pFormat->bReasoningIn
+                          ? nOutput
+                          : nOutput + atLeast(pUsage->nReasoning, 0);
+  }
+}
+
+/* Adds a name to the sorted list of tools: "fn:" and "tool:" before it. */
+static void addTool(Reader *p, const Hit *pHit) {
+  const char *zMark = pHit->pFormat->eKind == FORMAT_TOOL ? "fn:" : "tool:";
+  Text name = valueText(&p->tree, pHit->iNode, p->pErr);
+  Text mark = {0, 0, 0};
+  mark.z = bxPrintf(p->pErr, "%s%s", p->pOut->tools.n > 0 ? "," : "", zMark);
+  if (mark.z != 0) mark.n = (i64)strlen(mark.z);
+  appendText(&p->pOut->tools, mark, p->pErr);
+  appendText(&p->pOut->tools, name, p->pErr);
+  sqlite3_free(mark.z);
+  sqlite3_free(name.z);
+}
+
+/*-------------------------------------------------------------- bodies ----*/
+
+static void addHit(Reader *p, const Hit *pHit) {
+  switch (pHit->pFormat->eKind) {
+    case FORMAT_CALL: addCall(p, pHit); break;
+    case FORMAT_RESULT: addResult(p, pHit); break;
+    case FORMAT_USER: addUser(p, pHit); break;
+    case FORMAT_SAID: addSaid(p, pHit); break;
+    case FORMAT_USAGE: addUsage(p, pHit); break;
+    case FORMAT_TOOL:
+    case FORMAT_CHOICE: addTool(p, pHit); break;
+    case FORMAT_MODEL:
+      setText(&p->pOut->model, valueText(&p->tree, pHit->iNode, p->pErr));
+      break;
+    default: break; /* fallbacks of the prompt */
+  }
+}
+
+static void addHits(Reader *p) {
+  i64 i;
+  for (i = 0; i < p->nHit && p->pErr->rc == SQLITE_OK; i++) {
+    addHit(p, &p->aHit[i]);
+  }
+}
+
+/* No user said anything: the last message, or the prompt of a request without
+** messages. */
+static void fallBack(Reader *p) {
+  FormatKind eKind = FORMAT_MESSAGE;
+  i64 i;
+  int nOther;
+  while (p->pOut->prompt.z == 0 && eKind <= FORMAT_PROMPT) {
+    for (i = p->nHit - 1; i >= 0 && p->pOut->prompt.z == 0; i--) {
+      if (p->aHit[i].pFormat->eKind != eKind) continue;
+      p->pOut->prompt =
+          messageText(&p->tree, p->aHit[i].iNode, &nOther, p->pErr);
+    }
+    eKind = (FormatKind)(eKind + 1);
+  }
+  if (p->pOut->nTurn == 0 && p->pOut->prompt.z != 0) p->pOut->nTurn = 1;
+}
+
+/* Whether the n bytes are one value with nothing after it. */
+static int readWhole(Reader *p, const char *z, i64 n) {
+  const char *zEnd = bxTreeRead(&p->tree, z, p->pErr);
+  return zEnd != 0 && bxSkipSpace(zEnd) == z + n;
+}
+
+static void readRequest(Reader *p, const char *z, i64 n) {
+  if (!readWhole(p, z, n)) return;
+  findHits(p, BODY_REQUEST, 0);
+  addHits(p);
+  fallBack(p);
+}
+
+static void readEvent(Reader *p, int iRoot) {
+  findHits(p, BODY_EVENT, iRoot);
+  addHits(p);
+}
+
+/* A stream: JSON on its lines, after "data:" or alone. */
+static void readStream(Reader *p, const char *z, i64 n) {
+  const char *zLast = z + n, *zEnd;
+  while (z < zLast && p->pErr->rc == SQLITE_OK) {
+    const char *zLine = memchr(z, '\n', (size_t)(zLast - z));
+    if (zLine == 0) zLine = zLast;
+    if (zLine - z > 5 && memcmp(z, "data:", 5) == 0) z += 5;
+    while (z < zLine && (*z == ' ' || *z == '\t')) z++;
+    if (*z == '{') {
+      zEnd = bxTreeRead(&p->tree, z, p->pErr);
+      if (zEnd != 0 && zEnd <= zLine && bxSkipSpace(zEnd) >= zLine) {
+        readEvent(p, 0);
+      }
+    }
+    z = zLine + 1;
+  }
+}
+
+static void readResponse(Reader *p, const char *z, i64 n) {
+  p->iFirst = p->pOut->n;
+  if (!readWhole(p, z, n)) {
+    readStream(p, z, n);
+  } else if (BX_TREE_KIND(&p->tree, 0) == '[') {
+    int i, iEnd = p->tree.a[0].iNext;
+    for (i = 1; i < iEnd; i = p->tree.a[i].iNext) readEvent(p, i);
+  } else {
+    findHits(p, BODY_RESPONSE, 0);
+    addHits(p);
+    if (p->pOut->n == p->iFirst && p->pOut->said.z == 0) readEvent(p, 0);
+  }
+}
+
+static int compareNames(const void *pLeft, const void *pRight) {
+  return strcmp(*(char *const *)pLeft, *(char *const *)pRight);
+}
+
+/* Puts the list of tools into its order. */
+static void sortTools(Text *pTools, BxErr *pErr) {
+  char **az, *z, *zNext;
+  sqlite3_str *pStr;
+  i64 i, n = 1;
+  if (pTools->z == 0 || pErr->rc != SQLITE_OK) return;
+  for (z = pTools->z; *z; z++) n += *z == ',';
+  az = bxNew((size_t)n * sizeof(*az), pErr);
+  if (az == 0) return;
+  for (i = 0, z = pTools->z; i < n; i++, z = zNext) {
+    az[i] = z;
+    zNext = z + strcspn(z, ",");
+    if (*zNext != 0) *zNext++ = 0;
+  }
+  qsort(az, (size_t)n, sizeof(*az), compareNames);
+  pStr = sqlite3_str_new(0);
+  for (i = 0; i < n; i++) {
+    sqlite3_str_appendf(pStr, i == 0 ? "%s" : ",%s", az[i]);
+  }
+  sqlite3_free(az);
+  setText(pTools, takeText(pStr, pErr));
+}
+
+typedef struct Body {
+  const char *z; /* NULL for none */
+  i64 n;
+  char *zCopy;
+} Body;
+
+/* The bytes of a body, with a terminator. A blob is copied: to ask for its text
+** would change its type for whoever reads it next. */
+static Body bodyOf(sqlite3_value *pBody, BxErr *pErr) {
+  Body body = {0, 0, 0};
+  int eType = pBody == 0 ? SQLITE_NULL : sqlite3_value_type(pBody);
+  if (eType == SQLITE_TEXT) {
+    body.z = (const char *)sqlite3_value_text(pBody);
+    body.n = sqlite3_value_bytes(pBody);
+    if (body.z == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  } else if (eType == SQLITE_BLOB) {
+    body.n = sqlite3_value_bytes(pBody);
+    body.z = body.zCopy = bxNew((size_t)body.n + 1, pErr);
+    if (body.n > 0 && body.zCopy != 0) {
+      memcpy(body.zCopy, sqlite3_value_blob(pBody), (size_t)body.n);
+    }
+  }
+  return body;
+}
+
+void bxExchangeRead(Exchange *pOut, const Formats *pFormats,
+    sqlite3_value *pRequest, sqlite3_value *pResponse, BxErr *pErr) {
+  static const Usage none = {-1, -1, -1, -1, -1};
+  Reader reader;
+  Body request, response;
+  i64 i;
+  memset(pOut, 0, sizeof(*pOut));
+  pOut->usage = none;
+  if (pErr->rc != SQLITE_OK) return;
+  memset(&reader, 0, sizeof(reader));
+  reader.pOut = pOut;
+  reader.pFormats = pFormats;
+  reader.pErr = pErr;
+  request = bodyOf(pRequest, pErr);
+  if (request.z != 0) readRequest(&reader, request.z, request.n);
+  sqlite3_free(request.zCopy);
+  response = bodyOf(pResponse, pErr);
+  if (response.z != 0) readResponse(&reader, response.z, response.n);
+  sqlite3_free(response.zCopy);
+  for (i = 0; i < pOut->n && pErr->rc == SQLITE_OK; i++) {
+    pOut->a[i].arguments = canonText(pOut->a[i].arguments, pErr);
+  }
+  sortTools(&pOut->tools, pErr);
+  bxTreeFree(&reader.tree);
+  sqlite3_free(reader.aHit);
+}
+
+void bxExchangeFree(Exchange *p) {
+  i64 i;
+  for (i = 0; i < p->n; i++) {
+    sqlite3_free(p->a[i].id.z);
+    sqlite3_free(p->a[i].tool.z);
+    sqlite3_free(p->a[i].part.z);
+    sqlite3_free(p->a[i].arguments.z);
+    sqlite3_free(p->a[i].result.z);
+  }
+  sqlite3_free(p->a);
+  sqlite3_free(p->prompt.z);
+  sqlite3_free(p->said.z);
+  sqlite3_free(p->model.z);
+  sqlite3_free(p->tools.z);
+  memset(p, 0, sizeof(*p));
+}

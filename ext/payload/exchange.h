@@ -1,0 +1,106 @@
+/*
+** exchange.h: what a request to a model and its response say: tool calls, their
+** results, texts, tokens.
+*/
+#ifndef BX_EXCHANGE_H
+#define BX_EXCHANGE_H
+
+#include "../core/core.h"
+
+typedef enum {
+  FORMAT_CALL,
+  FORMAT_RESULT,
+  FORMAT_USER,
+  FORMAT_SAID,
+  FORMAT_MESSAGE,
+  FORMAT_PROMPT,
+  FORMAT_MODEL,
+  FORMAT_TOOL,
+  FORMAT_CHOICE,
+  FORMAT_USAGE
+} FormatKind;
+
+typedef enum { BODY_REQUEST, BODY_RESPONSE, BODY_EVENT } FormatBody;
+
+/* What the row of a format names besides its place; of a row of
+** payload_usage_formats the same columns under other names. */
+enum {
+  PATH_PLACE,
+  PATH_PART,
+  PATH_ID,
+  PATH_TOOL,
+  PATH_ARGUMENTS,
+  PATH_RESULT,
+  PATH_ERROR,
+  N_PATH,
+  PATH_INPUT = PATH_PART,
+  PATH_CACHE_WRITE,
+  PATH_CACHE_READ,
+  PATH_OUTPUT,
+  PATH_REASONING
+};
+
+typedef struct Format {
+  FormatKind eKind;
+  FormatBody eBody;
+  int bCacheIn, bReasoningIn; /* of FORMAT_USAGE */
+  char *azPath[N_PATH];       /* NULL for none */
+} Format;
+
+typedef struct Formats {
+  Format *a;
+  i64 n, nAlloc;
+  char **azError; /* how the texts of errors begin */
+  i64 nError, nErrorAlloc;
+} Formats;
+
+/* The formats of p's schema. On error *pOut has some of them; free it anyway. */
+void bxFormatsRead(Formats *pOut, BxStmts *p, BxErr *pErr);
+void bxFormatsFree(Formats *p);
+
+/* z is NULL for a value that is not there. */
+typedef struct Text {
+  char *z;
+  i64 n;
+  i64 nAlloc; /* 0 if nothing was added to it */
+} Text;
+
+/* A tool call or a result. */
+typedef struct Call {
+  int bResult;   /* a result, not a call */
+  int bResponse; /* found in the response */
+  int iTurn;     /* how many messages of users stood before it */
+  int iError;    /* 1: an error; 0: none; -1: of a call */
+  Text id, tool, part;
+  Text arguments; /* canonical, where they are JSON */
+  Text result;
+} Call;
+
+/* Numbers of tokens; -1 for none. */
+typedef struct Usage {
+  i64 nInput; /* without what was read from the cache and written to it */
+  i64 nCacheWrite, nCacheRead;
+  i64 nOutput; /* with the reasoning */
+  i64 nReasoning;
+} Usage;
+
+typedef struct Exchange {
+  Call *a;
+  i64 n, nAlloc;
+  int nTurn;   /* messages of users */
+  Text prompt; /* the last of them */
+  Text said;   /* by the model, in the response */
+  Text model;
+  Text tools; /* offered and demanded, as payload_tools() has it */
+  Usage usage;
+} Exchange;
+
+/*
+** Reads both bodies, each a text or blob; NULL is no body. What is no exchange
+** leaves *pOut empty: only memory is an error. Free it in any case.
+*/
+void bxExchangeRead(Exchange *pOut, const Formats *pFormats,
+    sqlite3_value *pRequest, sqlite3_value *pResponse, BxErr *pErr);
+void bxExchangeFree(Exchange *p);
+
+#endif
