@@ -159,4 +159,13 @@ void bxPayloadPrompt(BxCall *p);
 void bxPayloadTools(BxCall *p);
 sqlite3_stmt *bxPayloadUsage(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 
+/* simhash.c: texts compared as AgentGazer does */
+i64 bxSimHash(const char *z, i64 n);
+/* The bits in which two hashes differ. */
+int bxHamming(i64 iLeft, i64 iRight);
+void bxPayloadSimHash(BxCall *p);
+void bxPayloadHamming(BxCall *p);
+void bxPayloadSimilar(BxCall *p);
+void bxPayloadNormalize(BxCall *p);
+
 #endif
