@@ -1,0 +1,223 @@
+"""What no trigger can prevent (a dropped table, a file that another program wrote),
+blackbox_check() finds."""
+import re
+import sqlite3
+
+import pytest
+
+from conftest import ROOT, connect, one, rows
+from hostile_helpers import PUT, guarded, make, refused_without_journal
+
+GUARD = "SELECT sql FROM sqlite_schema WHERE name = '{}'"
+
+
+def without(db, *guards):
+    """A context without the guards, which are restored at its end."""
+    class Away:
+        def __enter__(self):
+            self.sql = [one(db, GUARD.format(name)) for name in guards]
+            for name in guards:
+                db.execute(f"DROP TRIGGER {name}")
+
+        def __exit__(self, *_):
+            for sql in self.sql:
+                db.execute(sql.replace("TRIGGER", "TRIGGER IF NOT EXISTS", 1))
+    return Away()
+
+
+def forge_body(db):
+    with without(db, "payload_update_check"):
+        db.execute("UPDATE event_payloads SET request_body = 'Q' WHERE id = 'victim'")
+
+
+def forge_time(db):
+    with without(db, "payload_update_check"):
+        db.execute("UPDATE event_payloads SET created_at = '2026-01-01 00:00:01' "
+                   "WHERE id = 'pinned'")
+
+
+def remove(db):
+    with without(db, "payload_delete_check"):
+        db.execute("DELETE FROM event_payloads WHERE id = 'victim'")
+
+
+def unpin_in_place(db):
+    with without(db, "payload_update_check"):
+        db.execute("UPDATE event_payloads SET pinned = 0 WHERE id = 'victim'")
+
+
+def forget_pin(db):
+    with without(db, "payload_ledger_delete", "payload_delete_check"):
+        db.execute("DELETE FROM payload_ledger WHERE id = 'victim'")
+        db.execute("DELETE FROM event_payloads WHERE id = 'victim'")
+
+
+def make_ledger_again(db):
+    with without(db, "payload_delete_check"):
+        db.execute("DROP TABLE payload_ledger")
+        db.executescript((ROOT / "sql/payload_tables.sql").read_text())
+        with without(db, "payload_update_check"):
+            db.execute("UPDATE event_payloads SET pinned = 0 WHERE id = 'victim'")
+    one(db, "SELECT blackbox_install()")
+
+
+def make_all_again(db):
+    for name in ("payload_ledger", "payload_state", "event_payloads"):
+        db.execute("DROP TABLE " + name)
+    one(db, "SELECT blackbox_install()")
+
+
+def rename(db):
+    db.execute("ALTER TABLE event_payloads RENAME TO away")
+    one(db, "SELECT blackbox_install()")
+
+
+def decoy(db):
+    db.execute("PRAGMA legacy_alter_table = ON")
+    db.execute("ALTER TABLE payload_ledger RENAME TO away")
+    one(db, "SELECT blackbox_install()")
+
+
+def no_journal_evidence(db):
+    refused_without_journal(
+        db, "INSERT INTO event_payloads(id, event_id, agent_id, purpose, created_at) "
+        "VALUES('late', 'e', 'a', 'evidence', 'never')")
+
+
+def no_journal_unpin(db):
+    db.execute("CREATE TEMP TRIGGER t AFTER UPDATE ON main.payload_ledger BEGIN "
+               "SELECT RAISE(ABORT, 'no'); END")
+    refused_without_journal(db, "INSERT INTO payload_unpins(payload_id, actor, reason) "
+                            "VALUES('victim', 'a', 'r')")
+    db.execute("DROP TRIGGER t")
+
+
+def write_schema(db):
+    db.execute("PRAGMA writable_schema = ON")
+    if one(db, "PRAGMA writable_schema") == 0:
+        pytest.skip("defensive mode refuses it")
+    db.execute("UPDATE sqlite_schema SET sql = replace(sql, '<> 0', '<> 1') "
+               "WHERE name = 'payload_delete_check'")
+
+
+def edit_file(db):
+    path = rows(db, "PRAGMA database_list")[0][2]
+    data = open(path, "rb").read()
+    with open(path, "r+b") as file:
+        file.write(data.replace(b"victime1aq", b"victime1aQ"))
+
+
+def trigger(db):
+    db.execute("CREATE TRIGGER theirs_t AFTER INSERT ON payload_ledger "
+               "BEGIN SELECT RAISE(IGNORE); END")
+
+
+def temp_trigger(db):
+    db.execute("CREATE TEMP TRIGGER theirs_t BEFORE INSERT ON main.retention_log "
+               "BEGIN SELECT RAISE(IGNORE); END")
+
+
+def unique_index(db):
+    db.execute("CREATE UNIQUE INDEX theirs_i ON event_payloads(request_body, id)")
+
+
+def unique_expression(db):
+    db.execute("CREATE UNIQUE INDEX theirs_i ON event_payloads(id || event_id)")
+
+
+def ledger_index(db):
+    db.execute("CREATE UNIQUE INDEX theirs_i ON payload_ledger(pin, id)")
+
+
+def column(db):
+    db.execute("ALTER TABLE event_payloads ADD COLUMN added DEFAULT 5")
+
+
+def rowid_column(db):
+    try:
+        db.execute("ALTER TABLE event_payloads ADD COLUMN rowid")
+    except sqlite3.OperationalError as refused:
+        if "rowid alias" not in str(refused):
+            raise
+        pytest.skip("this SQLite refuses a column of that name")
+
+
+FOUND = [
+    (forge_body, "row victim is pinned and was changed"),
+    (forge_time, "row pinned is pinned and was changed"),
+    (remove, "row victim was pinned and is gone"),
+    (unpin_in_place, "row victim is pinned here, but has another pinned"),
+    (forget_pin, "entries were removed"),
+    (make_ledger_again, "of other tokens: entries were removed"),
+    (make_all_again, "blackbox_ledgers counted"),
+    (rename, "row victim was pinned and is gone"),
+    (decoy, "entries were removed"),
+    (no_journal_evidence, "pinned row late is not in payload_pins"),
+    (no_journal_unpin, "of which 2 were taken off"),
+    (write_schema, "trigger differs from what blackbox_install"),
+    (edit_file, "row victim is pinned and was changed"),
+    (trigger, "trigger theirs_t does not belong to blackbox"),
+    (temp_trigger, "temp trigger theirs_t does not belong to blackbox"),
+    (unique_index, "unique index .*theirs_i is not guarded"),
+    (unique_expression, "cannot be guarded: its unique index theirs_i"),
+    (ledger_index, "unique index theirs_i does not belong to blackbox"),
+    (column, "column .*added is not guarded"),
+    (rowid_column, "its column rowid hides the rowid"),
+]
+
+
+@pytest.mark.parametrize("damage, found", FOUND, ids=lambda x: getattr(x, "__name__", ""))
+@pytest.mark.parametrize("kind", ["own", "adopted"])
+def test_check_finds(tmp_path, damage, found, kind):
+    path = tmp_path / "found.db"
+    make(path, kind)
+    db = connect(path)
+    assert rows(db, "SELECT * FROM blackbox_check") == []
+    damage(db)
+    for other in (db, connect(path)):
+        if damage is (edit_file if other is db else temp_trigger):
+            continue  # db keeps the schema that it has read; a temp trigger belongs to db
+        told = [r[2] for r in rows(other, "SELECT * FROM blackbox_check")]
+        assert any(re.search(found, problem) for problem in told), told
+
+
+NEED_HASH = (forge_body, forge_time, edit_file)
+
+
+@pytest.mark.parametrize("damage, found", [f for f in FOUND if f[0] not in NEED_HASH],
+                         ids=lambda x: getattr(x, "__name__", ""))
+def test_check_finds_beside_pins_without_hash(tmp_path, damage, found):
+    """Pins that a program without the module set, until the next call of the module."""
+    path = tmp_path / "plain.db"
+    db = sqlite3.connect(path, isolation_level=None)
+    for name in ("core", "payload", "payload_tables", "payload_detection"):
+        db.executescript((ROOT / f"sql/{name}.sql").read_text())
+    db.execute(PUT)
+    db.execute("INSERT INTO event_payloads(id, event_id, agent_id, purpose) "
+               "VALUES('freed', 'e6', 'c', 'evidence')")
+    db.execute("INSERT INTO payload_unpins(payload_id, actor, reason) "
+               "VALUES('freed', 'Ann', 'case closed')")
+    assert one(db, "SELECT count(*) FROM payload_pins WHERE hash IS NULL") == 3
+    db = connect(path)
+    assert rows(db, "SELECT * FROM blackbox_check") == []
+    damage(db)
+    told = [r[2] for r in rows(db, "SELECT * FROM blackbox_check")]
+    assert any(re.search(found, problem) for problem in told), told
+
+
+@pytest.mark.parametrize("damage", [unique_index, column])
+def test_install_guards_what_came_later(tmp_path, damage):
+    path = tmp_path / "later.db"
+    make(path, "own")
+    db = connect(path)
+    damage(db)
+    one(db, "SELECT blackbox_install()")
+    assert rows(db, "SELECT * FROM blackbox_check") == []
+    before = guarded(db)
+    change = "added = 6" if damage is column else "request_body = 'q', id = 'victim'"
+    for statement in (f"UPDATE OR REPLACE event_payloads SET {change} WHERE id = 'victim'"
+                      if damage is column else
+                      f"UPDATE OR REPLACE event_payloads SET {change} WHERE id = 'mine0'",):
+        with pytest.raises(sqlite3.IntegrityError, match="PinnedError"):
+            db.execute(statement)
+    assert guarded(db) == before

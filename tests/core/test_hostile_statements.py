@@ -1,0 +1,133 @@
+"""Single statements that try to remove evidence: every verb and conflict clause, on every column.
+
+Each of them is either refused or leaves every pinned row and every record unchanged."""
+import itertools
+import sqlite3
+
+import pytest
+
+from conftest import connect, one, rows
+from hostile_helpers import (CLAUSES, COLUMNS, connection, fresh, guarded, made, make,
+                             refused_without_journal)
+
+
+def statements(kind):
+    """Single statements: every verb and conflict clause, on every column."""
+    columns = COLUMNS + (() if kind == "own" else ("more", "number"))
+    values = ("NULL", "'other'", "1", "0", "x'00'", "'e4'")
+    for clause, column, value in itertools.product(CLAUSES, columns, values):
+        yield f"UPDATE {clause} event_payloads SET {column} = {value} WHERE id = 'victim'"
+        if value == "NULL":
+            yield f"UPDATE {clause} event_payloads SET {column} = {value}"
+    for clause, id in itertools.product(CLAUSES, ("victim", "pinned", "VICTIM2", "victim2",
+                                                  "Victim")):
+        yield f"UPDATE {clause} event_payloads SET id = '{id}' WHERE id = 'mine0'"
+        yield f"UPDATE {clause} event_payloads SET id = lower(id), pinned = 0"
+        yield (f"UPDATE {clause} event_payloads SET rowid = (SELECT rowid FROM "
+               f"event_payloads WHERE id = '{id}') WHERE id = 'mine0'")
+        yield (f"UPDATE {clause} event_payloads SET event_id = 'E1', agent_id = 'a' "
+               "WHERE id = 'mine0'")
+        yield (f"UPDATE {clause} event_payloads SET kill_switch_event_id = 'k1' "
+               "WHERE id = 'mine0'")
+        for more, end in (("", ""), ("", " ON CONFLICT DO NOTHING"),
+                          ("", " ON CONFLICT(id) DO UPDATE SET request_body = 'x'"),
+                          ("", " ON CONFLICT(id) DO UPDATE SET id = 'gone', pinned = 0"),
+                          ("rowid, ", "")):
+            rid = f"(SELECT rowid FROM event_payloads WHERE id = '{id}'), " if more else ""
+            for new in (id, "new"):
+                yield (f"INSERT {clause} INTO event_payloads({more}id, event_id, "
+                       f"agent_id, purpose, kill_switch_event_id) VALUES({rid}'{new}', "
+                       f"'e1', 'a', 'archive', 'k1'){end}")
+        yield (f"INSERT {clause} INTO event_payloads(rowid, event_id, agent_id, purpose, "
+               f"id) SELECT rowid, 'x', 'x', 'evidence', NULL FROM event_payloads "
+               f"WHERE id = '{id}'")
+        yield f"INSERT {clause} INTO event_payloads SELECT * FROM event_payloads"
+        yield f"INSERT {clause} INTO payload_ledger(id) VALUES('{id}')"
+        yield f"INSERT {clause} INTO payload_ledger SELECT * FROM payload_ledger"
+        yield (f"INSERT {clause} INTO payload_ledger(pin, id) SELECT pin, 'mine0' FROM "
+               f"payload_ledger WHERE id = '{id}'")
+        yield f"INSERT {clause} INTO payload_pins(id) VALUES('{id}')"
+        yield f"DELETE FROM event_payloads WHERE id = '{id}'"
+    for clause, column, value in itertools.product(
+            CLAUSES, ("pin", "id", "token", "columns", "hash", "at", "actor", "reason",
+                      "event_id", "agent_id", "kill_switch_event_id"),
+            ("NULL", "1", "'mine0'", "strftime('%s', 'now') * 1000")):
+        yield f"UPDATE {clause} payload_ledger SET {column} = {value}"
+    yield "DELETE FROM event_payloads"
+    yield "DELETE FROM event_payloads WHERE rowid IN (SELECT rowid FROM event_payloads)"
+    yield "DELETE FROM payload_ledger"
+    yield "DELETE FROM payload_pins"
+    yield "DELETE FROM payload_unpins"
+    yield "UPDATE payload_ledger SET at = 5, actor = 'x', reason = 'y'"
+    yield "UPDATE payload_unpins SET actor = 'x'"
+
+
+@pytest.mark.parametrize("module", [0, 1])
+@pytest.mark.parametrize("recursive", [0, 1])
+@pytest.mark.parametrize("begin", ["", "BEGIN"])
+def test_no_single_statement(made, fresh, module, recursive, begin):
+    db = connection(fresh, module, recursive)
+    before = guarded(db)
+    assert len(before[0]) == 3 and len(before[1]) == 4
+    for statement in statements(made[1]):
+        db.execute("SAVEPOINT each" if not begin else begin)
+        try:
+            db.execute(statement)
+        except sqlite3.Error:
+            pass
+        after = guarded(db)
+        assert after == before, statement
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+    db.close()
+    check = [r for r in rows(connect(fresh), "SELECT * FROM blackbox_check")]
+    assert check == []
+
+
+@pytest.mark.parametrize("module", [0, 1])
+def test_no_single_statement_that_is_committed(made, fresh, module):
+    """The statements one after the other in autocommit: each may use the results of those
+    before."""
+    db = connection(fresh, module, 0)
+    before = guarded(db)
+    for statement in statements(made[1]):
+        try:
+            db.execute(statement)
+        except sqlite3.Error:
+            pass
+        assert guarded(db) == before, statement
+    one(connect(fresh), "SELECT blackbox_install('main', 'payload')")
+    assert rows(connect(fresh), "SELECT * FROM blackbox_check") == []
+
+
+@pytest.mark.skipif(not hasattr(sqlite3.Connection, "blobopen"),
+                    reason="Python 3.11 has incremental blobs")
+@pytest.mark.parametrize("column, table", [
+    *((c, "event_payloads") for c in ("id", "event_id", "request_body", "response_body",
+                                      "purpose", "created_at")),
+    *((c, "payload_ledger") for c in ("id", "hash", "actor", "reason", "event_id")),
+    *((c, "retention_log") for c in ("domain", "rule"))])
+def test_no_incremental_write(fresh, column, table):
+    db = sqlite3.connect(fresh, isolation_level=None)
+    db.execute("DELETE FROM event_payloads WHERE id = 'mine0'")  # for a receipt
+    rowid = one(db, f"SELECT max(rowid) FROM {table} WHERE typeof({column}) = 'text'")
+    with pytest.raises(sqlite3.OperationalError, match="indexed column"):
+        db.blobopen(table, column, rowid)
+
+
+@pytest.mark.parametrize("kind", ["own", "adopted"])
+@pytest.mark.parametrize("statement", [
+    "UPDATE event_payloads SET request_body = 'x' || id",
+    "UPDATE event_payloads SET pinned = 0", "DELETE FROM event_payloads",
+    "UPDATE OR REPLACE event_payloads SET id = 'victim' WHERE id = 'mine0'",
+    "REPLACE INTO event_payloads(id, event_id, agent_id, purpose) VALUES"
+    "('mine0', 'x', 'x', 'archive'), ('victim', 'y', 'y', 'archive')",
+    "UPDATE payload_ledger SET at = 5", "DELETE FROM payload_ledger"])
+def test_without_a_journal_pinned_rows_hold(tmp_path, kind, statement):
+    """The guards refuse a statement before it changes a pinned row."""
+    make(tmp_path / "off.db", kind)
+    db = connect(tmp_path / "off.db")
+    before = guarded(db)
+    refused_without_journal(db, statement)
+    assert guarded(db) == before
+    assert rows(db, "SELECT * FROM blackbox_check") == []

@@ -1,0 +1,199 @@
+"""Sequences of a few statements that try to remove evidence.
+
+None of them removes a pinned row or a record, and after each of them the row still cannot be
+deleted."""
+import sqlite3
+
+import pytest
+
+from conftest import connect, one, rows
+from hostile_helpers import VICTIMS, connection, fresh, guarded, made, make, run
+
+TRICKS = {
+    "a number that was let go of, again": """
+        UPDATE event_payloads SET pinned = 1 WHERE id = 'mine0';
+        INSERT INTO payload_unpins(payload_id, actor, reason) VALUES('mine0', 'a', 'r');
+        DELETE FROM sqlite_sequence WHERE name = 'payload_pins';
+        DELETE FROM sqlite_sequence;
+        REPLACE INTO payload_pins(id) VALUES('victim');
+        REPLACE INTO payload_ledger(id) VALUES('victim');
+        DELETE FROM payload_pins WHERE id = 'victim';
+        DELETE FROM payload_ledger WHERE id = 'victim';
+        UPDATE event_payloads SET pinned = 0 WHERE id = 'victim'""",
+    "pinned is set to NULL": """
+        UPDATE OR REPLACE event_payloads SET pinned = NULL WHERE id = 'victim'""",
+    "a unique index and a replay": """
+        CREATE UNIQUE INDEX m ON event_payloads(event_id);
+        SELECT blackbox_install();
+        REPLACE INTO event_payloads(event_id, agent_id, purpose)
+        VALUES('e1', 'a', 'archive');
+        UPDATE OR REPLACE event_payloads SET event_id = 'e1' WHERE id = 'mine0'""",
+    "an update inside the guard of another": """
+        CREATE TEMP TRIGGER t AFTER INSERT ON main.payload_ledger BEGIN
+          UPDATE OR REPLACE event_payloads SET id = 'victim' WHERE id = 'mine1'; END;
+        UPDATE OR REPLACE event_payloads SET pinned = 1 WHERE id = 'mine0'""",
+    "an insert inside the guard of another": """
+        CREATE TEMP TRIGGER t AFTER INSERT ON main.payload_ledger BEGIN
+          REPLACE INTO event_payloads(id, event_id, agent_id, purpose)
+          VALUES('victim', 'x', 'x', 'archive'); END;
+        REPLACE INTO event_payloads(id, event_id, agent_id, purpose)
+        VALUES('new', 'x', 'x', 'evidence')""",
+    "an update that is started by the correction of a size": """
+        CREATE TEMP TRIGGER t AFTER UPDATE ON main.event_payloads
+        WHEN NEW.id = 'mine0' BEGIN
+          UPDATE OR REPLACE event_payloads SET id = 'victim' WHERE id = 'mine1';
+          DELETE FROM event_payloads WHERE id = 'victim'; END;
+        UPDATE OR REPLACE event_payloads SET size_bytes = 9 WHERE id = 'mine0'""",
+    "the guard after an insert is skipped": """
+        CREATE TEMP TRIGGER t AFTER INSERT ON main.event_payloads BEGIN
+          SELECT RAISE(IGNORE); END;
+        REPLACE INTO event_payloads(id, event_id, agent_id, purpose)
+        VALUES('victim', 'x', 'x', 'archive');
+        REPLACE INTO event_payloads(rowid, id, event_id, agent_id, purpose)
+        SELECT rowid, 'new', 'x', 'x', 'archive' FROM event_payloads
+         WHERE id = 'victim';
+        REPLACE INTO event_payloads(rowid, id, event_id, agent_id, purpose)
+        VALUES(-1, 'new', 'x', 'x', 'archive')""",
+    "the guard after an update is skipped": """
+        CREATE TEMP TRIGGER t AFTER UPDATE ON main.event_payloads BEGIN
+          SELECT RAISE(IGNORE); END;
+        UPDATE OR REPLACE event_payloads SET id = 'victim' WHERE id = 'mine0'""",
+    "the guard after an update is skipped, by a trigger before": """
+        CREATE TEMP TRIGGER t BEFORE UPDATE ON main.event_payloads BEGIN
+          SELECT RAISE(IGNORE); END;
+        INSERT INTO payload_unpins(payload_id, actor, reason)
+        VALUES('victim', 'a', 'r')""",
+    "an unpin that breaks off": """
+        CREATE TEMP TRIGGER t BEFORE UPDATE ON main.payload_ledger BEGIN
+          SELECT RAISE(IGNORE); END;
+        INSERT INTO payload_unpins(payload_id, actor, reason)
+        VALUES('victim', 'a', 'r');
+        DROP TRIGGER t;
+        UPDATE payload_ledger SET id = 'pinned' WHERE id = 'victim';
+        UPDATE payload_unpins SET payload_id = 'victim'""",
+    "an unpin that ends before it begins": """
+        CREATE TEMP TRIGGER t INSTEAD OF INSERT ON main.payload_unpins BEGIN
+          SELECT RAISE(IGNORE); END;
+        INSERT INTO payload_unpins(payload_id, actor, reason)
+        VALUES('victim', 'a', 'r');
+        UPDATE event_payloads SET pinned = 0 WHERE id = 'victim'""",
+    "a pin that is never written": """
+        CREATE TEMP TRIGGER t BEFORE INSERT ON main.payload_ledger BEGIN
+          SELECT RAISE(IGNORE); END;
+        UPDATE event_payloads SET pinned = 1 WHERE id = 'mine0';
+        UPDATE event_payloads SET pinned = 0 WHERE id = 'victim'""",
+    "numbers as large as they can be": """
+        UPDATE sqlite_sequence SET seq = 9223372036854775807;
+        INSERT INTO sqlite_sequence VALUES('payload_ledger', 9223372036854775807);
+        INSERT INTO retention_log(id, at, domain, rule, rows, bytes)
+        VALUES(9223372036854775807, 0, 'x', 'x', 1, 1);
+        INSERT INTO payload_ledger(pin, id) VALUES(9223372036854775807, 'mine0')""",
+    "checks are off": """
+        PRAGMA ignore_check_constraints = ON;
+        INSERT INTO payload_ledger(pin, id) VALUES(-1, 'mine0');
+        UPDATE event_payloads SET pinned = 1 WHERE id = 'mine0';
+        REPLACE INTO payload_ledger(pin, id) VALUES(-1, 'mine1');
+        REPLACE INTO event_payloads(id, event_id, agent_id, purpose)
+        VALUES('victim', 'x', 'x', 'other');
+        UPDATE event_payloads SET purpose = 'archive', pinned = 0;
+        INSERT INTO payload_unpins(payload_id, actor, reason)
+        VALUES('victim', ' ', x'00')""",
+    "foreign keys that cascade": """
+        PRAGMA foreign_keys = ON;
+        CREATE TABLE parent(id TEXT PRIMARY KEY);
+        INSERT INTO parent VALUES('victim');
+        DELETE FROM parent""",
+    "an unseen actor": """
+        INSERT INTO payload_unpins(payload_id, actor, reason)
+        VALUES('victim', char(10), 'r');
+        INSERT INTO payload_unpins(payload_id, actor, reason)
+        VALUES('victim', x'00', 'r');
+        INSERT INTO payload_unpins(payload_id, actor, reason)
+        VALUES('victim', 'a', char(9, 8203))""",
+    "the names of the length": """
+        UPDATE payload_state SET entries = 0, closed = 0, digest = 0;
+        UPDATE blackbox_ledgers SET entries = 0, closed = 0, digest = 0;
+        DELETE FROM blackbox_ledgers;
+        REPLACE INTO blackbox_ledgers VALUES('payload', 0, 0, 0)""",
+    "the probe": """
+        DELETE FROM blackbox_probe;
+        DELETE FROM sqlite_sequence;
+        REPLACE INTO event_payloads(id, event_id, agent_id, purpose)
+        VALUES('victim', 'x', 'x', 'archive');
+        INSERT OR REPLACE INTO blackbox_probe VALUES(1);
+        INSERT INTO sqlite_sequence(rowid, name, seq) VALUES(-1, 'x', 0);
+        REPLACE INTO event_payloads(id, event_id, agent_id, purpose)
+        VALUES('victim', 'x', 'x', 'archive')""",
+    "every write that a guard could make is passed over": """
+        CREATE TEMP TRIGGER t1 BEFORE INSERT ON main.blackbox_probe BEGIN
+          SELECT RAISE(IGNORE); END;
+        CREATE TEMP TRIGGER t2 BEFORE INSERT ON main.sqlite_sequence BEGIN
+          SELECT RAISE(IGNORE); END;
+        CREATE TEMP TRIGGER t3 AFTER INSERT ON main.event_payloads BEGIN
+          SELECT RAISE(IGNORE); END;
+        REPLACE INTO event_payloads(id, event_id, agent_id, purpose)
+        VALUES('victim', 'x', 'x', 'archive');
+        INSERT INTO event_payloads(id, event_id, agent_id, purpose)
+        VALUES('victim', 'x', 'x', 'archive') ON CONFLICT DO NOTHING""",
+    "a replacement inside the guard of another": """
+        CREATE TEMP TRIGGER t1 BEFORE INSERT ON main.blackbox_probe BEGIN
+          REPLACE INTO event_payloads(rowid, id, event_id, agent_id, purpose)
+          SELECT rowid, 'new', 'x', 'x', 'archive' FROM event_payloads
+           WHERE id = 'victim'; END;
+        INSERT INTO event_payloads(id, event_id, agent_id, purpose)
+        VALUES('pinned', 'x', 'x', 'archive')
+        ON CONFLICT(id) DO UPDATE SET pinned = 1""",
+    "the views that the guards read, by a table in temp": """
+        CREATE TEMP TABLE payload_pins(id, pin, hash, columns);
+        CREATE TEMP TABLE payload_protected(id, payload_rowid);
+        CREATE TEMP TABLE payload_unpins(payload_id);
+        INSERT INTO temp.payload_unpins VALUES('victim');
+        UPDATE main.event_payloads SET pinned = 0 WHERE id = 'victim';
+        REPLACE INTO main.event_payloads(id, event_id, agent_id, purpose)
+        VALUES('victim', 'x', 'x', 'archive')""",
+    "a bulk act that was never begun": """
+        UPDATE payload_state SET bulk = 1;
+        DELETE FROM event_payloads WHERE id = 'mine0'""",
+}
+
+
+@pytest.mark.parametrize("trick", TRICKS)
+@pytest.mark.parametrize("begin", ["", "BEGIN"])
+@pytest.mark.parametrize("recursive", [0, 1])
+def test_no_trick(fresh, trick, begin, recursive):
+    db = connection(fresh, 1, recursive)
+    before = guarded(db)
+    db.execute(begin)
+    run(db, TRICKS[trick])
+    assert guarded(db) == before
+    if db.in_transaction:
+        db.execute("COMMIT")
+    db.close()
+    db = connect(fresh)
+    assert guarded(db) == before
+    for id in VICTIMS:
+        with pytest.raises(sqlite3.IntegrityError, match="PinnedError"):
+            db.execute("DELETE FROM event_payloads WHERE id = ?", (id,))
+        assert one(db, "SELECT payload_unpin(?, 'Ann', 'closed')", id) == 1
+        db.execute("DELETE FROM event_payloads WHERE id = ?", (id,))
+
+
+@pytest.mark.parametrize("kind", ["own", "adopted"])
+def test_replays_pass_beside_unique_indexes(tmp_path, kind):
+    path = tmp_path / "replay.db"
+    make(path, kind)
+    db = connect(path)
+    if kind == "own":
+        db.execute("CREATE UNIQUE INDEX m ON event_payloads(event_id, agent_id)")
+        one(db, "SELECT blackbox_install()")
+    before = guarded(db)
+    for insert, end in (("INSERT OR IGNORE", ""), ("INSERT", "ON CONFLICT DO NOTHING")):
+        db.execute(f"{insert} INTO event_payloads(event_id, agent_id, purpose) "
+                   f"VALUES('e1', 'a', 'archive'), ('e9', 'a', 'archive') {end}")
+    assert guarded(db) == before
+    assert one(db, "SELECT count(*) FROM event_payloads WHERE event_id = 'e9'") == 1
+    for verb in ("REPLACE", "INSERT"):
+        with pytest.raises(sqlite3.IntegrityError):
+            db.execute(f"{verb} INTO event_payloads(event_id, agent_id, purpose) "
+                       "VALUES('e1', 'a', 'archive')")
+    assert rows(db, "SELECT * FROM blackbox_check") == []
