@@ -158,8 +158,8 @@ BEGIN
       OR typeof(NEW.agent_id) <> 'text' OR NEW.agent_id = '';
   SELECT RAISE(ABORT, 'ValidationError: created_at must be a date such as 2026-01-31T12:00:00.000Z or 2026-01-31 12:00:00')
    WHERE NOT CASE WHEN typeof(NEW.created_at) = 'text' -- the usual form, quickly
-                   AND (NEW.created_at GLOB '????-??-??T[01]?:??:??.???Z'
-                        OR NEW.created_at GLOB '????-??-??T2[0-3]:??:??.???Z')
+                   AND substr(NEW.created_at, 24) = 'Z' AND substr(NEW.created_at, 20, 1) = '.'
+                   AND substr(NEW.created_at, 12, 2) < '24'
                   THEN unixepoch(NEW.created_at) IS NOT NULL
                   ELSE NOT EXISTS (SELECT 1 FROM payload_times
                                     WHERE rid = NEW.rowid AND at IS NULL) END;
@@ -332,8 +332,7 @@ CREATE TRIGGER IF NOT EXISTS main.payload_ledger_update
 BEFORE UPDATE ON payload_ledger
 BEGIN
   SELECT RAISE(ABORT, 'PinnedError: payload_ledger is a record and cannot be changed; to unpin a row, INSERT INTO payload_unpins(payload_id, actor, reason)')
-   WHERE NOT coalesce(
-           OLD.at IS NULL AND NEW.pin IS OLD.pin AND NEW.id IS OLD.id
+   WHERE (OLD.at IS NULL AND NEW.pin IS OLD.pin AND NEW.id IS OLD.id
            AND NEW.token IS OLD.token
            AND ((NEW.hash IS OLD.hash AND NEW.columns IS OLD.columns
                  AND NEW.at IS CAST((julianday('now') - 2440587.5) * 86400000.0
@@ -343,38 +342,49 @@ BEGIN
                            FROM event_payloads WHERE id = OLD.id))
                 OR (OLD.hash IS NULL AND typeof(NEW.columns) = 'integer'
                     AND length(NEW.hash) = 64
-                    AND NEW.hash NOT GLOB '*[^0-9a-f]*'
+                    AND trim(NEW.hash, '0123456789abcdef') = ''
                     AND (NEW.at, NEW.actor, NEW.reason, NEW.event_id,
                          NEW.agent_id, NEW.kill_switch_event_id)
-                        IS (NULL, NULL, NULL, NULL, NULL, NULL))), 0);
+                        IS (NULL, NULL, NULL, NULL, NULL, NULL)))) IS NOT TRUE;
 END;
 
--- Both are visible text, without characters that could hide something.
+-- Both are text without characters that could hide something (those from 0 to 31
+-- and from 127 to 159), and its first visible character exists: one that is
+-- neither in the list "unseen" nor a tag. (A host may forbid long patterns of
+-- GLOB.)
 CREATE TRIGGER IF NOT EXISTS main.payload_ledger_reason
 BEFORE UPDATE OF at ON payload_ledger
 WHEN OLD.at IS NULL AND NEW.at IS NOT NULL
 BEGIN
   SELECT CASE
-           WHEN NOT coalesce(
-                  typeof(NEW.actor) = 'text' AND instr(NEW.actor, char(0)) = 0
-                  AND NEW.actor NOT GLOB '*[' || char(1) || '-' || char(31, 127)
-                                         || '-' || char(159) || ']*'
-                  AND NEW.actor GLOB mark, 0)
+           WHEN typeof(NEW.actor) <> 'text' OR ltrim(NEW.actor, unseen) = ''
+             OR unicode(ltrim(NEW.actor, unseen)) BETWEEN 917504 AND 921599
+             OR EXISTS (WITH control(c) AS (
+                          SELECT 0 UNION ALL
+                          SELECT CASE c WHEN 31 THEN 127 ELSE c + 1 END
+                            FROM control WHERE c < 159)
+                        SELECT 1 FROM control WHERE instr(NEW.actor, char(c)) > 0)
            THEN RAISE(ABORT, 'ValidationError: actor must be visible text without control characters')
-           WHEN NOT coalesce(
-                  typeof(NEW.reason) = 'text' AND instr(NEW.reason, char(0)) = 0
-                  AND replace(replace(replace(NEW.reason, char(9), ''), char(10), ''), char(13), '')
-                      NOT GLOB '*[' || char(1) || '-' || char(31, 127) || '-'
-                               || char(159) || ']*'
-                  AND NEW.reason GLOB mark, 0)
+           WHEN typeof(NEW.reason) <> 'text' OR ltrim(NEW.reason, unseen) = ''
+             OR unicode(ltrim(NEW.reason, unseen)) BETWEEN 917504 AND 921599
+             OR EXISTS (WITH control(c) AS (
+                          SELECT 0 UNION ALL
+                          SELECT CASE c WHEN 31 THEN 127 ELSE c + 1 END
+                            FROM control WHERE c < 159)
+                        SELECT 1 FROM control
+                         WHERE instr(NEW.reason, char(c)) > 0 AND c NOT IN (9, 10, 13))
            THEN RAISE(ABORT, 'ValidationError: reason must be visible text without control characters other than tabs and line ends')
          END
-    FROM (SELECT '*[^' || char(1) || '-' || char(32) || char(127) || '-' ||
-                 char(160, 173, 847, 1564, 4447, 4448, 5760, 6068, 6069, 6155) ||
-                 '-' || char(6158, 8192) || '-' || char(8207, 8232) || '-' ||
-                 char(8239, 8287) || '-' || char(8303, 10240, 12288, 12644, 65024)
-                 || '-' || char(65039, 65279, 65440, 65529) || '-' ||
-                 char(65531, 917504) || '-' || char(921599) || ']*' AS mark);
+    FROM (SELECT char(9, 10, 13, 32, 160, 173, 847, 1564, 4447, 4448) ||
+                 char(5760, 6068, 6069, 6155, 6156, 6157, 6158, 10240, 12288) ||
+                 char(8192, 8193, 8194, 8195, 8196, 8197, 8198, 8199, 8200) ||
+                 char(8201, 8202, 8203, 8204, 8205, 8206, 8207, 8232, 8233) ||
+                 char(8234, 8235, 8236, 8237, 8238, 8239, 8287, 8288, 8289) ||
+                 char(8290, 8291, 8292, 8293, 8294, 8295, 8296, 8297, 8298) ||
+                 char(8299, 8300, 8301, 8302, 8303, 12644, 65024, 65025) ||
+                 char(65026, 65027, 65028, 65029, 65030, 65031, 65032) ||
+                 char(65033, 65034, 65035, 65036, 65037, 65038, 65039) ||
+                 char(65279, 65440, 65529, 65530, 65531) AS unseen);
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_ledger_delete

@@ -248,7 +248,7 @@ SELECT id, role, source,
                                        AND json_type(value, '$.text') = 'text'
                                       THEN value ->> 'text' END AS text
                             FROM json_each(payload, '$.content')) AS part
-                   WHERE NOT (part.text GLOB '<image name=*>'
+                   WHERE NOT (substr(part.text, 1, 12) = '<image name='
                               AND instr(part.text, '>') = length(part.text))
                      AND part.text NOT IN ('<image>', '</image>'))
        END AS text

@@ -50,10 +50,13 @@ CREATE TRIGGER IF NOT EXISTS main.rollout_heads_before
 BEFORE INSERT ON rollout_heads
 BEGIN
   SELECT RAISE(ABORT, 'InvalidIdError: Invalid conversation ID: it must be an RFC 9562 UUID in lower case, such as 5973b6c0-94b8-487b-a530-2aeb6098ae0e')
-   WHERE NEW.id IS NULL OR length(NEW.id) <> 36
-      OR NEW.id NOT GLOB '????????-????-[1-8]???-[89ab]???-????????????'
-      OR replace(NEW.id, '-', '') GLOB '*[^0-9a-f]*'
-      OR length(replace(NEW.id, '-', '')) <> 32;
+   WHERE typeof(NEW.id) <> 'text' OR length(NEW.id) <> 36
+      OR length(replace(NEW.id, '-', '')) <> 32
+      OR trim(replace(NEW.id, '-', ''), '0123456789abcdef') <> ''
+      OR substr(NEW.id, 9, 1) || substr(NEW.id, 14, 1) || substr(NEW.id, 19, 1)
+         || substr(NEW.id, 24, 1) <> '----'
+      OR substr(NEW.id, 15, 1) NOT BETWEEN '1' AND '8'
+      OR substr(NEW.id, 20, 1) NOT IN ('8', '9', 'a', 'b');
   SELECT RAISE(ABORT, 'ReadOnlyError: the counters of a conversation are computed from its items; omit them')
    WHERE NEW.updated <> 0 OR NEW.last_sequence <> -1
       OR NEW.user_sequence IS NOT NULL OR NEW.turns <> 0 OR NEW.bytes <> 0
