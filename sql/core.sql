@@ -10,6 +10,7 @@
 --                                their sum: a copy outside of the domain
 --         blackbox_probe         lets a trigger detect a REPLACE
 -- Views   blackbox_limits        every setting with the value in force
+--         blackbox_setting_test  used by the triggers to refuse a setting
 --         retention_note         INSERT adds to the receipt of the minute
 --         core_check             invalid settings (no rows if all is well)
 --
@@ -37,6 +38,10 @@ SELECT d.name AS name,
        d.meaning AS meaning
   FROM blackbox_setting_defs AS d
   LEFT JOIN blackbox_settings AS s ON s.name = d.name;
+
+-- INSERT refuses a setting that is unknown or out of range.
+CREATE VIEW IF NOT EXISTS main.blackbox_setting_test AS
+SELECT NULL AS name, NULL AS value WHERE 0;
 
 -- Invalid settings. There are none unless somebody dropped a guard.
 CREATE VIEW IF NOT EXISTS main.core_check AS
@@ -92,22 +97,39 @@ CREATE TABLE IF NOT EXISTS main.blackbox_settings(
   value NOT NULL
 ) WITHOUT ROWID;
 
-CREATE TRIGGER IF NOT EXISTS main.blackbox_settings_insert
-AFTER INSERT ON blackbox_settings
+-- BEFORE triggers, because a trigger of the user could make SQLite skip one that
+-- runs AFTER the change.
+CREATE TRIGGER IF NOT EXISTS main.blackbox_setting_test_insert
+INSTEAD OF INSERT ON blackbox_setting_test
 BEGIN
   SELECT RAISE(ABORT, 'ValidationError: unknown setting; SELECT name, range FROM blackbox_limits lists all settings')
-    FROM core_check WHERE object = NEW.name AND problem = 'unknown setting';
+   WHERE NOT EXISTS (SELECT 1 FROM blackbox_setting_defs WHERE name = NEW.name);
   SELECT RAISE(ABORT, 'ValidationError: the value of a setting is out of range; SELECT name, range FROM blackbox_limits lists the ranges')
-    FROM core_check WHERE object = NEW.name;
+    FROM blackbox_setting_defs AS d
+   WHERE d.name = NEW.name AND CASE d.kind
+         -- Some languages have no integers: 3.0 is 3.
+         WHEN 'integer' THEN typeof(NEW.value) IN ('integer', 'real')
+                             AND NEW.value = CAST(NEW.value AS INTEGER)
+                             AND NEW.value BETWEEN d.low AND d.high
+         WHEN 'real' THEN typeof(NEW.value) IN ('integer', 'real')
+                          AND NEW.value BETWEEN d.low AND d.high
+         ELSE typeof(NEW.value) = 'text' AND NEW.value <> ''
+              AND instr(NEW.value, ',') = 0
+              AND instr(', ' || coalesce(d.choices, '') || ', ',
+                        ', ' || NEW.value || ', ') > 0
+       END IS NOT TRUE;
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.blackbox_settings_insert
+BEFORE INSERT ON blackbox_settings
+BEGIN
+  INSERT INTO blackbox_setting_test(name, value) VALUES (NEW.name, NEW.value);
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.blackbox_settings_update
-AFTER UPDATE ON blackbox_settings
+BEFORE UPDATE ON blackbox_settings
 BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: unknown setting; SELECT name, range FROM blackbox_limits lists all settings')
-    FROM core_check WHERE object = NEW.name AND problem = 'unknown setting';
-  SELECT RAISE(ABORT, 'ValidationError: the value of a setting is out of range; SELECT name, range FROM blackbox_limits lists the ranges')
-    FROM core_check WHERE object = NEW.name;
+  INSERT INTO blackbox_setting_test(name, value) VALUES (NEW.name, NEW.value);
 END;
 
 -- A bulk delete writes one row. Plain DELETEs of the same minute share one row,

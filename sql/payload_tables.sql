@@ -67,9 +67,10 @@ CREATE TABLE IF NOT EXISTS main.payload_state(
   digest  INTEGER NOT NULL
 );
 INSERT INTO main.payload_state(one, bulk, removed, entries, closed, digest)
-SELECT 1, 0, 0, count(*), count(at), coalesce(sum(token), 0)
-  FROM main.payload_ledger WHERE true
-ON CONFLICT (one) DO NOTHING;
+SELECT 1, 0, 0, l.entries, l.closed, l.digest
+  FROM (SELECT count(*) AS entries, count(at) AS closed,
+               coalesce(sum(token), 0) AS digest FROM main.payload_ledger) AS l
+ WHERE NOT EXISTS (SELECT 1 FROM main.payload_state);
 
 INSERT INTO main.blackbox_ledgers(domain, entries, closed, digest)
 SELECT 'payload', entries, closed, digest FROM main.payload_state
@@ -124,15 +125,15 @@ WHERE purpose <> 'archive' OR pinned <> 0;
 
 ----------------------------------------------------------------- inserts --
 
--- REPLACE would take a protected row that has this id, or this rowid. (-1: none
--- was given.) A plain INSERT fails without our help, and INSERT OR IGNORE of a
+-- REPLACE would take a protected row that has this id, or this rowid. (-1 can also
+-- mean that none was given.) A plain INSERT fails without our help, and INSERT OR IGNORE of a
 -- pinned id passes and changes nothing. A lost row keeps its id for itself.
 CREATE TRIGGER IF NOT EXISTS main.payload_insert_replace
 BEFORE INSERT ON event_payloads
 WHEN EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.id)
   OR (EXISTS (SELECT 1 FROM event_payloads WHERE id = NEW.id)
       AND EXISTS (SELECT 1 FROM payload_protected WHERE id = NEW.id))
-  OR (NEW.rowid <> -1 AND EXISTS (SELECT 1 FROM payload_protected WHERE payload_rowid = NEW.rowid))
+  OR EXISTS (SELECT 1 FROM payload_protected WHERE payload_rowid = NEW.rowid)
 BEGIN
   SELECT RAISE(ABORT, 'PinnedError: a row with this id was pinned and is missing; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
    WHERE EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.id)
@@ -400,8 +401,12 @@ AFTER INSERT ON payload_ledger
 BEGIN
   UPDATE payload_state SET entries = entries + 1, digest = digest + NEW.token
    WHERE one = 1;
+  SELECT RAISE(ABORT, 'MisuseError: a trigger on payload_state prevents the ledger from being counted; drop the trigger')
+   WHERE changes() = 0;
   UPDATE blackbox_ledgers SET entries = entries + 1, digest = digest + NEW.token
    WHERE domain = 'payload';
+  SELECT RAISE(ABORT, 'MisuseError: a trigger on blackbox_ledgers prevents the ledger from being counted; drop the trigger')
+   WHERE changes() = 0;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_ledger_closed
@@ -409,7 +414,11 @@ AFTER UPDATE OF at ON payload_ledger
 WHEN OLD.at IS NULL AND NEW.at IS NOT NULL
 BEGIN
   UPDATE payload_state SET closed = closed + 1 WHERE one = 1;
+  SELECT RAISE(ABORT, 'MisuseError: a trigger on payload_state prevents the ledger from being counted; drop the trigger')
+   WHERE changes() = 0;
   UPDATE blackbox_ledgers SET closed = closed + 1 WHERE domain = 'payload';
+  SELECT RAISE(ABORT, 'MisuseError: a trigger on blackbox_ledgers prevents the ledger from being counted; drop the trigger')
+   WHERE changes() = 0;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_state_update
@@ -421,6 +430,27 @@ WHEN NOT coalesce(
            AND NEW.digest = OLD.digest), 0)
 BEGIN
   SELECT RAISE(ABORT, 'PinnedError: the length of the ledger is written by triggers only and cannot be changed');
+END;
+
+-- (Not UPDATE OF one: SQLite does not fire such a trigger for SET rowid.)
+CREATE TRIGGER IF NOT EXISTS main.payload_state_stay
+BEFORE UPDATE ON payload_state
+WHEN NEW.one IS NOT OLD.one
+BEGIN
+  SELECT RAISE(ABORT, 'PinnedError: payload_state has one row, which stays');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_state_insert
+BEFORE INSERT ON payload_state
+WHEN EXISTS (SELECT 1 FROM payload_state)
+BEGIN
+  SELECT RAISE(ABORT, 'PinnedError: payload_state has one row, which stays');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_state_delete
+BEFORE DELETE ON payload_state
+BEGIN
+  SELECT RAISE(ABORT, 'PinnedError: payload_state has one row, which stays');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_ledgers_update

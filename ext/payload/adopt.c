@@ -88,6 +88,11 @@ static const char zHindrances[] =
     "SELECT 'it is a WITHOUT ROWID table; create it as a rowid table'"
     "  FROM pragma_table_list WHERE schema = ?1 COLLATE NOCASE"
     "    AND name = 'event_payloads' COLLATE NOCASE AND wr "
+    "UNION ALL SELECT 'it has a clause ON CONFLICT REPLACE, by which a plain"
+    " INSERT could delete a pinned row; create it without the clause'"
+    "  FROM main.sqlite_schema WHERE type = 'table'"
+    "    AND name = 'event_payloads' COLLATE NOCASE"
+    "    AND lower(sql) LIKE '%conflict%replace%' "
     "UNION ALL SELECT 'its column ' || name || ' hides the rowid; rename it'"
     "  FROM pragma_table_xinfo" TABLE
     "  WHERE lower(name) = 'rowid' AND NOT (pk = 1 AND lower(type) = 'integer'"

@@ -11,6 +11,9 @@ REFUSED = [
     ("id PRIMARY KEY", "", "id is declared as nothing; it must be TEXT"),
     ("id TEXT PRIMARY KEY", "WITHOUT ROWID", "it is a WITHOUT ROWID table"),
     ("id TEXT", "", "id is not unique"),
+    ("id TEXT PRIMARY KEY ON CONFLICT REPLACE", "", "it has a clause ON CONFLICT REPLACE"),
+    ("id TEXT PRIMARY KEY, UNIQUE (event_id) ON/**/conflict Replace", "",
+     "a plain INSERT could delete a pinned row"),
     ("id TEXT PRIMARY KEY, rowid", "", "its column rowid hides the rowid"),
     ("id TEXT PRIMARY KEY, ROWID INTEGER UNIQUE", "", "its column ROWID hides"),
 ]
@@ -20,8 +23,8 @@ REFUSED = [
 @pytest.mark.parametrize("id, end, why", REFUSED)
 def test_a_table_that_cannot_be_guarded_is_refused(path, id, end, why, begin):
     db = connect(path)
-    db.execute(f"CREATE TABLE event_payloads({id}, event_id TEXT, agent_id TEXT, "
-               f"purpose TEXT, created_at TEXT) {end}")
+    db.execute(f"CREATE TABLE event_payloads(event_id TEXT, agent_id TEXT, purpose TEXT, "
+               f"created_at TEXT, {id}) {end}")
     before = rows(db, "SELECT * FROM sqlite_schema")
     db.execute(begin)
     with pytest.raises(sqlite3.OperationalError, match="cannot be guarded: .*" + why):

@@ -197,3 +197,72 @@ def test_replays_pass_beside_unique_indexes(tmp_path, kind):
             db.execute(f"{verb} INTO event_payloads(event_id, agent_id, purpose) "
                        "VALUES('e1', 'a', 'archive')")
     assert rows(db, "SELECT * FROM blackbox_check") == []
+
+
+PASS_OVER = "CREATE TEMP TRIGGER t {} ON main.{} BEGIN SELECT RAISE(IGNORE); END"
+
+
+@pytest.mark.parametrize("module", [0, 1])
+@pytest.mark.parametrize("end", ["", " ON CONFLICT(id) DO NOTHING"])
+def test_evidence_at_rowid_minus_one_stays(fresh, module, end):
+    """A BEFORE trigger cannot see whether an INSERT gave rowid -1, or none."""
+    db = connection(fresh, module, 0)
+    db.execute(PASS_OVER.format("AFTER INSERT", "event_payloads"))
+    db.execute("INSERT INTO event_payloads(rowid, id, event_id, agent_id, purpose) "
+               "VALUES(-1, 'low', 'low', 'a', 'evidence')")
+    db.execute("UPDATE event_payloads SET pinned = 1 WHERE id = 'low'")
+    for put in ("rowid, id) VALUES(-1, ", "id) VALUES("):
+        with pytest.raises(sqlite3.IntegrityError, match="PinnedError"):
+            db.execute("REPLACE INTO event_payloads(event_id, agent_id, purpose, "
+                       + put.replace("VALUES(", "VALUES('x', 'a', 'archive', ") + f"'new'){end}")
+    db.execute("INSERT INTO event_payloads(id, event_id, agent_id, purpose) "
+               f"VALUES('new', 'x', 'a', 'archive'){end}")
+    assert rows(db, "SELECT id FROM event_payloads WHERE rowid = -1") == [("low",)]
+
+
+@pytest.mark.parametrize("module", [0, 1])
+@pytest.mark.parametrize("write", [
+    "INSERT INTO blackbox_settings VALUES('payload.retention_days', {})",
+    "REPLACE INTO blackbox_settings VALUES('payload.retention_days', {})",
+    "UPDATE blackbox_settings SET value = {}"])
+def test_no_setting_is_out_of_range(fresh, module, write):
+    db = connection(fresh, module, 0)
+    if write.startswith("UPDATE"):
+        db.execute("INSERT INTO blackbox_settings VALUES('payload.retention_days', 7)")
+    for verb in ("INSERT", "UPDATE"):
+        db.execute(PASS_OVER.format("AFTER " + verb, "blackbox_settings").replace(" t ", f" t{verb} "))
+    for value in ("-100000", "NULL", "'7'", "7.5"):
+        with pytest.raises(sqlite3.IntegrityError, match="ValidationError.*out of range"):
+            db.execute(write.format(value))
+    with pytest.raises(sqlite3.IntegrityError, match="ValidationError.*unknown"):
+        db.execute(write.format("7").replace("payload.", "") if "UPDATE" not in write
+                   else "UPDATE blackbox_settings SET name = 'x'")
+
+
+@pytest.mark.parametrize("module", [0, 1])
+@pytest.mark.parametrize("table", ["payload_state", "blackbox_ledgers"])
+@pytest.mark.parametrize("statement", [
+    "UPDATE event_payloads SET pinned = 1 WHERE id = 'mine0'",
+    "INSERT INTO payload_unpins(payload_id, actor, reason) VALUES('victim', 'a', 'r')"])
+def test_the_ledger_is_always_counted(fresh, module, table, statement):
+    db = connection(fresh, module, 0)
+    before = guarded(db)
+    db.execute(PASS_OVER.format("BEFORE UPDATE", table))
+    with pytest.raises(sqlite3.IntegrityError, match="MisuseError.*being counted"):
+        db.execute(statement)
+    assert guarded(db) == before
+    db.execute("DROP TRIGGER t")
+    assert rows(connect(fresh), "SELECT * FROM blackbox_check") == []
+
+
+@pytest.mark.parametrize("statement", [
+    "DELETE FROM payload_state", "REPLACE INTO payload_state VALUES(1, 0, 0, 0, 0, 0)",
+    "INSERT INTO payload_state VALUES(2, 0, 0, 0, 0, 0)", "UPDATE payload_state SET one = 2",
+    "UPDATE OR REPLACE payload_state SET rowid = 2"])
+def test_the_row_of_payload_state_stays(fresh, statement):
+    db = sqlite3.connect(fresh, isolation_level=None)
+    db.execute("PRAGMA ignore_check_constraints = ON")
+    before = rows(db, "SELECT * FROM payload_state")
+    with pytest.raises(sqlite3.IntegrityError, match="PinnedError"):
+        db.execute(statement)
+    assert rows(db, "SELECT * FROM payload_state") == before
