@@ -9,13 +9,18 @@
 ** connection closes, and all memory is freed.
 **
 ** An interrupt has more cases, at every point of a connection whose prepared
-** statements have expired: no transaction may stay open.
+** statements have expired: no transaction may stay open. It also comes from
+** another thread, between any two instructions.
 */
+#define _POSIX_C_SOURCE 200809L
 #include "../harness.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define MAX_OUT 20000
 #define SAMPLE 60 /* fault points of one case in the full run */
@@ -96,8 +101,11 @@ static void same(const Case *p, int iPoint, const char *zWhat, const char *zIs,
 
 static int isExpected(const Case *p, int rc) {
   if (p->eKind != FAULT_MEMORY) {
-    /* ALTER TABLE has its own message */
-    return (rc & 0xff) == SQLITE_INTERRUPT || strstr(message(), "interrupted");
+    /* ALTER TABLE has its own message, and so has a virtual table whose
+    ** declaration was interrupted */
+    return (rc & 0xff) == SQLITE_INTERRUPT ||
+           strstr(message(), "interrupted") ||
+           strstr(message(), "vtable constructor failed");
   }
   return (rc & 0xff) == SQLITE_NOMEM || rc == SQLITE_IOERR_NOMEM;
 }
@@ -321,29 +329,24 @@ static int stopCount(Stop *pStop) {
   return n;
 }
 
-/* Stops at one point. Returns 0 when the operation has no such point. */
-static int stopAt(Stop *pStop, int iPoint) {
-  Case *p = pStop->p;
-  sqlite3 *db = pStop->db;
-  char zOut[MAX_OUT];
-  i64 nQueued;
-  int rc, bChanged = 1;
-  stopBegin(pStop);
-  nQueued = p->pOp->flags & OP_STAGES ? queued(db) : 0;
-  faultArm(p->eKind, iPoint, p->bSticky, db);
-  rc = runOut(db, p->pOp->zSql, zOut, MAX_OUT);
-  if (faultDisarm(0) == 0) return 0;
-  if (rc != SQLITE_OK && !isExpected(p, rc)) {
-    fail_msg("point %d of %d: code %d %s", iPoint, p->nEvent, rc, message());
-  }
+/* A call that returned rc has succeeded, or was stopped. */
+static void stopExpected(const Stop *pStop, int iPoint, int rc, char *zOut) {
+  const Case *p = pStop->p;
   if (rc == SQLITE_OK) {
     same(p, iPoint, "succeeded, with another result", zOut, p->zOut);
+  } else if (!isExpected(p, rc)) {
+    fail_msg("point %d of %d: code %d %s", iPoint, p->nEvent, rc, message());
   }
-  if (!p->bBegin && !sqlite3_get_autocommit(db)) {
+  if (!p->bBegin && !sqlite3_get_autocommit(pStop->db)) {
     fail_msg("point %d of %d: a transaction was left open", iPoint, p->nEvent);
   }
-  if (p->pOp->flags & OP_STAGES) {
-    judgeQueue(p, db, rc, queued(db) - nQueued);
+}
+
+/* Judges what such a call has left. */
+static void stopVerdict(Stop *pStop, int iPoint, int rc, i64 nQueued) {
+  int bChanged = 1;
+  if (pStop->p->pOp->flags & OP_STAGES) {
+    judgeQueue(pStop->p, pStop->db, rc, queued(pStop->db) - nQueued);
   } else if (rc != SQLITE_OK) {
     bChanged = stopJudge(pStop, iPoint);
   }
@@ -351,6 +354,21 @@ static int stopAt(Stop *pStop, int iPoint) {
     stopClose(pStop);
     stopOpen(pStop);
   }
+}
+
+/* Stops at one point. Returns 0 when the operation has no such point. */
+static int stopAt(Stop *pStop, int iPoint) {
+  Case *p = pStop->p;
+  char zOut[MAX_OUT];
+  i64 nQueued;
+  int rc;
+  stopBegin(pStop);
+  nQueued = p->pOp->flags & OP_STAGES ? queued(pStop->db) : 0;
+  faultArm(p->eKind, iPoint, p->bSticky, pStop->db);
+  rc = runOut(pStop->db, p->pOp->zSql, zOut, MAX_OUT);
+  if (faultDisarm(0) == 0) return 0;
+  stopExpected(pStop, iPoint, rc, zOut);
+  stopVerdict(pStop, iPoint, rc, nQueued);
   return 1;
 }
 
@@ -380,6 +398,115 @@ static void testStopped(void **ppState) {
     stopClose(&stop);
     stopOpen(&stop);
   }
+  stopClose(&stop);
+  forget(p);
+}
+
+/*------------------------------------------ interrupted by another thread --*/
+
+/* Interrupts a call some time after its start, once or until it ends. The call
+** may end before; that is right too. */
+typedef struct Interrupter {
+  pthread_t thread;
+  sqlite3 *db;
+  i64 nDelay; /* nanoseconds */
+  int bAgain;
+  atomic_int eState;
+} Interrupter;
+enum { STARTING, READY, CALLING, ENDED };
+
+static i64 nanoseconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (i64)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* Waits at least that long, without taking time from the other thread. */
+static void rest(i64 nTime) {
+  struct timespec t = {
+      (time_t)(nTime / 1000000000), (long)(nTime % 1000000000)};
+  nanosleep(&t, 0);
+}
+
+static void *interrupter(void *pArg) {
+  Interrupter *p = (Interrupter *)pArg;
+  atomic_store(&p->eState, READY);
+  while (atomic_load(&p->eState) == READY) rest(1000);
+  rest(p->nDelay);
+  do {
+    sqlite3_interrupt(p->db);
+    rest(1000);
+  } while (p->bAgain && atomic_load(&p->eState) == CALLING);
+  return 0;
+}
+
+static int runInterrupted(Interrupter *p, const char *zSql, char *zOut) {
+  int rc;
+  atomic_init(&p->eState, STARTING);
+  assert_int_equal(pthread_create(&p->thread, 0, interrupter, p), 0);
+  while (atomic_load(&p->eState) == STARTING) rest(1000);
+  atomic_store(&p->eState, CALLING);
+  rc = runOut(p->db, zSql, zOut, MAX_OUT);
+  atomic_store(&p->eState, ENDED);
+  assert_int_equal(pthread_join(p->thread, 0), 0);
+  return rc;
+}
+
+/* A write that succeeds in autocommit is in the file at once. */
+static void mustKeepWrites(sqlite3 *db) {
+  Image before = copyImage(db);
+  must(db, "INSERT INTO app VALUES('first')");
+  assert_false(isImage(db, &before));
+  must(db, "DELETE FROM app");
+  free(before.a);
+}
+
+/* Numbers that seem random, the same in every run. */
+static unsigned int chance(void) {
+  static unsigned int n = 2463534242;
+  n ^= n << 13;
+  n ^= n >> 17;
+  return n ^= n << 5;
+}
+
+/* How long the operation takes on the connection as it is opened. */
+static i64 stopTime(Stop *pStop) {
+  char zOut[MAX_OUT];
+  i64 iStart;
+  stopBegin(pStop);
+  iStart = nanoseconds();
+  runOut(pStop->db, pStop->p->pOp->zSql, zOut, MAX_OUT);
+  iStart = nanoseconds() - iStart;
+  stopClose(pStop);
+  stopOpen(pStop);
+  return iStart;
+}
+
+static void testThread(void **ppState) {
+  Case *p = (Case *)*ppState;
+  Stop stop = {p, 0, {0, 0}, {0, 0}, 0};
+  Interrupter other = {0};
+  char zOut[MAX_OUT];
+  i64 nTime, nQueued;
+  int i, rc, nStopped = 0;
+  learn(p);
+  p->nEvent = isFull() ? 40 : 4;
+  stopOpen(&stop);
+  nTime = stopTime(&stop);
+  for (i = 0; i < p->nEvent; i++) {
+    stop.bUndone = i % 2;
+    stopBegin(&stop);
+    nQueued = p->pOp->flags & OP_STAGES ? queued(stop.db) : 0;
+    other.db = stop.db;
+    other.bAgain = i / 2 % 2;
+    other.nDelay = (i64)(chance() % 1100) * nTime / 1000;
+    rc = runInterrupted(&other, p->pOp->zSql, zOut);
+    stopExpected(&stop, i, rc, zOut);
+    if (sqlite3_get_autocommit(stop.db)) mustKeepWrites(stop.db);
+    stopVerdict(&stop, i, rc, nQueued);
+    nStopped += rc != SQLITE_OK;
+  }
+  print_message("%d of %d calls were stopped\n", nStopped, p->nEvent);
   stopClose(&stop);
   forget(p);
 }
@@ -487,6 +614,25 @@ static int addStops(const Operation *pOp, int iOperation,
   return n;
 }
 
+/* The cases of testThread(). */
+static int addThreads(const Operation *pOp, int iOperation,
+    struct CMUnitTest *aTest, Case *aCase) {
+  int bBegin, n = 0;
+  for (bBegin = 0; bBegin < (pOp->flags & OP_ALONE ? 1 : 2); bBegin++) {
+    Case *p = &aCase[n];
+    if (!isPicked(bBegin * 8, iOperation, 17)) continue;
+    p->pOp = pOp;
+    p->eKind = FAULT_INTERRUPT;
+    p->bBegin = bBegin;
+    snprintf(p->zName, sizeof(p->zName), "%s: interrupted by a thread%s",
+        pOp->zName, bBegin ? ", in BEGIN" : "");
+    aTest[n].name = p->zName;
+    aTest[n].test_func = testThread;
+    aTest[n++].initial_state = p;
+  }
+  return n;
+}
+
 static int addCases(const Operation *pOp, int iOperation,
     struct CMUnitTest *aTest, Case *aCase) {
   static const struct {
@@ -535,6 +681,7 @@ int main(int argc, char **argv) {
   for (i = 0; (pOp = chosenOperation(i)) != 0; i++) {
     n += addCases(pOp, i, &aTest[n], &aCase[n]);
     n += addStops(pOp, i, &aTest[n], &aCase[n]);
+    n += addThreads(pOp, i, &aTest[n], &aCase[n]);
   }
   return _cmocka_run_group_tests("disturb", aTest, (size_t)n, 0, 0);
 }
