@@ -26,7 +26,6 @@
 --   rollout_marks    compactions and rollbacks, by the key of their item
 --   rollout_drops    what the policy dropped, by type
 --   rollout_act      the rule that is running, for its receipt
---   rollout_clash    INSERTs whose id exists, to detect a REPLACE
 --   rollout_imports  view: INSERT appends an item as it is, or counts dropped
 --                    items; the first item starts the conversation
 --   rollout_counts   view: INSERT counts an item in its head

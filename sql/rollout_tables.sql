@@ -37,14 +37,20 @@ ON rollout_heads(updated, id) WHERE user_sequence IS NOT NULL;
 CREATE INDEX IF NOT EXISTS main.rollout_expiry
 ON rollout_heads(expires_at, id) WHERE expires_at IS NOT NULL;
 
--- An INSERT whose id exists already writes that id here before it runs. If the
--- INSERT then succeeds, it was a REPLACE, which is refused. (A BEFORE trigger
--- alone would refuse upserts too.) Triggers can nest such INSERTs, so each one
--- has its own row. An upsert leaves its row; the newest 100 rows stay.
-CREATE TABLE IF NOT EXISTS main.rollout_clash(
-  number INTEGER PRIMARY KEY,
-  id     TEXT NOT NULL UNIQUE
-);
+-- REPLACE would take a conversation that has this id, or this number. A plain
+-- INSERT fails without our help, and INSERT OR IGNORE and an upsert keep the
+-- conversation. So only REPLACE is refused (see blackbox_probe in core.sql).
+CREATE TRIGGER IF NOT EXISTS main.rollout_heads_replace
+BEFORE INSERT ON rollout_heads
+WHEN EXISTS (SELECT 1 FROM rollout_heads WHERE id = NEW.id)
+  OR EXISTS (SELECT 1 FROM rollout_heads WHERE no = NEW.no)
+BEGIN
+  DELETE FROM sqlite_sequence WHERE rowid = -1;
+  INSERT OR IGNORE INTO sqlite_sequence(rowid, name, seq)
+  VALUES (-1, 'blackbox_probe', 0), (-1, 'blackbox_probe', 1);
+  SELECT RAISE(ABORT, 'RolloutExistsError: a conversation cannot be replaced; UPDATE it, or DELETE it first')
+    FROM sqlite_sequence WHERE rowid = -1 AND seq = 1;
+END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_heads_before
 BEFORE INSERT ON rollout_heads
@@ -64,11 +70,6 @@ BEGIN
   SELECT RAISE(ABORT, 'RangeError: rollout numbers end at 2147483647, and according to sqlite_sequence all are in use; UPDATE sqlite_sequence SET seq = (SELECT max(max(rollout, owner)) FROM rollout_segments) WHERE name = ''rollout_heads''')
     FROM sqlite_sequence
    WHERE name = 'rollout_heads' AND seq > 2147483646 AND coalesce(NEW.no, -1) = -1;
-  DELETE FROM rollout_clash WHERE id = NEW.id;
-  INSERT INTO rollout_clash(id)
-  SELECT NEW.id FROM rollout_heads WHERE id = NEW.id OR no = NEW.no LIMIT 1;
-  DELETE FROM rollout_clash
-   WHERE number <= (SELECT max(number) - 100 FROM rollout_clash);
 END;
 
 -- A plain INSERT, or an upsert with a new id, makes a whole conversation. A NULL
@@ -77,8 +78,6 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.rollout_heads_insert
 AFTER INSERT ON rollout_heads
 BEGIN
-  SELECT RAISE(ABORT, 'RolloutExistsError: a conversation cannot be replaced; UPDATE it, or DELETE it first')
-    FROM rollout_clash WHERE id = NEW.id;
   INSERT INTO rollout_segments(rollout, first, owner, last)
   VALUES (NEW.no, 0, NEW.no, 4294967295);
   UPDATE rollout_heads

@@ -4,12 +4,14 @@
 ** table.
 **
 ** Version 1 had no stamp in rollout_heads. It had a column look in
-** rollout_data, which stays and is not used.
+** rollout_data, which stays and is not used. Older databases detected a REPLACE
+** by a table rollout_clash.
 */
 #include "rollout.h"
 SQLITE_EXTENSION_INIT3
 
 void bxRolloutAdopt(BxStmts *p, BxErr *pErr) {
+  bxExec(p, "DROP TABLE IF EXISTS main.rollout_clash", pErr);
   if (bxNumber(p,
           "SELECT count(*) FROM main.sqlite_schema AS t "
           "WHERE t.type = 'table' AND t.name = 'rollout_heads' AND "

@@ -267,8 +267,8 @@ def test_history_cannot_be_broken(plain, sql):
             plain.execute(sql)
         if begin:
             plain.execute("COMMIT")
-        assert [line for line in plain.iterdump() if "rollout_clash" not in line
-                ] == [line for line in before if "rollout_clash" not in line]
+        assert [line for line in plain.iterdump() if "blackbox_probe" not in line
+                ] == [line for line in before if "blackbox_probe" not in line]
 
 
 def test_upsert_keeps_the_history(plain):
@@ -616,13 +616,31 @@ def test_a_trigger_hides_no_replace(plain, when, sql):
     assert head(plain, "item_count", OTHER) == (2,)
 
 
-def test_the_notes_of_upserts_stay_few(plain):
-    made = [f"5973b6c0-94b8-487b-a530-{i:012x}" for i in range(150)]
-    for _ in range(2):
-        plain.executemany("INSERT OR IGNORE INTO rollout_heads(id) VALUES (?)",
-                          [(name,) for name in made])
-    assert one(plain, "SELECT count(*) FROM rollout_clash") == 100
-    plain.execute("DELETE FROM rollout_heads")
+@pytest.mark.parametrize("begin", ["", "BEGIN"])
+@pytest.mark.parametrize("recursive", [0, 1])
+@pytest.mark.parametrize("skip", [
+    "AFTER INSERT ON main.rollout_heads", "BEFORE INSERT ON main.blackbox_probe",
+    "BEFORE DELETE ON main.rollout_heads", "BEFORE INSERT ON main.rollout_segments"])
+def test_a_trigger_that_skips_others_lets_no_replace_through(plain, begin, recursive, skip):
+    start(plain)
+    start(plain, OTHER)
+    log(plain, "user_message", OTHER, message="keep me")
+    before = rows(plain, "SELECT * FROM rollout_heads"), rows(plain, "SELECT * FROM rollout_data")
+    plain.execute(f"PRAGMA recursive_triggers = {recursive}")
+    plain.execute(f"CREATE TEMP TRIGGER skip {skip} BEGIN SELECT RAISE(IGNORE); END")
+    for statement in (f"REPLACE INTO rollout_heads(id) VALUES ('{OTHER}')",
+                      f"REPLACE INTO rollout_heads(no, id) VALUES (2, '{THIRD}')",
+                      f"REPLACE INTO rollout_heads(rowid, id) VALUES (2, '{THIRD}')",
+                      "REPLACE INTO rollout_heads SELECT * FROM rollout_heads",
+                      "UPDATE OR REPLACE rollout_heads SET no = 2 WHERE no = 1",
+                      f"UPDATE OR REPLACE rollout_heads SET id = '{OTHER}' WHERE no = 1"):
+        plain.execute(begin)
+        with pytest.raises(IntegrityError, match="RolloutExistsError|ReadOnlyError"):
+            plain.execute(statement)
+        if begin:
+            plain.execute("COMMIT")
+        assert (rows(plain, "SELECT * FROM rollout_heads"),
+                rows(plain, "SELECT * FROM rollout_data")) == before
 
 
 def test_deleted_rows_come_back_when_the_file_runs_again(plain, path):

@@ -39,6 +39,10 @@ const Operation aRolloutOperation[] = {
         "INSERT INTO rollout_heads(id, created) VALUES(" NEW ", 3000) "
         "ON CONFLICT (id) DO UPDATE SET status = 'archived'",
         0},
+    {"upsert of a rollout that exists", ROLLOUT, 0,
+        "INSERT INTO rollout_heads(id, created) VALUES(" OLD ", 3000) "
+        "ON CONFLICT (id) DO UPDATE SET status = 'archived'",
+        0},
     {"import without a session_meta", ROLLOUT, 0,
         "SELECT rollout_import('" USER "' || char(10) || 'damaged', " NEW
         ", 1000)",
