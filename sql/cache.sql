@@ -587,9 +587,9 @@ BEGIN
      SET kept_size = kept_size - OLD.data_size, kept_count = kept_count - 1
    WHERE session_id = OLD.session_id;
   INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest, newest)
-  SELECT c.now, 'cache', coalesce(t.rule, 'manual'), 1, OLD.data_size,
-         OLD.timestamp, OLD.timestamp
-    FROM cache_state AS t, cache_clock AS c;
+  SELECT c.now, 'cache', coalesce((SELECT rule FROM cache_state), 'manual'), 1,
+         OLD.data_size, OLD.timestamp, OLD.timestamp
+    FROM cache_clock AS c;
 END;
 
 -- "written" is set to the item that exceeds a quota.
@@ -673,9 +673,9 @@ CREATE TRIGGER IF NOT EXISTS main.cache_sessions_delete
 AFTER DELETE ON cache_sessions
 BEGIN
   INSERT INTO retention_log(at, domain, rule, rows, bytes, oldest, newest)
-  SELECT c.now, 'cache', coalesce(t.rule, 'clear'), OLD.item_count,
-         OLD.total_size, min(i.timestamp), max(i.timestamp)
-    FROM cache_state AS t, cache_clock AS c, cache_items AS i
+  SELECT c.now, 'cache', coalesce((SELECT rule FROM cache_state), 'clear'),
+         OLD.item_count, OLD.total_size, min(i.timestamp), max(i.timestamp)
+    FROM cache_clock AS c, cache_items AS i
    WHERE i.session_id = OLD.session_id
    GROUP BY NULL; -- no row if there are no items (SQLite 3.38 needs it)
   UPDATE cache_state SET bytes = bytes - OLD.total_size

@@ -65,7 +65,7 @@ SELECT s.name AS object,
        END
 UNION ALL
 SELECT 'retention_log',
-       'receipt ' || id || ' was never closed: a trigger stopped a bulk delete'
+       'receipt ' || id || ' has fewer than 0 rows'
   FROM retention_log WHERE rows < 0;
 
 -- INSERT adds to the receipt of this rule and minute, or writes a new one.
@@ -166,26 +166,28 @@ BEGIN
 END;
 
 -- A large id would make the cap delete all other receipts. (NEW.id is -1 if the
--- statement gave none.)
+-- statement gave none.) A receipt of fewer than 0 rows could hide rows that are
+-- counted in it later.
 CREATE TRIGGER IF NOT EXISTS main.retention_log_insert
 BEFORE INSERT ON retention_log
-WHEN NEW.id IS NOT NULL AND NEW.id <> -1
 BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: retention_log assigns the id of a receipt; omit the id');
+  SELECT RAISE(ABORT, 'ValidationError: retention_log assigns the id of a receipt; omit the id')
+   WHERE NEW.id <> -1;
+  SELECT RAISE(ABORT, 'ValidationError: rows and bytes of a receipt are integers from 0')
+   WHERE (typeof(NEW.rows) = 'integer' AND typeof(NEW.bytes) = 'integer'
+          AND NEW.rows >= 0 AND NEW.bytes >= 0) IS NOT TRUE;
 END;
 
--- The numbers of a receipt only grow. The receipt of a bulk delete is open while
--- the delete runs: its rows are negative until the final number is known.
+-- The numbers of a receipt only grow. A bulk delete begins with a receipt of 0
+-- rows, in which each deleted row is then counted.
 CREATE TRIGGER IF NOT EXISTS main.retention_log_update
 BEFORE UPDATE ON retention_log
 WHEN NEW.id IS NOT OLD.id OR NEW.domain IS NOT OLD.domain
   OR NEW.rule IS NOT OLD.rule OR NEW.actor IS NOT OLD.actor
   OR NEW.minute IS NOT OLD.minute
-  OR NOT coalesce((OLD.minute IS NULL AND OLD.rows < 0)
-                  OR (NEW.rows >= OLD.rows AND NEW.bytes >= OLD.bytes
-                      AND NEW.at >= OLD.at
-                      AND coalesce(NEW.oldest <= OLD.oldest, OLD.oldest IS NULL)
-                      AND coalesce(NEW.newest >= OLD.newest, OLD.newest IS NULL)), 0)
+  OR (NEW.rows >= OLD.rows AND NEW.bytes >= OLD.bytes AND NEW.at >= OLD.at
+      AND (OLD.oldest IS NULL OR NEW.oldest <= OLD.oldest)
+      AND (OLD.newest IS NULL OR NEW.newest >= OLD.newest)) IS NOT TRUE
 BEGIN
   SELECT RAISE(ABORT, 'ReceiptError: a receipt of retention_log cannot be changed');
 END;
@@ -198,10 +200,17 @@ BEGIN
   SELECT RAISE(ABORT, 'ReceiptError: a receipt of retention_log cannot be deleted; the log keeps its newest 10,000');
 END;
 
--- Writes the receipt that the plain deletes of one minute share.
+-- Writes the receipt that the plain deletes of one minute share. A trigger of the
+-- user that prevents it prevents the delete.
 CREATE TRIGGER IF NOT EXISTS main.retention_note_insert
 INSTEAD OF INSERT ON retention_note
 BEGIN
+  INSERT INTO retention_log(at, domain, rule, rows, bytes, oldest, newest, minute)
+  SELECT NEW.at, NEW.domain, NEW.rule, 0, 0, NEW.oldest, NEW.newest,
+         NEW.at / 60000
+   WHERE NOT EXISTS (SELECT 1 FROM retention_log
+                      WHERE domain = NEW.domain AND rule = NEW.rule
+                        AND minute = NEW.at / 60000);
   UPDATE retention_log
      SET at = max(at, NEW.at), rows = rows + NEW.rows, bytes = bytes + NEW.bytes,
          oldest = min(coalesce(oldest, NEW.oldest), coalesce(NEW.oldest, oldest)),
@@ -209,9 +218,7 @@ BEGIN
    WHERE id = (SELECT max(id) FROM retention_log
                 WHERE domain = NEW.domain AND rule = NEW.rule
                   AND minute = NEW.at / 60000);
-  INSERT INTO retention_log(at, domain, rule, rows, bytes, oldest, newest, minute)
-  SELECT NEW.at, NEW.domain, NEW.rule, NEW.rows, NEW.bytes, NEW.oldest,
-         NEW.newest, NEW.at / 60000
+  SELECT RAISE(ABORT, 'MisuseError: a trigger on retention_log prevents the receipt; drop the trigger')
    WHERE changes() = 0;
 END;
 

@@ -33,6 +33,7 @@
 --         payload_times    the rows with their time, and without their bodies
 --         payload_saving   used by payload_evidence: saves or converts the row
 --         payload_pinning  used by the triggers to pin a row
+--         payload_removal  used by the triggers to count a deleted row
 --         payload_check    contradictions (no rows if all is well)
 --
 -- Invariants, on every connection and with every conflict clause:
@@ -142,6 +143,9 @@ SELECT NULL AS rid, NULL AS kill_switch_event_id, NULL AS event_id,
        NULL AS agent_id, NULL AS request_body, NULL AS response_body,
        NULL AS created_at WHERE 0;
 
+CREATE VIEW IF NOT EXISTS main.payload_removal AS
+SELECT NULL AS alone, NULL AS created_at, NULL AS bytes WHERE 0;
+
 CREATE VIEW IF NOT EXISTS main.payload_pinning AS
 SELECT NULL AS id, NULL AS wanted WHERE 0;
 
@@ -224,12 +228,12 @@ BEGIN
   INSERT INTO retention_log(at, domain, rule, actor, rows, bytes, oldest, newest)
   SELECT CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER),
          'payload', coalesce(NEW.rule, 'payload.age'), NEW.actor,
-         -n, b, first, last
-    FROM (SELECT count(*) AS n, sum(bytes) AS b, min(at) AS first, max(at) AS last
-            FROM (SELECT at, bytes FROM payload_archive
+         0, 0, first, last
+    FROM (SELECT count(*) AS n, min(at) AS first, max(at) AS last
+            FROM (SELECT at FROM payload_archive
                    WHERE at < NEW.before AND at > coalesce(NEW.since, -1e18)
                    ORDER BY at LIMIT CAST(coalesce(NEW.max_rows, -1) AS INTEGER)))
-   WHERE n > 0; -- not GROUP BY: with it, SQLite 3.41.0 computes NULL as sum
+   WHERE n > 0;
   UPDATE payload_state -- removed: until the end, the id of the receipt
      SET bulk = 1,
          removed = CASE changes() WHEN 0 THEN 0
@@ -238,18 +242,7 @@ BEGIN
    WHERE rowid IN (SELECT rid FROM payload_archive
                     WHERE at < NEW.before AND at > coalesce(NEW.since, -1e18)
                     ORDER BY at LIMIT CAST(coalesce(NEW.max_rows, -1) AS INTEGER));
-  -- Rows that a trigger of the user has kept are not in the receipt.
-  UPDATE retention_log
-     SET rows = changes(),
-         bytes = bytes - coalesce((SELECT sum(bytes) FROM (
-           SELECT bytes FROM payload_archive
-            WHERE at < NEW.before AND at > coalesce(NEW.since, -1e18)
-            ORDER BY at
-            LIMIT (SELECT max(0, -r.rows - changes())
-                     FROM payload_state AS s
-                     JOIN retention_log AS r ON r.id = s.removed))), 0)
-   WHERE id = (SELECT removed FROM payload_state);
-  DELETE FROM retention_log
+  DELETE FROM retention_log -- a trigger of the user may have kept every row
    WHERE id = (SELECT removed FROM payload_state) AND rows = 0;
   UPDATE payload_state
      SET bulk = 0,
@@ -262,21 +255,15 @@ INSTEAD OF INSERT ON payload_clear
 BEGIN
   INSERT INTO retention_log(at, domain, rule, actor, rows, bytes, oldest, newest)
   SELECT CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER),
-         'payload', 'clear', NEW.actor, -n, b, first, last
-    FROM (SELECT count(*) AS n, sum(bytes) AS b, min(at) AS first, max(at) AS last
-            FROM payload_archive) WHERE n > 0; -- not GROUP BY, as above
+         'payload', 'clear', NEW.actor, 0, 0, first, last
+    FROM (SELECT count(*) AS n, min(at) AS first, max(at) AS last
+            FROM payload_archive) WHERE n > 0;
   UPDATE payload_state -- removed: until the end, the id of the receipt
      SET bulk = 1,
          removed = CASE changes() WHEN 0 THEN 0
                    ELSE (SELECT max(id) FROM retention_log) END;
   DELETE FROM event_payloads
    WHERE rowid IN (SELECT rid FROM payload_archive);
-  -- Rows that a trigger of the user has kept are not in the receipt.
-  UPDATE retention_log
-     SET rows = changes(),
-         bytes = bytes - CASE WHEN -rows > changes()
-                   THEN (SELECT sum(bytes) FROM payload_archive) ELSE 0 END
-   WHERE id = (SELECT removed FROM payload_state);
   DELETE FROM retention_log
    WHERE id = (SELECT removed FROM payload_state) AND rows = 0;
   UPDATE payload_state

@@ -288,25 +288,36 @@ BEGIN
   SELECT RAISE(ABORT, 'PinnedError: a pinned row cannot be deleted; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)');
 END;
 
--- Plain deletes of one minute share a receipt; a bulk act has payload_state.removed.
+-- Each row is counted in the receipt of the bulk act that now runs. If none runs,
+-- it is counted in the receipt that the deletes of one minute share. A bulk act
+-- and its receipt have the time of one statement, so that no older receipt
+-- passes for it.
 CREATE TRIGGER IF NOT EXISTS main.payload_delete
 AFTER DELETE ON event_payloads
-WHEN NOT EXISTS (SELECT 1 FROM payload_state AS s
-                   JOIN retention_log AS r ON r.id = s.removed
-                  WHERE s.bulk = 1
-                    AND r.at = CAST((julianday('now') - 2440587.5) * 86400000.0
-                                    AS INTEGER))
+BEGIN
+  UPDATE retention_log SET rows = rows + 1, bytes = bytes + OLD.size_bytes
+   WHERE id = (SELECT removed FROM payload_state WHERE bulk = 1)
+     AND domain = 'payload' AND minute IS NULL
+     AND at = CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER);
+  INSERT INTO payload_removal(alone, created_at, bytes)
+  VALUES (changes() = 0, OLD.created_at, OLD.size_bytes);
+END;
+
+-- On a view: INSERT .. SELECT into a table with triggers makes a temporary table.
+CREATE TRIGGER IF NOT EXISTS main.payload_removal_insert
+INSTEAD OF INSERT ON payload_removal
+WHEN NEW.alone
 BEGIN
   INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest, newest)
   SELECT CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER),
-         'payload', 'manual', 1, OLD.size_bytes, r.at, r.at
-    FROM (SELECT CASE WHEN substr(OLD.created_at, 24) = 'Z' AND substr(OLD.created_at, 20, 1) = '.'
-                       AND substr(OLD.created_at, 12, 2) < '24' THEN unixepoch(OLD.created_at) * 1000 + substr(OLD.created_at, 21, 3)
-                      WHEN substr(OLD.created_at, 5, 1) <> '-' OR substr(OLD.created_at, 12, 2) = '24' THEN NULL
-                      WHEN substr(OLD.created_at, 14, 1) = ':' AND substr(OLD.created_at, 20, 1) <> '.' THEN unixepoch(OLD.created_at) * 1000
-                      WHEN substr(OLD.created_at, 14, 1) = ':' THEN unixepoch(substr(OLD.created_at, 1, 21) || ltrim(substr(OLD.created_at, 22),
-                       '0123456789')) * 1000 + CAST(substr(OLD.created_at, 20, 4) * 1000 + 0.5 AS INTEGER)
-                      WHEN length(OLD.created_at) = 10 THEN unixepoch(OLD.created_at || ' 00:00') * 1000 END AS at) AS r;
+         'payload', 'manual', 1, NEW.bytes, r.at, r.at
+    FROM (SELECT CASE WHEN substr(NEW.created_at, 24) = 'Z' AND substr(NEW.created_at, 20, 1) = '.'
+                       AND substr(NEW.created_at, 12, 2) < '24' THEN unixepoch(NEW.created_at) * 1000 + substr(NEW.created_at, 21, 3)
+                      WHEN substr(NEW.created_at, 5, 1) <> '-' OR substr(NEW.created_at, 12, 2) = '24' THEN NULL
+                      WHEN substr(NEW.created_at, 14, 1) = ':' AND substr(NEW.created_at, 20, 1) <> '.' THEN unixepoch(NEW.created_at) * 1000
+                      WHEN substr(NEW.created_at, 14, 1) = ':' THEN unixepoch(substr(NEW.created_at, 1, 21) || ltrim(substr(NEW.created_at, 22),
+                       '0123456789')) * 1000 + CAST(substr(NEW.created_at, 20, 4) * 1000 + 0.5 AS INTEGER)
+                      WHEN length(NEW.created_at) = 10 THEN unixepoch(NEW.created_at || ' 00:00') * 1000 END AS at) AS r;
 END;
 
 ------------------------------------------------------------------ ledger --

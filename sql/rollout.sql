@@ -707,12 +707,13 @@ BEGIN
      SET rule = 'rollout.expired', rows = 0, bytes = 0,
          now = coalesce(NEW.now, (SELECT now FROM rollout_fresh));
   INSERT INTO retention_log(at, domain, rule, rows, bytes, oldest, newest)
-  SELECT act.now, 'rollout', act.rule, -count(*), 0, min(d.at), max(d.at)
+  SELECT act.now, 'rollout', act.rule, 0, 0, d.first, d.last
     FROM rollout_act AS act,
-         (SELECT at FROM rollout_due
-           WHERE blocked_by IS NULL AND at < (SELECT now FROM rollout_act)
-           ORDER BY at, key LIMIT coalesce(NEW.max_rows, -1)) AS d
-   GROUP BY NULL; -- no row if there are no items (SQLite 3.38 needs it)
+         (SELECT count(*) AS n, min(at) AS first, max(at) AS last
+            FROM (SELECT at FROM rollout_due
+                   WHERE blocked_by IS NULL AND at < (SELECT now FROM rollout_act)
+                   ORDER BY at, key LIMIT coalesce(NEW.max_rows, -1))) AS d
+   WHERE d.n > 0;
   UPDATE rollout_act -- rows: until the end, the id of the receipt
      SET rows = CASE changes() WHEN 0 THEN 0
                 ELSE (SELECT max(id) FROM retention_log) END;
@@ -720,11 +721,7 @@ BEGIN
    WHERE id IN (SELECT key FROM rollout_due
                  WHERE blocked_by IS NULL AND at < (SELECT now FROM rollout_act)
                  ORDER BY at, key LIMIT coalesce(NEW.max_rows, -1));
-  -- A trigger of the user may have kept some rows.
-  UPDATE retention_log
-     SET rows = changes(), bytes = (SELECT bytes FROM rollout_act)
-   WHERE id = (SELECT rows FROM rollout_act);
-  DELETE FROM retention_log
+  DELETE FROM retention_log -- a trigger of the user may have kept every row
    WHERE id = (SELECT rows FROM rollout_act) AND rows = 0;
   UPDATE rollout_act
      SET rule = NULL,

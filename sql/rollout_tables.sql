@@ -217,21 +217,27 @@ END;
 
 -- Items that a fork shows stay. The bytes of removed items are added up in
 -- rollout_act: those of the head if nothing was shared, or else item by item.
+-- The conversation is counted in the receipt of the rule that now runs. If none
+-- runs, it is counted in the receipt that the deletes of one minute share.
 CREATE TRIGGER IF NOT EXISTS main.rollout_heads_delete
 AFTER DELETE ON rollout_heads
 BEGIN
   UPDATE rollout_act
-     SET bytes = CASE WHEN rule IS NULL THEN 0 ELSE bytes END
-               + CASE WHEN EXISTS (SELECT 1 FROM rollout_segments
+     SET bytes = CASE WHEN EXISTS (SELECT 1 FROM rollout_segments
                                     WHERE owner = OLD.no AND rollout <> OLD.no)
                       THEN 0 ELSE OLD.bytes END;
   DELETE FROM rollout_about WHERE no = OLD.no;
   DELETE FROM rollout_drops WHERE no = OLD.no;
   DELETE FROM rollout_segments WHERE rollout = OLD.no;
+  UPDATE retention_log
+     SET rows = rows + 1, bytes = bytes + (SELECT bytes FROM rollout_act)
+   WHERE id = (SELECT rows FROM rollout_act WHERE rule IS NOT NULL)
+     AND domain = 'rollout' AND minute IS NULL;
   INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest, newest)
-  SELECT f.now, 'rollout', 'manual', 1, act.bytes, OLD.created, OLD.updated
-    FROM rollout_act AS act, rollout_fresh AS f
-   WHERE act.rule IS NULL;
+  SELECT f.now, 'rollout', 'manual', 1,
+         coalesce((SELECT bytes FROM rollout_act), OLD.bytes), OLD.created,
+         OLD.updated
+    FROM rollout_fresh AS f WHERE changes() = 0;
 END;
 
 ----------------------------------------------------------------- segments

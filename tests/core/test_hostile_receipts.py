@@ -68,11 +68,106 @@ def test_a_replaced_row_is_counted_with_the_others(fresh, begin):
     assert one(db, "SELECT sum(rows) FROM retention_log") == 3
 
 
-def test_a_bulk_act_that_a_trigger_breaks_off_is_found(fresh):
-    db = connect(fresh)
-    db.execute("CREATE TEMP TRIGGER t BEFORE UPDATE ON main.retention_log BEGIN "
-               "SELECT RAISE(IGNORE); END")
-    db.execute("INSERT INTO payload_clear(actor) VALUES('Ann')")
-    db.execute("DROP TRIGGER t")
-    assert [r[1:] for r in rows(db, "SELECT * FROM blackbox_check")] == [
-        ("retention_log", "receipt 1 was never closed: a trigger stopped a bulk delete")]
+NOW = "CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)"
+ARCHIVE = "DELETE FROM event_payloads WHERE purpose = 'archive' AND pinned = 0"
+# Triggers that try to have rows deleted without a receipt. Each is tried with a plain
+# DELETE, and with a bulk act.
+HIDERS = {
+    "a bulk act in the name of a receipt of less than nothing": f"""
+        CREATE TEMP TRIGGER t BEFORE DELETE ON main.event_payloads BEGIN
+          INSERT INTO retention_log(at, domain, rule, rows, bytes)
+          VALUES({NOW}, 'payload', 'x', -1, -9999);
+          UPDATE payload_state SET bulk = 1,
+                 removed = (SELECT max(id) FROM retention_log); END""",
+    "a bulk act in the name of an empty receipt": f"""
+        CREATE TEMP TRIGGER t BEFORE DELETE ON main.event_payloads BEGIN
+          INSERT INTO retention_log(at, domain, rule, rows, bytes)
+          VALUES({NOW}, 'payload', 'x', 0, 0);
+          UPDATE payload_state SET bulk = 1,
+                 removed = (SELECT max(id) FROM retention_log); END""",
+    "the receipt is emptied": """
+        CREATE TEMP TRIGGER t AFTER DELETE ON main.event_payloads BEGIN
+          UPDATE retention_log SET rows = 0, bytes = 0;
+          DELETE FROM retention_log; END""",
+    "the receipt is deleted before it counts": """
+        CREATE TEMP TRIGGER t BEFORE DELETE ON main.event_payloads BEGIN
+          DELETE FROM retention_log WHERE rows = 0; END""",
+    "the bulk act is forgotten": """
+        CREATE TEMP TRIGGER t BEFORE DELETE ON main.event_payloads BEGIN
+          UPDATE payload_state SET bulk = 0, removed = 0; END""",
+    "no receipt is written": """
+        CREATE TEMP TRIGGER t BEFORE INSERT ON main.retention_log BEGIN
+          SELECT RAISE(IGNORE); END""",
+    "no receipt is counted": """
+        CREATE TEMP TRIGGER t BEFORE UPDATE ON main.retention_log BEGIN
+          SELECT RAISE(IGNORE); END""",
+    "no receipt is written, and none counted": """
+        CREATE TEMP TRIGGER t1 BEFORE INSERT ON main.retention_log BEGIN
+          SELECT RAISE(IGNORE); END;
+        CREATE TEMP TRIGGER t2 BEFORE UPDATE ON main.retention_log BEGIN
+          SELECT RAISE(IGNORE); END""",
+}
+
+
+@pytest.mark.parametrize("begin", ["", "BEGIN"])
+@pytest.mark.parametrize("receipts", [0, 1])
+@pytest.mark.parametrize("delete", [ARCHIVE, "INSERT INTO payload_clear(actor) VALUES('Ann')",
+                                    "INSERT INTO payload_sweep(before) VALUES(9e15)"])
+@pytest.mark.parametrize("hider", HIDERS)
+def test_no_trigger_hides_a_delete(fresh, hider, delete, receipts, begin):
+    db = sqlite3.connect(fresh, isolation_level=None)
+    if receipts:
+        db.execute("DELETE FROM event_payloads WHERE id = 'freed'")
+    db.execute(begin)
+    run(db, HIDERS[hider])
+    run(db, delete)
+    run(db, "UPDATE retention_log SET rows = 0 WHERE rows < 0;"
+        "DELETE FROM retention_log WHERE rows <= 0;"
+        "UPDATE payload_state SET bulk = 0, removed = 0")
+    if begin:
+        db.execute("COMMIT")
+    left = one(db, "SELECT count(*) FROM event_payloads")
+    assert one(db, "SELECT coalesce(sum(rows), 0) FROM retention_log") == 6 - left
+
+
+RUNNING = "UPDATE rollout_act SET rule = 'x'"
+
+
+@pytest.mark.parametrize("begin", ["", "BEGIN"])
+@pytest.mark.parametrize("hider", [
+    RUNNING, RUNNING + ", rows = 1", "DELETE FROM rollout_act",
+    "CREATE TEMP TRIGGER t BEFORE DELETE ON main.rollout_heads BEGIN " + RUNNING + "; END",
+    "CREATE TEMP TRIGGER t BEFORE INSERT ON main.retention_log BEGIN "
+    "SELECT RAISE(IGNORE); END",
+    "CREATE TEMP TRIGGER t BEFORE UPDATE ON main.retention_log BEGIN "
+    "SELECT RAISE(IGNORE); END"])
+@pytest.mark.parametrize("delete", [
+    "DELETE FROM rollouts", "DELETE FROM rollout_heads",
+    "INSERT INTO rollout_cleanup(now) VALUES(253402300799999)"])
+def test_no_conversation_is_deleted_without_a_receipt(db, hider, delete, begin):
+    for _ in range(3):
+        one(db, "SELECT rollout_create(NULL)")
+    db.execute(begin)
+    run(db, hider)
+    run(db, delete)
+    if begin:
+        db.execute("COMMIT")
+    left = one(db, "SELECT count(*) FROM rollout_heads")
+    assert one(db, "SELECT coalesce(sum(rows), 0) FROM retention_log") == 3 - left
+
+
+@pytest.mark.parametrize("delete", ["DELETE FROM cache_items", "DELETE FROM cache_sessions"])
+def test_no_result_of_a_tool_is_deleted_without_a_receipt(db, delete):
+    one(db, "SELECT cache_write('conv_0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f', 'task0001', "
+        "'turn0001', '12345', 'd')")
+    db.execute("DELETE FROM cache_state")
+    db.execute(delete)
+    assert one(db, "SELECT sum(rows) FROM retention_log") == 1
+
+
+@pytest.mark.parametrize("values", ["-1, 0", "0, -1", "'x', 0", "0.5, 0", "NULL, 0", "0, x'00'"])
+def test_a_receipt_has_whole_numbers(fresh, values):
+    db = sqlite3.connect(fresh, isolation_level=None)
+    with pytest.raises(sqlite3.IntegrityError, match="ValidationError: rows and bytes"):
+        db.execute("INSERT INTO retention_log(at, domain, rule, rows, bytes) "
+                   f"VALUES(0, 'mine', 'x', {values})")
