@@ -125,15 +125,15 @@ WHERE purpose <> 'archive' OR pinned <> 0;
 
 ----------------------------------------------------------------- inserts --
 
--- REPLACE would take a protected row that has this id, or this rowid. (-1 can also
--- mean that none was given.) A plain INSERT fails without our help, and INSERT OR IGNORE of a
+-- REPLACE would take a protected row that has this id, or this rowid. (-1: none
+-- was given. So no row with rowid -1 can be pinned.) A plain INSERT fails without our help, and INSERT OR IGNORE of a
 -- pinned id passes and changes nothing. A lost row keeps its id for itself.
 CREATE TRIGGER IF NOT EXISTS main.payload_insert_replace
 BEFORE INSERT ON event_payloads
 WHEN EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.id)
   OR (EXISTS (SELECT 1 FROM event_payloads WHERE id = NEW.id)
       AND EXISTS (SELECT 1 FROM payload_protected WHERE id = NEW.id))
-  OR EXISTS (SELECT 1 FROM payload_protected WHERE payload_rowid = NEW.rowid)
+  OR (NEW.rowid <> -1 AND EXISTS (SELECT 1 FROM payload_protected WHERE payload_rowid = NEW.rowid))
 BEGIN
   SELECT RAISE(ABORT, 'PinnedError: a row with this id was pinned and is missing; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
    WHERE EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.id)
@@ -211,7 +211,7 @@ BEGIN
           OR EXISTS (SELECT 1 FROM payload_pins WHERE id = OLD.id)
           OR (OLD.purpose IS 'evidence'
               AND NOT EXISTS (SELECT 1 FROM payload_unpins WHERE payload_id = OLD.id)))
-     AND NOT (NEW.rowid = OLD.rowid
+     AND NOT ((NEW.rowid = OLD.rowid OR OLD.rowid = -1)
               AND (NEW.id IS OLD.id COLLATE BINARY OR OLD.id IS NULL)
               AND NEW.event_id IS OLD.event_id COLLATE BINARY AND NEW.agent_id IS OLD.agent_id COLLATE BINARY
               AND NEW.purpose IS OLD.purpose COLLATE BINARY AND NEW.created_at IS OLD.created_at COLLATE BINARY
@@ -234,7 +234,7 @@ BEGIN
     FROM payload_protected
    WHERE NEW.rowid <> OLD.rowid AND payload_rowid = NEW.rowid;
   SELECT RAISE(ABORT, 'ValidationError: rowid -1 is reserved; use another rowid')
-   WHERE NEW.rowid = -1 AND OLD.rowid <> -1;
+   WHERE NEW.rowid = -1;
   SELECT RAISE(ABORT, 'ValidationError: event_id and agent_id must be text that is not empty; set both')
    WHERE (NEW.event_id IS NOT OLD.event_id AND (typeof(NEW.event_id) <> 'text' OR NEW.event_id = ''))
       OR (NEW.agent_id IS NOT OLD.agent_id AND (typeof(NEW.agent_id) <> 'text' OR NEW.agent_id = ''));
@@ -334,7 +334,7 @@ BEGIN
       OR EXISTS (SELECT 1 FROM payload_ledger WHERE pin = NEW.pin)
       OR EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.id)
       OR NOT EXISTS (SELECT 1 FROM event_payloads
-                      WHERE id = NEW.id AND id IS NEW.id COLLATE BINARY
+                      WHERE id = NEW.id AND id IS NEW.id COLLATE BINARY AND rowid <> -1
                         AND (pinned <> 0 OR purpose = 'evidence'));
 END;
 

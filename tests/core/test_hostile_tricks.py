@@ -203,21 +203,29 @@ PASS_OVER = "CREATE TEMP TRIGGER t {} ON main.{} BEGIN SELECT RAISE(IGNORE); END
 
 
 @pytest.mark.parametrize("module", [0, 1])
-@pytest.mark.parametrize("end", ["", " ON CONFLICT(id) DO NOTHING"])
-def test_evidence_at_rowid_minus_one_stays(fresh, module, end):
-    """A BEFORE trigger cannot see whether an INSERT gave rowid -1, or none."""
+def test_a_row_with_rowid_minus_one_is_not_pinned_until_it_has_another(fresh, module):
+    """A BEFORE trigger cannot see whether an INSERT gave rowid -1, or none. So evidence there
+    could be replaced."""
     db = connection(fresh, module, 0)
     db.execute(PASS_OVER.format("AFTER INSERT", "event_payloads"))
     db.execute("INSERT INTO event_payloads(rowid, id, event_id, agent_id, purpose) "
                "VALUES(-1, 'low', 'low', 'a', 'evidence')")
-    db.execute("UPDATE event_payloads SET pinned = 1 WHERE id = 'low'")
-    for put in ("rowid, id) VALUES(-1, ", "id) VALUES("):
+    db.execute("DROP TRIGGER t")
+    for pin in ("UPDATE event_payloads SET pinned = 1 WHERE id = 'low'",
+                "INSERT INTO payload_ledger(id) VALUES('low')"):
+        with pytest.raises(sqlite3.IntegrityError, match="rowid -1|written by triggers"):
+            db.execute(pin)
+    assert [r[2] for r in rows(connect(fresh), "SELECT * FROM blackbox_check")] == [
+        "pinned row low is not in payload_pins; UPDATE event_payloads SET pinned = 1 pins it "
+        "anew"]
+    db.execute("UPDATE event_payloads SET rowid = 99, pinned = 1 WHERE id = 'low'")
+    assert rows(connect(fresh), "SELECT * FROM blackbox_check") == []
+    for put in ("REPLACE INTO event_payloads(rowid, event_id, agent_id, purpose) "
+                "VALUES(99, 'x', 'a', 'archive')",
+                "UPDATE OR REPLACE event_payloads SET rowid = 99 WHERE id = 'mine0'",
+                "UPDATE event_payloads SET rowid = 100 WHERE id = 'low'"):
         with pytest.raises(sqlite3.IntegrityError, match="PinnedError"):
-            db.execute("REPLACE INTO event_payloads(event_id, agent_id, purpose, "
-                       + put.replace("VALUES(", "VALUES('x', 'a', 'archive', ") + f"'new'){end}")
-    db.execute("INSERT INTO event_payloads(id, event_id, agent_id, purpose) "
-               f"VALUES('new', 'x', 'a', 'archive'){end}")
-    assert rows(db, "SELECT id FROM event_payloads WHERE rowid = -1") == [("low",)]
+            db.execute(put)
 
 
 @pytest.mark.parametrize("module", [0, 1])
