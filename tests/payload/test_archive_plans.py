@@ -4,7 +4,7 @@ import sqlite3
 
 import pytest
 
-from conftest import connect, one, rows, shell
+from conftest import connect, one, protects, rows, shell
 
 QUERIES = {
     "by event, newest first":
@@ -133,6 +133,8 @@ def test_statements_inside_the_functions_seek(archive):
     for sql in inside:
         if "pragma_database_list" in sql:  # a handful of rows
             continue
+        if protects() and re.match(r'(INSERT INTO|UPDATE|DELETE FROM) "?main"?\."?ring_', sql):
+            continue  # SQLite explains it only to the module itself
         found = plan(archive, sql)
         if "json_each" in sql:  # sorts what it was given
             found = [line for line in found if "TEMP B-TREE" not in line]

@@ -4,7 +4,7 @@ import sqlite3
 
 import pytest
 
-from conftest import ROOT, connect, one, rows, shell
+from conftest import ROOT, by_hand, connect, one, rows, shell
 from payload_helpers import push, quoted
 
 TEXT = (ROOT / "sql" / "payload_ring.sql").read_text()
@@ -106,26 +106,27 @@ PARTS = "bounded check first gone layout next push roll takeout unbounded window
 NAMES = ["ring", "a ring", 'o\'r "x@y on main.z', "x ON y"]
 
 
-def age(db, name, schema="main"):
+def age(path, name):
     """Gives a ring the triggers of an older version: none has its line breaks,
     and one counts nothing. The view is missing."""
+    db = sqlite3.connect(path, isolation_level=None)
     table = lambda suffix: quoted(f"{name}_{suffix}")
-    for trigger, sql in rows(db, f"SELECT name, sql FROM {schema}.sqlite_schema "
+    for trigger, sql in rows(db, "SELECT name, sql FROM sqlite_schema "
                              "WHERE type = 'trigger' AND substr(name, 1, ?) = ?",
                              len(name) + 1, f"{name}_"):
-        db.execute(f"DROP TRIGGER {schema}.{quoted(trigger)}")
+        db.execute(f"DROP TRIGGER {quoted(trigger)}")
         if trigger.endswith("_gone"):
             sql = f"CREATE TRIGGER {table('gone')} AFTER DELETE ON {table('slots')} " \
                   "BEGIN SELECT 1; END"
         head = f"CREATE TRIGGER {quoted(trigger)}"
         assert sql.startswith(head)
-        db.execute(f"CREATE TRIGGER {schema}.{quoted(trigger)}"
-                   + " ".join(sql[len(head):].split()).join((" ", "")))
-    db.execute(f"DROP VIEW {schema}.{table('check')}")
+        db.execute(head + " " + " ".join(sql[len(head):].split()))
+    db.execute(f"DROP VIEW {table('check')}")
+    db.close()
 
 
 @pytest.fixture(params=["main", "side"])
-def aged(request, db, tmp_path):
+def aged(request, db, path, tmp_path):
     def make(name):
         db.execute(f"ATTACH {str(tmp_path / 'side.db')!r} AS side")
         db.execute(f"CREATE VIRTUAL TABLE {request.param}.{quoted(name)} "
@@ -133,7 +134,7 @@ def aged(request, db, tmp_path):
         for i in range(4):
             db.execute(f"INSERT INTO {request.param}.{quoted(name)}(agent_id, event_id) "
                        "VALUES('a', ?)", (f"e{i}",))
-        age(db, name, request.param)
+        age(path if request.param == "main" else tmp_path / "side.db", name)
         return request.param
     return make
 
@@ -189,10 +190,9 @@ def test_a_ring_in_temp_says_how_it_is_put_right(db):
     assert rows(db, "SELECT * FROM blackbox_check") == []
 
 
-def test_a_ring_of_a_newer_module_is_left_alone(db):
+def test_a_ring_of_a_newer_module_is_left_alone(db, path):
     db.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
-    db.execute("UPDATE ring_config SET v = 3 WHERE k = 'format'")
-    db.execute("DROP TRIGGER ring_gone")
+    by_hand(path, "UPDATE ring_config SET v = 3 WHERE k = 'format'; DROP TRIGGER ring_gone")
     schema = rows(db, "SELECT * FROM sqlite_schema")
     one(db, "SELECT blackbox_install()")
     assert rows(db, "SELECT * FROM sqlite_schema") == schema
@@ -202,10 +202,9 @@ def test_a_ring_of_a_newer_module_is_left_alone(db):
         db.execute("ALTER TABLE ring RENAME TO tape")
 
 
-def test_a_ring_that_lost_a_table_keeps_no_install_from_its_work(db):
+def test_a_ring_that_lost_a_table_keeps_no_install_from_its_work(db, path):
     db.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
-    db.execute("DROP TABLE ring_slots")
-    db.execute("DROP TRIGGER payload_delete_check")
+    by_hand(path, "DROP TABLE ring_slots; DROP TRIGGER payload_delete_check")
     one(db, "SELECT blackbox_install()")
     found = dict(rows(db, "SELECT object, problem FROM blackbox_check"))
     assert "payload_delete_check" not in found
