@@ -3,7 +3,7 @@
 Each test needs a toolchain that `make test` does not install, and is skipped
 where it is missing: a node with node:sqlite on PATH or in NODE; go and cargo
 with the packages of Debian (golang-github-mattn-go-sqlite3-dev,
-librust-rusqlite-dev).
+librust-rusqlite-dev); php with SQLite3.
 """
 import os
 import pathlib
@@ -110,3 +110,36 @@ def test_rust(folder):
     run("cargo", "build", "--offline", "--quiet", cwd=folder)
     assert run(folder / "target/debug/flight", cwd=folder) == said == ["3"]
     assert pushed(folder)[2:] == [("e9", "hello", "hi")]
+
+
+PHP = """<?php
+$db = new SQLite3('flight.db');
+$db->loadExtension($argv[1]);
+for ($i = 0; $i < 6; $i++) {
+  $db->exec("INSERT INTO ring(agent_id, event_id) VALUES('$i', 'e')");
+}
+echo count(json_decode($db->querySingle("SELECT payload_extract('ring', '0')"))), "\n";
+$all = "SELECT payload_extract('ring', '1')";
+echo count(json_decode($db->query($all)->fetchArray()[0])), "\n";
+$rows = $db->query("SELECT seq FROM ring WHERE agent_id = '2'");
+$last = $rows->fetchArray()[0];
+echo $last, "\n";
+$db->exec("DELETE FROM ring WHERE agent_id = '2' AND seq <= $last");
+echo $db->querySingle("SELECT count(*) FROM ring"), "\n";
+"""
+
+
+def php_has_sqlite3():
+    if shutil.which("php") is None:
+        return False
+    return "sqlite3" in subprocess.run(["php", "-m"], stdout=subprocess.PIPE,
+                                       text=True).stdout.split()
+
+
+@pytest.mark.skipif(not php_has_sqlite3(), reason="no PHP with SQLite3")
+def test_php_takes_rows_once_with_query_single_and_in_two_steps(folder):
+    """docs/hosts.md says so, and that query() loses what a function takes out."""
+    (folder / "take.php").write_text(PHP)
+    name = next(folder.glob("blackbox.[sd]*")).name
+    told = run("php", "-d", f"sqlite3.extension_dir={folder}", "take.php", name, cwd=folder)
+    assert told == ["1", "0", "1", "3"]
