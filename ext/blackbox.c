@@ -199,24 +199,16 @@ static int registerModules(Bx *bx) {
 #define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
 
 static Bx *newConnection(sqlite3 *db) {
-  Bx *bx = sqlite3_malloc64(sizeof(*bx));
+  BxErr err = {SQLITE_OK, 0};
+  Bx *bx = bxNew(sizeof(*bx) + COUNT(aDomain) * sizeof(BxSlot), &err);
+  bxClear(&err);
   if (bx == 0) return 0;
-  memset(bx, 0, sizeof(*bx));
   bx->db = db;
   bx->nRef = 1;
   bx->nDomain = COUNT(aDomain);
   bx->aDomain = aDomain;
   bx->aModule = aModule;
-  bx->aSlot = sqlite3_malloc64(sizeof(BxSlot) * COUNT(aDomain));
-  bx->azHome = sqlite3_malloc64(sizeof(char *) * COUNT(aDomain));
-  if (bx->aSlot == 0 || bx->azHome == 0) {
-    sqlite3_free(bx->aSlot);
-    sqlite3_free(bx->azHome);
-    sqlite3_free(bx);
-    return 0;
-  }
-  memset(bx->aSlot, 0, sizeof(BxSlot) * COUNT(aDomain));
-  memset(bx->azHome, 0, sizeof(char *) * COUNT(aDomain));
+  bx->aSlot = (BxSlot *)&bx[1];
   return bx;
 }
 

@@ -16,24 +16,20 @@ SQLITE_EXTENSION_INIT3
 #include <string.h>
 
 void bxProblem(BxProblems *p, const char *zObject, const char *zFormat, ...) {
-  char *zProblem, *zJson;
+  const char *azPart[3] = {p->zDb, zObject, 0};
+  char *zProblem;
   va_list ap;
-  sqlite3_stmt *pStmt;
+  int i;
   if (p->err.rc != SQLITE_OK) return;
   assert(p->zDb != 0 && zObject != 0);
   va_start(ap, zFormat);
-  zProblem = sqlite3_vmprintf(zFormat, ap);
+  azPart[2] = zProblem = bxGot(sqlite3_vmprintf(zFormat, ap), &p->err);
   va_end(ap);
-  if (zProblem == 0) bxFail(&p->err, SQLITE_NOMEM, "out of memory");
-  pStmt = bxPlain(p->db, "SELECT json_array(?1, ?2, ?3)", &p->err);
-  bxBind(pStmt, &p->err, "ttt", p->zDb, zObject, zProblem);
-  if (bxRow(pStmt, &p->err)) {
-    zJson = bxPrintf(&p->err, "%s%s%s", p->zJson ? p->zJson : "",
-        p->zJson ? "," : "", bxColumnText(pStmt, 0, &p->err));
-    sqlite3_free(p->zJson);
-    p->zJson = zJson;
+  for (i = 0; zProblem != 0 && i < 3; i++) {
+    sqlite3_str_appendall(p->pJson, i > 0 ? "," : p->bAny ? "],[" : "[[");
+    bxAppendJson(p->pJson, azPart[i], (int)strlen(azPart[i]));
   }
-  sqlite3_finalize(pStmt);
+  p->bAny = 1;
   sqlite3_free(zProblem);
 }
 
@@ -168,10 +164,8 @@ static void checkVtabs(BxStmts *p, BxProblems *pOut) {
 }
 
 sqlite3_stmt *bxCheck(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
-  BxProblems found = {bx->db, 0, 0, {SQLITE_OK, 0}};
+  BxProblems found = {0, 0, 0, {SQLITE_OK, 0}};
   sqlite3_stmt *pDbs;
-  BxErr err = {SQLITE_OK, 0};
-  char *zJson;
   if (apArg[0] != 0) {
     const char *zOnly = bxText(apArg[0], "schema", 1000, 0, pErr);
     if (zOnly != 0 && sqlite3_stricmp(zOnly, "temp") != 0 &&
@@ -184,21 +178,20 @@ sqlite3_stmt *bxCheck(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   pDbs = bxPlain(bx->db,
       "SELECT name FROM pragma_database_list "
       "WHERE ?1 IS NULL OR name = ?1 COLLATE NOCASE",
-      &err);
-  bxBind(pDbs, &err, "v", apArg[0]);
-  while (found.err.rc == SQLITE_OK && bxRow(pDbs, &err)) {
-    BxStmts *p = bxSchema(bx, bxColumnText(pDbs, 0, &err), &err);
+      pErr);
+  bxBind(pDbs, pErr, "v", apArg[0]);
+  found.pJson = sqlite3_str_new(bx->db);
+  while (found.err.rc == SQLITE_OK && bxRow(pDbs, pErr)) {
+    BxStmts *p = bxSchema(bx, bxColumnText(pDbs, 0, pErr), pErr);
     if (p == 0) break;
     found.zDb = p->zDb;
     checkDomains(p, &found);
     checkVtabs(p, &found);
   }
   sqlite3_finalize(pDbs);
-  *pErr = err.rc != SQLITE_OK ? err : found.err;
-  if (err.rc != SQLITE_OK) bxClear(&found.err);
-  zJson = sqlite3_mprintf("[%s]", found.zJson ? found.zJson : "");
-  sqlite3_free(found.zJson);
+  bxPass(pErr, &found.err);
+  sqlite3_str_appendall(found.pJson, found.bAny ? "]]" : "[]");
   return bxJsonRows(bx,
-      "SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?1)", zJson,
-      pErr);
+      "SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?1)",
+      bxFinish(found.pJson, pErr), pErr);
 }

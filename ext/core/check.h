@@ -9,8 +9,8 @@
 #define BX_MAX_PROBLEMS 100 /* most problems of one kind */
 
 struct BxProblems {
-  sqlite3 *db;
-  char *zJson; /* elements [schema, object, problem]; NULL if there are none */
+  sqlite3_str *pJson; /* array of [schema, object, problem], not closed */
+  int bAny;
   const char *zDb; /* the schema that is checked */
   BxErr err;
 };

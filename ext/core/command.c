@@ -49,9 +49,7 @@ void bxReturnInt(BxCall *p, i64 iVal) {
 }
 
 void bxReturnText(BxCall *p, char *zOwned) {
-  if (zOwned == 0) {
-    bxFail(&p->err, SQLITE_NOMEM, "out of memory");
-  } else if (p->pCtx != 0) {
+  if (bxGot(zOwned, &p->err) != 0 && p->pCtx != 0) {
     sqlite3_result_text64(
         p->pCtx, zOwned, strlen(zOwned), sqlite3_free, SQLITE_UTF8);
   } else {
@@ -156,9 +154,7 @@ static int callConnect(sqlite3 *db, void *pAux, int argc,
     const char *const *argv, sqlite3_vtab **ppVtab, char **pzErr) {
   int rc = bxTableNew(db, "CREATE TABLE x(command TEXT, arguments TEXT)",
       sizeof(CallVtab), ppVtab);
-  (void)argc;
-  (void)argv;
-  (void)pzErr;
+  (void)argc, (void)argv, (void)pzErr;
   if (rc == SQLITE_OK) {
     CallVtab *p = (CallVtab *)*ppVtab;
     p->pAux = (const CallAux *)pAux;
@@ -193,11 +189,7 @@ static int callOpen(sqlite3_vtab *pVtab, sqlite3_vtab_cursor **ppCursor) {
 /* The table is never read: it is always empty. */
 static int callFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
     const char *idxStr, int argc, sqlite3_value **argv) {
-  (void)pCursor;
-  (void)idxNum;
-  (void)idxStr;
-  (void)argc;
-  (void)argv;
+  (void)pCursor, (void)idxNum, (void)idxStr, (void)argc, (void)argv;
   return SQLITE_OK;
 }
 static int callNext(sqlite3_vtab_cursor *pCursor) {
@@ -210,9 +202,7 @@ static int callEof(sqlite3_vtab_cursor *pCursor) {
 }
 static int callColumn(
     sqlite3_vtab_cursor *pCursor, sqlite3_context *pCtx, int i) {
-  (void)pCursor;
-  (void)pCtx;
-  (void)i;
+  (void)pCursor, (void)pCtx, (void)i;
   return SQLITE_OK;
 }
 static int callRowid(sqlite3_vtab_cursor *pCursor, sqlite3_int64 *piRowid) {
@@ -235,11 +225,10 @@ static const char zArguments[] =
 
 /* The value of argument n, from a row of zArguments. */
 static sqlite3_value *readArgument(sqlite3_stmt *pStmt, int n, BxErr *pErr) {
-  sqlite3_value *p = sqlite3_value_dup(sqlite3_column_value(pStmt, 0));
-  if (p == 0) {
-    bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  } else if (sqlite3_value_type(p) == SQLITE_TEXT &&
-             !bxIsUtf8(sqlite3_value_text(p), sqlite3_value_bytes(p))) {
+  sqlite3_value *p =
+      bxGot(sqlite3_value_dup(sqlite3_column_value(pStmt, 0)), pErr);
+  if (p != 0 && sqlite3_value_type(p) == SQLITE_TEXT &&
+      !bxIsUtf8(sqlite3_value_text(p), sqlite3_value_bytes(p))) {
     bxFail(pErr, SQLITE_CONSTRAINT,
         "ValidationError: argument %d contains half a surrogate pair, which "
         "UTF-8 cannot express; remove it",

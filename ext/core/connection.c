@@ -19,11 +19,11 @@ Bx *bxRef(Bx *bx) {
   return bx;
 }
 
-static void freeHomes(Bx *bx) {
+void bxForgetHomes(Bx *bx) {
   int i;
-  for (i = 0; bx->azHome != 0 && i < bx->nDomain; i++) {
-    sqlite3_free(bx->azHome[i]);
-    bx->azHome[i] = 0;
+  for (i = 0; i < bx->nDomain; i++) {
+    sqlite3_free(bx->aSlot[i].zHome);
+    bx->aSlot[i].zHome = 0;
   }
 }
 
@@ -32,18 +32,16 @@ void bxUnref(void *p) {
   int i;
   assert(bx->nRef > 0);
   if (--bx->nRef > 0) return;
-  for (i = 0; bx->aSlot != 0 && i < bx->nDomain; i++) {
+  for (i = 0; i < bx->nDomain; i++) {
     if (bx->aSlot[i].xFree != 0) bx->aSlot[i].xFree(bx->aSlot[i].p);
   }
-  freeHomes(bx);
+  bxForgetHomes(bx);
   while (bx->pStmts != 0) { /* finalized when blackbox_call disconnects */
     BxStmts *pNext = bx->pStmts->pNext;
     bxStmtsFree(bx->pStmts);
     sqlite3_free(bx->pStmts);
     bx->pStmts = pNext;
   }
-  sqlite3_free(bx->azHome);
-  sqlite3_free(bx->aSlot);
   sqlite3_free(bx->zUse);
   sqlite3_free(bx);
 }
@@ -155,14 +153,13 @@ static void searchHome(
 }
 
 BxStmts *bxHome(Bx *bx, const char *zDomain, BxErr *pErr) {
-  int i = domainIndex(bx, zDomain);
+  BxSlot *pSlot = bxSlot(bx, zDomain);
   char *zHome = 0;
-  assert(i >= 0);
   if (pErr->rc != SQLITE_OK) return 0;
-  if (bx->azHome[i] != 0 && sqlite3_db_readonly(bx->db, bx->azHome[i]) < 0) {
+  if (pSlot->zHome != 0 && sqlite3_db_readonly(bx->db, pSlot->zHome) < 0) {
     bxForgetHomes(bx); /* the schema was detached */
   }
-  if (bx->azHome[i] == 0) {
+  if (pSlot->zHome == 0) {
     searchHome(bx, zDomain, &zHome, pErr);
     if (pErr->rc == SQLITE_OK && zHome == 0) {
       bxFail(pErr, SQLITE_ERROR,
@@ -176,13 +173,9 @@ BxStmts *bxHome(Bx *bx, const char *zDomain, BxErr *pErr) {
       sqlite3_free(zHome);
       return 0;
     }
-    bx->azHome[i] = zHome;
+    pSlot->zHome = zHome;
   }
-  return bxSchema(bx, bx->azHome[i], pErr);
-}
-
-void bxForgetHomes(Bx *bx) {
-  freeHomes(bx);
+  return bxSchema(bx, pSlot->zHome, pErr);
 }
 
 void bxLock(BxStmts *p, BxErr *pErr) {

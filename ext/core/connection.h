@@ -7,10 +7,11 @@
 
 #include "statement.h"
 
-/* Memory that a domain keeps for a connection. */
+/* What a connection keeps for a domain. */
 typedef struct BxSlot {
-  void *p;
+  void *p;               /* memory of the domain */
   void (*xFree)(void *); /* called after the connection has closed */
+  char *zHome;           /* the schema that was found for it, or NULL */
 } BxSlot;
 
 typedef struct BxDomain BxDomain;
@@ -23,8 +24,7 @@ struct Bx {
   int nWhole;    /* VM steps of a complete SAVEPOINT */
   int nDomain;   /* entries in aDomain and aSlot */
   const BxDomain *aDomain;
-  BxSlot *aSlot;
-  char **azHome;             /* schema found for each domain, or NULL */
+  BxSlot *aSlot;             /* behind this structure */
   char *zUse;                /* schema chosen by blackbox_use(), or NULL */
   BxStmts *pStmts;           /* one for each schema in use */
   BxVtab *pVtabs;            /* the connected virtual tables of blackbox */
@@ -66,7 +66,7 @@ struct BxDomain {
   void (*xLeave)(BxStmts *p, BxErr *pErr);
 };
 
-/* The memory slot of a domain ("payload"). */
+/* The slot of a domain ("payload"). */
 BxSlot *bxSlot(Bx *bx, const char *zDomain);
 /*
 ** The statements for the schema that has a domain. Errors: "Database not

@@ -29,27 +29,31 @@ char *bxPrintf(BxErr *pErr, const char *zFormat, ...) {
   va_start(ap, zFormat);
   z = sqlite3_vmprintf(zFormat, ap);
   va_end(ap);
-  if (z == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  return z;
+  return bxGot(z, pErr);
+}
+
+void *bxGot(void *p, BxErr *pErr) {
+  if (p == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  return p;
+}
+
+char *bxFinish(sqlite3_str *pOut, BxErr *pErr) {
+  bxFail(pErr, sqlite3_str_errcode(pOut), "out of memory");
+  return sqlite3_str_finish(pOut);
 }
 
 void *bxNew(size_t nByte, BxErr *pErr) {
   void *p = pErr->rc == SQLITE_OK ? sqlite3_malloc64(nByte) : 0;
-  if (p != 0) return memset(p, 0, nByte);
-  bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  return 0;
+  if (p != 0) memset(p, 0, nByte);
+  return bxGot(p, pErr);
 }
 
 void *bxGrow(void *a, i64 n, i64 *pnAlloc, size_t nOne, BxErr *pErr) {
   i64 nNew = *pnAlloc ? *pnAlloc * 2 : 8;
   if (pErr->rc != SQLITE_OK) return 0;
   if (n < *pnAlloc) return a;
-  a = sqlite3_realloc64(a, (sqlite3_uint64)nNew * nOne);
-  if (a == 0) {
-    bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  } else {
-    *pnAlloc = nNew;
-  }
+  a = bxGot(sqlite3_realloc64(a, (sqlite3_uint64)nNew * nOne), pErr);
+  if (a != 0) *pnAlloc = nNew;
   return a;
 }
 
@@ -65,9 +69,9 @@ void bxFailDb(BxErr *pErr, sqlite3 *db, int rc) {
 }
 
 BxErr bxTake(BxErr *pErr) {
+  static const BxErr none = {SQLITE_OK, 0};
   BxErr taken = *pErr;
-  pErr->rc = SQLITE_OK;
-  pErr->zMsg = 0;
+  *pErr = none;
   return taken;
 }
 
@@ -97,23 +101,22 @@ int bxSays(const BxErr *pErr, const char *zWords) {
          strstr(pErr->zMsg, zWords) != 0;
 }
 
+void bxReword(BxErr *pErr, char *zOwned) {
+  if (zOwned == 0) return;
+  sqlite3_free(pErr->zMsg);
+  pErr->zMsg = zOwned;
+}
+
 void bxRename(BxErr *pErr, const char *zFrom, const char *zTo) {
-  char *z;
   assert(strstr(zTo, "Error: ") != 0);
   if (!bxIs(pErr, zFrom)) return;
-  z = sqlite3_mprintf("%s%s", zTo, pErr->zMsg + strlen(zFrom) + 2);
-  if (z == 0) return;
-  sqlite3_free(pErr->zMsg);
-  pErr->zMsg = z;
+  bxReword(
+      pErr, sqlite3_mprintf("%s%s", zTo, pErr->zMsg + strlen(zFrom) + 2));
 }
 
 void bxPrefix(BxErr *pErr, const char *zPrefix) {
-  char *z;
   if (pErr->rc == SQLITE_OK || pErr->zMsg == 0 || bxHasName(pErr)) return;
-  z = sqlite3_mprintf("%s%s", zPrefix, pErr->zMsg);
-  if (z == 0) return;
-  sqlite3_free(pErr->zMsg);
-  pErr->zMsg = z;
+  bxReword(pErr, sqlite3_mprintf("%s%s", zPrefix, pErr->zMsg));
 }
 
 void bxReport(BxErr *pErr, sqlite3_context *pCtx) {
@@ -133,9 +136,7 @@ int bxReportVtab(BxErr *pErr, sqlite3_vtab *pVtab) {
   if (rc == SQLITE_OK) return rc;
   if (pErr->zMsg == 0) rc = SQLITE_NOMEM; /* none for the message */
   sqlite3_free(pVtab->zErrMsg);
-  pVtab->zErrMsg = pErr->zMsg;
-  pErr->rc = SQLITE_OK;
-  pErr->zMsg = 0;
+  pVtab->zErrMsg = bxTake(pErr).zMsg;
   return rc;
 }
 

@@ -18,6 +18,10 @@ struct BxErr {
 void bxFail(BxErr *pErr, int rc, const char *zFormat, ...);
 /* A text as sqlite3_mprintf() makes it, to sqlite3_free(). NULL on error. */
 char *bxPrintf(BxErr *pErr, const char *zFormat, ...);
+/* Returns p. If it is NULL, the error is "out of memory". */
+void *bxGot(void *p, BxErr *pErr);
+/* Ends a text: NULL if it is empty. An error of pOut becomes the error. */
+char *bxFinish(sqlite3_str *pOut, BxErr *pErr);
 /* Zeroed memory, to sqlite3_free(). NULL on error. */
 void *bxNew(size_t nByte, BxErr *pErr);
 /* An array of n elements of nOne bytes, with room for *pnAlloc, gets room for
@@ -38,6 +42,8 @@ int bxHasName(const BxErr *pErr);
 /* Whether the message of an error of SQLite contains these words. Use it only
 ** for errors for which SQLite has no code. */
 int bxSays(const BxErr *pErr, const char *zWords);
+/* Replaces the message. NULL (out of memory) leaves it as it is. */
+void bxReword(BxErr *pErr, char *zOwned);
 /* Replaces the name zFrom by zTo, which begins with a name. */
 void bxRename(BxErr *pErr, const char *zFrom, const char *zTo);
 /* Adds zPrefix, which begins with a name, to the message of an error that has

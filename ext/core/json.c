@@ -237,18 +237,13 @@ void bxAppendJson(sqlite3_str *pOut, const char *z, int n) {
 }
 
 int bxIsJson(Bx *bx, const char *z, i64 n, BxErr *pErr) {
-  static const char zSql[] = "SELECT " BX_JSON_VALID("?1");
   sqlite3_stmt *pStmt;
   int bJson;
   if (pErr->rc != SQLITE_OK || z == 0) return 0;
   if (bxSurelyJson(z, n)) return 1;
   if (memchr(z, 0, (size_t)n) != 0) return 0;
-  pStmt = bxPlain(bx->db, zSql, pErr);
-  if (pErr->rc == SQLITE_OK) {
-    bxFailDb(pErr, bx->db,
-        sqlite3_bind_text64(
-            pStmt, 1, z, (sqlite3_uint64)n, SQLITE_STATIC, SQLITE_UTF8));
-  }
+  pStmt = bxPlain(bx->db, "SELECT " BX_JSON_VALID("?1"), pErr);
+  bxBind(pStmt, pErr, "b", z, n);
   bJson = bxRow(pStmt, pErr) && sqlite3_column_int(pStmt, 0);
   sqlite3_finalize(pStmt);
   return bJson;
@@ -294,9 +289,10 @@ void bxSawJson(Bx *bx, const char *z, i64 n) {
 
 int bxIsJsonAgain(Bx *bx, const char *z, i64 n, BxErr *pErr) {
   sqlite3_uint64 h = hashOf(z, n);
-  if (bx->aJson[h >> 56] == h) return 1;
-  if (!bxIsJson(bx, z, n, pErr)) return 0;
-  bx->aJson[h >> 56] = h;
+  if (bx->aJson[h >> 56] != h) {
+    if (!bxIsJson(bx, z, n, pErr)) return 0;
+    bx->aJson[h >> 56] = h;
+  }
   return 1;
 }
 

@@ -41,10 +41,12 @@ char *bxPutJson(char *zOut, const char *z, int n);
 #define BX_JSON_ROOM 6 /* most bytes written for one byte, and the quotes */
 /* Whether these n bytes, which a NUL follows, are JSON. 0 for NULL. */
 int bxIsJson(Bx *bx, const char *z, i64 n, BxErr *pErr);
-/* The same for a text that this connection may read again: a text that was
-** found to be JSON before is recognised by its hash, many times faster. */
-/* Tells it of a text that is known to be JSON. */
+/* Notes the hash of a text that is known to be JSON. */
 void bxSawJson(Bx *bx, const char *z, i64 n);
+/* bxIsJson() for a text that this connection may read again: a text that was
+** found to be JSON before is recognised by its hash, many times faster. The
+** last 256 hashes or fewer are kept, each in the one place that its first bits
+** name. So the time of a lookup is that of the hash, whatever the texts are. */
 int bxIsJsonAgain(Bx *bx, const char *z, i64 n, BxErr *pErr);
 
 /* What to do with a member: omit it, process its members, cut a string to

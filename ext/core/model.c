@@ -92,20 +92,17 @@ static int areGenerated(Comparison *pCmp, const char *zTable, BxErr *pErr) {
 
 /* Whether the table of the schema has the columns of the model. */
 static int hasColumns(Comparison *pCmp, const char *zTable, BxErr *pErr) {
-  BxErr err = {SQLITE_OK, 0};
+  const BxStmts *p = pCmp->p;
   int bHas = 0;
   bxBind(pCmp->pColumns, pErr, "t", zTable);
   if (bxRow(pCmp->pColumns, pErr)) {
-    const char *zSql = (const char *)sqlite3_column_text(pCmp->pColumns, 0);
-    if (zSql == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
-    if (zSql != 0) sqlite3_finalize(bxPrepare(pCmp->p, zSql, &err));
-    bHas = err.rc == SQLITE_OK && areGenerated(pCmp, zTable, pErr);
+    const char *zSql = bxColumnText(pCmp->pColumns, 0, pErr);
+    bHas = zSql != 0 &&
+           bxCanPrepare(
+               p->bx, bxGot(bxExpand(zSql, p->zDb, p->zTable), pErr), pErr) &&
+           areGenerated(pCmp, zTable, pErr);
   }
   bxDone(pCmp->pColumns, pErr);
-  if (err.rc != SQLITE_OK && err.rc != SQLITE_ERROR) {
-    bxFail(pErr, err.rc, "%s", err.zMsg ? err.zMsg : "out of memory");
-  }
-  bxClear(&err);
   return bHas;
 }
 

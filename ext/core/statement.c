@@ -116,10 +116,8 @@ static int findEntry(BxStmts *p, const char *zTemplate, BxErr *pErr) {
   pEntry += p->nStmt;
   pEntry->zTemplate = zTemplate;
   pEntry->pStmt = 0;
-  pEntry->zSql = bxExpand(zTemplate, p->zDb, p->zTable);
-  if (pEntry->zSql != 0) return p->nStmt++;
-  bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  return -1;
+  pEntry->zSql = bxGot(bxExpand(zTemplate, p->zDb, p->zTable), pErr);
+  return pEntry->zSql != 0 ? p->nStmt++ : -1;
 }
 
 /* Prepares the statement of an entry, unless it is there. */
@@ -191,11 +189,15 @@ sqlite3_stmt *bxPrepare(BxStmts *p, const char *zTemplate, BxErr *pErr) {
   sqlite3_stmt *pStmt = 0;
   char *zSql;
   if (pErr->rc != SQLITE_OK) return 0;
-  zSql = bxExpand(zTemplate, p->zDb, p->zTable);
-  if (zSql == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  zSql = bxGot(bxExpand(zTemplate, p->zDb, p->zTable), pErr);
   pStmt = bxPlain(p->bx->db, zSql, pErr);
   sqlite3_free(zSql);
   return pStmt;
+}
+
+static int bindValue(sqlite3_stmt *pStmt, int i, sqlite3_value *pVal) {
+  return pVal ? sqlite3_bind_value(pStmt, i, pVal)
+              : sqlite3_bind_null(pStmt, i);
 }
 
 /* Binds a value without a copy of its text or blob. */
@@ -214,8 +216,7 @@ static int bindInPlace(sqlite3_stmt *pStmt, int i, sqlite3_value *pVal) {
     return sqlite3_bind_blob(
         pStmt, i, p, sqlite3_value_bytes(pVal), SQLITE_STATIC);
   }
-  return pVal ? sqlite3_bind_value(pStmt, i, pVal)
-              : sqlite3_bind_null(pStmt, i);
+  return bindValue(pStmt, i, pVal);
 }
 
 static void bindAll(
@@ -226,7 +227,7 @@ static void bindAll(
   assert((int)strlen(zTypes) <= sqlite3_bind_parameter_count(pStmt));
   for (i = 0; zTypes[i] && pErr->rc == SQLITE_OK; i++) {
     int rc = SQLITE_OK;
-    assert(strchr("itcvsn-", zTypes[i]) != 0);
+    assert(strchr("itcbvsn-", zTypes[i]) != 0);
     if (zTypes[i] == 'i') {
       rc = sqlite3_bind_int64(pStmt, i + 1, va_arg(ap, i64));
     } else if (zTypes[i] == 't' || zTypes[i] == 'c') {
@@ -235,9 +236,11 @@ static void bindAll(
     } else if (zTypes[i] == 's') {
       rc = bindInPlace(pStmt, i + 1, va_arg(ap, sqlite3_value *));
     } else if (zTypes[i] == 'v') {
-      sqlite3_value *pVal = va_arg(ap, sqlite3_value *);
-      rc = pVal ? sqlite3_bind_value(pStmt, i + 1, pVal)
-                : sqlite3_bind_null(pStmt, i + 1);
+      rc = bindValue(pStmt, i + 1, va_arg(ap, sqlite3_value *));
+    } else if (zTypes[i] == 'b') {
+      const char *z = va_arg(ap, const char *);
+      rc = sqlite3_bind_text64(pStmt, i + 1, z,
+          (sqlite3_uint64)va_arg(ap, i64), SQLITE_STATIC, SQLITE_UTF8);
     } else if (zTypes[i] == 'n') {
       rc = sqlite3_bind_null(pStmt, i + 1);
     }
@@ -349,7 +352,7 @@ i64 bxNumber(BxStmts *p, const char *zTemplate, BxErr *pErr) {
 sqlite3_stmt *bxJsonRows(Bx *bx, const char *zSql, char *zOwned, BxErr *pErr) {
   sqlite3_stmt *pStmt;
   assert(strstr(zSql, "?1") != 0);
-  if (zOwned == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  bxGot(zOwned, pErr);
   pStmt = bxPlain(bx->db, zSql, pErr);
   bxBind(pStmt, pErr, "c", zOwned);
   sqlite3_free(zOwned);
@@ -357,7 +360,7 @@ sqlite3_stmt *bxJsonRows(Bx *bx, const char *zSql, char *zOwned, BxErr *pErr) {
 }
 
 void bxExecPlain(Bx *bx, char *zOwned, BxErr *pErr) {
-  if (zOwned == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  bxGot(zOwned, pErr);
   if (pErr->rc == SQLITE_OK) {
     bxFailDb(pErr, bx->db, sqlite3_exec(bx->db, zOwned, 0, 0, 0));
   }

@@ -35,9 +35,7 @@ static int tableConnect(sqlite3 *db, void *pAux, int argc,
   const TableAux *pDef = (const TableAux *)pAux;
   char *zSql = sqlite3_mprintf("CREATE TABLE x(%s)", pDef->pDef->zColumns);
   int rc = SQLITE_NOMEM;
-  (void)argc;
-  (void)argv;
-  (void)pzErr;
+  (void)argc, (void)argv, (void)pzErr;
   if (zSql != 0) rc = bxTableNew(db, zSql, sizeof(TableVtab), ppVtab);
   sqlite3_free(zSql);
   if (rc == SQLITE_OK) ((TableVtab *)*ppVtab)->def = *pDef;
@@ -111,14 +109,12 @@ static int tableFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
   const TableAux *pDef = &((TableVtab *)pCursor->pVtab)->def;
   BxErr err = {SQLITE_OK, 0};
   int i, iArgv = 0;
-  (void)idxStr;
-  (void)argc;
+  (void)idxStr, (void)argc;
   tableClear(p);
   for (i = 0; i < pDef->pDef->nArg; i++) {
     if (!(idxNum & (1 << i))) continue;
     if (sqlite3_value_type(argv[iArgv]) != SQLITE_NULL) {
-      p->apArg[i] = sqlite3_value_dup(argv[iArgv]);
-      if (p->apArg[i] == 0) bxFail(&err, SQLITE_NOMEM, "out of memory");
+      p->apArg[i] = bxGot(sqlite3_value_dup(argv[iArgv]), &err);
     }
     iArgv++;
   }

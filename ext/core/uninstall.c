@@ -31,10 +31,8 @@ typedef struct Leaving {
 
 /* The collected text, to sqlite3_free(); NULL if it is empty. */
 static char *gathered(Leaving *p) {
-  int rc = sqlite3_str_errcode(p->pText);
-  char *z = sqlite3_str_finish(p->pText);
+  char *z = bxFinish(p->pText, p->pErr);
   p->pText = sqlite3_str_new(p->p->bx->db);
-  if (rc != SQLITE_OK) bxFail(p->pErr, rc, "out of memory");
   return z;
 }
 
@@ -346,9 +344,8 @@ static void uninstall(Leaving *p, int bForce) {
   checkLeaving(p);
   eachDomain(p, nameDomain);
   zNames = gathered(p);
-  p->zOurs = sqlite3_mprintf("[%s]", zNames ? zNames : "");
+  p->zOurs = bxPrintf(p->pErr, "[%s]", zNames ? zNames : "");
   sqlite3_free(zNames);
-  if (p->zOurs == 0) bxFail(p->pErr, SQLITE_NOMEM, "out of memory");
   if (!bForce) refuseLoss(p);
   eachDomain(p, removeDomain);
 }

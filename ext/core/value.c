@@ -117,16 +117,12 @@ char *bxShow(sqlite3_value *pVal) {
 }
 
 void bxRefuse(BxErr *pErr, const char *zFormat, sqlite3_value *pVal) {
-  char *zShown = bxShow(pVal);
-  char *zMsg = zShown ? bxPrintf(pErr, zFormat, zShown) : 0;
-  if (zShown == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  bxFail(pErr, SQLITE_CONSTRAINT, "%s", zMsg ? zMsg : "");
-  sqlite3_free(zMsg);
+  char *zShown = bxGot(bxShow(pVal), pErr);
+  if (zShown != 0) bxFail(pErr, SQLITE_CONSTRAINT, zFormat, zShown);
   sqlite3_free(zShown);
 }
 
-/* "<what> must be <rule>, got <value>". */
-static void failValue(
+void bxRefuseArg(
     BxErr *pErr, const char *zWhat, const char *zRule, sqlite3_value *pVal) {
   char *zFormat =
       bxPrintf(pErr, "ValidationError: %s must be %s, got %%s", zWhat, zRule);
@@ -143,7 +139,7 @@ const char *bxText(
   eType = pVal ? sqlite3_value_type(pVal) : SQLITE_NULL;
   if (eType == SQLITE_NULL && bNull) return 0;
   if (eType == SQLITE_NULL || eType == SQLITE_BLOB) {
-    failValue(pErr, zWhat, "text", pVal);
+    bxRefuseArg(pErr, zWhat, "text", pVal);
     return 0;
   }
   z = sqlite3_value_text(pVal);
@@ -151,15 +147,15 @@ const char *bxText(
   if (z == 0) {
     bxFail(pErr, SQLITE_NOMEM, "out of memory");
   } else if (n == 0) {
-    failValue(pErr, zWhat, "text that is not empty", pVal);
+    bxRefuseArg(pErr, zWhat, "text that is not empty", pVal);
   } else if (n > nMax) {
     bxFail(pErr, SQLITE_CONSTRAINT,
         "ValidationError: %s must be at most %d bytes of UTF-8, got %d bytes",
         zWhat, nMax, n);
   } else if (memchr(z, 0, (size_t)n) != 0) {
-    failValue(pErr, zWhat, "text without a NUL character in it", pVal);
+    bxRefuseArg(pErr, zWhat, "text without a NUL character in it", pVal);
   } else if (!bxIsUtf8(z, n)) {
-    failValue(pErr, zWhat, "well-formed UTF-8", pVal);
+    bxRefuseArg(pErr, zWhat, "well-formed UTF-8", pVal);
   }
   return pErr->rc == SQLITE_OK ? (const char *)z : 0;
 }
@@ -192,7 +188,7 @@ i64 bxInt(
   if (!bOk || iVal < iLow || iVal > iHigh) {
     char *zRule =
         bxPrintf(pErr, "a whole number from %lld to %lld", iLow, iHigh);
-    failValue(pErr, zWhat, zRule, pVal);
+    bxRefuseArg(pErr, zWhat, zRule, pVal);
     sqlite3_free(zRule);
     return 0;
   }
@@ -206,7 +202,7 @@ i64 bxTime(sqlite3_value *pVal, const char *zWhat, BxErr *pErr) {
   if (pVal == 0 || sqlite3_value_type(pVal) == SQLITE_NULL) return bxNow();
   iVal = wholeNumber(pVal, &bOk);
   if (!bOk || iVal < 0 || iVal > BX_MAX_TIME) {
-    failValue(pErr, zWhat,
+    bxRefuseArg(pErr, zWhat,
         "a time in whole milliseconds since 1970 UTC (0 to 253402300799999)",
         pVal);
     return 0;

@@ -35,6 +35,9 @@ void bxUuid(char zOut[37]);
 char *bxShow(sqlite3_value *pVal);
 /* Refuses a value, with SQLITE_CONSTRAINT: zFormat has one %s, which shows it. */
 void bxRefuse(BxErr *pErr, const char *zFormat, sqlite3_value *pVal);
+/* The same: "<zWhat> must be <zRule>, got <value>". */
+void bxRefuseArg(
+    BxErr *pErr, const char *zWhat, const char *zRule, sqlite3_value *pVal);
 /* Whether n bytes are well-formed UTF-8 (RFC 3629). */
 int bxIsUtf8(const unsigned char *z, int n);
 /*
