@@ -190,9 +190,6 @@ static int registerModules(Bx *bx) {
   }
   if (rc == SQLITE_OK) rc = bxQueueRegister(bx);
   if (rc == SQLITE_OK) rc = bxEvRegister(bx);
-  if (rc == SQLITE_OK) {
-    rc = bxRegisterModule(bx, "rollout_batch", &bxRolloutBatchModule);
-  }
   return rc;
 }
 

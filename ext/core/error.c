@@ -110,8 +110,7 @@ void bxReword(BxErr *pErr, char *zOwned) {
 void bxRename(BxErr *pErr, const char *zFrom, const char *zTo) {
   assert(strstr(zTo, "Error: ") != 0);
   if (!bxIs(pErr, zFrom)) return;
-  bxReword(
-      pErr, sqlite3_mprintf("%s%s", zTo, pErr->zMsg + strlen(zFrom) + 2));
+  bxReword(pErr, sqlite3_mprintf("%s%s", zTo, pErr->zMsg + strlen(zFrom) + 2));
 }
 
 void bxPrefix(BxErr *pErr, const char *zPrefix) {

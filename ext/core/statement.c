@@ -239,8 +239,8 @@ static void bindAll(
       rc = bindValue(pStmt, i + 1, va_arg(ap, sqlite3_value *));
     } else if (zTypes[i] == 'b') {
       const char *z = va_arg(ap, const char *);
-      rc = sqlite3_bind_text64(pStmt, i + 1, z,
-          (sqlite3_uint64)va_arg(ap, i64), SQLITE_STATIC, SQLITE_UTF8);
+      rc = sqlite3_bind_text64(pStmt, i + 1, z, (sqlite3_uint64)va_arg(ap, i64),
+          SQLITE_STATIC, SQLITE_UTF8);
     } else if (zTypes[i] == 'n') {
       rc = sqlite3_bind_null(pStmt, i + 1);
     }

@@ -45,7 +45,7 @@ SQLITE_EXTENSION_INIT3
   "CASE WHEN " x " GLOB 'xpath/*' OR " x " GLOB 'aria/*' OR " x                \
   " GLOB 'text/*' OR " x " GLOB 'pierce/*' THEN " x                            \
   " WHEN " x " GLOB '[/(]*' OR " x " GLOB './*' THEN 'xpath/' || " x           \
-  " WHEN b ->> '$.domData.isInShadowDOM' THEN 'pierce/' || " x                 \
+  " WHEN shadow THEN 'pierce/' || " x                                          \
   " ELSE " x " END"
 
 /*
@@ -96,8 +96,7 @@ SQLITE_EXTENSION_INIT3
   WORD("text") ", '')"                                                         \
   " WHEN n = 2 AND " IS("cdp_power") " THEN 'aria/' || nullif("                \
   WORD("label") ", '')"                                                        \
-  " WHEN n = 3 AND " IS("cdp_power") " THEN CASE WHEN"                         \
-  " b ->> '$.domData.isInShadowDOM' THEN 'pierce/' ELSE '' END ||"             \
+  " WHEN n = 3 AND " IS("cdp_power") " THEN iif(shadow, 'pierce/', '') ||"     \
   " '[placeholder=' || "                                                       \
   CSS_QUOTED("nullif(" WORD("placeholder") ", '')") " || ']'"                  \
   " WHEN n = 1 AND " IS("vision_ocr") " THEN 'text/' || nullif("               \
@@ -166,9 +165,10 @@ static const char zExportDoc[] =
 
 static const char zActions[] = "SELECT id, a, NULL FROM doc ORDER BY t, rid";
 
-/* The members of an action as JSON strings, its frame, and b (see NUL_MARK). */
+/* The members of an action as JSON strings, its frame, b (see NUL_MARK), and
+** whether it was in a shadow DOM. */
 static const char zTold[] =
-    ", told(t, rid, id, a, name, value, chain, b) AS MATERIALIZED (SELECT t, rid, id,"
+    ", told(t, rid, id, a, name, value, chain, b, shadow) AS MATERIALIZED (SELECT t, rid, id,"
     " a, coalesce(" JSON_AT("a", "$.eventType") ", "
     JSON_AT("a", "$.actionType") "),"
     " CASE coalesce(json_type(a, '$.value'), 'null') WHEN 'null' THEN"
@@ -176,7 +176,7 @@ static const char zTold[] =
     " WHEN a ->> '$.actionType' THEN url END"
     " WHEN 'text' THEN " QUOTED("(a -> '$.value')")
     " ELSE json_quote((a -> '$.value') || '') END, " CHAIN ", " WITH_MARK("a")
-    " FROM (SELECT *, " JSON_AT("a", "$.metadata.url") " AS url FROM doc))";
+    ", a ->> '$.domData.isInShadowDOM' FROM (SELECT *, " JSON_AT("a", "$.metadata.url") " AS url FROM doc))";
 
 /* What a step also needs: kind (name as text), selectors, position. */
 static const char zStep[] =

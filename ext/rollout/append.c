@@ -13,8 +13,10 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-/* The answer of the policy for a pair of types, asked once in a call, and the
-** number and bytes of the items that it drops. */
+#define RECENT_PAIRS 32
+
+/* The answer of the policy for a pair of types, asked about once in a call, and
+** the number and bytes of the items that it drops. */
 typedef struct Pair {
   char *zType;
   char *zPayloadType; /* NULL: payload without a type; "": no payload */
@@ -52,19 +54,17 @@ static const char zKeep[] =
     "FROM (SELECT lower(replace(?1, '_', '')) AS t, "
     "lower(replace(?2, '_', '')) AS p)";
 
-static int askPolicy(Append *p, const char *zType, const char *zPayloadType) {
-  return (int)bxAsk(p->pHome, zKeep, p->pErr, "tt", zType, zPayloadType);
-}
-
 static int sameText(const char *z1, const char *z2) {
   return z1 == 0 || z2 == 0 ? z1 == z2 : strcmp(z1, z2) == 0;
 }
 
-/* Finds or adds the pair of these types. NULL on error. */
+/* Finds or adds the pair of these types. NULL on error. Only the newest pairs
+** are looked at, as every item may have types of its own. Others are asked and
+** counted again. */
 static Pair *findPair(Append *p, const char *zType, const char *zPayloadType) {
   Pair *pPair;
   int i;
-  for (i = 0; i < p->nPair; i++) {
+  for (i = p->nPair - 1; i >= 0 && i >= p->nPair - RECENT_PAIRS; i--) {
     pPair = &p->aPair[i];
     if (sameText(pPair->zType, zType) &&
         sameText(pPair->zPayloadType, zPayloadType)) {
@@ -76,7 +76,8 @@ static Pair *findPair(Append *p, const char *zType, const char *zPayloadType) {
   p->aPair = pPair;
   pPair += p->nPair++;
   memset(pPair, 0, sizeof(*pPair));
-  pPair->bKeep = askPolicy(p, zType, zPayloadType);
+  pPair->bKeep =
+      (int)bxAsk(p->pHome, zKeep, p->pErr, "tt", zType, zPayloadType);
   pPair->eKind = bxRolloutKind(zType, zPayloadType);
   pPair->zType = bxPrintf(p->pErr, "%s", zType);
   if (zPayloadType) pPair->zPayloadType = bxPrintf(p->pErr, "%s", zPayloadType);
@@ -117,11 +118,7 @@ static const char zTime[] =
 
 static sqlite3_stmt *askSpan(Append *p, const char *zSql, RolloutSpan span) {
   sqlite3_stmt *pStmt = bxStmt(p->pHome, zSql, p->pErr);
-  if (pStmt != 0) {
-    bxFailDb(p->pErr, p->pHome->bx->db,
-        sqlite3_bind_text64(pStmt, 1, span.z, (sqlite3_uint64)span.n,
-            SQLITE_STATIC, SQLITE_UTF8));
-  }
+  bxBind(pStmt, p->pErr, "b", span.z, span.n);
   return pStmt;
 }
 
@@ -251,17 +248,12 @@ static const char *readOne(Append *p, i64 i, const char *z) {
 
 /* The text of the argument. */
 static const char *readItems(sqlite3_value *pVal, BxErr *pErr) {
-  int bFailed = pErr->rc != SQLITE_OK;
+  const char *z;
   char cFirst;
-  const char *z = bxText(pVal, "items", ROLLOUT_MAX_TEXT, 0, pErr);
-  if (z == 0) {
-    if (!bFailed) {
-      bxRename(
-          pErr, "ValidationError", "InvalidItemError: Invalid item format: ");
-    }
-    return 0;
-  }
-  cFirst = z[strspn(z, " \t\r\n")];
+  if (pErr->rc != SQLITE_OK) return 0;
+  z = bxText(pVal, "items", ROLLOUT_MAX_TEXT, 0, pErr);
+  bxRename(pErr, "ValidationError", "InvalidItemError: Invalid item format: ");
+  cFirst = z != 0 ? z[strspn(z, " \t\r\n")] : '[';
   if (cFirst != '[' && cFirst != '{') {
     bxRefuse(pErr,
         "InvalidItemError: Invalid item format: items must be a JSON array of "

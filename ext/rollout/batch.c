@@ -7,11 +7,8 @@
 ** an INSERT of its own. This takes a fraction of the time of the other way,
 ** because nothing is counted or parsed for each row. A call that came as a row
 ** of blackbox_call has no savepoint, so that only a single statement is atomic:
-** INSERT INTO rollout_imports SELECT ... FROM rollout_batch, in which the
+** INSERT INTO rollout_imports SELECT ... FROM a list of all items, in which the
 ** triggers check and count each item.
-**
-** rollout_batch is an eponymous, read-only table. It is empty except during
-** that statement.
 */
 #include "rollout.h"
 SQLITE_EXTENSION_INIT3
@@ -82,20 +79,67 @@ void bxRolloutBatchDrop(RolloutBatch *p, const char *zType,
   p->aDrop[p->nDrop++] = drop;
 }
 
+/* ?3 is an array of rows [timestamp, type, payload type, number dropped, their
+** bytes, position, length]. ?4 has the payloads, one after the other. */
 static const char zPutAll[] =
     "INSERT INTO main.rollout_imports(rollout, now, timestamp, type, "
-    "payload, payload_type, dropped, bytes) SELECT ?1, ?2, * FROM "
-    "rollout_batch";
+    "payload_type, dropped, bytes, payload) SELECT ?1, ?2, value ->> 0, "
+    "value ->> 1, value ->> 2, value ->> 3, value ->> 4, "
+    "CAST(substr(?4, value ->> 5, value ->> 6) AS TEXT) FROM json_each(?3)";
+
+/* Appends a row, but for its end. */
+static void addRow(sqlite3_str *pRows, i64 iTime, const char *zType,
+    const char *zPayloadType, i64 nDropped, i64 nByte) {
+  const char *zBefore = sqlite3_str_length(pRows) > 1 ? "]," : "";
+  sqlite3_str_appendf(pRows, "%s[%lld,", zBefore, iTime);
+  bxAppendJson(pRows, zType, (int)strlen(zType));
+  sqlite3_str_appendchar(pRows, 1, ',');
+  bxAppendJson(pRows, zPayloadType, (int)strlen(zPayloadType));
+  sqlite3_str_appendf(pRows, ",%lld,%lld", nDropped, nByte);
+}
+
+static void addRows(
+    const RolloutBatch *p, sqlite3_str *pRows, sqlite3_str *pPayloads) {
+  i64 i;
+  sqlite3_str_appendchar(pRows, 1, '[');
+  for (i = 0; i < p->nItem; i++) {
+    const BatchItem *pItem = &p->aItem[i];
+    addRow(pRows, pItem->iTime, pItem->zType, "", 0, 0);
+    if (pItem->payload.z == 0) continue;
+    sqlite3_str_appendf(
+        pRows, ",%d,%lld", sqlite3_str_length(pPayloads) + 1, pItem->payload.n);
+    sqlite3_str_append(pPayloads, pItem->payload.z, (int)pItem->payload.n);
+  }
+  for (i = 0; i < p->nDrop; i++) {
+    const BatchDrop *pDrop = &p->aDrop[i];
+    addRow(pRows, 0, pDrop->zType,
+        pDrop->zPayloadType ? pDrop->zPayloadType : "", pDrop->nItem,
+        pDrop->nByte);
+  }
+  sqlite3_str_appendall(pRows, p->nItem + p->nDrop > 0 ? "]]" : "]");
+}
 
 /* Writes everything in one statement, which is atomic by itself. */
 static void putAll(const RolloutBatch *p, BxStmts *pHome, const char *zId,
     i64 iNow, BxErr *pErr) {
-  RolloutSlot *pSlot = bxRolloutSlot(pHome->bx, pErr);
+  sqlite3_str *pRows = sqlite3_str_new(pHome->bx->db);
+  sqlite3_str *pPayloads = sqlite3_str_new(pHome->bx->db);
   sqlite3_stmt *pStmt = bxStmt(pHome, zPutAll, pErr);
-  bxBind(pStmt, pErr, "ti", zId, iNow);
-  if (pErr->rc == SQLITE_OK) pSlot->pBatch = p;
+  char *zRows, *zPayloads;
+  i64 nPayload;
+  addRows(p, pRows, pPayloads);
+  nPayload = sqlite3_str_length(pPayloads);
+  zRows = bxFinish(pRows, pErr);
+  zPayloads = bxFinish(pPayloads, pErr);
+  bxBind(pStmt, pErr, "tit", zId, iNow, zRows);
+  if (pErr->rc == SQLITE_OK) {
+    bxFailDb(pErr, pHome->bx->db,
+        sqlite3_bind_blob64(
+            pStmt, 4, zPayloads, (sqlite3_uint64)nPayload, SQLITE_STATIC));
+  }
   bxRun(pStmt, pErr);
-  if (pSlot != 0) pSlot->pBatch = 0;
+  sqlite3_free(zRows);
+  sqlite3_free(zPayloads);
 }
 
 static const char zPutOne[] =
@@ -133,34 +177,22 @@ static const char zCountAll[] =
 
 static void countAll(
     const RolloutBatch *p, i64 iFirst, BxStmts *pHome, i64 no, BxErr *pErr) {
-  sqlite3_stmt *pStmt = bxStmt(pHome, zCountAll, pErr);
   i64 nByte = 0, iTime = 0, i;
   for (i = iFirst; i < p->nItem; i++) {
     nByte += p->aItem[i].payload.n;
     if (p->aItem[i].iTime > iTime) iTime = p->aItem[i].iTime;
   }
-  bxBind(pStmt, pErr, "iiii", no, p->nItem - iFirst, nByte, iTime);
-  bxRun(pStmt, pErr);
+  bxDo(pHome, zCountAll, pErr, "iiii", no, p->nItem - iFirst, nByte, iTime);
 }
 
+/* Makes the triggers read the item that was just stored. */
 static const char zLook[] =
     "UPDATE main.rollout_heads SET looked = ?2, stamp = stamp + 1 "
     "WHERE no = ?1";
 
-/* Makes the triggers read the item that was just stored. */
-static void lookInto(BxStmts *pHome, i64 no, i64 iSequence, BxErr *pErr) {
-  bxDo(pHome, zLook, pErr, "ii", no, iSequence);
-}
-
 static const char zDrop[] =
     "INSERT INTO main.rollout_imports(rollout, type, payload_type, dropped, "
     "bytes) VALUES (?1, ?2, ?3, ?4, ?5)";
-
-static void putDrop(
-    const BatchDrop *p, BxStmts *pHome, const char *zId, BxErr *pErr) {
-  bxDo(pHome, zDrop, pErr, "tttii", zId, p->zType, p->zPayloadType, p->nItem,
-      p->nByte);
-}
 
 static const char zStart[] =
     "INSERT INTO main.rollout_imports(rollout, now, timestamp, type, payload) "
@@ -170,15 +202,9 @@ static const char zStart[] =
 ** Returns its head. */
 static RolloutHead startWith(const BatchItem *p, BxStmts *pHome,
     const char *zId, i64 iNow, BxErr *pErr) {
-  sqlite3_stmt *pStmt = bxStmt(pHome, zStart, pErr);
   RolloutHead head;
-  bxBind(pStmt, pErr, "tiit", zId, iNow, p->iTime, p->zType);
-  if (pErr->rc == SQLITE_OK && p->payload.z != 0) {
-    bxFailDb(pErr, pHome->bx->db,
-        sqlite3_bind_text64(pStmt, 5, p->payload.z,
-            (sqlite3_uint64)p->payload.n, SQLITE_STATIC, SQLITE_UTF8));
-  }
-  bxRun(pStmt, pErr);
+  bxDo(pHome, zStart, pErr, "tiitb", zId, iNow, p->iTime, p->zType,
+      p->payload.z, p->payload.n);
   bxRolloutFind(pHome, 0, zId, &head, pErr);
   return head;
 }
@@ -195,10 +221,16 @@ static void putInSteps(RolloutBatch *p, BxStmts *pHome, const char *zId,
   pStmt = bxStmt(pHome, zPutOne, pErr);
   for (iNext = head.iLast + 1; i < p->nItem && pErr->rc == SQLITE_OK; i++) {
     putItemRow(pStmt, bxRolloutKey(head.no, iNext), &p->aItem[i], pErr);
-    if (p->aItem[i].bLook || iNext == 0) lookInto(pHome, head.no, iNext, pErr);
+    if (p->aItem[i].bLook || iNext == 0) {
+      bxDo(pHome, zLook, pErr, "ii", head.no, iNext);
+    }
     iNext++;
   }
-  for (i = 0; i < p->nDrop; i++) putDrop(&p->aDrop[i], pHome, zId, pErr);
+  for (i = 0; i < p->nDrop; i++) {
+    const BatchDrop *pDrop = &p->aDrop[i];
+    bxDo(pHome, zDrop, pErr, "tttii", zId, pDrop->zType, pDrop->zPayloadType,
+        pDrop->nItem, pDrop->nByte);
+  }
 }
 
 void bxRolloutBatchPut(RolloutBatch *p, BxStmts *pHome, const char *zId,
@@ -216,133 +248,3 @@ void bxRolloutBatchPut(RolloutBatch *p, BxStmts *pHome, const char *zId,
     putAll(p, pHome, zId, iNow, pErr);
   }
 }
-
-/*----------------------------------------------------- rollout_batch ----*/
-
-typedef struct BatchVtab {
-  sqlite3_vtab base;
-  Bx *bx;
-} BatchVtab;
-
-typedef struct BatchCursor {
-  sqlite3_vtab_cursor base;
-  const RolloutBatch *pBatch; /* NULL: no append is running */
-  i64 iRow;
-} BatchCursor;
-
-static int batchConnect(sqlite3 *db, void *pAux, int argc,
-    const char *const *argv, sqlite3_vtab **ppVtab, char **pzErr) {
-  int rc = bxTableNew(db,
-      "CREATE TABLE x(timestamp, type, payload, payload_type, dropped, bytes)",
-      sizeof(BatchVtab), ppVtab);
-  (void)argc;
-  (void)argv;
-  (void)pzErr;
-  if (rc == SQLITE_OK) ((BatchVtab *)*ppVtab)->bx = (Bx *)pAux;
-  return rc;
-}
-
-static int batchBestIndex(sqlite3_vtab *pVtab, sqlite3_index_info *pInfo) {
-  (void)pVtab;
-  pInfo->estimatedRows = 10;
-  return SQLITE_OK;
-}
-
-static int batchOpen(sqlite3_vtab *pVtab, sqlite3_vtab_cursor **ppCursor) {
-  (void)pVtab;
-  return bxCursorNew(sizeof(BatchCursor), ppCursor);
-}
-
-static int batchFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
-    const char *idxStr, int argc, sqlite3_value **argv) {
-  BatchCursor *p = (BatchCursor *)pCursor;
-  const RolloutSlot *pSlot =
-      (RolloutSlot *)bxSlot(((BatchVtab *)pCursor->pVtab)->bx, "rollout")->p;
-  (void)idxNum;
-  (void)idxStr;
-  (void)argc;
-  (void)argv;
-  p->pBatch = pSlot ? pSlot->pBatch : 0;
-  p->iRow = 0;
-  return SQLITE_OK;
-}
-
-static int batchNext(sqlite3_vtab_cursor *pCursor) {
-  ((BatchCursor *)pCursor)->iRow++;
-  return SQLITE_OK;
-}
-
-static int batchEof(sqlite3_vtab_cursor *pCursor) {
-  const BatchCursor *p = (const BatchCursor *)pCursor;
-  return p->pBatch == 0 || p->iRow >= p->pBatch->nItem + p->pBatch->nDrop;
-}
-
-enum {
-  BATCH_TIME,
-  BATCH_TYPE,
-  BATCH_PAYLOAD,
-  BATCH_PAYLOAD_TYPE,
-  BATCH_DROPPED,
-  BATCH_BYTES
-};
-
-static void itemColumn(sqlite3_context *pCtx, const BatchItem *p, int i) {
-  switch (i) {
-    case BATCH_TIME: sqlite3_result_int64(pCtx, p->iTime); break;
-    case BATCH_TYPE:
-      sqlite3_result_text(pCtx, p->zType, -1, SQLITE_STATIC);
-      break;
-    case BATCH_PAYLOAD:
-      if (p->payload.z == 0) break;
-      sqlite3_result_text64(pCtx, p->payload.z, (sqlite3_uint64)p->payload.n,
-          SQLITE_STATIC, SQLITE_UTF8);
-      break;
-    default: break;
-  }
-}
-
-static void dropColumn(sqlite3_context *pCtx, const BatchDrop *p, int i) {
-  switch (i) {
-    case BATCH_TYPE:
-      sqlite3_result_text(pCtx, p->zType, -1, SQLITE_STATIC);
-      break;
-    case BATCH_PAYLOAD_TYPE:
-      sqlite3_result_text(pCtx, p->zPayloadType, -1, SQLITE_STATIC);
-      break;
-    case BATCH_DROPPED: sqlite3_result_int64(pCtx, p->nItem); break;
-    case BATCH_BYTES: sqlite3_result_int64(pCtx, p->nByte); break;
-    default: break;
-  }
-}
-
-static int batchColumn(
-    sqlite3_vtab_cursor *pCursor, sqlite3_context *pCtx, int i) {
-  const BatchCursor *p = (const BatchCursor *)pCursor;
-  const RolloutBatch *pBatch = p->pBatch;
-  assert(pBatch != 0 && p->iRow < pBatch->nItem + pBatch->nDrop);
-  if (p->iRow < pBatch->nItem) {
-    itemColumn(pCtx, &pBatch->aItem[p->iRow], i);
-  } else {
-    dropColumn(pCtx, &pBatch->aDrop[p->iRow - pBatch->nItem], i);
-  }
-  return SQLITE_OK;
-}
-
-static int batchRowid(sqlite3_vtab_cursor *pCursor, sqlite3_int64 *piRowid) {
-  *piRowid = ((BatchCursor *)pCursor)->iRow;
-  return SQLITE_OK;
-}
-
-const sqlite3_module bxRolloutBatchModule = {
-    .xConnect = batchConnect,
-    .xBestIndex = batchBestIndex,
-    .xDisconnect = bxTableFree,
-    .xDestroy = bxTableFree,
-    .xOpen = batchOpen,
-    .xClose = bxCursorFree,
-    .xFilter = batchFilter,
-    .xNext = batchNext,
-    .xEof = batchEof,
-    .xColumn = batchColumn,
-    .xRowid = batchRowid,
-};

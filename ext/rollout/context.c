@@ -38,9 +38,11 @@ static i64 findCompaction(
 /* Reports a compaction whose payload was damaged. */
 static void checkCompaction(
     BxStmts *p, sqlite3_value *pId, i64 iKey, BxErr *pErr) {
+  /* clang-format off */
   static const char zSql[] =
-      "SELECT " BX_JSON_VALID("payload") " "
-                                         "FROM main.rollout_data WHERE id = ?1";
+      "SELECT " BX_JSON_VALID("payload")
+      " FROM main.rollout_data WHERE id = ?1";
+  /* clang-format on */
   sqlite3_stmt *pStmt = bxStmt(p, zSql, pErr);
   bxBind(pStmt, pErr, "i", iKey);
   if (bxRow(pStmt, pErr) && !sqlite3_column_int(pStmt, 0)) {
@@ -89,7 +91,8 @@ static void findTakenBack(BxStmts *p, const RolloutHead *pHead, i64 iStart,
 }
 
 /* What remains after iStart, up to iLast, as JSON: [[first, last], ...]. */
-static char *keptRanges(const Ranges *pGone, i64 iStart, i64 iLast) {
+static char *keptRanges(
+    const Ranges *pGone, i64 iStart, i64 iLast, BxErr *pErr) {
   sqlite3_str *pOut = sqlite3_str_new(0);
   i64 i;
   sqlite3_str_appendchar(pOut, 1, '[');
@@ -98,7 +101,7 @@ static char *keptRanges(const Ranges *pGone, i64 iStart, i64 iLast) {
     iStart = pGone->a[i][1];
   }
   sqlite3_str_appendf(pOut, "[%lld,%lld]]", iStart + 1, iLast);
-  return sqlite3_str_finish(pOut);
+  return bxFinish(pOut, pErr);
 }
 
 static const char zContext[] =
@@ -128,8 +131,7 @@ sqlite3_stmt *bxRolloutContext(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   iStart = findCompaction(p, &head, &iKey, pErr);
   checkCompaction(p, apArg[0], iKey, pErr);
   findTakenBack(p, &head, iStart, &gone, pErr);
-  zKept = keptRanges(&gone, iStart, head.iLast);
-  if (zKept == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  zKept = keptRanges(&gone, iStart, head.iLast, pErr);
   pStmt = bxRolloutQuery(bx, zContext, pErr);
   bxBind(pStmt, pErr, "iic", head.no, iKey, zKept);
   sqlite3_free(zKept);

@@ -76,17 +76,12 @@ static int syncHome(BxStmts *p, BxErr *pErr) {
 }
 
 void bxRolloutFlush(BxCall *p) {
-  char zId[37] = "";
+  char zId[37];
   RolloutHead head;
-  BxStmts *pHome;
+  BxStmts *pHome = bxArg(p, 0) ? bxRolloutNamed(p, zId, &head)
+                               : bxRolloutHome(p->bx, &p->err);
   int bDone;
-  if (bxArg(p, 0)) bxRolloutId(p->aArg[0], zId, &p->err);
-  pHome = bxRolloutHome(p->bx, &p->err);
   if (pHome == 0) return;
-  if (zId[0] && !bxRolloutFind(pHome, 0, zId, &head, &p->err)) {
-    bxRolloutMissing(zId, &p->err);
-  }
-  if (p->err.rc != SQLITE_OK) return;
   bDone = syncHome(pHome, &p->err);
   bxPrefix(&p->err, "FlushError: Flush failed: ");
   bxReturnInt(p, bDone);
@@ -95,14 +90,8 @@ void bxRolloutFlush(BxCall *p) {
 void bxRolloutShutdown(BxCall *p) {
   char zId[37];
   RolloutHead head;
-  BxStmts *pHome;
-  bxRolloutId(p->aArg[0], zId, &p->err);
-  pHome = bxRolloutHome(p->bx, &p->err);
+  BxStmts *pHome = bxRolloutNamed(p, zId, &head);
   if (pHome == 0) return;
-  if (!bxRolloutFind(pHome, 0, zId, &head, &p->err)) {
-    bxRolloutMissing(zId, &p->err);
-  }
-  if (p->err.rc != SQLITE_OK) return;
   if (bxRolloutIsShut(pHome, zId, head.no)) {
     bxReturnInt(p, 0);
     return;

@@ -11,22 +11,21 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-/* Whether z is a UUID of versions 1 to 8; writes it in lower case. */
-static int readUuid(const char *z, int n, char zId[37]) {
+int bxRolloutUuid(const char *z, int n, char zId[37]) {
   int i;
   if (n != 36) return 0;
   for (i = 0; i < 36; i++) {
     char c = z[i];
     if (c >= 'A' && c <= 'F') c = (char)(c + ('a' - 'A'));
-    if (i == 8 || i == 13 || i == 18 || i == 23) {
-      if (c != '-') return 0;
-    } else if (!((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'))) {
+    if (i == 8 || i == 13 || i == 18 || i == 23
+            ? c != '-'
+            : !((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'))) {
       return 0;
     }
     zId[i] = c;
   }
   zId[36] = 0;
-  return zId[14] >= '1' && zId[14] <= '8' && strchr("89ab", zId[19]) != 0;
+  return 1;
 }
 
 void bxRolloutId(sqlite3_value *pVal, char zId[37], BxErr *pErr) {
@@ -35,7 +34,10 @@ void bxRolloutId(sqlite3_value *pVal, char zId[37], BxErr *pErr) {
   if (pVal != 0 && sqlite3_value_type(pVal) == SQLITE_TEXT) {
     const char *z = (const char *)sqlite3_value_text(pVal);
     if (z == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
-    if (z != 0 && readUuid(z, sqlite3_value_bytes(pVal), zId)) return;
+    if (z != 0 && bxRolloutUuid(z, sqlite3_value_bytes(pVal), zId) &&
+        zId[14] >= '1' && zId[14] <= '8' && strchr("89ab", zId[19]) != 0) {
+      return;
+    }
   }
   bxRefuse(pErr,
       "InvalidIdError: Invalid conversation ID: %s, it must be an RFC 9562 "
@@ -61,9 +63,7 @@ int bxRolloutFind(
   int bFound;
   memset(pHead, 0, sizeof(*pHead));
   if (p == 0) return 0;
-  if (bWrite) {
-    bxDo(p, zTouchHead, pErr, "t", zId);
-  }
+  if (bWrite) bxDo(p, zTouchHead, pErr, "t", zId);
   pStmt = bxStmt(p, zFind, pErr);
   bxBind(pStmt, pErr, "t", zId);
   bFound = bxRow(pStmt, pErr);
@@ -111,6 +111,16 @@ void bxRolloutExpired(const char *zId, i64 iExpire, BxErr *pErr) {
       zId, iExpire, zId);
 }
 
+BxStmts *bxRolloutNamed(BxCall *p, char zId[37], RolloutHead *pHead) {
+  BxStmts *pHome;
+  bxRolloutId(p->aArg[0], zId, &p->err);
+  pHome = bxRolloutHome(p->bx, &p->err);
+  if (!bxRolloutFind(pHome, 0, zId, pHead, &p->err)) {
+    bxRolloutMissing(zId, &p->err);
+  }
+  return p->err.rc == SQLITE_OK ? pHome : 0;
+}
+
 void bxRolloutOpen(BxStmts *p, int bWrite, const char *zId, i64 iNow,
     RolloutHead *pHead, BxErr *pErr) {
   if (pErr->rc != SQLITE_OK) return;
@@ -156,42 +166,39 @@ void bxRolloutExplain(BxErr *pErr, const char *zPrefix) {
 
 /*--------------------------------------------------- of a connection ----*/
 
-static void freeSlot(void *p) {
-  sqlite3_free(((RolloutSlot *)p)->aShut);
+/* A conversation that was shut down here. The numbers of two files may be
+** equal, and an id may be used again: together with the schema they name one. */
+typedef struct Shut {
+  BxStmts *pHome; /* its schema */
+  char zId[37];
+  i64 no;
+} Shut;
+
+typedef struct ShutList {
+  i64 n, nAlloc;
+  Shut *a;
+} ShutList;
+
+static void freeShut(void *p) {
+  sqlite3_free(((ShutList *)p)->a);
   sqlite3_free(p);
 }
 
-RolloutSlot *bxRolloutSlot(Bx *bx, BxErr *pErr) {
-  BxSlot *pSlot = bxSlot(bx, "rollout");
-  if (pErr->rc != SQLITE_OK) return 0;
-  if (pSlot->p == 0) pSlot->p = bxNew(sizeof(RolloutSlot), pErr);
-  if (pSlot->p != 0) pSlot->xFree = freeSlot;
-  return (RolloutSlot *)pSlot->p;
-}
-
-/* By schema and number: an id may be used again, a number never is. */
-static int findShut(const RolloutSlot *p, const RolloutShut *pWanted) {
-  int i;
-  for (i = 0; p != 0 && i < p->nShut; i++) {
-    const RolloutShut *pShut = &p->aShut[i];
-    if (pShut->pHome == pWanted->pHome && pShut->no == pWanted->no &&
-        strcmp(pShut->zId, pWanted->zId) == 0) {
-      return i;
+/* Its entry in the list, or NULL. */
+static Shut *findShut(BxStmts *pHome, const char *zId, i64 no) {
+  const ShutList *p = (ShutList *)bxSlot(pHome->bx, "rollout")->p;
+  i64 i;
+  for (i = 0; p != 0 && i < p->n; i++) {
+    if (p->a[i].pHome == pHome && p->a[i].no == no &&
+        strcmp(p->a[i].zId, zId) == 0) {
+      return &p->a[i];
     }
   }
-  return -1;
-}
-
-static RolloutShut shutKey(BxStmts *pHome, const char *zId, i64 no) {
-  RolloutShut shut = {pHome, {0}, no};
-  assert(strlen(zId) < sizeof(shut.zId));
-  memcpy(shut.zId, zId, strlen(zId));
-  return shut;
+  return 0;
 }
 
 int bxRolloutIsShut(BxStmts *pHome, const char *zId, i64 no) {
-  RolloutShut shut = shutKey(pHome, zId, no);
-  return findShut((RolloutSlot *)bxSlot(pHome->bx, "rollout")->p, &shut) >= 0;
+  return findShut(pHome, zId, no) != 0;
 }
 
 void bxRolloutNotShut(BxStmts *pHome, const char *zId, i64 no, BxErr *pErr) {
@@ -204,16 +211,23 @@ void bxRolloutNotShut(BxStmts *pHome, const char *zId, i64 no, BxErr *pErr) {
 
 void bxRolloutSetShut(
     BxStmts *pHome, const char *zId, i64 no, int bShut, BxErr *pErr) {
-  RolloutSlot *p = bxRolloutSlot(pHome->bx, pErr);
-  RolloutShut shut = shutKey(pHome, zId, no), *aNew;
-  int i = findShut(p, &shut);
-  if (p == 0 || (i >= 0) == bShut) return;
+  BxSlot *pSlot = bxSlot(pHome->bx, "rollout");
+  Shut *pShut = findShut(pHome, zId, no);
+  ShutList *p;
+  if ((pShut != 0) == bShut || pErr->rc != SQLITE_OK) return;
+  if (pSlot->p == 0) pSlot->p = bxNew(sizeof(ShutList), pErr);
+  p = (ShutList *)pSlot->p;
+  if (p == 0) return;
+  pSlot->xFree = freeShut;
   if (!bShut) {
-    p->aShut[i] = p->aShut[--p->nShut];
+    *pShut = p->a[--p->n];
     return;
   }
-  aNew = bxGrow(p->aShut, p->nShut, &p->nShutAlloc, sizeof(shut), pErr);
-  if (aNew == 0) return;
-  p->aShut = aNew;
-  p->aShut[p->nShut++] = shut;
+  pShut = bxGrow(p->a, p->n, &p->nAlloc, sizeof(*pShut), pErr);
+  if (pShut == 0) return;
+  p->a = pShut;
+  pShut += p->n++;
+  pShut->pHome = pHome;
+  pShut->no = no;
+  sqlite3_snprintf((int)sizeof(pShut->zId), pShut->zId, "%s", zId);
 }

@@ -115,18 +115,11 @@ static const char zSame[] =
 ** was imported before. (A session that was resumed has another one further
 ** on.) */
 static void checkRepeat(Import *p, const RolloutItem *pItem, i64 iTime) {
-  sqlite3_stmt *pStmt;
-  int bSame;
-  if (bxRolloutBatchCount(p->pBatch) > 0) return;
-  pStmt = bxStmt(p->pHome, zSame, p->pErr);
-  bxBind(pStmt, p->pErr, "ii", bxRolloutKey(p->head.no, 0), iTime);
-  if (pStmt != 0) {
-    sqlite3_bind_text64(pStmt, 3, pItem->payload.z,
-        (sqlite3_uint64)pItem->payload.n, SQLITE_STATIC, SQLITE_UTF8);
+  if (bxRolloutBatchCount(p->pBatch) > 0 ||
+      !bxAsk(p->pHome, zSame, p->pErr, "iib", bxRolloutKey(p->head.no, 0),
+          iTime, pItem->payload.z, pItem->payload.n)) {
+    return;
   }
-  bSame = bxRow(pStmt, p->pErr);
-  bxDone(pStmt, p->pErr);
-  if (!bSame) return;
   bxFail(p->pErr, SQLITE_CONSTRAINT,
       "RolloutExistsError: %s already has this session_meta; pass another id "
       "as second argument to import the file again",
@@ -159,8 +152,9 @@ static void keepItem(Import *p, sqlite3_stmt *pRow, const char *zType,
   }
   if (p->pErr->rc != SQLITE_OK) return;
   bLook = bxRolloutMatters(pItem, bxRolloutKind(zType, zPayloadType));
-  zOwned = copyItem(zType, &pItem->payload, pItem->bOdd && pItem->payload.z);
-  if (zOwned == 0) bxFail(p->pErr, SQLITE_NOMEM, "out of memory");
+  zOwned =
+      bxGot(copyItem(zType, &pItem->payload, pItem->bOdd && pItem->payload.z),
+          p->pErr);
   bxRolloutBatchAdd(
       p->pBatch, iTime, zOwned, pItem->payload, zOwned, bLook, p->pErr);
 }
@@ -217,9 +211,7 @@ static void importLine(Import *p, const char *zLine, int nLine) {
     return;
   }
   pRow = bxStmt(p->pHome, zLineSql, p->pErr);
-  if (pRow == 0) return;
-  bxFailDb(p->pErr, p->pHome->bx->db,
-      sqlite3_bind_text(pRow, 1, zLine, nLine, SQLITE_STATIC));
+  bxBind(pRow, p->pErr, "b", zLine, (i64)nLine);
   if (bxRow(pRow, p->pErr)) {
     importItem(p, pRow, zLine);
   } else {
@@ -250,10 +242,7 @@ static void importBare(Import *p, const char *z, int n) {
 /*------------------------------------------------------------- writing ----*/
 
 static void returnReport(BxCall *p, Import *pImport) {
-  char *zBad;
-  bxFail(&p->err, sqlite3_str_errcode(pImport->pBad), "out of memory");
-  zBad = sqlite3_str_finish(pImport->pBad);
-  pImport->pBad = 0;
+  char *zBad = bxFinish(pImport->pBad, &p->err);
   if (p->err.rc == SQLITE_OK) {
     bxReturnJson(p,
         sqlite3_mprintf("{\"rolloutId\":\"%s\",\"lines\":%lld,\"items\":%lld,"
@@ -269,11 +258,8 @@ static const char *readLines(sqlite3_value *pVal, int *pn, BxErr *pErr) {
   const char *z = 0;
   int eType = sqlite3_value_type(pVal);
   if (pErr->rc != SQLITE_OK) return 0;
-  if (eType == SQLITE_BLOB) {
-    z = sqlite3_value_blob(pVal);
-  } else if (eType == SQLITE_TEXT) {
-    z = (const char *)sqlite3_value_text(pVal);
-  }
+  if (eType == SQLITE_BLOB) z = sqlite3_value_blob(pVal);
+  if (eType == SQLITE_TEXT) z = (const char *)sqlite3_value_text(pVal);
   *pn = sqlite3_value_bytes(pVal);
   if (z == 0 && (*pn > 0 || eType == SQLITE_TEXT)) {
     bxFail(pErr, SQLITE_NOMEM, "out of memory");

@@ -10,31 +10,29 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-/* Reads a number of days, or 'permanent'. Returns 1 if *piExpire must be
-** bound. */
-static int readTtl(sqlite3_value *pVal, i64 iNow, i64 *piExpire, BxErr *pErr) {
-  int eType = pVal ? sqlite3_value_type(pVal) : SQLITE_NULL;
+#define PERMANENT -1
+
+/* Reads a number of days, or 'permanent'. Returns the time of the expiry. */
+static i64 readTtl(sqlite3_value *pVal, i64 iNow, BxErr *pErr) {
+  int eType = sqlite3_value_type(pVal);
+  const char *z = "";
+  if (pErr->rc != SQLITE_OK) return 0;
   if (eType == SQLITE_INTEGER || eType == SQLITE_FLOAT) {
     double rDays = sqlite3_value_double(pVal);
     double rMost = (double)(BX_MAX_TIME - iNow) / BX_MS_PER_DAY;
     if (rDays >= 0.0 && rDays <= rMost) {
-      *piExpire = iNow + (i64)(rDays * BX_MS_PER_DAY);
-      return 1;
+      return iNow + (i64)(rDays * BX_MS_PER_DAY);
     }
+  } else if (eType == SQLITE_TEXT) {
+    z = (const char *)sqlite3_value_text(pVal);
+    if (z == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
   }
+  if (z != 0 && strcmp(z, "permanent") == 0) return PERMANENT;
   bxRefuse(pErr,
       "ValidationError: Invalid TTL: %s, it must be a number of days from 0, "
       "or 'permanent'; omit it to use the setting rollout.ttl_days",
       pVal);
   return 0;
-}
-
-static int isPermanent(sqlite3_value *pVal, BxErr *pErr) {
-  const char *z;
-  if (sqlite3_value_type(pVal) != SQLITE_TEXT) return 0;
-  z = (const char *)sqlite3_value_text(pVal);
-  if (z == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  return z != 0 && strcmp(z, "permanent") == 0;
 }
 
 static const char zCreate[] =
@@ -65,13 +63,9 @@ void bxRolloutCreate(BxCall *p) {
   sqlite3_stmt *pStmt;
   BxStmts *pHome;
   i64 iNow, iExpire = 0;
-  int bPermanent = 0;
   if (bxArg(p, 0)) bxRolloutId(p->aArg[0], zId, &p->err);
   iNow = bxTime(bxArg(p, 4), "now", &p->err);
-  if (pTtl != 0 && p->err.rc == SQLITE_OK) {
-    bPermanent = isPermanent(pTtl, &p->err);
-    if (!bPermanent) readTtl(pTtl, iNow, &iExpire, &p->err);
-  }
+  if (pTtl != 0) iExpire = readTtl(pTtl, iNow, &p->err);
   zInstructions =
       bxText(bxArg(p, 1), "instructions", ROLLOUT_MAX_PAYLOAD, 1, &p->err);
   zMeta = bxText(bxArg(p, 3), "session_meta", ROLLOUT_MAX_PAYLOAD, 1, &p->err);
@@ -83,12 +77,10 @@ void bxRolloutCreate(BxCall *p) {
   }
   pStmt = bxStmt(pHome, zCreate, &p->err);
   bxBind(pStmt, &p->err, "tintt", zId, iNow, zInstructions, zMeta);
-  if (pTtl != 0 && p->err.rc == SQLITE_OK) {
-    if (bPermanent) {
-      sqlite3_bind_text(pStmt, 3, "permanent", -1, SQLITE_STATIC);
-    } else {
-      sqlite3_bind_int64(pStmt, 3, iExpire);
-    }
+  if (iExpire == PERMANENT) {
+    bxBind(pStmt, &p->err, "--t", "permanent");
+  } else if (pTtl != 0) {
+    bxBind(pStmt, &p->err, "--i", iExpire);
   }
   bxRun(pStmt, &p->err);
   bxRolloutExplain(&p->err, "WriteError: Write failed: ");
@@ -122,19 +114,16 @@ static void changeOne(BxCall *p, const char *zSql) {
   bxReturnInt(p, sqlite3_changes(p->bx->db));
 }
 
-static const char zArchive[] =
-    "UPDATE main.rollout_heads SET status = 'archived' "
-    "WHERE id = ?1 AND status <> 'archived'";
-
 void bxRolloutArchive(BxCall *p) {
-  changeOne(p, zArchive);
+  static const char zSql[] =
+      "UPDATE main.rollout_heads SET status = 'archived' "
+      "WHERE id = ?1 AND status <> 'archived'";
+  changeOne(p, zSql);
 }
 
-static const char zDeleteHead[] =
-    "DELETE FROM main.rollout_heads WHERE id = ?1";
-
 void bxRolloutDelete(BxCall *p) {
-  changeOne(p, zDeleteHead);
+  static const char zSql[] = "DELETE FROM main.rollout_heads WHERE id = ?1";
+  changeOne(p, zSql);
 }
 
 static const char zCleanup[] =
@@ -156,18 +145,19 @@ void bxRolloutCleanup(BxCall *p) {
 }
 
 static const char zFork[] =
-    "INSERT INTO main.rollout_forks(parent, turn, id, created) "
+    "INSERT INTO main.rollout_forks(parent, id, created, turn) "
     "VALUES (?1, ?2, ?3, ?4)";
 
 /* Checks what can be wrong with a fork, because the message of the trigger
 ** cannot show values. Returns 0 on error. */
 static int checkFork(BxStmts *p, const char *zId, const char *zNew, i64 iTurn,
     i64 iNow, BxErr *pErr) {
-  static const char zSql[] = "SELECT h.turns, " BX_JSON_VALID(
-      "d.payload") " FROM "
-                   "main.rollout_heads AS h "
-                   "JOIN main.rollout_data AS d ON d.id = h.no << 32 WHERE "
-                   "h.id = ?1";
+  /* clang-format off */
+  static const char zSql[] =
+      "SELECT h.turns, " BX_JSON_VALID("d.payload")
+      " FROM main.rollout_heads AS h"
+      " JOIN main.rollout_data AS d ON d.id = h.no << 32 WHERE h.id = ?1";
+  /* clang-format on */
   RolloutHead head;
   sqlite3_stmt *pStmt;
   bxRolloutOpen(p, 1, zId, iNow, &head, pErr);
@@ -195,7 +185,6 @@ static int checkFork(BxStmts *p, const char *zId, const char *zNew, i64 iTurn,
 
 void bxRolloutFork(BxCall *p) {
   char zId[37], zNew[37];
-  sqlite3_stmt *pStmt;
   BxStmts *pHome;
   i64 iNow, iTurn = 0;
   bxRolloutId(p->aArg[0], zId, &p->err);
@@ -209,10 +198,8 @@ void bxRolloutFork(BxCall *p) {
   pHome = bxRolloutHome(p->bx, &p->err);
   if (pHome == 0) return;
   if (checkFork(pHome, zId, zNew, iTurn, iNow, &p->err)) {
-    pStmt = bxStmt(pHome, zFork, &p->err);
-    bxBind(pStmt, &p->err, "tnti", zId, zNew, iNow);
-    if (bxArg(p, 1)) bxBind(pStmt, &p->err, "-i", iTurn);
-    bxRun(pStmt, &p->err);
+    bxDo(pHome, zFork, &p->err, bxArg(p, 1) ? "ttii" : "ttin", zId, zNew, iNow,
+        iTurn);
   }
   bxRolloutExplain(&p->err, "WriteError: Write failed: ");
   if (p->err.rc == SQLITE_OK) bxReturnText(p, sqlite3_mprintf("%s", zNew));

@@ -34,7 +34,7 @@ static void readCursor(
     sqlite3_value *pVal, i64 *piUpdated, char zId[37], BxErr *pErr) {
   const char *z = 0;
   char *zEnd = 0;
-  int n = 0, i, bGood = 0;
+  int n = 0, bGood = 0;
   *piUpdated = BX_MAX_TIME + 1;
   memset(zId, 0, 37);
   if (pVal == 0 || pErr->rc != SQLITE_OK) return;
@@ -45,15 +45,8 @@ static void readCursor(
   }
   if (z != 0 && z[0] >= '0' && z[0] <= '9' && strlen(z) == (size_t)n) {
     *piUpdated = strtoll(z, &zEnd, 10);
-    bGood = zEnd - z <= 15 && *zEnd == '|' && n - (zEnd - z) == 37;
-  }
-  for (i = 0; bGood && i < 36; i++) {
-    char c = zEnd[1 + i];
-    if (c >= 'A' && c <= 'F') c = (char)(c + ('a' - 'A'));
-    bGood = i == 8 || i == 13 || i == 18 || i == 23
-                ? c == '-'
-                : (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
-    zId[i] = c;
+    bGood = zEnd - z <= 15 && *zEnd == '|' &&
+            bxRolloutUuid(zEnd + 1, n - (int)(zEnd + 1 - z), zId);
   }
   if (!bGood) {
     bxRefuse(pErr,
@@ -144,8 +137,7 @@ void bxRolloutPage(BxCall *p) {
   while (bxRow(pStmt, &p->err) && pageRow(&page, pStmt, &p->err)) {
   }
   bxDone(pStmt, &p->err);
-  bxFail(&p->err, sqlite3_str_errcode(page.pItems), "out of memory");
-  zItems = sqlite3_str_finish(page.pItems);
+  zItems = bxFinish(page.pItems, &p->err);
   if (p->err.rc == SQLITE_OK) {
     bxReturnJson(
         p, sqlite3_mprintf("{\"items\":[%s]%s%s%s,\"numScanned\":%d,"
@@ -235,9 +227,8 @@ static void returnLong(BxCall *p, sqlite3_str *pOut, const char *zInstead) {
         "RolloutTooLongError: Rollout too long: its text is longer than the "
         "limit of this connection; read it in rows, with %s",
         zInstead);
-  } else if (rc != SQLITE_OK) {
-    bxFail(&p->err, rc, "out of memory");
   }
+  bxFail(&p->err, rc, "out of memory");
   if (p->err.rc != SQLITE_OK || p->pCtx == 0) {
     sqlite3_free(z);
   } else {
@@ -341,15 +332,13 @@ sqlite3_stmt *bxRolloutDropped(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
 }
 
 /* A newline between the tokens of a payload would end its line. */
-#define LINE_SELECT                                                            \
-  "SELECT '{\"timestamp\":\"' || " ROLLOUT_ISO(                                \
-      "d.timestamp") " || "                                                    \
-                     "'\",\"type\":' || json_quote(d.type) || "                \
-                     "coalesce(',\"payload\":' || "                            \
-                     "replace(d.payload, char(10), ' '), '') || "              \
-                     "'}' " ROLLOUT_FROM_ITEMS                                 \
-                     "ORDER BY s.rollout, s.first, d.id"
-static const char zLines[] = LINE_SELECT;
+/* clang-format off */
+static const char zLines[] =
+    "SELECT '{\"timestamp\":\"' || " ROLLOUT_ISO("d.timestamp") " || "
+    "'\",\"type\":' || json_quote(d.type) || "
+    "coalesce(',\"payload\":' || replace(d.payload, char(10), ' '), '') || "
+    "'}' " ROLLOUT_FROM_ITEMS "ORDER BY s.rollout, s.first, d.id";
+/* clang-format on */
 
 /* The number of the conversation to export, or an error. */
 static i64 findExport(Bx *bx, sqlite3_value *pId, char zId[37], BxErr *pErr) {

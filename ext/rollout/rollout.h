@@ -36,6 +36,8 @@ typedef struct RolloutHead {
 ** Reads an id into zId, in lower case. Error: "InvalidIdError: ...".
 */
 void bxRolloutId(sqlite3_value *pVal, char zId[37], BxErr *pErr);
+/* Whether n bytes have the form of a UUID; writes it in lower case. */
+int bxRolloutUuid(const char *z, int n, char zId[37]);
 /* The statements of the schema that has the domain. */
 BxStmts *bxRolloutHome(Bx *bx, BxErr *pErr);
 /*
@@ -51,6 +53,9 @@ i64 bxRolloutKey(i64 no, i64 iSequence);
 void bxRolloutMissing(const char *zId, BxErr *pErr);
 void bxRolloutExists(const char *zId, BxErr *pErr);
 void bxRolloutExpired(const char *zId, i64 iExpire, BxErr *pErr);
+/* Finds the conversation that argument 0 names. Returns its schema, or NULL
+** with an error. */
+BxStmts *bxRolloutNamed(BxCall *p, char zId[37], RolloutHead *pHead);
 /* bxRolloutFind(), with an error if it does not exist or has expired at
 ** iNow. */
 void bxRolloutOpen(BxStmts *p, int bWrite, const char *zId, i64 iNow,
@@ -64,25 +69,7 @@ sqlite3_stmt *bxRolloutQuery(Bx *bx, const char *zSql, BxErr *pErr);
 ** name ("WriteError: Write failed: "). */
 void bxRolloutExplain(BxErr *pErr, const char *zPrefix);
 
-typedef struct RolloutBatch RolloutBatch;
-
-typedef struct RolloutShut {
-  BxStmts *pHome; /* its schema */
-  char zId[37];
-  i64 no;
-} RolloutShut;
-
-/* The state of the domain for a connection. */
-typedef struct RolloutSlot {
-  int nShut; /* conversations that were shut down here */
-  i64 nShutAlloc;
-  RolloutShut *aShut;
-  const RolloutBatch
-      *pBatch; /* the rows that rollout_batch shows now, or NULL */
-} RolloutSlot;
-
-/* Returns that state, and creates it if needed. */
-RolloutSlot *bxRolloutSlot(Bx *bx, BxErr *pErr);
+/* Whether it was shut down on this connection. */
 int bxRolloutIsShut(BxStmts *pHome, const char *zId, i64 no);
 /* Sets the error RolloutShutDownError if it was shut down. */
 void bxRolloutNotShut(BxStmts *pHome, const char *zId, i64 no, BxErr *pErr);
@@ -128,7 +115,7 @@ int bxRolloutMatters(const RolloutItem *p, RolloutKind eKind);
 
 /*--------------------------------------------------------- batch.c ----*/
 
-extern const sqlite3_module bxRolloutBatchModule;
+typedef struct RolloutBatch RolloutBatch;
 
 RolloutBatch *bxRolloutBatchNew(BxErr *pErr);
 void bxRolloutBatchFree(RolloutBatch *p);

@@ -46,3 +46,13 @@ def test_both_ways_of_appending_keep_the_same(db, preset):
                       for rollout in (ID, OTHER))
     assert [row[:3] for row in one_way] == [row[:3] for row in other]
     well(db)
+
+
+def test_an_append_with_many_types_counts_each_type(db):
+    """The answers for the newest types are kept; older ones are asked again."""
+    create(db, ID)
+    items = [{"type": f"type {n % 50}", "payload": {}} for n in range(100)]
+    assert one(db, "SELECT rollout_append(?, ?)", ID, json.dumps(items)) == 0
+    assert sorted(rows(db, "SELECT item_type, items, bytes FROM rollout_dropped(?)", ID)) \
+        == sorted((f"type {n}", 2, 4) for n in range(50))
+    well(db)
