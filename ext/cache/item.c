@@ -49,26 +49,23 @@ static const char *cachePart(char zOut[9]) {
   "'timestamp', timestamp, 'dataSize', data_size, 'sessionId', session_id, "   \
   "'taskId', task_id, 'turnId', turn_id)"
 
+/* clang-format off */
 /* The column "protected" of an item with this custom metadata. The triggers
 ** would compute it too, but they would write the item a second time. */
 #define PROTECTED(metadata)                                                    \
-  "CASE WHEN " BX_JSON_VALID(                                                  \
-      metadata) " THEN coalesce(" metadata " ->> "                             \
-                "'$.kind' = 'tool_result', 0) ELSE 0 END"
+  "CASE WHEN " BX_JSON_VALID(metadata) " THEN coalesce(" metadata              \
+  " ->> '$.kind' = 'tool_result', 0) ELSE 0 END"
 
 /* ?8 is 1 if the key was made here. It must not be that of another item. */
 static const char zCacheWrite[] =
     "INSERT INTO main.cache_items(session_id, task_id, turn_id, description,"
     " timestamp, custom_metadata, data, expires_at, protected)"
-    " VALUES(?1, ?2, ?3, " DESCRIPTION ", ?5, ?6, ?7, ?9, " PROTECTED(
-        "?6") ")"
-              " ON CONFLICT(storage_key) DO UPDATE SET"
-              " description = excluded.description,"
-              " timestamp = excluded.timestamp, data = excluded.data,"
-              " custom_metadata = excluded.custom_metadata,"
-              " expires_at = excluded.expires_at,"
-              " protected = excluded.protected"
-              " WHERE NOT ?8 RETURNING " METADATA;
+    " VALUES(?1, ?2, ?3, " DESCRIPTION ", ?5, ?6, ?7, ?9, " PROTECTED("?6") ")"
+    " ON CONFLICT(storage_key) DO UPDATE SET"
+    " description = excluded.description, timestamp = excluded.timestamp,"
+    " data = excluded.data, custom_metadata = excluded.custom_metadata,"
+    " expires_at = excluded.expires_at, protected = excluded.protected"
+    " WHERE NOT ?8 RETURNING " METADATA;
 
 /* An item that has expired does not exist. */
 #define LIVING_AT(now) " AND coalesce(expires_at >= " now ", 1)"
@@ -77,10 +74,9 @@ static const char zCacheUpdate[] =
     "UPDATE main.cache_items SET data = ?2, description = " DESCRIPTION
     ", custom_metadata = coalesce(?5, custom_metadata), timestamp = ?6,"
     " expires_at = coalesce(?7, expires_at),"
-    " protected = iif(?5 IS NULL, protected, " PROTECTED(
-        "?5") ")"
-              " WHERE storage_key = ?1 AND (?3 IS NULL OR session_id = "
-              "?3)" LIVING_AT("?6") " RETURNING " METADATA;
+    " protected = iif(?5 IS NULL, protected, " PROTECTED("?5") ")"
+    " WHERE storage_key = ?1 AND (?3 IS NULL OR session_id = ?3)"
+    LIVING_AT("?6") " RETURNING " METADATA;
 
 static const char zCacheRead[] =
     "SELECT storage_key, data, description, session_id, task_id, turn_id,"
@@ -89,8 +85,9 @@ static const char zCacheRead[] =
     " WHERE s.session_id = i.session_id),"
     " (SELECT mark_ms FROM main.cache_limits)"
     " FROM main.cache_items AS i"
-    " WHERE storage_key = ?1 AND (?2 IS NULL OR session_id = ?2)" LIVING_AT(
-        "?3");
+    " WHERE storage_key = ?1 AND (?2 IS NULL OR session_id = ?2)"
+    LIVING_AT("?3");
+/* clang-format on */
 
 enum {
   ITEM_KEY,
@@ -125,12 +122,6 @@ static int returnRow(BxCall *p, sqlite3_stmt *pStmt) {
   return bRow;
 }
 
-/* What the schema has taken is JSON, and need not be looked at when this
-** connection reads it. */
-static void knowText(Bx *bx, const char *z) {
-  if (z != 0) bxSawJson(bx, z, (i64)strlen(z));
-}
-
 /*-------------------------------------------------------------- write ----*/
 
 static void cacheWriteItem(BxCall *p) {
@@ -153,8 +144,9 @@ static void cacheWriteItem(BxCall *p) {
         zTurn ? zTurn : cachePart(zTurnMade), zDescription, iNow, zMetadata,
         zData, (i64)bMade, iEnd);
     if (returnRow(p, pStmt)) {
-      knowText(p->bx, zData);
-      knowText(p->bx, zMetadata);
+      /* the schema has found both to be JSON */
+      bxSawJson(p->bx, zData, (i64)strlen(zData));
+      if (zMetadata) bxSawJson(p->bx, zMetadata, (i64)strlen(zMetadata));
       return;
     }
   }
@@ -328,11 +320,6 @@ void bxCacheRead(BxCall *p) {
 
 /*------------------------------------------------------------- delete ----*/
 
-static void touchSession(
-    BxStmts *pHome, const char *zSession, i64 iNow, BxErr *pErr) {
-  bxDo(pHome, zCacheTouch, pErr, "ti", zSession, iNow);
-}
-
 static void cacheDeleteItem(BxCall *p) {
   BxStmts *pHome = bxHome(p->bx, "cache", &p->err);
   const char *zKey = bxCacheKey(bxArg(p, 0), "storage_key", 0, &p->err);
@@ -343,14 +330,10 @@ static void cacheDeleteItem(BxCall *p) {
   int bGone;
   bxBind(pStmt, &p->err, "tt", zKey, zSession);
   bGone = bxRow(pStmt, &p->err);
-  if (bGone) {
-    zOwner = bxColumnCopy(pStmt, 0, &p->err);
-  }
+  if (bGone) zOwner = bxColumnCopy(pStmt, 0, &p->err);
   bxRun(pStmt, &p->err);
-  if (!bGone && p->err.rc == SQLITE_OK) {
-    bxCacheCheckKey(pHome, p->aArg[0], &p->err);
-  }
-  if (bGone) touchSession(pHome, zOwner, iNow, &p->err);
+  if (!bGone) bxCacheCheckKey(pHome, p->aArg[0], &p->err);
+  if (bGone) bxDo(pHome, zCacheTouch, &p->err, "ti", zOwner, iNow);
   sqlite3_free(zOwner);
   bxReturnInt(p, bGone);
 }

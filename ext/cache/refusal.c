@@ -18,13 +18,6 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-/* Replaces the message; z comes from sqlite3_mprintf. */
-static void setMessage(BxErr *pErr, char *z) {
-  if (z == 0) return; /* out of memory: keep the shorter text */
-  sqlite3_free(pErr->zMsg);
-  pErr->zMsg = z;
-}
-
 const char *bxCacheKey(
     sqlite3_value *pVal, const char *zWhat, int bNull, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
@@ -32,9 +25,9 @@ const char *bxCacheKey(
   if (pErr->rc != SQLITE_OK) return 0;
   z = bxText(pVal, zWhat, 1000, bNull, &err);
   if (bxIs(&err, "ValidationError")) {
-    setMessage(&err, sqlite3_mprintf("InvalidKeyFormatError: %s; use a key or "
-                                     "id from the cache or the host",
-                         strchr(err.zMsg, ' ') + 1));
+    bxReword(&err, sqlite3_mprintf("InvalidKeyFormatError: %s; use a key or "
+                                   "id from the cache or the host",
+                       strchr(err.zMsg, ' ') + 1));
   }
   *pErr = err;
   return z;
@@ -45,10 +38,8 @@ const char *bxCacheKey(
 /* The argument as shown in a message: the size of large data, else the
 ** value. */
 static char *showArgument(const char *zColumn, sqlite3_value *pVal) {
-  if (strcmp(zColumn, "data") == 0 && bxBytes(pVal) > 60) {
-    return sqlite3_mprintf("%lld bytes", bxBytes(pVal));
-  }
-  if (strcmp(zColumn, "description") == 0 && bxBytes(pVal) > 60) {
+  if (bxBytes(pVal) > 60 &&
+      (strcmp(zColumn, "data") == 0 || strcmp(zColumn, "description") == 0)) {
     return sqlite3_mprintf("%lld bytes", bxBytes(pVal));
   }
   return bxShow(pVal);
@@ -61,7 +52,7 @@ static void addValue(BxErr *pErr, const char *zColumn, sqlite3_value *pVal) {
   if (zAdvice == 0) return;
   zShown = showArgument(zColumn, pVal);
   if (zShown != 0) {
-    setMessage(
+    bxReword(
         pErr, sqlite3_mprintf("%.*s, got %s%s", (int)(zAdvice - pErr->zMsg),
                   pErr->zMsg, zShown, zAdvice));
   }
@@ -94,18 +85,14 @@ static sqlite3_value *argumentOf(
 
 static void explainSize(
     BxCall *p, BxStmts *pHome, const char *const *azArg, BxErr *pErr) {
-  sqlite3_stmt *pStmt =
-      bxPrepare(pHome, "SELECT max_item FROM main.cache_limits", pErr);
+  i64 nMax = bxNumber(pHome, "SELECT max_item FROM main.cache_limits", pErr);
   p->err.rc = SQLITE_TOOBIG;
-  if (bxRow(pStmt, pErr)) {
-    setMessage(&p->err,
-        sqlite3_mprintf("DataTooLargeError: data must be at most %lld bytes "
-                        "(cache.max_item_bytes), got %lld bytes; split it into "
-                        "several items",
-            sqlite3_column_int64(pStmt, 0),
-            bxBytes(argumentOf(p, azArg, "data"))));
-  }
-  sqlite3_finalize(pStmt);
+  if (nMax == 0) return;
+  bxReword(&p->err,
+      sqlite3_mprintf("DataTooLargeError: data must be at most %lld bytes "
+                      "(cache.max_item_bytes), got %lld bytes; split it into "
+                      "several items",
+          nMax, bxBytes(argumentOf(p, azArg, "data"))));
 }
 
 /* The session is given by its id, or by the key of one of its items. */
@@ -153,7 +140,7 @@ static void explainQuota(
     char *zWho = bTotal ? sqlite3_mprintf("all sessions together use")
                         : sqlite3_mprintf("session %Q uses", zSession);
     if (pErr->rc == SQLITE_OK) {
-      setMessage(&p->err,
+      bxReword(&p->err,
           sqlite3_mprintf("QuotaExceededError: %s %lld of %lld bytes "
                           "(cache.%s_quota_bytes), and %lld more bytes do not "
                           "fit%s; delete items with cache_delete() or write "
@@ -194,36 +181,33 @@ static void explainVersion(BxCall *p) {
   BxErr err = {SQLITE_OK, 0}, other = {SQLITE_OK, 0};
   BxStmts *pHome = bxHome(p->bx, "cache", &other);
   if (pHome != 0) bxNeedVersion(p->bx, pHome->zDb, "cache", &err);
-  if (err.zMsg != 0) setMessage(&p->err, sqlite3_mprintf("%s", err.zMsg));
+  if (err.zMsg != 0) bxReword(&p->err, sqlite3_mprintf("%s", err.zMsg));
   bxClear(&err);
   bxClear(&other);
 }
 
 void bxCacheExplain(BxCall *p, const char *const *azArg) {
-  BxErr err = {
-      SQLITE_OK, 0}; /* errors of this function itself, which are ignored */
+  BxErr err = {SQLITE_OK, 0}; /* of this function itself; it is ignored */
   BxStmts *pHome;
   if (p->err.rc == SQLITE_OK || p->err.zMsg == 0) return;
   if (isStorage(&p->err)) {
-    setMessage(&p->err, sqlite3_mprintf("StorageUnavailableError: %s; try "
-                                        "again, or continue without the cache",
-                            p->err.zMsg));
+    bxReword(&p->err, sqlite3_mprintf("StorageUnavailableError: %s; try "
+                                      "again, or continue without the cache",
+                          p->err.zMsg));
     return;
   }
   if (p->err.rc == SQLITE_ERROR) explainVersion(p);
   if ((p->err.rc & 0xff) != SQLITE_CONSTRAINT) return;
   if (p->err.rc == SQLITE_CONSTRAINT_CHECK) { /* SQLite puts words before it */
     const char *zOurs = strstr(p->err.zMsg, "failed: ");
-    if (zOurs != 0) setMessage(&p->err, sqlite3_mprintf("%s", zOurs + 8));
+    if (zOurs != 0) bxReword(&p->err, sqlite3_mprintf("%s", zOurs + 8));
   }
   pHome = bxHome(p->bx, "cache", &err);
-  if (pHome == 0) {
-    bxClear(&err);
-  } else if (bxIs(&p->err, "QuotaExceededError")) {
+  if (pHome != 0 && bxIs(&p->err, "QuotaExceededError")) {
     explainQuota(p, pHome, azArg, &err);
-  } else if (bxIs(&p->err, "DataTooLargeError")) {
+  } else if (pHome != 0 && bxIs(&p->err, "DataTooLargeError")) {
     explainSize(p, pHome, azArg, &err);
-  } else if (p->err.rc != SQLITE_CONSTRAINT) {
+  } else if (pHome != 0 && p->err.rc != SQLITE_CONSTRAINT) {
     explainValue(p, azArg); /* the schema's; C has shown the value already */
   }
   bxClear(&err);
@@ -267,22 +251,21 @@ static int fitsLoose(const char *z) {
          fitsPart(zTurn + 1, zTurn + strlen(zTurn));
 }
 
+#define KEY_FORM "a storage key must be {sessionId}_{taskId}_{turnId}"
+#define KEY_ADVICE                                                             \
+  ", got %s; use a key that cache_write() or cache_list() returned"
+
 void bxCacheCheckKey(BxStmts *pHome, sqlite3_value *pKey, BxErr *pErr) {
   const char *z = bxCacheKey(pKey, "storage key", 0, pErr);
   int bStrict = (int)bxSettingInt(pHome, "cache.strict_session_ids", pErr);
-  char *zShown;
   if (pErr->rc != SQLITE_OK) return;
   if (bStrict ? fitsStrict(z) : fitsLoose(z)) return;
-  zShown = bxShow(pKey);
-  bxFail(pErr, SQLITE_CONSTRAINT,
-      "InvalidKeyFormatError: a storage key must be "
-      "{sessionId}_{taskId}_{turnId}%s, got %s; use a key that cache_write() "
-      "or cache_list() returned",
-      bStrict ? " (conv_ with 8-4-4-4-12 characters, and twice 8, all of a-z "
-                "and 0-9)"
-              : "",
-      zShown ? zShown : "?");
-  sqlite3_free(zShown);
+  bxRefuse(pErr,
+      bStrict ? "InvalidKeyFormatError: " KEY_FORM
+                " (conv_ with 8-4-4-4-12 characters, and twice 8, all of a-z "
+                "and 0-9)" KEY_ADVICE
+              : "InvalidKeyFormatError: " KEY_FORM KEY_ADVICE,
+      pKey);
 }
 
 void bxCacheNotFound(

@@ -43,7 +43,7 @@ static const char zCacheListAll[] =
 
 sqlite3_stmt *bxCacheList(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   BxStmts *pHome = bxHome(bx, "cache", pErr);
-  sqlite3_stmt *pStmt = 0;
+  sqlite3_stmt *pStmt;
   if (pHome == 0) return 0;
   pStmt = bxPrepare(pHome, apArg[0] ? zCacheListSession : zCacheListAll, pErr);
   bxBind(pStmt, pErr, "vi", apArg[0], bxNow());
@@ -307,17 +307,12 @@ static void cleanUp(BxCall *p, BxStmts *pHome, const CacheRule aRule[2],
 static i64 daysIn(sqlite3_value *pVal, const char *zWhat, BxErr *pErr) {
   int eType = sqlite3_value_type(pVal);
   double rDay = sqlite3_value_double(pVal);
-  char *zShown;
   if (pErr->rc != SQLITE_OK) return 0;
   if ((eType == SQLITE_INTEGER || eType == SQLITE_FLOAT) && rDay >= 0 &&
       rDay <= MAX_DAYS) {
     return (i64)(rDay * BX_MS_PER_DAY);
   }
-  zShown = bxShow(pVal);
-  bxFail(pErr, SQLITE_CONSTRAINT,
-      "ValidationError: %s must be a number from 0 to %d, got %s", zWhat,
-      MAX_DAYS, zShown ? zShown : "?");
-  sqlite3_free(zShown);
+  bxRefuseArg(pErr, zWhat, "a number from 0 to 2932896", pVal);
   return 0;
 }
 

@@ -81,16 +81,11 @@ static void refuseReferring(BxStmts *p, BxErr *pErr) {
 static char *collectOthers(BxStmts *p, BxErr *pErr) {
   sqlite3_str *pOut = sqlite3_str_new(p->bx->db);
   sqlite3_stmt *pStmt = bxPrepare(p, zCacheOthers, pErr);
-  char *z;
   while (bxRow(pStmt, pErr)) {
     sqlite3_str_appendf(pOut, "%s;\n", bxColumnText(pStmt, 0, pErr));
   }
   sqlite3_finalize(pStmt);
-  if (sqlite3_str_errcode(pOut) != SQLITE_OK) {
-    bxFail(pErr, sqlite3_str_errcode(pOut), "out of memory");
-  }
-  z = sqlite3_str_finish(pOut);
-  return z;
+  return bxFinish(pOut, pErr);
 }
 
 /* Adds the columns of others to the SQL that creates the table, and to the list
@@ -131,7 +126,7 @@ static char *planReturn(BxStmts *p, BxErr *pErr) {
   char *zList, *zOthersSql = collectOthers(p, pErr);
   appendTable(pOut);
   collectColumns(p, pOut, pList, pErr);
-  zList = sqlite3_str_finish(pList);
+  zList = bxFinish(pList, pErr);
   sqlite3_str_appendf(pOut,
       "INSERT INTO main.cache_items(" MOVED "%s) SELECT " MOVED
       "%s FROM main.cache_items_moved;\n"
@@ -139,10 +134,7 @@ static char *planReturn(BxStmts *p, BxErr *pErr) {
       zList ? zList : "", zList ? zList : "", zOthersSql ? zOthersSql : "");
   sqlite3_free(zList);
   sqlite3_free(zOthersSql);
-  if (sqlite3_str_errcode(pOut) != SQLITE_OK) {
-    bxFail(pErr, sqlite3_str_errcode(pOut), "out of memory");
-  }
-  return sqlite3_str_finish(pOut);
+  return bxFinish(pOut, pErr);
 }
 
 void bxCacheUpgrade(BxStmts *p, BxErr *pErr) {
@@ -153,7 +145,6 @@ void bxCacheUpgrade(BxStmts *p, BxErr *pErr) {
   refuseReferring(p, pErr);
   zReturn = planReturn(p, pErr);
   bxExec(p, zCacheTakeOut, pErr);
-  if (zReturn == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
   pHold = bxHold(p->bx, pErr);
   bxExec(p, zReturn, pErr);
   bxLetGo(p->bx, pHold, pErr);

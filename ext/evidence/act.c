@@ -75,27 +75,19 @@ static void approveRows(EvBuffer *p, BxErr *pErr) {
 static void returnPages(EvBuffer *p, const char *zDb, i64 nBytes, BxErr *pErr) {
   BxStmts *pThere = bxSchema(p->base.stmts.bx, zDb, pErr);
   i64 nPage = pThere ? bxNumber(pThere, "PRAGMA main.page_size", pErr) : 0;
-  sqlite3_stmt *pStmt;
   char *zSql;
   if (pErr->rc != SQLITE_OK || nPage == 0 || nBytes < nPage) return;
   zSql = bxPrintf(pErr, "PRAGMA main.incremental_vacuum(%lld)", nBytes / nPage);
-  pStmt = bxPrepare(pThere, zSql, pErr);
-  bxRun(pStmt, pErr);
-  sqlite3_finalize(pStmt);
+  bxExec(pThere, zSql, pErr);
   sqlite3_free(zSql);
 }
 
 /* JSON array of what approval did not understand in these actions. */
 static char *problems(EvBuffer *p, BxErr *pErr) {
   char *zFrom = bxEvActions(p, pErr);
-  char *zSql = zFrom ? bxEvProblemsSql(zFrom) : 0;
-  char *zOut = 0;
-  sqlite3_stmt *pStmt;
-  if (zSql == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  pStmt = bxEvPrepareActions(p, zSql, pErr);
-  if (bxRow(pStmt, pErr)) {
-    zOut = bxColumnCopy(pStmt, 0, pErr);
-  }
+  char *zSql = bxGot(zFrom ? bxEvProblemsSql(zFrom) : 0, pErr);
+  sqlite3_stmt *pStmt = bxEvPrepareActions(p, zSql, pErr);
+  char *zOut = bxRow(pStmt, pErr) ? bxColumnCopy(pStmt, 0, pErr) : 0;
   sqlite3_finalize(pStmt);
   sqlite3_free(zSql);
   sqlite3_free(zFrom);
@@ -120,7 +112,7 @@ char *bxEvApprove(EvBuffer *p, i64 nKeep, int bQuiet, BxErr *pErr) {
   zProblems = bQuiet || pErr->rc != SQLITE_OK ? 0 : problems(p, pErr);
   if (zProblems != 0) zMore = sqlite3_mprintf(",\"problems\":%s", zProblems);
   if (zMore != 0) zOut = pruneResult(&before, &after, iStart, zMore);
-  if (!bQuiet && zOut == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  if (!bQuiet) bxGot(zOut, pErr);
   sqlite3_free(zProblems);
   sqlite3_free(zMore);
   bxEvFreeState(&before);

@@ -194,7 +194,6 @@ static void setMouse(sqlite3_str *pOut, const char *zPath, const char *zTime) {
 
 char *bxEvApproved(const char *zTime, BxErr *pErr) {
   sqlite3_str *pOut = sqlite3_str_new(0);
-  char *z;
   sqlite3_str_appendf(pOut,
       "coalesce((WITH slim(j) AS MATERIALIZED (SELECT evidence_slim(action)) "
       "SELECT json_replace(j, "
@@ -207,9 +206,7 @@ char *bxEvApproved(const char *zTime, BxErr *pErr) {
   setMouse(pOut, "$.mouseData", zTime);
   setMouse(pOut, "$.evidence.mouse", zTime);
   sqlite3_str_appendall(pOut, ") FROM slim WHERE j GLOB '{*'), action)");
-  z = sqlite3_str_finish(pOut);
-  if (z == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  return z;
+  return bxFinish(pOut, pErr);
 }
 
 /*---------------------------------------------------- what was kept ----*/

@@ -93,31 +93,28 @@ static void readParam(EvParam *p, const char *zArg, BxErr *pErr) {
   }
 }
 
+static void refuseColumn(const char *zName, BxErr *pErr) {
+  if (!bxIsColumn(zName, EV_COLUMNS)) return;
+  bxFail(pErr, SQLITE_ERROR,
+      "ValidationError: a buffer cannot have the name of one of its columns "
+      "(%s); choose another name",
+      zName);
+}
+
 static void declareColumns(sqlite3 *db, const char *zName, BxErr *pErr) {
   char *zSql;
-  if (pErr->rc != SQLITE_OK) return;
-  if (bxIsColumn(zName, EV_COLUMNS)) {
-    bxFail(pErr, SQLITE_ERROR,
-        "ValidationError: a buffer cannot have the name of one of its columns "
-        "(%s); choose another name",
-        zName);
-    return;
-  }
-  zSql = sqlite3_mprintf(
+  refuseColumn(zName, pErr);
+  zSql = bxPrintf(pErr,
       "CREATE TABLE x(id TEXT, timestamp INTEGER, action TEXT, screenshot "
       "BLOB, size_bytes INTEGER, pruned INTEGER, pinned INTEGER, storage "
       "TEXT, \"%w\" HIDDEN, value HIDDEN)",
       zName);
-  if (zSql == 0) {
-    bxFail(pErr, SQLITE_NOMEM, "out of memory");
-    return;
-  }
+  if (zSql == 0) return;
   bxFailDb(pErr, db, sqlite3_declare_vtab(db, zSql));
   sqlite3_free(zSql);
-  if (pErr->rc == SQLITE_OK) {
-    bxFailDb(
-        pErr, db, sqlite3_vtab_config(db, SQLITE_VTAB_CONSTRAINT_SUPPORT, 1));
-  }
+  if (pErr->rc != SQLITE_OK) return;
+  bxFailDb(
+      pErr, db, sqlite3_vtab_config(db, SQLITE_VTAB_CONSTRAINT_SUPPORT, 1));
 }
 
 /* xCreate and xConnect. pParam is NULL if the tables exist. */
@@ -226,6 +223,44 @@ static int bufferDestroy(sqlite3_vtab *pVtab) {
 #define ORDER_TIME 128
 #define ORDER_DOWN 256
 
+/* What each choice of bits adds: to the name of the plan, for EXPLAIN QUERY
+** PLAN, and to its query. */
+static const struct {
+  int mask, bits;
+  const char *zName, *zSql;
+} aPart[] = {
+    {BY_ROWID, BY_ROWID, "rowid=?", " AND rid = ?"},
+    {BY_ID, BY_ID, "id=?", " AND id = ?"},
+    {TIME_EQ, TIME_EQ, "timestamp=?", " AND timestamp = ?"},
+    {TIME_LOW | TIME_ABOVE, TIME_LOW, "timestamp>=?", " AND timestamp >= ?"},
+    {TIME_LOW | TIME_ABOVE, TIME_LOW | TIME_ABOVE, "timestamp>?",
+        " AND timestamp > ?"},
+    {TIME_HIGH | TIME_BELOW, TIME_HIGH, " timestamp<=?", " AND timestamp <= ?"},
+    {TIME_HIGH | TIME_BELOW, TIME_HIGH | TIME_BELOW, " timestamp<?",
+        " AND timestamp < ?"},
+    {ORDER_TIME | ORDER_DOWN, ORDER_TIME, " ORDER BY timestamp",
+        " ORDER BY timestamp, rid"},
+    {ORDER_TIME | ORDER_DOWN, ORDER_TIME | ORDER_DOWN,
+        " ORDER BY timestamp DESC", " ORDER BY timestamp DESC, rid DESC"},
+};
+
+/* The name of a plan or, with bSql, its query. */
+static char *planText(int idxNum, int bSql) {
+  sqlite3_str *pOut = sqlite3_str_new(0);
+  size_t i;
+  if (bSql) {
+    sqlite3_str_appendf(pOut,
+        "SELECT rid, id, timestamp, action_bytes + screenshot_bytes + %d,"
+        " pruned, pinned, place, screenshot_bytes FROM main.@_rows WHERE 1",
+        EV_ROW_BYTES);
+  }
+  for (i = 0; i < sizeof(aPart) / sizeof(aPart[0]); i++) {
+    if ((idxNum & aPart[i].mask) != aPart[i].bits) continue;
+    sqlite3_str_appendall(pOut, bSql ? aPart[i].zSql : aPart[i].zName);
+  }
+  return sqlite3_str_finish(pOut);
+}
+
 /* The bit of a constraint, or 0. */
 static int constraintBit(const struct sqlite3_index_constraint *p) {
   int bEq = p->op == SQLITE_INDEX_CONSTRAINT_EQ;
@@ -241,20 +276,6 @@ static int constraintBit(const struct sqlite3_index_constraint *p) {
     case SQLITE_INDEX_CONSTRAINT_LT: return TIME_HIGH | TIME_BELOW;
     default: return 0;
   }
-}
-
-/* The name of a plan, for EXPLAIN QUERY PLAN. */
-static char *planName(int idxNum) {
-  return sqlite3_mprintf("%s%s%s%s%s%s", idxNum & BY_ROWID ? "rowid=?" : "",
-      idxNum & BY_ID ? "id=?" : "", idxNum & TIME_EQ ? "timestamp=?" : "",
-      idxNum & TIME_LOW ? idxNum & TIME_ABOVE ? "timestamp>?" : "timestamp>=?"
-                        : "",
-      idxNum & TIME_HIGH
-          ? idxNum & TIME_BELOW ? " timestamp<?" : " timestamp<=?"
-          : "",
-      idxNum & ORDER_TIME ? idxNum & ORDER_DOWN ? " ORDER BY timestamp DESC"
-                                                : " ORDER BY timestamp"
-                          : "");
 }
 
 static int bufferBestIndex(sqlite3_vtab *pVtab, sqlite3_index_info *pInfo) {
@@ -291,33 +312,9 @@ static int bufferBestIndex(sqlite3_vtab *pVtab, sqlite3_index_info *pInfo) {
     pInfo->orderByConsumed = 1;
   }
   pInfo->idxNum = idxNum;
-  pInfo->idxStr = planName(idxNum);
-  if (pInfo->idxStr == 0) return SQLITE_NOMEM;
+  pInfo->idxStr = planText(idxNum, 0);
   pInfo->needToFreeIdxStr = 1;
   return SQLITE_OK;
-}
-
-/* The query of a plan. Its parameters are in the order of the values. */
-static char *scanSql(int idxNum) {
-  const char *zOrder = "";
-  if (idxNum & ORDER_TIME) {
-    zOrder = idxNum & ORDER_DOWN ? " ORDER BY timestamp DESC, rid DESC"
-                                 : " ORDER BY timestamp, rid";
-  }
-  return sqlite3_mprintf(
-      "SELECT rid, id, timestamp, action_bytes + screenshot_bytes + %d,"
-      " pruned, pinned, place, screenshot_bytes FROM main.@_rows WHERE 1"
-      "%s%s%s%s%s%s",
-      EV_ROW_BYTES, idxNum & BY_ROWID ? " AND rid = ?" : "",
-      idxNum & BY_ID ? " AND id = ?" : "",
-      idxNum & TIME_EQ ? " AND timestamp = ?" : "",
-      idxNum & TIME_LOW
-          ? idxNum & TIME_ABOVE ? " AND timestamp > ?" : " AND timestamp >= ?"
-          : "",
-      idxNum & TIME_HIGH
-          ? idxNum & TIME_BELOW ? " AND timestamp < ?" : " AND timestamp <= ?"
-          : "",
-      zOrder);
 }
 
 /*---------------------------------------------------------- cursors ----*/
@@ -352,11 +349,10 @@ static int bufferFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
   EvCursor *p = (EvCursor *)pCursor;
   EvBuffer *pBuffer = (EvBuffer *)pCursor->pVtab;
   BxErr err = {SQLITE_OK, 0};
-  char *zSql = scanSql(idxNum);
+  char *zSql = bxGot(planText(idxNum, 1), &err);
   int i;
   (void)idxStr;
   endScan(p);
-  if (zSql == 0) bxFail(&err, SQLITE_NOMEM, "out of memory");
   assert(!(idxNum & TIME_EQ) || !(idxNum & (TIME_LOW | TIME_HIGH)));
   bxEvExpectKnown(pBuffer, &err);
   p->pScan = bxPrepare(&pBuffer->base.stmts, zSql, &err);
@@ -495,32 +491,24 @@ static i64 insertEvidence(EvBuffer *p, sqlite3_value **apCol, BxErr *pErr) {
   return iRow;
 }
 
+/* The value of a column that an UPDATE changes; else NULL. */
+static sqlite3_value *given(sqlite3_value *pVal) {
+  return sqlite3_value_nochange(pVal) ? 0 : pVal;
+}
+
 static void updateRow(
     EvBuffer *p, i64 iRow, sqlite3_value **apCol, BxErr *pErr) {
-  EvRow row = {0, 0, 0, 0, 0, 0, 0};
+  EvRow row = {given(apCol[COL_ID]), given(apCol[COL_TIMESTAMP]),
+      given(apCol[COL_ACTION]), given(apCol[COL_SCREENSHOT]),
+      given(apCol[COL_PINNED]), 0, given(apCol[COL_SCREENSHOT]) != 0};
   checkComputed(apCol, 1, pErr);
-  if (!sqlite3_value_nochange(apCol[COL_COMMAND]) ||
-      !sqlite3_value_nochange(apCol[COL_VALUE])) {
+  if (given(apCol[COL_COMMAND]) || given(apCol[COL_VALUE])) {
     failHidden(p, pErr);
   }
-  if (!sqlite3_value_nochange(apCol[COL_ID])) row.pId = apCol[COL_ID];
-  if (!sqlite3_value_nochange(apCol[COL_TIMESTAMP])) {
-    row.pTimestamp = apCol[COL_TIMESTAMP];
-    if (isNullValue(row.pTimestamp)) {
-      bxFail(pErr, SQLITE_CONSTRAINT,
-          "ValidationError: timestamp must be an integer of milliseconds since "
-          "1970 UTC, got NULL");
-    }
-  }
-  if (!sqlite3_value_nochange(apCol[COL_ACTION])) {
-    row.pAction = apCol[COL_ACTION];
-  }
-  if (!sqlite3_value_nochange(apCol[COL_SCREENSHOT])) {
-    row.pScreenshot = apCol[COL_SCREENSHOT];
-    row.bHasPicture = 1;
-  }
-  if (!sqlite3_value_nochange(apCol[COL_PINNED])) {
-    row.pPinned = apCol[COL_PINNED];
+  if (row.pTimestamp != 0 && isNullValue(row.pTimestamp)) {
+    bxFail(pErr, SQLITE_CONSTRAINT,
+        "ValidationError: timestamp must be an integer of milliseconds since "
+        "1970 UTC, got NULL");
   }
   if (pErr->rc == SQLITE_OK) bxEvChange(p, iRow, &row, pErr);
   if (sqlite3_vtab_on_conflict(p->base.stmts.bx->db) == SQLITE_IGNORE) {
@@ -566,11 +554,7 @@ static int bufferUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
 static int bufferRename(sqlite3_vtab *pVtab, const char *zNew) {
   EvBuffer *p = (EvBuffer *)pVtab;
   BxErr err = {SQLITE_OK, 0};
-  if (bxIsColumn(zNew, EV_COLUMNS)) {
-    bxFail(&err, SQLITE_ERROR,
-        "ValidationError: a buffer cannot have the name of one of its columns; "
-        "choose another name");
-  }
+  refuseColumn(zNew, &err);
   bxShadowRename(&p->base, zNew, &err);
   bxEvOverflowRename(p, &err);
   return bxReportVtab(&err, pVtab);

@@ -60,18 +60,16 @@ sqlite3_stmt *bxEvPrepareOver(
   while (*z) {
     const char *zMark = strstr(z, OVER_MARK);
     char *zPart =
-        sqlite3_mprintf("%.*s", zMark ? (int)(zMark - z) : (int)strlen(z), z);
+        bxPrintf(pErr, "%.*s", zMark ? (int)(zMark - z) : (int)strlen(z), z);
     char *zHere = zPart ? bxExpand(zPart, pStmts->zDb, pStmts->zTable) : 0;
-    sqlite3_str_appendall(pOut, zHere ? zHere : "");
-    if (zHere == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+    sqlite3_str_appendall(pOut, bxGot(zHere, pErr) ? zHere : "");
     sqlite3_free(zPart);
     sqlite3_free(zHere);
     if (zMark == 0) break;
     sqlite3_str_appendf(pOut, "\"%w\".", pState->zOverflow);
     z = zMark + strlen(OVER_MARK);
   }
-  zSql = sqlite3_str_finish(pOut);
-  if (zSql == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  zSql = bxFinish(pOut, pErr);
   pStmt = prepare(p, pState->zOverflow, zSql, pErr);
   sqlite3_free(zSql);
   return pStmt;
@@ -153,19 +151,14 @@ static void renewOwner(EvBuffer *p, EvState *pState, BxErr *pErr) {
   static const char zSql[] = "UPDATE main.@_state SET owner = ?1, claim = ?2";
   static const char zForget[] = "DELETE FROM main.@_gone";
   char zOwner[37], zClaim[37];
-  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
   bxUuid(zOwner);
   bxUuid(zClaim);
-  bxBind(pStmt, pErr, "tt", zOwner, zClaim);
-  bxRun(pStmt, pErr);
-  bxRun(bxStmt(&p->base.stmts, zForget, pErr), pErr);
+  bxDo(&p->base.stmts, zSql, pErr, "tt", zOwner, zClaim);
+  bxDo(&p->base.stmts, zForget, pErr, "");
   sqlite3_free(pState->zOwner);
   sqlite3_free(pState->zClaim);
-  pState->zOwner = sqlite3_mprintf("%s", zOwner);
-  pState->zClaim = sqlite3_mprintf("%s", zClaim);
-  if (pState->zOwner == 0 || pState->zClaim == 0) {
-    bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  }
+  pState->zOwner = bxPrintf(pErr, "%s", zOwner);
+  pState->zClaim = bxPrintf(pErr, "%s", zClaim);
 }
 
 /* The first write of every act (see above). A buffer without rows here may be
@@ -228,33 +221,17 @@ static void checkOverflow(EvBuffer *p, const char *zDb, BxErr *pErr) {
   }
 }
 
-/* Checks that the existing tables are not of a newer version. */
-static void expectDomain(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
-  sqlite3_stmt *pStmt = bxPrepare(p,
-      "SELECT 1 FROM main.blackbox_domains WHERE domain = ?1 AND version > ?2",
-      pErr);
-  bxBind(pStmt, pErr, "ti", pDomain->zName, (i64)pDomain->iVersion);
-  if (bxRow(pStmt, pErr)) {
-    bxFail(pErr, SQLITE_ERROR,
-        "VersionError: schema %s has a newer version of %s; load a newer "
-        "blackbox",
-        p->zDb, pDomain->zName);
-  }
-  sqlite3_finalize(pStmt);
-}
-
 /* Creates the tables of the overflow if they are not installed. */
 static void installInto(Bx *bx, const char *zDb, BxErr *pErr) {
   BxStmts *pThere = bxSchema(bx, zDb, pErr);
   int i;
   for (i = 0; pThere != 0 && i < bx->nDomain; i++) {
-    const char *zName = bx->aDomain[i].zName;
-    if (strcmp(zName, "core") != 0 && strcmp(zName, "evidence") != 0) continue;
-    if (bxCarries(bx, zDb, zName, pErr)) {
-      expectDomain(pThere, &bx->aDomain[i], pErr);
+    const BxDomain *p = &bx->aDomain[i];
+    if (strcmp(p->zName, "core") != 0 && strcmp(p->zName, "evidence") != 0) {
       continue;
     }
-    bxExec(pThere, bx->aDomain[i].zSql, pErr);
+    if (bxInstalledVersion(pThere, p, pErr) >= 0) continue;
+    bxExec(pThere, p->zSql, pErr);
     bxForgetHomes(bx);
   }
 }
@@ -288,33 +265,24 @@ static void resume(EvBuffer *p, const EvState *pState, BxErr *pErr) {
 
 void bxEvOverflowOpen(
     EvBuffer *p, const char *zDb, const char *zResume, BxErr *pErr) {
-  static const char zSql[] =
-      "UPDATE main.@_state SET overflow = ?1, owner = ?2, claim = ?3";
   char zUuid[37], zClaim[37];
   EvState state = {0};
-  sqlite3_stmt *pStmt;
   checkOverflow(p, zDb, pErr);
   if (pErr->rc != SQLITE_OK) return;
   bxUuid(zUuid);
   bxUuid(zClaim);
   installInto(p->base.stmts.bx, zDb, pErr);
-  state.zOverflow = sqlite3_mprintf("%s", zDb);
-  state.zOwner = sqlite3_mprintf("%s", zResume ? zResume : zUuid);
-  state.zClaim = sqlite3_mprintf("%s", zClaim);
-  if (!state.zOverflow || !state.zOwner || !state.zClaim) {
-    bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  }
+  state.zOverflow = bxPrintf(pErr, "%s", zDb);
+  state.zOwner = bxPrintf(pErr, "%s", zResume ? zResume : zUuid);
+  state.zClaim = bxPrintf(pErr, "%s", zClaim);
   /* Removes owners without rows. A buffer that is in use is added again. */
   runOver(p, &state,
       "DELETE FROM over.evidence_owners WHERE rows = 0 AND owner <> ?1", 0,
       pErr);
-  if (zResume != 0) {
-    resume(p, &state, pErr);
-  }
-  pStmt = bxPrepare(&p->base.stmts, zSql, pErr);
-  bxBind(pStmt, pErr, "ttt", state.zOverflow, state.zOwner, state.zClaim);
-  bxRow(pStmt, pErr);
-  sqlite3_finalize(pStmt);
+  if (zResume != 0) resume(p, &state, pErr);
+  bxAskOnce(&p->base.stmts,
+      "UPDATE main.@_state SET overflow = ?1, owner = ?2, claim = ?3", pErr,
+      "ttt", state.zOverflow, state.zOwner, state.zClaim);
   bxEvFreeState(&state);
 }
 
@@ -322,9 +290,8 @@ void bxEvOverflowDrop(EvBuffer *p, EvState *pState, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
   if (pErr->rc != SQLITE_OK || pState->zOverflow == 0) return;
   claim(p, pState, &err);
-  if (err.rc ==
-      SQLITE_ERROR) { /* it belongs to another buffer, or the schema is detached */
-    bxClear(&err);
+  if (err.rc == SQLITE_ERROR) {
+    bxClear(&err); /* it is another buffer's, or the schema is detached */
     return;
   }
   runOver(p, pState,
@@ -397,7 +364,6 @@ i64 bxEvOverflowMove(EvBuffer *p, EvState *pState, i64 nGoal, BxErr *pErr) {
 
 void bxEvOverflowBack(EvBuffer *p, EvState *pState, i64 iRow, BxErr *pErr) {
   static const char zSql[] = "SELECT place FROM main.@_rows WHERE rid = ?1";
-  sqlite3_stmt *pStmt;
   if (pErr->rc != SQLITE_OK) return;
   claim(p, pState, pErr);
   runOver(p, pState,
@@ -408,15 +374,12 @@ void bxEvOverflowBack(EvBuffer *p, EvState *pState, i64 iRow, BxErr *pErr) {
       " AS a ON a.rid = o.rid LEFT JOIN over.evidence_overflow_screenshots"
       " AS s ON s.rid = o.rid WHERE r.rid = ?2 AND r.place = 1",
       iRow, pErr);
-  pStmt = bxStmt(&p->base.stmts, zSql, pErr);
-  bxBind(pStmt, pErr, "i", iRow);
-  if (bxRow(pStmt, pErr) && sqlite3_column_int(pStmt, 0) == EV_OVERFLOW) {
+  if (bxAsk(&p->base.stmts, zSql, pErr, "i", iRow) == EV_OVERFLOW) {
     bxFail(pErr, SQLITE_CORRUPT_VTAB,
         "CorruptedDataError: row %lld of %s is missing in the overflow of "
         "schema %s; DELETE it from %s",
         iRow, p->base.stmts.zTable, pState->zOverflow, p->base.stmts.zTable);
   }
-  bxDone(pStmt, pErr);
 }
 
 void bxEvOverflowSweep(EvBuffer *p, EvState *pState, BxErr *pErr) {

@@ -297,8 +297,8 @@ static void readAction(
   if (bxRow(pStmt, pErr)) {
     for (i = 0; i < 2; i++) {
       if (*app[i] != 0) continue;
-      *app[i] = apOwn[i] = sqlite3_value_dup(sqlite3_column_value(pStmt, i));
-      if (apOwn[i] == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+      apOwn[i] = sqlite3_value_dup(sqlite3_column_value(pStmt, i));
+      *app[i] = bxGot(apOwn[i], pErr);
     }
   } else if (bxEvIsJson(p->base.stmts.bx, pRow->pAction, pErr)) {
     bxFail(pErr, SQLITE_NOMEM, "out of memory");
@@ -575,21 +575,19 @@ sqlite3_stmt *bxEvPrepareTiers(
   return pStmt;
 }
 
+/* clang-format off */
+#define ACTION_FROM "SELECT action, " BX_JSON_VALID("action") " FROM "
+#define ACTION_HERE ACTION_FROM "main.@_actions WHERE rid = ?1"
+
 sqlite3_stmt *bxEvReadAction(EvBuffer *p, BxErr *pErr) {
-  return bxEvPrepareTiers(p,
-      "SELECT action, " BX_JSON_VALID(
-          "action") " FROM main.@_actions WHERE rid = ?1",
-      "SELECT action, " BX_JSON_VALID(
-          "action") " FROM main.@_actions WHERE rid = ?1 "
-                    "UNION ALL SELECT action, " BX_JSON_VALID(
-                        "action") " FROM main.@_rows AS r, "
-                                  "over.evidence_overflow AS o, "
-                                  "over.evidence_overflow_actions AS a "
-                                  "WHERE r.rid = ?1 AND r.place = 1 AND "
-                                  "o.owner = ?2 AND o.id = r.id "
-                                  "AND a.rid = o.rid",
+  return bxEvPrepareTiers(p, ACTION_HERE,
+      ACTION_HERE " UNION ALL " ACTION_FROM "main.@_rows AS r, "
+      "over.evidence_overflow AS o, over.evidence_overflow_actions AS a "
+      "WHERE r.rid = ?1 AND r.place = 1 AND o.owner = ?2 AND o.id = r.id "
+      "AND a.rid = o.rid",
       pErr);
 }
+/* clang-format on */
 
 sqlite3_stmt *bxEvReadScreenshot(EvBuffer *p, BxErr *pErr) {
   return bxEvPrepareTiers(p,
