@@ -227,20 +227,17 @@ static void dropObject(BxStmts *pStmts, void *pArg, const BxObject *pObject) {
   }
 }
 
-/* Drops what the domain has created on request. */
-static void dropOptional(Leaving *p) {
-  const char *zAll = p->pDomain->zOptional;
-  while (zAll != 0 && *zAll != 0 && p->pErr->rc == SQLITE_OK) {
-    size_t n = strcspn(zAll, ",");
-    char *zName = bxPrintf(p->pErr, "%.*s", (int)n, zAll);
-    char *zType = bxAskText(p->p,
-        "SELECT type FROM main.sqlite_schema WHERE name = ?1 COLLATE NOCASE",
-        p->pErr, "t", zName);
-    if (zType != 0) drop(p->p, zType, zName, p->pErr);
-    sqlite3_free(zType);
-    sqlite3_free(zName);
-    zAll += n + (zAll[n] == ',');
-  }
+/* Drops what the domain has created outside its SQL, in this order: triggers
+** for tables that it found, and what was asked for. */
+static void dropMade(Leaving *p) {
+  char *zSql = bxAskText(p->p,
+      "SELECT group_concat(printf('DROP %s \"%w\".\"%w\"', type, ?1, name),"
+      " ';') FROM (SELECT * FROM main.sqlite_schema"
+      " WHERE (type = 'trigger' AND name GLOB ?2 || '_made_*')"
+      " OR instr(',' || ?3 || ',', ',' || name || ',') ORDER BY type = "
+      "'table')",
+      p->pErr, "ttt", p->p->zDb, p->pDomain->zName, p->pDomain->zOptional);
+  if (zSql != 0) bxExecPlain(p->p->bx, zSql, p->pErr);
 }
 
 /* Deletes the rows of the domain in the tables of core. */
@@ -257,28 +254,9 @@ static void forgetDomain(Leaving *p) {
   }
 }
 
-/* A trigger that the domain has created for tables that it found; to
-** sqlite3_free(), NULL if there are no more. */
-static char *findMade(Leaving *p) {
-  return bxAskText(p->p,
-      "SELECT name FROM main.sqlite_schema WHERE type = 'trigger' AND "
-      "name GLOB ?1 || '_made_*'",
-      p->pErr, "t", p->pDomain->zName);
-}
-
-static void dropMade(Leaving *p) {
-  char *zName;
-  while ((zName = findMade(p)) != 0) {
-    drop(p->p, "TRIGGER", zName, p->pErr);
-    sqlite3_free(zName);
-    if (p->pErr->rc != SQLITE_OK) return;
-  }
-}
-
 static void removeDomain(Leaving *p) {
   eachVtab(p, dropVtab);
   dropMade(p);
-  dropOptional(p);
   bxCompare(p->p, p->pDomain->zSql, 0, dropObject, p, p->pErr);
   if (p->pDomain != p->p->bx->aDomain) forgetDomain(p);
 }

@@ -39,25 +39,14 @@ static Queue *queueOfTable(const sqlite3_vtab *pVtab) {
 
 static int queueConnect(sqlite3 *db, void *pAux, int argc,
     const char *const *argv, sqlite3_vtab **ppVtab, char **pzErr) {
-  QueueVtab *p;
-  int rc = sqlite3_declare_vtab(db,
+  int rc = bxTableNew(db,
       "CREATE TABLE x(event_id TEXT, agent_id TEXT, request_body, "
-      "response_body, timestamp INTEGER, size_bytes INTEGER, id HIDDEN)");
-  (void)argc;
-  (void)argv;
-  (void)pzErr;
+      "response_body, timestamp INTEGER, size_bytes INTEGER, id HIDDEN)",
+      sizeof(QueueVtab), ppVtab);
+  (void)argc, (void)argv, (void)pzErr;
   if (rc != SQLITE_OK) return rc;
   sqlite3_vtab_config(db, SQLITE_VTAB_CONSTRAINT_SUPPORT, 1); /* OR IGNORE */
-  p = sqlite3_malloc64(sizeof(*p));
-  if (p == 0) return SQLITE_NOMEM;
-  memset(p, 0, sizeof(*p));
-  p->pQueue = (Queue *)pAux;
-  *ppVtab = &p->base;
-  return SQLITE_OK;
-}
-
-static int queueDisconnect(sqlite3_vtab *pVtab) {
-  sqlite3_free(pVtab);
+  ((QueueVtab *)*ppVtab)->pQueue = (Queue *)pAux;
   return SQLITE_OK;
 }
 
@@ -82,10 +71,7 @@ static int queueClose(sqlite3_vtab_cursor *pCursor) {
 static int queueFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
     const char *idxStr, int argc, sqlite3_value **argv) {
   QueueCursor *p = (QueueCursor *)pCursor;
-  (void)idxNum;
-  (void)idxStr;
-  (void)argc;
-  (void)argv;
+  (void)idxNum, (void)idxStr, (void)argc, (void)argv;
   p->pRow = bxQueueFirst(queueOfTable(pCursor->pVtab));
   p->iLast = bxQueueLast(queueOfTable(pCursor->pVtab));
   return SQLITE_OK;
@@ -190,8 +176,8 @@ static const sqlite3_module queueModule = {
     .iVersion = 2, /* 2 has savepoints */
     .xConnect = queueConnect,
     .xBestIndex = queueBestIndex,
-    .xDisconnect = queueDisconnect,
-    .xDestroy = queueDisconnect,
+    .xDisconnect = bxTableFree,
+    .xDestroy = bxTableFree,
     .xOpen = queueOpen,
     .xClose = queueClose,
     .xFilter = queueFilter,
