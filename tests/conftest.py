@@ -58,6 +58,14 @@ def protects():
     return os.environ.get("BLACKBOX_DEFENSIVE") == "1" and sqlite3.sqlite_version_info < (3, 44)
 
 
+def overwrite_pages(path, pages, page_size):
+    """Overwrites pages of a file that no connection has open."""
+    with open(path, "r+b") as file:
+        for page in pages:
+            file.seek((page - 1) * page_size)
+            file.write(b"\xff" * page_size)
+
+
 def shell(*args, stdin=None):
     """Runs the sqlite3 shell; returns its output, errors included."""
     env = dict(os.environ)

@@ -251,20 +251,19 @@ static int fitsLoose(const char *z) {
          fitsPart(zTurn + 1, zTurn + strlen(zTurn));
 }
 
-#define KEY_FORM "a storage key must be {sessionId}_{taskId}_{turnId}"
-#define KEY_ADVICE                                                             \
-  ", got %s; use a key that cache_write() or cache_list() returned"
-
 void bxCacheCheckKey(BxStmts *pHome, sqlite3_value *pKey, BxErr *pErr) {
   const char *z = bxCacheKey(pKey, "storage key", 0, pErr);
   int bStrict = (int)bxSettingInt(pHome, "cache.strict_session_ids", pErr);
   if (pErr->rc != SQLITE_OK) return;
   if (bStrict ? fitsStrict(z) : fitsLoose(z)) return;
   bxRefuse(pErr,
-      bStrict ? "InvalidKeyFormatError: " KEY_FORM
-                " (conv_ with 8-4-4-4-12 characters, and twice 8, all of a-z "
-                "and 0-9)" KEY_ADVICE
-              : "InvalidKeyFormatError: " KEY_FORM KEY_ADVICE,
+      bStrict ? "InvalidKeyFormatError: a storage key must be "
+                "{sessionId}_{taskId}_{turnId} (conv_ with 8-4-4-4-12 "
+                "characters, and twice 8, all of a-z and 0-9), got %s; use a "
+                "key that cache_write() or cache_list() returned"
+              : "InvalidKeyFormatError: a storage key must be "
+                "{sessionId}_{taskId}_{turnId}, got %s; use a key that "
+                "cache_write() or cache_list() returned",
       pKey);
 }
 

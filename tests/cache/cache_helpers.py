@@ -1,9 +1,10 @@
 """What the tests of the cache share."""
 import json
-import random
 import sqlite3
 
-from conftest import ROOT, connect, one, rows
+import pytest
+
+from conftest import ROOT, rows
 
 A = "conv_a3f8e2b4-5c6d-7e8f-9g0h-1i2j3k4l5m6n"
 B = "conv_00000000-0000-4000-8000-000000000001"
@@ -22,6 +23,15 @@ def schema(db):
 def plain(path=":memory:"):
     """A connection without the module, on a database with the schema."""
     return schema(sqlite3.connect(str(path), isolation_level=None))
+
+
+@pytest.fixture(params=[0, 1], ids=["recursive off", "recursive on"])
+def pdb(request, path):
+    """A file with the schema, on a connection without the module."""
+    db = plain(path)
+    db.execute(f"PRAGMA recursive_triggers = {request.param}")
+    yield db
+    db.close()
 
 
 def put(db, session, task, data, now=T0, turn="turn0000", how="INSERT",

@@ -5,7 +5,7 @@ import sqlite3
 
 import pytest
 
-from cache_helpers import A, B, C, T0, exact, key, put, setting, text
+from cache_helpers import A, B, C, T0, exact, key, setting, text
 from conftest import connect, load, one, rows
 
 DAY = 86_400_000
@@ -74,7 +74,7 @@ def test_write_over_a_key_replaces_size_and_metadata(db):
     exact(db)
 
 
-def test_missing_parts_are_made(db):
+def test_a_missing_task_id_or_turn_id_is_made(db):
     made = [write(db, A, str(i), task=None, turn=None) for i in range(50)]
     assert len({m["storageKey"] for m in made}) == 50
     for m in made:
@@ -86,12 +86,12 @@ def test_missing_parts_are_made(db):
 
 
 @pytest.mark.parametrize("data", ["0", "false", '""', "null", "[]", '"x"', "1.5"])
-def test_any_json_is_data(db, data):
+def test_any_json_value_can_be_written_as_data(db, data):
     k = write(db, A, data)["storageKey"]
     assert read(db, k)["data"] == json.loads(data)
 
 
-def test_numbers_may_come_as_numbers(db):
+def test_data_may_be_given_as_a_number(db):
     one(db, "SELECT cache_write(?,'task0001','turn0001',0,'zero')", A)
     assert read(db, key(A, "task0001", "turn0001"))["data"] == 0
 
@@ -173,7 +173,7 @@ def test_each_error_names_what_was_given_and_what_is_expected(db):
 
 @pytest.mark.parametrize("function, rest", [
     ("cache_read", ""), ("cache_delete", ""), ("cache_update", ",'1','d'")])
-def test_a_text_that_can_be_no_key_is_an_invalid_key_not_a_missing_item(db, function, rest):
+def test_a_text_that_cannot_be_a_key_is_an_invalid_key_and_not_a_missing_item(db, function, rest):
     write(db, A, "1")
     for bad in ["x", "", "a_b", A, A + "_task0001", key(A, "task0001") + "_x",
                 key(A, "TASK0001"), key("conv_1", "task0001"), None, b"x", 5,
@@ -192,7 +192,7 @@ def test_a_text_that_can_be_no_key_is_an_invalid_key_not_a_missing_item(db, func
         refuses(db, "ItemNotFoundError", "SELECT cache_read('any_thing_else')")
 
 
-def test_a_session_sees_only_its_own(db):
+def test_a_session_reads_and_deletes_only_its_own_items(db):
     k = write(db, A, '"secret"')["storageKey"]
     write(db, B, "1")
     refuses(db, "ItemNotFoundError", "SELECT cache_read(?,?)", k, B)
@@ -248,7 +248,7 @@ def test_damage_of_one_byte_is_found_in_a_text_that_was_read_before(db, size):
                         error=sqlite3.DatabaseError)
 
 
-def test_what_a_write_was_refused_is_not_taken_for_json_later(db):
+def test_data_that_a_write_refused_is_not_taken_for_json_later(db):
     k = write(db, A, "[1]")["storageKey"]
     refuses(db, "^ValidationError: data", "SELECT cache_write(?,NULL,NULL,'[2,','d')", A)
     db.execute("DROP TRIGGER cache_items_update")
@@ -256,7 +256,7 @@ def test_what_a_write_was_refused_is_not_taken_for_json_later(db):
     refuses(db, "^CorruptedDataError", "SELECT cache_read(?)", k, error=sqlite3.DatabaseError)
 
 
-def test_what_a_read_tells_is_the_same_as_sqlite_writes_it(db):
+def test_a_read_returns_the_json_that_sqlite_would_write(db):
     every = "".join(map(chr, range(1, 0x100))) + "\u20ac\U0001f600"
     setting(db, "max_description", 10000)
     setting(db, "strict_session_ids", 0)
@@ -293,7 +293,7 @@ def test_list_is_newest_first_and_without_data(db):
     assert set(json.loads(row[-1])) == KEYS
 
 
-def test_stats(db):
+def test_stats_of_a_session_and_of_all(db):
     assert json.loads(one(db, "SELECT cache_stats(?)", A)) == {
         "sessionId": A, "totalSize": 0, "itemCount": 0, "hits": 0, "createdAt": None,
         "lastAccessedAt": None, "state": "none", "quota": 52_428_800,
@@ -378,7 +378,7 @@ def test_quota_check_refuses(db, args):
 
 # ------------------------------------------------------------ life time ----
 
-def test_clear(db):
+def test_clear_removes_a_session_and_leaves_the_others(db):
     for i in range(10):
         write(db, A, text(10), task="task000%d" % i, metadata='{"kind":"tool_result"}')
     write(db, B, "1")
@@ -451,7 +451,7 @@ def test_clean_up_does_not_count_as_access(db):
     assert one(db, "SELECT last_accessed_at FROM cache_sessions") == T0 + 10 * DAY
 
 
-def test_presets(db):
+def test_cache_use_preset_applies_a_preset_and_refuses_unknown_names(db):
     assert one(db, "SELECT cache_use_preset('recycle')") == "recycle"
     assert rows(db, "SELECT preset FROM cache_use") == [("recycle",)]
     refuses(db, "no preset has this name", "SELECT cache_use_preset('nope')")
@@ -501,7 +501,7 @@ def test_in_an_attached_schema_with_a_quoted_name(path, tmp_path):
     exact(db, 'a "b')
 
 
-def test_without_an_install(path):
+def test_every_function_says_that_the_cache_is_not_installed(path):
     db = connect(path)
     for sql in ("SELECT cache_write('a','b','c','1','d')", "SELECT cache_read('x')",
                 "SELECT cache_stats()", "SELECT * FROM cache_list('a')"):
@@ -517,7 +517,7 @@ def test_two_schemas_are_ambiguous_until_chosen(db, tmp_path):
     assert one(db, "SELECT count(*) FROM other.cache_items") == 1
 
 
-def test_commands_as_rows(db):
+def test_functions_can_be_called_as_rows_of_blackbox_call(db):
     call = "INSERT INTO blackbox_call VALUES(?,?)"
     db.execute(call, ("cache_write", json.dumps([A, "task0001", "turn0001", "[1]", "d"])))
     k = key(A, "task0001", "turn0001")
@@ -594,7 +594,7 @@ def test_statements_survive_a_change_of_the_schema(db):
     exact(db)
 
 
-def test_hand_made_damage_of_the_kept_tables_is_an_error_not_a_crash(db):
+def test_damage_of_the_computed_tables_is_an_error_and_not_a_crash(db):
     k = write(db, A, "[1]")["storageKey"]
     for statement in ("DELETE FROM cache_limits", "DELETE FROM cache_state",
                       "UPDATE cache_sizes SET size = 'x'", "DELETE FROM cache_sizes",
@@ -624,7 +624,7 @@ def test_hand_made_damage_of_the_kept_tables_is_an_error_not_a_crash(db):
 
 
 @pytest.mark.parametrize("begin", ["", "BEGIN"])
-def test_a_delete_that_fails_leaves_no_mark(db, begin):
+def test_a_delete_that_fails_does_not_touch_the_session(db, begin):
     write(db, A, "1", now=1000)
     db.execute("CREATE TRIGGER mine BEFORE DELETE ON cache_items BEGIN "
                "SELECT RAISE(ABORT, 'not this one'); END")

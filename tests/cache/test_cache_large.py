@@ -5,8 +5,8 @@ import sqlite3
 
 import pytest
 
-from cache_helpers import A, B, T0, exact, key, put, setting, text
-from conftest import DATA, connect, load, needs_data, one, rows
+from cache_helpers import A, T0, exact, key, setting, text
+from conftest import DATA, connect, needs_data, one, overwrite_pages, rows
 
 LIST = ("SELECT storage_key, description, timestamp, data_size FROM cache_list(?)")
 
@@ -30,7 +30,7 @@ def fill(db, items, size):
     db.execute("COMMIT")
 
 
-def test_item_of_five_mebibytes(db):
+def test_an_item_of_five_mebibytes_is_written_and_read(db):
     most = 5 * 1024 * 1024
     data = text(most)
     meta = json.loads(one(db, "SELECT cache_write(?,'task0001','turn0001',?,'d')", A, data))
@@ -55,10 +55,7 @@ def test_lists_work_when_every_data_page_is_gone(db, path):
     expected = rows(db, LIST, A)
     stats = one(db, "SELECT cache_stats(?,?)", A, T0)
     db.close()
-    with open(path, "r+b") as file:
-        for page in pages:
-            file.seek((page - 1) * size)
-            file.write(b"\xaa" * size)
+    overwrite_pages(path, pages, size)
     db = connect(path)
     assert rows(db, LIST, A) == expected and len(expected) == 60
     assert one(db, "SELECT cache_stats(?,?)", A, T0) == stats
@@ -105,7 +102,7 @@ def test_list_of_a_session_needs_no_sort(db):
     assert found == [(0, 0)]
 
 
-def test_thousands_of_items(db):
+def test_thousands_of_items_are_written_listed_and_cleared(db):
     fill(db, 3000, 100)
     assert len(rows(db, LIST, A)) == 3000
     exact(db)
@@ -114,7 +111,7 @@ def test_thousands_of_items(db):
     exact(db)
 
 
-def test_no_write_scans(db):
+def test_no_write_reads_more_pages_when_more_is_stored(db):
     """The number of VM steps of a write, a check and an overwrite does not depend on the number
     of items."""
     def steps(sql, *args):
@@ -163,7 +160,7 @@ def tool_results():
 
 
 @needs_data
-def test_real_tool_results(db):
+def test_real_tool_results_come_back_byte_for_byte(db):
     kept = {}
     for i, (name, data) in enumerate(tool_results()):
         meta = json.loads(one(db, "SELECT cache_write(?,NULL,NULL,?,?)", A, data, name))

@@ -5,20 +5,12 @@ import sqlite3
 
 import pytest
 
-from cache_helpers import A, B, C, T0, exact, key, plain, put, setting, text
-from conftest import ROOT, connect, one, rows
+from cache_helpers import A, B, C, T0, exact, key, pdb, put, setting, text
+from conftest import ROOT, one, rows
 
 DAY = 86_400_000
 TOOL = '{"kind": "tool_result"}'
 NOTHING = {"sessions": 0, "items": 0, "bytes": 0, "more": False}
-
-
-@pytest.fixture(params=[0, 1], ids=["recursive off", "recursive on"])
-def pdb(request, path):
-    db = plain(path)
-    db.execute(f"PRAGMA recursive_triggers = {request.param}")
-    yield db
-    db.close()
 
 
 def stats(db, *args):
@@ -34,7 +26,7 @@ def stats(db, *args):
     (52_428_800 * 95 // 100 - 1, None, "warning"), (52_428_800 * 95 // 100, 95, "critical"),
     (52_428_800, 100, "critical"),
 ])
-def test_used_quota_is_told_as_it_is(db, size, percent, state):
+def test_percentages_of_the_quota_are_not_rounded(db, size, percent, state):
     setting(db, "max_item_bytes", 10**9)
     put(db, A, "task0001", text(size))
     told = stats(db, A)
@@ -48,7 +40,7 @@ def test_used_quota_is_told_as_it_is(db, size, percent, state):
         assert every[name] == told[name]
 
 
-def test_no_quota_is_null(db):
+def test_without_a_quota_its_figures_are_null(db):
     put(db, A, "task0001", text(50))
     none = dict.fromkeys(["quota", "quotaUsed", "quotaRemaining", "quotaState"])
     told = stats(db)
@@ -284,7 +276,7 @@ def test_locked_tool_results_are_neither_changed_nor_deleted(pdb, strip):
     exact(pdb)
 
 
-def test_a_lock_leaves_the_rest_as_it_is(db):
+def test_locked_tool_results_can_be_read_and_others_changed(db):
     put(db, A, "task0001", text(10), metadata=TOOL)
     put(db, A, "task0002", text(20))
     setting(db, "lock_tool_results", 1)

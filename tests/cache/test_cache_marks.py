@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from cache_helpers import A, B, C, T0, exact, key, put, setting, text
+from cache_helpers import A, B, T0, exact, key, put, setting
 from conftest import connect, load, one, rows
 
 SECOND = 1000
@@ -57,7 +57,7 @@ def test_a_session_just_written_is_not_marked_at_once(shared):
     assert one(other, LAST, A) == T0
 
 
-def test_what_is_left_is_written_when_the_connection_closes(shared):
+def test_notes_that_are_left_are_written_when_the_connection_closes(shared):
     db, other = shared
     for i in range(3):
         read(db, T0 + i)
@@ -127,7 +127,7 @@ def test_a_mark_does_not_spoil_a_cursor_that_is_open(shared):
     assert rows(other, HITS, K) == [(2, T0 + 61 * SECOND)]
 
 
-def test_reads_of_many_items_make_room_by_being_written(shared):
+def test_notes_are_written_when_there_is_no_room_for_another(shared):
     db, other = shared
     with db:
         db.execute("BEGIN")
@@ -181,7 +181,7 @@ def test_reads_in_an_attached_schema_are_counted(path, tmp_path):
     assert rows(other, HITS, K) == [(2, T0 + 61 * SECOND)]
 
 
-def test_clean_up_knows_what_its_own_connection_has_read(db):
+def test_clean_up_counts_the_reads_of_its_own_connection(db):
     put(db, A, "task0001", "[1]")
     put(db, B, "task0001", "[1]")
     setting(db, "mark_interval_ms", 86_400_000)

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from cache_helpers import A, B, T0, exact, setting, text
-from conftest import ROOT, connect, one, rows
+from conftest import ROOT, one, rows
 
 SESSIONS = ["conv_00000000-0000-4000-8000-%012d" % i for i in range(8)]
 
@@ -62,7 +62,7 @@ def start(path, mine, seed, count):
 
 
 @pytest.mark.parametrize("on_quota", ["reject", "evict_oldest"])
-def test_eight_processes(db, path, on_quota):
+def test_totals_are_exact_when_eight_processes_write(db, path, on_quota):
     db.execute("PRAGMA journal_mode = WAL")
     setting(db, "session_quota_bytes", 4000)
     setting(db, "total_quota_bytes", 20_000)

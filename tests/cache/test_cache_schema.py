@@ -6,18 +6,10 @@ import sqlite3
 
 import pytest
 
-from cache_helpers import A, B, C, T0, TASKS, exact, key, plain, put, schema, setting, text
-from conftest import ROOT, one, rows, shell
+from cache_helpers import A, B, C, T0, TASKS, exact, key, pdb, put, schema, setting, text
+from conftest import one, rows, shell
 
 Refused = sqlite3.IntegrityError
-
-
-@pytest.fixture(params=[0, 1], ids=["recursive off", "recursive on"])
-def pdb(request, path):
-    db = plain(path)
-    db.execute(f"PRAGMA recursive_triggers = {request.param}")
-    yield db
-    db.close()
 
 
 # ------------------------------------------------------------ exactness ----
@@ -380,7 +372,7 @@ def test_total_quota_over_all_sessions(pdb):
     exact(pdb)
 
 
-def test_presets_are_rows(pdb):
+def test_a_preset_is_applied_by_a_row_and_users_can_add_one(pdb):
     assert rows(pdb, "SELECT * FROM cache_use") == [("keep",)]
     pdb.execute("INSERT INTO cache_use VALUES('recycle')")
     limits = dict(pdb.execute("SELECT name, value FROM blackbox_limits"))
@@ -553,7 +545,7 @@ SELECT * FROM cache_check;
     assert "InvalidKeyFormatError" in lines[1] and len(lines) == 2
 
 
-def test_untrusted_schema(pdb):
+def test_the_rules_work_with_an_untrusted_schema(pdb):
     """SQLite before 3.41 regards its own JSON functions as unsafe there."""
     put(pdb, A, "task0001", "[1]")
     pdb.execute("PRAGMA trusted_schema = OFF")

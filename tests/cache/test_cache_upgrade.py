@@ -78,7 +78,7 @@ def test_a_file_of_version_1_says_what_to_do(path):
         one(other, "SELECT blackbox_install('m')")
 
 
-def test_what_others_added_to_the_table_is_kept(path):
+def test_columns_indexes_and_triggers_of_others_are_kept(path):
     old = version_1(path)
     old.executescript("""
         ALTER TABLE cache_items ADD COLUMN "my note" TEXT NOT NULL DEFAULT 'none';
@@ -111,7 +111,7 @@ def test_what_others_added_to_the_table_is_kept(path):
     ("ALTER TABLE cache_items ADD COLUMN twice AS (data_size * 2)",
      'generated column "twice"'),
 ])
-def test_what_an_upgrade_would_lose_is_refused(path, create, message):
+def test_an_upgrade_that_would_lose_something_is_refused(path, create, message):
     old = version_1(path)
     old.executescript(create)
     old.close()

@@ -45,7 +45,7 @@ def test_the_statement_around_the_call_is_named(ring):
     "payload_queue('e', 'a', 'q', 'r')",
     "evidence_export('rec')",
 ])
-def test_what_needs_one_statement_runs_inside_another(db, call):
+def test_a_function_of_one_statement_runs_inside_another_statement(db, call):
     db.execute("CREATE VIRTUAL TABLE rec USING evidence_buffer")
     db.execute("CREATE TABLE t(x)")
     db.execute("INSERT INTO blackbox_settings VALUES('payload.enabled', 1)")
@@ -59,7 +59,7 @@ def test_what_needs_one_statement_runs_inside_another(db, call):
     "cache_delete('a')", "evidence_clear('rec')", "rollout_create(NULL)",
     f"rollout_append('{ID}', '{{}}')", "rollout_search_install()",
 ])
-def test_what_needs_a_savepoint_is_refused_inside_another(ring, call):
+def test_a_function_that_needs_a_savepoint_is_refused_inside_another_statement(ring, call):
     ring.execute("CREATE VIRTUAL TABLE rec USING evidence_buffer")
     ring.execute("DROP TRIGGER payload_delete_check")  # so install has to do
     ring.execute("CREATE TABLE t(x)")
@@ -104,7 +104,7 @@ def deny(db, table):
 
 
 @pytest.mark.parametrize("table", ["payload_ledger", "event_payloads", "ring_slots"])
-def test_a_check_that_may_not_read_is_no_finding(ring, table):
+def test_a_check_that_may_not_read_is_not_reported_as_a_problem(ring, table):
     deny(ring, table)
     with pytest.raises(sqlite3.DatabaseError, match="prohibited|not authorized"):
         ring.execute("SELECT * FROM blackbox_check").fetchall()
@@ -112,7 +112,7 @@ def test_a_check_that_may_not_read_is_no_finding(ring, table):
     assert rows(ring, "SELECT * FROM blackbox_check") == []
 
 
-def test_figures_of_what_may_not_be_read_are_refused(ring):
+def test_figures_of_a_table_that_may_not_be_read_are_refused(ring):
     ring.execute("CREATE VIRTUAL TABLE rec USING evidence_buffer")
     deny(ring, "rec")
     with pytest.raises(sqlite3.DatabaseError, match="prohibited|not authorized"):
@@ -151,7 +151,7 @@ def test_a_table_that_cannot_be_connected_is_not_missing(ring):
 
 
 @pytest.mark.parametrize("interrupt", [0, 1])
-def test_what_is_written_after_a_stopped_call_stays(ring, path, interrupt):
+def test_rows_written_after_a_stopped_call_stay(ring, path, interrupt):
     """On a connection whose statements expire between the calls."""
     ring.execute("CREATE TABLE app(x INTEGER)")
     seen, stop, kept = 0, 0, 0

@@ -15,9 +15,14 @@ def raises(text):
     return re.findall(r"RAISE\s*\(\s*\w+\s*,\s*'((?:[^']|'')*)'", text)
 
 
+def constraints(text):
+    """The names of the constraints of a file, which SQLite shows as the message."""
+    return re.findall(r'CONSTRAINT "([^"]*)"', text)
+
+
 def fails(text):
-    """The formats of the bxFail calls of a file."""
-    for call in re.findall(r"\bbxFail\s*\((.*?)\);", text, re.S):
+    """The formats of the bxFail and bxRefuse calls of a file."""
+    for call in re.findall(r"\bbx(?:Fail|Refuse)\s*\((.*?)\);", text, re.S):
         yield "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', call))
 
 
@@ -27,21 +32,24 @@ def prefixed(text):
 
 
 @pytest.mark.parametrize("path", sorted(ROOT.glob("sql/*.sql")), ids=lambda p: p.name)
-def test_raise(path):
-    assert [text for text in raises(path.read_text()) if not NAMED.match(text)] == []
+def test_every_raise_and_constraint_begins_with_an_error_name(path):
+    text = path.read_text()
+    assert len(raises(text)) == len(re.findall(r"\bRAISE\s*\((?!IGNORE)", text))
+    assert [said for said in raises(text) + constraints(text) if not NAMED.match(said)] == []
 
 
 @pytest.mark.parametrize(
     "path", sorted(ROOT.glob("ext/**/*.c")), ids=lambda p: f"{p.parent.name}-{p.name}")
-def test_fail(path):
+def test_every_bxfail_begins_with_an_error_name(path):
     text = path.read_text()
     nameless = {f for f in fails(text)
                 if not NAMED.match(f) and not f.startswith("%s")} - OTHERS
     assert not nameless or prefixed(text), nameless
 
 
-def test_there_are_many_of_both():
+def test_the_search_finds_the_raises_and_the_bxfails():
     assert sum(len(raises(p.read_text())) for p in ROOT.glob("sql/*.sql")) > 100
+    assert sum(len(constraints(p.read_text())) for p in ROOT.glob("sql/*.sql")) > 50
     assert sum(len(list(fails(p.read_text()))) for p in ROOT.glob("ext/*/*.c")) > 150
 
 
@@ -50,13 +58,13 @@ def test_there_are_many_of_both():
     ("SELECT rollout_append('a', '[]')", "Error: "),
     ("SELECT blackbox_install('nowhere')", "NotFoundError: "),
 ])
-def test_what_a_caller_sees(sql, name):
+def test_every_error_that_a_caller_sees_has_a_name(sql, name):
     with pytest.raises(Exception) as told:
         one(connect(), sql)
     assert name in str(told.value)
 
 
-def test_two_schemas():
+def test_an_ambiguous_schema_is_an_error_with_a_name():
     db = connect()
     db.execute("ATTACH ':memory:' AS other")
     one(db, "SELECT blackbox_install()")

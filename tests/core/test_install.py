@@ -132,7 +132,7 @@ def test_the_definition_of_a_setting_is_not_for_the_user(db):
     db.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
 
 
-def test_what_the_user_may_change_is_no_difference(db):
+def test_changes_that_the_user_may_make_are_not_reported(db):
     db.execute("INSERT INTO rollout_policy(preset, item_type) VALUES('mine', '*')")
     db.execute("UPDATE cache_presets SET value = 8 WHERE name = 'cache.max_age_days'")
     db.execute("ALTER TABLE cache_items ADD COLUMN note TEXT")
@@ -177,7 +177,7 @@ def test_install_works_with_an_untrusted_schema(path):
     assert rows(db, "SELECT * FROM blackbox_check") == []
 
 
-def test_check_of_one_schema(db):
+def test_check_can_be_limited_to_one_schema(db):
     assert rows(db, "SELECT * FROM blackbox_check('MAIN')") == []
     for name in "nowhere", "", 5:
         with pytest.raises(sqlite3.Error, match="NotFound|ValidationError"):
@@ -302,7 +302,7 @@ def test_version_and_debug(db):
     assert sqlite3.sqlite_version in one(db, "SELECT blackbox_debug()")
 
 
-def test_call_row_runs_a_command(path):
+def test_a_row_of_blackbox_call_runs_a_command(path):
     db = connect(path)
     db.execute(
         "INSERT INTO blackbox_call(command, arguments) "
@@ -315,7 +315,7 @@ def test_call_row_runs_a_command(path):
     "true", "false", "1", "2.5", '{"a":[true,null]}', "[]", r'"a\\u0000b"',
     r'["\u0000"]',
 ])
-def test_call_row_passes_what_json_can_say(db, data):
+def test_a_row_of_blackbox_call_passes_every_kind_of_json_value(db, data):
     call = "INSERT INTO blackbox_call(command, arguments) VALUES(?,?)"
     given = data if data[0] != '"' else json.dumps(data)
     db.execute(call, ("cache_write", f'["conv_0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f",'
@@ -324,7 +324,7 @@ def test_call_row_passes_what_json_can_say(db, data):
 
 
 @pytest.mark.parametrize("arguments", [None, "[]", "[null]", "[null, null]"])
-def test_call_row_without_arguments(path, arguments):
+def test_a_row_of_blackbox_call_needs_no_arguments(path, arguments):
     db = connect(path)
     db.execute("INSERT INTO blackbox_call VALUES('blackbox_install', ?)", (arguments,))
     assert rows(db, "SELECT * FROM blackbox_check") == []
@@ -349,7 +349,8 @@ def test_call_row_without_arguments(path, arguments):
         ("blackbox_install", "[1,2,3]", "wrong number of arguments"),
     ],
 )
-def test_call_row_refuses(path, command, arguments, message):
+def test_a_row_of_blackbox_call_refuses_bad_commands_and_arguments(
+        path, command, arguments, message):
     db = connect(path)
     call = "INSERT INTO blackbox_call(command, arguments) VALUES(?,?)"
     if command == "payload_cleanup":
@@ -358,7 +359,7 @@ def test_call_row_refuses(path, command, arguments, message):
         db.execute(call, (command, arguments))
 
 
-def test_ambiguous_until_use(path, tmp_path):
+def test_two_installs_are_ambiguous_until_blackbox_use(path, tmp_path):
     db = connect(path)
     one(db, "SELECT blackbox_install()")
     db.execute("ATTACH ? AS other", (str(tmp_path / "other.db"),))
@@ -393,7 +394,7 @@ def test_install_of_what_is_not_whole_says_that_it_cannot_lock(db, path):
         db.execute("SELECT blackbox_install()")
 
 
-def test_check_of_temp(path):
+def test_check_examines_the_virtual_tables_of_temp(path):
     db = connect(path)
     assert rows(db, "SELECT * FROM blackbox_check('temp')") == []
     db.execute("CREATE VIRTUAL TABLE temp.ring USING payload_ring")

@@ -200,7 +200,7 @@ def test_a_table_that_the_user_altered_stays(db):
     assert one(db, "SELECT count(*) FROM cache_items") == 1
 
 
-def test_in_an_attached_schema_with_a_quoted_name(path, tmp_path):
+def test_uninstall_works_in_an_attached_schema_with_a_quoted_name(path, tmp_path):
     db = connect(path)
     one(db, "SELECT blackbox_install()")
     db.execute("ATTACH ? AS ?", (str(tmp_path / "other.db"), QUOTED))
@@ -218,7 +218,7 @@ def test_in_an_attached_schema_with_a_quoted_name(path, tmp_path):
 
 @pytest.mark.parametrize("pragma", ["trusted_schema = OFF", "foreign_keys = ON",
                                     "recursive_triggers = ON"])
-def test_under_other_settings_of_the_connection(path, pragma):
+def test_uninstall_works_under_other_settings_of_the_connection(path, pragma):
     db = connect(path)
     one(db, "SELECT blackbox_install()")
     fill(db)
@@ -228,7 +228,7 @@ def test_under_other_settings_of_the_connection(path, pragma):
     assert schema(db) == []
 
 
-def test_in_defensive_mode(path):
+def test_uninstall_works_in_defensive_mode(path):
     told = shell(path, stdin=".load ./blackbox\nSELECT blackbox_install();\n"
                  "CREATE VIRTUAL TABLE ring USING payload_ring;\n"
                  "INSERT INTO ring(agent_id, event_id) VALUES('a', 'e');\n"
@@ -238,7 +238,7 @@ def test_in_defensive_mode(path):
     assert told.splitlines()[-2:] == ["main: ", "0"]
 
 
-def test_what_the_stock_shell_installed_goes_as_well(path):
+def test_a_schema_that_the_stock_shell_installed_is_removed_as_well(path):
     for domain in ["core", *DOMAINS, "payload_tables", "payload_detection",
                    "rollout_tables"]:
         shell(path, stdin=(ROOT / "sql" / f"{domain}.sql").read_text())
@@ -294,7 +294,7 @@ def test_waits_for_a_writer_and_changes_nothing_when_it_cannot(path):
     assert schema(other) == []
 
 
-def test_the_functions_know_that_it_is_gone(db):
+def test_functions_say_that_the_domain_is_not_installed_any_more(db):
     fill(db)
     one(db, "SELECT cache_stats()")
     one(db, "SELECT blackbox_uninstall('main', 'cache', 'force')")

@@ -85,7 +85,7 @@ def filled(tmp_path_factory):
     [(name, "") for name in STATEMENTS]
     + [(name, "BEGIN") for name in STATEMENTS if name not in ALONE],
 )
-def test_a_first_call_waits_for_the_writer(filled, path, name, begin):
+def test_the_first_call_of_a_connection_waits_for_another_writer(filled, path, name, begin):
     shutil.copy(filled, path)
     other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     db = connect(path, timeout=30)

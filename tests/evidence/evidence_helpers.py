@@ -3,10 +3,21 @@ import json
 import random
 import sqlite3
 
-from conftest import one, rows
+import pytest
+
+from conftest import connect, one, rows
 
 ADD = "INSERT INTO rec(id, timestamp, action, screenshot) VALUES(?, ?, ?, ?)"
 MAKE = "CREATE VIRTUAL TABLE rec USING evidence_buffer"
+
+
+@pytest.fixture
+def rec(path):
+    """A buffer with the default settings, in a file."""
+    db = connect(path)
+    db.execute(MAKE)
+    yield db
+    db.close()
 
 
 def state(db, name="rec"):

@@ -122,7 +122,7 @@ ODD = [
 ]
 
 
-def test_what_cannot_be_understood_is_kept_and_told(rec):
+def test_values_of_an_unexpected_type_are_kept_and_reported(rec):
     put(rec, [doc for doc, _, _ in ODD])
     done = approve(rec)
     told = {(p["id"], p["path"]): p["problem"] for p in done["problems"]}
@@ -179,7 +179,7 @@ def test_keep_screenshots_and_pins(rec):
 
 
 @pytest.mark.parametrize("damage", ["{broken", "5", "[{}]", " [1]"])
-def test_damaged_rows_are_kept_told_and_do_not_stop_the_others(rec, path, damage):
+def test_damaged_rows_are_kept_and_reported_and_do_not_stop_the_others(rec, path, damage):
     put(rec, [action(0), action(1), "\n\t " + json.dumps(action(2))])
     overflowed = one(rec, "SELECT using_overflow FROM evidence_stats('rec')")
     table = "evidence_overflow_actions" if overflowed else "rec_actions"
@@ -223,7 +223,7 @@ def test_approval_rolls_back_and_works_as_a_row(rec):
         rec.execute("CREATE TABLE t AS SELECT evidence_prune_for_approval('rec')")
 
 
-def test_ten_thousand_actions(path):
+def test_ten_thousand_actions_are_approved(path):
     db = connect(path)
     db.execute(MAKE)
     text = json.dumps(action(1, chain=[{"type": "dom_selector", "selector": "#a",
@@ -267,7 +267,7 @@ def test_ten_thousand_actions(path):
         ({"type": "x", "confidence": True}, "confidence", "a number"),
         ({"type": "x", "selector": 5}, "selector", "text"))),
 ])
-def test_odd_parts_are_kept_and_told(rec, doc, where, problem):
+def test_odd_parts_are_kept_and_reported(rec, doc, where, problem):
     put(rec, [doc])
     assert [(p["path"], p["problem"]) for p in approve(rec)["problems"]] == [(where, problem)]
     assert json.loads(actions(rec)[0]) == doc
@@ -280,7 +280,7 @@ def test_odd_parts_are_kept_and_told(rec, doc, where, problem):
     {"type": "vision_ocr", "metadata": 0}, {"type": "x", "metadata": ""},
     {"type": "x", "metadata": False, "selector": None, "confidence": None},
     {"type": "dom_selector", "testId": 5, "metadata": {"text": 5, "x": "1"}}])
-def test_what_a_type_does_not_keep_is_no_problem(rec, strategy):
+def test_fields_that_a_type_does_not_keep_are_not_reported(rec, strategy):
     put(rec, [{"fallbackChain": {"strategies": [strategy]}, "visionData": {"other": 5},
                "evidence": {"dom": 5}, "domData": 5}])
     assert approve(rec)["problems"] == []
@@ -290,7 +290,7 @@ def test_what_a_type_does_not_keep_is_no_problem(rec, strategy):
         {"metadata": {"label": None}} if strategy.get("type") == "cdp_power" else {})
 
 
-def test_a_text_that_begins_with_a_nul_is_no_empty_one(rec):
+def test_a_text_that_begins_with_a_nul_is_not_an_empty_text(rec):
     action = ('{"fallbackChain":{"strategies":[{"type":"css","selector":"\\u0000a"},'
               '{"type":"x","metadata":"\\u0000a"}]}}')
     rec.execute("INSERT INTO rec(id, timestamp, action) VALUES ('a', 1, ?)", (action,))
@@ -299,7 +299,7 @@ def test_a_text_that_begins_with_a_nul_is_no_empty_one(rec):
     assert actions(rec) == [action]
 
 
-def test_odd_parts_of_an_action_nested_deeper_than_one_look_reaches(rec):
+def test_odd_parts_are_reported_also_in_a_very_deep_action(rec):
     deep = "[" * 900 + "]" * 900
     rec.execute("INSERT INTO rec(id, timestamp, action) VALUES ('a', 1, ?), ('b', 2, ?)", (
         '{"domData":%s,"fallbackChain":{"strategies":[{"type":7}]}}' % deep,
@@ -322,7 +322,7 @@ DOUBT = [
 
 
 @pytest.mark.parametrize("action", DOUBT, ids=range(len(DOUBT)))
-def test_keys_in_doubt_are_kept_and_told(rec, action):
+def test_actions_with_ambiguous_keys_are_kept_and_reported(rec, action):
     rec.execute("INSERT INTO rec(id, timestamp, action, screenshot) "
                 "VALUES ('odd', 1, ?, x'00')", (action,))
     result = json.loads(one(rec, "SELECT evidence_prune_for_approval('rec')"))
@@ -334,7 +334,7 @@ def test_keys_in_doubt_are_kept_and_told(rec, action):
 
 
 @pytest.mark.parametrize("text", ["\\ud83d" + "a" * 200, "A\\u0000B", "a" * 99 + "\\ud83d\\ude00b"])
-def test_texts_that_utf8_cannot_write(rec, text):
+def test_texts_with_half_a_surrogate_pair_are_approved_and_exported(rec, text):
     action = '{"eventType":"type","value":"v%s","fallbackChain":{"strategies":[' \
         '{"type":"cdp_power","metadata":{"text":"%s"}}]}}'
     rec.execute("INSERT INTO rec(id, timestamp, action) VALUES ('a', 1, ?)",

@@ -7,14 +7,8 @@ import time
 import pytest
 
 from conftest import ROOT, by_hand, connect, needs_protection, one, rows, shell
-from evidence_helpers import ADD, MAKE, unguarded, well
+from evidence_helpers import ADD, MAKE, rec, unguarded, well
 
-@pytest.fixture
-def rec(path):
-    db = connect(path)
-    db.execute(MAKE)
-    yield db
-    db.close()
 
 
 def test_store_read_size_and_storage(rec):
@@ -399,7 +393,7 @@ DROP TABLE rec2;
     assert out.split() == ["defensive", "on", "1", "1", "1"]
 
 
-def test_untrusted_schema(rec):
+def test_the_buffer_works_with_an_untrusted_schema(rec):
     rec.execute("PRAGMA trusted_schema = OFF")
     rec.execute(ADD, ("a", 1, '{"fallbackChain":{"strategies":[{}]}}', b"1"))
     rec.execute("INSERT INTO rec(rec, value) VALUES('retention_policy', "
@@ -454,7 +448,7 @@ def test_damaged_json_is_reported_with_its_id_and_others_stay_readable(rec, path
     well(rec)
 
 
-def test_json_that_is_no_object_is_damage_too(rec, path):
+def test_json_that_is_not_an_object_is_reported_as_damage(rec, path):
     for name in "ab":
         rec.execute(ADD, (name, ord(name), "{}", b"s"))
     by_hand(path, "UPDATE rec_actions SET action = '[5]' WHERE rid = 1")
@@ -471,7 +465,7 @@ def test_json_that_is_no_object_is_damage_too(rec, path):
     "UPDATE rec SET action = '{\"new\":1}' WHERE id = 'b'",
     "INSERT OR REPLACE INTO rec(id, timestamp, action, screenshot) "
     "VALUES ('b', 98, '{\"new\":1}', x'73')"])
-def test_an_action_that_is_gone_is_named_and_can_be_given_again(rec, path, repair):
+def test_a_missing_action_is_named_and_can_be_written_again(rec, path, repair):
     for name in "abc":
         rec.execute(ADD, (name, ord(name), "{}", b"s"))
     unguarded(path, "rec_actionsdelete", "DELETE FROM rec_actions WHERE rid = 2")
@@ -525,7 +519,7 @@ def test_integer_like_ids_and_odd_text_are_kept(rec):
         ("7", '{"a":1.0e5,  "b":"\\u0000\\ud800" }')]
 
 
-def test_thousand_strategies_and_sizes_at_the_limit(path):
+def test_a_thousand_strategies_are_approved_and_rows_may_have_half_of_the_buffer(path):
     db = connect(path)
     db.execute(MAKE + "(max_size_bytes=1000000, prune_threshold=1)")
     chain = [{"type": "cdp_power", "confidence": 1, "metadata": {"text": "t"}}] * 1000
@@ -589,7 +583,7 @@ def test_an_update_may_write_the_id_that_is_there(rec):
         rec.execute("UPDATE rec SET id = NULL")
 
 
-def test_stats_whatever_like_means(path):
+def test_stats_list_buffers_also_with_case_sensitive_like(path):
     connect(path).execute(MAKE)
     db = connect(path)
     db.execute("PRAGMA case_sensitive_like = 1")

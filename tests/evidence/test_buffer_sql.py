@@ -27,7 +27,7 @@ def test_the_stock_shell_loads_it_under_a_made_up_name(path):
         "index|8\ntable|6\ntrigger|39\nview|11\n")
 
 
-def test_it_is_what_the_module_makes(path, tape):
+def test_the_sql_makes_the_same_objects_as_the_module(path, tape):
     connect(path).execute("CREATE VIRTUAL TABLE rec USING evidence_buffer")
     def texts(name):
         return sorted(sql.replace(f'"{name}_', '"@_').replace(f"{name}_", '"@_', 0)
@@ -71,7 +71,7 @@ def test_commands_and_their_receipts(tape):
             tape.execute("INSERT INTO tape_do(verb, rule) VALUES(?, 'x')", (verb,))
 
 
-def test_a_mask_that_is_not_given_stores(tape):
+def test_a_row_without_a_mask_is_stored(tape):
     tape.execute(STATE, ("keep-all",))
     tape.execute("INSERT INTO tape_put(rid, id, timestamp, pinned, place, action, confidence) "
                  "VALUES(1, 'a', 1, 0, 2, '{}', -1)")

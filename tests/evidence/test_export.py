@@ -5,18 +5,10 @@ import sqlite3
 import pytest
 
 from conftest import by_hand, connect, one, rows
-from evidence_helpers import ADD, MAKE, action, approved, second_shape, well
+from evidence_helpers import ADD, action, approved, rec, second_shape, well
 
 KINDS = ["click", "dblclick", "type", "select", "check", "uncheck", "navigate",
          "scroll", "hover", "focus", "blur", "submit", "keydown"]
-
-
-@pytest.fixture
-def rec(path):
-    db = connect(path)
-    db.execute(MAKE)
-    yield db
-    db.close()
 
 
 def put(db, *docs):
@@ -220,13 +212,13 @@ def test_every_kind_of_event_in_both_exports(rec):
     ({"eventType": "blur", "fallbackChain": {"strategies": [
         {"type": "vision_ocr", "metadata": {"targetText": "t"}}]}}, {"type": "customStep"}),
 ])
-def test_replay_steps(rec, doc, step):
+def test_each_kind_of_action_makes_its_replay_step(rec, doc, step):
     put(rec, doc)
     made = flow(rec)["steps"][0]
     assert {k: made[k] for k in step} == step
 
 
-def test_a_title_with_quotes(path):
+def test_the_title_of_a_replay_is_quoted(path):
     db = connect(path)
     db.execute('CREATE VIRTUAL TABLE "a ""b" USING evidence_buffer')
     assert json.loads(one(db, "SELECT evidence_export_replay('a \"b')"))["title"] == 'a "b'
@@ -250,7 +242,7 @@ def test_replay_steps_have_the_types_that_players_ask_for(rec, doc, step):
     assert flow(rec)["steps"] == [step]
 
 
-def test_values_that_are_no_text(rec):
+def test_values_that_are_not_text_are_written_as_json(rec):
     put(rec, *({**AT, "eventType": kind, "value": value} for kind, value in (
         ("type", 5), ("keydown", 5), ("type", True), ("type", None), (5, "x"))))
     assert [(s["action"], s.get("value")) for s in steps(rec)] == [
@@ -261,7 +253,7 @@ def test_values_that_are_no_text(rec):
     assert told[-1]["type"] == "customStep" and told[-1]["name"] == "unknown"
 
 
-def test_numbers_beyond_all_measure_leave_the_export_whole(rec):
+def test_infinite_numbers_are_limited_in_an_export(rec):
     for i, text in enumerate((
             '{"eventType":"click","fallbackChain":{"strategies":'
             '[{"type":"coordinates","metadata":{"x":1e400,"y":-1e400}}]}}',
@@ -303,7 +295,7 @@ def test_a_selector_with_a_nul_is_left_out(rec, path):
         ("text/\\u0000", ["#ok"])]
 
 
-def test_a_kind_with_a_nul_is_no_kind_that_is_known(rec):
+def test_an_event_type_with_a_nul_is_an_unknown_type(rec):
     put(rec, {**AT, "eventType": "click\0"}, {**AT, "actionType": "hov\0er"})
     assert [s["action"] for s in steps(rec)] == ["click\0", "hov\0er"]
     assert [(s["type"], s["name"]) for s in flow(rec)["steps"]] == [
@@ -311,7 +303,7 @@ def test_a_kind_with_a_nul_is_no_kind_that_is_known(rec):
 
 
 @pytest.mark.parametrize("shadow", [False, True])
-def test_selectors_that_say_what_they_are_stay_as_they_are(rec, shadow):
+def test_selectors_with_a_prefix_stay_as_they_are(rec, shadow):
     put(rec, {"eventType": "click", "domData": {"isInShadowDOM": shadow},
               "fallbackChain": {"strategies": [
                   {"type": "a", "selector": s} for s in (
@@ -323,7 +315,7 @@ def test_selectors_that_say_what_they_are_stay_as_they_are(rec, shadow):
         "pierce/#a", "aria/Save", "text/Hi", "xpath///a", "xpath///b", css]
 
 
-def test_metadata_that_is_no_text_makes_no_selector(rec):
+def test_metadata_that_is_not_text_makes_no_selector(rec):
     put(rec, {"eventType": "click", "fallbackChain": {"strategies": [
         {"type": "cdp_semantic", "metadata": {"name": 5, "role": {"a": 1}}},
         {"type": "cdp_power", "metadata": {"text": [1], "label": True, "placeholder": 2}},
@@ -332,7 +324,7 @@ def test_metadata_that_is_no_text_makes_no_selector(rec):
     assert (steps(rec)[0]["selector"], steps(rec)[0]["fallbacks"]) == ("#a", [])
 
 
-def test_a_placeholder_inside_a_shadow_root(rec):
+def test_a_placeholder_inside_a_shadow_root_is_a_pierce_selector(rec):
     put(rec, {"eventType": "click", "domData": {"isInShadowDOM": True}, "fallbackChain": {
         "strategies": [{"type": "cdp_power", "metadata": {"placeholder": "p"}}]}})
     assert steps(rec)[0]["selector"] == 'pierce/[placeholder="p"]'
@@ -345,7 +337,7 @@ def test_navigation_has_its_url_in_both_exports(rec, kind):
     assert [s["url"] for s in flow(rec)["steps"] if s["type"] == "navigate"] == ["http://x/"]
 
 
-def test_text_that_is_no_utf8_is_damaged_and_spoils_no_other(rec, path):
+def test_text_that_is_not_utf8_is_damaged_and_the_others_are_exported(rec, path):
     put(rec, {"a": "1"}, {"a": "2"})
     by_hand(path, "UPDATE rec_actions SET action = "
                   "CAST(x'7b2261223a22eda0227d' AS TEXT) WHERE rid = 1")

@@ -124,7 +124,7 @@ def test_no_statement_changes_a_pinned_row_of_the_overflow(path, table, module, 
 
 
 @modes
-def test_what_is_removed_has_a_receipt(path, module, begin, recursive):
+def test_every_removal_has_a_receipt(path, module, begin, recursive):
     if module and protects():
         pytest.skip(REFUSED)
     make(path)
@@ -174,7 +174,7 @@ def test_the_state_of_a_buffer_is_one_row(path, module, begin, recursive):
 
 
 @modes
-def test_released_is_not_a_way_around_a_pin(path, module, begin, recursive):
+def test_no_column_of_the_overflow_frees_a_pinned_row(path, module, begin, recursive):
     make(path, in_temp=True)
     enemy = other(path, module, recursive, begin)
     for sql in ("UPDATE evidence_overflow SET released = 1",
@@ -209,7 +209,7 @@ def test_an_owner_with_evidence_stays(path, module, begin, recursive):
 
 
 @pytest.mark.skipif(protects(), reason=REFUSED)
-def test_a_list_of_what_left_the_buffer_takes_nothing_that_is_in_it(path):
+def test_a_forged_list_of_removed_rows_removes_no_row_of_the_buffer(path):
     db = make(path, in_temp=True)
     for sql in ("INSERT INTO temp.rec_gone VALUES('p', 1)",
                 "INSERT OR REPLACE INTO temp.rec_gone VALUES('p', 0)"):
@@ -253,7 +253,7 @@ def test_no_blob_is_written_in_place(path, module):
     ("CREATE TRIGGER mine AFTER UPDATE ON rec_state BEGIN SELECT 1; END", "rec_state"),
     ("CREATE TEMP TRIGGER mine AFTER DELETE ON main.rec_rows BEGIN SELECT 1; END", "rec_rows"),
     ("CREATE TRIGGER mine INSTEAD OF DELETE ON rec_put BEGIN SELECT 1; END", "rec_put")])
-def test_the_check_names_what_can_pass_over_the_rules(path, sql, table):
+def test_the_check_names_triggers_and_indexes_that_can_bypass_the_rules(path, sql, table):
     db = make(path)
     db.execute(sql)
     found = rows(db, "SELECT object, problem FROM blackbox_check")

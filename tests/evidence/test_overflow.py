@@ -42,7 +42,7 @@ def places(db):
     return dict(rows(db, "SELECT storage, count(*) FROM rec GROUP BY 1"))
 
 
-def test_oldest_rows_move_above_80_percent_and_nothing_notices(rec):
+def test_the_oldest_rows_move_above_80_percent_and_reads_are_the_same(rec):
     fill(rec, 0, 15)
     assert places(rec) == {"memory": 15}
     fill(rec, 15, 17)
@@ -109,7 +109,7 @@ def test_flush_without_overflow_says_what_to_do(path):
     well(db)
 
 
-def test_changes_of_overflowed_rows(rec):
+def test_overflowed_rows_can_be_changed_and_deleted(rec):
     fill(rec, 0, 6)
     one(rec, "SELECT evidence_flush('rec')")
     rec.execute("UPDATE rec SET screenshot = x'0102' WHERE id = 'r001'")
@@ -134,7 +134,7 @@ def test_changes_of_overflowed_rows(rec):
     well(rec)
 
 
-def test_a_lost_connection_leaves_rows_that_can_be_taken_up(path):
+def test_rows_of_a_lost_connection_can_be_resumed(path):
     code = textwrap.dedent(f"""
         import os, signal, sys
         sys.path.insert(0, {str(ROOT / 'tests')!r})
@@ -227,7 +227,7 @@ def test_full_disk_and_locked_file_fail_cleanly(rec, path, begin):
     well(rec)
 
 
-def test_a_sweep_that_finds_the_file_locked_is_made_up_for(rec, path):
+def test_a_sweep_that_finds_the_file_locked_is_done_later(rec, path):
     fill(rec, 0, 6)
     one(rec, "SELECT evidence_flush('rec')")
     other = sqlite3.connect(path, isolation_level=None)
@@ -276,7 +276,7 @@ def test_overflow_must_be_a_file(path, schema):
                    f"overflow='{schema}')")
 
 
-def test_orphans_fall_due_and_leave_a_receipt(rec, path):
+def test_overflowed_rows_expire_after_orphan_days_with_a_receipt(rec, path):
     fill(rec, 0, 3)
     rec.execute("UPDATE rec SET pinned = 1 WHERE id = 'r002'")
     one(rec, "SELECT evidence_flush('rec')")
@@ -350,7 +350,7 @@ def test_evidence_that_the_file_lost_is_named(rec, path):
     assert len(rows(rec, "SELECT action FROM rec")) == 3
 
 
-def test_lost_buffers_that_left_nothing_are_forgotten(path):
+def test_owners_without_rows_are_removed_from_the_list(path):
     for _ in range(3):
         db = open_buffer(path)
         fill(db, 0, 2)
@@ -411,7 +411,7 @@ def test_a_buffer_whose_rows_the_file_lost_can_let_go_of_them(rec, path):
     well(rec)
 
 
-def test_who_lost_its_rows_is_told_at_every_write(rec, path):
+def test_a_buffer_whose_rows_were_taken_over_fails_at_every_write(rec, path):
     fill(rec, 0, 3)
     one(rec, "SELECT evidence_flush('rec')")
     fill(rec, 3, 5)
@@ -427,7 +427,7 @@ def test_who_lost_its_rows_is_told_at_every_write(rec, path):
 
 
 @pytest.mark.parametrize("when", ["create", "before", "after"])
-def test_the_surest_goes_first_also_after_a_resume(path, when):
+def test_the_highest_confidence_is_pruned_first_also_after_a_resume(path, when):
     policy = "retention_policy='confidence-based'"
     setting = "INSERT INTO rec(rec, value) VALUES('retention_policy', 'confidence-based')"
     db = open_buffer(path)
@@ -449,7 +449,7 @@ def test_the_surest_goes_first_also_after_a_resume(path, when):
 
 @pytest.mark.parametrize("call", [
     "evidence_prune_for_approval", "evidence_clear", "evidence_prune_screenshots"])
-def test_who_lost_its_rows_changes_nothing_inside_begin(rec, path, call):
+def test_a_buffer_whose_rows_were_taken_over_changes_nothing_inside_begin(rec, path, call):
     fill(rec, 0, 3)
     one(rec, "SELECT evidence_flush('rec')")
     rec.execute(ADD, ("m", 9, '{"networkData":{"a":1}}', b"shot"))
@@ -529,7 +529,7 @@ def test_approval_waits_for_another_writer_of_the_file(path):
     "INSERT INTO rec(rec, value) VALUES('retention_policy', 'keep-last-n')",
     "INSERT INTO rec(rec, value) VALUES('prune_threshold', 0.1)"])
 @pytest.mark.parametrize("begin", ["", "BEGIN"])
-def test_who_lost_its_rows_prunes_none_of_them(rec, path, act, begin):
+def test_a_buffer_whose_rows_were_taken_over_prunes_none_of_them(rec, path, act, begin):
     for name, value in (("retention_policy", "keep-last-n"), ("max_screenshots", 1),
                         ("retention_policy", "keep-all")):
         rec.execute("INSERT INTO rec(rec, value) VALUES(?, ?)", (name, value))
@@ -585,7 +585,7 @@ def test_a_resumed_buffer_knows_how_many_actions_were_pruned(path):
     "evidence_overflow_actions", "evidence_overflow_screenshots", "mine_actions",
     "mine_shots"])
 @pytest.mark.parametrize("conflict", ["", "OR REPLACE"])
-def test_no_row_takes_the_place_of_another(rec, path, table, conflict):
+def test_no_statement_moves_a_row_of_evidence_to_another_rid(rec, path, table, conflict):
     rec.execute("CREATE VIRTUAL TABLE main.mine USING evidence_buffer")
     for name in "rec", "mine":
         for i in 1, 2:
@@ -599,7 +599,7 @@ def test_no_row_takes_the_place_of_another(rec, path, table, conflict):
     assert rows(plain, f"SELECT * FROM {table}") == before and len(before) == 2
 
 
-def test_a_screenshot_deleted_in_the_file_has_a_receipt_and_is_missed(rec, path):
+def test_a_screenshot_deleted_from_the_overflow_has_a_receipt_and_is_reported(rec, path):
     fill(rec, 0, 4)
     one(rec, "SELECT evidence_flush('rec')")
     rec.execute("INSERT INTO rec(rec, value) VALUES('retention_policy', 'keep-last-n')")
@@ -616,7 +616,7 @@ def test_a_screenshot_deleted_in_the_file_has_a_receipt_and_is_missed(rec, path)
         ("no screenshot in the overflow for 'r002'",)]
 
 
-def test_who_has_nothing_left_there_goes_on_under_a_new_name(rec, path):
+def test_a_buffer_without_overflowed_rows_gets_a_new_owner(rec, path):
     fill(rec, 0, 3)
     one(rec, "SELECT evidence_flush('rec')")
     rec.execute("PRAGMA busy_timeout = 0")

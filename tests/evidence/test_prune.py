@@ -95,7 +95,7 @@ def test_keep_last_n_holds_screenshots_at_every_store(rec):
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_confidence_based_takes_the_surest_first(rec, late):
+def test_confidence_based_prunes_the_highest_confidence_first(rec, late):
     policy = "INSERT INTO rec(rec, value) VALUES('retention_policy', 'confidence-based')"
     if not late:
         rec.execute(policy)
@@ -174,7 +174,7 @@ def test_a_row_larger_than_half_of_a_smaller_maximum_may_shrink(rec):
     well(rec)
 
 
-def test_max_screenshots_is_refused_where_nothing_holds_to_it(rec):
+def test_max_screenshots_is_refused_with_a_policy_that_does_not_use_it(rec):
     limit = "INSERT INTO rec(rec, value) VALUES('max_screenshots', 3)"
     for policy in "keep-all", "confidence-based":
         rec.execute("INSERT INTO rec(rec, value) VALUES('retention_policy', ?)", (policy,))
@@ -287,7 +287,7 @@ def test_receipts_of_plain_deletes_share_a_row(rec):
         (2, 102 + 112)]
 
 
-def test_or_ignore_does_not_lose_what_finds_no_room(rec):
+def test_or_ignore_does_not_skip_a_row_for_which_there_is_no_room(rec):
     fill = "INSERT OR IGNORE INTO rec(id, timestamp, action, screenshot, pinned) " \
         "VALUES(?, 1, ?, zeroblob(4000), 1)"
     rec.execute("INSERT INTO rec(rec, value) VALUES('max_size_bytes', 10000)")
@@ -306,7 +306,7 @@ def test_or_ignore_does_not_lose_what_finds_no_room(rec):
 
 @pytest.mark.parametrize("policy", ["keep-all", "confidence-based"])
 @pytest.mark.parametrize("alike", [False, True])
-def test_prunes_seek_however_many_are_alike(rec, policy, alike):
+def test_pruning_seeks_in_an_index_also_among_equal_rows(rec, policy, alike):
     """The number of VM steps for twice the rows is at most twice as high."""
     def steps(n):
         rec.execute("SELECT evidence_clear('rec')")

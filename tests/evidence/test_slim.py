@@ -33,7 +33,7 @@ def value(dice, depth):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_what_goes_is_what_json_remove_takes(db, seed):
+def test_slim_removes_the_same_as_json_remove(db, seed):
     dice = random.Random(seed)
     remove = f"SELECT json_remove(?{''.join(f', {p!r}' for p in PATHS)})"
     changed = 0
@@ -52,11 +52,11 @@ def test_what_goes_is_what_json_remove_takes(db, seed):
     '{"fallbackChain":{"strategies":[{"type":"a","type":"b"}]}}',
     '{"fallbackChain":{"strategies":[{"metadata":{"targetText":1,"targetText":2}}]}}',
     '{"evidence":{"mouse":{"endpoint":1,"endpoint":2}}}'])
-def test_keys_that_leave_a_doubt(db, text):
+def test_slim_returns_null_for_ambiguous_keys(db, text):
     assert one(db, "SELECT evidence_slim(?)", text) is None
 
 
-def test_keys_that_do_not_matter_may_come_twice(db):
+def test_irrelevant_keys_may_occur_twice(db):
     text = '{"a":1.0,"a":2,"domData":{"x\\u0041":1,"b":1,"b":2},"networkData":{"b":1,"b":2}}'
     assert one(db, "SELECT evidence_slim(?)", text) == text.replace(
         ',"networkData":{"b":1,"b":2}', "")
@@ -92,11 +92,11 @@ def test_strict_passes_only_what_is_understood(db, text, understood):
     '{"fallbackChain":{"strategies":[[{"metadata":{"mouseTrail":1}}]]}}',
     '{"visionData":[{"rawOcrResult":1}]}', '[{"networkData":1}]',
     "[" * 900 + "]" * 900])
-def test_what_is_no_such_action_comes_back_as_it_is(db, given):
+def test_a_value_that_is_not_an_action_is_returned_unchanged(db, given):
     assert one(db, "SELECT evidence_slim(?)", given) == given
 
 
-def test_more_levels_than_are_looked_at_leave_a_doubt(db):
+def test_slim_returns_null_for_too_many_levels(db):
     for n in 970, 999:
         deep = '{"a":' + "[" * n + "]" * n + "}"
         assert one(db, "SELECT evidence_slim(?)", deep) is None

@@ -13,11 +13,11 @@ SEEDS = sorted((ROOT / "tests" / "faults" / "seeds").iterdir())
     "name, part",
     [(name, f"{i}/{n}") for name, n in PARTS.items() for i in range(n)],
 )
-def test_program(name, part, tmp_path):
+def test_every_operation_survives_every_fault_of_the_program(name, part, tmp_path):
     run_program(name, tmp_path, part)
 
 
-def test_inputs_that_nobody_expects(tmp_path):
+def test_random_changes_of_the_seeds_cause_no_error_of_memory(tmp_path):
     count = 20000 if os.environ.get("BLACKBOX_FULL") else 60
     told = run_program("replay", tmp_path, count, *SEEDS)
     assert told.count(f"{count + 1} inputs") == len(SEEDS)

@@ -29,7 +29,7 @@ def dist(tmp_path):
     return tmp_path
 
 
-def test_it_is_a_module(dist):
+def test_the_one_file_form_compiles_into_a_module(dist):
     module = dist / f"blackbox{SUFFIX}"
     compile_c("-shared", "-fPIC", "-o", module, dist / "blackbox.c", "-luuid", "-l:libmd.a")
     db = sqlite3.connect(":memory:")
@@ -39,7 +39,7 @@ def test_it_is_a_module(dist):
     assert db.execute("SELECT * FROM blackbox_check").fetchall() == []
 
 
-def test_it_is_part_of_a_program(dist):
+def test_the_one_file_form_compiles_into_a_program(dist):
     program = dist / "program"
     source = (ROOT / "tests" / "hosts" / "static.c").read_text()
     (dist / "main.c").write_text(source.replace("../../ext/", ""))

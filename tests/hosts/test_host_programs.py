@@ -7,5 +7,5 @@ PROGRAMS = ["statements"]
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_program(name, tmp_path):
+def test_the_program_passes(name, tmp_path):
     run_program(name, tmp_path)

@@ -26,7 +26,7 @@ def output(*command, **options):
 
 
 @linux
-def test_two_exported_symbols():
+def test_the_module_exports_two_symbols():
     lines = output("nm", "-D", "--defined-only", MODULE).splitlines()
     assert [line.split()[-1] for line in lines] == [
         "sqlite3_blackbox_init", "sqlite3_extension_init"]
@@ -79,7 +79,7 @@ def test_programs_load_it(tmp_path):
     run_program("loading", tmp_path, MODULE, library.group(), copy)
 
 
-def test_static_program(tmp_path):
+def test_a_statically_linked_program_works(tmp_path):
     told = run_program("static", tmp_path)
     first = "main: "
     lines = told.splitlines()
@@ -127,7 +127,7 @@ def test_a_locked_or_damaged_file_is_told(path):
 
 
 @linux
-def test_install(tmp_path):
+def test_make_install_installs_what_a_program_needs(tmp_path):
     output(
         "make", "-s", "install", "PREFIX=/opt/bb", f"DESTDIR={tmp_path}", cwd=ROOT
     )

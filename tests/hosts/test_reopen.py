@@ -40,23 +40,23 @@ def well(db, schema="main"):
     assert rows(db, "SELECT * FROM blackbox_check(?)", schema) == []
 
 
-def test_open_again(made):
+def test_ring_and_buffer_work_after_the_file_is_opened_again(made):
     well(connect(made))
 
 
-def test_open_again_after_vacuum(made):
+def test_ring_and_buffer_work_after_a_vacuum(made):
     """VACUUM writes the virtual tables after the tables that they use."""
     connect(made).execute("VACUUM")
     well(connect(made))
 
 
-def test_attached_where_the_module_is_loaded_already(made):
+def test_a_file_can_be_attached_after_the_module_is_loaded(made):
     db = connect()
     db.execute("ATTACH ? AS 'o''ther x'", (str(made),))
     well(db, "o'ther x")
 
 
-def test_made_in_an_attached_file(tmp_path):
+def test_ring_and_buffer_in_an_attached_file_work_after_it_is_attached_again(tmp_path):
     for again in (False, True):
         db = connect()
         db.execute("ATTACH ? AS 'o''ther x'", (str(tmp_path / "other.db"),))
@@ -67,7 +67,7 @@ def test_made_in_an_attached_file(tmp_path):
         db.close()
 
 
-def test_in_temp_beside_a_changing_file(made):
+def test_ring_and_buffer_in_temp_work_when_the_schema_of_the_file_changes(made):
     db = connect(made)
     db.executescript(MAKE.format("temp"))
     sqlite3.connect(made).execute("CREATE TABLE later(x)")

@@ -64,7 +64,7 @@ def fill(folder, n):
     db.close()
 
 
-def test_node(folder):
+def test_the_node_snippet_of_the_readme_runs(folder):
     node = os.environ.get("NODE") or shutil.which("node")
     if node is None or subprocess.run(
         [node, "-e", "require('node:sqlite')"], stderr=subprocess.DEVNULL
@@ -76,7 +76,7 @@ def test_node(folder):
     assert pushed(folder) == [("e7", "hello", "hi")]
 
 
-def test_go(folder):
+def test_the_go_snippet_of_the_readme_runs(folder):
     if not shutil.which("go") or not (GOPATH / "src/github.com/mattn").is_dir():
         pytest.skip("no go with mattn/go-sqlite3")
     text, said = snippet("go")
@@ -89,7 +89,7 @@ def test_go(folder):
     assert pushed(folder)[1:] == [("e8", "hello", "hi")]
 
 
-def test_rust(folder):
+def test_the_rust_snippet_of_the_readme_runs(folder):
     if not shutil.which("cargo") or not list(CRATES.glob("rusqlite-*")):
         pytest.skip("no cargo with rusqlite")
     version = re.search(r"-(\d+\.\d+)", str(next(CRATES.glob("rusqlite-*")))).group(1)

@@ -16,7 +16,7 @@ PART = ["tests/hosts/test_reopen.py", "tests/hosts/test_loading.py",
 @pytest.mark.skipif(sys.platform != "linux", reason="builds libraries for Linux")
 @pytest.mark.parametrize("version", ["3.46.0", max(
     versions.LIBRARIES, key=lambda v: tuple(map(int, v.split("."))))])
-def test_on_another_version(version):
+def test_the_tests_pass_on_another_version_of_sqlite(version):
     try:
         code, told = versions.test(version, True, PART)
     except versions.Unavailable as reason:

@@ -137,7 +137,7 @@ def test_unreadable_dates_never_expire_and_are_listed(adopted):
     assert rows(db, "SELECT problem FROM blackbox_check") == []
 
 
-def test_their_statements_go_on(adopted):
+def test_the_statements_of_the_other_program_still_work(adopted):
     _, _, path = adopted
     db = sqlite3.connect(path, isolation_level=None)
     put = ("INSERT INTO event_payloads (id, event_id, agent_id, request_body, "
@@ -175,7 +175,7 @@ def test_a_second_install_changes_nothing(adopted):
     assert content(db) == before
 
 
-def test_everything_works_on_what_was_adopted(adopted):
+def test_everything_works_on_the_adopted_table(adopted):
     db, _, _ = adopted
     schema = rows(db, "PRAGMA database_list")[-1][1]
     db.execute(f"CREATE VIRTUAL TABLE {schema}.ring USING payload_ring")

@@ -72,7 +72,7 @@ def test_without_arguments_the_setting_and_the_clock_count(archive):
     assert ids(archive) == ["6"]
 
 
-def test_pinned_and_evidence_stay(archive):
+def test_pinned_rows_and_evidence_stay(archive):
     add(archive, "ev", 0, "evidence")
     add(archive, "pin", 0, pinned=1)
     add(archive, "old", 0)
@@ -125,7 +125,7 @@ def test_cleanup_refuses(archive, arguments, message):
 
 
 @pytest.mark.parametrize("days", [float("inf"), 1e300, 10 ** 12, 2 ** 62])
-def test_days_without_end_take_nothing(archive, days):
+def test_an_infinite_number_of_days_removes_nothing(archive, days):
     add(archive, "old", 0)
     assert one(archive, "SELECT payload_cleanup(?, ?)", days, NOW) == 0
 
@@ -162,7 +162,7 @@ def test_cleanup_as_rows_of_plain_sql(archive, path):
     ("before", "'1000'"), ("before", "'2020-01-01'"), ("before", "NULL"),
     ("before", "x'00'"), ("actor", "'me'"), ("before, max_rows", "1e15, 'abc'"),
     ("before, max_rows", "1e15, 1.5"), ("before, max_rows", "1e15, x'05'")])
-def test_a_sweep_refuses_what_is_no_number(archive, columns, values):
+def test_a_sweep_refuses_values_that_are_not_numbers(archive, columns, values):
     """Text is greater than every number, so that all rows would be removed."""
     add(archive, "r", 5)
     with pytest.raises(sqlite3.IntegrityError, match="ValidationError: before"):
@@ -206,7 +206,7 @@ def test_a_failing_cleanup_leaves_all_as_it_was(archive):
     ("SELECT payload_cleanup(0, 10)", "id", 0, 10),
     ("SELECT payload_clear_archive()", "'r1', 'r3'", 8, 2),
     ("SELECT payload_clear_archive()", "id", 0, 10)])
-def test_a_receipt_counts_what_went(archive, call, keep, gone, left):
+def test_a_receipt_counts_the_rows_and_bytes_that_were_removed(archive, call, keep, gone, left):
     for i in range(10):
         add(archive, f"r{i}", i, body="x" * i)
     archive.execute("CREATE TRIGGER mine BEFORE DELETE ON event_payloads WHEN OLD.id "
@@ -242,7 +242,7 @@ def test_plan_lists_exactly_what_the_act_removes(archive):
 # ---- receipts
 
 
-def test_a_bulk_act_leaves_one_receipt_and_nothing_none(archive):
+def test_a_bulk_act_leaves_one_receipt_and_an_empty_one_leaves_none(archive):
     for i in range(3):
         add(archive, f"r{i}", 1000 * i)
     one(archive, "SELECT payload_cleanup(0, 2000)")
@@ -370,7 +370,7 @@ def test_saved_bodies_are_byte_identical(archive, ascii_only, as_row):
     assert one(archive, "SELECT payload_save_evidence('k', ?)", items) == 0
 
 
-def test_what_is_no_string_is_saved_as_its_json(archive):
+def test_a_value_that_is_not_a_string_is_saved_as_its_json(archive):
     text = ('[{"eventId":7,"agentId":1.5,"requestBody":true,"responseBody":false},'
             '{"event_id":"e","eventId":null,"agentId":"a","agentId":"b",'
             '"requestBody":{"a":[1,"\\u0000"]},"responseBody":12.50},'
@@ -398,7 +398,7 @@ def test_what_is_no_string_is_saved_as_its_json(archive):
     ('{"eventId":"e","agentId":"a","response_body":"\\uDC00"}', "half a surrogate"),
     ('{"eventId":"\\udbff","agentId":"a"}', "half a surrogate"),
 ])
-def test_an_element_that_no_row_can_hold(archive, element, message):
+def test_an_element_that_a_row_cannot_hold_is_refused(archive, element, message):
     good = json.dumps(ITEM)
     with pytest.raises(sqlite3.IntegrityError,
                        match=f"element 1 of payloads .*{message}.*nothing was saved"):
@@ -468,7 +468,7 @@ def test_a_temp_table_of_that_name_takes_no_evidence(archive):
 # ---- figures
 
 
-def test_stats(archive):
+def test_stats_count_rows_bytes_and_pins(archive):
     def stats():
         return json.loads(one(archive, "SELECT payload_stats()"))
     zero = stats()
@@ -620,7 +620,7 @@ def test_an_archive_in_an_attached_file_with_a_quoted_name(path, tmp_path):
     assert rows(db, "SELECT name FROM main.sqlite_schema") == []
 
 
-def test_a_detached_archive_is_no_more(path, tmp_path):
+def test_a_detached_archive_is_not_found(path, tmp_path):
     db = connect(path)
     db.execute("ATTACH ? AS other", (str(tmp_path / "o.db"),))
     one(db, "SELECT blackbox_install('other')")
@@ -697,7 +697,7 @@ def test_install_with_a_read_only_file_says_so(path):
         db.execute("SELECT blackbox_install()")
 
 
-def test_the_shell_runs_it_all_by_rows(path):
+def test_every_command_works_as_a_row_in_the_shell(path):
     out = shell("-batch", path, stdin="""
 .load ./blackbox
 .bail on

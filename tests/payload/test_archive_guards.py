@@ -105,7 +105,7 @@ REFUSED = (
 
 @pytest.mark.parametrize("id", ["ev", "pin"])
 @pytest.mark.parametrize("begin", ["", "BEGIN"])
-def test_pinned_rows_withstand(archive, id, begin):
+def test_no_statement_changes_or_removes_a_pinned_row(archive, id, begin):
     before = table(archive)
     pins = rows(archive, "SELECT * FROM payload_pins")
     rowid = one(archive, "SELECT rowid FROM event_payloads WHERE id=?", id)
@@ -147,7 +147,7 @@ def test_replay_beside_new_rows_adds_the_new_ones(archive):
     assert one(archive, "SELECT event_id FROM event_payloads WHERE id='ev'") == "e"
 
 
-def test_free_rows_are_free(archive):
+def test_rows_that_are_not_pinned_can_be_changed_and_deleted(archive):
     for id in ("old", "freed"):
         archive.execute("UPDATE event_payloads SET request_body = 'longer é' "
                         "WHERE id = ?", (id,))
@@ -361,7 +361,7 @@ def test_an_archive_row_made_evidence_is_pinned(archive):
         archive.execute("DELETE FROM event_payloads WHERE id='old'")
 
 
-def test_unpin_function(db):
+def test_payload_unpin_records_and_frees_the_row(db):
     add(db, "ev", "evidence")
     assert one(db, "SELECT payload_unpin('ev', 'Ann', 'closed')") == 1
     assert rows(db, "SELECT payload_id, actor, reason FROM payload_unpins") \

@@ -71,7 +71,7 @@ def test_documented_queries_seek_and_need_no_sort(archive, name, analyzed):
         assert not any("SCAN" in line for line in found), found
 
 
-def test_documented_queries_answer_right(archive):
+def test_documented_queries_return_the_right_rows(archive):
     table = rows(archive, "SELECT id, event_id, agent_id, kill_switch_event_id, "
                  "created_ms, purpose, pinned FROM payload_rows NOT INDEXED")
     def ids(name):
@@ -144,7 +144,7 @@ def test_statements_inside_the_functions_seek(archive):
         assert all(is_good(line) for line in found), (sql, found)
 
 
-def test_what_triggers_do_seeks_too(archive, path):
+def test_statements_inside_triggers_seek(archive, path):
     archive.close()
     out = shell("-batch", path, stdin="""
 .eqp trigger
@@ -182,9 +182,6 @@ def test_counting_and_choosing_read_no_body(archive, path):
                "SELECT count(*), sum(bytes), min(at), max(at) FROM payload_archive"]
     expected = [rows(archive, sql) for sql in queries]
     archive.close()
-    with open(path, "r+b") as file:
-        for page in overflow:
-            file.seek((page - 1) * page_size)
-            file.write(b"\xff" * page_size)
+    overwrite_pages(path, overflow, page_size)
     db = connect(path)
     assert [rows(db, sql) for sql in queries] == expected

@@ -55,7 +55,7 @@ def expressions():
     return [" ".join(re.sub(r"\b(NEW|OLD)\.", "", each).split()) for each in found]
 
 
-def test_the_expression_stands_everywhere_in_one_form():
+def test_the_expression_of_a_date_is_the_same_everywhere():
     found = expressions()
     assert len(found) == 9 and len(set(found)) == 1
     header = (ROOT / "ext" / "core" / "value.h").read_text()
@@ -72,7 +72,7 @@ def test_a_date_is_one_number(db, text):
 
 
 @pytest.mark.parametrize("text", [t for t in OTHERS if isinstance(t, str)])
-def test_what_has_no_number_is_refused(db, text):
+def test_a_date_that_cannot_be_computed_is_refused(db, text):
     with pytest.raises(Exception, match="ValidationError: created_at must be a date"):
         db.execute("INSERT INTO event_payloads(event_id, agent_id, purpose, "
                    "created_at) VALUES('e', 'a', 'archive', ?)", (text,))

@@ -66,7 +66,7 @@ def test_the_row_becomes_the_evidence(ring, how):
     {"event": "E"}, {"agent": "A"}, {"request": "Q"}, {"request": None},
     {"request": b"q"}, {"response": None}, {"response": "r "},
     {"request": "qr", "response": ""}])
-def test_what_differs_is_stored_beside_it(ring, change):
+def test_an_exchange_that_differs_is_stored_beside_the_archived_row(ring, change):
     archive(ring, "kept", **change)
     push(ring, "a", "e", "q", "r", T)
     assert one(ring, KILL, "k") == 1
@@ -74,7 +74,7 @@ def test_what_differs_is_stored_beside_it(ring, change):
     assert len(rows(ring, ALL)) == 2
 
 
-def test_columns_of_another_collation(path):
+def test_columns_with_another_collation_are_compared_byte_for_byte(path):
     plain = sqlite3.connect(path, isolation_level=None)
     plain.execute(
         "CREATE TABLE event_payloads(id TEXT PRIMARY KEY, "
@@ -98,7 +98,7 @@ def test_columns_of_another_collation(path):
     assert rows(db, "SELECT * FROM blackbox_check") == []
 
 
-def test_of_equal_ones_the_nearest_and_each_once(ring):
+def test_of_equal_archived_rows_the_nearest_in_time_is_used_and_each_once(ring):
     for i, at in enumerate([T - 5000, T + 40, T - 30, T + 9000]):
         archive(ring, str(i), at=at)
     push(ring, "a", "e", "q", "r", T)
@@ -112,7 +112,7 @@ def test_of_equal_ones_the_nearest_and_each_once(ring):
     assert one(ring, "SELECT count(*) FROM event_payloads") == 4
 
 
-def test_fifty_exchanges_of_one_event(ring):
+def test_fifty_exchanges_of_one_event_are_matched(ring):
     for i in range(50):
         push(ring, "a", "e", f"q{i % 3}", "r", T + i)
         archive(ring, f"p{i:02d}", request=f"q{i % 3}", at=T + i)
@@ -121,7 +121,7 @@ def test_fifty_exchanges_of_one_event(ring):
                                for i in range(50)]
 
 
-def test_what_is_no_plain_archive_row_is_left(ring):
+def test_rows_that_are_not_plain_archive_rows_are_not_used(ring):
     archive(ring, "pinned")
     archive(ring, "of a kill switch")
     archive(ring, "lost pin")
@@ -135,7 +135,7 @@ def test_what_is_no_plain_archive_row_is_left(ring):
                "('pinned', 'of a kill switch') AND purpose = 'evidence'") == 1
 
 
-def test_save_evidence(ring):
+def test_payload_save_evidence_uses_the_archived_row(ring):
     archive(ring, "p1")
     archive(ring, "p2", event="e2", request='{"a":1}', response=None)
     given = json.dumps([element(), element("e2", request={"a": 1}, response=None),
@@ -146,7 +146,7 @@ def test_save_evidence(ring):
     assert found["p1"] == found["p2"] == ("evidence", 1, "k") and len(found) == 3
 
 
-def test_without_the_module(db, path):
+def test_an_archived_row_becomes_evidence_also_without_the_module(db, path):
     archive(db, "p1")
     archive(db, "p2", event="e2", at=T + 10)
     plain = sqlite3.connect(path, isolation_level=None)
@@ -168,7 +168,7 @@ def test_without_the_module(db, path):
 
 
 @pytest.mark.parametrize("schema", ["other", 'o"t\'h er'])
-def test_in_an_attached_schema(db, tmp_path, schema):
+def test_an_archived_row_becomes_evidence_in_an_attached_schema(db, tmp_path, schema):
     q = quoted(schema)
     db.execute(f"ATTACH ? AS {q}", (str(tmp_path / "o.db"),))
     one(db, "SELECT blackbox_install(?)", schema)
@@ -181,7 +181,7 @@ def test_in_an_attached_schema(db, tmp_path, schema):
     assert rows(db, "SELECT id, purpose FROM event_payloads") == [("p1", "archive")]
 
 
-def test_a_row_that_a_trigger_keeps_in_the_archive(db):
+def test_evidence_is_stored_although_a_trigger_keeps_the_archived_row(db):
     db.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
     archive(db, "p1")
     db.execute("CREATE TRIGGER mine BEFORE UPDATE ON event_payloads "
@@ -192,7 +192,7 @@ def test_a_row_that_a_trigger_keeps_in_the_archive(db):
                "AND id <> 'p1'") == 1
 
 
-def test_a_trigger_that_pins_another_row_instead(db):
+def test_a_trigger_that_ignores_the_evidence_makes_the_kill_switch_fail(db):
     db.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
     archive(db, "p1", event="unlike")
     db.execute("CREATE TRIGGER mine BEFORE INSERT ON event_payloads BEGIN UPDATE "
@@ -204,7 +204,7 @@ def test_a_trigger_that_pins_another_row_instead(db):
     assert one(db, "SELECT pinned FROM event_payloads") == 0
 
 
-def test_the_look_is_bounded(db):
+def test_the_search_for_the_archived_row_is_bounded(db):
     """Measured in VM steps: 4,000 rows of the event do not cost more."""
     def steps(n):
         db.execute("BEGIN")

@@ -59,7 +59,7 @@ def test_order_is_that_of_seq_when_the_ring_has_gone_round(ring):
 
 
 @pytest.mark.parametrize("how", [CALL, ROW])
-def test_again_adds_nothing_twice_also_after_new_pushes(ring, how):
+def test_a_second_kill_switch_adds_nothing_twice_also_after_new_pushes(ring, how):
     fill(ring)
     ring.execute(how, ("a", "k"))
     ring.execute(how, ("a", "k"))
@@ -75,7 +75,7 @@ def test_again_adds_nothing_twice_also_after_new_pushes(ring, how):
     assert one(ring, CALL, "a", "another") == 3
 
 
-def test_what_differs_in_anything_is_another_exchange(ring):
+def test_exchanges_that_differ_in_any_field_are_all_saved(ring):
     base = dict(agent="a", event="e", request="q", response="r", timestamp=5)
     push(ring, **base)
     assert one(ring, CALL, "a", "k") == 1
@@ -95,7 +95,7 @@ def test_an_agent_without_rows_saves_none(ring):
     assert rows(ring, EVIDENCE) == []
 
 
-def test_the_archive_switch_is_of_no_account(ring):
+def test_the_kill_switch_works_though_the_archive_is_off(ring):
     for value in (0, 1):
         ring.execute("INSERT OR REPLACE INTO main.blackbox_settings "
                      "VALUES('payload.enabled', ?)", (value,))
@@ -103,7 +103,7 @@ def test_the_archive_switch_is_of_no_account(ring):
         assert one(ring, CALL, "a", f"k{value}") == 3
 
 
-def test_a_large_window(ring):
+def test_the_kill_switch_saves_a_window_of_10000(ring):
     ring.execute("INSERT INTO ring(ring, value) VALUES('window', 10000)")
     ring.execute("WITH n(i) AS (VALUES(1) UNION ALL SELECT i + 1 FROM n WHERE i < "
                  "10500) INSERT INTO ring(agent_id, event_id, request_body, "
@@ -245,7 +245,8 @@ def test_a_ring_that_cannot_be_emptied_saves_nothing_by_the_function(ring, reque
     ("AFTER INSERT ON event_payloads WHEN NEW.purpose = 'evidence' BEGIN "
      "INSERT INTO ring(agent_id, event_id) VALUES('a', 'log of ' || NEW.event_id);"
      "END", "writes into ring ring")])
-def test_a_trigger_that_would_lose_exchanges(db, how, begin, trigger, message):
+def test_a_trigger_that_would_lose_exchanges_makes_the_kill_switch_fail(
+        db, how, begin, trigger, message):
     db.execute("PRAGMA trusted_schema = 1")
     db.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
     fill(db)
@@ -283,7 +284,7 @@ def test_no_conflict_clause_hides_a_failure(ring, begin, conflict):
 
 @pytest.mark.parametrize("same", [True, False])
 @pytest.mark.parametrize("how", [CALL, ROW])
-def test_a_kill_switch_fired_from_inside_itself(db, how, same):
+def test_a_kill_switch_fired_by_its_own_writes_is_refused(db, how, same):
     db.execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=3)")
     fill(db)
     agent = "a" if same else "log"
@@ -298,7 +299,7 @@ def test_a_kill_switch_fired_from_inside_itself(db, how, same):
     assert one(db, CALL, "a", "k") == 3
 
 
-def test_old_pragmas_change_nothing(ring):
+def test_old_pragmas_of_the_connection_change_nothing(ring):
     fill(ring)
     ring.execute("PRAGMA count_changes = ON")
     ring.execute("PRAGMA empty_result_callbacks = ON")
@@ -392,7 +393,7 @@ def test_rings_of_one_name_temp_first_and_by_schema(db, tmp_path):
     assert one(db, "SELECT count(*) FROM other.event_payloads") == 3
 
 
-def test_in_memory(tmp_path):
+def test_the_kill_switch_works_in_a_database_in_memory(tmp_path):
     db = connect()
     one(db, "SELECT blackbox_install()")
     db.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
@@ -402,7 +403,7 @@ def test_in_memory(tmp_path):
 
 @pytest.mark.parametrize("name", ["nothing", "t", "main.nothing", "nowhere.ring",
                                   "event_payloads", "ring_slots", "ring.", ".ring"])
-def test_names_that_are_no_ring(ring, name):
+def test_names_that_are_not_a_ring_are_refused(ring, name):
     ring.execute("CREATE TABLE t(agent_id)")
     for call in ("payload_kill_switch(?, 'a', 'k')", "payload_extract(?, 'a')"):
         with pytest.raises(sqlite3.OperationalError,

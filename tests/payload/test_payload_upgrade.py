@@ -9,7 +9,7 @@ import sqlite3
 
 import pytest
 
-from conftest import connect, one, rows
+from conftest import by_hand, connect, one, rows
 
 VERSION1 = (pathlib.Path(__file__).parent / "version1.sql").read_text()
 RECORDS = ("SELECT payload_id, actor, reason, event_id, agent_id, "
@@ -19,9 +19,7 @@ LOST = [("payload_pins", "row lost was pinned and is gone")]
 
 @pytest.fixture
 def old(path):
-    db = sqlite3.connect(path, isolation_level=None)
-    db.executescript(VERSION1)
-    db.close()
+    by_hand(path, VERSION1)
     return connect(path)
 
 
@@ -53,7 +51,7 @@ def test_pins_and_records_are_kept(old, begin):
                 "OR name = 'payload_insert_rowid'") == []
 
 
-def test_guards_hold_after_it(old):
+def test_guards_hold_after_an_upgrade(old):
     one(old, "SELECT blackbox_install()")
     for id in ("p1", "v1", "v2", "again"):
         with pytest.raises(sqlite3.IntegrityError, match="PinnedError"):
@@ -99,7 +97,7 @@ def test_an_upgrade_that_fails_changes_nothing(old):
     "SELECT payload_unpin('v1', 'a', 'r')", "SELECT payload_stats()",
     "SELECT payload_kill_switch('ring', 'a', 'k')",
     "SELECT payload_save_evidence('k', '[]')", "SELECT payload_cleanup()"])
-def test_what_needs_the_new_schema_says_so(old, call):
+def test_functions_that_need_the_new_schema_say_so(old, call):
     old.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
     old.execute("INSERT INTO ring(agent_id, event_id) VALUES('a', 'e')")
     with pytest.raises(sqlite3.OperationalError,
@@ -107,7 +105,7 @@ def test_what_needs_the_new_schema_says_so(old, call):
         old.execute(call)
 
 
-def test_records_that_a_broken_trigger_left(path):
+def test_records_that_a_broken_trigger_left_are_carried_over(path):
     """Version 1 could leave a record without a pin, and a pin with the number of a pin that had
     ended."""
     db = sqlite3.connect(path, isolation_level=None)

@@ -35,7 +35,7 @@ def test_a_full_batch_is_written(queue, how, size):
     assert rows(queue, WAITING) == [(0, 0)]
 
 
-def test_what_is_written(queue):
+def test_a_flush_writes_every_column(queue):
     bodies = [None, "", "é🤖\0x", b"\xff\0", 5, 1.5]
     start = int(time.time()) * 1000
     stamp = time.strftime("%Y-%m-%dT%H:%M:%S.00", time.gmtime(start / 1000))
@@ -69,7 +69,7 @@ def test_the_interval_counts_from_the_oldest(queue):
     assert waiting(queue) == ["e3"]
 
 
-def test_flush(queue):
+def test_payload_flush_returns_the_number_of_rows(queue):
     assert one(queue, "SELECT payload_flush()") == 0
     put(queue, "e1", "e2")
     assert one(queue, "SELECT payload_flush()") == 2
@@ -110,7 +110,7 @@ def test_waiting_tells_rows_bytes_and_age(queue):
 
 
 @pytest.mark.parametrize("how", [CALL, ROW, CALLED])
-def test_switched_off_it_says_so(db, how):
+def test_a_queue_that_is_switched_off_says_so(db, how):
     for value in (None, 0):
         if value is not None:
             setting(db, "enabled", value)
@@ -131,7 +131,7 @@ def test_switched_off_it_says_so(db, how):
 
 
 @pytest.mark.parametrize("how", [CALL, ROW, CALLED])
-def test_switched_off_it_returns_0_where_that_is_asked_for(db, how):
+def test_a_queue_that_is_switched_off_can_return_0_instead(db, how):
     setting(db, "on_disabled", "ignore")
     assert db.execute(how, ("e", "q")).fetchone() == ((0,) if how == CALL else None)
     assert rows(db, WAITING) == [(0, 0)] and stored(db) == []
@@ -211,13 +211,13 @@ def test_the_rest_is_written_when_the_connection_closes(queue, path, ending, mod
     assert rows(queue, "SELECT * FROM blackbox_check") == []
 
 
-def test_what_waits_is_lost_when_the_process_is_killed(queue, path):
+def test_waiting_rows_are_lost_when_the_process_is_killed(queue, path):
     done = run_python(path, "put(5); os.kill(os.getpid(), 9)")
     assert done.returncode == -9
     assert stored(queue) == []
 
 
-def test_close_in_this_process(queue, path):
+def test_closing_a_connection_writes_its_rows(queue, path):
     put(queue, "e1", "e2")
     queue.close()
     db = connect(path)
@@ -474,7 +474,7 @@ def test_more_rows_than_a_batch_in_one_statement(queue):
 
 
 @pytest.mark.parametrize("recursive", [0, 1])
-def test_from_a_users_trigger(queue, recursive):
+def test_rows_can_be_queued_from_a_users_trigger(queue, recursive):
     queue.execute(f"PRAGMA recursive_triggers={recursive}")
     setting(queue, "flush_batch_size", 2)
     queue.execute("CREATE TABLE calls(event, body)")
@@ -514,7 +514,7 @@ def test_a_batch_that_is_written_with_the_callers_row(queue):
       "computed by the queue"),
      ("INSERT INTO payload_queue(event_id) VALUES('e')", "agent_id must be text"),
      ("INSERT INTO payload_waiting(rows) VALUES(1)", "may not be modified")])
-def test_what_the_row_path_refuses(queue, statement, message):
+def test_an_insert_into_the_queue_refuses_bad_values(queue, statement, message):
     put(queue, "e1")
     with pytest.raises(sqlite3.Error, match=message):
         queue.execute(statement)
@@ -555,7 +555,7 @@ def test_inside_a_statement_that_writes_it_only_stages(queue):
     assert stored(queue) == [f"e{i}" for i in range(1, 7)]
 
 
-def test_as_a_row_of_blackbox_call(queue):
+def test_payload_queue_works_as_a_row_of_blackbox_call(queue):
     queue.execute("INSERT INTO blackbox_call VALUES('payload_queue', "
                   "'[\"e1\", \"a\", \"q\", \"r\", 1000]')")
     assert rows(queue, "SELECT event_id, timestamp FROM payload_queue") == [("e1", 1000)]
@@ -653,7 +653,7 @@ def test_after_a_flush_that_was_asked_for_the_next_batch_is_not_late(queue, path
     assert stored(queue) == ["a", "b", "c", "d", "e"]
 
 
-def test_a_queue_that_is_off_takes_nothing_whatever_waits(queue, tmp_path):
+def test_a_queue_that_is_off_takes_no_row_even_if_others_wait(queue, tmp_path):
     queue.execute("ATTACH ? AS o", (str(tmp_path / "o.db"),))
     one(queue, "SELECT blackbox_install('o')")
     one(queue, "SELECT blackbox_use('main')")

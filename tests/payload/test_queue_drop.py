@@ -52,7 +52,7 @@ def test_a_full_queue_has_room_again(queue):
 
 
 @pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
-def test_what_a_transaction_deletes_comes_back_with_its_rollback(queue, end):
+def test_rows_deleted_in_a_transaction_come_back_with_its_rollback(queue, end):
     put(queue, "e1", "e2", "e3", "e4")
     queue.execute("BEGIN")
     queue.execute("DELETE FROM payload_queue WHERE event_id = 'e1'")
@@ -95,7 +95,7 @@ def test_a_delete_that_fails_half_way_drops_nothing(queue, begin):
     assert rows(queue, "SELECT * FROM retention_log") == []
 
 
-def test_a_row_that_waits_cannot_be_changed(queue):
+def test_a_waiting_row_cannot_be_changed(queue):
     put(queue, "e1")
     with pytest.raises(sqlite3.OperationalError, match="ReadOnlyError"):
         queue.execute("UPDATE payload_queue SET event_id = 'x'")
@@ -105,7 +105,7 @@ def test_a_row_that_waits_cannot_be_changed(queue):
                                  "INSERT INTO blackbox_call(command) "
                                  "VALUES('payload_clear_archive')"])
 @pytest.mark.parametrize("begin", ["", "BEGIN"])
-def test_clear_takes_what_waits(queue, path, how, begin):
+def test_clear_removes_the_waiting_rows(queue, path, how, begin):
     queue.execute("INSERT INTO event_payloads(event_id, agent_id, purpose, created_at) "
                   "VALUES('old', 'a', 'archive', '1970-01-01T00:00:00.009Z')")
     put_at(queue, 1, 2, 3)
@@ -124,7 +124,7 @@ def test_clear_takes_what_waits(queue, path, how, begin):
     assert stored(connect(path)) == []
 
 
-def test_clear_leaves_what_waits_for_another_schema(queue, tmp_path):
+def test_clear_leaves_the_rows_that_wait_for_another_schema(queue, tmp_path):
     put(queue, "e1")
     queue.execute("ATTACH ? AS 'o ''ther'", (str(tmp_path / "o.db"),))
     one(queue, "SELECT blackbox_install('o ''ther')")
@@ -133,7 +133,7 @@ def test_clear_leaves_what_waits_for_another_schema(queue, tmp_path):
     assert waiting(queue) == ["e1"]
 
 
-def test_the_receipt_is_where_the_rows_were_to_go(queue, tmp_path):
+def test_the_receipt_is_in_the_schema_for_which_the_rows_waited(queue, tmp_path):
     schema = quoted('o "ther')
     queue.execute(f"ATTACH ? AS {schema}", (str(tmp_path / "o.db"),))
     one(queue, "SELECT blackbox_install('o \"ther')")
@@ -155,7 +155,7 @@ def test_the_receipt_is_where_the_rows_were_to_go(queue, tmp_path):
 # ---- while a query reads the queue
 
 
-def test_what_is_read_stays_readable(queue, path):
+def test_a_row_that_is_being_read_stays_readable_after_its_delete(queue, path):
     """A flush, a delete or an insert during a query."""
     put(queue, "e1", "e2", "e3", body="x" * 5000)
     found = rows(queue, "SELECT event_id, payload_flush(), length(request_body) "

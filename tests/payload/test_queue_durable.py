@@ -1,5 +1,4 @@
 """payload_queue in mode durable: a row is in the file when the call returns."""
-import os
 import sqlite3
 import subprocess
 import sys
@@ -22,7 +21,7 @@ def archive(db):
     return db
 
 
-def test_it_is_the_default(archive):
+def test_the_durable_mode_is_the_default(archive):
     assert rows(archive, "SELECT value, \"default\", range FROM blackbox_limits "
                 "WHERE name = 'payload.queue_mode'") \
         == [("durable", "durable", "durable, memory")]
@@ -40,7 +39,7 @@ def test_a_row_is_in_the_file_when_the_call_returns(archive, path, how):
     assert one(archive, "SELECT payload_flush()") == 0
 
 
-def test_what_is_written(archive):
+def test_a_row_is_written_with_every_column(archive):
     bodies = [None, "", "é🤖\0x", b"\xff\0", 5]
     for i, body in enumerate(bodies):
         assert one(archive, "SELECT payload_queue(?, 'ag', ?, ?, ?)", f"e{i}", body,
@@ -273,7 +272,7 @@ def expired(db, n):
 
 @pytest.mark.parametrize("how", [CALL, ROW])
 @pytest.mark.parametrize("begin", ["", "BEGIN"])
-def test_a_row_in_so_many_carries_bounded_expiry_work(archive, how, begin):
+def test_one_row_in_many_carries_bounded_expiry_work(archive, how, begin):
     setting(archive, "flush_interval_ms", 60000)
     setting(archive, "flush_batch_size", 5)
     expired(archive, 100)
@@ -356,7 +355,7 @@ def test_history_that_is_written_at_close_stays_too(archive, path):
     assert stored(archive) == ["h", "new"]
 
 
-def test_retention_of_one_day(archive):
+def test_payload_cleanup_uses_a_retention_of_one_day(archive):
     setting(archive, "retention_days", 1)
     now = int(time.time() * 1000)
     put(archive, "new")

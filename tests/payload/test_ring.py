@@ -5,7 +5,7 @@ import sqlite3
 
 import pytest
 
-from conftest import connect, needs_protection, one, rows, shell
+from conftest import connect, needs_protection, one, overwrite_pages, rows, shell
 from payload_helpers import Model, extracted, push, quoted, same
 
 ALL = "agent_id, event_id, request_body, response_body, timestamp, size_bytes, seq"
@@ -282,10 +282,7 @@ def test_reading_without_bodies_reads_no_body_page(path):
         "AND pagetype = 'overflow'")]
     assert len(overflow) > 300
     db.close()
-    with open(path, "r+b") as file:
-        for page in overflow:
-            file.seek((page - 1) * page_size)
-            file.write(b"\xff" * page_size)
+    overwrite_pages(path, overflow, page_size)
     db = connect(path)
     assert [rows(db, sql) for sql in queries] == expected
     with pytest.raises(sqlite3.DatabaseError):
@@ -340,7 +337,7 @@ def test_agent_ids_of_any_text(ring, agent):
         ("value", 1, "computed by the ring"),
     ],
 )
-def test_push_refuses(ring, column, value, message):
+def test_push_refuses_bad_values(ring, column, value, message):
     row = {"agent_id": "a", "event_id": "e", column: value}
     sql = (f"INSERT INTO ring({', '.join(row)}) "
            f"VALUES({', '.join('?' * len(row))})")
@@ -379,7 +376,7 @@ def test_bodies_keep_value_and_type(ring, body, size):
 
 
 @pytest.mark.parametrize("time", [0, 253402300799999, 1000.0])
-def test_timestamps_at_the_edge(ring, time):
+def test_the_smallest_and_the_largest_timestamp_are_kept(ring, time):
     push(ring, "a", timestamp=time)
     assert one(ring, "SELECT timestamp FROM ring") == time
     assert one(ring, "SELECT typeof(timestamp) FROM ring") == "integer"
@@ -547,7 +544,7 @@ def test_a_trigger_is_refused_with_trusted_schema_off(ring):
 
 
 @needs_protection
-def test_defensive_mode_keeps_the_tables_behind_from_hands(path):
+def test_defensive_mode_protects_the_tables_of_a_ring(path):
     text = """
 .load ./blackbox
 .dbconfig defensive on
@@ -566,7 +563,7 @@ SELECT count(*) FROM blackbox_check;
     assert out.endswith("\n0\n")
 
 
-def test_defensive_mode(path):
+def test_a_ring_works_in_defensive_mode(path):
     text = """
 .load ./blackbox
 .dbconfig defensive on
@@ -698,7 +695,7 @@ def test_window_changed_on_another_connection_holds_at_once(ring, path):
         == ["e3", "e4", "e5", "e6"]
 
 
-def test_shadow_names_are_taken(ring):
+def test_the_names_of_the_tables_of_a_ring_are_reserved(ring):
     with pytest.raises(sqlite3.OperationalError):
         ring.execute("CREATE TABLE ring_slots(x)")
     ring.execute("CREATE TABLE r2_agents(x)")
@@ -719,7 +716,7 @@ def copies(db, path, tmp_path):
     return [tmp_path / f"{name}.db" for name in ("vacuum", "backup", "plain")]
 
 
-def test_copies_go_on_where_the_ring_stood(ring, path, tmp_path):
+def test_a_copy_of_the_file_continues_the_ring(ring, path, tmp_path):
     model = Model(3)
     for i in range(5):
         push(ring, "a", f"e{i}")
@@ -768,7 +765,7 @@ def test_dump_and_restore(ring, path, tmp_path, module):
     "value, shown",
     [(0, "0"), (-1, "-1"), ("many", "'many'"), ("5", "'5'"), (2 ** 40, str(2 ** 40)),
      (10001, "10001"), (1.5, "1.5"), (None, "NULL"), (b"5", "a blob of 1 bytes")])
-def test_window_command_refuses(ring, value, shown):
+def test_the_window_command_refuses_bad_values(ring, value, shown):
     push(ring, "a")
     with pytest.raises(sqlite3.IntegrityError,
                        match=f"window must be a whole number from 1 to 10000, got {shown}"):
@@ -783,7 +780,7 @@ def test_window_command_refuses(ring, value, shown):
      ("window=", "got"), ("window='5x'", "got 5x"), ("window=1.5", "got 1.5"),
      ("size=5", "no argument size"), ("5", "must have the form name=value"),
      ("window=99999999999999999999999999999999", "window|name=value")])
-def test_create_refuses(db, argument, message):
+def test_create_refuses_bad_parameters(db, argument, message):
     with pytest.raises(sqlite3.OperationalError, match="ValidationError.*" + message):
         db.execute(f"CREATE VIRTUAL TABLE ring USING payload_ring({argument})")
     assert rows(db, "SELECT name FROM sqlite_schema WHERE name LIKE 'ring%'") == []
@@ -793,7 +790,7 @@ def test_create_refuses(db, argument, message):
     "command, message",
     [("shrink", "unknown command 'shrink'"), ("", "not empty"), (b"window", "blob"),
      (7, "unknown command '7'"), ("x" * 200, "at most 100 bytes")])
-def test_unknown_commands(ring, command, message):
+def test_unknown_commands_are_refused(ring, command, message):
     with pytest.raises(sqlite3.Error, match=message):
         ring.execute("INSERT INTO ring(ring, value) VALUES(?, 1)", (command,))
 
@@ -843,7 +840,7 @@ def test_a_utf16_database_is_refused(tmp_path):
     assert rows(db, "SELECT name FROM sqlite_schema") == [("t",)]
 
 
-def test_the_windows_at_both_ends(db):
+def test_the_smallest_and_the_largest_window_work(db):
     db.execute("CREATE VIRTUAL TABLE one USING payload_ring(window=1)")
     db.execute("CREATE VIRTUAL TABLE most USING payload_ring(window=10000)")
     for ring in ("one", "most"):

@@ -80,7 +80,7 @@ def survives(db):
     (table, column, VALUES if FULL else VALUES[i % 4::4] + [2 ** 62])
     for table, columns in COLUMNS.items() for i, column in enumerate(columns)])
 @pytest.mark.parametrize("where", ["", "WHERE oid % 2"] if FULL else [""])
-def test_any_value_in_any_column(made, table, column, values, where):
+def test_any_value_in_any_column_is_an_error_and_not_a_crash(made, table, column, values, where):
     if table != "ring_slots":
         where = where.replace("oid % 2", "'a' IN (agent_id)" if "agents" in table
                               else "k = 'window'")
@@ -126,7 +126,7 @@ def test_any_value_in_any_column(made, table, column, values, where):
      ("DROP TRIGGER ring_gone", "ring"), ("DROP TRIGGER ring_first", "ring"),
      ("DROP TABLE ring_slots", "ring"), ("DROP TABLE ring_agents", "ring"),
      ("DROP TABLE ring_config", "ring")])
-def test_check_finds_it(ring, path, damage, where):
+def test_check_finds_every_damage_of_a_ring(ring, path, damage, where):
     assert problems(ring) == []
     by_hand(path, damage)
     found = problems(ring)
@@ -147,7 +147,7 @@ def test_check_finds_it(ring, path, damage, where):
      ("UPDATE ring_slots SET agent_id = 'zz'", "ring_slots"),
      ("DROP TABLE ring_slots", "ring_slots"), ("DROP TABLE ring_agents", "ring_agents"),
      ("DROP TABLE ring_config", "ring_config")])
-def test_a_push_names_the_table_and_changes_nothing(ring, path, damage, table):
+def test_a_push_into_a_damaged_ring_names_the_table_and_changes_nothing(ring, path, damage, table):
     by_hand(path, damage)
     plain = sqlite3.connect(path, isolation_level=None)
     there = rows(plain, "SELECT name FROM sqlite_schema WHERE type = 'table' AND "

@@ -183,7 +183,7 @@ class Run:
 
 @pytest.mark.parametrize("schema, ring", PLACES)
 @pytest.mark.parametrize("seed", range(60 if FULL else 6))
-def test_random_operations(tmp_path, seed, schema, ring):
+def test_random_operations_agree_with_the_model(tmp_path, seed, schema, ring):
     run = Run(tmp_path, seed, schema, ring)
     for _ in range(400 if FULL else 150):
         run.step()

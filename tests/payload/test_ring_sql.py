@@ -57,7 +57,7 @@ def test_the_stock_shell_pushes(path):
                  "SELECT * FROM tape_check;") == "a|4|1|0|0|3|11\ne2\ne3\ne4\n"
 
 
-def test_it_is_what_the_module_makes(path, tape):
+def test_the_sql_makes_the_same_objects_as_the_module(path, tape):
     connect(path).execute("CREATE VIRTUAL TABLE ring USING payload_ring")
     def texts(name):
         return sorted(sql.replace('"', "").replace(f"{name}_", "@_") for sql, in rows(
@@ -141,7 +141,7 @@ def aged(request, db, path, tmp_path):
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("within", [False, True])
-def test_an_install_puts_an_older_ring_right(db, aged, name, within):
+def test_an_install_repairs_an_older_ring(db, aged, name, within):
     schema = aged(name)
     db.execute(f"INSERT INTO {schema}.{quoted(name)}(agent_id, event_id) VALUES('a', 'e4')")
     found = rows(db, "SELECT object, problem FROM blackbox_check WHERE object <> ?", name)
@@ -166,7 +166,7 @@ def test_an_install_puts_an_older_ring_right(db, aged, name, within):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_rename_puts_an_older_ring_right(db, aged, name):
+def test_a_rename_repairs_an_older_ring(db, aged, name):
     schema = aged(name)
     db.execute(f"ALTER TABLE {schema}.{quoted(name)} RENAME TO tape")
     assert rows(db, "SELECT * FROM blackbox_check") == []
@@ -181,7 +181,7 @@ def test_an_older_ring_is_dropped(db, aged):
     assert rows(db, f"SELECT name FROM {schema}.sqlite_schema WHERE name GLOB 'ring*'") == []
 
 
-def test_a_ring_in_temp_says_how_it_is_put_right(db):
+def test_a_ring_in_temp_says_how_it_is_repaired(db):
     db.execute("CREATE VIRTUAL TABLE temp.ring USING payload_ring")
     db.execute("DROP TRIGGER temp.ring_gone")
     assert rows(db, "SELECT schema, object, problem FROM blackbox_check") == [
@@ -202,7 +202,7 @@ def test_a_ring_of_a_newer_module_is_left_alone(db, path):
         db.execute("ALTER TABLE ring RENAME TO tape")
 
 
-def test_a_ring_that_lost_a_table_keeps_no_install_from_its_work(db, path):
+def test_a_ring_that_lost_a_table_does_not_stop_an_install(db, path):
     db.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
     by_hand(path, "DROP TABLE ring_slots; DROP TRIGGER payload_delete_check")
     one(db, "SELECT blackbox_install()")
@@ -213,7 +213,7 @@ def test_a_ring_that_lost_a_table_keeps_no_install_from_its_work(db, path):
     assert rows(db, "SELECT * FROM blackbox_check") == []
 
 
-def test_a_table_in_the_way_of_a_new_ring(db):
+def test_a_table_with_the_name_of_a_ring_table_is_an_error(db):
     db.execute("CREATE TABLE ring_slots(theirs)")
     with pytest.raises(sqlite3.OperationalError, match="already"):
         db.execute("CREATE VIRTUAL TABLE ring USING payload_ring")

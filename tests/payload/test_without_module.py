@@ -51,7 +51,7 @@ def test_the_archive_works_whole(plain, db):
     assert rows(db, "SELECT * FROM blackbox_check") == []
 
 
-def test_the_schema_stands_an_alter_and_a_vacuum(plain, db):
+def test_the_schema_survives_an_alter_and_a_vacuum(plain, db):
     plain.execute("CREATE TABLE app(x)")
     plain.execute("ALTER TABLE app RENAME TO app2")
     plain.execute("ALTER TABLE app2 ADD COLUMN y")

@@ -6,7 +6,7 @@ import sqlite3
 
 import pytest
 
-from rollout_helpers import ID, OTHER, THIRD, append, create, event, message, texts, user, well
+from rollout_helpers import ID, OTHER, THIRD, append, create, event, message, user, well
 from conftest import ROOT, connect, one, rows, shell
 
 TABLES = ("heads", "about", "turns", "marks", "data", "segments", "drops")
@@ -230,7 +230,7 @@ def forge(db, sql):
     ("DELETE FROM rollout_marks WHERE kind = 'rollback'", None),
 ])
 @pytest.mark.parametrize("begin", [False, True])
-def test_the_check_finds_it_and_a_rebuild_mends_it(told, sql, words, begin):
+def test_the_check_finds_wrong_derived_rows_and_a_rebuild_repairs_them(told, sql, words, begin):
     before = stored(told)
     forge(told, sql)
     if words:
@@ -289,7 +289,7 @@ def test_damaged_payloads_do_not_stop_a_rebuild(told):
 
 
 @pytest.mark.parametrize("tables", [["about"], ["turns"], ["marks", "about", "turns"]])
-def test_an_install_mends_what_was_lost_with_a_table(told, tables):
+def test_an_install_restores_the_rows_of_a_lost_table(told, tables):
     before = stored(told)
     for table in tables:
         told.execute(f"DROP TABLE rollout_{table}")

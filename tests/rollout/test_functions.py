@@ -80,7 +80,7 @@ def test_create_makes_an_id_and_takes_all_arguments(db):
     "rollout_delete(?)", "rollout_history(?)", "rollout_shutdown(?)",
     "rollout_fork(?)", "rollout_export(?)",
 ])
-def test_bad_ids(db, call, bad):
+def test_an_id_that_is_not_a_uuid_is_refused(db, call, bad):
     with pytest.raises(sqlite3.Error, match="Invalid conversation ID: "):
         db.execute(f"SELECT {call}", (bad,))
 
@@ -236,7 +236,7 @@ def test_instructions_are_given_once(db):
     assert rows(db, "SELECT instructions FROM rollouts") == [("a",), ("a",)]
 
 
-def test_invalid_utf8_and_nul(db):
+def test_invalid_utf8_and_nul_are_refused(db):
     create(db)
     for text in ("CAST(x'5b7b2274797065223a22ff227d5d' AS TEXT)",
                  "'[]' || char(0)"):
@@ -244,7 +244,7 @@ def test_invalid_utf8_and_nul(db):
             db.execute(f"SELECT rollout_append('{ID}', {text})")
 
 
-def test_item_of_100_mb(db):
+def test_a_payload_over_the_limit_is_refused(db):
     create(db)
     before = one(db, "PRAGMA page_count")
     with pytest.raises(sqlite3.Error, match="Invalid item format: item 0 has a "
@@ -258,7 +258,7 @@ def test_item_of_100_mb(db):
     assert one(db, "SELECT rollout_resume(?)", ID) == 0
 
 
-def test_append_forms(place):
+def test_append_takes_one_item_or_an_array_in_any_schema(place):
     db = place
     create(db)
     assert append(db, ID) == 0
@@ -363,7 +363,7 @@ def test_policy_agrees_with_the_schema(db):
     well(db)
 
 
-def test_expired(db):
+def test_an_expired_conversation_is_refused_by_name_and_not_shown(db):
     create(db, ID, 1, 1000)
     append(db, ID, user("x"), now=1000 + DAY)
     for call in ("rollout_append(?, '[]')", "rollout_resume(?)",
@@ -413,7 +413,7 @@ def test_shutdown_is_a_state_of_the_connection(db, path):
         assert one(db, "SELECT rollout_shutdown(?)", made) == 1
 
 
-def test_without_install(path):
+def test_every_function_says_that_rollout_is_not_installed(path):
     db = connect(path)
     for call in ("rollout_create(NULL)", f"rollout_append('{ID}', '[]')",
                  "rollout_page(1)", "rollout_flush()", f"rollout_history('{ID}')",
@@ -425,7 +425,7 @@ def test_without_install(path):
         db.execute("SELECT * FROM rollout_list(10)").fetchall()
 
 
-def test_commands_as_rows(db):
+def test_functions_can_be_called_as_rows_of_blackbox_call(db):
     call = "INSERT INTO blackbox_call VALUES (?, ?)"
     db.execute(call, ("rollout_create", json.dumps([ID])))
     db.execute("BEGIN")
@@ -461,7 +461,7 @@ def test_functions_are_for_the_top_level_only(db):
         db.execute("INSERT INTO t SELECT rollout_create(NULL)")
 
 
-def test_untrusted_schema(db):
+def test_triggers_are_refused_or_work_with_an_untrusted_schema(db):
     db.execute("PRAGMA trusted_schema = OFF")
     db.execute("CREATE TABLE t(x)")
     db.execute("CREATE VIEW v AS SELECT json_valid(x) FROM t")
@@ -480,7 +480,7 @@ def test_untrusted_schema(db):
     assert one(db, "SELECT rollout_delete(?)", ID) == 1
 
 
-def test_defensive_mode(path):
+def test_the_functions_work_in_defensive_mode(path):
     from conftest import MODULE
     out = shell(path, stdin=f"""
 .dbconfig defensive on
@@ -496,7 +496,7 @@ SELECT count(*) FROM blackbox_check;
     assert out.split()[-6:] == [ID, "1", "2", "0", "1", "0"], out
 
 
-def test_ambiguous_until_chosen(db, tmp_path):
+def test_two_schemas_are_ambiguous_until_one_is_chosen(db, tmp_path):
     db.execute("ATTACH ? AS other", (str(tmp_path / "other.db"),))
     one(db, "SELECT blackbox_install('other')")
     one(db, "SELECT blackbox_use('other')")
@@ -541,7 +541,7 @@ def test_full_disk_changes_nothing(db):
     assert append(db, ID, *big) == 20
 
 
-def test_locked_database(db, path):
+def test_a_locked_database_is_an_error_with_its_code(db, path):
     create(db)
     db.execute("PRAGMA busy_timeout = 50")
     other = connect(path)
@@ -559,7 +559,7 @@ def test_locked_database(db, path):
     assert append(db, ID, user("x")) == 1
 
 
-def test_reading_a_read_only_file(db, path):
+def test_reading_works_on_a_read_only_file(db, path):
     create(db)
     append(db, ID, user("x"))
     db.close()
@@ -579,7 +579,7 @@ def test_an_empty_payload_type_is_a_payload(db):
     assert append(db, ID, {"type": "note", "payload": {"type": ""}}, {"type": "note"}) == 1
 
 
-def test_a_violation_of_anothers_key_is_told_as_it_is(db):
+def test_a_violation_of_a_users_own_key_keeps_its_message(db):
     create(db)
     db.execute("CREATE TABLE audit(x UNIQUE)")
     db.execute("CREATE TRIGGER au AFTER INSERT ON rollout_data "
@@ -589,7 +589,7 @@ def test_a_violation_of_anothers_key_is_told_as_it_is(db):
         append(db, ID, user("b"))
 
 
-def test_shut_down_is_the_conversation_not_its_id(db):
+def test_a_new_conversation_with_the_id_of_one_that_was_shut_down_works(db):
     create(db)
     one(db, "SELECT rollout_shutdown(?)", ID)
     with pytest.raises(sqlite3.Error, match="Rollout is shut down"):
@@ -609,7 +609,7 @@ def test_fork_of_an_expired_parent_names_it(db):
 
 
 @pytest.mark.parametrize("kind", ["user", "assistant"])
-def test_deleting_takes_time_by_the_item(db, kind):
+def test_the_time_of_a_delete_grows_with_the_items_of_that_conversation_only(db, kind):
     """The number of VM steps for twice the items is at most twice as high."""
     def steps(n):
         create(db)

@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from rollout_helpers import ID, OTHER, append, create, texts, user, well
+from rollout_helpers import ID, append, create, texts, user, well
 from conftest import ROOT, connect, one, rows
 
 WRITER = f"""
@@ -134,7 +134,7 @@ def test_first_write_waits_for_another_writer(wal, path):
 
 
 @pytest.mark.parametrize("mode", ["WAL", "DELETE", "TRUNCATE", "PERSIST"])
-def test_killed_in_a_transaction(path, mode):
+def test_a_process_killed_in_a_transaction_leaves_nothing_of_it(path, mode):
     db = connect(path)
     db.execute(f"PRAGMA journal_mode = {mode}")
     one(db, "SELECT blackbox_install()")
@@ -165,7 +165,7 @@ os.kill(os.getpid(), 9)
 
 # ------------------------------------------------------------------- flush
 
-def test_flush_and_shutdown_inside_a_transaction(db):
+def test_flush_and_shutdown_are_refused_inside_a_transaction(db):
     create(db)
     db.execute("BEGIN")
     append(db, ID, user("x"))
@@ -199,7 +199,7 @@ def test_flush_leaves_settings_alone(path):
         db.close()
 
 
-def test_flush_as_a_row(path):
+def test_flush_works_as_a_row_of_blackbox_call(path):
     db = connect(path)
     one(db, "SELECT blackbox_install()")
     call = "INSERT INTO blackbox_call VALUES ('rollout_flush', NULL)"
@@ -277,7 +277,7 @@ os.write(2, b"AFTER\\n")
     assert before, "nothing was left to sync: the test shows nothing"
 
 
-def test_flush_in_a_statement_that_writes_says_no(path):
+def test_flush_is_refused_in_a_statement_that_writes(path):
     db = connect(path)
     one(db, "SELECT blackbox_install()")
     create(db)
@@ -310,7 +310,7 @@ def test_shutdown_of_a_file_that_cannot_be_written(path):
     assert one(db, "SELECT rollout_shutdown(?)", ID) == 1
 
 
-def test_what_fails_as_the_savepoint_ends_has_the_prefix(path):
+def test_an_error_at_the_end_of_the_savepoint_has_the_prefix(path):
     db = connect(path)
     one(db, "SELECT blackbox_install()")
     create(db)
@@ -337,7 +337,7 @@ while True:
 """
 
 
-def test_reads_are_of_one_moment(wal, path):
+def test_a_read_shows_a_conversation_as_one_writer_left_it(wal, path):
     writer = subprocess.Popen(
         [sys.executable, "-c", "import sys; sys.path.insert(0, %r);" % str(ROOT / "tests") + RACE,
          str(path), str(ROOT / "tests" / "rollout")], stdout=subprocess.PIPE)
@@ -361,7 +361,7 @@ def test_reads_are_of_one_moment(wal, path):
 
 
 @pytest.mark.parametrize("call", ["rollout_search_install", "rollout_search_remove"])
-def test_search_waits_its_turn(wal, path, call):
+def test_installing_and_removing_the_search_wait_for_another_writer(wal, path, call):
     if not one(wal, "SELECT count(*) FROM pragma_module_list WHERE name = 'fts5'"):
         pytest.skip("no FTS5")
     create(wal)

@@ -108,7 +108,7 @@ def test_next_cursor_only_when_there_is_more(db, rest, more):
     assert ("nextCursor" in page) == more and len(page["items"]) == 5
 
 
-def test_list_shows_what_it_should(db):
+def test_list_shows_conversations_with_a_user_message_that_have_not_expired(db):
     meta = json.dumps({"id": ID, "timestamp": "x", "cwd": "/w", "title": "T",
                        "source": {"subagent": "review"}, "cliVersion": "9",
                        "modelProvider": "p"})
@@ -251,7 +251,7 @@ def test_history_too_long_for_the_connection(db):
         db.execute("SELECT rollout_history(?)", (ID,))
 
 
-def test_ranges(db):
+def test_rollout_range_reads_both_ways_with_limits(db):
     create(db)
     append(db, ID, *[user(f"m{i}") for i in range(9)])
     one(db, "SELECT rollout_fork(?, 5, ?)", ID, OTHER)
@@ -350,7 +350,7 @@ def test_turns_taken_back_do_not_count_for_forks(db):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_turns_and_context_as_a_model_has_them(db, seed):
+def test_turns_and_context_agree_with_a_model(db, seed):
     """Random histories with forks, rollbacks and compactions, as plain lists."""
     dice = random.Random(seed)
     model = {}  # id: items, each (kind, text)
@@ -540,13 +540,13 @@ def test_search_finds_what_a_fork_of_an_expired_parent_shows(searched):
     assert [f[0] for f in find(db, "needle")] == [OTHER]
 
 
-def test_search_remove_as_a_row_says_how(searched):
+def test_search_remove_as_a_row_is_refused_and_says_how(searched):
     with pytest.raises(sqlite3.Error, match=r"call it as SELECT rollout_search_remove\(\)"):
         searched.execute("INSERT INTO blackbox_call VALUES ('rollout_search_remove', '[]')")
     assert one(searched, "SELECT rollout_search_remove()") == 1
 
 
-def test_context_takes_time_by_the_item(db):
+def test_the_time_of_a_context_grows_with_the_items_it_returns(db):
     """The number of VM steps for twice the rollbacks is at most twice as high."""
     def steps(rollout, n):
         create(db, rollout)

@@ -8,16 +8,14 @@ import sqlite3
 import pytest
 
 from rollout_helpers import ID, OTHER, append, texts, user
-from conftest import connect, one, rows
+from conftest import by_hand, connect, one, rows
 
 VERSION1 = (pathlib.Path(__file__).parent / "version1.sql").read_text()
 
 
 @pytest.fixture
 def old(path):
-    db = sqlite3.connect(path, isolation_level=None)
-    db.executescript(VERSION1)
-    db.close()
+    by_hand(path, VERSION1)
     return connect(path)
 
 

@@ -59,7 +59,7 @@ def head(db, columns, rollout=ID):
     ({"cwd": "/w", "session_meta": "{}"}, "Invalid session meta"),
     ({"source": "x", "session_meta": "{}"}, "Invalid session meta"),
 ])
-def test_insert_refuses_what_it_could_not_keep(plain, columns, message):
+def test_insert_refuses_values_that_it_could_not_keep(plain, columns, message):
     with pytest.raises(IntegrityError, match=message):
         start(plain, **columns)
     assert rows(plain, "SELECT * FROM rollouts") == []
@@ -101,7 +101,7 @@ def test_session_meta_stays_one(plain, meta):
     ("rollout_items", 3000, "Rollout expired"),
     ("rollout_log", 3000, "Rollout expired"),
 ])
-def test_time_of_an_item(plain, view, time, message):
+def test_a_time_of_an_item_that_is_not_valid_is_refused(plain, view, time, message):
     start(plain, created=1000, expires_at=2000)
     key = "rollout" if view == "rollout_items" else "rollout_id"
     sql = f"INSERT INTO {view}({key}, type, payload, timestamp) " \
@@ -171,7 +171,7 @@ def test_counters_follow_every_insert(plain):
     ("event_msg", {"type": "agent_message", "message": "x"}, 0, 0),
     ("compacted", {"type": "user_message", "message": "x"}, 0, 0),
 ])
-def test_what_counts_as_user_event_and_as_turn(
+def test_user_events_and_turns_are_counted_by_kind(
         plain, item_type, payload, is_user, is_turn):
     start(plain)
     plain.execute("INSERT INTO rollout_log(rollout_id, item) VALUES (?, ?)",
@@ -502,7 +502,7 @@ def test_cleanup_takes_what_the_due_view_lists(plain):
 
 
 @pytest.mark.parametrize("now", ["2020-01-01", "x", 1e300, 1.5, -1, b"1"])
-def test_cleanup_takes_no_time_that_is_none(plain, now):
+def test_cleanup_refuses_a_time_that_is_not_a_number(plain, now):
     start(plain)
     with pytest.raises(IntegrityError, match="Invalid time: now must be an integer"):
         plain.execute("INSERT INTO rollout_cleanup(now) VALUES (?)", (now,))
@@ -590,7 +590,7 @@ IGNORE = "INSERT OR IGNORE INTO rollout_heads(id) VALUES ('%s')" % ID
 
 @pytest.mark.parametrize("when", ["BEFORE", "AFTER"])
 @pytest.mark.parametrize("sql", [UPSERT, IGNORE])
-def test_a_trigger_may_touch_another_head(plain, when, sql):
+def test_a_users_trigger_may_update_another_conversation(plain, when, sql):
     start(plain)
     log(plain, "user_message", message="a")
     plain.execute(f"CREATE TRIGGER more {when} INSERT ON rollout_heads "

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from rollout_helpers import ID, OTHER, THIRD, append, create, texts, user, well
-from conftest import DATA, ROOT, connect, needs_data, one, rows
+from conftest import DATA, ROOT, needs_data, one, rows
 
 
 def line(kind, payload, at="2026-04-08T12:58:53.226Z"):
@@ -30,7 +30,7 @@ def exported(db, rollout=ID):
     return whole
 
 
-def test_round_trip(db):
+def test_export_and_import_return_the_same_lines(db):
     text = "\n".join([
         META, line("event_msg", '{"type":"user_message","message":"é\\u00e9 1.0e5"}'),
         line("odd_type", '{"a":1E+2,"a":[1.50,-0.0],"b":"\\/"}', "1999-12-31T23:59:59.999Z"),
@@ -89,7 +89,7 @@ def test_many_bad_lines_are_listed_up_to_100(db):
     "x\ny", line("event_msg", "{}"), line("session_meta", '{"id":"x"}'),
     line("session_meta", "[]"), "\n\n",
 ])
-def test_no_usable_session_meta(db, text):
+def test_a_file_without_a_usable_session_meta_is_refused(db, text):
     with pytest.raises(sqlite3.Error, match="Invalid rollout file"):
         load(db, text)
     assert one(db, "SELECT count(*) FROM rollout_heads") == 0
@@ -135,7 +135,7 @@ def test_lines_without_a_session_meta_or_an_id_are_refused(db):
     assert one(db, "SELECT count(*) FROM rollout_heads") == 0
 
 
-def test_both_spellings(db):
+def test_both_spellings_of_the_types_are_read(db):
     text = "\n".join([
         line("SessionMeta", '{"id":"%s","cliVersion":"2","modelProvider":"m"}' % ID),
         line("EventMsg", '{"type":"UserMessage","message":"hello"}')])
@@ -144,7 +144,7 @@ def test_both_spellings(db):
                 "FROM rollouts") == [("2", "m", "hello", 1)]
 
 
-def test_again_and_in_pieces(db):
+def test_an_import_can_be_repeated_and_done_in_pieces(db):
     text = META + "\n" + line("event_msg", '{"type":"user_message","message":"x"}')
     load(db, text)
     for args in ((), (ID,)):
@@ -163,7 +163,7 @@ def test_again_and_in_pieces(db):
     well(db)
 
 
-def test_what_the_policy_everything_keeps_comes_back(db):
+def test_an_export_with_the_policy_everything_comes_back(db):
     db.execute("INSERT INTO blackbox_settings VALUES ('rollout.policy', 'everything')")
     create(db)
     append(db, ID, {"type": "bare"}, {"type": "odd", "payload": None}, now=1000)
@@ -185,7 +185,7 @@ def test_a_session_meta_that_comes_again_in_a_file_in_pieces(db):
     well(db)
 
 
-def test_import_into_what_was_shut_down(db):
+def test_import_into_a_conversation_that_was_shut_down_is_refused(db):
     load(db, META)
     one(db, "SELECT rollout_shutdown(?)", ID)
     with pytest.raises(sqlite3.Error, match="Rollout is shut down"):
@@ -195,12 +195,12 @@ def test_import_into_what_was_shut_down(db):
 
 
 @pytest.mark.parametrize("escape", ["\\u0000", "\\ud83d"])
-def test_import_of_a_type_that_is_no_text(db, escape):
+def test_a_line_whose_type_is_not_text_is_bad(db, escape):
     assert load(db, META + '\n{"type":"a%sb","payload":1}' % escape)["errors"] == [
         {"line": 2, "reason": "no type of 1 to 100 bytes"}]
 
 
-def test_import_by_rows(db):
+def test_rollout_import_works_as_a_row_of_blackbox_call(db):
     """A file as a table of lines. A line that fails does not affect the others."""
     db.execute("CREATE TABLE lines(line TEXT)")
     db.executemany("INSERT INTO lines VALUES (?)", [
@@ -344,7 +344,7 @@ def test_a_row_imports_what_the_function_imports(db):
     well(db)
 
 
-def test_advice_for_a_second_import(db):
+def test_a_second_import_is_refused_with_advice(db):
     load(db, META)
     with pytest.raises(sqlite3.Error, match="pass an id as second argument"):
         load(db, META)

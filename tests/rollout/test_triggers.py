@@ -54,7 +54,7 @@ def test_recording_into_the_conversation_that_is_written_is_refused(db, how, beg
     "UPDATE OF turns ON rollout_heads WHEN NEW.turns > OLD.turns AND NEW.no = 1",
     "UPDATE OF last_sequence ON rollout_heads WHEN NEW.no = 1",
     "INSERT ON rollout_data WHEN NEW.id >> 32 = 1 AND NEW.id & 4294967295 > 0"])
-def test_recording_into_another_conversation(db, recursive, how, when):
+def test_a_trigger_records_into_another_conversation_or_is_refused(db, recursive, how, when):
     """It works, or it is refused. Only a trigger that SQLite never fires has no effect."""
     create(db)
     create(db, OTHER)
@@ -115,7 +115,7 @@ def test_an_error_in_another_conversation_is_not_told_of_this_one(db):
     assert ID not in str(caught.value)
 
 
-def test_a_pin_of_the_user_s_is_not_in_the_receipt(db):
+def test_rows_that_a_users_trigger_keeps_are_not_in_the_receipt(db):
     for rollout in ID, OTHER, THIRD:
         create(db, rollout, ttl=0, now=1000)
     db.execute("CREATE TRIGGER pin BEFORE DELETE ON rollout_heads WHEN OLD.no = 2 "
@@ -139,7 +139,7 @@ def test_segments_go_only_with_their_conversation(db):
 
 # ---- updates
 
-def test_an_item_without_payload_stays_nobody_s_message(db):
+def test_an_item_without_payload_cannot_become_a_message(db):
     create(db)
     db.execute("INSERT INTO rollout_items(rollout, type) VALUES (?, 'event_msg')", (ID,))
     for payload in ('{"type":"user_message","message":"hi"}', '{"role":"user"}'):
@@ -149,7 +149,7 @@ def test_an_item_without_payload_stays_nobody_s_message(db):
     well(db)
 
 
-def test_a_rollback_keeps_its_number(db):
+def test_a_rollback_cannot_change_its_number_of_turns(db):
     create(db)
     append(db, ID, user("a"), user("b"), event("thread_rolled_back", num_turns=1))
     change = "UPDATE rollout_items SET payload = ? WHERE sequence = 3"
@@ -197,7 +197,7 @@ def damage(db):
 @pytest.mark.parametrize("read", [
     "SELECT rollout_history(?)", "SELECT * FROM rollout_context(?)",
     "SELECT rollout_fork(?)", "SELECT rollout_export(?)"])
-def test_what_is_damaged_leaves_the_transaction_alone(db, read):
+def test_reading_a_damaged_item_leaves_the_transaction_open(db, read):
     create(db)
     append(db, ID, user("a"), {"type": "compacted", "payload": {"replacement_history": []}})
     damage(db)
@@ -231,7 +231,7 @@ def test_a_conversation_is_shut_down_in_its_own_file(path, tmp_path):
 
 @pytest.mark.parametrize("item", [
     r'{"type":"\ud800x","payload":{}}', r'{"type":"x\uDFFF"}', r'{"type":"\uD83D\uDE00"}'])
-def test_half_a_surrogate_is_no_type_for_plain_sql_either(db, item):
+def test_half_a_surrogate_pair_is_refused_as_a_type_in_plain_sql(db, item):
     create(db)
     db.execute("INSERT INTO blackbox_settings VALUES ('rollout.policy', 'everything')")
     with pytest.raises(sqlite3.IntegrityError, match="Invalid item format"):
@@ -257,7 +257,7 @@ def test_a_cascade_into_another_domain_has_its_own_receipt(db):
 @pytest.mark.parametrize("payload", [
     '{"type":"message","role":"user","content":[{"type":"input_text","text":%s}]}',
     '{"type":"message","role":"user","content":%s}'])
-def test_what_is_not_a_text_becomes_none(db, value, payload):
+def test_values_that_are_not_text_become_null(db, value, payload):
     create(db)
     for kind, text in (("response_item", payload % value),
                        ("event_msg", '{"type":"user_message","message":%s}' % value),
@@ -272,7 +272,7 @@ def test_what_is_not_a_text_becomes_none(db, value, payload):
 @pytest.mark.parametrize("text", [
     "<image name=foo> tag breaks my page, is it <b>valid</b>", "<image name=", "<image> x",
     "see </image>"])
-def test_only_the_tag_itself_is_no_text(db, text):
+def test_text_that_is_like_an_image_tag_is_text(db, text):
     create(db)
     append(db, ID, image(text))
     assert one(db, "SELECT text FROM rollout_texts") == text
@@ -284,7 +284,7 @@ def test_only_the_tag_itself_is_no_text(db, text):
     f"SELECT rollout_create('{OTHER}')", f"INSERT INTO rollouts(id) VALUES('{OTHER}')",
     f"INSERT INTO rollout_forks(parent, id) VALUES('{ID}', '{OTHER}')",
     f"INSERT INTO rollout_heads(id) VALUES('{OTHER}')"])
-def test_numbers_that_are_used_up_can_be_put_right(db, begin, seq, start):
+def test_the_error_of_used_up_numbers_names_the_repair(db, begin, seq, start):
     create(db)
     db.execute("UPDATE sqlite_sequence SET seq = ?", (seq,))
     db.execute(begin)
