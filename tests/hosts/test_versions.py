@@ -9,7 +9,7 @@ import versions
 from conftest import MODULE
 
 PART = ["tests/hosts/test_reopen.py", "tests/hosts/test_loading.py",
-        "tests/core/test_calls.py", "tests/evidence/test_buffer.py",
+        "tests/core/test_refused_calls.py", "tests/evidence/test_buffer.py",
         "tests/payload/test_ring.py", "tests/payload/test_kill_switch.py"]
 
 
