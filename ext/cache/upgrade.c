@@ -111,20 +111,14 @@ static void collectColumns(
   sqlite3_finalize(pStmt);
 }
 
-/* The statement of sql/cache.sql that makes the table. */
-static void appendTable(sqlite3_str *pOut) {
-  const char *zBegin =
-      strstr(bxSqlCache, "CREATE TABLE IF NOT EXISTS main.cache_items(");
-  const char *zEnd = zBegin ? strstr(zBegin, "\n);\n") : 0;
-  if (zEnd) sqlite3_str_append(pOut, zBegin, (int)(zEnd - zBegin) + 4);
-}
-
 /* The statements to run after the rows are saved. */
 static char *planReturn(BxStmts *p, BxErr *pErr) {
   sqlite3_str *pOut = sqlite3_str_new(p->bx->db);
   sqlite3_str *pList = sqlite3_str_new(p->bx->db);
   char *zList, *zOthersSql = collectOthers(p, pErr);
-  appendTable(pOut);
+  char *zTable = bxStatementOf(
+      bxSqlCache, "CREATE TABLE IF NOT EXISTS main.cache_items(", pErr);
+  sqlite3_str_appendf(pOut, "%s\n", zTable ? zTable : "");
   collectColumns(p, pOut, pList, pErr);
   zList = bxFinish(pList, pErr);
   sqlite3_str_appendf(pOut,
@@ -132,6 +126,7 @@ static char *planReturn(BxStmts *p, BxErr *pErr) {
       "%s FROM main.cache_items_moved;\n"
       "%s",
       zList ? zList : "", zList ? zList : "", zOthersSql ? zOthersSql : "");
+  sqlite3_free(zTable);
   sqlite3_free(zList);
   sqlite3_free(zOthersSql);
   return bxFinish(pOut, pErr);

@@ -210,6 +210,13 @@ static void lockSchema(BxStmts *p, BxErr *pErr) {
   }
 }
 
+char *bxStatementOf(const char *zSql, const char *zBegin, BxErr *pErr) {
+  const char *z = strstr(zSql, zBegin);
+  const char *zEnd = z ? strstr(z, "\n)") : 0;
+  assert(zEnd != 0);
+  return bxPrintf(pErr, "%.*s", (int)(strchr(zEnd, ';') - z) + 1, z);
+}
+
 void bxReturnDomains(BxCall *p, BxStmts *pStmts) {
   char *z = bxAskText(pStmts,
       "SELECT ?1 || ': ' || group_concat(domain, ', ')"

@@ -9,8 +9,6 @@
 #include "core.h"
 SQLITE_EXTENSION_INIT3
 
-#include <string.h>
-
 static const char zIsOld[] = "SELECT count(*) > 0 AND sum(name = 'age_ms') = 0"
                              " FROM pragma_table_info('retention_rules', ?1)";
 
@@ -25,14 +23,11 @@ static const char zPutBack[] =
     "DROP TABLE main.retention_rules_moved";
 
 void bxCoreUpgrade(BxStmts *p, BxErr *pErr) {
-  const char *zSql = p->bx->aDomain[0].zSql;
-  const char *zBegin, *zEnd;
   char *zTable;
   if (!bxCarries(p->bx, p->zDb, "core", pErr)) return;
   if (!bxAskOnce(p, zIsOld, pErr, "t", p->zDb)) return;
-  zBegin = strstr(zSql, "CREATE TABLE IF NOT EXISTS main.retention_rules(");
-  zEnd = strstr(zBegin, ";\n");
-  zTable = bxPrintf(pErr, "%.*s", (int)(zEnd - zBegin), zBegin);
+  zTable = bxStatementOf(p->bx->aDomain[0].zSql,
+      "CREATE TABLE IF NOT EXISTS main.retention_rules(", pErr);
   bxExec(p, zTakeOut, pErr);
   if (zTable != 0) bxExec(p, zTable, pErr);
   bxExec(p, zPutBack, pErr);

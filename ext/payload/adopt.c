@@ -27,12 +27,8 @@ static int hasTable(BxStmts *p, const char *zName, BxErr *pErr) {
 
 /* Runs the one statement of the schema that creates the ledger. */
 static void makeLedger(BxStmts *p, BxErr *pErr) {
-  const char *zBegin =
-      strstr(bxSqlPayload, "CREATE TABLE IF NOT EXISTS main.payload_ledger(");
-  const char *zEnd = zBegin ? strstr(zBegin, ");\n") : 0;
-  char *zSql =
-      zEnd ? sqlite3_mprintf("%.*s", (int)(zEnd - zBegin) + 2, zBegin) : 0;
-  if (zSql == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  char *zSql = bxStatementOf(
+      bxSqlPayload, "CREATE TABLE IF NOT EXISTS main.payload_ledger(", pErr);
   if (zSql != 0) bxExec(p, zSql, pErr);
   sqlite3_free(zSql);
 }
