@@ -1,0 +1,61 @@
+"""What CONTRIBUTING.md says of files and functions holds."""
+import re
+import subprocess
+
+import pytest
+
+from conftest import ROOT
+
+CODE = sorted([*ROOT.glob("ext/**/*.[ch]"), *ROOT.glob("tests/**/*.[ch]")])
+WRITTEN = CODE + sorted([*ROOT.glob("sql/*.sql"), *ROOT.glob("tests/**/*.py"),
+                         *ROOT.glob("bench/*.py")])
+FUNCTION = re.compile(r"^(?:[A-Za-z_][^\n;={}]*\([^;{}]*\)) \{\n.*?^\}", re.M | re.S)
+
+
+def functions(path):
+    """The texts of the functions of a C file. The declaration may take several lines."""
+    return [m.group() for m in FUNCTION.finditer(path.read_text())]
+
+
+def includes(path):
+    """The headers of the project that a file includes."""
+    return {(path.parent / name).resolve()
+            for name in re.findall(r'^#include "([^"]+)"', path.read_text(), re.M)}
+
+
+def test_no_file_has_more_than_900_lines():
+    long = {path.name: n for path in WRITTEN
+            if (n := path.read_text().count("\n")) > 900 and "version" not in path.name}
+    assert long == {}
+
+
+def test_no_function_has_more_than_51_lines():
+    found = [text for path in CODE for text in functions(path)]
+    assert len(found) > 1000
+    assert [text.split("(")[0] for text in found if text.count("\n") + 1 > 51] == []
+
+
+def test_no_header_includes_itself_through_others():
+    headers = {path.resolve(): includes(path) for path in ROOT.glob("ext/**/*.h")}
+    while headers:
+        free = [path for path, needed in headers.items() if not needed & headers.keys()]
+        assert free, sorted(path.name for path in headers)
+        for path in free:
+            del headers[path]
+
+
+@pytest.mark.parametrize("folder", sorted(p.name for p in (ROOT / "ext").iterdir() if p.is_dir()))
+def test_a_folder_includes_only_itself_and_core(folder):
+    for path in (ROOT / "ext" / folder).glob("*.[ch]"):
+        for header in includes(path):
+            assert header.parent.name in (folder, "core") or header.name == "blackbox.h", path
+
+
+def test_every_exported_symbol_begins_with_bx():
+    objects = [str(path) for path in (ROOT / "build").glob("*/*.o")
+               if path.parent.name in ("core", "payload", "evidence", "rollout", "cache")]
+    told = subprocess.run(["nm", "-g", *objects],
+                          capture_output=True, text=True, check=True).stdout
+    names = re.findall(r"^\w+ [A-TV-Z] _?(\w+)$", told, re.M)  # U: of others
+    assert len(names) > 200
+    assert [name for name in names if not name.startswith("bx")] == []
