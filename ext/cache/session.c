@@ -15,7 +15,6 @@ SQLITE_EXTENSION_INIT3
 
 #define MAX_EVICTED 1000           /* the same in sql/cache.sql */
 #define MAX_BYTES 1125899906842624 /* the highest quota, see sql/cache.sql */
-#define MAX_DAYS 2932896           /* to the year 9999 */
 
 static const char *const azCacheNoArg[] = {0};
 
@@ -309,7 +308,7 @@ static i64 daysIn(sqlite3_value *pVal, const char *zWhat, BxErr *pErr) {
   double rDay = sqlite3_value_double(pVal);
   if (pErr->rc != SQLITE_OK) return 0;
   if ((eType == SQLITE_INTEGER || eType == SQLITE_FLOAT) && rDay >= 0 &&
-      rDay <= MAX_DAYS) {
+      rDay <= 2932896) { /* to the year 9999 */
     return (i64)(rDay * BX_MS_PER_DAY);
   }
   bxRefuseArg(pErr, zWhat, "a number from 0 to 2932896", pVal);

@@ -1,6 +1,8 @@
 """Rules that are stated in several places of SQL, or in SQL and in C, are the same everywhere."""
 import re
 
+import pytest
+
 from conftest import ROOT
 
 
@@ -32,3 +34,71 @@ def test_an_id_is_made_in_the_same_way_wherever_sql_makes_one():
         found += re.findall(r"hexrandomblob4.*?hexrandomblob6", text)
     assert len(found) == 5
     assert len(set(found)) == 1, set(found)
+
+
+def found(path, pattern):
+    """What a pattern finds in a file, each once."""
+    return sorted(set(re.findall(pattern, (ROOT / path).read_text())))
+
+
+@pytest.mark.parametrize("places", [
+    # The last millisecond of the year 9999, wherever it is written.
+    [(f"sql/{name}.sql", r"\b(2534\d{11})\b") for name in
+     ("cache", "payload", "rollout", "rollout_tables")]
+    + [("ext/core/value.h", r"BX_MAX_TIME (\d+)"), ("ext/core/value.c", r"\(0 to (\d+)\)"),
+       ("ext/payload/archive.c", r"\b(2534\d{11})\b")],
+    # The bytes of a payload, and of the type of an item.
+    [("ext/rollout/rollout.h", r"ROLLOUT_MAX_PAYLOAD (\d+)"),
+     ("ext/rollout/import.c", r"payload of more than (\d+) bytes"),
+     ("sql/rollout_tables.sql", r"JSON text of at most (\d+) bytes"),
+     ("sql/rollout_tables.sql", r"AS BLOB\)\) <= (\d+)")],
+    [("ext/rollout/rollout.h", r"ROLLOUT_MAX_NAME (\d+)"),
+     ("ext/rollout/append.c", r"a type of more than (\d+) bytes"),
+     ("ext/rollout/import.c", r"no type of 1 to (\d+) bytes"),
+     ("sql/rollout_tables.sql", r"a type is text of 1 to (\d+) bytes"),
+     ("sql/rollout_tables.sql", r"length\(CAST\(type AS BLOB\)\) BETWEEN 1 AND (\d+)"),
+     ("sql/rollout.sql", r"substr\(NEW.type, 1, (\d+)\)")],
+    # The settings of a buffer.
+    [("ext/evidence/store.c", r"max_size_bytes \(1000 to (\d+)\)"),
+     ("ext/evidence/store.c", r"1, 1000\.0, (\d+)\.0"),
+     ("ext/evidence/buffer.c", r"1000 to (\d+)"),
+     ("sql/evidence_buffer.sql", r"max_size_bytes BETWEEN 1000 AND (\d+)")],
+    [("ext/evidence/store.c", r"max_screenshots \(0 to (\d+)\)"),
+     ("ext/evidence/store.c", r"1, 0\.0, (\d+)\.0"),
+     ("ext/evidence/buffer.c", r"0 to (\d+), with keep-last-n"),
+     ("sql/evidence_buffer.sql", r"max_screenshots BETWEEN 0 AND (\d+)")],
+    [("ext/evidence/store.c", r"prune_threshold \((0\.\d+) to 1\)"),
+     ("ext/evidence/store.c", r"0, (0\.\d+), 1\.0"),
+     ("ext/evidence/buffer.c", r"(0\.\d+) to 1\b"),
+     ("sql/evidence_buffer.sql", r"prune_threshold BETWEEN (0\.\d+) AND 1\b")],
+    # The window of a ring.
+    [("ext/payload/payload.h", r"BX_RING_MAX_WINDOW (\d+)"),
+     ("ext/payload/ring.c", r"window=1 to (\d+)"),
+     ("sql/payload_ring.sql", r"BETWEEN 1 AND (\d+)"),
+     ("sql/payload_ring.sql", r"not from 1 to (\d+)")],
+    # The quota that means none.
+    [("ext/cache/session.c", r"MAX_BYTES (\d+)"), ("ext/cache/session.c", r'NO_QUOTA "(\d+)"'),
+     ("sql/cache.sql", r"\b(1125\d{12})\b")],
+    # The days that a clean-up may be given.
+    [("ext/cache/session.c", r"rDay <= (\d+)"), ("ext/cache/session.c", r"from 0 to (\d+)\"")],
+], ids=["time", "payload", "type", "buffer size", "screenshots", "threshold", "window", "quota",
+        "days"])
+def test_a_limit_is_the_same_wherever_it_is_written(places):
+    told = {place: found(*place) for place in places}
+    assert all(len(values) == 1 for values in told.values()), told
+    assert len({values[0] for values in told.values()}) == 1, told
+
+
+def test_only_core_adds_to_the_receipt_of_a_minute():
+    """The others insert into the view retention_note."""
+    for path in ROOT.glob("sql/*.sql"):
+        text = re.sub(r"--.*", "", path.read_text())
+        adds = re.findall(r"INSERT INTO retention_log\([^)]*\bminute\b", text)
+        assert len(adds) == (path.name == "core.sql"), path.name
+        assert path.name == "core.sql" or "retention_log_minute" not in text
+
+
+def test_one_statement_counts_what_the_policy_drops():
+    texts = [path.read_text() for path in [*ROOT.glob("sql/*.sql"), *ROOT.glob("ext/*/*.c")]]
+    assert sum(text.count("INTO rollout_drops") + text.count("INTO main.rollout_drops")
+               for text in texts) == 1
