@@ -170,7 +170,7 @@ FOUND = [
 
 @pytest.mark.parametrize("damage, found", FOUND, ids=lambda x: getattr(x, "__name__", ""))
 @pytest.mark.parametrize("kind", ["own", "adopted"])
-def test_check_finds(tmp_path, damage, found, kind):
+def test_check_finds_each_change_that_sql_cannot_stop(tmp_path, damage, found, kind):
     path = tmp_path / "found.db"
     make(path, kind)
     db = connect(path)
@@ -188,7 +188,7 @@ NEED_HASH = (forge_body, forge_time, edit_file)
 
 @pytest.mark.parametrize("damage, found", [f for f in FOUND if f[0] not in NEED_HASH],
                          ids=lambda x: getattr(x, "__name__", ""))
-def test_check_finds_beside_pins_without_hash(tmp_path, damage, found):
+def test_check_finds_the_same_beside_pins_without_a_hash(tmp_path, damage, found):
     """Pins that a program without the module set, until the next call of the module."""
     path = tmp_path / "plain.db"
     db = sqlite3.connect(path, isolation_level=None)
@@ -208,7 +208,7 @@ def test_check_finds_beside_pins_without_hash(tmp_path, damage, found):
 
 
 @pytest.mark.parametrize("damage", [unique_index, column])
-def test_install_guards_what_came_later(tmp_path, damage):
+def test_install_guards_columns_and_indexes_that_came_later(tmp_path, damage):
     path = tmp_path / "later.db"
     make(path, "own")
     db = connect(path)

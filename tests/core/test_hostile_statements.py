@@ -65,7 +65,7 @@ def statements(kind):
 @pytest.mark.parametrize("module", [0, 1])
 @pytest.mark.parametrize("recursive", [0, 1])
 @pytest.mark.parametrize("begin", ["", "BEGIN"])
-def test_no_single_statement(made, fresh, module, recursive, begin):
+def test_no_single_statement_changes_pinned_rows(made, fresh, module, recursive, begin):
     db = connection(fresh, module, recursive)
     before = guarded(db)
     assert len(before[0]) == 3 and len(before[1]) == 4
@@ -85,7 +85,7 @@ def test_no_single_statement(made, fresh, module, recursive, begin):
 
 
 @pytest.mark.parametrize("module", [0, 1])
-def test_no_single_statement_that_is_committed(made, fresh, module):
+def test_no_single_statement_that_is_committed_changes_pinned_rows(made, fresh, module):
     """The statements one after the other in autocommit: each may use the results of those
     before."""
     db = connection(fresh, module, 0)
@@ -107,7 +107,7 @@ def test_no_single_statement_that_is_committed(made, fresh, module):
                                       "purpose", "created_at")),
     *((c, "payload_ledger") for c in ("id", "hash", "actor", "reason", "event_id")),
     *((c, "retention_log") for c in ("domain", "rule"))])
-def test_no_incremental_write(fresh, column, table):
+def test_no_incremental_blob_write_changes_pinned_rows(fresh, column, table):
     db = sqlite3.connect(fresh, isolation_level=None)
     db.execute("DELETE FROM event_payloads WHERE id = 'mine0'")  # for a receipt
     rowid = one(db, f"SELECT max(rowid) FROM {table} WHERE typeof({column}) = 'text'")

@@ -160,7 +160,7 @@ TRICKS = {
 @pytest.mark.parametrize("trick", TRICKS)
 @pytest.mark.parametrize("begin", ["", "BEGIN"])
 @pytest.mark.parametrize("recursive", [0, 1])
-def test_no_trick(fresh, trick, begin, recursive):
+def test_no_sequence_of_statements_changes_pinned_rows(fresh, trick, begin, recursive):
     db = connection(fresh, 1, recursive)
     before = guarded(db)
     db.execute(begin)
