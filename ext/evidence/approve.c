@@ -130,8 +130,8 @@ void bxEvSlim(BxCall *p) {
 /* clang-format off */
 #define MEMBER(key, path) "coalesce(',\"" key "\":' || (v -> '" path "'), '')"
 #define SQL_TEXT(key) MEMBER(key, "$.metadata." key)
-#define SQL_NUMBER SQL_TEXT
-#define SQL_OBJECT SQL_TEXT
+#define SQL_NUMBER(key) SQL_TEXT(key)
+#define SQL_OBJECT(key) SQL_TEXT(key)
 #define SQL_SHORT_TEXT(key)                                                    \
   "coalesce(',\"" key "\":' || nullif(v -> '$.metadata." key "', 'null'), '')"
 #define AS_SQL(key, kind) " || " SQL_##kind(key)
@@ -235,7 +235,7 @@ static const char zDoc[] =
 #define TEXT(path) "('" path "', 'text', 'text')"
 #define NUMBER(path) "('" path "', 'integer real', 'a number')"
 #define OBJECT(path) "('" path "', 'object', 'an object')"
-#define SHORT_TEXT TEXT
+#define SHORT_TEXT(path) TEXT(path)
 #define AS_MEMBER(key, kind) ", " kind("$.metadata." key)
 #define AS_VISION(key, kind)                                                   \
   ", " kind("$.visionData." key) ", " kind("$.evidence.vision." key)
