@@ -4,7 +4,7 @@ import sqlite3
 
 import pytest
 
-from conftest import connect, one, protects, rows, shell
+from conftest import connect, one, overwrite_pages, protects, rows, shell
 
 QUERIES = {
     "by event, newest first":
