@@ -112,14 +112,13 @@ static int marksMustWait(const BxErr *pErr) {
 static void marksWrite(CacheMarks *p, BxStmts *pHome, BxErr *pErr) {
   sqlite3 *db = pHome->bx->db;
   int eState = sqlite3_txn_state(db, pHome->zDb);
+  int bAlone = sqlite3_get_autocommit(db);
   if (marksForbidden(pHome, pErr)) {
     marksEmpty(p);
-  } else if (eState != SQLITE_TXN_WRITE && !sqlite3_get_autocommit(db)) {
-    return;
-  } else if (eState == SQLITE_TXN_WRITE || p->zFile == 0 ||
-             bxIsWal(pHome, pErr)) {
+  } else if (eState == SQLITE_TXN_WRITE ||
+             (bAlone && (p->zFile == 0 || bxIsWal(pHome, pErr)))) {
     marksPutHere(p, pHome, pErr);
-  } else if (eState == SQLITE_TXN_NONE) {
+  } else if (bAlone && eState == SQLITE_TXN_NONE) {
     marksPutAside(p, pErr);
   } else {
     return;

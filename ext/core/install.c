@@ -213,8 +213,9 @@ static void lockSchema(BxStmts *p, BxErr *pErr) {
 char *bxStatementOf(const char *zSql, const char *zBegin, BxErr *pErr) {
   const char *z = strstr(zSql, zBegin);
   const char *zEnd = z ? strstr(z, "\n)") : 0;
+  if (zEnd != 0) zEnd = strchr(zEnd, ';');
   assert(zEnd != 0);
-  return bxPrintf(pErr, "%.*s", (int)(strchr(zEnd, ';') - z) + 1, z);
+  return zEnd ? bxPrintf(pErr, "%.*s", (int)(zEnd - z) + 1, z) : 0;
 }
 
 void bxReturnDomains(BxCall *p, BxStmts *pStmts) {

@@ -135,11 +135,14 @@ static void push(Look *p, int bObject) {
   assert(p->nDepth >= 0 && p->nDepth < MAX_DEPTH);
   p->nDepth++;
   mBit = (sqlite3_uint64)1 << p->nDepth % 64;
+  /* The bits of levels that are not open have any value. */
+  /* NOLINTBEGIN(clang-analyzer-core.uninitialized.Assign) */
   if (bObject) {
     p->mObject[p->nDepth / 64] |= mBit;
   } else {
     p->mObject[p->nDepth / 64] &= ~mBit;
   }
+  /* NOLINTEND(clang-analyzer-core.uninitialized.Assign) */
 }
 
 /* The opening of a level, or the whole of an empty one. */
@@ -200,7 +203,8 @@ static char *putEscape(char *zOut, unsigned char c) {
     *zOut++ = zLetter[z - zShort];
     return zOut;
   }
-  memcpy(zOut, "u00", 3);
+  zOut[0] = 'u';
+  zOut[1] = zOut[2] = '0';
   zOut[3] = "0123456789abcdef"[c >> 4];
   zOut[4] = "0123456789abcdef"[c & 15];
   return zOut + 5;

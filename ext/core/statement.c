@@ -140,7 +140,7 @@ void bxStmtSet(BxStmts *p, const char *const *azTemplate, int n,
     sqlite3_stmt **apStmt, BxErr *pErr) {
   int aEntry[BX_STMT_SET] = {0};
   int i;
-  memset(apStmt, 0, (size_t)n * sizeof(apStmt[0]));
+  for (i = 0; i < n; i++) apStmt[i] = 0;
   if (pErr->rc == SQLITE_OK && p->zTable == 0) bxAnchor(p->bx, pErr);
   if (pErr->rc != SQLITE_OK) return;
   for (i = 0; i < n; i++) {

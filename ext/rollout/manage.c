@@ -10,7 +10,7 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-#define PERMANENT -1
+#define PERMANENT (-1)
 
 /* Reads a number of days, or 'permanent'. Returns the time of the expiry. */
 static i64 readTtl(sqlite3_value *pVal, i64 iNow, BxErr *pErr) {
