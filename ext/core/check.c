@@ -51,13 +51,13 @@ static void differs(BxStmts *p, void *pArg, const BxObject *pObject) {
   if (pObject->eState >= BX_FITS) return;
   if (pObject->bLost) {
     bxProblem((BxProblems *)pArg, pObject->zName,
-        "table is %s; save the rows that can be read, DROP TABLE %s, and "
-        "create it again",
-        bThere ? "not as it was made" : "missing", p->zTable);
+        "table %s; save the rows that can be read, DROP TABLE %s, and create "
+        "it again",
+        bThere ? "was changed" : "is missing", p->zTable);
   } else if (p->zTable != 0 && sqlite3_stricmp(p->zDb, "temp") == 0) {
     bxProblem((BxProblems *)pArg, pObject->zName,
-        "%s is %s; use ALTER TABLE %s RENAME, which creates it again",
-        pObject->zType, bThere ? "not as it was made" : "missing", p->zTable);
+        "%s %s; use ALTER TABLE %s RENAME, which creates it again",
+        pObject->zType, bThere ? "was changed" : "is missing", p->zTable);
   } else {
     bxProblem((BxProblems *)pArg, pObject->zName,
         bThere ? "%s%s%s differs from what blackbox_install() makes; run "

@@ -65,8 +65,8 @@ void bxAnchor(Bx *bx, BxErr *pErr) {
   sqlite3_finalize(bxPlain(bx->db, "SELECT 1 FROM blackbox_call", pErr));
   if (!bx->bAnchored) {
     bxFail(pErr, SQLITE_MISUSE,
-        "MisuseError: a table named blackbox_call hides that of blackbox; "
-        "rename it");
+        "MisuseError: a table named blackbox_call hides the table of blackbox "
+        "that has this name; rename the other table");
   }
 }
 

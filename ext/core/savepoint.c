@@ -81,9 +81,9 @@ static void undo(BxStmts *p) {
   }
 }
 
-/* Prepares all that may be needed, so that an undo need not. Returns SAVEPOINT.
-** SQLite tells of a statement only when it runs that it had to be prepared anew;
-** then so must the others be. */
+/* Prepares everything that may be needed, because an undo may not be able to.
+** Returns SAVEPOINT. A probe is run to learn whether SQLite had to prepare it
+** again; in that case the statement that rolls back is prepared again, too. */
 static sqlite3_stmt *prepareAll(BxStmts *p, BxErr *pErr) {
   static const char *const az[] = {
       zSavepointBegin, zProbe, zRelease, zRollbackTo, zRollback, zAbort};

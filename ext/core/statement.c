@@ -1,13 +1,14 @@
 /*
 ** statement.c: SQL templates and the statements kept for them.
 **
-** Preparing costs as much as running, so statements are kept across
-** transactions. Two things make that safe in any host. They belong to a
-** virtual table object (or, for functions, to the one behind blackbox_call),
-** which SQLite lets go before it asks whether statements are still open. And
-** a host that finalizes every statement of its connection, before it closes or
-** whenever it likes, takes ours too: so before each use, and before finalizing,
-** a statement is looked up in SQLite's own list.
+** To prepare a statement takes as long as to run it, so statements are kept
+** across transactions. Two things make that safe in every host:
+**   - A kept statement belongs to the object of a virtual table. For functions
+**     that is the object of blackbox_call. When a connection closes, SQLite
+**     disconnects these objects before it tests whether statements are open.
+**   - A host may finalize all statements of its connection at any time, kept
+**     ones among them. So a kept statement is looked up in SQLite's list of
+**     statements before each use, and before it is finalized.
 */
 #include "core.h"
 SQLITE_EXTENSION_INIT3
@@ -18,7 +19,7 @@ SQLITE_EXTENSION_INIT3
 struct BxStmt {
   const char *zTemplate; /* its key */
   char *zSql;            /* the text after bxExpand() */
-  sqlite3_stmt *pStmt;   /* NULL when lost or not prepared */
+  sqlite3_stmt *pStmt;   /* NULL if it is not prepared, or was finalized */
 };
 
 static int isNameChar(char c) {
@@ -58,8 +59,8 @@ void bxStmtsInit(
   if (zTable != 0) p->zTable = bxPrintf(pErr, "%s", zTable);
 }
 
-/* Forgets those of n entries whose statements the host has finalized behind our
-** back: one look at SQLite's list. */
+/* Forgets those of n entries whose statements the host has finalized. Reads
+** SQLite's list of statements once. */
 static void findKept(BxStmts *p, const int *aEntry, int n) {
   sqlite3_stmt *pHost = 0;
   unsigned mLost = 0;
@@ -130,8 +131,8 @@ static sqlite3_stmt *readyEntry(
     bxFailDb(pErr, p->bx->db, rc);
   } else if (sqlite3_stmt_busy(pEntry->pStmt)) {
     bxFail(pErr, SQLITE_MISUSE,
-        "MisuseError: this call was made from inside itself, by a trigger "
-        "that its own writes fire; take the trigger off");
+        "MisuseError: this function was called again by a trigger that its own "
+        "writes fire; drop that trigger");
   }
   return pErr->rc == SQLITE_OK ? pEntry->pStmt : 0;
 }

@@ -110,7 +110,7 @@ static void expectHeld(EvBuffer *p, const EvState *pState, BxErr *pErr) {
       "ValidationError: max_screenshots is used only with retention_policy "
       "'keep-last-n', and %s has another policy; set the policy too: "
       "retention_policy='keep-last-n' in CREATE VIRTUAL TABLE, or INSERT INTO "
-      "\"%w\"(\"%w\", value) VALUES('retention_policy', 'keep-last-n') before",
+      "\"%w\"(\"%w\", value) VALUES('retention_policy', 'keep-last-n') first",
       p->base.stmts.zTable, p->base.stmts.zTable, p->base.stmts.zTable);
 }
 

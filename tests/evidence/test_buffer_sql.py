@@ -152,5 +152,5 @@ def test_the_check_names_what_contradicts(rec, path):
 def test_a_table_that_was_altered_is_named(rec, path):
     by_hand(path, "ALTER TABLE rec_gone ADD COLUMN more")
     assert rows(rec, "SELECT object, problem FROM blackbox_check") == [
-        ("rec_gone", "table is not as it was made; save the rows that can be read, DROP TABLE rec, and "
+        ("rec_gone", "table was changed; save the rows that can be read, DROP TABLE rec, and "
                      "create it again")]
