@@ -24,7 +24,7 @@ struct Bx {
   int nWhole;    /* VM steps of a complete SAVEPOINT */
   int nDomain;   /* entries in aDomain and aSlot */
   const BxDomain *aDomain;
-  BxSlot *aSlot;             /* behind this structure */
+  BxSlot *aSlot;             /* after this structure */
   char *zUse;                /* schema chosen by blackbox_use(), or NULL */
   BxStmts *pStmts;           /* one for each schema in use */
   BxVtab *pVtabs;            /* the connected virtual tables of blackbox */

@@ -72,7 +72,7 @@ static void makeRules(BxVtab *p, BxErr *pErr) {
   runModel(p, MAKE " AND type IN ('view', 'trigger') ORDER BY rowid", 0, pErr);
 }
 
-/*------------------------------------------------------------- put right ----*/
+/*---------------------------------------------------------------- repair ----*/
 
 /* The comparison of all objects, and its result. */
 typedef struct Mending {

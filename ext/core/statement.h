@@ -41,7 +41,7 @@ sqlite3_stmt *bxStmt(BxStmts *p, const char *zTemplate, BxErr *pErr);
 #define BX_STMT_SET 8
 void bxStmtSet(BxStmts *p, const char *const *azTemplate, int n,
     sqlite3_stmt **apStmt, BxErr *pErr);
-/* Finalizes the kept statement of a template: the next use prepares it anew. */
+/* Finalizes the kept statement of a template: the next use prepares it again. */
 void bxStmtForget(BxStmts *p, const char *zTemplate);
 /* Prepares SQL that is not a template. The caller finalizes the statement. */
 sqlite3_stmt *bxPlain(sqlite3 *db, const char *zSql, BxErr *pErr);
@@ -76,16 +76,17 @@ void bxDo(
 ** with parameters as for bxBind(). */
 i64 bxAsk(
     BxStmts *p, const char *zTemplate, BxErr *pErr, const char *zTypes, ...);
-/* The same with a statement that is not kept; then without parameters. */
+/* The same with a statement that is not kept. */
 i64 bxAskOnce(
     BxStmts *p, const char *zTemplate, BxErr *pErr, const char *zTypes, ...);
+/* The same without parameters. */
 i64 bxNumber(BxStmts *p, const char *zTemplate, BxErr *pErr);
 /* The text there, to sqlite3_free(); NULL when there is none. */
 char *bxAskText(
     BxStmts *p, const char *zTemplate, BxErr *pErr, const char *zTypes, ...);
 /* A query on a JSON text, its ?1, which it frees. */
 sqlite3_stmt *bxJsonRows(Bx *bx, const char *zSql, char *zOwned, BxErr *pErr);
-/* Runs SQL that is no template, and frees it. */
+/* Runs SQL that is not a template, and frees it. */
 void bxExecPlain(Bx *bx, char *zOwned, BxErr *pErr);
 /* Runs a template of one or several statements that are not kept. */
 void bxExec(BxStmts *p, const char *zTemplate, BxErr *pErr);

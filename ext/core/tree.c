@@ -131,7 +131,7 @@ static int isHalf(int c) {
   return c >= 0xd800 && c < 0xe000;
 }
 
-/* The character that the escape at *pz represents; *pz moves behind it. */
+/* The character that the escape at *pz represents; *pz moves after it. */
 static int readEscape(const char **pz) {
   static const char zLetter[] = "bfnrt", zMeant[] = "\b\f\n\r\t";
   const char *z = *pz, *zFound;
@@ -159,7 +159,7 @@ static void appendUtf8(sqlite3_str *pOut, int c) {
   sqlite3_str_append(pOut, z, n);
 }
 
-/* A character as it stands in a JSON string. */
+/* Appends a character in the form that a JSON string needs. */
 static void appendInJson(sqlite3_str *pOut, int c) {
   char zEscape[BX_JSON_ROOM + 2], zChar[1];
   if (isHalf(c)) {

@@ -172,7 +172,8 @@ sqlite3_stmt *bxRolloutContext(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 /* search.c */
 /* What rollout_search_install() makes, in the order in which it is dropped. */
 #define BX_ROLLOUT_SEARCH                                                      \
-  "rollout_fts_insert,rollout_fts_update,rollout_fts_delete,rollout_fts"
+  "rollout_fts_insert,rollout_fts_update,rollout_fts_delete,rollout_fts,"      \
+  "rollout_spoken"
 void bxRolloutSearchInstall(BxCall *p);
 void bxRolloutSearchRemove(BxCall *p);
 sqlite3_stmt *bxRolloutSearch(Bx *bx, sqlite3_value **apArg, BxErr *pErr);

@@ -1,9 +1,8 @@
 /*
 ** search.c: full-text search over what users and assistants said.
 **
-** It is installed on request, because every host that writes afterwards needs
-** FTS5 with the trigram tokenizer. rollout_search_install() creates the table
-** rollout_fts, three triggers that keep it exact, and fills it. A query is a
+** rollout_search_install() runs sql/rollout_search.sql, which creates and fills
+** the index rollout_fts, with three triggers that keep it exact. A query is a
 ** literal text of at least 3 characters, in upper or lower case. An item that
 ** forks share is found once: in the conversation that wrote it or, if that was
 ** deleted or has expired, in the oldest fork.
@@ -13,39 +12,14 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-/* A message is indexed once, though some recorders write it twice in a row, as
-** an item and as an event. */
-#define SPOKEN(texts)                                                          \
-  "SELECT x.id, x.text FROM " texts " AS x WHERE x.text <> '' AND NOT EXISTS " \
-  "(SELECT 1 FROM " texts " AS y WHERE y.id = x.id - 1 "                       \
-  "AND y.source <> x.source AND y.role = x.role AND y.text = x.text)"
-/* clang-format off */
-#define INDEX_NEW(id)                                                          \
-  "INSERT INTO rollout_fts(rowid, text) " SPOKEN("rollout_texts")              \
-  " AND x.id = " id "; "
-
-static const char zSearchInstall[] =
-    "CREATE VIRTUAL TABLE IF NOT EXISTS main.rollout_fts "
-    "USING fts5(text, tokenize = 'trigram');"
-    "CREATE TRIGGER IF NOT EXISTS main.rollout_fts_insert "
-    "AFTER INSERT ON rollout_data BEGIN "
-    INDEX_NEW("NEW.id") "END;"
-    "CREATE TRIGGER IF NOT EXISTS main.rollout_fts_update "
-    "AFTER UPDATE OF payload ON rollout_data BEGIN "
-    "DELETE FROM rollout_fts WHERE rowid IN (NEW.id, NEW.id + 1); "
-    INDEX_NEW("NEW.id") INDEX_NEW("NEW.id + 1") "END;"
-    "CREATE TRIGGER IF NOT EXISTS main.rollout_fts_delete "
-    "AFTER DELETE ON rollout_data BEGIN "
-    "DELETE FROM rollout_fts WHERE rowid = OLD.id; END;"
-    "DELETE FROM main.rollout_fts;"
-    "INSERT INTO main.rollout_fts(rowid, text) " SPOKEN("main.rollout_texts");
-/* clang-format on */
+extern const char bxSqlRolloutSearch[]; /* sql/rollout_search.sql */
 
 static const char zSearchRemove[] =
     "DROP TRIGGER IF EXISTS main.rollout_fts_insert;"
     "DROP TRIGGER IF EXISTS main.rollout_fts_update;"
     "DROP TRIGGER IF EXISTS main.rollout_fts_delete;"
-    "DROP TABLE IF EXISTS main.rollout_fts";
+    "DROP TABLE IF EXISTS main.rollout_fts;"
+    "DROP VIEW IF EXISTS main.rollout_spoken";
 
 /* The first statement writes, so that it waits for other writers. */
 static const char zLock[] = "UPDATE main.rollout_act SET id = id";
@@ -75,7 +49,7 @@ void bxRolloutSearchInstall(BxCall *p) {
   if (pHome == 0) return;
   bxExec(pHome, zLock, &p->err);
   pHold = bxHold(p->bx, &p->err);
-  bxExec(pHome, zSearchInstall, &p->err);
+  bxExec(pHome, bxSqlRolloutSearch, &p->err);
   bxLetGo(p->bx, pHold, &p->err);
   explainHost(&p->err);
   bxReturnInt(
