@@ -5,7 +5,7 @@ import sqlite3
 
 import pytest
 
-from conftest import ROOT, connect, one, rows
+from conftest import ROOT, connect, one, rows, shell
 from hostile_helpers import PUT, guarded, make, refused_without_journal
 
 GUARD = "SELECT sql FROM sqlite_schema WHERE name = '{}'"
@@ -50,6 +50,36 @@ def forget_pin(db):
     with without(db, "payload_ledger_delete", "payload_delete_check"):
         db.execute("DELETE FROM payload_ledger WHERE id = 'victim'")
         db.execute("DELETE FROM event_payloads WHERE id = 'victim'")
+
+
+def delete_without_triggers(db):
+    path = rows(db, "PRAGMA database_list")[0][2]
+    told = shell("-batch", path, stdin=".dbconfig enable_trigger off\n"
+                 "DELETE FROM event_payloads WHERE id = 'victim';")
+    assert "off" in told and "Error" not in told
+
+
+def blind_views(db):
+    """The guards read them. Without them, every write is refused."""
+    names = ("payload_unpins", "payload_pins")
+    made = [one(db, GUARD.format(name)) for name in names]
+    guards = rows(db, "SELECT sql FROM sqlite_schema WHERE type = 'trigger' "
+                  "AND tbl_name IN (?, ?)", *names)
+    for name in names:
+        db.execute(f"DROP VIEW {name}")
+        with pytest.raises(sqlite3.OperationalError, match="no such table"):
+            db.execute("DELETE FROM event_payloads WHERE id = 'victim'")
+    db.execute("CREATE VIEW payload_pins AS SELECT pin, id, hash, columns FROM payload_ledger "
+               "WHERE 0")
+    db.execute("CREATE VIEW payload_unpins AS SELECT id AS payload_id FROM payload_ledger")
+    db.execute("UPDATE event_payloads SET pinned = 0 WHERE id = 'victim'")
+    db.execute("DELETE FROM event_payloads WHERE id = 'victim'")
+    db.execute("DROP VIEW payload_pins")
+    db.execute("DROP VIEW payload_unpins")
+    for sql in reversed(made):
+        db.execute(sql)
+    for sql, in guards:
+        db.execute(sql)
 
 
 def make_ledger_again(db):
@@ -149,6 +179,8 @@ FOUND = [
     (forge_time, "row pinned is pinned and was changed"),
     (remove, "row victim was pinned and is gone"),
     (unpin_in_place, "row victim is pinned here, but has another pinned"),
+    (delete_without_triggers, "row victim was pinned and is gone"),
+    (blind_views, "row victim was pinned and is gone"),
     (forget_pin, "entries were removed"),
     (make_ledger_again, "of other tokens: entries were removed"),
     (make_all_again, "blackbox_ledgers counted"),
@@ -205,6 +237,45 @@ def test_check_finds_the_same_beside_pins_without_a_hash(tmp_path, damage, found
     damage(db)
     told = [r[2] for r in rows(db, "SELECT * FROM blackbox_check")]
     assert any(re.search(found, problem) for problem in told), told
+
+
+def test_a_trigger_that_skips_ours_can_hide_the_delete_of_a_row_that_is_not_pinned(tmp_path):
+    make(tmp_path / "skip.db", "own")
+    db = connect(tmp_path / "skip.db")
+    before = guarded(db)
+    db.execute("CREATE TEMP TRIGGER theirs_t AFTER DELETE ON main.event_payloads "
+               "BEGIN SELECT RAISE(IGNORE); END")
+    db.execute("DELETE FROM event_payloads WHERE id = 'mine0'")
+    with pytest.raises(sqlite3.IntegrityError, match="PinnedError"):
+        db.execute("DELETE FROM event_payloads")
+    assert guarded(db) == before
+    assert one(db, "SELECT count(*) FROM retention_log") == 0
+    assert [r[2] for r in rows(db, "SELECT * FROM blackbox_check")] == [
+        "temp trigger theirs_t does not belong to blackbox, and can bypass the guards of this "
+        "table; drop it"]
+
+
+@pytest.mark.parametrize("kind", ["own", "adopted"])
+@pytest.mark.parametrize("value", [None, 0, 1, ""])
+def test_pinned_rows_hold_when_a_program_redefines_functions(tmp_path, kind, value):
+    make(tmp_path / "own.db", kind)
+    db = sqlite3.connect(tmp_path / "own.db", isolation_level=None)
+    before = guarded(db)[0]
+    for name in ("coalesce", "typeof", "length", "changes", "max", "min", "instr", "trim",
+                 "ltrim", "unicode", "char", "julianday", "hex", "randomblob", "random"):
+        db.create_function(name, -1, lambda *_: value)
+    for statement in ("DELETE FROM event_payloads", "UPDATE event_payloads SET pinned = 0",
+                      "UPDATE event_payloads SET request_body = 'x'",
+                      "REPLACE INTO event_payloads(id, event_id, agent_id, purpose) "
+                      "VALUES('victim', 'x', 'x', 'archive')",
+                      "UPDATE OR REPLACE event_payloads SET id = 'victim' WHERE id = 'mine0'",
+                      "DELETE FROM payload_ledger"):
+        try:
+            db.execute(statement)
+        except sqlite3.Error:
+            pass
+    db.close()
+    assert guarded(connect(tmp_path / "own.db"))[0] == before
 
 
 @pytest.mark.parametrize("damage", [unique_index, column])
