@@ -410,8 +410,7 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.payload_ledger_added
 AFTER INSERT ON payload_ledger
 BEGIN
-  UPDATE payload_state SET entries = entries + 1, digest = digest + NEW.token
-   WHERE one = 1;
+  UPDATE payload_state SET entries = entries + 1, digest = digest + NEW.token;
   SELECT RAISE(ABORT, 'MisuseError: a trigger on payload_state prevents the ledger from being counted; drop the trigger')
    WHERE changes() = 0;
   UPDATE blackbox_ledgers SET entries = entries + 1, digest = digest + NEW.token
@@ -424,7 +423,7 @@ CREATE TRIGGER IF NOT EXISTS main.payload_ledger_closed
 AFTER UPDATE OF at ON payload_ledger
 WHEN OLD.at IS NULL AND NEW.at IS NOT NULL
 BEGIN
-  UPDATE payload_state SET closed = closed + 1 WHERE one = 1;
+  UPDATE payload_state SET closed = closed + 1;
   SELECT RAISE(ABORT, 'MisuseError: a trigger on payload_state prevents the ledger from being counted; drop the trigger')
    WHERE changes() = 0;
   UPDATE blackbox_ledgers SET closed = closed + 1 WHERE domain = 'payload';
@@ -441,14 +440,6 @@ WHEN NOT coalesce(
            AND NEW.digest = OLD.digest), 0)
 BEGIN
   SELECT RAISE(ABORT, 'PinnedError: the length of the ledger is written by triggers only and cannot be changed');
-END;
-
--- (Not UPDATE OF one: SQLite does not fire such a trigger for SET rowid.)
-CREATE TRIGGER IF NOT EXISTS main.payload_state_stay
-BEFORE UPDATE ON payload_state
-WHEN NEW.one IS NOT OLD.one
-BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: payload_state has one row, which stays');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_state_insert
