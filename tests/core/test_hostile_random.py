@@ -1,0 +1,109 @@
+"""Triggers of a user, at random: on every table that a guard reads or writes, with every kind of
+hostile statement in them, while other hostile statements run. Pinned rows and their records stay,
+and each pin keeps its row."""
+import os
+import random
+import sqlite3
+
+import pytest
+
+from conftest import connect, rows
+from hostile_helpers import fresh, guarded, made  # noqa: F401
+
+NOW = "CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)"
+TABLES = ("event_payloads", "payload_ledger", "payload_state", "blackbox_ledgers",
+          "retention_log", "blackbox_settings", "blackbox_probe")
+TIMES = [f"{when} {verb}" for when in ("BEFORE", "AFTER")
+         for verb in ("INSERT", "UPDATE", "DELETE")]
+PUT = "INTO event_payloads({}event_id, agent_id, purpose) {}"
+HOSTILE = [
+    "DELETE FROM event_payloads", "UPDATE event_payloads SET pinned = 1 - pinned",
+    "UPDATE event_payloads SET pinned = 0 WHERE id = 'victim'",
+    "UPDATE event_payloads SET request_body = 'x', pinned = 1 WHERE id = 'victim'",
+    "UPDATE event_payloads SET purpose = 'archive', pinned = 0",
+    "UPDATE event_payloads SET purpose = 'evidence' WHERE id = 'mine1'",
+    "UPDATE event_payloads SET id = NULL", "UPDATE event_payloads SET rowid = -1 "
+    "WHERE id = 'mine1'", "UPDATE event_payloads SET id = 'late' WHERE id = 'mine1'",
+    "UPDATE OR REPLACE event_payloads SET id = 'victim' WHERE id = 'mine1'",
+    "UPDATE OR REPLACE event_payloads SET pinned = 1 WHERE id = 'mine0'",
+    "UPDATE OR IGNORE event_payloads SET pinned = 1, size_bytes = 9 WHERE id = 'mine0'",
+    "UPDATE event_payloads SET event_id = 'E1', agent_id = 'a', kill_switch_event_id = 'k1' "
+    "WHERE id = 'mine1'",
+    "REPLACE " + PUT.format("id, ", "VALUES('victim', 'x', 'x', 'archive')"),
+    "REPLACE " + PUT.format("rowid, id, ", "SELECT rowid, 'new', 'x', 'x', 'archive' "
+                            "FROM event_payloads WHERE id = 'victim'"),
+    "REPLACE " + PUT.format("kill_switch_event_id, ", "VALUES('k1', 'e1', 'a', 'evidence')"),
+    "INSERT OR IGNORE " + PUT.format("id, ", "VALUES('victim', 'x', 'x', 'evidence')"),
+    "INSERT " + PUT.format("id, ", "VALUES('fresh', 'e9', 'x', 'evidence')"),
+    "INSERT INTO event_payloads SELECT * FROM event_payloads WHERE true "
+    "ON CONFLICT(id) DO UPDATE SET pinned = 0",
+    f"UPDATE payload_ledger SET at = {NOW}, actor = 'a', reason = NULL WHERE id = 'victim'",
+    "UPDATE payload_ledger SET id = 'mine1' WHERE id = 'victim'",
+    "UPDATE OR REPLACE payload_ledger SET pin = (SELECT pin FROM payload_ledger "
+    "WHERE id = 'victim') WHERE id = 'mine0'",
+    "DELETE FROM payload_ledger", "REPLACE INTO payload_ledger(id) VALUES('victim')",
+    "REPLACE INTO payload_ledger(pin, id) SELECT pin, 'mine1' FROM payload_ledger "
+    "WHERE id = 'victim'",
+    "UPDATE payload_state SET bulk = 1 - bulk", "UPDATE payload_state SET removed = 1",
+    "DELETE FROM payload_state", "DELETE FROM blackbox_ledgers", "DELETE FROM blackbox_settings",
+    "REPLACE INTO blackbox_settings VALUES('payload.retention_days', 1)",
+    "INSERT INTO payload_pinning(id, wanted) VALUES('victim', 1)",
+    "INSERT INTO payload_saving(rid, event_id, agent_id) SELECT rowid, 'x', 'x' "
+    "FROM event_payloads WHERE id = 'victim'",
+    "INSERT INTO payload_evidence(event_id, agent_id, kill_switch_event_id) "
+    "VALUES('e4', 'b', 'k')",
+    "INSERT INTO payload_history(id, event_id, agent_id, created_at) "
+    "VALUES('victim', 'e', 'a', '2020-01-01')",
+    "INSERT INTO payload_clear(actor) VALUES('x')", "INSERT INTO payload_sweep(before) "
+    "VALUES(9e15)", "DELETE FROM sqlite_sequence", "UPDATE sqlite_sequence SET seq = 9",
+    "INSERT INTO sqlite_sequence(rowid, name, seq) VALUES(-1, 'x', 0)",
+    f"INSERT INTO retention_log(at, domain, rule, rows, bytes) VALUES({NOW}, 'payload', 'x', "
+    "0, 0)", "UPDATE retention_log SET rows = 0", "DELETE FROM retention_log",
+]
+LOST = ("SELECT id FROM payload_pins WHERE id NOT IN (SELECT id FROM event_payloads "
+        "WHERE id IS NOT NULL)")
+
+
+def attempt(db, statement):
+    try:
+        db.execute(statement)
+    except sqlite3.Error:
+        pass
+    if not db.in_transaction:
+        db.execute("BEGIN")
+
+
+def tried(db, chance):
+    """Makes one or two triggers, runs some statements, and takes everything back."""
+    triggers = []
+    for i in range(chance.choice((1, 1, 2))):
+        body = chance.sample(HOSTILE + ["SELECT RAISE(IGNORE)"] * 8, chance.choice((1, 1, 2, 3)))
+        triggers.append(f"CREATE TEMP TRIGGER t{i} {chance.choice(TIMES)} ON "
+                        f"main.{chance.choice(TABLES)} BEGIN {'; '.join(body)}; END")
+    statements = chance.sample(HOSTILE, 3)
+    for trigger in triggers:
+        db.execute(trigger)
+    db.execute("BEGIN")
+    for statement in statements:
+        attempt(db, statement)
+    found = guarded(db), rows(db, LOST)
+    db.execute("ROLLBACK")
+    for i in range(len(triggers)):
+        db.execute(f"DROP TRIGGER t{i}")
+    return found, triggers + statements
+
+
+@pytest.mark.parametrize("recursive", [0, 1])
+@pytest.mark.parametrize("unchecked", [0, 1])
+def test_no_trigger_and_statements_at_random(fresh, recursive, unchecked):  # noqa: F811
+    chance = random.Random(f"{recursive} {unchecked}")
+    db = sqlite3.connect(fresh, isolation_level=None)
+    db.execute("PRAGMA synchronous = OFF")
+    db.execute(f"PRAGMA recursive_triggers = {recursive}")
+    db.execute(f"PRAGMA ignore_check_constraints = {unchecked}")
+    before = guarded(db), []
+    for _ in range(5000 if os.environ.get("BLACKBOX_FULL") else 60):
+        found, what = tried(db, chance)
+        assert found == before, what
+    db.close()
+    assert rows(connect(fresh), "SELECT * FROM blackbox_check") == []
