@@ -20,6 +20,7 @@
 --         cache_due_abandoned  the same for sessions with tool results
 --         cache_by_age, cache_by_use   items that eviction may remove, in order
 --         cache_victims, cache_total_victims   items that it removes next
+--         cache_size           items and bytes, for retention_report()
 --         cache_check          contradictions (no rows if all is well)
 --
 -- This file runs alone after core.sql (sqlite3 my.db < sql/cache.sql), any
@@ -104,6 +105,11 @@ SELECT s.session_id AS key, s.total_size AS bytes, s.last_accessed_at AS at,
   FROM cache_sessions AS s
  WHERE EXISTS(SELECT 1 FROM cache_items AS i
                WHERE i.session_id = s.session_id AND i.protected = 1);
+
+-- For retention_report().
+CREATE VIEW IF NOT EXISTS main.cache_size AS
+SELECT coalesce(sum(item_count), 0) AS rows, coalesce(sum(total_size), 0) AS bytes
+  FROM cache_sessions;
 
 CREATE VIEW IF NOT EXISTS main.cache_access AS
 SELECT i.storage_key AS key,

@@ -6,11 +6,14 @@
 --         retention_log          receipts: what was removed, and by which rule
 --         retention_rules        what each rule removes: the rows that a view of
 --                                a domain lists, or old rows of your own table
+--         retention_clock        the newest time that this file has seen
 --         blackbox_ledgers       the number of entries in a domain's ledger, and
 --                                their sum: a copy outside of the domain
 --         blackbox_probe         lets a trigger detect a REPLACE
 -- Views   blackbox_limits        every setting with the value in force
 --         blackbox_setting_test  used by the triggers to refuse a setting
+--         retention_now          the current time, if the clock can be trusted
+--         retention_tick         INSERT remembers it, at most once an hour
 --         retention_note         INSERT adds to the receipt of the minute
 --         core_check             invalid settings (no rows if all is well)
 --
@@ -66,7 +69,31 @@ SELECT s.name AS object,
 UNION ALL
 SELECT 'retention_log',
        'receipt ' || id || ' has fewer than 0 rows'
-  FROM retention_log WHERE rows < 0;
+  FROM retention_log WHERE rows < 0
+UNION ALL
+SELECT 'retention_clock', 'the row is missing: no rule removes anything; run blackbox_install()'
+ WHERE NOT EXISTS (SELECT 1 FROM retention_clock);
+
+-- clock is the time of the machine. now is the same, or NULL if the clock is too
+-- far ahead of the newest time that was seen: then nothing is due.
+CREATE VIEW IF NOT EXISTS main.retention_now AS
+SELECT CASE WHEN CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER) <=
+                 seen + 86400000 *
+                 (SELECT value FROM blackbox_limits
+                   WHERE name = 'core.max_clock_jump_days')
+            THEN CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)
+       END AS now,
+       CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER) AS clock, seen
+  FROM retention_clock
+ WHERE one = 1;
+
+-- It has a row if the newest time seen is more than an hour old. Then the writes
+-- that domains choose, and all clean-ups, INSERT a row here.
+CREATE VIEW IF NOT EXISTS main.retention_tick AS
+SELECT seen AS now
+  FROM retention_clock
+ WHERE one = 1
+   AND seen < (julianday('now') - 2440587.5) * 86400000.0 - 3600000;
 
 -- INSERT adds to the receipt of this rule and minute, or writes a new one.
 CREATE VIEW IF NOT EXISTS main.retention_note AS
@@ -297,6 +324,67 @@ BEGIN
   SELECT RAISE(ABORT, 'ValidationError: format must be ms, s or text')
    WHERE NEW.format NOT IN ('ms', 's', 'text');
 END;
+
+-- The newest time that was seen, by the clock of the machine and not by times
+-- that were given. Writes and clean-ups set it, at most once an hour. A clock that
+-- has jumped ahead of it further than core.max_clock_jump_days stops all
+-- rules, because they would remove what is not old.
+CREATE TABLE IF NOT EXISTS main.retention_clock(
+  one  INTEGER PRIMARY KEY CHECK (one = 1),
+  seen INTEGER NOT NULL
+);
+INSERT INTO main.retention_clock(one, seen)
+SELECT 1, CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)
+ WHERE NOT EXISTS (SELECT 1 FROM main.retention_clock);
+
+CREATE TRIGGER IF NOT EXISTS main.retention_tick_insert
+INSTEAD OF INSERT ON retention_tick
+BEGIN
+  UPDATE retention_clock SET seen = (SELECT now FROM retention_now)
+   WHERE seen + 3600000 < (SELECT now FROM retention_now);
+END;
+
+-- UPDATE retention_clock SET seen = (SELECT clock FROM retention_now) confirms a
+-- clock that has jumped.
+CREATE TRIGGER IF NOT EXISTS main.retention_clock_update
+BEFORE UPDATE ON retention_clock
+WHEN NEW.seen <> (SELECT clock FROM retention_now)
+BEGIN
+  SELECT RAISE(ABORT, 'ClockError: retention_clock can only be set to the current time; SELECT retention_confirm_clock(), or UPDATE retention_clock SET seen = (SELECT clock FROM retention_now)');
+END;
+
+-- A jump that somebody confirms has a receipt without rows.
+CREATE TRIGGER IF NOT EXISTS main.retention_clock_confirmed
+AFTER UPDATE ON retention_clock
+WHEN NEW.seen < OLD.seen
+  OR NEW.seen > OLD.seen + 86400000 * (SELECT value FROM blackbox_limits
+                                        WHERE name = 'core.max_clock_jump_days')
+BEGIN
+  INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest, newest)
+  VALUES (NEW.seen, 'core', 'clock confirmed', 0, 0,
+          min(OLD.seen, NEW.seen), max(OLD.seen, NEW.seen));
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.retention_clock_insert
+BEFORE INSERT ON retention_clock
+WHEN EXISTS (SELECT 1 FROM retention_clock)
+BEGIN
+  SELECT RAISE(ABORT, 'ClockError: retention_clock already has its row; SELECT retention_confirm_clock()');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.retention_clock_delete
+BEFORE DELETE ON retention_clock
+BEGIN
+  SELECT RAISE(ABORT, 'ClockError: the row of retention_clock cannot be deleted; SELECT retention_confirm_clock()');
+END;
+
+INSERT INTO main.blackbox_setting_defs(name, kind, preset, low, high, choices, meaning)
+VALUES ('core.max_clock_jump_days', 'integer', 7, 1, 36500, NULL,
+        'days that the clock may be ahead of the newest time seen before all rules stop')
+ON CONFLICT (name) DO UPDATE
+   SET kind = excluded.kind, preset = excluded.preset, low = excluded.low,
+       high = excluded.high, choices = excluded.choices,
+       meaning = excluded.meaning;
 
 INSERT INTO main.blackbox_domains(domain, version) VALUES ('core', 3)
 ON CONFLICT (domain) DO UPDATE SET version = excluded.version;

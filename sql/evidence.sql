@@ -9,6 +9,7 @@
 --                                        its owner was not seen ("at") for
 --                                        evidence.orphan_days. DELETE removes a
 --                                        row that is due, with a receipt
+--         evidence_size                  rows and bytes, for retention_report()
 --         evidence_check                 contradictions (no rows if all is well)
 --
 -- The buffers themselves are virtual tables with tables of their own. This file
@@ -28,11 +29,20 @@ CREATE VIEW IF NOT EXISTS main.evidence_due AS
 SELECT o.owner || '/' || e.id AS key,
        e.action_bytes + e.screenshot_bytes + 100 AS bytes,
        o.seen AS at,
-       CASE e.pinned WHEN 1 THEN 'pinned' END AS blocked_by,
+       CASE WHEN e.pinned = 1 THEN 'pinned'
+            WHEN o.seen >= (julianday('now') - 2440587.5) * 86400000.0
+                 - 86400000.0 * (SELECT value FROM blackbox_limits
+                                  WHERE name = 'evidence.orphan_days')
+            THEN 'in use' END AS blocked_by,
        o.owner AS owner,
        e.rid AS rid
   FROM evidence_owners AS o
   JOIN evidence_overflow AS e ON e.owner = o.owner;
+
+-- For retention_report(). Buffers are not in it.
+CREATE VIEW IF NOT EXISTS main.evidence_size AS
+SELECT coalesce(sum(rows), 0) AS rows, coalesce(sum(bytes), 0) AS bytes
+  FROM evidence_owners;
 
 CREATE VIEW IF NOT EXISTS main.evidence_check AS
 SELECT o.owner AS object, 'the counters differ from the rows' AS problem

@@ -3,6 +3,7 @@
 -- guards are in the second file.
 --
 -- Continued in sql/payload_tables.sql
+-- Continued in sql/payload_work.sql
 -- Continued in sql/payload_detection.sql
 --
 -- Both files run alone after core.sql, in this order, any number of times. An
@@ -22,7 +23,10 @@
 --                          never unpinned
 --         payload_rows     event_payloads with created_ms, its time as a number
 --         payload_archive  archive rows by age: those that clean-up may remove
---         payload_due      the same with pinned rows, and why these stay
+--         payload_due      the same with pinned rows, and why these stay; DELETE
+--                          removes rows that are not pinned
+--         payload_overdue  the rows that a write removes: the oldest ones past
+--                          payload.retention_days (in the file payload_work.sql)
 --         payload_sweep    INSERT removes archive rows older than a time
 --         payload_clear    INSERT removes all archive rows
 --         payload_history  INSERT adds archive rows that may be older than the
@@ -103,9 +107,9 @@ SELECT id AS "key", size_bytes AS bytes, at, rid
  WHERE purpose = 'archive' AND pinned = 0;
 
 CREATE VIEW IF NOT EXISTS main.payload_due AS
-SELECT "key", bytes, at, NULL AS blocked_by FROM payload_archive
+SELECT "key", bytes, at, NULL AS blocked_by, rid FROM payload_archive
 UNION ALL
-SELECT id, size_bytes, at, 'pinned'
+SELECT id, size_bytes, at, 'pinned', rid
   FROM payload_times
  WHERE (purpose <> 'archive' OR pinned <> 0) AND purpose = 'archive';
 
@@ -210,6 +214,10 @@ SELECT 'event_payloads',
   FROM event_payloads
  WHERE size_bytes IS NOT coalesce(length(CAST(request_body AS BLOB)), 0)
                        + coalesce(length(CAST(response_body AS BLOB)), 0)
+UNION ALL
+SELECT 'payload_limits', 'it differs from the settings; set any payload setting again'
+ WHERE NOT EXISTS (SELECT 1 FROM payload_limits AS l, payload_limits_now AS n
+                    WHERE (l.due, l.kept_ms, l.since) IS (n.due, n.kept_ms, n.since))
 UNION ALL
 SELECT 'payload_state', 'has not the one row that it must have'
  WHERE (SELECT count(*) FROM payload_state WHERE bulk = 0) <> 1;

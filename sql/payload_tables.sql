@@ -60,7 +60,8 @@ ON payload_ledger(-pin) WHERE hash IS NULL AND at IS NULL;
 -- entries, closed, digest: as in blackbox_ledgers.
 CREATE TABLE IF NOT EXISTS main.payload_state(
   one     INTEGER PRIMARY KEY CHECK (one = 1),
-  bulk    INTEGER NOT NULL, -- 1 while a bulk act runs: it writes the receipt
+  bulk    INTEGER NOT NULL, -- 1 while a bulk act runs, which writes the receipt;
+                            -- 2 while a row goes that is due
   removed INTEGER NOT NULL, -- rows that the last bulk act removed
   entries INTEGER NOT NULL,
   closed  INTEGER NOT NULL,
@@ -289,7 +290,8 @@ BEGIN
 END;
 
 -- Each row is counted in the receipt of the bulk act that now runs. If none runs,
--- it is counted in the receipt that the deletes of one minute share. A bulk act
+-- it is counted in the receipt that the deletes of one minute share: those of rows
+-- that are due have one, and all others another. A bulk act
 -- and its receipt have the time of one statement, so that no older receipt
 -- passes for it.
 CREATE TRIGGER IF NOT EXISTS main.payload_delete
@@ -310,7 +312,9 @@ WHEN NEW.alone
 BEGIN
   INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest, newest)
   SELECT CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER),
-         'payload', 'manual', 1, NEW.bytes, r.at, r.at
+         'payload', CASE (SELECT bulk FROM payload_state)
+                      WHEN 2 THEN 'payload.age' ELSE 'manual' END,
+         1, NEW.bytes, r.at, r.at
     FROM (SELECT CASE WHEN substr(NEW.created_at, 24) = 'Z' AND substr(NEW.created_at, 20, 1) = '.'
                        AND substr(NEW.created_at, 12, 2) < '24' THEN unixepoch(NEW.created_at) * 1000 + substr(NEW.created_at, 21, 3)
                       WHEN substr(NEW.created_at, 5, 1) <> '-' OR substr(NEW.created_at, 12, 2) = '24' THEN NULL

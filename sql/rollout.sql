@@ -35,7 +35,9 @@
 --   rollout_meta     view: the columns that come from the session_meta
 --   rollout_blank    view: a session_meta for a conversation that has none
 --   rollout_derived  view: the counters, computed from the items
---   rollout_due      view: the conversations that expire, and when
+--   rollout_due      view: the conversations that expire, and when; DELETE
+--                    removes them
+--   rollout_size     view: conversations and bytes, for retention_report()
 --   rollout_check    view: contradictions (no rows if all is well)
 --
 -- Both files run alone after core.sql, in this order, any number of times.
@@ -223,6 +225,10 @@ CREATE VIEW IF NOT EXISTS main.rollout_due AS
 SELECT id AS key, bytes AS bytes, expires_at AS at, NULL AS blocked_by
   FROM rollout_heads
  WHERE expires_at IS NOT NULL;
+
+-- For retention_report(): conversations, and the bytes of their payloads.
+CREATE VIEW IF NOT EXISTS main.rollout_size AS
+SELECT count(*) AS rows, coalesce(sum(bytes), 0) AS bytes FROM rollout_heads;
 
 CREATE VIEW IF NOT EXISTS main.rollout_rules AS
 SELECT item_key, payload_key, keep
@@ -703,6 +709,8 @@ BEGIN
      AND (typeof(NEW.now) NOT IN ('integer', 'real')
           OR NEW.now <> CAST(NEW.now AS INTEGER)
           OR NEW.now NOT BETWEEN 0 AND 253402300799999);
+  SELECT RAISE(ABORT, 'ClockError: the clock is too far ahead of the newest time that this file has seen; if it is right, SELECT retention_confirm_clock(), or UPDATE retention_clock SET seen = (SELECT clock FROM retention_now)')
+   WHERE NEW.now IS NULL AND (SELECT now FROM retention_now) IS NULL;
   UPDATE rollout_act
      SET rule = 'rollout.expired', rows = 0, bytes = 0,
          now = coalesce(NEW.now, (SELECT now FROM rollout_fresh));
@@ -727,6 +735,14 @@ BEGIN
      SET rule = NULL,
          rows = coalesce((SELECT rows FROM retention_log
                            WHERE id = rollout_act.rows), 0);
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.rollout_due_delete
+INSTEAD OF DELETE ON rollout_due WHEN OLD.blocked_by IS NULL
+BEGIN
+  UPDATE rollout_act SET rule = 'rollout.expired', rows = 0;
+  DELETE FROM rollout_heads WHERE id = OLD.key;
+  UPDATE rollout_act SET rule = NULL;
 END;
 
 -- Computes the counters, turns, marks and row of rollout_about of a conversation

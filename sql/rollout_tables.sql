@@ -234,7 +234,8 @@ BEGIN
    WHERE id = (SELECT rows FROM rollout_act WHERE rule IS NOT NULL)
      AND domain = 'rollout' AND minute IS NULL;
   INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest, newest)
-  SELECT f.now, 'rollout', 'manual', 1,
+  SELECT f.now, 'rollout',
+         coalesce((SELECT rule FROM rollout_act), 'manual'), 1,
          coalesce((SELECT bytes FROM rollout_act), OLD.bytes), OLD.created,
          OLD.updated
     FROM rollout_fresh AS f WHERE changes() = 0;

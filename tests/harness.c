@@ -171,6 +171,7 @@ static int isFresh(const char *zTable, const char *zColumn) {
     return 1;
   }
   if (strcmp(zColumn, "digest") == 0) return 1;
+  if (strcmp(zTable, "retention_clock") == 0) return 1;
   return (strcmp(zTable, "event_payloads") == 0 ||
              strcmp(zTable, "payload_ledger") == 0) &&
          strcmp(zColumn, "id") == 0;

@@ -331,7 +331,7 @@ void bxCacheCleanupOrphans(BxCall *p) {
                   ? bxInt(p->aArg[0], "idle_ms", 0, BX_MAX_TIME, &p->err)
                   : bxSettingInt(pHome, "cache.idle_ms", &p->err);
   i64 nMaxIdle = daysSet(pHome, "cache.max_idle_days", &p->err);
-  i64 iNow = bxTime(bxArg(p, 1), "now", &p->err);
+  i64 iNow = bxRuleTime(pHome, bxArg(p, 1), 1, &p->err);
   i64 aCut[2];
   aCut[0] = iNow - nIdle;
   aCut[1] = iNow - (nIdle > nMaxIdle ? nIdle : nMaxIdle);
@@ -342,7 +342,7 @@ void bxCacheCleanupOutdated(BxCall *p) {
   BxStmts *pHome = beginCleanup(p);
   i64 nAge = bxArg(p, 0) ? daysIn(p->aArg[0], "days", &p->err)
                          : daysSet(pHome, "cache.max_age_days", &p->err);
-  i64 iNow = bxTime(bxArg(p, 1), "now", &p->err);
+  i64 iNow = bxRuleTime(pHome, bxArg(p, 1), 1, &p->err);
   i64 aCut[2];
   aCut[0] = iNow - nAge;
   aCut[1] = iNow;

@@ -20,6 +20,7 @@
 #include "connection.h" /* Bx and BxDomain */
 #include "vtable.h"     /* virtual tables that own tables */
 #include "value.h"      /* arguments, the time, ids */
+#include "clock.h"      /* the time for which rules are applied */
 #include "json.h"       /* JSON: checked, written, cut */
 #include "tree.h"       /* JSON: looked at in many places */
 #include "command.h"    /* functions, and blackbox_call */

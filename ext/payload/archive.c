@@ -19,23 +19,10 @@ static i64 removedBy(BxStmts *pHome, sqlite3_stmt *pStmt, BxErr *pErr) {
   return bxAsk(pHome, zRemoved, pErr, "");
 }
 
-i64 bxPayloadSweep(BxStmts *pHome, const Sweep *pSweep, BxErr *pErr) {
-  static const char zSweep[] =
-      "INSERT INTO main.payload_sweep(before, max_rows, actor) "
-      "VALUES(?1, ?2, ?3)";
-  static const char zSince[] =
-      "INSERT INTO main.payload_sweep(before, max_rows, actor, since) "
-      "VALUES(?1, ?2, ?3, ?4)";
-  sqlite3_stmt *pStmt = bxStmt(pHome, pSweep->iSince ? zSince : zSweep, pErr);
-  bxBind(pStmt, pErr, "iit", pSweep->iBefore, pSweep->nLimit, pSweep->zActor);
-  if (pSweep->iSince) bxBind(pStmt, pErr, "---i", pSweep->iSince);
-  return removedBy(pHome, pStmt, pErr);
-}
-
 /* The time that lies "days" before "now"; both may be given or not. */
 static i64 cutOff(BxCall *p, BxStmts *pHome) {
   sqlite3_value *pDays = bxArg(p, 0);
-  i64 iNow = bxTime(bxArg(p, 1), "now", &p->err);
+  i64 iNow = bxRuleTime(pHome, bxArg(p, 1), 1, &p->err);
   double rDays;
   if (pDays == 0) {
     rDays = (double)bxSettingInt(pHome, "payload.retention_days", &p->err);
@@ -52,16 +39,21 @@ static i64 cutOff(BxCall *p, BxStmts *pHome) {
 }
 
 void bxPayloadCleanup(BxCall *p) {
+  static const char zSweep[] =
+      "INSERT INTO main.payload_sweep(before, max_rows, actor) "
+      "VALUES(?1, ?2, 'payload_cleanup')";
   BxStmts *pHome = bxHome(p->bx, "payload", &p->err);
-  Sweep sweep = {0, 0, SWEEP_LIMIT, "payload_cleanup"};
+  i64 iBefore, nLimit = SWEEP_LIMIT;
+  sqlite3_stmt *pStmt;
   if (pHome == 0) return;
   bxLock(pHome, &p->err);
-  sweep.iBefore = cutOff(p, pHome);
+  iBefore = cutOff(p, pHome);
   if (bxArg(p, 2)) {
-    sweep.nLimit = bxInt(p->aArg[2], "limit", 1, 1000000000, &p->err);
+    nLimit = bxInt(p->aArg[2], "limit", 1, 1000000000, &p->err);
   }
-  if (p->err.rc != SQLITE_OK) return;
-  bxReturnInt(p, bxPayloadSweep(pHome, &sweep, &p->err));
+  pStmt = bxStmt(pHome, zSweep, &p->err);
+  bxBind(pStmt, &p->err, "ii", iBefore, nLimit);
+  bxReturnInt(p, removedBy(pHome, pStmt, &p->err));
 }
 
 void bxPayloadClearArchive(BxCall *p) {

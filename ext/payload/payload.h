@@ -44,16 +44,6 @@ void bxPayloadSaveEvidence(BxCall *p);
 void bxPayloadStats(BxCall *p);
 void bxPayloadDbSize(BxCall *p);
 void bxPayloadUnpin(BxCall *p);
-/* Times in milliseconds. */
-typedef struct Sweep {
-  i64 iSince;  /* archive rows up to this time stay; 0 for none */
-  i64 iBefore; /* those older than this go, oldest first */
-  i64 nLimit;  /* the most that go */
-  const char *zActor;
-} Sweep;
-/* Returns how many went. */
-i64 bxPayloadSweep(BxStmts *pHome, const Sweep *pSweep, BxErr *pErr);
-
 /* queue.c: rows on their way into the archive */
 typedef struct Queue Queue;
 int bxQueueRegister(Bx *bx);

@@ -26,8 +26,8 @@
 ** retention_log, when it is committed. Until then they are only marked.
 **
 ** A row that is already older than payload.retention_days is history that is
-** being loaded. It raises the setting payload.history_until. The expiry work
-** that is carried here removes no rows up to that time.
+** being loaded. It raises the setting payload.history_until. Inserts remove no
+** rows up to that time (sql/payload_work.sql).
 **
 ** Limits: payload.queue_max_bytes. A row that would exceed it is refused with
 ** QueueFullError. Waiting rows are lost when the process is killed.
@@ -58,8 +58,6 @@ struct Queue {
   i64 iPut;      /* time of the last row */
   int bOverdue;  /* after a pause: write without delay */
   i64 iRetry;    /* no automatic flush before this time */
-  i64 iCarried;  /* time of the last look for expiry work */
-  i64 nWritten;  /* rows written since */
   char *zFailed; /* message of the last flush, if it failed */
   char *zHome;   /* the schema that rows wait for */
   char *zFile;   /* the file of the archive, for the flush at close */
@@ -300,9 +298,6 @@ static void rememberFile(Queue *p, const char *zDb, BxErr *pErr) {
   if (pVfs != 0) p->zVfs = sqlite3_mprintf("%s", pVfs->zName);
 }
 
-/* The maximum number of rows that a write removes as expiry work. */
-#define CARRIED_ROWS 40
-
 /* Whether a row is already older than the retention period. */
 static int isHistory(const Queue *p, i64 iTime) {
   return iTime < bxNow() - p->limits.nRetain;
@@ -312,47 +307,6 @@ static const char *flushSql(const Queue *p) {
   const Waiting *pRow = p->pFirst;
   while (pRow != 0 && !isHistory(p, pRow->iTime)) pRow = pRow->pNext;
   return pRow == 0 ? zFlush : zFlushHistory;
-}
-
-/* Whether a row that is written at once looks for expiry work: once in each
-** batch size of rows, or after each flush interval. */
-static int isCleanupDue(Queue *p) {
-  i64 iNow = bxNow();
-  p->nWritten++;
-  if (p->iCarried != 0 && p->nWritten < p->limits.nBatch &&
-      iNow >= p->iCarried && iNow - p->iCarried <= p->limits.nInterval) {
-    return 0;
-  }
-  p->nWritten = 0;
-  p->iCarried = iNow;
-  return 1;
-}
-
-/* The expiry work of a write. Its failure is not reported, unless SQLite has
-** rolled back more than this statement, or will do so. */
-static void carryCleanup(const Queue *p, BxStmts *pHome, BxErr *pErr) {
-  static const char zDue[] =
-      "SELECT h.value FROM (SELECT (SELECT value FROM main.blackbox_limits"
-      "    WHERE name = 'payload.history_until') AS value) AS h"
-      "  WHERE EXISTS (SELECT 1 FROM main.payload_archive WHERE at < ?1"
-      "    AND at > CASE WHEN h.value > 0 THEN h.value ELSE -1e18 END)";
-  Sweep sweep = {0, 0, CARRIED_ROWS, "payload_queue"};
-  BxErr err = {SQLITE_OK, 0};
-  sqlite3_stmt *pStmt;
-  int bDue, rc;
-  sweep.iBefore = bxNow() - p->limits.nRetain;
-  pStmt = bxStmt(pHome, zDue, &err);
-  bxBind(pStmt, &err, "i", sweep.iBefore);
-  bDue = bxRow(pStmt, &err);
-  if (bDue) sweep.iSince = sqlite3_column_int64(pStmt, 0);
-  bxDone(pStmt, &err);
-  if (bDue && err.rc == SQLITE_OK) bxPayloadSweep(pHome, &sweep, &err);
-  rc = err.rc & 0xff;
-  if (rc == SQLITE_INTERRUPT || rc == SQLITE_IOERR || rc == SQLITE_NOMEM) {
-    *pErr = err;
-  } else {
-    bxClear(&err);
-  }
 }
 
 static void noteFailure(Queue *p, const BxErr *pErr) {
@@ -403,7 +357,6 @@ static void writeRows(Queue *p, BxStmts *pHome, BxErr *pErr) {
 /* Writes all waiting rows in one transaction. Returns how many. */
 static i64 flush(Queue *p, BxErr *pErr) {
   BxStmts *pHome = target(p, pErr);
-  BxErr none = {SQLITE_OK, 0};
   i64 nRow = p->nRow;
   if (pHome == 0 || nRow == 0) return 0;
   limitsNow(p, pHome, bxNow(), pErr);
@@ -415,8 +368,6 @@ static i64 flush(Queue *p, BxErr *pErr) {
   if (pErr->rc != SQLITE_OK) return 0;
   emptyQueue(p);
   p->iRetry = 0;
-  carryCleanup(p, pHome, &none);
-  bxClear(&none); /* the rows are written, whatever the result is */
   return nRow;
 }
 
@@ -559,17 +510,11 @@ static void stage(
 }
 
 /* Mode durable: the row is written. Rows that wait since another mode was set
-** are written first, if possible. Expiry work is also done first: if it is
-** interrupted, the call fails, and then the row must not be stored. It begins
-** with a read, so the write lock is taken before it. */
+** are written first, if possible. */
 static void store(Queue *p, BxStmts *pHome, sqlite3_value **aVal, i64 iTime,
     int bCall, BxErr *pErr) {
   int nOwn = bCall ? 0 : 1; /* the calling INSERT is counted later */
   if (bCall && isDue(p)) flushQuietly(p, pErr);
-  if (isCleanupDue(p)) {
-    bxLock(pHome, pErr);
-    if (pErr->rc == SQLITE_OK) carryCleanup(p, pHome, pErr);
-  }
   writeRow(p, pHome, aVal, iTime, pErr);
   if (pErr->rc != SQLITE_OK) return;
   p->limits.nChanges = sqlite3_total_changes(p->bx->db) + nOwn;

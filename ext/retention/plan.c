@@ -24,7 +24,7 @@ static void appendRule(
 
 sqlite3_stmt *bxRetentionPlan(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   BxStmts *p = bxHome(bx, "retention", pErr);
-  i64 iNow = bxTime(apArg[0], "now", pErr);
+  i64 iNow = bxRuleTime(p, apArg[0], 0, pErr);
   RetentionRules rules;
   sqlite3_stmt *pStmt = 0;
   sqlite3_str *pSql = sqlite3_str_new(bx->db);

@@ -1,6 +1,6 @@
 /*
-** retention.h: what is built on the rules of all domains: the plan. The rules
-** are rows of retention_rules in sql/core.sql.
+** retention.h: what is built on the rules of all domains: the plan and
+** the sweep. The rules are rows of retention_rules in sql/core.sql.
 */
 #ifndef BX_RETENTION_H
 #define BX_RETENTION_H
@@ -40,5 +40,13 @@ void bxRetentionCheck(BxStmts *p, BxProblems *pOut);
 /* plan.c */
 /* The query of retention_plan(). */
 sqlite3_stmt *bxRetentionPlan(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
+
+/* report.c */
+/* The query of retention_report(). */
+sqlite3_stmt *bxRetentionReport(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
+
+/* sweep.c */
+void bxRetentionSweep(BxCall *p);   /* retention_sweep() */
+void bxRetentionConfirm(BxCall *p); /* retention_confirm_clock() */
 
 #endif

@@ -132,12 +132,13 @@ static const char zCleaned[] = "SELECT rows FROM main.rollout_act";
 
 void bxRolloutCleanup(BxCall *p) {
   BxStmts *pHome;
-  i64 nGone;
-  i64 iNow = bxTime(bxArg(p, 0), "now", &p->err);
+  i64 nGone, iNow;
   i64 nMax =
       bxArg(p, 1) ? bxInt(p->aArg[1], "limit", 1, 1000000000, &p->err) : -1;
   pHome = bxRolloutHome(p->bx, &p->err);
   if (pHome == 0) return;
+  bxLock(pHome, &p->err);
+  iNow = bxRuleTime(pHome, bxArg(p, 0), 1, &p->err);
   bxDo(pHome, zCleanup, &p->err, "ii", iNow, nMax);
   nGone = bxAsk(pHome, zCleaned, &p->err, "");
   bxRolloutExplain(&p->err, "CleanupError: Cleanup failed: ");

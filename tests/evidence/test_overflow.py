@@ -287,7 +287,7 @@ def test_overflowed_rows_expire_after_orphan_days_with_a_receipt(rec, path):
     due = plain.execute("SELECT key, bytes, at, blocked_by FROM evidence_due "
                         "ORDER BY key").fetchall()
     assert [d[0].split("/")[1] for d in due] == ["r000", "r001", "r002"]
-    assert [d[3] for d in due] == [None, None, "pinned"]
+    assert [d[3] for d in due] == ["in use", "in use", "pinned"]
     assert due[0][1] == 5108 and due[0][2] > 1_600_000_000_000
     with pytest.raises(sqlite3.IntegrityError, match="NotDueError"):
         plain.execute("DELETE FROM evidence_due")  # its buffer is in use

@@ -571,12 +571,12 @@ def test_a_flush_carries_bounded_expiry_work(queue):
     queue.execute("WITH n(i) AS (VALUES(1) UNION ALL SELECT i + 1 FROM n WHERE i < "
                   "100) INSERT INTO event_payloads(event_id, agent_id, purpose, "
                   "created_at) SELECT 'old', 'a', 'archive', '2020-01-01' FROM n")
-    for left in (60, 20, 0):
+    for left in (96, 92, 88):
+        put(queue, "new")
         put(queue, "new")
         one(queue, "SELECT payload_flush()")
         assert stored(queue).count("old") == left
-    assert rows(queue, "SELECT rule, actor, rows FROM retention_log ORDER BY id") \
-        == [("payload.age", "payload_queue", n) for n in (40, 40, 20)]
+    assert one(queue, "SELECT sum(rows) FROM retention_log WHERE rule = 'payload.age'") == 12
 
 
 def test_a_failing_clean_up_never_stops_a_flush(queue):

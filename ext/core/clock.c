@@ -1,0 +1,58 @@
+/*
+** clock.c: the time for which rules are applied.
+**
+** The clock of the machine may be wrong. If it is far ahead, rules would remove
+** what is not old. So a file remembers the newest time that it has seen
+** (retention_clock in sql/core.sql), and a clock that is too far ahead of that
+** time stops all rules until somebody confirms it. A clock that is behind it
+** removes nothing early, and the newest time seen stays. A time that is given as
+** an argument is the decision of the caller: it is neither checked nor
+** remembered.
+*/
+#include "core.h"
+SQLITE_EXTENSION_INIT3
+
+#define ISO(ms) "strftime('%Y-%m-%dT%H:%M:%SZ', " ms " / 1000.0, 'unixepoch')"
+static const char zClockNow[] = "SELECT now, " ISO("clock") ", " ISO(
+    "seen") ","
+            " (clock - seen) / 86400000, (SELECT value FROM "
+            "main.blackbox_limits"
+            "  WHERE name = 'core.max_clock_jump_days')"
+            " FROM main.retention_now";
+
+static const char zClockTick[] =
+    "INSERT INTO main.retention_tick(now) VALUES(NULL)";
+
+static void failJump(BxErr *pErr, sqlite3_stmt *pStmt) {
+  const char *zClock = bxColumnText(pStmt, 1, pErr);
+  const char *zSeen = bxColumnText(pStmt, 2, pErr);
+  bxFail(pErr, SQLITE_ERROR,
+      "ClockError: the clock says %s, which is %lld days after %s, the newest "
+      "time that this file has seen; core.max_clock_jump_days allows %lld; if "
+      "the clock is right, SELECT retention_confirm_clock()",
+      zClock, sqlite3_column_int64(pStmt, 3), zSeen,
+      sqlite3_column_int64(pStmt, 4));
+}
+
+i64 bxRuleTime(BxStmts *p, sqlite3_value *pNow, int bWrite, BxErr *pErr) {
+  sqlite3_stmt *pStmt;
+  i64 iNow = 0;
+  if (pErr->rc != SQLITE_OK) return 0;
+  if (pNow != 0 && sqlite3_value_type(pNow) != SQLITE_NULL) {
+    return bxTime(pNow, "now", pErr);
+  }
+  bxNeedVersion(p->bx, p->zDb, "core", pErr);
+  if (bWrite) bxDo(p, zClockTick, pErr, "");
+  pStmt = bxStmt(p, zClockNow, pErr);
+  if (!bxRow(pStmt, pErr)) {
+    bxFail(pErr, SQLITE_CORRUPT_VTAB,
+        "CorruptedDataError: the row of retention_clock is missing; run "
+        "blackbox_install()");
+  } else if (sqlite3_column_type(pStmt, 0) == SQLITE_NULL) {
+    failJump(pErr, pStmt);
+  } else {
+    iNow = sqlite3_column_int64(pStmt, 0);
+  }
+  bxDone(pStmt, pErr);
+  return iNow;
+}

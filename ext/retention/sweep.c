@@ -1,0 +1,349 @@
+/*
+** sweep.c: retention_sweep([limit[, now]]): removes what retention_plan() lists
+** and nothing blocks, oldest due first, at most limit rows of the plan. And
+** retention_confirm_clock().
+**
+** The rows are chosen with the SQL of the plan (rule.c). Of each rule they are
+** its first ones by time and key, so that one DELETE removes them: on the due view
+** of a domain, whose triggers remove the thing and write the receipt, or on the
+** table of the user, whose receipt is written here.
+**
+** A rule that cannot be applied, or whose DELETE is refused (by a trigger or a
+** foreign key of the user), leaves a row in retention_refusals and its rows stay;
+** the other rules go on. Other errors, such as a full disk, end the sweep, which
+** then has changed nothing.
+*/
+#include "retention.h"
+SQLITE_EXTENSION_INIT3
+
+#include <string.h>
+
+#define SWEEP_ROWS 1000 /* the default limit */
+
+/* What the sweep has to do with one rule, and has done. */
+typedef struct Share {
+  sqlite3_value *pAt, *pKey; /* the last row to remove */
+  char *zKept;               /* JSON array of keys to spare, or NULL */
+  i64 nPicked;               /* rows to remove; 0: none */
+  i64 nGone, nByte;          /* removed so far */
+  int bStuck;                /* its rows stay: it is not tried again */
+} Share;
+
+typedef struct SweepRun {
+  BxStmts *p;
+  RetentionRules rules;
+  Share *aShare; /* one for each rule */
+  i64 nLeft;     /* of the limit */
+  int bMore;     /* more rows are due than the limit allows */
+} SweepRun;
+
+/*---------------------------------------------------------------- choice --*/
+
+static void appendArm(sqlite3_str *pSql, const SweepRun *pRun, int i) {
+  const RetentionRule *pRule = &pRun->rules.a[i];
+  if (sqlite3_str_length(pSql) > 0) sqlite3_str_appendall(pSql, " UNION ALL ");
+  sqlite3_str_appendf(pSql,
+      "SELECT * FROM (SELECT %d AS i, %s AS at, %s AS k, %s + %lld AS due,"
+      " %Q AS rule FROM %s WHERE %s AND %s IS NULL"
+      " ORDER BY 2, 3 COLLATE BINARY LIMIT %lld)",
+      i, pRule->zAt, pRule->zKey, pRule->zAt, pRule->nAge, pRule->zRule,
+      pRule->zFrom, pRule->zDue, pRule->zBlocked, pRun->nLeft + 1);
+}
+
+/* A query of the rows to remove, and one more; NULL if no rule is left. */
+static sqlite3_stmt *prepareChoice(SweepRun *pRun, BxErr *pErr) {
+  sqlite3_str *pSql = sqlite3_str_new(pRun->p->bx->db);
+  sqlite3_stmt *pStmt = 0;
+  char *zArms, *zSql;
+  int i;
+  for (i = 0; i < pRun->rules.n; i++) {
+    if (!pRun->aShare[i].bStuck) appendArm(pSql, pRun, i);
+  }
+  if (sqlite3_str_errcode(pSql) != SQLITE_OK) {
+    bxFail(pErr, sqlite3_str_errcode(pSql), "out of memory");
+  }
+  zArms = sqlite3_str_finish(pSql);
+  if (zArms == 0) return 0;
+  zSql = bxPrintf(pErr,
+      "SELECT i, at, k FROM (%s) ORDER BY due, rule, k COLLATE BINARY"
+      " LIMIT %lld",
+      zArms, pRun->nLeft + 1);
+  if (zSql != 0) pStmt = bxPlain(pRun->p->bx->db, zSql, pErr);
+  sqlite3_free(zSql);
+  sqlite3_free(zArms);
+  return pStmt;
+}
+
+/* Replaces *pp by a copy of a column. */
+static void keepColumn(
+    sqlite3_value **pp, sqlite3_stmt *pStmt, int iColumn, BxErr *pErr) {
+  sqlite3_value_free(*pp);
+  *pp = sqlite3_value_dup(sqlite3_column_value(pStmt, iColumn));
+  if (*pp == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+}
+
+/* Whether another rule of the same domain removes rows too. */
+static int hasCompany(const SweepRun *pRun, int i) {
+  int j;
+  for (j = 0; j < pRun->rules.n; j++) {
+    if (j != i && pRun->aShare[j].nPicked > 0 &&
+        strcmp(pRun->rules.a[j].zDomain, pRun->rules.a[i].zDomain) == 0) {
+      return 1;
+    }
+  }
+  return 0;
+}
+
+/* Chooses the next rows. */
+static void choose(SweepRun *pRun, BxErr *pErr) {
+  sqlite3_stmt *pStmt = prepareChoice(pRun, pErr);
+  i64 n = 0;
+  int i;
+  for (i = 0; i < pRun->rules.n; i++) {
+    pRun->aShare[i].nPicked = 0;
+    sqlite3_free(pRun->aShare[i].zKept);
+    pRun->aShare[i].zKept = 0;
+  }
+  pRun->bMore = 0;
+  while (pStmt != 0 && bxRow(pStmt, pErr)) {
+    Share *pShare = &pRun->aShare[sqlite3_column_int(pStmt, 0)];
+    if (n++ == pRun->nLeft) {
+      pRun->bMore = 1;
+      break;
+    }
+    keepColumn(&pShare->pAt, pStmt, 1, pErr);
+    keepColumn(&pShare->pKey, pStmt, 2, pErr);
+    pShare->nPicked++;
+  }
+  sqlite3_finalize(pStmt);
+}
+
+/*--------------------------------------------------------------- removal --*/
+
+/* Prepares a statement on the rows of a rule up to the last one that was chosen:
+** ?1 and ?2 are its time and its key. Either those that nothing blocks, without
+** those in zKept; or (bKept) those that are blocked. */
+static sqlite3_stmt *prepareRange(SweepRun *pRun, int i, const char *zBegin,
+    const char *zColumns, int bKept, BxErr *pErr) {
+  const RetentionRule *pRule = &pRun->rules.a[i];
+  const Share *pShare = &pRun->aShare[i];
+  sqlite3_stmt *pStmt = 0;
+  char *zSql = bxPrintf(pErr,
+      "%s %s FROM %s WHERE %s AND %s AND (%s) IS %sNULL"
+      " AND (%s < ?1 OR (%s = ?1 AND %s COLLATE BINARY <= ?2))"
+      " AND (?3 IS NULL OR %s NOT IN (SELECT value FROM json_each(?3)))",
+      zBegin, zColumns, pRule->zFrom, pRule->zDue, pRule->zUpTo,
+      pRule->zBlocked, bKept ? "NOT " : "", pRule->zAt, pRule->zAt, pRule->zKey,
+      pRule->zKey);
+  if (zSql != 0) pStmt = bxPlain(pRun->p->bx->db, zSql, pErr);
+  sqlite3_free(zSql);
+  bxBind(pStmt, pErr, "vvt", pShare->pAt, pShare->pKey, pShare->zKept);
+  return pStmt;
+}
+
+/* What is blocked when the rows are chosen is not removed, even if the removal of
+** others ends that: an expired item can be what keeps its session. */
+static void spareBlocked(SweepRun *pRun, BxErr *pErr) {
+  int i;
+  for (i = 0; i < pRun->rules.n && pErr->rc == SQLITE_OK; i++) {
+    char *zColumns;
+    sqlite3_stmt *pStmt;
+    if (pRun->aShare[i].nPicked == 0 || !hasCompany(pRun, i)) continue;
+    zColumns = bxPrintf(pErr,
+        "json_group_array(%s) FILTER (WHERE typeof(%s) NOT IN "
+        "('null', 'blob'))",
+        pRun->rules.a[i].zKey, pRun->rules.a[i].zKey);
+    pStmt = zColumns ? prepareRange(pRun, i, "SELECT", zColumns, 1, pErr) : 0;
+    if (bxRow(pStmt, pErr)) {
+      pRun->aShare[i].zKept = bxColumnCopy(pStmt, 0, pErr);
+    }
+    sqlite3_finalize(pStmt);
+    sqlite3_free(zColumns);
+  }
+}
+
+/* Figures of the chosen rows that exist. */
+typedef struct Figures {
+  i64 nRow, nByte, iOldest, iNewest;
+} Figures;
+
+static Figures measure(SweepRun *pRun, int i, BxErr *pErr) {
+  const RetentionRule *pRule = &pRun->rules.a[i];
+  Figures figures = {0, 0, 0, 0};
+  char *zColumns = bxPrintf(pErr, "count(*), sum(%s), min(%s), max(%s)",
+      pRule->zBytes, pRule->zAt, pRule->zAt);
+  sqlite3_stmt *pStmt =
+      zColumns ? prepareRange(pRun, i, "SELECT", zColumns, 0, pErr) : 0;
+  if (bxRow(pStmt, pErr)) {
+    figures.nRow = sqlite3_column_int64(pStmt, 0);
+    figures.nByte = sqlite3_column_int64(pStmt, 1);
+    figures.iOldest = sqlite3_column_int64(pStmt, 2);
+    figures.iNewest = sqlite3_column_int64(pStmt, 3);
+  }
+  sqlite3_finalize(pStmt);
+  sqlite3_free(zColumns);
+  return figures;
+}
+
+/* The receipt for rows of the user's table comes before the DELETE, as that of a
+** bulk act does, and has no rows until their number is known. Returns its id. */
+static i64 openReceipt(
+    SweepRun *pRun, int i, const Figures *pFigures, BxErr *pErr) {
+  static const char zOpen[] =
+      "INSERT INTO main.retention_log(at, domain, rule, actor, rows, bytes,"
+      " oldest, newest) VALUES(?1, ?2, ?3, 'retention_sweep', 0, 0, ?4, ?5)";
+  const RetentionRule *pRule = &pRun->rules.a[i];
+  if (!pRule->bOwn) return 0;
+  bxDo(pRun->p, zOpen, pErr, "ittii", bxNow(), pRule->zDomain, pRule->zRule,
+      pFigures->iOldest, pFigures->iNewest);
+  return sqlite3_last_insert_rowid(pRun->p->bx->db);
+}
+
+static void closeReceipt(
+    SweepRun *pRun, i64 iReceipt, i64 nRow, i64 nByte, BxErr *pErr) {
+  static const char zClose[] =
+      "UPDATE main.retention_log SET rows = ?2, bytes = ?3 WHERE id = ?1";
+  static const char zEmpty[] =
+      "DELETE FROM main.retention_log WHERE id = ?1 AND rows = 0";
+  if (iReceipt == 0) return;
+  bxDo(pRun->p, zClose, pErr, "iii", iReceipt, nRow, nByte);
+  bxDo(pRun->p, zEmpty, pErr, "i", iReceipt);
+}
+
+/* Records that a rule was not applied. */
+static void refuseRule(SweepRun *pRun, int i, const char *zWhy, BxErr *pErr) {
+  static const char zAgain[] =
+      "UPDATE main.retention_refusals SET at = ?1, times = times + 1"
+      " WHERE id = (SELECT max(id) FROM main.retention_refusals"
+      "  WHERE rule = ?2) AND message = ?3";
+  static const char zNew[] =
+      "INSERT INTO main.retention_refusals(at, domain, rule, message)"
+      " VALUES(?1, ?2, ?3, ?4)";
+  const RetentionRule *pRule = &pRun->rules.a[i];
+  pRun->aShare[i].bStuck = 1;
+  bxDo(pRun->p, zAgain, pErr, "itt", bxNow(), pRule->zRule, zWhy);
+  if (pErr->rc == SQLITE_OK && sqlite3_changes(pRun->p->bx->db) == 0) {
+    bxDo(pRun->p, zNew, pErr, "ittt", bxNow(), pRule->zDomain, pRule->zRule,
+        zWhy);
+  }
+}
+
+/* Whether an error is that of the rule alone. */
+static int isRefusal(SweepRun *pRun, const BxErr *pErr) {
+  int rc = pErr->rc & 0xff;
+  return (rc == SQLITE_ERROR || rc == SQLITE_CONSTRAINT) && pErr->zMsg != 0 &&
+         !sqlite3_get_autocommit(pRun->p->bx->db);
+}
+
+/* Removes the chosen rows of a rule. */
+static void removeChosen(SweepRun *pRun, int i, BxErr *pErr) {
+  Share *pShare = &pRun->aShare[i];
+  Figures was = measure(pRun, i, pErr), left;
+  i64 iReceipt;
+  BxErr err = {SQLITE_OK, 0};
+  sqlite3_stmt *pStmt;
+  if (pErr->rc != SQLITE_OK || was.nRow == 0) return; /* gone with others */
+  iReceipt = openReceipt(pRun, i, &was, pErr);
+  pStmt = prepareRange(pRun, i, "DELETE", "", 0, pErr);
+  if (pErr->rc == SQLITE_OK) bxRow(pStmt, &err);
+  sqlite3_finalize(pStmt);
+  if (isRefusal(pRun, &err)) {
+    refuseRule(pRun, i, err.zMsg, pErr);
+    bxClear(&err);
+  }
+  bxPass(pErr, &err);
+  left = measure(pRun, i, pErr);
+  pShare->bStuck |= left.nRow > 0; /* a trigger of the user kept them */
+  closeReceipt(
+      pRun, iReceipt, was.nRow - left.nRow, was.nByte - left.nByte, pErr);
+  pShare->nGone += was.nRow - left.nRow;
+  pShare->nByte += was.nByte - left.nByte;
+}
+
+/*-------------------------------------------------------------- the sweep --*/
+
+/* Removes what is chosen, and chooses again as long as rows of some rule stay
+** that were counted. */
+static void sweep(SweepRun *pRun, BxErr *pErr) {
+  int i, bAgain = 1;
+  for (i = 0; i < pRun->rules.n && pErr->rc == SQLITE_OK; i++) {
+    const char *zProblem = pRun->rules.a[i].zProblem;
+    if (zProblem != 0) refuseRule(pRun, i, zProblem, pErr);
+  }
+  while (bAgain && pErr->rc == SQLITE_OK) {
+    choose(pRun, pErr);
+    spareBlocked(pRun, pErr);
+    bAgain = 0;
+    for (i = 0; i < pRun->rules.n && pErr->rc == SQLITE_OK; i++) {
+      Share *pShare = &pRun->aShare[i];
+      if (pShare->nPicked == 0) continue;
+      removeChosen(pRun, i, pErr);
+      bAgain |= pShare->bStuck && pRun->bMore;
+      if (!pShare->bStuck) pRun->nLeft -= pShare->nPicked;
+    }
+    bAgain &= pRun->nLeft > 0;
+  }
+}
+
+/* {"removed":3,"bytes":120,"byRule":{"payload.age":3},"more":false} */
+static void returnSweep(BxCall *p, const SweepRun *pRun) {
+  sqlite3_stmt *pStmt;
+  i64 nGone = 0, nByte = 0;
+  char *zByRule = bxPrintf(&p->err, "{}");
+  int i;
+  pStmt =
+      bxPlain(p->bx->db, "SELECT json_patch(?1, json_object(?2, ?3))", &p->err);
+  for (i = 0; i < pRun->rules.n && p->err.rc == SQLITE_OK; i++) {
+    const Share *pShare = &pRun->aShare[i];
+    if (pShare->nGone == 0) continue;
+    nGone += pShare->nGone;
+    nByte += pShare->nByte;
+    bxBind(
+        pStmt, &p->err, "cti", zByRule, pRun->rules.a[i].zRule, pShare->nGone);
+    sqlite3_free(zByRule);
+    zByRule = bxRow(pStmt, &p->err) ? bxColumnCopy(pStmt, 0, &p->err) : 0;
+    bxDone(pStmt, &p->err);
+  }
+  sqlite3_finalize(pStmt);
+  if (p->err.rc == SQLITE_OK) {
+    bxReturnJson(p, sqlite3_mprintf("{\"removed\":%lld,\"bytes\":%lld,"
+                                    "\"byRule\":%s,\"more\":%s}",
+                        nGone, nByte, zByRule,
+                        pRun->bMore && nGone > 0 ? "true" : "false"));
+  }
+  sqlite3_free(zByRule);
+}
+
+void bxRetentionSweep(BxCall *p) {
+  SweepRun run = {0, {0, 0, 0}, 0, SWEEP_ROWS, 0};
+  i64 iNow;
+  int i;
+  run.p = bxHome(p->bx, "retention", &p->err);
+  if (run.p == 0) return;
+  bxLock(run.p, &p->err);
+  if (bxArg(p, 0)) {
+    run.nLeft = bxInt(p->aArg[0], "limit", 1, 1000000000, &p->err);
+  }
+  iNow = bxRuleTime(run.p, bxArg(p, 1), 1, &p->err);
+  bxRetentionRead(&run.rules, run.p, iNow, &p->err);
+  run.aShare = bxNew(sizeof(Share) * (size_t)(run.rules.n + 1), &p->err);
+  if (p->err.rc == SQLITE_OK) sweep(&run, &p->err);
+  if (p->err.rc == SQLITE_OK) returnSweep(p, &run);
+  for (i = 0; run.aShare != 0 && i < run.rules.n; i++) {
+    sqlite3_value_free(run.aShare[i].pAt);
+    sqlite3_value_free(run.aShare[i].pKey);
+    sqlite3_free(run.aShare[i].zKept);
+  }
+  sqlite3_free(run.aShare);
+  bxRetentionFree(&run.rules);
+}
+
+void bxRetentionConfirm(BxCall *p) {
+  static const char zConfirm[] = "UPDATE main.retention_clock SET seen ="
+                                 " (SELECT clock FROM main.retention_now)";
+  static const char zSeen[] = "SELECT seen FROM main.retention_clock";
+  BxStmts *pHome = bxHome(p->bx, "retention", &p->err);
+  if (pHome == 0) return;
+  bxDo(pHome, zConfirm, &p->err, "");
+  bxReturnInt(p, bxAsk(pHome, zSeen, &p->err, ""));
+}

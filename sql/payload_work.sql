@@ -1,0 +1,132 @@
+-- payload_work.sql: what is due in the archive, removed row by row: by DELETE FROM
+-- payload_due, and by every insert into the archive. It continues payload.sql,
+-- which has the manual.
+--
+-- Tables  payload_limits   one row: the settings that an insert needs, as numbers
+-- Views   payload_overdue  the rows that the next insert removes
+--         payload_size     rows and bytes, for retention_report()
+--
+-- Invariants: an insert removes at most payload.due_per_write rows, and looks at
+-- 100 at most. It never fails because of them: it removes only what nothing can
+-- refuse, because a trigger cannot go on after an error. So it removes nothing
+-- while a trigger or a table of somebody else could refuse a DELETE.
+
+INSERT INTO main.blackbox_setting_defs(name, kind, preset, low, high, choices, meaning)
+VALUES
+  ('payload.due_per_write', 'integer', 2, 0, 2, NULL,
+   'rows past payload.retention_days that an insert into the archive removes')
+ON CONFLICT (name) DO UPDATE
+  SET kind = excluded.kind, preset = excluded.preset, low = excluded.low,
+      high = excluded.high, choices = excluded.choices,
+      meaning = excluded.meaning;
+
+-- Rows and bytes of the archive and of evidence; the two indexes that it reads
+-- contain each row once. Rings are not in it.
+CREATE VIEW IF NOT EXISTS main.payload_size AS
+SELECT sum(n) AS rows, sum(b) AS bytes
+  FROM (SELECT count(*) AS n, coalesce(sum(bytes), 0) AS b
+          FROM (SELECT size_bytes AS bytes, at FROM payload_times
+                 WHERE purpose = 'archive' AND pinned = 0)
+         UNION ALL
+        SELECT count(*), coalesce(sum(size_bytes), 0) FROM event_payloads
+         WHERE purpose <> 'archive' OR pinned <> 0);
+
+-- Rows up to "since" stay until somebody asks for a clean-up.
+CREATE VIEW IF NOT EXISTS main.payload_limits_now AS
+SELECT max(iif(name = 'payload.due_per_write', value, NULL)) AS due,
+       86400000 * max(iif(name = 'payload.retention_days', value, NULL)) AS kept_ms,
+       max(iif(name = 'payload.history_until', iif(value > 0, value, -1e18), NULL)) AS since
+  FROM blackbox_limits
+ WHERE name GLOB 'payload.*';
+
+CREATE VIEW IF NOT EXISTS main.payload_overdue AS
+SELECT a.rid AS rid
+  FROM payload_limits AS l,
+       (SELECT rid, at
+          FROM payload_times
+         WHERE purpose = 'archive' AND pinned = 0
+           AND at > (SELECT +since FROM payload_limits)
+           AND at < (SELECT now FROM retention_now) - (SELECT kept_ms FROM payload_limits)
+         ORDER BY at LIMIT 100) AS a
+ WHERE l.due > 0
+   AND EXISTS (SELECT 1 FROM payload_due AS d
+                WHERE d.rid = a.rid AND d.blocked_by IS NULL)
+   AND NOT EXISTS (
+         SELECT 1 FROM sqlite_schema
+          WHERE (type = 'trigger' AND tbl_name = 'event_payloads' COLLATE NOCASE
+                 AND instr(lower(sql), 'delete') > 0
+                 AND substr(name, 1, 8) <> 'payload_')
+             OR (type = 'table' AND instr(lower(sql), 'references') > 0
+                 AND instr(lower(sql), 'event_payloads') > 0))
+ ORDER BY a.at
+ LIMIT (SELECT due FROM payload_limits);
+
+CREATE VIEW IF NOT EXISTS main.payload_works AS SELECT NULL AS rid WHERE 0;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_due_delete
+INSTEAD OF DELETE ON payload_due WHEN OLD.blocked_by IS NULL
+BEGIN
+  UPDATE payload_state SET bulk = 2 WHERE one = 1;
+  DELETE FROM event_payloads WHERE rowid = OLD.rid;
+  UPDATE payload_state SET bulk = 0 WHERE one = 1;
+END;
+
+-- A row that is itself past the retention period is history that is being loaded.
+-- It removes nothing. (+ takes the affinity of a column away, which would keep the
+-- index out.)
+CREATE TRIGGER IF NOT EXISTS main.payload_work
+AFTER INSERT ON event_payloads
+WHEN NEW.purpose = 'archive'
+ AND (EXISTS (SELECT 1 FROM payload_limits AS l
+               WHERE l.due > 0
+                 AND EXISTS (SELECT 1 FROM payload_times AS t
+                              WHERE t.purpose = 'archive' AND t.pinned = 0 AND t.at > +l.since
+                                AND t.at < (julianday('now') - 2440587.5) * 86400000.0 - l.kept_ms))
+      OR EXISTS (SELECT 1 FROM retention_tick))
+BEGIN
+  INSERT INTO payload_works(rid) VALUES (NEW.rowid);
+END;
+
+-- Does the work. (It is a separate view because SQLite allocates all the memory of a
+-- trigger whenever it fires.)
+CREATE TRIGGER IF NOT EXISTS main.payload_works_insert
+INSTEAD OF INSERT ON payload_works
+BEGIN
+  INSERT INTO retention_tick(now) VALUES (NULL);
+  UPDATE payload_state SET bulk = 2 WHERE one = 1;
+  DELETE FROM event_payloads
+   WHERE rowid IN (SELECT rid FROM payload_overdue)
+     AND NOT EXISTS (SELECT 1 FROM payload_times AS t, payload_limits AS l
+                      WHERE t.rid = NEW.rid
+                        AND t.at < (SELECT clock FROM retention_now) - l.kept_ms);
+  UPDATE payload_state SET bulk = 0 WHERE one = 1;
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_settings_insert
+AFTER INSERT ON blackbox_settings WHEN NEW.name GLOB 'payload.*'
+BEGIN
+  UPDATE payload_limits SET (due, kept_ms, since) = (SELECT * FROM payload_limits_now);
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_settings_update
+AFTER UPDATE ON blackbox_settings
+WHEN NEW.name GLOB 'payload.*' OR OLD.name GLOB 'payload.*'
+BEGIN
+  UPDATE payload_limits SET (due, kept_ms, since) = (SELECT * FROM payload_limits_now);
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_settings_delete
+AFTER DELETE ON blackbox_settings WHEN OLD.name GLOB 'payload.*'
+BEGIN
+  UPDATE payload_limits SET (due, kept_ms, since) = (SELECT * FROM payload_limits_now);
+END;
+
+CREATE TABLE IF NOT EXISTS main.payload_limits(
+  one     INTEGER PRIMARY KEY CHECK (one = 1),
+  due     INTEGER,
+  kept_ms INTEGER,
+  since   NUMERIC
+);
+INSERT INTO main.payload_limits(one) VALUES (1) ON CONFLICT (one) DO NOTHING;
+UPDATE main.payload_limits
+   SET (due, kept_ms, since) = (SELECT * FROM main.payload_limits_now);

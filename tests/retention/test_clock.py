@@ -1,0 +1,165 @@
+"""The newest time seen: a clock that jumps ahead stops the rules until it is confirmed."""
+import sqlite3
+import time
+
+import pytest
+
+from conftest import ROOT, connect, one, rows
+from retention_helpers import DAY, T0, archive, notes, own_rule, plan
+
+HOUR = 3_600_000
+CONFIRM = ["SELECT retention_confirm_clock()",
+           "INSERT INTO blackbox_call(command) VALUES('retention_confirm_clock')",
+           "UPDATE retention_clock SET seen = (SELECT clock FROM retention_now)"]
+CLEANUPS = ["SELECT * FROM retention_plan", "SELECT retention_sweep()",
+            "SELECT payload_cleanup()", "SELECT payload_cleanup(3)",
+            "SELECT rollout_cleanup_expired()", "SELECT cache_cleanup_orphans()",
+            "SELECT cache_cleanup_outdated()", "INSERT INTO rollout_cleanup(now) VALUES(NULL)"]
+
+
+def now():
+    return int(time.time() * 1000)
+
+
+def seen(db):
+    return one(db, "SELECT seen FROM retention_clock")
+
+
+def set_seen(db, ms):
+    """As if the file had been written at that time and not since."""
+    text = (ROOT / "sql" / "core.sql").read_text()
+    guards = []
+    for name in "retention_clock_update", "retention_clock_confirmed":
+        begin = text.index("CREATE TRIGGER IF NOT EXISTS main." + name)
+        guards.append(text[begin:text.index("END;", begin) + 4])
+        db.execute("DROP TRIGGER " + name)
+    db.execute("UPDATE retention_clock SET seen = ?", (ms,))
+    for guard in guards:
+        db.execute(guard)
+
+
+@pytest.mark.parametrize("sql", CLEANUPS)
+def test_a_clock_that_has_jumped_ahead_stops_every_rule(db, sql):
+    archive(db, "p", T0)
+    notes(db, 5)
+    own_rule(db)
+    set_seen(db, now() - 8 * DAY)
+    with pytest.raises(sqlite3.Error, match="ClockError.*retention_confirm_clock"):
+        rows(db, sql)
+    assert rows(db, "SELECT id FROM event_payloads") == [("p",)]
+    db.execute("INSERT INTO blackbox_settings VALUES('core.max_clock_jump_days', 9)")
+    rows(db, sql)
+
+
+@pytest.mark.parametrize("how", CONFIRM)
+def test_a_confirmed_clock_goes_on(db, how):
+    archive(db, "p", T0)
+    then = now() - 30 * DAY
+    set_seen(db, then)
+    db.execute(how)
+    assert abs(seen(db) - now()) < 60_000
+    assert one(db, "SELECT retention_sweep() ->> '$.removed'") == 1
+    assert rows(db, "SELECT domain, rule, rows, oldest FROM retention_log LIMIT 1") == [
+        ("core", "clock confirmed", 0, then)]
+
+
+def test_the_error_says_both_times_and_the_limit(db):
+    set_seen(db, now() - 30 * DAY)
+    with pytest.raises(sqlite3.Error) as error:
+        plan(db)
+    stamp = time.strftime("%Y-%m-%dT%H:", time.gmtime())
+    assert "30 days after" in str(error.value) and "allows 7" in str(error.value)
+    assert stamp in str(error.value)
+
+
+def test_a_given_time_is_neither_checked_nor_remembered(db):
+    archive(db, "p", T0)
+    then = now() - 30 * DAY
+    set_seen(db, then)
+    assert len(plan(db, T0 + 8 * DAY)) == 1
+    assert one(db, "SELECT retention_sweep(10, ?) ->> '$.removed'", T0 + 8 * DAY) == 1
+    one(db, "SELECT retention_sweep(10, ?)", now() + 1000 * DAY)
+    assert seen(db) == then
+
+
+def test_a_clock_behind_the_newest_time_removes_nothing_early(db):
+    archive(db, "p", now() - 6 * DAY)
+    ahead = now() + 5 * DAY
+    set_seen(db, ahead)
+    assert plan(db) == []
+    one(db, "SELECT retention_sweep()")
+    archive(db, "q", now())
+    assert seen(db) == ahead
+    assert one(db, "SELECT count(*) FROM event_payloads") == 2
+    one(db, "SELECT retention_confirm_clock()")
+    assert abs(seen(db) - now()) < 60_000
+
+
+def test_reading_writes_nothing(db):
+    set_seen(db, now() - 3 * DAY)
+    before = db.total_changes
+    plan(db)
+    assert db.total_changes == before and abs(seen(db) + 3 * DAY - now()) < 60_000
+
+
+@pytest.mark.parametrize("write", [
+    "SELECT retention_sweep()", "SELECT payload_cleanup()", "SELECT cache_cleanup_orphans()",
+    "SELECT rollout_cleanup_expired()",
+    "INSERT INTO event_payloads(event_id, agent_id, purpose) VALUES('e', 'a', 'archive')",
+])
+def test_writes_and_clean_ups_remember_the_time_once_an_hour(db, write):
+    set_seen(db, now() - 3 * DAY)
+    db.execute(write)
+    assert abs(seen(db) - now()) < 60_000
+    then = now() - HOUR // 2
+    set_seen(db, then)
+    db.execute(write)
+    assert seen(db) == then
+
+
+def test_a_write_remembers_no_time_that_is_in_doubt(db):
+    archive(db, "old", T0)
+    then = now() - 30 * DAY
+    set_seen(db, then)
+    archive(db, "new", now())
+    assert seen(db) == then
+    assert rows(db, "SELECT id FROM event_payloads ORDER BY rowid") == [("old",), ("new",)]
+    one(db, "SELECT retention_confirm_clock()")
+    archive(db, "newer", now())
+    assert rows(db, "SELECT id FROM event_payloads ORDER BY rowid") == [("new",), ("newer",)]
+
+
+@pytest.mark.parametrize("sql", [
+    "UPDATE retention_clock SET seen = seen + 1000000", "UPDATE retention_clock SET seen = 5",
+    "UPDATE retention_clock SET one = 2", "DELETE FROM retention_clock",
+    "INSERT INTO retention_clock VALUES(1, 5)", "REPLACE INTO retention_clock VALUES(1, 5)",
+    "INSERT OR IGNORE INTO retention_clock VALUES(2, 5)",
+    "UPDATE retention_clock SET seen = NULL",
+])
+def test_the_newest_time_is_guarded(db, sql):
+    before = seen(db)
+    with pytest.raises(sqlite3.Error):
+        db.execute(sql)
+    assert seen(db) == before
+
+
+def test_a_lost_row_stops_the_rules_and_is_a_problem(db):
+    archive(db, "p", T0)
+    db.execute("DROP TRIGGER retention_clock_delete")
+    db.execute("DELETE FROM retention_clock")
+    assert ("retention_clock",) in rows(db, "SELECT object FROM blackbox_check")
+    with pytest.raises(sqlite3.Error, match="CorruptedDataError.*retention_clock"):
+        plan(db)
+    archive(db, "q", now())
+    assert one(db, "SELECT count(*) FROM event_payloads") == 2
+    db.execute("SELECT blackbox_install()")
+    assert rows(db, "SELECT * FROM blackbox_check") == []
+    assert len(plan(db)) == 1
+
+
+def test_an_older_file_is_told_to_install(path):
+    db = connect(path)
+    db.execute("SELECT blackbox_install('main', 'cache')")
+    db.execute("DROP VIEW retention_now")
+    with pytest.raises(sqlite3.Error, match="VersionError.*blackbox_install"):
+        one(db, "SELECT cache_cleanup_orphans()")

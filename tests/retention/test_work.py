@@ -1,0 +1,167 @@
+"""What an insert into the archive removes: at most two rows that are due, in plain SQL."""
+import sqlite3
+
+import pytest
+
+from conftest import ROOT, connect, one, rows
+from retention_helpers import DAY, T0, archive
+from test_clock import now, set_seen
+
+
+def plain(path=":memory:"):
+    """A connection without the module, on a database with the schema."""
+    db = sqlite3.connect(str(path), isolation_level=None)
+    for name in "core", "payload", "payload_tables", "payload_work", "payload_detection":
+        db.executescript((ROOT / "sql" / f"{name}.sql").read_text())
+    return db
+
+
+def ids(db):
+    return [row[0] for row in rows(db, "SELECT id FROM event_payloads ORDER BY rowid")]
+
+
+def old(db, *names, pinned=0):
+    for i, name in enumerate(names):
+        archive(db, name, T0 + i, pinned=pinned)
+
+
+@pytest.fixture(params=["plain", "module"])
+def filled(request, path):
+    """An archive with five rows that are due."""
+    db = plain(path)
+    if request.param == "module":
+        db.close()
+        db = connect(path)
+    old(db, *"abcde")
+    return db
+
+
+@pytest.mark.parametrize("begin", [False, True])
+def test_every_insert_removes_the_two_oldest_rows_that_are_due(filled, begin):
+    if begin:
+        filled.execute("BEGIN")
+    assert ids(filled) == list("abcde")
+    for n, left in enumerate(["cde", "e", "", ""]):
+        archive(filled, f"n{n}", now())
+        assert [i for i in ids(filled) if len(i) == 1] == list(left)
+    assert rows(filled, "SELECT domain, rule, rows, bytes, oldest, newest FROM retention_log") == [
+        ("payload", "payload.age", 5, 5, T0, T0 + 4)]
+    assert rows(filled, "SELECT * FROM payload_check") == []
+
+
+def test_an_archive_that_others_fill_is_kept_to_its_days(path):
+    db = plain(path)
+    for day in range(40, 0, -1):
+        archive(db, f"d{day}", now() - day * DAY - 5000)
+    for n in range(20):
+        archive(db, f"n{n}", now())
+    left = [i for i in ids(db) if i[0] == "d"]
+    assert left == ["d6", "d5", "d4", "d3", "d2", "d1"]
+
+
+@pytest.mark.parametrize("value, left", [(0, "abcde"), (1, "bcde"), (2, "cde")])
+def test_a_setting_says_how_many(filled, value, left):
+    filled.execute("INSERT INTO blackbox_settings VALUES('payload.due_per_write', ?)", (value,))
+    archive(filled, "new", now())
+    assert ids(filled) == [*left, "new"]
+    filled.execute("DELETE FROM blackbox_settings")
+    archive(filled, "newer", now())
+    assert ids(filled) == [*left[2:], "new", "newer"]
+
+
+@pytest.mark.parametrize("value", [-1, 3, "x", 1.5])
+def test_other_numbers_are_refused(filled, value):
+    with pytest.raises(sqlite3.IntegrityError, match="ValidationError"):
+        filled.execute("INSERT INTO blackbox_settings VALUES('payload.due_per_write', ?)",
+                       (value,))
+
+
+def test_the_period_is_that_of_the_setting(filled):
+    filled.execute("INSERT INTO blackbox_settings VALUES('payload.retention_days', 365)")
+    archive(filled, "recent", now() - 364 * DAY)
+    archive(filled, "new", now())
+    assert "recent" in ids(filled) and "a" not in ids(filled)
+    filled.execute("UPDATE blackbox_settings SET value = 30")
+    filled.execute("DELETE FROM event_payloads WHERE length(id) = 1")
+    archive(filled, "newer", now())
+    assert ids(filled) == ["new", "newer"]
+
+
+def test_what_is_pinned_or_history_stays(filled):
+    filled.execute("UPDATE event_payloads SET pinned = 1 WHERE id IN ('a', 'b')")
+    filled.execute("INSERT INTO blackbox_settings VALUES('payload.history_until', ?)", (T0 + 2,))
+    archive(filled, "new", now())
+    assert ids(filled) == ["a", "b", "c", "new"]
+
+
+def test_a_row_that_is_old_itself_removes_nothing(filled):
+    old(filled, "x", "y")
+    filled.execute("INSERT INTO event_payloads(id, event_id, agent_id, purpose, created_at)"
+                   " SELECT id || '2', event_id, agent_id, purpose, created_at"
+                   " FROM event_payloads")
+    assert len(ids(filled)) == 14
+
+
+def test_evidence_removes_nothing(filled):
+    filled.execute("INSERT INTO event_payloads(id, event_id, agent_id, purpose)"
+                   " VALUES('k', 'e', 'a', 'evidence')")
+    assert ids(filled) == [*"abcde", "k"]
+
+
+@pytest.mark.parametrize("refuse", [
+    "CREATE TRIGGER mine BEFORE DELETE ON event_payloads BEGIN SELECT RAISE(ABORT, 'no'); END",
+    "CREATE TRIGGER mine after delete on EVENT_payloads BEGIN SELECT RAISE(ROLLBACK, 'no'); END",
+    "CREATE TABLE mine(p REFERENCES event_payloads(id)); INSERT INTO mine VALUES('a');"
+    "PRAGMA foreign_keys = ON",
+])
+def test_a_write_never_fails_because_a_row_cannot_go(filled, refuse):
+    filled.executescript(refuse)
+    archive(filled, "new", now())
+    assert ids(filled) == [*"abcde", "new"]
+
+
+def test_a_clock_in_doubt_removes_nothing_and_fails_no_write(filled):
+    set_seen(filled, now() - 8 * DAY)
+    archive(filled, "new", now())
+    assert ids(filled) == [*"abcde", "new"]
+
+
+def test_an_upsert_or_replace_of_a_row_that_is_due(filled):
+    filled.execute("REPLACE INTO event_payloads(id, event_id, agent_id, purpose)"
+                   " VALUES('a', 'e', 'a', 'archive')")
+    assert ids(filled) == ["d", "e", "a"]
+    filled.execute("INSERT INTO event_payloads(id, event_id, agent_id, purpose)"
+                   " VALUES('a', 'e', 'a', 'archive') ON CONFLICT(id) DO NOTHING")
+    filled.execute("INSERT OR IGNORE INTO event_payloads(id, event_id, agent_id, purpose)"
+                   " VALUES('a', 'e', 'a', 'archive')")
+    assert ids(filled) == ["d", "e", "a"]
+
+
+@pytest.mark.parametrize("recursive", [0, 1])
+def test_the_settings_are_kept_as_numbers(filled, recursive):
+    filled.execute(f"PRAGMA recursive_triggers = {recursive}")
+    for sql in ("INSERT INTO blackbox_settings VALUES('payload.retention_days', 9)",
+                "REPLACE INTO blackbox_settings VALUES('payload.retention_days', 8)",
+                "UPDATE blackbox_settings SET name = 'payload.window'",
+                "DELETE FROM blackbox_settings"):
+        filled.execute(sql)
+        assert rows(filled, "SELECT * FROM payload_check") == []
+    filled.execute("UPDATE payload_limits SET kept_ms = 5")
+    assert rows(filled, "SELECT object FROM payload_check") == [("payload_limits",)]
+
+
+@pytest.mark.parametrize("trusted", ["ON", "OFF"])
+def test_an_untrusted_schema_works_too(filled, trusted):
+    filled.execute(f"PRAGMA trusted_schema = {trusted}")
+    archive(filled, "new", now())
+    assert ids(filled) == [*"cde", "new"]
+
+
+def test_the_look_for_work_seeks(filled):
+    text = (ROOT / "sql" / "payload_work.sql").read_text()
+    begin = text.index("EXISTS (SELECT 1 FROM payload_limits AS l")
+    condition = text[begin:text.index("OR EXISTS (SELECT 1 FROM retention_tick)")]
+    for sql in "SELECT " + condition.rstrip(), "SELECT rid FROM payload_overdue":
+        said = " ".join(row[3] for row in rows(filled, "EXPLAIN QUERY PLAN " + sql))
+        assert "payload_by_age (<expr>>? AND <expr><?)" in said
+        assert "SCAN event_payloads" not in said
