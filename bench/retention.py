@@ -1,0 +1,92 @@
+"""Plan and sweep follow what is due, and a write with nothing to do pays little for looking."""
+import atexit
+import pathlib
+import shutil
+import statistics
+import tempfile
+import time
+
+from run import Case, connect, timed
+
+DUE = 1000
+DAY = 86_400_000
+INSERTS = 2000
+TABLE = """CREATE TABLE event_payloads(id TEXT PRIMARY KEY, event_id TEXT NOT NULL,
+  agent_id TEXT NOT NULL, request_body TEXT, response_body TEXT,
+  size_bytes INTEGER NOT NULL DEFAULT 0, purpose TEXT NOT NULL,
+  pinned INTEGER NOT NULL DEFAULT 0, kill_switch_event_id TEXT, created_at TEXT NOT NULL)"""
+folders = []
+
+
+def template(rows):
+    """A file with so many archive rows, of which the oldest 1,000 are due; ids in order of
+    time. It is made once."""
+    if not folders:
+        folders.append(pathlib.Path(tempfile.mkdtemp()))
+        atexit.register(shutil.rmtree, folders[0], ignore_errors=True)
+    path = folders[0] / f"{rows}.db"
+    if not path.exists():
+        db = connect(path)
+        db.execute(TABLE)
+        due = time.time() - 8 * 86400
+        db.execute(
+            "WITH n(i) AS (VALUES(0) UNION ALL SELECT i + 1 FROM n WHERE i + 1 < ?1)"
+            " INSERT INTO event_payloads SELECT printf('p%09d', i), printf('e%09d', i),"
+            " 'agent', 'question', 'answer', 14, 'archive', 0, NULL,"
+            " strftime('%Y-%m-%dT%H:%M:%S.000Z', ?2 + i / 100.0 + (i >= ?3) * 400000,"
+            " 'unixepoch') FROM n", (rows, due, DUE))
+        db.execute("SELECT blackbox_install()").fetchone()
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        db.close()
+    return path
+
+
+def opened(folder, rows):
+    shutil.copy(template(rows), folder / "archive.db")
+    db = connect(folder / "archive.db")
+    found = db.execute("SELECT count(*) FROM retention_plan WHERE blocked_by IS NULL").fetchone()
+    assert found == (DUE,)
+    return db
+
+
+def plan(rows):
+    def side(folder):
+        db = opened(folder, rows)
+        return min(timed(lambda: db.execute("SELECT * FROM retention_plan").fetchall())
+                   for _ in range(9))
+    return side
+
+
+def sweep(rows):
+    def side(folder):
+        db = opened(folder, rows)
+        return timed(lambda: db.execute("SELECT retention_sweep()").fetchone())
+    return side
+
+
+def insert(due_per_write, begin):
+    def side(folder):
+        db = connect(folder / "archive.db")
+        db.execute("SELECT blackbox_install('main', 'payload')").fetchone()
+        db.execute("INSERT INTO blackbox_settings VALUES('payload.due_per_write', ?)",
+                   (due_per_write,))
+        db.execute(begin)
+        return statistics.median(timed(lambda i=i: db.execute(
+            "INSERT INTO event_payloads(id, event_id, agent_id, request_body, response_body,"
+            " size_bytes, purpose) VALUES(?, 'e', 'a', ?, 'r', 2001, 'archive')",
+            (f"p{i:09}", "q" * 2000))) for i in range(INSERTS))
+    return side
+
+
+def cases():
+    small, large = "10,000 rows", "1,000,000 rows"
+    return [
+        Case("the plan of 1,000 rows that are due", {small: plan(10_000), large: plan(1_000_000)},
+             [(large, small, 1.2)]),
+        Case("the sweep of 1,000 rows that are due",
+             {small: sweep(10_000), large: sweep(1_000_000)}, [(large, small, 1.2)]),
+        Case("an insert into an archive where nothing is due, in a transaction",
+             {"on": insert(2, "BEGIN"), "off": insert(0, "BEGIN")}, [("on", "off", 1.1)]),
+        Case("an insert into an archive where nothing is due, alone",
+             {"on": insert(2, ""), "off": insert(0, "")}, [("on", "off", 1.1)]),
+    ]
