@@ -67,7 +67,7 @@ def filled(tmp_path_factory):
     db.execute("PRAGMA journal_mode=WAL")
     db.execute("PRAGMA synchronous=OFF")
     one(db, "SELECT blackbox_install()")
-    db.execute("DROP VIEW payload_due")  # for blackbox_install()
+    db.execute("DROP VIEW payload_rows")  # for blackbox_install()
     db.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
     db.execute("CREATE VIRTUAL TABLE rec USING evidence_buffer")
     db.execute("INSERT INTO ring(agent_id, event_id) VALUES('a', 'e')")

@@ -261,6 +261,7 @@ def test_plain_deletes_share_a_receipt_a_minute(archive, path):
     for i in range(30):
         add(archive, f"r{i}", 1000 * i, body="x" * i)
     plain = sqlite3.connect(path, isolation_level=None)
+    plain.execute("INSERT INTO blackbox_settings VALUES('payload.due_per_write', 0)")
     plain.execute("DELETE FROM event_payloads WHERE id IN ('r3', 'r5')")
     for i in range(6, 30):
         plain.execute(f"DELETE FROM event_payloads WHERE id = 'r{i}'")
