@@ -175,7 +175,11 @@ int bxShadowRenews(const char *zSql, const char *zSuffix) {
   return createsTable(zSql, "CREATE TABLE IF NOT EXISTS main.@_", zSuffix);
 }
 
+int bxShadowMakes(const char *zSql, const char *zSuffix) {
+  return createsTable(zSql, "CREATE TABLE main.@_", zSuffix) ||
+         bxShadowRenews(zSql, zSuffix);
+}
+
 int bxShadowClaims(const char *zSql, const char *zSuffix) {
-  return bxMayClaim() && (createsTable(zSql, "CREATE TABLE main.@_", zSuffix) ||
-                             bxShadowRenews(zSql, zSuffix));
+  return bxMayClaim() && bxShadowMakes(zSql, zSuffix);
 }
