@@ -24,7 +24,7 @@ typedef struct Report {
 
 /* A row: part, rows, bytes, due rows, due bytes, pages' bytes, and what gives
 ** them back. -1 is NULL. */
-static void addRow(Report *p, const char *zPart, const i64 a[5],
+static void addPart(Report *p, const char *zPart, const i64 a[5],
     const char *zHow, BxErr *pErr) {
   static const char zRow[] =
       "SELECT json_array(?1, nullif(?2, -1), nullif(?3, -1), nullif(?4, -1),"
@@ -99,7 +99,7 @@ static void addDomain(Report *p, const char *zDomain, BxErr *pErr) {
   sqlite3_finalize(pStmt);
   addDue(p, zDomain, a, pErr);
   a[4] = domainPages(p, zDomain, pErr);
-  addRow(p, zDomain, a, "retention_sweep", pErr);
+  addPart(p, zDomain, a, "retention_sweep", pErr);
 }
 
 /* The bytes of the write-ahead log of the schema, 0 if there is none. */
@@ -115,11 +115,11 @@ static void addFile(Report *p, BxErr *pErr) {
   i64 a[5] = {-1, -1, -1, -1, -1};
   int bAuto = bxNumber(p->p, "PRAGMA main.auto_vacuum", pErr) != 0;
   a[4] = bxNumber(p->p, "PRAGMA main.page_count", pErr) * nPage;
-  addRow(p, "file", a, 0, pErr);
+  addPart(p, "file", a, 0, pErr);
   a[4] = bxNumber(p->p, "PRAGMA main.freelist_count", pErr) * nPage;
-  addRow(p, "free", a, bAuto ? "PRAGMA incremental_vacuum" : "VACUUM", pErr);
+  addPart(p, "free", a, bAuto ? "PRAGMA incremental_vacuum" : "VACUUM", pErr);
   a[4] = walBytes(p);
-  addRow(p, "wal", a, "PRAGMA wal_checkpoint(TRUNCATE)", pErr);
+  addPart(p, "wal", a, "PRAGMA wal_checkpoint(TRUNCATE)", pErr);
 }
 
 static void addAll(Report *p, BxErr *pErr) {
@@ -136,7 +136,7 @@ static void addAll(Report *p, BxErr *pErr) {
   }
   sqlite3_finalize(pStmt);
   addDue(p, "user", a, pErr);
-  addRow(p, "user", a, "retention_sweep", pErr);
+  addPart(p, "user", a, "retention_sweep", pErr);
   addFile(p, pErr);
 }
 

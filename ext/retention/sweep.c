@@ -95,7 +95,7 @@ static int hasCompany(const SweepRun *pRun, int i) {
 }
 
 /* Chooses the next rows. */
-static void choose(SweepRun *pRun, BxErr *pErr) {
+static void chooseBatch(SweepRun *pRun, BxErr *pErr) {
   sqlite3_stmt *pStmt = prepareChoice(pRun, pErr);
   i64 n = 0;
   int i;
@@ -267,11 +267,11 @@ static void removeChosen(SweepRun *pRun, int i, BxErr *pErr) {
 static void sweep(SweepRun *pRun, BxErr *pErr) {
   int i, bAgain = 1;
   for (i = 0; i < pRun->rules.n && pErr->rc == SQLITE_OK; i++) {
-    const char *zProblem = pRun->rules.a[i].zProblem;
-    if (zProblem != 0) refuseRule(pRun, i, zProblem, pErr);
+    const char *zWhy = pRun->rules.a[i].zProblem;
+    if (zWhy != 0) refuseRule(pRun, i, zWhy, pErr);
   }
   while (bAgain && pErr->rc == SQLITE_OK) {
-    choose(pRun, pErr);
+    chooseBatch(pRun, pErr);
     spareBlocked(pRun, pErr);
     bAgain = 0;
     for (i = 0; i < pRun->rules.n && pErr->rc == SQLITE_OK; i++) {
