@@ -675,6 +675,12 @@ BEGIN
    WHERE session_id = NEW.session_id AND last_accessed_at < OLD.last_accessed_at;
 END;
 
+CREATE TRIGGER IF NOT EXISTS main.cache_sessions_tick
+AFTER INSERT ON cache_sessions WHEN EXISTS (SELECT 1 FROM retention_tick)
+BEGIN
+  INSERT INTO retention_tick(now) VALUES (NULL);
+END;
+
 CREATE TRIGGER IF NOT EXISTS main.cache_sessions_delete
 AFTER DELETE ON cache_sessions
 BEGIN

@@ -5,7 +5,8 @@
 --         evidence_overflow              the evidence: one narrow row each
 --         evidence_overflow_actions      its JSON
 --         evidence_overflow_screenshots  its screenshot
--- Views   evidence_due                   all evidence here. A row is due when
+-- Views   evidence_overdue               what the overflow of a new buffer removes
+--         evidence_due                   all evidence here. A row is due when
 --                                        its owner was not seen ("at") for
 --                                        evidence.orphan_days. DELETE removes a
 --                                        row that is due, with a receipt
@@ -37,7 +38,7 @@ SELECT o.owner || '/' || e.id AS key,
        o.owner AS owner,
        e.rid AS rid
   FROM evidence_owners AS o
-  JOIN evidence_overflow AS e ON e.owner = o.owner;
+ CROSS JOIN evidence_overflow AS e ON e.owner = o.owner;
 
 -- For retention_report(). Buffers are not in it.
 CREATE VIEW IF NOT EXISTS main.evidence_size AS
@@ -324,6 +325,44 @@ ON CONFLICT (name) DO UPDATE
    SET kind = excluded.kind, preset = excluded.preset, low = excluded.low,
        high = excluded.high, choices = excluded.choices,
        meaning = excluded.meaning;
+
+INSERT INTO main.blackbox_setting_defs(name, kind, preset, low, high, choices, meaning)
+VALUES ('evidence.due_per_write', 'integer', 0, 0, 2, NULL,
+        'orphaned rows of evidence that the overflow of a new buffer removes')
+ON CONFLICT (name) DO UPDATE
+   SET kind = excluded.kind, preset = excluded.preset, low = excluded.low,
+       high = excluded.high, choices = excluded.choices,
+       meaning = excluded.meaning;
+
+-- The first overflow of a buffer remembers the time, and removes a little of what is due: among
+-- the oldest 100, the first that nothing blocks. It takes only what nothing can
+-- refuse, because a trigger cannot go on after an error.
+CREATE VIEW IF NOT EXISTS main.evidence_overdue AS
+SELECT d.rid AS rid
+  FROM (SELECT rid, blocked_by FROM evidence_due
+         WHERE at < (SELECT now FROM retention_now) - 86400000 *
+               (SELECT value FROM blackbox_limits WHERE name = 'evidence.orphan_days')
+         ORDER BY at LIMIT 100) AS d
+ WHERE d.blocked_by IS NULL
+   AND NOT EXISTS (
+         SELECT 1 FROM sqlite_schema
+          WHERE (type = 'trigger' AND substr(name, 1, 9) <> 'evidence_'
+                 AND substr(tbl_name, 1, 9) = 'evidence_'
+                 AND instr(lower(sql), 'delete') > 0)
+             OR (type = 'table' AND instr(lower(sql), 'references') > 0
+                 AND instr(lower(sql), 'evidence_') > 0))
+ LIMIT (SELECT value FROM blackbox_limits WHERE name = 'evidence.due_per_write');
+
+CREATE TRIGGER IF NOT EXISTS main.evidence_work
+AFTER INSERT ON evidence_owners
+WHEN EXISTS (SELECT 1 FROM retention_tick)
+  OR EXISTS (SELECT 1 FROM blackbox_settings
+              WHERE name = 'evidence.due_per_write' AND value > 0)
+BEGIN
+  INSERT INTO retention_tick(now) VALUES (NULL);
+  DELETE FROM evidence_due
+   WHERE rid IN (SELECT rid FROM evidence_overdue);
+END;
 
 INSERT INTO main.retention_rules(rule, domain, "view", setting, unit_ms, "table")
 VALUES ('evidence.orphans', 'evidence', 'evidence_due', 'evidence.orphan_days', 86400000,

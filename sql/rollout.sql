@@ -37,6 +37,7 @@
 --   rollout_derived  view: the counters, computed from the items
 --   rollout_due      view: the conversations that expire, and when; DELETE
 --                    removes them
+--   rollout_overdue  view: those that the start of a new conversation removes
 --   rollout_size     view: conversations and bytes, for retention_report()
 --   rollout_check    view: contradictions (no rows if all is well)
 --

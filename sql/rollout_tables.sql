@@ -600,6 +600,44 @@ CREATE TABLE IF NOT EXISTS main.rollout_about(
 CREATE INDEX IF NOT EXISTS main.rollout_prompt
 ON rollout_about(prompt_id) WHERE prompt_id IS NOT NULL;
 
+INSERT INTO main.blackbox_setting_defs(name, kind, preset, low, high, choices, meaning)
+VALUES ('rollout.due_per_write', 'integer', 0, 0, 2, NULL,
+        'expired conversations that the start of a new one removes')
+ON CONFLICT (name) DO UPDATE
+   SET kind = excluded.kind, preset = excluded.preset, low = excluded.low,
+       high = excluded.high, choices = excluded.choices,
+       meaning = excluded.meaning;
+
+-- The start of a conversation remembers the time, and removes a little of what is due: among
+-- the oldest 100, the first that nothing blocks. It takes only what nothing can
+-- refuse, because a trigger cannot go on after an error.
+CREATE VIEW IF NOT EXISTS main.rollout_overdue AS
+SELECT d.key AS key
+  FROM (SELECT key, blocked_by FROM rollout_due
+         WHERE at < (SELECT now FROM retention_now)
+         ORDER BY at LIMIT 100) AS d
+ WHERE d.blocked_by IS NULL
+   AND NOT EXISTS (
+         SELECT 1 FROM sqlite_schema
+          WHERE (type = 'trigger' AND substr(name, 1, 8) <> 'rollout_'
+                 AND substr(tbl_name, 1, 8) = 'rollout_'
+                 AND instr(lower(sql), 'delete') > 0)
+             OR (type = 'table' AND instr(lower(sql), 'references') > 0
+                 AND instr(lower(sql), 'rollout_') > 0))
+ LIMIT (SELECT value FROM blackbox_limits WHERE name = 'rollout.due_per_write');
+
+CREATE TRIGGER IF NOT EXISTS main.rollout_work
+AFTER INSERT ON rollout_heads
+WHEN EXISTS (SELECT 1 FROM retention_tick)
+  OR EXISTS (SELECT 1 FROM blackbox_settings
+              WHERE name = 'rollout.due_per_write' AND value > 0)
+BEGIN
+  INSERT INTO retention_tick(now) VALUES (NULL);
+  DELETE FROM rollout_due
+   WHERE key IN (SELECT key FROM rollout_overdue)
+     AND key <> NEW.id;
+END;
+
 INSERT INTO main.retention_rules(rule, domain, "view", setting, unit_ms, "table")
 VALUES ('rollout.expired', 'rollout', 'rollout_due', NULL, NULL, 'rollouts')
 ON CONFLICT (rule) DO UPDATE SET domain = excluded.domain, "view" = excluded."view",

@@ -157,6 +157,85 @@ def test_an_untrusted_schema_works_too(filled, trusted):
     assert ids(filled) == [*"cde", "new"]
 
 
+# ------------------------------------------------------------ the other domains
+
+
+def conversation(db, n, days):
+    db.execute("INSERT INTO rollouts(id, created, expires_at) VALUES(?, ?, ?)",
+               (f"5973b6c0-94b8-487b-a530-{n:012x}", now() - 90 * DAY, now() + days * DAY))
+
+
+def domains(path, *names):
+    """A connection without the module."""
+    db = sqlite3.connect(path, isolation_level=None)
+    for name in names:
+        db.executescript((ROOT / "sql" / f"{name}.sql").read_text())
+    return db
+
+
+@pytest.mark.parametrize("value, left", [(0, "123456"), (1, "23456"), (2, "456")])
+def test_a_new_conversation_removes_expired_ones_if_it_is_asked_to(path, value, left):
+    db = domains(path, "core", "rollout", "rollout_tables")
+    for n, days in (1, -30), (2, -20), (3, -10), (4, 10):
+        conversation(db, n, days)
+    db.execute("INSERT INTO blackbox_settings VALUES('rollout.due_per_write', ?)", (value,))
+    conversation(db, 5, 20)
+    conversation(db, 6, -50)  # itself expired: it stays for now
+    assert [id[-1] for id, in rows(db, "SELECT id FROM rollouts ORDER BY id")] == list(left)
+    gone = 6 - len(left)
+    assert (one(db, "SELECT sum(rows) FROM retention_log WHERE rule = 'rollout.expired'")
+            or 0) == gone
+    assert rows(db, "SELECT * FROM rollout_check") == []
+
+
+@pytest.mark.parametrize("sql", [
+    "CREATE TRIGGER mine BEFORE DELETE ON rollout_heads BEGIN SELECT RAISE(ABORT, 'no'); END",
+    "CREATE TABLE mine(id REFERENCES rollout_heads(id)); PRAGMA foreign_keys = ON",
+])
+def test_a_new_conversation_never_fails_because_an_expired_one_cannot_go(path, sql):
+    db = domains(path, "core", "rollout", "rollout_tables")
+    db.execute("INSERT INTO blackbox_settings VALUES('rollout.due_per_write', 2)")
+    conversation(db, 1, -30)
+    db.executescript(sql)
+    conversation(db, 2, 30)
+    assert one(db, "SELECT count(*) FROM rollouts") == 2
+
+
+def owner(db, name, seen, *pinned):
+    db.execute("INSERT INTO evidence_owners(owner, buffer, claim, seen) VALUES(?, 'b', 'c', ?)",
+               (name, seen))
+    for i, pin in enumerate(pinned):
+        db.execute("INSERT INTO evidence_overflow(owner, id, timestamp, action_bytes,"
+                   " screenshot_bytes, pruned, pinned, confidence) VALUES(?, ?, 5, 2, 0, 0, ?, 1)",
+                   (name, f"x{i}", pin))
+        db.execute("INSERT INTO evidence_overflow_actions VALUES(last_insert_rowid(), '{}')")
+
+
+@pytest.mark.parametrize("value, left", [(0, 5), (1, 4), (2, 3)])
+def test_a_new_buffer_removes_orphaned_evidence_if_it_is_asked_to(path, value, left):
+    db = domains(path, "core", "evidence")
+    owner(db, "old", now() - 40 * DAY, 1, 0, 0, 0)
+    owner(db, "young", now() - 20 * DAY, 0)
+    db.execute("INSERT INTO blackbox_settings VALUES('evidence.due_per_write', ?)", (value,))
+    owner(db, "new", now())
+    assert one(db, "SELECT count(*) FROM evidence_overflow") == left
+    assert one(db, "SELECT count(*) FROM evidence_overflow WHERE pinned") == 1
+    assert rows(db, "SELECT * FROM evidence_check") == []
+
+
+@pytest.mark.parametrize("write", [
+    lambda db: conversation(db, 1, 5), lambda db: owner(db, "o", now()),
+    lambda db: db.execute("INSERT INTO cache_items(session_id, task_id, turn_id, description,"
+                          " data) VALUES('conv_a3f8e2b4-5c6d-7e8f-9g0h-1i2j3k4l5m6n',"
+                          " 'task0001', 'turn0001', 'd', '1')"),
+])
+def test_new_things_of_every_domain_remember_the_time(path, write):
+    db = domains(path, "core", "rollout", "rollout_tables", "evidence", "cache")
+    set_seen(db, now() - 3 * DAY)
+    write(db)
+    assert abs(one(db, "SELECT seen FROM retention_clock") - now()) < 60_000
+
+
 def test_the_look_for_work_seeks(filled):
     text = (ROOT / "sql" / "payload_work.sql").read_text()
     begin = text.index("EXISTS (SELECT 1 FROM payload_limits AS l")
