@@ -75,7 +75,9 @@ static void makeViewRule(
   pRule->zBytes = bxPrintf(pErr, "bytes");
   pRule->zAt = bxPrintf(pErr, "at");
   pRule->zBlocked = bxPrintf(pErr, "blocked_by");
-  pRule->zDue = bxPrintf(pErr, "at < %lld", pFrom->iCut);
+  /* no time is below 0: then the view is not read at all */
+  pRule->zDue =
+      bxPrintf(pErr, pFrom->iCut > 0 ? "at < %lld" : "0", pFrom->iCut);
   pRule->zUpTo = bxPrintf(pErr, "at <= ?1");
   pRule->bOwn = strcmp(pRule->zDomain, "user") == 0;
 }
