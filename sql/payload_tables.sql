@@ -414,8 +414,9 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.payload_ledger_added
 AFTER INSERT ON payload_ledger
 BEGIN
-  UPDATE payload_state SET entries = entries + 1, digest = digest + NEW.token;
-  SELECT RAISE(ABORT, 'MisuseError: a trigger on payload_state prevents the ledger from being counted; drop the trigger')
+  UPDATE payload_state SET entries = entries + 1, digest = digest + NEW.token
+   WHERE one = 1;
+  SELECT RAISE(ABORT, 'MisuseError: a trigger on payload_state, or another number than 1 in its row, prevents the ledger from being counted; drop the trigger, or set one to 1')
    WHERE changes() = 0;
   UPDATE blackbox_ledgers SET entries = entries + 1, digest = digest + NEW.token
    WHERE domain = 'payload';
@@ -427,8 +428,8 @@ CREATE TRIGGER IF NOT EXISTS main.payload_ledger_closed
 AFTER UPDATE OF at ON payload_ledger
 WHEN OLD.at IS NULL AND NEW.at IS NOT NULL
 BEGIN
-  UPDATE payload_state SET closed = closed + 1;
-  SELECT RAISE(ABORT, 'MisuseError: a trigger on payload_state prevents the ledger from being counted; drop the trigger')
+  UPDATE payload_state SET closed = closed + 1 WHERE one = 1;
+  SELECT RAISE(ABORT, 'MisuseError: a trigger on payload_state, or another number than 1 in its row, prevents the ledger from being counted; drop the trigger, or set one to 1')
    WHERE changes() = 0;
   UPDATE blackbox_ledgers SET closed = closed + 1 WHERE domain = 'payload';
   SELECT RAISE(ABORT, 'MisuseError: a trigger on blackbox_ledgers prevents the ledger from being counted; drop the trigger')

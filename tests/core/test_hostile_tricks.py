@@ -275,11 +275,17 @@ def test_the_row_of_payload_state_stays(fresh, statement):
     assert rows(db, "SELECT * FROM payload_state") == before
 
 
-def test_the_ledger_is_counted_whatever_the_number_of_the_row(fresh):
+def test_no_pin_is_set_while_the_ledger_cannot_be_counted(fresh):
     db = sqlite3.connect(fresh, isolation_level=None)
+    before = guarded(db)
     db.execute("PRAGMA ignore_check_constraints = ON")
     db.execute("UPDATE OR REPLACE payload_state SET rowid = 2")
+    for statement in ("UPDATE event_payloads SET pinned = 1 WHERE id = 'mine0'",
+                      "INSERT INTO payload_unpins(payload_id, actor, reason) "
+                      "VALUES('victim', 'a', 'r')"):
+        with pytest.raises(sqlite3.IntegrityError, match="MisuseError.*set one to 1"):
+            db.execute(statement)
+    db.execute("UPDATE payload_state SET one = 1")
     db.execute("UPDATE event_payloads SET pinned = 1 WHERE id = 'mine0'")
-    db.execute("INSERT INTO payload_unpins(payload_id, actor, reason) VALUES('mine0', 'a', 'r')")
-    assert rows(connect(fresh), "SELECT problem FROM blackbox_check "
-                "WHERE object = 'payload_ledger'") == []
+    assert guarded(db) == before
+    assert rows(connect(fresh), "SELECT * FROM blackbox_check") == []
