@@ -314,6 +314,56 @@ def durable():
     )
 
 
+def archive_bytes():
+    def side(limit, filled):
+        def run_side(folder):
+            db = connect(folder / "archive.db")
+            db.execute("SELECT blackbox_install()").fetchone()
+            insert = ("INSERT INTO event_payloads(id, event_id, agent_id, request_body, "
+                      "response_body, size_bytes, purpose) VALUES(?,?,?,?,?,?,'archive')")
+            source = (
+                (str(uuid.uuid4()), event, agent, request, response,
+                 len(request) + len(response))
+                for agent, event, request, response, _ in exchanges(AGENTS, 2500))
+            db.execute("BEGIN")
+            db.executemany(insert, itertools.islice(source, filled))
+            db.execute("COMMIT")
+            if limit:
+                db.execute("INSERT INTO blackbox_settings VALUES('payload.max_bytes', "
+                           "(SELECT sum(size_bytes) FROM event_payloads) + ?)", (limit,))
+            batch = list(itertools.islice(source, 1000))
+
+            def run():
+                for row in batch:
+                    db.execute(insert, row)
+
+            seconds = timed(run)
+            db.close()
+            return seconds
+        return run_side
+
+    return Case(
+        "archive INSERT of 2.5 KB with payload.max_bytes and without, file, WAL, autocommit",
+        {
+            "no limit": side(0, 1000),
+            "a limit that is not reached": side(1 << 40, 1000),
+            "each INSERT makes room": side(1, 1000),
+            "each makes room in 20,000 rows": side(1, 20000),
+        },
+        [
+            ("a limit that is not reached", "no limit", 1.6),
+            ("each INSERT makes room", "no limit", 3.5),
+            ("each makes room in 20,000 rows", "each INSERT makes room", 2.5),
+        ],
+        rounds=7,
+        note="With a limit, each row has an entry in payload_sizes: eight B-trees in "
+        "place of six. To make room is a DELETE from all of these and a receipt: what "
+        "an INSERT does, a second and third time. SECURE_DELETE writes each page that "
+        "becomes free. 20,000 rows are a file of 60 MB, which is larger than the page "
+        "cache; a scan would take twenty times as long.",
+    )
+
+
 class Archive:
     """An archive of total rows whose oldest 1,000 expire again and again."""
 
@@ -410,6 +460,7 @@ def cases():
         kill_switch(),
         queue(),
         durable(),
+        archive_bytes(),
         clean_up(True),
         clean_up(False),
         loading(),

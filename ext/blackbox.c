@@ -31,7 +31,7 @@ static const BxDomain aDomain[] = {
         .zGuarded = ",retention_log,retention_rules,retention_clock,"},
     {.zName = "payload",
         .zTable = "payload_state",
-        .zNewest = "payload_evidence",
+        .zNewest = "payload_volume",
         .iVersion = 2,
         .zSql = bxSqlPayload,
         .xAdopt = bxPayloadAdopt,
@@ -40,7 +40,8 @@ static const BxDomain aDomain[] = {
         .xCheck = bxPayloadCheck,
         .zGuarded = ",event_payloads,payload_ledger,payload_state,payload_pins,"
                     "payload_unpins,payload_protected,payload_evidence,"
-                    "blackbox_ledgers,",
+                    "payload_volume,payload_sizes,blackbox_ledgers,",
+        .zDerived = ",payload_volume,payload_sizes,",
         .zAdopted = "event_payloads",
         .xLeave = bxPayloadLeave},
     {.zName = "cache",

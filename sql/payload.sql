@@ -16,6 +16,9 @@
 --                          hash of its content, and who unpinned it and why
 --         payload_state    one row: the running bulk delete, and the length of
 --                          the ledger
+--         payload_volume   while payload.max_bytes is set, one row: the bytes of
+--                          the archive
+--         payload_sizes    while it is set, the size of each row in payload_archive
 -- Views   payload_pins     the pins in force: their rows cannot be deleted,
 --                          changed or replaced
 --         payload_unpins   the pins that have ended; INSERT unpins a row
@@ -29,6 +32,8 @@
 --                          payload.retention_days (in the file payload_work.sql)
 --         payload_sweep    INSERT removes archive rows older than a time
 --         payload_clear    INSERT removes all archive rows
+--         payload_trim     INSERT removes the oldest archive rows, while there are
+--                          more bytes than payload.max_bytes
 --         payload_history  INSERT adds archive rows that may be older than the
 --                          retention period: they stay until somebody calls
 --                          the clean-up
@@ -38,6 +43,10 @@
 --         payload_saving   used by payload_evidence: saves or converts the row
 --         payload_pinning  used by the triggers to pin a row
 --         payload_removal  used by the triggers to count a deleted row
+--         payload_written  used by the triggers to count a row that was written,
+--                          and to make room for it
+--         payload_weighing used by these to count the bytes of a row
+--         payload_trimming used by payload_trim if one row is not enough
 --         payload_check    contradictions (no rows if all is well)
 --
 -- Invariants, on every connection and with every conflict clause:
@@ -46,6 +55,8 @@
 --   * no row of payload_ledger is removed, and each part of it is set only once:
 --     the pin, then the hash, then the unpin
 --   * created_at of a new row is a date that SQLite can parse
+--   * after each write, payload_archive has at most payload.max_bytes, unless the
+--     write would have to remove more than 100 rows for that
 --
 -- Ages are compared as times. created_at is a date as SQLite writes it:
 -- YYYY-MM-DD, optionally followed by T or one space, HH:MM, HH:MM:SS or
@@ -71,6 +82,8 @@ VALUES
    'what payload_queue() does while payload.enabled is 0'),
   ('payload.retention_days', 'integer', 7, 1, 365, NULL,
    'days that an archive row is kept'),
+  ('payload.max_bytes', 'integer', 0, 0, 70368744177664, NULL,
+   'bytes of bodies that the archive may have, without pinned rows; 0: no limit'),
   ('payload.history_until', 'integer', 0, 0, 253402300799999, NULL,
    'archive rows up to this time, in milliseconds, go only when clean-up is asked for'),
   ('payload.queue_mode', 'choice', 'durable', NULL, NULL, 'durable, memory',
@@ -123,6 +136,9 @@ SELECT NULL AS before, NULL AS max_rows, NULL AS rule, NULL AS actor,
 CREATE VIEW IF NOT EXISTS main.payload_clear AS
 SELECT NULL AS actor WHERE 0;
 
+CREATE VIEW IF NOT EXISTS main.payload_trim AS
+SELECT NULL AS max_rows WHERE 0;
+
 CREATE VIEW IF NOT EXISTS main.payload_history AS
 SELECT NULL AS id, NULL AS event_id, NULL AS agent_id, NULL AS request_body,
        NULL AS response_body, NULL AS created_at WHERE 0;
@@ -152,6 +168,15 @@ SELECT NULL AS alone, NULL AS created_at, NULL AS bytes WHERE 0;
 
 CREATE VIEW IF NOT EXISTS main.payload_pinning AS
 SELECT NULL AS id, NULL AS wanted WHERE 0;
+
+CREATE VIEW IF NOT EXISTS main.payload_trimming AS
+SELECT NULL AS max_rows WHERE 0;
+
+CREATE VIEW IF NOT EXISTS main.payload_written AS
+SELECT NULL AS rid, NULL AS id, NULL AS old_rid, NULL AS written WHERE 0;
+
+CREATE VIEW IF NOT EXISTS main.payload_weighing AS
+SELECT NULL AS rid, NULL AS id WHERE 0;
 
 CREATE VIEW IF NOT EXISTS main.payload_pins AS
 SELECT pin, id, hash, columns FROM payload_ledger WHERE at IS NULL;
@@ -220,7 +245,22 @@ SELECT 'payload_limits', 'it differs from the settings; set any payload setting 
                     WHERE (l.due, l.kept_ms, l.since) IS (n.due, n.kept_ms, n.since))
 UNION ALL
 SELECT 'payload_state', 'has not the one row that it must have'
- WHERE (SELECT count(*) FROM payload_state WHERE bulk = 0) <> 1;
+ WHERE (SELECT count(*) FROM payload_state WHERE bulk = 0) <> 1
+UNION ALL
+SELECT 'payload_volume',
+       'does not agree with the setting payload.max_bytes and with payload_archive; set it again'
+ WHERE EXISTS (SELECT 1 FROM blackbox_settings WHERE name = 'payload.max_bytes' AND value > 0
+               UNION ALL SELECT 1 FROM payload_volume
+               UNION ALL SELECT 1 FROM payload_sizes)
+   AND ((SELECT max_bytes FROM payload_volume WHERE rule IS NULL)
+        IS NOT (SELECT value FROM blackbox_settings
+                 WHERE name = 'payload.max_bytes' AND value > 0)
+        OR (SELECT bytes FROM payload_volume)
+           IS NOT (SELECT coalesce(sum(bytes), 0) FROM payload_sizes)
+        OR EXISTS (SELECT rid, bytes FROM payload_sizes EXCEPT
+                   SELECT rid, bytes FROM payload_archive WHERE at > -1e18)
+        OR (SELECT count(*) FROM payload_sizes)
+           <> (SELECT count(*) FROM payload_archive WHERE at > -1e18));
 
 --------------------------------------------------------------- clean-up --
 
@@ -278,6 +318,75 @@ BEGIN
      SET bulk = 0,
          removed = coalesce((SELECT rows FROM retention_log
                               WHERE id = payload_state.removed), 0);
+END;
+
+-- Each row that goes adds itself to the receipt of the minute. Usually the oldest
+-- row is enough. Rows without a time stay.
+CREATE TRIGGER IF NOT EXISTS main.payload_trim_check
+INSTEAD OF INSERT ON payload_trim
+WHEN typeof(NEW.max_rows) <> 'integer' OR NEW.max_rows < 1
+BEGIN
+  SELECT RAISE(ABORT, 'ValidationError: max_rows must be an integer of 1 or more');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_trim_run
+INSTEAD OF INSERT ON payload_trim
+WHEN (SELECT bytes > max_bytes FROM payload_volume)
+BEGIN
+  UPDATE payload_volume SET rule = 'payload.bytes' WHERE one = 1;
+  DELETE FROM event_payloads
+   WHERE rowid = (SELECT rid FROM payload_archive WHERE at > -1e18
+                   ORDER BY at, bytes, "key" LIMIT 1);
+  UPDATE payload_state SET removed = changes() WHERE one = 1;
+  INSERT INTO payload_trimming(max_rows) VALUES (NEW.max_rows - 1);
+  UPDATE payload_volume SET rule = NULL WHERE one = 1;
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_trimming_insert
+INSTEAD OF INSERT ON payload_trimming
+WHEN (SELECT bytes > max_bytes FROM payload_volume)
+BEGIN
+  DELETE FROM event_payloads
+   WHERE rowid IN (
+     SELECT rid
+       FROM (SELECT rid, bytes, sum(bytes) OVER (ORDER BY at, bytes, "key") AS through
+               FROM (SELECT rid, bytes, at, "key" FROM payload_archive
+                      WHERE at > -1e18
+                      ORDER BY at, bytes, "key" LIMIT NEW.max_rows))
+      WHERE through - bytes < (SELECT bytes - max_bytes FROM payload_volume));
+  UPDATE payload_state SET removed = removed + changes() WHERE one = 1;
+END;
+
+-- A row was written: it is counted, and room is made for it. written: 1 if its
+-- bodies are new, 0 if it only has come into the archive, because it was unpinned.
+-- Then it is not refused, however large it is.
+CREATE TRIGGER IF NOT EXISTS main.payload_written_insert
+INSTEAD OF INSERT ON payload_written
+BEGIN
+  INSERT INTO payload_weighing(rid, id) VALUES (NEW.old_rid, NULL);
+  INSERT INTO payload_weighing(rid, id) VALUES (NEW.rid, NEW.id);
+  SELECT RAISE(ABORT, 'QuotaExceededError: the bodies of this row have more bytes than payload.max_bytes, the limit of the whole archive; store less, or set a higher limit')
+   WHERE NEW.written AND (SELECT bytes FROM payload_sizes WHERE rid = NEW.rid)
+                         > (SELECT max_bytes FROM payload_volume);
+  INSERT INTO payload_trim(max_rows) VALUES (100);
+END;
+
+-- Counts a row anew, as it is now. Another row that had its id was removed by
+-- REPLACE, for which SQLite fires no DELETE trigger. size_bytes may not be correct
+-- yet.
+CREATE TRIGGER IF NOT EXISTS main.payload_weighing_insert
+INSTEAD OF INSERT ON payload_weighing
+WHEN NEW.rid IS NOT NULL
+BEGIN
+  DELETE FROM payload_sizes WHERE rid = NEW.rid;
+  DELETE FROM payload_sizes
+   WHERE id = NEW.id AND rid NOT IN (SELECT rowid FROM event_payloads);
+  INSERT INTO payload_sizes(rid, id, bytes)
+  SELECT t.rid, t.id, coalesce(length(CAST(e.request_body AS BLOB)), 0)
+                    + coalesce(length(CAST(e.response_body AS BLOB)), 0)
+    FROM payload_times AS t JOIN event_payloads AS e ON e.rowid = t.rid
+   WHERE t.rid = NEW.rid AND t.purpose = 'archive' AND t.pinned = 0
+     AND t.at IS NOT NULL;
 END;
 
 ---------------------------------------------------------------- history --

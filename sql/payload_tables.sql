@@ -77,6 +77,23 @@ INSERT INTO main.blackbox_ledgers(domain, entries, closed, digest)
 SELECT 'payload', entries, closed, digest FROM main.payload_state
  WHERE NOT EXISTS (SELECT 1 FROM main.blackbox_ledgers WHERE domain = 'payload');
 
+-- Without payload.max_bytes both are empty, and a write into event_payloads does
+-- no more than to find that out.
+CREATE TABLE IF NOT EXISTS main.payload_volume(
+  one       INTEGER PRIMARY KEY CHECK (one = 1),
+  bytes     INTEGER NOT NULL, -- the sum of payload_sizes
+  max_bytes INTEGER NOT NULL, -- the setting
+  rule      TEXT -- the rule that removes rows now, for their receipts
+);
+
+CREATE TABLE IF NOT EXISTS main.payload_sizes(
+  rid   INTEGER PRIMARY KEY,
+  id    TEXT,
+  bytes INTEGER NOT NULL
+);
+
+CREATE INDEX IF NOT EXISTS main.payload_sizes_id ON payload_sizes(id);
+
 -- Reads by event and by agent return the newest first, without a sort.
 CREATE INDEX IF NOT EXISTS main.payload_by_event ON event_payloads(event_id,
   CASE WHEN substr(created_at, 24) = 'Z' AND substr(created_at, 20, 1) = '.'
@@ -312,8 +329,9 @@ WHEN NEW.alone
 BEGIN
   INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest, newest)
   SELECT CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER),
-         'payload', CASE (SELECT bulk FROM payload_state)
-                      WHEN 2 THEN 'payload.age' ELSE 'manual' END,
+         'payload', coalesce((SELECT rule FROM payload_volume),
+                               CASE (SELECT bulk FROM payload_state)
+                               WHEN 2 THEN 'payload.age' ELSE 'manual' END),
          1, NEW.bytes, r.at, r.at
     FROM (SELECT CASE WHEN substr(NEW.created_at, 24) = 'Z' AND substr(NEW.created_at, 20, 1) = '.'
                        AND substr(NEW.created_at, 12, 2) < '24' THEN unixepoch(NEW.created_at) * 1000 + substr(NEW.created_at, 21, 3)
@@ -322,6 +340,86 @@ BEGIN
                       WHEN substr(NEW.created_at, 14, 1) = ':' THEN unixepoch(substr(NEW.created_at, 1, 21) || ltrim(substr(NEW.created_at, 22),
                        '0123456789')) * 1000 + CAST(substr(NEW.created_at, 20, 4) * 1000 + 0.5 AS INTEGER)
                       WHEN length(NEW.created_at) = 10 THEN unixepoch(NEW.created_at || ' 00:00') * 1000 END AS at) AS r;
+END;
+
+------------------------------------------------------- payload.max_bytes --
+
+CREATE TRIGGER IF NOT EXISTS main.payload_volume_insert
+AFTER INSERT ON event_payloads
+WHEN EXISTS (SELECT 1 FROM payload_volume)
+BEGIN
+  INSERT INTO payload_written(rid, id, written) VALUES (NEW.rowid, NEW.id, 1);
+END;
+
+-- Not when another trigger only corrects size_bytes.
+CREATE TRIGGER IF NOT EXISTS main.payload_volume_update
+AFTER UPDATE ON event_payloads
+WHEN EXISTS (SELECT 1 FROM payload_volume)
+ AND (NEW.size_bytes IS OLD.size_bytes
+      OR (NEW.rowid, NEW.id, NEW.purpose, NEW.pinned, NEW.created_at, NEW.request_body, NEW.response_body)
+         IS NOT (OLD.rowid, OLD.id, OLD.purpose, OLD.pinned, OLD.created_at, OLD.request_body, OLD.response_body))
+BEGIN
+  INSERT INTO payload_written(rid, id, old_rid, written)
+  VALUES (NEW.rowid, NEW.id, OLD.rowid, OLD.purpose = 'archive' AND OLD.pinned = 0);
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_volume_delete
+AFTER DELETE ON event_payloads
+WHEN EXISTS (SELECT 1 FROM payload_volume)
+BEGIN
+  INSERT INTO payload_weighing(rid, id) VALUES (OLD.rowid, NULL);
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_sizes_insert
+AFTER INSERT ON payload_sizes
+BEGIN
+  UPDATE payload_volume SET bytes = bytes + NEW.bytes WHERE one = 1;
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_sizes_delete
+AFTER DELETE ON payload_sizes
+BEGIN
+  UPDATE payload_volume SET bytes = bytes - OLD.bytes WHERE one = 1;
+END;
+
+-- A new limit counts the archive once.
+CREATE TRIGGER IF NOT EXISTS main.payload_volume_fill
+AFTER INSERT ON payload_volume
+BEGIN
+  INSERT INTO payload_sizes(rid, id, bytes)
+  SELECT rid, "key", bytes FROM payload_archive WHERE at > -1e18;
+  INSERT INTO payload_trim(max_rows) VALUES (100);
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_volume_empty
+AFTER DELETE ON payload_volume
+BEGIN
+  DELETE FROM payload_sizes;
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_setting_insert
+AFTER INSERT ON blackbox_settings
+WHEN NEW.name = 'payload.max_bytes'
+BEGIN
+  DELETE FROM payload_volume WHERE one = 1;
+  INSERT INTO payload_volume(one, bytes, max_bytes)
+  SELECT 1, 0, NEW.value WHERE NEW.value > 0;
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_setting_update
+AFTER UPDATE ON blackbox_settings
+WHEN OLD.name = 'payload.max_bytes' OR NEW.name = 'payload.max_bytes'
+BEGIN
+  DELETE FROM payload_volume WHERE one = 1;
+  INSERT INTO payload_volume(one, bytes, max_bytes)
+  SELECT 1, 0, NEW.value WHERE NEW.name = 'payload.max_bytes' AND NEW.value > 0;
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_setting_delete
+AFTER DELETE ON blackbox_settings
+WHEN OLD.name = 'payload.max_bytes'
+BEGIN
+  DELETE FROM payload_volume WHERE one = 1;
 END;
 
 ------------------------------------------------------------------ ledger --
@@ -512,6 +610,11 @@ UPDATE main.event_payloads SET pinned = 1
  WHERE (purpose <> 'archive' OR pinned <> 0)
    AND id NOT IN (SELECT id FROM main.payload_pins)
    AND (pinned <> 0 OR id NOT IN (SELECT payload_id FROM main.payload_unpins));
+
+DELETE FROM main.payload_volume WHERE one = 1;
+INSERT INTO main.payload_volume(one, bytes, max_bytes)
+SELECT 1, 0, value FROM main.blackbox_settings
+ WHERE name = 'payload.max_bytes' AND value > 0;
 
 INSERT INTO main.retention_rules(rule, domain, "view", setting, unit_ms, "table")
 VALUES ('payload.age', 'payload', 'payload_due', 'payload.retention_days', 86400000,

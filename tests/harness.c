@@ -173,6 +173,7 @@ static int isFresh(const char *zTable, const char *zColumn) {
   if (strcmp(zColumn, "digest") == 0) return 1;
   if (strcmp(zTable, "retention_clock") == 0) return 1;
   return (strcmp(zTable, "event_payloads") == 0 ||
+             strcmp(zTable, "payload_sizes") == 0 ||
              strcmp(zTable, "payload_ledger") == 0) &&
          strcmp(zColumn, "id") == 0;
 }

@@ -97,13 +97,16 @@ static i64 countRows(BxStmts *p, const char *zTable, BxErr *pErr) {
 ** puts into its tables. In the tables of core, only the receipts are data; the
 ** rest is settings and what the domains have registered. */
 static int holdsData(const Leaving *p, const BxObject *pObject) {
+  const char *zDerived = p->pDomain->zDerived;
+  char zName[64];
   if (strcmp(pObject->zType, "table") != 0 || pObject->eState != BX_SAME) {
     return 0;
   }
   if (p->pDomain == p->p->bx->aDomain) {
     return strcmp(pObject->zName, "retention_log") == 0;
   }
-  return !pObject->bFilled;
+  sqlite3_snprintf(sizeof(zName), zName, ",%s,", pObject->zName);
+  return !pObject->bFilled && (zDerived == 0 || strstr(zDerived, zName) == 0);
 }
 
 static void weighOne(BxStmts *pStmts, void *pArg, const BxObject *pObject) {

@@ -3,9 +3,11 @@
 ** install: it upgrades the ledger of version 1, takes over a table that another
 ** program made, and guards the columns and indexes that only this table has.
 **
-** Three triggers are generated from the table itself if it needs them:
+** Five triggers are generated from the table itself if it needs them:
 **   payload_made_insert, payload_made_update  for its unique indexes, because
 **       REPLACE would delete a pinned row with the same values
+**   payload_made_size, payload_made_resize  the same for payload_sizes: an entry
+**       whose row may be replaced gets the id of the new row
 **   payload_made_columns  for its columns that blackbox does not know
 ** They are compared with the triggers that the table needs, as the model
 ** compares the other triggers with the text.
@@ -203,12 +205,12 @@ typedef struct Made {
   const char *zText;
 } Made;
 
-/* For each unique index except that of the id: is there a protected row with
-** the values of the new row? */
+/* For each unique index except that of the id: is there a row with the values of
+** the new row? begin: the test, until its WHERE; more: a condition. */
 /* clang-format off */
-#define SAME_KEY(more)                                                         \
-  "SELECT group_concat(name, ', '), group_concat('EXISTS (SELECT 1 FROM"       \
-  " payload_protected WHERE ' || condition || '" more ")', ' OR ') FROM"       \
+#define SAME_KEY(begin, more)                                                  \
+  "SELECT group_concat(name, ', '), group_concat('" begin                      \
+  " WHERE ' || condition || '" more ")', ' OR ') FROM"                         \
   "  (SELECT l.name AS name, (SELECT group_concat(printf("                     \
   "     '\"%w\" = NEW.\"%w\" COLLATE \"%w\"', c.name, c.name, c.coll),"        \
   "     ' AND ') FROM " KEY_OF("l") ") AS condition"                           \
@@ -218,8 +220,11 @@ typedef struct Made {
   "   ORDER BY l.name) WHERE condition IS NOT NULL"
 /* clang-format on */
 
+#define PROTECTED "EXISTS (SELECT 1 FROM payload_protected"
+#define COUNTED "rid IN (SELECT rowid FROM event_payloads"
+
 static const Made aMade[] = {
-    {"payload_made_insert", "unique index", SAME_KEY(""),
+    {"payload_made_insert", "unique index", SAME_KEY(PROTECTED, ""),
         "%s\nBEFORE INSERT ON event_payloads\nWHEN %s\nBEGIN\n"
         "  DELETE FROM sqlite_sequence WHERE rowid = -1;\n"
         "  INSERT OR IGNORE INTO sqlite_sequence(rowid, name, seq)\n"
@@ -229,11 +234,20 @@ static const Made aMade[] = {
         "INSERT INTO payload_unpins(payload_id, actor, reason)')\n"
         "    FROM sqlite_sequence WHERE rowid = -1 AND seq = 1;\nEND"},
     {"payload_made_update", "unique index",
-        SAME_KEY(" AND payload_rowid <> OLD.rowid"),
+        SAME_KEY(PROTECTED, " AND payload_rowid <> OLD.rowid"),
         "%s\nBEFORE UPDATE ON event_payloads\nWHEN %s\nBEGIN\n"
         "  SELECT RAISE(ABORT, 'PinnedError: a pinned row has these values in "
         "a unique index and cannot be overwritten; unpin it first with "
         "INSERT INTO payload_unpins(payload_id, actor, reason)');\nEND"},
+    {"payload_made_size", "unique index", SAME_KEY(COUNTED, ""),
+        "%s\nBEFORE INSERT ON event_payloads\n"
+        "WHEN EXISTS (SELECT 1 FROM payload_volume)\nBEGIN\n"
+        "  UPDATE payload_sizes SET id = NEW.id WHERE %s;\nEND"},
+    {"payload_made_resize", "unique index",
+        SAME_KEY(COUNTED, " AND rowid <> OLD.rowid"),
+        "%s\nBEFORE UPDATE ON event_payloads\n"
+        "WHEN EXISTS (SELECT 1 FROM payload_volume)\nBEGIN\n"
+        "  UPDATE payload_sizes SET id = NEW.id WHERE %s;\nEND"},
     {"payload_made_columns", "column",
         "SELECT group_concat(name, ', '), group_concat(printf("
         "  '(NEW.\"%w\" IS NOT OLD.\"%w\" COLLATE BINARY OR typeof(NEW.\"%w\")"

@@ -19,6 +19,19 @@ static i64 removedBy(BxStmts *pHome, sqlite3_stmt *pStmt, BxErr *pErr) {
   return bxAsk(pHome, zRemoved, pErr, "");
 }
 
+/* Removes the oldest rows beyond payload.max_bytes. Returns how many. */
+static i64 trim(BxStmts *pHome, i64 nLimit, BxErr *pErr) {
+  static const char zBeyond[] =
+      "SELECT bytes > max_bytes FROM main.payload_volume";
+  static const char zTrim[] =
+      "INSERT INTO main.payload_trim(max_rows) VALUES(?1)";
+  sqlite3_stmt *pStmt;
+  if (nLimit <= 0 || !bxAsk(pHome, zBeyond, pErr, "")) return 0;
+  pStmt = bxStmt(pHome, zTrim, pErr);
+  bxBind(pStmt, pErr, "i", nLimit);
+  return removedBy(pHome, pStmt, pErr);
+}
+
 /* The time that lies "days" before "now"; both may be given or not. */
 static i64 cutOff(BxCall *p, BxStmts *pHome) {
   sqlite3_value *pDays = bxArg(p, 0);
@@ -43,7 +56,7 @@ void bxPayloadCleanup(BxCall *p) {
       "INSERT INTO main.payload_sweep(before, max_rows, actor) "
       "VALUES(?1, ?2, 'payload_cleanup')";
   BxStmts *pHome = bxHome(p->bx, "payload", &p->err);
-  i64 iBefore, nLimit = SWEEP_LIMIT;
+  i64 iBefore, nRow, nLimit = SWEEP_LIMIT;
   sqlite3_stmt *pStmt;
   if (pHome == 0) return;
   bxLock(pHome, &p->err);
@@ -53,7 +66,8 @@ void bxPayloadCleanup(BxCall *p) {
   }
   pStmt = bxStmt(pHome, zSweep, &p->err);
   bxBind(pStmt, &p->err, "ii", iBefore, nLimit);
-  bxReturnInt(p, removedBy(pHome, pStmt, &p->err));
+  nRow = removedBy(pHome, pStmt, &p->err);
+  bxReturnInt(p, nRow + trim(pHome, nLimit - nRow, &p->err));
 }
 
 void bxPayloadClearArchive(BxCall *p) {

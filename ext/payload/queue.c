@@ -42,6 +42,7 @@ typedef struct Limits {
   i64 bEnabled, bIgnore, bMemory;
   i64 nRetain; /* retention period in milliseconds */
   i64 nBatch, nInterval, nMaxByte;
+  i64 nArchive;         /* payload.max_bytes, 0 for no limit */
   i64 iRead;            /* time when they were read, 0 for never */
   const BxStmts *pHome; /* the schema that they were read from */
   int nChanges;         /* sqlite3_total_changes() at that time */
@@ -186,7 +187,7 @@ static void readLimits(BxStmts *pHome, Limits *pOut, BxErr *pErr) {
       SETTING("queue_mode") " = 'memory', " SETTING("retention_days") " * ("
       SETTING("history_until") " IS NOT NULL), "
       SETTING("flush_batch_size") ", " SETTING("flush_interval_ms") ", "
-      SETTING("queue_max_bytes");
+      SETTING("queue_max_bytes") ", " SETTING("max_bytes");
   /* clang-format on */
   sqlite3_stmt *pStmt = bxStmt(pHome, zSql, pErr);
   if (bxRow(pStmt, pErr)) {
@@ -197,6 +198,7 @@ static void readLimits(BxStmts *pHome, Limits *pOut, BxErr *pErr) {
     pOut->nBatch = sqlite3_column_int64(pStmt, 4);
     pOut->nInterval = sqlite3_column_int64(pStmt, 5);
     pOut->nMaxByte = sqlite3_column_int64(pStmt, 6);
+    pOut->nArchive = sqlite3_column_int64(pStmt, 7);
   }
   /* If a setting is missing, nothing may expire. */
   if (pOut->nRetain < BX_MS_PER_DAY) pOut->nRetain = BX_MAX_TIME;
@@ -529,6 +531,18 @@ static void failDisabled(const BxStmts *pHome, BxErr *pErr) {
       pHome->zDb, pHome->zDb);
 }
 
+/* A row that waits must not make the flush of all other rows fail. */
+static void checkSize(
+    const Limits *pLimits, sqlite3_value **aVal, BxErr *pErr) {
+  i64 nByte = bxBytes(aVal[2]) + bxBytes(aVal[3]);
+  if (pLimits->nArchive == 0 || nByte <= pLimits->nArchive) return;
+  bxFail(pErr, SQLITE_CONSTRAINT,
+      "QuotaExceededError: the bodies have %lld bytes, but payload.max_bytes, "
+      "the limit of the whole archive, is %lld; store less, or set a higher "
+      "limit",
+      nByte, pLimits->nArchive);
+}
+
 i64 bxQueuePut(
     Queue *p, sqlite3_value **aVal, int nVal, int bCall, BxErr *pErr) {
   BxStmts *pHome = bxHome(p->bx, "payload", pErr);
@@ -543,6 +557,8 @@ i64 bxQueuePut(
     if (!pLimits->bIgnore) failDisabled(pHome, pErr);
     return 0;
   }
+  checkSize(pLimits, aVal, pErr);
+  if (pErr->rc != SQLITE_OK) return 0;
   if (pLimits->bMemory) {
     stage(p, pHome, newWaiting(aVal, iTime, pErr), bCall, pErr);
   } else {

@@ -24,6 +24,8 @@
   "INSERT INTO event_payloads(event_id, agent_id, request_body, purpose,"      \
   "  kill_switch_event_id, created_at) VALUES('o3','a','kept','evidence',"     \
   "  'k0','2001-01-01T00:00:00.000Z');"
+#define ARCHIVE_LIMIT(bytes)                                                   \
+  "INSERT INTO blackbox_settings VALUES('payload.max_bytes', " bytes ");"
 #define ARCHIVED                                                               \
   "INSERT INTO event_payloads(event_id, agent_id, request_body,"               \
   "  response_body, purpose, created_at) SELECT event_id, agent_id,"           \

@@ -174,6 +174,18 @@ const Operation aPayloadOperation[] = {
     {"clean up as a command", ARCHIVE, 0,
         CALL("payload_cleanup", "[7,1000000000000]"), 0},
     {"clear the archive", ARCHIVE, 0, "SELECT payload_clear_archive()", 0},
+    {"archive a row that makes room", ARCHIVE ARCHIVE_LIMIT("9"), 0,
+        "INSERT OR REPLACE INTO event_payloads(event_id, agent_id, "
+        "request_body, purpose) VALUES('n2', 'a', 'newest', 'archive')",
+        0},
+    {"archive a row beyond the limit in bytes", ARCHIVE ARCHIVE_LIMIT("9"), 0,
+        "UPDATE event_payloads SET request_body = 'six by' WHERE "
+        "event_id = 'n1'",
+        0},
+    {"limit the bytes of the archive", ARCHIVE, 0, ARCHIVE_LIMIT("6"), 0},
+    {"clean up the archive beyond its bytes",
+        ARCHIVE ARCHIVE_LIMIT("9") "UPDATE payload_volume SET max_bytes = 3;",
+        0, "SELECT payload_cleanup(36500)", 0},
     {"delete archive rows", ARCHIVE, 0,
         "DELETE FROM event_payloads WHERE purpose = 'archive'", 0},
     {"figures", ARCHIVE, 0,

@@ -1,0 +1,338 @@
+"""payload.max_bytes: the archive has a limit in bytes, and the oldest rows go first."""
+import random
+import sqlite3
+
+import pytest
+
+from conftest import ROOT, connect, one, rows
+
+LIMIT = "INSERT OR REPLACE INTO {}blackbox_settings(name, value) VALUES('payload.max_bytes', ?)"
+PUT = ("INSERT{} INTO {}event_payloads(id, event_id, agent_id, request_body, purpose, created_at)"
+       " VALUES(?, 'e', 'a', ?, ?, ?)")
+
+
+def limit(db, value, schema=""):
+    db.execute(LIMIT.format(schema), (value,))
+
+
+def put(db, id, size, second=0, purpose="archive", conflict="", schema=""):
+    minute, second = divmod(second, 60)
+    db.execute(PUT.format(conflict, schema),
+               (id, "x" * size, purpose, f"2026-01-01T00:{minute:02}:{second:02}.000Z"))
+
+
+def ids(db, schema=""):
+    return [r[0] for r in rows(db, f"SELECT id FROM {schema}event_payloads ORDER BY id")]
+
+
+def receipts(db, schema=""):
+    return rows(db, f"SELECT rule, sum(rows), sum(bytes) FROM {schema}retention_log GROUP BY 1")
+
+
+def counted(db, schema=""):
+    return rows(db, f"SELECT bytes, max_bytes FROM {schema}payload_volume")
+
+
+def whole(db, schema=""):
+    return rows(db, f"SELECT * FROM {schema}payload_check WHERE object = 'payload_volume'") == []
+
+
+@pytest.fixture
+def plain():
+    """The rules alone, without the module."""
+    db = sqlite3.connect(":memory:", isolation_level=None)
+    for name in ("core", "payload", "payload_tables", "payload_work"):
+        db.executescript((ROOT / "sql" / f"{name}.sql").read_text())
+    yield db
+    db.close()
+
+
+def test_without_the_setting_nothing_is_limited_or_counted(plain):
+    put(plain, "p1", 1000)
+    assert counted(plain) == [] and rows(plain, "SELECT * FROM payload_sizes") == []
+    assert one(plain, "SELECT value FROM blackbox_limits WHERE name = 'payload.max_bytes'") == 0
+
+
+@pytest.mark.parametrize("begin", [True, False])
+def test_the_oldest_rows_go_with_a_receipt(plain, begin):
+    limit(plain, 300)
+    if begin:
+        plain.execute("BEGIN")
+    for i, age in enumerate((3, 1, 2, 4)):
+        put(plain, f"p{age}", 100, age)
+    if begin:
+        plain.execute("COMMIT")
+    assert ids(plain) == ["p2", "p3", "p4"] and counted(plain) == [(300, 300)]
+    assert rows(plain, "SELECT rule, rows, bytes, oldest, newest, minute IS NULL FROM retention_log"
+                ) == [("payload.bytes", 1, 100, 1767225601000, 1767225601000, 0)]
+    assert whole(plain)
+
+
+def test_a_rollback_takes_the_removal_and_the_sum_back(plain):
+    limit(plain, 300)
+    for i in range(3):
+        put(plain, f"p{i}", 100, i)
+    plain.execute("BEGIN")
+    put(plain, "p9", 250, 9)
+    assert ids(plain) == ["p9"]
+    plain.execute("ROLLBACK")
+    assert ids(plain) == ["p0", "p1", "p2"] and counted(plain) == [(300, 300)]
+    assert receipts(plain) == [] and whole(plain)
+
+
+def test_a_row_that_is_older_than_all_others_goes_itself(plain):
+    limit(plain, 200)
+    put(plain, "p8", 100, 8)
+    put(plain, "p9", 100, 9)
+    plain.execute("INSERT INTO payload_history(id, event_id, agent_id, request_body, created_at)"
+                  " VALUES('old', 'e', 'a', ?, '2020-01-01')", ("x" * 50,))
+    assert ids(plain) == ["p8", "p9"] and receipts(plain) == [("payload.bytes", 1, 50)]
+
+
+@pytest.mark.parametrize("statement", [
+    "UPDATE event_payloads SET pinned = 1 WHERE id = 'p1'",
+    "UPDATE event_payloads SET purpose = 'evidence' WHERE id = 'p1'"])
+def test_pinned_rows_and_evidence_neither_count_nor_go(plain, statement):
+    limit(plain, 200)
+    put(plain, "p1", 150, 1)
+    plain.execute(statement)
+    assert counted(plain) == [(0, 200)]
+    put(plain, "ev", 5000, 0, "evidence")
+    for i in range(2, 9):
+        put(plain, f"p{i}", 100, i)
+    assert ids(plain) == ["ev", "p1", "p7", "p8"] and whole(plain)
+
+
+def test_an_unpinned_row_counts_again_and_is_not_refused(plain):
+    limit(plain, 200)
+    plain.execute(PUT.format("", ""), ("big", "x" * 500, "evidence", "2025-01-01"))
+    put(plain, "p1", 100, 1)
+    plain.execute("INSERT INTO payload_unpins(payload_id, actor, reason) VALUES('big', 'Ann', 'done')")
+    assert counted(plain) == [(100, 200)]  # evidence that was unpinned is still evidence
+    plain.execute("UPDATE event_payloads SET purpose = 'archive' WHERE id = 'big'")
+    assert ids(plain) == ["p1"] and counted(plain) == [(100, 200)] and whole(plain)
+
+
+@pytest.mark.parametrize("conflict", ["", " OR IGNORE", " OR REPLACE", " OR FAIL"])
+def test_a_row_that_is_larger_than_the_limit_is_refused(plain, conflict):
+    limit(plain, 100)
+    put(plain, "p1", 100)
+    with pytest.raises(sqlite3.IntegrityError, match="QuotaExceededError: the bodies of this row"):
+        put(plain, "p2", 101, 5, conflict=conflict)
+    with pytest.raises(sqlite3.IntegrityError, match="QuotaExceededError"):
+        plain.execute("UPDATE event_payloads SET response_body = 'x'")
+    assert ids(plain) == ["p1"] and counted(plain) == [(100, 100)]
+    put(plain, "ev", 101, purpose="evidence")
+
+
+def test_a_write_removes_at_most_100_rows(plain):
+    for i in range(250):
+        put(plain, f"p{i:03}", 10, i)
+    limit(plain, 2500)
+    put(plain, "x", 2500, 300)
+    assert len(ids(plain)) == 151
+    put(plain, "y", 1, 301)
+    put(plain, "z", 1, 302)
+    assert ids(plain) == ["y", "z"] and counted(plain) == [(2, 2500)]
+    assert receipts(plain) == [("payload.bytes", 251, 5000)] and whole(plain)
+
+
+def test_a_lower_limit_makes_room_and_0_or_a_delete_ends_it(plain):
+    for i in range(5):
+        put(plain, f"p{i}", 100, i)
+    limit(plain, 250)
+    assert ids(plain) == ["p3", "p4"] and counted(plain) == [(200, 250)]
+    plain.execute("UPDATE blackbox_settings SET value = 150 WHERE name = 'payload.max_bytes'")
+    assert ids(plain) == ["p4"] and counted(plain) == [(100, 150)]
+    limit(plain, 0)
+    assert counted(plain) == []
+    put(plain, "p9", 1000)
+    limit(plain, 5000)
+    assert counted(plain) == [(1100, 5000)]
+    plain.execute("DELETE FROM blackbox_settings")
+    assert counted(plain) == [] and rows(plain, "SELECT * FROM payload_sizes") == []
+    assert whole(plain)
+
+
+@pytest.mark.parametrize("value", [-1, 1 << 47, 1.5, "1000"])
+def test_refuses_other_limits(plain, value):
+    with pytest.raises(sqlite3.IntegrityError, match="ValidationError"):
+        limit(plain, value)
+
+
+def test_the_receipt_lists_only_rows_that_are_gone(plain):
+    plain.execute("CREATE TRIGGER keep BEFORE DELETE ON event_payloads WHEN OLD.id = 'p0'"
+                  " BEGIN SELECT RAISE(IGNORE); END")
+    limit(plain, 300)
+    for i in range(6):
+        put(plain, f"p{i}", 100, i)
+    assert "p0" in ids(plain)
+    total = sum(r[1] for r in receipts(plain))
+    assert total + len(ids(plain)) == 6 and whole(plain)
+
+
+def test_rows_without_a_date_neither_count_nor_go(plain):
+    put(plain, "p0", 100)
+    plain.execute("DROP TRIGGER payload_update_check")
+    plain.execute("UPDATE event_payloads SET created_at = 'yesterday'")
+    limit(plain, 150)
+    for i in range(1, 4):
+        put(plain, f"p{i}", 100, i)
+    assert ids(plain) == ["p0", "p3"] and counted(plain) == [(100, 150)]
+
+
+def test_plain_sql_makes_room_on_request(plain):
+    for i in range(200):
+        put(plain, f"p{i:03}", 10, i)
+    limit(plain, 500)
+    assert len(ids(plain)) == 100
+    plain.execute("INSERT INTO payload_trim(max_rows) VALUES(20)")
+    assert len(ids(plain)) == 80
+    plain.execute("INSERT INTO payload_trim(max_rows) VALUES(1000)")
+    assert ids(plain) == [f"p{i:03}" for i in range(150, 200)] and whole(plain)
+    for bad in (None, 0, -1, "all", 1.5):
+        with pytest.raises(sqlite3.IntegrityError, match="ValidationError: max_rows"):
+            plain.execute("INSERT INTO payload_trim(max_rows) VALUES(?)", (bad,))
+
+
+def act(db, rng, step):
+    """One change of any kind. Some of them fail, and then they must change nothing."""
+    id, other = f"p{rng.randrange(12)}", f"p{rng.randrange(12)}"
+    body, age = "x" * rng.randrange(120), f"2026-01-01T00:00:{rng.randrange(60):02}.000Z"
+    kind = rng.randrange(11)
+    if kind < 5:
+        conflict = rng.choice(["", " OR REPLACE", " OR IGNORE", " OR REPLACE"])
+        db.execute(PUT.format(conflict, ""), (id, body, rng.choice(["archive"] * 5 + ["evidence"]), age))
+    elif kind == 5:
+        db.execute(PUT.format("", "") + " ON CONFLICT(id) DO UPDATE SET request_body = 'upsert'",
+                   (id, body, "archive", age))
+    elif kind == 6:
+        db.execute("UPDATE OR REPLACE event_payloads SET id = ? WHERE id = ?", (id, other))
+    elif kind == 7:
+        db.execute("UPDATE event_payloads SET request_body = ?, created_at = ?, size_bytes = 7"
+                   " WHERE id = ?", (body, age, id))
+    elif kind == 8:
+        db.execute(rng.choice(["UPDATE OR REPLACE event_payloads SET rowid = ? WHERE id = ?",
+                               "INSERT OR REPLACE INTO event_payloads(rowid, id, event_id, agent_id,"
+                               " purpose, size_bytes) VALUES(?, ?, 'e', 'a', 'archive', 99)"]),
+                   (rng.randrange(1, 15), id))
+    elif kind == 9:
+        db.execute("UPDATE event_payloads SET pinned = 1 WHERE id = ?", (id,))
+        db.execute("INSERT INTO payload_unpins(payload_id, actor, reason) VALUES(?, 'a', 'b')", (other,))
+    else:
+        db.execute(rng.choice(["DELETE FROM event_payloads WHERE id = ?",
+                               "INSERT INTO payload_sweep(before, rule)"
+                               " SELECT unixepoch('2026-01-01 00:00:10') * 1000, 'x' || ?"]), (id,))
+
+
+@pytest.mark.parametrize("recursive", [0, 1])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_sum_is_exact_whatever_is_done(plain, seed, recursive):
+    plain.execute(f"PRAGMA recursive_triggers = {recursive}")
+    rng = random.Random(seed)
+    limit(plain, 400)
+    done = 0
+    for step in range(250):
+        if step == 125:
+            limit(plain, 250)
+        before = plain.total_changes
+        try:
+            act(plain, rng, step)
+            done += 1
+        except sqlite3.IntegrityError:
+            pass
+        assert one(plain, "SELECT bytes FROM payload_volume") == one(
+            plain, "SELECT coalesce(sum(size_bytes), 0) FROM event_payloads"
+            " WHERE purpose = 'archive' AND pinned = 0"), step
+        assert one(plain, "SELECT bytes <= max_bytes FROM payload_volume")
+    assert whole(plain) and done > 100
+
+
+# ---- with the module
+
+
+def test_in_an_attached_schema_with_a_quoted_name(tmp_path):
+    db = connect(tmp_path / "main.db")
+    db.execute("ATTACH ? AS \"pay 'loads\"", (str(tmp_path / "other.db"),))
+    one(db, "SELECT blackbox_install(?, 'payload')", "pay 'loads")
+    schema = "\"pay 'loads\"."
+    limit(db, 200, schema)
+    for i in range(5):
+        put(db, f"p{i}", 100, i, schema=schema)
+    assert ids(db, schema) == ["p3", "p4"] and receipts(db, schema) == [("payload.bytes", 3, 300)]
+    assert rows(db, "SELECT * FROM blackbox_check") == []
+
+
+def test_in_defensive_mode_with_an_untrusted_schema(db, path):
+    one(db, "SELECT blackbox_install('main', 'payload')")
+    plain = sqlite3.connect(path, isolation_level=None)
+    plain.execute("PRAGMA trusted_schema = 0")
+    if hasattr(plain, "setconfig"):
+        plain.setconfig(sqlite3.SQLITE_DBCONFIG_DEFENSIVE, True)
+    limit(plain, 200)
+    for i in range(5):
+        put(plain, f"p{i}", 100, i)
+    assert ids(plain) == ["p3", "p4"]
+
+
+@pytest.mark.parametrize("mode", ["durable", "memory"])
+def test_the_queue_keeps_the_limit(db, mode):
+    db.execute("INSERT INTO blackbox_settings VALUES('payload.enabled', 1), ('payload.queue_mode', ?)",
+               (mode,))
+    limit(db, 1000)
+    for i in range(30):
+        one(db, "SELECT payload_queue(?, 'a', ?, '')", f"e{i}", "x" * 100)
+    one(db, "SELECT payload_flush()")
+    assert counted(db) == [(1000, 1000)]
+    with pytest.raises(sqlite3.IntegrityError, match="have 1001 bytes, but payload.max_bytes.* is 1000"):
+        one(db, "SELECT payload_queue('big', 'a', ?, 'x')", "x" * 1000)
+    with pytest.raises(sqlite3.IntegrityError, match="have 1001 bytes"):
+        db.execute("INSERT INTO payload_queue(event_id, agent_id, request_body) VALUES('b', 'a', ?)",
+                   ("x" * 1001,))
+    assert one(db, "SELECT count(*) FROM payload_queue") == 0
+    assert rows(db, "SELECT * FROM blackbox_check") == []
+
+
+def test_payload_cleanup_removes_what_a_lower_limit_left(db):
+    db.executemany(PUT.format("", ""), [(f"p{i:04}", "x" * 10, "archive", f"2026-01-01 00:00:{i % 60:02}")
+                                       for i in range(1000)])
+    limit(db, 2000)
+    assert len(ids(db)) == 900
+    assert one(db, "SELECT payload_cleanup(3650, NULL, 300)") == 300
+    assert one(db, "SELECT payload_cleanup(3650)") == 400
+    assert one(db, "SELECT payload_cleanup(3650)") == 0
+    assert counted(db) == [(2000, 2000)] and receipts(db) == [("payload.bytes", 800, 8000)]
+
+
+def test_install_counts_again_and_the_check_tells_that_it_must(db):
+    limit(db, 1000)
+    put(db, "p1", 100)
+    db.execute("UPDATE payload_volume SET bytes = 5")
+    assert "payload.max_bytes" in one(db, "SELECT problem FROM blackbox_check")
+    limit(db, 1000)
+    assert rows(db, "SELECT * FROM blackbox_check") == []
+    db.execute("DELETE FROM payload_sizes")
+    db.execute("DROP TRIGGER payload_volume_insert")
+    one(db, "SELECT blackbox_install()")
+    assert rows(db, "SELECT * FROM blackbox_check") == [] and counted(db) == [(100, 1000)]
+
+
+def test_a_replace_by_another_unique_index_is_subtracted(db):
+    db.execute("CREATE UNIQUE INDEX theirs ON event_payloads(event_id, agent_id)")
+    one(db, "SELECT blackbox_install()")
+    limit(db, 1000)
+    put(db, "p1", 100)
+    put(db, "p2", 50, conflict=" OR REPLACE")
+    assert ids(db) == ["p2"] and counted(db) == [(50, 1000)]
+    put(db, "p3", 70, conflict=" OR IGNORE")
+    db.execute(PUT.format("", "").replace("'e'", "'e2'"), ("p4", "four", "archive", "2026-01-01"))
+    assert counted(db) == [(54, 1000)]
+    db.execute("UPDATE OR REPLACE event_payloads SET event_id = 'e' WHERE id = 'p4'")
+    assert ids(db) == ["p4"] and counted(db) == [(4, 1000)]
+    assert rows(db, "SELECT * FROM blackbox_check") == []
+
+
+def test_an_uninstall_removes_the_limit(db):
+    limit(db, 1000)
+    one(db, "SELECT blackbox_uninstall('main', 'payload')")
+    assert rows(db, "SELECT name FROM sqlite_schema WHERE name LIKE 'payload%'") == []
