@@ -220,11 +220,11 @@ typedef struct Made {
   "   ORDER BY l.name) WHERE condition IS NOT NULL"
 /* clang-format on */
 
-#define PROTECTED "EXISTS (SELECT 1 FROM payload_protected"
-#define COUNTED "rid IN (SELECT rowid FROM event_payloads"
+#define MADE_PROTECTED "EXISTS (SELECT 1 FROM payload_protected"
+#define MADE_COUNTED "rid IN (SELECT rowid FROM event_payloads"
 
 static const Made aMade[] = {
-    {"payload_made_insert", "unique index", SAME_KEY(PROTECTED, ""),
+    {"payload_made_insert", "unique index", SAME_KEY(MADE_PROTECTED, ""),
         "%s\nBEFORE INSERT ON event_payloads\nWHEN %s\nBEGIN\n"
         "  DELETE FROM sqlite_sequence WHERE rowid = -1;\n"
         "  INSERT OR IGNORE INTO sqlite_sequence(rowid, name, seq)\n"
@@ -234,17 +234,17 @@ static const Made aMade[] = {
         "INSERT INTO payload_unpins(payload_id, actor, reason)')\n"
         "    FROM sqlite_sequence WHERE rowid = -1 AND seq = 1;\nEND"},
     {"payload_made_update", "unique index",
-        SAME_KEY(PROTECTED, " AND payload_rowid <> OLD.rowid"),
+        SAME_KEY(MADE_PROTECTED, " AND payload_rowid <> OLD.rowid"),
         "%s\nBEFORE UPDATE ON event_payloads\nWHEN %s\nBEGIN\n"
         "  SELECT RAISE(ABORT, 'PinnedError: a pinned row has these values in "
         "a unique index and cannot be overwritten; unpin it first with "
         "INSERT INTO payload_unpins(payload_id, actor, reason)');\nEND"},
-    {"payload_made_size", "unique index", SAME_KEY(COUNTED, ""),
+    {"payload_made_size", "unique index", SAME_KEY(MADE_COUNTED, ""),
         "%s\nBEFORE INSERT ON event_payloads\n"
         "WHEN EXISTS (SELECT 1 FROM payload_volume)\nBEGIN\n"
         "  UPDATE payload_sizes SET id = NEW.id WHERE %s;\nEND"},
     {"payload_made_resize", "unique index",
-        SAME_KEY(COUNTED, " AND rowid <> OLD.rowid"),
+        SAME_KEY(MADE_COUNTED, " AND rowid <> OLD.rowid"),
         "%s\nBEFORE UPDATE ON event_payloads\n"
         "WHEN EXISTS (SELECT 1 FROM payload_volume)\nBEGIN\n"
         "  UPDATE payload_sizes SET id = NEW.id WHERE %s;\nEND"},

@@ -20,7 +20,7 @@ static i64 removedBy(BxStmts *pHome, sqlite3_stmt *pStmt, BxErr *pErr) {
 }
 
 /* Removes the oldest rows beyond payload.max_bytes. Returns how many. */
-static i64 trim(BxStmts *pHome, i64 nLimit, BxErr *pErr) {
+static i64 trimArchive(BxStmts *pHome, i64 nLimit, BxErr *pErr) {
   static const char zBeyond[] =
       "SELECT bytes > max_bytes FROM main.payload_volume";
   static const char zTrim[] =
@@ -67,7 +67,7 @@ void bxPayloadCleanup(BxCall *p) {
   pStmt = bxStmt(pHome, zSweep, &p->err);
   bxBind(pStmt, &p->err, "ii", iBefore, nLimit);
   nRow = removedBy(pHome, pStmt, &p->err);
-  bxReturnInt(p, nRow + trim(pHome, nLimit - nRow, &p->err));
+  bxReturnInt(p, nRow + trimArchive(pHome, nLimit - nRow, &p->err));
 }
 
 void bxPayloadClearArchive(BxCall *p) {

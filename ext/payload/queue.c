@@ -532,7 +532,7 @@ static void failDisabled(const BxStmts *pHome, BxErr *pErr) {
 }
 
 /* A row that waits must not make the flush of all other rows fail. */
-static void checkSize(
+static void checkArchiveSize(
     const Limits *pLimits, sqlite3_value **aVal, BxErr *pErr) {
   i64 nByte = bxBytes(aVal[2]) + bxBytes(aVal[3]);
   if (pLimits->nArchive == 0 || nByte <= pLimits->nArchive) return;
@@ -557,7 +557,7 @@ i64 bxQueuePut(
     if (!pLimits->bIgnore) failDisabled(pHome, pErr);
     return 0;
   }
-  checkSize(pLimits, aVal, pErr);
+  checkArchiveSize(pLimits, aVal, pErr);
   if (pErr->rc != SQLITE_OK) return 0;
   if (pLimits->bMemory) {
     stage(p, pHome, newWaiting(aVal, iTime, pErr), bCall, pErr);
