@@ -118,6 +118,8 @@ def table(case, ratios, medians):
     lines = [f"### {case.title}", ""]
     if case.note:
         lines += [case.note, ""]
+    if not ratios:
+        return lines
     lines += ["| compared | ratio | limit | |", "|---|---|---|---|"]
     for label, others, limit, ratio in ratios:
         lines.append(

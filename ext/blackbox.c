@@ -139,6 +139,14 @@ static const BxFunction aFunctions[] = {
 static const BxTable aTables[] = {
     {"blackbox_check", "schema, object, problem, only HIDDEN", 3, 0, 1,
         bxCheck},
+    {"payload_loops",
+        "agent_id, rule, level, enabled, count, threshold, \"left\", tool, "
+        "seqs, sentence, ring HIDDEN, agent HIDDEN",
+        10, 1, 2, bxPayloadLoops},
+    {"payload_replay",
+        "agent_id, event_id, at, rule, level, count, threshold, tool, seqs, "
+        "tokens, sentence, what HIDDEN, since HIDDEN, until HIDDEN",
+        11, 1, 3, bxPayloadReplay},
     {"payload_usage",
         "model, input, cache_write, cache_read, output, reasoning, "
         "of_request HIDDEN, of_response HIDDEN",

@@ -5,6 +5,7 @@
 -- Continued in sql/payload_tables.sql
 -- Continued in sql/payload_work.sql
 -- Continued in sql/payload_detection.sql
+-- Continued in sql/payload_rules.sql
 --
 -- Both files run alone after core.sql, in this order, any number of times. An
 -- event_payloads table that another program made is taken over in place. (A

@@ -18,6 +18,7 @@
 --                   cleared, were saved as evidence; and how many rows and
 --                   bytes are there now
 --         @_slots   one row for each exchange
+--         @_steps   while the ring looks for loops, the last steps of each agent
 --         @_turns   while the ring has a bound, one row for each agent: the
 --                   time of its last push, later than that of every push
 --                   before, and whether it may have rows
@@ -95,6 +96,44 @@ CREATE TABLE IF NOT EXISTS main.@_turns(
   filled INTEGER,
   last   INTEGER,
   UNIQUE (filled, last)
+);
+
+-- The last 128 steps of each agent, while the ring looks for loops: tool calls
+-- with their results, as hashes. id is no << 16 | n % 128, where n counts the
+-- agent's steps. error is -1 until the result has come. Tokens, calls and cost
+-- are sums: spent, made, cost; and what they were before this turn. The newest
+-- step also has how far the conversation was read: of the request, head bytes
+-- with the hash head_hash and head_items messages.
+CREATE TABLE IF NOT EXISTS main.@_steps(
+  id        INTEGER PRIMARY KEY,
+  n         INTEGER,
+  seq       INTEGER,
+  timestamp INTEGER,
+  turn      INTEGER,
+  start     INTEGER,
+  call      INTEGER,
+  tool      TEXT,
+  arguments INTEGER,
+  result    INTEGER,
+  masked    INTEGER,
+  error     INTEGER,
+  said      INTEGER,
+  prompt    INTEGER,
+  answer    INTEGER,
+  tools     INTEGER,
+  spent     INTEGER,
+  made      INTEGER,
+  cost      INTEGER,
+  spent_before INTEGER,
+  made_before  INTEGER,
+  cost_before  INTEGER,
+  head      INTEGER,
+  head_hash INTEGER,
+  head_key  INTEGER,
+  head_items INTEGER,
+  items     INTEGER,
+  first     INTEGER,
+  chain     INTEGER
 );
 
 CREATE VIEW main.@_bound AS
@@ -300,6 +339,11 @@ BEGIN
   DELETE FROM @_turns
    WHERE NEW.leaving IS NOT NULL
      AND no IN (SELECT value FROM json_each(NEW.leaving));
+  DELETE FROM @_steps
+   WHERE NEW.leaving IS NOT NULL
+     AND id IN (SELECT s.id FROM json_each(NEW.leaving) AS gone
+                 CROSS JOIN @_steps AS s
+                    ON s.id BETWEEN gone.value << 16 AND (gone.value << 16) + 127);
 END;
 
 -- The first bound: what is there is counted. Its agents are as young as now, in

@@ -22,6 +22,7 @@
 #include "value.h"      /* arguments, the time, ids */
 #include "clock.h"      /* the time for which rules are applied */
 #include "json.h"       /* JSON: checked, written, cut */
+#include "hash.h"       /* texts recognised again */
 #include "tree.h"       /* JSON: looked at in many places */
 #include "command.h"    /* functions, and blackbox_call */
 #include "savepoint.h"  /* all or nothing */

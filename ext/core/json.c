@@ -255,44 +255,13 @@ int bxIsJson(Bx *bx, const char *z, i64 n, BxErr *pErr) {
 
 /*---------------------------------------------------------------- seen ----*/
 
-/* Every step is reversible, so that a change in a single place changes the
-** sum. */
-static sqlite3_uint64 mix(sqlite3_uint64 h, sqlite3_uint64 w) {
-  h ^= w;
-  h = h << 29 | h >> 35;
-  return h * 0x9e3779b97f4a7c15u;
-}
-
-/* Four sums, as each step waits for the one before. */
-static void mixBlock(sqlite3_uint64 aSum[4], const char z[32]) {
-  sqlite3_uint64 a[4];
-  memcpy(a, z, sizeof(a));
-  aSum[0] = mix(aSum[0], a[0]);
-  aSum[1] = mix(aSum[1], a[1]);
-  aSum[2] = mix(aSum[2], a[2]);
-  aSum[3] = mix(aSum[3], a[3]);
-}
-
-/* Never 0. It finds damage; it does not stop a forger, who could as well write
-** JSON into the file. */
-static sqlite3_uint64 hashOf(const char *z, i64 n) {
-  sqlite3_uint64 aSum[4] = {1, 2, 3, 4}, h = (sqlite3_uint64)n;
-  char aLast[32] = {0};
-  i64 i;
-  for (i = 0; n - i >= 32; i += 32) mixBlock(aSum, z + i);
-  memcpy(aLast, z + i, (size_t)(n - i));
-  mixBlock(aSum, aLast);
-  for (i = 0; i < 4; i++) h = mix(h, aSum[i]);
-  return (h ^ h >> 32) | 1;
-}
-
 void bxSawJson(Bx *bx, const char *z, i64 n) {
-  sqlite3_uint64 h = hashOf(z, n);
+  sqlite3_uint64 h = bxHashOf(z, n);
   bx->aJson[h >> 56] = h;
 }
 
 int bxIsJsonAgain(Bx *bx, const char *z, i64 n, BxErr *pErr) {
-  sqlite3_uint64 h = hashOf(z, n);
+  sqlite3_uint64 h = bxHashOf(z, n);
   if (bx->aJson[h >> 56] != h) {
     if (!bxIsJson(bx, z, n, pErr)) return 0;
     bx->aJson[h >> 56] = h;

@@ -78,9 +78,9 @@ static const char *readOpening(TreeReader *p, const char *z, int *pbDone) {
   return bObject ? treeKey(p, z) : z;
 }
 
-/* From the end of a value to the next one, or to the end of all. */
-static const char *readBetween(TreeReader *p, const char *z) {
-  while (p->nDepth > 0) {
+/* From the end of a value to the next one, or to where nOpen values are open. */
+static const char *readBetween(TreeReader *p, const char *z, int nOpen) {
+  while (p->nDepth > nOpen) {
     int bObject = isOpenObject(p);
     z = bxSkipSpace(z);
     if (*z == ',') return bObject ? treeKey(p, z + 1) : bxSkipSpace(z + 1);
@@ -90,25 +90,60 @@ static const char *readBetween(TreeReader *p, const char *z) {
   return z;
 }
 
+/* One value, after what the tree has. */
+static const char *readTree(TreeReader *p, const char *z) {
+  int bDone = 1;
+  int nOpen = p->nDepth;
+  do {
+    if (*z == '{' || *z == '[') {
+      z = readOpening(p, z, &bDone);
+      if (!bDone) continue;
+    } else {
+      z = readString(p, z);
+    }
+    if (z != 0) z = readBetween(p, z, nOpen);
+  } while (z != 0 && p->nDepth > nOpen);
+  return p->pErr->rc == SQLITE_OK ? z : 0;
+}
+
 const char *bxTreeRead(BxTree *p, const char *z, BxErr *pErr) {
   TreeReader reader;
-  int bDone = 1;
   if (pErr->rc != SQLITE_OK) return 0;
   reader.pTree = p;
   reader.pErr = pErr;
   reader.nDepth = 0;
   p->z = z = bxSkipSpace(z);
   p->n = 0;
-  do {
-    if (*z == '{' || *z == '[') {
-      z = readOpening(&reader, z, &bDone);
-      if (!bDone) continue;
-    } else {
-      z = readString(&reader, z);
-    }
-    if (z != 0) z = readBetween(&reader, z);
-  } while (z != 0 && reader.nDepth > 0);
-  return pErr->rc == SQLITE_OK ? z : 0;
+  return readTree(&reader, z);
+}
+
+const char *bxTreeResume(
+    BxTree *p, const char *z, int iKey, int iAt, BxErr *pErr) {
+  TreeReader reader;
+  const char *zList = bxSkipString(z + iKey);
+  if (zList != 0) zList = bxSkipSpace(zList);
+  if (pErr->rc != SQLITE_OK || *z != '{' || zList == 0 || *zList != ':') {
+    return 0;
+  }
+  reader.pTree = p;
+  reader.pErr = pErr;
+  reader.nDepth = 0;
+  p->z = z;
+  p->n = 0;
+  zList = bxSkipSpace(zList + 1);
+  reader.aOpen[reader.nDepth++] = addNode(&reader, z);
+  if (readString(&reader, z + iKey) == 0) return 0;
+  reader.aOpen[reader.nDepth++] = addNode(&reader, zList);
+  if (pErr->rc != SQLITE_OK) return 0;
+  z = bxSkipSpace(z + iAt);
+  while (z != 0 && *z == ',') {
+    z = readTree(&reader, bxSkipSpace(z + 1));
+    if (z != 0) z = bxSkipSpace(z);
+  }
+  if (z == 0 || *z != ']') return 0;
+  closeNode(&reader, reader.aOpen[1], z + 1);
+  closeNode(&reader, reader.aOpen[0], z + 1);
+  return z + 1;
 }
 
 void bxTreeFree(BxTree *p) {
@@ -222,7 +257,7 @@ int bxTreeMember(const BxTree *p, int iNode, const char *zKey, int n) {
   int i, iEnd = p->a[iNode].iNext;
   if (BX_TREE_KIND(p, iNode) != '{') return -1;
   for (i = iNode + 1; i < iEnd; i = p->a[i + 1].iNext) {
-    if (bxTreeIs(p, i, zKey, n)) return i + 1;
+    if (p->a[i].nByte - 2 >= n && bxTreeIs(p, i, zKey, n)) return i + 1;
   }
   return -1;
 }

@@ -28,6 +28,14 @@ typedef struct BxTree {
 */
 const char *bxTreeRead(BxTree *p, const char *z, BxErr *pErr);
 #define BX_TREE_MAX 8000000
+/*
+** Reads the rest of an array that is a member of the whole value, whose key is at
+** z + iKey: what follows z + iAt, the end of an element. The tree then has the
+** whole value with this one member, and these elements. NULL if they are no JSON;
+** what is after the array is not looked at.
+*/
+const char *bxTreeResume(
+    BxTree *p, const char *z, int iKey, int iAt, BxErr *pErr);
 void bxTreeFree(BxTree *p);
 
 /* The first byte of a node's text, which tells its kind. */

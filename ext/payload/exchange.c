@@ -22,6 +22,14 @@ typedef struct Hit {
   int iItem; /* node of the message that it is in */
 } Hit;
 
+/* The first step of places: many formats have the same. */
+typedef struct FirstStep {
+  const char *z;
+  int n;
+  int iNode; /* where it leads; -1 for nowhere */
+} FirstStep;
+#define FIRST_STEPS 32
+
 typedef struct Reader {
   Exchange *pOut;
   const Formats *pFormats;
@@ -31,7 +39,12 @@ typedef struct Reader {
   FormatBody eBody;
   Hit *aHit;
   i64 nHit, nHitAlloc;
-  i64 iFirst; /* the first call of this response */
+  i64 iFirst;          /* the first call of this response */
+  int iList;           /* the array of messages, -1 for none */
+  int iElement, iItem; /* its element that was reached, and the number of it */
+  int nSeen; /* messages of users before this one were counted before */
+  FirstStep aFirst[FIRST_STEPS];
+  int nFirst;
 } Reader;
 
 /*--------------------------------------------------------------- texts ----*/
@@ -182,6 +195,21 @@ static int fulfils(const BxTree *p, int iNode, const char *z) {
   return 1;
 }
 
+/* The messages of a request are the array, directly in its body, that has
+** messages, calls or results. */
+static void noteList(Path *p, int iNode) {
+  Reader *pReader = p->pReader;
+  FormatKind eKind = p->pFormat->eKind;
+  const BxNode *a = p->pTree->a;
+  int i = 1;
+  if (pReader->iList >= 0 || pReader->eBody != BODY_REQUEST ||
+      eKind == FORMAT_TOOL || eKind == FORMAT_CHOICE) {
+    return;
+  }
+  while (i + 1 < iNode) i = a[i + 1].iNext;
+  if (i + 1 == iNode) pReader->iList = iNode;
+}
+
 /* The elements in brackets at z. */
 static void followEach(Path *p, int iNode, const char *z) {
   const BxTree *pTree = p->pTree;
@@ -189,6 +217,7 @@ static void followEach(Path *p, int iNode, const char *z) {
   int bArray = BX_TREE_KIND(pTree, iNode) == '[', bOuter = p->iItem < 0;
   int i = bArray ? iNode + 1 : iNode, iEnd = pTree->a[iNode].iNext;
   if (*zRest != 0) zRest++;
+  if (bOuter && bArray && p->pFormat != 0) noteList(p, iNode);
   while (i < iEnd) {
     if (bOuter && bArray) p->iItem = i;
     if (fulfils(pTree, i, z + 1)) follow(p, i, zRest);
@@ -263,6 +292,38 @@ static int compareHits(const void *pLeft, const void *pRight) {
   return p->pFormat < q->pFormat ? -1 : p->pFormat > q->pFormat;
 }
 
+/* Where the first step of a place leads from the top, or -1. */
+static int firstNode(Reader *p, const Format *pFormat) {
+  FirstStep step = {pFormat->azPath[PATH_PLACE], pFormat->nFirst, -1};
+  int i;
+  for (i = 0; i < p->nFirst; i++) {
+    if (p->aFirst[i].n == step.n &&
+        memcmp(p->aFirst[i].z, step.z, (size_t)step.n) == 0) {
+      return p->aFirst[i].iNode;
+    }
+  }
+  if (*step.z != '[') {
+    step.iNode = bxTreeMember(&p->tree, p->iRoot, step.z, step.n);
+  } else if (fulfils(&p->tree, p->iRoot, step.z + 1)) {
+    step.iNode = p->iRoot;
+  }
+  if (p->nFirst < FIRST_STEPS) p->aFirst[p->nFirst++] = step;
+  return step.iNode;
+}
+
+/* Finds the places of one format. */
+static void findPlaces(Reader *p, const Format *pFormat) {
+  Path path = {&p->tree, -1, noteHit, p, pFormat, -1};
+  const char *z = pFormat->azPath[PATH_PLACE];
+  int iNode;
+  if (pFormat->nFirst == 0 || BX_TREE_KIND(&p->tree, p->iRoot) != '{') {
+    followAny(&path, p->iRoot, z);
+    return;
+  }
+  iNode = firstNode(p, pFormat);
+  if (iNode >= 0) follow(&path, iNode, z + pFormat->nFirst);
+}
+
 /* Finds all places of the formats in the value, in the order of the text. Two
 ** formats that have the same place find it once; but numbers of tokens have
 ** other names in each. */
@@ -271,11 +332,11 @@ static void findHits(Reader *p, FormatBody eBody, int iRoot) {
   p->nHit = 0;
   p->eBody = eBody;
   p->iRoot = iRoot;
+  p->iList = -1;
+  p->nFirst = 0;
   for (i = 0; i < p->pFormats->n; i++) {
     const Format *pFormat = &p->pFormats->a[i];
-    Path path = {&p->tree, -1, noteHit, p, pFormat, -1};
-    if (pFormat->eBody != eBody) continue;
-    followAny(&path, iRoot, pFormat->azPath[PATH_PLACE]);
+    if (pFormat->eBody == eBody) findPlaces(p, pFormat);
   }
   if (p->nHit == 0) return;
   qsort(p->aHit, (size_t)p->nHit, sizeof(Hit), compareHits);
@@ -312,6 +373,7 @@ static Call *newCall(Reader *p, int bResult) {
   a->bResult = bResult;
   a->bResponse = p->eBody != BODY_REQUEST;
   a->iTurn = pOut->nTurn;
+  a->iItem = p->iItem;
   a->iError = bResult ? 0 : -1;
   return a;
 }
@@ -448,7 +510,8 @@ static void addUser(Reader *p, const Hit *pHit) {
   for (; pNear < p->aHit + p->nHit && pNear->iItem == pHit->iItem; pNear++) {
     if (pNear->pFormat->eKind == FORMAT_RESULT) return;
   }
-  p->pOut->nTurn++;
+  p->pOut->nUser++;
+  if (p->iItem >= p->nSeen) p->pOut->nTurn++;
 }
 
 static void addSaid(Reader *p, const Hit *pHit) {
@@ -526,9 +589,23 @@ static void addHit(Reader *p, const Hit *pHit) {
   }
 }
 
-static void addHits(Reader *p) {
+/* Goes on to the message that a node is in. */
+static void reachItem(Reader *p, int iNode) {
+  const BxNode *a = p->tree.a;
+  if (p->iList < 0) return;
+  while (p->iElement < a[p->iList].iNext && a[p->iElement].iNext <= iNode) {
+    p->iElement = a[p->iElement].iNext;
+    p->iItem++;
+  }
+}
+
+/* iItem: the number of the first message that the tree has. */
+static void addHits(Reader *p, int iItem) {
   i64 i;
+  p->iElement = p->iList + 1;
+  p->iItem = iItem;
   for (i = 0; i < p->nHit && p->pErr->rc == SQLITE_OK; i++) {
+    reachItem(p, p->aHit[i].iNode);
     addHit(p, &p->aHit[i]);
   }
 }
@@ -547,7 +624,9 @@ static void fallBack(Reader *p) {
     }
     eKind = (FormatKind)(eKind + 1);
   }
-  if (p->pOut->nTurn == 0 && p->pOut->prompt.z != 0) p->pOut->nTurn = 1;
+  if (p->iList < 0 && p->pOut->prompt.z != 0) {
+    p->pOut->nTurn = p->pOut->nUser = 1;
+  }
 }
 
 /* Whether the n bytes are one value with nothing after it. */
@@ -556,16 +635,78 @@ static int readWhole(Reader *p, const char *z, i64 n) {
   return zEnd != 0 && bxSkipSpace(zEnd) == z + n;
 }
 
-static void readRequest(Reader *p, const char *z, i64 n) {
-  if (!readWhole(p, z, n)) return;
+/* The tree of what follows the head, if the request begins with it. */
+static int readOn(
+    Reader *p, const char *z, i64 n, const Head *pHead, BxHash *pHash) {
+  if (pHead->nByte <= 0 || pHead->iKey <= 0 || pHead->iKey >= pHead->nByte ||
+      pHead->nByte > n || *z != '{' ||
+      (i64)bxHashUpTo(pHash, z, pHead->nByte) != pHead->hash) {
+    return 0;
+  }
+  return bxTreeResume(&p->tree, z, pHead->iKey, pHead->nByte, p->pErr) != 0;
+}
+
+/* The head of this request: all messages but the last. nBefore are not in the
+** tree. */
+static void moveHead(
+    Reader *p, const char *z, Head *pHead, int nBefore, BxHash *pHash) {
+  const BxNode *a = p->tree.a;
+  int i, nKeep, nItem = nBefore;
+  if (p->iList < 0) return;
+  for (i = p->iList + 1; i < a[p->iList].iNext; i = a[i].iNext) nItem++;
+  p->pOut->nItem = nItem;
+  nKeep = nItem - HEAD_BEFORE_END - nBefore;
+  if (nKeep <= 0) {
+    if (nBefore == 0) memset(pHead, 0, sizeof(*pHead));
+    return;
+  }
+  for (i = p->iList + 1; --nKeep > 0; i = a[i].iNext) {
+  }
+  pHead->nByte = a[i].iAt + a[i].nByte;
+  pHead->iKey = a[p->iList - 1].iAt;
+  pHead->nItem = nItem - HEAD_BEFORE_END;
+  if (pHash->n > pHead->nByte) bxHashBegin(pHash);
+  pHead->hash = (i64)bxHashUpTo(pHash, z, pHead->nByte);
+}
+
+/* The first text of the messages: it is the same while a conversation goes on. */
+static i64 firstText(Reader *p) {
+  i64 i, h = 0;
+  int nOther;
+  for (i = 0; i < p->nHit && h == 0; i++) {
+    FormatKind eKind = p->aHit[i].pFormat->eKind;
+    Text text;
+    if (eKind != FORMAT_USER && eKind != FORMAT_MESSAGE) continue;
+    text = messageText(&p->tree, p->aHit[i].iNode, &nOther, p->pErr);
+    if (text.z != 0) h = (i64)bxHashOf(text.z, text.n);
+    sqlite3_free(text.z);
+  }
+  return h;
+}
+
+static void readRequest(Reader *p, const char *z, i64 n, Head *pHead) {
+  BxHash hash;
+  int nBefore = 0;
+  const char *zBegin = bxSkipSpace(z);
+  n -= zBegin - z;
+  bxHashBegin(&hash);
+  if (pHead != 0 && readOn(p, zBegin, n, pHead, &hash)) {
+    nBefore = pHead->nItem;
+  } else if (!readWhole(p, zBegin, n)) {
+    return;
+  }
   findHits(p, BODY_REQUEST, 0);
-  addHits(p);
+  addHits(p, nBefore);
   fallBack(p);
+  if (pHead == 0) return;
+  p->pOut->bResumed = nBefore > 0;
+  if (nBefore == 0) p->pOut->hFirst = firstText(p);
+  moveHead(p, zBegin, pHead, nBefore, &hash);
 }
 
 static void readEvent(Reader *p, int iRoot) {
   findHits(p, BODY_EVENT, iRoot);
-  addHits(p);
+  addHits(p, 0);
 }
 
 /* A stream: JSON on its lines, after "data:" or alone. */
@@ -595,7 +736,7 @@ static void readResponse(Reader *p, const char *z, i64 n) {
     for (i = 1; i < iEnd; i = p->tree.a[i].iNext) readEvent(p, i);
   } else {
     findHits(p, BODY_RESPONSE, 0);
-    addHits(p);
+    addHits(p, 0);
     if (p->pOut->n == p->iFirst && p->pOut->said.z == 0) readEvent(p, 0);
   }
 }
@@ -652,8 +793,9 @@ static Body bodyOf(sqlite3_value *pBody, BxErr *pErr) {
   return body;
 }
 
-void bxExchangeRead(Exchange *pOut, const Formats *pFormats,
-    sqlite3_value *pRequest, sqlite3_value *pResponse, BxErr *pErr) {
+void bxExchangeReadOn(Exchange *pOut, const Formats *pFormats,
+    sqlite3_value *pRequest, sqlite3_value *pResponse, Head *pHead, int nSeen,
+    BxErr *pErr) {
   static const Usage none = {-1, -1, -1, -1, -1};
   Reader reader;
   Body request, response;
@@ -665,8 +807,9 @@ void bxExchangeRead(Exchange *pOut, const Formats *pFormats,
   reader.pOut = pOut;
   reader.pFormats = pFormats;
   reader.pErr = pErr;
+  reader.nSeen = nSeen;
   request = bodyOf(pRequest, pErr);
-  if (request.z != 0) readRequest(&reader, request.z, request.n);
+  if (request.z != 0) readRequest(&reader, request.z, request.n, pHead);
   sqlite3_free(request.zCopy);
   response = bodyOf(pResponse, pErr);
   if (response.z != 0) readResponse(&reader, response.z, response.n);
@@ -677,6 +820,11 @@ void bxExchangeRead(Exchange *pOut, const Formats *pFormats,
   sortTools(&pOut->tools, pErr);
   bxTreeFree(&reader.tree);
   sqlite3_free(reader.aHit);
+}
+
+void bxExchangeRead(Exchange *pOut, const Formats *pFormats,
+    sqlite3_value *pRequest, sqlite3_value *pResponse, BxErr *pErr) {
+  bxExchangeReadOn(pOut, pFormats, pRequest, pResponse, 0, 0, pErr);
 }
 
 void bxExchangeFree(Exchange *p) {

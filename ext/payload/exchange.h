@@ -45,6 +45,7 @@ typedef struct Format {
   FormatBody eBody;
   int bCacheIn, bReasoningIn; /* of FORMAT_USAGE */
   char *azPath[N_PATH];       /* NULL for none */
+  int nFirst; /* bytes of the first step of the place, if it has one way; or 0 */
 } Format;
 
 typedef struct Formats {
@@ -70,6 +71,7 @@ typedef struct Call {
   int bResult;   /* a result, not a call */
   int bResponse; /* found in the response */
   int iTurn;     /* how many messages of users stood before it */
+  int iItem;     /* of a request: number of the message that it is in */
   int iError;    /* 1: an error; 0: none; -1: of a call */
   Text id, tool, part;
   Text arguments; /* canonical, where they are JSON */
@@ -87,9 +89,13 @@ typedef struct Usage {
 typedef struct Exchange {
   Call *a;
   i64 n, nAlloc;
-  int nTurn;   /* messages of users */
-  Text prompt; /* the last of them */
-  Text said;   /* by the model, in the response */
+  int nTurn;    /* messages of users */
+  int nUser;    /* the same, with those that were counted before */
+  int bResumed; /* the request begins with all that was read before */
+  i64 hFirst;   /* hash of the first text of a message; 0 for none */
+  int nItem;    /* messages of the request */
+  Text prompt;  /* the last of them */
+  Text said;    /* by the model, in the response */
   Text model;
   Text tools; /* offered and demanded, as payload_tools() has it */
   Usage usage;
@@ -102,5 +108,23 @@ typedef struct Exchange {
 void bxExchangeRead(Exchange *pOut, const Formats *pFormats,
     sqlite3_value *pRequest, sqlite3_value *pResponse, BxErr *pErr);
 void bxExchangeFree(Exchange *p);
+
+/* How far a conversation was read. The last messages of a request are not part
+** of it, as programs change their marks in the next one. */
+typedef struct Head {
+  int nByte; /* 0 for nothing */
+  i64 hash;  /* of these bytes */
+  int iKey;  /* where the key of the list of messages is */
+  int nItem; /* messages in these bytes */
+} Head;
+#define HEAD_BEFORE_END 4
+/*
+** The same for the next exchange of a conversation: messages that *pHead has are
+** not read again. *pHead becomes that of this request. Users' messages are
+** counted from number nSeen on.
+*/
+void bxExchangeReadOn(Exchange *pOut, const Formats *pFormats,
+    sqlite3_value *pRequest, sqlite3_value *pResponse, Head *pHead, int nSeen,
+    BxErr *pErr);
 
 #endif

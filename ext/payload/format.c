@@ -19,6 +19,13 @@ static const char zFormats[] =
     "input, cache_write, cache_read, output, reasoning, NULL "
     "FROM main.payload_usage_formats";
 
+/* The length of the first name of a place, or of its first condition. */
+static int firstStep(const char *z) {
+  if (z == 0 || strchr(z, '|') != 0 || strchr(z, '$') != 0) return 0;
+  if (*z == '[') return (int)strcspn(z, "]") + (strchr(z, ']') != 0);
+  return (int)strcspn(z, ".[");
+}
+
 static void readFormat(Formats *pOut, sqlite3_stmt *pStmt, BxErr *pErr) {
   Format *a = bxGrow(pOut->a, pOut->n, &pOut->nAlloc, sizeof(*a), pErr);
   int i;
@@ -34,6 +41,7 @@ static void readFormat(Formats *pOut, sqlite3_stmt *pStmt, BxErr *pErr) {
     if (sqlite3_column_type(pStmt, 4 + i) == SQLITE_NULL) continue;
     a->azPath[i] = bxColumnCopy(pStmt, 4 + i, pErr);
   }
+  a->nFirst = firstStep(a->azPath[PATH_PLACE]);
 }
 
 static void readErrorText(Formats *pOut, sqlite3_stmt *pStmt, BxErr *pErr) {

@@ -66,6 +66,17 @@ typedef struct Ring {
   i64 nIdleDay;   /* after which an agent goes, 0 for never */
   int bFiring;    /* its kill switch is at work */
   BxStmts saving; /* of a ring in temp: its statements on the archive */
+  /* ring_watch.c: whether to look for loops */
+  int eRules;    /* whether its schema has rules: -1 no, 1 yes, 0 unknown */
+  int nPrepared; /* how often its query was prepared anew, when looked */
+  int mWatch;    /* what is on; read with nWindow, 0 for nothing */
+  int bHome;     /* of a ring in temp: some schema has rules */
+  /* what it was read at: changes by this connection, and by others; of a ring in
+  ** temp, the time */
+  int nChange;
+  unsigned int iData;
+  i64 iLooked;
+  struct Watch *pWatch; /* NULL before the first push that is looked at */
 } Ring;
 
 /* What a ring is made with. */
@@ -94,6 +105,9 @@ void bxRingCreate(Ring *p, const RingOptions *pOptions, BxErr *pErr);
 void bxRingCorrupt(Ring *p, BxErr *pErr, const char *zSuffix);
 /* VersionError for a ring that a newer module made. */
 void bxRingKnown(BxVtab *p, BxErr *pErr);
+void bxRingWatchFree(Ring *p);
+/* Forgets what it read of the rules: it was rolled back, perhaps. */
+void bxRingForget(Ring *p);
 /* Adds a row. *piRowid gets its rowid. */
 void bxRingPush(Ring *p, const RingPush *pPush, i64 *piRowid, BxErr *pErr);
 void bxRingDelete(Ring *p, i64 iRowid, BxErr *pErr);
@@ -148,6 +162,10 @@ extern const sqlite3_module bxCallsModule;
 void bxPayloadPrompt(BxCall *p);
 void bxPayloadTools(BxCall *p);
 sqlite3_stmt *bxPayloadUsage(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
+
+/* loops.c: the rules on what is there, and on what was archived */
+sqlite3_stmt *bxPayloadLoops(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
+sqlite3_stmt *bxPayloadReplay(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 
 /* simhash.c: texts compared as AgentGazer does */
 i64 bxSimHash(const char *z, i64 n);

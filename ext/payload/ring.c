@@ -142,6 +142,7 @@ static int declare(sqlite3 *db, const char *zName, BxErr *pErr) {
 
 static int ringDisconnect(sqlite3_vtab *pVtab) {
   bxStmtsFree(&((Ring *)pVtab)->saving);
+  bxRingWatchFree((Ring *)pVtab);
   bxVtabFree((BxVtab *)pVtab);
   return SQLITE_OK;
 }
@@ -425,7 +426,12 @@ static int ringSavepoint(sqlite3_vtab *pVtab, int iSavepoint) {
 static int ringRollbackTo(sqlite3_vtab *pVtab, int iSavepoint) {
   (void)iSavepoint;
   ((Ring *)pVtab)->nWindow = 0;
+  bxRingForget((Ring *)pVtab);
   return SQLITE_OK;
+}
+
+static int ringRollback(sqlite3_vtab *pVtab) {
+  return ringRollbackTo(pVtab, 0);
 }
 
 static int ringRename(sqlite3_vtab *pVtab, const char *zNew) {
@@ -460,7 +466,8 @@ const sqlite3_module bxRingModule = {
     .xColumn = ringColumn,
     .xRowid = ringRowid,
     .xUpdate = ringUpdate,
-    .xBegin = ringBegin, /* no xCommit, xRollback: all state is in tables */
+    .xBegin = ringBegin, /* no xCommit: all state is in tables */
+    .xRollback = ringRollback,
     .xRename = ringRename,
     .xSavepoint = ringSavepoint,
     .xRelease = ringSavepoint,

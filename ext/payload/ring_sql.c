@@ -2,7 +2,7 @@
 ** ring_sql.c: what a payload_ring does. sql/payload_ring.sql is the manual of
 ** its tables, which triggers keep right; here are the statements on them.
 */
-#include "payload.h"
+#include "watch.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>
@@ -77,21 +77,70 @@ static void readConfig(Ring *p, BxErr *pErr) {
   bxDone(pStmt, pErr);
 }
 
+/* The first row of _config in descending order of its keys, and what is on in
+** the schema's rules: the query is another one if it has rules. */
+static int readFirst(Ring *p, const char *zSql, int *pbBound, BxErr *pErr) {
+  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+  int nPrepared = 0;
+  *pbBound = 0;
+  if (bxRow(pStmt, pErr)) {
+    *pbBound = sqlite3_column_type(pStmt, 0) != SQLITE_INTEGER;
+    if (!*pbBound) p->nWindow = sqlite3_column_int64(pStmt, 0);
+    if (p->eRules > 0) p->mWatch = sqlite3_column_int(pStmt, 1);
+  }
+  if (pErr->rc == SQLITE_OK) {
+    nPrepared = sqlite3_stmt_status(pStmt, SQLITE_STMTSTATUS_REPREPARE, 0);
+  }
+  bxDone(pStmt, pErr);
+  return nPrepared;
+}
+
+/* The same, while what is on cannot have changed. */
+static void readKept(Ring *p, const char *zSql, int *pbBound, BxErr *pErr) {
+  int eRules = p->eRules;
+  p->eRules = -1; /* the query has one column */
+  readFirst(p, zSql, pbBound, pErr);
+  p->eRules = eRules;
+}
+
+/* Whether the schema has rules may change whenever the schema does: then SQLite
+** prepares the query anew. */
+static void readWatched(Ring *p, int *pbBound, BxErr *pErr) {
+  static const char zSql[] = "SELECT v FROM main.@_config ORDER BY k DESC";
+  BxErr err = {SQLITE_OK, 0};
+  int nPrepared = 0;
+  if (p->eRules > 0 && bxRingIsLooked(p)) {
+    readKept(p, zSql, pbBound, pErr);
+    return;
+  }
+  if (p->eRules > 0) {
+    readFirst(p, bxRingConfigWatched, pbBound, &err);
+    if (err.rc != SQLITE_ERROR) {
+      bxPass(pErr, &err);
+      return;
+    }
+    bxClear(&err); /* the rules were removed */
+    p->eRules = p->mWatch = 0;
+  }
+  if (p->eRules < 0) nPrepared = readFirst(p, zSql, pbBound, pErr);
+  if (p->eRules < 0 && nPrepared == p->nPrepared) return;
+  p->nPrepared = nPrepared;
+  p->eRules = bxRingHasRules(p, pErr) ? 1 : -1;
+  if (pErr->rc != SQLITE_OK) {
+    p->eRules = 0;
+    return;
+  }
+  readFirst(p, p->eRules > 0 ? bxRingConfigWatched : zSql, pbBound, pErr);
+}
+
 /* The ring's window, and with it its bounds, read once in a transaction: while
 ** it writes, nobody else can change them. The last row is the window's, unless
 ** there is a bound: then it has a REAL. */
 static i64 readWindow(Ring *p, BxErr *pErr) {
-  static const char zSql[] = "SELECT v FROM main.@_config ORDER BY k DESC";
-  sqlite3_stmt *pStmt;
   int bBound = 0;
   if (p->nWindow != 0) return p->nWindow;
   p->nMaxByte = p->nIdleDay = 0;
-  pStmt = bxStmt(&p->base.stmts, zSql, pErr);
-  if (bxRow(pStmt, pErr)) {
-    bBound = sqlite3_column_type(pStmt, 0) != SQLITE_INTEGER;
-    if (!bBound) p->nWindow = sqlite3_column_int64(pStmt, 0);
-  }
-  bxDone(pStmt, pErr);
+  readWatched(p, &bBound, pErr);
   if (bBound) readConfig(p, pErr);
   if (p->nWindow < 1 || p->nWindow > BX_RING_MAX_WINDOW || p->nMaxByte < 0 ||
       p->nMaxByte > BX_RING_MAX_BYTES || p->nIdleDay < 0 ||
@@ -183,7 +232,9 @@ static int isTaken(Ring *p, const RingAgent *pNext, BxErr *pErr) {
   return (int)bxAsk(&p->base.stmts, zSql, pErr, "i", BX_RING_SPLIT(pNext));
 }
 
-void bxRingPush(Ring *p, const RingPush *pPush, i64 *piRowid, BxErr *pErr) {
+/* Puts the row of a ring without a bound. */
+static void putRow(Ring *p, const RingAgent *pNext, const RingPush *pPush,
+    i64 nByte, BxErr *pErr) {
   static const char zInsert[] =
       "INSERT INTO main.@_slots(id, seq, timestamp, size_bytes, agent_id, "
       "event_id, request_body, response_body) VALUES(?1,?2,?3,?4,?5,?6,?7,?8)";
@@ -191,10 +242,34 @@ void bxRingPush(Ring *p, const RingPush *pPush, i64 *piRowid, BxErr *pErr) {
       "UPDATE main.@_slots SET seq = ?2, timestamp = ?3, size_bytes = ?4, "
       "event_id = ?6, request_body = ?7, response_body = ?8 "
       "WHERE id = ?1 AND agent_id = ?5";
-  sqlite3_stmt *pStmt;
-  RingAgent agent;
+  int bTaken = isTaken(p, pNext, pErr);
+  sqlite3_stmt *pStmt =
+      bxStmt(&p->base.stmts, bTaken ? zRewrite : zInsert, pErr);
+  bxBind(pStmt, pErr, "iiiitsss", BX_RING_SPLIT(pNext), pNext->nGiven,
+      pPush->iTime, nByte, pPush->zAgent, pPush->pEvent, pPush->pRequest,
+      pPush->pResponse);
+  bxRun(pStmt, pErr);
+  if (pErr->rc == SQLITE_OK && sqlite3_changes(p->base.stmts.bx->db) == 0) {
+    /* the row there is another agent's, or none */
+    bxRingCorrupt(p, pErr, "_slots");
+  }
+}
+
+/* Puts the row. */
+static void putAnyRow(
+    Ring *p, const RingAgent *pNext, const RingPush *pPush, BxErr *pErr) {
   i64 nByte = bxBytes(pPush->pRequest) + bxBytes(pPush->pResponse);
-  int bTaken;
+  if (pErr->rc != SQLITE_OK) return;
+  if (p->nMaxByte > 0 || p->nIdleDay > 0) {
+    bxRingPushBound(p, pNext, pPush, nByte, pErr);
+  } else {
+    putRow(p, pNext, pPush, nByte, pErr);
+  }
+}
+
+void bxRingPush(Ring *p, const RingPush *pPush, i64 *piRowid, BxErr *pErr) {
+  RingAgent agent;
+  bxRingLookTemp(p, pErr);
   bxRingAgent(p, pPush->zAgent, &agent, pErr);
   if (pErr->rc != SQLITE_OK) return;
   if (agent.iNo == 0) {
@@ -205,20 +280,15 @@ void bxRingPush(Ring *p, const RingPush *pPush, i64 *piRowid, BxErr *pErr) {
   assert(agent.iNo > 0 && agent.nWindow > 0 && agent.nGiven >= 0);
   agent.nGiven++;
   *piRowid = BX_RING_SPLIT(&agent);
-  if (p->nMaxByte > 0 || p->nIdleDay > 0) {
-    bxRingPushBound(p, &agent, pPush, nByte, pErr);
-    return;
+  if (p->mWatch != 0) {
+    Watched watched;
+    bxRingWatch(p, &agent, pPush, &watched, pErr);
+    putAnyRow(p, &agent, pPush, pErr);
+    bxRingWatched(p, pPush, &watched, pErr);
+  } else {
+    putAnyRow(p, &agent, pPush, pErr);
   }
-  bTaken = isTaken(p, &agent, pErr);
-  pStmt = bxStmt(&p->base.stmts, bTaken ? zRewrite : zInsert, pErr);
-  bxBind(pStmt, pErr, "iiiitsss", BX_RING_SPLIT(&agent), agent.nGiven,
-      pPush->iTime, nByte, pPush->zAgent, pPush->pEvent, pPush->pRequest,
-      pPush->pResponse);
-  bxRun(pStmt, pErr);
-  if (pErr->rc == SQLITE_OK && sqlite3_changes(p->base.stmts.bx->db) == 0) {
-    /* the row there is another agent's, or none */
-    bxRingCorrupt(p, pErr, "_slots");
-  }
+  bxRingLooked(p);
 }
 
 void bxRingDelete(Ring *p, i64 iRowid, BxErr *pErr) {

@@ -224,7 +224,8 @@ def test_check_finds_the_same_beside_pins_without_a_hash(tmp_path, damage, found
     """Pins that a program without the module set, until the next call of the module."""
     path = tmp_path / "plain.db"
     db = sqlite3.connect(path, isolation_level=None)
-    for name in ("core", "payload", "payload_tables", "payload_work", "payload_detection"):
+    for name in ("core", "payload", "payload_tables", "payload_work", "payload_detection",
+                 "payload_rules"):
         db.executescript((ROOT / f"sql/{name}.sql").read_text())
     db.execute(PUT)
     db.execute("INSERT INTO event_payloads(id, event_id, agent_id, purpose) "

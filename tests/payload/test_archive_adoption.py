@@ -247,7 +247,8 @@ def test_adoption_by_the_plain_sql_files(path):
         fill(db)
         before = content(db)
     db.close()
-    for name in ("core", "payload", "payload_tables", "payload_work", "payload_detection"):
+    for name in ("core", "payload", "payload_tables", "payload_work", "payload_detection",
+                 "payload_rules"):
         assert shell(path, stdin=(ROOT / f"sql/{name}.sql").read_text()) == ""
     plain = sqlite3.connect(path)
     assert content(plain) == before

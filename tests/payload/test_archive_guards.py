@@ -431,7 +431,8 @@ def test_dump_and_restore_keep_the_guards(db, path, tmp_path):
 
 def test_the_sql_files_alone_make_the_guards(tmp_path):
     path = tmp_path / "plain.db"
-    for name in ("core", "payload", "payload_tables", "payload_work", "payload_detection"):
+    for name in ("core", "payload", "payload_tables", "payload_work", "payload_detection",
+                 "payload_rules"):
         assert shell(path, stdin=(ROOT / f"sql/{name}.sql").read_text()) == ""
     out = shell(path, stdin="""
 INSERT INTO event_payloads(id, event_id, agent_id, purpose)

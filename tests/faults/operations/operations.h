@@ -71,6 +71,22 @@
   "{\"choices\":[{\"message\":{\"content\":\"again\",\"tool_calls\":[{"        \
   "\"id\":\"c2\",\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}]}}],"     \
   "\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":2}}"
+/* Exchanges of one conversation; the last one brings the third result, with
+** which the rule no_progress is at its threshold here. */
+#define LOOP_MODE(mode)                                                        \
+  "UPDATE payload_rules SET threshold = 3 WHERE rule = 'no_progress';"         \
+  "INSERT INTO blackbox_settings VALUES('payload.on_loop', '" mode "');"
+#define LOOPED(id)                                                             \
+  ",{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"" id "\",\"function\":{" \
+  "\"name\":\"f\",\"arguments\":\"{}\"}}]},{\"role\":\"tool\","                \
+  "\"tool_call_id\":\"" id "\",\"content\":\"same\"}"
+#define LOOP_PUSH(ring, event, calls)                                          \
+  "INSERT INTO " ring "(agent_id, event_id, request_body, response_body,"      \
+  "  timestamp) VALUES('a', '" event "', '{\"messages\":[{\"role\":\"user\","  \
+  "\"content\":\"go\"}" calls "]}', '{}', 9000);"
+#define LOOP_FIRST(ring) LOOP_PUSH(ring, "l1", LOOPED("c1") LOOPED("c2"))
+#define LOOP_LAST(ring)                                                        \
+  LOOP_PUSH(ring, "l2", LOOPED("c1") LOOPED("c2") LOOPED("c3"))
 #define STREAM                                                                 \
   "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":"       \
   "\"c1\",\"function\":{\"name\":\"f\",\"arguments\":\"{\"}}]}}]}\n"           \

@@ -198,6 +198,41 @@ const Operation aPayloadOperation[] = {
         "'); SELECT payload_prompt('" REQUEST "'), payload_tools(CAST('" REQUEST
         "' AS BLOB))",
         0},
+    {"push that is looked at", LOOP_MODE("record") LOOP_FIRST("ring"), 0,
+        LOOP_PUSH("ring", "l2", LOOPED("c1") LOOPED("c2")), 0},
+    {"push that is looked at, of a new agent", LOOP_MODE("record"), 0,
+        "INSERT INTO ring(agent_id, event_id, request_body) "
+        "VALUES('new', 'e', '{}')",
+        0},
+    {"push that loops", LOOP_MODE("record") LOOP_FIRST("ring"), 0,
+        LOOP_LAST("ring"), 0},
+    {"push that pulls the switch", LOOP_MODE("kill_switch") LOOP_FIRST("ring"),
+        0, LOOP_LAST("ring"), OP_PARTLY},
+    {"push into temp that loops", LOOP_MODE("record"),
+        TEMP_RING LOOP_FIRST("temp.fast"), LOOP_LAST("temp.fast"), OP_PARTLY},
+    {"push of a stopped agent",
+        LOOP_MODE("record") "INSERT INTO payload_agents(agent_id, stopped_at)"
+                            " VALUES('a', 1); INSERT INTO blackbox_settings "
+                            "VALUES('payload.refuse_stopped', 1);",
+        0, "INSERT OR IGNORE INTO ring(agent_id, event_id) VALUES('a', 'e')",
+        0},
+    {"start an agent",
+        "INSERT INTO payload_agents(agent_id, stopped_at) VALUES('a', 1);", 0,
+        "INSERT INTO payload_starts(agent_id, actor, reason, at) "
+        "VALUES('a', 'me', 'mended', 5)",
+        0},
+    {"loops and replay",
+        LOOP_MODE("record") LOOP_FIRST("ring")
+            LOOP_LAST("ring") "INSERT INTO event_payloads(event_id, agent_id, "
+                              "request_body, "
+                              "purpose, created_at) SELECT event_id, agent_id, "
+                              "request_body, "
+                              "'archive', '2026-01-01 00:00:00' FROM ring "
+                              "WHERE event_id = 'l2';",
+        0,
+        "SELECT * FROM payload_loops('ring'); "
+        "SELECT * FROM payload_replay('a')",
+        0},
     {"compare texts", 0, 0,
         "SELECT payload_simhash('Some Text'), payload_normalize('Order 17 of "
         "0f8fad5b-d9cb-469f-a165-70867728950e at 2026-01-31'), "

@@ -1,0 +1,104 @@
+"""detection.py: what it costs to look for loops, and what the rules find in recorded sessions."""
+import itertools
+import pathlib
+import sys
+
+from run import Case, connect, timed
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+DATA = ROOT.parent / "shared" / "data"
+sys.path.insert(0, str(ROOT / "tests" / "payload"))
+import sessions  # noqa: E402
+
+INSERT = ("INSERT INTO ring(agent_id, event_id, request_body, response_body, timestamp) "
+          "VALUES(?, ?, ?, ?, ?)")
+
+
+def conversations(size, count):
+    """Exchanges of recorded conversations in their order, whose bodies have about that size."""
+    found = []
+    for name, exchanges in recorded().items():
+        for request, response, at in exchanges:
+            if size * 0.6 < len(request) + len(response) < size * 1.6:
+                found.append((name, "e", request, response, at))
+    return found[:count]
+
+
+def recorded(kept={}):
+    if not kept:
+        kept.update(sessions.recorded(DATA))
+    return kept
+
+
+def pushes(size, mode, count):
+    def side(folder):
+        db = connect(folder / "ring.db")
+        db.execute("SELECT blackbox_install('main', 'payload')").fetchall()
+        db.execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=50)")
+        db.execute("INSERT INTO blackbox_settings VALUES('payload.on_loop', ?)", (mode,))
+        batch = conversations(size, count)
+        # once, so that every slot is there, then as other agents
+        db.executemany(INSERT, batch)
+        return timed(lambda: db.executemany(INSERT, batch * (1 + 400 // len(batch))))
+
+    return side
+
+
+def record_case(size, limit, count):
+    return Case(
+        f"ring push, on_loop record and off, real bodies of {size / 1000:g} KB, file, WAL",
+        {"record": pushes(size, "record", count), "off": pushes(size, "off", count)},
+        [("record", "off", limit)],
+        rounds=7,
+        note="Exchanges of recorded conversations in their order, autocommit.",
+        why="Looking reads the new end of the request and all of the response, and writes one "
+        "row for each step.",
+    )
+
+
+class Table(Case):
+    """The rules, the sessions in which they find something, and the loops that they stop."""
+
+    def __init__(self):
+        super().__init__("rules by sessions", {}, [])
+
+    def run(self):
+        db = connect(":memory:", wal=False)
+        db.execute("SELECT blackbox_install('main', 'payload')").fetchall()
+        db.execute("CREATE VIRTUAL TABLE temp.ring USING payload_ring(window=2)")
+        db.execute("INSERT INTO blackbox_settings VALUES('payload.on_loop', 'record')")
+        db.execute("UPDATE payload_rules SET enabled = 1 WHERE rule = 'similar'")
+        rules = [row[0] for row in db.execute(
+            "SELECT rule FROM payload_rules WHERE enabled ORDER BY level DESC, rule")]
+        known = recorded() if DATA.is_dir() else {}
+        lines = ["| rule | level | " + " | ".join(
+            [f"{len(known)} real sessions", *sessions.LOOPS]) + " |",
+            "|---" * (3 + len(sessions.LOOPS)) + "|"]
+        for name, exchanges in itertools.chain(
+                known.items(),
+                ((name, sessions.chat(calls)) for name, calls in sessions.LOOPS.items())):
+            db.executemany(INSERT, [(name, f"e{i}", *exchange)
+                                    for i, exchange in enumerate(exchanges)])
+        for rule in rules:
+            level, = db.execute("SELECT level FROM payload_rules WHERE rule = ?", (rule,)).fetchone()
+            seen = dict(db.execute(
+                "SELECT agent_id, min(json_array_length(seqs)) FROM payload_verdicts "
+                "WHERE rule = ? GROUP BY agent_id", (rule,)))
+            first = dict(db.execute(
+                "SELECT agent_id, min(seqs ->> '$[#-1]') FROM payload_verdicts "
+                "WHERE rule = ? GROUP BY agent_id", (rule,)))
+            cells = [str(len(seen.keys() & known.keys()))]
+            cells += [f"call {first[name]}" if name in first else "" for name in sessions.LOOPS]
+            lines.append(f"| {rule} | {level} | " + " | ".join(cells) + " |")
+        self.note = "\n".join(lines) + (
+            "\n\nIn how many recorded sessions a rule finds something, and at which call of a loop "
+            "it does. `similar` is the score of AgentGazer, which is off by default.")
+        return [], {}
+
+
+def cases():
+    found = [Table()]
+    if DATA.is_dir():
+        found += [record_case(2500, 1.4, 400), record_case(25000, 1.25, 300),
+                  record_case(250000, 1.25, 60)]
+    return found

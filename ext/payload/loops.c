@@ -1,0 +1,275 @@
+/*
+** loops.c: payload_loops(), what each rule sees now; and payload_replay(), what
+** the rules would have found in exchanges of the archive.
+**
+** Both only read. They use the rules as they stand, whether on_loop is off or
+** not.
+*/
+#include "watch.h"
+SQLITE_EXTENSION_INIT3
+
+#include <string.h>
+
+/* A row of JSON for each finding. */
+typedef struct Report {
+  BxStmts *pHome;
+  Rules rules;
+  Track track;
+  sqlite3_str *pRows; /* elements of an array */
+  const char *zAgent;
+} Report;
+
+static void beginReport(Report *p, BxStmts *pHome, BxErr *pErr) {
+  memset(p, 0, sizeof(*p));
+  p->pHome = pHome;
+  p->pRows = sqlite3_str_new(0);
+  bxRulesRead(&p->rules, pHome, pErr);
+}
+
+/* The query of the rows; zSql has ?1 for their array. */
+static sqlite3_stmt *endReport(
+    Report *p, Bx *bx, const char *zSql, BxErr *pErr) {
+  int rc;
+  char *z, *zAll;
+  sqlite3_stmt *pStmt = 0;
+  sqlite3_str_appendchar(p->pRows, 1, ']');
+  rc = sqlite3_str_errcode(p->pRows);
+  z = sqlite3_str_finish(p->pRows);
+  if (rc != SQLITE_OK) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  zAll = bxPrintf(pErr, "[%s", z);
+  sqlite3_free(z);
+  if (zAll != 0) pStmt = bxJsonRows(bx, zSql, zAll, pErr);
+  bxRulesFree(&p->rules);
+  return pStmt;
+}
+
+static void putText(sqlite3_str *pOut, const char *zBefore, const char *z) {
+  sqlite3_str_appendall(pOut, zBefore);
+  if (z == 0) {
+    sqlite3_str_appendall(pOut, "null");
+  } else {
+    bxAppendJson(pOut, z, (int)strlen(z));
+  }
+}
+
+/* A number as JSON; a whole one without a fraction. */
+static void putNumber(sqlite3_str *pOut, double r) {
+  if (r == (double)(i64)r) {
+    sqlite3_str_appendf(pOut, ",%lld", (i64)r);
+  } else {
+    sqlite3_str_appendf(pOut, ",%!.15g", r);
+  }
+}
+
+/* [agent, rule, level, enabled, count, threshold, left, tool, seqs, tokens,
+** sentence, at: what both tables have */
+static void putFinding(Report *p, const Finding *pFinding, BxErr *pErr) {
+  const Rule *pRule = &p->rules.a[pFinding->eRule];
+  const Step *pStep = TRACK_STEP(
+      &p->track, pFinding->n > 0 ? pFinding->aStep[0] : p->track.nStep);
+  int bSeen = pFinding->n > 0 && pFinding->rCount > 0;
+  double rLeft = pRule->rThreshold - pFinding->rCount;
+  char *zSeqs = bSeen ? bxRuleSeqs(pFinding, &p->track, pErr) : 0;
+  char *zSay = bSeen ? bxRuleSay(pFinding, &p->track, p->zAgent, pErr) : 0;
+  if (sqlite3_str_length(p->pRows) > 0) sqlite3_str_appendall(p->pRows, ",");
+  putText(p->pRows, "[", p->zAgent);
+  putText(p->pRows, ",", bxRuleName(pFinding->eRule));
+  putText(p->pRows, ",", pRule->bStop ? "stop" : "alert");
+  sqlite3_str_appendf(p->pRows, ",%d", pRule->bEnabled);
+  putNumber(p->pRows, pFinding->rCount);
+  putNumber(p->pRows, pRule->rThreshold);
+  putNumber(p->pRows, rLeft > 0 ? rLeft : 0.0);
+  putText(p->pRows, ",",
+      bSeen && pFinding->eRule <= RULE_REPEAT ? pStep->zTool : 0);
+  putText(p->pRows, ",", zSeqs);
+  sqlite3_str_appendf(
+      p->pRows, ",%lld,", bSeen ? bxRuleTokens(pFinding, &p->track) : (i64)0);
+  putText(p->pRows, "", zSay);
+  sqlite3_free(zSeqs);
+  sqlite3_free(zSay);
+}
+
+/*-------------------------------------------------------- payload_loops ----*/
+
+/* What each rule sees at the newest call that has its result. */
+static void putAgent(Report *p, BxErr *pErr) {
+  i64 nCall = p->track.nStep;
+  int eRule;
+  while (nCall >= p->track.iLow && nCall > 0 &&
+         TRACK_STEP(&p->track, nCall)->iError < 0) {
+    nCall--;
+  }
+  for (eRule = 0; eRule < N_RULE; eRule++) {
+    Finding finding;
+    bxRuleLook(&p->rules, (RuleKind)eRule, &p->track,
+        eRule <= RULE_REPEAT ? nCall : p->track.nStep, &finding);
+    putFinding(p, &finding, pErr);
+    sqlite3_str_appendchar(p->pRows, 1, ']');
+  }
+}
+
+/* The schema of the rules that a ring uses. */
+static BxStmts *rulesFor(Ring *p, BxErr *pErr) {
+  Bx *bx = p->base.stmts.bx;
+  const char *zDb = p->base.stmts.zDb;
+  if (sqlite3_stricmp(zDb, "temp") == 0) return bxHome(bx, "payload", pErr);
+  if (bxRingHasRules(p, pErr)) return bxSchema(bx, zDb, pErr);
+  bxFail(pErr, SQLITE_ERROR,
+      "NotInstalledError: schema %s of ring %s has no rules; run SELECT "
+      "blackbox_install(%Q)",
+      zDb, p->base.stmts.zTable, zDb);
+  return 0;
+}
+
+sqlite3_stmt *bxPayloadLoops(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
+  static const char zAgents[] =
+      "SELECT no, agent_id FROM main.@_agents "
+      "WHERE ?1 IS NULL OR agent_id = ?1 ORDER BY agent_id";
+  static const char zSql[] =
+      "SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, "
+      "value ->> 4, value ->> 5, value ->> 6, value ->> 7, value ->> 8, "
+      "value ->> 10 FROM json_each(?1)";
+  Ring *p = (Ring *)bxVtabFind(bx, "payload_ring", apArg[0], pErr);
+  const char *zAgent =
+      apArg[1] != 0 ? bxText(apArg[1], "agent_id", 1024, 0, pErr) : 0;
+  BxStmts *pHome = pErr->rc == SQLITE_OK ? rulesFor(p, pErr) : 0;
+  Report *pReport = bxNew(sizeof(*pReport), pErr);
+  sqlite3_stmt *pStmt = 0;
+  if (pHome == 0 || pReport == 0) {
+    sqlite3_free(pReport);
+    return 0;
+  }
+  beginReport(pReport, pHome, pErr);
+  pStmt = bxPrepare(&p->base.stmts, zAgents, pErr);
+  bxBind(pStmt, pErr, "t", zAgent);
+  while (bxRow(pStmt, pErr)) {
+    bxTrackRead(
+        &pReport->track, &p->base.stmts, sqlite3_column_int64(pStmt, 0), pErr);
+    pReport->zAgent = bxColumnText(pStmt, 1, pErr);
+    if (pErr->rc == SQLITE_OK) putAgent(pReport, pErr);
+  }
+  sqlite3_finalize(pStmt);
+  pStmt = endReport(pReport, bx, zSql, pErr);
+  sqlite3_free(pReport);
+  return pStmt;
+}
+
+/*------------------------------------------------------- payload_replay ----*/
+
+/* What was found before in this replay. */
+typedef struct Found {
+  i64 *aThing;
+  i64 n, nAlloc;
+} Found;
+
+static int isNew(
+    Found *p, const Finding *pFinding, const Track *pTrack, BxErr *pErr) {
+  i64 hThing = (i64)bxHashMix((sqlite3_uint64)bxRuleThing(pFinding, pTrack),
+      (sqlite3_uint64)pFinding->eRule);
+  i64 i, *a;
+  for (i = 0; i < p->n; i++) {
+    if (p->aThing[i] == hThing) return 0;
+  }
+  a = bxGrow(p->aThing, p->n, &p->nAlloc, sizeof(*a), pErr);
+  if (a == 0) return 0;
+  p->aThing = a;
+  a[p->n++] = hThing;
+  return 1;
+}
+
+static void replayRule(Report *p, Found *pFound, RuleKind eRule, i64 n,
+    sqlite3_stmt *pStmt, BxErr *pErr) {
+  Finding finding;
+  i64 iTime = sqlite3_column_int64(pStmt, 4);
+  if (!p->rules.a[eRule].bEnabled || pErr->rc != SQLITE_OK) return;
+  bxRuleLook(&p->rules, eRule, &p->track, n, &finding);
+  if (finding.n == 0 || finding.rCount < p->rules.a[eRule].rThreshold ||
+      bxRuleAllowed(p->pHome, &finding, &p->track, p->zAgent, iTime, pErr) ||
+      !isNew(pFound, &finding, &p->track, pErr)) {
+    return;
+  }
+  putFinding(p, &finding, pErr);
+  putText(p->pRows, ",", bxColumnText(pStmt, 1, pErr));
+  sqlite3_str_appendf(p->pRows, ",%lld]", iTime);
+}
+
+/* One exchange: number iSeq of its agent. */
+static void replayOne(
+    Report *p, Found *pFound, sqlite3_stmt *pStmt, i64 iSeq, BxErr *pErr) {
+  Moment moment;
+  i64 aDone[TRACK_STEPS];
+  int nDone, i, eRule;
+  moment.iSeq = iSeq;
+  moment.iTime = sqlite3_column_int64(pStmt, 4);
+  moment.iStart = 0;
+  nDone =
+      bxTrackAdd(&p->track, &p->rules, &moment, sqlite3_column_value(pStmt, 2),
+          sqlite3_column_value(pStmt, 3), aDone, pErr);
+  for (i = 0; i < nDone; i++) {
+    for (eRule = 0; eRule <= RULE_REPEAT; eRule++) {
+      replayRule(p, pFound, (RuleKind)eRule, aDone[i], pStmt, pErr);
+    }
+  }
+  for (eRule = RULE_TEXT; eRule < N_RULE; eRule++) {
+    replayRule(p, pFound, (RuleKind)eRule, p->track.nStep, pStmt, pErr);
+  }
+}
+
+/* All exchanges of the query, which are in the order of their agents. */
+static void replayAll(Report *p, sqlite3_stmt *pStmt, BxErr *pErr) {
+  Found found = {0, 0, 0};
+  char *zAgent = 0;
+  i64 iSeq = 0;
+  while (bxRow(pStmt, pErr)) {
+    const char *z = bxColumnText(pStmt, 0, pErr);
+    if (z == 0) break;
+    if (zAgent == 0 || strcmp(zAgent, z) != 0) {
+      sqlite3_free(zAgent);
+      p->zAgent = zAgent = bxPrintf(pErr, "%s", z);
+      memset(&p->track, 0, sizeof(p->track));
+      found.n = 0;
+      iSeq = 0;
+    }
+    replayOne(p, &found, pStmt, ++iSeq, pErr);
+  }
+  sqlite3_free(zAgent);
+  sqlite3_free(found.aThing);
+}
+
+sqlite3_stmt *bxPayloadReplay(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
+  static const char zKill[] =
+      "SELECT agent_id, event_id, request_body, response_body, created_ms "
+      "FROM main.payload_rows WHERE kill_switch_event_id = ?1 "
+      "ORDER BY agent_id, created_ms, rowid";
+  static const char zAgent[] =
+      "SELECT agent_id, event_id, request_body, response_body, created_ms "
+      "FROM main.payload_rows WHERE agent_id = ?1 "
+      "AND created_ms BETWEEN ?2 AND ?3 ORDER BY created_ms, rowid";
+  static const char zSql[] =
+      "SELECT value ->> 0, value ->> 11, value ->> 12, value ->> 1, "
+      "value ->> 2, value ->> 4, value ->> 5, value ->> 7, value ->> 8, "
+      "value ->> 9, value ->> 10 FROM json_each(?1)";
+  const char *zWhat =
+      bxText(apArg[0], "kill_switch_event_id or agent_id", 1024, 0, pErr);
+  i64 iFrom = apArg[1] != 0 ? bxTime(apArg[1], "from", pErr) : 0;
+  i64 iTo = apArg[2] != 0 ? bxTime(apArg[2], "to", pErr) : BX_MAX_TIME;
+  BxStmts *pHome = bxHome(bx, "payload", pErr);
+  Report *pReport = bxNew(sizeof(*pReport), pErr);
+  sqlite3_stmt *pStmt = 0;
+  int bKill;
+  if (pReport == 0) return 0;
+  bKill = apArg[1] == 0 && apArg[2] == 0 && pHome != 0 &&
+          bxAskOnce(pHome,
+              "SELECT 1 FROM main.event_payloads "
+              "WHERE kill_switch_event_id = ?1",
+              pErr, "t", zWhat);
+  beginReport(pReport, pHome, pErr);
+  if (pHome != 0) pStmt = bxPrepare(pHome, bKill ? zKill : zAgent, pErr);
+  bxBind(pStmt, pErr, "t", zWhat);
+  if (!bKill) bxBind(pStmt, pErr, "-ii", iFrom, iTo);
+  replayAll(pReport, pStmt, pErr);
+  sqlite3_finalize(pStmt);
+  pStmt = endReport(pReport, bx, zSql, pErr);
+  sqlite3_free(pReport);
+  return pStmt;
+}

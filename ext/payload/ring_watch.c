@@ -1,0 +1,544 @@
+/*
+** ring_watch.c: a ring looks for loops while exchanges are pushed into it.
+**
+** Which rules there are, and what was found, is in the schema of the archive:
+** the ring's own schema, or for a ring in temp that of the payload domain. What
+** is off costs nothing but to see that it is off: one number, which is read with
+** the window. For a ring in temp it is read again when this connection has
+** changed something, and after a second.
+**
+** A push that is looked at reads the steps of its agent (kept in memory, as long
+** as they are those of the table), reads what is new in the bodies, and asks the
+** rules. The order of writes: first the verdict, whose trigger stops the agent;
+** then the exchange with its steps; then the kill switch. A trigger of the user
+** on payload_verdicts can refuse all of it. If the kill switch fails, inside
+** BEGIN, the verdict and the exchange are there, and the switch can be fired by
+** hand with the id of the verdict: nothing is lost.
+*/
+#include "watch.h"
+SQLITE_EXTENSION_INIT3
+
+#include <string.h>
+
+#define TRACKS 64 /* agents whose steps are kept in memory */
+#define LOOK_MS 1000
+
+typedef struct Watch {
+  Rules rules;
+  Track *apTrack[TRACKS];
+  i64 nUse;
+} Watch;
+
+/* What payload_agents says of an agent. */
+typedef struct AgentRow {
+  int eMode;
+  i64 nWindow;       /* of the rule similar; 0 for the rule's own */
+  double rThreshold; /* the same */
+  int bStopped;
+  i64 iStart;
+} AgentRow;
+
+enum { MODE_OFF, MODE_RECORD, MODE_KILL };
+#define FLAG_MODE 3
+#define FLAG_REFUSE 4
+#define FLAG_AGENTS 8
+
+void bxRingWatchFree(Ring *p) {
+  int i;
+  if (p->pWatch == 0) return;
+  bxRulesFree(&p->pWatch->rules);
+  for (i = 0; i < TRACKS; i++) sqlite3_free(p->pWatch->apTrack[i]);
+  sqlite3_free(p->pWatch);
+  p->pWatch = 0;
+}
+
+void bxRingForget(Ring *p) {
+  p->nChange = -1;
+  if (p->pWatch != 0) p->pWatch->rules.iVersion = 0;
+}
+
+/*---------------------------------------------------------- whether to ----*/
+
+#define FLAGS_SQL                                                              \
+  "SELECT on_loop + 4 * refuse + 8 * agents FROM main.payload_watch "          \
+  "WHERE one = 1"
+const char bxRingConfigWatched[] =
+    "SELECT v, (" FLAGS_SQL ") FROM main.@_config ORDER BY k DESC";
+
+static int isTemp(const Ring *p) {
+  return sqlite3_stricmp(p->base.stmts.zDb, "temp") == 0;
+}
+
+int bxRingHasRules(Ring *p, BxErr *pErr) {
+  return !isTemp(p) && bxCanPrepare(p->base.stmts.bx,
+                           bxPrintf(pErr, "SELECT 1 FROM \"%w\".payload_watch",
+                               p->base.stmts.zDb),
+                           pErr);
+}
+
+/* The schema with the rules; NULL without an error if there is none that a ring
+** in temp can use. */
+static BxStmts *rulesOf(Ring *p, BxErr *pErr) {
+  Bx *bx = p->base.stmts.bx;
+  BxErr err = {SQLITE_OK, 0};
+  BxStmts *pHome;
+  if (!isTemp(p)) return bxSchema(bx, p->base.stmts.zDb, pErr);
+  pHome = bxHome(bx, "payload", &err);
+  if (err.rc == SQLITE_ERROR) {
+    bxClear(&err);
+    return 0;
+  }
+  bxPass(pErr, &err);
+  return pHome;
+}
+
+/* Counts commits by this connection, and changes by others that a transaction
+** found when it began. */
+static unsigned int dataVersion(Ring *p) {
+  unsigned int i = 0;
+  sqlite3_file_control(
+      p->base.stmts.bx->db, p->base.stmts.zDb, SQLITE_FCNTL_DATA_VERSION, &i);
+  return i;
+}
+
+int bxRingIsLooked(Ring *p) {
+  return p->nChange == sqlite3_total_changes(p->base.stmts.bx->db) &&
+         p->iData + 1 == dataVersion(p);
+}
+
+void bxRingLookTemp(Ring *p, BxErr *pErr) {
+  static const char zFlags[] = FLAGS_SQL;
+  BxStmts *pHome;
+  i64 iNow;
+  if (p->eRules > 0 || !isTemp(p)) return;
+  if (p->iLooked != 0 &&
+      p->nChange == sqlite3_total_changes(p->base.stmts.bx->db)) {
+    return;
+  }
+  iNow = bxNow();
+  if (p->iLooked != 0 && !p->bHome && iNow - p->iLooked < LOOK_MS &&
+      iNow >= p->iLooked) {
+    return;
+  }
+  p->iLooked = iNow;
+  pHome = rulesOf(p, pErr);
+  p->bHome = pHome != 0;
+  p->mWatch = pHome != 0 ? (int)bxAsk(pHome, zFlags, pErr, "") : 0;
+}
+
+void bxRingLooked(Ring *p) {
+  if (p->eRules < 0 && p->iLooked == 0) return;
+  /* the statement around this one counts the row once more, and the commit */
+  p->nChange = sqlite3_total_changes(p->base.stmts.bx->db) + 1;
+  if (p->eRules > 0) {
+    p->iData = dataVersion(p);
+  } else if (bxNow() - p->iLooked >= LOOK_MS) {
+    p->iLooked = 0;
+  }
+}
+
+/*---------------------------------------------------------------- rules ----*/
+
+static Watch *needWatch(Ring *p, BxErr *pErr) {
+  if (p->pWatch == 0) p->pWatch = bxNew(sizeof(Watch), pErr);
+  return p->pWatch;
+}
+
+/* The rules, read again if they have changed. */
+static const Rules *needRules(Ring *p, BxStmts *pHome, BxErr *pErr) {
+  static const char zVersion[] =
+      "SELECT version FROM main.payload_watch WHERE one = 1";
+  Watch *pWatch = needWatch(p, pErr);
+  i64 iVersion = bxAsk(pHome, zVersion, pErr, "");
+  if (pErr->rc != SQLITE_OK) return 0;
+  if (pWatch->rules.iVersion != iVersion || iVersion == 0) {
+    bxRulesFree(&pWatch->rules);
+    bxRulesRead(&pWatch->rules, pHome, pErr);
+    if (pErr->rc != SQLITE_OK) bxRulesFree(&pWatch->rules);
+  }
+  return &pWatch->rules;
+}
+
+static AgentRow agentRow(
+    Ring *p, BxStmts *pHome, const char *zAgent, BxErr *pErr) {
+  static const char zSql[] =
+      "SELECT CASE on_loop WHEN 'off' THEN 0 WHEN 'record' THEN 1 "
+      "WHEN 'kill_switch' THEN 2 END, coalesce(window, 0), "
+      "coalesce(threshold, 0), stopped_at IS NOT NULL, starts "
+      "FROM main.payload_agents WHERE agent_id = ?1";
+  AgentRow row = {0, 0, 0, 0, 0};
+  sqlite3_stmt *pStmt;
+  row.eMode = p->mWatch & FLAG_MODE;
+  if (!(p->mWatch & FLAG_AGENTS)) return row;
+  pStmt = bxStmt(pHome, zSql, pErr);
+  bxBind(pStmt, pErr, "t", zAgent);
+  if (bxRow(pStmt, pErr)) {
+    if (sqlite3_column_type(pStmt, 0) != SQLITE_NULL) {
+      row.eMode = sqlite3_column_int(pStmt, 0);
+    }
+    row.nWindow = sqlite3_column_int64(pStmt, 1);
+    row.rThreshold = sqlite3_column_double(pStmt, 2);
+    row.bStopped = sqlite3_column_int(pStmt, 3);
+    row.iStart = sqlite3_column_int64(pStmt, 4);
+  }
+  bxDone(pStmt, pErr);
+  return row;
+}
+
+/*--------------------------------------------------------------- tracks ----*/
+
+#define STEP_COLUMNS                                                           \
+  "n, seq, timestamp, turn, start, call, tool, arguments, result, masked, "    \
+  "error, said, prompt, answer, tools, spent, made, cost, spent_before, "      \
+  "made_before, cost_before, head, head_hash, head_key, head_items, items, "   \
+  "first, chain"
+
+static void readStep(Track *p, sqlite3_stmt *pStmt, BxErr *pErr) {
+  i64 n = sqlite3_column_int64(pStmt, 0);
+  Step *pStep = TRACK_STEP(p, n);
+  const char *zTool = bxColumnText(pStmt, 6, pErr);
+  i64 *const aTarget[] = {&pStep->n, &pStep->iSeq, &pStep->iTime, &pStep->iTurn,
+      &pStep->iStart, &pStep->hCall, 0, &pStep->hArguments, &pStep->hResult,
+      &pStep->hMasked, &pStep->iError, &pStep->hSaid, &pStep->hPrompt,
+      &pStep->hAnswer, &pStep->hTools, &pStep->nSpent, &pStep->nMade,
+      &pStep->nCost, &pStep->nSpentBefore, &pStep->nMadeBefore,
+      &pStep->nCostBefore};
+  int i;
+  if (n < 1) return; /* no ring wrote this */
+  memset(pStep, 0, sizeof(*pStep));
+  for (i = 0; i <= 20; i++) {
+    if (aTarget[i] != 0) *aTarget[i] = sqlite3_column_int64(pStmt, i);
+  }
+  sqlite3_snprintf(TOOL_BYTES, pStep->zTool, "%s", zTool != 0 ? zTool : "");
+  if (n < p->nStep) return;
+  p->nStep = n;
+  p->iSeq = pStep->iSeq;
+  p->head.nByte = sqlite3_column_int(pStmt, 21);
+  p->head.hash = sqlite3_column_int64(pStmt, 22);
+  p->head.iKey = sqlite3_column_int(pStmt, 23);
+  p->head.nItem = sqlite3_column_int(pStmt, 24);
+  p->nItem = sqlite3_column_int64(pStmt, 25);
+  p->hFirst = sqlite3_column_int64(pStmt, 26);
+  p->hChain = sqlite3_column_int64(pStmt, 27);
+}
+
+/* Reads the steps of agent iNo from the table. */
+void bxTrackRead(Track *p, BxStmts *pRing, i64 iNo, BxErr *pErr) {
+  static const char zSql[] = "SELECT " STEP_COLUMNS " FROM main.@_steps "
+                             "WHERE id BETWEEN ?1 << 16 AND (?1 << 16) + 127";
+  sqlite3_stmt *pStmt = bxStmt(pRing, zSql, pErr);
+  memset(p, 0, sizeof(*p));
+  bxBind(pStmt, pErr, "i", iNo);
+  while (bxRow(pStmt, pErr)) readStep(p, pStmt, pErr);
+  bxDone(pStmt, pErr);
+  if (pErr->rc != SQLITE_OK) return;
+  p->iNo = iNo;
+  p->iLow = p->nStep;
+  while (p->iLow > 1 && p->nStep - p->iLow < TRACK_STEPS - 1 &&
+         TRACK_STEP(p, p->iLow - 1)->n == p->iLow - 1) {
+    p->iLow--;
+  }
+}
+
+/* The track of the agent in memory, or the one that is forgotten for it. */
+static Track *findTrack(Watch *p, i64 iNo, BxErr *pErr) {
+  int i, iOld = 0;
+  for (i = 0; i < TRACKS; i++) {
+    if (p->apTrack[i] == 0) {
+      p->apTrack[i] = bxNew(sizeof(Track), pErr);
+      return p->apTrack[i];
+    }
+    if (p->apTrack[i]->iNo == iNo) return p->apTrack[i];
+    if (p->apTrack[i]->iUsed < p->apTrack[iOld]->iUsed) iOld = i;
+  }
+  p->apTrack[iOld]->iNo = 0;
+  return p->apTrack[iOld];
+}
+
+/* The agent's track, as the table has it. */
+static Track *takeTrack(Ring *p, const RingAgent *pAgent, BxErr *pErr) {
+  static const char zChain[] =
+      "SELECT chain FROM main.@_steps WHERE id = ?1 AND n = ?2";
+  BxStmts *pRing = &p->base.stmts;
+  Track *pTrack = findTrack(p->pWatch, pAgent->iNo, pErr);
+  if (pTrack == 0) return 0;
+  pTrack->iUsed = ++p->pWatch->nUse;
+  if (pTrack->iNo == pAgent->iNo && pTrack->iSeq == pAgent->nGiven - 1 &&
+      pTrack->nStep > 0 &&
+      bxAsk(pRing, zChain, pErr, "ii",
+          pAgent->iNo << 16 | (pTrack->nStep & (TRACK_STEPS - 1)),
+          pTrack->nStep) == pTrack->hChain) {
+    return pTrack;
+  }
+  bxTrackRead(pTrack, pRing, pAgent->iNo, pErr);
+  pTrack->iUsed = p->pWatch->nUse;
+  return pTrack;
+}
+
+/* The same. A ring of an older version has no table of steps yet. */
+static Track *needTrack(Ring *p, const RingAgent *pAgent, BxErr *pErr) {
+  BxErr err = {SQLITE_OK, 0};
+  Track *pTrack = takeTrack(p, pAgent, &err);
+  if (err.rc == SQLITE_ERROR) {
+    bxClear(&err);
+    bxShadowMend(&p->base, &err);
+    pTrack = takeTrack(p, pAgent, &err);
+  }
+  bxPass(pErr, &err);
+  return pTrack;
+}
+
+static void writeStep(
+    BxStmts *pRing, const Track *pTrack, const Step *pStep, BxErr *pErr) {
+  static const char zSql[] =
+      "REPLACE INTO main.@_steps(id, " STEP_COLUMNS
+      ") VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, "
+      "?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, "
+      "?29)";
+  static const Head none = {0, 0, 0, 0};
+  int bLast = pStep->n == pTrack->nStep;
+  const Head *pHead = bLast ? &pTrack->head : &none;
+  bxDo(pRing, zSql, pErr, "iiiiiiitiiiiiiiiiiiiiiiiiiiii",
+      pTrack->iNo << 16 | (pStep->n & (TRACK_STEPS - 1)), pStep->n, pStep->iSeq,
+      pStep->iTime, pStep->iTurn, pStep->iStart, pStep->hCall, pStep->zTool,
+      pStep->hArguments, pStep->hResult, pStep->hMasked, pStep->iError,
+      pStep->hSaid, pStep->hPrompt, pStep->hAnswer, pStep->hTools,
+      pStep->nSpent, pStep->nMade, pStep->nCost, pStep->nSpentBefore,
+      pStep->nMadeBefore, pStep->nCostBefore, (i64)pHead->nByte, pHead->hash,
+      (i64)pHead->iKey, (i64)pHead->nItem, bLast ? pTrack->nItem : 0,
+      bLast ? pTrack->hFirst : 0, bLast ? pTrack->hChain : 0);
+}
+
+static void writeTrack(BxStmts *pRing, Track *p, BxErr *pErr) {
+  i64 n;
+  for (n = p->iLow; n <= p->nStep && pErr->rc == SQLITE_OK; n++) {
+    Step *pStep = TRACK_STEP(p, n);
+    if (pStep->bDirty) writeStep(pRing, p, pStep, pErr);
+    pStep->bDirty = 0;
+  }
+  if (pErr->rc != SQLITE_OK) p->iNo = 0;
+}
+
+/*------------------------------------------------------------- verdicts ----*/
+
+int bxRuleAllowed(BxStmts *pHome, const Finding *p, const Track *pTrack,
+    const char *zAgent, i64 iTime, BxErr *pErr) {
+  static const char zSql[] =
+      "SELECT 1 FROM main.payload_allows "
+      "WHERE coalesce(agent_id = ?1, 1) AND coalesce(rule = ?2, 1) "
+      "AND coalesce(tool = ?3, 1) AND coalesce(until > ?4, 1)";
+  return (int)bxAsk(pHome, zSql, pErr, "ttti", zAgent, bxRuleName(p->eRule),
+      TRACK_STEP(pTrack, p->aStep[0])->zTool, iTime);
+}
+
+/* What repeats, in this turn, since the last start. */
+i64 bxRuleThing(const Finding *p, const Track *pTrack) {
+  const Step *pStep = TRACK_STEP(pTrack, p->aStep[0]);
+  i64 iTurn =
+      p->eRule == RULE_TEXT || p->eRule == RULE_SIMILAR ? 0 : pStep->iTurn;
+  return (i64)bxHashMix((sqlite3_uint64)p->hThing,
+      bxHashMix((sqlite3_uint64)iTurn, (sqlite3_uint64)pStep->iStart));
+}
+
+/* The exchanges of a finding, as a JSON array, to sqlite3_free(). */
+char *bxRuleSeqs(const Finding *p, const Track *pTrack, BxErr *pErr) {
+  sqlite3_str *pStr = sqlite3_str_new(0);
+  i64 iLast = -1;
+  int i, rc;
+  char *z;
+  sqlite3_str_appendchar(pStr, 1, '[');
+  for (i = p->n - 1; i >= 0; i--) {
+    i64 iSeq = TRACK_STEP(pTrack, p->aStep[i])->iSeq;
+    if (iSeq == iLast) continue;
+    sqlite3_str_appendf(pStr, iLast < 0 ? "%lld" : ",%lld", iSeq);
+    iLast = iSeq;
+  }
+  sqlite3_str_appendchar(pStr, 1, ']');
+  rc = sqlite3_str_errcode(pStr);
+  z = sqlite3_str_finish(pStr);
+  if (rc != SQLITE_OK) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  return z;
+}
+
+i64 bxRuleTokens(const Finding *p, const Track *pTrack) {
+  const Step *pNew = TRACK_STEP(pTrack, pTrack->nStep);
+  if (p->eRule >= RULE_TOKENS && p->eRule <= RULE_COST) {
+    return pNew->nSpent - pNew->nSpentBefore;
+  }
+  return pNew->nSpent - TRACK_STEP(pTrack, p->aStep[p->n - 1])->nSpent;
+}
+
+typedef struct Judging {
+  Ring *p;
+  BxStmts *pHome;
+  const Rules *pRules;
+  const RingPush *pPush;
+  Watched *pOut;
+  int eMode;
+} Judging;
+
+/* Whether the verdict is there already: one that pulled the switch, if this one
+** would. */
+static int isRaised(
+    Judging *p, const Finding *pFinding, i64 hThing, int bKill, BxErr *pErr) {
+  static const char zSql[] =
+      "SELECT 1 FROM main.payload_verdicts WHERE agent_id = ?1 AND rule = ?2 "
+      "AND thing = ?3 AND ring = ?4 AND (action = 'kill_switch' OR NOT ?5)";
+  return (int)bxAsk(p->pHome, zSql, pErr, "ttiti", p->pPush->zAgent,
+      bxRuleName(pFinding->eRule), hThing, p->pOut->zRing, (i64)bKill);
+}
+
+/* The id of a kill switch: a UUID (version 8) of the exchange that fires it. */
+static void nameKill(Judging *p, BxErr *pErr) {
+  char *z = bxPrintf(pErr, "%s %s %lld %lld", p->pOut->zRing, p->pPush->zAgent,
+      p->pOut->pTrack->iSeq, p->pPush->iTime);
+  sqlite3_uint64 h, l;
+  if (z == 0) return;
+  h = bxHashOf(z, (i64)strlen(z));
+  l = bxHashMix(h, (sqlite3_uint64)p->pOut->pTrack->iSeq);
+  sqlite3_snprintf(37, p->pOut->zKill, "%08x-%04x-8%03x-8%03x-%012llx",
+      (unsigned int)(h >> 32), (unsigned int)(h >> 16 & 0xffff),
+      (unsigned int)(h >> 4 & 0xfff), (unsigned int)(l >> 48 & 0xfff),
+      l & 0xffffffffffffu);
+  sqlite3_free(z);
+}
+
+static void raise(Judging *p, const Finding *pFinding, BxErr *pErr) {
+  static const char zSql[] =
+      "INSERT INTO main.payload_verdicts(at, ring, agent_id, rule, level, "
+      "count, threshold, tool, turn, thing, seqs, tokens, sentence, action, "
+      "kill_switch_event_id) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, "
+      "?11, ?12, ?13, ?14, ?15)";
+  const Rule *pRule = &p->pRules->a[pFinding->eRule];
+  const Track *pTrack = p->pOut->pTrack;
+  const Step *pStep = TRACK_STEP(pTrack, pFinding->aStep[0]);
+  int bKill = p->eMode == MODE_KILL && pRule->bStop;
+  i64 hThing = bxRuleThing(pFinding, pTrack);
+  char *zSeqs, *zSay, *zCount, *zThreshold;
+  if (isRaised(p, pFinding, hThing, bKill, pErr) ||
+      bxRuleAllowed(p->pHome, pFinding, pTrack, p->pPush->zAgent,
+          p->pPush->iTime, pErr)) {
+    return;
+  }
+  if (bKill && p->pOut->zKill[0] == 0) nameKill(p, pErr);
+  zSeqs = bxRuleSeqs(pFinding, pTrack, pErr);
+  zSay = bxRuleSay(pFinding, pTrack, p->pPush->zAgent, pErr);
+  zCount = bxPrintf(pErr, "%!.15g", pFinding->rCount);
+  zThreshold = bxPrintf(pErr, "%!.15g", pRule->rThreshold);
+  bxDo(p->pHome, zSql, pErr, "itttttttiitittt", p->pPush->iTime, p->pOut->zRing,
+      p->pPush->zAgent, bxRuleName(pFinding->eRule),
+      pRule->bStop ? "stop" : "alert", zCount, zThreshold,
+      pStep->zTool[0] != 0 ? pStep->zTool : 0, pStep->iTurn, hThing, zSeqs,
+      bxRuleTokens(pFinding, pTrack), zSay, bKill ? "kill_switch" : "record",
+      bKill ? p->pOut->zKill : 0);
+  p->pOut->bRaised = 1;
+  sqlite3_free(zSeqs);
+  sqlite3_free(zSay);
+  sqlite3_free(zCount);
+  sqlite3_free(zThreshold);
+}
+
+/* Asks one rule when step n is the newest. */
+static void askRule(Judging *p, RuleKind eRule, i64 n, BxErr *pErr) {
+  Finding finding;
+  if (!p->pRules->a[eRule].bEnabled || pErr->rc != SQLITE_OK) return;
+  bxRuleLook(p->pRules, eRule, p->pOut->pTrack, n, &finding);
+  if (finding.n > 0 && finding.rCount >= p->pRules->a[eRule].rThreshold) {
+    raise(p, &finding, pErr);
+  }
+}
+
+/* Asks the rules of calls for each call whose result has come, and the others
+** once. */
+static void judge(Judging *p, const i64 *aDone, int nDone, BxErr *pErr) {
+  int i, eRule;
+  for (i = 0; i < nDone; i++) {
+    for (eRule = 0; eRule <= RULE_REPEAT; eRule++) {
+      askRule(p, (RuleKind)eRule, aDone[i], pErr);
+    }
+  }
+  for (eRule = RULE_TEXT; eRule < N_RULE; eRule++) {
+    askRule(p, (RuleKind)eRule, p->pOut->pTrack->nStep, pErr);
+  }
+}
+
+/*--------------------------------------------------------------- pushes ----*/
+
+static void refuse(const RingPush *pPush, BxErr *pErr) {
+  bxFail(pErr, SQLITE_CONSTRAINT,
+      "AgentStoppedError: agent %s is stopped, and payload.refuse_stopped is "
+      "1; "
+      "to start it again, INSERT INTO payload_starts(agent_id, actor, reason)",
+      pPush->zAgent);
+}
+
+/* A trigger on payload_verdicts may have written into this ring. */
+static void needSame(
+    Ring *p, const RingPush *pPush, const RingAgent *pNext, BxErr *pErr) {
+  RingAgent agent;
+  bxRingAgent(p, pPush->zAgent, &agent, pErr);
+  if (pErr->rc != SQLITE_OK || agent.nGiven + 1 == pNext->nGiven) return;
+  bxFail(pErr, SQLITE_ERROR,
+      "MisuseError: a trigger on payload_verdicts writes into ring %s, into "
+      "which the exchange is being pushed; take the trigger off",
+      p->base.stmts.zTable);
+}
+
+void bxRingWatch(Ring *p, const RingAgent *pNext, const RingPush *pPush,
+    Watched *pOut, BxErr *pErr) {
+  Judging judging;
+  AgentRow row;
+  Rule similar;
+  Rules *pRules;
+  Moment moment;
+  i64 aDone[TRACK_STEPS];
+  int nDone;
+  memset(pOut, 0, offsetof(Watched, zRing));
+  pOut->zRing[0] = 0;
+  judging.pHome = rulesOf(p, pErr);
+  if (judging.pHome == 0) return;
+  row = agentRow(p, judging.pHome, pPush->zAgent, pErr);
+  if (row.bStopped && (p->mWatch & FLAG_REFUSE)) refuse(pPush, pErr);
+  if (row.eMode == MODE_OFF || pErr->rc != SQLITE_OK) return;
+  judging.pRules = pRules = (Rules *)needRules(p, judging.pHome, pErr);
+  if (pErr->rc != SQLITE_OK) return;
+  judging.p = p;
+  judging.pPush = pPush;
+  judging.pOut = pOut;
+  judging.eMode = row.eMode;
+  sqlite3_snprintf(sizeof(pOut->zRing), pOut->zRing, "%s%s",
+      isTemp(p) ? "temp." : "", p->base.stmts.zTable);
+  pOut->pTrack = needTrack(p, pNext, pErr);
+  if (pErr->rc != SQLITE_OK) return;
+  moment.iSeq = pNext->nGiven;
+  moment.iTime = pPush->iTime;
+  moment.iStart = row.iStart;
+  nDone = bxTrackAdd(pOut->pTrack, pRules, &moment, pPush->pRequest,
+      pPush->pResponse, aDone, pErr);
+  similar = pRules->a[RULE_SIMILAR];
+  if (row.nWindow > 0) pRules->a[RULE_SIMILAR].nSpan = row.nWindow;
+  if (row.rThreshold > 0) pRules->a[RULE_SIMILAR].rThreshold = row.rThreshold;
+  judge(&judging, aDone, nDone, pErr);
+  pRules->a[RULE_SIMILAR] = similar;
+  if (pOut->bRaised) needSame(p, pPush, pNext, pErr);
+  if (pErr->rc != SQLITE_OK) pOut->pTrack->iNo = 0;
+}
+
+void bxRingWatched(
+    Ring *p, const RingPush *pPush, const Watched *pWatched, BxErr *pErr) {
+  static const char zForget[] =
+      "DELETE FROM main.@_steps "
+      "WHERE id BETWEEN ?1 << 16 AND (?1 << 16) + 127";
+  Track *pTrack = pWatched->pTrack;
+  i64 iNo;
+  if (pTrack == 0) return;
+  iNo = pTrack->iNo;
+  if (pErr->rc != SQLITE_OK || pWatched->zKill[0] != 0) pTrack->iNo = 0;
+  if (pErr->rc != SQLITE_OK) return;
+  if (pWatched->zKill[0] == 0) {
+    writeTrack(&p->base.stmts, pTrack, pErr);
+    return;
+  }
+  bxRingKillSwitch(p, pPush->zAgent, pWatched->zKill, pErr);
+  bxDo(&p->base.stmts, zForget, pErr, "i", iNo);
+}

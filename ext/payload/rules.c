@@ -1,0 +1,313 @@
+/*
+** rules.c: what each rule of payload_rules sees in the steps of an agent.
+**
+** A rule looks at calls that have their result, within the user's turn and since
+** the agent was started last; repeated_text and similar look at exchanges, across
+** turns. It counts, and names the steps that it counted. Reading a rule changes
+** nothing, so that pushes, payload_loops() and payload_replay() use the same.
+*/
+#include "watch.h"
+SQLITE_EXTENSION_INIT3
+
+#include <string.h>
+
+static const char *const azRule[N_RULE] = {"no_progress", "masked", "cycle",
+    "same_error", "errors", "repeat", "repeated_text", "budget_tokens",
+    "budget_calls", "budget_cost", "similar"};
+
+const char *bxRuleName(RuleKind eRule) {
+  return azRule[eRule];
+}
+
+/*------------------------------------------------------- tables of rules ----*/
+
+static void readRule(Rules *pOut, sqlite3_stmt *pStmt, BxErr *pErr) {
+  const char *z = bxColumnText(pStmt, 0, pErr);
+  int i = 0;
+  while (z != 0 && i < N_RULE && strcmp(azRule[i], z) != 0) i++;
+  if (z == 0 || i == N_RULE) return;
+  pOut->a[i].bEnabled = sqlite3_column_int(pStmt, 1);
+  pOut->a[i].bStop = sqlite3_column_int(pStmt, 2);
+  pOut->a[i].rThreshold = sqlite3_column_double(pStmt, 3);
+  pOut->a[i].nSpan = sqlite3_column_int64(pStmt, 4);
+  pOut->a[i].iPause = sqlite3_column_int64(pStmt, 5);
+}
+
+static void readPrice(Rules *pOut, sqlite3_stmt *pStmt, BxErr *pErr) {
+  Price *a =
+      bxGrow(pOut->aPrice, pOut->nPrice, &pOut->nPriceAlloc, sizeof(*a), pErr);
+  if (a == 0) return;
+  pOut->aPrice = a;
+  a += pOut->nPrice;
+  a->zModel = bxColumnCopy(pStmt, 0, pErr);
+  a->rInput = sqlite3_column_double(pStmt, 1);
+  a->rCacheWrite = sqlite3_column_double(pStmt, 2);
+  a->rCacheRead = sqlite3_column_double(pStmt, 3);
+  a->rOutput = sqlite3_column_double(pStmt, 4);
+  if (a->zModel != 0) pOut->nPrice++;
+}
+
+void bxRulesRead(Rules *pOut, BxStmts *p, BxErr *pErr) {
+  static const char zRules[] =
+      "SELECT rule, enabled, level = 'stop', threshold, span, "
+      "coalesce(pause_ms, 0) FROM main.payload_rules";
+  static const char zPrices[] =
+      "SELECT model, input, cache_write, cache_read, output "
+      "FROM main.payload_prices";
+  static const char zVersion[] =
+      "SELECT version FROM main.payload_watch WHERE one = 1";
+  sqlite3_stmt *pStmt;
+  memset(pOut, 0, sizeof(*pOut));
+  if (p == 0) return;
+  pOut->iVersion = bxAsk(p, zVersion, pErr, "");
+  pStmt = bxStmt(p, zRules, pErr);
+  while (bxRow(pStmt, pErr)) readRule(pOut, pStmt, pErr);
+  bxDone(pStmt, pErr);
+  pStmt = bxStmt(p, zPrices, pErr);
+  while (bxRow(pStmt, pErr)) readPrice(pOut, pStmt, pErr);
+  bxDone(pStmt, pErr);
+  bxFormatsRead(&pOut->formats, p, pErr);
+}
+
+void bxRulesFree(Rules *p) {
+  i64 i;
+  for (i = 0; i < p->nPrice; i++) sqlite3_free(p->aPrice[i].zModel);
+  sqlite3_free(p->aPrice);
+  bxFormatsFree(&p->formats);
+  memset(p, 0, sizeof(*p));
+}
+
+/*-------------------------------------------------------------- windows ----*/
+
+/* The calls that a rule looks at, the newest first. */
+typedef struct Window {
+  int n;
+  const Step *ap[TRACK_STEPS];
+} Window;
+
+static void openWindow(
+    Window *p, const Track *pTrack, i64 n, i64 nSpan, int bTurn) {
+  const Step *pNew = TRACK_STEP(pTrack, n);
+  p->n = 0;
+  for (; n >= pTrack->iLow && n > 0 && p->n < nSpan; n--) {
+    const Step *pStep = TRACK_STEP(pTrack, n);
+    if (pStep->iStart != pNew->iStart) break;
+    if (bTurn && pStep->iTurn != pNew->iTurn) break;
+    if (pStep->hArguments != 0 && pStep->iError >= 0) p->ap[p->n++] = pStep;
+  }
+}
+
+static void count(Finding *p, const Step *pStep) {
+  p->rCount += 1;
+  p->aStep[p->n++] = pStep->n;
+}
+
+/* Calls that are far apart are polls: they are not counted. */
+static void forgetPolls(Finding *p, const Rule *pRule, const Track *pTrack) {
+  i64 iLast, iFirst;
+  if (pRule->iPause == 0 || p->n < 2) return;
+  iLast = TRACK_STEP(pTrack, p->aStep[0])->iTime;
+  iFirst = TRACK_STEP(pTrack, p->aStep[p->n - 1])->iTime;
+  if ((iLast - iFirst) / (p->n - 1) >= pRule->iPause) {
+    p->n = 0;
+    p->rCount = 0;
+  }
+}
+
+/*---------------------------------------------------------------- rules ----*/
+
+/* Results that are the same without a mask are counted by no_progress. */
+static void lookSame(Finding *p, const Window *pWindow, int bMasked) {
+  const Step *pNew = pWindow->n > 0 ? pWindow->ap[0] : 0;
+  int i, bVaried = !bMasked;
+  for (i = 0; i < pWindow->n; i++) {
+    const Step *pStep = pWindow->ap[i];
+    if (pStep->hArguments == pNew->hArguments &&
+        (bMasked ? pStep->hMasked == pNew->hMasked
+                 : pStep->hResult == pNew->hResult)) {
+      count(p, pStep);
+      if (pStep->hResult != pNew->hResult) bVaried = 1;
+    }
+  }
+  if (pNew != 0) p->hThing = pNew->hArguments;
+  if (!bVaried) p->n = 0;
+}
+
+static int sameCalls(const Step *p, const Step *q) {
+  return p->hArguments == q->hArguments && p->hResult == q->hResult;
+}
+
+/* How often the newest nBlock calls were repeated; 0 if they are all the same
+** call, which other rules count. */
+static int countBlocks(const Window *p, int nBlock) {
+  int i, nSame = 0, bVaried = 0;
+  for (i = 1; i < nBlock && i < p->n; i++) {
+    if (p->ap[0]->hArguments != p->ap[i]->hArguments) bVaried = 1;
+  }
+  if (!bVaried || p->n < nBlock) return 0;
+  while (
+      nSame + nBlock < p->n && sameCalls(p->ap[nSame], p->ap[nSame + nBlock])) {
+    nSame++;
+  }
+  return nSame / nBlock;
+}
+
+/* The thing is the block, wherever it begins: so the sum of its calls. */
+static void lookCycle(Finding *p, const Window *pWindow) {
+  int nBlock, nBest = 0, nMost = 0, i;
+  for (nBlock = 2; nBlock <= 8; nBlock++) {
+    int nTimes = countBlocks(pWindow, nBlock);
+    if (nTimes > nMost) {
+      nMost = nTimes;
+      nBest = nBlock;
+    }
+  }
+  for (i = 0; i < nBest * (nMost + 1); i++)
+    p->aStep[p->n++] = pWindow->ap[i]->n;
+  p->rCount = nMost;
+  for (i = 0; i < nBest; i++) {
+    p->hThing = (i64)((sqlite3_uint64)p->hThing +
+                      (sqlite3_uint64)pWindow->ap[i]->hArguments);
+  }
+}
+
+static void lookSameError(Finding *p, const Window *pWindow) {
+  const Step *pNew = pWindow->n > 0 ? pWindow->ap[0] : 0;
+  int i;
+  for (i = 0; i < pWindow->n; i++) {
+    const Step *pStep = pWindow->ap[i];
+    if (pStep->hArguments != pNew->hArguments) continue;
+    if (pStep->iError != 1) break;
+    count(p, pStep);
+  }
+  if (pNew != 0) p->hThing = pNew->hArguments;
+}
+
+static void lookErrors(Finding *p, const Window *pWindow) {
+  int i;
+  for (i = 0; i < pWindow->n; i++) {
+    if (pWindow->ap[i]->iError == 1) count(p, pWindow->ap[i]);
+  }
+}
+
+static void lookRepeat(Finding *p, const Window *pWindow) {
+  int i;
+  for (i = 0; i < pWindow->n; i++) {
+    if (pWindow->ap[i]->hArguments != pWindow->ap[0]->hArguments) break;
+    count(p, pWindow->ap[i]);
+  }
+  if (pWindow->n > 0) p->hThing = pWindow->ap[0]->hArguments;
+}
+
+/* Whether the step is the first of its exchange. */
+static int isFirst(const Track *p, i64 n) {
+  return n == p->iLow || TRACK_STEP(p, n - 1)->iSeq != TRACK_STEP(p, n)->iSeq;
+}
+
+static void lookText(
+    Finding *p, const Track *pTrack, i64 n, const Rule *pRule) {
+  i64 hSaid = 0, iStart = TRACK_STEP(pTrack, n)->iStart;
+  for (; n >= pTrack->iLow && n > 0 && p->n < pRule->nSpan; n--) {
+    const Step *pStep = TRACK_STEP(pTrack, n);
+    if (pStep->iStart != iStart || pStep->hArguments != 0) break;
+    if (pStep->hSaid == 0 || (hSaid != 0 && pStep->hSaid != hSaid)) break;
+    hSaid = pStep->hSaid;
+    count(p, pStep);
+  }
+  p->hThing = hSaid;
+}
+
+#define SIMILAR_DISTANCE 2
+
+/* The exchange of the newest step against those before it. */
+static void lookSimilar(
+    Finding *p, const Track *pTrack, i64 n, const Rule *pRule) {
+  const Step *pNew;
+  i64 nLook = 0;
+  while (n > pTrack->iLow && !isFirst(pTrack, n)) n--;
+  pNew = TRACK_STEP(pTrack, n);
+  p->aStep[p->n++] = n;
+  for (n--; n >= pTrack->iLow && n > 0; n--) {
+    const Step *pStep = TRACK_STEP(pTrack, n);
+    double r = p->rCount;
+    if (pStep->iStart != pNew->iStart) break;
+    if (!isFirst(pTrack, n)) continue;
+    if (++nLook >= pRule->nSpan) break;
+    if (pNew->hPrompt != 0 && pStep->hPrompt != 0 &&
+        bxHamming(pNew->hPrompt, pStep->hPrompt) <= SIMILAR_DISTANCE) {
+      p->rCount += 1.0;
+    }
+    if (pNew->hAnswer != 0 && pStep->hAnswer != 0 &&
+        bxHamming(pNew->hAnswer, pStep->hAnswer) <= SIMILAR_DISTANCE) {
+      p->rCount += 2.0;
+    }
+    if (pNew->hTools != 0 && pNew->hTools == pStep->hTools) p->rCount += 1.5;
+    if (p->rCount > r) p->aStep[p->n++] = n;
+  }
+}
+
+/* Tokens, calls or cost of this turn. */
+static void lookBudget(Finding *p, const Track *pTrack, i64 n) {
+  const Step *pStep = TRACK_STEP(pTrack, n);
+  p->aStep[p->n++] = n;
+  if (p->eRule == RULE_TOKENS) {
+    p->rCount = (double)(pStep->nSpent - pStep->nSpentBefore);
+  } else if (p->eRule == RULE_CALLS) {
+    p->rCount = (double)(pStep->nMade - pStep->nMadeBefore);
+  } else {
+    p->rCount = (double)(pStep->nCost - pStep->nCostBefore) / 1e6;
+  }
+}
+
+void bxRuleLook(
+    const Rules *p, RuleKind eRule, const Track *pTrack, i64 n, Finding *pOut) {
+  const Rule *pRule = &p->a[eRule];
+  Window window;
+  memset(pOut, 0, offsetof(Finding, aStep));
+  pOut->eRule = eRule;
+  if (n < pTrack->iLow || n > pTrack->nStep || n <= 0) return;
+  if (eRule <= RULE_REPEAT) openWindow(&window, pTrack, n, pRule->nSpan, 1);
+  switch (eRule) {
+    case RULE_NO_PROGRESS: lookSame(pOut, &window, 0); break;
+    case RULE_MASKED: lookSame(pOut, &window, 1); break;
+    case RULE_CYCLE: lookCycle(pOut, &window); break;
+    case RULE_SAME_ERROR: lookSameError(pOut, &window); break;
+    case RULE_ERRORS: lookErrors(pOut, &window); break;
+    case RULE_REPEAT: lookRepeat(pOut, &window); break;
+    case RULE_TEXT: lookText(pOut, pTrack, n, pRule); break;
+    case RULE_SIMILAR: lookSimilar(pOut, pTrack, n, pRule); break;
+    default: lookBudget(pOut, pTrack, n);
+  }
+  forgetPolls(pOut, pRule, pTrack);
+}
+
+/*------------------------------------------------------------ sentences ----*/
+
+/* In the order of RuleKind: agent, tool, count. */
+static const char *const azSay[N_RULE] = {
+    "%s called %s %s times with the same arguments and got the same result",
+    "%s called %s %s times with the same arguments and got the same result but "
+    "for numbers, ids and times",
+    "%s repeated a block of calls that ends with %s %s times, with the same "
+    "results",
+    "%s called %s %s times with the same arguments, and it failed each time",
+    "%s got errors (the last one from %s) from %s of its last calls",
+    "%s called %s %s times in a row with the same arguments",
+    "%s%.0s said the same thing %s times in a row, and called nothing",
+    "%s%.0s used %s tokens since the user spoke",
+    "%s%.0s made %s calls since the user spoke",
+    "%s%.0s cost %s since the user spoke",
+    "%s%.0s has a score of like prompts, answers and tools of %s"};
+
+char *bxRuleSay(
+    const Finding *p, const Track *pTrack, const char *zAgent, BxErr *pErr) {
+  const char *zTool = TRACK_STEP(pTrack, p->aStep[0])->zTool;
+  char *zCount = bxPrintf(pErr, "%!.15g", p->rCount), *z;
+  if (zCount == 0) return 0;
+  if (strstr(zCount, ".0") == zCount + strlen(zCount) - 2) {
+    zCount[strlen(zCount) - 2] = 0;
+  }
+  z = bxPrintf(pErr, azSay[p->eRule], zAgent, zTool, zCount);
+  sqlite3_free(zCount);
+  return z;
+}

@@ -1,0 +1,147 @@
+/*
+** watch.h: the calls of an agent, and the rules that look at them.
+*/
+#ifndef BX_WATCH_H
+#define BX_WATCH_H
+
+#include "exchange.h"
+#include "payload.h"
+
+#define TRACK_STEPS 128 /* of an agent that are kept; a power of 2 */
+#define TOOL_BYTES 48   /* of the name of a tool, with a terminator */
+
+/*
+** A step of an agent: a tool call, with its result when that has come; or an
+** exchange without a call. A hash is 0 for what is not there.
+*/
+typedef struct Step {
+  i64 n; /* number of the step: 1, 2, ... */
+  i64 iSeq, iTime;
+  i64 iTurn, iStart; /* turn; and how often the agent was started again */
+  i64 hCall;         /* id of the call */
+  i64 hArguments;    /* tool and arguments; 0 if there is no call */
+  i64 hResult, hMasked;
+  i64 iError; /* 1 an error, 0 none, -1 no result yet */
+  i64 hSaid;  /* text of the model; in the first step of an exchange */
+  i64 hPrompt, hAnswer, hTools; /* for the rule similar; the same */
+  /* tokens, calls and cost (in millionths) ever, and before this turn */
+  i64 nSpent, nMade, nCost, nSpentBefore, nMadeBefore, nCostBefore;
+  char zTool[TOOL_BYTES];
+  int bDirty; /* differs from its row */
+} Step;
+
+typedef struct Track {
+  i64 iNo;    /* the agent's number in the ring; 0 for none */
+  i64 nStep;  /* number of the newest step */
+  i64 iLow;   /* number of the oldest step that is there */
+  i64 iSeq;   /* the exchange of the newest step */
+  i64 iUsed;  /* to forget the one that was not used longest */
+  i64 nItem;  /* messages of the last request */
+  i64 hFirst; /* hash of its first message */
+  i64 hChain; /* of all that was written */
+  Head head;
+  Step a[TRACK_STEPS];
+} Track;
+#define TRACK_STEP(p, n) (&(p)->a[(n) & (TRACK_STEPS - 1)])
+
+typedef enum {
+  RULE_NO_PROGRESS,
+  RULE_MASKED,
+  RULE_CYCLE,
+  RULE_SAME_ERROR,
+  RULE_ERRORS,
+  RULE_REPEAT,
+  RULE_TEXT,
+  RULE_TOKENS,
+  RULE_CALLS,
+  RULE_COST,
+  RULE_SIMILAR,
+  N_RULE
+} RuleKind;
+
+typedef struct Rule {
+  int bEnabled, bStop;
+  double rThreshold;
+  i64 nSpan;
+  i64 iPause; /* 0 for none */
+} Rule;
+
+typedef struct Price {
+  char *zModel;
+  double rInput, rCacheWrite, rCacheRead, rOutput;
+} Price;
+
+/* What a ring has read of the tables of rules. */
+typedef struct Rules {
+  i64 iVersion; /* of payload_watch; 0 before the first reading */
+  Rule a[N_RULE];
+  Formats formats;
+  Price *aPrice;
+  i64 nPrice, nPriceAlloc;
+} Rules;
+
+/* What a rule sees. */
+typedef struct Finding {
+  RuleKind eRule;
+  double rCount;
+  i64 hThing; /* what repeats */
+  int n;      /* steps that are part of it, the newest first */
+  i64 aStep[TRACK_STEPS];
+} Finding;
+
+/* rules.c */
+const char *bxRuleName(RuleKind eRule);
+/* Reads rules, formats and prices of p's schema. Free *pOut in any case. */
+void bxRulesRead(Rules *pOut, BxStmts *p, BxErr *pErr);
+void bxRulesFree(Rules *p);
+/* What a rule sees when step n is the newest one. */
+void bxRuleLook(
+    const Rules *p, RuleKind eRule, const Track *pTrack, i64 n, Finding *pOut);
+/* The same in words, to sqlite3_free(). */
+char *bxRuleSay(
+    const Finding *p, const Track *pTrack, const char *zAgent, BxErr *pErr);
+
+/* track.c: an exchange becomes steps */
+typedef struct Moment {
+  i64 iSeq, iTime, iStart;
+} Moment;
+/* Adds an exchange. aDone gets the numbers of the steps whose result has come
+** with it, at most TRACK_STEPS; the number of them is returned. */
+int bxTrackAdd(Track *p, const Rules *pRules, const Moment *pMoment,
+    sqlite3_value *pRequest, sqlite3_value *pResponse, i64 *aDone, BxErr *pErr);
+
+/* ring_watch.c: a ring looks for loops. */
+typedef struct Watched {
+  Track *pTrack;  /* with the exchange; NULL if it is not looked at */
+  int bRaised;    /* a verdict was written */
+  char zKill[37]; /* id of the kill switch that is to be fired */
+  char zRing[300];
+} Watched;
+
+/* The query of a ring's config that tells as well whether to look. */
+extern const char bxRingConfigWatched[];
+/* Whether the ring's own schema has rules. */
+int bxRingHasRules(Ring *p, BxErr *pErr);
+/* Whether a ring in temp has to look: sets p->mWatch if that may have changed. */
+void bxRingLookTemp(Ring *p, BxErr *pErr);
+/* Whether nothing in the file has changed since bxRingLooked() but by that push. */
+int bxRingIsLooked(Ring *p);
+/* After a push. */
+void bxRingLooked(Ring *p);
+/* Looks at a push. pNext: the agent, with the seq of this push. Refuses it if the
+** agent is stopped; writes the verdicts. */
+void bxRingWatch(Ring *p, const RingAgent *pNext, const RingPush *pPush,
+    Watched *pOut, BxErr *pErr);
+/* After the row was written: writes the steps, or fires the kill switch. */
+void bxRingWatched(
+    Ring *p, const RingPush *pPush, const Watched *pWatched, BxErr *pErr);
+/* Reads the steps of an agent. */
+void bxTrackRead(Track *p, BxStmts *pRing, i64 iNo, BxErr *pErr);
+/* Whether a human allowed it. */
+int bxRuleAllowed(BxStmts *pHome, const Finding *p, const Track *pTrack,
+    const char *zAgent, i64 iTime, BxErr *pErr);
+i64 bxRuleThing(const Finding *p, const Track *pTrack);
+char *bxRuleSeqs(const Finding *p, const Track *pTrack, BxErr *pErr);
+i64 bxRuleTokens(const Finding *p, const Track *pTrack);
+
+#endif

@@ -1,0 +1,427 @@
+-- payload_rules.sql: which loops a ring looks for, and what it found.
+--
+-- Needs core.sql. It runs after payload_detection.sql, any number of times. A ring
+-- reads these tables in the schema of its archive: its own schema, or for a ring
+-- in temp the one that has the payload domain.
+--
+-- Tables  payload_rules     the rules with their thresholds
+--         payload_prices    what a million tokens cost, for the rule budget_cost
+--         payload_agents    what is special about an agent, and whether it is
+--                           stopped
+--         payload_agent_log who stopped an agent and who started it, and why
+--         payload_verdicts  what the rules found. Triggers of users may be put on
+--                           it
+--         payload_allows    what a human allowed: it is not raised again
+--         payload_watch     one row, kept by triggers: whether rings have to look
+-- Views   payload_starts    INSERT starts a stopped agent again
+--         payload_watching  used by triggers to keep payload_watch
+--
+-- Invariants, on every connection: an agent that is stopped is started only
+-- through payload_starts, which writes the log. A verdict is never changed.
+
+INSERT INTO main.blackbox_setting_defs(name, kind, preset, low, high, choices, meaning)
+VALUES
+  ('payload.on_loop', 'choice', 'off', NULL, NULL, 'off, record, kill_switch',
+   'what a ring does when an agent loops'),
+  ('payload.refuse_stopped', 'integer', 0, 0, 1, NULL,
+   'whether a ring refuses the exchanges of an agent that is stopped')
+ON CONFLICT (name) DO UPDATE
+  SET kind = excluded.kind, preset = excluded.preset, low = excluded.low,
+      high = excluded.high, choices = excluded.choices,
+      meaning = excluded.meaning;
+
+CREATE VIEW IF NOT EXISTS main.payload_starts AS
+SELECT agent_id, actor, reason, at FROM payload_agent_log WHERE act = 'start';
+
+CREATE VIEW IF NOT EXISTS main.payload_watching AS
+SELECT NULL AS version WHERE 0;
+
+-- level  'stop' pulls the switch, where on_loop is kill_switch; 'alert' only
+--        writes the verdict
+-- span   the last calls (or exchanges) of a turn that are looked at; the last
+--        ones of the agent for repeated_text and similar
+-- pause_ms  if the calls are as far apart as this on average, they are polls,
+--        and nothing is raised; NULL never
+CREATE TABLE IF NOT EXISTS main.payload_rules(
+  rule      TEXT PRIMARY KEY,
+  enabled   INTEGER NOT NULL CHECK (enabled IN (0, 1)),
+  level     TEXT NOT NULL CHECK (level IN ('stop', 'alert')),
+  threshold NUMERIC NOT NULL
+    CHECK (typeof(threshold) IN ('integer', 'real') AND threshold > 0),
+  span      INTEGER NOT NULL
+    CHECK (typeof(span) = 'integer' AND span BETWEEN 1 AND 100),
+  pause_ms  INTEGER
+    CHECK (pause_ms IS NULL OR (typeof(pause_ms) = 'integer' AND pause_ms > 0)),
+  meaning   TEXT NOT NULL,
+  -- A threshold that the span cannot reach would never be raised.
+  CHECK (CASE WHEN rule IN ('no_progress', 'masked', 'same_error', 'errors',
+                            'repeat', 'repeated_text') THEN threshold <= span
+              WHEN rule = 'cycle' THEN 2 * (threshold + 1) <= span
+              ELSE true END)
+) WITHOUT ROWID;
+
+INSERT INTO main.payload_rules(rule, enabled, level, threshold, span, pause_ms, meaning)
+VALUES
+  ('no_progress', 1, 'stop', 4, 30, NULL,
+   'the same call with the same result'),
+  ('masked', 1, 'stop', 6, 30, 30000,
+   'the same call with the same result but for numbers, ids and times'),
+  ('cycle', 1, 'stop', 3, 40, NULL,
+   'a block of 2 to 8 calls is repeated, with the same results'),
+  ('same_error', 1, 'stop', 4, 30, NULL,
+   'the same call fails each time'),
+  ('errors', 1, 'alert', 6, 12, NULL,
+   'many of the last calls fail'),
+  ('repeat', 1, 'alert', 10, 30, 10000,
+   'the same call in a row, with other results'),
+  ('repeated_text', 1, 'alert', 3, 30, NULL,
+   'the model says the same thing in a row, and calls nothing'),
+  ('budget_tokens', 0, 'stop', 5000000, 1, NULL,
+   'tokens since the user spoke'),
+  ('budget_calls', 0, 'stop', 500, 1, NULL,
+   'calls since the user spoke'),
+  ('budget_cost', 0, 'stop', 50, 1, NULL,
+   'cost since the user spoke, by payload_prices'),
+  ('similar', 0, 'stop', 10, 20, NULL,
+   'the score of AgentGazer: like prompts 1, like answers 2, same tools 1.5')
+ON CONFLICT (rule) DO NOTHING;
+
+-- For a million tokens, in whatever currency the threshold is.
+CREATE TABLE IF NOT EXISTS main.payload_prices(
+  model       TEXT PRIMARY KEY,
+  input       REAL NOT NULL CHECK (input >= 0),
+  cache_write REAL NOT NULL CHECK (cache_write >= 0),
+  cache_read  REAL NOT NULL CHECK (cache_read >= 0),
+  output      REAL NOT NULL CHECK (output >= 0)
+) WITHOUT ROWID;
+
+-- on_loop: NULL is the setting. window and threshold are those of the rule
+-- similar; NULL is the rule's. starts counts how often it was started again.
+CREATE TABLE IF NOT EXISTS main.payload_agents(
+  agent_id   TEXT PRIMARY KEY CHECK (typeof(agent_id) = 'text'),
+  on_loop    TEXT CHECK (on_loop IN ('off', 'record', 'kill_switch')),
+  window     INTEGER CHECK (window IS NULL OR (typeof(window) = 'integer'
+                            AND window BETWEEN 5 AND 100)),
+  threshold  NUMERIC CHECK (threshold IS NULL
+    OR (typeof(threshold) IN ('integer', 'real')
+        AND threshold BETWEEN 1 AND 50)),
+  stopped_at INTEGER,
+  stopped_by TEXT,
+  starts     INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS main.payload_agent_log(
+  id       INTEGER PRIMARY KEY,
+  at       INTEGER NOT NULL,
+  agent_id TEXT NOT NULL,
+  act      TEXT NOT NULL CHECK (act IN ('stop', 'start')),
+  actor    TEXT NOT NULL CHECK (typeof(actor) = 'text' AND actor <> ''),
+  reason   TEXT,
+  starts   INTEGER NOT NULL
+);
+
+-- seqs: a JSON array of the seq of each exchange of the ring that is part of it.
+-- thing: a hash of what repeats. tokens: those since the loop began. sentence:
+-- the same in words. action: 'record', or 'kill_switch' with its id.
+CREATE TABLE IF NOT EXISTS main.payload_verdicts(
+  id        INTEGER PRIMARY KEY,
+  at        INTEGER NOT NULL,
+  ring      TEXT NOT NULL,
+  agent_id  TEXT NOT NULL,
+  rule      TEXT NOT NULL,
+  level     TEXT NOT NULL,
+  count     NUMERIC NOT NULL,
+  threshold NUMERIC NOT NULL,
+  tool      TEXT,
+  turn      INTEGER NOT NULL,
+  thing     INTEGER NOT NULL,
+  seqs      TEXT NOT NULL,
+  tokens    INTEGER NOT NULL,
+  sentence  TEXT NOT NULL,
+  action    TEXT NOT NULL CHECK (action IN ('record', 'kill_switch')),
+  kill_switch_event_id TEXT
+);
+
+CREATE INDEX IF NOT EXISTS main.payload_verdicts_of
+ON payload_verdicts(agent_id, rule, thing);
+
+-- NULL in agent_id, rule or tool is any. until: milliseconds since 1970 UTC;
+-- NULL is for ever.
+CREATE TABLE IF NOT EXISTS main.payload_allows(
+  id       INTEGER PRIMARY KEY,
+  at       INTEGER NOT NULL
+    DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)),
+  agent_id TEXT,
+  rule     TEXT,
+  tool     TEXT,
+  until    INTEGER CHECK (until IS NULL OR typeof(until) = 'integer'),
+  actor    TEXT NOT NULL CHECK (typeof(actor) = 'text' AND actor <> ''),
+  reason   TEXT NOT NULL CHECK (typeof(reason) = 'text' AND reason <> '')
+);
+
+-- on_loop: 0 off, 1 record, 2 kill_switch. agents: whether payload_agents has
+-- rows. version: another number after each change of a row that rings read.
+CREATE TABLE IF NOT EXISTS main.payload_watch(
+  one     INTEGER PRIMARY KEY CHECK (one = 1),
+  on_loop INTEGER NOT NULL,
+  refuse  INTEGER NOT NULL,
+  agents  INTEGER NOT NULL,
+  version INTEGER NOT NULL
+);
+
+CREATE TRIGGER IF NOT EXISTS main.payload_watching_insert
+INSTEAD OF INSERT ON payload_watching
+BEGIN
+  UPDATE payload_watch
+     SET on_loop = (SELECT CASE value WHEN 'record' THEN 1
+                                      WHEN 'kill_switch' THEN 2 ELSE 0 END
+                      FROM blackbox_limits WHERE name = 'payload.on_loop'),
+         refuse = (SELECT value FROM blackbox_limits
+                    WHERE name = 'payload.refuse_stopped'),
+         agents = EXISTS (SELECT 1 FROM payload_agents),
+         version = version + 1;
+END;
+
+INSERT INTO main.payload_watch(one, on_loop, refuse, agents, version)
+VALUES (1, 0, 0, 0, 1) ON CONFLICT (one) DO NOTHING;
+UPDATE main.payload_watch
+   SET on_loop = (SELECT CASE value WHEN 'record' THEN 1
+                                    WHEN 'kill_switch' THEN 2 ELSE 0 END
+                    FROM main.blackbox_limits WHERE name = 'payload.on_loop'),
+       refuse = (SELECT value FROM main.blackbox_limits
+                  WHERE name = 'payload.refuse_stopped'),
+       agents = EXISTS (SELECT 1 FROM main.payload_agents);
+
+-- What rings read has changed.
+CREATE TRIGGER IF NOT EXISTS main.payload_rules_seen_insert
+AFTER INSERT ON payload_rules
+BEGIN
+  INSERT INTO payload_watching(version) VALUES (1);
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_rules_seen_update
+AFTER UPDATE ON payload_rules
+BEGIN
+  INSERT INTO payload_watching(version) VALUES (1);
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_rules_seen_delete
+AFTER DELETE ON payload_rules
+BEGIN
+  INSERT INTO payload_watching(version) VALUES (1);
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_formats_seen_insert
+AFTER INSERT ON payload_formats
+BEGIN
+  INSERT INTO payload_watching(version) VALUES (1);
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_formats_seen_update
+AFTER UPDATE ON payload_formats
+BEGIN
+  INSERT INTO payload_watching(version) VALUES (1);
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_formats_seen_delete
+AFTER DELETE ON payload_formats
+BEGIN
+  INSERT INTO payload_watching(version) VALUES (1);
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_usage_formats_seen_insert
+AFTER INSERT ON payload_usage_formats
+BEGIN
+  INSERT INTO payload_watching(version) VALUES (1);
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_usage_formats_seen_update
+AFTER UPDATE ON payload_usage_formats
+BEGIN
+  INSERT INTO payload_watching(version) VALUES (1);
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_usage_formats_seen_delete
+AFTER DELETE ON payload_usage_formats
+BEGIN
+  INSERT INTO payload_watching(version) VALUES (1);
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_error_texts_seen_insert
+AFTER INSERT ON payload_error_texts
+BEGIN
+  INSERT INTO payload_watching(version) VALUES (1);
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_error_texts_seen_update
+AFTER UPDATE ON payload_error_texts
+BEGIN
+  INSERT INTO payload_watching(version) VALUES (1);
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_error_texts_seen_delete
+AFTER DELETE ON payload_error_texts
+BEGIN
+  INSERT INTO payload_watching(version) VALUES (1);
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_prices_seen_insert
+AFTER INSERT ON payload_prices
+BEGIN
+  INSERT INTO payload_watching(version) VALUES (1);
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_prices_seen_update
+AFTER UPDATE ON payload_prices
+BEGIN
+  INSERT INTO payload_watching(version) VALUES (1);
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_prices_seen_delete
+AFTER DELETE ON payload_prices
+BEGIN
+  INSERT INTO payload_watching(version) VALUES (1);
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_agents_seen_insert
+AFTER INSERT ON payload_agents
+BEGIN
+  INSERT INTO payload_watching(version) VALUES (1);
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_agents_seen_update
+AFTER UPDATE ON payload_agents
+BEGIN
+  INSERT INTO payload_watching(version) VALUES (1);
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_agents_seen_delete
+AFTER DELETE ON payload_agents
+BEGIN
+  INSERT INTO payload_watching(version) VALUES (1);
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_settings_seen_insert
+AFTER INSERT ON blackbox_settings
+WHEN NEW.name IN ('payload.on_loop', 'payload.refuse_stopped')
+BEGIN
+  INSERT INTO payload_watching(version) VALUES (1);
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_settings_seen_update
+AFTER UPDATE ON blackbox_settings
+WHEN NEW.name IN ('payload.on_loop', 'payload.refuse_stopped')
+BEGIN
+  INSERT INTO payload_watching(version) VALUES (1);
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_settings_seen_delete
+AFTER DELETE ON blackbox_settings
+WHEN OLD.name IN ('payload.on_loop', 'payload.refuse_stopped')
+BEGIN
+  INSERT INTO payload_watching(version) VALUES (1);
+END;
+
+------------------------------------------------------- stops and starts --
+
+-- A verdict that pulls the switch stops its agent.
+CREATE TRIGGER IF NOT EXISTS main.payload_verdicts_stop
+AFTER INSERT ON payload_verdicts
+WHEN NEW.action = 'kill_switch'
+BEGIN
+  INSERT INTO payload_agents(agent_id, stopped_at, stopped_by)
+  VALUES (NEW.agent_id, NEW.at, 'rule ' || NEW.rule)
+  ON CONFLICT (agent_id) DO UPDATE
+     SET stopped_at = coalesce(stopped_at, excluded.stopped_at),
+         stopped_by = coalesce(stopped_by, excluded.stopped_by);
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_verdicts_update
+BEFORE UPDATE ON payload_verdicts
+BEGIN
+  SELECT RAISE(ABORT, 'ReadOnlyError: a verdict is a record and cannot be changed; DELETE it when nobody needs it any more');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_verdicts_delete
+AFTER DELETE ON payload_verdicts
+BEGIN
+  INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest, newest)
+  VALUES (CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER),
+          'payload', 'payload.verdicts', 1, 0, OLD.at, OLD.at);
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_agents_stopped
+AFTER INSERT ON payload_agents
+WHEN NEW.stopped_at IS NOT NULL
+BEGIN
+  INSERT INTO payload_agent_log(at, agent_id, act, actor, reason, starts)
+  VALUES (NEW.stopped_at, NEW.agent_id, 'stop',
+          coalesce(NEW.stopped_by, 'unknown'), NULL, NEW.starts);
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_agents_stop
+AFTER UPDATE OF stopped_at ON payload_agents
+WHEN OLD.stopped_at IS NULL AND NEW.stopped_at IS NOT NULL
+BEGIN
+  INSERT INTO payload_agent_log(at, agent_id, act, actor, reason, starts)
+  VALUES (NEW.stopped_at, NEW.agent_id, 'stop',
+          coalesce(NEW.stopped_by, 'unknown'), NULL, NEW.starts);
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_agents_start
+BEFORE UPDATE ON payload_agents
+WHEN OLD.stopped_at IS NOT NULL
+ AND (NEW.stopped_at IS NULL OR NEW.agent_id IS NOT OLD.agent_id)
+ AND NOT EXISTS (SELECT 1 FROM payload_agent_log
+                  WHERE agent_id = OLD.agent_id AND act = 'start'
+                    AND starts = OLD.starts + 1)
+BEGIN
+  SELECT RAISE(ABORT, 'AgentStoppedError: an agent is started again with a reason; INSERT INTO payload_starts(agent_id, actor, reason)');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_agents_delete
+BEFORE DELETE ON payload_agents
+WHEN OLD.stopped_at IS NOT NULL
+BEGIN
+  SELECT RAISE(ABORT, 'AgentStoppedError: an agent that is stopped cannot be deleted; INSERT INTO payload_starts(agent_id, actor, reason) first');
+END;
+
+-- REPLACE deletes without a trigger.
+CREATE TRIGGER IF NOT EXISTS main.payload_agents_replace
+BEFORE INSERT ON payload_agents
+WHEN NEW.stopped_at IS NULL
+ AND EXISTS (SELECT 1 FROM payload_agents
+              WHERE agent_id = NEW.agent_id AND stopped_at IS NOT NULL)
+BEGIN
+  SELECT RAISE(ABORT, 'AgentStoppedError: this agent is stopped; change its row with UPDATE, or start it with INSERT INTO payload_starts(agent_id, actor, reason)');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_starts_insert
+INSTEAD OF INSERT ON payload_starts
+BEGIN
+  SELECT RAISE(ABORT, 'NotFoundError: no agent of this name is stopped; SELECT agent_id FROM payload_agents WHERE stopped_at IS NOT NULL lists those that are')
+   WHERE NOT EXISTS (SELECT 1 FROM payload_agents
+                      WHERE agent_id = NEW.agent_id AND stopped_at IS NOT NULL);
+  SELECT RAISE(ABORT, 'ValidationError: to start an agent, give agent_id, and actor and reason as text')
+   WHERE NOT coalesce(typeof(NEW.actor) = 'text' AND trim(NEW.actor) <> ''
+                      AND typeof(NEW.reason) = 'text' AND trim(NEW.reason) <> '', 0);
+  INSERT INTO payload_agent_log(at, agent_id, act, actor, reason, starts)
+  SELECT coalesce(NEW.at, CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)),
+         agent_id, 'start', NEW.actor, NEW.reason, starts + 1
+    FROM payload_agents WHERE agent_id = NEW.agent_id;
+  UPDATE payload_agents
+     SET stopped_at = NULL, stopped_by = NULL, starts = starts + 1
+   WHERE agent_id = NEW.agent_id;
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_agent_log_update
+BEFORE UPDATE ON payload_agent_log
+BEGIN
+  SELECT RAISE(ABORT, 'ReadOnlyError: payload_agent_log is a record and cannot be changed');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_agent_log_delete
+BEFORE DELETE ON payload_agent_log
+BEGIN
+  SELECT RAISE(ABORT, 'ReadOnlyError: payload_agent_log is a record and cannot be deleted');
+END;

@@ -1,0 +1,645 @@
+"""Rules on loops: what a ring finds while exchanges are pushed, and what it does then."""
+import json
+import sqlite3
+
+import pytest
+
+import sessions
+from conftest import DATA, connect, needs_data, one, rows, shell
+from payload_helpers import setting
+
+VERDICTS = ("SELECT rule, level, count, threshold, tool, seqs, tokens, action "
+            "FROM payload_verdicts ORDER BY id")
+
+
+def watch(db, mode="record", ring="ring", only=None):
+    """A ring that looks for loops; only: the one rule that is enabled."""
+    db.execute(f"CREATE VIRTUAL TABLE {ring} USING payload_ring(window=30)")
+    setting(db, "on_loop", mode)
+    if only:
+        db.execute("UPDATE payload_rules SET enabled = (rule = ?)", (only,))
+    return db
+
+
+def push(db, exchanges, agent="a", ring="ring", first=0):
+    for i, (request, response, at) in enumerate(exchanges):
+        db.execute(f"INSERT INTO {ring}(agent_id, event_id, request_body, response_body, "
+                   "timestamp) VALUES(?, ?, ?, ?, ?)", (agent, f"e{first + i}", request, response, at))
+
+
+def found(db, rule=None):
+    return [row for row in rows(db, VERDICTS) if rule in (None, row[0])]
+
+
+def calls(count, tool="f", arguments=None, result="same"):
+    """Calls whose arguments and results may depend on their number."""
+    value = lambda given, i: given(i) if callable(given) else given
+    return [(tool, value(arguments or {}, i), value(result, i)) for i in range(count)]
+
+
+SAME = calls(4)
+DIFFERENT = calls(20, arguments=lambda i: {"x": i}, result=lambda i: "abcdefghijklmnopqrst"[i])
+
+
+# ---- what is found
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["autocommit", "BEGIN"])
+@pytest.mark.parametrize("schema", ["main", "temp", "odd \"name"])
+@pytest.mark.parametrize("name", sorted(set(sessions.LOOPS) - {"ABCDABCD"}))
+def test_a_loop_is_stopped_within_12_calls(db, tmp_path, name, schema, inside):
+    home = "main"
+    if schema.startswith("odd"):
+        home = '"' + schema.replace('"', '""') + '"'
+        db.execute(f"ATTACH ? AS {home}", (str(tmp_path / "other.db"),))
+        one(db, "SELECT blackbox_install(?, 'payload')", schema)
+    ring = ("temp." if schema == "temp" else home + ".") + "ring"
+    db.execute(f"CREATE VIRTUAL TABLE {ring} USING payload_ring")
+    setting(db, "on_loop", "kill_switch", home)
+    if inside:
+        db.execute("BEGIN")
+    stopped = f"SELECT stopped_at FROM {home}.payload_agents WHERE agent_id = 'a'"
+    for i, exchange in enumerate(sessions.chat(sessions.LOOPS[name])):
+        push(db, [exchange], ring=ring, first=i)
+        if one(db, stopped) is not None:
+            break
+    assert i <= 12  # exchange i brings the result of call i
+    verdict = rows(db, f"SELECT action, kill_switch_event_id FROM {home}.payload_verdicts")
+    assert verdict[-1][0] == "kill_switch"
+    saved = rows(db, f"SELECT event_id, kill_switch_event_id FROM {home}.event_payloads ORDER BY rowid")
+    assert saved == [(f"e{n}", verdict[-1][1]) for n in range(i + 1)]
+    assert one(db, f"SELECT count(*) FROM {ring}") == 0
+    assert one(db, f"SELECT count(*) FROM {ring.replace('ring', 'ring_steps')}") == 0
+    if inside:
+        db.execute("COMMIT")
+    if schema != "temp":
+        assert rows(db, "SELECT * FROM blackbox_check") == []
+
+
+@needs_data
+def test_no_recorded_session_is_stopped(db):
+    watch(db, ring="temp.ring")
+    known = sessions.recorded(DATA)
+    for name, exchanges in known.items():
+        push(db, exchanges, agent=name)
+    assert len(known) > 200
+    assert rows(db, "SELECT agent_id, sentence FROM payload_verdicts WHERE level = 'stop'") == []
+    made = one(db, "SELECT sum(made) FROM (SELECT max(made) AS made FROM temp.ring_steps GROUP BY id >> 16)")
+    assert made > 2500
+
+
+def texts(answers):
+    return [(json.dumps({"messages": [{"role": "user", "content": str(i)}]}),
+             json.dumps({"choices": [{"message": {"content": answer}}],
+                         "usage": {"prompt_tokens": 90, "completion_tokens": 10}}), i)
+            for i, answer in enumerate(answers)]
+
+
+# rule: exchanges of which the last one makes it reach its threshold
+REACHED = {
+    "no_progress": list(sessions.chat(SAME)),
+    "masked": list(sessions.chat(sessions.LOOPS["clock in the result"][:6])),
+    "cycle": list(sessions.chat(sessions.cycle(2, 8))),
+    "same_error": list(sessions.chat(sessions.LOOPS["same error"][:4])),
+    "errors": list(sessions.chat(calls(6, arguments=lambda i: {"x": i}, result="Error: no"))),
+    "repeat": list(sessions.chat(calls(10, result=lambda i: "abcdefghij"[i]))),
+    "repeated_text": texts(["I will now try."] * 3),
+}
+
+
+@pytest.mark.parametrize("rule", REACHED)
+def test_each_threshold_is_reached_and_not_before(db, rule):
+    watch(db, only=rule)
+    push(db, REACHED[rule][:-1])
+    assert found(db) == []
+    push(db, REACHED[rule][-1:])
+    (verdict,) = found(db)
+    assert verdict[0] == rule and verdict[2] == verdict[3]
+
+
+@pytest.mark.parametrize("rule, threshold", [
+    ("budget_tokens", 440), ("budget_calls", 4), ("budget_cost", 0.00132), ("similar", 4)])
+def test_a_rule_that_is_off_by_default_is_reached_when_it_is_enabled(db, rule, threshold):
+    assert one(db, "SELECT enabled FROM payload_rules WHERE rule = ?", rule) == 0
+    watch(db, only=rule)
+    db.execute("INSERT INTO payload_prices VALUES('m', 1, 0, 0, 23)")
+    db.execute("UPDATE payload_rules SET threshold = ? WHERE rule = ?", (threshold, rule))
+    exchanges = list(sessions.chat(DIFFERENT))
+    push(db, exchanges[:3])
+    assert found(db) == []
+    push(db, exchanges[3:8])
+    assert [v[0] for v in found(db)] == [rule]
+
+
+def test_the_score_counts_prompts_answers_and_tools(db):
+    watch(db, only="similar")
+    db.execute("UPDATE payload_rules SET threshold = 9 WHERE rule = 'similar'")
+    exchange = (json.dumps({"messages": [{"role": "user", "content": "the same question"}],
+                            "tools": [{"function": {"name": "f"}}]}),
+                json.dumps({"choices": [{"message": {"content": "the same answer"}}]}), 1)
+    push(db, [exchange] * 2)
+    assert found(db) == []  # 1 + 2 + 1.5
+    push(db, [exchange])
+    assert [v[2] for v in found(db)] == [9]
+    db.execute("INSERT INTO payload_agents(agent_id, threshold) VALUES('b', 4)")
+    push(db, [exchange] * 2, agent="b")
+    assert one(db, "SELECT count(*) FROM payload_verdicts WHERE agent_id = 'b'") == 1
+
+
+def test_what_makes_progress_is_not_found(db):
+    watch(db)
+    push(db, sessions.chat(DIFFERENT), "a")
+    push(db, sessions.chat(calls(20, result=lambda i: "abcdefghijklmnopqrst"[i]), gap=20000), "polling")
+    push(db, sessions.chat(sessions.LOOPS["clock in the result"], gap=60000), "watching the clock")
+    turns = [exchange for turn in range(4) for exchange in sessions.chat(SAME[:3], user=f"turn {turn}")]
+    push(db, turns, "asked again")
+    assert found(db) == []
+
+
+def test_a_user_who_speaks_begins_the_count_anew(db):
+    watch(db)
+    messages, exchanges = [], []
+    for i in range(8):
+        if i % 3 == 0:
+            messages.append({"role": "user", "content": "again"})
+        messages += [{"role": "assistant", "tool_calls": [
+            {"id": f"c{i}", "function": {"name": "f", "arguments": "{}"}}]},
+            {"role": "tool", "tool_call_id": f"c{i}", "content": "same"}]
+        exchanges.append((json.dumps({"messages": messages}), "{}", i))
+    push(db, exchanges)
+    assert found(db) == []
+    assert rows(db, "SELECT turn FROM ring_steps WHERE arguments <> 0 ORDER BY n") \
+        == [(1 + i // 3,) for i in range(8)]
+
+
+# ---- the wire formats
+
+
+def responses_items(i):
+    call = {"type": "function_call", "call_id": f"c{i}", "name": "f", "arguments": "{}"}
+    return call, {"type": "function_call_output", "call_id": f"c{i}", "output": "same"}
+
+
+def stateful(count):
+    """The Responses format with previous_response_id: a request has what is new."""
+    asked = [{"role": "user", "content": "go"}]
+    for i in range(count):
+        call, output = responses_items(i)
+        yield json.dumps({"input": asked}), json.dumps({"object": "response", "output": [call]}), i
+        asked = [output]
+    yield json.dumps({"input": asked}), "{}", count
+
+
+def gemini(count):
+    contents = [{"role": "user", "parts": [{"text": "go"}]}]
+    for i in range(count + 1):
+        call = {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {}}}]}
+        yield json.dumps({"contents": contents}), json.dumps({"candidates": [{"content": call}]}), i
+        contents = contents + [call, {"role": "user", "parts": [
+            {"functionResponse": {"name": "f", "response": {"x": 1}}}]}]
+
+
+def anthropic(count):
+    """The mark of what is cached moves from message to message."""
+    messages = [{"role": "user", "content": [{"type": "text", "text": "go"}]}]
+    for i in range(count + 1):
+        use = [{"type": "tool_use", "id": f"t{i}", "name": "f", "input": {}}]
+        marked = json.loads(json.dumps(messages))
+        for message in marked[-3:]:
+            message["content"][-1]["cache_control"] = {"type": "ephemeral"}
+        yield json.dumps({"messages": marked}), json.dumps({"type": "message", "content": use}), i
+        messages += [{"role": "assistant", "content": use}, {"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": f"t{i}", "content": "same"}]}]
+
+
+def streamed(count):
+    for request, response, at in sessions.chat(calls(count)):
+        (message,) = [choice["message"] for choice in json.loads(response)["choices"]]
+        pieces = [{"choices": [{"delta": {"tool_calls": [{"index": 0, **call}]}}]}
+                  for call in message.get("tool_calls", [])]
+        yield request, "".join(f"data: {json.dumps(piece)}\n\n" for piece in pieces), at
+
+
+@pytest.mark.parametrize("form", [stateful, gemini, anthropic, streamed])
+def test_each_call_is_counted_once_in_each_format(db, form):
+    watch(db)
+    exchanges = list(form(9))
+    push(db, exchanges[:4])
+    assert found(db) == []
+    push(db, exchanges[4:])
+    assert [v[:4] for v in found(db, "no_progress")] == [("no_progress", "stop", 4, 4)]
+    assert one(db, "SELECT count(*) FROM ring_steps WHERE arguments <> 0 AND error = 0") == 9
+    assert one(db, "SELECT max(turn) FROM ring_steps") == 1
+
+
+def test_parallel_calls_find_their_results_by_id_in_any_order(db):
+    watch(db)
+    said = {"role": "assistant", "tool_calls": [
+        {"id": f"c{i}", "function": {"name": "f", "arguments": json.dumps({"x": i % 2})}} for i in range(8)]}
+    results = [{"role": "tool", "tool_call_id": f"c{i}", "content": f"result {'ab'[i % 2]}"}
+               for i in reversed(range(8))]
+    push(db, [(json.dumps({"messages": [{"role": "user", "content": "go"}, said, *results]}), None, 1)])
+    assert [v[:3] for v in found(db, "no_progress")] == [("no_progress", "stop", 4)] * 2
+
+
+def test_an_exchange_that_is_none_is_pushed_and_says_nothing(db):
+    watch(db)
+    for body in (None, "", "hello", b"\x00\xff", "{", "[" * 5000, '{"messages":[' + "1," * 50, 7):
+        push(db, [(body, body, 1)])
+    assert one(db, "SELECT count(*) FROM ring") == 8
+    assert found(db) == [] and one(db, "SELECT count(*) FROM ring_steps WHERE arguments <> 0") == 0
+    assert rows(db, "SELECT typeof(request_body) FROM ring WHERE seq IN (4, 8) ORDER BY seq") \
+        == [("blob",), ("integer",)]
+
+
+def test_only_what_is_new_is_read_and_a_changed_head_is_noticed(db):
+    watch(db)
+    exchanges = list(sessions.chat(DIFFERENT))
+    push(db, exchanges[:15])
+    head, items = rows(db, "SELECT head, items FROM ring_steps ORDER BY n DESC LIMIT 1")[0]
+    assert items == 29 and head > 0.6 * len(exchanges[14][0])
+    changed = exchanges[15][0].replace("Do it.", "Do other things.")
+    push(db, [(changed, exchanges[15][1], 16)], first=15)
+    push(db, exchanges[16:], first=16)
+    assert one(db, "SELECT count(*) FROM ring_steps WHERE arguments <> 0 AND error = 0") == 20
+    assert found(db) == []
+
+
+# ---- what is done
+
+
+def test_off_is_the_default_and_keeps_nothing(db):
+    db.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
+    push(db, sessions.chat(calls(10)))
+    assert found(db) == [] and one(db, "SELECT count(*) FROM ring_steps") == 0
+
+
+def test_a_verdict_explains_itself(db):
+    watch(db)
+    push(db, sessions.chat(SAME))
+    assert rows(db, "SELECT at, ring, agent_id, rule, level, count, threshold, tool, turn, seqs, "
+                "tokens, sentence, action, kill_switch_event_id FROM payload_verdicts") == [
+        (4000, "ring", "a", "no_progress", "stop", 4, 4, "f", 1, "[1,2,3,4]", 330,
+         "a called f 4 times with the same arguments and got the same result", "record", None)]
+
+
+def test_the_same_loop_is_raised_once_a_turn(db):
+    watch(db)
+    exchanges = list(sessions.chat(calls(9)))
+    push(db, exchanges)
+    assert len(found(db, "no_progress")) == 1
+    messages = json.loads(exchanges[-1][0])["messages"] + [
+        {"role": "assistant", "content": "done"}, {"role": "user", "content": "once more"}]
+    for i in range(4):
+        messages += [{"role": "assistant", "tool_calls": [
+            {"id": f"d{i}", "function": {"name": "f", "arguments": "{}"}}]},
+            {"role": "tool", "tool_call_id": f"d{i}", "content": "same"}]
+    push(db, [(json.dumps({"messages": messages}), None, 99999)])
+    assert len(found(db, "no_progress")) == 2
+
+
+@pytest.mark.parametrize("agent, rule, tool, until, allowed", [
+    ("a", "no_progress", "f", None, True), (None, None, None, None, True),
+    ("a", None, None, 4001, True), ("a", None, None, 3999, False),
+    ("b", None, None, None, False), ("a", "cycle", None, None, False), (None, None, "g", None, False)])
+def test_what_a_human_allowed_is_not_raised(db, agent, rule, tool, until, allowed):
+    watch(db, "kill_switch")
+    db.execute("INSERT INTO payload_allows(agent_id, rule, tool, until, actor, reason) "
+               "VALUES(?, ?, ?, ?, 'Ann', 'it waits for a build')", (agent, rule, tool, until))
+    push(db, sessions.chat(SAME))
+    assert (found(db) == []) is allowed
+    assert one(db, "SELECT count(*) FROM ring") == (5 if allowed else 0)
+
+
+def test_an_agent_has_a_mode_of_its_own(db):
+    watch(db, "off")
+    db.execute("INSERT INTO payload_agents(agent_id, on_loop) VALUES('watched', 'kill_switch')")
+    for agent in "watched", "other":
+        push(db, sessions.chat(SAME), agent)
+    setting(db, "on_loop", "record")
+    db.execute("INSERT INTO payload_agents(agent_id, on_loop) VALUES('left alone', 'off')")
+    push(db, sessions.chat(SAME), "left alone")
+    assert rows(db, "SELECT agent_id, action FROM payload_verdicts") == [("watched", "kill_switch")]
+
+
+def test_record_and_then_kill_switch(db):
+    watch(db)
+    exchanges = list(sessions.chat(calls(8)))
+    push(db, exchanges[:6])
+    setting(db, "on_loop", "kill_switch")
+    push(db, exchanges[6:7])
+    assert [v[-1] for v in found(db, "no_progress")] == ["record", "kill_switch"]
+
+
+def test_a_stopped_agent_is_refused_if_so_set_and_is_started_with_a_reason(db):
+    watch(db, "kill_switch")
+    push(db, sessions.chat(SAME))
+    push(db, [("more", None, 1)])  # not refused yet
+    setting(db, "refuse_stopped", 1)
+    for ring in "ring", "temp.fast":
+        if ring != "ring":
+            db.execute("CREATE VIRTUAL TABLE temp.fast USING payload_ring")
+        with pytest.raises(sqlite3.IntegrityError, match="^AgentStoppedError: agent a is stopped"):
+            push(db, [("more", None, 1)], ring=ring)
+    db.execute("INSERT OR IGNORE INTO ring(agent_id, event_id) VALUES('a', 'x')")
+    assert one(db, "SELECT count(*) FROM ring") == 1
+    push(db, [("more", None, 1)], agent="b")
+    for statement in ("UPDATE payload_agents SET stopped_at = NULL", "DELETE FROM payload_agents",
+                      "REPLACE INTO payload_agents(agent_id) VALUES('a')",
+                      "UPDATE payload_agents SET agent_id = 'c'"):
+        with pytest.raises(sqlite3.IntegrityError, match="^AgentStoppedError"):
+            db.execute(statement)
+    for values in "('a', '', 'r')", "('a', 'Ann', NULL)", "('b', 'Ann', 'r')":
+        with pytest.raises(sqlite3.IntegrityError, match="ValidationError|NotFoundError"):
+            db.execute(f"INSERT INTO payload_starts(agent_id, actor, reason) VALUES{values}")
+    db.execute("INSERT INTO payload_starts(agent_id, actor, reason) VALUES('a', 'Ann', 'mended')")
+    assert rows(db, "SELECT act, actor, reason FROM payload_agent_log") == [
+        ("stop", "rule no_progress", None), ("start", "Ann", "mended")]
+    exchanges = list(sessions.chat(calls(4), user="after the start"))
+    push(db, exchanges[:4])
+    assert len(found(db)) == 1
+    push(db, exchanges[4:])
+    assert [v[-1] for v in found(db)] == ["kill_switch"] * 2
+
+
+def test_a_start_forgets_the_calls_before_it(db):
+    """Also when the agent was stopped by hand, and its ring was not emptied."""
+    watch(db)
+    exchanges = list(sessions.chat(calls(6)))
+    push(db, exchanges[:4])
+    db.execute("INSERT INTO payload_agents(agent_id, stopped_at, stopped_by) VALUES('a', 1, 'Ann')")
+    db.execute("INSERT INTO payload_starts(agent_id, actor, reason) VALUES('a', 'Ann', 'go on')")
+    push(db, exchanges[4:])
+    assert found(db) == []
+
+
+# ---- triggers of users
+
+
+def test_a_trigger_of_the_user_sees_each_verdict(db):
+    watch(db, "kill_switch")
+    db.executescript("CREATE TABLE webhooks(body); CREATE TRIGGER tell AFTER INSERT ON payload_verdicts "
+                     "BEGIN INSERT INTO webhooks VALUES(NEW.agent_id || ': ' || NEW.sentence); END;")
+    push(db, sessions.chat(SAME))
+    assert rows(db, "SELECT * FROM webhooks") \
+        == [("a: a called f 4 times with the same arguments and got the same result",)]
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["autocommit", "BEGIN"])
+@pytest.mark.parametrize("ring", ["ring", "temp.ring"])
+def test_a_trigger_that_refuses_the_verdict_refuses_the_push(db, ring, inside):
+    watch(db, "kill_switch", ring)
+    db.execute("CREATE TRIGGER refuse BEFORE INSERT ON payload_verdicts BEGIN "
+               "SELECT RAISE(ABORT, 'not today'); END")
+    exchanges = list(sessions.chat(SAME))
+    push(db, exchanges[:4], ring=ring)
+    if inside:
+        db.execute("BEGIN")
+    for _ in "ab":
+        with pytest.raises(sqlite3.IntegrityError, match="not today"):
+            push(db, exchanges[4:], ring=ring)
+    assert one(db, f"SELECT count(*) FROM {ring}") == 4
+    assert one(db, "SELECT count(*) FROM event_payloads") == 0
+    db.execute("DROP TRIGGER refuse")
+    push(db, exchanges[4:], ring=ring)
+    assert [v[-1] for v in found(db)] == ["kill_switch"]
+
+
+def test_a_trigger_that_pushes_into_the_ring_is_refused(db):
+    watch(db)
+    db.execute("CREATE TRIGGER again AFTER INSERT ON payload_verdicts BEGIN "
+               "INSERT INTO ring(agent_id, event_id) VALUES('a', 'again'); END")
+    exchanges = list(sessions.chat(SAME))
+    push(db, exchanges[:4])
+    with pytest.raises(sqlite3.Error, match="MisuseError: a trigger on payload_verdicts|unsafe use"):
+        push(db, exchanges[4:])
+    assert one(db, "SELECT count(*) FROM ring") == 4 and found(db) == []
+
+
+# ---- transactions, connections, files
+
+
+def test_a_rollback_forgets_what_was_pushed(db):
+    watch(db)
+    exchanges = list(sessions.chat(SAME))
+    push(db, exchanges[:2])
+    for _ in range(3):
+        db.execute("BEGIN")
+        push(db, exchanges[2:])
+        assert len(found(db)) == 1
+        db.execute("ROLLBACK")
+    db.execute("BEGIN")
+    push(db, exchanges[2:3])
+    db.execute("SAVEPOINT s")
+    push(db, exchanges[3:])
+    db.execute("ROLLBACK TO s")
+    assert found(db) == []
+    push(db, exchanges[3:4])
+    db.execute("COMMIT")
+    assert found(db) == []
+    push(db, exchanges[4:])
+    assert len(found(db)) == 1
+
+
+def test_a_setting_counts_at_once_also_when_it_is_rolled_back(db):
+    watch(db, "off")
+    exchanges = list(sessions.chat(SAME))
+    push(db, exchanges[:1])
+    db.execute("BEGIN")
+    setting(db, "on_loop", "record")
+    push(db, exchanges[:1])
+    assert one(db, "SELECT count(*) FROM ring_steps") == 1
+    db.execute("ROLLBACK")
+    push(db, exchanges[:1])
+    assert one(db, "SELECT count(*) FROM ring_steps") == 0
+
+
+@pytest.mark.parametrize("ring", ["ring", "temp.ring"])
+def test_connections_in_turn_see_each_other(db, path, ring):
+    watch(db, "off", ring)
+    other = connect(path)
+    exchanges = list(sessions.chat(SAME))
+    push(db, exchanges[:1], ring=ring)
+    setting(other, "on_loop", "record")
+    if ring == "temp.ring":
+        one(db, "SELECT count(*) FROM ring")
+        db.execute("CREATE TEMP TABLE t(x)")
+        db.execute("INSERT INTO t VALUES(1)")  # so that it looks before a second has passed
+        push(db, exchanges, ring=ring)
+    else:
+        push(db, exchanges[:1])
+        for i in range(1, 5):
+            push(other if i % 2 else db, exchanges[i:i + 1])
+    assert len(found(other)) == 1
+    other.close()
+
+
+def test_rules_may_come_after_the_ring(path):
+    db = connect(path)
+    db.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
+    push(db, sessions.chat(SAME))
+    one(db, "SELECT blackbox_install('main', 'payload')")
+    setting(db, "on_loop", "record")
+    push(db, sessions.chat(SAME), "b")
+    assert len(found(db)) == 1
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["autocommit", "BEGIN"])
+def test_a_ring_of_an_older_version_gets_its_table(db, path, inside):
+    watch(db)
+    db.execute("DROP VIEW ring_bound")
+    db.close()
+    plain = sqlite3.connect(path, isolation_level=None)
+    plain.execute("DROP TABLE ring_steps")
+    plain.close()
+    db = connect(path)
+    if inside:
+        db.execute("BEGIN")
+    push(db, sessions.chat(SAME))
+    assert len(found(db)) == 1
+    if inside:
+        db.execute("ROLLBACK")
+        push(db, sessions.chat(SAME))
+        assert len(found(db)) == 1
+    assert rows(db, "SELECT * FROM blackbox_check") == []
+    db.close()
+
+
+def test_it_goes_on_after_reopening_and_in_a_copy(db, path, tmp_path):
+    watch(db)
+    exchanges = list(sessions.chat(SAME))
+    push(db, exchanges[:3])
+    db.execute("VACUUM INTO ?", (str(tmp_path / "copy.db"),))
+    db.close()
+    for file in path, tmp_path / "copy.db":
+        again = connect(file)
+        push(again, exchanges[3:])
+        assert len(found(again)) == 1
+        again.close()
+
+
+def test_a_dump_keeps_rules_and_verdicts(db, path, tmp_path):
+    watch(db)
+    db.execute("UPDATE payload_rules SET threshold = 3 WHERE rule = 'no_progress'")
+    push(db, sessions.chat(SAME))
+    kept = found(db), rows(db, "SELECT * FROM payload_rules")
+    db.execute("DROP TABLE ring")
+    db.close()
+    dump = shell(path, ".dump")
+    shell(tmp_path / "again.db", stdin=dump)
+    again = connect(tmp_path / "again.db")
+    assert (found(again), rows(again, "SELECT * FROM payload_rules")) == kept
+    watch_again = "CREATE VIRTUAL TABLE ring USING payload_ring"
+    again.execute(watch_again)
+    push(again, sessions.chat(SAME), "b")
+    assert len(found(again)) == 2
+
+
+def test_an_agent_that_goes_takes_its_steps_along(db):
+    watch(db)
+    db.execute("INSERT INTO ring(ring, value) VALUES('idle_days', 1)")
+    push(db, sessions.chat(SAME))
+    db.execute("DELETE FROM ring")
+    db.execute("UPDATE ring_turns SET last = last - 90000000")
+    push(db, sessions.chat(SAME), "b")
+    assert rows(db, "SELECT DISTINCT agent_id FROM ring_agents") == [("b",)]
+    assert one(db, "SELECT count(DISTINCT id >> 16) FROM ring_steps") == 1
+
+
+def test_steps_are_few_and_small(db, path):
+    watch(db)
+    push(db, sessions.chat(calls(300, arguments=lambda i: {"x": i}, result=lambda i: f"{i} é" * 9)))
+    assert one(db, "SELECT count(*) FROM ring_steps") == 128
+    size = one(db, "SELECT sum(pgsize) FROM dbstat WHERE name = 'ring_steps'")
+    assert size <= 200 * 128
+
+
+def test_defensive_mode_and_an_untrusted_schema(path):
+    script = (".load ./blackbox\n.dbconfig defensive on\n.dbconfig trusted_schema off\n"
+              "SELECT blackbox_install('main', 'payload');\n"
+              "CREATE VIRTUAL TABLE ring USING payload_ring;\n"
+              "INSERT INTO blackbox_settings VALUES('payload.on_loop', 'kill_switch');\n")
+    for request, response, at in sessions.chat(SAME):
+        script += ("INSERT INTO ring(agent_id, event_id, request_body, response_body, timestamp) "
+                   f"VALUES('a', 'e', '{request}', '{response}', {at});\n")
+    script += "SELECT action FROM payload_verdicts; SELECT count(*) FROM event_payloads;\n"
+    assert shell(path, stdin=script).splitlines()[-2:] == ["kill_switch", "5"]
+
+
+# ---- the tables
+
+
+def test_verdicts_are_records_and_leave_a_receipt(db):
+    watch(db)
+    push(db, sessions.chat(SAME))
+    with pytest.raises(sqlite3.IntegrityError, match="ReadOnlyError"):
+        db.execute("UPDATE payload_verdicts SET level = 'alert'")
+    db.execute("DELETE FROM payload_verdicts")
+    assert rows(db, "SELECT rule, rows FROM retention_log") == [("payload.verdicts", 1)]
+    for act in "UPDATE payload_agent_log SET reason = ''", "DELETE FROM payload_agent_log":
+        db.execute("INSERT INTO payload_agents(agent_id, stopped_at) VALUES(?, 1)", (act,))
+        with pytest.raises(sqlite3.IntegrityError, match="ReadOnlyError"):
+            db.execute(act)
+
+
+@pytest.mark.parametrize("change", [
+    "threshold = 31", "threshold = 0", "threshold = 'x'", "span = 0", "span = 101", "level = 'warn'",
+    "enabled = 2", "pause_ms = -1"])
+def test_a_rule_that_could_not_be_reached_is_refused(db, change):
+    with pytest.raises(sqlite3.IntegrityError):
+        db.execute(f"UPDATE payload_rules SET {change} WHERE rule = 'no_progress'")
+
+
+@pytest.mark.parametrize("column, value", [
+    ("window", 4), ("window", 101), ("threshold", 0), ("threshold", 51), ("on_loop", "on")])
+def test_the_ranges_of_an_agent(db, column, value):
+    with pytest.raises(sqlite3.IntegrityError):
+        db.execute(f"INSERT INTO payload_agents(agent_id, {column}) VALUES('a', ?)", (value,))
+
+
+# ---- loops and replay
+
+
+LOOPS = 'SELECT rule, count, "left", tool, seqs, sentence FROM payload_loops(?, ?) WHERE enabled'
+
+
+def test_payload_loops_says_how_far_a_rule_is_from_its_threshold(db):
+    watch(db)
+    push(db, list(sessions.chat(SAME))[:4])
+    seen = {row[0]: row[1:] for row in rows(db, LOOPS, "ring", "a")}
+    assert seen["no_progress"] == (3, 1, "f", "[1,2,3]",
+                                   "a called f 3 times with the same arguments and got the same result")
+    assert seen["cycle"] == (0, 3, None, None, None)
+    assert rows(db, LOOPS, "ring", "nobody") == []
+    push(db, sessions.chat(SAME), "b")
+    assert one(db, "SELECT count(DISTINCT agent_id) FROM payload_loops('ring')") == 2
+    with pytest.raises(sqlite3.Error, match="NotFoundError"):
+        rows(db, LOOPS, "rong", None)
+
+
+def test_replay_finds_in_the_evidence_what_was_found(db):
+    watch(db, "kill_switch")
+    push(db, sessions.chat(SAME))
+    kill = one(db, "SELECT kill_switch_event_id FROM payload_verdicts")
+    before = one(db, "SELECT total_changes()")
+    for what in (kill, None, None), ("a", None, None), ("a", 0, 4000):
+        assert rows(db, "SELECT agent_id, event_id, at, rule, count, threshold, tool, seqs, tokens "
+                    "FROM payload_replay(?, ?, ?)", *what) \
+            == [("a", "e4", 4000, "no_progress", 4, 4, "f", "[1,2,3,4]", 330)]
+    assert rows(db, "SELECT * FROM payload_replay('a', 0, 3999)") == []
+    assert rows(db, "SELECT * FROM payload_replay('nobody')") == []
+    db.execute("UPDATE payload_rules SET threshold = 3 WHERE rule = 'no_progress'")
+    assert rows(db, "SELECT event_id, count FROM payload_replay('a')") == [("e3", 3)]
+    assert one(db, "SELECT total_changes()") - before == 2  # the rule, and that it changed
+
+
+def test_replay_of_the_archive_keeps_agents_apart(db):
+    for agent in "ab":
+        for i, (request, response, at) in enumerate(sessions.chat(calls(3))):
+            db.execute("INSERT INTO event_payloads(event_id, agent_id, request_body, response_body, "
+                       "purpose, created_at) VALUES(?, ?, ?, ?, 'archive', "
+                       "strftime('%Y-%m-%dT%H:%M:%fZ', ?, 'unixepoch'))",
+                       (f"{agent}{i}", agent, request, response, 1790000000 + at / 1000))
+    assert rows(db, "SELECT * FROM payload_replay('a')") == []
+    db.execute("UPDATE payload_rules SET threshold = 3 WHERE rule = 'no_progress'")
+    assert rows(db, "SELECT agent_id, event_id FROM payload_replay('b')") == [("b", "b3")]
