@@ -43,7 +43,7 @@ static sqlite3_stmt *endReport(
   return pStmt;
 }
 
-static void putText(sqlite3_str *pOut, const char *zBefore, const char *z) {
+static void putJsonText(sqlite3_str *pOut, const char *zBefore, const char *z) {
   sqlite3_str_appendall(pOut, zBefore);
   if (z == 0) {
     sqlite3_str_appendall(pOut, "null");
@@ -53,7 +53,7 @@ static void putText(sqlite3_str *pOut, const char *zBefore, const char *z) {
 }
 
 /* A number as JSON; a whole one without a fraction. */
-static void putNumber(sqlite3_str *pOut, double r) {
+static void putJsonNumber(sqlite3_str *pOut, double r) {
   if (r == (double)(i64)r) {
     sqlite3_str_appendf(pOut, ",%lld", (i64)r);
   } else {
@@ -72,19 +72,19 @@ static void putFinding(Report *p, const Finding *pFinding, BxErr *pErr) {
   char *zSeqs = bSeen ? bxRuleSeqs(pFinding, &p->track, pErr) : 0;
   char *zSay = bSeen ? bxRuleSay(pFinding, &p->track, p->zAgent, pErr) : 0;
   if (sqlite3_str_length(p->pRows) > 0) sqlite3_str_appendall(p->pRows, ",");
-  putText(p->pRows, "[", p->zAgent);
-  putText(p->pRows, ",", bxRuleName(pFinding->eRule));
-  putText(p->pRows, ",", pRule->bStop ? "stop" : "alert");
+  putJsonText(p->pRows, "[", p->zAgent);
+  putJsonText(p->pRows, ",", bxRuleName(pFinding->eRule));
+  putJsonText(p->pRows, ",", pRule->bStop ? "stop" : "alert");
   sqlite3_str_appendf(p->pRows, ",%d", pRule->bEnabled);
-  putNumber(p->pRows, pFinding->rCount);
-  putNumber(p->pRows, pRule->rThreshold);
-  putNumber(p->pRows, rLeft > 0 ? rLeft : 0.0);
-  putText(p->pRows, ",",
+  putJsonNumber(p->pRows, pFinding->rCount);
+  putJsonNumber(p->pRows, pRule->rThreshold);
+  putJsonNumber(p->pRows, rLeft > 0 ? rLeft : 0.0);
+  putJsonText(p->pRows, ",",
       bSeen && pFinding->eRule <= RULE_REPEAT ? pStep->zTool : 0);
-  putText(p->pRows, ",", zSeqs);
+  putJsonText(p->pRows, ",", zSeqs);
   sqlite3_str_appendf(
       p->pRows, ",%lld,", bSeen ? bxRuleTokens(pFinding, &p->track) : (i64)0);
-  putText(p->pRows, "", zSay);
+  putJsonText(p->pRows, "", zSay);
   sqlite3_free(zSeqs);
   sqlite3_free(zSay);
 }
@@ -189,7 +189,7 @@ static void replayRule(Report *p, Found *pFound, RuleKind eRule, i64 n,
     return;
   }
   putFinding(p, &finding, pErr);
-  putText(p->pRows, ",", bxColumnText(pStmt, 1, pErr));
+  putJsonText(p->pRows, ",", bxColumnText(pStmt, 1, pErr));
   sqlite3_str_appendf(p->pRows, ",%lld]", iTime);
 }
 

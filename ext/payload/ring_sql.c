@@ -233,7 +233,7 @@ static int isTaken(Ring *p, const RingAgent *pNext, BxErr *pErr) {
 }
 
 /* Puts the row of a ring without a bound. */
-static void putRow(Ring *p, const RingAgent *pNext, const RingPush *pPush,
+static void putSlot(Ring *p, const RingAgent *pNext, const RingPush *pPush,
     i64 nByte, BxErr *pErr) {
   static const char zInsert[] =
       "INSERT INTO main.@_slots(id, seq, timestamp, size_bytes, agent_id, "
@@ -256,14 +256,14 @@ static void putRow(Ring *p, const RingAgent *pNext, const RingPush *pPush,
 }
 
 /* Puts the row. */
-static void putAnyRow(
+static void putExchange(
     Ring *p, const RingAgent *pNext, const RingPush *pPush, BxErr *pErr) {
   i64 nByte = bxBytes(pPush->pRequest) + bxBytes(pPush->pResponse);
   if (pErr->rc != SQLITE_OK) return;
   if (p->nMaxByte > 0 || p->nIdleDay > 0) {
     bxRingPushBound(p, pNext, pPush, nByte, pErr);
   } else {
-    putRow(p, pNext, pPush, nByte, pErr);
+    putSlot(p, pNext, pPush, nByte, pErr);
   }
 }
 
@@ -283,10 +283,10 @@ void bxRingPush(Ring *p, const RingPush *pPush, i64 *piRowid, BxErr *pErr) {
   if (p->mWatch != 0) {
     Watched watched;
     bxRingWatch(p, &agent, pPush, &watched, pErr);
-    putAnyRow(p, &agent, pPush, pErr);
+    putExchange(p, &agent, pPush, pErr);
     bxRingWatched(p, pPush, &watched, pErr);
   } else {
-    putAnyRow(p, &agent, pPush, pErr);
+    putExchange(p, &agent, pPush, pErr);
   }
   bxRingLooked(p);
 }

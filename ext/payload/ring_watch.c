@@ -403,7 +403,7 @@ static void nameKill(Judging *p, BxErr *pErr) {
   sqlite3_free(z);
 }
 
-static void raise(Judging *p, const Finding *pFinding, BxErr *pErr) {
+static void raiseVerdict(Judging *p, const Finding *pFinding, BxErr *pErr) {
   static const char zSql[] =
       "INSERT INTO main.payload_verdicts(at, ring, agent_id, rule, level, "
       "count, threshold, tool, turn, thing, seqs, tokens, sentence, action, "
@@ -414,7 +414,7 @@ static void raise(Judging *p, const Finding *pFinding, BxErr *pErr) {
   const Step *pStep = TRACK_STEP(pTrack, pFinding->aStep[0]);
   int bKill = p->eMode == MODE_KILL && pRule->bStop;
   i64 hThing = bxRuleThing(pFinding, pTrack);
-  char *zSeqs, *zSay, *zCount, *zThreshold;
+  char *zSeqs, *zSay, *zNumber, *zThreshold;
   if (isRaised(p, pFinding, hThing, bKill, pErr) ||
       bxRuleAllowed(p->pHome, pFinding, pTrack, p->pPush->zAgent,
           p->pPush->iTime, pErr)) {
@@ -423,18 +423,18 @@ static void raise(Judging *p, const Finding *pFinding, BxErr *pErr) {
   if (bKill && p->pOut->zKill[0] == 0) nameKill(p, pErr);
   zSeqs = bxRuleSeqs(pFinding, pTrack, pErr);
   zSay = bxRuleSay(pFinding, pTrack, p->pPush->zAgent, pErr);
-  zCount = bxPrintf(pErr, "%!.15g", pFinding->rCount);
+  zNumber = bxPrintf(pErr, "%!.15g", pFinding->rCount);
   zThreshold = bxPrintf(pErr, "%!.15g", pRule->rThreshold);
   bxDo(p->pHome, zSql, pErr, "itttttttiitittt", p->pPush->iTime, p->pOut->zRing,
       p->pPush->zAgent, bxRuleName(pFinding->eRule),
-      pRule->bStop ? "stop" : "alert", zCount, zThreshold,
+      pRule->bStop ? "stop" : "alert", zNumber, zThreshold,
       pStep->zTool[0] != 0 ? pStep->zTool : 0, pStep->iTurn, hThing, zSeqs,
       bxRuleTokens(pFinding, pTrack), zSay, bKill ? "kill_switch" : "record",
       bKill ? p->pOut->zKill : 0);
   p->pOut->bRaised = 1;
   sqlite3_free(zSeqs);
   sqlite3_free(zSay);
-  sqlite3_free(zCount);
+  sqlite3_free(zNumber);
   sqlite3_free(zThreshold);
 }
 
@@ -444,7 +444,7 @@ static void askRule(Judging *p, RuleKind eRule, i64 n, BxErr *pErr) {
   if (!p->pRules->a[eRule].bEnabled || pErr->rc != SQLITE_OK) return;
   bxRuleLook(p->pRules, eRule, p->pOut->pTrack, n, &finding);
   if (finding.n > 0 && finding.rCount >= p->pRules->a[eRule].rThreshold) {
-    raise(p, &finding, pErr);
+    raiseVerdict(p, &finding, pErr);
   }
 }
 
@@ -464,7 +464,7 @@ static void judge(Judging *p, const i64 *aDone, int nDone, BxErr *pErr) {
 
 /*--------------------------------------------------------------- pushes ----*/
 
-static void refuse(const RingPush *pPush, BxErr *pErr) {
+static void refuseStopped(const RingPush *pPush, BxErr *pErr) {
   bxFail(pErr, SQLITE_CONSTRAINT,
       "AgentStoppedError: agent %s is stopped, and payload.refuse_stopped is "
       "1; "
@@ -498,7 +498,7 @@ void bxRingWatch(Ring *p, const RingAgent *pNext, const RingPush *pPush,
   judging.pHome = rulesOf(p, pErr);
   if (judging.pHome == 0) return;
   row = agentRow(p, judging.pHome, pPush->zAgent, pErr);
-  if (row.bStopped && (p->mWatch & FLAG_REFUSE)) refuse(pPush, pErr);
+  if (row.bStopped && (p->mWatch & FLAG_REFUSE)) refuseStopped(pPush, pErr);
   if (row.eMode == MODE_OFF || pErr->rc != SQLITE_OK) return;
   judging.pRules = pRules = (Rules *)needRules(p, judging.pHome, pErr);
   if (pErr->rc != SQLITE_OK) return;

@@ -302,12 +302,12 @@ static const char *const azSay[N_RULE] = {
 char *bxRuleSay(
     const Finding *p, const Track *pTrack, const char *zAgent, BxErr *pErr) {
   const char *zTool = TRACK_STEP(pTrack, p->aStep[0])->zTool;
-  char *zCount = bxPrintf(pErr, "%!.15g", p->rCount), *z;
-  if (zCount == 0) return 0;
-  if (strstr(zCount, ".0") == zCount + strlen(zCount) - 2) {
-    zCount[strlen(zCount) - 2] = 0;
+  char *zNumber = bxPrintf(pErr, "%!.15g", p->rCount), *z;
+  if (zNumber == 0) return 0;
+  if (strstr(zNumber, ".0") == zNumber + strlen(zNumber) - 2) {
+    zNumber[strlen(zNumber) - 2] = 0;
   }
-  z = bxPrintf(pErr, azSay[p->eRule], zAgent, zTool, zCount);
-  sqlite3_free(zCount);
+  z = bxPrintf(pErr, azSay[p->eRule], zAgent, zTool, zNumber);
+  sqlite3_free(zNumber);
   return z;
 }

@@ -117,7 +117,7 @@ static Step *findCall(Adding *p, const Call *pCall) {
 
 /* The step whose result this is: without an id the oldest that waits for one
 ** from this tool. */
-static Step *findWaiting(Adding *p, const Call *pResult) {
+static Step *findPending(Adding *p, const Call *pResult) {
   i64 h = hashText(pResult->id), n;
   char zTool[TOOL_BYTES];
   Step *pFound = 0;
@@ -152,7 +152,7 @@ static void addStep(Adding *p, const Call *pCall) {
 }
 
 static void addOutcome(Adding *p, const Call *pResult) {
-  Step *pStep = findWaiting(p, pResult);
+  Step *pStep = findPending(p, pResult);
   if (pStep == 0) return;
   pStep->hResult = hashText(pResult->result) | 1;
   pStep->hMasked = maskedHash(pResult->result) | 1;

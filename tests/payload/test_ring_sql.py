@@ -42,7 +42,7 @@ COUNTERS = ("SELECT agent_id, given, rolled, cleared, saved, rows, bytes FROM ta
 def test_the_stock_shell_loads_it_under_a_made_up_name(path):
     assert shell(path, stdin=TEXT.replace("@", "tape") +
                  "SELECT type, count(*) FROM sqlite_schema WHERE sql NOT NULL "
-                 "AND name GLOB 'tape_*' GROUP BY 1;") == "table|4\ntrigger|10\nview|3\n"
+                 "AND name GLOB 'tape_*' GROUP BY 1;") == "table|5\ntrigger|10\nview|3\n"
 
 
 def test_the_stock_shell_pushes(path):
@@ -172,7 +172,7 @@ def test_a_rename_repairs_an_older_ring(db, aged, name):
     assert rows(db, "SELECT * FROM blackbox_check") == []
     assert rows(db, f"SELECT name FROM {schema}.sqlite_schema "
                 "WHERE name GLOB 'tape_*' ORDER BY 1") == [(f"tape_{n}",) for n in sorted(
-                    ("config agents slots turns bound room " + PARTS).split())]
+                    ("config agents slots steps turns bound room " + PARTS).split())]
 
 
 def test_an_older_ring_is_dropped(db, aged):
