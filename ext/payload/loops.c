@@ -11,15 +11,15 @@ SQLITE_EXTENSION_INIT3
 #include <string.h>
 
 /* A row of JSON for each finding. */
-typedef struct Report {
+typedef struct LoopReport {
   BxStmts *pHome;
   Rules rules;
   Track track;
   sqlite3_str *pRows; /* elements of an array */
   const char *zAgent;
-} Report;
+} LoopReport;
 
-static void beginReport(Report *p, BxStmts *pHome, BxErr *pErr) {
+static void beginReport(LoopReport *p, BxStmts *pHome, BxErr *pErr) {
   memset(p, 0, sizeof(*p));
   p->pHome = pHome;
   p->pRows = sqlite3_str_new(0);
@@ -28,7 +28,7 @@ static void beginReport(Report *p, BxStmts *pHome, BxErr *pErr) {
 
 /* The query of the rows; zSql has ?1 for their array. */
 static sqlite3_stmt *endReport(
-    Report *p, Bx *bx, const char *zSql, BxErr *pErr) {
+    LoopReport *p, Bx *bx, const char *zSql, BxErr *pErr) {
   int rc;
   char *z, *zAll;
   sqlite3_stmt *pStmt = 0;
@@ -63,7 +63,7 @@ static void putJsonNumber(sqlite3_str *pOut, double r) {
 
 /* [agent, rule, level, enabled, count, threshold, left, tool, seqs, tokens,
 ** sentence, at: what both tables have */
-static void putFinding(Report *p, const Finding *pFinding, BxErr *pErr) {
+static void putFinding(LoopReport *p, const Finding *pFinding, BxErr *pErr) {
   const Rule *pRule = &p->rules.a[pFinding->eRule];
   const Step *pStep = TRACK_STEP(
       &p->track, pFinding->n > 0 ? pFinding->aStep[0] : p->track.nStep);
@@ -92,7 +92,7 @@ static void putFinding(Report *p, const Finding *pFinding, BxErr *pErr) {
 /*-------------------------------------------------------- payload_loops ----*/
 
 /* What each rule sees at the newest call that has its result. */
-static void putAgent(Report *p, BxErr *pErr) {
+static void putAgent(LoopReport *p, BxErr *pErr) {
   i64 nCall = p->track.nStep;
   int eRule;
   while (nCall >= p->track.iLow && nCall > 0 &&
@@ -133,7 +133,7 @@ sqlite3_stmt *bxPayloadLoops(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   const char *zAgent =
       apArg[1] != 0 ? bxText(apArg[1], "agent_id", 1024, 0, pErr) : 0;
   BxStmts *pHome = pErr->rc == SQLITE_OK ? rulesFor(p, pErr) : 0;
-  Report *pReport = bxNew(sizeof(*pReport), pErr);
+  LoopReport *pReport = bxNew(sizeof(*pReport), pErr);
   sqlite3_stmt *pStmt = 0;
   if (pHome == 0 || pReport == 0) {
     sqlite3_free(pReport);
@@ -177,7 +177,7 @@ static int isNew(
   return 1;
 }
 
-static void replayRule(Report *p, Found *pFound, RuleKind eRule, i64 n,
+static void replayRule(LoopReport *p, Found *pFound, RuleKind eRule, i64 n,
     sqlite3_stmt *pStmt, BxErr *pErr) {
   Finding finding;
   i64 iTime = sqlite3_column_int64(pStmt, 4);
@@ -195,7 +195,7 @@ static void replayRule(Report *p, Found *pFound, RuleKind eRule, i64 n,
 
 /* One exchange: number iSeq of its agent. */
 static void replayOne(
-    Report *p, Found *pFound, sqlite3_stmt *pStmt, i64 iSeq, BxErr *pErr) {
+    LoopReport *p, Found *pFound, sqlite3_stmt *pStmt, i64 iSeq, BxErr *pErr) {
   Moment moment;
   i64 aDone[TRACK_STEPS];
   int nDone, i, eRule;
@@ -216,7 +216,7 @@ static void replayOne(
 }
 
 /* All exchanges of the query, which are in the order of their agents. */
-static void replayAll(Report *p, sqlite3_stmt *pStmt, BxErr *pErr) {
+static void replayAll(LoopReport *p, sqlite3_stmt *pStmt, BxErr *pErr) {
   Found found = {0, 0, 0};
   char *zAgent = 0;
   i64 iSeq = 0;
@@ -254,7 +254,7 @@ sqlite3_stmt *bxPayloadReplay(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   i64 iFrom = apArg[1] != 0 ? bxTime(apArg[1], "from", pErr) : 0;
   i64 iTo = apArg[2] != 0 ? bxTime(apArg[2], "to", pErr) : BX_MAX_TIME;
   BxStmts *pHome = bxHome(bx, "payload", pErr);
-  Report *pReport = bxNew(sizeof(*pReport), pErr);
+  LoopReport *pReport = bxNew(sizeof(*pReport), pErr);
   sqlite3_stmt *pStmt = 0;
   int bKill;
   if (pReport == 0) return 0;
