@@ -102,6 +102,20 @@ def test_a_row_that_is_old_itself_removes_nothing(filled):
     assert len(ids(filled)) == 14
 
 
+@pytest.mark.parametrize("begin", [False, True])
+def test_the_limit_in_bytes_holds_at_the_same_time(filled, begin):
+    filled.execute("INSERT INTO blackbox_settings VALUES('payload.max_bytes', 12)")
+    if begin:
+        filled.execute("BEGIN")
+    for n in range(4):
+        archive(filled, f"n{n}", now(), body="12345")
+        assert one(filled, "SELECT sum(size_bytes) FROM event_payloads") <= 12
+        assert rows(filled, "SELECT * FROM payload_check") == []
+    assert ids(filled) == ["n2", "n3"]
+    got = dict(rows(filled, "SELECT rule, sum(rows) FROM retention_log GROUP BY rule"))
+    assert sum(got.values()) == 7 and set(got) <= {"payload.age", "payload.bytes"}
+
+
 def test_evidence_removes_nothing(filled):
     filled.execute("INSERT INTO event_payloads(id, event_id, agent_id, purpose)"
                    " VALUES('k', 'e', 'a', 'evidence')")
