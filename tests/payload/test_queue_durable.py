@@ -123,7 +123,8 @@ def test_a_call_that_is_stopped_before_the_row_has_stored_nothing(archive, begin
 
     while stop <= seen:
         stop, seen = stop + 1, 0
-        archive.execute(begin)
+        if begin:
+            archive.execute(begin)
         archive.set_trace_callback(trace)
         archive.set_progress_handler(progress, 1)
         try:
