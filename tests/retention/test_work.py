@@ -108,7 +108,7 @@ def test_the_limit_in_bytes_holds_at_the_same_time(filled, begin):
     if begin:
         filled.execute("BEGIN")
     for n in range(4):
-        archive(filled, f"n{n}", now(), body="12345")
+        archive(filled, f"n{n}", now() - 100_000 + 1000 * n, body="12345")
         assert one(filled, "SELECT sum(size_bytes) FROM event_payloads") <= 12
         assert rows(filled, "SELECT * FROM payload_check") == []
     assert ids(filled) == ["n2", "n3"]
