@@ -281,6 +281,80 @@ def read_case(title, kind, busy):
     )
 
 
+def fresh_file(folder):
+    """50 items of 10 KB, each with a text of its own."""
+    folder.mkdir()
+    db = cache(folder)
+    keys = [(START + i, part(), part()) for i in range(50)]
+    for i, (now, task, turn) in enumerate(keys):
+        cache_write(db, json.dumps(f"{i} " + text_of(10_000)), now, task, turn)
+    # kept open, so that no other connection is the last one to close
+    return db, folder / "cache.db", [f"{SESSION}_{task}_{turn}" for _, task, turn in keys]
+
+
+def first_of_an_item(sql):
+    """Reads of items that this connection has not read or written before."""
+    def side(_):
+        _, path, keys = once("fresh", fresh_file)
+        db = connect(path)
+        db.execute(sql, (keys[0],)).fetchone()
+
+        def run():
+            for key in keys[1:]:
+                db.execute(sql, (key,)).fetchone()
+
+        seconds = timed(run) / (len(keys) - 1)
+        db.close()
+        return seconds
+    return side
+
+
+def first_of_a_connection(sql, close):
+    """A new connection reads one item, and may close."""
+    def side(_):
+        _, path, keys = once("fresh", fresh_file)
+        db = connect(path)
+
+        def run():
+            db.execute(sql, (keys[0],)).fetchone()
+            if close:
+                db.close()
+
+        seconds = timed(run)
+        db.close()
+        return seconds
+    return side
+
+
+def first_case(title, side, *more, note):
+    return Case(
+        f"first cache_read of 10 KB ({title})",
+        {"cache_read": side("SELECT cache_read(?)", *more),
+         "plain SELECT": side(WHOLE_ROW.format(""), *more),
+         "plain SELECT, JSON checked": side(WHOLE_ROW.format(", json_valid(data)"), *more)},
+        [("cache_read", "plain SELECT", None),
+         ("cache_read", "plain SELECT, JSON checked", None)],
+        rounds=21,
+        note=note,
+    )
+
+
+def first_cases():
+    return [
+        first_case("of an item", first_of_an_item,
+                   note="The connection reads each item once. cache_read checks that the data "
+                        "are JSON, as it does not know their hash yet."),
+        first_case("of a connection", first_of_a_connection, False,
+                   note="SQLite has read the schema before. cache_read prepares its statements. "
+                        "The largest is the INSERT of its marks: SQLite compiles the trigger "
+                        "of the view and what that fires."),
+        first_case("of a connection, which then closes", first_of_a_connection, True,
+                   note="The mark of the read is written at the close, by a separate "
+                        "connection, which reads the schema again and commits. That commit "
+                        "is not synced."),
+    ]
+
+
 def metadata_bytes():
     with tempfile.TemporaryDirectory() as folder:
         db = cache(pathlib.Path(folder))
@@ -348,6 +422,7 @@ def cases():
         ),
         *(read_case(title, kind, busy) for busy in (False, True)
           for title, kind in (("a list of records", rows_of), ("a text", text_of))),
+        *first_cases(),
         Case(
             "cache_write of 1 MiB",
             {"cache_write": repeated(cache, cache_write, text_of(1 << 20), 10),

@@ -21,7 +21,7 @@
 **     the host does not read: a change by another connection would prevent an
 **     open transaction of the host from writing.
 ** When the connection closes, the remaining notes are also written by a
-** separate connection. A mark that fails for another reason than a lock is
+** separate connection. In WAL mode that connection does not sync its commit. A mark that fails for another reason than a lock is
 ** dropped, because a mark must never make a read fail.
 **
 ** Limits: MAX_MARKS items are noted at a time. Marks are lost when the process
@@ -80,11 +80,28 @@ static void marksPutHere(const CacheMarks *p, BxStmts *pHome, BxErr *pErr) {
   bxClear(&none);
 }
 
+/* In WAL mode the commit of marks need not be synced: a power failure may take
+** the marks, and nothing that the host has committed. */
+static int marksRelax(sqlite3 *db) {
+  sqlite3_stmt *pStmt = 0;
+  int bWal = 0;
+  int rc = sqlite3_prepare_v2(db, "PRAGMA main.journal_mode", -1, &pStmt, 0);
+  if (rc != SQLITE_OK) return rc;
+  if (sqlite3_step(pStmt) == SQLITE_ROW) {
+    const char *zMode = (const char *)sqlite3_column_text(pStmt, 0);
+    bWal = zMode != 0 && sqlite3_stricmp(zMode, "wal") == 0;
+  }
+  rc = sqlite3_finalize(pStmt);
+  if (!bWal) return rc;
+  return sqlite3_exec(db, "PRAGMA main.synchronous = NORMAL", 0, 0, 0);
+}
+
 /* On a separate connection. */
 static void marksPutAside(const CacheMarks *p, BxErr *pErr) {
   sqlite3 *db = 0;
   sqlite3_stmt *pStmt = 0;
   int rc = sqlite3_open_v2(p->zFile, &db, SQLITE_OPEN_READWRITE, p->zVfs);
+  if (rc == SQLITE_OK) rc = marksRelax(db);
   if (rc == SQLITE_OK) rc = sqlite3_exec(db, "BEGIN IMMEDIATE", 0, 0, 0);
   if (rc == SQLITE_OK) rc = sqlite3_prepare_v2(db, zCacheMark, -1, &pStmt, 0);
   if (rc == SQLITE_OK) marksPut(p, pStmt, pErr);
