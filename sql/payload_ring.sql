@@ -1,63 +1,70 @@
 -- payload_ring.sql: the tables of one ring, and its rules.
 --
--- A template: "main." stands for the schema, "@" for the ring's name, so that
--- main.@_slots is ring_slots of a ring "ring". CREATE VIRTUAL TABLE ring USING
--- payload_ring runs it. The rules hold without the module as well.
+-- This file is a template. "main." stands for the schema and "@" for the name
+-- of the ring: main.@_slots is the table ring_slots of a ring "ring". CREATE
+-- VIRTUAL TABLE ring USING payload_ring runs it. The rules also hold without
+-- the module.
 --
--- Tables  @_config  the settings: k is 'window' (exchanges that each agent
---                   keeps, 1 to 10000), 'max_bytes' or 'idle_days' (bounds of
---                   the whole ring), or 'format' (the version of these tables:
---                   1, and 2 while the ring has a bound). Also, while it has
---                   one, 'window_bytes': the bytes of all its rows. And the
---                   receipt for agents that went because they were idle:
---                   'left_agents', how many; 'left_given', 'left_rolled',
+-- Tables  @_config  k, v. The settings are 'window' (exchanges that each agent
+--                   keeps, 1 to 10000), 'max_bytes' and 'idle_days' (bounds of
+--                   the whole ring), and 'format' (the version of these tables:
+--                   2 while the ring has a bound, and otherwise 1).
+--                   While the ring has a bound, 'window_bytes' is the bytes of
+--                   all its rows.
+--                   The receipt for idle agents that were removed has
+--                   'left_agents', their number; 'left_given', 'left_rolled',
 --                   'left_cleared' and 'left_saved', the sums of their
 --                   counters; 'left_until', the latest time of their pushes
---         @_agents  one row for each agent: how many exchanges it was given;
---                   how many of them were rolled out by newer ones, were
---                   cleared, were saved as evidence; and how many rows and
---                   bytes are there now
+--         @_agents  one row for each agent. It counts its exchanges: given, all
+--                   that were pushed; rolled, those that newer ones or a bound
+--                   removed; cleared, those that were cleared; saved, those
+--                   that were saved as evidence; rows and bytes, what is there
+--                   now
 --         @_slots   one row for each exchange
---         @_steps   while the ring looks for loops, the last steps of each agent
---         @_turns   while the ring has a bound, one row for each agent: the
---                   time of its last push, later than that of every push
---                   before, and whether it may have rows
--- Views   @_bound   INSERT puts a row into a ring that has a bound, after the
---                   room for it was made
---         @_room    INSERT makes room. It takes three JSON arrays, or NULL:
---                   rolled, ids of slots that go; emptied, the no of agents
---                   that have no row then; leaving, the no of agents that go
---         @_check   contradictions (none, when all is well); object is the end
---                   of a table's name
+--         @_steps   the last steps of each agent, while the ring looks for
+--                   loops
+--         @_turns   one row for each agent, while the ring has a bound: last,
+--                   the time of its last push, which is later than that of
+--                   every push before it; filled, whether it may have rows
+-- Views   @_bound   INSERT makes room in a ring that has a bound, and then adds
+--                   a row
+--         @_room    INSERT makes room. Each column is a JSON array or NULL:
+--                   rolled, the ids of the slots to remove; emptied, the
+--                   numbers of the agents that have no row after that;
+--                   leaving, the numbers of the agents to remove
+--         @_check   contradictions; it has no rows if all is well. object is
+--                   the end of the name of a table
 --
--- A slot's id is no << 16 | half << 15 | seq % window, where no and half are
--- the agent's. A full ring rewrites the row of its oldest exchange in place, so
--- that a push costs the same however much is stored.
+-- The id of a slot is no << 16 | half << 15 | seq % window, where no and half
+-- are those of the agent. A push into a full ring overwrites the row of the
+-- oldest exchange, so its cost does not depend on how much is stored.
 --
--- How it is used without the module: the first exchange of a new agent is an
--- INSERT into @_slots with a new no, half 0 and seq 1. Later ones are an INSERT
--- when the id is free, and an UPDATE of the row when it is taken. Reads leave
--- out rows whose seq is not above given - window. A ring that has a bound takes
--- such rows through the view @_bound only.
+-- Use without the module: the first exchange of a new agent is an INSERT into
+-- @_slots with a new no, half 0 and seq 1. A later one is an INSERT if its id
+-- is free, and an UPDATE of the row if there is one. A read omits rows whose
+-- seq is not above given - window. If the ring has a bound, exchanges must be
+-- inserted into the view @_bound instead.
 --
--- When the window has changed, the agent's rows move into the other half of its
--- ids at its next push (UPDATE @_agents SET window). Until then reads leave out
--- what the new window does not hold. A smaller window trims 100 agents at once;
--- a larger one trims all that are left, or their rows would come back.
+-- When the window has changed, the next push of an agent moves its rows into
+-- the other half of its ids (UPDATE @_agents SET window). Until then a read
+-- omits the rows that do not fit into the new window. A window that becomes
+-- smaller trims 100 agents at once. A window that becomes larger trims all
+-- agents that were not trimmed, because rows that a read has omitted would
+-- otherwise appear again.
 --
--- Invariants, kept by triggers, so that each act is one statement and holds
--- inside a transaction as well as outside:
+-- These invariants are kept by triggers. So each act is one statement, and is
+-- done whole or not at all, also inside a transaction:
 --   given = rows + rolled + cleared + saved
 --   rows and bytes are the count and the sum of the agent's slots
 --   seq counts from 1 without a gap, and is never used twice
--- "why" tells the trigger of a delete what a bulk act is about: 0 a plain
--- DELETE, 1 rolling out, 2 saved as evidence, 3 taken out as JSON. Setting it
--- to 2 or 3 takes all rows of the agent out.
+-- "why" says why rows are deleted, and so which counter they go to: 0, a plain
+-- DELETE; 1, newer rows or a bound; 2, saved as evidence; 3, extracted as JSON.
+-- Setting it to 2 or 3 removes all rows of the agent.
 --
--- No column that a push rewrites is NOT NULL: when a constraint can end a
--- statement half-way, SQLite keeps a copy of every page that it touches. The
--- view @_check looks instead.
--- For the same reason an UPDATE of @_config is OR IGNORE.
+-- No column that a push changes is NOT NULL. If a constraint could stop a
+-- statement half-way, SQLite would keep a copy of every page that it changes.
+-- The view @_check finds such values instead. For the same reason an UPDATE of
+-- @_config is OR IGNORE.
 
 CREATE TABLE main.@_config(
   k TEXT PRIMARY KEY,
@@ -89,8 +96,8 @@ CREATE TABLE main.@_slots(
   response_body
 );
 
--- IF NOT EXISTS: it is made anew when it is missing, as in a ring of a version
--- that knew no bounds.
+-- IF NOT EXISTS: the table is created again if it is missing, as in a ring of a
+-- version that had no bounds.
 CREATE TABLE IF NOT EXISTS main.@_turns(
   no     INTEGER PRIMARY KEY,
   filled INTEGER,
@@ -99,11 +106,11 @@ CREATE TABLE IF NOT EXISTS main.@_turns(
 );
 
 -- The last 128 steps of each agent, while the ring looks for loops: tool calls
--- with their results, as hashes. id is no << 16 | n % 128, where n counts the
--- agent's steps. error is -1 until the result has come. Tokens, calls and cost
--- are sums: spent, made, cost; and what they were before this turn. The newest
--- step also has how far the conversation was read: of the request, head bytes
--- with the hash head_hash and head_items messages.
+-- and their results, as hashes. id is no << 16 | n % 128, where n is the number
+-- of the step. error is -1 until there is a result. spent (tokens), made
+-- (calls) and cost are sums; those that end in _before are the sums before this
+-- turn. The newest step also says how far the request was read: head bytes,
+-- which have the hash head_hash and are head_items messages.
 CREATE TABLE IF NOT EXISTS main.@_steps(
   id        INTEGER PRIMARY KEY,
   n         INTEGER,
@@ -272,9 +279,9 @@ END;
 
 -------------------------------------------------------------- bounds ----
 
--- The key of window_bytes comes after all others, and its number is a REAL: to
--- learn that there is no bound, a push reads one value, the last, and sees by its
--- type that it is the window.
+-- The key 'window_bytes' comes after all others, and its value is a REAL. So a
+-- push reads only the last row of @_config: an INTEGER is the window, and means
+-- that there is no bound.
 
 CREATE TRIGGER main.@_push
 INSTEAD OF INSERT ON @_bound
@@ -346,8 +353,9 @@ BEGIN
                     ON s.id BETWEEN gone.value << 16 AND (gone.value << 16) + 127);
 END;
 
--- The first bound: what is there is counted. Its agents are as young as now, in
--- the order of their numbers, as nobody wrote down when they pushed.
+-- When a ring gets its first bound, its rows are counted. The times of earlier
+-- pushes are not known. So each agent counts as having pushed now, in the order
+-- of their numbers.
 CREATE TRIGGER main.@_bounded
 AFTER INSERT ON @_config
 WHEN NEW.k IN ('max_bytes', 'idle_days')
@@ -363,7 +371,7 @@ BEGIN
   UPDATE @_config SET v = 2 WHERE k = 'format';
 END;
 
--- The last one is taken off.
+-- When a ring loses its last bound.
 CREATE TRIGGER main.@_unbounded
 AFTER DELETE ON @_config
 WHEN OLD.k IN ('max_bytes', 'idle_days')

@@ -1,45 +1,51 @@
 /*
-** ring_bound.c: what max_bytes and idle_days do to a whole payload_ring. What
-** they need in its tables is in sql/payload_ring.sql.
+** ring_bound.c: max_bytes and idle_days, the bounds of a whole payload_ring.
+** The tables and triggers that they need are in sql/payload_ring.sql.
 **
-** A push makes room for its row. It takes from the agent that has not pushed
-** for longest, the oldest rows first, then from the next agent, and from its
-** own agent last: ROLL_ROWS rows at most. What is still over goes with the next
-** pushes. Rows that go count as rolled. An agent that is idle loses all its
-** rows in the same way, and then its row in <ring>_agents; <ring>_config has
-** the receipt. Should it push again, its seq begins at 1.
+** max_bytes: a push makes room for its row. It removes the oldest rows of the
+** agent whose last push is the longest ago, then those of the next agent, and
+** rows of its own agent last. One push removes at most ROLL_ROWS rows; the next
+** pushes remove the rest. Rows that are removed count as rolled.
 **
-** All that is one statement, so that it holds inside a transaction as well. A
-** ring that has no bound never comes here.
+** idle_days: a push also removes the rows of idle agents, which count as rolled
+** too, and then their rows in <ring>_agents. The receipt is in <ring>_config.
+** If such an agent pushes again, its seq begins at 1.
+**
+** C chooses what to remove. One statement removes it and writes the row of the
+** push, so that a push is done whole or not at all, also inside a transaction.
+** These functions are not called for a ring without a bound.
 */
 #include "payload.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-#define ROLL_ROWS 100  /* rows that one push makes room with */
-#define ROLL_LEAVE 10  /* idle agents that one push takes out */
-#define ROLL_EMPTY 100 /* agents without a row that one push finds */
+/* One push handles at most so many: */
+#define ROLL_ROWS 100  /* rows to remove */
+#define ROLL_LEAVE 10  /* idle agents to remove */
+#define ROLL_EMPTY 100 /* agents that lose their last row */
 
-#define ROLL_SIZE ((i64)1 << 32)   /* above what two bodies can have */
-#define ROLL_NUMBER ((i64)1 << 62) /* so that nothing overflows */
+/* A larger number in the tables is damage. */
+#define ROLL_SIZE ((i64)1 << 32)   /* more than two bodies can have */
+#define ROLL_NUMBER ((i64)1 << 62) /* sums of such numbers do not overflow */
 
-/* The choice of what goes. */
+/* What a push is going to remove. */
 typedef struct Choice {
-  i64 nOver;  /* bytes that must go still */
-  i64 iSince; /* agents that pushed before this are idle, and chosen already */
+  i64 nOver;  /* bytes that must still be removed */
+  i64 iSince; /* agents whose last push was earlier are chosen as idle */
   int nRow, nLeave, nEmpty;
-  sqlite3_str *pRows;           /* slots: a JSON array without its end */
-  sqlite3_str *pEmpty, *pLeave; /* the no of agents, likewise */
+  /* JSON arrays without the "]", which the statement adds */
+  sqlite3_str *pRows;  /* ids of the slots to remove */
+  sqlite3_str *pEmpty; /* numbers of agents that lose their last row */
+  sqlite3_str *pLeave; /* numbers of idle agents */
 } Choice;
 
-/* The end of a list is left to the statement. */
 static void add(sqlite3_str *pList, i64 iVal) {
   sqlite3_str_appendf(
       pList, "%s%lld", sqlite3_str_length(pList) > 0 ? "," : "[", iVal);
 }
 
-/* Column i, which is from 0 to iHigh unless the table was damaged. */
+/* Column i. A value that is not from 0 to iHigh is damage. */
 static i64 rollColumn(Ring *p, sqlite3_stmt *pStmt, int i, i64 iHigh,
     const char *zSuffix, BxErr *pErr) {
   i64 iVal = sqlite3_column_int64(pStmt, i);
@@ -50,8 +56,8 @@ static i64 rollColumn(Ring *p, sqlite3_stmt *pStmt, int i, i64 iHigh,
 
 /*-------------------------------------------------------------- choice ----*/
 
-/* Rows of one part of an agent's layout, oldest first: all, or as many as are
-** over. iKeep is the slot that the push itself writes. */
+/* Chooses rows from slot iFirst to iLast, the oldest first: all of them, or
+** until nOver is used up. Omits iKeep, the slot that the push writes. */
 static void choosePart(Ring *p, Choice *pOut, i64 iFirst, i64 iLast, i64 iKeep,
     int bAll, BxErr *pErr) {
   static const char zSql[] =
@@ -69,7 +75,7 @@ static void choosePart(Ring *p, Choice *pOut, i64 iFirst, i64 iLast, i64 iKeep,
   bxDone(pStmt, pErr);
 }
 
-/* Rows of one agent. Returns whether none is left. */
+/* Chooses rows of one agent. Returns whether it has no others. */
 static int chooseRows(Ring *p, Choice *pOut, const RingAgent *pAgent, i64 iKeep,
     int bAll, BxErr *pErr) {
   int nBefore = pOut->nRow;
@@ -80,7 +86,8 @@ static int chooseRows(Ring *p, Choice *pOut, const RingAgent *pAgent, i64 iKeep,
   return pOut->nRow - nBefore >= pAgent->nRow;
 }
 
-/* Agents by the time of their last push: ?1 with rows or without, ?2 since. */
+/* Agents that may have rows (bFilled) or have none, whose last push was at
+** iSince or later, in the order of these pushes. */
 static sqlite3_stmt *agentsSince(
     Ring *p, int bFilled, i64 iSince, BxErr *pErr) {
   static const char zSql[] =
@@ -92,7 +99,7 @@ static sqlite3_stmt *agentsSince(
   return pStmt;
 }
 
-/* Agents that have not pushed since iIdle go, with their rows. */
+/* Chooses agents whose last push was before iIdle, with their rows. */
 static void chooseIdle(Ring *p, Choice *pOut, i64 iIdle, int bFilled,
     const RingAgent *pSelf, BxErr *pErr) {
   sqlite3_stmt *pStmt = agentsSince(p, bFilled, 0, pErr);
@@ -111,7 +118,7 @@ static void chooseIdle(Ring *p, Choice *pOut, i64 iIdle, int bFilled,
   bxDone(pStmt, pErr);
 }
 
-/* Rows go for want of room, those of pSelf last. */
+/* Chooses rows until there is room, those of pSelf last. */
 static void chooseOldest(
     Ring *p, Choice *pOut, const RingAgent *pSelf, i64 iKeep, BxErr *pErr) {
   sqlite3_stmt *pStmt = agentsSince(p, 1, pOut->iSince, pErr);
@@ -131,7 +138,8 @@ static void chooseOldest(
   }
 }
 
-/* The bytes of the ring when the row of iKeep has gone and nByte have come. */
+/* The bytes of the ring after the push: without the old row in slot iKeep, and
+** with nByte more. */
 static i64 bytesWith(Ring *p, i64 iKeep, i64 nByte, BxErr *pErr) {
   static const char zSql[] =
       "SELECT v, (SELECT size_bytes FROM main.@_slots WHERE id = ?1) "
@@ -190,7 +198,7 @@ static void needLists(const Choice *p, BxErr *pErr) {
   }
 }
 
-/* Puts the row, and takes out what was chosen. */
+/* Writes the row of the push, and removes what was chosen. */
 static void rollAndPut(Ring *p, const Choice *pChoice, const RingAgent *pSelf,
     const RingPush *pPush, i64 nByte, i64 iNow, BxErr *pErr) {
   static const char zSql[] =
@@ -207,7 +215,7 @@ static void rollAndPut(Ring *p, const Choice *pChoice, const RingAgent *pSelf,
   bxRun(pStmt, pErr);
 }
 
-/* Takes out what was chosen. */
+/* Removes what was chosen. */
 static void rollOnly(Ring *p, const Choice *pChoice, BxErr *pErr) {
   static const char zSql[] =
       "INSERT INTO main.@_room(rolled, emptied, leaving) "

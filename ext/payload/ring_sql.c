@@ -1,6 +1,7 @@
 /*
-** ring_sql.c: what a payload_ring does. sql/payload_ring.sql is the manual of
-** its tables, which triggers keep right; here are the statements on them.
+** ring_sql.c: the statements that a payload_ring runs on its own tables.
+** sql/payload_ring.sql describes the tables, and has the triggers that keep the
+** counters exact.
 */
 #include "watch.h"
 SQLITE_EXTENSION_INIT3
@@ -8,7 +9,7 @@ SQLITE_EXTENSION_INIT3
 #include <string.h>
 
 #define RING_FORMAT 2
-#define MAX_NO ((i64)1 << 46)    /* of agents, so that no << 16 fits */
+#define MAX_NO ((i64)1 << 46)    /* number of an agent: no << 16 must fit */
 #define MAX_GIVEN ((i64)1 << 62) /* pushes of an agent */
 
 /*---------------------------------------------------- life of a ring ----*/
@@ -62,7 +63,7 @@ void bxRingReadAgent(
   }
 }
 
-/* All that _config says. */
+/* Reads the window and the bounds from _config. */
 static void readConfig(Ring *p, BxErr *pErr) {
   static const char zSql[] = "SELECT k, v FROM main.@_config";
   sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
@@ -77,8 +78,9 @@ static void readConfig(Ring *p, BxErr *pErr) {
   bxDone(pStmt, pErr);
 }
 
-/* The first row of _config in descending order of its keys, and what is on in
-** the schema's rules: the query is another one if it has rules. */
+/* Reads the first row of _config in descending order of its keys. If the schema
+** has rules, zSql has a second column, which says what is on. Returns how often
+** SQLite has prepared the query again. */
 static int readFirst(Ring *p, const char *zSql, int *pbBound, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
   int nPrepared = 0;
@@ -95,7 +97,7 @@ static int readFirst(Ring *p, const char *zSql, int *pbBound, BxErr *pErr) {
   return nPrepared;
 }
 
-/* The same, while what is on cannot have changed. */
+/* The same with a query of one column, while what is on cannot have changed. */
 static void readKept(Ring *p, const char *zSql, int *pbBound, BxErr *pErr) {
   int eRules = p->eRules;
   p->eRules = -1; /* the query has one column */
@@ -103,8 +105,9 @@ static void readKept(Ring *p, const char *zSql, int *pbBound, BxErr *pErr) {
   p->eRules = eRules;
 }
 
-/* Whether the schema has rules may change whenever the schema does: then SQLite
-** prepares the query anew. */
+/* Reads the window, and what is on. Whether there are rules can change only
+** with the schema, and then SQLite prepares the query again. So a ring that had
+** no rules looks for them only after that. */
 static void readWatched(Ring *p, int *pbBound, BxErr *pErr) {
   static const char zSql[] = "SELECT v FROM main.@_config ORDER BY k DESC";
   BxErr err = {SQLITE_OK, 0};
@@ -133,9 +136,10 @@ static void readWatched(Ring *p, int *pbBound, BxErr *pErr) {
   readFirst(p, p->eRules > 0 ? bxRingConfigWatched : zSql, pbBound, pErr);
 }
 
-/* The ring's window, and with it its bounds, read once in a transaction: while
-** it writes, nobody else can change them. The last row is the window's, unless
-** there is a bound: then it has a REAL. */
+/* Reads the ring's window and bounds, once in a transaction: while it writes,
+** nobody else can change them. The key that comes last is 'window' in a ring
+** without a bound, and 'window_bytes', whose value is a REAL, in one with a
+** bound. */
 static i64 readWindow(Ring *p, BxErr *pErr) {
   int bBound = 0;
   if (p->nWindow != 0) return p->nWindow;
@@ -165,7 +169,8 @@ static void lookUp(
   bxDone(pStmt, pErr);
 }
 
-/* Lays the agent's rows out for the ring's window: one statement. */
+/* Moves the agent's rows to where the ring's window wants them. A trigger does
+** it, in this one statement. */
 static void layOut(
     Ring *p, const char *zAgent, const RingAgent *pAgent, BxErr *pErr) {
   static const char zSql[] =
@@ -224,15 +229,15 @@ static i64 nextNo(Ring *p, BxErr *pErr) {
   return iNo;
 }
 
-/* Whether the slot of the agent's next push holds a row. A ring that is full
-** need not look. */
+/* Whether the slot of the agent's next push holds a row. If the agent's window
+** is full, it does, and no query is needed. */
 static int isTaken(Ring *p, const RingAgent *pNext, BxErr *pErr) {
   static const char zSql[] = "SELECT 1 FROM main.@_slots WHERE id = ?1";
   if (pNext->nRow >= pNext->nWindow) return 1;
   return (int)bxAsk(&p->base.stmts, zSql, pErr, "i", BX_RING_SPLIT(pNext));
 }
 
-/* Puts the row of a ring without a bound. */
+/* Writes the row of a push into a ring without a bound. */
 static void putSlot(Ring *p, const RingAgent *pNext, const RingPush *pPush,
     i64 nByte, BxErr *pErr) {
   static const char zInsert[] =
@@ -250,12 +255,12 @@ static void putSlot(Ring *p, const RingAgent *pNext, const RingPush *pPush,
       pPush->pResponse);
   bxRun(pStmt, pErr);
   if (pErr->rc == SQLITE_OK && sqlite3_changes(p->base.stmts.bx->db) == 0) {
-    /* the row there is another agent's, or none */
+    /* the slot has a row of another agent, or none, though it should */
     bxRingCorrupt(p, pErr, "_slots");
   }
 }
 
-/* Puts the row. */
+/* Writes the row of a push. */
 static void putExchange(
     Ring *p, const RingAgent *pNext, const RingPush *pPush, BxErr *pErr) {
   i64 nByte = bxBytes(pPush->pRequest) + bxBytes(pPush->pResponse);
@@ -329,7 +334,8 @@ void bxRingTakeOut(Ring *p, const char *zAgent, int bSaved, BxErr *pErr) {
 
 void bxRingLock(Ring *p, BxErr *pErr) {
   static const char zSql[] = "UPDATE main.@_config SET v = v WHERE 0";
-  /* SQLite does not tell a function that a transaction begins */
+  /* A function is not told that a transaction begins: the window must be read
+  ** again. */
   p->nWindow = 0;
   bxRun(bxStmt(&p->base.stmts, zSql, pErr), pErr);
 }
