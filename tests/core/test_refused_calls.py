@@ -176,7 +176,9 @@ def test_rows_written_after_a_stopped_call_stay(ring, path, interrupt):
             rows(ring, "SELECT payload_cleanup(1, 1000000000000), "
                        "payload_save_evidence('k', '[]')")
         except sqlite3.OperationalError as e:
-            assert "interrupted" in str(e)
+            # From 3.41 on a statement can be stopped while it is prepared. SQLite then
+            # goes on to compare the columns of a subquery that it has not read.
+            assert "interrupted" in str(e) or "expected 0 columns for ''" in str(e)
         ring.set_progress_handler(None, 1)
         assert not ring.in_transaction, stop
         ring.execute("INSERT INTO app VALUES(?)", (stop,))
