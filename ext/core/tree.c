@@ -185,7 +185,7 @@ static int readEscape(const char **pz) {
   return 0x10000 + ((c - 0xd800) << 10) + (iLow - 0xdc00);
 }
 
-static void appendUtf8(sqlite3_str *pOut, int c) {
+void bxAppendUtf8(sqlite3_str *pOut, int c) {
   char z[4];
   int n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4, i;
   static const unsigned char aFirst[] = {0, 0, 0xc0, 0xe0, 0xf0};
@@ -204,7 +204,7 @@ static void appendInJson(sqlite3_str *pOut, int c) {
     sqlite3_str_append(
         pOut, zEscape + 1, (int)(bxPutJson(zEscape, zChar, 1) - zEscape) - 2);
   } else {
-    appendUtf8(pOut, c);
+    bxAppendUtf8(pOut, c);
   }
 }
 
@@ -222,7 +222,7 @@ static void appendContent(
     if (bJson) {
       appendInJson(pOut, c);
     } else {
-      appendUtf8(pOut, isHalf(c) ? 0xfffd : c);
+      bxAppendUtf8(pOut, isHalf(c) ? 0xfffd : c);
     }
   }
 }

@@ -46,6 +46,8 @@ int bxTreeMember(const BxTree *p, int iNode, const char *zKey, int n);
 int bxTreeIs(const BxTree *p, int iNode, const char *z, int n);
 /* Appends what a string represents. Half of a surrogate pair becomes U+FFFD. */
 void bxTreeText(const BxTree *p, int iNode, sqlite3_str *pOut);
+/* Appends a character, which is at most U+10FFFF. */
+void bxAppendUtf8(sqlite3_str *pOut, int c);
 /* Appends the value without white space, its escapes only where JSON needs
 ** them, and the members of each object in the order of their keys. */
 void bxTreeCanon(const BxTree *p, int iNode, sqlite3_str *pOut, BxErr *pErr);

@@ -15,7 +15,7 @@ typedef struct LoopReport {
   BxStmts *pHome;
   Rules rules;
   Track track;
-  sqlite3_str *pRows; /* elements of an array */
+  sqlite3_str *pRows; /* an array without its end */
   const char *zAgent;
 } LoopReport;
 
@@ -23,21 +23,17 @@ static void beginReport(LoopReport *p, BxStmts *pHome, BxErr *pErr) {
   memset(p, 0, sizeof(*p));
   p->pHome = pHome;
   p->pRows = sqlite3_str_new(0);
+  sqlite3_str_appendchar(p->pRows, 1, '[');
   bxRulesRead(&p->rules, pHome, pErr);
 }
 
 /* The query of the rows; zSql has ?1 for their array. */
 static sqlite3_stmt *endReport(
     LoopReport *p, Bx *bx, const char *zSql, BxErr *pErr) {
-  int rc;
-  char *z, *zAll;
+  char *zAll;
   sqlite3_stmt *pStmt = 0;
   sqlite3_str_appendchar(p->pRows, 1, ']');
-  rc = sqlite3_str_errcode(p->pRows);
-  z = sqlite3_str_finish(p->pRows);
-  if (rc != SQLITE_OK) bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  zAll = bxPrintf(pErr, "[%s", z);
-  sqlite3_free(z);
+  zAll = bxFinish(p->pRows, pErr);
   if (zAll != 0) pStmt = bxJsonRows(bx, zSql, zAll, pErr);
   bxRulesFree(&p->rules);
   return pStmt;
@@ -71,7 +67,7 @@ static void putFinding(LoopReport *p, const Finding *pFinding, BxErr *pErr) {
   double rLeft = pRule->rThreshold - pFinding->rCount;
   char *zSeqs = bSeen ? bxRuleSeqs(pFinding, &p->track, pErr) : 0;
   char *zSay = bSeen ? bxRuleSay(pFinding, &p->track, p->zAgent, pErr) : 0;
-  if (sqlite3_str_length(p->pRows) > 0) sqlite3_str_appendall(p->pRows, ",");
+  if (sqlite3_str_length(p->pRows) > 1) sqlite3_str_appendall(p->pRows, ",");
   putJsonText(p->pRows, "[", p->zAgent);
   putJsonText(p->pRows, ",", bxRuleName(pFinding->eRule));
   putJsonText(p->pRows, ",", pRule->bStop ? "stop" : "alert");

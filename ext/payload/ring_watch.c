@@ -344,8 +344,7 @@ i64 bxRuleThing(const Finding *p, const Track *pTrack) {
 char *bxRuleSeqs(const Finding *p, const Track *pTrack, BxErr *pErr) {
   sqlite3_str *pStr = sqlite3_str_new(0);
   i64 iLast = -1;
-  int i, rc;
-  char *z;
+  int i;
   sqlite3_str_appendchar(pStr, 1, '[');
   for (i = p->n - 1; i >= 0; i--) {
     i64 iSeq = TRACK_STEP(pTrack, p->aStep[i])->iSeq;
@@ -354,10 +353,7 @@ char *bxRuleSeqs(const Finding *p, const Track *pTrack, BxErr *pErr) {
     iLast = iSeq;
   }
   sqlite3_str_appendchar(pStr, 1, ']');
-  rc = sqlite3_str_errcode(pStr);
-  z = sqlite3_str_finish(pStr);
-  if (rc != SQLITE_OK) bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  return z;
+  return bxFinish(pStr, pErr);
 }
 
 i64 bxRuleTokens(const Finding *p, const Track *pTrack) {

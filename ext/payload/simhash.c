@@ -285,25 +285,6 @@ static char *replaceAll(
   return z == 0 ? bxNew(1, pErr) : z;
 }
 
-static void appendChar(sqlite3_str *pOut, int c) {
-  if (c < 0x80) {
-    sqlite3_str_appendchar(pOut, 1, (char)c);
-    return;
-  }
-  if (c >= 0x10000) {
-    sqlite3_str_appendchar(pOut, 1, (char)(0xf0 | c >> 18));
-    sqlite3_str_appendchar(pOut, 1, (char)(0x80 | (c >> 12 & 0x3f)));
-  } else if (c >= 0x800) {
-    sqlite3_str_appendchar(pOut, 1, (char)(0xe0 | c >> 12));
-  }
-  if (c >= 0x800) {
-    sqlite3_str_appendchar(pOut, 1, (char)(0x80 | (c >> 6 & 0x3f)));
-  } else {
-    sqlite3_str_appendchar(pOut, 1, (char)(0xc0 | c >> 6));
-  }
-  sqlite3_str_appendchar(pOut, 1, (char)(0x80 | (c & 0x3f)));
-}
-
 /* Lower case, white space collapsed. */
 static char *plainWords(const char *z, i64 *pn, BxErr *pErr) {
   Words words = {
@@ -311,7 +292,7 @@ static char *plainWords(const char *z, i64 *pn, BxErr *pErr) {
   sqlite3_str *pOut = sqlite3_str_new(0);
   int c, rc;
   char *zOut;
-  while ((c = nextWordChar(&words)) >= 0) appendChar(pOut, c);
+  while ((c = nextWordChar(&words)) >= 0) bxAppendUtf8(pOut, c);
   rc = sqlite3_str_errcode(pOut);
   *pn = sqlite3_str_length(pOut);
   zOut = sqlite3_str_finish(pOut);

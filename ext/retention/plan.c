@@ -35,10 +35,7 @@ sqlite3_stmt *bxRetentionPlan(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
     if (rules.a[i].zProblem == 0) appendRule(pSql, &rules.a[i], iNow);
   }
   bxRetentionFree(&rules);
-  if (sqlite3_str_errcode(pSql) != SQLITE_OK) {
-    bxFail(pErr, sqlite3_str_errcode(pSql), "out of memory");
-  }
-  zPlan = sqlite3_str_finish(pSql);
+  zPlan = bxFinish(pSql, pErr);
   zSql = bxPrintf(pErr,
       "SELECT domain, tbl, k, bytes, rule, at, due, age, reason, blocked"
       " FROM (%s) ORDER BY due, rule, k COLLATE BINARY",

@@ -59,10 +59,7 @@ static sqlite3_stmt *prepareChoice(SweepRun *pRun, BxErr *pErr) {
   for (i = 0; i < pRun->rules.n; i++) {
     if (!pRun->aShare[i].bStuck) appendArm(pSql, pRun, i);
   }
-  if (sqlite3_str_errcode(pSql) != SQLITE_OK) {
-    bxFail(pErr, sqlite3_str_errcode(pSql), "out of memory");
-  }
-  zArms = sqlite3_str_finish(pSql);
+  zArms = bxFinish(pSql, pErr);
   if (zArms == 0) return 0;
   zSql = bxPrintf(pErr,
       "SELECT i, at, k FROM (%s) ORDER BY due, rule, k COLLATE BINARY"
