@@ -57,8 +57,6 @@
 -- Deleting a session removes its items with one receipt. The row triggers of
 -- cache_items do nothing if the session no longer exists.
 
--- Views come before tables: PRAGMA integrity_check reads the newest object
--- first, and that object must be a table.
 CREATE VIEW IF NOT EXISTS main.cache_quota AS
 SELECT s.session_id AS session_id,
        s.total_size AS used,

@@ -25,8 +25,6 @@
 -- connection. A receipt is written by the statement that removes the rows. It
 -- stays until there are 10,000 newer receipts.
 
--- Views come before tables: PRAGMA integrity_check reads the newest object
--- first, and that object must be a table.
 CREATE VIEW IF NOT EXISTS main.blackbox_limits AS
 SELECT d.name AS name,
        CASE d.kind

@@ -234,13 +234,14 @@ static void replayAll(LoopReport *p, sqlite3_stmt *pStmt, BxErr *pErr) {
 
 sqlite3_stmt *bxPayloadReplay(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   static const char zKill[] =
-      "SELECT agent_id, event_id, request_body, response_body, created_ms "
-      "FROM main.payload_rows WHERE kill_switch_event_id = ?1 "
-      "ORDER BY agent_id, created_ms, rowid";
+      "SELECT agent_id, r.event_id, request_body, response_body, created_ms "
+      "FROM main.payload_rows AS r JOIN main.payload_times AS t ON t.id = r.id "
+      "WHERE kill_switch_event_id = ?1 ORDER BY agent_id, created_ms, rid";
   static const char zAgent[] =
-      "SELECT agent_id, event_id, request_body, response_body, created_ms "
-      "FROM main.payload_rows WHERE agent_id = ?1 "
-      "AND created_ms BETWEEN ?2 AND ?3 ORDER BY created_ms, rowid";
+      "SELECT agent_id, r.event_id, request_body, response_body, created_ms "
+      "FROM main.payload_rows AS r JOIN main.payload_times AS t ON t.id = r.id "
+      "WHERE agent_id = ?1 AND created_ms BETWEEN ?2 AND ?3 "
+      "ORDER BY created_ms, rid";
   static const char zSql[] =
       "SELECT value ->> 0, value ->> 11, value ->> 12, value ->> 1, "
       "value ->> 2, value ->> 4, value ->> 5, value ->> 7, value ->> 8, "

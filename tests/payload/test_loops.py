@@ -5,7 +5,7 @@ import sqlite3
 import pytest
 
 import sessions
-from conftest import DATA, connect, needs_data, one, rows, shell
+from conftest import DATA, by_hand, connect, needs_data, one, rows, shell
 from payload_helpers import setting
 
 VERDICTS = ("SELECT rule, level, count, threshold, tool, seqs, tokens, action "
@@ -535,12 +535,12 @@ def test_a_dump_keeps_rules_and_verdicts(db, path, tmp_path):
     assert len(found(again)) == 2
 
 
-def test_an_agent_that_goes_takes_its_steps_along(db):
+def test_an_agent_that_goes_takes_its_steps_along(db, path):
     watch(db)
     db.execute("INSERT INTO ring(ring, value) VALUES('idle_days', 1)")
     push(db, sessions.chat(SAME))
     db.execute("DELETE FROM ring")
-    db.execute("UPDATE ring_turns SET last = last - 90000000")
+    by_hand(path, "UPDATE ring_turns SET last = last - 90000000")
     push(db, sessions.chat(SAME), "b")
     assert rows(db, "SELECT DISTINCT agent_id FROM ring_agents") == [("b",)]
     assert one(db, "SELECT count(DISTINCT id >> 16) FROM ring_steps") == 1
