@@ -23,6 +23,7 @@
 #include "clock.h"      /* the time for which rules are applied */
 #include "json.h"       /* JSON: checked, written, cut */
 #include "hash.h"       /* texts recognised again */
+#include "ways.h"       /* JSON: the keys that are looked for */
 #include "tree.h"       /* JSON: looked at in many places */
 #include "command.h"    /* functions, and blackbox_call */
 #include "savepoint.h"  /* all or nothing */

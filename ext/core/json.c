@@ -169,8 +169,7 @@ static const char *skipBetween(Look *p, const char *z) {
   }
 }
 
-/* One value, with everything in it. */
-static const char *skipValue(const char *z) {
+const char *bxSkipValue(const char *z) {
   Look look;
   look.nDepth = 0;
   do {
@@ -189,7 +188,7 @@ static const char *skipValue(const char *z) {
 int bxSurelyJson(const char *z, i64 n) {
   const char *zEnd = z + n;
   assert(n >= 0 && *zEnd == 0);
-  z = skipValue(bxSkipSpace(z));
+  z = bxSkipValue(bxSkipSpace(z));
   assert(z == 0 || z <= zEnd);
   return z != 0 && bxSkipSpace(z) == zEnd;
 }
@@ -310,7 +309,7 @@ static const char *cutMember(Cut *p, const char *z, const BxCut *aCut,
   const BxCut *pCut;
   if (zValue == 0) return 0;
   pCut = findCut(p, aCut, z, bxSkipString(z), pmSeen);
-  if (pCut->eHow == BX_CUT_ALL) return skipValue(zValue);
+  if (pCut->eHow == BX_CUT_ALL) return bxSkipValue(zValue);
   if ((*pnKept)++ > 0) sqlite3_str_appendchar(p->pOut, 1, ',');
   cutAppend(p, z, zValue);
   return cutValue(p, zValue, pCut);
@@ -398,7 +397,7 @@ static const char *cutValue(Cut *p, const char *z, const BxCut *pCut) {
     return cutArray(p, z, pCut->aInside);
   }
   if (eHow == BX_CUT_TEXT && *z == '"') return cutText(p, z);
-  zEnd = skipValue(z);
+  zEnd = bxSkipValue(z);
   if (zEnd != 0) cutAppend(p, z, zEnd);
   return zEnd;
 }

@@ -34,6 +34,8 @@ int bxSurelyJson(const char *z, i64 n);
 const char *bxSkipSpace(const char *z);
 const char *bxSkipString(const char *z);
 const char *bxSkipScalar(const char *z); /* a string, number or word */
+/* A value with everything in it, nested at most 960 levels deep. */
+const char *bxSkipValue(const char *z);
 /* Appends a text as a JSON string. */
 void bxAppendJson(sqlite3_str *pOut, const char *z, int n);
 /* Writes a text as a JSON string, without a NUL after it. Returns its end. */

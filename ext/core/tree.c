@@ -17,21 +17,28 @@ SQLITE_EXTENSION_INIT3
 typedef struct TreeReader {
   BxTree *pTree;
   BxErr *pErr;
+  const BxWays *pWays; /* NULL to keep everything */
+  int iWay;            /* the way of the next value */
+  int bLast;           /* treeKey() found no more members that are kept */
   int nDepth;
   int aOpen[TREE_DEPTH]; /* the nodes whose ends are not yet read */
+  int aWay[TREE_DEPTH];  /* their ways */
 } TreeReader;
 
 static int addNode(TreeReader *p, const char *z) {
   BxTree *pTree = p->pTree;
-  BxNode *a;
-  if (pTree->n >= BX_TREE_MAX) return -1;
-  a = bxGrow(pTree->a, pTree->n, &pTree->nAlloc, sizeof(*a), p->pErr);
-  if (a == 0) return -1;
-  pTree->a = a;
+  BxNode *a = pTree->a;
+  if (pTree->n == pTree->nAlloc) {
+    if (pTree->n >= BX_TREE_MAX) return -1;
+    a = bxGrow(pTree->a, pTree->n, &pTree->nAlloc, sizeof(*a), p->pErr);
+    if (a == 0) return -1;
+    pTree->a = a;
+  }
   a += pTree->n;
   a->iAt = (int)(z - pTree->z);
   a->nByte = 0;
   a->iNext = 0;
+  a->iName = 0;
   return (int)pTree->n++;
 }
 
@@ -41,27 +48,79 @@ static void closeNode(TreeReader *p, int iNode, const char *zEnd) {
   pNode->iNext = (int)p->pTree->n;
 }
 
-static const char *readString(TreeReader *p, const char *z) {
+/* A node for a value without what is in it. */
+static const char *readFlat(TreeReader *p, const char *z) {
+  int iNode = addNode(p, z);
+  z = iNode < 0 ? 0 : bxSkipValue(z);
+  if (z != 0) closeNode(p, iNode, z);
+  return z;
+}
+
+static const char *readScalar(TreeReader *p, const char *z) {
   int iNode = addNode(p, z);
   z = iNode < 0 ? 0 : bxSkipScalar(z);
   if (z != 0) closeNode(p, iNode, z);
   return z;
 }
 
-/* A key and its colon. */
+/* The number of a key whose text is from z to zEnd. */
+static int keyNumber(const BxWays *p, const char *z, const char *zEnd) {
+  int n = (int)(zEnd - z) - 2, i;
+  char zKey[200];
+  if (memchr(z, '\\', (size_t)(zEnd - z)) == 0) return bxWaysFind(p, z + 1, n);
+  if (n > (int)sizeof(zKey)) return 0;
+  i = (int)(bxTreeDecode(zKey, z + 1, n) - zKey);
+  return bxWaysFind(p, zKey, i);
+}
+
+/* Adds the node of a key, if its value is kept. 0 if it is not, -1 on error. */
+static int keepKey(TreeReader *p, const char *z, const char *zEnd) {
+  int iNode, iName = 0;
+  if (p->pWays != 0) {
+    iName = keyNumber(p->pWays, z, zEnd);
+    p->iWay = bxWaysGo(p->pWays, p->aWay[p->nDepth - 1], iName);
+    if (p->iWay < 0) return 0;
+  }
+  iNode = addNode(p, z);
+  if (iNode < 0) return -1;
+  closeNode(p, iNode, zEnd);
+  p->pTree->a[iNode].iName = iName;
+  return 1;
+}
+
+/* A key and its colon, after the members that are not kept. If none is, p->bLast
+** is set, and z is where the object should end. */
 static const char *treeKey(TreeReader *p, const char *z) {
-  z = bxSkipSpace(z);
-  if (*z != '"') return 0;
-  z = readString(p, z);
-  if (z != 0) z = bxSkipSpace(z);
-  return z != 0 && *z == ':' ? bxSkipSpace(z + 1) : 0;
+  int bKept;
+  p->bLast = 0;
+  do {
+    const char *zKey = bxSkipSpace(z);
+    z = bxSkipString(zKey);
+    bKept = z != 0 ? keepKey(p, zKey, z) : -1;
+    if (bKept < 0) return 0;
+    z = bxSkipSpace(z);
+    if (*z != ':') return 0;
+    z = bxSkipSpace(z + 1);
+    if (bKept) return z;
+    z = bxSkipValue(z);
+    if (z != 0) z = bxSkipSpace(z);
+  } while (z != 0 && *z++ == ',');
+  p->bLast = 1;
+  return z != 0 ? z - 1 : 0;
 }
 
 static int isOpenObject(const TreeReader *p) {
   return BX_TREE_KIND(p->pTree, p->aOpen[p->nDepth - 1]) == '{';
 }
 
-/* The beginning of an object or array: up to its first value. *pbDone: it has
+static int openNode(TreeReader *p, int iNode, int iWay) {
+  if (iNode < 0 || p->nDepth == TREE_DEPTH) return 0;
+  p->aOpen[p->nDepth] = iNode;
+  p->aWay[p->nDepth++] = iWay;
+  return 1;
+}
+
+/* The beginning of an object or array: up to its first value. *pbDone: there is
 ** none. */
 static const char *readOpening(TreeReader *p, const char *z, int *pbDone) {
   int iNode = addNode(p, z), bObject = *z == '{';
@@ -73,17 +132,26 @@ static const char *readOpening(TreeReader *p, const char *z, int *pbDone) {
     closeNode(p, iNode, z + 1);
     return z + 1;
   }
-  if (p->nDepth == TREE_DEPTH) return 0;
-  p->aOpen[p->nDepth++] = iNode;
-  return bObject ? treeKey(p, z) : z;
+  if (!openNode(p, iNode, p->iWay)) return 0;
+  if (!bObject) return z;
+  z = treeKey(p, z);
+  *pbDone = p->bLast;
+  return z;
 }
 
 /* From the end of a value to the next one, or to where nOpen values are open. */
 static const char *readBetween(TreeReader *p, const char *z, int nOpen) {
-  while (p->nDepth > nOpen) {
+  while (z != 0 && p->nDepth > nOpen) {
     int bObject = isOpenObject(p);
     z = bxSkipSpace(z);
-    if (*z == ',') return bObject ? treeKey(p, z + 1) : bxSkipSpace(z + 1);
+    if (*z == ',' && bObject) {
+      z = treeKey(p, z + 1);
+      if (!p->bLast || z == 0) return z;
+    }
+    if (*z == ',' && !bObject) {
+      p->iWay = p->aWay[p->nDepth - 1];
+      return bxSkipSpace(z + 1);
+    }
     if (*z != (bObject ? '}' : ']')) return 0;
     closeNode(p, p->aOpen[--p->nDepth], ++z);
   }
@@ -91,56 +159,68 @@ static const char *readBetween(TreeReader *p, const char *z, int nOpen) {
 }
 
 /* One value, after what the tree has. */
-static const char *readTree(TreeReader *p, const char *z) {
+static const char *readTree(TreeReader *p, const char *z, int iWay) {
   int bDone = 1;
   int nOpen = p->nDepth;
+  p->iWay = iWay;
   do {
     if (*z == '{' || *z == '[') {
       z = readOpening(p, z, &bDone);
       if (!bDone) continue;
     } else {
-      z = readString(p, z);
+      z = readScalar(p, z);
     }
     if (z != 0) z = readBetween(p, z, nOpen);
   } while (z != 0 && p->nDepth > nOpen);
   return p->pErr->rc == SQLITE_OK ? z : 0;
 }
 
-const char *bxTreeRead(BxTree *p, const char *z, BxErr *pErr) {
-  TreeReader reader;
-  if (pErr->rc != SQLITE_OK) return 0;
-  reader.pTree = p;
-  reader.pErr = pErr;
-  reader.nDepth = 0;
-  p->z = z = bxSkipSpace(z);
-  p->n = 0;
-  return readTree(&reader, z);
+static void beginTree(TreeReader *p, BxTree *pTree, const char *z,
+    const BxWays *pWays, BxErr *pErr) {
+  p->pTree = pTree;
+  p->pErr = pErr;
+  p->pWays = pWays;
+  p->bLast = 0;
+  p->nDepth = 0;
+  pTree->z = z;
+  pTree->n = 0;
 }
 
-const char *bxTreeResume(
-    BxTree *p, const char *z, int iKey, int iAt, BxErr *pErr) {
+const char *bxTreeRead(
+    BxTree *p, const char *z, const BxWays *pWays, int iRoot, BxErr *pErr) {
   TreeReader reader;
-  const char *zList = bxSkipString(z + iKey);
-  if (zList != 0) zList = bxSkipSpace(zList);
-  if (pErr->rc != SQLITE_OK || *z != '{' || zList == 0 || *zList != ':') {
-    return 0;
-  }
-  reader.pTree = p;
-  reader.pErr = pErr;
-  reader.nDepth = 0;
-  p->z = z;
-  p->n = 0;
-  zList = bxSkipSpace(zList + 1);
-  reader.aOpen[reader.nDepth++] = addNode(&reader, z);
-  if (readString(&reader, z + iKey) == 0) return 0;
-  reader.aOpen[reader.nDepth++] = addNode(&reader, zList);
   if (pErr->rc != SQLITE_OK) return 0;
-  z = bxSkipSpace(z + iAt);
-  while (z != 0 && *z == ',') {
-    z = readTree(&reader, bxSkipSpace(z + 1));
+  z = bxSkipSpace(z);
+  beginTree(&reader, p, z, pWays, pErr);
+  return readTree(&reader, z, iRoot);
+}
+
+/* Opens the whole value, and the array in it. Returns whether it could. */
+static int reopen(TreeReader *p, const char *z, int iKey, int iRoot) {
+  const char *zKey = z + iKey, *zList = bxSkipString(zKey);
+  if (*z != '{' || zList == 0) return 0;
+  zList = bxSkipSpace(zList);
+  if (*zList != ':' || !openNode(p, addNode(p, z), iRoot)) return 0;
+  zList = bxSkipSpace(zList + 1);
+  return keepKey(p, zKey, bxSkipString(zKey)) > 0 &&
+         openNode(p, addNode(p, zList), p->iWay);
+}
+
+const char *bxTreeResume(BxTree *p, const char *z, const BxTreeRest *pRest,
+    const BxWays *pWays, int iRoot, BxErr *pErr) {
+  TreeReader reader;
+  int i;
+  if (pErr->rc != SQLITE_OK) return 0;
+  beginTree(&reader, p, z, pWays, pErr);
+  if (!reopen(&reader, z, pRest->iKey, iRoot)) return 0;
+  z = bxSkipSpace(z + pRest->iAt);
+  for (i = 0; z != 0 && *z == ','; i++) {
+    z = bxSkipSpace(z + 1);
+    z = i < pRest->nOld ? readFlat(&reader, z)
+                        : readTree(&reader, z, reader.aWay[1]);
     if (z != 0) z = bxSkipSpace(z);
   }
-  if (z == 0 || *z != ']') return 0;
+  if (z == 0 || *z != ']' || pErr->rc != SQLITE_OK) return 0;
   closeNode(&reader, reader.aOpen[1], z + 1);
   closeNode(&reader, reader.aOpen[0], z + 1);
   return z + 1;
@@ -185,13 +265,31 @@ static int readEscape(const char **pz) {
   return 0x10000 + ((c - 0xd800) << 10) + (iLow - 0xdc00);
 }
 
-void bxAppendUtf8(sqlite3_str *pOut, int c) {
-  char z[4];
+/* Writes a character, at most 4 bytes. Returns its end. */
+static char *putUtf8(char *z, int c) {
   int n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4, i;
   static const unsigned char aFirst[] = {0, 0, 0xc0, 0xe0, 0xf0};
   for (i = n - 1; i > 0; i--, c >>= 6) z[i] = (char)(0x80 | (c & 0x3f));
   z[0] = (char)(aFirst[n] | c);
-  sqlite3_str_append(pOut, z, n);
+  return z + n;
+}
+
+void bxAppendUtf8(sqlite3_str *pOut, int c) {
+  char z[4];
+  sqlite3_str_append(pOut, z, (int)(putUtf8(z, c) - z));
+}
+
+char *bxTreeDecode(char *zOut, const char *z, int n) {
+  const char *zEnd = z + n;
+  while (z < zEnd) {
+    if (*z != '\\') {
+      *zOut++ = *z++;
+    } else {
+      int c = readEscape(&z);
+      zOut = putUtf8(zOut, isHalf(c) ? 0xfffd : c);
+    }
+  }
+  return zOut;
 }
 
 /* Appends a character in the form that a JSON string needs. */
@@ -258,6 +356,15 @@ int bxTreeMember(const BxTree *p, int iNode, const char *zKey, int n) {
   if (BX_TREE_KIND(p, iNode) != '{') return -1;
   for (i = iNode + 1; i < iEnd; i = p->a[i + 1].iNext) {
     if (p->a[i].nByte - 2 >= n && bxTreeIs(p, i, zKey, n)) return i + 1;
+  }
+  return -1;
+}
+
+int bxTreeNamed(const BxTree *p, int iNode, int iName) {
+  int i, iEnd = p->a[iNode].iNext;
+  if (BX_TREE_KIND(p, iNode) != '{') return -1;
+  for (i = iNode + 1; i < iEnd; i = p->a[i + 1].iNext) {
+    if (p->a[i].iName == iName) return i + 1;
   }
   return -1;
 }

@@ -14,7 +14,7 @@ SQLITE_EXTENSION_INIT3
 static void readExchange(Bx *bx, sqlite3_value *pRequest,
     sqlite3_value *pResponse, Exchange *pOut, BxErr *pErr) {
   Formats formats;
-  bxFormatsRead(&formats, bxHome(bx, "payload", pErr), pErr);
+  bxFormatsRead(&formats, bxHome(bx, "payload", pErr), FORMATS_ALL, pErr);
   bxExchangeRead(pOut, &formats, pRequest, pResponse, pErr);
   bxFormatsFree(&formats);
 }
@@ -40,6 +40,13 @@ void bxPayloadTools(BxCall *p) {
   bxExchangeFree(&exchange);
 }
 
+static void bindModel(sqlite3_stmt *pStmt, Text model, BxErr *pErr) {
+  int rc;
+  if (model.z == 0 || pErr->rc != SQLITE_OK) return;
+  rc = sqlite3_bind_text(pStmt, 1, model.z, (int)model.n, SQLITE_TRANSIENT);
+  bxFailDb(pErr, sqlite3_db_handle(pStmt), rc);
+}
+
 static void bindTokens(sqlite3_stmt *pStmt, int i, i64 n, BxErr *pErr) {
   if (n < 0 || pErr->rc != SQLITE_OK) return;
   if (sqlite3_bind_int64(pStmt, i, n) != SQLITE_OK) {
@@ -58,7 +65,7 @@ sqlite3_stmt *bxPayloadUsage(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   const Usage *p = &exchange.usage;
   readExchange(bx, apArg[0], apArg[1], &exchange, pErr);
   pStmt = bxPlain(bx->db, zSql, pErr);
-  bxBind(pStmt, pErr, "c", exchange.model.z);
+  bindModel(pStmt, exchange.model, pErr);
   bindTokens(pStmt, 2, p->nInput, pErr);
   bindTokens(pStmt, 3, p->nCacheWrite, pErr);
   bindTokens(pStmt, 4, p->nCacheRead, pErr);

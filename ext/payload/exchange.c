@@ -1,9 +1,9 @@
 /*
 ** exchange.c: reads a request and its response.
 **
-** Every row of the formats is tried on a body: the places that a body has tell
-** what it is. Hits are put into the order of the text, and then become calls,
-** results and texts. A response that is not one JSON object is a stream: JSON on
+** The places of all formats are looked for in a body, in one walk: those that it
+** has tell what it is. Hits are put into the order of the text, and then become
+** calls, results and texts. A response that is not one JSON object is a stream: JSON on
 ** lines (after "data:" or alone), or an array. The events of one call are joined.
 **
 ** Invariant: memory is the only error. Anything that is not an exchange, is
@@ -22,14 +22,6 @@ typedef struct Hit {
   int iItem; /* node of the message that it is in */
 } Hit;
 
-/* The first step of places: many formats have the same. */
-typedef struct FirstStep {
-  const char *z;
-  int n;
-  int iNode; /* where it leads; -1 for nowhere */
-} FirstStep;
-#define FIRST_STEPS 32
-
 typedef struct Reader {
   Exchange *pOut;
   const Formats *pFormats;
@@ -43,18 +35,31 @@ typedef struct Reader {
   int iList;           /* the array of messages, -1 for none */
   int iElement, iItem; /* its element that was reached, and the number of it */
   int nSeen; /* messages of users before this one were counted before */
-  FirstStep aFirst[FIRST_STEPS];
-  int nFirst;
+  int nOld;  /* first elements of the list that are not looked at */
 } Reader;
 
 /*--------------------------------------------------------------- texts ----*/
 
+static void freeText(Text *pText) {
+  sqlite3_free(pText->zOwn);
+  memset(pText, 0, sizeof(*pText));
+}
+
+static void setText(Text *pText, Text value) {
+  sqlite3_free(pText->zOwn);
+  *pText = value;
+}
+
+static Text ownText(char *z, i64 n) {
+  Text text = {z, n, z, 0};
+  return text;
+}
+
 /* Takes a text that was put together. */
 static Text takeText(sqlite3_str *pStr, BxErr *pErr) {
-  Text text = {0, 0, 0};
-  int rc = sqlite3_str_errcode(pStr);
-  text.n = sqlite3_str_length(pStr);
-  text.z = sqlite3_str_finish(pStr);
+  char *z;
+  int rc = sqlite3_str_errcode(pStr), n = sqlite3_str_length(pStr);
+  z = sqlite3_str_finish(pStr);
   if (rc == SQLITE_NOMEM) {
     bxFail(pErr, rc, "out of memory");
   } else if (rc != SQLITE_OK) {
@@ -62,42 +67,58 @@ static Text takeText(sqlite3_str *pStr, BxErr *pErr) {
         "ValidationError: a text of an exchange is longer than this SQLite "
         "allows; shorten the body");
   }
-  if (text.z == 0) text.z = bxNew(1, pErr);
-  return text;
-}
-
-static void setText(Text *pText, Text value) {
-  sqlite3_free(pText->z);
-  *pText = value;
+  if (z == 0) z = bxNew(1, pErr);
+  return ownText(z, z != 0 ? n : 0);
 }
 
 /* Appends a text to another one. */
 static void appendText(Text *pText, Text more, BxErr *pErr) {
   char *z;
   if (more.z == 0 || pErr->rc != SQLITE_OK) return;
-  if (pText->z == 0 || pText->n + more.n >= pText->nAlloc) {
+  if (pText->zOwn == 0 || pText->n + more.n >= pText->nAlloc) {
     i64 nAlloc = 2 * (pText->n + more.n) + 16;
-    z = sqlite3_realloc64(pText->z, (sqlite3_uint64)nAlloc);
+    z = sqlite3_realloc64(pText->zOwn, (sqlite3_uint64)nAlloc);
     if (z == 0) {
       bxFail(pErr, SQLITE_NOMEM, "out of memory");
       return;
     }
-    pText->z = z;
+    if (pText->zOwn == 0 && pText->n > 0) {
+      memcpy(z, pText->z, (size_t)pText->n);
+    }
+    pText->z = pText->zOwn = z;
     pText->nAlloc = nAlloc;
   }
-  memcpy(pText->z + pText->n, more.z, (size_t)more.n);
+  memcpy(pText->zOwn + pText->n, more.z, (size_t)more.n);
   pText->n += more.n;
-  pText->z[pText->n] = 0;
+  pText->zOwn[pText->n] = 0;
+}
+
+/* What a string represents whose content is n bytes at z: a part of the body, if
+** it has no escapes. An escape is longer than what it represents, so that there
+** is room for a terminator. */
+static Text stringText(const char *z, i64 n, BxErr *pErr) {
+  Text text = {z, n, 0, 0};
+  char *zOut, *zEnd;
+  if (memchr(z, '\\', (size_t)n) == 0) return text;
+  zOut = sqlite3_malloc64((sqlite3_uint64)n);
+  if (zOut == 0) {
+    bxFail(pErr, SQLITE_NOMEM, "out of memory");
+    return (Text){0, 0, 0, 0};
+  }
+  zEnd = bxTreeDecode(zOut, z, (int)n);
+  *zEnd = 0;
+  return ownText(zOut, zEnd - zOut);
 }
 
 /* The value as text: a string is what it represents. */
 static Text valueText(const BxTree *p, int iNode, BxErr *pErr) {
-  sqlite3_str *pStr = sqlite3_str_new(0);
+  const BxNode *pNode = &p->a[iNode];
+  sqlite3_str *pStr;
   if (BX_TREE_KIND(p, iNode) == '"') {
-    bxTreeText(p, iNode, pStr);
-  } else {
-    bxTreeCanon(p, iNode, pStr, pErr);
+    return stringText(p->z + pNode->iAt + 1, pNode->nByte - 2, pErr);
   }
+  pStr = sqlite3_str_new(0);
+  bxTreeCanon(p, iNode, pStr, pErr);
   return takeText(pStr, pErr);
 }
 
@@ -107,47 +128,61 @@ static int textNode(const BxTree *p, int iNode) {
   return iNode >= 0 && BX_TREE_KIND(p, iNode) == '"' ? iNode : -1;
 }
 
-/* The texts of a message: its text, or those of its parts, on lines of their
-** own. *pnOther counts the parts without. */
-static Text messageText(const BxTree *p, int iNode, int *pnOther, BxErr *pErr) {
-  int i = iNode, iEnd = iNode + 1, nText = 0;
-  sqlite3_str *pStr = sqlite3_str_new(0);
-  Text text;
+/* The texts of a message: its text, or those of its parts. Counts them, and the
+** parts without; *piFirst is the first one, or -1. */
+static int countTexts(
+    const BxTree *p, int iNode, int *piFirst, int *pnOther) {
+  int bArray = BX_TREE_KIND(p, iNode) == '[', n = 0;
+  int i = bArray ? iNode + 1 : iNode;
+  int iEnd = bArray ? p->a[iNode].iNext : iNode + 1;
+  *piFirst = -1;
   *pnOther = 0;
-  if (BX_TREE_KIND(p, iNode) == '[') {
-    i++;
-    iEnd = p->a[iNode].iNext;
-  }
   for (; i < iEnd; i = p->a[i].iNext) {
     int iText = textNode(p, i);
     if (iText < 0) {
       ++*pnOther;
-      continue;
+    } else if (n++ == 0) {
+      *piFirst = iText;
     }
-    if (nText++ > 0) sqlite3_str_appendchar(pStr, 1, '\n');
+  }
+  return n;
+}
+
+/* The same on lines of their own. */
+static Text messageText(const BxTree *p, int iNode, int *pnOther, BxErr *pErr) {
+  int iFirst, i, iEnd = p->a[iNode].iNext;
+  int n = countTexts(p, iNode, &iFirst, pnOther);
+  sqlite3_str *pStr;
+  if (n == 0) return (Text){0, 0, 0, 0};
+  if (n == 1) return valueText(p, iFirst, pErr);
+  pStr = sqlite3_str_new(0);
+  for (i = iNode + 1; i < iEnd; i = p->a[i].iNext) {
+    int iText = textNode(p, i);
+    if (iText < 0) continue;
+    if (iText != iFirst) sqlite3_str_appendchar(pStr, 1, '\n');
     bxTreeText(p, iText, pStr);
   }
-  text = takeText(pStr, pErr);
-  if (nText == 0) setText(&text, (Text){0, 0, 0});
-  return text;
+  return takeText(pStr, pErr);
 }
 
 /* The result of a call. Parts that have no text stay JSON. */
 static Text resultText(const BxTree *p, int iNode, BxErr *pErr) {
-  int nOther;
-  Text text = messageText(p, iNode, &nOther, pErr);
-  if (text.z != 0 && nOther == 0 && BX_TREE_KIND(p, iNode) != '{') return text;
-  sqlite3_free(text.z);
+  int nOther, iFirst;
+  int n = countTexts(p, iNode, &iFirst, &nOther);
+  if (n > 0 && nOther == 0 && BX_TREE_KIND(p, iNode) != '{') {
+    return messageText(p, iNode, &nOther, pErr);
+  }
   return valueText(p, iNode, pErr);
 }
 
-/* JSON in its canonical form; text that is none as it is. */
+/* JSON in its canonical form; text that is none as it is. A terminator follows
+** the text, or the rest of a body. */
 static Text canonText(Text text, BxErr *pErr) {
   BxTree tree = {0, 0, 0, 0};
   const char *zEnd;
   sqlite3_str *pStr;
   if (text.z == 0) return text;
-  zEnd = bxTreeRead(&tree, text.z, pErr);
+  zEnd = bxTreeRead(&tree, text.z, 0, 0, pErr);
   if (zEnd != 0 && bxSkipSpace(zEnd) == text.z + text.n) {
     pStr = sqlite3_str_new(0);
     bxTreeCanon(&tree, 0, pStr, pErr);
@@ -155,6 +190,15 @@ static Text canonText(Text text, BxErr *pErr) {
   }
   bxTreeFree(&tree);
   return text;
+}
+
+void bxCallArguments(Call *p, BxErr *pErr) {
+  Text *pText = &p->arguments;
+  if (p->bWritten && pText->n > 1 && *pText->z == '"') {
+    *pText = stringText(pText->z + 1, pText->n - 2, pErr);
+  }
+  p->bWritten = 0;
+  *pText = canonText(*pText, pErr);
 }
 
 /*-------------------------------------------------------------- places ----*/
@@ -195,21 +239,6 @@ static int fulfils(const BxTree *p, int iNode, const char *z) {
   return 1;
 }
 
-/* The messages of a request are the array, directly in its body, that has
-** messages, calls or results. */
-static void noteList(Path *p, int iNode) {
-  Reader *pReader = p->pReader;
-  FormatKind eKind = p->pFormat->eKind;
-  const BxNode *a = p->pTree->a;
-  int i = 1;
-  if (pReader->iList >= 0 || pReader->eBody != BODY_REQUEST ||
-      eKind == FORMAT_TOOL || eKind == FORMAT_CHOICE) {
-    return;
-  }
-  while (i + 1 < iNode) i = a[i + 1].iNext;
-  if (i + 1 == iNode) pReader->iList = iNode;
-}
-
 /* The elements in brackets at z. */
 static void followEach(Path *p, int iNode, const char *z) {
   const BxTree *pTree = p->pTree;
@@ -217,7 +246,6 @@ static void followEach(Path *p, int iNode, const char *z) {
   int bArray = BX_TREE_KIND(pTree, iNode) == '[', bOuter = p->iItem < 0;
   int i = bArray ? iNode + 1 : iNode, iEnd = pTree->a[iNode].iNext;
   if (*zRest != 0) zRest++;
-  if (bOuter && bArray && p->pFormat != 0) noteList(p, iNode);
   while (i < iEnd) {
     if (bOuter && bArray) p->iItem = i;
     if (fulfils(pTree, i, z + 1)) follow(p, i, zRest);
@@ -231,7 +259,7 @@ static void followEach(Path *p, int iNode, const char *z) {
 static void follow(Path *p, int iNode, const char *z) {
   int n;
   if (*z == '.') z++;
-  n = (int)strcspn(z, ".[|");
+  n = (int)strcspn(z, ".[|=");
   if (n > 0) iNode = bxTreeMember(p->pTree, iNode, z, n);
   if (iNode < 0) return;
   z += n;
@@ -268,19 +296,77 @@ static int fieldNode(Reader *p, int iNode, const char *zPath) {
   return path.iFound;
 }
 
-static void noteHit(Path *p, int iNode) {
-  Reader *pReader = p->pReader;
+static void addHit(Reader *p, const Format *pFormat, int iNode, int iItem) {
   Hit *a;
-  if (BX_TREE_KIND(p->pTree, iNode) == 'n') return;
-  a = bxGrow(pReader->aHit, pReader->nHit, &pReader->nHitAlloc, sizeof(*a),
-      pReader->pErr);
+  if (BX_TREE_KIND(&p->tree, iNode) == 'n') return;
+  a = bxGrow(p->aHit, p->nHit, &p->nHitAlloc, sizeof(*a), p->pErr);
   if (a == 0) return;
-  pReader->aHit = a;
-  a += pReader->nHit++;
-  a->pFormat = p->pFormat;
+  p->aHit = a;
+  a += p->nHit++;
+  a->pFormat = pFormat;
   a->iNode = iNode;
-  a->iItem = p->iItem >= 0 ? p->iItem : pReader->iRoot;
-  p->iFound = iNode;
+  a->iItem = iItem >= 0 ? iItem : p->iRoot;
+}
+
+static void noteHit(Path *p, int iNode) {
+  addHit(p->pReader, p->pFormat, iNode, p->iItem);
+  if (BX_TREE_KIND(p->pTree, iNode) != 'n') p->iFound = iNode;
+}
+
+/* The messages of a request are the array, directly in its body, that has
+** messages, calls or results. */
+static void noteList(Reader *p, int iNode) {
+  const BxNode *a = p->tree.a;
+  int i = 1;
+  if (p->iList >= 0 || p->eBody != BODY_REQUEST) return;
+  while (i + 1 < iNode) i = a[i + 1].iNext;
+  if (i + 1 == iNode) p->iList = iNode;
+}
+
+static int isElement(const Reader *p, int iNode, const Spot *pSpot) {
+  if (pSpot->iIf == 0) return fulfils(&p->tree, iNode, pSpot->zIf);
+  iNode = bxTreeNamed(&p->tree, iNode, pSpot->iIf);
+  return iNode >= 0 && bxTreeIs(&p->tree, iNode, pSpot->zIs, pSpot->nIs);
+}
+
+static void walk(Reader *p, int iNode, const Spot *pSpot, int iItem);
+
+static void walkElement(Reader *p, int iNode, const Spot *pSpot, int iItem) {
+  const Spot *aSpot = p->pFormats->aSpot;
+  int i;
+  for (i = pSpot->iElement; i != 0; i = aSpot[i].iNext) {
+    if (isElement(p, iNode, &aSpot[i])) walk(p, iNode, &aSpot[i], iItem);
+  }
+}
+
+/* What is no array is an array of one. */
+static void walkElements(Reader *p, int iNode, const Spot *pSpot, int iItem) {
+  const BxNode *a = p->tree.a;
+  int i, bOuter = iItem < 0, nOld = 0;
+  if (BX_TREE_KIND(&p->tree, iNode) != '[') {
+    walkElement(p, iNode, pSpot, iItem);
+    return;
+  }
+  if (bOuter && pSpot->bList) noteList(p, iNode);
+  if (iNode == p->iList) nOld = p->nOld;
+  for (i = iNode + 1; i < a[iNode].iNext; i = a[i].iNext) {
+    if (nOld-- <= 0) walkElement(p, i, pSpot, bOuter ? i : iItem);
+  }
+}
+
+/* Notes each place that begins with the steps to pSpot, which lead to iNode. */
+static void walk(Reader *p, int iNode, const Spot *pSpot, int iItem) {
+  const Formats *pFormats = p->pFormats;
+  const Spot *aSpot = pFormats->aSpot;
+  int i, iMember;
+  for (i = pSpot->iFormat; i >= 0; i = pFormats->a[i].iNext) {
+    addHit(p, &pFormats->a[i], iNode, iItem);
+  }
+  if (pSpot->iElement != 0) walkElements(p, iNode, pSpot, iItem);
+  for (i = pSpot->iMember; i != 0; i = aSpot[i].iNext) {
+    iMember = bxTreeNamed(&p->tree, iNode, aSpot[i].iName);
+    if (iMember >= 0) walk(p, iMember, &aSpot[i], iItem);
+  }
 }
 
 static int compareHits(const void *pLeft, const void *pRight) {
@@ -292,69 +378,61 @@ static int compareHits(const void *pLeft, const void *pRight) {
   return p->pFormat < q->pFormat ? -1 : p->pFormat > q->pFormat;
 }
 
-/* Where the first step of a place leads from the top, or -1. */
-static int firstNode(Reader *p, const Format *pFormat) {
-  FirstStep step = {pFormat->azPath[PATH_PLACE], pFormat->nFirst, -1};
-  int i;
-  for (i = 0; i < p->nFirst; i++) {
-    if (p->aFirst[i].n == step.n &&
-        memcmp(p->aFirst[i].z, step.z, (size_t)step.n) == 0) {
-      return p->aFirst[i].iNode;
-    }
-  }
-  if (*step.z != '[') {
-    step.iNode = bxTreeMember(&p->tree, p->iRoot, step.z, step.n);
-  } else if (fulfils(&p->tree, p->iRoot, step.z + 1)) {
-    step.iNode = p->iRoot;
-  }
-  if (p->nFirst < FIRST_STEPS) p->aFirst[p->nFirst++] = step;
-  return step.iNode;
-}
+#define FEW_HITS 24 /* that are sorted without a call for each comparison */
 
-/* Finds the places of one format. */
-static void findPlaces(Reader *p, const Format *pFormat) {
-  Path path = {&p->tree, -1, noteHit, p, pFormat, -1};
-  const char *z = pFormat->azPath[PATH_PLACE];
-  int iNode;
-  if (pFormat->nFirst == 0 || BX_TREE_KIND(&p->tree, p->iRoot) != '{') {
-    followAny(&path, p->iRoot, z);
+static void sortHits(Reader *p) {
+  Hit *a = p->aHit;
+  i64 i, j;
+  if (p->nHit > FEW_HITS) {
+    qsort(a, (size_t)p->nHit, sizeof(Hit), compareHits);
     return;
   }
-  iNode = firstNode(p, pFormat);
-  if (iNode >= 0) follow(&path, iNode, z + pFormat->nFirst);
+  for (i = 1; i < p->nHit; i++) {
+    Hit hit = a[i];
+    for (j = i; j > 0 && compareHits(&hit, &a[j - 1]) < 0; j--) a[j] = a[j - 1];
+    a[j] = hit;
+  }
 }
 
-/* Finds all places of the formats in the value, in the order of the text. Two
-** formats that have the same place find it once; but numbers of tokens have
+/* Two formats that have the same place find it once; but numbers of tokens have
 ** other names in each. */
-static void findHits(Reader *p, FormatBody eBody, int iRoot) {
+static void dropDoubles(Reader *p) {
+  Hit *a = p->aHit;
   i64 i, n = 0;
+  for (i = 1; i < p->nHit; i++) {
+    if (a[i].iNode != a[n].iNode ||
+        a[i].pFormat->eKind != a[n].pFormat->eKind ||
+        a[i].pFormat->eKind == FORMAT_USAGE) {
+      a[++n] = a[i];
+    }
+  }
+  if (p->nHit > 0) p->nHit = n + 1;
+}
+
+/* Finds all places of the formats in the value, in the order of the text. */
+static void findHits(Reader *p, FormatBody eBody, int iRoot) {
+  const Formats *pFormats = p->pFormats;
+  i64 i;
   p->nHit = 0;
   p->eBody = eBody;
   p->iRoot = iRoot;
   p->iList = -1;
-  p->nFirst = 0;
-  for (i = 0; i < p->pFormats->n; i++) {
-    const Format *pFormat = &p->pFormats->a[i];
-    if (pFormat->eBody == eBody) findPlaces(p, pFormat);
-  }
-  if (p->nHit == 0) return;
-  qsort(p->aHit, (size_t)p->nHit, sizeof(Hit), compareHits);
-  for (i = 1; i < p->nHit; i++) {
-    if (p->aHit[i].iNode != p->aHit[n].iNode ||
-        p->aHit[i].pFormat->eKind != p->aHit[n].pFormat->eKind ||
-        p->aHit[i].pFormat->eKind == FORMAT_USAGE) {
-      p->aHit[++n] = p->aHit[i];
+  walk(p, iRoot, &pFormats->aSpot[eBody], -1);
+  for (i = 0; i < pFormats->n; i++) {
+    Path path = {&p->tree, -1, noteHit, p, &pFormats->a[i], -1};
+    if (pFormats->a[i].bEither && pFormats->a[i].eBody == eBody) {
+      followAny(&path, iRoot, pFormats->a[i].azPath[PATH_PLACE]);
     }
   }
-  p->nHit = n + 1;
+  sortHits(p);
+  dropDoubles(p);
 }
 
 /*------------------------------------------------------ calls, results ----*/
 
 static Text fieldText(Reader *p, int iNode, const char *zPath) {
   int iField = fieldNode(p, iNode, zPath);
-  if (iField < 0) return (Text){0, 0, 0};
+  if (iField < 0) return (Text){0, 0, 0, 0};
   return valueText(&p->tree, iField, p->pErr);
 }
 
@@ -394,10 +472,9 @@ static Call *findPart(Reader *p, Text part, Text id) {
 
 /* Arguments that come in pieces are text; whole ones of an event may be the
 ** empty object that the pieces replace. */
-static void addArguments(Reader *p, Call *pCall, int iNode) {
+static void addPiece(Reader *p, Call *pCall, int iNode) {
   Text text;
   int bPiece;
-  if (iNode < 0) return;
   bPiece = BX_TREE_KIND(&p->tree, iNode) == '"';
   text = valueText(&p->tree, iNode, p->pErr);
   if (!bPiece || (pCall->arguments.z != 0 && pCall->arguments.n == 2 &&
@@ -406,7 +483,21 @@ static void addArguments(Reader *p, Call *pCall, int iNode) {
     return;
   }
   appendText(&pCall->arguments, text, p->pErr);
-  sqlite3_free(text.z);
+  freeText(&text);
+}
+
+/* Other arguments are read when somebody asks for them. */
+static void addArguments(Reader *p, Call *pCall, const Hit *pHit) {
+  int iNode = fieldNode(p, pHit->iNode, pHit->pFormat->azPath[PATH_ARGUMENTS]);
+  if (iNode < 0) return;
+  if (pHit->pFormat->azPath[PATH_PART] != 0) {
+    addPiece(p, pCall, iNode);
+  } else {
+    const BxNode *pNode = &p->tree.a[iNode];
+    setText(&pCall->arguments,
+        (Text){p->tree.z + pNode->iAt, pNode->nByte, 0, 0});
+    pCall->bWritten = 1;
+  }
 }
 
 static void addCall(Reader *p, const Hit *pHit) {
@@ -417,34 +508,29 @@ static void addCall(Reader *p, const Hit *pHit) {
   if (azPath[PATH_PART] != 0) pCall = findPart(p, part, id);
   if (pCall == 0) pCall = newCall(p, 0);
   if (pCall == 0) {
-    sqlite3_free(part.z);
-    sqlite3_free(id.z);
+    freeText(&part);
+    freeText(&id);
     return;
   }
   setText(&pCall->part, part);
   if (pCall->id.z == 0 || pCall->id.n == 0) {
     setText(&pCall->id, id);
   } else {
-    sqlite3_free(id.z);
+    freeText(&id);
   }
   if (pCall->tool.z == 0) {
     pCall->tool = fieldText(p, pHit->iNode, azPath[PATH_TOOL]);
   }
-  addArguments(p, pCall, fieldNode(p, pHit->iNode, azPath[PATH_ARGUMENTS]));
+  addArguments(p, pCall, pHit);
 }
 
 /* A flag, or, in the form path=text, a text that says so. */
 static int isFlagged(Reader *p, int iNode, const char *zPath) {
-  char *zName;
-  int iField, n;
-  if (zPath == 0) return 0;
-  n = (int)strcspn(zPath, "=");
-  zName = bxPrintf(p->pErr, "%.*s", n, zPath);
-  iField = fieldNode(p, iNode, zName);
-  sqlite3_free(zName);
+  const char *zIs = zPath != 0 ? strchr(zPath, '=') : 0;
+  int iField = fieldNode(p, iNode, zPath);
   if (iField < 0) return 0;
-  if (zPath[n] == 0) return BX_TREE_KIND(&p->tree, iField) == 't';
-  return bxTreeIs(&p->tree, iField, zPath + n + 1, (int)strlen(zPath + n + 1));
+  if (zIs == 0) return BX_TREE_KIND(&p->tree, iField) == 't';
+  return bxTreeIs(&p->tree, iField, zIs + 1, (int)strlen(zIs + 1));
 }
 
 #define ERROR_BYTES 400 /* of a result, in which its text is looked at */
@@ -457,7 +543,9 @@ static int saysError(Reader *p, Text result) {
   memcpy(zHead, result.z, n);
   zHead[n] = 0;
   for (i = 0; i < p->pFormats->nError; i++) {
-    if (sqlite3_strglob(p->pFormats->azError[i], zHead) == 0) return 1;
+    const ErrorText *pError = &p->pFormats->aError[i];
+    if (pError->zHas != 0 && strstr(zHead, pError->zHas) == 0) continue;
+    if (sqlite3_strglob(pError->z, zHead) == 0) return 1;
   }
   return 0;
 }
@@ -465,16 +553,12 @@ static int saysError(Reader *p, Text result) {
 /* The tool of a result is that of its call. */
 static void findTool(Reader *p, Call *pResult) {
   i64 i, nLook = 0;
-  char *z;
   for (i = pResult - p->pOut->a - 1; i >= 0 && nLook < CALLS_BACK; i--) {
     const Call *pCall = &p->pOut->a[i];
     if (pCall->bResult) continue;
     nLook++;
     if (pCall->tool.z == 0 || !equalTexts(pCall->id, pResult->id)) continue;
-    z = bxNew((size_t)pCall->tool.n + 1, p->pErr);
-    if (z == 0) return;
-    memcpy(z, pCall->tool.z, (size_t)pCall->tool.n);
-    pResult->tool.z = z;
+    pResult->tool.z = pCall->tool.z;
     pResult->tool.n = pCall->tool.n;
     return;
   }
@@ -501,11 +585,13 @@ static void addResult(Reader *p, const Hit *pHit) {
 /* The message of a user. One that also brings results begins no turn: it is the
 ** program that speaks. */
 static void addUser(Reader *p, const Hit *pHit) {
-  int nOther;
-  Text text = messageText(&p->tree, pHit->iNode, &nOther, p->pErr);
+  int nOther, iFirst;
   const Hit *pNear = pHit;
-  if (text.z == 0) return;
-  setText(&p->pOut->prompt, text);
+  if (countTexts(&p->tree, pHit->iNode, &iFirst, &nOther) == 0) return;
+  if (p->pFormats->mKind >> FORMAT_PROMPT & 1) {
+    setText(&p->pOut->prompt,
+        messageText(&p->tree, pHit->iNode, &nOther, p->pErr));
+  }
   while (pNear > p->aHit && pNear[-1].iItem == pHit->iItem) pNear--;
   for (; pNear < p->aHit + p->nHit && pNear->iItem == pHit->iItem; pNear++) {
     if (pNear->pFormat->eKind == FORMAT_RESULT) return;
@@ -517,8 +603,12 @@ static void addUser(Reader *p, const Hit *pHit) {
 static void addSaid(Reader *p, const Hit *pHit) {
   int nOther;
   Text text = messageText(&p->tree, pHit->iNode, &nOther, p->pErr);
+  if (p->pOut->said.z == 0) {
+    p->pOut->said = text;
+    return;
+  }
   appendText(&p->pOut->said, text, p->pErr);
-  sqlite3_free(text.z);
+  freeText(&text);
 }
 
 /* A number of tokens. One that no event names stays as it was. */
@@ -562,18 +652,16 @@ static void addUsage(Reader *p, const Hit *pHit) {
 static void addTool(Reader *p, const Hit *pHit) {
   const char *zMark = pHit->pFormat->eKind == FORMAT_TOOL ? "fn:" : "tool:";
   Text name = valueText(&p->tree, pHit->iNode, p->pErr);
-  Text mark = {0, 0, 0};
-  mark.z = bxPrintf(p->pErr, "%s%s", p->pOut->tools.n > 0 ? "," : "", zMark);
-  if (mark.z != 0) mark.n = (i64)strlen(mark.z);
+  Text mark = {zMark, (i64)strlen(zMark), 0, 0}, comma = {",", 1, 0, 0};
+  if (p->pOut->tools.n > 0) appendText(&p->pOut->tools, comma, p->pErr);
   appendText(&p->pOut->tools, mark, p->pErr);
   appendText(&p->pOut->tools, name, p->pErr);
-  sqlite3_free(mark.z);
-  sqlite3_free(name.z);
+  freeText(&name);
 }
 
 /*-------------------------------------------------------------- bodies ----*/
 
-static void addHit(Reader *p, const Hit *pHit) {
+static void takeHit(Reader *p, const Hit *pHit) {
   switch (pHit->pFormat->eKind) {
     case FORMAT_CALL: addCall(p, pHit); break;
     case FORMAT_RESULT: addResult(p, pHit); break;
@@ -606,7 +694,7 @@ static void addHits(Reader *p, int iItem) {
   p->iItem = iItem;
   for (i = 0; i < p->nHit && p->pErr->rc == SQLITE_OK; i++) {
     reachItem(p, p->aHit[i].iNode);
-    addHit(p, &p->aHit[i]);
+    takeHit(p, &p->aHit[i]);
   }
 }
 
@@ -616,6 +704,7 @@ static void fallBack(Reader *p) {
   FormatKind eKind = FORMAT_MESSAGE;
   i64 i;
   int nOther;
+  if (!(p->pFormats->mKind >> FORMAT_PROMPT & 1)) return;
   while (p->pOut->prompt.z == 0 && eKind <= FORMAT_PROMPT) {
     for (i = p->nHit - 1; i >= 0 && p->pOut->prompt.z == 0; i--) {
       if (p->aHit[i].pFormat->eKind != eKind) continue;
@@ -630,20 +719,32 @@ static void fallBack(Reader *p) {
 }
 
 /* Whether the n bytes are one value with nothing after it. */
-static int readWhole(Reader *p, const char *z, i64 n) {
-  const char *zEnd = bxTreeRead(&p->tree, z, p->pErr);
+static int readWhole(Reader *p, const char *z, i64 n, FormatBody eBody) {
+  const Formats *pFormats = p->pFormats;
+  const char *zEnd = bxTreeRead(
+      &p->tree, z, &pFormats->ways, pFormats->aiRoot[eBody], p->pErr);
   return zEnd != 0 && bxSkipSpace(zEnd) == z + n;
 }
 
 /* The tree of what follows the head, if the request begins with it. */
 static int readOn(
     Reader *p, const char *z, i64 n, const Head *pHead, BxHash *pHash) {
+  const Formats *pFormats = p->pFormats;
+  BxTreeRest rest;
   if (pHead->nByte <= 0 || pHead->iKey <= 0 || pHead->iKey >= pHead->nByte ||
       pHead->nByte > n || *z != '{' ||
       (i64)bxHashUpTo(pHash, z, pHead->nByte) != pHead->hash) {
     return 0;
   }
-  return bxTreeResume(&p->tree, z, pHead->iKey, pHead->nByte, p->pErr) != 0;
+  rest.iKey = pHead->iKey;
+  rest.iAt = pHead->nByte;
+  rest.nOld = p->nSeen > pHead->nItem ? p->nSeen - pHead->nItem : 0;
+  if (bxTreeResume(&p->tree, z, &rest, &pFormats->ways,
+          pFormats->aiRoot[BODY_REQUEST], p->pErr) == 0) {
+    return 0;
+  }
+  p->nOld = rest.nOld;
+  return 1;
 }
 
 /* The head of this request: all messages but the last. nBefore are not in the
@@ -679,7 +780,7 @@ static i64 firstText(Reader *p) {
     if (eKind != FORMAT_USER && eKind != FORMAT_MESSAGE) continue;
     text = messageText(&p->tree, p->aHit[i].iNode, &nOther, p->pErr);
     if (text.z != 0) h = (i64)bxHashOf(text.z, text.n);
-    sqlite3_free(text.z);
+    freeText(&text);
   }
   return h;
 }
@@ -692,11 +793,12 @@ static void readRequest(Reader *p, const char *z, i64 n, Head *pHead) {
   bxHashBegin(&hash);
   if (pHead != 0 && readOn(p, zBegin, n, pHead, &hash)) {
     nBefore = pHead->nItem;
-  } else if (!readWhole(p, zBegin, n)) {
+  } else if (!readWhole(p, zBegin, n, BODY_REQUEST)) {
     return;
   }
   findHits(p, BODY_REQUEST, 0);
   addHits(p, nBefore);
+  p->nOld = 0;
   fallBack(p);
   if (pHead == 0) return;
   p->pOut->bResumed = nBefore > 0;
@@ -718,7 +820,8 @@ static void readStream(Reader *p, const char *z, i64 n) {
     if (zLine - z > 5 && memcmp(z, "data:", 5) == 0) z += 5;
     while (z < zLine && (*z == ' ' || *z == '\t')) z++;
     if (*z == '{') {
-      zEnd = bxTreeRead(&p->tree, z, p->pErr);
+      zEnd = bxTreeRead(&p->tree, z, &p->pFormats->ways,
+          p->pFormats->aiRoot[BODY_EVENT], p->pErr);
       if (zEnd != 0 && zEnd <= zLine && bxSkipSpace(zEnd) >= zLine) {
         readEvent(p, 0);
       }
@@ -729,7 +832,7 @@ static void readStream(Reader *p, const char *z, i64 n) {
 
 static void readResponse(Reader *p, const char *z, i64 n) {
   p->iFirst = p->pOut->n;
-  if (!readWhole(p, z, n)) {
+  if (!readWhole(p, z, n, BODY_RESPONSE)) {
     readStream(p, z, n);
   } else if (BX_TREE_KIND(&p->tree, 0) == '[') {
     int i, iEnd = p->tree.a[0].iNext;
@@ -751,10 +854,10 @@ static void sortTools(Text *pTools, BxErr *pErr) {
   sqlite3_str *pStr;
   i64 i, n = 1;
   if (pTools->z == 0 || pErr->rc != SQLITE_OK) return;
-  for (z = pTools->z; *z; z++) n += *z == ',';
+  for (z = pTools->zOwn; *z; z++) n += *z == ',';
   az = bxNew((size_t)n * sizeof(*az), pErr);
   if (az == 0) return;
-  for (i = 0, z = pTools->z; i < n; i++, z = zNext) {
+  for (i = 0, z = pTools->zOwn; i < n; i++, z = zNext) {
     az[i] = z;
     zNext = z + strcspn(z, ",");
     if (*zNext != 0) *zNext++ = 0;
@@ -768,38 +871,41 @@ static void sortTools(Text *pTools, BxErr *pErr) {
   setText(pTools, takeText(pStr, pErr));
 }
 
-typedef struct Body {
-  const char *z; /* NULL for none */
-  i64 n;
-  char *zCopy;
-} Body;
-
-/* The bytes of a body, with a terminator. A blob is copied: to ask for its text
-** would change its type for whoever reads it next. */
-static Body bodyOf(sqlite3_value *pBody, BxErr *pErr) {
-  Body body = {0, 0, 0};
+/* The bytes of a body, with a terminator; NULL for none. *pzCopy: they are
+** copied. A blob always is: to ask for its text would change its type for whoever
+** reads it next. */
+static const char *bodyOf(
+    sqlite3_value *pBody, int bCopy, i64 *pn, char **pzCopy, BxErr *pErr) {
   int eType = pBody == 0 ? SQLITE_NULL : sqlite3_value_type(pBody);
-  if (eType == SQLITE_TEXT) {
-    body.z = (const char *)sqlite3_value_text(pBody);
-    body.n = sqlite3_value_bytes(pBody);
-    if (body.z == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  } else if (eType == SQLITE_BLOB) {
-    body.n = sqlite3_value_bytes(pBody);
-    body.z = body.zCopy = bxNew((size_t)body.n + 1, pErr);
-    if (body.n > 0 && body.zCopy != 0) {
-      memcpy(body.zCopy, sqlite3_value_blob(pBody), (size_t)body.n);
-    }
+  const void *z;
+  if (eType == SQLITE_BLOB) {
+    z = sqlite3_value_blob(pBody);
+  } else if (eType == SQLITE_TEXT) {
+    z = sqlite3_value_text(pBody);
+    if (z == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  } else {
+    return 0;
   }
-  return body;
+  *pn = sqlite3_value_bytes(pBody);
+  if (eType == SQLITE_TEXT && !bCopy) return z;
+  *pzCopy = bxNew((size_t)*pn + 1, pErr);
+  if (*pn > 0 && *pzCopy != 0) memcpy(*pzCopy, z, (size_t)*pn);
+  return *pzCopy;
 }
 
-void bxExchangeReadOn(Exchange *pOut, const Formats *pFormats,
-    sqlite3_value *pRequest, sqlite3_value *pResponse, Head *pHead, int nSeen,
-    BxErr *pErr) {
+typedef struct Reading {
+  sqlite3_value *apBody[2];
+  Head *pHead;
+  int nSeen;
+  int bCopy;
+} Reading;
+
+static void readBodies(Exchange *pOut, const Formats *pFormats,
+    const Reading *pReading, BxErr *pErr) {
   static const Usage none = {-1, -1, -1, -1, -1};
   Reader reader;
-  Body request, response;
-  i64 i;
+  const char *z;
+  i64 n;
   memset(pOut, 0, sizeof(*pOut));
   pOut->usage = none;
   if (pErr->rc != SQLITE_OK) return;
@@ -807,39 +913,50 @@ void bxExchangeReadOn(Exchange *pOut, const Formats *pFormats,
   reader.pOut = pOut;
   reader.pFormats = pFormats;
   reader.pErr = pErr;
-  reader.nSeen = nSeen;
-  request = bodyOf(pRequest, pErr);
-  if (request.z != 0) readRequest(&reader, request.z, request.n, pHead);
-  sqlite3_free(request.zCopy);
-  response = bodyOf(pResponse, pErr);
-  if (response.z != 0) readResponse(&reader, response.z, response.n);
-  sqlite3_free(response.zCopy);
-  for (i = 0; i < pOut->n && pErr->rc == SQLITE_OK; i++) {
-    pOut->a[i].arguments = canonText(pOut->a[i].arguments, pErr);
-  }
+  reader.nSeen = pReading->nSeen;
+  z = bodyOf(
+      pReading->apBody[0], pReading->bCopy, &n, &pOut->azCopy[0], pErr);
+  if (z != 0) readRequest(&reader, z, n, pReading->pHead);
+  z = bodyOf(
+      pReading->apBody[1], pReading->bCopy, &n, &pOut->azCopy[1], pErr);
+  if (z != 0) readResponse(&reader, z, n);
   sortTools(&pOut->tools, pErr);
   bxTreeFree(&reader.tree);
   sqlite3_free(reader.aHit);
 }
 
+void bxExchangeReadOn(Exchange *pOut, const Formats *pFormats,
+    sqlite3_value *pRequest, sqlite3_value *pResponse, Head *pHead, int nSeen,
+    BxErr *pErr) {
+  Reading reading = {{pRequest, pResponse}, pHead, nSeen, 0};
+  readBodies(pOut, pFormats, &reading, pErr);
+}
+
 void bxExchangeRead(Exchange *pOut, const Formats *pFormats,
     sqlite3_value *pRequest, sqlite3_value *pResponse, BxErr *pErr) {
-  bxExchangeReadOn(pOut, pFormats, pRequest, pResponse, 0, 0, pErr);
+  Reading reading = {{pRequest, pResponse}, 0, 0, 1};
+  i64 i;
+  readBodies(pOut, pFormats, &reading, pErr);
+  for (i = 0; i < pOut->n && pErr->rc == SQLITE_OK; i++) {
+    bxCallArguments(&pOut->a[i], pErr);
+  }
 }
 
 void bxExchangeFree(Exchange *p) {
   i64 i;
   for (i = 0; i < p->n; i++) {
-    sqlite3_free(p->a[i].id.z);
-    sqlite3_free(p->a[i].tool.z);
-    sqlite3_free(p->a[i].part.z);
-    sqlite3_free(p->a[i].arguments.z);
-    sqlite3_free(p->a[i].result.z);
+    sqlite3_free(p->a[i].id.zOwn);
+    sqlite3_free(p->a[i].tool.zOwn);
+    sqlite3_free(p->a[i].part.zOwn);
+    sqlite3_free(p->a[i].arguments.zOwn);
+    sqlite3_free(p->a[i].result.zOwn);
   }
   sqlite3_free(p->a);
-  sqlite3_free(p->prompt.z);
-  sqlite3_free(p->said.z);
-  sqlite3_free(p->model.z);
-  sqlite3_free(p->tools.z);
+  sqlite3_free(p->prompt.zOwn);
+  sqlite3_free(p->said.zOwn);
+  sqlite3_free(p->model.zOwn);
+  sqlite3_free(p->tools.zOwn);
+  sqlite3_free(p->azCopy[0]);
+  sqlite3_free(p->azCopy[1]);
   memset(p, 0, sizeof(*p));
 }

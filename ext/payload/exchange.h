@@ -45,24 +45,59 @@ typedef struct Format {
   FormatBody eBody;
   int bCacheIn, bReasoningIn; /* of FORMAT_USAGE */
   char *azPath[N_PATH];       /* NULL for none */
-  int nFirst; /* bytes of the first step of the place, if it has one way; or 0 */
+  int bEither; /* the place has alternatives: it is followed by itself */
+  int iNext;   /* the next format whose place ends at the same spot, or -1 */
 } Format;
 
+/* A step of the places: all places together are a tree. */
+typedef struct Spot {
+  int iName;       /* key of the member that leads here; 0 for an element */
+  const char *zIf; /* conditions of the element, up to a bracket */
+  int iIf;         /* the key of a condition that is a key and a text; or 0 */
+  const char *zIs; /* the text */
+  int nIs;
+  int iMember, iElement; /* first steps to a member, to an element; 0 for none */
+  int iNext;             /* next step of the same kind */
+  int iFormat;           /* first format whose place ends here, or -1 */
+  int bList; /* leads to more than the names of tools: messages, if an array */
+} Spot;
+
+typedef struct ErrorText {
+  char *z;    /* a pattern */
+  char *zHas; /* a part of it that is no pattern, after its first '*'; or NULL */
+} ErrorText;
+
+#define N_BODY 3
 typedef struct Formats {
+  unsigned int mKind; /* the kinds that were read: bits 1 << eKind */
   Format *a;
   i64 n, nAlloc;
-  char **azError; /* how the texts of errors begin */
+  Spot *aSpot; /* the first N_BODY are where the places of each body begin */
+  i64 nSpot, nSpotAlloc;
+  BxWays ways; /* the keys of all places, and of what is read there */
+  int aiRoot[N_BODY];
+  ErrorText *aError; /* how the texts of errors begin */
   i64 nError, nErrorAlloc;
 } Formats;
 
-/* The formats of p's schema. On error *pOut has some of them; free it anyway. */
-void bxFormatsRead(Formats *pOut, BxStmts *p, BxErr *pErr);
+/* Kinds of formats: all, and those that tell the calls. */
+#define FORMATS_ALL 0x3ffu
+#define FORMATS_OF_CALLS                                                       \
+  (1u << FORMAT_CALL | 1u << FORMAT_RESULT | 1u << FORMAT_USER |               \
+      1u << FORMAT_SAID | 1u << FORMAT_MESSAGE | 1u << FORMAT_USAGE)
+
+/* The formats of these kinds in p's schema. On error *pOut has some of them; free
+** it anyway. */
+void bxFormatsRead(
+    Formats *pOut, BxStmts *p, unsigned int mKind, BxErr *pErr);
 void bxFormatsFree(Formats *p);
 
-/* z is NULL for a value that is not there. */
+/* z is NULL for a value that is not there. It is a part of a body, or owned; no
+** terminator follows. */
 typedef struct Text {
-  char *z;
+  const char *z;
   i64 n;
+  char *zOwn; /* NULL for a part of a body */
   i64 nAlloc; /* 0 if nothing was added to it */
 } Text;
 
@@ -74,9 +109,13 @@ typedef struct Call {
   int iItem;     /* of a request: number of the message that it is in */
   int iError;    /* 1: an error; 0: none; -1: of a call */
   Text id, tool, part;
-  Text arguments; /* canonical, where they are JSON */
+  Text arguments; /* see bxCallArguments() */
+  int bWritten;   /* these are as the body has them */
   Text result;
 } Call;
+
+/* Makes the arguments canonical, where they are JSON. */
+void bxCallArguments(Call *p, BxErr *pErr);
 
 /* Numbers of tokens; -1 for none. */
 typedef struct Usage {
@@ -94,16 +133,18 @@ typedef struct Exchange {
   int bResumed; /* the request begins with all that was read before */
   i64 hFirst;   /* hash of the first text of a message; 0 for none */
   int nItem;    /* messages of the request */
-  Text prompt;  /* the last of them */
+  Text prompt;  /* the last of them, if formats of prompts were read */
   Text said;    /* by the model, in the response */
   Text model;
   Text tools; /* offered and demanded, as payload_tools() has it */
   Usage usage;
+  char *azCopy[2]; /* the bodies, if the texts cannot be parts of the values */
 } Exchange;
 
 /*
 ** Reads both bodies, each a text or blob; NULL is no body. What is no exchange
-** leaves *pOut empty: only memory is an error. Free it in any case.
+** leaves *pOut empty: only memory is an error. Free it in any case. The values
+** are not used after that, and all arguments are canonical.
 */
 void bxExchangeRead(Exchange *pOut, const Formats *pFormats,
     sqlite3_value *pRequest, sqlite3_value *pResponse, BxErr *pErr);
@@ -120,8 +161,10 @@ typedef struct Head {
 #define HEAD_BEFORE_END 4
 /*
 ** The same for the next exchange of a conversation: messages that *pHead has are
-** not read again. *pHead becomes that of this request. Users' messages are
-** counted from number nSeen on.
+** not read again, and if the request begins with them, nothing before number
+** nSeen. *pHead becomes that of this request. Users' messages are counted from
+** number nSeen on. The texts are parts of the values: use them before these
+** change.
 */
 void bxExchangeReadOn(Exchange *pOut, const Formats *pFormats,
     sqlite3_value *pRequest, sqlite3_value *pResponse, Head *pHead, int nSeen,

@@ -57,6 +57,7 @@ void bxRulesRead(Rules *pOut, BxStmts *p, BxErr *pErr) {
   static const char zVersion[] =
       "SELECT version FROM main.payload_watch WHERE one = 1";
   sqlite3_stmt *pStmt;
+  unsigned int mKind = FORMATS_OF_CALLS;
   memset(pOut, 0, sizeof(*pOut));
   if (p == 0) return;
   pOut->iVersion = bxAsk(p, zVersion, pErr, "");
@@ -66,7 +67,9 @@ void bxRulesRead(Rules *pOut, BxStmts *p, BxErr *pErr) {
   pStmt = bxStmt(p, zPrices, pErr);
   while (bxRow(pStmt, pErr)) readPrice(pOut, pStmt, pErr);
   bxDone(pStmt, pErr);
-  bxFormatsRead(&pOut->formats, p, pErr);
+  if (pOut->nPrice > 0) mKind |= 1u << FORMAT_MODEL;
+  if (pOut->a[RULE_SIMILAR].bEnabled) mKind = FORMATS_ALL;
+  bxFormatsRead(&pOut->formats, p, mKind, pErr);
 }
 
 void bxRulesFree(Rules *p) {

@@ -17,47 +17,77 @@ static i64 hashText(Text text) {
 
 /*---------------------------------------------------------------- masks ----*/
 
-static int isWordByte(char c) {
-  return (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z');
+/* What a byte is in a word; 0 outside of words. */
+#define MASK_DIGIT 1
+#define MASK_HEX 2
+#define MASK_LETTER 4
+#define LETTERS 2, 2, 2, 2, 2, 2, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, \
+                4, 4, 4, 4, 4
+static const unsigned char aMask[256] = {
+    ['0'] = 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, ['A'] = LETTERS, ['a'] = LETTERS};
+#define MASK_OF(z) (aMask[(unsigned char)*(z)])
+
+/* The next digit, or zEnd. */
+static const char *findDigit(const char *z, const char *zEnd) {
+  while (zEnd - z >= 4 && ((MASK_OF(z) | MASK_OF(z + 1) | MASK_OF(z + 2) |
+                               MASK_OF(z + 3)) &
+                              MASK_DIGIT) == 0) {
+    z += 4;
+  }
+  while (z < zEnd && MASK_OF(z) != MASK_DIGIT) z++;
+  return z;
 }
 
-/* Masks one word in place: a hexadecimal one with a digit becomes '#', as do the
-** digits of any other. Returns the end of what was written. */
+/* Masks a word with a digit: a hexadecimal one becomes '#', as do the digits of
+** any other. Returns the end of what was written. */
 static char *maskWord(char *zOut, const char *z, const char *zEnd) {
-  int nDigit = 0, nHex = 0;
+  int mAll = 0, bDigit, bBefore = 0;
   const char *zAt;
-  for (zAt = z; zAt < zEnd; zAt++) {
-    nDigit += *zAt <= '9';
-    nHex += *zAt <= '9' || (*zAt | 32) <= 'f';
-  }
-  if (nDigit > 0 && nHex == zEnd - z) {
+  for (zAt = z; zAt < zEnd; zAt++) mAll |= MASK_OF(zAt);
+  if (!(mAll & MASK_LETTER)) {
     *zOut++ = '#';
     return zOut;
   }
-  for (zAt = z; zAt < zEnd; zAt++) {
-    if (*zAt > '9') {
+  for (zAt = z; zAt < zEnd; zAt++, bBefore = bDigit) {
+    bDigit = MASK_OF(zAt) == MASK_DIGIT;
+    if (!bDigit) {
       *zOut++ = *zAt;
-    } else if (zAt == z || zAt[-1] > '9') {
+    } else if (!bBefore) {
       *zOut++ = '#';
     }
   }
   return zOut;
 }
 
-/* The hash of a text without its numbers, ids and times. Changes the text. */
-static i64 maskedHash(Text text) {
-  char *z = text.z, *zOut = text.z, *zEnd = text.z + text.n;
-  if (z == 0) return 0;
+/* Writes the text without its numbers, ids and times to zOut, which may be where
+** it is. Returns the end. */
+static char *maskText(char *zOut, const char *z, const char *zEnd) {
   while (z < zEnd) {
-    char *zWord = z;
-    while (z < zEnd && isWordByte(*z)) z++;
-    if (z > zWord) {
-      zOut = maskWord(zOut, zWord, z);
-    } else {
-      *zOut++ = *z++;
-    }
+    const char *zWord = findDigit(z, zEnd), *zAfter = zWord;
+    while (zWord > z && zWord < zEnd && MASK_OF(zWord - 1) != 0) zWord--;
+    memmove(zOut, z, (size_t)(zWord - z));
+    zOut += zWord - z;
+    while (zAfter < zEnd && MASK_OF(zAfter) != 0) zAfter++;
+    if (zAfter > zWord) zOut = maskWord(zOut, zWord, zAfter);
+    z = zAfter;
   }
-  return (i64)bxHashOf(text.z, zOut - text.z);
+  return zOut;
+}
+
+/* The hash of a text without its numbers, ids and times. h: the hash of the text,
+** which may be changed. */
+static i64 maskedHash(Text text, i64 h, BxErr *pErr) {
+  const char *zEnd = text.z + text.n;
+  char *zOut = text.zOwn, *zNew = 0;
+  if (text.z == 0 || findDigit(text.z, zEnd) == zEnd) return h;
+  if (zOut == 0) {
+    zOut = zNew = sqlite3_malloc64((sqlite3_uint64)text.n);
+    if (zNew == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+    if (zNew == 0) return h;
+  }
+  h = (i64)bxHashOf(zOut, maskText(zOut, text.z, zEnd) - zOut);
+  sqlite3_free(zNew);
+  return h;
 }
 
 /*---------------------------------------------------------------- steps ----*/
@@ -72,6 +102,7 @@ typedef struct Adding {
   int bGoesOn; /* the conversation is the same */
   i64 *aDone;
   int nDone;
+  BxErr *pErr;
 } Adding;
 
 static Step *newStep(Adding *p, i64 iTurn) {
@@ -89,7 +120,8 @@ static Step *newStep(Adding *p, i64 iTurn) {
   return pStep;
 }
 
-static i64 argumentsHash(const Call *pCall) {
+static i64 argumentsHash(Call *pCall, BxErr *pErr) {
+  bxCallArguments(pCall, pErr);
   return (i64)bxHashMix((sqlite3_uint64)hashText(pCall->tool),
              (sqlite3_uint64)hashText(pCall->arguments)) |
          1;
@@ -98,21 +130,30 @@ static i64 argumentsHash(const Call *pCall) {
 /* The step of a call that a request repeats, or NULL. While a conversation goes
 ** on, it waits for its result: some programs use an id twice. A response may have
 ** had no id. */
-static Step *findCall(Adding *p, const Call *pCall) {
-  i64 h = hashText(pCall->id), hArguments = argumentsHash(pCall), n;
+static Step *findCall(Adding *p, Call *pCall, i64 h) {
+  i64 hArguments = 0, n;
   Step *pLike = 0;
   for (n = p->p->nStep; n >= p->p->iLow && n > 0; n--) {
     Step *pStep = TRACK_STEP(p->p, n);
     if (pStep->hArguments == 0) continue;
     if (p->bGoesOn && pStep->iError >= 0) continue;
     if (h != 0 && pStep->hCall == h) return pStep;
-    if (pStep->hCall == 0 && pStep->iError < 0 &&
-        pStep->hArguments == hArguments) {
-      pLike = pStep;
-    }
+    if (pStep->hCall != 0 || pStep->iError >= 0) continue;
+    if (hArguments == 0) hArguments = argumentsHash(pCall, p->pErr);
+    if (pStep->hArguments == hArguments) pLike = pStep;
   }
   if (pLike != 0) pLike->hCall = h;
+  if (pLike != 0) pLike->bDirty = 1;
   return pLike;
+}
+
+/* The name of a tool, cut where a character ends. */
+static void putTool(char zOut[TOOL_BYTES], Text tool) {
+  size_t n = tool.n < TOOL_BYTES ? (size_t)tool.n : TOOL_BYTES - 1;
+  if (tool.z == 0) n = 0;
+  while (n > 0 && (i64)n < tool.n && (tool.z[n] & 0xc0) == 0x80) n--;
+  if (n > 0) memcpy(zOut, tool.z, n);
+  memset(zOut + n, 0, TOOL_BYTES - n);
 }
 
 /* The step whose result this is: without an id the oldest that waits for one
@@ -121,8 +162,7 @@ static Step *findPending(Adding *p, const Call *pResult) {
   i64 h = hashText(pResult->id), n;
   char zTool[TOOL_BYTES];
   Step *pFound = 0;
-  sqlite3_snprintf(
-      TOOL_BYTES, zTool, "%s", pResult->tool.z != 0 ? pResult->tool.z : "");
+  putTool(zTool, pResult->tool);
   for (n = p->p->nStep; n >= p->p->iLow && n > 0; n--) {
     Step *pStep = TRACK_STEP(p->p, n);
     if (pStep->hArguments == 0) continue;
@@ -135,27 +175,21 @@ static Step *findPending(Adding *p, const Call *pResult) {
   return pFound;
 }
 
-static void addStep(Adding *p, const Call *pCall) {
+static void addStep(Adding *p, Call *pCall) {
+  i64 h = hashText(pCall->id);
   Step *pStep;
-  if (!pCall->bResponse) {
-    pStep = findCall(p, pCall);
-    if (pStep != 0) {
-      pStep->bDirty = 1;
-      return;
-    }
-  }
+  if (!pCall->bResponse && findCall(p, pCall, h) != 0) return;
   pStep = newStep(p, p->iTurn + (p->bGoesOn ? pCall->iTurn : 0));
-  pStep->hCall = hashText(pCall->id);
-  pStep->hArguments = argumentsHash(pCall);
-  sqlite3_snprintf(
-      TOOL_BYTES, pStep->zTool, "%s", pCall->tool.z != 0 ? pCall->tool.z : "");
+  pStep->hCall = h;
+  pStep->hArguments = argumentsHash(pCall, p->pErr);
+  putTool(pStep->zTool, pCall->tool);
 }
 
 static void addOutcome(Adding *p, const Call *pResult) {
   Step *pStep = findPending(p, pResult);
   if (pStep == 0) return;
   pStep->hResult = hashText(pResult->result) | 1;
-  pStep->hMasked = maskedHash(pResult->result) | 1;
+  pStep->hMasked = maskedHash(pResult->result, pStep->hResult, p->pErr) | 1;
   pStep->iError = pResult->iError;
   pStep->iStart = p->pMoment->iStart;
   pStep->bDirty = 1;
@@ -174,7 +208,7 @@ static void addSteps(Adding *p) {
   i64 i;
   p->iFirst = p->p->nStep + 1;
   for (i = 0; i < p->exchange.n; i++) {
-    const Call *pCall = &p->exchange.a[i];
+    Call *pCall = &p->exchange.a[i];
     if (isOld(p, pCall)) continue;
     if (pCall->bResult) {
       addOutcome(p, pCall);
@@ -196,7 +230,10 @@ static i64 costOf(const Rules *pRules, const Exchange *p) {
   i64 i;
   for (i = 0; i < pRules->nPrice && p->model.z != 0; i++) {
     const Price *pPrice = &pRules->aPrice[i];
-    if (strcmp(pPrice->zModel, p->model.z) != 0) continue;
+    if ((i64)strlen(pPrice->zModel) != p->model.n ||
+        memcmp(pPrice->zModel, p->model.z, (size_t)p->model.n) != 0) {
+      continue;
+    }
     return (i64)((double)positive(pUsage->nInput) * pPrice->rInput +
                  (double)positive(pUsage->nCacheWrite) * pPrice->rCacheWrite +
                  (double)positive(pUsage->nCacheRead) * pPrice->rCacheRead +
@@ -272,6 +309,7 @@ int bxTrackAdd(Track *p, const Rules *pRules, const Moment *pMoment,
   adding.pMoment = pMoment;
   adding.nSeen = p->nItem;
   adding.aDone = aDone;
+  adding.pErr = pErr;
   if (p->nStep > 0) last = *TRACK_STEP(p, p->nStep);
   if (p->iLow == 0) p->iLow = 1;
   adding.iTurn = last.iTurn;
