@@ -282,12 +282,15 @@ void bxAppendUtf8(sqlite3_str *pOut, int c) {
 char *bxTreeDecode(char *zOut, const char *z, int n) {
   const char *zEnd = z + n;
   while (z < zEnd) {
-    if (*z != '\\') {
-      *zOut++ = *z++;
-    } else {
-      int c = readEscape(&z);
-      zOut = putUtf8(zOut, isHalf(c) ? 0xfffd : c);
-    }
+    const char *zEscape = memchr(z, '\\', (size_t)(zEnd - z));
+    size_t nPlain = (size_t)((zEscape != 0 ? zEscape : zEnd) - z);
+    int c;
+    memcpy(zOut, z, nPlain);
+    zOut += nPlain;
+    if (zEscape == 0) break;
+    z = zEscape;
+    c = readEscape(&z);
+    zOut = putUtf8(zOut, isHalf(c) ? 0xfffd : c);
   }
   return zOut;
 }
@@ -457,4 +460,39 @@ void bxTreeCanon(const BxTree *p, int iNode, sqlite3_str *pOut, BxErr *pErr) {
     default:
       sqlite3_str_append(pOut, p->z + p->a[iNode].iAt, p->a[iNode].nByte);
   }
+}
+
+/*---------------------------------------------------------------- hash ----*/
+
+static sqlite3_uint64 hashString(const BxTree *p, int iNode, BxErr *pErr) {
+  const char *z = p->z + p->a[iNode].iAt + 1;
+  int n = p->a[iNode].nByte - 2;
+  char zRoom[200], *zOut = zRoom;
+  sqlite3_uint64 h;
+  if (memchr(z, '\\', (size_t)n) == 0) return bxHashOf(z, n);
+  if (n > (int)sizeof(zRoom)) zOut = bxNew((size_t)n, pErr);
+  if (zOut == 0) return 0;
+  h = bxHashOf(zOut, bxTreeDecode(zOut, z, n) - zOut);
+  if (zOut != zRoom) sqlite3_free(zOut);
+  return h;
+}
+
+/* Halves of surrogate pairs count as U+FFFD, as in a text. The order of the
+** members makes no difference. */
+sqlite3_uint64 bxTreeHash(const BxTree *p, int iNode, BxErr *pErr) {
+  const BxNode *pNode = &p->a[iNode];
+  sqlite3_uint64 h = (sqlite3_uint64)(unsigned char)BX_TREE_KIND(p, iNode);
+  int i = iNode + 1;
+  if (h == '"') return bxHashMix(h, hashString(p, iNode, pErr));
+  if (h != '{' && h != '[') return bxHashOf(p->z + pNode->iAt, pNode->nByte);
+  while (i < pNode->iNext && pErr->rc == SQLITE_OK) {
+    if (*(p->z + pNode->iAt) == '[') {
+      h = bxHashMix(h, bxTreeHash(p, i, pErr));
+      i = p->a[i].iNext;
+    } else {
+      h += bxHashMix(hashString(p, i, pErr), bxTreeHash(p, i + 1, pErr));
+      i = p->a[i + 1].iNext;
+    }
+  }
+  return h;
 }

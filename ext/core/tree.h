@@ -67,5 +67,7 @@ void bxAppendUtf8(sqlite3_str *pOut, int c);
 /* Appends the value without white space, its escapes only where JSON needs
 ** them, and the members of each object in the order of their keys. */
 void bxTreeCanon(const BxTree *p, int iNode, sqlite3_str *pOut, BxErr *pErr);
+/* A hash of the value: the same for texts whose canonical form is the same. */
+sqlite3_uint64 bxTreeHash(const BxTree *p, int iNode, BxErr *pErr);
 
 #endif

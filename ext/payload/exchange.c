@@ -22,6 +22,25 @@ typedef struct Hit {
   int iItem; /* node of the message that it is in */
 } Hit;
 
+/* What a reader leaves to the next one. */
+typedef struct Room {
+  BxTree tree, part;
+  Hit *aHit;
+  i64 nHitAlloc;
+} Room;
+
+struct Room *bxRoomNew(BxErr *pErr) {
+  return bxNew(sizeof(Room), pErr);
+}
+
+void bxRoomFree(struct Room *p) {
+  if (p == 0) return;
+  bxTreeFree(&p->tree);
+  bxTreeFree(&p->part);
+  sqlite3_free(p->aHit);
+  sqlite3_free(p);
+}
+
 typedef struct Reader {
   Exchange *pOut;
   const Formats *pFormats;
@@ -192,13 +211,30 @@ static Text canonText(Text text, BxErr *pErr) {
   return text;
 }
 
-void bxCallArguments(Call *p, BxErr *pErr) {
+/* Arguments as text: what the body has as a string is what it represents. */
+static void needArguments(Call *p, BxErr *pErr) {
   Text *pText = &p->arguments;
   if (p->bWritten && pText->n > 1 && *pText->z == '"') {
     *pText = stringText(pText->z + 1, pText->n - 2, pErr);
   }
   p->bWritten = 0;
-  *pText = canonText(*pText, pErr);
+}
+
+void bxCallArguments(Call *p, BxErr *pErr) {
+  needArguments(p, pErr);
+  p->arguments = canonText(p->arguments, pErr);
+}
+
+i64 bxCallHash(Call *p, const Formats *pFormats, BxErr *pErr) {
+  BxTree *pTree = &pFormats->pRoom->part;
+  const char *zEnd;
+  needArguments(p, pErr);
+  if (p->arguments.z == 0 || pErr->rc != SQLITE_OK) return 0;
+  zEnd = bxTreeRead(pTree, p->arguments.z, 0, 0, pErr);
+  if (zEnd != 0 && bxSkipSpace(zEnd) == p->arguments.z + p->arguments.n) {
+    return (i64)bxTreeHash(pTree, 0, pErr);
+  }
+  return (i64)bxHashOf(p->arguments.z, p->arguments.n);
 }
 
 /*-------------------------------------------------------------- places ----*/
@@ -900,6 +936,21 @@ typedef struct Reading {
   int bCopy;
 } Reading;
 
+#define ROOM_MOST 100000 /* nodes and hits that are kept */
+
+static void keepRoom(Room *p, Reader *pReader) {
+  p->tree = pReader->tree;
+  p->aHit = pReader->aHit;
+  p->nHitAlloc = pReader->nHitAlloc;
+  if (p->tree.nAlloc > ROOM_MOST) bxTreeFree(&p->tree);
+  if (p->part.nAlloc > ROOM_MOST) bxTreeFree(&p->part);
+  if (p->nHitAlloc > ROOM_MOST) {
+    sqlite3_free(p->aHit);
+    p->aHit = 0;
+    p->nHitAlloc = 0;
+  }
+}
+
 static void readBodies(Exchange *pOut, const Formats *pFormats,
     const Reading *pReading, BxErr *pErr) {
   static const Usage none = {-1, -1, -1, -1, -1};
@@ -914,6 +965,9 @@ static void readBodies(Exchange *pOut, const Formats *pFormats,
   reader.pFormats = pFormats;
   reader.pErr = pErr;
   reader.nSeen = pReading->nSeen;
+  reader.tree = pFormats->pRoom->tree;
+  reader.aHit = pFormats->pRoom->aHit;
+  reader.nHitAlloc = pFormats->pRoom->nHitAlloc;
   z = bodyOf(
       pReading->apBody[0], pReading->bCopy, &n, &pOut->azCopy[0], pErr);
   if (z != 0) readRequest(&reader, z, n, pReading->pHead);
@@ -921,8 +975,7 @@ static void readBodies(Exchange *pOut, const Formats *pFormats,
       pReading->apBody[1], pReading->bCopy, &n, &pOut->azCopy[1], pErr);
   if (z != 0) readResponse(&reader, z, n);
   sortTools(&pOut->tools, pErr);
-  bxTreeFree(&reader.tree);
-  sqlite3_free(reader.aHit);
+  keepRoom(pFormats->pRoom, &reader);
 }
 
 void bxExchangeReadOn(Exchange *pOut, const Formats *pFormats,

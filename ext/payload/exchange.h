@@ -78,6 +78,7 @@ typedef struct Formats {
   int aiRoot[N_BODY];
   ErrorText *aError; /* how the texts of errors begin */
   i64 nError, nErrorAlloc;
+  struct Room *pRoom; /* memory that is used again */
 } Formats;
 
 /* Kinds of formats: all, and those that tell the calls. */
@@ -91,6 +92,9 @@ typedef struct Formats {
 void bxFormatsRead(
     Formats *pOut, BxStmts *p, unsigned int mKind, BxErr *pErr);
 void bxFormatsFree(Formats *p);
+/* exchange.c */
+struct Room *bxRoomNew(BxErr *pErr);
+void bxRoomFree(struct Room *p);
 
 /* z is NULL for a value that is not there. It is a part of a body, or owned; no
 ** terminator follows. */
@@ -116,6 +120,8 @@ typedef struct Call {
 
 /* Makes the arguments canonical, where they are JSON. */
 void bxCallArguments(Call *p, BxErr *pErr);
+/* A hash of them, the same for the same canonical form. */
+i64 bxCallHash(Call *p, const Formats *pFormats, BxErr *pErr);
 
 /* Numbers of tokens; -1 for none. */
 typedef struct Usage {

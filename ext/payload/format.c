@@ -254,6 +254,7 @@ void bxFormatsRead(
   while (bxRow(pStmt, pErr)) readErrorText(pOut, pStmt, pErr);
   bxDone(pStmt, pErr);
   compile(pOut, pErr);
+  pOut->pRoom = bxRoomNew(pErr);
 }
 
 void bxFormatsFree(Formats *p) {
@@ -270,5 +271,6 @@ void bxFormatsFree(Formats *p) {
   sqlite3_free(p->aSpot);
   sqlite3_free(p->aError);
   bxWaysFree(&p->ways);
+  bxRoomFree(p->pRoom);
   memset(p, 0, sizeof(*p));
 }

@@ -94,6 +94,7 @@ static i64 maskedHash(Text text, i64 h, BxErr *pErr) {
 
 typedef struct Adding {
   Track *p;
+  const Rules *pRules;
   const Moment *pMoment;
   Exchange exchange;
   i64 iFirst;  /* the first step of this exchange */
@@ -120,10 +121,10 @@ static Step *newStep(Adding *p, i64 iTurn) {
   return pStep;
 }
 
-static i64 argumentsHash(Call *pCall, BxErr *pErr) {
-  bxCallArguments(pCall, pErr);
+static i64 argumentsHash(Adding *p, Call *pCall) {
   return (i64)bxHashMix((sqlite3_uint64)hashText(pCall->tool),
-             (sqlite3_uint64)hashText(pCall->arguments)) |
+             (sqlite3_uint64)bxCallHash(
+                 pCall, &p->pRules->formats, p->pErr)) |
          1;
 }
 
@@ -139,7 +140,7 @@ static Step *findCall(Adding *p, Call *pCall, i64 h) {
     if (p->bGoesOn && pStep->iError >= 0) continue;
     if (h != 0 && pStep->hCall == h) return pStep;
     if (pStep->hCall != 0 || pStep->iError >= 0) continue;
-    if (hArguments == 0) hArguments = argumentsHash(pCall, p->pErr);
+    if (hArguments == 0) hArguments = argumentsHash(p, pCall);
     if (pStep->hArguments == hArguments) pLike = pStep;
   }
   if (pLike != 0) pLike->hCall = h;
@@ -181,7 +182,7 @@ static void addStep(Adding *p, Call *pCall) {
   if (!pCall->bResponse && findCall(p, pCall, h) != 0) return;
   pStep = newStep(p, p->iTurn + (p->bGoesOn ? pCall->iTurn : 0));
   pStep->hCall = h;
-  pStep->hArguments = argumentsHash(pCall, p->pErr);
+  pStep->hArguments = argumentsHash(p, pCall);
   putTool(pStep->zTool, pCall->tool);
 }
 
@@ -306,6 +307,7 @@ int bxTrackAdd(Track *p, const Rules *pRules, const Moment *pMoment,
   memset(&adding, 0, sizeof(adding));
   memset(&last, 0, sizeof(last));
   adding.p = p;
+  adding.pRules = pRules;
   adding.pMoment = pMoment;
   adding.nSeen = p->nItem;
   adding.aDone = aDone;
