@@ -20,14 +20,7 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-#define TRACKS 64 /* agents whose steps are kept in memory */
 #define LOOK_MS 1000
-
-typedef struct Watch {
-  Rules rules;
-  Track *apTrack[TRACKS];
-  i64 nUse;
-} Watch;
 
 /* What payload_agents says of an agent. */
 typedef struct AgentRow {
@@ -47,7 +40,7 @@ void bxRingWatchFree(Ring *p) {
   int i;
   if (p->pWatch == 0) return;
   bxRulesFree(&p->pWatch->rules);
-  for (i = 0; i < TRACKS; i++) sqlite3_free(p->pWatch->apTrack[i]);
+  for (i = 0; i < TRACKS_KEPT; i++) sqlite3_free(p->pWatch->apTrack[i]);
   sqlite3_free(p->pWatch);
   p->pWatch = 0;
 }
@@ -103,7 +96,7 @@ static unsigned int dataVersion(Ring *p) {
 
 int bxRingIsLooked(Ring *p) {
   return p->nChange == sqlite3_total_changes(p->base.stmts.bx->db) &&
-         p->iData + 1 == dataVersion(p);
+         dataVersion(p) - p->iData <= 1;
 }
 
 void bxRingLookTemp(Ring *p, BxErr *pErr) {
@@ -111,10 +104,9 @@ void bxRingLookTemp(Ring *p, BxErr *pErr) {
   BxStmts *pHome;
   i64 iNow;
   if (p->eRules > 0 || !isTemp(p)) return;
-  if (p->iLooked != 0 &&
-      p->nChange == sqlite3_total_changes(p->base.stmts.bx->db)) {
-    return;
-  }
+  p->bSame = p->iLooked != 0 &&
+             p->nChange == sqlite3_total_changes(p->base.stmts.bx->db);
+  if (p->bSame) return;
   iNow = bxNow();
   if (p->iLooked != 0 && !p->bHome && iNow - p->iLooked < LOOK_MS &&
       iNow >= p->iLooked) {
@@ -149,7 +141,10 @@ static const Rules *needRules(Ring *p, BxStmts *pHome, BxErr *pErr) {
   static const char zVersion[] =
       "SELECT version FROM main.payload_watch WHERE one = 1";
   Watch *pWatch = needWatch(p, pErr);
-  i64 iVersion = bxAsk(pHome, zVersion, pErr, "");
+  i64 iVersion;
+  if (pErr->rc != SQLITE_OK) return 0;
+  if (p->bSame && pWatch->rules.iVersion != 0) return &pWatch->rules;
+  iVersion = bxAsk(pHome, zVersion, pErr, "");
   if (pErr->rc != SQLITE_OK) return 0;
   if (pWatch->rules.iVersion != iVersion || iVersion == 0) {
     bxRulesFree(&pWatch->rules);
@@ -183,140 +178,6 @@ static AgentRow agentRow(
   }
   bxDone(pStmt, pErr);
   return row;
-}
-
-/*--------------------------------------------------------------- tracks ----*/
-
-#define STEP_COLUMNS                                                           \
-  "n, seq, timestamp, turn, start, call, tool, arguments, result, masked, "    \
-  "error, said, prompt, answer, tools, spent, made, cost, spent_before, "      \
-  "made_before, cost_before, head, head_hash, head_key, head_items, items, "   \
-  "first, chain"
-
-static void readStep(Track *p, sqlite3_stmt *pStmt, BxErr *pErr) {
-  i64 n = sqlite3_column_int64(pStmt, 0);
-  Step *pStep = TRACK_STEP(p, n);
-  const char *zTool = bxColumnText(pStmt, 6, pErr);
-  i64 *const aTarget[] = {&pStep->n, &pStep->iSeq, &pStep->iTime, &pStep->iTurn,
-      &pStep->iStart, &pStep->hCall, 0, &pStep->hArguments, &pStep->hResult,
-      &pStep->hMasked, &pStep->iError, &pStep->hSaid, &pStep->hPrompt,
-      &pStep->hAnswer, &pStep->hTools, &pStep->nSpent, &pStep->nMade,
-      &pStep->nCost, &pStep->nSpentBefore, &pStep->nMadeBefore,
-      &pStep->nCostBefore};
-  int i;
-  if (n < 1) return; /* no ring wrote this */
-  memset(pStep, 0, sizeof(*pStep));
-  for (i = 0; i <= 20; i++) {
-    if (aTarget[i] != 0) *aTarget[i] = sqlite3_column_int64(pStmt, i);
-  }
-  sqlite3_snprintf(TOOL_BYTES, pStep->zTool, "%s", zTool != 0 ? zTool : "");
-  if (n < p->nStep) return;
-  p->nStep = n;
-  p->iSeq = pStep->iSeq;
-  p->head.nByte = sqlite3_column_int(pStmt, 21);
-  p->head.hash = sqlite3_column_int64(pStmt, 22);
-  p->head.iKey = sqlite3_column_int(pStmt, 23);
-  p->head.nItem = sqlite3_column_int(pStmt, 24);
-  p->nItem = sqlite3_column_int64(pStmt, 25);
-  p->hFirst = sqlite3_column_int64(pStmt, 26);
-  p->hChain = sqlite3_column_int64(pStmt, 27);
-}
-
-/* Reads the steps of agent iNo from the table. */
-void bxTrackRead(Track *p, BxStmts *pRing, i64 iNo, BxErr *pErr) {
-  static const char zSql[] = "SELECT " STEP_COLUMNS " FROM main.@_steps "
-                             "WHERE id BETWEEN ?1 << 16 AND (?1 << 16) + 127";
-  sqlite3_stmt *pStmt = bxStmt(pRing, zSql, pErr);
-  memset(p, 0, sizeof(*p));
-  bxBind(pStmt, pErr, "i", iNo);
-  while (bxRow(pStmt, pErr)) readStep(p, pStmt, pErr);
-  bxDone(pStmt, pErr);
-  if (pErr->rc != SQLITE_OK) return;
-  p->iNo = iNo;
-  p->iLow = p->nStep;
-  while (p->iLow > 1 && p->nStep - p->iLow < TRACK_STEPS - 1 &&
-         TRACK_STEP(p, p->iLow - 1)->n == p->iLow - 1) {
-    p->iLow--;
-  }
-}
-
-/* The track of the agent in memory, or the one that is forgotten for it. */
-static Track *findTrack(Watch *p, i64 iNo, BxErr *pErr) {
-  int i, iOld = 0;
-  for (i = 0; i < TRACKS; i++) {
-    if (p->apTrack[i] == 0) {
-      p->apTrack[i] = bxNew(sizeof(Track), pErr);
-      return p->apTrack[i];
-    }
-    if (p->apTrack[i]->iNo == iNo) return p->apTrack[i];
-    if (p->apTrack[i]->iUsed < p->apTrack[iOld]->iUsed) iOld = i;
-  }
-  p->apTrack[iOld]->iNo = 0;
-  return p->apTrack[iOld];
-}
-
-/* The agent's track, as the table has it. */
-static Track *takeTrack(Ring *p, const RingAgent *pAgent, BxErr *pErr) {
-  static const char zChain[] =
-      "SELECT chain FROM main.@_steps WHERE id = ?1 AND n = ?2";
-  BxStmts *pRing = &p->base.stmts;
-  Track *pTrack = findTrack(p->pWatch, pAgent->iNo, pErr);
-  if (pTrack == 0) return 0;
-  pTrack->iUsed = ++p->pWatch->nUse;
-  if (pTrack->iNo == pAgent->iNo && pTrack->iSeq == pAgent->nGiven - 1 &&
-      pTrack->nStep > 0 &&
-      bxAsk(pRing, zChain, pErr, "ii",
-          pAgent->iNo << 16 | (pTrack->nStep & (TRACK_STEPS - 1)),
-          pTrack->nStep) == pTrack->hChain) {
-    return pTrack;
-  }
-  bxTrackRead(pTrack, pRing, pAgent->iNo, pErr);
-  pTrack->iUsed = p->pWatch->nUse;
-  return pTrack;
-}
-
-/* The same. A ring of an older version has no table of steps yet. */
-static Track *needTrack(Ring *p, const RingAgent *pAgent, BxErr *pErr) {
-  BxErr err = {SQLITE_OK, 0};
-  Track *pTrack = takeTrack(p, pAgent, &err);
-  if (err.rc == SQLITE_ERROR) {
-    bxClear(&err);
-    bxShadowMend(&p->base, &err);
-    pTrack = takeTrack(p, pAgent, &err);
-  }
-  bxPass(pErr, &err);
-  return pTrack;
-}
-
-static void writeStep(
-    BxStmts *pRing, const Track *pTrack, const Step *pStep, BxErr *pErr) {
-  static const char zSql[] =
-      "REPLACE INTO main.@_steps(id, " STEP_COLUMNS
-      ") VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, "
-      "?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, "
-      "?29)";
-  static const Head none = {0, 0, 0, 0};
-  int bLast = pStep->n == pTrack->nStep;
-  const Head *pHead = bLast ? &pTrack->head : &none;
-  bxDo(pRing, zSql, pErr, "iiiiiiitiiiiiiiiiiiiiiiiiiiii",
-      pTrack->iNo << 16 | (pStep->n & (TRACK_STEPS - 1)), pStep->n, pStep->iSeq,
-      pStep->iTime, pStep->iTurn, pStep->iStart, pStep->hCall, pStep->zTool,
-      pStep->hArguments, pStep->hResult, pStep->hMasked, pStep->iError,
-      pStep->hSaid, pStep->hPrompt, pStep->hAnswer, pStep->hTools,
-      pStep->nSpent, pStep->nMade, pStep->nCost, pStep->nSpentBefore,
-      pStep->nMadeBefore, pStep->nCostBefore, (i64)pHead->nByte, pHead->hash,
-      (i64)pHead->iKey, (i64)pHead->nItem, bLast ? pTrack->nItem : 0,
-      bLast ? pTrack->hFirst : 0, bLast ? pTrack->hChain : 0);
-}
-
-static void writeTrack(BxStmts *pRing, Track *p, BxErr *pErr) {
-  i64 n;
-  for (n = p->iLow; n <= p->nStep && pErr->rc == SQLITE_OK; n++) {
-    Step *pStep = TRACK_STEP(p, n);
-    if (pStep->bDirty) writeStep(pRing, p, pStep, pErr);
-    pStep->bDirty = 0;
-  }
-  if (pErr->rc != SQLITE_OK) p->iNo = 0;
 }
 
 /*------------------------------------------------------------- verdicts ----*/
@@ -424,7 +285,7 @@ static void raiseVerdict(Judging *p, const Finding *pFinding, BxErr *pErr) {
   bxDo(p->pHome, zSql, pErr, "itttttttiitittt", p->pPush->iTime, p->pOut->zRing,
       p->pPush->zAgent, bxRuleName(pFinding->eRule),
       pRule->bStop ? "stop" : "alert", zNumber, zThreshold,
-      pStep->zTool[0] != 0 ? pStep->zTool : 0, pStep->iTurn, hThing, zSeqs,
+      pStep->zTool[0] != 0 ? pStep->zTool : 0, (i64)pStep->iTurn, hThing, zSeqs,
       bxRuleTokens(pFinding, pTrack), zSay, bKill ? "kill_switch" : "record",
       bKill ? p->pOut->zKill : 0);
   p->pOut->bRaised = 1;
@@ -434,10 +295,12 @@ static void raiseVerdict(Judging *p, const Finding *pFinding, BxErr *pErr) {
   sqlite3_free(zThreshold);
 }
 
-/* Asks one rule when step n is the newest. */
-static void askRule(Judging *p, RuleKind eRule, i64 n, BxErr *pErr) {
+/* Asks one rule when step n is the newest. nLike: see bxRuleMay(), or -1. */
+static void askRule(
+    Judging *p, RuleKind eRule, i64 n, int nLike, BxErr *pErr) {
   Finding finding;
   if (!p->pRules->a[eRule].bEnabled || pErr->rc != SQLITE_OK) return;
+  if (nLike >= 0 && !bxRuleMay(p->pRules, eRule, nLike)) return;
   bxRuleLook(p->pRules, eRule, p->pOut->pTrack, n, &finding);
   if (finding.n > 0 && finding.rCount >= p->pRules->a[eRule].rThreshold) {
     raiseVerdict(p, &finding, pErr);
@@ -449,12 +312,13 @@ static void askRule(Judging *p, RuleKind eRule, i64 n, BxErr *pErr) {
 static void judge(Judging *p, const i64 *aDone, int nDone, BxErr *pErr) {
   int i, eRule;
   for (i = 0; i < nDone; i++) {
+    int nLike = bxRuleLike(p->pOut->pTrack, aDone[i]);
     for (eRule = 0; eRule <= RULE_REPEAT; eRule++) {
-      askRule(p, (RuleKind)eRule, aDone[i], pErr);
+      askRule(p, (RuleKind)eRule, aDone[i], nLike, pErr);
     }
   }
   for (eRule = RULE_TEXT; eRule < N_RULE; eRule++) {
-    askRule(p, (RuleKind)eRule, p->pOut->pTrack->nStep, pErr);
+    askRule(p, (RuleKind)eRule, p->pOut->pTrack->nStep, -1, pErr);
   }
 }
 
@@ -491,6 +355,7 @@ void bxRingWatch(Ring *p, const RingAgent *pNext, const RingPush *pPush,
   int nDone;
   memset(pOut, 0, offsetof(Watched, zRing));
   pOut->zRing[0] = 0;
+  if (!isTemp(p)) p->bSame = bxRingIsLooked(p);
   judging.pHome = rulesOf(p, pErr);
   if (judging.pHome == 0) return;
   row = agentRow(p, judging.pHome, pPush->zAgent, pErr);
@@ -504,7 +369,7 @@ void bxRingWatch(Ring *p, const RingAgent *pNext, const RingPush *pPush,
   judging.eMode = row.eMode;
   sqlite3_snprintf(sizeof(pOut->zRing), pOut->zRing, "%s%s",
       isTemp(p) ? "temp." : "", p->base.stmts.zTable);
-  pOut->pTrack = needTrack(p, pNext, pErr);
+  pOut->pTrack = bxTrackTake(p, pNext, pErr);
   if (pErr->rc != SQLITE_OK) return;
   moment.iSeq = pNext->nGiven;
   moment.iTime = pPush->iTime;
@@ -532,7 +397,7 @@ void bxRingWatched(
   if (pErr->rc != SQLITE_OK || pWatched->zKill[0] != 0) pTrack->iNo = 0;
   if (pErr->rc != SQLITE_OK) return;
   if (pWatched->zKill[0] == 0) {
-    writeTrack(&p->base.stmts, pTrack, pErr);
+    bxTrackWrite(pTrack, &p->base.stmts, pErr);
     return;
   }
   bxRingKillSwitch(p, pPush->zAgent, pWatched->zKill, pErr);

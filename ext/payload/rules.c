@@ -262,6 +262,24 @@ static void lookBudget(Finding *p, const Track *pTrack, i64 n) {
   }
 }
 
+int bxRuleLike(const Track *pTrack, i64 n) {
+  const Step *pNew;
+  int nLike = 0;
+  if (n < pTrack->iLow || n > pTrack->nStep || n <= 0) return 0;
+  pNew = TRACK_STEP(pTrack, n);
+  for (; n >= pTrack->iLow && n > 0; n--) {
+    const Step *pStep = TRACK_STEP(pTrack, n);
+    if (pStep->iTurn != pNew->iTurn) break;
+    nLike += pStep->hArguments == pNew->hArguments;
+  }
+  return nLike;
+}
+
+int bxRuleMay(const Rules *p, RuleKind eRule, int nLike) {
+  if (eRule == RULE_ERRORS) return 1;
+  return nLike - (eRule == RULE_CYCLE) >= p->a[eRule].rThreshold;
+}
+
 void bxRuleLook(
     const Rules *p, RuleKind eRule, const Track *pTrack, i64 n, Finding *pOut) {
   const Rule *pRule = &p->a[eRule];

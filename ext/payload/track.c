@@ -113,10 +113,10 @@ static Step *newStep(Adding *p, i64 iTurn) {
   pStep->n = pTrack->nStep;
   pStep->iSeq = p->pMoment->iSeq;
   pStep->iTime = p->pMoment->iTime;
-  pStep->iStart = p->pMoment->iStart;
-  pStep->iTurn = iTurn;
+  pStep->iStart = (int)p->pMoment->iStart;
+  pStep->iTurn = (int)iTurn;
   pStep->iError = -1;
-  pStep->bDirty = 1;
+  pStep->mDirty = STEP_NEW;
   if (pTrack->nStep - pTrack->iLow >= TRACK_STEPS) pTrack->iLow++;
   return pStep;
 }
@@ -144,7 +144,7 @@ static Step *findCall(Adding *p, Call *pCall, i64 h) {
     if (pStep->hArguments == hArguments) pLike = pStep;
   }
   if (pLike != 0) pLike->hCall = h;
-  if (pLike != 0) pLike->bDirty = 1;
+  if (pLike != 0) pLike->mDirty |= STEP_OTHER;
   return pLike;
 }
 
@@ -192,8 +192,8 @@ static void addOutcome(Adding *p, const Call *pResult) {
   pStep->hResult = hashText(pResult->result) | 1;
   pStep->hMasked = maskedHash(pResult->result, pStep->hResult, p->pErr) | 1;
   pStep->iError = pResult->iError;
-  pStep->iStart = p->pMoment->iStart;
-  pStep->bDirty = 1;
+  pStep->iStart = (int)p->pMoment->iStart;
+  pStep->mDirty |= STEP_OUTCOME;
   if (p->nDone < TRACK_STEPS) p->aDone[p->nDone++] = pStep->n;
 }
 
@@ -252,7 +252,7 @@ static i64 tokensOf(const Usage *p) {
 ** zeroed if there is none. */
 static void addSums(Adding *p, const Rules *pRules, const Step *pLast) {
   Track *pTrack = p->p;
-  i64 iTurn = TRACK_STEP(pTrack, pTrack->nStep)->iTurn, nMade = pLast->nMade;
+  int iTurn = TRACK_STEP(pTrack, pTrack->nStep)->iTurn, nMade = pLast->nMade;
   int bNew = iTurn != pLast->iTurn || pLast->iStart != p->pMoment->iStart;
   i64 n = p->iFirst > pTrack->iLow ? p->iFirst : pTrack->iLow;
   for (; n <= pTrack->nStep; n++) {
@@ -290,7 +290,7 @@ static void addToChain(Track *p) {
   i64 n;
   for (n = p->iLow; n <= p->nStep; n++) {
     const Step *pStep = TRACK_STEP(p, n);
-    if (!pStep->bDirty) continue;
+    if (pStep->mDirty == 0) continue;
     h = bxHashMix(h, (sqlite3_uint64)(pStep->iSeq ^ pStep->iTime));
     h = bxHashMix(h, (sqlite3_uint64)(pStep->hArguments ^ pStep->hSaid));
     h = bxHashMix(h, (sqlite3_uint64)(pStep->hResult ^ pStep->nSpent));

@@ -17,30 +17,33 @@
 typedef struct Step {
   i64 n; /* number of the step: 1, 2, ... */
   i64 iSeq, iTime;
-  i64 iTurn, iStart; /* turn; and how often the agent was started again */
-  i64 hCall;         /* id of the call */
-  i64 hArguments;    /* tool and arguments; 0 if there is no call */
+  i64 hCall;      /* id of the call */
+  i64 hArguments; /* tool and arguments; 0 if there is no call */
   i64 hResult, hMasked;
-  i64 iError; /* 1 an error, 0 none, -1 no result yet */
-  i64 hSaid;  /* text of the model; in the first step of an exchange */
+  i64 hSaid; /* text of the model; in the first step of an exchange */
   i64 hPrompt, hAnswer, hTools; /* for the rule similar; the same */
   /* tokens, calls and cost (in millionths) ever, and before this turn */
-  i64 nSpent, nMade, nCost, nSpentBefore, nMadeBefore, nCostBefore;
+  i64 nSpent, nSpentBefore, nCost, nCostBefore;
+  int nMade, nMadeBefore;
+  int iTurn, iStart; /* turn; and how often the agent was started again */
+  int iError;        /* 1 an error, 0 none, -1 no result yet */
+  int mDirty;        /* what differs from its row */
   char zTool[TOOL_BYTES];
-  int bDirty; /* differs from its row */
 } Step;
+#define STEP_NEW 1     /* there is no row */
+#define STEP_OUTCOME 2 /* its result has come */
+#define STEP_OTHER 4
 
 typedef struct Track {
   i64 iNo;    /* the agent's number in the ring; 0 for none */
   i64 nStep;  /* number of the newest step */
   i64 iLow;   /* number of the oldest step that is there */
   i64 iSeq;   /* the exchange of the newest step */
-  i64 iUsed;  /* to forget the one that was not used longest */
   i64 nItem;  /* messages of the last request */
   i64 hFirst; /* hash of its first message */
   i64 hChain; /* of all that was written */
   Head head;
-  Step a[TRACK_STEPS];
+  Step a[TRACK_STEPS]; /* those that are there; the others have any value */
 } Track;
 #define TRACK_STEP(p, n) (&(p)->a[(n) & (TRACK_STEPS - 1)])
 
@@ -94,6 +97,10 @@ const char *bxRuleName(RuleKind eRule);
 /* Reads rules, formats and prices of p's schema. Free *pOut in any case. */
 void bxRulesRead(Rules *pOut, BxStmts *p, BxErr *pErr);
 void bxRulesFree(Rules *p);
+/* How many of the steps in the turn of step n are the same call. */
+int bxRuleLike(const Track *pTrack, i64 n);
+/* Whether a rule of calls can reach its threshold with so many like calls. */
+int bxRuleMay(const Rules *p, RuleKind eRule, int nLike);
 /* What a rule sees when step n is the newest one. */
 void bxRuleLook(
     const Rules *p, RuleKind eRule, const Track *pTrack, i64 n, Finding *pOut);
@@ -109,6 +116,19 @@ typedef struct Moment {
 ** with it, at most TRACK_STEPS; the number of them is returned. */
 int bxTrackAdd(Track *p, const Rules *pRules, const Moment *pMoment,
     sqlite3_value *pRequest, sqlite3_value *pResponse, i64 *aDone, BxErr *pErr);
+
+/* steps.c: what a ring keeps of them. */
+#define TRACKS_KEPT 128 /* agents whose steps are in memory */
+typedef struct Watch {
+  Rules rules;
+  Track *apTrack[TRACKS_KEPT]; /* in the place of the agent's number */
+} Watch;
+/* Reads the steps of an agent from the table. */
+void bxTrackRead(Track *p, BxStmts *pRing, i64 iNo, BxErr *pErr);
+/* The steps of an agent whose next push is pAgent->nGiven. */
+Track *bxTrackTake(Ring *p, const RingAgent *pAgent, BxErr *pErr);
+/* Writes what has changed. */
+void bxTrackWrite(Track *p, BxStmts *pRing, BxErr *pErr);
 
 /* ring_watch.c: a ring looks for loops. */
 typedef struct Watched {
@@ -135,8 +155,6 @@ void bxRingWatch(Ring *p, const RingAgent *pNext, const RingPush *pPush,
 /* After the row was written: writes the steps, or fires the kill switch. */
 void bxRingWatched(
     Ring *p, const RingPush *pPush, const Watched *pWatched, BxErr *pErr);
-/* Reads the steps of an agent. */
-void bxTrackRead(Track *p, BxStmts *pRing, i64 iNo, BxErr *pErr);
 /* Whether a human allowed it. */
 int bxRuleAllowed(BxStmts *pHome, const Finding *p, const Track *pTrack,
     const char *zAgent, i64 iTime, BxErr *pErr);
