@@ -454,6 +454,34 @@ def test_a_setting_counts_at_once_also_when_it_is_rolled_back(db):
     assert one(db, "SELECT count(*) FROM ring_steps") == 0
 
 
+@pytest.mark.parametrize("inside", [False, True], ids=["autocommit", "BEGIN"])
+@pytest.mark.parametrize("ring", ["ring", "temp.ring"])
+def test_a_rule_that_changes_counts_at_the_next_push(db, ring, inside):
+    watch(db, ring=ring, only="no_progress")
+    exchanges = list(sessions.chat(calls(6)))
+    if inside:
+        db.execute("BEGIN")
+    push(db, exchanges[:3], ring=ring)
+    db.execute("UPDATE payload_rules SET threshold = 5 WHERE rule = 'no_progress'")
+    push(db, exchanges[3:5], ring=ring)
+    assert found(db) == []
+    push(db, exchanges[5:6], ring=ring)
+    assert [row[2:4] for row in found(db)] == [(5, 5)]
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["autocommit", "BEGIN"])
+def test_steps_that_somebody_changed_are_read_again(db, inside):
+    watch(db)
+    exchanges = list(sessions.chat(calls(6)))
+    if inside:
+        db.execute("BEGIN")
+    push(db, exchanges[:3])
+    db.execute("DELETE FROM ring_steps")
+    push(db, exchanges[3:4])
+    assert one(db, "SELECT count(*) FROM ring_steps") == 4  # those of the request, anew
+    assert found(db) == []
+
+
 @pytest.mark.parametrize("ring", ["ring", "temp.ring"])
 def test_connections_in_turn_see_each_other(db, path, ring):
     watch(db, "off", ring)
@@ -544,6 +572,19 @@ def test_an_agent_that_goes_takes_its_steps_along(db, path):
     push(db, sessions.chat(SAME), "b")
     assert rows(db, "SELECT DISTINCT agent_id FROM ring_agents") == [("b",)]
     assert one(db, "SELECT count(DISTINCT id >> 16) FROM ring_steps") == 1
+
+
+def test_many_agents_are_told_apart(db):
+    """More than are kept in memory, in turn."""
+    watch(db, only="no_progress")
+    exchanges = list(sessions.chat(SAME))
+    db.execute("BEGIN")
+    for i, exchange in enumerate(exchanges):
+        for agent in range(140):
+            if i < 4 or agent % 7:
+                push(db, [exchange], f"agent {agent}")
+    assert one(db, "SELECT count(DISTINCT agent_id) FROM payload_verdicts") == 120
+    assert one(db, "SELECT count(*) FROM payload_verdicts") == 120
 
 
 def test_steps_are_few_and_small(db, path):

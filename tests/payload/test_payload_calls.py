@@ -127,6 +127,35 @@ def test_arguments_that_are_not_json_stay_as_they_are(db):
         assert calls(db, chat(call("c", text)))[0][3] == text
 
 
+# ---- what is passed over
+
+
+def test_keys_may_have_escapes_and_the_first_of_equal_ones_counts(db):
+    body = json.dumps(chat(call("c1", "{}")))
+    assert calls(db, body.replace("messages", "mess\\u0061ges")) == calls(db, body) != []
+    twice = body[:-1] + ',"messages":[' + json.dumps(call("c2", "{}")) + "]}"
+    assert [row[1] for row in calls(db, twice)] == ["c1"]
+    assert calls(db, body.replace('"id"', f'"{"x" * 300}":1,"\\u0069d"')) == calls(db, body)
+
+
+@pytest.mark.parametrize("other", [
+    '{"a":[1,{"b":"\\u00e9"}],"c":null}', "{}", "[]", '""', "-1.5e3", "true"])
+@pytest.mark.parametrize("where", ["first", "middle", "last", "everywhere"])
+def test_what_nobody_looks_for_is_passed_over(db, other, where):
+    first, middle, last = (f'"o{i}" : {other} ' if where in (name, "everywhere") else f'"o{i}":0'
+                           for i, name in enumerate(("first", "middle", "last")))
+    message = json.dumps(call("c1", '{"x":1}'))[1:]
+    body = f'{{ {first},"messages":[{{{middle},{message}],{last}}}'
+    assert [row[:4] for row in calls(db, body)] == [("call", "c1", "f", '{"x":1}')]
+
+
+@pytest.mark.parametrize("bad", ['{"a" 1}', '{"a":}', "[1,]", '{"a":1,}', "nul", '"\\x"', "'a'", ""])
+def test_what_is_passed_over_must_be_json(db, bad):
+    body = json.dumps(chat(call("c1", "{}")))
+    assert calls(db, f'{body[:-1]},"other":{bad}}}') == []
+    assert calls(db, f'{{"other":{bad},{body[1:]}') == []
+
+
 # ---- the other formats
 
 
