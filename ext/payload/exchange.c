@@ -10,24 +10,11 @@
 ** nested deeper than 960 levels, or has more than BX_TREE_MAX values gives
 ** nothing.
 */
-#include "exchange.h"
+#include "reader.h"
 SQLITE_EXTENSION_INIT3
 
 #include <stdlib.h>
 #include <string.h>
-
-typedef struct Hit {
-  const Format *pFormat;
-  int iNode;
-  int iItem; /* node of the message that it is in */
-} Hit;
-
-/* What a reader leaves to the next one. */
-typedef struct Room {
-  BxTree tree, part;
-  Hit *aHit;
-  i64 nHitAlloc;
-} Room;
 
 struct Room *bxRoomNew(BxErr *pErr) {
   return bxNew(sizeof(Room), pErr);
@@ -41,435 +28,12 @@ void bxRoomFree(struct Room *p) {
   sqlite3_free(p);
 }
 
-typedef struct Reader {
-  Exchange *pOut;
-  const Formats *pFormats;
-  BxErr *pErr;
-  BxTree tree;
-  int iRoot; /* node that places begin at */
-  FormatBody eBody;
-  Hit *aHit;
-  i64 nHit, nHitAlloc;
-  i64 iFirst;          /* the first call of this response */
-  int iList;           /* the array of messages, -1 for none */
-  int iElement, iItem; /* its element that was reached, and the number of it */
-  int nSeen; /* messages of users before this one were counted before */
-  int nOld;  /* first elements of the list that are not looked at */
-} Reader;
-
-/*--------------------------------------------------------------- texts ----*/
-
-static void freeText(Text *pText) {
-  sqlite3_free(pText->zOwn);
-  memset(pText, 0, sizeof(*pText));
-}
-
-static void setText(Text *pText, Text value) {
-  sqlite3_free(pText->zOwn);
-  *pText = value;
-}
-
-static Text ownText(char *z, i64 n) {
-  Text text = {z, n, z, 0};
-  return text;
-}
-
-/* Takes a text that was put together. */
-static Text takeText(sqlite3_str *pStr, BxErr *pErr) {
-  char *z;
-  int rc = sqlite3_str_errcode(pStr), n = sqlite3_str_length(pStr);
-  z = sqlite3_str_finish(pStr);
-  if (rc == SQLITE_NOMEM) {
-    bxFail(pErr, rc, "out of memory");
-  } else if (rc != SQLITE_OK) {
-    bxFail(pErr, rc,
-        "ValidationError: a text of an exchange is longer than this SQLite "
-        "allows; shorten the body");
-  }
-  if (z == 0) z = bxNew(1, pErr);
-  return ownText(z, z != 0 ? n : 0);
-}
-
-/* Appends a text to another one. */
-static void appendText(Text *pText, Text more, BxErr *pErr) {
-  char *z;
-  if (more.z == 0 || pErr->rc != SQLITE_OK) return;
-  if (pText->zOwn == 0 || pText->n + more.n >= pText->nAlloc) {
-    i64 nAlloc = 2 * (pText->n + more.n) + 16;
-    z = sqlite3_realloc64(pText->zOwn, (sqlite3_uint64)nAlloc);
-    if (z == 0) {
-      bxFail(pErr, SQLITE_NOMEM, "out of memory");
-      return;
-    }
-    if (pText->zOwn == 0 && pText->n > 0) {
-      memcpy(z, pText->z, (size_t)pText->n);
-    }
-    pText->z = pText->zOwn = z;
-    pText->nAlloc = nAlloc;
-  }
-  memcpy(pText->zOwn + pText->n, more.z, (size_t)more.n);
-  pText->n += more.n;
-  pText->zOwn[pText->n] = 0;
-}
-
-/* What a string represents whose content is n bytes at z: a part of the body, if
-** it has no escapes. An escape is longer than what it represents, so that there
-** is room for a terminator. */
-static Text stringText(const char *z, i64 n, BxErr *pErr) {
-  Text text = {z, n, 0, 0};
-  char *zOut, *zEnd;
-  if (memchr(z, '\\', (size_t)n) == 0) return text;
-  zOut = sqlite3_malloc64((sqlite3_uint64)n);
-  if (zOut == 0) {
-    bxFail(pErr, SQLITE_NOMEM, "out of memory");
-    return (Text){0, 0, 0, 0};
-  }
-  zEnd = bxTreeDecode(zOut, z, (int)n);
-  *zEnd = 0;
-  return ownText(zOut, zEnd - zOut);
-}
-
-/* The value as text: a string is what it represents. */
-static Text valueText(const BxTree *p, int iNode, BxErr *pErr) {
-  const BxNode *pNode = &p->a[iNode];
-  sqlite3_str *pStr;
-  if (BX_TREE_KIND(p, iNode) == '"') {
-    return stringText(p->z + pNode->iAt + 1, pNode->nByte - 2, pErr);
-  }
-  pStr = sqlite3_str_new(0);
-  bxTreeCanon(p, iNode, pStr, pErr);
-  return takeText(pStr, pErr);
-}
-
-/* A string, or the member text of an object: -1 for none. */
-static int textNode(const BxTree *p, int iNode) {
-  if (BX_TREE_KIND(p, iNode) == '{') iNode = bxTreeMember(p, iNode, "text", 4);
-  return iNode >= 0 && BX_TREE_KIND(p, iNode) == '"' ? iNode : -1;
-}
-
-/* The texts of a message: its text, or those of its parts. Counts them, and the
-** parts without; *piFirst is the first one, or -1. */
-static int countTexts(
-    const BxTree *p, int iNode, int *piFirst, int *pnOther) {
-  int bArray = BX_TREE_KIND(p, iNode) == '[', n = 0;
-  int i = bArray ? iNode + 1 : iNode;
-  int iEnd = bArray ? p->a[iNode].iNext : iNode + 1;
-  *piFirst = -1;
-  *pnOther = 0;
-  for (; i < iEnd; i = p->a[i].iNext) {
-    int iText = textNode(p, i);
-    if (iText < 0) {
-      ++*pnOther;
-    } else if (n++ == 0) {
-      *piFirst = iText;
-    }
-  }
-  return n;
-}
-
-/* The same on lines of their own. */
-static Text messageText(const BxTree *p, int iNode, int *pnOther, BxErr *pErr) {
-  int iFirst, i, iEnd = p->a[iNode].iNext;
-  int n = countTexts(p, iNode, &iFirst, pnOther);
-  sqlite3_str *pStr;
-  if (n == 0) return (Text){0, 0, 0, 0};
-  if (n == 1) return valueText(p, iFirst, pErr);
-  pStr = sqlite3_str_new(0);
-  for (i = iNode + 1; i < iEnd; i = p->a[i].iNext) {
-    int iText = textNode(p, i);
-    if (iText < 0) continue;
-    if (iText != iFirst) sqlite3_str_appendchar(pStr, 1, '\n');
-    bxTreeText(p, iText, pStr);
-  }
-  return takeText(pStr, pErr);
-}
-
-/* The result of a call. Parts that have no text stay JSON. */
-static Text resultText(const BxTree *p, int iNode, BxErr *pErr) {
-  int nOther, iFirst;
-  int n = countTexts(p, iNode, &iFirst, &nOther);
-  if (n > 0 && nOther == 0 && BX_TREE_KIND(p, iNode) != '{') {
-    return messageText(p, iNode, &nOther, pErr);
-  }
-  return valueText(p, iNode, pErr);
-}
-
-/* JSON in its canonical form; text that is none as it is. A terminator follows
-** the text, or the rest of a body. */
-static Text canonText(Text text, BxErr *pErr) {
-  BxTree tree = {0, 0, 0, 0};
-  const char *zEnd;
-  sqlite3_str *pStr;
-  if (text.z == 0) return text;
-  zEnd = bxTreeRead(&tree, text.z, 0, 0, pErr);
-  if (zEnd != 0 && bxSkipSpace(zEnd) == text.z + text.n) {
-    pStr = sqlite3_str_new(0);
-    bxTreeCanon(&tree, 0, pStr, pErr);
-    setText(&text, takeText(pStr, pErr));
-  }
-  bxTreeFree(&tree);
-  return text;
-}
-
-/* Arguments as text: what the body has as a string is what it represents. */
-static void needArguments(Call *p, BxErr *pErr) {
-  Text *pText = &p->arguments;
-  if (p->bWritten && pText->n > 1 && *pText->z == '"') {
-    *pText = stringText(pText->z + 1, pText->n - 2, pErr);
-  }
-  p->bWritten = 0;
-}
-
-void bxCallArguments(Call *p, BxErr *pErr) {
-  needArguments(p, pErr);
-  p->arguments = canonText(p->arguments, pErr);
-}
-
-i64 bxCallHash(Call *p, const Formats *pFormats, BxErr *pErr) {
-  BxTree *pTree = &pFormats->pRoom->part;
-  const char *zEnd;
-  needArguments(p, pErr);
-  if (p->arguments.z == 0 || pErr->rc != SQLITE_OK) return 0;
-  zEnd = bxTreeRead(pTree, p->arguments.z, 0, 0, pErr);
-  if (zEnd != 0 && bxSkipSpace(zEnd) == p->arguments.z + p->arguments.n) {
-    return (i64)bxTreeHash(pTree, 0, pErr);
-  }
-  return (i64)bxHashOf(p->arguments.z, p->arguments.n);
-}
-
-/*-------------------------------------------------------------- places ----*/
-
-typedef struct Path {
-  const BxTree *pTree;
-  int iItem; /* the element of the first array on the way */
-  void (*xHit)(struct Path *p, int iNode);
-  Reader *pReader;
-  const Format *pFormat;
-  int iFound; /* the first hit, -1 for none */
-} Path;
-
-static void follow(Path *p, int iNode, const char *z);
-
-/* The node of dotted names from z to zEnd, or -1. */
-static int memberAt(const BxTree *p, int iNode, const char *z, int n) {
-  const char *zEnd = z + n;
-  while (z < zEnd && iNode >= 0) {
-    int nName = 0;
-    while (z + nName < zEnd && z[nName] != '.') nName++;
-    iNode = bxTreeMember(p, iNode, z, nName);
-    z += nName + 1;
-  }
-  return iNode;
-}
-
-/* Whether an element fulfils the conditions a=b,c.d=e before the bracket. */
-static int fulfils(const BxTree *p, int iNode, const char *z) {
-  while (*z != 0 && *z != ']') {
-    int n = (int)strcspn(z, ",]"), nName = (int)strcspn(z, "=,]");
-    int i = memberAt(p, iNode, z, nName);
-    if (i < 0) return 0;
-    if (nName < n && !bxTreeIs(p, i, z + nName + 1, n - nName - 1)) return 0;
-    z += n;
-    if (*z == ',') z++;
-  }
-  return 1;
-}
-
-/* The elements in brackets at z. */
-static void followEach(Path *p, int iNode, const char *z) {
-  const BxTree *pTree = p->pTree;
-  const char *zRest = z + strcspn(z, "]");
-  int bArray = BX_TREE_KIND(pTree, iNode) == '[', bOuter = p->iItem < 0;
-  int i = bArray ? iNode + 1 : iNode, iEnd = pTree->a[iNode].iNext;
-  if (*zRest != 0) zRest++;
-  while (i < iEnd) {
-    if (bOuter && bArray) p->iItem = i;
-    if (fulfils(pTree, i, z + 1)) follow(p, i, zRest);
-    if (!bArray) break;
-    i = pTree->a[i].iNext;
-  }
-  if (bOuter) p->iItem = -1;
-}
-
-/* Calls xHit for each node that the path at z leads to. */
-static void follow(Path *p, int iNode, const char *z) {
-  int n;
-  if (*z == '.') z++;
-  n = (int)strcspn(z, ".[|=");
-  if (n > 0) iNode = bxTreeMember(p->pTree, iNode, z, n);
-  if (iNode < 0) return;
-  z += n;
-  if (*z == '[') {
-    followEach(p, iNode, z);
-  } else if (*z == '.') {
-    follow(p, iNode, z);
-  } else {
-    p->xHit(p, iNode);
-  }
-}
-
-/* The alternatives of a path, until one leads somewhere. */
-static void followAny(Path *p, int iNode, const char *z) {
-  while (z != 0 && p->iFound < 0) {
-    if (z[0] == '$' && z[1] == '.') {
-      follow(p, p->pReader->iRoot, z + 2);
-    } else {
-      follow(p, iNode, z);
-    }
-    z = strchr(z, '|');
-    if (z != 0) z++;
-  }
-}
-
-static void noteFirst(Path *p, int iNode) {
-  if (p->iFound < 0 && BX_TREE_KIND(p->pTree, iNode) != 'n') p->iFound = iNode;
-}
-
-/* The node of a field of an object, or -1. */
-static int fieldNode(Reader *p, int iNode, const char *zPath) {
-  Path path = {&p->tree, -1, noteFirst, p, 0, -1};
-  if (zPath != 0) followAny(&path, iNode, zPath);
-  return path.iFound;
-}
-
-static void addHit(Reader *p, const Format *pFormat, int iNode, int iItem) {
-  Hit *a;
-  if (BX_TREE_KIND(&p->tree, iNode) == 'n') return;
-  a = bxGrow(p->aHit, p->nHit, &p->nHitAlloc, sizeof(*a), p->pErr);
-  if (a == 0) return;
-  p->aHit = a;
-  a += p->nHit++;
-  a->pFormat = pFormat;
-  a->iNode = iNode;
-  a->iItem = iItem >= 0 ? iItem : p->iRoot;
-}
-
-static void noteHit(Path *p, int iNode) {
-  addHit(p->pReader, p->pFormat, iNode, p->iItem);
-  if (BX_TREE_KIND(p->pTree, iNode) != 'n') p->iFound = iNode;
-}
-
-/* The messages of a request are the array, directly in its body, that has
-** messages, calls or results. */
-static void noteList(Reader *p, int iNode) {
-  const BxNode *a = p->tree.a;
-  int i = 1;
-  if (p->iList >= 0 || p->eBody != BODY_REQUEST) return;
-  while (i + 1 < iNode) i = a[i + 1].iNext;
-  if (i + 1 == iNode) p->iList = iNode;
-}
-
-static int isElement(const Reader *p, int iNode, const Spot *pSpot) {
-  if (pSpot->iIf == 0) return fulfils(&p->tree, iNode, pSpot->zIf);
-  iNode = bxTreeNamed(&p->tree, iNode, pSpot->iIf);
-  return iNode >= 0 && bxTreeIs(&p->tree, iNode, pSpot->zIs, pSpot->nIs);
-}
-
-static void walk(Reader *p, int iNode, const Spot *pSpot, int iItem);
-
-static void walkElement(Reader *p, int iNode, const Spot *pSpot, int iItem) {
-  const Spot *aSpot = p->pFormats->aSpot;
-  int i;
-  for (i = pSpot->iElement; i != 0; i = aSpot[i].iNext) {
-    if (isElement(p, iNode, &aSpot[i])) walk(p, iNode, &aSpot[i], iItem);
-  }
-}
-
-/* What is no array is an array of one. */
-static void walkElements(Reader *p, int iNode, const Spot *pSpot, int iItem) {
-  const BxNode *a = p->tree.a;
-  int i, bOuter = iItem < 0, nOld = 0;
-  if (BX_TREE_KIND(&p->tree, iNode) != '[') {
-    walkElement(p, iNode, pSpot, iItem);
-    return;
-  }
-  if (bOuter && pSpot->bList) noteList(p, iNode);
-  if (iNode == p->iList) nOld = p->nOld;
-  for (i = iNode + 1; i < a[iNode].iNext; i = a[i].iNext) {
-    if (nOld-- <= 0) walkElement(p, i, pSpot, bOuter ? i : iItem);
-  }
-}
-
-/* Notes each place that begins with the steps to pSpot, which lead to iNode. */
-static void walk(Reader *p, int iNode, const Spot *pSpot, int iItem) {
-  const Formats *pFormats = p->pFormats;
-  const Spot *aSpot = pFormats->aSpot;
-  int i, iMember;
-  for (i = pSpot->iFormat; i >= 0; i = pFormats->a[i].iNext) {
-    addHit(p, &pFormats->a[i], iNode, iItem);
-  }
-  if (pSpot->iElement != 0) walkElements(p, iNode, pSpot, iItem);
-  for (i = pSpot->iMember; i != 0; i = aSpot[i].iNext) {
-    iMember = bxTreeNamed(&p->tree, iNode, aSpot[i].iName);
-    if (iMember >= 0) walk(p, iMember, &aSpot[i], iItem);
-  }
-}
-
-static int compareHits(const void *pLeft, const void *pRight) {
-  const Hit *p = pLeft, *q = pRight;
-  if (p->iNode != q->iNode) return p->iNode < q->iNode ? -1 : 1;
-  if (p->pFormat->eKind != q->pFormat->eKind) {
-    return p->pFormat->eKind < q->pFormat->eKind ? -1 : 1;
-  }
-  return p->pFormat < q->pFormat ? -1 : p->pFormat > q->pFormat;
-}
-
-#define FEW_HITS 24 /* that are sorted without a call for each comparison */
-
-static void sortHits(Reader *p) {
-  Hit *a = p->aHit;
-  i64 i, j;
-  if (p->nHit > FEW_HITS) {
-    qsort(a, (size_t)p->nHit, sizeof(Hit), compareHits);
-    return;
-  }
-  for (i = 1; i < p->nHit; i++) {
-    Hit hit = a[i];
-    for (j = i; j > 0 && compareHits(&hit, &a[j - 1]) < 0; j--) a[j] = a[j - 1];
-    a[j] = hit;
-  }
-}
-
-/* Two formats that have the same place find it once; but numbers of tokens have
-** other names in each. */
-static void dropDoubles(Reader *p) {
-  Hit *a = p->aHit;
-  i64 i, n = 0;
-  for (i = 1; i < p->nHit; i++) {
-    if (a[i].iNode != a[n].iNode ||
-        a[i].pFormat->eKind != a[n].pFormat->eKind ||
-        a[i].pFormat->eKind == FORMAT_USAGE) {
-      a[++n] = a[i];
-    }
-  }
-  if (p->nHit > 0) p->nHit = n + 1;
-}
-
-/* Finds all places of the formats in the value, in the order of the text. */
-static void findHits(Reader *p, FormatBody eBody, int iRoot) {
-  const Formats *pFormats = p->pFormats;
-  i64 i;
-  p->nHit = 0;
-  p->eBody = eBody;
-  p->iRoot = iRoot;
-  p->iList = -1;
-  walk(p, iRoot, &pFormats->aSpot[eBody], -1);
-  for (i = 0; i < pFormats->n; i++) {
-    Path path = {&p->tree, -1, noteHit, p, &pFormats->a[i], -1};
-    if (pFormats->a[i].bEither && pFormats->a[i].eBody == eBody) {
-      followAny(&path, iRoot, pFormats->a[i].azPath[PATH_PLACE]);
-    }
-  }
-  sortHits(p);
-  dropDoubles(p);
-}
-
 /*------------------------------------------------------ calls, results ----*/
 
 static Text fieldText(Reader *p, int iNode, const char *zPath) {
-  int iField = fieldNode(p, iNode, zPath);
+  int iField = bxPlaceField(p, iNode, zPath);
   if (iField < 0) return (Text){0, 0, 0, 0};
-  return valueText(&p->tree, iField, p->pErr);
+  return bxTextValue(&p->tree, iField, p->pErr);
 }
 
 static int equalTexts(Text a, Text b) {
@@ -512,26 +76,27 @@ static void addPiece(Reader *p, Call *pCall, int iNode) {
   Text text;
   int bPiece;
   bPiece = BX_TREE_KIND(&p->tree, iNode) == '"';
-  text = valueText(&p->tree, iNode, p->pErr);
+  text = bxTextValue(&p->tree, iNode, p->pErr);
   if (!bPiece || (pCall->arguments.z != 0 && pCall->arguments.n == 2 &&
                      memcmp(pCall->arguments.z, "{}", 2) == 0)) {
-    setText(&pCall->arguments, text);
+    bxTextSet(&pCall->arguments, text);
     return;
   }
-  appendText(&pCall->arguments, text, p->pErr);
-  freeText(&text);
+  bxTextAppend(&pCall->arguments, text, p->pErr);
+  bxTextFree(&text);
 }
 
 /* Other arguments are read when somebody asks for them. */
 static void addArguments(Reader *p, Call *pCall, const Hit *pHit) {
-  int iNode = fieldNode(p, pHit->iNode, pHit->pFormat->azPath[PATH_ARGUMENTS]);
+  int iNode =
+      bxPlaceField(p, pHit->iNode, pHit->pFormat->azPath[PATH_ARGUMENTS]);
   if (iNode < 0) return;
   if (pHit->pFormat->azPath[PATH_PART] != 0) {
     addPiece(p, pCall, iNode);
   } else {
     const BxNode *pNode = &p->tree.a[iNode];
-    setText(&pCall->arguments,
-        (Text){p->tree.z + pNode->iAt, pNode->nByte, 0, 0});
+    bxTextSet(
+        &pCall->arguments, (Text){p->tree.z + pNode->iAt, pNode->nByte, 0, 0});
     pCall->bWritten = 1;
   }
 }
@@ -544,15 +109,15 @@ static void addCall(Reader *p, const Hit *pHit) {
   if (azPath[PATH_PART] != 0) pCall = findPart(p, part, id);
   if (pCall == 0) pCall = newCall(p, 0);
   if (pCall == 0) {
-    freeText(&part);
-    freeText(&id);
+    bxTextFree(&part);
+    bxTextFree(&id);
     return;
   }
-  setText(&pCall->part, part);
+  bxTextSet(&pCall->part, part);
   if (pCall->id.z == 0 || pCall->id.n == 0) {
-    setText(&pCall->id, id);
+    bxTextSet(&pCall->id, id);
   } else {
-    freeText(&id);
+    bxTextFree(&id);
   }
   if (pCall->tool.z == 0) {
     pCall->tool = fieldText(p, pHit->iNode, azPath[PATH_TOOL]);
@@ -563,7 +128,7 @@ static void addCall(Reader *p, const Hit *pHit) {
 /* A flag, or, in the form path=text, a text that says so. */
 static int isFlagged(Reader *p, int iNode, const char *zPath) {
   const char *zIs = zPath != 0 ? strchr(zPath, '=') : 0;
-  int iField = fieldNode(p, iNode, zPath);
+  int iField = bxPlaceField(p, iNode, zPath);
   if (iField < 0) return 0;
   if (zIs == 0) return BX_TREE_KIND(&p->tree, iField) == 't';
   return bxTreeIs(&p->tree, iField, zIs + 1, (int)strlen(zIs + 1));
@@ -608,9 +173,9 @@ static void addResult(Reader *p, const Hit *pHit) {
   pCall->id = fieldText(p, pHit->iNode, azPath[PATH_ID]);
   pCall->tool = fieldText(p, pHit->iNode, azPath[PATH_TOOL]);
   if (pCall->tool.z == 0) findTool(p, pCall);
-  iResult = fieldNode(p, pHit->iNode, azPath[PATH_RESULT]);
+  iResult = bxPlaceField(p, pHit->iNode, azPath[PATH_RESULT]);
   if (iResult >= 0) {
-    pCall->result = resultText(&p->tree, iResult, p->pErr);
+    pCall->result = bxTextResult(&p->tree, iResult, p->pErr);
   }
   pCall->iError = isFlagged(p, pHit->iNode, azPath[PATH_ERROR]) ||
                   saysError(p, pCall->result);
@@ -623,10 +188,10 @@ static void addResult(Reader *p, const Hit *pHit) {
 static void addUser(Reader *p, const Hit *pHit) {
   int nOther, iFirst;
   const Hit *pNear = pHit;
-  if (countTexts(&p->tree, pHit->iNode, &iFirst, &nOther) == 0) return;
+  if (bxTextCount(&p->tree, pHit->iNode, &iFirst, &nOther) == 0) return;
   if (p->pFormats->mKind >> FORMAT_PROMPT & 1) {
-    setText(&p->pOut->prompt,
-        messageText(&p->tree, pHit->iNode, &nOther, p->pErr));
+    bxTextSet(&p->pOut->prompt,
+        bxTextMessage(&p->tree, pHit->iNode, &nOther, p->pErr));
   }
   while (pNear > p->aHit && pNear[-1].iItem == pHit->iItem) pNear--;
   for (; pNear < p->aHit + p->nHit && pNear->iItem == pHit->iItem; pNear++) {
@@ -638,18 +203,18 @@ static void addUser(Reader *p, const Hit *pHit) {
 
 static void addSaid(Reader *p, const Hit *pHit) {
   int nOther;
-  Text text = messageText(&p->tree, pHit->iNode, &nOther, p->pErr);
+  Text text = bxTextMessage(&p->tree, pHit->iNode, &nOther, p->pErr);
   if (p->pOut->said.z == 0) {
     p->pOut->said = text;
     return;
   }
-  appendText(&p->pOut->said, text, p->pErr);
-  freeText(&text);
+  bxTextAppend(&p->pOut->said, text, p->pErr);
+  bxTextFree(&text);
 }
 
 /* A number of tokens. One that no event names stays as it was. */
 static i64 readTokens(Reader *p, int iNode, const char *zPath, i64 nBefore) {
-  int iField = fieldNode(p, iNode, zPath);
+  int iField = bxPlaceField(p, iNode, zPath);
   const char *z;
   if (iField < 0) return nBefore;
   z = &BX_TREE_KIND(&p->tree, iField);
@@ -687,12 +252,12 @@ static void addUsage(Reader *p, const Hit *pHit) {
 /* Adds a name to the sorted list of tools: "fn:" and "tool:" before it. */
 static void addTool(Reader *p, const Hit *pHit) {
   const char *zMark = pHit->pFormat->eKind == FORMAT_TOOL ? "fn:" : "tool:";
-  Text name = valueText(&p->tree, pHit->iNode, p->pErr);
+  Text name = bxTextValue(&p->tree, pHit->iNode, p->pErr);
   Text mark = {zMark, (i64)strlen(zMark), 0, 0}, comma = {",", 1, 0, 0};
-  if (p->pOut->tools.n > 0) appendText(&p->pOut->tools, comma, p->pErr);
-  appendText(&p->pOut->tools, mark, p->pErr);
-  appendText(&p->pOut->tools, name, p->pErr);
-  freeText(&name);
+  if (p->pOut->tools.n > 0) bxTextAppend(&p->pOut->tools, comma, p->pErr);
+  bxTextAppend(&p->pOut->tools, mark, p->pErr);
+  bxTextAppend(&p->pOut->tools, name, p->pErr);
+  bxTextFree(&name);
 }
 
 /*-------------------------------------------------------------- bodies ----*/
@@ -707,7 +272,7 @@ static void takeHit(Reader *p, const Hit *pHit) {
     case FORMAT_TOOL:
     case FORMAT_CHOICE: addTool(p, pHit); break;
     case FORMAT_MODEL:
-      setText(&p->pOut->model, valueText(&p->tree, pHit->iNode, p->pErr));
+      bxTextSet(&p->pOut->model, bxTextValue(&p->tree, pHit->iNode, p->pErr));
       break;
     default: break; /* fallbacks of the prompt */
   }
@@ -745,7 +310,7 @@ static void fallBack(Reader *p) {
     for (i = p->nHit - 1; i >= 0 && p->pOut->prompt.z == 0; i--) {
       if (p->aHit[i].pFormat->eKind != eKind) continue;
       p->pOut->prompt =
-          messageText(&p->tree, p->aHit[i].iNode, &nOther, p->pErr);
+          bxTextMessage(&p->tree, p->aHit[i].iNode, &nOther, p->pErr);
     }
     eKind = (FormatKind)(eKind + 1);
   }
@@ -814,9 +379,9 @@ static i64 firstText(Reader *p) {
     FormatKind eKind = p->aHit[i].pFormat->eKind;
     Text text;
     if (eKind != FORMAT_USER && eKind != FORMAT_MESSAGE) continue;
-    text = messageText(&p->tree, p->aHit[i].iNode, &nOther, p->pErr);
+    text = bxTextMessage(&p->tree, p->aHit[i].iNode, &nOther, p->pErr);
     if (text.z != 0) h = (i64)bxHashOf(text.z, text.n);
-    freeText(&text);
+    bxTextFree(&text);
   }
   return h;
 }
@@ -832,7 +397,7 @@ static void readRequest(Reader *p, const char *z, i64 n, Head *pHead) {
   } else if (!readWhole(p, zBegin, n, BODY_REQUEST)) {
     return;
   }
-  findHits(p, BODY_REQUEST, 0);
+  bxPlacesFind(p, BODY_REQUEST, 0);
   addHits(p, nBefore);
   p->nOld = 0;
   fallBack(p);
@@ -843,7 +408,7 @@ static void readRequest(Reader *p, const char *z, i64 n, Head *pHead) {
 }
 
 static void readEvent(Reader *p, int iRoot) {
-  findHits(p, BODY_EVENT, iRoot);
+  bxPlacesFind(p, BODY_EVENT, iRoot);
   addHits(p, 0);
 }
 
@@ -874,7 +439,7 @@ static void readResponse(Reader *p, const char *z, i64 n) {
     int i, iEnd = p->tree.a[0].iNext;
     for (i = 1; i < iEnd; i = p->tree.a[i].iNext) readEvent(p, i);
   } else {
-    findHits(p, BODY_RESPONSE, 0);
+    bxPlacesFind(p, BODY_RESPONSE, 0);
     addHits(p, 0);
     if (p->pOut->n == p->iFirst && p->pOut->said.z == 0) readEvent(p, 0);
   }
@@ -904,7 +469,7 @@ static void sortTools(Text *pTools, BxErr *pErr) {
     sqlite3_str_appendf(pStr, i == 0 ? "%s" : ",%s", az[i]);
   }
   sqlite3_free(az);
-  setText(pTools, takeText(pStr, pErr));
+  bxTextSet(pTools, bxTextTake(pStr, pErr));
 }
 
 /* The bytes of a body, with a terminator; NULL for none. *pzCopy: they are
@@ -968,11 +533,9 @@ static void readBodies(Exchange *pOut, const Formats *pFormats,
   reader.tree = pFormats->pRoom->tree;
   reader.aHit = pFormats->pRoom->aHit;
   reader.nHitAlloc = pFormats->pRoom->nHitAlloc;
-  z = bodyOf(
-      pReading->apBody[0], pReading->bCopy, &n, &pOut->azCopy[0], pErr);
+  z = bodyOf(pReading->apBody[0], pReading->bCopy, &n, &pOut->azCopy[0], pErr);
   if (z != 0) readRequest(&reader, z, n, pReading->pHead);
-  z = bodyOf(
-      pReading->apBody[1], pReading->bCopy, &n, &pOut->azCopy[1], pErr);
+  z = bodyOf(pReading->apBody[1], pReading->bCopy, &n, &pOut->azCopy[1], pErr);
   if (z != 0) readResponse(&reader, z, n);
   sortTools(&pOut->tools, pErr);
   keepRoom(pFormats->pRoom, &reader);

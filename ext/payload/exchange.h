@@ -56,15 +56,17 @@ typedef struct Spot {
   int iIf;         /* the key of a condition that is a key and a text; or 0 */
   const char *zIs; /* the text */
   int nIs;
-  int iMember, iElement; /* first steps to a member, to an element; 0 for none */
-  int iNext;             /* next step of the same kind */
-  int iFormat;           /* first format whose place ends here, or -1 */
+  int iMember,
+      iElement; /* first steps to a member, to an element; 0 for none */
+  int iNext;    /* next step of the same kind */
+  int iFormat;  /* first format whose place ends here, or -1 */
   int bList; /* leads to more than the names of tools: messages, if an array */
 } Spot;
 
 typedef struct ErrorText {
-  char *z;    /* a pattern */
-  char *zHas; /* a part of it that is no pattern, after its first '*'; or NULL */
+  char *z; /* a pattern */
+  char
+      *zHas; /* a part of it that is no pattern, after its first '*'; or NULL */
 } ErrorText;
 
 #define N_BODY 3
@@ -89,8 +91,7 @@ typedef struct Formats {
 
 /* The formats of these kinds in p's schema. On error *pOut has some of them; free
 ** it anyway. */
-void bxFormatsRead(
-    Formats *pOut, BxStmts *p, unsigned int mKind, BxErr *pErr);
+void bxFormatsRead(Formats *pOut, BxStmts *p, unsigned int mKind, BxErr *pErr);
 void bxFormatsFree(Formats *p);
 /* exchange.c */
 struct Room *bxRoomNew(BxErr *pErr);

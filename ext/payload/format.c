@@ -33,8 +33,8 @@ typedef struct Compiler {
 
 static int newSpot(Compiler *p, int iName) {
   Formats *pOut = p->p;
-  Spot *a = bxGrow(
-      pOut->aSpot, pOut->nSpot, &pOut->nSpotAlloc, sizeof(*a), p->pErr);
+  Spot *a =
+      bxGrow(pOut->aSpot, pOut->nSpot, &pOut->nSpotAlloc, sizeof(*a), p->pErr);
   if (a == 0) return 0;
   pOut->aSpot = a;
   a += pOut->nSpot;
@@ -93,8 +93,7 @@ static void compilePlace(Compiler *p, int iFormat) {
   Format *pFormat = &p->p->a[iFormat];
   const char *z = pFormat->azPath[PATH_PLACE];
   int iSpot = (int)pFormat->eBody;
-  int bList =
-      pFormat->eKind != FORMAT_TOOL && pFormat->eKind != FORMAT_CHOICE;
+  int bList = pFormat->eKind != FORMAT_TOOL && pFormat->eKind != FORMAT_CHOICE;
   while (*z != 0 && p->pErr->rc == SQLITE_OK) {
     int n;
     if (*z == '.') z++;
@@ -194,8 +193,8 @@ static void compile(Formats *pOut, BxErr *pErr) {
     for (; z != 0; z = strchr(z, '|')) {
       if (*z == '|') z++;
       if (z[0] == '$' && z[1] == '.') z += 2;
-      compileEnd(&compiler,
-          compileWay(&compiler, pOut->aiRoot[pFormat->eBody], z));
+      compileEnd(
+          &compiler, compileWay(&compiler, pOut->aiRoot[pFormat->eBody], z));
     }
   }
 }
@@ -224,8 +223,8 @@ static void readFormat(Formats *pOut, sqlite3_stmt *pStmt, BxErr *pErr) {
 }
 
 static void readErrorText(Formats *pOut, sqlite3_stmt *pStmt, BxErr *pErr) {
-  ErrorText *a = bxGrow(
-      pOut->aError, pOut->nError, &pOut->nErrorAlloc, sizeof(*a), pErr);
+  ErrorText *a =
+      bxGrow(pOut->aError, pOut->nError, &pOut->nErrorAlloc, sizeof(*a), pErr);
   const char *z;
   int n;
   if (a == 0) return;
@@ -240,8 +239,7 @@ static void readErrorText(Formats *pOut, sqlite3_stmt *pStmt, BxErr *pErr) {
   if (z > a->z && n > 0) a->zHas = bxPrintf(pErr, "%.*s", n, z);
 }
 
-void bxFormatsRead(
-    Formats *pOut, BxStmts *p, unsigned int mKind, BxErr *pErr) {
+void bxFormatsRead(Formats *pOut, BxStmts *p, unsigned int mKind, BxErr *pErr) {
   static const char zErrors[] = "SELECT pattern FROM main.payload_error_texts";
   sqlite3_stmt *pStmt;
   memset(pOut, 0, sizeof(*pOut));

@@ -296,8 +296,7 @@ static void raiseVerdict(Judging *p, const Finding *pFinding, BxErr *pErr) {
 }
 
 /* Asks one rule when step n is the newest. nLike: see bxRuleMay(), or -1. */
-static void askRule(
-    Judging *p, RuleKind eRule, i64 n, int nLike, BxErr *pErr) {
+static void askRule(Judging *p, RuleKind eRule, i64 n, int nLike, BxErr *pErr) {
   Finding finding;
   if (!p->pRules->a[eRule].bEnabled || pErr->rc != SQLITE_OK) return;
   if (nLike >= 0 && !bxRuleMay(p->pRules, eRule, nLike)) return;

@@ -26,18 +26,34 @@ static void readStep(Track *p, sqlite3_stmt *pStmt, BxErr *pErr) {
   int i;
   if (n < 1) return; /* no ring wrote this */
   for (i = 1; i < N_COLUMN; i++) a[i] = sqlite3_column_int64(pStmt, i);
-  *pStep = (Step){.n = n, .iSeq = a[3], .iTime = a[4], .iTurn = (int)a[5],
-      .iStart = (int)a[6], .hCall = a[7], .hArguments = a[8], .hResult = a[9],
-      .hMasked = a[10], .hSaid = a[11], .hPrompt = a[12], .hAnswer = a[13],
-      .hTools = a[14], .nSpent = a[15], .nMade = (int)a[16], .nCost = a[17],
-      .nSpentBefore = a[18], .nMadeBefore = (int)a[19], .nCostBefore = a[20],
+  *pStep = (Step){.n = n,
+      .iSeq = a[3],
+      .iTime = a[4],
+      .iTurn = (int)a[5],
+      .iStart = (int)a[6],
+      .hCall = a[7],
+      .hArguments = a[8],
+      .hResult = a[9],
+      .hMasked = a[10],
+      .hSaid = a[11],
+      .hPrompt = a[12],
+      .hAnswer = a[13],
+      .hTools = a[14],
+      .nSpent = a[15],
+      .nMade = (int)a[16],
+      .nCost = a[17],
+      .nSpentBefore = a[18],
+      .nMadeBefore = (int)a[19],
+      .nCostBefore = a[20],
       .iError = (int)a[COLUMN_ERROR]};
   sqlite3_snprintf(TOOL_BYTES, pStep->zTool, "%s", zTool != 0 ? zTool : "");
   if (n < p->nStep) return;
   p->nStep = n;
   p->iSeq = pStep->iSeq;
-  p->head = (Head){
-      .nByte = (int)a[21], .hash = a[22], .iKey = (int)a[23], .nItem = (int)a[24]};
+  p->head = (Head){.nByte = (int)a[21],
+      .hash = a[22],
+      .iKey = (int)a[23],
+      .nItem = (int)a[24]};
   p->nItem = a[25];
   p->hFirst = a[26];
   p->hChain = a[27];
@@ -73,10 +89,9 @@ static Track *takeTrack(Ring *p, const RingAgent *pAgent, BxErr *pErr) {
   if (pTrack == 0) return 0;
   if (pTrack->iNo == pAgent->iNo && pTrack->iSeq == pAgent->nGiven - 1 &&
       pTrack->nStep > 0 &&
-      (p->bSame ||
-          bxAsk(pRing, zChain, pErr, "ii",
-              pAgent->iNo << 16 | (pTrack->nStep & (TRACK_STEPS - 1)),
-              pTrack->nStep) == pTrack->hChain)) {
+      (p->bSame || bxAsk(pRing, zChain, pErr, "ii",
+                       pAgent->iNo << 16 | (pTrack->nStep & (TRACK_STEPS - 1)),
+                       pTrack->nStep) == pTrack->hChain)) {
     return pTrack;
   }
   bxTrackRead(pTrack, pRing, pAgent->iNo, pErr);

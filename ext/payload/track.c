@@ -21,17 +21,17 @@ static i64 hashText(Text text) {
 #define MASK_DIGIT 1
 #define MASK_HEX 2
 #define MASK_LETTER 4
-#define LETTERS 2, 2, 2, 2, 2, 2, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, \
-                4, 4, 4, 4, 4
+#define LETTERS                                                                \
+  2, 2, 2, 2, 2, 2, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4
 static const unsigned char aMask[256] = {
     ['0'] = 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, ['A'] = LETTERS, ['a'] = LETTERS};
 #define MASK_OF(z) (aMask[(unsigned char)*(z)])
 
 /* The next digit, or zEnd. */
 static const char *findDigit(const char *z, const char *zEnd) {
-  while (zEnd - z >= 4 && ((MASK_OF(z) | MASK_OF(z + 1) | MASK_OF(z + 2) |
-                               MASK_OF(z + 3)) &
-                              MASK_DIGIT) == 0) {
+  while (zEnd - z >= 4 &&
+         ((MASK_OF(z) | MASK_OF(z + 1) | MASK_OF(z + 2) | MASK_OF(z + 3)) &
+             MASK_DIGIT) == 0) {
     z += 4;
   }
   while (z < zEnd && MASK_OF(z) != MASK_DIGIT) z++;
@@ -123,8 +123,7 @@ static Step *newStep(Adding *p, i64 iTurn) {
 
 static i64 argumentsHash(Adding *p, Call *pCall) {
   return (i64)bxHashMix((sqlite3_uint64)hashText(pCall->tool),
-             (sqlite3_uint64)bxCallHash(
-                 pCall, &p->pRules->formats, p->pErr)) |
+             (sqlite3_uint64)bxCallHash(pCall, &p->pRules->formats, p->pErr)) |
          1;
 }
 

@@ -1,0 +1,62 @@
+/*
+** reader.h: what the files have in common that read an exchange.
+*/
+#ifndef BX_READER_H
+#define BX_READER_H
+
+#include "exchange.h"
+
+typedef struct Hit {
+  const Format *pFormat;
+  int iNode;
+  int iItem; /* node of the message that it is in */
+} Hit;
+
+/* What a reader leaves to the next one. */
+typedef struct Room {
+  BxTree tree, part;
+  Hit *aHit;
+  i64 nHitAlloc;
+} Room;
+
+typedef struct Reader {
+  Exchange *pOut;
+  const Formats *pFormats;
+  BxErr *pErr;
+  BxTree tree;
+  int iRoot; /* node that places begin at */
+  FormatBody eBody;
+  Hit *aHit;
+  i64 nHit, nHitAlloc;
+  i64 iFirst;          /* the first call of this response */
+  int iList;           /* the array of messages, -1 for none */
+  int iElement, iItem; /* its element that was reached, and the number of it */
+  int nSeen; /* messages of users before this one were counted before */
+  int nOld;  /* first elements of the list that are not looked at */
+} Reader;
+
+/* texts.c */
+void bxTextFree(Text *pText);
+/* Frees what was there. */
+void bxTextSet(Text *pText, Text value);
+/* Takes a text that was put together. */
+Text bxTextTake(sqlite3_str *pStr, BxErr *pErr);
+/* Appends a text to another one. */
+void bxTextAppend(Text *pText, Text more, BxErr *pErr);
+/* The value as text: a string is what it represents. */
+Text bxTextValue(const BxTree *p, int iNode, BxErr *pErr);
+/* The texts of a message: its text, or those of its parts. Counts them, and the
+** parts without; *piFirst is the first one, or -1. */
+int bxTextCount(const BxTree *p, int iNode, int *piFirst, int *pnOther);
+/* The same on lines of their own. */
+Text bxTextMessage(const BxTree *p, int iNode, int *pnOther, BxErr *pErr);
+/* The result of a call. Parts that have no text stay JSON. */
+Text bxTextResult(const BxTree *p, int iNode, BxErr *pErr);
+
+/* places.c */
+/* Finds all places of the formats in the value, in the order of the text. */
+void bxPlacesFind(Reader *p, FormatBody eBody, int iRoot);
+/* The node of a field of an object, or -1. */
+int bxPlaceField(Reader *p, int iNode, const char *zPath);
+
+#endif
