@@ -173,6 +173,9 @@ sqlite3_stmt *bxPayloadReplay(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 
 /* simhash.c: compares texts as AgentGazer does */
 i64 bxSimHash(const char *z, i64 n);
+/* A text without ids, times and numbers, to sqlite3_free(). *pn: its length, and
+** then that of the result. */
+char *bxNormalize(const char *z, i64 *pn, BxErr *pErr);
 /* The number of bits in which two hashes differ. */
 int bxHamming(i64 iLeft, i64 iRight);
 void bxPayloadSimHash(BxCall *p);

@@ -222,30 +222,41 @@ static void lookText(
 
 #define SIMILAR_DISTANCE 2
 
-/* The exchange of the newest step against those before it. */
+static int isLike(i64 h, i64 hOther) {
+  return h != 0 && hOther != 0 && bxHamming(h, hOther) <= SIMILAR_DISTANCE;
+}
+
+/* The earlier exchanges of the window, the newest first. */
+static void openSimilar(Window *p, const Track *pTrack, i64 n, i64 nSpan) {
+  const Step *pNew = TRACK_STEP(pTrack, n);
+  p->n = 0;
+  for (n--; n >= pTrack->iLow && n > 0 && p->n < nSpan - 1; n--) {
+    const Step *pStep = TRACK_STEP(pTrack, n);
+    if (pStep->iStart != pNew->iStart) break;
+    if (isFirst(pTrack, n)) p->ap[p->n++] = pStep;
+  }
+}
+
+/* The request of the newest exchange against those before it, and the responses
+** before it against each other. */
 static void lookSimilar(
     Finding *p, const Track *pTrack, i64 n, const Rule *pRule) {
   const Step *pNew;
-  i64 nLook = 0;
+  Window window;
+  int i, j;
   while (n > pTrack->iLow && !isFirst(pTrack, n)) n--;
   pNew = TRACK_STEP(pTrack, n);
   p->aStep[p->n++] = n;
-  for (n--; n >= pTrack->iLow && n > 0; n--) {
-    const Step *pStep = TRACK_STEP(pTrack, n);
+  openSimilar(&window, pTrack, n, pRule->nSpan);
+  for (i = 0; i < window.n; i++) {
+    const Step *pStep = window.ap[i];
     double r = p->rCount;
-    if (pStep->iStart != pNew->iStart) break;
-    if (!isFirst(pTrack, n)) continue;
-    if (++nLook >= pRule->nSpan) break;
-    if (pNew->hPrompt != 0 && pStep->hPrompt != 0 &&
-        bxHamming(pNew->hPrompt, pStep->hPrompt) <= SIMILAR_DISTANCE) {
-      p->rCount += 1.0;
-    }
-    if (pNew->hAnswer != 0 && pStep->hAnswer != 0 &&
-        bxHamming(pNew->hAnswer, pStep->hAnswer) <= SIMILAR_DISTANCE) {
-      p->rCount += 2.0;
-    }
+    if (isLike(pNew->hPrompt, pStep->hPrompt)) p->rCount += 1.0;
     if (pNew->hTools != 0 && pNew->hTools == pStep->hTools) p->rCount += 1.5;
-    if (p->rCount > r) p->aStep[p->n++] = n;
+    for (j = i + 1; j < window.n; j++) {
+      if (isLike(pStep->hAnswer, window.ap[j]->hAnswer)) p->rCount += 2.0;
+    }
+    if (p->rCount > r) p->aStep[p->n++] = pStep->n;
   }
 }
 

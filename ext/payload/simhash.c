@@ -300,6 +300,24 @@ static char *plainWords(const char *z, i64 *pn, BxErr *pErr) {
   return zOut == 0 ? bxNew(1, pErr) : zOut;
 }
 
+char *bxNormalize(const char *z, i64 *pn, BxErr *pErr) {
+  static const struct {
+    Matcher *xMatch;
+    const char *zBy;
+  } aStep[] = {{matchUuid, "<id>"}, {matchTime, "<ts>"}, {matchHex, "<id>"},
+      {matchId, "<id>"}, {matchNumber, "<num>"}};
+  char *zOut = bxNew((size_t)*pn + 1, pErr), *zPlain;
+  int i;
+  if (zOut == 0) return 0;
+  memcpy(zOut, z, (size_t)*pn);
+  for (i = 0; i < 5 && zOut != 0; i++) {
+    zOut = replaceAll(zOut, pn, aStep[i].xMatch, aStep[i].zBy, pErr);
+  }
+  zPlain = zOut != 0 ? plainWords(zOut, pn, pErr) : 0;
+  sqlite3_free(zOut);
+  return zPlain;
+}
+
 /*----------------------------------------------------------- functions ----*/
 
 /* A text argument; NULL gives NULL, anything else is refused. */
@@ -327,23 +345,12 @@ void bxPayloadSimHash(BxCall *p) {
 void bxPayloadNormalize(BxCall *p) {
   i64 n;
   const char *z = textArg(p, &n);
-  char *zOut, *zPlain;
-  if (z == 0) return;
-  zOut = bxNew((size_t)n + 1, &p->err);
-  if (zOut == 0) return;
-  memcpy(zOut, z, (size_t)n);
-  zOut = replaceAll(zOut, &n, matchUuid, "<id>", &p->err);
-  if (zOut != 0) zOut = replaceAll(zOut, &n, matchTime, "<ts>", &p->err);
-  if (zOut != 0) zOut = replaceAll(zOut, &n, matchHex, "<id>", &p->err);
-  if (zOut != 0) zOut = replaceAll(zOut, &n, matchId, "<id>", &p->err);
-  if (zOut != 0) zOut = replaceAll(zOut, &n, matchNumber, "<num>", &p->err);
-  zPlain = zOut != 0 ? plainWords(zOut, &n, &p->err) : 0;
-  sqlite3_free(zOut);
-  if (p->pCtx == 0 || p->err.rc != SQLITE_OK) {
-    sqlite3_free(zPlain);
+  char *zOut = z != 0 ? bxNormalize(z, &n, &p->err) : 0;
+  if (p->pCtx == 0 || p->err.rc != SQLITE_OK || zOut == 0) {
+    sqlite3_free(zOut);
   } else {
     sqlite3_result_text64(
-        p->pCtx, zPlain, (sqlite3_uint64)n, sqlite3_free, SQLITE_UTF8);
+        p->pCtx, zOut, (sqlite3_uint64)n, sqlite3_free, SQLITE_UTF8);
   }
 }
 

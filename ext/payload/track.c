@@ -266,20 +266,33 @@ static void addSums(Adding *p, const Rules *pRules, const Step *pLast) {
   }
 }
 
+/* The SimHash of a normalized text; 0 for none. */
+static i64 likeHash(const char *z, i64 n, BxErr *pErr) {
+  char *zPlain = z != 0 && n > 0 ? bxNormalize(z, &n, pErr) : 0;
+  i64 h = zPlain != 0 ? bxSimHash(zPlain, n) : 0;
+  sqlite3_free(zPlain);
+  return h;
+}
+
+/* Of the response AgentGazer compares the whole body. */
+static i64 answerHash(sqlite3_value *pResponse, BxErr *pErr) {
+  int eType = pResponse != 0 ? sqlite3_value_type(pResponse) : SQLITE_NULL;
+  const void *z = 0;
+  if (eType == SQLITE_TEXT) z = sqlite3_value_text(pResponse);
+  if (eType == SQLITE_BLOB) z = sqlite3_value_blob(pResponse);
+  return z != 0 ? likeHash(z, sqlite3_value_bytes(pResponse), pErr) : 0;
+}
+
 /* Sets what only the first step of the exchange has. */
-static void addTexts(Adding *p, const Rules *pRules) {
-  Step *pStep;
+static void addTexts(Adding *p, sqlite3_value *pResponse) {
   const Exchange *pExchange = &p->exchange;
+  Step *pStep;
   if (p->iFirst < p->p->iLow) return;
   pStep = TRACK_STEP(p->p, p->iFirst);
   pStep->hSaid = pExchange->said.n > 0 ? hashText(pExchange->said) : 0;
-  if (!pRules->a[RULE_SIMILAR].bEnabled) return;
-  if (pExchange->prompt.z != 0) {
-    pStep->hPrompt = bxSimHash(pExchange->prompt.z, pExchange->prompt.n);
-  }
-  if (pExchange->said.n > 0) {
-    pStep->hAnswer = bxSimHash(pExchange->said.z, pExchange->said.n);
-  }
+  if (!p->pRules->a[RULE_SIMILAR].bEnabled) return;
+  pStep->hPrompt = likeHash(pExchange->prompt.z, pExchange->prompt.n, p->pErr);
+  pStep->hAnswer = answerHash(pResponse, p->pErr);
   pStep->hTools = hashText(pExchange->tools);
 }
 
@@ -330,7 +343,7 @@ int bxTrackAdd(Track *p, const Rules *pRules, const Moment *pMoment,
   }
   if (pErr->rc == SQLITE_OK) {
     addSteps(&adding);
-    addTexts(&adding, pRules);
+    addTexts(&adding, pResponse);
     addSums(&adding, pRules, &last);
     if (adding.exchange.nItem > 0) p->nItem = adding.exchange.nItem;
     if (adding.exchange.hFirst != 0) p->hFirst = adding.exchange.hFirst;

@@ -118,7 +118,7 @@ def test_each_threshold_is_reached_and_not_before(db, rule):
 
 
 @pytest.mark.parametrize("rule, threshold", [
-    ("budget_tokens", 440), ("budget_calls", 4), ("budget_cost", 0.00132), ("similar", 4)])
+    ("budget_tokens", 440), ("budget_calls", 4), ("budget_cost", 0.00132), ("similar", 5)])
 def test_a_rule_that_is_off_by_default_is_reached_when_it_is_enabled(db, rule, threshold):
     assert one(db, "SELECT enabled FROM payload_rules WHERE rule = ?", rule) == 0
     watch(db, only=rule)
@@ -132,18 +132,25 @@ def test_a_rule_that_is_off_by_default_is_reached_when_it_is_enabled(db, rule, t
 
 
 def test_the_score_counts_prompts_answers_and_tools(db):
+    """1 for each earlier prompt like this one, 1.5 for the same tools, 2 for each pair of earlier
+    responses that are alike. Numbers and ids make no difference."""
     watch(db, only="similar")
-    db.execute("UPDATE payload_rules SET threshold = 9 WHERE rule = 'similar'")
-    exchange = (json.dumps({"messages": [{"role": "user", "content": "the same question"}],
+    db.execute("UPDATE payload_rules SET threshold = 7 WHERE rule = 'similar'")
+
+    def exchange(i, said="the same answer"):
+        return (json.dumps({"messages": [{"role": "user", "content": f"question {i * 77}"}],
                             "tools": [{"function": {"name": "f"}}]}),
-                json.dumps({"choices": [{"message": {"content": "the same answer"}}]}), 1)
-    push(db, [exchange] * 2)
-    assert found(db) == []  # 1 + 2 + 1.5
-    push(db, [exchange])
-    assert [v[2] for v in found(db)] == [9]
-    db.execute("INSERT INTO payload_agents(agent_id, threshold) VALUES('b', 4)")
-    push(db, [exchange] * 2, agent="b")
+                json.dumps({"choices": [{"message": {"content": said}}], "created": 9 + i}), i)
+    push(db, [exchange(0), exchange(1)])  # 1 + 1.5
+    assert found(db) == []
+    push(db, [exchange(2)])  # 2 + 3 + one pair
+    assert [v[2] for v in found(db)] == [7]
+    db.execute("INSERT INTO payload_agents(agent_id, threshold, window) VALUES('b', 2.5, 5)")
+    push(db, [exchange(0), exchange(1)], agent="b")
     assert one(db, "SELECT count(*) FROM payload_verdicts WHERE agent_id = 'b'") == 1
+    unlike = ["an apple a day", "to be or not to be", "colourless green ideas", "lorem ipsum dolor"]
+    push(db, [exchange(i, said) for i, said in enumerate(unlike)], agent="c")
+    assert one(db, "SELECT count FROM payload_verdicts WHERE agent_id = 'c'") == 7.5  # no pair
 
 
 def test_what_makes_progress_is_not_found(db):
