@@ -13,12 +13,16 @@
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 /* The maximum number of levels in one value. The limit of SQLite is 1,000 since
 ** 3.45, and was 2,000 before. */
 #define MAX_DEPTH 960
 
 typedef struct Look {
+  const char *zEnd;
   int nDepth;
   /* one bit for each level: it is an object */
   sqlite3_uint64 mObject[MAX_DEPTH / 64 + 1];
@@ -70,24 +74,43 @@ static const char *skipEscape(const char *z) {
   }
 }
 
-const char *bxSkipString(const char *z) {
-  if (*z != '"') return 0;
-  z++;
-  while (*z != '"') {
-    const unsigned char *zByte = (const unsigned char *)z;
-    while (aPlain[zByte[0]] && aPlain[zByte[1]] && aPlain[zByte[2]] &&
-           aPlain[zByte[3]]) {
-      zByte += 4;
-    }
-    while (aPlain[*zByte]) zByte++;
-    z = (const char *)zByte;
-    if (*z == '\\')
-      z = skipEscape(z);
-    else if (*z != '"')
-      return 0;
-    if (z == 0) return 0;
+/* The next byte that needs attention in a string: a quote, a backslash, or a
+** control character. */
+static const char *skipPlain(const char *z, const char *zEnd) {
+  const unsigned char *zByte;
+#ifdef __SSE2__
+  const __m128i quote = _mm_set1_epi8('"'), slash = _mm_set1_epi8('\\');
+  const __m128i control = _mm_set1_epi8(0x1f);
+  while (zEnd - z >= 16) {
+    __m128i x = _mm_loadu_si128((const __m128i *)(const void *)z), odd;
+    int mOdd;
+    odd = _mm_or_si128(_mm_cmpeq_epi8(x, quote), _mm_cmpeq_epi8(x, slash));
+    odd = _mm_or_si128(odd, _mm_cmpeq_epi8(_mm_min_epu8(x, control), x));
+    mOdd = _mm_movemask_epi8(odd);
+    if (mOdd != 0) return z + __builtin_ctz((unsigned int)mOdd);
+    z += 16;
   }
-  return z + 1;
+#else
+  (void)zEnd;
+#endif
+  zByte = (const unsigned char *)z;
+  while (aPlain[zByte[0]] && aPlain[zByte[1]] && aPlain[zByte[2]] &&
+         aPlain[zByte[3]]) {
+    zByte += 4;
+  }
+  while (aPlain[*zByte]) zByte++;
+  return (const char *)zByte;
+}
+
+const char *bxSkipString(const char *z, const char *zEnd) {
+  if (*z != '"') return 0;
+  z = skipPlain(z + 1, zEnd);
+  while (*z == '\\') {
+    z = skipEscape(z);
+    if (z == 0) return 0;
+    z = skipPlain(z, zEnd);
+  }
+  return *z == '"' ? z + 1 : 0;
 }
 
 static const char *skipDigits(const char *z) {
@@ -108,9 +131,9 @@ static const char *skipNumber(const char *z) {
   return z;
 }
 
-const char *bxSkipScalar(const char *z) {
+const char *bxSkipScalar(const char *z, const char *zEnd) {
   switch (*z) {
-    case '"': return bxSkipString(z);
+    case '"': return bxSkipString(z, zEnd);
     case 't': return strncmp(z, "true", 4) == 0 ? z + 4 : 0;
     case 'f': return strncmp(z, "false", 5) == 0 ? z + 5 : 0;
     case 'n': return strncmp(z, "null", 4) == 0 ? z + 4 : 0;
@@ -119,8 +142,8 @@ const char *bxSkipScalar(const char *z) {
 }
 
 /* A key and its colon. */
-static const char *skipKey(const char *z) {
-  z = bxSkipString(bxSkipSpace(z));
+static const char *skipKey(const char *z, const char *zEnd) {
+  z = bxSkipString(bxSkipSpace(z), zEnd);
   if (z != 0) z = bxSkipSpace(z);
   return z != 0 && *z == ':' ? bxSkipSpace(z + 1) : 0;
 }
@@ -153,7 +176,7 @@ static const char *skipOpening(Look *p, const char *z, int *pbEmpty) {
   if (*pbEmpty) return z + 1;
   if (p->nDepth == MAX_DEPTH) return 0;
   push(p, bObject);
-  return bObject ? skipKey(z) : z;
+  return bObject ? skipKey(z, p->zEnd) : z;
 }
 
 /* What is between a value and the next value, or the end: closes the levels
@@ -162,15 +185,18 @@ static const char *skipBetween(Look *p, const char *z) {
   for (;;) {
     z = bxSkipSpace(z);
     if (p->nDepth == 0) return z;
-    if (*z == ',') return inObject(p) ? skipKey(z + 1) : bxSkipSpace(z + 1);
+    if (*z == ',') {
+      return inObject(p) ? skipKey(z + 1, p->zEnd) : bxSkipSpace(z + 1);
+    }
     if (*z != (inObject(p) ? '}' : ']')) return 0;
     z++;
     p->nDepth--;
   }
 }
 
-const char *bxSkipValue(const char *z) {
+const char *bxSkipValue(const char *z, const char *zEnd) {
   Look look;
+  look.zEnd = zEnd;
   look.nDepth = 0;
   do {
     if (*z == '{' || *z == '[') {
@@ -178,7 +204,7 @@ const char *bxSkipValue(const char *z) {
       z = skipOpening(&look, z, &bEmpty);
       if (!bEmpty) continue;
     } else {
-      z = bxSkipScalar(z);
+      z = bxSkipScalar(z, zEnd);
     }
     if (z != 0 && look.nDepth > 0) z = skipBetween(&look, z);
   } while (z != 0 && look.nDepth > 0);
@@ -188,7 +214,7 @@ const char *bxSkipValue(const char *z) {
 int bxSurelyJson(const char *z, i64 n) {
   const char *zEnd = z + n;
   assert(n >= 0 && *zEnd == 0);
-  z = bxSkipValue(bxSkipSpace(z));
+  z = bxSkipValue(bxSkipSpace(z), zEnd);
   assert(z == 0 || z <= zEnd);
   return z != 0 && bxSkipSpace(z) == zEnd;
 }
@@ -272,8 +298,9 @@ int bxIsJsonAgain(Bx *bx, const char *z, i64 n, BxErr *pErr) {
 
 typedef struct Cut {
   sqlite3_str *pOut;
-  int bOdd;     /* see BX_CUT_ODD */
-  int bStrange; /* see BX_CUT_STRANGE */
+  const char *zEnd; /* of the text */
+  int bOdd;         /* see BX_CUT_ODD */
+  int bStrange;     /* see BX_CUT_STRANGE */
 } Cut;
 
 static const char *cutValue(Cut *, const char *, const BxCut *);
@@ -305,11 +332,11 @@ static const BxCut *findCut(Cut *p, const BxCut *aCut, const char *z,
 /* Copies the member at z, unless it is omitted. Returns its end. */
 static const char *cutMember(Cut *p, const char *z, const BxCut *aCut,
     sqlite3_uint64 *pmSeen, int *pnKept) {
-  const char *zValue = skipKey(z);
+  const char *zValue = skipKey(z, p->zEnd);
   const BxCut *pCut;
   if (zValue == 0) return 0;
-  pCut = findCut(p, aCut, z, bxSkipString(z), pmSeen);
-  if (pCut->eHow == BX_CUT_ALL) return bxSkipValue(zValue);
+  pCut = findCut(p, aCut, z, bxSkipString(z, p->zEnd), pmSeen);
+  if (pCut->eHow == BX_CUT_ALL) return bxSkipValue(zValue, p->zEnd);
   if ((*pnKept)++ > 0) sqlite3_str_appendchar(p->pOut, 1, ',');
   cutAppend(p, z, zValue);
   return cutValue(p, zValue, pCut);
@@ -371,7 +398,7 @@ static const char *skipCharacter(const char *z) {
 
 /* Copies the first BX_CUT_CHARS characters of a string, as they are written. */
 static const char *cutText(Cut *p, const char *z) {
-  const char *zEnd = bxSkipString(z), *zLast = z + 1;
+  const char *zEnd = bxSkipString(z, p->zEnd), *zLast = z + 1;
   int n;
   if (zEnd == 0) return 0;
   for (n = 0; n < BX_CUT_CHARS && *zLast != '"'; n++) {
@@ -397,15 +424,15 @@ static const char *cutValue(Cut *p, const char *z, const BxCut *pCut) {
     return cutArray(p, z, pCut->aInside);
   }
   if (eHow == BX_CUT_TEXT && *z == '"') return cutText(p, z);
-  zEnd = bxSkipValue(z);
+  zEnd = bxSkipValue(z, p->zEnd);
   if (zEnd != 0) cutAppend(p, z, zEnd);
   return zEnd;
 }
 
 BxCutResult bxJsonCut(
     const char *z, i64 n, const BxCut *pCut, sqlite3_str *pOut) {
-  Cut cut = {pOut, 0, 0};
   const char *zEnd = z + n;
+  Cut cut = {pOut, zEnd, 0, 0};
   assert(n >= 0 && *zEnd == 0);
   z = cutValue(&cut, bxSkipSpace(z), pCut);
   assert(z == 0 || z <= zEnd);

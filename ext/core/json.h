@@ -30,12 +30,13 @@
 ** json_valid(). */
 int bxSurelyJson(const char *z, i64 n);
 /* The position after the token at z, or NULL if z is not at such a token. The
-** terminator of the text stops them. */
+** terminator of the text stops them; it is at zEnd or behind. */
 const char *bxSkipSpace(const char *z);
-const char *bxSkipString(const char *z);
-const char *bxSkipScalar(const char *z); /* a string, number or word */
+const char *bxSkipString(const char *z, const char *zEnd);
+/* a string, number or word */
+const char *bxSkipScalar(const char *z, const char *zEnd);
 /* A value with everything in it, nested at most 960 levels deep. */
-const char *bxSkipValue(const char *z);
+const char *bxSkipValue(const char *z, const char *zEnd);
 /* Appends a text as a JSON string. */
 void bxAppendJson(sqlite3_str *pOut, const char *z, int n);
 /* Writes a text as a JSON string, without a NUL after it. Returns its end. */

@@ -17,6 +17,7 @@ SQLITE_EXTENSION_INIT3
 typedef struct TreeReader {
   BxTree *pTree;
   BxErr *pErr;
+  const char *zEnd;    /* of the text */
   const BxWays *pWays; /* NULL to keep everything */
   int iWay;            /* the way of the next value */
   int bLast;           /* treeKey() found no more members that are kept */
@@ -51,14 +52,14 @@ static void closeNode(TreeReader *p, int iNode, const char *zEnd) {
 /* A node for a value without what is in it. */
 static const char *readFlat(TreeReader *p, const char *z) {
   int iNode = addNode(p, z);
-  z = iNode < 0 ? 0 : bxSkipValue(z);
+  z = iNode < 0 ? 0 : bxSkipValue(z, p->zEnd);
   if (z != 0) closeNode(p, iNode, z);
   return z;
 }
 
 static const char *readScalar(TreeReader *p, const char *z) {
   int iNode = addNode(p, z);
-  z = iNode < 0 ? 0 : bxSkipScalar(z);
+  z = iNode < 0 ? 0 : bxSkipScalar(z, p->zEnd);
   if (z != 0) closeNode(p, iNode, z);
   return z;
 }
@@ -67,8 +68,10 @@ static const char *readScalar(TreeReader *p, const char *z) {
 static int keyNumber(const BxWays *p, const char *z, const char *zEnd) {
   int n = (int)(zEnd - z) - 2, i;
   char zKey[200];
-  if (memchr(z, '\\', (size_t)(zEnd - z)) == 0) return bxWaysFind(p, z + 1, n);
-  if (n > (int)sizeof(zKey)) return 0;
+  i = bxWaysFind(p, z + 1, n);
+  if (i != 0 || n > (int)sizeof(zKey) || memchr(z, '\\', (size_t)n) == 0) {
+    return i;
+  }
   i = (int)(bxTreeDecode(zKey, z + 1, n) - zKey);
   return bxWaysFind(p, zKey, i);
 }
@@ -95,14 +98,14 @@ static const char *treeKey(TreeReader *p, const char *z) {
   p->bLast = 0;
   do {
     const char *zKey = bxSkipSpace(z);
-    z = bxSkipString(zKey);
+    z = bxSkipString(zKey, p->zEnd);
     bKept = z != 0 ? keepKey(p, zKey, z) : -1;
     if (bKept < 0) return 0;
     z = bxSkipSpace(z);
     if (*z != ':') return 0;
     z = bxSkipSpace(z + 1);
     if (bKept) return z;
-    z = bxSkipValue(z);
+    z = bxSkipValue(z, p->zEnd);
     if (z != 0) z = bxSkipSpace(z);
   } while (z != 0 && *z++ == ',');
   p->bLast = 1;
@@ -176,7 +179,8 @@ static const char *readTree(TreeReader *p, const char *z, int iWay) {
 }
 
 static void beginTree(TreeReader *p, BxTree *pTree, const char *z,
-    const BxWays *pWays, BxErr *pErr) {
+    const char *zEnd, const BxWays *pWays, BxErr *pErr) {
+  p->zEnd = zEnd;
   p->pTree = pTree;
   p->pErr = pErr;
   p->pWays = pWays;
@@ -186,23 +190,24 @@ static void beginTree(TreeReader *p, BxTree *pTree, const char *z,
   pTree->n = 0;
 }
 
-const char *bxTreeRead(
-    BxTree *p, const char *z, const BxWays *pWays, int iRoot, BxErr *pErr) {
+const char *bxTreeRead(BxTree *p, const char *z, i64 n, const BxWays *pWays,
+    int iRoot, BxErr *pErr) {
   TreeReader reader;
+  const char *zEnd = z + n;
   if (pErr->rc != SQLITE_OK) return 0;
   z = bxSkipSpace(z);
-  beginTree(&reader, p, z, pWays, pErr);
+  beginTree(&reader, p, z, zEnd, pWays, pErr);
   return readTree(&reader, z, iRoot);
 }
 
 /* Opens the whole value, and the array in it. Returns whether it could. */
 static int reopen(TreeReader *p, const char *z, int iKey, int iRoot) {
-  const char *zKey = z + iKey, *zList = bxSkipString(zKey);
+  const char *zKey = z + iKey, *zList = bxSkipString(zKey, p->zEnd);
   if (*z != '{' || zList == 0) return 0;
   zList = bxSkipSpace(zList);
   if (*zList != ':' || !openNode(p, addNode(p, z), iRoot)) return 0;
   zList = bxSkipSpace(zList + 1);
-  return keepKey(p, zKey, bxSkipString(zKey)) > 0 &&
+  return keepKey(p, zKey, bxSkipString(zKey, p->zEnd)) > 0 &&
          openNode(p, addNode(p, zList), p->iWay);
 }
 
@@ -211,7 +216,7 @@ const char *bxTreeResume(BxTree *p, const char *z, const BxTreeRest *pRest,
   TreeReader reader;
   int i;
   if (pErr->rc != SQLITE_OK) return 0;
-  beginTree(&reader, p, z, pWays, pErr);
+  beginTree(&reader, p, z, z + pRest->nByte, pWays, pErr);
   if (!reopen(&reader, z, pRest->iKey, iRoot)) return 0;
   z = bxSkipSpace(z + pRest->iAt);
   for (i = 0; z != 0 && *z == ','; i++) {

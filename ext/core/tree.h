@@ -24,15 +24,15 @@ typedef struct BxTree {
 } BxTree;
 
 /*
-** Reads the value at z, which a terminator ends somewhere. Returns the position
+** Reads the value at z. A terminator is at z + n or behind. Returns the position
 ** after it; NULL if there is no JSON value, if it is nested too deeply, or has
 ** more than BX_TREE_MAX values. *pErr is for memory alone.
 **
 ** pWays, iRoot: the keys that are looked for. The tree has no members with other
 ** keys. NULL: it has everything.
 */
-const char *bxTreeRead(
-    BxTree *p, const char *z, const BxWays *pWays, int iRoot, BxErr *pErr);
+const char *bxTreeRead(BxTree *p, const char *z, i64 n, const BxWays *pWays,
+    int iRoot, BxErr *pErr);
 #define BX_TREE_MAX 8000000
 /*
 ** Reads the rest of an array that is a member of the whole value, whose key is at
@@ -43,6 +43,7 @@ const char *bxTreeRead(
 */
 typedef struct BxTreeRest {
   int iKey, iAt, nOld;
+  i64 nByte; /* of the text */
 } BxTreeRest;
 const char *bxTreeResume(BxTree *p, const char *z, const BxTreeRest *pRest,
     const BxWays *pWays, int iRoot, BxErr *pErr);

@@ -323,7 +323,7 @@ static void fallBack(Reader *p) {
 static int readWhole(Reader *p, const char *z, i64 n, FormatBody eBody) {
   const Formats *pFormats = p->pFormats;
   const char *zEnd = bxTreeRead(
-      &p->tree, z, &pFormats->ways, pFormats->aiRoot[eBody], p->pErr);
+      &p->tree, z, n, &pFormats->ways, pFormats->aiRoot[eBody], p->pErr);
   return zEnd != 0 && bxSkipSpace(zEnd) == z + n;
 }
 
@@ -339,6 +339,7 @@ static int readOn(
   }
   rest.iKey = pHead->iKey;
   rest.iAt = pHead->nByte;
+  rest.nByte = n;
   rest.nOld = p->nSeen > pHead->nItem ? p->nSeen - pHead->nItem : 0;
   if (bxTreeResume(&p->tree, z, &rest, &pFormats->ways,
           pFormats->aiRoot[BODY_REQUEST], p->pErr) == 0) {
@@ -421,7 +422,7 @@ static void readStream(Reader *p, const char *z, i64 n) {
     if (zLine - z > 5 && memcmp(z, "data:", 5) == 0) z += 5;
     while (z < zLine && (*z == ' ' || *z == '\t')) z++;
     if (*z == '{') {
-      zEnd = bxTreeRead(&p->tree, z, &p->pFormats->ways,
+      zEnd = bxTreeRead(&p->tree, z, zLast - z, &p->pFormats->ways,
           p->pFormats->aiRoot[BODY_EVENT], p->pErr);
       if (zEnd != 0 && zEnd <= zLine && bxSkipSpace(zEnd) >= zLine) {
         readEvent(p, 0);

@@ -129,19 +129,23 @@ static void noteList(Reader *p, int iNode) {
   if (i + 1 == iNode) p->iList = iNode;
 }
 
-static int isElement(const Reader *p, int iNode, const Spot *pSpot) {
-  if (pSpot->iIf == 0) return fulfils(&p->tree, iNode, pSpot->zIf);
-  iNode = bxTreeNamed(&p->tree, iNode, pSpot->iIf);
-  return iNode >= 0 && bxTreeIs(&p->tree, iNode, pSpot->zIs, pSpot->nIs);
-}
-
 static void walk(Reader *p, int iNode, const Spot *pSpot, int iItem);
 
+/* The steps of one spot to an element mostly ask for the same member. */
 static void walkElement(Reader *p, int iNode, const Spot *pSpot, int iItem) {
   const Spot *aSpot = p->pFormats->aSpot;
-  int i;
+  int i, iIf = 0, iMember = -1;
   for (i = pSpot->iElement; i != 0; i = aSpot[i].iNext) {
-    if (isElement(p, iNode, &aSpot[i])) walk(p, iNode, &aSpot[i], iItem);
+    const Spot *pTo = &aSpot[i];
+    if (pTo->iIf != 0 && pTo->iIf != iIf) {
+      iIf = pTo->iIf;
+      iMember = bxTreeNamed(&p->tree, iNode, iIf);
+    }
+    if (pTo->iIf == 0
+            ? fulfils(&p->tree, iNode, pTo->zIf)
+            : iMember >= 0 && bxTreeIs(&p->tree, iMember, pTo->zIs, pTo->nIs)) {
+      walk(p, iNode, pTo, iItem);
+    }
   }
 }
 

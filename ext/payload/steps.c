@@ -128,12 +128,7 @@ static i64 rowId(const Track *p, const Step *pStep) {
 
 /* Only the newest step has the state of its agent. */
 static void writeNew(
-    BxStmts *pRing, const Track *p, const Step *pStep, BxErr *pErr) {
-  static const char zSql[] =
-      "REPLACE INTO main.@_steps(id, " STEP_COLUMNS
-      ") VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, "
-      "?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, "
-      "?29)";
+    sqlite3_stmt *pStmt, const Track *p, const Step *pStep, BxErr *pErr) {
   const i64 aStep[] = {pStep->n, pStep->iSeq, pStep->iTime, pStep->iTurn,
       pStep->iStart, pStep->hCall, pStep->hArguments, pStep->hResult,
       pStep->hMasked, pStep->hSaid, pStep->hPrompt, pStep->hAnswer,
@@ -141,7 +136,6 @@ static void writeNew(
       pStep->nSpentBefore, pStep->nMadeBefore, pStep->nCostBefore};
   const i64 aState[] = {p->head.nByte, p->head.hash, p->head.iKey,
       p->head.nItem, p->nItem, p->hFirst, p->hChain};
-  sqlite3_stmt *pStmt = bxStmt(pRing, zSql, pErr);
   bxBind(pStmt, pErr, "iti", rowId(p, pStep),
       pStep->zTool[0] != 0 ? pStep->zTool : 0, (i64)pStep->iError);
   bindNumbers(pStmt, 4, aStep, 19, pErr);
@@ -150,22 +144,31 @@ static void writeNew(
 }
 
 static void writeOld(
-    BxStmts *pRing, const Track *p, const Step *pStep, BxErr *pErr) {
-  static const char zSql[] =
-      "UPDATE main.@_steps SET call = ?2, result = ?3, masked = ?4, "
-      "error = ?5, start = ?6 WHERE id = ?1";
-  bxDo(pRing, zSql, pErr, "iiiiii", rowId(p, pStep), pStep->hCall,
-      pStep->hResult, pStep->hMasked, (i64)pStep->iError, (i64)pStep->iStart);
+    sqlite3_stmt *pStmt, const Track *p, const Step *pStep, BxErr *pErr) {
+  bxBind(pStmt, pErr, "iiiiii", rowId(p, pStep), pStep->hCall, pStep->hResult,
+      pStep->hMasked, (i64)pStep->iError, (i64)pStep->iStart);
+  bxRun(pStmt, pErr);
 }
 
 void bxTrackWrite(Track *p, BxStmts *pRing, BxErr *pErr) {
+  static const char zNew[] =
+      "REPLACE INTO main.@_steps(id, " STEP_COLUMNS
+      ") VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, "
+      "?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, "
+      "?29)";
+  static const char zOld[] =
+      "UPDATE main.@_steps SET call = ?2, result = ?3, masked = ?4, "
+      "error = ?5, start = ?6 WHERE id = ?1";
+  static const char *const azSql[] = {zNew, zOld};
+  sqlite3_stmt *apStmt[2];
   i64 n;
+  bxStmtSet(pRing, azSql, 2, apStmt, pErr);
   for (n = p->iLow; n <= p->nStep && pErr->rc == SQLITE_OK; n++) {
     Step *pStep = TRACK_STEP(p, n);
     if (pStep->mDirty & STEP_NEW) {
-      writeNew(pRing, p, pStep, pErr);
+      writeNew(apStmt[0], p, pStep, pErr);
     } else if (pStep->mDirty != 0) {
-      writeOld(pRing, p, pStep, pErr);
+      writeOld(apStmt[1], p, pStep, pErr);
     }
     pStep->mDirty = 0;
   }

@@ -141,7 +141,7 @@ static Text canonText(Text text, BxErr *pErr) {
   const char *zEnd;
   sqlite3_str *pStr;
   if (text.z == 0) return text;
-  zEnd = bxTreeRead(&tree, text.z, 0, 0, pErr);
+  zEnd = bxTreeRead(&tree, text.z, text.n, 0, 0, pErr);
   if (zEnd != 0 && bxSkipSpace(zEnd) == text.z + text.n) {
     pStr = sqlite3_str_new(0);
     bxTreeCanon(&tree, 0, pStr, pErr);
@@ -170,7 +170,7 @@ i64 bxCallHash(Call *p, const Formats *pFormats, BxErr *pErr) {
   const char *zEnd;
   needArguments(p, pErr);
   if (p->arguments.z == 0 || pErr->rc != SQLITE_OK) return 0;
-  zEnd = bxTreeRead(pTree, p->arguments.z, 0, 0, pErr);
+  zEnd = bxTreeRead(pTree, p->arguments.z, p->arguments.n, 0, 0, pErr);
   if (zEnd != 0 && bxSkipSpace(zEnd) == p->arguments.z + p->arguments.n) {
     return (i64)bxTreeHash(pTree, 0, pErr);
   }
