@@ -74,6 +74,7 @@ typedef struct Formats {
   unsigned int mKind; /* the kinds that were read: bits 1 << eKind */
   Format *a;
   i64 n, nAlloc;
+  int nEither;
   Spot *aSpot; /* the first N_BODY are where the places of each body begin */
   i64 nSpot, nSpotAlloc;
   BxWays ways; /* the keys of all places, and of what is read there */

@@ -189,6 +189,7 @@ static void compile(Formats *pOut, BxErr *pErr) {
     const char *z = pFormat->azPath[PATH_PLACE];
     compiler.pFormat = pFormat;
     pFormat->bEither = strchr(z, '|') != 0 || strchr(z, '$') != 0;
+    pOut->nEither += pFormat->bEither;
     if (!pFormat->bEither) compilePlace(&compiler, i);
     for (; z != 0; z = strchr(z, '|')) {
       if (*z == '|') z++;

@@ -219,20 +219,24 @@ static void dropDoubles(Reader *p) {
   if (p->nHit > 0) p->nHit = n + 1;
 }
 
-void bxPlacesFind(Reader *p, FormatBody eBody, int iRoot) {
+static void followEither(Reader *p) {
   const Formats *pFormats = p->pFormats;
   i64 i;
+  for (i = 0; i < pFormats->n; i++) {
+    Path path = {&p->tree, -1, noteHit, p, &pFormats->a[i], -1};
+    if (pFormats->a[i].bEither && pFormats->a[i].eBody == p->eBody) {
+      followAny(&path, p->iRoot, pFormats->a[i].azPath[PATH_PLACE]);
+    }
+  }
+}
+
+void bxPlacesFind(Reader *p, FormatBody eBody, int iRoot) {
   p->nHit = 0;
   p->eBody = eBody;
   p->iRoot = iRoot;
   p->iList = -1;
-  walk(p, iRoot, &pFormats->aSpot[eBody], -1);
-  for (i = 0; i < pFormats->n; i++) {
-    Path path = {&p->tree, -1, noteHit, p, &pFormats->a[i], -1};
-    if (pFormats->a[i].bEither && pFormats->a[i].eBody == eBody) {
-      followAny(&path, iRoot, pFormats->a[i].azPath[PATH_PLACE]);
-    }
-  }
+  walk(p, iRoot, &p->pFormats->aSpot[eBody], -1);
+  if (p->pFormats->nEither > 0) followEither(p);
   sortHits(p);
   dropDoubles(p);
 }

@@ -161,9 +161,9 @@ void bxTrackWrite(Track *p, BxStmts *pRing, BxErr *pErr) {
       "error = ?5, start = ?6 WHERE id = ?1";
   static const char *const azSql[] = {zNew, zOld};
   sqlite3_stmt *apStmt[2];
-  i64 n;
+  i64 n = p->iDirty > p->iLow ? p->iDirty : p->iLow;
   bxStmtSet(pRing, azSql, 2, apStmt, pErr);
-  for (n = p->iLow; n <= p->nStep && pErr->rc == SQLITE_OK; n++) {
+  for (; n <= p->nStep && pErr->rc == SQLITE_OK; n++) {
     Step *pStep = TRACK_STEP(p, n);
     if (pStep->mDirty & STEP_NEW) {
       writeNew(apStmt[0], p, pStep, pErr);

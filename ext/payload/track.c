@@ -106,6 +106,11 @@ typedef struct Adding {
   BxErr *pErr;
 } Adding;
 
+static void mark(Track *p, Step *pStep, int mWhat) {
+  pStep->mDirty |= mWhat;
+  if (pStep->n < p->iDirty) p->iDirty = pStep->n;
+}
+
 static Step *newStep(Adding *p, i64 iTurn) {
   Track *pTrack = p->p;
   Step *pStep = TRACK_STEP(pTrack, ++pTrack->nStep);
@@ -116,7 +121,7 @@ static Step *newStep(Adding *p, i64 iTurn) {
   pStep->iStart = (int)p->pMoment->iStart;
   pStep->iTurn = (int)iTurn;
   pStep->iError = -1;
-  pStep->mDirty = STEP_NEW;
+  mark(pTrack, pStep, STEP_NEW);
   if (pTrack->nStep - pTrack->iLow >= TRACK_STEPS) pTrack->iLow++;
   return pStep;
 }
@@ -142,8 +147,9 @@ static Step *findCall(Adding *p, Call *pCall, i64 h) {
     if (hArguments == 0) hArguments = argumentsHash(p, pCall);
     if (pStep->hArguments == hArguments) pLike = pStep;
   }
-  if (pLike != 0) pLike->hCall = h;
-  if (pLike != 0) pLike->mDirty |= STEP_OTHER;
+  if (pLike == 0) return 0;
+  pLike->hCall = h;
+  mark(p->p, pLike, STEP_OTHER);
   return pLike;
 }
 
@@ -192,7 +198,7 @@ static void addOutcome(Adding *p, const Call *pResult) {
   pStep->hMasked = maskedHash(pResult->result, pStep->hResult, p->pErr) | 1;
   pStep->iError = pResult->iError;
   pStep->iStart = (int)p->pMoment->iStart;
-  pStep->mDirty |= STEP_OUTCOME;
+  mark(p->p, pStep, STEP_OUTCOME);
   if (p->nDone < TRACK_STEPS) p->aDone[p->nDone++] = pStep->n;
 }
 
@@ -299,8 +305,8 @@ static void addTexts(Adding *p, sqlite3_value *pResponse) {
 /* Every change of the track changes the chain. */
 static void addToChain(Track *p) {
   sqlite3_uint64 h = (sqlite3_uint64)p->hChain;
-  i64 n;
-  for (n = p->iLow; n <= p->nStep; n++) {
+  i64 n = p->iDirty > p->iLow ? p->iDirty : p->iLow;
+  for (; n <= p->nStep; n++) {
     const Step *pStep = TRACK_STEP(p, n);
     if (pStep->mDirty == 0) continue;
     h = bxHashMix(h, (sqlite3_uint64)(pStep->iSeq ^ pStep->iTime));
@@ -326,6 +332,7 @@ int bxTrackAdd(Track *p, const Rules *pRules, const Moment *pMoment,
   adding.pErr = pErr;
   if (p->nStep > 0) last = *TRACK_STEP(p, p->nStep);
   if (p->iLow == 0) p->iLow = 1;
+  p->iDirty = p->nStep + 1;
   adding.iTurn = last.iTurn;
   /* the prompt and the model may be anywhere */
   if (pRules->a[RULE_SIMILAR].bEnabled || pRules->nPrice > 0) {

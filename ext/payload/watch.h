@@ -42,6 +42,7 @@ typedef struct Track {
   i64 nItem;  /* messages of the last request */
   i64 hFirst; /* hash of its first message */
   i64 hChain; /* of all that was written */
+  i64 iDirty; /* the first step that differs from its row, or a later number */
   Head head;
   Step a[TRACK_STEPS]; /* those that are there; the others have any value */
 } Track;
