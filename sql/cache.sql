@@ -676,7 +676,7 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.cache_sessions_tick
 AFTER INSERT ON cache_sessions WHEN EXISTS (SELECT 1 FROM retention_tick)
 BEGIN
-  INSERT INTO retention_tick(now) VALUES (NULL);
+  INSERT INTO retention_tick(now) VALUES ((SELECT now FROM retention_now));
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.cache_sessions_delete

@@ -14,6 +14,7 @@
 --         blackbox_setting_test  used by the triggers to refuse a setting
 --         retention_now          the current time, if the clock can be trusted
 --         retention_tick         INSERT remembers it, at most once an hour
+--         retention_refusers     what could refuse the removal of a row by a rule
 --         retention_note         INSERT adds to the receipt of the minute
 --         core_check             invalid settings (no rows if all is well)
 --
@@ -86,14 +87,31 @@ SELECT CASE WHEN CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER) <=
  WHERE one = 1;
 
 -- It has a row if the newest time seen is more than an hour old. Then the writes
--- that domains choose, and all clean-ups, INSERT a row here.
+-- that domains choose, and all clean-ups, INSERT now of retention_now here.
 CREATE VIEW IF NOT EXISTS main.retention_tick AS
 SELECT seen AS now
   FROM retention_clock
  WHERE one = 1
    AND seen < (julianday('now') - 2440587.5) * 86400000.0 - 3600000;
 
--- INSERT adds to the receipt of this rule and minute, or writes a new one.
+-- The triggers and tables of others that could refuse a DELETE by a rule: triggers
+-- on the table of the rule, or on another table of its domain, and tables that
+-- refer to one of these. A write removes nothing by a rule that has a row here,
+-- because a trigger cannot go on after an error.
+CREATE VIEW IF NOT EXISTS main.retention_refusers AS
+SELECT r.rule AS rule, s.name AS name
+  FROM retention_rules AS r, sqlite_schema AS s
+ WHERE (s.type = 'trigger'
+        AND (s.tbl_name = r."table" COLLATE NOCASE
+             OR (instr(s.tbl_name, r.domain) = 1 AND instr(s.tbl_name, r.domain || '_') = 1))
+        AND instr(s.name, r.domain || '_') <> 1 AND instr(s.name, r."table" || '_') <> 1
+        AND instr(lower(s.sql), 'delete') > 0)
+    OR (s.type = 'table' AND s.sql LIKE '%references%' -- quicker than lower()
+        AND (instr(lower(s.sql), lower(r."table")) > 0
+             OR instr(lower(s.sql), r.domain || '_') > 0));
+
+-- INSERT adds to the receipt of this rule and minute, or writes a new one. If
+-- newest is NULL, it is the same as oldest.
 CREATE VIEW IF NOT EXISTS main.retention_note AS
 SELECT NULL AS at, NULL AS domain, NULL AS rule, NULL AS rows, NULL AS bytes,
        NULL AS oldest, NULL AS newest
@@ -230,16 +248,16 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.retention_note_insert
 INSTEAD OF INSERT ON retention_note
 BEGIN
-  INSERT INTO retention_log(at, domain, rule, rows, bytes, oldest, newest, minute)
-  SELECT NEW.at, NEW.domain, NEW.rule, 0, 0, NEW.oldest, NEW.newest,
-         NEW.at / 60000
+  INSERT INTO retention_log(at, domain, rule, rows, bytes, minute)
+  SELECT NEW.at, NEW.domain, NEW.rule, 0, 0, NEW.at / 60000
    WHERE NOT EXISTS (SELECT 1 FROM retention_log
                       WHERE domain = NEW.domain AND rule = NEW.rule
                         AND minute = NEW.at / 60000);
   UPDATE retention_log
      SET at = max(at, NEW.at), rows = rows + NEW.rows, bytes = bytes + NEW.bytes,
          oldest = min(coalesce(oldest, NEW.oldest), coalesce(NEW.oldest, oldest)),
-         newest = max(coalesce(newest, NEW.newest), coalesce(NEW.newest, newest))
+         newest = max(coalesce(newest, NEW.newest, NEW.oldest),
+                      coalesce(NEW.newest, NEW.oldest, newest))
    WHERE id = (SELECT max(id) FROM retention_log
                 WHERE domain = NEW.domain AND rule = NEW.rule
                   AND minute = NEW.at / 60000);
@@ -338,8 +356,8 @@ SELECT 1, CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)
 CREATE TRIGGER IF NOT EXISTS main.retention_tick_insert
 INSTEAD OF INSERT ON retention_tick
 BEGIN
-  UPDATE retention_clock SET seen = (SELECT now FROM retention_now)
-   WHERE seen + 3600000 < (SELECT now FROM retention_now);
+  UPDATE retention_clock SET seen = NEW.now
+   WHERE one = 1 AND seen + 3600000 < NEW.now;
 END;
 
 -- UPDATE retention_clock SET seen = (SELECT clock FROM retention_now) confirms a

@@ -344,13 +344,7 @@ SELECT d.rid AS rid
                (SELECT value FROM blackbox_limits WHERE name = 'evidence.orphan_days')
          ORDER BY at LIMIT 100) AS d
  WHERE d.blocked_by IS NULL
-   AND NOT EXISTS (
-         SELECT 1 FROM sqlite_schema
-          WHERE (type = 'trigger' AND substr(name, 1, 9) <> 'evidence_'
-                 AND substr(tbl_name, 1, 9) = 'evidence_'
-                 AND instr(lower(sql), 'delete') > 0)
-             OR (type = 'table' AND instr(lower(sql), 'references') > 0
-                 AND instr(lower(sql), 'evidence_') > 0))
+   AND NOT EXISTS (SELECT 1 FROM retention_refusers WHERE rule = 'evidence.orphans')
  LIMIT (SELECT value FROM blackbox_limits WHERE name = 'evidence.due_per_write');
 
 CREATE TRIGGER IF NOT EXISTS main.evidence_work
@@ -359,7 +353,7 @@ WHEN EXISTS (SELECT 1 FROM retention_tick)
   OR EXISTS (SELECT 1 FROM blackbox_settings
               WHERE name = 'evidence.due_per_write' AND value > 0)
 BEGIN
-  INSERT INTO retention_tick(now) VALUES (NULL);
+  INSERT INTO retention_tick(now) VALUES ((SELECT now FROM retention_now));
   DELETE FROM evidence_due
    WHERE rid IN (SELECT rid FROM evidence_overdue);
 END;

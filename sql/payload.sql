@@ -29,8 +29,6 @@
 --         payload_archive  archive rows by age: those that clean-up may remove
 --         payload_due      the same with pinned rows, and why these stay; DELETE
 --                          removes rows that are not pinned
---         payload_overdue  the rows that a write removes: the oldest ones past
---                          payload.retention_days (in the file payload_work.sql)
 --         payload_sweep    INSERT removes archive rows older than a time
 --         payload_clear    INSERT removes all archive rows
 --         payload_trim     INSERT removes the oldest archive rows, while there are
@@ -44,10 +42,15 @@
 --         payload_saving   used by payload_evidence: saves or converts the row
 --         payload_pinning  used by the triggers to pin a row
 --         payload_removal  used by the triggers to count a deleted row
---         payload_written  used by the triggers to count a row that was written,
+--         payload_settling used by the triggers to correct a row that was written
+--         payload_written  used by the triggers to count the bytes of such a row,
 --                          and to make room for it
---         payload_weighing used by these to count the bytes of a row
---         payload_trimming used by payload_trim if one row is not enough
+--         payload_leaving, payload_parting, payload_going  used by all that removes
+--                          rows that are due, or the oldest ones for their bytes
+--
+-- SQLite compiles all that a statement may fire. So an INSERT has one UPDATE of
+-- event_payloads for all corrections, one DELETE for all removals, and one look
+-- for the rows to remove.
 --         payload_check    contradictions (no rows if all is well)
 --
 -- Invariants, on every connection and with every conflict clause:
@@ -57,7 +60,8 @@
 --     the pin, then the hash, then the unpin
 --   * created_at of a new row is a date that SQLite can parse
 --   * after each write, payload_archive has at most payload.max_bytes, unless the
---     write would have to remove more than 100 rows for that
+--     write would have to remove more than 100 rows for that, or something could
+--     refuse to remove them (retention_refusers of core)
 --
 -- Ages are compared as times. created_at is a date as SQLite writes it:
 -- YYYY-MM-DD, optionally followed by T or one space, HH:MM, HH:MM:SS or
@@ -128,17 +132,15 @@ SELECT id, size_bytes, at, 'pinned', rid
  WHERE (purpose <> 'archive' OR pinned <> 0) AND purpose = 'archive';
 
 -- Commands as rows. before: milliseconds since 1970 UTC, exclusive. max_rows:
--- the maximum number of rows to remove, oldest first; NULL means no limit. since:
--- rows up to that time stay; NULL means none.
+-- the maximum number of rows to remove, oldest first; NULL means no limit.
 CREATE VIEW IF NOT EXISTS main.payload_sweep AS
-SELECT NULL AS before, NULL AS max_rows, NULL AS rule, NULL AS actor,
-       NULL AS since WHERE 0;
+SELECT NULL AS before, NULL AS max_rows, NULL AS rule, NULL AS actor WHERE 0;
 
 CREATE VIEW IF NOT EXISTS main.payload_clear AS
 SELECT NULL AS actor WHERE 0;
 
 CREATE VIEW IF NOT EXISTS main.payload_trim AS
-SELECT NULL AS max_rows WHERE 0;
+SELECT NULL AS max_rows, NULL AS asks WHERE 0;
 
 CREATE VIEW IF NOT EXISTS main.payload_history AS
 SELECT NULL AS id, NULL AS event_id, NULL AS agent_id, NULL AS request_body,
@@ -170,14 +172,22 @@ SELECT NULL AS alone, NULL AS created_at, NULL AS bytes WHERE 0;
 CREATE VIEW IF NOT EXISTS main.payload_pinning AS
 SELECT NULL AS id, NULL AS wanted WHERE 0;
 
-CREATE VIEW IF NOT EXISTS main.payload_trimming AS
-SELECT NULL AS max_rows WHERE 0;
-
 CREATE VIEW IF NOT EXISTS main.payload_written AS
 SELECT NULL AS rid, NULL AS id, NULL AS old_rid, NULL AS written WHERE 0;
 
-CREATE VIEW IF NOT EXISTS main.payload_weighing AS
-SELECT NULL AS rid, NULL AS id WHERE 0;
+CREATE VIEW IF NOT EXISTS main.payload_settling AS
+SELECT NULL AS rid, NULL AS wanted, NULL AS wrong WHERE 0;
+
+CREATE VIEW IF NOT EXISTS main.payload_leaving AS
+SELECT NULL AS kind, NULL AS since, NULL AS before, NULL AS max_rows,
+       NULL AS asks WHERE 0;
+
+CREATE VIEW IF NOT EXISTS main.payload_parting AS
+SELECT NULL AS kind, NULL AS since, NULL AS before, NULL AS max_rows,
+       NULL AS refused WHERE 0;
+
+CREATE VIEW IF NOT EXISTS main.payload_going AS
+SELECT NULL AS kind, NULL AS rid WHERE 0;
 
 CREATE VIEW IF NOT EXISTS main.payload_pins AS
 SELECT pin, id, hash, columns FROM payload_ledger WHERE at IS NULL;
@@ -253,7 +263,7 @@ SELECT 'payload_volume',
  WHERE EXISTS (SELECT 1 FROM blackbox_settings WHERE name = 'payload.max_bytes' AND value > 0
                UNION ALL SELECT 1 FROM payload_volume
                UNION ALL SELECT 1 FROM payload_sizes)
-   AND ((SELECT max_bytes FROM payload_volume WHERE rule IS NULL)
+   AND ((SELECT max_bytes FROM payload_volume)
         IS NOT (SELECT value FROM blackbox_settings
                  WHERE name = 'payload.max_bytes' AND value > 0)
         OR (SELECT bytes FROM payload_volume)
@@ -269,9 +279,8 @@ CREATE TRIGGER IF NOT EXISTS main.payload_sweep_run
 INSTEAD OF INSERT ON payload_sweep
 BEGIN
   -- Text is greater than every number, and would remove the whole archive.
-  SELECT RAISE(ABORT, 'ValidationError: before must be a time in milliseconds since 1970 UTC, since such a time or NULL, and max_rows an integer or NULL')
+  SELECT RAISE(ABORT, 'ValidationError: before must be a time in milliseconds since 1970 UTC, and max_rows an integer or NULL')
    WHERE typeof(NEW.before) NOT IN ('integer', 'real')
-      OR typeof(coalesce(NEW.since, 0)) NOT IN ('integer', 'real')
       OR typeof(coalesce(NEW.max_rows, 0)) NOT IN ('integer', 'real')
       OR NEW.max_rows <> CAST(NEW.max_rows AS INTEGER);
   INSERT INTO retention_log(at, domain, rule, actor, rows, bytes, oldest, newest)
@@ -280,7 +289,7 @@ BEGIN
          0, 0, first, last
     FROM (SELECT count(*) AS n, min(at) AS first, max(at) AS last
             FROM (SELECT at FROM payload_archive
-                   WHERE at < NEW.before AND at > coalesce(NEW.since, -1e18)
+                   WHERE at < NEW.before
                    ORDER BY at LIMIT CAST(coalesce(NEW.max_rows, -1) AS INTEGER)))
    WHERE n > 0;
   UPDATE payload_state -- removed: until the end, the id of the receipt
@@ -289,7 +298,7 @@ BEGIN
                    ELSE (SELECT max(id) FROM retention_log) END;
   DELETE FROM event_payloads
    WHERE rowid IN (SELECT rid FROM payload_archive
-                    WHERE at < NEW.before AND at > coalesce(NEW.since, -1e18)
+                    WHERE at < NEW.before
                     ORDER BY at LIMIT CAST(coalesce(NEW.max_rows, -1) AS INTEGER));
   DELETE FROM retention_log -- a trigger of the user may have kept every row
    WHERE id = (SELECT removed FROM payload_state) AND rows = 0;
@@ -321,73 +330,89 @@ BEGIN
                               WHERE id = payload_state.removed), 0);
 END;
 
--- Each row that goes adds itself to the receipt of the minute. Usually the oldest
--- row is enough. Rows without a time stay.
-CREATE TRIGGER IF NOT EXISTS main.payload_trim_check
-INSTEAD OF INSERT ON payload_trim
-WHEN typeof(NEW.max_rows) <> 'integer' OR NEW.max_rows < 1
-BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: max_rows must be an integer of 1 or more');
-END;
-
+-- asks: 1 if this is part of a write, which must not fail. Usually the oldest row
+-- is enough. Rows without a time stay.
 CREATE TRIGGER IF NOT EXISTS main.payload_trim_run
 INSTEAD OF INSERT ON payload_trim
-WHEN (SELECT bytes > max_bytes FROM payload_volume)
 BEGIN
-  UPDATE payload_volume SET rule = 'payload.bytes' WHERE one = 1;
-  DELETE FROM event_payloads
-   WHERE rowid = (SELECT rid FROM payload_archive WHERE at > -1e18
-                   ORDER BY at, bytes, "key" LIMIT 1);
-  UPDATE payload_state SET removed = changes() WHERE one = 1;
-  INSERT INTO payload_trimming(max_rows) VALUES (NEW.max_rows - 1);
-  UPDATE payload_volume SET rule = NULL WHERE one = 1;
+  SELECT RAISE(ABORT, 'ValidationError: max_rows must be an integer of 1 or more')
+   WHERE typeof(NEW.max_rows) <> 'integer' OR NEW.max_rows < 1;
+  UPDATE payload_state SET removed = 0 WHERE one = 1;
+  INSERT INTO payload_leaving(kind, since, before, max_rows, asks)
+  VALUES (3, -1e18, 1e18, 1, NEW.asks), (3, -1e18, 1e18, NEW.max_rows - 1, NEW.asks);
 END;
 
-CREATE TRIGGER IF NOT EXISTS main.payload_trimming_insert
-INSTEAD OF INSERT ON payload_trimming
-WHEN (SELECT bytes > max_bytes FROM payload_volume)
+-- The oldest rows between two times leave. kind is what payload_state.bulk is
+-- meanwhile: 2 if they are due, 3 if the archive has too many bytes.
+CREATE TRIGGER IF NOT EXISTS main.payload_leaving_insert
+INSTEAD OF INSERT ON payload_leaving
+WHEN NEW.kind = 2 OR (SELECT bytes > max_bytes FROM payload_volume)
 BEGIN
-  DELETE FROM event_payloads
-   WHERE rowid IN (
-     SELECT rid
-       FROM (SELECT rid, bytes, sum(bytes) OVER (ORDER BY at, bytes, "key") AS through
-               FROM (SELECT rid, bytes, at, "key" FROM payload_archive
-                      WHERE at > -1e18
-                      ORDER BY at, bytes, "key" LIMIT NEW.max_rows))
-      WHERE through - bytes < (SELECT bytes - max_bytes FROM payload_volume));
+  INSERT INTO payload_parting(kind, since, before, max_rows, refused)
+  VALUES (NEW.kind, NEW.since, NEW.before, NEW.max_rows,
+          NEW.asks AND EXISTS (SELECT 1 FROM retention_refusers WHERE rule = 'payload.age'));
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_parting_allowed
+INSTEAD OF INSERT ON payload_parting
+WHEN NEW.refused IS NOT 1
+BEGIN
+  UPDATE payload_state SET bulk = NEW.kind WHERE one = 1;
+  INSERT INTO payload_going(kind, rid)
+  SELECT NEW.kind, rid
+    FROM (SELECT rid FROM payload_archive
+           WHERE at > NEW.since AND at < NEW.before
+           ORDER BY at, bytes, "key" LIMIT NEW.max_rows);
+  UPDATE payload_state SET bulk = 0 WHERE one = 1;
+END;
+
+-- A write that could be refused goes on, and removes nothing. The log then has a
+-- receipt without rows, one a day.
+CREATE TRIGGER IF NOT EXISTS main.payload_parting_refused
+INSTEAD OF INSERT ON payload_parting
+WHEN NEW.refused
+BEGIN
+  INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest)
+  SELECT now - now % 86400000, 'payload',
+         CASE NEW.kind WHEN 2 THEN 'payload.age refused' ELSE 'payload.bytes refused' END,
+         0, 0, now
+    FROM (SELECT CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER) AS now);
+END;
+
+-- Each row that goes adds itself to the receipt of the minute.
+CREATE TRIGGER IF NOT EXISTS main.payload_going_insert
+INSTEAD OF INSERT ON payload_going
+WHEN NEW.kind = 2 OR (SELECT bytes > max_bytes FROM payload_volume)
+BEGIN
+  DELETE FROM event_payloads WHERE rowid = NEW.rid;
   UPDATE payload_state SET removed = removed + changes() WHERE one = 1;
 END;
 
--- A row was written: it is counted, and room is made for it. written: 1 if its
--- bodies are new, 0 if it only has come into the archive, because it was unpinned.
--- Then it is not refused, however large it is.
+-- A row was written: it is counted as it is now, and room is made for it. Another
+-- row that had its id was removed by REPLACE, for which SQLite fires no DELETE
+-- trigger. size_bytes may not be correct yet. written: 1 if its bodies are new, 0
+-- if it only has come into the archive, because it was unpinned. Then it is not
+-- refused, however large it is. (+ keeps the primary key out: the index of the
+-- event has the rows without a time together.)
 CREATE TRIGGER IF NOT EXISTS main.payload_written_insert
 INSTEAD OF INSERT ON payload_written
+WHEN EXISTS (SELECT 1 FROM payload_volume)
 BEGIN
-  INSERT INTO payload_weighing(rid, id) VALUES (NEW.old_rid, NULL);
-  INSERT INTO payload_weighing(rid, id) VALUES (NEW.rid, NEW.id);
+  DELETE FROM payload_sizes
+   WHERE rid = NEW.rid OR rid = NEW.old_rid
+      OR (id = NEW.id AND rid NOT IN (SELECT rowid FROM event_payloads));
+  INSERT INTO payload_sizes(rid, id, bytes)
+  SELECT e.rowid, e.id, coalesce(length(CAST(e.request_body AS BLOB)), 0)
+                      + coalesce(length(CAST(e.response_body AS BLOB)), 0)
+    FROM event_payloads AS e
+   WHERE e.rowid = NEW.rid AND e.purpose = 'archive' AND e.pinned = 0
+     AND NOT EXISTS (SELECT 1 FROM payload_times AS t
+                      WHERE t.event_id = e.event_id AND t.at IS NULL AND +t.rid = NEW.rid);
   SELECT RAISE(ABORT, 'QuotaExceededError: the bodies of this row have more bytes than payload.max_bytes, the limit of the whole archive; store less, or set a higher limit')
    WHERE NEW.written AND (SELECT bytes FROM payload_sizes WHERE rid = NEW.rid)
                          > (SELECT max_bytes FROM payload_volume);
-  INSERT INTO payload_trim(max_rows) VALUES (100);
-END;
-
--- Counts a row anew, as it is now. Another row that had its id was removed by
--- REPLACE, for which SQLite fires no DELETE trigger. size_bytes may not be correct
--- yet.
-CREATE TRIGGER IF NOT EXISTS main.payload_weighing_insert
-INSTEAD OF INSERT ON payload_weighing
-WHEN NEW.rid IS NOT NULL
-BEGIN
-  DELETE FROM payload_sizes WHERE rid = NEW.rid;
-  DELETE FROM payload_sizes
-   WHERE id = NEW.id AND rid NOT IN (SELECT rowid FROM event_payloads);
-  INSERT INTO payload_sizes(rid, id, bytes)
-  SELECT t.rid, t.id, coalesce(length(CAST(e.request_body AS BLOB)), 0)
-                    + coalesce(length(CAST(e.response_body AS BLOB)), 0)
-    FROM payload_times AS t JOIN event_payloads AS e ON e.rowid = t.rid
-   WHERE t.rid = NEW.rid AND t.purpose = 'archive' AND t.pinned = 0
-     AND t.at IS NOT NULL;
+  INSERT INTO payload_leaving(kind, since, before, max_rows, asks)
+  VALUES (3, -1e18, 1e18, 1, 1), (3, -1e18, 1e18, 99, 1);
 END;
 
 ---------------------------------------------------------------- history --

@@ -61,7 +61,8 @@ ON payload_ledger(-pin) WHERE hash IS NULL AND at IS NULL;
 CREATE TABLE IF NOT EXISTS main.payload_state(
   one     INTEGER PRIMARY KEY CHECK (one = 1),
   bulk    INTEGER NOT NULL, -- 1 while a bulk act runs, which writes the receipt;
-                            -- 2 while a row goes that is due
+                            -- 2 while a row goes that is due; 3 while one goes
+                            -- because of payload.max_bytes
   removed INTEGER NOT NULL, -- rows that the last bulk act removed
   entries INTEGER NOT NULL,
   closed  INTEGER NOT NULL,
@@ -82,8 +83,7 @@ SELECT 'payload', entries, closed, digest FROM main.payload_state
 CREATE TABLE IF NOT EXISTS main.payload_volume(
   one       INTEGER PRIMARY KEY CHECK (one = 1),
   bytes     INTEGER NOT NULL, -- the sum of payload_sizes
-  max_bytes INTEGER NOT NULL, -- the setting
-  rule      TEXT -- the rule that removes rows now, for their receipts
+  max_bytes INTEGER NOT NULL  -- the setting
 );
 
 CREATE TABLE IF NOT EXISTS main.payload_sizes(
@@ -168,33 +168,27 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.payload_insert
 AFTER INSERT ON event_payloads
 BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: rowid -1 is reserved; omit the rowid')
-   WHERE NEW.rowid = -1; -- for the BEFORE trigger it means no rowid
-  SELECT RAISE(ABORT, 'PinnedError: a pinned row has this id and cannot be overwritten; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
-   WHERE EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.id);
-  SELECT RAISE(ABORT, 'ValidationError: event_id and agent_id must be text that is not empty; set both')
-   WHERE typeof(NEW.event_id) <> 'text' OR NEW.event_id = ''
-      OR typeof(NEW.agent_id) <> 'text' OR NEW.agent_id = '';
-  SELECT RAISE(ABORT, 'ValidationError: created_at must be a date such as 2026-01-31T12:00:00.000Z or 2026-01-31 12:00:00')
-   WHERE NOT CASE WHEN typeof(NEW.created_at) = 'text' -- the usual form, quickly
+  SELECT CASE
+    WHEN NEW.rowid = -1 -- for the BEFORE trigger it means no rowid
+    THEN RAISE(ABORT, 'ValidationError: rowid -1 is reserved; omit the rowid')
+    WHEN EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.id)
+    THEN RAISE(ABORT, 'PinnedError: a pinned row has this id and cannot be overwritten; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
+    WHEN typeof(NEW.event_id) <> 'text' OR NEW.event_id = ''
+      OR typeof(NEW.agent_id) <> 'text' OR NEW.agent_id = ''
+    THEN RAISE(ABORT, 'ValidationError: event_id and agent_id must be text that is not empty; set both')
+    WHEN NOT CASE WHEN typeof(NEW.created_at) = 'text' -- the usual form, quickly
                    AND substr(NEW.created_at, 24) = 'Z' AND substr(NEW.created_at, 20, 1) = '.'
                    AND substr(NEW.created_at, 12, 2) < '24'
                   THEN unixepoch(NEW.created_at) IS NOT NULL
                   ELSE NOT EXISTS (SELECT 1 FROM payload_times
-                                    WHERE rid = NEW.rowid AND at IS NULL) END;
-  SELECT RAISE(ABORT, 'ValidationError: pinned must be 0 or 1')
-   WHERE NEW.pinned NOT IN (0, 1);
-  UPDATE event_payloads
-     SET id = coalesce(id,
-           lower(hex(randomblob(4))) || '-' || lower(hex(randomblob(2))) || '-4' ||
-           substr(lower(hex(randomblob(2))), 2) || '-' ||
-           substr('89ab', 1 + (random() & 3), 1) ||
-           substr(lower(hex(randomblob(2))), 2) || '-' || lower(hex(randomblob(6)))),
-         pinned = max(coalesce(pinned, 0), purpose = 'evidence'),
-         size_bytes = coalesce(length(CAST(request_body AS BLOB)), 0)
-                    + coalesce(length(CAST(response_body AS BLOB)), 0)
-   WHERE rowid = NEW.rowid
-     AND (NEW.id IS NULL OR NEW.pinned IS NULL
+                                    WHERE event_id = NEW.event_id AND at IS NULL
+                                      AND +rid = NEW.rowid) END
+    THEN RAISE(ABORT, 'ValidationError: created_at must be a date such as 2026-01-31T12:00:00.000Z or 2026-01-31 12:00:00')
+    WHEN NEW.pinned NOT IN (0, 1)
+    THEN RAISE(ABORT, 'ValidationError: pinned must be 0 or 1') END;
+  INSERT INTO payload_settling(rid, wanted, wrong)
+  VALUES (NEW.rowid, NEW.purpose = 'evidence',
+          NEW.id IS NULL OR NEW.pinned IS NULL
           OR (NEW.purpose = 'evidence' AND NEW.pinned = 0)
           OR NEW.size_bytes IS NOT coalesce(length(CAST(NEW.request_body AS BLOB)), 0)
                                  + coalesce(length(CAST(NEW.response_body AS BLOB)), 0));
@@ -205,6 +199,25 @@ BEGIN
     FROM event_payloads AS e
    WHERE e.rowid = NEW.rowid AND (NEW.pinned <> 0 OR NEW.purpose = 'evidence')
      AND NOT EXISTS (SELECT 1 FROM payload_pins AS p WHERE p.id = e.id);
+  INSERT INTO payload_written(rid, id, written) VALUES (NEW.rowid, NEW.id, 1);
+END;
+
+-- wrong: a column that the schema computes is not correct. wanted: pinned is to
+-- be 1.
+CREATE TRIGGER IF NOT EXISTS main.payload_settling_insert
+INSTEAD OF INSERT ON payload_settling
+WHEN NEW.wrong
+BEGIN
+  UPDATE event_payloads
+     SET id = coalesce(id,
+           lower(hex(randomblob(4))) || '-' || lower(hex(randomblob(2))) || '-4' ||
+           substr(lower(hex(randomblob(2))), 2) || '-' ||
+           substr('89ab', 1 + (random() & 3), 1) ||
+           substr(lower(hex(randomblob(2))), 2) || '-' || lower(hex(randomblob(6)))),
+         pinned = max(coalesce(pinned, 0), NEW.wanted),
+         size_bytes = coalesce(length(CAST(request_body AS BLOB)), 0)
+                    + coalesce(length(CAST(response_body AS BLOB)), 0)
+   WHERE rowid = NEW.rid;
 END;
 
 -- On a view: INSERT .. SELECT into a table with triggers makes a temporary table.
@@ -218,41 +231,24 @@ END;
 
 ----------------------------------------------------------------- updates --
 
+-- A protected row cannot change, with four exceptions: size_bytes is corrected, a
+-- missing id is set, the pin is set, and the pin is cleared after the ledger has
+-- recorded the unpin. There is one guard for the columns that the schema corrects
+-- itself, one for the rowid, and one for all others.
 CREATE TRIGGER IF NOT EXISTS main.payload_update_check
-BEFORE UPDATE ON event_payloads
+BEFORE UPDATE OF event_id, agent_id, request_body, response_body, purpose,
+  kill_switch_event_id, created_at ON event_payloads
 BEGIN
-  -- A protected row cannot change, with four exceptions: size_bytes is corrected,
-  -- a missing id is set, the pin is set, and the pin is cleared after the ledger
-  -- has recorded the unpin.
   SELECT RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
    WHERE (coalesce(OLD.pinned, 0) <> 0
           OR EXISTS (SELECT 1 FROM payload_pins WHERE id = OLD.id)
           OR (OLD.purpose IS 'evidence'
               AND NOT EXISTS (SELECT 1 FROM payload_unpins WHERE payload_id = OLD.id)))
-     AND NOT ((NEW.rowid = OLD.rowid OR OLD.rowid = -1)
-              AND (NEW.id IS OLD.id COLLATE BINARY OR OLD.id IS NULL)
-              AND NEW.event_id IS OLD.event_id COLLATE BINARY AND NEW.agent_id IS OLD.agent_id COLLATE BINARY
+     AND NOT (NEW.event_id IS OLD.event_id COLLATE BINARY AND NEW.agent_id IS OLD.agent_id COLLATE BINARY
               AND NEW.purpose IS OLD.purpose COLLATE BINARY AND NEW.created_at IS OLD.created_at COLLATE BINARY
               AND NEW.kill_switch_event_id IS OLD.kill_switch_event_id COLLATE BINARY
               AND NEW.request_body IS OLD.request_body COLLATE BINARY
-              AND NEW.response_body IS OLD.response_body COLLATE BINARY
-              AND (NEW.size_bytes IS OLD.size_bytes
-                   OR NEW.size_bytes IS coalesce(length(CAST(OLD.request_body AS BLOB)), 0)
-                                      + coalesce(length(CAST(OLD.response_body AS BLOB)), 0))
-              AND (NEW.pinned IS OLD.pinned OR NEW.pinned IS 1
-                   OR (NEW.pinned IS 0
-                       AND NOT EXISTS (SELECT 1 FROM payload_pins WHERE id = OLD.id)
-                       AND EXISTS (SELECT 1 FROM payload_unpins WHERE payload_id = OLD.id))));
-  -- UPDATE OR REPLACE would delete the row that has this id or rowid.
-  SELECT RAISE(ABORT, 'PinnedError: a pinned row has this id and cannot be overwritten; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
-   WHERE NEW.id IS NOT OLD.id COLLATE BINARY
-     AND (EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.id)
-          OR EXISTS (SELECT 1 FROM payload_protected WHERE id = NEW.id AND payload_rowid <> OLD.rowid));
-  SELECT RAISE(ABORT, 'PinnedError: this rowid belongs to a pinned row; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
-    FROM payload_protected
-   WHERE NEW.rowid <> OLD.rowid AND payload_rowid = NEW.rowid;
-  SELECT RAISE(ABORT, 'ValidationError: rowid -1 is reserved; use another rowid')
-   WHERE NEW.rowid = -1;
+              AND NEW.response_body IS OLD.response_body COLLATE BINARY);
   SELECT RAISE(ABORT, 'ValidationError: event_id and agent_id must be text that is not empty; set both')
    WHERE (NEW.event_id IS NOT OLD.event_id AND (typeof(NEW.event_id) <> 'text' OR NEW.event_id = ''))
       OR (NEW.agent_id IS NOT OLD.agent_id AND (typeof(NEW.agent_id) <> 'text' OR NEW.agent_id = ''));
@@ -265,8 +261,45 @@ BEGIN
               WHEN substr(NEW.created_at, 14, 1) = ':' THEN unixepoch(substr(NEW.created_at, 1, 21) || ltrim(substr(NEW.created_at, 22),
                '0123456789')) * 1000 + CAST(substr(NEW.created_at, 20, 4) * 1000 + 0.5 AS INTEGER)
               WHEN length(NEW.created_at) = 10 THEN unixepoch(NEW.created_at || ' 00:00') * 1000 END IS NULL;
-  SELECT RAISE(ABORT, 'ValidationError: pinned must be 0 or 1')
-   WHERE NEW.pinned IS NOT OLD.pinned AND NEW.pinned IS NOT 0 AND NEW.pinned IS NOT 1;
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_update_mark
+BEFORE UPDATE OF id, pinned, size_bytes ON event_payloads
+BEGIN
+  SELECT CASE
+    WHEN NOT ((NEW.id IS OLD.id COLLATE BINARY OR OLD.id IS NULL)
+              AND (NEW.size_bytes IS OLD.size_bytes
+                   OR NEW.size_bytes IS coalesce(length(CAST(OLD.request_body AS BLOB)), 0)
+                                      + coalesce(length(CAST(OLD.response_body AS BLOB)), 0))
+              AND (NEW.pinned IS OLD.pinned OR NEW.pinned IS 1
+                   OR (NEW.pinned IS 0
+                       AND NOT EXISTS (SELECT 1 FROM payload_pins WHERE id = OLD.id)
+                       AND EXISTS (SELECT 1 FROM payload_unpins WHERE payload_id = OLD.id))))
+     AND (coalesce(OLD.pinned, 0) <> 0
+          OR EXISTS (SELECT 1 FROM payload_pins WHERE id = OLD.id)
+          OR (OLD.purpose IS 'evidence'
+              AND NOT EXISTS (SELECT 1 FROM payload_unpins WHERE payload_id = OLD.id)))
+    THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
+    -- UPDATE OR REPLACE would delete the row that has this id.
+    WHEN NEW.id IS NOT OLD.id COLLATE BINARY
+     AND (EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.id)
+          OR EXISTS (SELECT 1 FROM payload_protected WHERE id = NEW.id AND payload_rowid <> OLD.rowid))
+    THEN RAISE(ABORT, 'PinnedError: a pinned row has this id and cannot be overwritten; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
+    WHEN NEW.pinned IS NOT OLD.pinned AND NEW.pinned IS NOT 0 AND NEW.pinned IS NOT 1
+    THEN RAISE(ABORT, 'ValidationError: pinned must be 0 or 1') END;
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_update_rowid
+BEFORE UPDATE OF rowid, oid, _rowid_ ON event_payloads
+WHEN NEW.rowid <> OLD.rowid
+BEGIN
+  SELECT RAISE(ABORT, 'ValidationError: rowid -1 is reserved; use another rowid')
+   WHERE NEW.rowid = -1;
+  SELECT CASE payload_rowid WHEN OLD.rowid
+         THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
+         ELSE RAISE(ABORT, 'PinnedError: this rowid belongs to a pinned row; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)') END
+    FROM payload_protected
+   WHERE payload_rowid IN (nullif(OLD.rowid, -1), NEW.rowid);
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_update
@@ -275,18 +308,14 @@ BEGIN
   SELECT RAISE(ABORT, 'PinnedError: a pinned row has this id and cannot be overwritten; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
    WHERE NEW.id IS NOT OLD.id
      AND EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.id);
-  UPDATE event_payloads
-     SET pinned = max(pinned, purpose = 'evidence' AND OLD.purpose <> 'evidence'),
-         size_bytes = coalesce(length(CAST(request_body AS BLOB)), 0)
-                    + coalesce(length(CAST(response_body AS BLOB)), 0)
-   WHERE rowid = NEW.rowid
-     AND ((NEW.purpose = 'evidence' AND OLD.purpose <> 'evidence' AND NEW.pinned = 0)
+  INSERT INTO payload_settling(rid, wanted, wrong)
+  VALUES (NEW.rowid, NEW.purpose = 'evidence' AND OLD.purpose <> 'evidence',
+          (NEW.purpose = 'evidence' AND OLD.purpose <> 'evidence' AND NEW.pinned = 0)
           OR NEW.size_bytes IS NOT coalesce(length(CAST(NEW.request_body AS BLOB)), 0)
                                  + coalesce(length(CAST(NEW.response_body AS BLOB)), 0));
   INSERT INTO payload_pinning(id, wanted)
   VALUES (NEW.id, NEW.pinned <> 0
-          OR (NEW.purpose = 'evidence' AND OLD.purpose <> 'evidence')
-          OR (OLD.id IS NULL AND NEW.purpose = 'evidence'));
+          OR (NEW.purpose = 'evidence' AND (OLD.purpose <> 'evidence' OR OLD.id IS NULL)));
   SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads or payload_ledger prevents this row from being pinned; drop the trigger')
    WHERE NEW.id IS NOT NULL
      AND (NEW.pinned <> 0
@@ -320,6 +349,7 @@ BEGIN
      AND at = CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER);
   INSERT INTO payload_removal(alone, created_at, bytes)
   VALUES (changes() = 0, OLD.created_at, OLD.size_bytes);
+  DELETE FROM payload_sizes WHERE rid = OLD.rowid;
 END;
 
 -- On a view: INSERT .. SELECT into a table with triggers makes a temporary table.
@@ -327,29 +357,21 @@ CREATE TRIGGER IF NOT EXISTS main.payload_removal_insert
 INSTEAD OF INSERT ON payload_removal
 WHEN NEW.alone
 BEGIN
-  INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest, newest)
-  SELECT CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER),
-         'payload', coalesce((SELECT rule FROM payload_volume),
-                               CASE (SELECT bulk FROM payload_state)
-                               WHEN 2 THEN 'payload.age' ELSE 'manual' END),
-         1, NEW.bytes, r.at, r.at
-    FROM (SELECT CASE WHEN substr(NEW.created_at, 24) = 'Z' AND substr(NEW.created_at, 20, 1) = '.'
-                       AND substr(NEW.created_at, 12, 2) < '24' THEN unixepoch(NEW.created_at) * 1000 + substr(NEW.created_at, 21, 3)
-                      WHEN substr(NEW.created_at, 5, 1) <> '-' OR substr(NEW.created_at, 12, 2) = '24' THEN NULL
-                      WHEN substr(NEW.created_at, 14, 1) = ':' AND substr(NEW.created_at, 20, 1) <> '.' THEN unixepoch(NEW.created_at) * 1000
-                      WHEN substr(NEW.created_at, 14, 1) = ':' THEN unixepoch(substr(NEW.created_at, 1, 21) || ltrim(substr(NEW.created_at, 22),
-                       '0123456789')) * 1000 + CAST(substr(NEW.created_at, 20, 4) * 1000 + 0.5 AS INTEGER)
-                      WHEN length(NEW.created_at) = 10 THEN unixepoch(NEW.created_at || ' 00:00') * 1000 END AS at) AS r;
+  INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest)
+  VALUES (CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER), 'payload',
+          CASE (SELECT bulk FROM payload_state)
+          WHEN 2 THEN 'payload.age' WHEN 3 THEN 'payload.bytes' ELSE 'manual' END,
+          1, NEW.bytes,
+          CASE WHEN substr(NEW.created_at, 24) = 'Z' AND substr(NEW.created_at, 20, 1) = '.'
+                AND substr(NEW.created_at, 12, 2) < '24' THEN unixepoch(NEW.created_at) * 1000 + substr(NEW.created_at, 21, 3)
+               WHEN substr(NEW.created_at, 5, 1) <> '-' OR substr(NEW.created_at, 12, 2) = '24' THEN NULL
+               WHEN substr(NEW.created_at, 14, 1) = ':' AND substr(NEW.created_at, 20, 1) <> '.' THEN unixepoch(NEW.created_at) * 1000
+               WHEN substr(NEW.created_at, 14, 1) = ':' THEN unixepoch(substr(NEW.created_at, 1, 21) || ltrim(substr(NEW.created_at, 22),
+                '0123456789')) * 1000 + CAST(substr(NEW.created_at, 20, 4) * 1000 + 0.5 AS INTEGER)
+               WHEN length(NEW.created_at) = 10 THEN unixepoch(NEW.created_at || ' 00:00') * 1000 END);
 END;
 
 ------------------------------------------------------- payload.max_bytes --
-
-CREATE TRIGGER IF NOT EXISTS main.payload_volume_insert
-AFTER INSERT ON event_payloads
-WHEN EXISTS (SELECT 1 FROM payload_volume)
-BEGIN
-  INSERT INTO payload_written(rid, id, written) VALUES (NEW.rowid, NEW.id, 1);
-END;
 
 -- Not when another trigger only corrects size_bytes.
 CREATE TRIGGER IF NOT EXISTS main.payload_volume_update
@@ -361,13 +383,6 @@ WHEN EXISTS (SELECT 1 FROM payload_volume)
 BEGIN
   INSERT INTO payload_written(rid, id, old_rid, written)
   VALUES (NEW.rowid, NEW.id, OLD.rowid, OLD.purpose = 'archive' AND OLD.pinned = 0);
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_volume_delete
-AFTER DELETE ON event_payloads
-WHEN EXISTS (SELECT 1 FROM payload_volume)
-BEGIN
-  INSERT INTO payload_weighing(rid, id) VALUES (OLD.rowid, NULL);
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_sizes_insert
@@ -388,7 +403,7 @@ AFTER INSERT ON payload_volume
 BEGIN
   INSERT INTO payload_sizes(rid, id, bytes)
   SELECT rid, "key", bytes FROM payload_archive WHERE at > -1e18;
-  INSERT INTO payload_trim(max_rows) VALUES (100);
+  INSERT INTO payload_trim(max_rows, asks) VALUES (100, 1);
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_volume_empty

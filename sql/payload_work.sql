@@ -3,13 +3,13 @@
 -- which has the manual.
 --
 -- Tables  payload_limits   one row: the settings that an insert needs, as numbers
--- Views   payload_overdue  the rows that the next insert removes
---         payload_size     rows and bytes, for retention_report()
+-- Views   payload_size     rows and bytes, for retention_report()
+--         payload_works    used by the trigger that looks for work
 --
--- Invariants: an insert removes at most payload.due_per_write rows, and looks at
--- 100 at most. It never fails because of them: it removes only what nothing can
--- refuse, because a trigger cannot go on after an error. So it removes nothing
--- while a trigger or a table of somebody else could refuse a DELETE.
+-- Invariants: an insert removes at most payload.due_per_write rows. It never fails
+-- because of them: it removes nothing while a trigger or a table of somebody else
+-- could refuse a DELETE (retention_refusers of core), because a trigger cannot go
+-- on after an error.
 
 INSERT INTO main.blackbox_setting_defs(name, kind, preset, low, high, choices, meaning)
 VALUES
@@ -39,29 +39,8 @@ SELECT max(iif(name = 'payload.due_per_write', value, NULL)) AS due,
   FROM blackbox_limits
  WHERE name GLOB 'payload.*';
 
-CREATE VIEW IF NOT EXISTS main.payload_overdue AS
-SELECT a.rid AS rid
-  FROM payload_limits AS l,
-       (SELECT rid, at
-          FROM payload_times
-         WHERE purpose = 'archive' AND pinned = 0
-           AND at > (SELECT +since FROM payload_limits)
-           AND at < (SELECT now FROM retention_now) - (SELECT kept_ms FROM payload_limits)
-         ORDER BY at LIMIT 100) AS a
- WHERE l.due > 0
-   AND EXISTS (SELECT 1 FROM payload_due AS d
-                WHERE d.rid = a.rid AND d.blocked_by IS NULL)
-   AND NOT EXISTS (
-         SELECT 1 FROM sqlite_schema
-          WHERE (type = 'trigger' AND tbl_name = 'event_payloads' COLLATE NOCASE
-                 AND instr(lower(sql), 'delete') > 0
-                 AND substr(name, 1, 8) <> 'payload_')
-             OR (type = 'table' AND instr(lower(sql), 'references') > 0
-                 AND instr(lower(sql), 'event_payloads') > 0))
- ORDER BY a.at
- LIMIT (SELECT due FROM payload_limits);
-
-CREATE VIEW IF NOT EXISTS main.payload_works AS SELECT NULL AS rid WHERE 0;
+CREATE VIEW IF NOT EXISTS main.payload_works AS
+SELECT NULL AS created_at, NULL AS now WHERE 0;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_due_delete
 INSTEAD OF DELETE ON payload_due WHEN OLD.blocked_by IS NULL
@@ -84,22 +63,23 @@ WHEN NEW.purpose = 'archive'
                                 AND t.at < (julianday('now') - 2440587.5) * 86400000.0 - l.kept_ms))
       OR EXISTS (SELECT 1 FROM retention_tick))
 BEGIN
-  INSERT INTO payload_works(rid) VALUES (NEW.rowid);
+  INSERT INTO payload_works(created_at, now)
+  VALUES (NEW.created_at, (SELECT now FROM retention_now));
 END;
 
 -- Does the work. (It is a separate view because SQLite allocates all the memory of a
--- trigger whenever it fires.)
+-- trigger whenever it fires.) If the clock is in doubt, now is NULL.
 CREATE TRIGGER IF NOT EXISTS main.payload_works_insert
 INSTEAD OF INSERT ON payload_works
 BEGIN
-  INSERT INTO retention_tick(now) VALUES (NULL);
-  UPDATE payload_state SET bulk = 2 WHERE one = 1;
-  DELETE FROM event_payloads
-   WHERE rowid IN (SELECT rid FROM payload_overdue)
-     AND NOT EXISTS (SELECT 1 FROM payload_times AS t, payload_limits AS l
-                      WHERE t.rid = NEW.rid
-                        AND t.at < (SELECT clock FROM retention_now) - l.kept_ms);
-  UPDATE payload_state SET bulk = 0 WHERE one = 1;
+  INSERT INTO retention_tick(now) VALUES (NEW.now);
+  INSERT INTO payload_leaving(kind, since, before, max_rows, asks)
+  SELECT 2, since, NEW.now - kept_ms, due, 1
+    FROM payload_limits
+   WHERE due > 0
+     AND (julianday(NEW.created_at) - 2440587.5) * 86400000.0 >= NEW.now - kept_ms
+     AND EXISTS (SELECT 1 FROM payload_archive
+                  WHERE at > +since AND at < NEW.now - +kept_ms);
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_settings_insert

@@ -617,13 +617,7 @@ SELECT d.key AS key
          WHERE at < (SELECT now FROM retention_now)
          ORDER BY at LIMIT 100) AS d
  WHERE d.blocked_by IS NULL
-   AND NOT EXISTS (
-         SELECT 1 FROM sqlite_schema
-          WHERE (type = 'trigger' AND substr(name, 1, 8) <> 'rollout_'
-                 AND substr(tbl_name, 1, 8) = 'rollout_'
-                 AND instr(lower(sql), 'delete') > 0)
-             OR (type = 'table' AND instr(lower(sql), 'references') > 0
-                 AND instr(lower(sql), 'rollout_') > 0))
+   AND NOT EXISTS (SELECT 1 FROM retention_refusers WHERE rule = 'rollout.expired')
  LIMIT (SELECT value FROM blackbox_limits WHERE name = 'rollout.due_per_write');
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_work
@@ -632,7 +626,7 @@ WHEN EXISTS (SELECT 1 FROM retention_tick)
   OR EXISTS (SELECT 1 FROM blackbox_settings
               WHERE name = 'rollout.due_per_write' AND value > 0)
 BEGIN
-  INSERT INTO retention_tick(now) VALUES (NULL);
+  INSERT INTO retention_tick(now) VALUES ((SELECT now FROM retention_now));
   DELETE FROM rollout_due
    WHERE key IN (SELECT key FROM rollout_overdue)
      AND key <> NEW.id;

@@ -21,7 +21,8 @@ static const char zClockNow[] = "SELECT now, " ISO("clock") ", " ISO(
             " FROM main.retention_now";
 
 static const char zClockTick[] =
-    "INSERT INTO main.retention_tick(now) VALUES(NULL)";
+    "INSERT INTO main.retention_tick(now)"
+    " VALUES((SELECT now FROM main.retention_now))";
 
 static void failJump(BxErr *pErr, sqlite3_stmt *pStmt) {
   const char *zClock = bxColumnText(pStmt, 1, pErr);

@@ -26,12 +26,12 @@ def without(db, *guards):
 
 
 def forge_body(db):
-    with without(db, "payload_update_check"):
+    with without(db, "payload_update_check", "payload_update_mark"):
         db.execute("UPDATE event_payloads SET request_body = 'Q' WHERE id = 'victim'")
 
 
 def forge_time(db):
-    with without(db, "payload_update_check"):
+    with without(db, "payload_update_check", "payload_update_mark"):
         db.execute("UPDATE event_payloads SET created_at = '2026-01-01 00:00:01' "
                    "WHERE id = 'pinned'")
 
@@ -42,7 +42,7 @@ def remove(db):
 
 
 def unpin_in_place(db):
-    with without(db, "payload_update_check"):
+    with without(db, "payload_update_check", "payload_update_mark"):
         db.execute("UPDATE event_payloads SET pinned = 0 WHERE id = 'victim'")
 
 
@@ -86,7 +86,7 @@ def make_ledger_again(db):
     with without(db, "payload_delete_check"):
         db.execute("DROP TABLE payload_ledger")
         db.executescript((ROOT / "sql/payload_tables.sql").read_text())
-        with without(db, "payload_update_check"):
+        with without(db, "payload_update_check", "payload_update_mark"):
             db.execute("UPDATE event_payloads SET pinned = 0 WHERE id = 'victim'")
     one(db, "SELECT blackbox_install()")
 

@@ -48,6 +48,9 @@ HOSTILE = [
     "DELETE FROM payload_state", "DELETE FROM blackbox_ledgers", "DELETE FROM blackbox_settings",
     "REPLACE INTO blackbox_settings VALUES('payload.retention_days', 1)",
     "INSERT INTO payload_pinning(id, wanted) VALUES('victim', 1)",
+    "INSERT INTO payload_settling(rid, wanted, wrong) SELECT rowid, 0, 1 FROM event_payloads",
+    "INSERT INTO payload_going(kind, rid) SELECT 2, rowid FROM event_payloads",
+    "INSERT INTO payload_leaving(kind, since, before, max_rows) VALUES(2, -1e18, 1e18, 99)",
     "INSERT INTO payload_saving(rid, event_id, agent_id) SELECT rowid, 'x', 'x' "
     "FROM event_payloads WHERE id = 'victim'",
     "INSERT INTO payload_evidence(event_id, agent_id, kill_switch_event_id) "

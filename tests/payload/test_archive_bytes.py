@@ -160,12 +160,66 @@ def test_refuses_other_limits(plain, value):
         limit(plain, value)
 
 
+REFUSE = [
+    "CREATE TRIGGER mine BEFORE DELETE ON event_payloads BEGIN SELECT RAISE(ABORT, 'never'); END",
+    "create trigger payloadish after delete on EVENT_payloads BEGIN SELECT RAISE(ROLLBACK, 'never'); END",
+    "CREATE TABLE mine(p References \"Event_Payloads\"(id)); INSERT INTO mine VALUES('p0');"
+    "PRAGMA foreign_keys = ON"]
+MORE = {
+    "an insert": "INSERT INTO event_payloads(id, event_id, agent_id, request_body, purpose, created_at)"
+                 " VALUES('p9', 'e', 'a', '123456', 'archive', '2026-02-02')",
+    "an update": "UPDATE event_payloads SET request_body = '1234567890' WHERE id = 'p1'",
+    "a lower limit": "UPDATE blackbox_settings SET value = 7 WHERE name = 'payload.max_bytes'",
+    "an unpinned row": "INSERT INTO payload_unpins(payload_id, actor, reason) VALUES('pin', 'Ann', 'x')",
+}
+
+
+@pytest.mark.parametrize("begin", [False, True])
+@pytest.mark.parametrize("write", MORE)
+@pytest.mark.parametrize("refuse", REFUSE)
+def test_a_write_goes_on_if_no_room_can_be_made_and_the_log_says_it(plain, refuse, write, begin):
+    limit(plain, 10)
+    plain.execute("INSERT INTO event_payloads(id, event_id, agent_id, request_body, purpose, pinned,"
+                  " created_at) VALUES('pin', 'e', 'a', '123456', 'archive', 1, '2026-01-01')")
+    put(plain, "p0", 4, 1)
+    put(plain, "p1", 4, 2)
+    plain.executescript(refuse)
+    if begin:
+        plain.execute("BEGIN")
+    plain.execute(MORE[write])
+    plain.execute(MORE["an insert"].replace("'p9'", "'p10'"))
+    assert {"p0", "p1", "p10"} < set(ids(plain)) and one(
+        plain, "SELECT bytes > max_bytes FROM payload_volume")
+    assert rows(plain, "SELECT domain, rule, rows, bytes, at % 86400000, newest >= oldest"
+                " FROM retention_log") == [("payload", "payload.bytes refused", 0, 0, 0, 1)]
+    assert whole(plain)
+    with pytest.raises(sqlite3.IntegrityError, match="never|FOREIGN KEY"):
+        plain.execute("INSERT INTO payload_trim(max_rows) VALUES(100)")
+    if plain.in_transaction and not begin:
+        plain.execute("ROLLBACK")
+
+
+def test_room_is_made_again_when_nothing_refuses_it(plain):
+    limit(plain, 300)
+    plain.execute(REFUSE[0])
+    for i in range(6):
+        put(plain, f"p{i}", 100, i)
+    assert len(ids(plain)) == 6
+    plain.execute("DROP TRIGGER mine")
+    put(plain, "p6", 100, 6)
+    assert ids(plain) == ["p4", "p5", "p6"] and whole(plain)
+    assert receipts(plain) == [("payload.bytes", 4, 400), ("payload.bytes refused", 0, 0)]
+
+
 def test_the_receipt_lists_only_rows_that_are_gone(plain):
     plain.execute("CREATE TRIGGER keep BEFORE DELETE ON event_payloads WHEN OLD.id = 'p0'"
                   " BEGIN SELECT RAISE(IGNORE); END")
     limit(plain, 300)
     for i in range(6):
         put(plain, f"p{i}", 100, i)
+    plain.execute("INSERT INTO payload_trim(max_rows) VALUES(4)")
+    assert ids(plain) == ["p0", "p3", "p4", "p5"]
+    assert one(plain, "SELECT removed FROM payload_state") == 2
     assert "p0" in ids(plain)
     total = sum(r[1] for r in receipts(plain))
     assert total + len(ids(plain)) == 6 and whole(plain)
@@ -312,7 +366,7 @@ def test_install_counts_again_and_the_check_tells_that_it_must(db):
     limit(db, 1000)
     assert rows(db, "SELECT * FROM blackbox_check") == []
     db.execute("DELETE FROM payload_sizes")
-    db.execute("DROP TRIGGER payload_volume_insert")
+    db.execute("DROP TRIGGER payload_volume_update")
     one(db, "SELECT blackbox_install()")
     assert rows(db, "SELECT * FROM blackbox_check") == [] and counted(db) == [(100, 1000)]
 

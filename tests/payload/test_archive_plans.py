@@ -185,3 +185,19 @@ def test_counting_and_choosing_read_no_body(archive, path):
     overwrite_pages(path, overflow, page_size)
     db = connect(path)
     assert [rows(db, sql) for sql in queries] == expected
+
+
+def opcodes(db, sql):
+    return len(rows(db, "EXPLAIN " + sql))
+
+
+def test_an_insert_compiles_little_beside_the_same_table_without_rules(db):
+    """Many hosts prepare each statement anew. SQLite then compiles all that it may fire."""
+    insert = "INSERT INTO {}(event_id, agent_id, purpose) VALUES('e', 'a', 'archive')"
+    plain = [sql.replace("event_payloads", "plain").replace("payload_", "plain_") for sql, in rows(
+        db, "SELECT sql FROM sqlite_schema WHERE tbl_name = 'event_payloads'"
+        " AND type IN ('table', 'index') AND sql IS NOT NULL ORDER BY type DESC")]
+    db.executescript(";".join(plain))
+    alone = opcodes(db, insert.format("plain"))
+    assert opcodes(db, insert.format("event_payloads")) < 10 * alone
+    assert opcodes(db, "DELETE FROM event_payloads WHERE id = 'x'") < 4 * alone

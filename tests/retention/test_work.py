@@ -131,7 +131,10 @@ def test_evidence_removes_nothing(filled):
 def test_a_write_never_fails_because_a_row_cannot_go(filled, refuse):
     filled.executescript(refuse)
     archive(filled, "new", now())
-    assert ids(filled) == [*"abcde", "new"]
+    archive(filled, "newer", now())
+    assert ids(filled) == [*"abcde", "new", "newer"]
+    assert rows(filled, "SELECT rule, rows, at % 86400000, oldest <= newest FROM retention_log") == [
+        ("payload.age refused", 0, 0, 1)]
 
 
 def test_a_clock_in_doubt_removes_nothing_and_fails_no_write(filled):
@@ -254,7 +257,12 @@ def test_the_look_for_work_seeks(filled):
     text = (ROOT / "sql" / "payload_work.sql").read_text()
     begin = text.index("EXISTS (SELECT 1 FROM payload_limits AS l")
     condition = text[begin:text.index("OR EXISTS (SELECT 1 FROM retention_tick)")]
-    for sql in "SELECT " + condition.rstrip(), "SELECT rid FROM payload_overdue":
+    view = (ROOT / "sql" / "payload.sql").read_text()
+    begin = view.index("SELECT rid FROM payload_archive\n           WHERE at > NEW.since")
+    choice = view[begin:view.index(");", begin)]
+    for word in "since", "before", "max_rows":
+        choice = choice.replace(f"NEW.{word}", "5")
+    for sql in "SELECT " + condition.rstrip(), choice:
         said = " ".join(row[3] for row in rows(filled, "EXPLAIN QUERY PLAN " + sql))
         assert "payload_by_age (<expr>>? AND <expr><?)" in said
         assert "SCAN event_payloads" not in said
