@@ -51,6 +51,25 @@ def test_the_archive_works_whole(plain, db):
     assert rows(db, "SELECT * FROM blackbox_check") == []
 
 
+def test_agents_are_stopped_and_started_by_plain_sql(plain, db):
+    plain.execute("INSERT INTO blackbox_settings VALUES('payload.refuse_stopped', 1)")
+    plain.execute("INSERT INTO payload_agents(agent_id, stopped_at, stopped_by) VALUES('a', 1, 'Ann')")
+    with pytest.raises(sqlite3.IntegrityError, match="^AgentStoppedError"):
+        push(db, "a", "e9")
+    push(db, "b", "e9")
+    plain.execute("INSERT INTO event_payloads(event_id, agent_id, purpose) VALUES('n', 'a', 'archive')")
+    assert one(db, "SELECT payload_kill_switch('ring', 'a', 'k2')") == 3  # what it did is kept
+    for sql in ("DELETE FROM payload_agents", "UPDATE payload_agents SET stopped_at = NULL",
+                "INSERT OR REPLACE INTO payload_agents(agent_id) VALUES('a')"):
+        with pytest.raises(sqlite3.IntegrityError, match="^AgentStoppedError"):
+            plain.execute(sql)
+    plain.execute("INSERT INTO payload_starts(agent_id, actor, reason) VALUES('a', 'Ann', 'mended')")
+    push(db, "a", "e9")
+    assert rows(plain, "SELECT act, actor, reason FROM payload_agent_log") \
+        == [("stop", "Ann", None), ("start", "Ann", "mended")]
+    assert rows(db, "SELECT * FROM blackbox_check") == []
+
+
 def test_the_schema_survives_an_alter_and_a_vacuum(plain, db):
     plain.execute("CREATE TABLE app(x)")
     plain.execute("ALTER TABLE app RENAME TO app2")
