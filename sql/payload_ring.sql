@@ -109,7 +109,7 @@ CREATE TABLE IF NOT EXISTS main.@_turns(
 -- and their results, as hashes. id is no << 16 | n % 128, where n is the number
 -- of the step. error is -1 until there is a result. spent (tokens), made
 -- (calls) and cost are sums; those that end in _before are the sums before this
--- turn. The newest step also says how far the request was read: head bytes,
+-- turn. What is 0 may be NULL. The newest step also says how far the request was read: head bytes,
 -- which have the hash head_hash and are head_items messages.
 CREATE TABLE IF NOT EXISTS main.@_steps(
   id        INTEGER PRIMARY KEY,

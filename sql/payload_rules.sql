@@ -192,6 +192,32 @@ UPDATE main.payload_watch
                   WHERE name = 'payload.refuse_stopped'),
        agents = EXISTS (SELECT 1 FROM main.payload_agents);
 
+-- A rule that no ring knows would never be raised, or allowed.
+CREATE TRIGGER IF NOT EXISTS main.payload_rules_known_insert
+BEFORE INSERT ON payload_rules
+WHEN NEW.rule NOT IN ('no_progress', 'masked', 'cycle', 'same_error', 'errors', 'repeat', 'repeated_text', 'budget_tokens', 'budget_calls', 'budget_cost', 'similar')
+BEGIN
+  SELECT RAISE(ABORT, 'ValidationError: no rule of this name is known; blackbox_install() adds those that are missing, and UPDATE payload_rules changes them');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_rules_known_update
+BEFORE UPDATE OF rule ON payload_rules
+WHEN NEW.rule IS NOT OLD.rule
+BEGIN
+  SELECT RAISE(ABORT, 'ValidationError: a rule cannot get another name; UPDATE payload_rules SET enabled = 0 turns it off');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_allows_known
+BEFORE INSERT ON payload_allows
+BEGIN
+  SELECT RAISE(ABORT, 'ValidationError: there is no rule of this name; SELECT rule FROM payload_rules lists them, and NULL is any')
+   WHERE NEW.rule IS NOT NULL
+     AND NOT EXISTS (SELECT 1 FROM payload_rules WHERE rule = NEW.rule);
+  SELECT RAISE(ABORT, 'ValidationError: to allow something, give actor and reason as text')
+   WHERE NOT coalesce(typeof(NEW.actor) = 'text' AND trim(NEW.actor) <> ''
+                      AND typeof(NEW.reason) = 'text' AND trim(NEW.reason) <> '', 0);
+END;
+
 -- What rings read has changed.
 CREATE TRIGGER IF NOT EXISTS main.payload_rules_seen_insert
 AFTER INSERT ON payload_rules

@@ -630,6 +630,21 @@ def test_verdicts_are_records_and_leave_a_receipt(db):
             db.execute(act)
 
 
+@pytest.mark.parametrize("sql", [
+    "INSERT INTO payload_rules VALUES('mine', 1, 'stop', 1, 1, NULL, 'x')",
+    "UPDATE payload_rules SET rule = 'mine' WHERE rule = 'cycle'",
+    "INSERT INTO payload_allows(rule, actor, reason) VALUES('no_progess', 'Ann', 'a poll')",
+    "INSERT INTO payload_allows(rule, actor) VALUES('cycle', 'Ann')",
+    "INSERT INTO payload_allows(rule, actor, reason) VALUES('cycle', ' ', 'a poll')"])
+def test_a_rule_that_nobody_knows_and_an_allow_without_a_reason_are_refused(db, sql):
+    with pytest.raises(sqlite3.IntegrityError, match="^ValidationError"):
+        db.execute(sql)
+    assert one(db, "SELECT count(*) FROM payload_rules") == 11
+    db.execute("DELETE FROM payload_rules WHERE rule = 'cycle'")
+    one(db, "SELECT blackbox_install()")
+    assert one(db, "SELECT count(*) FROM payload_rules") == 11
+
+
 @pytest.mark.parametrize("change", [
     "threshold = 31", "threshold = 0", "threshold = 'x'", "span = 0", "span = 101", "level = 'warn'",
     "enabled = 2", "pause_ms = -1"])
