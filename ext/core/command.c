@@ -80,13 +80,19 @@ static const BxDomain *findDomain(const BxCall *p) {
   return 0;
 }
 
+/* Runs the implementation; then others may follow what it has written. */
+static void runBare(BxCall *p) {
+  p->pDef->xRun(p);
+  if (p->pDef->flags & BX_RECORDS) bxFollow(p->bx, p->pCtx != 0, &p->err);
+}
+
 /* Runs the implementation in a savepoint. */
 static void runWhole(BxCall *p) {
   const BxDomain *pDomain = findDomain(p);
   const char *zFailed = pDomain && pDomain->zFailed ? pDomain->zFailed : "";
   bxSavepoint(p->bx, p->pDef->zName, &p->err);
   if (p->err.rc == SQLITE_OK) {
-    p->pDef->xRun(p);
+    runBare(p);
     if (p->err.rc != SQLITE_OK) zFailed = ""; /* the message already has it */
     bxRelease(p->bx, &p->err);
   }
@@ -104,7 +110,7 @@ static void runCall(BxCall *p) {
   if ((p->pDef->flags & BX_WRITE) && p->pCtx != 0) {
     runWhole(p);
   } else {
-    p->pDef->xRun(p);
+    runBare(p);
   }
   /* the schema may be detached */
   if (p->err.rc == SQLITE_ERROR) bxForgetHomes(p->bx);

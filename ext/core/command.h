@@ -10,6 +10,8 @@
 #define BX_WRITE 1 /* changes data: in a savepoint, at the top level only */
 #define BX_OWN 2   /* changes data, and handles transactions itself */
 #define BX_PURE 4  /* a constant function of its arguments */
+/* beside BX_WRITE: it leaves records that domains may follow (bxFollow()) */
+#define BX_RECORDS 8
 
 typedef struct BxFunction {
   const char *zName;

@@ -184,6 +184,33 @@ void bxLock(BxStmts *p, BxErr *pErr) {
   bxRun(bxStmt(p, zSql, pErr), pErr);
 }
 
+/* Whether a setting is on in p's schema. A schema without core has no settings. */
+static int isOn(BxStmts *p, const char *zSetting, BxErr *pErr) {
+  static const char zOn[] =
+      "SELECT value FROM main.blackbox_settings WHERE name = ?1";
+  BxErr err = {SQLITE_OK, 0};
+  int bOn = bxAsk(p, zOn, &err, "t", zSetting) != 0;
+  if (bxSays(&err, "no such table")) bxClear(&err);
+  bxPass(pErr, &err);
+  return bOn;
+}
+
+void bxFollow(Bx *bx, int bWhole, BxErr *pErr) {
+  BxStmts *p;
+  int i;
+  for (p = bx->pStmts; p != 0 && pErr->rc == SQLITE_OK; p = p->pNext) {
+    if (sqlite3_stricmp(p->zDb, "temp") == 0 ||
+        sqlite3_txn_state(bx->db, p->zDb) != SQLITE_TXN_WRITE) {
+      continue;
+    }
+    for (i = 0; i < bx->nDomain; i++) {
+      const BxDomain *pDomain = &bx->aDomain[i];
+      if (pDomain->xFollow == 0 || !isOn(p, pDomain->zFollows, pErr)) continue;
+      pDomain->xFollow(p, bWhole, pErr);
+    }
+  }
+}
+
 int bxIsWal(BxStmts *p, BxErr *pErr) {
   static const char zMode[] = "PRAGMA main.journal_mode";
   sqlite3_stmt *pStmt = bxStmt(p, zMode, pErr);

@@ -67,6 +67,11 @@ struct BxDomain {
   /* Fails if the domain must not be removed from p's schema, because the
   ** connection keeps something for it; may be NULL. */
   void (*xLeave)(BxStmts *p, BxErr *pErr);
+  /* The setting that turns it on, and what the domain then does about records
+  ** (pins, receipts ...) that others have written into p's schema: bxFollow()
+  ** calls it. Both may be NULL. */
+  const char *zFollows;
+  void (*xFollow)(BxStmts *p, int bWhole, BxErr *pErr);
 };
 
 /* The slot of a domain ("payload"). */
@@ -89,6 +94,11 @@ void bxForgetHomes(Bx *bx);
 /* Takes the write lock on p's schema. The first statement of a change must
 ** write: after a read, SQLite refuses to wait for another writer. */
 void bxLock(BxStmts *p, BxErr *pErr);
+/* Called at the end of a call that has written records, in its transaction: lets
+** the domains follow that want to know, in every schema that was written.
+** bWhole: no statement of the host is running, so that the records are
+** complete. */
+void bxFollow(Bx *bx, int bWhole, BxErr *pErr);
 /* Whether p's schema has a write-ahead log. */
 int bxIsWal(BxStmts *p, BxErr *pErr);
 /* EncodingError unless p's schema stores text as UTF-8. */

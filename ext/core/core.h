@@ -24,6 +24,7 @@
 #include "json.h"       /* JSON: checked, written, cut */
 #include "hash.h"       /* texts recognised again */
 #include "ways.h"       /* JSON: the keys that are looked for */
+#include "digest.h"     /* rows by which a change is found */
 #include "tree.h"       /* JSON: looked at in many places */
 #include "command.h"    /* functions, and blackbox_call */
 #include "savepoint.h"  /* all or nothing */

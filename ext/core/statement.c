@@ -228,7 +228,7 @@ static void bindAll(
   assert((int)strlen(zTypes) <= sqlite3_bind_parameter_count(pStmt));
   for (i = 0; zTypes[i] && pErr->rc == SQLITE_OK; i++) {
     int rc = SQLITE_OK;
-    assert(strchr("itcbvsn-", zTypes[i]) != 0);
+    assert(strchr("itcbxvsn-", zTypes[i]) != 0);
     if (zTypes[i] == 'i') {
       rc = sqlite3_bind_int64(pStmt, i + 1, va_arg(ap, i64));
     } else if (zTypes[i] == 't' || zTypes[i] == 'c') {
@@ -242,6 +242,10 @@ static void bindAll(
       const char *z = va_arg(ap, const char *);
       rc = sqlite3_bind_text64(pStmt, i + 1, z, (sqlite3_uint64)va_arg(ap, i64),
           SQLITE_STATIC, SQLITE_UTF8);
+    } else if (zTypes[i] == 'x') {
+      const void *a = va_arg(ap, const void *);
+      rc = sqlite3_bind_blob64(pStmt, i + 1, a,
+          (sqlite3_uint64)va_arg(ap, i64), SQLITE_STATIC);
     } else if (zTypes[i] == 'n') {
       rc = sqlite3_bind_null(pStmt, i + 1);
     }

@@ -53,7 +53,8 @@ sqlite3_stmt *bxPrepare(BxStmts *p, const char *zTemplate, BxErr *pErr);
 /*
 ** Binds parameters 1, 2, ... by one letter each: i an i64; t a const char*
 ** (NULL binds NULL; must exist until the statement is done); c a copy of one;
-** b the same as t with its length, a const char* and an i64;
+** b the same as t with its length, a const char* and an i64; x a blob, the same
+** with a const void*;
 ** v a sqlite3_value* (NULL binds NULL); s the same without a copy (must exist
 ** until the statement is done); n NULL; - leaves the parameter as it is.
 */

@@ -8,53 +8,19 @@
 **
 ** What is hashed: the columns of the row in the order of the table, as many as
 ** the ledger's "columns" says (a column that was added later is not among
-** them). Of each the storage class (1 integer, 2 real, 3 text, 4 blob, 5 NULL)
-** in one byte, then a number in eight bytes, or a length in eight bytes and the
-** bytes themselves. Numbers are big-endian, a real is its IEEE 754 bits.
+** them), as digest.c of core does it.
 */
 #include "payload.h"
 SQLITE_EXTENSION_INIT3
 
-#include <sha2.h>
 #include <string.h>
 
-static void hashNumber(SHA2_CTX *p, uint64_t n) {
-  unsigned char a[8];
-  int i;
-  for (i = 7; i >= 0; i--, n >>= 8) a[i] = (unsigned char)n;
-  SHA256Update(p, a, sizeof(a));
-}
-
-static void hashValue(SHA2_CTX *p, sqlite3_stmt *pRow, int i, BxErr *pErr) {
-  unsigned char eType = (unsigned char)sqlite3_column_type(pRow, i);
-  SHA256Update(p, &eType, 1);
-  if (eType == SQLITE_INTEGER) {
-    hashNumber(p, (uint64_t)sqlite3_column_int64(pRow, i));
-  } else if (eType == SQLITE_FLOAT) {
-    double r = sqlite3_column_double(pRow, i);
-    uint64_t n;
-    memcpy(&n, &r, sizeof(n));
-    hashNumber(p, n);
-  } else if (eType != SQLITE_NULL) {
-    const void *pData = sqlite3_column_blob(pRow, i);
-    int nByte = sqlite3_column_bytes(pRow, i);
-    if (pData == 0 && nByte > 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
-    hashNumber(p, (uint64_t)nByte);
-    if (pData != 0) SHA256Update(p, pData, (size_t)nByte);
-  }
-}
-
-/* The hash of the columns iFirst and after of the row that pRow stands on. */
+/* The hash of the columns iFirst and after of the row that pRow is on. */
 static void hashRow(
     sqlite3_stmt *pRow, int iFirst, int nColumn, char zHex[65], BxErr *pErr) {
-  SHA2_CTX sha;
-  int i;
-  assert(iFirst + nColumn <= sqlite3_data_count(pRow)); /* it is on a row */
-  SHA256Init(&sha);
-  for (i = iFirst; i < iFirst + nColumn && pErr->rc == SQLITE_OK; i++) {
-    hashValue(&sha, pRow, i, pErr);
-  }
-  SHA256End(&sha, zHex);
+  unsigned char a[BX_DIGEST];
+  bxDigestRow(pRow, iFirst, nColumn, a, pErr);
+  bxHex(a, BX_DIGEST, zHex);
 }
 
 /* Takes the hashes of the pins of a list, which it finishes: rows of the pin and

@@ -1,0 +1,73 @@
+/*
+** digest.c: the SHA-256 of rows.
+**
+** What is hashed: of each column the storage class (1 integer, 2 real, 3 text, 4
+** blob, 5 NULL) in one byte, then a number in eight bytes, or a length in eight
+** bytes and the bytes themselves. Numbers are big-endian, a real is its IEEE 754
+** bits. So two rows with the same digest have the same values of the same types.
+*/
+#include "core.h"
+SQLITE_EXTENSION_INIT3
+
+#include <sha2.h>
+#include <string.h>
+
+static void digestNumber(SHA2_CTX *p, uint64_t n) {
+  unsigned char a[8];
+  int i;
+  for (i = 7; i >= 0; i--, n >>= 8) a[i] = (unsigned char)n;
+  SHA256Update(p, a, sizeof(a));
+}
+
+static void digestValue(SHA2_CTX *p, sqlite3_stmt *pRow, int i, BxErr *pErr) {
+  unsigned char eType = (unsigned char)sqlite3_column_type(pRow, i);
+  SHA256Update(p, &eType, 1);
+  if (eType == SQLITE_INTEGER) {
+    digestNumber(p, (uint64_t)sqlite3_column_int64(pRow, i));
+  } else if (eType == SQLITE_FLOAT) {
+    double r = sqlite3_column_double(pRow, i);
+    uint64_t n;
+    memcpy(&n, &r, sizeof(n));
+    digestNumber(p, n);
+  } else if (eType != SQLITE_NULL) {
+    const void *pData = sqlite3_column_blob(pRow, i);
+    int nByte = sqlite3_column_bytes(pRow, i);
+    if (pData == 0 && nByte > 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
+    digestNumber(p, (uint64_t)nByte);
+    if (pData != 0) SHA256Update(p, pData, (size_t)nByte);
+  }
+}
+
+void bxDigestRow(sqlite3_stmt *pRow, int iFirst, int nColumn,
+    unsigned char aOut[BX_DIGEST], BxErr *pErr) {
+  SHA2_CTX sha;
+  int i;
+  assert(iFirst + nColumn <= sqlite3_data_count(pRow)); /* it is on a row */
+  SHA256Init(&sha);
+  for (i = iFirst; i < iFirst + nColumn && pErr->rc == SQLITE_OK; i++) {
+    digestValue(&sha, pRow, i, pErr);
+  }
+  SHA256Final(aOut, &sha);
+}
+
+static const char zHexDigit[] = "0123456789abcdef";
+
+void bxHex(const unsigned char *a, int n, char *zOut) {
+  int i;
+  for (i = 0; i < n; i++) {
+    zOut[2 * i] = zHexDigit[a[i] >> 4];
+    zOut[2 * i + 1] = zHexDigit[a[i] & 15];
+  }
+  zOut[2 * n] = 0;
+}
+
+int bxUnhex(const char *z, unsigned char *aOut, int n) {
+  int i;
+  if (z == 0 || strlen(z) != 2 * (size_t)n) return 0;
+  for (i = 0; i < 2 * n; i++) {
+    const char *zAt = strchr(zHexDigit, z[i]);
+    if (zAt == 0) return 0;
+    aOut[i / 2] = (unsigned char)(aOut[i / 2] << 4 | (zAt - zHexDigit));
+  }
+  return 1;
+}

@@ -1,0 +1,20 @@
+/*
+** digest.h: the SHA-256 of rows, by which it is found that one was changed.
+*/
+#ifndef BX_DIGEST_H
+#define BX_DIGEST_H
+
+#include "error.h"
+
+#define BX_DIGEST 32 /* bytes */
+
+/* The digest of nColumn columns, from iFirst on, of the row that pRow is on.
+** digest.c says what is hashed. */
+void bxDigestRow(sqlite3_stmt *pRow, int iFirst, int nColumn,
+    unsigned char aOut[BX_DIGEST], BxErr *pErr);
+/* Writes n bytes as lower-case hexadecimal digits, with a terminator. */
+void bxHex(const unsigned char *a, int n, char *zOut);
+/* Reads n bytes from such a text. Returns 0 if it is anything else, or NULL. */
+int bxUnhex(const char *z, unsigned char *aOut, int n);
+
+#endif
