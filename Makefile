@@ -97,7 +97,8 @@ TEST_FLAGS = -DBX_DEBUG -O1 -g -fsanitize=address,undefined -fno-sanitize-recove
 TEST_SRC = $(wildcard tests/*.[ch] tests/*/*.[ch] tests/*/*/*.[ch])
 TEST_OBJ = $(SRC:ext/%.c=build/test/%.o) build/test/sql.o build/test/harness.o \
   $(patsubst tests/%.c,build/test/%.o,$(wildcard tests/faults/operations/*.c))
-TEST_BIN = $(addprefix build/test/,disturb io damage replay statements loading static)
+TEST_BIN = $(addprefix build/test/,disturb io damage replay statements vectors \
+  loading static)
 TEST_LINK = $(CC) $(TEST_FLAGS) $(LDFLAGS) -o $@ $^ -lsqlite3 -lcmocka $(LDLIBS)
 # Calls that tests/hosts/guard.c wraps.
 GUARDED = prepare_v2 prepare_v3 finalize step reset clear_bindings stmt_busy \
@@ -127,6 +128,9 @@ build/test/disturb build/test/io build/test/damage: build/test/%: \
 
 build/test/replay: build/test/faults/replay.o build/test/faults/fuzz.o \
   $(TEST_OBJ)
+	$(TEST_LINK)
+
+build/test/vectors: build/test/proof/vectors.o $(TEST_OBJ)
 	$(TEST_LINK)
 
 build/test/statements: build/test/hosts/statements.o build/test/hosts/guard.o \

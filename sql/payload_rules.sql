@@ -122,9 +122,10 @@ CREATE TABLE IF NOT EXISTS main.payload_agent_log(
 
 -- seqs: a JSON array of the seq of each exchange of the ring that is part of it.
 -- thing: a hash of what repeats. tokens: those since the loop began. sentence:
--- the same in words. action: 'record', or 'kill_switch' with its id.
+-- the same in words. action: 'record', or 'kill_switch' with its id. The id of a
+-- verdict that was deleted is not used again.
 CREATE TABLE IF NOT EXISTS main.payload_verdicts(
-  id        INTEGER PRIMARY KEY,
+  id        INTEGER PRIMARY KEY AUTOINCREMENT,
   at        INTEGER NOT NULL,
   ring      TEXT NOT NULL,
   agent_id  TEXT NOT NULL,

@@ -52,6 +52,10 @@ ON payload_ledger(id) WHERE at IS NULL;
 CREATE INDEX IF NOT EXISTS main.payload_unpinned
 ON payload_ledger(id) WHERE at IS NOT NULL;
 
+-- The newest unpins, for those who follow them.
+CREATE INDEX IF NOT EXISTS main.payload_ended
+ON payload_ledger(at) WHERE at IS NOT NULL;
+
 -- The pins without a hash, newest first. Because this index is on an expression,
 -- SQLite also refuses incremental blob writes to the ledger.
 CREATE INDEX IF NOT EXISTS main.payload_unhashed

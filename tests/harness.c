@@ -172,6 +172,9 @@ static int isFresh(const char *zTable, const char *zColumn) {
   }
   if (strcmp(zColumn, "digest") == 0) return 1;
   if (strcmp(zTable, "retention_clock") == 0) return 1;
+  if (strncmp(zTable, "proof_", 6) == 0) {
+    return strstr(",mark,salt,hash,origin,frontier,", zColumn) != 0;
+  }
   return (strcmp(zTable, "event_payloads") == 0 ||
              strcmp(zTable, "payload_sizes") == 0 ||
              strcmp(zTable, "payload_ledger") == 0) &&
@@ -287,6 +290,7 @@ static const struct {
     {"evidence", aEvidenceOperation},
     {"cache", aCacheOperation},
     {"retention,payload,rollout,evidence,cache", aRetentionOperation},
+    {"proof,payload", aProofOperation},
 };
 #define N_DOMAIN ((int)(sizeof(aDomain) / sizeof(aDomain[0])))
 

@@ -142,6 +142,7 @@ i64 bxRingKillSwitch(
   bxLock(pArchive, pErr);
   p->bFiring = 1;
   nSaved = fire(p, pArchive, zAgent, zEvent, pErr);
+  bxFollow(pArchive->bx, 0, pErr);
   p->bFiring = 0;
   return nSaved;
 }

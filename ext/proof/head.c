@@ -1,0 +1,112 @@
+/*
+** head.c: the head of a log: how many leaves it has, and its root. A head that is
+** written down somewhere else is what makes a rewritten log detectable.
+**
+** The text is that of a checkpoint as transparency logs use it (C2SP
+** tlog-checkpoint): the origin, the size, the root in base64, each with a line
+** feed. What comes after an empty line is a signature, which is not read here.
+*/
+#include "proof.h"
+SQLITE_EXTENSION_INIT3
+
+#include <string.h>
+
+#define BASE64 44 /* characters for 32 bytes, the last one is '=' */
+
+static const char zSixBits[] =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+static void toBase64(const MerkleHash *pHash, char zOut[BASE64 + 1]) {
+  unsigned char a[BX_DIGEST + 1] = {0};
+  int i;
+  memcpy(a, pHash->a, BX_DIGEST);
+  for (i = 0; i < BASE64; i++) {
+    const unsigned char *z = a + i / 4 * 3;
+    unsigned int w = (unsigned int)z[0] << 16 | (unsigned int)z[1] << 8 | z[2];
+    zOut[i] = zSixBits[w >> (18 - i % 4 * 6) & 63];
+  }
+  zOut[BASE64 - 1] = '=';
+  zOut[BASE64] = 0;
+}
+
+/* Returns 0 unless z begins with such a text. */
+static int fromBase64(const char *z, MerkleHash *pOut) {
+  char zAgain[BASE64 + 1];
+  unsigned char a[BX_DIGEST + 1] = {0};
+  int i;
+  for (i = 0; i < BASE64 - 1; i++) {
+    const char *zAt = z[i] ? strchr(zSixBits, z[i]) : 0;
+    unsigned int w;
+    if (zAt == 0) return 0;
+    w = (unsigned int)(zAt - zSixBits) << (18 - i % 4 * 6);
+    a[i / 4 * 3] |= (unsigned char)(w >> 16);
+    a[i / 4 * 3 + 1] |= (unsigned char)(w >> 8);
+    a[i / 4 * 3 + 2] |= (unsigned char)w;
+  }
+  memcpy(pOut->a, a, BX_DIGEST);
+  toBase64(pOut, zAgain); /* there is one text for each hash */
+  return strncmp(z, zAgain, BASE64) == 0;
+}
+
+void bxProofHeadOf(ProofLog *pLog, ProofHead *pOut) {
+  memcpy(pOut->zOrigin, pLog->zOrigin, sizeof(pOut->zOrigin));
+  pOut->n = pLog->now.n;
+  pOut->root = bxFrontierRoot(&pLog->now);
+}
+
+char *bxProofHeadText(const ProofHead *pHead, BxErr *pErr) {
+  char zRoot[BASE64 + 1];
+  toBase64(&pHead->root, zRoot);
+  return bxPrintf(pErr, "%s\n%lld\n%s\n", pHead->zOrigin, pHead->n, zRoot);
+}
+
+/* Reads the size, which has no leading zero. Returns the end of the line. */
+static const char *readSize(const char *z, i64 *pn) {
+  const char *zStart = z;
+  *pn = 0;
+  while (*z >= '0' && *z <= '9' && z - zStart < 16) *pn = *pn * 10 + *z++ - '0';
+  if (z == zStart || (*zStart == '0' && z != zStart + 1) || *z != '\n')
+    return 0;
+  return z + 1;
+}
+
+static int readHead(const char *z, ProofHead *pOut) {
+  size_t nOrigin = strcspn(z, "\n");
+  if (nOrigin == 0 || nOrigin > PROOF_ORIGIN || z[nOrigin] != '\n') return 0;
+  memcpy(pOut->zOrigin, z, nOrigin);
+  pOut->zOrigin[nOrigin] = 0;
+  z = readSize(z + nOrigin + 1, &pOut->n);
+  if (z == 0 || !fromBase64(z, &pOut->root)) return 0;
+  return z[BASE64] == 0 || z[BASE64] == '\n';
+}
+
+void bxProofHeadRead(sqlite3_value *pVal, ProofHead *pOut, BxErr *pErr) {
+  const char *z = bxText(pVal, "head", 100000, 0, pErr);
+  if (z == 0 || readHead(z, pOut)) return;
+  bxRefuse(pErr,
+      "ValidationError: head must be a text as proof_head() returns it: "
+      "origin, "
+      "size and root, a line each; got %s",
+      pVal);
+}
+
+char *bxProofHeadDiffers(ProofLog *pLog, const ProofHead *pOld, BxErr *pErr) {
+  Frontier before = {0, 0, {{{0}}}};
+  MerkleHash root;
+  if (strcmp(pOld->zOrigin, pLog->zOrigin) != 0) {
+    return bxPrintf(pErr, "the head is of the log %s, and this is the log %s",
+        pOld->zOrigin, pLog->zOrigin);
+  }
+  if (pOld->n > pLog->now.n) {
+    return bxPrintf(pErr,
+        "the head has %lld leaves and the log only %lld: its end was cut off",
+        pOld->n, pLog->now.n);
+  }
+  bxMerkleFrontier(&pLog->tree, pOld->n, &before, pErr);
+  if (pErr->rc != SQLITE_OK) return 0;
+  root = bxFrontierRoot(&before);
+  if (memcmp(root.a, pOld->root.a, BX_DIGEST) == 0) return 0;
+  return bxPrintf(pErr,
+      "the first %lld leaves are not those of the head: the log was rewritten",
+      pOld->n);
+}
