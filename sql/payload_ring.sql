@@ -109,8 +109,8 @@ CREATE TABLE IF NOT EXISTS main.@_turns(
 -- and their results, as hashes. id is no << 16 | n % 128, where n is the number
 -- of the step. error is -1 until there is a result. spent (tokens), made
 -- (calls) and cost are sums; those that end in _before are the sums before this
--- turn. What is 0 may be NULL. The newest step also says how far the request was read: head bytes,
--- which have the hash head_hash and are head_items messages.
+-- turn. What is 0 may be NULL. The newest step also says how far the request was
+-- read: head bytes, which have the hash head_hash and are head_items messages.
 CREATE TABLE IF NOT EXISTS main.@_steps(
   id        INTEGER PRIMARY KEY,
   n         INTEGER,
