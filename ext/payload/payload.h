@@ -77,7 +77,7 @@ typedef struct Ring {
   int nChange;
   unsigned int iData;
   i64 iLooked;
-  int bSame; /* nothing has changed since the last push but by it */
+  int bSame;            /* nothing has changed since the last push but by it */
   struct Watch *pWatch; /* NULL before the first push that is looked at */
 } Ring;
 
