@@ -1,6 +1,8 @@
 -- rollout.sql: whole conversations, recorded in order. This file has the views
--- for users, with their triggers. The tables are in the second file.
+-- for users, with their triggers. How items are read is in the second file, and
+-- the tables are in the third.
 --
+-- Continued in sql/rollout_formats.sql
 -- Continued in sql/rollout_tables.sql
 --
 -- To read and write
@@ -16,11 +18,12 @@
 --   rollout_rebuilds view: INSERT computes the counters of a conversation, and
 --                    its row of rollout_about, from its items again
 --   rollout_policy   table: which items are kept, in named presets
---   rollout_preambles table: how texts begin that no user typed
+--   rollout_readings, rollout_preambles  tables: how items are read
 -- Below these
 --   rollout_heads    a narrow row for each conversation: the counters
 --   rollout_about    a wider row for each conversation: what lists show
 --   rollout_data     the items; id = owner's number << 32 | sequence
+--   rollout_frames   what stood around them in an imported file
 --   rollout_segments the ranges of items, and their owners, of a conversation
 --   rollout_turns    where turn n of an owner's items begins
 --   rollout_marks    compactions and rollbacks, by the key of their item
@@ -31,7 +34,8 @@
 --   rollout_counts   view: INSERT counts an item in its head
 --   rollout_fresh    view: a new id, the time, and the default time to live
 --   rollout_rules    view: the policy in force
---   rollout_texts    view: what users and assistants said
+--   rollout_facts    view: what an item says; rollout_texts, rollout_newest:
+--                    parts of it
 --   rollout_meta     view: the columns that come from the session_meta
 --   rollout_blank    view: a session_meta for a conversation that has none
 --   rollout_derived  view: the counters, computed from the items
@@ -41,7 +45,7 @@
 --   rollout_size     view: conversations and bytes, for retention_report()
 --   rollout_check    view: contradictions (no rows if all is well)
 --
--- Both files run alone after core.sql, in this order, any number of times.
+-- All files run alone after core.sql, in this order, any number of times.
 --
 -- Invariants: the sequences of a conversation are 0, 1, 2 ... without a gap,
 -- and 0 is its session_meta. An item is never overwritten, moved or deleted
@@ -91,14 +95,28 @@ SELECT h.id, 'its row in rollout_about is missing; rollout_rebuild() derives it'
  WHERE h.last_sequence >= 0
    AND NOT EXISTS (SELECT 1 FROM rollout_about AS a WHERE a.no = h.no)
 UNION ALL
-SELECT h.id, 'source, cwd and the like are not those of its session_meta; rollout_rebuild() derives them'
+SELECT h.id, 'source and the like are not those of its session_meta; rollout_rebuild() derives them'
   FROM rollout_heads AS h
   JOIN rollout_about AS a ON a.no = h.no
   JOIN rollout_meta AS m ON m.no = h.no
- WHERE (a.source, a.cwd, a.originator, a.cli_version, a.model_provider,
-        a.forked_from) IS NOT
-       (m.source, m.cwd, m.originator, m.cli_version, m.model_provider,
-        m.forked_from)
+ WHERE (a.source, a.originator, a.cli_version, a.model_provider, a.forked_from,
+        a.format, a.source_id, a.parent, a.agent) IS NOT
+       (m.source, m.originator, m.cli_version, m.model_provider, m.forked_from,
+        m.format, m.source_id, m.parent, m.agent)
+UNION ALL
+SELECT h.id, 'its ' || n.fact
+         || ' is not the newest that its items say; rollout_rebuild() derives it'
+  FROM rollout_heads AS h
+  JOIN rollout_about AS a ON a.no = h.no
+  LEFT JOIN rollout_meta AS m ON m.no = h.no
+  JOIN rollout_newest AS n ON n.no = h.no
+ WHERE CASE n.fact
+         WHEN 'title' THEN a.title IS NOT coalesce(a.given_title, n.value, a.title)
+         WHEN 'cwd' THEN a.cwd IS NOT coalesce(n.value,
+                           CASE WHEN m.forked_from IS NULL THEN m.cwd
+                                ELSE a.cwd END)
+         WHEN 'model' THEN a.model IS NOT coalesce(n.value, a.model)
+         ELSE a.branch IS NOT coalesce(n.value, a.branch) END
 UNION ALL
 SELECT h.id, 'first_user_message is not that of its first turn; rollout_rebuild() derives it'
   FROM rollout_heads AS h
@@ -106,7 +124,8 @@ SELECT h.id, 'first_user_message is not that of its first turn; rollout_rebuild(
   JOIN rollout_derived AS d ON d.no = h.no
  WHERE a.prompt_id IS NOT d.prompt_id
     OR a.first_user_message IS NOT
-       (SELECT substr(text, 1, 200) FROM rollout_texts WHERE id = d.prompt_id)
+       (SELECT substr(value, 1, 200) FROM rollout_facts
+         WHERE id = d.prompt_id AND fact IN ('user', 'goal'))
 UNION ALL
 SELECT 'rollout_about', 'row ' || a.no || ' belongs to no conversation'
   FROM rollout_about AS a
@@ -152,10 +171,11 @@ SELECT h.no AS no,
        (SELECT coalesce(max(timestamp), 0)
           FROM rollout_data
          WHERE id BETWEEN h.no << 32 AND (h.no << 32) + 4294967295) AS updated,
-       (SELECT min(x.id & 4294967295)
-          FROM rollout_segments AS s JOIN rollout_texts AS x
+       (SELECT x.id & 4294967295
+          FROM rollout_segments AS s CROSS JOIN rollout_facts AS x
             ON x.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last
-         WHERE s.rollout = h.no AND x.role = 'user') AS user_sequence,
+         WHERE s.rollout = h.no AND x.fact IN ('user', 'goal')
+         ORDER BY s.rollout, s.first, x.id LIMIT 1) AS user_sequence,
        coalesce((SELECT coalesce(number + 1,
                           (SELECT t.number FROM rollout_segments AS s
                              JOIN rollout_turns AS t
@@ -175,11 +195,19 @@ SELECT h.no AS no,
                                          AND (s.owner << 32) + s.last
                           WHERE s.rollout = h.no AND m.kind = 'rollback'
                           ORDER BY at DESC LIMIT 1) AS newest), 0) AS turns,
-       (SELECT (t.owner << 32) + t.sequence
-          FROM rollout_segments AS s JOIN rollout_turns AS t
-            ON t.owner = s.owner AND t.sequence BETWEEN s.first AND s.last
-         WHERE s.rollout = h.no
-         ORDER BY t.sequence LIMIT 1) AS prompt_id
+       (SELECT id
+          FROM (SELECT (t.owner << 32) + t.sequence AS id
+                  FROM rollout_segments AS s JOIN rollout_turns AS t
+                    ON t.owner = s.owner
+                   AND t.sequence BETWEEN s.first AND s.last
+                 WHERE s.rollout = h.no
+                 UNION ALL
+                SELECT x.id
+                  FROM rollout_segments AS s CROSS JOIN rollout_facts AS x
+                    ON x.id BETWEEN (s.owner << 32) + s.first
+                                AND (s.owner << 32) + s.last
+                 WHERE s.rollout = h.no AND x.fact = 'goal')
+         ORDER BY id & 4294967295 LIMIT 1) AS prompt_id
   FROM rollout_heads AS h;
 
 -- Damaged JSON gives NULLs.
@@ -194,7 +222,23 @@ SELECT h.no AS no,
        coalesce(d.payload ->> 'model_provider',
                 d.payload ->> 'modelProvider') AS model_provider,
        coalesce(d.payload ->> 'forked_from_id',
-                d.payload ->> 'forkedFromId') AS forked_from
+                d.payload ->> 'forkedFromId') AS forked_from,
+       coalesce(d.payload ->> '$.blackbox.format', 'codex') AS format,
+       coalesce(d.payload ->> '$.blackbox.id',
+         CASE WHEN lower(coalesce(d.payload ->> 'id',
+                                  d.payload ->> 'session_id')) <> h.id
+              THEN coalesce(d.payload ->> 'id', d.payload ->> 'session_id')
+              END) AS source_id,
+       coalesce(d.payload ->> '$.blackbox.parent',
+                d.payload ->> 'parent_thread_id',
+                CASE json_type(d.payload, '$.source') WHEN 'object' THEN
+                  d.payload ->> '$.source.subagent.thread_spawn.parent_thread_id'
+                  END) AS parent,
+       coalesce(d.payload ->> '$.blackbox.agent',
+                CASE json_type(d.payload, '$.source') WHEN 'object' THEN
+                  d.payload ->> '$.source.subagent.thread_spawn.agent_nickname'
+                  END) AS agent,
+       d.payload ->> '$.git.branch' AS branch
   FROM rollout_heads AS h
   JOIN rollout_data AS d
     ON d.id = h.no << 32
@@ -237,43 +281,6 @@ SELECT item_key, payload_key, keep
  WHERE preset = (SELECT value FROM blackbox_limits
                   WHERE name = 'rollout.policy');
 
--- role is 'user' or 'assistant'. A damaged payload has no text. Numbers are not
--- text, and neither are the tags that a recorder puts around an image.
-CREATE VIEW IF NOT EXISTS main.rollout_texts AS
-SELECT id, role, source,
-       CASE WHEN source = 'event'
-              THEN CASE 'text'
-                     WHEN json_type(payload, '$.message')
-                       THEN payload ->> 'message'
-                     WHEN json_type(payload, '$.data.message')
-                       THEN payload ->> '$.data.message' END
-            WHEN json_type(payload, '$.content') = 'text'
-              THEN payload ->> 'content'
-            ELSE (SELECT group_concat(part.text, char(10))
-                    FROM (SELECT CASE WHEN type = 'object'
-                                       AND json_type(value, '$.text') = 'text'
-                                      THEN value ->> 'text' END AS text
-                            FROM json_each(payload, '$.content')) AS part
-                   WHERE NOT (substr(part.text, 1, 12) = '<image name='
-                              AND instr(part.text, '>') = length(part.text))
-                     AND part.text NOT IN ('<image>', '</image>'))
-       END AS text
-  FROM (SELECT id, payload,
-               CASE lower(replace(type, '_', ''))
-                 WHEN 'eventmsg' THEN 'event' ELSE 'item' END AS source,
-               CASE WHEN NOT coalesce(json_valid(payload)
-                                      OR json_valid(payload || ' '), 0) THEN NULL
-                    WHEN lower(replace(type, '_', '')) = 'eventmsg' THEN
-                      CASE lower(replace(payload ->> 'type', '_', ''))
-                        WHEN 'usermessage' THEN 'user'
-                        WHEN 'agentmessage' THEN 'assistant' END
-                    WHEN lower(payload ->> 'type') = 'message'
-                     AND payload ->> 'role' IN ('user', 'assistant') THEN
-                      payload ->> 'role' END AS role
-          FROM rollout_data
-         WHERE lower(replace(type, '_', '')) IN ('eventmsg', 'responseitem'))
- WHERE role IS NOT NULL;
-
 CREATE VIEW IF NOT EXISTS main.rollouts AS
 SELECT h.id AS id,
        h.created AS created,
@@ -293,6 +300,12 @@ SELECT h.id AS id,
        a.model_provider AS model_provider,
        a.forked_from AS forked_from,
        a.first_user_message AS first_user_message,
+       a.format AS format,
+       a.source_id AS source_id,
+       a.parent AS parent,
+       a.agent AS agent,
+       a.model AS model,
+       a.branch AS branch,
        (SELECT d.payload ->> 'instructions' FROM rollout_data AS d
          WHERE d.id = h.no << 32
            AND (json_valid(d.payload) OR json_valid(d.payload || ' '))) AS instructions,
@@ -317,7 +330,9 @@ BEGIN
           OR NEW.session_meta ->> 'instructions' <> NEW.instructions);
   SELECT RAISE(ABORT, 'ReadOnlyError: the counters of a conversation are computed from its items; omit them')
    WHERE coalesce(NEW.updated, NEW.item_count, NEW.last_sequence,
-           NEW.has_user_event, NEW.turns, NEW.bytes, NEW.first_user_message)
+           NEW.has_user_event, NEW.turns, NEW.bytes, NEW.first_user_message,
+           NEW.format, NEW.source_id, NEW.parent, NEW.agent, NEW.model,
+           NEW.branch)
          IS NOT NULL;
   INSERT INTO rollout_heads(id, created, expires_at, status, stamp)
   SELECT coalesce(lower(NEW.id), lower(NEW.session_meta ->> 'id'),
@@ -358,7 +373,7 @@ BEGIN
     FROM rollout_heads
    WHERE changes() = 1 AND no = last_insert_rowid() >> 32
      AND last_sequence < 0;
-  UPDATE rollout_about SET title = NEW.title
+  UPDATE rollout_about SET title = NEW.title, given_title = NEW.title
    WHERE NEW.title IS NOT NULL
      AND changes() = 1 AND no = last_insert_rowid() >> 32;
 END;
@@ -379,7 +394,10 @@ BEGIN
       OR NEW.model_provider IS NOT OLD.model_provider
       OR NEW.forked_from IS NOT OLD.forked_from
       OR NEW.instructions IS NOT OLD.instructions
-      OR NEW.first_user_message IS NOT OLD.first_user_message;
+      OR NEW.first_user_message IS NOT OLD.first_user_message
+      OR NEW.format IS NOT OLD.format OR NEW.source_id IS NOT OLD.source_id
+      OR NEW.parent IS NOT OLD.parent OR NEW.agent IS NOT OLD.agent
+      OR NEW.model IS NOT OLD.model OR NEW.branch IS NOT OLD.branch;
   UPDATE rollout_heads
      SET status = NEW.status,
          expires_at = nullif(NEW.expires_at, 'permanent')
@@ -388,7 +406,7 @@ BEGIN
   UPDATE rollout_data SET payload = NEW.session_meta
    WHERE NEW.session_meta IS NOT OLD.session_meta
      AND id = (SELECT no << 32 FROM rollout_heads WHERE id = OLD.id);
-  UPDATE rollout_about SET title = NEW.title
+  UPDATE rollout_about SET title = NEW.title, given_title = NEW.title
    WHERE NEW.title IS NOT OLD.title
      AND no = (SELECT no FROM rollout_heads WHERE id = OLD.id);
 END;
@@ -547,13 +565,17 @@ END;
 -- (dropped > 0) a number of items of one kind, which are only counted. The first
 -- item of a conversation that does not exist starts it. Its expiry is counted
 -- from now.
+-- before, after and quiet are those of rollout_frames. With a sequence the row is
+-- only the frame of an item that exists.
 CREATE VIEW IF NOT EXISTS main.rollout_imports AS
 SELECT NULL AS rollout, NULL AS now, NULL AS timestamp, NULL AS type,
-       NULL AS payload, NULL AS payload_type, NULL AS dropped, NULL AS bytes
+       NULL AS payload, NULL AS payload_type, NULL AS dropped, NULL AS bytes,
+       NULL AS before, NULL AS after, NULL AS quiet, NULL AS sequence
  WHERE 0;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_imports_keep
-INSTEAD OF INSERT ON rollout_imports WHEN coalesce(NEW.dropped, 0) <= 0
+INSTEAD OF INSERT ON rollout_imports
+WHEN coalesce(NEW.dropped, 0) <= 0 AND NEW.sequence IS NULL
 BEGIN
   INSERT INTO rollout_heads(id, created, expires_at, stamp)
   SELECT NEW.rollout, NEW.timestamp, NEW.now + (SELECT ttl FROM rollout_fresh),
@@ -562,6 +584,22 @@ BEGIN
   INSERT INTO rollout_data(id, timestamp, type, payload)
   SELECT (no << 32) + last_sequence + 1, NEW.timestamp, NEW.type, NEW.payload
     FROM rollout_heads WHERE id = NEW.rollout;
+  INSERT INTO rollout_frames(id, before, after, quiet)
+  SELECT (no << 32) + last_sequence, NEW.before, NEW.after,
+         coalesce(NEW.quiet, 0)
+    FROM rollout_heads
+   WHERE id = NEW.rollout AND coalesce(NEW.before, NEW.after) IS NOT NULL;
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.rollout_imports_frame
+INSTEAD OF INSERT ON rollout_imports WHEN NEW.sequence IS NOT NULL
+BEGIN
+  INSERT INTO rollout_frames(id, before, after, quiet)
+  SELECT (s.owner << 32) + NEW.sequence, NEW.before, NEW.after,
+         coalesce(NEW.quiet, 0)
+    FROM rollout_heads AS h JOIN rollout_segments AS s ON s.rollout = h.no
+   WHERE h.id = NEW.rollout AND NEW.sequence BETWEEN s.first AND s.last
+      ON CONFLICT (id) DO UPDATE SET after = excluded.after;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_imports_drop
@@ -685,8 +723,10 @@ BEGIN
   SELECT no, last_sequence + 1, no, 4294967295
     FROM rollout_heads WHERE no = (SELECT made FROM rollout_act);
   UPDATE rollout_about
-     SET (title, prompt_id, first_user_message) =
-         (SELECT coalesce(rollout_about.title, a.title),
+     SET (title, given_title, cwd, model, branch, prompt_id,
+          first_user_message) =
+         (SELECT coalesce(rollout_about.title, a.title), a.given_title, a.cwd,
+                 a.model, a.branch,
                  CASE WHEN a.prompt_id & 4294967295 <= f.last_sequence
                       THEN a.prompt_id END,
                  CASE WHEN a.prompt_id & 4294967295 <= f.last_sequence
@@ -771,6 +811,24 @@ BEGIN
          (SELECT d.last_sequence, d.bytes, d.updated, d.user_sequence, d.turns
             FROM rollout_derived AS d WHERE d.no = rollout_heads.no)
    WHERE id = lower(NEW.id);
+  INSERT INTO rollout_about(no, title)
+  SELECT h.no, m.title
+    FROM rollout_heads AS h LEFT JOIN rollout_meta AS m ON m.no = h.no
+   WHERE h.id = lower(NEW.id) AND h.last_sequence >= 0
+     AND NOT EXISTS (SELECT 1 FROM rollout_about AS a WHERE a.no = h.no);
+  UPDATE rollout_about
+     SET (source, cwd, originator, cli_version, model_provider, forked_from,
+          format, source_id, parent, agent, branch) =
+         (SELECT m.source,
+                 CASE WHEN m.forked_from IS NULL OR rollout_about.cwd IS NULL
+                      THEN m.cwd ELSE rollout_about.cwd END,
+                 m.originator, m.cli_version, m.model_provider, m.forked_from,
+                 m.format, m.source_id, m.parent, m.agent,
+                 coalesce(m.branch, rollout_about.branch)
+            FROM rollout_meta AS m WHERE m.no = rollout_about.no)
+   WHERE no = (SELECT m.no FROM rollout_heads AS h
+                 JOIN rollout_meta AS m ON m.no = h.no
+                WHERE h.id = lower(NEW.id));
   INSERT INTO rollout_rebuilds(id, sequence)
   SELECT h.id, d.id & 4294967295
     FROM rollout_heads AS h
@@ -778,29 +836,18 @@ BEGIN
       ON d.id BETWEEN (h.no << 32) + 1 AND (h.no << 32) + 4294967295
    WHERE h.id = lower(NEW.id)
      AND (json_valid(d.payload) OR json_valid(d.payload || ' '))
-     AND lower(replace(d.type, '_', '')) IN
-         ('eventmsg', 'responseitem', 'compacted')
+     AND (lower(replace(d.type, '_', '')) IN ('eventmsg', 'compacted')
+          OR lower(replace(d.type, '_', '')) IN
+             (SELECT type_key FROM rollout_readings))
    ORDER BY d.id;
-  INSERT INTO rollout_about(no, title)
-  SELECT h.no, m.title
-    FROM rollout_heads AS h LEFT JOIN rollout_meta AS m ON m.no = h.no
-   WHERE h.id = lower(NEW.id) AND h.last_sequence >= 0
-     AND NOT EXISTS (SELECT 1 FROM rollout_about AS a WHERE a.no = h.no);
-  UPDATE rollout_about
-     SET (source, cwd, originator, cli_version, model_provider, forked_from) =
-         (SELECT m.source, m.cwd, m.originator, m.cli_version, m.model_provider,
-                 m.forked_from
-            FROM rollout_meta AS m WHERE m.no = rollout_about.no)
-   WHERE no = (SELECT m.no FROM rollout_heads AS h
-                 JOIN rollout_meta AS m ON m.no = h.no
-                WHERE h.id = lower(NEW.id));
   UPDATE rollout_about
      SET prompt_id = (SELECT d.prompt_id FROM rollout_derived AS d
                        WHERE d.no = rollout_about.no)
    WHERE no = (SELECT no FROM rollout_heads WHERE id = lower(NEW.id));
   UPDATE rollout_about
-     SET first_user_message = (SELECT substr(text, 1, 200) FROM rollout_texts
-                                WHERE id = prompt_id)
+     SET first_user_message = (SELECT substr(value, 1, 200) FROM rollout_facts
+                                WHERE id = prompt_id
+                                  AND fact IN ('user', 'goal'))
    WHERE no = (SELECT no FROM rollout_heads WHERE id = lower(NEW.id));
 END;
 

@@ -133,15 +133,38 @@ BEGIN
      AND (lower(replace(type, '_', '')) <> 'sessionmeta'
           OR json_type(payload) IS NOT 'object');
   INSERT INTO rollout_about(no, title, source, cwd, originator, cli_version,
-                            model_provider, forked_from)
+                            model_provider, forked_from, format, source_id,
+                            parent, agent, branch)
   SELECT * FROM rollout_meta WHERE NEW.looked = 0 AND no = NEW.no;
   UPDATE rollout_heads SET user_sequence = NEW.looked, stamp = stamp + 1
    WHERE no = NEW.no AND user_sequence IS NULL
-     AND EXISTS (SELECT 1 FROM rollout_texts
-                  WHERE id = (NEW.no << 32) + NEW.looked AND role = 'user');
+     AND EXISTS (SELECT 1 FROM rollout_facts
+                  WHERE id = (NEW.no << 32) + NEW.looked
+                    AND fact IN ('user', 'goal'));
+  UPDATE rollout_about
+     SET (reviewed, title, cwd, model, branch) =
+         (SELECT coalesce(max(CASE fact WHEN 'review' THEN NEW.looked END),
+                   rollout_about.reviewed),
+                 coalesce(rollout_about.given_title,
+                   max(CASE fact WHEN 'title' THEN value END),
+                   rollout_about.title),
+                 coalesce(max(CASE fact WHEN 'cwd' THEN value END),
+                   rollout_about.cwd),
+                 coalesce(max(CASE fact WHEN 'model' THEN value END),
+                   rollout_about.model),
+                 coalesce(max(CASE fact WHEN 'branch' THEN value END),
+                   rollout_about.branch)
+            FROM rollout_facts
+           WHERE id = (NEW.no << 32) + NEW.looked AND value <> ''
+             AND fact IN ('review', 'title', 'cwd', 'model', 'branch'))
+   WHERE no = NEW.no
+     AND EXISTS (SELECT 1 FROM rollout_facts
+                  WHERE id = (NEW.no << 32) + NEW.looked
+                    AND fact IN ('review', 'title', 'cwd', 'model', 'branch'));
   -- A turn begins with a user's message. Some recorders write the message
-  -- twice, as an item and as an event. The second one does not begin another
-  -- turn, unless there is a rollback between them.
+  -- twice, as an item and as an event, and the prompt of a review also in the
+  -- same way. The second one does not begin another turn, unless there is a
+  -- rollback between them.
   INSERT INTO rollout_turns(owner, number, sequence)
   SELECT NEW.no, NEW.turns, NEW.looked
     FROM (SELECT source, text FROM rollout_texts
@@ -159,8 +182,10 @@ BEGIN
                     WHERE s.rollout = NEW.no
                     ORDER BY t.sequence DESC LIMIT 1) AS last
              JOIN rollout_texts AS y ON y.id = last.id
-            WHERE y.source <> x.source
-              AND coalesce(y.text, '') = coalesce(x.text, '')
+            WHERE coalesce(y.text, '') = coalesce(x.text, '')
+              AND (y.source <> x.source
+                   OR NEW.looked - 20 <= (SELECT reviewed FROM rollout_about
+                                           WHERE no = NEW.no))
               AND NOT EXISTS (
                     SELECT 1
                       FROM rollout_segments AS s
@@ -176,12 +201,16 @@ BEGIN
                     AND sequence = NEW.looked);
   UPDATE rollout_about
      SET prompt_id = (NEW.no << 32) + NEW.looked,
-         first_user_message = (SELECT substr(text, 1, 200) FROM rollout_texts
-                                WHERE id = (NEW.no << 32) + NEW.looked)
+         first_user_message = (SELECT substr(value, 1, 200) FROM rollout_facts
+                                WHERE id = (NEW.no << 32) + NEW.looked
+                                  AND fact IN ('user', 'goal'))
    WHERE no = NEW.no AND prompt_id IS NULL
-     AND EXISTS (SELECT 1 FROM rollout_turns
-                  WHERE owner = NEW.no AND number = NEW.turns
-                    AND sequence = NEW.looked);
+     AND (EXISTS (SELECT 1 FROM rollout_turns
+                   WHERE owner = NEW.no AND number = NEW.turns
+                     AND sequence = NEW.looked)
+          OR EXISTS (SELECT 1 FROM rollout_facts
+                      WHERE id = (NEW.no << 32) + NEW.looked
+                        AND fact = 'goal'));
   INSERT INTO rollout_marks(id, kind, first)
   SELECT id, 'compaction', NULL
     FROM rollout_data
@@ -286,6 +315,10 @@ BEGIN
            coalesce((SELECT max(last) FROM rollout_segments
                       WHERE owner = OLD.owner), -1)
          AND (OLD.owner << 32) + 4294967295;
+  DELETE FROM rollout_frames
+   WHERE id BETWEEN OLD.owner << 32 AND (OLD.owner << 32) + 4294967295
+     AND NOT EXISTS (SELECT 1 FROM rollout_data AS d
+                      WHERE d.id = rollout_frames.id);
   DELETE FROM rollout_turns
    WHERE owner = OLD.owner
      AND NOT EXISTS (SELECT 1 FROM rollout_segments
@@ -386,20 +419,30 @@ BEGIN
      AND CASE WHEN json_type(NEW.payload) <> 'object' THEN 1
               WHEN json_valid(OLD.payload) OR json_valid(OLD.payload || ' ')
               THEN NEW.payload ->> 'id' IS NOT OLD.payload ->> 'id' END;
+  INSERT INTO rollout_frames(id, changed) VALUES (NEW.id, 1)
+      ON CONFLICT (id) DO UPDATE SET changed = 1;
   UPDATE rollout_heads
      SET stamp = stamp + 1,
          bytes = bytes + length(CAST(NEW.payload AS BLOB))
                  - coalesce(length(CAST(OLD.payload AS BLOB)), 0)
    WHERE no = NEW.id >> 32;
   UPDATE rollout_about
-     SET first_user_message = (SELECT substr(text, 1, 200) FROM rollout_texts
-                                WHERE id = NEW.id)
+     SET first_user_message = (SELECT substr(value, 1, 200) FROM rollout_facts
+                                WHERE id = NEW.id AND fact IN ('user', 'goal'))
    WHERE prompt_id = NEW.id;
   UPDATE rollout_about
      SET (title, source, cwd, originator, cli_version, model_provider,
-          forked_from) =
-         (SELECT coalesce(m.title, rollout_about.title), m.source, m.cwd,
-                 m.originator, m.cli_version, m.model_provider, m.forked_from
+          forked_from, format, source_id, parent, agent) =
+         (SELECT CASE WHEN json_valid(OLD.payload)
+                       AND rollout_about.given_title IS NULL
+                       AND OLD.payload ->> 'title' = rollout_about.title
+                      THEN m.title ELSE rollout_about.title END,
+                 m.source,
+                 CASE WHEN NOT coalesce(json_valid(OLD.payload), 0)
+                        OR OLD.payload ->> 'cwd' IS rollout_about.cwd
+                      THEN m.cwd ELSE rollout_about.cwd END,
+                 m.originator, m.cli_version, m.model_provider, m.forked_from,
+                 m.format, m.source_id, m.parent, m.agent
             FROM rollout_meta AS m WHERE m.no = rollout_about.no)
    WHERE no = NEW.id >> 32 AND NEW.id & 4294967295 = 0;
 END;
@@ -412,6 +455,17 @@ WHEN EXISTS (SELECT 1 FROM rollout_segments
 BEGIN
   SELECT RAISE(ABORT, 'AppendOnlyError: an item cannot be deleted alone; DELETE the conversation FROM rollouts, or UPDATE the payload');
 END;
+
+-- What stood around a payload in the file from which it was imported, so that an
+-- export gives back the same bytes. Without a row, or where a column is NULL, it
+-- is what a Codex line has: the time, the type, and its newline.
+CREATE TABLE IF NOT EXISTS main.rollout_frames(
+  id      INTEGER PRIMARY KEY, -- of the item
+  before  BLOB,
+  after   BLOB,
+  quiet   INTEGER NOT NULL DEFAULT 0 CHECK (quiet IN (0, 1)), -- not in the file
+  changed INTEGER NOT NULL DEFAULT 0 CHECK (changed IN (0, 1)) -- the payload was
+);
 
 CREATE TABLE IF NOT EXISTS main.rollout_marks(
   id    INTEGER PRIMARY KEY,
@@ -539,6 +593,7 @@ VALUES
   ('codex', 'event_msg', 'context_compacted'),
   ('codex', 'event_msg', 'undo_completed'),
   ('codex', 'event_msg', 'item_completed'),
+  ('codex', 'event_msg', 'exec_command_end'),
   ('codex', 'event_msg', 'patch_apply_end'),
   ('codex', 'event_msg', 'mcp_tool_call_end'),
   ('codex', 'event_msg', 'web_search_end'),
@@ -555,19 +610,6 @@ CREATE TABLE IF NOT EXISTS main.rollout_drops(
   bytes        INTEGER NOT NULL,
   PRIMARY KEY (no, item_type, payload_type)
 ) WITHOUT ROWID;
-
--- Messages of role user that begin with one of these prefixes come from the
--- program, not from the user. They do not begin a turn.
-CREATE TABLE IF NOT EXISTS main.rollout_preambles(
-  prefix TEXT PRIMARY KEY CHECK (prefix <> '')
-) WITHOUT ROWID;
-
-INSERT INTO main.rollout_preambles(prefix)
-VALUES ('<environment_context>'), ('<user_instructions>'),
-       ('<permissions instructions>'), ('<turn_aborted>'),
-       ('<subagent_notification>'), ('<user_shell_command>'), ('<skill>'),
-       ('# AGENTS.md instructions')
-ON CONFLICT DO NOTHING;
 
 ----------------------------------------------------------------------- rest
 
@@ -593,8 +635,16 @@ CREATE TABLE IF NOT EXISTS main.rollout_about(
   cli_version        TEXT,
   model_provider     TEXT,
   forked_from        TEXT,
-  prompt_id          INTEGER, -- item of the first user message
-  first_user_message TEXT
+  prompt_id          INTEGER, -- item of the first user message, or goal
+  first_user_message TEXT,
+  given_title        TEXT, -- by a user of blackbox: no item changes it
+  format             TEXT, -- of the lines (rollout_formats)
+  source_id          TEXT, -- its id in another program, if that is no UUID
+  parent             TEXT, -- the conversation of which it is a sub-agent
+  agent              TEXT,
+  model              TEXT,
+  branch             TEXT,
+  reviewed           INTEGER -- sequence at which the newest review begins
 );
 
 CREATE INDEX IF NOT EXISTS main.rollout_prompt
@@ -638,5 +688,5 @@ ON CONFLICT (rule) DO UPDATE SET domain = excluded.domain, "view" = excluded."vi
   setting = excluded.setting, unit_ms = excluded.unit_ms,
   "table" = excluded."table";
 
-INSERT INTO main.blackbox_domains(domain, version) VALUES ('rollout', 2)
+INSERT INTO main.blackbox_domains(domain, version) VALUES ('rollout', 3)
 ON CONFLICT (domain) DO UPDATE SET version = excluded.version;

@@ -21,15 +21,13 @@ typedef struct Pair {
   char *zType;
   char *zPayloadType; /* NULL: payload without a type; "": no payload */
   int bKeep;
-  RolloutKind eKind;
   i64 nDropped, nByte;
 } Pair;
 
 typedef struct Append {
   BxStmts *pHome;
-  RolloutHead head;
+  RolloutWork work;
   i64 iNow;
-  RolloutBatch *pBatch;
   int nPair;
   i64 nPairAlloc;
   Pair *aPair;
@@ -78,7 +76,6 @@ static Pair *findPair(Append *p, const char *zType, const char *zPayloadType) {
   memset(pPair, 0, sizeof(*pPair));
   pPair->bKeep =
       (int)bxAsk(p->pHome, zKeep, p->pErr, "tt", zType, zPayloadType);
-  pPair->eKind = bxRolloutKind(zType, zPayloadType);
   pPair->zType = bxPrintf(p->pErr, "%s", zType);
   if (zPayloadType) pPair->zPayloadType = bxPrintf(p->pErr, "%s", zPayloadType);
   return p->pErr->rc == SQLITE_OK ? pPair : 0;
@@ -89,7 +86,7 @@ static void addDrops(Append *p) {
   int i;
   for (i = 0; i < p->nPair && p->pErr->rc == SQLITE_OK; i++) {
     const Pair *pPair = &p->aPair[i];
-    bxRolloutBatchDrop(p->pBatch, pPair->zType, pPair->zPayloadType,
+    bxRolloutBatchDrop(p->work.pBatch, pPair->zType, pPair->zPayloadType,
         pPair->nDropped, pPair->nByte, p->pErr);
   }
 }
@@ -152,8 +149,11 @@ static void takeItem(Append *p, const RolloutItem *pItem, const char *zType,
   i64 iTime = readTime(p, pItem);
   Pair *pPair = findPair(p, zType, zPayloadType);
   if (pPair != 0 && pPair->bKeep) {
-    bxRolloutBatchAdd(p->pBatch, iTime, pPair->zType, pItem->payload, zOwned,
-        bxRolloutMatters(pItem, pPair->eKind), p->pErr);
+    bxRolloutTell(&p->work.tale,
+        p->work.head.iLast + 1 + bxRolloutBatchCount(p->work.pBatch),
+        pPair->zType, pItem, 0);
+    bxRolloutBatchAdd(
+        p->work.pBatch, iTime, pPair->zType, pItem->payload, zOwned, p->pErr);
     return;
   }
   if (pPair != 0) {
@@ -284,26 +284,26 @@ static void readAll(Append *p, const char *zItems) {
 
 void bxRolloutAppend(BxCall *p) {
   Append append;
-  char zId[37];
+  RolloutWork *pWork = &append.work;
   const char *zItems;
   memset(&append, 0, sizeof(append));
   append.pErr = &p->err;
-  bxRolloutId(p->aArg[0], zId, &p->err);
+  bxRolloutId(p->aArg[0], pWork->zId, &p->err);
   zItems = readItems(p->aArg[1], &p->err);
   append.iNow = bxTime(bxArg(p, 2), "now", &p->err);
   append.pHome = bxRolloutHome(p->bx, &p->err);
-  bxRolloutOpen(append.pHome, 1, zId, append.iNow, &append.head, &p->err);
-  bxRolloutNotShut(append.pHome, zId, append.head.no, &p->err);
-  append.pBatch = bxRolloutBatchNew(&p->err);
+  bxRolloutOpen(
+      append.pHome, 1, pWork->zId, append.iNow, &pWork->head, &p->err);
+  bxRolloutNotShut(append.pHome, pWork->zId, pWork->head.no, &p->err);
+  bxRolloutWorkBegin(pWork, append.pHome, &p->err);
   if (p->err.rc == SQLITE_OK) checkJson(&append, zItems);
   if (p->err.rc == SQLITE_OK) readAll(&append, zItems);
   addDrops(&append);
-  bxRolloutBatchPut(append.pBatch, append.pHome, zId, &append.head, append.iNow,
-      p->pCtx != 0, &p->err);
+  bxRolloutWorkPut(&pWork, 1, append.pHome, append.iNow, p->pCtx != 0, &p->err);
   bxRolloutExplain(&p->err, "WriteError: Write failed: ");
   if (p->err.rc == SQLITE_OK) {
-    bxReturnInt(p, bxRolloutBatchCount(append.pBatch));
+    bxReturnInt(p, bxRolloutBatchCount(pWork->pBatch));
   }
-  bxRolloutBatchFree(append.pBatch);
+  bxRolloutWorkEnd(pWork);
   freePairs(&append);
 }

@@ -20,7 +20,7 @@ typedef struct BatchItem {
   const char *zType; /* belongs to the caller until the batch is written */
   RolloutSpan payload;
   char *zOwned; /* the memory that payload points into, or NULL */
-  int bLook;    /* the triggers must read it */
+  RolloutFrame frame;
 } BatchItem;
 
 /* Dropped items of one pair of types. The texts belong to the caller. */
@@ -34,13 +34,17 @@ struct RolloutBatch {
   i64 nItem, nItemAlloc;
   BatchDrop *aDrop;
   i64 nDrop, nDropAlloc;
+  i64 iTail; /* sequence of an item that gets another end, or -1 */
+  RolloutSpan tail;
 };
 
-RolloutBatch *bxRolloutBatchNew(BxErr *pErr) {
-  return bxNew(sizeof(RolloutBatch), pErr);
+static RolloutBatch *newBatch(BxErr *pErr) {
+  RolloutBatch *p = bxNew(sizeof(RolloutBatch), pErr);
+  if (p != 0) p->iTail = -1;
+  return p;
 }
 
-void bxRolloutBatchFree(RolloutBatch *p) {
+static void freeBatch(RolloutBatch *p) {
   i64 i;
   if (p == 0) return;
   for (i = 0; i < p->nItem; i++) sqlite3_free(p->aItem[i].zOwned);
@@ -50,8 +54,8 @@ void bxRolloutBatchFree(RolloutBatch *p) {
 }
 
 void bxRolloutBatchAdd(RolloutBatch *p, i64 iTime, const char *zType,
-    RolloutSpan payload, char *zOwned, int bLook, BxErr *pErr) {
-  BatchItem item = {iTime, zType, payload, zOwned, bLook};
+    RolloutSpan payload, char *zOwned, BxErr *pErr) {
+  BatchItem item = {iTime, zType, payload, zOwned, {{0, 0}, {0, 0}, 0}};
   BatchItem *aItem = 0;
   if (pErr->rc == SQLITE_OK) {
     aItem = bxGrow(p->aItem, p->nItem, &p->nItemAlloc, sizeof(item), pErr);
@@ -62,6 +66,26 @@ void bxRolloutBatchAdd(RolloutBatch *p, i64 iTime, const char *zType,
   } else {
     sqlite3_free(zOwned);
   }
+}
+
+RolloutFrame *bxRolloutBatchFrame(RolloutBatch *p) {
+  assert(p->nItem > 0);
+  return &p->aItem[p->nItem - 1].frame;
+}
+
+void bxRolloutBatchFirst(RolloutBatch *p, char *zOwned) {
+  BatchItem *pItem = &p->aItem[0];
+  if (zOwned == 0) return;
+  assert(p->nItem > 0);
+  sqlite3_free(pItem->zOwned);
+  pItem->zOwned = zOwned;
+  pItem->payload.z = zOwned;
+  pItem->payload.n = (i64)strlen(zOwned);
+}
+
+void bxRolloutBatchTail(RolloutBatch *p, i64 iSequence, RolloutSpan after) {
+  p->iTail = iSequence;
+  p->tail = after;
 }
 
 i64 bxRolloutBatchCount(const RolloutBatch *p) {
@@ -79,67 +103,105 @@ void bxRolloutBatchDrop(RolloutBatch *p, const char *zType,
   p->aDrop[p->nDrop++] = drop;
 }
 
-/* ?3 is an array of rows [timestamp, type, payload type, number dropped, their
-** bytes, position, length]. ?4 has the payloads, one after the other. */
+/* ?1 is an array of ids. ?3 is an array of rows [timestamp, type, payload type,
+** number dropped, their bytes, position of the id, position and length of the
+** payload, of what is before it and of what is after it, quiet, sequence]. ?4 has
+** all these bytes, one after the other. */
 static const char zPutAll[] =
     "INSERT INTO main.rollout_imports(rollout, now, timestamp, type, "
-    "payload_type, dropped, bytes, payload) SELECT ?1, ?2, value ->> 0, "
+    "payload_type, dropped, bytes, payload, before, after, quiet, sequence) "
+    "SELECT ?1 ->> (value ->> 5), ?2, value ->> 0, "
     "value ->> 1, value ->> 2, value ->> 3, value ->> 4, "
-    "CAST(substr(?4, value ->> 5, value ->> 6) AS TEXT) FROM json_each(?3)";
+    "CAST(substr(?4, value ->> 6, value ->> 7) AS TEXT), "
+    "substr(?4, value ->> 8, value ->> 9), "
+    "substr(?4, value ->> 10, value ->> 11), value ->> 12, value ->> 13 "
+    "FROM json_each(?3)";
 
-/* Appends a row, but for its end. */
-static void addRow(sqlite3_str *pRows, i64 iTime, const char *zType,
+typedef struct PutAll {
+  sqlite3_str *pIds, *pRows, *pBytes;
+  int iWork;
+} PutAll;
+
+/* Appends the beginning of a row. */
+static void addRow(PutAll *p, i64 iTime, const char *zType,
     const char *zPayloadType, i64 nDropped, i64 nByte) {
-  const char *zBefore = sqlite3_str_length(pRows) > 1 ? "]," : "";
-  sqlite3_str_appendf(pRows, "%s[%lld,", zBefore, iTime);
-  bxAppendJson(pRows, zType, (int)strlen(zType));
-  sqlite3_str_appendchar(pRows, 1, ',');
-  bxAppendJson(pRows, zPayloadType, (int)strlen(zPayloadType));
-  sqlite3_str_appendf(pRows, ",%lld,%lld", nDropped, nByte);
+  const char *zBefore = sqlite3_str_length(p->pRows) > 1 ? "," : "";
+  sqlite3_str_appendf(p->pRows, "%s[%lld,", zBefore, iTime);
+  bxAppendJson(p->pRows, zType, (int)strlen(zType));
+  sqlite3_str_appendchar(p->pRows, 1, ',');
+  bxAppendJson(p->pRows, zPayloadType, (int)strlen(zPayloadType));
+  sqlite3_str_appendf(p->pRows, ",%lld,%lld,%d", nDropped, nByte, p->iWork);
 }
 
-static void addRows(
-    const RolloutBatch *p, sqlite3_str *pRows, sqlite3_str *pPayloads) {
+/* Appends the place of some bytes to a row. */
+static void addBytes(PutAll *p, RolloutSpan span) {
+  if (span.z == 0) {
+    sqlite3_str_appendall(p->pRows, ",null,null");
+    return;
+  }
+  sqlite3_str_appendf(
+      p->pRows, ",%d,%lld", sqlite3_str_length(p->pBytes) + 1, span.n);
+  sqlite3_str_append(p->pBytes, span.z, (int)span.n);
+}
+
+static void addRows(PutAll *p, const RolloutWork *pWork) {
+  static const RolloutSpan none = {0, 0};
+  const RolloutBatch *pBatch = pWork->pBatch;
   i64 i;
-  sqlite3_str_appendchar(pRows, 1, '[');
-  for (i = 0; i < p->nItem; i++) {
-    const BatchItem *pItem = &p->aItem[i];
-    addRow(pRows, pItem->iTime, pItem->zType, "", 0, 0);
-    if (pItem->payload.z == 0) continue;
-    sqlite3_str_appendf(
-        pRows, ",%d,%lld", sqlite3_str_length(pPayloads) + 1, pItem->payload.n);
-    sqlite3_str_append(pPayloads, pItem->payload.z, (int)pItem->payload.n);
+  for (i = 0; i < pBatch->nItem; i++) {
+    const BatchItem *pItem = &pBatch->aItem[i];
+    addRow(p, pItem->iTime, pItem->zType, "", 0, 0);
+    addBytes(p, pItem->payload);
+    addBytes(p, pItem->frame.before);
+    addBytes(p, pItem->frame.after);
+    sqlite3_str_appendf(p->pRows, ",%d]", pItem->frame.bQuiet);
   }
-  for (i = 0; i < p->nDrop; i++) {
-    const BatchDrop *pDrop = &p->aDrop[i];
-    addRow(pRows, 0, pDrop->zType,
-        pDrop->zPayloadType ? pDrop->zPayloadType : "", pDrop->nItem,
-        pDrop->nByte);
+  for (i = 0; i < pBatch->nDrop; i++) {
+    const BatchDrop *pDrop = &pBatch->aDrop[i];
+    addRow(p, 0, pDrop->zType, pDrop->zPayloadType ? pDrop->zPayloadType : "",
+        pDrop->nItem, pDrop->nByte);
+    sqlite3_str_appendall(p->pRows, "]");
   }
-  sqlite3_str_appendall(pRows, p->nItem + p->nDrop > 0 ? "]]" : "]");
+  if (pBatch->iTail >= 0) {
+    addRow(p, 0, "", "", 0, 0);
+    addBytes(p, none);
+    addBytes(p, none);
+    addBytes(p, pBatch->tail);
+    sqlite3_str_appendf(p->pRows, ",0,%lld]", pBatch->iTail);
+  }
 }
 
 /* Writes everything in one statement, which is atomic by itself. */
-static void putAll(const RolloutBatch *p, BxStmts *pHome, const char *zId,
-    i64 iNow, BxErr *pErr) {
-  sqlite3_str *pRows = sqlite3_str_new(pHome->bx->db);
-  sqlite3_str *pPayloads = sqlite3_str_new(pHome->bx->db);
+static void putAll(
+    RolloutWork **ap, int n, BxStmts *pHome, i64 iNow, BxErr *pErr) {
+  sqlite3 *db = pHome->bx->db;
+  PutAll put = {
+      sqlite3_str_new(db), sqlite3_str_new(db), sqlite3_str_new(db), 0};
   sqlite3_stmt *pStmt = bxStmt(pHome, zPutAll, pErr);
-  char *zRows, *zPayloads;
-  i64 nPayload;
-  addRows(p, pRows, pPayloads);
-  nPayload = sqlite3_str_length(pPayloads);
-  zRows = bxFinish(pRows, pErr);
-  zPayloads = bxFinish(pPayloads, pErr);
-  bxBind(pStmt, pErr, "tit", zId, iNow, zRows);
+  char *zIds, *zRows, *zBytes;
+  i64 nByte;
+  sqlite3_str_appendchar(put.pRows, 1, '[');
+  for (; put.iWork < n; put.iWork++) {
+    sqlite3_str_appendf(
+        put.pIds, "%s\"%s\"", put.iWork ? "," : "[", ap[put.iWork]->zId);
+    addRows(&put, ap[put.iWork]);
+  }
+  sqlite3_str_appendchar(put.pIds, 1, ']');
+  sqlite3_str_appendchar(put.pRows, 1, ']');
+  nByte = sqlite3_str_length(put.pBytes);
+  zIds = bxFinish(put.pIds, pErr);
+  zRows = bxFinish(put.pRows, pErr);
+  zBytes = bxFinish(put.pBytes, pErr);
+  bxBind(pStmt, pErr, "tit", zIds, iNow, zRows);
   if (pErr->rc == SQLITE_OK) {
-    bxFailDb(pErr, pHome->bx->db,
-        sqlite3_bind_blob64(
-            pStmt, 4, zPayloads, (sqlite3_uint64)nPayload, SQLITE_STATIC));
+    bxFailDb(pErr, db,
+        sqlite3_bind_blob64(pStmt, 4, zBytes ? zBytes : "",
+            (sqlite3_uint64)nByte, SQLITE_STATIC));
   }
   bxRun(pStmt, pErr);
+  sqlite3_free(zIds);
   sqlite3_free(zRows);
-  sqlite3_free(zPayloads);
+  sqlite3_free(zBytes);
 }
 
 static const char zPutOne[] =
@@ -172,17 +234,20 @@ static void putItemRow(
 /* Counts all items in their head, so that the triggers need not do it. */
 static const char zCountAll[] =
     "UPDATE main.rollout_heads SET last_sequence = last_sequence + ?2, "
-    "bytes = bytes + ?3, updated = max(updated, ?4), stamp = stamp + 1 "
-    "WHERE no = ?1";
+    "bytes = bytes + ?3, updated = max(updated, ?4), stamp = stamp + 1, "
+    "turns = ?5, user_sequence = nullif(?6, -1) WHERE no = ?1";
 
-static void countAll(
-    const RolloutBatch *p, i64 iFirst, BxStmts *pHome, i64 no, BxErr *pErr) {
+static void countAll(const RolloutBatch *p, i64 iFirst,
+    const RolloutHead *pHead, const RolloutTale *pTale, BxErr *pErr) {
+  i64 nTurn = pTale->bLost ? pHead->nTurn : pTale->nTurn;
+  i64 iUser = pTale->bLost ? pHead->iUser : pTale->iUser;
   i64 nByte = 0, iTime = 0, i;
   for (i = iFirst; i < p->nItem; i++) {
     nByte += p->aItem[i].payload.n;
     if (p->aItem[i].iTime > iTime) iTime = p->aItem[i].iTime;
   }
-  bxDo(pHome, zCountAll, pErr, "iiii", no, p->nItem - iFirst, nByte, iTime);
+  bxDo(pTale->pHome, zCountAll, pErr, "iiiiii", pHead->no, p->nItem - iFirst,
+      nByte, iTime, nTurn, iUser);
 }
 
 /* Makes the triggers read the item that was just stored. */
@@ -209,42 +274,109 @@ static RolloutHead startWith(const BatchItem *p, BxStmts *pHome,
   return head;
 }
 
-static void putInSteps(RolloutBatch *p, BxStmts *pHome, const char *zId,
-    const RolloutHead *pHead, i64 iNow, BxErr *pErr) {
-  RolloutHead head = *pHead;
+static void bindSpan(
+    sqlite3_stmt *pStmt, int i, RolloutSpan span, BxErr *pErr) {
+  if (span.z == 0 || pErr->rc != SQLITE_OK) return;
+  bxFailDb(pErr, sqlite3_db_handle(pStmt),
+      sqlite3_bind_blob64(
+          pStmt, i, span.z, (sqlite3_uint64)span.n, SQLITE_STATIC));
+}
+
+/* Stores the frame of an item, if it has one; or with bTail another end. */
+static void putFrame(
+    BxStmts *pHome, i64 id, const RolloutFrame *p, int bTail, BxErr *pErr) {
+  static const char zFrame[] =
+      "INSERT INTO main.rollout_frames(id, before, after, quiet) "
+      "VALUES (?1, ?2, ?3, ?4)";
+  static const char zTail[] =
+      "INSERT INTO main.rollout_frames(id, before, after, quiet) "
+      "VALUES (?1, ?2, ?3, ?4) "
+      "ON CONFLICT (id) DO UPDATE SET after = excluded.after";
+  sqlite3_stmt *pStmt;
+  if (!bTail && p->before.z == 0 && p->after.z == 0) return;
+  pStmt = bxStmt(pHome, bTail ? zTail : zFrame, pErr);
+  if (pStmt == 0) return;
+  sqlite3_bind_int64(pStmt, 1, id);
+  bindSpan(pStmt, 2, p->before, pErr);
+  bindSpan(pStmt, 3, p->after, pErr);
+  sqlite3_bind_int(pStmt, 4, p->bQuiet);
+  bxRun(pStmt, pErr);
+}
+
+/* The item with a sequence, which another conversation may own. */
+static const char zOwner[] =
+    "SELECT (owner << 32) + ?2 FROM main.rollout_segments "
+    "WHERE rollout = ?1 AND ?2 BETWEEN first AND last";
+
+static void putTail(
+    const RolloutBatch *p, BxStmts *pHome, i64 no, BxErr *pErr) {
+  RolloutFrame frame = {{0, 0}, {0, 0}, 0};
+  i64 id;
+  if (p->iTail < 0) return;
+  frame.after = p->tail;
+  id = bxAsk(pHome, zOwner, pErr, "ii", no, p->iTail);
+  putFrame(pHome, id, &frame, 1, pErr);
+}
+
+static void putInSteps(
+    RolloutWork *pWork, BxStmts *pHome, i64 iNow, BxErr *pErr) {
+  RolloutBatch *p = pWork->pBatch;
+  RolloutTale *pTale = &pWork->tale;
+  RolloutHead head = pWork->head;
   sqlite3_stmt *pStmt;
   i64 i = 0, iNext;
   if (head.no == 0 && p->nItem > 0) {
-    head = startWith(&p->aItem[i++], pHome, zId, iNow, pErr);
+    head = startWith(&p->aItem[i++], pHome, pWork->zId, iNow, pErr);
+    putFrame(pHome, bxRolloutKey(head.no, 0), &p->aItem[0].frame, 0, pErr);
   }
-  if (i < p->nItem) countAll(p, i, pHome, head.no, pErr);
+  pTale->no = head.no;
+  if (i < p->nItem) countAll(p, i, &head, pTale, pErr);
   pStmt = bxStmt(pHome, zPutOne, pErr);
   for (iNext = head.iLast + 1; i < p->nItem && pErr->rc == SQLITE_OK; i++) {
-    putItemRow(pStmt, bxRolloutKey(head.no, iNext), &p->aItem[i], pErr);
-    if (p->aItem[i].bLook || iNext == 0) {
+    i64 id = bxRolloutKey(head.no, iNext);
+    putItemRow(pStmt, id, &p->aItem[i], pErr);
+    putFrame(pHome, id, &p->aItem[i].frame, 0, pErr);
+    if (iNext == 0 ||
+        (pTale->bLost && bxRolloutTold(pTale, p->aItem[i].zType))) {
       bxDo(pHome, zLook, pErr, "ii", head.no, iNext);
     }
     iNext++;
   }
+  if (!pTale->bLost) bxRolloutTalePut(pTale, pErr);
+  putTail(p, pHome, head.no, pErr);
   for (i = 0; i < p->nDrop; i++) {
     const BatchDrop *pDrop = &p->aDrop[i];
-    bxDo(pHome, zDrop, pErr, "tttii", zId, pDrop->zType, pDrop->zPayloadType,
-        pDrop->nItem, pDrop->nByte);
+    bxDo(pHome, zDrop, pErr, "tttii", pWork->zId, pDrop->zType,
+        pDrop->zPayloadType, pDrop->nItem, pDrop->nByte);
   }
 }
 
-void bxRolloutBatchPut(RolloutBatch *p, BxStmts *pHome, const char *zId,
-    const RolloutHead *pHead, i64 iNow, int bSavepoint, BxErr *pErr) {
-  if (pErr->rc != SQLITE_OK) return;
-  assert(pHead->iLast >= -1 && pHead->no >= 0);
-  if (pHead->iLast + p->nItem > ROLLOUT_LAST) {
-    bxFail(pErr, SQLITE_TOOBIG,
-        "RolloutTooLongError: Rollout too long: a conversation has at most "
-        "%lld items; fork it, or start another one",
-        (i64)ROLLOUT_LAST + 1);
-  } else if (bSavepoint) {
-    putInSteps(p, pHome, zId, pHead, iNow, pErr);
-  } else {
-    putAll(p, pHome, zId, iNow, pErr);
+/*---------------------------------------------------------------- works ----*/
+
+void bxRolloutWorkBegin(RolloutWork *p, BxStmts *pHome, BxErr *pErr) {
+  p->pBatch = newBatch(pErr);
+  bxRolloutTaleBegin(&p->tale, pHome, &p->head, pErr);
+}
+
+void bxRolloutWorkEnd(RolloutWork *p) {
+  freeBatch(p->pBatch);
+  bxRolloutTaleEnd(&p->tale);
+}
+
+void bxRolloutWorkPut(RolloutWork **ap, int n, BxStmts *pHome, i64 iNow,
+    int bSavepoint, BxErr *pErr) {
+  int i;
+  for (i = 0; i < n && pErr->rc == SQLITE_OK; i++) {
+    assert(ap[i]->head.iLast >= -1 && ap[i]->head.no >= 0);
+    if (ap[i]->head.iLast + ap[i]->pBatch->nItem > ROLLOUT_LAST) {
+      bxFail(pErr, SQLITE_TOOBIG,
+          "RolloutTooLongError: Rollout too long: a conversation has at most "
+          "%lld items; fork it, or start another one",
+          (i64)ROLLOUT_LAST + 1);
+    }
+  }
+  if (pErr->rc == SQLITE_OK && !bSavepoint) putAll(ap, n, pHome, iNow, pErr);
+  for (i = 0; i < n && bSavepoint && pErr->rc == SQLITE_OK; i++) {
+    putInSteps(ap[i], pHome, iNow, pErr);
   }
 }

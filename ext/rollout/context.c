@@ -1,5 +1,7 @@
 /*
-** context.c: rollout_context(id): what the model sees of a conversation.
+** context.c: rollout_context(id[, orphans]): what the model sees of a
+** conversation; rollout_orphans(id): the calls without a result, and the results
+** without a call, in it. A provider refuses a history with such items.
 **
 ** That is the replacement history of the newest compaction, item by item, and
 ** the response items, compactions and content replacements after it, without
@@ -12,6 +14,8 @@
 */
 #include "rollout.h"
 SQLITE_EXTENSION_INIT3
+
+#include <string.h>
 
 /* Sequence of the newest compaction, and the key of its item; -1 for none. */
 static i64 findCompaction(
@@ -104,24 +108,60 @@ static char *keptRanges(
   return bxFinish(pOut, pErr);
 }
 
-static const char zContext[] =
-    "SELECT c.id & 4294967295, c.timestamp, 'response_item', e.value, e.key "
-    "FROM main.rollout_data AS c, json_each(c.payload, CASE WHEN "
-    "json_type(c.payload, '$.replacement_history') = 'array' "
-    "THEN '$.replacement_history' ELSE '$.replacementHistory' END) AS e "
-    "WHERE c.id = ?2 "
-    "UNION ALL "
-    "SELECT d.id & 4294967295, d.timestamp, d.type, d.payload, 0 "
-    "FROM json_each(?3) AS kept CROSS JOIN main.rollout_segments AS s "
-    "CROSS JOIN main.rollout_data AS d ON d.id BETWEEN "
-    "(s.owner << 32) + max(s.first, kept.value ->> 0) AND "
-    "(s.owner << 32) + min(s.last, kept.value ->> 1) "
-    "WHERE s.rollout = ?1 AND s.first <= kept.value ->> 1 "
-    "AND s.last >= kept.value ->> 0 AND lower(replace(d.type, '_', '')) IN "
-    "('responseitem', 'compacted', 'contentreplacement') ORDER BY 1, 5";
+/* A name in either spelling, as the policy compares them; and whether a payload
+** is one of the snapshots that a recorder puts among the items for itself. */
+#define PAYLOAD_TYPE(json) "lower(replace(" json " ->> 'type', '_', ''))"
+#define IS_GHOST(json)                                                         \
+  "CASE WHEN instr(lower(" json "), 'ghost') = 0 THEN 0 "                      \
+  "WHEN " BX_JSON_VALID(json) " THEN " PAYLOAD_TYPE(                           \
+      json) " IS 'ghostsnapshot' ELSE 0 END"
 
-sqlite3_stmt *bxRolloutContext(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
-  RolloutHead head = bxRolloutLive(bx, apArg[0], bxNow(), pErr);
+/* ?1 is the number of the conversation, ?2 the item of the compaction, ?3 the
+** ranges that are left. */
+/* clang-format off */
+#define CONTEXT                                                                \
+  "SELECT c.id & 4294967295 AS sequence, c.timestamp AS timestamp, "           \
+  "'response_item' AS type, e.value AS payload, e.key AS part "                \
+  "FROM main.rollout_data AS c, json_each(c.payload, CASE WHEN "               \
+  "json_type(c.payload, '$.replacement_history') = 'array' "                   \
+  "THEN '$.replacement_history' ELSE '$.replacementHistory' END) AS e "        \
+  "WHERE c.id = ?2 AND NOT (" IS_GHOST("e.value") ") "                         \
+  "UNION ALL "                                                                 \
+  "SELECT d.id & 4294967295, d.timestamp, d.type, d.payload, 0 "               \
+  "FROM json_each(?3) AS kept CROSS JOIN main.rollout_segments AS s "          \
+  "CROSS JOIN main.rollout_data AS d ON d.id BETWEEN "                         \
+  "(s.owner << 32) + max(s.first, kept.value ->> 0) AND "                      \
+  "(s.owner << 32) + min(s.last, kept.value ->> 1) "                           \
+  "WHERE s.rollout = ?1 AND s.first <= kept.value ->> 1 "                      \
+  "AND s.last >= kept.value ->> 0 AND lower(replace(d.type, '_', '')) IN "     \
+  "('responseitem', 'compacted', 'contentreplacement') "                       \
+  "AND NOT (" IS_GHOST("d.payload") ") "
+
+/* The calls and results among them, by their ids. A result has a call if one
+** stands before it, and a call has a result if one stands after it. */
+#define CALLS                                                                  \
+  "WITH c AS (" CONTEXT "), t AS (SELECT c.*, CASE WHEN type IS NOT NULL AND " \
+  "lower(replace(type, '_', '')) = 'responseitem' AND "                        \
+  "CASE WHEN instr(payload, 'call') THEN " BX_JSON_VALID("payload") " END "    \
+  "THEN CASE WHEN " PAYLOAD_TYPE("payload") " IN ('functioncall', "            \
+  "'customtoolcall', 'localshellcall', 'toolsearchcall') THEN 'call' "         \
+  "WHEN " PAYLOAD_TYPE("payload") " IN ('functioncalloutput', "                \
+  "'customtoolcalloutput', 'toolsearchoutput') THEN 'result' END END AS kind " \
+  "FROM c), k AS (SELECT t.*, CASE WHEN kind IS NOT NULL THEN "                \
+  "coalesce(payload ->> 'call_id', payload ->> 'id') END AS call_id FROM t), " \
+  "n AS MATERIALIZED (SELECT kind, call_id, min(sequence * 1000000 + part) "   \
+  "AS first, max(sequence * 1000000 + part) AS last FROM k "                   \
+  "WHERE kind IS NOT NULL GROUP BY 1, 2), "                                    \
+  "o AS (SELECT k.*, kind IS NOT NULL AND NOT EXISTS (SELECT 1 FROM n "        \
+  "WHERE n.call_id = k.call_id AND n.kind <> k.kind AND CASE k.kind "          \
+  "WHEN 'call' THEN n.last > k.sequence * 1000000 + k.part "                   \
+  "ELSE n.first < k.sequence * 1000000 + k.part END) AS orphan FROM k) "
+/* clang-format on */
+
+/* Prepares a query on the context of a conversation, and binds its parameters. */
+static sqlite3_stmt *openContext(
+    Bx *bx, sqlite3_value *pId, const char *zSql, BxErr *pErr) {
+  RolloutHead head = bxRolloutLive(bx, pId, bxNow(), pErr);
   Ranges gone = {0, 0, 0};
   i64 iKey = 0, iStart;
   BxStmts *p = bxRolloutHome(bx, pErr);
@@ -129,12 +169,35 @@ sqlite3_stmt *bxRolloutContext(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   char *zKept;
   if (p == 0) return 0;
   iStart = findCompaction(p, &head, &iKey, pErr);
-  checkCompaction(p, apArg[0], iKey, pErr);
+  checkCompaction(p, pId, iKey, pErr);
   findTakenBack(p, &head, iStart, &gone, pErr);
   zKept = keptRanges(&gone, iStart, head.iLast, pErr);
-  pStmt = bxRolloutQuery(bx, zContext, pErr);
+  pStmt = bxRolloutQuery(bx, zSql, pErr);
   bxBind(pStmt, pErr, "iic", head.no, iKey, zKept);
   sqlite3_free(zKept);
   sqlite3_free(gone.a);
   return pStmt;
+}
+
+sqlite3_stmt *bxRolloutContext(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
+  static const char zAll[] = CONTEXT "ORDER BY 1, 5";
+  static const char zComplete[] =
+      CALLS "SELECT sequence, timestamp, type, payload FROM o WHERE NOT orphan "
+            "ORDER BY sequence, part";
+  const char *zOrphans = bxText(apArg[1], "orphans", 20, 1, pErr);
+  int bComplete = zOrphans != 0 && strcmp(zOrphans, "without") == 0;
+  if (zOrphans != 0 && !bComplete && strcmp(zOrphans, "with") != 0) {
+    bxFail(pErr, SQLITE_CONSTRAINT,
+        "ValidationError: orphans must be 'with' or 'without', got %Q; omit it "
+        "for 'with'",
+        zOrphans);
+  }
+  return openContext(bx, apArg[0], bComplete ? zComplete : zAll, pErr);
+}
+
+sqlite3_stmt *bxRolloutOrphans(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
+  static const char zOrphans[] =
+      CALLS "SELECT sequence, kind, call_id, payload ->> 'type', payload "
+            "FROM o WHERE orphan ORDER BY sequence, part";
+  return openContext(bx, apArg[0], zOrphans, pErr);
 }

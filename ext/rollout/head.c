@@ -54,14 +54,15 @@ BxStmts *bxRolloutHome(Bx *bx, BxErr *pErr) {
 static const char zTouchHead[] =
     "UPDATE main.rollout_heads SET status = status WHERE id = ?1";
 static const char zFind[] =
-    "SELECT no, last_sequence, expires_at FROM main.rollout_heads "
-    "WHERE id = ?1";
+    "SELECT no, last_sequence, expires_at, turns, coalesce(user_sequence, -1) "
+    "FROM main.rollout_heads WHERE id = ?1";
 
 int bxRolloutFind(
     BxStmts *p, int bWrite, const char *zId, RolloutHead *pHead, BxErr *pErr) {
   sqlite3_stmt *pStmt;
   int bFound;
   memset(pHead, 0, sizeof(*pHead));
+  pHead->iLast = pHead->iUser = -1;
   if (p == 0) return 0;
   if (bWrite) bxDo(p, zTouchHead, pErr, "t", zId);
   pStmt = bxStmt(p, zFind, pErr);
@@ -73,6 +74,8 @@ int bxRolloutFind(
     pHead->iExpire = sqlite3_column_type(pStmt, 2) == SQLITE_NULL
                          ? BX_MAX_TIME + 1
                          : sqlite3_column_int64(pStmt, 2);
+    pHead->nTurn = sqlite3_column_int64(pStmt, 3);
+    pHead->iUser = sqlite3_column_int64(pStmt, 4);
   }
   bxDone(pStmt, pErr);
   if (bFound && (pHead->no < 1 || pHead->no > 2147483647 || pHead->iLast < -1 ||
@@ -132,7 +135,7 @@ void bxRolloutOpen(BxStmts *p, int bWrite, const char *zId, i64 iNow,
 }
 
 RolloutHead bxRolloutLive(Bx *bx, sqlite3_value *pId, i64 iNow, BxErr *pErr) {
-  static const RolloutHead none = {0, -1, 0};
+  static const RolloutHead none = {0, -1, 0, 0, -1};
   char zId[37];
   RolloutHead head;
   BxStmts *p;
@@ -174,24 +177,30 @@ typedef struct Shut {
   i64 no;
 } Shut;
 
-typedef struct ShutList {
-  i64 n, nAlloc;
-  Shut *a;
-} ShutList;
+static void freeMemory(void *p) {
+  RolloutMemory *pMemory = p;
+  bxRolloutRulesFree(pMemory->pRules);
+  sqlite3_free(pMemory->aShut);
+  sqlite3_free(pMemory);
+}
 
-static void freeShut(void *p) {
-  sqlite3_free(((ShutList *)p)->a);
-  sqlite3_free(p);
+RolloutMemory *bxRolloutMemory(Bx *bx, BxErr *pErr) {
+  BxSlot *pSlot = bxSlot(bx, "rollout");
+  if (pSlot->p == 0 && pErr->rc == SQLITE_OK) {
+    pSlot->p = bxNew(sizeof(RolloutMemory), pErr);
+    pSlot->xFree = freeMemory;
+  }
+  return pSlot->p;
 }
 
 /* Its entry in the list, or NULL. */
 static Shut *findShut(BxStmts *pHome, const char *zId, i64 no) {
-  const ShutList *p = (ShutList *)bxSlot(pHome->bx, "rollout")->p;
+  const RolloutMemory *p = bxSlot(pHome->bx, "rollout")->p;
   i64 i;
-  for (i = 0; p != 0 && i < p->n; i++) {
-    if (p->a[i].pHome == pHome && p->a[i].no == no &&
-        strcmp(p->a[i].zId, zId) == 0) {
-      return &p->a[i];
+  for (i = 0; p != 0 && i < p->nShut; i++) {
+    if (p->aShut[i].pHome == pHome && p->aShut[i].no == no &&
+        strcmp(p->aShut[i].zId, zId) == 0) {
+      return &p->aShut[i];
     }
   }
   return 0;
@@ -211,22 +220,19 @@ void bxRolloutNotShut(BxStmts *pHome, const char *zId, i64 no, BxErr *pErr) {
 
 void bxRolloutSetShut(
     BxStmts *pHome, const char *zId, i64 no, int bShut, BxErr *pErr) {
-  BxSlot *pSlot = bxSlot(pHome->bx, "rollout");
   Shut *pShut = findShut(pHome, zId, no);
-  ShutList *p;
+  RolloutMemory *p;
   if ((pShut != 0) == bShut || pErr->rc != SQLITE_OK) return;
-  if (pSlot->p == 0) pSlot->p = bxNew(sizeof(ShutList), pErr);
-  p = (ShutList *)pSlot->p;
+  p = bxRolloutMemory(pHome->bx, pErr);
   if (p == 0) return;
-  pSlot->xFree = freeShut;
   if (!bShut) {
-    *pShut = p->a[--p->n];
+    *pShut = p->aShut[--p->nShut];
     return;
   }
-  pShut = bxGrow(p->a, p->n, &p->nAlloc, sizeof(*pShut), pErr);
+  pShut = bxGrow(p->aShut, p->nShut, &p->nShutAlloc, sizeof(*pShut), pErr);
   if (pShut == 0) return;
-  p->a = pShut;
-  pShut += p->n++;
+  p->aShut = pShut;
+  pShut += p->nShut++;
   pShut->pHome = pHome;
   pShut->no = no;
   sqlite3_snprintf((int)sizeof(pShut->zId), pShut->zId, "%s", zId);

@@ -1,318 +1,664 @@
 /*
-** import.c: rollout_import(jsonl[, rollout_id[, now]]): Codex JSON lines into a
-** conversation.
+** import.c: rollout_import(text[, id[, now[, format]]]): the file of an agent
+** into conversations.
 **
-** A line is {"timestamp": ..., "type": ..., "payload": ...}. The policy does
-** not apply, because the program that wrote the file has already applied its
-** own. A payload keeps every byte, also white space. A line that cannot be read
-** is counted and reported, and the import continues with the next line.
+** The formats are rows of rollout_formats. The format of a file is the argument,
+** or the first one whose marks a line has. If there is none, every line is kept
+** whole. The policy does not apply, because the program that wrote the file has
+** already applied its own.
 **
-** Without rollout_id, the id is that of the first session_meta, and must be
-** new. With rollout_id, the lines continue that conversation, so that a large
-** file can be imported in pieces, or line by line; memory holds one piece. If
-** there is no such conversation, it begins with the first session_meta. If the
-** lines have no session_meta, one is made.
+** Nothing is lost: what stands between the payloads (the rest of the lines,
+** lines that cannot be read) is kept in rollout_frames, so that an export gives
+** back the same bytes. A line that cannot be read is counted and reported.
 **
-** Returns {"rolloutId", "lines", "items", "bad", "errors": [{"line",
-** "reason"}]}; errors has the first 100.
+** With an id, the first conversation of the file gets it; if it exists, the
+** lines continue it, so that a large file can be imported in pieces, or line by
+** line. Otherwise the file names its conversations (part.c).
+**
+** Returns {"rolloutId", "rolloutIds", "format", "lines", "items", "new", "bad",
+** "errors": [{"line", "reason"}]}; errors has the first 100.
 */
-#include "rollout.h"
+#include "part.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
 #define MAX_LISTED 100 /* the most bad lines in the result */
+#define MAX_IDS 1000   /* the most ids in the result */
 
-typedef struct Import {
+typedef struct Import Import;
+struct Import {
   BxStmts *pHome;
-  char zId[37]; /* empty until the first session_meta names it */
-  int bGiven;   /* zId came as an argument */
-  int bOpen;    /* it exists, or has been started */
-  int bBare;    /* there is no session_meta: any item starts it */
-  RolloutHead head;
-  i64 iNow;
-  RolloutBatch *pBatch;
-  i64 nLine, nEarly; /* lines; lines before the session_meta */
-  i64 nBad, nBadByte;
-  int nLineByte; /* length of the line that is read */
+  const RolloutRules *pRules;
+  const RolloutFormat *pFormat; /* NULL: not known */
+  Part **apPart;                /* in the order in which the file names them */
+  i64 nPart, nPartAlloc;
+  Part *pPart;     /* of the last item */
+  i64 iNow, iTime; /* the time of lines that have none before any that has */
+  const char *z, *zEnd;
+  const char *zGap; /* after the payload of the last item */
+  int bTime;        /* iTime is in the file */
+  int bLast;        /* there is a last item ... */
+  int bLastNew;     /* ... and it is new */
+  i64 nLine, nItem, nNew;
+  i64 nBad, nPending, nPendingByte; /* bad lines; those after the last item */
   sqlite3_str *pBad;
+  RolloutJson json;
+  void (*xItem)(Import *); /* what to do with an item that is found */
+  char *zName, *zAgent;    /* the first ones that the file names */
   BxErr *pErr;
-} Import;
+};
 
-static void badLine(Import *p, const char *zReason) {
+static const char *formatName(const Import *p) {
+  return p->pFormat != 0 ? p->pFormat->az[ROLLOUT_FORMAT_NAME] : "unknown";
+}
+
+static void badLine(Import *p, const char *zReason, i64 nByte) {
   if (p->pErr->rc != SQLITE_OK) return;
   p->nBad++;
-  p->nBadByte += p->nLineByte;
+  p->nPending++;
+  p->nPendingByte += nByte;
   if (p->nBad <= MAX_LISTED) {
     sqlite3_str_appendf(p->pBad, "%s{\"line\":%lld,\"reason\":\"%s\"}",
         p->nBad > 1 ? "," : "", p->nLine, zReason);
   }
 }
 
-/*--------------------------------------------------------------- lines ----*/
+/*---------------------------------------------------------------- parts ----*/
 
-/* type, payload, payload's type, time, type's JSON type, payload's JSON type,
-** payload's id, members that would be lost if there is no payload, whether the
-** type contains a NUL. zLineSql is run for a line, and returns its payload as
-** JSON; item.c finds the bytes of the payload in the line. */
-/* clang-format off */
-static const char zLineSql[] =
-    "SELECT o ->> 'type', o -> 'payload', o ->> '$.payload.type', "
-    "CASE json_type(o, '$.timestamp') WHEN 'integer' THEN o ->> 'timestamp' "
-    "WHEN 'text' THEN " BX_DATE_MS("o ->> 'timestamp'") " END, "
-    "json_type(o, '$.type'), json_type(o, '$.payload'), o ->> '$.payload.id', "
-    "CASE WHEN json_type(o, '$.payload') IS NULL THEN (SELECT count(*) "
-    "FROM json_each(o) WHERE key NOT IN ('type', 'timestamp')) END, "
-    BX_JSON_HAS_NUL("o -> 'type'") " FROM (SELECT ?1 AS o) "
-    "WHERE CASE WHEN " BX_JSON_VALID("?1") " THEN json_type(?1) = 'object' END";
-/* clang-format on */
-
-/* Takes the first session_meta of a conversation that has none yet. Returns 0
-** if the line cannot be one. */
-static int beginWith(Import *p, sqlite3_stmt *pRow, const char *zType) {
-  const char *zJson = bxColumnText(pRow, 5, p->pErr);
-  if (p->pErr->rc != SQLITE_OK) return 0;
-  if (sqlite3_stricmp(zType, "session_meta") != 0 &&
-      sqlite3_stricmp(zType, "SessionMeta") != 0) {
-    p->nEarly++;
-    p->bOpen = p->bBare;
-    if (!p->bBare) badLine(p, "comes before the session_meta");
-    return p->bBare;
-  }
-  if (zJson == 0 || strcmp(zJson, "object") != 0) {
-    badLine(p, "session_meta without an object as payload");
+static Part *addImported(Import *p, char *zName, char *zAgent) {
+  Part **ap = bxGrow(p->apPart, p->nPart, &p->nPartAlloc, sizeof(*ap), p->pErr);
+  Part *pPart = ap != 0 ? bxNew(sizeof(*pPart), p->pErr) : 0;
+  if (ap != 0) p->apPart = ap;
+  if (pPart == 0) {
+    sqlite3_free(zName);
+    sqlite3_free(zAgent);
     return 0;
   }
-  if (!p->bGiven) {
-    BxErr err = {SQLITE_OK, 0};
-    bxRolloutId(sqlite3_column_value(pRow, 6), p->zId, &err);
-    if (err.rc != SQLITE_OK) {
-      p->zId[0] = 0;
-      if (err.rc == SQLITE_CONSTRAINT) {
-        badLine(p, "session_meta whose id is not a UUID");
-      }
-      bxFail(p->pErr, err.rc == SQLITE_CONSTRAINT ? SQLITE_OK : err.rc,
-          "out of memory");
-      bxClear(&err);
-      return 0;
-    }
-    if (bxRolloutFind(p->pHome, 0, p->zId, &p->head, p->pErr)) {
-      bxFail(p->pErr, SQLITE_CONSTRAINT,
-          "RolloutExistsError: %s already exists; pass an id as second "
-          "argument: this id to continue it, or another id to start a new one",
-          p->zId);
-    }
-  }
-  p->bOpen = 1;
-  return p->pErr->rc == SQLITE_OK;
+  p->apPart[p->nPart++] = pPart;
+  pPart->zName = zName;
+  pPart->zAgent = zAgent;
+  return pPart;
 }
 
-static const char zSame[] =
-    "SELECT 1 FROM main.rollout_data WHERE id = ?1 AND timestamp = ?2 "
-    "AND payload = ?3";
-
-/* If the line is the session_meta with which the conversation begins, the file
-** was imported before. (A session that was resumed has another one further
-** on.) */
-static void checkRepeat(Import *p, const RolloutItem *pItem, i64 iTime) {
-  if (bxRolloutBatchCount(p->pBatch) > 0 ||
-      !bxAsk(p->pHome, zSame, p->pErr, "iib", bxRolloutKey(p->head.no, 0),
-          iTime, pItem->payload.z, pItem->payload.n)) {
-    return;
-  }
-  bxFail(p->pErr, SQLITE_CONSTRAINT,
-      "RolloutExistsError: %s already has this session_meta; pass another id "
-      "as second argument to import the file again",
-      p->zId);
+static int sameKey(const char *z1, const char *z2) {
+  return z1 == 0 || z2 == 0 ? z1 == z2 : strcmp(z1, z2) == 0;
 }
 
-/* Copies what must exist longer than the statement of the line: the type and,
-** if *pPayload is not in the line itself, the payload after it. */
-static char *copyItem(const char *zType, RolloutSpan *pPayload, int bPayload) {
-  size_t nType = strlen(zType) + 1;
-  size_t nMore = bPayload ? (size_t)pPayload->n : 0;
-  char *z = sqlite3_malloc64(nType + nMore);
+static Part *importedPart(Import *p, const char *zName, const char *zAgent) {
+  i64 i;
+  for (i = 0; i < p->nPart; i++) {
+    Part *pPart = p->apPart[i];
+    if (sameKey(pPart->zName, zName) && sameKey(pPart->zAgent, zAgent)) {
+      return pPart;
+    }
+  }
+  return 0;
+}
+
+/* The part to which an item belongs. Frees the names. */
+static Part *partOf(Import *p, char *zName, char *zAgent) {
+  Part *pPart = importedPart(p, zName, zAgent);
+  if (pPart != 0) {
+    sqlite3_free(zName);
+    sqlite3_free(zAgent);
+    return pPart;
+  }
+  if (p->apPart[0]->zName == 0) { /* the first name is that of the first part */
+    p->apPart[0]->zName = zName;
+    p->apPart[0]->zAgent = zAgent;
+    return p->apPart[0];
+  }
+  pPart = addImported(p, zName, zAgent);
+  if (pPart == 0) return 0;
+  bxPartId(formatName(p), zName, zAgent, pPart->work.zId);
+  bxPartOpen(pPart, p->pHome, p->iNow, p->pErr);
+  return pPart;
+}
+
+/*------------------------------------------------------- session_meta ----*/
+
+static int isMeta(const char *zType) {
+  return bxRolloutSame(zType, (i64)strlen(zType), "session_meta");
+}
+
+/* The conversation of which a part is an agent. */
+static void findParent(Import *p, const Part *pPart, char zId[37]) {
+  const Part *pParent = importedPart(p, pPart->zName, 0);
+  if (pParent != 0) {
+    memcpy(zId, pParent->work.zId, 37);
+  } else {
+    bxPartId(formatName(p), pPart->zName, 0, zId);
+  }
+}
+
+/* The session_meta of a part whose file has none at its beginning: one that
+** comes later, or what is known. */
+static char *makeMeta(Import *p, Part *pPart, i64 iTime) {
+  static const char zMeta[] =
+      "SELECT json_patch(json_object('id', ?1, 'timestamp', " ROLLOUT_ISO(
+          "?2") ", 'cwd', '', 'originator', ?3, 'cli_version', '1.0.0', "
+                "'instructions', NULL), iif(?3 IN ('codex', 'blackbox'), '{}', "
+                "json_object('blackbox', json_patch('{}', json_object("
+                "'format', ?3, 'id', ?4, 'agent', ?5, 'parent', ?6)))))";
+  char zParent[37] = "";
+  if (pPart->meta.z != 0) {
+    return bxPrintf(p->pErr, "%.*s", (int)pPart->meta.n, pPart->meta.z);
+  }
+  if (pPart->zAgent != 0) findParent(p, pPart, zParent);
+  return bxAskText(p->pHome, zMeta, p->pErr, "titttt", pPart->work.zId, iTime,
+      p->pFormat && strcmp(formatName(p), "codex") == 0 ? "blackbox"
+                                                        : formatName(p),
+      pPart->zName && bxRolloutUuid(pPart->zName, (int)strlen(pPart->zName),
+                          (char[37]){0})
+          ? 0
+          : pPart->zName,
+      pPart->zAgent, *zParent ? zParent : 0);
+}
+
+/* Begins a new conversation with a session_meta that is not in the file. Its
+** payload is made at the end, when more is known. */
+static void addMeta(Import *p, Part *pPart, i64 iTime) {
+  static const RolloutSpan none = {"{}", 2}, empty = {"", 0};
+  RolloutFrame *pFrame;
+  bxRolloutBatchAdd(
+      pPart->work.pBatch, iTime, "session_meta", none, 0, p->pErr);
+  if (p->pErr->rc != SQLITE_OK) return;
+  pFrame = bxRolloutBatchFrame(pPart->work.pBatch);
+  pFrame->before = pFrame->after = empty;
+  pFrame->bQuiet = 1;
+  pPart->bMade = 1;
+}
+
+/*---------------------------------------------------------------- frames ----*/
+
+static int isUsualEnd(RolloutSpan span) {
+  return span.n == 2 && memcmp(span.z, "}\n", 2) == 0;
+}
+
+/* Divides what is between two payloads: the end of the line of the last item is
+** kept with that item, the rest with the next one. */
+static RolloutSpan divideGap(Import *p, const char *zEnd, RolloutSpan *pAfter) {
+  RolloutSpan before = {p->zGap, zEnd - p->zGap};
+  const char *zLine;
+  pAfter->z = p->zGap;
+  pAfter->n = 0;
+  if (!p->bLast) return before;
+  zLine = memchr(p->zGap, '\n', (size_t)before.n);
+  if (zLine != 0) pAfter->n = zLine + 1 - p->zGap;
+  if (zEnd == p->zEnd) pAfter->n = before.n;
+  before.z += pAfter->n;
+  before.n -= pAfter->n;
+  return before;
+}
+
+/* Stores what follows the last item. */
+static void endLast(Import *p, RolloutSpan after) {
+  Part *pPart = p->pPart;
+  int bUsual = isUsualEnd(after);
+  if (!p->bLast || p->pErr->rc != SQLITE_OK) return;
+  if (p->bLastNew) {
+    RolloutFrame *pFrame = bxRolloutBatchFrame(pPart->work.pBatch);
+    if (pFrame->bQuiet || !bUsual) pFrame->after = after;
+  } else if (pPart->eMatch != PART_BAG &&
+             (bUsual ? pPart->nAfter >= 0
+                     : pPart->nAfter != after.n ||
+                           memcmp(pPart->zAfter ? pPart->zAfter : "", after.z,
+                               (size_t)after.n) != 0)) {
+    /* the file has grown since, or its last line is whole now */
+    if (bUsual) after.z = 0;
+    bxRolloutBatchTail(pPart->work.pBatch, pPart->iMatched, after);
+  }
+}
+
+/*----------------------------------------------------------------- items ----*/
+
+/* Counts the damaged lines since the last item, if they are new. */
+static void countBad(Import *p, Part *pPart, int bNew) {
+  if (bNew) {
+    pPart->nBad += p->nPending;
+    pPart->nBadByte += p->nPendingByte;
+  }
+  p->nPending = p->nPendingByte = 0;
+}
+
+/* A copy of a type and, with bText, of the payload after it, which is then the
+** one that *pPayload has. */
+static char *copyItem(
+    const char *zType, RolloutSpan *pPayload, int bText, BxErr *pErr) {
+  size_t nType = strlen(zType) + 1, nMore = bText ? (size_t)pPayload->n : 0;
+  char *z = bxGot(sqlite3_malloc64(nType + nMore + 1), pErr);
   if (z == 0) return 0;
   memcpy(z, zType, nType);
-  if (bPayload) {
-    memcpy(z + nType, pPayload->z, nMore);
-    pPayload->z = z + nType;
-  }
+  if (!bText) return z;
+  memcpy(z + nType, pPayload->z, nMore);
+  z[nType + nMore] = 0;
+  pPayload->z = z + nType;
   return z;
 }
 
-/* Adds one item. The payload of pItem may be in the row. */
-static void keepItem(Import *p, sqlite3_stmt *pRow, const char *zType,
-    RolloutItem *pItem, i64 iTime) {
-  const char *zPayloadType = 0;
-  int bLook;
-  char *zOwned;
-  if (sqlite3_column_type(pRow, 2) == SQLITE_TEXT) {
-    zPayloadType = bxColumnText(pRow, 2, p->pErr);
+/* Adds a new item, with what stands before it. The payload of a text is not in
+** the file. */
+static void addItem(Import *p, Part *pPart, const RolloutLine *pLine, i64 iTime,
+    RolloutSpan before) {
+  RolloutWork *pWork = &pPart->work;
+  i64 n = bxRolloutBatchCount(pWork->pBatch);
+  RolloutSpan payload = pLine->item.payload;
+  char *zType = copyItem(pLine->zType, &payload, pLine->bText, p->pErr);
+  RolloutFrame *pFrame;
+  if (zType == 0) return;
+  if (!pLine->bText && (pWork->head.no > 0 || n > 0)) {
+    bxRolloutTell(
+        &pWork->tale, pWork->head.iLast + 1 + n, zType, &pLine->item, &p->json);
   }
+  bxRolloutBatchAdd(pWork->pBatch, iTime, zType, payload, zType, p->pErr);
   if (p->pErr->rc != SQLITE_OK) return;
-  bLook = bxRolloutMatters(pItem, bxRolloutKind(zType, zPayloadType));
-  zOwned =
-      bxGot(copyItem(zType, &pItem->payload, pItem->bOdd && pItem->payload.z),
-          p->pErr);
-  bxRolloutBatchAdd(
-      p->pBatch, iTime, zOwned, pItem->payload, zOwned, bLook, p->pErr);
+  pFrame = bxRolloutBatchFrame(pWork->pBatch);
+  pFrame->bQuiet = pLine->bText;
+  if (!pLine->bUsual || before.n != pLine->nUsual) pFrame->before = before;
+  p->nNew++;
 }
 
-static void importItem(Import *p, sqlite3_stmt *pRow, const char *zLine) {
-  const char *zType = bxColumnText(pRow, 0, p->pErr);
-  const char *zPayload = bxColumnText(pRow, 1, p->pErr);
-  const char *zKind = bxColumnText(pRow, 4, p->pErr);
-  RolloutItem item;
-  i64 iTime = p->iNow;
-  if (p->pErr->rc != SQLITE_OK) return;
-  if (sqlite3_column_type(pRow, 3) == SQLITE_INTEGER) {
-    iTime = sqlite3_column_int64(pRow, 3);
-    if (iTime < 0 || iTime > BX_MAX_TIME) iTime = p->iNow;
+/* Prepares a part for a new item: its session_meta, if the file has none at its
+** beginning. */
+static void beginPart(
+    Import *p, Part *pPart, const RolloutLine *pLine, i64 iTime) {
+  int bMeta =
+      isMeta(pLine->zType) && !pLine->bWhole && *pLine->item.payload.z == '{';
+  if (pPart->work.head.no == 0 && !bMeta &&
+      bxRolloutBatchCount(pPart->work.pBatch) == 0) {
+    addMeta(p, pPart, iTime);
+    pPart->iFirst = iTime;
   }
-  if (zKind == 0 || strcmp(zKind, "text") != 0 || zType == 0 || *zType == 0 ||
-      sqlite3_column_bytes(pRow, 0) > ROLLOUT_MAX_NAME ||
-      sqlite3_column_int(pRow, 8) ||
-      !bxIsUtf8((const unsigned char *)zType, sqlite3_column_bytes(pRow, 0))) {
-    badLine(p, "no type of 1 to 100 bytes");
-    return;
+  if (pPart->bMade && bMeta && pPart->meta.z == 0) {
+    pPart->meta = pLine->item.payload;
   }
-  if (zPayload == 0 && sqlite3_column_int(pRow, 7) > 0) {
-    badLine(p, "no payload");
-    return;
-  }
-  bxRolloutReadItem(zLine, &item);
-  if (item.bOdd) {
-    item.payload.z = zPayload;
-    item.payload.n = zPayload ? sqlite3_column_bytes(pRow, 1) : 0;
-  }
-  if (item.payload.n > ROLLOUT_MAX_PAYLOAD) {
-    badLine(p, "payload of more than 67108864 bytes");
-    return;
-  }
-  if (p->bOpen) {
-    checkRepeat(p, &item, iTime);
-  } else if (!beginWith(p, pRow, zType)) {
-    return;
-  }
-  keepItem(p, pRow, zType, &item, iTime);
 }
 
-/* Reads one line without its newline. */
-static void importLine(Import *p, const char *zLine, int nLine) {
-  sqlite3_stmt *pRow;
-  p->nLine++;
-  p->nLineByte = nLine;
-  while (nLine > 0 && strchr(" \t\r", zLine[nLine - 1]) != 0) nLine--;
-  if (nLine == 0) return;
-  if (memchr(zLine, 0, (size_t)nLine) != 0 ||
-      !bxIsUtf8((const unsigned char *)zLine, nLine)) {
-    badLine(p, "not UTF-8");
+/* Takes an item of the part to which it belongs. In the file it is, or its
+** payload is, from zFrom to zEnd. */
+static void importItem(Import *p, Part *pPart, const RolloutLine *pLine,
+    const char *zFrom, const char *zEnd) {
+  RolloutSpan before, after;
+  i64 iTime = pLine->iTime >= 0   ? pLine->iTime
+              : pPart->iTime >= 0 ? pPart->iTime
+                                  : p->iTime;
+  int bNew;
+  before = divideGap(p, zFrom, &after);
+  endLast(p, after);
+  bNew = !bxPartHas(pPart, pLine, &iTime, p->pErr);
+  countBad(p, pPart, bNew);
+  if (bNew) beginPart(p, pPart, pLine, iTime);
+  if (bNew && p->pErr->rc == SQLITE_OK) {
+    addItem(p, pPart, pLine, iTime, before);
+  }
+  pPart->iTime = iTime;
+  p->pPart = pPart;
+  p->bLast = 1;
+  p->bLastNew = bNew;
+  p->zGap = zEnd;
+  p->nItem++;
+}
+
+/* Reads the item at p->json.iTop. */
+static void readItem(Import *p) {
+  RolloutLine line;
+  char *zName = 0, *zAgent = 0;
+  Part *pPart = p->pPart != 0 ? p->pPart : p->apPart[0];
+  if (p->pFormat != 0 && !p->pFormat->bOnce &&
+      bxRolloutNames(
+          p->pRules, p->pFormat, &p->json, &zName, &zAgent, p->pErr)) {
+    pPart = partOf(p, zName, zAgent);
+  }
+  bxRolloutReadLine(p->pHome, p->pFormat, &p->json, &line, p->pErr);
+  if (p->pErr->rc != SQLITE_OK) return;
+  if (line.item.payload.n > ROLLOUT_MAX_PAYLOAD) {
+    badLine(p, "an item of more than 67108864 bytes; it is kept for the export",
+        line.item.payload.n);
     return;
   }
-  pRow = bxStmt(p->pHome, zLineSql, p->pErr);
-  bxBind(pRow, p->pErr, "b", zLine, (i64)nLine);
-  if (bxRow(pRow, p->pErr)) {
-    importItem(p, pRow, zLine);
+  importItem(p, pPart, &line, line.item.payload.z,
+      line.item.payload.z + line.item.payload.n);
+}
+
+/* Reads the items that are at a place in a value; [] stands for each element.
+** Returns their number. */
+static i64 readInner(Import *p, int iNode, const char *zPath) {
+  const BxTree *pTree = &p->json.tree;
+  char zOnly[200];
+  size_t n = strcspn(zPath, "[");
+  i64 nFound = 0;
+  int i, iArray;
+  if (*zPath == 0) {
+    p->json.iTop = iNode;
+    p->xItem(p);
+    return 1;
+  }
+  if (n + 2 > sizeof(zOnly)) return 0;
+  zOnly[0] = '$';
+  memcpy(zOnly + 1, zPath, n);
+  zOnly[n + 1] = 0;
+  p->json.iTop = iNode;
+  iArray = bxRolloutPlace(&p->json, zOnly);
+  if (iArray < 0 || BX_TREE_KIND(pTree, iArray) != '[') return 0;
+  zPath += n + (zPath[n] == '[' ? 2 : 0);
+  for (i = iArray + 1; i < pTree->a[iArray].iNext; i = pTree->a[i].iNext) {
+    nFound += readInner(p, i, zPath);
+  }
+  return nFound;
+}
+
+/*----------------------------------------------------------------- lines ----*/
+
+/* A byte order mark at the beginning of a file is not part of its first line. */
+static const char *skipMark(const char *z) {
+  return strncmp(z, "\xef\xbb\xbf", 3) == 0 ? z + 3 : z;
+}
+
+/* The value at z, which must end on its line. Returns its end, or NULL. */
+static const char *readValue(Import *p, const char *z, const char *zEnd) {
+  const char *zNext;
+  p->json.bOdd = 0;
+  p->json.iTop = 0;
+  zNext = bxTreeRead(&p->json.tree, z, zEnd - z, 0, 0, p->pErr);
+  return zNext != 0 && zNext <= zEnd ? zNext : 0;
+}
+
+/* Why a line cannot be read. */
+static const char *whyBad(const Import *p, const char *z, const char *zEnd) {
+  size_t n = (size_t)(zEnd - z);
+  if (memchr(z, 0, n) != 0) return "it has a NUL; it is kept for the export";
+  if (!bxIsUtf8((const unsigned char *)z, (int)n)) {
+    return "not UTF-8; it is kept for the export";
+  }
+  if (zEnd == p->zEnd) {
+    return "not JSON, and maybe cut off: import the file again when it is "
+           "complete";
+  }
+  return "not JSON; it is kept for the export";
+}
+
+/* Keeps a line of a file that has no format, as a JSON string. */
+static void keepText(Import *p, const char *z, const char *zEnd) {
+  sqlite3_str *pOut = sqlite3_str_new(0);
+  RolloutLine line;
+  char *zJson;
+  memset(&line, 0, sizeof(line));
+  bxAppendJson(pOut, z, (int)(zEnd - z));
+  line.item.payload.n = sqlite3_str_length(pOut);
+  zJson = bxFinish(pOut, p->pErr);
+  if (zJson == 0) return;
+  line.item.payload.z = zJson;
+  memcpy(line.zType, "text", 5);
+  line.iTime = -1;
+  line.bWhole = line.bText = 1;
+  importItem(p, p->pPart ? p->pPart : p->apPart[0], &line, zEnd, zEnd);
+  sqlite3_free(zJson);
+}
+
+/* Finds the values of a line. A line that cannot be read, or its rest, is bad,
+** unless nothing is known of the file. */
+static void readLine(Import *p, const char *z, const char *zEnd) {
+  const char *zItems =
+      p->pFormat != 0 ? p->pFormat->az[ROLLOUT_FORMAT_ITEMS] : 0;
+  int bUtf8 = bxIsUtf8((const unsigned char *)z, (int)(zEnd - z));
+  for (z = bxSkipSpace(z); z < zEnd && p->pErr->rc == SQLITE_OK;
+       z = bxSkipSpace(z)) {
+    const char *zNext = bUtf8 ? readValue(p, z, zEnd) : 0;
+    if (zNext == 0 && bUtf8 && p->pFormat == 0 &&
+        memchr(z, 0, (size_t)(zEnd - z)) == 0) {
+      keepText(p, z, zEnd);
+      return;
+    }
+    if (zNext == 0) {
+      badLine(p, whyBad(p, z, zEnd), zEnd - z);
+      return;
+    }
+    if (zItems == 0 || readInner(p, 0, zItems + 1) == 0) {
+      p->json.iTop = 0;
+      p->xItem(p);
+    }
+    z = zNext;
+  }
+}
+
+static const char *lineEnd(const Import *p, const char *z) {
+  const char *zEnd = memchr(z, '\n', (size_t)(p->zEnd - z));
+  return zEnd != 0 ? zEnd : p->zEnd;
+}
+
+static void readLines(Import *p) {
+  const char *z = skipMark(p->zGap);
+  RolloutSpan after;
+  while (z < p->zEnd && p->pErr->rc == SQLITE_OK) {
+    const char *zEnd = lineEnd(p, z);
+    p->nLine++;
+    readLine(p, z, zEnd);
+    z = zEnd + 1;
+  }
+  divideGap(p, p->zEnd, &after);
+  endLast(p, after);
+  if (p->bLast) countBad(p, p->pPart, p->bLastNew);
+}
+
+/*---------------------------------------------------------------- format ----*/
+
+/* The first format whose mark the value of p->json fulfils. */
+static const RolloutFormat *formatOf(Import *p) {
+  i64 i;
+  for (i = 0; i < p->pRules->nFormat; i++) {
+    const RolloutFormat *pFormat = &p->pRules->aFormat[i];
+    if (bxRolloutFits(p->pRules, pFormat->mark, &p->json, p->pErr)) {
+      return pFormat;
+    }
+  }
+  return 0;
+}
+
+static void noteName(Import *p) {
+  if (p->zName != 0) return;
+  bxRolloutNames(
+      p->pRules, p->pFormat, &p->json, &p->zName, &p->zAgent, p->pErr);
+}
+
+/* Notes the first time in the file. */
+static void noteTime(Import *p) {
+  RolloutLine line;
+  if (p->bTime || p->pFormat == 0) return;
+  bxRolloutReadLine(p->pHome, p->pFormat, &p->json, &line, p->pErr);
+  p->json.iTop = 0;
+  if (line.iTime < 0) return;
+  p->bTime = 1;
+  p->iTime = line.iTime;
+}
+
+/* Looks through the lines for the format, or for the first name. */
+static void scan(Import *p) {
+  const char *z = skipMark(p->z);
+  int bFormat = p->pFormat == 0;
+  while (z < p->zEnd && p->pErr->rc == SQLITE_OK &&
+         (bFormat ? p->pFormat == 0 : p->zName == 0)) {
+    const char *zEnd = lineEnd(p, z), *zItems;
+    if (readValue(p, bxSkipSpace(z), zEnd) != 0) {
+      zItems = bFormat ? 0 : p->pFormat->az[ROLLOUT_FORMAT_ITEMS];
+      if (bFormat) p->pFormat = formatOf(p);
+      noteTime(p);
+      if (!bFormat && (zItems == 0 || readInner(p, 0, zItems + 1) == 0)) {
+        p->json.iTop = 0;
+        noteName(p);
+      }
+    }
+    z = zEnd + 1;
+  }
+}
+
+/* The format with a name; NULL if there is none. */
+static const RolloutFormat *formatNamed(const Import *p, const char *zName) {
+  i64 i;
+  for (i = 0; i < p->pRules->nFormat; i++) {
+    if (strcmp(p->pRules->aFormat[i].az[ROLLOUT_FORMAT_NAME], zName) == 0) {
+      return &p->pRules->aFormat[i];
+    }
+  }
+  return 0;
+}
+
+/* The format that is given or that a conversation has, or the one that the lines
+** show. */
+static void findFormat(Import *p, sqlite3_value *pGiven, const char *zId) {
+  static const char zHas[] =
+      "SELECT a.format FROM main.rollout_heads AS h JOIN main.rollout_about AS "
+      "a ON a.no = h.no WHERE h.id = ?1";
+  const char *zGiven = bxText(pGiven, "format", 1000, 1, p->pErr);
+  char *z =
+      zGiven == 0 && *zId ? bxAskText(p->pHome, zHas, p->pErr, "t", zId) : 0;
+  if (zGiven != 0 || z != 0) p->pFormat = formatNamed(p, zGiven ? zGiven : z);
+  if (zGiven != 0 && p->pFormat == 0) {
+    bxFail(p->pErr, SQLITE_CONSTRAINT,
+        "ValidationError: there is no format %Q of lines; SELECT format FROM "
+        "rollout_formats lists them, or omit it to find the format by the "
+        "content",
+        zGiven);
+  }
+  if (p->pFormat == 0) scan(p);
+  sqlite3_free(z);
+}
+
+/* The first part: its id is given, or named in the file, or made from the first
+** line. */
+static void firstPart(Import *p, const char *zId) {
+  Part *pPart = addImported(p, 0, 0);
+  const char *z = skipMark(p->z);
+  char *zLine;
+  if (pPart == 0) return;
+  if (*zId) {
+    memcpy(pPart->work.zId, zId, 37);
+    pPart->bPiece = 1;
   } else {
-    badLine(p, "not a JSON object");
+    p->xItem = noteName;
+    if (p->pFormat != 0) scan(p);
+    if (p->zName != 0) {
+      bxPartId(formatName(p), p->zName, p->zAgent, pPart->work.zId);
+    } else {
+      z = bxSkipSpace(z);
+      zLine = bxPrintf(p->pErr, "%.*s", (int)(lineEnd(p, z) - z), z);
+      if (zLine != 0) bxPartUuid(formatName(p), zLine, 0, pPart->work.zId);
+      sqlite3_free(zLine);
+    }
   }
-  bxDone(pRow, p->pErr);
+  if (p->pErr->rc == SQLITE_OK) bxPartOpen(pPart, p->pHome, p->iNow, p->pErr);
 }
 
-static void importText(Import *p, const char *z, int n) {
-  const char *zEnd = z + n;
-  while (z < zEnd && p->pErr->rc == SQLITE_OK) {
-    const char *zNext = memchr(z, '\n', (size_t)(zEnd - z));
-    if (zNext == 0) zNext = zEnd;
-    importLine(p, z, (int)(zNext - z));
-    z = zNext + 1;
+/*--------------------------------------------------------------- writing ----*/
+
+/* Completes the parts and writes them. */
+static void putParts(Import *p, int bSavepoint) {
+  RolloutWork **ap = bxNew(sizeof(*ap) * (size_t)(p->nPart + 1), p->pErr);
+  i64 i;
+  int n = 0;
+  for (i = 0; i < p->nPart && p->pErr->rc == SQLITE_OK; i++) {
+    Part *pPart = p->apPart[i];
+    sqlite3_finalize(pPart->pStored);
+    pPart->pStored = 0;
+    if (pPart->bMade) {
+      bxRolloutBatchFirst(
+          pPart->work.pBatch, makeMeta(p, pPart, pPart->iFirst));
+    }
+    if (pPart->work.head.no > 0 ||
+        bxRolloutBatchCount(pPart->work.pBatch) > 0) {
+      bxRolloutBatchDrop(pPart->work.pBatch, "damaged line", "", pPart->nBad,
+          pPart->nBadByte, p->pErr);
+      ap[n++] = &pPart->work;
+    }
   }
+  if (n == 0) {
+    bxFail(p->pErr, SQLITE_CONSTRAINT,
+        "ValidationError: Invalid rollout file: none of its %lld lines can be "
+        "read; a line must be JSON, or text in UTF-8",
+        p->nLine);
+  }
+  bxRolloutWorkPut(ap, n, p->pHome, p->iNow, bSavepoint, p->pErr);
+  sqlite3_free(ap);
 }
 
-/* Reads the text again if it has no session_meta for the id that was given:
-** then any item starts the conversation. */
-static void importBare(Import *p, const char *z, int n) {
-  p->bBare = 1;
-  p->nLine = p->nBad = p->nBadByte = 0;
-  sqlite3_str_reset(p->pBad);
-  importText(p, z, n);
-}
-
-/*------------------------------------------------------------- writing ----*/
-
-static void returnReport(BxCall *p, Import *pImport) {
-  char *zBad = bxFinish(pImport->pBad, &p->err);
-  if (p->err.rc == SQLITE_OK) {
-    bxReturnJson(p,
-        sqlite3_mprintf("{\"rolloutId\":\"%s\",\"lines\":%lld,\"items\":%lld,"
-                        "\"bad\":%lld,\"errors\":[%s]}",
-            pImport->zId, pImport->nLine, bxRolloutBatchCount(pImport->pBatch),
-            pImport->nBad, zBad ? zBad : ""));
+static void returnReport(BxCall *pCall, Import *p) {
+  sqlite3_str *pIds = sqlite3_str_new(0);
+  char *zBad = bxFinish(p->pBad, p->pErr), *zIds;
+  i64 i;
+  for (i = 0; i < p->nPart && i < MAX_IDS; i++) {
+    const Part *pPart = p->apPart[i];
+    if (i > 0 && pPart->work.head.no == 0 &&
+        bxRolloutBatchCount(pPart->work.pBatch) == 0) {
+      continue;
+    }
+    sqlite3_str_appendf(pIds, "%s\"%s\"", i > 0 ? "," : "", pPart->work.zId);
+  }
+  zIds = bxFinish(pIds, p->pErr);
+  if (p->pErr->rc == SQLITE_OK) {
+    bxReturnJson(pCall,
+        sqlite3_mprintf("{\"rolloutId\":\"%s\",\"rolloutIds\":[%s],"
+                        "\"format\":\"%w\",\"lines\":%lld,\"items\":%lld,"
+                        "\"new\":%lld,\"bad\":%lld,\"errors\":[%s]}",
+            p->apPart[0]->work.zId, zIds, formatName(p), p->nLine, p->nItem,
+            p->nNew, p->nBad, zBad ? zBad : ""));
   }
   sqlite3_free(zBad);
+  sqlite3_free(zIds);
 }
 
 /* The text or the bytes of a file. */
-static const char *readLines(sqlite3_value *pVal, int *pn, BxErr *pErr) {
-  const char *z = 0;
+static void readFile(Import *p, sqlite3_value *pVal) {
   int eType = sqlite3_value_type(pVal);
-  if (pErr->rc != SQLITE_OK) return 0;
-  if (eType == SQLITE_BLOB) z = sqlite3_value_blob(pVal);
-  if (eType == SQLITE_TEXT) z = (const char *)sqlite3_value_text(pVal);
-  *pn = sqlite3_value_bytes(pVal);
-  if (z == 0 && (*pn > 0 || eType == SQLITE_TEXT)) {
-    bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  if (p->pErr->rc != SQLITE_OK) return;
+  if (eType == SQLITE_BLOB || eType == SQLITE_TEXT) {
+    p->z = (const char *)sqlite3_value_text(pVal);
+    if (p->z == 0) bxFail(p->pErr, SQLITE_NOMEM, "out of memory");
   }
-  if (z == 0 || *pn == 0) {
-    bxFail(pErr, SQLITE_CONSTRAINT,
-        "ValidationError: Invalid rollout file: the JSON lines must be text "
-        "(or a blob, as "
-        "from readfile()) that is not empty");
-    return 0;
+  p->zEnd = p->z + (p->z != 0 ? sqlite3_value_bytes(pVal) : 0);
+  p->zGap = p->z;
+  if (p->z == 0 || p->zEnd == p->z) {
+    bxFail(p->pErr, SQLITE_CONSTRAINT,
+        "ValidationError: Invalid rollout file: the lines must be text (or a "
+        "blob, as from readfile()) that is not empty");
   }
-  return z;
 }
 
-void bxRolloutImport(BxCall *p) {
-  Import import;
-  const char *z;
-  int n = 0;
-  memset(&import, 0, sizeof(import));
-  import.pErr = &p->err;
-  if (bxArg(p, 1)) bxRolloutId(p->aArg[1], import.zId, &p->err);
-  import.bGiven = import.zId[0] != 0;
-  import.iNow = bxTime(bxArg(p, 2), "now", &p->err);
-  z = readLines(p->aArg[0], &n, &p->err);
-  import.pHome = bxRolloutHome(p->bx, &p->err);
-  if (p->err.rc != SQLITE_OK) return;
-  import.pBad = sqlite3_str_new(0);
-  import.pBatch = bxRolloutBatchNew(&p->err);
-  /* Without an id this only takes the write lock. */
-  import.bOpen =
-      bxRolloutFind(import.pHome, 1, import.zId, &import.head, &p->err);
-  if (import.bOpen && import.head.iExpire < import.iNow) {
-    bxRolloutExpired(import.zId, import.head.iExpire, &p->err);
+static void freeImport(Import *p) {
+  i64 i;
+  for (i = 0; i < p->nPart; i++) {
+    bxPartClose(p->apPart[i]);
+    sqlite3_free(p->apPart[i]);
   }
-  if (import.bOpen) {
-    bxRolloutNotShut(import.pHome, import.zId, import.head.no, &p->err);
+  sqlite3_free(p->apPart);
+  sqlite3_free(p->zName);
+  sqlite3_free(p->zAgent);
+  bxTreeFree(&p->json.tree);
+  if (p->pBad != 0) sqlite3_free(sqlite3_str_finish(p->pBad));
+}
+
+void bxRolloutImport(BxCall *pCall) {
+  Import import, *p = &import;
+  char zId[37] = "";
+  RolloutHead head;
+  memset(p, 0, sizeof(*p));
+  p->pErr = &pCall->err;
+  if (bxArg(pCall, 1)) bxRolloutId(pCall->aArg[1], zId, p->pErr);
+  p->iNow = p->iTime = bxTime(bxArg(pCall, 2), "now", p->pErr);
+  readFile(p, pCall->aArg[0]);
+  p->pHome = bxRolloutHome(pCall->bx, p->pErr);
+  if (p->pErr->rc != SQLITE_OK) return;
+  bxRolloutFind(p->pHome, 1, zId, &head, p->pErr); /* takes the write lock */
+  p->pRules = bxRolloutRules(p->pHome, p->pErr);
+  p->pBad = sqlite3_str_new(0);
+  if (p->pRules != 0) findFormat(p, bxArg(pCall, 3), zId);
+  if (p->pErr->rc == SQLITE_OK) firstPart(p, zId);
+  p->xItem = readItem;
+  if (p->pErr->rc == SQLITE_OK) readLines(p);
+  if (p->pErr->rc == SQLITE_OK) putParts(p, pCall->pCtx != 0);
+  bxRolloutExplain(p->pErr, "WriteError: Write failed: ");
+  if (p->pErr->rc == SQLITE_OK) {
+    returnReport(pCall, p);
+    p->pBad = 0;
   }
-  importText(&import, z, n);
-  if (!import.bOpen && import.bGiven && import.nEarly > 0) {
-    importBare(&import, z, n);
-  }
-  if (!import.bOpen) {
-    bxFail(&p->err, SQLITE_CONSTRAINT,
-        "ValidationError: Invalid rollout file: none of its %lld lines is a "
-        "session_meta with a UUID as id; pass the id of a conversation as "
-        "second argument",
-        import.nLine);
-  }
-  bxRolloutBatchDrop(
-      import.pBatch, "damaged line", "", import.nBad, import.nBadByte, &p->err);
-  bxRolloutBatchPut(import.pBatch, import.pHome, import.zId, &import.head,
-      import.iNow, p->pCtx != 0, &p->err);
-  bxRolloutExplain(&p->err, "WriteError: Write failed: ");
-  returnReport(p, &import);
-  bxRolloutBatchFree(import.pBatch);
+  freeImport(p);
 }

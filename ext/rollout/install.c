@@ -1,17 +1,39 @@
 /*
 ** install.c: what blackbox_install() does in addition to the text of sql/: it
-** upgrades a database of version 1, and rebuilds what was lost with a dropped
-** table.
+** upgrades older databases, and rebuilds what was lost with a dropped table.
 **
 ** Version 1 had no stamp in rollout_heads. It had a column look in
 ** rollout_data, which stays and is not used. Older databases detected a REPLACE
-** by a table rollout_clash.
+** by a table rollout_clash. Version 2 knew less about a conversation: the new
+** columns of rollout_about are NULL until rollout_rebuild() fills them.
 */
 #include "rollout.h"
 SQLITE_EXTENSION_INIT3
 
+/* Adds the columns of version 3. */
+static void adoptAbout(BxStmts *p, BxErr *pErr) {
+  if (bxNumber(p,
+          "SELECT count(*) FROM main.sqlite_schema AS t "
+          "WHERE t.type = 'table' AND t.name = 'rollout_about' AND "
+          "instr(t.sql, 'given_title') = 0",
+          pErr) == 0) {
+    return;
+  }
+  bxExec(p,
+      "ALTER TABLE main.rollout_about ADD COLUMN given_title TEXT;"
+      "ALTER TABLE main.rollout_about ADD COLUMN format TEXT;"
+      "ALTER TABLE main.rollout_about ADD COLUMN source_id TEXT;"
+      "ALTER TABLE main.rollout_about ADD COLUMN parent TEXT;"
+      "ALTER TABLE main.rollout_about ADD COLUMN agent TEXT;"
+      "ALTER TABLE main.rollout_about ADD COLUMN model TEXT;"
+      "ALTER TABLE main.rollout_about ADD COLUMN branch TEXT;"
+      "ALTER TABLE main.rollout_about ADD COLUMN reviewed INTEGER;",
+      pErr);
+}
+
 void bxRolloutAdopt(BxStmts *p, BxErr *pErr) {
   bxExec(p, "DROP TABLE IF EXISTS main.rollout_clash", pErr);
+  adoptAbout(p, pErr);
   if (bxNumber(p,
           "SELECT count(*) FROM main.sqlite_schema AS t "
           "WHERE t.type = 'table' AND t.name = 'rollout_heads' AND "
@@ -27,16 +49,22 @@ void bxRolloutAdopt(BxStmts *p, BxErr *pErr) {
       pErr);
 }
 
-/* The conversations without a row of rollout_about, or without any turn. */
+/* The conversations without a row of rollout_about, with one of an older
+** version, or without any turn. */
 #define LOST                                                                   \
   "FROM main.rollout_heads AS h WHERE (h.last_sequence >= 0 AND NOT EXISTS "   \
-  "(SELECT 1 FROM main.rollout_about AS a WHERE a.no = h.no)) OR (h.turns > 0" \
-  " AND NOT EXISTS (SELECT 1 FROM main.rollout_segments AS s JOIN "            \
+  "(SELECT 1 FROM main.rollout_about AS a WHERE a.no = h.no "                  \
+  "AND a.format IS NOT NULL)) OR (h.turns > 0 "                                \
+  "AND NOT EXISTS (SELECT 1 FROM main.rollout_segments AS s JOIN "             \
   "main.rollout_turns AS t ON t.owner = s.owner WHERE s.rollout = h.no))"
 
 void bxRolloutMend(BxStmts *p, BxErr *pErr) {
   if (bxNumber(p, "SELECT EXISTS (SELECT 1 " LOST ")", pErr) == 0) return;
+  /* In older versions only a user could give a title that differs. */
   bxExec(p,
+      "UPDATE main.rollout_about SET given_title = title WHERE format IS NULL "
+      "AND title IS NOT (SELECT m.title FROM main.rollout_meta AS m "
+      "WHERE m.no = rollout_about.no);"
       "INSERT INTO main.rollout_rebuilds(id) SELECT h.id " LOST
       " ORDER BY h.no",
       pErr);

@@ -216,8 +216,8 @@ static i64 appendItems(BxStmts *p, sqlite3_str *pOut, sqlite3_stmt *pStmt,
   return n;
 }
 
-/* Ends a long text. A text that is too long has an error of its own, because it
-** is not a lack of memory. */
+/* Ends a long text, which is a blob if it is not UTF-8. A text that is too long
+** has an error of its own, because it is not a lack of memory. */
 static void returnLong(BxCall *p, sqlite3_str *pOut, const char *zInstead) {
   int rc = sqlite3_str_errcode(pOut);
   int n = sqlite3_str_length(pOut);
@@ -231,6 +231,9 @@ static void returnLong(BxCall *p, sqlite3_str *pOut, const char *zInstead) {
   bxFail(&p->err, rc, "out of memory");
   if (p->err.rc != SQLITE_OK || p->pCtx == 0) {
     sqlite3_free(z);
+  } else if (z != 0 && (strlen(z) < (size_t)n ||
+                           !bxIsUtf8((const unsigned char *)z, n))) {
+    sqlite3_result_blob64(p->pCtx, z, (sqlite3_uint64)n, sqlite3_free);
   } else {
     sqlite3_result_text64(p->pCtx, z ? z : "", (sqlite3_uint64)n,
         z ? sqlite3_free : SQLITE_STATIC, SQLITE_UTF8);
@@ -331,18 +334,31 @@ sqlite3_stmt *bxRolloutDropped(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   return pStmt;
 }
 
-/* A newline between the tokens of a payload would end its line. */
+/* The bytes of an item and of what stands around it: as it was imported, or as a
+** Codex line. A newline between the tokens of a payload would end its line. */
 /* clang-format off */
-static const char zLines[] =
-    "SELECT '{\"timestamp\":\"' || " ROLLOUT_ISO("d.timestamp") " || "
-    "'\",\"type\":' || json_quote(d.type) || "
-    "coalesce(',\"payload\":' || replace(d.payload, char(10), ' '), '') || "
-    "'}' " ROLLOUT_FROM_ITEMS "ORDER BY s.rollout, s.first, d.id";
+#define ITEM_BYTES                                                             \
+    "CAST(coalesce(CAST(f.before AS TEXT), '{\"timestamp\":\"' || "            \
+    ROLLOUT_ISO("d.timestamp") " || '\",\"type\":' || json_quote(d.type) || "  \
+    "iif(d.payload IS NULL, '', ',\"payload\":')) || "                         \
+    "iif(f.quiet, '', coalesce(replace(d.payload, char(10), ' '), '')) || "    \
+    "coalesce(CAST(f.after AS TEXT), '}' || char(10)) AS BLOB)"
 /* clang-format on */
+#define FROM_FRAMES                                                            \
+  "FROM main.rollout_segments AS s CROSS JOIN main.rollout_data AS d "         \
+  "ON d.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last "    \
+  "LEFT JOIN main.rollout_frames AS f ON f.id = d.id WHERE s.rollout = ?1 "
+static const char zBytes[] =
+    "SELECT " ITEM_BYTES " " FROM_FRAMES "ORDER BY s.rollout, s.first, d.id";
+/* Without the newline at the end of an item. */
+static const char zLines[] =
+    "SELECT CAST(iif(substr(x, -1) = x'0a', substr(x, 1, length(x) - 1), x) "
+    "AS TEXT) FROM (SELECT " ITEM_BYTES " AS x " FROM_FRAMES
+    "ORDER BY s.rollout, s.first, d.id) WHERE length(x) > 0";
 
 /* The number of the conversation to export, or an error. */
 static i64 findExport(Bx *bx, sqlite3_value *pId, char zId[37], BxErr *pErr) {
-  RolloutHead head = {0, 0, 0};
+  RolloutHead head = {0, 0, 0, 0, 0};
   bxRolloutId(pId, zId, pErr);
   bxRolloutOpen(bxRolloutHome(bx, pErr), 0, zId, bxNow(), &head, pErr);
   return head.no;
@@ -364,13 +380,16 @@ void bxRolloutExport(BxCall *p) {
   sqlite3_str *pOut;
   int bAny = 0;
   if (pHome == 0) return;
-  pStmt = bxStmt(pHome, zLines, &p->err);
+  pStmt = bxStmt(pHome, zBytes, &p->err);
   bxBind(pStmt, &p->err, "i", no);
   pOut = sqlite3_str_new(p->bx->db);
   while (bxRow(pStmt, &p->err)) {
-    const char *z = bxColumnText(pStmt, 0, &p->err);
-    sqlite3_str_append(pOut, z, sqlite3_column_bytes(pStmt, 0));
-    sqlite3_str_append(pOut, "\n", 1);
+    const char *z = sqlite3_column_blob(pStmt, 0);
+    int n = sqlite3_column_bytes(pStmt, 0);
+    if (z == 0 && sqlite3_errcode(p->bx->db) == SQLITE_NOMEM) {
+      bxFail(&p->err, SQLITE_NOMEM, "out of memory");
+    }
+    if (n > 0) sqlite3_str_append(pOut, z, n);
     bAny = 1;
   }
   bxDone(pStmt, &p->err);

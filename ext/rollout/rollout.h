@@ -30,6 +30,8 @@ typedef struct RolloutHead {
   i64 no;
   i64 iLast;   /* last sequence; -1 if there are no items */
   i64 iExpire; /* milliseconds; BX_MAX_TIME + 1 for never */
+  i64 nTurn;
+  i64 iUser; /* sequence of the first user event, or -1 */
 } RolloutHead;
 
 /*
@@ -76,6 +78,107 @@ void bxRolloutNotShut(BxStmts *pHome, const char *zId, i64 no, BxErr *pErr);
 void bxRolloutSetShut(
     BxStmts *pHome, const char *zId, i64 no, int bShut, BxErr *pErr);
 
+/* What a connection keeps for this domain. */
+typedef struct RolloutMemory {
+  struct Shut *aShut;
+  i64 nShut, nShutAlloc;
+  struct RolloutRules *pRules;
+} RolloutMemory;
+
+RolloutMemory *bxRolloutMemory(Bx *bx, BxErr *pErr);
+
+/*--------------------------------------------------------- rules.c ----*/
+
+/* What an item says, and a list or a history shows. */
+typedef enum {
+  ROLLOUT_USER,
+  ROLLOUT_GOAL,
+  ROLLOUT_REVIEW,
+  ROLLOUT_TITLE, /* from here on the newest one counts */
+  ROLLOUT_CWD,
+  ROLLOUT_MODEL,
+  ROLLOUT_BRANCH,
+  ROLLOUT_FACTS
+} RolloutFact;
+
+typedef struct RolloutCondition {
+  char *zPath;
+  char *zText; /* which must be there; or NULL */
+  int bThere;  /* without a text: something must be there, or nothing */
+} RolloutCondition;
+
+/* Some conditions, which must all hold. */
+typedef struct RolloutTest {
+  i64 i, n;
+} RolloutTest;
+
+/* A row of rollout_readings. */
+typedef struct RolloutReading {
+  RolloutFact eFact;
+  char *zType; /* as the policy compares types */
+  char *zPath, *zOther, *zPart;
+  int bEvent;
+  RolloutTest test;
+} RolloutReading;
+
+/* A row of rollout_formats; its texts in this order. */
+enum {
+  ROLLOUT_FORMAT_NAME,
+  ROLLOUT_FORMAT_ITEMS,
+  ROLLOUT_FORMAT_TYPE,
+  ROLLOUT_FORMAT_PAYLOAD,
+  ROLLOUT_FORMAT_TIME,
+  ROLLOUT_FORMAT_CONVERSATION,
+  ROLLOUT_FORMAT_AGENT,
+  ROLLOUT_FORMAT_TEXTS
+};
+
+typedef struct RolloutFormat {
+  char *az[ROLLOUT_FORMAT_TEXTS];
+  int bOnce;
+  RolloutTest mark, names;
+} RolloutFormat;
+
+typedef struct RolloutRules {
+  BxStmts *pHome;
+  i64 iStamp;
+  RolloutReading *aReading; /* in the order in which they are tried */
+  i64 nReading, nReadingAlloc;
+  RolloutCondition *aCondition;
+  i64 nCondition, nConditionAlloc;
+  RolloutFormat *aFormat;
+  i64 nFormat, nFormatAlloc;
+  char **azPreamble;
+  i64 nPreamble, nPreambleAlloc;
+  char aFirst[256]; /* 1 for the first bytes of preambles, and for '\\' */
+} RolloutRules;
+
+/* The rules in force. They stay until the next call. NULL on error. */
+const RolloutRules *bxRolloutRules(BxStmts *pHome, BxErr *pErr);
+void bxRolloutRulesFree(RolloutRules *p);
+/* A payload in which places are looked up. */
+typedef struct RolloutJson {
+  BxTree tree;
+  int iTop; /* the node of the payload, at which places begin */
+  int bOdd; /* a key that was passed has an escape: SQLite must read it */
+} RolloutJson;
+
+/* The node at a place, or -1. NULL is nowhere. */
+int bxRolloutPlace(RolloutJson *p, const char *zPath);
+/* The first of several places, with | between them, that has a value. */
+int bxRolloutPlaces(RolloutJson *p, const char *zPaths);
+/* What a string represents, to sqlite3_free(). */
+char *bxRolloutString(const BxTree *p, int iNode, BxErr *pErr);
+/* Whether n bytes equal a name, in either spelling: some_name, SomeName. */
+int bxRolloutSame(const char *z, i64 n, const char *zName);
+/* Whether the conditions hold for a payload. */
+int bxRolloutFits(const RolloutRules *pRules, RolloutTest test,
+    RolloutJson *pJson, BxErr *pErr);
+/* The value that it finds there, to sqlite3_free(), or NULL. */
+char *bxRolloutValue(
+    const RolloutReading *pReading, RolloutJson *pJson, BxErr *pErr);
+int bxRolloutIsPreamble(const RolloutRules *p, const char *z);
+
 /*---------------------------------------------------------- item.c ----*/
 
 #define ROLLOUT_MAX_NAME 100 /* bytes of a type; as in sql/rollout.sql */
@@ -105,36 +208,126 @@ const char *bxRolloutReadItem(const char *z, RolloutItem *p);
 ** Returns its length, or 0 for an empty string or anything else. */
 int bxRolloutName(RolloutSpan token, char zName[ROLLOUT_MAX_NAME + 1]);
 
-/* Whether the triggers must read items of a pair of types (see looked in
-** rollout_heads): never, always, or if the role may be "user". */
-typedef enum { ROLLOUT_PASS, ROLLOUT_LOOK, ROLLOUT_MESSAGE } RolloutKind;
+/*---------------------------------------------------------- tale.c ----*/
 
-RolloutKind bxRolloutKind(const char *zType, const char *zPayloadType);
-/* Whether they must read this one. */
-int bxRolloutMatters(const RolloutItem *p, RolloutKind eKind);
+/* A turn, a rollback or a compaction. */
+typedef struct RolloutMark {
+  i64 iSequence;
+  i64 iFirst; /* of a turn its number; of a rollback where it begins; or -1 */
+} RolloutMark;
+
+/* What new items of a conversation say: what the triggers would derive from
+** them one by one. */
+typedef struct RolloutTale {
+  BxStmts *pHome;
+  const RolloutRules *pRules;
+  BxErr *pErr;
+  i64 no;
+  i64 nTurn, iUser; /* as in RolloutHead, after these items */
+  i64 iReview;      /* where the newest review begins, or -1 if not known */
+  int bReviewed;    /* one of these items begins it */
+  i64 iPrompt;      /* which became the first user message, or -1 */
+  char *zPrompt;    /* its text; may be NULL */
+  char *azNew[ROLLOUT_FACTS]; /* from ROLLOUT_TITLE on */
+  RolloutMark *aTurn, *aMark;
+  i64 nTurnNew, nTurnAlloc, nMark, nMarkAlloc;
+  int eLast;        /* the last turn: 1: known; 0: ask the database; -1: none */
+  int bLastEvent;   /* the source of the message that began it */
+  RolloutSpan last; /* its payload, if that is in this batch */
+  char *zLast;      /* its text, once it was needed; may be NULL */
+  int bRead;        /* zLast is that text */
+  char zLastType[ROLLOUT_MAX_NAME + 1]; /* the type of that item */
+  i64 iLastKey; /* its item, if that is in the database */
+  int bHasPrompt;
+  int bLost; /* an item cannot be read here: the triggers must read all */
+  char zType[ROLLOUT_MAX_NAME + 1]; /* the last type that was looked up ... */
+  i64 iRule, nRule;                 /* ... and the readings of it */
+  RolloutJson json, *pJson;         /* a payload; the one of the item */
+} RolloutTale;
+
+/* p must be zeroed. */
+void bxRolloutTaleBegin(
+    RolloutTale *p, BxStmts *pHome, const RolloutHead *pHead, BxErr *pErr);
+void bxRolloutTaleEnd(RolloutTale *p);
+/* Reads the next item, which gets this sequence. pJson, if it is not NULL, has
+** the payload. */
+void bxRolloutTell(RolloutTale *p, i64 iSequence, const char *zType,
+    const RolloutItem *pItem, RolloutJson *pJson);
+/* Whether the triggers must read items of this type. */
+int bxRolloutTold(RolloutTale *p, const char *zType);
+/* Writes what was told, once the items are stored and counted. */
+void bxRolloutTalePut(RolloutTale *p, BxErr *pErr);
+
+/*---------------------------------------------------------- line.c ----*/
+
+/* An item of a file. */
+typedef struct RolloutLine {
+  char zType[ROLLOUT_MAX_NAME + 1];
+  i64 iTime; /* -1: it has none that can be read */
+  int iPayload;
+  int bWhole; /* the item is its own payload */
+  int bUsual; /* what is before the payload is what an export writes ... */
+  i64 nUsual; /* ... of this many bytes */
+  int bText;  /* a line that is no JSON, as a string */
+  RolloutItem item;
+} RolloutLine;
+
+/* Reads the item at pJson->iTop, which becomes the node of its payload. A format
+** that is not known is NULL. */
+void bxRolloutReadLine(BxStmts *pHome, const RolloutFormat *pFormat,
+    RolloutJson *pJson, RolloutLine *p, BxErr *pErr);
+/* Whether the item at pJson->iTop names its conversation, and maybe a sub-agent:
+** texts to sqlite3_free(). */
+int bxRolloutNames(const RolloutRules *pRules, const RolloutFormat *pFormat,
+    RolloutJson *pJson, char **pzName, char **pzAgent, BxErr *pErr);
 
 /*--------------------------------------------------------- batch.c ----*/
 
 typedef struct RolloutBatch RolloutBatch;
 
-RolloutBatch *bxRolloutBatchNew(BxErr *pErr);
-void bxRolloutBatchFree(RolloutBatch *p);
+/* What stands around a payload in a file. z is NULL for what an export writes
+** anyway. */
+typedef struct RolloutFrame {
+  RolloutSpan before, after;
+  int bQuiet; /* the payload itself is not in the file */
+} RolloutFrame;
+
 /*
 ** Adds an item. zType and payload must exist until the batch is written.
 ** Without a payload, payload.z is NULL. zOwned, if it is not NULL, is freed
-** after that. If bLook is 0, the triggers need not read the payload.
+** after that.
 */
 void bxRolloutBatchAdd(RolloutBatch *p, i64 iTime, const char *zType,
-    RolloutSpan payload, char *zOwned, int bLook, BxErr *pErr);
+    RolloutSpan payload, char *zOwned, BxErr *pErr);
+/* The frame of the item that was added last; it may be changed until the next
+** one is added. */
+RolloutFrame *bxRolloutBatchFrame(RolloutBatch *p);
+/* Replaces the payload of the first item. Frees zOwned. */
+void bxRolloutBatchFirst(RolloutBatch *p, char *zOwned);
+/* The item with this sequence, which is stored already, is followed by other
+** bytes. */
+void bxRolloutBatchTail(RolloutBatch *p, i64 iSequence, RolloutSpan after);
 /* Counts nItem items of these types, with nByte bytes together, as dropped.
 ** Both texts must exist until the batch is written. */
 void bxRolloutBatchDrop(RolloutBatch *p, const char *zType,
     const char *zPayloadType, i64 nItem, i64 nByte, BxErr *pErr);
-/* Writes the batch to conversation zId, after pHead->iLast. If the number of
-** the head is 0, the first item starts the conversation. Without a savepoint
-** this is one statement. */
-void bxRolloutBatchPut(RolloutBatch *p, BxStmts *pHome, const char *zId,
-    const RolloutHead *pHead, i64 iNow, int bSavepoint, BxErr *pErr);
+
+/* New items of one conversation, after head.iLast. If the number of the head is
+** 0, the first item starts the conversation, and the tale is of the others. */
+typedef struct RolloutWork {
+  char zId[37];
+  RolloutHead head;
+  RolloutBatch *pBatch;
+  RolloutTale tale;
+} RolloutWork;
+
+/* Begins the work on a conversation, and ends it. */
+void bxRolloutWorkBegin(RolloutWork *p, BxStmts *pHome, BxErr *pErr);
+void bxRolloutWorkEnd(RolloutWork *p);
+/* Writes the items, and what they say. Without a savepoint this is one
+** statement, and the triggers read the items again. */
+void bxRolloutWorkPut(RolloutWork **ap, int n, BxStmts *pHome, i64 iNow,
+    int bSavepoint, BxErr *pErr);
 /* The number of items. */
 i64 bxRolloutBatchCount(const RolloutBatch *p);
 
@@ -169,6 +362,7 @@ sqlite3_stmt *bxRolloutDropped(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 sqlite3_stmt *bxRolloutLines(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 /* context.c */
 sqlite3_stmt *bxRolloutContext(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
+sqlite3_stmt *bxRolloutOrphans(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 /* search.c */
 /* What rollout_search_install() makes, in the order in which it is dropped. */
 #define BX_ROLLOUT_SEARCH                                                      \

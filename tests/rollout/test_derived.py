@@ -221,7 +221,7 @@ def forge(db, sql):
     ("UPDATE rollout_heads SET last_sequence = 4 WHERE no = 1", "last_sequence is 4"),
     ("DELETE FROM rollout_about WHERE no = 1", "its row in rollout_about is missing"),
     ("DELETE FROM rollout_about", "its row in rollout_about is missing"),
-    ("UPDATE rollout_about SET cwd = '/x' WHERE no = 1", "are not those of its session_meta"),
+    ("UPDATE rollout_about SET cwd = '/x' WHERE no = 1", "its cwd is not the newest"),
     ("UPDATE rollout_about SET source = NULL WHERE no = 3", "are not those of its session_meta"),
     ("UPDATE rollout_about SET first_user_message = 'y' WHERE no = 1", "not that of its first"),
     ("UPDATE rollout_about SET prompt_id = NULL", "not that of its first"),
@@ -359,7 +359,7 @@ def test_the_schema_alone_rebuilds(tmp_path):
     """In the stock shell, with the files of sql/."""
     path = tmp_path / "plain.db"
     files = "".join((ROOT / "sql" / f"{name}.sql").read_text()
-                    for name in ("core", "rollout", "rollout_tables"))
+                    for name in ("core", "rollout", "rollout_formats", "rollout_tables"))
     assert shell(path, stdin=files + f"""
 INSERT INTO rollouts(id, cwd) VALUES ('{ID}', '/w');
 INSERT INTO rollout_log(rollout_id, type, payload)
@@ -370,3 +370,101 @@ INSERT INTO rollout_rebuilds(id) SELECT id FROM rollout_heads;
 SELECT count(*) FROM rollout_check;
 SELECT cwd, first_user_message FROM rollouts;
 """) == "1\n0\n/w|hi\n"
+
+
+# ------------------------------------- what programs write as if users said it
+
+def turn_context(**more):
+    return {"type": "turn_context", "payload": more}
+
+
+KNOWN = [
+    ([message("user", "<recommended_plugins>x"), message("user", "<user_action> <context>y"),
+      user("mine")], {"turns": 1, "first_user_message": "mine"}),
+    ([event("entered_review_mode", prompt="look"), message("user", "look"), user("look"),
+      message("user", "look"), message("assistant", "ok"), user("thanks")],
+     {"turns": 2, "first_user_message": "look"}),
+    ([user("look"), event("entered_review_mode"), user("look"), message("assistant", "ok")],
+     {"turns": 1}),
+    ([user("again"), message("assistant", "ok"), user("again")], {"turns": 2}),
+    ([turn_context(cwd="/a", model="m1"), user("x"), turn_context(cwd="/b", model="m2")],
+     {"cwd": "/b", "model": "m2"}),
+    ([user("x"), event("thread_name_updated", thread_name="Named"),
+      event("thread_name_updated", thread_name="")], {"title": "Named"}),
+    ([event("thread_goal_updated", goal={"objective": "win"}), message("assistant", "so")],
+     {"turns": 0, "has_user_event": 1, "first_user_message": "win"}),
+    ([event("thread_goal_updated", objective="win"), user("x")],
+     {"turns": 1, "first_user_message": "win"}),
+    ([event("exec_command_end", exit_code=0)], {"item_count": 2}),
+]
+
+
+@pytest.mark.parametrize("items, shown", KNOWN)
+@pytest.mark.parametrize("way", ["function", "one by one", "row", "rebuild", "log"])
+def test_what_lists_show_is_right_however_items_come(db, items, shown, way):
+    create(db)
+    if way == "log":
+        for item in items:
+            db.execute("INSERT INTO rollout_log(rollout_id, item) VALUES (?, ?)",
+                       (ID, json.dumps(item)))
+    elif way == "row":
+        db.execute("INSERT INTO blackbox_call VALUES ('rollout_append', json_array(?, ?))",
+                   (ID, json.dumps(items)))
+    else:
+        for some in [items] if way == "function" else [[i] for i in items]:
+            append(db, ID, *some)
+    if way == "rebuild":
+        db.execute("DELETE FROM rollout_about")
+        one(db, "SELECT rollout_rebuild()")
+    assert rows(db, f"SELECT {', '.join(shown)} FROM rollouts") == [tuple(shown.values())]
+    assert one(db, "SELECT count(*) FROM rollout_list(5)") == (len(items) > 1)
+    well(db)
+
+
+def test_a_title_that_a_user_gave_outlives_items_and_redaction(told):
+    told.execute("UPDATE rollouts SET title = 'mine' WHERE id = ?", (ID,))
+    append(told, ID, event("thread_name_updated", thread_name="theirs"))
+    told.execute("UPDATE rollouts SET session_meta = json_set(session_meta, '$.cwd', '-', "
+                 "'$.title', '-') WHERE id = ?", (ID,))
+    assert rows(told, "SELECT title, cwd FROM rollouts WHERE id = ?", ID) == [("mine", "-")]
+    one(told, "SELECT rollout_rebuild()")
+    assert rows(told, "SELECT title, cwd FROM rollouts WHERE id = ?", ID) == [("mine", "-")]
+    assert rows(told, "SELECT * FROM blackbox_check") == []
+
+
+def test_a_fork_and_a_rollback_cut_at_what_the_user_said(db):
+    create(db)
+    append(db, ID, user("one"), message("user", "<recommended_plugins>"), user("two"),
+           message("user", "<user_action>"), user("three"))
+    fork = one(db, "SELECT rollout_fork(?, 1)", ID)
+    assert rows(db, "SELECT turns, item_count FROM rollouts WHERE id = ?", fork) == [(1, 3)]
+    append(db, ID, event("thread_rolled_back", num_turns=1))
+    assert [json.loads(p).get("content") for p, in rows(
+        db, "SELECT payload FROM rollout_context(?)", ID)] == [
+        [{"type": "output_text", "text": t}] for t in ("<recommended_plugins>", "<user_action>")]
+
+
+def item(kind, **more):
+    return {"type": "response_item", "payload": {"type": kind, **more}}
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+def test_orphans_are_told_and_left_out(db, compacted):
+    create(db)
+    db.execute("INSERT INTO blackbox_settings VALUES ('rollout.policy', 'everything')")
+    items = [item("function_call_output", call_id="lost", output="x"),
+             item("function_call", call_id="a", name="f"), item("ghost_snapshot", id="call"),
+             item("function_call_output", call_id="a", output="x"),
+             item("custom_tool_call", call_id="cut", name="f"), message("assistant", "call")]
+    if compacted:
+        items = [{"type": "compacted", "payload": {
+            "replacement_history": [i["payload"] for i in items]}}]
+    append(db, ID, *items)
+    assert rows(db, "SELECT kind, call_id, type FROM rollout_orphans(?)", ID) == [
+        ("result", "lost", "function_call_output"), ("call", "cut", "custom_tool_call")]
+    kinds = [json.loads(p)["type"] for p, in rows(
+        db, "SELECT payload FROM rollout_context(?, 'without')", ID)]
+    assert kinds == ["function_call", "function_call_output", "message"]
+    assert len(rows(db, "SELECT * FROM rollout_context(?)", ID)) == 5
+    with pytest.raises(sqlite3.Error, match="orphans must be 'with' or 'without'"):
+        rows(db, "SELECT * FROM rollout_context(?, 'x')", ID)

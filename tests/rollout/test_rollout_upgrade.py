@@ -28,7 +28,7 @@ def test_conversations_of_version_1_are_kept(old, begin):
     one(old, "SELECT blackbox_install()")
     if begin:
         old.execute("COMMIT")
-    assert rows(old, "SELECT version FROM blackbox_domains WHERE domain = 'rollout'") == [(2,)]
+    assert rows(old, "SELECT version FROM blackbox_domains WHERE domain = 'rollout'") == [(3,)]
     assert rows(old, "SELECT * FROM blackbox_check") == []
     assert rows(old, "SELECT 1 FROM sqlite_schema WHERE name = 'rollout_clash'") == []
     assert rows(old, "SELECT id, timestamp, type, payload FROM rollout_data") == items

@@ -1,6 +1,18 @@
 /* rollout.c: the operations of the domain rollout: see operations.h. */
 #include "operations.h"
 
+/* Lines of another program: a sub-agent, a line that cannot be read, and a last
+** one that is cut off. */
+#define CLAUDE(content, more)                                                  \
+  "'{\"type\":\"user\",\"sessionId\":\"s\",\"timestamp\":"                     \
+  "\"2026-01-01T00:00:00.123Z\",\"message\":{\"role\":\"user\","               \
+  "\"content\":\"" content "\"}" more "}' || char(10)"
+#define GROWS                                                                  \
+  CLAUDE("hello", ",\"cwd\":\"/w\"")                                           \
+  "|| 'damaged' || char(10) || " CLAUDE(                                       \
+      "x", ",\"isSidechain\":true,\"agentId\":\"a\"") "|| '{\"type'"
+#define GROWN GROWS "|| '\":\"x\"}' || char(10) || " CLAUDE("more", "")
+
 const Operation aRolloutOperation[] = {
     {"create a rollout", 0, 0,
         "SELECT rollout_create(" OLD ", 'be brief', 'permanent', NULL, 1000)",
@@ -29,6 +41,19 @@ const Operation aRolloutOperation[] = {
     {"import more as a command", ROLLOUT, 0,
         "INSERT INTO blackbox_call(command, arguments) VALUES("
         "'rollout_import', json_array(" LINES ", " OLD ", 1000))",
+        0},
+    {"import of another format", ROLLOUT, 0,
+        "SELECT rollout_import(" GROWS ", NULL, 1000)", 0},
+    {"import of another format as a command", ROLLOUT, 0,
+        "INSERT INTO blackbox_call(command, arguments) VALUES("
+        "'rollout_import', json_array(" GROWS ", NULL, 1000))",
+        0},
+    {"import of a file that has grown",
+        ROLLOUT "SELECT rollout_import(" GROWS ", NULL, 1000);", 0,
+        "SELECT rollout_import(" GROWN ", NULL, 1000)", 0},
+    {"import of what is not known", ROLLOUT, 0,
+        "SELECT rollout_import('some text' || char(10) || '{\"a\":1}', NULL, "
+        "1000)",
         0},
     {"take back a turn", ROLLOUT, 0,
         APPEND("{\"type\":\"event_msg\",\"payload\":{\"type\":"
@@ -68,7 +93,8 @@ const Operation aRolloutOperation[] = {
         "SELECT rollout_search_remove()", 0},
     {"read rollouts", ROLLOUT, 0,
         "SELECT rollout_history(" OLD "); SELECT * FROM rollout_range(" OLD
-        ", 1, 2); SELECT * FROM rollout_context(" OLD "); SELECT "
+        ", 1, 2); SELECT * FROM rollout_context(" OLD ", 'without'); SELECT "
+        "* FROM rollout_orphans(" OLD "); SELECT "
         "rollout_page(5); SELECT * FROM rollout_list(5); SELECT "
         "rollout_export(" OLD "); SELECT * FROM rollout_dropped(" OLD ")",
         0},

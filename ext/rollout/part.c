@@ -1,0 +1,199 @@
+/*
+** part.c: a conversation of an import: its id, what of it is stored already, and
+** its new items.
+**
+** The id is the one that the file has, if that is a UUID. Otherwise it is made
+** from the format and that id or, if the file has none, from the first item. So
+** the same file has the same id whenever it is imported.
+**
+** Items are compared with those that are stored, by content. A file that begins
+** as the conversation does is compared item by item, as long as they are equal;
+** after that, an item is new unless it is among the stored ones that are left. A
+** payload that was changed here after the import (redacted) is compared by its
+** type and time alone.
+*/
+#include "part.h"
+SQLITE_EXTENSION_INIT3
+
+#include <stdlib.h>
+#include <string.h>
+
+/*------------------------------------------------------------------ ids ----*/
+
+void bxPartUuid(const char *z1, const char *z2, const char *z3, char zId[37]) {
+  static const char zHex[] = "0123456789abcdef";
+  sqlite3_uint64 h, a[2];
+  int i, iOut = 0;
+  h = bxHashMix(bxHashOf(z1, (i64)strlen(z1)), 1);
+  h = bxHashMix(h, bxHashOf(z2 ? z2 : "", z2 ? (i64)strlen(z2) : 0));
+  h = bxHashMix(h, bxHashOf(z3 ? z3 : "", z3 ? (i64)strlen(z3) : 0));
+  a[0] = bxHashMix(h, 2);
+  a[1] = bxHashMix(bxHashMix(h, 3), a[0]);
+  a[0] = (a[0] & ~((sqlite3_uint64)0xf << 12)) | (sqlite3_uint64)8 << 12;
+  a[1] = (a[1] & ~((sqlite3_uint64)3 << 62)) | (sqlite3_uint64)2 << 62;
+  for (i = 0; i < 32; i++) {
+    if (i == 8 || i == 12 || i == 16 || i == 20) zId[iOut++] = '-';
+    zId[iOut++] = zHex[a[i / 16] >> (60 - i % 16 * 4) & 15];
+  }
+  zId[iOut] = 0;
+}
+
+void bxPartId(
+    const char *zFormat, const char *zName, const char *zAgent, char zId[37]) {
+  if (zAgent == 0 && bxRolloutUuid(zName, (int)strlen(zName), zId) &&
+      zId[14] >= '1' && zId[14] <= '8' && strchr("89ab", zId[19]) != 0) {
+    return;
+  }
+  bxPartUuid(zFormat, zName, zAgent, zId);
+}
+
+/*------------------------------------------------------ what is stored ----*/
+
+/* The items of a conversation with their frames, without a session_meta that was
+** not in the file. */
+static const char zStored[] =
+    "SELECT d.id & 4294967295, d.timestamp, d.type, d.payload, "
+    "coalesce(f.changed, 0), f.after FROM main.rollout_segments AS s "
+    "CROSS JOIN main.rollout_data AS d "
+    "ON d.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last "
+    "LEFT JOIN main.rollout_frames AS f ON f.id = d.id "
+    "WHERE s.rollout = ?1 "
+    "AND NOT (d.id & 4294967295 = 0 AND coalesce(f.quiet, 0) = 1) "
+    "ORDER BY s.rollout, s.first, d.id";
+
+void bxPartOpen(Part *p, BxStmts *pHome, i64 iNow, BxErr *pErr) {
+  RolloutWork *pWork = &p->work;
+  p->iTime = -1;
+  if (bxRolloutFind(pHome, 0, pWork->zId, &pWork->head, pErr)) {
+    if (pWork->head.iExpire < iNow) {
+      bxRolloutExpired(pWork->zId, pWork->head.iExpire, pErr);
+    }
+    bxRolloutNotShut(pHome, pWork->zId, pWork->head.no, pErr);
+    p->eMatch = PART_BEGIN;
+    p->pStored = bxPrepare(pHome, zStored, pErr);
+    bxBind(p->pStored, pErr, "i", pWork->head.no);
+  }
+  bxRolloutWorkBegin(pWork, pHome, pErr);
+}
+
+void bxPartClose(Part *p) {
+  sqlite3_finalize(p->pStored);
+  sqlite3_free(p->aBag);
+  sqlite3_free(p->zName);
+  sqlite3_free(p->zAgent);
+  sqlite3_free(p->zAfter);
+  bxRolloutWorkEnd(&p->work);
+}
+
+/* The hash of an item; of a changed one without its payload. */
+static sqlite3_uint64 hashItem(
+    const char *zType, i64 iTime, const char *z, i64 n) {
+  sqlite3_uint64 h = bxHashOf(zType, (i64)strlen(zType));
+  h = bxHashMix(h, (sqlite3_uint64)iTime);
+  return z == 0 ? h : bxHashMix(h, bxHashOf(z, n));
+}
+
+/* Puts the row of pStored into the bag. */
+static void bagRow(Part *p, BxErr *pErr) {
+  const char *zType = bxColumnText(p->pStored, 2, pErr);
+  const char *z = bxColumnText(p->pStored, 3, pErr);
+  PartHash *a = bxGrow(p->aBag, p->nBag, &p->nBagAlloc, sizeof(*a), pErr);
+  if (a == 0 || zType == 0) return;
+  p->aBag = a;
+  a += p->nBag++;
+  a->bUsed = 0;
+  a->h = hashItem(zType, sqlite3_column_int64(p->pStored, 1),
+      sqlite3_column_int(p->pStored, 4) ? 0
+      : z                               ? z
+                                        : "",
+      sqlite3_column_bytes(p->pStored, 3));
+}
+
+static int compareHashes(const void *pLeft, const void *pRight) {
+  sqlite3_uint64 h1 = ((const PartHash *)pLeft)->h;
+  sqlite3_uint64 h2 = ((const PartHash *)pRight)->h;
+  return (h1 > h2) - (h1 < h2);
+}
+
+/* Puts the rows that are left into the bag; with bRow also the current one. */
+static void fillBag(Part *p, int bRow, BxErr *pErr) {
+  p->eMatch = PART_BAG;
+  if (bRow) bagRow(p, pErr);
+  while (bxRow(p->pStored, pErr)) bagRow(p, pErr);
+  if (p->nBag > 1) {
+    qsort(p->aBag, (size_t)p->nBag, sizeof(*p->aBag), compareHashes);
+  }
+}
+
+/* Takes one item with this hash out of the bag. */
+static int takeHash(Part *p, sqlite3_uint64 h) {
+  i64 iLow = 0, iHigh = p->nBag;
+  while (iLow < iHigh) {
+    i64 i = (iLow + iHigh) / 2;
+    if (p->aBag[i].h < h) {
+      iLow = i + 1;
+    } else {
+      iHigh = i;
+    }
+  }
+  while (iLow < p->nBag && p->aBag[iLow].h == h && p->aBag[iLow].bUsed) iLow++;
+  if (iLow == p->nBag || p->aBag[iLow].h != h) return 0;
+  p->aBag[iLow].bUsed = 1;
+  return 1;
+}
+
+/* Whether the row of pStored is this item. */
+static int isRow(Part *p, const RolloutLine *pLine, i64 iTime, BxErr *pErr) {
+  const char *zType = bxColumnText(p->pStored, 2, pErr);
+  const char *z = bxColumnText(p->pStored, 3, pErr);
+  i64 n = sqlite3_column_bytes(p->pStored, 3);
+  if (zType == 0 || strcmp(zType, pLine->zType) != 0) return 0;
+  if (pLine->iTime >= 0 && sqlite3_column_int64(p->pStored, 1) != iTime) {
+    return 0;
+  }
+  if (sqlite3_column_int(p->pStored, 4)) return 1;
+  return z != 0 && n == pLine->item.payload.n &&
+         memcmp(z, pLine->item.payload.z, (size_t)n) == 0;
+}
+
+/* Notes the stored item that is the last one of the file so far. */
+static void noteRow(Part *p, i64 *piTime, BxErr *pErr) {
+  p->iMatched = sqlite3_column_int64(p->pStored, 0);
+  p->eMatch = PART_IN_ORDER;
+  *piTime = sqlite3_column_int64(p->pStored, 1);
+  sqlite3_free(p->zAfter);
+  p->zAfter = 0;
+  p->nAfter = -1;
+  if (sqlite3_column_type(p->pStored, 5) != SQLITE_NULL) {
+    p->nAfter = sqlite3_column_bytes(p->pStored, 5);
+    p->zAfter = bxGot(sqlite3_malloc64((sqlite3_uint64)p->nAfter + 1), pErr);
+    if (p->zAfter != 0 && p->nAfter > 0) {
+      memcpy(p->zAfter, sqlite3_column_blob(p->pStored, 5), (size_t)p->nAfter);
+    }
+  }
+}
+
+int bxPartHas(Part *p, const RolloutLine *pLine, i64 *piTime, BxErr *pErr) {
+  const char *z = pLine->item.payload.z;
+  if (p->eMatch == PART_BEGIN || p->eMatch == PART_IN_ORDER) {
+    int bFirst = p->eMatch == PART_BEGIN;
+    if (!bxRow(p->pStored, pErr)) {
+      p->eMatch = PART_NEW;
+      return 0;
+    }
+    if (isRow(p, pLine, *piTime, pErr)) {
+      noteRow(p, piTime, pErr);
+      return 1;
+    }
+    /* A piece that is given an id goes on, whatever it has. */
+    if (bFirst && p->bPiece) {
+      p->eMatch = PART_NEW;
+      return 0;
+    }
+    fillBag(p, 1, pErr);
+  }
+  if (p->eMatch != PART_BAG) return 0;
+  return takeHash(
+             p, hashItem(pLine->zType, *piTime, z, pLine->item.payload.n)) ||
+         takeHash(p, hashItem(pLine->zType, *piTime, 0, 0));
+}

@@ -1,0 +1,51 @@
+/*
+** part.h: a conversation of an import.
+*/
+#ifndef BX_ROLLOUT_PART_H
+#define BX_ROLLOUT_PART_H
+
+#include "rollout.h"
+
+/* How new items are told from those that are stored. */
+typedef enum {
+  PART_NEW,      /* all are new */
+  PART_BEGIN,    /* nothing was compared yet */
+  PART_IN_ORDER, /* all were equal, in order */
+  PART_BAG       /* those that are left are in a bag of hashes */
+} PartMatch;
+
+typedef struct PartHash {
+  sqlite3_uint64 h;
+  int bUsed;
+} PartHash;
+
+typedef struct Part {
+  RolloutWork work;
+  char *zName, *zAgent; /* as the file names it; NULL: it does not */
+  int bPiece;           /* its id came as an argument */
+  PartMatch eMatch;
+  sqlite3_stmt *pStored;
+  PartHash *aBag;
+  i64 nBag, nBagAlloc;
+  i64 iMatched; /* sequence of the last stored item that is in the file */
+  char *zAfter; /* what follows it; nAfter is -1 for what an export writes */
+  i64 nAfter;
+  i64 iTime;          /* of the last item, or -1 */
+  int bMade;          /* its session_meta is not in the file ... */
+  i64 iFirst;         /* ... and has this time */
+  RolloutSpan meta;   /* the payload of one that comes later */
+  i64 nBad, nBadByte; /* damaged lines among its new items */
+} Part;
+
+/* The id of a conversation that a file names, and of one of its agents. */
+void bxPartId(
+    const char *zFormat, const char *zName, const char *zAgent, char zId[37]);
+/* A UUID made from three texts, of which the last two may be NULL. */
+void bxPartUuid(const char *z1, const char *z2, const char *z3, char zId[37]);
+/* Finds it, once its id is known. */
+void bxPartOpen(Part *p, BxStmts *pHome, i64 iNow, BxErr *pErr);
+void bxPartClose(Part *p);
+/* Whether the item is stored already; *piTime is then its time. */
+int bxPartHas(Part *p, const RolloutLine *pLine, i64 *piTime, BxErr *pErr);
+
+#endif

@@ -1,0 +1,389 @@
+/*
+** rules.c: the rows that say how items are read (sql/rollout_formats.sql), and
+** places in a payload.
+**
+** They are kept in memory with the number in rollout_edition, which is another
+** one after every change of these rows, also after a change that was rolled
+** back. So a call reads that number, and nothing else.
+*/
+#include "rollout.h"
+SQLITE_EXTENSION_INIT3
+
+#include <string.h>
+
+/*-------------------------------------------------------------- places ----*/
+
+/* The value of a member, or -1. What a key with an escape means depends on the
+** version of SQLite, so that it is only noted. */
+static int findMember(RolloutJson *pJson, int iNode, const char *z, i64 n) {
+  const BxTree *p = &pJson->tree;
+  int i;
+  if (BX_TREE_KIND(p, iNode) != '{') return -1;
+  for (i = iNode + 1; i < p->a[iNode].iNext; i = p->a[i + 1].iNext) {
+    const char *zKey = p->z + p->a[i].iAt;
+    int nKey = p->a[i].nByte;
+    if (nKey - 2 == n && memcmp(zKey + 1, z, (size_t)n) == 0) return i + 1;
+    if (memchr(zKey, '\\', (size_t)nKey) != 0) pJson->bOdd = 1;
+  }
+  return -1;
+}
+
+/* One step of a place: the member whose name ends at zEnd, or element [n]. */
+static int stepInto(
+    RolloutJson *pJson, int iNode, const char *z, const char *zEnd) {
+  const BxTree *p = &pJson->tree;
+  int i, n = 0;
+  if (*z != '[') return findMember(pJson, iNode, z, zEnd - z);
+  if (BX_TREE_KIND(p, iNode) != '[') return -1;
+  for (z++; *z >= '0' && *z <= '9' && n < BX_TREE_MAX; z++) {
+    n = n * 10 + (*z - '0');
+  }
+  for (i = iNode + 1; i < p->a[iNode].iNext; i = p->a[i].iNext) {
+    if (n-- == 0) return i;
+  }
+  return -1;
+}
+
+int bxRolloutPlace(RolloutJson *p, const char *zPath) {
+  const char *z = zPath;
+  int iNode = p->iTop;
+  if (z == 0 || *z++ != '$') return -1;
+  while (*z != 0 && *z != '|' && iNode >= 0) {
+    const char *zEnd;
+    if (*z == '.') z++;
+    zEnd = z + (*z == '[' ? strcspn(z, "]") + 1 : strcspn(z, ".[|"));
+    iNode = stepInto(p, iNode, z, zEnd);
+    z = zEnd;
+  }
+  return iNode;
+}
+
+int bxRolloutPlaces(RolloutJson *p, const char *zPaths) {
+  const char *z;
+  for (z = zPaths; z != 0; z = strchr(z, '|')) {
+    int iNode;
+    if (*z == '|') z++;
+    iNode = bxRolloutPlace(p, z);
+    if (iNode >= 0 && BX_TREE_KIND(&p->tree, iNode) != 'n') return iNode;
+  }
+  return -1;
+}
+
+char *bxRolloutString(const BxTree *p, int iNode, BxErr *pErr) {
+  sqlite3_str *pOut = sqlite3_str_new(0);
+  char *z;
+  bxTreeText(p, iNode, pOut);
+  z = bxFinish(pOut, pErr);
+  return z != 0 || pErr->rc != SQLITE_OK ? z : bxPrintf(pErr, "");
+}
+
+/*---------------------------------------------------------------- rows ----*/
+
+static void freeRules(RolloutRules *p) {
+  i64 i;
+  int j;
+  for (i = 0; i < p->nFormat; i++) {
+    for (j = 0; j < ROLLOUT_FORMAT_TEXTS; j++) {
+      sqlite3_free(p->aFormat[i].az[j]);
+    }
+  }
+  sqlite3_free(p->aFormat);
+  for (i = 0; i < p->nReading; i++) {
+    sqlite3_free(p->aReading[i].zType);
+    sqlite3_free(p->aReading[i].zPath);
+    sqlite3_free(p->aReading[i].zOther);
+    sqlite3_free(p->aReading[i].zPart);
+  }
+  for (i = 0; i < p->nCondition; i++) {
+    sqlite3_free(p->aCondition[i].zPath);
+    sqlite3_free(p->aCondition[i].zText);
+  }
+  for (i = 0; i < p->nPreamble; i++) sqlite3_free(p->azPreamble[i]);
+  sqlite3_free(p->aReading);
+  sqlite3_free(p->aCondition);
+  sqlite3_free(p->azPreamble);
+  memset(p, 0, sizeof(*p));
+}
+
+void bxRolloutRulesFree(RolloutRules *p) {
+  if (p == 0) return;
+  freeRules(p);
+  sqlite3_free(p);
+}
+
+/* One member of the conditions: its key is node i. */
+static void addCondition(
+    RolloutRules *p, const BxTree *pTree, int i, BxErr *pErr) {
+  char cKind = BX_TREE_KIND(pTree, i + 1);
+  RolloutCondition *a = bxGrow(
+      p->aCondition, p->nCondition, &p->nConditionAlloc, sizeof(*a), pErr);
+  if (a == 0) return;
+  p->aCondition = a;
+  a += p->nCondition++;
+  memset(a, 0, sizeof(*a));
+  a->zPath = bxRolloutString(pTree, i, pErr);
+  if (cKind == '"') a->zText = bxRolloutString(pTree, i + 1, pErr);
+  a->bThere = cKind == 't';
+}
+
+static RolloutTest addConditions(
+    RolloutRules *p, const char *zJson, BxErr *pErr) {
+  BxTree tree = {0, 0, 0, 0};
+  RolloutTest test = {p->nCondition, 0};
+  int i;
+  if (zJson != 0 &&
+      bxTreeRead(&tree, zJson, (i64)strlen(zJson), 0, 0, pErr) != 0 &&
+      BX_TREE_KIND(&tree, 0) == '{') {
+    for (i = 1; i < tree.a[0].iNext; i = tree.a[i + 1].iNext) {
+      addCondition(p, &tree, i, pErr);
+    }
+  }
+  bxTreeFree(&tree);
+  test.n = p->nCondition - test.i;
+  return test;
+}
+
+/* In the order of RolloutFact. */
+static const char zReadings[] =
+    "SELECT instr('user,  goal,  review,title, cwd,   model, branch,', "
+    "fact || ',') / 7, type_key, place, other, part, source = 'event', "
+    "conditions FROM main.rollout_readings "
+    "WHERE fact NOT IN ('assistant', 'tool') "
+    "ORDER BY type_key, format, fact, type, conditions, place";
+
+static void addReading(RolloutRules *p, sqlite3_stmt *pRow, BxErr *pErr) {
+  RolloutReading *a =
+      bxGrow(p->aReading, p->nReading, &p->nReadingAlloc, sizeof(*a), pErr);
+  if (a == 0) return;
+  p->aReading = a;
+  a += p->nReading++;
+  memset(a, 0, sizeof(*a));
+  a->eFact = (RolloutFact)sqlite3_column_int(pRow, 0);
+  a->zType = bxColumnCopy(pRow, 1, pErr);
+  a->zPath = bxColumnCopy(pRow, 2, pErr);
+  if (sqlite3_column_type(pRow, 3) != SQLITE_NULL) {
+    a->zOther = bxColumnCopy(pRow, 3, pErr);
+  }
+  a->zPart = bxColumnCopy(pRow, 4, pErr);
+  a->bEvent = sqlite3_column_int(pRow, 5);
+  a->test = addConditions(p, bxColumnText(pRow, 6, pErr), pErr);
+}
+
+static const char zLineFormats[] =
+    "SELECT format, items, type, payload, time, conversation, agent, once, "
+    "mark, names FROM main.rollout_formats WHERE kind = 'lines' "
+    "ORDER BY rank, format";
+
+static void addFormat(RolloutRules *p, sqlite3_stmt *pRow, BxErr *pErr) {
+  RolloutFormat *a =
+      bxGrow(p->aFormat, p->nFormat, &p->nFormatAlloc, sizeof(*a), pErr);
+  int i;
+  if (a == 0) return;
+  p->aFormat = a;
+  a += p->nFormat++;
+  memset(a, 0, sizeof(*a));
+  for (i = 0; i < ROLLOUT_FORMAT_TEXTS; i++) {
+    if (sqlite3_column_type(pRow, i) == SQLITE_NULL) continue;
+    a->az[i] = bxColumnCopy(pRow, i, pErr);
+  }
+  a->bOnce = sqlite3_column_int(pRow, ROLLOUT_FORMAT_TEXTS);
+  a->mark = addConditions(p, bxColumnText(pRow, 8, pErr), pErr);
+  a->names = addConditions(p, bxColumnText(pRow, 9, pErr), pErr);
+}
+
+static void addPreamble(RolloutRules *p, sqlite3_stmt *pRow, BxErr *pErr) {
+  char **az = bxGrow(
+      p->azPreamble, p->nPreamble, &p->nPreambleAlloc, sizeof(*az), pErr);
+  if (az == 0) return;
+  p->azPreamble = az;
+  az[p->nPreamble] = bxColumnCopy(pRow, 0, pErr);
+  if (az[p->nPreamble] == 0) return;
+  p->aFirst[(unsigned char)*az[p->nPreamble++]] = 1;
+}
+
+static void readRules(RolloutRules *p, BxStmts *pHome, BxErr *pErr) {
+  static const char zPreambles[] = "SELECT prefix FROM main.rollout_preambles";
+  sqlite3_stmt *pRow = bxStmt(pHome, zReadings, pErr);
+  p->aFirst['\\'] = 1;
+  while (bxRow(pRow, pErr)) addReading(p, pRow, pErr);
+  bxDone(pRow, pErr);
+  pRow = bxStmt(pHome, zLineFormats, pErr);
+  while (bxRow(pRow, pErr)) addFormat(p, pRow, pErr);
+  bxDone(pRow, pErr);
+  pRow = bxStmt(pHome, zPreambles, pErr);
+  while (bxRow(pRow, pErr)) addPreamble(p, pRow, pErr);
+  bxDone(pRow, pErr);
+}
+
+const RolloutRules *bxRolloutRules(BxStmts *pHome, BxErr *pErr) {
+  static const char zStamp[] = "SELECT stamp FROM main.rollout_edition";
+  RolloutMemory *pMemory = bxRolloutMemory(pHome->bx, pErr);
+  i64 iStamp = bxAsk(pHome, zStamp, pErr, "");
+  RolloutRules *p;
+  if (pErr->rc != SQLITE_OK) return 0;
+  p = pMemory->pRules;
+  if (p != 0 && p->pHome == pHome && p->iStamp == iStamp) return p;
+  if (p == 0) p = pMemory->pRules = bxNew(sizeof(*p), pErr);
+  if (p == 0) return 0;
+  freeRules(p);
+  readRules(p, pHome, pErr);
+  if (pErr->rc != SQLITE_OK) {
+    freeRules(p);
+    return 0;
+  }
+  p->pHome = pHome;
+  p->iStamp = iStamp;
+  return p;
+}
+
+/*---------------------------------------------------------------- tests ----*/
+
+int bxRolloutSame(const char *z, i64 n, const char *zName) {
+  const char *zEnd = z + n;
+  while (z < zEnd || *zName) {
+    if (z < zEnd && *z == '_') {
+      z++;
+    } else if (*zName == '_') {
+      zName++;
+    } else {
+      char c = z < zEnd ? *z : 0, cName = *zName;
+      if (c >= 'A' && c <= 'Z') c = (char)(c + 32);
+      if (cName >= 'A' && cName <= 'Z') cName = (char)(cName + 32);
+      if (c != cName || c == 0) return 0;
+      z++;
+      zName++;
+    }
+  }
+  return 1;
+}
+
+/* Whether the text of a string node equals a name in either spelling. Text with
+** escapes is compared as what it represents. */
+static int nodeIs(const BxTree *p, int iNode, const char *zText, BxErr *pErr) {
+  const char *z = p->z + p->a[iNode].iAt;
+  i64 n = p->a[iNode].nByte;
+  char *zOwned;
+  int bSame;
+  if (*z != '"') return bxRolloutSame(z, n, zText);
+  if (memchr(z, '\\', (size_t)n) == 0) {
+    return bxRolloutSame(z + 1, n - 2, zText);
+  }
+  zOwned = bxRolloutString(p, iNode, pErr);
+  if (zOwned == 0) return 0;
+  bSame = bxRolloutSame(zOwned, (i64)strlen(zOwned), zText);
+  sqlite3_free(zOwned);
+  return bSame;
+}
+
+int bxRolloutFits(const RolloutRules *pRules, RolloutTest test,
+    RolloutJson *pJson, BxErr *pErr) {
+  const BxTree *pTree = &pJson->tree;
+  i64 i;
+  for (i = test.i; i < test.i + test.n; i++) {
+    const RolloutCondition *p = &pRules->aCondition[i];
+    int iNode = bxRolloutPlace(pJson, p->zPath);
+    char cKind = iNode < 0 ? 'n' : BX_TREE_KIND(pTree, iNode);
+    if (p->zText != 0) {
+      if (iNode < 0 || cKind == 'n' ? *p->zText != 0
+                                    : !nodeIs(pTree, iNode, p->zText, pErr)) {
+        return 0;
+      }
+    } else if (p->bThere != (cKind != 'n' && cKind != 'f')) {
+      return 0;
+    }
+  }
+  return 1;
+}
+
+/*---------------------------------------------------------------- texts ----*/
+
+/* Whether a part is a tag that a recorder puts around an image. */
+static int isImageTag(const char *z, i64 n) {
+  static const char zOpen[] = "<image name=";
+  const i64 nOpen = (i64)sizeof(zOpen) - 1;
+  if ((n == 7 && memcmp(z, "<image>", 7) == 0) ||
+      (n == 8 && memcmp(z, "</image>", 8) == 0)) {
+    return 1;
+  }
+  return n > nOpen && memcmp(z, zOpen, (size_t)nOpen) == 0 &&
+         memchr(z, '>', (size_t)n) == z + n - 1;
+}
+
+/* Appends a text after a newline, unless it is the first one. */
+static void addOne(sqlite3_str *pOut, int *pbAny, const BxTree *p, int i) {
+  if (*pbAny) sqlite3_str_appendchar(pOut, 1, '\n');
+  bxTreeText(p, i, pOut);
+  *pbAny = 1;
+}
+
+/* The texts of an array of texts in parts. */
+static void addInner(
+    sqlite3_str *pOut, int *pbAny, RolloutJson *pJson, int iNode) {
+  const BxTree *p = &pJson->tree;
+  int i;
+  for (i = iNode + 1; i < p->a[iNode].iNext; i = p->a[i].iNext) {
+    int iText = findMember(pJson, i, "text", 4);
+    if (iText >= 0 && BX_TREE_KIND(p, iText) == '"') {
+      addOne(pOut, pbAny, p, iText);
+    }
+  }
+}
+
+/* Whether a member exists and is true, as SQLite sees it. */
+static int isThought(RolloutJson *p, int iPart) {
+  int i = findMember(p, iPart, "thought", 7);
+  return i >= 0 && BX_TREE_KIND(&p->tree, i) == 't';
+}
+
+static void addPartText(sqlite3_str *pOut, int *pbAny, RolloutJson *pJson,
+    int iPart, const char *zPart, BxErr *pErr) {
+  const BxTree *p = &pJson->tree;
+  int iText = findMember(pJson, iPart, zPart, (i64)strlen(zPart));
+  char *z;
+  if (iText < 0 || isThought(pJson, iPart)) return;
+  if (BX_TREE_KIND(p, iText) == '[') addInner(pOut, pbAny, pJson, iText);
+  if (BX_TREE_KIND(p, iText) != '"') return;
+  if (p->z[p->a[iText].iAt + 1] == '<') {
+    z = bxRolloutString(p, iText, pErr);
+    if (z == 0 || isImageTag(z, (i64)strlen(z))) {
+      sqlite3_free(z);
+      return;
+    }
+    sqlite3_free(z);
+  }
+  addOne(pOut, pbAny, p, iText);
+}
+
+char *bxRolloutValue(
+    const RolloutReading *pReading, RolloutJson *pJson, BxErr *pErr) {
+  const BxTree *p = &pJson->tree;
+  sqlite3_str *pOut;
+  char *z;
+  int i, bAny = 0, iNode = bxRolloutPlace(pJson, pReading->zPath);
+  char cKind = iNode < 0 ? 0 : BX_TREE_KIND(p, iNode);
+  if (cKind == '[') {
+    pOut = sqlite3_str_new(0);
+    for (i = iNode + 1; i < p->a[iNode].iNext; i = p->a[i].iNext) {
+      addPartText(pOut, &bAny, pJson, i, pReading->zPart, pErr);
+    }
+    z = bxFinish(pOut, pErr);
+    if (z != 0 || pErr->rc != SQLITE_OK) return z;
+    if (bAny) return bxPrintf(pErr, "");
+  }
+  if (cKind != '"') {
+    iNode = bxRolloutPlace(pJson, pReading->zOther);
+    cKind = iNode < 0 ? 0 : BX_TREE_KIND(p, iNode);
+  }
+  return cKind == '"' ? bxRolloutString(p, iNode, pErr) : 0;
+}
+
+int bxRolloutIsPreamble(const RolloutRules *p, const char *z) {
+  i64 i;
+  for (i = 0; z != 0 && i < p->nPreamble; i++) {
+    size_t n = strlen(p->azPreamble[i]);
+    if (*z == *p->azPreamble[i] && strncmp(z, p->azPreamble[i], n) == 0) {
+      return 1;
+    }
+  }
+  return 0;
+}

@@ -1,0 +1,438 @@
+/*
+** tale.c: what new items of a conversation say: turns, rollbacks, compactions,
+** and what lists show.
+**
+** The rules are the triggers of sql/rollout_tables.sql. They read an item again
+** from the table, with dozens of statements. An append or an import that writes
+** many items reads them here instead, and writes what follows from them at the
+** end. The tests compare the two. If an item cannot be read here, the triggers
+** read all of them.
+*/
+#include "rollout.h"
+SQLITE_EXTENSION_INIT3
+
+#include <string.h>
+
+void bxRolloutTaleBegin(
+    RolloutTale *p, BxStmts *pHome, const RolloutHead *pHead, BxErr *pErr) {
+  p->pHome = pHome;
+  p->pErr = pErr;
+  p->no = pHead->no;
+  p->nTurn = pHead->nTurn;
+  p->iUser = pHead->no > 0 ? pHead->iUser : -1;
+  p->iReview = p->iPrompt = -1;
+  p->bHasPrompt = pHead->no > 0 && pHead->nTurn > 0;
+  p->pRules = pErr->rc == SQLITE_OK ? bxRolloutRules(pHome, pErr) : 0;
+}
+
+void bxRolloutTaleEnd(RolloutTale *p) {
+  int i;
+  for (i = 0; i < ROLLOUT_FACTS; i++) sqlite3_free(p->azNew[i]);
+  sqlite3_free(p->zPrompt);
+  sqlite3_free(p->zLast);
+  sqlite3_free(p->aTurn);
+  sqlite3_free(p->aMark);
+  bxTreeFree(&p->json.tree);
+}
+
+/*--------------------------------------------------------- the readings ----*/
+
+/* Finds the readings of a type: iRule and nRule. */
+static void findRules(RolloutTale *p, const char *zType) {
+  const RolloutRules *pRules = p->pRules;
+  i64 n = (i64)strlen(zType), i = 0;
+  if (n <= ROLLOUT_MAX_NAME && strcmp(p->zType, zType) == 0) return;
+  while (i < pRules->nReading &&
+         !bxRolloutSame(zType, n, pRules->aReading[i].zType)) {
+    i++;
+  }
+  p->iRule = i;
+  while (i < pRules->nReading && strcmp(pRules->aReading[i].zType,
+                                     pRules->aReading[p->iRule].zType) == 0) {
+    i++;
+  }
+  p->nRule = i - p->iRule;
+  sqlite3_snprintf((int)sizeof(p->zType), p->zType, "%s", zType);
+}
+
+/* Tests a reading with the parts that are known of an item: -1 if it does not
+** fit, 1 if it does, 0 if the payload must be read. */
+static int testParts(const RolloutTale *p, const RolloutReading *pReading,
+    const RolloutItem *pItem) {
+  int eResult = 1;
+  i64 i;
+  for (i = pReading->test.i; i < pReading->test.i + pReading->test.n; i++) {
+    const RolloutCondition *pTest = &p->pRules->aCondition[i];
+    const RolloutSpan *pSpan = 0;
+    char zName[ROLLOUT_MAX_NAME + 1];
+    int n;
+    if (strcmp(pTest->zPath, "$.type") == 0) pSpan = &pItem->payloadType;
+    if (strcmp(pTest->zPath, "$.role") == 0) pSpan = &pItem->role;
+    n = pSpan == 0 || pSpan->z == 0 ? 0 : bxRolloutName(*pSpan, zName);
+    if (n == 0) {
+      eResult = 0;
+    } else if (pTest->zText ? !bxRolloutSame(zName, n, pTest->zText)
+                            : !pTest->bThere) {
+      return -1;
+    }
+  }
+  return eResult;
+}
+
+int bxRolloutTold(RolloutTale *p, const char *zType) {
+  if (p->pRules == 0) return 0;
+  findRules(p, zType);
+  return p->nRule > 0 || sqlite3_stricmp(zType, "compacted") == 0 ||
+         bxRolloutSame(zType, (i64)strlen(zType), "eventmsg");
+}
+
+/*---------------------------------------------------------------- turns ----*/
+
+/* The type and the item with which turn ?2 of conversation ?1 begins, the newest
+** review, and whether a rollback follows the turn. */
+static const char zLastTurn[] =
+    "SELECT (SELECT d.type FROM main.rollout_data AS d "
+    "WHERE d.id = (s.owner << 32) + t.sequence), (s.owner << 32) + t.sequence, "
+    "(SELECT reviewed FROM main.rollout_about AS a WHERE a.no = ?1), "
+    "EXISTS (SELECT 1 FROM main.rollout_segments AS s2 JOIN "
+    "main.rollout_marks AS m ON m.id BETWEEN (s2.owner << 32) + "
+    "max(s2.first, t.sequence) AND (s2.owner << 32) + s2.last "
+    "WHERE s2.rollout = ?1 AND m.kind = 'rollback') "
+    "FROM main.rollout_segments AS s CROSS JOIN main.rollout_turns AS t "
+    "ON t.owner = s.owner AND t.number = ?2 AND t.sequence BETWEEN s.first AND "
+    "s.last WHERE s.rollout = ?1 "
+    "ORDER BY s.first DESC, t.sequence DESC LIMIT 1";
+
+/* The source of users' messages of a type; -1 if there are two. */
+static int sourceOf(RolloutTale *p, const char *zType) {
+  int bEvent = -1;
+  i64 i;
+  findRules(p, zType);
+  for (i = p->iRule; i < p->iRule + p->nRule; i++) {
+    const RolloutReading *pReading = &p->pRules->aReading[i];
+    if (pReading->eFact != ROLLOUT_USER) continue;
+    if (bEvent >= 0 && bEvent != pReading->bEvent) return -1;
+    bEvent = pReading->bEvent;
+  }
+  return bEvent;
+}
+
+/* Finds what began the last turn in the database. */
+static void findLast(RolloutTale *p) {
+  sqlite3_stmt *pRow = bxStmt(p->pHome, zLastTurn, p->pErr);
+  const char *zType;
+  p->eLast = -1;
+  bxBind(pRow, p->pErr, "ii", p->no, p->nTurn - 1);
+  if (bxRow(pRow, p->pErr)) {
+    if (p->iReview < 0 && sqlite3_column_type(pRow, 2) != SQLITE_NULL) {
+      p->iReview = sqlite3_column_int64(pRow, 2);
+    }
+    zType = bxColumnText(pRow, 0, p->pErr);
+    if (zType != 0 && !sqlite3_column_int(pRow, 3)) {
+      p->bLastEvent = sourceOf(p, zType);
+      p->iLastKey = sqlite3_column_int64(pRow, 1);
+      p->eLast = 1;
+    }
+  }
+  bxDone(pRow, p->pErr);
+}
+
+/* What a user says in a payload of a type; NULL if nothing. */
+static char *readUser(
+    RolloutTale *p, const char *zType, const char *zPayload, i64 nPayload) {
+  char *z = 0;
+  i64 i;
+  findRules(p, zType);
+  if (bxTreeRead(&p->json.tree, zPayload, nPayload, 0, 0, p->pErr) == 0) {
+    p->bLost = 1;
+    return 0;
+  }
+  for (i = p->iRule; i < p->iRule + p->nRule; i++) {
+    const RolloutReading *pReading = &p->pRules->aReading[i];
+    if (pReading->eFact == ROLLOUT_USER &&
+        bxRolloutFits(p->pRules, pReading->test, &p->json, p->pErr)) {
+      z = bxRolloutValue(pReading, &p->json, p->pErr);
+      p->bLastEvent = pReading->bEvent;
+      break;
+    }
+  }
+  return z;
+}
+
+/* Reads the text of the message that began the last turn. */
+static void readLast(RolloutTale *p) {
+  static const char zItem[] =
+      "SELECT type, payload FROM main.rollout_data WHERE id = ?1";
+  sqlite3_stmt *pRow;
+  const char *zType, *zPayload;
+  if (p->bRead) return;
+  p->bRead = 1;
+  if (p->last.z != 0) {
+    p->zLast = readUser(p, p->zLastType, p->last.z, p->last.n);
+    return;
+  }
+  pRow = bxStmt(p->pHome, zItem, p->pErr);
+  bxBind(pRow, p->pErr, "i", p->iLastKey);
+  if (bxRow(pRow, p->pErr)) {
+    zType = bxColumnText(pRow, 0, p->pErr);
+    zPayload = bxColumnText(pRow, 1, p->pErr);
+    if (zType != 0 && zPayload != 0)
+      p->zLast = readUser(p, zType, zPayload, sqlite3_column_bytes(pRow, 1));
+  }
+  bxDone(pRow, p->pErr);
+}
+
+/* Whether a message from this source may be the one that began the last turn,
+** written again: from another source, or soon after a review began. */
+static int mayRepeat(RolloutTale *p, int bEvent, i64 iSequence) {
+  if (p->eLast == 0) {
+    p->eLast = -1;
+    if (p->no > 0 && p->nTurn > 0) findLast(p);
+  }
+  return p->eLast > 0 && (p->bLastEvent != bEvent ||
+                             (p->iReview >= 0 && p->iReview >= iSequence - 20));
+}
+
+/* Whether it is. The payload in p->json may change. */
+static int isRepeated(
+    RolloutTale *p, const char *z, int bEvent, i64 iSequence) {
+  if (!mayRepeat(p, bEvent, iSequence)) return 0;
+  readLast(p);
+  return mayRepeat(p, bEvent, iSequence) &&
+         strcmp(z ? z : "", p->zLast ? p->zLast : "") == 0;
+}
+
+static void addMark(RolloutMark **pa, i64 *pn, i64 *pnAlloc, i64 iSequence,
+    i64 iFirst, BxErr *pErr) {
+  RolloutMark *a = bxGrow(*pa, *pn, pnAlloc, sizeof(*a), pErr);
+  if (a == 0) return;
+  *pa = a;
+  a[*pn].iSequence = iSequence;
+  a[(*pn)++].iFirst = iFirst;
+}
+
+/* Notes the first user message, or the first goal. */
+static void prompt(RolloutTale *p, const char *z, i64 iSequence) {
+  static const char zHas[] =
+      "SELECT prompt_id IS NOT NULL FROM main.rollout_about WHERE no = ?1";
+  if (p->bHasPrompt) return;
+  p->bHasPrompt = 1;
+  if (p->no > 0 && bxAsk(p->pHome, zHas, p->pErr, "i", p->no)) return;
+  p->iPrompt = iSequence;
+  if (z != 0) p->zPrompt = bxPrintf(p->pErr, "%s", z);
+}
+
+/* A turn begins with a message whose text is zOwned or, if bRead is 0, not
+** known. */
+static void addTurn(RolloutTale *p, char *zOwned, int bRead, int bEvent,
+    RolloutSpan payload, i64 iSequence) {
+  addMark(
+      &p->aTurn, &p->nTurnNew, &p->nTurnAlloc, iSequence, p->nTurn++, p->pErr);
+  sqlite3_free(p->zLast);
+  p->zLast = zOwned;
+  p->bRead = bRead;
+  p->last = payload;
+  sqlite3_snprintf((int)sizeof(p->zLastType), p->zLastType, "%s", p->zType);
+  p->bLastEvent = bEvent;
+  p->eLast = 1;
+}
+
+/* Takes a user's message; frees zOwned. */
+static void tellUser(RolloutTale *p, char *zOwned, int bEvent,
+    RolloutSpan payload, i64 iSequence) {
+  if (bxRolloutIsPreamble(p->pRules, zOwned) ||
+      isRepeated(p, zOwned, bEvent, iSequence)) {
+    sqlite3_free(zOwned);
+    return;
+  }
+  prompt(p, zOwned, iSequence);
+  addTurn(p, zOwned, 1, bEvent, payload, iSequence);
+}
+
+/* Whether a text in a payload may begin as a preamble does: a quote and then
+** its first character, or an escape. */
+static int mayBePreamble(const RolloutTale *p, RolloutSpan payload) {
+  const char *z = payload.z, *zEnd = z + payload.n;
+  while ((z = memchr(z, '"', (size_t)(zEnd - z))) != 0 && ++z < zEnd) {
+    if (p->pRules->aFirst[(unsigned char)*z]) return 1;
+  }
+  return 0;
+}
+
+/* Takes an item that is surely a user's message, if its text need not be known:
+** most of them. Returns 0 otherwise. */
+static int tellQuickly(RolloutTale *p, const RolloutReading *pReading,
+    RolloutSpan payload, i64 iSequence) {
+  if (pReading->eFact != ROLLOUT_USER || !p->bHasPrompt ||
+      mayBePreamble(p, payload) || mayRepeat(p, pReading->bEvent, iSequence)) {
+    return 0;
+  }
+  if (p->iUser < 0) p->iUser = iSequence;
+  addTurn(p, 0, 0, pReading->bEvent, payload, iSequence);
+  return 1;
+}
+
+/*---------------------------------------------------------------- marks ----*/
+
+/* Where the turn with this number begins; -1 if there is none. */
+static i64 findTurn(RolloutTale *p, i64 iNumber) {
+  static const char zTurn[] =
+      "SELECT coalesce(max((SELECT max(sequence) FROM main.rollout_turns "
+      "WHERE owner = s.owner AND number = ?2 AND sequence BETWEEN s.first AND "
+      "s.last)), -1) FROM main.rollout_segments AS s WHERE s.rollout = ?1";
+  i64 i;
+  for (i = p->nTurnNew - 1; i >= 0; i--) {
+    if (p->aTurn[i].iFirst == iNumber) return p->aTurn[i].iSequence;
+  }
+  return p->no > 0 ? bxAsk(p->pHome, zTurn, p->pErr, "ii", p->no, iNumber) : -1;
+}
+
+static void tellRollback(
+    RolloutTale *p, i64 iSequence, const RolloutItem *pItem) {
+  static const char zBack[] =
+      "SELECT CAST(coalesce(?1 ->> 'num_turns', ?1 ->> 'numTurns') AS INTEGER)";
+  i64 nBack =
+      bxAsk(p->pHome, zBack, p->pErr, "b", pItem->payload.z, pItem->payload.n);
+  i64 iNumber = nBack < p->nTurn ? p->nTurn - nBack : 0, iFirst;
+  if (iNumber >= p->nTurn || p->pErr->rc != SQLITE_OK) return;
+  iFirst = findTurn(p, iNumber);
+  if (iFirst < 0) return;
+  addMark(&p->aMark, &p->nMark, &p->nMarkAlloc, iSequence, iFirst, p->pErr);
+  p->nTurn = iNumber;
+  p->eLast = -1;
+}
+
+/* Reads the payload, once for an item. */
+static int seePayload(RolloutTale *p, const RolloutItem *pItem) {
+  if (p->pJson != &p->json) return 1;
+  if (p->json.tree.z == pItem->payload.z) return 1;
+  if (bxTreeRead(&p->json.tree, pItem->payload.z, pItem->payload.n, 0, 0,
+          p->pErr) != 0)
+    return 1;
+  p->bLost = 1;
+  return 0;
+}
+
+static int isArray(RolloutTale *p, const char *zPath) {
+  int i = bxRolloutPlace(p->pJson, zPath);
+  return i >= 0 && BX_TREE_KIND(&p->pJson->tree, i) == '[';
+}
+
+static void tellMarks(RolloutTale *p, i64 iSequence, const char *zType,
+    const RolloutItem *pItem) {
+  char zName[ROLLOUT_MAX_NAME + 1];
+  if (sqlite3_stricmp(zType, "compacted") == 0) {
+    if (seePayload(p, pItem) && (isArray(p, "$.replacement_history") ||
+                                    isArray(p, "$.replacementHistory"))) {
+      addMark(&p->aMark, &p->nMark, &p->nMarkAlloc, iSequence, -1, p->pErr);
+    }
+  } else if (bxRolloutSame(zType, (i64)strlen(zType), "eventmsg") &&
+             bxRolloutName(pItem->payloadType, zName) > 0 &&
+             bxRolloutSame(zName, (i64)strlen(zName), "threadrolledback")) {
+    tellRollback(p, iSequence, pItem);
+  }
+}
+
+/*---------------------------------------------------------------- items ----*/
+
+/* Takes a value that a reading has found; frees it. */
+static void tellFact(RolloutTale *p, const RolloutReading *pReading,
+    char *zOwned, RolloutSpan payload, i64 iSequence) {
+  switch (pReading->eFact) {
+    case ROLLOUT_USER:
+      if (p->iUser < 0) p->iUser = iSequence;
+      tellUser(p, zOwned, pReading->bEvent, payload, iSequence);
+      return;
+    case ROLLOUT_GOAL:
+      if (p->iUser < 0) p->iUser = iSequence;
+      prompt(p, zOwned, iSequence);
+      break;
+    case ROLLOUT_REVIEW:
+      p->iReview = iSequence;
+      p->bReviewed = 1;
+      break;
+    default:
+      if (zOwned != 0 && *zOwned != 0) {
+        sqlite3_free(p->azNew[pReading->eFact]);
+        p->azNew[pReading->eFact] = zOwned;
+        return;
+      }
+  }
+  sqlite3_free(zOwned);
+}
+
+void bxRolloutTell(RolloutTale *p, i64 iSequence, const char *zType,
+    const RolloutItem *pItem, RolloutJson *pJson) {
+  unsigned mTold = 0;
+  i64 i, iRule, nRule;
+  if (p->pErr->rc != SQLITE_OK || p->bLost || pItem->payload.z == 0) return;
+  if (pItem->bOdd && bxRolloutTold(p, zType)) p->bLost = 1;
+  p->json.tree.z = 0;
+  p->json.bOdd = 0;
+  p->pJson = pJson != 0 ? pJson : &p->json;
+  findRules(p, zType);
+  iRule = p->iRule;
+  nRule = p->nRule;
+  for (i = iRule; i < iRule + nRule && p->pErr->rc == SQLITE_OK; i++) {
+    const RolloutReading *pReading = &p->pRules->aReading[i];
+    int eFits = testParts(p, pReading, pItem);
+    /* what a user says counts once, whatever ways there are to read it */
+    if (eFits < 0 || mTold >> pReading->eFact & 1) continue;
+    if ((eFits == 0 || !tellQuickly(p, pReading, pItem->payload, iSequence))) {
+      if (!seePayload(p, pItem) ||
+          !bxRolloutFits(p->pRules, pReading->test, p->pJson, p->pErr)) {
+        continue;
+      }
+      tellFact(p, pReading, bxRolloutValue(pReading, p->pJson, p->pErr),
+          pItem->payload, iSequence);
+    }
+    mTold |= 1u << pReading->eFact;
+  }
+  tellMarks(p, iSequence, zType, pItem);
+  if (p->json.bOdd || p->pJson->bOdd) p->bLost = 1;
+}
+
+/*-------------------------------------------------------------- writing ----*/
+
+static void putAbout(RolloutTale *p, BxErr *pErr) {
+  static const char zPrompt[] =
+      "UPDATE main.rollout_about SET prompt_id = ?2, "
+      "first_user_message = substr(?3, 1, 200) WHERE no = ?1";
+  static const char zNewest[] =
+      "UPDATE main.rollout_about SET reviewed = coalesce(?6, reviewed), "
+      "title = coalesce(given_title, ?2, title), cwd = coalesce(?3, cwd), "
+      "model = coalesce(?4, model), branch = coalesce(?5, branch) "
+      "WHERE no = ?1";
+  int i = ROLLOUT_TITLE;
+  if (p->iPrompt >= 0) {
+    bxDo(p->pHome, zPrompt, pErr, "iit", p->no, bxRolloutKey(p->no, p->iPrompt),
+        p->zPrompt);
+  }
+  while (i < ROLLOUT_FACTS && p->azNew[i] == 0) i++;
+  if (i == ROLLOUT_FACTS && !p->bReviewed) return;
+  bxDo(p->pHome, zNewest, pErr, p->bReviewed ? "itttti" : "itttt", p->no,
+      p->azNew[ROLLOUT_TITLE], p->azNew[ROLLOUT_CWD], p->azNew[ROLLOUT_MODEL],
+      p->azNew[ROLLOUT_BRANCH], p->iReview);
+}
+
+void bxRolloutTalePut(RolloutTale *p, BxErr *pErr) {
+  static const char zTurn[] =
+      "INSERT INTO main.rollout_turns(owner, number, sequence) "
+      "VALUES (?1, ?2, ?3)";
+  static const char zMark[] =
+      "INSERT INTO main.rollout_marks(id, kind, first) "
+      "VALUES (?1, iif(?2 < 0, 'compaction', 'rollback'), nullif(?2, -1))";
+  sqlite3_stmt *pTurn = p->nTurnNew > 0 ? bxStmt(p->pHome, zTurn, pErr) : 0;
+  i64 i;
+  for (i = 0; i < p->nTurnNew && pErr->rc == SQLITE_OK; i++) {
+    sqlite3_bind_int64(pTurn, 1, p->no);
+    sqlite3_bind_int64(pTurn, 2, p->aTurn[i].iFirst);
+    sqlite3_bind_int64(pTurn, 3, p->aTurn[i].iSequence);
+    bxRun(pTurn, pErr);
+  }
+  for (i = 0; i < p->nMark; i++) {
+    bxDo(p->pHome, zMark, pErr, "ii",
+        bxRolloutKey(p->no, p->aMark[i].iSequence), p->aMark[i].iFirst);
+  }
+  putAbout(p, pErr);
+}

@@ -1,0 +1,320 @@
+-- rollout_formats.sql: how an item is read, as rows.
+-- It continues rollout.sql, which has the manual.
+--
+-- Tables  rollout_readings   where items have what users and models said, and
+--                            what lists show
+--         rollout_preambles  how texts begin that no user typed
+--         rollout_formats    the formats of files, and how a line of each says
+--                            its type, time and conversation
+--         rollout_edition    one row: another number after every change here
+-- Views   rollout_facts      what each item says, by these rows
+--         rollout_newest     the newest title, cwd, model and branch that the
+--                            own items of a conversation say
+--         rollout_texts      what users and assistants said
+--
+-- A new dialect is an INSERT. Every row is tried on every item of its type: what
+-- an item says is found by the places that it has. Places are paths of SQLite's
+-- JSON functions ('$.message.content'), from the top of the payload.
+--
+-- fact        'user', 'assistant', 'tool': what was said, by whom. What a user
+--             says begins a turn, unless it begins with a preamble
+--             'goal'    what a user wants, which begins no turn
+--             'review'  a review begins: its prompt may be written twice
+--             'title', 'cwd', 'model', 'branch': of the conversation; the newest
+--             one counts
+-- type        of the item, in both spellings (user_message, UserMessage)
+-- conditions  a JSON object of places and values, which must all hold: a text
+--             (compared in both spellings), true (something is there), or null
+--             (nothing is there, or false)
+-- place       of the value: a text, or an array of parts with texts
+-- other       the place to try if there is nothing at the first
+-- part        the member of a part that has its text
+-- source      some recorders write what a user says twice, as an item and as an
+--             event
+
+CREATE TABLE IF NOT EXISTS main.rollout_readings(
+  format     TEXT NOT NULL,
+  fact       TEXT NOT NULL CHECK (fact IN ('user', 'assistant', 'tool', 'goal',
+    'review', 'title', 'cwd', 'model', 'branch')),
+  type       TEXT NOT NULL,
+  conditions TEXT NOT NULL DEFAULT '{}',
+  place      TEXT NOT NULL,
+  other      TEXT,
+  part       TEXT NOT NULL DEFAULT 'text',
+  source     TEXT NOT NULL DEFAULT 'item' CHECK (source IN ('item', 'event')),
+  type_key   TEXT AS (lower(replace(type, '_', ''))) VIRTUAL,
+  PRIMARY KEY (format, fact, type, conditions, place)
+) WITHOUT ROWID;
+
+CREATE INDEX IF NOT EXISTS main.rollout_readings_type
+ON rollout_readings(type_key);
+
+CREATE TABLE IF NOT EXISTS main.rollout_edition(
+  id    INTEGER PRIMARY KEY CHECK (id = 1),
+  stamp INTEGER NOT NULL DEFAULT (random())
+);
+
+INSERT INTO main.rollout_edition(id) VALUES (1) ON CONFLICT DO NOTHING;
+
+INSERT INTO main.rollout_readings(format, fact, type, conditions, place, other, part, source)
+VALUES
+  ('codex', 'user', 'event_msg', '{"$.type":"user_message"}', '$.message', '$.data.message', 'text', 'event'),
+  ('codex', 'user', 'response_item', '{"$.type":"message","$.role":"user"}', '$.content', NULL, 'text', 'item'),
+  ('codex', 'user', 'response_item', '{"$.type":null,"$.role":"user"}', '$.content', NULL, 'text', 'item'),
+  ('codex', 'assistant', 'event_msg', '{"$.type":"agent_message"}', '$.message', '$.data.message', 'text', 'event'),
+  ('codex', 'assistant', 'response_item', '{"$.type":"message","$.role":"assistant"}', '$.content', NULL, 'text', 'item'),
+  ('codex', 'assistant', 'response_item', '{"$.type":null,"$.role":"assistant"}', '$.content', NULL, 'text', 'item'),
+  ('codex', 'tool', 'response_item', '{"$.type":"function_call_output"}', '$.output', '$.output.content', 'text', 'item'),
+  ('codex', 'tool', 'response_item', '{"$.type":"custom_tool_call_output"}', '$.output', '$.output.content', 'text', 'item'),
+  ('codex', 'goal', 'event_msg', '{"$.type":"thread_goal_updated"}', '$.goal.objective', '$.objective', 'text', 'event'),
+  ('codex', 'review', 'event_msg', '{"$.type":"entered_review_mode"}', '$.type', NULL, 'text', 'event'),
+  ('codex', 'title', 'event_msg', '{"$.type":"thread_name_updated"}', '$.thread_name', '$.threadName', 'text', 'event'),
+  ('codex', 'cwd', 'turn_context', '{}', '$.cwd', NULL, 'text', 'item'),
+  ('codex', 'model', 'turn_context', '{}', '$.model', NULL, 'text', 'item')
+ON CONFLICT DO NOTHING;
+
+-- Messages of users that begin with one of these prefixes come from the program.
+CREATE TABLE IF NOT EXISTS main.rollout_preambles(
+  prefix TEXT PRIMARY KEY CHECK (prefix <> '')
+) WITHOUT ROWID;
+
+INSERT INTO main.rollout_preambles(prefix)
+VALUES ('<environment_context>'), ('<user_instructions>'),
+       ('<permissions instructions>'), ('<turn_aborted>'),
+       ('<subagent_notification>'), ('<user_shell_command>'), ('<skill>'),
+       ('<recommended_plugins>'), ('<user_action>'), ('<collaboration_mode>'),
+       ('<model_switch>'), ('<personality_spec>'), ('<apps_instructions>'),
+       ('<skills_instructions>'), ('<plugins_instructions>'), ('<goal_context>'),
+       ('# AGENTS.md instructions')
+ON CONFLICT DO NOTHING;
+
+CREATE TRIGGER IF NOT EXISTS main.rollout_preambles_insert
+AFTER INSERT ON rollout_preambles
+BEGIN
+  UPDATE rollout_edition SET stamp = random();
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.rollout_preambles_update
+AFTER UPDATE ON rollout_preambles
+BEGIN
+  UPDATE rollout_edition SET stamp = random();
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.rollout_preambles_delete
+AFTER DELETE ON rollout_preambles
+BEGIN
+  UPDATE rollout_edition SET stamp = random();
+END;
+
+-- A damaged payload says nothing. Numbers are not text, and neither are the tags
+-- that a recorder puts around an image, and what a model only thought.
+CREATE VIEW IF NOT EXISTS main.rollout_facts AS
+SELECT d.id AS id, r.fact AS fact, r.source AS source,
+       coalesce(
+         CASE json_type(d.payload, r.place)
+           WHEN 'text' THEN d.payload ->> r.place
+           WHEN 'array' THEN
+             (SELECT group_concat(part.text, char(10))
+                FROM (SELECT CASE WHEN e.type <> 'object' THEN NULL
+                               WHEN e.value ->> 'thought' THEN NULL
+                               ELSE CASE json_type(e.value, '$.' || r.part)
+                                 WHEN 'text' THEN e.value ->> r.part
+                                 WHEN 'array' THEN
+                                   (SELECT group_concat(
+                                             CASE f.type WHEN 'object'
+                                               THEN f.value ->> 'text' END,
+                                             char(10))
+                                      FROM json_each(e.value, '$.' || r.part)
+                                           AS f) END END AS text
+                        FROM json_each(d.payload, r.place) AS e) AS part
+               WHERE NOT (substr(part.text, 1, 12) = '<image name='
+                          AND instr(part.text, '>') = length(part.text))
+                 AND part.text NOT IN ('<image>', '</image>')) END,
+         CASE json_type(d.payload, r.other) WHEN 'text'
+           THEN d.payload ->> r.other END) AS value
+  FROM rollout_data AS d
+ CROSS JOIN rollout_readings AS r
+    ON r.type_key = lower(replace(d.type, '_', ''))
+ WHERE CASE WHEN coalesce(json_valid(d.payload) OR json_valid(d.payload || ' '),
+                          0)
+            THEN NOT EXISTS (
+              SELECT 1 FROM json_each(r.conditions) AS c
+               WHERE CASE c.type
+                 WHEN 'text' THEN
+                   lower(replace(coalesce(d.payload ->> c.key, ''), '_', ''))
+                   <> lower(replace(c.value, '_', ''))
+                 WHEN 'true' THEN
+                   coalesce(json_type(d.payload, c.key), 'null')
+                   IN ('null', 'false')
+                 ELSE coalesce(json_type(d.payload, c.key), 'null')
+                      NOT IN ('null', 'false') END) END;
+
+CREATE VIEW IF NOT EXISTS main.rollout_texts AS
+SELECT id, fact AS role, source, value AS text
+  FROM rollout_facts
+ WHERE fact IN ('user', 'assistant');
+
+CREATE VIEW IF NOT EXISTS main.rollout_newest AS
+SELECT h.no AS no, f.fact AS fact,
+       (SELECT x.value FROM rollout_facts AS x
+         WHERE x.id BETWEEN h.no << 32 AND (h.no << 32) + 4294967295
+           AND x.fact = f.fact AND x.value <> ''
+         ORDER BY x.id DESC LIMIT 1) AS value
+  FROM rollout_heads AS h
+ CROSS JOIN (SELECT 'title' AS fact UNION ALL SELECT 'cwd'
+             UNION ALL SELECT 'model' UNION ALL SELECT 'branch') AS f;
+
+------------------------------------------------------------------- formats
+
+-- The formats of lines that rollout_import() reads. A file has the first format
+-- (by rank) of whose conditions one of its lines fulfils all.
+--
+-- mark          the conditions by which a line shows the format
+-- items         where a line has its items, if it is not one itself: a path, in
+--               which [] stands for each element
+-- type          places of an item's type, with | between them; the last one may
+--               be a type itself. If there is none, the type is 'unknown'
+-- payload       place of the payload; NULL: the item is its own payload. An item
+--               without a payload is its own payload, too
+-- time          places of its time: ISO 8601 text, or a number of seconds,
+--               milliseconds or nanoseconds
+-- names         the conditions under which an item names its conversation ...
+-- conversation  ... at these places. Items that name none belong to the one
+--               before
+-- once          1: only the first name in a file counts, because later ones
+--               belong to a history that was copied into it
+-- agent         place of the id of a sub-agent, whose items are a conversation
+--               of their own
+-- kind          'lines', or 'store' for rollout_import_from()
+
+CREATE TABLE IF NOT EXISTS main.rollout_formats(
+  format       TEXT PRIMARY KEY CHECK (format <> ''),
+  kind         TEXT NOT NULL DEFAULT 'lines' CHECK (kind IN ('lines', 'store')),
+  rank         INTEGER NOT NULL DEFAULT 100,
+  mark         TEXT NOT NULL,
+  items        TEXT,
+  type         TEXT NOT NULL DEFAULT '$.type',
+  payload      TEXT,
+  time         TEXT,
+  names        TEXT NOT NULL DEFAULT '{}',
+  conversation TEXT,
+  once         INTEGER NOT NULL DEFAULT 0 CHECK (once IN (0, 1)),
+  agent        TEXT,
+  description  TEXT
+);
+
+INSERT INTO main.rollout_formats(format, rank, mark, items, type, payload, time, names, conversation, once, agent, description)
+VALUES
+  ('codex', 10, '{"$.type":true,"$.payload":true}', NULL, '$.type', '$.payload', '$.timestamp', '{"$.type":"session_meta"}', '$.payload.id|$.payload.session_id', 1, NULL, 'Codex CLI: sessions/YYYY/MM/DD/rollout-*.jsonl'),
+  ('codex-history', 11, '{"$.session_id":true,"$.ts":true,"$.text":true}', NULL, 'history', NULL, '$.ts', '{}', '$.session_id', 0, NULL, 'Codex CLI: history.jsonl, what users typed'),
+  ('qwen', 20, '{"$.sessionId":true,"$.message.parts":true}', NULL, '$.type', NULL, '$.timestamp', '{}', '$.sessionId', 0, NULL, 'Qwen Code: projects/*/chats/*.jsonl'),
+  ('claude-code', 21, '{"$.sessionId":true,"$.type":true,"$.message.content":true}', NULL, '$.type', NULL, '$.timestamp', '{}', '$.sessionId', 0, '$.agentId', 'Claude Code: projects/*/*.jsonl, and subagents/*.jsonl'),
+  ('gemini', 22, '{"$.sessionId":true,"$.startTime":true}', '$.$set.messages[]', '$.type|$.kind|session', NULL, '$.timestamp|$.startTime', '{"$.sessionId":true}', '$.sessionId', 0, NULL, 'Gemini CLI: tmp/*/chats/*.jsonl'),
+  ('pi', 30, '{"$.type":"session","$.id":true,"$.timestamp":true}', NULL, '$.type', NULL, '$.timestamp', '{"$.type":"session"}', '$.id', 0, NULL, 'pi, OpenClaw, omp: sessions/*/*.jsonl'),
+  ('copilot', 31, '{"$.type":"session.start","$.data.sessionId":true}', NULL, '$.type', NULL, '$.timestamp', '{"$.type":"session.start"}', '$.data.sessionId', 0, NULL, 'Copilot CLI: session-state/*/events.jsonl'),
+  ('goose', 32, '{"$.working_dir":true,"$.type":null}', NULL, '$.role|session', NULL, '$.created|$.created_at', '{"$.working_dir":true}', '$.id', 0, NULL, 'Goose before 1.10: sessions/*.jsonl'),
+  ('cursor', 40, '{"$.role":true,"$.message.content":true,"$.sessionId":null}', NULL, '$.role|$.type', NULL, NULL, '{}', NULL, 0, NULL, 'Cursor CLI: agent-transcripts/*.jsonl')
+ON CONFLICT DO NOTHING;
+
+INSERT INTO main.rollout_readings(format, fact, type, conditions, place, other, part)
+VALUES
+  ('codex-history', 'user', 'history', '{}', '$.text', NULL, 'text'),
+  ('claude-code', 'user', 'user', '{"$.message.role":"user","$.message.content":true,"$.isMeta":null,"$.isSidechain":null,"$.isCompactSummary":null,"$.message.content[0].tool_use_id":null}', '$.message.content', NULL, 'text'),
+  ('claude-code', 'user', 'user', '{"$.message.role":"user","$.message.content":true,"$.isMeta":null,"$.isSidechain":true,"$.agentId":true,"$.message.content[0].tool_use_id":null}', '$.message.content', NULL, 'text'),
+  ('claude-code', 'assistant', 'assistant', '{"$.message.role":"assistant"}', '$.message.content', NULL, 'text'),
+  ('claude-code', 'tool', 'user', '{"$.message.content[0].tool_use_id":true}', '$.message.content', NULL, 'content'),
+  ('claude-code', 'cwd', 'user', '{"$.message.role":"user"}', '$.cwd', NULL, 'text'),
+  ('claude-code', 'branch', 'user', '{"$.message.role":"user"}', '$.gitBranch', NULL, 'text'),
+  ('claude-code', 'model', 'assistant', '{"$.message.usage":true}', '$.message.model', NULL, 'text'),
+  ('claude-code', 'title', 'custom-title', '{}', '$.customTitle', NULL, 'text'),
+  ('claude-code', 'title', 'ai-title', '{}', '$.aiTitle', NULL, 'text'),
+  ('claude-code', 'title', 'summary', '{"$.leafUuid":true}', '$.summary', NULL, 'text'),
+  ('qwen', 'user', 'user', '{"$.message.role":"user","$.message.parts":true}', '$.message.parts', NULL, 'text'),
+  ('qwen', 'assistant', 'assistant', '{"$.message.parts":true}', '$.message.parts', NULL, 'text'),
+  ('qwen', 'cwd', 'user', '{"$.message.parts":true}', '$.cwd', NULL, 'text'),
+  ('qwen', 'branch', 'user', '{"$.message.parts":true}', '$.gitBranch', NULL, 'text'),
+  ('qwen', 'model', 'assistant', '{"$.message.parts":true}', '$.model', NULL, 'text'),
+  ('gemini', 'user', 'user', '{"$.type":"user","$.content":true}', '$.content', NULL, 'text'),
+  ('gemini', 'assistant', 'gemini', '{"$.content":true}', '$.content', NULL, 'text'),
+  ('gemini', 'model', 'gemini', '{"$.content":true}', '$.model', NULL, 'text'),
+  ('pi', 'user', 'message', '{"$.message.role":"user"}', '$.message.content', NULL, 'text'),
+  ('pi', 'assistant', 'message', '{"$.message.role":"assistant"}', '$.message.content', NULL, 'text'),
+  ('pi', 'tool', 'message', '{"$.message.role":"toolResult"}', '$.message.content', NULL, 'text'),
+  ('pi', 'cwd', 'session', '{"$.type":"session"}', '$.cwd', NULL, 'text'),
+  ('pi', 'title', 'session', '{"$.type":"session"}', '$.title', NULL, 'text'),
+  ('pi', 'title', 'session_info', '{}', '$.name', NULL, 'text'),
+  ('pi', 'model', 'model_change', '{}', '$.modelId', '$.model', 'text'),
+  ('copilot', 'user', 'user.message', '{}', '$.data.content', NULL, 'text'),
+  ('copilot', 'assistant', 'assistant.message', '{}', '$.data.content', NULL, 'text'),
+  ('copilot', 'tool', 'tool.execution_complete', '{}', '$.data.result.content', NULL, 'text'),
+  ('copilot', 'cwd', 'session.start', '{}', '$.data.context.cwd', NULL, 'text'),
+  ('copilot', 'branch', 'session.start', '{}', '$.data.context.branch', NULL, 'text'),
+  ('copilot', 'model', 'session.model_change', '{}', '$.data.newModel', NULL, 'text'),
+  ('goose', 'user', 'user', '{"$.role":"user","$.message":null,"$.content":true}', '$.content', NULL, 'text'),
+  ('goose', 'assistant', 'assistant', '{"$.role":"assistant","$.message":null,"$.content":true}', '$.content', NULL, 'text'),
+  ('goose', 'cwd', 'session', '{"$.working_dir":true}', '$.working_dir', NULL, 'text'),
+  ('goose', 'title', 'session', '{"$.working_dir":true}', '$.description', NULL, 'text'),
+  ('cursor', 'user', 'user', '{"$.role":"user","$.message.content":true}', '$.message.content', NULL, 'text'),
+  ('cursor', 'assistant', 'assistant', '{"$.role":"assistant","$.message.content":true}', '$.message.content', NULL, 'text')
+ON CONFLICT DO NOTHING;
+
+INSERT INTO main.rollout_preambles(prefix)
+VALUES ('<command-name>'), ('<command-message>'), ('<local-command-stdout>'),
+       ('<local-command-stderr>'), ('<local-command-caveat>'),
+       ('<bash-input>'), ('<bash-stdout>'), ('<bash-stderr>'),
+       ('<task-notification>'), ('<system-reminder>'),
+       ('[Request interrupted by user'),
+       ('Caveat: The messages below were generated by the user')
+ON CONFLICT DO NOTHING;
+
+-- These come after the rows, because SQLite 3.38 to 3.40 refuse JSON functions in
+-- triggers while trusted_schema is off, and an install must be possible then.
+CREATE TRIGGER IF NOT EXISTS main.rollout_readings_insert
+AFTER INSERT ON rollout_readings
+BEGIN
+  SELECT RAISE(ABORT, 'ValidationError: Invalid reading: conditions must be a JSON object of places and values, such as {"$.role":"user"}')
+   WHERE CASE WHEN NOT (json_valid(NEW.conditions)
+                        OR json_valid(NEW.conditions || ' ')) THEN 1
+              WHEN json_type(NEW.conditions) <> 'object' THEN 1
+              ELSE EXISTS (SELECT 1 FROM json_each(NEW.conditions)
+                            WHERE substr(key, 1, 2) <> '$.') END;
+  SELECT RAISE(ABORT, 'ValidationError: Invalid reading: a place must be a path such as $.message.content')
+   WHERE substr(NEW.place, 1, 2) <> '$.' OR substr(NEW.other, 1, 2) <> '$.';
+  UPDATE rollout_edition SET stamp = random();
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.rollout_readings_update
+AFTER UPDATE ON rollout_readings
+BEGIN
+  SELECT RAISE(ABORT, 'ReadOnlyError: a reading cannot be changed; DELETE it, and INSERT another one');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.rollout_readings_delete
+AFTER DELETE ON rollout_readings
+BEGIN
+  UPDATE rollout_edition SET stamp = random();
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.rollout_formats_insert
+AFTER INSERT ON rollout_formats
+BEGIN
+  SELECT RAISE(ABORT, 'ValidationError: Invalid format: mark and names must be JSON objects of places and values, such as {"$.role":"user"}')
+   WHERE CASE WHEN NOT (json_valid(NEW.mark) OR json_valid(NEW.mark || ' '))
+                OR NOT (json_valid(NEW.names) OR json_valid(NEW.names || ' '))
+                THEN 1
+              ELSE json_type(NEW.mark) <> 'object'
+                OR json_type(NEW.names) <> 'object' END;
+  UPDATE rollout_edition SET stamp = random();
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.rollout_formats_update
+AFTER UPDATE ON rollout_formats
+BEGIN
+  SELECT RAISE(ABORT, 'ReadOnlyError: a format cannot be changed; DELETE it, and INSERT another one');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.rollout_formats_delete
+AFTER DELETE ON rollout_formats
+BEGIN
+  UPDATE rollout_edition SET stamp = random();
+END;

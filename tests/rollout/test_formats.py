@@ -1,0 +1,294 @@
+"""The formats of agents: found by the content, kept byte for byte, read by rows."""
+import gzip
+import json
+import sqlite3
+
+import pytest
+
+from rollout_helpers import ID, OTHER, append, message, user, well
+from conftest import DATA, connect, needs_data, one, rows
+
+AT = "2026-07-17T09:00:0%dZ"
+
+
+def lines(*objects):
+    return "".join(json.dumps(o) + "\n" for o in objects)
+
+
+def load(db, data, *more):
+    marks = ", ?" * len(more)
+    return json.loads(one(db, f"SELECT rollout_import(?{marks})", data, *more))
+
+
+def exported(db, rollout):
+    whole = one(db, "SELECT rollout_export(?)", rollout)
+    return whole if isinstance(whole, bytes) else whole.encode()
+
+
+def said(i, role, text, **more):
+    """A line of Claude Code."""
+    return {"type": role, "sessionId": "s1", "timestamp": AT % i,
+            "message": {"role": role, "content": text}, **more}
+
+
+CLAUDE = lines(
+    {"type": "file-history-snapshot", "messageId": "m"},
+    said(0, "user", "first", cwd="/a", gitBranch="main"),
+    said(1, "user", "<command-name>/clear</command-name>", cwd="/b", gitBranch="main"),
+    said(2, "assistant", [{"type": "text", "text": "yes"}], requestId="r"),
+    said(3, "user", [{"type": "tool_result", "tool_use_id": "t", "content": "out"}]),
+    said(4, "user", [{"type": "text", "text": "second"}]),
+    {"type": "ai-title", "aiTitle": "A title", "sessionId": "s1"})
+SAMPLES = {
+    "claude-code": (CLAUDE, (2, "first", "/b", "A title", None)),
+    "qwen": (lines(
+        {"type": "user", "sessionId": "q", "timestamp": AT % 0, "cwd": "/q",
+         "message": {"role": "user", "parts": [{"text": "hi"}]}},
+        {"type": "assistant", "sessionId": "q", "timestamp": AT % 1, "model": "qwen3",
+         "message": {"role": "model", "parts": [{"text": "no", "thought": True}]}}),
+        (1, "hi", "/q", None, "qwen3")),
+    "gemini": (lines(
+        {"sessionId": "g", "startTime": AT % 0, "kind": "main"},
+        {"id": "1", "timestamp": AT % 1, "type": "user", "content": [{"text": "hi"}]},
+        {"id": "2", "timestamp": AT % 2, "type": "gemini", "content": "x", "model": "g3"},
+        {"$set": {"messages": [
+            {"id": "3", "timestamp": AT % 3, "type": "user", "content": "again"},
+            {"id": "4", "timestamp": AT % 4, "type": "gemini", "content": "y", "model": "g4"}],
+            "lastUpdated": AT % 5}}), (2, "hi", "", None, "g4")),
+    "pi": (lines(
+        {"type": "session", "version": 3, "id": "p", "timestamp": AT % 0, "cwd": "/p"},
+        {"type": "model_change", "id": "a", "timestamp": AT % 1, "modelId": "m1"},
+        {"type": "message", "id": "b", "timestamp": AT % 2,
+         "message": {"role": "user", "content": [{"type": "text", "text": "hi"}]}},
+        {"type": "session_info", "name": "named"}), (1, "hi", "/p", "named", "m1")),
+    "copilot": (lines(
+        {"type": "session.start", "timestamp": AT % 0,
+         "data": {"sessionId": OTHER, "context": {"cwd": "/c"}}},
+        {"type": "session.model_change", "timestamp": AT % 1, "data": {"newModel": "m"}},
+        {"type": "user.message", "timestamp": AT % 2, "data": {"content": "hi"}}),
+        (1, "hi", "/c", None, "m")),
+    "goose": (lines(
+        {"description": "named", "id": "2025_1", "working_dir": "/g", "created_at": AT % 0},
+        {"id": "1", "role": "user", "created": 1784278801,
+         "content": [{"type": "text", "text": "hi"}]}), (1, "hi", "/g", "named", None)),
+    "cursor": (lines(
+        {"role": "user", "message": {"content": [{"type": "text", "text": "hi"}]}},
+        {"type": "turn_ended", "status": "success"}), (1, "hi", "", None, None)),
+    "codex-history": (lines({"session_id": ID, "ts": 1784278801, "text": "hi"}),
+                      (1, "hi", "", None, None)),
+    "unknown": (lines({"a": 1}, {"type": "x", "timestamp": AT % 1}, [1]),
+                (0, None, "", None, None)),
+}
+
+
+@pytest.mark.parametrize("way", ["function", "begin", "row", "attached"])
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_format_is_found_read_and_given_back(db, tmp_path, name, way):
+    text, shown = SAMPLES[name]
+    if way == "attached":
+        db = connect(tmp_path / "main.db")
+        db.execute('ATTACH ? AS "a ""b"', (str(tmp_path / "other.db"),))
+        one(db, "SELECT blackbox_install('a \"b', 'rollout')")
+    if way == "begin":
+        db.execute("BEGIN")
+    if way == "row":
+        db.execute("INSERT INTO blackbox_call VALUES ('rollout_import', json_array(?))", (text,))
+    report = load(db, text)
+    rollout = report["rolloutId"]
+    assert report["format"] == name and report["rolloutIds"] == [rollout]
+    assert (report["bad"], report["errors"]) == (0, [])
+    assert report["new"] == (0 if way == "row" else report["items"])
+    assert exported(db, rollout) == text.encode()
+    assert rows(db, "SELECT turns, first_user_message, cwd, title, model, format FROM rollouts") == [
+        (*shown, "codex" if name == "codex" else name)]
+    assert load(db, text)["new"] == 0
+    assert exported(db, rollout) == text.encode()
+    well(db)
+    before = rows(db, "SELECT * FROM rollouts")
+    one(db, "SELECT rollout_rebuild()")
+    assert rows(db, "SELECT * FROM rollouts") == before
+    fork = one(db, "SELECT rollout_fork(?)", rollout)
+    if name != "codex-history":
+        assert exported(db, fork).endswith(text.encode())
+    well(db)
+
+
+def test_the_formats_are_listed_and_a_new_one_is_an_insert(db):
+    assert {f for f, in rows(db, "SELECT format FROM rollout_formats WHERE kind = 'lines'")} >= \
+        set(SAMPLES) - {"unknown"} | {"codex"}
+    text = lines({"type": "metadata", "protocol_version": "1.4", "created_at": 1782295200000},
+                 {"type": "append", "message": {"role": "user", "content": "why?"},
+                  "time": 1782295201000})
+    assert load(db, text)["format"] == "unknown"
+    db.execute("DELETE FROM rollouts")
+    db.execute("INSERT INTO rollout_formats(format, mark, time) "
+               "VALUES ('kimi', '{\"$.protocol_version\":true}', '$.time|$.created_at')")
+    db.execute("INSERT INTO rollout_readings(format, fact, type, conditions, place) VALUES "
+               "('kimi', 'user', 'append', '{\"$.message.role\":\"user\"}', '$.message.content')")
+    assert load(db, text)["format"] == "kimi"
+    assert rows(db, "SELECT turns, first_user_message, created, updated FROM rollouts") == [
+        (1, "why?", 1782295200000, 1782295201000)]
+    well(db)
+    with pytest.raises(sqlite3.Error, match="ValidationError: there is no format 'nosuch'"):
+        load(db, text, None, None, "nosuch")
+    assert load(db, text, OTHER, None, "pi")["format"] == "pi"
+
+
+@pytest.mark.parametrize("sql", [
+    "INSERT INTO rollout_readings(format, fact, type, conditions, place) "
+    "VALUES ('x', 'user', 'x', '[]', '$.a')",
+    "INSERT INTO rollout_readings(format, fact, type, conditions, place) "
+    "VALUES ('x', 'user', 'x', '{\"a\":1}', '$.a')",
+    "INSERT INTO rollout_readings(format, fact, type, place) VALUES ('x', 'user', 'x', 'a')",
+    "UPDATE rollout_readings SET place = 'a'", "UPDATE rollout_formats SET mark = '{'",
+    "INSERT INTO rollout_formats(format, mark) VALUES ('x', '{')",
+    "INSERT INTO rollout_readings(format, fact, type, place) VALUES ('x', 'other', 'x', '$.a')"])
+def test_a_row_that_cannot_work_is_refused(db, sql):
+    with pytest.raises(sqlite3.IntegrityError):
+        db.execute(sql)
+
+
+def test_a_rule_that_was_rolled_back_is_forgotten(db):
+    append_to = load(db, CLAUDE)["rolloutId"]
+    db.execute("BEGIN")
+    db.execute("INSERT INTO rollout_preambles VALUES ('third')")
+    load(db, lines(said(5, "user", "third")), append_to)
+    assert one(db, "SELECT turns FROM rollouts") == 2
+    db.execute("ROLLBACK")
+    db.execute("INSERT INTO rollout_preambles VALUES ('fourth')")
+    load(db, lines(said(5, "user", "third")), append_to)
+    assert one(db, "SELECT turns FROM rollouts") == 3
+    well(db)
+
+
+# -------------------------------------------------------------- every byte
+
+CODEX = ('{"timestamp":"2026-04-08T12:58:53.226Z","ordinal":1,"type":"session_meta",'
+         '"payload":{"id":"%s"}}\n' % ID +
+         '{"timestamp":"2026-04-08T12:58:53.226123Z","type":"event_msg","payload":'
+         '{"type":"user_message","message":"x"},"trace":"t"}\n'
+         '{"timestamp":"yesterday","type":"compacted","payload":{}}'
+         '{"type":"compacted","payload":[]}\n')
+
+
+@pytest.mark.parametrize("data", [
+    CODEX.encode(), CODEX.encode().rstrip(b"\n"), CODEX.replace("\n", "\r\n").encode(),
+    b"\xef\xbb\xbf" + CODEX.encode(), b"\xef\xbb\xbfdamaged\n" + CODEX.encode(),
+    b"dam\xffaged\n" + CODEX.encode() + b'{"type":"x', CODEX.replace("\n", "\n\n \t\n").encode(),
+    CODEX.encode() + b"a\x00b\n" + CODEX.encode()[-20:], CLAUDE.encode() + b'{"type":"us',
+    b"\xef\xbb\xbf" + CLAUDE.replace("\n", "\r\n").encode(), b"  " + CLAUDE.encode() + b"\n\n",
+    b"no\nformat \"at\" all\n{\"x\":1}\n", b"one",
+], ids=range(13))
+@pytest.mark.parametrize("way", ["function", "row"])
+def test_an_export_gives_back_the_file(db, data, way):
+    if way == "row":
+        db.execute("INSERT INTO blackbox_call SELECT 'rollout_import', "
+                   "json_array(CAST(? AS TEXT), ?)", (data, ID)) if b"\xff" not in data else None
+        if b"\xff" in data or b"\x00" in data:
+            return
+    report = load(db, data, ID)
+    assert exported(db, report["rolloutId"]) == data
+    again = load(db, data, ID)
+    assert again["new"] == 0 and again["items"] == report["items"]
+    assert exported(db, report["rolloutId"]) == data
+    well(db)
+
+
+@pytest.mark.parametrize("text", [CODEX, CLAUDE], ids=["codex", "claude"])
+def test_a_file_that_grows_is_taken_up_at_every_byte(db, text):
+    data = text.encode()
+    first = data.index(b"\n", data.index(b"\n") + 1) + 1  # the second line names it
+    for end in [*range(first, len(data), 7), len(data)]:
+        report = load(db, data[:end])
+        assert exported(db, report["rolloutId"]) == data[:end]
+    assert report["bad"] == 0 and one(db, "SELECT count(*) FROM rollout_heads") == 1
+    fresh = connect()
+    one(fresh, "SELECT blackbox_install()")
+    load(fresh, data)
+    assert rows(db, "SELECT sequence, type, payload FROM rollout_items") == \
+        rows(fresh, "SELECT sequence, type, payload FROM rollout_items")
+    well(db)
+
+
+def test_a_file_that_was_cut_rewritten_or_continued_here_adds_what_is_new(db):
+    rollout = load(db, CLAUDE)["rolloutId"]
+    append(db, rollout, message("assistant", "of this program"))
+    more = lines(said(6, "user", "third"))
+    assert load(db, CLAUDE + more)["new"] == 1
+    assert load(db, CLAUDE + more)["new"] == 0
+    tail = "".join(CLAUDE.splitlines(True)[3:]) + more + lines(said(7, "user", "fourth"))
+    assert load(db, tail)["new"] == 1
+    assert rows(db, "SELECT turns FROM rollouts") == [(4,)]
+    well(db)
+
+
+def test_what_was_redacted_does_not_come_back(db):
+    rollout = load(db, CLAUDE)["rolloutId"]
+    db.execute("UPDATE rollout_items SET payload = json_set(payload, '$.message.content', '-') "
+               "WHERE sequence = 2")
+    assert load(db, CLAUDE)["new"] == 0
+    assert load(db, CLAUDE + lines(said(7, "user", "more")))["new"] == 1
+    assert b"first" not in exported(db, rollout)
+    assert one(db, "SELECT first_user_message FROM rollouts") == "-"
+    well(db)
+
+
+def test_several_conversations_in_a_file_become_several(db):
+    other = lines(said(5, "user", "of another", sessionId="s2"))
+    agent = lines(said(6, "user", "of an agent", isSidechain=True, agentId="a1"),
+                  said(7, "assistant", "x", isSidechain=True, agentId="a1"))
+    report = load(db, CLAUDE + agent + other + lines(said(8, "user", "last")))
+    assert len(report["rolloutIds"]) == 3 and report["rolloutId"] == report["rolloutIds"][0]
+    assert rows(db, "SELECT source_id, agent, first_user_message, turns, parent FROM rollouts "
+                "ORDER BY created, id") == [
+        ("s1", None, "first", 3, None), ("s2", None, "of another", 1, None),
+        ("s1", "a1", "of an agent", 1, report["rolloutId"])]
+    assert exported(db, report["rolloutIds"][1]) == agent.encode()
+    assert exported(db, report["rolloutIds"][2]) == other.encode()
+    again = connect()
+    one(again, "SELECT blackbox_install()")
+    assert load(again, agent)["rolloutId"] == report["rolloutIds"][1]
+    assert rows(again, "SELECT parent FROM rollouts") == [(report["rolloutId"],)]
+    well(db)
+
+
+def test_forks_and_deletes_keep_what_stands_around_items(db):
+    rollout = load(db, CODEX)["rolloutId"]
+    fork = one(db, "SELECT rollout_fork(?)", rollout)
+    db.execute("DELETE FROM rollouts WHERE id = ?", (rollout,))
+    assert exported(db, fork).endswith(CODEX[CODEX.index("\n") + 1:].encode())
+    db.execute("DELETE FROM rollouts")
+    assert rows(db, "SELECT * FROM rollout_frames") == []
+
+
+@pytest.mark.parametrize("escaped", ['"m\\u0065ssage"', '"\\u0072ole"', '"t\\u0065xt"'])
+def test_an_escape_in_a_key_is_read_as_sqlite_reads_it(db, escaped):
+    plain = json.loads('"%s"' % escaped.strip('"'))
+    text = CLAUDE.replace('"%s"' % plain, escaped)
+    assert text != CLAUDE
+    report = load(db, text, ID, None, "claude-code")
+    assert report["bad"] == 0
+    assert exported(db, ID) == text.encode()
+    well(db)
+
+
+# ------------------------------------------------------------ real sessions
+
+def samples():
+    folder = DATA / "formats"
+    found = sorted(folder.rglob("*.jsonl")) if folder.is_dir() else []
+    return found + (sorted((DATA / "rollouts" / "claude").iterdir()) if found else [])
+
+
+@needs_data
+def test_all_samples_and_real_sessions_come_back(db):
+    for file in samples():
+        data = gzip.open(file).read() if file.suffix == ".gz" else file.read_bytes()
+        report = load(db, data)
+        assert (report["new"], report["bad"]) == (report["items"], 0), file
+        assert exported(db, report["rolloutId"]) == data, file
+        assert load(db, data)["new"] == 0, file
+    assert rows(db, "SELECT format, count(*), sum(turns > 0) FROM rollouts GROUP BY 1") == [
+        ("claude-code", 6, 6), ("codex", 1, 1), ("copilot", 1, 1), ("cursor", 1, 1),
+        ("gemini", 2, 2), ("goose", 1, 1), ("pi", 4, 4), ("qwen", 1, 1), ("unknown", 4, 0)]
+    well(db)
