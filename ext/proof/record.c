@@ -9,7 +9,9 @@
 **
 ** What is hashed of a thing are the columns of its row that cannot change by the
 ** rules, as digest.c of core does it. For evidence that is what the ledger of pins
-** hashes too, so that a kill switch hashes each exchange once.
+** hashes too, so that a kill switch hashes each exchange once. The view
+** payload_rows has texts also where the table has references to them, and one more
+** column, the time.
 **
 ** A table of a domain that is not installed has no things.
 */
@@ -42,7 +44,7 @@ static const Record aRecord[] = {
     {"evidence",
         {0,
             "SELECT l.columns, e.* FROM main.payload_ledger AS l"
-            " JOIN main.event_payloads AS e ON e.id = l.id"
+            " JOIN main.payload_rows AS e ON e.id = l.id"
             " WHERE l.pin = ?1 AND l.at IS NULL",
             "SELECT pin FROM main.payload_pins WHERE pin BETWEEN ?1 AND ?2"
             " AND NOT EXISTS (SELECT 1 FROM main.proof_salts"
@@ -139,7 +141,8 @@ int bxProofContent(
   if (pStmt == 0) return 0;
   bxBind(pStmt, pErr, "i", PROOF_NUMBER(iThing));
   if (bxRow(pStmt, pErr)) {
-    int n = sqlite3_column_count(pStmt) - 1;
+    int n = sqlite3_column_count(pStmt) - 1 -
+            (PROOF_KIND(iThing) == PROOF_EVIDENCE);
     if (sqlite3_column_type(pStmt, 0) == SQLITE_INTEGER &&
         sqlite3_column_int(pStmt, 0) > 0 && sqlite3_column_int(pStmt, 0) < n) {
       n = sqlite3_column_int(pStmt, 0);

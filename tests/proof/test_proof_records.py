@@ -326,3 +326,15 @@ def test_what_was_erased_cannot_be_guessed_from_its_leaf(db):
     assert verify.verify(dossier(db), None, True)
     with pytest.raises(sqlite3.DatabaseError, match="NotFoundError"):
         proof_of(db, "evidence", row)
+
+
+def test_a_column_that_is_added_later_is_not_part_of_older_evidence(db):
+    enable(db)
+    evidence(db)
+    head(db)
+    db.execute("ALTER TABLE event_payloads ADD COLUMN more TEXT DEFAULT 'x'")
+    one(db, "SELECT blackbox_install()")
+    evidence(db)
+    head(db)
+    assert rows(db, "SELECT columns FROM payload_ledger") == [(10,), (11,)]
+    assert problems(db) == [] and len(log(db)) == 4
