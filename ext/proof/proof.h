@@ -38,6 +38,9 @@ typedef enum {
 } ProofAsk;
 sqlite3_stmt *bxProofAsk(
     BxStmts *p, ProofKind eKind, ProofAsk eAsk, BxErr *pErr);
+/* Steps it once. Returns 1 on a row; 0 at the end, on error, or if the table has
+** gone since the statement was prepared. */
+int bxProofRow(sqlite3_stmt *pStmt, BxErr *pErr);
 /* The digest of the content of a thing. Returns the number of columns that are
 ** in it, 0 if the thing is not there. */
 int bxProofContent(
@@ -75,6 +78,8 @@ sqlite3_stmt *bxProofPendingOf(
     ProofLog *pLog, ProofKind eKind, i64 nMost, BxErr *pErr);
 /* The number of pending unpins. */
 i64 bxProofUnpinned(ProofLog *pLog, BxErr *pErr);
+/* Whether a pin has ended. */
+int bxProofEnded(BxStmts *p, i64 iPin, BxErr *pErr);
 void bxProofOpen(ProofLog *pLog, BxStmts *p, BxErr *pErr);
 /* Writes the state, with which new leaves count. */
 void bxProofSave(ProofLog *pLog, BxErr *pErr);

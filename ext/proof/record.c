@@ -111,6 +111,19 @@ sqlite3_stmt *bxProofAsk(
   return pStmt;
 }
 
+int bxProofRow(sqlite3_stmt *pStmt, BxErr *pErr) {
+  BxErr err = {SQLITE_OK, 0};
+  int bRow;
+  if (pErr->rc != SQLITE_OK) return 0;
+  bRow = bxRow(pStmt, &err);
+  if (bxSays(&err, "no such table")) {
+    bxClear(&err);
+    sqlite3_reset(pStmt); /* which would return the error again */
+  }
+  bxPass(pErr, &err);
+  return bRow;
+}
+
 sqlite3_stmt *bxProofPendingOf(
     ProofLog *pLog, ProofKind eKind, i64 nMost, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxProofAsk(pLog->p, eKind, PROOF_PENDING, pErr);
@@ -120,18 +133,27 @@ sqlite3_stmt *bxProofPendingOf(
   return pStmt;
 }
 
-i64 bxProofUnpinned(ProofLog *pLog, BxErr *pErr) {
-  static const char zClosed[] = "SELECT closed FROM main.payload_state";
+/* The number that a query on payload's tables returns, 0 without these. */
+static i64 askPayload(BxStmts *p, const char *zSql, i64 iPin, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
   i64 n;
   if (pErr->rc != SQLITE_OK) return 0;
-  n = bxAsk(pLog->p, zClosed, &err, "") - pLog->aMark[PROOF_UNPIN];
-  if (bxSays(&err, "no such table")) {
-    bxClear(&err);
-    n = 0;
-  }
+  n = bxAsk(p, zSql, &err, "i", iPin);
+  if (bxSays(&err, "no such table")) bxClear(&err);
   bxPass(pErr, &err);
   return n;
+}
+
+i64 bxProofUnpinned(ProofLog *pLog, BxErr *pErr) {
+  static const char zClosed[] =
+      "SELECT closed - ?1 FROM main.payload_state WHERE one = 1";
+  return askPayload(pLog->p, zClosed, pLog->aMark[PROOF_UNPIN], pErr);
+}
+
+int bxProofEnded(BxStmts *p, i64 iPin, BxErr *pErr) {
+  static const char zEnded[] = "SELECT at IS NOT NULL FROM main.payload_ledger"
+                               " WHERE pin = ?1";
+  return askPayload(p, zEnded, iPin, pErr) != 0;
 }
 
 int bxProofContent(
@@ -140,7 +162,7 @@ int bxProofContent(
   int nHashed = 0;
   if (pStmt == 0) return 0;
   bxBind(pStmt, pErr, "i", PROOF_NUMBER(iThing));
-  if (bxRow(pStmt, pErr)) {
+  if (bxProofRow(pStmt, pErr)) {
     int n = sqlite3_column_count(pStmt) - 1 -
             (PROOF_KIND(iThing) == PROOF_EVIDENCE);
     if (sqlite3_column_type(pStmt, 0) == SQLITE_INTEGER &&

@@ -143,7 +143,7 @@ static void takeKind(Take *p, ProofKind eKind) {
   sqlite3_stmt *pStmt = bxProofPendingOf(&p->log, eKind, p->nLeft, p->pErr);
   i64 *piMark = &p->log.aMark[eKind];
   if (pStmt == 0) return;
-  while (p->nLeft > 0 && bxRow(pStmt, p->pErr)) {
+  while (p->nLeft > 0 && bxProofRow(pStmt, p->pErr)) {
     i64 iNumber = sqlite3_column_int64(pStmt, 0);
     if (eKind == PROOF_PIN) {
       takePin(p, iNumber);
@@ -161,7 +161,7 @@ static void takeKind(Take *p, ProofKind eKind) {
 static void takeUnpins(Take *p) {
   sqlite3_stmt *pStmt = bxProofAsk(p->p, PROOF_UNPIN, PROOF_PENDING, p->pErr);
   i64 nNew = pStmt ? bxProofUnpinned(&p->log, p->pErr) : 0;
-  while (nNew > 0 && p->nLeft > 0 && bxRow(pStmt, p->pErr)) {
+  while (nNew > 0 && p->nLeft > 0 && bxProofRow(pStmt, p->pErr)) {
     i64 iPin = sqlite3_column_int64(pStmt, 0);
     if (hasLeaf(p, PROOF_THING(iPin, PROOF_UNPIN))) continue;
     takeThing(p, PROOF_THING(iPin, PROOF_UNPIN));
@@ -280,7 +280,7 @@ int bxProofWaits(BxStmts *p, BxErr *pErr) {
   bxProofOpen(&log, p, pErr);
   for (i = 0; i < sizeof(aKind) / sizeof(aKind[0]) && !bWaits; i++) {
     sqlite3_stmt *pStmt = bxProofPendingOf(&log, aKind[i], 1, pErr);
-    bWaits = pStmt != 0 && bxRow(pStmt, pErr);
+    bWaits = pStmt != 0 && bxProofRow(pStmt, pErr);
     bxDone(pStmt, pErr);
   }
   return bWaits || bxProofUnpinned(&log, pErr) > 0;

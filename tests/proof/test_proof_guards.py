@@ -137,6 +137,18 @@ def test_an_uninstall_tells_what_is_lost(db):
     assert len(ids) == 1 and one(db, "SELECT payload_unpin(?, 'me', 'why')", ids[0][0]) == 1
 
 
+def test_records_that_were_uninstalled_are_told_as_removed(db):
+    enable(db)
+    evidence(db)
+    head(db)
+    one(db, "SELECT payload_unpin(id, 'me', 'why') FROM event_payloads")
+    one(db, "SELECT blackbox_uninstall('main', 'payload', 'force')")
+    assert [p[:3] for p in problems(db)] \
+        == [(0, "pin", 1), (2, "unpin", 1)]
+    assert rows(db, "SELECT kind, pending FROM proof_pending") == []
+    head(db)
+
+
 WRITER = f"""
 import sqlite3, sys
 db = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=30)
