@@ -275,7 +275,7 @@ static void verifyPending(Verify *p) {
 
 /* What may be gone: receipts with 10,000 newer ones, and as many verdicts as
 ** receipts count, if all of these are there. */
-static void readRules(Verify *p) {
+static void readAllowances(Verify *p) {
   static const char zNewest[] = "SELECT max(id) FROM main.retention_log";
   static const char zVerdicts[] =
       "SELECT CASE WHEN (SELECT min(id) FROM main.retention_log) > 1"
@@ -310,7 +310,7 @@ static void verify(Verify *p, const ProofHead *pHead) {
     p->iFrom = pHead->n;
     bxMerkleFrontier(&p->log.tree, p->iFrom, &p->tree, p->pErr);
   }
-  readRules(p);
+  readAllowances(p);
   if (p->pErr->rc != SQLITE_OK) return;
   verifyLeaves(p);
   for (i = PROOF_PIN; i <= PROOF_ERASURE; i++) verifyKind(p, (ProofKind)i);
