@@ -20,7 +20,9 @@ typedef enum {
   PROOF_ERASURE
 } ProofKind;
 #define PROOF_KINDS 8
-#define PROOF_THING(number, kind) ((number)*8 + (int)(kind))
+#define PROOF_THING(number, kind)                                              \
+  ((i64)((sqlite3_uint64)(number)*8 + (sqlite3_uint64)(kind)))
+#define PROOF_MOST ((i64)1 << 59) /* numbers from this one on get no leaf */
 #define PROOF_KIND(thing) ((ProofKind)((thing)&7))
 #define PROOF_NUMBER(thing) ((thing) >> 3)
 

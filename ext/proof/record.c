@@ -13,7 +13,8 @@
 ** payload_rows has texts also where the table has references to them, and one more
 ** column, the time.
 **
-** A table of a domain that is not installed has no things.
+** A table of a domain that is not installed has no things. A verdict whose number
+** somebody has chosen and made very large waits for ever.
 */
 #include "proof.h"
 SQLITE_EXTENSION_INIT3
@@ -60,8 +61,8 @@ static const Record aRecord[] = {
             "  FROM main.proof_salts WHERE thing = pin * 8 + 3) ORDER BY pin"}},
     {"hold", {ABOVE("step", "main.retention_hold_log"),
                  "SELECT NULL, step, at, kind, \"key\", owner, act, until, "
-                 "actor, reason,"
-                 " token FROM main.retention_hold_log WHERE step = ?1",
+                 "actor, reason, found, token FROM main.retention_hold_log "
+                 "WHERE step = ?1",
                  LACKING("step", "4", "main.retention_hold_log")}},
     {"receipt",
         {"SELECT id FROM main.retention_log WHERE id > ?1"

@@ -119,7 +119,7 @@ static i64 thingOf(BxCall *p, BxStmts *pHome, ProofKind eKind) {
     const char *zId = bxText(p->aArg[1], "key", 100000, 0, &p->err);
     iNumber = bxAsk(pHome, zPin, &p->err, "t", zId);
   } else {
-    iNumber = bxInt(p->aArg[1], "key", 1, (i64)1 << 59, &p->err);
+    iNumber = bxInt(p->aArg[1], "key", 1, PROOF_MOST - 1, &p->err);
   }
   return PROOF_THING(iNumber, eKind);
 }

@@ -145,6 +145,7 @@ static void takeKind(Take *p, ProofKind eKind) {
   if (pStmt == 0) return;
   while (p->nLeft > 0 && bxProofRow(pStmt, p->pErr)) {
     i64 iNumber = sqlite3_column_int64(pStmt, 0);
+    if (iNumber >= PROOF_MOST) break; /* somebody has chosen it */
     if (eKind == PROOF_PIN) {
       takePin(p, iNumber);
     } else {

@@ -338,3 +338,15 @@ def test_a_column_that_is_added_later_is_not_part_of_older_evidence(db):
     head(db)
     assert rows(db, "SELECT columns FROM payload_ledger") == [(10,), (11,)]
     assert problems(db) == [] and len(log(db)) == 4
+
+
+@pytest.mark.parametrize("number", [2**59, 2**63 - 1])
+def test_a_verdict_with_a_number_that_is_too_large_waits_and_stops_nothing(db, number):
+    enable(ring(db))
+    verdicts(db, 2)
+    db.execute("UPDATE sqlite_sequence SET seq = ? WHERE name = 'payload_verdicts'", (number - 1,))
+    verdicts(db, 1)
+    one(db, "SELECT payload_kill_switch('ring', 'a', 'k')")
+    assert log(db) == PINNED + [("verdict", 1, 1), ("verdict", 2, 1)]
+    assert rows(db, "SELECT * FROM proof_pending") == [("verdict", 1, number)]
+    assert [p[1] for p in problems(db)] == ["verdict"]
