@@ -20,6 +20,7 @@ SQLITE_EXTENSION_INIT3
 
 typedef struct Verify {
   BxStmts *p;
+  sqlite3_stmt *pHold; /* see holdSnapshot() */
   ProofLog log;
   Frontier tree;           /* built again */
   int bBroken;             /* the tree is known to differ */
@@ -297,9 +298,18 @@ static void verifySalts(Verify *p) {
   }
 }
 
+/* A statement that is not at its end, so that all that is read until it is
+** finalized is of one moment. */
+static sqlite3_stmt *holdSnapshot(BxStmts *p, BxErr *pErr) {
+  sqlite3_stmt *pStmt = bxPrepare(p, "SELECT one FROM main.proof_state", pErr);
+  bxRow(pStmt, pErr);
+  return pStmt;
+}
+
 /* Verifies the log, from the leaf after pHead on if that is given. */
 static void verify(Verify *p, const ProofHead *pHead) {
   int i;
+  p->pHold = holdSnapshot(p->p, p->pErr);
   bxProofOpen(&p->log, p->p, p->pErr);
   if (pHead != 0 && p->pErr->rc == SQLITE_OK) {
     char *zDiffers = bxProofHeadDiffers(&p->log, pHead, p->pErr);
@@ -319,6 +329,7 @@ static void verify(Verify *p, const ProofHead *pHead) {
 
 /* The problems as JSON, to sqlite3_free(). */
 static char *problemsOf(Verify *p) {
+  sqlite3_finalize(p->pHold);
   sqlite3_str_appendall(p->pOut, p->nProblem > 0 ? "]" : "[]");
   return bxFinish(p->pOut, p->pErr);
 }
@@ -369,11 +380,13 @@ void bxProofCheck(BxStmts *p, BxProblems *pOut) {
 sqlite3_stmt *bxProofPending(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   BxStmts *pHome = bxHome(bx, "proof", pErr);
   ProofLog log;
+  sqlite3_stmt *pHold;
   sqlite3_str *pOut;
   i64 nUnpin;
   size_t i;
   (void)apArg;
   if (pHome == 0) return 0;
+  pHold = holdSnapshot(pHome, pErr);
   bxProofOpen(&log, pHome, pErr);
   pOut = sqlite3_str_new(bx->db);
   nUnpin = bxProofUnpinned(&log, pErr);
@@ -384,6 +397,7 @@ sqlite3_stmt *bxProofPending(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
         pOut, ",[\"%s\",%lld,%lld]", bxProofKindName(aAscending[i]), n, iFirst);
   }
   sqlite3_str_appendchar(pOut, 1, ']');
+  sqlite3_finalize(pHold);
   return bxJsonRows(bx,
       "SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?1)"
       " WHERE value ->> 1 > 0",
