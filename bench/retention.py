@@ -1,4 +1,5 @@
-"""Plan and sweep follow what is due, and a write with nothing to do pays little for looking."""
+"""Plan and sweep follow what is due, and a write with nothing to do pays little for looking: at
+what is due, or at what holds keep."""
 import atexit
 import pathlib
 import shutil
@@ -78,6 +79,48 @@ def insert(due_per_write, begin):
     return side
 
 
+def hold_elsewhere(db, kind):
+    """10,000 holds on other things of that kind."""
+    db.execute("BEGIN")
+    db.execute("SELECT retention_hold(?, 'x', 'case', 'ann', 'asked')", (kind,)).fetchone()
+    db.execute("INSERT INTO retention_holds(kind, key, owner, actor, reason)"
+               " WITH n(i) AS (VALUES(1) UNION ALL SELECT i + 1 FROM n WHERE i < 9999)"
+               " SELECT ?, 'x' || i, 'case', 'ann', 'asked' FROM n", (kind,))
+    db.execute("COMMIT")
+
+
+def held(kind, holds, prepare, sql):
+    """Writes into a domain, in a transaction."""
+    def side(folder):
+        db = connect(folder / "held.db")
+        db.execute("SELECT blackbox_install()").fetchone()
+        if holds:
+            hold_elsewhere(db, kind)
+        for statement in prepare:
+            db.execute(statement)
+        db.execute("BEGIN")
+        return statistics.median(timed(lambda i=i: db.execute(sql, (f"k{i:07}", "q" * 2000)))
+                                 for i in range(INSERTS))
+    return side
+
+
+ROLLOUT = "019d0000-1111-7222-8333-444455556666"
+HELD = [
+    ("a row of the archive", "agent", [],
+     "INSERT INTO event_payloads(id, event_id, agent_id, request_body, response_body,"
+     " size_bytes, purpose) VALUES(?, 'e', 'a', ?, 'r', 2001, 'archive')"),
+    ("a row of a ring", "agent", ["CREATE VIRTUAL TABLE ring USING payload_ring(window=50)"],
+     "INSERT INTO ring(event_id, agent_id, request_body) VALUES(?, 'a', ?)"),
+    ("an item of a conversation", "rollout", [f"INSERT INTO rollouts(id) VALUES('{ROLLOUT}')"],
+     f"INSERT INTO rollout_items(rollout, timestamp, type, payload) VALUES('{ROLLOUT}', 1500,"
+     " 'event_msg', json_object('type', 'user_message', 'id', ?, 'message', ?))"),
+    ("an item of the cache", "session", [],
+     "INSERT INTO cache_items(session_id, task_id, turn_id, description, data)"
+     " VALUES('conv_a3f8e2b4-5c6d-7e8f-9g0h-1i2j3k4l5m6n', 'a7b3c9d2', ?, 'd',"
+     " json_quote(?))"),
+]
+
+
 def cases():
     small, large = "10,000 rows", "1,000,000 rows"
     return [
@@ -89,4 +132,7 @@ def cases():
              {"on": insert(2, "BEGIN"), "off": insert(0, "BEGIN")}, [("on", "off", 1.1)]),
         Case("an insert into an archive where nothing is due, alone",
              {"on": insert(2, ""), "off": insert(0, "")}, [("on", "off", 1.1)]),
+        *(Case(f"{what} is written, with 10,000 holds on others",
+               {"holds": held(kind, True, prepare, sql), "none": held(kind, False, prepare, sql)},
+               [("holds", "none", 1.1)]) for what, kind, prepare, sql in HELD),
     ]

@@ -37,10 +37,12 @@ static const BxDomain aDomain[] = {
         .zSql = bxSqlPayload,
         .xAdopt = bxPayloadAdopt,
         .xMend = bxPayloadMend,
+        .xGuard = bxPayloadGuard,
         .xIsWhole = bxPayloadIsWhole,
         .xCheck = bxPayloadCheck,
         .zGuarded = ",event_payloads,payload_ledger,payload_state,payload_pins,"
                     "payload_unpins,payload_protected,payload_evidence,"
+                    "payload_held,payload_looking,"
                     "payload_volume,payload_sizes,blackbox_ledgers,",
         .zDerived = ",payload_volume,payload_sizes,",
         .zAdopted = "event_payloads",
@@ -68,8 +70,12 @@ static const BxDomain aDomain[] = {
         .zTable = "retention_refusals",
         .iVersion = 1,
         .zSql = bxSqlRetention,
+        .xMend = bxRetentionMend,
+        .xIsWhole = bxRetentionIsWhole,
         .xCheck = bxRetentionCheck,
-        .zGuarded = ",retention_refusals,"},
+        .zGuarded = ",retention_refusals,retention_hold_log,"
+                    "retention_hold_state,retention_holds,",
+        .xLeave = bxRetentionLeave},
     {.zName = "proof",
         .zTable = "proof_state",
         .iVersion = 1,
@@ -83,6 +89,7 @@ static const BxDomain aDomain[] = {
 /* name, minimum and maximum number of arguments, kind, implementation */
 static const BxFunction aFunctions[] = {
     {"blackbox_debug", 0, 0, BX_PURE, bxDebug},
+    {"blackbox_erase", 4, 5, BX_WRITE | BX_RECORDS, bxRetentionErase},
     {"blackbox_install", 0, 2, BX_OWN, bxInstall},
     {"blackbox_uninstall", 0, 3, BX_WRITE | BX_RECORDS, bxUninstall},
     {"blackbox_use", 1, 1, BX_OWN, bxUse},
@@ -134,6 +141,8 @@ static const BxFunction aFunctions[] = {
     {"proof_tile", 1, 1, BX_READ, bxProofTile},
     {"retention_confirm_clock", 0, 0, BX_WRITE | BX_RECORDS,
         bxRetentionConfirm},
+    {"retention_hold", 5, 6, BX_WRITE | BX_RECORDS, bxRetentionHold},
+    {"retention_release", 5, 5, BX_WRITE | BX_RECORDS, bxRetentionRelease},
     {"retention_sweep", 0, 2, BX_WRITE | BX_RECORDS, bxRetentionSweep},
     {"rollout_append", 2, 3, BX_WRITE, bxRolloutAppend},
     {"rollout_archive", 1, 1, BX_WRITE, bxRolloutArchive},
@@ -221,9 +230,10 @@ static const BxTable aTables[] = {
 
 /* Virtual tables that own tables. */
 static const BxModule aModule[] = {
-    {"payload_ring", bxSqlPayloadRing, bxRingKnown, 0},
-    {EV_MODULE, bxSqlEvidenceBuffer, bxEvKnown, bxEvCheck},
-    {0, 0, 0, 0},
+    {"payload_ring", bxSqlPayloadRing, bxSqlPayloadRingHeld, bxRingKnown, 0},
+    {EV_MODULE, bxSqlEvidenceBuffer, bxSqlEvidenceBufferHeld, bxEvKnown,
+        bxEvCheck},
+    {0, 0, 0, 0, 0},
 };
 
 /* Virtual tables. */

@@ -1,5 +1,7 @@
 -- cache.sql: tool results, stored by session, with quotas that always hold.
 --
+-- Continued in sql/cache_work.sql
+--
 -- Tables  cache_sessions   one row a session: its totals and its times
 --         cache_items      the items
 --         cache_presets    named sets of settings (keep, recycle, your own)
@@ -11,7 +13,8 @@
 --         cache_state      one row: the state of a running eviction or
 --                          clean-up, and the total of all sessions while
 --                          there is a total quota
--- Views   cache_quota          used and left bytes of each session
+-- Views   cache_held           sessions that a hold keeps
+--         cache_quota          used and left bytes of each session
 --         cache_access         reads of each item; INSERT adds one
 --         cache_use            INSERT INTO cache_use VALUES('recycle')
 --         cache_due_items      items for the age rule; DELETE removes them
@@ -23,9 +26,9 @@
 --         cache_size           items and bytes, for retention_report()
 --         cache_check          contradictions (no rows if all is well)
 --
--- This file runs alone after core.sql (sqlite3 my.db < sql/cache.sql), any
--- number of times. The mark "main." is the schema. A name inside a view or
--- trigger refers to its own schema.
+-- Both files run alone after core.sql, in this order, any number of times. The
+-- mark "main." is the schema. A name inside a view or trigger refers to its own
+-- schema.
 --
 -- Invariants: total_size and item_count of a session equal the sum and count
 -- of its items at the end of every statement, under every conflict clause,
@@ -78,28 +81,36 @@ HAVING min(l.value IS p.value);
 -- Two SELECTs, because each then uses its own index.
 CREATE VIEW IF NOT EXISTS main.cache_due_items AS
 SELECT storage_key AS key, data_size AS bytes, timestamp AS at,
-       NULL AS blocked_by
-  FROM cache_items WHERE protected = 0
+       CASE WHEN EXISTS(SELECT 1 FROM cache_held AS h WHERE h.session_id = i.session_id)
+            THEN 'held' END AS blocked_by
+  FROM cache_items AS i WHERE protected = 0
  UNION ALL
 SELECT storage_key, data_size, timestamp, 'tool_result'
   FROM cache_items WHERE protected = 1;
 
 CREATE VIEW IF NOT EXISTS main.cache_due_expired AS
 SELECT storage_key AS key, data_size AS bytes, expires_at AS at,
-       NULL AS blocked_by
-  FROM cache_items WHERE expires_at IS NOT NULL;
+       CASE WHEN EXISTS(SELECT 1 FROM cache_held AS h WHERE h.session_id = i.session_id)
+            THEN 'held' END AS blocked_by
+  FROM cache_items AS i WHERE expires_at IS NOT NULL;
+
+CREATE VIEW IF NOT EXISTS main.cache_held AS -- the sessions that a hold keeps
+SELECT "key" AS session_id FROM retention_in_force WHERE kind = 'session';
 
 CREATE VIEW IF NOT EXISTS main.cache_due_sessions AS
 SELECT s.session_id AS key, s.total_size AS bytes, s.last_accessed_at AS at,
        CASE WHEN EXISTS(SELECT 1 FROM cache_items AS i
                          WHERE i.session_id = s.session_id AND i.protected = 1)
-            THEN 'tool_result' END AS blocked_by
+            THEN 'tool_result'
+            WHEN EXISTS(SELECT 1 FROM cache_held AS h WHERE h.session_id = s.session_id)
+            THEN 'held' END AS blocked_by
   FROM cache_sessions AS s;
 
 -- The sessions that the idle rule does not remove have a rule of their own.
 CREATE VIEW IF NOT EXISTS main.cache_due_abandoned AS
 SELECT s.session_id AS key, s.total_size AS bytes, s.last_accessed_at AS at,
-       NULL AS blocked_by
+       CASE WHEN EXISTS(SELECT 1 FROM cache_held AS h WHERE h.session_id = s.session_id)
+            THEN 'held' END AS blocked_by
   FROM cache_sessions AS s
  WHERE EXISTS(SELECT 1 FROM cache_items AS i
                WHERE i.session_id = s.session_id AND i.protected = 1);
@@ -122,7 +133,8 @@ SELECT i.storage_key AS key,
 -- removes the lowest (at, id) first.
 CREATE VIEW IF NOT EXISTS main.cache_by_age AS
 SELECT session_id, timestamp AS at, id, data_size AS bytes, storage_key AS key
-  FROM cache_items WHERE protected = 0;
+  FROM cache_items AS i
+ WHERE protected = 0 AND NOT EXISTS(SELECT 1 FROM cache_held AS h WHERE h.session_id = i.session_id);
 
 CREATE VIEW IF NOT EXISTS main.cache_by_use AS
 SELECT u.session_id AS session_id, u.used_at AS at, i.id AS id,
@@ -130,7 +142,8 @@ SELECT u.session_id AS session_id, u.used_at AS at, i.id AS id,
   FROM cache_uses AS u
  CROSS JOIN cache_items AS i
     ON i.storage_key = u.session_id || '_' || u.task_id || '_' || u.turn_id
- WHERE u.protected = 0;
+ WHERE u.protected = 0
+   AND NOT EXISTS(SELECT 1 FROM cache_held AS h WHERE h.session_id = u.session_id);
 
 -- The first items of the session that is being written: as many as must be
 -- removed for its quota, at most 1,000. The item that is written and tool
@@ -457,7 +470,10 @@ BEGIN
   -- If cache_sizes has a row for this key, that item has just been replaced.
   INSERT INTO cache_sessions(session_id, kept_size, kept_count, created_at, last_accessed_at)
   VALUES (NEW.session_id,
-          NEW.data_size - coalesce((SELECT size FROM cache_sizes
+          NEW.data_size - coalesce((SELECT CASE WHEN EXISTS(SELECT 1 FROM cache_held AS h WHERE h.session_id = NEW.session_id)
+                                           THEN RAISE(ABORT, 'HeldError: a hold keeps this session, and its items cannot be overwritten; use another key, or end the hold with retention_release()')
+                                           ELSE size END
+                                      FROM cache_sizes
                                      WHERE session_id = NEW.session_id AND task_id = NEW.task_id
                                        AND turn_id = NEW.turn_id), 0),
           NOT EXISTS(SELECT 1 FROM cache_sizes
@@ -511,6 +527,10 @@ BEGIN
                      WHERE session_id = NEW.session_id AND task_id = NEW.task_id
                        AND turn_id = NEW.turn_id AND protected) THEN
       RAISE(ABORT, 'ValidationError: a tool result cannot be overwritten while cache.lock_tool_results is 1; use another key')
+    WHEN EXISTS(SELECT 1 FROM cache_held WHERE session_id = OLD.session_id)
+         AND (NEW.data, NEW.description, NEW.custom_metadata, NEW.timestamp, NEW.task_id, NEW.turn_id)
+             IS NOT (OLD.data, OLD.description, OLD.custom_metadata, OLD.timestamp, OLD.task_id, OLD.turn_id) THEN
+      RAISE(ABORT, 'HeldError: a hold keeps this session, and its items cannot be changed; write another item, or end the hold with retention_release()')
     WHEN NEW.data IS NOT OLD.data AND NOT (json_valid(NEW.data) OR json_valid(NEW.data || ' ')) THEN
       RAISE(ABORT, 'ValidationError: data must be JSON text; wrap plain text with json_quote()')
     WHEN NEW.custom_metadata IS NOT NULL AND NEW.custom_metadata IS NOT OLD.custom_metadata
@@ -594,6 +614,20 @@ BEGIN
   SELECT c.now, 'cache', coalesce((SELECT rule FROM cache_state), 'manual'), 1,
          OLD.data_size, OLD.timestamp, OLD.timestamp
     FROM cache_clock AS c;
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.cache_items_held_delete
+BEFORE DELETE ON cache_items
+WHEN EXISTS(SELECT 1 FROM cache_held WHERE session_id = OLD.session_id)
+BEGIN
+  SELECT RAISE(ABORT, 'HeldError: a hold keeps this session, and its items cannot be deleted; SELECT * FROM retention_holds lists the holds, and retention_release() ends one');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.cache_sessions_held_delete
+BEFORE DELETE ON cache_sessions
+WHEN EXISTS(SELECT 1 FROM cache_held WHERE session_id = OLD.session_id)
+BEGIN
+  SELECT RAISE(ABORT, 'HeldError: a hold keeps this session, which cannot be deleted; SELECT * FROM retention_holds lists the holds, and retention_release() ends one');
 END;
 
 -- "written" is set to the item that exceeds a quota.
@@ -718,7 +752,7 @@ BEGIN
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.cache_due_expired_delete
-INSTEAD OF DELETE ON cache_due_expired
+INSTEAD OF DELETE ON cache_due_expired WHEN OLD.blocked_by IS NULL
 BEGIN
   UPDATE cache_state SET rule = 'expired';
   DELETE FROM cache_items WHERE storage_key = OLD.key;
@@ -734,7 +768,7 @@ BEGIN
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.cache_due_abandoned_delete
-INSTEAD OF DELETE ON cache_due_abandoned
+INSTEAD OF DELETE ON cache_due_abandoned WHEN OLD.blocked_by IS NULL
 BEGIN
   UPDATE cache_state SET rule = 'abandoned';
   DELETE FROM cache_sessions WHERE session_id = OLD.key;

@@ -9,6 +9,8 @@
 --         retention_clock        the newest time that this file has seen
 --         blackbox_ledgers       the number of entries in a domain's ledger, and
 --                                their sum: a copy outside of the domain
+--         retention_held         what holds keep, for the guards of every domain
+--         retention_erased       keys of what was erased, which are refused
 --         blackbox_probe         lets a trigger detect a REPLACE
 -- Views   blackbox_limits        every setting with the value in force
 --         blackbox_setting_test  used by the triggers to refuse a setting
@@ -16,6 +18,8 @@
 --         retention_tick         INSERT remembers it, at most once an hour
 --         retention_refusers     what could refuse the removal of a row by a rule
 --         retention_note         INSERT adds to the receipt of the minute
+--         retention_refused      the rows of retention_erased whose time is not over
+--         retention_in_force     the rows of retention_held that have not ended
 --         core_check             invalid settings (no rows if all is well)
 --
 -- This file runs alone (sqlite3 my.db < sql/core.sql), any number of times. The
@@ -73,13 +77,19 @@ UNION ALL
 SELECT 'retention_clock', 'the row is missing: no rule removes anything; run blackbox_install()'
  WHERE NOT EXISTS (SELECT 1 FROM retention_clock);
 
+-- The setting, from the tables themselves: each prepared INSERT into the archive
+-- contains it several times, and blackbox_limits would make it longer.
+CREATE VIEW IF NOT EXISTS main.retention_jump AS
+SELECT coalesce((SELECT value FROM blackbox_settings
+                  WHERE name = 'core.max_clock_jump_days'), preset) AS days
+  FROM blackbox_setting_defs
+ WHERE name = 'core.max_clock_jump_days';
+
 -- clock is the time of the machine. now is the same, or NULL if the clock is too
 -- far ahead of the newest time that was seen: then nothing is due.
 CREATE VIEW IF NOT EXISTS main.retention_now AS
 SELECT CASE WHEN CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER) <=
-                 seen + 86400000 *
-                 (SELECT value FROM blackbox_limits
-                   WHERE name = 'core.max_clock_jump_days')
+                 seen + 86400000 * (SELECT days FROM retention_jump)
             THEN CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)
        END AS now,
        CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER) AS clock, seen
@@ -116,6 +126,26 @@ CREATE VIEW IF NOT EXISTS main.retention_note AS
 SELECT NULL AS at, NULL AS domain, NULL AS rule, NULL AS rows, NULL AS bytes,
        NULL AS oldest, NULL AS newest
  WHERE 0;
+
+-- The time that ends holds. A clock that is a day ahead of the newest time that was
+-- seen, or behind it, is not asked; then that time counts until somebody INSERTs
+-- into retention_tick. (So short because each prepared INSERT contains it.)
+CREATE VIEW IF NOT EXISTS main.retention_time AS
+SELECT iif((julianday('now') - 2440587.5) * 86400000.0 - seen BETWEEN 0 AND 86400000,
+           (julianday('now') - 2440587.5) * 86400000.0, seen) AS now
+  FROM retention_clock
+ WHERE one = 1;
+
+CREATE VIEW IF NOT EXISTS main.retention_in_force AS
+SELECT kind, "key", owner, until, step
+  FROM retention_held
+ WHERE until IS NULL
+    OR (until > (SELECT now FROM retention_time)) IS NOT 0;
+
+CREATE VIEW IF NOT EXISTS main.retention_refused AS
+SELECT kind, "key", until
+  FROM retention_erased
+ WHERE (until > (SELECT now FROM retention_time)) IS NOT 0;
 
 CREATE TABLE IF NOT EXISTS main.blackbox_domains(
   domain  TEXT PRIMARY KEY,
@@ -277,6 +307,28 @@ CREATE TABLE IF NOT EXISTS main.blackbox_ledgers(
   digest  INTEGER NOT NULL
 ) WITHOUT ROWID;
 
+-- What holds keep: one row for each owner of a hold. Only the triggers of the
+-- domain retention write it. The guards of every domain read retention_in_force,
+-- so that no domain names a table of another. Without holds the table is empty,
+-- and a guard needs one look at it.
+CREATE TABLE IF NOT EXISTS main.retention_held(
+  kind  TEXT NOT NULL,
+  "key" TEXT NOT NULL,
+  owner TEXT NOT NULL,
+  until INTEGER,
+  step  INTEGER NOT NULL,
+  PRIMARY KEY (kind, "key", owner)
+) WITHOUT ROWID;
+
+-- Keys under which nothing may be written until a time, because what they had was
+-- erased. blackbox_erase() adds them, and the guards that read them.
+CREATE TABLE IF NOT EXISTS main.retention_erased(
+  kind  TEXT NOT NULL,
+  "key" TEXT NOT NULL,
+  until INTEGER NOT NULL,
+  PRIMARY KEY (kind, "key")
+) WITHOUT ROWID;
+
 -- A BEFORE trigger cannot read the conflict clause of its statement. It runs
 --   DELETE FROM sqlite_sequence WHERE rowid = -1;
 --   INSERT OR IGNORE INTO sqlite_sequence(rowid, name, seq)
@@ -373,8 +425,7 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.retention_clock_confirmed
 AFTER UPDATE ON retention_clock
 WHEN NEW.seen < OLD.seen
-  OR NEW.seen > OLD.seen + 86400000 * (SELECT value FROM blackbox_limits
-                                        WHERE name = 'core.max_clock_jump_days')
+  OR NEW.seen > OLD.seen + 86400000 * (SELECT days FROM retention_jump)
 BEGIN
   INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest, newest)
   VALUES (NEW.seen, 'core', 'clock confirmed', 0, 0,

@@ -6,6 +6,7 @@
 --         evidence_overflow_actions      its JSON
 --         evidence_overflow_screenshots  its screenshot
 -- Views   evidence_overdue               what the overflow of a new buffer removes
+--         evidence_held                  evidence that a hold keeps
 --         evidence_due                   all evidence here. A row is due when
 --                                        its owner was not seen ("at") for
 --                                        evidence.orphan_days. DELETE removes a
@@ -31,6 +32,9 @@ SELECT o.owner || '/' || e.id AS key,
        e.action_bytes + e.screenshot_bytes + 100 AS bytes,
        o.seen AS at,
        CASE WHEN e.pinned = 1 THEN 'pinned'
+            WHEN EXISTS (SELECT 1 FROM retention_held)
+             AND EXISTS (SELECT 1 FROM evidence_held AS h WHERE h.rid = e.rid)
+            THEN 'held'
             WHEN o.seen >= (julianday('now') - 2440587.5) * 86400000.0
                  - 86400000.0 * (SELECT value FROM blackbox_limits
                                   WHERE name = 'evidence.orphan_days')
@@ -44,6 +48,16 @@ SELECT o.owner || '/' || e.id AS key,
 CREATE VIEW IF NOT EXISTS main.evidence_size AS
 SELECT coalesce(sum(rows), 0) AS rows, coalesce(sum(bytes), 0) AS bytes
   FROM evidence_owners;
+
+-- The evidence that a hold keeps: on its owner (the kind is 'buffer', and the key
+-- that of evidence_owners), or on a row ('evidence', and the key of evidence_due).
+CREATE VIEW IF NOT EXISTS main.evidence_held AS
+SELECT e.rid
+  FROM evidence_overflow AS e
+ WHERE EXISTS (SELECT 1 FROM retention_in_force
+                WHERE kind = 'buffer' AND "key" = e.owner)
+    OR EXISTS (SELECT 1 FROM retention_in_force
+                WHERE kind = 'evidence' AND "key" = e.owner || '/' || e.id);
 
 CREATE VIEW IF NOT EXISTS main.evidence_check AS
 SELECT o.owner AS object, 'the counters differ from the rows' AS problem
@@ -168,6 +182,43 @@ BEFORE DELETE ON evidence_overflow
 WHEN OLD.pinned IS NOT 0
 BEGIN
   SELECT RAISE(ABORT, 'PinnedError: pinned evidence cannot be deleted; unpin it first: UPDATE evidence_overflow SET pinned = 0');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.evidence_overflow_held_update
+BEFORE UPDATE ON evidence_overflow
+WHEN (NEW.timestamp, NEW.action_bytes, NEW.screenshot_bytes)
+     IS NOT (OLD.timestamp, OLD.action_bytes, OLD.screenshot_bytes)
+ AND EXISTS (SELECT 1 FROM evidence_held WHERE rid = OLD.rid)
+BEGIN
+  SELECT RAISE(ABORT, 'HeldError: a hold keeps this evidence, which cannot be changed; SELECT * FROM retention_holds lists the holds, and retention_release() ends one');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.evidence_overflow_held_delete
+BEFORE DELETE ON evidence_overflow
+WHEN EXISTS (SELECT 1 FROM evidence_held WHERE rid = OLD.rid)
+BEGIN
+  SELECT RAISE(ABORT, 'HeldError: a hold keeps this evidence, which cannot be deleted; SELECT * FROM retention_holds lists the holds, and retention_release() ends one');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.evidence_actions_held_update
+BEFORE UPDATE ON evidence_overflow_actions
+WHEN EXISTS (SELECT 1 FROM evidence_held WHERE rid = OLD.rid)
+BEGIN
+  SELECT RAISE(ABORT, 'HeldError: a hold keeps this evidence, which cannot be changed; SELECT * FROM retention_holds lists the holds, and retention_release() ends one');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.evidence_screenshots_held_update
+BEFORE UPDATE ON evidence_overflow_screenshots
+WHEN EXISTS (SELECT 1 FROM evidence_held WHERE rid = OLD.rid)
+BEGIN
+  SELECT RAISE(ABORT, 'HeldError: a hold keeps this evidence, which cannot be changed; SELECT * FROM retention_holds lists the holds, and retention_release() ends one');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.evidence_screenshots_held_delete
+BEFORE DELETE ON evidence_overflow_screenshots
+WHEN EXISTS (SELECT 1 FROM evidence_held WHERE rid = OLD.rid)
+BEGIN
+  SELECT RAISE(ABORT, 'HeldError: a hold keeps this evidence, which cannot be deleted; SELECT * FROM retention_holds lists the holds, and retention_release() ends one');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.evidence_actions_insert

@@ -19,16 +19,21 @@
 --                          the ledger
 --         payload_volume   while payload.max_bytes is set, one row: the bytes of
 --                          the archive
---         payload_sizes    while it is set, the size of each row in payload_archive
+--         payload_sizes    while it is set, the size of each row in payload_counted
 -- Views   payload_pins     the pins in force: their rows cannot be deleted,
 --                          changed or replaced
 --         payload_unpins   the pins that have ended; INSERT unpins a row
 --         payload_protected  the rows that are pinned, or evidence that was
 --                          never unpinned
+--         payload_held     the rows that a hold keeps: on their agent, event or
+--                          kill switch, or on the row itself
+--         payload_looking  used by the guards of held rows, which the module makes
+--                          with the first hold
+--         payload_counted  the archive rows that payload.max_bytes counts
 --         payload_rows     event_payloads with created_ms, its time as a number
 --         payload_archive  archive rows by age: those that clean-up may remove
---         payload_due      the same with pinned rows, and why these stay; DELETE
---                          removes rows that are not pinned
+--         payload_due      the same with pinned and held rows, and why these stay;
+--                          DELETE removes the others
 --         payload_sweep    INSERT removes archive rows older than a time
 --         payload_clear    INSERT removes all archive rows
 --         payload_trim     INSERT removes the oldest archive rows, while there are
@@ -55,6 +60,7 @@
 --
 -- Invariants, on every connection and with every conflict clause:
 --   * a row of payload_pins has its row in event_payloads, unchanged
+--   * a row that a hold keeps is not removed, and keeps its content
 --   * evidence is pinned; size_bytes is the true length of both bodies
 --   * no row of payload_ledger is removed, and each part of it is set only once:
 --     the pin, then the hash, then the unpin
@@ -121,11 +127,39 @@ SELECT *,
 -- (payload_sweep) read this list.
 CREATE VIEW IF NOT EXISTS main.payload_archive AS
 SELECT id AS "key", size_bytes AS bytes, at, rid
+  FROM payload_times AS t
+ WHERE purpose = 'archive' AND pinned = 0
+   AND (NOT EXISTS (SELECT 1 FROM retention_held)
+        OR NOT EXISTS (SELECT 1 FROM payload_held AS h WHERE h.payload_rowid = t.rid));
+
+-- What payload.max_bytes counts: also what a hold keeps.
+CREATE VIEW IF NOT EXISTS main.payload_counted AS
+SELECT rid, id, size_bytes AS bytes
   FROM payload_times
- WHERE purpose = 'archive' AND pinned = 0;
+ WHERE purpose = 'archive' AND pinned = 0 AND at > -1e18;
+
+-- (CROSS JOIN looks each of the four up. SQLite would scan the holds otherwise.)
+CREATE VIEW IF NOT EXISTS main.payload_held AS
+SELECT rowid AS payload_rowid, *
+  FROM event_payloads AS e
+ WHERE EXISTS (SELECT 1
+                 FROM (SELECT 'agent' AS kind, e.agent_id AS name
+                       UNION ALL SELECT 'event', e.event_id
+                       UNION ALL SELECT 'kill_switch', e.kill_switch_event_id
+                       UNION ALL SELECT 'evidence', e.id) AS k
+                CROSS JOIN retention_in_force AS f
+                   ON f.kind = k.kind AND f."key" = k.name);
+
+CREATE VIEW IF NOT EXISTS main.payload_looking AS
+SELECT NULL AS id, NULL AS rid WHERE 0;
 
 CREATE VIEW IF NOT EXISTS main.payload_due AS
-SELECT "key", bytes, at, NULL AS blocked_by, rid FROM payload_archive
+SELECT id AS "key", size_bytes AS bytes, at,
+       CASE WHEN EXISTS (SELECT 1 FROM retention_held)
+             AND EXISTS (SELECT 1 FROM payload_held AS h WHERE h.payload_rowid = t.rid)
+            THEN 'held' END AS blocked_by, rid
+  FROM payload_times AS t
+ WHERE purpose = 'archive' AND pinned = 0
 UNION ALL
 SELECT id, size_bytes, at, 'pinned', rid
   FROM payload_times
@@ -259,7 +293,7 @@ SELECT 'payload_state', 'has not the one row that it must have'
  WHERE (SELECT count(*) FROM payload_state WHERE bulk = 0) <> 1
 UNION ALL
 SELECT 'payload_volume',
-       'does not agree with the setting payload.max_bytes and with payload_archive; set it again'
+       'does not agree with the setting payload.max_bytes and with the archive; set it again'
  WHERE EXISTS (SELECT 1 FROM blackbox_settings WHERE name = 'payload.max_bytes' AND value > 0
                UNION ALL SELECT 1 FROM payload_volume
                UNION ALL SELECT 1 FROM payload_sizes)
@@ -269,9 +303,9 @@ SELECT 'payload_volume',
         OR (SELECT bytes FROM payload_volume)
            IS NOT (SELECT coalesce(sum(bytes), 0) FROM payload_sizes)
         OR EXISTS (SELECT rid, bytes FROM payload_sizes EXCEPT
-                   SELECT rid, bytes FROM payload_archive WHERE at > -1e18)
+                   SELECT rid, bytes FROM payload_counted)
         OR (SELECT count(*) FROM payload_sizes)
-           <> (SELECT count(*) FROM payload_archive WHERE at > -1e18));
+           <> (SELECT count(*) FROM payload_counted));
 
 --------------------------------------------------------------- clean-up --
 
@@ -413,6 +447,9 @@ BEGIN
                          > (SELECT max_bytes FROM payload_volume);
   INSERT INTO payload_leaving(kind, since, before, max_rows, asks)
   VALUES (3, -1e18, 1e18, 1, 1), (3, -1e18, 1e18, 99, 1);
+  SELECT RAISE(ABORT, 'HeldError: holds keep rows of the archive, and payload.max_bytes leaves no room for this one; set a higher limit, or end a hold with retention_release(); SELECT * FROM retention_holds lists the holds')
+   WHERE NEW.written AND EXISTS (SELECT 1 FROM retention_held)
+     AND NOT EXISTS (SELECT 1 FROM event_payloads WHERE rowid = NEW.rid);
 END;
 
 ---------------------------------------------------------------- history --

@@ -59,7 +59,8 @@
 --   seq counts from 1 without a gap, and is never used twice
 -- "why" says why rows are deleted, and so which counter they go to: 0, a plain
 -- DELETE; 1, newer rows or a bound; 2, saved as evidence; 3, extracted as JSON.
--- Setting it to 2 or 3 removes all rows of the agent.
+-- Setting it to 2 or 3 removes all rows of the agent. It is 8 while a hold may
+-- keep rows of the agent (sql/payload_ring_held.sql).
 --
 -- No column that a push changes is NOT NULL. If a constraint could stop a
 -- statement half-way, SQLite would keep a copy of every page that it changes.
@@ -169,7 +170,7 @@ SELECT 'agents',
 UNION ALL
 SELECT 'agents', 'agent ' || agent_id || ': the layout is not one'
   FROM @_agents
- WHERE (no > 0 AND half IN (0, 1) AND why = 0 AND typeof(window) = 'integer'
+ WHERE (no > 0 AND half IN (0, 1) AND why IN (0, 8) AND typeof(window) = 'integer'
         AND window BETWEEN 1 AND 10000) IS NOT TRUE
 UNION ALL
 SELECT 'slots', 'slot ' || s.id || ' is not where its agent has it'
@@ -234,7 +235,7 @@ BEGIN
          bytes = bytes - OLD.size_bytes,
          rolled = rolled + (why = 1),
          saved = saved + (why = 2),
-         cleared = cleared + (why IN (0, 3))
+         cleared = cleared + (why IN (0, 3, 8))
    WHERE agent_id = OLD.agent_id;
   UPDATE OR IGNORE @_config SET v = v - OLD.size_bytes
    WHERE k = 'window_bytes';
@@ -244,7 +245,7 @@ END;
 
 CREATE TRIGGER main.@_takeout
 AFTER UPDATE OF why ON @_agents
-WHEN NEW.why >= 2
+WHEN NEW.why IN (2, 3)
 BEGIN
   DELETE FROM @_slots
    WHERE id BETWEEN NEW.no << 16 AND (NEW.no << 16) + 65535;

@@ -375,6 +375,17 @@ BEGIN
                WHEN length(NEW.created_at) = 10 THEN unixepoch(NEW.created_at || ' 00:00') * 1000 END);
 END;
 
+------------------------------------------------------------------- holds --
+
+-- A guard suspects that a hold keeps a row: seq is 1. No hold keeps it.
+CREATE TRIGGER IF NOT EXISTS main.payload_looking_insert
+INSTEAD OF INSERT ON payload_looking
+WHEN NOT EXISTS (SELECT 1 FROM payload_held
+                  WHERE id = NEW.id OR payload_rowid = NEW.rid)
+BEGIN
+  UPDATE sqlite_sequence SET seq = 0 WHERE rowid = -1;
+END;
+
 ------------------------------------------------------- payload.max_bytes --
 
 -- Not when another trigger only corrects size_bytes.
@@ -406,7 +417,7 @@ CREATE TRIGGER IF NOT EXISTS main.payload_volume_fill
 AFTER INSERT ON payload_volume
 BEGIN
   INSERT INTO payload_sizes(rid, id, bytes)
-  SELECT rid, "key", bytes FROM payload_archive WHERE at > -1e18;
+  SELECT rid, id, bytes FROM payload_counted;
   INSERT INTO payload_trim(max_rows, asks) VALUES (100, 1);
 END;
 

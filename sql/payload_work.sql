@@ -68,18 +68,25 @@ BEGIN
 END;
 
 -- Does the work. (It is a separate view because SQLite allocates all the memory of a
--- trigger whenever it fires.) If the clock is in doubt, now is NULL.
+-- trigger whenever it fires.) If the clock is in doubt, now is NULL. If the oldest
+-- 100 rows are held, it looks no further.
 CREATE TRIGGER IF NOT EXISTS main.payload_works_insert
 INSTEAD OF INSERT ON payload_works
 BEGIN
   INSERT INTO retention_tick(now) VALUES (NEW.now);
   INSERT INTO payload_leaving(kind, since, before, max_rows, asks)
-  SELECT 2, since, NEW.now - kept_ms, due, 1
+  SELECT 2, since,
+         min(NEW.now - kept_ms, coalesce(CASE WHEN EXISTS (SELECT 1 FROM retention_held) THEN (
+           SELECT at FROM payload_times
+            WHERE purpose = 'archive' AND pinned = 0 AND at > +since
+            ORDER BY at LIMIT 1 OFFSET 100) END, 9e18)),
+         due, 1
     FROM payload_limits
    WHERE due > 0
      AND (julianday(NEW.created_at) - 2440587.5) * 86400000.0 >= NEW.now - kept_ms
-     AND EXISTS (SELECT 1 FROM payload_archive
-                  WHERE at > +since AND at < NEW.now - +kept_ms);
+     AND EXISTS (SELECT 1 FROM payload_times
+                  WHERE purpose = 'archive' AND pinned = 0
+                    AND at > +since AND at < NEW.now - +kept_ms);
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_settings_insert

@@ -3,11 +3,13 @@
 -- The rules and their receipts are in core.sql, and each domain says in a due
 -- view of its own what its rules remove. retention_plan() reads them.
 --
+-- Continued in sql/retention_holds.sql
+-- Continued in sql/retention_erase.sql
+--
 -- Tables  retention_refusals  rules that could not be applied, and why
 -- Views   retention_check     contradictions (no rows if all is well)
 --
--- This file runs alone after core.sql (sqlite3 my.db < sql/retention.sql), any
--- number of times.
+-- The files run alone after core.sql, in this order, any number of times.
 --
 -- Invariants: a refusal stays until there are 10,000 newer ones. Receipts are in
 -- another table, so that neither displaces the other.
@@ -16,7 +18,11 @@ CREATE VIEW IF NOT EXISTS main.retention_check AS
 SELECT 'retention_refusals' AS object,
        'refusal ' || id || ' has no rule or message' AS problem
   FROM retention_refusals
- WHERE rule = '' OR message = '';
+ WHERE rule = '' OR message = ''
+UNION ALL
+SELECT object, problem FROM retention_hold_check
+UNION ALL
+SELECT object, problem FROM retention_erasure_check;
 
 -- A refusal that is repeated is counted in its row: at is the last time.
 CREATE TABLE IF NOT EXISTS main.retention_refusals(

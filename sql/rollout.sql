@@ -43,6 +43,7 @@
 --                    removes them
 --   rollout_overdue  view: those that the start of a new conversation removes
 --   rollout_size     view: conversations and bytes, for retention_report()
+--   rollout_held     view: the conversations that a hold keeps
 --   rollout_check    view: contradictions (no rows if all is well)
 --
 -- All files run alone after core.sql, in this order, any number of times.
@@ -267,13 +268,19 @@ SELECT lower(hex(randomblob(4)) || '-' || hex(randomblob(2)) || '-4'
 
 -- "at" is the time of expiry. A row is due when that time is in the past.
 CREATE VIEW IF NOT EXISTS main.rollout_due AS
-SELECT id AS key, bytes AS bytes, expires_at AS at, NULL AS blocked_by
-  FROM rollout_heads
+SELECT id AS key, bytes AS bytes, expires_at AS at,
+       CASE WHEN EXISTS (SELECT 1 FROM rollout_held AS k WHERE k.id = h.id)
+            THEN 'held' END AS blocked_by
+  FROM rollout_heads AS h
  WHERE expires_at IS NOT NULL;
 
 -- For retention_report(): conversations, and the bytes of their payloads.
 CREATE VIEW IF NOT EXISTS main.rollout_size AS
 SELECT count(*) AS rows, coalesce(sum(bytes), 0) AS bytes FROM rollout_heads;
+
+-- The conversations that a hold keeps.
+CREATE VIEW IF NOT EXISTS main.rollout_held AS
+SELECT "key" AS id FROM retention_in_force WHERE kind = 'rollout';
 
 CREATE VIEW IF NOT EXISTS main.rollout_rules AS
 SELECT item_key, payload_key, keep

@@ -244,6 +244,15 @@ BEGIN
                   WHERE id = (NEW.no << 32) + NEW.looked AND kind = 'rollback');
 END;
 
+-- A hold keeps the items of a conversation, also those that it shares with others.
+-- Its status, title and expiry can change, and items can be appended.
+CREATE TRIGGER IF NOT EXISTS main.rollout_heads_held
+BEFORE DELETE ON rollout_heads
+WHEN EXISTS (SELECT 1 FROM rollout_held WHERE id = OLD.id)
+BEGIN
+  SELECT RAISE(ABORT, 'HeldError: a hold keeps this conversation, which cannot be deleted; SELECT * FROM retention_holds lists the holds, and retention_release() ends one');
+END;
+
 -- Items that a fork shows stay. The bytes of removed items are added up in
 -- rollout_act: those of the head if nothing was shared, or else item by item.
 -- The conversation is counted in the receipt of the rule that now runs. If none
@@ -288,6 +297,31 @@ BEFORE DELETE ON rollout_segments
 WHEN EXISTS (SELECT 1 FROM rollout_heads WHERE no = OLD.rollout)
 BEGIN
   SELECT RAISE(ABORT, 'AppendOnlyError: an item cannot be deleted alone; DELETE the conversation FROM rollouts, or UPDATE the payload');
+END;
+
+-- (A fork that is being made has no items in the range that its first segment
+-- gives up.)
+CREATE TRIGGER IF NOT EXISTS main.rollout_segments_held
+BEFORE UPDATE ON rollout_segments
+WHEN EXISTS (SELECT 1 FROM rollout_heads AS h JOIN rollout_held AS k ON k.id = h.id
+              WHERE h.no = OLD.rollout)
+ AND EXISTS (SELECT 1 FROM rollout_data
+              WHERE id BETWEEN (OLD.owner << 32) + OLD.first AND (OLD.owner << 32) + OLD.last
+                AND NOT (NEW.rollout IS OLD.rollout
+                         AND (id BETWEEN (NEW.owner << 32) + NEW.first
+                                     AND (NEW.owner << 32) + NEW.last) IS TRUE))
+BEGIN
+  SELECT RAISE(ABORT, 'HeldError: a hold keeps this conversation, whose items cannot be taken away; SELECT * FROM retention_holds lists the holds, and retention_release() ends one');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.rollout_segments_held_insert
+BEFORE INSERT ON rollout_segments
+WHEN EXISTS (SELECT 1 FROM rollout_segments
+              WHERE rollout = NEW.rollout AND first = NEW.first)
+ AND EXISTS (SELECT 1 FROM rollout_heads AS h JOIN rollout_held AS k ON k.id = h.id
+              WHERE h.no = NEW.rollout)
+BEGIN
+  SELECT RAISE(ABORT, 'HeldError: a hold keeps this conversation, whose items cannot be taken away; SELECT * FROM retention_holds lists the holds, and retention_release() ends one');
 END;
 
 -- Deletes the items of the owner that no conversation shows any more.
@@ -386,6 +420,19 @@ WHEN NEW.id IS NOT OLD.id OR NEW.timestamp IS NOT OLD.timestamp
   OR NEW.type IS NOT OLD.type
 BEGIN
   SELECT RAISE(ABORT, 'ReadOnlyError: only the payload of an item can be changed');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.rollout_data_held
+BEFORE UPDATE ON rollout_data
+WHEN NEW.payload IS NOT OLD.payload
+ AND EXISTS (SELECT 1 FROM retention_held WHERE kind = 'rollout')
+ AND EXISTS (SELECT 1 FROM rollout_segments AS s
+               JOIN rollout_heads AS h ON h.no = s.rollout
+               JOIN rollout_held AS k ON k.id = h.id
+              WHERE s.owner = OLD.id >> 32
+                AND OLD.id & 4294967295 BETWEEN s.first AND s.last)
+BEGIN
+  SELECT RAISE(ABORT, 'HeldError: a hold keeps a conversation that shows this item, which cannot be changed; SELECT * FROM retention_holds lists the holds, and retention_release() ends one');
 END;
 
 -- A payload can be redacted or repaired, but its kind must stay the same.

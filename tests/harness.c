@@ -170,7 +170,13 @@ static int isFresh(const char *zTable, const char *zColumn) {
       (strcmp(zColumn, "token") == 0 || strcmp(zColumn, "hash") == 0)) {
     return 1;
   }
-  if (strcmp(zColumn, "digest") == 0) return 1;
+  if (strcmp(zColumn, "digest") == 0 || strcmp(zColumn, "salt") == 0) return 1;
+  if (strcmp(zTable, "retention_hold_log") == 0) {
+    return strcmp(zColumn, "token") == 0;
+  }
+  if (strncmp(zTable, "retention_eras", 14) == 0) {
+    return strcmp(zColumn, "until") == 0;
+  }
   if (strcmp(zTable, "retention_clock") == 0) return 1;
   if (strncmp(zTable, "proof_", 6) == 0) {
     return strstr(",mark,salt,hash,origin,frontier,", zColumn) != 0;

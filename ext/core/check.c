@@ -131,6 +131,16 @@ static void checkDomains(BxStmts *p, BxProblems *pOut) {
   }
 }
 
+/* The guards of a file with holds may be left when there is none any more. */
+static void checkTables(BxVtab *p, BxProblems *pOut) {
+  int bHeld = bxShadowIsHeld(p, &pOut->err) || bxShadowIsGuarded(p, &pOut->err);
+  char *zTemplate = bxShadowSql(p, bHeld, &pOut->err);
+  if (zTemplate != 0) {
+    checkOwner(&p->stmts, p->stmts.zTable, zTemplate, 0, pOut);
+  }
+  sqlite3_free(zTemplate);
+}
+
 /* Checks one virtual table if it belongs to the module. If connecting it fails,
 ** that is also a problem. */
 static void checkVtab(
@@ -145,7 +155,7 @@ static void checkVtab(
   }
   if (pVtab != 0) pModule->xKnown(pVtab, &err);
   if (pVtab != 0 && err.rc == SQLITE_OK) {
-    checkOwner(&pVtab->stmts, pVtab->stmts.zTable, pModule->zSql, 0, pOut);
+    checkTables(pVtab, pOut);
     if (pModule->xCheck != 0) pModule->xCheck(pVtab, pOut);
   }
   bxUnchecked(pOut, zName, &err);

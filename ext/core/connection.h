@@ -46,6 +46,9 @@ struct BxDomain {
   ** xIsWhole tells whether all of that exists. Both may be NULL. */
   void (*xMend)(BxStmts *p, BxErr *pErr);
   int (*xIsWhole)(BxStmts *p, BxErr *pErr);
+  /* Makes the guards that exist only while the file has holds, or drops them if it
+  ** has none. bEarly: the first is about to be placed. May be NULL. */
+  void (*xGuard)(BxStmts *p, int bEarly, BxErr *pErr);
   /* The checks that SQL cannot do. May be NULL. */
   void (*xCheck)(BxStmts *p, BxProblems *pOut);
   /* Tables on which others must not have triggers or unique indexes, each

@@ -33,6 +33,9 @@ typedef struct Comparison {
   void *pArg;
 } Comparison;
 
+/* Stands for the table of core on which a template may have triggers. */
+static const char zHeldTable[] = "CREATE TABLE retention_held(kind)";
+
 /* Fills a model. Its temp table core has the names of the objects of core. */
 static int fillModel(BxStmts *p, sqlite3 *pModel, const char *zSql) {
   const char *zCore = p->bx->aDomain[0].zSql;
@@ -40,6 +43,9 @@ static int fillModel(BxStmts *p, sqlite3 *pModel, const char *zSql) {
   int rc = p->zTable && zOwn == 0 ? SQLITE_NOMEM : SQLITE_OK;
   int bDomain = p->zTable == 0 && zSql != zCore;
   if (bDomain) rc = sqlite3_exec(pModel, zCore, 0, 0, 0);
+  if (p->zTable != 0 && rc == SQLITE_OK) {
+    rc = sqlite3_exec(pModel, zHeldTable, 0, 0, 0);
+  }
   if (rc == SQLITE_OK) {
     rc = sqlite3_exec(pModel,
         "CREATE TEMP TABLE core AS SELECT name FROM main.sqlite_schema", 0, 0,
@@ -289,16 +295,63 @@ static const char zGuards[] =
 static const char zStranger[] =
     "SELECT 1 FROM main.sqlite_schema WHERE type IN ('table', 'view')"
     "  AND name = ?3 COLLATE NOCASE"
-    "  AND (?4 IS NULL OR instr(?4, ',' || lower(?3) || ',') > 0)"
+    "  AND CASE WHEN ?4 IS NULL THEN name NOT IN (SELECT name FROM core)"
+    "    ELSE instr(?4, ',' || lower(?3) || ',') > 0 END"
     "  AND NOT (?1 = 'trigger' AND ?2 GLOB ?5 || '_made_*') IS TRUE"
     "  AND NOT (?1 = 'unique index' AND ?3 = ?6 COLLATE NOCASE) IS TRUE"
     "  AND (?1 = 'temp trigger'"
     "    OR NOT EXISTS (SELECT 1 FROM main.sqlite_schema WHERE name = ?2))";
 
+/* The model of another domain of the schema. */
+typedef struct OtherModel {
+  const BxDomain *pDomain;
+  sqlite3 *pModel;
+} OtherModel;
+
+/* The domain of the schema with whose name the name begins, or NULL. */
+static const BxDomain *domainOfName(
+    BxStmts *p, const char *zName, BxErr *pErr) {
+  int i;
+  for (i = 0; i < p->bx->nDomain; i++) {
+    const BxDomain *pDomain = &p->bx->aDomain[i];
+    size_t n = strlen(pDomain->zName);
+    if (strncmp(zName, pDomain->zName, n) == 0 && zName[n] == '_' &&
+        bxCarries(p->bx, p->zDb, pDomain->zName, pErr)) {
+      return pDomain;
+    }
+  }
+  return 0;
+}
+
+/* Whether the trigger belongs to another domain of the schema, which compares it
+** itself. */
+static int isOfDomain(BxStmts *pTable, const BxStranger *pStranger,
+    OtherModel *pOther, BxErr *pErr) {
+  BxStmts *p = bxSchema(pTable->bx, pTable->zDb, pErr);
+  const BxDomain *pDomain;
+  sqlite3_stmt *pAsk;
+  int bFound;
+  if (p == 0 || strcmp(pStranger->zType, "trigger") != 0) return 0;
+  pDomain = domainOfName(p, pStranger->zName, pErr);
+  if (pDomain == 0) return 0;
+  if (pDomain != pOther->pDomain) {
+    sqlite3_close(pOther->pModel);
+    pOther->pDomain = pDomain;
+    pOther->pModel = bxModel(p, pDomain->zSql, pErr);
+  }
+  pAsk = bxPlain(
+      pOther->pModel, "SELECT 1 FROM main.sqlite_schema WHERE name = ?1", pErr);
+  bxBind(pAsk, pErr, "t", pStranger->zName);
+  bFound = bxRow(pAsk, pErr);
+  sqlite3_finalize(pAsk);
+  return bFound;
+}
+
 void bxStrangers(BxStmts *p, const char *zSql, const BxDomain *pDomain,
     void (*xEach)(void *pArg, const BxStranger *pStranger), void *pArg,
     BxErr *pErr) {
   static const BxDomain none = {0};
+  OtherModel other = {0, 0};
   sqlite3 *pModel = bxModel(p, zSql, pErr);
   sqlite3_stmt *pGuard, *pAsk;
   if (pDomain == 0) pDomain = &none;
@@ -315,8 +368,12 @@ void bxStrangers(BxStmts *p, const char *zSql, const BxDomain *pDomain,
         stranger.zTable, pDomain->zGuarded, pDomain->zName, pDomain->zAdopted);
     bFound = bxRow(pAsk, pErr);
     bxDone(pAsk, pErr);
-    if (bFound && pErr->rc == SQLITE_OK) xEach(pArg, &stranger);
+    if (bFound && pErr->rc == SQLITE_OK &&
+        !isOfDomain(p, &stranger, &other, pErr)) {
+      xEach(pArg, &stranger);
+    }
   }
+  sqlite3_close(other.pModel);
   sqlite3_finalize(pGuard);
   sqlite3_finalize(pAsk);
   sqlite3_close(pModel);

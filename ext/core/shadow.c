@@ -14,18 +14,39 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
+char *bxShadowSql(const BxVtab *p, int bHeld, BxErr *pErr) {
+  return bxPrintf(
+      pErr, "%s%s", p->pModule->zSql, bHeld ? p->pModule->zHeld : "");
+}
+
+int bxShadowIsHeld(BxVtab *p, BxErr *pErr) {
+  const BxStmts *pStmts = &p->stmts;
+  if (sqlite3_stricmp(pStmts->zDb, "temp") == 0 ||
+      sqlite3_table_column_metadata(pStmts->bx->db, pStmts->zDb,
+          "retention_erased", 0, 0, 0, 0, 0, 0) != SQLITE_OK) {
+    return 0;
+  }
+  return bxNumber(&p->stmts,
+             "SELECT EXISTS (SELECT 1 FROM main.retention_held) "
+             "OR EXISTS (SELECT 1 FROM main.retention_erased)",
+             pErr) != 0;
+}
+
 /* Runs on the schema each statement that a query on the model returns. ?1 is
-** the schema, ?2 the name of the virtual table, ?3 another text. After an error
-** p may be freed: an error that ends the transaction makes SQLite disconnect
-** the virtual tables. */
+** the schema, ?2 the name of the virtual table, ?3 another text. bHeld: the
+** model has the guards of a file with holds. After an error p may be freed: an
+** error that ends the transaction makes SQLite disconnect the virtual tables. */
 static void runModel(
-    BxVtab *p, const char *zQuery, const char *zOther, BxErr *pErr) {
+    BxVtab *p, int bHeld, const char *zQuery, const char *zOther, BxErr *pErr) {
   sqlite3 *db, *pModel;
   sqlite3_stmt *pStmt;
+  char *zTemplate;
   if (pErr->rc != SQLITE_OK) return;
   assert(p->stmts.zTable != 0);
   db = p->stmts.bx->db;
-  pModel = bxModel(&p->stmts, p->pModule->zSql, pErr);
+  zTemplate = bxShadowSql(p, bHeld, pErr);
+  pModel = zTemplate ? bxModel(&p->stmts, zTemplate, pErr) : 0;
+  sqlite3_free(zTemplate);
   pStmt = bxPlain(pModel, zQuery, pErr);
   bxBind(pStmt, pErr, &"ttt"[3 - sqlite3_bind_parameter_count(pStmt)],
       p -> stmts.zDb, p->stmts.zTable, zOther);
@@ -37,39 +58,45 @@ static void runModel(
   sqlite3_close(pModel);
 }
 
+/* SQL: the objects of the model that the virtual table owns. */
+#define OWN " FROM main.sqlite_schema WHERE name NOT IN (SELECT name FROM core)"
+
 /* SQL: the statements that create objects of the model; ?1 is the schema. */
 #define MAKE                                                                   \
   "SELECT printf('CREATE %s \"%w\".\"%w%s\"%s', type, ?1, name,"               \
   " iif(type = 'index', lower(hex(randomblob(4))), ''),"                       \
-  " substr(sql, length(printf('CREATE %s \"%w\"', type, name)) + 1))"          \
-  " FROM main.sqlite_schema WHERE sql IS NOT NULL"
+  " substr(sql, length(printf('CREATE %s \"%w\"', type, name)) + 1))" OWN      \
+  " AND sql IS NOT NULL"
 
 void bxShadowCreate(BxVtab *p, BxErr *pErr) {
   if (pErr->rc != SQLITE_OK) return;
   bxNeedUtf8(&p->stmts, pErr);
-  runModel(p, MAKE " ORDER BY rowid", 0, pErr);
+  runModel(p, bxShadowIsHeld(p, pErr), MAKE " ORDER BY rowid", 0, pErr);
 }
 
-/* DROP TABLE also drops its indexes and triggers, but not the views. */
+/* DROP TABLE also drops its indexes and triggers, but not the views, nor the
+** triggers on a table of core. */
 void bxShadowDrop(BxVtab *p, BxErr *pErr) {
   bxStmtsFinalize(&p->stmts);
-  runModel(p,
-      "SELECT printf('DROP %s IF EXISTS \"%w\".\"%w\"', type, ?1, name)"
-      " FROM main.sqlite_schema WHERE type IN ('view', 'table')"
+  runModel(p, 1,
+      "SELECT printf('DROP %s IF EXISTS \"%w\".\"%w\"', type, ?1, name)" OWN
+      " AND (type IN ('view', 'table') OR"
+      "      (type = 'trigger' AND tbl_name IN (SELECT name FROM core)))"
       " ORDER BY type = 'table'",
       0, pErr);
 }
 
 /* The objects that can be dropped and created again without a loss. */
 static void dropRules(BxVtab *p, BxErr *pErr) {
-  runModel(p,
-      "SELECT printf('DROP %s IF EXISTS \"%w\".\"%w\"', type, ?1, name)"
-      " FROM main.sqlite_schema WHERE type IN ('view', 'trigger')",
+  runModel(p, 1,
+      "SELECT printf('DROP %s IF EXISTS \"%w\".\"%w\"', type, ?1, name)" OWN
+      " AND type IN ('view', 'trigger')",
       0, pErr);
 }
 
-static void makeRules(BxVtab *p, BxErr *pErr) {
-  runModel(p, MAKE " AND type IN ('view', 'trigger') ORDER BY rowid", 0, pErr);
+static void makeRules(BxVtab *p, int bHeld, BxErr *pErr) {
+  runModel(p, bHeld, MAKE " AND type IN ('view', 'trigger') ORDER BY rowid", 0,
+      pErr);
 }
 
 /*---------------------------------------------------------------- repair ----*/
@@ -95,8 +122,12 @@ static void lookAt(BxStmts *p, void *pArg, const BxObject *pObject) {
 
 int bxShadowIsStale(BxVtab *p, BxErr *pErr) {
   Mending mending = {p, 0, 0, pErr};
+  char *zTemplate;
   p->pModule->xKnown(p, pErr);
-  bxCompare(&p->stmts, p->pModule->zSql, 0, lookAt, &mending, pErr);
+  zTemplate = bxShadowSql(p, bxShadowIsHeld(p, pErr), pErr);
+  if (zTemplate == 0) return 0;
+  bxCompare(&p->stmts, zTemplate, 0, lookAt, &mending, pErr);
+  sqlite3_free(zTemplate);
   return mending.nOther > 0 && mending.nLost == 0;
 }
 
@@ -107,8 +138,8 @@ static void makeMissing(BxStmts *p, void *pArg, const BxObject *pObject) {
   if (pObject->eState == BX_MISSING && !pObject->bLost &&
       (strcmp(pObject->zType, "index") == 0 ||
           strcmp(pObject->zType, "table") == 0)) {
-    runModel(
-        pMending->pVtab, MAKE " AND name = ?3", pObject->zName, pMending->pErr);
+    runModel(pMending->pVtab, 0, MAKE " AND name = ?3", pObject->zName,
+        pMending->pErr);
   }
 }
 
@@ -121,7 +152,20 @@ static void makeAllMissing(BxVtab *p, BxErr *pErr) {
 void bxShadowMend(BxVtab *p, BxErr *pErr) {
   dropRules(p, pErr);
   makeAllMissing(p, pErr);
-  makeRules(p, pErr);
+  makeRules(p, bxShadowIsHeld(p, pErr), pErr);
+}
+
+int bxShadowIsGuarded(BxVtab *p, BxErr *pErr) {
+  return bxAskOnce(&p->stmts,
+             "SELECT 1 FROM main.sqlite_schema "
+             "WHERE name = ?1 || '_heldrow' COLLATE NOCASE",
+             pErr, "t", p->stmts.zTable) != 0;
+}
+
+void bxShadowGuard(BxVtab *p, int bHeld, BxErr *pErr) {
+  if (bxShadowIsGuarded(p, pErr) == bHeld) return;
+  dropRules(p, pErr);
+  makeRules(p, bHeld, pErr);
 }
 
 /*--------------------------------------------------------------- renamed ----*/
@@ -139,19 +183,39 @@ static void takeName(BxVtab *p, const char *zNew, BxErr *pErr) {
   p->stmts = fresh;
 }
 
+char *bxShadowHolder(BxVtab *p, BxErr *pErr) {
+  if (!bxShadowIsHeld(p, pErr)) return 0;
+  return bxAskText(&p->stmts,
+      "SELECT owner FROM main.retention_in_force "
+      "WHERE kind = 'buffer' AND \"key\" = lower(?1)",
+      pErr, "t", p->stmts.zTable);
+}
+
+/* The hold on a whole virtual table has its name as key. */
+static void refuseHeldName(BxVtab *p, BxErr *pErr) {
+  char *zOwner = bxShadowHolder(p, pErr);
+  if (zOwner != 0) {
+    bxFail(pErr, SQLITE_CONSTRAINT,
+        "HeldError: %s is held by %s under this name and cannot be renamed; "
+        "end the hold with retention_release() first",
+        p->stmts.zTable, zOwner);
+  }
+  sqlite3_free(zOwner);
+}
+
 void bxShadowRename(BxVtab *p, const char *zNew, BxErr *pErr) {
+  refuseHeldName(p, pErr);
   if (pErr->rc != SQLITE_OK) return;
   bxStmtsFinalize(&p->stmts);
   p->pModule->xKnown(p, pErr);
   dropRules(p, pErr);
   makeAllMissing(p, pErr);
-  runModel(p,
+  runModel(p, 0,
       "SELECT printf('ALTER TABLE \"%w\".\"%w\" RENAME TO \"%w%w\"', ?1, name,"
-      " ?3, substr(name, length(?2) + 1))"
-      " FROM main.sqlite_schema WHERE type = 'table'",
+      " ?3, substr(name, length(?2) + 1))" OWN " AND type = 'table'",
       zNew, pErr);
   takeName(p, zNew, pErr);
-  makeRules(p, pErr);
+  makeRules(p, bxShadowIsHeld(p, pErr), pErr);
 }
 
 /*---------------------------------------------------------------- names ----*/

@@ -6,6 +6,17 @@
 
 #include "vtable.h"
 
+/* The template of its tables, with the guards that it has in a file with holds
+** if bHeld, to sqlite3_free(). */
+char *bxShadowSql(const BxVtab *p, int bHeld, BxErr *pErr);
+/* Whether its file has holds, or refuses keys that were erased. */
+int bxShadowIsHeld(BxVtab *p, BxErr *pErr);
+/* Whether it has these guards. */
+int bxShadowIsGuarded(BxVtab *p, BxErr *pErr);
+/* Creates them if they are missing, or drops them. */
+void bxShadowGuard(BxVtab *p, int bHeld, BxErr *pErr);
+/* An owner of a hold on all of it, to sqlite3_free(); NULL if there is none. */
+char *bxShadowHolder(BxVtab *p, BxErr *pErr);
 /* Creates the tables of a new virtual table. */
 void bxShadowCreate(BxVtab *p, BxErr *pErr);
 void bxShadowDrop(BxVtab *p, BxErr *pErr);

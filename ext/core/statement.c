@@ -39,6 +39,9 @@ char *bxExpand(const char *zTemplate, const char *zDb, const char *zTable) {
     if (isSchemaMark(zTemplate, z)) {
       sqlite3_str_appendf(pOut, "\"%w\".", zDb);
       z += 5;
+    } else if (zTable != 0 && strncmp(z, "'@'", 3) == 0) {
+      sqlite3_str_appendf(pOut, "%Q", zTable);
+      z += 3;
     } else if (*z == '@' && zTable != 0) {
       int n = 0;
       while (isNameChar(z[1 + n])) n++;

@@ -11,8 +11,9 @@
 ** The statements that one owner keeps prepared, for one schema and, for a
 ** virtual table, one table name. A template is SQL in which "main." marks the
 ** schema and "@" stands for the name of the owner's table, so that main.@_slots
-** becomes "schema"."ring_slots", and @_slots becomes "ring_slots". The address
-** of a template is its key: pass the same constant each time.
+** becomes "schema"."ring_slots", and @_slots becomes "ring_slots". '@' becomes
+** the name as text. The address of a template is its key: pass the same constant
+** each time.
 */
 struct BxStmts {
   Bx *bx;

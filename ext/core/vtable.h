@@ -10,6 +10,7 @@
 struct BxModule {
   const char *zName; /* "payload_ring" */
   const char *zSql;  /* template of the tables: sql/<name>.sql */
+  const char *zHeld; /* its guards in a file with holds: <name>_held.sql */
   /* Sets VersionError for tables that a newer module made. */
   void (*xKnown)(BxVtab *p, BxErr *pErr);
   /* The checks that SQL cannot do. May be NULL. */

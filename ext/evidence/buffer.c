@@ -193,6 +193,20 @@ static void expectNoPins(EvBuffer *p, BxErr *pErr) {
   bxClear(&err);
 }
 
+/* A hold on the buffer prevents it as well, and one on its evidence in the
+** overflow does so there. */
+static void expectNoHold(EvBuffer *p, BxErr *pErr) {
+  char *zOwner = pErr->rc == SQLITE_OK ? bxShadowHolder(&p->base, pErr) : 0;
+  if (zOwner != 0) {
+    bxFail(pErr, SQLITE_CONSTRAINT,
+        "HeldError: %s is held by %s and cannot be dropped; end the hold with "
+        "retention_release() first",
+        p->base.stmts.zTable, zOwner);
+    sqlite3_log(SQLITE_CONSTRAINT, "%s", pErr->zMsg ? pErr->zMsg : "held");
+  }
+  sqlite3_free(zOwner);
+}
+
 static int bufferDestroy(sqlite3_vtab *pVtab) {
   EvBuffer *p = (EvBuffer *)pVtab;
   EvState state;
@@ -200,6 +214,7 @@ static int bufferDestroy(sqlite3_vtab *pVtab) {
   bxEvLoadState(p, &state, &err);
   if (state.nMax == 0) forgetLost(&err); /* the state table is missing */
   if (err.rc == SQLITE_OK) expectNoPins(p, &err);
+  expectNoHold(p, &err);
   bxEvOverflowDrop(p, &state, &err);
   bxEvFreeState(&state);
   bxShadowDrop(&p->base, &err);

@@ -22,6 +22,7 @@
 #include "../core/core.h"
 
 extern const char bxSqlEvidenceBuffer[]; /* sql/evidence_buffer.sql */
+extern const char bxSqlEvidenceBufferHeld[];
 
 #define EV_MODULE "evidence_buffer"
 #define EV_COLUMNS                                                             \

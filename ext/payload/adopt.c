@@ -3,12 +3,14 @@
 ** install: it upgrades the ledger of version 1, takes over a table that another
 ** program made, and guards the columns and indexes that only this table has.
 **
-** Five triggers are generated from the table itself if it needs them:
+** Triggers are generated from the table itself if it needs them:
 **   payload_made_insert, payload_made_update  for its unique indexes, because
 **       REPLACE would delete a pinned row with the same values
 **   payload_made_size, payload_made_resize  the same for payload_sizes: an entry
 **       whose row may be replaced gets the id of the new row
 **   payload_made_columns  for its columns that blackbox does not know
+**   payload_made_held_*  for rows that a hold keeps. They exist only while the file has holds that
+**       may keep rows, because they would cost every write some time
 ** They are compared with the triggers that the table needs, as the model
 ** compares the other triggers with the text.
 */
@@ -197,13 +199,17 @@ void bxPayloadAdopt(BxStmts *p, BxErr *pErr) {
 
 /* A trigger that is generated from the table: the SQL that lists the indexes or
 ** columns, and its condition, from the schema in ?1; and its text, from the
-** condition. */
+** condition. ?2 is a value of HoldGuard. */
 typedef struct Made {
   const char *zName;
   const char *zWhat;
   const char *zCondition;
   const char *zText;
 } Made;
+
+/* When the guards of holds are wanted: while there are holds; or also before the
+** first; or also after the last, if they are there. */
+typedef enum HoldGuard { GUARD_EXACT, GUARD_EARLY, GUARD_LATE } HoldGuard;
 
 /* For each unique index except that of the id: is there a row with the values of
 ** the new row? begin: the test, until its WHERE; more: a condition. */
@@ -222,6 +228,50 @@ typedef struct Made {
 
 #define MADE_PROTECTED "EXISTS (SELECT 1 FROM payload_protected"
 #define MADE_COUNTED "rid IN (SELECT rowid FROM event_payloads"
+
+/* SQL of the guards of holds: the first hold, and a condition, from a table k with
+** the columns (n, c). */
+#define HELD_KINDS "kind IN ('agent', 'event', 'kill_switch', 'evidence')"
+#define WHILE_HELD(keys, condition)                                            \
+  "WITH k(n, c) AS (" keys ") SELECT coalesce((SELECT kind || ' ' || \"key\""  \
+  " FROM main.retention_held WHERE " HELD_KINDS "), 'to come'), " condition    \
+  " FROM k WHERE ?2 = 1 OR EXISTS (SELECT 1 FROM main.retention_held "         \
+  "WHERE " HELD_KINDS                                                          \
+  ") OR (?2 = 2 AND EXISTS (SELECT 1 FROM main.sqlite_schema"                  \
+  " WHERE name GLOB 'payload_made_held_*'))"
+#define HELD_ERROR(what)                                                       \
+  "  SELECT RAISE(ABORT, 'HeldError: a hold keeps " what "; SELECT * FROM "    \
+  "retention_holds lists the holds, and retention_release() ends one')"
+#define OVERWRITTEN "a row with these values, which cannot be overwritten"
+
+/* The look at the holds takes much memory, which SQLite allocates for a whole
+** trigger whenever it fires. So it is in a trigger on payload_looking, which takes
+** a suspicion back. If a trigger of the user prevents that, the suspicion stays. */
+#define SUSPECT                                                                \
+  "  DELETE FROM sqlite_sequence WHERE rowid = -1;\n"                          \
+  "  INSERT INTO sqlite_sequence(rowid, name, seq)\n"                          \
+  "  VALUES (-1, 'blackbox_probe', 1);\n"
+/* The same, if the statement is a REPLACE: see blackbox_probe in core. */
+#define PROBE                                                                  \
+  "  DELETE FROM sqlite_sequence WHERE rowid = -1;\n"                          \
+  "  INSERT OR IGNORE INTO sqlite_sequence(rowid, name, seq)\n"                \
+  "  VALUES (-1, 'blackbox_probe', 0), (-1, 'blackbox_probe', 1);\n"
+#define IF_PROBED                                                              \
+  "\n    FROM sqlite_sequence WHERE rowid = -1 AND seq = 1;\nEND"
+
+#define MADE_HELD "EXISTS (SELECT 1 FROM payload_held"
+#define KEYS_HELD(more)                                                        \
+  WHILE_HELD(SAME_KEY(MADE_HELD, more), "c") " AND c IS NOT NULL"
+
+/* The columns that blackbox does not know, and whether one of them changes. */
+#define OTHER_COLUMNS                                                          \
+  "SELECT group_concat(name, ', '), group_concat(printf("                      \
+  "  '(NEW.\"%w\" IS NOT OLD.\"%w\" COLLATE BINARY OR typeof(NEW.\"%w\")"      \
+  " <> typeof(OLD.\"%w\"))', name, name, name, name), ' OR ')"                 \
+  " FROM pragma_table_info" TABLE                                              \
+  " WHERE lower(name) NOT IN ('id', 'event_id', 'agent_id',"                   \
+  "  'request_body', 'response_body', 'size_bytes', 'purpose', 'pinned',"      \
+  "  'kill_switch_event_id', 'created_at')"
 
 static const Made aMade[] = {
     {"payload_made_insert", "unique index", SAME_KEY(MADE_PROTECTED, ""),
@@ -248,19 +298,58 @@ static const Made aMade[] = {
         "%s\nBEFORE UPDATE ON event_payloads\n"
         "WHEN EXISTS (SELECT 1 FROM payload_volume)\nBEGIN\n"
         "  UPDATE payload_sizes SET id = NEW.id WHERE %s;\nEND"},
-    {"payload_made_columns", "column",
-        "SELECT group_concat(name, ', '), group_concat(printf("
-        "  '(NEW.\"%w\" IS NOT OLD.\"%w\" COLLATE BINARY OR typeof(NEW.\"%w\")"
-        " <> typeof(OLD.\"%w\"))', name, name, name, name), ' OR ')"
-        " FROM pragma_table_info" TABLE
-        " WHERE lower(name) NOT IN ('id', 'event_id', 'agent_id',"
-        "  'request_body', 'response_body', 'size_bytes', 'purpose', 'pinned',"
-        "  'kill_switch_event_id', 'created_at')",
+    {"payload_made_columns", "column", OTHER_COLUMNS,
         "%s\nBEFORE UPDATE ON event_payloads\nWHEN EXISTS (SELECT 1 FROM "
         "payload_protected WHERE payload_rowid = OLD.rowid)\n AND (%s)\n"
         "BEGIN\n  SELECT RAISE(ABORT, 'PinnedError: a pinned row cannot be "
         "changed; unpin it first with INSERT INTO payload_unpins("
         "payload_id, actor, reason)');\nEND"},
+    {"payload_made_held_insert", "hold", WHILE_HELD("VALUES (0, '')", "c"),
+        "%s\nBEFORE INSERT ON event_payloads\n"
+        "WHEN EXISTS (SELECT 1 FROM event_payloads WHERE id = NEW.id)\n"
+        "  OR NEW.rowid <> -1%s\nBEGIN\n" PROBE
+        "  INSERT INTO payload_looking(id, rid) VALUES (NEW.id, "
+        "NEW.rowid);\n" HELD_ERROR(OVERWRITTEN) IF_PROBED},
+    /* A held row may be pinned and unpinned. If it is in the archive, it may also
+    ** become evidence, which gives it a time and a kill switch. */
+    {"payload_made_held_update", "hold",
+        WHILE_HELD(OTHER_COLUMNS, "coalesce('\n  OR ' || c, '')"),
+        "%s\nBEFORE UPDATE ON event_payloads\nWHEN NEW.rowid <> OLD.rowid\n"
+        "  OR (NEW.id IS NOT OLD.id COLLATE BINARY AND OLD.id IS NOT NULL)\n"
+        "  OR NEW.event_id IS NOT OLD.event_id COLLATE BINARY\n"
+        "  OR NEW.agent_id IS NOT OLD.agent_id COLLATE BINARY\n"
+        "  OR NEW.request_body IS NOT OLD.request_body COLLATE BINARY\n"
+        "  OR NEW.response_body IS NOT OLD.response_body COLLATE BINARY\n"
+        "  OR (NEW.purpose IS NOT OLD.purpose\n"
+        "      AND NEW.purpose IS NOT 'evidence')\n"
+        "  OR (NEW.created_at IS NOT OLD.created_at COLLATE BINARY\n"
+        "      AND (OLD.purpose IS 'archive' AND NEW.purpose IS 'evidence')\n"
+        "          IS NOT 1)\n"
+        "  OR (NEW.kill_switch_event_id\n"
+        "      IS NOT OLD.kill_switch_event_id COLLATE BINARY\n"
+        "      AND OLD.kill_switch_event_id IS NOT NULL)%s\nBEGIN\n" SUSPECT
+        "  INSERT INTO payload_looking(rid) VALUES (OLD.rowid);\n" HELD_ERROR(
+            "this row, which cannot be changed") IF_PROBED},
+    {"payload_made_held_take", "hold", WHILE_HELD("VALUES (0, '')", "c"),
+        "%s\nBEFORE UPDATE ON event_payloads\n"
+        "WHEN NEW.id IS NOT OLD.id COLLATE BINARY\n"
+        "  OR NEW.rowid <> OLD.rowid%s\nBEGIN\n" SUSPECT
+        "  INSERT INTO payload_looking(id, rid)\n"
+        "  VALUES (CASE WHEN NEW.id IS NOT OLD.id COLLATE BINARY THEN NEW.id"
+        " END,\n          nullif(NEW.rowid, OLD.rowid));\n" HELD_ERROR(
+            OVERWRITTEN) IF_PROBED},
+    {"payload_made_held_keys", "hold", KEYS_HELD(""),
+        "%s\nBEFORE INSERT ON event_payloads\nWHEN %s\nBEGIN\n" PROBE
+            HELD_ERROR(OVERWRITTEN) IF_PROBED},
+    {"payload_made_held_newkeys", "hold",
+        KEYS_HELD(" AND payload_rowid <> OLD.rowid"),
+        "%s\nBEFORE UPDATE ON event_payloads\nWHEN %s\nBEGIN\n" HELD_ERROR(
+            OVERWRITTEN) ";\nEND"},
+    {"payload_made_held_delete", "hold", WHILE_HELD("VALUES (0, '')", "c"),
+        "%s\nBEFORE DELETE ON event_payloads\n"
+        "WHEN EXISTS (SELECT 1 FROM payload_held "
+        "WHERE payload_rowid = OLD.rowid)%s\nBEGIN\n" HELD_ERROR(
+            "this row, which cannot be deleted") ";\nEND"},
 };
 
 /* A generated trigger that differs from the one that the table needs. */
@@ -271,10 +360,11 @@ typedef struct Gap {
 } Gap;
 
 /* Computes the trigger that the table needs. */
-static void readWanted(BxStmts *p, Gap *pOut, BxErr *pErr) {
+static void readWanted(BxStmts *p, Gap *pOut, HoldGuard eGuard, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxPrepare(p, pOut->pMade->zCondition, pErr);
   char *zCondition = 0;
-  bxBind(pStmt, pErr, "t", p->zDb);
+  bxBind(pStmt, pErr, sqlite3_bind_parameter_count(pStmt) > 1 ? "ti" : "t",
+      p->zDb, (i64)eGuard);
   if (bxRow(pStmt, pErr)) {
     pOut->zWhat = bxColumnCopy(pStmt, 0, pErr);
     zCondition = bxColumnCopy(pStmt, 1, pErr);
@@ -297,13 +387,13 @@ static int isMade(BxStmts *p, const Gap *pGap, BxErr *pErr) {
       pErr, "tt", pGap->pMade->zName, pGap->zText);
 }
 
-static void eachGap(BxStmts *p, void (*xEach)(BxStmts *, const Gap *, void *),
-    void *pArg, BxErr *pErr) {
+static void eachGap(BxStmts *p, HoldGuard eGuard,
+    void (*xEach)(BxStmts *, const Gap *, void *), void *pArg, BxErr *pErr) {
   size_t i;
   for (i = 0; i < sizeof(aMade) / sizeof(aMade[0]); i++) {
     Gap gap = {&aMade[i], 0, 0};
     if (pErr->rc != SQLITE_OK) return;
-    readWanted(p, &gap, pErr);
+    readWanted(p, &gap, eGuard, pErr);
     if (!isMade(p, &gap, pErr) && pErr->rc == SQLITE_OK) xEach(p, &gap, pArg);
     sqlite3_free(gap.zWhat);
     sqlite3_free(gap.zText);
@@ -337,13 +427,17 @@ static void tellOne(BxStmts *p, const Gap *pGap, void *pArg) {
 }
 
 void bxPayloadMend(BxStmts *p, BxErr *pErr) {
-  eachGap(p, makeOne, pErr, pErr);
+  eachGap(p, GUARD_LATE, makeOne, pErr, pErr);
   bxPinsHash(p, BX_PINS_ALL, pErr);
+}
+
+void bxPayloadGuard(BxStmts *p, int bEarly, BxErr *pErr) {
+  eachGap(p, bEarly ? GUARD_EARLY : GUARD_EXACT, makeOne, pErr, pErr);
 }
 
 int bxPayloadIsWhole(BxStmts *p, BxErr *pErr) {
   int nGap = 0;
-  eachGap(p, countGap, &nGap, pErr);
+  eachGap(p, GUARD_LATE, countGap, &nGap, pErr);
   return nGap == 0 && !bxPinsLack(p, pErr) && pErr->rc == SQLITE_OK;
 }
 
@@ -355,7 +449,7 @@ void bxPayloadCheck(BxStmts *p, BxProblems *pOut) {
         bxColumnText(pStmt, 0, &err));
   }
   sqlite3_finalize(pStmt);
-  eachGap(p, tellOne, pOut, &err);
+  eachGap(p, GUARD_LATE, tellOne, pOut, &err);
   bxUnchecked(pOut, "event_payloads", &err);
   bxPinsCheck(p, pOut);
 }

@@ -106,6 +106,14 @@ static i64 save(Ring *p, BxStmts *pArchive, const char *zEvent,
   return nRow;
 }
 
+/* Takes the saved rows out, unless a hold keeps them in the ring as well. */
+static void takeOut(
+    Ring *p, const char *zAgent, const RingAgent *pAgent, BxErr *pErr) {
+  char *zHolder = pAgent->bHeld ? bxRingHolder(p, pAgent->iNo, pErr) : 0;
+  if (zHolder == 0) bxRingTakeOut(p, zAgent, 1, pErr);
+  sqlite3_free(zHolder);
+}
+
 /* Saves the agent's rows and takes them out. */
 static i64 fire(Ring *p, BxStmts *pArchive, const char *zAgent,
     const char *zEvent, BxErr *pErr) {
@@ -121,7 +129,7 @@ static i64 fire(Ring *p, BxStmts *pArchive, const char *zAgent,
         "which evidence is being saved; nothing is taken out of it",
         p->base.stmts.zTable);
   }
-  bxRingTakeOut(p, zAgent, 1, pErr);
+  takeOut(p, zAgent, &agent, pErr);
   return nSaved;
 }
 

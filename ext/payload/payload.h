@@ -8,11 +8,12 @@
 #include "../core/core.h"
 
 /* sql/payload.sql and sql/payload_tables.sql; sql/payload_ring.sql */
-extern const char bxSqlPayload[], bxSqlPayloadRing[];
+extern const char bxSqlPayload[], bxSqlPayloadRing[], bxSqlPayloadRingHeld[];
 
 /* adopt.c: what blackbox_install() and blackbox_check() do beside the SQL */
 void bxPayloadAdopt(BxStmts *p, BxErr *pErr);
 void bxPayloadMend(BxStmts *p, BxErr *pErr);
+void bxPayloadGuard(BxStmts *p, int bEarly, BxErr *pErr);
 int bxPayloadIsWhole(BxStmts *p, BxErr *pErr);
 void bxPayloadCheck(BxStmts *p, BxProblems *pOut);
 /* queue.c: fails if rows wait for the archive in p's schema. Called before the
@@ -94,6 +95,7 @@ typedef struct RingAgent {
   i64 nRow;     /* rows that it has now */
   i64 nGiven;   /* all its pushes: the seq of the newest row */
   i64 nAllowed; /* the ring's window now, which may differ from nWindow */
+  int bHeld;    /* a hold may keep its rows */
 } RingAgent;
 
 typedef struct RingPush {
@@ -119,7 +121,7 @@ void bxRingSetBound(Ring *p, const char *zOption, i64 iVal, BxErr *pErr);
 /* Finds an agent. If the window has changed, its rows are trimmed and moved.
 ** Must be called inside a statement or savepoint that writes. */
 void bxRingAgent(Ring *p, const char *zAgent, RingAgent *pAgent, BxErr *pErr);
-/* Reads the columns no, window, half, given and rows. If they are damaged, it
+/* Reads the columns no, window, half, given, rows and why. If they are damaged, it
 ** fails with an error that names the table. */
 void bxRingReadAgent(
     Ring *p, sqlite3_stmt *pStmt, RingAgent *pAgent, BxErr *pErr);
@@ -130,6 +132,11 @@ i64 bxRingWindow(Ring *p, BxErr *pErr);
 ** and a seq above ?3. */
 sqlite3_stmt *bxRingAgents(Ring *p, int bOne, BxErr *pErr);
 sqlite3_stmt *bxRingSlots(Ring *p, int bBodies, int bNewest, BxErr *pErr);
+/* A hold on a row of agent iNo (0: of any agent), as text to sqlite3_free(); NULL
+** if there is none. */
+char *bxRingHolder(Ring *p, i64 iNo, BxErr *pErr);
+/* HeldError if there is one; then it returns 1. */
+int bxRingRefuseHeld(Ring *p, i64 iNo, BxErr *pErr);
 /* Removes all rows of an agent. They count as saved, or as cleared. */
 void bxRingTakeOut(Ring *p, const char *zAgent, int bSaved, BxErr *pErr);
 /* Takes the write lock on the ring's schema. */

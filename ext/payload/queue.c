@@ -344,6 +344,16 @@ static void writeRow(
   }
 }
 
+/* What was erased while the row waited does not come back with it, and must not
+** keep the rows after it from being written. */
+static void leaveOut(BxStmts *pHome, const Waiting *pRow, BxErr *pErr) {
+  static const char zReceipt[] =
+      "INSERT INTO main.retention_note(at, domain, rule, rows, bytes, oldest,"
+      "  newest) VALUES(?1, 'payload', 'erased', 1, ?2, ?3, ?3)";
+  bxClear(pErr);
+  bxDo(pHome, zReceipt, pErr, "iii", bxNow(), pRow->nByte, pRow->iTime);
+}
+
 /* Writes all waiting rows one by one. This is faster than zFlush, but needs a
 ** savepoint. */
 static void writeRows(Queue *p, BxStmts *pHome, BxErr *pErr) {
@@ -352,7 +362,9 @@ static void writeRows(Queue *p, BxStmts *pHome, BxErr *pErr) {
        pRow = pRow->pNext) {
     sqlite3_value *aVal[] = {
         pRow->pEvent, pRow->pAgent, pRow->pRequest, pRow->pResponse};
-    if (!pRow->nDropped) writeRow(p, pHome, aVal, pRow->iTime, pErr);
+    if (pRow->nDropped) continue;
+    writeRow(p, pHome, aVal, pRow->iTime, pErr);
+    if (bxIs(pErr, "ErasedError")) leaveOut(pHome, pRow, pErr);
   }
 }
 
@@ -414,6 +426,21 @@ static int isDue(const Queue *p) {
          iNow < p->pFirst->iStaged; /* the clock was set back */
 }
 
+/* The rows but for those of what was erased meanwhile, if that is why a flush
+** failed with rc. */
+static int flushRest(const Queue *p, sqlite3 *db, int rc) {
+  char *zSql;
+  if (strncmp(sqlite3_errmsg(db), "ErasedError: ", 13) != 0) return rc;
+  zSql = sqlite3_mprintf(
+      "%s AS q WHERE NOT EXISTS (SELECT 1 FROM main.retention_refused AS r "
+      "WHERE (r.kind = 'agent' AND r.\"key\" = q.agent_id) "
+      "OR (r.kind = 'event' AND r.\"key\" = q.event_id))",
+      flushSql(p));
+  rc = zSql ? sqlite3_exec(db, zSql, 0, 0, 0) : SQLITE_NOMEM;
+  sqlite3_free(zSql);
+  return rc;
+}
+
 /* At the close: writes the waiting rows with another connection. */
 static void flushAtClose(Queue *p) {
   sqlite3 *db = 0;
@@ -431,6 +458,7 @@ static void flushAtClose(Queue *p) {
     rc = bxQueueModuleOn(db, p, 0);
   }
   if (rc == SQLITE_OK) rc = sqlite3_exec(db, flushSql(p), 0, 0, 0);
+  if (rc != SQLITE_OK && db != 0) rc = flushRest(p, db, rc);
   if (rc != SQLITE_OK) {
     if (db != 0) bxFailDb(&err, db, rc);
     sqlite3_log(rc, "blackbox: %lld queued rows lost at close: %s", p->nRow,
@@ -635,13 +663,18 @@ void bxQueueDrop(Queue *p, i64 iSerial, BxErr *pErr) {
   p->nByte -= pRow->nByte;
 }
 
+/* A hold keeps what waits as well. */
 i64 bxQueueClear(BxStmts *pHome, BxErr *pErr) {
-  static const char zSql[] = "DELETE FROM payload_queue";
+  static const char zSql[] =
+      "DELETE FROM payload_queue AS q WHERE NOT EXISTS (SELECT 1 FROM "
+      "main.retention_in_force WHERE kind = 'agent' AND \"key\" = q.agent_id) "
+      "AND NOT EXISTS (SELECT 1 FROM main.retention_in_force "
+      "WHERE kind = 'event' AND \"key\" = q.event_id)";
   Queue *p = queueOf(pHome->bx);
   i64 nRow = p->nRow;
   if (nRow == 0 || sqlite3_stricmp(p->zHome, pHome->zDb) != 0) return 0;
   bxRun(bxStmt(pHome, zSql, pErr), pErr);
-  return nRow;
+  return nRow - p->nRow;
 }
 
 /* Clears the marks that were made at a savepoint depth above nDeep. */

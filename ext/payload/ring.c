@@ -179,8 +179,21 @@ static int ringConnect(sqlite3 *db, void *pAux, int argc,
   return openTable(db, (Bx *)pAux, 0, argc, argv, ppVtab, pzErr);
 }
 
+/* What is held prevents DROP TABLE. */
+static void refuseDrop(Ring *p, BxErr *pErr) {
+  char *zHolder = bxRingHolder(p, 0, pErr);
+  if (zHolder == 0) return;
+  bxFail(pErr, SQLITE_CONSTRAINT,
+      "HeldError: ring %s cannot be dropped, because %s; end the hold with "
+      "retention_release() first",
+      p->base.stmts.zTable, zHolder);
+  sqlite3_log(SQLITE_CONSTRAINT, "%s", pErr->zMsg ? pErr->zMsg : "held");
+  sqlite3_free(zHolder);
+}
+
 static int ringDestroy(sqlite3_vtab *pVtab) {
   BxErr err = {SQLITE_OK, 0};
+  refuseDrop((Ring *)pVtab, &err);
   bxShadowDrop((BxVtab *)pVtab, &err);
   if (err.rc != SQLITE_OK) return bxReportVtab(&err, pVtab);
   return ringDisconnect(pVtab);

@@ -91,7 +91,7 @@ static int chooseRows(Ring *p, Choice *pOut, const RingAgent *pAgent, i64 iKeep,
 static sqlite3_stmt *agentsSince(
     Ring *p, int bFilled, i64 iSince, BxErr *pErr) {
   static const char zSql[] =
-      "SELECT a.no, a.window, a.half, a.given, a.rows, t.last "
+      "SELECT a.no, a.window, a.half, a.given, a.rows, a.why, t.last "
       "FROM main.@_turns AS t CROSS JOIN main.@_agents AS a "
       "WHERE t.filled = ?1 AND t.last >= ?2 AND a.no = t.no ORDER BY t.last";
   sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
@@ -106,10 +106,10 @@ static void chooseIdle(Ring *p, Choice *pOut, i64 iIdle, int bFilled,
   RingAgent agent;
   while (pOut->nLeave < ROLL_LEAVE && pOut->nRow < ROLL_ROWS &&
          bxRow(pStmt, pErr)) {
-    i64 iLast = rollColumn(p, pStmt, 5, ROLL_NUMBER, "_turns", pErr);
+    i64 iLast = rollColumn(p, pStmt, 6, ROLL_NUMBER, "_turns", pErr);
     bxRingReadAgent(p, pStmt, &agent, pErr);
     if (pErr->rc != SQLITE_OK || iLast >= iIdle) break;
-    if (agent.iNo == pSelf->iNo) continue;
+    if (agent.iNo == pSelf->iNo || agent.bHeld) continue;
     if (bFilled) pOut->iSince = iLast + 1;
     if (bFilled && !chooseRows(p, pOut, &agent, -1, 1, pErr)) break;
     add(pOut->pLeave, agent.iNo);
@@ -127,14 +127,17 @@ static void chooseOldest(
          pOut->nEmpty < ROLL_EMPTY && bxRow(pStmt, pErr)) {
     bxRingReadAgent(p, pStmt, &agent, pErr);
     if (pErr->rc != SQLITE_OK) break;
-    if (agent.iNo == pSelf->iNo) continue;
+    if (agent.iNo == pSelf->iNo || agent.bHeld) continue;
     if (!chooseRows(p, pOut, &agent, -1, 0, pErr)) continue;
     add(pOut->pEmpty, agent.iNo);
     pOut->nEmpty++;
   }
   bxDone(pStmt, pErr);
-  if (pSelf->iNo != 0 && pOut->nEmpty < ROLL_EMPTY) {
+  if (pSelf->iNo != 0 && !pSelf->bHeld && pOut->nEmpty < ROLL_EMPTY) {
     chooseRows(p, pOut, pSelf, iKeep, 0, pErr);
+  }
+  if (pOut->nOver > 0 && pOut->nRow < ROLL_ROWS && pOut->nEmpty < ROLL_EMPTY) {
+    bxRingRefuseHeld(p, 0, pErr);
   }
 }
 
@@ -256,7 +259,7 @@ void bxRingPushBound(Ring *p, const RingAgent *pSelf, const RingPush *pPush,
 }
 
 void bxRingTrimBound(Ring *p, BxErr *pErr) {
-  static const RingAgent nobody = {0, 0, 0, 0, 0, 0};
+  static const RingAgent nobody = {0, 0, 0, 0, 0, 0, 0};
   Choice choice;
   choose(p, &choice, bxNow(), &nobody, 0, pErr);
   rollOnly(p, &choice, pErr);

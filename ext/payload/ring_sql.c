@@ -9,6 +9,7 @@ SQLITE_EXTENSION_INIT3
 #include <string.h>
 
 #define RING_FORMAT 2
+#define RING_HELD 8              /* why of an agent that a hold may keep */
 #define MAX_NO ((i64)1 << 46)    /* number of an agent: no << 16 must fit */
 #define MAX_GIVEN ((i64)1 << 62) /* pushes of an agent */
 
@@ -54,6 +55,7 @@ void bxRingReadAgent(
   pAgent->iHalf = sqlite3_column_int64(pStmt, 2);
   pAgent->nGiven = sqlite3_column_int64(pStmt, 3);
   pAgent->nRow = sqlite3_column_int64(pStmt, 4);
+  pAgent->bHeld = sqlite3_column_int64(pStmt, 5) == RING_HELD;
   if (pAgent->iNo < 1 || pAgent->iNo > MAX_NO || pAgent->nWindow < 1 ||
       pAgent->nWindow > BX_RING_MAX_WINDOW ||
       (pAgent->iHalf != 0 && pAgent->iHalf != 1) || pAgent->nGiven < 0 ||
@@ -159,7 +161,7 @@ static i64 readWindow(Ring *p, BxErr *pErr) {
 static void lookUp(
     Ring *p, const char *zAgent, RingAgent *pAgent, BxErr *pErr) {
   static const char zSql[] =
-      "SELECT no, window, half, given, rows FROM main.@_agents "
+      "SELECT no, window, half, given, rows, why FROM main.@_agents "
       "WHERE agent_id = ?1";
   sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
   memset(pAgent, 0, sizeof(*pAgent));
@@ -196,9 +198,9 @@ i64 bxRingWindow(Ring *p, BxErr *pErr) {
 
 sqlite3_stmt *bxRingAgents(Ring *p, int bOne, BxErr *pErr) {
   return bxPrepare(&p->base.stmts,
-      bOne ? "SELECT no, window, half, given, rows FROM main.@_agents "
+      bOne ? "SELECT no, window, half, given, rows, why FROM main.@_agents "
              "WHERE agent_id = ?1"
-           : "SELECT no, window, half, given, rows FROM main.@_agents "
+           : "SELECT no, window, half, given, rows, why FROM main.@_agents "
              "ORDER BY agent_id",
       pErr);
 }
@@ -235,6 +237,50 @@ static int isTaken(Ring *p, const RingAgent *pNext, BxErr *pErr) {
   static const char zSql[] = "SELECT 1 FROM main.@_slots WHERE id = ?1";
   if (pNext->nRow >= pNext->nWindow) return 1;
   return (int)bxAsk(&p->base.stmts, zSql, pErr, "i", BX_RING_SPLIT(pNext));
+}
+
+char *bxRingHolder(Ring *p, i64 iNo, BxErr *pErr) {
+  static const char zSql[] =
+      "SELECT f.kind || ' ' || f.\"key\" || ' is held by ' || f.owner "
+      "FROM main.retention_in_force AS f "
+      "WHERE (f.kind = 'buffer' AND f.\"key\" = lower(?1)) OR EXISTS (SELECT 1 "
+      "FROM main.@_slots AS s WHERE s.id BETWEEN ?2 AND ?3 AND CASE f.kind "
+      "WHEN 'agent' THEN s.agent_id WHEN 'event' THEN s.event_id END "
+      "= f.\"key\") ORDER BY f.step LIMIT 1";
+  BxStmts *pStmts = &p->base.stmts;
+  sqlite3_stmt *pStmt;
+  char *zHolder = 0;
+  if (!bxShadowIsGuarded(&p->base, pErr)) return 0;
+  pStmt = bxPrepare(pStmts, zSql, pErr); /* rare, so it is not kept */
+  bxBind(pStmt, pErr, "tii", pStmts->zTable, iNo << 16,
+      iNo ? (iNo << 16) + 65535 : (i64)1 << 62);
+  if (bxRow(pStmt, pErr)) zHolder = bxColumnCopy(pStmt, 0, pErr);
+  sqlite3_finalize(pStmt);
+  return zHolder;
+}
+
+int bxRingRefuseHeld(Ring *p, i64 iNo, BxErr *pErr) {
+  char *zHolder = bxRingHolder(p, iNo, pErr);
+  const char *zRing = p->base.stmts.zTable;
+  if (zHolder == 0) return 0;
+  bxFail(pErr, SQLITE_CONSTRAINT,
+      "HeldError: ring %s is full, and what it would roll out is held: %s; "
+      "allow more with INSERT INTO \"%w\"(\"%w\", value) VALUES('window' or "
+      "'max_bytes', ...), or end the hold with retention_release()",
+      zRing, zHolder, zRing, zRing);
+  sqlite3_free(zHolder);
+  return 1;
+}
+
+/* A push to an agent that a hold may keep, into a slot that is taken. If no hold
+** is in force any more, the push goes on. */
+static void checkHeld(
+    Ring *p, const char *zAgent, const RingAgent *pAgent, BxErr *pErr) {
+  static const char zFree[] =
+      "UPDATE main.@_agents SET why = 0 WHERE agent_id = ?1";
+  if (!bxRingRefuseHeld(p, pAgent->iNo, pErr)) {
+    bxDo(&p->base.stmts, zFree, pErr, "t", zAgent);
+  }
 }
 
 /* Writes the row of a push into a ring without a bound. */
@@ -285,6 +331,9 @@ void bxRingPush(Ring *p, const RingPush *pPush, i64 *piRowid, BxErr *pErr) {
   assert(agent.iNo > 0 && agent.nWindow > 0 && agent.nGiven >= 0);
   agent.nGiven++;
   *piRowid = BX_RING_SPLIT(&agent);
+  if (agent.bHeld && isTaken(p, &agent, pErr)) {
+    checkHeld(p, pPush->zAgent, &agent, pErr);
+  }
   if (p->mWatch != 0) {
     Watched watched;
     bxRingWatch(p, &agent, pPush, &watched, pErr);

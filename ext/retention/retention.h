@@ -1,6 +1,7 @@
 /*
 ** retention.h: what is built on the rules of all domains: the plan and
-** the sweep. The rules are rows of retention_rules in sql/core.sql.
+** the sweep. The rules are rows of retention_rules in sql/core.sql. And what no rule
+** and nobody else may remove: holds; and the opposite, an erasure.
 */
 #ifndef BX_RETENTION_H
 #define BX_RETENTION_H
@@ -48,5 +49,27 @@ sqlite3_stmt *bxRetentionReport(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 /* sweep.c */
 void bxRetentionSweep(BxCall *p);   /* retention_sweep() */
 void bxRetentionConfirm(BxCall *p); /* retention_confirm_clock() */
+
+/* hold.c: what nothing may remove while a case is open */
+void bxRetentionHold(BxCall *p);
+void bxRetentionRelease(BxCall *p);
+/* For the domain: whether every hold keeps what it should, and what to do
+** otherwise. */
+int bxRetentionIsWhole(BxStmts *p, BxErr *pErr);
+/* Problems: holds on what is gone. */
+void bxRetentionCheckHolds(BxStmts *p, BxProblems *pOut);
+/* Refuses that p's schema loses its holds. */
+void bxRetentionLeave(BxStmts *p, BxErr *pErr);
+
+/* guard.c: guards that exist only while they are needed */
+/* Makes or drops those of p's schema. bHold: a hold is about to be placed. */
+void bxRetentionGuard(BxStmts *p, int bHold, BxErr *pErr);
+/* The same for the tables of the domains alone; and whether all is right. */
+void bxRetentionMend(BxStmts *p, BxErr *pErr);
+int bxRetentionIsGuarded(BxStmts *p, BxErr *pErr);
+void bxRetentionCheckGuards(BxStmts *p, BxProblems *pOut);
+
+/* erase.c: everything of a key goes */
+void bxRetentionErase(BxCall *p);
 
 #endif

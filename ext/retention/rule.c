@@ -280,4 +280,6 @@ void bxRetentionCheck(BxStmts *p, BxProblems *pOut) {
   }
   bxRetentionFree(&rules);
   bxUnchecked(pOut, "retention_rules", &err);
+  bxRetentionCheckHolds(p, pOut);
+  bxRetentionCheckGuards(p, pOut);
 }

@@ -68,7 +68,9 @@ def test_documented_queries_seek_and_need_no_sort(archive, name, analyzed):
     found = plan(archive, QUERIES[name])
     assert all(is_good(line) for line in found), found
     if "due" not in name:
-        assert not any("SCAN" in line for line in found), found
+        # whether there are holds; and the four names of a row, which are looked up in them
+        small = {"SCAN retention_held", "SCAN k", "SCAN CONSTANT ROW"}
+        assert not any("SCAN" in line and line not in small for line in found), found
 
 
 def test_documented_queries_return_the_right_rows(archive):

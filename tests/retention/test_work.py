@@ -4,7 +4,7 @@ import sqlite3
 import pytest
 
 from conftest import ROOT, connect, one, rows
-from retention_helpers import DAY, T0, archive
+from retention_helpers import DAY, SESSION, T0, archive
 from test_clock import now, set_seen
 
 
@@ -216,6 +216,41 @@ def test_a_new_conversation_never_fails_because_an_expired_one_cannot_go(path, s
     db.executescript(sql)
     conversation(db, 2, 30)
     assert one(db, "SELECT count(*) FROM rollouts") == 2
+
+
+def item(db, turn, expires_at, session=SESSION):
+    db.execute("INSERT INTO cache_items(session_id, task_id, turn_id, description, data,"
+               " expires_at) VALUES(?, 'task0001', ?, 'd', '1', ?)",
+               (session, f"turn{turn:04}", expires_at))
+
+
+@pytest.mark.parametrize("value, left", [(0, [1, 2, 3, 4, 5]), (1, [2, 3, 4, 5]), (2, [3, 4, 5])])
+def test_a_new_item_removes_expired_ones_if_it_is_asked_to(path, value, left):
+    db = domains(path, "core", "cache", "cache_work")
+    for n, days in (1, -30), (2, -20), (3, -10), (4, 10):
+        item(db, n, now() + days * DAY)
+    db.execute("INSERT INTO blackbox_settings VALUES('cache.due_per_write', ?)", (value,))
+    item(db, 5, now() - 50 * DAY)  # itself expired: it stays for now
+    assert [int(turn[4:]) for turn, in rows(
+        db, "SELECT turn_id FROM cache_items ORDER BY turn_id")] == left
+    assert (one(db, "SELECT sum(rows) FROM retention_log WHERE rule = 'expired'")
+            or 0) == 5 - len(left)
+    assert rows(db, "SELECT * FROM cache_check") == []
+
+
+@pytest.mark.parametrize("sql", [
+    "CREATE TRIGGER mine BEFORE DELETE ON cache_items BEGIN SELECT RAISE(ABORT, 'no'); END",
+    "CREATE TABLE mine(id REFERENCES cache_items(storage_key)); PRAGMA foreign_keys = ON",
+    f"INSERT INTO retention_holds(kind, key, owner, actor, reason)"
+    f" VALUES('session', '{SESSION}', 'o', 'a', 'r')",
+])
+def test_a_new_item_never_fails_because_an_expired_one_cannot_go(path, sql):
+    db = domains(path, "core", "retention", "retention_holds", "cache", "cache_work")
+    db.execute("INSERT INTO blackbox_settings VALUES('cache.due_per_write', 2)")
+    item(db, 1, now() - DAY)
+    db.executescript(sql)
+    item(db, 2, now() + DAY, session=SESSION[:-1] + "x")
+    assert one(db, "SELECT count(*) FROM cache_items") == 2
 
 
 def owner(db, name, seen, *pinned):

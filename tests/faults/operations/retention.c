@@ -1,6 +1,14 @@
 /* retention.c: the operations of the domain retention: see operations.h. */
 #include "operations.h"
 
+#define HOLD(kind, key)                                                        \
+  "SELECT retention_hold('" kind "', " key ", 'case', 'ann', 'asked')"
+#define ERASE(kind, key)                                                       \
+  "SELECT blackbox_erase('" kind "', " key ", 'ann', 'asked')"
+#define RING                                                                   \
+  "CREATE VIRTUAL TABLE ring USING payload_ring(window=3);" PUSH(              \
+      "ring", "a", "o1") ";" PUSH("ring", "b", "o2") ";"
+
 const Operation aRetentionOperation[] = {
     {"plan what goes", RETAINED, 0,
         "SELECT rule, key, blocked_by FROM retention_plan(1800000000000)", 0},
@@ -22,5 +30,36 @@ const Operation aRetentionOperation[] = {
     {"report on retention", RETAINED, 0,
         "SELECT part, rows, bytes, due_rows, due_bytes FROM retention_report()",
         0},
+    {"hold an agent", ARCHIVE RING BUFFER, 0, HOLD("agent", "'a'"), 0},
+    {"hold more of it", ARCHIVE RING HOLD("agent", "'a'") ";", 0,
+        "SELECT retention_hold('agent', 'a', 'other', 'ann', 'asked', "
+        "4102444800000)",
+        0},
+    {"hold as a row", ROLLOUT, 0,
+        "INSERT INTO retention_holds(kind, key, owner, actor, reason) "
+        "VALUES('rollout', " OLD ", 'case', 'ann', 'asked')",
+        0},
+    {"release an agent", ARCHIVE RING HOLD("agent", "'a'") ";", 0,
+        "SELECT retention_release('agent', 'a', 'case', 'ann', 'closed')", 0},
+    {"release as a row", ARCHIVE HOLD("event", "'o1'") ";", 0,
+        "UPDATE retention_holds SET released = 1, actor = 'ann', "
+        "reason = 'closed'",
+        0},
+    {"push beside a hold", RING HOLD("agent", "'a'") ";", 0,
+        PUSH("ring", "b", "new"), 0},
+    {"clean up beside a hold", ARCHIVE HOLD("event", "'o1'") ";", 0,
+        "SELECT payload_cleanup(1)", 0},
+    {"erase an agent", ARCHIVE RING, 0,
+        "SELECT blackbox_erase('agent', 'a', "
+        "'ann', 'asked', '{\"unpin\":true}')",
+        0},
+    {"erase an event beside a hold", ARCHIVE RING HOLD("agent", "'b'") ";", 0,
+        ERASE("event", "'o2'"), 0},
+    {"erase a conversation", ROLLOUT "SELECT rollout_search_install();", 0,
+        ERASE("rollout", OLD), 0},
+    {"erase a session", CACHED, 0, ERASE("session", SESSION), 0},
+    {"erase a buffer", BUFFER, 0, ERASE("buffer", "'rec'"), 0},
+    {"erase a text", ARCHIVE RING ROLLOUT CACHED BUFFER, 0,
+        ERASE("text", "'question'"), 0},
     {0, 0, 0, 0, 0},
 };

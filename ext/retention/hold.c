@@ -1,0 +1,192 @@
+/*
+** hold.c: retention_hold() and retention_release().
+**
+** The rules are in sql/retention_holds.sql: a function is one INSERT into the log
+** there. Here are the checks whose messages show the value.
+*/
+#include "retention.h"
+SQLITE_EXTENSION_INIT3
+
+#include <string.h>
+
+/* Where a thing of a kind is. (What rings and overflows have comes and goes.) */
+static const struct HoldPlace {
+  const char *zKind, *zDomain, *zSql;
+} aPlace[] = {
+#define IN_ARCHIVE(column)                                                     \
+  "payload", "SELECT EXISTS (SELECT 1 FROM main.event_payloads "               \
+             "WHERE " column " = ?1)"
+    {"agent", IN_ARCHIVE("agent_id")},
+    {"event", IN_ARCHIVE("event_id")},
+    {"kill_switch", IN_ARCHIVE("kill_switch_event_id")},
+    {"evidence", IN_ARCHIVE("id")},
+    {"rollout", "rollout",
+        "SELECT EXISTS (SELECT 1 FROM main.rollout_heads WHERE id = "
+        "lower(?1))"},
+    {"session", "cache",
+        "SELECT EXISTS (SELECT 1 FROM main.cache_sessions "
+        "WHERE session_id = ?1)"},
+    {"buffer", "core",
+        "SELECT EXISTS (SELECT 1 FROM main.sqlite_schema WHERE type = 'table' "
+        "AND lower(name) = lower(?1) AND sql LIKE 'create virtual table%')"},
+};
+
+static int isFound(
+    BxStmts *p, const char *zKind, const char *zKey, BxErr *pErr) {
+  size_t i;
+  for (i = 0; i < sizeof(aPlace) / sizeof(aPlace[0]); i++) {
+    if (strcmp(aPlace[i].zKind, zKind) != 0) continue;
+    return bxCarries(p->bx, p->zDb, aPlace[i].zDomain, pErr) &&
+           bxAskOnce(p, aPlace[i].zSql, pErr, "t", zKey) != 0;
+  }
+  return 0;
+}
+
+/* One step, as the arguments of a function say. */
+typedef struct HoldStep {
+  BxStmts *pHome;
+  const char *zKind, *zKey, *zOwner, *zActor, *zReason;
+} HoldStep;
+
+/* The kinds whose keys SQLite compares without regard to case. */
+#define KEY(kind, key)                                                         \
+  "CASE WHEN " kind " IN ('rollout', 'buffer') THEN lower(" key ") "           \
+  "ELSE " key " END"
+
+static void readHoldStep(BxCall *p, HoldStep *pOut) {
+  static const char zKinds[] =
+      "agent,event,kill_switch,rollout,session,evidence,buffer";
+  memset(pOut, 0, sizeof(*pOut));
+  pOut->zKind = bxText(p->aArg[0], "kind", 100, 0, &p->err);
+  if (pOut->zKind != 0 && !bxIsColumn(pOut->zKind, zKinds)) {
+    bxRefuse(&p->err,
+        "ValidationError: kind must be agent, event, kill_switch, rollout, "
+        "session, evidence or buffer, got %s",
+        p->aArg[0]);
+  }
+  pOut->zKey = bxText(p->aArg[1], "key", 1100, 0, &p->err);
+  pOut->zOwner = bxText(p->aArg[2], "owner", 1024, 0, &p->err);
+  pOut->zActor = bxText(p->aArg[3], "actor", 1024, 0, &p->err);
+  pOut->zReason = bxText(p->aArg[4], "reason", 65536, 0, &p->err);
+  pOut->pHome = bxHome(p->bx, "retention", &p->err);
+  if (p->err.rc == SQLITE_OK) bxLock(pOut->pHome, &p->err);
+}
+
+/* Returns how many owners hold the thing now. */
+static void returnOwners(BxCall *p, const HoldStep *pStep) {
+  static const char zSql[] = "SELECT count(*) FROM main.retention_in_force "
+                             "WHERE kind = ?1 AND \"key\" = " KEY("?1", "?2");
+  bxReturnInt(
+      p, bxAsk(pStep->pHome, zSql, &p->err, "tt", pStep->zKind, pStep->zKey));
+}
+
+/* The owner's hold on that thing, as it is now. */
+#define ITS_HOLD                                                               \
+  " FROM main.retention_held WHERE kind = ?1 AND \"key\" = " KEY(              \
+      "?1", "?2") " AND owner = ?3"
+
+static void refuseShorter(
+    BxCall *p, const HoldStep *pStep, sqlite3_value *pUntil) {
+  static const char zSql[] =
+      "SELECT 'HeldError: ' || owner || ' holds ' || kind || ' ' || \"key\" ||"
+      " coalesce(' until ' || until, ' without an end') ||"
+      " ', and a hold can be lengthened and not shortened, got ' ||"
+      " coalesce(?4, 'no end') || '; give a later time, or NULL for no "
+      "end'" ITS_HOLD " AND NOT coalesce(?4 IS NULL OR ?4 >= until, 0)";
+  char *z = bxAskText(pStep->pHome, zSql, &p->err, "tttv", pStep->zKind,
+      pStep->zKey, pStep->zOwner, pUntil);
+  if (z != 0) bxFail(&p->err, SQLITE_CONSTRAINT, "%s", z);
+  sqlite3_free(z);
+}
+
+void bxRetentionHold(BxCall *p) {
+  static const char zSql[] =
+      "INSERT INTO main.retention_holds(kind, \"key\", owner, actor, reason, "
+      "found, until) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+  sqlite3_value *pUntil = bxArg(p, 5);
+  i64 iUntil = 0;
+  HoldStep step;
+  if (pUntil != 0) {
+    iUntil = bxInt(pUntil, "until, the milliseconds since 1970 UTC",
+        bxNow() + 1, BX_MAX_TIME, &p->err);
+  }
+  readHoldStep(p, &step);
+  if (p->err.rc != SQLITE_OK) return;
+  refuseShorter(p, &step, pUntil);
+  bxRetentionGuard(step.pHome, 1, &p->err);
+  bxDo(step.pHome, zSql, &p->err, pUntil != 0 ? "tttttii" : "ttttti",
+      step.zKind, step.zKey, step.zOwner, step.zActor, step.zReason,
+      (i64)isFound(step.pHome, step.zKind, step.zKey, &p->err), iUntil);
+  returnOwners(p, &step);
+}
+
+void bxRetentionRelease(BxCall *p) {
+  static const char zHas[] = "SELECT 1" ITS_HOLD;
+  static const char zSql[] =
+      "INSERT INTO main.retention_hold_log(kind, \"key\", owner, act, actor, "
+      "reason) VALUES(?1, " KEY("?1", "?2") ", ?3, 'release', ?4, ?5)";
+  HoldStep step;
+  readHoldStep(p, &step);
+  if (p->err.rc != SQLITE_OK) return;
+  if (!bxAsk(step.pHome, zHas, &p->err, "ttt", step.zKind, step.zKey,
+          step.zOwner)) {
+    bxFail(&p->err, SQLITE_CONSTRAINT,
+        "NotFoundError: %s has no hold on %s %s; SELECT kind, key, owner FROM "
+        "retention_holds lists the holds",
+        step.zOwner, step.zKind, step.zKey);
+  }
+  bxDo(step.pHome, zSql, &p->err, "ttttt", step.zKind, step.zKey, step.zOwner,
+      step.zActor, step.zReason);
+  if (bxAsk(step.pHome, zHas, &p->err, "ttt", step.zKind, step.zKey,
+          step.zOwner)) {
+    bxFail(&p->err, SQLITE_ERROR,
+        "MisuseError: a trigger on retention_hold_log prevents the release of "
+        "%s %s; drop the trigger",
+        step.zKind, step.zKey);
+  }
+  bxRetentionGuard(step.pHome, 0, &p->err);
+  returnOwners(p, &step);
+}
+
+void bxRetentionCheckHolds(BxStmts *p, BxProblems *pOut) {
+  static const char zSql[] = "SELECT kind, \"key\", owner "
+                             "FROM main.retention_holds WHERE found = 1";
+  BxErr err = {SQLITE_OK, 0};
+  sqlite3_stmt *pStmt = bxPrepare(p, zSql, &err);
+  while (bxRow(pStmt, &err)) {
+    const char *zKind = bxColumnText(pStmt, 0, &err);
+    const char *zKey = bxColumnText(pStmt, 1, &err);
+    const char *zOwner = bxColumnText(pStmt, 2, &err);
+    if (err.rc == SQLITE_OK && !isFound(p, zKind, zKey, &err) &&
+        err.rc == SQLITE_OK) {
+      bxProblem(pOut, "retention_held",
+          "what %s holds is gone: %s %s was there when the hold was placed, "
+          "and was removed behind the guards",
+          zOwner, zKind, zKey);
+    }
+  }
+  sqlite3_finalize(pStmt);
+  bxUnchecked(pOut, "retention_held", &err);
+}
+
+int bxRetentionIsWhole(BxStmts *p, BxErr *pErr) {
+  return bxNumber(p,
+             "SELECT NOT EXISTS (SELECT 1 FROM main.retention_hold_check "
+             "WHERE object = 'retention_held')",
+             pErr) != 0 &&
+         bxRetentionIsGuarded(p, pErr);
+}
+
+void bxRetentionLeave(BxStmts *p, BxErr *pErr) {
+  char *z = bxAskText(p,
+      "SELECT kind || ' ' || \"key\" || ' by ' || owner "
+      "FROM main.retention_in_force ORDER BY step LIMIT 1",
+      pErr, "");
+  if (z != 0) {
+    bxFail(pErr, SQLITE_CONSTRAINT,
+        "HeldError: schema %s has holds in force, such as that on %s; release "
+        "them with retention_release() first",
+        p->zDb, z);
+  }
+  sqlite3_free(z);
+}

@@ -1,0 +1,47 @@
+-- cache_work.sql: items that have expired, removed by the writes of others. It
+-- continues cache.sql, which has the manual.
+--
+-- Views  cache_overdue  the items that the next writes remove
+--        cache_works    used by the trigger of a write
+--
+-- Invariants: a new item removes at most cache.due_per_write items, and looks at
+-- 100 at most. It never fails because of them: it removes only what nothing can
+-- refuse (retention_refusers of core), because a trigger cannot go on after an
+-- error.
+
+INSERT INTO main.blackbox_setting_defs(name, kind, preset, low, high, choices, meaning)
+VALUES ('cache.due_per_write', 'integer', 0, 0, 2, NULL,
+        'expired items that a new item removes')
+ON CONFLICT (name) DO UPDATE
+   SET kind = excluded.kind, preset = excluded.preset, low = excluded.low,
+       high = excluded.high, choices = excluded.choices,
+       meaning = excluded.meaning;
+
+CREATE VIEW IF NOT EXISTS main.cache_overdue AS
+SELECT d.key AS key
+  FROM (SELECT key, blocked_by FROM cache_due_expired
+         WHERE at < (SELECT now FROM retention_now)
+         ORDER BY at LIMIT 100) AS d
+ WHERE d.blocked_by IS NULL
+   AND NOT EXISTS (SELECT 1 FROM retention_refusers WHERE rule = 'cache.expired');
+
+CREATE VIEW IF NOT EXISTS main.cache_works AS SELECT NULL AS key WHERE 0;
+
+CREATE TRIGGER IF NOT EXISTS main.cache_work
+AFTER INSERT ON cache_items
+WHEN EXISTS (SELECT 1 FROM blackbox_settings
+              WHERE name = 'cache.due_per_write' AND value > 0)
+BEGIN
+  INSERT INTO cache_works(key) VALUES (NEW.storage_key);
+END;
+
+-- Does the work. (It is a separate view because SQLite allocates all the memory of a
+-- trigger whenever it fires.)
+CREATE TRIGGER IF NOT EXISTS main.cache_works_insert
+INSTEAD OF INSERT ON cache_works
+BEGIN
+  DELETE FROM cache_due_expired
+   WHERE key IN (SELECT key FROM cache_overdue WHERE key <> NEW.key
+                  LIMIT (SELECT value FROM blackbox_limits
+                          WHERE name = 'cache.due_per_write'));
+END;

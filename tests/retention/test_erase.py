@@ -1,0 +1,447 @@
+"""blackbox_erase(): everything of a key goes, for good, and does not come back for a time."""
+import hashlib
+import json
+import sqlite3
+
+import pytest
+
+from conftest import by_hand, connect, one, rows
+from holds_helpers import FORK, ID, OTHER, SESSION, fill, hold, release
+
+CANARY = "kanarie-7731"
+
+
+def erase(db, kind, key, *options):
+    arguments = ", ?" * len(options)
+    return json.loads(one(db, f"SELECT blackbox_erase(?, ?, 'ann', 'asked by him'{arguments})",
+                          kind, key, *options))
+
+
+def parts(certificate, name="erased"):
+    return {part["from"]: part["rows"] for part in certificate[name]}
+
+
+@pytest.fixture
+def full(db):
+    fill(db)
+    db.execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=9)")
+    db.execute("CREATE VIRTUAL TABLE temp.fast USING payload_ring(window=9)")
+    db.execute("CREATE VIRTUAL TABLE rec USING evidence_buffer")
+    for ring in ("ring", "fast"):
+        for agent, event in (("a", "e1"), ("a", "e2"), ("b", "e1")):
+            db.execute(f"INSERT INTO {ring}(agent_id, event_id, request_body) "
+                       "VALUES(?, ?, 'q')", (agent, event))
+    db.execute("INSERT INTO blackbox_settings VALUES('payload.enabled', 1), "
+               "('payload.queue_mode', 'memory')")
+    db.execute("SELECT payload_queue('e1', 'a', 'q', 'r'), payload_queue('e9', 'b', 'q', 'r')")
+    return db
+
+
+def left(db, table, column):
+    return sorted(r[0] for r in rows(db, f"SELECT {column} FROM {table}"))
+
+
+def test_an_agent_goes_from_archive_rings_and_queue(full):
+    certificate = erase(full, "agent", "a")
+    assert parts(certificate) == {"event_payloads": 2, "ring": 2, "fast": 2, "payload_queue": 1}
+    assert (certificate["rows"], certificate["heldBack"]) == (7, [])
+    for table in ("event_payloads", "ring", "fast", "payload_queue", "ring_agents",
+                  "fast_agents"):
+        assert "a" not in left(full, table, "agent_id"), table
+    assert left(full, "ring", "agent_id") == ["b"]
+    assert rows(full, "SELECT * FROM blackbox_check") == []
+
+
+def test_an_event_goes_and_the_rest_of_its_agent_stays(full):
+    certificate = erase(full, "event", "e1")
+    assert parts(certificate) == {"event_payloads": 1, "ring": 2, "fast": 2, "payload_queue": 1}
+    assert left(full, "ring", "event_id") == ["e2"]
+    assert left(full, "event_payloads", "id") == ["p2", "p3", "v1"]
+    assert rows(full, "SELECT * FROM blackbox_check") == []
+
+
+def test_a_kill_switch_goes(full):
+    assert parts(erase(full, "kill_switch", "k1")) == {"event_payloads": 1}
+    assert left(full, "event_payloads", "id") == ["p1", "p2", "v1"]
+
+
+def test_a_session_goes(full):
+    certificate = erase(full, "session", SESSION)
+    assert parts(certificate) == {"cache_sessions": 1}
+    assert left(full, "cache_items", "session_id") == [OTHER]
+    assert rows(full, "SELECT rule, rows FROM retention_log WHERE domain = 'cache'") == [
+        ("erase", 2)]
+    assert rows(full, "SELECT rule FROM cache_state") == [(None,)]
+
+
+def test_a_locked_session_goes_as_well(full):
+    full.execute("INSERT INTO blackbox_settings VALUES('cache.lock_tool_results', 1)")
+    full.execute("INSERT INTO cache_items(session_id, task_id, turn_id, description, data, "
+                 "custom_metadata) VALUES(?, 'a7b3c9d2', 'f4e8g1h9', 'x', ?, "
+                 "'{\"kind\":\"tool_result\"}')", (OTHER, json.dumps(CANARY)))
+    assert parts(erase(full, "text", CANARY)) == {"cache_items": 1}
+
+
+def test_a_conversation_goes_with_its_index_and_items_of_forks_stay(full):
+    full.execute("UPDATE rollouts SET expires_at = 'permanent'")
+    one(full, "SELECT rollout_fork(?, 1, ?)", ID, FORK)
+    shown = rows(full, "SELECT sequence, payload FROM rollout_items WHERE rollout = ?", FORK)
+    one(full, "SELECT rollout_search_install()")
+    assert parts(erase(full, "rollout", ID.upper())) == {"rollouts": 1}
+    assert left(full, "rollouts", "id") == [FORK]
+    assert rows(full, "SELECT sequence, payload FROM rollout_items") == shown
+    assert rows(full, "SELECT rollout FROM rollout_search('two')") == []
+    assert rows(full, "SELECT * FROM blackbox_check") == []
+
+
+def test_a_buffer_and_a_ring_are_emptied(full):
+    for i in range(3):
+        full.execute("INSERT INTO rec(id, timestamp, action) VALUES(?, 1, '{}')", (f"x{i}",))
+    assert parts(erase(full, "buffer", "REC")) == {"rec": 3}
+    assert parts(erase(full, "buffer", "ring")) == {"ring": 3}
+    assert left(full, "rec", "id") == left(full, "ring", "event_id") == []
+    assert left(full, "ring_agents", "agent_id") == []
+    full.execute("INSERT INTO rec(id, timestamp, action) VALUES('x', 1, '{}')")
+    assert rows(full, "SELECT * FROM blackbox_check") == []
+
+
+def test_the_overflow_of_a_lost_buffer_goes(full):
+    full.execute("CREATE VIRTUAL TABLE temp.spill USING evidence_buffer(max_size_bytes=1000, "
+                 "overflow='main')")
+    for i in range(6):
+        full.execute("INSERT INTO spill(id, timestamp, action) VALUES(?, ?, ?)",
+                     (f"a{i}", 1000 + i, json.dumps({"x": CANARY + "y" * 120})))
+    one(full, "SELECT evidence_flush('spill')")
+    owner, n = rows(full, "SELECT owner, rows FROM evidence_owners")[0]
+    assert n > 0
+    stored = one(full, "SELECT count(*) FROM spill")
+    assert parts(erase(full, "text", CANARY))["spill"] == stored
+    assert left(full, "evidence_overflow", "id") == left(full, "spill", "id") == []
+    full.execute("INSERT INTO evidence_overflow(owner, id, timestamp, action_bytes, "
+                 "screenshot_bytes, pruned, pinned, confidence) "
+                 "VALUES(?, 'z', 1, 2, 0, 0, 1, 1)", (owner,))
+    with pytest.raises(sqlite3.Error, match="PinnedError"):
+        erase(full, "buffer", owner)
+    assert parts(erase(full, "buffer", owner, '{"unpin":true}')) == {"evidence_overflow": 1}
+    assert left(full, "evidence_owners", "owner") == []
+
+
+# --------------------------------------------------------------------------------- a text
+
+@pytest.mark.parametrize("text, stored", [
+    (CANARY, CANARY), ("sie sagte \"nein\"", "sie sagte \\\"nein\\\""),
+    ("grüße an 😀", "gr\\u00fc\\u00dfe an \\ud83d\\ude00"), ("Ünï", "\\u00DCn\\u00EF"),
+    ("a\"b\\c", "{\\\"x\\\":\\\"a\\\\\\\"b\\\\\\\\c\\\"}")])
+def test_a_text_is_found_anywhere_in_the_forms_of_json(full, text, stored):
+    body = '{"x":"' + stored + '"}'
+    full.execute("INSERT INTO event_payloads(id, event_id, agent_id, response_body, purpose) "
+                 "VALUES('c', 'e', 'z', ?, 'archive')", (body,))
+    full.execute("INSERT INTO ring(agent_id, event_id, request_body) VALUES('z', 'e', ?)",
+                 (body.encode(),))
+    full.execute("SELECT payload_queue('e', 'z', ?, 'r')", (body,))
+    full.execute("INSERT INTO rec(id, timestamp, action, screenshot) VALUES('c', 1, ?, ?)",
+                 ('{"n":' + body + "}", b"\x00" + body.encode()))
+    full.execute("INSERT INTO cache_items(session_id, task_id, turn_id, description, data) "
+                 "VALUES(?, 'a7b3c9d2', 'f4e8g1h9', 'x', ?)", (OTHER, body))
+    full.execute("UPDATE rollouts SET expires_at = 'permanent'")
+    full.execute("INSERT INTO rollout_items(rollout, type, payload) VALUES(?, 'event_msg', ?)",
+                 (ID, '{"type":"user_message","message":"so: ' + stored + ' !"}'))
+    one(full, "SELECT rollout_search_install()")
+    certificate = erase(full, "text", text)
+    assert parts(certificate) == {"event_payloads": 1, "ring": 1, "payload_queue": 1, "rec": 1,
+                                  "cache_items": 1, "rollout_items": 1}
+    assert certificate["refusedUntil"] is None
+    assert "[erased]" in one(full, "SELECT payload ->> 'message' FROM rollout_items "
+                             "WHERE sequence = 3")
+    assert erase(full, "text", text)["rows"] == 0
+    assert rows(full, "SELECT * FROM blackbox_check") == []
+
+
+def test_what_stood_around_an_item_in_its_file_loses_the_text(full):
+    item = one(full, "SELECT max(id) FROM rollout_data")
+    full.execute("INSERT OR REPLACE INTO rollout_frames(id, before, after) VALUES(?, ?, ?)",
+                 (item, b"\xff{" + CANARY.encode(), b"\0" + CANARY.encode() + b"}"))
+    erase(full, "text", CANARY)
+    assert rows(full, "SELECT before, after FROM rollout_frames WHERE id = ?", item) == [
+        (b"\xff{[erased]", b"\0[erased]}")]
+
+
+def test_a_title_and_a_session_meta_lose_the_text(full):
+    full.execute("UPDATE rollouts SET title = ?, session_meta = "
+                 "json_set(session_meta, '$.cwd', ?)", (CANARY, "/home/" + CANARY))
+    erase(full, "text", CANARY)
+    assert rows(full, "SELECT title, cwd, session_meta ->> 'cwd' FROM rollouts") == [
+        ("[erased]", "/home/[erased]", "/home/[erased]")]
+    assert rows(full, "SELECT * FROM blackbox_check") == []
+
+
+def test_a_text_is_refused_that_is_short(full):
+    with pytest.raises(sqlite3.Error, match="ValidationError: .* at least 4 bytes, got 'abc'"):
+        erase(full, "text", "abc")
+
+
+@pytest.mark.parametrize("mode", ["delete", "wal"])
+@pytest.mark.parametrize("kind", ["agent", "session", "rollout", "text"])
+def test_no_canary_is_left_in_the_file_or_the_log(tmp_path, kind, mode):
+    path = tmp_path / "canary.db"
+    db = connect(path)
+    db.execute(f"PRAGMA journal_mode = {mode}")
+    db.execute("PRAGMA secure_delete = 0")
+    one(db, "SELECT blackbox_install()")
+    one(db, "SELECT rollout_search_install()")
+    fill(db)
+    body = json.dumps({"text": (CANARY + " ") * 300})
+    db.execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=9)")
+    for i in range(20):
+        db.execute("INSERT INTO event_payloads(event_id, agent_id, request_body, purpose) "
+                   "VALUES('e', ?, ?, 'archive')",
+                   ("him" if i % 2 else "her", body if i % 2 and kind in ("agent", "text")
+                    else "other" * 300))
+    if kind in ("agent", "text"):
+        for i in range(5):
+            db.execute("INSERT INTO ring(agent_id, event_id, request_body) VALUES('him', 'e', ?)",
+                       (body,))
+    if kind in ("session", "text"):
+        db.execute("INSERT INTO cache_items(session_id, task_id, turn_id, description, data) "
+                   "VALUES(?, 'a7b3c9d2', 'f4e8g1h9', ?, ?)", (SESSION, CANARY, body))
+    if kind in ("rollout", "text"):
+        db.execute("UPDATE rollouts SET expires_at = 'permanent'")
+        for i in range(5):
+            db.execute("INSERT INTO rollout_items(rollout, type, payload) VALUES(?, 'event_msg',"
+                       " ?)", (ID, json.dumps({"type": "user_message", "message":
+                                               f"{i} {CANARY} {i}"})))
+    files = [path, tmp_path / "canary.db-wal"]
+
+    def found():
+        return any(CANARY.encode() in f.read_bytes() for f in files if f.exists())
+    db.execute("PRAGMA wal_checkpoint")
+    assert found()
+    certificate = erase(db, kind, {"agent": "him", "session": SESSION, "rollout": ID,
+                                   "text": CANARY}[kind])
+    assert certificate["rows"] > 0
+    assert one(db, "PRAGMA secure_delete") == 0
+    for statement in certificate["then"].split(";")[:1]:
+        db.execute(statement).fetchall()
+    assert not found()
+    assert rows(db, "SELECT * FROM blackbox_check") == []
+
+
+@pytest.mark.parametrize("kind", ["rollout", "text"])
+def test_no_part_of_a_text_is_left_in_the_search_index(db, kind):
+    one(db, "SELECT rollout_search_install()")
+    for id in (ID, FORK):
+        one(db, "SELECT rollout_create(?, NULL, 'permanent')", id)
+        one(db, "SELECT rollout_append(?, ?)", id, json.dumps(
+            [{"type": "event_msg", "payload": {"type": "user_message", "message":
+              "Ω7Ж and more" if id == ID else "something else"}}]))
+
+    def found():
+        return one(db, "SELECT count(*) FROM rollout_fts_data WHERE instr(block, ?)",
+                   "ω7ж".encode())
+    assert found() > 0
+    erase(db, kind, ID if kind == "rollout" else "Ω7Ж and")
+    assert found() == 0
+    assert rows(db, "SELECT rollout FROM rollout_search('something')") == [(FORK,)]
+
+
+# ------------------------------------------------------------------------- pins and holds
+
+def test_pinned_evidence_needs_its_argument_and_is_unpinned_on_record(full):
+    full.execute("INSERT INTO event_payloads(id, event_id, agent_id, request_body, purpose) "
+                 "VALUES('ev', 'e', 'a', 'q', 'evidence')")
+    full.execute("INSERT INTO rec(id, timestamp, action, pinned) VALUES('x', 1, ?, 1)",
+                 (json.dumps({"t": CANARY}),))
+    before = rows(full, "SELECT * FROM event_payloads")
+    with pytest.raises(sqlite3.Error, match="PinnedError: 1 rows of event_payloads are pinned"):
+        erase(full, "agent", "a")
+    with pytest.raises(sqlite3.Error, match="PinnedError: 1 rows of rec are pinned"):
+        erase(full, "text", CANARY)
+    assert rows(full, "SELECT * FROM event_payloads") == before
+    assert rows(full, "SELECT * FROM retention_erasures") == []
+    assert len(left(full, "ring", "agent_id")) == 3
+    assert erase(full, "agent", "a", '{"unpin":true}')["unpinned"] == 1
+    assert erase(full, "text", CANARY, '{"unpin":true}')["unpinned"] == 1
+    assert rows(full, "SELECT payload_id, actor, reason FROM payload_unpins WHERE payload_id = "
+                "'ev'") == [("ev", "ann", "asked by him")]
+    assert left(full, "event_payloads", "id") == ["p3", "v1"]
+    assert rows(full, "SELECT * FROM blackbox_check") == []
+
+
+@pytest.mark.parametrize("kind, key", [
+    ("agent", "a"), ("event", "e1"), ("kill_switch", "k1"), ("rollout", ID),
+    ("session", SESSION), ("buffer", "rec")])
+def test_what_is_held_itself_cannot_be_erased(full, kind, key):
+    hold(full, kind, key, "case-3")
+    with pytest.raises(sqlite3.Error, match=f"HeldError: {kind} {key} is held by case-3"):
+        erase(full, kind, key)
+    release(full, kind, key, "case-3")
+    erase(full, kind, key)
+
+
+def test_the_certificate_tells_what_is_held_back_and_by_whom(full):
+    hold(full, "event", "e1", "case-3")
+    hold(full, "rollout", ID, "case-4")
+    hold(full, "session", SESSION, "case-5")
+    full.execute("INSERT INTO rollout_items(rollout, timestamp, type, payload) VALUES(?, 1, "
+                 "'event_msg', ?)", (ID, json.dumps({"type": "user_message",
+                                                     "message": CANARY})))
+    certificate = erase(full, "agent", "a")
+    assert parts(certificate) == {"event_payloads": 1, "ring": 1, "fast": 2}
+    assert {part["from"]: (part["rows"], part["by"]) for part in certificate["heldBack"]} == {
+        "event_payloads": (1, ["event e1 by case-3"]), "ring": (1, ["event e1 by case-3"]),
+        "payload_queue": (1, ["event e1 by case-3"])}
+    certificate = erase(full, "text", CANARY)
+    assert (parts(certificate), parts(certificate, "heldBack")) == ({}, {"rollout_items": 1})
+    assert one(full, "SELECT held_back FROM retention_erasures WHERE id = 1") == 3
+    assert rows(full, "SELECT * FROM blackbox_check") == []
+
+
+# ----------------------------------------------------------------- it does not come back
+
+def test_late_writes_under_the_key_are_refused_on_any_connection(full, path):
+    for kind, key in (("agent", "a"), ("event", "e3"), ("kill_switch", "k9"), ("rollout", ID),
+                      ("session", SESSION)):
+        erase(full, kind, key)
+    full.execute("DELETE FROM payload_queue")
+    db = sqlite3.connect(path, isolation_level=None)
+    for late in ("INSERT INTO event_payloads(event_id, agent_id, purpose) "
+                 "VALUES('e', 'a', 'archive')",
+                 "INSERT INTO event_payloads(event_id, agent_id, purpose) "
+                 "VALUES('e3', 'z', 'archive')",
+                 "INSERT INTO event_payloads(event_id, agent_id, purpose, kill_switch_event_id) "
+                 "VALUES('e', 'z', 'evidence', 'k9')",
+                 f"INSERT INTO rollouts(id) VALUES('{ID}')",
+                 f"INSERT INTO rollout_heads(id) VALUES('{ID}')",
+                 "INSERT INTO cache_items(session_id, task_id, turn_id, description, data) "
+                 f"VALUES('{SESSION}', 'a7b3c9d2', 'f4e8g1h9', 'x', '[]')"):
+        with pytest.raises(sqlite3.IntegrityError, match="ErasedError"):
+            db.execute(late)
+    with pytest.raises(sqlite3.IntegrityError, match="ErasedError"):
+        full.execute("INSERT INTO ring(agent_id, event_id) VALUES('a', 'e')")
+    db.execute("INSERT INTO event_payloads(event_id, agent_id, purpose) "
+               "VALUES('e', 'other', 'archive')")
+    full.execute("INSERT INTO ring(agent_id, event_id) VALUES('b', 'e')")
+    assert rows(full, "SELECT * FROM blackbox_check") == []
+
+
+def test_after_its_time_a_key_can_be_used_again(full, path):
+    erase(full, "agent", "a")
+    until = one(full, "SELECT until FROM retention_erased")
+    assert until - one(full, "SELECT at FROM retention_erasures") == 30 * 86400000
+    full.execute("DELETE FROM payload_queue")
+    full.close()
+    by_hand(path, "DROP TRIGGER retention_erased_update; UPDATE retention_erased SET until = 5;"
+            "DROP TRIGGER retention_erasures_update; UPDATE retention_erasures SET until = 5")
+    db = connect(path)
+    db.execute("INSERT INTO event_payloads(event_id, agent_id, purpose) "
+               "VALUES('e', 'a', 'archive')")
+    one(db, "SELECT blackbox_install()")
+    db.execute("INSERT INTO blackbox_settings VALUES('retention.refuse_days', 0)")
+    assert erase(db, "agent", "zz")["refusedUntil"] is None
+    assert rows(db, "SELECT * FROM retention_erased") == []
+    assert one(db, "SELECT count(*) FROM sqlite_schema WHERE name GLOB '*_made_erased'") == 0
+    assert rows(db, "SELECT * FROM blackbox_check") == []
+
+
+def test_rows_that_wait_elsewhere_do_not_come_back_and_do_not_block_the_others(full, path):
+    other = connect(path)
+    other.execute("SELECT payload_queue('e1', 'b', 'q', 'r'), payload_queue('e2', 'a', 'q', 'r'),"
+                  " payload_queue('e3', 'b', 'q', 'r')")
+    third = connect(path)
+    third.execute("SELECT payload_queue('e4', 'a', 'q', 'r'), payload_queue('e5', 'b', 'q', 'r')")
+    erase(full, "agent", "a")
+    one(other, "SELECT payload_flush()")
+    third.close()
+    assert left(other, "event_payloads WHERE agent_id IN ('a', 'b')", "event_id") == [
+        "e1", "e3", "e3", "e5"]
+    assert rows(other, "SELECT rows FROM retention_log WHERE rule = 'erased'") == [(1,)]
+
+
+def test_what_waits_and_is_held_survives_a_clear(full):
+    hold(full, "agent", "a")
+    assert one(full, "SELECT payload_clear_archive()") == 2
+    assert rows(full, "SELECT agent_id FROM payload_queue") == [("a",)]
+
+
+# -------------------------------------------------------------------------------- records
+
+def test_the_record_proves_a_key_and_does_not_tell_it(full):
+    certificate = erase(full, "text", "his secret name")
+    (number, kind, salt, digest, actor, reason), = rows(
+        full, "SELECT id, kind, salt, digest, actor, reason FROM retention_erasures")
+    assert (number, kind, actor, reason) == (certificate["erasure"], "text", "ann",
+                                             "asked by him")
+    assert hashlib.sha256(f"{salt}\ntext\nhis secret name".encode()).hexdigest() == digest
+    again = erase(full, "text", "his secret name")
+    assert one(full, "SELECT count(DISTINCT digest) FROM retention_erasures") == 2
+    assert again["rows"] == 0
+
+
+@pytest.mark.parametrize("statement", [
+    "DELETE FROM retention_erasures", "UPDATE retention_erasures SET actor = 'x'",
+    "REPLACE INTO retention_erasures SELECT * FROM retention_erasures",
+    "DELETE FROM retention_erased", "UPDATE retention_erased SET until = 5",
+    "UPDATE retention_erased SET key = 'x'",
+    "REPLACE INTO retention_erased SELECT kind, key, 5 FROM retention_erased"])
+def test_no_statement_changes_the_record(full, path, statement):
+    erase(full, "agent", "a")
+    db = sqlite3.connect(path, isolation_level=None)
+    with pytest.raises(sqlite3.IntegrityError, match="ReceiptError|ErasedError|ValidationError"):
+        db.execute(statement)
+
+
+@pytest.mark.parametrize("damage, object", [
+    ("DROP TRIGGER payload_made_erased", "payload_made_erased"),
+    ("DROP TRIGGER cache_made_erased", "cache_made_erased"),
+    ("DROP TRIGGER retention_erasures_delete; DELETE FROM retention_erasures WHERE id = 1",
+     "retention_erasures"),
+    ("DROP TRIGGER retention_erasures_update; UPDATE retention_erasures SET digest = 'x'",
+     "retention_erasures"),
+    ("DROP TRIGGER retention_erased_delete; DELETE FROM retention_erased", "retention_erased"),
+    ("INSERT INTO retention_erased VALUES('agent', 'q', 99)", "retention_erased")])
+def test_check_finds_a_broken_record_and_install_makes_lost_guards(full, path, damage, object):
+    erase(full, "agent", "a")
+    erase(full, "agent", "zz")
+    full.execute("DELETE FROM payload_queue")
+    full.close()
+    by_hand(path, damage)
+    db = connect(path)
+    assert object in [r[1] for r in rows(db, "SELECT * FROM blackbox_check")]
+    one(db, "SELECT blackbox_install()")
+    if object.endswith("_made_erased"):
+        assert rows(db, "SELECT * FROM blackbox_check") == []
+
+
+@pytest.mark.parametrize("arguments, said", [
+    (("user", "a", "x", "y"), "kind must be agent"), (("agent", "", "x", "y"), "key"),
+    (("agent", "a", "", "y"), "actor"), (("agent", "a", " ", "y"), "actor"),
+    (("agent", "a", "x", "\u200b"), "reason"), (("agent", "a", "x", None), "reason"),
+    (("agent", "a", "x", "y", "1"), "options"), (("agent", "a", "x", "y", '{"all":true}'),
+                                                 "options")])
+def test_an_erasure_says_what_is_wrong_with_it_and_changes_nothing(full, arguments, said):
+    marks = ", ".join("?" * len(arguments))
+    with pytest.raises(sqlite3.Error, match=f"ValidationError.*{said}"):
+        one(full, f"SELECT blackbox_erase({marks})", *arguments)
+    assert len(left(full, "event_payloads", "id")) == 4
+    assert len(left(full, "payload_queue", "agent_id")) == 2
+
+
+@pytest.mark.parametrize("begin", [False, True])
+def test_an_erasure_is_undone_with_its_transaction(full, begin):
+    before = [rows(full, f"SELECT * FROM {table}") for table in
+              ("event_payloads", "ring", "fast", "payload_queue", "rollout_items")]
+    full.execute("BEGIN")
+    if begin:
+        full.execute("INSERT INTO rollouts(id) VALUES(?)", (FORK,))
+    assert erase(full, "agent", "a")["rows"] == 7
+    full.execute("ROLLBACK")
+    assert [rows(full, f"SELECT * FROM {table}") for table in
+            ("event_payloads", "ring", "fast", "payload_queue", "rollout_items")] == before
+    full.execute("INSERT INTO ring(agent_id, event_id) VALUES('a', 'e')")
+    assert rows(full, "SELECT * FROM blackbox_check") == []
+
+
+def test_a_call_as_a_row_erases(full):
+    full.execute("INSERT INTO blackbox_call(command, arguments) VALUES('blackbox_erase', "
+                 "'[\"agent\",\"a\",\"ann\",\"asked\"]')")
+    assert rows(full, "SELECT kind, rows FROM retention_erasures") == [("agent", 7)]

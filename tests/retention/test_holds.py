@@ -1,0 +1,432 @@
+"""Holds: what nothing removes or changes until every owner has released it."""
+import sqlite3
+
+import pytest
+
+from conftest import by_hand, connect, one, rows
+from holds_helpers import FORK, ID, LATER, LOSSES, OTHER, SESSION, contents, fill, hold, release
+
+HELD = pytest.mark.parametrize("kind", LOSSES)
+
+
+@pytest.fixture
+def full(db):
+    fill(db)
+    return db
+
+
+@pytest.mark.parametrize("begin", ["", "BEGIN"])
+@pytest.mark.parametrize("module", [True, False])
+@HELD
+def test_what_is_held_survives_every_statement_on_any_connection(full, path, kind, module, begin):
+    key, query, losses = LOSSES[kind]
+    hold(full, kind, key)
+    db = connect(path) if module else sqlite3.connect(path, isolation_level=None)
+    kept = rows(db, query)
+    assert kept
+    if begin:
+        db.execute(begin)
+    for loss in losses:
+        with pytest.raises(sqlite3.IntegrityError, match="Error: "):
+            db.execute(loss)
+        assert rows(db, query) == kept, loss
+    if begin:
+        db.execute("COMMIT")
+    assert rows(full, "SELECT * FROM blackbox_check") == []
+
+
+@HELD
+def test_what_was_released_can_be_removed_again(full, kind):
+    key, query, losses = LOSSES[kind]
+    hold(full, kind, key)
+    assert release(full, kind, key) == 0
+    full.execute(losses[0])
+    assert rows(full, query) != [] if kind == "agent" else rows(full, query) == []
+
+
+@HELD
+def test_a_hold_ends_when_all_its_owners_have_released_it(full, kind):
+    key, query, losses = LOSSES[kind]
+    assert hold(full, kind, key, "case-1") == 1
+    assert hold(full, kind, key, "case-2") == 2
+    assert release(full, kind, key, "case-1") == 1
+    with pytest.raises(sqlite3.IntegrityError, match="HeldError"):
+        full.execute(losses[0])
+    assert release(full, kind, key, "case-2") == 0
+    full.execute(losses[0])
+
+
+def test_clean_ups_skip_what_is_held_and_their_lists_say_so(full):
+    for kind, (key, query, _) in LOSSES.items():
+        hold(full, kind, key)
+    before = contents(full)
+    one(full, "INSERT INTO blackbox_settings VALUES('cache.max_age_days', 1)")
+    assert one(full, "SELECT payload_cleanup(1)") == 0
+    assert one(full, "SELECT payload_clear_archive()") == 0
+    assert one(full, "SELECT rollout_cleanup_expired()") == 0
+    assert contents(full) == before
+    assert rows(full, "SELECT key, blocked_by FROM payload_due ORDER BY key") == [
+        ("p1", "held"), ("p2", "held"), ("p3", "held")]
+    assert rows(full, "SELECT key, blocked_by FROM rollout_due") == [(ID, "held")]
+    assert rows(full, "SELECT key, blocked_by FROM cache_due_sessions ORDER BY key") == [
+        (SESSION, "held"), (OTHER, None)]
+    one(full, "SELECT cache_cleanup_orphans(0)")
+    one(full, "SELECT cache_cleanup_outdated(1)")
+    assert rows(full, "SELECT DISTINCT session_id FROM cache_items") == [(SESSION,)]
+    assert rows(full, "SELECT rule, rows FROM retention_log WHERE domain <> 'cache'") == []
+
+
+def test_rows_beside_those_that_are_held_go_as_ever(full):
+    hold(full, "event", "e1")
+    assert one(full, "SELECT payload_cleanup(1)") == 2
+    assert rows(full, "SELECT id FROM event_payloads ORDER BY id") == [("p1",), ("v1",)]
+    assert rows(full, "SELECT rule, rows, bytes FROM retention_log") == [("payload.age", 2, 4)]
+
+
+def test_a_row_that_comes_after_the_hold_is_held_as_well(full):
+    hold(full, "agent", "late")
+    full.execute("INSERT INTO event_payloads(id, event_id, agent_id, purpose) "
+                 "VALUES('l', 'e', 'late', 'archive')")
+    with pytest.raises(sqlite3.IntegrityError, match="HeldError"):
+        full.execute("DELETE FROM event_payloads WHERE id = 'l'")
+
+
+def test_a_held_row_of_the_archive_can_become_evidence(full):
+    hold(full, "agent", "a")
+    full.execute("INSERT INTO payload_evidence(kill_switch_event_id, event_id, agent_id, "
+                 "request_body) VALUES('k', 'e1', 'a', 'q1')")
+    assert rows(full, "SELECT purpose, pinned, kill_switch_event_id FROM event_payloads "
+                "WHERE id = 'p1'") == [("evidence", 1, "k")]
+    one(full, "SELECT payload_unpin('p1', 'ann', 'no longer needed')")
+    with pytest.raises(sqlite3.IntegrityError, match="HeldError"):
+        full.execute("DELETE FROM event_payloads WHERE id = 'p1'")
+
+
+def test_items_that_a_held_fork_shares_stay_when_its_parent_goes(full):
+    full.execute("UPDATE rollouts SET expires_at = 'permanent'")
+    one(full, "SELECT rollout_fork(?, NULL, ?)", ID, FORK)
+    hold(full, "rollout", FORK.upper())
+    shown = rows(full, "SELECT payload FROM rollout_items WHERE rollout = ? AND sequence > 0",
+                 FORK)
+    with pytest.raises(sqlite3.IntegrityError, match="HeldError"):
+        full.execute("UPDATE rollout_items SET payload = "
+                     """'{"type":"user_message","message":"x"}' """
+                     "WHERE rollout = ? AND sequence = 1", (ID,))
+    one(full, "SELECT rollout_delete(?)", ID)
+    assert rows(full, "SELECT payload FROM rollout_items WHERE rollout = ? AND sequence > 0",
+                FORK) == shown
+    assert rows(full, "SELECT * FROM blackbox_check") == []
+
+
+def test_a_held_conversation_can_grow_and_be_archived(full):
+    hold(full, "rollout", ID)
+    full.execute("UPDATE rollouts SET expires_at = 'permanent', status = 'archived', title = 't'")
+    assert one(full, "SELECT rollout_append(?, ?)", ID,
+               '[{"type":"event_msg","payload":{"type":"user_message","message":"more"}}]') == 1
+
+
+def test_a_held_conversation_can_be_forked_under_a_held_id(full):
+    full.execute("UPDATE rollouts SET expires_at = 'permanent'")
+    hold(full, "rollout", FORK)
+    one(full, "SELECT rollout_fork(?, 1, ?)", ID, FORK)
+    assert one(full, "SELECT item_count FROM rollouts WHERE id = ?", FORK) == 2
+
+
+def test_an_eviction_takes_other_items_and_fails_when_holds_leave_no_room(full):
+    full.execute("INSERT INTO blackbox_settings VALUES('cache.on_quota', 'evict_oldest'), "
+                 "('cache.total_quota_bytes', 12)")
+    hold(full, "session", SESSION)
+    put = ("INSERT INTO cache_items(session_id, task_id, turn_id, description, data) "
+           "VALUES(?, 'a7b3c9d2', ?, 'x', '[100]')")
+    full.execute(put, (OTHER, "new00000"))
+    assert [r[0] for r in rows(full, "SELECT turn_id FROM cache_items ORDER BY turn_id")] == [
+        "f4e8g1h1", "f4e8g1h2", "new00000"]
+    with pytest.raises(sqlite3.IntegrityError, match="QuotaExceededError"):
+        full.execute(put, (SESSION, "new00001")).fetchall()
+        full.execute(put, (SESSION, "new00002")).fetchall()
+
+
+def test_a_temporary_buffers_overflow_is_kept_for_its_owner(full):
+    full.execute("CREATE VIRTUAL TABLE temp.rec USING evidence_buffer(max_size_bytes=1000, "
+                 "overflow='main')")
+    for i in range(6):
+        full.execute("INSERT INTO temp.rec(id, timestamp, action) VALUES(?, ?, ?)",
+                     (f"a{i}", 1000 + i, '{"x":"' + "y" * 120 + '"}'))
+    one(full, "SELECT evidence_flush('rec')")
+    owner, kept = rows(full, "SELECT owner, count(*) FROM evidence_overflow")[0]
+    assert kept > 0
+    hold(full, "buffer", owner)
+    full.execute("UPDATE evidence_owners SET seen = 0")
+    assert {r[0] for r in rows(full, "SELECT blocked_by FROM evidence_due")} == {"held"}
+    for loss in ("DELETE FROM evidence_due", "DELETE FROM evidence_overflow",
+                 "UPDATE evidence_overflow SET screenshot_bytes = 5",
+                 "UPDATE evidence_overflow_actions SET action = '{}'",
+                 "DELETE FROM evidence_overflow_actions", "DELETE FROM evidence_owners",
+                 "REPLACE INTO evidence_overflow_actions SELECT rid, '{}' "
+                 "FROM evidence_overflow_actions"):
+        with pytest.raises(sqlite3.IntegrityError, match="Error: "):
+            full.execute(loss)
+    release(full, "buffer", owner)
+    key = one(full, "SELECT key FROM evidence_due")
+    hold(full, "evidence", key)
+    with pytest.raises(sqlite3.IntegrityError, match="HeldError"):
+        full.execute("DELETE FROM evidence_due WHERE key = ?", (key,))
+    full.execute("DELETE FROM evidence_due WHERE key <> ?", (key,))
+    assert rows(full, "SELECT count(*) FROM evidence_overflow") == [(1,)]
+
+
+# ------------------------------------------------------------------ the holds themselves
+
+def test_rows_place_lengthen_and_release(full):
+    full.execute("INSERT INTO retention_holds(kind, key, owner, actor, reason, until) "
+                 "VALUES('session', 'a', 'case-1', 'ann', 'asked', ?)", (LATER,))
+    full.execute("UPDATE retention_holds SET until = ?, actor = 'bob', reason = 'longer'",
+                 (LATER + 1,))
+    assert rows(full, "SELECT kind, key, owner, until, actor, reason, released "
+                "FROM retention_holds") == [
+        ("session", "a", "case-1", LATER + 1, "bob", "longer", 0)]
+    full.execute("UPDATE retention_holds SET released = 1, actor = 'cleo', reason = 'closed'")
+    assert rows(full, "SELECT * FROM retention_holds") == []
+    assert rows(full, "SELECT act, until, actor, reason FROM retention_hold_log") == [
+        ("hold", LATER, "ann", "asked"), ("hold", LATER + 1, "bob", "longer"),
+        ("release", None, "cleo", "closed")]
+
+
+def test_calls_as_rows_place_and_release(full):
+    full.execute("INSERT INTO blackbox_call(command, arguments) VALUES('retention_hold', "
+                 "'[\"event\",\"e1\",\"case-1\",\"ann\",\"asked\"]')")
+    assert one(full, "SELECT owner FROM retention_holds") == "case-1"
+    full.execute("INSERT INTO blackbox_call(command, arguments) VALUES('retention_release', "
+                 "'[\"event\",\"e1\",\"case-1\",\"ann\",\"closed\"]')")
+    assert one(full, "SELECT count(*) FROM retention_holds") == 0
+
+
+@pytest.mark.parametrize("until", [LATER - 1, 1000, 0])
+def test_a_hold_cannot_be_shortened(full, until):
+    hold(full, "agent", "a", until=LATER)
+    for call in (lambda: hold(full, "agent", "a", until=until),
+                 lambda: full.execute("UPDATE retention_holds SET until = ?, reason = 'r'",
+                                      (until,)),
+                 lambda: full.execute("INSERT INTO retention_holds(kind, key, owner, actor, "
+                                      "reason, until) VALUES('agent', 'a', 'case-1', 'x', "
+                                      "'y', ?)", (until,))):
+        with pytest.raises(sqlite3.IntegrityError, match="HeldError|ValidationError"):
+            call()
+    hold(full, "agent", "a", until=LATER)  # the same
+    hold(full, "agent", "a")
+    with pytest.raises(sqlite3.IntegrityError, match="HeldError: case-1 holds agent a without"):
+        hold(full, "agent", "a", until=LATER)
+
+
+def test_a_hold_with_an_end_that_has_passed_keeps_nothing(full, path):
+    hold(full, "agent", "a", until=LATER)
+    full.close()
+    by_hand(path, "DROP TRIGGER retention_held_update;"
+            "UPDATE retention_held SET until = 1000")
+    db = connect(path)
+    assert rows(db, "SELECT * FROM retention_holds") == []
+    db.execute("DELETE FROM event_payloads WHERE id = 'p1'")
+
+
+@pytest.mark.parametrize("actor, reason", [
+    ("", "r"), (" ", "r"), ("a", ""), ("a", "\u200b"), ("a\n", "r"), (None, "r"), ("a", None),
+    ("a", "\u3164")])
+def test_an_actor_and_a_reason_are_required(full, actor, reason):
+    for call in ("SELECT retention_hold('agent', 'a', 'o', ?, ?)",
+                 "INSERT INTO retention_holds(kind, key, owner, actor, reason) "
+                 "VALUES('agent', 'a', 'o', ?, ?)"):
+        with pytest.raises(sqlite3.Error, match="ValidationError|NOT NULL"):
+            full.execute(call, (actor, reason))
+    hold(full, "agent", "a")
+    with pytest.raises(sqlite3.Error, match="ValidationError|NOT NULL"):
+        full.execute("SELECT retention_release('agent', 'a', 'case-1', ?, ?)", (actor, reason))
+    with pytest.raises(sqlite3.Error, match="ValidationError|NOT NULL"):
+        full.execute("UPDATE retention_holds SET released = 1, actor = ?, reason = ?",
+                     (actor, reason))
+    assert one(full, "SELECT count(*) FROM retention_hold_log") == 1
+
+
+@pytest.mark.parametrize("kind, key, owner, until, said", [
+    ("user", "a", "o", None, "kind must be agent, event"),
+    ("agent", "", "o", None, "key"), ("agent", "x" * 1101, "o", None, "key"),
+    ("agent", "a", " ", None, "owner"), ("agent", "a", "o", 1000, "until"),
+    ("agent", "a", "o", "soon", "until"), ("agent", "a", "o", 253402300800000, "until")])
+def test_a_hold_says_what_is_wrong_with_it(full, kind, key, owner, until, said):
+    with pytest.raises(sqlite3.Error, match=f"ValidationError.*{said}"):
+        hold(full, kind, key, owner, until)
+    with pytest.raises(sqlite3.Error, match="ValidationError"):
+        full.execute("INSERT INTO retention_holds(kind, key, owner, actor, reason, until) "
+                     "VALUES(?, ?, ?, 'ann', 'r', ?)", (kind, key, owner, until))
+    assert rows(full, "SELECT * FROM retention_hold_log") == []
+
+
+def test_a_release_of_what_is_not_held_is_an_error(full):
+    with pytest.raises(sqlite3.Error, match="NotFoundError: case-1 has no hold on agent a"):
+        release(full, "agent", "a")
+    hold(full, "agent", "a", "case-2")
+    with pytest.raises(sqlite3.Error, match="NotFoundError"):
+        release(full, "agent", "a", "case-1")
+    with pytest.raises(sqlite3.Error, match="NotFoundError"):
+        full.execute("INSERT INTO retention_hold_log(kind, key, owner, act, actor, reason) "
+                     "VALUES('agent', 'a', 'case-1', 'release', 'x', 'y')")
+
+
+RECORDS = [
+    "DELETE FROM retention_hold_log", "UPDATE retention_hold_log SET reason = 'x'",
+    "UPDATE OR REPLACE retention_hold_log SET step = 2 WHERE step = 1",
+    "REPLACE INTO retention_hold_log SELECT * FROM retention_hold_log",
+    "INSERT INTO retention_hold_log(step, kind, key, owner, act, actor, reason) "
+    "VALUES(9, 'agent', 'z', 'o', 'hold', 'x', 'y')",
+    "INSERT INTO retention_hold_log(at, kind, key, owner, act, actor, reason) "
+    "VALUES(9, 'agent', 'z', 'o', 'hold', 'x', 'y')",
+    "DELETE FROM retention_held", "UPDATE retention_held SET until = 5",
+    "UPDATE retention_held SET key = 'z'", "UPDATE retention_held SET step = 1",
+    "UPDATE OR REPLACE retention_held SET owner = 'case-1'",
+    "REPLACE INTO retention_held SELECT kind, key, owner, 5, step FROM retention_held",
+    "REPLACE INTO retention_held SELECT kind, key, owner, until, 1 FROM retention_held",
+    "INSERT INTO retention_held VALUES('agent', 'z', 'o', NULL, 1)",
+    "DELETE FROM retention_hold_state", "UPDATE retention_hold_state SET entries = 0",
+    "REPLACE INTO retention_hold_state VALUES(1, 0, 0, 0)",
+    "DELETE FROM blackbox_ledgers WHERE domain = 'retention'",
+    "UPDATE blackbox_ledgers SET entries = 0 WHERE domain = 'retention'",
+    "UPDATE blackbox_ledgers SET domain = 'x' WHERE domain = 'retention'",
+    "REPLACE INTO blackbox_ledgers VALUES('retention', 0, 0, 0)",
+    "DELETE FROM retention_holds", "UPDATE retention_holds SET key = 'z', reason = 'r'",
+    "UPDATE retention_holds SET released = 1", "UPDATE retention_holds SET released = 2",
+]
+
+
+@pytest.mark.parametrize("module", [True, False])
+@pytest.mark.parametrize("recursive", [0, 1])
+def test_no_statement_changes_the_record(full, path, module, recursive):
+    hold(full, "agent", "a", "case-1")
+    hold(full, "agent", "a", "case-2", LATER)
+    hold(full, "agent", "b", "case-2", LATER)
+    db = connect(path) if module else sqlite3.connect(path, isolation_level=None)
+    db.execute(f"PRAGMA recursive_triggers = {recursive}")
+    tables = ("retention_hold_log", "retention_held", "retention_hold_state",
+              "blackbox_ledgers", "retention_holds")
+    before = [rows(db, f"SELECT * FROM {table}") for table in tables]
+    for statement in RECORDS:
+        for begin in ("SAVEPOINT s", "BEGIN"):
+            db.execute(begin)
+            with pytest.raises(sqlite3.Error, match="Error: |constraint"):
+                db.execute(statement)
+            assert [rows(db, f"SELECT * FROM {table}") for table in tables] == before, statement
+            db.execute("ROLLBACK")
+
+
+@pytest.mark.skipif(not hasattr(sqlite3.Connection, "blobopen"),
+                    reason="Python 3.11 has incremental blobs")
+@pytest.mark.parametrize("column", ["key", "owner", "actor", "reason"])
+def test_no_incremental_write_changes_a_step(full, column):
+    hold(full, "agent", "a")
+    with pytest.raises(sqlite3.OperationalError, match="indexed column"):
+        full.blobopen("retention_hold_log", column, 1)
+
+
+@pytest.mark.parametrize("trigger", [
+    "BEFORE INSERT ON retention_hold_log BEGIN SELECT RAISE(IGNORE); END",
+    "BEFORE INSERT ON retention_held BEGIN SELECT RAISE(IGNORE); END",
+    "BEFORE DELETE ON retention_held BEGIN SELECT RAISE(IGNORE); END"])
+def test_a_trigger_of_a_user_cannot_make_a_step_ineffective(full, trigger):
+    if "DELETE" in trigger:
+        hold(full, "agent", "a")
+    full.execute(f"CREATE TRIGGER mine {trigger}")
+    act = release if "DELETE" in trigger else hold
+    with pytest.raises(sqlite3.Error, match="MisuseError: a trigger on retention_hold_log"):
+        act(full, "agent", "a")
+
+
+@pytest.mark.parametrize("damage, object", [
+    ("DROP TRIGGER retention_hold_log_delete; DELETE FROM retention_hold_log WHERE step = 1",
+     "retention_hold_log"),
+    ("DROP TRIGGER retention_held_delete; DELETE FROM retention_held", "retention_held"),
+    ("DROP TRIGGER retention_held_insert; "
+     "INSERT INTO retention_held VALUES('agent', 'z', 'o', NULL, 77)", "retention_held"),
+    ("DROP TRIGGER payload_made_held_delete", "event_payloads"),
+    ("DROP TRIGGER rollout_heads_held", "rollout_heads_held"),
+    ("DROP TRIGGER cache_items_held_delete", "cache_items_held_delete"),
+    ("DROP TRIGGER evidence_overflow_held_delete", "evidence_overflow_held_delete"),
+    ("DROP TRIGGER retention_hold_state_delete; DELETE FROM retention_hold_state",
+     "retention_hold_log")])
+def test_check_finds_what_was_done_behind_the_guards(full, path, damage, object):
+    hold(full, "agent", "a")
+    hold(full, "rollout", ID)
+    by_hand(path, damage)
+    assert object in [r[1] for r in rows(connect(path), "SELECT * FROM blackbox_check")]
+
+
+@pytest.mark.parametrize("kind, key, loss", [
+    ("agent", "a", "DROP TRIGGER payload_made_held_delete; DELETE FROM event_payloads"),
+    ("evidence", "v1", "DROP TRIGGER payload_made_held_delete; DELETE FROM event_payloads"),
+    ("session", SESSION, "DROP TRIGGER cache_sessions_held_delete; "
+     "DROP TRIGGER cache_items_held_delete; DELETE FROM cache_sessions"),
+    ("rollout", ID, "DROP TRIGGER rollout_heads_held; DELETE FROM rollout_heads")])
+def test_check_finds_what_is_held_and_gone(full, path, kind, key, loss):
+    hold(full, kind, key, until=LATER)
+    hold(full, kind, "not there yet")
+    full.execute("UPDATE retention_holds SET until = NULL, actor = 'ann', reason = 'longer'")
+    assert rows(full, "SELECT * FROM blackbox_check") == []
+    by_hand(path, loss)
+    db = connect(path)
+    one(db, "SELECT blackbox_install()")
+    assert rows(db, "SELECT object, problem FROM blackbox_check") == [
+        ("retention_held", f"what case-1 holds is gone: {kind} {key} was there when the hold "
+         "was placed, and was removed behind the guards")]
+
+
+def test_install_restores_a_hold_that_was_lost(full, path):
+    hold(full, "agent", "a")
+    by_hand(path, "DROP TRIGGER retention_held_delete; DELETE FROM retention_held")
+    one(full, "SELECT blackbox_install()")
+    assert rows(full, "SELECT * FROM blackbox_check") == []
+    with pytest.raises(sqlite3.IntegrityError, match="HeldError"):
+        full.execute("DELETE FROM event_payloads WHERE agent_id = 'a'")
+
+
+def test_holds_in_force_prevent_an_uninstall(full):
+    hold(full, "agent", "a")
+    with pytest.raises(sqlite3.Error, match="HeldError: schema main has holds in force, such as "
+                       "that on agent a by case-1"):
+        one(full, "SELECT blackbox_uninstall('main', 'retention', 'force')")
+    release(full, "agent", "a")
+    one(full, "SELECT blackbox_uninstall('main', 'retention', 'force')")
+    assert "retention_holds" not in [r[0] for r in rows(full, "SELECT name FROM sqlite_schema")]
+
+
+def test_an_attached_schema_with_a_quoted_name_has_holds_of_its_own(tmp_path):
+    db = connect(tmp_path / "main.db")
+    db.execute("ATTACH ? AS \"it's \"\"my\"\" file\"", (str(tmp_path / "other.db"),))
+    one(db, "SELECT blackbox_install(?)", "it's \"my\" file")
+    fill(db, "it's \"my\" file")
+    hold(db, "agent", "a")
+    with pytest.raises(sqlite3.IntegrityError, match="HeldError"):
+        db.execute("DELETE FROM event_payloads WHERE id = 'p1'")
+    assert rows(db, "SELECT * FROM blackbox_check") == []
+
+
+def test_the_guards_hold_with_an_untrusted_schema_and_in_one_without_retention(tmp_path):
+    db = connect(tmp_path / "some.db")
+    one(db, "SELECT blackbox_install('main', 'payload,cache,rollout,evidence')")
+    fill(db)
+    db.execute("DELETE FROM event_payloads WHERE id = 'p3'")
+    one(db, "SELECT blackbox_install()")
+    hold(db, "agent", "a")
+    db.execute("PRAGMA trusted_schema = OFF")
+    with pytest.raises(sqlite3.IntegrityError, match="HeldError"):
+        db.execute("DELETE FROM event_payloads WHERE id = 'p1'")
+
+
+def test_ten_thousand_holds_do_not_scan(full):
+    hold(full, "agent", "x")
+    full.execute("INSERT INTO retention_holds(kind, key, owner, actor, reason) "
+                 "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 2000) "
+                 "SELECT 'agent', 'x' || x, 'case', 'ann', 'asked' FROM c")
+    plan = " ".join(r[3] for r in rows(
+        full, "EXPLAIN QUERY PLAN DELETE FROM event_payloads WHERE id = 'p1'"))
+    assert "SCAN" not in plan
+    for view in ("payload_held", "rollout_held", "cache_held"):
+        assert "SEARCH retention_held" in " ".join(r[3] for r in rows(
+            full, f"EXPLAIN QUERY PLAN SELECT * FROM {view}"))
+    full.execute("DELETE FROM event_payloads WHERE id = 'p1'")

@@ -1,0 +1,364 @@
+"""Holds on rings and evidence buffers, whose guards the module makes with the first hold."""
+import json
+import shutil
+import sqlite3
+
+import pytest
+
+from conftest import by_hand, connect, one, rows
+from holds_helpers import hold, release
+
+RING = "it's a \"ring\""
+
+
+def quoted(name):
+    return '"' + name.replace('"', '""') + '"'
+
+
+def push(db, agent, event, ring=RING):
+    db.execute(f"INSERT INTO {quoted(ring)}(agent_id, event_id, request_body, timestamp) "
+               "VALUES(?, ?, 'q', 1000)", (agent, event))
+
+
+@pytest.fixture
+def ring(db):
+    """A ring of three rows for each of two agents."""
+    db.execute(f"CREATE VIRTUAL TABLE {quoted(RING)} USING payload_ring(window=3)")
+    for i in range(3):
+        push(db, "a", f"a{i}")
+        push(db, "b", f"b{i}")
+    return db
+
+
+def of(db, agent):
+    return [r[0] for r in rows(db, f"SELECT event_id FROM {quoted(RING)} WHERE agent_id = ? "
+                               "ORDER BY seq", agent)]
+
+
+def check(db):
+    return rows(db, "SELECT * FROM blackbox_check")
+
+
+LOSSES = [
+    "DELETE FROM {ring} WHERE agent_id = 'a'", "DELETE FROM {ring}",
+    "SELECT payload_extract({text}, 'a')",
+    "INSERT INTO {ring}({ring}, value) VALUES('window', 2)",
+]
+BY_HAND = [
+    "DELETE FROM {slots} WHERE agent_id = 'a'", "DELETE FROM {slots}",
+    "UPDATE {slots} SET request_body = 'x' WHERE agent_id = 'a' AND seq = 1",
+    "UPDATE {slots} SET event_id = 'x' WHERE agent_id = 'a' AND seq = 1",
+    "UPDATE {slots} SET agent_id = 'x' WHERE agent_id = 'a' AND seq = 1",
+    "UPDATE {slots} SET seq = 4, event_id = 'x' WHERE agent_id = 'a' AND seq = 1",
+    "UPDATE OR REPLACE {slots} SET id = (SELECT id FROM {slots} WHERE event_id = 'a0') "
+    "WHERE event_id = 'b0'",
+    "UPDATE OR REPLACE {slots} SET rowid = (SELECT id FROM {slots} WHERE event_id = 'a0') "
+    "WHERE event_id = 'b0'",
+    "REPLACE INTO {slots}(id, seq, agent_id, event_id, timestamp, size_bytes) SELECT id, 4, 'a', "
+    "'x', 1, 0 FROM {slots} WHERE event_id = 'a0'",
+    "INSERT INTO {slots}(id, seq, agent_id, event_id) SELECT id, 4, 'a', 'x' FROM {slots} "
+    "WHERE event_id = 'a0' ON CONFLICT(id) DO UPDATE SET seq = 4, event_id = 'x'",
+    "UPDATE {agents} SET why = 2 WHERE agent_id = 'a'",
+    "UPDATE {agents} SET why = 3", "UPDATE {agents} SET window = 1",
+]
+
+
+def said(statement):
+    def suffixed(suffix):
+        return quoted(RING + suffix)
+    return statement.format(ring=quoted(RING), slots=suffixed("_slots"),
+                            agents=suffixed("_agents"),
+                            text="'" + RING.replace("'", "''") + "'")
+
+
+@pytest.mark.parametrize("kind, key", [("agent", "a"), ("event", "a0"), ("buffer", RING)])
+@pytest.mark.parametrize("begin", ["", "BEGIN"])
+def test_rows_of_a_ring_survive_every_statement(ring, path, kind, key, begin):
+    hold(ring, kind, key)
+    kept = of(ring, "a")
+    if begin:
+        ring.execute(begin)
+    for loss in LOSSES:
+        with pytest.raises(sqlite3.Error, match="HeldError"):
+            ring.execute(said(loss)).fetchall()
+        assert "a0" in of(ring, "a"), loss
+    if begin:
+        ring.execute("ROLLBACK")
+    ring.close()
+    db = sqlite3.connect(path, isolation_level=None)
+    slots = f"SELECT * FROM {quoted(RING + '_slots')} WHERE agent_id = 'a' AND event_id = 'a0'"
+    before = rows(db, slots)
+    assert len(before) == 1
+    for loss in BY_HAND:
+        if begin:
+            db.execute(begin)
+        with pytest.raises(sqlite3.Error, match="HeldError"):
+            db.execute(said(loss))
+        assert rows(db, slots) == before, loss
+        if begin:
+            db.execute("ROLLBACK")
+    db.close()
+    db = connect(path)
+    assert "a0" in of(db, "a") and kept == ["a0", "a1", "a2"]
+    assert check(db) == []
+
+
+def test_a_trigger_of_the_user_on_a_view_of_the_guards_is_no_way_around_them(ring, path):
+    hold(ring, "agent", "a")
+    ring.close()
+    db = sqlite3.connect(path, isolation_level=None)
+    db.execute(f"CREATE TEMP TRIGGER mine INSTEAD OF INSERT ON main.{quoted(RING + '_heldlook')} "
+               "BEGIN SELECT RAISE(IGNORE); END")
+    slots = f"SELECT * FROM {quoted(RING + '_slots')} WHERE agent_id = 'a'"
+    before = rows(db, slots)
+    for loss in BY_HAND:
+        with pytest.raises(sqlite3.Error, match="HeldError"):
+            db.execute(said(loss))
+        assert rows(db, slots) == before, loss
+
+
+@pytest.mark.parametrize("kind, key", [("agent", "a"), ("event", "a2"), ("buffer", RING)])
+def test_a_full_ring_refuses_a_push_and_names_the_hold(ring, kind, key):
+    hold(ring, kind, key, "case-9")
+    with pytest.raises(sqlite3.IntegrityError, match="HeldError: ring .* is full, and what it "
+                       f"would roll out is held: {kind} .* is held by case-9"):
+        push(ring, "a", "new")
+    assert of(ring, "a") == ["a0", "a1", "a2"]
+    if kind != "buffer":
+        push(ring, "b", "new")
+        assert of(ring, "b") == ["b1", "b2", "new"]
+    ring.execute(said("INSERT INTO {ring}({ring}, value) VALUES('window', 4)"))
+    push(ring, "a", "new")
+    with pytest.raises(sqlite3.IntegrityError, match="HeldError"):
+        push(ring, "a", "newer")
+    assert of(ring, "a") == ["a0", "a1", "a2", "new"]
+    assert check(ring) == []
+    release(ring, kind, key, "case-9")
+    push(ring, "a", "newer")
+    assert of(ring, "a") == ["a1", "a2", "new", "newer"]
+    assert check(ring) == []
+
+
+def test_an_agent_that_comes_after_the_hold_is_held(ring):
+    hold(ring, "agent", "late")
+    for i in range(3):
+        push(ring, "late", f"l{i}")
+    with pytest.raises(sqlite3.IntegrityError, match="late is held by case-1"):
+        push(ring, "late", "l3")
+
+
+def test_a_hold_that_has_ended_by_its_time_lets_a_push_through(ring, path):
+    hold(ring, "agent", "a", until=4102444800000)
+    ring.close()
+    by_hand(path, "DROP TRIGGER retention_held_update; UPDATE retention_held SET until = 1000")
+    db = connect(path)
+    push(db, "a", "new")
+    assert of(db, "a") == ["a1", "a2", "new"]
+
+
+def test_a_hold_released_without_the_module_lets_a_push_through(ring, path):
+    hold(ring, "agent", "a")
+    hold(ring, "event", "a1")
+    db = sqlite3.connect(path, isolation_level=None)
+    db.execute("UPDATE retention_holds SET released = 1, actor = 'x', reason = 'y' "
+               "WHERE kind = 'agent'")
+    with pytest.raises(sqlite3.Error, match="HeldError"):
+        push(ring, "a", "new")
+    db.execute("UPDATE retention_holds SET released = 1, actor = 'x', reason = 'y'")
+    push(ring, "a", "new")
+    assert of(ring, "a") == ["a1", "a2", "new"]
+    assert check(ring) == []
+
+
+def test_a_kill_switch_saves_a_held_agent_and_leaves_its_rows(ring):
+    hold(ring, "agent", "a")
+    fire = "SELECT payload_kill_switch(?, ?, 'k')"
+    assert one(ring, fire, RING, "a") == 3
+    assert of(ring, "a") == ["a0", "a1", "a2"]
+    assert one(ring, fire, RING, "a") == 0
+    assert one(ring, fire, RING, "b") == 3
+    assert of(ring, "b") == []
+    assert check(ring) == []
+
+
+def test_a_bound_takes_from_other_agents_and_fails_when_holds_leave_no_room(db):
+    db.execute(f"CREATE VIRTUAL TABLE {quoted(RING)} USING payload_ring(window=9, max_bytes=6)")
+    for i in range(3):
+        push(db, "a", f"a{i}")
+    for i in range(3):
+        push(db, "b", f"b{i}")
+    hold(db, "agent", "a", "case-5")
+    for i in range(3, 6):
+        push(db, "c", f"c{i}")
+    assert (of(db, "a"), of(db, "b")) == (["a0", "a1", "a2"], [])
+    hold(db, "agent", "c", "case-5")
+    with pytest.raises(sqlite3.IntegrityError, match="HeldError: .* held by case-5"):
+        push(db, "d", "d0")
+    assert (of(db, "a"), of(db, "c"), of(db, "d")) == (
+        ["a0", "a1", "a2"], ["c3", "c4", "c5"], [])
+    assert check(db) == []
+
+
+def test_an_idle_agent_that_is_held_stays(db, path):
+    db.execute(f"CREATE VIRTUAL TABLE {quoted(RING)} USING payload_ring(window=9, idle_days=1)")
+    push(db, "a", "a0")
+    push(db, "b", "b0")
+    hold(db, "agent", "a")
+    db.execute(f"UPDATE {quoted(RING + '_turns')} SET last = last - 864000000")
+    push(db, "c", "c0")
+    assert (of(db, "a"), of(db, "b"), of(db, "c")) == (["a0"], [], ["c0"])
+    assert check(db) == []
+
+
+@pytest.mark.parametrize("kind, key", [("agent", "a"), ("event", "a1"), ("buffer", RING)])
+def test_a_ring_with_held_rows_cannot_be_dropped(ring, kind, key):
+    hold(ring, kind, key)
+    with pytest.raises(sqlite3.Error, match="HeldError|constraint"):
+        ring.execute(said("DROP TABLE {ring}"))
+    assert of(ring, "a") == ["a0", "a1", "a2"]
+    release(ring, kind, key)
+    ring.execute(said("DROP TABLE {ring}"))
+    left = [r[0] for r in rows(ring, "SELECT name FROM sqlite_schema") if RING in r[0]]
+    assert left == []
+
+
+def test_a_ring_without_held_rows_can_be_dropped_and_renamed(ring):
+    hold(ring, "agent", "other")
+    ring.execute(said("ALTER TABLE {ring} RENAME TO \"new 'name'\""))
+    assert check(ring) == []
+    hold(ring, "agent", "a")
+    with pytest.raises(sqlite3.Error, match="HeldError"):
+        ring.execute("DELETE FROM \"new 'name'\" WHERE agent_id = 'a'")
+    hold(ring, "buffer", "NEW 'NAME'")
+    with pytest.raises(sqlite3.Error, match="HeldError: new 'name' is held by case-1 under this"):
+        ring.execute("ALTER TABLE \"new 'name'\" RENAME TO other")
+    release(ring, "agent", "a")
+    release(ring, "buffer", "new 'name'")
+    ring.execute("DROP TABLE \"new 'name'\"")
+    assert check(ring) == []
+
+
+def test_the_guards_exist_only_while_there_are_holds(ring):
+    def guards():
+        return one(ring, "SELECT count(*) FROM sqlite_schema WHERE name GLOB ? || '_held*'", RING)
+    assert guards() == 0
+    hold(ring, "session", "s")
+    assert guards() > 5
+    release(ring, "session", "s")
+    assert guards() == 0
+
+
+def test_a_ring_that_is_made_later_has_the_guards(db):
+    hold(db, "agent", "a")
+    db.execute(f"CREATE VIRTUAL TABLE {quoted(RING)} USING payload_ring(window=2)")
+    push(db, "a", "a0")
+    push(db, "a", "a1")
+    with pytest.raises(sqlite3.IntegrityError, match="HeldError"):
+        push(db, "a", "a2")
+
+
+def test_a_row_without_guards_is_refused_and_the_function_makes_them(ring, path):
+    put = ("INSERT INTO retention_holds(kind, key, owner, actor, reason) "
+           "VALUES('buffer', lower(?), 'case-1', 'ann', 'asked')")
+    db = sqlite3.connect(path, isolation_level=None)
+    with pytest.raises(sqlite3.Error, match="HeldError: .* guards the module must make first"):
+        db.execute(put, (RING,))
+    hold(ring, "session", "s")
+    db.execute(put, (RING,))
+    with pytest.raises(sqlite3.Error, match="HeldError"):
+        push(ring, "a", "new")
+    assert check(ring) == []
+
+
+def test_check_finds_lost_guards_and_install_makes_them(ring, path):
+    hold(ring, "agent", "a")
+    ring.close()
+    by_hand(path, f"DROP TRIGGER {quoted(RING + '_heldrow')}")
+    db = connect(path)
+    assert check(db) == [("main", RING + "_heldrow", "trigger is missing; run blackbox_install()")]
+    one(db, "SELECT blackbox_install()")
+    assert check(db) == []
+    with pytest.raises(sqlite3.Error, match="HeldError"):
+        db.execute(said("DELETE FROM {ring}"))
+
+
+def test_a_temporary_ring_is_not_reached(db):
+    hold(db, "agent", "a")
+    db.execute("CREATE VIRTUAL TABLE temp.fast USING payload_ring(window=1)")
+    push(db, "a", "a0", "fast")
+    push(db, "a", "a1", "fast")
+    assert rows(db, "SELECT event_id FROM fast") == [("a1",)]
+
+
+# ------------------------------------------------------------------------- evidence buffers
+
+@pytest.fixture
+def rec(db):
+    db.execute("CREATE VIRTUAL TABLE \"my 'rec'\" USING evidence_buffer(max_size_bytes=2000)")
+    for i in range(4):
+        store(db, i)
+    return db
+
+
+def store(db, i):
+    db.execute("INSERT INTO \"my 'rec'\"(id, timestamp, action, screenshot) VALUES(?, ?, ?, ?)",
+               (f"x{i}", 1000 + i, json.dumps({"n": i}), b"s" * 200))
+
+
+@pytest.mark.parametrize("loss", [
+    "DELETE FROM {rec}", "DELETE FROM {rec} WHERE id = 'x1'", "UPDATE {rec} SET action = '{{}}'",
+    "UPDATE {rec} SET screenshot = NULL", "UPDATE {rec} SET timestamp = 5",
+    "REPLACE INTO {rec}(id, timestamp, action) VALUES('x1', 1, '{{}}')",
+    "SELECT evidence_clear('my ''rec''')", "SELECT evidence_prune_screenshots('my ''rec''', 1)",
+    "SELECT evidence_prune_for_approval('my ''rec''')", "DROP TABLE {rec}",
+    "ALTER TABLE {rec} RENAME TO other",
+    "INSERT INTO {rec}({rec}, value) VALUES('max_size_bytes', 1000)"])
+def test_a_held_buffer_survives_every_statement(rec, loss):
+    hold(rec, "buffer", "MY 'rec'")
+    before = rows(rec, "SELECT * FROM \"my 'rec'\"")
+    with pytest.raises(sqlite3.Error, match="HeldError|constraint"):
+        rec.execute(loss.format(rec="\"my 'rec'\"")).fetchall()
+    assert rows(rec, "SELECT * FROM \"my 'rec'\"") == before
+    assert check(rec) == []
+
+
+@pytest.mark.parametrize("loss", [
+    "DELETE FROM {}_rows\"", "UPDATE {}_rows\" SET timestamp = 5",
+    "UPDATE {}_rows\" SET screenshot_bytes = 0", "UPDATE {}_actions\" SET action = '[]'",
+    "UPDATE {}_shots\" SET screenshot = x'00'", "DELETE FROM {}_actions\"",
+    "DELETE FROM {}_shots\"", "INSERT INTO {}_do\"(verb, rule) VALUES('clear', 'x')",
+    "REPLACE INTO {}_actions\"(rid, action) VALUES(1, '[]')",
+    "REPLACE INTO {}_rows\" SELECT * FROM {}_rows\""])
+def test_a_held_buffer_survives_statements_without_the_module(rec, path, loss):
+    hold(rec, "buffer", "my 'rec'")
+    before = rows(rec, "SELECT * FROM \"my 'rec'\"")
+    db = sqlite3.connect(path, isolation_level=None)
+    name = "\"my 'rec'"
+    with pytest.raises(sqlite3.Error, match="Error: "):
+        db.execute(loss.format(name, name))
+    db.close()
+    assert rows(rec, "SELECT * FROM \"my 'rec'\"") == before
+
+
+def test_a_held_buffer_grows_until_it_must_prune(rec):
+    hold(rec, "buffer", "my 'rec'")
+    store(rec, 4)
+    with pytest.raises(sqlite3.IntegrityError, match="HeldError: a hold keeps this buffer"):
+        for i in range(5, 9):
+            store(rec, i)
+    assert one(rec, "SELECT count(*) FROM \"my 'rec'\"") >= 5
+    release(rec, "buffer", "my 'rec'")
+    for i in range(5, 9):
+        store(rec, i)
+    rec.execute("DROP TABLE \"my 'rec'\"")
+    assert check(rec) == []
+
+
+def test_a_copy_of_a_file_is_held_as_well(ring, path, tmp_path):
+    hold(ring, "agent", "a")
+    ring.close()
+    copy = tmp_path / "copy.db"
+    shutil.copyfile(path, copy)
+    db = connect(copy)
+    with pytest.raises(sqlite3.Error, match="HeldError"):
+        push(db, "a", "new")
