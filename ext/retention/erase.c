@@ -36,7 +36,7 @@ typedef struct Erasure {
 
 /* A table that may have rows of the key. In all of the SQL, t is the table, ?1
 ** what is erased, ?2 the actor, ?3 the reason. */
-typedef struct Part {
+typedef struct ErasePart {
   const char *zDomain;
   const char *zName;   /* in the certificate; NULL: that of a virtual table */
   const char *zTable;  /* what is read and deleted from */
@@ -49,11 +49,11 @@ typedef struct Part {
   const char *zUnpin;  /* unpins the rows, before "WHERE ..." */
   const char *zBefore; /* run before and after the removal, or NULL */
   const char *zAfter;
-} Part;
+} ErasePart;
 
 #define HOLD_ON(kind, value) "(f.kind = '" kind "' AND f.\"key\" = " value ")"
 
-static const Part aErased[] = {
+static const ErasePart aErased[] = {
     {"payload", "event_payloads", "main.event_payloads",
         "agent=agent_id,event=event_id,kill_switch=kill_switch_event_id,",
         "t.request_body|t.response_body|t.event_id|t.agent_id|"
@@ -97,7 +97,7 @@ static const Part aErased[] = {
 };
 
 /* The virtual tables, in the order of the list of modules. */
-static const Part aVtabPart[] = {
+static const ErasePart aVtabPart[] = {
     {"payload_ring", 0, "main.@", "agent=agent_id,event=event_id,",
         "t.request_body|t.response_body|t.event_id|t.agent_id|", "t.size_bytes",
         HOLD_ON("agent", "t.agent_id") " OR " HOLD_ON(
@@ -115,7 +115,7 @@ static const Part aVtabPart[] = {
 
 /* Which rows, to sqlite3_free(); NULL if the part has none of that kind. bWhole:
 ** it is a virtual table, and the kind is its name. */
-static char *whichRows(Erasure *p, const Part *pPart, int bWhole) {
+static char *whichRows(Erasure *p, const ErasePart *pPart, int bWhole) {
   sqlite3_str *pOut = sqlite3_str_new(p->pHome->bx->db);
   const char *z = pPart->zTexts, *zEnd;
   size_t nKind = strlen(p->zKind);
@@ -177,7 +177,7 @@ static void addErased(sqlite3_str *pOut, const char *zName, i64 nRow) {
 }
 
 /* What holds keep is told, and by whom. */
-static void tellHeld(Erasure *p, BxStmts *pOn, const Part *pPart,
+static void tellHeld(Erasure *p, BxStmts *pOn, const ErasePart *pPart,
     const char *zWhich, const char *zName) {
   sqlite3_stmt *pStmt = prepareErase(p, pOn,
       bxPrintf(p->pErr,
@@ -198,7 +198,7 @@ static void tellHeld(Erasure *p, BxStmts *pOn, const Part *pPart,
 }
 
 /* The rows that go, with their bytes. */
-static i64 countErased(Erasure *p, BxStmts *pOn, const Part *pPart,
+static i64 countErased(Erasure *p, BxStmts *pOn, const ErasePart *pPart,
     const char *zWhich, i64 *pnByte) {
   sqlite3_stmt *pStmt = prepareErase(p, pOn,
       bxPrintf(p->pErr,
@@ -213,7 +213,7 @@ static i64 countErased(Erasure *p, BxStmts *pOn, const Part *pPart,
   return nRow;
 }
 
-static void unpin(Erasure *p, BxStmts *pOn, const Part *pPart,
+static void unpin(Erasure *p, BxStmts *pOn, const ErasePart *pPart,
     const char *zWhich, const char *zName) {
   i64 nByte, nRow;
   char *zPinned;
@@ -235,7 +235,8 @@ static void unpin(Erasure *p, BxStmts *pOn, const Part *pPart,
   sqlite3_free(zPinned);
 }
 
-static void erasePart(Erasure *p, BxStmts *pOn, const Part *pPart, int bWhole) {
+static void erasePart(
+    Erasure *p, BxStmts *pOn, const ErasePart *pPart, int bWhole) {
   const char *zName = pPart->zName ? pPart->zName : pOn->zTable;
   char *zAll = p->pErr->rc == SQLITE_OK ? whichRows(p, pPart, bWhole) : 0;
   char *zFree;
@@ -276,7 +277,7 @@ static void erasePart(Erasure *p, BxStmts *pOn, const Part *pPart, int bWhole) {
 static void eraseVtabs(Erasure *p, BxStmts *pSchema) {
   size_t i;
   for (i = 0; i < sizeof(aVtabPart) / sizeof(aVtabPart[0]); i++) {
-    const Part *pPart = &aVtabPart[i];
+    const ErasePart *pPart = &aVtabPart[i];
     sqlite3_stmt *pStmt = bxVtabNames(pSchema, pPart->zDomain, p->pErr);
     while (bxRow(pStmt, p->pErr)) {
       const char *zName = bxColumnText(pStmt, 0, p->pErr);
@@ -379,7 +380,7 @@ static int hasIndex(Erasure *p) {
              p->pErr) != 0;
 }
 
-static void eraseConversations(Erasure *p, const Part *pPart) {
+static void eraseConversations(Erasure *p, const ErasePart *pPart) {
   static const char zSecure[] =
       "INSERT INTO main.rollout_fts(rollout_fts, rank) "
       "VALUES('secure-delete', 1)";
@@ -535,7 +536,7 @@ static void eraseAll(Erasure *p) {
   eraseVtabs(p, p->pHome);
   if (pTemp != 0) eraseVtabs(p, pTemp);
   for (i = 0; i < sizeof(aErased) / sizeof(aErased[0]); i++) {
-    const Part *pPart = &aErased[i];
+    const ErasePart *pPart = &aErased[i];
     if (p->pErr->rc != SQLITE_OK ||
         !bxCarries(bx, p->pHome->zDb, pPart->zDomain, p->pErr)) {
       continue;
