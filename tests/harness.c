@@ -296,7 +296,7 @@ static const struct {
     {"evidence", aEvidenceOperation},
     {"cache", aCacheOperation},
     {"retention,payload,rollout,evidence,cache", aRetentionOperation},
-    {"proof,payload", aProofOperation},
+    {"proof,payload,retention", aProofOperation},
 };
 #define N_DOMAIN ((int)(sizeof(aDomain) / sizeof(aDomain[0])))
 

@@ -22,6 +22,12 @@ const Operation aProofOperation[] = {
         " 'me', 'why')",
         0},
     {"clean up with a leaf", TAKEN, 0, "SELECT payload_cleanup()", 0},
+    {"hold with a leaf", TAKEN, 0,
+        "SELECT retention_hold('session', 's', 'case', 'me', 'why')", 0},
+    {"erase what has a leaf", TAKEN, 0,
+        "SELECT length(blackbox_erase('agent', 'a', 'me', 'why', "
+        "'{\"unpin\":true}'))",
+        0},
     {"verify the log", TAKEN, 0,
         "SELECT * FROM proof_verify();"
         "SELECT * FROM proof_verify((SELECT proof_tile('checkpoint')))",
