@@ -99,13 +99,15 @@ static void checkView(BxStmts *p, const char *zName, BxProblems *pOut) {
 static void checkOwner(BxStmts *p, const char *zName, const char *zSql,
     const BxDomain *pDomain, BxProblems *pOut) {
   BxErr err = {SQLITE_OK, 0};
-  bxCompare(p, zSql, 1, differs, pOut, &err);
+  sqlite3 *pModel = bxModel(p, zSql, &err);
+  bxCompareModel(p, pModel, zSql, 1, differs, pOut, &err);
   bxUnchecked(pOut, zName, &err);
   checkView(p, zName, pOut);
   if (pDomain == 0 || pDomain->zGuarded != 0) {
-    bxStrangers(p, zSql, pDomain, tellStranger, pOut, &err);
+    bxStrangers(p, pModel, pDomain, tellStranger, pOut, &err);
     bxUnchecked(pOut, zName, &err);
   }
+  sqlite3_close(pModel);
 }
 
 /* Whether the schema has the domain, or a part of it. */

@@ -36,13 +36,15 @@ typedef struct Comparison {
 /* Stands for the table of core on which a template may have triggers. */
 static const char zHeldTable[] = "CREATE TABLE retention_held(kind)";
 
-/* Fills a model. Its temp table core has the names of the objects of core. */
+/* Fills a model. Its temp table core has the names of the objects of core. Nothing
+** is committed, which saves time. */
 static int fillModel(BxStmts *p, sqlite3 *pModel, const char *zSql) {
   const char *zCore = p->bx->aDomain[0].zSql;
   char *zOwn = p->zTable ? bxExpand(zSql, "main", p->zTable) : 0;
   int rc = p->zTable && zOwn == 0 ? SQLITE_NOMEM : SQLITE_OK;
   int bDomain = p->zTable == 0 && zSql != zCore;
-  if (bDomain) rc = sqlite3_exec(pModel, zCore, 0, 0, 0);
+  if (rc == SQLITE_OK) rc = sqlite3_exec(pModel, "BEGIN", 0, 0, 0);
+  if (rc == SQLITE_OK && bDomain) rc = sqlite3_exec(pModel, zCore, 0, 0, 0);
   if (p->zTable != 0 && rc == SQLITE_OK) {
     rc = sqlite3_exec(pModel, zHeldTable, 0, 0, 0);
   }
@@ -254,10 +256,9 @@ static void compareObject(
   }
 }
 
-void bxCompare(BxStmts *p, const char *zSql, int bRows,
+void bxCompareModel(BxStmts *p, sqlite3 *pModel, const char *zSql, int bRows,
     void (*xEach)(BxStmts *, void *, const BxObject *), void *pArg,
     BxErr *pErr) {
-  sqlite3 *pModel = bxModel(p, zSql, pErr);
   Comparison cmp = {p, zSql, pModel, 0, 0, 0, xEach, pArg};
   sqlite3_stmt *pWanted;
   if (pModel == 0) return;
@@ -270,6 +271,13 @@ void bxCompare(BxStmts *p, const char *zSql, int bRows,
   sqlite3_finalize(cmp.pQueries);
   sqlite3_finalize(cmp.pColumns);
   sqlite3_finalize(cmp.pThere);
+}
+
+void bxCompare(BxStmts *p, const char *zSql, int bRows,
+    void (*xEach)(BxStmts *, void *, const BxObject *), void *pArg,
+    BxErr *pErr) {
+  sqlite3 *pModel = bxModel(p, zSql, pErr);
+  bxCompareModel(p, pModel, zSql, bRows, xEach, pArg, pErr);
   sqlite3_close(pModel);
 }
 
@@ -347,13 +355,13 @@ static int isOfDomain(BxStmts *pTable, const BxStranger *pStranger,
   return bFound;
 }
 
-void bxStrangers(BxStmts *p, const char *zSql, const BxDomain *pDomain,
+void bxStrangers(BxStmts *p, sqlite3 *pModel, const BxDomain *pDomain,
     void (*xEach)(void *pArg, const BxStranger *pStranger), void *pArg,
     BxErr *pErr) {
   static const BxDomain none = {0};
   OtherModel other = {0, 0};
-  sqlite3 *pModel = bxModel(p, zSql, pErr);
   sqlite3_stmt *pGuard, *pAsk;
+  if (pModel == 0) return;
   if (pDomain == 0) pDomain = &none;
   pAsk = bxPlain(pModel, zStranger, pErr);
   pGuard = bxPrepare(p, zGuards, pErr);
@@ -376,5 +384,4 @@ void bxStrangers(BxStmts *p, const char *zSql, const BxDomain *pDomain,
   sqlite3_close(other.pModel);
   sqlite3_finalize(pGuard);
   sqlite3_finalize(pAsk);
-  sqlite3_close(pModel);
 }

@@ -39,6 +39,11 @@ void bxCompare(BxStmts *p, const char *zSql, int bRows,
     void (*xEach)(BxStmts *p, void *pArg, const BxObject *pObject), void *pArg,
     BxErr *pErr);
 
+/* The same with a model that exists, which is NULL only after an error. */
+void bxCompareModel(BxStmts *p, sqlite3 *pModel, const char *zSql, int bRows,
+    void (*xEach)(BxStmts *p, void *pArg, const BxObject *pObject), void *pArg,
+    BxErr *pErr);
+
 /* A trigger or a unique index of somebody else on a guarded table. */
 typedef struct BxStranger {
   const char *zType; /* trigger, temp trigger or unique index */
@@ -46,8 +51,8 @@ typedef struct BxStranger {
 } BxStranger;
 
 /* Calls xEach for each of them on the guarded tables of the domain or, if
-** pDomain is NULL, on all tables that the SQL makes. */
-void bxStrangers(BxStmts *p, const char *zSql, const BxDomain *pDomain,
+** pDomain is NULL, on all tables of the model. */
+void bxStrangers(BxStmts *p, sqlite3 *pModel, const BxDomain *pDomain,
     void (*xEach)(void *pArg, const BxStranger *pStranger), void *pArg,
     BxErr *pErr);
 

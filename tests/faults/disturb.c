@@ -159,7 +159,7 @@ static void judgeFailure(Case *p, sqlite3 *db, int iPoint) {
 static void judgeWhole(Case *p, sqlite3 *db, int iPoint) {
   static int nLook;
   char *z;
-  if (!isFull() && nLook++ % 8 != 0) return;
+  if (!isFull() && nLook++ % 16 != 0) return;
   z = problems(db);
   if (strcmp(z, model.zProblems) != 0) same(p, iPoint, "in the end", z, "");
   sqlite3_free(z);
@@ -600,7 +600,7 @@ static int addStops(const Operation *pOp, int iOperation,
   for (i = 0; i < 5; i++) {
     for (bBegin = 0; bBegin < (pOp->flags & OP_ALONE ? 1 : 2); bBegin++) {
       Case *p = &aCase[n];
-      if (!isPicked(i * 2 + bBegin, iOperation, 9)) continue;
+      if (!isPicked(i * 2 + bBegin, iOperation, 14)) continue;
       p->pOp = pOp;
       p->eKind = aKind[i].eKind;
       p->bSticky = aKind[i].bSticky;
@@ -621,7 +621,7 @@ static int addThreads(const Operation *pOp, int iOperation,
   int bBegin, n = 0;
   for (bBegin = 0; bBegin < (pOp->flags & OP_ALONE ? 1 : 2); bBegin++) {
     Case *p = &aCase[n];
-    if (!isPicked(bBegin * 8, iOperation, 17)) continue;
+    if (!isPicked(bBegin * 8, iOperation, 34)) continue;
     p->pOp = pOp;
     p->eKind = FAULT_INTERRUPT;
     p->bBegin = bBegin;
@@ -651,7 +651,7 @@ static int addCases(const Operation *pOp, int iOperation,
   for (i = 0; i < 5; i++) {
     for (bBegin = 0; bBegin < (pOp->flags & OP_ALONE ? 1 : 2); bBegin++) {
       Case *p = &aCase[n];
-      if (!isPicked(i * 2 + bBegin, iOperation, 4)) continue;
+      if (!isPicked(i + bBegin * 3, iOperation, 5)) continue;
       p->pOp = pOp;
       p->eKind = aKind[i].eKind;
       p->bSticky = aKind[i].bSticky;
