@@ -198,6 +198,7 @@ install: $(MODULE)
 	install -m 755 $(MODULE) $(DESTDIR)$(PREFIX)/lib/
 	install -m 644 ext/blackbox.h $(DESTDIR)$(PREFIX)/include/
 	install -m 644 $(SQL) $(DESTDIR)$(PREFIX)/share/blackbox/
+	install -m 755 tools/verify.py $(DESTDIR)$(PREFIX)/share/blackbox/
 	printf '%s\n' 'prefix=$(PREFIX)' 'module=$${prefix}/lib/$(MODULE)' \
 	  'sqldir=$${prefix}/share/blackbox' 'Name: blackbox' \
 	  'Description: flight recorder for AI agents, inside SQLite' \

@@ -350,3 +350,22 @@ def test_a_verdict_with_a_number_that_is_too_large_waits_and_stops_nothing(db, n
     assert log(db) == PINNED + [("verdict", 1, 1), ("verdict", 2, 1)]
     assert rows(db, "SELECT * FROM proof_pending") == [("verdict", 1, number)]
     assert [p[1] for p in problems(db)] == ["verdict"]
+
+
+def test_packed_evidence_is_the_same_evidence(db):
+    """A packed body is a reference, and what has a leaf is the text."""
+    if not one(db, "SELECT count(*) FROM pragma_function_list WHERE name = 'payload_pack'"):
+        pytest.skip("there is no store")
+    enable(db)
+    evidence(db, 3, body="body " * 500)
+    noted = head(db)
+    row = one(db, "SELECT id FROM event_payloads")
+    before = proof_of(db, "evidence", row)
+    one(db, "SELECT payload_pack()")
+    assert one(db, "SELECT typeof(request_body) FROM event_payloads") == "blob"
+    assert problems(db) == [] and head(db) == noted
+    assert proof_of(db, "evidence", row) == before
+    evidence(db, 1, body="more " * 500)
+    one(db, "SELECT payload_pack()")
+    head(db)
+    assert len(log(db)) == 8 and problems(db, noted) == problems(db) == []
