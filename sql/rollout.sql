@@ -1,8 +1,9 @@
 -- rollout.sql: whole conversations, recorded in order. This file has the views
--- for users, with their triggers. How items are read is in the second file, and
--- the tables are in the third.
+-- for users, with their triggers. How items are read is in the second file,
+-- usage in the third, and the tables are in the last.
 --
 -- Continued in sql/rollout_formats.sql
+-- Continued in sql/rollout_usage.sql
 -- Continued in sql/rollout_tables.sql
 --
 -- To read and write
@@ -127,6 +128,25 @@ SELECT h.id, 'first_user_message is not that of its first turn; rollout_rebuild(
     OR a.first_user_message IS NOT
        (SELECT substr(value, 1, 200) FROM rollout_facts
          WHERE id = d.prompt_id AND fact IN ('user', 'goal'))
+UNION ALL
+SELECT coalesce(h.id, 'history ' || (x.id >> 32)),
+       'item ' || (x.id & 4294967295)
+         || ': its usage is missing or wrong; rollout_rebuild() derives it'
+  FROM rollout_spending AS x
+  LEFT JOIN rollout_heads AS h ON h.no = x.id >> 32
+ WHERE NOT EXISTS (SELECT 1 FROM rollout_calls AS c
+                    WHERE c.call = x.call AND c.output >= x.output
+                      AND (c.id <> x.id OR
+                           (c.input_fresh, c.cache_write, c.cache_read)
+                           = (x.input_fresh, x.cache_write, x.cache_read)))
+UNION ALL
+SELECT 'rollout_days', 'the sums of day ' || d.day || ' are not those of its calls; rollout_rebuild() derives them'
+  FROM rollout_days AS d
+ WHERE (d.calls, d.output) IS NOT
+       (SELECT count(*), sum(output) FROM rollout_calls AS c
+         WHERE c.id BETWEEN d.no << 32 AND (d.no << 32) + 4294967295
+           AND c.at / 86400000 = d.day AND c.model = d.model
+           AND (c.cost IS NOT NULL) = d.told)
 UNION ALL
 SELECT 'rollout_about', 'row ' || a.no || ' belongs to no conversation'
   FROM rollout_about AS a
@@ -812,6 +832,11 @@ BEGIN
                       WHERE id = lower(NEW.id))
                 AND (SELECT (no << 32) + 4294967295 FROM rollout_heads
                       WHERE id = lower(NEW.id));
+  DELETE FROM rollout_calls
+   WHERE id BETWEEN (SELECT no << 32 FROM rollout_heads
+                      WHERE id = lower(NEW.id))
+                AND (SELECT (no << 32) + 4294967295 FROM rollout_heads
+                      WHERE id = lower(NEW.id));
   UPDATE rollout_heads
      SET stamp = stamp + 1, looked = -1,
          (last_sequence, bytes, updated, user_sequence, turns) =
@@ -825,13 +850,15 @@ BEGIN
      AND NOT EXISTS (SELECT 1 FROM rollout_about AS a WHERE a.no = h.no);
   UPDATE rollout_about
      SET (source, cwd, originator, cli_version, model_provider, forked_from,
-          format, source_id, parent, agent, branch) =
+          format, source_id, parent, agent, branch, model) =
          (SELECT m.source,
                  CASE WHEN m.forked_from IS NULL OR rollout_about.cwd IS NULL
                       THEN m.cwd ELSE rollout_about.cwd END,
                  m.originator, m.cli_version, m.model_provider, m.forked_from,
                  m.format, m.source_id, m.parent, m.agent,
-                 coalesce(m.branch, rollout_about.branch)
+                 coalesce(m.branch, rollout_about.branch),
+                 CASE WHEN m.forked_from IS NOT NULL
+                      THEN rollout_about.model END
             FROM rollout_meta AS m WHERE m.no = rollout_about.no)
    WHERE no = (SELECT m.no FROM rollout_heads AS h
                  JOIN rollout_meta AS m ON m.no = h.no
@@ -845,7 +872,8 @@ BEGIN
      AND (json_valid(d.payload) OR json_valid(d.payload || ' '))
      AND (lower(replace(d.type, '_', '')) IN ('eventmsg', 'compacted')
           OR lower(replace(d.type, '_', '')) IN
-             (SELECT type_key FROM rollout_readings))
+             (SELECT type_key FROM rollout_readings UNION
+              SELECT type_key FROM rollout_usage_formats))
    ORDER BY d.id;
   UPDATE rollout_about
      SET prompt_id = (SELECT d.prompt_id FROM rollout_derived AS d

@@ -132,22 +132,24 @@ SELECT d.id AS id, r.fact AS fact, r.source AS source,
                  AND part.text NOT IN ('<image>', '</image>')) END,
          CASE json_type(d.payload, r.other) WHEN 'text'
            THEN d.payload ->> r.other END) AS value
-  FROM rollout_data AS d
+  FROM (SELECT id, type,
+               CASE WHEN json_valid(payload) OR json_valid(payload || ' ')
+                    THEN payload END AS payload
+          FROM rollout_data) AS d
  CROSS JOIN rollout_readings AS r
     ON r.type_key = lower(replace(d.type, '_', ''))
- WHERE CASE WHEN coalesce(json_valid(d.payload) OR json_valid(d.payload || ' '),
-                          0)
-            THEN NOT EXISTS (
-              SELECT 1 FROM json_each(r.conditions) AS c
-               WHERE CASE c.type
-                 WHEN 'text' THEN
-                   lower(replace(coalesce(d.payload ->> c.key, ''), '_', ''))
-                   <> lower(replace(c.value, '_', ''))
-                 WHEN 'true' THEN
-                   coalesce(json_type(d.payload, c.key), 'null')
-                   IN ('null', 'false')
-                 ELSE coalesce(json_type(d.payload, c.key), 'null')
-                      NOT IN ('null', 'false') END) END;
+ WHERE d.payload IS NOT NULL
+   AND NOT EXISTS (
+         SELECT 1 FROM json_each(r.conditions) AS c
+          WHERE CASE c.type
+            WHEN 'text' THEN
+              lower(replace(coalesce(d.payload ->> c.key, ''), '_', ''))
+              <> lower(replace(c.value, '_', ''))
+            WHEN 'true' THEN
+              coalesce(json_type(d.payload, c.key), 'null')
+              IN ('null', 'false')
+            ELSE coalesce(json_type(d.payload, c.key), 'null')
+                 NOT IN ('null', 'false') END);
 
 CREATE VIEW IF NOT EXISTS main.rollout_texts AS
 SELECT id, fact AS role, source, value AS text

@@ -161,6 +161,15 @@ BEGIN
      AND EXISTS (SELECT 1 FROM rollout_facts
                   WHERE id = (NEW.no << 32) + NEW.looked
                     AND fact IN ('review', 'title', 'cwd', 'model', 'branch'));
+  INSERT INTO rollout_calls(id, call, at, model, input_fresh, cache_write,
+                            cache_read, output, reasoning, cost, format)
+  SELECT id, call, at, model, input_fresh, cache_write, cache_read, output,
+         reasoning, cost, format
+    FROM rollout_spending WHERE id = (NEW.no << 32) + NEW.looked
+   LIMIT 1
+      ON CONFLICT (call) DO UPDATE
+     SET output = excluded.output, reasoning = excluded.reasoning
+   WHERE excluded.output > output;
   -- A turn begins with a user's message. Some recorders write the message
   -- twice, as an item and as an event, and the prompt of a review also in the
   -- same way. The second one does not begin another turn, unless there is a
@@ -353,6 +362,10 @@ BEGIN
    WHERE id BETWEEN OLD.owner << 32 AND (OLD.owner << 32) + 4294967295
      AND NOT EXISTS (SELECT 1 FROM rollout_data AS d
                       WHERE d.id = rollout_frames.id);
+  DELETE FROM rollout_calls
+   WHERE id BETWEEN OLD.owner << 32 AND (OLD.owner << 32) + 4294967295
+     AND NOT EXISTS (SELECT 1 FROM rollout_data AS d
+                      WHERE d.id = rollout_calls.id);
   DELETE FROM rollout_turns
    WHERE owner = OLD.owner
      AND NOT EXISTS (SELECT 1 FROM rollout_segments
@@ -693,6 +706,9 @@ CREATE TABLE IF NOT EXISTS main.rollout_about(
   branch             TEXT,
   reviewed           INTEGER -- sequence at which the newest review begins
 );
+
+CREATE INDEX IF NOT EXISTS main.rollout_parent
+ON rollout_about(parent) WHERE parent IS NOT NULL;
 
 CREATE INDEX IF NOT EXISTS main.rollout_prompt
 ON rollout_about(prompt_id) WHERE prompt_id IS NOT NULL;

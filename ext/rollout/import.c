@@ -31,10 +31,10 @@ struct Import {
   BxStmts *pHome;
   const RolloutRules *pRules;
   const RolloutFormat *pFormat; /* NULL: not known */
-  Part **apPart;                /* in the order in which the file names them */
+  RolloutPart **apPart;         /* in the order in which the file names them */
   i64 nPart, nPartAlloc;
-  Part *pPart;     /* of the last item */
-  i64 iNow, iTime; /* the time of lines that have none before any that has */
+  RolloutPart *pPart; /* of the last item */
+  i64 iNow, iTime;    /* the time of lines that have none before any that has */
   const char *z, *zEnd;
   const char *zGap; /* after the payload of the last item */
   int bTime;        /* iTime is in the file */
@@ -66,9 +66,10 @@ static void badLine(Import *p, const char *zReason, i64 nByte) {
 
 /*---------------------------------------------------------------- parts ----*/
 
-static Part *addImported(Import *p, char *zName, char *zAgent) {
-  Part **ap = bxGrow(p->apPart, p->nPart, &p->nPartAlloc, sizeof(*ap), p->pErr);
-  Part *pPart = ap != 0 ? bxNew(sizeof(*pPart), p->pErr) : 0;
+static RolloutPart *addImported(Import *p, char *zName, char *zAgent) {
+  RolloutPart **ap =
+      bxGrow(p->apPart, p->nPart, &p->nPartAlloc, sizeof(*ap), p->pErr);
+  RolloutPart *pPart = ap != 0 ? bxNew(sizeof(*pPart), p->pErr) : 0;
   if (ap != 0) p->apPart = ap;
   if (pPart == 0) {
     sqlite3_free(zName);
@@ -85,10 +86,11 @@ static int sameKey(const char *z1, const char *z2) {
   return z1 == 0 || z2 == 0 ? z1 == z2 : strcmp(z1, z2) == 0;
 }
 
-static Part *importedPart(Import *p, const char *zName, const char *zAgent) {
+static RolloutPart *importedPart(
+    Import *p, const char *zName, const char *zAgent) {
   i64 i;
   for (i = 0; i < p->nPart; i++) {
-    Part *pPart = p->apPart[i];
+    RolloutPart *pPart = p->apPart[i];
     if (sameKey(pPart->zName, zName) && sameKey(pPart->zAgent, zAgent)) {
       return pPart;
     }
@@ -97,8 +99,8 @@ static Part *importedPart(Import *p, const char *zName, const char *zAgent) {
 }
 
 /* The part to which an item belongs. Frees the names. */
-static Part *partOf(Import *p, char *zName, char *zAgent) {
-  Part *pPart = importedPart(p, zName, zAgent);
+static RolloutPart *partOf(Import *p, char *zName, char *zAgent) {
+  RolloutPart *pPart = importedPart(p, zName, zAgent);
   if (pPart != 0) {
     sqlite3_free(zName);
     sqlite3_free(zAgent);
@@ -123,8 +125,8 @@ static int isMeta(const char *zType) {
 }
 
 /* The conversation of which a part is an agent. */
-static void findParent(Import *p, const Part *pPart, char zId[37]) {
-  const Part *pParent = importedPart(p, pPart->zName, 0);
+static void findParent(Import *p, const RolloutPart *pPart, char zId[37]) {
+  const RolloutPart *pParent = importedPart(p, pPart->zName, 0);
   if (pParent != 0) {
     memcpy(zId, pParent->work.zId, 37);
   } else {
@@ -134,7 +136,7 @@ static void findParent(Import *p, const Part *pPart, char zId[37]) {
 
 /* The session_meta of a part whose file has none at its beginning: one that
 ** comes later, or what is known. */
-static char *makeMeta(Import *p, Part *pPart, i64 iTime) {
+static char *makeMeta(Import *p, RolloutPart *pPart, i64 iTime) {
   static const char zMeta[] =
       "SELECT json_patch(json_object('id', ?1, 'timestamp', " ROLLOUT_ISO(
           "?2") ", 'cwd', '', 'originator', ?3, 'cli_version', '1.0.0', "
@@ -158,7 +160,7 @@ static char *makeMeta(Import *p, Part *pPart, i64 iTime) {
 
 /* Begins a new conversation with a session_meta that is not in the file. Its
 ** payload is made at the end, when more is known. */
-static void addMeta(Import *p, Part *pPart, i64 iTime) {
+static void addMeta(Import *p, RolloutPart *pPart, i64 iTime) {
   static const RolloutSpan none = {"{}", 2}, empty = {"", 0};
   RolloutFrame *pFrame;
   bxRolloutBatchAdd(
@@ -194,7 +196,7 @@ static RolloutSpan divideGap(Import *p, const char *zEnd, RolloutSpan *pAfter) {
 
 /* Stores what follows the last item. */
 static void endLast(Import *p, RolloutSpan after) {
-  Part *pPart = p->pPart;
+  RolloutPart *pPart = p->pPart;
   int bUsual = isUsualEnd(after);
   if (!p->bLast || p->pErr->rc != SQLITE_OK) return;
   if (p->bLastNew) {
@@ -214,7 +216,7 @@ static void endLast(Import *p, RolloutSpan after) {
 /*----------------------------------------------------------------- items ----*/
 
 /* Counts the damaged lines since the last item, if they are new. */
-static void countBad(Import *p, Part *pPart, int bNew) {
+static void countBad(Import *p, RolloutPart *pPart, int bNew) {
   if (bNew) {
     pPart->nBad += p->nPending;
     pPart->nBadByte += p->nPendingByte;
@@ -239,8 +241,8 @@ static char *copyItem(
 
 /* Adds a new item, with what stands before it. The payload of a text is not in
 ** the file. */
-static void addItem(Import *p, Part *pPart, const RolloutLine *pLine, i64 iTime,
-    RolloutSpan before) {
+static void addItem(Import *p, RolloutPart *pPart, const RolloutLine *pLine,
+    i64 iTime, RolloutSpan before) {
   RolloutWork *pWork = &pPart->work;
   i64 n = bxRolloutBatchCount(pWork->pBatch);
   RolloutSpan payload = pLine->item.payload;
@@ -262,7 +264,7 @@ static void addItem(Import *p, Part *pPart, const RolloutLine *pLine, i64 iTime,
 /* Prepares a part for a new item: its session_meta, if the file has none at its
 ** beginning. */
 static void beginPart(
-    Import *p, Part *pPart, const RolloutLine *pLine, i64 iTime) {
+    Import *p, RolloutPart *pPart, const RolloutLine *pLine, i64 iTime) {
   int bMeta =
       isMeta(pLine->zType) && !pLine->bWhole && *pLine->item.payload.z == '{';
   if (pPart->work.head.no == 0 && !bMeta &&
@@ -277,7 +279,7 @@ static void beginPart(
 
 /* Takes an item of the part to which it belongs. In the file it is, or its
 ** payload is, from zFrom to zEnd. */
-static void importItem(Import *p, Part *pPart, const RolloutLine *pLine,
+static void importItem(Import *p, RolloutPart *pPart, const RolloutLine *pLine,
     const char *zFrom, const char *zEnd) {
   RolloutSpan before, after;
   i64 iTime = pLine->iTime >= 0   ? pLine->iTime
@@ -304,7 +306,7 @@ static void importItem(Import *p, Part *pPart, const RolloutLine *pLine,
 static void readItem(Import *p) {
   RolloutLine line;
   char *zName = 0, *zAgent = 0;
-  Part *pPart = p->pPart != 0 ? p->pPart : p->apPart[0];
+  RolloutPart *pPart = p->pPart != 0 ? p->pPart : p->apPart[0];
   if (p->pFormat != 0 && !p->pFormat->bOnce &&
       bxRolloutNames(
           p->pRules, p->pFormat, &p->json, &zName, &zAgent, p->pErr)) {
@@ -527,7 +529,7 @@ static void findFormat(Import *p, sqlite3_value *pGiven, const char *zId) {
 /* The first part: its id is given, or named in the file, or made from the first
 ** line. */
 static void firstPart(Import *p, const char *zId) {
-  Part *pPart = addImported(p, 0, 0);
+  RolloutPart *pPart = addImported(p, 0, 0);
   const char *z = skipMark(p->z);
   char *zLine;
   if (pPart == 0) return;
@@ -557,7 +559,7 @@ static void putParts(Import *p, int bSavepoint) {
   i64 i;
   int n = 0;
   for (i = 0; i < p->nPart && p->pErr->rc == SQLITE_OK; i++) {
-    Part *pPart = p->apPart[i];
+    RolloutPart *pPart = p->apPart[i];
     sqlite3_finalize(pPart->pStored);
     pPart->pStored = 0;
     if (pPart->bMade) {
@@ -586,7 +588,7 @@ static void returnReport(BxCall *pCall, Import *p) {
   char *zBad = bxFinish(p->pBad, p->pErr), *zIds;
   i64 i;
   for (i = 0; i < p->nPart && i < MAX_IDS; i++) {
-    const Part *pPart = p->apPart[i];
+    const RolloutPart *pPart = p->apPart[i];
     if (i > 0 && pPart->work.head.no == 0 &&
         bxRolloutBatchCount(pPart->work.pBatch) == 0) {
       continue;

@@ -61,7 +61,7 @@ static const char zStored[] =
     "AND NOT (d.id & 4294967295 = 0 AND coalesce(f.quiet, 0) = 1) "
     "ORDER BY s.rollout, s.first, d.id";
 
-void bxPartOpen(Part *p, BxStmts *pHome, i64 iNow, BxErr *pErr) {
+void bxPartOpen(RolloutPart *p, BxStmts *pHome, i64 iNow, BxErr *pErr) {
   RolloutWork *pWork = &p->work;
   p->iTime = -1;
   if (bxRolloutFind(pHome, 0, pWork->zId, &pWork->head, pErr)) {
@@ -76,7 +76,7 @@ void bxPartOpen(Part *p, BxStmts *pHome, i64 iNow, BxErr *pErr) {
   bxRolloutWorkBegin(pWork, pHome, pErr);
 }
 
-void bxPartClose(Part *p) {
+void bxPartClose(RolloutPart *p) {
   sqlite3_finalize(p->pStored);
   sqlite3_free(p->aBag);
   sqlite3_free(p->zName);
@@ -94,10 +94,11 @@ static sqlite3_uint64 hashItem(
 }
 
 /* Puts the row of pStored into the bag. */
-static void bagRow(Part *p, BxErr *pErr) {
+static void bagRow(RolloutPart *p, BxErr *pErr) {
   const char *zType = bxColumnText(p->pStored, 2, pErr);
   const char *z = bxColumnText(p->pStored, 3, pErr);
-  PartHash *a = bxGrow(p->aBag, p->nBag, &p->nBagAlloc, sizeof(*a), pErr);
+  RolloutPartHash *a =
+      bxGrow(p->aBag, p->nBag, &p->nBagAlloc, sizeof(*a), pErr);
   if (a == 0 || zType == 0) return;
   p->aBag = a;
   a += p->nBag++;
@@ -110,13 +111,13 @@ static void bagRow(Part *p, BxErr *pErr) {
 }
 
 static int compareHashes(const void *pLeft, const void *pRight) {
-  sqlite3_uint64 h1 = ((const PartHash *)pLeft)->h;
-  sqlite3_uint64 h2 = ((const PartHash *)pRight)->h;
+  sqlite3_uint64 h1 = ((const RolloutPartHash *)pLeft)->h;
+  sqlite3_uint64 h2 = ((const RolloutPartHash *)pRight)->h;
   return (h1 > h2) - (h1 < h2);
 }
 
 /* Puts the rows that are left into the bag; with bRow also the current one. */
-static void fillBag(Part *p, int bRow, BxErr *pErr) {
+static void fillBag(RolloutPart *p, int bRow, BxErr *pErr) {
   p->eMatch = PART_BAG;
   if (bRow) bagRow(p, pErr);
   while (bxRow(p->pStored, pErr)) bagRow(p, pErr);
@@ -126,7 +127,7 @@ static void fillBag(Part *p, int bRow, BxErr *pErr) {
 }
 
 /* Takes one item with this hash out of the bag. */
-static int takeHash(Part *p, sqlite3_uint64 h) {
+static int takeHash(RolloutPart *p, sqlite3_uint64 h) {
   i64 iLow = 0, iHigh = p->nBag;
   while (iLow < iHigh) {
     i64 i = (iLow + iHigh) / 2;
@@ -143,7 +144,8 @@ static int takeHash(Part *p, sqlite3_uint64 h) {
 }
 
 /* Whether the row of pStored is this item. */
-static int isRow(Part *p, const RolloutLine *pLine, i64 iTime, BxErr *pErr) {
+static int isRow(
+    RolloutPart *p, const RolloutLine *pLine, i64 iTime, BxErr *pErr) {
   const char *zType = bxColumnText(p->pStored, 2, pErr);
   const char *z = bxColumnText(p->pStored, 3, pErr);
   i64 n = sqlite3_column_bytes(p->pStored, 3);
@@ -157,7 +159,7 @@ static int isRow(Part *p, const RolloutLine *pLine, i64 iTime, BxErr *pErr) {
 }
 
 /* Notes the stored item that is the last one of the file so far. */
-static void noteRow(Part *p, i64 *piTime, BxErr *pErr) {
+static void noteRow(RolloutPart *p, i64 *piTime, BxErr *pErr) {
   p->iMatched = sqlite3_column_int64(p->pStored, 0);
   p->eMatch = PART_IN_ORDER;
   *piTime = sqlite3_column_int64(p->pStored, 1);
@@ -173,7 +175,8 @@ static void noteRow(Part *p, i64 *piTime, BxErr *pErr) {
   }
 }
 
-int bxPartHas(Part *p, const RolloutLine *pLine, i64 *piTime, BxErr *pErr) {
+int bxPartHas(
+    RolloutPart *p, const RolloutLine *pLine, i64 *piTime, BxErr *pErr) {
   const char *z = pLine->item.payload.z;
   if (p->eMatch == PART_BEGIN || p->eMatch == PART_IN_ORDER) {
     int bFirst = p->eMatch == PART_BEGIN;

@@ -12,20 +12,20 @@ typedef enum {
   PART_BEGIN,    /* nothing was compared yet */
   PART_IN_ORDER, /* all were equal, in order */
   PART_BAG       /* those that are left are in a bag of hashes */
-} PartMatch;
+} RolloutPartMatch;
 
-typedef struct PartHash {
+typedef struct RolloutPartHash {
   sqlite3_uint64 h;
   int bUsed;
-} PartHash;
+} RolloutPartHash;
 
-typedef struct Part {
+typedef struct RolloutPart {
   RolloutWork work;
   char *zName, *zAgent; /* as the file names it; NULL: it does not */
   int bPiece;           /* its id came as an argument */
-  PartMatch eMatch;
+  RolloutPartMatch eMatch;
   sqlite3_stmt *pStored;
-  PartHash *aBag;
+  RolloutPartHash *aBag;
   i64 nBag, nBagAlloc;
   i64 iMatched; /* sequence of the last stored item that is in the file */
   char *zAfter; /* what follows it; nAfter is -1 for what an export writes */
@@ -35,7 +35,7 @@ typedef struct Part {
   i64 iFirst;         /* ... and has this time */
   RolloutSpan meta;   /* the payload of one that comes later */
   i64 nBad, nBadByte; /* damaged lines among its new items */
-} Part;
+} RolloutPart;
 
 /* The id of a conversation that a file names, and of one of its agents. */
 void bxPartId(
@@ -43,9 +43,10 @@ void bxPartId(
 /* A UUID made from three texts, of which the last two may be NULL. */
 void bxPartUuid(const char *z1, const char *z2, const char *z3, char zId[37]);
 /* Finds it, once its id is known. */
-void bxPartOpen(Part *p, BxStmts *pHome, i64 iNow, BxErr *pErr);
-void bxPartClose(Part *p);
+void bxPartOpen(RolloutPart *p, BxStmts *pHome, i64 iNow, BxErr *pErr);
+void bxPartClose(RolloutPart *p);
 /* Whether the item is stored already; *piTime is then its time. */
-int bxPartHas(Part *p, const RolloutLine *pLine, i64 *piTime, BxErr *pErr);
+int bxPartHas(
+    RolloutPart *p, const RolloutLine *pLine, i64 *piTime, BxErr *pErr);
 
 #endif

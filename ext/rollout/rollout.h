@@ -139,6 +139,30 @@ typedef struct RolloutFormat {
   RolloutTest mark, names;
 } RolloutFormat;
 
+/* A row of rollout_usage_formats; its texts in this order. */
+enum {
+  ROLLOUT_USAGE_TYPE,
+  ROLLOUT_USAGE_FORMAT,
+  ROLLOUT_USAGE_PLACE,
+  ROLLOUT_USAGE_TOTAL,
+  ROLLOUT_USAGE_CALL_1,
+  ROLLOUT_USAGE_CALL_2,
+  ROLLOUT_USAGE_MODEL,
+  ROLLOUT_USAGE_COST,
+  ROLLOUT_USAGE_INPUT,
+  ROLLOUT_USAGE_CACHE_WRITE,
+  ROLLOUT_USAGE_CACHE_READ,
+  ROLLOUT_USAGE_OUTPUT,
+  ROLLOUT_USAGE_REASONING,
+  ROLLOUT_USAGE_TEXTS
+};
+
+typedef struct RolloutUsageFormat {
+  char *az[ROLLOUT_USAGE_TEXTS];
+  int bCacheIn, bReasoningIn;
+  RolloutTest test;
+} RolloutUsageFormat;
+
 typedef struct RolloutRules {
   BxStmts *pHome;
   i64 iStamp;
@@ -146,6 +170,8 @@ typedef struct RolloutRules {
   i64 nReading, nReadingAlloc;
   RolloutCondition *aCondition;
   i64 nCondition, nConditionAlloc;
+  RolloutUsageFormat *aUsage;
+  i64 nUsage, nUsageAlloc;
   RolloutFormat *aFormat;
   i64 nFormat, nFormatAlloc;
   char **azPreamble;
@@ -216,6 +242,17 @@ typedef struct RolloutMark {
   i64 iFirst; /* of a turn its number; of a rollback where it begins; or -1 */
 } RolloutMark;
 
+/* The tokens of a call. */
+typedef struct RolloutUsage {
+  i64 iSequence;
+  char *zCall;  /* without the family, if there are totals */
+  char *zModel; /* NULL: that of the conversation until now */
+  const RolloutUsageFormat *pFormat;
+  int bTotal, bCost;
+  i64 a[ROLLOUT_USAGE_TEXTS]; /* from ROLLOUT_USAGE_INPUT on */
+  double rCost;
+} RolloutUsage;
+
 /* What new items of a conversation say: what the triggers would derive from
 ** them one by one. */
 typedef struct RolloutTale {
@@ -239,9 +276,12 @@ typedef struct RolloutTale {
   char zLastType[ROLLOUT_MAX_NAME + 1]; /* the type of that item */
   i64 iLastKey; /* its item, if that is in the database */
   int bHasPrompt;
+  RolloutUsage *aUsage;
+  i64 nUsage, nUsageAlloc;
   int bLost; /* an item cannot be read here: the triggers must read all */
   char zType[ROLLOUT_MAX_NAME + 1]; /* the last type that was looked up ... */
-  i64 iRule, nRule;                 /* ... and the readings of it */
+  i64 iRule, nRule;                 /* ... and the readings of it ... */
+  i64 iUsage;                       /* ... and its first usage format */
   RolloutJson json, *pJson;         /* a payload; the one of the item */
 } RolloutTale;
 
@@ -257,6 +297,13 @@ void bxRolloutTell(RolloutTale *p, i64 iSequence, const char *zType,
 int bxRolloutTold(RolloutTale *p, const char *zType);
 /* Writes what was told, once the items are stored and counted. */
 void bxRolloutTalePut(RolloutTale *p, BxErr *pErr);
+
+/* usage.c: reads the tokens that an item tells, whose payload is p->pJson. */
+void bxRolloutTellUsage(
+    RolloutTale *p, const RolloutUsageFormat *pFormat, i64 iSequence);
+/* Writes them, once the items are stored. */
+void bxRolloutUsagePut(RolloutTale *p, BxErr *pErr);
+void bxRolloutUsageFree(RolloutTale *p);
 
 /*---------------------------------------------------------- line.c ----*/
 

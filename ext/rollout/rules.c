@@ -87,6 +87,10 @@ static void freeRules(RolloutRules *p) {
       sqlite3_free(p->aFormat[i].az[j]);
     }
   }
+  for (i = 0; i < p->nUsage; i++) {
+    for (j = 0; j < ROLLOUT_USAGE_TEXTS; j++) sqlite3_free(p->aUsage[i].az[j]);
+  }
+  sqlite3_free(p->aUsage);
   sqlite3_free(p->aFormat);
   for (i = 0; i < p->nReading; i++) {
     sqlite3_free(p->aReading[i].zType);
@@ -191,6 +195,30 @@ static void addFormat(RolloutRules *p, sqlite3_stmt *pRow, BxErr *pErr) {
   a->names = addConditions(p, bxColumnText(pRow, 9, pErr), pErr);
 }
 
+static const char zUsageFormats[] =
+    "SELECT type_key, format, place, total, call_1, call_2, model, cost, "
+    "input, cache_write, cache_read, output, reasoning, cache_in_input, "
+    "reasoning_in_output, conditions FROM main.rollout_usage_formats "
+    "ORDER BY type_key, format, type, conditions, place";
+
+static void addUsageFormat(RolloutRules *p, sqlite3_stmt *pRow, BxErr *pErr) {
+  RolloutUsageFormat *a =
+      bxGrow(p->aUsage, p->nUsage, &p->nUsageAlloc, sizeof(*a), pErr);
+  int i;
+  if (a == 0) return;
+  p->aUsage = a;
+  a += p->nUsage++;
+  memset(a, 0, sizeof(*a));
+  for (i = 0; i < ROLLOUT_USAGE_TEXTS; i++) {
+    if (sqlite3_column_type(pRow, i) == SQLITE_NULL) continue;
+    a->az[i] = bxColumnCopy(pRow, i, pErr);
+  }
+  a->bCacheIn = sqlite3_column_int(pRow, ROLLOUT_USAGE_TEXTS);
+  a->bReasoningIn = sqlite3_column_int(pRow, ROLLOUT_USAGE_TEXTS + 1);
+  a->test =
+      addConditions(p, bxColumnText(pRow, ROLLOUT_USAGE_TEXTS + 2, pErr), pErr);
+}
+
 static void addPreamble(RolloutRules *p, sqlite3_stmt *pRow, BxErr *pErr) {
   char **az = bxGrow(
       p->azPreamble, p->nPreamble, &p->nPreambleAlloc, sizeof(*az), pErr);
@@ -201,7 +229,7 @@ static void addPreamble(RolloutRules *p, sqlite3_stmt *pRow, BxErr *pErr) {
   p->aFirst[(unsigned char)*az[p->nPreamble++]] = 1;
 }
 
-static void readRules(RolloutRules *p, BxStmts *pHome, BxErr *pErr) {
+static void readAllRules(RolloutRules *p, BxStmts *pHome, BxErr *pErr) {
   static const char zPreambles[] = "SELECT prefix FROM main.rollout_preambles";
   sqlite3_stmt *pRow = bxStmt(pHome, zReadings, pErr);
   p->aFirst['\\'] = 1;
@@ -209,6 +237,9 @@ static void readRules(RolloutRules *p, BxStmts *pHome, BxErr *pErr) {
   bxDone(pRow, pErr);
   pRow = bxStmt(pHome, zLineFormats, pErr);
   while (bxRow(pRow, pErr)) addFormat(p, pRow, pErr);
+  bxDone(pRow, pErr);
+  pRow = bxStmt(pHome, zUsageFormats, pErr);
+  while (bxRow(pRow, pErr)) addUsageFormat(p, pRow, pErr);
   bxDone(pRow, pErr);
   pRow = bxStmt(pHome, zPreambles, pErr);
   while (bxRow(pRow, pErr)) addPreamble(p, pRow, pErr);
@@ -226,7 +257,7 @@ const RolloutRules *bxRolloutRules(BxStmts *pHome, BxErr *pErr) {
   if (p == 0) p = pMemory->pRules = bxNew(sizeof(*p), pErr);
   if (p == 0) return 0;
   freeRules(p);
-  readRules(p, pHome, pErr);
+  readAllRules(p, pHome, pErr);
   if (pErr->rc != SQLITE_OK) {
     freeRules(p);
     return 0;

@@ -32,6 +32,7 @@ void bxRolloutTaleEnd(RolloutTale *p) {
   sqlite3_free(p->zLast);
   sqlite3_free(p->aTurn);
   sqlite3_free(p->aMark);
+  bxRolloutUsageFree(p);
   bxTreeFree(&p->json.tree);
 }
 
@@ -52,16 +53,21 @@ static void findRules(RolloutTale *p, const char *zType) {
     i++;
   }
   p->nRule = i - p->iRule;
+  for (i = 0; i < pRules->nUsage &&
+              !bxRolloutSame(zType, n, pRules->aUsage[i].az[0]);) {
+    i++;
+  }
+  p->iUsage = i;
   sqlite3_snprintf((int)sizeof(p->zType), p->zType, "%s", zType);
 }
 
 /* Tests a reading with the parts that are known of an item: -1 if it does not
 ** fit, 1 if it does, 0 if the payload must be read. */
-static int testParts(const RolloutTale *p, const RolloutReading *pReading,
-    const RolloutItem *pItem) {
+static int testParts(
+    const RolloutTale *p, RolloutTest test, const RolloutItem *pItem) {
   int eResult = 1;
   i64 i;
-  for (i = pReading->test.i; i < pReading->test.i + pReading->test.n; i++) {
+  for (i = test.i; i < test.i + test.n; i++) {
     const RolloutCondition *pTest = &p->pRules->aCondition[i];
     const RolloutSpan *pSpan = 0;
     char zName[ROLLOUT_MAX_NAME + 1];
@@ -82,7 +88,8 @@ static int testParts(const RolloutTale *p, const RolloutReading *pReading,
 int bxRolloutTold(RolloutTale *p, const char *zType) {
   if (p->pRules == 0) return 0;
   findRules(p, zType);
-  return p->nRule > 0 || sqlite3_stricmp(zType, "compacted") == 0 ||
+  return p->nRule > 0 || p->iUsage < p->pRules->nUsage ||
+         sqlite3_stricmp(zType, "compacted") == 0 ||
          bxRolloutSame(zType, (i64)strlen(zType), "eventmsg");
 }
 
@@ -361,10 +368,26 @@ static void tellFact(RolloutTale *p, const RolloutReading *pReading,
   sqlite3_free(zOwned);
 }
 
+/* Tries the usage formats of the item's type, from iUsage on. */
+static void tellUsage(
+    RolloutTale *p, i64 iSequence, i64 i, const RolloutItem *pItem) {
+  const RolloutRules *pRules = p->pRules;
+  const char *zType = i < pRules->nUsage ? pRules->aUsage[i].az[0] : 0;
+  for (; i < pRules->nUsage && strcmp(pRules->aUsage[i].az[0], zType) == 0;
+       i++) {
+    const RolloutUsageFormat *pFormat = &pRules->aUsage[i];
+    if (testParts(p, pFormat->test, pItem) >= 0 && seePayload(p, pItem) &&
+        bxRolloutFits(pRules, pFormat->test, p->pJson, p->pErr)) {
+      bxRolloutTellUsage(p, pFormat, iSequence);
+      return;
+    }
+  }
+}
+
 void bxRolloutTell(RolloutTale *p, i64 iSequence, const char *zType,
     const RolloutItem *pItem, RolloutJson *pJson) {
   unsigned mTold = 0;
-  i64 i, iRule, nRule;
+  i64 i, iRule, nRule, iUsage;
   if (p->pErr->rc != SQLITE_OK || p->bLost || pItem->payload.z == 0) return;
   if (pItem->bOdd && bxRolloutTold(p, zType)) p->bLost = 1;
   p->json.tree.z = 0;
@@ -373,9 +396,10 @@ void bxRolloutTell(RolloutTale *p, i64 iSequence, const char *zType,
   findRules(p, zType);
   iRule = p->iRule;
   nRule = p->nRule;
+  iUsage = p->iUsage;
   for (i = iRule; i < iRule + nRule && p->pErr->rc == SQLITE_OK; i++) {
     const RolloutReading *pReading = &p->pRules->aReading[i];
-    int eFits = testParts(p, pReading, pItem);
+    int eFits = testParts(p, pReading->test, pItem);
     /* what a user says counts once, whatever ways there are to read it */
     if (eFits < 0 || mTold >> pReading->eFact & 1) continue;
     if ((eFits == 0 || !tellQuickly(p, pReading, pItem->payload, iSequence))) {
@@ -388,6 +412,7 @@ void bxRolloutTell(RolloutTale *p, i64 iSequence, const char *zType,
     }
     mTold |= 1u << pReading->eFact;
   }
+  tellUsage(p, iSequence, iUsage, pItem);
   tellMarks(p, iSequence, zType, pItem);
   if (p->json.bOdd || p->pJson->bOdd) p->bLost = 1;
 }
@@ -434,5 +459,6 @@ void bxRolloutTalePut(RolloutTale *p, BxErr *pErr) {
     bxDo(p->pHome, zMark, pErr, "ii",
         bxRolloutKey(p->no, p->aMark[i].iSequence), p->aMark[i].iFirst);
   }
+  bxRolloutUsagePut(p, pErr); /* with the model that was known before */
   putAbout(p, pErr);
 }

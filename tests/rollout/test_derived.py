@@ -359,7 +359,7 @@ def test_the_schema_alone_rebuilds(tmp_path):
     """In the stock shell, with the files of sql/."""
     path = tmp_path / "plain.db"
     files = "".join((ROOT / "sql" / f"{name}.sql").read_text()
-                    for name in ("core", "rollout", "rollout_formats", "rollout_tables"))
+                    for name in ("core", "rollout", "rollout_formats", "rollout_usage", "rollout_tables"))
     assert shell(path, stdin=files + f"""
 INSERT INTO rollouts(id, cwd) VALUES ('{ID}', '/w');
 INSERT INTO rollout_log(rollout_id, type, payload)

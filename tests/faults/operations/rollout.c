@@ -51,6 +51,12 @@ const Operation aRolloutOperation[] = {
     {"import of a file that has grown",
         ROLLOUT "SELECT rollout_import(" GROWS ", NULL, 1000);", 0,
         "SELECT rollout_import(" GROWN ", NULL, 1000)", 0},
+    {"import of usage", ROLLOUT, 0,
+        "SELECT rollout_import('{\"type\":\"assistant\",\"sessionId\":\"s\","
+        "\"message\":{\"role\":\"assistant\",\"id\":\"m\",\"content\":[],"
+        "\"usage\":{\"output_tokens\":5}},\"requestId\":\"r\"}', NULL, 1000);"
+        "SELECT * FROM rollout_usage_days; SELECT * FROM rollout_usage_sums",
+        0},
     {"import of what is not known", ROLLOUT, 0,
         "SELECT rollout_import('some text' || char(10) || '{\"a\":1}', NULL, "
         "1000)",

@@ -1,0 +1,151 @@
+/*
+** usage.c: the tokens that items tell, as rows of rollout_calls. The rule is the
+** view rollout_spending in sql/rollout_usage.sql, which the tests compare.
+*/
+#include "rollout.h"
+SQLITE_EXTENSION_INIT3
+
+#include <stdlib.h>
+#include <string.h>
+
+void bxRolloutUsageFree(RolloutTale *p) {
+  i64 i;
+  for (i = 0; i < p->nUsage; i++) {
+    sqlite3_free(p->aUsage[i].zCall);
+    sqlite3_free(p->aUsage[i].zModel);
+  }
+  sqlite3_free(p->aUsage);
+}
+
+/* The number at a path below a place; 0 if there is none. */
+static i64 numberAt(RolloutTale *p, const char *zPlace1, const char *zPath1) {
+  const BxTree *pTree = &p->pJson->tree;
+  char z[500];
+  int i;
+  if (zPath1 == 0) return 0;
+  sqlite3_snprintf((int)sizeof(z), z, "%s%s", zPlace1, zPath1);
+  i = bxRolloutPlace(p->pJson, z);
+  if (i < 0 || strchr("-0123456789", BX_TREE_KIND(pTree, i)) == 0) return 0;
+  return (i64)strtod(pTree->z + pTree->a[i].iAt, 0);
+}
+
+/* The text at a place, as a part of an id; NULL if there is none. */
+static char *textAt(RolloutTale *p, const char *zPath1) {
+  const BxTree *pTree = &p->pJson->tree;
+  int i = bxRolloutPlace(p->pJson, zPath1);
+  char cKind = i < 0 ? 'n' : BX_TREE_KIND(pTree, i);
+  if (cKind == 'n') return 0;
+  if (cKind == '"') return bxRolloutString(pTree, i, p->pErr);
+  return bxPrintf(
+      p->pErr, "%.*s", pTree->a[i].nByte, pTree->z + pTree->a[i].iAt);
+}
+
+static int isObjectAt(RolloutTale *p, const char *zPath1) {
+  int i = bxRolloutPlace(p->pJson, zPath1);
+  return i >= 0 && BX_TREE_KIND(&p->pJson->tree, i) == '{';
+}
+
+/* Finds what tells the call from others. */
+static void readCallId(RolloutTale *p, RolloutUsage *pUsage) {
+  char *const *az = pUsage->pFormat->az;
+  const char *zTotal = az[ROLLOUT_USAGE_TOTAL];
+  char *z1, *z2;
+  if (zTotal != 0 && isObjectAt(p, zTotal)) {
+    pUsage->bTotal = 1;
+    pUsage->zCall = bxPrintf(p->pErr, "%lld:%lld:%lld:%lld",
+        numberAt(p, zTotal, az[ROLLOUT_USAGE_INPUT]),
+        numberAt(p, zTotal, az[ROLLOUT_USAGE_CACHE_READ]),
+        numberAt(p, zTotal, az[ROLLOUT_USAGE_OUTPUT]),
+        numberAt(p, zTotal, az[ROLLOUT_USAGE_REASONING]));
+    return;
+  }
+  z1 = textAt(p, az[ROLLOUT_USAGE_CALL_1]);
+  z2 = textAt(p, az[ROLLOUT_USAGE_CALL_2]);
+  if (z1 != 0 && (z2 != 0 || az[ROLLOUT_USAGE_CALL_2] == 0)) {
+    pUsage->zCall = bxPrintf(p->pErr, "%s:%s", z1, z2 ? z2 : "");
+  }
+  sqlite3_free(z1);
+  sqlite3_free(z2);
+}
+
+static void readCost(RolloutTale *p, RolloutUsage *pUsage) {
+  const BxTree *pTree = &p->pJson->tree;
+  int i = bxRolloutPlace(p->pJson, pUsage->pFormat->az[ROLLOUT_USAGE_COST]);
+  if (i < 0 || strchr("-0123456789", BX_TREE_KIND(pTree, i)) == 0) return;
+  pUsage->bCost = 1;
+  pUsage->rCost = strtod(pTree->z + pTree->a[i].iAt, 0);
+}
+
+void bxRolloutTellUsage(
+    RolloutTale *p, const RolloutUsageFormat *pFormat, i64 iSequence) {
+  RolloutUsage usage, *a;
+  i64 nAll = 0, nCached;
+  int i;
+  memset(&usage, 0, sizeof(usage));
+  usage.iSequence = iSequence;
+  usage.pFormat = pFormat;
+  if (!isObjectAt(p, pFormat->az[ROLLOUT_USAGE_PLACE])) return;
+  for (i = ROLLOUT_USAGE_INPUT; i < ROLLOUT_USAGE_TEXTS; i++) {
+    usage.a[i] = numberAt(p, pFormat->az[ROLLOUT_USAGE_PLACE], pFormat->az[i]);
+    nAll += usage.a[i];
+  }
+  if (nAll <= 0) return;
+  nCached =
+      usage.a[ROLLOUT_USAGE_CACHE_WRITE] + usage.a[ROLLOUT_USAGE_CACHE_READ];
+  if (pFormat->bCacheIn) usage.a[ROLLOUT_USAGE_INPUT] -= nCached;
+  if (usage.a[ROLLOUT_USAGE_INPUT] < 0) usage.a[ROLLOUT_USAGE_INPUT] = 0;
+  if (!pFormat->bReasoningIn) {
+    usage.a[ROLLOUT_USAGE_OUTPUT] += usage.a[ROLLOUT_USAGE_REASONING];
+  }
+  a = bxGrow(p->aUsage, p->nUsage, &p->nUsageAlloc, sizeof(*a), p->pErr);
+  if (a == 0) return;
+  readCallId(p, &usage);
+  readCost(p, &usage);
+  usage.zModel = textAt(p, pFormat->az[ROLLOUT_USAGE_MODEL]);
+  if (usage.zModel == 0 && p->azNew[ROLLOUT_MODEL] != 0) {
+    usage.zModel = bxPrintf(p->pErr, "%s", p->azNew[ROLLOUT_MODEL]);
+  }
+  p->aUsage = a;
+  p->aUsage[p->nUsage++] = usage;
+}
+
+static const char zCall[] =
+    "INSERT INTO main.rollout_calls(id, call, at, model, input_fresh, "
+    "cache_write, cache_read, output, reasoning, cost, format) "
+    "SELECT id, coalesce(?2, '#' || id), timestamp, coalesce(?3, "
+    "(SELECT model FROM main.rollout_about WHERE no = ?1 >> 32), ''), "
+    "?4, ?5, ?6, ?7, ?8, ?9, ?10 FROM main.rollout_data WHERE id = ?1 "
+    "ON CONFLICT (call) DO UPDATE SET output = excluded.output, "
+    "reasoning = excluded.reasoning WHERE excluded.output > output";
+
+void bxRolloutUsagePut(RolloutTale *p, BxErr *pErr) {
+  static const char zFamily[] =
+      "SELECT family FROM main.rollout_families WHERE no = ?1";
+  sqlite3_stmt *pStmt;
+  char *zRoot = 0;
+  i64 i;
+  if (p->nUsage == 0) return;
+  zRoot = bxAskText(p->pHome, zFamily, pErr, "i", p->no);
+  for (i = 0; i < p->nUsage && pErr->rc == SQLITE_OK; i++) {
+    const RolloutUsage *pUsage = &p->aUsage[i];
+    char *zOwned = 0;
+    const i64 *a = pUsage->a;
+    if (pUsage->bTotal) {
+      zOwned = bxPrintf(pErr, "%s:%s", zRoot, pUsage->zCall);
+    }
+    pStmt = bxStmt(p->pHome, zCall, pErr);
+    bxBind(pStmt, pErr, "ittiiiii", bxRolloutKey(p->no, pUsage->iSequence),
+        zOwned ? zOwned : pUsage->zCall, pUsage->zModel, a[ROLLOUT_USAGE_INPUT],
+        a[ROLLOUT_USAGE_CACHE_WRITE], a[ROLLOUT_USAGE_CACHE_READ],
+        a[ROLLOUT_USAGE_OUTPUT], a[ROLLOUT_USAGE_REASONING]);
+    if (pErr->rc == SQLITE_OK) {
+      if (pUsage->bCost) sqlite3_bind_double(pStmt, 9, pUsage->rCost);
+      bxFailDb(pErr, p->pHome->bx->db,
+          sqlite3_bind_text(pStmt, 10,
+              pUsage->pFormat->az[ROLLOUT_USAGE_FORMAT], -1, SQLITE_STATIC));
+    }
+    bxRun(pStmt, pErr);
+    sqlite3_free(zOwned);
+  }
+  sqlite3_free(zRoot);
+}

@@ -1,0 +1,304 @@
+-- rollout_usage.sql: the tokens that items tell.
+-- It continues rollout.sql, which has the manual.
+--
+-- Tables  rollout_usage_formats  where items have the numbers of tokens
+--         rollout_calls          one row for each call of a model
+--         rollout_days           their sums by day, model and conversation
+--         rollout_prices         what a million tokens cost, and by which list
+-- Views   rollout_spending       what each item tells
+--         rollout_usage          the calls, with their cost
+--         rollout_usage_days     sums by day (UTC) and model
+--         rollout_usage_sums     sums by conversation and model, with those of
+--                                its sub-agents
+--         rollout_families       the conversation from which a history comes
+--
+-- Invariants: a call that is told more than once counts once, for the
+-- conversation that told it first, with the largest output that was told. The
+-- rows of rollout_days are the sums of rollout_calls.
+--
+-- A row of rollout_usage_formats has paths as rollout_readings has them. The
+-- numbers are at place || their column. call_1 and call_2 are places of the parts
+-- of the call's id. Where a format has no id but running totals, they are at
+-- total: a call whose totals were told before, in this conversation or in the one
+-- from which it was forked, is the same call.
+--
+-- input_fresh  tokens read by the model, without those of a cache
+-- output       tokens written, with those of reasoning
+
+CREATE TABLE IF NOT EXISTS main.rollout_usage_formats(
+  format      TEXT NOT NULL,
+  type        TEXT NOT NULL,
+  conditions  TEXT NOT NULL DEFAULT '{}',
+  place       TEXT NOT NULL,
+  total       TEXT,
+  call_1      TEXT,
+  call_2      TEXT,
+  model       TEXT, -- place; NULL: the newest model that the items say
+  input       TEXT NOT NULL DEFAULT '.input_tokens',
+  cache_write TEXT,
+  cache_read  TEXT,
+  output      TEXT NOT NULL DEFAULT '.output_tokens',
+  reasoning   TEXT,
+  cost        TEXT, -- place of the cost in USD, if it is told
+  cache_in_input      INTEGER NOT NULL DEFAULT 0 CHECK (cache_in_input IN (0, 1)),
+  reasoning_in_output INTEGER NOT NULL DEFAULT 1 CHECK (reasoning_in_output IN (0, 1)),
+  type_key    TEXT AS (lower(replace(type, '_', ''))) VIRTUAL,
+  PRIMARY KEY (format, type, conditions, place)
+) WITHOUT ROWID;
+
+CREATE INDEX IF NOT EXISTS main.rollout_usage_type
+ON rollout_usage_formats(type_key);
+
+INSERT INTO main.rollout_usage_formats(format, type, conditions, place, total, call_1, call_2, model, input, cache_write, cache_read, output, reasoning, cost, cache_in_input, reasoning_in_output)
+VALUES
+  ('codex', 'event_msg', '{"$.type":"token_count","$.info":true}', '$.info.last_token_usage', '$.info.total_token_usage', NULL, NULL, NULL, '.input_tokens', NULL, '.cached_input_tokens', '.output_tokens', '.reasoning_output_tokens', NULL, 1, 1),
+  ('claude-code', 'assistant', '{"$.message.usage":true}', '$.message.usage', NULL, '$.message.id', '$.requestId', '$.message.model', '.input_tokens', '.cache_creation_input_tokens', '.cache_read_input_tokens', '.output_tokens', NULL, '$.costUSD', 0, 1),
+  ('pi', 'message', '{"$.message.role":"assistant","$.message.usage":true}', '$.message.usage', NULL, '$.id', '$.timestamp', '$.message.model', '.input', '.cacheWrite', '.cacheRead', '.output', NULL, '$.message.usage.cost.total', 0, 1),
+  ('gemini', 'gemini', '{"$.tokens":true}', '$.tokens', NULL, '$.id', '$.timestamp', '$.model', '.input', NULL, '.cached', '.output', '.thoughts', NULL, 1, 0),
+  ('qwen', 'assistant', '{"$.usageMetadata":true}', '$.usageMetadata', NULL, '$.uuid', NULL, '$.model', '.promptTokenCount', NULL, '.cachedContentTokenCount', '.candidatesTokenCount', '.thoughtsTokenCount', NULL, 1, 0),
+  ('copilot', 'assistant.usage', '{}', '$.data', NULL, '$.id', NULL, '$.data.model', '.inputTokens', '.cacheWriteTokens', '.cacheReadTokens', '.outputTokens', NULL, NULL, 0, 1)
+ON CONFLICT DO NOTHING;
+
+CREATE TRIGGER IF NOT EXISTS main.rollout_usage_formats_insert
+AFTER INSERT ON rollout_usage_formats
+BEGIN
+  SELECT RAISE(ABORT, 'ValidationError: Invalid usage format: conditions must be a JSON object of places and values')
+   WHERE CASE WHEN NOT (json_valid(NEW.conditions)
+                        OR json_valid(NEW.conditions || ' ')) THEN 1
+              ELSE json_type(NEW.conditions) <> 'object' END;
+  UPDATE rollout_edition SET stamp = random();
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.rollout_usage_formats_update
+AFTER UPDATE ON rollout_usage_formats
+BEGIN
+  SELECT RAISE(ABORT, 'ReadOnlyError: a usage format cannot be changed; DELETE it, and INSERT another one');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.rollout_usage_formats_delete
+AFTER DELETE ON rollout_usage_formats
+BEGIN
+  UPDATE rollout_edition SET stamp = random();
+END;
+
+CREATE TABLE IF NOT EXISTS main.rollout_calls(
+  id          INTEGER PRIMARY KEY, -- of the item that told it
+  call        TEXT NOT NULL UNIQUE,
+  at          INTEGER NOT NULL,
+  model       TEXT NOT NULL,
+  input_fresh INTEGER NOT NULL,
+  cache_write INTEGER NOT NULL,
+  cache_read  INTEGER NOT NULL,
+  output      INTEGER NOT NULL,
+  reasoning   INTEGER NOT NULL,
+  cost        REAL, -- in USD, as it was told
+  format      TEXT NOT NULL
+);
+
+CREATE TABLE IF NOT EXISTS main.rollout_days(
+  day         INTEGER NOT NULL, -- since 1970, UTC
+  model       TEXT NOT NULL,
+  no          INTEGER NOT NULL,
+  told        INTEGER NOT NULL, -- 1: the cost was told
+  calls       INTEGER NOT NULL,
+  input_fresh INTEGER NOT NULL,
+  cache_write INTEGER NOT NULL,
+  cache_read  INTEGER NOT NULL,
+  output      INTEGER NOT NULL,
+  reasoning   INTEGER NOT NULL,
+  cost        REAL NOT NULL,
+  PRIMARY KEY (day, model, no, told)
+) WITHOUT ROWID;
+
+CREATE INDEX IF NOT EXISTS main.rollout_days_no ON rollout_days(no);
+
+CREATE TRIGGER IF NOT EXISTS main.rollout_calls_insert
+AFTER INSERT ON rollout_calls
+BEGIN
+  INSERT INTO rollout_days(day, model, no, told, calls, input_fresh,
+                           cache_write, cache_read, output, reasoning, cost)
+  VALUES (NEW.at / 86400000, NEW.model, NEW.id >> 32, NEW.cost IS NOT NULL, 1,
+          NEW.input_fresh, NEW.cache_write, NEW.cache_read, NEW.output,
+          NEW.reasoning, coalesce(NEW.cost, 0))
+      ON CONFLICT (day, model, no, told) DO UPDATE
+     SET calls = calls + 1, input_fresh = input_fresh + excluded.input_fresh,
+         cache_write = cache_write + excluded.cache_write,
+         cache_read = cache_read + excluded.cache_read,
+         output = output + excluded.output,
+         reasoning = reasoning + excluded.reasoning, cost = cost + excluded.cost;
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.rollout_calls_update
+AFTER UPDATE ON rollout_calls
+BEGIN
+  SELECT RAISE(ABORT, 'ReadOnlyError: the calls follow from the items; call rollout_rebuild()')
+   WHERE (NEW.id, NEW.call, NEW.at, NEW.model, NEW.input_fresh, NEW.cache_write,
+          NEW.cache_read, NEW.cost) IS NOT
+         (OLD.id, OLD.call, OLD.at, OLD.model, OLD.input_fresh, OLD.cache_write,
+          OLD.cache_read, OLD.cost);
+  UPDATE rollout_days
+     SET output = output + NEW.output - OLD.output,
+         reasoning = reasoning + NEW.reasoning - OLD.reasoning
+   WHERE day = NEW.at / 86400000 AND model = NEW.model AND no = NEW.id >> 32
+     AND told = (NEW.cost IS NOT NULL);
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.rollout_calls_delete
+AFTER DELETE ON rollout_calls
+BEGIN
+  UPDATE rollout_days
+     SET calls = calls - 1, input_fresh = input_fresh - OLD.input_fresh,
+         cache_write = cache_write - OLD.cache_write,
+         cache_read = cache_read - OLD.cache_read,
+         output = output - OLD.output, reasoning = reasoning - OLD.reasoning,
+         cost = cost - coalesce(OLD.cost, 0)
+   WHERE day = OLD.at / 86400000 AND model = OLD.model AND no = OLD.id >> 32
+     AND told = (OLD.cost IS NOT NULL);
+  DELETE FROM rollout_days
+   WHERE day = OLD.at / 86400000 AND model = OLD.model AND no = OLD.id >> 32
+     AND calls = 0;
+END;
+
+-- The root of the forks to which a conversation belongs. (UNION ends a circle.)
+CREATE VIEW IF NOT EXISTS main.rollout_families AS
+SELECT h.no AS no,
+       (WITH RECURSIVE up(id, steps) AS (
+          SELECT h.id, 0
+          UNION
+          SELECT a.forked_from, up.steps + 1
+            FROM up JOIN rollout_heads AS p ON p.id = up.id
+            JOIN rollout_about AS a ON a.no = p.no
+           WHERE a.forked_from IS NOT NULL AND up.steps < 1000)
+        SELECT id FROM up ORDER BY steps DESC LIMIT 1) AS family
+  FROM rollout_heads AS h;
+
+CREATE VIEW IF NOT EXISTS main.rollout_spending AS
+SELECT t.id AS id, t.format AS format,
+       coalesce(
+         CASE WHEN t.total IS NOT NULL THEN
+                (SELECT family FROM rollout_families WHERE no = t.id >> 32)
+                || ':' || t.total
+              WHEN t.call_1 IS NOT NULL THEN t.call_1 || ':' || t.call_2 END,
+         '#' || t.id) AS call,
+       t.timestamp AS at, t.model AS model,
+       max(0, t.input - CASE WHEN t.cache_in_input
+                        THEN t.cache_write + t.cache_read ELSE 0 END)
+         AS input_fresh,
+       t.cache_write AS cache_write, t.cache_read AS cache_read,
+       t.output + CASE WHEN t.reasoning_in_output THEN 0 ELSE t.reasoning END
+         AS output,
+       t.reasoning AS reasoning, t.cost AS cost
+  FROM (SELECT d.id, d.timestamp, u.format, u.cache_in_input,
+               u.reasoning_in_output,
+               CAST(coalesce(d.payload ->> (u.place || u.input), 0)
+                    AS INTEGER) AS input,
+               CAST(coalesce(d.payload ->> (u.place || u.cache_write), 0)
+                    AS INTEGER) AS cache_write,
+               CAST(coalesce(d.payload ->> (u.place || u.cache_read), 0)
+                    AS INTEGER) AS cache_read,
+               CAST(coalesce(d.payload ->> (u.place || u.output), 0)
+                    AS INTEGER) AS output,
+               CAST(coalesce(d.payload ->> (u.place || u.reasoning), 0)
+                    AS INTEGER) AS reasoning,
+               CASE WHEN json_type(d.payload, u.total) = 'object' THEN
+                 CAST(coalesce(d.payload ->> (u.total || u.input), 0)
+                      AS INTEGER) || ':' ||
+                 CAST(coalesce(d.payload ->> (u.total || u.cache_read), 0)
+                      AS INTEGER) || ':' ||
+                 CAST(coalesce(d.payload ->> (u.total || u.output), 0)
+                      AS INTEGER) || ':' ||
+                 CAST(coalesce(d.payload ->> (u.total || u.reasoning), 0)
+                      AS INTEGER) END AS total,
+               d.payload ->> u.call_1 AS call_1,
+               CASE WHEN u.call_2 IS NULL THEN ''
+                    ELSE d.payload ->> u.call_2 END AS call_2,
+               coalesce(d.payload ->> u.model,
+                 (SELECT a.model FROM rollout_about AS a
+                   WHERE a.no = d.id >> 32), '') AS model,
+               CASE WHEN json_type(d.payload, u.cost) IN ('integer', 'real')
+                    THEN CAST(d.payload ->> u.cost AS REAL) END AS cost
+          FROM (SELECT id, timestamp, type,
+                       CASE WHEN json_valid(payload)
+                              OR json_valid(payload || ' ') THEN payload END
+                         AS payload
+                  FROM rollout_data) AS d
+         CROSS JOIN rollout_usage_formats AS u
+            ON u.type_key = lower(replace(d.type, '_', ''))
+         WHERE json_type(d.payload, u.place) = 'object'
+           AND NOT EXISTS (
+                 SELECT 1 FROM json_each(u.conditions) AS c
+                  WHERE CASE c.type
+                    WHEN 'text' THEN
+                      lower(replace(coalesce(d.payload ->> c.key, ''), '_', ''))
+                      <> lower(replace(c.value, '_', ''))
+                    WHEN 'true' THEN
+                      coalesce(json_type(d.payload, c.key), 'null')
+                      IN ('null', 'false')
+                    ELSE coalesce(json_type(d.payload, c.key), 'null')
+                         NOT IN ('null', 'false') END)) AS t
+ WHERE t.input + t.cache_write + t.cache_read + t.output + t.reasoning > 0;
+
+-- A model has one price. The list, its date and its digest say where it is from.
+CREATE TABLE IF NOT EXISTS main.rollout_prices(
+  model       TEXT PRIMARY KEY,
+  input       REAL NOT NULL, -- USD for 1,000,000 tokens
+  cache_write REAL NOT NULL DEFAULT 0,
+  cache_read  REAL NOT NULL DEFAULT 0,
+  output      REAL NOT NULL,
+  list        TEXT NOT NULL,
+  list_date   TEXT NOT NULL CHECK (list_date GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]'),
+  list_digest TEXT NOT NULL CHECK (list_digest <> '')
+) WITHOUT ROWID;
+
+CREATE VIEW IF NOT EXISTS main.rollout_usage AS
+SELECT h.id AS rollout, c.id & 4294967295 AS sequence, c.model AS model,
+       c.input_fresh AS input_fresh, c.cache_write AS cache_write,
+       c.cache_read AS cache_read, c.output AS output,
+       c.reasoning AS reasoning, c.format AS source, c.at AS timestamp,
+       c.call AS call,
+       coalesce(c.cost, (c.input_fresh * p.input + c.cache_write * p.cache_write
+         + c.cache_read * p.cache_read + c.output * p.output) / 1e6) AS cost,
+       CASE WHEN c.cost IS NOT NULL THEN 'reported'
+            WHEN p.model IS NOT NULL THEN 'computed' END AS cost_source
+  FROM rollout_calls AS c
+  LEFT JOIN rollout_heads AS h ON h.no = c.id >> 32
+  LEFT JOIN rollout_prices AS p ON p.model = c.model;
+
+CREATE VIEW IF NOT EXISTS main.rollout_usage_days AS
+SELECT date(d.day * 86400, 'unixepoch') AS day, d.model AS model,
+       sum(d.calls) AS calls, sum(d.input_fresh) AS input_fresh,
+       sum(d.cache_write) AS cache_write, sum(d.cache_read) AS cache_read,
+       sum(d.output) AS output, sum(d.reasoning) AS reasoning,
+       sum(CASE WHEN d.told THEN d.cost ELSE
+             (d.input_fresh * p.input + d.cache_write * p.cache_write
+              + d.cache_read * p.cache_read + d.output * p.output) / 1e6 END)
+         AS cost,
+       CASE WHEN min(d.told) THEN 'reported' WHEN p.model IS NULL THEN NULL
+            WHEN max(d.told) THEN 'mixed' ELSE 'computed' END AS cost_source
+  FROM rollout_days AS d LEFT JOIN rollout_prices AS p ON p.model = d.model
+ GROUP BY d.day, d.model;
+
+-- subagents is 0 for the calls of the conversation itself, and 1 for those of its
+-- sub-agents, and of theirs.
+CREATE VIEW IF NOT EXISTS main.rollout_usage_sums AS
+WITH RECURSIVE tree(root, no) AS (
+  SELECT no, no FROM rollout_heads
+  UNION
+  SELECT t.root, a.no
+    FROM tree AS t JOIN rollout_heads AS h ON h.no = t.no
+    JOIN rollout_about AS a ON a.parent = h.id)
+SELECT h.id AS rollout, t.no <> t.root AS subagents, d.model AS model,
+       sum(d.calls) AS calls, sum(d.input_fresh) AS input_fresh,
+       sum(d.cache_write) AS cache_write, sum(d.cache_read) AS cache_read,
+       sum(d.output) AS output, sum(d.reasoning) AS reasoning,
+       sum(CASE WHEN d.told THEN d.cost ELSE
+             (d.input_fresh * p.input + d.cache_write * p.cache_write
+              + d.cache_read * p.cache_read + d.output * p.output) / 1e6 END)
+         AS cost,
+       CASE WHEN min(d.told) THEN 'reported' WHEN p.model IS NULL THEN NULL
+            WHEN max(d.told) THEN 'mixed' ELSE 'computed' END AS cost_source
+  FROM tree AS t
+  JOIN rollout_heads AS h ON h.no = t.root
+  JOIN rollout_days AS d ON d.no = t.no
+  LEFT JOIN rollout_prices AS p ON p.model = d.model
+ GROUP BY t.root, t.no <> t.root, d.model;

@@ -1,0 +1,244 @@
+"""Tokens as rows: each call counts once, sums are exact, and agree with a peer."""
+import gzip
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+
+import pytest
+
+from rollout_helpers import ID, OTHER, THIRD, append, create, event, well
+from conftest import DATA, connect, needs_data, one, rows
+
+AT = "2026-07-17T09:00:0%dZ"
+SUMS = "calls, input_fresh, cache_write, cache_read, output, reasoning"
+
+
+def lines(*objects):
+    return "".join(json.dumps(o) + "\n" for o in objects)
+
+
+def load(db, text, *more):
+    marks = ", ?" * len(more)
+    return json.loads(one(db, f"SELECT rollout_import(?{marks})", text, *more))
+
+
+def answer(i, message, output, session="s", **more):
+    """A line of Claude Code."""
+    return {"type": "assistant", "sessionId": session, "timestamp": AT % i, "requestId": "r",
+            "message": {"role": "assistant", "id": message, "model": "claude", "content": [],
+                        "usage": {"input_tokens": 3, "cache_creation_input_tokens": 5,
+                                  "cache_read_input_tokens": 7, "output_tokens": output}}, **more}
+
+
+def count(total, last=10):
+    """A token_count of Codex, with running totals."""
+    return event("token_count", info={
+        "total_token_usage": {"input_tokens": total, "cached_input_tokens": total // 2,
+                              "output_tokens": total // 10, "reasoning_output_tokens": 1},
+        "last_token_usage": {"input_tokens": last, "cached_input_tokens": 4, "output_tokens": 6,
+                             "reasoning_output_tokens": 2}})
+
+
+def context(model):
+    return {"type": "turn_context", "payload": {"model": model}}
+
+
+def meta(rollout, **more):
+    return {"type": "session_meta", "timestamp": AT % 0, "payload": {"id": rollout, **more}}
+
+
+def same_by_the_rules(db):
+    """What C wrote is what the views of plain SQL find, and the check agrees."""
+    well(db)
+    before = [rows(db, f"SELECT * FROM rollout_{t} ORDER BY 1, 2, 3") for t in ("calls", "days")]
+    one(db, "SELECT rollout_rebuild()")
+    assert [rows(db, f"SELECT * FROM rollout_{t} ORDER BY 1, 2, 3")
+            for t in ("calls", "days")] == before
+    well(db)
+
+
+@pytest.mark.parametrize("way", ["function", "begin", "row"])
+def test_a_message_that_is_told_on_several_lines_counts_once(db, way):
+    text = lines(answer(0, "m1", 9), answer(1, "m1", 11), answer(2, "m2", 1), answer(3, "m1", 4))
+    if way == "begin":
+        db.execute("BEGIN")
+    if way == "row":
+        db.execute("INSERT INTO blackbox_call VALUES ('rollout_import', json_array(?))", (text,))
+    rollout = load(db, text)["rolloutId"]
+    if way == "begin":
+        db.execute("COMMIT")
+    assert rows(db, "SELECT rollout, sequence, model, input_fresh, cache_write, cache_read, "
+                "output, reasoning, source FROM rollout_usage ORDER BY sequence") == [
+        (rollout, 1, "claude", 3, 5, 7, 11, 0, "claude-code"),
+        (rollout, 3, "claude", 3, 5, 7, 1, 0, "claude-code")]
+    assert rows(db, f"SELECT day, model, {SUMS} FROM rollout_usage_days") == [
+        ("2026-07-17", "claude", 2, 6, 10, 14, 12, 0)]
+    same_by_the_rules(db)
+
+
+def test_a_background_fork_with_equal_messages_adds_only_its_own(db):
+    load(db, lines(answer(0, "m1", 9), answer(1, "m2", 1)))
+    load(db, lines(answer(0, "m1", 9, "t"), answer(1, "m2", 1, "t"), answer(2, "m3", 2, "t")))
+    assert rows(db, f"SELECT {SUMS} FROM rollout_usage_days") == [(3, 9, 15, 21, 12, 0)]
+    same_by_the_rules(db)
+
+
+@pytest.mark.parametrize("way", ["function", "one by one", "row", "log"])
+def test_running_totals_count_once_and_belong_to_the_model_of_their_turn(db, way):
+    create(db)
+    items = [context("m1"), count(10), count(10), count(20), context("m2"), count(30), count(30)]
+    if way == "function":
+        append(db, ID, *items, now=86400000)
+    elif way == "row":
+        db.execute("INSERT INTO blackbox_call VALUES ('rollout_append', json_array(?, ?, ?))",
+                   (ID, json.dumps(items), 86400000))
+    for item in items if way in ("one by one", "log") else []:
+        if way == "log":
+            db.execute("INSERT INTO rollout_log(rollout_id, item, timestamp) VALUES (?, ?, ?)",
+                       (ID, json.dumps(item), 86400000))
+        else:
+            append(db, ID, item, now=86400000)
+    assert rows(db, f"SELECT day, model, {SUMS} FROM rollout_usage_days ORDER BY model") == [
+        ("1970-01-02", "m1", 2, 12, 0, 8, 12, 4), ("1970-01-02", "m2", 1, 6, 0, 4, 6, 2)]
+    same_by_the_rules(db)
+
+
+def test_a_fork_that_replays_its_parent_counts_only_what_is_new(db):
+    parent = [meta(ID), context("m"), count(10), count(20)]
+    load(db, lines(*parent))
+    fork = [meta(OTHER, forked_from_id=ID), *parent[1:], count(35)]
+    load(db, lines(*fork))
+    load(db, lines(meta(THIRD, forked_from_id=OTHER), *fork[1:], count(50)))
+    load(db, lines(meta("00000000-0000-4000-8000-000000000000"), context("m"), count(10)))
+    assert rows(db, "SELECT calls FROM rollout_usage_days") == [(5,)]
+    same_by_the_rules(db)
+
+
+def test_sub_agents_count_under_their_parent_as_well(db):
+    agent = {"isSidechain": True, "agentId": "a"}
+    report = load(db, lines(answer(0, "m1", 9), answer(1, "m2", 5, **agent)))
+    mine, agents = report["rolloutIds"]
+    assert set(rows(db, "SELECT rollout, subagents, calls, output FROM rollout_usage_sums")) == {
+        (mine, 0, 1, 9), (mine, 1, 1, 5), (agents, 0, 1, 5)}
+    db.execute("DELETE FROM rollouts WHERE id = ?", (agents,))
+    assert rows(db, "SELECT rollout, calls FROM rollout_usage_sums") == [(mine, 1)]
+    assert one(db, "SELECT count(*) FROM rollout_calls") == 1
+    same_by_the_rules(db)
+
+
+def test_the_cost_is_told_or_computed_from_a_list_with_its_digest(db):
+    load(db, lines(answer(0, "m1", 9)))
+    assert rows(db, "SELECT cost, cost_source FROM rollout_usage_days") == [(None, None)]
+    with pytest.raises(sqlite3.IntegrityError):
+        db.execute("INSERT INTO rollout_prices(model, input, output, list, list_date) "
+                   "VALUES ('claude', 1, 1, 'mine', '2026-01-01')")
+    db.execute("INSERT INTO rollout_prices VALUES ('claude', 1, 2, 3, 4, 'mine', '2026-01-01', 'd')")
+    computed = (3 + 5 * 2 + 7 * 3 + 9 * 4) / 1e6
+    for view in "usage", "usage_days", "usage_sums":
+        assert rows(db, f"SELECT cost, cost_source FROM rollout_{view}") == [
+            (pytest.approx(computed), "computed")]
+    load(db, lines(answer(1, "m2", 1, costUSD=0.5)))
+    assert rows(db, "SELECT cost, cost_source FROM rollout_usage_days") == [
+        (pytest.approx(computed + 0.5), "mixed")]
+    same_by_the_rules(db)
+
+
+@pytest.mark.parametrize("line, usage", [
+    ({"type": "gemini", "id": "1", "timestamp": AT % 1, "model": "g", "content": "x",
+      "tokens": {"input": 10, "cached": 4, "output": 5, "thoughts": 3}}, ("g", 6, 0, 4, 8, 3)),
+    ({"type": "assistant", "uuid": "1", "model": "q", "message": {"parts": []},
+      "usageMetadata": {"promptTokenCount": 10, "cachedContentTokenCount": 4,
+                        "candidatesTokenCount": 5, "thoughtsTokenCount": 3}},
+     ("q", 6, 0, 4, 8, 3)),
+    ({"type": "message", "id": "1", "timestamp": AT % 1, "message": {
+        "role": "assistant", "model": "p", "usage": {
+            "input": 1, "output": 2, "cacheRead": 3, "cacheWrite": 4, "cost": {"total": 0.5}}}},
+     ("p", 1, 4, 3, 2, 0)),
+    ({"type": "assistant", "message": {"usage": {"input_tokens": 0}}}, None),
+    ({"type": "assistant", "message": {"usage": "none"}}, None),
+])
+def test_other_formats_tell_their_tokens(db, line, usage):
+    load(db, lines({"type": "x", "payload": {}}, line), ID, None, "cursor")
+    assert rows(db, "SELECT model, input_fresh, cache_write, cache_read, output, reasoning "
+                "FROM rollout_usage") == ([usage] if usage else [])
+    same_by_the_rules(db)
+
+
+def test_calls_and_formats_cannot_be_changed_by_mistake(db):
+    load(db, lines(answer(0, "m1", 9)))
+    for sql in ("UPDATE rollout_calls SET input_fresh = 1",
+                "UPDATE rollout_usage_formats SET place = '$.x'",
+                "INSERT INTO rollout_usage_formats(format, type, conditions, place) "
+                "VALUES ('x', 'x', '[', '$.x')"):
+        with pytest.raises(sqlite3.IntegrityError):
+            db.execute(sql)
+    db.execute("UPDATE rollout_calls SET output = 1")
+    assert "its usage is missing or wrong" in str(rows(db, "SELECT * FROM rollout_check"))
+    one(db, "SELECT rollout_rebuild()")
+    db.execute("UPDATE rollout_days SET calls = 9")
+    assert "the sums of day" in str(rows(db, "SELECT * FROM rollout_check"))
+
+
+# -------------------------------------------------------------------- a peer
+
+def real_sessions(folder):
+    """The recorded sessions, in the places where a peer looks for them."""
+    homes = {"claude": folder / ".claude/projects/p", "codex": folder / ".codex/sessions/2026"}
+    for kind, home in homes.items():
+        home.mkdir(parents=True)
+        for file in sorted((DATA / "rollouts" / kind).iterdir()):
+            data = gzip.open(file).read() if file.suffix == ".gz" else file.read_bytes()
+            yield kind, home / file.name.removesuffix(".gz"), data
+
+
+def without_repeats(data):
+    """A Codex session without the token counts that repeat the totals before."""
+    last, kept = None, []
+    for text in data.decode().splitlines(True):
+        try:
+            total = json.loads(text)["payload"]["info"]["total_token_usage"]
+        except (ValueError, KeyError, TypeError):
+            total = None
+        if total is None or total != last:
+            kept.append(text)
+        last = total or last
+    return "".join(kept).encode()
+
+
+@needs_data
+@pytest.mark.skipif(not shutil.which("ccusage") or not shutil.which("ccusage-codex"),
+                    reason="ccusage is not installed (npm install ccusage@18 @ccusage/codex@18)")
+def test_a_peer_counts_the_same_tokens_by_day_and_model(db, tmp_path):
+    for kind, path, data in real_sessions(tmp_path):
+        load(db, data)
+        path.write_bytes(without_repeats(data) if kind == "codex" else data)
+    env = {**os.environ, "HOME": str(tmp_path), "TZ": "UTC"}
+
+    def peer(*command):
+        return json.loads(subprocess.run([*command, "daily", "--json", "--offline"], env=env,
+                                         capture_output=True, check=True).stdout)["daily"]
+    theirs = {(d["date"], m["modelName"]): (
+        m["inputTokens"], m["cacheCreationTokens"], m["cacheReadTokens"], m["outputTokens"])
+        for d in peer("ccusage") for m in d["modelBreakdowns"]}
+    months = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
+    for d in peer("ccusage-codex"):
+        month, day, year = d["date"].replace(",", "").split()
+        for model, m in d["models"].items():
+            theirs[f"{year}-{months.index(month) + 1:02}-{day}", model] = (
+                m["inputTokens"] - m["cachedInputTokens"], 0, m["cachedInputTokens"],
+                m["outputTokens"])
+    ours = {(day, model): tuple(more) for day, model, *more in rows(
+        db, "SELECT day, model, input_fresh, cache_write, cache_read, output "
+        "FROM rollout_usage_days")}
+    assert ours == theirs and len(ours) == 15
+
+
+@needs_data
+def test_usage_of_real_sessions_is_that_of_the_rules(db, tmp_path):
+    for _, _, data in real_sessions(tmp_path):
+        load(db, data)
+    assert rows(db, "SELECT source, count(*), sum(output) FROM rollout_usage GROUP BY 1") == [
+        ("claude-code", 524, 324485), ("codex", 1036, 409279)]
+    same_by_the_rules(db)
