@@ -1,11 +1,15 @@
 """The rules of the log hold in plain SQL, and in every mode of a connection."""
+import os
+import pathlib
+import re
+import shutil
 import sqlite3
 import subprocess
 import sys
 
 import pytest
 
-from conftest import MODULE, connect, load, one, rows, shell, shell_version
+from conftest import MODULE, ROOT, connect, load, one, rows, shell, shell_version
 from proof_helpers import enable, evidence, head, log, problems, verdicts, verify
 
 REFUSED = [
@@ -194,10 +198,37 @@ def test_a_process_that_is_killed_leaves_a_whole_log(db, path):
         other.close()
 
 
-def test_a_signed_head_is_verified_by_ssh_keygen(db, tmp_path):
-    import shutil
-    if shutil.which("ssh-keygen") is None:
-        pytest.skip("no ssh-keygen")
+needs_ssh = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="no ssh-keygen")
+
+
+@needs_ssh
+def test_the_commands_of_the_manual_work(db, path, tmp_path):
+    """As they stand there, one after the other, with a key of their own."""
+    enable(db)
+    evidence(db, 2)
+    verdicts(db, 300)
+    db.execute("DROP TRIGGER payload_update_check")
+    db.execute("UPDATE event_payloads SET kill_switch_event_id = 'incident-7'")
+    one(db, "SELECT blackbox_install()")
+    db.close()
+    path.rename(tmp_path / "agents.db")
+    (tmp_path / pathlib.Path(MODULE).name).symlink_to(MODULE)
+    (tmp_path / "tools").symlink_to(ROOT / "tools")
+    (tmp_path / ".ssh").mkdir()
+    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "docs" / "proof.md").read_text(), re.S)
+    make_key = f"ssh-keygen -q -t ed25519 -N '' -f {tmp_path}/.ssh/id_ed25519\n"
+    script = "set -e\n" + make_key + "".join(blocks).replace("~", str(tmp_path))
+    env = {key: value for key, value in os.environ.items() if key != "LD_LIBRARY_PATH"}
+    done = subprocess.run(["sh", "-c", script], cwd=tmp_path, env=env,
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "VERIFIED: 2 of 304 leaves" in done.stdout and 'Good "blackbox" signature' in done.stdout
+    assert (tmp_path / "tile" / "1" / "000.p" / "1").stat().st_size == 32
+    assert (tmp_path / "checkpoint").read_text() == (tmp_path / "head").read_text()[:-1]
+
+
+@needs_ssh
+def test_a_signature_is_that_of_one_head(db, tmp_path):
     enable(db)
     evidence(db)
     (tmp_path / "head").write_text(head(db))
