@@ -21,11 +21,11 @@ VERSION = $(shell sed -n 's/.*BLACKBOX_VERSION "\(.*\)"/\1/p' ext/blackbox.h)
 ifeq ($(shell uname),Darwin)
   MODULE = blackbox.dylib
   SHARED = -dynamiclib
-  LDLIBS += -lmd
+  LDLIBS += -lmd $(shell pkg-config --variable=libdir libzstd)/libzstd.a
 else
   MODULE = blackbox.so
   SHARED = -shared -Wl,-z,defs -Wl,--exclude-libs,ALL
-  LDLIBS += -luuid -l:libmd.a
+  LDLIBS += -luuid -l:libmd.a -l:libzstd.a
 endif
 
 SQL = $(wildcard sql/*.sql)

@@ -10,6 +10,7 @@
 #include "rollout/rollout.h"
 #include "retention/retention.h"
 #include "proof/proof.h"
+#include "store/store.h"
 SQLITE_EXTENSION_INIT1
 
 #include <stdatomic.h>
@@ -34,6 +35,8 @@ static const BxDomain aDomain[] = {
         .zTable = "payload_state",
         .zNewest = "payload_volume",
         .iVersion = 2,
+        .zLarger = "payload_swaps",
+        .iLarger = 3,
         .zSql = bxSqlPayload,
         .xAdopt = bxPayloadAdopt,
         .xMend = bxPayloadMend,
@@ -46,6 +49,7 @@ static const BxDomain aDomain[] = {
                     "payload_volume,payload_sizes,blackbox_ledgers,",
         .zDerived = ",payload_volume,payload_sizes,",
         .zAdopted = "event_payloads",
+        .zOptional = "payload_rows",
         .xLeave = bxPayloadLeave},
     {.zName = "cache",
         .zTable = "cache_state",
@@ -84,6 +88,14 @@ static const BxDomain aDomain[] = {
         .zGuarded = ",proof_leaves,proof_salts,proof_nodes,proof_state,",
         .zFollows = "proof.enabled",
         .xFollow = bxProofFollow},
+    {.zName = "store",
+        .zTable = "store_state",
+        .iVersion = 1,
+        .zSql = bxSqlStore,
+        .xCheck = bxStoreCheck,
+        .zGuarded = ",store_texts,store_packs,store_lists,store_pieces,"
+                    "store_state,store_dropped,store_users,",
+        .xLeave = bxStoreLeave},
 };
 
 /* name, minimum and maximum number of arguments, kind, implementation */
@@ -102,6 +114,7 @@ static const BxFunction aFunctions[] = {
     {"payload_hamming", 2, 2, BX_PURE, bxPayloadHamming},
     {"payload_kill_switch", 3, 3, BX_WRITE | BX_RECORDS, bxPayloadKillSwitch},
     {"payload_normalize", 1, 1, BX_PURE, bxPayloadNormalize},
+    {"payload_pack", 0, 3, BX_WRITE, bxPayloadPack},
     {"payload_prompt", 1, 1, BX_READ, bxPayloadPrompt},
     {"payload_queue", 4, 5, BX_OWN, bxPayloadQueue},
     {"payload_save_evidence", 2, 2, BX_WRITE | BX_RECORDS,
@@ -110,6 +123,7 @@ static const BxFunction aFunctions[] = {
     {"payload_similar", 2, 3, BX_PURE, bxPayloadSimilar},
     {"payload_stats", 0, 0, BX_READ, bxPayloadStats},
     {"payload_tools", 1, 1, BX_READ, bxPayloadTools},
+    {"payload_unpack", 0, 1, BX_WRITE, bxPayloadUnpack},
     {"payload_unpin", 3, 3, BX_WRITE | BX_RECORDS, bxPayloadUnpin},
     {"cache_cleanup_orphans", 0, 3, BX_WRITE | BX_RECORDS,
         bxCacheCleanupOrphans},
@@ -160,6 +174,12 @@ static const BxFunction aFunctions[] = {
     {"rollout_search_install", 0, 0, BX_WRITE, bxRolloutSearchInstall},
     {"rollout_search_remove", 0, 0, BX_WRITE, bxRolloutSearchRemove},
     {"rollout_shutdown", 1, 1, BX_OWN, bxRolloutShutdown},
+    {"store_erase", 1, 2, BX_WRITE, bxStoreErase},
+    {"store_pack", 2, 3, BX_WRITE, bxStorePack},
+    {"store_same", 2, 2, BX_SAFE, bxStoreSame},
+    {"store_sweep", 0, 2, BX_WRITE, bxStoreSweep},
+    {"store_text", 1, 1, BX_SAFE, bxStoreText},
+    {"store_writing", 0, 0, BX_SAFE, bxStoreWriting},
     /* last: if it exists, the connection has all of them */
     {"blackbox_version", 0, 0, BX_PURE, bxVersion},
 };
@@ -226,6 +246,8 @@ static const BxTable aTables[] = {
         "rollout, sequence, timestamp, role, snippet, query HIDDEN, "
         "max_rows HIDDEN",
         5, 1, 2, bxRolloutSearch},
+    {"store_shared", "body, part, bytes, \"with\", of HIDDEN, schema HIDDEN", 4,
+        1, 2, bxStoreShared},
 };
 
 /* Virtual tables that own tables. */
@@ -244,6 +266,7 @@ static int registerModules(Bx *bx) {
   }
   if (rc == SQLITE_OK) rc = bxQueueRegister(bx);
   if (rc == SQLITE_OK) rc = bxEvRegister(bx);
+  if (rc == SQLITE_OK) rc = bxStoreRegister(bx);
   return rc;
 }
 

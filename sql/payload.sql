@@ -4,6 +4,7 @@
 --
 -- Continued in sql/payload_tables.sql
 -- Continued in sql/payload_work.sql
+-- Continued in sql/payload_pack.sql
 -- Continued in sql/payload_detection.sql
 -- Continued in sql/payload_rules.sql
 --
@@ -58,6 +59,10 @@
 -- for the rows to remove.
 --         payload_check    contradictions (no rows if all is well)
 --
+-- Two forms: in a file that packs (payload_pack()), bodies are references to the body
+-- store. There the lines that begin with "--| " count as well, without that mark, and
+-- the lines that end with it do not, nor do those from "--|{" to "--|}".
+--
 -- Invariants, on every connection and with every conflict clause:
 --   * a row of payload_pins has its row in event_payloads, unchanged
 --   * a row that a hold keeps is not removed, and keeps its content
@@ -87,6 +92,10 @@
 
 INSERT INTO main.blackbox_setting_defs(name, kind, preset, low, high, choices, meaning)
 VALUES
+  ('payload.pack', 'integer', 0, 0, 1, NULL,
+   'whether queue flushes and clean-ups pack bodies into the body store'),
+  ('payload.vacuum_pages', 'integer', 1000, 0, 1000000, NULL,
+   'free pages that a clean-up gives back to the file system at most'),
   ('payload.enabled', 'integer', 0, 0, 1, NULL,
    'whether payload_queue() stores anything'),
   ('payload.on_disabled', 'choice', 'error', NULL, NULL, 'error, ignore',
@@ -112,6 +121,7 @@ ON CONFLICT (name) DO UPDATE
       high = excluded.high, choices = excluded.choices,
       meaning = excluded.meaning;
 
+--|{ (a file that packs has a view of this name that shows texts: ext/payload/pack.c)
 CREATE VIEW IF NOT EXISTS main.payload_rows AS
 SELECT *,
        CASE WHEN substr(created_at, 24) = 'Z' AND substr(created_at, 20, 1) = '.'
@@ -122,6 +132,7 @@ SELECT *,
              '0123456789')) * 1000 + CAST(substr(created_at, 20, 4) * 1000 + 0.5 AS INTEGER)
             WHEN length(created_at) = 10 THEN unixepoch(created_at || ' 00:00') * 1000 END AS created_ms
   FROM event_payloads;
+--|}
 
 -- The rows that clean-up may remove. The plan (payload_due) and the act
 -- (payload_sweep) read this list.
@@ -223,6 +234,56 @@ SELECT NULL AS kind, NULL AS since, NULL AS before, NULL AS max_rows,
 CREATE VIEW IF NOT EXISTS main.payload_going AS
 SELECT NULL AS kind, NULL AS rid WHERE 0;
 
+-- In a file that packs: see sql/payload_pack.sql.
+--| -- Beside store
+--| CREATE VIEW IF NOT EXISTS main.payload_bodies AS
+--| SELECT id AS "key", request_body, response_body FROM event_payloads;
+
+--| CREATE VIEW IF NOT EXISTS main.payload_texts AS
+--| SELECT CAST(substr(request_body, 37) AS INTEGER) AS text, request_body AS reference, id AS "key"
+--|   FROM event_payloads
+--|  WHERE typeof(request_body) = 'blob' AND substr(request_body, 1, 4) = x'b1627801'
+--| UNION ALL
+--| SELECT CAST(substr(response_body, 37) AS INTEGER), response_body, id
+--|   FROM event_payloads
+--|  WHERE typeof(response_body) = 'blob' AND substr(response_body, 1, 4) = x'b1627801';
+
+--| CREATE VIEW IF NOT EXISTS main.payload_unpacked AS
+--| SELECT rowid AS rid, id, agent_id,
+--|        CASE WHEN substr(created_at, 24) = 'Z' AND substr(created_at, 20, 1) = '.'
+--|         AND substr(created_at, 12, 2) < '24' THEN unixepoch(created_at) * 1000 + substr(created_at, 21, 3)
+--|        WHEN substr(created_at, 5, 1) <> '-' OR substr(created_at, 12, 2) = '24' THEN NULL
+--|        WHEN substr(created_at, 14, 1) = ':' AND substr(created_at, 20, 1) <> '.' THEN unixepoch(created_at) * 1000
+--|        WHEN substr(created_at, 14, 1) = ':' THEN unixepoch(substr(created_at, 1, 21) || ltrim(substr(created_at, 22),
+--|         '0123456789')) * 1000 + CAST(substr(created_at, 20, 4) * 1000 + 0.5 AS INTEGER)
+--|        WHEN length(created_at) = 10 THEN unixepoch(created_at || ' 00:00') * 1000 END AS at
+--|   FROM event_payloads
+--|  WHERE size_bytes >= 512
+--|    AND NOT (typeof(request_body) = 'blob' AND substr(request_body, 1, 4) = x'b1627801')
+--|    AND NOT (typeof(response_body) = 'blob' AND substr(response_body, 1, 4) = x'b1627801');
+
+--| -- The length of both bodies, or of the texts that they stand for.
+--| CREATE VIEW IF NOT EXISTS main.payload_lengths AS
+--| SELECT rowid AS rid,
+--|        coalesce((SELECT bytes FROM store_texts
+--|                   WHERE typeof(request_body) = 'blob' AND text = CAST(substr(request_body, 37) AS INTEGER)
+--|                     AND mark = substr(request_body, 5, 8)
+--|                     AND length(request_body) = 36 + length(text)),
+--|                 length(CAST(request_body AS BLOB)), 0)
+--|        + coalesce((SELECT bytes FROM store_texts
+--|                     WHERE typeof(response_body) = 'blob' AND text = CAST(substr(response_body, 37) AS INTEGER)
+--|                       AND mark = substr(response_body, 5, 8)
+--|                     AND length(response_body) = 36 + length(text)),
+--|                   length(CAST(response_body AS BLOB)), 0) AS bytes
+--|   FROM event_payloads;
+
+--| -- What the archive really takes: of what is packed, the share that the store keeps
+--| -- of all its texts.
+--| CREATE VIEW IF NOT EXISTS main.payload_occupied AS
+--| SELECT CAST(v.bytes - v.packed + 1.0 * v.packed * s.kept_bytes / max(s.text_bytes, 1)
+--|             AS INTEGER) AS bytes, v.max_bytes AS max_bytes
+--|   FROM payload_volume AS v, store_state AS s;
+
 CREATE VIEW IF NOT EXISTS main.payload_pins AS
 SELECT pin, id, hash, columns FROM payload_ledger WHERE at IS NULL;
 
@@ -282,8 +343,9 @@ SELECT 'event_payloads',
        'size_bytes of row ' || coalesce(id, 'without id') ||
        ' is not the length of its bodies'
   FROM event_payloads
- WHERE size_bytes IS NOT coalesce(length(CAST(request_body AS BLOB)), 0)
-                       + coalesce(length(CAST(response_body AS BLOB)), 0)
+ WHERE size_bytes IS NOT coalesce(length(CAST(request_body AS BLOB)), 0) --|
+                       + coalesce(length(CAST(response_body AS BLOB)), 0) --|
+--|  WHERE size_bytes IS NOT (SELECT bytes FROM payload_lengths WHERE rid = event_payloads.rowid)
 UNION ALL
 SELECT 'payload_limits', 'it differs from the settings; set any payload setting again'
  WHERE NOT EXISTS (SELECT 1 FROM payload_limits AS l, payload_limits_now AS n
@@ -302,6 +364,8 @@ SELECT 'payload_volume',
                  WHERE name = 'payload.max_bytes' AND value > 0)
         OR (SELECT bytes FROM payload_volume)
            IS NOT (SELECT coalesce(sum(bytes), 0) FROM payload_sizes)
+--|         OR (SELECT packed FROM payload_volume)
+--|            IS NOT (SELECT coalesce(sum(packed), 0) FROM payload_sizes)
         OR EXISTS (SELECT rid, bytes FROM payload_sizes EXCEPT
                    SELECT rid, bytes FROM payload_counted)
         OR (SELECT count(*) FROM payload_sizes)
@@ -380,7 +444,8 @@ END;
 -- meanwhile: 2 if they are due, 3 if the archive has too many bytes.
 CREATE TRIGGER IF NOT EXISTS main.payload_leaving_insert
 INSTEAD OF INSERT ON payload_leaving
-WHEN NEW.kind = 2 OR (SELECT bytes > max_bytes FROM payload_volume)
+WHEN NEW.kind = 2 OR (SELECT bytes > max_bytes FROM payload_volume) --|
+--| WHEN NEW.kind = 2 OR (SELECT bytes > max_bytes FROM payload_occupied)
 BEGIN
   INSERT INTO payload_parting(kind, since, before, max_rows, refused)
   VALUES (NEW.kind, NEW.since, NEW.before, NEW.max_rows,
@@ -416,7 +481,8 @@ END;
 -- Each row that goes adds itself to the receipt of the minute.
 CREATE TRIGGER IF NOT EXISTS main.payload_going_insert
 INSTEAD OF INSERT ON payload_going
-WHEN NEW.kind = 2 OR (SELECT bytes > max_bytes FROM payload_volume)
+WHEN NEW.kind = 2 OR (SELECT bytes > max_bytes FROM payload_volume) --|
+--| WHEN NEW.kind = 2 OR (SELECT bytes > max_bytes FROM payload_occupied)
 BEGIN
   DELETE FROM event_payloads WHERE rowid = NEW.rid;
   UPDATE payload_state SET removed = removed + changes() WHERE one = 1;
@@ -435,10 +501,14 @@ BEGIN
   DELETE FROM payload_sizes
    WHERE rid = NEW.rid OR rid = NEW.old_rid
       OR (id = NEW.id AND rid NOT IN (SELECT rowid FROM event_payloads));
-  INSERT INTO payload_sizes(rid, id, bytes)
-  SELECT e.rowid, e.id, coalesce(length(CAST(e.request_body AS BLOB)), 0)
-                      + coalesce(length(CAST(e.response_body AS BLOB)), 0)
-    FROM event_payloads AS e
+  INSERT INTO payload_sizes(rid, id, bytes) --|
+  SELECT e.rowid, e.id, coalesce(length(CAST(e.request_body AS BLOB)), 0) --|
+                      + coalesce(length(CAST(e.response_body AS BLOB)), 0) --|
+    FROM event_payloads AS e --|
+--|   INSERT INTO payload_sizes(rid, id, bytes, packed)
+--|   SELECT e.rowid, e.id, l.bytes,
+--|          iif(EXISTS (SELECT 1 FROM payload_texts AS t WHERE t."key" = e.id), l.bytes, 0)
+--|     FROM event_payloads AS e JOIN payload_lengths AS l ON l.rid = e.rowid
    WHERE e.rowid = NEW.rid AND e.purpose = 'archive' AND e.pinned = 0
      AND NOT EXISTS (SELECT 1 FROM payload_times AS t
                       WHERE t.event_id = e.event_id AND t.at IS NULL AND +t.rid = NEW.rid);

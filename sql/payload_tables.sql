@@ -88,15 +88,24 @@ CREATE TABLE IF NOT EXISTS main.payload_volume(
   one       INTEGER PRIMARY KEY CHECK (one = 1),
   bytes     INTEGER NOT NULL, -- the sum of payload_sizes
   max_bytes INTEGER NOT NULL  -- the setting
+--|   , packed INTEGER NOT NULL DEFAULT 0 -- the part of bytes that is packed
 );
 
 CREATE TABLE IF NOT EXISTS main.payload_sizes(
   rid   INTEGER PRIMARY KEY,
   id    TEXT,
   bytes INTEGER NOT NULL
+--|   , packed INTEGER NOT NULL DEFAULT 0 -- the same, if the row is packed
 );
 
 CREATE INDEX IF NOT EXISTS main.payload_sizes_id ON payload_sizes(id);
+
+-- In a file that packs: see sql/payload_pack.sql.
+--| CREATE TABLE IF NOT EXISTS main.payload_swaps(
+--|   pin           INTEGER PRIMARY KEY,
+--|   request_body  BLOB,
+--|   response_body BLOB
+--| );
 
 -- Reads by event and by agent return the newest first, without a sort.
 CREATE INDEX IF NOT EXISTS main.payload_by_event ON event_payloads(event_id,
@@ -219,8 +228,9 @@ BEGIN
            substr('89ab', 1 + (random() & 3), 1) ||
            substr(lower(hex(randomblob(2))), 2) || '-' || lower(hex(randomblob(6)))),
          pinned = max(coalesce(pinned, 0), NEW.wanted),
-         size_bytes = coalesce(length(CAST(request_body AS BLOB)), 0)
-                    + coalesce(length(CAST(response_body AS BLOB)), 0)
+         size_bytes = coalesce(length(CAST(request_body AS BLOB)), 0) --|
+                    + coalesce(length(CAST(response_body AS BLOB)), 0) --|
+--|          size_bytes = (SELECT bytes FROM payload_lengths WHERE rid = NEW.rid)
    WHERE rowid = NEW.rid;
 END;
 
@@ -251,8 +261,14 @@ BEGIN
      AND NOT (NEW.event_id IS OLD.event_id COLLATE BINARY AND NEW.agent_id IS OLD.agent_id COLLATE BINARY
               AND NEW.purpose IS OLD.purpose COLLATE BINARY AND NEW.created_at IS OLD.created_at COLLATE BINARY
               AND NEW.kill_switch_event_id IS OLD.kill_switch_event_id COLLATE BINARY
+--|               AND (EXISTS (SELECT 1 FROM payload_swaps AS s JOIN payload_ledger AS l ON l.pin = s.pin
+--|                             WHERE l.id = OLD.id AND l.at IS NULL
+--|                               AND s.request_body IS NEW.request_body
+--|                               AND s.response_body IS NEW.response_body) OR (1
               AND NEW.request_body IS OLD.request_body COLLATE BINARY
-              AND NEW.response_body IS OLD.response_body COLLATE BINARY);
+              AND NEW.response_body IS OLD.response_body COLLATE BINARY
+--|               ))
+              );
   SELECT RAISE(ABORT, 'ValidationError: event_id and agent_id must be text that is not empty; set both')
    WHERE (NEW.event_id IS NOT OLD.event_id AND (typeof(NEW.event_id) <> 'text' OR NEW.event_id = ''))
       OR (NEW.agent_id IS NOT OLD.agent_id AND (typeof(NEW.agent_id) <> 'text' OR NEW.agent_id = ''));
@@ -273,8 +289,9 @@ BEGIN
   SELECT CASE
     WHEN NOT ((NEW.id IS OLD.id COLLATE BINARY OR OLD.id IS NULL)
               AND (NEW.size_bytes IS OLD.size_bytes
-                   OR NEW.size_bytes IS coalesce(length(CAST(OLD.request_body AS BLOB)), 0)
-                                      + coalesce(length(CAST(OLD.response_body AS BLOB)), 0))
+                   OR NEW.size_bytes IS coalesce(length(CAST(OLD.request_body AS BLOB)), 0) --|
+                                      + coalesce(length(CAST(OLD.response_body AS BLOB)), 0)) --|
+--|                    OR NEW.size_bytes IS (SELECT bytes FROM payload_lengths WHERE rid = OLD.rowid))
               AND (NEW.pinned IS OLD.pinned OR NEW.pinned IS 1
                    OR (NEW.pinned IS 0
                        AND NOT EXISTS (SELECT 1 FROM payload_pins WHERE id = OLD.id)
@@ -315,8 +332,9 @@ BEGIN
   INSERT INTO payload_settling(rid, wanted, wrong)
   VALUES (NEW.rowid, NEW.purpose = 'evidence' AND OLD.purpose <> 'evidence',
           (NEW.purpose = 'evidence' AND OLD.purpose <> 'evidence' AND NEW.pinned = 0)
-          OR NEW.size_bytes IS NOT coalesce(length(CAST(NEW.request_body AS BLOB)), 0)
-                                 + coalesce(length(CAST(NEW.response_body AS BLOB)), 0));
+          OR NEW.size_bytes IS NOT coalesce(length(CAST(NEW.request_body AS BLOB)), 0) --|
+                                 + coalesce(length(CAST(NEW.response_body AS BLOB)), 0)); --|
+--|           OR NEW.size_bytes IS NOT (SELECT bytes FROM payload_lengths WHERE rid = NEW.rowid));
   INSERT INTO payload_pinning(id, wanted)
   VALUES (NEW.id, NEW.pinned <> 0
           OR (NEW.purpose = 'evidence' AND (OLD.purpose <> 'evidence' OR OLD.id IS NULL)));
@@ -404,20 +422,26 @@ CREATE TRIGGER IF NOT EXISTS main.payload_sizes_insert
 AFTER INSERT ON payload_sizes
 BEGIN
   UPDATE payload_volume SET bytes = bytes + NEW.bytes WHERE one = 1;
+--|   UPDATE payload_volume SET packed = packed + NEW.packed WHERE one = 1;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_sizes_delete
 AFTER DELETE ON payload_sizes
 BEGIN
   UPDATE payload_volume SET bytes = bytes - OLD.bytes WHERE one = 1;
+--|   UPDATE payload_volume SET packed = packed - OLD.packed WHERE one = 1;
 END;
 
 -- A new limit counts the archive once.
 CREATE TRIGGER IF NOT EXISTS main.payload_volume_fill
 AFTER INSERT ON payload_volume
 BEGIN
-  INSERT INTO payload_sizes(rid, id, bytes)
-  SELECT rid, id, bytes FROM payload_counted;
+  INSERT INTO payload_sizes(rid, id, bytes) --|
+  SELECT rid, id, bytes FROM payload_counted; --|
+--|   INSERT INTO payload_sizes(rid, id, bytes, packed)
+--|   SELECT c.rid, c.id, c.bytes, iif(EXISTS (
+--|            SELECT 1 FROM payload_texts AS t WHERE t."key" = c.id), c.bytes, 0)
+--|     FROM payload_counted AS c;
   INSERT INTO payload_trim(max_rows, asks) VALUES (100, 1);
 END;
 

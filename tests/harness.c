@@ -177,6 +177,9 @@ static int isFresh(const char *zTable, const char *zColumn) {
   if (strncmp(zTable, "retention_eras", 14) == 0) {
     return strcmp(zColumn, "until") == 0;
   }
+  if (strcmp(zTable, "store_packs") == 0 && strcmp(zColumn, "token") == 0) {
+    return 1;
+  }
   if (strcmp(zTable, "retention_clock") == 0) return 1;
   if (strncmp(zTable, "proof_", 6) == 0) {
     return strstr(",mark,salt,hash,origin,frontier,", zColumn) != 0;
@@ -297,6 +300,8 @@ static const struct {
     {"cache", aCacheOperation},
     {"retention,payload,rollout,evidence,cache", aRetentionOperation},
     {"proof,payload,retention", aProofOperation},
+    {"store", aStoreOperation},
+    {"payload,store", aPackOperation},
 };
 #define N_DOMAIN ((int)(sizeof(aDomain) / sizeof(aDomain[0])))
 

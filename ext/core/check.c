@@ -127,8 +127,11 @@ static void checkDomains(BxStmts *p, BxProblems *pOut) {
   int i;
   for (i = 0; i < p->bx->nDomain && pOut->err.rc == SQLITE_OK; i++) {
     const BxDomain *pDomain = &p->bx->aDomain[i];
+    char *zSql;
     if (!hasTraces(p, pDomain, pOut)) continue;
-    checkOwner(p, pDomain->zName, pDomain->zSql, pDomain, pOut);
+    zSql = bxDomainSql(p, pDomain, &pOut->err);
+    if (zSql != 0) checkOwner(p, pDomain->zName, zSql, pDomain, pOut);
+    sqlite3_free(zSql);
     if (pDomain->xCheck != 0) pDomain->xCheck(p, pOut);
   }
 }

@@ -66,6 +66,14 @@ void bxReturnValue(BxCall *p, sqlite3_value *pVal) {
   if (p->pCtx != 0) sqlite3_result_value(p->pCtx, pVal);
 }
 
+void bxRefuseInside(BxCall *p) {
+  if (p->pCtx != 0 || sqlite3_get_autocommit(p->bx->db)) return;
+  bxFail(&p->err, SQLITE_ERROR,
+      "MisuseError: %s cannot run as a row inside a transaction, because it "
+      "could not be rolled back as a whole; use SELECT %s()",
+      p->pDef->zName, p->pDef->zName);
+}
+
 /*------------------------------------------------------------- calls ----*/
 
 /* The domain with whose name the function's name begins, or NULL. */
@@ -99,6 +107,14 @@ static void runWhole(BxCall *p) {
   bxPrefix(&p->err, zFailed);
 }
 
+/* Runs the implementation as a part of the call that asked for it. */
+static int runInside(BxCall *p) {
+  if (!p->bx->bInner) return 0;
+  p->bx->bInner = 0; /* not for what this call itself starts */
+  p->pDef->xRun(p);
+  return 1;
+}
+
 /* Runs the implementation; the error, if any, is in p->err. */
 static void runCall(BxCall *p) {
   assert(p->err.rc == SQLITE_OK && p->err.zMsg == 0);
@@ -108,7 +124,7 @@ static void runCall(BxCall *p) {
     return;
   }
   if ((p->pDef->flags & BX_WRITE) && p->pCtx != 0) {
-    runWhole(p);
+    if (!runInside(p)) runWhole(p);
   } else {
     runBare(p);
   }
@@ -148,6 +164,7 @@ int bxRegisterFunctions(Bx *bx, const BxFunction *aFunction, int nFunction) {
     pReg->pDef = pDef;
     if (pDef->flags & (BX_WRITE | BX_OWN)) flags |= SQLITE_DIRECTONLY;
     if (pDef->flags & BX_PURE) flags |= SQLITE_INNOCUOUS | SQLITE_DETERMINISTIC;
+    if (pDef->flags & BX_SAFE) flags |= SQLITE_INNOCUOUS;
     rc = sqlite3_create_function_v2(bx->db, pDef->zName, nArg, flags, pReg,
         functionStep, 0, 0, functionFree);
   }

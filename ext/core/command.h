@@ -6,12 +6,13 @@
 
 #include "error.h"
 
-#define BX_READ 0  /* reads; may be used anywhere except in a schema */
+#define BX_READ 0  /* reads; in a schema only if that is trusted */
 #define BX_WRITE 1 /* changes data: in a savepoint, at the top level only */
 #define BX_OWN 2   /* changes data, and handles transactions itself */
 #define BX_PURE 4  /* a constant function of its arguments */
 /* beside BX_WRITE: it leaves records that domains may follow (bxFollow()) */
 #define BX_RECORDS 8
+#define BX_SAFE 16 /* with BX_READ: may be used in a schema, too */
 
 typedef struct BxFunction {
   const char *zName;
@@ -37,6 +38,10 @@ void bxReturnInt(BxCall *p, i64 iVal);
 void bxReturnText(BxCall *p, char *zOwned); /* frees it with sqlite3_free */
 void bxReturnJson(BxCall *p, char *zOwned); /* the same, marked as JSON */
 void bxReturnValue(BxCall *p, sqlite3_value *pVal);
+
+/* Refuses a call that came as a row inside a transaction, because SQLite does not
+** take back what a row did before it failed. */
+void bxRefuseInside(BxCall *p);
 
 int bxRegisterFunctions(Bx *bx, const BxFunction *aFunction, int nFunction);
 int bxRegisterCall(Bx *bx, const BxFunction *aFunction, int nFunction);

@@ -118,6 +118,40 @@ void bxNeedVersion(Bx *bx, const char *zDb, const char *zDomain, BxErr *pErr) {
       zDb, pDomain->zName, zDb);
 }
 
+int bxIsLarger(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
+  return pDomain->zLarger != 0 &&
+         carriesTable(p->bx, p->zDb, pDomain->zLarger, pErr);
+}
+
+/* Appends a line without its end, as the larger form has it. */
+static void appendLine(sqlite3_str *pOut, const char *z, int n) {
+  int nSpace = (int)strspn(z, " ");
+  if (n >= nSpace + 4 && strncmp(z + nSpace, "--| ", 4) == 0) {
+    z += nSpace + 4;
+    n -= nSpace + 4;
+  } else if (n >= 3 && strncmp(z + n - 3, "--|", 3) == 0) {
+    return;
+  }
+  sqlite3_str_append(pOut, z, n);
+  sqlite3_str_appendchar(pOut, 1, '\n');
+}
+
+char *bxDomainSql(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
+  const char *z = pDomain->zSql;
+  sqlite3_str *pOut;
+  int bOmit = 0;
+  if (!bxIsLarger(p, pDomain, pErr)) return bxPrintf(pErr, "%s", z);
+  pOut = sqlite3_str_new(p->bx->db);
+  while (*z) {
+    int n = (int)strcspn(z, "\n");
+    if (strncmp(z, "--|{", 4) == 0) bOmit = 1;
+    if (!bOmit) appendLine(pOut, z, n);
+    if (strncmp(z, "--|}", 4) == 0) bOmit = 0;
+    z += n + (z[n] != 0);
+  }
+  return bxFinish(pOut, pErr);
+}
+
 /* Searches the schemas. Leaves NULL in *pzHome if none has the domain. It uses
 ** the pragma itself, because the table pragma_database_list would read main. */
 static void searchHome(

@@ -21,6 +21,7 @@ struct Bx {
   int nRef;      /* functions and modules that point here */
   int bAnchored; /* blackbox_call is connected: statements may be kept */
   int bAlone;    /* the savepoint of a call began its transaction */
+  int bInner;    /* the next function is a part of the call that runs */
   int nWhole;    /* VM steps of a complete SAVEPOINT */
   int nDomain;   /* entries in aDomain and aSlot */
   const BxDomain *aDomain;
@@ -39,6 +40,11 @@ struct BxDomain {
   const char *zNewest; /* a table that no older version has, or NULL */
   int iVersion;        /* of the schema in sql/ */
   const char *zSql;    /* sql/<name>.sql */
+  /* A table that only a schema in the larger form has. In that form lines of
+  ** zSql that begin with "--| " count; lines that end with "--|" do not, nor
+  ** those from "--|{" to "--|}"; and the version is iLarger. May be NULL. */
+  const char *zLarger;
+  int iLarger;
   /* Called before the SQL runs on schema p->zDb, to handle tables of another
   ** program or of an older version. May be NULL. */
   void (*xAdopt)(BxStmts *p, BxErr *pErr);
@@ -92,6 +98,10 @@ int bxCarries(Bx *bx, const char *zDb, const char *zDomain, BxErr *pErr);
 /* VersionError unless the domain in zDb has this version, because older
 ** versions have other tables. bxHome() calls this itself. */
 void bxNeedVersion(Bx *bx, const char *zDb, const char *zDomain, BxErr *pErr);
+/* Whether the domain in p's schema has the larger form. Reads nothing. */
+int bxIsLarger(BxStmts *p, const BxDomain *pDomain, BxErr *pErr);
+/* The SQL of the domain for p's schema, to sqlite3_free(). */
+char *bxDomainSql(BxStmts *p, const BxDomain *pDomain, BxErr *pErr);
 /* Forgets which schema has which domain. */
 void bxForgetHomes(Bx *bx);
 /* Takes the write lock on p's schema. The first statement of a change must

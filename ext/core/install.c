@@ -19,13 +19,29 @@ i64 bxInstalledVersion(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   iVersion = bxAskOnce(p,
       "SELECT version FROM main.blackbox_domains WHERE domain = ?1", pErr, "t",
       pDomain->zName);
-  if (iVersion > pDomain->iVersion) {
+  if (iVersion > pDomain->iVersion && iVersion > pDomain->iLarger) {
     bxFail(pErr, SQLITE_ERROR,
         "VersionError: schema %s has version %lld of %s, but this module "
         "supports up to %d; load a newer blackbox",
-        p->zDb, iVersion, pDomain->zName, pDomain->iVersion);
+        p->zDb, iVersion, pDomain->zName,
+        pDomain->iLarger > pDomain->iVersion ? pDomain->iLarger
+                                             : pDomain->iVersion);
   }
   return iVersion;
+}
+
+/* The version that the domain in p's schema should have. */
+static int wantedVersion(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
+  return bxIsLarger(p, pDomain, pErr) ? pDomain->iLarger : pDomain->iVersion;
+}
+
+/* bxCompare() with the SQL of a domain. */
+static void compareDomain(BxStmts *p, const BxDomain *pDomain, int bRows,
+    void (*xEach)(BxStmts *, void *, const BxObject *), void *pArg,
+    BxErr *pErr) {
+  char *zSql = bxDomainSql(p, pDomain, pErr);
+  if (zSql != 0) bxCompare(p, zSql, bRows, xEach, pArg, pErr);
+  sqlite3_free(zSql);
 }
 
 static void countOne(BxStmts *p, void *pArg, const BxObject *pObject) {
@@ -36,7 +52,7 @@ static void countOne(BxStmts *p, void *pArg, const BxObject *pObject) {
 /* Whether the schema has all that the domain's SQL makes. */
 static int isIntact(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   int nDifferent = 0;
-  bxCompare(p, pDomain->zSql, 1, countOne, &nDifferent, pErr);
+  compareDomain(p, pDomain, 1, countOne, &nDifferent, pErr);
   return pErr->rc == SQLITE_OK && nDifferent == 0 &&
          (pDomain->xIsWhole == 0 || pDomain->xIsWhole(p, pErr));
 }
@@ -67,13 +83,15 @@ static void dropOne(BxStmts *p, void *pArg, const BxObject *pObject) {
 /* Runs the domain's SQL, and explains an error. */
 static void runSql(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   BxErr why = {SQLITE_OK, 0};
+  char *zSql = bxDomainSql(p, pDomain, pErr);
   sqlite3_stmt *pHold;
-  if (pErr->rc != SQLITE_OK) return;
+  if (zSql == 0) return;
   pHold = bxHold(p->bx, pErr);
-  bxExec(p, pDomain->zSql, pErr);
+  bxExec(p, zSql, pErr);
   bxLetGo(p->bx, pHold, pErr);
+  sqlite3_free(zSql);
   if (pErr->rc != SQLITE_ERROR) return;
-  bxCompare(p, pDomain->zSql, 0, refuseOne, &why, &why);
+  compareDomain(p, pDomain, 0, refuseOne, &why, &why);
   if (why.rc == SQLITE_OK) return;
   bxClear(pErr);
   *pErr = why;
@@ -84,14 +102,24 @@ static void installDomain(
     BxStmts *p, const BxDomain *pDomain, int bNew, BxErr *pErr) {
   i64 iVersion = bxInstalledVersion(p, pDomain, pErr);
   if (pErr->rc != SQLITE_OK) return;
-  if (iVersion == pDomain->iVersion && isIntact(p, pDomain, pErr)) return;
+  if (iVersion == wantedVersion(p, pDomain, pErr) &&
+      isIntact(p, pDomain, pErr)) {
+    return;
+  }
   if (pDomain->xAdopt != 0) pDomain->xAdopt(p, pErr);
   if (iVersion >= 0 || !bNew) {
-    bxCompare(
-        p, pDomain->zSql, 0, iVersion < 0 ? refuseOne : dropOne, pErr, pErr);
+    compareDomain(
+        p, pDomain, 0, iVersion < 0 ? refuseOne : dropOne, pErr, pErr);
   }
   runSql(p, pDomain, pErr);
   if (pDomain->xMend != 0 && pErr->rc == SQLITE_OK) pDomain->xMend(p, pErr);
+}
+
+void bxInstallAgain(BxStmts *p, const char *zDomain, BxErr *pErr) {
+  const Bx *bx = p->bx;
+  int i = 0;
+  while (strcmp(bx->aDomain[i].zName, zDomain) != 0) i++;
+  if (pErr->rc == SQLITE_OK) installDomain(p, &bx->aDomain[i], 0, pErr);
 }
 
 /* Whether the rules of a virtual table equal those that its module makes. With
@@ -192,7 +220,8 @@ static int allIntact(BxStmts *p, const char *zList, BxErr *pErr) {
   for (i = 0; i < bx->nDomain && pErr->rc == SQLITE_OK; i++) {
     const BxDomain *pDomain = &bx->aDomain[i];
     if (!isWanted(zList, pDomain->zName)) continue;
-    if (bxInstalledVersion(p, pDomain, pErr) != pDomain->iVersion ||
+    if (bxInstalledVersion(p, pDomain, pErr) !=
+            wantedVersion(p, pDomain, pErr) ||
         !isIntact(p, pDomain, pErr)) {
       return 0;
     }
@@ -233,12 +262,9 @@ static void installAll(
     BxCall *p, BxStmts *pStmts, const char *zList, int bNew) {
   Bx *bx = p->bx;
   int i;
-  if (p->pCtx == 0 && !sqlite3_get_autocommit(bx->db)) {
-    bxFail(&p->err, SQLITE_ERROR,
-        "MisuseError: blackbox_install cannot run as a row inside a "
-        "transaction, because it could not be rolled back as a whole; use "
-        "SELECT blackbox_install()");
-  }
+  bxRefuseInside(p);
+  /* In a file that has no page yet, so that clean-ups can give pages back. */
+  if (bNew) bxExec(pStmts, "PRAGMA main.auto_vacuum = INCREMENTAL", &p->err);
   if (p->pCtx != 0) bxSavepoint(bx, p->pDef->zName, &p->err);
   if (p->err.rc != SQLITE_OK) return;
   lockSchema(pStmts, &p->err);

@@ -15,6 +15,9 @@ int bxIsNamed(const char *zList, const char *zDomain);
 /* The version of an installed domain, 0 if it is unknown, -1 if it is not
 ** installed. VersionError if it is newer than this module. */
 i64 bxInstalledVersion(BxStmts *p, const BxDomain *pDomain, BxErr *pErr);
+/* Installs a domain that is there again, after its form has changed. The caller has
+** a savepoint. */
+void bxInstallAgain(BxStmts *p, const char *zDomain, BxErr *pErr);
 /* The CREATE TABLE of a domain's SQL that begins with zBegin, to
 ** sqlite3_free(). NULL on error. */
 char *bxStatementOf(const char *zSql, const char *zBegin, BxErr *pErr);

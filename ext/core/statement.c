@@ -353,6 +353,23 @@ char *bxAskText(
   return z;
 }
 
+char *bxCallInner(
+    BxStmts *p, const char *zTemplate, BxErr *pErr, const char *zTypes, ...) {
+  sqlite3_stmt *pStmt = bxPrepare(p, zTemplate, pErr);
+  va_list ap;
+  char *z = 0;
+  va_start(ap, zTypes);
+  bindAll(pStmt, pErr, zTypes, ap);
+  va_end(ap);
+  if (pErr->rc == SQLITE_OK) {
+    p->bx->bInner = 1;
+    if (bxRow(pStmt, pErr)) z = bxColumnCopy(pStmt, 0, pErr);
+    p->bx->bInner = 0;
+  }
+  sqlite3_finalize(pStmt);
+  return z;
+}
+
 i64 bxNumber(BxStmts *p, const char *zTemplate, BxErr *pErr) {
   return bxAskOnce(p, zTemplate, pErr, "");
 }

@@ -86,6 +86,10 @@ i64 bxNumber(BxStmts *p, const char *zTemplate, BxErr *pErr);
 /* The text there, to sqlite3_free(); NULL when there is none. */
 char *bxAskText(
     BxStmts *p, const char *zTemplate, BxErr *pErr, const char *zTypes, ...);
+/* The same for a function that changes data. It becomes a part of the caller's
+** savepoint, so the caller must fail if it fails. */
+char *bxCallInner(
+    BxStmts *p, const char *zTemplate, BxErr *pErr, const char *zTypes, ...);
 /* A query on a JSON text, its ?1, which it frees. */
 sqlite3_stmt *bxJsonRows(Bx *bx, const char *zSql, char *zOwned, BxErr *pErr);
 /* Runs SQL that is not a template, and frees it. */

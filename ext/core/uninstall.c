@@ -66,6 +66,14 @@ static void eachDomain(Leaving *p, void (*xEach)(Leaving *)) {
   }
 }
 
+/* Calls xEach for everything that the domain's SQL makes. */
+static void eachObject(
+    Leaving *p, void (*xEach)(BxStmts *, void *, const BxObject *)) {
+  char *zSql = bxDomainSql(p->p, p->pDomain, p->pErr);
+  if (zSql != 0) bxCompare(p->p, zSql, 0, xEach, p, p->pErr);
+  sqlite3_free(zSql);
+}
+
 /*--------------------------------------------- what goes, what is lost ----*/
 
 static void nameOne(BxStmts *pStmts, void *pArg, const BxObject *pObject) {
@@ -78,7 +86,7 @@ static void nameOne(BxStmts *pStmts, void *pArg, const BxObject *pObject) {
 static void nameDomain(Leaving *p) {
   const char *z = p->pDomain->zOptional;
   if (p->pDomain->xLeave != 0) p->pDomain->xLeave(p->p, p->pErr);
-  bxCompare(p->p, p->pDomain->zSql, 0, nameOne, p, p->pErr);
+  eachObject(p, nameOne);
   while (z != 0) {
     gather(p, "\"%.*s\"", (int)strcspn(z, ","), z);
     z = strchr(z, ',');
@@ -176,7 +184,7 @@ static void weighVtab(Leaving *p, const char *zName) {
 }
 
 static void weighDomain(Leaving *p) {
-  bxCompare(p->p, p->pDomain->zSql, 0, weighOne, p, p->pErr);
+  eachObject(p, weighOne);
   eachVtab(p, weighVtab);
 }
 
@@ -260,7 +268,7 @@ static void forgetDomain(Leaving *p) {
 static void removeDomain(Leaving *p) {
   eachVtab(p, dropVtab);
   dropMade(p);
-  bxCompare(p->p, p->pDomain->zSql, 0, dropObject, p, p->pErr);
+  eachObject(p, dropObject);
   if (p->pDomain != p->p->bx->aDomain) forgetDomain(p);
 }
 

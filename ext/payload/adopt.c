@@ -428,6 +428,7 @@ static void tellOne(BxStmts *p, const Gap *pGap, void *pArg) {
 
 void bxPayloadMend(BxStmts *p, BxErr *pErr) {
   eachGap(p, GUARD_LATE, makeOne, pErr, pErr);
+  bxPackMend(p, pErr);
   bxPinsHash(p, BX_PINS_ALL, pErr);
 }
 
@@ -438,7 +439,8 @@ void bxPayloadGuard(BxStmts *p, int bEarly, BxErr *pErr) {
 int bxPayloadIsWhole(BxStmts *p, BxErr *pErr) {
   int nGap = 0;
   eachGap(p, GUARD_LATE, countGap, &nGap, pErr);
-  return nGap == 0 && !bxPinsLack(p, pErr) && pErr->rc == SQLITE_OK;
+  return nGap == 0 && bxPackIsWhole(p, pErr) && !bxPinsLack(p, pErr) &&
+         pErr->rc == SQLITE_OK;
 }
 
 void bxPayloadCheck(BxStmts *p, BxProblems *pOut) {
@@ -450,6 +452,11 @@ void bxPayloadCheck(BxStmts *p, BxProblems *pOut) {
   }
   sqlite3_finalize(pStmt);
   eachGap(p, GUARD_LATE, tellOne, pOut, &err);
+  if (!bxPackIsWhole(p, &err) && err.rc == SQLITE_OK) {
+    bxProblem(pOut, "payload_rows",
+        "view is missing or differs, or store_users does not name "
+        "payload_bodies; run blackbox_install()");
+  }
   bxUnchecked(pOut, "event_payloads", &err);
   bxPinsCheck(p, pOut);
 }

@@ -21,12 +21,13 @@ static i64 removedBy(BxStmts *pHome, sqlite3_stmt *pStmt, BxErr *pErr) {
 
 /* Removes the oldest rows beyond payload.max_bytes. Returns how many. */
 static i64 trimArchive(BxStmts *pHome, i64 nLimit, BxErr *pErr) {
-  static const char zBeyond[] =
-      "SELECT bytes > max_bytes FROM main.payload_volume";
+  static const char *const azBeyond[] = {
+      "SELECT bytes > max_bytes FROM main.payload_volume",
+      "SELECT bytes > max_bytes FROM main.payload_occupied"};
   static const char zTrim[] =
       "INSERT INTO main.payload_trim(max_rows) VALUES(?1)";
   sqlite3_stmt *pStmt;
-  if (nLimit <= 0 || !bxAsk(pHome, zBeyond, pErr, "")) return 0;
+  if (nLimit <= 0 || !bxAsk(pHome, azBeyond[bxPacks(pHome, pErr)], pErr, "")) return 0;
   pStmt = bxStmt(pHome, zTrim, pErr);
   bxBind(pStmt, pErr, "i", nLimit);
   return removedBy(pHome, pStmt, pErr);
@@ -51,6 +52,17 @@ static i64 cutOff(BxCall *p, BxStmts *pHome) {
   return iNow - (i64)(rDays * BX_MS_PER_DAY);
 }
 
+/* Gives free pages back to the file system, where the file can do that. */
+static void giveBack(BxStmts *pHome, BxErr *pErr) {
+  i64 nPage = bxSettingInt(pHome, "payload.vacuum_pages", pErr);
+  char *zSql;
+  if (nPage == 0 || pErr->rc != SQLITE_OK) return;
+  if (bxNumber(pHome, "PRAGMA main.auto_vacuum", pErr) != 2) return;
+  zSql = bxPrintf(pErr, "PRAGMA main.incremental_vacuum(%lld)", nPage);
+  if (zSql != 0) bxExec(pHome, zSql, pErr);
+  sqlite3_free(zSql);
+}
+
 void bxPayloadCleanup(BxCall *p) {
   static const char zSweep[] =
       "INSERT INTO main.payload_sweep(before, max_rows, actor) "
@@ -67,7 +79,11 @@ void bxPayloadCleanup(BxCall *p) {
   pStmt = bxStmt(pHome, zSweep, &p->err);
   bxBind(pStmt, &p->err, "ii", iBefore, nLimit);
   nRow = removedBy(pHome, pStmt, &p->err);
-  bxReturnInt(p, nRow + trimArchive(pHome, nLimit - nRow, &p->err));
+  nRow += trimArchive(pHome, nLimit - nRow, &p->err);
+  bxPackSome(pHome, 1, &p->err);
+  bxPackSweep(pHome, 2 * nLimit, &p->err);
+  giveBack(pHome, &p->err);
+  bxReturnInt(p, nRow);
 }
 
 void bxPayloadClearArchive(BxCall *p) {
@@ -77,7 +93,9 @@ void bxPayloadClearArchive(BxCall *p) {
   i64 nRow;
   if (pHome == 0) return;
   nRow = removedBy(pHome, bxStmt(pHome, zClear, &p->err), &p->err);
-  bxReturnInt(p, nRow + bxQueueClear(pHome, &p->err));
+  nRow += bxQueueClear(pHome, &p->err);
+  bxPackSweep(pHome, 2 * SWEEP_LIMIT, &p->err);
+  bxReturnInt(p, nRow);
 }
 
 /*------------------------------------------------------------ evidence ----*/
@@ -130,7 +148,7 @@ static const char zBadElement[] = ELEMENTS
     "1970 UTC (0 to 253402300799999)' END AS why "
     "FROM field WHERE why IS NOT NULL ORDER BY i LIMIT 1";
 
-static const char zTexts[] =
+static const char zElementTexts[] =
     ELEMENTS "SELECT i, event_id, agent_id, request, response FROM field";
 
 /* clang-format off */
@@ -145,12 +163,16 @@ static const char zTexts[] =
   "  WHERE +e.kill_switch_event_id = ?1 AND e.agent_id = k.agent_id"           \
   "    AND e.event_id = k.event_id"                                            \
   "    AND (k.time IS NULL OR e.created_at = k.created)"                       \
-  "    AND e.request_body IS k.request"                                        \
-  "    AND e.response_body IS k.response)"
+  "    AND store_text(e.request_body) IS k.request"                            \
+  "    AND store_text(e.response_body) IS k.response)"
 /* clang-format on */
 
 static const char zCountElements[] =
     ELEMENTS KEPT "SELECT count(*) " NEW_ELEMENTS;
+
+static const char zNameElements[] = ELEMENTS KEPT
+    "SELECT agent_id, event_id, coalesce(length(CAST(request AS BLOB)), 0)"
+    " + coalesce(length(CAST(response AS BLOB)), 0) " NEW_ELEMENTS;
 
 static const char zSaveElements[] = ELEMENTS KEPT
     "INSERT INTO main.payload_evidence(kill_switch_event_id, event_id,"
@@ -194,7 +216,7 @@ static void checkTexts(BxStmts *pHome, sqlite3_value *pJson, BxErr *pErr) {
   sqlite3_stmt *pStmt;
   int i;
   if (zJson == 0 || (!strstr(zJson, "\\ud") && !strstr(zJson, "\\uD"))) return;
-  pStmt = bxStmt(pHome, zTexts, pErr);
+  pStmt = bxStmt(pHome, zElementTexts, pErr);
   bxBind(pStmt, pErr, "nv", pJson);
   while (bxRow(pStmt, pErr)) {
     for (i = 1; i < sqlite3_column_count(pStmt); i++) {
@@ -230,6 +252,11 @@ void bxPayloadSaveEvidence(BxCall *p) {
   checkElements(pHome, p->aArg[1], &p->err);
   iPin = bxPinsLast(pHome, &p->err);
   nRow = bxAsk(pHome, zCountElements, &p->err, "tvi", zEvent, p->aArg[1], iNow);
+  if (p->err.rc == SQLITE_OK && bxPacks(pHome, &p->err)) {
+    sqlite3_stmt *pStmt = bxPrepare(pHome, zNameElements, &p->err);
+    bxBind(pStmt, &p->err, "tvi", zEvent, p->aArg[1], iNow);
+    bxUnpackLike(pHome, pStmt, &p->err);
+  }
   bxDo(pHome, zSaveElements, &p->err, "tvi", zEvent, p->aArg[1], iNow);
   bxPinsHashNew(pHome, iPin, zEvent, nRow, &p->err);
   bxReturnInt(p, nRow);
@@ -305,13 +332,16 @@ static i64 walSize(Bx *bx, const char *zDb) {
 
 void bxPayloadDbSize(BxCall *p) {
   BxStmts *pHome = bxHome(p->bx, "payload", &p->err);
-  i64 nPage, nByte, nFree, nWal;
+  i64 nPage, nByte, nFree, nWal, nBack;
   if (pHome == 0) return;
   nPage = bxNumber(pHome, "PRAGMA main.page_size", &p->err);
   nByte = bxNumber(pHome, "PRAGMA main.page_count", &p->err) * nPage;
   nFree = bxNumber(pHome, "PRAGMA main.freelist_count", &p->err) * nPage;
+  nBack = bxNumber(pHome, "PRAGMA main.auto_vacuum", &p->err) == 2 ? nFree : 0;
   nWal = walSize(p->bx, pHome->zDb);
-  bxReturnJson(p, sqlite3_mprintf("{\"databaseBytes\":%lld,\"freeBytes\":%lld,"
-                                  "\"walBytes\":%lld,\"totalBytes\":%lld}",
-                      nByte, nFree, nWal, nByte + nWal));
+  bxReturnJson(
+      p, sqlite3_mprintf(
+             "{\"databaseBytes\":%lld,\"usedBytes\":%lld,\"freeBytes\":%lld,"
+             "\"reclaimableBytes\":%lld,\"walBytes\":%lld,\"totalBytes\":%lld}",
+             nByte, nByte - nFree, nFree, nBack, nWal, nByte + nWal));
 }

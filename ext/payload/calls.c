@@ -10,13 +10,29 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
+/* The text of a body that may be a reference to the body store. *ppHold: what the
+** caller finalizes after it was used, or NULL. */
+static sqlite3_value *bodyText(
+    Bx *bx, sqlite3_value *pBody, sqlite3_stmt **ppHold, BxErr *pErr) {
+  *ppHold = 0;
+  if (pBody == 0 || sqlite3_value_type(pBody) != SQLITE_BLOB) return pBody;
+  *ppHold = bxPlain(bx->db, "SELECT store_text(?1)", pErr);
+  bxBind(*ppHold, pErr, "v", pBody);
+  return bxRow(*ppHold, pErr) ? sqlite3_column_value(*ppHold, 0) : 0;
+}
+
 /* Reads an exchange with the formats in use. Free *pOut in any case. */
 static void readExchange(Bx *bx, sqlite3_value *pRequest,
     sqlite3_value *pResponse, Exchange *pOut, BxErr *pErr) {
+  sqlite3_stmt *apHold[2];
   Formats formats;
+  pRequest = bodyText(bx, pRequest, &apHold[0], pErr);
+  pResponse = bodyText(bx, pResponse, &apHold[1], pErr);
   bxFormatsRead(&formats, bxHome(bx, "payload", pErr), FORMATS_ALL, pErr);
   bxExchangeRead(pOut, &formats, pRequest, pResponse, pErr);
   bxFormatsFree(&formats);
+  sqlite3_finalize(apHold[0]);
+  sqlite3_finalize(apHold[1]);
 }
 
 /* Copies a text for a result; NULL for none. */

@@ -65,9 +65,10 @@ static BxStmts *savingOf(Ring *p, const BxStmts *pArchive, BxErr *pErr) {
   "    AND e.agent_id = s.agent_id AND e.event_id = s.event_id"                \
   "    AND e.created_at = strftime("                                           \
   "      '%Y-%m-%dT%H:%M:%fZ', s.timestamp / 1000.0, 'unixepoch')"             \
-  "    AND e.request_body IS s.request_body"                                   \
-  "    AND e.response_body IS s.response_body)"
+  "    AND store_text(e.request_body) IS s.request_body"                       \
+  "    AND store_text(e.response_body) IS s.response_body)"
 #define COUNT_ROWS(schema) "SELECT count(*)" ROWS(schema)
+#define NAME_ROWS(schema) "SELECT agent_id, event_id, size_bytes" ROWS(schema)
 #define SAVE(schema)                                                           \
   "INSERT INTO main.payload_evidence(kill_switch_event_id, agent_id,"          \
   "  event_id, request_body, response_body, created_at) "                      \
@@ -77,6 +78,8 @@ static BxStmts *savingOf(Ring *p, const BxStmts *pArchive, BxErr *pErr) {
 
 static const char zCount[] = COUNT_ROWS("main");
 static const char zCountTemp[] = COUNT_ROWS("temp");
+static const char zNamed[] = NAME_ROWS("main");
+static const char zNamedTemp[] = NAME_ROWS("temp");
 static const char zSave[] = SAVE("main");
 static const char zSaveTemp[] = SAVE("temp");
 
@@ -99,6 +102,11 @@ static i64 save(Ring *p, BxStmts *pArchive, const char *zEvent,
   bindRows(pStmt, zEvent, pAgent, pErr);
   if (bxRow(pStmt, pErr)) nRow = sqlite3_column_int64(pStmt, 0);
   bxDone(pStmt, pErr);
+  if (pErr->rc == SQLITE_OK && bxPacks(pArchive, pErr)) {
+    pStmt = bxPrepare(pSaving, bTemp ? zNamedTemp : zNamed, pErr);
+    bindRows(pStmt, zEvent, pAgent, pErr);
+    bxUnpackLike(pArchive, pStmt, pErr);
+  }
   pStmt = bxStmt(pSaving, bTemp ? zSaveTemp : zSave, pErr);
   bindRows(pStmt, zEvent, pAgent, pErr);
   bxRun(pStmt, pErr);

@@ -33,11 +33,32 @@ void bxPinsHashNew(
 void bxPinsHash(BxStmts *p, i64 nLimit, BxErr *pErr);
 /* Computes the hash of the pin of one row, if it has none. */
 void bxPinsHashOf(BxStmts *p, const char *zId, BxErr *pErr);
+/* The same for the pins of the rows in a JSON array. */
+void bxPinsHashSome(BxStmts *p, const char *zIds, BxErr *pErr);
 /* Whether a row is pinned. */
 int bxPinsHold(BxStmts *p, const char *zId, BxErr *pErr);
 /* Whether a pin has no hash. */
 int bxPinsLack(BxStmts *p, BxErr *pErr);
 void bxPinsCheck(BxStmts *p, BxProblems *pOut);
+
+/* pack.c: bodies in the body store */
+/* Whether the domain in p's schema has its larger form, in which bodies may be
+** references. */
+int bxPacks(BxStmts *p, BxErr *pErr);
+int bxPackIsWhole(BxStmts *p, BxErr *pErr);
+void bxPackMend(BxStmts *p, BxErr *pErr);
+/* With the setting payload.pack: packs a small number of rows. */
+void bxPackSome(BxStmts *p, int bCleanup, BxErr *pErr);
+/* Removes texts of rows that are gone. */
+void bxPackSweep(BxStmts *p, i64 nLimit, BxErr *pErr);
+/* Puts the texts of a row back. */
+void bxUnpackRow(BxStmts *p, const char *zId, BxErr *pErr);
+/* Unpacks the rows of the archive that may be among the exchanges of a query,
+** which has their agent_id, event_id and size_bytes, and finalizes it:
+** payload_evidence compares texts. */
+void bxUnpackLike(BxStmts *p, sqlite3_stmt *pExchanges, BxErr *pErr);
+void bxPayloadPack(BxCall *p);
+void bxPayloadUnpack(BxCall *p);
 
 /* archive.c: the table event_payloads */
 void bxPayloadCleanup(BxCall *p);

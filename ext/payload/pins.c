@@ -28,8 +28,8 @@ static void hashRow(
 static void hashPins(BxStmts *p, sqlite3_stmt *pList, BxErr *pErr) {
   static const char zSet[] =
       "UPDATE main.payload_ledger SET hash = ?2, columns = ?3 WHERE pin = ?1";
+  int nColumn = sqlite3_column_count(pList) - 1 - bxPacks(p, pErr);
   while (bxRow(pList, pErr)) {
-    int nColumn = sqlite3_column_count(pList) - 1;
     sqlite3_stmt *pSet = bxStmt(p, zSet, pErr);
     char zHex[65];
     hashRow(pList, 1, nColumn, zHex, pErr);
@@ -40,15 +40,18 @@ static void hashPins(BxStmts *p, sqlite3_stmt *pList, BxErr *pErr) {
   bxDone(pList, pErr);
 }
 
-/* The pins that a subquery chooses, with their rows. */
-#define PINNED_ROWS(pins)                                                      \
+/* The pins that a subquery chooses, with their rows. In a file that packs, these
+** come from payload_rows, which has the same columns with texts, and one more. */
+#define PINNED_ROWS(rows, pins)                                                \
   "SELECT p.pin, e.* FROM (SELECT pin, id FROM main.payload_ledger "           \
   "WHERE hash IS NULL AND at IS NULL " pins ") AS p "                          \
-  "CROSS JOIN main.event_payloads AS e ON e.id = p.id"
+  "CROSS JOIN main." rows " AS e ON e.id = p.id"
+#define BOTH_ROWS(pins)                                                        \
+  { PINNED_ROWS("event_payloads", pins), PINNED_ROWS("payload_rows", pins) }
 
 void bxPinsHash(BxStmts *p, i64 nLimit, BxErr *pErr) {
-  static const char zNewest[] = PINNED_ROWS("ORDER BY -pin LIMIT ?1");
-  sqlite3_stmt *pList = bxStmt(p, zNewest, pErr);
+  static const char *const azNewest[] = BOTH_ROWS("ORDER BY -pin LIMIT ?1");
+  sqlite3_stmt *pList = bxStmt(p, azNewest[bxPacks(p, pErr)], pErr);
   bxBind(pList, pErr, "i", nLimit);
   hashPins(p, pList, pErr);
 }
@@ -85,9 +88,17 @@ void bxPinsHashNew(
 }
 
 void bxPinsHashOf(BxStmts *p, const char *zId, BxErr *pErr) {
-  static const char zOne[] = PINNED_ROWS("AND id = ?1");
-  sqlite3_stmt *pList = bxStmt(p, zOne, pErr);
+  static const char *const azOne[] = BOTH_ROWS("AND id = ?1");
+  sqlite3_stmt *pList = bxStmt(p, azOne[bxPacks(p, pErr)], pErr);
   bxBind(pList, pErr, "t", zId);
+  hashPins(p, pList, pErr);
+}
+
+void bxPinsHashSome(BxStmts *p, const char *zIds, BxErr *pErr) {
+  static const char *const azSome[] =
+      BOTH_ROWS("AND id IN (SELECT value FROM json_each(?1))");
+  sqlite3_stmt *pList = bxStmt(p, azSome[bxPacks(p, pErr)], pErr);
+  bxBind(pList, pErr, "t", zIds);
   hashPins(p, pList, pErr);
 }
 
@@ -112,9 +123,12 @@ int bxPinsLack(BxStmts *p, BxErr *pErr) {
 void bxPinsCheck(BxStmts *p, BxProblems *pOut) {
   enum { FIRST = 3 };
   BxErr err = {SQLITE_OK, 0};
+#define HASHED_ROWS(rows)                                                      \
+  "SELECT p.id, p.hash, p.columns, e.* FROM main.payload_pins AS p "           \
+  "JOIN main." rows " AS e ON e.id = p.id WHERE p.hash IS NOT NULL"
   sqlite3_stmt *pStmt = bxPrepare(p,
-      "SELECT p.id, p.hash, p.columns, e.* FROM main.payload_pins AS p "
-      "JOIN main.event_payloads AS e ON e.id = p.id WHERE p.hash IS NOT NULL",
+      bxPacks(p, &err) ? HASHED_ROWS("payload_rows")
+                       : HASHED_ROWS("event_payloads"),
       &err);
   int nProblem = 0;
   while (nProblem < BX_MAX_PROBLEMS && bxRow(pStmt, &err)) {

@@ -43,6 +43,7 @@ typedef struct Limits {
   i64 nRetain; /* retention period in milliseconds */
   i64 nBatch, nInterval, nMaxByte;
   i64 nArchive;         /* payload.max_bytes, 0 for no limit */
+  i64 bPack;            /* payload.pack */
   i64 iRead;            /* time when they were read, 0 for never */
   const BxStmts *pHome; /* the schema that they were read from */
   int nChanges;         /* sqlite3_total_changes() at that time */
@@ -187,7 +188,8 @@ static void readLimits(BxStmts *pHome, Limits *pOut, BxErr *pErr) {
       SETTING("queue_mode") " = 'memory', " SETTING("retention_days") " * ("
       SETTING("history_until") " IS NOT NULL), "
       SETTING("flush_batch_size") ", " SETTING("flush_interval_ms") ", "
-      SETTING("queue_max_bytes") ", " SETTING("max_bytes");
+      SETTING("queue_max_bytes") ", " SETTING("max_bytes") ", "
+      SETTING("pack");
   /* clang-format on */
   sqlite3_stmt *pStmt = bxStmt(pHome, zSql, pErr);
   if (bxRow(pStmt, pErr)) {
@@ -199,6 +201,7 @@ static void readLimits(BxStmts *pHome, Limits *pOut, BxErr *pErr) {
     pOut->nInterval = sqlite3_column_int64(pStmt, 5);
     pOut->nMaxByte = sqlite3_column_int64(pStmt, 6);
     pOut->nArchive = sqlite3_column_int64(pStmt, 7);
+    pOut->bPack = sqlite3_column_int64(pStmt, 8);
   }
   /* If a setting is missing, nothing may expire. */
   if (pOut->nRetain < BX_MS_PER_DAY) pOut->nRetain = BX_MAX_TIME;
@@ -368,6 +371,31 @@ static void writeRows(Queue *p, BxStmts *pHome, BxErr *pErr) {
   }
 }
 
+/* Does not report an error to the caller, unless SQLite will fail the calling
+** statement anyway. */
+static void handOver(BxErr *pFrom, BxErr *pErr) {
+  int rc = pFrom->rc & 0xff;
+  if (rc == SQLITE_NOMEM || rc == SQLITE_INTERRUPT) {
+    *pErr = *pFrom;
+  } else {
+    bxClear(pFrom);
+  }
+}
+
+/* With payload.pack: packs a few rows, in a transaction of its own. What has been
+** written stays, whatever happens here; payload_waiting shows the error. */
+static void packQuietly(Queue *p, BxStmts *pHome, BxErr *pErr) {
+  BxErr err = {SQLITE_OK, 0};
+  if (!p->limits.bPack || !sqlite3_get_autocommit(p->bx->db)) return;
+  bxSavepoint(p->bx, "payload_pack", &err);
+  if (err.rc == SQLITE_OK) {
+    bxPackSome(pHome, 0, &err);
+    bxRelease(p->bx, &err);
+  }
+  if (err.rc != SQLITE_OK) noteFailure(p, &err);
+  handOver(&err, pErr);
+}
+
 /* Writes all waiting rows in one transaction. Returns how many. */
 static i64 flush(Queue *p, BxErr *pErr) {
   BxStmts *pHome = target(p, pErr);
@@ -382,18 +410,8 @@ static i64 flush(Queue *p, BxErr *pErr) {
   if (pErr->rc != SQLITE_OK) return 0;
   emptyQueue(p);
   p->iRetry = 0;
+  packQuietly(p, pHome, pErr);
   return nRow;
-}
-
-/* Does not report an error to the caller, unless SQLite will fail the calling
-** statement anyway. */
-static void handOver(BxErr *pFrom, BxErr *pErr) {
-  int rc = pFrom->rc & 0xff;
-  if (rc == SQLITE_NOMEM || rc == SQLITE_INTERRUPT) {
-    *pErr = *pFrom;
-  } else {
-    bxClear(pFrom);
-  }
 }
 
 /* Whether a flush now would be a transaction of its own. */
@@ -547,6 +565,7 @@ static void store(Queue *p, BxStmts *pHome, sqlite3_value **aVal, i64 iTime,
   if (bCall && isDue(p)) flushQuietly(p, pErr);
   writeRow(p, pHome, aVal, iTime, pErr);
   if (pErr->rc != SQLITE_OK) return;
+  if (bCall) packQuietly(p, pHome, pErr);
   p->limits.nChanges = sqlite3_total_changes(p->bx->db) + nOwn;
 }
 

@@ -6,7 +6,7 @@ import pytest
 from conftest import connect, one, rows, shell
 from retention_helpers import DAY, SESSION, T0, archive, notes, own_rule, plan
 
-PARTS = ["cache", "evidence", "payload", "rollout", "user", "file", "free", "wal"]
+PARTS = ["cache", "evidence", "payload", "rollout", "store", "user", "file", "free", "wal"]
 
 
 def report(db, columns="*", pages=None, now=None):
@@ -41,8 +41,9 @@ def test_what_each_domain_uses_and_what_a_sweep_would_remove(db):
     assert after["user"] == (None, 0)
 
 
-def test_what_a_sweep_frees_only_vacuum_gives_back(path):
+def test_what_a_sweep_frees_in_an_older_file_only_vacuum_gives_back(path):
     db = connect(path)
+    db.execute("CREATE TABLE app(x)")
     db.execute("SELECT blackbox_install()")
     for i in range(50):
         archive(db, f"p{i}", T0 + i, body="x" * 10000)

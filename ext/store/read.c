@@ -1,0 +1,470 @@
+/*
+** read.c: from a reference to its text: store_text(), and the packs that were read
+** last.
+**
+** A connection keeps the bytes of the last READER_PACKS packs that it has read. A
+** pack is read again when its token in store_packs has changed, so that what was
+** kept is right after a rollback, too.
+**
+** zstd tests the checksum of each pack, and each text has a checksum of its own.
+** Whether a text has the hash of its reference is tested by blackbox_check().
+*/
+#include "store.h"
+SQLITE_EXTENSION_INIT3
+
+#define ZSTD_STATIC_LINKING_ONLY
+#include <string.h>
+#include <zstd.h>
+#include <zstd_errors.h>
+
+#define READER_PACKS 24
+
+struct PackReader {
+  ZSTD_DCtx *pUnzip;
+  Pack a[READER_PACKS];
+  i64 iClock;
+};
+
+/*--------------------------------------------------------- connection ----*/
+
+static void *zipAlloc(void *pOpaque, size_t n) {
+  (void)pOpaque;
+  return sqlite3_malloc64(n);
+}
+
+static void zipRelease(void *pOpaque, void *p) {
+  (void)pOpaque;
+  sqlite3_free(p);
+}
+
+static const ZSTD_customMem zipMemory = {zipAlloc, zipRelease, 0};
+
+void *bxZipContext(BxErr *pErr) {
+  ZSTD_CCtx *p;
+  if (pErr->rc != SQLITE_OK) return 0;
+  p = bxGot(ZSTD_createCCtx_advanced(zipMemory), pErr);
+  if (p == 0) return 0;
+  ZSTD_CCtx_setParameter(p, ZSTD_c_compressionLevel, 3);
+  ZSTD_CCtx_setParameter(p, ZSTD_c_checksumFlag, 1);
+  return p;
+}
+
+void bxZipFree(void *pZip) {
+  ZSTD_freeCCtx(pZip);
+}
+
+void bxZip(
+    void *pZip, const unsigned char *z, i64 n, Bytes *pOut, BxErr *pErr) {
+  i64 nMost = (i64)ZSTD_compressBound((size_t)n);
+  size_t nDone;
+  if (pErr->rc != SQLITE_OK) return;
+  pOut->n = 0;
+  if (pOut->nAlloc < nMost) {
+    unsigned char *a =
+        bxGot(sqlite3_realloc64(pOut->a, (sqlite3_uint64)nMost), pErr);
+    if (a == 0) return;
+    pOut->a = a;
+    pOut->nAlloc = nMost;
+  }
+  nDone = ZSTD_compress2(pZip, pOut->a, (size_t)pOut->nAlloc, z, (size_t)n);
+  if (ZSTD_isError(nDone)) { /* nothing else can be wrong */
+    bxFail(pErr, SQLITE_NOMEM, "out of memory");
+    return;
+  }
+  pOut->n = (i64)nDone;
+}
+
+static void freePack(Pack *p) {
+  sqlite3_free(p->aAt);
+  sqlite3_free(p->aByte);
+  sqlite3_free(p->zDb);
+  memset(p, 0, sizeof(*p));
+}
+
+static void slotFree(void *pArg) {
+  StoreSlot *pSlot = (StoreSlot *)pArg;
+  int i;
+  if (pSlot->pReader != 0) {
+    for (i = 0; i < READER_PACKS; i++) freePack(&pSlot->pReader->a[i]);
+    ZSTD_freeDCtx(pSlot->pReader->pUnzip);
+    sqlite3_free(pSlot->pReader);
+  }
+  sqlite3_free(pSlot);
+}
+
+int bxStoreRegister(Bx *bx) {
+  BxSlot *pSlot = bxSlot(bx, "store");
+  BxErr err = {SQLITE_OK, 0};
+  int rc;
+  pSlot->p = bxNew(sizeof(StoreSlot), &err);
+  if (pSlot->p != 0) pSlot->xFree = slotFree;
+  rc = err.rc;
+  bxClear(&err);
+  return rc;
+}
+
+StoreSlot *bxStoreSlot(Bx *bx) {
+  return (StoreSlot *)bxSlot(bx, "store")->p;
+}
+
+BxStmts *bxStoreHome(Bx *bx, sqlite3_value *pDb, BxErr *pErr) {
+  const char *zDb;
+  if (pDb == 0) return bxHome(bx, "store", pErr);
+  zDb = bxText(pDb, "schema", 1000, 0, pErr);
+  if (zDb == 0) return 0;
+  if (!bxCarries(bx, zDb, "store", pErr)) {
+    bxFail(pErr, SQLITE_ERROR,
+        "NotInstalledError: schema %s has no body store; run SELECT "
+        "blackbox_install(%Q)",
+        zDb, zDb);
+  }
+  return bxSchema(bx, zDb, pErr);
+}
+
+void bxStoreRun(BxStmts *p, sqlite3_stmt *pStmt, BxErr *pErr) {
+  StoreSlot *pSlot = bxStoreSlot(p->bx);
+  pSlot->nWriting++;
+  bxRun(pStmt, pErr);
+  pSlot->nWriting--;
+}
+
+void bxStoreWriting(BxCall *p) {
+  bxReturnInt(p, bxStoreSlot(p->bx)->nWriting > 0);
+}
+
+/*-------------------------------------------------------------- packs ----*/
+
+static PackReader *readerOf(Bx *bx, BxErr *pErr) {
+  StoreSlot *pSlot = bxStoreSlot(bx);
+  PackReader *p = pSlot->pReader;
+  if (p == 0) p = pSlot->pReader = bxNew(sizeof(*p), pErr);
+  if (p != 0 && p->pUnzip == 0 && pErr->rc == SQLITE_OK) {
+    p->pUnzip = bxGot(ZSTD_createDCtx_advanced(zipMemory), pErr);
+  }
+  return pErr->rc == SQLITE_OK ? p : 0;
+}
+
+static void failPack(BxStmts *p, i64 iPack, const char *zWhy, BxErr *pErr) {
+  BxErr err = {SQLITE_OK, 0};
+  char *zKeys;
+  if (pErr->rc != SQLITE_OK) return;
+  zKeys = bxStoreConcerned(p, iPack, &err);
+  if (err.rc == SQLITE_NOMEM || err.rc == SQLITE_INTERRUPT) {
+    bxPass(pErr, &err);
+  }
+  bxClear(&err);
+  bxFail(pErr, SQLITE_CORRUPT_VTAB,
+      "CorruptedDataError: pack %lld of the body store in schema %s %s; the "
+      "rows concerned: %s; all others can be read, SELECT * FROM "
+      "blackbox_check lists the damage",
+      iPack, p->zDb, zWhy, zKeys != 0 ? zKeys : "unknown");
+  sqlite3_free(zKeys);
+}
+
+void bxListRead(BxStmts *p, i64 iPack, List *pOut, BxErr *pErr) {
+  static const char zSql[] =
+      "SELECT list FROM main.store_lists WHERE pack = ?1";
+  sqlite3_stmt *pStmt = bxStmt(p, zSql, pErr);
+  int bThere;
+  memset(pOut, 0, sizeof(*pOut));
+  pOut->iPack = iPack;
+  bxBind(pStmt, pErr, "i", iPack);
+  bThere = bxRow(pStmt, pErr);
+  if (bThere) {
+    const unsigned char *z = sqlite3_column_blob(pStmt, 0);
+    pOut->nStored = sqlite3_column_bytes(pStmt, 0);
+    if (z == 0 && pOut->nStored > 0) bxGot(0, pErr);
+    bxListDecode(pOut, z, pOut->nStored, pErr);
+  }
+  bxDone(pStmt, pErr);
+  if (!bThere) failPack(p, iPack, "has no list", pErr);
+}
+
+/* Computes the positions of the pieces. */
+static void placePieces(BxStmts *p, Pack *pPack, BxErr *pErr) {
+  List list;
+  uint32_t nAt = 0;
+  i64 i;
+  bxListRead(p, pPack->iPack, &list, pErr);
+  if (pErr->rc == SQLITE_OK && list.n >= pPack->nPieceAlloc) {
+    uint32_t *a = bxGot(
+        sqlite3_realloc64(pPack->aAt, ((sqlite3_uint64)list.n + 1) * 4), pErr);
+    if (a != 0) {
+      pPack->aAt = a;
+      pPack->nPieceAlloc = list.n + 1;
+    }
+  }
+  for (i = 0; i <= list.n && pErr->rc == SQLITE_OK; i++) {
+    pPack->aAt[i] = nAt;
+    if (i < list.n) nAt += list.a[i].nByte;
+  }
+  pPack->nPiece = list.n;
+  pPack->nByte = nAt;
+  bxListFree(&list);
+}
+
+/* Decompresses the data of a row. Returns 0 if it is damaged. */
+static int unzip(
+    PackReader *pReader, Pack *p, const void *pData, int nData, BxErr *pErr) {
+  size_t nDone;
+  if (p->nByte > 65536 * (i64)STORE_PIECE_MAX) return 0;
+  if (p->nByteAlloc < p->nByte) {
+    unsigned char *a =
+        bxGot(sqlite3_realloc64(p->aByte, (sqlite3_uint64)p->nByte), pErr);
+    if (a == 0) return 0;
+    p->aByte = a;
+    p->nByteAlloc = p->nByte;
+  }
+  nDone = ZSTD_decompressDCtx(
+      pReader->pUnzip, p->aByte, (size_t)p->nByte, pData, (size_t)nData);
+  if (!ZSTD_isError(nDone)) return (i64)nDone == p->nByte;
+  if (ZSTD_getErrorCode(nDone) == ZSTD_error_memory_allocation) {
+    bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  }
+  return 0;
+}
+
+/* The place of a pack among those that are kept: its own, or that of the one that
+** was not used for longest. */
+static Pack *placeOf(PackReader *p, const char *zDb, i64 iPack) {
+  Pack *pOldest = &p->a[0];
+  int i;
+  for (i = 0; i < READER_PACKS; i++) {
+    Pack *pOne = &p->a[i];
+    if (pOne->iPack == iPack && pOne->zDb != 0 && strcmp(pOne->zDb, zDb) == 0) {
+      return pOne;
+    }
+    if (pOne->iUsed < pOldest->iUsed) pOldest = pOne;
+  }
+  return pOldest;
+}
+
+/* Fills a place from the row on which pStmt stands. */
+static int fillPack(BxStmts *p, PackReader *pReader, Pack *pPack, i64 iPack,
+    sqlite3_stmt *pStmt, BxErr *pErr) {
+  const void *pData;
+  if (pPack->zDb == 0 || strcmp(pPack->zDb, p->zDb) != 0) {
+    sqlite3_free(pPack->zDb);
+    pPack->zDb = bxPrintf(pErr, "%s", p->zDb);
+  }
+  pPack->iPack = iPack;
+  pPack->iToken = -1; /* not valid, until it is whole */
+  placePieces(p, pPack, pErr);
+  if (pErr->rc != SQLITE_OK) return 0;
+  pData = sqlite3_column_blob(pStmt, 1);
+  if (pData == 0 && sqlite3_column_bytes(pStmt, 1) > 0) bxGot(0, pErr);
+  return pErr->rc == SQLITE_OK &&
+         unzip(pReader, pPack, pData, sqlite3_column_bytes(pStmt, 1), pErr);
+}
+
+const Pack *bxPackRead(BxStmts *p, i64 iPack, BxErr *pErr) {
+  static const char zSql[] =
+      "SELECT token, data FROM main.store_packs WHERE pack = ?1";
+  PackReader *pReader = readerOf(p->bx, pErr);
+  sqlite3_stmt *pStmt = bxStmt(p, zSql, pErr);
+  Pack *pPack = 0;
+  const char *zWhy = "is missing";
+  bxBind(pStmt, pErr, "i", iPack);
+  if (bxRow(pStmt, pErr)) {
+    i64 iToken = sqlite3_column_int64(pStmt, 0);
+    zWhy = 0;
+    pPack = placeOf(pReader, p->zDb, iPack);
+    pPack->iUsed = ++pReader->iClock;
+    if (iToken < 0) {
+      zWhy = "has a token below 0";
+    } else if (pPack->zDb == 0 || pPack->iPack != iPack ||
+               strcmp(pPack->zDb, p->zDb) != 0 || pPack->iToken != iToken) {
+      if (fillPack(p, pReader, pPack, iPack, pStmt, pErr)) {
+        pPack->iToken = iToken;
+      } else {
+        pPack->iToken = -1;
+        zWhy = "is damaged";
+      }
+    }
+  }
+  bxDone(pStmt, pErr);
+  if (zWhy != 0) failPack(p, iPack, zWhy, pErr);
+  return pErr->rc == SQLITE_OK ? pPack : 0;
+}
+
+/*-------------------------------------------------------------- texts ----*/
+
+int bxTextRowFind(BxStmts *p, i64 iText, TextRow *pOut, BxErr *pErr) {
+  static const char zSql[] =
+      "SELECT bytes, sum, fresh, mark, recipe FROM main.store_texts"
+      " WHERE text = ?1";
+  sqlite3_stmt *pStmt = bxStmt(p, zSql, pErr);
+  int bThere;
+  memset(pOut, 0, sizeof(*pOut));
+  pOut->iText = iText;
+  bxBind(pStmt, pErr, "i", iText);
+  bThere = bxRow(pStmt, pErr);
+  if (bThere) {
+    const void *pMark = sqlite3_column_blob(pStmt, 3), *pRecipe;
+    pOut->nByte = sqlite3_column_int64(pStmt, 0);
+    pOut->iSum = sqlite3_column_int64(pStmt, 1);
+    pOut->iFresh = sqlite3_column_int64(pStmt, 2);
+    if (pMark != 0 && sqlite3_column_bytes(pStmt, 3) == STORE_MARK) {
+      memcpy(pOut->aMark, pMark, STORE_MARK);
+    }
+    pRecipe = sqlite3_column_blob(pStmt, 4);
+    if (pRecipe == 0 && sqlite3_column_bytes(pStmt, 4) > 0) bxGot(0, pErr);
+    bxRecipeDecode(
+        &pOut->recipe, pRecipe, sqlite3_column_bytes(pStmt, 4), pErr);
+  }
+  bxDone(pStmt, pErr);
+  return bThere && pErr->rc == SQLITE_OK;
+}
+
+void bxTextRowFree(TextRow *p) {
+  sqlite3_free(p->recipe.a);
+  p->recipe.a = 0;
+}
+
+static void failText(BxStmts *p, i64 iText, BxErr *pErr) {
+  bxFail(pErr, SQLITE_CORRUPT_VTAB,
+      "CorruptedDataError: text %lld of the body store in schema %s does not "
+      "agree with its pieces; SELECT * FROM blackbox_check names the row",
+      iText, p->zDb);
+}
+
+unsigned char *bxTextRowRead(BxStmts *p, const TextRow *pRow, BxErr *pErr) {
+  i64 i, n = 0;
+  unsigned char *z;
+  if (pRow->nByte < 0 || pRow->nByte > 0x7fffffff)
+    failText(p, pRow->iText, pErr);
+  if (pErr->rc != SQLITE_OK) return 0;
+  z = bxGot(sqlite3_malloc64((sqlite3_uint64)pRow->nByte + 1), pErr);
+  for (i = 0; i < pRow->recipe.n && pErr->rc == SQLITE_OK; i++) {
+    const Range *pRange = &pRow->recipe.a[i];
+    const Pack *pPack = bxPackRead(p, pRange->iPack, pErr);
+    i64 iEnd = pRange->iFirst + pRange->nPiece, nPart;
+    if (pPack == 0) break;
+    nPart = iEnd <= pPack->nPiece
+                ? (i64)pPack->aAt[iEnd] - pPack->aAt[pRange->iFirst]
+                : -1;
+    if (nPart < 0 || n + nPart > pRow->nByte) {
+      failText(p, pRow->iText, pErr);
+      break;
+    }
+    memcpy(z + n, pPack->aByte + pPack->aAt[pRange->iFirst], (size_t)nPart);
+    n += nPart;
+  }
+  if (pErr->rc == SQLITE_OK &&
+      (n != pRow->nByte || bxTextSum(z, n) != pRow->iSum)) {
+    failText(p, pRow->iText, pErr);
+  }
+  if (pErr->rc != SQLITE_OK) {
+    sqlite3_free(z);
+    return 0;
+  }
+  z[n] = 0;
+  return z;
+}
+
+/* Whether the store of p has the text of a reference. */
+static int hasText(BxStmts *p, const Ref *pRef, TextRow *pRow, BxErr *pErr) {
+  if (bxTextRowFind(p, pRef->iText, pRow, pErr) &&
+      memcmp(pRow->aMark, pRef->aHash, STORE_MARK) == 0) {
+    return 1;
+  }
+  bxTextRowFree(pRow);
+  return 0;
+}
+
+/* The store in any of the schemas. */
+static BxStmts *findAnywhere(
+    Bx *bx, const Ref *pRef, TextRow *pRow, BxErr *pErr) {
+  sqlite3_stmt *pStmt = bxPlain(bx->db, "PRAGMA database_list", pErr);
+  BxStmts *pFound = 0;
+  while (pFound == 0 && bxRow(pStmt, pErr)) {
+    const char *zDb = bxColumnText(pStmt, 1, pErr);
+    BxStmts *p;
+    if (zDb == 0 || strcmp(zDb, "temp") == 0) continue;
+    if (!bxCarries(bx, zDb, "store", pErr)) continue;
+    p = bxSchema(bx, zDb, pErr);
+    if (p != 0 && hasText(p, pRef, pRow, pErr)) pFound = p;
+  }
+  sqlite3_finalize(pStmt);
+  return pFound;
+}
+
+BxStmts *bxRefFind(Bx *bx, const Ref *pRef, TextRow *pRow, BxErr *pErr) {
+  BxErr err = {SQLITE_OK, 0};
+  BxStmts *p;
+  memset(pRow, 0, sizeof(*pRow));
+  if (pErr->rc != SQLITE_OK) return 0;
+  p = bxHome(bx, "store", &err); /* fails if there is none, or if two have it */
+  if (err.rc != SQLITE_OK && err.rc != SQLITE_ERROR) {
+    bxPass(pErr, &err);
+    return 0;
+  }
+  bxClear(&err);
+  if (p != 0 && hasText(p, pRef, pRow, pErr)) return p;
+  return pErr->rc == SQLITE_OK ? findAnywhere(bx, pRef, pRow, pErr) : 0;
+}
+
+/*---------------------------------------------------------- functions ----*/
+
+void bxStoreText(BxCall *p) {
+  Ref ref;
+  TextRow row;
+  BxStmts *pStore;
+  unsigned char *z;
+  if (!bxRefOf(&ref, p->aArg[0])) {
+    bxReturnValue(p, p->aArg[0]);
+    return;
+  }
+  pStore = bxRefFind(p->bx, &ref, &row, &p->err);
+  if (pStore == 0) {
+    if (p->err.rc == SQLITE_OK) bxReturnValue(p, p->aArg[0]);
+  } else {
+    z = bxTextRowRead(pStore, &row, &p->err);
+    if (z == 0) {
+      /* the error is set */
+    } else if (row.recipe.eType == SQLITE_TEXT) {
+      sqlite3_result_text64(p->pCtx, (char *)z, (sqlite3_uint64)row.nByte,
+          sqlite3_free, SQLITE_UTF8);
+    } else {
+      sqlite3_result_blob64(
+          p->pCtx, z, (sqlite3_uint64)row.nByte, sqlite3_free);
+    }
+  }
+  bxTextRowFree(&row);
+}
+
+/* The hash of what a value stands for. 0 if it has none: NULL, or a number. */
+static int hashOf(
+    Bx *bx, sqlite3_value *pVal, unsigned char aHash[STORE_HASH], BxErr *pErr) {
+  int eType = sqlite3_value_type(pVal);
+  const void *z;
+  Ref ref;
+  if (bxRefOf(&ref, pVal)) {
+    TextRow row;
+    int bFound = bxRefFind(bx, &ref, &row, pErr) != 0;
+    bxTextRowFree(&row);
+    memcpy(aHash, ref.aHash, STORE_HASH);
+    if (bFound) return 1;
+  }
+  if (eType != SQLITE_TEXT && eType != SQLITE_BLOB) return 0;
+  z = eType == SQLITE_TEXT ? (const void *)sqlite3_value_text(pVal)
+                           : sqlite3_value_blob(pVal);
+  if (z == 0 && sqlite3_value_bytes(pVal) > 0) bxGot(0, pErr);
+  if (pErr->rc != SQLITE_OK) return 0;
+  bxTextHash(z, sqlite3_value_bytes(pVal), eType, aHash);
+  return 1;
+}
+
+/* store_same(a, b): whether both stand for the same text. */
+void bxStoreSame(BxCall *p) {
+  unsigned char aLeft[STORE_HASH], aRight[STORE_HASH];
+  int bLeft = hashOf(p->bx, p->aArg[0], aLeft, &p->err);
+  int bRight = hashOf(p->bx, p->aArg[1], aRight, &p->err);
+  if (p->err.rc != SQLITE_OK) return;
+  if (!bLeft && !bRight) {
+    bxReturnInt(p, sqlite3_value_type(p->aArg[0]) == SQLITE_NULL &&
+                       sqlite3_value_type(p->aArg[1]) == SQLITE_NULL);
+  } else {
+    bxReturnInt(p, bLeft && bRight && memcmp(aLeft, aRight, STORE_HASH) == 0);
+  }
+}

@@ -1,0 +1,166 @@
+/*
+** recipe.c: how lists of pieces and recipes of texts are written.
+**
+** All numbers are varints: seven bits a byte, the lowest first, with the high bit
+** set in all bytes but the last.
+**
+** A list: for each piece its length; unless that is 0 (the piece was removed) the
+** number of its uses, and the first 16 bytes of its hash.
+**
+** A recipe: the type of the value (3 text, 4 blob), and for each range the pack as
+** its distance from the pack of the range before (2d, or -2d - 1 if d is below 0),
+** the first piece, and the number of pieces.
+*/
+#include "store.h"
+SQLITE_EXTENSION_INIT3
+
+#include <string.h>
+
+/*-------------------------------------------------------------- bytes ----*/
+
+void bxBytesAdd(Bytes *p, const void *z, i64 n, BxErr *pErr) {
+  if (pErr->rc != SQLITE_OK || n == 0) return;
+  if (p->n + n > p->nAlloc) {
+    i64 nNew = (p->n + n) * 2 + 64;
+    unsigned char *a =
+        bxGot(sqlite3_realloc64(p->a, (sqlite3_uint64)nNew), pErr);
+    if (a == 0) return;
+    p->a = a;
+    p->nAlloc = nNew;
+  }
+  memcpy(p->a + p->n, z, (size_t)n);
+  p->n += n;
+}
+
+void bxBytesVarint(Bytes *p, uint64_t u, BxErr *pErr) {
+  unsigned char a[10];
+  int n = 0;
+  for (; u >= 0x80; u >>= 7) a[n++] = (unsigned char)(u | 0x80);
+  a[n++] = (unsigned char)u;
+  bxBytesAdd(p, a, n, pErr);
+}
+
+uint64_t bxVarint(const unsigned char **pz, const unsigned char *zEnd) {
+  const unsigned char *z = *pz;
+  uint64_t u = 0;
+  int nShift;
+  for (nShift = 0; z != 0 && z < zEnd && nShift < 64; nShift += 7) {
+    u |= (uint64_t)(*z & 0x7f) << nShift;
+    if (*z++ < 0x80) {
+      *pz = z;
+      return u;
+    }
+  }
+  *pz = 0;
+  return 0;
+}
+
+/*-------------------------------------------------------------- lists ----*/
+
+static void failList(const List *p, BxErr *pErr) {
+  bxFail(pErr, SQLITE_CORRUPT_VTAB,
+      "CorruptedDataError: the list of pack %lld in store_lists is damaged; "
+      "blackbox_check names the rows concerned",
+      p->iPack);
+}
+
+void bxListDecode(List *p, const unsigned char *z, i64 n, BxErr *pErr) {
+  const unsigned char *zEnd = z + n;
+  while (pErr->rc == SQLITE_OK && z != 0 && z < zEnd) {
+    Piece piece = {0, 0, {0}};
+    Piece *a;
+    uint64_t nByte = bxVarint(&z, zEnd), nUse = 0;
+    if (nByte != 0) nUse = bxVarint(&z, zEnd);
+    if (z == 0 || nByte > STORE_PIECE_MAX || nUse > UINT32_MAX ||
+        (nByte != 0 && zEnd - z < STORE_TAG) || p->n == 65536) {
+      failList(p, pErr);
+      return;
+    }
+    piece.nByte = (uint32_t)nByte;
+    piece.nUse = (uint32_t)nUse;
+    if (nByte != 0) {
+      memcpy(piece.aTag, z, STORE_TAG);
+      z += STORE_TAG;
+    }
+    a = bxGrow(p->a, p->n, &p->nAlloc, sizeof(*a), pErr);
+    if (a == 0) return;
+    p->a = a;
+    a[p->n++] = piece;
+  }
+}
+
+void bxListEncode(const List *p, Bytes *pOut, BxErr *pErr) {
+  i64 i;
+  for (i = 0; i < p->n; i++) {
+    bxBytesVarint(pOut, p->a[i].nByte, pErr);
+    if (p->a[i].nByte == 0) continue;
+    bxBytesVarint(pOut, p->a[i].nUse, pErr);
+    bxBytesAdd(pOut, p->a[i].aTag, STORE_TAG, pErr);
+  }
+}
+
+void bxListFree(List *p) {
+  sqlite3_free(p->a);
+  memset(p, 0, sizeof(*p));
+}
+
+/*------------------------------------------------------------ recipes ----*/
+
+void bxRecipeDecode(Recipe *p, const unsigned char *z, i64 n, BxErr *pErr) {
+  const unsigned char *zEnd = z + n;
+  i64 iPack = 0;
+  p->eType = n > 0 ? *z++ : 0;
+  if (p->eType != SQLITE_TEXT && p->eType != SQLITE_BLOB) z = 0;
+  while (pErr->rc == SQLITE_OK && z != 0 && z < zEnd) {
+    uint64_t uMove = bxVarint(&z, zEnd), uFirst = bxVarint(&z, zEnd);
+    uint64_t uCount = bxVarint(&z, zEnd);
+    i64 iMove = (i64)(uMove >> 1);
+    Range *a;
+    if (z == 0 || uFirst >= 65536 || uCount == 0 || uCount > 65536) {
+      z = 0;
+      break;
+    }
+    iPack = (i64)((uint64_t)iPack + (uint64_t)(uMove & 1 ? -iMove - 1 : iMove));
+    a = bxGrow(p->a, p->n, &p->nAlloc, sizeof(*a), pErr);
+    if (a == 0) return;
+    p->a = a;
+    a += p->n++;
+    a->iPack = iPack;
+    a->iFirst = (i64)uFirst;
+    a->nPiece = (i64)uCount;
+  }
+  if (z == 0) {
+    bxFail(pErr, SQLITE_CORRUPT_VTAB,
+        "CorruptedDataError: a recipe in store_texts is damaged");
+  }
+}
+
+void bxRecipeEncode(const Recipe *p, Bytes *pOut, BxErr *pErr) {
+  unsigned char c = (unsigned char)p->eType;
+  i64 i, iPack = 0;
+  bxBytesAdd(pOut, &c, 1, pErr);
+  for (i = 0; i < p->n; i++) {
+    i64 iMove = p->a[i].iPack - iPack;
+    bxBytesVarint(pOut,
+        iMove < 0 ? ((uint64_t)(-iMove - 1) << 1) + 1 : (uint64_t)iMove << 1,
+        pErr);
+    bxBytesVarint(pOut, (uint64_t)p->a[i].iFirst, pErr);
+    bxBytesVarint(pOut, (uint64_t)p->a[i].nPiece, pErr);
+    iPack = p->a[i].iPack;
+  }
+}
+
+void bxRecipeAdd(Recipe *p, i64 iPack, i64 iPiece, BxErr *pErr) {
+  Range *a = p->n > 0 ? &p->a[p->n - 1] : 0;
+  if (a != 0 && a->iPack == iPack && a->iFirst + a->nPiece == iPiece) {
+    a->nPiece++;
+    return;
+  }
+  a = bxGrow(p->a, p->n, &p->nAlloc, sizeof(*a), pErr);
+  if (a == 0) return;
+  p->a = a;
+  a += p->n++;
+  a->iPack = iPack;
+  a->iFirst = iPiece;
+  a->nPiece = 1;
+}

@@ -1,0 +1,171 @@
+-- payload_pack.sql: what a file has in which bodies are packed, beside the rest.
+-- payload_pack() adds it to the file, and payload_unpack() takes it away when nothing
+-- is packed any more. It continues payload.sql, which has the manual; in a file that
+-- does not pack, nothing of this file counts.
+--
+-- Tables  payload_swaps    the bodies that a pinned row is to get: it has a row only
+--                          inside the statement that packs or unpacks one
+-- Views   payload_bodies   the bodies by id, as store_users of the body store needs
+--                          them: INSERT replaces those of a row
+--         payload_texts    the references, with their rows
+--         payload_unpacked the rows that are not packed and long enough for it
+--         payload_lengths  the length of the texts of each row
+--         payload_occupied what the archive takes, for payload.max_bytes
+--         payload_rows     event_payloads with texts and created_ms (made by
+--                          ext/payload/pack.c, as it has the columns of the table)
+--
+-- Invariants: a reference is in one row only; size_bytes is the length of the texts;
+-- a pinned row gets no other text; a text whose row is gone is in store_dropped.
+
+--| CREATE INDEX IF NOT EXISTS main.payload_unpacked_at
+--| ON event_payloads(CASE WHEN substr(created_at, 24) = 'Z' AND substr(created_at, 20, 1) = '.'
+--|         AND substr(created_at, 12, 2) < '24' THEN unixepoch(created_at) * 1000 + substr(created_at, 21, 3)
+--|        WHEN substr(created_at, 5, 1) <> '-' OR substr(created_at, 12, 2) = '24' THEN NULL
+--|        WHEN substr(created_at, 14, 1) = ':' AND substr(created_at, 20, 1) <> '.' THEN unixepoch(created_at) * 1000
+--|        WHEN substr(created_at, 14, 1) = ':' THEN unixepoch(substr(created_at, 1, 21) || ltrim(substr(created_at, 22),
+--|         '0123456789')) * 1000 + CAST(substr(created_at, 20, 4) * 1000 + 0.5 AS INTEGER)
+--|        WHEN length(created_at) = 10 THEN unixepoch(created_at || ' 00:00') * 1000 END)
+--| WHERE size_bytes >= 512
+--|    AND NOT (typeof(request_body) = 'blob' AND substr(request_body, 1, 4) = x'b1627801')
+--|    AND NOT (typeof(response_body) = 'blob' AND substr(response_body, 1, 4) = x'b1627801');
+
+--| CREATE INDEX IF NOT EXISTS main.payload_packed_request
+--| ON event_payloads(CAST(substr(request_body, 37) AS INTEGER))
+--| WHERE typeof(request_body) = 'blob' AND substr(request_body, 1, 4) = x'b1627801';
+
+--| CREATE INDEX IF NOT EXISTS main.payload_packed_response
+--| ON event_payloads(CAST(substr(response_body, 37) AS INTEGER))
+--| WHERE typeof(response_body) = 'blob' AND substr(response_body, 1, 4) = x'b1627801';
+
+--| -- The same text in another form, for which the store asks. "rowid = rowid" makes
+--| -- SQLite write the row in another place, so that the page does not stay half empty.
+--| CREATE TRIGGER IF NOT EXISTS main.payload_bodies_insert
+--| INSTEAD OF INSERT ON payload_bodies
+--| WHEN NOT EXISTS (SELECT 1 FROM payload_protected WHERE id = NEW."key")
+--| BEGIN
+--|   UPDATE event_payloads
+--|      SET rowid = rowid, request_body = NEW.request_body, response_body = NEW.response_body
+--|    WHERE id = NEW."key";
+--|   SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads prevents a body from being packed or unpacked; drop the trigger')
+--|    WHERE changes() = 0;
+--| END;
+
+--| CREATE TRIGGER IF NOT EXISTS main.payload_bodies_pinned
+--| INSTEAD OF INSERT ON payload_bodies
+--| WHEN EXISTS (SELECT 1 FROM payload_protected WHERE id = NEW."key")
+--| BEGIN
+--|   INSERT INTO payload_swaps(pin, request_body, response_body)
+--|   SELECT pin, NEW.request_body, NEW.response_body FROM payload_pins WHERE id = NEW."key";
+--|   UPDATE event_payloads
+--|      SET rowid = rowid, request_body = NEW.request_body, response_body = NEW.response_body
+--|    WHERE id = NEW."key";
+--|   SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads prevents a body from being packed or unpacked; drop the trigger')
+--|    WHERE changes() = 0;
+--|   DELETE FROM payload_swaps;
+--| END;
+
+--| CREATE TRIGGER IF NOT EXISTS main.payload_bodies_delete
+--| INSTEAD OF DELETE ON payload_bodies
+--| BEGIN
+--|   DELETE FROM event_payloads WHERE id = OLD."key";
+--| END;
+
+--| -- The guard of pinned rows lets a body through that is here. It is here only if it
+--| -- stands for the same text, which the module tests (without the module there is no
+--| -- store_same()), and if the ledger has the hash of the row, so that blackbox_check()
+--| -- would find another text even if somebody had defined store_same() anew.
+--| CREATE TRIGGER IF NOT EXISTS main.payload_swaps_insert
+--| BEFORE INSERT ON payload_swaps
+--| BEGIN
+--|   SELECT RAISE(ABORT, 'PinnedError: the body of a pinned row can only be replaced by a reference to the same text, or by the text of the reference, after the hash of the row was taken')
+--|    WHERE NOT EXISTS (
+--|            SELECT 1 FROM payload_ledger AS l JOIN event_payloads AS e ON e.id = l.id
+--|             WHERE l.pin = NEW.pin AND l.at IS NULL AND l.hash IS NOT NULL
+--|               AND store_same(e.request_body, NEW.request_body)
+--|               AND store_same(e.response_body, NEW.response_body));
+--| END;
+
+--| CREATE TRIGGER IF NOT EXISTS main.payload_swaps_update
+--| BEFORE UPDATE ON payload_swaps
+--| BEGIN
+--|   SELECT RAISE(ABORT, 'PinnedError: payload_swaps is written by triggers only and cannot be changed');
+--| END;
+
+--| -- Each text has one row. A copy would lose its text with the other row.
+--| CREATE TRIGGER IF NOT EXISTS main.payload_copied_insert
+--| AFTER INSERT ON event_payloads
+--| WHEN (typeof(NEW.request_body) = 'blob' AND substr(NEW.request_body, 1, 4) = x'b1627801')
+--|   OR (typeof(NEW.response_body) = 'blob' AND substr(NEW.response_body, 1, 4) = x'b1627801')
+--| BEGIN
+--|   SELECT RAISE(ABORT, 'ValidationError: this body is a reference to the body store, which belongs to another row; insert its text, store_text(body)')
+--|    WHERE EXISTS (SELECT 1 FROM store_texts
+--|                   WHERE (text = CAST(substr(NEW.request_body, 37) AS INTEGER) AND mark = substr(NEW.request_body, 5, 8)
+--|                          AND length(NEW.request_body) = 36 + length(text)
+--|                          AND typeof(NEW.request_body) = 'blob')
+--|                      OR (text = CAST(substr(NEW.response_body, 37) AS INTEGER) AND mark = substr(NEW.response_body, 5, 8)
+--|                          AND length(NEW.response_body) = 36 + length(text)
+--|                          AND typeof(NEW.response_body) = 'blob'));
+--| END;
+
+--| CREATE TRIGGER IF NOT EXISTS main.payload_copied_update
+--| AFTER UPDATE OF request_body, response_body ON event_payloads
+--| WHEN (typeof(NEW.request_body) = 'blob' AND substr(NEW.request_body, 1, 4) = x'b1627801' AND NEW.request_body IS NOT OLD.request_body)
+--|   OR (typeof(NEW.response_body) = 'blob' AND substr(NEW.response_body, 1, 4) = x'b1627801' AND NEW.response_body IS NOT OLD.response_body)
+--| BEGIN
+--|   SELECT RAISE(ABORT, 'ValidationError: this body is a reference to the body store, which belongs to another row; set its text, store_text(body)')
+--|    WHERE (SELECT count(*) FROM payload_texts
+--|            WHERE text = CAST(substr(NEW.request_body, 37) AS INTEGER) AND typeof(NEW.request_body) = 'blob') > 1
+--|       OR (SELECT count(*) FROM payload_texts
+--|            WHERE text = CAST(substr(NEW.response_body, 37) AS INTEGER) AND typeof(NEW.response_body) = 'blob') > 1;
+--| END;
+
+--| -- Texts that may have lost their row. The sweep of the store looks whether they have.
+--| CREATE TRIGGER IF NOT EXISTS main.payload_dropped_delete
+--| AFTER DELETE ON event_payloads
+--| WHEN (typeof(OLD.request_body) = 'blob' AND substr(OLD.request_body, 1, 4) = x'b1627801')
+--|   OR (typeof(OLD.response_body) = 'blob' AND substr(OLD.response_body, 1, 4) = x'b1627801')
+--| BEGIN
+--|   INSERT INTO store_dropped(text)
+--|   SELECT CAST(substr(OLD.request_body, 37) AS INTEGER) WHERE typeof(OLD.request_body) = 'blob' AND substr(OLD.request_body, 1, 4) = x'b1627801'
+--|   ON CONFLICT DO NOTHING;
+--|   INSERT INTO store_dropped(text)
+--|   SELECT CAST(substr(OLD.response_body, 37) AS INTEGER) WHERE typeof(OLD.response_body) = 'blob' AND substr(OLD.response_body, 1, 4) = x'b1627801'
+--|   ON CONFLICT DO NOTHING;
+--| END;
+
+--| CREATE TRIGGER IF NOT EXISTS main.payload_dropped_update
+--| AFTER UPDATE OF request_body, response_body ON event_payloads
+--| WHEN (typeof(OLD.request_body) = 'blob' AND substr(OLD.request_body, 1, 4) = x'b1627801' AND NEW.request_body IS NOT OLD.request_body)
+--|   OR (typeof(OLD.response_body) = 'blob' AND substr(OLD.response_body, 1, 4) = x'b1627801' AND NEW.response_body IS NOT OLD.response_body)
+--| BEGIN
+--|   INSERT INTO store_dropped(text)
+--|   SELECT CAST(substr(OLD.request_body, 37) AS INTEGER) WHERE typeof(OLD.request_body) = 'blob' AND substr(OLD.request_body, 1, 4) = x'b1627801'
+--|   ON CONFLICT DO NOTHING;
+--|   INSERT INTO store_dropped(text)
+--|   SELECT CAST(substr(OLD.response_body, 37) AS INTEGER) WHERE typeof(OLD.response_body) = 'blob' AND substr(OLD.response_body, 1, 4) = x'b1627801'
+--|   ON CONFLICT DO NOTHING;
+--| END;
+
+--| -- For REPLACE, which fires no DELETE trigger.
+--| CREATE TRIGGER IF NOT EXISTS main.payload_dropped_insert
+--| BEFORE INSERT ON event_payloads
+--| WHEN EXISTS (SELECT 1 FROM event_payloads WHERE id = NEW.id)
+--|   OR (NEW.rowid <> -1 AND EXISTS (SELECT 1 FROM event_payloads WHERE rowid = NEW.rowid))
+--| BEGIN
+--|   INSERT INTO store_dropped(text)
+--|   SELECT text FROM payload_texts
+--|    WHERE "key" IN (NEW.id, (SELECT id FROM event_payloads WHERE rowid = NEW.rowid))
+--|   ON CONFLICT DO NOTHING;
+--| END;
+
+--| CREATE TRIGGER IF NOT EXISTS main.payload_dropped_replace
+--| BEFORE UPDATE ON event_payloads
+--| WHEN (NEW.id IS NOT OLD.id OR NEW.rowid <> OLD.rowid)
+--| BEGIN
+--|   INSERT INTO store_dropped(text)
+--|   SELECT text FROM payload_texts
+--|    WHERE "key" IN (NEW.id, (SELECT id FROM event_payloads WHERE rowid = NEW.rowid))
+--|   ON CONFLICT DO NOTHING;
+--| END;
+
+--| UPDATE main.blackbox_domains SET version = 3 WHERE domain = 'payload';

@@ -1,0 +1,244 @@
+-- store.sql: the body store. It keeps long texts cut into pieces, each piece once,
+-- however many texts contain it.
+--
+-- A packed value is replaced, in the table that it belongs to, by a reference: a
+-- blob of X'B1627801', the 32 bytes of a hash of the text (ext/store/hash.c), and
+-- the number of the text in decimal digits. The store does not know the tables
+-- that have references. Each of them has a row in store_users.
+--
+-- Tables  store_texts    one row for each packed value: where its pieces are
+--         store_packs    pieces, about 96 KB of them together, compressed by zstd
+--         store_lists    for each pack the length, the hash and the number of uses
+--                        of each piece
+--         store_pieces   where the piece with a given hash is
+--         store_state    one row: totals
+--         store_dropped  texts that perhaps no reference names any more
+--         store_users    the views through which the store reaches the tables that
+--                        have references
+-- Views   store_stats    texts, pieces, packs, bytes
+--         store_size     rows and bytes, for retention_report()
+--         store_check    contradictions (no rows if all is well)
+--
+-- This file runs alone after core.sql (sqlite3 my.db < sql/store.sql), any number of
+-- times.
+--
+-- Invariants: only functions of the module write here (the function
+-- store_writing(), which other connections do not have, says so), except that
+-- everybody may INSERT into store_users and store_dropped. An entry there removes nothing: the
+-- sweep first asks the views of store_users whether a reference names the text. A
+-- pack never changes its number, nor a piece its place, so that places stay valid
+-- when other pieces of a pack are removed.
+--
+-- Limits: what a program writes into the file is found by blackbox_check().
+
+-- dropped and dropped_bytes: texts that wait for the sweep, with their full length.
+CREATE VIEW IF NOT EXISTS main.store_stats AS
+SELECT s.texts - d.n AS texts, s.text_bytes - d.b AS text_bytes,
+       (SELECT count(*) FROM store_packs) AS packs, s.pieces AS pieces,
+       s.piece_bytes AS piece_bytes, s.kept_bytes AS kept_bytes,
+       d.n AS dropped, d.b AS dropped_bytes
+  FROM store_state AS s,
+       (SELECT count(*) AS n, coalesce(sum(t.bytes), 0) AS b
+          FROM store_dropped AS x JOIN store_texts AS t ON t.text = x.text) AS d;
+
+CREATE VIEW IF NOT EXISTS main.store_size AS
+SELECT texts AS rows, kept_bytes AS bytes FROM store_state;
+
+CREATE VIEW IF NOT EXISTS main.store_check AS
+SELECT 'store_state' AS object, 'has not the one row that it must have' AS problem
+ WHERE (SELECT count(*) FROM store_state) <> 1
+UNION ALL
+SELECT 'store_state', 'its totals are not those of the texts, packs and lists'
+  FROM store_state AS s,
+       (SELECT count(*) AS n, coalesce(sum(bytes), 0) AS b,
+               coalesce(sum(length(recipe)), 0) AS k FROM store_texts) AS t,
+       (SELECT coalesce(sum(length(data)), 0) AS k FROM store_packs) AS p,
+       (SELECT coalesce(sum(length(list)), 0) AS k FROM store_lists) AS l,
+       (SELECT count(*) AS n FROM store_pieces) AS x
+ WHERE (s.texts, s.text_bytes, s.kept_bytes) IS NOT (t.n, t.b, t.k + p.k + l.k)
+    OR s.pieces < x.n
+UNION ALL
+SELECT 'store_lists', 'pack ' || pack || ' has no list of its pieces'
+  FROM store_packs WHERE pack NOT IN (SELECT pack FROM store_lists)
+UNION ALL
+SELECT 'store_lists', 'the list of pack ' || pack || ' has no pack'
+  FROM store_lists WHERE pack NOT IN (SELECT pack FROM store_packs);
+
+-- bytes is the length of the text. mark is the beginning of the hash in its
+-- reference. sum is a checksum of the text. fresh is the first place that was new
+-- when the text was packed: it has its pieces from there on to itself. recipe:
+-- see ext/store/recipe.c.
+CREATE TABLE IF NOT EXISTS main.store_texts(
+  text   INTEGER PRIMARY KEY,
+  bytes  INTEGER NOT NULL,
+  mark   BLOB NOT NULL,
+  sum    INTEGER NOT NULL,
+  fresh  INTEGER NOT NULL,
+  recipe BLOB NOT NULL
+);
+
+-- token is another number each time that the data is written.
+CREATE TABLE IF NOT EXISTS main.store_packs(
+  pack  INTEGER PRIMARY KEY,
+  token INTEGER NOT NULL,
+  data  BLOB NOT NULL
+);
+
+CREATE TABLE IF NOT EXISTS main.store_lists(
+  pack INTEGER PRIMARY KEY,
+  list BLOB NOT NULL
+);
+
+-- key: the first eight bytes of the hash. place: the pack * 65536 + the number of
+-- the piece in it.
+CREATE TABLE IF NOT EXISTS main.store_pieces(
+  "key" INTEGER PRIMARY KEY,
+  place INTEGER NOT NULL
+);
+
+-- open is the pack that has room for more. next is the number of the next text.
+CREATE TABLE IF NOT EXISTS main.store_state(
+  one         INTEGER PRIMARY KEY CHECK (one = 1),
+  next        INTEGER NOT NULL,
+  open        INTEGER NOT NULL,
+  texts       INTEGER NOT NULL,
+  text_bytes  INTEGER NOT NULL,
+  pieces      INTEGER NOT NULL,
+  piece_bytes INTEGER NOT NULL,
+  kept_bytes  INTEGER NOT NULL
+);
+
+CREATE TABLE IF NOT EXISTS main.store_dropped(
+  text INTEGER PRIMARY KEY
+);
+
+-- bodies has the columns key and those with the values; INSERT replaces the values
+-- of that key, and DELETE removes what it belongs to. texts has the columns text
+-- (a number), reference and key; the store asks it with WHERE text = .. and with
+-- WHERE key = .., for which it should have indexes.
+CREATE TABLE IF NOT EXISTS main.store_users(
+  bodies TEXT PRIMARY KEY,
+  texts  TEXT NOT NULL
+) WITHOUT ROWID;
+
+INSERT INTO main.store_state(one, next, open, texts, text_bytes, pieces, piece_bytes,
+  kept_bytes)
+SELECT 1, 1, 0, 0, 0, 0, 0, 0 WHERE NOT EXISTS (SELECT 1 FROM main.store_state);
+
+CREATE TRIGGER IF NOT EXISTS main.store_texts_insert
+BEFORE INSERT ON store_texts WHEN store_writing() IS NOT 1
+BEGIN
+  SELECT RAISE(ABORT, 'StoreError: store_texts is written by functions of blackbox only');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.store_texts_update
+BEFORE UPDATE ON store_texts WHEN store_writing() IS NOT 1
+BEGIN
+  SELECT RAISE(ABORT, 'StoreError: store_texts is written by functions of blackbox only');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.store_texts_delete
+BEFORE DELETE ON store_texts WHEN store_writing() IS NOT 1
+BEGIN
+  SELECT RAISE(ABORT, 'StoreError: store_texts is written by functions of blackbox only');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.store_packs_insert
+BEFORE INSERT ON store_packs WHEN store_writing() IS NOT 1
+BEGIN
+  SELECT RAISE(ABORT, 'StoreError: store_packs is written by functions of blackbox only');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.store_packs_update
+BEFORE UPDATE ON store_packs WHEN store_writing() IS NOT 1
+BEGIN
+  SELECT RAISE(ABORT, 'StoreError: store_packs is written by functions of blackbox only');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.store_packs_delete
+BEFORE DELETE ON store_packs WHEN store_writing() IS NOT 1
+BEGIN
+  SELECT RAISE(ABORT, 'StoreError: store_packs is written by functions of blackbox only');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.store_lists_insert
+BEFORE INSERT ON store_lists WHEN store_writing() IS NOT 1
+BEGIN
+  SELECT RAISE(ABORT, 'StoreError: store_lists is written by functions of blackbox only');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.store_lists_update
+BEFORE UPDATE ON store_lists WHEN store_writing() IS NOT 1
+BEGIN
+  SELECT RAISE(ABORT, 'StoreError: store_lists is written by functions of blackbox only');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.store_lists_delete
+BEFORE DELETE ON store_lists WHEN store_writing() IS NOT 1
+BEGIN
+  SELECT RAISE(ABORT, 'StoreError: store_lists is written by functions of blackbox only');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.store_pieces_insert
+BEFORE INSERT ON store_pieces WHEN store_writing() IS NOT 1
+BEGIN
+  SELECT RAISE(ABORT, 'StoreError: store_pieces is written by functions of blackbox only');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.store_pieces_update
+BEFORE UPDATE ON store_pieces WHEN store_writing() IS NOT 1
+BEGIN
+  SELECT RAISE(ABORT, 'StoreError: store_pieces is written by functions of blackbox only');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.store_pieces_delete
+BEFORE DELETE ON store_pieces WHEN store_writing() IS NOT 1
+BEGIN
+  SELECT RAISE(ABORT, 'StoreError: store_pieces is written by functions of blackbox only');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.store_state_insert
+BEFORE INSERT ON store_state WHEN EXISTS (SELECT 1 FROM store_state)
+BEGIN
+  SELECT RAISE(ABORT, 'StoreError: store_state has one row, which stays');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.store_state_update
+BEFORE UPDATE ON store_state WHEN store_writing() IS NOT 1
+BEGIN
+  SELECT RAISE(ABORT, 'StoreError: store_state is written by functions of blackbox only');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.store_state_delete
+BEFORE DELETE ON store_state WHEN store_writing() IS NOT 1
+BEGIN
+  SELECT RAISE(ABORT, 'StoreError: store_state is written by functions of blackbox only');
+END;
+
+-- Without its view, the texts of a table would look as if nothing named them.
+CREATE TRIGGER IF NOT EXISTS main.store_users_update
+BEFORE UPDATE ON store_users WHEN (SELECT texts FROM store_state) IS NOT 0
+BEGIN
+  SELECT RAISE(ABORT, 'StoreError: the store has texts, so its users cannot be changed; unpack them first');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.store_users_delete
+BEFORE DELETE ON store_users WHEN (SELECT texts FROM store_state) IS NOT 0
+BEGIN
+  SELECT RAISE(ABORT, 'StoreError: the store has texts, so its users cannot be removed; unpack them first');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.store_dropped_update
+BEFORE UPDATE ON store_dropped WHEN store_writing() IS NOT 1
+BEGIN
+  SELECT RAISE(ABORT, 'StoreError: a row of store_dropped stays until the sweep; SELECT store_sweep()');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.store_dropped_delete
+BEFORE DELETE ON store_dropped WHEN store_writing() IS NOT 1
+BEGIN
+  SELECT RAISE(ABORT, 'StoreError: a row of store_dropped stays until the sweep; SELECT store_sweep()');
+END;
+
+INSERT INTO main.blackbox_domains(domain, version) VALUES ('store', 1)
+ON CONFLICT (domain) DO UPDATE SET version = excluded.version;

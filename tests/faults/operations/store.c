@@ -1,0 +1,72 @@
+/* store.c: the operations of the domain store, and of payload on it: see
+** operations.h. */
+#include "operations.h"
+
+/* A table of the user's that uses the store; its first row has been packed. */
+#define IS_REF(x) "typeof(" x ") = 'blob' AND substr(" x ", 1, 4) = x'b1627801'"
+#define NUMBER(x) "CAST(substr(" x ", 37) AS INTEGER)"
+#define LONG(n)                                                                \
+  "(WITH p(i, t) AS (SELECT 1, '' UNION ALL SELECT i + 1, t || i * " n         \
+  " || ' and ' FROM p WHERE i < 400) SELECT max(t) FROM p)"
+#define NOTES                                                                  \
+  "CREATE TABLE notes(id INTEGER PRIMARY KEY, a);"                             \
+  "CREATE VIEW notes_bodies AS SELECT id AS key, a FROM notes;"                \
+  "CREATE VIEW notes_texts AS SELECT " NUMBER(                                 \
+      "a") " AS text, a AS reference,"                                         \
+           "  id AS key FROM notes WHERE " IS_REF(                             \
+               "a") ";"                                                        \
+                    "CREATE TRIGGER notes_put INSTEAD OF INSERT ON "           \
+                    "notes_bodies BEGIN"                                       \
+                    "  UPDATE notes SET a = NEW.a WHERE id = NEW.key; END;"    \
+                    "CREATE TRIGGER notes_remove INSTEAD OF DELETE ON "        \
+                    "notes_bodies BEGIN"                                       \
+                    "  DELETE FROM notes WHERE id = OLD.key; END;"             \
+                    "CREATE TRIGGER notes_gone AFTER DELETE ON notes BEGIN"    \
+                    "  INSERT INTO store_dropped SELECT " NUMBER(              \
+                        "OLD.a") "; END;"                                      \
+                                 "INSERT INTO store_users "                    \
+                                 "VALUES('notes_bodies', 'notes_texts');"      \
+                                 "INSERT INTO notes VALUES(1, " LONG(          \
+                                     "7") "), (2, " LONG("7") " || 'end'),"    \
+                                                              "  (3, " LONG(   \
+                                                                  "11") ");"   \
+                                                                        "SELE" \
+                                                                        "CT "  \
+                                                                        "stor" \
+                                                                        "e_"   \
+                                                                        "pack" \
+                                                                        "('"   \
+                                                                        "note" \
+                                                                        "s_"   \
+                                                                        "bodi" \
+                                                                        "es'," \
+                                                                        " '["  \
+                                                                        "1,2]" \
+                                                                        "');"
+#define BODIES                                                                 \
+  "INSERT INTO event_payloads(id, event_id, agent_id, request_body, purpose)"  \
+  "  VALUES('s1', 'e1', 'a', " LONG("7") ", 'archive'),"                       \
+                                         "  ('s2', 'e2', 'a', " LONG(          \
+                                             "7") " || 'end', 'evidence');"
+
+const Operation aStoreOperation[] = {
+    {"pack a text", NOTES, 0, "SELECT store_pack('notes_bodies', '[3]')", 0},
+    {"read packed texts", NOTES, 0,
+        "SELECT store_text(a), store_same(a, 'x') FROM notes", 0},
+    {"sweep texts", NOTES "DELETE FROM notes WHERE id = 1;", 0,
+        "SELECT store_sweep()", 0},
+    {"erase a text", NOTES, 0, "SELECT store_erase(2)", 0},
+    {"say what is shared", NOTES, 0, "SELECT * FROM store_shared(2)", 0},
+    {0, 0, 0, 0, 0},
+};
+
+const Operation aPackOperation[] = {
+    {"pack bodies for the first time", BODIES, 0, "SELECT payload_pack()", 0},
+    {"unpack the last bodies", BODIES "SELECT payload_pack();", 0,
+        "SELECT payload_unpack()", 0},
+    {"show packed bodies", BODIES "SELECT payload_pack();", 0,
+        "SELECT id, request_body FROM payload_rows", 0},
+    {"delete a packed row", BODIES "SELECT payload_pack();", 0,
+        "DELETE FROM event_payloads WHERE id = 's1'", 0},
+    {0, 0, 0, 0, 0},
+};

@@ -1,0 +1,650 @@
+"""Bodies in the body store: read as they were, under the same rules as before."""
+import gzip
+import json
+import random
+import sqlite3
+import subprocess
+import sys
+import time
+
+import pytest
+
+from conftest import DATA, ROOT, by_hand, connect, needs_data, one, rows
+from payload_helpers import push, setting
+
+COLUMNS = ("id, event_id, agent_id, request_body, response_body, size_bytes, purpose, pinned,"
+           " kill_switch_event_id, created_at")
+
+
+def words(seed, n):
+    """Text of about n bytes."""
+    make = random.Random(seed)
+    return " ".join("".join(make.choices("abcdefghij", k=make.randint(2, 8)))
+                    for _ in range(n // 6))
+
+
+def noise(seed, n):
+    return random.Random(seed).randbytes(n)
+
+
+def add(db, id, request, response="ok", purpose="archive", schema="main", **more):
+    names = "".join(", " + name for name in more)
+    db.execute(f"INSERT INTO {schema}.event_payloads(id, event_id, agent_id, request_body,"
+               f" response_body, purpose{names}) VALUES(?, ?, 'a', ?, ?, ?"
+               f"{', ?' * len(more)})",
+               (id, "e" + id, request, response, purpose, *more.values()))
+
+
+def pack(db, *args):
+    marks = ", ".join("?" * len(args))
+    return json.loads(one(db, f"SELECT payload_pack({marks})", *args))
+
+
+def unpack(db, *args):
+    return json.loads(one(db, f"SELECT payload_unpack({', '.join('?' * len(args))})", *args))
+
+
+def shown(db, schema="main"):
+    return rows(db, f"SELECT {COLUMNS} FROM {schema}.payload_rows ORDER BY id")
+
+
+def packed(db, schema="main"):
+    return [row[0] for row in db.execute(
+        f"SELECT id FROM {schema}.event_payloads WHERE typeof(request_body) = 'blob'"
+        " AND substr(request_body, 1, 4) = x'b1627801' ORDER BY id")]
+
+
+def dropped(db):
+    return one(db, "SELECT dropped FROM store_stats")
+
+
+def whole(db):
+    found = rows(db, "SELECT * FROM blackbox_check")
+    assert not found, found
+
+
+@pytest.fixture
+def full(db):
+    """A file with rows of every kind, packed."""
+    fill(db)
+    pack(db)
+    return db
+
+
+def fill(db, schema="main"):
+    shared = words(0, 9000)
+    for i in range(4):
+        add(db, f"a{i}", shared + words(i, 2000), schema=schema)
+    add(db, "b1", noise(1, 3000), noise(2, 3000), schema=schema)
+    add(db, "b2", shared, None, schema=schema)
+    add(db, "e1", shared + "evidence", purpose="evidence", kill_switch_event_id="k",
+        schema=schema)
+    add(db, "e2", "brief", "too", purpose="evidence", schema=schema)
+    add(db, "p1", shared + "pinned", pinned=1, schema=schema)
+
+
+def test_rows_are_shown_as_they_were(db):
+    fill(db)
+    before = shown(db)
+    assert before == rows(db, f"SELECT {COLUMNS} FROM event_payloads ORDER BY id")
+    said = pack(db)
+    assert said["rows"] == 8 and not said["more"]
+    assert said["keptBytes"] < said["rawBytes"] / 2
+    assert packed(db) == ["a0", "a1", "a2", "a3", "b1", "b2", "e1", "p1"]
+    assert shown(db) == before
+    assert [row[5] for row in rows(db, f"SELECT {COLUMNS} FROM event_payloads ORDER BY id")] \
+        == [row[5] for row in before]
+    whole(db)
+    assert pack(db) == {"rows": 0, "rawBytes": 0, "keptBytes": 0, "more": False}
+
+
+def test_unpacking_leaves_the_file_as_it_was(db):
+    objects = "SELECT type, name, sql FROM sqlite_schema WHERE name NOT GLOB 'sqlite_*' ORDER BY 1, 2"
+    versions = "SELECT * FROM blackbox_domains ORDER BY 1"
+    fill(db)
+    before = shown(db), rows(db, objects), rows(db, versions)
+    pack(db)
+    assert rows(db, versions) != before[2]
+    assert unpack(db, 3) == {"rows": 3, "more": True}
+    whole(db)
+    assert shown(db) == before[0]
+    assert unpack(db) == {"rows": 5, "more": False}
+    assert (shown(db), rows(db, objects), rows(db, versions)) == before
+    assert rows(db, f"SELECT {COLUMNS} FROM event_payloads ORDER BY id") == before[0]
+    assert set(rows(db, "SELECT texts, packs, pieces, kept_bytes FROM store_stats")) == {(0, 0, 0, 0)}
+    whole(db)
+    assert unpack(db) == {"rows": 0, "more": False}
+
+
+def test_the_form_stays_while_the_host_reads(full):
+    before = shown(full)
+    cursor = full.execute("SELECT * FROM event_payloads")
+    cursor.fetchone()
+    assert unpack(full) == {"rows": 8, "more": False}
+    cursor.close()
+    assert shown(full) == before
+    whole(full)
+    assert unpack(full) == {"rows": 0, "more": False}
+    assert one(full, "SELECT count(*) FROM sqlite_schema WHERE name = 'payload_swaps'") == 0
+
+
+def test_packing_is_bounded_oldest_first_and_by_age(db):
+    now = 1_800_000_000_000
+    for i in range(6):
+        add(db, f"r{i}", words(i, 2000), created_at=f"2027-01-15T08:00:0{5 - i}.000Z")
+    assert pack(db, 2) | {"rawBytes": 0, "keptBytes": 0} == \
+        {"rows": 2, "rawBytes": 0, "keptBytes": 0, "more": True}
+    assert packed(db) == ["r4", "r5"]
+    assert pack(db, 10, 2000, now + 5000)["rows"] == 1
+    assert packed(db) == ["r3", "r4", "r5"]
+    assert pack(db, 10, 2000, now + 5000) == {"rows": 0, "rawBytes": 0, "keptBytes": 0, "more": False}
+    assert pack(db, 2)["more"] and not pack(db, 2)["more"]
+    whole(db)
+
+
+def test_packing_as_a_row(db):
+    fill(db)
+    before = shown(db)
+    db.execute("INSERT INTO blackbox_call VALUES('payload_pack', '[3]')")
+    assert len(packed(db)) == 3
+    db.execute("INSERT INTO blackbox_call VALUES('payload_unpack', '[]')")
+    assert packed(db) == [] and shown(db) == before
+    db.execute("BEGIN")
+    for command in "payload_pack", "payload_unpack":
+        with pytest.raises(sqlite3.OperationalError, match="MisuseError: .* as a row inside"):
+            db.execute(f"INSERT INTO blackbox_call VALUES('{command}', '[]')")
+    db.execute("ROLLBACK")
+    whole(db)
+
+
+def test_a_rollback_takes_back_packing_and_the_form(db):
+    fill(db)
+    before = shown(db)
+    db.execute("BEGIN")
+    pack(db)
+    assert shown(db) == before
+    db.execute("ROLLBACK")
+    assert packed(db) == [] and shown(db) == before
+    db.execute("SAVEPOINT s")
+    pack(db, 3)
+    db.execute("RELEASE s")
+    db.execute("BEGIN")
+    unpack(db)
+    db.execute("ROLLBACK")
+    assert len(packed(db)) == 3 and shown(db) == before
+    whole(db)
+
+
+@pytest.mark.parametrize("sql, told", [
+    ("payload_pack(0)", "limit"), ("payload_pack('x')", "limit"),
+    ("payload_pack(1, -1)", "older_than_ms"), ("payload_pack(1, 1, 'x')", "now"),
+    ("payload_unpack(0)", "limit")])
+def test_bad_arguments_are_refused(db, sql, told):
+    with pytest.raises(sqlite3.IntegrityError, match="ValidationError: " + told):
+        one(db, "SELECT " + sql)
+
+
+def test_a_store_is_needed(path):
+    db = connect(path)
+    one(db, "SELECT blackbox_install('main', 'payload')")
+    with pytest.raises(sqlite3.OperationalError, match="NotInstalledError: schema main has no body"):
+        one(db, "SELECT payload_pack()")
+    assert one(db, "SELECT payload_unpack()") == '{"rows":0,"more":false}'
+    whole(db)
+
+
+def test_an_attached_archive_is_packed_beside_another_store(db, tmp_path):
+    db.execute("ATTACH ? AS \"the 'other'\"", (str(tmp_path / "o.db"),))
+    one(db, "SELECT blackbox_install(?)", "the 'other'")
+    schema = "\"the 'other'\""
+    fill(db)
+    fill(db, schema)
+    before = shown(db), shown(db, schema)
+    for name in "main", "the 'other'":
+        one(db, "SELECT blackbox_use(?)", name)
+        assert pack(db)["rows"] == 8
+    assert (shown(db), shown(db, schema)) == before
+    whole(db)
+    assert unpack(db)["rows"] == 8
+    assert packed(db, schema) == [] and len(packed(db)) == 8
+    assert (shown(db), shown(db, schema)) == before
+    whole(db)
+
+
+# --------------------------------------------------------------- rules ----
+
+REFUSED = [
+    "DELETE FROM event_payloads WHERE id = '{}'",
+    "UPDATE event_payloads SET request_body = 'other' WHERE id = '{}'",
+    "UPDATE event_payloads SET request_body = NULL WHERE id = '{}'",
+    "UPDATE event_payloads SET response_body = 'other' WHERE id = '{}'",
+    "UPDATE event_payloads SET size_bytes = 50 WHERE id = '{}'",
+    "UPDATE event_payloads SET request_body = (SELECT request_body FROM event_payloads"
+    " WHERE id = 'a0') WHERE id = '{}'",
+    "REPLACE INTO event_payloads(id, event_id, agent_id, purpose)"
+    " VALUES('{}', 'e', 'a', 'archive')",
+    "UPDATE OR REPLACE event_payloads SET id = '{}' WHERE id = 'a0'",
+    "INSERT INTO payload_bodies SELECT '{}', 'other', 'ok'",
+    "INSERT INTO payload_bodies SELECT '{}', request_body, response_body FROM event_payloads"
+    " WHERE id = 'a0'",
+    "INSERT INTO payload_swaps SELECT pin, 'other', 'ok' FROM payload_pins WHERE id = '{}'",
+    "DELETE FROM payload_bodies WHERE key = '{}'",
+]
+
+
+@pytest.mark.parametrize("module", [True, False])
+@pytest.mark.parametrize("sql", REFUSED)
+def test_a_pinned_row_that_is_packed_keeps_its_text(full, path, sql, module):
+    before = shown(full)
+    db = full if module else sqlite3.connect(path, isolation_level=None)
+    for id in "e1", "p1":
+        with pytest.raises(sqlite3.Error, match="PinnedError|no such function: store_same"):
+            db.execute(sql.format(id))
+    assert shown(full) == before
+    whole(full)
+
+
+def test_no_function_puts_another_text_into_a_pinned_row(full, path):
+    """A program that defines store_same() anew opens the door, and the check names the row."""
+    db = sqlite3.connect(path, isolation_level=None)
+    db.create_function("store_same", 2, lambda a, b: 1)
+    db.execute("INSERT INTO payload_bodies VALUES('e1', 'forged', 'ok')")
+    db.close()
+    told = [problem for *_, problem in rows(full, "SELECT * FROM blackbox_check")]
+    assert "row e1 is pinned and was changed: its hash is not that of payload_pins" in told
+
+
+def test_the_door_needs_the_hash_of_the_row(full, path):
+    db = sqlite3.connect(path, isolation_level=None)
+    add(db, "e3", words(3, 2000), purpose="evidence")
+    db.create_function("store_same", 2, lambda a, b: 1)
+    with pytest.raises(sqlite3.IntegrityError, match="after the hash of the row was taken"):
+        db.execute("INSERT INTO payload_bodies VALUES('e3', 'forged', 'ok')")
+    db.close()
+    assert pack(full)["rows"] == 1
+    whole(full)
+
+
+def test_unpinned_rows_may_change_and_their_texts_go(full):
+    reference = one(full, "SELECT request_body FROM event_payloads WHERE id = 'a0'")
+    full.execute("UPDATE event_payloads SET response_body = 'longer' WHERE id = 'a0'")
+    full.execute("UPDATE event_payloads SET request_body = 'new' WHERE id = 'a1'")
+    assert rows(full, "SELECT size_bytes FROM payload_rows WHERE id IN ('a0', 'a1') ORDER BY id") \
+        == [(len(words(0, 9000) + words(0, 2000)) + 6,), (5,)]
+    assert dropped(full) == 1
+    full.execute("UPDATE event_payloads SET size_bytes = 3 WHERE id = 'a0'")
+    assert one(full, "SELECT size_bytes FROM event_payloads WHERE id = 'a0'") > 9000
+    assert one(full, "SELECT request_body FROM event_payloads WHERE id = 'a0'") == reference
+    full.execute("REPLACE INTO event_payloads(id, event_id, agent_id, request_body, purpose)"
+                 " VALUES('a2', 'e', 'a', 'mine', 'archive')")
+    full.execute("UPDATE OR REPLACE event_payloads SET id = 'a3' WHERE id = 'a2'")
+    full.execute("INSERT OR IGNORE INTO event_payloads(id, event_id, agent_id, request_body,"
+                 " purpose) VALUES('b1', 'e', 'a', 'mine', 'archive')")
+    assert dropped(full) == 5
+    assert one(full, "SELECT store_sweep()") == 3
+    assert one(full, "SELECT store_text(request_body) FROM event_payloads WHERE id = 'b1'") \
+        == noise(1, 3000)
+    whole(full)
+
+
+@pytest.mark.parametrize("module", [True, False])
+@pytest.mark.parametrize("sql", [
+    "INSERT INTO event_payloads(id, event_id, agent_id, request_body, purpose)"
+    " SELECT 'copy', event_id, agent_id, request_body, 'archive' FROM event_payloads"
+    " WHERE id = '{}'",
+    "UPDATE event_payloads SET request_body = (SELECT request_body FROM event_payloads"
+    " WHERE id = '{}') WHERE id = 'a0'",
+    "UPDATE event_payloads SET response_body = (SELECT request_body FROM event_payloads"
+    " WHERE id = '{}') WHERE id = 'a0'"])
+def test_a_reference_is_in_one_row_only(full, path, sql, module):
+    before = shown(full)
+    db = full if module else sqlite3.connect(path, isolation_level=None)
+    for id in "a1", "e1":
+        with pytest.raises(sqlite3.IntegrityError, match="ValidationError: this body is a ref"):
+            db.execute(sql.format(id))
+    assert shown(full) == before
+    whole(full)
+
+
+def test_a_blob_of_the_user_is_never_misread(full):
+    reference = one(full, "SELECT request_body FROM event_payloads WHERE id = 'a1'")
+    for i, blob in enumerate([reference[:-1] + b"9" * 4, reference[:8] + b"\0" + reference[9:],
+                              b"\xb1bx\x01" + b"z" * 600, reference + noise(9, 600)]):
+        add(full, f"x{i}", blob)
+        assert one(full, "SELECT request_body FROM payload_rows WHERE id = ?", f"x{i}") == blob
+    before = shown(full)
+    pack(full)
+    assert shown(full) == before
+    told = [problem for *_, problem in rows(full, "SELECT * FROM blackbox_check")]
+    assert len(told) == 2 and all("'x0'" in each or "'x1'" in each for each in told)
+    unpack(full)
+    assert shown(full) == before
+    full.execute("DELETE FROM event_payloads WHERE id IN ('x0', 'x1')")
+    unpack(full)
+    whole(full)
+
+
+def test_clean_up_deletes_with_a_receipt_of_the_true_bytes_and_sweeps(full):
+    bytes = one(full, "SELECT sum(size_bytes) FROM event_payloads WHERE purpose = 'archive'"
+                      " AND pinned = 0")
+    assert one(full, "SELECT payload_clear_archive()") == 6
+    assert rows(full, "SELECT rule, rows, bytes FROM retention_log") == [("clear", 6, bytes)]
+    assert dropped(full) == 0
+    assert len(shown(full)) == 3
+    whole(full)
+
+
+def test_without_the_module_rows_go_and_their_texts_are_counted(full, path):
+    db = sqlite3.connect(path, isolation_level=None)
+    db.execute("DELETE FROM event_payloads WHERE id IN ('a0', 'b1')")
+    assert db.execute("SELECT dropped FROM store_stats").fetchone() == (3,)
+    add(db, "n1", words(9, 2000))
+    db.execute("UPDATE event_payloads SET pinned = 1 WHERE id = 'a1'")
+    with pytest.raises(sqlite3.IntegrityError, match="PinnedError"):
+        db.execute("DELETE FROM event_payloads WHERE id = 'a1'")
+    db.execute("INSERT INTO payload_unpins(payload_id, actor, reason) VALUES('e1', 'x', 'y')")
+    db.execute("DELETE FROM event_payloads WHERE id = 'e1'")
+    db.execute("INSERT INTO payload_evidence(kill_switch_event_id, event_id, agent_id,"
+               " request_body) VALUES('k', 'e', 'a', 'q')")
+    with pytest.raises(sqlite3.OperationalError, match="no such function: store_text"):
+        db.execute("SELECT request_body FROM payload_rows").fetchall()
+    assert len(db.execute("SELECT id, size_bytes FROM event_payloads").fetchall()) == 8
+    db.execute("CREATE TABLE app(x)")
+    db.execute("ALTER TABLE app RENAME TO mine")
+    db.close()
+    assert one(full, "SELECT payload_cleanup()") == 0
+    assert dropped(full) == 0
+    whole(full)
+
+
+def test_erase_takes_row_and_pieces(full):
+    assert one(full, "SELECT store_erase('a0')") == 1
+    assert dropped(full) == 0 and "a0" not in packed(full)
+    with pytest.raises(sqlite3.IntegrityError, match="PinnedError"):
+        one(full, "SELECT store_erase('e1')")
+    assert len(shown(full)) == 8
+    whole(full)
+
+
+# ------------------------------------------------------------ functions ----
+
+def test_the_kill_switch_knows_packed_rows_of_the_archive(db):
+    db.execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=9)")
+    for i in range(3):
+        push(db, "a", f"e{i}", words(i, 2000), noise(i, 900), 1000 * i)
+        db.execute("INSERT INTO event_payloads(event_id, agent_id, request_body, response_body,"
+                   " purpose, created_at) VALUES(?, 'a', ?, ?, 'archive', '1970-01-01')",
+                   (f"e{i}", words(i, 2000), noise(i, 900)))
+    pack(db)
+    push(db, "a", "e9", words(9, 2000), "", 9000)
+    assert one(db, "SELECT payload_kill_switch('ring', 'a', 'k')") == 4
+    assert one(db, "SELECT count(*) FROM event_payloads") == 4
+    pack(db)
+    for i in range(3):
+        push(db, "a", f"e{i}", words(i, 2000), noise(i, 900), 1000 * i)
+    assert one(db, "SELECT payload_kill_switch('ring', 'a', 'k')") == 0
+    whole(db)
+
+
+def test_evidence_from_json_knows_packed_rows(db):
+    body = words(1, 3000)
+    add(db, "a1", body, created_at="1970-01-01 00:00:01")
+    pack(db)
+    text = json.dumps([{"eventId": "ea1", "agentId": "a", "requestBody": body,
+                        "responseBody": "ok", "timestamp": 1000}])
+    for saved in 1, 0:
+        assert one(db, "SELECT payload_save_evidence('k', ?)", text) == saved
+        pack(db)
+        assert rows(db, "SELECT id, purpose FROM event_payloads") == [("a1", "evidence")]
+    whole(db)
+
+
+def test_readers_of_exchanges_see_texts(db):
+    request = json.dumps({"model": "m", "messages": [
+        {"role": "user", "content": "go " + words(1, 900)},
+        {"role": "assistant", "tool_calls": [
+            {"id": "c1", "function": {"name": "f", "arguments": "{}"}}]},
+        {"role": "tool", "tool_call_id": "c1", "content": "no"}]})
+    response = json.dumps({"choices": [], "usage": {"prompt_tokens": 5}, "pad": words(2, 900)})
+    add(db, "a1", request, response)
+    queries = [
+        "SELECT payload_prompt(request_body), payload_tools(request_body) FROM event_payloads",
+        "SELECT c.* FROM event_payloads, payload_calls(request_body, response_body) AS c",
+        "SELECT u.* FROM event_payloads, payload_usage(request_body, response_body) AS u",
+        "SELECT payload_simhash(request_body), payload_normalize(response_body) FROM payload_rows",
+        "SELECT * FROM payload_replay('a', 0)"]
+    before = [rows(db, sql) for sql in queries]
+    pack(db)
+    assert packed(db) == ["a1"]
+    assert [rows(db, sql) for sql in queries] == before
+    assert before[0][0][0].startswith("go ")
+
+
+def test_columns_of_an_adopted_table_are_shown(path):
+    db = connect(path)
+    db.execute("CREATE TABLE event_payloads(id TEXT PRIMARY KEY, event_id TEXT, mine TEXT,"
+               " agent_id TEXT, request_body TEXT, response_body TEXT, purpose TEXT,"
+               " created_at TEXT)")
+    db.execute("INSERT INTO event_payloads VALUES('1', 'e', 'note', 'a', ?, ?, 'archive',"
+               " '2026-01-01')", (words(1, 3000), words(2, 3000)))
+    one(db, "SELECT blackbox_install()")
+    before = rows(db, "SELECT * FROM payload_rows")
+    assert pack(db)["rows"] == 1
+    assert rows(db, "SELECT * FROM payload_rows") == before
+    db.execute("ALTER TABLE event_payloads ADD other")
+    assert any("payload_rows" in row for row in rows(db, "SELECT * FROM blackbox_check"))
+    one(db, "SELECT blackbox_install()")
+    assert rows(db, "SELECT other FROM payload_rows") == [(None,)]
+    whole(db)
+
+
+# ------------------------------------------------------------- setting ----
+
+@pytest.mark.parametrize("mode", ["durable", "memory"])
+def test_the_setting_packs_a_few_rows_with_each_flush(db, mode):
+    setting(db, "enabled", 1)
+    setting(db, "queue_mode", mode)
+    setting(db, "pack", 1)
+    for i in range(85):
+        one(db, "SELECT payload_queue(?, 'a', ?, 'r')", f"e{i}", words(i % 3, 2000) + str(i))
+    one(db, "SELECT payload_flush()")
+    assert len(packed(db)) >= 40
+    assert one(db, "SELECT count(*) FROM payload_rows WHERE length(request_body) > 1000") == 85
+    assert one(db, "SELECT payload_cleanup()") == 0
+    assert len(packed(db)) == 85
+    whole(db)
+
+
+def test_nothing_is_packed_without_the_setting(db):
+    setting(db, "enabled", 1)
+    one(db, "SELECT payload_queue('e', 'a', ?, 'r')", words(1, 3000))
+    one(db, "SELECT payload_cleanup()")
+    assert packed(db) == []
+    assert one(db, "SELECT count(*) FROM sqlite_schema WHERE name = 'payload_swaps'") == 0
+
+
+def test_a_packing_that_fails_loses_no_queued_row(full, path):
+    setting(full, "enabled", 1)
+    setting(full, "pack", 1)
+    by_hand(path, "DROP TRIGGER store_packs_update; UPDATE store_packs SET data = x'00'")
+    db = connect(path)
+    for i in range(45):
+        assert one(db, "SELECT payload_queue(?, 'a', ?, 'r')", f"q{i}", words(i, 2000)) == 1
+    assert one(db, "SELECT count(*) FROM event_payloads WHERE event_id GLOB 'q*'") == 45
+    assert "CorruptedDataError" in one(db, "SELECT error FROM payload_waiting")
+
+
+# ------------------------------------------------------- files, processes ----
+
+def test_copies_of_the_file_show_the_same(full, tmp_path):
+    before = shown(full)
+    full.execute("VACUUM INTO ?", (str(tmp_path / "into.db"),))
+    other = sqlite3.connect(tmp_path / "restored.db")
+    other.executescript("\n".join(full.iterdump()))
+    other.close()
+    full.execute("VACUUM")
+    for copy in full, connect(tmp_path / "into.db"), connect(tmp_path / "restored.db"):
+        assert shown(copy) == before
+        whole(copy)
+        copy.execute("DELETE FROM event_payloads WHERE id = 'a0'")
+        one(copy, "SELECT store_sweep()")
+        assert unpack(copy)["rows"] == 7
+        assert shown(copy) == [row for row in before if row[0] != "a0"]
+        whole(copy)
+
+
+def test_a_newer_file_is_refused(full, path):
+    by_hand(path, "UPDATE blackbox_domains SET version = 4 WHERE domain = 'payload'")
+    with pytest.raises(sqlite3.OperationalError, match="VersionError: .* version 4 of payload"):
+        one(connect(path), "SELECT blackbox_install()")
+
+
+WORKER = """
+import sys
+sys.path[:0] = [{tests!r}, {payload!r}]
+from conftest import connect, one
+from test_pack import words
+import sqlite3, random
+db = connect({path!r}, timeout=60)
+db.execute("PRAGMA synchronous = OFF")
+k = int(sys.argv[1])
+for i in range(12):
+    db.execute("INSERT INTO event_payloads(id, event_id, agent_id, request_body, response_body,"
+               " purpose) VALUES(?, 'e', 'a', ?, 'r', 'archive')",
+               (f"w{{k}}-{{i}}", words(k, 3000) + words(100 * k + i, 1500)))
+    act = (k + i) % 4
+    if act == 0: one(db, "SELECT payload_pack(5)")
+    if act == 1: db.execute("DELETE FROM event_payloads WHERE id = ?", (f"w{{k}}-{{i - 1}}",))
+    if act == 2: one(db, "SELECT store_sweep()")
+    if act == 3: one(db, "SELECT payload_unpack(2)")
+    for id, body in db.execute("SELECT id, request_body FROM payload_rows"
+                               " WHERE id GLOB ? ORDER BY random() LIMIT 3", (f"w{{k}}-*",)):
+        assert body == words(k, 3000) + words(100 * k + int(id.split("-")[1]), 1500), id
+"""
+
+
+def worker(path, k, **options):
+    code = WORKER.format(tests=str(ROOT / "tests"), payload=str(ROOT / "tests" / "payload"),
+                         path=str(path))
+    return subprocess.Popen([sys.executable, "-c", code, str(k)], **options)
+
+
+def test_eight_processes_pack_and_read(full, path):
+    full.execute("PRAGMA journal_mode = WAL")
+    before = shown(full)
+    running = [worker(path, k, stderr=subprocess.PIPE, text=True) for k in range(8)]
+    for process in running:
+        told = process.communicate()[1]
+        assert process.returncode == 0, told
+    whole(full)
+    assert [row for row in shown(full) if row[0][0] != "w"] == before
+
+
+def test_a_killed_process_leaves_a_sound_file(full, path):
+    full.execute("PRAGMA journal_mode = WAL")
+    before = shown(full)
+    for i in range(4):
+        process = worker(path, 20 + i, stderr=subprocess.DEVNULL)
+        time.sleep(0.25 + 0.05 * i)
+        process.kill()
+        process.wait()
+        whole(full)
+        assert [row for row in shown(full) if row[0][0] != "w"] == before
+
+
+@needs_data
+def test_recorded_exchanges_are_read_as_they_were(db):
+    with gzip.open(DATA / "payloads.jsonl.gz", "rt") as file:
+        for i, line in zip(range(250), file):
+            r = json.loads(line)
+            add(db, f"r{i:04}", *(body if body is None or isinstance(body, str)
+                                  else json.dumps(body) for body in (r["request"], r["response"])))
+    before = shown(db)
+    said = pack(db)
+    assert said["rows"] == 250
+    assert shown(db) == before
+    whole(db)
+
+
+# -------------------------------------------------------------- max_bytes ----
+
+def occupied(db):
+    return one(db, "SELECT bytes FROM payload_occupied")
+
+
+def test_the_limit_in_bytes_counts_what_packed_rows_really_take(db):
+    shared = words(0, 20_000)
+    setting(db, "max_bytes", 100_000)
+    for i in range(60):
+        add(db, f"r{i:02}", shared + words(100 + i, 300), created_at=f"2027-01-01 00:00:{i:02}")
+        if i % 3 == 2:
+            pack(db)
+    assert one(db, "SELECT count(*) FROM event_payloads") == 60
+    assert one(db, "SELECT bytes FROM payload_volume") > 1_000_000
+    kept = one(db, "SELECT kept_bytes FROM store_stats")
+    assert abs(occupied(db) - kept) < 60
+    whole(db)
+    setting(db, "max_bytes", kept // 2)
+    one(db, "SELECT payload_cleanup()")
+    left = [row[0] for row in rows(db, "SELECT id FROM event_payloads ORDER BY id")]
+    assert left == [f"r{i:02}" for i in range(60 - len(left), 60)] and 20 < len(left) < 40
+    receipts = rows(db, "SELECT sum(rows) FROM retention_log WHERE rule = 'payload.bytes'")
+    assert receipts == [(60 - len(left),)]
+    whole(db)
+    setting(db, "max_bytes", 1_000_000)
+    unpack(db)
+    assert one(db, "SELECT count(*) FROM event_payloads") == len(left)
+    whole(db)
+
+
+def test_a_limit_that_is_set_in_a_packed_file_counts_it_once(full, path):
+    add(full, "n1", words(7, 500))
+    setting(full, "max_bytes", 1_000_000)
+    bytes = one(full, "SELECT sum(size_bytes) FROM event_payloads WHERE purpose = 'archive'"
+                      " AND pinned = 0")
+    assert one(full, "SELECT bytes FROM payload_volume") == bytes
+    assert occupied(full) < bytes / 2
+    whole(full)
+    db = sqlite3.connect(path, isolation_level=None)
+    db.execute("DELETE FROM event_payloads WHERE id = 'a1'")
+    db.execute("UPDATE event_payloads SET request_body = 'x' WHERE id = 'a2'")
+    db.execute("REPLACE INTO event_payloads(id, event_id, agent_id, purpose)"
+               " VALUES('a3', 'e', 'a', 'archive')")
+    db.close()
+    whole(full)
+    pack(full)
+    unpack(full)
+    whole(full)
+
+
+# ------------------------------------------------------------------ space ----
+
+def test_a_new_file_gives_pages_back_in_bounded_steps(path):
+    db = connect(path)
+    one(db, "SELECT blackbox_install()")
+    assert one(db, "PRAGMA auto_vacuum") == 2
+    setting(db, "vacuum_pages", 20)
+    for i in range(30):
+        add(db, f"r{i}", noise(i, 10_000), created_at="2001-01-01")
+    pages = one(db, "PRAGMA page_count")
+    assert one(db, "SELECT payload_cleanup(1)") == 30
+    assert one(db, "PRAGMA page_count") == pages - 20
+    said = json.loads(one(db, "SELECT payload_db_size()"))
+    assert said["reclaimableBytes"] == said["freeBytes"] > 0
+    assert said["usedBytes"] + said["freeBytes"] == said["databaseBytes"]
+    assert said["totalBytes"] == said["databaseBytes"] + said["walBytes"]
+    setting(db, "vacuum_pages", 0)
+    one(db, "SELECT payload_cleanup(1)")
+    assert one(db, "PRAGMA page_count") == pages - 20
+    setting(db, "vacuum_pages", 1_000_000)
+    one(db, "SELECT payload_cleanup(1)")
+    assert one(db, "PRAGMA freelist_count") == 0
+
+
+def test_an_older_file_stays_as_it_is(path):
+    db = connect(path)
+    db.execute("CREATE TABLE app(x)")
+    one(db, "SELECT blackbox_install()")
+    assert one(db, "PRAGMA auto_vacuum") == 0
+    assert json.loads(one(db, "SELECT payload_db_size()"))["reclaimableBytes"] == 0
+    one(db, "SELECT payload_cleanup()")

@@ -1,0 +1,470 @@
+"""Texts are packed in pieces and read back as they were, and pieces go with the last text."""
+import re
+import sqlite3
+
+import pytest
+
+from conftest import by_hand, connect, load, one, rows
+from store_helpers import add, make_notes, noise, pack, stats, texts, whole, words
+
+
+@pytest.fixture
+def notes(db):
+    return make_notes(db)
+
+
+def packed(db):
+    """How many values of notes are references."""
+    return one(db, "SELECT sum(typeof(a) = 'blob' AND substr(a, 1, 4) = x'b1627801')"
+                   " + sum(typeof(b) = 'blob' AND substr(b, 1, 4) = x'b1627801') FROM notes")
+
+
+ODD = {
+    "short": "brief",
+    "null": None,
+    "number": 12.5,
+    "text": words(1, 5000),
+    "repeated": "a" * 100_000,
+    "blob": noise(1, 5000),
+    "zeros": bytes(40_000),
+    "with NUL": "x\0" * 500,
+    "not ASCII": "éß漢🙂" * 300,
+    "exactly short": "y" * 127,
+    "exactly long": "y" * 128,
+    "large": noise(2, 3_000_000),
+}
+
+
+@pytest.mark.parametrize("begin", [False, True])
+def test_values_are_read_as_they_were_given(notes, begin):
+    for id, value in enumerate(ODD.values()):
+        add(notes, id, value, value)
+    before = texts(notes)
+    if begin:
+        notes.execute("BEGIN")
+    pack(notes)
+    if begin:
+        notes.execute("COMMIT")
+    assert packed(notes) == 2 * 8
+    assert texts(notes) == before == rows(
+        connect(notes.execute("PRAGMA database_list").fetchone()[2]),
+        "SELECT id, store_text(a), store_text(b) FROM notes ORDER BY id")
+    whole(notes)
+
+
+def test_bytes_that_are_no_text_are_read_as_they_were(notes):
+    notes.execute("INSERT INTO notes VALUES(1, CAST(? AS TEXT), NULL)", (noise(3, 9000),))
+    pack(notes)
+    assert one(notes, "SELECT typeof(store_text(a)) = 'text' AND CAST(store_text(a) AS BLOB) = ?"
+                      " FROM notes", noise(3, 9000))
+
+
+def test_to_pack_again_changes_nothing(notes):
+    add(notes, 1, words(1, 9000))
+    pack(notes)
+    reference = one(notes, "SELECT a FROM notes")
+    assert '"rows":0' in pack(notes)
+    assert one(notes, "SELECT a FROM notes") == reference
+
+
+def test_what_a_text_shares_with_others_is_kept_once(notes):
+    text = words(1, 200_000)
+    add(notes, 1, text)
+    pack(notes)
+    once = stats(notes)["kept_bytes"]
+    for id in range(2, 30):
+        add(notes, id, text[:id * 1000] + "inserted" + text[id * 1000:] + "appended")
+        pack(notes, id)
+    assert stats(notes)["text_bytes"] > 29 * 200_000
+    assert stats(notes)["kept_bytes"] < 1.9 * once
+    whole(notes)
+
+
+def test_small_calls_fill_a_pack_as_one_large_call_does(notes):
+    for id in range(60):
+        add(notes, id, words(id, 4000))
+        pack(notes, id)
+    assert stats(notes)["packs"] == 3
+    whole(notes)
+
+
+def test_a_blob_that_looks_like_a_reference_is_none(notes):
+    add(notes, 1, words(1, 5000))
+    pack(notes)
+    reference = one(notes, "SELECT a FROM notes")
+    for other in (reference[:-1], reference + b"0", reference[:10] + b"\0" + reference[11:],
+                  reference[:36] + b"2", reference[:36], b"\xb1bx\x01", reference + b"x" * 300):
+        assert one(notes, "SELECT store_text(?)", other) == other
+    add(notes, 2, reference[:36] + b"77", reference + b"x" * 300)
+    pack(notes, 2)
+    assert texts(notes)[1] == (2, reference[:36] + b"77", reference + b"x" * 300)
+    whole(notes)
+
+
+def test_a_reference_of_another_store_stays_as_it_is(notes):
+    add(notes, 1, words(1, 5000))
+    pack(notes)
+    reference = one(notes, "SELECT a FROM notes")
+    assert one(connect(), "SELECT store_text(?)", reference) == reference
+
+
+def test_same_compares_what_values_stand_for(notes):
+    add(notes, 1, words(1, 5000), words(1, 5000).encode())
+    pack(notes)
+    a, b = notes.execute("SELECT a, b FROM notes").fetchone()
+    for left, right, same in (
+            (a, words(1, 5000), 1), (a, words(2, 5000), 0), (a, a, 1), (a, b, 0),
+            (b, words(1, 5000).encode(), 1), (None, None, 1), (None, a, 0), ("x", "x", 1),
+            ("x", b"x", 0), ("", "", 1), ("", None, 0), (b"", b"", 1)):
+        assert one(notes, "SELECT store_same(?, ?)", left, right) == same, (left, right)
+
+
+# ---------------------------------------------------------------- sweep ----
+
+def test_pieces_go_with_the_last_text_that_has_them(notes):
+    base = words(1, 50_000)
+    for id in range(8):
+        add(notes, id, base + words(100 + id, 5000), noise(id, 3000))
+    pack(notes)
+    kept = texts(notes)
+    full = stats(notes)
+    notes.execute("DELETE FROM notes WHERE id IN (0, 3, 7)")
+    assert stats(notes)["dropped"] == 6
+    assert stats(notes)["dropped_bytes"] == full["text_bytes"] - stats(notes)["text_bytes"]
+    assert one(notes, "SELECT store_sweep()") == 6
+    assert texts(notes) == [note for note in kept if note[0] not in (0, 3, 7)]
+    whole(notes)
+    left = stats(notes)
+    notes.execute("UPDATE notes SET a = store_text(a), b = store_text(b)")
+    notes.execute("INSERT INTO store_dropped SELECT text FROM store_texts")
+    one(notes, "SELECT store_sweep()")
+    assert set(stats(notes).values()) == {0}
+    pack(notes)
+    assert stats(notes)["piece_bytes"] == left["piece_bytes"]
+    whole(notes)
+
+
+def test_a_sweep_is_bounded_and_goes_on(notes):
+    for id in range(10):
+        add(notes, id, noise(id, 2000))
+    pack(notes)
+    notes.execute("DELETE FROM notes")
+    assert [one(notes, "SELECT store_sweep(4)") for _ in range(4)] == [4, 4, 2, 0]
+    assert set(stats(notes).values()) == {0}
+
+
+def test_a_text_that_is_named_is_never_swept(notes):
+    add(notes, 1, words(1, 5000))
+    pack(notes)
+    notes.execute("INSERT INTO store_dropped SELECT text FROM store_texts")
+    assert one(notes, "SELECT store_sweep()") == 0
+    assert texts(notes) == [(1, words(1, 5000), None)]
+    assert stats(notes)["dropped"] == 0
+    whole(notes)
+
+
+def test_erase_removes_row_and_pieces_in_one_statement(notes, path):
+    secret, shared = noise(7, 4000), noise(8, 4000)
+    notes.execute("PRAGMA secure_delete = ON")
+    notes.execute("PRAGMA journal_mode = WAL")
+    add(notes, 1, secret + shared, noise(6, 3000))
+    add(notes, 2, noise(9, 3000) + shared)
+    pack(notes)
+    notes.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    assert any(secret[i:i + 64] in path.read_bytes() for i in range(0, 3900, 16))
+    assert one(notes, "SELECT store_erase(1)") == 1
+    whole(notes)
+    notes.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    data = path.read_bytes() + path.with_name(path.name + "-wal").read_bytes()
+    assert not any(secret[i:i + 64] in data for i in range(0, len(secret) - 64, 16))
+    assert texts(notes) == [(2, noise(9, 3000) + shared, None)]
+    assert one(notes, "SELECT store_erase(1)") == 0
+
+
+def test_an_erasure_that_is_refused_changes_nothing(notes):
+    add(notes, 1, words(1, 5000))
+    pack(notes)
+    notes.execute("CREATE TRIGGER keep BEFORE DELETE ON notes BEGIN"
+                  " SELECT RAISE(ABORT, 'kept'); END")
+    with pytest.raises(sqlite3.IntegrityError, match="kept"):
+        one(notes, "SELECT store_erase(1)")
+    assert texts(notes) == [(1, words(1, 5000), None)]
+    assert stats(notes)["dropped"] == 0
+    whole(notes)
+
+
+# --------------------------------------------------------------- guards ----
+
+WRITES = [
+    "INSERT INTO store_texts VALUES(99, 1, x'00', 1, 1, x'03')",
+    "UPDATE store_texts SET recipe = x'03'",
+    "DELETE FROM store_texts",
+    "REPLACE INTO store_packs SELECT pack, token, x'00' FROM store_packs",
+    "UPDATE store_packs SET data = x'00'",
+    "DELETE FROM store_packs",
+    "UPDATE store_lists SET list = x'00'",
+    "DELETE FROM store_lists",
+    "DELETE FROM store_pieces",
+    "UPDATE store_state SET next = 1",
+    "DELETE FROM store_dropped",
+    "UPDATE store_users SET texts = 'other'",
+    "DELETE FROM store_users",
+]
+
+
+@pytest.mark.parametrize("module", [True, False])
+@pytest.mark.parametrize("sql", WRITES)
+def test_no_statement_can_write_the_tables_of_the_store(notes, path, sql, module):
+    add(notes, 1, words(1, 5000))
+    add(notes, 2, words(2, 5000))
+    pack(notes)
+    notes.execute("DELETE FROM notes WHERE id = 2")
+    other = notes if module else sqlite3.connect(path, isolation_level=None)
+    with pytest.raises(sqlite3.Error, match="StoreError|no such function: store_writing"):
+        other.execute(sql)
+    assert texts(notes) == [(1, words(1, 5000), None)]
+    assert stats(notes)["dropped"] == 1
+    whole(notes)
+
+
+def test_without_the_module_rows_are_deleted_and_counted(notes, path):
+    add(notes, 1, words(1, 5000))
+    add(notes, 2, words(2, 5000))
+    pack(notes)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("DELETE FROM notes WHERE id = 1")
+    assert other.execute("SELECT dropped FROM store_stats").fetchone() == (1,)
+    other.execute("CREATE TABLE mine(x)")
+    other.execute("ALTER TABLE mine RENAME COLUMN x TO y")
+    other.execute("ALTER TABLE mine RENAME TO yours")
+    other.close()
+    assert one(notes, "SELECT store_sweep()") == 1
+    whole(notes)
+
+
+def test_a_store_with_texts_is_not_removed(notes):
+    add(notes, 1, words(1, 5000))
+    pack(notes)
+    for force in ("", ", 'force'"):
+        with pytest.raises(sqlite3.IntegrityError, match="NotEmptyError: the body store"):
+            one(notes, f"SELECT blackbox_uninstall('main', 'store'{force or ', NULL'})")
+    assert one(notes, "SELECT store_erase(1)") == 1
+    one(notes, "SELECT blackbox_uninstall('main', 'store', 'force')")
+    assert one(notes, "SELECT count(*) FROM sqlite_schema WHERE name GLOB 'store_*'") == 0
+
+
+# --------------------------------------------------------------- damage ----
+
+def break_pack(path, pack):
+    """Damages a pack as a program does that turned the guards off."""
+    by_hand(path, "DROP TRIGGER store_packs_update; UPDATE store_packs SET data ="
+                  f" CAST(replace(data, substr(data, 40, 8), x'0000000000000000') AS BLOB)"
+                  f" WHERE pack = {pack}")
+
+
+def test_a_damaged_pack_names_its_rows_and_leaves_the_others_readable(notes, path):
+    for id in range(4):
+        add(notes, id, noise(id, 98_000))
+    pack(notes)
+    assert stats(notes)["packs"] == 4
+    break_pack(path, 2)
+    db = connect(path)
+    for id in range(4):
+        sql = f"SELECT store_text(a) FROM notes WHERE id = {id}"
+        if id == 1:
+            with pytest.raises(sqlite3.DatabaseError,
+                               match="CorruptedDataError: pack 2 .* the rows concerned: 1;"):
+                one(db, sql)
+        else:
+            assert one(db, sql) == noise(id, 98_000)
+    told = [problem for _, _, problem in rows(db, "SELECT * FROM blackbox_check")]
+    assert any("a reference in row 1 cannot be read" in problem for problem in told)
+    assert not any("row 0" in problem or "row 2" in problem for problem in told)
+    with pytest.raises(sqlite3.DatabaseError, match="CorruptedDataError"):
+        one(db, "SELECT store_erase(1)")
+    assert one(db, "SELECT store_erase(2)") == 1
+
+
+@pytest.mark.parametrize("damage, told", [
+    ("UPDATE store_texts SET recipe = x'0302007f'", "names pieces"),
+    ("UPDATE store_texts SET recipe = x'05'", "recipe"),
+    ("UPDATE store_texts SET mark = x'0000000000000000'", "another hash"),
+    ("UPDATE store_lists SET list = x'ff'", "list of pack"),
+    ("DELETE FROM store_packs", "missing|no pack"),
+    ("DELETE FROM store_lists", "has no list"),
+    ("DELETE FROM store_texts", "lacks"),
+    ("UPDATE store_state SET texts = 7", "totals"),
+    ("UPDATE notes SET a = (SELECT a FROM notes WHERE id = 2)", "named by no reference"),
+])
+def test_the_check_finds_what_was_done_to_the_tables(notes, path, damage, told):
+    for id in 1, 2:
+        add(notes, id, words(id, 5000))
+    pack(notes)
+    drop = "".join(f"DROP TRIGGER store_{table}_{act};"
+                   for table in ("texts", "packs", "lists", "state")
+                   for act in ("update", "delete"))
+    by_hand(path, drop + damage)
+    found = [problem for _, _, problem in rows(connect(path), "SELECT * FROM blackbox_check")
+             if "run blackbox_install()" not in problem]
+    assert found
+    assert any(re.search(told, problem) for problem in found), found
+
+
+def test_a_reference_that_was_changed_is_found_by_its_row(notes):
+    add(notes, 1, words(1, 5000))
+    add(notes, 2, words(2, 5000))
+    pack(notes)
+    one_, two = [row[0] for row in notes.execute("SELECT a FROM notes ORDER BY id")]
+    forged = one_[:12] + two[12:36] + one_[36:]
+    notes.execute("UPDATE notes SET a = ? WHERE id = 1", (forged,))
+    told = [problem for _, _, problem in rows(notes, "SELECT * FROM blackbox_check")]
+    assert told == ["a reference in row 1 names a text that has another hash"]
+
+
+# -------------------------------------------------------- transactions ----
+
+def test_a_rollback_takes_everything_back(notes):
+    add(notes, 1, words(1, 5000))
+    pack(notes)
+    add(notes, 2, words(2, 5000))
+    before = texts(notes), stats(notes)
+    notes.execute("BEGIN")
+    pack(notes)
+    assert texts(notes) == before[0]
+    notes.execute("ROLLBACK")
+    assert (texts(notes), stats(notes)) == before
+    notes.execute("SAVEPOINT here")
+    notes.execute("DELETE FROM notes WHERE id = 1")
+    one(notes, "SELECT store_sweep()")
+    notes.execute("ROLLBACK TO here")
+    notes.execute("RELEASE here")
+    assert (texts(notes), stats(notes)) == before
+    add(notes, 3, words(3, 5000))
+    pack(notes)
+    assert texts(notes)[2] == (3, words(3, 5000), None)
+    whole(notes)
+
+
+def test_what_another_connection_packs_is_read(notes, path):
+    other = connect(path)
+    for id in range(5):
+        add(notes, id, words(id, 3000))
+        pack(notes)
+        assert texts(other) == texts(notes)
+        other.execute("DELETE FROM notes WHERE id % 2 = 0 AND id < ?", (id - 1,))
+        one(other, "SELECT store_sweep()")
+        assert texts(other) == texts(notes)
+    whole(other)
+
+
+@pytest.mark.parametrize("call", [
+    "store_pack', '[\"notes_bodies\", \"[1]\"]", "store_sweep', '[]", "store_erase', '[1]"])
+def test_a_row_inside_a_transaction_is_refused(notes, call):
+    add(notes, 1, words(1, 5000))
+    notes.execute("BEGIN")
+    with pytest.raises(sqlite3.OperationalError, match="MisuseError: store_.* as a row inside"):
+        notes.execute(f"INSERT INTO blackbox_call VALUES('{call}')")
+    notes.execute("ROLLBACK")
+    notes.execute(f"INSERT INTO blackbox_call VALUES('{call}')")
+    whole(notes)
+
+
+def test_texts_of_several_schemas_are_found(notes, tmp_path):
+    name = "other \"files'"
+    notes.execute(f"ATTACH ? AS \"{name.replace(chr(34), chr(34) * 2)}\"", (str(tmp_path / "o.db"),))
+    one(notes, "SELECT blackbox_install(?, 'store')", name)
+    make_notes(notes, name)
+    quoted = '"' + name.replace('"', '""') + '"'
+    for id in range(3):
+        add(notes, id, words(id, 3000))
+        add(notes, id, words(10 + id, 3000), schema=name.replace('"', '""'))
+    with pytest.raises(sqlite3.OperationalError, match="AmbiguousSchemaError"):
+        pack(notes)
+    for schema in "main", name:
+        one(notes, "SELECT store_pack('notes_bodies', '[0,1,2]', ?)", schema)
+    assert texts(notes) == [(id, words(id, 3000), None) for id in range(3)]
+    assert rows(notes, f"SELECT store_text(a) FROM {quoted}.notes ORDER BY id") == \
+        [(words(10 + id, 3000),) for id in range(3)]
+    assert one(notes, "SELECT store_erase(1, ?)", name) == 1
+    assert one(notes, f"SELECT count(*) FROM {quoted}.notes") == 2
+    whole(notes)
+
+
+def test_a_view_reads_texts_where_the_schema_is_not_trusted(notes):
+    add(notes, 1, words(1, 5000))
+    pack(notes)
+    notes.execute("CREATE VIEW readable AS SELECT id, store_text(a) AS a FROM notes")
+    notes.execute("PRAGMA trusted_schema = OFF")
+    assert rows(notes, "SELECT * FROM readable") == [(1, words(1, 5000))]
+    add(notes, 2, words(2, 5000))
+    pack(notes)
+    notes.execute("DELETE FROM notes WHERE id = 1")
+    assert one(notes, "SELECT store_sweep()") == 1
+    notes.execute("PRAGMA trusted_schema = ON")
+    whole(notes)
+
+
+# --------------------------------------------------------------- copies ----
+
+def test_copies_of_the_file_read_the_same(notes, tmp_path):
+    for id in range(6):
+        add(notes, id, words(id, 9000), noise(id, 2000))
+    pack(notes)
+    notes.execute("DELETE FROM notes WHERE id = 2")
+    want = texts(notes)
+    notes.execute("VACUUM INTO ?", (str(tmp_path / "into.db"),))
+    backup = sqlite3.connect(tmp_path / "backup.db")
+    notes.backup(backup)
+    backup.close()
+    restored = sqlite3.connect(tmp_path / "restored.db")
+    restored.executescript("\n".join(notes.iterdump()))
+    restored.close()
+    for name in "into.db", "backup.db", "restored.db":
+        copy = connect(tmp_path / name)
+        assert texts(copy) == want
+        assert one(copy, "SELECT store_sweep()") == 2
+        add(copy, 9, words(9, 5000))
+        pack(copy, 9)
+        assert texts(copy) == [*want, (9, words(9, 5000), None)]
+        whole(copy)
+        copy.close()
+
+
+# ------------------------------------------------------------ arguments ----
+
+@pytest.mark.parametrize("sql, told", [
+    ("store_pack('notes', '[]')", "NotFoundError: 'notes' is not a view in store_users"),
+    ("store_pack(NULL, '[]')", "ValidationError: view"),
+    ("store_pack('notes_bodies', 'oops')", "malformed JSON"),
+    ("store_pack('notes_bodies', '[]', 'nowhere')", "NotInstalledError: schema nowhere"),
+    ("store_sweep(0)", "ValidationError: limit"),
+    ("store_sweep('x')", "ValidationError: limit"),
+    ("store_erase(1, 'nowhere')", "NotInstalledError: schema nowhere"),
+])
+def test_bad_arguments_are_refused(notes, sql, told):
+    with pytest.raises(sqlite3.Error, match=told):
+        one(notes, "SELECT " + sql)
+
+
+def test_shared_says_what_is_new_and_what_an_earlier_row_has(notes):
+    base = words(1, 40_000)
+    add(notes, 1, base)
+    add(notes, 2, base + words(2, 10_000), words(3, 3000))
+    pack(notes)
+    first = rows(notes, "SELECT * FROM store_shared(1)")
+    assert first == [("a", "new", len(base), None)]
+    found = rows(notes, "SELECT * FROM store_shared(2)")
+    new = {body: n for body, part, n, _ in found if part == "new"}
+    shared = [(body, n, key) for body, part, n, key in found if part == "shared"]
+    assert new["b"] == len(words(3, 3000))
+    assert [(body, key) for body, _, key in shared] == [("a", "1")]
+    assert new["a"] + shared[0][1] == len(base) + len(words(2, 10_000))
+    assert shared[0][1] > 0.85 * len(base)
+    assert rows(notes, "SELECT * FROM store_shared(77)") == []
+
+
+def test_nothing_is_read_before_the_module_says_so():
+    db = load(sqlite3.connect(":memory:", isolation_level=None))
+    with pytest.raises(sqlite3.OperationalError, match="NotInstalledError"):
+        one(db, "SELECT store_sweep()")
+    assert one(db, "SELECT store_writing()") == 0
