@@ -285,16 +285,16 @@ void bxStoreSweep(BxCall *p) {
 }
 
 /* What store_erase() collects. */
-typedef struct Erasure {
+typedef struct KeyErasure {
   sqlite3_value *pKey;
   sqlite3_str *pTexts; /* the texts of the key, with commas between them */
   i64 nGone;
-} Erasure;
+} KeyErasure;
 
 /* Removes the key of one user, and collects its texts. */
 static void eraseKey(BxStmts *p, const char *zBodies, const char *zTexts,
     void *pArg, BxErr *pErr) {
-  Erasure *pErase = (Erasure *)pArg;
+  KeyErasure *pErase = (KeyErasure *)pArg;
   char *zSql = bxPrintf(pErr,
       "SELECT text FROM \"%w\".\"%w\" WHERE \"key\" = ?1", p->zDb, zTexts);
   sqlite3_stmt *pStmt = zSql ? bxPlain(p->bx->db, zSql, pErr) : 0;
@@ -324,7 +324,7 @@ static void eraseKey(BxStmts *p, const char *zBodies, const char *zTexts,
 
 void bxStoreErase(BxCall *p) {
   BxStmts *pStore;
-  Erasure erasure = {p->aArg[0], 0, 0};
+  KeyErasure erasure = {p->aArg[0], 0, 0};
   char *zTexts, *zArray;
   bxRefuseInside(p);
   pStore = bxStoreHome(p->bx, bxArg(p, 1), &p->err);
