@@ -1,6 +1,8 @@
 """Conversations: append, history, pages, clean-up, resume and fork, each compared with its
 alternative. Databases with many rows are made once."""
 import atexit
+import gzip
+import itertools
 import json
 import os
 import pathlib
@@ -10,6 +12,8 @@ import tempfile
 import uuid
 
 from run import Case, connect, timed
+
+DATA = pathlib.Path(__file__).resolve().parents[2] / "shared" / "data"
 
 FOLDER = pathlib.Path(tempfile.mkdtemp(prefix="rollout-bench-"))
 atexit.register(shutil.rmtree, FOLDER, True)
@@ -201,6 +205,64 @@ def fork(items):
     return side
 
 
+# ------------------------------------------------------------------ import
+
+def recorded(kind):
+    """The largest recorded session of a program, or None."""
+    folder = DATA / "rollouts" / kind
+    files = sorted(folder.iterdir()) if folder.is_dir() else []
+    texts = [gzip.open(f).read() if f.suffix == ".gz" else f.read_bytes() for f in files]
+    return max(texts, key=len, default=None)
+
+
+def import_ours(text):
+    """Each time under another id, and with other messages, so that all of it is new."""
+    def side(_folder):
+        db, number = once(f"import{len(text)}", lambda name: (fresh(name), itertools.count()))
+
+        def one_more():
+            new = text.replace(b"msg_", b"m%d_" % next(number))
+            return timed(lambda: db.execute(
+                "SELECT rollout_import(?, ?)", (new, str(uuid.uuid4()))).fetchall())
+        return statistics.median(one_more() for _ in range(5))
+    return side
+
+
+def import_plain(text):
+    """json.loads of each line, and one INSERT of it."""
+    def read_all(db):
+        db.execute("BEGIN")
+        for i, line in enumerate(text.split(b"\n")):
+            try:
+                kind = json.loads(line)["type"]
+            except ValueError:
+                kind = "?"
+            db.execute("INSERT INTO items(sequence, type, payload) VALUES(?,?,?)",
+                       (i, kind, line.decode()))
+        db.execute("COMMIT")
+
+    def make(name):
+        db = connect(FOLDER / name)
+        db.execute("CREATE TABLE items(id INTEGER PRIMARY KEY, sequence INTEGER, "
+                   "type TEXT, payload TEXT)")
+        return db
+
+    def side(_folder):
+        db = once(f"lines{len(text)}", make)
+        return per_call(lambda: read_all(db), 5)
+    return side
+
+
+def import_cases():
+    return [
+        Case(f"rollout: import of a {kind} file of {len(text) / 1e6:.1f} MB",
+             {"rollout_import": import_ours(text), "json.loads and INSERT": import_plain(text)},
+             [("rollout_import", "json.loads and INSERT", 1.3)], rounds=5,
+             note="A recorded session. The other side parses each line in Python and inserts it. "
+                  "The import also derives turns, titles and usage, and keeps every byte.")
+        for kind, text in (("codex", recorded("codex")), ("claude", recorded("claude"))) if text]
+
+
 # --------------------------------------------------- the document's targets
 
 def target(seconds):
@@ -242,9 +304,11 @@ def cases():
         Case("rollout: append of 10 user messages of 1 KB",
              {"rollout_append": append_ours(USERS, 50),
               "ten INSERTs": append_plain},
-             [("rollout_append", "ten INSERTs", None)], rounds=5,
-             note="The triggers read each message. It begins a turn, unless its text equals "
-                  "the one before, or comes from a program."),
+             [("rollout_append", "ten INSERTs", 1.3)], rounds=5,
+             note="Each message begins a turn, which is a row of its own, and moves the "
+                  "conversation in the index of the list.",
+             why="The turns and the place in the list are two more pages to write."),
+        *import_cases(),
         Case("rollout: history of 1,000 items of 1 KB",
              {"rollout_range": history("SELECT * FROM rollout_range(?)"),
               "rollout_items": history(

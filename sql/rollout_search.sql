@@ -1,23 +1,23 @@
--- rollout_search.sql: a full-text index over what users and assistants said.
+-- rollout_search.sql: a full-text index over what users, assistants and tools said.
 -- rollout_search_install() runs it, and blackbox_install() does not, because
 -- every host that writes afterwards needs FTS5 with the trigram tokenizer. It
 -- needs the tables of rollout.sql. Running it again fills the index again.
 --
 -- Tables: rollout_fts            the index; rowid is the id of the item
--- Views:  rollout_spoken         (id, text) of each message, once
+-- Views:  rollout_spoken         (id, role, text) of each message, once
 --
 -- Invariant: rollout_fts has the rows of rollout_spoken. Three triggers on
 -- rollout_data keep it so.
 
 -- Some recorders write a message twice in a row, as an item and as an event.
--- Only the first one counts.
+-- Only the first one counts. (Two readings may find the same text: hence LIMIT.)
 CREATE VIEW IF NOT EXISTS main.rollout_spoken AS
-SELECT x.id AS id, x.text AS text
-  FROM rollout_texts AS x
- WHERE x.text <> ''
-   AND NOT EXISTS (SELECT 1 FROM rollout_texts AS y
+SELECT x.id AS id, x.fact AS role, x.value AS text
+  FROM rollout_facts AS x
+ WHERE x.fact IN ('user', 'assistant', 'tool') AND x.value <> ''
+   AND NOT EXISTS (SELECT 1 FROM rollout_facts AS y
                     WHERE y.id = x.id - 1 AND y.source <> x.source
-                      AND y.role = x.role AND y.text = x.text);
+                      AND y.fact = x.fact AND y.value = x.value);
 
 CREATE VIRTUAL TABLE IF NOT EXISTS main.rollout_fts
 USING fts5(text, tokenize = 'trigram');
@@ -26,7 +26,7 @@ CREATE TRIGGER IF NOT EXISTS main.rollout_fts_insert
 AFTER INSERT ON rollout_data
 BEGIN
   INSERT INTO rollout_fts(rowid, text)
-  SELECT id, text FROM rollout_spoken WHERE id = NEW.id;
+  SELECT id, text FROM rollout_spoken WHERE id = NEW.id LIMIT 1;
 END;
 
 -- The next item is read again, because it may repeat this one.
@@ -35,9 +35,9 @@ AFTER UPDATE OF payload ON rollout_data
 BEGIN
   DELETE FROM rollout_fts WHERE rowid IN (NEW.id, NEW.id + 1);
   INSERT INTO rollout_fts(rowid, text)
-  SELECT id, text FROM rollout_spoken WHERE id = NEW.id;
+  SELECT id, text FROM rollout_spoken WHERE id = NEW.id LIMIT 1;
   INSERT INTO rollout_fts(rowid, text)
-  SELECT id, text FROM rollout_spoken WHERE id = NEW.id + 1;
+  SELECT id, text FROM rollout_spoken WHERE id = NEW.id + 1 LIMIT 1;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_fts_delete
@@ -47,5 +47,5 @@ BEGIN
 END;
 
 DELETE FROM main.rollout_fts;
-INSERT INTO main.rollout_fts(rowid, text)
+INSERT OR REPLACE INTO main.rollout_fts(rowid, text)
 SELECT id, text FROM main.rollout_spoken;

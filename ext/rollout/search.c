@@ -1,5 +1,5 @@
 /*
-** search.c: full-text search over what users and assistants said.
+** search.c: full-text search over what users, assistants and tools said.
 **
 ** rollout_search_install() runs sql/rollout_search.sql, which creates and fills
 ** the index rollout_fts, with three triggers that keep it exact. A query is a
@@ -77,6 +77,15 @@ void bxRolloutSearchRemove(BxCall *p) {
 #define BEFORE "48"
 #define WHOLE "144"
 #define MARKED_TEXT "highlight(rollout_fts, 0, char(1), char(2))"
+/* The part of a text around its first match, on one line; an ellipsis stands for
+** what is left out. */
+#define BEGINS "max(1, instr(f.text, char(1)) - " BEFORE ")"
+#define SNIPPET                                                                \
+  "iif(" BEGINS " > 1, char(8230), '') || "                                    \
+  "replace(replace(replace(replace(replace("                                   \
+  "substr(f.text, " BEGINS ", " WHOLE "), char(1), ''), char(2), ''), "        \
+  "char(13), ''), char(10), ' '), char(9), ' ') || "                           \
+  "iif(length(f.text) >= " BEGINS " + " WHOLE ", char(8230), '') "
 
 sqlite3_stmt *bxRolloutSearch(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   const char *z = bxText(apArg[0], "query", 10000, 0, pErr);
@@ -100,14 +109,12 @@ sqlite3_stmt *bxRolloutSearch(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
         "rollout_search_install() to create its index");
   }
   pStmt = bxPrepare(p,
-      "SELECT h.id, f.sequence, f.timestamp, f.role, "
-      "replace(replace(substr("
-      "f.text, max(1, instr(f.text, char(1)) - " BEFORE "), " WHOLE
-      "), char(1), ''), char(2), '') FROM ("
+      "SELECT h.id, f.sequence, f.timestamp, f.role, " SNIPPET "FROM ("
       "SELECT d.id >> 32 AS owner, d.id & 4294967295 AS sequence, "
       "d.timestamp AS timestamp, "
-      "(SELECT role FROM main.rollout_texts AS x WHERE x.id = "
-      "d.id) AS role, " MARKED_TEXT " AS text, rank AS score "
+      "(SELECT fact FROM main.rollout_facts AS x WHERE x.id = d.id "
+      "AND x.fact IN ('user', 'assistant', 'tool')) AS role, " MARKED_TEXT
+      " AS text, rank AS score "
       "FROM main.rollout_fts CROSS JOIN main.rollout_data AS d "
       "ON d.id = rollout_fts.rowid "
       "WHERE rollout_fts MATCH '\"' || replace(?1, '\"', '\"\"') "

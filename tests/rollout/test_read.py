@@ -443,6 +443,22 @@ def test_search_must_be_installed(db):
     assert one(db, "SELECT rollout_search_remove()") == 0
 
 
+def test_search_finds_what_tools_said_and_shows_it_on_one_line(searched):
+    db = searched
+    create(db)
+    append(db, ID, {"type": "response_item", "payload": {
+        "type": "function_call_output", "call_id": "c", "output": "first\n\tsecond\r\nerror: x"}})
+    claude = {"type": "user", "sessionId": "s", "message": {"role": "user", "content": [
+        {"type": "tool_result", "tool_use_id": "t", "content": [{"type": "text", "text": "disk"}]},
+        {"type": "tool_result", "tool_use_id": "u", "content": "is full"}]}}
+    other = json.loads(one(db, "SELECT rollout_import(?)", json.dumps(claude)))["rolloutId"]
+    assert find(db, "error: x") == [(ID, 1, "tool", "first  second error: x")]
+    assert find(db, "is full") == [(other, 1, "tool", "disk is full")]
+    before = rows(db, "SELECT rowid, text FROM rollout_fts ORDER BY 1")
+    one(db, "SELECT rollout_search_install()")
+    assert rows(db, "SELECT rowid, text FROM rollout_fts ORDER BY 1") == before
+
+
 def test_search_finds_literal_text_in_any_case(searched):
     db = searched
     create(db)
@@ -452,7 +468,8 @@ def test_search_finds_literal_text_in_any_case(searched):
     [(rollout, sequence, role, snippet)] = find(db, '"ANSWER" is 100%')
     assert (rollout, sequence, role) == (ID, 2, "assistant")
     start = text.index('"Answer"')
-    assert snippet.startswith(text[start - 48:start + 5]) and len(snippet) <= 144
+    assert snippet.startswith("\u2026" + text[start - 48:start + 5])
+    assert snippet.endswith("y\u2026") and len(snippet) <= 146
     assert find(db, "nswe*") == [] and find(db, "100_") == []
     assert [f[1] for f in find(db, "what is it?")] == [1]
     with pytest.raises(sqlite3.Error, match="at least 3 characters"):
