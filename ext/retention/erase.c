@@ -56,7 +56,8 @@ typedef struct ErasePart {
 static const ErasePart aErased[] = {
     {"payload", "event_payloads", "main.event_payloads",
         "agent=agent_id,event=event_id,kill_switch=kill_switch_event_id,",
-        "t.request_body|t.response_body|t.event_id|t.agent_id|"
+        "store_text(t.request_body)|store_text(t.response_body)|t.event_id|t."
+        "agent_id|"
         "t.kill_switch_event_id|t.id|",
         "t.size_bytes",
         HOLD_ON("agent", "t.agent_id") " OR " HOLD_ON(
@@ -617,12 +618,25 @@ static char *certificate(Erasure *p, i64 iNumber) {
   return z;
 }
 
+/* Removes the texts of the rows from the body store, where there is one. */
+static void eraseStored(Erasure *p) {
+  static const char zSweep[] = "SELECT store_sweep(1000000000, ?1)";
+  const BxStmts *pHome = p->pHome;
+  if (!bxCarries(pHome->bx, pHome->zDb, "store", p->pErr)) return;
+  if (!bxNumber(p->pHome, "SELECT EXISTS (SELECT 1 FROM main.store_dropped)",
+          p->pErr)) {
+    return;
+  }
+  sqlite3_free(bxCallInner(p->pHome, zSweep, p->pErr, "t", pHome->zDb));
+}
+
 /* Overwriting is on while f runs. */
 static void eraseSecurely(Erasure *p) {
   i64 eBefore = bxNumber(p->pHome, "PRAGMA main.secure_delete", p->pErr);
   BxErr err = {SQLITE_OK, 0};
   bxExec(p->pHome, "PRAGMA main.secure_delete = 1", p->pErr);
   eraseAll(p);
+  eraseStored(p);
   bxExec(p->pHome,
       eBefore == 0   ? "PRAGMA main.secure_delete = 0"
       : eBefore == 2 ? "PRAGMA main.secure_delete = fast"

@@ -366,6 +366,20 @@ def test_erase_takes_row_and_pieces(full):
     whole(full)
 
 
+@pytest.mark.parametrize("kind, key", [("agent", "a"), ("text", "the secret")])
+def test_an_erasure_finds_packed_rows_and_removes_their_pieces(db, kind, key):
+    add(db, "s1", words(1, 3000) + " the secret " + words(2, 3000))
+    if kind == "text":
+        add(db, "s2", words(3, 3000))
+    pack(db)
+    said = json.loads(one(db, "SELECT blackbox_erase(?, ?, 'me', 'why')", kind, key))
+    assert said["rows"] == 1
+    assert [row[0] for row in shown(db)] == (["s2"] if kind == "text" else [])
+    texts, left = db.execute("SELECT texts, dropped FROM store_stats").fetchone()
+    assert (texts, left) == (len(shown(db)), 0)
+    whole(db)
+
+
 # ------------------------------------------------------------ functions ----
 
 def test_the_kill_switch_knows_packed_rows_of_the_archive(db):
