@@ -27,7 +27,8 @@ static i64 trimArchive(BxStmts *pHome, i64 nLimit, BxErr *pErr) {
   static const char zTrim[] =
       "INSERT INTO main.payload_trim(max_rows) VALUES(?1)";
   sqlite3_stmt *pStmt;
-  if (nLimit <= 0 || !bxAsk(pHome, azBeyond[bxPacks(pHome, pErr)], pErr, "")) return 0;
+  if (nLimit <= 0 || !bxAsk(pHome, azBeyond[bxPacks(pHome, pErr)], pErr, ""))
+    return 0;
   pStmt = bxStmt(pHome, zTrim, pErr);
   bxBind(pStmt, pErr, "i", nLimit);
   return removedBy(pHome, pStmt, pErr);
@@ -50,6 +51,12 @@ static i64 cutOff(BxCall *p, BxStmts *pHome) {
   }
   if (rDays > 1e8) rDays = 1e8; /* before any date */
   return iNow - (i64)(rDays * BX_MS_PER_DAY);
+}
+
+/* Whether all of a call can be rolled back. A row inside a transaction cannot; the
+** store then waits for the next clean-up. */
+static int isWhole(const BxCall *p) {
+  return p->pCtx != 0 || sqlite3_get_autocommit(p->bx->db);
 }
 
 /* Gives free pages back to the file system, where the file can do that. */
@@ -80,8 +87,8 @@ void bxPayloadCleanup(BxCall *p) {
   bxBind(pStmt, &p->err, "ii", iBefore, nLimit);
   nRow = removedBy(pHome, pStmt, &p->err);
   nRow += trimArchive(pHome, nLimit - nRow, &p->err);
-  bxPackSome(pHome, 1, &p->err);
-  bxPackSweep(pHome, 2 * nLimit, &p->err);
+  if (isWhole(p)) bxPackSome(pHome, 1, &p->err);
+  if (isWhole(p)) bxPackSweep(pHome, 2 * nLimit, &p->err);
   giveBack(pHome, &p->err);
   bxReturnInt(p, nRow);
 }
@@ -94,7 +101,7 @@ void bxPayloadClearArchive(BxCall *p) {
   if (pHome == 0) return;
   nRow = removedBy(pHome, bxStmt(pHome, zClear, &p->err), &p->err);
   nRow += bxQueueClear(pHome, &p->err);
-  bxPackSweep(pHome, 2 * SWEEP_LIMIT, &p->err);
+  if (isWhole(p)) bxPackSweep(pHome, 2 * SWEEP_LIMIT, &p->err);
   bxReturnInt(p, nRow);
 }
 

@@ -16,7 +16,8 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-#define PACK_ROWS 1000 /* the default limits */
+#define SWEEP_MOST 1000000000 /* the largest limit of store_sweep() */
+#define PACK_ROWS 1000        /* the default limits */
 #define UNPACK_ROWS 100
 #define FLUSH_ROWS 40    /* rows that a flush packs, when so many wait */
 #define CLEANUP_ROWS 200 /* rows that a clean-up packs */
@@ -221,6 +222,7 @@ void bxPackSome(BxStmts *p, int bCleanup, BxErr *pErr) {
 void bxPackSweep(BxStmts *p, i64 nLimit, BxErr *pErr) {
   static const char zSweep[] = "SELECT store_sweep(?1, ?2)";
   if (!bxPacks(p, pErr)) return;
+  if (nLimit > SWEEP_MOST) nLimit = SWEEP_MOST;
   sqlite3_free(bxCallInner(p, zSweep, pErr, "it", nLimit, p->zDb));
 }
 
@@ -266,7 +268,7 @@ void bxPayloadUnpack(BxCall *p) {
     nRow = unpackAll(pHome, pIds, &p->err);
     bMore = bxNumber(pHome, "SELECT EXISTS (SELECT 1 FROM main.payload_texts)",
                 &p->err) != 0;
-    bxPackSweep(pHome, 1000000000, &p->err);
+    bxPackSweep(pHome, SWEEP_MOST, &p->err);
     if (!bMore && p->err.rc == SQLITE_OK &&
         bxNumber(pHome, "SELECT texts FROM main.store_state", &p->err) == 0) {
       reduce(pHome, &p->err);

@@ -334,6 +334,19 @@ def test_clean_up_deletes_with_a_receipt_of_the_true_bytes_and_sweeps(full):
     whole(full)
 
 
+def test_a_clean_up_takes_any_limit_and_as_a_row_leaves_the_store_alone(full):
+    setting(full, "pack", 1)
+    add(full, "n1", words(5, 3000))
+    full.execute("DELETE FROM event_payloads WHERE id = 'a0'")
+    full.execute("BEGIN")
+    full.execute("INSERT INTO blackbox_call VALUES('payload_cleanup', '[]')")
+    full.execute("COMMIT")
+    assert dropped(full) == 1 and "n1" not in packed(full)
+    one(full, "SELECT payload_cleanup(7, NULL, 1000000000)")
+    assert dropped(full) == 0 and "n1" in packed(full)
+    whole(full)
+
+
 def test_without_the_module_rows_go_and_their_texts_are_counted(full, path):
     db = sqlite3.connect(path, isolation_level=None)
     db.execute("DELETE FROM event_payloads WHERE id IN ('a0', 'b1')")
