@@ -1,5 +1,6 @@
 # blackbox: make            the loadable module
 #           make demo       an agent's traffic, a kill switch, the evidence
+#           make demo SESSIONS=~/.claude/projects  what your sessions come to
 #           make test       the tests (test-full: all fault points)
 #           make test-versions  the tests on SQLite 3.38 and later (ONLY=3.46.0)
 #           make test-browser  a session in Chromium, recorded and replayed
@@ -186,7 +187,7 @@ fuzz: build/fuzz
 
 demo: $(MODULE)
 	@.ci/need demo
-	@$(PYTHON) demo/demo.py $(DATA)
+	@$(PYTHON) $(if $(SESSIONS),demo/sessions.py '$(SESSIONS)',demo/demo.py $(DATA))
 
 bench: $(MODULE)
 	@.ci/need bench

@@ -84,29 +84,42 @@ def suspect(exchanges):
     return last, f"made {most} calls, more than any other"
 
 
-def connect():
+def fresh(file):
+    """A new database with everything installed, in place of the one that was there."""
     for suffix in ("", "-wal", "-shm"):
-        pathlib.Path(str(FILE) + suffix).unlink(missing_ok=True)
-    db = sqlite3.connect(FILE, isolation_level=None)
+        pathlib.Path(str(file) + suffix).unlink(missing_ok=True)
+    db = sqlite3.connect(file, isolation_level=None)
     db.enable_load_extension(True)
     db.load_extension(str(MODULE))
-    db.execute("PRAGMA journal_mode = WAL")
-    db.execute("SELECT blackbox_install()")
+    db.execute("PRAGMA journal_mode = WAL").fetchone()
+    db.execute("SELECT blackbox_install()").fetchone()
+    return db
+
+
+def connect():
+    db = fresh(FILE)
     db.execute("INSERT INTO blackbox_settings VALUES('payload.enabled', 1)")
     db.execute(f"CREATE VIRTUAL TABLE ring USING payload_ring(window={WINDOW})")
     return db
 
 
 def show(db, title, sql, *args):
-    """A query of at most one parameter and its result, in columns."""
+    """A query of at most one parameter and its result, in columns. What would move the cursor of
+    the terminal is shown as a space."""
     told = sql.replace("?", repr(args[0])) if args else sql
     print(f"\n{title}\n  {told}")
     cursor = db.execute(sql, args)
     table = [[column[0] for column in cursor.description]]
-    table += [[str(value) for value in row] for row in cursor]
+    table += [["".join(c if c.isprintable() else " " for c in str(value)) for value in row]
+              for row in cursor]
     widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
     for row in table:
         print("    " + "  ".join(v.ljust(w) for v, w in zip(row, widths)).rstrip())
+
+
+def tell_database(file):
+    print(f"\nThe database is {file}; go on with: "
+          f"sqlite3 -cmd '.load {MODULE.with_suffix('')}' {file}")
 
 
 def replay(db, exchanges, fatal):
@@ -177,8 +190,7 @@ def main():
     problems = db.execute("SELECT count(*) FROM blackbox_check").fetchone()[0]
     print(f"\nblackbox_check() finds {problems} problems.")
     db.close()
-    print(f"\nThe database is {FILE}; go on with: "
-          f"sqlite3 -cmd '.load {MODULE.with_suffix('')}' {FILE}")
+    tell_database(FILE)
     if left != saved or saved == 0 or problems:
         sys.exit("the evidence is not what it should be")
 
