@@ -1,7 +1,7 @@
 """What the tests share: connections with the module loaded.
 
 Every test has its own directory. `db` is a file there, in autocommit, with the module loaded
-and all domains installed in main."""
+and its domains installed in main (see `installed`)."""
 import os
 import pathlib
 import shutil
@@ -15,6 +15,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 SUFFIX = ".dylib" if sys.platform == "darwin" else ".so"
 MODULE = str(ROOT / ("blackbox" + SUFFIX))
 DATA = ROOT.parent / "shared" / "data"
+
+ALONE = ("cache", "evidence", "payload", "rollout")
 
 needs_data = pytest.mark.skipif(
     not DATA.is_dir(), reason="no recordings beside the project"
@@ -113,13 +115,26 @@ def path(tmp_path):
 
 
 @pytest.fixture(scope="session")
-def installed(tmp_path_factory):
-    """A file in which all domains are installed, to be copied."""
-    path = tmp_path_factory.mktemp("installed") / "test.db"
-    db = connect(path)
-    one(db, "SELECT blackbox_install()")
-    db.close()
-    return path
+def templates(tmp_path_factory):
+    """Files to be copied, by the domains that are installed in them."""
+    return tmp_path_factory.mktemp("installed"), {}
+
+
+@pytest.fixture
+def installed(request, templates):
+    """A file to be copied. In the folder of a domain it has that domain alone, as a large schema
+    takes long to read. It has all domains elsewhere, and for tests with the mark all_domains."""
+    folder, made = templates
+    domain = request.path.parent.name
+    if domain not in ALONE or request.node.get_closest_marker("all_domains"):
+        domain = None
+    if domain not in made:
+        made[domain] = folder / f"{domain}.db"
+        db = connect(made[domain])
+        one(db, "SELECT blackbox_install('main', ?)" if domain else "SELECT blackbox_install()",
+            *([domain] if domain else []))
+        db.close()
+    return made[domain]
 
 
 @pytest.fixture
@@ -129,6 +144,10 @@ def db(path, installed):
     db.execute("PRAGMA synchronous=OFF")  # no test simulates a power failure
     yield db
     db.close()
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "all_domains: the test needs all domains in its file")
 
 
 def pytest_collection_modifyitems(items):

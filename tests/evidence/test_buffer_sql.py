@@ -114,6 +114,7 @@ def rec(db):
     return db
 
 
+@pytest.mark.all_domains
 @pytest.mark.parametrize("begin", ["", "BEGIN"])
 def test_an_install_puts_an_older_buffer_right(rec, path, begin):
     whole = rows(rec, "SELECT type, name FROM sqlite_schema WHERE type <> 'index' ORDER BY 2")

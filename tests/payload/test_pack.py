@@ -12,6 +12,8 @@ import pytest
 from conftest import DATA, ROOT, by_hand, connect, needs_data, one, rows
 from payload_helpers import push, setting
 
+pytestmark = pytest.mark.all_domains  # the body store is another domain
+
 COLUMNS = ("id, event_id, agent_id, request_body, response_body, size_bytes, purpose, pinned,"
            " kill_switch_event_id, created_at")
 

@@ -190,6 +190,7 @@ def test_a_ring_in_temp_says_how_it_is_repaired(db):
     assert rows(db, "SELECT * FROM blackbox_check") == []
 
 
+@pytest.mark.all_domains
 def test_a_ring_of_a_newer_module_is_left_alone(db, path):
     db.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
     by_hand(path, "UPDATE ring_config SET v = 3 WHERE k = 'format'; DROP TRIGGER ring_gone")

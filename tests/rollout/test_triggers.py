@@ -241,6 +241,7 @@ def test_half_a_surrogate_pair_is_refused_as_a_type_in_plain_sql(db, item):
     assert one(db, "SELECT type FROM rollout_items WHERE sequence = 1") == "x\\ud800"
 
 
+@pytest.mark.all_domains
 def test_a_cascade_into_another_domain_has_its_own_receipt(db):
     for rollout in ID, OTHER:
         create(db, rollout, ttl=0, now=1000)
