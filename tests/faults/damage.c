@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SAMPLE (isFull() ? 10 : 1000) /* one of this many damages is tried */
+#define SAMPLE (isFull() ? 10 : 3000) /* one of this many damages is tried */
 
 static const char *const azValue[] = {"NULL", "''", "-1", "0",
     "9223372036854775807", "1e300", "x'00ff'", "'{oops'", "'[]'", "'{}'",
