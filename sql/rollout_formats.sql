@@ -193,7 +193,8 @@ SELECT h.no AS no, f.fact AS fact,
 --               belong to a history that was copied into it
 -- agent         place of the id of a sub-agent, whose items are a conversation
 --               of their own
--- kind          'lines', or 'store' for rollout_import_from()
+-- kind          'lines', or 'store': the lines that rollout_import_from() makes of
+--               the rows of a database
 
 CREATE TABLE IF NOT EXISTS main.rollout_formats(
   format       TEXT PRIMARY KEY CHECK (format <> ''),
@@ -224,8 +225,30 @@ VALUES
   ('cursor', 40, '{"$.role":true,"$.message.content":true,"$.sessionId":null}', NULL, '$.role|$.type', NULL, NULL, '{}', NULL, 0, NULL, 'Cursor CLI: agent-transcripts/*.jsonl')
 ON CONFLICT DO NOTHING;
 
+INSERT INTO main.rollout_formats(format, kind, rank, mark, type, time, conversation, agent, description)
+VALUES
+  ('opencode', 'store', 90, '{"$.store":"opencode"}', '$.type', '$.row.data.time.start|$.row.data.time.created|$.row.time_created', '$.session', '$.agent', 'OpenCode: opencode.db, by rollout_import_from(''opencode'', schema)'),
+  ('goose-store', 'store', 91, '{"$.store":"goose"}', '$.type', '$.row.created_timestamp|$.row.created_at', '$.session', '$.agent', 'Goose since 1.10: sessions.db, by rollout_import_from(''goose'', schema)'),
+  ('cursor-store', 'store', 92, '{"$.store":"cursor"}', '$.type', '$.row.value.timestamp|$.row.value.createdAt', '$.session', NULL, 'Cursor: state.vscdb, by rollout_import_from(''cursor'', schema)')
+ON CONFLICT DO NOTHING;
+
 INSERT INTO main.rollout_readings(format, fact, type, conditions, place, other, part)
 VALUES
+  ('opencode', 'user', 'part', '{"$.store":"opencode","$.role":"user","$.row.data.type":"text","$.row.data.synthetic":null}', '$.row.data.text', NULL, 'text'),
+  ('opencode', 'assistant', 'part', '{"$.store":"opencode","$.role":"assistant","$.row.data.type":"text"}', '$.row.data.text', NULL, 'text'),
+  ('opencode', 'tool', 'part', '{"$.store":"opencode","$.row.data.type":"tool"}', '$.row.data.state.output', NULL, 'text'),
+  ('opencode', 'model', 'message', '{"$.store":"opencode","$.role":"assistant"}', '$.row.data.modelID', NULL, 'text'),
+  ('opencode', 'title', 'session', '{"$.store":"opencode"}', '$.row.title', NULL, 'text'),
+  ('opencode', 'cwd', 'session', '{"$.store":"opencode"}', '$.row.directory', NULL, 'text'),
+  ('goose-store', 'user', 'message', '{"$.store":"goose","$.role":"user"}', '$.row.content_json', NULL, 'text'),
+  ('goose-store', 'assistant', 'message', '{"$.store":"goose","$.role":"assistant"}', '$.row.content_json', NULL, 'text'),
+  ('goose-store', 'title', 'session', '{"$.store":"goose"}', '$.row.name', NULL, 'text'),
+  ('goose-store', 'title', 'session', '{"$.store":"goose","$.row.name":""}', '$.row.description', NULL, 'text'),
+  ('goose-store', 'cwd', 'session', '{"$.store":"goose"}', '$.row.working_dir', NULL, 'text'),
+  ('cursor-store', 'user', 'bubble', '{"$.role":"user"}', '$.row.value.text', '$.row.value.rawText', 'text'),
+  ('cursor-store', 'assistant', 'bubble', '{"$.role":"assistant"}', '$.row.value.text', '$.row.value.rawText', 'text'),
+  ('cursor-store', 'title', 'composer', '{}', '$.row.value.name', NULL, 'text'),
+  ('cursor-store', 'cwd', 'bubble', '{}', '$.row.value.workspaceProjectDir', NULL, 'text'),
   ('codex-history', 'user', 'history', '{}', '$.text', NULL, 'text'),
   ('claude-code', 'user', 'user', '{"$.message.role":"user","$.message.content":true,"$.isMeta":null,"$.isSidechain":null,"$.isCompactSummary":null,"$.message.content[0].tool_use_id":null}', '$.message.content', NULL, 'text'),
   ('claude-code', 'user', 'user', '{"$.message.role":"user","$.message.content":true,"$.isMeta":null,"$.isSidechain":true,"$.agentId":true,"$.message.content[0].tool_use_id":null}', '$.message.content', NULL, 'text'),

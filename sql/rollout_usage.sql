@@ -56,6 +56,7 @@ VALUES
   ('pi', 'message', '{"$.message.role":"assistant","$.message.usage":true}', '$.message.usage', NULL, '$.id', '$.timestamp', '$.message.model', '.input', '.cacheWrite', '.cacheRead', '.output', NULL, '$.message.usage.cost.total', 0, 1),
   ('gemini', 'gemini', '{"$.tokens":true}', '$.tokens', NULL, '$.id', '$.timestamp', '$.model', '.input', NULL, '.cached', '.output', '.thoughts', NULL, 1, 0),
   ('qwen', 'assistant', '{"$.usageMetadata":true}', '$.usageMetadata', NULL, '$.uuid', NULL, '$.model', '.promptTokenCount', NULL, '.cachedContentTokenCount', '.candidatesTokenCount', '.thoughtsTokenCount', NULL, 1, 0),
+  ('opencode', 'message', '{"$.store":"opencode","$.role":"assistant"}', '$.row.data.tokens', NULL, '$.row.id', NULL, '$.row.data.modelID', '.input', '.cache.write', '.cache.read', '.output', '.reasoning', '$.row.data.cost', 0, 0),
   ('copilot', 'assistant.usage', '{}', '$.data', NULL, '$.id', NULL, '$.data.model', '.inputTokens', '.cacheWriteTokens', '.cacheReadTokens', '.outputTokens', NULL, NULL, 0, 1)
 ON CONFLICT DO NOTHING;
 

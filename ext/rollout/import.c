@@ -24,7 +24,6 @@ SQLITE_EXTENSION_INIT3
 #include <string.h>
 
 #define MAX_LISTED 100 /* the most bad lines in the result */
-#define MAX_IDS 1000   /* the most ids in the result */
 
 typedef struct Import Import;
 struct Import {
@@ -36,13 +35,12 @@ struct Import {
   RolloutPart *pPart; /* of the last item */
   i64 iNow, iTime;    /* the time of lines that have none before any that has */
   const char *z, *zEnd;
-  const char *zGap; /* after the payload of the last item */
-  int bTime;        /* iTime is in the file */
-  int bLast;        /* there is a last item ... */
-  int bLastNew;     /* ... and it is new */
-  i64 nLine, nItem, nNew;
-  i64 nBad, nPending, nPendingByte; /* bad lines; those after the last item */
-  sqlite3_str *pBad;
+  const char *zGap;           /* after the payload of the last item */
+  int bTime;                  /* iTime is in the file */
+  int bLast;                  /* there is a last item ... */
+  int bLastNew;               /* ... and it is new */
+  i64 nPending, nPendingByte; /* bad lines after the last item */
+  RolloutReport *pReport;
   RolloutJson json;
   void (*xItem)(Import *); /* what to do with an item that is found */
   char *zName, *zAgent;    /* the first ones that the file names */
@@ -55,12 +53,12 @@ static const char *formatName(const Import *p) {
 
 static void badLine(Import *p, const char *zReason, i64 nByte) {
   if (p->pErr->rc != SQLITE_OK) return;
-  p->nBad++;
+  p->pReport->nBad++;
   p->nPending++;
   p->nPendingByte += nByte;
-  if (p->nBad <= MAX_LISTED) {
-    sqlite3_str_appendf(p->pBad, "%s{\"line\":%lld,\"reason\":\"%s\"}",
-        p->nBad > 1 ? "," : "", p->nLine, zReason);
+  if (p->pReport->nBad <= MAX_LISTED) {
+    sqlite3_str_appendf(p->pReport->pBad, "%s{\"line\":%lld,\"reason\":\"%s\"}",
+        p->pReport->nBad > 1 ? "," : "", p->pReport->nLine, zReason);
   }
 }
 
@@ -258,7 +256,7 @@ static void addItem(Import *p, RolloutPart *pPart, const RolloutLine *pLine,
   pFrame = bxRolloutBatchFrame(pWork->pBatch);
   pFrame->bQuiet = pLine->bText;
   if (!pLine->bUsual || before.n != pLine->nUsual) pFrame->before = before;
-  p->nNew++;
+  p->pReport->nNew++;
 }
 
 /* Prepares a part for a new item: its session_meta, if the file has none at its
@@ -299,7 +297,7 @@ static void importItem(Import *p, RolloutPart *pPart, const RolloutLine *pLine,
   p->bLast = 1;
   p->bLastNew = bNew;
   p->zGap = zEnd;
-  p->nItem++;
+  p->pReport->nItem++;
 }
 
 /* Reads the item at p->json.iTop. */
@@ -434,7 +432,7 @@ static void readLines(Import *p) {
   RolloutSpan after;
   while (z < p->zEnd && p->pErr->rc == SQLITE_OK) {
     const char *zEnd = lineEnd(p, z);
-    p->nLine++;
+    p->pReport->nLine++;
     readLine(p, z, zEnd);
     z = zEnd + 1;
   }
@@ -494,17 +492,6 @@ static void scan(Import *p) {
   }
 }
 
-/* The format with a name; NULL if there is none. */
-static const RolloutFormat *formatNamed(const Import *p, const char *zName) {
-  i64 i;
-  for (i = 0; i < p->pRules->nFormat; i++) {
-    if (strcmp(p->pRules->aFormat[i].az[ROLLOUT_FORMAT_NAME], zName) == 0) {
-      return &p->pRules->aFormat[i];
-    }
-  }
-  return 0;
-}
-
 /* The format that is given or that a conversation has, or the one that the lines
 ** show. */
 static void findFormat(Import *p, sqlite3_value *pGiven, const char *zId) {
@@ -514,10 +501,12 @@ static void findFormat(Import *p, sqlite3_value *pGiven, const char *zId) {
   const char *zGiven = bxText(pGiven, "format", 1000, 1, p->pErr);
   char *z =
       zGiven == 0 && *zId ? bxAskText(p->pHome, zHas, p->pErr, "t", zId) : 0;
-  if (zGiven != 0 || z != 0) p->pFormat = formatNamed(p, zGiven ? zGiven : z);
+  if (zGiven != 0 || z != 0) {
+    p->pFormat = bxRolloutFormatNamed(p->pRules, zGiven ? zGiven : z);
+  }
   if (zGiven != 0 && p->pFormat == 0) {
     bxFail(p->pErr, SQLITE_CONSTRAINT,
-        "ValidationError: there is no format %Q of lines; SELECT format FROM "
+        "ValidationError: there is no format %Q; SELECT format FROM "
         "rollout_formats lists them, or omit it to find the format by the "
         "content",
         zGiven);
@@ -577,35 +566,23 @@ static void putParts(Import *p, int bSavepoint) {
     bxFail(p->pErr, SQLITE_CONSTRAINT,
         "ValidationError: Invalid rollout file: none of its %lld lines can be "
         "read; a line must be JSON, or text in UTF-8",
-        p->nLine);
+        p->pReport->nLine);
   }
   bxRolloutWorkPut(ap, n, p->pHome, p->iNow, bSavepoint, p->pErr);
   sqlite3_free(ap);
 }
 
-static void returnReport(BxCall *pCall, Import *p) {
-  sqlite3_str *pIds = sqlite3_str_new(0);
-  char *zBad = bxFinish(p->pBad, p->pErr), *zIds;
+/* Adds the conversations that have items to the report. */
+static void noteIds(Import *p) {
   i64 i;
-  for (i = 0; i < p->nPart && i < MAX_IDS; i++) {
+  for (i = 0; i < p->nPart; i++) {
     const RolloutPart *pPart = p->apPart[i];
     if (i > 0 && pPart->work.head.no == 0 &&
         bxRolloutBatchCount(pPart->work.pBatch) == 0) {
       continue;
     }
-    sqlite3_str_appendf(pIds, "%s\"%s\"", i > 0 ? "," : "", pPart->work.zId);
+    bxReportId(p->pReport, pPart->work.zId);
   }
-  zIds = bxFinish(pIds, p->pErr);
-  if (p->pErr->rc == SQLITE_OK) {
-    bxReturnJson(pCall,
-        sqlite3_mprintf("{\"rolloutId\":\"%s\",\"rolloutIds\":[%s],"
-                        "\"format\":\"%w\",\"lines\":%lld,\"items\":%lld,"
-                        "\"new\":%lld,\"bad\":%lld,\"errors\":[%s]}",
-            p->apPart[0]->work.zId, zIds, formatName(p), p->nLine, p->nItem,
-            p->nNew, p->nBad, zBad ? zBad : ""));
-  }
-  sqlite3_free(zBad);
-  sqlite3_free(zIds);
 }
 
 /* The text or the bytes of a file. */
@@ -635,15 +612,42 @@ static void freeImport(Import *p) {
   sqlite3_free(p->zName);
   sqlite3_free(p->zAgent);
   bxTreeFree(&p->json.tree);
-  if (p->pBad != 0) sqlite3_free(sqlite3_str_finish(p->pBad));
+}
+
+/* Reads the lines, of a format that is known by now, and writes their items. */
+static void importLines(Import *p, const char *zId, int bSavepoint) {
+  if (p->pErr->rc == SQLITE_OK) firstPart(p, zId);
+  p->xItem = readItem;
+  if (p->pErr->rc == SQLITE_OK) readLines(p);
+  if (p->pErr->rc == SQLITE_OK) putParts(p, bSavepoint);
+  if (p->pErr->rc == SQLITE_OK) noteIds(p);
+  freeImport(p);
+}
+
+void bxRolloutImportMade(BxStmts *pHome, const RolloutFormat *pFormat,
+    const char *z, i64 n, i64 iNow, int bSavepoint, RolloutReport *pReport,
+    BxErr *pErr) {
+  Import import, *p = &import;
+  memset(p, 0, sizeof(*p));
+  p->pErr = pErr;
+  p->pHome = pHome;
+  p->pRules = bxRolloutRules(pHome, pErr);
+  p->pFormat = pFormat;
+  p->pReport = pReport;
+  p->z = p->zGap = z;
+  p->zEnd = z + n;
+  p->iNow = p->iTime = iNow;
+  importLines(p, "", bSavepoint);
 }
 
 void bxRolloutImport(BxCall *pCall) {
   Import import, *p = &import;
+  RolloutReport report;
   char zId[37] = "";
   RolloutHead head;
   memset(p, 0, sizeof(*p));
   p->pErr = &pCall->err;
+  p->pReport = &report;
   if (bxArg(pCall, 1)) bxRolloutId(pCall->aArg[1], zId, p->pErr);
   p->iNow = p->iTime = bxTime(bxArg(pCall, 2), "now", p->pErr);
   readFile(p, pCall->aArg[0]);
@@ -651,16 +655,9 @@ void bxRolloutImport(BxCall *pCall) {
   if (p->pErr->rc != SQLITE_OK) return;
   bxRolloutFind(p->pHome, 1, zId, &head, p->pErr); /* takes the write lock */
   p->pRules = bxRolloutRules(p->pHome, p->pErr);
-  p->pBad = sqlite3_str_new(0);
+  bxReportBegin(&report);
   if (p->pRules != 0) findFormat(p, bxArg(pCall, 3), zId);
-  if (p->pErr->rc == SQLITE_OK) firstPart(p, zId);
-  p->xItem = readItem;
-  if (p->pErr->rc == SQLITE_OK) readLines(p);
-  if (p->pErr->rc == SQLITE_OK) putParts(p, pCall->pCtx != 0);
+  importLines(p, zId, pCall->pCtx != 0);
   bxRolloutExplain(p->pErr, "WriteError: Write failed: ");
-  if (p->pErr->rc == SQLITE_OK) {
-    returnReport(pCall, p);
-    p->pBad = 0;
-  }
-  freeImport(p);
+  bxReportReturn(&report, formatName(p), pCall);
 }

@@ -49,4 +49,23 @@ void bxPartClose(RolloutPart *p);
 int bxPartHas(
     RolloutPart *p, const RolloutLine *pLine, i64 *piTime, BxErr *pErr);
 
+/*-------------------------------------------------------- report.c ----*/
+
+/* What an import tells. */
+typedef struct RolloutReport {
+  i64 nLine, nItem, nNew, nBad, nId;
+  sqlite3_str *pBad, *pIds; /* the members of its arrays */
+} RolloutReport;
+
+void bxReportBegin(RolloutReport *p);
+/* Adds a conversation; only the first thousand are listed. */
+void bxReportId(RolloutReport *p, const char *zId);
+/* Returns the report as JSON, unless there is an error, and frees it. */
+void bxReportReturn(RolloutReport *p, const char *zFormat, BxCall *pCall);
+
+/* import.c: imports n bytes of lines that were made here. */
+void bxRolloutImportMade(BxStmts *pHome, const RolloutFormat *pFormat,
+    const char *z, i64 n, i64 iNow, int bSavepoint, RolloutReport *pReport,
+    BxErr *pErr);
+
 #endif

@@ -197,6 +197,9 @@ int bxRolloutPlaces(RolloutJson *p, const char *zPaths);
 char *bxRolloutString(const BxTree *p, int iNode, BxErr *pErr);
 /* Whether n bytes equal a name, in either spelling: some_name, SomeName. */
 int bxRolloutSame(const char *z, i64 n, const char *zName);
+/* The format with a name; NULL if there is none. */
+const RolloutFormat *bxRolloutFormatNamed(
+    const RolloutRules *p, const char *zName);
 /* Whether the conditions hold for a payload. */
 int bxRolloutFits(const RolloutRules *pRules, RolloutTest test,
     RolloutJson *pJson, BxErr *pErr);
@@ -399,6 +402,8 @@ void bxRolloutShutdown(BxCall *p);
 void bxRolloutAppend(BxCall *p);
 /* import.c */
 void bxRolloutImport(BxCall *p);
+/* from.c */
+void bxRolloutImportFrom(BxCall *p);
 /* read.c */
 void bxRolloutHistory(BxCall *p);
 void bxRolloutPage(BxCall *p);

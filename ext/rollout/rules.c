@@ -175,8 +175,7 @@ static void addReading(RolloutRules *p, sqlite3_stmt *pRow, BxErr *pErr) {
 
 static const char zLineFormats[] =
     "SELECT format, items, type, payload, time, conversation, agent, once, "
-    "mark, names FROM main.rollout_formats WHERE kind = 'lines' "
-    "ORDER BY rank, format";
+    "mark, names FROM main.rollout_formats ORDER BY rank, format";
 
 static void addFormat(RolloutRules *p, sqlite3_stmt *pRow, BxErr *pErr) {
   RolloutFormat *a =
@@ -304,6 +303,17 @@ static int nodeIs(const BxTree *p, int iNode, const char *zText, BxErr *pErr) {
   bSame = bxRolloutSame(zOwned, (i64)strlen(zOwned), zText);
   sqlite3_free(zOwned);
   return bSame;
+}
+
+const RolloutFormat *bxRolloutFormatNamed(
+    const RolloutRules *p, const char *zName) {
+  i64 i;
+  for (i = 0; i < p->nFormat; i++) {
+    if (strcmp(p->aFormat[i].az[ROLLOUT_FORMAT_NAME], zName) == 0) {
+      return &p->aFormat[i];
+    }
+  }
+  return 0;
 }
 
 int bxRolloutFits(const RolloutRules *pRules, RolloutTest test,

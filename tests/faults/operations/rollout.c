@@ -13,6 +13,17 @@
       "x", ",\"isSidechain\":true,\"agentId\":\"a\"") "|| '{\"type'"
 #define GROWN GROWS "|| '\":\"x\"}' || char(10) || " CLAUDE("more", "")
 
+/* A database of OpenCode: a session, one of its sub-agent, and damaged JSON. */
+#define THEIRS                                                                 \
+  "CREATE TABLE session(id, parent_id, directory, time_created);"              \
+  "CREATE TABLE message(id, session_id, time_created, data);"                  \
+  "CREATE TABLE part(id, message_id, data);"                                   \
+  "INSERT INTO session VALUES('s', NULL, '/w', 1784278800000),"                \
+  "  ('a', 's', x'00', 1784278800000);"                                        \
+  "INSERT INTO message VALUES('m', 's', 5, '{\"role\":\"user\"}');"            \
+  "INSERT INTO part VALUES('p', 'm', '{\"type\":\"text\",\"text\":\"x\"}'),"   \
+  "  ('q', 'm', '{damaged');"
+
 const Operation aRolloutOperation[] = {
     {"create a rollout", 0, 0,
         "SELECT rollout_create(" OLD ", 'be brief', 'permanent', NULL, 1000)",
@@ -57,6 +68,12 @@ const Operation aRolloutOperation[] = {
         "\"usage\":{\"output_tokens\":5}},\"requestId\":\"r\"}', NULL, 1000);"
         "SELECT * FROM rollout_usage_days; SELECT * FROM rollout_usage_sums",
         0},
+    {"import from a database", ROLLOUT THEIRS, 0,
+        "SELECT rollout_import_from('opencode', 'main', 1000)", 0},
+    {"import from a database as a command", ROLLOUT THEIRS, 0,
+        "INSERT INTO blackbox_call(command, arguments) VALUES("
+        "'rollout_import_from', json_array('opencode', 'main', 1000))",
+        OP_ALONE},
     {"import of what is not known", ROLLOUT, 0,
         "SELECT rollout_import('some text' || char(10) || '{\"a\":1}', NULL, "
         "1000)",

@@ -1,0 +1,312 @@
+/*
+** from.c: rollout_import_from(program, schema[, now]): the sessions of a program
+** that keeps them in SQLite, from an attached database.
+**
+** Each row becomes a line, a JSON object that has the whole row: "store",
+** "session", "agent", "type", "role" and "row". A column that has JSON is JSON
+** there, and a blob that has none is hexadecimal. The lines are imported as those
+** of a file, by rows of rollout_formats and rollout_readings. So a second import
+** takes the rows that are new or were changed. The tables are only read.
+**
+** One session is in memory at a time. Returns what rollout_import() returns; the
+** lines are counted over all sessions.
+*/
+#include "part.h"
+SQLITE_EXTENSION_INIT3
+
+#include <string.h>
+
+#define LEVELS 3
+
+/* The rows of a table that belong to a row of the level above. In zFrom, t is the
+** table, and ?1 is the key of that row. */
+typedef struct FromLevel {
+  const char *zTable, *zType;
+  const char *zKey;  /* by which the rows below name this one */
+  const char *zRole; /* NULL: that of the row above */
+  const char *zFrom;
+} FromLevel;
+
+typedef struct FromProgram {
+  const char *zName, *zFormat;
+  const char *zSessions; /* the ids; NULL: those of the first table */
+  FromLevel aLevel[LEVELS];
+} FromProgram;
+
+/* The JSON of a value of Cursor, NULL if it is none. */
+#define CURSOR_JSON(x)                                                         \
+  "CASE WHEN json_valid(CAST(" x " AS TEXT)) "                                 \
+  "OR json_valid(CAST(" x " AS TEXT) || ' ') THEN CAST(" x " AS TEXT) END"
+#define CURSOR_KEYS(prefix)                                                    \
+  "BETWEEN '" prefix ":' || ?1 || ':' AND '" prefix ":' || ?1 || ';'"
+
+static const FromProgram aProgram[] = {
+    {"opencode", "opencode", 0,
+        {{"session", "session", "t.id", 0,
+             "FROM main.session AS t WHERE t.id = ?1"},
+            {"message", "message", "t.id",
+                "CASE WHEN json_valid(t.data) OR json_valid(t.data || ' ') "
+                "THEN t.data ->> '$.role' END",
+                "FROM main.message AS t WHERE t.session_id = ?1 "
+                "ORDER BY t.time_created, t.id"},
+            {"part", "part", "t.id", 0,
+                "FROM main.part AS t WHERE t.message_id = ?1 ORDER BY t.id"}}},
+    {"goose", "goose-store", 0,
+        {{"sessions", "session", "t.id", 0,
+             "FROM main.sessions AS t WHERE t.id = ?1"},
+            {"messages", "message", "t.id", "t.role",
+                "FROM main.messages AS t WHERE t.session_id = ?1 "
+                "ORDER BY t.id"},
+            {0, 0, 0, 0, 0}}},
+    {"cursor", "cursor-store",
+        "SELECT substr(key, 14), NULL FROM main.cursorDiskKV "
+        "WHERE key > 'composerData:' AND key < 'composerData;' UNION "
+        "SELECT substr(key, 10, instr(substr(key, 10), ':') - 1), NULL "
+        "FROM main.cursorDiskKV WHERE key > 'bubbleId:' AND key < 'bubbleId;' "
+        "AND instr(substr(key, 10), ':') > 1 ORDER BY 1",
+        {{"cursorDiskKV", "composer", "?1", 0,
+             "FROM (SELECT 1) LEFT JOIN main.cursorDiskKV AS t "
+             "ON t.key = 'composerData:' || ?1"},
+            {"cursorDiskKV", "bubble", "t.key",
+                "CASE (" CURSOR_JSON(
+                    "t.value") ") ->> '$.type' "
+                               "WHEN 1 THEN 'user' "
+                               "WHEN (" CURSOR_JSON(
+                                   "t.value") ") ->> '$.type' "
+                                              "THEN 'assistant' END",
+                "FROM main.cursorDiskKV AS t LEFT JOIN (SELECT h.key AS at, "
+                "CASE h.type WHEN 'object' THEN h.value ->> '$.bubbleId' END "
+                "AS id FROM main.cursorDiskKV AS c, json_each(" CURSOR_JSON(
+                    "c.value") ", '$.fullConversationHeadersOnly') AS h "
+                               "WHERE c.key = 'composerData:' || ?1) AS h "
+                               "ON h.id = substr(t.key, length(?1) + 11) "
+                               "WHERE t.key " CURSOR_KEYS(
+                                   "bubbleId") " ORDER BY h.at IS NULL, h.at, "
+                                               "(" CURSOR_JSON(
+                                                   "t.value") ") ->> "
+                                                              "'$.timestamp', "
+                                                              "t.rowid"},
+            {0, 0, 0, 0, 0}}},
+};
+
+typedef struct From {
+  const FromProgram *pProgram;
+  const RolloutFormat *pFormat;
+  const char *zSchema;
+  BxStmts *pHome;
+  sqlite3_stmt *apStmt[LEVELS]; /* the rows of each level */
+  i64 iNow;
+  int bSavepoint;
+  RolloutReport report;
+  BxErr *pErr;
+} From;
+
+/*------------------------------------------------------------------ SQL ----*/
+
+/* An expression for the JSON of a row of t, to sqlite3_free(). */
+static char *rowJson(From *p, const char *zTable) {
+  static const char zColumns[] =
+      "SELECT name, json_quote(name) || ':' FROM pragma_table_info(?1, ?2)";
+  static const char zValue[] =
+      "(SELECT CASE WHEN x IS NULL THEN 'null' WHEN abs(x) > 1e308 AND "
+      "typeof(x) = 'real' THEN json_quote(CAST(x AS TEXT)) WHEN typeof(x) IN "
+      "('integer', 'real') THEN json_quote(x) WHEN substr(CAST(x AS TEXT), 1, "
+      "1) IN ('{', "
+      "'[') AND (json_valid(CAST(x AS TEXT)) OR json_valid(CAST(x AS TEXT) || "
+      "' ')) THEN json(CAST(x AS TEXT)) WHEN typeof(x) = 'blob' THEN "
+      "json_quote(hex(x)) ELSE json_quote(x) END FROM (SELECT t.\"%w\" AS x))";
+  sqlite3_stmt *pRow = bxStmt(p->pHome, zColumns, p->pErr);
+  sqlite3_str *pOut = sqlite3_str_new(0);
+  bxBind(pRow, p->pErr, "tt", zTable, p->zSchema);
+  while (bxRow(pRow, p->pErr)) {
+    const char *zName = bxColumnText(pRow, 0, p->pErr);
+    const char *zKey = bxColumnText(pRow, 1, p->pErr);
+    if (zName == 0 || zKey == 0) break;
+    sqlite3_str_appendf(
+        pOut, "%s||%Q||", sqlite3_str_length(pOut) ? "||','" : "'{'", zKey);
+    sqlite3_str_appendf(pOut, zValue, zName);
+  }
+  bxDone(pRow, p->pErr);
+  if (sqlite3_str_length(pOut) == 0) {
+    bxFail(p->pErr, SQLITE_CONSTRAINT,
+        "ValidationError: schema %Q has no table %Q, which a database of %s "
+        "has; attach that database, and give its name",
+        p->zSchema, zTable, p->pProgram->zName);
+  } else {
+    sqlite3_str_appendall(pOut, "||'}'");
+  }
+  return bxFinish(pOut, p->pErr);
+}
+
+/* Prepares SQL and frees it. */
+static sqlite3_stmt *prepareOwned(From *p, char *zOwned) {
+  sqlite3_stmt *pStmt = 0;
+  if (p->pErr->rc == SQLITE_OK && zOwned != 0) {
+    pStmt = bxPlain(p->pHome->bx->db, zOwned, p->pErr);
+  }
+  sqlite3_free(zOwned);
+  return pStmt;
+}
+
+/* The rows of a level: key, role, and the whole row. */
+static void prepareLevel(From *p, int i) {
+  const FromLevel *pLevel = &p->pProgram->aLevel[i];
+  char *zRow = rowJson(p, pLevel->zTable);
+  char *zFrom = bxGot(bxExpand(pLevel->zFrom, p->zSchema, 0), p->pErr);
+  if (zRow != 0 && zFrom != 0) {
+    p->apStmt[i] = prepareOwned(
+        p, bxPrintf(p->pErr, "SELECT CAST(%s AS TEXT), %s, %s %s", pLevel->zKey,
+               pLevel->zRole ? pLevel->zRole : "NULL", zRow, zFrom));
+  }
+  sqlite3_free(zRow);
+  sqlite3_free(zFrom);
+}
+
+/* The sessions: the id of each, and that of the session at whose root it is, if
+** a column parent_id makes it the session of a sub-agent. */
+static sqlite3_stmt *prepareSessions(From *p) {
+  const char *zTable = p->pProgram->aLevel[0].zTable;
+  char *zRow;
+  sqlite3_stmt *pStmt;
+  if (p->pProgram->zSessions != 0) {
+    return prepareOwned(
+        p, bxGot(bxExpand(p->pProgram->zSessions, p->zSchema, 0), p->pErr));
+  }
+  zRow = rowJson(p, zTable);
+  pStmt = prepareOwned(p,
+      bxPrintf(p->pErr,
+          "WITH s(id, up) AS (SELECT t.id, (%s) ->> '$.parent_id' "
+          "FROM \"%w\".%s AS t) SELECT s.id, (WITH RECURSIVE root(id, n) AS "
+          "(SELECT s.up, 1 UNION ALL SELECT p.up, root.n + 1 FROM root JOIN s "
+          "AS p ON p.id = root.id WHERE root.n < 100) SELECT id FROM root "
+          "WHERE id IS NOT NULL ORDER BY n DESC LIMIT 1) FROM s ORDER BY s.id",
+          zRow ? zRow : "''", p->zSchema, zTable));
+  sqlite3_free(zRow);
+  return pStmt;
+}
+
+/*---------------------------------------------------------------- lines ----*/
+
+static void appendMember(sqlite3_str *pOut, const char *zKey, const char *z) {
+  if (z == 0) return;
+  sqlite3_str_appendf(pOut, ",\"%s\":", zKey);
+  bxAppendJson(pOut, z, (int)strlen(z));
+}
+
+/* Appends the lines of a level below a key, and those below them. */
+static void appendLevel(From *p, int i, const char *zUp, const char *zRole,
+    const char *zHead, sqlite3_str *pOut) {
+  const FromLevel *pLevel = &p->pProgram->aLevel[i];
+  sqlite3_stmt *pRow;
+  if (i == LEVELS || pLevel->zTable == 0) return;
+  pRow = p->apStmt[i];
+  bxBind(pRow, p->pErr, "t", zUp);
+  while (bxRow(pRow, p->pErr)) {
+    const char *zKey = bxColumnText(pRow, 0, p->pErr);
+    const char *zOwn = pLevel->zRole ? bxColumnText(pRow, 1, p->pErr) : zRole;
+    const char *zRow = bxColumnText(pRow, 2, p->pErr);
+    sqlite3_str_appendall(pOut, zHead);
+    appendMember(pOut, "type", pLevel->zType);
+    appendMember(pOut, "role", zOwn);
+    sqlite3_str_appendf(pOut, ",\"row\":%s}\n", zRow ? zRow : "null");
+    if (zKey != 0) appendLevel(p, i + 1, zKey, zOwn, zHead, pOut);
+    bxFail(p->pErr, sqlite3_str_errcode(pOut),
+        "RolloutTooLongError: Rollout too long: the rows of session %Q do not "
+        "fit into memory",
+        zUp);
+  }
+  bxDone(pRow, p->pErr);
+}
+
+/* Imports a session. The one of a sub-agent belongs to the session at its root. */
+static void importSession(From *p, const char *zId, const char *zRoot) {
+  sqlite3_str *pHead = sqlite3_str_new(0), *pOut = sqlite3_str_new(0);
+  char *zHead, *zLines;
+  i64 n;
+  sqlite3_str_appendf(pHead, "{\"store\":\"%s\"", p->pProgram->zName);
+  appendMember(pHead, "session", zRoot ? zRoot : zId);
+  appendMember(pHead, "agent", zRoot ? zId : 0);
+  zHead = bxFinish(pHead, p->pErr);
+  if (zHead != 0) appendLevel(p, 0, zId, 0, zHead, pOut);
+  n = sqlite3_str_length(pOut);
+  zLines = bxFinish(pOut, p->pErr);
+  if (p->pErr->rc == SQLITE_OK && zLines != 0) {
+    bxRolloutImportMade(p->pHome, p->pFormat, zLines, n, p->iNow, p->bSavepoint,
+        &p->report, p->pErr);
+  }
+  sqlite3_free(zHead);
+  sqlite3_free(zLines);
+}
+
+static void importSessions(From *p) {
+  sqlite3_stmt *pRow = prepareSessions(p);
+  int i;
+  for (i = 0; i < LEVELS && p->pProgram->aLevel[i].zTable != 0; i++) {
+    prepareLevel(p, i);
+  }
+  while (bxRow(pRow, p->pErr)) {
+    const char *zId = bxColumnText(pRow, 0, p->pErr);
+    const char *zRoot = bxColumnText(pRow, 1, p->pErr);
+    if (zId != 0 && p->pErr->rc == SQLITE_OK) importSession(p, zId, zRoot);
+  }
+  sqlite3_finalize(pRow);
+  for (i = 0; i < LEVELS; i++) sqlite3_finalize(p->apStmt[i]);
+}
+
+/*------------------------------------------------------------- function ----*/
+
+/* The program with a name. */
+static void findProgram(From *p, const char *zName) {
+  const RolloutRules *pRules = bxRolloutRules(p->pHome, p->pErr);
+  size_t i;
+  if (pRules == 0) return;
+  for (i = 0; i < sizeof(aProgram) / sizeof(*aProgram); i++) {
+    if (strcmp(aProgram[i].zName, zName) == 0) p->pProgram = &aProgram[i];
+  }
+  if (p->pProgram == 0) {
+    bxFail(p->pErr, SQLITE_CONSTRAINT,
+        "ValidationError: no database of %Q can be read; the programs are "
+        "opencode, goose and cursor",
+        zName);
+    return;
+  }
+  p->pFormat = bxRolloutFormatNamed(pRules, p->pProgram->zFormat);
+  if (p->pFormat == 0) {
+    bxFail(p->pErr, SQLITE_CONSTRAINT,
+        "ValidationError: rollout_formats has no format %Q; INSERT it again, "
+        "or call blackbox_install()",
+        p->pProgram->zFormat);
+  }
+}
+
+static void findSchema(From *p) {
+  static const char zAttached[] = "SELECT count(*) FROM pragma_database_list "
+                                  "WHERE name = ?1 COLLATE NOCASE";
+  if (bxAsk(p->pHome, zAttached, p->pErr, "t", p->zSchema) > 0) return;
+  bxFail(p->pErr, SQLITE_CONSTRAINT,
+      "ValidationError: there is no schema %Q; ATTACH the database first, and "
+      "give the name after AS",
+      p->zSchema);
+}
+
+void bxRolloutImportFrom(BxCall *pCall) {
+  From from, *p = &from;
+  const char *zName;
+  memset(p, 0, sizeof(*p));
+  p->pErr = &pCall->err;
+  bxRefuseInside(pCall);
+  zName = bxText(pCall->aArg[0], "program", 100, 0, p->pErr);
+  p->zSchema = bxText(pCall->aArg[1], "schema", 1000, 0, p->pErr);
+  p->iNow = bxTime(bxArg(pCall, 2), "now", p->pErr);
+  p->pHome = bxRolloutHome(pCall->bx, p->pErr);
+  p->bSavepoint = pCall->pCtx != 0;
+  if (p->pErr->rc != SQLITE_OK) return;
+  bxLock(p->pHome, p->pErr);
+  findProgram(p, zName);
+  if (p->pErr->rc == SQLITE_OK) findSchema(p);
+  if (p->pErr->rc != SQLITE_OK) return;
+  bxReportBegin(&p->report);
+  importSessions(p);
+  bxRolloutExplain(p->pErr, "WriteError: Write failed: ");
+  bxReportReturn(&p->report, p->pProgram->zFormat, pCall);
+}
