@@ -24,6 +24,7 @@
 #include <time.h>
 
 #define MAX_OUT 20000
+#define MAX_CASES 6000
 #define SAMPLE 60 /* fault points of one case in the full run */
 
 typedef struct Case {
@@ -668,8 +669,8 @@ static int addCases(const Operation *pOp, int iOperation,
 
 /* The argument: see chooseOperations(). */
 int main(int argc, char **argv) {
-  static struct CMUnitTest aTest[3000];
-  static Case aCase[3000];
+  static struct CMUnitTest aTest[MAX_CASES];
+  static Case aCase[MAX_CASES];
   const Operation *pOp;
   int i, n = 0;
   faultMemory();
@@ -683,6 +684,7 @@ int main(int argc, char **argv) {
     n += addCases(pOp, i, &aTest[n], &aCase[n]);
     n += addStops(pOp, i, &aTest[n], &aCase[n]);
     n += addThreads(pOp, i, &aTest[n], &aCase[n]);
+    if (n > MAX_CASES - 40) return 1;
   }
   return _cmocka_run_group_tests("disturb", aTest, (size_t)n, 0, 0);
 }

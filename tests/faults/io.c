@@ -18,6 +18,7 @@
 #define MODEL "model.db"
 #define WORK "work.db"
 #define SAMPLE (isFull() ? 1000 : 2) /* fault points of one case */
+#define MAX_CASES 6000
 
 typedef struct Case {
   char zName[140];
@@ -212,8 +213,8 @@ static int addCases(const Operation *pOp, int iOperation,
 
 /* The argument: see chooseOperations(). */
 int main(int argc, char **argv) {
-  static struct CMUnitTest aTest[3000];
-  static Case aCase[3000];
+  static struct CMUnitTest aTest[MAX_CASES];
+  static Case aCase[MAX_CASES];
   const Operation *pOp;
   int i, n = 0;
   stopClock();
@@ -221,6 +222,7 @@ int main(int argc, char **argv) {
   chooseOperations(argc, argv);
   for (i = 0; (pOp = chosenOperation(i)) != 0; i++) {
     n += addCases(pOp, i, &aTest[n], &aCase[n]);
+    if (n > MAX_CASES - 40) return 1;
   }
   return _cmocka_run_group_tests("io", aTest, (size_t)n, 0, 0);
 }

@@ -122,7 +122,7 @@ def test_an_id_that_is_not_a_uuid_is_refused(db, call, bad):
     ("rollout_import(NULL)", "Invalid rollout file"),
     ("rollout_import('')", "Invalid rollout file"),
     ("rollout_import(x'20')", "Invalid rollout file.*none of its 1 lines"),
-    ("rollout_import('{}', NULL, 1, 'nosuch')", "there is no format 'nosuch' of lines"),
+    ("rollout_import('{}', NULL, 1, 'nosuch')", "there is no format 'nosuch'; SELECT"),
     ("rollout_import('{}', 'x')", "Invalid conversation ID"),
 ])
 @pytest.mark.parametrize("begin", [False, True])
