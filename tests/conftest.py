@@ -1,7 +1,7 @@
 """What the tests share: connections with the module loaded.
 
 Every test has its own directory. `db` is a file there, in autocommit, with the module loaded
-and its domains installed in main (see `installed`)."""
+and its domains installed in main (see `template`)."""
 import os
 import pathlib
 import shutil
@@ -114,32 +114,39 @@ def path(tmp_path):
     return tmp_path / "test.db"
 
 
+def install_into(path, *domains):
+    db = connect(path)
+    one(db, f"SELECT blackbox_install({', '.join('?' * len(domains))})", *domains)
+    db.close()
+    return path
+
+
 @pytest.fixture(scope="session")
-def templates(tmp_path_factory):
-    """Files to be copied, by the domains that are installed in them."""
-    return tmp_path_factory.mktemp("installed"), {}
+def installed(tmp_path_factory):
+    """A file in which all domains are installed, to be copied."""
+    return install_into(tmp_path_factory.mktemp("installed") / "test.db")
+
+
+@pytest.fixture(scope="session")
+def alone(tmp_path_factory):
+    """For each domain of ALONE a file in which it is installed alone, to be copied."""
+    folder = tmp_path_factory.mktemp("alone")
+    return {domain: install_into(folder / domain, "main", domain) for domain in ALONE}
 
 
 @pytest.fixture
-def installed(request, templates):
-    """A file to be copied. In the folder of a domain it has that domain alone, as a large schema
-    takes long to read. It has all domains elsewhere, and for tests with the mark all_domains."""
-    folder, made = templates
-    domain = request.path.parent.name
-    if domain not in ALONE or request.node.get_closest_marker("all_domains"):
-        domain = None
-    if domain not in made:
-        made[domain] = folder / f"{domain}.db"
-        db = connect(made[domain])
-        one(db, "SELECT blackbox_install('main', ?)" if domain else "SELECT blackbox_install()",
-            *([domain] if domain else []))
-        db.close()
-    return made[domain]
+def template(request, installed, alone):
+    """The file that `db` copies. In the folder of a domain it has that domain alone, as a large
+    schema takes long to read. It has all domains elsewhere, and for tests with the mark
+    all_domains."""
+    if request.node.get_closest_marker("all_domains"):
+        return installed
+    return alone.get(request.path.parent.name, installed)
 
 
 @pytest.fixture
-def db(path, installed):
-    shutil.copyfile(installed, path)
+def db(path, template):
+    shutil.copyfile(template, path)
     db = connect(path)
     db.execute("PRAGMA synchronous=OFF")  # no test simulates a power failure
     yield db

@@ -149,10 +149,11 @@ static void testOperation(void **ppState) {
 int main(int argc, char **argv) {
   static struct CMUnitTest aTest[300];
   const Operation *pOp;
-  int rc, n = 0;
+  int rc, i, n = 0;
   stopClock();
   chooseOperations(argc, argv);
-  while ((pOp = chosenOperation(n)) != 0) {
+  for (i = 0; (pOp = chosenOperation(i)) != 0; i++) {
+    if (!isPicked(0, i, 2)) continue;
     aTest[n].name = pOp->zName;
     aTest[n].test_func = testOperation;
     aTest[n++].initial_state = (void *)pOp;

@@ -652,7 +652,7 @@ static int addCases(const Operation *pOp, int iOperation,
   for (i = 0; i < 5; i++) {
     for (bBegin = 0; bBegin < (pOp->flags & OP_ALONE ? 1 : 2); bBegin++) {
       Case *p = &aCase[n];
-      if (!isPicked(i + bBegin * 3, iOperation, 5)) continue;
+      if (!isPicked(i + bBegin * 3, iOperation, 8)) continue;
       p->pOp = pOp;
       p->eKind = aKind[i].eKind;
       p->bSticky = aKind[i].bSticky;

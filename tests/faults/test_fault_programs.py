@@ -18,6 +18,6 @@ def test_every_operation_survives_every_fault_of_the_program(name, part, tmp_pat
 
 
 def test_random_changes_of_the_seeds_cause_no_error_of_memory(tmp_path):
-    count = 20000 if os.environ.get("BLACKBOX_FULL") else 30
+    count = 20000 if os.environ.get("BLACKBOX_FULL") else 15
     told = run_program("replay", tmp_path, count, *SEEDS)
     assert told.count(f"{count + 1} inputs") == len(SEEDS)

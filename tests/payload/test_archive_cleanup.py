@@ -716,6 +716,7 @@ SELECT event_id, pinned FROM event_payloads ORDER BY event_id;
     assert out == "2|0\n3|1\n"
 
 
+@pytest.mark.all_domains
 @pytest.mark.parametrize("call", ["payload_cleanup(0, 10)", "payload_clear_archive()"])
 def test_a_cascade_into_another_domain_has_its_own_receipt(archive, call):
     for i in range(2):
