@@ -20,6 +20,8 @@
 --         retention_note         INSERT adds to the receipt of the minute
 --         retention_refused      the rows of retention_erased whose time is not over
 --         retention_in_force     the rows of retention_held that have not ended
+--         retention_visible      characters that do not make a text visible
+--         retention_controls     characters that a text of a record must not have
 --         core_check             invalid settings (no rows if all is well)
 --
 -- This file runs alone (sqlite3 my.db < sql/core.sql), any number of times. The
@@ -146,6 +148,28 @@ CREATE VIEW IF NOT EXISTS main.retention_refused AS
 SELECT kind, "key", until
   FROM retention_erased
  WHERE (until > (SELECT now FROM retention_time)) IS NOT 0;
+
+-- An actor, an owner and a reason are text in which nothing hides: no control
+-- character stands in it (a reason may have tabs and line ends), and the first
+-- character that is not in "unseen" exists and is not a tag (917504 to 921599).
+-- (A host may forbid long patterns of GLOB, so none is used.)
+CREATE VIEW IF NOT EXISTS main.retention_visible AS
+SELECT char(9, 10, 13, 32, 160, 173, 847, 1564, 4447, 4448) ||
+       char(5760, 6068, 6069, 6155, 6156, 6157, 6158, 10240, 12288) ||
+       char(8192, 8193, 8194, 8195, 8196, 8197, 8198, 8199, 8200) ||
+       char(8201, 8202, 8203, 8204, 8205, 8206, 8207, 8232, 8233) ||
+       char(8234, 8235, 8236, 8237, 8238, 8239, 8287, 8288, 8289) ||
+       char(8290, 8291, 8292, 8293, 8294, 8295, 8296, 8297, 8298) ||
+       char(8299, 8300, 8301, 8302, 8303, 12644, 65024, 65025) ||
+       char(65026, 65027, 65028, 65029, 65030, 65031, 65032) ||
+       char(65033, 65034, 65035, 65036, 65037, 65038, 65039) ||
+       char(65279, 65440, 65529, 65530, 65531) AS unseen;
+
+CREATE VIEW IF NOT EXISTS main.retention_controls AS
+WITH control(c) AS (
+  SELECT 0 UNION ALL
+  SELECT CASE c WHEN 31 THEN 127 ELSE c + 1 END FROM control WHERE c < 159)
+SELECT char(c) AS control, c IN (9, 10, 13) AS parts_text FROM control;
 
 CREATE TABLE IF NOT EXISTS main.blackbox_domains(
   domain  TEXT PRIMARY KEY,

@@ -516,10 +516,6 @@ BEGIN
                         IS (NULL, NULL, NULL, NULL, NULL, NULL)))) IS NOT TRUE;
 END;
 
--- Both are text without characters that could hide something (those from 0 to 31
--- and from 127 to 159), and its first visible character exists: one that is
--- neither in the list "unseen" nor a tag. (A host may forbid long patterns of
--- GLOB.)
 CREATE TRIGGER IF NOT EXISTS main.payload_ledger_reason
 BEFORE UPDATE OF at ON payload_ledger
 WHEN OLD.at IS NULL AND NEW.at IS NOT NULL
@@ -527,32 +523,16 @@ BEGIN
   SELECT CASE
            WHEN typeof(NEW.actor) <> 'text' OR ltrim(NEW.actor, unseen) = ''
              OR unicode(ltrim(NEW.actor, unseen)) BETWEEN 917504 AND 921599
-             OR EXISTS (WITH control(c) AS (
-                          SELECT 0 UNION ALL
-                          SELECT CASE c WHEN 31 THEN 127 ELSE c + 1 END
-                            FROM control WHERE c < 159)
-                        SELECT 1 FROM control WHERE instr(NEW.actor, char(c)) > 0)
+             OR EXISTS (SELECT 1 FROM retention_controls
+                         WHERE instr(NEW.actor, control) > 0)
            THEN RAISE(ABORT, 'ValidationError: actor must be visible text without control characters')
            WHEN typeof(NEW.reason) <> 'text' OR ltrim(NEW.reason, unseen) = ''
              OR unicode(ltrim(NEW.reason, unseen)) BETWEEN 917504 AND 921599
-             OR EXISTS (WITH control(c) AS (
-                          SELECT 0 UNION ALL
-                          SELECT CASE c WHEN 31 THEN 127 ELSE c + 1 END
-                            FROM control WHERE c < 159)
-                        SELECT 1 FROM control
-                         WHERE instr(NEW.reason, char(c)) > 0 AND c NOT IN (9, 10, 13))
+             OR EXISTS (SELECT 1 FROM retention_controls
+                         WHERE instr(NEW.reason, control) > 0 AND NOT parts_text)
            THEN RAISE(ABORT, 'ValidationError: reason must be visible text without control characters other than tabs and line ends')
          END
-    FROM (SELECT char(9, 10, 13, 32, 160, 173, 847, 1564, 4447, 4448) ||
-                 char(5760, 6068, 6069, 6155, 6156, 6157, 6158, 10240, 12288) ||
-                 char(8192, 8193, 8194, 8195, 8196, 8197, 8198, 8199, 8200) ||
-                 char(8201, 8202, 8203, 8204, 8205, 8206, 8207, 8232, 8233) ||
-                 char(8234, 8235, 8236, 8237, 8238, 8239, 8287, 8288, 8289) ||
-                 char(8290, 8291, 8292, 8293, 8294, 8295, 8296, 8297, 8298) ||
-                 char(8299, 8300, 8301, 8302, 8303, 12644, 65024, 65025) ||
-                 char(65026, 65027, 65028, 65029, 65030, 65031, 65032) ||
-                 char(65033, 65034, 65035, 65036, 65037, 65038, 65039) ||
-                 char(65279, 65440, 65529, 65530, 65531) AS unseen);
+    FROM retention_visible;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_ledger_delete

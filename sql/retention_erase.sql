@@ -65,16 +65,18 @@ BEGIN
   SELECT RAISE(ABORT, 'ValidationError: an erasure gets its number from the table; omit the id')
    WHERE NEW.id IS NOT NULL AND NEW.id <> -1;
   SELECT CASE
-           WHEN NOT coalesce(typeof(NEW.actor) = 'text' AND instr(NEW.actor, char(0)) = 0
-                             AND NEW.actor NOT GLOB v.control AND NEW.actor GLOB v.mark, 0)
+           WHEN typeof(NEW.actor) <> 'text' OR ltrim(NEW.actor, unseen) = ''
+             OR unicode(ltrim(NEW.actor, unseen)) BETWEEN 917504 AND 921599
+             OR EXISTS (SELECT 1 FROM retention_controls
+                         WHERE instr(NEW.actor, control) > 0)
            THEN RAISE(ABORT, 'ValidationError: actor must be visible text without control characters')
-           WHEN NOT coalesce(typeof(NEW.reason) = 'text' AND instr(NEW.reason, char(0)) = 0
-                             AND replace(replace(replace(NEW.reason, char(9), ''), char(10), ''), char(13), '')
-                                 NOT GLOB v.control
-                             AND NEW.reason GLOB v.mark, 0)
+           WHEN typeof(NEW.reason) <> 'text' OR ltrim(NEW.reason, unseen) = ''
+             OR unicode(ltrim(NEW.reason, unseen)) BETWEEN 917504 AND 921599
+             OR EXISTS (SELECT 1 FROM retention_controls
+                         WHERE instr(NEW.reason, control) > 0 AND NOT parts_text)
            THEN RAISE(ABORT, 'ValidationError: reason must be visible text without control characters other than tabs and line ends')
          END
-    FROM retention_visible AS v;
+    FROM retention_visible;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.retention_erasures_update

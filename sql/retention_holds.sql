@@ -8,7 +8,6 @@
 --         retention_hold_state  one row: the length of that log
 -- Views   retention_holds       the holds in force. INSERT places a hold, or
 --                               lengthens it; UPDATE lengthens or releases it
---         retention_visible     what visible text must match
 --         retention_hold_check  contradictions (no rows if all is well)
 --
 -- A hold is on a thing, which need not exist yet, and belongs to an owner, such as
@@ -51,16 +50,6 @@ SELECT f.kind AS kind, f."key" AS "key", f.owner AS owner, f.until AS until,
        l.found AS found
   FROM retention_in_force AS f
   JOIN retention_hold_log AS l ON l.step = f.step;
-
--- As for the pins: text with at least one visible character.
-CREATE VIEW IF NOT EXISTS main.retention_visible AS
-SELECT '*[^' || char(1) || '-' || char(32) || char(127) || '-' ||
-       char(160, 173, 847, 1564, 4447, 4448, 5760, 6068, 6069, 6155) ||
-       '-' || char(6158, 8192) || '-' || char(8207, 8232) || '-' ||
-       char(8239, 8287) || '-' || char(8303, 10240, 12288, 12644, 65024)
-       || '-' || char(65039, 65279, 65440, 65529) || '-' ||
-       char(65531, 917504) || '-' || char(921599) || ']*' AS mark,
-       '*[' || char(1) || '-' || char(31, 127) || '-' || char(159) || ']*' AS control;
 
 CREATE VIEW IF NOT EXISTS main.retention_hold_check AS
 SELECT 'retention_hold_log' AS object,
@@ -167,19 +156,23 @@ BEGIN
                       AND (NEW.kind NOT IN ('rollout', 'buffer')
                            OR NEW."key" = lower(NEW."key")), 0);
   SELECT CASE
-           WHEN NOT coalesce(typeof(NEW.owner) = 'text' AND instr(NEW.owner, char(0)) = 0
-                             AND NEW.owner NOT GLOB v.control AND NEW.owner GLOB v.mark, 0)
+           WHEN typeof(NEW.owner) <> 'text' OR ltrim(NEW.owner, unseen) = ''
+             OR unicode(ltrim(NEW.owner, unseen)) BETWEEN 917504 AND 921599
+             OR EXISTS (SELECT 1 FROM retention_controls
+                         WHERE instr(NEW.owner, control) > 0)
            THEN RAISE(ABORT, 'ValidationError: owner must be visible text without control characters, such as the number of a case')
-           WHEN NOT coalesce(typeof(NEW.actor) = 'text' AND instr(NEW.actor, char(0)) = 0
-                             AND NEW.actor NOT GLOB v.control AND NEW.actor GLOB v.mark, 0)
+           WHEN typeof(NEW.actor) <> 'text' OR ltrim(NEW.actor, unseen) = ''
+             OR unicode(ltrim(NEW.actor, unseen)) BETWEEN 917504 AND 921599
+             OR EXISTS (SELECT 1 FROM retention_controls
+                         WHERE instr(NEW.actor, control) > 0)
            THEN RAISE(ABORT, 'ValidationError: actor must be visible text without control characters')
-           WHEN NOT coalesce(typeof(NEW.reason) = 'text' AND instr(NEW.reason, char(0)) = 0
-                             AND replace(replace(replace(NEW.reason, char(9), ''), char(10), ''), char(13), '')
-                                 NOT GLOB v.control
-                             AND NEW.reason GLOB v.mark, 0)
+           WHEN typeof(NEW.reason) <> 'text' OR ltrim(NEW.reason, unseen) = ''
+             OR unicode(ltrim(NEW.reason, unseen)) BETWEEN 917504 AND 921599
+             OR EXISTS (SELECT 1 FROM retention_controls
+                         WHERE instr(NEW.reason, control) > 0 AND NOT parts_text)
            THEN RAISE(ABORT, 'ValidationError: reason must be visible text without control characters other than tabs and line ends')
          END
-    FROM retention_visible AS v;
+    FROM retention_visible;
   SELECT RAISE(ABORT, 'ValidationError: until must be a time in the future in milliseconds since 1970 UTC, or NULL for a hold without an end')
    WHERE NEW.until IS NOT NULL
      AND NOT coalesce(NEW.act = 'hold' AND typeof(NEW.until) = 'integer'
