@@ -3,6 +3,7 @@
 #           make demo SESSIONS=~/.claude/projects  what your sessions come to
 #           make test       the tests (test-full: all fault points)
 #           make test-versions  the tests on SQLite 3.38 and later (ONLY=3.46.0)
+#           make test-hosts  one scenario in twenty bindings of SQLite
 #           make test-browser  a session in Chromium, recorded and replayed
 #           make fuzz       unexpected input, with libFuzzer (SECONDS=60)
 #           make bench      the measurements, written to bench/RESULTS.md
@@ -48,8 +49,9 @@ build/libblackbox.a: $(CORE_OBJ)
 
 # Compiling needs packages. This is tested once, before the first compilation,
 # for all goals together, so that one command installs everything.
-NEEDS = build $(subst test-versions,versions,$(subst test-full,test,$(filter \
-  demo bench test test-full test-versions lint fuzz,$(MAKECMDGOALS))))
+NEEDS = build $(subst test-hosts,hosts,$(subst test-versions,versions,$(subst \
+  test-full,test,$(filter demo bench test test-full test-versions test-hosts lint \
+  fuzz,$(MAKECMDGOALS)))))
 build/need.build: .ci/need
 	@mkdir -p build
 	@.ci/need $(NEEDS)
@@ -160,6 +162,18 @@ test-versions: $(MODULE) build/test/loading build/test/static
 	@.ci/need versions
 	$(PYTHON) tests/hosts/versions.py $(ONLY)
 
+# One scenario in every host that can be installed, and a table of them.
+build/hosts/node_modules/.done: tests/hosts/package.json
+	@.ci/need hosts
+	@mkdir -p build/hosts
+	cp $< build/hosts/
+	npm install --prefix build/hosts --no-audit --no-fund \
+	  > build/hosts/npm.log 2>&1 && touch $@ || tail -3 build/hosts/npm.log
+
+test-hosts: $(MODULE) static build/hosts/node_modules/.done
+	@.ci/need hosts
+	$(PYTHON) tests/hosts/hosts.py $(ONLY)
+
 # Packages of npm that the browser test needs.
 build/browser/node_modules/.done: tests/evidence/browser/package.json
 	@.ci/need browser
@@ -222,4 +236,5 @@ lint:
 clean:
 	rm -rf build dist $(MODULE)
 
-.PHONY: all amalgamation static test test-full test-versions test-browser fuzz demo bench install format lint clean
+.PHONY: all amalgamation static test test-full test-versions \
+  test-hosts test-browser fuzz demo bench install format lint clean
