@@ -6,11 +6,12 @@
 --
 -- why of @_agents is 8 while a hold may keep rows of the agent: a hold on the
 -- agent, on the whole ring, or on an event of which the ring has a row. Such an
--- agent gets no push that would roll a row out. All other statements look at the
--- holds themselves.
+-- agent gets no push that would roll a row out, and its rows are not changed. A DELETE
+-- and an INSERT look at the holds themselves.
 --
--- @_changed raises FAIL, which undoes nothing, as it runs before its row changes:
--- with ABORT, SQLite would keep a copy of every page that a push touches.
+-- A push is refused before its row changes, and with FAIL, which undoes nothing: if a
+-- statement could raise ABORT, SQLite would keep a copy of every page that a push
+-- touches. So the counters of a push change before its row, too.
 
 CREATE VIEW main.@_held AS
 SELECT s.id AS id
@@ -18,11 +19,6 @@ SELECT s.id AS id
  WHERE EXISTS (SELECT 1 FROM retention_in_force WHERE kind = 'agent' AND "key" = s.agent_id)
     OR EXISTS (SELECT 1 FROM retention_in_force WHERE kind = 'event' AND "key" = s.event_id)
     OR EXISTS (SELECT 1 FROM retention_in_force WHERE kind = 'buffer' AND "key" = lower('@'));
-
-CREATE VIEW main.@_heldlook AS
-SELECT NULL AS id, NULL AS to_id, NULL AS timestamp, NULL AS agent_id,
-       NULL AS event_id, NULL AS request_body, NULL AS response_body
- WHERE 0;
 
 CREATE TRIGGER main.@_heldrow
 BEFORE DELETE ON @_slots
@@ -38,48 +34,77 @@ BEGIN
   SELECT RAISE(ABORT, 'HeldError: the ring is full, and a hold keeps the exchange that this one would roll out; make the window larger, or end the hold with retention_release()');
 END;
 
--- In place of that of payload_ring.sql: a push that rolls out a row of such an
--- agent is refused.
+-- In place of that of payload_ring.sql. A push writes a new seq into a slot, and any
+-- other statement changes something else. Both look at the agent of the old row, and
+-- not at the holds, because SQLite allocates the memory of the whole trigger for each
+-- push.
 DROP TRIGGER main.@_next;
 
 CREATE TRIGGER main.@_next
-AFTER UPDATE OF seq ON @_slots
+BEFORE UPDATE ON @_slots
 BEGIN
   UPDATE @_agents
      SET given = NEW.seq,
-         rolled = rolled + CASE why WHEN 8 THEN RAISE(ABORT, 'HeldError: the ring is full, and a hold keeps the exchange that this one would roll out; make the window larger, or end the hold with retention_release()')
-                           ELSE 1 END,
+         rolled = rolled + CASE why WHEN 0 THEN 1
+                           ELSE RAISE(FAIL, 'HeldError: the ring is full, and a hold keeps the exchange that this one would roll out; make the window larger, or end the hold with retention_release()') END,
          bytes = bytes + NEW.size_bytes - OLD.size_bytes
-   WHERE agent_id = NEW.agent_id;
+   WHERE agent_id = OLD.agent_id AND NEW.seq IS NOT OLD.seq AND NEW.id = OLD.id;
+  SELECT RAISE(FAIL, 'HeldError: a hold keeps this exchange, or another one of its agent, so it cannot be changed; SELECT * FROM retention_holds lists the holds, and retention_release() ends one')
+    FROM @_slots AS s LEFT JOIN @_agents AS a ON a.agent_id = s.agent_id
+   WHERE (NEW.seq IS OLD.seq OR NEW.id <> OLD.id)
+     AND s.id IN (OLD.id, NEW.id) AND a.why IS NOT 0
+     AND (s.id <> OLD.id
+          OR (s.timestamp, s.agent_id, s.event_id, s.request_body, s.response_body)
+             IS NOT (NEW.timestamp, NEW.agent_id, NEW.event_id, NEW.request_body,
+                     NEW.response_body));
 END;
 
--- A statement that does not push. It costs a push time as well, so it uses little
--- of OLD, and the look at the holds is in another trigger: SQLite allocates the
--- memory of a whole trigger when it fires. That one writes that no hold keeps the
--- row, so that a trigger of the user that prevents the look is no way around it. (On
--- sqlite_sequence nobody can have triggers: see blackbox_probe in core.)
-CREATE TRIGGER main.@_changed
-BEFORE UPDATE ON @_slots
-WHEN NEW.seq IS OLD.seq OR NEW.id <> OLD.id
+-- In place of that of payload_ring.sql: it changes other rows before that of the push,
+-- so it must be refused first.
+DROP TRIGGER main.@_push;
+
+CREATE TRIGGER main.@_push
+INSTEAD OF INSERT ON @_bound
 BEGIN
-  DELETE FROM sqlite_sequence WHERE rowid = -1;
-  INSERT INTO @_heldlook(id, to_id, timestamp, agent_id, event_id, request_body, response_body)
-  VALUES (OLD.id, NEW.id, NEW.timestamp, NEW.agent_id, NEW.event_id,
-          NEW.request_body, NEW.response_body);
-  SELECT RAISE(FAIL, 'HeldError: a hold keeps this exchange, which cannot be changed; SELECT * FROM retention_holds lists the holds, and retention_release() ends one')
-   WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE rowid = -1);
+  SELECT RAISE(ABORT, 'HeldError: the ring is full, and a hold keeps the exchange that this one would roll out; make the window larger, or end the hold with retention_release()')
+    FROM @_slots AS s JOIN @_agents AS a ON a.agent_id = s.agent_id
+   WHERE s.id = NEW.id AND a.why <> 0;
+  SELECT RAISE(ABORT, 'CorruptedDataError: the slot of this push holds a row of another agent; SELECT * FROM blackbox_check() tells which')
+    FROM @_slots WHERE id = NEW.id AND agent_id IS NOT NEW.agent_id;
+  INSERT INTO @_room(rolled, emptied, leaving)
+  VALUES (NEW.rolled, NEW.emptied, NEW.leaving);
+  UPDATE OR IGNORE @_config
+     SET v = v + NEW.size_bytes
+           - coalesce((SELECT size_bytes FROM @_slots WHERE id = NEW.id), 0)
+   WHERE k = 'window_bytes';
+  INSERT INTO @_slots(id, seq, timestamp, size_bytes, agent_id, event_id,
+                      request_body, response_body)
+  VALUES (NEW.id, NEW.seq, NEW.timestamp, NEW.size_bytes, NEW.agent_id,
+          NEW.event_id, NEW.request_body, NEW.response_body)
+  ON CONFLICT (id) DO UPDATE
+     SET seq = excluded.seq,
+         timestamp = excluded.timestamp,
+         size_bytes = excluded.size_bytes,
+         event_id = excluded.event_id,
+         request_body = excluded.request_body,
+         response_body = excluded.response_body;
+  INSERT INTO @_turns(no, filled, last) VALUES (NEW.id >> 16, 1, NEW.last)
+  ON CONFLICT (no) DO UPDATE SET filled = 1, last = excluded.last;
 END;
 
-CREATE TRIGGER main.@_heldlooked
-INSTEAD OF INSERT ON @_heldlook
-WHEN NOT EXISTS (SELECT 1 FROM @_held WHERE id = NEW.to_id AND NEW.to_id <> NEW.id)
- AND NOT EXISTS (SELECT 1 FROM @_held AS h JOIN @_slots AS s ON s.id = h.id
-                  WHERE h.id = NEW.id
-                    AND (s.timestamp, s.agent_id, s.event_id, s.request_body, s.response_body)
-                        IS NOT (NEW.timestamp, NEW.agent_id, NEW.event_id, NEW.request_body,
-                                NEW.response_body))
+-- Without its row, nothing would say that an agent may be held.
+CREATE TRIGGER main.@_heldname
+BEFORE UPDATE OF agent_id, no ON @_agents
+WHEN OLD.why = 8 AND (NEW.agent_id IS NOT OLD.agent_id OR NEW.no IS NOT OLD.no)
 BEGIN
-  INSERT INTO sqlite_sequence(rowid, name, seq) VALUES (-1, 'blackbox_probe', 0);
+  SELECT RAISE(ABORT, 'HeldError: a hold may keep exchanges of this agent, so its name and number stay; end the hold with retention_release() first');
+END;
+
+CREATE TRIGGER main.@_heldagent
+BEFORE DELETE ON @_agents
+WHEN OLD.why = 8
+BEGIN
+  SELECT RAISE(ABORT, 'HeldError: a hold may keep exchanges of this agent, so its row stays; end the hold with retention_release() first');
 END;
 
 CREATE TRIGGER main.@_heldnew

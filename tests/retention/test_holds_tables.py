@@ -1,4 +1,5 @@
 """Holds on rings and evidence buffers, whose guards the module makes with the first hold."""
+import contextlib
 import json
 import shutil
 import sqlite3
@@ -58,6 +59,7 @@ BY_HAND = [
     "'x', 1, 0 FROM {slots} WHERE event_id = 'a0'",
     "INSERT INTO {slots}(id, seq, agent_id, event_id) SELECT id, 4, 'a', 'x' FROM {slots} "
     "WHERE event_id = 'a0' ON CONFLICT(id) DO UPDATE SET seq = 4, event_id = 'x'",
+    "UPDATE {slots} SET seq = 4, agent_id = 'b', event_id = 'x' WHERE agent_id = 'a' AND seq = 1",
     "UPDATE {agents} SET why = 2 WHERE agent_id = 'a'",
     "UPDATE {agents} SET why = 3", "UPDATE {agents} SET window = 1",
 ]
@@ -103,18 +105,45 @@ def test_rows_of_a_ring_survive_every_statement(ring, path, kind, key, begin):
     assert check(db) == []
 
 
-def test_a_trigger_of_the_user_on_a_view_of_the_guards_is_no_way_around_them(ring, path):
-    hold(ring, "agent", "a")
+@pytest.mark.parametrize("trick", [
+    "UPDATE {agents} SET why = 1", "UPDATE {agents} SET why = 0", "UPDATE {agents} SET why = 5",
+    "UPDATE {agents} SET agent_id = 'z' WHERE agent_id = 'a'",
+    "UPDATE {agents} SET no = 9 WHERE agent_id = 'a'",
+    "DELETE FROM {agents} WHERE agent_id = 'a'"])
+@pytest.mark.parametrize("kind, key", [("agent", "a"), ("event", "a0"), ("buffer", RING)])
+def test_the_row_of_an_agent_is_no_way_around_the_guards(ring, path, kind, key, trick):
+    hold(ring, kind, key)
     ring.close()
     db = sqlite3.connect(path, isolation_level=None)
-    db.execute(f"CREATE TEMP TRIGGER mine INSTEAD OF INSERT ON main.{quoted(RING + '_heldlook')} "
-               "BEGIN SELECT RAISE(IGNORE); END")
-    slots = f"SELECT * FROM {quoted(RING + '_slots')} WHERE agent_id = 'a'"
+    slots = f"SELECT * FROM {quoted(RING + '_slots')} WHERE event_id = 'a0'"
     before = rows(db, slots)
-    for loss in BY_HAND:
+    with contextlib.suppress(sqlite3.Error):
+        db.execute(said(trick))
+    for loss in BY_HAND[:12]:
         with pytest.raises(sqlite3.Error, match="HeldError"):
             db.execute(said(loss))
         assert rows(db, slots) == before, loss
+
+
+@pytest.mark.parametrize("begin", ["", "BEGIN"])
+def test_a_plain_push_into_a_ring_with_a_bound_that_is_refused_changes_nothing(db, path, begin):
+    db.execute(f"CREATE VIRTUAL TABLE {quoted(RING)} USING payload_ring(window=2, max_bytes=9)")
+    for i in range(2):
+        push(db, "b", f"b{i}")
+        push(db, "a", f"a{i}")
+    hold(db, "agent", "a")
+    plain = sqlite3.connect(path, isolation_level=None)
+    if begin:
+        plain.execute(begin)
+    with pytest.raises(sqlite3.Error, match="HeldError"):
+        plain.execute(f"INSERT INTO {quoted(RING + '_bound')} SELECT id, 3, 1, 5, 'a', 'x', 'qqqqq',"
+                      " NULL, 9999999999999, (SELECT json_array(id) FROM "
+                      f"{quoted(RING + '_slots')} WHERE event_id = 'b0'), NULL, NULL "
+                      f"FROM {quoted(RING + '_slots')} WHERE event_id = 'a0'")
+    if begin:
+        plain.execute("COMMIT")
+    assert (of(db, "a"), of(db, "b")) == (["a0", "a1"], ["b0", "b1"])
+    assert check(db) == []
 
 
 @pytest.mark.parametrize("kind, key", [("agent", "a"), ("event", "a2"), ("buffer", RING)])
