@@ -16,6 +16,7 @@ SUFFIX = ".dylib" if sys.platform == "darwin" else ".so"
 MODULE = str(ROOT / ("blackbox" + SUFFIX))
 DATA = ROOT.parent / "shared" / "data"
 
+# The domains whose tests need no other domain (see `template`).
 ALONE = ("cache", "evidence", "payload", "rollout")
 
 needs_data = pytest.mark.skipif(
@@ -58,6 +59,16 @@ def by_hand(path, sql):
 def protects():
     """Whether a connection with the module may not write its tables."""
     return os.environ.get("BLACKBOX_DEFENSIVE") == "1" and sqlite3.sqlite_version_info < (3, 44)
+
+
+def write_schema(db, sql):
+    """Changes sqlite_schema. The test is skipped where defensive mode refuses it."""
+    db.execute("PRAGMA writable_schema = ON")
+    try:
+        db.execute(sql)
+    except sqlite3.OperationalError as refused:
+        assert "may not be modified" in str(refused)
+        pytest.skip("defensive mode refuses a write into sqlite_schema")
 
 
 def overwrite_pages(path, pages, page_size):

@@ -5,7 +5,7 @@ import sqlite3
 
 import pytest
 
-from conftest import ROOT, connect, one, rows, shell
+from conftest import ROOT, connect, one, rows, shell, write_schema
 from hostile_helpers import PUT, guarded, make, refused_without_journal
 
 GUARD = "SELECT sql FROM sqlite_schema WHERE name = '{}'"
@@ -122,14 +122,9 @@ def no_journal_unpin(db):
     db.execute("DROP TRIGGER t")
 
 
-def write_schema(db):
-    db.execute("PRAGMA writable_schema = ON")
-    try:
-        db.execute("UPDATE sqlite_schema SET sql = replace(sql, '<> 0', '<> 1') "
-                   "WHERE name = 'payload_delete_check'")
-    except sqlite3.OperationalError as refused:
-        assert "may not be modified" in str(refused)
-        pytest.skip("defensive mode refuses it")
+def edit_trigger(db):
+    write_schema(db, "UPDATE sqlite_schema SET sql = replace(sql, '<> 0', '<> 1') "
+                     "WHERE name = 'payload_delete_check'")
 
 
 def edit_file(db):
@@ -188,7 +183,7 @@ FOUND = [
     (decoy, "entries were removed"),
     (no_journal_evidence, "pinned row late is not in payload_pins"),
     (no_journal_unpin, "of which 2 were taken off"),
-    (write_schema, "trigger differs from what blackbox_install"),
+    (edit_trigger, "trigger differs from what blackbox_install"),
     (edit_file, "row victim is pinned and was changed"),
     (trigger, "trigger theirs_t does not belong to blackbox"),
     (temp_trigger, "temp trigger theirs_t does not belong to blackbox"),
