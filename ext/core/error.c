@@ -88,7 +88,9 @@ int bxIs(const BxErr *pErr, const char *zName) {
          strncmp(pErr->zMsg + n, ": ", 2) == 0;
 }
 
-int bxHasName(const BxErr *pErr) {
+/* Whether the error has a name. Every error of blackbox has one, and no error
+** of SQLite does. */
+static int hasName(const BxErr *pErr) {
   size_t n;
   if (pErr->rc == SQLITE_OK || pErr->zMsg == 0) return 0;
   n = strspn(pErr->zMsg, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -97,7 +99,7 @@ int bxHasName(const BxErr *pErr) {
 }
 
 int bxSays(const BxErr *pErr, const char *zWords) {
-  return pErr->rc != SQLITE_OK && pErr->zMsg != 0 && !bxHasName(pErr) &&
+  return pErr->rc != SQLITE_OK && pErr->zMsg != 0 && !hasName(pErr) &&
          strstr(pErr->zMsg, zWords) != 0;
 }
 
@@ -114,7 +116,7 @@ void bxRename(BxErr *pErr, const char *zFrom, const char *zTo) {
 }
 
 void bxPrefix(BxErr *pErr, const char *zPrefix) {
-  if (pErr->rc == SQLITE_OK || pErr->zMsg == 0 || bxHasName(pErr)) return;
+  if (pErr->rc == SQLITE_OK || pErr->zMsg == 0 || hasName(pErr)) return;
   bxReword(pErr, sqlite3_mprintf("%s%s", zPrefix, pErr->zMsg));
 }
 

@@ -36,9 +36,6 @@ void bxPass(BxErr *pErr, BxErr *pFrom);
 BxErr bxTake(BxErr *pErr);
 /* Whether the error has this name, that is, begins with "<zName>: ". */
 int bxIs(const BxErr *pErr, const char *zName);
-/* Whether the error has a name. Every error of blackbox has one, and no error
-** of SQLite does. */
-int bxHasName(const BxErr *pErr);
 /* Whether the message of an error of SQLite contains these words. Use it only
 ** for errors for which SQLite has no code. */
 int bxSays(const BxErr *pErr, const char *zWords);

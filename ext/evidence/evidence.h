@@ -72,8 +72,6 @@ typedef struct EvParam {
 /* Fails if the tables are missing. Reads no row, because a read in a
 ** transaction must not precede the first write. */
 void bxEvExpectTables(EvBuffer *p, BxErr *pErr);
-/* Fails if their version is newer than this module. */
-void bxEvExpectVersion(EvBuffer *p, i64 iVersion, BxErr *pErr);
 /* Reads the row of the state table, and checks its version. */
 void bxEvLoadState(EvBuffer *p, EvState *pState, BxErr *pErr);
 /* Only the check of the version, for readers; done once. */

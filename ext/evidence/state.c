@@ -26,7 +26,8 @@ void bxEvExpectTables(EvBuffer *p, BxErr *pErr) {
   bxClear(&err);
 }
 
-void bxEvExpectVersion(EvBuffer *p, i64 iVersion, BxErr *pErr) {
+/* Fails if their version is newer than this module. */
+static void expectVersion(EvBuffer *p, i64 iVersion, BxErr *pErr) {
   p->bKnown = iVersion >= 1 && iVersion <= SCHEMA_VERSION;
   if (p->bKnown) return;
   bxFail(pErr, SQLITE_ERROR,
@@ -62,7 +63,7 @@ void bxEvLoadState(EvBuffer *p, EvState *pState, BxErr *pErr) {
     pState->nOverflow = bxEvSizeColumn(pStmt, 7);
     pState->iLast = bxEvSizeColumn(pStmt, 8);
     pState->bRated = sqlite3_column_int(pStmt, 12);
-    bxEvExpectVersion(p, sqlite3_column_int64(pStmt, 13), pErr);
+    expectVersion(p, sqlite3_column_int64(pStmt, 13), pErr);
     pState->nFree = bxEvSizeColumn(pStmt, 14);
     pState->nKeep = sqlite3_column_int64(pStmt, 15);
     pState->zOverflow = bxColumnCopy(pStmt, 9, pErr);
