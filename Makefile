@@ -158,7 +158,7 @@ test-full: $(MODULE) $(TEST_BIN)
 	BLACKBOX_FULL=1 $(PYTHON) -m pytest -q $(PARALLEL) tests $(TESTARGS)
 
 # The Python tests, with each SQLite library in turn.
-test-versions: $(MODULE) build/test/loading build/test/static
+test-versions: $(MODULE) $(addprefix build/test/,loading static vectors)
 	@.ci/need versions
 	$(PYTHON) tests/hosts/versions.py $(ONLY)
 
