@@ -79,6 +79,24 @@ def insert(due_per_write, begin):
     return side
 
 
+def works(name, due_per_write, key, prepare, sql):
+    """Writes into a domain whose writes remove what is due, in a transaction."""
+    def side(folder):
+        db = connect(folder / "work.db")
+        db.execute("SELECT blackbox_install()").fetchone()
+        db.execute("INSERT INTO blackbox_settings VALUES(?, ?)",
+                   (f"{name}.due_per_write", due_per_write))
+        db.execute("BEGIN")
+        times = []
+        for i in range(100):
+            for statement in prepare:
+                db.execute(statement.format(i))
+            put, values = sql.format(i), (key.format(i), "q" * 2000)
+            times.append(timed(lambda put=put, values=values: db.execute(put, values)))
+        return statistics.median(times)
+    return side
+
+
 def hold_elsewhere(db, kind):
     """10,000 holds on other things of that kind."""
     db.execute("BEGIN")
@@ -120,6 +138,20 @@ HELD = [
      " json_quote(?))"),
 ]
 
+WORKS = [
+    ("a new item of the cache", "cache", "k{:07}", [],
+     "INSERT INTO cache_items(session_id, task_id, turn_id, description, data)"
+     " VALUES('conv_a3f8e2b4-5c6d-7e8f-9g0h-1i2j3k4l5m6n', 'a7b3c9d2', ?, 'd',"
+     " json_quote(?))"),
+    ("the start of a conversation", "rollout", "019d0000-1111-7222-8333-{:012}", [],
+     "INSERT INTO rollouts(id, title) VALUES(?, ?)"),
+    ("the first overflow of a buffer", "evidence", "c{}",
+     ["CREATE VIRTUAL TABLE rec{0} USING evidence_buffer(max_size_bytes=5000)",
+      "INSERT INTO rec{0}(id, action) VALUES('a', json_object('x', hex(zeroblob(1000))))",
+      "INSERT INTO rec{0}(id, action) VALUES('b', json_object('x', hex(zeroblob(1000))))"],
+     "INSERT INTO rec{0}(id, action) VALUES(?, json_object('x', ?))"),
+]
+
 
 def cases():
     small, large = "10,000 rows", "1,000,000 rows"
@@ -132,6 +164,9 @@ def cases():
              {"on": insert(2, "BEGIN"), "off": insert(0, "BEGIN")}, [("on", "off", 1.1)]),
         Case("an insert into an archive where nothing is due, alone",
              {"on": insert(2, ""), "off": insert(0, "")}, [("on", "off", 1.1)]),
+        *(Case(f"{what} where nothing is due",
+               {"on": works(name, 2, *how), "off": works(name, 0, *how)},
+               [("on", "off", 1.1)]) for what, name, *how in WORKS),
         *(Case(f"{what} is written, with 10,000 holds on others",
                {"holds": held(kind, True, prepare, sql), "none": held(kind, False, prepare, sql)},
                [("holds", "none", 1.1)]) for what, kind, prepare, sql in HELD),

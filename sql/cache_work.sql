@@ -31,6 +31,8 @@ CREATE TRIGGER IF NOT EXISTS main.cache_work
 AFTER INSERT ON cache_items
 WHEN EXISTS (SELECT 1 FROM blackbox_settings
               WHERE name = 'cache.due_per_write' AND value > 0)
+ AND EXISTS (SELECT 1 FROM cache_items
+              WHERE expires_at < (julianday('now') - 2440587.5) * 86400000.0)
 BEGIN
   INSERT INTO cache_works(key) VALUES (NEW.storage_key);
 END;

@@ -401,8 +401,11 @@ SELECT d.rid AS rid
 CREATE TRIGGER IF NOT EXISTS main.evidence_work
 AFTER INSERT ON evidence_owners
 WHEN EXISTS (SELECT 1 FROM retention_tick)
-  OR EXISTS (SELECT 1 FROM blackbox_settings
-              WHERE name = 'evidence.due_per_write' AND value > 0)
+  OR (EXISTS (SELECT 1 FROM blackbox_settings
+               WHERE name = 'evidence.due_per_write' AND value > 0)
+      AND EXISTS (SELECT 1 FROM evidence_owners
+                   WHERE seen < (julianday('now') - 2440587.5) * 86400000.0 - 86400000 *
+                         (SELECT value FROM blackbox_limits WHERE name = 'evidence.orphan_days')))
 BEGIN
   INSERT INTO retention_tick(now) VALUES ((SELECT now FROM retention_now));
   DELETE FROM evidence_due

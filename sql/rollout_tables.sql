@@ -736,8 +736,10 @@ SELECT d.key AS key
 CREATE TRIGGER IF NOT EXISTS main.rollout_work
 AFTER INSERT ON rollout_heads
 WHEN EXISTS (SELECT 1 FROM retention_tick)
-  OR EXISTS (SELECT 1 FROM blackbox_settings
-              WHERE name = 'rollout.due_per_write' AND value > 0)
+  OR (EXISTS (SELECT 1 FROM blackbox_settings
+               WHERE name = 'rollout.due_per_write' AND value > 0)
+      AND EXISTS (SELECT 1 FROM rollout_heads
+                   WHERE expires_at < (julianday('now') - 2440587.5) * 86400000.0))
 BEGIN
   INSERT INTO retention_tick(now) VALUES ((SELECT now FROM retention_now));
   DELETE FROM rollout_due
