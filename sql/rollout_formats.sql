@@ -6,6 +6,7 @@
 --         rollout_preambles  how texts begin that no user typed
 --         rollout_formats    the formats of files, and how a line of each says
 --                            its type, time and conversation
+--         rollout_attributes other names of the attributes of spans
 --         rollout_edition    one row: another number after every change here
 -- Views   rollout_facts      what each item says, by these rows
 --         rollout_newest     the newest title, cwd, model and branch that the
@@ -123,6 +124,7 @@ SELECT d.id AS id, r.fact AS fact, r.source AS source,
              (SELECT group_concat(part.text, char(10))
                 FROM (SELECT CASE WHEN e.type <> 'object' THEN NULL
                                WHEN e.value ->> 'thought' THEN NULL
+                               WHEN e.value ->> 'type' = 'reasoning' THEN NULL
                                ELSE CASE json_type(e.value, '$.' || r.part)
                                  WHEN 'text' THEN e.value ->> r.part
                                  WHEN 'array' THEN
@@ -193,6 +195,11 @@ SELECT h.no AS no, f.fact AS fact,
 --               belong to a history that was copied into it
 -- agent         place of the id of a sub-agent, whose items are a conversation
 --               of their own
+-- trace         place of the id of a trace. An item that names no conversation
+--               belongs to the one that the first item of its trace names, or else
+--               to that of the trace
+-- spans         1: items are spans of OpenTelemetry, whose payloads are made when
+--               they are imported: see rollout_attributes
 -- kind          'lines', or 'store': the lines that rollout_import_from() makes of
 --               the rows of a database
 
@@ -209,6 +216,8 @@ CREATE TABLE IF NOT EXISTS main.rollout_formats(
   conversation TEXT,
   once         INTEGER NOT NULL DEFAULT 0 CHECK (once IN (0, 1)),
   agent        TEXT,
+  trace        TEXT,
+  spans        INTEGER NOT NULL DEFAULT 0 CHECK (spans IN (0, 1)),
   description  TEXT
 );
 
@@ -230,6 +239,143 @@ VALUES
   ('opencode', 'store', 90, '{"$.store":"opencode"}', '$.type', '$.row.data.time.start|$.row.data.time.created|$.row.time_created', '$.session', '$.agent', 'OpenCode: opencode.db, by rollout_import_from(''opencode'', schema)'),
   ('goose-store', 'store', 91, '{"$.store":"goose"}', '$.type', '$.row.created_timestamp|$.row.created_at', '$.session', '$.agent', 'Goose since 1.10: sessions.db, by rollout_import_from(''goose'', schema)'),
   ('cursor-store', 'store', 92, '{"$.store":"cursor"}', '$.type', '$.row.value.timestamp|$.row.value.createdAt', '$.session', NULL, 'Cursor: state.vscdb, by rollout_import_from(''cursor'', schema)')
+ON CONFLICT DO NOTHING;
+
+INSERT INTO main.rollout_formats(format, rank, mark, items, type, time, conversation, trace, spans, description)
+VALUES
+  ('otel', 50, '{"$.resourceSpans":true}', '$.resourceSpans[].scopeSpans[].spans[]', '$.attributes.gen_ai.operation.name|span', '$.startTimeUnixNano', '$.attributes.gen_ai.conversation.id', '$.traceId', 1, 'OpenTelemetry: spans as the file exporter of the collector writes them')
+ON CONFLICT DO NOTHING;
+
+-- The attributes of a span are a list of names and values, and a message is one
+-- text that is JSON, or one attribute for each of its parts. The payload is the
+-- span with one object of attributes: a.b.c is the member c of b of a, and numbers
+-- are the elements of an array. The messages of its events are among them.
+--
+-- attribute  a name: an attribute with this name, or with one that goes on after
+--            it with a dot, gets another one. * stands for a number. event:name is
+--            an attribute of an event of the span, and event: every such event
+-- name       its name in the payload: * is that number, and + the number of the
+--            event. Of several attributes that get one name, the one that had it
+--            counts, or else the one of the lowest rank
+-- json       1: its text is JSON (if it is not, it stays a text)
+-- only       the row is for this value alone
+-- value      the span also has an attribute with this name and value
+
+CREATE TABLE IF NOT EXISTS main.rollout_attributes(
+  format    TEXT NOT NULL,
+  attribute TEXT NOT NULL CHECK (attribute <> ''),
+  name      TEXT NOT NULL CHECK (name <> ''),
+  json      INTEGER NOT NULL DEFAULT 0 CHECK (json IN (0, 1)),
+  only      TEXT NOT NULL DEFAULT '',
+  value     TEXT,
+  rank      INTEGER NOT NULL DEFAULT 100,
+  PRIMARY KEY (format, attribute, name, only)
+) WITHOUT ROWID;
+
+INSERT INTO main.rollout_attributes(format, attribute, name, json)
+VALUES
+  ('otel', 'gen_ai.input.messages', 'gen_ai.input.messages', 1),
+  ('otel', 'gen_ai.output.messages', 'gen_ai.output.messages', 1),
+  ('otel', 'gen_ai.system_instructions', 'gen_ai.system_instructions', 1),
+  ('otel', 'gen_ai.tool.definitions', 'gen_ai.tool.definitions', 1),
+  ('otel', 'gen_ai.prompt', 'gen_ai.input.messages', 1),
+  ('otel', 'gen_ai.prompt.*.content', 'gen_ai.input.messages.*.content', 1),
+  ('otel', 'gen_ai.completion', 'gen_ai.output.messages', 1),
+  ('otel', 'gen_ai.completion.*.content', 'gen_ai.output.messages.*.content', 1),
+  ('otel', 'llm.input_messages.*.message', 'gen_ai.input.messages.*', 0),
+  ('otel', 'llm.input_messages.*.message.contents.*.message_content', 'gen_ai.input.messages.*.content.*', 0),
+  ('otel', 'llm.input_messages.*.message.tool_calls.*.tool_call', 'gen_ai.input.messages.*.tool_calls.*', 0),
+  ('otel', 'llm.output_messages.*.message', 'gen_ai.output.messages.*', 0),
+  ('otel', 'llm.output_messages.*.message.contents.*.message_content', 'gen_ai.output.messages.*.content.*', 0),
+  ('otel', 'llm.output_messages.*.message.tool_calls.*.tool_call', 'gen_ai.output.messages.*.tool_calls.*', 0),
+  ('otel', 'gen_ai.content.prompt:gen_ai.prompt', 'gen_ai.input.messages', 1),
+  ('otel', 'gen_ai.content.completion:gen_ai.completion', 'gen_ai.output.messages', 1),
+  ('otel', 'gen_ai.client.inference.operation.details:gen_ai', 'gen_ai', 0),
+  ('otel', 'gen_ai.client.inference.operation.details:gen_ai.input.messages', 'gen_ai.input.messages', 1),
+  ('otel', 'gen_ai.client.inference.operation.details:gen_ai.output.messages', 'gen_ai.output.messages', 1),
+  ('otel', 'gen_ai.client.inference.operation.details:gen_ai.system_instructions', 'gen_ai.system_instructions', 1),
+  ('otel', 'gen_ai.system.message:content', 'gen_ai.input.messages.+.content', 1),
+  ('otel', 'gen_ai.user.message:content', 'gen_ai.input.messages.+.content', 1),
+  ('otel', 'gen_ai.assistant.message:content', 'gen_ai.input.messages.+.content', 1),
+  ('otel', 'gen_ai.assistant.message:tool_calls', 'gen_ai.input.messages.+.tool_calls', 1),
+  ('otel', 'gen_ai.tool.message:content', 'gen_ai.input.messages.+.content', 1),
+  ('otel', 'gen_ai.tool.message:id', 'gen_ai.input.messages.+.tool_call_id', 0),
+  ('otel', 'gen_ai.choice:message', 'gen_ai.output.messages.+.content', 1),
+  ('otel', 'gen_ai.choice:content', 'gen_ai.output.messages.+.content', 1),
+  ('otel', 'gen_ai.choice:tool_calls', 'gen_ai.output.messages.+.tool_calls', 1),
+  ('otel', 'gen_ai.choice:finish_reason', 'gen_ai.output.messages.+.finish_reason', 0),
+  ('otel', 'session.id', 'gen_ai.conversation.id', 0),
+  ('otel', 'traceloop.association.properties.session_id', 'gen_ai.conversation.id', 0),
+  ('otel', 'gen_ai.usage.prompt_tokens', 'gen_ai.usage.input_tokens', 0),
+  ('otel', 'gen_ai.usage.completion_tokens', 'gen_ai.usage.output_tokens', 0),
+  ('otel', 'gen_ai.usage.cache_read_input_tokens', 'gen_ai.usage.cache_read.input_tokens', 0),
+  ('otel', 'gen_ai.usage.cache_creation_input_tokens', 'gen_ai.usage.cache_creation.input_tokens', 0),
+  ('otel', 'gen_ai.usage.cache_write_input_tokens', 'gen_ai.usage.cache_creation.input_tokens', 0),
+  ('otel', 'gen_ai.usage.input_tokens.cached', 'gen_ai.usage.cache_read.input_tokens', 0),
+  ('otel', 'gen_ai.usage.output_tokens.reasoning', 'gen_ai.usage.reasoning.output_tokens', 0),
+  ('otel', 'gen_ai.usage.reasoning_tokens', 'gen_ai.usage.reasoning.output_tokens', 0),
+  ('otel', 'llm.usage.prompt_tokens', 'gen_ai.usage.input_tokens', 0),
+  ('otel', 'llm.usage.completion_tokens', 'gen_ai.usage.output_tokens', 0),
+  ('otel', 'llm.token_count.prompt', 'gen_ai.usage.input_tokens', 0),
+  ('otel', 'llm.token_count.completion', 'gen_ai.usage.output_tokens', 0),
+  ('otel', 'llm.token_count.prompt_details.cache_read', 'gen_ai.usage.cache_read.input_tokens', 0),
+  ('otel', 'llm.token_count.prompt_details.cache_write', 'gen_ai.usage.cache_creation.input_tokens', 0),
+  ('otel', 'llm.token_count.completion_details.reasoning', 'gen_ai.usage.reasoning.output_tokens', 0),
+  ('otel', 'llm.cost.total', 'gen_ai.usage.cost', 0),
+  ('otel', 'llm.model_name', 'gen_ai.response.model', 0)
+ON CONFLICT DO NOTHING;
+
+-- What a span does, where it has no gen_ai.operation.name.
+INSERT INTO main.rollout_attributes(format, attribute, name, only, value, rank)
+VALUES
+  ('otel', 'openinference.span.kind', 'gen_ai.operation.name', 'LLM', 'chat', 50),
+  ('otel', 'openinference.span.kind', 'gen_ai.operation.name', 'AGENT', 'invoke_agent', 50),
+  ('otel', 'openinference.span.kind', 'gen_ai.operation.name', 'TOOL', 'execute_tool', 50),
+  ('otel', 'openinference.span.kind', 'gen_ai.operation.name', 'EMBEDDING', 'embeddings', 50),
+  ('otel', 'traceloop.span.kind', 'gen_ai.operation.name', 'agent', 'invoke_agent', 60),
+  ('otel', 'traceloop.span.kind', 'gen_ai.operation.name', 'tool', 'execute_tool', 60),
+  ('otel', 'llm.request.type', 'gen_ai.operation.name', 'chat', 'chat', 70),
+  ('otel', 'llm.request.type', 'gen_ai.operation.name', 'completion', 'text_completion', 70),
+  ('otel', 'gen_ai.request.model', 'gen_ai.operation.name', '', 'chat', 90),
+  ('otel', 'gen_ai.system.message:', 'gen_ai.input.messages.+.role', '', 'system', 90),
+  ('otel', 'gen_ai.user.message:', 'gen_ai.input.messages.+.role', '', 'user', 90),
+  ('otel', 'gen_ai.assistant.message:', 'gen_ai.input.messages.+.role', '', 'assistant', 90),
+  ('otel', 'gen_ai.tool.message:', 'gen_ai.input.messages.+.role', '', 'tool', 90),
+  ('otel', 'gen_ai.choice:', 'gen_ai.output.messages.+.role', '', 'assistant', 90)
+ON CONFLICT DO NOTHING;
+
+-- A call repeats the whole history: a user has said something if that is the last
+-- message. The span of an agent has its messages once more, as an event.
+INSERT INTO main.rollout_readings(format, fact, type, conditions, place, other, part, source)
+SELECT 'otel', r.fact, t.type, r.conditions, r.place, r.other, r.part, t.source
+  FROM (SELECT 'chat' AS type, 'item' AS source UNION ALL
+        SELECT 'generate_content', 'item' UNION ALL
+        SELECT 'text_completion', 'item' UNION ALL
+        SELECT 'invoke_agent', 'event') AS t,
+       (SELECT 'user' AS fact, '{"$.attributes.gen_ai.input.messages[#-1].role":"user","$.attributes.gen_ai.input.messages[#-1].parts":true,"$.attributes.gen_ai.input.messages[#-1].parts[0].response":null,"$.attributes.gen_ai.input.messages[#-1].parts[0].result":null}' AS conditions, '$.attributes.gen_ai.input.messages[#-1].parts' AS place, NULL AS other, 'content' AS part
+        UNION ALL
+        SELECT 'user', '{"$.attributes.gen_ai.input.messages[#-1].role":"user","$.attributes.gen_ai.input.messages[#-1].parts":null,"$.attributes.gen_ai.input.messages[#-1].content":true}', '$.attributes.gen_ai.input.messages[#-1].content', NULL, 'text'
+        UNION ALL
+        SELECT 'assistant', '{"$.attributes.gen_ai.output.messages[0].parts":true}', '$.attributes.gen_ai.output.messages[0].parts', NULL, 'content'
+        UNION ALL
+        SELECT 'assistant', '{"$.attributes.gen_ai.output.messages[0].content":true}', '$.attributes.gen_ai.output.messages[0].content', NULL, 'text'
+        UNION ALL
+        SELECT 'tool', '{"$.attributes.gen_ai.input.messages[#-1].role":"tool"}', '$.attributes.gen_ai.input.messages[#-1].parts', '$.attributes.gen_ai.input.messages[#-1].content', 'response'
+        UNION ALL
+        SELECT 'tool', '{"$.attributes.gen_ai.input.messages[#-1].parts[0].result":true}', '$.attributes.gen_ai.input.messages[#-1].parts', NULL, 'result'
+        UNION ALL
+        SELECT 'user', '{"$.attributes.gen_ai.input.messages":true,"$.attributes.gen_ai.input.messages[0]":null}', '$.attributes.gen_ai.input.messages', NULL, 'text'
+        UNION ALL
+        SELECT 'assistant', '{"$.attributes.gen_ai.output.messages":true,"$.attributes.gen_ai.output.messages[0]":null}', '$.attributes.gen_ai.output.messages', NULL, 'text'
+        UNION ALL
+        SELECT 'model', '{}', '$.attributes.gen_ai.response.model', '$.attributes.gen_ai.request.model', 'text') AS r
+ WHERE 1
+ON CONFLICT DO NOTHING;
+
+INSERT INTO main.rollout_readings(format, fact, type, conditions, place, other)
+VALUES
+  ('otel', 'tool', 'execute_tool', '{}', '$.attributes.gen_ai.tool.call.result', '$.attributes.output.value'),
+  ('otel', 'tool', 'execute_tool', '{"$.attributes.traceloop.entity.output":true}', '$.attributes.traceloop.entity.output', NULL)
 ON CONFLICT DO NOTHING;
 
 INSERT INTO main.rollout_readings(format, fact, type, conditions, place, other, part)
@@ -313,6 +459,24 @@ END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_readings_delete
 AFTER DELETE ON rollout_readings
+BEGIN
+  UPDATE rollout_edition SET stamp = random();
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.rollout_attributes_insert
+AFTER INSERT ON rollout_attributes
+BEGIN
+  UPDATE rollout_edition SET stamp = random();
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.rollout_attributes_update
+AFTER UPDATE ON rollout_attributes
+BEGIN
+  UPDATE rollout_edition SET stamp = random();
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.rollout_attributes_delete
+AFTER DELETE ON rollout_attributes
 BEGIN
   UPDATE rollout_edition SET stamp = random();
 END;

@@ -6,11 +6,11 @@
 -- Tables: rollout_fts            the index; rowid is the id of the item
 -- Views:  rollout_spoken         (id, role, text) of each message, once
 --
--- Invariant: rollout_fts has the rows of rollout_spoken. Three triggers on
--- rollout_data keep it so.
+-- Invariant: rollout_fts has a row for each item of rollout_spoken, with all that
+-- it says. Three triggers on rollout_data keep it so.
 
 -- Some recorders write a message twice in a row, as an item and as an event.
--- Only the first one counts. (Two readings may find the same text: hence LIMIT.)
+-- Only the first one counts. (Two readings may find the same text.)
 CREATE VIEW IF NOT EXISTS main.rollout_spoken AS
 SELECT x.id AS id, x.fact AS role, x.value AS text
   FROM rollout_facts AS x
@@ -26,7 +26,10 @@ CREATE TRIGGER IF NOT EXISTS main.rollout_fts_insert
 AFTER INSERT ON rollout_data
 BEGIN
   INSERT INTO rollout_fts(rowid, text)
-  SELECT id, text FROM rollout_spoken WHERE id = NEW.id LIMIT 1;
+  SELECT NEW.id, text
+    FROM (SELECT group_concat(text, char(10)) AS text
+            FROM (SELECT DISTINCT text FROM rollout_spoken WHERE id = NEW.id))
+   WHERE text IS NOT NULL;
 END;
 
 -- The next item is read again, because it may repeat this one.
@@ -35,9 +38,15 @@ AFTER UPDATE OF payload ON rollout_data
 BEGIN
   DELETE FROM rollout_fts WHERE rowid IN (NEW.id, NEW.id + 1);
   INSERT INTO rollout_fts(rowid, text)
-  SELECT id, text FROM rollout_spoken WHERE id = NEW.id LIMIT 1;
+  SELECT NEW.id, text
+    FROM (SELECT group_concat(text, char(10)) AS text
+            FROM (SELECT DISTINCT text FROM rollout_spoken WHERE id = NEW.id))
+   WHERE text IS NOT NULL;
   INSERT INTO rollout_fts(rowid, text)
-  SELECT id, text FROM rollout_spoken WHERE id = NEW.id + 1 LIMIT 1;
+  SELECT NEW.id + 1, text
+    FROM (SELECT group_concat(text, char(10)) AS text
+            FROM (SELECT DISTINCT text FROM rollout_spoken WHERE id = NEW.id + 1))
+   WHERE text IS NOT NULL;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_fts_delete
@@ -47,5 +56,7 @@ BEGIN
 END;
 
 DELETE FROM main.rollout_fts;
-INSERT OR REPLACE INTO main.rollout_fts(rowid, text)
-SELECT id, text FROM main.rollout_spoken;
+INSERT INTO main.rollout_fts(rowid, text)
+SELECT id, group_concat(text, char(10))
+  FROM (SELECT DISTINCT id, text FROM main.rollout_spoken)
+ GROUP BY id;

@@ -60,6 +60,20 @@ VALUES
   ('copilot', 'assistant.usage', '{}', '$.data', NULL, '$.id', NULL, '$.data.model', '.inputTokens', '.cacheWriteTokens', '.cacheReadTokens', '.outputTokens', NULL, NULL, 0, 1)
 ON CONFLICT DO NOTHING;
 
+-- Spans: the tokens of a cache are among those of the input. (The span of an agent
+-- has the sums of its calls, which are not counted again.)
+INSERT INTO main.rollout_usage_formats(format, type, conditions, place, call_1, call_2, model, input, cache_write, cache_read, output, reasoning, cost, cache_in_input)
+SELECT 'otel', t.type, m.conditions, '$.attributes.gen_ai.usage', '$.traceId', '$.spanId', m.model, '.input_tokens', '.cache_creation.input_tokens', '.cache_read.input_tokens', '.output_tokens', '.reasoning.output_tokens', '$.attributes.gen_ai.usage.cost', 1
+  FROM (SELECT 'chat' AS type UNION ALL SELECT 'generate_content' UNION ALL
+        SELECT 'text_completion' UNION ALL SELECT 'embeddings') AS t,
+       (SELECT '{"$.attributes.gen_ai.response.model":true}' AS conditions,
+               '$.attributes.gen_ai.response.model' AS model
+        UNION ALL
+        SELECT '{"$.attributes.gen_ai.response.model":null}',
+               '$.attributes.gen_ai.request.model') AS m
+ WHERE 1
+ON CONFLICT DO NOTHING;
+
 CREATE TRIGGER IF NOT EXISTS main.rollout_usage_formats_insert
 AFTER INSERT ON rollout_usage_formats
 BEGIN

@@ -18,40 +18,18 @@
 ** Returns {"rolloutId", "rolloutIds", "format", "lines", "items", "new", "bad",
 ** "errors": [{"line", "reason"}]}; errors has the first 100.
 */
-#include "part.h"
+#include "import.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
 #define MAX_LISTED 100 /* the most bad lines in the result */
 
-typedef struct Import Import;
-struct Import {
-  BxStmts *pHome;
-  const RolloutRules *pRules;
-  const RolloutFormat *pFormat; /* NULL: not known */
-  RolloutPart **apPart;         /* in the order in which the file names them */
-  i64 nPart, nPartAlloc;
-  RolloutPart *pPart; /* of the last item */
-  i64 iNow, iTime;    /* the time of lines that have none before any that has */
-  const char *z, *zEnd;
-  const char *zGap;           /* after the payload of the last item */
-  int bTime;                  /* iTime is in the file */
-  int bLast;                  /* there is a last item ... */
-  int bLastNew;               /* ... and it is new */
-  i64 nPending, nPendingByte; /* bad lines after the last item */
-  RolloutReport *pReport;
-  RolloutJson json;
-  void (*xItem)(Import *); /* what to do with an item that is found */
-  char *zName, *zAgent;    /* the first ones that the file names */
-  BxErr *pErr;
-};
-
 static const char *formatName(const Import *p) {
   return p->pFormat != 0 ? p->pFormat->az[ROLLOUT_FORMAT_NAME] : "unknown";
 }
 
-static void badLine(Import *p, const char *zReason, i64 nByte) {
+void bxImportBad(Import *p, const char *zReason, i64 nByte) {
   if (p->pErr->rc != SQLITE_OK) return;
   p->pReport->nBad++;
   p->nPending++;
@@ -97,7 +75,7 @@ static RolloutPart *importedPart(
 }
 
 /* The part to which an item belongs. Frees the names. */
-static RolloutPart *partOf(Import *p, char *zName, char *zAgent) {
+RolloutPart *bxImportPart(Import *p, char *zName, char *zAgent) {
   RolloutPart *pPart = importedPart(p, zName, zAgent);
   if (pPart != 0) {
     sqlite3_free(zName);
@@ -178,12 +156,19 @@ static int isUsualEnd(RolloutSpan span) {
 
 /* Divides what is between two payloads: the end of the line of the last item is
 ** kept with that item, the rest with the next one. */
-static RolloutSpan divideGap(Import *p, const char *zEnd, RolloutSpan *pAfter) {
+RolloutSpan bxImportGap(Import *p, const char *zEnd, RolloutSpan *pAfter) {
   RolloutSpan before = {p->zGap, zEnd - p->zGap};
   const char *zLine;
   pAfter->z = p->zGap;
   pAfter->n = 0;
   if (!p->bLast) return before;
+  if (p->bClosed) {
+    *pAfter = p->closed;
+    if (zEnd != p->zEnd) return before;
+    *pAfter = bxImportJoin(p, p->closed, before);
+    before.n = 0;
+    return before;
+  }
   zLine = memchr(p->zGap, '\n', (size_t)before.n);
   if (zLine != 0) pAfter->n = zLine + 1 - p->zGap;
   if (zEnd == p->zEnd) pAfter->n = before.n;
@@ -193,7 +178,7 @@ static RolloutSpan divideGap(Import *p, const char *zEnd, RolloutSpan *pAfter) {
 }
 
 /* Stores what follows the last item. */
-static void endLast(Import *p, RolloutSpan after) {
+void bxImportEnd(Import *p, RolloutSpan after) {
   RolloutPart *pPart = p->pPart;
   int bUsual = isUsualEnd(after);
   if (!p->bLast || p->pErr->rc != SQLITE_OK) return;
@@ -222,39 +207,39 @@ static void countBad(Import *p, RolloutPart *pPart, int bNew) {
   p->nPending = p->nPendingByte = 0;
 }
 
-/* A copy of a type and, with bText, of the payload after it, which is then the
+/* A copy of a type and, with bMade, of the payload after it, which is then the
 ** one that *pPayload has. */
 static char *copyItem(
-    const char *zType, RolloutSpan *pPayload, int bText, BxErr *pErr) {
-  size_t nType = strlen(zType) + 1, nMore = bText ? (size_t)pPayload->n : 0;
+    const char *zType, RolloutSpan *pPayload, int bMade, BxErr *pErr) {
+  size_t nType = strlen(zType) + 1, nMore = bMade ? (size_t)pPayload->n : 0;
   char *z = bxGot(sqlite3_malloc64(nType + nMore + 1), pErr);
   if (z == 0) return 0;
   memcpy(z, zType, nType);
-  if (!bText) return z;
+  if (!bMade) return z;
   memcpy(z + nType, pPayload->z, nMore);
   z[nType + nMore] = 0;
   pPayload->z = z + nType;
   return z;
 }
 
-/* Adds a new item, with what stands before it. The payload of a text is not in
+/* Adds a new item, with what stands before it. A payload that was made is not in
 ** the file. */
 static void addItem(Import *p, RolloutPart *pPart, const RolloutLine *pLine,
     i64 iTime, RolloutSpan before) {
   RolloutWork *pWork = &pPart->work;
   i64 n = bxRolloutBatchCount(pWork->pBatch);
-  RolloutSpan payload = pLine->item.payload;
-  char *zType = copyItem(pLine->zType, &payload, pLine->bText, p->pErr);
+  RolloutItem item = pLine->item;
+  char *zType = copyItem(pLine->zType, &item.payload, pLine->bMade, p->pErr);
   RolloutFrame *pFrame;
   if (zType == 0) return;
-  if (!pLine->bText && (pWork->head.no > 0 || n > 0)) {
+  if (pWork->head.no > 0 || n > 0) {
     bxRolloutTell(
-        &pWork->tale, pWork->head.iLast + 1 + n, zType, &pLine->item, &p->json);
+        &pWork->tale, pWork->head.iLast + 1 + n, zType, &item, p->pJson);
   }
-  bxRolloutBatchAdd(pWork->pBatch, iTime, zType, payload, zType, p->pErr);
+  bxRolloutBatchAdd(pWork->pBatch, iTime, zType, item.payload, zType, p->pErr);
   if (p->pErr->rc != SQLITE_OK) return;
   pFrame = bxRolloutBatchFrame(pWork->pBatch);
-  pFrame->bQuiet = pLine->bText;
+  pFrame->bQuiet = pLine->bMade;
   if (!pLine->bUsual || before.n != pLine->nUsual) pFrame->before = before;
   p->pReport->nNew++;
 }
@@ -277,15 +262,15 @@ static void beginPart(
 
 /* Takes an item of the part to which it belongs. In the file it is, or its
 ** payload is, from zFrom to zEnd. */
-static void importItem(Import *p, RolloutPart *pPart, const RolloutLine *pLine,
+void bxImportItem(Import *p, RolloutPart *pPart, const RolloutLine *pLine,
     const char *zFrom, const char *zEnd) {
   RolloutSpan before, after;
   i64 iTime = pLine->iTime >= 0   ? pLine->iTime
               : pPart->iTime >= 0 ? pPart->iTime
                                   : p->iTime;
   int bNew;
-  before = divideGap(p, zFrom, &after);
-  endLast(p, after);
+  before = bxImportGap(p, zFrom, &after);
+  bxImportEnd(p, after);
   bNew = !bxPartHas(pPart, pLine, &iTime, p->pErr);
   countBad(p, pPart, bNew);
   if (bNew) beginPart(p, pPart, pLine, iTime);
@@ -295,6 +280,7 @@ static void importItem(Import *p, RolloutPart *pPart, const RolloutLine *pLine,
   pPart->iTime = iTime;
   p->pPart = pPart;
   p->bLast = 1;
+  p->bClosed = 0;
   p->bLastNew = bNew;
   p->zGap = zEnd;
   p->pReport->nItem++;
@@ -308,22 +294,24 @@ static void readItem(Import *p) {
   if (p->pFormat != 0 && !p->pFormat->bOnce &&
       bxRolloutNames(
           p->pRules, p->pFormat, &p->json, &zName, &zAgent, p->pErr)) {
-    pPart = partOf(p, zName, zAgent);
+    pPart = bxImportPart(p, zName, zAgent);
   }
   bxRolloutReadLine(p->pHome, p->pFormat, &p->json, &line, p->pErr);
+  p->pJson = &p->json;
   if (p->pErr->rc != SQLITE_OK) return;
   if (line.item.payload.n > ROLLOUT_MAX_PAYLOAD) {
-    badLine(p, "an item of more than 67108864 bytes; it is kept for the export",
+    bxImportBad(p,
+        "an item of more than 67108864 bytes; it is kept for the export",
         line.item.payload.n);
     return;
   }
-  importItem(p, pPart, &line, line.item.payload.z,
+  bxImportItem(p, pPart, &line, line.item.payload.z,
       line.item.payload.z + line.item.payload.n);
 }
 
 /* Reads the items that are at a place in a value; [] stands for each element.
 ** Returns their number. */
-static i64 readInner(Import *p, int iNode, const char *zPath) {
+i64 bxImportInner(Import *p, int iNode, const char *zPath) {
   const BxTree *pTree = &p->json.tree;
   char zOnly[200];
   size_t n = strcspn(zPath, "[");
@@ -343,7 +331,9 @@ static i64 readInner(Import *p, int iNode, const char *zPath) {
   if (iArray < 0 || BX_TREE_KIND(pTree, iArray) != '[') return 0;
   zPath += n + (zPath[n] == '[' ? 2 : 0);
   for (i = iArray + 1; i < pTree->a[iArray].iNext; i = pTree->a[i].iNext) {
-    nFound += readInner(p, i, zPath);
+    if (iNode == 0) p->iOuter = i;
+    p->iList = iArray;
+    nFound += bxImportInner(p, i, zPath);
   }
   return nFound;
 }
@@ -356,7 +346,7 @@ static const char *skipMark(const char *z) {
 }
 
 /* The value at z, which must end on its line. Returns its end, or NULL. */
-static const char *readValue(Import *p, const char *z, const char *zEnd) {
+const char *bxImportValue(Import *p, const char *z, const char *zEnd) {
   const char *zNext;
   p->json.bOdd = 0;
   p->json.iTop = 0;
@@ -391,8 +381,9 @@ static void keepText(Import *p, const char *z, const char *zEnd) {
   line.item.payload.z = zJson;
   memcpy(line.zType, "text", 5);
   line.iTime = -1;
-  line.bWhole = line.bText = 1;
-  importItem(p, p->pPart ? p->pPart : p->apPart[0], &line, zEnd, zEnd);
+  line.bWhole = line.bMade = 1;
+  p->pJson = 0;
+  bxImportItem(p, p->pPart ? p->pPart : p->apPart[0], &line, zEnd, zEnd);
   sqlite3_free(zJson);
 }
 
@@ -404,17 +395,19 @@ static void readLine(Import *p, const char *z, const char *zEnd) {
   int bUtf8 = bxIsUtf8((const unsigned char *)z, (int)(zEnd - z));
   for (z = bxSkipSpace(z); z < zEnd && p->pErr->rc == SQLITE_OK;
        z = bxSkipSpace(z)) {
-    const char *zNext = bUtf8 ? readValue(p, z, zEnd) : 0;
+    const char *zNext = bUtf8 ? bxImportValue(p, z, zEnd) : 0;
     if (zNext == 0 && bUtf8 && p->pFormat == 0 &&
         memchr(z, 0, (size_t)(zEnd - z)) == 0) {
       keepText(p, z, zEnd);
       return;
     }
     if (zNext == 0) {
-      badLine(p, whyBad(p, z, zEnd), zEnd - z);
+      bxImportBad(p, whyBad(p, z, zEnd), zEnd - z);
       return;
     }
-    if (zItems == 0 || readInner(p, 0, zItems + 1) == 0) {
+    if (p->pFormat != 0 && p->pFormat->bSpans) {
+      bxImportSpans(p, z, zNext, zEnd);
+    } else if (zItems == 0 || bxImportInner(p, 0, zItems + 1) == 0) {
       p->json.iTop = 0;
       p->xItem(p);
     }
@@ -436,8 +429,8 @@ static void readLines(Import *p) {
     readLine(p, z, zEnd);
     z = zEnd + 1;
   }
-  divideGap(p, p->zEnd, &after);
-  endLast(p, after);
+  bxImportGap(p, p->zEnd, &after);
+  bxImportEnd(p, after);
   if (p->bLast) countBad(p, p->pPart, p->bLastNew);
 }
 
@@ -457,6 +450,10 @@ static const RolloutFormat *formatOf(Import *p) {
 
 static void noteName(Import *p) {
   if (p->zName != 0) return;
+  if (p->pFormat->bSpans) {
+    bxImportSpanNames(p, &p->zName, &p->zAgent);
+    return;
+  }
   bxRolloutNames(
       p->pRules, p->pFormat, &p->json, &p->zName, &p->zAgent, p->pErr);
 }
@@ -479,11 +476,11 @@ static void scan(Import *p) {
   while (z < p->zEnd && p->pErr->rc == SQLITE_OK &&
          (bFormat ? p->pFormat == 0 : p->zName == 0)) {
     const char *zEnd = lineEnd(p, z), *zItems;
-    if (readValue(p, bxSkipSpace(z), zEnd) != 0) {
+    if (bxImportValue(p, bxSkipSpace(z), zEnd) != 0) {
       zItems = bFormat ? 0 : p->pFormat->az[ROLLOUT_FORMAT_ITEMS];
       if (bFormat) p->pFormat = formatOf(p);
       noteTime(p);
-      if (!bFormat && (zItems == 0 || readInner(p, 0, zItems + 1) == 0)) {
+      if (!bFormat && (zItems == 0 || bxImportInner(p, 0, zItems + 1) == 0)) {
         p->json.iTop = 0;
         noteName(p);
       }
@@ -612,10 +609,12 @@ static void freeImport(Import *p) {
   sqlite3_free(p->zName);
   sqlite3_free(p->zAgent);
   bxTreeFree(&p->json.tree);
+  bxImportSpansFree(p);
 }
 
 /* Reads the lines, of a format that is known by now, and writes their items. */
 static void importLines(Import *p, const char *zId, int bSavepoint) {
+  if (p->pFormat != 0 && p->pFormat->bSpans) bxImportTraces(p);
   if (p->pErr->rc == SQLITE_OK) firstPart(p, zId);
   p->xItem = readItem;
   if (p->pErr->rc == SQLITE_OK) readLines(p);

@@ -166,6 +166,11 @@ int bxRolloutNames(const RolloutRules *pRules, const RolloutFormat *pFormat,
   return pErr->rc == SQLITE_OK;
 }
 
+char *bxRolloutTrace(
+    const RolloutFormat *pFormat, RolloutJson *pJson, BxErr *pErr) {
+  return nameAt(pJson, pFormat->az[ROLLOUT_FORMAT_TRACE], pErr);
+}
+
 void bxRolloutReadLine(BxStmts *pHome, const RolloutFormat *pFormat,
     RolloutJson *pJson, RolloutLine *p, BxErr *pErr) {
   const BxTree *pTree = &pJson->tree;

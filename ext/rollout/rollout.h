@@ -130,14 +130,31 @@ enum {
   ROLLOUT_FORMAT_TIME,
   ROLLOUT_FORMAT_CONVERSATION,
   ROLLOUT_FORMAT_AGENT,
+  ROLLOUT_FORMAT_TRACE,
   ROLLOUT_FORMAT_TEXTS
 };
 
 typedef struct RolloutFormat {
   char *az[ROLLOUT_FORMAT_TEXTS];
-  int bOnce;
+  int bOnce, bSpans;
   RolloutTest mark, names;
 } RolloutFormat;
+
+/* A row of rollout_attributes; its texts in this order. */
+enum {
+  ROLLOUT_ATTRIBUTE_FORMAT,
+  ROLLOUT_ATTRIBUTE_OLD,
+  ROLLOUT_ATTRIBUTE_NAME,
+  ROLLOUT_ATTRIBUTE_ONLY,
+  ROLLOUT_ATTRIBUTE_VALUE,
+  ROLLOUT_ATTRIBUTE_TEXTS
+};
+
+typedef struct RolloutAttribute {
+  char *az[ROLLOUT_ATTRIBUTE_TEXTS];
+  i64 iRank;
+  int bJson;
+} RolloutAttribute;
 
 /* A row of rollout_usage_formats; its texts in this order. */
 enum {
@@ -174,6 +191,8 @@ typedef struct RolloutRules {
   i64 nUsage, nUsageAlloc;
   RolloutFormat *aFormat;
   i64 nFormat, nFormatAlloc;
+  RolloutAttribute *aAttribute; /* of a format, the longest ones first */
+  i64 nAttribute, nAttributeAlloc;
   char **azPreamble;
   i64 nPreamble, nPreambleAlloc;
   char aFirst[256]; /* 1 for the first bytes of preambles, and for '\\' */
@@ -318,7 +337,7 @@ typedef struct RolloutLine {
   int bWhole; /* the item is its own payload */
   int bUsual; /* what is before the payload is what an export writes ... */
   i64 nUsual; /* ... of this many bytes */
-  int bText;  /* a line that is no JSON, as a string */
+  int bMade;  /* the payload is not in the file */
   RolloutItem item;
 } RolloutLine;
 
@@ -330,6 +349,17 @@ void bxRolloutReadLine(BxStmts *pHome, const RolloutFormat *pFormat,
 ** texts to sqlite3_free(). */
 int bxRolloutNames(const RolloutRules *pRules, const RolloutFormat *pFormat,
     RolloutJson *pJson, char **pzName, char **pzAgent, BxErr *pErr);
+/* The trace of that item: a text to sqlite3_free(), or NULL. */
+char *bxRolloutTrace(
+    const RolloutFormat *pFormat, RolloutJson *pJson, BxErr *pErr);
+
+/*---------------------------------------------------------- span.c ----*/
+
+/* The payload that a span of OpenTelemetry becomes, to sqlite3_free(). The span
+** is node iSpan; iResource is the node that has what is said of its program, or
+** -1. */
+char *bxRolloutSpan(const RolloutRules *pRules, const RolloutFormat *pFormat,
+    const BxTree *pTree, int iSpan, int iResource, BxErr *pErr);
 
 /*--------------------------------------------------------- batch.c ----*/
 

@@ -28,16 +28,19 @@ static int findMember(RolloutJson *pJson, int iNode, const char *z, i64 n) {
   return -1;
 }
 
-/* One step of a place: the member whose name ends at zEnd, or element [n]. */
+/* One step of a place: the member whose name ends at zEnd, or element [n], or
+** the n-th from the end, [#-n]. */
 static int stepInto(
     RolloutJson *pJson, int iNode, const char *z, const char *zEnd) {
   const BxTree *p = &pJson->tree;
-  int i, n = 0;
+  int i, n = 0, bBack = z[0] == '[' && z[1] == '#' && z[2] == '-';
   if (*z != '[') return findMember(pJson, iNode, z, zEnd - z);
   if (BX_TREE_KIND(p, iNode) != '[') return -1;
-  for (z++; *z >= '0' && *z <= '9' && n < BX_TREE_MAX; z++) {
+  for (z += bBack ? 3 : 1; *z >= '0' && *z <= '9' && n < BX_TREE_MAX; z++) {
     n = n * 10 + (*z - '0');
   }
+  for (i = iNode + 1; bBack && i < p->a[iNode].iNext; i = p->a[i].iNext) n--;
+  if (bBack) n = -n;
   for (i = iNode + 1; i < p->a[iNode].iNext; i = p->a[i].iNext) {
     if (n-- == 0) return i;
   }
@@ -103,6 +106,12 @@ static void freeRules(RolloutRules *p) {
     sqlite3_free(p->aCondition[i].zText);
   }
   for (i = 0; i < p->nPreamble; i++) sqlite3_free(p->azPreamble[i]);
+  for (i = 0; i < p->nAttribute; i++) {
+    for (j = 0; j < ROLLOUT_ATTRIBUTE_TEXTS; j++) {
+      sqlite3_free(p->aAttribute[i].az[j]);
+    }
+  }
+  sqlite3_free(p->aAttribute);
   sqlite3_free(p->aReading);
   sqlite3_free(p->aCondition);
   sqlite3_free(p->azPreamble);
@@ -174,8 +183,8 @@ static void addReading(RolloutRules *p, sqlite3_stmt *pRow, BxErr *pErr) {
 }
 
 static const char zLineFormats[] =
-    "SELECT format, items, type, payload, time, conversation, agent, once, "
-    "mark, names FROM main.rollout_formats ORDER BY rank, format";
+    "SELECT format, items, type, payload, time, conversation, agent, trace, "
+    "once, mark, names, spans FROM main.rollout_formats ORDER BY rank, format";
 
 static void addFormat(RolloutRules *p, sqlite3_stmt *pRow, BxErr *pErr) {
   RolloutFormat *a =
@@ -190,8 +199,32 @@ static void addFormat(RolloutRules *p, sqlite3_stmt *pRow, BxErr *pErr) {
     a->az[i] = bxColumnCopy(pRow, i, pErr);
   }
   a->bOnce = sqlite3_column_int(pRow, ROLLOUT_FORMAT_TEXTS);
-  a->mark = addConditions(p, bxColumnText(pRow, 8, pErr), pErr);
-  a->names = addConditions(p, bxColumnText(pRow, 9, pErr), pErr);
+  a->mark = addConditions(
+      p, bxColumnText(pRow, ROLLOUT_FORMAT_TEXTS + 1, pErr), pErr);
+  a->names = addConditions(
+      p, bxColumnText(pRow, ROLLOUT_FORMAT_TEXTS + 2, pErr), pErr);
+  a->bSpans = sqlite3_column_int(pRow, ROLLOUT_FORMAT_TEXTS + 3);
+}
+
+static const char zAttributes[] =
+    "SELECT format, attribute, name, only, value, rank, json "
+    "FROM main.rollout_attributes ORDER BY format, length(attribute) DESC, "
+    "rank, attribute, name, only";
+
+static void addAttribute(RolloutRules *p, sqlite3_stmt *pRow, BxErr *pErr) {
+  RolloutAttribute *a = bxGrow(
+      p->aAttribute, p->nAttribute, &p->nAttributeAlloc, sizeof(*a), pErr);
+  int i;
+  if (a == 0) return;
+  p->aAttribute = a;
+  a += p->nAttribute++;
+  memset(a, 0, sizeof(*a));
+  for (i = 0; i < ROLLOUT_ATTRIBUTE_TEXTS; i++) {
+    if (sqlite3_column_type(pRow, i) == SQLITE_NULL) continue;
+    a->az[i] = bxColumnCopy(pRow, i, pErr);
+  }
+  a->iRank = sqlite3_column_int64(pRow, ROLLOUT_ATTRIBUTE_TEXTS);
+  a->bJson = sqlite3_column_int(pRow, ROLLOUT_ATTRIBUTE_TEXTS + 1);
 }
 
 static const char zUsageFormats[] =
@@ -236,6 +269,9 @@ static void readAllRules(RolloutRules *p, BxStmts *pHome, BxErr *pErr) {
   bxDone(pRow, pErr);
   pRow = bxStmt(pHome, zLineFormats, pErr);
   while (bxRow(pRow, pErr)) addFormat(p, pRow, pErr);
+  bxDone(pRow, pErr);
+  pRow = bxStmt(pHome, zAttributes, pErr);
+  while (bxRow(pRow, pErr)) addAttribute(p, pRow, pErr);
   bxDone(pRow, pErr);
   pRow = bxStmt(pHome, zUsageFormats, pErr);
   while (bxRow(pRow, pErr)) addUsageFormat(p, pRow, pErr);
@@ -370,10 +406,12 @@ static void addInner(
   }
 }
 
-/* Whether a member exists and is true, as SQLite sees it. */
+/* Whether a part is what a model only thought. */
 static int isThought(RolloutJson *p, int iPart) {
   int i = findMember(p, iPart, "thought", 7);
-  return i >= 0 && BX_TREE_KIND(&p->tree, i) == 't';
+  if (i >= 0 && BX_TREE_KIND(&p->tree, i) == 't') return 1;
+  i = findMember(p, iPart, "type", 4);
+  return i >= 0 && bxTreeIs(&p->tree, i, "reasoning", 9);
 }
 
 static void addPartText(sqlite3_str *pOut, int *pbAny, RolloutJson *pJson,

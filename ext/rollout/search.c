@@ -113,8 +113,9 @@ sqlite3_stmt *bxRolloutSearch(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
       "SELECT d.id >> 32 AS owner, d.id & 4294967295 AS sequence, "
       "d.timestamp AS timestamp, "
       "(SELECT fact FROM main.rollout_facts AS x WHERE x.id = d.id "
-      "AND x.fact IN ('user', 'assistant', 'tool')) AS role, " MARKED_TEXT
-      " AS text, rank AS score "
+      "AND x.fact IN ('user', 'assistant', 'tool') "
+      "ORDER BY instr(lower(x.value), lower(?1)) > 0 DESC LIMIT 1) "
+      "AS role, " MARKED_TEXT " AS text, rank AS score "
       "FROM main.rollout_fts CROSS JOIN main.rollout_data AS d "
       "ON d.id = rollout_fts.rowid "
       "WHERE rollout_fts MATCH '\"' || replace(?1, '\"', '\"\"') "

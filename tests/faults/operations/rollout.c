@@ -13,6 +13,21 @@
       "x", ",\"isSidechain\":true,\"agentId\":\"a\"") "|| '{\"type'"
 #define GROWN GROWS "|| '\":\"x\"}' || char(10) || " CLAUDE("more", "")
 
+/* A line with the spans of two conversations, one of which names itself, and
+** then a line that cannot be read. */
+#define SPAN(trace, more)                                                      \
+  "{\"traceId\":\"" trace "\",\"startTimeUnixNano\":\"1784278800000000000\","  \
+  "\"attributes\":[" more "{\"key\":\"gen_ai.usage.output_tokens\",\"value\":" \
+  "{\"intValue\":\"5\"}},{\"key\":\"gen_ai.prompt\",\"value\":{"               \
+  "\"stringValue\":"                                                           \
+  "\"[{}]\"}}]}"
+#define SPANS                                                                  \
+  "'{\"resourceSpans\":[{\"resource\":{},\"scopeSpans\":[{\"spans\":[" SPAN(   \
+      "1", "") "," SPAN("2", "") "," SPAN("1",                                 \
+      "{\"key\":\"session.id\","                                               \
+      "\"value\":{\"stringValue\":\"s\"}},") "]}]}]}' || char(10) || "         \
+                                             "'damaged'"
+
 /* A database of OpenCode: a session, one of its sub-agent, and damaged JSON. */
 #define THEIRS                                                                 \
   "CREATE TABLE session(id, parent_id, directory, time_created);"              \
@@ -74,6 +89,8 @@ const Operation aRolloutOperation[] = {
         "INSERT INTO blackbox_call(command, arguments) VALUES("
         "'rollout_import_from', json_array('opencode', 'main', 1000))",
         OP_ALONE},
+    {"import of spans", ROLLOUT, 0,
+        "SELECT rollout_import(" SPANS ", NULL, 1000)", 0},
     {"import of what is not known", ROLLOUT, 0,
         "SELECT rollout_import('some text' || char(10) || '{\"a\":1}', NULL, "
         "1000)",

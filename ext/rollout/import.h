@@ -1,0 +1,88 @@
+/*
+** import.h: an import that is running, for the files that read its lines.
+*/
+#ifndef BX_ROLLOUT_IMPORT_H
+#define BX_ROLLOUT_IMPORT_H
+
+#include "part.h"
+
+/* A span of a line. */
+typedef struct ImportSpan {
+  int iNode, iList; /* its node, and that of the array in which it is */
+  char *zItem;      /* its payload */
+  i64 iEnd;         /* where it ends in the text that is read */
+  RolloutPart *pPart;
+} ImportSpan;
+
+/* The conversation that a trace names. */
+typedef struct ImportTrace {
+  sqlite3_uint64 hash;
+  i64 i; /* the first one counts */
+  char *zName;
+} ImportTrace;
+
+typedef struct Import Import;
+struct Import {
+  BxStmts *pHome;
+  const RolloutRules *pRules;
+  const RolloutFormat *pFormat; /* NULL: not known */
+  RolloutPart **apPart;         /* in the order in which the file names them */
+  i64 nPart, nPartAlloc;
+  RolloutPart *pPart; /* of the last item */
+  i64 iNow, iTime;    /* the time of lines that have none before any that has */
+  const char *z, *zEnd;
+  const char *zGap;           /* after the payload of the last item */
+  int bTime;                  /* iTime is in the file */
+  int bLast;                  /* there is a last item ... */
+  int bLastNew;               /* ... and it is new */
+  i64 nPending, nPendingByte; /* bad lines after the last item */
+  RolloutReport *pReport;
+  RolloutJson json, made;  /* the line; the payload that its span becomes */
+  RolloutJson *pJson;      /* where the payload is; NULL: in none of them */
+  void (*xItem)(Import *); /* what to do with an item that is found */
+  int iList, iOuter; /* the array in which it is, and the outermost item */
+  ImportSpan *aSpan; /* the spans of the line */
+  i64 nSpan, nSpanAlloc;
+  ImportTrace *aTrace; /* sorted */
+  i64 nTrace, nTraceAlloc;
+  char **azPiece; /* texts that were made; frames point into them */
+  i64 nPiece, nPieceAlloc;
+  int bClosed; /* what follows the last item on its line is not at zGap ... */
+  RolloutSpan closed;   /* ... but this */
+  char *zName, *zAgent; /* the first ones that the file names */
+  BxErr *pErr;
+};
+
+/* Counts a line, or a part of it, that cannot be read. */
+void bxImportBad(Import *p, const char *zReason, i64 nByte);
+/* The part to which an item belongs. Frees the names. */
+RolloutPart *bxImportPart(Import *p, char *zName, char *zAgent);
+/* Divides what is between two payloads: the end of the line of the last item is
+** kept with that item, the rest with the next one. */
+RolloutSpan bxImportGap(Import *p, const char *zEnd, RolloutSpan *pAfter);
+/* Stores what follows the last item. */
+void bxImportEnd(Import *p, RolloutSpan after);
+/* Takes an item of a part. In the file it is, or its payload is, from zFrom to
+** zEnd. */
+void bxImportItem(Import *p, RolloutPart *pPart, const RolloutLine *pLine,
+    const char *zFrom, const char *zEnd);
+/* Reads the value at z, which must end on its line. Returns its end, or NULL. */
+const char *bxImportValue(Import *p, const char *z, const char *zEnd);
+/* Calls xItem for the items that are at a place in a value; [] stands for each
+** element. Returns their number. */
+i64 bxImportInner(Import *p, int iNode, const char *zPath);
+
+/*---------------------------------------------------------- spans.c ----*/
+
+/* Notes which conversations the traces of a file name. */
+void bxImportTraces(Import *p);
+/* Reads the spans of the value from z to zNext, on a line that ends at zEnd. */
+void bxImportSpans(
+    Import *p, const char *z, const char *zNext, const char *zEnd);
+/* The names of the span at p->json.iTop. Returns whether it has any. */
+int bxImportSpanNames(Import *p, char **pzName, char **pzAgent);
+/* Joins two texts, which stay until the import ends. */
+RolloutSpan bxImportJoin(Import *p, RolloutSpan a, RolloutSpan b);
+void bxImportSpansFree(Import *p);
+
+#endif

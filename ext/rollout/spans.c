@@ -1,0 +1,306 @@
+/*
+** spans.c: lines with the spans of OpenTelemetry, as items.
+**
+** A span belongs to the conversation that it names, or that the first span of
+** its trace names, or else to one that has the name of the trace. So the traces
+** of a file are looked through first.
+**
+** A line may have spans of several conversations. Each conversation then gets
+** a line of its own, which is the line without the spans of the others, so that
+** its export is a file of the same format, and a conversation that is deleted
+** leaves nothing in another one.
+*/
+#include "import.h"
+SQLITE_EXTENSION_INIT3
+
+#include <stdlib.h>
+#include <string.h>
+
+/*--------------------------------------------------------------- traces ----*/
+
+/* Makes the payload of a span, and reads it. Returns 0 if that is impossible. */
+static int readMade(Import *p, const char *zItem) {
+  p->made.bOdd = 0;
+  p->made.iTop = 0;
+  return zItem != 0 && bxTreeRead(&p->made.tree, zItem, (i64)strlen(zItem), 0,
+                           0, p->pErr) != 0;
+}
+
+static char *makeItem(Import *p) {
+  int iResource = -1;
+  if (p->iOuter > 0) {
+    iResource = bxTreeMember(&p->json.tree, p->iOuter, "resource", 8);
+  }
+  return bxRolloutSpan(
+      p->pRules, p->pFormat, &p->json.tree, p->json.iTop, iResource, p->pErr);
+}
+
+static sqlite3_uint64 hashText(const char *z) {
+  return bxHashOf(z, (i64)strlen(z));
+}
+
+/* The conversation that a trace names, or NULL. */
+static const char *namedBy(const Import *p, const char *zTrace) {
+  sqlite3_uint64 h = hashText(zTrace);
+  i64 iLow = 0, iHigh = p->nTrace;
+  while (iLow < iHigh) {
+    i64 i = (iLow + iHigh) / 2;
+    if (p->aTrace[i].hash < h) {
+      iLow = i + 1;
+    } else {
+      iHigh = i;
+    }
+  }
+  return iLow < p->nTrace && p->aTrace[iLow].hash == h ? p->aTrace[iLow].zName
+                                                       : 0;
+}
+
+/* The names of the span in p->made. */
+static int namesOf(Import *p, char **pzName, char **pzAgent) {
+  const char *zName;
+  char *zTrace;
+  if (bxRolloutNames(
+          p->pRules, p->pFormat, &p->made, pzName, pzAgent, p->pErr)) {
+    return 1;
+  }
+  zTrace = bxRolloutTrace(p->pFormat, &p->made, p->pErr);
+  if (zTrace == 0) return 0;
+  zName = namedBy(p, zTrace);
+  *pzName = zName != 0 ? bxPrintf(p->pErr, "%s", zName) : zTrace;
+  if (zName != 0) sqlite3_free(zTrace);
+  return p->pErr->rc == SQLITE_OK;
+}
+
+int bxImportSpanNames(Import *p, char **pzName, char **pzAgent) {
+  char *zItem = makeItem(p);
+  int bFound = readMade(p, zItem) && namesOf(p, pzName, pzAgent);
+  sqlite3_free(zItem);
+  return bFound;
+}
+
+/* Notes the conversation that a span names for its trace. */
+static void noteTrace(Import *p) {
+  char *zItem = makeItem(p), *zName = 0, *zAgent = 0, *zTrace = 0;
+  ImportTrace *a;
+  if (readMade(p, zItem) && bxRolloutNames(p->pRules, p->pFormat, &p->made,
+                                &zName, &zAgent, p->pErr)) {
+    zTrace = bxRolloutTrace(p->pFormat, &p->made, p->pErr);
+  }
+  a = zTrace == 0
+          ? 0
+          : bxGrow(p->aTrace, p->nTrace, &p->nTraceAlloc, sizeof(*a), p->pErr);
+  if (a != 0) {
+    p->aTrace = a;
+    a += p->nTrace;
+    a->hash = hashText(zTrace);
+    a->i = p->nTrace++;
+    a->zName = zName;
+    zName = 0;
+  }
+  sqlite3_free(zItem);
+  sqlite3_free(zName);
+  sqlite3_free(zAgent);
+  sqlite3_free(zTrace);
+}
+
+static int compareTraces(const void *pLeft, const void *pRight) {
+  const ImportTrace *p1 = pLeft, *p2 = pRight;
+  int c = (p1->hash > p2->hash) - (p1->hash < p2->hash);
+  return c != 0 ? c : (p1->i > p2->i) - (p1->i < p2->i);
+}
+
+void bxImportTraces(Import *p) {
+  const char *zItems = p->pFormat->az[ROLLOUT_FORMAT_ITEMS];
+  const char *z = p->z;
+  p->xItem = noteTrace;
+  while (z < p->zEnd && p->pErr->rc == SQLITE_OK) {
+    const char *zEnd = memchr(z, '\n', (size_t)(p->zEnd - z));
+    if (zEnd == 0) zEnd = p->zEnd;
+    if (zItems != 0 && bxImportValue(p, bxSkipSpace(z), zEnd) != 0) {
+      bxImportInner(p, 0, zItems + 1);
+    }
+    z = zEnd + 1;
+  }
+  if (p->nTrace > 1) {
+    qsort(p->aTrace, (size_t)p->nTrace, sizeof(*p->aTrace), compareTraces);
+  }
+}
+
+/*---------------------------------------------------------------- pieces ----*/
+
+static void keepPiece(Import *p, char *zOwned) {
+  char **az = zOwned == 0 ? 0
+                          : bxGrow(p->azPiece, p->nPiece, &p->nPieceAlloc,
+                                sizeof(*az), p->pErr);
+  if (az == 0) {
+    sqlite3_free(zOwned);
+    return;
+  }
+  p->azPiece = az;
+  p->azPiece[p->nPiece++] = zOwned;
+}
+
+RolloutSpan bxImportJoin(Import *p, RolloutSpan a, RolloutSpan b) {
+  size_t n = (size_t)(a.n + b.n);
+  char *z;
+  if (b.n == 0) return a;
+  z = bxGot(sqlite3_malloc64(n + 1), p->pErr);
+  if (z == 0) return a;
+  if (a.n > 0) memcpy(z, a.z, (size_t)a.n);
+  memcpy(z + a.n, b.z, (size_t)b.n);
+  z[n] = 0;
+  keepPiece(p, z);
+  a.z = z;
+  a.n = (i64)n;
+  return p->pErr->rc == SQLITE_OK ? a : b;
+}
+
+void bxImportSpansFree(Import *p) {
+  i64 i;
+  for (i = 0; i < p->nSpan; i++) sqlite3_free(p->aSpan[i].zItem);
+  for (i = 0; i < p->nTrace; i++) sqlite3_free(p->aTrace[i].zName);
+  for (i = 0; i < p->nPiece; i++) sqlite3_free(p->azPiece[i]);
+  sqlite3_free(p->aSpan);
+  sqlite3_free(p->aTrace);
+  sqlite3_free(p->azPiece);
+  bxTreeFree(&p->made.tree);
+}
+
+/* Takes a span of the text at z as an item. */
+static void giveSpan(Import *p, const ImportSpan *pSpan, const char *z) {
+  RolloutLine line;
+  if (p->pErr->rc != SQLITE_OK || !readMade(p, pSpan->zItem)) return;
+  bxRolloutReadLine(p->pHome, p->pFormat, &p->made, &line, p->pErr);
+  line.bMade = 1;
+  p->pJson = &p->made;
+  if (p->pErr->rc != SQLITE_OK) return;
+  bxImportItem(p, pSpan->pPart, &line, z + pSpan->iEnd, z + pSpan->iEnd);
+}
+
+/* Appends the value without the spans of other parts, and notes where the spans
+** of this part end. */
+static void appendPiece(
+    Import *p, const RolloutPart *pPart, RolloutSpan value, sqlite3_str *pOut) {
+  const BxTree *pTree = &p->json.tree;
+  const char *zFrom = value.z;
+  i64 i;
+  int bAny = 0;
+  for (i = 0; i < p->nSpan; i++) {
+    ImportSpan *pSpan = &p->aSpan[i];
+    const char *z = pTree->z + pTree->a[pSpan->iNode].iAt;
+    int bNext = i > 0 && pSpan[-1].iList == pSpan->iList;
+    if (!bNext) { /* up to the first span of a list */
+      sqlite3_str_append(pOut, zFrom, (int)(z - zFrom));
+      bAny = 0;
+    }
+    if (pSpan->pPart == pPart) {
+      if (bAny) sqlite3_str_append(pOut, zFrom, (int)(z - zFrom));
+      sqlite3_str_append(pOut, z, pTree->a[pSpan->iNode].nByte);
+      pSpan->iEnd = sqlite3_str_length(pOut);
+      bAny = 1;
+    }
+    zFrom = z + pTree->a[pSpan->iNode].nByte;
+  }
+  sqlite3_str_append(pOut, zFrom, (int)(value.z + value.n - zFrom));
+}
+
+/* Reads the spans of a part as those of a line of its own, which ends with what
+** follows the value. */
+static void readPiece(
+    Import *p, RolloutPart *pPart, RolloutSpan value, RolloutSpan rest) {
+  sqlite3_str *pOut = sqlite3_str_new(0);
+  RolloutSpan after, before = bxImportGap(p, value.z, &after);
+  const char *zLast;
+  char *z;
+  i64 i, n;
+  bxImportEnd(p, after);
+  sqlite3_str_append(pOut, before.z, (int)before.n);
+  appendPiece(p, pPart, value, pOut);
+  sqlite3_str_append(pOut, rest.z, (int)rest.n);
+  n = sqlite3_str_length(pOut);
+  z = bxFinish(pOut, p->pErr);
+  keepPiece(p, z);
+  if (p->pErr->rc != SQLITE_OK) return;
+  p->bLast = p->bClosed = 0;
+  p->zGap = z;
+  for (i = 0; i < p->nSpan; i++) {
+    if (p->aSpan[i].pPart == pPart) giveSpan(p, &p->aSpan[i], z);
+  }
+  zLast = p->zGap;
+  p->closed.z = zLast;
+  p->closed.n = z + n - zLast;
+  p->bClosed = 1;
+  p->zGap = value.z; /* nothing is before the next piece */
+}
+
+/* What follows a value on its line: all of it, if that is only white space. */
+static RolloutSpan restOf(
+    const Import *p, const char *zNext, const char *zEnd) {
+  static const RolloutSpan newline = {"\n", 1};
+  RolloutSpan rest = {zNext, zEnd - zNext + (zEnd < p->zEnd)};
+  return bxSkipSpace(zNext) >= zEnd ? rest : newline;
+}
+
+static void readPieces(Import *p, RolloutSpan value, const char *zEnd) {
+  const char *zNext = value.z + value.n;
+  RolloutSpan rest = restOf(p, zNext, zEnd);
+  i64 i, j;
+  for (i = 0; i < p->nSpan; i++) {
+    for (j = 0; j < i && p->aSpan[j].pPart != p->aSpan[i].pPart;) j++;
+    if (j == i) readPiece(p, p->aSpan[i].pPart, value, rest);
+  }
+  p->zGap = rest.z == zNext ? rest.z + rest.n : zNext;
+}
+
+/*----------------------------------------------------------------- lines ----*/
+
+/* Notes a span of the line, and the part to which it belongs. */
+static void noteSpan(Import *p) {
+  ImportSpan *a =
+      bxGrow(p->aSpan, p->nSpan, &p->nSpanAlloc, sizeof(*a), p->pErr);
+  char *zName = 0, *zAgent = 0;
+  if (a == 0) return;
+  p->aSpan = a;
+  a += p->nSpan;
+  a->iNode = p->json.iTop;
+  a->iList = p->iList;
+  a->zItem = makeItem(p);
+  a->pPart = p->pPart != 0 ? p->pPart : p->apPart[0];
+  if (a->zItem == 0) return;
+  if (!readMade(p, a->zItem)) {
+    sqlite3_free(a->zItem);
+    if (p->pErr->rc != SQLITE_OK) return;
+    bxImportBad(p,
+        "a span that is nested too deeply; it is kept for the export",
+        p->json.tree.a[a->iNode].nByte);
+    return;
+  }
+  p->nSpan++;
+  if (namesOf(p, &zName, &zAgent)) {
+    RolloutPart *pPart = bxImportPart(p, zName, zAgent);
+    if (pPart != 0) a->pPart = pPart;
+  }
+}
+
+void bxImportSpans(
+    Import *p, const char *z, const char *zNext, const char *zEnd) {
+  const BxTree *pTree = &p->json.tree;
+  const char *zItems = p->pFormat->az[ROLLOUT_FORMAT_ITEMS];
+  RolloutSpan value = {z, zNext - z};
+  int bSeveral = 0;
+  i64 i;
+  p->xItem = noteSpan;
+  p->json.iTop = 0;
+  if (zItems != 0) bxImportInner(p, 0, zItems + 1);
+  for (i = 0; i < p->nSpan; i++) {
+    const BxNode *pNode = &pTree->a[p->aSpan[i].iNode];
+    p->aSpan[i].iEnd = pTree->z + pNode->iAt + pNode->nByte - z;
+    if (p->aSpan[i].pPart != p->aSpan[0].pPart) bSeveral = 1;
+  }
+  if (p->pErr->rc == SQLITE_OK && bSeveral) readPieces(p, value, zEnd);
+  for (i = 0; i < p->nSpan; i++) {
+    if (!bSeveral) giveSpan(p, &p->aSpan[i], z);
+    sqlite3_free(p->aSpan[i].zItem);
+  }
+  p->nSpan = 0;
+}
