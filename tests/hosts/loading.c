@@ -3,7 +3,7 @@
 ** program is not linked with an SQLite library: it opens the libraries that it
 ** needs.
 **
-**   loading <module> <libsqlite3> <copy of libsqlite3>
+**   loading <module> <libsqlite3> <copy of libsqlite3> <copy of module>
 */
 #include "../harness.h"
 #include <sqlite3ext.h>
@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *zModule, *zLibrary, *zCopy;
+static const char *zModule, *zLibrary, *zCopy, *zModuleCopy;
 
 /* One SQLite library: the functions that are used here. */
 typedef struct Library {
@@ -68,8 +68,8 @@ static void answers(const Library *p, sqlite3 *db) {
   assert_string_equal(zOut, "2");
 }
 
-/* Two copies of the library load the same file. The second one is refused, and
-** both continue to work, whichever closes first. */
+/* Two copies of the library load the same file. The second one is refused, loads
+** a copy of the file, and both continue to work, whichever closes first. */
 static void testTwoLibraries(void **ppState) {
   Library one = openLibrary(zLibrary), two = openLibrary(zCopy);
   sqlite3 *db1, *db2, *dbAgain;
@@ -91,6 +91,10 @@ static void testTwoLibraries(void **ppState) {
     answers(pFirst, db1);
     assert_int_equal(
         pSecond->exec(db2, "SELECT blackbox_version()", 0, 0, 0), SQLITE_ERROR);
+    zErr = 0;
+    pSecond->load(db2, zModuleCopy, 0, &zErr);
+    if (zErr != 0) fail_msg("%s", zErr);
+    answers(pSecond, db2);
     assert_int_equal(pSecond->close(db2), SQLITE_OK);
     dbAgain = openWith(pFirst);
     assert_int_equal(pFirst->load(dbAgain, zModule, 0, 0), SQLITE_OK);
@@ -190,9 +194,10 @@ int main(int argc, char **argv) {
       cmocka_unit_test(testFirstLoadInside),
       cmocka_unit_test(testOldSqlite),
   };
-  if (argc != 4) return 2;
+  if (argc != 5) return 2;
   zModule = argv[1];
   zLibrary = argv[2];
   zCopy = argv[3];
+  zModuleCopy = argv[4];
   return cmocka_run_group_tests_name("loading", aTest, 0, 0);
 }

@@ -48,6 +48,17 @@ def test_shell_loads_it():
     assert told.split() == [version]
 
 
+@pytest.mark.skipif(shutil.which("sqlcipher") is None, reason="no sqlcipher")
+def test_a_host_with_an_old_sqlite_is_told():
+    """SQLCipher of Debian 12 has SQLite 3.15, without JSON."""
+    version = output("sqlcipher", ":memory:", "SELECT sqlite_version()").strip()
+    if tuple(map(int, version.split("."))) >= (3, 38):
+        pytest.skip("this one is new enough")
+    done = subprocess.run(["sqlcipher", ":memory:", f".load {MODULE}"],
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert f"blackbox needs SQLite 3.38.0 or later, this is {version}" in done.stdout
+
+
 def test_python_loads_it_and_flushes_at_exit(tmp_path):
     script = """
 import sqlite3, sys
@@ -76,7 +87,8 @@ def test_programs_load_it(tmp_path):
         pytest.skip("this Python has its own SQLite inside")
     copy = tmp_path / "libcopy.so"
     shutil.copy(library.group(), copy)
-    run_program("loading", tmp_path, MODULE, library.group(), copy)
+    other = shutil.copy(MODULE, tmp_path / "other.so")
+    run_program("loading", tmp_path, MODULE, library.group(), copy, other)
 
 
 def test_a_statically_linked_program_works(tmp_path):
