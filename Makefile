@@ -24,18 +24,20 @@ VERSION = $(shell sed -n 's/.*BLACKBOX_VERSION "\(.*\)"/\1/p' ext/blackbox.h)
 ifeq ($(shell uname),Darwin)
   MODULE = blackbox.dylib
   SHARED = -dynamiclib
-  LDLIBS += -lmd $(shell pkg-config --variable=libdir libzstd)/libzstd.a
+  LDLIBS += -lmd -lz $(shell pkg-config --variable=libdir libzstd)/libzstd.a
 else
   MODULE = blackbox.so
   SHARED = -shared -Wl,-z,defs -Wl,--exclude-libs,ALL
-  LDLIBS += -luuid -l:libmd.a -l:libzstd.a
+  LDLIBS += -luuid -l:libmd.a -l:libzstd.a -l:libz.a
 endif
 
 SQL = $(wildcard sql/*.sql)
 SRC = $(wildcard ext/*.c ext/*/*.c)
 HDR = $(wildcard ext/*.h ext/*/*.h)
-OBJ = $(SRC:ext/%.c=build/%.o) build/sql.o
-CORE_OBJ = $(SRC:ext/%.c=build/static/%.o) build/static/sql.o
+PAGE = $(wildcard ext/report/page/report.*)
+OBJ = $(SRC:ext/%.c=build/%.o) build/sql.o build/page.o
+CORE_OBJ = $(SRC:ext/%.c=build/static/%.o) build/static/sql.o \
+  build/static/page.o
 
 all: $(MODULE)
 
@@ -81,15 +83,31 @@ build/sql.c: $(SQL) Makefile
 	  echo "0};"; \
 	done > $@
 
+# ext/report/page/report.css becomes the array bxPageCss, and so on.
+build/page.c: $(PAGE) Makefile
+	@mkdir -p $(@D)
+	@for e in html css js; do \
+	  u=$$(printf '%s' $$e | awk '{print toupper(substr($$0, 1, 1)) \
+	    substr($$0, 2)}'); \
+	  echo "extern const char bxPage$$u[]; const char bxPage$$u[] = {"; \
+	  od -An -v -tx1 ext/report/page/report.$$e | \
+	    sed "s/ \(..\)/'\\\\x\1',/g"; \
+	  echo "0};"; \
+	done > $@
+
 build/sql.o build/static/sql.o: build/sql.c | build/need.build
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -c -o $@ $<
+
+build/page.o build/static/page.o: build/page.c | build/need.build
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -c -o $@ $<
 
 # The whole module as one C file, for programs that build it themselves.
 amalgamation: dist/blackbox.c dist/blackbox.h
-dist/blackbox.c: $(SRC) $(HDR) build/sql.c ext/amalgamate.sh
+dist/blackbox.c: $(SRC) $(HDR) build/sql.c build/page.c ext/amalgamate.sh
 	@mkdir -p $(@D)
-	ext/amalgamate.sh $(SRC) build/sql.c > $@
+	ext/amalgamate.sh $(SRC) build/sql.c build/page.c > $@
 dist/blackbox.h: ext/blackbox.h
 	@mkdir -p $(@D)
 	cp $< $@
@@ -98,8 +116,8 @@ dist/blackbox.h: ext/blackbox.h
 # with assert().
 TEST_FLAGS = -DBX_DEBUG -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all
 TEST_SRC = $(wildcard tests/*.[ch] tests/*/*.[ch] tests/*/*/*.[ch])
-TEST_OBJ = $(SRC:ext/%.c=build/test/%.o) build/test/sql.o build/test/harness.o \
-  $(patsubst tests/%.c,build/test/%.o,$(wildcard tests/faults/operations/*.c))
+TEST_OBJ = $(SRC:ext/%.c=build/test/%.o) build/test/sql.o \
+  build/test/page.o build/test/harness.o $(patsubst tests/%.c,build/test/%.o,$(wildcard tests/faults/operations/*.c))
 TEST_BIN = $(addprefix build/test/,disturb io damage replay statements vectors \
   loading static)
 TEST_LINK = $(CC) $(TEST_FLAGS) $(LDFLAGS) -o $@ $^ -lsqlite3 -lcmocka $(LDLIBS)
@@ -116,7 +134,8 @@ build/test/%.o: ext/%.c $(HDR) Makefile | build/need.build
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(TEST_FLAGS) -DSQLITE_CORE -c -o $@ $<
 
-build/test/sql.o: build/sql.c | build/need.build
+build/test/sql.o build/test/page.o: build/test/%.o: build/%.c | \
+  build/need.build
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(TEST_FLAGS) -c -o $@ $<
 
@@ -202,11 +221,11 @@ test-browser: $(MODULE) build/browser/node_modules/.done
 	  node tests/evidence/browser/run.js $(CURDIR)/$(MODULE) \
 	  $$(.ci/need chromium)
 
-build/fuzz: $(SRC) $(HDR) build/sql.c tests/faults/fuzz.c
+build/fuzz: $(SRC) $(HDR) build/sql.c build/page.c tests/faults/fuzz.c
 	@.ci/need fuzz
 	clang -std=c11 $(WARN) -O1 -g -DSQLITE_CORE -DBX_DEBUG \
 	  -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
-	  -o $@ $(SRC) build/sql.c tests/faults/fuzz.c -lsqlite3 $(LDLIBS)
+	  -o $@ $(SRC) build/sql.c build/page.c tests/faults/fuzz.c -lsqlite3 $(LDLIBS)
 
 SECONDS ?= 60
 fuzz: build/fuzz

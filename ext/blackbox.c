@@ -11,6 +11,7 @@
 #include "retention/retention.h"
 #include "proof/proof.h"
 #include "store/store.h"
+#include "report/report.h"
 SQLITE_EXTENSION_INIT1
 
 #include <stdatomic.h>
@@ -20,7 +21,7 @@ SQLITE_EXTENSION_INIT1
 
 /* sql/<domain>.sql, made into C by the build. */
 extern const char bxSqlCore[], bxSqlEvidence[], bxSqlRollout[],
-    bxSqlRetention[];
+    bxSqlRetention[], bxSqlReport[];
 
 /* The domains; core is first. */
 static const BxDomain aDomain[] = {
@@ -96,6 +97,10 @@ static const BxDomain aDomain[] = {
         .zGuarded = ",store_texts,store_packs,store_lists,store_pieces,"
                     "store_state,store_dropped,store_users,",
         .xLeave = bxStoreLeave},
+    {.zName = "report",
+        .zTable = "report_masks",
+        .iVersion = 1,
+        .zSql = bxSqlReport},
 };
 
 /* name, minimum and maximum number of arguments, kind, implementation */
@@ -103,6 +108,7 @@ static const BxFunction aFunctions[] = {
     {"blackbox_debug", 0, 0, BX_PURE, bxDebug},
     {"blackbox_erase", 4, 5, BX_WRITE | BX_RECORDS, bxRetentionErase},
     {"blackbox_install", 0, 2, BX_OWN, bxInstall},
+    {"blackbox_report", 2, 3, BX_READ, bxReportText},
     {"blackbox_uninstall", 0, 3, BX_WRITE | BX_RECORDS, bxUninstall},
     {"blackbox_use", 1, 1, BX_OWN, bxUse},
     {"payload_cleanup", 0, 3, BX_WRITE | BX_RECORDS, bxPayloadCleanup},
@@ -268,6 +274,9 @@ static int registerModules(Bx *bx) {
   if (rc == SQLITE_OK) rc = bxQueueRegister(bx);
   if (rc == SQLITE_OK) rc = bxEvRegister(bx);
   if (rc == SQLITE_OK) rc = bxStoreRegister(bx);
+  if (rc == SQLITE_OK) {
+    rc = bxRegisterModule(bx, "blackbox_report_lines", &bxReportLines);
+  }
   return rc;
 }
 

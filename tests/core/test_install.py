@@ -329,7 +329,7 @@ def test_a_row_of_blackbox_call_needs_no_arguments(path, arguments):
     db = connect(path)
     db.execute("INSERT INTO blackbox_call VALUES('blackbox_install', ?)", (arguments,))
     assert rows(db, "SELECT * FROM blackbox_check") == []
-    assert one(db, "SELECT count(*) FROM blackbox_domains") == 8
+    assert one(db, "SELECT count(*) FROM blackbox_domains") == 9
 
 
 @pytest.mark.parametrize(

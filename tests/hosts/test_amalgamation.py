@@ -33,7 +33,7 @@ def test_the_one_file_form_compiles_into_a_module(dist):
     module = dist / f"blackbox{SUFFIX}"
     compile_c("-shared", "-fPIC", "-Wl,--exclude-libs,ALL", "-o", module,
               dist / "blackbox.c", "-luuid", "-l:libmd.a",
-              "-l:libzstd.a")
+              "-l:libzstd.a", "-l:libz.a")
     db = sqlite3.connect(":memory:")
     db.enable_load_extension(True)
     db.load_extension(str(module))
@@ -47,6 +47,6 @@ def test_the_one_file_form_compiles_into_a_program(dist):
     (dist / "main.c").write_text(source.replace("../../ext/", ""))
     compile_c("-DSQLITE_CORE", "-o", program, dist / "main.c", dist / "blackbox.c",
               "-lsqlite3", "-luuid", "-l:libmd.a",
-              "-l:libzstd.a")
+              "-l:libzstd.a", "-l:libz.a")
     told = subprocess.run([program], check=True, stdout=subprocess.PIPE, text=True)
     assert told.stdout.splitlines()[-1] == "0"

@@ -1,0 +1,91 @@
+/*
+** block.c: bytes as a block of the page: deflated (RFC 1951, without a header),
+** in base64. A browser inflates them with DecompressionStream('deflate-raw').
+*/
+#include "report.h"
+SQLITE_EXTENSION_INIT3
+
+#include <sha2.h>
+#include <string.h>
+#include <zlib.h>
+
+#define BLOCK_LEVEL 5
+#define BLOCK_ROOM 12288 /* a multiple of 3 */
+
+void bxReportBase64(sqlite3_str *pOut, const unsigned char *a, i64 n) {
+  static const char zDigit[] =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  char zRoom[1024];
+  int iRoom = 0;
+  i64 i;
+  for (i = 0; i < n; i += 3) {
+    unsigned x = (unsigned)a[i] << 16;
+    if (i + 1 < n) x |= (unsigned)a[i + 1] << 8;
+    if (i + 2 < n) x |= a[i + 2];
+    zRoom[iRoom++] = zDigit[x >> 18];
+    zRoom[iRoom++] = zDigit[x >> 12 & 63];
+    zRoom[iRoom++] = i + 1 < n ? zDigit[x >> 6 & 63] : '=';
+    zRoom[iRoom++] = i + 2 < n ? zDigit[x & 63] : '=';
+    if (iRoom == (int)sizeof(zRoom)) {
+      sqlite3_str_append(pOut, zRoom, iRoom);
+      iRoom = 0;
+    }
+  }
+  sqlite3_str_append(pOut, zRoom, iRoom);
+}
+
+void bxReportSha256(sqlite3_str *pOut, const char *z, i64 n) {
+  unsigned char aHash[BX_DIGEST];
+  SHA2_CTX sha;
+  SHA256Init(&sha);
+  SHA256Update(&sha, (const unsigned char *)z, (size_t)n);
+  SHA256Final(aHash, &sha);
+  sqlite3_str_appendall(pOut, "sha256-");
+  bxReportBase64(pOut, aHash, BX_DIGEST);
+}
+
+static void *blockAlloc(void *pArg, unsigned n, unsigned nOne) {
+  (void)pArg;
+  return sqlite3_malloc64((sqlite3_uint64)n * nOne);
+}
+
+static void blockFree(void *pArg, void *p) {
+  (void)pArg;
+  sqlite3_free(p);
+}
+
+/* Deflates into aRoom until it is full, or all is done. Returns the bytes there. */
+static int fillRoom(z_stream *pStream, unsigned char *aRoom, int *pbMore) {
+  int rc;
+  pStream->next_out = aRoom;
+  pStream->avail_out = BLOCK_ROOM;
+  do {
+    rc = deflate(pStream, Z_FINISH);
+  } while (rc == Z_OK && pStream->avail_out > 0);
+  *pbMore = rc == Z_OK;
+  return BLOCK_ROOM - (int)pStream->avail_out;
+}
+
+void bxReportDeflate(sqlite3_str *pOut, const char *z, i64 n, BxErr *pErr) {
+  unsigned char *aRoom = bxNew(BLOCK_ROOM, pErr);
+  z_stream stream;
+  int bMore = 1;
+  memset(&stream, 0, sizeof(stream));
+  stream.zalloc = blockAlloc;
+  stream.zfree = blockFree;
+  stream.next_in = (unsigned char *)(sqlite3_uint64)z;
+  stream.avail_in = (unsigned)n;
+  if (aRoom == 0) return;
+  if (deflateInit2(&stream, BLOCK_LEVEL, Z_DEFLATED, -15, 8,
+          Z_DEFAULT_STRATEGY) != Z_OK) {
+    bxFail(pErr, SQLITE_NOMEM, "out of memory");
+    sqlite3_free(aRoom);
+    return;
+  }
+  while (bMore) {
+    int nRoom = fillRoom(&stream, aRoom, &bMore);
+    bxReportBase64(pOut, aRoom, nRoom);
+  }
+  deflateEnd(&stream);
+  sqlite3_free(aRoom);
+}

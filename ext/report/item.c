@@ -1,0 +1,344 @@
+/*
+** item.c: reads the items of a report, one at a time.
+**
+** The first time, the bodies of each item are masked, and it is found which pieces
+** of them are new, what they are about, and what they cost. The second time, when
+** the text is written, they are masked again in the same way. So no more than one
+** item is in memory. Statements that stay open keep what was read as it is.
+*/
+#include "report.h"
+SQLITE_EXTENSION_INIT3
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum { ASK_USAGE, ASK_CALLS, ASK_PROMPT, ASK_COST } ItemAsk;
+
+/* The statement for a question, reset. */
+static sqlite3_stmt *askAbout(ReportRun *p, ItemAsk eAsk) {
+  static const char *const azAsk[] = {
+      "SELECT model, input, cache_write, cache_read, output, reasoning"
+      " FROM payload_usage(?1, ?2)",
+      "SELECT tool, arguments FROM payload_calls(NULL, ?1)"
+      " WHERE kind = 'call'",
+      "SELECT payload_prompt(?1)",
+      "SELECT (?2 * input + ?3 * cache_write + ?4 * cache_read + ?5 * output)"
+      " / 1e6 FROM main.payload_prices WHERE model = ?1"};
+  if (p->err.rc != SQLITE_OK) return 0;
+  if (p->apAsk[eAsk] == 0) {
+    BxStmts *pHome = bxReportNeed(p, "payload");
+    if (pHome != 0) p->apAsk[eAsk] = bxPrepare(pHome, azAsk[eAsk], &p->err);
+  }
+  return p->apAsk[eAsk];
+}
+
+/*---------------------------------------------------------------- bodies --*/
+
+static int startsWith(const char *z, i64 n, const char *zWith, int nWith) {
+  return n >= nWith && memcmp(z, zWith, (size_t)nWith) == 0;
+}
+
+static const char *imageType(const char *z, i64 n) {
+  if (startsWith(z, n, "\x89PNG\r\n\x1a\n", 8)) return "image/png";
+  if (startsWith(z, n, "\xff\xd8\xff", 3)) return "image/jpeg";
+  if (startsWith(z, n, "GIF87a", 6) || startsWith(z, n, "GIF89a", 6)) {
+    return "image/gif";
+  }
+  if (startsWith(z, n, "RIFF", 4) && n > 12 && memcmp(z + 8, "WEBP", 4) == 0) {
+    return "image/webp";
+  }
+  return 0;
+}
+
+/* What a body is, by what is in it. */
+static const char *typeOf(ReportRun *p, const char *z, i64 n) {
+  const char *zAt = bxSkipSpace(z);
+  const char *zImage = imageType(z, n);
+  if (zImage != 0) return zImage;
+  if (!bxIsUtf8((const unsigned char *)z, (int)n)) {
+    return "application/octet-stream";
+  }
+  if ((*zAt == '{' || *zAt == '[') && bxIsJson(p->bx, z, n, &p->err)) {
+    return "application/json";
+  }
+  if (strncmp(zAt, "data:", 5) == 0 || strncmp(zAt, "event:", 6) == 0) {
+    return "text/event-stream";
+  }
+  return "text/plain";
+}
+
+/* A body, masked and with a NUL after it. */
+static void readBody(ReportRun *p, ReportBodiesOf *pOut, int i,
+    sqlite3_stmt *pStmt, int iColumn, int bCount) {
+  const char *z = sqlite3_column_blob(pStmt, iColumn);
+  i64 n = sqlite3_column_bytes(pStmt, iColumn);
+  char *zCopy;
+  pOut->aType[i] = (unsigned char)sqlite3_column_type(pStmt, iColumn);
+  if (z == 0 && n > 0) bxFail(&p->err, SQLITE_NOMEM, "out of memory");
+  if (z != 0 && imageType(z, n) == 0 &&
+      bxMask(&p->masks, z, n, bCount, &pOut->az[i], &pOut->an[i], &p->err)) {
+    pOut->abMasked[i] = 1;
+    return;
+  }
+  zCopy = bxNew((size_t)n + 1, &p->err);
+  if (zCopy == 0) return;
+  if (n > 0) memcpy(zCopy, z, (size_t)n);
+  pOut->az[i] = zCopy;
+  pOut->an[i] = n;
+}
+
+void bxReportFreeBodies(ReportBodiesOf *p) {
+  int i;
+  for (i = 0; i < REPORT_PARTS; i++) sqlite3_free(p->az[i]);
+  memset(p, 0, sizeof(*p));
+}
+
+/* Reads the bodies of an item. bFirst: makes its parts. */
+static void readItemBodies(
+    ReportRun *p, ReportItem *pItem, ReportBodiesOf *pOut, int bFirst) {
+  sqlite3_stmt *pStmt = p->aSource[pItem->iSource].pBodies;
+  int i, iPart = 0;
+  memset(pOut, 0, sizeof(*pOut));
+  bxBind(pStmt, &p->err, "t", pItem->zKey);
+  if (!bxReportRow(p, pStmt)) {
+    bxFail(&p->err, SQLITE_ABORT,
+        "ChangedError: item %Q of the report is gone; read a report to its "
+        "end before you change what it is of",
+        pItem->zKey);
+  }
+  for (i = 0; p->err.rc == SQLITE_OK && i + 1 < sqlite3_column_count(pStmt);
+       i += 2) {
+    ReportPart *pPart = &pItem->aPart[iPart];
+    const char *zRole = bxColumnText(pStmt, i, &p->err);
+    if (sqlite3_column_type(pStmt, i + 1) == SQLITE_NULL) continue;
+    assert(iPart < REPORT_PARTS);
+    readBody(p, pOut, iPart, pStmt, i + 1, bFirst);
+    if (bFirst && p->err.rc == SQLITE_OK) {
+      sqlite3_snprintf(
+          (int)sizeof(pPart->zRole), pPart->zRole, "%s", zRole ? zRole : "");
+      pPart->nByte = pOut->an[iPart];
+      pPart->h = bxHashOf(pOut->az[iPart], pOut->an[iPart]);
+      pPart->zType = typeOf(p, pOut->az[iPart], pOut->an[iPart]);
+      pItem->bMasked |= pOut->abMasked[iPart];
+      pItem->nPart = iPart + 1;
+    }
+    iPart++;
+  }
+  bxDone(pStmt, &p->err);
+}
+
+void bxReportReadAgain(ReportRun *p, ReportItem *pItem, ReportBodiesOf *pOut) {
+  int i;
+  readItemBodies(p, pItem, pOut, 0);
+  for (i = 0; i < pItem->nPart && p->err.rc == SQLITE_OK; i++) {
+    const ReportPart *pPart = &pItem->aPart[i];
+    if (pOut->az[i] == 0 || pOut->an[i] != pPart->nByte ||
+        bxHashOf(pOut->az[i], pOut->an[i]) != pPart->h) {
+      bxFail(&p->err, SQLITE_ABORT,
+          "ChangedError: item %Q of the report was changed while it was "
+          "written; read a report to its end before you change what it is of",
+          pItem->zKey);
+    }
+  }
+}
+
+/*------------------------------------------------------------- exchanges --*/
+
+/* Binds a body as text; NULL if there is none. */
+static void bindBody(ReportRun *p, sqlite3_stmt *pStmt, int i,
+    const ReportBodiesOf *pBodies, int iPart) {
+  int rc = SQLITE_OK;
+  if (pStmt == 0 || p->err.rc != SQLITE_OK || iPart < 0) return;
+  rc = sqlite3_bind_text64(pStmt, i, pBodies->az[iPart],
+      (sqlite3_uint64)pBodies->an[iPart], SQLITE_STATIC, SQLITE_UTF8);
+  bxFailDb(&p->err, p->bx->db, rc);
+}
+
+/* The number of the part with a role, or -1. */
+static int partNamed(const ReportItem *pItem, const char *zRole) {
+  int i;
+  for (i = 0; i < pItem->nPart; i++) {
+    if (strcmp(pItem->aPart[i].zRole, zRole) == 0) return i;
+  }
+  return -1;
+}
+
+/* A text of a body, which was masked, as a title. Frees it. */
+static void setTitle(ReportRun *p, ReportItem *pItem, char *zOwned) {
+  const char *z = zOwned ? zOwned + strspn(zOwned, " \t\r\n") : 0;
+  char *zMasked = 0;
+  i64 n = z ? (i64)strlen(z) : 0;
+  if (n > 0 && pItem->zTitle == 0) {
+    /* an escape in the body may have hidden a key */
+    if (bxMask(&p->masks, z, n, 0, &zMasked, &n, &p->err)) z = zMasked;
+    pItem->zTitle = bxReportPlain(z, n, &p->err);
+    if (pItem->zTitle != 0) bxReportFirstLine(pItem->zTitle, REPORT_TITLE);
+    sqlite3_free(zMasked);
+  }
+  sqlite3_free(zOwned);
+}
+
+/* What the model called: the title, and how equal calls are found. */
+static void readCalls(
+    ReportRun *p, ReportItem *pItem, const ReportBodiesOf *pBodies, int iPart) {
+  sqlite3_stmt *pStmt = iPart < 0 ? 0 : askAbout(p, ASK_CALLS);
+  sqlite3_str *pOut = sqlite3_str_new(0);
+  char *zCalls;
+  bindBody(p, pStmt, 1, pBodies, iPart);
+  while (bxReportRow(p, pStmt)) {
+    const char *zTool = bxColumnText(pStmt, 0, &p->err);
+    const char *zCallText = bxColumnText(pStmt, 1, &p->err);
+    sqlite3_str_appendf(pOut, "%s%s %s", sqlite3_str_length(pOut) ? "; " : "",
+        zTool ? zTool : "", zCallText ? zCallText : "");
+  }
+  bxDone(pStmt, &p->err);
+  zCalls = bxFinish(pOut, &p->err);
+  if (zCalls != 0) {
+    pItem->hSame = bxHashOf(zCalls, (i64)strlen(zCalls));
+  } else if (iPart >= 0 && pBodies->an[iPart] > 0) {
+    pItem->hSame = pItem->aPart[iPart].h;
+  }
+  setTitle(p, pItem, zCalls);
+}
+
+static void readPrompt(
+    ReportRun *p, ReportItem *pItem, const ReportBodiesOf *pBodies, int iPart) {
+  sqlite3_stmt *pStmt;
+  char *z = 0;
+  if (iPart < 0 || pItem->zTitle != 0) return;
+  pStmt = askAbout(p, ASK_PROMPT);
+  bindBody(p, pStmt, 1, pBodies, iPart);
+  if (bxReportRow(p, pStmt)) z = bxColumnCopy(pStmt, 0, &p->err);
+  bxDone(pStmt, &p->err);
+  setTitle(p, pItem, z);
+}
+
+/* The cost by payload_prices, if it has the model. */
+static void addCost(ReportRun *p, const char *zModel, const i64 a[4]) {
+  sqlite3_stmt *pStmt = zModel ? askAbout(p, ASK_COST) : 0;
+  if (pStmt == 0) return;
+  bxBind(pStmt, &p->err, "tiiii", zModel, a[0], a[1], a[2], a[3]);
+  if (bxReportRow(p, pStmt)) {
+    p->usage.bCost = 1;
+    p->usage.zSource = "payload_prices";
+    p->usage.rCost += sqlite3_column_double(pStmt, 0);
+  }
+  bxDone(pStmt, &p->err);
+}
+
+static void readUsage(ReportRun *p, ReportItem *pItem,
+    const ReportBodiesOf *pBodies, int iRequest, int iResponse) {
+  sqlite3_stmt *pStmt = askAbout(p, ASK_USAGE);
+  i64 a[5] = {0, 0, 0, 0, 0};
+  char *zModel = 0;
+  int i, bTold = 0;
+  bindBody(p, pStmt, 1, pBodies, iRequest);
+  bindBody(p, pStmt, 2, pBodies, iResponse);
+  if (bxReportRow(p, pStmt)) {
+    zModel = bxColumnCopy(pStmt, 0, &p->err);
+    for (i = 0; i < 5; i++) {
+      bTold |= sqlite3_column_type(pStmt, i + 1) != SQLITE_NULL;
+      a[i] = sqlite3_column_int64(pStmt, i + 1);
+    }
+  }
+  bxDone(pStmt, &p->err);
+  if (zModel != 0) {
+    pItem->zModel = bxReportClean(p, zModel, (i64)strlen(zModel));
+    if (pItem->zModel != 0) bxReportFirstLine(pItem->zModel, 100);
+  }
+  if (bTold) {
+    p->usage.bAny = 1;
+    p->usage.nInput += a[0];
+    p->usage.nCacheWrite += a[1];
+    p->usage.nCacheRead += a[2];
+    p->usage.nOutput += a[3];
+    p->usage.nReasoning += a[4];
+    pItem->nInput = a[0] + a[1] + a[2];
+    pItem->nOutput = a[3];
+    addCost(p, zModel, a);
+  }
+  sqlite3_free(zModel);
+}
+
+/*----------------------------------------------------------------- items --*/
+
+static void readReportItem(ReportRun *p, ReportItem *pItem) {
+  int iRequest, iResponse, i;
+  ReportBodiesOf bodies;
+  readItemBodies(p, pItem, &bodies, 1);
+  pItem->iBlock = p->nBlock;
+  for (i = 0; i < pItem->nPart && p->err.rc == SQLITE_OK; i++) {
+    ReportPart *pPart = &pItem->aPart[i];
+    if (!pItem->bBodies || p->opt.eBodies == REPORT_NONE) continue;
+    bxReportPieces(p, pItem, pPart, bodies.az[i],
+        strcmp(pPart->zType, "application/json") == 0);
+  }
+  if (pItem->nOwn == 0) pItem->iBlock = -1;
+  p->nBlock += pItem->nOwn > 0;
+  if (p->aSource[pItem->iSource].bExchange) {
+    iRequest = partNamed(pItem, "request");
+    iResponse = partNamed(pItem, "response");
+    readUsage(p, pItem, &bodies, iRequest, iResponse);
+    readCalls(p, pItem, &bodies, iResponse);
+    readPrompt(p, pItem, &bodies, iRequest);
+  }
+  for (i = 0; i < pItem->nPart && p->err.rc == SQLITE_OK; i++) {
+    if (pItem->zTitle != 0) break;
+    if (strncmp(pItem->aPart[i].zType, "image/", 6) == 0) continue;
+    setTitle(p, pItem,
+        bxReportPlain(
+            bodies.az[i], bodies.an[i] < 1000 ? bodies.an[i] : 1000, &p->err));
+  }
+  bxReportFreeBodies(&bodies);
+}
+
+typedef struct Same {
+  sqlite3_uint64 h;
+  i64 i;
+} Same;
+
+static int compareSame(const void *pLeft, const void *pRight) {
+  const Same *p = pLeft, *q = pRight;
+  if (p->h != q->h) return p->h < q->h ? -1 : 1;
+  return (p->i > q->i) - (p->i < q->i);
+}
+
+/* Numbers the groups of equal items: 1 is the one whose first item comes first. */
+static void numberRepeats(ReportRun *p) {
+  Same *a = bxNew(sizeof(Same) * (size_t)(p->nItem + 1), &p->err);
+  i64 i, j, n = 0;
+  int nGroup = 0;
+  if (a == 0) return;
+  for (i = 0; i < p->nItem; i++) {
+    if (p->aItem[i].hSame == 0) continue;
+    a[n].h = p->aItem[i].hSame;
+    a[n++].i = i;
+  }
+  qsort(a, (size_t)n, sizeof(*a), compareSame);
+  for (i = 0; i < n; i = j) {
+    for (j = i + 1; j < n && a[j].h == a[i].h; j++) {
+      p->aItem[a[j].i].iRepeat = -(int)a[i].i - 1;
+    }
+    if (j > i + 1) p->aItem[a[i].i].iRepeat = -(int)a[i].i - 1;
+  }
+  for (i = 0; i < p->nItem; i++) { /* -k - 1: k is the first of the group */
+    ReportItem *pItem = &p->aItem[i];
+    if (pItem->iRepeat == 0) continue;
+    if (pItem->iRepeat == -(int)i - 1) {
+      pItem->iRepeat = ++nGroup;
+    } else {
+      pItem->iRepeat = p->aItem[-pItem->iRepeat - 1].iRepeat;
+    }
+  }
+  sqlite3_free(a);
+}
+
+void bxReportRead(ReportRun *p) {
+  i64 i;
+  for (i = 0; i < p->nItem && p->err.rc == SQLITE_OK; i++) {
+    if (p->aSource[p->aItem[i].iSource].pBodies != 0) {
+      readReportItem(p, &p->aItem[i]);
+    }
+  }
+  if (p->err.rc == SQLITE_OK) numberRepeats(p);
+}

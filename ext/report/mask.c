@@ -1,0 +1,464 @@
+/*
+** mask.c: replaces keys, passwords and addresses in texts.
+**
+** The rules are rows of report_masks (sql/report.sql). One pass over the text
+** looks at each two bytes; where they begin an anchor, its rules are tried. A rule
+** that has looked at a run of characters in vain does not look at it again, so
+** the time is linear, whatever the text is. Texts are often JSON, or JSON inside
+** a string of JSON. What is replaced never contains a quote or half an escape, so
+** that JSON stays JSON.
+*/
+#include "report.h"
+SQLITE_EXTENSION_INIT3
+
+#include <string.h>
+
+#define MASK_BEFORE 64 /* most characters before an anchor */
+
+typedef struct MaskSet {
+  unsigned char a[32];
+} MaskSet;
+
+struct MaskRule {
+  char *zName, *zAnchor, *zHolds, *zEnds;
+  int nAnchor, nEnds;
+  int bMember, bKeeps, bBefore, bAfter, bWord;
+  i64 nLeast;
+  MaskSet before, after;
+  i64 iDone;  /* what is before it was looked at in vain */
+  i64 nCount; /* how often it has masked something */
+  int iNext;  /* the next rule with the same first byte, or -1 */
+};
+
+/* The text that is masked, and what of it is already written. */
+typedef struct MaskWork {
+  Masks *p;
+  const char *z;
+  i64 n;
+  i64 iFrom; /* what follows is not yet written */
+  sqlite3_str *pOut;
+} MaskWork;
+
+static int inSet(const MaskSet *p, char c) {
+  unsigned char i = (unsigned char)c;
+  return p->a[i >> 3] >> (i & 7) & 1;
+}
+
+/* Reads a set as it stands in the brackets of GLOB. Returns whether it has
+** anything. */
+static int readMaskSet(MaskSet *p, const char *z) {
+  const unsigned char *a = (const unsigned char *)z;
+  memset(p, 0, sizeof(*p));
+  if (a == 0) return 0;
+  while (*a) {
+    unsigned i = *a, iLast = i;
+    if (a[1] == '-' && a[2] != 0) {
+      iLast = a[2];
+      a += 2;
+    }
+    for (; i <= iLast; i++) p->a[i >> 3] |= (unsigned char)(1 << (i & 7));
+    a++;
+  }
+  return 1;
+}
+
+static int isWord(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+         (c >= '0' && c <= '9') || c == '_';
+}
+
+/* The other case of an ASCII letter. */
+static char otherCase(char c) {
+  int bLetter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+  return bLetter ? (char)(c ^ 32) : c;
+}
+
+/* Notes that an anchor may begin with these bytes. */
+static void notePair(Masks *p, char c1, int c2) {
+  int i = (unsigned char)c1 << 8, iLast = i | 255;
+  if (c2 >= 0) i = iLast = i | c2;
+  for (; i <= iLast; i++) p->aPair[i >> 3] |= (unsigned char)(1 << (i & 7));
+}
+
+static void noteAnchor(Masks *p, MaskRule *pRule) {
+  const char *z = pRule->zAnchor;
+  int i, j;
+  for (i = 0; i <= pRule->bMember; i++) {
+    for (j = 0; j <= pRule->bMember; j++) {
+      char c2 = j ? otherCase(z[1]) : z[1];
+      notePair(p, i ? otherCase(z[0]) : z[0], z[1] ? (unsigned char)c2 : -1);
+    }
+  }
+}
+
+/* One row: name, kind, anchor, before, after, least, holds, ends, keeps. */
+static void readMask(MaskRule *p, sqlite3_stmt *pStmt, BxErr *pErr) {
+  const char *zKind = bxColumnText(pStmt, 1, pErr);
+  memset(p, 0, sizeof(*p));
+  p->bMember = zKind != 0 && strcmp(zKind, "member") == 0;
+  p->zName = bxColumnCopy(pStmt, 0, pErr);
+  p->zAnchor = bxColumnCopy(pStmt, 2, pErr);
+  p->bBefore = readMaskSet(&p->before, bxColumnText(pStmt, 3, pErr));
+  p->bAfter = readMaskSet(&p->after, bxColumnText(pStmt, 4, pErr));
+  p->nLeast = sqlite3_column_int64(pStmt, 5);
+  p->zHolds = bxColumnCopy(pStmt, 6, pErr);
+  p->zEnds = bxColumnCopy(pStmt, 7, pErr);
+  p->bKeeps = sqlite3_column_int(pStmt, 8);
+  if (pErr->rc == SQLITE_OK && (p->zAnchor == 0 || p->zName == 0)) {
+    bxFail(pErr, SQLITE_CORRUPT_VTAB,
+        "CorruptedDataError: a row of report_masks has no name or anchor; run "
+        "blackbox_install()");
+  }
+  if (pErr->rc != SQLITE_OK) return;
+  p->nAnchor = (int)strlen(p->zAnchor);
+  p->nEnds = p->zEnds ? (int)strlen(p->zEnds) : 0;
+  p->bWord = !p->bMember && !p->bBefore && isWord(p->zAnchor[0]);
+}
+
+/* Makes the tables by which anchors are found. Rules come in the order of the
+** chain: the longest anchor first. */
+static void indexRules(Masks *p) {
+  int i;
+  memset(p->aFirst, -1, sizeof(p->aFirst));
+  memset(p->aPair, 0, sizeof(p->aPair));
+  for (i = 0; i < p->n; i++) {
+    MaskRule *pRule = &p->a[i];
+    unsigned char c = (unsigned char)pRule->zAnchor[0];
+    if (pRule->bMember && c >= 'A' && c <= 'Z') c ^= 32;
+    pRule->iNext = p->aFirst[c];
+    p->aFirst[c] = i;
+    noteAnchor(p, pRule);
+  }
+}
+
+void bxMaskRead(Masks *p, BxStmts *pHome, const char *zProfile, BxErr *pErr) {
+  static const char zRules[] =
+      "SELECT name, kind, anchor, before, after, least, holds, ends, keeps"
+      " FROM main.report_masks WHERE profile = ?1 ORDER BY length(anchor)";
+  sqlite3_stmt *pStmt;
+  i64 nBefore = p->n;
+  if (pErr->rc != SQLITE_OK) return;
+  pStmt = bxPrepare(pHome, zRules, pErr);
+  bxBind(pStmt, pErr, "t", zProfile);
+  while (bxRow(pStmt, pErr)) {
+    MaskRule *a = bxGrow(p->a, p->n, &p->nAlloc, sizeof(*a), pErr);
+    if (a == 0) break;
+    p->a = a;
+    readMask(&a[p->n++], pStmt, pErr);
+  }
+  sqlite3_finalize(pStmt);
+  if (pErr->rc == SQLITE_OK && p->n == nBefore) {
+    bxFail(pErr, SQLITE_CONSTRAINT,
+        "NotFoundError: redact names the profile %Q, of which report_masks has "
+        "no rows; SELECT DISTINCT profile FROM report_masks lists them, and "
+        "'none' masks nothing",
+        zProfile);
+  }
+  if (pErr->rc == SQLITE_OK) indexRules(p);
+}
+
+void bxMaskFree(Masks *p) {
+  i64 i;
+  for (i = 0; i < p->n; i++) {
+    sqlite3_free(p->a[i].zName);
+    sqlite3_free(p->a[i].zAnchor);
+    sqlite3_free(p->a[i].zHolds);
+    sqlite3_free(p->a[i].zEnds);
+  }
+  sqlite3_free(p->a);
+  memset(p, 0, sizeof(*p));
+}
+
+/*---------------------------------------------------------------- texts ----*/
+
+/* Whether n bytes at z have the bytes of a text. */
+static int hasBytes(const char *z, i64 n, const char *zText) {
+  size_t nText = strlen(zText);
+  while (n >= (i64)nText) {
+    const char *zAt = memchr(z, zText[0], (size_t)(n - (i64)nText + 1));
+    if (zAt == 0) return 0;
+    if (memcmp(zAt, zText, nText) == 0) return 1;
+    n -= zAt + 1 - z;
+    z = zAt + 1;
+  }
+  return 0;
+}
+
+/* Whether a word can begin at z[i]. What looks like a letter before it may be the
+** end of an escape of JSON. */
+static int beginsWord(const char *z, i64 i) {
+  if (i == 0 || !isWord(z[i - 1])) return 1;
+  if (i > 1 && z[i - 2] == '\\' && strchr("nrtbf", z[i - 1]) != 0) return 1;
+  return i > 5 && z[i - 6] == '\\' && z[i - 5] == 'u';
+}
+
+/* The end of the characters of a set. */
+static i64 skipSet(const MaskSet *p, const char *z, i64 i, i64 n) {
+  while (i < n) {
+    int bEscape = z[i] == '\\' && i + 1 < n && z[i + 1] == '/';
+    if (z[i] == '\\' && !bEscape) break;
+    if (!inSet(p, z[i + bEscape])) break;
+    i += 1 + bEscape;
+  }
+  return i;
+}
+
+/* Where what follows the anchor ends; -1 if it is not as the rule says. */
+static i64 findEnd(const MaskWork *p, MaskRule *pRule, i64 i) {
+  i64 iEnd;
+  if (!pRule->bAfter) {
+    const char *z = p->z + i;
+    while (p->z + p->n - z >= pRule->nEnds) {
+      z = memchr(
+          z, pRule->zEnds[0], (size_t)(p->z + p->n - z - pRule->nEnds + 1));
+      if (z == 0) break;
+      if (memcmp(z, pRule->zEnds, (size_t)pRule->nEnds) == 0) return z - p->z;
+      z++;
+    }
+    return p->n;
+  }
+  iEnd = skipSet(&pRule->after, p->z, i, p->n);
+  if (iEnd - i >= pRule->nLeast &&
+      (pRule->zHolds == 0 || hasBytes(p->z + i, iEnd - i, pRule->zHolds)) &&
+      (pRule->nEnds == 0 ||
+          (p->n - iEnd >= pRule->nEnds &&
+              memcmp(p->z + iEnd, pRule->zEnds, (size_t)pRule->nEnds) == 0))) {
+    return iEnd;
+  }
+  pRule->iDone = iEnd;
+  return -1;
+}
+
+/* Whether the rule masks what is at z[i], which is its anchor: from *piStart to
+** *piEnd. */
+static int matchText(
+    const MaskWork *p, MaskRule *pRule, i64 i, i64 *piStart, i64 *piEnd) {
+  i64 iStart = i;
+  if (i < pRule->iDone || (pRule->bWord && !beginsWord(p->z, i))) return 0;
+  if (pRule->bBefore) {
+    i64 iLow = i - p->iFrom > MASK_BEFORE ? i - MASK_BEFORE : p->iFrom;
+    while (iStart > iLow && inSet(&pRule->before, p->z[iStart - 1])) iStart--;
+    if (iStart == i && !pRule->bKeeps) return 0;
+    if (iStart > 0 && p->z[iStart - 1] == '\\') { /* an escape stays whole */
+      iStart += p->z[iStart] == 'u' ? 5 : 1;
+    }
+    if (iStart >= i && !pRule->bKeeps) return 0;
+  }
+  *piEnd = findEnd(p, pRule, i + pRule->nAnchor);
+  *piStart = pRule->bKeeps ? i + pRule->nAnchor : iStart;
+  return *piEnd > *piStart;
+}
+
+/*-------------------------------------------------------------- members ----*/
+
+/* In a string inside a string, quotes have backslashes before them: none, 1, 3,
+** 7 ... */
+typedef struct Quotes {
+  int nSlash;
+  int nDepth;
+} Quotes;
+
+/* Whether a quote with so many backslashes before it ends a string. */
+static int endsString(const Quotes *p, i64 nSlash) {
+  int i;
+  for (i = 0; i < p->nDepth; i++) {
+    if (nSlash % 2 == 0) return 1; /* the string around it */
+    nSlash = (nSlash - 1) / 2;
+  }
+  return nSlash % 2 == 0;
+}
+
+/* The end of the content of a string that begins at z[i]. */
+static i64 stringEnd(const MaskWork *p, const Quotes *pQuotes, i64 i) {
+  i64 j = i;
+  while (j < p->n) {
+    const char *zQuote = memchr(p->z + j, '"', (size_t)(p->n - j));
+    i64 nSlash = 0;
+    if (zQuote == 0) break;
+    j = zQuote - p->z;
+    while (j - nSlash > i && p->z[j - nSlash - 1] == '\\') nSlash++;
+    if (endsString(pQuotes, nSlash)) {
+      return j - (nSlash < pQuotes->nSlash ? nSlash : pQuotes->nSlash);
+    }
+    j++;
+  }
+  return p->n;
+}
+
+/* Whether a quote of this depth is at z[i]. */
+static int isQuote(const MaskWork *p, const Quotes *pQuotes, i64 i) {
+  int j;
+  if (i + pQuotes->nSlash >= p->n) return 0;
+  for (j = 0; j < pQuotes->nSlash; j++) {
+    if (p->z[i + j] != '\\') return 0;
+  }
+  return p->z[i + j] == '"';
+}
+
+/* The end of an array that begins at z[i]. */
+static i64 arrayEnd(const MaskWork *p, const Quotes *pQuotes, i64 i) {
+  int nOpen = 0;
+  while (i < p->n) {
+    char c = p->z[i];
+    if (isQuote(p, pQuotes, i)) {
+      i = stringEnd(p, pQuotes, i + pQuotes->nSlash + 1) + pQuotes->nSlash + 1;
+      continue;
+    }
+    if (c == '"') return i; /* the string around it ends */
+    if (c == '[' || c == '{') nOpen++;
+    if ((c == ']' || c == '}') && --nOpen == 0) return i + 1;
+    i++;
+  }
+  return p->n;
+}
+
+static i64 skipBlank(const MaskWork *p, i64 i) {
+  while (i < p->n && strchr(" \t\r\n", p->z[i]) != 0 && p->z[i] != 0) i++;
+  return i;
+}
+
+/* Where the value of a member begins whose name ends before z[i]; -1 if it is
+** none. */
+static i64 valueOf(const MaskWork *p, const Quotes *pQuotes, i64 i) {
+  if (!isQuote(p, pQuotes, i)) return -1;
+  i = skipBlank(p, i + pQuotes->nSlash + 1);
+  if (i >= p->n || p->z[i] != ':') return -1;
+  i = skipBlank(p, i + 1);
+  return i < p->n ? i : -1;
+}
+
+/* Whether the value at z[i] is masked already, or empty. */
+static int isMasked(const MaskWork *p, i64 i, i64 iEnd) {
+  return i >= iEnd || (iEnd - i > 9 && memcmp(p->z + i, "[masked: ", 9) == 0);
+}
+
+/* As matchText(). *pQuotes: the quotes that a value which is no string needs; of
+** a string, its nSlash is -1. */
+static int matchMember(const MaskWork *p, const MaskRule *pRule, i64 i,
+    i64 *piStart, i64 *piEnd, Quotes *pQuotes) {
+  i64 j;
+  char c;
+  pQuotes->nSlash = pQuotes->nDepth = 0;
+  if (i == 0 || p->z[i - 1] != '"') return 0;
+  while (i - 2 - pQuotes->nSlash >= 0 && pQuotes->nSlash < 1000 &&
+         p->z[i - 2 - pQuotes->nSlash] == '\\') {
+    pQuotes->nSlash++;
+  }
+  while ((1 << (pQuotes->nDepth + 1)) - 1 <= pQuotes->nSlash) pQuotes->nDepth++;
+  j = valueOf(p, pQuotes, i + pRule->nAnchor);
+  if (j < 0) return 0;
+  c = p->z[j];
+  if (isQuote(p, pQuotes, j)) {
+    *piStart = j + pQuotes->nSlash + 1;
+    *piEnd = stringEnd(p, pQuotes, *piStart);
+    pQuotes->nSlash = -1;
+    return !isMasked(p, *piStart, *piEnd);
+  }
+  *piStart = j;
+  if (c == '[') {
+    *piEnd = arrayEnd(p, pQuotes, j);
+  } else {
+    while (j < p->n && strchr("+-.0123456789eE", p->z[j]) && p->z[j]) j++;
+    *piEnd = j;
+  }
+  return *piEnd > *piStart && c != 'e' && c != 'E';
+}
+
+/*----------------------------------------------------------------- text ----*/
+
+static int isAnchor(const MaskWork *p, const MaskRule *pRule, i64 i) {
+  if (p->n - i < pRule->nAnchor) return 0;
+  if (pRule->bMember) {
+    return sqlite3_strnicmp(p->z + i, pRule->zAnchor, pRule->nAnchor) == 0;
+  }
+  return memcmp(p->z + i, pRule->zAnchor, (size_t)pRule->nAnchor) == 0;
+}
+
+static void appendBytes(sqlite3_str *pOut, const char *z, i64 n) {
+  sqlite3_str_append(pOut, z, (int)n);
+}
+
+static void appendQuote(sqlite3_str *pOut, int nSlash) {
+  sqlite3_str_appendchar(pOut, nSlash, '\\');
+  sqlite3_str_appendchar(pOut, 1, '"');
+}
+
+/* Writes what is before the match, and the name in its place. */
+static void replace(MaskWork *p, const MaskRule *pRule, i64 iStart, i64 iEnd,
+    const Quotes *pQuotes) {
+  int bQuotes = pRule->bMember && pQuotes->nSlash >= 0;
+  if (p->pOut == 0) p->pOut = sqlite3_str_new(0);
+  appendBytes(p->pOut, p->z + p->iFrom, iStart - p->iFrom);
+  if (bQuotes) appendQuote(p->pOut, pQuotes->nSlash);
+  sqlite3_str_appendf(p->pOut, "[masked: %s]", pRule->zName);
+  if (bQuotes) appendQuote(p->pOut, pQuotes->nSlash);
+  p->iFrom = iEnd;
+}
+
+/* Tries the rules of a chain on what is at z[i]. Returns where to go on, 0 if
+** none masks it. */
+static i64 tryChain(MaskWork *p, int iRule, i64 i, int bCount) {
+  for (; iRule >= 0; iRule = p->p->a[iRule].iNext) {
+    MaskRule *pRule = &p->p->a[iRule];
+    Quotes quotes = {-1, 0};
+    i64 iStart, iEnd;
+    if (isAnchor(p, pRule, i) &&
+        (pRule->bMember ? matchMember(p, pRule, i, &iStart, &iEnd, &quotes)
+                        : matchText(p, pRule, i, &iStart, &iEnd))) {
+      replace(p, pRule, iStart, iEnd, &quotes);
+      pRule->nCount += bCount;
+      return iEnd;
+    }
+  }
+  return 0;
+}
+
+/* The rules whose anchors may be at z[i]. Members are found under small letters. */
+static i64 tryRules(MaskWork *p, i64 i, int bCount) {
+  unsigned char c = (unsigned char)p->z[i];
+  i64 iNext = tryChain(p, p->p->aFirst[c], i, bCount);
+  if (iNext == 0 && c >= 'A' && c <= 'Z') {
+    iNext = tryChain(p, p->p->aFirst[c ^ 32], i, bCount);
+  }
+  return iNext > i ? iNext : i + 1;
+}
+
+int bxMask(Masks *p, const char *z, i64 n, int bCount, char **pzOut, i64 *pnOut,
+    BxErr *pErr) {
+  MaskWork work = {p, z, n, 0, 0};
+  i64 i;
+  *pzOut = 0;
+  if (pErr->rc != SQLITE_OK || p->n == 0) return 0;
+  for (i = 0; i < p->n; i++) p->a[i].iDone = 0;
+  for (i = 0; i < n - 1;) {
+    int iPair = (unsigned char)z[i] << 8 | (unsigned char)z[i + 1];
+    if (p->aPair[iPair >> 3] >> (iPair & 7) & 1) {
+      i = tryRules(&work, i, bCount);
+    } else {
+      i++;
+    }
+  }
+  if (work.pOut == 0) return 0;
+  appendBytes(work.pOut, z + work.iFrom, n - work.iFrom);
+  *pnOut = sqlite3_str_length(work.pOut);
+  *pzOut = bxFinish(work.pOut, pErr);
+  return *pzOut != 0;
+}
+
+const char *bxMaskCount(const Masks *p, int i, i64 *pnCount) {
+  i64 iRule, iOther;
+  for (iRule = 0; iRule < p->n; iRule++) {
+    for (iOther = 0; iOther < iRule; iOther++) {
+      if (strcmp(p->a[iOther].zName, p->a[iRule].zName) == 0) break;
+    }
+    if (iOther < iRule || i-- > 0) continue;
+    *pnCount = 0;
+    for (iOther = iRule; iOther < p->n; iOther++) {
+      if (strcmp(p->a[iOther].zName, p->a[iRule].zName) == 0) {
+        *pnCount += p->a[iOther].nCount;
+      }
+    }
+    return p->a[iRule].zName;
+  }
+  return 0;
+}

@@ -1,0 +1,1800 @@
+/* report.js: what a report can do when scripts run.
+**
+** The page is readable without this file. With it, the table of items gives
+** way to a timeline, a list, and the items themselves as a conversation in
+** which only what is new is open.
+**
+** - The data stand in #report (JSON), the bodies in blocks #b0, #b1 ...: base64
+**   of raw deflate, inflated when an item comes into view.
+** - Every byte of the data is hostile. It becomes text nodes and nothing else:
+**   no markup, no address that is followed, no style. Control characters, marks
+**   that turn the direction of text, and characters that are not visible are
+**   shown as marks.
+** - Nothing is loaded from anywhere. An image is shown if its bytes are in the
+**   page; an address of an image is only text.
+** - A list of any length costs what is visible of it.
+*/
+"use strict";
+(() => {
+const $ = (id) => document.getElementById(id);
+const data = JSON.parse($("report").textContent);
+const items = data.items || [];
+
+/* ---- elements and numbers ------------------------------------------------ */
+
+function el(tag, name, ...children) {
+  const e = document.createElement(tag);
+  if (name) e.className = name;
+  e.append(...children);
+  return e;
+}
+
+function svg(tag, attributes, ...children) {
+  const e = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const name in attributes) e.setAttribute(name, attributes[name]);
+  e.append(...children);
+  return e;
+}
+
+function button(name, label, act) {
+  const b = el("button", name, label);
+  b.type = "button";
+  b.addEventListener("click", act);
+  return b;
+}
+
+const count = (n) => Number(n).toLocaleString("en-US");
+const many = (n, one, more = one + "s") => `${count(n)} ${n === 1 ? one : more}`;
+
+function bytes(n) {
+  for (const unit of ["B", "KB", "MB", "GB"]) {
+    if (n < 1000 || unit === "GB") {
+      return `${n < 10 && unit !== "B" ? n.toFixed(1) : Math.round(n)} ${unit}`;
+    }
+    n /= 1000;
+  }
+}
+
+function duration(ms) {
+  const s = Math.round(ms / 1000);
+  const two = (a, unit, b, smaller) => (b ? `${a} ${unit} ${b} ${smaller}` : `${a} ${unit}`);
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  if (s < 60) return `${s} s`;
+  if (s < 3600) return two(Math.floor(s / 60), "min", s < 600 ? s % 60 : 0, "s");
+  if (s < 86400) return two(Math.floor(s / 3600), "h", Math.floor((s % 3600) / 60), "min");
+  return two(Math.floor(s / 86400), "d", Math.floor((s % 86400) / 3600), "h");
+}
+
+const isTime = (ms) => Number.isFinite(ms) && Math.abs(ms) < 8.64e15;
+const iso = (ms) => (isTime(ms) ? new Date(ms).toISOString() : "");
+const clock = (ms) => iso(ms).slice(11, 19);
+const day = (ms) => iso(ms).slice(0, 10);
+
+/* ---- text that is safe to look at ---------------------------------------- */
+
+const ODD = new RegExp("(?:\\u001b\\[[0-9;?]*[A-Za-z]|[\\u0000-\\u0008\\u000b-\\u001f\\u007f-" +
+  "\\u009f\\u061c\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u206f\\ufeff\\ufff9-\\ufffc" +
+  "\\ufffe\\uffff\\u{e0000}-\\u{e0fff}]|\\p{Cs})+", "gu");
+const hex = (c) => "U+" + c.toString(16).toUpperCase().padStart(4, "0");
+
+/* What stands for characters that cannot be seen, or that change how others
+** are shown. Text that is hidden in tag characters is written out. */
+function mark(run) {
+  let s = "";
+  for (const ch of run.length > 400 ? run.slice(0, 40) : run) {
+    const c = ch.codePointAt(0);
+    if (c < 32) s += String.fromCodePoint(0x2400 + c);
+    else if (c < 127) s += ch;
+    else if (c === 127) s += "\u2421";
+    else if (c > 0xe0020 && c < 0xe007f) s += String.fromCodePoint(c - 0xe0000);
+    else s += `\u2039${hex(c)}\u203a`;
+  }
+  const odd = el("span", "odd", run.length > 400 ? `${s} … ${count(run.length)} characters` : s);
+  odd.title = "characters that are not visible as such";
+  return odd;
+}
+
+/* Appends text as text. */
+function say(e, text) {
+  let at = 0;
+  text = text.replaceAll("\r\n", "\n");
+  for (const found of text.matchAll(ODD)) {
+    if (found.index > at) e.append(text.slice(at, found.index));
+    e.append(mark(found[0]));
+    at = found.index + found[0].length;
+  }
+  if (at < text.length) e.append(at ? text.slice(at) : text);
+  return e;
+}
+
+/* Where to cut text so that it has at most so many characters and lines. */
+function cutAt(text, chars, lines) {
+  let end = 0;
+  for (let i = 0; i < lines; i++) {
+    const next = text.indexOf("\n", end);
+    if (next < 0 || next >= chars) {
+      end = Math.min(chars, text.length);
+      break;
+    }
+    end = next + 1;
+  }
+  if (end >= text.length * 0.8 && text.length < 50000) return text.length;
+  const last = text.charCodeAt(end - 1);
+  return last >= 0xd800 && last < 0xdc00 ? end - 1 : end;
+}
+
+/* Prose, with what stands between fences of ``` as code. */
+function prose(host, text) {
+  for (const [i, part] of text.split(/^[ \t]*```[^\n]*\n?/m).entries()) {
+    const shown = i % 2 ? part.replace(/\n$/, "") : part.trim();
+    if (shown) host.append(say(el(i % 2 ? "pre" : "p"), shown));
+  }
+}
+
+const plain = (host, text) => host.append(say(el("pre"), text));
+
+const MORE = 200000;  /* characters that one press shows */
+
+/* A long text: its beginning, and a button for what follows. */
+function long(text, write, chars = 2400, lines = 26) {
+  const box = el("div", "text");
+  const found = query ? text.toLowerCase().indexOf(query) : -1;
+  let end = cutAt(text, chars, lines);
+  if (found >= end && found < MORE) end = cutAt(text, found + query.length + 600, Infinity);
+  write(box, text.slice(0, end));
+  if (end >= text.length) return box;
+  const more = button("more", "", () => {
+    const next = text.length - end <= MORE ? text.length : cutAt(text, end + MORE, Infinity);
+    if (next === text.length && next <= MORE) {
+      box.replaceChildren();
+      write(box, text);
+    } else {
+      more.before(say(el("pre"), text.slice(end, next)));
+      if (next === text.length) more.remove();
+    }
+    end = next;
+    label();
+    lightUp();
+  });
+  const label = () => {
+    const left = text.length - end;
+    more.textContent = left > MORE ? `show ${bytes(MORE)} more of ${bytes(left)}`
+      : `show all ${bytes(text.length)}`;
+  };
+  label();
+  box.append(more);
+  return box;
+}
+
+function pretty(value) {
+  try {
+    return typeof value === "string" ? value : JSON.stringify(value, null, 2);
+  } catch {
+    return "(too deep to be shown)";
+  }
+}
+
+/* A value of JSON: an object as its members, everything else as text. */
+function valueView(value, write = plain) {
+  if (typeof value === "string") {
+    const read = /^\s*[[{]/.test(value) && value.length < 2e6 ? tryJson(value) : undefined;
+    if (read === undefined) return long(value, write, 1400, 16);
+    value = read;
+  }
+  const names = value && typeof value === "object" && !Array.isArray(value) ? Object.keys(value) : [];
+  if (!names.length || names.length > 16) return long(pretty(value), plain, 1400, 16);
+  const list = el("dl", "members");
+  for (const name of names) {
+    list.append(say(el("dt"), name), el("dd", "", long(pretty(value[name]), plain, 1200, 14)));
+  }
+  return list;
+}
+
+/* A line that opens what make() returns. */
+function fold(name, label, make) {
+  const box = el("details", name, say(el("summary"), label));
+  box.addEventListener("toggle", () => {
+    if (box.open && box.childElementCount === 1) {
+      box.append(make());
+      lightUp();
+    }
+  });
+  return box;
+}
+
+/* ---- bodies --------------------------------------------------------------- */
+
+const KEPT = 64e6;  /* bytes of inflated blocks that are kept */
+const blocks = new Map();
+let kept = 0;
+
+async function inflate(number) {
+  const coded = atob($("b" + number).textContent.trim());
+  const packed = new Uint8Array(coded.length);
+  for (let i = 0; i < coded.length; i++) packed[i] = coded.charCodeAt(i);
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
+  const whole = new Uint8Array(await new Response(stream).arrayBuffer());
+  kept += whole.length;
+  for (const [old, bytesOf] of blocks) {
+    if (kept <= KEPT || old === number) break;
+    blocks.delete(old);
+    kept -= (await bytesOf).length;
+  }
+  return whole;
+}
+
+function block(number) {
+  if (!blocks.has(number)) blocks.set(number, inflate(number));
+  return blocks.get(number);
+}
+
+async function partBytes(part) {
+  const whole = new Uint8Array(part.pieces.reduce((sum, piece) => sum + piece[2], 0));
+  let at = 0;
+  for (const [number, start, length] of part.pieces) {
+    whole.set((await block(number)).subarray(start, start + length), at);
+    at += length;
+  }
+  return whole;
+}
+
+/* The item that shows a piece first, by the piece's block and start. */
+let owners = null;
+const pieceKey = (piece) => piece[0] * 4294967296 + piece[1];
+
+function ownerOf(piece) {
+  if (!owners) {
+    owners = new Map();
+    items.forEach((item, i) => (item.parts || []).forEach((part) => part.pieces.forEach((p) => {
+      if (!owners.has(pieceKey(p))) owners.set(pieceKey(p), i);
+    })));
+  }
+  return owners.get(pieceKey(piece));
+}
+
+/* The text of a part, and the ranges of it that no earlier item shows. */
+async function partText(part, i) {
+  const decoder = new TextDecoder();
+  const fresh = [];
+  let text = "";
+  for (const piece of part.pieces) {
+    const whole = await block(piece[0]);
+    const before = text.length;
+    text += decoder.decode(whole.subarray(piece[1], piece[1] + piece[2]), { stream: true });
+    if (ownerOf(piece) === i) fresh.push([before, text.length]);
+  }
+  return { text: text + decoder.decode(), fresh };
+}
+
+/* ---- wire formats ---------------------------------------------------------- */
+
+const PICTURE = /^image\/(png|jpeg|gif|webp)$/;
+const CALL = /(^|_)tool_use$|^(function|custom_tool|local_shell|web_search|file_search|computer|mcp|code_interpreter|image_generation|tool_search)_call$|^toolCall$|^tool-call$/;
+const RESULT = /_call_output$|tool_result$|_output$|^toolResult$|^tool-result$/;
+const isObject = (v) => v !== null && typeof v === "object" && !Array.isArray(v);
+const tryJson = (text) => {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+};
+
+function callOf(v, inner) {
+  let args = inner.arguments ?? inner.input ?? inner.args ?? inner.action ?? inner.parameters;
+  if (args === undefined) {
+    args = { ...inner };
+    for (const name of ["type", "id", "call_id", "name", "status"]) delete args[name];
+  }
+  if (typeof args === "string") args = isObject(tryJson(args)) ? tryJson(args) : args;
+  return { kind: "call", id: v.call_id ?? v.id ?? inner.toolUseId ?? inner.id ?? v.toolCallId,
+           name: String(inner.name ?? inner.toolName ?? v.type ?? "call"), args };
+}
+
+function resultOf(v, inner) {
+  let value = inner.output ?? inner.content ?? inner.response ?? inner.result ?? inner.tools ?? "";
+  let note = "";
+  const read = typeof value === "string" && value.startsWith("{\"output\"") ? tryJson(value) : null;
+  if (read && typeof read.output === "string") {
+    const code = read.metadata?.exit_code;
+    if (code !== undefined) note = `exit ${code}`;
+    value = read.output;
+  }
+  return { kind: "result", id: inner.tool_use_id ?? v.call_id ?? inner.tool_call_id ??
+             inner.toolUseId ?? inner.toolCallId ?? inner.id, name: inner.name ?? inner.toolName, note,
+           error: Boolean(inner.is_error || inner.isError || inner.status === "error"),
+           value: Array.isArray(value) ? blocksOf(value) : isObject(value) ? value : String(value) };
+}
+
+function imageOf(v) {
+  const url = v.image_url?.url ?? v.image_url ?? v.source?.url ?? v.url;
+  const inner = v.inlineData ?? v.inline_data ?? v.source ?? v;
+  if (typeof url === "string") {
+    const cut = /^data:([^;,]*);base64,/.exec(url);
+    return cut ? { kind: "image", type: cut[1], data: url.slice(cut[0].length) }
+      : { kind: "image", address: url };
+  }
+  return { kind: "image", type: inner.mimeType ?? inner.mime_type ?? inner.media_type ?? "",
+           data: typeof inner.data === "string" ? inner.data : "" };
+}
+
+function thoughtOf(v) {
+  const said = blocksOf([v.summary, typeof v.content === "string" ? v.content : v.content?.map((c) => c.text),
+                         v.thinking, v.reasoning, v.text].flat());
+  const text = said.map((b) => b.text ?? "").filter(Boolean).join("\n\n");
+  return { kind: "thought", text: text || "(encrypted, or not recorded)", empty: !text };
+}
+
+/* The blocks of a value: text, thought, call, result, image, other. */
+function blocksOf(v, out = []) {
+  if (v === null || v === undefined || v === "") return out;
+  if (Array.isArray(v)) {
+    for (const one of v) blocksOf(one, out);
+    return out;
+  }
+  if (!isObject(v)) {
+    out.push({ kind: "text", text: String(v) });
+    return out;
+  }
+  const type = typeof v.type === "string" ? v.type : "";
+  if (v.functionCall || v.toolUse) out.push(callOf(v, v.functionCall ?? v.toolUse));
+  else if (v.functionResponse || v.toolResult) out.push(resultOf(v, v.functionResponse ?? v.toolResult));
+  else if (isObject(v.function) && v.function.name) out.push(callOf(v, v.function));
+  else if (CALL.test(type)) out.push(callOf(v, v));
+  else if (RESULT.test(type) && !("text" in v)) out.push(resultOf(v, v));
+  else if (/thinking|reasoning/.test(type) || v.thought === true || v.reasoningContent) {
+    out.push(thoughtOf(v.reasoningContent?.reasoningText ?? v));
+  } else if (/image/.test(type) || v.inlineData || v.inline_data || v.image_url) out.push(imageOf(v));
+  else if (typeof v.text === "string") out.push({ kind: "text", text: v.text });
+  else if (typeof v.refusal === "string") out.push({ kind: "text", text: v.refusal });
+  else out.push({ kind: "other", name: type, value: v });
+  return out;
+}
+
+const ROLES = { model: "assistant", chatbot: "assistant", ai: "assistant", agent: "assistant",
+                developer: "system", human: "user", function: "tool", toolResult: "tool" };
+
+/* A message of a conversation, in whatever form. */
+function messageOf(v, role = "user") {
+  if (!isObject(v)) return { role, blocks: blocksOf(v) };
+  const type = typeof v.type === "string" ? v.type : "";
+  const given = String(v.role ?? "").slice(0, 40);
+  const found = [];
+  if (!given && (CALL.test(type) || RESULT.test(type) || type === "reasoning")) {
+    blocksOf(v, found);
+    return { role: RESULT.test(type) ? "tool" : "assistant", blocks: found };
+  }
+  const thought = v.reasoning_content ?? v.reasoning;
+  if (thought && typeof thought === "string") found.push({ kind: "thought", text: thought });
+  if (given === "tool" || given === "function") {
+    if (isObject(v.content) || typeof v.content === "string" || v.tool_call_id) found.push(resultOf(v, v));
+    else blocksOf(v.content, found);
+  } else {
+    blocksOf(v.content ?? v.parts ?? v.message ?? v.text, found);
+  }
+  for (const key of ["tool_calls", "function_call", "refusal"]) {
+    if (key === "function_call" && v[key]?.name) found.push(callOf(v, v[key]));
+    else if (key !== "function_call") blocksOf(v[key], found);
+  }
+  const lower = given.toLowerCase();
+  const results = found.length > 0 && found.every((b) => b.kind === "result");
+  if (!found.length && !("content" in v || "parts" in v)) found.push({ kind: "other", name: type, value: v });
+  return { role: results ? "tool" : ROLES[given] ?? ROLES[lower] ?? (lower || role), blocks: found };
+}
+
+const LISTS = ["messages", "input", "contents", "chat_history", "history"];
+const SYSTEM = ["system", "instructions", "systemInstruction", "system_instruction", "preamble"];
+
+/* Where the members of an object stand in its text, and the elements of those
+** that are arrays: name -> {from, to, elements: [[from, to], ...]}. */
+function places(text) {
+  const found = new Map();
+  const special = /["[\]{},]/g;
+  let depth = 0, name = null, from = 0, member = null;
+  const endElement = (at) => {
+    if (member && depth === 2 && member.array) member.elements.push([from, at]);
+  };
+  for (let m; (m = special.exec(text)); ) {
+    const c = m[0];
+    if (c === "\"") {
+      const end = skipString(text, m.index);
+      if (depth === 1 && !member) name = tryJson(text.slice(m.index, end));
+      special.lastIndex = end;
+      if (depth === 1 && !member && /^\s*:/.test(text.slice(end, end + 20))) {
+        member = { from: m.index, to: end, elements: [], array: false };
+        found.set(name, member);
+      }
+    } else if (c === "[" || c === "{") {
+      if (depth === 1 && member) member.array = c === "[";
+      if (++depth === 2) from = m.index + 1;
+    } else if (c === "]" || c === "}") {
+      endElement(m.index);
+      if (--depth < 1 && member) member.to = m.index;
+    } else {
+      endElement(m.index);
+      if (depth === 2) from = m.index + 1;
+      if (depth === 1 && member) {
+        member.to = m.index;
+        member = null;
+      }
+    }
+  }
+  return found;
+}
+
+/* The index after the string that begins at i. */
+function skipString(text, i) {
+  for (;;) {
+    i = text.indexOf("\"", i + 1);
+    if (i < 0) return text.length;
+    let back = i;
+    while (text[back - 1] === "\\") back--;
+    if ((i - back) % 2 === 0) return i + 1;
+  }
+}
+
+const touches = (ranges, from, to) => ranges.some(([a, b]) => a < to - 1 && b > from + 1);
+
+/* The messages of a request, each with `old` if an earlier item shows it. */
+function requestOf(json, text, fresh) {
+  const list = LISTS.find((name) => Array.isArray(json[name]) || (name === "input" && json[name]));
+  if (!list && typeof json.message !== "string" && typeof json.prompt !== "string") return null;
+  const at = places(text);
+  const said = [];
+  for (const name of SYSTEM) {
+    if (!json[name]) continue;
+    const place = at.get(name);
+    said.push({ role: "system", blocks: blocksOf(json[name].parts ?? json[name]),
+                old: place ? !touches(fresh, place.from, place.to) : false });
+  }
+  const place = list && at.get(list);
+  [json[list] ?? []].flat().forEach((value, k) => {
+    const range = place?.elements[k] ?? [place?.from ?? 0, place?.to ?? 1e9];
+    said.push({ ...messageOf(value), old: !touches(fresh, range[0], range[1]) });
+  });
+  for (const name of ["message", "prompt"]) {
+    if (typeof json[name] === "string") said.push({ ...messageOf(json[name]), old: false });
+  }
+  const settings = { ...json };
+  for (const name of [...LISTS, ...SYSTEM, "message", "prompt"]) delete settings[name];
+  return { said, settings };
+}
+
+/* The events of a stream: `data:` lines, or a value in each line. */
+function eventsOf(text) {
+  const found = [];
+  for (const line of text.split("\n")) {
+    const from = line.startsWith("data:") ? 5 : 0;
+    const first = line.slice(from, from + 80).trimStart()[0];
+    if (first !== "{" && first !== "[") continue;
+    const value = tryJson(line.slice(from));
+    if (value) found.push(value);
+  }
+  return found.flat();
+}
+
+/* Puts the pieces of a streamed answer together. */
+function assemble(events) {
+  const said = { choices: [], parts: [], blocks: [], output: [], error: null };
+  const joined = (o, key, more) => (o[key] = (o[key] ?? "") + more);
+  for (const e of events) {
+    const type = String(e.type ?? "");
+    if (e.error && isObject(e.error)) said.error = e.error;
+    if (isObject(e.response) && e.response.output?.length) said.output = e.response.output;
+    for (const choice of e.choices ?? []) streamChoice(said.choices, choice, joined);
+    for (const candidate of e.candidates ?? []) said.parts.push(...(candidate.content?.parts ?? []));
+    if (type === "message_start") said.blocks.push(...(e.message?.content ?? []));
+    if (type === "content_block_start") said.blocks[e.index] = { ...e.content_block };
+    if (type === "content_block_delta" && said.blocks[e.index]) {
+      const b = said.blocks[e.index], d = e.delta ?? {};
+      if (d.text) joined(b, "text", d.text);
+      if (d.thinking) joined(b, "thinking", d.thinking);
+      if (d.partial_json) b.input = (typeof b.input === "string" ? b.input : "") + d.partial_json;
+    }
+    if (/output_item\.(added|done)$/.test(type)) said.output[e.output_index] = { ...e.item };
+    if (/\.delta$/.test(type) && typeof e.delta === "string") streamItem(said.output, e, joined);
+  }
+  return said;
+}
+
+function streamChoice(choices, choice, joined) {
+  const m = (choices[choice.index ?? 0] ??= { role: "assistant" });
+  const d = choice.delta ?? choice.message ?? choice;
+  if (typeof d.content === "string") joined(m, "content", d.content);
+  if (typeof d.text === "string") joined(m, "content", d.text);
+  const thought = d.reasoning_content ?? d.reasoning;
+  if (typeof thought === "string") joined(m, "reasoning_content", thought);
+  for (const call of d.tool_calls ?? []) {
+    const c = ((m.tool_calls ??= [])[call.index ?? m.tool_calls.length] ??=
+      { id: call.id, function: { name: "", arguments: "" } });
+    c.id ??= call.id;
+    if (call.function?.name) joined(c.function, "name", call.function.name);
+    if (call.function?.arguments) joined(c.function, "arguments", call.function.arguments);
+  }
+}
+
+/* A delta of the Responses format, for an item that is not done. */
+function streamItem(output, e, joined) {
+  const item = (output[e.output_index] ??= { type: "message", role: "assistant" });
+  if (item.status === "completed") return;
+  if (/arguments\.delta$|input\.delta$/.test(e.type)) joined(item, item.input === undefined ? "arguments" : "input", e.delta);
+  else if (/reasoning/.test(e.type)) joined(item, "thinking", e.delta);
+  else if (/text\.delta$/.test(e.type)) joined(item, "text", e.delta);
+}
+
+/* Texts that follow each other, as one. */
+function joinTexts(found) {
+  const out = [];
+  for (const b of found) {
+    const last = out[out.length - 1];
+    if (last && b.kind === last.kind && (b.kind === "text" || b.kind === "thought")) last.text += b.text;
+    else out.push({ ...b });
+  }
+  return out;
+}
+
+/* What the model answered, as messages, or null if the form is not known. */
+function answerOf(text, json) {
+  const events = json === undefined ? eventsOf(text) : Array.isArray(json) ? json : null;
+  const said = events && assemble(events.filter(isObject));
+  const whole = said ?? json;
+  const found = [];
+  const add = (value, role = "assistant") => found.push(messageOf(value, role));
+  if (!isObject(whole)) return null;
+  for (const choice of whole.choices ?? []) {
+    if (choice) add(said ? choice : choice.message ?? { role: "assistant", content: choice.text });
+  }
+  for (const item of whole.output?.filter?.(isObject) ?? []) add(item);
+  if (isObject(whole.output?.message)) add(whole.output.message);
+  for (const candidate of whole.candidates ?? []) add({ role: "model", parts: candidate.content?.parts ?? [] });
+  if (said?.parts.length) found.push({ role: "assistant", blocks: joinTexts(blocksOf(said.parts)) });
+  if (said?.blocks.length) add({ role: "assistant", content: said.blocks.filter(Boolean) });
+  if (!said && Array.isArray(whole.content)) add({ role: "assistant", content: whole.content });
+  if (!said && isObject(whole.message)) add(whole.message);
+  if (!said && !found.length && typeof whole.text === "string") add(whole.text);
+  if (whole.error) found.push({ role: "error", blocks: [{ kind: "other", name: "error", value: whole.error }] });
+  const end = whole.stop_reason ?? whole.finish_reason ?? whole.choices?.[0]?.finish_reason ??
+    whole.candidates?.[0]?.finishReason ?? whole.stopReason;
+  return found.length ? { said: found, events: events?.length, end: typeof end === "string" ? end : "" } : null;
+}
+
+const QUIET = /token_count|_started|_complete|turn_context|_begin|_end$|snapshot|mode|queue|prompt|title|session|environment|attachment|progress|last-|bridge|system|meta|world_state/;
+
+/* An item of a conversation, as messages; `quiet` if it is only bookkeeping. */
+function itemOf(json, kind) {
+  if (!isObject(json)) return { said: [messageOf(json)] };
+  const type = String(json.type ?? "");
+  const inner = isObject(json.message) && (json.message.role || json.message.content) ? json.message
+    : isObject(json.data) && json.data.role ? json.data : json;
+  if (inner.role && (inner.content ?? inner.parts ?? inner.text ?? inner.tool_calls) !== undefined) {
+    return { said: [messageOf(inner)] };
+  }
+  if (typeof json.message === "string" && /user_message|agent_message|^user$|^assistant$|^error$|warning/.test(type)) {
+    const role = /user/.test(type) ? "user" : /error|warning/.test(type) ? "error" : "assistant";
+    return { said: [{ role, blocks: blocksOf(json.message) }], echo: true };
+  }
+  if (type === "agent_reasoning" && json.text) return { said: [{ role: "assistant", blocks: [{ kind: "thought", text: json.text }] }], echo: true };
+  if (CALL.test(type) || RESULT.test(type) || type === "reasoning") return { said: [messageOf(json)] };
+  if ((json.replacement_history || kind === "compacted") && typeof json.message === "string") {
+    return { said: [{ role: "system", blocks: blocksOf(json.message || "(no summary)") }] };
+  }
+  if (typeof json.text === "string" && !QUIET.test(type)) return { said: [messageOf(json, "assistant")] };
+  return { said: [{ role: "event", blocks: [{ kind: "other", name: type || kind || "", value: json }] }],
+           quiet: true };
+}
+
+/* ---- items, read ------------------------------------------------------------ */
+
+const READ = 300;  /* items that are kept as they were read */
+const models = new Map();
+
+function read(i) {
+  if (!models.has(i)) {
+    models.set(i, readItem(i));
+    if (models.size > READ) models.delete(models.keys().next().value);
+  }
+  return models.get(i);
+}
+
+/* What an item says: {said: messages, settings, end, raw: texts of its parts}. */
+async function readItem(i) {
+  const item = items[i];
+  const model = { said: [], raw: [], settings: null, end: "", events: 0, quiet: false, picture: null };
+  for (const part of item.parts || []) {
+    if (PICTURE.test(part.type)) {
+      model.picture = part;
+      continue;
+    }
+    const { text, fresh } = await partText(part, i);
+    const json = tryJson(text);
+    model.raw.push({ role: part.role, text, json });
+    let read = null;
+    try {
+      if (part.role === "request" && isObject(json)) read = requestOf(json, text, fresh);
+      else if (part.role === "response") read = answerOf(text, json);
+      else if (part.role === "payload") read = itemOf(json ?? text, item.type);
+      else if (part.role === "action" && isObject(json)) model.action = json;
+    } catch {
+      read = null;  /* an unexpected form: it is shown as it is */
+    }
+    if (part.role === "action" && model.action) continue;
+    read ??= { said: [{ role: part.role, blocks: [{ kind: "other", value: json ?? text }] }] };
+    for (const message of read.said) model.said.push({ ...message, answer: part.role === "response" });
+    for (const key of ["settings", "end", "events", "quiet", "echo"]) model[key] = read[key] || model[key];
+  }
+  if (item.kind === "exchange") await foldHead(model, i);
+  return model;
+}
+
+const sameBlocks = (a, b) => JSON.stringify(a.map((x) => [x.kind, x.text, x.name, x.args])) ===
+  JSON.stringify(b.map((x) => [x.kind, x.text, x.name, x.args]));
+
+/* What the item before shows as its answer is not new. Of the first item, which
+** has nothing before it, only the last messages are open. */
+async function foldHead(model, i) {
+  const asked = model.said.filter((m) => !m.answer);
+  if (i > 0) {
+    const before = (await read(i - 1)).said.filter((m) => m.answer).flatMap((m) => m.blocks);
+    const fresh = asked.filter((m) => !m.old);
+    const repeated = [];
+    for (const m of fresh) {
+      if (m.role !== "assistant") break;
+      repeated.push(m);
+    }
+    if (repeated.length < fresh.length && sameBlocks(repeated.flatMap((m) => m.blocks), before)) {
+      for (const m of repeated) m.old = true;
+    }
+  } else if (asked.length > 6) {
+    for (const m of asked.slice(0, -3)) m.old = true;
+  }
+}
+
+/* The texts of blocks, for the search. */
+function textsOf(found, out) {
+  for (const b of found) {
+    if (b.text) out.push(b.text);
+    if (b.name) out.push(String(b.name));
+    const value = b.args ?? b.value;
+    if (Array.isArray(value)) textsOf(value, out);
+    else if (isObject(value)) {
+      for (const name in value) out.push(name, pretty(value[name]));
+    } else if (value !== undefined) out.push(String(value));
+  }
+  return out;
+}
+
+async function searchText(i) {
+  const model = await read(i);
+  const out = [];
+  for (const m of model.said) {
+    if (!m.old || i === 0) textsOf(m.blocks, out);
+  }
+  if (model.action) out.push(pretty(model.action));
+  return out.join("\n").toLowerCase();
+}
+
+/* ---- items, shown ------------------------------------------------------------ */
+
+function pictureView(b) {
+  if (b.data && PICTURE.test(b.type)) {
+    const image = el("img", "picture");
+    image.alt = "image in the conversation";
+    image.src = `data:${b.type};base64,${b.data}`;
+    return image;
+  }
+  return say(el("p", "note"), b.address ? `image, not loaded: ${b.address.slice(0, 500)}`
+    : `${b.type || "image"}, ${bytes((b.data?.length ?? 0) * 0.75)}`);
+}
+
+function callView(call, result) {
+  const box = el("div", result ? "call pair" : "call");
+  const asked = el("div", "side", say(el("h4", "tool"), call.name));
+  if (!(isObject(call.args) && !Object.keys(call.args).length)) asked.append(valueView(call.args));
+  box.append(asked);
+  if (result) box.append(resultSide(result));
+  return box;
+}
+
+function resultSide(result) {
+  const head = el("h4", "", result.error ? "error" : "result");
+  if (result.note) head.append(" ", say(el("small"), result.note));
+  const side = el("div", result.error ? "side result error" : "side result", head);
+  if (Array.isArray(result.value)) side.append(...result.value.map((b) => blockView(b, true)));
+  else side.append(valueView(result.value));
+  return side;
+}
+
+function blockView(b, narrow) {
+  if (b.kind === "text") return long(b.text, narrow ? plain : prose, narrow ? 1400 : 2400, narrow ? 16 : 26);
+  if (b.kind === "thought") {
+    return b.empty ? el("p", "note", `thought ${b.text}`)
+      : el("div", "thought", long(b.text, prose, 900, 8));
+  }
+  if (b.kind === "image") return pictureView(b);
+  if (b.kind === "call") return callView(b);
+  if (b.kind === "result") {
+    const box = el("div", "call", resultSide(b));
+    if (b.name) box.prepend(say(el("h4", "tool"), b.name));
+    return box;
+  }
+  return el("div", "other", valueView(b.value));
+}
+
+/* Messages as rows: who, and what. A result stands beside its call. */
+function messagesView(said) {
+  const rows = document.createDocumentFragment();
+  const results = new Map();
+  const calls = new Set();
+  for (const b of said.flatMap((m) => m.blocks)) {
+    if (b.kind === "result" && b.id !== undefined) results.set(b.id, b);
+    if (b.kind === "call" && b.id !== undefined) calls.add(b.id);
+  }
+  let last = null;
+  for (const m of said) {
+    const shown = m.blocks.filter((b) => !(b.kind === "result" && calls.has(b.id)));
+    if (!shown.length) continue;
+    const views = shown.map((b) => (b.kind === "call" ? callView(b, results.get(b.id)) : blockView(b)));
+    const same = last && last.m.role === m.role && Boolean(last.m.answer) === Boolean(m.answer);
+    if (same) last.row.lastChild.append(...views);
+    else {
+      const row = el("div", "row", say(el("div", "who"), m.role), el("div", "what", ...views));
+      row.dataset.role = m.role;
+      if (m.answer) row.classList.add("answer");
+      rows.append(row);
+      last = { m, row };
+    }
+  }
+  return rows;
+}
+
+function headLabel(model, hidden) {
+  const parts = [];
+  const system = hidden.find((m) => m.role === "system");
+  const others = hidden.filter((m) => m !== system).length;
+  if (others) parts.push(many(others, "earlier message"));
+  if (system) parts.push("system prompt");
+  const tools = model.settings?.tools ?? model.settings?.toolConfig?.tools;
+  if (Array.isArray(tools) && tools.length) parts.push(many(tools.length, "tool"));
+  if (model.settings && Object.keys(model.settings).length) parts.push("settings");
+  return parts.join(" · ");
+}
+
+/* The calls of what is hidden, to name the tools of results that are shown. */
+function withCalls(hidden, open) {
+  const names = new Map();
+  const calls = new Map();
+  for (const b of hidden.flatMap((m) => m.blocks)) {
+    if (b.kind === "call" && b.id !== undefined) calls.set(b.id, b);
+    if (b.kind === "call") names.set(b.id, b.name);
+  }
+  const used = [];
+  for (const b of open.flatMap((m) => m.blocks)) {
+    if (b.kind === "result" && calls.has(b.id)) used.push(calls.get(b.id));
+  }
+  return used.length ? [{ role: "tool", blocks: used }, ...open] : open;
+}
+
+function exchangeBody(model) {
+  const hidden = model.said.filter((m) => m.old && !m.answer);
+  const open = model.said.filter((m) => !m.old && !m.answer);
+  const answer = model.said.filter((m) => m.answer);
+  const body = el("div", "body");
+  const label = headLabel(model, hidden);
+  if (label) {
+    body.append(fold("head", label, () => {
+      const box = el("div", "earlier", messagesView(hidden));
+      if (model.settings && Object.keys(model.settings).length) {
+        box.append(el("div", "row", el("div", "who", "settings"),
+          el("div", "what", long(pretty(model.settings), plain, 1400, 16))));
+      }
+      return box;
+    }));
+  }
+  body.append(messagesView(withCalls(hidden, open)), messagesView(answer));
+  const notes = [];
+  if (model.events) notes.push(`streamed in ${many(model.events, "event")}`);
+  if (model.end && !/^(stop|end_turn|tool_calls|tool_use|STOP)$/.test(model.end)) notes.push(`ended: ${model.end}`);
+  if (notes.length) body.append(say(el("p", "note foot"), notes.join(" · ")));
+  return body;
+}
+
+/* A call and its result are two items of a conversation: the result that
+** follows is shown beside the call, and the second item points back. */
+async function partner(i, step, kind, id) {
+  for (let k = i + step, seen = 0; items[k] && seen < 40; k += step, seen++) {
+    for (const m of (await read(k)).said) {
+      const found = m.blocks.find((b) => b.kind === kind && b.id === id);
+      if (found) return { index: k, block: found };
+    }
+  }
+  return null;
+}
+
+const itemLink = (i) => {
+  const a = el("a", "", `#${items[i].n}`);
+  a.href = `#e${items[i].n}`;
+  return a;
+};
+
+/* The same text, recorded a second time beside an item: one line. */
+async function echoOf(model, i) {
+  if (!model.echo) return null;
+  const text = model.said[0].blocks[0]?.text;
+  for (const k of [i - 1, i + 1, i - 2, i + 2, i - 3, i + 3]) {
+    if (!items[k]) continue;
+    const other = await read(k);
+    if (!other.echo && other.said.some((m) => m.blocks.some((b) => b.text === text))) return k;
+  }
+  return null;
+}
+
+const quietLine = (...children) => el("div", "body quiet", el("p", "note", ...children));
+
+async function itemBody(model, i) {
+  const said = model.said.map((m) => ({ ...m, blocks: [...m.blocks] }));
+  const echo = await echoOf(model, i);
+  if (echo !== null) return quietLine("the event of ", itemLink(echo), ", with the same text");
+  if (model.quiet) {
+    const b = said[0].blocks[0];
+    const box = fold("event", b.name || "event", () => valueView(b.value));
+    return el("div", "body quiet", box);
+  }
+  const results = said.flatMap((m) => m.blocks).filter((b) => b.kind === "result" && b.id !== undefined);
+  for (const b of said.flatMap((m) => m.blocks)) {
+    if (b.kind !== "call" || b.id === undefined) continue;
+    const found = await partner(i, 1, "result", b.id);
+    if (found) said.push({ role: "tool", blocks: [found.block] });
+  }
+  if (results.length && results.length === said.flatMap((m) => m.blocks).length) {
+    const found = await partner(i, -1, "call", results[0].id);
+    if (found) {
+      const box = quietLine("result of ", say(el("b"), found.block.name), ", beside its call ", itemLink(found.index));
+      return box;
+    }
+  }
+  return el("div", "body", messagesView(said));
+}
+
+const EDGES = { compaction: "Compacted: what stands above was replaced by a summary",
+                rollback: "Rolled back: turns above were taken back",
+                fork: "Forked from another conversation here" };
+
+/* What separates an item from the one before: a turn, a mark, a pause. */
+function edge(i) {
+  const item = items[i], before = items[i - 1];
+  const box = el("div", "edges");
+  if (item.turn !== undefined && item.turn !== before?.turn && (before || item.turn)) {
+    box.append(el("p", "edge turn", item.turn ? `Turn ${item.turn}` : "Before the first turn"));
+  }
+  if (EDGES[item.mark]) box.append(el("p", "edge mark", EDGES[item.mark]));
+  const pause = before ? item.time - before.time : 0;
+  if (pause > pauseFrom) box.append(el("p", "edge pause", `${duration(pause)} later`));
+  return box;
+}
+
+const isBad = (item) => item.mark === "error" || item.status >= 400 || /error|fail/i.test(item.status ?? "");
+
+function badges(item) {
+  const box = el("span", "badges");
+  const named = data.verdict?.items ?? [];
+  const first = item.repeat && items[firstOf.get(item.repeat)];
+  if (item.verdict) {
+    box.append(el("span", "badge loop", named.includes(item.n) ? `loop, ${named.indexOf(item.n) + 1} of ${named.length}` : "loop"));
+  }
+  if (first && first !== item) {
+    const a = el("a", "badge repeat", `same as #${first.n}`);
+    a.href = `#e${first.n}`;
+    box.append(a);
+  } else if (first && !item.verdict) box.append(el("span", "badge repeat", "repeated later"));
+  if (item.status !== undefined && item.status !== "" && item.status !== 200 && item.status !== "ok") {
+    box.append(say(el("span", isBad(item) ? "badge bad" : "badge"), String(item.status)));
+  }
+  const state = verified.get(item.n);
+  if (state) box.append(el("span", `badge ${state}`, state));
+  return box;
+}
+
+function articleHead(i) {
+  const item = items[i];
+  const number = el("a", "number", `#${item.n}`);
+  number.href = `#e${item.n}`;
+  const facts = el("span", "meta");
+  const fact = (text) => text && facts.append(say(el("span"), text));
+  if (isTime(item.time)) fact(items[0] && day(items[0].time) !== day(item.time) ? `${day(item.time)} ${clock(item.time)}` : clock(item.time));
+  if (item.model) fact(item.model);
+  if (item.tokens) fact(`${count(item.tokens.input ?? 0)} → ${count(item.tokens.output ?? 0)} tokens`);
+  else if (item.size) fact(bytes(item.size));
+  const raw = button("tiny", "Raw", () => toggleRaw(i));
+  const copy = button("tiny", "Copy JSON", async () => {
+    copy.textContent = (await copyText(await jsonOf(i))) ? "Copied" : "Not copied";
+    setTimeout(() => (copy.textContent = "Copy JSON"), 1500);
+  });
+  return el("header", "", number, facts, badges(item), el("span", "tools", raw, copy));
+}
+
+const raws = new Set();
+
+function toggleRaw(i) {
+  if (!raws.delete(i)) raws.add(i);
+  stream.refresh(i);
+}
+
+function rawView(model) {
+  const box = el("div", "body raw");
+  for (const part of model.raw) {
+    const text = part.json === undefined ? part.text : pretty(part.json);
+    box.append(el("div", "row", say(el("div", "who"), part.role), el("div", "what", long(text, plain, 20000, 400))));
+  }
+  return box;
+}
+
+/* One item. What it says comes when its blocks are inflated. */
+function article(i) {
+  const item = items[i];
+  const box = el("article", `item kind-${item.kind}`);
+  box.id = `i${item.n}`;
+  box.tabIndex = -1;
+  box.setAttribute("aria-label", `#${item.n}`);
+  if (item.verdict) box.classList.add("verdict");
+  else if (item.repeat) box.classList.add("repeat");
+  if (i === current) box.classList.add("current");
+  const body = el("div", "body waiting");
+  const inner = el("div", "sheet", articleHead(i), body);
+  box.append(edge(i), inner);
+  bodyOf(i).then((made) => {
+    if (made.classList.contains("quiet")) box.classList.add("slight");
+    inner.replaceChild(made, body);
+    box.dataset.done = "1";
+    lightSoon();
+  });
+  return box;
+}
+
+async function bodyOf(i) {
+  try {
+    const model = await read(i);
+    if (raws.has(i)) return rawView(model);
+    if (!(items[i].parts || []).length) return el("div", "body", el("p", "note", "The body is not in this page."));
+    if (model.action || model.picture) return await actionBody(model, i);
+    return items[i].kind === "item" ? await itemBody(model, i) : exchangeBody(model);
+  } catch (error) {
+    return el("div", "body", say(el("p", "note"), typeof DecompressionStream === "undefined"
+      ? "This browser cannot inflate the bodies of the page." : `This item cannot be shown: ${error.message}`));
+  }
+}
+
+/* ---- actions and screenshots -------------------------------------------------- */
+
+const pictures = new Map();
+
+/* The address of a screenshot, as a blob of this page. */
+async function picture(part) {
+  const key = pieceKey(part.pieces[0]);
+  if (!pictures.has(key)) {
+    const blob = new Blob([await partBytes(part)], { type: part.type });
+    pictures.set(key, URL.createObjectURL(blob));
+    if (pictures.size > 80) {
+      const [old, url] = pictures.entries().next().value;
+      URL.revokeObjectURL(url);
+      pictures.delete(old);
+    }
+  }
+  return pictures.get(key);
+}
+
+/* The parts of an action that both of its shapes have. */
+function actionOf(a) {
+  const e = isObject(a.evidence) ? a.evidence : {};
+  const dom = a.domData ?? e.dom ?? e.domData ?? a.dom ?? {};
+  const chain = a.fallbackChain ?? e.fallbackChain ?? {};
+  const strategies = Array.isArray(chain.strategies) ? chain.strategies : Array.isArray(a.strategies) ? a.strategies : [];
+  return { type: a.eventType ?? a.actionType ?? a.type ?? "action", value: a.value ?? a.url, dom: isObject(dom) ? dom : {},
+           strategies: strategies.filter(isObject), seen: a.visionData?.ocrText ?? e.vision?.ocrText };
+}
+
+const selectorText = (s) => typeof s.selector === "string" ? s.selector
+  : isObject(s.metadata) ? Object.entries(s.metadata).filter(([, v]) => typeof v !== "object").map(([k, v]) => `${k} ${v}`).join(", ") : "";
+
+function strategiesView(strategies) {
+  const body = el("tbody");
+  for (const s of strategies.slice(0, 50)) {
+    const sure = Number(s.confidence);
+    const bar = el("span", "bar");
+    bar.style.width = `${Math.max(0, Math.min(1, sure || 0)) * 100}%`;
+    body.append(el("tr", "", say(el("td"), String(s.type ?? "")), say(el("td", "code"), selectorText(s).slice(0, 600)),
+      el("td", "n sure", bar, el("span", "", Number.isFinite(sure) ? sure.toFixed(2) : ""))));
+  }
+  const head = el("tr", "", ...["Found by", "Selector", "Confidence"].map((name) => el("th", "", name)));
+  return el("table", "strategies", el("thead", "", head), body);
+}
+
+/* The screenshot, with what was acted on drawn over it. */
+async function shotView(part, a) {
+  const image = el("img", "shot");
+  image.alt = `screenshot of ${a.type}`;
+  image.src = await picture(part);
+  const box = el("figure", "shot", image);
+  await image.decode().catch(() => image.replaceWith(el("p", "note", "The screenshot cannot be shown.")));
+  const r = a.dom.boundingRect;
+  const width = image.naturalWidth, height = image.naturalHeight;
+  if (!width) return box;
+  const layer = svg("svg", { viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" });
+  const numbers = (...list) => list.every((n) => Number.isFinite(n));
+  if (isObject(r) && numbers(r.x, r.y, r.width, r.height) && r.width > 0) {
+    layer.append(svg("rect", { x: r.x - 3, y: r.y - 3, width: r.width + 6, height: r.height + 6, rx: 4 }));
+  }
+  if (numbers(a.dom.x, a.dom.y)) layer.append(svg("circle", { cx: a.dom.x, cy: a.dom.y, r: 9 }));
+  box.append(layer);
+  return box;
+}
+
+async function actionBody(model, i) {
+  const a = actionOf(model.action ?? {});
+  const facts = el("dl", "members");
+  const fact = (name, value) => {
+    if (value === undefined || value === null || value === "") return;
+    facts.append(el("dt", "", name), el("dd", "", long(pretty(value), plain, 600, 8)));
+  };
+  fact("value", a.value);
+  fact("text", a.dom.innerText);
+  fact("element", a.dom.tagName && String(a.dom.tagName).toLowerCase());
+  fact("selector", a.dom.selector);
+  fact("seen", a.seen === a.dom.innerText ? "" : a.seen);
+  const side = el("div", "act", say(el("h3"), String(a.type)), facts);
+  if (a.strategies.length) side.append(strategiesView(a.strategies));
+  if (model.action) side.append(fold("head", "the whole action", () => long(pretty(model.action), plain, 4000, 80)));
+  const body = el("div", "body action", side);
+  body.prepend(model.picture ? await shotView(model.picture, a) : el("p", "note noshot", "no screenshot"));
+  return body;
+}
+
+/* The screenshots in a row, as many as are visible. */
+function filmStrip() {
+  const step = 172;
+  const inner = el("div", "frames");
+  const strip = el("div", "film", inner);
+  const frames = new Map();
+  inner.style.width = `${items.length * step}px`;
+  const frame = (i) => {
+    const item = items[i];
+    const shot = (item.parts || []).find((part) => PICTURE.test(part.type));
+    const a = el("a", "frame", el("span", "thumb", shot ? "" : "no screenshot"), el("b", "", `#${item.n}`), say(el("span"), item.title ?? ""));
+    a.href = `#e${item.n}`;
+    a.style.left = `${i * step}px`;
+    if (shot) {
+      picture(shot).then((url) => {
+        const image = el("img");
+        image.alt = "";
+        image.src = url;
+        a.firstChild.append(image);
+      });
+    }
+    return a;
+  };
+  const draw = () => {
+    const first = Math.max(0, Math.floor(strip.scrollLeft / step) - 2);
+    const end = Math.min(items.length, first + Math.ceil(strip.clientWidth / step) + 5);
+    for (const [i, a] of frames) {
+      if (i < first || i >= end) a.remove(), frames.delete(i);
+    }
+    for (let i = first; i < end; i++) {
+      if (!frames.has(i)) frames.set(i, inner.appendChild(frame(i)));
+      frames.get(i).classList.toggle("current", i === current);
+    }
+  };
+  strip.addEventListener("scroll", () => requestAnimationFrame(draw));
+  new ResizeObserver(draw).observe(strip);
+  return { box: strip, show(i) {
+    const left = i * step;
+    if (left < strip.scrollLeft || left + step > strip.scrollLeft + strip.clientWidth) {
+      strip.scrollLeft = left - strip.clientWidth / 2 + step / 2;
+    }
+    draw();
+  } };
+}
+
+/* ---- a long list, of which only what is visible exists ---------------------------- */
+
+/* Sums of heights: a Fenwick tree. */
+class Heights {
+  constructor(list) {
+    this.list = list;
+    this.tree = new Float64Array(list.length + 1);
+    list.forEach((h, i) => this.add(i, h));
+  }
+  add(i, by) {
+    for (i++; i < this.tree.length; i += i & -i) this.tree[i] += by;
+  }
+  set(i, height) {
+    this.add(i, height - this.list[i]);
+    this.list[i] = height;
+  }
+  before(i) {
+    let sum = 0;
+    for (; i > 0; i -= i & -i) sum += this.tree[i];
+    return sum;
+  }
+  at(y) {
+    let i = 0;
+    for (let bit = 1 << Math.floor(Math.log2(this.tree.length)); bit; bit >>= 1) {
+      if (i + bit < this.tree.length && this.tree[i + bit] <= y) y -= this.tree[i += bit];
+    }
+    return Math.min(i, this.list.length - 1);
+  }
+}
+
+/* The items below each other in the page. Heights are guessed until they are
+** measured. What is at the top of the window stays where it is meanwhile. */
+class Stream {
+  constructor() {
+    this.box = el("div", "stream");
+    this.space = this.box.appendChild(el("div", "space"));
+    this.heights = new Heights(items.map((item) => item.kind === "action" ? 460 : item.kind === "item" ? 90 : 300));
+    this.shown = new Map();
+    this.anchor = null;
+    this.sizes = new ResizeObserver((entries) => this.measure(entries));
+  }
+  get top() {
+    return this.box.getBoundingClientRect().top;
+  }
+  /* Where items begin below what sticks to the top of the window. */
+  get edge() {
+    return bar.getBoundingClientRect().height + 8;
+  }
+  draw() {
+    if (!items.length) return;
+    const top = this.top;
+    const first = this.heights.at(Math.max(0, -top - 600));
+    const last = this.heights.at(Math.max(0, innerHeight - top + 600));
+    for (const [i, node] of this.shown) {
+      if (i >= first && i <= last) continue;
+      this.sizes.unobserve(node);
+      node.remove();
+      this.shown.delete(i);
+    }
+    let next = this.space.nextSibling;
+    for (let i = first; i <= last; i++) {
+      if (this.shown.has(i)) {
+        next = this.shown.get(i).nextSibling;
+        continue;
+      }
+      const node = article(i);
+      this.shown.set(i, node);
+      this.box.insertBefore(node, next);
+      this.sizes.observe(node);
+    }
+    this.first = first;
+    this.place();
+  }
+  place() {
+    this.space.style.height = `${this.heights.before(this.first)}px`;
+    this.box.style.height = `${this.heights.before(items.length)}px`;
+  }
+  measure(entries) {
+    for (const { target } of entries) {
+      for (const [i, node] of this.shown) {
+        if (node === target && target.offsetHeight) this.heights.set(i, target.getBoundingClientRect().height);
+      }
+    }
+    this.place();
+    this.hold();
+    this.draw();
+  }
+  /* Scrolls so that the anchor stands where it stood. */
+  hold() {
+    if (!this.anchor) return;
+    const off = this.top + this.heights.before(this.anchor.index) - this.anchor.off - this.edge;
+    if (Math.abs(off) >= 1) scrollBy(0, off);
+  }
+  /* The reader scrolled: remembers what is at the top. */
+  scrolled() {
+    const top = this.top;
+    if (top > this.edge) this.anchor = null;
+    else {
+      const index = this.heights.at(this.edge - top + 1);
+      this.anchor = { index, off: top + this.heights.before(index) - this.edge };
+    }
+    this.draw();
+  }
+  go(i) {
+    this.anchor = { index: i, off: 0 };
+    this.hold();
+    this.draw();
+    this.hold();
+  }
+  refresh(i) {
+    const old = this.shown.get(i);
+    if (!old) return;
+    const node = article(i);
+    this.sizes.unobserve(old);
+    old.replaceWith(node);
+    this.shown.set(i, node);
+    this.sizes.observe(node);
+  }
+}
+
+/* ---- the list on the left ------------------------------------------------------- */
+
+const ROW = 46;
+
+class List {
+  constructor() {
+    this.rows = el("ol", "rows");
+    this.box = el("nav", "list", this.rows);
+    this.box.setAttribute("aria-label", "Items");
+    this.all = items.map((_, i) => i);
+    this.indexes = this.all;
+    this.shown = new Map();
+    this.box.addEventListener("scroll", () => requestAnimationFrame(() => this.draw()));
+    new ResizeObserver(() => this.draw()).observe(this.box);
+  }
+  /* Shows only these items; null is all of them. */
+  only(indexes) {
+    this.indexes = indexes ?? this.all;
+    this.redraw();
+  }
+  redraw() {
+    this.rows.replaceChildren();
+    this.shown.clear();
+    this.draw();
+  }
+  row(i, place) {
+    const item = items[i];
+    const meta = el("span", "meta", say(el("span"), isTime(item.time) ? clock(item.time) : ""));
+    const size = item.tokens ? `${count(item.tokens.input ?? 0)} → ${count(item.tokens.output ?? 0)}` : item.size ? bytes(item.size) : "";
+    meta.append(el("span", "", size));
+    if (hits.get(i)) meta.append(el("span", "hits", count(hits.get(i))));
+    if (verified.has(item.n)) meta.append(el("span", `state ${verified.get(item.n)}`, verified.get(item.n)));
+    const a = el("a", "", el("span", "number", String(item.n)), say(el("span", "title"), (item.title || item.type || item.kind).slice(0, 160)), meta);
+    a.href = `#e${item.n}`;
+    const li = el("li", item.verdict ? "verdict" : item.repeat ? "repeat" : "", a);
+    if (isBad(item)) li.classList.add("bad");
+    if (item.mark) li.classList.add("marked");
+    if (i === current) li.classList.add("current");
+    if (i === current) a.setAttribute("aria-current", "true");
+    li.style.top = `${place * ROW}px`;
+    return li;
+  }
+  draw() {
+    this.rows.style.height = `${this.indexes.length * ROW}px`;
+    const first = Math.max(0, Math.floor(this.box.scrollTop / ROW) - 4);
+    const end = Math.min(this.indexes.length, first + Math.ceil(this.box.clientHeight / ROW) + 9);
+    for (const [place, li] of this.shown) {
+      if (place < first || place >= end) li.remove(), this.shown.delete(place);
+    }
+    for (let place = first; place < end; place++) {
+      if (!this.shown.has(place)) this.shown.set(place, this.rows.appendChild(this.row(this.indexes[place], place)));
+    }
+  }
+  show(i) {
+    const place = this.indexes === this.all ? i : this.indexes.indexOf(i);
+    if (place >= 0) {
+      const top = place * ROW, height = this.box.clientHeight;
+      if (top < this.box.scrollTop + ROW || top > this.box.scrollTop + height - 2 * ROW) {
+        this.box.scrollTop = top - height / 3;
+      }
+    }
+    this.redraw();
+  }
+}
+
+/* ---- the timeline ------------------------------------------------------------------ */
+
+/* The pauses that are not drawn to scale: far longer than usual. */
+function pausesOf(times, most) {
+  const steps = times.slice(1).map((t, i) => t - times[i]).filter((d) => d > 0).sort((a, b) => a - b);
+  if (steps.length < 2) return Infinity;
+  const total = times[times.length - 1] - times[0];
+  const usual = Math.max(12 * steps[Math.floor(steps.length / 2)], total / 30, 2000);
+  const longest = steps.filter((d) => d > usual);
+  return longest.length > most ? longest[longest.length - most] - 1 : usual;
+}
+
+/* Times, in order, to places from 0 to width, with pauses made short. */
+function timeScale(times, width) {
+  const GAP = 54;
+  const limit = pausesOf(times, Math.max(1, Math.floor(width / 2 / GAP)));
+  let idle = 0;
+  const gaps = [];
+  times.forEach((t, i) => {
+    if (i && t - times[i - 1] > limit) idle += gaps.push({ i, ms: t - times[i - 1] }) && t - times[i - 1];
+  });
+  const busy = times[times.length - 1] - times[0] - idle;
+  const per = busy > 0 ? (width - gaps.length * GAP) / busy : 0;
+  const x = new Float64Array(times.length);
+  for (let i = 1, g = 0; i < times.length; i++) {
+    const gap = gaps[g]?.i === i ? gaps[g++] : null;
+    if (gap) gap.x = x[i - 1];
+    x[i] = x[i - 1] + (gap ? GAP : per ? (times[i] - times[i - 1]) * per : width / (times.length - 1));
+  }
+  return { x, gaps, width: GAP };
+}
+
+class Timeline {
+  constructor() {
+    this.tip = el("div", "tip");
+    this.tip.hidden = true;
+    this.box = el("div", "timeline", this.tip);
+    const times = [];
+    for (const item of items) times.push(Math.max(isTime(item.time) ? item.time : 0, times[times.length - 1] ?? -Infinity));
+    this.times = times.map((t, i) => t || times[i - 1] || times.find((one) => one > 0) || 0);
+    this.loops = items.some((item) => item.verdict || item.repeat);
+    new ResizeObserver(() => requestAnimationFrame(() => this.draw())).observe(this.box);
+    this.box.addEventListener("pointermove", (e) => this.point(e));
+    this.box.addEventListener("pointerleave", () => (this.tip.hidden = true));
+    this.box.addEventListener("click", (e) => go(this.nearest(e)));
+  }
+  draw() {
+    const width = this.box.clientWidth;
+    if (width < 60 || width === this.drawn) return;
+    this.drawn = width;
+    this.left = width < 600 ? 6 : 64;
+    const inner = width - this.left - 14;
+    this.scale = timeScale(this.times, inner);
+    const height = 50, lane = this.loops ? 22 : 0, total = height + lane + 24;
+    const root = svg("svg", { width, height: total, role: "img", "aria-label": `Timeline of ${many(items.length, "item")}` });
+    this.root = root;
+    this.drawGaps(root, height + lane);
+    this.drawTurns(root, height + lane);
+    this.drawBars(root, height);
+    if (this.loops) this.drawLoop(root, height + 11);
+    this.drawAxis(root, height + lane, inner);
+    this.cursor = root.appendChild(svg("line", { class: "cursor", y1: 0, y2: height + lane }));
+    if (this.left > 20) {
+      root.append(this.label(items[0]?.tokens ? "Tokens" : "Size", height - 4));
+      if (this.loops) root.append(this.label("Loop", height + 15));
+    }
+    this.box.replaceChildren(root, this.tip);
+    this.show(current);
+  }
+  label(text, y) {
+    return svg("text", { class: "lane", x: 0, y }, text);
+  }
+  at(i) {
+    return this.left + this.scale.x[i];
+  }
+  drawGaps(root, height) {
+    for (const gap of this.scale.gaps) {
+      const x = this.left + gap.x + 4, middle = this.left + gap.x + this.scale.width / 2 + 2;
+      root.append(svg("rect", { class: "gap", x: x + 3, y: 6, width: this.scale.width - 10, height: height - 6, rx: 3 }),
+        svg("text", { class: "gap", x: middle, y: height / 2 + 2 }, ...duration(gap.ms).split(/(?<=\D) (?=\d)/).map((part, k, list) =>
+          svg("tspan", { x: middle, dy: k ? 13 : list.length > 1 ? -4 : 2 }, part))));
+    }
+  }
+  drawTurns(root, height) {
+    let last = -100;
+    items.forEach((item, i) => {
+      const turned = i && item.turn !== undefined && item.turn !== items[i - 1].turn;
+      const x = this.at(i) - 2;
+      if (EDGES[item.mark]) root.append(svg("line", { class: "mark", x1: x, x2: x, y1: 0, y2: height }));
+      else if (turned && x - last > 26) {
+        root.append(svg("line", { class: "turn", x1: x, x2: x, y1: 0, y2: height }));
+        last = x;
+      }
+    });
+  }
+  /* Bars of 2 pixels and more; of items that share a place, the largest. */
+  drawBars(root, height) {
+    const value = (item) => item.tokens ? (item.tokens.input ?? 0) + (item.tokens.output ?? 0) : Math.sqrt(item.size ?? 1);
+    const most = items.reduce((m, item) => Math.max(m, value(item)), 1);
+    const wide = Math.max(2, Math.min(12, Math.floor((this.drawn / items.length) * 0.5)));
+    const bins = new Map();
+    items.forEach((item, i) => {
+      const x = Math.round(this.at(i) / (wide + 1));
+      const bin = bins.get(x);
+      if (!bin || value(item) > value(items[bin])) bins.set(x, i);
+    });
+    for (const i of bins.values()) {
+      const tall = Math.max(3, (value(items[i]) / most) * (height - 12));
+      const name = items[i].verdict ? "bar verdict" : items[i].repeat ? "bar repeat" : "bar";
+      root.append(svg("rect", { class: name, x: this.at(i) - wide / 2, y: height - tall, width: wide, height: tall, rx: Math.min(1.5, wide / 4) }));
+      if (isBad(items[i])) root.append(svg("rect", { class: "bad", x: this.at(i) - wide / 2, y: height - tall - 4, width: wide, height: 2.5 }));
+    }
+  }
+  drawLoop(root, y) {
+    const ends = new Map();
+    root.append(svg("line", { class: "rail", x1: this.left, x2: this.drawn - 14, y1: y, y2: y }));
+    items.forEach((item, i) => {
+      if (!item.repeat) return;
+      const end = ends.get(item.repeat) ?? ends.set(item.repeat, [i, i]).get(item.repeat);
+      end[1] = i;
+    });
+    for (const [a, b] of ends.values()) {
+      root.append(svg("line", { class: "loop", x1: this.at(a), x2: this.at(b), y1: y, y2: y }));
+    }
+    const used = new Set();
+    items.forEach((item, i) => {
+      const place = `${Math.round(this.at(i) / 3)} ${Boolean(item.verdict)}`;
+      if (!(item.verdict || item.repeat) || used.has(place)) return;
+      used.add(place);
+      const r = item.verdict ? 5.5 : 3.5;
+      root.append(svg("circle", { class: item.verdict ? "loop verdict" : "loop", cx: this.at(i), cy: y, r }));
+    });
+  }
+  /* The clock below the first item, after each pause, and where there is room. */
+  drawAxis(root, y, inner) {
+    root.append(svg("line", { class: "axis", x1: this.left, x2: this.left + inner, y1: y + .5, y2: y + .5 }));
+    const starts = [0, ...this.scale.gaps.map((gap) => gap.i)];
+    const wanted = new Set(starts);
+    for (let x = 0, i = 0; x < inner; x += 110) {
+      while (i < items.length - 1 && this.scale.x[i] < x) i++;
+      wanted.add(i);
+    }
+    let end = -1e9;
+    const taken = starts.map((i) => this.at(i));
+    for (const i of [...wanted].sort((a, b) => a - b)) {
+      const x = this.at(i), first = starts.includes(i);
+      if (x < end + 10 || x > this.drawn - 52 || !this.times[i]) continue;
+      if (!first && taken.some((t) => t > x && t < x + 62)) continue;
+      root.append(svg("line", { class: "axis", x1: x, x2: x, y1: y, y2: y + 5 }),
+        svg("text", { class: "time", x: x - 2, y: y + 18 }, clock(this.times[i])));
+      end = x + 52;
+    }
+  }
+  nearest(e) {
+    if (!this.scale) return 0;
+    const x = e.clientX - this.box.getBoundingClientRect().left - this.left;
+    const list = this.scale.x;
+    let a = 0, b = list.length - 1;
+    while (b - a > 1) {
+      const m = (a + b) >> 1;
+      if (list[m] < x) a = m;
+      else b = m;
+    }
+    return x - list[a] < list[b] - x ? a : b;
+  }
+  point(e) {
+    const i = this.nearest(e), item = items[i];
+    if (!item || !this.scale) return;
+    const detail = item.tokens ? `${count(item.tokens.input ?? 0)} → ${count(item.tokens.output ?? 0)} tokens` : bytes(item.size ?? 0);
+    this.tip.replaceChildren(el("b", "", `#${item.n}`), ` ${clock(item.time)} · ${detail}`, say(el("span", "title"), (item.title ?? "").slice(0, 120)));
+    this.tip.hidden = false;
+    const x = Math.min(Math.max(this.at(i) - 120, 0), this.drawn - 260);
+    this.tip.style.left = `${x}px`;
+  }
+  show(i) {
+    if (!this.cursor || !items.length) return;
+    const x = this.at(i);
+    this.cursor.setAttribute("x1", x);
+    this.cursor.setAttribute("x2", x);
+  }
+}
+
+/* ---- search --------------------------------------------------------------------------- */
+
+let query = "";
+let searching = 0;
+const hits = new Map();
+const searchable = new Map();
+let searchableSize = 0;
+
+const pause = () => new Promise((go) => setTimeout(go));
+
+function occurrences(text, what) {
+  let n = 0;
+  for (let at = text.indexOf(what); at >= 0; at = text.indexOf(what, at + what.length)) n++;
+  return n;
+}
+
+async function lowerText(i) {
+  if (searchable.has(i)) return searchable.get(i);
+  const text = await searchText(i);
+  if (searchableSize + text.length < 5e7) {
+    searchable.set(i, text);
+    searchableSize += text.length;
+  }
+  return text;
+}
+
+/* Titles at once, then what the items say, in steps that leave the page free. */
+async function search(what) {
+  query = what.trim().toLowerCase();
+  const turn = ++searching;
+  hits.clear();
+  CSS.highlights?.clear();
+  if (!query) return showHits("");
+  items.forEach((item, i) => {
+    const n = occurrences((item.title ?? "").toLowerCase(), query);
+    if (n) hits.set(i, n);
+  });
+  showHits("…");
+  let since = performance.now();
+  for (let i = 0; i < items.length; i++) {
+    try {
+      const n = occurrences(await lowerText(i), query);
+      if (turn !== searching) return;
+      if (n) hits.set(i, n);
+    } catch { /* a body that cannot be read has its title only */ }
+    if (performance.now() - since < 14) continue;
+    showHits(`… ${Math.round((i / items.length) * 100)} %`);
+    await pause();
+    if (turn !== searching) return;
+    since = performance.now();
+  }
+  showHits("");
+  for (const i of stream.shown.keys()) stream.refresh(i);
+}
+
+function showHits(rest) {
+  const total = [...hits.values()].reduce((a, b) => a + b, 0);
+  $("hits").textContent = query ? `${total ? `${count(total)} in ${count(hits.size)}` : "none"} ${rest}` : "";
+  $("hits").title = query ? `${many(total, "match", "matches")} in ${many(hits.size, "item")}` : "";
+  list.only(query ? [...hits.keys()].sort((a, b) => a - b) : null);
+  lightSoon();
+}
+
+/* Marks what was found in the items that are shown, without changing them. */
+let lit = [];
+let lightTimer = 0;
+
+function lightSoon() {
+  clearTimeout(lightTimer);
+  lightTimer = setTimeout(lightUp, 40);
+}
+
+function lightUp() {
+  if (!CSS.highlights || !window.Highlight) return;
+  lit = [];
+  if (query) {
+    const walk = document.createTreeWalker(stream.box, NodeFilter.SHOW_TEXT);
+    for (let node; (node = walk.nextNode()) && lit.length < 5000; ) {
+      const text = node.data.toLowerCase();
+      if (text.length !== node.data.length || node.parentElement.closest("header, button")) continue;
+      for (let at = text.indexOf(query); at >= 0; at = text.indexOf(query, at + query.length)) {
+        const range = new Range();
+        range.setStart(node, at);
+        range.setEnd(node, at + query.length);
+        lit.push(range);
+      }
+    }
+  }
+  CSS.highlights.set("found", new Highlight(...lit));
+}
+
+/* Goes to the next place that was found, or the one before. */
+function next(step) {
+  if (!hits.size) return;
+  const y = stream.edge;
+  const places = lit.map((range) => range.getBoundingClientRect()).filter((r) => r.height);
+  const inItem = places.filter((r) => (step > 0 ? r.top > innerHeight - 20 : r.bottom < y))
+    .filter((r) => {
+      const node = stream.shown.get(current)?.getBoundingClientRect();
+      return node && r.top >= node.top && r.bottom <= node.bottom;
+    });
+  if (inItem.length) {
+    const r = step > 0 ? inItem[0] : inItem[inItem.length - 1];
+    stream.anchor = null;
+    scrollBy(0, r.top - y - innerHeight / 3);
+    return;
+  }
+  const order = list.indexes;
+  const after = step > 0 ? order.find((i) => i > current) ?? order[0]
+    : [...order].reverse().find((i) => i < current) ?? order[order.length - 1];
+  go(after);
+}
+
+/* ---- copy --------------------------------------------------------------------------------- */
+
+async function jsonOf(i) {
+  const { parts, leaf, ...rest } = items[i];
+  const out = [];
+  for (const part of parts || []) {
+    if (PICTURE.test(part.type)) {
+      out.push({ role: part.role, type: part.type, size: part.size });
+      continue;
+    }
+    const { text } = await partText(part, i);
+    out.push({ role: part.role, type: part.type, body: tryJson(text) ?? text });
+  }
+  return JSON.stringify({ ...rest, leaf, parts: out }, null, 2);
+}
+
+async function copyText(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    const area = document.body.appendChild(el("textarea", "away"));
+    area.value = text;
+    area.select();
+    const done = document.execCommand("copy");
+    area.remove();
+    return done;
+  }
+}
+
+/* ---- where the reader is --------------------------------------------------------------------- */
+
+let current = 0;
+const verified = new Map();
+const firstOf = new Map();
+items.forEach((item, i) => item.repeat && !firstOf.has(item.repeat) && firstOf.set(item.repeat, i));
+const byNumber = new Map(items.map((item, i) => [String(item.n), i]));
+const pauseFrom = items.length > 2 ? Math.max(60000, pausesOf(items.map((item) => item.time), 50)) : 60000;
+
+function point(i) {
+  if (i === current || !items[i]) return;
+  stream.shown.get(current)?.classList.remove("current");
+  current = i;
+  stream.shown.get(i)?.classList.add("current");
+  list.show(i);
+  timeline.show(i);
+  film?.show(i);
+}
+
+function go(i, focus) {
+  if (!items[i]) return;
+  stream.go(i);
+  point(i);
+  settled = performance.now();
+  document.body.classList.remove("listing");
+  try {
+    history.replaceState(null, "", `#e${items[i].n}`);
+  } catch { /* some browsers refuse it for files */ }
+  if (focus) stream.shown.get(i)?.focus({ preventScroll: true });
+}
+
+function followHash() {
+  const i = byNumber.get(/^#e(.+)$/.exec(decodeURIComponent(location.hash))?.[1]);
+  if (i !== undefined) go(i);
+}
+
+/* ---- the static part ----------------------------------------------------------------------------- */
+
+/* Bars behind the numbers of a column, as parts of its largest. */
+function drawColumn(rows, values, column) {
+  const most = Math.max(...values.map((row) => Number(row[column]) || 0));
+  if (!(most > 0) || rows.length < 2) return;
+  rows.forEach((row, i) => {
+    const cell = row.cells[column];
+    const bar = el("span", "bar");
+    bar.style.width = `${((Number(values[i]?.[column]) || 0) / most) * 100}%`;
+    cell.classList.add("barred");
+    cell.prepend(bar);
+  });
+}
+
+/* Long tables show their first rows, and the rest when asked. */
+function foldTable(table) {
+  const rows = [...table.tBodies[0]?.rows ?? []].slice(10);
+  if (rows.length < 4) return;
+  for (const row of rows) row.classList.add("folded");
+  const all = button("more", `show all ${count(rows.length + 10)}`, () => {
+    for (const row of rows) row.classList.remove("folded");
+    all.remove();
+  });
+  table.after(all);
+}
+
+function dressTables() {
+  for (const given of data.tables || []) {
+    const table = $(given.id)?.querySelector("table");
+    if (!table) continue;
+    given.types.forEach((type, column) => {
+      if (type === "bytes" || (type === "count" && !given.types.includes("bytes"))) {
+        drawColumn([...table.tBodies[0].rows], given.rows, column);
+      }
+    });
+  }
+  for (const table of document.querySelectorAll("section:not(#items) > table")) foldTable(table);
+}
+
+/* ---- keys and start ---------------------------------------------------------------------------------- */
+
+const KEYS = [["j", "next item"], ["k", "previous item"], ["/", "search"], ["Enter", "next match, Shift: the one before"],
+              ["o", "open or fold what came before"], ["?", "this help"], ["Esc", "leave the search, close"]];
+
+const help = el("dialog", "help", el("h2", "", "Keys"),
+  el("dl", "", ...KEYS.map(([key, what]) => el("div", "", el("dt", "", el("kbd", "", key)), el("dd", "", what)))),
+  button("", "Close", () => help.close()));
+
+const field = el("input");
+field.type = "search";
+field.placeholder = "Search titles and bodies";
+field.setAttribute("aria-label", "Search titles and bodies");
+const hitCount = el("output", "hits");
+hitCount.id = "hits";
+
+const small = (label, name, act) => {
+  const b = button("icon", label, act);
+  b.setAttribute("aria-label", name);
+  b.title = name;
+  return b;
+};
+
+const NAMES = { exchange: "exchange", item: "item", action: "action", result: "result" };
+const barTop = el("div", "tools",
+  small("☰", "The list", () => document.body.classList.toggle("listing")),
+  el("h2", "", many(items.length, NAMES[items[0]?.kind] ?? "item")),
+  el("div", "search", field, hitCount, small("↑", "Previous match", () => next(-1)), small("↓", "Next match", () => next(1))),
+  small("?", "Keys", () => help.showModal()));
+const bar = el("div", "sticky", barTop);
+const stream = new Stream();
+const list = new List();
+const timeline = new Timeline();
+const film = items[0]?.kind === "action" ? filmStrip() : null;
+let settled = 0;
+
+function onKey(e) {
+  const typing = /^(INPUT|TEXTAREA|SELECT)$/.test(e.target.tagName);
+  if (e.ctrlKey || e.metaKey || e.altKey || help.open) return;
+  if (e.key === "Escape") {
+    document.body.classList.remove("listing");
+    if (typing || query) {
+      field.value = "";
+      field.blur();
+      search("");
+    }
+  } else if (typing) {
+    if (e.key === "Enter") next(e.shiftKey ? -1 : 1);
+  } else if (e.key === "j" || e.key === "k") {
+    const order = query && hits.size ? list.indexes : list.all;
+    const place = order.indexOf(current);
+    const started = stream.top <= stream.edge + 2;
+    go(e.key === "j" ? (started ? order[place + 1] ?? order.find((i) => i > current) : current)
+      : order[place - 1] ?? current, true);
+  } else if (e.key === "/") {
+    field.focus();
+    field.select();
+  } else if (e.key === "?") help.showModal();
+  else if (e.key === "o" || (e.key === "Enter" && e.target.tagName === "ARTICLE")) {
+    stream.shown.get(current)?.querySelector("details > summary")?.click();
+  } else if (e.key === "Enter" && query && !/^(A|BUTTON|SUMMARY)$/.test(e.target.tagName)) next(e.shiftKey ? -1 : 1);
+  else return;
+  if (e.key !== "Escape") e.preventDefault();
+}
+
+/* What is at the top of the window becomes the current item, unless somebody
+** has just gone to one. */
+function onScroll() {
+  stream.scrolled();
+  if (performance.now() - settled > 250 && stream.anchor) point(stream.anchor.index);
+}
+
+function start() {
+  document.documentElement.classList.add("scripted");
+  dressTables();
+  document.body.append(help);
+  if (!items.length) return;
+  const app = el("section", "app", bar, el("div", "split", list.box, stream.box));
+  app.setAttribute("aria-label", "Items");
+  if (film) app.classList.add("filmed");
+  bar.append(timeline.box);
+  if (film) bar.append(film.box);
+  new ResizeObserver(() => {
+    document.documentElement.style.setProperty("--top", `${bar.offsetHeight}px`);
+    stream.hold();
+  }).observe(bar);
+  document.querySelector("main").append(app);
+  let timer = 0;
+  field.addEventListener("input", () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => search(field.value), items.length > 1000 ? 250 : 90);
+  });
+  let waiting = false;
+  addEventListener("scroll", () => {
+    if (waiting) return;
+    waiting = true;
+    requestAnimationFrame(() => {
+      waiting = false;
+      onScroll();
+    });
+  }, { passive: true });
+  addEventListener("resize", () => stream.draw());
+  addEventListener("hashchange", followHash);
+  document.addEventListener("click", (e) => {
+    const href = e.target.closest?.("a[href^='#e']")?.getAttribute("href");
+    const i = href && byNumber.get(href.slice(2));
+    if (i === undefined || !href) return;
+    e.preventDefault();
+    go(i, true);
+  });
+  document.addEventListener("keydown", onKey);
+  stream.draw();
+  list.draw();
+  timeline.draw();
+  if (location.hash) followHash();
+}
+
+start();
+})();

@@ -1,0 +1,301 @@
+/*
+** report.h: blackbox_report() and blackbox_report_lines(): what happened, as one
+** page.
+**
+** A report is made in three steps. A kind (kill_switch, agent ...) says in SQL what
+** the facts, tables and items are (case.c, tale.c, film.c, overview.c). Then all
+** items are read once, one at a time: what is to be masked is masked, and it is
+** found which parts of their bodies are new (item.c, mask.c, span.c). Then the text
+** is written piece by piece, for which the bodies are read again (html.c, json.c,
+** markdown.c). So there is never more than one item in memory, besides what
+** is known of all items.
+*/
+#ifndef REPORT_H
+#define REPORT_H
+
+#include "../core/core.h"
+
+#define REPORT_VERSION 1 /* of the JSON */
+#define REPORT_TITLE 200 /* characters of the title of an item */
+#define REPORT_ROWS 1000 /* most rows of a table, and of items without script */
+
+/* How a value is shown. */
+typedef enum {
+  REPORT_TEXT,
+  REPORT_ID,
+  REPORT_TIME, /* milliseconds since 1970 UTC */
+  REPORT_BYTES,
+  REPORT_COUNT,
+  REPORT_MONEY,
+  REPORT_DURATION /* milliseconds */
+} ReportType;
+
+typedef enum { REPORT_HTML, REPORT_MD, REPORT_JSON } ReportFormat;
+typedef enum { REPORT_SHARED, REPORT_ALL, REPORT_NONE } ReportBodies;
+
+/*------------------------------------------------------------- masking ----*/
+
+typedef struct MaskRule MaskRule;
+
+typedef struct Masks {
+  MaskRule *a;
+  i64 n, nAlloc;
+  int aFirst[256];           /* the first rule whose anchor has this byte */
+  unsigned char aPair[8192]; /* one bit for the first two bytes of an anchor */
+} Masks;
+
+/* Adds the rules of a profile in the table report_masks. */
+void bxMaskRead(Masks *p, BxStmts *pHome, const char *zProfile, BxErr *pErr);
+void bxMaskFree(Masks *p);
+/* Masks n bytes, which a NUL follows. Returns 0 if there is nothing to mask;
+** otherwise the text, to sqlite3_free(), is in *pzOut, and its length in *pnOut.
+** bCount: what was masked is counted. */
+int bxMask(Masks *p, const char *z, i64 n, int bCount, char **pzOut, i64 *pnOut,
+    BxErr *pErr);
+/* How often something was masked: number i of the names, in the order of the
+** rules. Returns its name; NULL if there are no more. */
+const char *bxMaskCount(const Masks *p, int i, i64 *pnCount);
+
+/*-------------------------------------------------------------- pieces ----*/
+
+/* Bytes of a block, as they are before they are deflated. */
+typedef struct ReportPiece {
+  int iBlock;
+  int bFresh; /* they are in the block because of this piece */
+  i64 iAt, n;
+} ReportPiece;
+
+/* A body, or another thing that an item has. */
+typedef struct ReportPart {
+  char zRole[12];
+  const char *zType; /* a constant */
+  i64 nByte;         /* after masking */
+  sqlite3_uint64 h;  /* hash of these bytes */
+  i64 iPiece, nPiece;
+  i64 iNew;  /* the first of its pieces that no earlier part has */
+  i64 nHead; /* the bytes before it */
+} ReportPart;
+
+#define REPORT_PARTS 3
+
+/* What was seen of bodies: the places of spans. */
+typedef struct Spans {
+  struct Span *a;
+  i64 n, nAlloc; /* nAlloc is a power of 2 */
+} Spans;
+
+/*--------------------------------------------------------------- model ----*/
+
+typedef struct ReportFact {
+  char *zName, *zValue;
+  ReportType eType;
+} ReportFact;
+
+typedef struct ReportColumn {
+  const char *zName; /* NULL ends a list */
+  ReportType eType;
+} ReportColumn;
+
+typedef struct ReportTable {
+  const char *zId, *zTitle; /* constants */
+  const ReportColumn *aColumn;
+  int nColumn;
+  char **azCell; /* row after row; NULL is no value */
+  i64 nCell, nAlloc;
+  i64 nLeft; /* rows that were left out */
+} ReportTable;
+
+#define REPORT_TABLES 12
+
+/* What a rule found. */
+typedef struct ReportVerdict {
+  int bAny;
+  char *zRule, *zLevel, *zTool, *zTurn, *zReason, *zAction, *zCount,
+      *zThreshold;
+} ReportVerdict;
+
+/* Numbers of tokens, and what they cost. */
+typedef struct ReportUsage {
+  int bAny, bCost;
+  i64 nInput, nCacheRead, nCacheWrite, nOutput, nReasoning;
+  double rCost;
+  const char *zSource; /* of the cost; a constant */
+} ReportUsage;
+
+typedef struct ReportItem {
+  int iSource;
+  char *zKey; /* by which the source finds it */
+  char *zId, *zTitle, *zModel, *zStatus;
+  const char *zKind, *zMark;  /* constants */
+  i64 iTime, nSize;           /* -1: not known */
+  i64 nInput, nOutput, iTurn; /* -1: not known */
+  i64 iOrder;
+  i64 nOwn;   /* bytes of its block */
+  int iBlock; /* -1: it has none */
+  int iRepeat, bVerdict, bBodies, bMasked;
+  sqlite3_uint64 hSame; /* the same for calls that are equal; 0: none */
+  char *zLeaf;          /* JSON, or NULL */
+  int nPart;
+  ReportPart aPart[REPORT_PARTS];
+} ReportItem;
+
+/* A query that finds the bodies of an item by its key, ?1: role, type or NULL, and
+** value, for each part. */
+typedef struct ReportSource {
+  const char *zKind; /* of its items; a constant */
+  sqlite3_stmt *pBodies;
+  int bExchange; /* the parts are a request and a response */
+  int bProof;    /* the items may have leaves */
+} ReportSource;
+
+#define REPORT_SOURCES 40
+#define REPORT_ASKS 6 /* statements of item.c */
+
+typedef struct ReportOptions {
+  ReportFormat eFormat;
+  ReportBodies eBodies;
+  i64 nItem, nByte;
+} ReportOptions;
+
+typedef struct ReportRun ReportRun;
+
+typedef struct ReportKind {
+  const char *zName, *zTitle;
+  const char *zItems; /* the title of the items; NULL: it has none */
+  /* Finds facts, tables and items. NotFoundError if there is nothing with this
+  ** key. */
+  void (*xFind)(ReportRun *p);
+} ReportKind;
+
+struct ReportRun {
+  Bx *bx;
+  BxErr err;
+  BxStmts *pHome; /* of report_masks */
+  const ReportKind *pKind;
+  char *zKey, *zShown; /* as it was given, and as it is shown */
+  ReportOptions opt;
+  sqlite3_stmt *apHold[4]; /* while they are open, nothing changes */
+  const char *azHeld[4];   /* the schemas in which it does not */
+  Masks masks;
+  Spans spans;
+  sqlite3_stmt *apAsk[REPORT_ASKS];
+  i64 iMade;
+  char *zTitle;
+  ReportFact *aFact;
+  i64 nFact, nFactAlloc;
+  ReportVerdict verdict;
+  ReportUsage usage;
+  ReportTable pins;
+  ReportTable aTable[REPORT_TABLES];
+  int nTable;
+  ReportSource aSource[REPORT_SOURCES];
+  int nSource;
+  ReportItem *aItem;
+  i64 nItem, nItemAlloc;
+  ReportPiece *aPiece;
+  i64 nPiece, nPieceAlloc;
+  int nBlock;
+  const char *zProof; /* none, off, head; a constant */
+  char *zHead;
+  i64 nLeftItems, nLeftBodies, nLeftBytes;
+  /* where the output is */
+  sqlite3_str *pOut;
+  const char *zTemplate;
+  int ePhase;
+  i64 iNext;
+};
+
+/* report.c */
+void bxReportText(BxCall *p); /* blackbox_report() */
+ReportRun *bxReportOpen(Bx *bx, sqlite3_value *pKind, sqlite3_value *pKey,
+    sqlite3_value *pOptions, BxErr *pErr);
+/* Appends the next part of the text to p->pOut: whole lines. Returns 0 at the
+** end, or on error. */
+int bxReportNext(ReportRun *p);
+void bxReportClose(ReportRun *p);
+extern const sqlite3_module bxReportLines; /* lines.c */
+
+/* option.c */
+void bxReportOptions(ReportRun *p, sqlite3_value *pOptions);
+
+/*------------------------------------------------- model.c: for the kinds --*/
+
+/* The statements for the schema that has a domain, which does not change until the
+** report ends. NULL if it is not installed. */
+BxStmts *bxReportDomain(ReportRun *p, const char *zDomain);
+/* The same for a domain without which there is nothing to report. */
+BxStmts *bxReportNeed(ReportRun *p, const char *zDomain);
+void bxReportHold(ReportRun *p, BxStmts *pFrom);
+/* A text as it may be shown: masked, and in plain characters. To sqlite3_free(). */
+char *bxReportClean(ReportRun *p, const char *z, i64 n);
+char *bxReportColumnText(ReportRun *p, sqlite3_stmt *pStmt, int i);
+/* Steps to the next row. 0 at the end, on error, or without a statement. */
+int bxReportRow(ReportRun *p, sqlite3_stmt *pStmt);
+/* The rows of a query with ?1, the key. */
+sqlite3_stmt *bxReportAsk(ReportRun *p, BxStmts *pFrom, const char *zSql);
+/* The columns of the first row are facts. The name of each is the name of its type
+** and that of the fact, with a colon between them. NULL is no fact. */
+void bxReportFacts(ReportRun *p, BxStmts *pFrom, const char *zSql);
+ReportTable *bxReportNewTable(ReportRun *p, const char *zId, const char *zTitle,
+    const ReportColumn *aColumn);
+void bxReportRows(
+    ReportRun *p, ReportTable *pTable, BxStmts *pFrom, const char *zSql);
+/* A source whose bodies are found by a query. Frees it. Returns its number. */
+int bxReportSource(
+    ReportRun *p, BxStmts *pFrom, const char *zKind, const char *zQuery);
+/* Adds the items of a query, the newest first: key, id, time, size, status, mark,
+** turn, title. */
+void bxReportItems(ReportRun *p, int iSource, BxStmts *pFrom, const char *zSql);
+/* Puts the items in order, and applies the bounds. */
+void bxReportBound(ReportRun *p);
+void bxReportNotFound(ReportRun *p, const char *zWhat, const char *zHow);
+void bxReportFreeModel(ReportRun *p);
+
+/* item.c */
+/* Reads all items once. */
+void bxReportRead(ReportRun *p);
+/* The bodies of an item, as they were read before. */
+typedef struct ReportBodiesOf {
+  char *az[REPORT_PARTS]; /* to sqlite3_free() */
+  i64 an[REPORT_PARTS];
+  unsigned char aType[REPORT_PARTS]; /* of SQLite */
+  int abMasked[REPORT_PARTS];
+} ReportBodiesOf;
+void bxReportReadAgain(ReportRun *p, ReportItem *pItem, ReportBodiesOf *pOut);
+void bxReportFreeBodies(ReportBodiesOf *p);
+/* span.c: the pieces of a part that is read for the first time. */
+void bxReportPieces(ReportRun *p, ReportItem *pItem, ReportPart *pPart,
+    const char *z, int bJson);
+
+/* block.c */
+void bxReportBase64(sqlite3_str *pOut, const unsigned char *a, i64 n);
+void bxReportSha256(sqlite3_str *pOut, const char *z, i64 n);
+void bxReportDeflate(sqlite3_str *pOut, const char *z, i64 n, BxErr *pErr);
+
+/* The kinds. */
+void bxReportKillSwitch(ReportRun *p);
+void bxReportAgent(ReportRun *p);
+
+/* The formats: each appends the next part. 0: there is no more. */
+int bxReportHtml(ReportRun *p);
+int bxReportMarkdown(ReportRun *p);
+int bxReportJsonText(ReportRun *p);
+/* json.c: the parts of the JSON. */
+void bxReportJsonHead(ReportRun *p);
+void bxReportJsonItem(ReportRun *p, i64 iItem, int bText);
+void bxReportJsonTail(ReportRun *p);
+
+/*----------------------------------------------------------------- text.c --*/
+
+const char *bxReportTypeName(ReportType eType);
+/* Cuts to the first line, and to so many characters. */
+void bxReportFirstLine(char *z, int nMax);
+/* A copy in which nothing is left that is not UTF-8, a control character, or that
+** changes the direction of the text. */
+char *bxReportPlain(const char *z, i64 n, BxErr *pErr);
+void bxReportJson(sqlite3_str *pOut, const char *z, i64 n);
+void bxReportEscape(sqlite3_str *pOut, const char *z);
+void bxReportTime(sqlite3_str *pOut, i64 iTime, int bIso);
+void bxReportSize(sqlite3_str *pOut, i64 nByte);
+
+#endif

@@ -1,0 +1,251 @@
+/*
+** span.c: bodies in pieces, each of which is kept once.
+**
+** A request repeats what was said before, and adds to it. So a body is cut into
+** spans: at the members of its JSON object and at the elements of their arrays;
+** other text, at ends of lines. A span that was seen before is not kept again:
+** the body names the place where it is. Spans that follow each other there are one
+** piece. A body that would need more than SPAN_PIECES pieces is kept whole again,
+** so that a long conversation does not name more and more pieces.
+**
+** Spans are told apart by 16 bytes of their SHA-256: what was recorded may be made
+** to deceive, and must not be able to show one text in place of another.
+*/
+#include "report.h"
+SQLITE_EXTENSION_INIT3
+
+#include <sha2.h>
+#include <string.h>
+
+#define SPAN_PIECES 64 /* most pieces of a body */
+#define SPAN_SHORT 64  /* a shorter span is not worth a piece of its own */
+#define SPAN_LEAST 32  /* no span is shorter, but for the last */
+#define SPAN_LINES 256 /* the same, where lines are cut */
+#define SPAN_HASH 16
+
+typedef struct Span {
+  unsigned char aHash[SPAN_HASH];
+  int iBlock;
+  i64 iAt, n; /* n is 0 for an empty entry */
+} Span;
+
+/* The ends of the spans of a text. */
+typedef struct Cuts {
+  i64 *a;
+  i64 n, nAlloc;
+  i64 nLeast;
+} Cuts;
+
+static void cutSpanAt(Cuts *p, i64 i, BxErr *pErr) {
+  i64 *a;
+  if (i - (p->n > 0 ? p->a[p->n - 1] : 0) < p->nLeast) return;
+  a = bxGrow(p->a, p->n, &p->nAlloc, sizeof(*a), pErr);
+  if (a == 0) return;
+  p->a = a;
+  a[p->n++] = i;
+}
+
+/* Cuts before and after each element of the array at zAt. Returns its end, NULL if
+** it is no JSON. */
+static const char *cutSpanArray(
+    Cuts *p, const char *z, const char *zAt, const char *zEnd, BxErr *pErr) {
+  zAt = bxSkipSpace(zAt + 1);
+  if (*zAt == ']') return zAt + 1;
+  while (pErr->rc == SQLITE_OK) {
+    cutSpanAt(p, zAt - z, pErr);
+    zAt = bxSkipValue(zAt, zEnd);
+    if (zAt == 0) return 0;
+    cutSpanAt(p, zAt - z, pErr);
+    zAt = bxSkipSpace(zAt);
+    if (*zAt == ']') return zAt + 1;
+    if (*zAt != ',') return 0;
+    zAt = bxSkipSpace(zAt + 1);
+  }
+  return 0;
+}
+
+/* The same for the members of an object, and the elements of arrays in it. */
+static void cutSpanObject(
+    Cuts *p, const char *z, const char *zAt, const char *zEnd, BxErr *pErr) {
+  do {
+    zAt = bxSkipSpace(zAt + 1);
+    cutSpanAt(p, zAt - z, pErr);
+    zAt = bxSkipString(zAt, zEnd);
+    if (zAt == 0) return;
+    zAt = bxSkipSpace(zAt);
+    if (*zAt != ':') return;
+    zAt = bxSkipSpace(zAt + 1);
+    if (*zAt == '[') {
+      zAt = cutSpanArray(p, z, zAt, zEnd, pErr);
+    } else {
+      zAt = bxSkipValue(zAt, zEnd);
+    }
+    if (zAt == 0) return;
+    zAt = bxSkipSpace(zAt);
+  } while (*zAt == ',' && pErr->rc == SQLITE_OK);
+}
+
+static void cutSpanLines(Cuts *p, const char *z, i64 n, BxErr *pErr) {
+  i64 i = 0;
+  p->nLeast = SPAN_LINES;
+  while (i < n) {
+    const char *zLine = memchr(z + i, '\n', (size_t)(n - i));
+    if (zLine == 0) return;
+    i = zLine + 1 - z;
+    cutSpanAt(p, i, pErr);
+  }
+}
+
+/* Cuts a text that a NUL follows. */
+static void cutSpans(Cuts *p, const char *z, i64 n, int bJson, BxErr *pErr) {
+  const char *zAt = bxSkipSpace(z);
+  p->nLeast = SPAN_LEAST;
+  if (!bJson) {
+    cutSpanLines(p, z, n, pErr);
+  } else if (*zAt == '[') {
+    cutSpanArray(p, z, zAt, z + n, pErr);
+  } else if (*zAt == '{') {
+    cutSpanObject(p, z, zAt, z + n, pErr);
+  }
+  p->nLeast = 0;
+  cutSpanAt(p, n, pErr);
+}
+
+/*---------------------------------------------------------------- spans ----*/
+
+static i64 slotOfSpan(const Spans *p, const unsigned char *aHash) {
+  sqlite3_uint64 h;
+  i64 i;
+  memcpy(&h, aHash, sizeof(h));
+  for (i = (i64)(h & (sqlite3_uint64)(p->nAlloc - 1)); p->a[i].n > 0;
+       i = (i + 1) & (p->nAlloc - 1)) {
+    if (memcmp(p->a[i].aHash, aHash, SPAN_HASH) == 0) break;
+  }
+  return i;
+}
+
+/* Makes room for one more. */
+static void growSpans(Spans *p, BxErr *pErr) {
+  Spans larger = {0, p->n, p->nAlloc ? 2 * p->nAlloc : 256};
+  i64 i;
+  if (p->n * 2 < p->nAlloc || pErr->rc != SQLITE_OK) return;
+  larger.a = bxNew(sizeof(Span) * (size_t)larger.nAlloc, pErr);
+  if (larger.a == 0) return;
+  for (i = 0; i < p->nAlloc; i++) {
+    if (p->a[i].n > 0) larger.a[slotOfSpan(&larger, p->a[i].aHash)] = p->a[i];
+  }
+  sqlite3_free(p->a);
+  *p = larger;
+}
+
+/* Where the span was seen, which is noted if it is new. NULL on error. */
+static Span *findSpan(Spans *p, const char *z, i64 n, BxErr *pErr) {
+  unsigned char aHash[BX_DIGEST];
+  SHA2_CTX sha;
+  Span *pSpan;
+  growSpans(p, pErr);
+  if (pErr->rc != SQLITE_OK) return 0;
+  SHA256Init(&sha);
+  SHA256Update(&sha, (const unsigned char *)z, (size_t)n);
+  SHA256Final(aHash, &sha);
+  pSpan = &p->a[slotOfSpan(p, aHash)];
+  if (pSpan->n == 0) {
+    memcpy(pSpan->aHash, aHash, SPAN_HASH);
+    pSpan->iBlock = -1;
+    pSpan->n = n;
+    p->n++;
+  }
+  return pSpan;
+}
+
+/*--------------------------------------------------------------- pieces ----*/
+
+/* Adds n bytes to the part: as a piece, or to its last one. */
+static void addReportPiece(ReportRun *p, ReportPart *pPart, int iBlock, i64 iAt,
+    i64 n, int bFresh, int bAlone) {
+  ReportPiece *a = p->aPiece, *pLast = pPart->nPiece ? &a[p->nPiece - 1] : 0;
+  if (pLast != 0 && !bAlone && pLast->iBlock == iBlock &&
+      pLast->iAt + pLast->n == iAt && pLast->bFresh == bFresh) {
+    pLast->n += n;
+    return;
+  }
+  a = bxGrow(a, p->nPiece, &p->nPieceAlloc, sizeof(*a), &p->err);
+  if (a == 0) return;
+  p->aPiece = a;
+  a += p->nPiece++;
+  a->iBlock = iBlock;
+  a->iAt = iAt;
+  a->n = n;
+  a->bFresh = bFresh;
+  pPart->nPiece++;
+}
+
+static void addFresh(
+    ReportRun *p, ReportItem *pItem, ReportPart *pPart, i64 n, int bAlone) {
+  addReportPiece(p, pPart, pItem->iBlock, pItem->nOwn, n, 1, bAlone);
+  pItem->nOwn += n;
+}
+
+/* Whether a span that was seen is named by its place: it is long, or in the head,
+** or it follows what the last piece has. */
+static int isWorth(
+    const ReportRun *p, const ReportPart *pPart, const Span *pSpan) {
+  const ReportPiece *pLast = &p->aPiece[p->nPiece - 1];
+  if (pSpan->iBlock < 0) return 0;
+  if (pSpan->n >= SPAN_SHORT || pPart->iNew < 0) return 1;
+  return pPart->nPiece > 0 && !pLast->bFresh &&
+         pLast->iBlock == pSpan->iBlock && pLast->iAt + pLast->n == pSpan->iAt;
+}
+
+/* Adds the spans as pieces. bWhole: all of them are kept again. */
+static void addSpanPieces(ReportRun *p, ReportItem *pItem, ReportPart *pPart,
+    const char *z, const Cuts *pCuts, int bWhole) {
+  i64 i, iAt = 0;
+  for (i = 0; i < pCuts->n && p->err.rc == SQLITE_OK; i++) {
+    i64 n = pCuts->a[i] - iAt;
+    Span *pSpan = findSpan(&p->spans, z + iAt, n, &p->err);
+    if (pSpan == 0) return;
+    if (!bWhole && isWorth(p, pPart, pSpan)) {
+      addReportPiece(p, pPart, pSpan->iBlock, pSpan->iAt, n, 0, 0);
+    } else {
+      if (pPart->iNew < 0) {
+        pPart->iNew = pPart->nPiece;
+        pPart->nHead = iAt;
+      }
+      if (bWhole || pSpan->iBlock < 0) {
+        pSpan->iBlock = pItem->iBlock;
+        pSpan->iAt = pItem->nOwn;
+      }
+      addFresh(p, pItem, pPart, n, bWhole && iAt == pPart->nHead);
+    }
+    iAt += n;
+  }
+}
+
+void bxReportPieces(ReportRun *p, ReportItem *pItem, ReportPart *pPart,
+    const char *z, int bJson) {
+  Cuts cuts = {0, 0, 0, 0};
+  i64 nOwn = pItem->nOwn;
+  pPart->iPiece = p->nPiece;
+  pPart->nPiece = pPart->nHead = 0;
+  pPart->iNew = -1;
+  if (pPart->nByte > 0 && p->opt.eBodies == REPORT_ALL) {
+    addFresh(p, pItem, pPart, pPart->nByte, 0);
+    pPart->iNew = 0;
+  } else if (pPart->nByte > 0) {
+    cutSpans(&cuts, z, pPart->nByte, bJson, &p->err);
+    addSpanPieces(p, pItem, pPart, z, &cuts, 0);
+    if (pPart->nPiece > SPAN_PIECES) {
+      p->nPiece = pPart->iPiece;
+      pPart->nPiece = 0;
+      pItem->nOwn = nOwn;
+      if (pPart->iNew >= 0) pPart->iNew = pPart->nHead > 0;
+      addSpanPieces(p, pItem, pPart, z, &cuts, 1);
+    }
+  }
+  if (pPart->iNew < 0) { /* nothing is new */
+    pPart->iNew = pPart->nPiece;
+    pPart->nHead = pPart->nByte;
+  }
+  sqlite3_free(cuts.a);
+}

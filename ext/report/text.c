@@ -1,0 +1,157 @@
+/*
+** text.c: how values are written. Nothing that was recorded can become markup, or
+** change how the text around it is read.
+*/
+#include "report.h"
+SQLITE_EXTENSION_INIT3
+
+#include <string.h>
+
+static const char zUnknown[] = "\xef\xbf\xbd"; /* U+FFFD */
+
+const char *bxReportTypeName(ReportType eType) {
+  static const char *const az[] = {
+      "text", "id", "time", "bytes", "count", "money", "duration"};
+  return az[eType];
+}
+
+/* The number of bytes of the character at z, of which n are left; 0 if it is not
+** well-formed UTF-8. */
+static int charBytes(const char *z, i64 n) {
+  unsigned char c = (unsigned char)*z;
+  int nByte = c < 0x80 ? 1 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
+  if (nByte == 1) return 1;
+  return n >= nByte && bxIsUtf8((const unsigned char *)z, nByte) ? nByte : 0;
+}
+
+/* Whether a character of three bytes changes the direction of what follows, or
+** is a line of its own: U+200E, U+200F, U+2028 to U+202E, U+2066 to U+2069. */
+static int isDirection(const char *z) {
+  const unsigned char *a = (const unsigned char *)z;
+  if (a[0] != 0xe2) return 0;
+  return (a[1] == 0x80 && (a[2] == 0x8e || a[2] == 0x8f ||
+                              (a[2] >= 0xa8 && a[2] <= 0xae))) ||
+         (a[1] == 0x81 && a[2] >= 0xa6 && a[2] <= 0xa9);
+}
+
+/* Whether a byte may not stand in a text that people read: a control character
+** that is no white space. */
+static int isControl(char c) {
+  return ((unsigned char)c < 0x20 && strchr("\t\n\r", c) == 0) || c == 0 ||
+         c == 0x7f;
+}
+
+char *bxReportPlain(const char *z, i64 n, BxErr *pErr) {
+  sqlite3_str *pOut;
+  i64 i = 0, iFrom = 0;
+  if (pErr->rc != SQLITE_OK) return 0;
+  pOut = sqlite3_str_new(0);
+  while (i < n) {
+    int nByte = charBytes(z + i, n - i);
+    if (nByte == 0 || (nByte == 1 && isControl(z[i])) ||
+        (nByte == 2 && memcmp(z + i, "\xd8\x9c", 2) == 0) ||
+        (nByte == 3 && isDirection(z + i))) {
+      sqlite3_str_append(pOut, z + iFrom, (int)(i - iFrom));
+      sqlite3_str_appendall(pOut, zUnknown);
+      iFrom = i + (nByte ? nByte : 1);
+    }
+    i += nByte ? nByte : 1;
+  }
+  sqlite3_str_append(pOut, z + iFrom, (int)(n - iFrom));
+  if (sqlite3_str_length(pOut) == 0) {
+    sqlite3_free(sqlite3_str_finish(pOut));
+    return bxPrintf(pErr, "%s", "");
+  }
+  return bxFinish(pOut, pErr);
+}
+
+void bxReportFirstLine(char *z, int nMax) {
+  int i = 0, n = 0;
+  while (z[i] != 0 && z[i] != '\n' && z[i] != '\r' && n < nMax) {
+    i++;
+    while ((z[i] & 0xc0) == 0x80) i++;
+    n++;
+  }
+  z[i] = 0;
+}
+
+/* The JSON stands inside an element of HTML, so that < is an escape in it. */
+void bxReportJson(sqlite3_str *pOut, const char *z, i64 n) {
+  i64 i = 0, iFrom = 0;
+  sqlite3_str_appendchar(pOut, 1, '"');
+  while (i < n) {
+    int nByte = charBytes(z + i, n - i);
+    int bOdd = nByte == 1 && ((unsigned char)z[i] < 0x20 || z[i] == 0x7f ||
+                                 strchr("\"\\<>&", z[i]) != 0);
+    int bLine = nByte == 3 && isDirection(z + i);
+    if (nByte == 0 || bOdd || bLine) {
+      sqlite3_str_append(pOut, z + iFrom, (int)(i - iFrom));
+      if (nByte == 0) {
+        sqlite3_str_appendall(pOut, zUnknown);
+      } else if (bLine) {
+        sqlite3_str_appendf(pOut, "\\u20%02x",
+            ((unsigned char)z[i + 1] & 1) << 6 |
+                ((unsigned char)z[i + 2] & 63));
+      } else if (z[i] == '"' || z[i] == '\\') {
+        sqlite3_str_appendf(pOut, "\\%c", z[i]);
+      } else {
+        sqlite3_str_appendf(pOut, "\\u%04x", (unsigned char)z[i]);
+      }
+      iFrom = i + (nByte ? nByte : 1);
+    }
+    i += nByte ? nByte : 1;
+  }
+  sqlite3_str_append(pOut, z + iFrom, (int)(n - iFrom));
+  sqlite3_str_appendchar(pOut, 1, '"');
+}
+
+void bxReportEscape(sqlite3_str *pOut, const char *z) {
+  size_t n;
+  for (; *z; z++) {
+    n = strcspn(z, "&<>\"'");
+    sqlite3_str_append(pOut, z, (int)n);
+    z += n;
+    if (*z == 0) return;
+    sqlite3_str_appendf(pOut, "&#%d;", *z);
+  }
+}
+
+/* The date of a number of days since 1970, by the calendar of ISO 8601. */
+static void dateOf(i64 nDay, int aOut[3]) {
+  i64 nEra, nYear, iDay, iMonth;
+  nDay += 719468; /* since March 1 of the year 0 */
+  nEra = nDay / 146097;
+  nDay -= nEra * 146097; /* of 400 years */
+  nYear = (nDay - nDay / 1460 + nDay / 36524 - nDay / 146096) / 365;
+  iDay = nDay - (365 * nYear + nYear / 4 - nYear / 100);
+  iMonth = (5 * iDay + 2) / 153; /* since March */
+  aOut[2] = (int)(iDay - (153 * iMonth + 2) / 5 + 1);
+  aOut[1] = (int)(iMonth < 10 ? iMonth + 3 : iMonth - 9);
+  aOut[0] = (int)(nYear + nEra * 400 + (aOut[1] <= 2));
+}
+
+void bxReportTime(sqlite3_str *pOut, i64 iTime, int bIso) {
+  int a[3];
+  i64 iOfDay = iTime % BX_MS_PER_DAY;
+  if (iTime < 0 || iTime > BX_MAX_TIME) {
+    sqlite3_str_appendf(pOut, "%lld", iTime);
+    return;
+  }
+  dateOf(iTime / BX_MS_PER_DAY, a);
+  sqlite3_str_appendf(pOut, "%04d-%02d-%02d%s%02d:%02d:%02d.%03d%s", a[0], a[1],
+      a[2], bIso ? "T" : " ", (int)(iOfDay / 3600000),
+      (int)(iOfDay / 60000 % 60), (int)(iOfDay / 1000 % 60),
+      (int)(iOfDay % 1000), bIso ? "Z" : " UTC");
+}
+
+void bxReportSize(sqlite3_str *pOut, i64 nByte) {
+  static const char *const azUnit[] = {"KB", "MB", "GB", "TB"};
+  double r = (double)nByte / 1000.0;
+  int i = 0;
+  if (nByte < 1000) {
+    sqlite3_str_appendf(pOut, "%lld bytes", nByte);
+    return;
+  }
+  for (; r >= 999.95 && i < 3; i++) r /= 1000.0;
+  sqlite3_str_appendf(pOut, "%.1f %s", r, azUnit[i]);
+}
