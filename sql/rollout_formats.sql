@@ -204,12 +204,12 @@ SELECT h.no AS no, f.fact AS fact,
 --               the rows of a database
 
 CREATE TABLE IF NOT EXISTS main.rollout_formats(
-  format       TEXT PRIMARY KEY CHECK (format <> ''),
+  format       TEXT PRIMARY KEY NOT NULL CHECK (format <> ''),
   kind         TEXT NOT NULL DEFAULT 'lines' CHECK (kind IN ('lines', 'store')),
   rank         INTEGER NOT NULL DEFAULT 100,
   mark         TEXT NOT NULL,
   items        TEXT,
-  type         TEXT NOT NULL DEFAULT '$.type',
+  type         TEXT NOT NULL DEFAULT '$.type' CHECK (type <> ''),
   payload      TEXT,
   time         TEXT,
   names        TEXT NOT NULL DEFAULT '{}',

@@ -40,6 +40,11 @@ void bxImportBad(Import *p, const char *zReason, i64 nByte) {
   }
 }
 
+const char *bxImportItems(const Import *p) {
+  const char *z = p->pFormat != 0 ? p->pFormat->az[ROLLOUT_FORMAT_ITEMS] : 0;
+  return z != 0 && *z == '$' ? z + 1 : 0;
+}
+
 /*---------------------------------------------------------------- parts ----*/
 
 static RolloutPart *addImported(Import *p, char *zName, char *zAgent) {
@@ -390,8 +395,7 @@ static void keepText(Import *p, const char *z, const char *zEnd) {
 /* Finds the values of a line. A line that cannot be read, or its rest, is bad,
 ** unless nothing is known of the file. */
 static void readLine(Import *p, const char *z, const char *zEnd) {
-  const char *zItems =
-      p->pFormat != 0 ? p->pFormat->az[ROLLOUT_FORMAT_ITEMS] : 0;
+  const char *zItems = bxImportItems(p);
   int bUtf8 = bxIsUtf8((const unsigned char *)z, (int)(zEnd - z));
   for (z = bxSkipSpace(z); z < zEnd && p->pErr->rc == SQLITE_OK;
        z = bxSkipSpace(z)) {
@@ -407,7 +411,7 @@ static void readLine(Import *p, const char *z, const char *zEnd) {
     }
     if (p->pFormat != 0 && p->pFormat->bSpans) {
       bxImportSpans(p, z, zNext, zEnd);
-    } else if (zItems == 0 || bxImportInner(p, 0, zItems + 1) == 0) {
+    } else if (zItems == 0 || bxImportInner(p, 0, zItems) == 0) {
       p->json.iTop = 0;
       p->xItem(p);
     }
@@ -477,10 +481,10 @@ static void scan(Import *p) {
          (bFormat ? p->pFormat == 0 : p->zName == 0)) {
     const char *zEnd = lineEnd(p, z), *zItems;
     if (bxImportValue(p, bxSkipSpace(z), zEnd) != 0) {
-      zItems = bFormat ? 0 : p->pFormat->az[ROLLOUT_FORMAT_ITEMS];
+      zItems = bFormat ? 0 : bxImportItems(p);
       if (bFormat) p->pFormat = formatOf(p);
       noteTime(p);
-      if (!bFormat && (zItems == 0 || bxImportInner(p, 0, zItems + 1) == 0)) {
+      if (!bFormat && (zItems == 0 || bxImportInner(p, 0, zItems) == 0)) {
         p->json.iTop = 0;
         noteName(p);
       }

@@ -55,6 +55,8 @@ struct Import {
 
 /* Counts a line, or a part of it, that cannot be read. */
 void bxImportBad(Import *p, const char *zReason, i64 nByte);
+/* Where a line has its items, after the dollar; NULL: it is one itself. */
+const char *bxImportItems(const Import *p);
 /* The part to which an item belongs. Frees the names. */
 RolloutPart *bxImportPart(Import *p, char *zName, char *zAgent);
 /* Divides what is between two payloads: the end of the line of the last item is

@@ -184,7 +184,8 @@ static void addReading(RolloutRules *p, sqlite3_stmt *pRow, BxErr *pErr) {
 
 static const char zLineFormats[] =
     "SELECT format, items, type, payload, time, conversation, agent, trace, "
-    "once, mark, names, spans FROM main.rollout_formats ORDER BY rank, format";
+    "once, mark, names, spans FROM main.rollout_formats "
+    "WHERE format <> '' AND type <> '' ORDER BY rank, format";
 
 static void addFormat(RolloutRules *p, sqlite3_stmt *pRow, BxErr *pErr) {
   RolloutFormat *a =
@@ -207,9 +208,10 @@ static void addFormat(RolloutRules *p, sqlite3_stmt *pRow, BxErr *pErr) {
 }
 
 static const char zAttributes[] =
-    "SELECT format, attribute, name, only, value, rank, json "
-    "FROM main.rollout_attributes ORDER BY format, length(attribute) DESC, "
-    "rank, attribute, name, only";
+    "SELECT format, attribute, name, coalesce(only, ''), value, rank, json "
+    "FROM main.rollout_attributes "
+    "WHERE format <> '' AND attribute <> '' AND name <> '' "
+    "ORDER BY format, length(attribute) DESC, rank, attribute, name, only";
 
 static void addAttribute(RolloutRules *p, sqlite3_stmt *pRow, BxErr *pErr) {
   RolloutAttribute *a = bxGrow(

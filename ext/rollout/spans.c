@@ -110,14 +110,14 @@ static int compareTraces(const void *pLeft, const void *pRight) {
 }
 
 void bxImportTraces(Import *p) {
-  const char *zItems = p->pFormat->az[ROLLOUT_FORMAT_ITEMS];
+  const char *zItems = bxImportItems(p);
   const char *z = p->z;
   p->xItem = noteTrace;
   while (z < p->zEnd && p->pErr->rc == SQLITE_OK) {
     const char *zEnd = memchr(z, '\n', (size_t)(p->zEnd - z));
     if (zEnd == 0) zEnd = p->zEnd;
     if (zItems != 0 && bxImportValue(p, bxSkipSpace(z), zEnd) != 0) {
-      bxImportInner(p, 0, zItems + 1);
+      bxImportInner(p, 0, zItems);
     }
     z = zEnd + 1;
   }
@@ -285,13 +285,13 @@ static void noteSpan(Import *p) {
 void bxImportSpans(
     Import *p, const char *z, const char *zNext, const char *zEnd) {
   const BxTree *pTree = &p->json.tree;
-  const char *zItems = p->pFormat->az[ROLLOUT_FORMAT_ITEMS];
+  const char *zItems = bxImportItems(p);
   RolloutSpan value = {z, zNext - z};
   int bSeveral = 0;
   i64 i;
   p->xItem = noteSpan;
   p->json.iTop = 0;
-  if (zItems != 0) bxImportInner(p, 0, zItems + 1);
+  if (zItems != 0) bxImportInner(p, 0, zItems);
   for (i = 0; i < p->nSpan; i++) {
     const BxNode *pNode = &pTree->a[p->aSpan[i].iNode];
     p->aSpan[i].iEnd = pTree->z + pNode->iAt + pNode->nByte - z;

@@ -142,10 +142,20 @@ def test_the_formats_are_listed_and_a_new_one_is_an_insert(db):
     "INSERT INTO rollout_readings(format, fact, type, place) VALUES ('x', 'user', 'x', 'a')",
     "UPDATE rollout_readings SET place = 'a'", "UPDATE rollout_formats SET mark = '{'",
     "INSERT INTO rollout_formats(format, mark) VALUES ('x', '{')",
+    "INSERT INTO rollout_formats(format, mark) VALUES (NULL, '{}')",
+    "INSERT INTO rollout_formats(format, mark, type) VALUES ('x', '{}', '')",
+    "INSERT INTO rollout_attributes(format, attribute, name) VALUES ('otel', '', 'x')",
     "INSERT INTO rollout_readings(format, fact, type, place) VALUES ('x', 'other', 'x', '$.a')"])
 def test_a_row_that_cannot_work_is_refused(db, sql):
     with pytest.raises(sqlite3.IntegrityError):
         db.execute(sql)
+
+
+def test_a_format_with_an_empty_place_reads_lines(db):
+    db.execute("INSERT INTO rollout_formats(format, mark, rank, items, conversation, time) "
+               "VALUES ('mine', '{\"$.x\":true}', 1, '', '', '')")
+    assert load(db, lines({"x": 1, "type": "y"}))["items"] == 1
+    well(db)
 
 
 def test_a_rule_that_was_rolled_back_is_forgotten(db):
