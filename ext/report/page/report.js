@@ -49,7 +49,7 @@ const many = (n, one, more = one + "s") => `${count(n)} ${n === 1 ? one : more}`
 function bytes(n) {
   for (const unit of ["B", "KB", "MB", "GB"]) {
     if (n < 1000 || unit === "GB") {
-      return `${n < 10 && unit !== "B" ? n.toFixed(1) : Math.round(n)} ${unit}`;
+      return `${n < 9.95 && unit !== "B" ? n.toFixed(1) : Math.round(n)} ${unit}`;
     }
     n /= 1000;
   }
@@ -75,6 +75,8 @@ const day = (ms) => iso(ms).slice(0, 10);
 const ODD = new RegExp("(?:\\u001b\\[[0-9;?]*[A-Za-z]|[\\u0000-\\u0008\\u000b-\\u001f\\u007f-" +
   "\\u009f\\u061c\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u206f\\ufeff\\ufff9-\\ufffc" +
   "\\ufffe\\uffff\\u{e0000}-\\u{e0fff}]|\\p{Cs})+", "gu");
+const NAMES = ("NUL SOH STX ETX EOT ENQ ACK BEL BS HT LF VT FF CR SO SI DLE DC1 DC2 DC3 DC4 NAK SYN ETB CAN EM " +
+  "SUB ESC FS GS RS US").split(" ");
 const hex = (c) => "U+" + c.toString(16).toUpperCase().padStart(4, "0");
 
 /* What stands for characters that cannot be seen, or that change how others
@@ -83,10 +85,9 @@ function mark(run) {
   let s = "";
   for (const ch of run.length > 400 ? run.slice(0, 40) : run) {
     const c = ch.codePointAt(0);
-    if (c < 32) s += String.fromCodePoint(0x2400 + c);
+    if (c < 32) s += `\u2039${NAMES[c]}\u203a`;
     else if (c < 127) s += ch;
-    else if (c === 127) s += "\u2421";
-    else if (c > 0xe0020 && c < 0xe007f) s += String.fromCodePoint(c - 0xe0000);
+    else if (c >= 0xe0020 && c < 0xe007f) s += String.fromCodePoint(c - 0xe0000);
     else s += `\u2039${hex(c)}\u203a`;
   }
   const odd = el("span", "odd", run.length > 400 ? `${s} … ${count(run.length)} characters` : s);
@@ -185,7 +186,7 @@ function valueView(value, write = plain) {
   if (!names.length || names.length > 16) return long(pretty(value), plain, 1400, 16);
   const list = el("dl", "members");
   for (const name of names) {
-    list.append(say(el("dt"), name), el("dd", "", long(pretty(value[name]), plain, 1200, 14)));
+    list.append(say(el("dt"), name), el("dd", "", long(pretty(value[name]), plain, 800, 12)));
   }
   return list;
 }
@@ -238,18 +239,17 @@ async function partBytes(part) {
   return whole;
 }
 
-/* The item that shows a piece first, by the piece's block and start. */
+/* The item that shows a block first: it alone brings what is in it. */
 let owners = null;
-const pieceKey = (piece) => piece[0] * 4294967296 + piece[1];
 
-function ownerOf(piece) {
+function ownerOf(number) {
   if (!owners) {
     owners = new Map();
-    items.forEach((item, i) => (item.parts || []).forEach((part) => part.pieces.forEach((p) => {
-      if (!owners.has(pieceKey(p))) owners.set(pieceKey(p), i);
+    items.forEach((item, i) => (item.parts || []).forEach((part) => part.pieces.forEach(([b]) => {
+      if (!owners.has(b)) owners.set(b, i);
     })));
   }
-  return owners.get(pieceKey(piece));
+  return owners.get(number);
 }
 
 /* The text of a part, and the ranges of it that no earlier item shows. */
@@ -261,7 +261,7 @@ async function partText(part, i) {
     const whole = await block(piece[0]);
     const before = text.length;
     text += decoder.decode(whole.subarray(piece[1], piece[1] + piece[2]), { stream: true });
-    if (ownerOf(piece) === i) fresh.push([before, text.length]);
+    if (ownerOf(piece[0]) === i) fresh.push([before, text.length]);
   }
   return { text: text + decoder.decode(), fresh };
 }
@@ -337,8 +337,10 @@ function blocksOf(v, out = []) {
     return out;
   }
   const type = typeof v.type === "string" ? v.type : "";
-  if (v.functionCall || v.toolUse) out.push(callOf(v, v.functionCall ?? v.toolUse));
-  else if (v.functionResponse || v.toolResult) out.push(resultOf(v, v.functionResponse ?? v.toolResult));
+  const call = v.functionCall ?? v.function_call ?? v.toolUse;
+  const result = v.functionResponse ?? v.function_response ?? v.toolResult;
+  if (isObject(call)) out.push(callOf(v, call));
+  else if (isObject(result)) out.push(resultOf(v, result));
   else if (isObject(v.function) && v.function.name) out.push(callOf(v, v.function));
   else if (CALL.test(type)) out.push(callOf(v, v));
   else if (RESULT.test(type) && !("text" in v)) out.push(resultOf(v, v));
@@ -449,8 +451,8 @@ function requestOf(json, text, fresh) {
   }
   const place = list && at.get(list);
   [json[list] ?? []].flat().forEach((value, k) => {
-    const range = place?.elements[k] ?? [place?.from ?? 0, place?.to ?? 1e9];
-    said.push({ ...messageOf(value), old: !touches(fresh, range[0], range[1]) });
+    const [from, to] = place?.elements[k] ?? [place?.from ?? 0, place?.to ?? 0];
+    said.push({ ...messageOf(value), old: !touches(fresh, from, to) });
   });
   for (const name of ["message", "prompt"]) {
     if (typeof json[name] === "string") said.push({ ...messageOf(json[name]), old: false });
@@ -585,19 +587,24 @@ function itemOf(json, kind) {
 
 /* ---- items, read ------------------------------------------------------------ */
 
-const READ = 300;  /* items that are kept as they were read */
-const models = new Map();
-
-function read(i) {
-  if (!models.has(i)) {
-    models.set(i, readItem(i));
-    if (models.size > READ) models.delete(models.keys().next().value);
-  }
-  return models.get(i);
+/* A function of items whose last results are kept. */
+function keeping(make, most = 300) {
+  const made = new Map();
+  return (i) => {
+    if (!made.has(i)) {
+      made.set(i, make(i));
+      if (made.size > most) made.delete(made.keys().next().value);
+    }
+    return made.get(i);
+  };
 }
 
+/* An item as it stands alone, and with what stands before it. */
+const parse = keeping(parseItem);
+const read = keeping(async (i) => items[i].kind === "exchange" ? foldHead(await parse(i), i) : parse(i));
+
 /* What an item says: {said: messages, settings, end, raw: texts of its parts}. */
-async function readItem(i) {
+async function parseItem(i) {
   const item = items[i];
   const model = { said: [], raw: [], settings: null, end: "", events: 0, quiet: false, picture: null };
   for (const part of item.parts || []) {
@@ -622,31 +629,38 @@ async function readItem(i) {
     for (const message of read.said) model.said.push({ ...message, answer: part.role === "response" });
     for (const key of ["settings", "end", "events", "quiet", "echo"]) model[key] = read[key] || model[key];
   }
-  if (item.kind === "exchange") await foldHead(model, i);
   return model;
 }
 
-const sameBlocks = (a, b) => JSON.stringify(a.map((x) => [x.kind, x.text, x.name, x.args])) ===
-  JSON.stringify(b.map((x) => [x.kind, x.text, x.name, x.args]));
+const keyOf = (...said) => JSON.stringify(said.flatMap((m) => m.blocks));
 
-/* What the item before shows as its answer is not new. Of the first item, which
-** has nothing before it, only the last messages are open. */
+/* Where a request goes on after what the one before had: the index after the last
+** message that both have, 0 if there is none. */
+function joint(asked, before) {
+  if (!before.length) return 0;
+  const last = keyOf(before[before.length - 1]);
+  if (asked[before.length - 1] && keyOf(asked[before.length - 1]) === last) return before.length;
+  for (let k = asked.length; k > 0; k--) if (keyOf(asked[k - 1]) === last) return k;
+  return 0;
+}
+
+/* What the request before had, and what was answered to it, is not new. Of the
+** first item, which has nothing before it, only the last messages are open. */
 async function foldHead(model, i) {
   const asked = model.said.filter((m) => !m.answer);
-  if (i > 0) {
-    const before = (await read(i - 1)).said.filter((m) => m.answer).flatMap((m) => m.blocks);
-    const fresh = asked.filter((m) => !m.old);
-    const repeated = [];
-    for (const m of fresh) {
-      if (m.role !== "assistant") break;
-      repeated.push(m);
-    }
-    if (repeated.length < fresh.length && sameBlocks(repeated.flatMap((m) => m.blocks), before)) {
-      for (const m of repeated) m.old = true;
-    }
-  } else if (asked.length > 6) {
-    for (const m of asked.slice(0, -3)) m.old = true;
+  if (i === 0) {
+    if (asked.length > 6) for (const m of asked.slice(0, -3)) m.old = true;
+    return model;
   }
+  const before = (await parse(i - 1)).said;
+  const had = before.filter((m) => !m.answer);
+  const keys = new Set(had.map((m) => keyOf(m)));
+  const from = joint(asked, had);
+  asked.forEach((m, k) => (m.old = (!from || k < from) && (m.old || keys.has(keyOf(m)))));
+  const fresh = asked.slice(from);
+  const repeated = fresh.slice(0, Math.max(0, fresh.findIndex((m) => m.role !== "assistant")));
+  if (keyOf(...repeated) === keyOf(...before.filter((m) => m.answer))) for (const m of repeated) m.old = true;
+  return model;
 }
 
 /* The texts of blocks, for the search. */
@@ -886,7 +900,7 @@ function badges(item) {
     a.href = `#e${first.n}`;
     box.append(a);
   } else if (first && !item.verdict) box.append(el("span", "badge repeat", "repeated later"));
-  if (item.status !== undefined && item.status !== "" && item.status !== 200 && item.status !== "ok") {
+  if (item.status !== usualStatus && (item.status ?? "") !== "") {
     box.append(say(el("span", isBad(item) ? "badge bad" : "badge"), String(item.status)));
   }
   const state = verified.get(item.n);
@@ -928,6 +942,14 @@ function rawView(model) {
   return box;
 }
 
+/* The role of an item of a conversation stands above its number. */
+function leadRole(inner) {
+  const row = inner.querySelector(".body > .row");
+  if (!row) return;
+  row.firstChild.dataset.role = row.dataset.role;
+  inner.querySelector("header").prepend(row.firstChild);
+}
+
 /* One item. What it says comes when its blocks are inflated. */
 function article(i) {
   const item = items[i];
@@ -944,6 +966,7 @@ function article(i) {
   bodyOf(i).then((made) => {
     if (made.classList.contains("quiet")) box.classList.add("slight");
     inner.replaceChild(made, body);
+    if (item.kind === "item" && !raws.has(i)) leadRole(inner);
     box.dataset.done = "1";
     lightSoon();
   });
@@ -969,7 +992,7 @@ const pictures = new Map();
 
 /* The address of a screenshot, as a blob of this page. */
 async function picture(part) {
-  const key = pieceKey(part.pieces[0]);
+  const key = part.pieces[0].join();
   if (!pictures.has(key)) {
     const blob = new Blob([await partBytes(part)], { type: part.type });
     pictures.set(key, URL.createObjectURL(blob));
@@ -1132,6 +1155,7 @@ class Stream {
     this.heights = new Heights(items.map((item) => item.kind === "action" ? 460 : item.kind === "item" ? 90 : 300));
     this.shown = new Map();
     this.anchor = null;
+    this.expected = -1;
     this.sizes = new ResizeObserver((entries) => this.measure(entries));
   }
   get top() {
@@ -1139,7 +1163,7 @@ class Stream {
   }
   /* Where items begin below what sticks to the top of the window. */
   get edge() {
-    return bar.getBoundingClientRect().height + 8;
+    return bar.offsetHeight + (parseFloat(getComputedStyle(bar).top) || 0) + 8;
   }
   draw() {
     if (!items.length) return;
@@ -1185,16 +1209,20 @@ class Stream {
     if (!this.anchor) return;
     const off = this.top + this.heights.before(this.anchor.index) - this.anchor.off - this.edge;
     if (Math.abs(off) >= 1) scrollBy(0, off);
+    this.expected = scrollY;
   }
-  /* The reader scrolled: remembers what is at the top. */
+  /* The window scrolled. If the reader did it, what is at the top now is to
+  ** stay there. */
   scrolled() {
     const top = this.top;
-    if (top > this.edge) this.anchor = null;
-    else {
+    const byReader = Math.abs(scrollY - this.expected) > 1;
+    if (byReader && top > this.edge) this.anchor = null;
+    else if (byReader) {
       const index = this.heights.at(this.edge - top + 1);
       this.anchor = { index, off: top + this.heights.before(index) - this.edge };
     }
     this.draw();
+    return byReader;
   }
   go(i) {
     this.anchor = { index: i, off: 0 };
@@ -1607,6 +1635,7 @@ async function copyText(text) {
 
 let current = 0;
 const verified = new Map();
+const usualStatus = items.every((item) => item.status === items[0].status) ? items[0]?.status : "200";
 const firstOf = new Map();
 items.forEach((item, i) => item.repeat && !firstOf.has(item.repeat) && firstOf.set(item.repeat, i));
 const byNumber = new Map(items.map((item, i) => [String(item.n), i]));
@@ -1626,7 +1655,6 @@ function go(i, focus) {
   if (!items[i]) return;
   stream.go(i);
   point(i);
-  settled = performance.now();
   document.body.classList.remove("listing");
   try {
     history.replaceState(null, "", `#e${items[i].n}`);
@@ -1637,6 +1665,104 @@ function go(i, focus) {
 function followHash() {
   const i = byNumber.get(/^#e(.+)$/.exec(decodeURIComponent(location.hash))?.[1]);
   if (i !== undefined) go(i);
+}
+
+/* ---- proofs ---------------------------------------------------------------------------------------- */
+
+const PROVED = ["", "pin", "evidence", "unpin", "hold", "receipt", "verdict", "erasure"];
+const fromHex = (text) => Uint8Array.from(text.match(/../g) ?? [], (pair) => parseInt(pair, 16));
+const equal = (a, b) => a.length === b.length && a.every((byte, i) => byte === b[i]);
+
+async function sha(...pieces) {
+  return new Uint8Array(await crypto.subtle.digest("SHA-256", await new Blob(pieces).arrayBuffer()));
+}
+
+function eight(write, value) {
+  const view = new DataView(new ArrayBuffer(8));
+  view[write](0, value);
+  return view.buffer;
+}
+
+const whole = (n) => eight("setBigInt64", BigInt(n));
+
+/* The digest of a row: of each column its type, its length or value, its bytes. */
+async function digestOf(leaf, parts) {
+  const fed = [];
+  for (const [, type, value] of leaf.columns) {
+    if (type === "null") fed.push(Uint8Array.of(5));
+    else if (type === "integer") fed.push(Uint8Array.of(1), whole(value));
+    else if (type === "real") fed.push(Uint8Array.of(2), eight("setFloat64", Number(value)));
+    else {
+      const is = type === "part" ? await partBytes(parts[value])
+        : type === "blob" ? fromHex(value) : new TextEncoder().encode(value);
+      fed.push(Uint8Array.of(type === "blob" ? 4 : 3), whole(is.length), is);
+    }
+  }
+  return sha(...fed);
+}
+
+/* The root to which the path of a leaf leads (RFC 9162, 2.1.3.2). */
+async function rootOf(hash, index, size, path) {
+  let node = index, last = size - 1;
+  for (const step of path) {
+    const other = fromHex(step);
+    const left = node % 2 === 1 || node === last;
+    while (left && node && node % 2 === 0) {
+      node = Math.floor(node / 2);
+      last = Math.floor(last / 2);
+    }
+    hash = left ? await sha(Uint8Array.of(1), other, hash) : await sha(Uint8Array.of(1), hash, other);
+    node = Math.floor(node / 2);
+    last = Math.floor(last / 2);
+  }
+  return last ? new Uint8Array() : hash;
+}
+
+/* verified, altered, or redacted: the leaf is in the log, but what it is of is
+** not in this page as it was. */
+async function stateOf(item, size, root) {
+  const leaf = item.leaf;
+  const mark = fromHex(leaf.commitment);
+  const content = leaf.redacted ? fromHex(leaf.content) : await digestOf(leaf, item.parts);
+  const hash = await sha(Uint8Array.of(0, PROVED.indexOf(leaf.kind)), whole(leaf.number), whole(leaf.time), mark);
+  const holds = equal(await sha(fromHex(leaf.salt), content), mark) &&
+    equal(await rootOf(hash, leaf.leaf, size, leaf.path), root);
+  return holds ? (leaf.redacted ? "redacted" : "verified") : "altered";
+}
+
+async function verify(said) {
+  const [, size, root] = data.proof.head.split("\n");
+  const wanted = Uint8Array.from(atob(root), (c) => c.charCodeAt(0));
+  const found = { verified: [], redacted: [], altered: [] };
+  for (const item of items) {
+    if (!item.leaf) continue;
+    const state = await stateOf(item, Number(size), wanted).catch(() => "altered");
+    found[state].push(item);
+    verified.set(item.n, state);
+    if (verified.size % 50 === 0) said.textContent = `${count(verified.size)} …`, await pause();
+  }
+  const rest = items.length - verified.size;
+  said.textContent = `${count(found.verified.length)} verified, ${count(found.redacted.length)} redacted, ` +
+    `${count(found.altered.length)} altered${rest ? `, ${count(rest)} not in a proof` : ""}. `;
+  said.className = found.altered.length ? "altered" : "verified";
+  found.altered.slice(0, 20).forEach((item) => said.append(itemLink(byNumber.get(String(item.n))), " "));
+  list.redraw();
+  for (const i of stream.shown.keys()) stream.refresh(i);
+}
+
+function offerProof() {
+  if (!data.proof?.head || !items.some((item) => item.leaf)) return;
+  const said = el("p");
+  said.setAttribute("role", "status");
+  const start = button("verify", "Verify in this browser", () => {
+    start.disabled = true;
+    verify(said).catch((error) => say(said, `The proof cannot be read: ${error.message}`)).finally(() => (start.disabled = false));
+  });
+  if (!globalThis.crypto?.subtle) {
+    start.disabled = true;
+    said.textContent = "This browser has no WebCrypto for pages that are opened from files.";
+  }
+  $("proof").append(start, said);
 }
 
 /* ---- the static part ----------------------------------------------------------------------------- */
@@ -1666,6 +1792,17 @@ function foldTable(table) {
   table.after(all);
 }
 
+/* A table that is wider than the window scrolls in a box of its own. */
+function boxTable(table) {
+  const box = el("div", "wide");
+  table.replaceWith(box);
+  box.append(table);
+  new ResizeObserver(() => {
+    if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
+    else box.removeAttribute("tabindex");
+  }).observe(box);
+}
+
 function dressTables() {
   for (const given of data.tables || []) {
     const table = $(given.id)?.querySelector("table");
@@ -1676,7 +1813,26 @@ function dressTables() {
       }
     });
   }
-  for (const table of document.querySelectorAll("section:not(#items) > table")) foldTable(table);
+  for (const table of document.querySelectorAll("section:not(#items) > table")) {
+    boxTable(table);
+    foldTable(table);
+  }
+}
+
+/* On paper the first lines of each item stand below its title. They are read
+** while nothing else is to do. */
+async function linesForPaper() {
+  const idle = (act) => (globalThis.requestIdleCallback ?? setTimeout)(act);
+  for (let i = 0; i < items.length; i++) {
+    await new Promise(idle);
+    const cell = $(`e${items[i].n}`)?.cells[2];
+    const model = await read(i).catch(() => null);
+    if (!cell || !model) continue;
+    for (const m of [model.said.filter((one) => !one.answer && !one.old).pop(), model.said.find((one) => one.answer)]) {
+      const text = m && textsOf(m.blocks, []).join(" ").slice(0, 320);
+      if (text) cell.append(say(el("div", "paper", el("b", "", `${m.role} `)), text));
+    }
+  }
 }
 
 /* ---- keys and start ---------------------------------------------------------------------------------- */
@@ -1702,10 +1858,9 @@ const small = (label, name, act) => {
   return b;
 };
 
-const NAMES = { exchange: "exchange", item: "item", action: "action", result: "result" };
 const barTop = el("div", "tools",
   small("☰", "The list", () => document.body.classList.toggle("listing")),
-  el("h2", "", many(items.length, NAMES[items[0]?.kind] ?? "item")),
+  el("h2", "", many(items.length, items[0]?.kind ?? "item")),
   el("div", "search", field, hitCount, small("↑", "Previous match", () => next(-1)), small("↓", "Next match", () => next(1))),
   small("?", "Keys", () => help.showModal()));
 const bar = el("div", "sticky", barTop);
@@ -1713,7 +1868,6 @@ const stream = new Stream();
 const list = new List();
 const timeline = new Timeline();
 const film = items[0]?.kind === "action" ? filmStrip() : null;
-let settled = 0;
 
 function onKey(e) {
   const typing = /^(INPUT|TEXTAREA|SELECT)$/.test(e.target.tagName);
@@ -1726,7 +1880,8 @@ function onKey(e) {
       search("");
     }
   } else if (typing) {
-    if (e.key === "Enter") next(e.shiftKey ? -1 : 1);
+    if (e.key !== "Enter") return;
+    next(e.shiftKey ? -1 : 1);
   } else if (e.key === "j" || e.key === "k") {
     const order = query && hits.size ? list.indexes : list.all;
     const place = order.indexOf(current);
@@ -1744,20 +1899,20 @@ function onKey(e) {
   if (e.key !== "Escape") e.preventDefault();
 }
 
-/* What is at the top of the window becomes the current item, unless somebody
-** has just gone to one. */
+/* What is at the top of the window becomes the current item. */
 function onScroll() {
-  stream.scrolled();
-  if (performance.now() - settled > 250 && stream.anchor) point(stream.anchor.index);
+  if (stream.scrolled() && stream.anchor) point(stream.anchor.index);
 }
 
 function start() {
   document.documentElement.classList.add("scripted");
   dressTables();
+  offerProof();
   document.body.append(help);
   if (!items.length) return;
   const app = el("section", "app", bar, el("div", "split", list.box, stream.box));
   app.setAttribute("aria-label", "Items");
+  if (items.length > 999) app.classList.add("many");
   if (film) app.classList.add("filmed");
   bar.append(timeline.box);
   if (film) bar.append(film.box);
@@ -1794,6 +1949,7 @@ function start() {
   list.draw();
   timeline.draw();
   if (location.hash) followHash();
+  if (items.length <= 500) setTimeout(linesForPaper, 400);
 }
 
 start();
