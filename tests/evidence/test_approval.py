@@ -66,7 +66,8 @@ def test_approval_gives_pages_back_where_auto_vacuum_allows(path, journal, begin
         db.execute("ROLLBACK")
         assert one(db, "PRAGMA page_count") == before
         assert one(db, "SELECT count(screenshot) FROM rec") == 20
-    assert one(db, "PRAGMA integrity_check") == "ok"
+    for name in "main", "temp":  # SQLite 3.38 errs if it checks both at once
+        assert one(db, f"PRAGMA {name}.integrity_check") == "ok"
     well(db)
 
 
