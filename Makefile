@@ -9,12 +9,15 @@
 #           make fuzz       unexpected input, with libFuzzer (SECONDS=60)
 #           make bench      the measurements, written to bench/RESULTS.md
 #           make amalgamation  the whole module as dist/blackbox.c and .h
-#           make install    PREFIX=/usr/local, DESTDIR=
+#           make install    PREFIX=/usr/local, LIBDIR=PREFIX/lib, DESTDIR=
+#           make dist       the packages of npm, Python and Debian, the tarballs
+#           make test-packages  installs these, and uses them
 #           make format lint clean
 
 CC ?= cc
 CFLAGS ?= -O2 -g
 PREFIX ?= /usr/local
+LIBDIR ?= $(PREFIX)/lib
 PYTHON ?= $(shell .ci/need python)
 PARALLEL = $(shell .ci/need parallel)
 WARN = -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes
@@ -53,7 +56,8 @@ build/libblackbox.a: $(CORE_OBJ)
 # Compiling needs packages. This is tested once, before the first compilation,
 # for all goals together, so that one command installs everything.
 NEEDS = build $(patsubst test-%,%,$(subst test-full,test,$(filter demo bench \
-  test test-full test-versions test-hosts test-cluster lint fuzz,$(MAKECMDGOALS))))
+  test test-full test-versions test-hosts test-cluster test-packages dist lint \
+  fuzz,$(MAKECMDGOALS))))
 build/need.build: .ci/need
 	@mkdir -p build
 	@.ci/need $(NEEDS)
@@ -241,19 +245,44 @@ bench: $(MODULE)
 	$(PYTHON) bench/run.py $(BENCHARGS)
 
 install: $(MODULE)
-	install -d $(DESTDIR)$(PREFIX)/lib $(DESTDIR)$(PREFIX)/include \
-	  $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/share/blackbox
-	install -m 755 $(MODULE) $(DESTDIR)$(PREFIX)/lib/
+	install -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/include \
+	  $(DESTDIR)$(PREFIX)/share/blackbox
+	install -m 755 $(MODULE) $(DESTDIR)$(LIBDIR)/
 	install -m 644 ext/blackbox.h $(DESTDIR)$(PREFIX)/include/
 	install -m 644 $(SQL) $(DESTDIR)$(PREFIX)/share/blackbox/
 	install -m 755 tools/verify.py $(DESTDIR)$(PREFIX)/share/blackbox/
-	printf '%s\n' 'prefix=$(PREFIX)' 'module=$${prefix}/lib/$(MODULE)' \
+	printf '%s\n' 'prefix=$(PREFIX)' 'module=$(LIBDIR)/$(MODULE)' \
 	  'sqldir=$${prefix}/share/blackbox' 'Name: blackbox' \
 	  'Description: flight recorder for AI agents, inside SQLite' \
 	  'Version: $(VERSION)' 'Requires: sqlite3 >= 3.38' \
 	  'Cflags: -I$${prefix}/include' \
-	  > $(DESTDIR)$(PREFIX)/lib/pkgconfig/blackbox.pc
-	@echo 'In sqlite3: .load $(PREFIX)/lib/blackbox'
+	  > $(DESTDIR)$(LIBDIR)/pkgconfig/blackbox.pc
+	@echo 'In sqlite3: .load $(LIBDIR)/blackbox'
+
+# The packages (see docs/packages.md). The one of Debian is built from a copy of the
+# sources, with the flags of Debian, where dpkg-buildpackage exists.
+REPOSITORY ?=
+DEBIAN = build/debian/blackbox-$(VERSION)
+dist: $(MODULE) amalgamation $(if $(shell command -v dh),build/debian/.done)
+	@.ci/need dist
+	$(PYTHON) packages/build.py $(MODULE) $(VERSION) dist $(REPOSITORY)
+
+build/debian/.done: $(SRC) $(HDR) $(SQL) CHANGELOG.md $(wildcard packages/debian/*)
+	@rm -rf build/debian
+	@mkdir -p $(DEBIAN) dist
+	cp -r Makefile LICENSE CHANGELOG.md .ci ext sql tools $(DEBIAN)/
+	cp -r packages/debian $(DEBIAN)/debian
+	sed 's/@VERSION@/$(VERSION)/; s/@DATE@/$(shell date -R -u \
+	  -d @$${SOURCE_DATE_EPOCH:-315532800})/' \
+	  packages/debian/changelog.in > $(DEBIAN)/debian/changelog
+	cd $(DEBIAN) && dpkg-buildpackage -us -uc -b
+	rm -f dist/*.deb
+	cp build/debian/libsqlite3-mod-blackbox_*.deb dist/
+	@touch $@
+
+test-packages: dist
+	@.ci/need packages
+	BLACKBOX_PACKAGES=1 $(PYTHON) -m pytest -q tests/packages $(TESTARGS)
 
 format:
 	@.ci/need format
@@ -270,4 +299,5 @@ clean:
 	rm -rf build dist $(MODULE)
 
 .PHONY: all amalgamation static test test-full test-versions \
-  test-hosts test-cluster test-browser fuzz demo bench install format lint clean
+  test-hosts test-cluster test-browser test-packages fuzz demo bench install dist \
+  format lint clean

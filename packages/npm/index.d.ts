@@ -1,0 +1,1 @@
+export { getLoadablePath, load, type Loader } from "./index.cjs";
