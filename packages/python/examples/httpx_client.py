@@ -1,0 +1,29 @@
+"""Records what an agent sends to a model's API, and what comes back."""
+import http.server
+import sqlite3
+import threading
+
+import blackbox
+import httpx
+from blackbox.recorder import Recorder, RecordingTransport
+
+db = blackbox.load(sqlite3.connect("flight.db", isolation_level=None))
+db.execute("CREATE VIRTUAL TABLE IF NOT EXISTS ring USING payload_ring(window=50)")
+
+
+class Model(http.server.BaseHTTPRequestHandler):
+    """In your program this is the API of a provider: OpenAI(http_client=client)."""
+
+    def do_POST(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b'{"answer":"It is on its way."}')
+
+
+server = http.server.HTTPServer(("127.0.0.1", 0), Model)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+with httpx.Client(transport=RecordingTransport(Recorder(db, agent="support"))) as client:
+    url = f"http://127.0.0.1:{server.server_port}/v1/messages"
+    client.post(url, content='{"ask":"Where is my parcel?"}')
+print(*db.execute("SELECT request_body, response_body FROM ring").fetchone())
+# {"ask":"Where is my parcel?"} {"answer":"It is on its way."}
