@@ -1,0 +1,171 @@
+// What LangGraph's own validation of savers does not ask: pruning, holds, rules, receipts.
+import { Annotation, DeltaChannel, END, START, StateGraph } from "@langchain/langgraph";
+import { emptyCheckpoint, uuid6 } from "@langchain/langgraph-checkpoint";
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { BlackboxSaver } from "sqlite-blackbox/langgraph";
+import { open, rows } from "./host.mjs";
+
+const meta = { source: "loop", step: 0, parents: {} };
+const config = (thread_id, checkpoint_ns = "") => ({ configurable: { thread_id, checkpoint_ns } });
+const count = (db, table) => rows(db, `SELECT count(*) FROM langgraph_${table}`)[0][0];
+const receipts = (db) => rows(db, "SELECT domain, rule, rows FROM retention_log ORDER BY id");
+
+/** A thread with n checkpoints, each with a write. */
+async function fill(saver, thread, n, ns = "") {
+  let at = config(thread, ns);
+  for (let i = 0; i < n; i++) {
+    at = await saver.put(at, { ...emptyCheckpoint(), id: uuid6(i), channel_values: { i } }, meta, {});
+    await saver.putWrites(at, [["out", `${thread} ${i}`]], "task");
+  }
+  return at;
+}
+
+async function held(db, thread, act) {
+  db.prepare("SELECT retention_hold('session', ?, 'case-7', 'ann', 'asked for')").get(thread);
+  await assert.rejects(act(), /HeldError: a hold keeps this thread/);
+  db.prepare("SELECT retention_release('session', ?, 'case-7', 'ann', 'closed')").get(thread);
+}
+
+test("prune keeps the newest checkpoint of each namespace, with its writes and a receipt", async () => {
+  const db = open();
+  const saver = new BlackboxSaver(db);
+  const newest = await fill(saver, "a", 3);
+  await fill(saver, "a", 2, "child");
+  await fill(saver, "b", 2);
+  await saver.prune(["a"]);
+  assert.deepEqual([count(db, "checkpoints"), count(db, "writes")], [4, 4]);
+  const kept = await saver.getTuple(config("a"));
+  assert.deepEqual(kept.config, newest);
+  assert.deepEqual(kept.checkpoint.channel_values, { i: 2 });
+  assert.deepEqual(kept.pendingWrites, [["task", "out", "a 2"]]);
+  assert.deepEqual(receipts(db), [["user", "langgraph.prune", 3]]);
+  await saver.prune(["a"]);
+  assert.deepEqual(receipts(db), [["user", "langgraph.prune", 3]]);
+});
+
+test("prune with delete removes threads, all or none", async () => {
+  const db = open();
+  const saver = new BlackboxSaver(db);
+  for (const thread of ["a", "b", "c"]) await fill(saver, thread, 2);
+  await held(db, "b", () => saver.prune(["a", "b"], { strategy: "delete" }));
+  await held(db, "b", () => saver.prune(["a", "b"]));
+  assert.equal(count(db, "checkpoints"), 6);
+  assert.deepEqual(receipts(db), []);
+  await saver.prune(["a", "b"], { strategy: "delete" });
+  assert.deepEqual(
+    rows(db, "SELECT DISTINCT thread_id FROM langgraph_checkpoints UNION ALL SELECT thread_id FROM langgraph_threads"),
+    [["c"], ["c"]]);
+  assert.deepEqual(receipts(db), [["user", "langgraph.prune", 4]]);
+  await assert.rejects(saver.prune(["c"], { strategy: "all" }), /strategy must be keep_latest or delete, got all/);
+});
+
+test("a pruned graph goes on, also with a channel that is computed from its ancestors", async () => {
+  const db = open();
+  const saver = new BlackboxSaver(db);
+  const State = Annotation.Root({
+    log: () => new DeltaChannel((old, writes) => old.concat(...writes), { snapshotFrequency: 4 }),
+  });
+  const graph = new StateGraph(State)
+    .addNode("add", () => ({ log: ["+"] }))
+    .addEdge(START, "add").addEdge("add", END)
+    .compile({ checkpointer: saver });
+  let before = 0;
+  for (let i = 0; i < 7; i++) {
+    const { log } = await graph.invoke({ log: [String(i)] }, config("t"));
+    assert.deepEqual(log, Array.from({ length: i + 1 }, (_, k) => [String(k), "+"]).flat());
+    before += count(db, "checkpoints");
+    await saver.prune(["t"]);
+    assert.deepEqual((await graph.getState(config("t"))).values.log, log);
+    before -= count(db, "checkpoints");
+  }
+  assert.ok(before > 10); // some went each time
+});
+
+test("a checkpoint of an older format keeps the parent that has what it sends", async () => {
+  const db = open();
+  const saver = new BlackboxSaver(db);
+  let at = config("t");
+  for (let i = 0; i < 3; i++) {
+    at = await saver.put(at, { ...emptyCheckpoint(), v: 1, id: uuid6(i), channel_versions: { a: i + 1 } }, meta, {});
+    await saver.putWrites(at, [["__pregel_tasks", `send ${i}`]], "task");
+  }
+  await saver.prune(["t"]);
+  assert.equal(count(db, "checkpoints"), 2);
+  const { checkpoint } = await saver.getTuple(config("t"));
+  assert.deepEqual(checkpoint.channel_values, { __pregel_tasks: ["send 1"] });
+  assert.equal(checkpoint.channel_versions.__pregel_tasks, 3);
+});
+
+test("a hold keeps a thread from every way to remove or change it, and lets it grow", async () => {
+  const db = open();
+  const saver = new BlackboxSaver(db);
+  const at = await fill(saver, "a", 2);
+  await held(db, "a", () => saver.deleteThread("a"));
+  await held(db, "a", async () => db.exec("DELETE FROM langgraph_checkpoints"));
+  await held(db, "a", async () => db.exec("DELETE FROM langgraph_writes"));
+  await held(db, "a", async () => db.exec("DELETE FROM langgraph_threads"));
+  await held(db, "a", async () => db.exec("UPDATE langgraph_checkpoints SET checkpoint = x'00'"));
+  db.prepare("SELECT retention_hold('session', 'a', 'case-7', 'ann', 'asked for')").get();
+  await fill(saver, "a", 1);
+  await saver.putWrites(at, [["__error__", "why"]], "task");
+  await saver.putWrites(at, [["__error__", "why else"]], "task");
+  assert.equal(count(db, "checkpoints"), 3);
+});
+
+test("deleteThread removes a thread with a receipt, and no other", async () => {
+  const db = open();
+  const saver = new BlackboxSaver(db);
+  await fill(saver, "a", 3);
+  await fill(saver, "b", 1);
+  await saver.putWrites({ configurable: { thread_id: "c", checkpoint_id: "1" } }, [["x", 1]], "task");
+  const [[bytes]] = rows(db, 'SELECT bytes FROM langgraph_due WHERE "key" = ?', "a");
+  await saver.deleteThread("a");
+  assert.deepEqual(rows(db, "SELECT rule, rows, bytes FROM retention_log"), [["langgraph.delete", 3, bytes]]);
+  await saver.deleteThread("c");
+  await saver.deleteThread("nobody");
+  assert.deepEqual([count(db, "threads"), count(db, "checkpoints"), count(db, "writes")], [1, 1, 1]);
+});
+
+test("a thread that was idle for maxAgeDays is due, and swept with a receipt", async () => {
+  const db = open();
+  const saver = new BlackboxSaver(db, { maxAgeDays: 90 });
+  new BlackboxSaver(db, { maxAgeDays: 30 });
+  new BlackboxSaver(db);
+  await fill(saver, "a", 2);
+  await fill(saver, "b", 2);
+  db.prepare("SELECT retention_hold('session', 'b', 'case-7', 'ann', 'asked for')").get();
+  const days = (n) => BigInt(Date.now()) + BigInt(n) * 86400000n;
+  assert.deepEqual(rows(db, "SELECT * FROM retention_plan(?)", days(29)), []);
+  assert.deepEqual(
+    rows(db, "SELECT rule, key, reason, blocked_by FROM retention_plan(?) ORDER BY key", days(31)),
+    [["langgraph.age", "a", "age_ms = 2592000000", null], ["langgraph.age", "b", "age_ms = 2592000000", "held"]]);
+  const [[swept]] = rows(db, "SELECT retention_sweep(1000, ?)", days(31));
+  assert.deepEqual(JSON.parse(swept).byRule, { "langgraph.age": 1 });
+  assert.deepEqual([count(db, "threads"), count(db, "checkpoints"), count(db, "writes")], [1, 2, 2]);
+  assert.deepEqual(receipts(db), [["user", "langgraph.age", 1]]);
+  assert.deepEqual(rows(db, "SELECT * FROM blackbox_check"), []);
+  assert.throws(() => new BlackboxSaver(db, { maxAgeDays: 0 }), /maxAgeDays must be a number of days above 0, got 0/);
+});
+
+test("what is put in a transaction of the caller is rolled back with it", async () => {
+  const db = open();
+  const saver = new BlackboxSaver(db);
+  db.exec("BEGIN");
+  await fill(saver, "a", 2);
+  await saver.prune(["a"]);
+  db.exec("ROLLBACK");
+  assert.deepEqual([count(db, "threads"), count(db, "checkpoints"), count(db, "writes")], [0, 0, 0]);
+  assert.deepEqual(receipts(db), []);
+});
+
+test("the order of writes is that of paths, tasks and numbers, by code point", async () => {
+  const db = open();
+  const saver = new BlackboxSaver(db);
+  const at = await fill(saver, "t", 0).then(() => saver.put(config("t"), emptyCheckpoint(), meta, {}));
+  await saver.putWrites(at, [["c", 1]], "z", "a");
+  await saver.putWrites(at, [["c", 2], ["c", 3]], "\u{1f600}", "");
+  await saver.putWrites(at, [["c", 4]], "\uffee", "");
+  const { pendingWrites } = await saver.getTuple(config("t"));
+  assert.deepEqual(pendingWrites.map((w) => w[2]), [4, 2, 3, 1]);
+});
