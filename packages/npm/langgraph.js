@@ -2,20 +2,13 @@
 //
 //   const graph = builder.compile({ checkpointer: new BlackboxSaver(db) });
 //
-// Tables  langgraph_threads      one row for each thread: the time of its last write
-//         langgraph_checkpoints  the checkpoints, as LangGraph serializes them
-//         langgraph_writes       the writes of tasks, which belong to a checkpoint
-// View    langgraph_due          the threads, for the rule langgraph.age: a thread that
-//                                was idle for maxAgeDays is removed by
-//                                retention_sweep(); DELETE removes a thread
-//
-// Invariants, by triggers that hold on every connection: a hold on the session with the
-// id of a thread, or a time that is not over, keeps the thread and all of its rows; with
-// a thread its checkpoints go, and with a checkpoint its writes. The saver and the sweep
+// The tables, and what holds for them, are in langgraph_tables.js. The saver and the sweep
 // leave a receipt in retention_log for what they remove.
 //
-// Limits: a checkpoint is stored whole, as in other savers; prune() removes old ones.
-// blackbox_erase() does not know these tables; deleteThread() removes a thread.
+// Invariants: a checkpoint is read as it was put, with the values of its channels. prune()
+// and deleteThread() are done as a whole or not at all.
+//
+// Limit: blackbox_erase() does not know these tables; deleteThread() removes a thread.
 import {
   BaseCheckpointSaver,
   TASKS,
@@ -24,94 +17,9 @@ import {
   getCheckpointId,
   maxChannelVersion,
 } from "@langchain/langgraph-checkpoint";
+import { randomBytes } from "node:crypto";
 import { atomically, now } from "./database.js";
-
-const HELD = `
-  SELECT RAISE(ABORT, 'HeldError: a hold keeps this thread, which cannot be deleted or changed; SELECT * FROM retention_holds lists the holds, and retention_release() ends one')
-   WHERE EXISTS (SELECT 1 FROM retention_in_force
-                  WHERE kind = 'session' AND "key" = OLD.thread_id);`;
-
-const SCHEMA = `
-CREATE TABLE IF NOT EXISTS langgraph_threads(
-  thread_id TEXT PRIMARY KEY,
-  at        INTEGER NOT NULL
-) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS langgraph_threads_at ON langgraph_threads(at);
-
-CREATE TABLE IF NOT EXISTS langgraph_checkpoints(
-  thread_id     TEXT NOT NULL,
-  checkpoint_ns TEXT NOT NULL,
-  checkpoint_id TEXT NOT NULL,
-  parent_id     TEXT,
-  type          TEXT NOT NULL,
-  checkpoint    BLOB NOT NULL,
-  metadata_type TEXT NOT NULL,
-  metadata      BLOB NOT NULL,
-  at            INTEGER NOT NULL,
-  PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id)
-);
-
-CREATE TABLE IF NOT EXISTS langgraph_writes(
-  thread_id     TEXT NOT NULL,
-  checkpoint_ns TEXT NOT NULL,
-  checkpoint_id TEXT NOT NULL,
-  task_id       TEXT NOT NULL,
-  idx           INTEGER NOT NULL,
-  task_path     TEXT NOT NULL,
-  channel       TEXT NOT NULL,
-  type          TEXT NOT NULL,
-  value         BLOB NOT NULL,
-  PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id, task_id, idx)
-);
-
-CREATE TRIGGER IF NOT EXISTS langgraph_checkpoints_added
-AFTER INSERT ON langgraph_checkpoints
-BEGIN
-  INSERT INTO langgraph_threads(thread_id, at) VALUES (NEW.thread_id, NEW.at)
-  ON CONFLICT (thread_id) DO UPDATE SET at = max(at, excluded.at);
-END;
-
-CREATE TRIGGER IF NOT EXISTS langgraph_threads_delete
-BEFORE DELETE ON langgraph_threads BEGIN ${HELD} END;
-CREATE TRIGGER IF NOT EXISTS langgraph_checkpoints_delete
-BEFORE DELETE ON langgraph_checkpoints BEGIN ${HELD} END;
-CREATE TRIGGER IF NOT EXISTS langgraph_checkpoints_update
-BEFORE UPDATE ON langgraph_checkpoints BEGIN ${HELD} END;
-CREATE TRIGGER IF NOT EXISTS langgraph_writes_delete
-BEFORE DELETE ON langgraph_writes BEGIN ${HELD} END;
-
-CREATE TRIGGER IF NOT EXISTS langgraph_threads_gone
-AFTER DELETE ON langgraph_threads
-BEGIN
-  DELETE FROM langgraph_checkpoints WHERE thread_id = OLD.thread_id;
-  DELETE FROM langgraph_writes WHERE thread_id = OLD.thread_id;
-END;
-
-CREATE TRIGGER IF NOT EXISTS langgraph_checkpoints_gone
-AFTER DELETE ON langgraph_checkpoints
-BEGIN
-  DELETE FROM langgraph_writes
-   WHERE thread_id = OLD.thread_id AND checkpoint_ns = OLD.checkpoint_ns
-     AND checkpoint_id = OLD.checkpoint_id;
-END;
-
-CREATE VIEW IF NOT EXISTS langgraph_due AS
-SELECT t.thread_id AS "key",
-       (SELECT coalesce(sum(length(checkpoint) + length(metadata)), 0)
-          FROM langgraph_checkpoints WHERE thread_id = t.thread_id)
-       + (SELECT coalesce(sum(length(value)), 0)
-            FROM langgraph_writes WHERE thread_id = t.thread_id) AS bytes,
-       t.at AS at,
-       (SELECT 'held' FROM retention_in_force
-         WHERE kind = 'session' AND "key" = t.thread_id) AS blocked_by
-  FROM langgraph_threads AS t;
-
-CREATE TRIGGER IF NOT EXISTS langgraph_due_delete
-INSTEAD OF DELETE ON langgraph_due
-BEGIN
-  DELETE FROM langgraph_threads WHERE thread_id = OLD."key";
-END;
-`;
+import { SCHEMA } from "./langgraph_tables.js";
 
 const ONE = "thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?";
 const DAY = 86400000;
@@ -155,17 +63,30 @@ export class BlackboxSaver extends BaseCheckpointSaver {
 
   async #tuple(row) {
     const { thread_id, checkpoint_ns, checkpoint_id, parent_id } = row;
+    const checkpoint = await this.serde.loadsTyped(row.type, row.checkpoint);
+    Object.assign(checkpoint.channel_values, await this.#values(row));
     const tuple = {
       config: { configurable: { thread_id, checkpoint_ns, checkpoint_id } },
-      checkpoint: await this.serde.loadsTyped(row.type, row.checkpoint),
+      checkpoint,
       metadata: await this.serde.loadsTyped(row.metadata_type, row.metadata),
       pendingWrites: await this.#writes(thread_id, checkpoint_ns, checkpoint_id),
     };
     if (parent_id !== null) {
       tuple.parentConfig = { configurable: { thread_id, checkpoint_ns, checkpoint_id: parent_id } };
-      if (tuple.checkpoint.v < 4) await this.#addSends(tuple.checkpoint, tuple.parentConfig.configurable);
+      if (checkpoint.v < 4) await this.#addSends(checkpoint, tuple.parentConfig.configurable);
     }
     return tuple;
+  }
+
+  async #values({ thread_id, checkpoint_ns, versions }) {
+    const found = this.db
+      .prepare(
+        `SELECT channel, type, value FROM langgraph_values WHERE thread_id = ? AND checkpoint_ns = ?
+            AND (channel, version) IN (SELECT key, value FROM json_each(?))`,
+      )
+      .all(thread_id, checkpoint_ns, versions);
+    const values = found.map(async (v) => [v.channel, await this.serde.loadsTyped(v.type, v.value)]);
+    return Object.fromEntries(await Promise.all(values));
   }
 
   async #writes(...key) {
@@ -218,21 +139,42 @@ export class BlackboxSaver extends BaseCheckpointSaver {
     }
   }
 
-  async put(config, checkpoint, metadata) {
+  async put(config, checkpoint, metadata, newVersions) {
     const { thread_id, checkpoint_ns = "", checkpoint_id = null } = required(config, "thread_id");
-    const [[type, body], [metadataType, metadataBody]] = await Promise.all([
-      this.serde.dumpsTyped(copyCheckpoint(checkpoint)),
-      this.serde.dumpsTyped(metadata),
-    ]);
-    this.db
-      .prepare(
-        `INSERT INTO langgraph_checkpoints VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
-         ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO UPDATE
-         SET parent_id = excluded.parent_id, type = excluded.type, checkpoint = excluded.checkpoint,
-             metadata_type = excluded.metadata_type, metadata = excluded.metadata`,
-      )
-      .run(thread_id, checkpoint_ns, checkpoint.id, checkpoint_id, type, body, metadataType, metadataBody, now());
+    const { channel_values, channel_versions } = checkpoint;
+    const plain = Object.keys(channel_values).filter((name) => !Object.hasOwn(channel_versions, name));
+    const body = { ...copyCheckpoint(checkpoint), channel_values: pick(channel_values, plain) };
+    const versions = Object.entries(channel_versions).map(([name, version]) => [name, String(version)]);
+    const changed = Object.keys(newVersions ?? {}).filter((name) => Object.hasOwn(channel_values, name));
+    const [dumped, described, ...values] = await Promise.all(
+      [body, metadata, ...changed.map((name) => channel_values[name])].map((v) => this.serde.dumpsTyped(v)),
+    );
+    atomically(this.db, () => {
+      this.db
+        .prepare(
+          `INSERT INTO langgraph_checkpoints VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+           ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO UPDATE
+           SET parent_id = excluded.parent_id, type = excluded.type, checkpoint = excluded.checkpoint,
+               versions = excluded.versions, metadata_type = excluded.metadata_type,
+               metadata = excluded.metadata`,
+        )
+        .run(thread_id, checkpoint_ns, checkpoint.id, checkpoint_id, ...dumped,
+          JSON.stringify(Object.fromEntries(versions)), ...described, now());
+      const insert = this.db.prepare(
+        `INSERT INTO langgraph_values VALUES (?, ?, ?, ?, ?, ?)
+         ON CONFLICT (thread_id, checkpoint_ns, channel, version) DO UPDATE
+         SET type = excluded.type, value = excluded.value`,
+      );
+      changed.forEach((name, i) =>
+        insert.run(thread_id, checkpoint_ns, name, String(newVersions[name]), ...values[i]));
+    });
     return { configurable: { thread_id, checkpoint_ns, checkpoint_id: checkpoint.id } };
+  }
+
+  /** Numbers alone would be the same in two branches of a thread, and the values differ. */
+  getNextVersion(current) {
+    const next = current === undefined ? 1 : Number.parseInt(current, 10) + 1;
+    return `${String(next).padStart(16, "0")}.${randomBytes(8).toString("hex")}`;
   }
 
   async putWrites(config, writes, taskId, taskPath = "") {
@@ -261,21 +203,34 @@ export class BlackboxSaver extends BaseCheckpointSaver {
   }
 
   async deleteThread(threadId) {
-    atomically(this.db, () => this.#remove("langgraph.delete", threadId));
+    atomically(this.db, () => this.#removeThread("langgraph.delete", threadId));
   }
 
-  #remove(rule, threadId) {
+  #removeThread(rule, id) {
+    this.#withReceipt(rule, id, () => {
+      const gone = this.db
+        .prepare("DELETE FROM langgraph_checkpoints WHERE thread_id = ? RETURNING at")
+        .all(id);
+      this.db.prepare("DELETE FROM langgraph_threads WHERE thread_id = ?").run(id);
+      return gone;
+    });
+  }
+
+  /** Runs an act that removes rows of a thread, and returns their times. */
+  #withReceipt(rule, id, remove) {
+    this.db.prepare("UPDATE langgraph_threads SET at = at WHERE thread_id = ?").run(id);
+    const size = this.db.prepare('SELECT coalesce(sum(bytes), 0) AS n FROM langgraph_due WHERE "key" = ?');
+    const before = size.get(id).n;
+    const times = remove().map((row) => row.at);
+    const bytes = before - size.get(id).n;
+    if (times.length === 0 && bytes === 0) return;
     this.db
       .prepare(
         `INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest, newest)
-         SELECT CAST(? AS INTEGER), 'user', ?, c.rows, d.bytes, coalesce(c.oldest, d.at), d.at
-           FROM langgraph_due AS d,
-                (SELECT count(*) AS rows, min(at) AS oldest
-                   FROM langgraph_checkpoints WHERE thread_id = ?) AS c
-          WHERE d."key" = ?`,
+         SELECT CAST(? AS INTEGER), 'user', ?, CAST(? AS INTEGER), CAST(? AS INTEGER), min(value), max(value)
+           FROM json_each(?)`,
       )
-      .run(now(), rule, threadId, threadId);
-    this.db.prepare("DELETE FROM langgraph_threads WHERE thread_id = ?").run(threadId);
+      .run(now(), rule, times.length, bytes, JSON.stringify(times));
   }
 
   /** Removes the checkpoints of threads: all of them ("delete"), or all but the newest of each
@@ -291,8 +246,8 @@ export class BlackboxSaver extends BaseCheckpointSaver {
     }
     atomically(this.db, () => {
       for (const id of threadIds) {
-        if (strategy === "delete") this.#remove("langgraph.prune", id);
-        else this.#removeOlder(id, kept.get(id));
+        if (strategy === "delete") this.#removeThread("langgraph.prune", id);
+        else this.#withReceipt("langgraph.prune", id, () => this.#removeOlder(id, kept.get(id)));
       }
     });
   }
@@ -324,27 +279,30 @@ export class BlackboxSaver extends BaseCheckpointSaver {
     return needed;
   }
 
-  #removeOlder(threadId, needed) {
-    for (const { ns, newest, ids } of needed) {
-      const older = `thread_id = ? AND checkpoint_ns = ? AND checkpoint_id < ?
-                     AND checkpoint_id NOT IN (SELECT value FROM json_each(?))`;
-      const values = [threadId, ns, newest, JSON.stringify(ids)];
+  #removeOlder(id, needed) {
+    return needed.flatMap(({ ns, newest, ids }) => {
+      const gone = this.db
+        .prepare(
+          `DELETE FROM langgraph_checkpoints
+            WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id < ?
+              AND checkpoint_id NOT IN (SELECT value FROM json_each(?)) RETURNING at`,
+        )
+        .all(id, ns, newest, JSON.stringify(ids));
       this.db
         .prepare(
-          `INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest, newest)
-           SELECT CAST(? AS INTEGER), 'user', 'langgraph.prune', count, bytes, oldest, newest
-             FROM (SELECT count(*) AS count, min(at) AS oldest, max(at) AS newest,
-                          sum(length(checkpoint) + length(metadata)
-                              + (SELECT coalesce(sum(length(value)), 0) FROM langgraph_writes AS w
-                                  WHERE (w.thread_id, w.checkpoint_ns, w.checkpoint_id)
-                                        = (c.thread_id, c.checkpoint_ns, c.checkpoint_id))) AS bytes
-                     FROM langgraph_checkpoints AS c WHERE ${older})
-            WHERE count > 0`,
+          `DELETE FROM langgraph_values WHERE thread_id = ? AND checkpoint_ns = ?
+              AND (channel, version) NOT IN (SELECT v.key, v.value
+                     FROM langgraph_checkpoints AS c, json_each(c.versions) AS v
+                    WHERE c.thread_id = ? AND c.checkpoint_ns = ?)`,
         )
-        .run(now(), ...values);
-      this.db.prepare(`DELETE FROM langgraph_checkpoints WHERE ${older}`).run(...values);
-    }
+        .run(id, ns, id, ns);
+      return gone;
+    });
   }
+}
+
+function pick(object, names) {
+  return Object.fromEntries(names.map((name) => [name, object[name]]));
 }
 
 function required(config, ...names) {

@@ -70,16 +70,52 @@ test("a pruned graph goes on, also with a channel that is computed from its ance
     .addNode("add", () => ({ log: ["+"] }))
     .addEdge(START, "add").addEdge("add", END)
     .compile({ checkpointer: saver });
-  let before = 0;
+  let gone = 0;
   for (let i = 0; i < 7; i++) {
     const { log } = await graph.invoke({ log: [String(i)] }, config("t"));
     assert.deepEqual(log, Array.from({ length: i + 1 }, (_, k) => [String(k), "+"]).flat());
-    before += count(db, "checkpoints");
+    gone += count(db, "checkpoints");
     await saver.prune(["t"]);
     assert.deepEqual((await graph.getState(config("t"))).values.log, log);
-    before -= count(db, "checkpoints");
+    gone -= count(db, "checkpoints");
   }
-  assert.ok(before > 10); // some went each time
+  assert.ok(gone > 10);
+});
+
+test("a value that does not change is stored once, and goes when no checkpoint has it", async () => {
+  const db = open();
+  const saver = new BlackboxSaver(db);
+  const stored = () => rows(db, "SELECT channel, count(*) FROM langgraph_values GROUP BY channel");
+  let at = config("t");
+  for (let i = 1; i <= 3; i++) {
+    const checkpoint = {
+      ...emptyCheckpoint(), id: uuid6(i),
+      channel_values: { fixed: "f", i, plain: i }, channel_versions: { fixed: 1, i },
+    };
+    at = await saver.put(at, checkpoint, meta, i === 1 ? { fixed: 1, i } : { i });
+    assert.deepEqual((await saver.getTuple(at)).checkpoint.channel_values, { fixed: "f", i, plain: i });
+  }
+  assert.deepEqual(stored(), [["fixed", 1], ["i", 3]]);
+  await saver.prune(["t"]);
+  assert.deepEqual(stored(), [["fixed", 1], ["i", 1]]);
+  assert.deepEqual((await saver.getTuple(at)).checkpoint.channel_values, { fixed: "f", i: 3, plain: 3 });
+});
+
+test("two branches of a thread keep the values of their own", async () => {
+  const saver = new BlackboxSaver(open());
+  const State = Annotation.Root({ n: Annotation() });
+  const graph = new StateGraph(State)
+    .addNode("add", ({ n }) => ({ n: n + 1 }))
+    .addEdge(START, "add").addEdge("add", END)
+    .compile({ checkpointer: saver });
+  await graph.invoke({ n: 1 }, config("t"));
+  const first = (await graph.getState(config("t"))).config;
+  await graph.invoke({ n: 10 }, first);
+  const one = (await graph.getState(config("t"))).config;
+  await graph.invoke({ n: 20 }, first);
+  const two = (await graph.getState(config("t"))).config;
+  assert.deepEqual(
+    [(await graph.getState(one)).values, (await graph.getState(two)).values], [{ n: 11 }, { n: 21 }]);
 });
 
 test("a checkpoint of an older format keeps the parent that has what it sends", async () => {
@@ -105,6 +141,9 @@ test("a hold keeps a thread from every way to remove or change it, and lets it g
   await held(db, "a", async () => db.exec("DELETE FROM langgraph_checkpoints"));
   await held(db, "a", async () => db.exec("DELETE FROM langgraph_writes"));
   await held(db, "a", async () => db.exec("DELETE FROM langgraph_threads"));
+  db.exec("INSERT INTO langgraph_values VALUES ('a', '', 'c', '1', 'json', x'31')");
+  await held(db, "a", async () => db.exec("DELETE FROM langgraph_values"));
+  await held(db, "a", async () => db.exec("UPDATE langgraph_values SET value = x'32'"));
   await held(db, "a", async () => db.exec("UPDATE langgraph_checkpoints SET checkpoint = x'00'"));
   db.prepare("SELECT retention_hold('session', 'a', 'case-7', 'ann', 'asked for')").get();
   await fill(saver, "a", 1);
