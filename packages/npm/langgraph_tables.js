@@ -10,11 +10,12 @@
 //                                retention_sweep(); DELETE removes a thread
 //
 // Invariants, by triggers that hold on every connection: a hold on the session with the
-// id of a thread, keeps the thread and all of its rows; what is
-// new can be added. With a thread its rows go, and with a checkpoint its writes.
+// id of a thread keeps the thread and all of its rows, to which new ones can be added.
+// With a thread its rows go, and with a checkpoint its writes.
 //
-// Limit: the values of a checkpoint that is deleted by hand stay until its thread is pruned
-// or removed.
+// Limits: the values of a checkpoint that is deleted by hand stay until its thread is
+// pruned or removed. SQLite runs no DELETE trigger for REPLACE, so INSERT OR REPLACE by
+// hand can replace a row of a held thread.
 const HELD = `
   SELECT RAISE(ABORT, 'HeldError: a hold keeps this thread, which cannot be deleted or changed; SELECT * FROM retention_holds lists the holds, and retention_release() ends one')
    WHERE EXISTS (SELECT 1 FROM retention_in_force

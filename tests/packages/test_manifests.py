@@ -39,6 +39,6 @@ def test_the_packages_have_the_version_of_the_module_and_no_other():
 def test_the_files_of_the_packages_are_short_and_named_in_their_manual():
     for path in [*PACKAGES.rglob("*.js"), *PACKAGES.rglob("*.py")]:
         text = path.read_text()
-        assert len(text.splitlines()) <= 300, path
+        assert len(text.splitlines()) <= 350, path
         if path.name not in ("index.js", "__init__.py") and "examples" not in path.parts:
             assert re.match(r'(// |#!.*\n"""|""")', text), path

@@ -1,0 +1,190 @@
+// The session for the OpenAI Agents SDK: alone, and under the SDK with a model that is a script.
+import { Agent, MemorySession, Usage, run, setTracingDisabled, tool } from "@openai/agents";
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { BlackboxSession } from "sqlite-blackbox/agents";
+import { open, rows } from "./host.mjs";
+
+setTracingDisabled(true);
+
+const user = (text) => ({ type: "message", role: "user", content: text });
+const said = (text) => ({
+  type: "message", role: "assistant", status: "completed", content: [{ type: "output_text", text }] });
+const call = (callId) => ({ type: "function_call", callId, name: "order", arguments: "{}", status: "completed" });
+const result = (callId, text = "sent") => ({
+  type: "function_call_result", callId, name: "order", status: "completed", output: { type: "text", text } });
+
+function session(options) {
+  const db = open();
+  return { db, session: new BlackboxSession(db, options) };
+}
+
+test("items come back as they were added, from the oldest", async () => {
+  const { db, session: s } = session({ sessionId: "case-7" });
+  assert.deepEqual(await s.getItems(), []);
+  assert.deepEqual(rows(db, "SELECT * FROM rollouts"), []); // reading writes nothing
+  const items = [user("hi ☃"), call("c1"), result("c1"), said("done")];
+  await s.addItems(items.slice(0, 2));
+  await s.addItems([]);
+  await s.addItems(items.slice(2));
+  assert.deepEqual(await s.getItems(), items);
+  assert.deepEqual(await new BlackboxSession(db, { sessionId: "case-7" }).getItems(), items);
+  assert.deepEqual(await new BlackboxSession(db, { sessionId: "case-8" }).getItems(), []);
+  assert.equal(await s.getSessionId(), "case-7");
+  assert.deepEqual(
+    rows(db, "SELECT id, source_id, format, turns, first_user_message, has_user_event FROM rollouts"),
+    [[s.rolloutId, "case-7", "openai-agents", 1, "hi ☃", 1]]);
+  assert.deepEqual(rows(db, "SELECT * FROM blackbox_check"), []);
+});
+
+test("a UUID is the id of the conversation, and a new session has one", async () => {
+  const id = "5973B6C0-94b8-487b-a530-2aeb6098ae0e";
+  assert.equal(session({ sessionId: id }).session.rolloutId, id.toLowerCase());
+  const { session: s } = session();
+  assert.equal(s.rolloutId, await s.getSessionId());
+});
+
+test("a tool output never comes without its call", async () => {
+  const { session: s } = session();
+  await s.addItems([user("q"), call("c1"), call("c2"), result("c1"), result("c2"), said("a")]);
+  assert.deepEqual(await s.getItems(1), [said("a")]);
+  assert.deepEqual(await s.getItems(3), [said("a")]);
+  assert.deepEqual(await s.getItems(4), [call("c2"), result("c2"), said("a")]);
+  assert.deepEqual(await s.getItems(5), [call("c1"), call("c2"), result("c1"), result("c2"), said("a")]);
+  assert.deepEqual(await s.getItems(0), []);
+  assert.equal((await s.getItems(100)).length, 6);
+  await s.addItems([
+    { type: "computer_call_result", callId: "nobody", output: { type: "computer_screenshot", data: "" } },
+    { type: "shell_call_output", callId: "nobody", output: [] }]);
+  assert.equal((await s.getItems()).length, 6);
+});
+
+test("popItem takes back the newest item, and the record keeps it", async () => {
+  const { db, session: s } = session();
+  assert.equal(await s.popItem(), undefined);
+  assert.deepEqual(rows(db, "SELECT * FROM rollouts"), []);
+  await s.addItems([user("q"), call("c1"), result("c1")]);
+  assert.deepEqual(await s.popItem(), result("c1"));
+  assert.deepEqual(await s.getItems(), [user("q"), call("c1")]);
+  await s.addItems([result("c1", "lost")]);
+  assert.deepEqual(await s.popItem(), result("c1", "lost"));
+  assert.deepEqual(await s.popItem(), call("c1"));
+  assert.deepEqual(await s.popItem(), user("q"));
+  assert.equal(await s.popItem(), undefined);
+  await s.addItems([user("again")]);
+  assert.deepEqual(await s.getItems(), [user("again")]);
+  assert.deepEqual(
+    rows(db, "SELECT type, count(*) FROM rollout_items GROUP BY type"),
+    [["event_msg", 4], ["response_item", 5], ["session_meta", 1]]);
+});
+
+test("a long session is read in pages", async () => {
+  const { session: s } = session();
+  const items = Array.from({ length: 350 }, (_, i) => user(String(i)));
+  await s.addItems(items);
+  for (let i = 0; i < 120; i++) await s.popItem();
+  assert.deepEqual(await s.getItems(), items.slice(0, 230));
+  assert.deepEqual(await s.getItems(205), items.slice(25, 230));
+});
+
+test("a compaction takes the place of the history, which stays on record", async () => {
+  const { db, session: s } = session();
+  await s.addItems([user("1"), said("2")]);
+  const compaction = { type: "compaction", encrypted_content: "x" };
+  await s.replaceHistoryWithCompaction([compaction, user("3")]);
+  await s.addItems([said("4")]);
+  assert.deepEqual(await s.getItems(), [compaction, user("3"), said("4")]);
+  assert.deepEqual(await s.getItems(2), [user("3"), said("4")]);
+  assert.deepEqual([await s.popItem(), await s.popItem()], [said("4"), user("3")]);
+  assert.deepEqual(await s.getItems(), [compaction]);
+  assert.equal(rows(db, "SELECT count(*) FROM rollout_items WHERE type = 'response_item'")[0][0], 3);
+});
+
+test("clearSession deletes the conversation with a receipt, and the session can go on", async () => {
+  const { db, session: s } = session();
+  await s.clearSession();
+  await s.addItems([user("1")]);
+  db.prepare("SELECT blackbox_install('main', 'retention')").get();
+  db.prepare("SELECT retention_hold('rollout', ?, 'case-7', 'ann', 'asked for')").get(s.rolloutId);
+  await assert.rejects(s.clearSession(), /HeldError/);
+  await s.addItems([said("2")]);
+  assert.deepEqual(await s.popItem(), said("2"));
+  db.prepare("SELECT retention_release('rollout', ?, 'case-7', 'ann', 'closed')").get(s.rolloutId);
+  await s.clearSession();
+  assert.deepEqual(await s.getItems(), []);
+  assert.deepEqual(rows(db, "SELECT domain, rule, rows FROM retention_log"), [["rollout", "manual", 1]]);
+  await s.addItems([user("3")]);
+  assert.deepEqual(await s.getItems(), [user("3")]);
+});
+
+test("addItems adds all items or none", async () => {
+  const { db, session: s } = session();
+  db.exec("CREATE TRIGGER refuse BEFORE INSERT ON rollout_data WHEN instr(NEW.payload, 'bad')"
+    + " BEGIN SELECT RAISE(ABORT, 'no'); END");
+  await assert.rejects(s.addItems([user("good"), user("bad")]), /no/);
+  const round = user("round");
+  round.self = round;
+  await assert.rejects(s.addItems([user("good"), round]), /circular/);
+  assert.deepEqual(rows(db, "SELECT * FROM rollouts"), []);
+  db.exec("BEGIN");
+  await s.addItems([user("good")]);
+  db.exec("ROLLBACK");
+  assert.deepEqual(await s.getItems(), []);
+});
+
+test("a session expires by the setting, or by its own time", async () => {
+  const { db, session: s } = session({ ttlDays: "permanent" });
+  await s.addItems([user("1")]);
+  const day = new BlackboxSession(db, { sessionId: "day", ttlDays: 1 });
+  await day.addItems([user("1")]);
+  const other = new BlackboxSession(db, { sessionId: "other" });
+  await other.addItems([user("1")]);
+  const left = (x) => rows(db, "SELECT (expires_at - created + 500) / 1000 FROM rollouts WHERE id = ?", x.rolloutId)[0][0];
+  assert.deepEqual([left(s), left(day), left(other)], [null, 86400, 60 * 86400]);
+  db.prepare("UPDATE rollouts SET expires_at = 1 WHERE id = ?").run(day.rolloutId);
+  await assert.rejects(day.addItems([user("2")]), /RolloutExpiredError/);
+});
+
+test("bytes in an item come back as bytes", async () => {
+  const { session: s } = session();
+  const item = { ...result("c1"), output: { type: "image", image: { data: new Uint8Array([0, 255, 7]) } } };
+  await s.addItems([call("c1"), item, { ...result("c1"), output: { data: Buffer.from("é") } }]);
+  const [, first, second] = await s.getItems();
+  assert.deepEqual(first, item);
+  assert.deepEqual(Buffer.from(second.output.data).toString(), "é");
+});
+
+/** A model that answers with what the script says, and keeps what it was asked. */
+function model(script) {
+  const asked = [];
+  const usage = new Usage({ inputTokens: 1, outputTokens: 1, totalTokens: 2 });
+  return {
+    asked,
+    async getResponse({ input }) {
+      asked.push(input);
+      return { usage, output: script.shift() };
+    },
+  };
+}
+
+test("under the SDK a session gives what the SDK's own session in memory gives", async () => {
+  const order = tool({
+    name: "order", description: "d", parameters: { type: "object", properties: {}, required: [], additionalProperties: false },
+    strict: true, execute: async () => "sent",
+  });
+  const { db, session: ours } = session({ sessionId: "case-7" });
+  const theirs = new MemorySession({ sessionId: "case-7" });
+  const asked = [];
+  for (const s of [ours, theirs]) {
+    const m = model([[call("c1")], [said("It is on its way.")], [said("Still.")]]);
+    const agent = new Agent({ name: "support", model: m, tools: [order] });
+    assert.equal((await run(agent, "Where is my parcel?", { session: s })).finalOutput, "It is on its way.");
+    assert.equal((await run(agent, "And now?", { session: s })).finalOutput, "Still.");
+    asked.push(m.asked);
+  }
+  const plain = (value) => JSON.parse(JSON.stringify(value));
+  assert.deepEqual(plain(await ours.getItems()), plain(await theirs.getItems()));
+  assert.deepEqual(plain(asked[0]), plain(asked[1]));
+  assert.deepEqual(
+    rows(db, "SELECT turns, first_user_message FROM rollouts"), [[2, "Where is my parcel?"]]);
+});
