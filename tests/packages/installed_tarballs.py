@@ -1,11 +1,16 @@
 """The tarballs and sqlpkg.json, from dist/."""
 import hashlib
 import json
+import re
 import sqlite3
 import subprocess
 import tarfile
 
-from packages_helpers import DIST, ROOT, run, the
+import pytest
+
+from packages_helpers import BUILD, DIST, ROOT, run, the
+
+SQLITE = BUILD / "node_modules/better-sqlite3/deps/sqlite3"
 
 
 def test_the_loadable_tarball_has_a_module_that_loads(tmp_path):
@@ -65,11 +70,47 @@ def test_a_repository_becomes_the_address_of_the_tarballs(tmp_path):
     assert spec["assets"]["path"] == "{repository}/releases/download/{version}"
 
 
-def test_the_amalgamation_tarball_compiles_into_a_program(tmp_path):
+@pytest.fixture
+def one_file(tmp_path):
+    """A folder with blackbox.c and blackbox.h alone, and a program that uses them."""
     with tarfile.open(the("blackbox-*-amalgamation.tar.gz")) as tar:
         tar.extractall(tmp_path)
     (tmp_path / "main.c").write_text(
         (ROOT / "tests/hosts/static.c").read_text().replace("../../ext/", ""))
-    run("cc", "-O0", "-DSQLITE_CORE", "-o", "main", "main.c", "blackbox.c", "-lsqlite3",
-        "-luuid", "-l:libmd.a", "-l:libzstd.a", cwd=tmp_path)
-    assert run("./main", cwd=tmp_path).splitlines()[-1] == "0"
+    return tmp_path
+
+
+def commands():
+    """The compilations that docs/packages.md shows, with libmd and libzstd as Debian has them."""
+    text = (ROOT / "docs/packages.md").read_text()
+    found = re.findall(r"^cc .*$", text, re.M)
+    assert len(found) == 2
+    return [command.split()[1:] for command in found]
+
+
+def test_the_one_c_file_compiles_into_a_program_as_the_docs_say(one_file):
+    run("cc", "-O0", *commands()[0], cwd=one_file)
+    assert run("./program", cwd=one_file).splitlines()[-1] == "0"
+
+
+def test_the_one_c_file_compiles_into_a_module_as_the_docs_say(one_file):
+    run("cc", "-O0", *commands()[1], cwd=one_file)
+    told = run("sqlite3", ":memory:", "-cmd", ".load ./blackbox", "SELECT blackbox_version()",
+               cwd=one_file)
+    assert told.strip() == json.loads((DIST / "sqlpkg.json").read_text())["version"]
+
+
+@pytest.mark.skipif(not SQLITE.is_dir(), reason="better-sqlite3 is not installed")
+def test_the_one_c_file_compiles_beside_the_amalgamation_of_sqlite(one_file):
+    for name in ("sqlite3.c", "sqlite3.h", "sqlite3ext.h"):
+        (one_file / name).write_bytes((SQLITE / name).read_bytes())
+    run("cc", "-O0", "-DSQLITE_CORE", "-I.", "-o", "program", "main.c", "blackbox.c", "sqlite3.c",
+        "-luuid", "-lmd", "-lzstd", "-lm", cwd=one_file)
+    assert run("./program", cwd=one_file).splitlines()[-1] == "0"
+
+
+def test_the_docs_name_the_files_that_are_built():
+    named = re.findall(r"^\| `(\S+)`", (ROOT / "docs/packages.md").read_text(), re.M)
+    named.append("checksums.txt")
+    built = {path.name for path in DIST.iterdir()} - {"blackbox.c", "blackbox.h"}
+    assert set(name.rstrip(",") for name in named) == built

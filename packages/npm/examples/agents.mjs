@@ -1,5 +1,5 @@
 // An agent whose conversations are kept in SQLite, and go on when the program starts again.
-import { Agent, run, setTracingDisabled } from "@openai/agents";
+import { Agent, Usage, run, setTracingDisabled } from "@openai/agents";
 import Database from "better-sqlite3";
 import { load } from "sqlite-blackbox";
 import { BlackboxSession } from "sqlite-blackbox/agents";
@@ -12,7 +12,7 @@ const model = {
   async getResponse({ input }) {
     const text = `I know ${input.length} items.`;
     const content = [{ type: "output_text", text }];
-    const usage = { inputTokens: 1, outputTokens: 1, totalTokens: 2 };
+    const usage = new Usage({ inputTokens: 1, outputTokens: 1 });
     return { usage, output: [{ type: "message", role: "assistant", status: "completed", content }] };
   },
 };
