@@ -28,7 +28,7 @@ typedef struct SpanEntry {
   i64 iRank, i; /* of several with one name, the first of the lowest rank */
 } SpanEntry;
 
-typedef struct Span {
+typedef struct SpanItem {
   const RolloutRules *pRules;
   const char *zFormat;
   const BxTree *pTree;
@@ -37,11 +37,11 @@ typedef struct Span {
   BxTree json; /* of a text that may be JSON */
   sqlite3_str *pOut;
   BxErr *pErr;
-} Span;
+} SpanItem;
 
 /*---------------------------------------------------------------- names ----*/
 
-static int isDigit(char c) {
+static int isPartDigit(char c) {
   return c >= '0' && c <= '9';
 }
 
@@ -50,19 +50,19 @@ static const char *partEnd(const char *z) {
   return z + strcspn(z, ".");
 }
 
-static int isNumber(const char *z, const char *zEnd) {
+static int isNumberPart(const char *z, const char *zEnd) {
   const char *zAt = z;
-  while (zAt < zEnd && isDigit(*zAt)) zAt++;
+  while (zAt < zEnd && isPartDigit(*zAt)) zAt++;
   return z < zEnd && zAt == zEnd && zEnd - z < 10;
 }
 
 /* Compares the parts of names: numbers come first, by their value, and a name
 ** before those that go on after it. */
-static int compareNames(const char *z1, const char *z2) {
+static int compareKeys(const char *z1, const char *z2) {
   for (;;) {
     const char *zEnd1 = partEnd(z1), *zEnd2 = partEnd(z2);
     i64 n1 = zEnd1 - z1, n2 = zEnd2 - z2;
-    int b1 = isNumber(z1, zEnd1), b2 = isNumber(z2, zEnd2), c = b2 - b1;
+    int b1 = isNumberPart(z1, zEnd1), b2 = isNumberPart(z2, zEnd2), c = b2 - b1;
     if (b1 && b2) c = (n1 > n2) - (n1 < n2);
     if (c == 0) c = memcmp(z1, z2, (size_t)(n1 < n2 ? n1 : n2));
     if (c == 0) c = (n1 > n2) - (n1 < n2);
@@ -75,7 +75,7 @@ static int compareNames(const char *z1, const char *z2) {
 
 static int compareEntries(const void *pLeft, const void *pRight) {
   const SpanEntry *p1 = pLeft, *p2 = pRight;
-  int c = compareNames(p1->zName, p2->zName);
+  int c = compareKeys(p1->zName, p2->zName);
   if (c == 0) c = (p1->iRank > p2->iRank) - (p1->iRank < p2->iRank);
   return c != 0 ? c : (p1->i > p2->i) - (p1->i < p2->i);
 }
@@ -84,8 +84,8 @@ static int compareEntries(const void *pLeft, const void *pRight) {
 ** name, or NULL. */
 static const char *restAfter(const char *zRow, const char *zName) {
   while (*zRow != 0) {
-    if (*zRow == '*' && isDigit(*zName)) {
-      while (isDigit(*zName)) zName++;
+    if (*zRow == '*' && isPartDigit(*zName)) {
+      while (isPartDigit(*zName)) zName++;
       zRow++;
     } else if (*zRow++ != *zName++) {
       return 0;
@@ -112,7 +112,7 @@ static char *newName(const char *zNew, const char *zRow, const char *zName,
       zName++;
     }
     if (*zRow != 0) zRow++;
-    while (isDigit(*zName)) sqlite3_str_append(pOut, zName++, 1);
+    while (isPartDigit(*zName)) sqlite3_str_append(pOut, zName++, 1);
   }
   sqlite3_str_appendall(pOut, zRest);
   return bxFinish(pOut, pErr);
@@ -121,7 +121,7 @@ static char *newName(const char *zNew, const char *zRow, const char *zName,
 /*----------------------------------------------------------- attributes ----*/
 
 /* Adds an attribute, whose name it frees. */
-static SpanEntry *addEntry(Span *p, char *zOwned, int iValue) {
+static SpanEntry *addEntry(SpanItem *p, char *zOwned, int iValue) {
   SpanEntry *a =
       zOwned == 0 ? 0 : bxGrow(p->a, p->n, &p->nAlloc, sizeof(*a), p->pErr);
   if (a == 0) {
@@ -143,7 +143,7 @@ static int innerValue(const BxTree *p, int iValue) {
   return p->a[iValue].iNext > iValue + 2 ? iValue + 2 : -1;
 }
 
-static int isOnly(const Span *p, const RolloutAttribute *pRow, int iValue) {
+static int isOnly(const SpanItem *p, const RolloutAttribute *pRow, int iValue) {
   const char *zOnly = pRow->az[ROLLOUT_ATTRIBUTE_ONLY];
   int i = innerValue(p->pTree, iValue);
   return *zOnly == 0 ||
@@ -152,7 +152,7 @@ static int isOnly(const Span *p, const RolloutAttribute *pRow, int iValue) {
 
 /* Adds an attribute under the names that the rows give it. Returns whether it
 ** has one: the row with the longest name gives it, and any row a value. */
-static int addRenamed(Span *p, const char *zName, int iValue, int iEvent) {
+static int addRenamed(SpanItem *p, const char *zName, int iValue, int iEvent) {
   const RolloutAttribute *a = p->pRules->aAttribute;
   int bNamed = 0;
   i64 i;
@@ -183,7 +183,8 @@ static int addRenamed(Span *p, const char *zName, int iValue, int iEvent) {
 
 /* Adds the attributes of a list, of a span or of its event zEvent. Returns
 ** whether any of them is known. */
-static int addList(Span *p, int iList, const char *zEvent, int iEvent) {
+static int addAttributes(
+    SpanItem *p, int iList, const char *zEvent, int iEvent) {
   const BxTree *pTree = p->pTree;
   int i, bKnown = 0;
   if (iList < 0 || BX_TREE_KIND(pTree, iList) != '[') return 0;
@@ -208,12 +209,12 @@ static int addList(Span *p, int iList, const char *zEvent, int iEvent) {
 
 /*--------------------------------------------------------------- values ----*/
 
-static void appendRaw(Span *p, const BxTree *pTree, int i) {
+static void appendRaw(SpanItem *p, const BxTree *pTree, int i) {
   sqlite3_str_append(p->pOut, pTree->z + pTree->a[i].iAt, pTree->a[i].nByte);
 }
 
 /* An integer may be a string, which becomes a number if it is one in JSON. */
-static void appendInteger(Span *p, int i) {
+static void appendInteger(SpanItem *p, int i) {
   const BxTree *pTree = p->pTree;
   const char *z = pTree->z + pTree->a[i].iAt;
   int n = pTree->a[i].nByte, bText = *z == '"';
@@ -229,7 +230,7 @@ static void appendInteger(Span *p, int i) {
 }
 
 /* A text that is a JSON object or array becomes that; any other remains. */
-static void appendText(Span *p, int i, int bJson) {
+static void appendText(SpanItem *p, int i, int bJson) {
   char *z = bJson ? bxRolloutString(p->pTree, i, p->pErr) : 0;
   size_t n = z ? strlen(z) : 0;
   const char *zEnd = 0, *zAt = z ? bxSkipSpace(z) : 0;
@@ -244,10 +245,10 @@ static void appendText(Span *p, int i, int bJson) {
   sqlite3_free(z);
 }
 
-static void appendValue(Span *p, int iValue, int bJson);
+static void appendValue(SpanItem *p, int iValue, int bJson);
 
 /* The values of an array, or the members of a list of keys and values. */
-static void appendInside(Span *p, int iInner, int bKeys) {
+static void appendInside(SpanItem *p, int iInner, int bKeys) {
   const BxTree *pTree = p->pTree;
   int iList = bxTreeMember(pTree, iInner, "values", 6), i, bAny = 0;
   sqlite3_str_appendchar(p->pOut, 1, bKeys ? '{' : '[');
@@ -267,7 +268,7 @@ static void appendInside(Span *p, int iInner, int bKeys) {
   sqlite3_str_appendchar(p->pOut, 1, bKeys ? '}' : ']');
 }
 
-static void appendValue(Span *p, int iValue, int bJson) {
+static void appendValue(SpanItem *p, int iValue, int bJson) {
   const BxTree *pTree = p->pTree;
   int i = innerValue(pTree, iValue);
   if (i < 0) {
@@ -287,7 +288,7 @@ static void appendValue(Span *p, int iValue, int bJson) {
   }
 }
 
-static void appendEntry(Span *p, const SpanEntry *pEntry) {
+static void appendEntry(SpanItem *p, const SpanEntry *pEntry) {
   if (pEntry->zValue == 0) {
     appendValue(p, pEntry->iValue, pEntry->bJson);
     return;
@@ -299,7 +300,7 @@ static void appendEntry(Span *p, const SpanEntry *pEntry) {
 
 /* The number of entries from i on, up to iEnd, whose names have the same part at
 ** nSkip. */
-static i64 sameGroup(const Span *p, i64 i, i64 iEnd, size_t nSkip) {
+static i64 sameGroup(const SpanItem *p, i64 i, i64 iEnd, size_t nSkip) {
   const char *z = p->a[i].zName + nSkip;
   size_t n = (size_t)(partEnd(z) - z);
   i64 iNext = i + 1;
@@ -313,24 +314,25 @@ static i64 sameGroup(const Span *p, i64 i, i64 iEnd, size_t nSkip) {
 
 /* Whether the names at nSkip are numbers that are not both values and beginnings
 ** of others. */
-static int isList(const Span *p, i64 i, i64 iEnd, size_t nSkip) {
+static int isList(const SpanItem *p, i64 i, i64 iEnd, size_t nSkip) {
   while (i < iEnd) {
     const char *z = p->a[i].zName + nSkip;
     i64 n = sameGroup(p, i, iEnd, nSkip);
-    if (!isNumber(z, partEnd(z)) || (*partEnd(z) == 0 && n > 1)) return 0;
+    if (!isNumberPart(z, partEnd(z)) || (*partEnd(z) == 0 && n > 1)) return 0;
     i += n;
   }
   return 1;
 }
 
-static void appendKey(Span *p, const char *z, i64 n) {
+static void appendKey(SpanItem *p, const char *z, i64 n) {
   bxAppendJson(p->pOut, z, (int)n);
   sqlite3_str_appendchar(p->pOut, 1, ':');
 }
 
 /* Appends the object, or the array, of the entries from i to iEnd, whose names
 ** are the same up to nSkip. */
-static void appendObject(Span *p, i64 i, i64 iEnd, size_t nSkip, int nDepth) {
+static void appendObject(
+    SpanItem *p, i64 i, i64 iEnd, size_t nSkip, int nDepth) {
   int bList = i < iEnd && isList(p, i, iEnd, nSkip), bAny = 0;
   sqlite3_str_appendchar(p->pOut, 1, bList ? '[' : '{');
   while (i < iEnd) {
@@ -357,7 +359,7 @@ static void appendObject(Span *p, i64 i, i64 iEnd, size_t nSkip, int nDepth) {
 }
 
 /* Appends all entries as one object, and removes them. */
-static void appendAttributes(Span *p) {
+static void appendAttributes(SpanItem *p) {
   i64 i, n = 0;
   if (p->n > 1) qsort(p->a, (size_t)p->n, sizeof(*p->a), compareEntries);
   for (i = 0; i < p->n; i++) {
@@ -376,7 +378,7 @@ static void appendAttributes(Span *p) {
 /*-------------------------------------------------------------- the span ----*/
 
 /* Adds what the events say. Appends the others, as they are. */
-static void appendEvents(Span *p, int iList) {
+static void appendEvents(SpanItem *p, int iList) {
   const BxTree *pTree = p->pTree;
   int i, nEvent = 0, bAny = 0;
   if (iList < 0 || BX_TREE_KIND(pTree, iList) != '[') return;
@@ -389,7 +391,8 @@ static void appendEvents(Span *p, int iList) {
     i64 nBefore = p->n;
     if (zAny != 0) addRenamed(p, zAny, -1, nEvent);
     if (zAny != 0 &&
-        !addList(p, bxTreeMember(pTree, i, "attributes", 10), zName, nEvent) &&
+        !addAttributes(
+            p, bxTreeMember(pTree, i, "attributes", 10), zName, nEvent) &&
         p->n == nBefore) {
       sqlite3_str_appendall(p->pOut, bAny ? "," : ",\"events\":[");
       bAny = 1;
@@ -403,7 +406,7 @@ static void appendEvents(Span *p, int iList) {
 }
 
 /* Appends the other members of the span, and a brace before them. */
-static void appendMembers(Span *p, int iSpan) {
+static void appendMembers(SpanItem *p, int iSpan) {
   const BxTree *pTree = p->pTree;
   int i, bAny = 0;
   sqlite3_str_appendchar(p->pOut, 1, '{');
@@ -423,7 +426,7 @@ static void appendMembers(Span *p, int iSpan) {
 
 char *bxRolloutSpan(const RolloutRules *pRules, const RolloutFormat *pFormat,
     const BxTree *pTree, int iSpan, int iResource, BxErr *pErr) {
-  Span span, *p = &span;
+  SpanItem span, *p = &span;
   i64 i;
   if (BX_TREE_KIND(pTree, iSpan) != '{') {
     return bxPrintf(
@@ -437,11 +440,11 @@ char *bxRolloutSpan(const RolloutRules *pRules, const RolloutFormat *pFormat,
   p->pOut = sqlite3_str_new(0);
   appendMembers(p, iSpan);
   appendEvents(p, bxTreeMember(pTree, iSpan, "events", 6));
-  addList(p, bxTreeMember(pTree, iSpan, "attributes", 10), 0, 0);
+  addAttributes(p, bxTreeMember(pTree, iSpan, "attributes", 10), 0, 0);
   sqlite3_str_appendall(p->pOut, ",\"attributes\":");
   appendAttributes(p);
   if (iResource >= 0) {
-    addList(p, bxTreeMember(pTree, iResource, "attributes", 10), 0, 0);
+    addAttributes(p, bxTreeMember(pTree, iResource, "attributes", 10), 0, 0);
     sqlite3_str_appendall(p->pOut, ",\"resource\":");
     appendAttributes(p);
   }

@@ -35,13 +35,13 @@ static char *makeItem(Import *p) {
       p->pRules, p->pFormat, &p->json.tree, p->json.iTop, iResource, p->pErr);
 }
 
-static sqlite3_uint64 hashText(const char *z) {
+static sqlite3_uint64 hashTrace(const char *z) {
   return bxHashOf(z, (i64)strlen(z));
 }
 
 /* The conversation that a trace names, or NULL. */
 static const char *namedBy(const Import *p, const char *zTrace) {
-  sqlite3_uint64 h = hashText(zTrace);
+  sqlite3_uint64 h = hashTrace(zTrace);
   i64 iLow = 0, iHigh = p->nTrace;
   while (iLow < iHigh) {
     i64 i = (iLow + iHigh) / 2;
@@ -92,7 +92,7 @@ static void noteTrace(Import *p) {
   if (a != 0) {
     p->aTrace = a;
     a += p->nTrace;
-    a->hash = hashText(zTrace);
+    a->hash = hashTrace(zTrace);
     a->i = p->nTrace++;
     a->zName = zName;
     zName = 0;
