@@ -105,7 +105,7 @@ def test_the_one_c_file_compiles_beside_the_amalgamation_of_sqlite(one_file):
     for name in ("sqlite3.c", "sqlite3.h", "sqlite3ext.h"):
         (one_file / name).write_bytes((SQLITE / name).read_bytes())
     run("cc", "-O0", "-DSQLITE_CORE", "-I.", "-o", "program", "main.c", "blackbox.c", "sqlite3.c",
-        "-luuid", "-lmd", "-lzstd", "-lm", cwd=one_file)
+        "-luuid", "-lmd", "-lzstd", "-lz", "-lm", cwd=one_file)
     assert run("./program", cwd=one_file).splitlines()[-1] == "0"
 
 
