@@ -267,7 +267,7 @@ dist: $(MODULE) amalgamation $(if $(shell command -v dh),build/debian/.done)
 	@.ci/need dist
 	$(PYTHON) packages/build.py $(MODULE) $(VERSION) dist $(REPOSITORY)
 
-build/debian/.done: $(SRC) $(HDR) $(SQL) CHANGELOG.md $(wildcard packages/debian/*)
+build/debian/.done: $(SRC) $(HDR) $(SQL) $(PAGE) CHANGELOG.md $(wildcard packages/debian/*)
 	@rm -rf build/debian
 	@mkdir -p $(DEBIAN) dist
 	cp -r Makefile LICENSE CHANGELOG.md .ci ext sql tools $(DEBIAN)/
