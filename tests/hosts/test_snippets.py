@@ -1,145 +1,263 @@
-"""The programs that README.md shows in other languages really run.
+"""The programs that docs/hosts.md and README.md show really run, and print what they say.
 
-Each test needs a toolchain that `make test` does not install, and is skipped
-where it is missing: a node with node:sqlite on PATH or in NODE; go and cargo
-with the packages of Debian (golang-github-mattn-go-sqlite3-dev,
-librust-rusqlite-dev); php with SQLite3.
-"""
+`make test-hosts` installs what they need, and runs all of them."""
 import os
-import pathlib
 import re
+import shlex
 import shutil
-import subprocess
+import sqlite3
 
 import pytest
 
-from conftest import ROOT, connect
+import hosts
+from conftest import MODULE, ROOT, connect, one, rows
 
 README = (ROOT / "README.md").read_text()
-GOPATH = pathlib.Path("/usr/share/gocode")
-CRATES = pathlib.Path("/usr/share/cargo/registry")
-
-
-def snippet(language):
-    """The program in the README, and what its comments say that it prints."""
-    text = re.search(rf"```{language}\n(.*?)```", README, re.S).group(1)
-    return text, re.findall(r"^\s*// (\d+)$", text, re.M)
-
-
-def run(*command, cwd, **env):
-    done = subprocess.run(
-        [str(word) for word in command],
-        cwd=cwd,
-        env={**os.environ, **env},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout.split()
+PAGE = (ROOT / "docs" / "hosts.md").read_text()
+HERE = PAGE[PAGE.index("## In your host"):PAGE.index("### Hosts that cannot")]
+# host: the program
+PROGRAMS = dict(re.findall(r"### ([^\n]*)\n.*?```\w+\n(.*?)```", HERE, re.S))
+PROGRAMS["Node: node:sqlite"] = re.search(r"```js\n(.*?)```", README, re.S).group(1)
 
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder with the module and, in flight.db, a ring."""
-    name = next(ROOT.glob("blackbox.[sd]*")).name
-    shutil.copy(ROOT / name, tmp_path / name)
-    db = connect(tmp_path / "flight.db")
-    db.execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=3)")
-    db.close()
+    """A folder with the module."""
+    shutil.copy(MODULE, tmp_path)
     return tmp_path
 
 
-def pushed(folder):
-    return connect(folder / "flight.db").execute(
-        "SELECT event_id, request_body, response_body FROM ring"
-    ).fetchall()
+def write(folder, name, text):
+    (folder / name).write_text(text)
+    return folder / name
 
 
-def fill(folder, n):
-    """n exchanges, as the programs shown before have pushed them."""
+def beside_packages(folder, name, text):
+    """Node looks for packages in the folders above a program."""
+    (folder / "node_modules").symlink_to(hosts.NODE_MODULES)
+    return write(folder, name, text)
+
+
+def in_shell(folder, text):
+    hosts.program("sqlite3", "sqlite3")
+    return ["sh", "-e", write(folder, "flight.sh", text)]
+
+
+def in_python(package, debian):
+    def command(folder, text):
+        hosts.python_module(package, debian)
+        return [hosts.PYTHON, write(folder, "flight.py", text)]
+    return command
+
+
+def in_odbc(folder, text):
+    _, env = hosts.odbc(folder)
+    return [*in_python("pyodbc", "python3-pyodbc")(folder, text), env]
+
+
+def in_node(package):
+    def command(folder, text):
+        hosts.npm(package)
+        return ["node", beside_packages(folder, "flight.mjs", text)]
+    return command
+
+
+def in_new_node(folder, text):
+    """README.md opens the file that its session has made."""
+    node = os.environ.get("NODE") or "node"
+    if hosts.run("sh", "-c", f"{shlex.quote(node)} -e \"require('node:sqlite')\"", cwd=ROOT)[0] != 0:
+        raise hosts.Unavailable("no node that has node:sqlite; NODE can name one")
     db = connect(folder / "flight.db")
-    for i in range(n):
-        db.execute("INSERT INTO ring(agent_id, event_id) VALUES('support', ?)", (i,))
+    db.execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=3)")
     db.close()
+    return [ROOT / node if "/" in node else node, write(folder, "flight.mjs", text)]
 
 
-def test_the_node_snippet_of_the_readme_runs(folder):
-    node = os.environ.get("NODE") or shutil.which("node")
-    if node is None or subprocess.run(
-        [node, "-e", "require('node:sqlite')"], stderr=subprocess.DEVNULL
-    ).returncode:
-        pytest.skip("no node that has node:sqlite")
-    text, said = snippet("js")
-    (folder / "flight.mjs").write_text(text)
-    assert run(node, "flight.mjs", cwd=folder) == said == ["1"]
-    assert pushed(folder) == [("e7", "hello", "hi")]
+def in_bun(folder, text):
+    hosts.npm("bun")
+    return [hosts.NODE_MODULES / ".bin" / "bun", write(folder, "flight.ts", text)]
 
 
-def test_the_go_snippet_of_the_readme_runs(folder):
-    if not shutil.which("go") or not (GOPATH / "src/github.com/mattn").is_dir():
-        pytest.skip("no go with mattn/go-sqlite3")
-    text, said = snippet("go")
-    fill(folder, 1)
-    (folder / "flight.go").write_text(text)
-    env = {"GO111MODULE": "off", "GOPATH": str(GOPATH), "GOFLAGS": ""}
-    run("go", "build", "-tags", "libsqlite3", "-o", "flight", "flight.go",
-        cwd=folder, **env)
-    assert run(folder / "flight", cwd=folder) == said == ["2"]
-    assert pushed(folder)[1:] == [("e8", "hello", "hi")]
+def in_go(folder, text):
+    hosts.go_packages()
+    hosts.build("go", "build", "-tags", "libsqlite3", "-o", "flight", write(folder, "flight.go", text),
+                cwd=folder, env=hosts.GO)
+    return ["./flight"]
 
 
-def test_the_rust_snippet_of_the_readme_runs(folder):
-    if not shutil.which("cargo") or not list(CRATES.glob("rusqlite-*")):
-        pytest.skip("no cargo with rusqlite")
-    version = re.search(r"-(\d+\.\d+)", str(next(CRATES.glob("rusqlite-*")))).group(1)
-    text, said = snippet("rust")
-    fill(folder, 2)
-    (folder / "src").mkdir()
-    (folder / "src" / "main.rs").write_text(text)
-    (folder / "Cargo.toml").write_text(
-        '[package]\nname = "flight"\nversion = "0.1.0"\nedition = "2021"\n'
-        f'[dependencies]\nrusqlite = {{ version = "{version}", '
-        'features = ["load_extension"] }\n'
-    )
-    (folder / ".cargo").mkdir()
-    (folder / ".cargo" / "config.toml").write_text(
-        '[source.crates-io]\nreplace-with = "here"\n'
-        f'[source.here]\ndirectory = "{CRATES}"\n'
-    )
-    run("cargo", "build", "--offline", "--quiet", cwd=folder)
-    assert run(folder / "target/debug/flight", cwd=folder) == said == ["3"]
-    assert pushed(folder)[2:] == [("e9", "hello", "hi")]
+def in_rust(folder, text):
+    return [hosts.cargo_project(folder, text)]
+
+
+def in_ruby(folder, text):
+    hosts.ruby(folder)
+    return ["ruby", write(folder, "flight.rb", text)]
+
+
+def in_perl(folder, text):
+    hosts.perl(folder)
+    return ["perl", write(folder, "flight.pl", text)]
+
+
+def in_php(folder, text):
+    hosts.php(folder)
+    return ["php", "-d", f"sqlite3.extension_dir={folder}", write(folder, "flight.php", text)]
+
+
+def in_pdo(folder, text):
+    hosts.pdo(folder)
+    return ["php", "-d", "ffi.enable=1", write(folder, "flight.php", text)]
+
+
+def in_java(folder, text):
+    hosts.jdbc(folder)
+    return ["java", "-cp", hosts.JAR, write(folder, "Flight.java", text)]
+
+
+def in_tcl(folder, text):
+    hosts.tcl(folder)
+    return ["tclsh", write(folder, "flight.tcl", text)]
+
+
+def in_luajit(folder, text):
+    hosts.luajit(folder)
+    return ["luajit", write(folder, "flight.lua", text)]
+
+
+def in_c(folder, text):
+    hosts.build(*shlex.split(os.environ.get("CC", "cc")), "-o", "flight", write(folder, "flight.c", text),
+                "-lsqlite3", cwd=folder)
+    return ["./flight"]
+
+
+QUICK = ["sqlite3 shell", "C"]
+HOW = {
+    "sqlite3 shell": in_shell,
+    "Python: APSW": in_python("apsw", "python3-apsw"),
+    "Node: node:sqlite": in_new_node,
+    "Node: better-sqlite3": in_node("better-sqlite3"),
+    "Node: sqlite3": in_node("sqlite3"),
+    "bun": in_bun,
+    "Go: mattn/go-sqlite3": in_go,
+    "Rust: rusqlite": in_rust,
+    "Ruby: sqlite3": in_ruby,
+    "Perl: DBD::SQLite": in_perl,
+    "PHP: SQLite3": in_php,
+    "PHP: PDO": in_pdo,
+    "Java: xerial JDBC": in_java,
+    "Tcl": in_tcl,
+    "LuaJIT": in_luajit,
+    "ODBC": in_odbc,
+    "C": in_c,
+}
+
+
+def test_every_program_of_the_page_is_run():
+    assert set(PROGRAMS) == set(HOW)
+
+
+@pytest.mark.parametrize("name", HOW)
+def test_the_program_runs_as_shown(name, folder):
+    text = PROGRAMS[name]
+    said = re.findall(r"^\s*(?:#|//|--|/\*) (\d+)(?: \*/)?$", text, re.M)
+    env = {}
+    try:
+        if name not in QUICK:
+            hosts.asked()
+        command = HOW[name](folder, text)
+    except hosts.Unavailable as reason:
+        pytest.skip(str(reason))
+    if isinstance(command[-1], dict):
+        env = command.pop()
+    code, told = hosts.run(*command, cwd=folder, env=env)
+    assert code == 0, told
+    assert told.split() == said == ["1"]
+    assert rows(connect(folder / "flight.db"), "SELECT agent_id, seq FROM ring") == [("support", 1)]
+
+
+def test_the_lines_of_the_table_in_the_readme_are_those_of_the_programs():
+    shown = "".join(re.findall(r"```\w+\n(.*?)```", README + PAGE, re.S))
+    table = README[README.index("| host | install | load |"):].split("\n\n")[0]
+    lines = [row.split("|")[3] for row in table.splitlines()[2:]]
+    assert len(lines) > 10
+    missing = [code for line in lines for code in re.findall(r"`([^`]+)`", line) if code not in shown]
+    assert missing == []
+
+
+def commands(heading):
+    """The shell commands below a heading of README.md or docs/hosts.md."""
+    text = (README + PAGE).split(f"## {heading}\n")[1]
+    return re.search(r"```sh\n(.*?)```", text, re.S).group(1)
+
+
+THEIRS = """
+CREATE TABLE event_payloads(
+  id TEXT PRIMARY KEY, event_id TEXT NOT NULL, agent_id TEXT NOT NULL, request_body TEXT, response_body TEXT,
+  size_bytes INTEGER NOT NULL DEFAULT 0, purpose TEXT NOT NULL CHECK (purpose IN ('archive', 'evidence')),
+  pinned INTEGER NOT NULL DEFAULT 0, kill_switch_event_id TEXT, created_at TEXT NOT NULL DEFAULT (datetime('now')));
+INSERT INTO event_payloads(id, event_id, agent_id, purpose, pinned, created_at) VALUES
+  ('p1', 'e1', 'a', 'archive', 0, datetime('now', '-100 days')), ('p2', 'e2', 'a', 'evidence', 1, datetime('now'));
+"""
+CODEX = """\
+{"timestamp":"2025-10-09T08:53:20.000Z","type":"session_meta","payload":{"id":"%s","timestamp":"2025-10-09T08:53:20.000Z"}}
+{"timestamp":"2025-10-09T08:53:21.000Z","type":"event_msg","payload":{"type":"user_message","message":"hello"}}
+"""
+
+
+def test_the_commands_that_move_other_files_to_blackbox_do_it(folder):
+    gazer = folder / ".agentgazer"
+    sessions = folder / ".codex" / "sessions" / "2025" / "10" / "09"
+    gazer.mkdir()
+    sessions.mkdir(parents=True)
+    with sqlite3.connect(gazer / "payloads.db") as db:
+        db.executescript(THEIRS)
+    db.close()
+    for i in range(2):
+        name = f"0000000{i}-94b8-487b-a530-2aeb6098ae0e"
+        (sessions / f"rollout-2025-10-09T08-53-20-{name}.jsonl").write_text(CODEX % name)
+    code, told = hosts.run("sh", "-ec", commands("Moving to blackbox"), cwd=folder, env={"HOME": str(folder)})
+    assert (code, told.split("\n")[-2]) == (0, "4"), told
+    db = connect(gazer / "payloads.db")
+    one(db, "INSERT INTO event_payloads(event_id, agent_id, purpose) VALUES('e3', 'a', 'archive')")
+    assert rows(db, "SELECT id FROM event_payloads WHERE id LIKE 'p_'") == [("p1",), ("p2",)]
+    assert rows(db, "SELECT * FROM blackbox_check") == []
+    assert rows(connect(folder / "flight.db"), "SELECT item_count, first_user_message FROM rollout_list(9)") == [
+        (2, "hello"), (2, "hello")]
+
+
+def test_the_files_of_plain_sql_make_a_whole_schema(folder):
+    (folder / "sql").symlink_to(ROOT / "sql")
+    code, told = hosts.run("sh", "-ec", commands("Migrations"), cwd=folder)
+    assert (code, told) == (0, "")
+    db = connect(folder / "plain.db")
+    assert rows(db, "SELECT * FROM blackbox_check") == []
+    assert one(db, "SELECT blackbox_install('main', 'payload')") == "main: core, payload"
 
 
 PHP = """<?php
 $db = new SQLite3('flight.db');
 $db->loadExtension($argv[1]);
+$db->exec('CREATE VIRTUAL TABLE ring USING payload_ring');
 for ($i = 0; $i < 6; $i++) {
   $db->exec("INSERT INTO ring(agent_id, event_id) VALUES('$i', 'e')");
 }
-echo count(json_decode($db->querySingle("SELECT payload_extract('ring', '0')"))), "\n";
+echo count(json_decode($db->querySingle("SELECT payload_extract('ring', '0')"))), "\\n";
 $all = "SELECT payload_extract('ring', '1')";
-echo count(json_decode($db->query($all)->fetchArray()[0])), "\n";
+echo count(json_decode($db->query($all)->fetchArray()[0])), "\\n";
 $rows = $db->query("SELECT seq FROM ring WHERE agent_id = '2'");
 $last = $rows->fetchArray()[0];
-echo $last, "\n";
+echo $last, "\\n";
 $db->exec("DELETE FROM ring WHERE agent_id = '2' AND seq <= $last");
-echo $db->querySingle("SELECT count(*) FROM ring"), "\n";
+echo $db->querySingle("SELECT count(*) FROM ring"), "\\n";
 """
 
 
-def php_has_sqlite3():
-    if shutil.which("php") is None:
-        return False
-    return "sqlite3" in subprocess.run(["php", "-m"], stdout=subprocess.PIPE,
-                                       text=True).stdout.split()
-
-
-@pytest.mark.skipif(not php_has_sqlite3(), reason="no PHP with SQLite3")
 def test_php_takes_rows_once_with_query_single_and_in_two_steps(folder):
     """docs/hosts.md says so, and that query() loses what a function takes out."""
-    (folder / "take.php").write_text(PHP)
-    name = next(folder.glob("blackbox.[sd]*")).name
-    told = run("php", "-d", f"sqlite3.extension_dir={folder}", "take.php", name, cwd=folder)
-    assert told == ["1", "0", "1", "3"]
+    try:
+        hosts.asked()
+        command = in_php(folder, PHP)
+    except hosts.Unavailable as reason:
+        pytest.skip(str(reason))
+    code, told = hosts.run(*command, os.path.basename(MODULE), cwd=folder)
+    assert (code, told.split()) == (0, ["1", "0", "1", "3"]), told
