@@ -20,7 +20,7 @@ const $ = (id) => document.getElementById(id);
 const data = JSON.parse($("report").textContent);
 const items = data.items || [];
 
-/* ---- elements and numbers ------------------------------------------------ */
+/* ---- elements and numbers ---- */
 
 function el(tag, name, ...children) {
   const e = document.createElement(tag);
@@ -70,7 +70,7 @@ const iso = (ms) => (isTime(ms) ? new Date(ms).toISOString() : "");
 const clock = (ms) => iso(ms).slice(11, 19);
 const day = (ms) => iso(ms).slice(0, 10);
 
-/* ---- text that is safe to look at ---------------------------------------- */
+/* ---- text that is safe to look at ---- */
 
 const ODD = new RegExp("(?:\\u001b\\[[0-9;?]*[A-Za-z]|[\\u0000-\\u0008\\u000b-\\u001f\\u007f-" +
   "\\u009f\\u061c\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u206f\\ufeff\\ufff9-\\ufffc" +
@@ -167,12 +167,26 @@ function long(text, write, chars = 2400, lines = 26) {
   return box;
 }
 
+/* JSON as people read it: what fits into a line stands in one. */
 function pretty(value) {
   try {
-    return typeof value === "string" ? value : JSON.stringify(value, null, 2);
+    return typeof value === "string" ? value : layOut(value, "");
   } catch {
-    return "(too deep to be shown)";
+    return "(too deep to be shown; see Raw)";
   }
+}
+
+function layOut(value, lead) {
+  const flat = JSON.stringify(value, null, 1).replace(/\n\s*/g, " ");
+  if (!value || typeof value !== "object" || flat.length < 78 - lead.length) return flat;
+  if (flat.length > 200000) return JSON.stringify(value, null, 2);
+  const list = Array.isArray(value);
+  if (list && value.every((v) => v === null || typeof v !== "object")) {
+    return `[${value.map((v) => JSON.stringify(v)).join(", ")}]`;
+  }
+  const rows = Object.entries(value).map(([name, v]) =>
+    `${lead}  ${list ? "" : JSON.stringify(name) + ": "}${layOut(v, lead + "  ")}`);
+  return `${list ? "[" : "{"}\n${rows.join(",\n")}\n${lead}${list ? "]" : "}"}`;
 }
 
 /* A value of JSON: an object as its members, everything else as text. */
@@ -182,13 +196,25 @@ function valueView(value, write = plain) {
     if (read === undefined) return long(value, write, 1400, 16);
     value = read;
   }
-  const names = value && typeof value === "object" && !Array.isArray(value) ? Object.keys(value) : [];
-  if (!names.length || names.length > 16) return long(pretty(value), plain, 1400, 16);
+  const names = isObject(value) ? Object.keys(value) : [];
+  if (!names.length || names.length > 24) return long(pretty(value), plain, 1400, 16);
   const list = el("dl", "members");
-  for (const name of names) {
-    list.append(say(el("dt"), name), el("dd", "", long(pretty(value[name]), plain, 800, 12)));
-  }
-  return list;
+  let room = 18;
+  names.forEach((name, i) => {
+    const shown = pretty(value[name]);
+    if (shown.length > 28) list.classList.add("tall");
+    const both = [say(el("dt"), name), el("dd", "", long(shown, plain, 800, 12))];
+    if (room <= 0 && !query) for (const e of both) e.classList.add("folded");
+    list.append(...both);
+    room -= Math.min(12, 1 + shown.length / 70 + shown.split("\n").length / 2);
+  });
+  const folded = [...list.querySelectorAll(":scope > .folded")];
+  if (!folded.length) return list;
+  const more = button("more", `show ${many(folded.length / 2, "more member")}`, () => {
+    for (const e of folded) e.classList.remove("folded");
+    more.remove();
+  });
+  return el("div", "text", list, more);
 }
 
 /* A line that opens what make() returns. */
@@ -203,7 +229,7 @@ function fold(name, label, make) {
   return box;
 }
 
-/* ---- bodies --------------------------------------------------------------- */
+/* ---- bodies ---- */
 
 const KEPT = 64e6;  /* bytes of inflated blocks that are kept */
 const blocks = new Map();
@@ -239,34 +265,20 @@ async function partBytes(part) {
   return whole;
 }
 
-/* The item that shows a block first: it alone brings what is in it. */
-let owners = null;
-
-function ownerOf(number) {
-  if (!owners) {
-    owners = new Map();
-    items.forEach((item, i) => (item.parts || []).forEach((part) => part.pieces.forEach(([b]) => {
-      if (!owners.has(b)) owners.set(b, i);
-    })));
-  }
-  return owners.get(number);
-}
-
 /* The text of a part, and the ranges of it that no earlier item shows. */
-async function partText(part, i) {
+async function partText(part) {
   const decoder = new TextDecoder();
   const fresh = [];
   let text = "";
-  for (const piece of part.pieces) {
-    const whole = await block(piece[0]);
+  for (const [i, [number, start, length]] of part.pieces.entries()) {
     const before = text.length;
-    text += decoder.decode(whole.subarray(piece[1], piece[1] + piece[2]), { stream: true });
-    if (ownerOf(piece[0]) === i) fresh.push([before, text.length]);
+    text += decoder.decode((await block(number)).subarray(start, start + length), { stream: true });
+    if (i >= part.new) fresh.push([before, text.length]);
   }
   return { text: text + decoder.decode(), fresh };
 }
 
-/* ---- wire formats ---------------------------------------------------------- */
+/* ---- wire formats ---- */
 
 const PICTURE = /^image\/(png|jpeg|gif|webp)$/;
 const CALL = /(^|_)tool_use$|^(function|custom_tool|local_shell|web_search|file_search|computer|mcp|code_interpreter|image_generation|tool_search)_call$|^toolCall$|^tool-call$/;
@@ -585,7 +597,7 @@ function itemOf(json, kind) {
            quiet: true };
 }
 
-/* ---- items, read ------------------------------------------------------------ */
+/* ---- items, read ---- */
 
 /* A function of items whose last results are kept. */
 function keeping(make, most = 300) {
@@ -612,7 +624,7 @@ async function parseItem(i) {
       model.picture = part;
       continue;
     }
-    const { text, fresh } = await partText(part, i);
+    const { text, fresh } = await partText(part);
     const json = tryJson(text);
     model.raw.push({ role: part.role, text, json });
     let read = null;
@@ -687,7 +699,7 @@ async function searchText(i) {
   return out.join("\n").toLowerCase();
 }
 
-/* ---- items, shown ------------------------------------------------------------ */
+/* ---- items, shown ---- */
 
 function pictureView(b) {
   if (b.data && PICTURE.test(b.type)) {
@@ -914,7 +926,8 @@ function articleHead(i) {
   number.href = `#e${item.n}`;
   const facts = el("span", "meta");
   const fact = (text) => text && facts.append(say(el("span"), text));
-  if (isTime(item.time)) fact(items[0] && day(items[0].time) !== day(item.time) ? `${day(item.time)} ${clock(item.time)}` : clock(item.time));
+  if (isTime(item.time)) fact(i > 0 && day(items[i - 1].time) !== day(item.time) ? `${day(item.time)} ${clock(item.time)}` : clock(item.time));
+  if (item.kind === "result") fact(item.title);
   if (item.model) fact(item.model);
   if (item.tokens) fact(`${count(item.tokens.input ?? 0)} → ${count(item.tokens.output ?? 0)} tokens`);
   else if (item.size) fact(bytes(item.size));
@@ -936,7 +949,8 @@ function toggleRaw(i) {
 function rawView(model) {
   const box = el("div", "body raw");
   for (const part of model.raw) {
-    const text = part.json === undefined ? part.text : pretty(part.json);
+    const shown = part.json === undefined ? part.text : pretty(part.json);
+    const text = shown.startsWith("(too deep") ? part.text : shown;
     box.append(el("div", "row", say(el("div", "who"), part.role), el("div", "what", long(text, plain, 20000, 400))));
   }
   return box;
@@ -986,7 +1000,7 @@ async function bodyOf(i) {
   }
 }
 
-/* ---- actions and screenshots -------------------------------------------------- */
+/* ---- actions and screenshots ---- */
 
 const pictures = new Map();
 
@@ -1116,7 +1130,7 @@ function filmStrip() {
   } };
 }
 
-/* ---- a long list, of which only what is visible exists ---------------------------- */
+/* ---- a long list, of which only what is visible exists ---- */
 
 /* Sums of heights: a Fenwick tree. */
 class Heights {
@@ -1241,7 +1255,7 @@ class Stream {
   }
 }
 
-/* ---- the list on the left ------------------------------------------------------- */
+/* ---- the list on the left ---- */
 
 const ROW = 46;
 
@@ -1306,7 +1320,18 @@ class List {
   }
 }
 
-/* ---- the timeline ------------------------------------------------------------------ */
+/* ---- the timeline ---- */
+
+/* Times that never go back: those that do are changed, as few as possible. */
+function inOrder(times) {
+  let known = times.find(isTime) ?? 0;
+  const given = times.map((t) => (known = isTime(t) ? t : known));
+  const up = [...given], down = [...given];
+  for (let i = 1; i < up.length; i++) up[i] = Math.max(up[i], up[i - 1]);
+  for (let i = down.length - 2; i >= 0; i--) down[i] = Math.min(down[i], down[i + 1]);
+  const changed = (list) => list.reduce((n, t, i) => n + (t !== given[i]), 0);
+  return changed(up) <= changed(down) ? up : down;
+}
 
 /* The pauses that are not drawn to scale: far longer than usual. */
 function pausesOf(times, most) {
@@ -1343,9 +1368,7 @@ class Timeline {
     this.tip = el("div", "tip");
     this.tip.hidden = true;
     this.box = el("div", "timeline", this.tip);
-    const times = [];
-    for (const item of items) times.push(Math.max(isTime(item.time) ? item.time : 0, times[times.length - 1] ?? -Infinity));
-    this.times = times.map((t, i) => t || times[i - 1] || times.find((one) => one > 0) || 0);
+    this.times = inOrder(items.map((item) => item.time));
     this.loops = items.some((item) => item.verdict || item.repeat);
     new ResizeObserver(() => requestAnimationFrame(() => this.draw())).observe(this.box);
     this.box.addEventListener("pointermove", (e) => this.point(e));
@@ -1488,7 +1511,7 @@ class Timeline {
   }
 }
 
-/* ---- search --------------------------------------------------------------------------- */
+/* ---- search ---- */
 
 let query = "";
 let searching = 0;
@@ -1601,7 +1624,7 @@ function next(step) {
   go(after);
 }
 
-/* ---- copy --------------------------------------------------------------------------------- */
+/* ---- copy ---- */
 
 async function jsonOf(i) {
   const { parts, leaf, ...rest } = items[i];
@@ -1611,7 +1634,7 @@ async function jsonOf(i) {
       out.push({ role: part.role, type: part.type, size: part.size });
       continue;
     }
-    const { text } = await partText(part, i);
+    const { text } = await partText(part);
     out.push({ role: part.role, type: part.type, body: tryJson(text) ?? text });
   }
   return JSON.stringify({ ...rest, leaf, parts: out }, null, 2);
@@ -1631,7 +1654,7 @@ async function copyText(text) {
   }
 }
 
-/* ---- where the reader is --------------------------------------------------------------------- */
+/* ---- where the reader is ---- */
 
 let current = 0;
 const verified = new Map();
@@ -1639,7 +1662,7 @@ const usualStatus = items.every((item) => item.status === items[0].status) ? ite
 const firstOf = new Map();
 items.forEach((item, i) => item.repeat && !firstOf.has(item.repeat) && firstOf.set(item.repeat, i));
 const byNumber = new Map(items.map((item, i) => [String(item.n), i]));
-const pauseFrom = items.length > 2 ? Math.max(60000, pausesOf(items.map((item) => item.time), 50)) : 60000;
+const pauseFrom = items.length > 2 ? Math.max(60000, pausesOf(inOrder(items.map((item) => item.time)), 50)) : 60000;
 
 function point(i) {
   if (i === current || !items[i]) return;
@@ -1667,7 +1690,7 @@ function followHash() {
   if (i !== undefined) go(i);
 }
 
-/* ---- proofs ---------------------------------------------------------------------------------------- */
+/* ---- proofs ---- */
 
 const PROVED = ["", "pin", "evidence", "unpin", "hold", "receipt", "verdict", "erasure"];
 const fromHex = (text) => Uint8Array.from(text.match(/../g) ?? [], (pair) => parseInt(pair, 16));
@@ -1677,25 +1700,25 @@ async function sha(...pieces) {
   return new Uint8Array(await crypto.subtle.digest("SHA-256", await new Blob(pieces).arrayBuffer()));
 }
 
-function eight(write, value) {
+/* A whole number in eight bytes. */
+function whole(n) {
   const view = new DataView(new ArrayBuffer(8));
-  view[write](0, value);
+  view.setBigInt64(0, BigInt(n));
   return view.buffer;
 }
 
-const whole = (n) => eight("setBigInt64", BigInt(n));
-
-/* The digest of a row: of each column its type, its length or value, its bytes. */
-async function digestOf(leaf, parts) {
+/* The digest of a row: of each column its type, then its value, or its length and
+** its bytes. A column of type part has the number of the part and its own type. */
+async function digestOf(columns, parts) {
   const fed = [];
-  for (const [, type, value] of leaf.columns) {
+  for (const [, type, value, inner] of columns) {
     if (type === "null") fed.push(Uint8Array.of(5));
     else if (type === "integer") fed.push(Uint8Array.of(1), whole(value));
-    else if (type === "real") fed.push(Uint8Array.of(2), eight("setFloat64", Number(value)));
+    else if (type === "real") fed.push(Uint8Array.of(2), fromHex(value));
     else {
       const is = type === "part" ? await partBytes(parts[value])
         : type === "blob" ? fromHex(value) : new TextEncoder().encode(value);
-      fed.push(Uint8Array.of(type === "blob" ? 4 : 3), whole(is.length), is);
+      fed.push(Uint8Array.of((inner ?? type) === "blob" ? 4 : 3), whole(is.length), is);
     }
   }
   return sha(...fed);
@@ -1720,14 +1743,14 @@ async function rootOf(hash, index, size, path) {
 
 /* verified, altered, or redacted: the leaf is in the log, but what it is of is
 ** not in this page as it was. */
-async function stateOf(item, size, root) {
-  const leaf = item.leaf;
-  const mark = fromHex(leaf.commitment);
-  const content = leaf.redacted ? fromHex(leaf.content) : await digestOf(leaf, item.parts);
-  const hash = await sha(Uint8Array.of(0, PROVED.indexOf(leaf.kind)), whole(leaf.number), whole(leaf.time), mark);
-  const holds = equal(await sha(fromHex(leaf.salt), content), mark) &&
-    equal(await rootOf(hash, leaf.leaf, size, leaf.path), root);
-  return holds ? (leaf.redacted ? "redacted" : "verified") : "altered";
+async function stateOf({ leaf, parts }, size, root) {
+  if (!leaf.proof) return "altered";
+  const { kind, number, time, commitment, salt, content, leaf: index, path } = leaf.proof;
+  const mark = fromHex(commitment);
+  const digest = leaf.columns ? await digestOf(leaf.columns, parts) : fromHex(content);
+  const hash = await sha(Uint8Array.of(0, PROVED.indexOf(kind)), whole(number), whole(time), mark);
+  const holds = equal(await sha(fromHex(salt), digest), mark) && equal(await rootOf(hash, index, size, path), root);
+  return !holds ? "altered" : leaf.columns ? "verified" : "redacted";
 }
 
 async function verify(said) {
@@ -1765,7 +1788,7 @@ function offerProof() {
   $("proof").append(start, said);
 }
 
-/* ---- the static part ----------------------------------------------------------------------------- */
+/* ---- the static part ---- */
 
 /* Bars behind the numbers of a column, as parts of its largest. */
 function drawColumn(rows, values, column) {
@@ -1808,9 +1831,7 @@ function dressTables() {
     const table = $(given.id)?.querySelector("table");
     if (!table) continue;
     given.types.forEach((type, column) => {
-      if (type === "bytes" || (type === "count" && !given.types.includes("bytes"))) {
-        drawColumn([...table.tBodies[0].rows], given.rows, column);
-      }
+      if (type === "bytes") drawColumn([...table.tBodies[0].rows], given.rows, column);
     });
   }
   for (const table of document.querySelectorAll("section:not(#items) > table")) {
@@ -1835,7 +1856,7 @@ async function linesForPaper() {
   }
 }
 
-/* ---- keys and start ---------------------------------------------------------------------------------- */
+/* ---- keys and start ---- */
 
 const KEYS = [["j", "next item"], ["k", "previous item"], ["/", "search"], ["Enter", "next match, Shift: the one before"],
               ["o", "open or fold what came before"], ["?", "this help"], ["Esc", "leave the search, close"]];
