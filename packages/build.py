@@ -36,6 +36,8 @@ EPOCH = max(int(os.environ.get("SOURCE_DATE_EPOCH", 0)), 315532800)
 MACHINE = {"amd64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine())
 NODE = {"x86_64": "x64", "aarch64": "arm64"}[MACHINE]
 MAC = sys.platform == "darwin"
+LINKED = ("libmd-dev", "libzstd-dev", "zlib1g-dev")  # the packages whose .a the module has in it
+DOC = pathlib.Path("/usr/share/doc")
 
 
 def stripped(module):
@@ -57,6 +59,16 @@ def wheel_platform(data):
     versions = re.findall(rb"GLIBC_(\d+)\.(\d+)", data)
     major, minor = max((int(a), int(b)) for a, b in versions)
     return f"manylinux_{major}_{max(minor, 17)}_{MACHINE}"
+
+
+def licences():
+    """Ours, and those of the libraries in the module, which ask to go with it."""
+    files = {"LICENSE": (ROOT / "LICENSE").read_bytes()}
+    if not MAC:
+        files["NOTICE"] = b"\n".join(
+            f"In the module there is code of {name}:\n\n".encode()
+            + (DOC / name / "copyright").read_bytes() for name in LINKED)
+    return files
 
 
 def tarball(path, files):
@@ -84,9 +96,8 @@ def npm(out, version, module, data):
     package["version"] = version
     others = package["optionalDependencies"]
     package["optionalDependencies"] = {name: version for name in others}
-    licence = (ROOT / "LICENSE").read_bytes()
     files = sources(HERE / "npm", "*.js", "*.cjs", "*.d.ts", "*.d.cts", "README.md", "examples/*")
-    files.update({"package.json": text(package), "LICENSE": licence})
+    files.update({"package.json": text(package), "LICENSE": licences()["LICENSE"]})
     tarball(out / f"sqlite-blackbox-{version}.tgz", {f"package/{n}": d for n, d in files.items()})
 
     system = "darwin" if MAC else "linux"
@@ -96,9 +107,8 @@ def npm(out, version, module, data):
               "exports": {f"./{module.name}": f"./{module.name}"}}
     if not MAC:
         native["libc"] = ["glibc"]
-    tarball(out / f"{name}-{version}.tgz", {
-        "package/package.json": text(native), "package/LICENSE": licence,
-        f"package/{module.name}": data})
+    files = {"package.json": text(native), module.name: data, **licences()}
+    tarball(out / f"{name}-{version}.tgz", {f"package/{n}": d for n, d in files.items()})
 
 
 def wheel(out, version, module, data):
@@ -108,7 +118,7 @@ def wheel(out, version, module, data):
     readme = (HERE / "python/README.md").read_text()
     files = sources(HERE / "python", "blackbox/*.py", "blackbox/py.typed")
     files[f"blackbox/{module.name}"] = data
-    files[f"{info}/LICENSE"] = (ROOT / "LICENSE").read_bytes()
+    files.update({f"{info}/{name}": body for name, body in licences().items()})
     files[f"{info}/WHEEL"] = ("Wheel-Version: 1.0\nGenerator: blackbox\n"
                               f"Root-Is-Purelib: false\nTag: {tag}\n").encode()
     files[f"{info}/METADATA"] = (
@@ -133,13 +143,13 @@ def digest(data):
 
 
 def tarballs(out, version, module, data):
-    licence = (ROOT / "LICENSE").read_bytes()
     system = "macos" if MAC else "linux"
     tarball(out / f"blackbox-{version}-loadable-{system}-{MACHINE}.tar.gz",
-            {module.name: data, "LICENSE": licence})
+            {module.name: data, **licences()})
     tarball(out / f"blackbox-{version}-amalgamation.tar.gz", {
         "blackbox.c": (out / "blackbox.c").read_bytes(),
-        "blackbox.h": (out / "blackbox.h").read_bytes(), "LICENSE": licence})
+        "blackbox.h": (out / "blackbox.h").read_bytes(),
+        "LICENSE": licences()["LICENSE"]})
 
 
 def sqlpkg(out, version, repository):

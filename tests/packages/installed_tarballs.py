@@ -15,7 +15,7 @@ SQLITE = BUILD / "node_modules/better-sqlite3/deps/sqlite3"
 
 def test_the_loadable_tarball_has_a_module_that_loads(tmp_path):
     with tarfile.open(the("blackbox-*-loadable-*.tar.gz")) as tar:
-        assert tar.getnames() == ["LICENSE", "blackbox.so"]
+        assert tar.getnames() == ["LICENSE", "NOTICE", "blackbox.so"]
         tar.extractall(tmp_path)
     db = sqlite3.connect(":memory:")
     db.enable_load_extension(True)
@@ -33,6 +33,19 @@ def test_the_module_of_the_packages_exports_its_entry_points_alone_and_needs_two
     needed = [line.split()[1] for line in run("objdump", "-p", "blackbox.so", cwd=tmp_path)
               .splitlines() if "NEEDED" in line]
     assert needed == ["libuuid.so.1", "libc.so.6"]
+
+
+def test_the_licences_of_the_libraries_in_the_module_go_with_it(tmp_path):
+    with tarfile.open(the("blackbox-*-loadable-*.tar.gz")) as tar:
+        notice = tar.extractfile("NOTICE").read().decode()
+    for words in ("code of libmd-dev", "code of libzstd-dev", "code of zlib1g-dev",
+                  "Redistributions in binary form"):
+        assert words in notice
+    with tarfile.open(the("sqlite-blackbox-*-*.tgz")) as tar:
+        assert tar.extractfile("package/NOTICE").read().decode() == notice
+    names = run("python3", "-m", "zipfile", "-l", the("*.whl"), cwd=tmp_path)
+    assert "dist-info/NOTICE" in names
+    assert "/NOTICE" in run("dpkg-deb", "-c", the("*.deb"), cwd=tmp_path)
 
 
 def test_sqlpkg_json_names_the_tarball_of_this_platform_with_its_checksum():

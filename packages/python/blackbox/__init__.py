@@ -7,11 +7,12 @@
 blackbox.recorder has the recorder for httpx.
 """
 import pathlib
+import sqlite3
 
 __all__ = ["load", "loadable_path"]
 
 
-def loadable_path():
+def loadable_path() -> str:
     """The path of the module."""
     folder = pathlib.Path(__file__).resolve().parent
     for name in ("blackbox.so", "blackbox.dylib"):
@@ -21,7 +22,7 @@ def loadable_path():
         f"LoadError: there is no module in {folder}; install a wheel of this platform")
 
 
-def load(db):
+def load(db: sqlite3.Connection) -> sqlite3.Connection:
     """Loads the module into a connection of sqlite3, and returns the connection.
 
     The connection may load extensions during the call only.

@@ -20,8 +20,10 @@ the thread that opened it, so use a recorder in that thread, or open the connect
 check_same_thread=False if requests do not overlap.
 """
 import logging
+import sqlite3
 import time
 import uuid
+from typing import Callable, Optional, Union
 
 import httpx
 
@@ -49,7 +51,8 @@ def _text(data):
 class Recorder:
     """Pushes exchanges of an agent into a ring, or "schema.ring"."""
 
-    def __init__(self, db, agent, ring="ring", on_error=_warn):
+    def __init__(self, db: sqlite3.Connection, agent: Union[str, Callable[[httpx.Request], str]],
+                 ring: str = "ring", on_error: Callable[[Exception], None] = _warn):
         self._db = db
         self._agent = agent
         self._on_error = on_error
@@ -143,7 +146,7 @@ def _now():
 class RecordingTransport(httpx.BaseTransport):
     """Sends by another transport (by default that of httpx), and records."""
 
-    def __init__(self, recorder, transport=None):
+    def __init__(self, recorder: Recorder, transport: Optional[httpx.BaseTransport] = None):
         self._recorder = recorder
         self._transport = transport or httpx.HTTPTransport()
 
@@ -165,7 +168,8 @@ class RecordingTransport(httpx.BaseTransport):
 class AsyncRecordingTransport(httpx.AsyncBaseTransport):
     """The same for httpx.AsyncClient."""
 
-    def __init__(self, recorder, transport=None):
+    def __init__(self, recorder: Recorder,
+                 transport: Optional[httpx.AsyncBaseTransport] = None):
         self._recorder = recorder
         self._transport = transport or httpx.AsyncHTTPTransport()
 

@@ -21,6 +21,17 @@ const server = await serve({
     response.writeHead(200, { "Content-Length": 100 });
     response.write("data: o", () => setTimeout(() => response.destroy(), 20));
   },
+  model: (_, response) => {
+    const call = (more, args) => ({ index: 0, ...more, function: { ...more.function, arguments: args } });
+    const deltas = [
+      { tool_calls: [call({ id: "c1", function: { name: "get_order" } }, '{"id"')] },
+      { tool_calls: [call({}, ":1042}")] }];
+    for (const delta of deltas) {
+      response.write(`data: ${JSON.stringify({ model: "m", choices: [{ index: 0, delta }] })}\n\n`);
+    }
+    const usage = { prompt_tokens: 900, completion_tokens: 20 };
+    response.end(`data: ${JSON.stringify({ model: "m", choices: [], usage })}\n\ndata: [DONE]\n\n`);
+  },
   stream: async (_, response) => {
     for (const event of EVENTS) {
       response.write(event);
@@ -148,6 +159,18 @@ test("a stream that the caller leaves or aborts is recorded as far as it was rea
   abort.abort();
   await assert.rejects(read.read(), { name: "AbortError" });
   assert.deepEqual(exchanges(db), [["1", EVENTS[0]], ["2", EVENTS[0]]]);
+});
+
+test("what a model streams is read by payload_calls and payload_usage", async () => {
+  const { db, fetch } = recorder();
+  db.prepare("SELECT blackbox_install('main', 'payload')").get();
+  const request = { model: "m", messages: [{ role: "user", content: "Where is order 1042?" }] };
+  await (await fetch(server.url("model"), post(JSON.stringify(request)))).text();
+  assert.deepEqual(
+    rows(db, "SELECT kind, call_id, tool, arguments FROM ring, payload_calls(request_body, response_body)"),
+    [["call", "c1", "get_order", '{"id":1042}']]);
+  assert.deepEqual(
+    rows(db, "SELECT u.model, u.output FROM ring, payload_usage(request_body, response_body) AS u"), [["m", 20]]);
 });
 
 test("streams that overlap are recorded in the order of their ends", async () => {

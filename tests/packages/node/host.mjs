@@ -7,11 +7,13 @@ import { load } from "sqlite-blackbox";
 const builtIn = process.env.HOST === "node:sqlite";
 const host = builtIn ? await import("node:sqlite") : await import("better-sqlite3");
 
+/** A connection without the module. */
+export function bare(path) {
+  return builtIn ? new host.DatabaseSync(path, { allowExtension: true }) : new host.default(path);
+}
+
 export function open(path = ":memory:") {
-  const db = builtIn
-    ? new host.DatabaseSync(path, { allowExtension: true })
-    : new host.default(path);
-  return load(db);
+  return load(bare(path));
 }
 
 /** The rows of a SELECT, as arrays of values. */

@@ -2,9 +2,12 @@
 import { Annotation, DeltaChannel, END, START, StateGraph } from "@langchain/langgraph";
 import { emptyCheckpoint, uuid6 } from "@langchain/langgraph-checkpoint";
 import assert from "node:assert/strict";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { test } from "node:test";
 import { BlackboxSaver } from "sqlite-blackbox/langgraph";
-import { open, rows } from "./host.mjs";
+import { bare, open, rows } from "./host.mjs";
 
 const meta = { source: "loop", step: 0, parents: {} };
 const config = (thread_id, checkpoint_ns = "") => ({ configurable: { thread_id, checkpoint_ns } });
@@ -150,6 +153,20 @@ test("a hold keeps a thread from every way to remove or change it, and lets it g
   await saver.putWrites(at, [["__error__", "why"]], "task");
   await saver.putWrites(at, [["__error__", "why else"]], "task");
   assert.equal(count(db, "checkpoints"), 3);
+});
+
+test("a hold keeps a thread on a connection without the module, too", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "blackbox-"));
+  const db = open(join(folder, "flight.db"));
+  await fill(new BlackboxSaver(db), "a", 2);
+  db.prepare("SELECT retention_hold('session', 'a', 'case-7', 'ann', 'asked for')").get();
+  db.close();
+  const plain = bare(join(folder, "flight.db"));
+  for (const table of ["threads", "checkpoints", "writes", "due"]) {
+    assert.throws(() => plain.exec(`DELETE FROM langgraph_${table}`), /HeldError: a hold keeps this thread/);
+  }
+  plain.close();
+  rmSync(folder, { recursive: true });
 });
 
 test("deleteThread removes a thread with a receipt, and no other", async () => {
