@@ -12,10 +12,8 @@ SQLITE_EXTENSION_INIT3
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum { ASK_USAGE, ASK_CALLS, ASK_PROMPT, ASK_COST } ItemAsk;
-
 /* The statement for a question, reset. */
-static sqlite3_stmt *askAbout(ReportRun *p, ItemAsk eAsk) {
+static sqlite3_stmt *askAbout(ReportRun *p, ReportQuestion eAsk) {
   static const char *const azAsk[] = {
       "SELECT model, input, cache_write, cache_read, output, reasoning"
       " FROM payload_usage(?1, ?2)",
@@ -100,6 +98,9 @@ static void readItemBodies(
   int i, iPart = 0;
   memset(pOut, 0, sizeof(*pOut));
   bxBind(pStmt, &p->err, "t", pItem->zKey);
+  if (p->err.rc == SQLITE_OK && sqlite3_bind_parameter_count(pStmt) > 1) {
+    bxBind(pStmt, &p->err, "-t", p->zKey);
+  }
   if (!bxReportRow(p, pStmt)) {
     bxFail(&p->err, SQLITE_ABORT,
         "ChangedError: item %Q of the report is gone; read a report to its "
@@ -262,9 +263,52 @@ static void readUsage(ReportRun *p, ReportItem *pItem,
 
 /*----------------------------------------------------------------- items --*/
 
+/* The title and the type of an item by what is in a body. A call is compared with
+** others. */
+static void readTitle(
+    ReportRun *p, ReportItem *pItem, const ReportPart *pPart, const char *z) {
+  ReportTitle title;
+  if (strncmp(pPart->zType, "image/", 6) == 0) return;
+  if (strcmp(pPart->zType, "application/json") != 0) {
+    if (pItem->zTitle == 0) {
+      setTitle(p, pItem,
+          bxReportPlain(z, pPart->nByte < 1000 ? pPart->nByte : 1000, &p->err));
+    }
+    return;
+  }
+  bxReportTitle(p, z, pPart->nByte, &title);
+  if (title.bCall && title.zText != 0 && pItem->hSame == 0) {
+    pItem->hSame = bxHashOf(title.zText, (i64)strlen(title.zText));
+  }
+  if (title.zText == 0 && title.zType != 0) {
+    title.zText = bxPrintf(&p->err, "%s", title.zType);
+  }
+  setTitle(p, pItem, title.zText);
+  if (pItem->zStatus == 0 && title.zType != 0) {
+    pItem->zStatus = bxReportClean(p, title.zType, (i64)strlen(title.zType));
+    if (pItem->zStatus != 0) bxReportFirstLine(pItem->zStatus, 100);
+  }
+  sqlite3_free(title.zType);
+}
+
+/* What an exchange is about. If the model called nothing, that is what it said, or
+** what it was asked. */
+static void readExchangeItem(
+    ReportRun *p, ReportItem *pItem, const ReportBodiesOf *pBodies) {
+  int iRequest = partNamed(pItem, "request");
+  int iResponse = partNamed(pItem, "response");
+  readUsage(p, pItem, pBodies, iRequest, iResponse);
+  readCalls(p, pItem, pBodies, iResponse);
+  if (iResponse >= 0 && pItem->zTitle == 0 && p->err.rc == SQLITE_OK) {
+    readTitle(p, pItem, &pItem->aPart[iResponse], pBodies->az[iResponse]);
+  }
+  readPrompt(p, pItem, pBodies, iRequest);
+}
+
 static void readReportItem(ReportRun *p, ReportItem *pItem) {
-  int iRequest, iResponse, i;
+  const ReportSource *pSource = &p->aSource[pItem->iSource];
   ReportBodiesOf bodies;
+  int i;
   readItemBodies(p, pItem, &bodies, 1);
   pItem->iBlock = p->nBlock;
   for (i = 0; i < pItem->nPart && p->err.rc == SQLITE_OK; i++) {
@@ -275,20 +319,16 @@ static void readReportItem(ReportRun *p, ReportItem *pItem) {
   }
   if (pItem->nOwn == 0) pItem->iBlock = -1;
   p->nBlock += pItem->nOwn > 0;
-  if (p->aSource[pItem->iSource].bExchange) {
-    iRequest = partNamed(pItem, "request");
-    iResponse = partNamed(pItem, "response");
-    readUsage(p, pItem, &bodies, iRequest, iResponse);
-    readCalls(p, pItem, &bodies, iResponse);
-    readPrompt(p, pItem, &bodies, iRequest);
-  }
+  if (pSource->bExchange) readExchangeItem(p, pItem, &bodies);
   for (i = 0; i < pItem->nPart && p->err.rc == SQLITE_OK; i++) {
-    if (pItem->zTitle != 0) break;
-    if (strncmp(pItem->aPart[i].zType, "image/", 6) == 0) continue;
-    setTitle(p, pItem,
-        bxReportPlain(
-            bodies.az[i], bodies.an[i] < 1000 ? bodies.an[i] : 1000, &p->err));
+    if (pItem->zTitle == 0) {
+      readTitle(p, pItem, &pItem->aPart[i], bodies.az[i]);
+    }
   }
+  if (pItem->zTitle == 0 && pItem->zType != 0) {
+    pItem->zTitle = bxPrintf(&p->err, "%s", pItem->zType);
+  }
+  if (pSource->bProof) bxReportLeaf(p, pItem, &bodies);
   bxReportFreeBodies(&bodies);
 }
 

@@ -29,7 +29,7 @@ static void jsonNumber(sqlite3_str *pOut, const char *zBefore, i64 i) {
 }
 
 /* Whether a text is a number that every reader of JSON has exactly. */
-static int isNumber(const char *z) {
+static int isJsonNumber(const char *z) {
   const char *zEnd = bxSkipScalar(z, z + strlen(z));
   if (strchr("-0123456789", *z) == 0 || *z == 0) return 0;
   return zEnd != 0 && *zEnd == 0 && strtod(z, 0) <= 9007199254740992.0 &&
@@ -38,7 +38,7 @@ static int isNumber(const char *z) {
 
 static void jsonValue(
     sqlite3_str *pOut, const char *zBefore, const char *z, ReportType eType) {
-  if (z != 0 && eType >= REPORT_TIME && isNumber(z)) {
+  if (z != 0 && eType >= REPORT_TIME && isJsonNumber(z)) {
     sqlite3_str_appendf(pOut, "%s%s", zBefore, z);
   } else {
     jsonText(pOut, zBefore, z);
@@ -249,6 +249,7 @@ void bxReportJsonItem(ReportRun *p, i64 iItem, int bText) {
   jsonKnown(p->pOut, ",\"id\":", pItem->zId);
   jsonNumber(p->pOut, ",\"time\":", pItem->iTime);
   jsonText(p->pOut, ",\"title\":", pItem->zTitle ? pItem->zTitle : "");
+  jsonKnown(p->pOut, ",\"type\":", pItem->zType);
   jsonKnown(p->pOut, ",\"model\":", pItem->zModel);
   jsonKnown(p->pOut, ",\"status\":", pItem->zStatus);
   jsonNumber(p->pOut, ",\"size\":", pItem->nSize);

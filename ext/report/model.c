@@ -188,6 +188,7 @@ static void readListed(ReportRun *p, sqlite3_stmt *pStmt, ReportItem *pItem) {
   pItem->iTurn = listedNumber(pStmt, 6);
   pItem->zTitle = bxReportColumnText(p, pStmt, 7);
   if (pItem->zTitle != 0) bxReportFirstLine(pItem->zTitle, REPORT_TITLE);
+  pItem->zType = bxReportColumnText(p, pStmt, 8);
 }
 
 void bxReportItems(
@@ -221,6 +222,7 @@ static void freeItem(ReportItem *pItem) {
   sqlite3_free(pItem->zTitle);
   sqlite3_free(pItem->zModel);
   sqlite3_free(pItem->zStatus);
+  sqlite3_free(pItem->zType);
   sqlite3_free(pItem->zLeaf);
 }
 
@@ -237,11 +239,29 @@ static int compareOrder(const void *pLeft, const void *pRight) {
   return (p->iOrder > q->iOrder) - (p->iOrder < q->iOrder);
 }
 
+/* An exchange that is in two places, such as a ring and the archive, is one item. */
+static void dropTwins(ReportRun *p) {
+  i64 i, n = 1;
+  for (i = 1; i < p->nItem; i++) {
+    const ReportItem *pLast = &p->aItem[n - 1], *pItem = &p->aItem[i];
+    if (pLast->iSource != pItem->iSource && pLast->iTime == pItem->iTime &&
+        pLast->zId != 0 && pItem->zId != 0 &&
+        strcmp(pLast->zId, pItem->zId) == 0) {
+      freeItem(&p->aItem[i]);
+    } else {
+      p->aItem[n++] = p->aItem[i];
+    }
+  }
+  p->nItem = n;
+}
+
 void bxReportBound(ReportRun *p) {
-  i64 i, nLeft = p->opt.nByte, nOver = p->nItem - p->opt.nItem;
+  i64 i, nLeft = p->opt.nByte, nOver;
   if (p->err.rc != SQLITE_OK || p->nItem == 0) return;
   qsort(p->aItem, (size_t)p->nItem, sizeof(*p->aItem),
       p->nSource > 1 ? compareTimes : compareOrder);
+  if (p->nSource > 1) dropTwins(p);
+  nOver = p->nItem - p->opt.nItem;
   if (nOver > 0) {
     for (i = 0; i < nOver; i++) freeItem(&p->aItem[i]);
     p->nItem -= nOver;

@@ -14,6 +14,11 @@ SQLITE_EXTENSION_INIT3
 
 static const ReportKind aKind[] = {
     {"kill_switch", "Kill switch", "Exchanges", bxReportKillSwitch},
+    {"agent", "Agent", "Exchanges", bxReportAgent},
+    {"rollout", "Conversation", "Items", bxReportRollout},
+    {"evidence", "Recording", "Actions", bxReportEvidence},
+    {"session", "Cache session", "Results", bxReportSession},
+    {"database", "Database", 0, bxReportDatabase},
     {0, 0, 0, 0},
 };
 
@@ -37,6 +42,7 @@ static void findAll(ReportRun *p) {
     p->zTitle = bxPrintf(&p->err, "%s %s", p->pKind->zTitle, p->zShown);
   }
   if (p->err.rc == SQLITE_OK) p->pKind->xFind(p);
+  p->pKey = 0;
 }
 
 ReportRun *bxReportOpen(Bx *bx, sqlite3_value *pKind, sqlite3_value *pKey,
@@ -48,6 +54,7 @@ ReportRun *bxReportOpen(Bx *bx, sqlite3_value *pKind, sqlite3_value *pKey,
   p->pOut = sqlite3_str_new(bx->db);
   p->pHome = bxReportNeed(p, "report");
   findKind(p, pKind);
+  p->pKey = pKey;
   zKey = bxText(pKey, "key", REPORT_KEY, 0, &p->err);
   if (zKey != 0) p->zKey = bxPrintf(&p->err, "%s", zKey);
   if (p->err.rc == SQLITE_OK) bxReportOptions(p, pOptions);
@@ -64,6 +71,7 @@ int bxReportNext(ReportRun *p) {
   if (p->err.rc != SQLITE_OK) return 0;
   switch (p->opt.eFormat) {
     case REPORT_JSON: bMore = bxReportJsonText(p); break;
+    case REPORT_MD: bMore = bxReportMarkdown(p); break;
     default: bMore = bxReportHtml(p); break;
   }
   bxFail(&p->err, sqlite3_str_errcode(p->pOut),

@@ -80,7 +80,7 @@ typedef struct ReportPart {
 
 /* What was seen of bodies: the places of spans. */
 typedef struct Spans {
-  struct Span *a;
+  struct SeenSpan *a;
   i64 n, nAlloc; /* nAlloc is a power of 2 */
 } Spans;
 
@@ -125,7 +125,7 @@ typedef struct ReportUsage {
 typedef struct ReportItem {
   int iSource;
   char *zKey; /* by which the source finds it */
-  char *zId, *zTitle, *zModel, *zStatus;
+  char *zId, *zTitle, *zModel, *zStatus, *zType;
   const char *zKind, *zMark;  /* constants */
   i64 iTime, nSize;           /* -1: not known */
   i64 nInput, nOutput, iTurn; /* -1: not known */
@@ -149,7 +149,17 @@ typedef struct ReportSource {
 } ReportSource;
 
 #define REPORT_SOURCES 40
-#define REPORT_ASKS 6 /* statements of item.c */
+
+/* Statements that are prepared when they are needed. */
+typedef enum {
+  ASK_USAGE,
+  ASK_CALLS,
+  ASK_PROMPT,
+  ASK_COST,
+  ASK_PROOF,
+  ASK_ROW,
+  REPORT_ASKS
+} ReportQuestion;
 
 typedef struct ReportOptions {
   ReportFormat eFormat;
@@ -172,6 +182,7 @@ struct ReportRun {
   BxErr err;
   BxStmts *pHome; /* of report_masks */
   const ReportKind *pKind;
+  sqlite3_value *pKey; /* while the kind looks for it */
   char *zKey, *zShown; /* as it was given, and as it is shown */
   ReportOptions opt;
   sqlite3_stmt *apHold[4]; /* while they are open, nothing changes */
@@ -244,7 +255,7 @@ void bxReportRows(
 int bxReportSource(
     ReportRun *p, BxStmts *pFrom, const char *zKind, const char *zQuery);
 /* Adds the items of a query, the newest first: key, id, time, size, status, mark,
-** turn, title. */
+** turn, title, type. */
 void bxReportItems(ReportRun *p, int iSource, BxStmts *pFrom, const char *zSql);
 /* Puts the items in order, and applies the bounds. */
 void bxReportBound(ReportRun *p);
@@ -267,14 +278,29 @@ void bxReportFreeBodies(ReportBodiesOf *p);
 void bxReportPieces(ReportRun *p, ReportItem *pItem, ReportPart *pPart,
     const char *z, int bJson);
 
+/* title.c: what a JSON text is about. */
+typedef struct ReportTitle {
+  char *zText, *zType; /* to sqlite3_free(); NULL for none */
+  int bCall;           /* the text is a call with its arguments */
+} ReportTitle;
+void bxReportTitle(ReportRun *p, const char *z, i64 n, ReportTitle *pOut);
+
+/* leaf.c: what a browser needs to find the item in the proof. */
+void bxReportLeaf(
+    ReportRun *p, ReportItem *pItem, const ReportBodiesOf *pBodies);
+
 /* block.c */
 void bxReportBase64(sqlite3_str *pOut, const unsigned char *a, i64 n);
 void bxReportSha256(sqlite3_str *pOut, const char *z, i64 n);
 void bxReportDeflate(sqlite3_str *pOut, const char *z, i64 n, BxErr *pErr);
 
 /* The kinds. */
-void bxReportKillSwitch(ReportRun *p);
+void bxReportKillSwitch(ReportRun *p); /* case.c */
 void bxReportAgent(ReportRun *p);
+void bxReportRollout(ReportRun *p);  /* tale.c */
+void bxReportEvidence(ReportRun *p); /* film.c */
+void bxReportSession(ReportRun *p);
+void bxReportDatabase(ReportRun *p); /* overview.c */
 
 /* The formats: each appends the next part. 0: there is no more. */
 int bxReportHtml(ReportRun *p);

@@ -23,11 +23,11 @@ SQLITE_EXTENSION_INIT3
 #define SPAN_LINES 256 /* the same, where lines are cut */
 #define SPAN_HASH 16
 
-typedef struct Span {
+typedef struct SeenSpan {
   unsigned char aHash[SPAN_HASH];
   int iBlock;
   i64 iAt, n; /* n is 0 for an empty entry */
-} Span;
+} SeenSpan;
 
 /* The ends of the spans of a text. */
 typedef struct Cuts {
@@ -129,7 +129,7 @@ static void growSpans(Spans *p, BxErr *pErr) {
   Spans larger = {0, p->n, p->nAlloc ? 2 * p->nAlloc : 256};
   i64 i;
   if (p->n * 2 < p->nAlloc || pErr->rc != SQLITE_OK) return;
-  larger.a = bxNew(sizeof(Span) * (size_t)larger.nAlloc, pErr);
+  larger.a = bxNew(sizeof(SeenSpan) * (size_t)larger.nAlloc, pErr);
   if (larger.a == 0) return;
   for (i = 0; i < p->nAlloc; i++) {
     if (p->a[i].n > 0) larger.a[slotOfSpan(&larger, p->a[i].aHash)] = p->a[i];
@@ -139,10 +139,10 @@ static void growSpans(Spans *p, BxErr *pErr) {
 }
 
 /* Where the span was seen, which is noted if it is new. NULL on error. */
-static Span *findSpan(Spans *p, const char *z, i64 n, BxErr *pErr) {
+static SeenSpan *findSpan(Spans *p, const char *z, i64 n, BxErr *pErr) {
   unsigned char aHash[BX_DIGEST];
   SHA2_CTX sha;
-  Span *pSpan;
+  SeenSpan *pSpan;
   growSpans(p, pErr);
   if (pErr->rc != SQLITE_OK) return 0;
   SHA256Init(&sha);
@@ -189,7 +189,7 @@ static void addFresh(
 /* Whether a span that was seen is named by its place: it is long, or in the head,
 ** or it follows what the last piece has. */
 static int isWorth(
-    const ReportRun *p, const ReportPart *pPart, const Span *pSpan) {
+    const ReportRun *p, const ReportPart *pPart, const SeenSpan *pSpan) {
   const ReportPiece *pLast = &p->aPiece[p->nPiece - 1];
   if (pSpan->iBlock < 0) return 0;
   if (pSpan->n >= SPAN_SHORT || pPart->iNew < 0) return 1;
@@ -203,7 +203,7 @@ static void addSpanPieces(ReportRun *p, ReportItem *pItem, ReportPart *pPart,
   i64 i, iAt = 0;
   for (i = 0; i < pCuts->n && p->err.rc == SQLITE_OK; i++) {
     i64 n = pCuts->a[i] - iAt;
-    Span *pSpan = findSpan(&p->spans, z + iAt, n, &p->err);
+    SeenSpan *pSpan = findSpan(&p->spans, z + iAt, n, &p->err);
     if (pSpan == 0) return;
     if (!bWhole && isWorth(p, pPart, pSpan)) {
       addReportPiece(p, pPart, pSpan->iBlock, pSpan->iAt, n, 0, 0);

@@ -45,7 +45,7 @@ class Page(html.parser.HTMLParser):
 
     @property
     def text(self):
-        return " ".join("".join(self.shown).split())
+        return " ".join(" ".join(self.shown).split())
 
     @property
     def report(self):

@@ -1,0 +1,326 @@
+"""Each kind of report shows what it should, in every format."""
+import json
+import sqlite3
+
+import pytest
+
+from conftest import DATA, connect, needs_data, one, rows
+from report_helpers import as_json, fire, one_exchange, page, push, ring
+
+SESSION = "conv_a3f8e2b4-5c6d-7e8f-9g0h-1i2j3k4l5m6n"
+TALE = "5973b6c0-94b8-487b-a530-2aeb6098ae0e"
+
+
+def looped(db, mode="kill_switch"):
+    """A ring in which an agent calls the same tool until the switch is pulled. Returns its id."""
+    if not rows(db, "SELECT 1 FROM sqlite_schema WHERE name = 'ring'"):
+        ring(db)
+    db.execute("INSERT INTO blackbox_settings VALUES('payload.on_loop', ?)", (mode,))
+    messages = [{"role": "user", "content": "go"}]
+    for i in range(5):
+        push(db, f"e{i}", json.dumps({"model": "m1", "messages": messages}), json.dumps({
+            "choices": [{"message": {"tool_calls": [{"id": f"c{i}", "function": {
+                "name": "get_order", "arguments": "{}"}}]}}],
+            "usage": {"prompt_tokens": 9, "completion_tokens": 2}}), time=1760000000000 + i)
+        messages = messages + [
+            {"role": "assistant", "tool_calls": [
+                {"id": f"c{i}", "function": {"name": "get_order", "arguments": "{}"}}]},
+            {"role": "tool", "tool_call_id": f"c{i}", "content": "closed"}]
+    return one(db, "SELECT kill_switch_event_id FROM event_payloads")
+
+
+def facts(report):
+    return {fact["name"]: fact["value"] for fact in report["facts"]}
+
+
+def table(report, name):
+    return next(t for t in report["tables"] if t["id"] == name)["rows"]
+
+
+def test_a_kill_switch_says_why_it_was_pulled(db):
+    switch = looped(db)
+    report = as_json(db, "kill_switch", switch)
+    assert {name: report["verdict"][name] for name in ("rule", "level", "count", "tool")} == {
+        "rule": "no_progress", "level": "stop", "count": 4, "tool": "get_order"}
+    assert report["verdict"]["items"] == [1, 2, 3, 4]
+    assert [item.get("verdict", False) for item in report["items"]] == [True] * 4 + [False]
+    assert [item["repeat"] for item in report["items"]] == [1] * 5
+    assert {item["title"] for item in report["items"]} == {"get_order {}"}
+    assert report["usage"]["input"] == 45 and report["usage"]["output"] == 10
+    assert report["pins"][0]["what"] == "kill switch: 5 exchanges pinned"
+    assert report["pins"][0]["actor"] == "rule no_progress"
+    assert facts(report)["Agent"] == "a" and facts(report)["Exchanges"] == 5
+    made = page(db, "kill_switch", switch)
+    assert "Why it stopped a called get_order 4 times with the same arguments" in made.text
+    assert [a["href"] for tag, a in made.tags if tag == "a"] == ["#e1", "#e2", "#e3", "#e4"]
+    assert [a.get("class") for tag, a in made.tags if tag == "tr" and a.get("id")] == [
+        "verdict repeat"] * 4 + ["repeat"]
+    assert "Not in a proof." in made.text
+
+
+def test_the_exchanges_of_a_verdict_are_found_when_the_ring_had_others_before(db):
+    ring(db)
+    for i in range(60):
+        push(db, f"x{i}", '{"messages":[{"role":"user","content":"old"}]}', "{}", time=1000 + i)
+    switch = looped(db)
+    report = as_json(db, "kill_switch", switch)
+    assert [i["id"] for i in report["items"] if i.get("verdict")] == ["e0", "e1", "e2", "e3"]
+
+
+def test_a_kill_switch_says_who_unpinned_and_what_went(db):
+    one_exchange(db, "q", "r")
+    one(db, "SELECT payload_unpin(id, 'alice', 'case is closed') FROM event_payloads")
+    db.execute("DELETE FROM event_payloads")
+    report = as_json(db, "kill_switch", "k")
+    assert [(pin["actor"], pin["reason"], pin["status"]) for pin in report["pins"]] == [
+        ("alice", "case is closed", "unpinned")]
+    assert report["items"] == []
+    assert table(report, "receipts")[0][1:5] == ["manual", None, 1, 2]
+    assert "alice" in page(db, "kill_switch", "k").text
+
+
+@pytest.mark.all_domains
+def test_holds_are_shown(db):
+    one_exchange(db, "q", "r")
+    one(db, "SELECT retention_hold('agent', 'a', 'case-18', 'bob', 'audit')")
+    for kind, key in ("kill_switch", "k"), ("agent", "a"), ("database", "main"):
+        assert [pin["what"] for pin in as_json(db, kind, key)["pins"] if pin["actor"] ==
+                "case-18 (bob)"] == ["hold: agent a"]
+
+
+def test_costs_come_from_the_prices(db):
+    db.execute("INSERT INTO payload_prices(model, input, cache_write, cache_read, output)"
+               " VALUES('m1', 1000000, 0, 0, 2000000)")
+    switch = looped(db)
+    assert as_json(db, "kill_switch", switch)["usage"]["cost"] == 45 + 20
+
+
+def test_an_agent_has_what_is_in_rings_and_in_the_archive(db):
+    ring(db)
+    db.execute("CREATE VIRTUAL TABLE temp.\"my 'ring\" USING payload_ring(window=9)")
+    push(db, "e1", "q1", "r1", time=1000)
+    fire(db, "k1")
+    push(db, "e2", "q2", "r2", time=2000)
+    db.execute("INSERT INTO \"my 'ring\"(agent_id, event_id, request_body, timestamp)"
+               " VALUES('a', 'e3', 'q3', 3000), ('b', 'e9', 'q9', 3000)")
+    for event, at in ("e2", "1970-01-01T00:00:02.000Z"), ("e4", "1970-01-01T00:00:04.000Z"):
+        db.execute("INSERT INTO event_payloads(event_id, agent_id, request_body, purpose,"
+                   " created_at) VALUES(?, 'a', 'q', 'archive', ?)", (event, at))
+    report = as_json(db, "agent", "a", bodies="all")
+    assert [(item["id"], item["status"]) for item in report["items"]] == [
+        ("e1", "evidence, pinned"), ("e2", "archive"), ("e3", "in the ring my 'ring"),
+        ("e4", "archive")]
+    assert report["items"][2]["parts"][0]["text"] == "q3"
+    assert table(report, "rings") == [["ring", 2, 0, 0, 1, 1, 4], ["my 'ring", 1, 0, 0, 0, 1, 2]]
+
+
+def test_an_agent_that_was_only_recorded_has_its_verdict(db):
+    looped(db, "record")
+    report = as_json(db, "agent", "a")
+    assert report["verdict"]["action"] == "record"
+    assert report["verdict"]["items"] == [1, 2, 3, 4]
+
+
+@pytest.mark.all_domains
+def test_a_conversation_has_turns_marks_tokens_and_relations(db):
+    one(db, "SELECT rollout_create(?, 'be brief', 'permanent', NULL, 1000)", TALE)
+    call = {"type": "response_item", "payload": {
+        "type": "function_call", "name": "shell", "arguments": '{"command":"make"}'}}
+    one(db, "SELECT rollout_append(?, ?, 2000)", TALE, json.dumps([
+        {"type": "event_msg", "payload": {"type": "user_message", "message": "Why is it red?"}},
+        call, call,
+        {"type": "event_msg", "payload": {"type": "token_count", "info": {
+            "total_token_usage": {"input_tokens": 10, "output_tokens": 3, "total_tokens": 13},
+            "last_token_usage": {"input_tokens": 10, "output_tokens": 3, "total_tokens": 13}}}},
+        {"type": "compacted", "payload": {"message": "short", "replacement_history": []}},
+        {"type": "event_msg", "payload": {"type": "user_message", "message": "And now?"}},
+        {"type": "event_msg", "payload": {"type": "thread_rolled_back", "num_turns": 1}}]))
+    fork = one(db, "SELECT rollout_fork(?)", TALE)
+    one(db, "SELECT rollout_append(?, ?, 3000)", fork, json.dumps(
+        {"type": "event_msg", "payload": {"type": "user_message", "message": "Go on"}}))
+    report = as_json(db, "rollout", TALE.upper(), bodies="all")
+    items = report["items"]
+    assert [item["n"] for item in items] == list(range(1, len(items) + 1))
+    assert [(i["type"], i["title"], i["turn"]) for i in items[1:4]] == [
+        ("event_msg", "Why is it red?", 1), ("response_item", 'shell {"command":"make"}', 1),
+        ("response_item", 'shell {"command":"make"}', 1)]
+    assert [i.get("repeat") for i in items[2:4]] == [1, 1]
+    assert [i["mark"] for i in items if "mark" in i] == ["compaction", "rollback"]
+    assert report["usage"]["output"] == 3 and items[4]["tokens"] == {"input": 10, "output": 3}
+    assert [row[:2] for row in table(report, "related")] == [["fork", fork]]
+    forked = as_json(db, "rollout", fork)
+    assert [i["mark"] for i in forked["items"] if "mark" in i][-1] == "fork"
+    assert facts(forked)["Forked from"] == TALE
+    assert len(forked["items"]) == len(items) + 1
+
+
+@pytest.mark.all_domains
+def test_a_recording_has_its_screenshots(db):
+    db.execute("CREATE VIRTUAL TABLE \"my 'rec\" USING evidence_buffer(max_size_bytes=100000)")
+    action = '{"id":"a1","type":"click","url":"https://example.com/","target":{"selector":"#save"}}'
+    shot = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
+    db.execute("INSERT INTO \"my 'rec\"(timestamp, action, screenshot) VALUES(1000, ?, ?)",
+               (action, shot))
+    db.execute("INSERT INTO \"my 'rec\"(id, timestamp, action, pinned) VALUES('a2', 2000, '{}', 1)")
+    for name in "my 'rec", "main.my 'rec":
+        made = page(db, "evidence", name)
+        first, second = made.report["items"]
+        assert [p["role"] for p in first["parts"]] == ["action", "screenshot"]
+        assert first["parts"][1]["type"] == "image/png"
+        assert made.part(first["parts"][0]) == action.encode()
+        assert made.part(first["parts"][1]) == shot
+        assert (first["title"], second["status"]) == ("https://example.com/", "pinned")
+        assert facts(made.report)["Screenshots"] == 1
+
+
+@pytest.mark.all_domains
+def test_a_session_of_the_cache_has_its_results(db):
+    one(db, "SELECT cache_write(?, 'a7b3c9d2', 'f4e8g1h6', '[1,2]', 'the list', NULL, 1000)",
+        SESSION)
+    report = as_json(db, "session", SESSION)
+    item, = report["items"]
+    assert (item["kind"], item["title"], item["parts"][0]["text"]) == ("result", "the list", "[1,2]")
+    assert facts(report)["Results"] == 1
+
+
+@pytest.mark.all_domains
+def test_a_database_shows_what_is_in_it_and_what_is_wrong(db):
+    looped(db)
+    one(db, "SELECT rollout_create(?)", TALE)
+    db.execute("DROP TRIGGER blackbox_settings_update")
+    report = as_json(db, "database", "main")
+    assert report["items"] == []
+    assert ["payload", 2] in [row[:2] for row in table(report, "domains")]
+    assert table(report, "agents")[0][:2] == ["a", 5]
+    assert table(report, "switches")[0][1:4:2] == [5, "no_progress"]
+    assert table(report, "rings")[0][:4] == ["ring", 50, 1, 5]
+    assert table(report, "rollouts")[0][0] == TALE
+    assert table(report, "checks") == [
+        ["blackbox_settings_update", "trigger is missing; run blackbox_install()"]]
+    assert "trigger is missing" in page(db, "database", "main").text
+
+
+def test_a_database_in_an_attached_schema_with_an_odd_name(path, tmp_path):
+    db = connect(path)
+    one(db, "SELECT blackbox_install('main', 'report')")
+    db.execute('ATTACH ? AS "a ""b.c"', (str(tmp_path / "other.db"),))
+    one(db, "SELECT blackbox_install('a \"b.c', 'payload')")
+    db.execute('CREATE VIRTUAL TABLE "a ""b.c".r USING payload_ring')
+    db.execute("INSERT INTO \"a \"\"b.c\".r(agent_id, event_id, request_body) VALUES('x', 'e', 'q')")
+    one(db, "SELECT payload_kill_switch('r', 'x', 'k')")
+    assert table(as_json(db, "database", 'a "b.c'), "rings")[0][0] == "r"
+    assert as_json(db, "kill_switch", "k")["items"][0]["parts"][0]["text"] == "q"
+    assert as_json(db, "agent", "x")["items"][0]["id"] == "e"
+
+
+def test_markdown_is_text_that_means_nothing(db):
+    odd = "[x](javascript:alert(1)) <img src=x> @octocat `a` | b \\ #1\nhttps://e.org *b* \u202e"
+    ring(db)
+    push(db, odd, odd, odd, agent=odd)
+    fire(db, odd, odd)
+    text = one(db, "SELECT blackbox_report('kill_switch', ?, '{\"format\":\"md\"}')", odd)
+    assert text.startswith("# Kill switch ")
+    assert "| No. | Time | What | Model | Status | Size |" in text
+    for bad in "[x]", "<img", "@octocat", " `a`", " #1", "https://e", "*b*", "\u202e":
+        assert bad not in text, bad
+
+
+def test_bounds_are_told(db):
+    ring(db)
+    for i in range(10):
+        push(db, f"e{i}", f"{i}" * 100, None, time=1000 + i)
+    fire(db)
+    report = as_json(db, "kill_switch", "k", items=4, bytes=250)
+    assert [item["id"] for item in report["items"]] == ["e6", "e7", "e8", "e9"]
+    assert ["text" in item["parts"][0] for item in report["items"]] == [False, False, True, True]
+    assert report["leftOut"] == {"items": 6, "bodies": 2, "bytes": 200}
+    made = page(db, "kill_switch", "k", items=4, bytes=250)
+    assert ("Left out The bounds of this report leave out 6 older items,"
+            " and the bodies of 2 items (200 bytes).") in made.text
+    assert made.report["items"][0]["parts"][0]["pieces"] == []
+    assert as_json(db, "kill_switch", "k", items=0)["leftOut"]["items"] == 10
+
+
+def test_shared_text_begins_where_it_is_new(db):
+    ring(db)
+    body = "".join(f"line {i} {'x' * 50}\n" for i in range(40))
+    push(db, "e1", body, None, time=1000)
+    push(db, "e2", body + "more", None, time=2000)
+    fire(db)
+    part = as_json(db, "kill_switch", "k")["items"][1]["parts"][0]
+    assert part["from"] > 2000 and (body + "more")[part["from"]:] == part["text"]
+
+
+def test_without_bodies_there_are_none(db):
+    one_exchange(db, "question", "answer")
+    made = page(db, "kill_switch", "k", bodies="none")
+    assert made.report["items"][0]["parts"][0]["pieces"] == []
+    assert made.report["items"][0]["title"] == "answer"
+    assert not [a for a, _ in made.scripts if a.get("class") == "block"]
+
+
+@pytest.mark.parametrize("kind, key, options, message", [
+    ("x", "k", None, "kind must be kill_switch, agent, rollout, evidence, session or database"),
+    ("kill_switch", None, None, "key must be text"),
+    ("kill_switch", "k", "[]", "options must be a JSON object"),
+    ("kill_switch", "k", "{", "options must be a JSON object"),
+    ("kill_switch", "k", '{"colour":1}', "there is no option 'colour'"),
+    ("kill_switch", "k", '{"format":"pdf"}', "format must be html, md or json, got 'pdf'"),
+    ("kill_switch", "k", '{"bodies":1}', "bodies must be shared, all or none, got 1"),
+    ("kill_switch", "k", '{"items":-1}', "items must be a whole number from 0 to"),
+    ("kill_switch", "k", '{"bytes":"a"}', "bytes must be a whole number from 0 to"),
+    ("kill_switch", "k", '{"redact":7.5}', "NotFoundError: redact names the profile '7.5'"),
+    ("kill_switch", "k", None, "NotFoundError: there is no kill switch 'k'"),
+    ("agent", "k", None, "NotFoundError: there is no agent 'k'"),
+    ("rollout", "k", None, "NotFoundError: there is no conversation 'k'"),
+    ("evidence", "k", None, "NotFoundError: there is no evidence_buffer table 'k'"),
+    ("session", "k", None, "NotFoundError: there is no session of the cache 'k'"),
+    ("database", "k", None, "NotFoundError: there is no schema with tables of blackbox named 'k'"),
+])
+@pytest.mark.all_domains
+def test_what_is_not_right_is_refused(db, kind, key, options, message):
+    for sql in ("SELECT blackbox_report(?, ?, ?)",
+                "SELECT * FROM blackbox_report_lines(?, ?, ?)"):
+        with pytest.raises(sqlite3.Error) as error:
+            db.execute(sql, (kind, key, options)).fetchall()
+        assert message in str(error.value)
+
+
+def test_lines_end_when_what_they_are_of_changes(db):
+    one_exchange(db, "question" * 1000, "answer")
+    cursor = db.execute("SELECT line FROM blackbox_report_lines('kill_switch', 'k')")
+    cursor.fetchone()
+    one(db, "SELECT payload_unpin(id, 'me', 'why') FROM event_payloads")
+    db.execute("DELETE FROM event_payloads")
+    with pytest.raises(sqlite3.OperationalError, match="ChangedError: item .* is gone"):
+        cursor.fetchall()
+
+
+def test_a_report_in_a_transaction_sees_it_and_changes_nothing(db):
+    db.execute("BEGIN")
+    one_exchange(db, "q", "r")
+    before = db.total_changes
+    assert len(as_json(db, "kill_switch", "k")["items"]) == 1
+    assert db.total_changes == before
+    db.execute("COMMIT")
+
+
+def test_damaged_verdicts_do_not_stop_a_report(db):
+    switch = looped(db)
+    db.execute("DROP TRIGGER IF EXISTS payload_verdicts_update")
+    db.execute("UPDATE payload_verdicts SET seqs = '[1,', count = 'x', sentence = x'ff00'")
+    report = as_json(db, "kill_switch", switch)
+    assert report["verdict"]["items"] == [1, 2, 3, 4] and report["verdict"]["count"] == "x"
+
+
+def test_packed_bodies_show_their_text(path):
+    db = connect(path)
+    one(db, "SELECT blackbox_install('main', 'payload,store,report')")
+    ring(db)
+    body = json.dumps({"messages": [{"role": "user", "content": "abc " * 3000}]})
+    push(db, "e1", body, body)
+    fire(db)
+    one(db, "SELECT payload_pack()")
+    assert one(db, "SELECT typeof(request_body) FROM event_payloads") == "blob"
+    parts = as_json(db, "kill_switch", "k", bodies="all")["items"][0]["parts"]
+    assert [part["text"] for part in parts] == [body, body]

@@ -1,0 +1,172 @@
+"""What is masked does not leave the database with a report, in any form."""
+import json
+import sqlite3
+import time
+
+import pytest
+
+from conftest import connect, one, rows
+from report_helpers import as_json, fire, one_exchange, page, push, ring
+
+A20, A40 = "A" * 20, "Ab1" * 14
+KEYS = {
+    f"sk-ant-api03-{A20}": "Anthropic key",
+    f"sk-proj-{A40}": "OpenAI key",
+    f"AIza{'x' * 35}": "Google key",
+    "AKIAIOSFODNN7EXAMPLE": "AWS key",
+    f"ghp_{A40}": "GitHub token",
+    f"github_pat_{A40}": "GitHub token",
+    f"glpat-{A20}": "GitLab token",
+    "xoxb-123456789012-abcdef": "Slack token",
+    "sk_live_4eC39HqLyjWDarjtT1zdp7dc": "Stripe key",
+    f"hf_{A40}": "Hugging Face token",
+    f"npm_{A40}": "npm token",
+    f"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.{A40}": "JSON web token",
+    "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\n-----END RSA PRIVATE KEY-----": "private key",
+}
+
+
+def masked(db, text, **options):
+    """A text after masking, and what the report says of it."""
+    db.execute("DELETE FROM ring")
+    event = f"k{one(db, 'SELECT count(*) FROM event_payloads')}"
+    push(db, event, text, None)
+    fire(db, event)
+    report = as_json(db, "kill_switch", event, bodies="all", **options)
+    return report["items"][0]["parts"][0]["text"], {m["name"]: m["count"] for m in report["masked"]}
+
+
+@pytest.fixture
+def masks(db):
+    ring(db)
+    return db
+
+
+def test_keys_of_vendors_are_masked_wherever_they_stand(masks):
+    for key, name in KEYS.items():
+        for before, after in ("", ""), ("use ", " now"), ('{"a":"', '"}'), ("K=", "\n"):
+            text, told = masked(masks, before + key + after)
+            assert key[8:] not in text, key
+            assert text.startswith(before + f"[masked: {name}]"), text
+            assert told == {name: 1}
+        text, _ = masked(masks, json.dumps({"content": json.dumps({"x": "line\n" + key})}))
+        assert name in json.loads(json.loads(text)["content"])["x"]
+
+
+def test_ordinary_text_is_not_masked(masks):
+    for text in ("task-force-of-the-whole-department", "disk-usage-is-high-everywhere-today",
+                 "eyJhbGciOiJIUzI1NiJ9 is a header", "Bearer of bad news", "AKIA", "sk-short",
+                 "https://example.com:8080/a@b", "the password: is not here", "ghp_x",
+                 '{"password":{"type":"string"}}', '{"password":""}', '{"password":null}',
+                 "react@18.2.0", "x" * 5000, '{"max_tokens":5,"tokens":["password"]}'):
+        assert masked(masks, text) == (text, {})
+
+
+@pytest.mark.parametrize("value, shown", [
+    ('"hunter2"', '"[masked: member password]"'), ("12345", '"[masked: member password]"'),
+    ('["a", "b]"]', '"[masked: member password]"'), ('"a\\"b"', '"[masked: member password]"'),
+    ('"a\\\\"', '"[masked: member password]"')])
+def test_members_are_masked_at_every_depth_and_json_stays_json(masks, value, shown):
+    inner = '{"user":"u", "Password" : %s, "n":1}' % value
+    said = '{"user":"u", "Password" : %s, "n":1}' % shown
+    for _ in range(3):
+        text, told = masked(masks, inner)
+        assert text == said and told == {"member password": 1}
+        json.loads(text)
+        inner, said = json.dumps({"arguments": inner}), json.dumps({"arguments": said})
+
+
+def test_an_anchor_may_stay(masks):
+    assert masked(masks, f"Authorization: Bearer {A40}!")[0] == (
+        "Authorization: Bearer [masked: bearer token]!")
+    assert masked(masks, "postgres://bob:secret@host/db")[0] == (
+        "postgres://[masked: login in a URL]@host/db")
+    assert masked(masks, "OPENAI_API_KEY=abcdefghijk\nX=1")[0] == (
+        "OPENAI_API_KEY=[masked: secret in the environment]\nX=1")
+
+
+def test_addresses_are_masked_when_asked_for(masks):
+    text = json.dumps("hi\nbob.b+x@mail.example.com, and \u0416@x")
+    assert masked(masks, text)[0] == text
+    assert masked(masks, text, redact=["keys", "email"]) == (
+        '"hi\\n[masked: e-mail address], and \\u0416@x"', {"e-mail address": 1})
+
+
+def test_nothing_is_masked_when_asked_for(masks):
+    text = f"sk-ant-{A40}"
+    assert masked(masks, text, redact="none") == (text, {})
+
+
+def test_rules_of_ones_own_are_rows(masks):
+    masks.execute("INSERT INTO report_masks(profile, name, anchor, after, least)"
+                  " VALUES('mine', 'ticket', 'TICKET-', '0-9', 4)")
+    text = f"TICKET-1234 TICKET-12 sk-ant-{A40}"
+    assert masked(masks, text, redact="mine")[0] == f"[masked: ticket] TICKET-12 sk-ant-{A40}"
+    assert masked(masks, text, redact=["keys", "mine"])[0] == (
+        "[masked: ticket] TICKET-12 [masked: Anthropic key]")
+    for bad in ("('none', 'n', 'x', 'y', 1)", "('p', 'a]b', 'x', 'y', 1)", "('p', 'n', '', 'y', 1)",
+                "('p', 'n', 'x', NULL, 1)", "('p', 'n', 'x', 'y', 0)"):
+        with pytest.raises(sqlite3.IntegrityError):
+            masks.execute("INSERT INTO report_masks(profile, name, anchor, after, least)"
+                          f" VALUES{bad}")
+
+
+def test_a_key_leaks_nowhere(db):
+    """Not by titles, facts, tables, the key of the report, or another format."""
+    key = f"sk-ant-{A40}"
+    ring(db)
+    push(db, key, json.dumps({"messages": [{"role": "user", "content": "x" * 190 + " " + key}]}),
+         json.dumps({"choices": [{"message": {"tool_calls": [{"id": "c", "function": {
+             "name": "f", "arguments": json.dumps({"k": key})}}]}}], "model": key}), agent=key)
+    fire(db, key, key)
+    one(db, "SELECT payload_unpin(id, ?, ?) FROM event_payloads", key, "why " + key)
+    for kind in "kill_switch", "agent":
+        for options in {}, {"format": "md"}, {"format": "json", "bodies": "all"}:
+            text = one(db, "SELECT blackbox_report(?, ?, ?)", kind, key, json.dumps(options))
+            assert A40[:12] not in text and "Anthropic key" in text
+        made = page(db, kind, key)
+        for part in made.report["items"][0]["parts"]:
+            assert A40[:12].encode() not in made.part(part)
+    assert one(db, "SELECT request_body FROM event_payloads").count(key) == 1
+
+
+def test_hostile_text_takes_no_longer(masks):
+    """Runs, anchors and quotes without end, in every combination that could be read again."""
+    n = 300_000
+    texts = ["a" * n, "sk-" * (n // 3), "eyJ" * (n // 3), "eyJ." * (n // 4), "@" * n,
+             "a@" * (n // 2), '"password":' * (n // 11), '"password":"' * (n // 12),
+             '"password":[' * (n // 12), "\\" * n, '\\"' * (n // 2), '"password":"' + '\\"' * n,
+             "-----BEGIN PRIVATE KEY-----" * (n // 27), "://a:b" * (n // 6), "Bearer " * (n // 7),
+             '\\"password\\":\\"[masked: x' * (n // 24)]
+    slowest = {}
+    for text in texts:
+        begin = time.process_time()
+        masked(masks, text, redact=["keys", "email"])
+        slowest[text[:20]] = time.process_time() - begin
+    assert max(slowest.values()) < 20 * sorted(slowest.values())[len(texts) // 2] + 0.5, slowest
+
+
+def test_the_page_says_what_was_masked_and_how_often(db):
+    one_exchange(db, f"sk-ant-{A40} sk-ant-{A40}", "r")
+    made = page(db, "kill_switch", "k")
+    assert "Masked In place of each stands its name in brackets." in made.text
+    assert "What Times Anthropic key 2" in made.text
+    assert "Nothing is masked in this report." in page(db, "kill_switch", "k", redact="none").text
+
+
+def test_a_profile_without_rows_is_refused(db):
+    one_exchange(db, "q", "r")
+    with pytest.raises(sqlite3.IntegrityError, match="NotFoundError: redact names the profile 'x'"):
+        page(db, "kill_switch", "k", redact="x")
+
+
+def test_masks_may_be_in_another_schema(path, tmp_path):
+    db = connect(path)
+    one(db, "SELECT blackbox_install('main', 'payload')")
+    one_exchange(db, f"sk-ant-{A40}", "r")
+    with pytest.raises(sqlite3.OperationalError, match="NotInstalledError"):
+        page(db, "kill_switch", "k")
+    db.execute("ATTACH ':memory:' AS \"m 'x\"")
+    one(db, "SELECT blackbox_install('m ''x', 'report')")
+    assert page(db, "kill_switch", "k").report["masked"] == [{"name": "Anthropic key", "count": 1}]
+    assert rows(db, "SELECT * FROM blackbox_check") == []
