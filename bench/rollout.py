@@ -107,6 +107,56 @@ def append_jsonl(folder):
         return per_call(ten, 50)
 
 
+def session_items():
+    """The items of a recorded Codex session that the policy keeps, as JSON texts."""
+    text = recorded("codex")
+    lines = text.decode().splitlines()[1:401] if text else []
+    db = fresh("kept") if lines else None
+    rollout = create(db) if lines else None
+    return [line for line in lines
+            if db.execute("SELECT rollout_append(?, ?)", (rollout, line)).fetchone()[0]]
+
+
+def mix_ours(items):
+    def side(_folder):
+        db = once("mix", fresh)
+        rollout = create(db)
+        return timed(lambda: [db.execute("SELECT rollout_append(?, ?)", (rollout, item)).fetchall()
+                              for item in items])
+    return side
+
+
+def mix_plain(items):
+    def make(name):
+        db = connect(FOLDER / name)
+        db.execute(
+            "CREATE TABLE items(id INTEGER PRIMARY KEY, rollout TEXT, sequence "
+            "INTEGER, timestamp INTEGER, type TEXT, payload TEXT, "
+            "UNIQUE(rollout, sequence))")
+        return db
+
+    def side(_folder):
+        db = once("mixplain", make)
+        rollout = str(uuid.uuid4())
+        return timed(lambda: [db.execute(
+            "INSERT INTO items(rollout, sequence, timestamp, type, payload) VALUES(?,?,?,?,?)",
+            (rollout, i, 1700000000000, "response_item", item))
+            for i, item in enumerate(items)])
+    return side
+
+
+def mix_cases():
+    items = session_items()
+    return [Case(
+        f"rollout: append of {len(items)} items of a recorded session, one by one",
+        {"rollout_append": mix_ours(items), "INSERTs": mix_plain(items)},
+        [("rollout_append", "INSERTs", 1.3)], rounds=9,
+        note="Each item is a call, and a transaction, of its own, as an agent writes them. The "
+             "other side inserts the same texts without reading them.",
+        why="A call checks the JSON, applies the policy, reads what the item says, and keeps the "
+            "counters: this costs as much for one item as for ten.")] if items else []
+
+
 # ----------------------------------------------------------------- history
 
 def long_one(name, items):
@@ -307,7 +357,10 @@ def cases():
              [("rollout_append", "ten INSERTs", 1.3)], rounds=5,
              note="Each message begins a turn, which is a row of its own, and moves the "
                   "conversation in the index of the list.",
-             why="The turns and the place in the list are two more pages to write."),
+             why="Ten rows of turns are written, too, and each text is looked through for what "
+                 "programs put in. Per item, the two triggers that keep the order cost as much "
+                 "as the index of the plain table."),
+        *mix_cases(),
         *import_cases(),
         Case("rollout: history of 1,000 items of 1 KB",
              {"rollout_range": history("SELECT * FROM rollout_range(?)"),

@@ -563,11 +563,18 @@ ON rollout_policy(preset, item_key, payload_key);
 CREATE TRIGGER IF NOT EXISTS main.rollout_policy_insert
 AFTER INSERT ON rollout_policy
 BEGIN
+  UPDATE rollout_edition SET stamp = random();
   UPDATE blackbox_setting_defs
      SET choices = (SELECT group_concat(preset, ', ')
                       FROM (SELECT DISTINCT preset FROM rollout_policy))
    WHERE name = 'rollout.policy'
      AND instr(', ' || choices || ', ', ', ' || NEW.preset || ', ') = 0;
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.rollout_policy_changed
+AFTER UPDATE ON rollout_policy
+BEGIN
+  UPDATE rollout_edition SET stamp = random();
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_policy_update
@@ -587,6 +594,7 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.rollout_policy_delete
 AFTER DELETE ON rollout_policy
 BEGIN
+  UPDATE rollout_edition SET stamp = random();
   SELECT RAISE(ABORT, 'PolicyError: the preset in force and the default preset must each keep at least one row; set rollout.policy to another preset first')
    WHERE NOT EXISTS (SELECT 1 FROM rollout_rules)
       OR NOT EXISTS (SELECT 1 FROM rollout_policy

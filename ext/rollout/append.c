@@ -36,26 +36,6 @@ typedef struct Append {
 
 /*-------------------------------------------------------------- policy ----*/
 
-/* The same query as in the trigger rollout_log_insert, which cannot be called
-** from here; a test compares both. ?2 is '' for an item without a payload, and
-** NULL for a payload without a type. */
-static const char zKeep[] =
-    "SELECT coalesce("
-    "(SELECT keep FROM main.rollout_rules WHERE item_key = t AND "
-    "payload_key = coalesce(p, '*')), "
-    "(SELECT keep FROM main.rollout_rules WHERE item_key = t AND "
-    "payload_key = '*' AND p IS NOT ''), "
-    "(SELECT keep FROM main.rollout_rules WHERE item_key = '*' AND "
-    "payload_key = coalesce(p, '*')), "
-    "(SELECT keep FROM main.rollout_rules WHERE item_key = '*' AND "
-    "payload_key = '*' AND p IS NOT ''), 0) "
-    "FROM (SELECT lower(replace(?1, '_', '')) AS t, "
-    "lower(replace(?2, '_', '')) AS p)";
-
-static int sameText(const char *z1, const char *z2) {
-  return z1 == 0 || z2 == 0 ? z1 == z2 : strcmp(z1, z2) == 0;
-}
-
 /* Finds or adds the pair of these types. NULL on error. Only the newest pairs
 ** are looked at, as every item may have types of its own. Others are asked and
 ** counted again. */
@@ -64,8 +44,8 @@ static Pair *findPair(Append *p, const char *zType, const char *zPayloadType) {
   int i;
   for (i = p->nPair - 1; i >= 0 && i >= p->nPair - RECENT_PAIRS; i--) {
     pPair = &p->aPair[i];
-    if (sameText(pPair->zType, zType) &&
-        sameText(pPair->zPayloadType, zPayloadType)) {
+    if (bxSameText(pPair->zType, zType) &&
+        bxSameText(pPair->zPayloadType, zPayloadType)) {
       return pPair;
     }
   }
@@ -74,8 +54,7 @@ static Pair *findPair(Append *p, const char *zType, const char *zPayloadType) {
   p->aPair = pPair;
   pPair += p->nPair++;
   memset(pPair, 0, sizeof(*pPair));
-  pPair->bKeep =
-      (int)bxAsk(p->pHome, zKeep, p->pErr, "tt", zType, zPayloadType);
+  pPair->bKeep = bxRolloutKeeps(p->pHome, zType, zPayloadType, p->pErr);
   pPair->zType = bxPrintf(p->pErr, "%s", zType);
   if (zPayloadType) pPair->zPayloadType = bxPrintf(p->pErr, "%s", zPayloadType);
   return p->pErr->rc == SQLITE_OK ? pPair : 0;
@@ -124,6 +103,10 @@ static i64 readTime(Append *p, const RolloutItem *pItem) {
   sqlite3_stmt *pStmt;
   i64 iTime = -1;
   if (pItem->timestamp.z == 0) return p->iNow;
+  if (pItem->timestamp.n == 26 && *pItem->timestamp.z == '"') {
+    iTime = bxRolloutPlainTime(pItem->timestamp.z + 1);
+    if (iTime >= 0) return iTime;
+  }
   pStmt = askSpan(p, zTime, pItem->timestamp);
   if (bxRow(pStmt, p->pErr) &&
       sqlite3_column_type(pStmt, 0) == SQLITE_INTEGER) {

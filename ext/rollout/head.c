@@ -52,7 +52,7 @@ BxStmts *bxRolloutHome(Bx *bx, BxErr *pErr) {
 /* This changes nothing. It takes the write lock before anything is read, so
 ** that the busy timeout applies. (RETURNING would build a table.) */
 static const char zTouchHead[] =
-    "UPDATE main.rollout_heads SET status = status WHERE id = ?1";
+    "UPDATE main.rollout_heads SET status = status WHERE 0";
 static const char zFind[] =
     "SELECT no, last_sequence, expires_at, turns, coalesce(user_sequence, -1) "
     "FROM main.rollout_heads WHERE id = ?1";
@@ -64,7 +64,7 @@ int bxRolloutFind(
   memset(pHead, 0, sizeof(*pHead));
   pHead->iLast = pHead->iUser = -1;
   if (p == 0) return 0;
-  if (bWrite) bxDo(p, zTouchHead, pErr, "t", zId);
+  if (bWrite) bxDo(p, zTouchHead, pErr, "");
   pStmt = bxStmt(p, zFind, pErr);
   bxBind(pStmt, pErr, "t", zId);
   bFound = bxRow(pStmt, pErr);

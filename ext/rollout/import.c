@@ -63,16 +63,12 @@ static RolloutPart *addImported(Import *p, char *zName, char *zAgent) {
   return pPart;
 }
 
-static int sameKey(const char *z1, const char *z2) {
-  return z1 == 0 || z2 == 0 ? z1 == z2 : strcmp(z1, z2) == 0;
-}
-
 static RolloutPart *importedPart(
     Import *p, const char *zName, const char *zAgent) {
   i64 i;
   for (i = 0; i < p->nPart; i++) {
     RolloutPart *pPart = p->apPart[i];
-    if (sameKey(pPart->zName, zName) && sameKey(pPart->zAgent, zAgent)) {
+    if (bxSameText(pPart->zName, zName) && bxSameText(pPart->zAgent, zAgent)) {
       return pPart;
     }
   }

@@ -34,9 +34,7 @@ static i64 daysTo(int iYear, int iMonth, int iDay) {
          (bLeap && iMonth > 2) + iDay - 1;
 }
 
-/* The time of 24 characters such as 2026-01-01T00:00:00.000Z, the form in which
-** an export writes times; -1 for all others. */
-static i64 plainTime(const char *z) {
+i64 bxRolloutPlainTime(const char *z) {
   int h = digits(z + 11, 2), m = digits(z + 14, 2), s = digits(z + 17, 2);
   int ms = digits(z + 20, 3);
   i64 nDay;
@@ -64,7 +62,7 @@ static i64 lineTime(BxStmts *p, const BxTree *pTree, int iNode, BxErr *pErr) {
   const char *z = pTree->z + pTree->a[iNode].iAt;
   int n = pTree->a[iNode].nByte;
   i64 iTime = -1;
-  if (*z == '"' && n == 26) iTime = plainTime(z + 1);
+  if (*z == '"' && n == 26) iTime = bxRolloutPlainTime(z + 1);
   if (*z == '"' && iTime < 0 && n > 2) {
     iTime = strspn(z + 1, "0123456789.") == (size_t)n - 2
                 ? scaleTime(z + 1)
@@ -141,7 +139,7 @@ static int isUsual(const RolloutLine *p, const BxTree *pTree, int iTime,
   char z[13 + 26 + 8 + (ROLLOUT_MAX_NAME + 1) * BX_JSON_ROOM + 16];
   char *zEnd = z;
   if (iTime < 0 || pTree->a[iTime].nByte != 26 || p->iTime < 0 ||
-      plainTime(pTree->z + pTree->a[iTime].iAt + 1) < 0) {
+      bxRolloutPlainTime(pTree->z + pTree->a[iTime].iAt + 1) < 0) {
     return 0;
   }
   memcpy(zEnd, "{\"timestamp\":", 13);

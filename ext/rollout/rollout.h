@@ -180,9 +180,17 @@ typedef struct RolloutUsageFormat {
   RolloutTest test;
 } RolloutUsageFormat;
 
+#define ROLLOUT_ANSWERS 40 /* of the policy, which are kept */
+
+typedef struct RolloutAnswer {
+  char *zType, *zPayloadType;
+  int bKeep;
+} RolloutAnswer;
+
 typedef struct RolloutRules {
   BxStmts *pHome;
   i64 iStamp;
+  char *zPreset;
   RolloutReading *aReading; /* in the order in which they are tried */
   i64 nReading, nReadingAlloc;
   RolloutCondition *aCondition;
@@ -195,12 +203,20 @@ typedef struct RolloutRules {
   i64 nAttribute, nAttributeAlloc;
   char **azPreamble;
   i64 nPreamble, nPreambleAlloc;
+  RolloutAnswer aAnswer[ROLLOUT_ANSWERS];
+  int nAnswer;
   char aFirst[256]; /* 1 for the first bytes of preambles, and for '\\' */
 } RolloutRules;
 
 /* The rules in force. They stay until the next call. NULL on error. */
 const RolloutRules *bxRolloutRules(BxStmts *pHome, BxErr *pErr);
 void bxRolloutRulesFree(RolloutRules *p);
+/* Whether the policy keeps items of these types. Call bxRolloutRules() first. A
+** payload without a type has NULL, and no payload the empty string. */
+int bxRolloutKeeps(
+    BxStmts *pHome, const char *zType, const char *zPayloadType, BxErr *pErr);
+/* Whether two texts, each of which may be NULL, are the same. */
+int bxSameText(const char *z1, const char *z2);
 /* A payload in which places are looked up. */
 typedef struct RolloutJson {
   BxTree tree;
@@ -341,6 +357,9 @@ typedef struct RolloutLine {
   RolloutItem item;
 } RolloutLine;
 
+/* The time of 24 characters such as 2026-01-01T00:00:00.000Z, the form in which
+** an export writes times; -1 for all others. */
+i64 bxRolloutPlainTime(const char *z);
 /* Reads the item at pJson->iTop, which becomes the node of its payload. A format
 ** that is not known is NULL. */
 void bxRolloutReadLine(BxStmts *pHome, const RolloutFormat *pFormat,

@@ -3,8 +3,9 @@
 ** places in a payload.
 **
 ** They are kept in memory with the number in rollout_edition, which is another
-** one after every change of these rows, also after a change that was rolled
-** back. So a call reads that number, and nothing else.
+** one after every change of these rows and of the policy, also after a change
+** that was rolled back. So a call reads that number and the name of the preset,
+** and nothing else. The answers of the policy are kept with them.
 */
 #include "rollout.h"
 SQLITE_EXTENSION_INIT3
@@ -111,6 +112,11 @@ static void freeRules(RolloutRules *p) {
       sqlite3_free(p->aAttribute[i].az[j]);
     }
   }
+  for (i = 0; i < p->nAnswer; i++) {
+    sqlite3_free(p->aAnswer[i].zType);
+    sqlite3_free(p->aAnswer[i].zPayloadType);
+  }
+  sqlite3_free(p->zPreset);
   sqlite3_free(p->aAttribute);
   sqlite3_free(p->aReading);
   sqlite3_free(p->aCondition);
@@ -283,25 +289,100 @@ static void readAllRules(RolloutRules *p, BxStmts *pHome, BxErr *pErr) {
   bxDone(pRow, pErr);
 }
 
+/* The number of the rows in force, and the preset of the policy, to
+** sqlite3_free(). */
+static char *readEdition(BxStmts *pHome, i64 *piStamp, BxErr *pErr) {
+  static const char zEdition[] =
+      "SELECT stamp, (SELECT value FROM main.blackbox_limits "
+      "WHERE name = 'rollout.policy') FROM main.rollout_edition";
+  sqlite3_stmt *pRow = bxStmt(pHome, zEdition, pErr);
+  char *z = 0;
+  *piStamp = 0;
+  if (bxRow(pRow, pErr)) {
+    *piStamp = sqlite3_column_int64(pRow, 0);
+    z = bxColumnCopy(pRow, 1, pErr);
+  }
+  bxDone(pRow, pErr);
+  return z;
+}
+
+int bxSameText(const char *z1, const char *z2) {
+  return z1 == 0 || z2 == 0 ? z1 == z2 : strcmp(z1, z2) == 0;
+}
+
 const RolloutRules *bxRolloutRules(BxStmts *pHome, BxErr *pErr) {
-  static const char zStamp[] = "SELECT stamp FROM main.rollout_edition";
   RolloutMemory *pMemory = bxRolloutMemory(pHome->bx, pErr);
-  i64 iStamp = bxAsk(pHome, zStamp, pErr, "");
-  RolloutRules *p;
-  if (pErr->rc != SQLITE_OK) return 0;
-  p = pMemory->pRules;
-  if (p != 0 && p->pHome == pHome && p->iStamp == iStamp) return p;
-  if (p == 0) p = pMemory->pRules = bxNew(sizeof(*p), pErr);
-  if (p == 0) return 0;
-  freeRules(p);
-  readAllRules(p, pHome, pErr);
-  if (pErr->rc != SQLITE_OK) {
+  i64 iStamp;
+  char *zPreset = readEdition(pHome, &iStamp, pErr);
+  RolloutRules *p = pErr->rc == SQLITE_OK ? pMemory->pRules : 0;
+  if (p != 0 && p->pHome == pHome && p->iStamp == iStamp &&
+      bxSameText(p->zPreset, zPreset)) {
+    sqlite3_free(zPreset);
+    return p;
+  }
+  if (p == 0 && pErr->rc == SQLITE_OK) {
+    p = pMemory->pRules = bxNew(sizeof(*p), pErr);
+  }
+  if (p != 0) {
     freeRules(p);
+    readAllRules(p, pHome, pErr);
+  }
+  if (pErr->rc != SQLITE_OK) {
+    if (p != 0) freeRules(p);
+    sqlite3_free(zPreset);
     return 0;
   }
   p->pHome = pHome;
   p->iStamp = iStamp;
+  p->zPreset = zPreset;
   return p;
+}
+
+/*--------------------------------------------------------------- policy ----*/
+
+/* The same query as in the trigger rollout_log_insert, which cannot be called
+** from here; a test compares both. ?2 is '' for an item without a payload, and
+** NULL for a payload without a type. */
+static const char zKeep[] =
+    "SELECT coalesce("
+    "(SELECT keep FROM main.rollout_rules WHERE item_key = t AND "
+    "payload_key = coalesce(p, '*')), "
+    "(SELECT keep FROM main.rollout_rules WHERE item_key = t AND "
+    "payload_key = '*' AND p IS NOT ''), "
+    "(SELECT keep FROM main.rollout_rules WHERE item_key = '*' AND "
+    "payload_key = coalesce(p, '*')), "
+    "(SELECT keep FROM main.rollout_rules WHERE item_key = '*' AND "
+    "payload_key = '*' AND p IS NOT ''), 0) "
+    "FROM (SELECT lower(replace(?1, '_', '')) AS t, "
+    "lower(replace(?2, '_', '')) AS p)";
+
+int bxRolloutKeeps(
+    BxStmts *pHome, const char *zType, const char *zPayloadType, BxErr *pErr) {
+  RolloutMemory *pMemory = bxRolloutMemory(pHome->bx, pErr);
+  RolloutRules *p = pErr->rc == SQLITE_OK ? pMemory->pRules : 0;
+  RolloutAnswer *a;
+  int i, bKeep;
+  for (i = 0; p != 0 && i < p->nAnswer; i++) {
+    a = &p->aAnswer[i];
+    if (bxSameText(a->zType, zType) &&
+        bxSameText(a->zPayloadType, zPayloadType)) {
+      return a->bKeep;
+    }
+  }
+  bKeep = (int)bxAsk(pHome, zKeep, pErr, "tt", zType, zPayloadType);
+  if (p == 0 || p->nAnswer == ROLLOUT_ANSWERS || pErr->rc != SQLITE_OK) {
+    return bKeep;
+  }
+  a = &p->aAnswer[p->nAnswer++];
+  a->bKeep = bKeep;
+  a->zType = bxPrintf(pErr, "%s", zType);
+  a->zPayloadType = zPayloadType ? bxPrintf(pErr, "%s", zPayloadType) : 0;
+  if (pErr->rc != SQLITE_OK) {
+    p->nAnswer--;
+    sqlite3_free(a->zType);
+    sqlite3_free(a->zPayloadType);
+  }
+  return bKeep;
 }
 
 /*---------------------------------------------------------------- tests ----*/

@@ -118,14 +118,27 @@ static const char zCall[] =
     "ON CONFLICT (call) DO UPDATE SET output = excluded.output, "
     "reasoning = excluded.reasoning WHERE excluded.output > output";
 
-void bxRolloutUsagePut(RolloutTale *p, BxErr *pErr) {
+/* The root of the forks to which the conversation belongs, to sqlite3_free(). */
+static char *readFamily(RolloutTale *p, BxErr *pErr) {
   static const char zFamily[] =
-      "SELECT family FROM main.rollout_families WHERE no = ?1";
+      "SELECT iif(a.forked_from IS NULL, h.id, "
+      "(SELECT family FROM main.rollout_families WHERE no = ?1)) "
+      "FROM main.rollout_heads AS h "
+      "LEFT JOIN main.rollout_about AS a ON a.no = h.no WHERE h.no = ?1";
+  sqlite3_stmt *pRow = bxStmt(p->pHome, zFamily, pErr);
+  char *z = 0;
+  bxBind(pRow, pErr, "i", p->no);
+  if (bxRow(pRow, pErr)) z = bxColumnCopy(pRow, 0, pErr);
+  bxDone(pRow, pErr);
+  return z;
+}
+
+void bxRolloutUsagePut(RolloutTale *p, BxErr *pErr) {
   sqlite3_stmt *pStmt;
   char *zRoot = 0;
   i64 i;
   if (p->nUsage == 0) return;
-  zRoot = bxAskText(p->pHome, zFamily, pErr, "i", p->no);
+  zRoot = readFamily(p, pErr);
   for (i = 0; i < p->nUsage && pErr->rc == SQLITE_OK; i++) {
     const RolloutUsage *pUsage = &p->aUsage[i];
     char *zOwned = 0;

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from rollout_helpers import ID, OTHER, create, well
+from rollout_helpers import ID, OTHER, append, create, well
 from conftest import one, rows
 
 TYPES = ["event_msg", "EventMsg", "response_item", "compacted", "note", "NO_TE", "*", "é"]
@@ -55,4 +55,29 @@ def test_an_append_with_many_types_counts_each_type(db):
     assert one(db, "SELECT rollout_append(?, ?)", ID, json.dumps(items)) == 0
     assert sorted(rows(db, "SELECT item_type, items, bytes FROM rollout_dropped(?)", ID)) \
         == sorted((f"type {n}", 2, 4) for n in range(50))
+    well(db)
+
+
+def test_an_append_applies_the_policy_that_is_in_force_now(db):
+    """The answers of the policy are kept in memory, but not longer than they are true."""
+    item = {"type": "note", "payload": {"type": "x"}}
+    create(db, ID)
+    changes = ["INSERT INTO rollout_policy(preset, item_type, payload_type) "
+               "VALUES ('codex', 'note', '*')",
+               "UPDATE rollout_policy SET keep = 0 WHERE item_type = 'note'",
+               "UPDATE rollout_policy SET keep = 1 WHERE item_type = 'note'",
+               "DELETE FROM rollout_policy WHERE item_type = 'note'",
+               "INSERT INTO blackbox_settings VALUES ('rollout.policy', 'everything')",
+               "DELETE FROM blackbox_settings WHERE name = 'rollout.policy'"]
+    kept = 0
+    for sql, now in zip(changes, [1, 0, 1, 0, 1, 0]):
+        assert append(db, ID, item) == kept
+        db.execute("BEGIN")
+        db.execute(sql)
+        assert append(db, ID, item) == now, sql
+        db.execute("ROLLBACK")
+        assert append(db, ID, item) == kept, sql
+        db.execute(sql)
+        assert append(db, ID, item) == now, sql
+        kept = now
     well(db)
