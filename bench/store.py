@@ -112,8 +112,10 @@ def whole_raw(only_long):
     return lambda where: raw(only_long) / 1e6
 
 
-def pack(where):
+def pack(where, first=False):
     db = opened(where)
+    if not first:
+        db.execute("SELECT payload_pack(1)").fetchone()
     return timed(lambda: db.execute("SELECT payload_pack(1000000)").fetchone())
 
 
@@ -226,12 +228,14 @@ def cases():
              why="0.3 MB are the schema and a page for each empty table; a larger file has them"
                  " once"),
         Case("payload_pack of all exchanges",
-             {"pack": pack, "200 MB/s": limit_in, "zstd -3 of each body": zstd_each},
-             [("pack", "200 MB/s", 1.0), ("pack", "zstd -3 of each body", 1.3)],
-             note="The first call in a file also makes three indexes. zstd alone neither reads"
-                  " nor writes a file.",
-             why="half of the time is SQLite's: the triggers of the archive, and writing the row"
-                 " and its indexes again so that its page does not stay empty"),
+             {"pack": pack, "200 MB/s": limit_in, "zstd -3 of each body": zstd_each,
+              "the first call": lambda where: pack(where, True)},
+             [("pack", "200 MB/s", 1.0), ("pack", "zstd -3 of each body", 1.3),
+              ("the first call", "pack", None)],
+             note="The first call in a file also changes the schema and makes three indexes, once."
+                  " zstd alone neither reads nor writes a file.",
+             why="half of the time is SQLite's: reading, the triggers of the archive, and writing"
+                 " the row and its indexes again so that its page does not stay empty"),
         Case(out, {"packed": random_bodies(packed, text_of), "plain": random_bodies(plain, body),
                    "300 us": limit_out},
              [("packed", "plain", 4.0), ("packed", "300 us", 1.0)]),

@@ -39,20 +39,9 @@
 
 --| -- The same text in another form, for which the store asks. "rowid = rowid" makes
 --| -- SQLite write the row in another place, so that the page does not stay half empty.
+--| -- Only a pinned row needs payload_swaps. (A DELETE without WHERE would write a page.)
 --| CREATE TRIGGER IF NOT EXISTS main.payload_bodies_insert
 --| INSTEAD OF INSERT ON payload_bodies
---| WHEN NOT EXISTS (SELECT 1 FROM payload_protected WHERE id = NEW."key")
---| BEGIN
---|   UPDATE event_payloads
---|      SET rowid = rowid, request_body = NEW.request_body, response_body = NEW.response_body
---|    WHERE id = NEW."key";
---|   SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads prevents a body from being packed or unpacked; drop the trigger')
---|    WHERE changes() = 0;
---| END;
-
---| CREATE TRIGGER IF NOT EXISTS main.payload_bodies_pinned
---| INSTEAD OF INSERT ON payload_bodies
---| WHEN EXISTS (SELECT 1 FROM payload_protected WHERE id = NEW."key")
 --| BEGIN
 --|   INSERT INTO payload_swaps(pin, request_body, response_body)
 --|   SELECT pin, NEW.request_body, NEW.response_body FROM payload_pins WHERE id = NEW."key";
@@ -61,7 +50,7 @@
 --|    WHERE id = NEW."key";
 --|   SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads prevents a body from being packed or unpacked; drop the trigger')
 --|    WHERE changes() = 0;
---|   DELETE FROM payload_swaps;
+--|   DELETE FROM payload_swaps WHERE pin IS NOT NULL;
 --| END;
 
 --| CREATE TRIGGER IF NOT EXISTS main.payload_bodies_delete

@@ -15,8 +15,7 @@ static const unsigned char aMagic[4] = {0xb1, 0x62, 0x78, 0x01};
 void bxPieceHash(
     const unsigned char *z, i64 n, unsigned char aHash[STORE_HASH]) {
   SHA2_CTX sha;
-  SHA256Init(&sha);
-  SHA256Update(&sha, z, (size_t)n);
+  bxShaBegin(&sha, z, n);
   SHA256Final(aHash, &sha);
 }
 

@@ -32,6 +32,11 @@ void bxGearInit(Gear *p);
 ** ended it, so that more bytes could make it longer. */
 i64 bxGearCut(const Gear *p, const unsigned char *z, i64 n, int *pbEnd);
 
+/*--------------------------------------------------- sha.c: SHA-256 -------*/
+
+/* Begins a hash with n bytes. */
+void bxShaBegin(SHA2_CTX *p, const unsigned char *z, i64 n);
+
 /*--------------------------------------------------- hash.c: the hashes ---*/
 
 #define STORE_HASH 32 /* bytes of a hash */
@@ -167,6 +172,28 @@ BxStmts *bxRefFind(Bx *bx, const Ref *pRef, TextRow *pRow, BxErr *pErr);
 void bxStoreText(BxCall *p);    /* store_text() */
 void bxStoreSame(BxCall *p);    /* store_same() */
 void bxStoreWriting(BxCall *p); /* store_writing() */
+
+/*------------------------------------------------------------- many.c -----*/
+
+#define MANY_ROWS 64
+
+/* Rows that one statement writes. */
+typedef struct Many {
+  BxStmts *pStmts;
+  sqlite3_stmt *pStmt;
+  int nColumn;
+  int nWait; /* rows that are bound */
+} Many;
+
+/* Prepares INSERT INTO zInto, a table or a view. Free it in any case. */
+void bxManyPrepare(Many *p, BxStmts *pStmts, const char *zInto, int nColumn,
+    const char *zAfter, BxErr *pErr);
+/* The parameter of a column of the next row. Count it in nWait when all are
+** bound. */
+int bxManyParam(const Many *p, int iColumn);
+/* Writes the rows that wait. bOwn: into a table of the store. */
+void bxManyRun(Many *p, int bOwn, BxErr *pErr);
+void bxManyFree(Many *p);
 
 /*------------------------------------------------------------ write.c -----*/
 

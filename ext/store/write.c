@@ -11,11 +11,13 @@
 ** room.
 **
 ** The lists of the packs are changed in memory and written at the end, or when too
-** many are held (settle()).
+** many are held (settle()). New pieces are written in the order of their keys when
+** what was met is forgotten, and texts when the rows that refer to them are.
 */
 #include "store.h"
 SQLITE_EXTENSION_INIT3
 
+#include <stdlib.h>
 #include <string.h>
 
 #define ARENA_BYTES (12 << 20) /* most bytes that are remembered */
@@ -36,19 +38,19 @@ typedef struct Known {
   int iChain;       /* the next one in its bucket; 0: none */
 } Known;
 
-/* Statements that are run for each text or piece. */
-enum { ADD_TEXT, ADD_PIECE, FIND_PIECE, N_WRITER_STMT };
-static const char *const azWriter[N_WRITER_STMT] = {
-    "INSERT INTO main.store_texts(text, bytes, mark, sum, fresh, recipe)"
-    " VALUES(?1, ?2, ?3, ?4, ?5, ?6)",
-    "INSERT INTO main.store_pieces(\"key\", place) VALUES(?1, ?2)"
-    " ON CONFLICT DO NOTHING",
-    "SELECT place FROM main.store_pieces WHERE \"key\" = ?1"};
+/* A piece that is new to the store. */
+typedef struct NewPiece {
+  i64 iKey, iPlace;
+} NewPiece;
 
 typedef struct Writer {
   BxStmts *p;
   BxErr *pErr;
-  sqlite3_stmt *apStmt[N_WRITER_STMT];
+  sqlite3_stmt *pFind;
+  Many texts;     /* rows of store_texts */
+  Many pieces;    /* rows of store_pieces */
+  NewPiece *aNew; /* pieces that are not written yet */
+  i64 nNew, nNewAlloc;
   Gear gear;
   Known *aKnown; /* from 1 on */
   int nKnown;
@@ -190,6 +192,39 @@ static void needRoom(Writer *w, i64 n) {
   }
 }
 
+static void addNew(Writer *w, i64 iKey, i64 iPlace) {
+  NewPiece *a = bxGrow(w->aNew, w->nNew, &w->nNewAlloc, sizeof(*a), w->pErr);
+  if (a == 0) return;
+  w->aNew = a;
+  a[w->nNew].iKey = iKey;
+  a[w->nNew++].iPlace = iPlace;
+}
+
+static int compareNew(const void *pLeft, const void *pRight) {
+  i64 iLeft = ((const NewPiece *)pLeft)->iKey;
+  i64 iRight = ((const NewPiece *)pRight)->iKey;
+  return (iLeft > iRight) - (iLeft < iRight);
+}
+
+/* Writes the new pieces. They can be found in the table then, so this is done
+** before what was met is forgotten. */
+static void writeNew(Writer *w) {
+  Many *p = &w->pieces;
+  i64 i;
+  if (w->nNew == 0) return;
+  qsort(w->aNew, (size_t)w->nNew, sizeof(*w->aNew), compareNew);
+  for (i = 0; i < w->nNew && w->pErr->rc == SQLITE_OK; i++) {
+    int rc = sqlite3_bind_int64(p->pStmt, bxManyParam(p, 0), w->aNew[i].iKey);
+    if (rc == SQLITE_OK) {
+      rc = sqlite3_bind_int64(p->pStmt, bxManyParam(p, 1), w->aNew[i].iPlace);
+    }
+    bxFailDb(w->pErr, w->p->bx->db, rc);
+    if (++p->nWait == MANY_ROWS) bxManyRun(p, 1, w->pErr);
+  }
+  bxManyRun(p, 1, w->pErr);
+  w->nNew = 0;
+}
+
 /* Adds a piece that the store does not have. */
 static void newPiece(Writer *w, Known *pKnown, const unsigned char *z) {
   List *pList;
@@ -210,14 +245,13 @@ static void newPiece(Writer *w, Known *pKnown, const unsigned char *z) {
   w->bOpenChanged = 1;
   w->nPiece++;
   w->nPieceByte += pKnown->nByte;
-  bxBind(w->apStmt[ADD_PIECE], w->pErr, "ii", bxPieceKey(pKnown->aHash),
-      pList->iPack << 16 | pKnown->iPiece);
-  bxStoreRun(w->p, w->apStmt[ADD_PIECE], w->pErr);
+  addNew(w, bxPieceKey(pKnown->aHash), pList->iPack << 16 | pKnown->iPiece);
 }
 
 /*------------------------------------------------------- known pieces ----*/
 
 static void forgetKnown(Writer *w) {
+  writeNew(w);
   w->nKnown = 0;
   w->nArena = 0;
   if (w->aBucket != 0) memset(w->aBucket, 0, N_BUCKET * sizeof(int));
@@ -263,7 +297,6 @@ static int isPieceAt(const List *pList, i64 iPiece, const Known *pKnown) {
 /* Finds a piece in the store, first where the one before it is followed by one.
 ** Returns 0 if the store does not have it. */
 static int findStored(Writer *w, Known *pKnown, const Known *pBefore) {
-  sqlite3_stmt *pFind = w->apStmt[FIND_PIECE];
   List *pList;
   i64 iPlace = 0;
   if (pBefore != 0 && isPieceAt(pBefore->pList, pBefore->iPiece + 1, pKnown)) {
@@ -271,9 +304,9 @@ static int findStored(Writer *w, Known *pKnown, const Known *pBefore) {
     pKnown->iPiece = pBefore->iPiece + 1;
     return 1;
   }
-  bxBind(pFind, w->pErr, "i", bxPieceKey(pKnown->aHash));
-  if (bxRow(pFind, w->pErr)) iPlace = sqlite3_column_int64(pFind, 0);
-  bxDone(pFind, w->pErr);
+  bxBind(w->pFind, w->pErr, "i", bxPieceKey(pKnown->aHash));
+  if (bxRow(w->pFind, w->pErr)) iPlace = sqlite3_column_int64(w->pFind, 0);
+  bxDone(w->pFind, w->pErr);
   if (iPlace <= 0) return 0;
   pList = needList(w, iPlace >> 16);
   if (pList == 0 || !isPieceAt(pList, iPlace & 0xffff, pKnown)) return 0;
@@ -333,6 +366,8 @@ static int nextPiece(Writer *w, const unsigned char *z, i64 n, int iBefore) {
 static void settle(Writer *w) {
   i64 i;
   writeOpen(w);
+  writeNew(w);
+  bxManyRun(&w->texts, 1, w->pErr);
   for (i = 0; i < w->nList && w->pErr->rc == SQLITE_OK; i++) {
     List *p = w->apList[i];
     if (p->bChanged) bxListWrite(w->p, p, &w->nKept, w->pErr);
@@ -396,10 +431,30 @@ static i64 freshPlace(const Writer *w) {
   return (w->iOpenSaid != 0 ? w->iOpenSaid : w->iNextPack) << 16;
 }
 
+/* Adds a row to those of store_texts that wait. */
+static void addText(
+    Writer *w, const unsigned char *z, i64 n, i64 iFresh, const Ref *pRef) {
+  Many *p = &w->texts;
+  const i64 aiVal[] = {pRef->iText, n, 0, bxTextSum(z, n), iFresh};
+  int i, rc = SQLITE_OK;
+  for (i = 0; i < 5 && rc == SQLITE_OK; i++) {
+    rc = sqlite3_bind_int64(p->pStmt, bxManyParam(p, i), aiVal[i]);
+  }
+  if (rc == SQLITE_OK) {
+    rc = sqlite3_bind_blob(
+        p->pStmt, bxManyParam(p, 2), pRef->aHash, STORE_MARK, SQLITE_TRANSIENT);
+  }
+  if (rc == SQLITE_OK) {
+    rc = sqlite3_bind_blob64(p->pStmt, bxManyParam(p, 5), w->scratch.a,
+        (sqlite3_uint64)w->scratch.n, SQLITE_TRANSIENT);
+  }
+  bxFailDb(w->pErr, w->p->bx->db, rc);
+  if (++p->nWait == MANY_ROWS) bxManyRun(p, 1, w->pErr);
+}
+
 /* Packs one text. */
 static void packText(
     Writer *w, const unsigned char *z, i64 n, int eType, Ref *pRef) {
-  sqlite3_stmt *pStmt = w->apStmt[ADD_TEXT];
   i64 iFresh;
   needMemory(w, n);
   if (w->pOpen == 0) resumeOpen(w);
@@ -410,9 +465,8 @@ static void packText(
   w->scratch.n = 0;
   bxRecipeEncode(&w->recipe, &w->scratch, w->pErr);
   pRef->iText = w->iNextText++;
-  bxBind(pStmt, w->pErr, "iixiix", pRef->iText, n, pRef->aHash, (i64)STORE_MARK,
-      bxTextSum(z, n), iFresh, w->scratch.a, w->scratch.n);
-  bxStoreRun(w->p, pStmt, w->pErr);
+  if (w->pErr->rc != SQLITE_OK) return;
+  addText(w, z, n, iFresh, pRef);
   w->nTextByte += n;
   w->nKept += w->scratch.n;
 }
@@ -420,6 +474,8 @@ static void packText(
 /*------------------------------------------------------------- writer ----*/
 
 static void beginWriter(Writer *w, BxStmts *p, BxErr *pErr) {
+  static const char zFind[] =
+      "SELECT place FROM main.store_pieces WHERE \"key\" = ?1";
   static const char zState[] =
       "SELECT next, open, (SELECT max(pack) FROM main.store_lists)"
       " FROM main.store_state";
@@ -430,7 +486,10 @@ static void beginWriter(Writer *w, BxStmts *p, BxErr *pErr) {
   bxGearInit(&w->gear);
   beginKnown(w);
   bxStoreCount(p, 0, 0, 0, 0, 0, pErr); /* the first statement must write */
-  bxStmtSet(p, azWriter, N_WRITER_STMT, w->apStmt, pErr);
+  bxManyPrepare(&w->texts, p, "store_texts", 6, "", pErr);
+  bxManyPrepare(
+      &w->pieces, p, "store_pieces", 2, "ON CONFLICT DO NOTHING", pErr);
+  w->pFind = bxStmt(p, zFind, pErr);
   pStmt = bxStmt(p, zState, pErr);
   if (bxRow(pStmt, pErr)) {
     w->iNextText = w->iFirstText = sqlite3_column_int64(pStmt, 0);
@@ -461,6 +520,9 @@ static void endWriter(Writer *w) {
 
 static void freeWriter(Writer *w) {
   forgetLists(w);
+  bxManyFree(&w->texts);
+  bxManyFree(&w->pieces);
+  sqlite3_free(w->aNew);
   sqlite3_free(w->apList);
   sqlite3_free(w->aKnown);
   sqlite3_free(w->aBucket);
@@ -491,80 +553,100 @@ static int isPackable(Bx *bx, sqlite3_value *pVal, BxErr *pErr) {
   return 1;
 }
 
-/* Packs the values of the row on which pFrom stands, and writes the references
-** with pInto. Returns whether there was anything to pack. */
-static int packRow(Writer *w, sqlite3_stmt *pFrom, sqlite3_stmt *pInto) {
-  int i, bAny = 0, nColumn = sqlite3_column_count(pFrom);
-  for (i = 0; i < nColumn && w->pErr->rc == SQLITE_OK; i++) {
-    sqlite3_value *pVal = sqlite3_column_value(pFrom, i);
-    int rc;
+/* Rows are written when they have so many bytes, so that their pages are still in
+** the cache of SQLite. */
+#define MANY_BYTES 500000
+
+typedef struct Rows {
+  sqlite3_stmt *pFrom; /* the rows of the view */
+  Many into;           /* those with references */
+  i64 nWritten;        /* bytes of the texts of those that are written */
+} Rows;
+
+/* Writes the rows that wait, after their texts. */
+static void writeRows(Writer *w, Rows *p) {
+  bxManyRun(&w->texts, 1, w->pErr);
+  bxManyRun(&p->into, 0, w->pErr);
+  p->nWritten = w->nTextByte;
+}
+
+/* Packs a value, and binds its reference. */
+static void packValue(Writer *w, Rows *p, sqlite3_value *pVal, int iParam) {
+  int eType = sqlite3_value_type(pVal);
+  const void *z = eType == SQLITE_TEXT ? (const void *)sqlite3_value_text(pVal)
+                                       : sqlite3_value_blob(pVal);
+  unsigned char aRef[STORE_REF_MAX];
+  Ref ref;
+  if (bxGot((void *)z, w->pErr) == 0) return;
+  packText(w, z, sqlite3_value_bytes(pVal), eType, &ref);
+  if (w->pErr->rc != SQLITE_OK) return;
+  bxFailDb(w->pErr, w->p->bx->db,
+      sqlite3_bind_blob(p->into.pStmt, iParam, aRef, bxRefWrite(&ref, aRef),
+          SQLITE_TRANSIENT));
+}
+
+/* Packs the values of the row on which pFrom stands. Returns whether there was
+** anything to pack. If there was not, the next row takes its place. */
+static int packRow(Writer *w, Rows *p) {
+  int i, bAny = 0;
+  for (i = 0; i < p->into.nColumn && w->pErr->rc == SQLITE_OK; i++) {
+    sqlite3_value *pVal = sqlite3_column_value(p->pFrom, i);
+    int iParam = bxManyParam(&p->into, i);
     if (i > 0 && isPackable(w->p->bx, pVal, w->pErr)) {
-      int eType = sqlite3_value_type(pVal);
-      const void *z = eType == SQLITE_TEXT
-                          ? (const void *)sqlite3_value_text(pVal)
-                          : sqlite3_value_blob(pVal);
-      unsigned char aRef[STORE_REF_MAX];
-      Ref ref;
-      if (bxGot((void *)z, w->pErr) == 0) break;
-      packText(w, z, sqlite3_value_bytes(pVal), eType, &ref);
-      if (w->pErr->rc != SQLITE_OK) break;
-      rc = sqlite3_bind_blob(
-          pInto, i + 1, aRef, bxRefWrite(&ref, aRef), SQLITE_TRANSIENT);
+      packValue(w, p, pVal, iParam);
       bAny = 1;
     } else {
-      rc = sqlite3_bind_value(pInto, i + 1, pVal);
+      bxFailDb(w->pErr, w->p->bx->db,
+          sqlite3_bind_value(p->into.pStmt, iParam, pVal));
     }
-    bxFailDb(w->pErr, w->p->bx->db, rc);
   }
-  if (bAny) bxRun(pInto, w->pErr);
+  p->into.nWait += bAny;
+  if (p->into.nWait == MANY_ROWS || w->nTextByte - p->nWritten > MANY_BYTES) {
+    writeRows(w, p);
+  }
   return bAny;
 }
 
-/* The query of the rows of a view with the keys in ?1, and the INSERT of one row
-** into it. ?1: the view, ?2: the schema. */
-static const char zStatements[] =
-    "SELECT printf('SELECT v.* FROM json_each(?1) AS j CROSS JOIN \"%w\".\"%w\""
-    "  AS v WHERE v.key = j.value', ?2, ?1),"
-    " printf('INSERT INTO \"%w\".\"%w\" VALUES(', ?2, ?1) ||"
-    "  group_concat('?' || (cid + 1)) || ')'"
-    " FROM pragma_table_info(?1, ?2)";
-
-/* Prepares both, for a view that is in store_users. */
-static void prepareView(BxStmts *p, const char *zView, sqlite3_stmt **ppFrom,
-    sqlite3_stmt **ppInto, BxErr *pErr) {
-  sqlite3_stmt *pStmt;
-  *ppFrom = *ppInto = 0;
+/* Prepares both statements for a view that is in store_users. */
+static void prepareView(
+    BxStmts *p, const char *zView, Rows *pOut, BxErr *pErr) {
+  char *zSql;
+  memset(pOut, 0, sizeof(*pOut));
   if (!bxAskOnce(p, "SELECT 1 FROM main.store_users WHERE bodies = ?1", pErr,
           "t", zView)) {
     bxFail(pErr, SQLITE_ERROR,
         "NotFoundError: %Q is not a view in store_users of schema %s; INSERT "
         "INTO store_users(bodies, texts) first",
         zView, p->zDb);
+    return;
   }
-  pStmt = bxPrepare(p, zStatements, pErr);
-  bxBind(pStmt, pErr, "tt", zView, p->zDb);
-  if (bxRow(pStmt, pErr)) {
-    *ppFrom = bxPlain(p->bx->db, bxColumnText(pStmt, 0, pErr), pErr);
-    *ppInto = bxPlain(p->bx->db, bxColumnText(pStmt, 1, pErr), pErr);
-  }
-  sqlite3_finalize(pStmt);
+  zSql = bxPrintf(pErr,
+      "SELECT v.* FROM json_each(?1) AS j CROSS JOIN \"%w\".\"%w\" AS v"
+      " WHERE v.key = j.value",
+      p->zDb, zView);
+  if (zSql != 0) pOut->pFrom = bxPlain(p->bx->db, zSql, pErr);
+  sqlite3_free(zSql);
+  if (pOut->pFrom == 0) return;
+  bxManyPrepare(
+      &pOut->into, p, zView, sqlite3_column_count(pOut->pFrom), "", pErr);
 }
 
 void bxStorePack(BxCall *p) {
   BxStmts *pStore;
   const char *zView = bxText(p->aArg[0], "view", 1000, 0, &p->err);
-  sqlite3_stmt *pFrom = 0, *pInto = 0;
+  Rows rows;
   Writer w;
   i64 nRow = 0;
   bxRefuseInside(p);
   pStore = bxStoreHome(p->bx, bxArg(p, 2), &p->err);
   if (pStore == 0) return;
   beginWriter(&w, pStore, &p->err);
-  prepareView(pStore, zView, &pFrom, &pInto, &p->err);
-  bxBind(pFrom, &p->err, "v", p->aArg[1]);
-  while (bxRow(pFrom, &p->err)) nRow += packRow(&w, pFrom, pInto);
-  sqlite3_finalize(pFrom);
-  sqlite3_finalize(pInto);
+  prepareView(pStore, zView, &rows, &p->err);
+  bxBind(rows.pFrom, &p->err, "v", p->aArg[1]);
+  while (bxRow(rows.pFrom, &p->err)) nRow += packRow(&w, &rows);
+  writeRows(&w, &rows);
+  sqlite3_finalize(rows.pFrom);
+  bxManyFree(&rows.into);
   endWriter(&w);
   if (p->err.rc == SQLITE_OK) {
     bxReturnJson(

@@ -1,4 +1,5 @@
 """Texts are packed in pieces and read back as they were, and pieces go with the last text."""
+import hashlib
 import re
 import sqlite3
 
@@ -57,6 +58,24 @@ def test_bytes_that_are_no_text_are_read_as_they_were(notes):
     pack(notes)
     assert one(notes, "SELECT typeof(store_text(a)) = 'text' AND CAST(store_text(a) AS BLOB) = ?"
                       " FROM notes", noise(3, 9000))
+
+
+def test_the_hash_of_a_reference_is_the_sha_256_of_that_of_its_pieces(notes):
+    for id in range(128, 513):
+        add(notes, id, noise(id, id))  # short ones are one piece
+    pack(notes)
+    for id, reference in rows(notes, "SELECT id, a FROM notes"):
+        piece = hashlib.sha256(noise(id, id)).digest()
+        assert reference[4:36] == hashlib.sha256(b"\4" + piece).digest(), id
+
+
+def test_more_rows_than_one_statement_writes_are_packed(notes):
+    for id in range(150):
+        add(notes, id, f"{id} is a number. " * 30, f"{id} again. " * 40 if id % 3 else None)
+    before = texts(notes)
+    assert '"rows":150,"texts":250' in pack(notes)
+    assert texts(notes) == before
+    whole(notes)
 
 
 def test_to_pack_again_changes_nothing(notes):
