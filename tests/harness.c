@@ -302,6 +302,9 @@ static const struct {
     {"proof,payload,retention", aProofOperation},
     {"store", aStoreOperation},
     {"payload,store", aPackOperation},
+    {"report,payload,proof", aReportOperation},
+    {"report,rollout,evidence,cache", aReportOtherOperation},
+    {"report", aReportDatabaseOperation},
 };
 #define N_DOMAIN ((int)(sizeof(aDomain) / sizeof(aDomain[0])))
 

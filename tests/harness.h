@@ -101,7 +101,8 @@ typedef struct Operation {
 extern const Operation aCoreOperation[], aPayloadOperation[],
     aRolloutOperation[], aEvidenceOperation[], aCacheOperation[],
     aRetentionOperation[], aProofOperation[], aStoreOperation[],
-    aPackOperation[];
+    aPackOperation[], aReportOperation[], aReportOtherOperation[],
+    aReportDatabaseOperation[];
 
 /* Reads the optional argument of a program: a pattern of test names, with * and
 ** ?, or PART/PARTS (0/4 to 3/4), by which several processes share the

@@ -65,15 +65,15 @@ static const char *typeOf(ReportRun *p, const char *z, i64 n) {
   return "text/plain";
 }
 
-/* A body, masked and with a NUL after it. */
+/* A body, masked if bMask, and with a NUL after it. */
 static void readBody(ReportRun *p, ReportBodiesOf *pOut, int i,
-    sqlite3_stmt *pStmt, int iColumn, int bCount) {
+    sqlite3_stmt *pStmt, int iColumn, int bMask, int bCount) {
   const char *z = sqlite3_column_blob(pStmt, iColumn);
   i64 n = sqlite3_column_bytes(pStmt, iColumn);
   char *zCopy;
   pOut->aType[i] = (unsigned char)sqlite3_column_type(pStmt, iColumn);
   if (z == 0 && n > 0) bxFail(&p->err, SQLITE_NOMEM, "out of memory");
-  if (z != 0 && imageType(z, n) == 0 &&
+  if (z != 0 && bMask && imageType(z, n) == 0 &&
       bxMask(&p->masks, z, n, bCount, &pOut->az[i], &pOut->an[i], &p->err)) {
     pOut->abMasked[i] = 1;
     return;
@@ -113,7 +113,7 @@ static void readItemBodies(
     const char *zRole = bxColumnText(pStmt, i, &p->err);
     if (sqlite3_column_type(pStmt, i + 1) == SQLITE_NULL) continue;
     assert(iPart < REPORT_PARTS);
-    readBody(p, pOut, iPart, pStmt, i + 1, bFirst);
+    readBody(p, pOut, iPart, pStmt, i + 1, bFirst || pItem->bMasked, bFirst);
     if (bFirst && p->err.rc == SQLITE_OK) {
       sqlite3_snprintf(
           (int)sizeof(pPart->zRole), pPart->zRole, "%s", zRole ? zRole : "");

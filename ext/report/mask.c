@@ -339,7 +339,7 @@ static int matchMember(const MaskWork *p, const MaskRule *pRule, i64 i,
   i64 j;
   char c;
   pQuotes->nSlash = pQuotes->nDepth = 0;
-  if (i == 0 || p->z[i - 1] != '"') return 0;
+  assert(i > 0 && p->z[i - 1] == '"');
   while (i - 2 - pQuotes->nSlash >= 0 && pQuotes->nSlash < 1000 &&
          p->z[i - 2 - pQuotes->nSlash] == '\\') {
     pQuotes->nSlash++;
@@ -368,10 +368,12 @@ static int matchMember(const MaskWork *p, const MaskRule *pRule, i64 i,
 
 static int isAnchor(const MaskWork *p, const MaskRule *pRule, i64 i) {
   if (p->n - i < pRule->nAnchor) return 0;
-  if (pRule->bMember) {
-    return sqlite3_strnicmp(p->z + i, pRule->zAnchor, pRule->nAnchor) == 0;
+  if (pRule->bMember) { /* few texts have a quote there */
+    return i > 0 && p->z[i - 1] == '"' &&
+           sqlite3_strnicmp(p->z + i, pRule->zAnchor, pRule->nAnchor) == 0;
   }
-  return memcmp(p->z + i, pRule->zAnchor, (size_t)pRule->nAnchor) == 0;
+  return (pRule->nAnchor < 2 || p->z[i + 1] == pRule->zAnchor[1]) &&
+         memcmp(p->z + i, pRule->zAnchor, (size_t)pRule->nAnchor) == 0;
 }
 
 static void appendBytes(sqlite3_str *pOut, const char *z, i64 n) {

@@ -8,23 +8,22 @@
 ** piece. A body that would need more than SPAN_PIECES pieces is kept whole again,
 ** so that a long conversation does not name more and more pieces.
 **
-** Spans are told apart by 16 bytes of their SHA-256: what was recorded may be made
-** to deceive, and must not be able to show one text in place of another.
+** Spans are told apart by 16 bytes of a hash (SipHash-2-4) with a key that is
+** another one for each report: what was recorded may be made to deceive, and must
+** not be able to show one text in place of another.
 */
 #include "report.h"
 SQLITE_EXTENSION_INIT3
 
-#include <sha2.h>
 #include <string.h>
 
 #define SPAN_PIECES 64 /* most pieces of a body */
 #define SPAN_SHORT 64  /* a shorter span is not worth a piece of its own */
 #define SPAN_LEAST 32  /* no span is shorter, but for the last */
 #define SPAN_LINES 256 /* the same, where lines are cut */
-#define SPAN_HASH 16
 
 typedef struct SeenSpan {
-  unsigned char aHash[SPAN_HASH];
+  sqlite3_uint64 aHash[2];
   int iBlock;
   i64 iAt, n; /* n is 0 for an empty entry */
 } SeenSpan;
@@ -111,24 +110,73 @@ static void cutSpans(Cuts *p, const char *z, i64 n, int bJson, BxErr *pErr) {
   cutSpanAt(p, n, pErr);
 }
 
+/*----------------------------------------------------------------- hash ----*/
+
+static sqlite3_uint64 sipTurn(sqlite3_uint64 x, int n) {
+  return x << n | x >> (64 - n);
+}
+
+static void sipRounds(sqlite3_uint64 v[4], int n) {
+  for (; n > 0; n--) {
+    v[0] += v[1];
+    v[2] += v[3];
+    v[1] = sipTurn(v[1], 13) ^ v[0];
+    v[3] = sipTurn(v[3], 16) ^ v[2];
+    v[0] = sipTurn(v[0], 32) + v[3];
+    v[2] += v[1];
+    v[3] = sipTurn(v[3], 21) ^ v[0];
+    v[1] = sipTurn(v[1], 17) ^ v[2];
+    v[2] = sipTurn(v[2], 32);
+  }
+}
+
+static void sipWord(sqlite3_uint64 v[4], sqlite3_uint64 w) {
+  v[3] ^= w;
+  sipRounds(v, 2);
+  v[0] ^= w;
+}
+
+/* SipHash with 128 bits. The order of bytes in a word is that of the machine. */
+static void hashSpan(const sqlite3_uint64 aKey[2], const char *z, i64 n,
+    sqlite3_uint64 aOut[2]) {
+  sqlite3_uint64 v[4], w;
+  i64 i;
+  v[0] = aKey[0] ^ 0x736f6d6570736575u;
+  v[1] = aKey[1] ^ 0x646f72616e646f6du ^ 0xee;
+  v[2] = aKey[0] ^ 0x6c7967656e657261u;
+  v[3] = aKey[1] ^ 0x7465646279746573u;
+  for (i = 0; i + 8 <= n; i += 8) {
+    memcpy(&w, z + i, 8);
+    sipWord(v, w);
+  }
+  w = 0;
+  memcpy(&w, z + i, (size_t)(n - i));
+  sipWord(v, w ^ (sqlite3_uint64)n << 56);
+  v[2] ^= 0xee;
+  sipRounds(v, 4);
+  aOut[0] = v[0] ^ v[1] ^ v[2] ^ v[3];
+  v[1] ^= 0xdd;
+  sipRounds(v, 4);
+  aOut[1] = v[0] ^ v[1] ^ v[2] ^ v[3];
+}
+
 /*---------------------------------------------------------------- spans ----*/
 
-static i64 slotOfSpan(const Spans *p, const unsigned char *aHash) {
-  sqlite3_uint64 h;
-  i64 i;
-  memcpy(&h, aHash, sizeof(h));
-  for (i = (i64)(h & (sqlite3_uint64)(p->nAlloc - 1)); p->a[i].n > 0;
-       i = (i + 1) & (p->nAlloc - 1)) {
-    if (memcmp(p->a[i].aHash, aHash, SPAN_HASH) == 0) break;
+static i64 slotOfSpan(const Spans *p, const sqlite3_uint64 aHash[2]) {
+  i64 i = (i64)(aHash[0] & (sqlite3_uint64)(p->nAlloc - 1));
+  for (; p->a[i].n > 0; i = (i + 1) & (p->nAlloc - 1)) {
+    if (p->a[i].aHash[0] == aHash[0] && p->a[i].aHash[1] == aHash[1]) break;
   }
   return i;
 }
 
 /* Makes room for one more. */
 static void growSpans(Spans *p, BxErr *pErr) {
-  Spans larger = {0, p->n, p->nAlloc ? 2 * p->nAlloc : 256};
+  Spans larger = *p;
   i64 i;
   if (p->n * 2 < p->nAlloc || pErr->rc != SQLITE_OK) return;
+  if (p->nAlloc == 0) sqlite3_randomness(sizeof(larger.aKey), larger.aKey);
+  larger.nAlloc = p->nAlloc ? 2 * p->nAlloc : 256;
   larger.a = bxNew(sizeof(SeenSpan) * (size_t)larger.nAlloc, pErr);
   if (larger.a == 0) return;
   for (i = 0; i < p->nAlloc; i++) {
@@ -140,17 +188,14 @@ static void growSpans(Spans *p, BxErr *pErr) {
 
 /* Where the span was seen, which is noted if it is new. NULL on error. */
 static SeenSpan *findSpan(Spans *p, const char *z, i64 n, BxErr *pErr) {
-  unsigned char aHash[BX_DIGEST];
-  SHA2_CTX sha;
+  sqlite3_uint64 aHash[2];
   SeenSpan *pSpan;
   growSpans(p, pErr);
   if (pErr->rc != SQLITE_OK) return 0;
-  SHA256Init(&sha);
-  SHA256Update(&sha, (const unsigned char *)z, (size_t)n);
-  SHA256Final(aHash, &sha);
+  hashSpan(p->aKey, z, n, aHash);
   pSpan = &p->a[slotOfSpan(p, aHash)];
   if (pSpan->n == 0) {
-    memcpy(pSpan->aHash, aHash, SPAN_HASH);
+    memcpy(pSpan->aHash, aHash, sizeof(aHash));
     pSpan->iBlock = -1;
     pSpan->n = n;
     p->n++;
@@ -190,11 +235,13 @@ static void addFresh(
 ** or it follows what the last piece has. */
 static int isWorth(
     const ReportRun *p, const ReportPart *pPart, const SeenSpan *pSpan) {
-  const ReportPiece *pLast = &p->aPiece[p->nPiece - 1];
+  const ReportPiece *pLast;
   if (pSpan->iBlock < 0) return 0;
   if (pSpan->n >= SPAN_SHORT || pPart->iNew < 0) return 1;
-  return pPart->nPiece > 0 && !pLast->bFresh &&
-         pLast->iBlock == pSpan->iBlock && pLast->iAt + pLast->n == pSpan->iAt;
+  assert(pPart->nPiece > 0); /* something is new */
+  pLast = &p->aPiece[p->nPiece - 1];
+  return !pLast->bFresh && pLast->iBlock == pSpan->iBlock &&
+         pLast->iAt + pLast->n == pSpan->iAt;
 }
 
 /* Adds the spans as pieces. bWhole: all of them are kept again. */

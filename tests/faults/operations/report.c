@@ -1,0 +1,52 @@
+/* report.c: the operations of the domain report: see operations.h. */
+#include "operations.h"
+
+#define REPORTED(kind, key, options)                                           \
+  "SELECT length(blackbox_report('" kind "', '" key "', '" options "'))"
+#define KILLED                                                                 \
+  "CREATE VIRTUAL TABLE ring USING payload_ring(window=3);" ARCHIVE LOOP_MODE( \
+      "kill_switch") LOOP_FIRST("ring")                                        \
+      LOOP_LAST("ring") "INSERT INTO event_payloads(event_id, agent_id, "      \
+                        "request_body,"                                        \
+                        "  response_body, purpose, kill_switch_event_id, "     \
+                        "created_at) VALUES"                                   \
+                        "  ('k1', 'a', '" REQUEST "', '" RESPONSE              \
+                        "', 'evidence', 'k7',"                                 \
+                        "   '2001-01-01T00:00:00.000Z'),"                      \
+                        "  ('k2', 'a', '{\"password\":\"hunter2\"} "           \
+                        "sk-ant-0123456789012345678901',"                      \
+                        "   x'89504e470d0a1a0a', 'evidence', 'k7', "           \
+                        "'2001-01-01T00:00:01.000Z');"
+#define LEAVES                                                                 \
+  KILLED "INSERT INTO blackbox_settings VALUES('proof.enabled', 1);"           \
+         "SELECT proof_head();"
+
+const Operation aReportOperation[] = {
+    {"report of a kill switch", LEAVES, 0, REPORTED("kill_switch", "k7", "{}"),
+        0},
+    {"report of a kill switch as JSON", KILLED, 0,
+        REPORTED("kill_switch", "k7",
+            "{\"format\":\"json\",\"redact\":[\"keys\",\"email\"]}"),
+        0},
+    {"lines of a report", KILLED, 0,
+        "SELECT line FROM blackbox_report_lines('kill_switch', 'k7')", 0},
+    {"report of an agent", KILLED, 0,
+        REPORTED("agent", "a", "{\"format\":\"md\"}"), 0},
+    {0, 0, 0, 0, 0},
+};
+
+const Operation aReportOtherOperation[] = {
+    {"report of a conversation", ROLLOUT, 0,
+        "SELECT length(blackbox_report('rollout', " OLD ", '{\"items\":3}'))",
+        0},
+    {"report of a recording", BUFFER, 0,
+        REPORTED("evidence", "rec", "{\"bodies\":\"all\"}"), 0},
+    {"report of a session", CACHED, 0,
+        "SELECT length(blackbox_report('session', " SESSION "))", 0},
+    {0, 0, 0, 0, 0},
+};
+
+const Operation aReportDatabaseOperation[] = {
+    {"report of a database", 0, 0, REPORTED("database", "main", "{}"), 0},
+    {0, 0, 0, 0, 0},
+};
