@@ -21,6 +21,7 @@ import uuid
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MODULE = ROOT / ("blackbox.dylib" if sys.platform == "darwin" else "blackbox.so")
 FILE = ROOT / "demo.db"
+PAGE = ROOT / "demo.html"
 WINDOW = 20
 REPEATS = 6
 
@@ -189,8 +190,11 @@ def main():
     show(db, "The figures:", "SELECT payload_stats() AS stats")
     problems = db.execute("SELECT count(*) FROM blackbox_check").fetchone()[0]
     print(f"\nblackbox_check() finds {problems} problems.")
+    page = db.execute("SELECT blackbox_report('kill_switch', ?)", (event,)).fetchone()[0]
+    PAGE.write_text(page, encoding="utf-8")
     db.close()
     tell_database(FILE)
+    print(f"The case is {PAGE}, one file of {len(page.encode()) // 1000} KB; open it in a browser.")
     if left != saved or saved == 0 or problems:
         sys.exit("the evidence is not what it should be")
 

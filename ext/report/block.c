@@ -9,7 +9,7 @@ SQLITE_EXTENSION_INIT3
 #include <string.h>
 #include <zlib.h>
 
-#define BLOCK_LEVEL 5
+#define BLOCK_LEVEL 3    /* the next ones take longer, and save little */
 #define BLOCK_ROOM 12288 /* a multiple of 3 */
 
 void bxReportBase64(sqlite3_str *pOut, const unsigned char *a, i64 n) {
