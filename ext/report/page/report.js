@@ -98,7 +98,7 @@ function mark(run) {
 /* Appends text as text. */
 function say(e, text) {
   let at = 0;
-  text = text.replaceAll("\r\n", "\n");
+  text = (typeof text === "string" ? text : pretty(text) ?? "").replaceAll("\r\n", "\n");
   for (const found of text.matchAll(ODD)) {
     if (found.index > at) e.append(text.slice(at, found.index));
     e.append(mark(found[0]));
@@ -200,14 +200,14 @@ function valueView(value, write = plain) {
   if (!names.length || names.length > 24) return long(pretty(value), plain, 1400, 16);
   const list = el("dl", "members");
   let room = 18;
-  names.forEach((name, i) => {
+  for (const name of names) {
     const shown = pretty(value[name]);
     if (shown.length > 28) list.classList.add("tall");
     const both = [say(el("dt"), name), el("dd", "", long(shown, plain, 800, 12))];
     if (room <= 0 && !query) for (const e of both) e.classList.add("folded");
     list.append(...both);
     room -= Math.min(12, 1 + shown.length / 70 + shown.split("\n").length / 2);
-  });
+  }
   const folded = [...list.querySelectorAll(":scope > .folded")];
   if (!folded.length) return list;
   const more = button("more", `show ${many(folded.length / 2, "more member")}`, () => {
@@ -265,18 +265,7 @@ async function partBytes(part) {
   return whole;
 }
 
-/* The text of a part, and the ranges of it that no earlier item shows. */
-async function partText(part) {
-  const decoder = new TextDecoder();
-  const fresh = [];
-  let text = "";
-  for (const [i, [number, start, length]] of part.pieces.entries()) {
-    const before = text.length;
-    text += decoder.decode((await block(number)).subarray(start, start + length), { stream: true });
-    if (i >= part.new) fresh.push([before, text.length]);
-  }
-  return { text: text + decoder.decode(), fresh };
-}
+const partText = async (part) => new TextDecoder().decode(await partBytes(part));
 
 /* ---- wire formats ---- */
 
@@ -399,78 +388,17 @@ function messageOf(v, role = "user") {
 const LISTS = ["messages", "input", "contents", "chat_history", "history"];
 const SYSTEM = ["system", "instructions", "systemInstruction", "system_instruction", "preamble"];
 
-/* Where the members of an object stand in its text, and the elements of those
-** that are arrays: name -> {from, to, elements: [[from, to], ...]}. */
-function places(text) {
-  const found = new Map();
-  const special = /["[\]{},]/g;
-  let depth = 0, name = null, from = 0, member = null;
-  const endElement = (at) => {
-    if (member && depth === 2 && member.array) member.elements.push([from, at]);
-  };
-  for (let m; (m = special.exec(text)); ) {
-    const c = m[0];
-    if (c === "\"") {
-      const end = skipString(text, m.index);
-      if (depth === 1 && !member) name = tryJson(text.slice(m.index, end));
-      special.lastIndex = end;
-      if (depth === 1 && !member && /^\s*:/.test(text.slice(end, end + 20))) {
-        member = { from: m.index, to: end, elements: [], array: false };
-        found.set(name, member);
-      }
-    } else if (c === "[" || c === "{") {
-      if (depth === 1 && member) member.array = c === "[";
-      if (++depth === 2) from = m.index + 1;
-    } else if (c === "]" || c === "}") {
-      endElement(m.index);
-      if (--depth < 1 && member) member.to = m.index;
-    } else {
-      endElement(m.index);
-      if (depth === 2) from = m.index + 1;
-      if (depth === 1 && member) {
-        member.to = m.index;
-        member = null;
-      }
-    }
-  }
-  return found;
-}
-
-/* The index after the string that begins at i. */
-function skipString(text, i) {
-  for (;;) {
-    i = text.indexOf("\"", i + 1);
-    if (i < 0) return text.length;
-    let back = i;
-    while (text[back - 1] === "\\") back--;
-    if ((i - back) % 2 === 0) return i + 1;
-  }
-}
-
-const touches = (ranges, from, to) => ranges.some(([a, b]) => a < to - 1 && b > from + 1);
-
-/* The messages of a request, each with `old` if an earlier item shows it. */
-function requestOf(json, text, fresh) {
+/* The messages of a request, and what else is in it. */
+function requestOf(json) {
   const list = LISTS.find((name) => Array.isArray(json[name]) || (name === "input" && json[name]));
-  if (!list && typeof json.message !== "string" && typeof json.prompt !== "string") return null;
-  const at = places(text);
-  const said = [];
-  for (const name of SYSTEM) {
-    if (!json[name]) continue;
-    const place = at.get(name);
-    said.push({ role: "system", blocks: blocksOf(json[name].parts ?? json[name]),
-                old: place ? !touches(fresh, place.from, place.to) : false });
-  }
-  const place = list && at.get(list);
-  [json[list] ?? []].flat().forEach((value, k) => {
-    const [from, to] = place?.elements[k] ?? [place?.from ?? 0, place?.to ?? 0];
-    said.push({ ...messageOf(value), old: !touches(fresh, from, to) });
-  });
-  for (const name of ["message", "prompt"]) {
-    if (typeof json[name] === "string") said.push({ ...messageOf(json[name]), old: false });
-  }
+  const single = ["message", "prompt"].filter((name) => typeof json[name] === "string");
+  if (!list && !single.length) return null;
+  const said = SYSTEM.filter((name) => json[name]).map((name) =>
+    ({ role: "system", blocks: blocksOf(json[name].parts ?? json[name]) }));
+  for (const value of [json[list] ?? []].flat()) said.push(messageOf(value));
+  for (const name of single) said.push(messageOf(json[name]));
   const settings = { ...json };
-  for (const name of [...LISTS, ...SYSTEM, "message", "prompt"]) delete settings[name];
+  for (const name of [...LISTS, ...SYSTEM, ...single]) delete settings[name];
   return { said, settings };
 }
 
@@ -624,12 +552,12 @@ async function parseItem(i) {
       model.picture = part;
       continue;
     }
-    const { text, fresh } = await partText(part);
+    const text = await partText(part);
     const json = tryJson(text);
     model.raw.push({ role: part.role, text, json });
     let read = null;
     try {
-      if (part.role === "request" && isObject(json)) read = requestOf(json, text, fresh);
+      if (part.role === "request" && isObject(json)) read = requestOf(json);
       else if (part.role === "response") read = answerOf(text, json);
       else if (part.role === "payload") read = itemOf(json ?? text, item.type);
       else if (part.role === "action" && isObject(json)) model.action = json;
@@ -646,29 +574,31 @@ async function parseItem(i) {
 
 const keyOf = (...said) => JSON.stringify(said.flatMap((m) => m.blocks));
 
-/* Where a request goes on after what the one before had: the index after the last
+/* Where a request goes on after what another one had: the index after the last
 ** message that both have, 0 if there is none. */
 function joint(asked, before) {
-  if (!before.length) return 0;
-  const last = keyOf(before[before.length - 1]);
-  if (asked[before.length - 1] && keyOf(asked[before.length - 1]) === last) return before.length;
-  for (let k = asked.length; k > 0; k--) if (keyOf(asked[k - 1]) === last) return k;
-  return 0;
+  const last = before[before.length - 1];
+  if (last === undefined) return 0;
+  return asked[before.length - 1] === last ? before.length : asked.lastIndexOf(last) + 1;
 }
 
-/* What the request before had, and what was answered to it, is not new. Of the
-** first item, which has nothing before it, only the last messages are open. */
+/* What one of the requests before had, and what was answered to it, is not new. Of
+** the first item, which has nothing before it, only the last messages are open. */
 async function foldHead(model, i) {
   const asked = model.said.filter((m) => !m.answer);
   if (i === 0) {
     if (asked.length > 6) for (const m of asked.slice(0, -3)) m.old = true;
     return model;
   }
-  const before = (await parse(i - 1)).said;
-  const had = before.filter((m) => !m.answer);
-  const keys = new Set(had.map((m) => keyOf(m)));
-  const from = joint(asked, had);
-  asked.forEach((m, k) => (m.old = (!from || k < from) && (m.old || keys.has(keyOf(m)))));
+  const keys = asked.map((m) => keyOf(m));
+  let from = 0, before = [], had = [];
+  for (let k = i - 1; k >= 0 && k > i - 6 && !from; k--) {
+    if (items[k].kind !== "exchange") continue;
+    before = (await parse(k)).said;
+    had = before.filter((m) => !m.answer).map((m) => keyOf(m));
+    from = joint(keys, had);
+  }
+  asked.forEach((m, k) => (m.old = (!from || k < from) && had.includes(keys[k])));
   const fresh = asked.slice(from);
   const repeated = fresh.slice(0, Math.max(0, fresh.findIndex((m) => m.role !== "assistant")));
   if (keyOf(...repeated) === keyOf(...before.filter((m) => m.answer))) for (const m of repeated) m.old = true;
@@ -787,11 +717,9 @@ function headLabel(model, hidden) {
 
 /* The calls of what is hidden, to name the tools of results that are shown. */
 function withCalls(hidden, open) {
-  const names = new Map();
   const calls = new Map();
   for (const b of hidden.flatMap((m) => m.blocks)) {
     if (b.kind === "call" && b.id !== undefined) calls.set(b.id, b);
-    if (b.kind === "call") names.set(b.id, b.name);
   }
   const used = [];
   for (const b of open.flatMap((m) => m.blocks)) {
@@ -874,8 +802,7 @@ async function itemBody(model, i) {
   if (results.length && results.length === said.flatMap((m) => m.blocks).length) {
     const found = await partner(i, -1, "call", results[0].id);
     if (found) {
-      const box = quietLine("result of ", say(el("b"), found.block.name), ", beside its call ", itemLink(found.index));
-      return box;
+      return quietLine("result of ", say(el("b"), found.block.name), ", beside its call ", itemLink(found.index));
     }
   }
   return el("div", "body", messagesView(said));
@@ -991,8 +918,9 @@ async function bodyOf(i) {
   try {
     const model = await read(i);
     if (raws.has(i)) return rawView(model);
-    if (!(items[i].parts || []).length) return el("div", "body", el("p", "note", "The body is not in this page."));
-    if (model.action || model.picture) return await actionBody(model, i);
+    const parts = items[i].parts || [];
+    if (!parts.some((part) => part.pieces.length) && parts.some((part) => part.size)) return el("div", "body", el("p", "note", "The body is not in this page."));
+    if (model.action || model.picture) return await actionBody(model);
     return items[i].kind === "item" ? await itemBody(model, i) : exchangeBody(model);
   } catch (error) {
     return el("div", "body", say(el("p", "note"), typeof DecompressionStream === "undefined"
@@ -1024,9 +952,9 @@ function actionOf(a) {
   const e = isObject(a.evidence) ? a.evidence : {};
   const dom = a.domData ?? e.dom ?? e.domData ?? a.dom ?? {};
   const chain = a.fallbackChain ?? e.fallbackChain ?? {};
-  const strategies = Array.isArray(chain.strategies) ? chain.strategies : Array.isArray(a.strategies) ? a.strategies : [];
-  return { type: a.eventType ?? a.actionType ?? a.type ?? "action", value: a.value ?? a.url, dom: isObject(dom) ? dom : {},
-           strategies: strategies.filter(isObject), seen: a.visionData?.ocrText ?? e.vision?.ocrText };
+  const strategies = [chain.strategies, a.strategies].find(Array.isArray) ?? [];
+  return { type: a.eventType ?? a.actionType ?? a.type ?? "action", value: a.value ?? a.url ?? a.metadata?.url,
+           selector: a.selector, dom: isObject(dom) ? dom : {}, strategies: strategies.filter(isObject), seen: a.visionData?.ocrText ?? e.vision?.ocrText };
 }
 
 const selectorText = (s) => typeof s.selector === "string" ? s.selector
@@ -1065,7 +993,7 @@ async function shotView(part, a) {
   return box;
 }
 
-async function actionBody(model, i) {
+async function actionBody(model) {
   const a = actionOf(model.action ?? {});
   const facts = el("dl", "members");
   const fact = (name, value) => {
@@ -1075,7 +1003,7 @@ async function actionBody(model, i) {
   fact("value", a.value);
   fact("text", a.dom.innerText);
   fact("element", a.dom.tagName && String(a.dom.tagName).toLowerCase());
-  fact("selector", a.dom.selector);
+  fact("selector", a.dom.selector ?? a.selector);
   fact("seen", a.seen === a.dom.innerText ? "" : a.seen);
   const side = el("div", "act", say(el("h3"), String(a.type)), facts);
   if (a.strategies.length) side.append(strategiesView(a.strategies));
@@ -1104,7 +1032,7 @@ function filmStrip() {
         image.alt = "";
         image.src = url;
         a.firstChild.append(image);
-      });
+      }, () => a.firstChild.append("not readable"));
     }
     return a;
   };
@@ -1634,7 +1562,7 @@ async function jsonOf(i) {
       out.push({ role: part.role, type: part.type, size: part.size });
       continue;
     }
-    const { text } = await partText(part);
+    const text = await partText(part);
     out.push({ role: part.role, type: part.type, body: tryJson(text) ?? text });
   }
   return JSON.stringify({ ...rest, leaf, parts: out }, null, 2);
