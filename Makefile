@@ -5,7 +5,8 @@
 #           make test-versions  the tests on SQLite 3.38 and later (ONLY=3.46.0)
 #           make test-hosts  one scenario in twenty bindings of SQLite
 #           make test-cluster  three nodes of dqlite, primary and replica of sqld
-#           make test-browser  a session in Chromium, recorded and replayed
+#           make test-browser  in Chromium: a session recorded and replayed, the
+#                           pages of reports (pictures in build/report)
 #           make fuzz       unexpected input, with libFuzzer (SECONDS=60)
 #           make bench      the measurements, written to bench/RESULTS.md
 #           make amalgamation  the whole module as dist/blackbox.c and .h
@@ -226,6 +227,10 @@ test-browser: $(MODULE) build/browser/node_modules/.done
 	@.ci/need browser
 	NODE_MODULES=$(CURDIR)/build/browser/node_modules \
 	  node tests/evidence/browser/run.js $(CURDIR)/$(MODULE) \
+	  $$(.ci/need chromium)
+	$(PYTHON) tests/report/browser/pages.py $(CURDIR)/$(MODULE) build/report
+	NODE_MODULES=$(CURDIR)/build/browser/node_modules \
+	  node tests/report/browser/run.js $(CURDIR)/build/report \
 	  $$(.ci/need chromium)
 
 build/fuzz: $(SRC) $(HDR) build/sql.c build/page.c tests/faults/fuzz.c

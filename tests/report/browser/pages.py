@@ -1,8 +1,8 @@
-"""pages.py MODULE FOLDER [DATA]: writes a page of each kind into FOLDER, and pages.json, which
-says what the browser should find in them.
+"""pages.py MODULE FOLDER: writes a page of each kind into FOLDER, and pages.json, which says what
+the browser should find in them.
 
-The kinds are made from data of our own, so that what they say is known. If DATA has recordings
-(payloads.jsonl.gz, rollouts/, screenshots/), pages of these are written, too."""
+The kinds are made from data of our own, so that what they say is known. If ../shared/data has
+recordings (payloads.jsonl.gz, rollouts/, screenshots/), pages of these are written, too."""
 import collections
 import gzip
 import json
@@ -12,6 +12,7 @@ import struct
 import sys
 import zlib
 
+DATA = pathlib.Path(__file__).resolve().parents[4] / "shared" / "data"
 START = 1760000000000
 
 
@@ -69,6 +70,11 @@ def kill_switch(db):
     page = report(db, "kill_switch", switch)
     n = read(page)["items"][-1]["n"]
     return page, {"matches": f"{n - 46} matches in {n - 46} items"}
+
+
+def agent(db):
+    ring(db, conversation(30, 0))
+    return report(db, "agent", "support"), {}
 
 
 def read(page):
@@ -247,10 +253,10 @@ def database(db):
     return report(db, "database", "main"), {}
 
 
-def recorded_agents(db, data, name):
-    """The exchanges of the agents with the most recorded ones, as agents in the archive."""
+def recorded_agent(db, name):
+    """The agent with the most exchanges, of those whose names begin so."""
     found = collections.defaultdict(list)
-    with gzip.open(data / "payloads.jsonl.gz", "rt", encoding="utf-8") as lines:
+    with gzip.open(DATA / "payloads.jsonl.gz", "rt", encoding="utf-8") as lines:
         for line in lines:
             row = json.loads(line)
             if row["agent_id"].startswith(name):
@@ -260,36 +266,40 @@ def recorded_agents(db, data, name):
     return report(db, "kill_switch", "case"), {}
 
 
-def recorded_rollout(db, data, pattern):
-    file = max(data.glob(pattern), key=lambda path: path.stat().st_size)
+def recorded_rollout(db, pattern):
+    file = max(DATA.glob(pattern), key=lambda path: path.stat().st_size)
     body = gzip.open(file).read() if file.suffix == ".gz" else file.read_bytes()
     made = json.loads(db.execute("SELECT rollout_import(?)", (body,)).fetchone()[0])
     return report(db, "rollout", made["rolloutId"]), {}
 
 
-KINDS = {"kill_switch": kill_switch, "rollout": rollout, "evidence": evidence, "session": session,
+KINDS = {"kill_switch": kill_switch, "agent": agent, "rollout": rollout, "evidence": evidence, "session": session,
          "database": database, "formats": formats, "proof": proof, "masked": masked, "hostile": hostile, "large": large}
 PLAIN = {"formats", "proof", "masked", "hostile", "large"}
 
 
-def main(module, folder, data=None):
+def recorded():
+    """The pages of recordings, if there are any."""
+    if not (DATA / "payloads.jsonl.gz").exists():
+        return {}
+    shots = [path.read_bytes() for path in sorted(DATA.glob("screenshots/*.png"))]
+    made = {"recorded-evidence": lambda db: evidence(db, shots)}
+    for name in ("codex", "claude-code", "tau-bench", "pydantic-ai", "swe-agent", "ui-tars", "openllmetry"):
+        made[f"recorded-{name}"] = lambda db, name=name: recorded_agent(db, name)
+    for name in ("codex", "claude"):
+        made[f"recorded-rollout-{name}"] = lambda db, name=name: recorded_rollout(db, f"rollouts/{name}/*")
+    return made
+
+
+def main(module, folder):
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    wanted = dict(KINDS)
-    if data and pathlib.Path(data).is_dir():
-        data = pathlib.Path(data)
-        shots = [path.read_bytes() for path in sorted(data.glob("screenshots/*.png"))]
-        wanted["evidence"] = lambda db: evidence(db, shots)
-        for name in ("codex", "claude-code", "tau-bench", "pydantic-ai"):
-            wanted[f"recorded-{name}"] = lambda db, name=name: recorded_agents(db, data, name)
-        for name in ("codex", "claude"):
-            wanted[f"recorded-rollout-{name}"] = lambda db, name=name: recorded_rollout(db, data, f"rollouts/{name}/*")
-    made = []
-    for name, make in wanted.items():
+    pages = []
+    for name, make in {**KINDS, **recorded()}.items():
         page, said = make(connect(module))
         (folder / f"{name}.html").write_text(page, encoding="utf-8")
-        made.append({"name": name, "items": len(read(page)["items"]), "picture": name not in PLAIN, **said})
-    (folder / "pages.json").write_text(json.dumps(made, indent=1))
+        pages.append({"name": name, "items": len(read(page)["items"]), "picture": name not in PLAIN, **said})
+    (folder / "pages.json").write_text(json.dumps(pages, indent=1))
 
 
 if __name__ == "__main__":

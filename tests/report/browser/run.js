@@ -262,6 +262,18 @@ const tests = {
     }
   },
 
+  async "recorded exchanges and conversations are read"() {
+    for (const { name, items } of pages.filter((p) => p.name.startsWith("recorded-"))) {
+      await open(name, async (page) => {
+        for (let n = 1; n <= items; n += Math.ceil(items / 12)) {
+          await page.evaluate((hash) => { location.hash = hash; }, `#e${n}`);
+          await page.waitForSelector(`#i${n}[data-done]`);
+          assert.doesNotMatch(await text(page, `#i${n} .body`), /cannot be (shown|inflated)/, `${name} #${n}`);
+        }
+      });
+    }
+  },
+
   async "screenshots stand in a film, actions beside their selectors"() {
     await open("evidence", async (page) => {
       await page.waitForSelector(".film .frame img");
