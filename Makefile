@@ -28,11 +28,12 @@ VERSION = $(shell sed -n 's/.*BLACKBOX_VERSION "\(.*\)"/\1/p' ext/blackbox.h)
 ifeq ($(shell uname),Darwin)
   MODULE = blackbox.dylib
   SHARED = -dynamiclib
-  LDLIBS += -lmd -lz $(shell pkg-config --variable=libdir libzstd)/libzstd.a
+  LDLIBS += -lz $(shell pkg-config --variable=libdir libcrypto)/libcrypto.a \
+    $(shell pkg-config --variable=libdir libzstd)/libzstd.a
 else
   MODULE = blackbox.so
   SHARED = -shared -Wl,-z,defs -Wl,--exclude-libs,ALL
-  LDLIBS += -luuid -l:libmd.a -l:libzstd.a -l:libz.a
+  LDLIBS += -luuid -l:libcrypto.a -l:libzstd.a -l:libz.a
 endif
 
 SQL = $(wildcard sql/*.sql)

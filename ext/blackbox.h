@@ -1,14 +1,14 @@
 /*
 ** blackbox.h: for programs that link blackbox instead of loading it.
 **
-** Compile ext/ with -DSQLITE_CORE, link with SQLite, libuuid, libmd, libzstd and
-** zlib, and either call sqlite3_blackbox_init(db, &zErr, 0) on each connection, or
+** Compile ext/ with -DSQLITE_CORE, link with SQLite, libuuid, libcrypto, libzstd
+** and zlib, and either call sqlite3_blackbox_init(db, &zErr, 0) on each connection, or
 ** once
 **
 **     sqlite3_auto_extension((void (*)(void))sqlite3_blackbox_init);
 **
 ** so that every connection opened later has it. (A module that is made of ext/ or
-** of the one-file form, with the static libmd, libzstd and zlib, is linked
+** of the one-file form, with the static libcrypto, libzstd and zlib, is linked
 ** with -Wl,--exclude-libs,ALL.)
 */
 #ifndef BLACKBOX_H

@@ -36,7 +36,7 @@ EPOCH = max(int(os.environ.get("SOURCE_DATE_EPOCH", 0)), 315532800)
 MACHINE = {"amd64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine())
 NODE = {"x86_64": "x64", "aarch64": "arm64"}[MACHINE]
 MAC = sys.platform == "darwin"
-LINKED = ("libmd-dev", "libzstd-dev", "zlib1g-dev")  # the packages whose .a the module has in it
+LINKED = ("libssl-dev", "libzstd-dev", "zlib1g-dev")  # the packages whose .a the module has in it
 DOC = pathlib.Path("/usr/share/doc")
 
 

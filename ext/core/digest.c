@@ -9,19 +9,18 @@
 #include "core.h"
 SQLITE_EXTENSION_INIT3
 
-#include <sha2.h>
 #include <string.h>
 
-static void digestNumber(SHA2_CTX *p, uint64_t n) {
+static void digestNumber(SHA256_CTX *p, uint64_t n) {
   unsigned char a[8];
   int i;
   for (i = 7; i >= 0; i--, n >>= 8) a[i] = (unsigned char)n;
-  SHA256Update(p, a, sizeof(a));
+  SHA256_Update(p, a, sizeof(a));
 }
 
-static void digestValue(SHA2_CTX *p, sqlite3_stmt *pRow, int i, BxErr *pErr) {
+static void digestValue(SHA256_CTX *p, sqlite3_stmt *pRow, int i, BxErr *pErr) {
   unsigned char eType = (unsigned char)sqlite3_column_type(pRow, i);
-  SHA256Update(p, &eType, 1);
+  SHA256_Update(p, &eType, 1);
   if (eType == SQLITE_INTEGER) {
     digestNumber(p, (uint64_t)sqlite3_column_int64(pRow, i));
   } else if (eType == SQLITE_FLOAT) {
@@ -34,20 +33,20 @@ static void digestValue(SHA2_CTX *p, sqlite3_stmt *pRow, int i, BxErr *pErr) {
     int nByte = sqlite3_column_bytes(pRow, i);
     if (pData == 0 && nByte > 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
     digestNumber(p, (uint64_t)nByte);
-    if (pData != 0) SHA256Update(p, pData, (size_t)nByte);
+    if (pData != 0) SHA256_Update(p, pData, (size_t)nByte);
   }
 }
 
 void bxDigestRow(sqlite3_stmt *pRow, int iFirst, int nColumn,
     unsigned char aOut[BX_DIGEST], BxErr *pErr) {
-  SHA2_CTX sha;
+  SHA256_CTX sha;
   int i;
   assert(iFirst + nColumn <= sqlite3_data_count(pRow)); /* it is on a row */
-  SHA256Init(&sha);
+  SHA256_Init(&sha);
   for (i = iFirst; i < iFirst + nColumn && pErr->rc == SQLITE_OK; i++) {
     digestValue(&sha, pRow, i, pErr);
   }
-  SHA256Final(aOut, &sha);
+  SHA256_Final(aOut, &sha);
 }
 
 static const char zHexDigit[] = "0123456789abcdef";

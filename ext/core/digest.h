@@ -6,6 +6,12 @@
 
 #include "error.h"
 
+/* SHA-256 is that of libcrypto, which uses the instructions that processors have
+** for it. Of its two interfaces, the older one needs nothing else of libcrypto
+** and no memory, so that a module with it in it stays small. */
+#define OPENSSL_SUPPRESS_DEPRECATED
+#include <openssl/sha.h>
+
 #define BX_DIGEST 32 /* bytes */
 
 /* The digest of nColumn columns, from iFirst on, of the row that pRow is on.

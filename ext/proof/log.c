@@ -13,7 +13,6 @@
 #include "proof.h"
 SQLITE_EXTENSION_INIT3
 
-#include <sha2.h>
 #include <string.h>
 
 static unsigned char *putNumber(unsigned char *a, i64 n) {
@@ -40,11 +39,11 @@ MerkleHash bxProofLeafHash(const ProofLeaf *pLeaf) {
 MerkleHash bxProofMark(
     const unsigned char aSalt[BX_DIGEST], const unsigned char *aContent) {
   MerkleHash mark;
-  SHA2_CTX sha;
-  SHA256Init(&sha);
-  SHA256Update(&sha, aSalt, BX_DIGEST);
-  SHA256Update(&sha, aContent, BX_DIGEST);
-  SHA256Final(mark.a, &sha);
+  SHA256_CTX sha;
+  SHA256_Init(&sha);
+  SHA256_Update(&sha, aSalt, BX_DIGEST);
+  SHA256_Update(&sha, aContent, BX_DIGEST);
+  SHA256_Final(mark.a, &sha);
   return mark;
 }
 

@@ -12,30 +12,29 @@
 #include "merkle.h"
 SQLITE_EXTENSION_INIT3
 
-#include <sha2.h>
 #include <string.h>
 
 MerkleHash bxMerkleLeaf(const void *a, size_t n) {
   static const unsigned char zero = 0;
   MerkleHash hash;
-  SHA2_CTX sha;
-  SHA256Init(&sha);
-  SHA256Update(&sha, &zero, 1);
-  SHA256Update(&sha, a, n);
-  SHA256Final(hash.a, &sha);
+  SHA256_CTX sha;
+  SHA256_Init(&sha);
+  SHA256_Update(&sha, &zero, 1);
+  SHA256_Update(&sha, a, n);
+  SHA256_Final(hash.a, &sha);
   return hash;
 }
 
 MerkleHash bxMerkleNode(const MerkleHash *pLeft, const MerkleHash *pRight) {
   unsigned char a[1 + 2 * BX_DIGEST];
   MerkleHash hash;
-  SHA2_CTX sha;
+  SHA256_CTX sha;
   a[0] = 1;
   memcpy(a + 1, pLeft->a, BX_DIGEST);
   memcpy(a + 1 + BX_DIGEST, pRight->a, BX_DIGEST);
-  SHA256Init(&sha);
-  SHA256Update(&sha, a, sizeof(a));
-  SHA256Final(hash.a, &sha);
+  SHA256_Init(&sha);
+  SHA256_Update(&sha, a, sizeof(a));
+  SHA256_Final(hash.a, &sha);
   return hash;
 }
 
@@ -59,11 +58,11 @@ void bxFrontierAdd(
 
 MerkleHash bxFrontierRoot(const Frontier *p) {
   MerkleHash root;
-  SHA2_CTX sha;
+  SHA256_CTX sha;
   int i;
   if (p->nHash == 0) { /* the hash of nothing */
-    SHA256Init(&sha);
-    SHA256Final(root.a, &sha);
+    SHA256_Init(&sha);
+    SHA256_Final(root.a, &sha);
     return root;
   }
   root = p->a[p->nHash - 1];

@@ -5,7 +5,6 @@
 #include "report.h"
 SQLITE_EXTENSION_INIT3
 
-#include <sha2.h>
 #include <string.h>
 #include <zlib.h>
 
@@ -36,10 +35,10 @@ void bxReportBase64(sqlite3_str *pOut, const unsigned char *a, i64 n) {
 
 void bxReportSha256(sqlite3_str *pOut, const char *z, i64 n) {
   unsigned char aHash[BX_DIGEST];
-  SHA2_CTX sha;
-  SHA256Init(&sha);
-  SHA256Update(&sha, (const unsigned char *)z, (size_t)n);
-  SHA256Final(aHash, &sha);
+  SHA256_CTX sha;
+  SHA256_Init(&sha);
+  SHA256_Update(&sha, (const unsigned char *)z, (size_t)n);
+  SHA256_Final(aHash, &sha);
   sqlite3_str_appendall(pOut, "sha256-");
   bxReportBase64(pOut, aHash, BX_DIGEST);
 }

@@ -19,7 +19,6 @@
 #include "retention.h"
 SQLITE_EXTENSION_INIT3
 
-#include <sha2.h>
 #include <string.h>
 
 /* One call. */
@@ -562,19 +561,20 @@ static i64 record(Erasure *p) {
       "INSERT INTO main.retention_erased(kind, \"key\", until) "
       "VALUES(?1, ?2, ?3) ON CONFLICT(kind, \"key\") DO UPDATE "
       "SET until = max(until, excluded.until)";
-  unsigned char aSalt[16];
+  unsigned char aSalt[16], aDigest[BX_DIGEST];
   char zSalt[33], zDigest[65];
-  SHA2_CTX sha;
+  SHA256_CTX sha;
   int i;
   sqlite3_randomness(sizeof(aSalt), aSalt);
   for (i = 0; i < 16; i++) sqlite3_snprintf(3, zSalt + 2 * i, "%02x", aSalt[i]);
-  SHA256Init(&sha);
-  SHA256Update(&sha, (const unsigned char *)zSalt, 32);
-  SHA256Update(&sha, (const unsigned char *)"\n", 1);
-  SHA256Update(&sha, (const unsigned char *)p->zKind, strlen(p->zKind));
-  SHA256Update(&sha, (const unsigned char *)"\n", 1);
-  SHA256Update(&sha, (const unsigned char *)p->zKey, strlen(p->zKey));
-  SHA256End(&sha, zDigest);
+  SHA256_Init(&sha);
+  SHA256_Update(&sha, zSalt, 32);
+  SHA256_Update(&sha, "\n", 1);
+  SHA256_Update(&sha, p->zKind, strlen(p->zKind));
+  SHA256_Update(&sha, "\n", 1);
+  SHA256_Update(&sha, p->zKey, strlen(p->zKey));
+  SHA256_Final(aDigest, &sha);
+  bxHex(aDigest, BX_DIGEST, zDigest);
   bxDo(p->pHome, zRecord, p->pErr, "ittcttiiii", p->iNow, p->zKind, zSalt,
       zDigest, p->zActor, p->zReason, p->nRow, p->nByte, p->nHeld, p->iUntil);
   if (p->iUntil > 0) {

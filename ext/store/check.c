@@ -190,7 +190,7 @@ static void checkUses(StoreCheck *c) {
 /* The hash of a text from those of its pieces. 0 if a piece could not be read. */
 static int hashStored(
     const StoreCheck *c, const TextRow *pRow, unsigned char aHash[STORE_HASH]) {
-  SHA2_CTX sha;
+  SHA256_CTX sha;
   i64 i, k;
   bxTextHashBegin(&sha, pRow->recipe.eType);
   for (i = 0; i < pRow->recipe.n; i++) {

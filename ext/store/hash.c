@@ -14,29 +14,30 @@ static const unsigned char aMagic[4] = {0xb1, 0x62, 0x78, 0x01};
 
 void bxPieceHash(
     const unsigned char *z, i64 n, unsigned char aHash[STORE_HASH]) {
-  SHA2_CTX sha;
-  bxShaBegin(&sha, z, n);
-  SHA256Final(aHash, &sha);
+  SHA256_CTX sha;
+  SHA256_Init(&sha);
+  SHA256_Update(&sha, z, (size_t)n);
+  SHA256_Final(aHash, &sha);
 }
 
-void bxTextHashBegin(SHA2_CTX *p, int eType) {
+void bxTextHashBegin(SHA256_CTX *p, int eType) {
   unsigned char c = (unsigned char)eType;
-  SHA256Init(p);
-  SHA256Update(p, &c, 1);
+  SHA256_Init(p);
+  SHA256_Update(p, &c, 1);
 }
 
-void bxTextHashAdd(SHA2_CTX *p, const unsigned char aHash[STORE_HASH]) {
-  SHA256Update(p, aHash, STORE_HASH);
+void bxTextHashAdd(SHA256_CTX *p, const unsigned char aHash[STORE_HASH]) {
+  SHA256_Update(p, aHash, STORE_HASH);
 }
 
-void bxTextHashEnd(SHA2_CTX *p, unsigned char aHash[STORE_HASH]) {
-  SHA256Final(aHash, p);
+void bxTextHashEnd(SHA256_CTX *p, unsigned char aHash[STORE_HASH]) {
+  SHA256_Final(aHash, p);
 }
 
 void bxTextHash(
     const unsigned char *z, i64 n, int eType, unsigned char aHash[STORE_HASH]) {
   Gear gear;
-  SHA2_CTX sha;
+  SHA256_CTX sha;
   int bEnd;
   bxGearInit(&gear);
   bxTextHashBegin(&sha, eType);

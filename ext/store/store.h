@@ -10,7 +10,6 @@
 
 #include "../core/core.h"
 
-#include <sha2.h>
 #include <stdint.h>
 
 extern const char bxSqlStore[];
@@ -32,11 +31,6 @@ void bxGearInit(Gear *p);
 ** ended it, so that more bytes could make it longer. */
 i64 bxGearCut(const Gear *p, const unsigned char *z, i64 n, int *pbEnd);
 
-/*--------------------------------------------------- sha.c: SHA-256 -------*/
-
-/* Begins a hash with n bytes. */
-void bxShaBegin(SHA2_CTX *p, const unsigned char *z, i64 n);
-
 /*--------------------------------------------------- hash.c: the hashes ---*/
 
 #define STORE_HASH 32 /* bytes of a hash */
@@ -47,9 +41,9 @@ void bxShaBegin(SHA2_CTX *p, const unsigned char *z, i64 n);
 ** SQLITE_BLOB) and of the SHA-256 of each of its pieces. */
 void bxPieceHash(
     const unsigned char *z, i64 n, unsigned char aHash[STORE_HASH]);
-void bxTextHashBegin(SHA2_CTX *p, int eType);
-void bxTextHashAdd(SHA2_CTX *p, const unsigned char aHash[STORE_HASH]);
-void bxTextHashEnd(SHA2_CTX *p, unsigned char aHash[STORE_HASH]);
+void bxTextHashBegin(SHA256_CTX *p, int eType);
+void bxTextHashAdd(SHA256_CTX *p, const unsigned char aHash[STORE_HASH]);
+void bxTextHashEnd(SHA256_CTX *p, unsigned char aHash[STORE_HASH]);
 /* The hash of a whole value. */
 void bxTextHash(
     const unsigned char *z, i64 n, int eType, unsigned char aHash[STORE_HASH]);

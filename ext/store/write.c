@@ -402,7 +402,7 @@ static void needMemory(Writer *w, i64 n) {
 /* Cuts a text, and makes its recipe and its hash. A text of many pieces may need
 ** more memory than there is for it: then what was met is forgotten on the way. */
 static void cutWhole(Writer *w, const unsigned char *z, i64 n, Ref *pRef) {
-  SHA2_CTX sha;
+  SHA256_CTX sha;
   int iBefore = 0;
   bxTextHashBegin(&sha, w->recipe.eType);
   while (n > 0 && w->pErr->rc == SQLITE_OK) {

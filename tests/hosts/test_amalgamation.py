@@ -32,7 +32,7 @@ def dist(tmp_path):
 def test_the_one_file_form_compiles_into_a_module(dist):
     module = dist / f"blackbox{SUFFIX}"
     compile_c("-shared", "-fPIC", "-Wl,--exclude-libs,ALL", "-o", module,
-              dist / "blackbox.c", "-luuid", "-l:libmd.a",
+              dist / "blackbox.c", "-luuid", "-l:libcrypto.a",
               "-l:libzstd.a", "-l:libz.a")
     db = sqlite3.connect(":memory:")
     db.enable_load_extension(True)
@@ -46,7 +46,7 @@ def test_the_one_file_form_compiles_into_a_program(dist):
     source = (ROOT / "tests" / "hosts" / "static.c").read_text()
     (dist / "main.c").write_text(source.replace("../../ext/", ""))
     compile_c("-DSQLITE_CORE", "-o", program, dist / "main.c", dist / "blackbox.c",
-              "-lsqlite3", "-luuid", "-l:libmd.a",
+              "-lsqlite3", "-luuid", "-l:libcrypto.a",
               "-l:libzstd.a", "-l:libz.a")
     told = subprocess.run([program], check=True, stdout=subprocess.PIPE, text=True)
     assert told.stdout.splitlines()[-1] == "0"

@@ -38,7 +38,7 @@ def test_the_module_of_the_packages_exports_its_entry_points_alone_and_needs_two
 def test_the_licences_of_the_libraries_in_the_module_go_with_it(tmp_path):
     with tarfile.open(the("blackbox-*-loadable-*.tar.gz")) as tar:
         notice = tar.extractfile("NOTICE").read().decode()
-    for words in ("code of libmd-dev", "code of libzstd-dev", "code of zlib1g-dev",
+    for words in ("code of libssl-dev", "code of libzstd-dev", "code of zlib1g-dev",
                   "Redistributions in binary form"):
         assert words in notice
     with tarfile.open(the("sqlite-blackbox-*-*.tgz")) as tar:
@@ -94,7 +94,7 @@ def one_file(tmp_path):
 
 
 def commands():
-    """The compilations that docs/packages.md shows, with libmd and libzstd as Debian has them."""
+    """The compilations that docs/packages.md shows, with libcrypto and libzstd as Debian has them."""
     text = (ROOT / "docs/packages.md").read_text().replace("\\\n", "")
     found = re.findall(r"^cc .*$", text, re.M)
     assert len(found) == 2
@@ -118,7 +118,7 @@ def test_the_one_c_file_compiles_beside_the_amalgamation_of_sqlite(one_file):
     for name in ("sqlite3.c", "sqlite3.h", "sqlite3ext.h"):
         (one_file / name).write_bytes((SQLITE / name).read_bytes())
     run("cc", "-O0", "-DSQLITE_CORE", "-I.", "-o", "program", "main.c", "blackbox.c", "sqlite3.c",
-        "-luuid", "-lmd", "-lzstd", "-lz", "-lm", cwd=one_file)
+        "-luuid", "-lcrypto", "-lzstd", "-lz", "-lm", cwd=one_file)
     assert run("./program", cwd=one_file).splitlines()[-1] == "0"
 
 
