@@ -208,7 +208,7 @@ static int compareNew(const void *pLeft, const void *pRight) {
 
 /* Writes the new pieces. They can be found in the table then, so this is done
 ** before what was met is forgotten. */
-static void writeNew(Writer *w) {
+static void writePieces(Writer *w) {
   Many *p = &w->pieces;
   i64 i;
   if (w->nNew == 0) return;
@@ -251,7 +251,7 @@ static void newPiece(Writer *w, Known *pKnown, const unsigned char *z) {
 /*------------------------------------------------------- known pieces ----*/
 
 static void forgetKnown(Writer *w) {
-  writeNew(w);
+  writePieces(w);
   w->nKnown = 0;
   w->nArena = 0;
   if (w->aBucket != 0) memset(w->aBucket, 0, N_BUCKET * sizeof(int));
@@ -366,7 +366,7 @@ static int nextPiece(Writer *w, const unsigned char *z, i64 n, int iBefore) {
 static void settle(Writer *w) {
   i64 i;
   writeOpen(w);
-  writeNew(w);
+  writePieces(w);
   bxManyRun(&w->texts, 1, w->pErr);
   for (i = 0; i < w->nList && w->pErr->rc == SQLITE_OK; i++) {
     List *p = w->apList[i];
@@ -432,7 +432,7 @@ static i64 freshPlace(const Writer *w) {
 }
 
 /* Adds a row to those of store_texts that wait. */
-static void addText(
+static void addTextRow(
     Writer *w, const unsigned char *z, i64 n, i64 iFresh, const Ref *pRef) {
   Many *p = &w->texts;
   const i64 aiVal[] = {pRef->iText, n, 0, bxTextSum(z, n), iFresh};
@@ -466,7 +466,7 @@ static void packText(
   bxRecipeEncode(&w->recipe, &w->scratch, w->pErr);
   pRef->iText = w->iNextText++;
   if (w->pErr->rc != SQLITE_OK) return;
-  addText(w, z, n, iFresh, pRef);
+  addTextRow(w, z, n, iFresh, pRef);
   w->nTextByte += n;
   w->nKept += w->scratch.n;
 }
