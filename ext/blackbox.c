@@ -253,6 +253,9 @@ static const BxTable aTables[] = {
         "rollout, sequence, timestamp, role, snippet, query HIDDEN, "
         "max_rows HIDDEN",
         5, 1, 2, bxRolloutSearch},
+    {"rollout_tree",
+        "sequence, item_id, item_parent, parent, live, rollout HIDDEN", 5, 1, 1,
+        bxRolloutTree},
     {"store_shared", "body, part, bytes, \"with\", of HIDDEN, schema HIDDEN", 4,
         1, 2, bxStoreShared},
 };

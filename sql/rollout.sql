@@ -1,8 +1,9 @@
 -- rollout.sql: whole conversations, recorded in order. This file has the views
--- for users, with their triggers. How items are read is in the second file,
--- usage in the third, and the tables are in the last.
+-- for users, with their triggers. How items are read is in the next two files,
+-- then usage, and the tables are in the last.
 --
 -- Continued in sql/rollout_formats.sql
+-- Continued in sql/rollout_messages.sql
 -- Continued in sql/rollout_usage.sql
 -- Continued in sql/rollout_tables.sql
 --

@@ -198,6 +198,9 @@ SELECT h.no AS no, f.fact AS fact,
 -- trace         place of the id of a trace. An item that names no conversation
 --               belongs to the one that the first item of its trace names, or else
 --               to that of the trace
+-- item_id       place of the id of an item ...
+-- item_parent   ... and of the id of the item that it follows, where items are a
+--               tree: see rollout_tree()
 -- spans         1: items are spans of OpenTelemetry, whose payloads are made when
 --               they are imported: see rollout_attributes
 -- kind          'lines', or 'store': the lines that rollout_import_from() makes of
@@ -217,21 +220,23 @@ CREATE TABLE IF NOT EXISTS main.rollout_formats(
   once         INTEGER NOT NULL DEFAULT 0 CHECK (once IN (0, 1)),
   agent        TEXT,
   trace        TEXT,
+  item_id      TEXT,
+  item_parent  TEXT,
   spans        INTEGER NOT NULL DEFAULT 0 CHECK (spans IN (0, 1)),
   description  TEXT
 );
 
-INSERT INTO main.rollout_formats(format, rank, mark, items, type, payload, time, names, conversation, once, agent, description)
+INSERT INTO main.rollout_formats(format, rank, mark, items, type, payload, time, names, conversation, once, agent, item_id, item_parent, description)
 VALUES
-  ('codex', 10, '{"$.type":true,"$.payload":true}', NULL, '$.type', '$.payload', '$.timestamp', '{"$.type":"session_meta"}', '$.payload.id|$.payload.session_id', 1, NULL, 'Codex CLI: sessions/YYYY/MM/DD/rollout-*.jsonl'),
-  ('codex-history', 11, '{"$.session_id":true,"$.ts":true,"$.text":true}', NULL, 'history', NULL, '$.ts', '{}', '$.session_id', 0, NULL, 'Codex CLI: history.jsonl, what users typed'),
-  ('qwen', 20, '{"$.sessionId":true,"$.message.parts":true}', NULL, '$.type', NULL, '$.timestamp', '{}', '$.sessionId', 0, NULL, 'Qwen Code: projects/*/chats/*.jsonl'),
-  ('claude-code', 21, '{"$.sessionId":true,"$.type":true,"$.message.content":true}', NULL, '$.type', NULL, '$.timestamp', '{}', '$.sessionId', 0, '$.agentId', 'Claude Code: projects/*/*.jsonl, and subagents/*.jsonl'),
-  ('gemini', 22, '{"$.sessionId":true,"$.startTime":true}', '$.$set.messages[]', '$.type|$.kind|session', NULL, '$.timestamp|$.startTime', '{"$.sessionId":true}', '$.sessionId', 0, NULL, 'Gemini CLI: tmp/*/chats/*.jsonl'),
-  ('pi', 30, '{"$.type":"session","$.id":true,"$.timestamp":true}', NULL, '$.type', NULL, '$.timestamp', '{"$.type":"session"}', '$.id', 0, NULL, 'pi, OpenClaw, omp: sessions/*/*.jsonl'),
-  ('copilot', 31, '{"$.type":"session.start","$.data.sessionId":true}', NULL, '$.type', NULL, '$.timestamp', '{"$.type":"session.start"}', '$.data.sessionId', 0, NULL, 'Copilot CLI: session-state/*/events.jsonl'),
-  ('goose', 32, '{"$.working_dir":true,"$.type":null}', NULL, '$.role|session', NULL, '$.created|$.created_at', '{"$.working_dir":true}', '$.id', 0, NULL, 'Goose before 1.10: sessions/*.jsonl'),
-  ('cursor', 40, '{"$.role":true,"$.message.content":true,"$.sessionId":null}', NULL, '$.role|$.type', NULL, NULL, '{}', NULL, 0, NULL, 'Cursor CLI: agent-transcripts/*.jsonl')
+  ('codex', 10, '{"$.type":true,"$.payload":true}', NULL, '$.type', '$.payload', '$.timestamp', '{"$.type":"session_meta"}', '$.payload.id|$.payload.session_id', 1, NULL, NULL, NULL, 'Codex CLI: sessions/YYYY/MM/DD/rollout-*.jsonl'),
+  ('codex-history', 11, '{"$.session_id":true,"$.ts":true,"$.text":true}', NULL, 'history', NULL, '$.ts', '{}', '$.session_id', 0, NULL, NULL, NULL, 'Codex CLI: history.jsonl, what users typed'),
+  ('qwen', 20, '{"$.sessionId":true,"$.message.parts":true}', NULL, '$.type', NULL, '$.timestamp', '{}', '$.sessionId', 0, NULL, '$.uuid', '$.parentUuid', 'Qwen Code: projects/*/chats/*.jsonl'),
+  ('claude-code', 21, '{"$.sessionId":true,"$.type":true,"$.message.content":true}', NULL, '$.type', NULL, '$.timestamp', '{}', '$.sessionId', 0, '$.agentId', '$.uuid', '$.parentUuid', 'Claude Code: projects/*/*.jsonl, and subagents/*.jsonl'),
+  ('gemini', 22, '{"$.sessionId":true,"$.startTime":true}', '$.$set.messages[]', '$.type|$.kind|session', NULL, '$.timestamp|$.startTime', '{"$.sessionId":true}', '$.sessionId', 0, NULL, '$.id', NULL, 'Gemini CLI: tmp/*/chats/*.jsonl'),
+  ('pi', 30, '{"$.type":"session","$.id":true,"$.timestamp":true}', NULL, '$.type', NULL, '$.timestamp', '{"$.type":"session"}', '$.id', 0, NULL, '$.id', '$.parentId', 'pi, OpenClaw, omp: sessions/*/*.jsonl'),
+  ('copilot', 31, '{"$.type":"session.start","$.data.sessionId":true}', NULL, '$.type', NULL, '$.timestamp', '{"$.type":"session.start"}', '$.data.sessionId', 0, NULL, '$.id', NULL, 'Copilot CLI: session-state/*/events.jsonl'),
+  ('goose', 32, '{"$.working_dir":true,"$.type":null}', NULL, '$.role|session', NULL, '$.created|$.created_at', '{"$.working_dir":true}', '$.id', 0, NULL, '$.id', NULL, 'Goose before 1.10: sessions/*.jsonl'),
+  ('cursor', 40, '{"$.role":true,"$.message.content":true,"$.sessionId":null}', NULL, '$.role|$.type', NULL, NULL, '{}', NULL, 0, NULL, NULL, NULL, 'Cursor CLI: agent-transcripts/*.jsonl')
 ON CONFLICT DO NOTHING;
 
 INSERT INTO main.rollout_formats(format, kind, rank, mark, type, time, conversation, agent, description)
@@ -241,9 +246,9 @@ VALUES
   ('cursor-store', 'store', 92, '{"$.store":"cursor"}', '$.type', '$.row.value.timestamp|$.row.value.createdAt', '$.session', NULL, 'Cursor: state.vscdb, by rollout_import_from(''cursor'', schema)')
 ON CONFLICT DO NOTHING;
 
-INSERT INTO main.rollout_formats(format, rank, mark, items, type, time, conversation, trace, spans, description)
+INSERT INTO main.rollout_formats(format, rank, mark, items, type, time, conversation, trace, item_id, item_parent, spans, description)
 VALUES
-  ('otel', 50, '{"$.resourceSpans":true}', '$.resourceSpans[].scopeSpans[].spans[]', '$.attributes.gen_ai.operation.name|span', '$.startTimeUnixNano', '$.attributes.gen_ai.conversation.id', '$.traceId', 1, 'OpenTelemetry: spans as the file exporter of the collector writes them')
+  ('otel', 50, '{"$.resourceSpans":true}', '$.resourceSpans[].scopeSpans[].spans[]', '$.attributes.gen_ai.operation.name|span', '$.startTimeUnixNano', '$.attributes.gen_ai.conversation.id', '$.traceId', '$.spanId', '$.parentSpanId', 1, 'OpenTelemetry: spans as the file exporter of the collector writes them')
 ON CONFLICT DO NOTHING;
 
 -- The attributes of a span are a list of names and values, and a message is one

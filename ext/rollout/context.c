@@ -3,6 +3,8 @@
 ** conversation; rollout_orphans(id): the calls without a result, and the results
 ** without a call, in it. A provider refuses a history with such items.
 **
+** The conversations of other programs than Codex are read by messages.c.
+**
 ** That is the replacement history of the newest compaction, item by item, and
 ** the response items, compactions and content replacements after it, without
 ** what rollbacks took back. The triggers write compactions and rollbacks to
@@ -158,9 +160,10 @@ static char *keptRanges(
   "ELSE n.first < k.sequence * 1000000 + k.part END) AS orphan FROM k) "
 /* clang-format on */
 
-/* Prepares a query on the context of a conversation, and binds its parameters. */
-static sqlite3_stmt *openContext(
-    Bx *bx, sqlite3_value *pId, const char *zSql, BxErr *pErr) {
+/* Prepares a query on the context of a conversation, and binds its parameters:
+** the one of Codex, or that of its format. */
+static sqlite3_stmt *openContext(Bx *bx, sqlite3_value *pId, const char *zSql,
+    RolloutMessages eWhat, BxErr *pErr) {
   RolloutHead head = bxRolloutLive(bx, pId, bxNow(), pErr);
   Ranges gone = {0, 0, 0};
   i64 iKey = 0, iStart;
@@ -168,6 +171,9 @@ static sqlite3_stmt *openContext(
   sqlite3_stmt *pStmt;
   char *zKept;
   if (p == 0) return 0;
+  if (bxRolloutHasMessages(p, head.no, pErr)) {
+    return bxRolloutMessages(bx, p, head.no, eWhat, pErr);
+  }
   iStart = findCompaction(p, &head, &iKey, pErr);
   checkCompaction(p, pId, iKey, pErr);
   findTakenBack(p, &head, iStart, &gone, pErr);
@@ -192,12 +198,13 @@ sqlite3_stmt *bxRolloutContext(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
         "for 'with'",
         zOrphans);
   }
-  return openContext(bx, apArg[0], bComplete ? zComplete : zAll, pErr);
+  return openContext(bx, apArg[0], bComplete ? zComplete : zAll,
+      bComplete ? ROLLOUT_COMPLETE : ROLLOUT_ALL, pErr);
 }
 
 sqlite3_stmt *bxRolloutOrphans(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   static const char zOrphans[] =
       CALLS "SELECT sequence, kind, call_id, payload ->> 'type', payload "
             "FROM o WHERE orphan ORDER BY sequence, part";
-  return openContext(bx, apArg[0], zOrphans, pErr);
+  return openContext(bx, apArg[0], zOrphans, ROLLOUT_ORPHANS, pErr);
 }

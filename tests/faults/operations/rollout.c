@@ -131,6 +131,16 @@ const Operation aRolloutOperation[] = {
         APPEND(SAID "," DROPPED "," USER), 0},
     {"search no more", ROLLOUT "SELECT rollout_search_install();", 0,
         "SELECT rollout_search_remove()", 0},
+    {"read the history of another program",
+        "SELECT rollout_import(" CLAUDE(
+            "hello", ",\"uuid\":\"u\"") "|| " CLAUDE("x",
+            ",\"uuid\":\"v\",\"parentUuid\":\"u\"") ", NULL, 1000);",
+        0,
+        "SELECT c.sequence, c.payload FROM rollouts AS r, "
+        "rollout_context(r.id, 'without') AS c; SELECT t.* FROM rollouts AS r, "
+        "rollout_tree(r.id) AS t; SELECT o.* FROM rollouts AS r, "
+        "rollout_orphans(r.id) AS o",
+        0},
     {"read rollouts", ROLLOUT, 0,
         "SELECT rollout_history(" OLD "); SELECT * FROM rollout_range(" OLD
         ", 1, 2); SELECT * FROM rollout_context(" OLD ", 'without'); SELECT "

@@ -1,0 +1,109 @@
+-- rollout_messages.sql: which items are the messages of a history, as rows.
+-- It continues rollout.sql, which has the manual.
+--
+-- Tables  rollout_messages  what rollout_context() makes of an item of a format
+--                           other than that of Codex
+--
+-- Each row that an item fulfils makes a message of it. Places are paths of
+-- SQLite's JSON functions, from the top of the payload.
+--
+-- type, conditions  as in rollout_readings
+-- part              of several messages of one item, their order
+-- role              a role, or its place
+-- whole             place of the message, which is used as it is; or
+-- content, member   the message is {"role", member}, with what is at content
+-- calls, results    places of lists of calls, each with id, name and args and the
+--                   parts of its result: the calls, or the results, follow the
+--                   content as parts of Gemini
+-- summary           place of a text that stands for what was before it: it becomes
+--                   a message, and the items before the one whose id is at since
+--                   are left out
+-- since
+-- rewind            place of the id of an item: it is taken back, with all after
+--                   it. This makes no message
+-- parts             place in the message of its parts, which may be ...
+-- call_type, call_id      ... calls: the type of such a part ('' for any), and the
+--                         place of its id
+-- result_type, result_id  ... or results
+-- item_call, item_result  places in the payload, if the message is one itself
+
+CREATE TABLE IF NOT EXISTS main.rollout_messages(
+  format      TEXT NOT NULL,
+  type        TEXT NOT NULL,
+  conditions  TEXT NOT NULL DEFAULT '{}',
+  part        INTEGER NOT NULL DEFAULT 0,
+  role        TEXT,
+  whole       TEXT,
+  content     TEXT,
+  member      TEXT NOT NULL DEFAULT 'content',
+  calls       TEXT,
+  results     TEXT,
+  summary     TEXT,
+  since       TEXT,
+  rewind      TEXT,
+  parts       TEXT,
+  call_type   TEXT NOT NULL DEFAULT '',
+  call_id     TEXT,
+  result_type TEXT NOT NULL DEFAULT '',
+  result_id   TEXT,
+  item_call   TEXT,
+  item_result TEXT,
+  type_key    TEXT AS (lower(replace(type, '_', ''))) VIRTUAL,
+  PRIMARY KEY (format, type, conditions, part)
+) WITHOUT ROWID;
+
+INSERT INTO main.rollout_messages(format, type, conditions, role, content, parts, call_type, call_id, result_type, result_id)
+SELECT 'claude-code', t.type, c.conditions, t.type, '$.message.content', '$.content', 'tool_use', '$.id', 'tool_result', '$.tool_use_id'
+  FROM (SELECT 'user' AS type UNION ALL SELECT 'assistant') AS t,
+       (SELECT '{"$.message.content":true,"$.isSidechain":null}' AS conditions
+        UNION ALL
+        SELECT '{"$.message.content":true,"$.isSidechain":true,"$.agentId":true}') AS c
+ WHERE 1
+ON CONFLICT DO NOTHING;
+
+INSERT INTO main.rollout_messages(format, type, conditions, part, role, content, member, calls, results, parts, call_id, result_id)
+VALUES
+  ('qwen', 'user', '{"$.message.parts":true}', 0, 'user', '$.message.parts', 'parts', NULL, NULL, '$.parts', '$.functionCall.id', '$.functionResponse.id'),
+  ('qwen', 'assistant', '{"$.message.parts":true}', 0, 'model', '$.message.parts', 'parts', NULL, NULL, '$.parts', '$.functionCall.id', '$.functionResponse.id'),
+  ('qwen', 'tool_result', '{"$.message.parts":true}', 0, 'user', '$.message.parts', 'parts', NULL, NULL, '$.parts', '$.functionCall.id', '$.functionResponse.id'),
+  ('gemini', 'user', '{"$.content":true}', 0, 'user', '$.content', 'parts', NULL, NULL, '$.parts', '$.functionCall.id', '$.functionResponse.id'),
+  ('gemini', 'gemini', '{}', 0, 'model', '$.content', 'parts', '$.toolCalls', NULL, '$.parts', '$.functionCall.id', '$.functionResponse.id'),
+  ('gemini', 'gemini', '{"$.toolCalls[0].result":true}', 1, 'user', NULL, 'parts', NULL, '$.toolCalls', '$.parts', '$.functionCall.id', '$.functionResponse.id')
+ON CONFLICT DO NOTHING;
+
+INSERT INTO main.rollout_messages(format, type, conditions, rewind)
+VALUES ('gemini', 'session', '{"$.$rewindTo":true}', '$.$rewindTo')
+ON CONFLICT DO NOTHING;
+
+INSERT INTO main.rollout_messages(format, type, conditions, role, whole, parts, call_type, call_id, item_result)
+VALUES
+  ('pi', 'message', '{"$.message.role":"user"}', 'user', '$.message', NULL, '', NULL, NULL),
+  ('pi', 'message', '{"$.message.role":"assistant"}', 'assistant', '$.message', '$.content', 'toolCall', '$.id', NULL),
+  ('pi', 'message', '{"$.message.role":"toolResult"}', 'toolResult', '$.message', NULL, '', NULL, '$.message.toolCallId')
+ON CONFLICT DO NOTHING;
+
+INSERT INTO main.rollout_messages(format, type, conditions, role, summary, since)
+VALUES
+  ('pi', 'compaction', '{"$.summary":true}', 'user', '$.summary', '$.firstKeptEntryId')
+ON CONFLICT DO NOTHING;
+
+INSERT INTO main.rollout_messages(format, type, conditions, role, content, parts, call_type, call_id, result_type, result_id)
+VALUES
+  ('goose', 'user', '{"$.content":true}', 'user', '$.content', '$.content', 'toolRequest', '$.id', 'toolResponse', '$.id'),
+  ('goose', 'assistant', '{"$.content":true}', 'assistant', '$.content', '$.content', 'toolRequest', '$.id', 'toolResponse', '$.id'),
+  ('goose-store', 'message', '{"$.row.content_json":true}', '$.role', '$.row.content_json', '$.content', 'toolRequest', '$.id', 'toolResponse', '$.id'),
+  ('cursor', 'user', '{"$.message.content":true}', 'user', '$.message.content', '$.content', '', NULL, '', NULL),
+  ('cursor', 'assistant', '{"$.message.content":true}', 'assistant', '$.message.content', '$.content', '', NULL, '', NULL)
+ON CONFLICT DO NOTHING;
+
+-- A tool part of OpenCode is a call with its result, once that is there.
+INSERT INTO main.rollout_messages(format, type, conditions, role, whole, item_call)
+VALUES
+  ('opencode', 'part', '{"$.row.data.type":"text"}', '$.role', '$.row.data', NULL),
+  ('opencode', 'part', '{"$.row.data.type":"reasoning"}', '$.role', '$.row.data', NULL),
+  ('opencode', 'part', '{"$.row.data.type":"file"}', '$.role', '$.row.data', NULL),
+  ('opencode', 'part', '{"$.row.data.type":"tool","$.row.data.state.status":"completed"}', '$.role', '$.row.data', NULL),
+  ('opencode', 'part', '{"$.row.data.type":"tool","$.row.data.state.status":"error"}', '$.role', '$.row.data', NULL),
+  ('opencode', 'part', '{"$.row.data.type":"tool","$.row.data.state.status":"running"}', '$.role', '$.row.data', '$.row.data.callID'),
+  ('opencode', 'part', '{"$.row.data.type":"tool","$.row.data.state.status":"pending"}', '$.role', '$.row.data', '$.row.data.callID')
+ON CONFLICT DO NOTHING;
