@@ -474,7 +474,7 @@ static void packText(
 /*------------------------------------------------------------- writer ----*/
 
 static void beginWriter(Writer *w, BxStmts *p, BxErr *pErr) {
-  static const char zFind[] =
+  static const char zFindText[] =
       "SELECT place FROM main.store_pieces WHERE \"key\" = ?1";
   static const char zState[] =
       "SELECT next, open, (SELECT max(pack) FROM main.store_lists)"
@@ -489,7 +489,7 @@ static void beginWriter(Writer *w, BxStmts *p, BxErr *pErr) {
   bxManyPrepare(&w->texts, p, "store_texts", 6, "", pErr);
   bxManyPrepare(
       &w->pieces, p, "store_pieces", 2, "ON CONFLICT DO NOTHING", pErr);
-  w->pFind = bxStmt(p, zFind, pErr);
+  w->pFind = bxStmt(p, zFindText, pErr);
   pStmt = bxStmt(p, zState, pErr);
   if (bxRow(pStmt, pErr)) {
     w->iNextText = w->iFirstText = sqlite3_column_int64(pStmt, 0);
@@ -564,7 +564,7 @@ typedef struct Rows {
 } Rows;
 
 /* Writes the rows that wait, after their texts. */
-static void writeRows(Writer *w, Rows *p) {
+static void writeReferences(Writer *w, Rows *p) {
   bxManyRun(&w->texts, 1, w->pErr);
   bxManyRun(&p->into, 0, w->pErr);
   p->nWritten = w->nTextByte;
@@ -602,7 +602,7 @@ static int packRow(Writer *w, Rows *p) {
   }
   p->into.nWait += bAny;
   if (p->into.nWait == MANY_ROWS || w->nTextByte - p->nWritten > MANY_BYTES) {
-    writeRows(w, p);
+    writeReferences(w, p);
   }
   return bAny;
 }
@@ -644,7 +644,7 @@ void bxStorePack(BxCall *p) {
   prepareView(pStore, zView, &rows, &p->err);
   bxBind(rows.pFrom, &p->err, "v", p->aArg[1]);
   while (bxRow(rows.pFrom, &p->err)) nRow += packRow(&w, &rows);
-  writeRows(&w, &rows);
+  writeReferences(&w, &rows);
   sqlite3_finalize(rows.pFrom);
   bxManyFree(&rows.into);
   endWriter(&w);
