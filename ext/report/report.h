@@ -82,7 +82,6 @@ typedef struct ReportPart {
 typedef struct Spans {
   struct SeenSpan *a;
   i64 n, nAlloc; /* nAlloc is a power of 2 */
-  sqlite3_uint64 aKey[2];
 } Spans;
 
 /*--------------------------------------------------------------- model ----*/

@@ -8,9 +8,8 @@
 ** piece. A body that would need more than SPAN_PIECES pieces is kept whole again,
 ** so that a long conversation does not name more and more pieces.
 **
-** Spans are told apart by 16 bytes of a hash (SipHash-2-4) with a key that is
-** another one for each report: what was recorded may be made to deceive, and must
-** not be able to show one text in place of another.
+** Spans are told apart by their SHA-256: what was recorded may be made to deceive,
+** and must not be able to show one text in place of another.
 */
 #include "report.h"
 SQLITE_EXTENSION_INIT3
@@ -23,7 +22,7 @@ SQLITE_EXTENSION_INIT3
 #define SPAN_LINES 256 /* the same, where lines are cut */
 
 typedef struct SeenSpan {
-  sqlite3_uint64 aHash[2];
+  unsigned char aHash[BX_DIGEST];
   int iBlock;
   i64 iAt, n; /* n is 0 for an empty entry */
 } SeenSpan;
@@ -110,62 +109,15 @@ static void cutSpans(Cuts *p, const char *z, i64 n, int bJson, BxErr *pErr) {
   cutSpanAt(p, n, pErr);
 }
 
-/*----------------------------------------------------------------- hash ----*/
-
-static sqlite3_uint64 sipTurn(sqlite3_uint64 x, int n) {
-  return x << n | x >> (64 - n);
-}
-
-static void sipRounds(sqlite3_uint64 v[4], int n) {
-  for (; n > 0; n--) {
-    v[0] += v[1];
-    v[2] += v[3];
-    v[1] = sipTurn(v[1], 13) ^ v[0];
-    v[3] = sipTurn(v[3], 16) ^ v[2];
-    v[0] = sipTurn(v[0], 32) + v[3];
-    v[2] += v[1];
-    v[3] = sipTurn(v[3], 21) ^ v[0];
-    v[1] = sipTurn(v[1], 17) ^ v[2];
-    v[2] = sipTurn(v[2], 32);
-  }
-}
-
-static void sipWord(sqlite3_uint64 v[4], sqlite3_uint64 w) {
-  v[3] ^= w;
-  sipRounds(v, 2);
-  v[0] ^= w;
-}
-
-/* SipHash with 128 bits. The order of bytes in a word is that of the machine. */
-static void hashSpan(const sqlite3_uint64 aKey[2], const char *z, i64 n,
-    sqlite3_uint64 aOut[2]) {
-  sqlite3_uint64 v[4], w;
-  i64 i;
-  v[0] = aKey[0] ^ 0x736f6d6570736575u;
-  v[1] = aKey[1] ^ 0x646f72616e646f6du ^ 0xee;
-  v[2] = aKey[0] ^ 0x6c7967656e657261u;
-  v[3] = aKey[1] ^ 0x7465646279746573u;
-  for (i = 0; i + 8 <= n; i += 8) {
-    memcpy(&w, z + i, 8);
-    sipWord(v, w);
-  }
-  w = 0;
-  memcpy(&w, z + i, (size_t)(n - i));
-  sipWord(v, w ^ (sqlite3_uint64)n << 56);
-  v[2] ^= 0xee;
-  sipRounds(v, 4);
-  aOut[0] = v[0] ^ v[1] ^ v[2] ^ v[3];
-  v[1] ^= 0xdd;
-  sipRounds(v, 4);
-  aOut[1] = v[0] ^ v[1] ^ v[2] ^ v[3];
-}
-
 /*---------------------------------------------------------------- spans ----*/
 
-static i64 slotOfSpan(const Spans *p, const sqlite3_uint64 aHash[2]) {
-  i64 i = (i64)(aHash[0] & (sqlite3_uint64)(p->nAlloc - 1));
+static i64 slotOfSpan(const Spans *p, const unsigned char aHash[BX_DIGEST]) {
+  sqlite3_uint64 h;
+  i64 i;
+  memcpy(&h, aHash, sizeof(h));
+  i = (i64)(h & (sqlite3_uint64)(p->nAlloc - 1));
   for (; p->a[i].n > 0; i = (i + 1) & (p->nAlloc - 1)) {
-    if (p->a[i].aHash[0] == aHash[0] && p->a[i].aHash[1] == aHash[1]) break;
+    if (memcmp(p->a[i].aHash, aHash, BX_DIGEST) == 0) break;
   }
   return i;
 }
@@ -175,7 +127,6 @@ static void growSpans(Spans *p, BxErr *pErr) {
   Spans larger = *p;
   i64 i;
   if (p->n * 2 < p->nAlloc || pErr->rc != SQLITE_OK) return;
-  if (p->nAlloc == 0) sqlite3_randomness(sizeof(larger.aKey), larger.aKey);
   larger.nAlloc = p->nAlloc ? 2 * p->nAlloc : 256;
   larger.a = bxNew(sizeof(SeenSpan) * (size_t)larger.nAlloc, pErr);
   if (larger.a == 0) return;
@@ -188,11 +139,14 @@ static void growSpans(Spans *p, BxErr *pErr) {
 
 /* Where the span was seen, which is noted if it is new. NULL on error. */
 static SeenSpan *findSpan(Spans *p, const char *z, i64 n, BxErr *pErr) {
-  sqlite3_uint64 aHash[2];
+  unsigned char aHash[BX_DIGEST];
+  SHA256_CTX sha;
   SeenSpan *pSpan;
   growSpans(p, pErr);
   if (pErr->rc != SQLITE_OK) return 0;
-  hashSpan(p->aKey, z, n, aHash);
+  SHA256_Init(&sha);
+  SHA256_Update(&sha, z, (size_t)n);
+  SHA256_Final(aHash, &sha);
   pSpan = &p->a[slotOfSpan(p, aHash)];
   if (pSpan->n == 0) {
     memcpy(pSpan->aHash, aHash, sizeof(aHash));
