@@ -239,15 +239,23 @@ static void addRings(ReportRun *p, ReportTable *pRings, BxStmts *pFrom) {
   sqlite3_finalize(pStmt);
 }
 
+/* Only the rows that are shown are read; the others are counted in an index. */
 static void addAgentItems(ReportRun *p, BxStmts *pHome) {
   ReportTable *pRings = bxReportNewTable(p, "rings", "Rings", aRing);
   int iSource = bxReportSource(p, pHome, "exchange", zCaseBodies);
   p->aSource[iSource].bProof = bxReportDomain(p, "proof") == pHome;
   bxReportItems(p, iSource, pHome,
-      "SELECT e.id, e.event_id, " AT ", e.size_bytes,"
-      " e.purpose || iif(e.pinned, ', pinned', ''), NULL, NULL, NULL, NULL"
-      " FROM main.event_payloads AS e WHERE e.agent_id = ?1"
-      " ORDER BY " AT " DESC, e.rowid DESC");
+      "SELECT x.id, x.event_id, e.at, x.size_bytes,"
+      " x.purpose || iif(x.pinned, ', pinned', ''), NULL, NULL, NULL, NULL"
+      " FROM (SELECT e.rowid AS rid, " AT " AS at FROM main.event_payloads AS e"
+      "  WHERE e.agent_id = ?1 ORDER BY " AT
+      " DESC, e.rowid DESC LIMIT ?2) AS e"
+      " CROSS JOIN main.event_payloads AS x ON x.rowid = e.rid"
+      " ORDER BY e.at DESC, e.rid DESC");
+  p->nLeftItems += bxAskOnce(pHome,
+      "SELECT max(count(*) - ?2, 0) FROM main.event_payloads"
+      " WHERE agent_id = ?1",
+      &p->err, "ti", p->zKey, p->opt.nItem);
   addRings(p, pRings, pHome);
   addRings(p, pRings, bxSchema(p->bx, "temp", &p->err));
   if (p->nItem == 0 && pRings->nCell == 0) {
@@ -264,11 +272,8 @@ void bxReportAgent(ReportRun *p) {
   if (pHome == 0) return;
   bxReportFacts(p, pHome,
       "SELECT ?1 AS \"id:Agent\", count(*) AS \"count:In the archive\","
-      " sum(purpose = 'evidence') AS \"count:Evidence\","
-      " count(DISTINCT kill_switch_event_id) AS \"count:Kill switches\","
       " min(" AT ") AS \"time:First in the archive\","
-      " max(" AT ") AS \"time:Last in the archive\","
-      " sum(e.size_bytes) AS \"bytes:Size in the archive\""
+      " max(" AT ") AS \"time:Last in the archive\""
       " FROM main.event_payloads AS e WHERE e.agent_id = ?1");
   bxReportFacts(p, pHome,
       "SELECT stopped_at AS \"time:Stopped\", stopped_by AS \"text:Stopped by\""

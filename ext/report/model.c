@@ -70,6 +70,9 @@ sqlite3_stmt *bxReportAsk(ReportRun *p, BxStmts *pFrom, const char *zSql) {
   if (pStmt != 0 && sqlite3_bind_parameter_count(pStmt) > 0) {
     bxBind(pStmt, &p->err, "t", p->zKey);
   }
+  if (pStmt != 0 && sqlite3_bind_parameter_count(pStmt) > 1) {
+    bxBind(pStmt, &p->err, "-i", p->opt.nItem);
+  }
   return pStmt;
 }
 

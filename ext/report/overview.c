@@ -99,8 +99,11 @@ static void addOthers(ReportRun *p, BxStmts *pFrom) {
   if (carriesHere(p, pFrom, "rollout")) {
     bxReportRows(p,
         bxReportNewTable(p, "rollouts", "Conversations", aTaleColumn), pFrom,
-        "SELECT id, updated, status, item_count, turns, bytes, title"
-        " FROM main.rollouts ORDER BY updated DESC");
+        "SELECT h.id, h.updated, h.status, h.last_sequence + 1, h.turns,"
+        " h.bytes, coalesce(a.given_title, a.title, a.first_user_message)"
+        " FROM main.rollout_heads AS h"
+        " LEFT JOIN main.rollout_about AS a ON a.no = h.no"
+        " ORDER BY h.updated DESC");
   }
   if (carriesHere(p, pFrom, "cache")) {
     bxReportRows(p,

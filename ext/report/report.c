@@ -40,6 +40,7 @@ static void findAll(ReportRun *p) {
   p->zShown = bxReportClean(p, p->zKey, (i64)strlen(p->zKey));
   if (p->zShown != 0) {
     p->zTitle = bxPrintf(&p->err, "%s %s", p->pKind->zTitle, p->zShown);
+    if (p->zTitle != 0) bxReportFirstLine(p->zTitle, REPORT_TITLE);
   }
   if (p->err.rc == SQLITE_OK) p->pKind->xFind(p);
   p->pKey = 0;

@@ -242,7 +242,7 @@ char *bxReportClean(ReportRun *p, const char *z, i64 n);
 char *bxReportColumnText(ReportRun *p, sqlite3_stmt *pStmt, int i);
 /* Steps to the next row. 0 at the end, on error, or without a statement. */
 int bxReportRow(ReportRun *p, sqlite3_stmt *pStmt);
-/* The rows of a query with ?1, the key. */
+/* The rows of a query with ?1, the key, and ?2, the most items. */
 sqlite3_stmt *bxReportAsk(ReportRun *p, BxStmts *pFrom, const char *zSql);
 /* The columns of the first row are facts. The name of each is the name of its type
 ** and that of the fact, with a colon between them. NULL is no fact. */

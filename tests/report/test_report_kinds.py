@@ -1,5 +1,7 @@
 """Each kind of report shows what it should, in every format."""
+import gzip
 import json
+import random
 import sqlite3
 
 import pytest
@@ -257,6 +259,70 @@ def test_without_bodies_there_are_none(db):
     assert made.report["items"][0]["parts"][0]["pieces"] == []
     assert made.report["items"][0]["title"] == "answer"
     assert not [a for a, _ in made.scripts if a.get("class") == "block"]
+
+
+def test_an_agent_with_more_than_is_shown_is_not_read_whole(db):
+    db.executemany(
+        "INSERT INTO event_payloads(event_id, agent_id, request_body, purpose, created_at)"
+        " VALUES(?, 'a', 'q', 'archive', ?)",
+        [(f"e{i}", f"2999-01-01T00:00:{i:02}.000Z") for i in range(30)])
+    report = as_json(db, "agent", "a", items=3)
+    assert [item["id"] for item in report["items"]] == ["e27", "e28", "e29"]
+    assert report["leftOut"]["items"] == 27
+
+
+@pytest.mark.parametrize("pragma", ["trusted_schema = OFF", "query_only = ON"])
+@pytest.mark.all_domains
+def test_every_kind_reads_only_and_in_a_file_that_is_not_trusted(db, pragma):
+    switch = looped(db)
+    one(db, "SELECT rollout_create(?)", TALE)
+    one(db, "SELECT cache_write(?, 'a7b3c9d2', 'f4e8g1h6', '[1,2]', 'the list', NULL, 1000)",
+        SESSION)
+    db.execute("CREATE VIRTUAL TABLE rec USING evidence_buffer")
+    db.execute(f"PRAGMA {pragma}")
+    odd = "trusted" in pragma and sqlite3.sqlite_version_info < (3, 41)  # the view rollouts
+    for kind, key in (("kill_switch", switch), ("agent", "a"), ("rollout", TALE),
+                      ("session", SESSION), ("evidence", "rec"), ("database", "main")):
+        if kind != "rollout" or not odd:
+            assert as_json(db, kind, key)["kind"] == kind
+
+
+def test_a_file_that_cannot_be_written(path, db):
+    one_exchange(db, "q", "r")
+    other = connect(f"file:{path}?mode=ro", uri=True)
+    assert len(as_json(other, "kill_switch", "k")["items"]) == 1
+
+
+def test_a_line_is_no_longer_than_an_item(db):
+    ring(db)
+    dice = random.Random(1)
+    for i in range(20):
+        push(db, f"e{i}", dice.randbytes(20_000).hex(), None, time=1000 + i)
+    fire(db)
+    lines = [len(r[0]) for r in rows(
+        db, "SELECT line FROM blackbox_report_lines('kill_switch', 'k')")]
+    assert len(lines) > 20 and max(lines) < 90_000 < sum(lines) / 4
+
+
+@needs_data
+def test_recorded_exchanges_are_whole_and_take_less(db):
+    ring(db)
+    with gzip.open(DATA / "payloads.jsonl.gz", "rt", encoding="utf-8") as lines:
+        found = [json.loads(line) for line, _ in zip(lines, range(60))]
+    agent = found[-1]["agent_id"]
+    for i, row in enumerate(found):
+        bodies = [b if isinstance(b, str) else json.dumps(b, ensure_ascii=False)
+                  for b in (row["request"], row["response"])]
+        push(db, row["event_id"], *bodies, agent=row["agent_id"], time=1000 + i)
+    fire(db, "k", agent)
+    made = page(db, "kill_switch", "k", redact="none")
+    stored = rows(db, "SELECT request_body, response_body FROM payload_rows"
+                  " WHERE kill_switch_event_id = 'k' ORDER BY created_ms")
+    for item, bodies in zip(made.report["items"], stored):
+        assert [made.part(part).decode() for part in item["parts"]] == [b for b in bodies if b]
+        assert item["title"]
+    assert sum(len(t) for a, t in made.scripts if a.get("class") == "block") < sum(
+        len(b or "") for row in stored for b in row) / 3
 
 
 @pytest.mark.parametrize("kind, key, options, message", [
