@@ -175,6 +175,7 @@ static const BxFunction aFunctions[] = {
     {"rollout_history", 1, 2, BX_READ, bxRolloutHistory},
     {"rollout_import", 1, 4, BX_WRITE, bxRolloutImport},
     {"rollout_import_from", 2, 3, BX_WRITE, bxRolloutImportFrom},
+    {"rollout_load_prices", 2, 3, BX_WRITE, bxRolloutLoadPrices},
     {"rollout_page", 1, 3, BX_READ, bxRolloutPage},
     {"rollout_rebuild", 0, 1, BX_WRITE, bxRolloutRebuild},
     {"rollout_resume", 1, 2, BX_OWN, bxRolloutResume},

@@ -444,6 +444,8 @@ void bxRolloutRebuild(BxCall *p);
 void bxRolloutAdopt(BxStmts *p, BxErr *pErr);
 /* Rebuilds the conversations whose derived rows were lost with a table. */
 void bxRolloutMend(BxStmts *p, BxErr *pErr);
+/* prices.c */
+void bxRolloutLoadPrices(BxCall *p);
 /* flush.c */
 void bxRolloutFlush(BxCall *p);
 void bxRolloutShutdown(BxCall *p);

@@ -1,5 +1,6 @@
 """Tokens as rows: each call counts once, sums are exact, and agree with a peer."""
 import gzip
+import hashlib
 import json
 import os
 import shutil
@@ -205,6 +206,35 @@ def without_repeats(data):
             kept.append(text)
         last = total or last
     return "".join(kept).encode()
+
+
+def test_a_price_list_is_loaded_with_its_date_and_digest(db):
+    text = json.dumps({
+        "sample_spec": {"input_cost_per_token": 0, "output_cost_per_token": 0, "mode": "chat"},
+        "a": {"input_cost_per_token": 3e-06, "output_cost_per_token": 1.5e-05,
+              "cache_creation_input_token_cost": 3.75e-06, "cache_read_input_token_cost": 3e-07},
+        "b": {"input": 2, "output": 8}, "c": {"input": 2}, "d": 5,
+        "e": {"input": "2", "output": None}, "f": {"input": -1, "output": 2}})
+    assert one(db, "SELECT rollout_load_prices(?, 'all', '2026-11-01')", text) == 2
+    digest = "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+    assert rows(db, "SELECT * FROM rollout_prices") == [
+        ("a", 3, 3.75, .3, 15, "all", "2026-11-01", digest),
+        ("b", 2, 2, 2, 8, "all", "2026-11-01", digest)]
+    db.execute("INSERT INTO blackbox_call VALUES ('rollout_load_prices', "
+               "json_array('{\"b\":{\"input\":1,\"output\":1}}', 'newer'))")
+    assert rows(db, "SELECT model, input, list, list_date = date('now') FROM rollout_prices") == [
+        ("a", 3, "all", 0), ("b", 1, "newer", 1)]
+
+
+@pytest.mark.parametrize("arguments, said", [
+    (("[]", "x"), "list must be a JSON object"), (("{", "x"), "list must be a JSON object"),
+    ((None, "x"), "list"), (("{}", None), "name"), (("{}", "x"), "the list has no model"),
+    (('{"a":{"input":1,"output":1}}', "x", "1.1.26"), "date must be the date of the list")])
+def test_a_list_that_cannot_be_read_changes_nothing(db, arguments, said):
+    marks = ", ".join("?" * len(arguments))
+    with pytest.raises(sqlite3.Error, match="ValidationError: .*" + said):
+        one(db, f"SELECT rollout_load_prices({marks})", *arguments)
+    assert rows(db, "SELECT * FROM rollout_prices") == []
 
 
 @needs_data

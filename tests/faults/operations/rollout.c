@@ -83,6 +83,10 @@ const Operation aRolloutOperation[] = {
         "\"usage\":{\"output_tokens\":5}},\"requestId\":\"r\"}', NULL, 1000);"
         "SELECT * FROM rollout_usage_days; SELECT * FROM rollout_usage_sums",
         0},
+    {"load prices", ROLLOUT, 0,
+        "SELECT rollout_load_prices('{\"a\":{\"input\":1,\"output\":2}}', 'x', "
+        "'2026-01-01')",
+        0},
     {"import from a database", ROLLOUT THEIRS, 0,
         "SELECT rollout_import_from('opencode', 'main', 1000)", 0},
     {"import from a database as a command", ROLLOUT THEIRS, 0,
