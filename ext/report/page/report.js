@@ -1298,6 +1298,7 @@ class Timeline {
     this.box = el("div", "timeline", this.tip);
     this.times = inOrder(items.map((item) => item.time));
     this.loops = items.some((item) => item.verdict || item.repeat);
+    this.inTokens = items.filter((item) => item.tokens).length * 2 > items.length;
     new ResizeObserver(() => requestAnimationFrame(() => this.draw())).observe(this.box);
     this.box.addEventListener("pointermove", (e) => this.point(e));
     this.box.addEventListener("pointerleave", () => (this.tip.hidden = true));
@@ -1320,8 +1321,8 @@ class Timeline {
     this.drawAxis(root, height + lane, inner);
     this.cursor = root.appendChild(svg("line", { class: "cursor", y1: 0, y2: height + lane }));
     if (this.left > 20) {
-      root.append(this.label(items[0]?.tokens ? "Tokens" : "Size", height - 4));
-      if (this.loops) root.append(this.label("Loop", height + 15));
+      root.append(this.label(this.inTokens ? "Tokens" : "Size", height - 4));
+      if (this.loops) root.append(this.label(data.verdict ? "Loop" : "Repeats", height + 15));
     }
     this.box.replaceChildren(root, this.tip);
     this.show(current);
@@ -1354,7 +1355,7 @@ class Timeline {
   }
   /* Bars of 2 pixels and more; of items that share a place, the largest. */
   drawBars(root, height) {
-    const value = (item) => item.tokens ? (item.tokens.input ?? 0) + (item.tokens.output ?? 0) : Math.sqrt(item.size ?? 1);
+    const value = (item) => this.inTokens ? (item.tokens?.input ?? 0) + (item.tokens?.output ?? 0) : Math.sqrt(item.size ?? 1);
     const most = items.reduce((m, item) => Math.max(m, value(item)), 1);
     const wide = Math.max(2, Math.min(12, Math.floor((this.drawn / items.length) * 0.5)));
     const bins = new Map();
@@ -1370,17 +1371,16 @@ class Timeline {
       if (isBad(items[i])) root.append(svg("rect", { class: "bad", x: this.at(i) - wide / 2, y: height - tall - 4, width: wide, height: 2.5 }));
     }
   }
+  /* Items that repeat each other closely are joined by a line. */
   drawLoop(root, y) {
-    const ends = new Map();
+    const last = new Map();
     root.append(svg("line", { class: "rail", x1: this.left, x2: this.drawn - 14, y1: y, y2: y }));
     items.forEach((item, i) => {
       if (!item.repeat) return;
-      const end = ends.get(item.repeat) ?? ends.set(item.repeat, [i, i]).get(item.repeat);
-      end[1] = i;
+      const before = last.get(item.repeat);
+      if (i - before < 8) root.append(svg("line", { class: "loop", x1: this.at(before), x2: this.at(i), y1: y, y2: y }));
+      last.set(item.repeat, i);
     });
-    for (const [a, b] of ends.values()) {
-      root.append(svg("line", { class: "loop", x1: this.at(a), x2: this.at(b), y1: y, y2: y }));
-    }
     const used = new Set();
     items.forEach((item, i) => {
       const place = `${Math.round(this.at(i) / 3)} ${Boolean(item.verdict)}`;
