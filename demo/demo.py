@@ -1,13 +1,16 @@
 """demo.py [folder]: an agent gets stuck in a loop, and the recorder keeps the evidence.
 
-Without a folder, the traffic is generated: three support agents answer tickets, and one of them
-begins to ask for the same order again and again. If the folder has payloads.jsonl.gz (one
-exchange in a line: agent_id, event_id, ts, request, response), these real exchanges are
-replayed in order of time.
+Without a folder, the traffic is generated: three support agents answer customers, and one of them
+begins to ask for the same order again and again. A rule of the ring finds the loop and fires the
+kill switch.
 
-Every exchange is written to the ring and, through the queue, to the archive. The watcher fires
-the kill switch when the answer of an agent is repeated REPEATS times in a row. If this does not
-happen, it fires for the agent with the most exchanges."""
+If the folder has payloads.jsonl.gz (one exchange in a line: agent_id, event_id, ts, request,
+response), these real exchanges are replayed in order of time. Here a watcher of ours fires the
+kill switch when the answer of an agent is repeated REPEATS times in a row. If this does not
+happen, it fires for the agent with the most exchanges.
+
+Every exchange is written to the ring and, through the queue, to the archive. At the end the case
+is one page: demo.html."""
 import collections
 import datetime
 import gzip
@@ -28,29 +31,57 @@ REPEATS = 6
 Exchange = collections.namedtuple("Exchange", "agent event request response time")
 
 
+def result_of(order, dice):
+    """What the tool get_order returns. Number 1042 is one that it does not find."""
+    if order == 1042:
+        return {"error": "upstream timed out after 30 s", "request": {
+            "url": f"https://orders.example/{order}", "authorization": "Bearer 0f7c2e9a4b6d8135"}}
+    return {"order": order, "state": dice.choice(["packed", "on its way", "at the depot"]),
+            "parcels": dice.randrange(1, 4), "due": f"2025-10-{dice.randrange(10, 20)}"}
+
+
+def answer_of(messages, dice, stuck):
+    """What the model says next."""
+    last = messages[-1]
+    if last["role"] == "tool" and not stuck:
+        found = json.loads(last["content"])
+        return {"role": "assistant", "content":
+                f"Your order {found['order']} is {found['state']}. It is due on {found['due']}."}
+    order = 1042 if stuck else dice.randrange(2000, 9999)
+    return {"role": "assistant", "content": None, "tool_calls": [{
+        "id": f"call_{dice.randrange(10**8):08}", "type": "function",
+        "function": {"name": "get_order", "arguments": json.dumps({"id": order})}}]}
+
+
 def made_up():
     """Three agents at work; 'support-2' loops from its 25th exchange on."""
     dice = random.Random(7)
-    start = 1760000000000
+    time = 1760000000000
     topics = ["a late parcel", "a broken lamp", "a wrong size", "an invoice"]
-    history = collections.defaultdict(list)
+    history = {f"support-{n}": [{"role": "system", "content":
+                                 "You answer customers of a shop. Look up each order before you "
+                                 "say anything about it. Be brief and kind."}] for n in (1, 2, 3)}
     for step in range(150):
         agent = f"support-{step % 3 + 1}"
-        turn = step // 3
-        order = 1042 if agent == "support-2" and turn >= 25 else dice.randrange(9999)
-        history[agent].append(
-            {"role": "user", "content": f"Customer asks about {dice.choice(topics)}"}
-            if order != 1042 else
-            {"role": "tool", "content": f'{{"order": {order}, "error": "timeout"}}'}
-        )
-        request = {"model": "example-large", "messages": history[agent][-8:]}
-        response = {
-            "choices": [{"message": {"role": "assistant", "tool_calls": [{
-                "function": {"name": "get_order", "arguments": f'{{"id": {order}}}'}
-            }]}}],
-        }
+        messages = history[agent]
+        time += 900_000 if step == 60 else dice.randrange(400, 2600)
+        stuck = agent == "support-2" and step >= 75
+        if messages[-1]["role"] != "assistant" or not messages[-1].get("tool_calls"):
+            messages.append({"role": "user", "content": f"Hello, I have a question about "
+                             f"{dice.choice(topics)}. Can you look at my order?"})
+        else:
+            call = messages[-1]["tool_calls"][0]
+            order = json.loads(call["function"]["arguments"])["id"]
+            messages.append({"role": "tool", "tool_call_id": call["id"],
+                             "content": json.dumps(result_of(order, dice))})
+        said = answer_of(messages, dice, stuck)
+        request = {"model": "example-large", "messages": messages}
+        response = {"usage": {"prompt_tokens": len(json.dumps(request)) // 4,
+                              "completion_tokens": len(json.dumps(said)) // 4},
+                    "choices": [{"message": said}]}
         yield Exchange(agent, str(uuid.UUID(int=dice.getrandbits(128), version=4)),
-                       json.dumps(request), json.dumps(response), start + step * 1700)
+                       json.dumps(request), json.dumps(response), time)
+        messages.append(said)
 
 
 def recorded(folder):
@@ -99,7 +130,7 @@ def fresh(file):
 
 def connect():
     db = fresh(FILE)
-    db.execute("INSERT INTO blackbox_settings VALUES('payload.enabled', 1)")
+    db.execute("INSERT INTO blackbox_settings VALUES('payload.enabled', 1), ('proof.enabled', 1)")
     db.execute(f"CREATE VIRTUAL TABLE ring USING payload_ring(window={WINDOW})")
     return db
 
@@ -124,7 +155,7 @@ def tell_database(file):
 
 
 def replay(db, exchanges, fatal):
-    """Records the exchanges up to the one after which the watcher fires."""
+    """Records the exchanges up to the one after which the watcher fires, or a rule did."""
     for exchange in exchanges:
         db.execute(
             "INSERT INTO ring(agent_id, event_id, request_body, response_body, "
@@ -133,7 +164,8 @@ def replay(db, exchanges, fatal):
             "SELECT payload_queue(?, ?, ?, ?, ?)",
             (exchange.event, exchange.agent, *exchange[2:]),
         ).fetchone()
-        if exchange is fatal:
+        if exchange is fatal or db.execute("SELECT count(*) FROM payload_verdicts "
+                                           "WHERE action = 'kill_switch'").fetchone()[0]:
             break
     db.execute("SELECT payload_flush()").fetchone()
 
@@ -147,6 +179,40 @@ def attempt(db, sql, *args):
         print(f"  {sql}\n    -> refused: {error}")
 
 
+def fire(db, exchanges):
+    """Replays recorded exchanges, and fires the switch where the watcher says so."""
+    fatal, reason = suspect(exchanges)
+    replay(db, exchanges, fatal)
+    show_ring(db)
+    print(f"\n{fatal.agent} {reason}: the kill switch fires.")
+    event = "kill-" + fatal.event
+    saved = db.execute("SELECT payload_kill_switch('ring', ?, ?)",
+                       (fatal.agent, event)).fetchone()[0]
+    print(f"  SELECT payload_kill_switch('ring', '{fatal.agent}', '{event}')"
+          f"\n    -> {saved} exchanges are evidence now, and have left the ring")
+    return event, saved
+
+
+def wait_for_rule(db, exchanges):
+    """Replays exchanges until a rule of the ring fires the switch."""
+    db.execute("INSERT INTO blackbox_settings VALUES('payload.on_loop', 'kill_switch')")
+    replay(db, exchanges, None)
+    show_ring(db)
+    event, saved = db.execute(
+        "SELECT kill_switch_event_id, count(*) FROM event_payloads "
+        "WHERE purpose = 'evidence' GROUP BY kill_switch_event_id").fetchone()
+    print("\nA rule of the ring found a loop, and fired the kill switch.")
+    show(db, "Why:", "SELECT rule, level, count, tool, sentence, action FROM payload_verdicts")
+    print(f"\n{saved} exchanges are evidence now, and have left the ring.")
+    return event, saved
+
+
+def show_ring(db):
+    show(db, "The ring: what it was given, what rolled out, what is there (busiest 5):",
+         "SELECT agent_id, given, rolled, rows, bytes FROM ring_agents "
+         "ORDER BY given DESC LIMIT 5")
+
+
 def main():
     folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else None
     exchanges = recorded(folder) if folder else list(made_up())
@@ -154,18 +220,8 @@ def main():
     print(f"{len(exchanges)} exchanges of {agents} agents "
           f"({'recorded' if folder else 'made up'}), "
           f"SQLite {sqlite3.sqlite_version}; each agent keeps its last {WINDOW}.")
-    fatal, reason = suspect(exchanges)
     db = connect()
-    replay(db, exchanges, fatal)
-    show(db, "The ring: what it was given, what rolled out, what is there (busiest 5):",
-         "SELECT agent_id, given, rolled, rows, bytes FROM ring_agents "
-         "ORDER BY given DESC LIMIT 5")
-    print(f"\n{fatal.agent} {reason}: the kill switch fires.")
-    event = "kill-" + fatal.event
-    saved = db.execute("SELECT payload_kill_switch('ring', ?, ?)",
-                       (fatal.agent, event)).fetchone()[0]
-    print(f"  SELECT payload_kill_switch('ring', '{fatal.agent}', '{event}')"
-          f"\n    -> {saved} exchanges are evidence now, and have left the ring")
+    event, saved = (fire if folder else wait_for_rule)(db, exchanges)
     show(db, "The newest of the evidence:",
          "SELECT created_at, size_bytes, pinned, substr(response_body, -60) AS answer "
          "FROM payload_rows WHERE kill_switch_event_id = ? "
@@ -190,6 +246,8 @@ def main():
     show(db, "The figures:", "SELECT payload_stats() AS stats")
     problems = db.execute("SELECT count(*) FROM blackbox_check").fetchone()[0]
     print(f"\nblackbox_check() finds {problems} problems.")
+    head = db.execute("SELECT proof_head()").fetchone()[0].replace("\n", " ")
+    print(f"The head of the log that proves it: {head}")
     page = db.execute("SELECT blackbox_report('kill_switch', ?)", (event,)).fetchone()[0]
     PAGE.write_text(page, encoding="utf-8")
     db.close()
