@@ -91,6 +91,7 @@ static const BxDomain *findDomain(const BxCall *p) {
 /* Runs the implementation; then others may follow what it has written. */
 static void runBare(BxCall *p) {
   p->pDef->xRun(p);
+  bxNeedKnown(p->bx, &p->err);
   if (p->pDef->flags & BX_RECORDS) bxFollow(p->bx, p->pCtx != 0, &p->err);
 }
 

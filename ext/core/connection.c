@@ -186,6 +186,36 @@ static void searchHome(
   sqlite3_free(zOther);
 }
 
+/* Replaces an error by that of a newer version, which explains it. */
+static void needKnown(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
+  BxErr err = {SQLITE_OK, 0};
+  bxInstalledVersion(p, pDomain, &err);
+  if (bxIs(&err, "VersionError")) bxClear(pErr);
+  if (pErr->rc == SQLITE_OK) bxPass(pErr, &err);
+  bxClear(&err);
+}
+
+void bxNeedKnown(Bx *bx, BxErr *pErr) {
+  int i, bLater = 0;
+  if (!bx->bNewHome || (pErr->rc != SQLITE_OK && pErr->rc != SQLITE_ERROR)) {
+    return;
+  }
+  for (i = 0; i < bx->nDomain; i++) {
+    const char *zHome = bx->aSlot[i].zHome;
+    BxErr err = {SQLITE_OK, 0};
+    BxStmts *p;
+    if (zHome == 0) continue;
+    if (sqlite3_txn_state(bx->db, zHome) == SQLITE_TXN_NONE) {
+      bLater = 1;
+      continue;
+    }
+    p = bxSchema(bx, zHome, &err);
+    if (p != 0) needKnown(p, &bx->aDomain[i], pErr);
+    bxPass(pErr, &err);
+  }
+  bx->bNewHome = bLater;
+}
+
 BxStmts *bxHome(Bx *bx, const char *zDomain, BxErr *pErr) {
   BxSlot *pSlot = bxSlot(bx, zDomain);
   char *zHome = 0;
@@ -208,6 +238,7 @@ BxStmts *bxHome(Bx *bx, const char *zDomain, BxErr *pErr) {
       return 0;
     }
     pSlot->zHome = zHome;
+    bx->bNewHome = 1;
   }
   return bxSchema(bx, pSlot->zHome, pErr);
 }

@@ -21,6 +21,7 @@ struct Bx {
   int nRef;      /* functions and modules that point here */
   int bAnchored; /* blackbox_call is connected: statements may be kept */
   int bAlone;    /* the savepoint of a call began its transaction */
+  int bNewHome;  /* the version of a home was not looked at */
   int bInner;    /* the next function is a part of the call that runs */
   int nWhole;    /* VM steps of a complete SAVEPOINT */
   int nDomain;   /* entries in aDomain and aSlot */
@@ -98,6 +99,10 @@ int bxCarries(Bx *bx, const char *zDb, const char *zDomain, BxErr *pErr);
 /* VersionError unless the domain in zDb has this version, because older
 ** versions have other tables. bxHome() calls this itself. */
 void bxNeedVersion(Bx *bx, const char *zDb, const char *zDomain, BxErr *pErr);
+/* VersionError if a schema that bxHome() has found since the last call has a newer
+** version of its domain. This is looked at after a function has run, and only in a
+** schema that it has read, because that is a read, too. */
+void bxNeedKnown(Bx *bx, BxErr *pErr);
 /* Whether the domain in p's schema has the larger form. Reads nothing. */
 int bxIsLarger(BxStmts *p, const BxDomain *pDomain, BxErr *pErr);
 /* The SQL of the domain for p's schema, to sqlite3_free(). */

@@ -236,47 +236,106 @@ void bxUnpackRow(BxStmts *p, const char *zId, BxErr *pErr) {
   bxDo(p, zSql, pErr, "t", zId);
 }
 
-/* Unpacks the rows of a query that returns ids, and finalizes it. Returns how
-** many. */
-static i64 unpackAll(BxStmts *p, sqlite3_stmt *pIds, BxErr *pErr) {
-  i64 nRow = 0;
-  while (bxRow(pIds, pErr)) {
-    const char *zId = bxColumnText(pIds, 0, pErr);
-    if (zId != 0) bxUnpackRow(p, zId, pErr);
-    nRow++;
+/* What payload_unpack() does. */
+typedef struct Unpacking {
+  BxStmts *p;
+  i64 nRow;    /* rows that were unpacked */
+  i64 nLeft;   /* rows that stay as they are */
+  char *zLeft; /* their ids, a JSON array */
+} Unpacking;
+
+/* Adds an id to those that stay. */
+static void leaveRow(Unpacking *u, const char *zId, BxErr *pErr) {
+  char *z = bxAskText(
+      u->p, "SELECT json_insert(?1, '$[#]', ?2)", pErr, "tt", u->zLeft, zId);
+  u->nLeft++;
+  if (z == 0) return;
+  sqlite3_free(u->zLeft);
+  u->zLeft = z;
+}
+
+/* Unpacks a row. One that is damaged stays, and so does one with a blob that only
+** looks like a reference. */
+static void unpackOne(Unpacking *u, const char *zId, BxErr *pErr) {
+  static const char zStays[] =
+      "SELECT EXISTS (SELECT 1 FROM main.payload_texts WHERE \"key\" = ?1)";
+  BxErr err = {SQLITE_OK, 0};
+  bxUnpackRow(u->p, zId, &err);
+  if (err.rc == SQLITE_CORRUPT_VTAB ||
+      (err.rc == SQLITE_OK && bxAsk(u->p, zStays, pErr, "t", zId))) {
+    bxClear(&err);
+    leaveRow(u, zId, pErr);
+    return;
   }
-  sqlite3_finalize(pIds);
-  return nRow;
+  u->nRow += err.rc == SQLITE_OK;
+  bxPass(pErr, &err);
+}
+
+/* The ids of at most so many packed rows, as a JSON array; NULL if there are none.
+** Those that stay are always the first ones. */
+static char *packedIds(const Unpacking *u, i64 nLimit, BxErr *pErr) {
+  static const char zSql[] =
+      "SELECT json_group_array(\"key\") FROM (SELECT DISTINCT \"key\""
+      " FROM main.payload_texts LIMIT ?1 OFFSET ?2) GROUP BY 1 = 1";
+  return bxAskText(u->p, zSql, pErr, "ii", nLimit, u->nLeft);
+}
+
+/* Unpacks rows until there are so many, or no more. Returns whether there may be
+** more. */
+static int unpackSome(Unpacking *u, i64 nLimit, BxErr *pErr) {
+  char *zIds = packedIds(u, nLimit, pErr);
+  int bMore;
+  while (zIds != 0 && u->nRow < nLimit) {
+    sqlite3_stmt *pIds =
+        bxPrepare(u->p, "SELECT value FROM json_each(?1)", pErr);
+    bxBind(pIds, pErr, "t", zIds);
+    while (bxRow(pIds, pErr)) {
+      const char *zId = bxColumnText(pIds, 0, pErr);
+      if (zId != 0) unpackOne(u, zId, pErr);
+    }
+    sqlite3_finalize(pIds);
+    sqlite3_free(zIds);
+    zIds = packedIds(u, u->nRow < nLimit ? nLimit - u->nRow : 1, pErr);
+  }
+  bMore = zIds != 0;
+  sqlite3_free(zIds);
+  return bMore;
 }
 
 void bxPayloadUnpack(BxCall *p) {
-  BxStmts *pHome = bxHome(p->bx, "payload", &p->err);
-  i64 nLimit = UNPACK_ROWS, nRow = 0;
+  Unpacking unpacking = {bxHome(p->bx, "payload", &p->err), 0, 0, 0};
+  i64 nLimit = UNPACK_ROWS;
   int bMore = 0;
   bxRefuseInside(p);
   if (bxArg(p, 0)) {
     nLimit = bxInt(p->aArg[0], "limit", 1, 1000000000, &p->err);
   }
-  if (p->err.rc != SQLITE_OK) return;
-  bxLock(pHome, &p->err);
-  if (bxPacks(pHome, &p->err)) {
-    sqlite3_stmt *pIds = bxPrepare(pHome,
-        "SELECT value FROM json_each((SELECT json_group_array(\"key\") FROM"
-        " (SELECT DISTINCT \"key\" FROM main.payload_texts LIMIT ?1)))",
-        &p->err);
-    bxBind(pIds, &p->err, "i", nLimit);
-    nRow = unpackAll(pHome, pIds, &p->err);
-    bMore = bxNumber(pHome, "SELECT EXISTS (SELECT 1 FROM main.payload_texts)",
-                &p->err) != 0;
-    bxPackSweep(pHome, SWEEP_MOST, &p->err);
+  unpacking.zLeft = bxPrintf(&p->err, "[]");
+  bxLock(unpacking.p, &p->err);
+  if (p->err.rc == SQLITE_OK && bxPacks(unpacking.p, &p->err)) {
+    bMore = unpackSome(&unpacking, nLimit, &p->err);
+    bxPackSweep(unpacking.p, SWEEP_MOST, &p->err);
     if (!bMore && p->err.rc == SQLITE_OK &&
-        bxNumber(pHome, "SELECT texts FROM main.store_state", &p->err) == 0) {
-      reduce(pHome, &p->err);
+        bxNumber(unpacking.p, "SELECT texts FROM main.store_state", &p->err) ==
+            0) {
+      reduce(unpacking.p, &p->err);
     }
   }
-  if (p->err.rc != SQLITE_OK) return;
-  bxReturnJson(p, sqlite3_mprintf("{\"rows\":%lld,\"more\":%s}", nRow,
-                      bMore ? "true" : "false"));
+  if (p->err.rc == SQLITE_OK) {
+    bxReturnJson(
+        p, sqlite3_mprintf("{\"rows\":%lld,\"left\":%s,\"more\":%s}",
+               unpacking.nRow, unpacking.zLeft, bMore ? "true" : "false"));
+  }
+  sqlite3_free(unpacking.zLeft);
+}
+
+/* Unpacks the rows of a query that returns ids, and finalizes it. */
+static void unpackAll(BxStmts *p, sqlite3_stmt *pIds, BxErr *pErr) {
+  while (bxRow(pIds, pErr)) {
+    const char *zId = bxColumnText(pIds, 0, pErr);
+    if (zId != 0) bxUnpackRow(p, zId, pErr);
+  }
+  sqlite3_finalize(pIds);
 }
 
 void bxUnpackLike(BxStmts *p, sqlite3_stmt *pExchanges, BxErr *pErr) {

@@ -188,10 +188,18 @@ static void removePack(Sweep *s, List *pList) {
   pList->bChanged = 0;
 }
 
-/* Writes a pack without the pieces that have no uses. */
-static void cleanPack(Sweep *s, List *pList) {
+/* Removes the pieces of a pack that have no uses. */
+static void removePieces(Sweep *s, List *pList) {
+  i64 i;
+  for (i = 0; i < pList->n && s->pErr->rc == SQLITE_OK; i++) {
+    const Piece *a = &pList->a[i];
+    if (a->nUse == 0 && a->nByte > 0) removePiece(s, pList, i);
+  }
+}
+
+/* Copies the bytes of the pieces that have uses. */
+static void copyLeft(Sweep *s, const List *pList, Bytes *pOut) {
   const Pack *pPack = bxPackRead(s->p, pList->iPack, s->pErr);
-  Bytes left = {0, 0, 0};
   i64 i;
   if (pPack == 0) return;
   if (pPack->nPiece != pList->n) {
@@ -201,13 +209,20 @@ static void cleanPack(Sweep *s, List *pList) {
   }
   for (i = 0; i < pList->n && s->pErr->rc == SQLITE_OK; i++) {
     const Piece *a = &pList->a[i];
-    if (a->nUse > 0) {
-      bxBytesAdd(&left, pPack->aByte + pPack->aAt[i], a->nByte, s->pErr);
-    } else if (a->nByte > 0) {
-      removePiece(s, pList, i);
-    }
+    if (a->nUse == 0) continue;
+    bxBytesAdd(pOut, pPack->aByte + pPack->aAt[i], a->nByte, s->pErr);
   }
-  if (s->pErr->rc == SQLITE_OK && left.n == 0) {
+}
+
+/* Writes a pack without the pieces that have no uses. One of which nothing is left
+** is not read, so that it can be removed even if it is damaged. */
+static void cleanPack(Sweep *s, List *pList) {
+  Bytes left = {0, 0, 0};
+  i64 i, nLeft = 0;
+  for (i = 0; i < pList->n; i++) nLeft += pList->a[i].nUse > 0;
+  if (nLeft > 0) copyLeft(s, pList, &left);
+  removePieces(s, pList);
+  if (s->pErr->rc == SQLITE_OK && nLeft == 0) {
     removePack(s, pList);
   } else if (s->pErr->rc == SQLITE_OK) {
     if (s->pZip == 0) s->pZip = bxZipContext(s->pErr);

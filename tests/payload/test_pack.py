@@ -107,26 +107,26 @@ def test_unpacking_leaves_the_file_as_it_was(db):
     before = shown(db), rows(db, objects), rows(db, versions)
     pack(db)
     assert rows(db, versions) != before[2]
-    assert unpack(db, 3) == {"rows": 3, "more": True}
+    assert unpack(db, 3) == {"rows": 3, "left": [], "more": True}
     whole(db)
     assert shown(db) == before[0]
-    assert unpack(db) == {"rows": 5, "more": False}
+    assert unpack(db) == {"rows": 5, "left": [], "more": False}
     assert (shown(db), rows(db, objects), rows(db, versions)) == before
     assert rows(db, f"SELECT {COLUMNS} FROM event_payloads ORDER BY id") == before[0]
     assert set(rows(db, "SELECT texts, packs, pieces, kept_bytes FROM store_stats")) == {(0, 0, 0, 0)}
     whole(db)
-    assert unpack(db) == {"rows": 0, "more": False}
+    assert unpack(db) == {"rows": 0, "left": [], "more": False}
 
 
 def test_the_form_stays_while_the_host_reads(full):
     before = shown(full)
     cursor = full.execute("SELECT * FROM event_payloads")
     cursor.fetchone()
-    assert unpack(full) == {"rows": 8, "more": False}
+    assert unpack(full) == {"rows": 8, "left": [], "more": False}
     cursor.close()
     assert shown(full) == before
     whole(full)
-    assert unpack(full) == {"rows": 0, "more": False}
+    assert unpack(full) == {"rows": 0, "left": [], "more": False}
     assert one(full, "SELECT count(*) FROM sqlite_schema WHERE name = 'payload_swaps'") == 0
 
 
@@ -191,7 +191,7 @@ def test_a_store_is_needed(path):
     one(db, "SELECT blackbox_install('main', 'payload')")
     with pytest.raises(sqlite3.OperationalError, match="NotInstalledError: schema main has no body"):
         one(db, "SELECT payload_pack()")
-    assert one(db, "SELECT payload_unpack()") == '{"rows":0,"more":false}'
+    assert one(db, "SELECT payload_unpack()") == '{"rows":0,"left":[],"more":false}'
     whole(db)
 
 
@@ -503,6 +503,34 @@ def test_a_packing_that_fails_loses_no_queued_row(full, path):
     assert "CorruptedDataError" in one(db, "SELECT error FROM payload_waiting")
 
 
+@pytest.mark.parametrize("begin", [False, True])
+def test_rows_that_cannot_be_unpacked_do_not_stop_the_others(db, path, begin):
+    for i in range(6):
+        add(db, f"p{i}", noise(i, 98_000))
+    pack(db)
+    by_hand(path, "DROP TRIGGER store_packs_update;"
+            " UPDATE store_packs SET data = zeroblob(length(data)) WHERE pack IN (2, 4)")
+    fake = bytes.fromhex("b1627801") + bytes(32) + b"77"
+    db = connect(path)
+    add(db, "p9", fake, words(9, 900))
+    if begin:
+        db.execute("BEGIN")
+    told = [unpack(db, 2) for _ in range(3)]
+    if begin:
+        db.execute("COMMIT")
+    assert [t["rows"] for t in told] == [2, 2, 0]
+    assert told[2]["left"] == ["p1", "p3", "p9"]
+    assert [t["more"] for t in told] == [True, True, False]
+    assert packed(db) == ["p1", "p3", "p9"]
+    assert one(db, "SELECT request_body FROM event_payloads WHERE id = 'p4'") == noise(4, 98_000)
+    db.execute("DELETE FROM event_payloads WHERE id < 'p9'")
+    assert unpack(db) == {"rows": 0, "left": ["p9"], "more": False}
+    assert not one(db, "SELECT count(*) FROM sqlite_schema WHERE name = 'payload_swaps'")
+    assert one(db, "SELECT request_body FROM event_payloads WHERE id = 'p9'") == fake
+    one(db, "SELECT blackbox_install()")
+    whole(db)
+
+
 # ------------------------------------------------------- files, processes ----
 
 def test_copies_of_the_file_show_the_same(full, tmp_path):
@@ -524,8 +552,16 @@ def test_copies_of_the_file_show_the_same(full, tmp_path):
 
 def test_a_newer_file_is_refused(full, path):
     by_hand(path, "UPDATE blackbox_domains SET version = 4 WHERE domain = 'payload'")
-    with pytest.raises(sqlite3.OperationalError, match="VersionError: .* version 4 of payload"):
-        one(connect(path), "SELECT blackbox_install()")
+    for call in "blackbox_install()", "payload_pack()", "payload_unpack()", "payload_cleanup()":
+        with pytest.raises(sqlite3.OperationalError, match="VersionError: .* version 4 of payload"):
+            one(connect(path), f"SELECT {call}")
+
+
+def test_a_newer_store_is_refused(full, path):
+    by_hand(path, "UPDATE blackbox_domains SET version = 2 WHERE domain = 'store'")
+    for call in "store_sweep()", "store_erase('a0')":
+        with pytest.raises(sqlite3.OperationalError, match="VersionError: .* version 2 of store"):
+            one(connect(path), f"SELECT {call}")
 
 
 WORKER = """
