@@ -47,6 +47,8 @@ def test_the_install_lines_of_the_docs_name_the_built_files():
     for command in ("npm install", "pip install --no-index", "dpkg -i"):
         names = re.search(rf"^\$ {command} (.*)$", text, re.M).group(1).split()
         assert names and all((DIST / name).exists() for name in names), names
+        names = re.search(rf"`{command} ([^`]*)`", (ROOT / "README.md").read_text()).group(1)
+        assert all(len(list(DIST.glob(name))) == 1 for name in names.split()), names
 
 
 @pytest.mark.parametrize("name", TESTS)
