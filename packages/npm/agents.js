@@ -45,7 +45,7 @@ export class BlackboxSession {
   }
 
   async getItems(limit = Infinity) {
-    return withCalls(this.#newest(limit));
+    return withCalls(atomically(this.#db, () => this.#newest(limit)));
   }
 
   async addItems(items) {
@@ -122,7 +122,8 @@ export class BlackboxSession {
 /** A UUID (version 8) that is the same for the same name. */
 function named(name) {
   const hex = createHash("sha256").update(`${FORMAT}\n${name}`).digest("hex");
-  return [hex.slice(0, 8), hex.slice(8, 12), `8${hex.slice(13, 16)}`, `8${hex.slice(17, 20)}`, hex.slice(20, 32)].join("-");
+  const parts = [hex.slice(0, 8), hex.slice(8, 12), `8${hex.slice(13, 16)}`, `8${hex.slice(17, 20)}`];
+  return [...parts, hex.slice(20, 32)].join("-");
 }
 
 /** The items without outputs of calls that are not among the items before. */

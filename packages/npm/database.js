@@ -9,8 +9,8 @@ export function quoted(name) {
     .join(".");
 }
 
-/** Runs an act in one transaction, or as a part of the one that is open. The first statement
- * of the act must write, so that it need not wait for a lock after it has read. */
+/** Runs an act in one transaction, or as a part of the one that is open. If it writes, its
+ * first statement must write, so that it need not wait for a lock after it has read. */
 export function atomically(db, act) {
   db.exec("SAVEPOINT sqlite_blackbox");
   try {

@@ -14,14 +14,12 @@ import {
   TASKS,
   WRITES_IDX_MAP,
   copyCheckpoint,
-  getCheckpointId,
   maxChannelVersion,
 } from "@langchain/langgraph-checkpoint";
 import { randomBytes } from "node:crypto";
 import { atomically, now } from "./database.js";
 import { SCHEMA } from "./langgraph_tables.js";
 
-const ONE = "thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?";
 const DAY = 86400000;
 
 /** A saver of checkpoints. The connection must have the module. */
@@ -49,63 +47,65 @@ export class BlackboxSaver extends BaseCheckpointSaver {
   }
 
   async getTuple(config) {
-    const { thread_id, checkpoint_ns = "" } = config.configurable ?? {};
-    const id = getCheckpointId(config);
+    const { thread_id, checkpoint_ns, checkpoint_id } = keyOf(config);
     if (!thread_id) return undefined;
+    const found = atomically(this.db, () => this.#read(thread_id, checkpoint_ns, checkpoint_id));
+    return found && this.#tuple(found);
+  }
+
+  /** The rows of a checkpoint, or of the newest one, as they are at one time. */
+  #read(thread_id, checkpoint_ns, checkpoint_id) {
     const row = this.db
       .prepare(
         `SELECT * FROM langgraph_checkpoints WHERE thread_id = ? AND checkpoint_ns = ?
-         ${id ? "AND checkpoint_id = ?" : "ORDER BY checkpoint_id DESC LIMIT 1"}`,
+         ${checkpoint_id ? "AND checkpoint_id = ?" : "ORDER BY checkpoint_id DESC LIMIT 1"}`,
       )
-      .get(thread_id, checkpoint_ns, ...(id ? [id] : []));
-    return row && this.#tuple(row);
+      .get(thread_id, checkpoint_ns, ...(checkpoint_id ? [checkpoint_id] : []));
+    if (row === undefined) return undefined;
+    const values = this.db.prepare(
+      `SELECT channel, type, value FROM langgraph_values WHERE thread_id = ? AND checkpoint_ns = ?
+          AND (channel, version) IN (SELECT key, value FROM json_each(?))`,
+    );
+    const writes = this.db.prepare(
+      `SELECT task_id, channel, type, value FROM langgraph_writes
+        WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ? ORDER BY task_path, task_id, idx`,
+    );
+    return {
+      row,
+      values: values.all(thread_id, checkpoint_ns, row.versions),
+      writes: writes.all(thread_id, checkpoint_ns, row.checkpoint_id),
+      sends: writes.all(thread_id, checkpoint_ns, row.parent_id).filter((w) => w.channel === TASKS),
+    };
   }
 
-  async #tuple(row) {
+  async #tuple({ row, values, writes, sends }) {
     const { thread_id, checkpoint_ns, checkpoint_id, parent_id } = row;
-    const checkpoint = await this.serde.loadsTyped(row.type, row.checkpoint);
-    Object.assign(checkpoint.channel_values, await this.#values(row));
+    const checkpoint = await this.#loaded(row.type, row.checkpoint);
+    for (const v of values) checkpoint.channel_values[v.channel] = await this.#loaded(v.type, v.value);
     const tuple = {
       config: { configurable: { thread_id, checkpoint_ns, checkpoint_id } },
       checkpoint,
-      metadata: await this.serde.loadsTyped(row.metadata_type, row.metadata),
-      pendingWrites: await this.#writes(thread_id, checkpoint_ns, checkpoint_id),
+      metadata: await this.#loaded(row.metadata_type, row.metadata),
+      pendingWrites: [],
     };
+    for (const w of writes) {
+      tuple.pendingWrites.push([w.task_id, w.channel, await this.#loaded(w.type, w.value)]);
+    }
     if (parent_id !== null) {
       tuple.parentConfig = { configurable: { thread_id, checkpoint_ns, checkpoint_id: parent_id } };
-      if (checkpoint.v < 4) await this.#addSends(checkpoint, tuple.parentConfig.configurable);
+      if (checkpoint.v < 4) await this.#addSends(checkpoint, sends);
     }
     return tuple;
   }
 
-  async #values({ thread_id, checkpoint_ns, versions }) {
-    const found = this.db
-      .prepare(
-        `SELECT channel, type, value FROM langgraph_values WHERE thread_id = ? AND checkpoint_ns = ?
-            AND (channel, version) IN (SELECT key, value FROM json_each(?))`,
-      )
-      .all(thread_id, checkpoint_ns, versions);
-    const values = found.map(async (v) => [v.channel, await this.serde.loadsTyped(v.type, v.value)]);
-    return Object.fromEntries(await Promise.all(values));
-  }
-
-  async #writes(...key) {
-    const found = this.db
-      .prepare(
-        `SELECT task_id, channel, type, value FROM langgraph_writes WHERE ${ONE}
-         ORDER BY task_path, task_id, idx`,
-      )
-      .all(...key);
-    return Promise.all(
-      found.map(async (w) => [w.task_id, w.channel, await this.serde.loadsTyped(w.type, w.value)]),
-    );
+  #loaded(type, value) {
+    return this.serde.loadsTyped(type, value);
   }
 
   /** Before version 4 of the format, what a step sends was in the writes of the parent alone. */
-  async #addSends(checkpoint, { thread_id, checkpoint_ns, checkpoint_id }) {
-    const writes = await this.#writes(thread_id, checkpoint_ns, checkpoint_id);
+  async #addSends(checkpoint, sends) {
     const versions = Object.values(checkpoint.channel_versions);
-    checkpoint.channel_values[TASKS] = writes.filter((w) => w[1] === TASKS).map((w) => w[2]);
+    checkpoint.channel_values[TASKS] = await Promise.all(sends.map((w) => this.#loaded(w.type, w.value)));
     checkpoint.channel_versions[TASKS] = versions.length
       ? maxChannelVersion(...versions)
       : this.getNextVersion(undefined);
@@ -113,8 +113,7 @@ export class BlackboxSaver extends BaseCheckpointSaver {
 
   /** The checkpoints, newest first. What is added or removed meanwhile may be missing. */
   async *list(config, { limit = Infinity, before, filter = {} } = {}) {
-    const { thread_id, checkpoint_ns, checkpoint_id } = config.configurable ?? {};
-    const wanted = { thread_id, checkpoint_ns, checkpoint_id };
+    const wanted = { ...keyOf(config), checkpoint_ns: config.configurable?.checkpoint_ns };
     const fields = Object.keys(wanted).filter((name) => wanted[name] != null);
     const tests = fields.map((name) => `${name} = ?`);
     const values = fields.map((name) => wanted[name]);
@@ -140,7 +139,7 @@ export class BlackboxSaver extends BaseCheckpointSaver {
   }
 
   async put(config, checkpoint, metadata, newVersions) {
-    const { thread_id, checkpoint_ns = "", checkpoint_id = null } = required(config, "thread_id");
+    const { thread_id, checkpoint_ns, checkpoint_id = null } = required(config, "thread_id");
     const { channel_values, channel_versions } = checkpoint;
     const plain = Object.keys(channel_values).filter((name) => !Object.hasOwn(channel_versions, name));
     const body = { ...copyCheckpoint(checkpoint), channel_values: pick(channel_values, plain) };
@@ -178,7 +177,7 @@ export class BlackboxSaver extends BaseCheckpointSaver {
   }
 
   async putWrites(config, writes, taskId, taskPath = "") {
-    const { thread_id, checkpoint_ns = "", checkpoint_id } = required(config, "thread_id", "checkpoint_id");
+    const { thread_id, checkpoint_ns, checkpoint_id } = required(config, "thread_id", "checkpoint_id");
     const values = await Promise.all(writes.map(([, value]) => this.serde.dumpsTyped(value)));
     // An error or an interrupt takes the place of the one before; other writes stay.
     const again = writes.every(([channel]) => channel in WRITES_IDX_MAP)
@@ -220,9 +219,9 @@ export class BlackboxSaver extends BaseCheckpointSaver {
   #withReceipt(rule, id, remove) {
     this.db.prepare("UPDATE langgraph_threads SET at = at WHERE thread_id = ?").run(id);
     const size = this.db.prepare('SELECT coalesce(sum(bytes), 0) AS n FROM langgraph_due WHERE "key" = ?');
-    const before = size.get(id).n;
-    const times = remove().map((row) => row.at);
-    const bytes = before - size.get(id).n;
+    const before = Number(size.get(id).n);
+    const times = remove().map((row) => Number(row.at));
+    const bytes = before - Number(size.get(id).n);
     if (times.length === 0 && bytes === 0) return;
     this.db
       .prepare(
@@ -305,13 +304,20 @@ function pick(object, names) {
   return Object.fromEntries(names.map((name) => [name, object[name]]));
 }
 
+/** What names a checkpoint. Numbers are bound as REAL, so an id becomes a text here. */
+function keyOf(config) {
+  const { thread_id, checkpoint_ns = "", checkpoint_id } = config.configurable ?? {};
+  return { thread_id: thread_id?.toString(), checkpoint_ns, checkpoint_id };
+}
+
 function required(config, ...names) {
+  const key = keyOf(config);
   for (const name of names) {
-    if (!config.configurable?.[name]) {
+    if (!key[name]) {
       throw new Error(`ValidationError: config.configurable.${name} is missing; give the ${name} of the run`);
     }
   }
-  return config.configurable;
+  return key;
 }
 
 /** Whether the metadata has every member of the filter. */

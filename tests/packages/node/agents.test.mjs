@@ -139,7 +139,8 @@ test("a session expires by the setting, or by its own time", async () => {
   await day.addItems([user("1")]);
   const other = new BlackboxSession(db, { sessionId: "other" });
   await other.addItems([user("1")]);
-  const left = (x) => rows(db, "SELECT (expires_at - created + 500) / 1000 FROM rollouts WHERE id = ?", x.rolloutId)[0][0];
+  const left = (x) =>
+    rows(db, "SELECT (expires_at - created + 500) / 1000 FROM rollouts WHERE id = ?", x.rolloutId)[0][0];
   assert.deepEqual([left(s), left(day), left(other)], [null, 86400, 60 * 86400]);
   db.prepare("UPDATE rollouts SET expires_at = 1 WHERE id = ?").run(day.rolloutId);
   await assert.rejects(day.addItems([user("2")]), /RolloutExpiredError/);
@@ -169,8 +170,9 @@ function model(script) {
 
 test("under the SDK a session gives what the SDK's own session in memory gives", async () => {
   const order = tool({
-    name: "order", description: "d", parameters: { type: "object", properties: {}, required: [], additionalProperties: false },
-    strict: true, execute: async () => "sent",
+    name: "order", description: "d", strict: true,
+    parameters: { type: "object", properties: {}, required: [], additionalProperties: false },
+    execute: async () => "sent",
   });
   const { db, session: ours } = session({ sessionId: "case-7" });
   const theirs = new MemorySession({ sessionId: "case-7" });

@@ -57,7 +57,8 @@ test("prune with delete removes threads, all or none", async () => {
   assert.deepEqual(receipts(db), []);
   await saver.prune(["a", "b"], { strategy: "delete" });
   assert.deepEqual(
-    rows(db, "SELECT DISTINCT thread_id FROM langgraph_checkpoints UNION ALL SELECT thread_id FROM langgraph_threads"),
+    rows(db, "SELECT DISTINCT thread_id FROM langgraph_checkpoints"
+      + " UNION ALL SELECT thread_id FROM langgraph_threads"),
     [["c"], ["c"]]);
   assert.deepEqual(receipts(db), [["user", "langgraph.prune", 4]]);
   await assert.rejects(saver.prune(["c"], { strategy: "all" }), /strategy must be keep_latest or delete, got all/);
@@ -104,6 +105,34 @@ test("a value that does not change is stored once, and goes when no checkpoint h
   assert.deepEqual((await saver.getTuple(at)).checkpoint.channel_values, { fixed: "f", i: 3, plain: 3 });
 });
 
+test("a checkpoint is read as it is at one time, whatever is pruned meanwhile", async () => {
+  const db = open();
+  const saver = new BlackboxSaver(db);
+  const given = { ...emptyCheckpoint(), channel_values: { a: 1 }, channel_versions: { a: 1 } };
+  const at = await saver.put(config("t"), given, meta, { a: 1 });
+  await saver.putWrites(at, [["out", 2]], "task");
+  const found = saver.getTuple(at); // it has not begun to load the values
+  db.exec("DELETE FROM langgraph_threads");
+  const { checkpoint, pendingWrites } = await found;
+  assert.deepEqual([checkpoint.channel_values, pendingWrites], [{ a: 1 }, [["task", "out", 2]]]);
+  assert.equal(await saver.getTuple(at), undefined);
+});
+
+test("ids that are numbers are ids of the same text; values may be null", async () => {
+  const db = open();
+  const saver = new BlackboxSaver(db);
+  const given = { ...emptyCheckpoint(), channel_values: { a: null }, channel_versions: { a: 1 } };
+  const at = await saver.put(config(7), given, meta, { a: 1 });
+  await saver.putWrites(at, [["a", null], ["b", [null]], ["c", "é".repeat(3)]], "task");
+  assert.equal(at.configurable.thread_id, "7");
+  const { checkpoint, pendingWrites } = await saver.getTuple(config("7"));
+  assert.deepEqual(checkpoint.channel_values, { a: null });
+  assert.deepEqual(pendingWrites.map((w) => w[2]), [null, [null], "ééé"]);
+  const listed = [];
+  for await (const tuple of saver.list(config(7))) listed.push(tuple.config.configurable.thread_id);
+  assert.deepEqual(listed, ["7"]);
+});
+
 test("two branches of a thread keep the values of their own", async () => {
   const saver = new BlackboxSaver(open());
   const State = Annotation.Root({ n: Annotation() });
@@ -126,7 +155,8 @@ test("a checkpoint of an older format keeps the parent that has what it sends", 
   const saver = new BlackboxSaver(db);
   let at = config("t");
   for (let i = 0; i < 3; i++) {
-    at = await saver.put(at, { ...emptyCheckpoint(), v: 1, id: uuid6(i), channel_versions: { a: i + 1 } }, meta, {});
+    const given = { ...emptyCheckpoint(), v: 1, id: uuid6(i), channel_versions: { a: i + 1 } };
+    at = await saver.put(at, given, meta, {});
     await saver.putWrites(at, [["__pregel_tasks", `send ${i}`]], "task");
   }
   await saver.prune(["t"]);
