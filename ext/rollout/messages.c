@@ -173,12 +173,12 @@ int bxRolloutHasMessages(BxStmts *p, i64 no, BxErr *pErr) {
 }
 
 /* Prepares a query that these parts make, and binds its parameters. */
-static sqlite3_stmt *openItems(Bx *bx, BxStmts *p, i64 no, const char *zParts,
-    const char *zMore, const char *zSelect, BxErr *pErr) {
+static sqlite3_stmt *openItems(Bx *bx, BxStmts *p, i64 no, const char *zInner,
+    const char *zTail, const char *zSelect, BxErr *pErr) {
   static const char zFormat[] =
       "SELECT format FROM main.rollout_about WHERE no = ?1";
   char *zName = bxAskText(p, zFormat, pErr, "i", no);
-  char *zSql = bxPrintf(pErr, "%s%s%s%s", zItemsPart, zParts, zMore, zSelect);
+  char *zSql = bxPrintf(pErr, "%s%s%s%s", zItemsPart, zInner, zTail, zSelect);
   sqlite3_stmt *pStmt = zSql ? bxRolloutQuery(bx, zSql, pErr) : 0;
   bxBind(pStmt, pErr, "ic", no, zName);
   sqlite3_free(zName);
