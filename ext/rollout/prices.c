@@ -53,7 +53,7 @@ static void digestOf(const char *z, char zOut[80]) {
 }
 
 /* The date of the list, to sqlite3_free(): today, if it is not given. */
-static char *dateOf(BxStmts *pHome, const char *zGiven, BxErr *pErr) {
+static char *dateSaid(BxStmts *pHome, const char *zGiven, BxErr *pErr) {
   static const char zDate[] = "SELECT CASE WHEN ?1 IS NULL THEN date('now') "
                               "WHEN date(?1) = ?1 THEN ?1 END";
   char *z = bxAskText(pHome, zDate, pErr, "t", zGiven);
@@ -66,7 +66,7 @@ static char *dateOf(BxStmts *pHome, const char *zGiven, BxErr *pErr) {
   return z;
 }
 
-static void checkList(BxStmts *pHome, const char *zList, BxErr *pErr) {
+static void checkPrices(BxStmts *pHome, const char *zList, BxErr *pErr) {
   if (pErr->rc != SQLITE_OK ||
       (*bxSkipSpace(zList) == '{' &&
           bxIsJson(pHome->bx, zList, (i64)strlen(zList), pErr))) {
@@ -86,8 +86,8 @@ void bxRolloutLoadPrices(BxCall *p) {
   char zDigest[80], *zDate;
   if (p->err.rc != SQLITE_OK) return;
   bxLock(pHome, &p->err);
-  checkList(pHome, zList, &p->err);
-  zDate = dateOf(pHome, zGiven, &p->err);
+  checkPrices(pHome, zList, &p->err);
+  zDate = dateSaid(pHome, zGiven, &p->err);
   if (p->err.rc == SQLITE_OK) {
     digestOf(zList, zDigest);
     bxDo(pHome, zLoad, &p->err, "tttt", zList, zName, zDate, zDigest);
