@@ -27,6 +27,11 @@ SELECT 'retention_erasures',
  WHERE id > 1
    AND NOT EXISTS (SELECT 1 FROM retention_erasures WHERE id = e.id - 1)
 UNION ALL
+SELECT 'retention_erasures', 'erasure ' || seq || ' is missing: a row was removed'
+  FROM sqlite_sequence
+ WHERE name = 'retention_erasures'
+   AND seq > (SELECT coalesce(max(id), 0) FROM retention_erasures)
+UNION ALL
 SELECT 'retention_erased',
        'a key of kind ' || e.kind || ' is refused, but no erasure says so'
   FROM retention_erased AS e
@@ -40,8 +45,10 @@ SELECT 'retention_erased',
    AND NOT EXISTS (SELECT 1 FROM retention_erased AS e
                     WHERE e.kind = r.kind AND e.until >= r.until);
 
+-- AUTOINCREMENT: sqlite_sequence remembers the newest number, so that a row that is
+-- missing at the end is found, too.
 CREATE TABLE IF NOT EXISTS main.retention_erasures(
-  id          INTEGER PRIMARY KEY CHECK (id > 0),
+  id          INTEGER PRIMARY KEY AUTOINCREMENT CHECK (id > 0),
   at          INTEGER NOT NULL,
   kind        TEXT NOT NULL,
   salt        TEXT NOT NULL,

@@ -390,6 +390,20 @@ def test_no_statement_changes_the_record(full, path, statement):
         db.execute(statement)
 
 
+@pytest.mark.parametrize("gone", [[1], [2], [1, 2]])
+def test_check_finds_that_erasures_whose_keys_are_not_refused_were_removed(full, path, gone):
+    full.execute("INSERT INTO blackbox_settings VALUES('retention.refuse_days', 0)")
+    erase(full, "agent", "a")
+    erase(full, "agent", "zz")
+    assert rows(full, "SELECT * FROM blackbox_check") == []
+    full.close()
+    by_hand(path, "DROP TRIGGER retention_erasures_delete; DELETE FROM retention_erasures"
+            f" WHERE id IN ({', '.join(map(str, gone))})")
+    db = connect(path)
+    assert f"erasure {gone[-1]} is missing: a row was removed" in [
+        r[2] for r in rows(db, "SELECT * FROM blackbox_check")]
+
+
 @pytest.mark.parametrize("damage, object", [
     ("DROP TRIGGER payload_made_erased", "payload_made_erased"),
     ("DROP TRIGGER cache_made_erased", "cache_made_erased"),
