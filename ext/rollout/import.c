@@ -355,6 +355,11 @@ const char *bxImportValue(Import *p, const char *z, const char *zEnd) {
   return zNext != 0 && zNext <= zEnd ? zNext : 0;
 }
 
+int bxImportFirst(Import *p, const char *z, const char *zEnd) {
+  return bxIsUtf8((const unsigned char *)z, (int)(zEnd - z)) &&
+         bxImportValue(p, bxSkipSpace(z), zEnd) != 0;
+}
+
 /* Why a line cannot be read. */
 static const char *whyBad(const Import *p, const char *z, const char *zEnd) {
   size_t n = (size_t)(zEnd - z);
@@ -476,7 +481,7 @@ static void scan(Import *p) {
   while (z < p->zEnd && p->pErr->rc == SQLITE_OK &&
          (bFormat ? p->pFormat == 0 : p->zName == 0)) {
     const char *zEnd = lineEnd(p, z), *zItems;
-    if (bxImportValue(p, bxSkipSpace(z), zEnd) != 0) {
+    if (bxImportFirst(p, z, zEnd)) {
       zItems = bFormat ? 0 : bxImportItems(p);
       if (bFormat) p->pFormat = formatOf(p);
       noteTime(p);
@@ -526,6 +531,8 @@ static void firstPart(Import *p, const char *zId) {
     p->xItem = noteName;
     if (p->pFormat != 0) scan(p);
     if (p->zName != 0) {
+      pPart->zName = bxPrintf(p->pErr, "%s", p->zName);
+      if (p->zAgent != 0) pPart->zAgent = bxPrintf(p->pErr, "%s", p->zAgent);
       bxPartId(formatName(p), p->zName, p->zAgent, pPart->work.zId);
     } else {
       z = bxSkipSpace(z);

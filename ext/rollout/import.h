@@ -70,6 +70,8 @@ void bxImportItem(Import *p, RolloutPart *pPart, const RolloutLine *pLine,
     const char *zFrom, const char *zEnd);
 /* Reads the value at z, which must end on its line. Returns its end, or NULL. */
 const char *bxImportValue(Import *p, const char *z, const char *zEnd);
+/* Reads the first value of a line. Returns whether it has one. */
+int bxImportFirst(Import *p, const char *z, const char *zEnd);
 /* Calls xItem for the items that are at a place in a value; [] stands for each
 ** element. Returns their number. */
 i64 bxImportInner(Import *p, int iNode, const char *zPath);

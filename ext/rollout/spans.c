@@ -116,7 +116,7 @@ void bxImportTraces(Import *p) {
   while (z < p->zEnd && p->pErr->rc == SQLITE_OK) {
     const char *zEnd = memchr(z, '\n', (size_t)(p->zEnd - z));
     if (zEnd == 0) zEnd = p->zEnd;
-    if (zItems != 0 && bxImportValue(p, bxSkipSpace(z), zEnd) != 0) {
+    if (zItems != 0 && bxImportFirst(p, z, zEnd)) {
       bxImportInner(p, 0, zItems);
     }
     z = zEnd + 1;
@@ -282,6 +282,17 @@ static void noteSpan(Import *p) {
   }
 }
 
+/* What is between the last item and the value at z belongs to that item, if both
+** are on one line. */
+static void closeLast(Import *p, const char *z) {
+  size_t n = (size_t)(z - p->zGap);
+  if (!p->bLast || p->bClosed || memchr(p->zGap, '\n', n) != 0) return;
+  p->closed.z = p->zGap;
+  p->closed.n = (i64)n;
+  p->bClosed = 1;
+  p->zGap = z;
+}
+
 void bxImportSpans(
     Import *p, const char *z, const char *zNext, const char *zEnd) {
   const BxTree *pTree = &p->json.tree;
@@ -289,6 +300,7 @@ void bxImportSpans(
   RolloutSpan value = {z, zNext - z};
   int bSeveral = 0;
   i64 i;
+  closeLast(p, z);
   p->xItem = noteSpan;
   p->json.iTop = 0;
   if (zItems != 0) bxImportInner(p, 0, zItems);

@@ -262,6 +262,17 @@ def test_several_conversations_in_a_file_become_several(db):
     well(db)
 
 
+def test_a_line_that_cannot_be_read_names_no_conversation(db):
+    first = lines(said(0, "user", "x", sessionId="s2")).encode().replace(b'"x"', b'"\xff"')
+    data = first + CLAUDE.encode() + lines(said(5, "user", "of another", sessionId="s2")).encode()
+    report = load(db, data)
+    assert report["bad"] == 1 and len(report["rolloutIds"]) == 2
+    assert rows(db, "SELECT source_id, id FROM rollouts ORDER BY 1") == [
+        ("s1", report["rolloutIds"][0]), ("s2", report["rolloutIds"][1])]
+    assert exported(db, report["rolloutIds"][0]) == first + CLAUDE.encode()
+    well(db)
+
+
 def test_forks_and_deletes_keep_what_stands_around_items(db):
     rollout = load(db, CODEX)["rolloutId"]
     fork = one(db, "SELECT rollout_fork(?)", rollout)

@@ -227,6 +227,23 @@ def test_a_line_of_several_conversations_becomes_lines_of_each(db):
     well(again)
 
 
+def test_two_objects_on_a_line_are_divided_between_them(db):
+    a, b = {"gen_ai.conversation.id": "one"}, {"gen_ai.conversation.id": "two"}
+    data = (otlp(span(1, a), end="") + otlp(span(2, b), span(3, a), end="") +
+            otlp(span(4, b), end="") + otlp(span(5, a), span(6, b)) +
+            otlp(span(7, a), end="") + otlp(span(8, b)))
+    report = load(db, data)
+    assert (report["items"], report["bad"], len(report["rolloutIds"])) == (8, 0, 2)
+    again = connect()
+    one(again, "SELECT blackbox_install('main', 'rollout')")
+    for rollout in report["rolloutIds"]:
+        whole = one(db, "SELECT rollout_export(?)", rollout)
+        assert load(again, whole)["rolloutIds"] == [rollout]
+        assert one(again, "SELECT rollout_export(?)", rollout) == whole
+    items = "SELECT rollout, sequence, payload FROM rollout_items WHERE sequence > 0 ORDER BY 1, 2"
+    assert rows(again, items) == rows(db, items) and len(rows(db, items)) == 8
+
+
 def test_a_file_of_spans_grows(db):
     data = otlp(*[span(i, {"gen_ai.conversation.id": "c"}) for i in range(1, 4)]) + otlp(
         span(4, {"gen_ai.conversation.id": "c"}))
