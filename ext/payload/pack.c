@@ -272,11 +272,12 @@ static void unpackOne(Unpacking *u, const char *zId, BxErr *pErr) {
 }
 
 /* The ids of at most so many packed rows, as a JSON array; NULL if there are none.
-** Those that stay are always the first ones. */
+** Those that stay are always the first ones. (With GROUP BY instead of nullif(),
+** SQLite 3.41.0 gives other values.) */
 static char *packedIds(const Unpacking *u, i64 nLimit, BxErr *pErr) {
   static const char zSql[] =
-      "SELECT json_group_array(\"key\") FROM (SELECT DISTINCT \"key\""
-      " FROM main.payload_texts LIMIT ?1 OFFSET ?2) GROUP BY 1 = 1";
+      "SELECT nullif(json_group_array(\"key\"), '[]') FROM (SELECT DISTINCT"
+      " \"key\" FROM main.payload_texts LIMIT ?1 OFFSET ?2)";
   return bxAskText(u->p, zSql, pErr, "ii", nLimit, u->nLeft);
 }
 
