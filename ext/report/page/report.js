@@ -43,6 +43,19 @@ function button(name, label, act) {
   return b;
 }
 
+/* Runs act() at most once a frame. */
+function onFrame(act) {
+  let waiting = false;
+  return () => {
+    if (waiting) return;
+    waiting = true;
+    requestAnimationFrame(() => {
+      waiting = false;
+      act();
+    });
+  };
+}
+
 const count = (n) => Number(n).toLocaleString("en-US");
 const many = (n, one, more = one + "s") => `${count(n)} ${n === 1 ? one : more}`;
 
@@ -1047,7 +1060,7 @@ function filmStrip() {
       frames.get(i).classList.toggle("current", i === current);
     }
   };
-  strip.addEventListener("scroll", () => requestAnimationFrame(draw));
+  strip.addEventListener("scroll", onFrame(draw));
   new ResizeObserver(draw).observe(strip);
   return { box: strip, show(i) {
     const left = i * step;
@@ -1195,7 +1208,7 @@ class List {
     this.all = items.map((_, i) => i);
     this.indexes = this.all;
     this.shown = new Map();
-    this.box.addEventListener("scroll", () => requestAnimationFrame(() => this.draw()));
+    this.box.addEventListener("scroll", onFrame(() => this.draw()));
     new ResizeObserver(() => this.draw()).observe(this.box);
   }
   /* Shows only these items; null is all of them. */
@@ -1299,7 +1312,7 @@ class Timeline {
     this.times = inOrder(items.map((item) => item.time));
     this.loops = items.some((item) => item.verdict || item.repeat);
     this.inTokens = items.filter((item) => item.tokens).length * 2 > items.length;
-    new ResizeObserver(() => requestAnimationFrame(() => this.draw())).observe(this.box);
+    new ResizeObserver(onFrame(() => this.draw())).observe(this.box);
     this.box.addEventListener("pointermove", (e) => this.point(e));
     this.box.addEventListener("pointerleave", () => (this.tip.hidden = true));
     this.box.addEventListener("click", (e) => go(this.nearest(e)));
@@ -1477,7 +1490,7 @@ async function search(what) {
     if (n) hits.set(i, n);
   });
   showHits("…");
-  let since = performance.now();
+  let since = performance.now(), told = since;
   for (let i = 0; i < items.length; i++) {
     try {
       const n = occurrences(await lowerText(i), query);
@@ -1485,7 +1498,7 @@ async function search(what) {
       if (n) hits.set(i, n);
     } catch { /* a body that cannot be read has its title only */ }
     if (performance.now() - since < 14) continue;
-    showHits(`… ${Math.round((i / items.length) * 100)} %`);
+    if (since - told > 150) showHits(`… ${Math.round((i / items.length) * 100)} %`), (told = since);
     await pause();
     if (turn !== searching) return;
     since = performance.now();
@@ -1614,7 +1627,7 @@ function go(i, focus) {
 }
 
 function followHash() {
-  const i = byNumber.get(/^#e(.+)$/.exec(decodeURIComponent(location.hash))?.[1]);
+  const i = byNumber.get(/^#e(\d+)$/.exec(location.hash)?.[1]);
   if (i !== undefined) go(i);
 }
 
@@ -1669,10 +1682,19 @@ async function rootOf(hash, index, size, path) {
   return last ? new Uint8Array() : hash;
 }
 
+/* Whether an item shows nothing but what the columns of its row have. */
+function isOf({ parts, time }, columns) {
+  const named = columns.filter(([, type]) => type === "part").map((column) => column[2]);
+  const at = columns.find(([name]) => name === "created_at")?.[2] ?? "";
+  const then = Date.parse(at.endsWith("Z") ? at : `${at.replace(" ", "T")}Z`);
+  return parts.every((_, i) => named.includes(i)) && (Number.isNaN(then) || then === time);
+}
+
 /* verified, altered, or redacted: the leaf is in the log, but what it is of is
 ** not in this page as it was. */
-async function stateOf({ leaf, parts }, size, root) {
-  if (!leaf.proof) return "altered";
+async function stateOf(item, size, root) {
+  const { leaf, parts } = item;
+  if (!leaf.proof || (leaf.columns && !isOf(item, leaf.columns))) return "altered";
   const { kind, number, time, commitment, salt, content, leaf: index, path } = leaf.proof;
   const mark = fromHex(commitment);
   const digest = leaf.columns ? await digestOf(leaf.columns, parts) : fromHex(content);
@@ -1875,16 +1897,8 @@ function start() {
     clearTimeout(timer);
     timer = setTimeout(() => search(field.value), items.length > 1000 ? 250 : 90);
   });
-  let waiting = false;
-  addEventListener("scroll", () => {
-    if (waiting) return;
-    waiting = true;
-    requestAnimationFrame(() => {
-      waiting = false;
-      onScroll();
-    });
-  }, { passive: true });
-  addEventListener("resize", () => stream.draw());
+  addEventListener("scroll", onFrame(onScroll), { passive: true });
+  addEventListener("resize", onFrame(() => stream.draw()));
   addEventListener("hashchange", followHash);
   document.addEventListener("click", (e) => {
     const href = e.target.closest?.("a[href^='#e']")?.getAttribute("href");

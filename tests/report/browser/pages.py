@@ -175,7 +175,8 @@ def formats(db):
     return report(db, "kill_switch", "case"), {"formats": {str(n): said for n in range(1, len(made) + 1)}}
 
 
-def rollout(db):
+def talk(db):
+    """A conversation of 12 turns with calls and a compaction. Returns its id."""
     rid = "019d0000-1111-7222-8333-444455556666"
     items = []
     for turn in range(12):
@@ -193,6 +194,18 @@ def rollout(db):
     db.execute("SELECT rollout_create(?, 'be brief')", (rid,))
     db.execute("SELECT rollout_append(?, ?)", (rid, json.dumps([
         {"type": kind, "payload": payload, "timestamp": START + n * 2000} for n, (kind, payload) in enumerate(items)])))
+    return rid
+
+
+def rollout(db):
+    return report(db, "rollout", talk(db)), {}
+
+
+def fork(db):
+    rid = db.execute("SELECT rollout_fork(?, 3)", (talk(db),)).fetchone()[0]
+    db.execute("SELECT rollout_append(?, ?)", (rid, json.dumps([
+        {"type": "event_msg", "payload": {"type": "user_message", "message": "another way"}},
+        {"type": "event_msg", "payload": {"type": "thread_rolled_back", "num_turns": 1}}])))
     return report(db, "rollout", rid), {}
 
 
@@ -273,9 +286,9 @@ def recorded_rollout(db, pattern):
     return report(db, "rollout", made["rolloutId"]), {}
 
 
-KINDS = {"kill_switch": kill_switch, "agent": agent, "rollout": rollout, "evidence": evidence, "session": session,
+KINDS = {"kill_switch": kill_switch, "agent": agent, "rollout": rollout, "fork": fork, "evidence": evidence, "session": session,
          "database": database, "formats": formats, "proof": proof, "masked": masked, "hostile": hostile, "large": large}
-PLAIN = {"formats", "proof", "masked", "hostile", "large"}
+PLAIN = {"fork", "formats", "proof", "masked", "hostile", "large"}
 
 
 def recorded():

@@ -284,7 +284,7 @@ const tests = {
     });
   },
 
-  async "a conversation has turns, and a compaction is said"() {
+  async "a conversation has turns; a compaction, a fork and a rollback are said"() {
     await open("rollout", async (page) => {
       await shown(page);
       assert.match(await searchFor(page, "compacted summary"), /^[1-9]/);
@@ -292,6 +292,13 @@ const tests = {
       await page.waitForSelector(".edge.mark");
       assert.match(await text(page, ".edge.mark"), /Compacted/);
       assert.ok(await page.$(".edge.turn"));
+    });
+    await open("fork", async (page) => {
+      await shown(page);
+      for (const what of ["Forked from another conversation", "Rolled back"]) {
+        await page.evaluate(() => scrollTo(0, document.documentElement.scrollHeight));
+        await page.waitForFunction((t) => [...document.querySelectorAll(".edge.mark")].some((e) => e.textContent.includes(t)), {}, what);
+      }
     });
   },
 
@@ -311,6 +318,8 @@ const tests = {
     assert.notEqual(changed, source);
     writeFileSync(join(folder, "altered.html"), changed);
     assert.match(await open("altered", press), /[1-9]\d* altered/);
+    writeFileSync(join(folder, "altered.html"), source.replace(/("n":2,.*?"time":\d*)(\d)/, (_, a, b) => a + (9 - b)));
+    assert.match(await open("altered", press), /, 1 altered.*#2/);
     assert.match(await open("masked", press), /[1-9]\d* redacted, 0 altered/);
     assert.match(await open("kill_switch", (page) => text(page, "#proof")), /not in a proof/i);
   },
