@@ -19,9 +19,13 @@ void bxManyPrepare(Many *p, BxStmts *pStmts, const char *zInto, int nColumn,
   memset(p, 0, sizeof(*p));
   p->pStmts = pStmts;
   p->nColumn = nColumn;
+  p->nMost =
+      sqlite3_limit(pStmts->bx->db, SQLITE_LIMIT_VARIABLE_NUMBER, -1) / nColumn;
+  if (p->nMost > MANY_ROWS) p->nMost = MANY_ROWS;
+  if (p->nMost < 1) p->nMost = 1; /* SQLite says that the limit is too low */
   sqlite3_str_appendf(pSql, "INSERT INTO \"%w\".\"%w\" SELECT * FROM (VALUES",
       pStmts->zDb, zInto);
-  for (i = 0; i < MANY_ROWS; i++) {
+  for (i = 0; i < p->nMost; i++) {
     for (j = 0; j < nColumn; j++) {
       sqlite3_str_appendall(pSql, j > 0 ? ",?" : i > 0 ? "),(?" : "(?");
     }

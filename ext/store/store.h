@@ -176,6 +176,7 @@ typedef struct Many {
   BxStmts *pStmts;
   sqlite3_stmt *pStmt;
   int nColumn;
+  int nMost; /* rows; fewer than MANY_ROWS if the host limits parameters */
   int nWait; /* rows that are bound */
 } Many;
 

@@ -219,7 +219,7 @@ static void writePieces(Writer *w) {
       rc = sqlite3_bind_int64(p->pStmt, bxManyParam(p, 1), w->aNew[i].iPlace);
     }
     bxFailDb(w->pErr, w->p->bx->db, rc);
-    if (++p->nWait == MANY_ROWS) bxManyRun(p, 1, w->pErr);
+    if (++p->nWait == p->nMost) bxManyRun(p, 1, w->pErr);
   }
   bxManyRun(p, 1, w->pErr);
   w->nNew = 0;
@@ -449,7 +449,7 @@ static void addTextRow(
         (sqlite3_uint64)w->scratch.n, SQLITE_TRANSIENT);
   }
   bxFailDb(w->pErr, w->p->bx->db, rc);
-  if (++p->nWait == MANY_ROWS) bxManyRun(p, 1, w->pErr);
+  if (++p->nWait == p->nMost) bxManyRun(p, 1, w->pErr);
 }
 
 /* Packs one text. */
@@ -601,7 +601,8 @@ static int packRow(Writer *w, Rows *p) {
     }
   }
   p->into.nWait += bAny;
-  if (p->into.nWait == MANY_ROWS || w->nTextByte - p->nWritten > MANY_BYTES) {
+  if (p->into.nWait == p->into.nMost ||
+      w->nTextByte - p->nWritten > MANY_BYTES) {
     writeReferences(w, p);
   }
   return bAny;

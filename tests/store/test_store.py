@@ -78,6 +78,18 @@ def test_more_rows_than_one_statement_writes_are_packed(notes):
     whole(notes)
 
 
+def test_a_host_that_limits_parameters_packs_fewer_rows_at_once(notes):
+    if not hasattr(notes, "setlimit"):
+        pytest.skip("Python before 3.11 sets no limits")
+    for id in range(40):
+        add(notes, id, f"{id} is a number. " * 30, f"{id} again. " * 40)
+    before = texts(notes)
+    notes.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 10)
+    assert '"rows":40,"texts":80' in pack(notes)
+    assert texts(notes) == before
+    whole(notes)
+
+
 def test_to_pack_again_changes_nothing(notes):
     add(notes, 1, words(1, 9000))
     pack(notes)
