@@ -100,6 +100,12 @@ def masked(db):
     return report(db, "kill_switch", "case"), {}
 
 
+def bodies(db):
+    ring(db, conversation(8, 0))
+    db.execute("SELECT payload_kill_switch('ring', 'support', 'case')")
+    return report(db, "kill_switch", "case", items=3, bytes=4000), {}
+
+
 def hostile(db):
     bad = ("</script><script>window.hacked=1</script><img src=x onerror=window.hacked=1> "
            "[me](javascript:window.hacked=1) \u202eabc\u202c \x00 \x1b[31mred " +
@@ -287,8 +293,8 @@ def recorded_rollout(db, pattern):
 
 
 KINDS = {"kill_switch": kill_switch, "agent": agent, "rollout": rollout, "fork": fork, "evidence": evidence, "session": session,
-         "database": database, "formats": formats, "proof": proof, "masked": masked, "hostile": hostile, "large": large}
-PLAIN = {"fork", "formats", "proof", "masked", "hostile", "large"}
+         "database": database, "formats": formats, "proof": proof, "masked": masked, "bodies": bodies, "hostile": hostile, "large": large}
+PLAIN = {"fork", "bodies", "formats", "proof", "masked", "hostile", "large"}
 
 
 def recorded():

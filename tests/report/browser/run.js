@@ -136,7 +136,7 @@ const tests = {
     }
   },
 
-  async "the facts are readable without JavaScript"() {
+  async "the facts are readable without JavaScript, and what is left out is said"() {
     await open("kill_switch", async (page) => {
       await page.setJavaScriptEnabled(true);  /* for evaluate(); the page is loaded */
       const seen = await page.evaluate(() => document.body.innerText);
@@ -145,6 +145,15 @@ const tests = {
       }
       assert.ok(await page.evaluate(() => document.querySelectorAll("#items tbody tr").length >= 5));
     }, { script: false });
+    await open("kill_switch", async (page) => {
+      await page.setJavaScriptEnabled(true);
+      assert.ok(await page.evaluate("document.documentElement.scrollWidth") <= 390, "width");
+    }, { script: false, size: NARROW });
+    await open("bodies", async (page) => {
+      await shown(page);
+      assert.equal(await text(page, "#i1 .body"), "The body is not in this page.");
+      assert.match(await text(page, "#left-out"), /leave out 5 older items/);
+    });
   },
 
   async "on paper stand the facts and the first lines"() {
