@@ -179,10 +179,11 @@ static void setTitle(ReportRun *p, ReportItem *pItem, char *zOwned) {
   sqlite3_free(zOwned);
 }
 
-/* What the model called: the title, and how equal calls are found. */
+/* What the model called in a response that is no JSON, but perhaps a stream: the
+** title, and how equal calls are found. */
 static void readCalls(
     ReportRun *p, ReportItem *pItem, const ReportBodiesOf *pBodies, int iPart) {
-  sqlite3_stmt *pStmt = iPart < 0 ? 0 : askAbout(p, ASK_CALLS);
+  sqlite3_stmt *pStmt = askAbout(p, ASK_CALLS);
   sqlite3_str *pOut = sqlite3_str_new(0);
   char *zCalls;
   bindBody(p, pStmt, 1, pBodies, iPart);
@@ -194,11 +195,7 @@ static void readCalls(
   }
   bxDone(pStmt, &p->err);
   zCalls = bxFinish(pOut, &p->err);
-  if (zCalls != 0) {
-    pItem->hSame = bxHashOf(zCalls, (i64)strlen(zCalls));
-  } else if (iPart >= 0 && pBodies->an[iPart] > 0) {
-    pItem->hSame = pItem->aPart[iPart].h;
-  }
+  if (zCalls != 0) pItem->hSame = bxHashOf(zCalls, (i64)strlen(zCalls));
   setTitle(p, pItem, zCalls);
 }
 
@@ -298,9 +295,13 @@ static void readExchangeItem(
   int iRequest = partNamed(pItem, "request");
   int iResponse = partNamed(pItem, "response");
   readUsage(p, pItem, pBodies, iRequest, iResponse);
-  readCalls(p, pItem, pBodies, iResponse);
-  if (iResponse >= 0 && pItem->zTitle == 0 && p->err.rc == SQLITE_OK) {
-    readTitle(p, pItem, &pItem->aPart[iResponse], pBodies->az[iResponse]);
+  if (iResponse >= 0 && p->err.rc == SQLITE_OK) {
+    const ReportPart *pPart = &pItem->aPart[iResponse];
+    if (strcmp(pPart->zType, "application/json") != 0) {
+      readCalls(p, pItem, pBodies, iResponse);
+    }
+    readTitle(p, pItem, pPart, pBodies->az[iResponse]);
+    if (pItem->hSame == 0 && pPart->nByte > 0) pItem->hSame = pPart->h;
   }
   readPrompt(p, pItem, pBodies, iRequest);
 }

@@ -51,24 +51,24 @@ static int hasVisible(const BxTree *p, int iNode) {
   return 0;
 }
 
-/* Writes the first call: its name and arguments. Returns whether there is one. */
-static int appendCall(const BxTree *p, sqlite3_str *pOut) {
+/* Writes the calls: names and arguments. Returns whether there is one. */
+static int appendCalls(const BxTree *p, sqlite3_str *pOut) {
   static const char *const azName[] = {"name", "toolName", "tool", 0};
   static const char *const azArguments[] = {
       "arguments", "input", "args", "action", 0};
-  int i, iName, iArguments;
+  int i, iName, iArguments, nCall = 0;
   for (i = 0; i < p->n; i++) {
     if (BX_TREE_KIND(p, i) != '{') continue;
     iName = memberOf(p, i, azName);
     if (iName < 0 || BX_TREE_KIND(p, iName) != '"') continue;
     iArguments = memberOf(p, i, azArguments);
     if (iArguments < 0) continue;
+    if (nCall++ > 0) sqlite3_str_appendall(pOut, "; ");
     appendNode(p, iName, pOut);
     sqlite3_str_appendchar(pOut, 1, ' ');
     appendNode(p, iArguments, pOut);
-    return 1;
   }
-  return 0;
+  return nCall > 0;
 }
 
 /* Writes the first text whose key is on the list. */
@@ -109,7 +109,7 @@ void bxReportTitle(ReportRun *p, const char *z, i64 n, ReportTitle *pOut) {
   memset(&tree, 0, sizeof(tree));
   memset(pOut, 0, sizeof(*pOut));
   if (bxTreeRead(&tree, z, n, 0, 0, &p->err) != 0) {
-    pOut->bCall = appendCall(&tree, pText);
+    pOut->bCall = appendCalls(&tree, pText);
     if (!pOut->bCall) appendSaid(&tree, pText);
     appendType(&tree, pType);
   }
