@@ -43,6 +43,7 @@ static int isControl(char c) {
 
 char *bxReportPlain(const char *z, i64 n, BxErr *pErr) {
   sqlite3_str *pOut;
+  char *zOut;
   i64 i = 0, iFrom = 0;
   if (pErr->rc != SQLITE_OK) return 0;
   pOut = sqlite3_str_new(0);
@@ -58,11 +59,8 @@ char *bxReportPlain(const char *z, i64 n, BxErr *pErr) {
     i += nByte ? nByte : 1;
   }
   sqlite3_str_append(pOut, z + iFrom, (int)(n - iFrom));
-  if (sqlite3_str_length(pOut) == 0) {
-    sqlite3_free(sqlite3_str_finish(pOut));
-    return bxPrintf(pErr, "%s", "");
-  }
-  return bxFinish(pOut, pErr);
+  zOut = bxFinish(pOut, pErr);
+  return zOut != 0 ? zOut : bxPrintf(pErr, "%s", "");
 }
 
 void bxReportFirstLine(char *z, int nMax) {
