@@ -287,8 +287,10 @@ void bxImportItem(Import *p, RolloutPart *pPart, const RolloutLine *pLine,
   p->pReport->nItem++;
 }
 
-/* Reads the item at p->json.iTop. */
+/* Reads the item at p->json.iTop. A line that has a list of items may repeat
+** those before: they are kept for the export, as what is between the others. */
 static void readItem(Import *p) {
+  int bListed = p->json.iTop != 0;
   RolloutLine line;
   char *zName = 0, *zAgent = 0;
   RolloutPart *pPart = p->pPart != 0 ? p->pPart : p->apPart[0];
@@ -304,6 +306,10 @@ static void readItem(Import *p) {
     bxImportBad(p,
         "an item of more than 67108864 bytes; it is kept for the export",
         line.item.payload.n);
+    return;
+  }
+  if (bxImportItems(p) != 0 &&
+      bxPartSeen(pPart, line.item.payload, p->pErr) && bListed) {
     return;
   }
   bxImportItem(p, pPart, &line, line.item.payload.z,

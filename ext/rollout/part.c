@@ -79,10 +79,43 @@ void bxPartOpen(RolloutPart *p, BxStmts *pHome, i64 iNow, BxErr *pErr) {
 void bxPartClose(RolloutPart *p) {
   sqlite3_finalize(p->pStored);
   sqlite3_free(p->aBag);
+  sqlite3_free(p->aSeen);
   sqlite3_free(p->zName);
   sqlite3_free(p->zAgent);
   sqlite3_free(p->zAfter);
   bxRolloutWorkEnd(&p->work);
+}
+
+/* The place of a hash, or the free one for it. nSeenAlloc is a power of 2. */
+static sqlite3_uint64 *seenPlace(RolloutPart *p, sqlite3_uint64 h) {
+  i64 i = (i64)(h & (sqlite3_uint64)(p->nSeenAlloc - 1));
+  while (p->aSeen[i] != 0 && p->aSeen[i] != h) i = (i + 1) % p->nSeenAlloc;
+  return &p->aSeen[i];
+}
+
+/* Makes room for twice as many. */
+static void growSeen(RolloutPart *p, BxErr *pErr) {
+  RolloutPart old = *p;
+  i64 n = old.nSeenAlloc ? 2 * old.nSeenAlloc : 256, i;
+  sqlite3_uint64 *a = bxNew(sizeof(*a) * (size_t)n, pErr);
+  if (a == 0) return;
+  p->aSeen = a;
+  p->nSeenAlloc = n;
+  for (i = 0; i < old.nSeenAlloc; i++) {
+    if (old.aSeen[i] != 0) *seenPlace(p, old.aSeen[i]) = old.aSeen[i];
+  }
+  sqlite3_free(old.aSeen);
+}
+
+int bxPartSeen(RolloutPart *p, RolloutSpan payload, BxErr *pErr) {
+  sqlite3_uint64 h = bxHashOf(payload.z, payload.n) | 1, *pPlace;
+  if (2 * p->nSeen >= p->nSeenAlloc) growSeen(p, pErr);
+  if (pErr->rc != SQLITE_OK) return 0;
+  pPlace = seenPlace(p, h);
+  if (*pPlace == h) return 1;
+  *pPlace = h;
+  p->nSeen++;
+  return 0;
 }
 
 /* The hash of an item; of a changed one without its payload. */

@@ -30,6 +30,8 @@ typedef struct RolloutPart {
   i64 iMatched; /* sequence of the last stored item that is in the file */
   char *zAfter; /* what follows it; nAfter is -1 for what an export writes */
   i64 nAfter;
+  sqlite3_uint64 *aSeen; /* hashes of payloads: nSeen of nSeenAlloc places */
+  i64 nSeen, nSeenAlloc;
   i64 iTime;          /* of the last item, or -1 */
   int bMade;          /* its session_meta is not in the file ... */
   i64 iFirst;         /* ... and has this time */
@@ -45,6 +47,8 @@ void bxPartUuid(const char *z1, const char *z2, const char *z3, char zId[37]);
 /* Finds it, once its id is known. */
 void bxPartOpen(RolloutPart *p, BxStmts *pHome, i64 iNow, BxErr *pErr);
 void bxPartClose(RolloutPart *p);
+/* Notes a payload. Returns whether the file had it before. */
+int bxPartSeen(RolloutPart *p, RolloutSpan payload, BxErr *pErr);
 /* Whether the item is stored already; *piTime is then its time. */
 int bxPartHas(
     RolloutPart *p, const RolloutLine *pLine, i64 *piTime, BxErr *pErr);

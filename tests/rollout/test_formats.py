@@ -262,6 +262,21 @@ def test_several_conversations_in_a_file_become_several(db):
     well(db)
 
 
+def test_a_snapshot_adds_only_what_is_new(db):
+    def said(i, **more):
+        return {"id": f"g{i}", "timestamp": AT % i, "type": "user", "content": f"{i}", **more}
+    head = {"sessionId": "g", "startTime": AT % 0, "kind": "main"}
+    data = lines(head, said(1), {"$set": {"messages": [said(1), said(2)]}},
+                 {"$set": {"messages": [said(1), said(2), said(3, content="x")]}},
+                 {"$set": {"messages": [said(1), said(2)]}}, said(4), said(4))
+    report = load(db, data)
+    assert report["items"] == 6 and exported(db, report["rolloutId"]) == data.encode()
+    assert rows(db, "SELECT turns FROM rollouts") == [(5,)]
+    assert load(db, data + lines({"$set": {"messages": [said(4), said(5)]}}))["new"] == 1
+    assert load(db, data)["new"] == 0
+    well(db)
+
+
 def test_a_line_that_cannot_be_read_names_no_conversation(db):
     first = lines(said(0, "user", "x", sessionId="s2")).encode().replace(b'"x"', b'"\xff"')
     data = first + CLAUDE.encode() + lines(said(5, "user", "of another", sessionId="s2")).encode()
