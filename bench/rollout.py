@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import pathlib
+import resource
 import shutil
 import statistics
 import tempfile
@@ -313,6 +314,61 @@ def import_cases():
         for kind, text in (("codex", recorded("codex")), ("claude", recorded("claude"))) if text]
 
 
+# ------------------------------------------------------ a thousand sessions
+
+def sessions():
+    """The recorded sessions, with the id that each has."""
+    found = []
+    for kind in ("codex", "claude"):
+        folder = DATA / "rollouts" / kind
+        for f in sorted(folder.iterdir()) if folder.is_dir() else []:
+            text = gzip.open(f).read() if f.suffix == ".gz" else f.read_bytes()
+            found.append((text, f.name.split(".")[0][-36:].encode()))
+    return found
+
+
+def peak():
+    """The most memory of this process so far, in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def thousand(name):
+    """1,000 sessions, made of the recorded ones under new ids, and what the imports took."""
+    db, parts = fresh(name), sessions()
+    before, seconds = peak(), 0
+    for i in range(1000):
+        text, old = parts[i % len(parts)]
+        new = str(uuid.uuid4()).encode()
+        text = text.replace(old, new).replace(b"msg_", b"m" + new[:8])
+        seconds += timed(lambda: db.execute("SELECT rollout_import(?)", (text,)).fetchall())
+    return db, seconds, peak() - before
+
+
+def thousand_takes(sql):
+    def side(_folder):
+        db, _, _ = once("thousand", thousand)
+        return per_call(lambda: db.execute(sql).fetchall(), 20)
+    return side
+
+
+def thousand_cases():
+    if not sessions():
+        return []
+    return [Case(
+        "rollout: 1,000 recorded sessions",
+        {"list": thousand_takes("SELECT * FROM rollout_list(50)"),
+         "usage by day": thousand_takes("SELECT * FROM rollout_usage_days"),
+         "50 ms": target(.05),
+         "MB of memory": lambda _folder: once("thousand", thousand)[2],
+         "100 MB": target(100),
+         "import": lambda _folder: once("thousand", thousand)[1]},
+        [("list", "50 ms", 1), ("usage by day", "50 ms", 1), ("MB of memory", "100 MB", 1)],
+        rounds=1,
+        note="About 0.9 GB: the recorded sessions under new ids, each imported by a call of its "
+             "own. The memory is what the process needs for that beyond what it had before; here a "
+             "second stands for a megabyte.")]
+
+
 # --------------------------------------------------- the document's targets
 
 def target(seconds):
@@ -362,6 +418,7 @@ def cases():
                  "as the index of the plain table."),
         *mix_cases(),
         *import_cases(),
+        *thousand_cases(),
         Case("rollout: history of 1,000 items of 1 KB",
              {"rollout_range": history("SELECT * FROM rollout_range(?)"),
               "rollout_items": history(
