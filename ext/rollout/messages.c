@@ -172,13 +172,28 @@ int bxRolloutHasMessages(BxStmts *p, i64 no, BxErr *pErr) {
   return (int)bxAsk(p, zHas, pErr, "i", no);
 }
 
-/* Prepares a query that these parts make, and binds its parameters. */
-static sqlite3_stmt *openItems(Bx *bx, BxStmts *p, i64 no, const char *zInner,
-    const char *zTail, const char *zSelect, BxErr *pErr) {
+/* The messages as one JSON array; and the same rows, out of that array (?1).
+** SQLite has a limit for how deep subqueries are in one statement. */
+static const char zPack[] =
+    "SELECT json_group_array(json_array(sequence, place, part, timestamp, "
+    "role, json, parts, call_type, call_id, result_type, result_id, "
+    "item_call, item_result)) FROM m";
+static const char zUnpack[] =
+    "WITH m AS MATERIALIZED (SELECT value ->> 0 AS sequence, "
+    "value ->> 1 AS place, value ->> 2 AS part, value ->> 3 AS timestamp, "
+    "value ->> 4 AS role, value ->> 5 AS json, value ->> 6 AS parts, "
+    "value ->> 7 AS call_type, value ->> 8 AS call_id, "
+    "value ->> 9 AS result_type, value ->> 10 AS result_id, "
+    "value ->> 11 AS item_call, value ->> 12 AS item_result "
+    "FROM json_each(?1)) ";
+
+/* Prepares a query on the items of a conversation, and binds its parameters. */
+static sqlite3_stmt *openItems(Bx *bx, BxStmts *p, i64 no, const char *zPart,
+    const char *zSelect, BxErr *pErr) {
   static const char zFormat[] =
       "SELECT format FROM main.rollout_about WHERE no = ?1";
   char *zName = bxAskText(p, zFormat, pErr, "i", no);
-  char *zSql = bxPrintf(pErr, "%s%s%s%s", zItemsPart, zInner, zTail, zSelect);
+  char *zSql = bxPrintf(pErr, "%s%s%s", zItemsPart, zPart, zSelect);
   sqlite3_stmt *pStmt = zSql ? bxRolloutQuery(bx, zSql, pErr) : 0;
   bxBind(pStmt, pErr, "ic", no, zName);
   sqlite3_free(zName);
@@ -188,13 +203,25 @@ static sqlite3_stmt *openItems(Bx *bx, BxStmts *p, i64 no, const char *zInner,
 
 sqlite3_stmt *bxRolloutMessages(
     Bx *bx, BxStmts *p, i64 no, RolloutMessages eWhat, BxErr *pErr) {
-  static const char *const azSelect[] = {zMessages, zWhole, zAlone};
-  return openItems(bx, p, no, zMessagesPart,
-      eWhat == ROLLOUT_ALL ? "" : zOrphansPart, azSelect[eWhat], pErr);
+  sqlite3_stmt *pPack, *pStmt;
+  char *zPacked = 0, *zSql;
+  if (eWhat == ROLLOUT_ALL) {
+    return openItems(bx, p, no, zMessagesPart, zMessages, pErr);
+  }
+  pPack = openItems(bx, p, no, zMessagesPart, zPack, pErr);
+  if (bxRow(pPack, pErr)) zPacked = bxColumnCopy(pPack, 0, pErr);
+  sqlite3_finalize(pPack);
+  zSql = bxPrintf(pErr, "%s%s%s", zUnpack, zOrphansPart,
+      eWhat == ROLLOUT_COMPLETE ? zWhole : zAlone);
+  pStmt = zSql ? bxRolloutQuery(bx, zSql, pErr) : 0;
+  bxBind(pStmt, pErr, "c", zPacked);
+  sqlite3_free(zPacked);
+  sqlite3_free(zSql);
+  return pStmt;
 }
 
 sqlite3_stmt *bxRolloutTree(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   RolloutHead head = bxRolloutLive(bx, apArg[0], bxNow(), pErr);
   BxStmts *p = bxRolloutHome(bx, pErr);
-  return p ? openItems(bx, p, head.no, "", "", zBranches, pErr) : 0;
+  return p ? openItems(bx, p, head.no, "", zBranches, pErr) : 0;
 }
