@@ -132,7 +132,7 @@ TEST_BIN = $(addprefix build/test/,disturb io damage replay statements vectors \
 TEST_LINK = $(CC) $(TEST_FLAGS) $(LDFLAGS) -o $@ $^ -lsqlite3 -lcmocka $(LDLIBS)
 # Calls that tests/hosts/guard.c wraps.
 GUARDED = prepare_v2 prepare_v3 finalize step reset clear_bindings stmt_busy \
-  bind_int64
+  bind_int64 next_stmt
 
 build/need.test: .ci/need | build/need.build
 	@mkdir -p build

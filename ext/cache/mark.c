@@ -114,10 +114,10 @@ static void marksPutAside(const CacheMarks *p, BxErr *pErr) {
   sqlite3_close(db);
 }
 
-/* Whether the host forbids writing. */
+/* Whether the host forbids writing, or would lose it. */
 static int marksForbidden(BxStmts *pHome, BxErr *pErr) {
   static const char zQueryOnly[] = "PRAGMA query_only";
-  return (int)bxAsk(pHome, zQueryOnly, pErr, "");
+  return bxIsLost(pHome->bx) || (int)bxAsk(pHome, zQueryOnly, pErr, "");
 }
 
 static int marksMustWait(const BxErr *pErr) {

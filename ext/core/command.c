@@ -124,6 +124,10 @@ static void runCall(BxCall *p) {
         p->pDef->zName);
     return;
   }
+  if ((p->pDef->flags & BX_ONE) && p->pCtx != 0) {
+    bxRefuseRead(p->bx, p->pDef->zName, &p->err);
+    if (p->err.rc != SQLITE_OK) return;
+  }
   if ((p->pDef->flags & BX_WRITE) && p->pCtx != 0) {
     if (!runInside(p)) runWhole(p);
   } else {

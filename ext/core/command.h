@@ -13,6 +13,7 @@
 /* beside BX_WRITE: it leaves records that domains may follow (bxFollow()) */
 #define BX_RECORDS 8
 #define BX_SAFE 16 /* with BX_READ: may be used in a schema, too */
+#define BX_ONE 32  /* with BX_OWN: changes data, by one statement */
 
 typedef struct BxFunction {
   const char *zName;

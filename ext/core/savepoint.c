@@ -22,6 +22,8 @@
 #include "core.h"
 SQLITE_EXTENSION_INIT3
 
+#include <string.h>
+
 /* How often a statement that a progress handler stops is started again. */
 #define TRIES 100
 
@@ -117,10 +119,30 @@ static const char *openWriter(sqlite3 *db) {
   return p != 0 ? sqlite3_sql(p) : "";
 }
 
+/* A node of dqlite runs a SELECT on a snapshot: what it writes is lost, and the
+** next write stops the node. The name of its VFS tells that it is one. */
+int bxIsLost(Bx *bx) {
+  sqlite3_vfs *pVfs = 0;
+  sqlite3_file_control(bx->db, "main", SQLITE_FCNTL_VFS_POINTER, &pVfs);
+  if (pVfs == 0 || strncmp(pVfs->zName, "dqlite", 6) != 0) return 0;
+  return openWriter(bx->db)[0] == 0;
+}
+
+void bxRefuseRead(Bx *bx, const char *zWho, BxErr *pErr) {
+  if (!bxIsLost(bx)) return;
+  bxFail(pErr, SQLITE_ERROR,
+      "MisuseError: %s() changes data, and dqlite runs a SELECT as a read, "
+      "which would lose the change; INSERT INTO blackbox_call(command, "
+      "arguments) instead",
+      zWho);
+}
+
 void bxSavepoint(Bx *bx, const char *zWho, BxErr *pErr) {
   BxStmts *p = bxSchema(bx, "main", pErr);
-  sqlite3_stmt *pStmt = p ? prepareAll(p, pErr) : 0;
+  sqlite3_stmt *pStmt;
   int rc;
+  bxRefuseRead(bx, zWho, pErr);
+  pStmt = p && pErr->rc == SQLITE_OK ? prepareAll(p, pErr) : 0;
   if (pStmt == 0) return;
   bx->bAlone = sqlite3_get_autocommit(bx->db);
   rc = stepWhole(pStmt, &bx->nWhole);

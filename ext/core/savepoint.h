@@ -6,6 +6,10 @@
 
 #include "error.h"
 
+/* Whether what the running statement changes would be lost: in a read of dqlite. */
+int bxIsLost(Bx *bx);
+/* Fails in that case. zWho is the function that would change data. */
+void bxRefuseRead(Bx *bx, const char *zWho, BxErr *pErr);
 /* Begins the atomic part of the function zWho. On error nothing was begun;
 ** otherwise bxRelease() must follow. */
 void bxSavepoint(Bx *bx, const char *zWho, BxErr *pErr);

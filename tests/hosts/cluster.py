@@ -162,6 +162,9 @@ def dqlite(tmp_path):
 
 def test_nothing_acknowledged_is_lost_when_the_leader_of_dqlite_dies(dqlite):
     assert dqlite.run(ROWS) == EXPECTED
+    # A function that changes data would stop the node, and is refused.
+    refused = dqlite.run("SELECT payload_kill_switch('ring', 'billing', 'loop-2')")
+    assert refused.startswith("error: ")  # dqlite shows the name of the column, not the message
     # A writer goes on while the leader is killed.
     assert dqlite.run("INSERT INTO ring(ring, value) VALUES('window', 10000)") == ""
     writer = subprocess.Popen([dqlite.program, "push", "writer", *dqlite.addresses], stdin=subprocess.PIPE,

@@ -54,6 +54,15 @@ int __wrap_sqlite3_prepare_v3(sqlite3 *db, const char *z, int n, unsigned flags,
   return rc;
 }
 
+/* What it returns lives. sqlite3_exec() may have prepared it in the place of one
+** that was finalized. */
+sqlite3_stmt *__real_sqlite3_next_stmt(sqlite3 *, sqlite3_stmt *);
+sqlite3_stmt *__wrap_sqlite3_next_stmt(sqlite3 *db, sqlite3_stmt *p) {
+  sqlite3_stmt *pNext = __real_sqlite3_next_stmt(db, p);
+  note(pNext, 1);
+  return pNext;
+}
+
 int __real_sqlite3_finalize(sqlite3_stmt *);
 int __wrap_sqlite3_finalize(sqlite3_stmt *p) {
   if (p != 0) mustLive(p, "finalize");

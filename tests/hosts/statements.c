@@ -285,6 +285,49 @@ static void testDetachWhileRowsWait(void **ppState) {
 }
 
 /* argv[1], if given, is a pattern of names, with * and ?. */
+/* dqlite runs a SELECT as a read: what it changes is lost, and the next write
+** stops the node. Its databases have a VFS of this name. */
+static void testQueriesOfDqlite(void **ppState) {
+  static const char *const azRefused[] = {
+      "SELECT payload_kill_switch('ring', 'a', 'k')",
+      "SELECT payload_queue('e', 'a', 'q', 'r')",
+      "SELECT cache_write('s', 't', 'u', '[1]', 'd')",
+      "SELECT blackbox_uninstall()", "SELECT evidence_export('rec', 1)"};
+  sqlite3_vfs vfs = *sqlite3_vfs_find(0);
+  sqlite3 *db;
+  int i;
+  (void)ppState;
+  vfs.zName = "dqlite-1";
+  vfs.pNext = 0;
+  sqlite3_vfs_register(&vfs, 0);
+  unlink(FILE_NAME);
+  db = openDb(FILE_NAME, vfs.zName);
+  must(db, "INSERT INTO blackbox_call VALUES('blackbox_install', '[]');"
+           "INSERT INTO blackbox_settings VALUES('payload.enabled', 1);"
+           "CREATE VIRTUAL TABLE ring USING payload_ring(window=3);"
+           "INSERT INTO ring(agent_id, event_id) VALUES('a', 'e');"
+           "CREATE VIRTUAL TABLE rec USING evidence_buffer;"
+           "INSERT INTO cache_items(session_id, task_id, turn_id, description,"
+           "  data) VALUES('conv_a3f8e2b4-5c6d-7e8f-9a0b-1c2d3e4f5a6b',"
+           "  'a7b3c9d2', 'f4e8a1b6', 'd', '[1]')");
+  for (i = 0; i < 5; i++) {
+    assert_int_equal(run(db, azRefused[i]), SQLITE_ERROR);
+    if (strstr(message(), "blackbox_call") == 0) fail_msg("%s", message());
+  }
+  /* These read, and leave no mark. */
+  must(db, "SELECT evidence_export('rec'), rollout_flush(), cache_read("
+           "  'conv_a3f8e2b4-5c6d-7e8f-9a0b-1c2d3e4f5a6b_a7b3c9d2_f4e8a1b6')");
+  assert_int_equal(number(db, "SELECT sum(hits) FROM cache_access"), 0);
+  must(db, "CREATE TABLE t(x); INSERT INTO t"
+           "  SELECT payload_queue('e', 'a', 'q', 'r');"
+           "INSERT INTO blackbox_call VALUES('payload_kill_switch',"
+           "  '[\"ring\",\"a\",\"k\"]')");
+  assert_int_equal(number(db, "SELECT count(*) FROM payload_rows"), 2);
+  assert_int_equal(number(db, "SELECT count(*) FROM blackbox_check"), 0);
+  closeDb(db);
+  sqlite3_vfs_unregister(&vfs);
+}
+
 int main(int argc, char **argv) {
   const struct CMUnitTest aTest[] = {
       cmocka_unit_test(testCloseWithKeptStatements),
@@ -298,6 +341,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(testSchemaChanges),
       cmocka_unit_test(testDetach),
       cmocka_unit_test(testDetachWhileRowsWait),
+      cmocka_unit_test(testQueriesOfDqlite),
   };
   if (argc > 1) cmocka_set_test_filter(argv[1]);
   return cmocka_run_group_tests_name("statements", aTest, 0, 0);

@@ -1,12 +1,15 @@
-"""Node: two SQLite libraries in one process, and tools for migrations.
+"""Packages of npm: two SQLite libraries in one process, tools for migrations, Litestream.
 
 `make test-hosts` installs the packages, and runs these tests."""
 import shutil
+import subprocess
+import time
 
 import pytest
 
 import hosts
-from conftest import MODULE, ROOT
+from conftest import MODULE, ROOT, connect, one
+from test_copies import content
 
 
 def node(program, name, *args):
@@ -50,3 +53,29 @@ def test_migrations_of_three_tools_go_up_and_down(tmp_path):
         "umzug, down: nothing, problems: 0",
         "drizzle, up: cache_items event_payloads ring, problems: 0",
     ]
+
+
+def test_what_litestream_restores_has_everything(tmp_path):
+    installed("@flydotio/litestream")
+    program = hosts.NODE_MODULES / ".bin" / "litestream"
+    source, copy, replica = tmp_path / "flight.db", tmp_path / "copy.db", f"file://{tmp_path}/replica"
+    db = connect(source)
+    one(db, "PRAGMA journal_mode = WAL")
+    hosts.drive(hosts.python, tmp_path)
+    server = subprocess.Popen([program, "replicate", source, replica],
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        end = time.time() + 30
+        while not list(tmp_path.glob("replica/generations/*/snapshots/*")):
+            assert time.time() < end
+            time.sleep(0.1)
+        one(db, "SELECT payload_kill_switch('ring', 'bound', 'loop-3')")
+        time.sleep(2)  # it copies once a second
+    finally:
+        server.terminate()
+        server.wait()
+    db.close()
+    code, told = hosts.run(program, "restore", "-o", copy, replica)
+    assert code == 0, told
+    assert content(copy) == content(source)
+    assert one(connect(copy), "SELECT count(*) FROM payload_pins") == 3

@@ -184,6 +184,36 @@ def test_the_lines_of_the_table_in_the_readme_are_those_of_the_programs():
     assert missing == []
 
 
+def test_the_busy_timeouts_are_those_of_the_page(tmp_path):
+    if os.environ.get("BLACKBOX_HOSTS") != "1":
+        pytest.skip("make test-hosts runs it")
+    scenario = tmp_path / "timeout.sql"
+    scenario.write_text("SELECT timeout FROM pragma_busy_timeout;")
+    found = {}
+    for name, host in hosts.HOSTS.items():
+        folder = tmp_path / re.sub(r"\W", "", name)
+        folder.mkdir()
+        try:
+            command, env = host(folder)
+        except hosts.Unavailable:
+            continue
+        told = hosts.run(*command, folder / "flight.db", scenario, env=env)[1].split()
+        found.setdefault(int(told[-1]), set()).add(name)
+    names = {"shell": "sqlite3 shell", "APSW": "Python apsw", "PHP SQLite3": "PHP SQLite3", "Ruby": "Ruby sqlite3",
+             "Tcl": "Tcl sqlite3", "LuaJIT": "LuaJIT FFI", "C": "C, dlopen", "ODBC": "ODBC, pyodbc",
+             "libsql": "Node libsql", "node:sqlite": "Node node:sqlite", "bun": "bun bun:sqlite",
+             "npm sqlite3": "Node sqlite3", "Java": "Java JDBC, xerial", "Python": "Python sqlite3",
+             "Go": "Go mattn/go-sqlite3", "Rust": "Rust rusqlite", "better-sqlite3": "Node better-sqlite3",
+             "Perl": "Perl DBD::SQLite", "PDO": "PHP PDO"}
+    table = PAGE[PAGE.index("| busy timeout |"):].split("\n\n")[0]
+    for row in table.splitlines()[2:]:
+        seconds, of = [cell.strip() for cell in row.split("|")[1:3]]
+        told = {names[name] for name in of.split(", ")}
+        ms = 0 if seconds.startswith("none") else int(seconds.split()[0]) * 1000
+        assert found.pop(ms, set()) - {"C, static"} <= told
+    assert found == {}
+
+
 def commands(heading):
     """The shell commands below a heading of README.md or docs/hosts.md."""
     text = (README + PAGE).split(f"## {heading}\n")[1]
