@@ -4,34 +4,38 @@
 ** use freed memory, often unnoticed.
 */
 #include "../../ext/blackbox.h"
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#define MAX_SEEN 100000
+#define MAX_SEEN 262144 /* a power of 2, twice of what is needed */
 
-static struct {
+static struct Seen {
   const void *p;
   int bAlive;
 } aSeen[MAX_SEEN];
 static int nSeen;
 
+/* The place of a statement in the hash table; p is 0 if it was never seen. */
+static struct Seen *find(const void *p) {
+  uint32_t i = (uint32_t)((uintptr_t)p >> 4) * 2654435761u;
+  while (aSeen[i % MAX_SEEN].p != 0 && aSeen[i % MAX_SEEN].p != p) i++;
+  return &aSeen[i % MAX_SEEN];
+}
+
 static void note(sqlite3_stmt *p, int bAlive) {
-  int i;
+  struct Seen *pSeen;
   if (p == 0) return;
-  for (i = nSeen - 1; i >= 0 && aSeen[i].p != p; i--) {
-  }
-  if (i < 0) i = nSeen++;
-  if (nSeen == MAX_SEEN) abort();
-  aSeen[i].p = p;
-  aSeen[i].bAlive = bAlive;
+  pSeen = find(p);
+  if (pSeen->p == 0 && ++nSeen > MAX_SEEN / 2) abort();
+  pSeen->p = p;
+  pSeen->bAlive = bAlive;
 }
 
 /* A statement that was never seen was prepared by SQLite for itself. */
 static void mustLive(const void *p, const char *zWho) {
-  int i;
-  for (i = nSeen - 1; i >= 0 && aSeen[i].p != p; i--) {
-  }
-  if (i < 0 || aSeen[i].bAlive) return;
+  const struct Seen *pSeen = find(p);
+  if (pSeen->p == 0 || pSeen->bAlive) return;
   fprintf(stderr, "%s of a statement that is finalized\n", zWho);
   abort();
 }
