@@ -40,9 +40,7 @@ static void htmlShown(sqlite3_str *pOut, const char *z, ReportType eType) {
     case REPORT_TIME: htmlTime(pOut, i); break;
     case REPORT_BYTES: bxReportSize(pOut, i); break;
     case REPORT_COUNT: sqlite3_str_appendf(pOut, "%,lld", i); break;
-    case REPORT_DURATION:
-      sqlite3_str_appendf(pOut, "%,lld.%03lld s", i / 1000, llabs(i % 1000));
-      break;
+    case REPORT_DURATION: bxReportDuration(pOut, i); break;
     default: bxReportEscape(pOut, z);
   }
 }
@@ -99,11 +97,17 @@ static void htmlTable(sqlite3_str *pOut, const ReportTable *pTable) {
 
 /*----------------------------------------------------------------- facts --*/
 
+/* The sentence of the verdict is what people look for first. */
 static void htmlHeader(const ReportRun *p) {
+  const char *zReason = p->verdict.bAny ? p->verdict.zReason : 0;
   sqlite3_str_appendall(p->pOut, "<header class=\"case\"><h1>");
-  bxReportEscape(p->pOut, p->zTitle);
-  sqlite3_str_appendf(p->pOut,
-      "</h1><p class=\"kind\">blackbox report: %s, made ", p->pKind->zName);
+  bxReportEscape(p->pOut, zReason ? zReason : p->zTitle);
+  sqlite3_str_appendall(p->pOut, "</h1><p class=\"kind\">");
+  if (zReason != 0) {
+    bxReportEscape(p->pOut, p->zTitle);
+    sqlite3_str_appendall(p->pOut, ", ");
+  }
+  sqlite3_str_appendall(p->pOut, "a report of blackbox, made ");
   htmlTime(p->pOut, p->iMade);
   sqlite3_str_appendall(p->pOut, "</p></header>\n");
 }

@@ -45,9 +45,7 @@ static void mdValue(sqlite3_str *pOut, const char *z, ReportType eType) {
     case REPORT_TIME: bxReportTime(pOut, i, 0); break;
     case REPORT_BYTES: bxReportSize(pOut, i); break;
     case REPORT_COUNT: sqlite3_str_appendf(pOut, "%,lld", i); break;
-    case REPORT_DURATION:
-      sqlite3_str_appendf(pOut, "%,lld.%03lld s", i / 1000, llabs(i % 1000));
-      break;
+    case REPORT_DURATION: bxReportDuration(pOut, i); break;
     default: mdText(pOut, z);
   }
 }

@@ -323,5 +323,6 @@ void bxReportJson(sqlite3_str *pOut, const char *z, i64 n);
 void bxReportEscape(sqlite3_str *pOut, const char *z);
 void bxReportTime(sqlite3_str *pOut, i64 iTime, int bIso);
 void bxReportSize(sqlite3_str *pOut, i64 nByte);
+void bxReportDuration(sqlite3_str *pOut, i64 iMs);
 
 #endif

@@ -5,6 +5,7 @@
 #include "report.h"
 SQLITE_EXTENSION_INIT3
 
+#include <stdlib.h>
 #include <string.h>
 
 static const char zUnknown[] = "\xef\xbf\xbd"; /* U+FFFD */
@@ -140,6 +141,21 @@ void bxReportTime(sqlite3_str *pOut, i64 iTime, int bIso) {
       a[2], bIso ? "T" : " ", (int)(iOfDay / 3600000),
       (int)(iOfDay / 60000 % 60), (int)(iOfDay / 1000 % 60),
       (int)(iOfDay % 1000), bIso ? "Z" : " UTC");
+}
+
+/* Two units: who reads hours does not look for milliseconds. */
+void bxReportDuration(sqlite3_str *pOut, i64 iMs) {
+  i64 s = llabs(iMs / 1000);
+  if (iMs < 0) sqlite3_str_appendchar(pOut, 1, '-');
+  if (s < 60) {
+    sqlite3_str_appendf(pOut, "%lld.%03lld s", s, llabs(iMs % 1000));
+  } else if (s < 3600) {
+    sqlite3_str_appendf(pOut, "%lld min %lld s", s / 60, s % 60);
+  } else if (s < 86400) {
+    sqlite3_str_appendf(pOut, "%lld h %lld min", s / 3600, s / 60 % 60);
+  } else {
+    sqlite3_str_appendf(pOut, "%,lld d %lld h", s / 86400, s / 3600 % 24);
+  }
 }
 
 void bxReportSize(sqlite3_str *pOut, i64 nByte) {

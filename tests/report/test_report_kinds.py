@@ -54,6 +54,7 @@ def test_a_kill_switch_says_why_it_was_pulled(db):
     assert facts(report)["Agent"] == "a" and facts(report)["Exchanges"] == 5
     made = page(db, "kill_switch", switch)
     assert "Why it stopped a called get_order 4 times with the same arguments" in made.text
+    assert "the same result Kill switch " + switch + ", a report of blackbox, made " in made.text
     assert [a["href"] for tag, a in made.tags if tag == "a"] == ["#e1", "#e2", "#e3", "#e4"]
     assert [a.get("class") for tag, a in made.tags if tag == "tr" and a.get("id")] == [
         "verdict repeat"] * 4 + ["repeat"]

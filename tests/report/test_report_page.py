@@ -19,6 +19,20 @@ def test_the_policy_allows_what_the_page_has_and_nothing_else(db):
                 and not a.get("href", "").startswith("#")]
 
 
+def test_a_duration_is_told_in_two_units(db):
+    ring(db)
+    times = [0, 59_999, 61_000, 7_336_800, 200_000_000]
+    for i, time in enumerate(times):
+        agent = f"a{i}"
+        db.execute("INSERT INTO ring(agent_id, event_id, request_body, response_body, timestamp)"
+                   " VALUES(?, 'x', 'q', 'r', 1760000000000), (?, 'y', 'q', 'r', ?)",
+                   (agent, agent, 1760000000000 + time))
+        db.execute("SELECT payload_kill_switch('ring', ?, ?)", (agent, f"k{i}"))
+    said = [page(db, "kill_switch", f"k{i}").text for i in range(5)]
+    for text, wanted in zip(said, ["0.000 s", "59.999 s", "1 min 1 s", "2 h 2 min", "2 d 7 h"]):
+        assert wanted in text, text
+
+
 def test_the_shell_is_small(db):
     one_exchange(db, "q", "r")
     assert len(one(db, "SELECT blackbox_report('kill_switch', 'k')").encode()) < 104_000

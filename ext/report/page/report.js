@@ -1879,6 +1879,8 @@ function start() {
   document.documentElement.classList.add("scripted");
   dressTables();
   offerProof();
+  const reason = document.querySelector(".reason");
+  if (reason) reason.hidden = reason.textContent === document.querySelector("h1").textContent;
   document.body.append(help);
   if (!items.length) return;
   const app = el("section", "app", bar, el("div", "split", list.box, stream.box));
