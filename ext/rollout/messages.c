@@ -34,7 +34,8 @@ SQLITE_EXTENSION_INIT3
 ** message, by the rows of format ?2. path: the ids from the newest message back.
 ** node: each id, the id of the item with which its turn begins, and a number for
 ** the order, in which it comes after the item that it follows. live: what is on
-** the live branch, and was not taken back. */
+** the live branch, and was not taken back. (With LIMIT -1, SQLite before 3.40 makes a
+** table of a query, too, and does not repeat it for each row.) */
 static const char zItemsPart[] =
     "WITH RECURSIVE f(id, up) AS MATERIALIZED ("
     "SELECT item_id, item_parent FROM main.rollout_formats "
@@ -45,10 +46,10 @@ static const char zItemsPart[] =
     "d.payload ->> (SELECT up FROM f) AS up "
     "FROM main.rollout_segments AS s CROSS JOIN main.rollout_data AS d "
     "ON d.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last "
-    "WHERE s.rollout = ?1 AND " BX_JSON_VALID("d.payload") "), "
+    "WHERE s.rollout = ?1 AND " BX_JSON_VALID("d.payload") " LIMIT -1), "
     "y AS MATERIALIZED (SELECT x.sequence AS at, x.key AS its, m.* FROM x "
     "CROSS JOIN main.rollout_messages AS m ON m.format = ?2 "
-    "AND m.type_key = x.type_key WHERE " FITS("m", "x.payload") "), "
+    "AND m.type_key = x.type_key WHERE " FITS("m", "x.payload") " LIMIT -1), "
     "path(key, up) AS (SELECT * FROM (SELECT x.key, x.up FROM x "
     "WHERE x.key IS NOT NULL AND x.sequence IN (SELECT at FROM y) "
     "ORDER BY x.sequence DESC LIMIT 1) "
