@@ -20,17 +20,20 @@ static const char zCaseBodies[] =
 static void markVerdict(ReportRun *p, BxStmts *pHome, i64 iVerdict) {
   static const char zVerdictItems[] =
       "WITH v AS (SELECT rule, agent_id, kill_switch_event_id AS k,"
-      "   iif(json_valid(seqs), seqs, '[]') AS seqs"
-      "  FROM main.payload_verdicts WHERE id = ?1),"
-      " e AS (SELECT e.id, row_number() OVER (ORDER BY " AT
-      "   , e.rowid) AS n FROM v JOIN main.event_payloads AS e"
-      "   ON e.kill_switch_event_id = v.k AND e.agent_id = v.agent_id)"
-      " SELECT e.id FROM v JOIN payload_replay(v.k) AS r ON r.rule = v.rule"
-      "   AND r.agent_id = v.agent_id"
-      "  JOIN json_each(r.seqs) AS j JOIN e ON e.n = j.value"
-      "  WHERE v.k IS NOT NULL"
-      " UNION ALL SELECT j.value FROM v, json_each(v.seqs) AS j"
-      "  WHERE v.k IS NULL";
+      "   iif(" BX_JSON_VALID(
+          "seqs") ", seqs, '[]') AS seqs"
+                  "  FROM main.payload_verdicts WHERE id = ?1),"
+                  " e AS (SELECT e.id, row_number() OVER (ORDER BY " AT
+                  "   , e.rowid) AS n FROM v JOIN main.event_payloads AS e"
+                  "   ON e.kill_switch_event_id = v.k AND e.agent_id = "
+                  "v.agent_id)"
+                  " SELECT e.id FROM v JOIN payload_replay(v.k) AS r ON r.rule "
+                  "= v.rule"
+                  "   AND r.agent_id = v.agent_id"
+                  "  JOIN json_each(r.seqs) AS j JOIN e ON e.n = j.value"
+                  "  WHERE v.k IS NOT NULL"
+                  " UNION ALL SELECT j.value FROM v, json_each(v.seqs) AS j"
+                  "  WHERE v.k IS NULL";
   sqlite3_stmt *pStmt = bxPrepare(pHome, zVerdictItems, &p->err);
   i64 i;
   bxBind(pStmt, &p->err, "i", iVerdict);
