@@ -34,8 +34,8 @@ SQLITE_EXTENSION_INIT3
 ** message, by the rows of format ?2. path: the ids from the newest message back.
 ** node: each id, the id of the item with which its turn begins, and a number for
 ** the order, in which it comes after the item that it follows. live: what is on
-** the live branch, and was not taken back. (With LIMIT -1, SQLite before 3.40 makes a
-** table of a query, too, and does not repeat it for each row.) */
+** the live branch, and was not taken back. (With LIMIT -1, SQLite before 3.40, too,
+** makes a table of a query, and does not repeat it for each row.) */
 static const char zItemsPart[] =
     "WITH RECURSIVE f(id, up) AS MATERIALIZED ("
     "SELECT item_id, item_parent FROM main.rollout_formats "
@@ -73,7 +73,8 @@ static const char zItemsPart[] =
     "WHERE (key IS NULL OR sequence IN (SELECT at FROM newest)) "
     "AND NOT EXISTS (SELECT 1 FROM back WHERE sequence >= low "
     "AND sequence < high) AND ((SELECT up FROM f) IS NULL OR key IS NULL "
-    "OR NOT EXISTS (SELECT 1 FROM path) OR key IN (SELECT key FROM node WHERE turn IN (SELECT key FROM path)))) ";
+    "OR NOT EXISTS (SELECT 1 FROM path) "
+    "OR key IN (SELECT key FROM node WHERE turn IN (SELECT key FROM path)))) ";
 
 /* What stands for the content of a message: with calls and results, as parts. */
 #define CONTENT                                                                \
