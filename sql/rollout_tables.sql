@@ -559,54 +559,6 @@ CREATE TABLE IF NOT EXISTS main.rollout_policy(
 CREATE UNIQUE INDEX IF NOT EXISTS main.rollout_policy_key
 ON rollout_policy(preset, item_key, payload_key);
 
--- The presets are the choices of the setting rollout.policy.
-CREATE TRIGGER IF NOT EXISTS main.rollout_policy_insert
-AFTER INSERT ON rollout_policy
-BEGIN
-  UPDATE rollout_edition SET stamp = random();
-  UPDATE blackbox_setting_defs
-     SET choices = (SELECT group_concat(preset, ', ')
-                      FROM (SELECT DISTINCT preset FROM rollout_policy))
-   WHERE name = 'rollout.policy'
-     AND instr(', ' || choices || ', ', ', ' || NEW.preset || ', ') = 0;
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.rollout_policy_changed
-AFTER UPDATE ON rollout_policy
-BEGIN
-  UPDATE rollout_edition SET stamp = random();
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.rollout_policy_update
-AFTER UPDATE OF preset ON rollout_policy
-BEGIN
-  SELECT RAISE(ABORT, 'PolicyError: the preset in force and the default preset must each keep at least one row; set rollout.policy to another preset first')
-   WHERE NOT EXISTS (SELECT 1 FROM rollout_rules)
-      OR NOT EXISTS (SELECT 1 FROM rollout_policy
-                      WHERE preset = (SELECT preset FROM blackbox_setting_defs
-                                       WHERE name = 'rollout.policy'));
-  UPDATE blackbox_setting_defs
-     SET choices = (SELECT group_concat(preset, ', ')
-                      FROM (SELECT DISTINCT preset FROM rollout_policy))
-   WHERE name = 'rollout.policy';
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.rollout_policy_delete
-AFTER DELETE ON rollout_policy
-BEGIN
-  UPDATE rollout_edition SET stamp = random();
-  SELECT RAISE(ABORT, 'PolicyError: the preset in force and the default preset must each keep at least one row; set rollout.policy to another preset first')
-   WHERE NOT EXISTS (SELECT 1 FROM rollout_rules)
-      OR NOT EXISTS (SELECT 1 FROM rollout_policy
-                      WHERE preset = (SELECT preset FROM blackbox_setting_defs
-                                       WHERE name = 'rollout.policy'));
-  UPDATE blackbox_setting_defs
-     SET choices = (SELECT group_concat(preset, ', ')
-                      FROM (SELECT DISTINCT preset FROM rollout_policy))
-   WHERE name = 'rollout.policy'
-     AND NOT EXISTS (SELECT 1 FROM rollout_policy WHERE preset = OLD.preset);
-END;
-
 INSERT INTO main.blackbox_setting_defs(name, kind, preset, low, high, choices, meaning)
 VALUES
   ('rollout.policy', 'choice', 'codex', NULL, NULL, 'codex, everything',
@@ -669,6 +621,55 @@ VALUES
   ('codex', 'event_msg', 'sub_agent_activity'), ('everything', '*', '*'),
   ('everything', '*', '')
 ON CONFLICT DO NOTHING;
+
+-- The presets are the choices of the setting rollout.policy. The triggers come
+-- after the rows, so that the edition is the same after each install.
+CREATE TRIGGER IF NOT EXISTS main.rollout_policy_insert
+AFTER INSERT ON rollout_policy
+BEGIN
+  UPDATE rollout_edition SET stamp = random();
+  UPDATE blackbox_setting_defs
+     SET choices = (SELECT group_concat(preset, ', ')
+                      FROM (SELECT DISTINCT preset FROM rollout_policy))
+   WHERE name = 'rollout.policy'
+     AND instr(', ' || choices || ', ', ', ' || NEW.preset || ', ') = 0;
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.rollout_policy_changed
+AFTER UPDATE ON rollout_policy
+BEGIN
+  UPDATE rollout_edition SET stamp = random();
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.rollout_policy_update
+AFTER UPDATE OF preset ON rollout_policy
+BEGIN
+  SELECT RAISE(ABORT, 'PolicyError: the preset in force and the default preset must each keep at least one row; set rollout.policy to another preset first')
+   WHERE NOT EXISTS (SELECT 1 FROM rollout_rules)
+      OR NOT EXISTS (SELECT 1 FROM rollout_policy
+                      WHERE preset = (SELECT preset FROM blackbox_setting_defs
+                                       WHERE name = 'rollout.policy'));
+  UPDATE blackbox_setting_defs
+     SET choices = (SELECT group_concat(preset, ', ')
+                      FROM (SELECT DISTINCT preset FROM rollout_policy))
+   WHERE name = 'rollout.policy';
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.rollout_policy_delete
+AFTER DELETE ON rollout_policy
+BEGIN
+  UPDATE rollout_edition SET stamp = random();
+  SELECT RAISE(ABORT, 'PolicyError: the preset in force and the default preset must each keep at least one row; set rollout.policy to another preset first')
+   WHERE NOT EXISTS (SELECT 1 FROM rollout_rules)
+      OR NOT EXISTS (SELECT 1 FROM rollout_policy
+                      WHERE preset = (SELECT preset FROM blackbox_setting_defs
+                                       WHERE name = 'rollout.policy'));
+  UPDATE blackbox_setting_defs
+     SET choices = (SELECT group_concat(preset, ', ')
+                      FROM (SELECT DISTINCT preset FROM rollout_policy))
+   WHERE name = 'rollout.policy'
+     AND NOT EXISTS (SELECT 1 FROM rollout_policy WHERE preset = OLD.preset);
+END;
 
 CREATE TABLE IF NOT EXISTS main.rollout_drops(
   no           INTEGER NOT NULL,

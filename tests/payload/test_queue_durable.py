@@ -103,6 +103,10 @@ def test_from_a_trigger_and_inside_a_statement_that_writes(archive):
     assert stored(archive) == ["e1", "e2", "f1", "f2"]
 
 
+# What a call runs last: the INSERT, and then, sometimes, the look at the version.
+LAST = 'INSERT INTO "main".event_payloads', 'SELECT version FROM "main".blackbox_domains'
+
+
 @pytest.mark.parametrize("begin", ["", "BEGIN"])
 def test_a_call_that_is_stopped_before_the_row_has_stored_nothing(archive, begin):
     """(SQLite calls a progress handler again after an INSERT that is complete.)"""
@@ -137,7 +141,7 @@ def test_a_call_that_is_stopped_before_the_row_has_stored_nothing(archive, begin
             archive.execute("COMMIT")
     assert len(stopped) > 3
     for event in set(stored(archive)) & set(stopped):
-        assert "INSERT INTO \"main\".event_payloads" in stopped[event], event
+        assert any(sql in stopped[event] for sql in LAST), event
 
 
 @pytest.mark.parametrize("how", [CALL, ROW])
