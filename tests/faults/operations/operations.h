@@ -108,7 +108,7 @@
 #define DROPPED                                                                \
   "{\"type\":\"event_msg\",\"payload\":{\"type\":\"exec_command_begin\"}}"
 #define ODD                                                                    \
-  "{\"t\\u0079pe\":1,\"type\":\"compacted\",\"timestamp\":5000,\"payload\":{"  \
+  "{\"\\u0079\":1,\"type\":\"compacted\",\"timestamp\":5000,\"payload\":{"     \
   "\"a\":[1]}}"
 #define APPEND(items) "SELECT rollout_append(" OLD ", '[" items "]', 3000);"
 #define ROLLOUT                                                                \
