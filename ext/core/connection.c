@@ -186,20 +186,13 @@ static void searchHome(
   sqlite3_free(zOther);
 }
 
-/* Replaces an error by that of a newer version, which explains it. Returns 0 if
-** the version could not be read. That is no error: the call has done its work,
-** some of it perhaps in memory, which no savepoint takes back. */
-static int needKnown(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
+/* Replaces an error by that of a newer version, which explains it. */
+static void needKnown(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
-  int bRead;
   bxInstalledVersion(p, pDomain, &err);
-  bRead = err.rc == SQLITE_OK || bxIs(&err, "VersionError");
-  if (bRead && err.rc != SQLITE_OK) {
-    bxClear(pErr);
-    bxPass(pErr, &err);
-  }
+  if (bxIs(&err, "VersionError")) bxClear(pErr);
+  if (pErr->rc == SQLITE_OK) bxPass(pErr, &err);
   bxClear(&err);
-  return bRead;
 }
 
 void bxNeedKnown(Bx *bx, BxErr *pErr) {
@@ -217,8 +210,8 @@ void bxNeedKnown(Bx *bx, BxErr *pErr) {
       continue;
     }
     p = bxSchema(bx, zHome, &err);
-    if (p == 0 || !needKnown(p, &bx->aDomain[i], pErr)) bLater = 1;
-    bxClear(&err);
+    if (p != 0) needKnown(p, &bx->aDomain[i], pErr);
+    bxPass(pErr, &err);
   }
   bx->bNewHome = bLater;
 }

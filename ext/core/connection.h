@@ -101,8 +101,8 @@ int bxCarries(Bx *bx, const char *zDb, const char *zDomain, BxErr *pErr);
 void bxNeedVersion(Bx *bx, const char *zDb, const char *zDomain, BxErr *pErr);
 /* VersionError if a schema that bxHome() has found since the last call has a newer
 ** version of its domain. This is looked at after a function has run, and only in a
-** schema that it has read, because that is a read, too. If the version cannot be
-** read, the next call tries again. */
+** schema that it has read, because that is a read, too. A function that keeps
+** something in memory, which no savepoint takes back, calls it before that. */
 void bxNeedKnown(Bx *bx, BxErr *pErr);
 /* Whether the domain in p's schema has the larger form. Reads nothing. */
 int bxIsLarger(BxStmts *p, const BxDomain *pDomain, BxErr *pErr);

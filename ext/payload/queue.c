@@ -540,6 +540,12 @@ static void stage(
   Waiting **ppEnd;
   i64 iNow = bxNow();
   if (pRow == 0) return;
+  /* Not after it, because a row that waits is not taken back. */
+  bxNeedKnown(p->bx, pErr);
+  if (pErr->rc != SQLITE_OK) {
+    freeWaiting(pRow);
+    return;
+  }
   changeTarget(p, pHome, bCall, pErr);
   if (p->pFirst == 0) rememberFile(p, pHome->zDb, pErr);
   if (p->nByte + pRow->nByte > p->limits.nMaxByte && bCall) {
