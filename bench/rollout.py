@@ -61,6 +61,11 @@ def per_call(call, times):
 
 # ------------------------------------------------------------------ append
 
+# The table with which an append is compared.
+PLAIN = """CREATE TABLE items(id INTEGER PRIMARY KEY, rollout TEXT, sequence INTEGER,
+  timestamp INTEGER, type TEXT, payload TEXT, UNIQUE(rollout, sequence))"""
+
+
 def append_ours(items, times=200):
     def make(name):
         db = fresh(name)
@@ -76,10 +81,7 @@ def append_ours(items, times=200):
 def append_plain(_folder):
     def make(name):
         db = connect(FOLDER / name)
-        db.execute(
-            "CREATE TABLE items(id INTEGER PRIMARY KEY, rollout TEXT, sequence "
-            "INTEGER, timestamp INTEGER, type TEXT, payload TEXT, "
-            "UNIQUE(rollout, sequence))")
+        db.execute(PLAIN)
         return db, str(uuid.uuid4()), [0]
     db, rollout, last = once("plain", make)
 
@@ -130,10 +132,7 @@ def mix_ours(items):
 def mix_plain(items):
     def make(name):
         db = connect(FOLDER / name)
-        db.execute(
-            "CREATE TABLE items(id INTEGER PRIMARY KEY, rollout TEXT, sequence "
-            "INTEGER, timestamp INTEGER, type TEXT, payload TEXT, "
-            "UNIQUE(rollout, sequence))")
+        db.execute(PLAIN)
         return db
 
     def side(_folder):
