@@ -91,10 +91,12 @@ static const BxDomain aDomain[] = {
         .xFollow = bxProofFollow},
     {.zName = "store",
         .zTable = "store_state",
-        .iVersion = 1,
+        .zNewest = "store_uses",
+        .iVersion = 2,
         .zSql = bxSqlStore,
+        .xAdopt = bxStoreUpgrade,
         .xCheck = bxStoreCheck,
-        .zGuarded = ",store_texts,store_packs,store_lists,store_pieces,"
+        .zGuarded = ",store_texts,store_packs,store_uses,store_pieces,"
                     "store_state,store_dropped,store_users,",
         .xLeave = bxStoreLeave},
     {.zName = "report",

@@ -7,9 +7,9 @@
 -- that have references. Each of them has a row in store_users.
 --
 -- Tables  store_texts    one row for each packed value: where its pieces are
---         store_packs    pieces, about 96 KB of them together, compressed by zstd
---         store_lists    for each pack the length, the hash and the number of uses
---                        of each piece
+--         store_packs    pieces, about 256 KB of them together, compressed by zstd
+--         store_uses     for each pack the length and the number of uses of each
+--                        piece
 --         store_pieces   where the piece with a given hash is
 --         store_state    one row: totals
 --         store_dropped  texts that perhaps no reference names any more
@@ -53,16 +53,16 @@ SELECT 'store_state', 'its totals are not those of the texts, packs and lists'
        (SELECT count(*) AS n, coalesce(sum(bytes), 0) AS b,
                coalesce(sum(length(recipe)), 0) AS k FROM store_texts) AS t,
        (SELECT coalesce(sum(length(data)), 0) AS k FROM store_packs) AS p,
-       (SELECT coalesce(sum(length(list)), 0) AS k FROM store_lists) AS l,
+       (SELECT coalesce(sum(length(list)), 0) AS k FROM store_uses) AS l,
        (SELECT count(*) AS n FROM store_pieces) AS x
  WHERE (s.texts, s.text_bytes, s.kept_bytes) IS NOT (t.n, t.b, t.k + p.k + l.k)
     OR s.pieces < x.n
 UNION ALL
-SELECT 'store_lists', 'pack ' || pack || ' has no list of its pieces'
-  FROM store_packs WHERE pack NOT IN (SELECT pack FROM store_lists)
+SELECT 'store_uses', 'pack ' || pack || ' has no list of its pieces'
+  FROM store_packs WHERE pack NOT IN (SELECT pack FROM store_uses)
 UNION ALL
-SELECT 'store_lists', 'the list of pack ' || pack || ' has no pack'
-  FROM store_lists WHERE pack NOT IN (SELECT pack FROM store_packs);
+SELECT 'store_uses', 'the list of pack ' || pack || ' has no pack'
+  FROM store_uses WHERE pack NOT IN (SELECT pack FROM store_packs);
 
 -- bytes is the length of the text. mark is the beginning of the hash in its
 -- reference. sum is a checksum of the text. fresh is the first place that was new
@@ -84,7 +84,7 @@ CREATE TABLE IF NOT EXISTS main.store_packs(
   data  BLOB NOT NULL
 );
 
-CREATE TABLE IF NOT EXISTS main.store_lists(
+CREATE TABLE IF NOT EXISTS main.store_uses(
   pack INTEGER PRIMARY KEY,
   list BLOB NOT NULL
 );
@@ -161,22 +161,22 @@ BEGIN
   SELECT RAISE(ABORT, 'StoreError: store_packs is written by functions of blackbox only');
 END;
 
-CREATE TRIGGER IF NOT EXISTS main.store_lists_insert
-BEFORE INSERT ON store_lists WHEN store_writing() IS NOT 1
+CREATE TRIGGER IF NOT EXISTS main.store_uses_insert
+BEFORE INSERT ON store_uses WHEN store_writing() IS NOT 1
 BEGIN
-  SELECT RAISE(ABORT, 'StoreError: store_lists is written by functions of blackbox only');
+  SELECT RAISE(ABORT, 'StoreError: store_uses is written by functions of blackbox only');
 END;
 
-CREATE TRIGGER IF NOT EXISTS main.store_lists_update
-BEFORE UPDATE ON store_lists WHEN store_writing() IS NOT 1
+CREATE TRIGGER IF NOT EXISTS main.store_uses_update
+BEFORE UPDATE ON store_uses WHEN store_writing() IS NOT 1
 BEGIN
-  SELECT RAISE(ABORT, 'StoreError: store_lists is written by functions of blackbox only');
+  SELECT RAISE(ABORT, 'StoreError: store_uses is written by functions of blackbox only');
 END;
 
-CREATE TRIGGER IF NOT EXISTS main.store_lists_delete
-BEFORE DELETE ON store_lists WHEN store_writing() IS NOT 1
+CREATE TRIGGER IF NOT EXISTS main.store_uses_delete
+BEFORE DELETE ON store_uses WHEN store_writing() IS NOT 1
 BEGIN
-  SELECT RAISE(ABORT, 'StoreError: store_lists is written by functions of blackbox only');
+  SELECT RAISE(ABORT, 'StoreError: store_uses is written by functions of blackbox only');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.store_pieces_insert
@@ -240,5 +240,5 @@ BEGIN
   SELECT RAISE(ABORT, 'StoreError: a row of store_dropped stays until the sweep; SELECT store_sweep()');
 END;
 
-INSERT INTO main.blackbox_domains(domain, version) VALUES ('store', 1)
+INSERT INTO main.blackbox_domains(domain, version) VALUES ('store', 2)
 ON CONFLICT (domain) DO UPDATE SET version = excluded.version;

@@ -6,8 +6,13 @@
 ** pack is read again when its token in store_packs has changed, so that what was
 ** kept is right after a rollback, too.
 **
-** zstd tests the checksum of each pack, and each text has a checksum of its own.
-** Whether a text has the hash of its reference is tested by blackbox_check().
+** A pack is decompressed up to the last piece that is wanted, block by block. When
+** more of it is wanted later, it is decompressed once more, and then all of it.
+**
+** Each text has a checksum. If it is wrong, its packs are read to their ends, where
+** zstd tests a checksum of each pack, so that the error names the one that is
+** damaged. Whether a text has the hash of its reference is tested by
+** blackbox_check().
 */
 #include "store.h"
 SQLITE_EXTENSION_INIT3
@@ -15,9 +20,8 @@ SQLITE_EXTENSION_INIT3
 #define ZSTD_STATIC_LINKING_ONLY
 #include <string.h>
 #include <zstd.h>
-#include <zstd_errors.h>
 
-#define READER_PACKS 24
+#define READER_PACKS 16
 
 struct PackReader {
   ZSTD_DCtx *pUnzip;
@@ -46,6 +50,7 @@ void *bxZipContext(BxErr *pErr) {
   if (p == 0) return 0;
   ZSTD_CCtx_setParameter(p, ZSTD_c_compressionLevel, 3);
   ZSTD_CCtx_setParameter(p, ZSTD_c_checksumFlag, 1);
+  ZSTD_CCtx_setParameter(p, ZSTD_c_minMatch, 5); /* quicker, and as small */
   return p;
 }
 
@@ -53,10 +58,26 @@ void bxZipFree(void *pZip) {
   ZSTD_freeCCtx(pZip);
 }
 
+/* Compresses in blocks of STORE_BLOCK_BYTES, after each of which a reader can
+** stop. Returns a code of zstd. */
+static size_t zipBlocks(
+    ZSTD_CCtx *p, ZSTD_outBuffer *pOut, const void *z, size_t n) {
+  ZSTD_inBuffer in = {z, 0, 0};
+  size_t rc;
+  ZSTD_CCtx_reset(p, ZSTD_reset_session_only);
+  rc = ZSTD_CCtx_setPledgedSrcSize(p, n);
+  while (!ZSTD_isError(rc) && in.size < n) {
+    in.size = n - in.size > STORE_BLOCK_BYTES ? in.size + STORE_BLOCK_BYTES : n;
+    if (in.size < n) rc = ZSTD_compressStream2(p, pOut, &in, ZSTD_e_flush);
+  }
+  if (ZSTD_isError(rc)) return rc;
+  return ZSTD_compressStream2(p, pOut, &in, ZSTD_e_end);
+}
+
 void bxZip(
     void *pZip, const unsigned char *z, i64 n, Bytes *pOut, BxErr *pErr) {
-  i64 nMost = (i64)ZSTD_compressBound((size_t)n);
-  size_t nDone;
+  i64 nMost = (i64)ZSTD_compressBound((size_t)n) + n / STORE_BLOCK_BYTES * 16;
+  ZSTD_outBuffer out = {0, 0, 0};
   if (pErr->rc != SQLITE_OK) return;
   pOut->n = 0;
   if (pOut->nAlloc < nMost) {
@@ -66,12 +87,13 @@ void bxZip(
     pOut->a = a;
     pOut->nAlloc = nMost;
   }
-  nDone = ZSTD_compress2(pZip, pOut->a, (size_t)pOut->nAlloc, z, (size_t)n);
-  if (ZSTD_isError(nDone)) { /* nothing else can be wrong */
+  out.dst = pOut->a;
+  out.size = (size_t)pOut->nAlloc;
+  if (zipBlocks(pZip, &out, z, (size_t)n) == 0) {
+    pOut->n = (i64)out.pos;
+  } else { /* nothing else can be wrong */
     bxFail(pErr, SQLITE_NOMEM, "out of memory");
-    return;
   }
-  pOut->n = (i64)nDone;
 }
 
 static void freePack(Pack *p) {
@@ -118,6 +140,7 @@ BxStmts *bxStoreHome(Bx *bx, sqlite3_value *pDb, BxErr *pErr) {
         "blackbox_install(%Q)",
         zDb, zDb);
   }
+  bxNeedVersion(bx, zDb, "store", pErr);
   return bxSchema(bx, zDb, pErr);
 }
 
@@ -162,8 +185,7 @@ static void failPack(BxStmts *p, i64 iPack, const char *zWhy, BxErr *pErr) {
 }
 
 void bxListRead(BxStmts *p, i64 iPack, List *pOut, BxErr *pErr) {
-  static const char zSql[] =
-      "SELECT list FROM main.store_lists WHERE pack = ?1";
+  static const char zSql[] = "SELECT list FROM main.store_uses WHERE pack = ?1";
   sqlite3_stmt *pStmt = bxStmt(p, zSql, pErr);
   int bThere;
   memset(pOut, 0, sizeof(*pOut));
@@ -174,9 +196,15 @@ void bxListRead(BxStmts *p, i64 iPack, List *pOut, BxErr *pErr) {
     const unsigned char *z = sqlite3_column_blob(pStmt, 0);
     pOut->nStored = sqlite3_column_bytes(pStmt, 0);
     if (z == 0 && pOut->nStored > 0) bxGot(0, pErr);
-    bxListDecode(pOut, z, pOut->nStored, pErr);
+    bxListDecode(pOut, z, pOut->nStored, 0, pErr);
   }
   bxDone(pStmt, pErr);
+  if (pErr->rc == SQLITE_ERROR) { /* no such table? */
+    BxErr err = bxTake(pErr);
+    bxNeedVersion(p->bx, p->zDb, "store", pErr);
+    bxPass(pErr, &err);
+    bxClear(&err);
+  }
   if (!bThere) failPack(p, iPack, "has no list", pErr);
 }
 
@@ -203,25 +231,38 @@ static void placePieces(BxStmts *p, Pack *pPack, BxErr *pErr) {
   bxListFree(&list);
 }
 
-/* Decompresses the data of a row. Returns 0 if it is damaged. */
+/* Decompresses data up to nWant bytes at least. If that is all of it, the checksum
+** at its end is tested. Returns 0 if it is damaged. */
 static int unzip(
-    PackReader *pReader, Pack *p, const void *pData, int nData, BxErr *pErr) {
-  size_t nDone;
+    ZSTD_DCtx *pUnzip, Pack *p, const unsigned char *z, size_t n, i64 nWant) {
+  size_t nNext;
+  p->nDone = 0;
+  if (ZSTD_isError(ZSTD_decompressBegin(pUnzip))) return 0;
+  while ((nNext = ZSTD_nextSrcSizeToDecompress(pUnzip)) > 0 &&
+         (p->nDone < nWant || p->nDone == p->nByte)) {
+    size_t nDone = nNext > n
+                       ? (size_t)-1
+                       : ZSTD_decompressContinue(pUnzip, p->aByte + p->nDone,
+                             (size_t)(p->nByte - p->nDone), z, nNext);
+    if (ZSTD_isError(nDone)) return 0;
+    p->nDone += (i64)nDone;
+    z += nNext;
+    n -= nNext;
+  }
+  return nNext > 0 || (n == 0 && p->nDone == p->nByte);
+}
+
+/* Makes room for the bytes of a pack. Returns 0 on error, or if a list claims that
+** the pack has more bytes than any can have. */
+static int needBytes(Pack *p, BxErr *pErr) {
+  unsigned char *a;
   if (p->nByte > 65536 * (i64)STORE_PIECE_MAX) return 0;
-  if (p->nByteAlloc < p->nByte) {
-    unsigned char *a =
-        bxGot(sqlite3_realloc64(p->aByte, (sqlite3_uint64)p->nByte), pErr);
-    if (a == 0) return 0;
-    p->aByte = a;
-    p->nByteAlloc = p->nByte;
-  }
-  nDone = ZSTD_decompressDCtx(
-      pReader->pUnzip, p->aByte, (size_t)p->nByte, pData, (size_t)nData);
-  if (!ZSTD_isError(nDone)) return (i64)nDone == p->nByte;
-  if (ZSTD_getErrorCode(nDone) == ZSTD_error_memory_allocation) {
-    bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  }
-  return 0;
+  if (p->aByte != 0 && p->nByteAlloc >= p->nByte) return 1;
+  a = bxGot(sqlite3_realloc64(p->aByte, (sqlite3_uint64)p->nByte + 1), pErr);
+  if (a == 0) return 0;
+  p->aByte = a;
+  p->nByteAlloc = p->nByte;
+  return 1;
 }
 
 /* The place of a pack among those that are kept: its own, or that of the one that
@@ -239,51 +280,86 @@ static Pack *placeOf(PackReader *p, const char *zDb, i64 iPack) {
   return pOldest;
 }
 
-/* Fills a place from the row on which pStmt stands. */
-static int fillPack(BxStmts *p, PackReader *pReader, Pack *pPack, i64 iPack,
-    sqlite3_stmt *pStmt, BxErr *pErr) {
-  const void *pData;
+/* Fills a place. Returns 0 on error, or if the pack is damaged. */
+static int fillPack(
+    BxStmts *p, ZSTD_DCtx *pUnzip, Pack *pPack, i64 nPiece, BxErr *pErr) {
+  static const char zSql[] =
+      "SELECT data FROM main.store_packs WHERE pack = ?1";
+  sqlite3_stmt *pStmt;
+  i64 nWant;
+  int bWhole = 0;
+  placePieces(p, pPack, pErr);
+  if (pErr->rc != SQLITE_OK || !needBytes(pPack, pErr)) return 0;
+  nWant = nPiece < pPack->nPiece ? pPack->aAt[nPiece] : pPack->nByte;
+  pStmt = bxStmt(p, zSql, pErr);
+  bxBind(pStmt, pErr, "i", pPack->iPack);
+  if (bxRow(pStmt, pErr)) {
+    const void *pData = sqlite3_column_blob(pStmt, 0);
+    int n = sqlite3_column_bytes(pStmt, 0);
+    if (pData == 0 && n > 0) bxGot(0, pErr);
+    bWhole =
+        pErr->rc == SQLITE_OK && unzip(pUnzip, pPack, pData, (size_t)n, nWant);
+  }
+  bxDone(pStmt, pErr);
+  return bWhole && pErr->rc == SQLITE_OK;
+}
+
+/* Takes a place for a pack. Returns whether its bytes are there. */
+static int takePlace(
+    BxStmts *p, Pack *pPack, i64 iPack, i64 iToken, i64 nPiece, BxErr *pErr) {
+  int bSame = pPack->zDb != 0 && pPack->iPack == iPack &&
+              strcmp(pPack->zDb, p->zDb) == 0 && pPack->iToken == iToken;
+  if (bSame) {
+    return pPack->nDone == pPack->nByte ||
+           (nPiece < pPack->nPiece && pPack->aAt[nPiece] <= pPack->nDone);
+  }
   if (pPack->zDb == 0 || strcmp(pPack->zDb, p->zDb) != 0) {
     sqlite3_free(pPack->zDb);
     pPack->zDb = bxPrintf(pErr, "%s", p->zDb);
   }
   pPack->iPack = iPack;
-  pPack->iToken = -1; /* not valid, until it is whole */
-  placePieces(p, pPack, pErr);
-  if (pErr->rc != SQLITE_OK) return 0;
-  pData = sqlite3_column_blob(pStmt, 1);
-  if (pData == 0 && sqlite3_column_bytes(pStmt, 1) > 0) bxGot(0, pErr);
-  return pErr->rc == SQLITE_OK &&
-         unzip(pReader, pPack, pData, sqlite3_column_bytes(pStmt, 1), pErr);
+  pPack->iToken = -1; /* not valid, until it is filled */
+  return 0;
 }
 
-const Pack *bxPackRead(BxStmts *p, i64 iPack, BxErr *pErr) {
+/* Reads the first nPiece pieces of a pack. Returns NULL, or what is wrong with it. */
+static const char *readPack(
+    BxStmts *p, i64 iPack, i64 nPiece, const Pack **ppOut, BxErr *pErr) {
   static const char zSql[] =
-      "SELECT token, data FROM main.store_packs WHERE pack = ?1";
+      "SELECT coalesce((SELECT token FROM main.store_packs WHERE pack = ?1),"
+      " -2)";
   PackReader *pReader = readerOf(p->bx, pErr);
-  sqlite3_stmt *pStmt = bxStmt(p, zSql, pErr);
-  Pack *pPack = 0;
-  const char *zWhy = "is missing";
-  bxBind(pStmt, pErr, "i", iPack);
-  if (bxRow(pStmt, pErr)) {
-    i64 iToken = sqlite3_column_int64(pStmt, 0);
-    zWhy = 0;
-    pPack = placeOf(pReader, p->zDb, iPack);
-    pPack->iUsed = ++pReader->iClock;
-    if (iToken < 0) {
-      zWhy = "has a token below 0";
-    } else if (pPack->zDb == 0 || pPack->iPack != iPack ||
-               strcmp(pPack->zDb, p->zDb) != 0 || pPack->iToken != iToken) {
-      if (fillPack(p, pReader, pPack, iPack, pStmt, pErr)) {
-        pPack->iToken = iToken;
-      } else {
-        pPack->iToken = -1;
-        zWhy = "is damaged";
-      }
-    }
+  i64 iToken = bxAsk(p, zSql, pErr, "i", iPack);
+  Pack *pPack;
+  if (pErr->rc != SQLITE_OK) return 0;
+  if (iToken < 0) return iToken == -2 ? "is missing" : "has a token below 0";
+  pPack = placeOf(pReader, p->zDb, iPack);
+  pPack->iUsed = ++pReader->iClock;
+  if (!takePlace(p, pPack, iPack, iToken, nPiece, pErr)) {
+    /* more of what was read before: then all of it */
+    if (pPack->iToken == iToken) nPiece = STORE_ALL;
+    pPack->iToken = -1;
+    if (!fillPack(p, pReader->pUnzip, pPack, nPiece, pErr)) return "is damaged";
+    pPack->iToken = iToken;
   }
-  bxDone(pStmt, pErr);
+  *ppOut = pPack;
+  return 0;
+}
+
+const Pack *bxPackRead(BxStmts *p, i64 iPack, i64 nPiece, BxErr *pErr) {
+  const Pack *pPack = 0;
+  const char *zWhy = readPack(p, iPack, nPiece, &pPack, pErr);
   if (zWhy != 0) failPack(p, iPack, zWhy, pErr);
+  return pErr->rc == SQLITE_OK ? pPack : 0;
+}
+
+const Pack *bxPackTry(BxStmts *p, i64 iPack, i64 nPiece, BxErr *pErr) {
+  BxErr err = {SQLITE_OK, 0};
+  const Pack *pPack = 0;
+  if (pErr->rc != SQLITE_OK) return 0;
+  if (readPack(p, iPack, nPiece, &pPack, &err) != 0) pPack = 0;
+  if (err.rc == SQLITE_CORRUPT_VTAB) bxClear(&err);
+  bxPass(pErr, &err);
   return pErr->rc == SQLITE_OK ? pPack : 0;
 }
 
@@ -328,6 +404,16 @@ static void failText(BxStmts *p, i64 iText, BxErr *pErr) {
       iText, p->zDb);
 }
 
+/* A text does not have its checksum. If one of its packs is damaged, the error names
+** it. */
+static void blameText(BxStmts *p, const TextRow *pRow, BxErr *pErr) {
+  i64 i;
+  for (i = 0; i < pRow->recipe.n && pErr->rc == SQLITE_OK; i++) {
+    bxPackRead(p, pRow->recipe.a[i].iPack, STORE_ALL, pErr);
+  }
+  failText(p, pRow->iText, pErr);
+}
+
 unsigned char *bxTextRowRead(BxStmts *p, const TextRow *pRow, BxErr *pErr) {
   i64 i, n = 0;
   unsigned char *z;
@@ -337,8 +423,8 @@ unsigned char *bxTextRowRead(BxStmts *p, const TextRow *pRow, BxErr *pErr) {
   z = bxGot(sqlite3_malloc64((sqlite3_uint64)pRow->nByte + 1), pErr);
   for (i = 0; i < pRow->recipe.n && pErr->rc == SQLITE_OK; i++) {
     const Range *pRange = &pRow->recipe.a[i];
-    const Pack *pPack = bxPackRead(p, pRange->iPack, pErr);
     i64 iEnd = pRange->iFirst + pRange->nPiece, nPart;
+    const Pack *pPack = bxPackRead(p, pRange->iPack, iEnd, pErr);
     if (pPack == 0) break;
     nPart = iEnd <= pPack->nPiece
                 ? (i64)pPack->aAt[iEnd] - pPack->aAt[pRange->iFirst]
@@ -352,7 +438,7 @@ unsigned char *bxTextRowRead(BxStmts *p, const TextRow *pRow, BxErr *pErr) {
   }
   if (pErr->rc == SQLITE_OK &&
       (n != pRow->nByte || bxTextSum(z, n) != pRow->iSum)) {
-    failText(p, pRow->iText, pErr);
+    blameText(p, pRow, pErr);
   }
   if (pErr->rc != SQLITE_OK) {
     sqlite3_free(z);

@@ -4,8 +4,8 @@
 ** All numbers are varints: seven bits a byte, the lowest first, with the high bit
 ** set in all bytes but the last.
 **
-** A list: for each piece its length; unless that is 0 (the piece was removed) the
-** number of its uses, and the first 16 bytes of its hash.
+** A list: for each piece its length and, unless that is 0 (the piece was removed), the
+** number of its uses.
 **
 ** A recipe: the type of the value (3 text, 4 blob), and for each range the pack as
 ** its distance from the pack of the range before (2d, or -2d - 1 if d is below 0),
@@ -59,33 +59,30 @@ uint64_t bxVarint(const unsigned char **pz, const unsigned char *zEnd) {
 
 static void failList(const List *p, BxErr *pErr) {
   bxFail(pErr, SQLITE_CORRUPT_VTAB,
-      "CorruptedDataError: the list of pack %lld in store_lists is damaged; "
+      "CorruptedDataError: the list of pack %lld in store_uses is damaged; "
       "blackbox_check names the rows concerned",
       p->iPack);
 }
 
-void bxListDecode(List *p, const unsigned char *z, i64 n, BxErr *pErr) {
+void bxListDecode(
+    List *p, const unsigned char *z, i64 n, i64 nAfter, BxErr *pErr) {
   const unsigned char *zEnd = z + n;
   while (pErr->rc == SQLITE_OK && z != 0 && z < zEnd) {
-    Piece piece = {0, 0, {0}};
-    Piece *a;
     uint64_t nByte = bxVarint(&z, zEnd), nUse = 0;
+    Piece *a;
     if (nByte != 0) nUse = bxVarint(&z, zEnd);
     if (z == 0 || nByte > STORE_PIECE_MAX || nUse > UINT32_MAX ||
-        (nByte != 0 && zEnd - z < STORE_TAG) || p->n == 65536) {
+        (nByte != 0 && zEnd - z < nAfter) || p->n == 65536) {
       failList(p, pErr);
       return;
     }
-    piece.nByte = (uint32_t)nByte;
-    piece.nUse = (uint32_t)nUse;
-    if (nByte != 0) {
-      memcpy(piece.aTag, z, STORE_TAG);
-      z += STORE_TAG;
-    }
+    if (nByte != 0) z += nAfter;
     a = bxGrow(p->a, p->n, &p->nAlloc, sizeof(*a), pErr);
     if (a == 0) return;
     p->a = a;
-    a[p->n++] = piece;
+    a += p->n++;
+    a->nByte = (uint32_t)nByte;
+    a->nUse = (uint32_t)nUse;
   }
 }
 
@@ -93,9 +90,7 @@ void bxListEncode(const List *p, Bytes *pOut, BxErr *pErr) {
   i64 i;
   for (i = 0; i < p->n; i++) {
     bxBytesVarint(pOut, p->a[i].nByte, pErr);
-    if (p->a[i].nByte == 0) continue;
-    bxBytesVarint(pOut, p->a[i].nUse, pErr);
-    bxBytesAdd(pOut, p->a[i].aTag, STORE_TAG, pErr);
+    if (p->a[i].nByte != 0) bxBytesVarint(pOut, p->a[i].nUse, pErr);
   }
 }
 

@@ -35,7 +35,6 @@ i64 bxGearCut(const Gear *p, const unsigned char *z, i64 n, int *pbEnd);
 
 #define STORE_HASH 32 /* bytes of a hash */
 #define STORE_MARK 8  /* bytes of it in store_texts */
-#define STORE_TAG 16  /* bytes of it in the lists */
 
 /* The hash of a text is the SHA-256 of its type (one byte: SQLITE_TEXT or
 ** SQLITE_BLOB) and of the SHA-256 of each of its pieces. */
@@ -81,7 +80,6 @@ uint64_t bxVarint(const unsigned char **pz, const unsigned char *zEnd);
 /* One piece of a pack. nByte is 0 when it was removed. */
 typedef struct Piece {
   uint32_t nByte, nUse;
-  unsigned char aTag[STORE_TAG];
 } Piece;
 
 /* The pieces of a pack. */
@@ -105,7 +103,9 @@ typedef struct Recipe {
   Range *a;
 } Recipe;
 
-void bxListDecode(List *p, const unsigned char *z, i64 n, BxErr *pErr);
+/* nAfter: bytes that are skipped after each piece. */
+void bxListDecode(
+    List *p, const unsigned char *z, i64 n, i64 nAfter, BxErr *pErr);
 void bxListEncode(const List *p, Bytes *pOut, BxErr *pErr);
 void bxListFree(List *p);
 void bxRecipeDecode(Recipe *p, const unsigned char *z, i64 n, BxErr *pErr);
@@ -117,17 +117,23 @@ void bxRecipeAdd(Recipe *p, i64 iPack, i64 iPiece, BxErr *pErr);
 
 typedef struct PackReader PackReader;
 
-/* Most bytes of pieces in a pack. */
-#define STORE_PACK_BYTES 98304
+/* Most bytes of pieces in a pack that is written. Packs of earlier versions had
+** less. */
+#define STORE_PACK_BYTES 262144
+/* A pack is compressed in blocks of so many bytes. */
+#define STORE_BLOCK_BYTES 65536
+/* A number of pieces: all those of a pack. */
+#define STORE_ALL 65536
 
-/* What is read of a pack: the bytes of all its pieces, and where each begins.
-** Valid until the next call. */
+/* What is read of a pack: the bytes of its first pieces, and where each piece
+** begins. Valid until the next call. */
 typedef struct Pack {
   i64 iPack, iToken;
   i64 nPiece, nPieceAlloc;
   uint32_t *aAt; /* nPiece + 1 positions */
   unsigned char *aByte;
   i64 nByte, nByteAlloc;
+  i64 nDone; /* bytes that are decompressed */
   i64 iUsed; /* when it was last used */
   char *zDb; /* its schema */
 } Pack;
@@ -144,8 +150,11 @@ StoreSlot *bxStoreSlot(Bx *bx);
 BxStmts *bxStoreHome(Bx *bx, sqlite3_value *pDb, BxErr *pErr);
 /* Runs a statement that writes into a table of the store. */
 void bxStoreRun(BxStmts *p, sqlite3_stmt *pStmt, BxErr *pErr);
-/* Reads a pack. NULL on error; CorruptedDataError if it is damaged. */
-const Pack *bxPackRead(BxStmts *p, i64 iPack, BxErr *pErr);
+/* Reads the first nPiece pieces of a pack. NULL on error; CorruptedDataError if they
+** are damaged. */
+const Pack *bxPackRead(BxStmts *p, i64 iPack, i64 nPiece, BxErr *pErr);
+/* The same, but it is no error if the pack is damaged. */
+const Pack *bxPackTry(BxStmts *p, i64 iPack, i64 nPiece, BxErr *pErr);
 /* Reads the list of a pack. */
 void bxListRead(BxStmts *p, i64 iPack, List *pOut, BxErr *pErr);
 /* A row of store_texts. */
@@ -220,8 +229,9 @@ sqlite3_stmt *bxStoreNamed(BxStmts *p, BxErr *pErr);
 void bxStoreSweep(BxCall *p); /* store_sweep() */
 void bxStoreErase(BxCall *p); /* store_erase() */
 
-/* shared.c, check.c */
+/* shared.c, upgrade.c, check.c */
 sqlite3_stmt *bxStoreShared(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
+void bxStoreUpgrade(BxStmts *p, BxErr *pErr);
 void bxStoreCheck(BxStmts *p, BxProblems *pOut);
 void bxStoreLeave(BxStmts *p, BxErr *pErr);
 /* The keys of some rows whose texts need a pack, to sqlite3_free(). */

@@ -157,13 +157,17 @@ static void sweepText(Sweep *s, sqlite3_stmt *pNamed, i64 iText) {
 /*-------------------------------------------------------------- packs ----*/
 
 /* Forgets a piece without uses. */
-static void removePiece(Sweep *s, List *pList, i64 i) {
+static void removePiece(Sweep *s, List *pList, i64 i, const Pack *pPack) {
   static const char zSql[] =
       "DELETE FROM main.store_pieces WHERE \"key\" = ?1 AND place = ?2";
   sqlite3_stmt *pStmt = bxStmt(s->p, zSql, s->pErr);
   Piece *a = &pList->a[i];
-  bxBind(pStmt, s->pErr, "ii", bxPieceKey(a->aTag), pList->iPack << 16 | i);
-  bxStoreRun(s->p, pStmt, s->pErr);
+  if (pPack != 0) {
+    unsigned char aHash[STORE_HASH];
+    bxPieceHash(pPack->aByte + pPack->aAt[i], a->nByte, aHash);
+    bxBind(pStmt, s->pErr, "ii", bxPieceKey(aHash), pList->iPack << 16 | i);
+    bxStoreRun(s->p, pStmt, s->pErr);
+  }
   s->nPiece++;
   s->nPieceByte += a->nByte;
   memset(a, 0, sizeof(*a));
@@ -175,7 +179,7 @@ static void removePack(Sweep *s, List *pList) {
       "SELECT length(data) FROM main.store_packs WHERE pack = ?1";
   static const char *const azSql[] = {
       "DELETE FROM main.store_packs WHERE pack = ?1",
-      "DELETE FROM main.store_lists WHERE pack = ?1",
+      "DELETE FROM main.store_uses WHERE pack = ?1",
       "UPDATE main.store_state SET open = 0 WHERE open = ?1"};
   int i;
   s->nKept -= bxAsk(s->p, zLength, s->pErr, "i", pList->iPack);
@@ -188,40 +192,46 @@ static void removePack(Sweep *s, List *pList) {
   pList->bChanged = 0;
 }
 
-/* Removes the pieces of a pack that have no uses. */
-static void removePieces(Sweep *s, List *pList) {
-  i64 i;
-  for (i = 0; i < pList->n && s->pErr->rc == SQLITE_OK; i++) {
-    const Piece *a = &pList->a[i];
-    if (a->nUse == 0 && a->nByte > 0) removePiece(s, pList, i);
-  }
+/* Forgets all pieces of a pack that cannot be read: their hashes are not known. */
+static void forgetPieces(Sweep *s, const List *pList) {
+  static const char zSql[] =
+      "DELETE FROM main.store_pieces WHERE place BETWEEN ?1 AND ?1 + 65535";
+  sqlite3_stmt *pStmt = bxStmt(s->p, zSql, s->pErr);
+  bxBind(pStmt, s->pErr, "i", pList->iPack << 16);
+  bxStoreRun(s->p, pStmt, s->pErr);
 }
 
-/* Copies the bytes of the pieces that have uses. */
-static void copyLeft(Sweep *s, const List *pList, Bytes *pOut) {
-  const Pack *pPack = bxPackRead(s->p, pList->iPack, s->pErr);
+/* Removes the pieces of a pack that have no uses, and copies the bytes of the
+** others. pPack is NULL if it cannot be read. */
+static void dividePieces(
+    Sweep *s, List *pList, const Pack *pPack, Bytes *pLeft) {
   i64 i;
-  if (pPack == 0) return;
-  if (pPack->nPiece != pList->n) {
+  if (pPack == 0) forgetPieces(s, pList);
+  if (pPack != 0 && pPack->nPiece != pList->n) {
     bxFail(s->pErr, SQLITE_CORRUPT_VTAB,
         "CorruptedDataError: the list of pack %lld changed while it was read",
         pList->iPack);
   }
   for (i = 0; i < pList->n && s->pErr->rc == SQLITE_OK; i++) {
     const Piece *a = &pList->a[i];
-    if (a->nUse == 0) continue;
-    bxBytesAdd(pOut, pPack->aByte + pPack->aAt[i], a->nByte, s->pErr);
+    if (a->nUse > 0) {
+      bxBytesAdd(pLeft, pPack->aByte + pPack->aAt[i], a->nByte, s->pErr);
+    } else if (a->nByte > 0) {
+      removePiece(s, pList, i, pPack);
+    }
   }
 }
 
 /* Writes a pack without the pieces that have no uses. One of which nothing is left
-** is not read, so that it can be removed even if it is damaged. */
+** is removed even if it is damaged. */
 static void cleanPack(Sweep *s, List *pList) {
   Bytes left = {0, 0, 0};
+  const Pack *pPack;
   i64 i, nLeft = 0;
   for (i = 0; i < pList->n; i++) nLeft += pList->a[i].nUse > 0;
-  if (nLeft > 0) copyLeft(s, pList, &left);
-  removePieces(s, pList);
+  pPack = nLeft > 0 ? bxPackRead(s->p, pList->iPack, STORE_ALL, s->pErr)
+                    : bxPackTry(s->p, pList->iPack, STORE_ALL, s->pErr);
+  dividePieces(s, pList, pPack, &left);
   if (s->pErr->rc == SQLITE_OK && nLeft == 0) {
     removePack(s, pList);
   } else if (s->pErr->rc == SQLITE_OK) {

@@ -6,9 +6,9 @@
 **
 ** A call remembers the pieces that it has met, with their bytes. Most of a text is
 ** usually a part of the one before, and then comparing the bytes is all that is
-** done for it: neither cutting nor hashing. What is new to the call is hashed and
-** looked up in store_pieces; what is new to the store is added to the pack that has
-** room.
+** done for it: neither cutting nor hashing. What is new to the call is hashed, looked
+** up in store_pieces, and compared with the bytes of the piece that was found; what
+** is new to the store is added to the pack that has room.
 **
 ** The lists of the packs are changed in memory and written at the end, or when too
 ** many are held (settle()). New pieces are written in the order of their keys when
@@ -75,7 +75,7 @@ typedef struct Writer {
 
 void bxListWrite(BxStmts *p, List *pList, i64 *pnKept, BxErr *pErr) {
   static const char zSql[] =
-      "INSERT INTO main.store_lists(pack, list) VALUES(?1, ?2)"
+      "INSERT INTO main.store_uses(pack, list) VALUES(?1, ?2)"
       " ON CONFLICT(pack) DO UPDATE SET list = excluded.list";
   Bytes bytes = {0, 0, 0};
   sqlite3_stmt *pStmt = bxStmt(p, zSql, pErr);
@@ -164,16 +164,15 @@ static void writeOpen(Writer *w) {
   w->bOpenChanged = 0;
 }
 
-/* Takes up the pack that an earlier call has left open. Its pieces that were
-** removed stay so: their places are not used again. */
+/* Takes up the pack that an earlier call has left open, unless it is damaged. Its
+** pieces that were removed stay so: their places are not used again. */
 static void resumeOpen(Writer *w) {
   const Pack *pPack;
   if (w->iOpenSaid == 0 || w->pErr->rc != SQLITE_OK) return;
-  w->pOpen = needList(w, w->iOpenSaid);
+  pPack = bxPackTry(w->p, w->iOpenSaid, STORE_ALL, w->pErr);
+  if (pPack != 0) w->pOpen = needList(w, w->iOpenSaid);
   w->iOpenSaid = 0;
   if (w->pOpen == 0) return;
-  pPack = bxPackRead(w->p, w->pOpen->iPack, w->pErr);
-  if (pPack == 0) return;
   w->open.n = 0;
   bxBytesAdd(&w->open, pPack->aByte, pPack->nByte, w->pErr);
 }
@@ -184,6 +183,7 @@ static void needRoom(Writer *w, i64 n) {
   if (w->pOpen != 0 &&
       (w->open.n + n > STORE_PACK_BYTES || w->pOpen->n >= MAX_PIECES)) {
     writeOpen(w);
+    bxListWrite(w->p, w->pOpen, &w->nKept, w->pErr); /* a reader needs it */
     w->pOpen = 0;
   }
   if (w->pOpen == 0 && w->pErr->rc == SQLITE_OK) {
@@ -239,7 +239,6 @@ static void newPiece(Writer *w, Known *pKnown, const unsigned char *z) {
   a += pList->n;
   a->nByte = (uint32_t)pKnown->nByte;
   a->nUse = 0;
-  memcpy(a->aTag, pKnown->aHash, STORE_TAG);
   pKnown->pList = pList;
   pKnown->iPiece = pList->n++;
   w->bOpenChanged = 1;
@@ -288,18 +287,37 @@ static int findKnown(
   return 0;
 }
 
-/* Whether a place has the piece with this hash. */
-static int isPieceAt(const List *pList, i64 iPiece, const Known *pKnown) {
-  return iPiece < pList->n && pList->a[iPiece].nByte == pKnown->nByte &&
-         memcmp(pList->a[iPiece].aTag, pKnown->aHash, STORE_TAG) == 0;
+/* The bytes of a piece; NULL if it cannot be read. */
+static const unsigned char *pieceBytes(
+    Writer *w, const List *pList, i64 iPiece) {
+  const Pack *pPack;
+  i64 i, iAt = 0;
+  if (pList == w->pOpen) {
+    for (i = 0; i < iPiece; i++) iAt += pList->a[i].nByte;
+    return w->open.a + iAt;
+  }
+  pPack = bxPackTry(w->p, pList->iPack, iPiece + 1, w->pErr);
+  return pPack != 0 && pPack->nPiece == pList->n
+             ? pPack->aByte + pPack->aAt[iPiece]
+             : 0;
+}
+
+/* Whether a place has a piece with these bytes. */
+static int isPieceAt(
+    Writer *w, const List *pList, i64 iPiece, const unsigned char *z, i64 n) {
+  const unsigned char *zThere;
+  if (iPiece >= pList->n || pList->a[iPiece].nByte != n) return 0;
+  zThere = pieceBytes(w, pList, iPiece);
+  return zThere != 0 && memcmp(zThere, z, (size_t)n) == 0;
 }
 
 /* Finds a piece in the store, first where the one before it is followed by one.
-** Returns 0 if the store does not have it. */
-static int findStored(Writer *w, Known *pKnown, const Known *pBefore) {
+** Returns 0 if the store does not have it, or only in a pack that is damaged. */
+static int findStored(
+    Writer *w, Known *pKnown, const Known *pBefore, const unsigned char *z) {
   List *pList;
-  i64 iPlace = 0;
-  if (pBefore != 0 && isPieceAt(pBefore->pList, pBefore->iPiece + 1, pKnown)) {
+  i64 iPlace = 0, n = pKnown->nByte;
+  if (pBefore != 0 && isPieceAt(w, pBefore->pList, pBefore->iPiece + 1, z, n)) {
     pKnown->pList = pBefore->pList;
     pKnown->iPiece = pBefore->iPiece + 1;
     return 1;
@@ -309,7 +327,7 @@ static int findStored(Writer *w, Known *pKnown, const Known *pBefore) {
   bxDone(w->pFind, w->pErr);
   if (iPlace <= 0) return 0;
   pList = needList(w, iPlace >> 16);
-  if (pList == 0 || !isPieceAt(pList, iPlace & 0xffff, pKnown)) return 0;
+  if (pList == 0 || !isPieceAt(w, pList, iPlace & 0xffff, z, n)) return 0;
   pKnown->pList = pList;
   pKnown->iPiece = iPlace & 0xffff;
   return 1;
@@ -328,7 +346,8 @@ static int meetPiece(Writer *w, uint64_t uFast, const unsigned char *z, i64 n,
   p->nByte = n;
   p->bEnd = bEnd;
   bxPieceHash(z, n, p->aHash);
-  if (!findStored(w, p, iBefore ? &w->aKnown[iBefore] : 0)) newPiece(w, p, z);
+  if (!findStored(w, p, iBefore ? &w->aKnown[iBefore] : 0, z))
+    newPiece(w, p, z);
   if (w->pErr->rc != SQLITE_OK) return 0;
   memcpy(w->aArena + w->nArena, z, (size_t)n);
   p->iByte = w->nArena;
@@ -477,7 +496,7 @@ static void beginWriter(Writer *w, BxStmts *p, BxErr *pErr) {
   static const char zFindText[] =
       "SELECT place FROM main.store_pieces WHERE \"key\" = ?1";
   static const char zState[] =
-      "SELECT next, open, (SELECT max(pack) FROM main.store_lists)"
+      "SELECT next, open, (SELECT max(pack) FROM main.store_uses)"
       " FROM main.store_state";
   sqlite3_stmt *pStmt;
   memset(w, 0, sizeof(*w));
@@ -487,8 +506,8 @@ static void beginWriter(Writer *w, BxStmts *p, BxErr *pErr) {
   beginKnown(w);
   bxStoreCount(p, 0, 0, 0, 0, 0, pErr); /* the first statement must write */
   bxManyPrepare(&w->texts, p, "store_texts", 6, "", pErr);
-  bxManyPrepare(
-      &w->pieces, p, "store_pieces", 2, "ON CONFLICT DO NOTHING", pErr);
+  bxManyPrepare(&w->pieces, p, "store_pieces", 2,
+      "ON CONFLICT DO UPDATE SET place = excluded.place", pErr);
   w->pFind = bxStmt(p, zFindText, pErr);
   pStmt = bxStmt(p, zState, pErr);
   if (bxRow(pStmt, pErr)) {

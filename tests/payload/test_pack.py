@@ -495,7 +495,7 @@ def test_nothing_is_packed_without_the_setting(db):
 def test_a_packing_that_fails_loses_no_queued_row(full, path):
     setting(full, "enabled", 1)
     setting(full, "pack", 1)
-    by_hand(path, "DROP TRIGGER store_packs_update; UPDATE store_packs SET data = x'00'")
+    by_hand(path, "DROP TRIGGER store_state_update; UPDATE store_state SET next = 0")
     db = connect(path)
     for i in range(45):
         assert one(db, "SELECT payload_queue(?, 'a', ?, 'r')", f"q{i}", words(i, 2000)) == 1
@@ -506,7 +506,7 @@ def test_a_packing_that_fails_loses_no_queued_row(full, path):
 @pytest.mark.parametrize("begin", [False, True])
 def test_rows_that_cannot_be_unpacked_do_not_stop_the_others(db, path, begin):
     for i in range(6):
-        add(db, f"p{i}", noise(i, 98_000))
+        add(db, f"p{i}", noise(i, 262_000))
     pack(db)
     by_hand(path, "DROP TRIGGER store_packs_update;"
             " UPDATE store_packs SET data = zeroblob(length(data)) WHERE pack IN (2, 4)")
@@ -522,7 +522,7 @@ def test_rows_that_cannot_be_unpacked_do_not_stop_the_others(db, path, begin):
     assert told[2]["left"] == ["p1", "p3", "p9"]
     assert [t["more"] for t in told] == [True, True, False]
     assert packed(db) == ["p1", "p3", "p9"]
-    assert one(db, "SELECT request_body FROM event_payloads WHERE id = 'p4'") == noise(4, 98_000)
+    assert one(db, "SELECT request_body FROM event_payloads WHERE id = 'p4'") == noise(4, 262_000)
     db.execute("DELETE FROM event_payloads WHERE id < 'p9'")
     assert unpack(db) == {"rows": 0, "left": ["p9"], "more": False}
     assert not one(db, "SELECT count(*) FROM sqlite_schema WHERE name = 'payload_swaps'")
@@ -558,9 +558,9 @@ def test_a_newer_file_is_refused(full, path):
 
 
 def test_a_newer_store_is_refused(full, path):
-    by_hand(path, "UPDATE blackbox_domains SET version = 2 WHERE domain = 'store'")
+    by_hand(path, "UPDATE blackbox_domains SET version = 3 WHERE domain = 'store'")
     for call in "store_sweep()", "store_erase('a0')":
-        with pytest.raises(sqlite3.OperationalError, match="VersionError: .* version 2 of store"):
+        with pytest.raises(sqlite3.OperationalError, match="VersionError: .* version 3 of store"):
             one(connect(path), f"SELECT {call}")
 
 

@@ -1,5 +1,6 @@
 """Texts are packed in pieces and read back as they were, and pieces go with the last text."""
 import hashlib
+import pathlib
 import re
 import sqlite3
 
@@ -113,7 +114,7 @@ def test_what_a_text_shares_with_others_is_kept_once(notes):
 
 def test_small_calls_fill_a_pack_as_one_large_call_does(notes):
     for id in range(60):
-        add(notes, id, words(id, 4000))
+        add(notes, id, noise(id, 12_000))
         pack(notes, id)
     assert stats(notes)["packs"] == 3
     whole(notes)
@@ -233,8 +234,8 @@ WRITES = [
     "REPLACE INTO store_packs SELECT pack, token, x'00' FROM store_packs",
     "UPDATE store_packs SET data = x'00'",
     "DELETE FROM store_packs",
-    "UPDATE store_lists SET list = x'00'",
-    "DELETE FROM store_lists",
+    "UPDATE store_uses SET list = x'00'",
+    "DELETE FROM store_uses",
     "DELETE FROM store_pieces",
     "UPDATE store_state SET next = 1",
     "DELETE FROM store_dropped",
@@ -295,7 +296,7 @@ def break_pack(path, pack):
 
 def test_a_damaged_pack_names_its_rows_and_leaves_the_others_readable(notes, path):
     for id in range(4):
-        add(notes, id, noise(id, 98_000))
+        add(notes, id, noise(id, 262_000))
     pack(notes)
     assert stats(notes)["packs"] == 4
     break_pack(path, 2)
@@ -307,7 +308,7 @@ def test_a_damaged_pack_names_its_rows_and_leaves_the_others_readable(notes, pat
                                match="CorruptedDataError: pack 2 .* the rows concerned: 1;"):
                 one(db, sql)
         else:
-            assert one(db, sql) == noise(id, 98_000)
+            assert one(db, sql) == noise(id, 262_000)
     told = [problem for _, _, problem in rows(db, "SELECT * FROM blackbox_check")]
     assert any("a reference in row 1 cannot be read" in problem for problem in told)
     assert not any("row 0" in problem or "row 2" in problem for problem in told)
@@ -329,13 +330,73 @@ def test_a_damaged_pack_with_pieces_of_others_is_not_written_again(notes, path):
     assert rows(db, "SELECT id FROM notes") == [(1,), (2,)]
 
 
+def test_only_the_beginning_of_a_pack_is_needed_for_a_text_that_is_there(notes, path):
+    for id in range(2):
+        add(notes, id, noise(id, 100_000))
+    pack(notes)
+    assert stats(notes)["packs"] == 1
+    by_hand(path, "DROP TRIGGER store_packs_update; UPDATE store_packs SET data ="
+                  " CAST(substr(data, 1, 190000) || zeroblob(200) || substr(data, 190201) AS BLOB)")
+    for ids in (0, 1), (1, 0):
+        db = connect(path)
+        for id in ids:
+            if id == 0:
+                assert one(db, "SELECT store_text(a) FROM notes WHERE id = 0") == noise(0, 100_000)
+            else:
+                with pytest.raises(sqlite3.DatabaseError, match="pack 1 of the body store in schema"
+                                                                " main is damaged; the rows"):
+                    one(db, "SELECT store_text(a) FROM notes WHERE id = 1")
+
+
+def test_bytes_that_changed_where_nothing_else_tells_name_their_pack(notes, path):
+    for id in range(2):
+        add(notes, id, noise(id, 100_000))
+    pack(notes)
+    by_hand(path, "DROP TRIGGER store_packs_update; UPDATE store_packs SET data ="
+                  " CAST(substr(data, 1, 5000) || zeroblob(9) || substr(data, 5010) AS BLOB)")
+    db = connect(path)
+    with pytest.raises(sqlite3.DatabaseError, match="CorruptedDataError: pack 1 .* is damaged; the"
+                                                    " rows concerned: 0, 1; all others"):
+        one(db, "SELECT store_text(a) FROM notes WHERE id = 0")
+
+
+def test_more_of_a_pack_is_read_when_it_is_wanted(notes, path):
+    values = [noise(id, 40_000) for id in range(6)]
+    for id, value in enumerate(values):
+        add(notes, id, value)
+    pack(notes)
+    assert stats(notes)["packs"] == 1
+    db = connect(path)
+    for id in 1, 0, 3, 2, 5, 4:
+        assert one(db, "SELECT store_text(a) FROM notes WHERE id = ?", id) == values[id]
+
+
+def test_pieces_of_a_damaged_pack_are_packed_anew(notes, path):
+    text = noise(1, 30_000)
+    add(notes, 1, text)
+    pack(notes)
+    break_pack(path, 1)
+    db = connect(path)
+    add(db, 3, text + noise(3, 3000))
+    pack(db, 3)  # the damaged pack is the one that had room
+    assert one(db, "SELECT store_text(a) FROM notes WHERE id = 3") == text + noise(3, 3000)
+    assert one(db, "SELECT store_erase(1)") == 1
+    add(db, 4, noise(4, 3000) + text)
+    before = stats(db)["piece_bytes"]
+    pack(db, 4)
+    assert stats(db)["piece_bytes"] - before < 12_000  # those of text 3 are found
+    assert texts(db)[1] == (4, noise(4, 3000) + text, None)
+    one(db, "SELECT blackbox_install()")
+    whole(db)
+
+
 @pytest.mark.parametrize("damage, told", [
     ("UPDATE store_texts SET recipe = x'0302007f'", "names pieces"),
     ("UPDATE store_texts SET recipe = x'05'", "recipe"),
     ("UPDATE store_texts SET mark = x'0000000000000000'", "another hash"),
-    ("UPDATE store_lists SET list = x'ff'", "list of pack"),
+    ("UPDATE store_uses SET list = x'ff'", "list of pack"),
     ("DELETE FROM store_packs", "missing|no pack"),
-    ("DELETE FROM store_lists", "has no list"),
+    ("DELETE FROM store_uses", "has no list"),
     ("DELETE FROM store_texts", "lacks"),
     ("UPDATE store_state SET texts = 7", "totals"),
     ("UPDATE notes SET a = (SELECT a FROM notes WHERE id = 2)", "named by no reference"),
@@ -345,7 +406,7 @@ def test_the_check_finds_what_was_done_to_the_tables(notes, path, damage, told):
         add(notes, id, words(id, 5000))
     pack(notes)
     drop = "".join(f"DROP TRIGGER store_{table}_{act};"
-                   for table in ("texts", "packs", "lists", "state")
+                   for table in ("texts", "packs", "uses", "state")
                    for act in ("update", "delete"))
     by_hand(path, drop + damage)
     found = [problem for _, _, problem in rows(connect(path), "SELECT * FROM blackbox_check")
@@ -472,6 +533,82 @@ def test_copies_of_the_file_read_the_same(notes, tmp_path):
         assert texts(copy) == [*want, (9, words(9, 5000), None)]
         whole(copy)
         copy.close()
+
+
+# --------------------------------------------------------- an older file ----
+
+VERSION1 = (pathlib.Path(__file__).parent / "version1.sql").read_text()
+
+
+def turns(*numbers):
+    """The text of a note of version1.sql."""
+    return "You are a helpful agent. " * 200 + "".join(f"turn {i} " * n for i, n in numbers)
+
+
+@pytest.fixture
+def old(path):
+    """What blackbox packed when a list had a hash of each piece: notes 1, 3 and 4. Note 2 was
+    swept."""
+    by_hand(path, VERSION1)
+    return connect(path)
+
+
+OLD = [(1, turns((1, 200)), b"answer 1 " * 100), (3, turns((3, 600)), b"answer 3 " * 100),
+       (4, turns((3, 600), (4, 100)), None)]
+STORE_VERSION = "SELECT version FROM blackbox_domains WHERE domain = 'store'"
+
+
+def test_a_store_of_version_1_asks_for_an_install(old):
+    for call in ("store_text(a) FROM notes", "store_sweep()", "store_sweep(9, 'main')",
+                 "store_pack('notes_bodies', '[1]')", "store_erase(1)"):
+        with pytest.raises(sqlite3.OperationalError, match="VersionError: schema main has an older"
+                                                           " version of store"):
+            one(old, f"SELECT {call}")
+
+
+@pytest.mark.parametrize("begin", ["", "BEGIN"])
+def test_an_install_upgrades_a_store_of_version_1(old, begin):
+    old.execute(begin)
+    one(old, "SELECT blackbox_install()")
+    if begin:
+        old.execute("ROLLBACK")
+        assert one(old, STORE_VERSION) == 1
+        one(old, "SELECT blackbox_install()")
+    assert one(old, STORE_VERSION) == 2
+    assert texts(old) == OLD
+    whole(old)
+    assert rows(old, "SELECT name FROM sqlite_schema WHERE name GLOB 'store_lists*'") == []
+    add(old, 5, turns((3, 600), (5, 600)))
+    before = stats(old)["piece_bytes"]
+    pack(old, 5)
+    assert stats(old)["piece_bytes"] - before < 4200 + 8192  # what it shares is found
+    old.execute("DELETE FROM notes WHERE id IN (1, 4)")
+    assert one(old, "SELECT store_sweep()") == 3
+    assert texts(old) == [OLD[1], (5, turns((3, 600), (5, 600)), None)]
+    whole(old)
+    for id in 3, 5:
+        assert one(old, "SELECT store_erase(?)", id) == 1
+    assert one(old, "SELECT count(*) FROM store_pieces") == 0
+    assert set(stats(old).values()) == {0}
+
+
+def test_an_upgrade_leaves_a_damaged_list_to_the_check(path):
+    by_hand(path, VERSION1 + "DROP TRIGGER store_lists_update;"
+                             " UPDATE store_lists SET list = substr(list, 1, 30)")
+    db = connect(path)
+    one(db, "SELECT blackbox_install()")
+    assert one(db, STORE_VERSION) == 2
+    assert any("list of pack 1" in problem or "pack 1 of the body store" in problem
+               for _, _, problem in rows(db, "SELECT * FROM blackbox_check"))
+
+
+def test_a_table_of_another_program_is_not_upgraded(db):
+    db.execute("CREATE TABLE store_lists(pack, list)")
+    db.execute("INSERT INTO store_lists VALUES(1, 'eggs')")
+    one(db, "SELECT blackbox_uninstall('main', 'store')")
+    one(db, "SELECT blackbox_install('main', 'store')")
+    one(db, "SELECT blackbox_install('main', 'store')")
+    assert rows(db, "SELECT * FROM store_lists") == [(1, "eggs")]
 
 
 # ------------------------------------------------------------ arguments ----
