@@ -305,10 +305,10 @@ static const unsigned char *pieceBytes(
 /* Whether a place has a piece with these bytes. */
 static int isPieceAt(
     Writer *w, const List *pList, i64 iPiece, const unsigned char *z, i64 n) {
-  const unsigned char *zThere;
+  const unsigned char *zPiece;
   if (iPiece >= pList->n || pList->a[iPiece].nByte != n) return 0;
-  zThere = pieceBytes(w, pList, iPiece);
-  return zThere != 0 && memcmp(zThere, z, (size_t)n) == 0;
+  zPiece = pieceBytes(w, pList, iPiece);
+  return zPiece != 0 && memcmp(zPiece, z, (size_t)n) == 0;
 }
 
 /* Finds a piece in the store, first where the one before it is followed by one.
