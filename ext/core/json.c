@@ -39,12 +39,24 @@ static const unsigned char aPlain[256] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
     1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 1, 1, 1, /* 0x50: '\' */
     ONES, ONES, ONES, ONES, ONES, ONES, ONES, ONES, ONES, ONES};
 
+/* The bytes of an escape, by the character after its backslash; 0 for none. */
+static const unsigned char aEscape[256] = {['"'] = 2,
+    ['\\'] = 2,
+    ['/'] = 2,
+    ['b'] = 2,
+    ['f'] = 2,
+    ['n'] = 2,
+    ['r'] = 2,
+    ['t'] = 2,
+    ['u'] = 6};
+
 static int isDigit(const char *z) {
   return *z >= '0' && *z <= '9';
 }
 
 static int isHex(const char *z) {
-  return isDigit(z) || (*z >= 'a' && *z <= 'f') || (*z >= 'A' && *z <= 'F');
+  int c = *z | 0x20; /* a letter in lower case */
+  return isDigit(z) || (c >= 'a' && c <= 'f');
 }
 
 const char *bxSkipSpace(const char *z) {
@@ -57,38 +69,34 @@ const char *bxSkipSpace(const char *z) {
 ** all of them. */
 
 static const char *skipEscape(const char *z) {
-  switch (z[1]) {
-    case '"':
-    case '\\':
-    case '/':
-    case 'b':
-    case 'f':
-    case 'n':
-    case 'r':
-    case 't': return z + 2;
-    case 'u':
-      return isHex(z + 2) && isHex(z + 3) && isHex(z + 4) && isHex(z + 5)
-                 ? z + 6
-                 : 0;
-    default: return 0;
+  int n = aEscape[(unsigned char)z[1]];
+  if (n == 6) {
+    if (!isHex(z + 2) || !isHex(z + 3) || !isHex(z + 4) || !isHex(z + 5)) {
+      return 0;
+    }
   }
+  return n > 0 ? z + n : 0;
 }
 
 /* The next byte that needs attention in a string: a quote, a backslash, or a
-** control character. */
+** control character. Most escapes of two bytes are passed, too. */
 static const char *skipPlain(const char *z, const char *zEnd) {
   const unsigned char *zByte;
 #ifdef __SSE2__
   const __m128i quote = _mm_set1_epi8('"'), slash = _mm_set1_epi8('\\');
   const __m128i control = _mm_set1_epi8(0x1f);
-  while (zEnd - z >= 16) {
+  for (; zEnd - z >= 16; z += 16) {
     __m128i x = _mm_loadu_si128((const __m128i *)(const void *)z), odd;
-    int mOdd;
+    unsigned m;
     odd = _mm_or_si128(_mm_cmpeq_epi8(x, quote), _mm_cmpeq_epi8(x, slash));
     odd = _mm_or_si128(odd, _mm_cmpeq_epi8(_mm_min_epu8(x, control), x));
-    mOdd = _mm_movemask_epi8(odd);
-    if (mOdd != 0) return z + __builtin_ctz((unsigned int)mOdd);
-    z += 16;
+    for (m = (unsigned)_mm_movemask_epi8(odd); m != 0;) {
+      int i = __builtin_ctz(m);
+      if (z[i] != '\\' || i == 15 || aEscape[(unsigned char)z[i + 1]] != 2) {
+        return z + i;
+      }
+      m &= ~(3u << i);
+    }
   }
 #else
   (void)zEnd;
@@ -104,13 +112,15 @@ static const char *skipPlain(const char *z, const char *zEnd) {
 
 const char *bxSkipString(const char *z, const char *zEnd) {
   if (*z != '"') return 0;
-  z = skipPlain(z + 1, zEnd);
-  while (*z == '\\') {
+  z++;
+  for (;
+       ;) { /* with one call of skipPlain(), which becomes a part of the loop */
+    z = skipPlain(z, zEnd);
+    if (*z == '"') return z + 1;
+    if (*z != '\\') return 0;
     z = skipEscape(z);
     if (z == 0) return 0;
-    z = skipPlain(z, zEnd);
   }
-  return *z == '"' ? z + 1 : 0;
 }
 
 static const char *skipDigits(const char *z) {
@@ -219,6 +229,24 @@ int bxSurelyJson(const char *z, i64 n) {
   return z != 0 && bxSkipSpace(z) == zEnd;
 }
 
+int bxQuoteBefore(const char *z, i64 n, const char aByte[256]) {
+  const char *zEnd = z + n;
+#ifdef __SSE2__
+  const __m128i quote = _mm_set1_epi8('"');
+  for (; zEnd - z > 16; z += 16) {
+    __m128i x = _mm_loadu_si128((const __m128i *)(const void *)z);
+    unsigned m = (unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(x, quote));
+    for (; m != 0; m &= m - 1) {
+      if (aByte[(unsigned char)z[__builtin_ctz(m) + 1]]) return 1;
+    }
+  }
+#endif
+  while (z < zEnd && (z = memchr(z, '"', (size_t)(zEnd - z))) != 0) {
+    if (++z < zEnd && aByte[(unsigned char)*z]) return 1;
+  }
+  return 0;
+}
+
 static char *putEscape(char *zOut, unsigned char c) {
   static const char zShort[] = "\b\f\n\r\t\"\\", zLetter[] = "bfnrt\"\\";
   const char *z = c != 0 ? strchr(zShort, c) : 0;
@@ -254,13 +282,13 @@ void bxAppendJson(sqlite3_str *pOut, const char *z, int n) {
   const char *zEnd = z + n;
   sqlite3_str_appendchar(pOut, 1, '"');
   while (z < zEnd) {
-    char aEscape[BX_JSON_ROOM];
+    char aOut[BX_JSON_ROOM];
     const char *zPlain = z;
     while (z < zEnd && aPlain[(unsigned char)*z]) z++;
     sqlite3_str_append(pOut, zPlain, (int)(z - zPlain));
     if (z == zEnd) break;
-    sqlite3_str_append(pOut, aEscape,
-        (int)(putEscape(aEscape, (unsigned char)*z++) - aEscape));
+    sqlite3_str_append(
+        pOut, aOut, (int)(putEscape(aOut, (unsigned char)*z++) - aOut));
   }
   sqlite3_str_appendchar(pOut, 1, '"');
 }

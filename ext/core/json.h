@@ -29,6 +29,8 @@
 /* 1: json_valid() accepts these n bytes, which a NUL follows. 0: ask
 ** json_valid(). */
 int bxSurelyJson(const char *z, i64 n);
+/* Whether a quote in these n bytes is followed by a byte that aByte marks. */
+int bxQuoteBefore(const char *z, i64 n, const char aByte[256]);
 /* The position after the token at z, or NULL if z is not at such a token. The
 ** terminator of the text stops them; it is at zEnd or behind. */
 const char *bxSkipSpace(const char *z);

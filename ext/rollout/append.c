@@ -27,6 +27,9 @@ typedef struct Pair {
 typedef struct Append {
   BxStmts *pHome;
   RolloutWork work;
+  const char *zItems; /* the argument */
+  const char *zEnd;   /* its end; NULL once it is known to be JSON */
+  int bArray;         /* it is an array, or else one item */
   i64 iNow;
   int nPair;
   i64 nPairAlloc;
@@ -201,6 +204,27 @@ static void readOddItem(Append *p, i64 i, const RolloutItem *pGiven) {
   bxDone(pRow, p->pErr);
 }
 
+/* Whether the argument is JSON. (From SQLite 3.42 on, its other functions also
+** accept JSON5.) */
+static void checkAll(Append *p) {
+  if (!bxIsJson(p->pHome->bx, p->zItems, (i64)strlen(p->zItems), p->pErr)) {
+    bxFail(p->pErr, SQLITE_CONSTRAINT,
+        "InvalidItemError: Invalid item format: malformed JSON, or JSON nested "
+        "deeper than SQLite allows; items must be a JSON array of objects, or "
+        "one object");
+  }
+  p->zEnd = 0;
+}
+
+/* Finds the parts of the item at z. Returns its end, or NULL on error. The text
+** is checked on the way, or SQLite checks all of it. */
+static const char *walkItem(Append *p, const char *z, RolloutItem *pItem) {
+  const char *zAfter = bxRolloutReadItem(z, p->zEnd, pItem);
+  if (zAfter != 0) return zAfter;
+  checkAll(p);
+  return p->pErr->rc == SQLITE_OK ? bxRolloutReadItem(z, 0, pItem) : 0;
+}
+
 /* Reads item i, which begins at z. Returns its end. Nearly all items are plain:
 ** their names can be copied without decoding. */
 static const char *readOne(Append *p, i64 i, const char *z) {
@@ -208,7 +232,8 @@ static const char *readOne(Append *p, i64 i, const char *z) {
   const char *zPayload = zPayloadType;
   RolloutItem item;
   int bPlain;
-  z = bxRolloutReadItem(z, &item);
+  z = walkItem(p, z, &item);
+  if (z == 0) return 0;
   bPlain = !item.bOdd && bxRolloutName(item.type, zType) > 0;
   if (item.payloadType.z == 0) {
     zPayload = item.payload.z != 0 ? 0 : "";
@@ -246,41 +271,45 @@ static const char *readItems(sqlite3_value *pVal, BxErr *pErr) {
   return z;
 }
 
-/* Whether the text is JSON. (From SQLite 3.42 on, its other functions also
-** accept JSON5.) */
-static void checkJson(Append *p, const char *zItems) {
-  if (!bxIsJson(p->pHome->bx, zItems, (i64)strlen(zItems), p->pErr)) {
-    bxFail(p->pErr, SQLITE_CONSTRAINT,
-        "InvalidItemError: Invalid item format: malformed JSON, or JSON nested "
-        "deeper than SQLite allows; items must be a JSON array of objects, or "
-        "one object");
-  }
+/* The item after the item, or after the empty array, that ends at z. NULL if
+** there is none. */
+static const char *nextItem(Append *p, const char *z) {
+  z = bxSkipSpace(z);
+  if (p->bArray && *z == ',') return z + 1;
+  if (p->bArray && *z == ']') z = bxSkipSpace(z + 1);
+  if (p->zEnd != 0 && z != p->zEnd) checkAll(p);
+  return 0;
 }
 
-static void readAll(Append *p, const char *zItems) {
-  const char *z = bxRolloutFirstItem(zItems);
+static void readAll(Append *p) {
+  const char *z = bxSkipSpace(p->zItems);
   i64 i;
-  for (i = 0; z != 0 && p->pErr->rc == SQLITE_OK; i++) {
-    z = bxRolloutNextItem(readOne(p, i, z));
+  p->bArray = *z == '[';
+  if (p->bArray) z = bxSkipSpace(z + 1);
+  if (p->bArray && *z == ']') z = nextItem(p, z);
+  for (i = 0; z != 0; i++) {
+    z = readOne(p, i, z);
+    z = p->pErr->rc == SQLITE_OK ? nextItem(p, z) : 0;
   }
 }
 
 void bxRolloutAppend(BxCall *p) {
   Append append;
   RolloutWork *pWork = &append.work;
-  const char *zItems;
   memset(&append, 0, sizeof(append));
   append.pErr = &p->err;
   bxRolloutId(p->aArg[0], pWork->zId, &p->err);
-  zItems = readItems(p->aArg[1], &p->err);
+  append.zItems = readItems(p->aArg[1], &p->err);
   append.iNow = bxTime(bxArg(p, 2), "now", &p->err);
   append.pHome = bxRolloutHome(p->bx, &p->err);
   bxRolloutOpen(
       append.pHome, 1, pWork->zId, append.iNow, &pWork->head, &p->err);
   bxRolloutNotShut(append.pHome, pWork->zId, pWork->head.no, &p->err);
   bxRolloutWorkBegin(pWork, append.pHome, &p->err);
-  if (p->err.rc == SQLITE_OK) checkJson(&append, zItems);
-  if (p->err.rc == SQLITE_OK) readAll(&append, zItems);
+  if (p->err.rc == SQLITE_OK) {
+    append.zEnd = append.zItems + sqlite3_value_bytes(p->aArg[1]);
+    readAll(&append);
+  }
   addDrops(&append);
   bxRolloutWorkPut(&pWork, 1, append.pHome, append.iNow, p->pCtx != 0, &p->err);
   bxRolloutExplain(&p->err, "WriteError: Write failed: ");

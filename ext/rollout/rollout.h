@@ -259,15 +259,10 @@ typedef struct RolloutItem {
   int bOdd;                      /* a key has an escape: do not use the parts */
 } RolloutItem;
 
-/*
-** The first item of the array z, or z itself if it is one item; and the item
-** after the item that ends at z. NULL if there is none. z is text that
-** json_valid() accepts.
-*/
-const char *bxRolloutFirstItem(const char *z);
-const char *bxRolloutNextItem(const char *z);
-/* Finds the parts of the item at z. Returns its end. */
-const char *bxRolloutReadItem(const char *z, RolloutItem *p);
+/* Finds the parts of the item at z. Returns its end. The text ends at zEnd; NULL
+** is returned if it is not surely JSON, which json_valid() must decide. With zEnd
+** NULL the text is known to be JSON. */
+const char *bxRolloutReadItem(const char *z, const char *zEnd, RolloutItem *p);
 /* Copies a string without escapes and of at most ROLLOUT_MAX_NAME bytes.
 ** Returns its length, or 0 for an empty string or anything else. */
 int bxRolloutName(RolloutSpan token, char zName[ROLLOUT_MAX_NAME + 1]);

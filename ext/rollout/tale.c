@@ -274,22 +274,14 @@ static void tellUser(RolloutTale *p, char *zOwned, int bEvent,
   addTurn(p, zOwned, 1, bEvent, payload, iSequence);
 }
 
-/* Whether a text in a payload may begin as a preamble does: a quote and then
-** its first character, or an escape. */
-static int mayBePreamble(const RolloutTale *p, RolloutSpan payload) {
-  const char *z = payload.z, *zEnd = z + payload.n;
-  while ((z = memchr(z, '"', (size_t)(zEnd - z))) != 0 && ++z < zEnd) {
-    if (p->pRules->aFirst[(unsigned char)*z]) return 1;
-  }
-  return 0;
-}
-
 /* Takes an item that is surely a user's message, if its text need not be known:
-** most of them. Returns 0 otherwise. */
+** most of them. Returns 0 otherwise, also if a text in it may begin as a
+** preamble does: with its first byte, or with an escape. */
 static int tellQuickly(RolloutTale *p, const RolloutReading *pReading,
     RolloutSpan payload, i64 iSequence) {
   if (pReading->eFact != ROLLOUT_USER || !p->bHasPrompt ||
-      mayBePreamble(p, payload) || mayRepeat(p, pReading->bEvent, iSequence)) {
+      bxQuoteBefore(payload.z, payload.n, p->pRules->aFirst) ||
+      mayRepeat(p, pReading->bEvent, iSequence)) {
     return 0;
   }
   if (p->iUser < 0) p->iUser = iSequence;
