@@ -52,7 +52,7 @@ BxStmts *bxRolloutHome(Bx *bx, BxErr *pErr) {
 /* This changes nothing. It takes the write lock before anything is read, so
 ** that the busy timeout applies. (RETURNING would build a table.) */
 static const char zTouchHead[] =
-    "UPDATE main.rollout_heads SET status = status WHERE 0";
+    "UPDATE main.rollout_heads SET status = status WHERE no = -1";
 static const char zFind[] =
     "SELECT no, last_sequence, expires_at, turns, coalesce(user_sequence, -1) "
     "FROM main.rollout_heads WHERE id = ?1";
