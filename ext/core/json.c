@@ -192,9 +192,8 @@ static const char *skipOpening(Look *p, const char *z, int *pbEmpty) {
 /* What is between a value and the next value, or the end: closes the levels
 ** that end here. */
 static const char *skipBetween(Look *p, const char *z) {
-  for (;;) {
+  while (p->nDepth > 0) {
     z = bxSkipSpace(z);
-    if (p->nDepth == 0) return z;
     if (*z == ',') {
       return inObject(p) ? skipKey(z + 1, p->zEnd) : bxSkipSpace(z + 1);
     }
@@ -202,6 +201,7 @@ static const char *skipBetween(Look *p, const char *z) {
     z++;
     p->nDepth--;
   }
+  return z;
 }
 
 const char *bxSkipValue(const char *z, const char *zEnd) {

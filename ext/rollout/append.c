@@ -274,10 +274,12 @@ static const char *readItems(sqlite3_value *pVal, BxErr *pErr) {
 /* The item after the item, or after the empty array, that ends at z. NULL if
 ** there is none. */
 static const char *nextItem(Append *p, const char *z) {
+  int bClosed;
   z = bxSkipSpace(z);
   if (p->bArray && *z == ',') return z + 1;
-  if (p->bArray && *z == ']') z = bxSkipSpace(z + 1);
-  if (p->zEnd != 0 && z != p->zEnd) checkAll(p);
+  bClosed = !p->bArray || *z == ']';
+  if (p->bArray && bClosed) z = bxSkipSpace(z + 1);
+  if (p->zEnd != 0 && (!bClosed || z != p->zEnd)) checkAll(p);
   return 0;
 }
 
