@@ -124,7 +124,8 @@ SELECT d.id AS id, r.fact AS fact, r.source AS source,
              (SELECT group_concat(part.text, char(10))
                 FROM (SELECT CASE WHEN e.type <> 'object' THEN NULL
                                WHEN e.value ->> 'thought' THEN NULL
-                               WHEN e.value ->> 'type' = 'reasoning' THEN NULL
+                               WHEN e.value ->> 'type'
+                                IN ('reasoning', 'thinking', 'think') THEN NULL
                                ELSE CASE json_type(e.value, '$.' || r.part)
                                  WHEN 'text' THEN e.value ->> r.part
                                  WHEN 'array' THEN
@@ -179,9 +180,11 @@ SELECT h.no AS no, f.fact AS fact,
 -- The formats of lines that rollout_import() reads. A file has the first format
 -- (by rank) of whose conditions one of its lines fulfils all.
 --
--- mark          the conditions by which a line shows the format
--- items         where a line has its items, if it is not one itself: a path, in
---               which [] stands for each element
+-- mark          the conditions by which a line, or a file that is one value, shows
+--               the format. Of several places with | between them, the first one
+--               that has something counts
+-- items         where a line has its items, if it is not one itself: places, in
+--               which [] stands for each element, with | between them
 -- type          places of an item's type, with | between them; the last one may
 --               be a type itself. If there is none, the type is 'unknown'
 -- payload       place of the payload; NULL: the item is its own payload. An item
@@ -201,8 +204,12 @@ SELECT h.no AS no, f.fact AS fact,
 -- item_id       place of the id of an item ...
 -- item_parent   ... and of the id of the item that it follows, where items are a
 --               tree: see rollout_tree()
--- spans         1: items are spans of OpenTelemetry, whose payloads are made when
---               they are imported: see rollout_attributes
+-- spans         1: items are spans or log records of OpenTelemetry, whose payloads
+--               are made when they are imported: see rollout_attributes
+-- newest        conditions of such an item. The last one of its trace and item_id
+--               that fulfils them gets "newest":true in its payload
+-- apart         1: the file tells again what another file has, so that its
+--               conversations have ids of their own, even if they are UUIDs
 -- kind          'lines', or 'store': the lines that rollout_import_from() makes of
 --               the rows of a database
 
@@ -223,20 +230,32 @@ CREATE TABLE IF NOT EXISTS main.rollout_formats(
   item_id      TEXT,
   item_parent  TEXT,
   spans        INTEGER NOT NULL DEFAULT 0 CHECK (spans IN (0, 1)),
+  newest       TEXT,
+  apart        INTEGER NOT NULL DEFAULT 0 CHECK (apart IN (0, 1)),
   description  TEXT
 );
 
 INSERT INTO main.rollout_formats(format, rank, mark, items, type, payload, time, names, conversation, once, agent, item_id, item_parent, description)
 VALUES
   ('codex', 10, '{"$.type":true,"$.payload":true}', NULL, '$.type', '$.payload', '$.timestamp', '{"$.type":"session_meta"}', '$.payload.id|$.payload.session_id', 1, NULL, NULL, NULL, 'Codex CLI: sessions/YYYY/MM/DD/rollout-*.jsonl'),
-  ('codex-history', 11, '{"$.session_id":true,"$.ts":true,"$.text":true}', NULL, 'history', NULL, '$.ts', '{}', '$.session_id', 0, NULL, NULL, NULL, 'Codex CLI: history.jsonl, what users typed'),
   ('qwen', 20, '{"$.sessionId":true,"$.message.parts":true}', NULL, '$.type', NULL, '$.timestamp', '{}', '$.sessionId', 0, NULL, '$.uuid', '$.parentUuid', 'Qwen Code: projects/*/chats/*.jsonl'),
   ('claude-code', 21, '{"$.sessionId":true,"$.type":true,"$.message.content":true}', NULL, '$.type', NULL, '$.timestamp', '{}', '$.sessionId', 0, '$.agentId', '$.uuid', '$.parentUuid', 'Claude Code: projects/*/*.jsonl, and subagents/*.jsonl'),
-  ('gemini', 22, '{"$.sessionId":true,"$.startTime":true}', '$.$set.messages[]', '$.type|$.kind|session', NULL, '$.timestamp|$.startTime', '{"$.sessionId":true}', '$.sessionId', 0, NULL, '$.id', NULL, 'Gemini CLI: tmp/*/chats/*.jsonl'),
+  ('gemini', 22, '{"$.sessionId":true,"$.startTime":true}', '$.$set.messages[]|$.messages[]', '$.type|$.kind|session', NULL, '$.timestamp|$.startTime', '{"$.sessionId":true}', '$.sessionId', 0, NULL, '$.id', NULL, 'Gemini CLI: tmp/*/chats/*.jsonl and *.json'),
   ('pi', 30, '{"$.type":"session","$.id":true,"$.timestamp":true}', NULL, '$.type', NULL, '$.timestamp', '{"$.type":"session"}', '$.id', 0, NULL, '$.id', '$.parentId', 'pi, OpenClaw, omp: sessions/*/*.jsonl'),
   ('copilot', 31, '{"$.type":"session.start","$.data.sessionId":true}', NULL, '$.type', NULL, '$.timestamp', '{"$.type":"session.start"}', '$.data.sessionId', 0, NULL, '$.id', NULL, 'Copilot CLI: session-state/*/events.jsonl'),
   ('goose', 32, '{"$.working_dir":true,"$.type":null}', NULL, '$.role|session', NULL, '$.created|$.created_at', '{"$.working_dir":true}', '$.id', 0, NULL, '$.id', NULL, 'Goose before 1.10: sessions/*.jsonl'),
-  ('cursor', 40, '{"$.role":true,"$.message.content":true,"$.sessionId":null}', NULL, '$.role|$.type', NULL, NULL, '{}', NULL, 0, NULL, NULL, NULL, 'Cursor CLI: agent-transcripts/*.jsonl')
+  ('cursor', 40, '{"$.role":true,"$.message.content":true,"$.sessionId":null}', NULL, '$.role|$.type', NULL, NULL, '{}', NULL, 0, NULL, NULL, NULL, 'Cursor CLI: agent-transcripts/*.jsonl'),
+  ('deepseek', 29, '{"$.type":"session","$.id":true,"$.createdAt":true}', NULL, '$.type', NULL, '$.time|$.time0|$.createdAt', '{"$.type":"session"}', '$.id', 0, NULL, NULL, NULL, 'DeepSeek Harness: sessions/*/*/session.jsonl'),
+  ('kimi', 33, '{"$.type":"metadata","$.protocol_version":true}', NULL, '$.event.type|$.type', NULL, '$.time|$.created_at', '{}', NULL, 0, NULL, NULL, NULL, 'Kimi Code: sessions/*/*/agents/*/wire.jsonl'),
+  ('grok', 34, '{"$.params.update.sessionUpdate|$.generated_title|$.session_summary":true}', NULL, '$.params.update.sessionUpdate|summary', NULL, '$.timestamp|$.params._meta.agentTimestampMs|$.updated_at', '{}', '$.params.sessionId|$.info.id', 0, NULL, NULL, NULL, 'Grok Build: sessions/*/*/updates.jsonl, and summary.json'),
+  ('antigravity', 35, '{"$.source":"USER_EXPLICIT","$.content":true}', NULL, '$.source', NULL, '$.created_at', '{}', NULL, 0, NULL, NULL, NULL, 'Antigravity: brain/*/.system_generated/logs/transcript.jsonl'),
+  ('cline', 41, '{"$.sessionId":true,"$.messages[0].role":true}', '$.messages[]', '$.role', NULL, '$.ts', '{}', '$.sessionId', 0, NULL, '$.id', NULL, 'Cline: sessions/*/*.messages.json'),
+  ('cline-task', 42, '{"$[0].role":true,"$[0].content":true}', '$[]', '$.role', NULL, '$.ts', '{}', NULL, 0, NULL, NULL, NULL, 'Cline and Roo Code in editors: tasks/*/api_conversation_history.json')
+ON CONFLICT DO NOTHING;
+
+INSERT INTO main.rollout_formats(format, rank, mark, type, time, conversation, apart, description)
+VALUES
+  ('codex-history', 11, '{"$.session_id":true,"$.ts":true,"$.text":true}', 'history', '$.ts', '$.session_id', 1, 'Codex CLI: history.jsonl, what users typed')
 ON CONFLICT DO NOTHING;
 
 INSERT INTO main.rollout_formats(format, kind, rank, mark, type, time, conversation, agent, description)
@@ -246,15 +265,19 @@ VALUES
   ('cursor-store', 'store', 92, '{"$.store":"cursor"}', '$.type', '$.row.value.timestamp|$.row.value.createdAt', '$.session', NULL, 'Cursor: state.vscdb, by rollout_import_from(''cursor'', schema)')
 ON CONFLICT DO NOTHING;
 
-INSERT INTO main.rollout_formats(format, rank, mark, items, type, time, conversation, trace, item_id, item_parent, spans, description)
+INSERT INTO main.rollout_formats(format, rank, mark, items, type, time, conversation, trace, item_id, item_parent, spans, newest, apart, description)
 VALUES
-  ('otel', 50, '{"$.resourceSpans":true}', '$.resourceSpans[].scopeSpans[].spans[]', '$.attributes.gen_ai.operation.name|span', '$.startTimeUnixNano', '$.attributes.gen_ai.conversation.id', '$.traceId', '$.spanId', '$.parentSpanId', 1, 'OpenTelemetry: spans as the file exporter of the collector writes them')
+  ('otel', 50, '{"$.resourceSpans|$.resourceLogs":true}', '$.resourceSpans[].scopeSpans[].spans[]|$.resourceLogs[].scopeLogs[].logRecords[]', '$.event|$.attributes.gen_ai.operation.name|span', '$.startTimeUnixNano|$.timeUnixNano|$.observedTimeUnixNano', '$.attributes.gen_ai.conversation.id', '$.traceId', '$.spanId', '$.parentSpanId', 1, '{"$.event":true,"$.attributes.gen_ai.input.messages":true}', 1, 'OpenTelemetry: spans and log records as the file exporter of the collector writes them')
 ON CONFLICT DO NOTHING;
 
 -- The attributes of a span are a list of names and values, and a message is one
 -- text that is JSON, or one attribute for each of its parts. The payload is the
 -- span with one object of attributes: a.b.c is the member c of b of a, and numbers
 -- are the elements of an array. The messages of its events are among them.
+--
+-- A log record is read as an event. Its payload has the name in event. What its
+-- body has inside of an object has a name with dots: event:message.content. A body
+-- of which nothing is known stays in body.
 --
 -- attribute  a name: an attribute with this name, or with one that goes on after
 --            it with a dot, gets another one. * stands for a number. event:name is
@@ -306,10 +329,14 @@ VALUES
   ('otel', 'gen_ai.tool.message:content', 'gen_ai.input.messages.+.content', 1),
   ('otel', 'gen_ai.tool.message:id', 'gen_ai.input.messages.+.tool_call_id', 0),
   ('otel', 'gen_ai.choice:message', 'gen_ai.output.messages.+.content', 1),
+  ('otel', 'gen_ai.choice:message.content', 'gen_ai.output.messages.+.content', 1),
+  ('otel', 'gen_ai.choice:message.role', 'gen_ai.output.messages.+.role', 0),
+  ('otel', 'gen_ai.choice:message.tool_calls', 'gen_ai.output.messages.+.tool_calls', 1),
   ('otel', 'gen_ai.choice:content', 'gen_ai.output.messages.+.content', 1),
   ('otel', 'gen_ai.choice:tool_calls', 'gen_ai.output.messages.+.tool_calls', 1),
   ('otel', 'gen_ai.choice:finish_reason', 'gen_ai.output.messages.+.finish_reason', 0),
   ('otel', 'session.id', 'gen_ai.conversation.id', 0),
+  ('otel', 'conversation.id', 'gen_ai.conversation.id', 0),
   ('otel', 'traceloop.association.properties.session_id', 'gen_ai.conversation.id', 0),
   ('otel', 'gen_ai.usage.prompt_tokens', 'gen_ai.usage.input_tokens', 0),
   ('otel', 'gen_ai.usage.completion_tokens', 'gen_ai.usage.output_tokens', 0),
@@ -356,7 +383,8 @@ SELECT 'otel', r.fact, t.type, r.conditions, r.place, r.other, r.part, t.source
   FROM (SELECT 'chat' AS type, 'item' AS source UNION ALL
         SELECT 'generate_content', 'item' UNION ALL
         SELECT 'text_completion', 'item' UNION ALL
-        SELECT 'invoke_agent', 'event') AS t,
+        SELECT 'invoke_agent', 'event' UNION ALL
+        SELECT 'gen_ai.client.inference.operation.details', 'event') AS t,
        (SELECT 'user' AS fact, '{"$.attributes.gen_ai.input.messages[#-1].role":"user","$.attributes.gen_ai.input.messages[#-1].parts":true,"$.attributes.gen_ai.input.messages[#-1].parts[0].response":null,"$.attributes.gen_ai.input.messages[#-1].parts[0].result":null}' AS conditions, '$.attributes.gen_ai.input.messages[#-1].parts' AS place, NULL AS other, 'content' AS part
         UNION ALL
         SELECT 'user', '{"$.attributes.gen_ai.input.messages[#-1].role":"user","$.attributes.gen_ai.input.messages[#-1].parts":null,"$.attributes.gen_ai.input.messages[#-1].content":true}', '$.attributes.gen_ai.input.messages[#-1].content', NULL, 'text'
@@ -383,6 +411,22 @@ VALUES
   ('otel', 'tool', 'execute_tool', '{"$.attributes.traceloop.entity.output":true}', '$.attributes.traceloop.entity.output', NULL)
 ON CONFLICT DO NOTHING;
 
+-- Log records. Those of Claude Code, Codex and Gemini CLI have the texts of users if
+-- that is turned on there.
+INSERT INTO main.rollout_readings(format, fact, type, conditions, place, source)
+VALUES
+  ('otel', 'user', 'gen_ai.user.message', '{"$.newest":true}', '$.attributes.gen_ai.input.messages[0].content', 'event'),
+  ('otel', 'assistant', 'gen_ai.choice', '{"$.event":true}', '$.attributes.gen_ai.output.messages[0].content', 'event'),
+  ('otel', 'tool', 'gen_ai.tool.message', '{"$.event":true}', '$.attributes.gen_ai.input.messages[0].content', 'event'),
+  ('otel', 'user', 'user_prompt', '{"$.event":"user_prompt"}', '$.attributes.prompt', 'event'),
+  ('otel', 'user', 'codex.user_prompt', '{"$.event":true}', '$.attributes.prompt', 'event'),
+  ('otel', 'user', 'gemini_cli.user_prompt', '{"$.event":true}', '$.attributes.prompt', 'event'),
+  ('otel', 'tool', 'codex.tool_result', '{"$.event":true}', '$.attributes.output', 'event'),
+  ('otel', 'model', 'api_request', '{"$.event":"api_request"}', '$.attributes.model', 'event'),
+  ('otel', 'model', 'codex.conversation_starts', '{"$.event":true}', '$.attributes.model', 'event'),
+  ('otel', 'model', 'codex.sse_event', '{"$.event":true}', '$.attributes.model', 'event')
+ON CONFLICT DO NOTHING;
+
 INSERT INTO main.rollout_readings(format, fact, type, conditions, place, other, part)
 VALUES
   ('opencode', 'user', 'part', '{"$.store":"opencode","$.role":"user","$.row.data.type":"text","$.row.data.synthetic":null}', '$.row.data.text', NULL, 'text'),
@@ -391,7 +435,8 @@ VALUES
   ('opencode', 'model', 'message', '{"$.store":"opencode","$.role":"assistant"}', '$.row.data.modelID', NULL, 'text'),
   ('opencode', 'title', 'session', '{"$.store":"opencode"}', '$.row.title', NULL, 'text'),
   ('opencode', 'cwd', 'session', '{"$.store":"opencode"}', '$.row.directory', NULL, 'text'),
-  ('goose-store', 'user', 'message', '{"$.store":"goose","$.role":"user"}', '$.row.content_json', NULL, 'text'),
+  ('goose-store', 'user', 'message', '{"$.store":"goose","$.role":"user","$.row.content_json[0].toolResult":null}', '$.row.content_json', NULL, 'text'),
+  ('goose-store', 'tool', 'message', '{"$.store":"goose","$.row.content_json[0].toolResult":true}', '$.row.content_json[0].toolResult.value', '$.row.content_json[0].toolResult.error', 'text'),
   ('goose-store', 'assistant', 'message', '{"$.store":"goose","$.role":"assistant"}', '$.row.content_json', NULL, 'text'),
   ('goose-store', 'title', 'session', '{"$.store":"goose"}', '$.row.name', NULL, 'text'),
   ('goose-store', 'title', 'session', '{"$.store":"goose","$.row.name":""}', '$.row.description', NULL, 'text'),
@@ -432,12 +477,30 @@ VALUES
   ('copilot', 'cwd', 'session.start', '{}', '$.data.context.cwd', NULL, 'text'),
   ('copilot', 'branch', 'session.start', '{}', '$.data.context.branch', NULL, 'text'),
   ('copilot', 'model', 'session.model_change', '{}', '$.data.newModel', NULL, 'text'),
-  ('goose', 'user', 'user', '{"$.role":"user","$.message":null,"$.content":true}', '$.content', NULL, 'text'),
+  ('goose', 'user', 'user', '{"$.role":"user","$.message":null,"$.content":true,"$.content[0].toolResult":null,"$.content[0].tool_use_id":null}', '$.content', NULL, 'text'),
+  ('goose', 'tool', 'user', '{"$.role":"user","$.content[0].toolResult":true}', '$.content[0].toolResult.value', '$.content[0].toolResult.error', 'text'),
+  ('cline', 'tool', 'user', '{"$.role":"user","$.content[0].tool_use_id":true}', '$.content', NULL, 'content'),
   ('goose', 'assistant', 'assistant', '{"$.role":"assistant","$.message":null,"$.content":true}', '$.content', NULL, 'text'),
   ('goose', 'cwd', 'session', '{"$.working_dir":true}', '$.working_dir', NULL, 'text'),
   ('goose', 'title', 'session', '{"$.working_dir":true}', '$.description', NULL, 'text'),
   ('cursor', 'user', 'user', '{"$.role":"user","$.message.content":true}', '$.message.content', NULL, 'text'),
-  ('cursor', 'assistant', 'assistant', '{"$.role":"assistant","$.message.content":true}', '$.message.content', NULL, 'text')
+  ('cursor', 'assistant', 'assistant', '{"$.role":"assistant","$.message.content":true}', '$.message.content', NULL, 'text'),
+  ('deepseek', 'user', 'user/message', '{"$.data.source.kind":"user"}', '$.data.content', NULL, 'text'),
+  ('deepseek', 'assistant', 'assistant/message', '{}', '$.data.message.content', NULL, 'text'),
+  ('deepseek', 'tool', 'tool/result', '{}', '$.data.message.content', NULL, 'content'),
+  ('deepseek', 'title', 'session/title', '{}', '$.data.title', NULL, 'text'),
+  ('kimi', 'user', 'context.append_message', '{"$.message.role":"user"}', '$.message.content', NULL, 'text'),
+  ('kimi', 'assistant', 'context.append_message', '{"$.message.role":"assistant"}', '$.message.content', NULL, 'text'),
+  ('kimi', 'tool', 'context.append_message', '{"$.message.role":"tool"}', '$.message.content', NULL, 'text'),
+  ('kimi', 'assistant', 'content.part', '{"$.event.part.type":"text"}', '$.event.part.text', NULL, 'text'),
+  ('kimi', 'model', 'usage.record', '{}', '$.model', NULL, 'text'),
+  ('grok', 'user', 'user_message_chunk', '{}', '$.params.update.content', '$.params.update.content.text', 'text'),
+  ('grok', 'assistant', 'agent_message_chunk', '{}', '$.params.update.content', '$.params.update.content.text', 'text'),
+  ('grok', 'tool', 'tool_call_update', '{}', '$.params.update.content[0].content.text', NULL, 'text'),
+  ('grok', 'title', 'summary', '{"$.info.id":true}', '$.generated_title', '$.session_summary', 'text'),
+  ('grok', 'cwd', 'summary', '{"$.info.id":true}', '$.info.cwd', NULL, 'text'),
+  ('antigravity', 'user', 'USER_EXPLICIT', '{}', '$.content', NULL, 'text'),
+  ('antigravity', 'assistant', 'MODEL', '{"$.source":"MODEL"}', '$.content', NULL, 'text')
 ON CONFLICT DO NOTHING;
 
 -- These come after the rows, because SQLite 3.38 to 3.40 refuse JSON functions in

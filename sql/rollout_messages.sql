@@ -93,7 +93,27 @@ VALUES
   ('goose', 'assistant', '{"$.content":true}', 'assistant', '$.content', '$.content', 'toolRequest', '$.id', 'toolResponse', '$.id'),
   ('goose-store', 'message', '{"$.row.content_json":true}', '$.role', '$.row.content_json', '$.content', 'toolRequest', '$.id', 'toolResponse', '$.id'),
   ('cursor', 'user', '{"$.message.content":true}', 'user', '$.message.content', '$.content', '', NULL, '', NULL),
-  ('cursor', 'assistant', '{"$.message.content":true}', 'assistant', '$.message.content', '$.content', '', NULL, '', NULL)
+  ('cursor', 'assistant', '{"$.message.content":true}', 'assistant', '$.message.content', '$.content', '', NULL, '', NULL),
+  ('cline', 'user', '{"$.content":true}', 'user', '$.content', '$.content', 'tool_use', '$.id', 'tool_result', '$.tool_use_id'),
+  ('cline', 'assistant', '{"$.content":true}', 'assistant', '$.content', '$.content', 'tool_use', '$.id', 'tool_result', '$.tool_use_id'),
+  ('cline-task', 'user', '{"$.content":true}', 'user', '$.content', '$.content', 'tool_use', '$.id', 'tool_result', '$.tool_use_id'),
+  ('cline-task', 'assistant', '{"$.content":true}', 'assistant', '$.content', '$.content', 'tool_use', '$.id', 'tool_result', '$.tool_use_id')
+ON CONFLICT DO NOTHING;
+
+-- Programs whose files have calls beside the messages: what was said.
+INSERT INTO main.rollout_messages(format, type, conditions, role, content)
+VALUES
+  ('copilot', 'user.message', '{"$.data.content":true}', 'user', '$.data.content'),
+  ('copilot', 'assistant.message', '{"$.data.content":true}', 'assistant', '$.data.content'),
+  ('deepseek', 'user/message', '{"$.data.content":true}', 'user', '$.data.content'),
+  ('deepseek', 'assistant/message', '{"$.data.message.content":true}', 'assistant', '$.data.message.content'),
+  ('kimi', 'context.append_message', '{"$.message.role":"user","$.message.content":true}', 'user', '$.message.content'),
+  ('kimi', 'context.append_message', '{"$.message.role":"assistant","$.message.content":true}', 'assistant', '$.message.content'),
+  ('kimi', 'content.part', '{"$.event.part.type":"text"}', 'assistant', '$.event.part.text'),
+  ('grok', 'user_message_chunk', '{"$.params.update.content.text":true}', 'user', '$.params.update.content.text'),
+  ('grok', 'agent_message_chunk', '{"$.params.update.content.text":true}', 'assistant', '$.params.update.content.text'),
+  ('antigravity', 'USER_EXPLICIT', '{"$.content":true}', 'user', '$.content'),
+  ('antigravity', 'MODEL', '{"$.content":true}', 'assistant', '$.content')
 ON CONFLICT DO NOTHING;
 
 -- A tool part of OpenCode is a call with its result, once that is there.

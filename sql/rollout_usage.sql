@@ -60,12 +60,27 @@ VALUES
   ('copilot', 'assistant.usage', '{}', '$.data', NULL, '$.id', NULL, '$.data.model', '.inputTokens', '.cacheWriteTokens', '.cacheReadTokens', '.outputTokens', NULL, NULL, 0, 1)
 ON CONFLICT DO NOTHING;
 
+INSERT INTO main.rollout_usage_formats(format, type, conditions, place, model, input, cache_write, cache_read, output)
+SELECT 'kimi', 'usage.record', c.conditions, '$.usage', '$.model', '.inputOther', '.inputCacheCreation', '.inputCacheRead', '.output'
+  FROM (SELECT '{"$.usageScope":"turn"}' AS conditions UNION ALL
+        SELECT '{"$.usageScope":null}') AS c
+ WHERE 1
+ON CONFLICT DO NOTHING;
+
+-- Log records of Claude Code and Codex.
+INSERT INTO main.rollout_usage_formats(format, type, conditions, place, call_1, model, input, cache_write, cache_read, output, reasoning, cost, cache_in_input)
+VALUES
+  ('otel', 'api_request', '{"$.event":"api_request"}', '$.attributes', '$.attributes.request_id', '$.attributes.model', '.input_tokens', '.cache_creation_tokens', '.cache_read_tokens', '.output_tokens', NULL, '$.attributes.cost_usd', 0),
+  ('otel', 'codex.sse_event', '{"$.attributes.event.kind":"response.completed"}', '$.attributes', NULL, '$.attributes.model', '.input_token_count', NULL, '.cached_token_count', '.output_token_count', '.reasoning_token_count', NULL, 1)
+ON CONFLICT DO NOTHING;
+
 -- Spans: the tokens of a cache are among those of the input. (The span of an agent
 -- has the sums of its calls, which are not counted again.)
 INSERT INTO main.rollout_usage_formats(format, type, conditions, place, call_1, call_2, model, input, cache_write, cache_read, output, reasoning, cost, cache_in_input)
 SELECT 'otel', t.type, m.conditions, '$.attributes.gen_ai.usage', '$.traceId', '$.spanId', m.model, '.input_tokens', '.cache_creation.input_tokens', '.cache_read.input_tokens', '.output_tokens', '.reasoning.output_tokens', '$.attributes.gen_ai.usage.cost', 1
   FROM (SELECT 'chat' AS type UNION ALL SELECT 'generate_content' UNION ALL
-        SELECT 'text_completion' UNION ALL SELECT 'embeddings') AS t,
+        SELECT 'text_completion' UNION ALL SELECT 'embeddings' UNION ALL
+        SELECT 'gen_ai.client.inference.operation.details') AS t,
        (SELECT '{"$.attributes.gen_ai.response.model":true}' AS conditions,
                '$.attributes.gen_ai.response.model' AS model
         UNION ALL

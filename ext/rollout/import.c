@@ -75,6 +75,12 @@ static RolloutPart *importedPart(
   return 0;
 }
 
+static void partId(
+    const Import *p, const char *zName, const char *zAgent, char zId[37]) {
+  int bApart = p->pFormat != 0 && p->pFormat->bApart;
+  bxPartId(formatName(p), bApart, zName, zAgent, zId);
+}
+
 /* The part to which an item belongs. Frees the names. */
 RolloutPart *bxImportPart(Import *p, char *zName, char *zAgent) {
   RolloutPart *pPart = importedPart(p, zName, zAgent);
@@ -90,7 +96,7 @@ RolloutPart *bxImportPart(Import *p, char *zName, char *zAgent) {
   }
   pPart = addImported(p, zName, zAgent);
   if (pPart == 0) return 0;
-  bxPartId(formatName(p), zName, zAgent, pPart->work.zId);
+  partId(p, zName, zAgent, pPart->work.zId);
   bxPartOpen(pPart, p->pHome, p->iNow, p->pErr);
   return pPart;
 }
@@ -107,7 +113,7 @@ static void findParent(Import *p, const RolloutPart *pPart, char zId[37]) {
   if (pParent != 0) {
     memcpy(zId, pParent->work.zId, 37);
   } else {
-    bxPartId(formatName(p), pPart->zName, 0, zId);
+    partId(p, pPart->zName, 0, zId);
   }
 }
 
@@ -128,8 +134,7 @@ static char *makeMeta(Import *p, RolloutPart *pPart, i64 iTime) {
   return bxAskText(p->pHome, zMeta, p->pErr, "titttt", pPart->work.zId, iTime,
       p->pFormat && strcmp(formatName(p), "codex") == 0 ? "blackbox"
                                                         : formatName(p),
-      pPart->zName && bxRolloutUuid(pPart->zName, (int)strlen(pPart->zName),
-                          (char[37]){0})
+      pPart->zName && sqlite3_stricmp(pPart->zName, pPart->work.zId) == 0
           ? 0
           : pPart->zName,
       pPart->zAgent, *zParent ? zParent : 0);
@@ -293,12 +298,15 @@ static void readItem(Import *p) {
   int bListed = p->json.iTop != 0;
   RolloutLine line;
   char *zName = 0, *zAgent = 0;
-  RolloutPart *pPart = p->pPart != 0 ? p->pPart : p->apPart[0];
+  RolloutPart *pPart = p->pNamed  ? p->pNamed
+                       : p->pPart ? p->pPart
+                                  : p->apPart[0];
   if (p->pFormat != 0 && !p->pFormat->bOnce &&
       bxRolloutNames(
           p->pRules, p->pFormat, &p->json, &zName, &zAgent, p->pErr)) {
     pPart = bxImportPart(p, zName, zAgent);
   }
+  if (pPart == 0) return;
   bxRolloutReadLine(p->pHome, p->pFormat, &p->json, &line, p->pErr);
   p->pJson = &p->json;
   if (p->pErr->rc != SQLITE_OK) return;
@@ -308,7 +316,7 @@ static void readItem(Import *p) {
         line.item.payload.n);
     return;
   }
-  if (bxImportItems(p) != 0 &&
+  if (bxImportItems(p) != 0 && p->zDocument == 0 &&
       bxPartSeen(pPart, line.item.payload, p->pErr) && bListed) {
     return;
   }
@@ -316,15 +324,14 @@ static void readItem(Import *p) {
       line.item.payload.z + line.item.payload.n);
 }
 
-/* Reads the items that are at a place in a value; [] stands for each element.
-** Returns their number. */
-i64 bxImportInner(Import *p, int iNode, const char *zPath) {
+/* Reads the items at one of the places. */
+static i64 innerItems(Import *p, int iNode, const char *zPath) {
   const BxTree *pTree = &p->json.tree;
   char zOnly[200];
-  size_t n = strcspn(zPath, "[");
+  size_t n = strcspn(zPath, "[|");
   i64 nFound = 0;
   int i, iArray;
-  if (*zPath == 0) {
+  if (*zPath == 0 || *zPath == '|') {
     p->json.iTop = iNode;
     p->xItem(p);
     return 1;
@@ -340,7 +347,17 @@ i64 bxImportInner(Import *p, int iNode, const char *zPath) {
   for (i = iArray + 1; i < pTree->a[iArray].iNext; i = pTree->a[i].iNext) {
     if (iNode == 0) p->iOuter = i;
     p->iList = iArray;
-    nFound += bxImportInner(p, i, zPath);
+    nFound += innerItems(p, i, zPath);
+  }
+  return nFound;
+}
+
+i64 bxImportInner(Import *p, int iNode, const char *zPaths) {
+  i64 nFound = 0;
+  const char *z;
+  for (z = zPaths; z != 0; z = strchr(z, '|')) {
+    if (*z == '|') z += 2; /* and the dollar */
+    nFound += innerItems(p, iNode, z);
   }
   return nFound;
 }
@@ -399,10 +416,27 @@ static void keepText(Import *p, const char *z, const char *zEnd) {
   sqlite3_free(zJson);
 }
 
+/* The items that a value has, or the value itself. A value with a list of items
+** may name the conversation of all of them. */
+static void readValue(Import *p) {
+  const char *zItems = bxImportItems(p);
+  char *zName, *zAgent;
+  p->json.iTop = 0;
+  p->pNamed = 0;
+  if (zItems != 0 && !p->pFormat->bOnce &&
+      bxRolloutNames(
+          p->pRules, p->pFormat, &p->json, &zName, &zAgent, p->pErr)) {
+    p->pNamed = bxImportPart(p, zName, zAgent);
+  }
+  if (zItems == 0 || bxImportInner(p, 0, zItems) == 0) {
+    p->json.iTop = 0;
+    p->xItem(p);
+  }
+}
+
 /* Finds the values of a line. A line that cannot be read, or its rest, is bad,
 ** unless nothing is known of the file. */
 static void readLine(Import *p, const char *z, const char *zEnd) {
-  const char *zItems = bxImportItems(p);
   int bUtf8 = bxIsUtf8((const unsigned char *)z, (int)(zEnd - z));
   for (z = bxSkipSpace(z); z < zEnd && p->pErr->rc == SQLITE_OK;
        z = bxSkipSpace(z)) {
@@ -418,16 +452,17 @@ static void readLine(Import *p, const char *z, const char *zEnd) {
     }
     if (p->pFormat != 0 && p->pFormat->bSpans) {
       bxImportSpans(p, z, zNext, zEnd);
-    } else if (zItems == 0 || bxImportInner(p, 0, zItems) == 0) {
-      p->json.iTop = 0;
-      p->xItem(p);
+    } else {
+      readValue(p);
     }
     z = zNext;
   }
 }
 
-static const char *lineEnd(const Import *p, const char *z) {
-  const char *zEnd = memchr(z, '\n', (size_t)(p->zEnd - z));
+const char *bxImportLineEnd(const Import *p, const char *z) {
+  const char *zEnd;
+  if (p->zDocument != 0 && z < p->zDocument) z = p->zDocument;
+  zEnd = memchr(z, '\n', (size_t)(p->zEnd - z));
   return zEnd != 0 ? zEnd : p->zEnd;
 }
 
@@ -435,7 +470,7 @@ static void readLines(Import *p) {
   const char *z = skipMark(p->zGap);
   RolloutSpan after;
   while (z < p->zEnd && p->pErr->rc == SQLITE_OK) {
-    const char *zEnd = lineEnd(p, z);
+    const char *zEnd = bxImportLineEnd(p, z);
     p->pReport->nLine++;
     readLine(p, z, zEnd);
     z = zEnd + 1;
@@ -469,6 +504,16 @@ static void noteName(Import *p) {
       p->pRules, p->pFormat, &p->json, &p->zName, &p->zAgent, p->pErr);
 }
 
+/* Notes an item of a list. */
+static void noteItem(Import *p) {
+  const BxNode *pNode = &p->json.tree.a[p->json.iTop];
+  if (p->first.z == 0) {
+    p->first.z = p->json.tree.z + pNode->iAt;
+    p->first.n = pNode->nByte;
+  }
+  noteName(p);
+}
+
 /* Notes the first time in the file. */
 static void noteTime(Import *p) {
   RolloutLine line;
@@ -486,11 +531,12 @@ static void scan(Import *p) {
   int bFormat = p->pFormat == 0;
   while (z < p->zEnd && p->pErr->rc == SQLITE_OK &&
          (bFormat ? p->pFormat == 0 : p->zName == 0)) {
-    const char *zEnd = lineEnd(p, z), *zItems;
+    const char *zEnd = bxImportLineEnd(p, z), *zItems;
     if (bxImportFirst(p, z, zEnd)) {
       zItems = bFormat ? 0 : bxImportItems(p);
       if (bFormat) p->pFormat = formatOf(p);
       noteTime(p);
+      if (zItems != 0 && !p->pFormat->bSpans) noteName(p);
       if (!bFormat && (zItems == 0 || bxImportInner(p, 0, zItems) == 0)) {
         p->json.iTop = 0;
         noteName(p);
@@ -498,6 +544,21 @@ static void scan(Import *p) {
     }
     z = zEnd + 1;
   }
+}
+
+/* A file may be one value, over several lines, with a list of items. */
+static void findDocument(Import *p) {
+  const char *z = bxSkipSpace(skipMark(p->z)), *zNext;
+  const RolloutFormat *pGiven = p->pFormat;
+  if (*z != '{' && *z != '[') return;
+  zNext = bxImportValue(p, z, p->zEnd);
+  if (zNext == 0 || bxSkipSpace(zNext) < p->zEnd ||
+      !bxIsUtf8((const unsigned char *)z, (int)(p->zEnd - z))) {
+    return;
+  }
+  if (pGiven == 0) p->pFormat = formatOf(p);
+  if (p->pFormat != 0 && bxImportItems(p) != 0) p->zDocument = zNext;
+  if (p->zDocument == 0) p->pFormat = pGiven;
 }
 
 /* The format that is given or that a conversation has, or the one that the lines
@@ -519,6 +580,7 @@ static void findFormat(Import *p, sqlite3_value *pGiven, const char *zId) {
         "content",
         zGiven);
   }
+  if (p->pErr->rc == SQLITE_OK) findDocument(p);
   if (p->pFormat == 0) scan(p);
   sqlite3_free(z);
 }
@@ -528,21 +590,25 @@ static void findFormat(Import *p, sqlite3_value *pGiven, const char *zId) {
 static void firstPart(Import *p, const char *zId) {
   RolloutPart *pPart = addImported(p, 0, 0);
   const char *z = skipMark(p->z);
+  RolloutSpan line;
   char *zLine;
   if (pPart == 0) return;
   if (*zId) {
     memcpy(pPart->work.zId, zId, 37);
     pPart->bPiece = 1;
   } else {
-    p->xItem = noteName;
+    p->xItem = noteItem;
     if (p->pFormat != 0) scan(p);
     if (p->zName != 0) {
       pPart->zName = bxPrintf(p->pErr, "%s", p->zName);
       if (p->zAgent != 0) pPart->zAgent = bxPrintf(p->pErr, "%s", p->zAgent);
-      bxPartId(formatName(p), p->zName, p->zAgent, pPart->work.zId);
+      partId(p, p->zName, p->zAgent, pPart->work.zId);
     } else {
       z = bxSkipSpace(z);
-      zLine = bxPrintf(p->pErr, "%.*s", (int)(lineEnd(p, z) - z), z);
+      line.z = z;
+      line.n = bxImportLineEnd(p, z) - z;
+      if (p->zDocument != 0 && p->first.z != 0) line = p->first;
+      zLine = bxPrintf(p->pErr, "%.*s", (int)line.n, line.z);
       if (zLine != 0) bxPartUuid(formatName(p), zLine, 0, pPart->work.zId);
       sqlite3_free(zLine);
     }

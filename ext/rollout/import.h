@@ -14,11 +14,12 @@ typedef struct ImportSpan {
   RolloutPart *pPart;
 } ImportSpan;
 
-/* The conversation that a trace names. */
+/* The conversation that a trace names; or the newest message of a call. */
 typedef struct ImportTrace {
   sqlite3_uint64 hash;
-  i64 i; /* the first one counts */
+  i64 i; /* the first one counts; of messages the last one */
   char *zName;
+  const char *zAt; /* where it is in the file */
 } ImportTrace;
 
 typedef struct Import Import;
@@ -28,9 +29,12 @@ struct Import {
   const RolloutFormat *pFormat; /* NULL: not known */
   RolloutPart **apPart;         /* in the order in which the file names them */
   i64 nPart, nPartAlloc;
-  RolloutPart *pPart; /* of the last item */
+  RolloutPart *pPart;  /* of the last item */
+  RolloutPart *pNamed; /* which the line names for all its items, or NULL */
   i64 iNow, iTime;    /* the time of lines that have none before any that has */
   const char *z, *zEnd;
+  const char *zDocument; /* the file is one value, which ends here; or NULL */
+  RolloutSpan first;     /* the first item of a list */
   const char *zGap;           /* after the payload of the last item */
   int bTime;                  /* iTime is in the file */
   int bLast;                  /* there is a last item ... */
@@ -45,6 +49,8 @@ struct Import {
   i64 nSpan, nSpanAlloc;
   ImportTrace *aTrace; /* sorted */
   i64 nTrace, nTraceAlloc;
+  ImportTrace *aCall; /* sorted */
+  i64 nCall, nCallAlloc;
   char **azPiece; /* texts that were made; frames point into them */
   i64 nPiece, nPieceAlloc;
   int bClosed; /* what follows the last item on its line is not at zGap ... */
@@ -55,7 +61,7 @@ struct Import {
 
 /* Counts a line, or a part of it, that cannot be read. */
 void bxImportBad(Import *p, const char *zReason, i64 nByte);
-/* Where a line has its items, after the dollar; NULL: it is one itself. */
+/* Where a line has its items, after the first dollar; NULL: it is one itself. */
 const char *bxImportItems(const Import *p);
 /* The part to which an item belongs. Frees the names. */
 RolloutPart *bxImportPart(Import *p, char *zName, char *zAgent);
@@ -72,9 +78,11 @@ void bxImportItem(Import *p, RolloutPart *pPart, const RolloutLine *pLine,
 const char *bxImportValue(Import *p, const char *z, const char *zEnd);
 /* Reads the first value of a line. Returns whether it has one. */
 int bxImportFirst(Import *p, const char *z, const char *zEnd);
-/* Calls xItem for the items that are at a place in a value; [] stands for each
-** element. Returns their number. */
-i64 bxImportInner(Import *p, int iNode, const char *zPath);
+/* The end of the line at z. */
+const char *bxImportLineEnd(const Import *p, const char *z);
+/* Calls xItem for the items that are at places in a value, with | between them; []
+** stands for each element. Returns their number. */
+i64 bxImportInner(Import *p, int iNode, const char *zPaths);
 
 /*---------------------------------------------------------- spans.c ----*/
 

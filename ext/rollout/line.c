@@ -164,9 +164,9 @@ int bxRolloutNames(const RolloutRules *pRules, const RolloutFormat *pFormat,
   return pErr->rc == SQLITE_OK;
 }
 
-char *bxRolloutTrace(
-    const RolloutFormat *pFormat, RolloutJson *pJson, BxErr *pErr) {
-  return nameAt(pJson, pFormat->az[ROLLOUT_FORMAT_TRACE], pErr);
+char *bxRolloutNameAt(
+    const RolloutFormat *pFormat, int eText, RolloutJson *pJson, BxErr *pErr) {
+  return nameAt(pJson, pFormat->az[eText], pErr);
 }
 
 void bxRolloutReadLine(BxStmts *pHome, const RolloutFormat *pFormat,

@@ -38,9 +38,9 @@ void bxPartUuid(const char *z1, const char *z2, const char *z3, char zId[37]) {
   zId[iOut] = 0;
 }
 
-void bxPartId(
-    const char *zFormat, const char *zName, const char *zAgent, char zId[37]) {
-  if (zAgent == 0 && bxRolloutUuid(zName, (int)strlen(zName), zId) &&
+void bxPartId(const char *zFormat, int bApart, const char *zName,
+    const char *zAgent, char zId[37]) {
+  if (zAgent == 0 && !bApart && bxRolloutUuid(zName, (int)strlen(zName), zId) &&
       zId[14] >= '1' && zId[14] <= '8' && strchr("89ab", zId[19]) != 0) {
     return;
   }

@@ -39,9 +39,10 @@ typedef struct RolloutPart {
   i64 nBad, nBadByte; /* damaged lines among its new items */
 } RolloutPart;
 
-/* The id of a conversation that a file names, and of one of its agents. */
-void bxPartId(
-    const char *zFormat, const char *zName, const char *zAgent, char zId[37]);
+/* The id of a conversation that a file names, and of one of its agents. With
+** bApart it is made, even if the name is a UUID. */
+void bxPartId(const char *zFormat, int bApart, const char *zName,
+    const char *zAgent, char zId[37]);
 /* A UUID made from three texts, of which the last two may be NULL. */
 void bxPartUuid(const char *z1, const char *z2, const char *z3, char zId[37]);
 /* Finds it, once its id is known. */

@@ -335,13 +335,14 @@ sqlite3_stmt *bxRolloutDropped(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
 }
 
 /* The bytes of an item and of what stands around it: as it was imported, or as a
-** Codex line. A newline between the tokens of a payload would end its line. */
+** Codex line, which a newline between the tokens of a payload would end. */
 /* clang-format off */
 #define ITEM_BYTES                                                             \
     "CAST(coalesce(CAST(f.before AS TEXT), '{\"timestamp\":\"' || "            \
     ROLLOUT_ISO("d.timestamp") " || '\",\"type\":' || json_quote(d.type) || "  \
     "iif(d.payload IS NULL, '', ',\"payload\":')) || "                         \
-    "iif(f.quiet, '', coalesce(replace(d.payload, char(10), ' '), '')) || "    \
+    "iif(f.quiet, '', coalesce(iif(f.before IS NULL, "                         \
+    "replace(d.payload, char(10), ' '), d.payload), '')) || "                  \
     "coalesce(CAST(f.after AS TEXT), '}' || char(10)) AS BLOB)"
 /* clang-format on */
 #define FROM_FRAMES                                                            \

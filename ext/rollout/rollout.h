@@ -131,13 +131,14 @@ enum {
   ROLLOUT_FORMAT_CONVERSATION,
   ROLLOUT_FORMAT_AGENT,
   ROLLOUT_FORMAT_TRACE,
+  ROLLOUT_FORMAT_ITEM_ID,
   ROLLOUT_FORMAT_TEXTS
 };
 
 typedef struct RolloutFormat {
   char *az[ROLLOUT_FORMAT_TEXTS];
-  int bOnce, bSpans;
-  RolloutTest mark, names;
+  int bOnce, bSpans, bApart;
+  RolloutTest mark, names, newest;
 } RolloutFormat;
 
 /* A row of rollout_attributes; its texts in this order. */
@@ -363,9 +364,9 @@ void bxRolloutReadLine(BxStmts *pHome, const RolloutFormat *pFormat,
 ** texts to sqlite3_free(). */
 int bxRolloutNames(const RolloutRules *pRules, const RolloutFormat *pFormat,
     RolloutJson *pJson, char **pzName, char **pzAgent, BxErr *pErr);
-/* The trace of that item: a text to sqlite3_free(), or NULL. */
-char *bxRolloutTrace(
-    const RolloutFormat *pFormat, RolloutJson *pJson, BxErr *pErr);
+/* The trace, or the id, of that item: a text to sqlite3_free(), or NULL. */
+char *bxRolloutNameAt(
+    const RolloutFormat *pFormat, int eText, RolloutJson *pJson, BxErr *pErr);
 
 /*---------------------------------------------------------- span.c ----*/
 

@@ -190,7 +190,7 @@ static void addReading(RolloutRules *p, sqlite3_stmt *pRow, BxErr *pErr) {
 
 static const char zLineFormats[] =
     "SELECT format, items, type, payload, time, conversation, agent, trace, "
-    "once, mark, names, spans FROM main.rollout_formats "
+    "item_id, once, mark, names, spans, newest, apart FROM main.rollout_formats "
     "WHERE format <> '' AND type <> '' ORDER BY rank, format";
 
 static void addFormat(RolloutRules *p, sqlite3_stmt *pRow, BxErr *pErr) {
@@ -211,6 +211,9 @@ static void addFormat(RolloutRules *p, sqlite3_stmt *pRow, BxErr *pErr) {
   a->names = addConditions(
       p, bxColumnText(pRow, ROLLOUT_FORMAT_TEXTS + 2, pErr), pErr);
   a->bSpans = sqlite3_column_int(pRow, ROLLOUT_FORMAT_TEXTS + 3);
+  a->newest = addConditions(
+      p, bxColumnText(pRow, ROLLOUT_FORMAT_TEXTS + 4, pErr), pErr);
+  a->bApart = sqlite3_column_int(pRow, ROLLOUT_FORMAT_TEXTS + 5);
 }
 
 static const char zAttributes[] =
@@ -441,7 +444,7 @@ int bxRolloutFits(const RolloutRules *pRules, RolloutTest test,
   i64 i;
   for (i = test.i; i < test.i + test.n; i++) {
     const RolloutCondition *p = &pRules->aCondition[i];
-    int iNode = bxRolloutPlace(pJson, p->zPath);
+    int iNode = bxRolloutPlaces(pJson, p->zPath);
     char cKind = iNode < 0 ? 'n' : BX_TREE_KIND(pTree, iNode);
     if (p->zText != 0) {
       if (iNode < 0 || cKind == 'n' ? *p->zText != 0
@@ -494,7 +497,9 @@ static int isThought(RolloutJson *p, int iPart) {
   int i = findMember(p, iPart, "thought", 7);
   if (i >= 0 && BX_TREE_KIND(&p->tree, i) == 't') return 1;
   i = findMember(p, iPart, "type", 4);
-  return i >= 0 && bxTreeIs(&p->tree, i, "reasoning", 9);
+  return i >= 0 && (bxTreeIs(&p->tree, i, "reasoning", 9) ||
+                       bxTreeIs(&p->tree, i, "thinking", 8) ||
+                       bxTreeIs(&p->tree, i, "think", 5));
 }
 
 static void addPartText(sqlite3_str *pOut, int *pbAny, RolloutJson *pJson,

@@ -1,5 +1,5 @@
 /*
-** span.c: the payload that a span of OpenTelemetry becomes (sql/
+** span.c: the payload that a span or a log record of OpenTelemetry becomes (sql/
 ** rollout_formats.sql, rollout_attributes).
 **
 ** A span has its attributes as a list of names and values, in one of several
@@ -377,6 +377,91 @@ static void appendAttributes(SpanItem *p) {
 
 /*-------------------------------------------------------------- the span ----*/
 
+/* Adds the attributes that a body has, each under the names of the objects in
+** which it is. Returns whether any of them is known. */
+static int addBody(SpanItem *p, int iValue, const char *zPrefix) {
+  const BxTree *pTree = p->pTree;
+  int iInner = innerValue(pTree, iValue), iList, i, bKnown = 0;
+  if (iInner <= iValue || !bxTreeIs(pTree, iInner - 1, "kvlistValue", 11)) {
+    return 0;
+  }
+  iList = bxTreeMember(pTree, iInner, "values", 6);
+  if (iList < 0 || BX_TREE_KIND(pTree, iList) != '[') return 0;
+  for (i = iList + 1; i < pTree->a[iList].iNext && p->pErr->rc == SQLITE_OK;
+       i = pTree->a[i].iNext) {
+    int iKey = bxTreeMember(pTree, i, "key", 3);
+    int iMember = bxTreeMember(pTree, i, "value", 5);
+    char *zKey, *zName, *zInside;
+    if (iKey < 0 || BX_TREE_KIND(pTree, iKey) != '"') continue;
+    zKey = bxRolloutString(pTree, iKey, p->pErr);
+    zName = zKey ? bxPrintf(p->pErr, "%s%s", zPrefix, zKey) : 0;
+    zInside = zName ? bxPrintf(p->pErr, "%s.", zName) : 0;
+    if (zInside != 0 && (addBody(p, iMember, zInside) ||
+                            addRenamed(p, zName, iMember, 0))) {
+      bKnown = 1;
+    }
+    sqlite3_free(zInside);
+    sqlite3_free(zName);
+    sqlite3_free(zKey);
+  }
+  return bKnown;
+}
+
+/* The text of an attribute, or -1. */
+static int attributeText(const BxTree *p, int iItem, const char *zKey) {
+  int iList = bxTreeMember(p, iItem, "attributes", 10), i;
+  if (iList < 0 || BX_TREE_KIND(p, iList) != '[') return -1;
+  for (i = iList + 1; i < p->a[iList].iNext; i = p->a[i].iNext) {
+    int iName = bxTreeMember(p, i, "key", 3);
+    int iText = innerValue(p, bxTreeMember(p, i, "value", 5));
+    if (iName >= 0 && bxTreeIs(p, iName, zKey, (int)strlen(zKey)) &&
+        iText >= 0 && BX_TREE_KIND(p, iText) == '"') {
+      return iText;
+    }
+  }
+  return -1;
+}
+
+/* The name of the event that a log record tells, to sqlite3_free(). */
+static char *eventName(SpanItem *p, int iRecord) {
+  const BxTree *pTree = p->pTree;
+  int i = bxTreeMember(pTree, iRecord, "eventName", 9);
+  if (i < 0 || BX_TREE_KIND(pTree, i) != '"' || pTree->a[i].nByte == 2) {
+    i = attributeText(pTree, iRecord, "event.name");
+  }
+  return i < 0 ? bxPrintf(p->pErr, "log") : bxRolloutString(pTree, i, p->pErr);
+}
+
+static int isRecord(const BxTree *p, int i) {
+  return bxTreeMember(p, i, "body", 4) >= 0 ||
+         bxTreeMember(p, i, "eventName", 9) >= 0 ||
+         bxTreeMember(p, i, "observedTimeUnixNano", 20) >= 0 ||
+         bxTreeMember(p, i, "severityNumber", 14) >= 0;
+}
+
+/* A log record is an event by itself: adds what it says, or appends its body. */
+static void appendRecord(SpanItem *p, int iRecord) {
+  const BxTree *pTree = p->pTree;
+  int iBody = bxTreeMember(pTree, iRecord, "body", 4);
+  int iList = bxTreeMember(pTree, iRecord, "attributes", 10);
+  char *zName = eventName(p, iRecord);
+  char *zAny = zName ? bxPrintf(p->pErr, "%s:", zName) : 0;
+  if (zAny != 0) {
+    i64 nBefore = p->n;
+    sqlite3_str_appendall(p->pOut, ",\"event\":");
+    bxAppendJson(p->pOut, zName, (int)strlen(zName));
+    addRenamed(p, zAny, -1, 0);
+    if (iBody >= 0) addBody(p, iBody, zAny);
+    addAttributes(p, iList, zName, 0);
+    if (iBody >= 0 && p->n == nBefore) {
+      sqlite3_str_appendall(p->pOut, ",\"body\":");
+      appendValue(p, iBody, 0);
+    }
+  }
+  sqlite3_free(zAny);
+  sqlite3_free(zName);
+}
+
 /* Adds what the events say. Appends the others, as they are. */
 static void appendEvents(SpanItem *p, int iList) {
   const BxTree *pTree = p->pTree;
@@ -412,7 +497,9 @@ static void appendMembers(SpanItem *p, int iSpan) {
   sqlite3_str_appendchar(p->pOut, 1, '{');
   for (i = iSpan + 1; i < pTree->a[iSpan].iNext; i = pTree->a[i + 1].iNext) {
     if (bxTreeIs(pTree, i, "attributes", 10) ||
-        bxTreeIs(pTree, i, "events", 6) || bxTreeIs(pTree, i, "resource", 8)) {
+        bxTreeIs(pTree, i, "events", 6) || bxTreeIs(pTree, i, "resource", 8) ||
+        bxTreeIs(pTree, i, "event", 5) || bxTreeIs(pTree, i, "newest", 6) ||
+        bxTreeIs(pTree, i, "eventName", 9) || bxTreeIs(pTree, i, "body", 4)) {
       continue;
     }
     if (bAny) sqlite3_str_appendchar(p->pOut, 1, ',');
@@ -439,6 +526,7 @@ char *bxRolloutSpan(const RolloutRules *pRules, const RolloutFormat *pFormat,
   p->pErr = pErr;
   p->pOut = sqlite3_str_new(0);
   appendMembers(p, iSpan);
+  if (isRecord(pTree, iSpan)) appendRecord(p, iSpan);
   appendEvents(p, bxTreeMember(pTree, iSpan, "events", 6));
   addAttributes(p, bxTreeMember(pTree, iSpan, "attributes", 10), 0, 0);
   sqlite3_str_appendall(p->pOut, ",\"attributes\":");

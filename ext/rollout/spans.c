@@ -1,5 +1,5 @@
 /*
-** spans.c: lines with the spans of OpenTelemetry, as items.
+** spans.c: lines with the spans, or the log records, of OpenTelemetry, as items.
 **
 ** A span belongs to the conversation that it names, or that the first span of
 ** its trace names, or else to one that has the name of the trace. So the traces
@@ -9,6 +9,10 @@
 ** a line of its own, which is the line without the spans of the others, so that
 ** its export is a file of the same format, and a conversation that is deleted
 ** leaves nothing in another one.
+**
+** A call may tell its history as log records, one for each message, and every call
+** tells all of it again. The record of the last message of a call gets "newest" in
+** its payload, so that a user's message begins a turn only once.
 */
 #include "import.h"
 SQLITE_EXTENSION_INIT3
@@ -39,20 +43,26 @@ static sqlite3_uint64 hashTrace(const char *z) {
   return bxHashOf(z, (i64)strlen(z));
 }
 
-/* The conversation that a trace names, or NULL. */
-static const char *namedBy(const Import *p, const char *zTrace) {
-  sqlite3_uint64 h = hashTrace(zTrace);
-  i64 iLow = 0, iHigh = p->nTrace;
+/* The first entry with a hash in a sorted list, or NULL. */
+static const ImportTrace *findTrace(
+    const ImportTrace *a, i64 n, sqlite3_uint64 h) {
+  i64 iLow = 0, iHigh = n;
   while (iLow < iHigh) {
     i64 i = (iLow + iHigh) / 2;
-    if (p->aTrace[i].hash < h) {
+    if (a[i].hash < h) {
       iLow = i + 1;
     } else {
       iHigh = i;
     }
   }
-  return iLow < p->nTrace && p->aTrace[iLow].hash == h ? p->aTrace[iLow].zName
-                                                       : 0;
+  return iLow < n && a[iLow].hash == h ? &a[iLow] : 0;
+}
+
+/* The conversation that a trace names, or NULL. */
+static const char *namedBy(const Import *p, const char *zTrace) {
+  const ImportTrace *pTrace =
+      findTrace(p->aTrace, p->nTrace, hashTrace(zTrace));
+  return pTrace != 0 ? pTrace->zName : 0;
 }
 
 /* The names of the span in p->made. */
@@ -63,7 +73,7 @@ static int namesOf(Import *p, char **pzName, char **pzAgent) {
           p->pRules, p->pFormat, &p->made, pzName, pzAgent, p->pErr)) {
     return 1;
   }
-  zTrace = bxRolloutTrace(p->pFormat, &p->made, p->pErr);
+  zTrace = bxRolloutNameAt(p->pFormat, ROLLOUT_FORMAT_TRACE, &p->made, p->pErr);
   if (zTrace == 0) return 0;
   zName = namedBy(p, zTrace);
   *pzName = zName != 0 ? bxPrintf(p->pErr, "%s", zName) : zTrace;
@@ -78,23 +88,56 @@ int bxImportSpanNames(Import *p, char **pzName, char **pzAgent) {
   return bFound;
 }
 
-/* Notes the conversation that a span names for its trace. */
+/* Adds an entry to one of the lists; frees its name if that is impossible. */
+static void addTrace(Import *p, ImportTrace **pa, i64 *pn, i64 *pnAlloc,
+    sqlite3_uint64 h, char *zOwned) {
+  ImportTrace *a = bxGrow(*pa, *pn, pnAlloc, sizeof(*a), p->pErr);
+  if (a == 0) {
+    sqlite3_free(zOwned);
+    return;
+  }
+  *pa = a;
+  a += *pn;
+  a->hash = h;
+  a->i = (*pn)++;
+  a->zName = zOwned;
+  a->zAt = p->json.tree.z + p->json.tree.a[p->json.iTop].iAt;
+}
+
+/* Whether the item in p->made is a message of a call, whose hash it then has: the
+** one of its trace and span. */
+static int isMessage(Import *p, sqlite3_uint64 *pHash) {
+  char *zTrace, *zSpan;
+  int bFound = p->pFormat->newest.n > 0 &&
+               bxRolloutFits(p->pRules, p->pFormat->newest, &p->made, p->pErr);
+  if (!bFound) return 0;
+  zTrace = bxRolloutNameAt(p->pFormat, ROLLOUT_FORMAT_TRACE, &p->made, p->pErr);
+  zSpan = bxRolloutNameAt(p->pFormat, ROLLOUT_FORMAT_ITEM_ID, &p->made, p->pErr);
+  *pHash = 0;
+  if (zTrace != 0 && zSpan != 0) {
+    *pHash = bxHashMix(hashTrace(zTrace), hashTrace(zSpan)) | 1;
+  }
+  sqlite3_free(zTrace);
+  sqlite3_free(zSpan);
+  return p->pErr->rc == SQLITE_OK;
+}
+
+/* Notes the conversation that a span names for its trace, and a message. */
 static void noteTrace(Import *p) {
   char *zItem = makeItem(p), *zName = 0, *zAgent = 0, *zTrace = 0;
-  ImportTrace *a;
-  if (readMade(p, zItem) && bxRolloutNames(p->pRules, p->pFormat, &p->made,
-                                &zName, &zAgent, p->pErr)) {
-    zTrace = bxRolloutTrace(p->pFormat, &p->made, p->pErr);
+  sqlite3_uint64 h;
+  int bRead = readMade(p, zItem);
+  if (bRead && isMessage(p, &h) && h != 0) {
+    addTrace(p, &p->aCall, &p->nCall, &p->nCallAlloc, h, 0);
   }
-  a = zTrace == 0
-          ? 0
-          : bxGrow(p->aTrace, p->nTrace, &p->nTraceAlloc, sizeof(*a), p->pErr);
-  if (a != 0) {
-    p->aTrace = a;
-    a += p->nTrace;
-    a->hash = hashTrace(zTrace);
-    a->i = p->nTrace++;
-    a->zName = zName;
+  if (bRead && bxRolloutNames(p->pRules, p->pFormat, &p->made, &zName, &zAgent,
+                   p->pErr)) {
+    zTrace =
+        bxRolloutNameAt(p->pFormat, ROLLOUT_FORMAT_TRACE, &p->made, p->pErr);
+  }
+  if (zTrace != 0) {
+    addTrace(p, &p->aTrace, &p->nTrace, &p->nTraceAlloc, hashTrace(zTrace),
+        zName);
     zName = 0;
   }
   sqlite3_free(zItem);
@@ -109,13 +152,34 @@ static int compareTraces(const void *pLeft, const void *pRight) {
   return c != 0 ? c : (p1->i > p2->i) - (p1->i < p2->i);
 }
 
+/* The last one first. */
+static int compareCalls(const void *pLeft, const void *pRight) {
+  const ImportTrace *p1 = pLeft, *p2 = pRight;
+  int c = (p1->hash > p2->hash) - (p1->hash < p2->hash);
+  return c != 0 ? c : (p1->i < p2->i) - (p1->i > p2->i);
+}
+
+/* Marks the payload, which was read, if it is the newest message of its call. */
+static char *markNewest(Import *p, char *zOwned) {
+  const char *zAt = p->json.tree.z + p->json.tree.a[p->json.iTop].iAt;
+  const ImportTrace *pCall = 0;
+  sqlite3_uint64 h;
+  char *z;
+  if (!isMessage(p, &h)) return zOwned;
+  if (h != 0) pCall = findTrace(p->aCall, p->nCall, h);
+  if (pCall != 0 && pCall->zAt != zAt) return zOwned;
+  z = bxPrintf(p->pErr, "%.*s,\"newest\":true}", (int)strlen(zOwned) - 1, zOwned);
+  sqlite3_free(zOwned);
+  readMade(p, z);
+  return z;
+}
+
 void bxImportTraces(Import *p) {
   const char *zItems = bxImportItems(p);
   const char *z = p->z;
   p->xItem = noteTrace;
   while (z < p->zEnd && p->pErr->rc == SQLITE_OK) {
-    const char *zEnd = memchr(z, '\n', (size_t)(p->zEnd - z));
-    if (zEnd == 0) zEnd = p->zEnd;
+    const char *zEnd = bxImportLineEnd(p, z);
     if (zItems != 0 && bxImportFirst(p, z, zEnd)) {
       bxImportInner(p, 0, zItems);
     }
@@ -123,6 +187,9 @@ void bxImportTraces(Import *p) {
   }
   if (p->nTrace > 1) {
     qsort(p->aTrace, (size_t)p->nTrace, sizeof(*p->aTrace), compareTraces);
+  }
+  if (p->nCall > 1) {
+    qsort(p->aCall, (size_t)p->nCall, sizeof(*p->aCall), compareCalls);
   }
 }
 
@@ -162,6 +229,7 @@ void bxImportSpansFree(Import *p) {
   for (i = 0; i < p->nPiece; i++) sqlite3_free(p->azPiece[i]);
   sqlite3_free(p->aSpan);
   sqlite3_free(p->aTrace);
+  sqlite3_free(p->aCall);
   sqlite3_free(p->azPiece);
   bxTreeFree(&p->made.tree);
 }
@@ -275,6 +343,8 @@ static void noteSpan(Import *p) {
         p->json.tree.a[a->iNode].nByte);
     return;
   }
+  a->zItem = markNewest(p, a->zItem);
+  if (a->zItem == 0) return;
   p->nSpan++;
   if (namesOf(p, &zName, &zAgent)) {
     RolloutPart *pPart = bxImportPart(p, zName, zAgent);

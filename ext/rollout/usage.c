@@ -17,14 +17,22 @@ void bxRolloutUsageFree(RolloutTale *p) {
   sqlite3_free(p->aUsage);
 }
 
-/* The number at a path below a place; 0 if there is none. */
+/* The number at a path below a place; 0 if there is none. A text is read as CAST
+** reads it. */
 static i64 numberAt(RolloutTale *p, const char *zPlace1, const char *zPath1) {
   const BxTree *pTree = &p->pJson->tree;
-  char z[500];
+  char z[500], *zText;
+  i64 n;
   int i;
   if (zPath1 == 0) return 0;
   sqlite3_snprintf((int)sizeof(z), z, "%s%s", zPlace1, zPath1);
   i = bxRolloutPlace(p->pJson, z);
+  if (i >= 0 && BX_TREE_KIND(pTree, i) == '"') {
+    zText = bxRolloutString(pTree, i, p->pErr);
+    n = zText ? strtoll(zText, 0, 10) : 0;
+    sqlite3_free(zText);
+    return n;
+  }
   if (i < 0 || strchr("-0123456789", BX_TREE_KIND(pTree, i)) == 0) return 0;
   return (i64)strtod(pTree->z + pTree->a[i].iAt, 0);
 }
