@@ -24,6 +24,7 @@ SQLITE_EXTENSION_INIT3
 #include <string.h>
 
 #define MAX_LISTED 100 /* the most bad lines in the result */
+#define ENOUGH 60      /* bytes that tell a file from others */
 
 static const char *formatName(const Import *p) {
   return p->pFormat != 0 ? p->pFormat->az[ROLLOUT_FORMAT_NAME] : "unknown";
@@ -434,18 +435,27 @@ static void readValue(Import *p) {
   }
 }
 
-/* Finds the values of a line. A line that cannot be read, or its rest, is bad,
-** unless nothing is known of the file. */
+/* Whether a line has values and nothing else. */
+static int isJsonLine(Import *p, const char *z, const char *zEnd) {
+  for (z = bxSkipSpace(z); z != 0 && z < zEnd; z = bxSkipSpace(z)) {
+    z = bxImportValue(p, z, zEnd);
+    if (z == 0) return 0;
+  }
+  return 1;
+}
+
+/* Finds the values of a line. A line that cannot be read, or its rest, is bad. If
+** nothing is known of the file, the whole line is a text. */
 static void readLine(Import *p, const char *z, const char *zEnd) {
   int bUtf8 = bxIsUtf8((const unsigned char *)z, (int)(zEnd - z));
+  if (bUtf8 && p->pFormat == 0 && !isJsonLine(p, z, zEnd) &&
+      memchr(z, 0, (size_t)(zEnd - z)) == 0) {
+    keepText(p, bxSkipSpace(z), zEnd);
+    return;
+  }
   for (z = bxSkipSpace(z); z < zEnd && p->pErr->rc == SQLITE_OK;
        z = bxSkipSpace(z)) {
     const char *zNext = bUtf8 ? bxImportValue(p, z, zEnd) : 0;
-    if (zNext == 0 && bUtf8 && p->pFormat == 0 &&
-        memchr(z, 0, (size_t)(zEnd - z)) == 0) {
-      keepText(p, z, zEnd);
-      return;
-    }
     if (zNext == 0) {
       bxImportBad(p, whyBad(p, z, zEnd), zEnd - z);
       return;
@@ -585,6 +595,18 @@ static void findFormat(Import *p, sqlite3_value *pGiven, const char *zId) {
   sqlite3_free(z);
 }
 
+/* What tells a file that names no conversation from others, and stays as it is
+** when the file grows: its first item, or line. That of a file which is not known
+** may be short. */
+static RolloutSpan firstText(const Import *p, const char *z) {
+  RolloutSpan text = {z, bxImportLineEnd(p, z) - z};
+  if (p->zDocument != 0 && p->first.z != 0) return p->first;
+  while (p->pFormat == 0 && text.n < ENOUGH && z + text.n < p->zEnd) {
+    text.n = bxImportLineEnd(p, z + text.n + 1) - z;
+  }
+  return text;
+}
+
 /* The first part: its id is given, or named in the file, or made from the first
 ** line. */
 static void firstPart(Import *p, const char *zId) {
@@ -604,10 +626,7 @@ static void firstPart(Import *p, const char *zId) {
       if (p->zAgent != 0) pPart->zAgent = bxPrintf(p->pErr, "%s", p->zAgent);
       partId(p, p->zName, p->zAgent, pPart->work.zId);
     } else {
-      z = bxSkipSpace(z);
-      line.z = z;
-      line.n = bxImportLineEnd(p, z) - z;
-      if (p->zDocument != 0 && p->first.z != 0) line = p->first;
+      line = firstText(p, bxSkipSpace(z));
       zLine = bxPrintf(p->pErr, "%.*s", (int)line.n, line.z);
       if (zLine != 0) bxPartUuid(formatName(p), zLine, 0, pPart->work.zId);
       sqlite3_free(zLine);

@@ -6,6 +6,7 @@ from conftest import one, rows
 ID = "5973b6c0-94b8-487b-a530-2aeb6098ae0e"
 OTHER = "019d0000-1111-7222-8333-444455556666"
 THIRD = "019d0000-1111-7222-9333-777788889999"
+AT = "2026-07-17T09:00:%02dZ"
 
 
 def event(kind, **more):
@@ -39,3 +40,19 @@ def texts(db, rollout):
 
 def well(db):
     assert rows(db, "SELECT * FROM rollout_check") == []
+
+
+def lines(*objects):
+    return "".join(json.dumps(o) + "\n" for o in objects)
+
+
+def load(db, data, *more):
+    """Imports a file, and returns the report."""
+    marks = ", ?" * len(more)
+    return json.loads(one(db, f"SELECT rollout_import(?{marks})", data, *more))
+
+
+def exported(db, rollout=ID):
+    """The bytes of the file."""
+    whole = one(db, "SELECT rollout_export(?)", rollout)
+    return whole if isinstance(whole, bytes) else whole.encode()

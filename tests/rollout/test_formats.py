@@ -5,24 +5,8 @@ import sqlite3
 
 import pytest
 
-from rollout_helpers import ID, OTHER, append, message, user, well
+from rollout_helpers import AT, ID, OTHER, append, exported, lines, load, message, user, well
 from conftest import DATA, connect, needs_data, one, rows
-
-AT = "2026-07-17T09:00:0%dZ"
-
-
-def lines(*objects):
-    return "".join(json.dumps(o) + "\n" for o in objects)
-
-
-def load(db, data, *more):
-    marks = ", ?" * len(more)
-    return json.loads(one(db, f"SELECT rollout_import(?{marks})", data, *more))
-
-
-def exported(db, rollout):
-    whole = one(db, "SELECT rollout_export(?)", rollout)
-    return whole if isinstance(whole, bytes) else whole.encode()
 
 
 def said(i, role, text, **more):
@@ -31,6 +15,7 @@ def said(i, role, text, **more):
             "message": {"role": role, "content": text}, **more}
 
 
+MS = 1784278800000
 CLAUDE = lines(
     {"type": "file-history-snapshot", "messageId": "m"},
     said(0, "user", "first", cwd="/a", gitBranch="main"),
@@ -76,6 +61,41 @@ SAMPLES = {
         {"type": "turn_ended", "status": "success"}), (1, "hi", "", None, None)),
     "codex-history": (lines({"session_id": ID, "ts": 1784278801, "text": "hi"}),
                       (1, "hi", "", None, None)),
+    "deepseek": (lines(
+        {"type": "session", "version": 0, "id": "session-d", "createdAt": MS, "cwd": "/d"},
+        {"type": "session/title", "seq": 1, "time": MS, "data": {"title": "named"}},
+        {"type": "user/message", "time": MS, "data": {
+            "content": [{"type": "text", "text": "hi"}], "source": {"kind": "user"}}},
+        {"type": "user/message", "time": MS, "data": {
+            "content": [{"type": "text", "text": "x"}], "source": {"kind": "plugin"}}}),
+        (1, "hi", "/d", "named", None)),
+    "kimi": (lines(
+        {"type": "metadata", "protocol_version": "1.4", "created_at": MS},
+        {"type": "context.append_message", "time": MS, "message": {
+            "role": "user", "content": [{"type": "text", "text": "hi"}]}},
+        {"type": "context.append_loop_event", "time": MS, "event": {
+            "type": "content.part", "part": {"type": "text", "text": "no"}}},
+        {"type": "usage.record", "time": MS, "model": "k2", "usageScope": "turn",
+         "usage": {"inputOther": 1, "output": 2}}), (1, "hi", "", None, "k2")),
+    "grok": (lines(
+        *[{"timestamp": MS // 1000, "params": {"sessionId": "g", "update": {
+            "sessionUpdate": kind, "content": {"type": "text", "text": text}}}}
+          for kind, text in (("user_message_chunk", "hi"), ("agent_message_chunk", "no"))],
+        {"info": {"id": "g", "cwd": "/x"}, "session_summary": "", "generated_title": "named"}),
+        (1, "hi", "/x", "named", None)),
+    "antigravity": (lines(
+        {"source": "USER_EXPLICIT", "created_at": AT % 1, "content": "hi"},
+        {"source": "MODEL", "created_at": AT % 2, "content": "no"}), (1, "hi", "", None, None)),
+    "cline": (json.dumps({"version": 1, "sessionId": "c", "messages": [
+        {"id": "1", "role": "user", "ts": MS, "content": [{"type": "text", "text": "hi"}]},
+        {"id": "2", "role": "assistant", "ts": MS, "content": "no"},
+        {"id": "3", "role": "user", "ts": MS, "content": [
+            {"type": "tool_result", "tool_use_id": "t", "content": "out"}]}]}, indent=2) + "\n",
+        (1, "hi", "", None, None)),
+    "cline-task": (json.dumps([
+        {"role": "user", "content": [{"type": "text", "text": "hi"}]},
+        {"role": "assistant", "content": "no"}, {"role": "user", "content": "go on"},
+        {"role": "user", "content": "go on"}]), (3, "hi", "", None, None)),
     "unknown": (lines({"a": 1}, {"type": "x", "timestamp": AT % 1}, [1]),
                 (0, None, "", None, None)),
 }
@@ -116,16 +136,16 @@ def test_a_format_is_found_read_and_given_back(db, tmp_path, name, way):
 def test_the_formats_are_listed_and_a_new_one_is_an_insert(db):
     assert {f for f, in rows(db, "SELECT format FROM rollout_formats WHERE kind = 'lines'")} >= \
         set(SAMPLES) - {"unknown"} | {"codex"}
-    text = lines({"type": "metadata", "protocol_version": "1.4", "created_at": 1782295200000},
+    text = lines({"type": "head", "made_by": "mine", "created_at": 1782295200000},
                  {"type": "append", "message": {"role": "user", "content": "why?"},
                   "time": 1782295201000})
     assert load(db, text)["format"] == "unknown"
     db.execute("DELETE FROM rollouts")
     db.execute("INSERT INTO rollout_formats(format, mark, time) "
-               "VALUES ('kimi', '{\"$.protocol_version\":true}', '$.time|$.created_at')")
+               "VALUES ('mine', '{\"$.none|$.made_by\":true}', '$.time|$.created_at')")
     db.execute("INSERT INTO rollout_readings(format, fact, type, conditions, place) VALUES "
-               "('kimi', 'user', 'append', '{\"$.message.role\":\"user\"}', '$.message.content')")
-    assert load(db, text)["format"] == "kimi"
+               "('mine', 'user', 'append', '{\"$.message.role\":\"user\"}', '$.message.content')")
+    assert load(db, text)["format"] == "mine"
     assert rows(db, "SELECT turns, first_user_message, created, updated FROM rollouts") == [
         (1, "why?", 1782295200000, 1782295201000)]
     well(db)
@@ -277,6 +297,106 @@ def test_a_snapshot_adds_only_what_is_new(db):
     well(db)
 
 
+def test_a_message_with_the_result_of_a_tool_begins_no_turn(db):
+    def said(role, *content):
+        return {"role": role, "created": 1784278801, "content": list(content)}
+    text = {"type": "text", "text": "hi"}
+    result = {"type": "toolResponse", "id": "t", "toolResult": {
+        "status": "success", "value": [{"type": "text", "text": "a needle"}]}}
+    load(db, lines({"id": "1", "working_dir": "/g"}, said("user", text),
+                   said("assistant", {"type": "toolRequest", "id": "t"}), said("user", result)))
+    assert rows(db, "SELECT turns, first_user_message FROM rollouts") == [(1, "hi")]
+    assert rows(db, "SELECT value FROM rollout_facts WHERE fact = 'tool'") == [("a needle",)]
+    well(db)
+
+
+def test_what_a_model_thought_is_not_what_it_said(db):
+    parts = [{"type": kind, "text": kind} for kind in ("thinking", "text", "think", "reasoning")]
+    load(db, lines({"role": "user", "message": {"content": [*parts]}}))
+    assert rows(db, "SELECT text FROM rollout_texts") == [("text",)]
+    assert rows(db, "SELECT first_user_message FROM rollouts") == [("text",)]
+    well(db)
+
+
+def test_what_users_typed_is_kept_apart_from_their_sessions(db):
+    history = lines({"session_id": ID, "ts": 1784278801, "text": "hi"})
+    report = load(db, history)
+    assert report["rolloutId"] != ID and load(db, history)["new"] == 0
+    assert load(db, CODEX)["rolloutId"] == ID
+    assert rows(db, "SELECT format, source_id, turns FROM rollouts ORDER BY 1") == [
+        ("codex", None, 1), ("codex-history", ID, 1)]
+    well(db)
+
+
+# ------------------------------------------------- files that are one value
+
+def document(*texts, **more):
+    return {"sessionId": "c", "messages": [
+        {"id": f"m{i}", "role": "user", "ts": MS + i, "content": t}
+        for i, t in enumerate(texts)], **more}
+
+
+@pytest.mark.parametrize("write", [
+    lambda d: json.dumps(d, indent=2), lambda d: json.dumps(d), lambda d: json.dumps(d) + "\n",
+    lambda d: "\ufeff\r\n" + json.dumps(d, indent="\t").replace("\n", "\r\n") + "\r\n\r\n"],
+    ids=["several lines", "one line", "a newline", "BOM and CRLF"])
+def test_a_file_that_is_one_value_is_read_and_grows(db, write):
+    small = write(document("first", "again", "again", updated=1)).encode()
+    report = load(db, small)
+    assert (report["format"], report["items"], report["bad"]) == ("cline", 3, 0)
+    assert exported(db, report["rolloutId"]) == small and load(db, small)["new"] == 0
+    large = write(document("first", "again", "again", "more", updated=1)).encode()
+    again = load(db, large)
+    assert (again["rolloutId"], again["new"]) == (report["rolloutId"], 1)
+    assert exported(db, report["rolloutId"]) == large and load(db, large)["new"] == 0
+    assert rows(db, "SELECT source_id, turns FROM rollouts") == [("c", 4)]
+    well(db)
+
+
+def test_a_list_of_messages_has_the_id_of_its_first_message(db):
+    first = [{"role": "user", "content": "hi"}]
+    report = load(db, json.dumps(first, indent=1))
+    assert load(db, json.dumps(first * 2, indent=1))["rolloutIds"] == report["rolloutIds"]
+    assert one(db, "SELECT turns FROM rollouts") == 2
+    well(db)
+
+
+def test_a_session_of_gemini_may_be_one_value(db):
+    said = [{"id": f"{i}", "timestamp": AT % i, "type": kind, "content": "x"}
+            for i, kind in ((1, "user"), (2, "gemini"), (3, "user"))]
+    text = json.dumps({"sessionId": "g", "startTime": AT % 0, "messages": said}, indent=2)
+    report = load(db, text)
+    assert (report["format"], report["items"]) == ("gemini", 3)
+    assert exported(db, report["rolloutId"]) == text.encode()
+    assert rows(db, "SELECT source_id, turns FROM rollouts") == [("g", 2)]
+    well(db)
+
+
+def test_files_that_begin_alike_are_not_one_conversation(db):
+    for text in (json.dumps({"a" * 50: i}, indent=1) for i in range(2)):
+        assert load(db, text)["new"] == 3
+    assert one(db, "SELECT count(*) FROM rollouts") == 2
+
+
+def test_lines_that_are_one_value_each_become_conversations(db):
+    one_, two = document("of one"), document("of two", "more", sessionId="d")
+    report = load(db, lines(one_, two))
+    assert (report["items"], len(report["rolloutIds"])) == (3, 2)
+    assert rows(db, "SELECT source_id, turns FROM rollouts ORDER BY 1") == [("c", 1), ("d", 2)]
+    assert b"".join(exported(db, r) for r in report["rolloutIds"]) == lines(one_, two).encode()
+    well(db)
+
+
+@pytest.mark.parametrize("text", [
+    json.dumps(document("x"), indent=1)[:-1], json.dumps(document("x"), indent=1) + "x",
+    json.dumps({"no": {"format": [1]}}, indent=1)], ids=["cut off", "text after it", "not known"])
+def test_a_value_that_is_no_session_is_kept_line_by_line(db, text):
+    report = load(db, text)
+    assert report["format"] == "unknown" and report["lines"] == len(text.splitlines())
+    assert exported(db, report["rolloutId"]) == text.encode()
+    well(db)
+
+
 def test_a_line_that_cannot_be_read_names_no_conversation(db):
     first = lines(said(0, "user", "x", sessionId="s2")).encode().replace(b'"x"', b'"\xff"')
     data = first + CLAUDE.encode() + lines(said(5, "user", "of another", sessionId="s2")).encode()
@@ -312,7 +432,8 @@ def test_an_escape_in_a_key_is_read_as_sqlite_reads_it(db, escaped):
 
 def samples():
     folder = DATA / "formats"
-    found = sorted(folder.rglob("*.jsonl")) if folder.is_dir() else []
+    found = [f for f in sorted(folder.rglob("*")) if f.suffix in (".jsonl", ".json", ".md")
+             and "descriptions" not in f.parts]
     return found + (sorted((DATA / "rollouts" / "claude").iterdir()) if found else [])
 
 
@@ -325,6 +446,8 @@ def test_all_samples_and_real_sessions_come_back(db):
         assert exported(db, report["rolloutId"]) == data, file
         assert load(db, data)["new"] == 0, file
     assert rows(db, "SELECT format, count(*), sum(turns > 0) FROM rollouts GROUP BY 1") == [
-        ("claude-code", 6, 6), ("codex", 1, 1), ("copilot", 1, 1), ("cursor", 1, 1),
-        ("gemini", 2, 2), ("goose", 1, 1), ("pi", 4, 4), ("qwen", 1, 1), ("unknown", 4, 0)]
+        ("antigravity", 1, 1), ("claude-code", 6, 6), ("cline", 1, 1), ("cline-task", 2, 2),
+        ("codex", 1, 1), ("copilot", 1, 1), ("cursor", 1, 1), ("deepseek", 1, 1),
+        ("gemini", 2, 2), ("goose", 1, 1), ("grok", 2, 1), ("kimi", 1, 1), ("pi", 4, 4),
+        ("qwen", 1, 1), ("unknown", 6, 0)]
     well(db)

@@ -4,10 +4,8 @@ import json
 
 import pytest
 
-from rollout_helpers import well
+from rollout_helpers import AT, well
 from conftest import DATA, needs_data, one, rows
-
-AT = "2026-07-17T09:00:%02dZ"
 
 
 def load(db, *objects):

@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from rollout_helpers import ID, well
+from rollout_helpers import ID, load, well
 from conftest import connect, one, rows
 
 NANO = 1784278800000000000
@@ -122,11 +122,6 @@ EVENTS = otlp(
                      [{"role": "assistant", "content": "two\nfolders"}])})]))
 DIALECTS = {"newest": NEWEST, "traceloop": TRACELOOP, "openinference": OPENINFERENCE,
             "events": EVENTS}
-
-
-def load(db, data, *more):
-    marks = ", ?" * len(more)
-    return json.loads(one(db, f"SELECT rollout_import(?{marks})", data, *more))
 
 
 @pytest.mark.parametrize("way", ["function", "row"])

@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from rollout_helpers import ID, OTHER, THIRD, append, create, texts, user, well
+from rollout_helpers import ID, OTHER, THIRD, append, create, load, texts, user, well
+from rollout_helpers import exported as exported_bytes
 from conftest import DATA, ROOT, needs_data, one, rows
 
 
@@ -18,21 +19,11 @@ def line(kind, payload, at="2026-04-08T12:58:53.226Z"):
 META = line("session_meta", '{"id":"%s","cwd":"/w","cli_version":"1"}' % ID)
 
 
-def load(db, text, *more):
-    marks = ", ?" * len(more)
-    return json.loads(one(db, f"SELECT rollout_import(?{marks})", text, *more))
-
-
 def exported(db, rollout=ID):
     whole = one(db, "SELECT rollout_export(?)", rollout)
     assert whole.removesuffix("\n") == "\n".join(
         l for l, in rows(db, "SELECT line FROM rollout_export(?)", rollout))
     return whole
-
-
-def exported_bytes(db, rollout):
-    whole = one(db, "SELECT rollout_export(?)", rollout)
-    return whole if isinstance(whole, bytes) else whole.encode()
 
 
 def test_export_and_import_return_the_same_lines(db):

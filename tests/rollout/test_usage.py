@@ -9,20 +9,10 @@ import subprocess
 
 import pytest
 
-from rollout_helpers import ID, OTHER, THIRD, append, create, event, well
+from rollout_helpers import AT, ID, OTHER, THIRD, append, create, event, lines, load, well
 from conftest import DATA, connect, needs_data, one, rows
 
-AT = "2026-07-17T09:00:0%dZ"
 SUMS = "calls, input_fresh, cache_write, cache_read, output, reasoning"
-
-
-def lines(*objects):
-    return "".join(json.dumps(o) + "\n" for o in objects)
-
-
-def load(db, text, *more):
-    marks = ", ?" * len(more)
-    return json.loads(one(db, f"SELECT rollout_import(?{marks})", text, *more))
 
 
 def answer(i, message, output, session="s", **more):
