@@ -262,7 +262,9 @@ INSERT INTO main.rollout_formats(format, kind, rank, mark, type, time, conversat
 VALUES
   ('opencode', 'store', 90, '{"$.store":"opencode"}', '$.type', '$.row.data.time.start|$.row.data.time.created|$.row.time_created', '$.session', '$.agent', 'OpenCode: opencode.db, by rollout_import_from(''opencode'', schema)'),
   ('goose-store', 'store', 91, '{"$.store":"goose"}', '$.type', '$.row.created_timestamp|$.row.created_at', '$.session', '$.agent', 'Goose since 1.10: sessions.db, by rollout_import_from(''goose'', schema)'),
-  ('cursor-store', 'store', 92, '{"$.store":"cursor"}', '$.type', '$.row.value.timestamp|$.row.value.createdAt', '$.session', NULL, 'Cursor: state.vscdb, by rollout_import_from(''cursor'', schema)')
+  ('cursor-store', 'store', 92, '{"$.store":"cursor"}', '$.type', '$.row.value.timestamp|$.row.value.createdAt', '$.session', NULL, 'Cursor: state.vscdb, by rollout_import_from(''cursor'', schema)'),
+  ('zed', 'store', 93, '{"$.store":"zed"}', '$.type', '$.row.created_at|$.row.updated_at', '$.session', '$.agent', 'Zed: threads.db, by rollout_import_from(''zed'', schema)'),
+  ('hermes', 'store', 94, '{"$.store":"hermes"}', '$.type', '$.row.timestamp', '$.session', NULL, 'Hermes: state.db, by rollout_import_from(''hermes'', schema)')
 ON CONFLICT DO NOTHING;
 
 INSERT INTO main.rollout_formats(format, rank, mark, items, type, time, conversation, trace, item_id, item_parent, spans, newest, apart, description)
@@ -441,6 +443,16 @@ VALUES
   ('goose-store', 'title', 'session', '{"$.store":"goose"}', '$.row.name', NULL, 'text'),
   ('goose-store', 'title', 'session', '{"$.store":"goose","$.row.name":""}', '$.row.description', NULL, 'text'),
   ('goose-store', 'cwd', 'session', '{"$.store":"goose"}', '$.row.working_dir', NULL, 'text'),
+  ('zed', 'user', 'message', '{"$.store":"zed","$.row.User":true}', '$.row.User.content', NULL, 'Text'),
+  ('zed', 'assistant', 'message', '{"$.store":"zed","$.row.Agent":true}', '$.row.Agent.content', NULL, 'Text'),
+  ('zed', 'user', 'message', '{"$.store":"zed","$.row.role":"user"}', '$.row.segments', NULL, 'text'),
+  ('zed', 'assistant', 'message', '{"$.store":"zed","$.row.role":"assistant"}', '$.row.segments', NULL, 'text'),
+  ('zed', 'title', 'thread', '{"$.store":"zed"}', '$.row.data.title', '$.row.summary', 'text'),
+  ('zed', 'model', 'thread', '{"$.store":"zed"}', '$.row.data.model.model', NULL, 'text'),
+  ('zed', 'cwd', 'thread', '{"$.store":"zed"}', '$.row.folder_paths', NULL, 'text'),
+  ('hermes', 'user', 'message', '{"$.store":"hermes","$.role":"user"}', '$.row.content', NULL, 'text'),
+  ('hermes', 'assistant', 'message', '{"$.store":"hermes","$.role":"assistant"}', '$.row.content', NULL, 'text'),
+  ('hermes', 'tool', 'message', '{"$.store":"hermes","$.role":"tool"}', '$.row.content', NULL, 'text'),
   ('cursor-store', 'user', 'bubble', '{"$.role":"user"}', '$.row.value.text', '$.row.value.rawText', 'text'),
   ('cursor-store', 'assistant', 'bubble', '{"$.role":"assistant"}', '$.row.value.text', '$.row.value.rawText', 'text'),
   ('cursor-store', 'title', 'composer', '{}', '$.row.value.name', NULL, 'text'),

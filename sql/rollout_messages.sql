@@ -112,6 +112,12 @@ VALUES
   ('kimi', 'content.part', '{"$.event.part.type":"text"}', 'assistant', '$.event.part.text'),
   ('grok', 'user_message_chunk', '{"$.params.update.content.text":true}', 'user', '$.params.update.content.text'),
   ('grok', 'agent_message_chunk', '{"$.params.update.content.text":true}', 'assistant', '$.params.update.content.text'),
+  ('zed', 'message', '{"$.role":"user","$.row.segments":true}', 'user', '$.row.segments'),
+  ('zed', 'message', '{"$.role":"assistant","$.row.segments":true}', 'assistant', '$.row.segments'),
+  ('zed', 'message', '{"$.row.User.content":true}', 'user', '$.row.User.content'),
+  ('zed', 'message', '{"$.row.Agent.content":true}', 'assistant', '$.row.Agent.content'),
+  ('hermes', 'message', '{"$.role":"user","$.row.content":true}', 'user', '$.row.content'),
+  ('hermes', 'message', '{"$.role":"assistant","$.row.content":true}', 'assistant', '$.row.content'),
   ('antigravity', 'USER_EXPLICIT', '{"$.content":true}', 'user', '$.content'),
   ('antigravity', 'MODEL', '{"$.content":true}', 'assistant', '$.content')
 ON CONFLICT DO NOTHING;

@@ -19,18 +19,21 @@ SQLITE_EXTENSION_INIT3
 #define LEVELS 3
 
 /* The rows of a table that belong to a row of the level above. In zFrom, t is the
-** table, and ?1 is the key of that row. */
+** table, ?1 is the key of that row, and ?2 the body of the session. */
 typedef struct FromLevel {
-  const char *zTable, *zType;
+  const char *zTable; /* NULL: zRow alone says what a row is */
+  const char *zType;
   const char *zKey;  /* by which the rows below name this one */
   const char *zRole; /* NULL: that of the row above */
   const char *zFrom;
+  const char *zRow; /* what a row becomes, with %s for all of it; NULL: that */
 } FromLevel;
 
 typedef struct FromProgram {
   const char *zName, *zFormat;
   const char *zSessions; /* the ids; NULL: those of the first table */
   FromLevel aLevel[LEVELS];
+  const char *zBody; /* of session ?1: JSON that may be compressed; or NULL */
 } FromProgram;
 
 /* The JSON of a value of Cursor, NULL if it is none. */
@@ -40,24 +43,45 @@ typedef struct FromProgram {
 #define CURSOR_KEYS(prefix)                                                    \
   "BETWEEN '" prefix ":' || ?1 || ':' AND '" prefix ":' || ?1 || ';'"
 
+/* clang-format off */
+/* The bubbles of a session of Cursor: rows of their own or, in older versions,
+** inside of the composer. They are in the order that the composer has. */
+#define CURSOR_COMPOSER(list)                                                  \
+  "FROM main.cursorDiskKV AS c, json_each(" CURSOR_JSON("c.value")             \
+  ", '$." list "') AS h WHERE c.key = 'composerData:' || ?1"
+#define CURSOR_ID                                                              \
+  "CASE h.type WHEN 'object' THEN h.value ->> '$.bubbleId' END"
+#define CURSOR_BUBBLES                                                         \
+  "FROM (SELECT key, value, rowid AS at FROM main.cursorDiskKV "               \
+  "WHERE key " CURSOR_KEYS("bubbleId") " UNION ALL "                           \
+  "SELECT 'bubbleId:' || ?1 || ':' || coalesce(" CURSOR_ID ", h.key), "        \
+  "h.value, h.key " CURSOR_COMPOSER("conversation") " AND h.type = 'object' "  \
+  "AND NOT EXISTS (SELECT 1 FROM main.cursorDiskKV AS b WHERE b.key = "        \
+  "'bubbleId:' || ?1 || ':' || coalesce(" CURSOR_ID ", h.key))) AS t "         \
+  "LEFT JOIN (SELECT h.key AS at, " CURSOR_ID " AS id "                        \
+  CURSOR_COMPOSER("fullConversationHeadersOnly") ") AS h "                     \
+  "ON h.id = substr(t.key, length(?1) + 11) ORDER BY h.at IS NULL, h.at, "     \
+  "(" CURSOR_JSON("t.value") ") ->> '$.timestamp', t.at"
+
 static const FromProgram aProgram[] = {
     {"opencode", "opencode", 0,
         {{"session", "session", "t.id", 0,
-             "FROM main.session AS t WHERE t.id = ?1"},
+             "FROM main.session AS t WHERE t.id = ?1", 0},
             {"message", "message", "t.id",
                 "CASE WHEN json_valid(t.data) OR json_valid(t.data || ' ') "
                 "THEN t.data ->> '$.role' END",
                 "FROM main.message AS t WHERE t.session_id = ?1 "
-                "ORDER BY t.time_created, t.id"},
+                "ORDER BY t.time_created, t.id", 0},
             {"part", "part", "t.id", 0,
-                "FROM main.part AS t WHERE t.message_id = ?1 ORDER BY t.id"}}},
+                "FROM main.part AS t WHERE t.message_id = ?1 ORDER BY t.id",
+                0}}, 0},
     {"goose", "goose-store", 0,
         {{"sessions", "session", "t.id", 0,
-             "FROM main.sessions AS t WHERE t.id = ?1"},
+             "FROM main.sessions AS t WHERE t.id = ?1", 0},
             {"messages", "message", "t.id", "t.role",
                 "FROM main.messages AS t WHERE t.session_id = ?1 "
-                "ORDER BY t.id"},
-            {0, 0, 0, 0, 0}}},
+                "ORDER BY t.id", 0},
+            {0, 0, 0, 0, 0, 0}}, 0},
     {"cursor", "cursor-store",
         "SELECT substr(key, 14), NULL FROM main.cursorDiskKV "
         "WHERE key > 'composerData:' AND key < 'composerData;' UNION "
@@ -66,28 +90,37 @@ static const FromProgram aProgram[] = {
         "AND instr(substr(key, 10), ':') > 1 ORDER BY 1",
         {{"cursorDiskKV", "composer", "?1", 0,
              "FROM (SELECT 1) LEFT JOIN main.cursorDiskKV AS t "
-             "ON t.key = 'composerData:' || ?1"},
+             "ON t.key = 'composerData:' || ?1", 0},
             {"cursorDiskKV", "bubble", "t.key",
-                "CASE (" CURSOR_JSON(
-                    "t.value") ") ->> '$.type' "
-                               "WHEN 1 THEN 'user' "
-                               "WHEN (" CURSOR_JSON(
-                                   "t.value") ") ->> '$.type' "
-                                              "THEN 'assistant' END",
-                "FROM main.cursorDiskKV AS t LEFT JOIN (SELECT h.key AS at, "
-                "CASE h.type WHEN 'object' THEN h.value ->> '$.bubbleId' END "
-                "AS id FROM main.cursorDiskKV AS c, json_each(" CURSOR_JSON(
-                    "c.value") ", '$.fullConversationHeadersOnly') AS h "
-                               "WHERE c.key = 'composerData:' || ?1) AS h "
-                               "ON h.id = substr(t.key, length(?1) + 11) "
-                               "WHERE t.key " CURSOR_KEYS(
-                                   "bubbleId") " ORDER BY h.at IS NULL, h.at, "
-                                               "(" CURSOR_JSON(
-                                                   "t.value") ") ->> "
-                                                              "'$.timestamp', "
-                                                              "t.rowid"},
-            {0, 0, 0, 0, 0}}},
+                "CASE (" CURSOR_JSON("t.value") ") ->> '$.type' "
+                "WHEN 1 THEN 'user' "
+                "WHEN (" CURSOR_JSON("t.value") ") ->> '$.type' "
+                "THEN 'assistant' END", CURSOR_BUBBLES, 0},
+            {0, 0, 0, 0, 0, 0}}, 0},
+    {"zed", "zed", 0,
+        {{"threads", "thread", "t.id", 0,
+             "FROM main.threads AS t WHERE t.id = ?1",
+             "iif(json_type(?2) = 'object', json_set(%s, '$.data', "
+             "json(json_remove(?2, '$.messages'))), %s)"},
+            {0, "message", "t.key",
+                "CASE WHEN t.type <> 'object' THEN NULL "
+                "WHEN t.value -> '$.User' IS NOT NULL THEN 'user' "
+                "WHEN t.value -> '$.Agent' IS NOT NULL THEN 'assistant' "
+                "ELSE t.value ->> '$.role' END",
+                "FROM json_each(?2, '$.messages') AS t",
+                "iif(t.type IN ('object', 'array'), json(t.value), "
+                "json_quote(t.value))"},
+            {0, 0, 0, 0, 0, 0}},
+        "SELECT data FROM main.threads WHERE id = ?1"},
+    {"hermes", "hermes",
+        "SELECT DISTINCT session_id, NULL FROM main.messages "
+        "WHERE session_id IS NOT NULL ORDER BY 1",
+        {{"messages", "message", "t.id", "t.role",
+             "FROM main.messages AS t WHERE t.session_id = ?1 "
+             "ORDER BY t.timestamp, t.id", 0},
+            {0, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 0}}, 0},
 };
+/* clang-format on */
 
 typedef struct From {
   const FromProgram *pProgram;
@@ -95,6 +128,8 @@ typedef struct From {
   const char *zSchema;
   BxStmts *pHome;
   sqlite3_stmt *apStmt[LEVELS]; /* the rows of each level */
+  sqlite3_stmt *pBody;
+  char *zBody; /* of the session, if that is JSON */
   i64 iNow;
   int bSavepoint;
   RolloutReport report;
@@ -148,10 +183,21 @@ static sqlite3_stmt *prepareOwned(From *p, char *zOwned) {
   return pStmt;
 }
 
+/* What a row of a level becomes, to sqlite3_free(). */
+static char *levelRow(From *p, const FromLevel *pLevel) {
+  char *zRow, *z;
+  if (pLevel->zTable == 0) return bxPrintf(p->pErr, "%s", pLevel->zRow);
+  zRow = rowJson(p, pLevel->zTable);
+  if (zRow == 0 || pLevel->zRow == 0) return zRow;
+  z = bxPrintf(p->pErr, pLevel->zRow, zRow, zRow);
+  sqlite3_free(zRow);
+  return z;
+}
+
 /* The rows of a level: key, role, and the whole row. */
 static void prepareLevel(From *p, int i) {
   const FromLevel *pLevel = &p->pProgram->aLevel[i];
-  char *zRow = rowJson(p, pLevel->zTable);
+  char *zRow = levelRow(p, pLevel);
   char *zFrom = bxGot(bxExpand(pLevel->zFrom, p->zSchema, 0), p->pErr);
   if (zRow != 0 && zFrom != 0) {
     p->apStmt[i] = prepareOwned(
@@ -198,9 +244,9 @@ static void appendLevel(From *p, int i, const char *zUp, const char *zRole,
     const char *zHead, sqlite3_str *pOut) {
   const FromLevel *pLevel = &p->pProgram->aLevel[i];
   sqlite3_stmt *pRow;
-  if (i == LEVELS || pLevel->zTable == 0) return;
+  if (i == LEVELS || pLevel->zType == 0) return;
   pRow = p->apStmt[i];
-  bxBind(pRow, p->pErr, "t", zUp);
+  bxBind(pRow, p->pErr, p->pBody ? "tt" : "t", zUp, p->zBody);
   while (bxRow(pRow, p->pErr)) {
     const char *zKey = bxColumnText(pRow, 0, p->pErr);
     const char *zOwn = pLevel->zRole ? bxColumnText(pRow, 1, p->pErr) : zRole;
@@ -218,6 +264,23 @@ static void appendLevel(From *p, int i, const char *zUp, const char *zRole,
   bxDone(pRow, p->pErr);
 }
 
+/* Reads the body of a session. */
+static void readBody(From *p, const char *zId) {
+  sqlite3_free(p->zBody);
+  p->zBody = 0;
+  bxBind(p->pBody, p->pErr, "t", zId);
+  if (bxRow(p->pBody, p->pErr)) {
+    p->zBody = bxRolloutUnzip(sqlite3_column_blob(p->pBody, 0),
+        sqlite3_column_bytes(p->pBody, 0), p->pErr);
+  }
+  bxDone(p->pBody, p->pErr);
+  if (p->zBody != 0 &&
+      !bxIsJson(p->pHome->bx, p->zBody, (i64)strlen(p->zBody), p->pErr)) {
+    sqlite3_free(p->zBody);
+    p->zBody = 0;
+  }
+}
+
 /* Imports a session. The one of a sub-agent belongs to the session at its root. */
 static void importSession(From *p, const char *zId, const char *zRoot) {
   sqlite3_str *pHead = sqlite3_str_new(0), *pOut = sqlite3_str_new(0);
@@ -227,6 +290,7 @@ static void importSession(From *p, const char *zId, const char *zRoot) {
   appendMember(pHead, "session", zRoot ? zRoot : zId);
   appendMember(pHead, "agent", zRoot ? zId : 0);
   zHead = bxFinish(pHead, p->pErr);
+  if (p->pBody != 0) readBody(p, zId);
   if (zHead != 0) appendLevel(p, 0, zId, 0, zHead, pOut);
   n = sqlite3_str_length(pOut);
   zLines = bxFinish(pOut, p->pErr);
@@ -240,9 +304,14 @@ static void importSession(From *p, const char *zId, const char *zRoot) {
 
 static void importSessions(From *p) {
   sqlite3_stmt *pRow = prepareSessions(p);
+  const char *zBody = p->pProgram->zBody;
   int i;
-  for (i = 0; i < LEVELS && p->pProgram->aLevel[i].zTable != 0; i++) {
+  for (i = 0; i < LEVELS && p->pProgram->aLevel[i].zType != 0; i++) {
     prepareLevel(p, i);
+  }
+  if (zBody != 0) {
+    p->pBody =
+        prepareOwned(p, bxGot(bxExpand(zBody, p->zSchema, 0), p->pErr));
   }
   while (bxRow(pRow, p->pErr)) {
     const char *zId = bxColumnText(pRow, 0, p->pErr);
@@ -251,6 +320,8 @@ static void importSessions(From *p) {
   }
   sqlite3_finalize(pRow);
   for (i = 0; i < LEVELS; i++) sqlite3_finalize(p->apStmt[i]);
+  sqlite3_finalize(p->pBody);
+  sqlite3_free(p->zBody);
 }
 
 /*------------------------------------------------------------- function ----*/
@@ -266,7 +337,7 @@ static void findProgram(From *p, const char *zName) {
   if (p->pProgram == 0) {
     bxFail(p->pErr, SQLITE_CONSTRAINT,
         "ValidationError: no database of %Q can be read; the programs are "
-        "opencode, goose and cursor",
+        "opencode, goose, cursor, zed and hermes",
         zName);
     return;
   }

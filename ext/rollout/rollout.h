@@ -451,6 +451,9 @@ void bxRolloutAppend(BxCall *p);
 void bxRolloutImport(BxCall *p);
 /* from.c */
 void bxRolloutImportFrom(BxCall *p);
+/* unzip.c: the text that data is, which may be compressed, to sqlite3_free(); NULL
+** if it is damaged. */
+char *bxRolloutUnzip(const void *pData, int nData, BxErr *pErr);
 /* read.c */
 void bxRolloutHistory(BxCall *p);
 void bxRolloutPage(BxCall *p);

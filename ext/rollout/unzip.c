@@ -1,0 +1,58 @@
+/*
+** unzip.c: texts that a program keeps compressed with zstd.
+*/
+#include "rollout.h"
+SQLITE_EXTENSION_INIT3
+
+#define ZSTD_STATIC_LINKING_ONLY
+#include <string.h>
+#include <zstd.h>
+#include <zstd_errors.h>
+
+static void *unzipAlloc(void *pArg, size_t n) {
+  (void)pArg;
+  return sqlite3_malloc64(n);
+}
+
+static void unzipRelease(void *pArg, void *p) {
+  (void)pArg;
+  sqlite3_free(p);
+}
+
+static int isZipped(const void *pData, int nData) {
+  return nData > 4 && memcmp(pData, "\x28\xb5\x2f\xfd", 4) == 0;
+}
+
+/* The text, or NULL if the data is damaged or too long. */
+static char *unzipData(
+    ZSTD_DCtx *pUnzip, const void *pData, size_t nData, BxErr *pErr) {
+  size_t nRoom = 8 * nData, nDone;
+  for (; nRoom <= 2 * (size_t)ROLLOUT_MAX_PAYLOAD; nRoom *= 4) {
+    char *z = bxGot(sqlite3_malloc64(nRoom + 1), pErr);
+    if (z == 0) return 0;
+    nDone = ZSTD_decompressDCtx(pUnzip, z, nRoom, pData, nData);
+    if (!ZSTD_isError(nDone)) {
+      z[nDone] = 0;
+      return z;
+    }
+    sqlite3_free(z);
+    if (ZSTD_getErrorCode(nDone) == ZSTD_error_memory_allocation) bxGot(0, pErr);
+    if (ZSTD_getErrorCode(nDone) != ZSTD_error_dstSize_tooSmall) return 0;
+  }
+  return 0;
+}
+
+char *bxRolloutUnzip(const void *pData, int nData, BxErr *pErr) {
+  static const ZSTD_customMem memory = {unzipAlloc, unzipRelease, 0};
+  ZSTD_DCtx *pUnzip;
+  char *z;
+  if (pData == 0 || pErr->rc != SQLITE_OK) return 0;
+  if (!isZipped(pData, nData)) {
+    return bxPrintf(pErr, "%.*s", nData, (const char *)pData);
+  }
+  pUnzip = bxGot(ZSTD_createDCtx_advanced(memory), pErr);
+  if (pUnzip == 0) return 0;
+  z = unzipData(pUnzip, pData, (size_t)nData, pErr);
+  ZSTD_freeDCtx(pUnzip);
+  return z;
+}
