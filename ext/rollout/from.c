@@ -310,8 +310,7 @@ static void importSessions(From *p) {
     prepareLevel(p, i);
   }
   if (zBody != 0) {
-    p->pBody =
-        prepareOwned(p, bxGot(bxExpand(zBody, p->zSchema, 0), p->pErr));
+    p->pBody = prepareOwned(p, bxGot(bxExpand(zBody, p->zSchema, 0), p->pErr));
   }
   while (bxRow(pRow, p->pErr)) {
     const char *zId = bxColumnText(pRow, 0, p->pErr);

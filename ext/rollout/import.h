@@ -31,14 +31,14 @@ struct Import {
   i64 nPart, nPartAlloc;
   RolloutPart *pPart;  /* of the last item */
   RolloutPart *pNamed; /* which the line names for all its items, or NULL */
-  i64 iNow, iTime;    /* the time of lines that have none before any that has */
+  i64 iNow, iTime; /* the time of lines that have none before any that has */
   const char *z, *zEnd;
   const char *zDocument; /* the file is one value, which ends here; or NULL */
   RolloutSpan first;     /* the first item of a list */
-  const char *zGap;           /* after the payload of the last item */
-  int bTime;                  /* iTime is in the file */
-  int bLast;                  /* there is a last item ... */
-  int bLastNew;               /* ... and it is new */
+  const char *zGap;      /* after the payload of the last item */
+  int bTime;             /* iTime is in the file */
+  int bLast;             /* there is a last item ... */
+  int bLastNew;          /* ... and it is new */
   i64 nPending, nPendingByte; /* bad lines after the last item */
   RolloutReport *pReport;
   RolloutJson json, made;  /* the line; the payload that its span becomes */

@@ -190,7 +190,8 @@ static void addReading(RolloutRules *p, sqlite3_stmt *pRow, BxErr *pErr) {
 
 static const char zLineFormats[] =
     "SELECT format, items, type, payload, time, conversation, agent, trace, "
-    "item_id, once, mark, names, spans, newest, apart FROM main.rollout_formats "
+    "item_id, once, mark, names, spans, newest, apart FROM "
+    "main.rollout_formats "
     "WHERE format <> '' AND type <> '' ORDER BY rank, format";
 
 static void addFormat(RolloutRules *p, sqlite3_stmt *pRow, BxErr *pErr) {

@@ -396,8 +396,8 @@ static int addBody(SpanItem *p, int iValue, const char *zPrefix) {
     zKey = bxRolloutString(pTree, iKey, p->pErr);
     zName = zKey ? bxPrintf(p->pErr, "%s%s", zPrefix, zKey) : 0;
     zInside = zName ? bxPrintf(p->pErr, "%s.", zName) : 0;
-    if (zInside != 0 && (addBody(p, iMember, zInside) ||
-                            addRenamed(p, zName, iMember, 0))) {
+    if (zInside != 0 &&
+        (addBody(p, iMember, zInside) || addRenamed(p, zName, iMember, 0))) {
       bKnown = 1;
     }
     sqlite3_free(zInside);

@@ -112,7 +112,8 @@ static int isMessage(Import *p, sqlite3_uint64 *pHash) {
                bxRolloutFits(p->pRules, p->pFormat->newest, &p->made, p->pErr);
   if (!bFound) return 0;
   zTrace = bxRolloutNameAt(p->pFormat, ROLLOUT_FORMAT_TRACE, &p->made, p->pErr);
-  zSpan = bxRolloutNameAt(p->pFormat, ROLLOUT_FORMAT_ITEM_ID, &p->made, p->pErr);
+  zSpan =
+      bxRolloutNameAt(p->pFormat, ROLLOUT_FORMAT_ITEM_ID, &p->made, p->pErr);
   *pHash = 0;
   if (zTrace != 0 && zSpan != 0) {
     *pHash = bxHashMix(hashTrace(zTrace), hashTrace(zSpan)) | 1;
@@ -130,14 +131,14 @@ static void noteTrace(Import *p) {
   if (bRead && isMessage(p, &h) && h != 0) {
     addTrace(p, &p->aCall, &p->nCall, &p->nCallAlloc, h, 0);
   }
-  if (bRead && bxRolloutNames(p->pRules, p->pFormat, &p->made, &zName, &zAgent,
-                   p->pErr)) {
+  if (bRead && bxRolloutNames(
+                   p->pRules, p->pFormat, &p->made, &zName, &zAgent, p->pErr)) {
     zTrace =
         bxRolloutNameAt(p->pFormat, ROLLOUT_FORMAT_TRACE, &p->made, p->pErr);
   }
   if (zTrace != 0) {
-    addTrace(p, &p->aTrace, &p->nTrace, &p->nTraceAlloc, hashTrace(zTrace),
-        zName);
+    addTrace(
+        p, &p->aTrace, &p->nTrace, &p->nTraceAlloc, hashTrace(zTrace), zName);
     zName = 0;
   }
   sqlite3_free(zItem);
@@ -168,7 +169,8 @@ static char *markNewest(Import *p, char *zOwned) {
   if (!isMessage(p, &h)) return zOwned;
   if (h != 0) pCall = findTrace(p->aCall, p->nCall, h);
   if (pCall != 0 && pCall->zAt != zAt) return zOwned;
-  z = bxPrintf(p->pErr, "%.*s,\"newest\":true}", (int)strlen(zOwned) - 1, zOwned);
+  z = bxPrintf(
+      p->pErr, "%.*s,\"newest\":true}", (int)strlen(zOwned) - 1, zOwned);
   sqlite3_free(zOwned);
   readMade(p, z);
   return z;

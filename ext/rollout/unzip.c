@@ -36,7 +36,8 @@ static char *unzipData(
       return z;
     }
     sqlite3_free(z);
-    if (ZSTD_getErrorCode(nDone) == ZSTD_error_memory_allocation) bxGot(0, pErr);
+    if (ZSTD_getErrorCode(nDone) == ZSTD_error_memory_allocation)
+      bxGot(0, pErr);
     if (ZSTD_getErrorCode(nDone) != ZSTD_error_dstSize_tooSmall) return 0;
   }
   return 0;

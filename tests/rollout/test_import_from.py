@@ -54,6 +54,55 @@ INSERT INTO cursorDiskKV VALUES
   ('composerData:c1', '{"composerId":"c1","name":"named","createdAt":1784278800000,
     "fullConversationHeadersOnly":[{"bubbleId":"b1"},"odd",{"bubbleId":"b2"},{"bubbleId":"b0"}]}');
 """
+
+
+def zstd(*blocks, size=None):
+    """A frame of bytes, and of (byte, number) pairs; it tells its size if that is given."""
+    head = b"\x00\x50" if size is None else b"\xa0" + size.to_bytes(4, "little")
+    frame = b"\x28\xb5\x2f\xfd" + head
+    for i, block in enumerate(blocks):
+        last = i == len(blocks) - 1
+        kind, n = (0, len(block)) if isinstance(block, bytes) else (2, block[1])
+        frame += (n << 3 | kind | last).to_bytes(3, "little")
+        frame += block if isinstance(block, bytes) else block[0]
+    return frame
+
+
+THREAD = json.dumps({
+    "version": "0.3.0", "title": "named", "model": {"provider": "p", "model": "m"}, "messages": [
+        {"User": {"id": "1", "content": [{"Text": "hi"}, {"Mention": {"content": "x"}}]}},
+        {"Agent": {"content": [{"Thinking": {"text": "hm"}}, {"Text": "no"}], "tool_results": {}}},
+        "Resume"]}).encode()
+OLD_THREAD = json.dumps({"version": "0.2.0", "summary": "x", "messages": [
+    {"id": 1, "role": "user", "segments": [{"type": "thinking", "text": "hm"},
+                                           {"type": "text", "text": "before"}]},
+    {"id": 2, "role": "assistant", "segments": [{"type": "text", "text": "yes"}]}]})
+ZED = """
+CREATE TABLE threads(id TEXT PRIMARY KEY, summary TEXT, updated_at TEXT, data_type TEXT, data BLOB,
+  parent_id TEXT, folder_paths TEXT, created_at TEXT);
+INSERT INTO threads VALUES
+  ('z1', 'named', '2026-07-17T09:00:02+00:00', 'zstd', x'%s', NULL, '/z', NULL),
+  ('z2', 'older', '2026-07-17T09:00:00+00:00', 'json', '%s', 'z1', '/z', NULL),
+  ('z3', 'no size', '2026-07-17T09:00:00+00:00', 'zstd', x'%s', NULL, '/z', NULL),
+  ('z4', 'damaged', '2026-07-17T09:00:00+00:00', 'zstd', x'%s', NULL, '/z', NULL),
+  ('z5', 'nothing', '2026-07-17T09:00:00+00:00', 'zstd', NULL, NULL, '/z', NULL);
+""" % (zstd(THREAD, size=len(THREAD)).hex(), OLD_THREAD,
+       zstd(THREAD[:10], (b" ", 60000), THREAD[10:]).hex(), zstd(THREAD)[:-9].hex())
+HERMES = """
+CREATE TABLE messages(id INTEGER PRIMARY KEY, session_id TEXT NOT NULL, role TEXT NOT NULL,
+  content TEXT, tool_calls TEXT, timestamp REAL NOT NULL);
+INSERT INTO messages VALUES(1, 'h', 'user', 'hi', NULL, 1784278800.25),
+  (2, 'h', 'assistant', NULL, '[{"id":"c"}]', 1784278801.5),
+  (3, 'h', 'tool', 'a needle', NULL, 1784278802.0), (4, 'i', 'user', 'again', NULL, 1784278803);
+"""
+INLINE = """
+CREATE TABLE cursorDiskKV(key TEXT UNIQUE ON CONFLICT REPLACE, value BLOB);
+INSERT INTO cursorDiskKV VALUES
+  ('composerData:c1', '{"composerId":"c1","name":"named","createdAt":1784278800000,"conversation":[
+    {"type":1,"bubbleId":"b1","text":"hi"}, {"type":2,"bubbleId":"b2","text":"no"}, "odd",
+    {"type":1,"bubbleId":"b3","text":"twice"}, {"type":1,"text":"without an id"}]}'),
+  ('bubbleId:c1:b3', '{"type":1,"text":"newer"}');
+"""
 STORES = {
     "opencode": (OPENCODE, "opencode", [
         (None, "s1", "/one", "A title", "first", 1, "m", 9),
@@ -65,6 +114,14 @@ STORES = {
     "cursor": (CURSOR, "cursor-store", [
         (None, "alone", "", None, "alone", 1, None, 3),
         (None, "c1", "/c", "named", "hi", 2, None, 8)]),
+    "zed": (ZED, "zed", [
+        (None, "z1", "/z", "named", "hi", 1, "m", 5),
+        (None, "z3", "/z", "named", "hi", 1, "m", 5),
+        (None, "z4", "/z", "damaged", None, 0, None, 2),
+        (None, "z5", "/z", "nothing", None, 0, None, 2),
+        ("z2", "z1", "/z", "older", "before", 1, None, 4)]),
+    "hermes": (HERMES, "hermes", [
+        (None, "h", "", None, "hi", 1, None, 4), (None, "i", "", None, "again", 1, None, 2)]),
 }
 
 
@@ -138,6 +195,30 @@ def test_bubbles_come_in_the_order_that_the_composer_has(db, tmp_path):
     assert got[:4] == [("composerData:c1", None), ("bubbleId:c1:b1", "user"),
                        ("bubbleId:c1:b2", "assistant"), ("bubbleId:c1:b0", "user")]
     assert sorted(got[4:]) == [(f"bubbleId:c1:b{i}", None) for i in (3, 4, 5)]
+
+
+def test_bubbles_inside_of_a_composer_are_read_unless_they_are_rows(db, tmp_path):
+    attach(db, tmp_path / "theirs.db", INLINE, "theirs")
+    rollout = take(db, "cursor", "theirs")["rolloutId"]
+    assert {t for t, in rows(db, "SELECT text FROM rollout_texts")} == {
+        "hi", "no", "newer", "without an id"}
+    assert rows(db, "SELECT first_user_message, turns FROM rollouts WHERE id = ?", rollout) == [
+        ("hi", 3)]
+    assert take(db, "cursor", "theirs")["new"] == 0
+    well(db)
+
+
+def test_a_thread_is_kept_with_the_rows_of_its_messages(db, tmp_path):
+    attach(db, tmp_path / "theirs.db", ZED, "theirs")
+    take(db, "zed", "theirs")
+    first = [x for x in lines(db, "zed") if x["session"] == "z1" and "agent" not in x]
+    whole = json.loads(THREAD)
+    assert [x["row"] for x in first[1:]] == whole.pop("messages")
+    assert first[0]["row"]["data"] == whole and first[0]["row"]["data_type"] == "zstd"
+    assert [x.get("role") for x in first] == [None, "user", "assistant", None]
+    damaged = next(x for x in lines(db, "zed") if x["session"] == "z4")
+    assert damaged["row"]["data"] == zstd(THREAD)[:-9].hex().upper()
+    assert {t for t, in rows(db, "SELECT text FROM rollout_texts")} == {"hi", "no", "before", "yes"}
 
 
 def test_sub_agents_and_tokens_count_for_the_session_at_the_root(db, tmp_path):
@@ -233,12 +314,14 @@ def test_nothing_is_taken_if_a_later_session_fails(db, tmp_path):
 
 @needs_data
 @pytest.mark.parametrize("program, file", [
-    ("opencode", "opencode/opencode.sql"), ("goose", "goose/sessions/goose.sql")])
+    ("opencode", "opencode/opencode.sql"), ("goose", "goose/sessions/goose.sql"),
+    ("zed", "zed/zed.sql"), ("hermes", "hermes/profiles/architect/hermes.sql")])
 def test_the_samples_are_read(db, tmp_path, program, file):
     if not (DATA / "formats").is_dir():
         pytest.skip("no samples beside the project")
     attach(db, tmp_path / "theirs.db", (DATA / "formats" / file).read_text(), "theirs")
     assert take(db, program, "theirs")["bad"] == 0
-    assert rows(db, "SELECT turns, first_user_message FROM rollouts") == [
-        (1, "inspect the sqlite fixture")]
+    said = [s for s, in rows(db, "SELECT first_user_message FROM rollouts WHERE turns = 1")]
+    assert len(said) == one(db, "SELECT count(*) FROM rollouts")
+    assert any(word in said[0] for word in ("sqlite fixture", "thread", "loop", "zed"))
     well(db)

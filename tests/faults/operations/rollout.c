@@ -28,6 +28,25 @@
       "\"value\":{\"stringValue\":\"s\"}},") "]}]}]}' || char(10) || "         \
                                              "'damaged'"
 
+/* Two log records of one call, with a body; and a file that is one value. */
+#define RECORD(name, body)                                                     \
+  "{\"timeUnixNano\":\"1784278800000000000\",\"traceId\":\"t\",\"spanId\":"    \
+  "\"1\",\"eventName\":\"" name "\",\"body\":{\"kvlistValue\":{\"values\":["   \
+  "{\"key\":\"content\",\"value\":" body "}]}}}"
+#define LOGS                                                                   \
+  "'{\"resourceLogs\":[{\"scopeLogs\":[{\"logRecords\":[" RECORD(              \
+      "gen_ai.user.message", "{\"stringValue\":\"hi\"}") "," RECORD("other",   \
+      "{\"kvlistValue\":{\"values\":[]}}") "]}]}]}'"
+#define DOCUMENT                                                               \
+  "'{\"sessionId\":\"c\",' || char(10) || '\"messages\":[{\"role\":\"user\","  \
+  "\"content\":\"hi\"}]}'"
+
+/* A thread of Zed, compressed: {"messages":[{"User":{}}]}. */
+#define ZED                                                                    \
+  "CREATE TABLE threads(id, summary, updated_at, data);"                       \
+  "INSERT INTO threads VALUES('z', 'named', '2026-01-01', x'28b52ffd0050"      \
+  "d100007b226d65737361676573223a5b7b2255736572223a7b7d7d5d7d');"
+
 /* A database of OpenCode: a session, one of its sub-agent, and damaged JSON. */
 #define THEIRS                                                                 \
   "CREATE TABLE session(id, parent_id, directory, time_created);"              \
@@ -95,6 +114,12 @@ const Operation aRolloutOperation[] = {
         OP_ALONE},
     {"import of spans", ROLLOUT, 0,
         "SELECT rollout_import(" SPANS ", NULL, 1000)", 0},
+    {"import of log records", ROLLOUT, 0,
+        "SELECT rollout_import(" LOGS ", NULL, 1000)", 0},
+    {"import of a file that is one value", ROLLOUT, 0,
+        "SELECT rollout_import(" DOCUMENT ", NULL, 1000)", 0},
+    {"import of what is compressed", ROLLOUT ZED, 0,
+        "SELECT rollout_import_from('zed', 'main', 1000)", 0},
     {"import of what is not known", ROLLOUT, 0,
         "SELECT rollout_import('some text' || char(10) || '{\"a\":1}', NULL, "
         "1000)",
