@@ -265,7 +265,7 @@ static void appendLevel(From *p, int i, const char *zUp, const char *zRole,
 }
 
 /* Reads the body of a session. */
-static void readBody(From *p, const char *zId) {
+static void readFromBody(From *p, const char *zId) {
   sqlite3_free(p->zBody);
   p->zBody = 0;
   bxBind(p->pBody, p->pErr, "t", zId);
@@ -290,7 +290,7 @@ static void importSession(From *p, const char *zId, const char *zRoot) {
   appendMember(pHead, "session", zRoot ? zRoot : zId);
   appendMember(pHead, "agent", zRoot ? zId : 0);
   zHead = bxFinish(pHead, p->pErr);
-  if (p->pBody != 0) readBody(p, zId);
+  if (p->pBody != 0) readFromBody(p, zId);
   if (zHead != 0) appendLevel(p, 0, zId, 0, zHead, pOut);
   n = sqlite3_str_length(pOut);
   zLines = bxFinish(pOut, p->pErr);

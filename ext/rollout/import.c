@@ -598,7 +598,7 @@ static void findFormat(Import *p, sqlite3_value *pGiven, const char *zId) {
 /* What tells a file that names no conversation from others, and stays as it is
 ** when the file grows: its first item, or line. That of a file which is not known
 ** may be short. */
-static RolloutSpan firstText(const Import *p, const char *z) {
+static RolloutSpan firstOfFile(const Import *p, const char *z) {
   RolloutSpan text = {z, bxImportLineEnd(p, z) - z};
   if (p->zDocument != 0 && p->first.z != 0) return p->first;
   while (p->pFormat == 0 && text.n < ENOUGH && z + text.n < p->zEnd) {
@@ -626,7 +626,7 @@ static void firstPart(Import *p, const char *zId) {
       if (p->zAgent != 0) pPart->zAgent = bxPrintf(p->pErr, "%s", p->zAgent);
       partId(p, p->zName, p->zAgent, pPart->work.zId);
     } else {
-      line = firstText(p, bxSkipSpace(z));
+      line = firstOfFile(p, bxSkipSpace(z));
       zLine = bxPrintf(p->pErr, "%.*s", (int)line.n, line.z);
       if (zLine != 0) bxPartUuid(formatName(p), zLine, 0, pPart->work.zId);
       sqlite3_free(zLine);
