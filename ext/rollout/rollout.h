@@ -103,8 +103,9 @@ typedef enum {
 
 typedef struct RolloutCondition {
   char *zPath;
-  char *zText; /* which must be there; or NULL */
-  int bThere;  /* without a text: something must be there, or nothing */
+  char *zText;  /* which must be there; or NULL */
+  int bThere;   /* without a text: something must be there, or nothing */
+  int bSeveral; /* there are several places, with | between them */
 } RolloutCondition;
 
 /* Some conditions, which must all hold. */

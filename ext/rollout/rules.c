@@ -143,6 +143,7 @@ static void addCondition(
   a->zPath = bxRolloutString(pTree, i, pErr);
   if (cKind == '"') a->zText = bxRolloutString(pTree, i + 1, pErr);
   a->bThere = cKind == 't';
+  a->bSeveral = a->zPath != 0 && strchr(a->zPath, '|') != 0;
 }
 
 static RolloutTest addConditions(
@@ -445,7 +446,8 @@ int bxRolloutFits(const RolloutRules *pRules, RolloutTest test,
   i64 i;
   for (i = test.i; i < test.i + test.n; i++) {
     const RolloutCondition *p = &pRules->aCondition[i];
-    int iNode = bxRolloutPlaces(pJson, p->zPath);
+    int iNode = p->bSeveral ? bxRolloutPlaces(pJson, p->zPath)
+                            : bxRolloutPlace(pJson, p->zPath);
     char cKind = iNode < 0 ? 'n' : BX_TREE_KIND(pTree, iNode);
     if (p->zText != 0) {
       if (iNode < 0 || cKind == 'n' ? *p->zText != 0

@@ -95,6 +95,7 @@ SAMPLES = {
     "cline-task": (json.dumps([
         {"role": "user", "content": [{"type": "text", "text": "hi"}]},
         {"role": "assistant", "content": "no"}, {"role": "user", "content": "go on"},
+        {"role": "user", "content": "[ERROR] You did not use a tool in"},
         {"role": "user", "content": "go on"}]), (3, "hi", "", None, None)),
     "unknown": (lines({"a": 1}, {"type": "x", "timestamp": AT % 1}, [1]),
                 (0, None, "", None, None)),
