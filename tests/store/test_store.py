@@ -390,6 +390,26 @@ def test_pieces_of_a_damaged_pack_are_packed_anew(notes, path):
     whole(db)
 
 
+def test_a_piece_is_not_taken_from_a_place_that_has_other_bytes(notes, path):
+    add(notes, 1, noise(1, 400), noise(2, 400))  # one piece each, of the same length
+    pack(notes)
+    by_hand(path, "DROP TRIGGER store_pieces_update; UPDATE store_pieces SET place ="
+                  " (SELECT min(place) + max(place) FROM store_pieces) - place")
+    db = connect(path)
+    add(db, 2, noise(2, 400), noise(1, 400))
+    pack(db, 2)
+    assert texts(db) == [(1, noise(1, 400), noise(2, 400)), (2, noise(2, 400), noise(1, 400))]
+    assert stats(db)["piece_bytes"] == 1600
+    add(db, 3, noise(1, 400), noise(2, 400))
+    pack(db, 3)  # the places are right again
+    assert stats(db)["piece_bytes"] == 1600
+    one(db, "SELECT blackbox_install()")
+    whole(db)
+    for id in 1, 2, 3:
+        assert one(db, "SELECT store_erase(?)", id) == 1
+    assert one(db, "SELECT count(*) FROM store_pieces") == 0
+
+
 @pytest.mark.parametrize("damage, told", [
     ("UPDATE store_texts SET recipe = x'0302007f'", "names pieces"),
     ("UPDATE store_texts SET recipe = x'05'", "recipe"),

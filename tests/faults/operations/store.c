@@ -6,7 +6,7 @@
 #define IS_REF(x) "typeof(" x ") = 'blob' AND substr(" x ", 1, 4) = x'b1627801'"
 #define NUMBER(x) "CAST(substr(" x ", 37) AS INTEGER)"
 #define LONG(n)                                                                \
-  "(WITH p(i, t) AS (SELECT 1, '' UNION ALL SELECT i + 1, t || (i * " n       \
+  "(WITH p(i, t) AS (SELECT 1, '' UNION ALL SELECT i + 1, t || (i * " n        \
   ") || ' and ' FROM p WHERE i < 400) SELECT max(t) FROM p)"
 #define NOTES                                                                  \
   "CREATE TABLE notes(id INTEGER PRIMARY KEY, a);"                             \
@@ -69,8 +69,8 @@ const Operation aStoreOperation[] = {
         "SELECT store_sweep()", 0},
     {"erase a text", NOTES, 0, "SELECT store_erase(2)", 0},
     {"say what is shared", NOTES, 0, "SELECT * FROM store_shared(2)", 0},
-    {"upgrade the store", NOTES STORED_BEFORE, 0, "SELECT blackbox_install()",
-        0},
+    {"upgrade the store", NOTES STORED_BEFORE, 0,
+        "SELECT blackbox_install('main', 'store')", 0},
     {0, 0, 0, 0, 0},
 };
 
