@@ -416,11 +416,15 @@ ON CONFLICT DO NOTHING;
 
 -- Log records. Those of Claude Code, Codex and Gemini CLI have the texts of users if
 -- that is turned on there.
+INSERT INTO main.rollout_readings(format, fact, type, conditions, place, other, source)
+VALUES
+  ('otel', 'user', 'gen_ai.user.message', '{"$.newest":true}', '$.attributes.gen_ai.input.messages[0].content', '$.body', 'event'),
+  ('otel', 'assistant', 'gen_ai.choice', '{"$.event":true}', '$.attributes.gen_ai.output.messages[0].content', '$.body', 'event'),
+  ('otel', 'tool', 'gen_ai.tool.message', '{"$.event":true}', '$.attributes.gen_ai.input.messages[0].content', '$.body', 'event')
+ON CONFLICT DO NOTHING;
+
 INSERT INTO main.rollout_readings(format, fact, type, conditions, place, source)
 VALUES
-  ('otel', 'user', 'gen_ai.user.message', '{"$.newest":true}', '$.attributes.gen_ai.input.messages[0].content', 'event'),
-  ('otel', 'assistant', 'gen_ai.choice', '{"$.event":true}', '$.attributes.gen_ai.output.messages[0].content', 'event'),
-  ('otel', 'tool', 'gen_ai.tool.message', '{"$.event":true}', '$.attributes.gen_ai.input.messages[0].content', 'event'),
   ('otel', 'user', 'user_prompt', '{"$.event":"user_prompt"}', '$.attributes.prompt', 'event'),
   ('otel', 'user', 'codex.user_prompt', '{"$.event":true}', '$.attributes.prompt', 'event'),
   ('otel', 'user', 'gemini_cli.user_prompt', '{"$.event":true}', '$.attributes.prompt', 'event'),

@@ -561,6 +561,7 @@ static void findDocument(Import *p) {
   const char *z = bxSkipSpace(skipMark(p->z)), *zNext;
   const RolloutFormat *pGiven = p->pFormat;
   if (*z != '{' && *z != '[') return;
+  if (pGiven != 0 && bxImportItems(p) == 0) return;
   zNext = bxImportValue(p, z, p->zEnd);
   if (zNext == 0 || bxSkipSpace(zNext) < p->zEnd ||
       !bxIsUtf8((const unsigned char *)z, (int)(p->zEnd - z))) {

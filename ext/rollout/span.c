@@ -447,13 +447,11 @@ static void appendRecord(SpanItem *p, int iRecord) {
   char *zName = eventName(p, iRecord);
   char *zAny = zName ? bxPrintf(p->pErr, "%s:", zName) : 0;
   if (zAny != 0) {
-    i64 nBefore = p->n;
     sqlite3_str_appendall(p->pOut, ",\"event\":");
     bxAppendJson(p->pOut, zName, (int)strlen(zName));
     addRenamed(p, zAny, -1, 0);
-    if (iBody >= 0) addBody(p, iBody, zAny);
     addAttributes(p, iList, zName, 0);
-    if (iBody >= 0 && p->n == nBefore) {
+    if (iBody >= 0 && !addBody(p, iBody, zAny)) {
       sqlite3_str_appendall(p->pOut, ",\"body\":");
       appendValue(p, iBody, 0);
     }

@@ -100,6 +100,16 @@ def test_a_payload_is_the_record_with_what_it_says(db):
     well(db)
 
 
+def test_a_body_that_is_a_text_is_what_was_said(db):
+    load(db, logs(record(1, "gen_ai.user.message", "hi"), record(2, "gen_ai.choice", "yes"),
+                  record(3, "gen_ai.user.message", {"text": "not known"})))
+    assert rows(db, "SELECT role, text FROM rollout_texts WHERE text IS NOT NULL") == [
+        ("user", "hi"), ("assistant", "yes")]
+    third = json.loads(one(db, "SELECT payload FROM rollout_items WHERE sequence = 3"))
+    assert third["body"] == {"text": "not known"}
+    well(db)
+
+
 def details(i, call_id=1, **more):
     return record(i, "gen_ai.client.inference.operation.details", None, call_id, **{
         "gen_ai.operation.name": "chat", "gen_ai.conversation.id": "talk",
