@@ -7,6 +7,7 @@
 --         rollout_formats    the formats of files, and how a line of each says
 --                            its type, time and conversation
 --         rollout_attributes other names of the attributes of spans
+--         rollout_lines      how the lines of files of text begin
 --         rollout_edition    one row: another number after every change here
 -- Views   rollout_facts      what each item says, by these rows
 --         rollout_newest     the newest title, cwd, model and branch that the
@@ -360,6 +361,42 @@ VALUES
   ('otel', 'llm.model_name', 'gen_ai.response.model', 0)
 ON CONFLICT DO NOTHING;
 
+-- Files of text. Lines of one type, one after the other, are one item: an object
+-- {"format", "type", "text"}. Blank lines after it are not part of it, and lines
+-- between two lines that begin with ``` are what the first of them is.
+--
+-- prefix  how a line begins; the longest one counts. '' is for all others
+-- first   1: the line begins a conversation, and the file if it is the first one.
+--         Its text is the member session
+
+CREATE TABLE IF NOT EXISTS main.rollout_lines(
+  format TEXT NOT NULL CHECK (format <> ''),
+  prefix TEXT NOT NULL,
+  type   TEXT NOT NULL CHECK (type <> ''),
+  first  INTEGER NOT NULL DEFAULT 0 CHECK (first IN (0, 1)),
+  PRIMARY KEY (format, prefix)
+) WITHOUT ROWID;
+
+INSERT INTO main.rollout_lines(format, prefix, type, first)
+VALUES
+  ('aider', '# aider chat started at ', 'start', 1),
+  ('aider', '#### ', 'user', 0),
+  ('aider', '> ', 'tool', 0),
+  ('aider', '', 'assistant', 0)
+ON CONFLICT DO NOTHING;
+
+INSERT INTO main.rollout_formats(format, rank, mark, time, names, conversation, description)
+VALUES
+  ('aider', 60, '{"$.format":"aider"}', '$.session', '{"$.session":true}', '$.session', 'aider: .aider.chat.history.md')
+ON CONFLICT DO NOTHING;
+
+INSERT INTO main.rollout_readings(format, fact, type, conditions, place)
+VALUES
+  ('aider', 'user', 'user', '{"$.format":"aider"}', '$.text'),
+  ('aider', 'assistant', 'assistant', '{"$.format":"aider"}', '$.text'),
+  ('aider', 'tool', 'tool', '{"$.format":"aider"}', '$.text')
+ON CONFLICT DO NOTHING;
+
 -- What a span does, where it has no gen_ai.operation.name.
 INSERT INTO main.rollout_attributes(format, attribute, name, only, value, rank)
 VALUES
@@ -586,6 +623,24 @@ END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_formats_delete
 AFTER DELETE ON rollout_formats
+BEGIN
+  UPDATE rollout_edition SET stamp = random();
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.rollout_lines_insert
+AFTER INSERT ON rollout_lines
+BEGIN
+  UPDATE rollout_edition SET stamp = random();
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.rollout_lines_update
+AFTER UPDATE ON rollout_lines
+BEGIN
+  UPDATE rollout_edition SET stamp = random();
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.rollout_lines_delete
+AFTER DELETE ON rollout_lines
 BEGIN
   UPDATE rollout_edition SET stamp = random();
 END;

@@ -118,6 +118,8 @@ VALUES
   ('zed', 'message', '{"$.row.Agent.content":true}', 'assistant', '$.row.Agent.content'),
   ('hermes', 'message', '{"$.role":"user","$.row.content":true}', 'user', '$.row.content'),
   ('hermes', 'message', '{"$.role":"assistant","$.row.content":true}', 'assistant', '$.row.content'),
+  ('aider', 'user', '{"$.text":true}', 'user', '$.text'),
+  ('aider', 'assistant', '{"$.text":true}', 'assistant', '$.text'),
   ('antigravity', 'USER_EXPLICIT', '{"$.content":true}', 'user', '$.content'),
   ('antigravity', 'MODEL', '{"$.content":true}', 'assistant', '$.content')
 ON CONFLICT DO NOTHING;

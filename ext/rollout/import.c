@@ -479,6 +479,10 @@ const char *bxImportLineEnd(const Import *p, const char *z) {
 static void readLines(Import *p) {
   const char *z = skipMark(p->zGap);
   RolloutSpan after;
+  if (p->bProse) {
+    bxImportProse(p, z);
+    z = p->zEnd;
+  }
   while (z < p->zEnd && p->pErr->rc == SQLITE_OK) {
     const char *zEnd = bxImportLineEnd(p, z);
     p->pReport->nLine++;
@@ -592,6 +596,8 @@ static void findFormat(Import *p, sqlite3_value *pGiven, const char *zId) {
         zGiven);
   }
   if (p->pErr->rc == SQLITE_OK) findDocument(p);
+  if (p->pFormat == 0) p->pFormat = bxImportProseFormat(p, skipMark(p->z));
+  p->bProse = bxImportIsProse(p);
   if (p->pFormat == 0) scan(p);
   sqlite3_free(z);
 }
@@ -621,7 +627,7 @@ static void firstPart(Import *p, const char *zId) {
     pPart->bPiece = 1;
   } else {
     p->xItem = noteItem;
-    if (p->pFormat != 0) scan(p);
+    if (p->pFormat != 0 && !p->bProse) scan(p);
     if (p->zName != 0) {
       pPart->zName = bxPrintf(p->pErr, "%s", p->zName);
       if (p->zAgent != 0) pPart->zAgent = bxPrintf(p->pErr, "%s", p->zAgent);

@@ -35,6 +35,7 @@ struct Import {
   const char *z, *zEnd;
   const char *zDocument; /* the file is one value, which ends here; or NULL */
   RolloutSpan first;     /* the first item of a list */
+  int bProse;            /* it is text */
   const char *zGap;      /* after the payload of the last item */
   int bTime;             /* iTime is in the file */
   int bLast;             /* there is a last item ... */
@@ -83,6 +84,15 @@ const char *bxImportLineEnd(const Import *p, const char *z);
 /* Calls xItem for the items that are at places in a value, with | between them; []
 ** stands for each element. Returns their number. */
 i64 bxImportInner(Import *p, int iNode, const char *zPaths);
+
+/*---------------------------------------------------------- prose.c ----*/
+
+/* The format of a file of text, or NULL. */
+const RolloutFormat *bxImportProseFormat(Import *p, const char *z);
+/* Whether the file is to be read as text. */
+int bxImportIsProse(const Import *p);
+/* Reads its lines, from z on. */
+void bxImportProse(Import *p, const char *z);
 
 /*---------------------------------------------------------- spans.c ----*/
 

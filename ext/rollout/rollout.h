@@ -158,6 +158,19 @@ typedef struct RolloutAttribute {
   int bJson;
 } RolloutAttribute;
 
+/* A row of rollout_lines; its texts in this order. */
+enum {
+  ROLLOUT_PROSE_FORMAT,
+  ROLLOUT_PROSE_PREFIX,
+  ROLLOUT_PROSE_TYPE,
+  ROLLOUT_PROSE_TEXTS
+};
+
+typedef struct RolloutProse {
+  char *az[ROLLOUT_PROSE_TEXTS];
+  int bFirst;
+} RolloutProse;
+
 /* A row of rollout_usage_formats; its texts in this order. */
 enum {
   ROLLOUT_USAGE_TYPE,
@@ -203,6 +216,8 @@ typedef struct RolloutRules {
   i64 nFormat, nFormatAlloc;
   RolloutAttribute *aAttribute; /* of a format, the longest ones first */
   i64 nAttribute, nAttributeAlloc;
+  RolloutProse *aProse; /* the longest prefixes first */
+  i64 nProse, nProseAlloc;
   char **azPreamble;
   i64 nPreamble, nPreambleAlloc;
   RolloutAnswer aAnswer[ROLLOUT_ANSWERS];

@@ -117,6 +117,10 @@ static void freeRules(RolloutRules *p) {
     sqlite3_free(p->aAnswer[i].zPayloadType);
   }
   sqlite3_free(p->zPreset);
+  for (i = 0; i < p->nProse; i++) {
+    for (j = 0; j < ROLLOUT_PROSE_TEXTS; j++) sqlite3_free(p->aProse[i].az[j]);
+  }
+  sqlite3_free(p->aProse);
   sqlite3_free(p->aAttribute);
   sqlite3_free(p->aReading);
   sqlite3_free(p->aCondition);
@@ -240,6 +244,24 @@ static void addAttribute(RolloutRules *p, sqlite3_stmt *pRow, BxErr *pErr) {
   a->bJson = sqlite3_column_int(pRow, ROLLOUT_ATTRIBUTE_TEXTS + 1);
 }
 
+static const char zProse[] =
+    "SELECT format, prefix, type, first FROM main.rollout_lines "
+    "ORDER BY length(prefix) DESC, format, prefix";
+
+static void addProse(RolloutRules *p, sqlite3_stmt *pRow, BxErr *pErr) {
+  RolloutProse *a =
+      bxGrow(p->aProse, p->nProse, &p->nProseAlloc, sizeof(*a), pErr);
+  int i;
+  if (a == 0) return;
+  p->aProse = a;
+  a += p->nProse++;
+  memset(a, 0, sizeof(*a));
+  for (i = 0; i < ROLLOUT_PROSE_TEXTS; i++) {
+    a->az[i] = bxColumnCopy(pRow, i, pErr);
+  }
+  a->bFirst = sqlite3_column_int(pRow, ROLLOUT_PROSE_TEXTS);
+}
+
 static const char zUsageFormats[] =
     "SELECT type_key, format, place, total, call_1, call_2, model, cost, "
     "input, cache_write, cache_read, output, reasoning, cache_in_input, "
@@ -285,6 +307,9 @@ static void readAllRules(RolloutRules *p, BxStmts *pHome, BxErr *pErr) {
   bxDone(pRow, pErr);
   pRow = bxStmt(pHome, zAttributes, pErr);
   while (bxRow(pRow, pErr)) addAttribute(p, pRow, pErr);
+  bxDone(pRow, pErr);
+  pRow = bxStmt(pHome, zProse, pErr);
+  while (bxRow(pRow, pErr)) addProse(p, pRow, pErr);
   bxDone(pRow, pErr);
   pRow = bxStmt(pHome, zUsageFormats, pErr);
   while (bxRow(pRow, pErr)) addUsageFormat(p, pRow, pErr);

@@ -92,6 +92,9 @@ SAMPLES = {
         {"id": "3", "role": "user", "ts": MS, "content": [
             {"type": "tool_result", "tool_use_id": "t", "content": "out"}]}]}, indent=2) + "\n",
         (1, "hi", "", None, None)),
+    "aider": ("# aider chat started at 2026-07-17 09:00:00\n\n#### hi\n#### you\n\n"
+              "> Added a.py\n\nno:\n```\n#### in a fence\n\n> x\n```\n\n#### again\n",
+              (2, "hi\nyou", "", None, None)),
     "cline-task": (json.dumps([
         {"role": "user", "content": [{"type": "text", "text": "hi"}]},
         {"role": "assistant", "content": "no"}, {"role": "user", "content": "go on"},
@@ -329,6 +332,60 @@ def test_what_users_typed_is_kept_apart_from_their_sessions(db):
     well(db)
 
 
+# --------------------------------------------------------------- text files
+
+AIDER = SAMPLES["aider"][0]
+
+
+def test_lines_of_text_become_what_was_said(db):
+    report = load(db, AIDER)
+    assert (report["items"], report["lines"]) == (5, AIDER.count("\n"))
+    assert rows(db, "SELECT fact, value FROM rollout_facts ORDER BY id") == [
+        ("user", "hi\nyou"), ("tool", "Added a.py"),
+        ("assistant", "no:\n```\n#### in a fence\n\n> x\n```"), ("user", "again")]
+    assert rows(db, "SELECT source_id, created FROM rollouts") == [
+        ("2026-07-17 09:00:00", MS)]
+    assert [json.loads(p)["content"] for p, in rows(
+        db, "SELECT payload FROM rollout_context(?)", report["rolloutId"])][::2] == [
+        "hi\nyou", "again"]
+
+
+@pytest.mark.parametrize("write", [str, lambda t: "\ufeff\n" + t.replace("\n", "\r\n")])
+def test_a_file_of_text_has_several_conversations_and_grows(db, write):
+    more = AIDER.replace("09:00:00", "10:00:00").replace("hi", "later")
+    data = write(AIDER + "\n" + more)
+    ids = set()
+    for end in (data.index(s, 9) for s in ("> Added", "no:", "#### again", "# aider", "#### later")):
+        report = load(db, data[:end].encode())
+        ids |= set(report["rolloutIds"])
+        assert b"".join(exported(db, r) for r in report["rolloutIds"]) == data[:end].encode()
+    report = load(db, data.encode())
+    assert set(report["rolloutIds"]) == ids and len(ids) == 2 and report["bad"] == 0
+    assert b"".join(exported(db, r) for r in report["rolloutIds"]) == data.encode()
+    assert rows(db, "SELECT first_user_message, turns FROM rollouts ORDER BY created") == [
+        ("hi\nyou", 2), ("later\nyou", 2)]
+    assert load(db, data)["new"] == 0
+    well(db)
+
+
+def test_a_format_of_text_is_two_inserts(db):
+    db.execute("INSERT INTO rollout_formats(format, mark) VALUES "
+               "('mine', '{\"$.format\":\"mine\"}')")
+    db.execute("INSERT INTO rollout_lines(format, prefix, type, first) VALUES "
+               "('mine', '== ', 'head', 1), ('mine', 'me: ', 'user', 0)")
+    report = load(db, "== one\nme: hi\nnothing\nme: you\n")
+    assert (report["format"], report["items"]) == ("mine", 2)
+    assert rows(db, "SELECT type, payload ->> '$.text' FROM rollout_items WHERE sequence = 2") == [
+        ("user", "hi\nyou")]
+    for damaged in (b"== two\nme: \xff\n", b"== three\nme: \x00\n"):
+        report = load(db, damaged)
+        assert (report["format"], report["items"], report["bad"]) == ("unknown", 1, 1)
+        assert exported(db, report["rolloutId"]) == damaged
+    db.execute("DELETE FROM rollout_lines WHERE format = 'mine'")
+    assert load(db, "== two\nme: hi\n")["format"] == "unknown"
+    well(db)
+
+
 # ------------------------------------------------- files that are one value
 
 def document(*texts, **more):
@@ -447,8 +504,8 @@ def test_all_samples_and_real_sessions_come_back(db):
         assert exported(db, report["rolloutId"]) == data, file
         assert load(db, data)["new"] == 0, file
     assert rows(db, "SELECT format, count(*), sum(turns > 0) FROM rollouts GROUP BY 1") == [
-        ("antigravity", 1, 1), ("claude-code", 6, 6), ("cline", 1, 1), ("cline-task", 2, 2),
+        ("aider", 1, 1), ("antigravity", 1, 1), ("claude-code", 6, 6), ("cline", 1, 1), ("cline-task", 2, 2),
         ("codex", 1, 1), ("copilot", 1, 1), ("cursor", 1, 1), ("deepseek", 1, 1),
         ("gemini", 2, 2), ("goose", 1, 1), ("grok", 2, 1), ("kimi", 1, 1), ("pi", 4, 4),
-        ("qwen", 1, 1), ("unknown", 6, 0)]
+        ("qwen", 1, 1), ("unknown", 5, 0)]
     well(db)

@@ -120,6 +120,10 @@ const Operation aRolloutOperation[] = {
         "SELECT rollout_import(" DOCUMENT ", NULL, 1000)", 0},
     {"import of what is compressed", ROLLOUT ZED, 0,
         "SELECT rollout_import_from('zed', 'main', 1000)", 0},
+    {"import of a file of text", ROLLOUT, 0,
+        "SELECT rollout_import('# aider chat started at 2026-01-01 00:00:00' "
+        "|| char(10) || '#### hi' || char(10) || 'yes', NULL, 1000)",
+        0},
     {"import of what is not known", ROLLOUT, 0,
         "SELECT rollout_import('some text' || char(10) || '{\"a\":1}', NULL, "
         "1000)",

@@ -1,0 +1,158 @@
+/*
+** prose.c: files of text, whose lines say by how they begin what they are
+** (sql/rollout_formats.sql, rollout_lines).
+**
+** Lines of one type, one after the other, are one item. Its payload is an object
+** with the format, the type and the text, without what the lines begin with. A
+** line that begins a conversation has its text as session. All bytes of the file
+** are kept beside the payloads, for the export.
+**
+** A line between two lines that begin with ``` is part of what is around it.
+*/
+#include "import.h"
+SQLITE_EXTENSION_INIT3
+
+#include <string.h>
+
+/* Lines that are one item. */
+typedef struct ProseBlock {
+  const RolloutProse *pLine; /* what they are; NULL: there is none yet */
+  sqlite3_str *pText;
+  const char *zEnd; /* of the last line that is not blank */
+  int nBlank;       /* blank lines after it */
+  int bFence;
+} ProseBlock;
+
+/* The row with the longest prefix of a line, of a format or, if that is NULL, of
+** any; NULL if there is none. */
+static const RolloutProse *proseOf(const RolloutRules *p, const char *zFormat,
+    const char *z, const char *zEnd) {
+  i64 i;
+  for (i = 0; i < p->nProse; i++) {
+    const char *zPrefix = p->aProse[i].az[ROLLOUT_PROSE_PREFIX];
+    size_t n = strlen(zPrefix);
+    if (zFormat != 0 &&
+        strcmp(p->aProse[i].az[ROLLOUT_PROSE_FORMAT], zFormat) != 0) {
+      continue;
+    }
+    if ((size_t)(zEnd - z) >= n && memcmp(z, zPrefix, n) == 0) {
+      return &p->aProse[i];
+    }
+  }
+  return 0;
+}
+
+static int isProseText(const Import *p) {
+  i64 n = p->zEnd - p->z;
+  return memchr(p->z, 0, (size_t)n) == 0 &&
+         bxIsUtf8((const unsigned char *)p->z, (int)n);
+}
+
+const RolloutFormat *bxImportProseFormat(Import *p, const char *z) {
+  const RolloutProse *pLine;
+  z = bxSkipSpace(z);
+  pLine = proseOf(p->pRules, 0, z, bxImportLineEnd(p, z));
+  if (pLine == 0 || !pLine->bFirst || !isProseText(p)) return 0;
+  return bxRolloutFormatNamed(p->pRules, pLine->az[ROLLOUT_PROSE_FORMAT]);
+}
+
+int bxImportIsProse(const Import *p) {
+  i64 i = 0;
+  if (p->pFormat == 0) return 0;
+  while (i < p->pRules->nProse &&
+         strcmp(p->pRules->aProse[i].az[ROLLOUT_PROSE_FORMAT],
+             p->pFormat->az[ROLLOUT_FORMAT_NAME]) != 0) {
+    i++;
+  }
+  return i < p->pRules->nProse && isProseText(p);
+}
+
+/* The payload of a block, which it empties. */
+static char *blockItem(ProseBlock *pBlock, BxErr *pErr) {
+  const RolloutProse *pLine = pBlock->pLine;
+  sqlite3_str *pOut = sqlite3_str_new(0);
+  char *zText = bxFinish(pBlock->pText, pErr);
+  sqlite3_str_appendall(pOut, "{\"format\":");
+  bxAppendJson(pOut, pLine->az[ROLLOUT_PROSE_FORMAT],
+      (int)strlen(pLine->az[ROLLOUT_PROSE_FORMAT]));
+  sqlite3_str_appendall(pOut, ",\"type\":");
+  bxAppendJson(pOut, pLine->az[ROLLOUT_PROSE_TYPE],
+      (int)strlen(pLine->az[ROLLOUT_PROSE_TYPE]));
+  sqlite3_str_appendall(pOut, pLine->bFirst ? ",\"session\":" : ",\"text\":");
+  bxAppendJson(pOut, zText ? zText : "", zText ? (int)strlen(zText) : 0);
+  sqlite3_str_appendchar(pOut, 1, '}');
+  sqlite3_free(zText);
+  pBlock->pText = 0;
+  pBlock->pLine = 0;
+  return bxFinish(pOut, pErr);
+}
+
+/* Takes the lines as an item. */
+static void giveBlock(Import *p, ProseBlock *pBlock) {
+  char *zItem = blockItem(pBlock, p->pErr), *zName = 0, *zAgent = 0;
+  RolloutPart *pPart = p->pPart != 0 ? p->pPart : p->apPart[0];
+  RolloutLine line;
+  p->made.bOdd = 0;
+  p->made.iTop = 0;
+  if (p->pErr->rc != SQLITE_OK || bxTreeRead(&p->made.tree, zItem,
+                                      (i64)strlen(zItem), 0, 0, p->pErr) == 0) {
+    sqlite3_free(zItem);
+    return;
+  }
+  if (bxRolloutNames(
+          p->pRules, p->pFormat, &p->made, &zName, &zAgent, p->pErr)) {
+    pPart = bxImportPart(p, zName, zAgent);
+  }
+  if (pPart != 0 && p->pErr->rc == SQLITE_OK) {
+    bxRolloutReadLine(p->pHome, p->pFormat, &p->made, &line, p->pErr);
+    line.bMade = 1;
+    p->pJson = &p->made;
+    bxImportItem(p, pPart, &line, pBlock->zEnd, pBlock->zEnd);
+  }
+  sqlite3_free(zItem);
+}
+
+/* Adds a line to the block, or begins another one with it. */
+static void takeLine(
+    Import *p, ProseBlock *pBlock, const char *z, const char *zEnd) {
+  const char *zName = p->pFormat->az[ROLLOUT_FORMAT_NAME];
+  int bFence = zEnd - z >= 3 && memcmp(z, "```", 3) == 0;
+  const RolloutProse *pLine = pBlock->pLine;
+  size_t nPrefix = 0;
+  if (bxSkipSpace(z) >= zEnd) {
+    pBlock->nBlank++;
+    return;
+  }
+  if (pLine == 0 || !pBlock->bFence) {
+    pLine = proseOf(p->pRules, zName, z, zEnd);
+    if (pLine != 0) nPrefix = strlen(pLine->az[ROLLOUT_PROSE_PREFIX]);
+  }
+  if (bFence) pBlock->bFence = !pBlock->bFence;
+  if (pLine == 0) return;
+  if (pBlock->pLine != 0 && (pLine != pBlock->pLine || pLine->bFirst)) {
+    giveBlock(p, pBlock);
+  }
+  if (pBlock->pLine == 0) {
+    pBlock->pText = sqlite3_str_new(0);
+  } else {
+    sqlite3_str_appendchar(pBlock->pText, pBlock->nBlank + 1, '\n');
+  }
+  pBlock->pLine = pLine;
+  pBlock->nBlank = 0;
+  pBlock->zEnd = zEnd;
+  if (zEnd > z && zEnd[-1] == '\r') zEnd--;
+  z += nPrefix;
+  if (zEnd > z) sqlite3_str_append(pBlock->pText, z, (int)(zEnd - z));
+}
+
+void bxImportProse(Import *p, const char *z) {
+  ProseBlock block;
+  memset(&block, 0, sizeof(block));
+  while (z < p->zEnd && p->pErr->rc == SQLITE_OK) {
+    const char *zEnd = bxImportLineEnd(p, z);
+    p->pReport->nLine++;
+    takeLine(p, &block, z, zEnd);
+    z = zEnd + 1;
+  }
+  if (block.pLine != 0) giveBlock(p, &block);
+}
