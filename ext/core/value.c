@@ -32,6 +32,52 @@ void bxUuid(char zOut[37]) {
   assert(zOut[36] == 0 && zOut[14] == '4');
 }
 
+void bxTimeUuid(i64 iTime, char zOut[37]) {
+  uuid_t id;
+  int i;
+  assert(iTime >= 0 && iTime <= BX_MAX_TIME);
+  sqlite3_randomness(sizeof(id), id);
+  for (i = 0; i < 6; i++) id[i] = (unsigned char)(iTime >> (40 - 8 * i));
+  id[6] = (unsigned char)(0x70 | (id[6] & 0x0f));
+  id[8] = (unsigned char)(0x80 | (id[8] & 0x3f));
+  uuid_unparse_lower(id, zOut);
+}
+
+/* The date of a number of days since 1970, by the calendar of ISO 8601. */
+static void dateOf(i64 nDay, int aOut[3]) {
+  i64 nEra, nYear, iDay, iMonth;
+  nDay += 719468; /* since March 1 of the year 0 */
+  nEra = nDay / 146097;
+  nDay -= nEra * 146097; /* of 400 years */
+  nYear = (nDay - nDay / 1460 + nDay / 36524 - nDay / 146096) / 365;
+  iDay = nDay - (365 * nYear + nYear / 4 - nYear / 100);
+  iMonth = (5 * iDay + 2) / 153; /* since March */
+  aOut[2] = (int)(iDay - (153 * iMonth + 2) / 5 + 1);
+  aOut[1] = (int)(iMonth < 10 ? iMonth + 3 : iMonth - 9);
+  aOut[0] = (int)(nYear + nEra * 400 + (aOut[1] <= 2));
+}
+
+static void putDigits(char *z, int n, int iVal) {
+  while (n-- > 0) {
+    z[n] = (char)('0' + iVal % 10);
+    iVal /= 10;
+  }
+}
+
+void bxIso(i64 iTime, char zOut[25]) {
+  int a[3], iOfDay = (int)(iTime % BX_MS_PER_DAY);
+  assert(iTime >= 0 && iTime <= BX_MAX_TIME);
+  memcpy(zOut, "0000-00-00T00:00:00.000Z", 25);
+  dateOf(iTime / BX_MS_PER_DAY, a);
+  putDigits(zOut, 4, a[0]);
+  putDigits(zOut + 5, 2, a[1]);
+  putDigits(zOut + 8, 2, a[2]);
+  putDigits(zOut + 11, 2, iOfDay / 3600000);
+  putDigits(zOut + 14, 2, iOfDay / 60000 % 60);
+  putDigits(zOut + 17, 2, iOfDay / 1000 % 60);
+  putDigits(zOut + 20, 3, iOfDay % 1000);
+}
+
 i64 bxBytes(sqlite3_value *pVal) {
   return pVal == 0 ? 0 : sqlite3_value_bytes(pVal);
 }

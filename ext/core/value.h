@@ -31,6 +31,12 @@
 i64 bxNow(void);
 /* Writes a random UUID (version 4, lower case) and its terminator. */
 void bxUuid(char zOut[37]);
+/* Writes a UUID of version 7: it begins with the time, so that ids of the same
+** time are near each other in an index. Its random part comes from SQLite, as in
+** the ids that a schema makes; that takes a tenth of the time of bxUuid(). */
+void bxTimeUuid(i64 iTime, char zOut[37]);
+/* Writes a time as 2026-01-31T12:00:00.000Z, as strftime() of SQLite does. */
+void bxIso(i64 iTime, char zOut[25]);
 /* How a message shows a value: 'text', 12, NULL, a blob of 3 bytes. */
 char *bxShow(sqlite3_value *pVal);
 /* Refuses a value, with SQLITE_CONSTRAINT: zFormat has one %s, which shows it. */

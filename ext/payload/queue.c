@@ -66,9 +66,10 @@ struct Queue {
   char *zVfs;
   Waiting **ppMark; /* end of the queue when the statement began */
   int bAlone;       /* the inserting statement is its own transaction */
-  int bWritten;     /* and it has written all waiting rows */
+  i64 iWritten;     /* and it has written the rows up to this number */
   int nSave;        /* savepoints that are open */
   int nReader;      /* cursors that are open */
+  int bRead;        /* one was opened */
   Waiting *pGone;   /* rows that they may still read */
 };
 
@@ -116,15 +117,6 @@ static int isCounted(const Queue *p) {
 }
 #endif
 
-static void emptyQueue(Queue *p) {
-  letGoAll(p, p->pFirst);
-  p->pFirst = 0;
-  p->ppLast = &p->pFirst;
-  p->nRow = p->nByte = 0;
-  p->ppMark = 0;
-  p->bOverdue = 0;
-}
-
 static void recount(Queue *p) {
   Waiting *pRow;
   p->ppLast = &p->pFirst;
@@ -135,6 +127,18 @@ static void recount(Queue *p) {
     p->nRow++;
     p->nByte += pRow->nByte;
   }
+}
+
+/* Removes the rows up to a number. Later ones were queued meanwhile. */
+static void emptyQueue(Queue *p, i64 iLast) {
+  while (p->pFirst != 0 && p->pFirst->iSerial <= iLast) {
+    Waiting *pRow = p->pFirst;
+    p->pFirst = pRow->pNext;
+    letGo(p, pRow);
+  }
+  p->ppMark = 0;
+  p->bOverdue = 0;
+  recount(p);
 }
 
 /* Removes the rows after a former end of the queue. */
@@ -216,6 +220,12 @@ static int isKnown(const Queue *p, const BxStmts *pHome, i64 iNow) {
          iNow >= pLimits->iRead && iNow - pLimits->iRead < LIMITS_MS;
 }
 
+/* What the queue itself writes changes none of these settings. nOwn: the changes
+** of the calling statement, which SQLite counts when it ends. */
+static void stillKnown(Queue *p, int nOwn) {
+  p->limits.nChanges = sqlite3_total_changes(p->bx->db) + nOwn;
+}
+
 /* Nothing can be written now, but perhaps nothing has to be. */
 static int isRefused(int rc) {
   return (rc & 0xff) == SQLITE_BUSY || (rc & 0xff) == SQLITE_READONLY;
@@ -251,22 +261,20 @@ static const Limits *limitsNow(
 
 /*--------------------------------------------------------------- flush ----*/
 
-#define CREATED_AT(ms)                                                         \
-  "strftime('%Y-%m-%dT%H:%M:%fZ', " ms " / 1000.0, 'unixepoch')"
+#define CREATED_AT                                                             \
+  "strftime('%Y-%m-%dT%H:%M:%fZ', timestamp / 1000.0, 'unixepoch')"
 
 static const char zFlush[] =
     "INSERT INTO main.event_payloads(id, event_id, agent_id, request_body,"
     "  response_body, size_bytes, purpose, created_at) "
     "SELECT id, event_id, agent_id, request_body,"
-    "  response_body, size_bytes, 'archive', " CREATED_AT(
-        "timestamp") " "
-                     "FROM payload_queue";
+    "  response_body, size_bytes, 'archive', " CREATED_AT " FROM payload_queue";
 /* The same if some rows are history. */
 static const char zFlushHistory[] =
     "INSERT INTO main.payload_history(id, event_id, agent_id, request_body,"
     "  response_body, created_at) "
     "SELECT id, event_id, agent_id, request_body, response_body,"
-    "  " CREATED_AT("timestamp") " FROM payload_queue";
+    "  " CREATED_AT " FROM payload_queue";
 
 /* The schema that rows are queued for: that of the waiting rows, otherwise the
 ** home of the domain. It is an error if its file is no longer attached under
@@ -319,31 +327,35 @@ static void noteFailure(Queue *p, const BxErr *pErr) {
   p->zFailed = pErr->zMsg ? sqlite3_mprintf("%s", pErr->zMsg) : 0;
 }
 
+static void failKeptOut(BxErr *pErr) {
+  bxFail(pErr, SQLITE_ERROR,
+      "MisuseError: a trigger on event_payloads keeps a queued row out of "
+      "the archive; nothing was written; drop the trigger");
+}
+
 /* Writes one row. aVal: event, agent, request, response. */
 static void writeRow(
     Queue *p, BxStmts *pHome, sqlite3_value **aVal, i64 iTime, BxErr *pErr) {
   static const char zRow[] =
       "INSERT INTO main.event_payloads(id, event_id, agent_id, request_body,"
       "  response_body, created_at, size_bytes, purpose) "
-      "VALUES(?1, ?2, ?3, ?4, ?5, " CREATED_AT("?6") ", ?7, 'archive')";
+      "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, 'archive')";
   static const char zHistory[] =
       "INSERT INTO main.payload_history(id, event_id, agent_id, request_body,"
-      "  response_body, created_at) "
-      "VALUES(?1, ?2, ?3, ?4, ?5, " CREATED_AT("?6") ")";
+      "  response_body, created_at) VALUES(?1, ?2, ?3, ?4, ?5, ?6)";
   int bHistory = isHistory(p, iTime);
   sqlite3_stmt *pStmt = bxStmt(pHome, bHistory ? zHistory : zRow, pErr);
-  char zId[37];
-  bxUuid(zId);
-  bxBind(pStmt, pErr, "tssssi", zId, aVal[0], aVal[1], aVal[2], aVal[3], iTime);
+  char zId[37], zTime[25];
+  bxTimeUuid(iTime, zId);
+  bxIso(iTime, zTime);
+  bxBind(pStmt, pErr, "tsssst", zId, aVal[0], aVal[1], aVal[2], aVal[3], zTime);
   if (!bHistory) {
     bxBind(pStmt, pErr, "------i", bxBytes(aVal[2]) + bxBytes(aVal[3]));
   }
   bxRun(pStmt, pErr);
   /* (An INSERT into a view does not count as a change.) */
   if (pErr->rc == SQLITE_OK && !bHistory && sqlite3_changes(p->bx->db) == 0) {
-    bxFail(pErr, SQLITE_ERROR,
-        "MisuseError: a trigger on event_payloads keeps a queued row out of "
-        "the archive; nothing was written; drop the trigger");
+    failKeptOut(pErr);
   }
 }
 
@@ -357,11 +369,11 @@ static void leaveOut(BxStmts *pHome, const Waiting *pRow, BxErr *pErr) {
   bxDo(pHome, zReceipt, pErr, "iii", bxNow(), pRow->nByte, pRow->iTime);
 }
 
-/* Writes all waiting rows one by one. This is faster than zFlush, but needs a
-** savepoint. */
-static void writeRows(Queue *p, BxStmts *pHome, BxErr *pErr) {
+/* Writes the waiting rows one by one, in a savepoint. */
+static void writeEach(Queue *p, BxStmts *pHome, i64 iLast, BxErr *pErr) {
   const Waiting *pRow;
-  for (pRow = p->pFirst; pRow != 0 && pErr->rc == SQLITE_OK;
+  for (pRow = p->pFirst;
+       pRow != 0 && pRow->iSerial <= iLast && pErr->rc == SQLITE_OK;
        pRow = pRow->pNext) {
     sqlite3_value *aVal[] = {
         pRow->pEvent, pRow->pAgent, pRow->pRequest, pRow->pResponse};
@@ -369,6 +381,43 @@ static void writeRows(Queue *p, BxStmts *pHome, BxErr *pErr) {
     writeRow(p, pHome, aVal, pRow->iTime, pErr);
     if (bxIs(pErr, "ErasedError")) leaveOut(pHome, pRow, pErr);
   }
+}
+
+/* Writes all waiting rows with one statement. Returns 1 if a trigger of the user
+** has kept one out, which is an error: the caller must undo the others. (An INSERT
+** into a view counts no changes.) */
+static int writeAll(Queue *p, BxStmts *pHome, BxErr *pErr) {
+  const char *zSql = flushSql(p);
+  i64 nRow = p->nRow;
+  bxRun(bxStmt(pHome, zSql, pErr), pErr);
+  if (pErr->rc != SQLITE_OK || zSql != zFlush ||
+      sqlite3_changes(p->bx->db) == nRow) {
+    return 0;
+  }
+  failKeptOut(pErr);
+  return 1;
+}
+
+/* Whether another table has the name payload_queue. */
+static int isHidden(Queue *p, BxStmts *pHome) {
+  static const char zAny[] = "SELECT 1 FROM payload_queue LIMIT 1";
+  BxErr err = {SQLITE_OK, 0};
+  p->bRead = 0;
+  bxAsk(pHome, zAny, &err, "");
+  bxClear(&err);
+  return !p->bRead;
+}
+
+/* Writes all waiting rows, in a savepoint. If one is refused, the statement for
+** all of them has written none. */
+static void writeRows(Queue *p, BxStmts *pHome, i64 iLast, BxErr *pErr) {
+  int bEach = isHidden(p, pHome);
+  if (!bEach) {
+    writeAll(p, pHome, pErr);
+    bEach = bxIs(pErr, "ErasedError");
+    if (bEach) bxClear(pErr);
+  }
+  if (bEach) writeEach(p, pHome, iLast, pErr);
 }
 
 /* Does not report an error to the caller, unless SQLite will fail the calling
@@ -399,18 +448,19 @@ static void packQuietly(Queue *p, BxStmts *pHome, BxErr *pErr) {
 /* Writes all waiting rows in one transaction. Returns how many. */
 static i64 flush(Queue *p, BxErr *pErr) {
   BxStmts *pHome = target(p, pErr);
-  i64 nRow = p->nRow;
+  i64 nRow = p->nRow, iLast = p->iSerial;
   if (pHome == 0 || nRow == 0) return 0;
   limitsNow(p, pHome, bxNow(), pErr);
   bxSavepoint(p->bx, "payload_flush", pErr);
   if (pErr->rc != SQLITE_OK) return 0;
-  writeRows(p, pHome, pErr);
+  writeRows(p, pHome, iLast, pErr);
   bxRelease(p->bx, pErr);
   noteFailure(p, pErr);
   if (pErr->rc != SQLITE_OK) return 0;
-  emptyQueue(p);
+  emptyQueue(p, iLast);
   p->iRetry = 0;
   packQuietly(p, pHome, pErr);
+  stillKnown(p, 0);
   return nRow;
 }
 
@@ -489,7 +539,7 @@ static void flushAtClose(Queue *p) {
 static void queueFree(void *pArg) {
   Queue *p = (Queue *)pArg;
   flushAtClose(p);
-  emptyQueue(p);
+  emptyQueue(p, p->iSerial);
   sqlite3_free(p->zFailed);
   sqlite3_free(p->zHome);
   sqlite3_free(p->zFile);
@@ -558,21 +608,21 @@ static void stage(
   if (bCall && isDue(p)) flushQuietly(p, pErr);
   if (pErr->rc != SQLITE_OK) {
     cutBack(p, ppEnd);
-  } else {
-    p->iPut = iNow;
+    return;
   }
+  p->iPut = iNow;
+  if (!bCall) stillKnown(p, 1);
 }
 
 /* Mode durable: the row is written. Rows that wait since another mode was set
 ** are written first, if possible. */
 static void store(Queue *p, BxStmts *pHome, sqlite3_value **aVal, i64 iTime,
     int bCall, BxErr *pErr) {
-  int nOwn = bCall ? 0 : 1; /* the calling INSERT is counted later */
   if (bCall && isDue(p)) flushQuietly(p, pErr);
   writeRow(p, pHome, aVal, iTime, pErr);
   if (pErr->rc != SQLITE_OK) return;
   if (bCall) packQuietly(p, pHome, pErr);
-  p->limits.nChanges = sqlite3_total_changes(p->bx->db) + nOwn;
+  stillKnown(p, bCall ? 0 : 1);
 }
 
 static void failDisabled(const BxStmts *pHome, BxErr *pErr) {
@@ -739,6 +789,7 @@ void bxQueueRelease(Queue *p, int iSavepoint) {
 }
 
 void bxQueueRollbackTo(Queue *p, int iSavepoint) {
+  p->limits.nChanges = -1; /* those of the calling statement do not count */
   undrop(p, iSavepoint + 1);
   p->nSave = iSavepoint + 1;
 }
@@ -747,7 +798,7 @@ void bxQueueRollbackTo(Queue *p, int iSavepoint) {
 
 void bxQueueBegin(Queue *p) {
   p->bAlone = sqlite3_get_autocommit(p->bx->db);
-  p->bWritten = 0;
+  p->iWritten = 0;
   p->ppMark = p->ppLast;
   p->nSave = 0;
 }
@@ -757,17 +808,19 @@ void bxQueueBegin(Queue *p) {
 void bxQueueSync(Queue *p, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
   BxStmts *pHome;
-  int rc;
+  i64 iLast = p->iSerial;
+  int rc, bPart = 0;
   if (!p->bAlone || !isDue(p)) return;
   pHome = target(p, &err);
   if (pHome != 0) {
-    bxRun(bxStmt(pHome, flushSql(p), &err), &err);
-    p->bWritten = err.rc == SQLITE_OK;
+    bPart = writeAll(p, pHome, &err);
+    if (err.rc == SQLITE_OK) p->iWritten = iLast;
     noteFailure(p, &err);
     if (err.rc != SQLITE_OK) p->iRetry = bxNow() + p->limits.nInterval;
   }
   rc = err.rc & 0xff;
-  if (rc == SQLITE_IOERR || rc == SQLITE_NOMEM || rc == SQLITE_CORRUPT) {
+  if (bPart || rc == SQLITE_IOERR || rc == SQLITE_NOMEM ||
+      rc == SQLITE_CORRUPT) {
     *pErr = err; /* SQLite may also have rolled the statement back */
   } else {
     bxClear(&err);
@@ -776,12 +829,9 @@ void bxQueueSync(Queue *p, BxErr *pErr) {
 
 void bxQueueCommit(Queue *p) {
   assert(isCounted(p));
-  if (p->bWritten) {
-    emptyQueue(p);
-  } else {
-    removeDropped(p);
-  }
-  p->bWritten = 0;
+  if (p->iWritten != 0) emptyQueue(p, p->iWritten);
+  removeDropped(p);
+  p->iWritten = 0;
   p->ppMark = 0;
 }
 
@@ -790,9 +840,10 @@ void bxQueueCommit(Queue *p) {
 ** place. Rows that either has deleted are restored. */
 void bxQueueRollback(Queue *p) {
   assert(isCounted(p));
+  p->limits.nChanges = -1;
   undrop(p, 0);
   if (p->bAlone && p->ppMark != 0) cutBack(p, p->ppMark);
-  p->bWritten = 0;
+  p->iWritten = 0;
   p->ppMark = 0;
 }
 
@@ -816,6 +867,7 @@ i64 bxQueueLast(Queue *p) {
 }
 
 void bxQueueOpen(Queue *p) {
+  p->bRead = 1;
   p->nReader++;
 }
 

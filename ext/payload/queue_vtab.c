@@ -3,7 +3,9 @@
 **
 ** Columns: event_id, agent_id, request_body, response_body, timestamp
 ** (milliseconds since 1970 UTC), size_bytes. Hidden column: id, for the row
-** that is written; it is a new UUID whenever it is read. INSERT archives an
+** that is written; it is a new UUID whenever it is read. It begins with the time,
+** so that rows which are written together, and later leave together, are near
+** each other in the index of the ids. INSERT archives an
 ** exchange, or appends it to the queue of this connection. SELECT shows the
 ** waiting rows, oldest first. DELETE removes them.
 */
@@ -96,7 +98,7 @@ static int queueColumn(
       pRow->pEvent, pRow->pAgent, pRow->pRequest, pRow->pResponse};
   if (i == QUEUED_ID) {
     char zId[37];
-    bxUuid(zId);
+    bxTimeUuid(pRow->iTime, zId);
     sqlite3_result_text(pCtx, zId, 36, SQLITE_TRANSIENT);
   } else if (i == QUEUED_TIME) {
     sqlite3_result_int64(pCtx, pRow->iTime);

@@ -115,32 +115,18 @@ void bxReportEscape(sqlite3_str *pOut, const char *z) {
   }
 }
 
-/* The date of a number of days since 1970, by the calendar of ISO 8601. */
-static void dateOf(i64 nDay, int aOut[3]) {
-  i64 nEra, nYear, iDay, iMonth;
-  nDay += 719468; /* since March 1 of the year 0 */
-  nEra = nDay / 146097;
-  nDay -= nEra * 146097; /* of 400 years */
-  nYear = (nDay - nDay / 1460 + nDay / 36524 - nDay / 146096) / 365;
-  iDay = nDay - (365 * nYear + nYear / 4 - nYear / 100);
-  iMonth = (5 * iDay + 2) / 153; /* since March */
-  aOut[2] = (int)(iDay - (153 * iMonth + 2) / 5 + 1);
-  aOut[1] = (int)(iMonth < 10 ? iMonth + 3 : iMonth - 9);
-  aOut[0] = (int)(nYear + nEra * 400 + (aOut[1] <= 2));
-}
-
 void bxReportTime(sqlite3_str *pOut, i64 iTime, int bIso) {
-  int a[3];
-  i64 iOfDay = iTime % BX_MS_PER_DAY;
+  char zIso[25];
   if (iTime < 0 || iTime > BX_MAX_TIME) {
     sqlite3_str_appendf(pOut, "%lld", iTime);
     return;
   }
-  dateOf(iTime / BX_MS_PER_DAY, a);
-  sqlite3_str_appendf(pOut, "%04d-%02d-%02d%s%02d:%02d:%02d.%03d%s", a[0], a[1],
-      a[2], bIso ? "T" : " ", (int)(iOfDay / 3600000),
-      (int)(iOfDay / 60000 % 60), (int)(iOfDay / 1000 % 60),
-      (int)(iOfDay % 1000), bIso ? "Z" : " UTC");
+  bxIso(iTime, zIso);
+  if (bIso) {
+    sqlite3_str_appendall(pOut, zIso);
+  } else {
+    sqlite3_str_appendf(pOut, "%.10s %.12s UTC", zIso, zIso + 11);
+  }
 }
 
 /* Two units: who reads hours does not look for milliseconds. */

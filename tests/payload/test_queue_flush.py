@@ -1,0 +1,127 @@
+"""A flush is one statement: what happens to it while it runs."""
+import re
+import sqlite3
+
+import pytest
+
+from conftest import one, rows
+from payload_helpers import CALL, ROW, in_memory, put, setting, stored, waiting
+
+KEEP_OUT = ("CREATE TRIGGER keep_out BEFORE INSERT ON event_payloads "
+            "WHEN NEW.event_id = 'e2' BEGIN SELECT RAISE(IGNORE); END")
+
+
+@pytest.fixture
+def queue(db):
+    return in_memory(db)
+
+
+def test_a_trigger_that_would_shorten_a_flush_makes_it_fail_as_a_whole(queue):
+    setting(queue, "flush_batch_size", 3)
+    queue.execute(KEEP_OUT)
+    put(queue, "e1", "e2", "e3", how=CALL)
+    assert stored(queue) == [] and waiting(queue) == ["e1", "e2", "e3"]
+    with pytest.raises(sqlite3.OperationalError,
+                       match="MisuseError: a trigger on event_payloads keeps"):
+        queue.execute("SELECT payload_flush()")
+    assert "keeps a queued row out" in one(queue, "SELECT error FROM payload_waiting")
+    queue.execute("DROP TRIGGER keep_out")
+    assert one(queue, "SELECT payload_flush()") == 3
+    assert stored(queue) == ["e1", "e2", "e3"]
+
+
+def test_a_shortened_flush_by_the_row_path_fails_with_its_statement(queue):
+    setting(queue, "flush_batch_size", 3)
+    queue.execute(KEEP_OUT)
+    put(queue, "e1", "e2", how=ROW)
+    with pytest.raises(sqlite3.OperationalError,
+                       match="MisuseError: a trigger on event_payloads keeps"):
+        put(queue, "e3", how=ROW)
+    assert stored(queue) == [] and waiting(queue) == ["e1", "e2"]
+    queue.execute("DROP TRIGGER keep_out")
+    put(queue, "e3", how=ROW)
+    assert one(queue, "SELECT payload_flush()") == 3
+    assert stored(queue) == ["e1", "e2", "e3"]
+
+
+@pytest.mark.parametrize("how", [CALL, ROW])
+def test_a_row_that_a_trigger_queues_during_a_flush_waits_for_the_next(queue, how):
+    setting(queue, "flush_batch_size", 3)
+    queue.execute("CREATE TRIGGER echo AFTER INSERT ON event_payloads "
+                  "WHEN NEW.event_id IN ('e1', 'e3') BEGIN INSERT INTO "
+                  "payload_queue(event_id, agent_id) VALUES('of ' || NEW.event_id, 'a'); "
+                  "END")
+    put(queue, "e1", "e2", "e3", how=how)
+    if how == ROW:  # SQLite refuses the trigger's INSERT while the statement commits
+        assert waiting(queue) == ["e1", "e2", "e3"]
+        assert one(queue, "SELECT payload_flush()") == 3
+    assert stored(queue) == ["e1", "e2", "e3"]
+    assert waiting(queue) == ["of e1", "of e3"]
+    assert rows(queue, "SELECT rows FROM payload_waiting") == [(2,)]
+    assert one(queue, "SELECT payload_flush()") == 2
+    assert sorted(stored(queue)) == ["e1", "e2", "e3", "of e1", "of e3"]
+
+
+def test_a_table_of_the_same_name_does_not_keep_rows_from_being_written(queue):
+    setting(queue, "flush_batch_size", 2)
+    queue.execute("CREATE TABLE payload_queue(job)")
+    put(queue, "e1", "e2", "e3", how=CALL)
+    assert stored(queue) == ["e1", "e2"]
+    assert one(queue, "SELECT payload_flush()") == 1
+    assert stored(queue) == ["e1", "e2", "e3"]
+
+
+def test_a_table_with_the_same_columns_is_not_taken_for_the_queue(queue):
+    queue.execute("CREATE TABLE payload_queue(id, event_id, agent_id, request_body, "
+                  "response_body, timestamp, size_bytes)")
+    queue.execute("INSERT INTO payload_queue VALUES('i', 'x', 'a', '', '', 1, 0)")
+    put(queue, "e1", how=CALL)
+    assert one(queue, "SELECT payload_flush()") == 1
+    assert stored(queue) == ["e1"]
+
+
+@pytest.mark.parametrize("mode", ["durable", "memory"])
+def test_ids_are_of_version_7_and_begin_with_the_time(queue, mode):
+    setting(queue, "queue_mode", mode)
+    for how in (CALL, ROW):
+        for time in (0, 1700000000123, 253402300799999):
+            queue.execute(
+                "SELECT payload_queue('e', 'a', '', '', ?)" if how == CALL else
+                "INSERT INTO payload_queue(event_id, agent_id, timestamp) "
+                "VALUES('e', 'a', ?)", (time,)).fetchall()
+        if mode == "memory":
+            assert one(queue, "SELECT payload_flush()") == 3
+        found = rows(queue, "SELECT id, created_ms FROM payload_rows ORDER BY created_ms")
+        assert len(found) == len({i for i, _ in found}) == (3 if how == CALL else 6)
+        for i, time in found:
+            assert re.fullmatch("[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-"
+                                "[0-9a-f]{12}", i)
+            assert int(i[:8] + i[9:13], 16) == time
+
+
+def test_created_at_is_what_strftime_makes_of_it(queue):
+    setting(queue, "queue_mode", "durable")
+    days = [0, 58, 59, 789, 790, 11016, 11017, 18322, 47540, 47541, 2932896]
+    times = [d * 86400000 + ms for d in days for ms in (0, 1, 59999, 3599999, 86399999)]
+    queue.execute("BEGIN")
+    for time in times:
+        queue.execute("SELECT payload_queue(?, 'a', '', '', ?)", (f"e{time}", time))
+    queue.execute("COMMIT")
+    for time in times:
+        assert rows(queue, "SELECT created_at = strftime('%Y-%m-%dT%H:%M:%fZ', ? / 1000.0, "
+                    "'unixepoch') FROM event_payloads WHERE event_id = ?",
+                    time, f"e{time}") == [(1,)]
+
+
+def test_settings_are_read_anew_after_a_statement_that_failed(queue):
+    """The queue expects the changes of the statement that calls it. Another
+    statement may make as many."""
+    queue.execute("BEGIN")
+    with pytest.raises(sqlite3.IntegrityError, match="ValidationError"):
+        queue.execute("INSERT INTO payload_queue(event_id, agent_id) "
+                      "VALUES('e1', 'a'), (NULL, 'a')")
+    queue.execute("UPDATE blackbox_settings SET value = 'durable' "
+                  "WHERE name = 'payload.queue_mode'")
+    put(queue, "e2", how=ROW)
+    assert stored(queue) == ["e2"]
+    queue.execute("ROLLBACK")
