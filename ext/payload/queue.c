@@ -37,19 +37,12 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-/* The settings that a call needs. */
-typedef struct Limits {
-  i64 bEnabled, bIgnore, bMemory;
-  i64 nRetain; /* retention period in milliseconds */
-  i64 nBatch, nInterval, nMaxByte;
-  i64 nArchive;         /* payload.max_bytes, 0 for no limit */
-  i64 bPack;            /* payload.pack */
-  i64 iRead;            /* time when they were read, 0 for never */
-  const BxStmts *pHome; /* the schema that they were read from */
-  int nChanges;         /* sqlite3_total_changes() at that time */
-} Limits;
-
-#define LIMITS_MS 500 /* a change by another connection is seen after this */
+/* What is known of the schema of the archive, and when. */
+typedef struct Shape {
+  const BxStmts *pHome; /* NULL for nothing */
+  i64 iMain, iTemp;     /* the versions of it and of temp */
+  int bOmits;           /* a flush of several rows at once could omit one */
+} Shape;
 
 struct Queue {
   Bx *bx;
@@ -70,7 +63,8 @@ struct Queue {
   int nSave;        /* savepoints that are open */
   int nReader;      /* cursors that are open */
   int bRead;        /* one was opened */
-  Waiting *pGone;   /* rows that they may still read */
+  Shape shape;
+  Waiting *pGone; /* rows that they may still read */
 };
 
 /*-------------------------------------------------------------- memory ----*/
@@ -179,84 +173,6 @@ static Waiting *newWaiting(sqlite3_value **aVal, i64 iTime, BxErr *pErr) {
   if (pErr->rc == SQLITE_OK) return p;
   freeWaiting(p);
   return 0;
-}
-
-/*------------------------------------------------------------ settings ----*/
-
-static void readLimits(BxStmts *pHome, Limits *pOut, BxErr *pErr) {
-#define SETTING(name)                                                          \
-  "(SELECT value FROM main.blackbox_limits WHERE name = 'payload." name "')"
-  /* clang-format off */
-  static const char zSql[] =
-      "SELECT " SETTING("enabled") ", " SETTING("on_disabled") " = 'ignore', "
-      SETTING("queue_mode") " = 'memory', " SETTING("retention_days") " * ("
-      SETTING("history_until") " IS NOT NULL), "
-      SETTING("flush_batch_size") ", " SETTING("flush_interval_ms") ", "
-      SETTING("queue_max_bytes") ", " SETTING("max_bytes") ", "
-      SETTING("pack");
-  /* clang-format on */
-  sqlite3_stmt *pStmt = bxStmt(pHome, zSql, pErr);
-  if (bxRow(pStmt, pErr)) {
-    pOut->bEnabled = sqlite3_column_int64(pStmt, 0);
-    pOut->bIgnore = sqlite3_column_int64(pStmt, 1);
-    pOut->bMemory = sqlite3_column_int64(pStmt, 2);
-    pOut->nRetain = sqlite3_column_int64(pStmt, 3) * BX_MS_PER_DAY;
-    pOut->nBatch = sqlite3_column_int64(pStmt, 4);
-    pOut->nInterval = sqlite3_column_int64(pStmt, 5);
-    pOut->nMaxByte = sqlite3_column_int64(pStmt, 6);
-    pOut->nArchive = sqlite3_column_int64(pStmt, 7);
-    pOut->bPack = sqlite3_column_int64(pStmt, 8);
-  }
-  /* If a setting is missing, nothing may expire. */
-  if (pOut->nRetain < BX_MS_PER_DAY) pOut->nRetain = BX_MAX_TIME;
-  bxDone(pStmt, pErr);
-}
-
-/* A change by this connection may have changed a setting. */
-static int isKnown(const Queue *p, const BxStmts *pHome, i64 iNow) {
-  const Limits *pLimits = &p->limits;
-  return pLimits->iRead != 0 && pLimits->pHome == pHome &&
-         pLimits->nChanges == sqlite3_total_changes(p->bx->db) &&
-         iNow >= pLimits->iRead && iNow - pLimits->iRead < LIMITS_MS;
-}
-
-/* What the queue itself writes changes none of these settings. nOwn: the changes
-** of the calling statement, which SQLite counts when it ends. */
-static void stillKnown(Queue *p, int nOwn) {
-  p->limits.nChanges = sqlite3_total_changes(p->bx->db) + nOwn;
-}
-
-/* Nothing can be written now, but perhaps nothing has to be. */
-static int isRefused(int rc) {
-  return (rc & 0xff) == SQLITE_BUSY || (rc & 0xff) == SQLITE_READONLY;
-}
-
-/* The settings. They are read again if this connection has changed anything, or
-** after some time, because reading takes a lock on the file. If a row will be
-** written at once, the write lock is taken first, because SQLite refuses to
-** wait for another writer after a read. */
-static const Limits *limitsNow(
-    Queue *p, BxStmts *pHome, i64 iNow, BxErr *pErr) {
-  Limits *pOut = &p->limits;
-  BxErr err = {SQLITE_OK, 0};
-  int bLock;
-  if (isKnown(p, pHome, iNow)) return pOut;
-  if (pOut->pHome != pHome) pOut->iRead = 0;
-  bLock = pOut->iRead != 0 && pOut->bEnabled && !pOut->bMemory;
-  if (bLock || pOut->iRead == 0) bxLock(pHome, &err);
-  if (!bLock && isRefused(err.rc)) bxClear(&err);
-  readLimits(pHome, pOut, &err);
-  if (err.rc != SQLITE_OK &&
-      (bLock || pOut->iRead == 0 || (err.rc & 0xff) != SQLITE_BUSY)) {
-    *pErr = err;
-    return pOut;
-  }
-  pOut->iRead =
-      iNow; /* if the file is locked, the known settings still apply */
-  pOut->pHome = pHome;
-  pOut->nChanges = sqlite3_total_changes(p->bx->db);
-  bxClear(&err);
-  return pOut;
 }
 
 /*--------------------------------------------------------------- flush ----*/
@@ -383,41 +299,46 @@ static void writeEach(Queue *p, BxStmts *pHome, i64 iLast, BxErr *pErr) {
   }
 }
 
-/* Writes all waiting rows with one statement. Returns 1 if a trigger of the user
-** has kept one out, which is an error: the caller must undo the others. (An INSERT
-** into a view counts no changes.) */
-static int writeAll(Queue *p, BxStmts *pHome, BxErr *pErr) {
-  const char *zSql = flushSql(p);
-  i64 nRow = p->nRow;
-  bxRun(bxStmt(pHome, zSql, pErr), pErr);
-  if (pErr->rc != SQLITE_OK || zSql != zFlush ||
-      sqlite3_changes(p->bx->db) == nRow) {
-    return 0;
-  }
-  failKeptOut(pErr);
-  return 1;
-}
-
-/* Whether another table has the name payload_queue. */
-static int isHidden(Queue *p, BxStmts *pHome) {
+/* Whether the table, or a trigger on it, could keep a row out without an error,
+** which takes the word IGNORE; or another table has the name payload_queue. It is
+** asked again when the schema has changed. */
+static int mayOmit(Queue *p, BxStmts *pHome) {
+  static const char zMain[] = "PRAGMA main.schema_version";
+  static const char zTemp[] = "PRAGMA temp.schema_version";
+  static const char zIgnore[] =
+      "SELECT count(*) FROM (SELECT * FROM main.sqlite_schema "
+      "UNION ALL SELECT * FROM temp.sqlite_schema) "
+      "WHERE tbl_name = 'event_payloads' COLLATE NOCASE"
+      "  AND name <> 'payload_insert_replace' AND instr(lower(sql), 'ignore')";
   static const char zAny[] = "SELECT 1 FROM payload_queue LIMIT 1";
   BxErr err = {SQLITE_OK, 0};
-  p->bRead = 0;
-  bxAsk(pHome, zAny, &err, "");
+  Shape now = {pHome, 0, 0, 0};
+  now.iMain = bxAsk(pHome, zMain, &err, "");
+  now.iTemp = bxAsk(pHome, zTemp, &err, "");
+  if (p->shape.pHome != pHome || p->shape.iMain != now.iMain ||
+      p->shape.iTemp != now.iTemp) {
+    p->bRead = 0;
+    bxAsk(pHome, zAny, &err, "");
+    now.bOmits = bxAsk(pHome, zIgnore, &err, "") > 0 || !p->bRead;
+    p->shape = now;
+  }
+  if (err.rc != SQLITE_OK) {
+    p->shape.pHome = 0;
+    p->shape.bOmits = 1;
+  }
   bxClear(&err);
-  return !p->bRead;
+  return p->shape.bOmits;
 }
 
-/* Writes all waiting rows, in a savepoint. If one is refused, the statement for
-** all of them has written none. */
-static void writeRows(Queue *p, BxStmts *pHome, i64 iLast, BxErr *pErr) {
-  int bEach = isHidden(p, pHome);
-  if (!bEach) {
-    writeAll(p, pHome, pErr);
-    bEach = bxIs(pErr, "ErasedError");
-    if (bEach) bxClear(pErr);
-  }
-  if (bEach) writeEach(p, pHome, iLast, pErr);
+/* Writes all waiting rows with one statement, which is a transaction of its own.
+** (In a savepoint SQLite would copy each page that it changes.) Returns 0 if
+** nothing was written, because a row may have to be left out. */
+static int writeWhole(Queue *p, BxStmts *pHome, BxErr *pErr) {
+  if (mayOmit(p, pHome)) return 0;
+  bxRun(bxStmt(pHome, flushSql(p), pErr), pErr);
+  if (!bxIs(pErr, "ErasedError")) return 1;
+  bxClear(pErr);
+  return 0;
 }
 
 /* Does not report an error to the caller, unless SQLite will fail the calling
@@ -445,22 +366,26 @@ static void packQuietly(Queue *p, BxStmts *pHome, BxErr *pErr) {
   handOver(&err, pErr);
 }
 
-/* Writes all waiting rows in one transaction. Returns how many. */
+/* Writes all waiting rows in one transaction, where one can begin. Returns how
+** many. */
 static i64 flush(Queue *p, BxErr *pErr) {
   BxStmts *pHome = target(p, pErr);
   i64 nRow = p->nRow, iLast = p->iSerial;
   if (pHome == 0 || nRow == 0) return 0;
-  limitsNow(p, pHome, bxNow(), pErr);
-  bxSavepoint(p->bx, "payload_flush", pErr);
-  if (pErr->rc != SQLITE_OK) return 0;
-  writeRows(p, pHome, iLast, pErr);
-  bxRelease(p->bx, pErr);
+  bxLimitsNow(&p->limits, pHome, bxNow(), pErr);
+  if (pErr->rc == SQLITE_OK && !writeWhole(p, pHome, pErr)) {
+    bxSavepoint(p->bx, "payload_flush", pErr);
+    if (pErr->rc == SQLITE_OK) {
+      writeEach(p, pHome, iLast, pErr);
+      bxRelease(p->bx, pErr);
+    }
+  }
   noteFailure(p, pErr);
   if (pErr->rc != SQLITE_OK) return 0;
   emptyQueue(p, iLast);
   p->iRetry = 0;
   packQuietly(p, pHome, pErr);
-  stillKnown(p, 0);
+  bxLimitsKept(&p->limits, p->bx, 0);
   return nRow;
 }
 
@@ -611,7 +536,7 @@ static void stage(
     return;
   }
   p->iPut = iNow;
-  if (!bCall) stillKnown(p, 1);
+  if (!bCall) bxLimitsKept(&p->limits, p->bx, 1);
 }
 
 /* Mode durable: the row is written. Rows that wait since another mode was set
@@ -622,7 +547,7 @@ static void store(Queue *p, BxStmts *pHome, sqlite3_value **aVal, i64 iTime,
   writeRow(p, pHome, aVal, iTime, pErr);
   if (pErr->rc != SQLITE_OK) return;
   if (bCall) packQuietly(p, pHome, pErr);
-  stillKnown(p, bCall ? 0 : 1);
+  bxLimitsKept(&p->limits, p->bx, bCall ? 0 : 1);
 }
 
 static void failDisabled(const BxStmts *pHome, BxErr *pErr) {
@@ -654,7 +579,7 @@ i64 bxQueuePut(
   if (pHome == 0) return 0;
   iTime = checkRow(aVal, nVal, pErr);
   if (pErr->rc != SQLITE_OK) return 0;
-  pLimits = limitsNow(p, pHome, bxNow(), pErr);
+  pLimits = bxLimitsNow(&p->limits, pHome, bxNow(), pErr);
   if (pErr->rc != SQLITE_OK) return 0;
   if (!pLimits->bEnabled) {
     if (!pLimits->bIgnore) failDisabled(pHome, pErr);
@@ -687,7 +612,9 @@ void bxPayloadFlush(BxCall *p) {
         "payload_flush()");
     return;
   }
-  bxReturnInt(p, flush(queueOf(p->bx), &p->err));
+  bxSavepoint(p->bx, "payload_flush", &p->err);
+  if (p->err.rc == SQLITE_OK) bxRelease(p->bx, &p->err);
+  if (p->err.rc == SQLITE_OK) bxReturnInt(p, flush(queueOf(p->bx), &p->err));
   bxPrefix(&p->err, "FlushError: Flush failed: ");
 }
 
@@ -789,7 +716,7 @@ void bxQueueRelease(Queue *p, int iSavepoint) {
 }
 
 void bxQueueRollbackTo(Queue *p, int iSavepoint) {
-  p->limits.nChanges = -1; /* those of the calling statement do not count */
+  bxLimitsDoubt(&p->limits);
   undrop(p, iSavepoint + 1);
   p->nSave = iSavepoint + 1;
 }
@@ -801,6 +728,21 @@ void bxQueueBegin(Queue *p) {
   p->iWritten = 0;
   p->ppMark = p->ppLast;
   p->nSave = 0;
+}
+
+/* Writes all waiting rows in the transaction of the caller. Returns 1 if a trigger
+** of the user has kept one out, which is an error: the caller must undo the others.
+** (An INSERT into a view counts no changes.) */
+static int writeAll(Queue *p, BxStmts *pHome, BxErr *pErr) {
+  const char *zSql = flushSql(p);
+  i64 nRow = p->nRow;
+  bxRun(bxStmt(pHome, zSql, pErr), pErr);
+  if (pErr->rc != SQLITE_OK || zSql != zFlush ||
+      sqlite3_changes(p->bx->db) == nRow) {
+    return 0;
+  }
+  failKeptOut(pErr);
+  return 1;
 }
 
 /* Before the commit of a statement that queued rows and is its own transaction:
@@ -840,7 +782,7 @@ void bxQueueCommit(Queue *p) {
 ** place. Rows that either has deleted are restored. */
 void bxQueueRollback(Queue *p) {
   assert(isCounted(p));
-  p->limits.nChanges = -1;
+  bxLimitsDoubt(&p->limits);
   undrop(p, 0);
   if (p->bAlone && p->ppMark != 0) cutBack(p, p->ppMark);
   p->iWritten = 0;

@@ -20,6 +20,26 @@ typedef struct Waiting {
   struct Waiting *pGone; /* next of the rows that a reader may still read */
 } Waiting;
 
+/* queue_limits.c */
+/* The settings that a call needs. */
+typedef struct Limits {
+  i64 bEnabled, bIgnore, bMemory;
+  i64 nRetain; /* retention period in milliseconds */
+  i64 nBatch, nInterval, nMaxByte;
+  i64 nArchive;         /* payload.max_bytes, 0 for no limit */
+  i64 bPack;            /* payload.pack */
+  i64 iRead;            /* time when they were read, 0 for never */
+  const BxStmts *pHome; /* the schema that they were read from */
+  int nChanges;         /* sqlite3_total_changes() at that time */
+} Limits;
+/* Reads the settings of the schema, unless they are known. Returns p. */
+const Limits *bxLimitsNow(Limits *p, BxStmts *pHome, i64 iNow, BxErr *pErr);
+/* What was written until now has changed none of them, as the queue wrote it.
+** nOwn: changes of the calling statement, which SQLite counts when it ends. */
+void bxLimitsKept(Limits *p, const Bx *bx, int nOwn);
+/* That statement was undone: they are read again. */
+void bxLimitsDoubt(Limits *p);
+
 /* queue.c */
 /* For a reader: the first waiting row, and the row after a row. Rows that leave
 ** the queue between opening and closing stay in memory. */
