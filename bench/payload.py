@@ -226,20 +226,22 @@ def queue():
             exchanges(AGENTS, 2500), 2000)
     ]
 
-    def queued(folder):
-        db = connect(folder / "queue.db")
-        db.execute("SELECT blackbox_install()").fetchone()
-        db.execute("INSERT INTO blackbox_settings VALUES('payload.enabled', 1), "
-                   "('payload.queue_mode', 'memory')")
+    def queued(statement):
+        def side(folder):
+            db = connect(folder / "queue.db")
+            db.execute("SELECT blackbox_install()").fetchone()
+            db.execute("INSERT INTO blackbox_settings VALUES('payload.enabled', 1), "
+                       "('payload.queue_mode', 'memory')")
 
-        def run():
-            for row in rows:
-                db.execute("SELECT payload_queue(?,?,?,?)", row).fetchone()
-            db.execute("SELECT payload_flush()").fetchone()
+            def run():
+                for row in rows:
+                    db.execute(statement, row).fetchone()
+                db.execute("SELECT payload_flush()").fetchone()
 
-        seconds = timed(run)
-        db.close()
-        return seconds
+            seconds = timed(run)
+            db.close()
+            return seconds
+        return side
 
     def each(folder):
         db = connect(folder / "each.db")
@@ -262,9 +264,26 @@ def queue():
 
     return Case(
         "archive of 2.5 KB: the queue in mode memory, and one INSERT each",
-        {"queue": queued, "INSERT each": each},
-        [("queue", "INSERT each", 0.5)],
-        note="The single INSERTs go into the five-index table without any rule.",
+        {
+            "payload_queue()": queued("SELECT payload_queue(?,?,?,?)"),
+            "INSERT INTO payload_queue": queued(
+                "INSERT INTO payload_queue(event_id, agent_id, request_body, "
+                "response_body) VALUES(?,?,?,?)"),
+            "INSERT each": each,
+        },
+        [
+            ("payload_queue()", "INSERT each", 0.5),
+            ("INSERT INTO payload_queue", "INSERT each", None),
+        ],
+        rounds=9,
+        note="All in autocommit, in a file with a write-ahead log and the same "
+        "synchronous. The single INSERTs go into the five-index table without any "
+        "rule, and their random ids were made before; the queue makes its ids in the "
+        "measured time, and the archive has all its rules. The ids of the queue begin "
+        "with the time, so that a flush changes fewer pages of their index.",
+        why="A flush saves the commits, which are most of the writing. What is left are "
+        "the body of each row, three indexes by time, and the triggers with the rules, "
+        "each of which runs for each row.",
     )
 
 
@@ -310,7 +329,12 @@ def durable():
             ("INSERT INTO payload_queue", "plain INSERT", 1.05),
         ],
         rounds=9,
-        note="All into the same table, with its rules, in autocommit.",
+        note="All into the same table, with its rules, in autocommit, in a file with a "
+        "write-ahead log. The ids of the plain INSERT are random and were made before; "
+        "the queue makes its ids in the measured time. They begin with the time.",
+        why="An INSERT INTO payload_queue runs one statement in another. For the inner "
+        "one SQLite keeps a copy of each page that it changes, to be able to undo it "
+        "alone.",
     )
 
 
