@@ -330,12 +330,24 @@ static int mayOmit(Queue *p, BxStmts *pHome) {
   return p->shape.bOmits;
 }
 
+/* A progress handler may stop the statement after its work is done. Then it has
+** succeeded. */
+static void runFlush(
+    const Queue *p, BxStmts *pHome, const char *zSql, BxErr *pErr) {
+  i64 nRow = p->nRow;
+  bxRun(bxStmt(pHome, zSql, pErr), pErr);
+  if (pErr->rc == SQLITE_INTERRUPT && sqlite3_changes(p->bx->db) == nRow) {
+    bxClear(pErr);
+  }
+}
+
 /* Writes all waiting rows with one statement, which is a transaction of its own.
 ** (In a savepoint SQLite would copy each page that it changes.) Returns 0 if
-** nothing was written, because a row may have to be left out. */
+** nothing was written, because a row may have to be left out, or because some are
+** history. (An INSERT into a view counts no changes.) */
 static int writeWhole(Queue *p, BxStmts *pHome, BxErr *pErr) {
-  if (mayOmit(p, pHome)) return 0;
-  bxRun(bxStmt(pHome, flushSql(p), pErr), pErr);
+  if (flushSql(p) != zFlush || mayOmit(p, pHome)) return 0;
+  runFlush(p, pHome, zFlush, pErr);
   if (!bxIs(pErr, "ErasedError")) return 1;
   bxClear(pErr);
   return 0;
@@ -736,7 +748,7 @@ void bxQueueBegin(Queue *p) {
 static int writeAll(Queue *p, BxStmts *pHome, BxErr *pErr) {
   const char *zSql = flushSql(p);
   i64 nRow = p->nRow;
-  bxRun(bxStmt(pHome, zSql, pErr), pErr);
+  runFlush(p, pHome, zSql, pErr);
   if (pErr->rc != SQLITE_OK || zSql != zFlush ||
       sqlite3_changes(p->bx->db) == nRow) {
     return 0;

@@ -125,3 +125,31 @@ def test_settings_are_read_anew_after_a_statement_that_failed(queue):
     put(queue, "e2", how=ROW)
     assert stored(queue) == ["e2"]
     queue.execute("ROLLBACK")
+
+
+@pytest.mark.parametrize("how", [CALL, ROW])
+def test_a_flush_that_is_stopped_at_its_very_end_writes_no_row_twice(queue, how):
+    setting(queue, "flush_batch_size", 3)
+    put(queue, "e1", "e2", "e3", how=how)  # prepares what is kept
+    calls, stop = [], [0]
+    queue.set_progress_handler(lambda: calls.append(1) or len(calls) == stop[0], 1)
+    put(queue, "f1", "f2", how=how)
+    calls.clear()
+    put(queue, "f3", how=how)
+    total, late = len(calls), 0
+    for i in range(100):
+        put(queue, f"{i} a", f"{i} b", how=how)
+        calls.clear()
+        stop[0] = total - i
+        try:
+            put(queue, f"{i} c", how=how)
+            late += 1
+        except sqlite3.OperationalError:
+            pass
+        stop[0] = 0
+        queue.execute("SELECT payload_flush()").fetchall()
+    queue.set_progress_handler(None, 0)
+    events = stored(queue)
+    assert len(events) == len(set(events))
+    assert {f"{i} {c}" for i in range(100) for c in "ab"} <= set(events)
+    assert 0 < late < 100
