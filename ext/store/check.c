@@ -251,7 +251,13 @@ static void checkUnused(StoreCheck *c) {
       "SELECT text FROM main.store_texts WHERE text NOT IN"
       " (SELECT text FROM main.store_dropped)",
       &c->err);
-  while (c->nProblem < BX_MAX_PROBLEMS && bxRow(pStmt, &c->err)) {
+  if (pNamed == 0 && c->err.rc == SQLITE_OK) {
+    bxProblem(c->pOut, "store_users",
+        "is empty, so it is not known which texts are in use; SELECT "
+        "blackbox_install(), and INSERT the views of your own tables");
+  }
+  while (
+      pNamed != 0 && c->nProblem < BX_MAX_PROBLEMS && bxRow(pStmt, &c->err)) {
     i64 iText = sqlite3_column_int64(pStmt, 0);
     int bNamed = 0;
     bxBind(pNamed, &c->err, "i", iText);

@@ -419,6 +419,7 @@ def test_a_piece_is_not_taken_from_a_place_that_has_other_bytes(notes, path):
     ("DELETE FROM store_uses", "has no list"),
     ("DELETE FROM store_texts", "lacks"),
     ("UPDATE store_state SET texts = 7", "totals"),
+    ("DELETE FROM store_users", "not known which texts are in use"),
     ("UPDATE notes SET a = (SELECT a FROM notes WHERE id = 2)", "named by no reference"),
 ])
 def test_the_check_finds_what_was_done_to_the_tables(notes, path, damage, told):
@@ -426,7 +427,7 @@ def test_the_check_finds_what_was_done_to_the_tables(notes, path, damage, told):
         add(notes, id, words(id, 5000))
     pack(notes)
     drop = "".join(f"DROP TRIGGER store_{table}_{act};"
-                   for table in ("texts", "packs", "uses", "state")
+                   for table in ("texts", "packs", "uses", "state", "users")
                    for act in ("update", "delete"))
     by_hand(path, drop + damage)
     found = [problem for _, _, problem in rows(connect(path), "SELECT * FROM blackbox_check")
