@@ -762,5 +762,5 @@ ON CONFLICT (rule) DO UPDATE SET domain = excluded.domain, "view" = excluded."vi
   setting = excluded.setting, unit_ms = excluded.unit_ms,
   "table" = excluded."table";
 
-INSERT INTO main.blackbox_domains(domain, version) VALUES ('rollout', 3)
+INSERT INTO main.blackbox_domains(domain, version) VALUES ('rollout', 4)
 ON CONFLICT (domain) DO UPDATE SET version = excluded.version;

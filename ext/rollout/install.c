@@ -5,7 +5,9 @@
 ** Version 1 had no stamp in rollout_heads. It had a column look in
 ** rollout_data, which stays and is not used. Older databases detected a REPLACE
 ** by a table rollout_clash. Version 2 knew less about a conversation: the new
-** columns of rollout_about are NULL until rollout_rebuild() fills them.
+** columns of rollout_about are NULL until rollout_rebuild() fills them. Version 3
+** knew fewer formats: of its rows, those that are different now are made anew, and
+** all others stay, as they may be the user's.
 */
 #include "rollout.h"
 SQLITE_EXTENSION_INIT3
@@ -31,9 +33,32 @@ static void adoptAbout(BxStmts *p, BxErr *pErr) {
       pErr);
 }
 
+/* Adds the columns of version 4, and removes the rows that it has otherwise. */
+static void adoptFormats(BxStmts *p, BxErr *pErr) {
+  if (bxNumber(p,
+          "SELECT count(*) FROM main.sqlite_schema AS t "
+          "WHERE t.type = 'table' AND t.name = 'rollout_formats' AND "
+          "instr(t.sql, 'newest') = 0",
+          pErr) == 0) {
+    return;
+  }
+  bxExec(p,
+      "ALTER TABLE main.rollout_formats ADD COLUMN newest TEXT;"
+      "ALTER TABLE main.rollout_formats ADD COLUMN apart INTEGER NOT NULL "
+      "DEFAULT 0 CHECK (apart IN (0, 1));"
+      "DELETE FROM main.rollout_formats WHERE format IN ('codex-history', "
+      "'gemini', 'cursor', 'cursor-store', 'otel');"
+      "DELETE FROM main.rollout_readings WHERE fact = 'user' AND conditions IN "
+      "('{\"$.store\":\"goose\",\"$.role\":\"user\"}', "
+      "'{\"$.role\":\"user\",\"$.message\":null,\"$.content\":true}') "
+      "AND format IN ('goose', 'goose-store')",
+      pErr);
+}
+
 void bxRolloutAdopt(BxStmts *p, BxErr *pErr) {
   bxExec(p, "DROP TABLE IF EXISTS main.rollout_clash", pErr);
   adoptAbout(p, pErr);
+  adoptFormats(p, pErr);
   if (bxNumber(p,
           "SELECT count(*) FROM main.sqlite_schema AS t "
           "WHERE t.type = 'table' AND t.name = 'rollout_heads' AND "

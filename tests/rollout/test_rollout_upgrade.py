@@ -1,4 +1,4 @@
-"""One install upgrades a database of version 1.
+"""One install upgrades a database of an older version.
 
 version1.sql was dumped from a database that blackbox 1 made: a conversation with two turns, and
 a fork of its first turn. It has no views and triggers, because these are created again."""
@@ -28,7 +28,7 @@ def test_conversations_of_version_1_are_kept(old, begin):
     one(old, "SELECT blackbox_install()")
     if begin:
         old.execute("COMMIT")
-    assert rows(old, "SELECT version FROM blackbox_domains WHERE domain = 'rollout'") == [(3,)]
+    assert rows(old, "SELECT version FROM blackbox_domains WHERE domain = 'rollout'") == [(4,)]
     assert rows(old, "SELECT * FROM blackbox_check") == []
     assert rows(old, "SELECT 1 FROM sqlite_schema WHERE name = 'rollout_clash'") == []
     assert rows(old, "SELECT id, timestamp, type, payload FROM rollout_data") == items
@@ -52,3 +52,46 @@ def test_conversations_of_version_1_go_on(old):
         with pytest.raises(sqlite3.IntegrityError):
             old.execute(sql)
     assert rows(old, "SELECT * FROM blackbox_check") == []
+
+
+# What version 3 had otherwise: fewer formats, and no files of text.
+VERSION3 = """
+DROP TABLE rollout_lines;
+ALTER TABLE rollout_formats DROP COLUMN newest;
+ALTER TABLE rollout_formats DROP COLUMN apart;
+DELETE FROM rollout_formats WHERE format IN ('aider', 'zed', 'hermes', 'kimi', 'otel');
+DELETE FROM rollout_readings WHERE format IN ('aider', 'goose');
+INSERT INTO rollout_readings(format, fact, type, conditions, place, part)
+VALUES ('goose', 'user', 'user', '{"$.role":"user","$.message":null,"$.content":true}',
+        '$.content', 'text');
+INSERT INTO rollout_formats(format, rank, mark, description)
+VALUES ('own', 90, '{"$.own":true}', 'ours'), ('otel', 50, '{"$.resourceSpans":true}', 'old');
+UPDATE blackbox_domains SET version = 3 WHERE domain = 'rollout';
+"""
+
+
+def formats(db):
+    return [set(rows(db, f"SELECT {columns} FROM {table} WHERE format <> 'own'"))
+            for table, columns in (("rollout_formats", "format, mark, items, newest, apart"),
+                                   ("rollout_readings", "format, fact, type, conditions, place"))]
+
+
+@pytest.mark.parametrize("begin", ["", "BEGIN"])
+def test_formats_of_version_3_are_made_anew_and_own_ones_stay(db, path, begin):
+    one(db, "SELECT rollout_create(?)", ID)
+    wanted = formats(db)
+    db.close()
+    by_hand(path, VERSION3)
+    db = connect(path)
+    with pytest.raises(sqlite3.OperationalError, match="blackbox_install"):
+        append(db, ID, user("before"))
+    db.execute(begin)
+    one(db, "SELECT blackbox_install('main', 'rollout')")
+    if begin:
+        db.execute("COMMIT")
+    assert formats(db) == wanted
+    assert rows(db, "SELECT description, apart FROM rollout_formats WHERE format = 'own'") == [
+        ("ours", 0)]
+    assert append(db, ID, user("after")) == 1
+    assert rows(db, "SELECT * FROM blackbox_check") == []
+    db.close()
