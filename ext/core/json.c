@@ -113,8 +113,8 @@ static const char *skipPlain(const char *z, const char *zEnd) {
 const char *bxSkipString(const char *z, const char *zEnd) {
   if (*z != '"') return 0;
   z++;
-  for (;
-       ;) { /* with one call of skipPlain(), which becomes a part of the loop */
+  for (;;) {
+    /* The only call of skipPlain(): it becomes a part of the loop. */
     z = skipPlain(z, zEnd);
     if (*z == '"') return z + 1;
     if (*z != '\\') return 0;

@@ -61,19 +61,47 @@ static RolloutPart *addImported(Import *p, char *zName, char *zAgent) {
   p->apPart[p->nPart++] = pPart;
   pPart->zName = zName;
   pPart->zAgent = zAgent;
+  pPart->bWhole =
+      p->pFormat == 0 || p->pFormat->az[ROLLOUT_FORMAT_PAYLOAD] == 0;
   return pPart;
+}
+
+/* The place of a part, or the free one for it. nPlace is a power of 2. */
+static RolloutPart **partPlace(
+    const Import *p, const char *zName, const char *zAgent) {
+  sqlite3_uint64 h = bxHashOf(zName, (i64)strlen(zName));
+  i64 i;
+  if (zAgent != 0) h = bxHashMix(h, bxHashOf(zAgent, (i64)strlen(zAgent)));
+  i = (i64)(h & (sqlite3_uint64)(p->nPlace - 1));
+  while (
+      p->apPlace[i] != 0 && (!bxSameText(p->apPlace[i]->zName, zName) ||
+                                !bxSameText(p->apPlace[i]->zAgent, zAgent))) {
+    i = (i + 1) & (p->nPlace - 1);
+  }
+  return &p->apPlace[i];
+}
+
+/* Makes a part findable by its names. */
+static void placePart(Import *p, RolloutPart *pPart) {
+  i64 n = p->nPlace ? 2 * p->nPlace : 16, i;
+  if (2 * p->nPart >= p->nPlace) { /* makes room for twice as many */
+    RolloutPart **ap = bxNew(sizeof(*ap) * (size_t)n, p->pErr);
+    if (ap == 0) return;
+    sqlite3_free(p->apPlace);
+    p->apPlace = ap;
+    p->nPlace = n;
+    for (i = 0; i < p->nPart; i++) {
+      RolloutPart *pOld = p->apPart[i];
+      if (pOld->zName == 0) continue;
+      *partPlace(p, pOld->zName, pOld->zAgent) = pOld;
+    }
+  }
+  *partPlace(p, pPart->zName, pPart->zAgent) = pPart;
 }
 
 static RolloutPart *importedPart(
     Import *p, const char *zName, const char *zAgent) {
-  i64 i;
-  for (i = 0; i < p->nPart; i++) {
-    RolloutPart *pPart = p->apPart[i];
-    if (bxSameText(pPart->zName, zName) && bxSameText(pPart->zAgent, zAgent)) {
-      return pPart;
-    }
-  }
-  return 0;
+  return p->nPlace > 0 ? *partPlace(p, zName, zAgent) : 0;
 }
 
 static void partId(
@@ -93,10 +121,12 @@ RolloutPart *bxImportPart(Import *p, char *zName, char *zAgent) {
   if (p->apPart[0]->zName == 0) { /* the first name is that of the first part */
     p->apPart[0]->zName = zName;
     p->apPart[0]->zAgent = zAgent;
+    placePart(p, p->apPart[0]);
     return p->apPart[0];
   }
   pPart = addImported(p, zName, zAgent);
   if (pPart == 0) return 0;
+  placePart(p, pPart);
   partId(p, zName, zAgent, pPart->work.zId);
   bxPartOpen(pPart, p->pHome, p->iNow, p->pErr);
   return pPart;
@@ -276,6 +306,12 @@ void bxImportItem(Import *p, RolloutPart *pPart, const RolloutLine *pLine,
               : pPart->iTime >= 0 ? pPart->iTime
                                   : p->iTime;
   int bNew;
+  if (pLine->item.payload.n > ROLLOUT_MAX_PAYLOAD) {
+    bxImportBad(p,
+        "an item of more than 67108864 bytes; it is kept for the export",
+        pLine->item.payload.n);
+    return;
+  }
   before = bxImportGap(p, zFrom, &after);
   bxImportEnd(p, after);
   bNew = !bxPartHas(pPart, pLine, &iTime, p->pErr);
@@ -311,12 +347,6 @@ static void readItem(Import *p) {
   bxRolloutReadLine(p->pHome, p->pFormat, &p->json, &line, p->pErr);
   p->pJson = &p->json;
   if (p->pErr->rc != SQLITE_OK) return;
-  if (line.item.payload.n > ROLLOUT_MAX_PAYLOAD) {
-    bxImportBad(p,
-        "an item of more than 67108864 bytes; it is kept for the export",
-        line.item.payload.n);
-    return;
-  }
   if (bxImportItems(p) != 0 && p->zDocument == 0 &&
       bxPartSeen(pPart, line.item.payload, p->pErr) && bListed) {
     return;
@@ -370,6 +400,11 @@ static const char *skipMark(const char *z) {
   return strncmp(z, "\xef\xbb\xbf", 3) == 0 ? z + 3 : z;
 }
 
+const char *bxImportSkipBlank(const char *z, const char *zEnd) {
+  while (z < zEnd && (*z == ' ' || *z == '\n' || *z == '\t' || *z == '\r')) z++;
+  return z;
+}
+
 /* The value at z, which must end on its line. Returns its end, or NULL. */
 const char *bxImportValue(Import *p, const char *z, const char *zEnd) {
   const char *zNext;
@@ -380,8 +415,9 @@ const char *bxImportValue(Import *p, const char *z, const char *zEnd) {
 }
 
 int bxImportFirst(Import *p, const char *z, const char *zEnd) {
-  return bxIsUtf8((const unsigned char *)z, (int)(zEnd - z)) &&
-         bxImportValue(p, bxSkipSpace(z), zEnd) != 0;
+  z = bxImportSkipBlank(z == p->z ? skipMark(z) : z, zEnd);
+  return z < zEnd && bxIsUtf8((const unsigned char *)z, (int)(zEnd - z)) &&
+         bxImportValue(p, z, zEnd) != 0;
 }
 
 /* Why a line cannot be read. */
@@ -437,7 +473,8 @@ static void readValue(Import *p) {
 
 /* Whether a line has values and nothing else. */
 static int isJsonLine(Import *p, const char *z, const char *zEnd) {
-  for (z = bxSkipSpace(z); z != 0 && z < zEnd; z = bxSkipSpace(z)) {
+  for (z = bxImportSkipBlank(z, zEnd); z < zEnd;
+       z = bxImportSkipBlank(z, zEnd)) {
     z = bxImportValue(p, z, zEnd);
     if (z == 0) return 0;
   }
@@ -450,11 +487,11 @@ static void readLine(Import *p, const char *z, const char *zEnd) {
   int bUtf8 = bxIsUtf8((const unsigned char *)z, (int)(zEnd - z));
   if (bUtf8 && p->pFormat == 0 && !isJsonLine(p, z, zEnd) &&
       memchr(z, 0, (size_t)(zEnd - z)) == 0) {
-    keepText(p, bxSkipSpace(z), zEnd);
+    keepText(p, bxImportSkipBlank(z, zEnd), zEnd);
     return;
   }
-  for (z = bxSkipSpace(z); z < zEnd && p->pErr->rc == SQLITE_OK;
-       z = bxSkipSpace(z)) {
+  for (z = bxImportSkipBlank(z, zEnd); z < zEnd && p->pErr->rc == SQLITE_OK;
+       z = bxImportSkipBlank(z, zEnd)) {
     const char *zNext = bUtf8 ? bxImportValue(p, z, zEnd) : 0;
     if (zNext == 0) {
       bxImportBad(p, whyBad(p, z, zEnd), zEnd - z);
@@ -603,12 +640,12 @@ static void findFormat(Import *p, sqlite3_value *pGiven, const char *zId) {
 }
 
 /* What tells a file that names no conversation from others, and stays as it is
-** when the file grows: its first item, or line. That of a file which is not known
-** may be short. */
+** when the file grows: its first item, or line. That may be short, and the same in
+** many files. */
 static RolloutSpan firstOfFile(const Import *p, const char *z) {
   RolloutSpan text = {z, bxImportLineEnd(p, z) - z};
   if (p->zDocument != 0 && p->first.z != 0) return p->first;
-  while (p->pFormat == 0 && text.n < ENOUGH && z + text.n < p->zEnd) {
+  while (text.n < ENOUGH && z + text.n < p->zEnd) {
     text.n = bxImportLineEnd(p, z + text.n + 1) - z;
   }
   return text;
@@ -631,6 +668,7 @@ static void firstPart(Import *p, const char *zId) {
     if (p->zName != 0) {
       pPart->zName = bxPrintf(p->pErr, "%s", p->zName);
       if (p->zAgent != 0) pPart->zAgent = bxPrintf(p->pErr, "%s", p->zAgent);
+      if (p->pErr->rc == SQLITE_OK) placePart(p, pPart);
       partId(p, p->zName, p->zAgent, pPart->work.zId);
     } else {
       line = firstOfFile(p, bxSkipSpace(z));
@@ -711,6 +749,7 @@ static void freeImport(Import *p) {
     sqlite3_free(p->apPart[i]);
   }
   sqlite3_free(p->apPart);
+  sqlite3_free(p->apPlace);
   sqlite3_free(p->zName);
   sqlite3_free(p->zAgent);
   bxTreeFree(&p->json.tree);

@@ -29,6 +29,8 @@ struct Import {
   const RolloutFormat *pFormat; /* NULL: not known */
   RolloutPart **apPart;         /* in the order in which the file names them */
   i64 nPart, nPartAlloc;
+  RolloutPart **apPlace; /* those with names, by the hash of these */
+  i64 nPlace;
   RolloutPart *pPart;  /* of the last item */
   RolloutPart *pNamed; /* which the line names for all its items, or NULL */
   i64 iNow, iTime; /* the time of lines that have none before any that has */
@@ -79,6 +81,9 @@ void bxImportItem(Import *p, RolloutPart *pPart, const RolloutLine *pLine,
 const char *bxImportValue(Import *p, const char *z, const char *zEnd);
 /* Reads the first value of a line. Returns whether it has one. */
 int bxImportFirst(Import *p, const char *z, const char *zEnd);
+/* Skips white space up to the end of a line. (bxSkipSpace() goes on after it, so
+** that each of many blank lines would pass all that follow.) */
+const char *bxImportSkipBlank(const char *z, const char *zEnd);
 /* The end of the line at z. */
 const char *bxImportLineEnd(const Import *p, const char *z);
 /* Calls xItem for the items that are at places in a value, with | between them; []

@@ -10,7 +10,8 @@
 ** as the conversation does is compared item by item, as long as they are equal;
 ** after that, an item is new unless it is among the stored ones that are left. A
 ** payload that was changed here after the import (redacted) is compared by its
-** type and time alone.
+** type and time alone. A line without a time has that of a line before it, which
+** may have another one when the file is read again: so such a time does not count.
 */
 #include "part.h"
 SQLITE_EXTENSION_INIT3
@@ -118,6 +119,8 @@ int bxPartSeen(RolloutPart *p, RolloutSpan payload, BxErr *pErr) {
   return 0;
 }
 
+#define NO_TIME (-1)
+
 /* The hash of an item; of a changed one without its payload. */
 static sqlite3_uint64 hashItem(
     const char *zType, i64 iTime, const char *z, i64 n) {
@@ -126,21 +129,32 @@ static sqlite3_uint64 hashItem(
   return z == 0 ? h : bxHashMix(h, bxHashOf(z, n));
 }
 
-/* Puts the row of pStored into the bag. */
-static void bagRow(RolloutPart *p, BxErr *pErr) {
-  const char *zType = bxColumnText(p->pStored, 2, pErr);
-  const char *z = bxColumnText(p->pStored, 3, pErr);
+static void bagHash(RolloutPart *p, sqlite3_uint64 h, BxErr *pErr) {
   RolloutPartHash *a =
       bxGrow(p->aBag, p->nBag, &p->nBagAlloc, sizeof(*a), pErr);
-  if (a == 0 || zType == 0) return;
+  if (a == 0) return;
   p->aBag = a;
   a += p->nBag++;
   a->bUsed = 0;
-  a->h = hashItem(zType, sqlite3_column_int64(p->pStored, 1),
-      sqlite3_column_int(p->pStored, 4) ? 0
-      : z                               ? z
-                                        : "",
-      sqlite3_column_bytes(p->pStored, 3));
+  a->h = h;
+}
+
+/* Puts the row of pStored into the bag. A changed one is there for a line with a
+** time, and for one without. */
+static void bagRow(RolloutPart *p, BxErr *pErr) {
+  const char *zType = bxColumnText(p->pStored, 2, pErr);
+  const char *z = bxColumnText(p->pStored, 3, pErr);
+  i64 iTime = sqlite3_column_int64(p->pStored, 1);
+  if (zType == 0) return;
+  if (sqlite3_column_int(p->pStored, 4)) {
+    bagHash(p, hashItem(zType, iTime, 0, 0), pErr);
+    bagHash(p, hashItem(zType, NO_TIME, 0, 0), pErr);
+  } else {
+    bagHash(p,
+        hashItem(zType, p->bWhole ? NO_TIME : iTime, z ? z : "",
+            sqlite3_column_bytes(p->pStored, 3)),
+        pErr);
+  }
 }
 
 static int compareHashes(const void *pLeft, const void *pRight) {
@@ -210,7 +224,8 @@ static void noteRow(RolloutPart *p, i64 *piTime, BxErr *pErr) {
 
 int bxPartHas(
     RolloutPart *p, const RolloutLine *pLine, i64 *piTime, BxErr *pErr) {
-  const char *z = pLine->item.payload.z;
+  RolloutSpan payload = pLine->item.payload;
+  sqlite3_uint64 h, hChanged;
   if (p->eMatch == PART_BEGIN || p->eMatch == PART_IN_ORDER) {
     int bFirst = p->eMatch == PART_BEGIN;
     if (!bxRow(p->pStored, pErr)) {
@@ -229,7 +244,8 @@ int bxPartHas(
     fillBag(p, 1, pErr);
   }
   if (p->eMatch != PART_BAG) return 0;
-  return takeHash(
-             p, hashItem(pLine->zType, *piTime, z, pLine->item.payload.n)) ||
-         takeHash(p, hashItem(pLine->zType, *piTime, 0, 0));
+  h = hashItem(
+      pLine->zType, p->bWhole ? NO_TIME : *piTime, payload.z, payload.n);
+  hChanged = hashItem(pLine->zType, pLine->iTime < 0 ? NO_TIME : *piTime, 0, 0);
+  return takeHash(p, h) || takeHash(p, hChanged);
 }

@@ -23,6 +23,7 @@ typedef struct RolloutPart {
   RolloutWork work;
   char *zName, *zAgent; /* as the file names it; NULL: it does not */
   int bPiece;           /* its id came as an argument */
+  int bWhole; /* its payloads are whole lines, with the times in them */
   RolloutPartMatch eMatch;
   sqlite3_stmt *pStored;
   RolloutPartHash *aBag;

@@ -7,7 +7,8 @@
 ** line that begins a conversation has its text as session. All bytes of the file
 ** are kept beside the payloads, for the export.
 **
-** A line between two lines that begin with ``` is part of what is around it.
+** A line between two lines that begin with ``` is part of what is around it, up
+** to the beginning of the next conversation: an answer may have been cut off.
 */
 #include "import.h"
 SQLITE_EXTENSION_INIT3
@@ -117,15 +118,18 @@ static void takeLine(
     Import *p, ProseBlock *pBlock, const char *z, const char *zEnd) {
   const char *zName = p->pFormat->az[ROLLOUT_FORMAT_NAME];
   int bFence = zEnd - z >= 3 && memcmp(z, "```", 3) == 0;
-  const RolloutProse *pLine = pBlock->pLine;
+  const RolloutProse *pLine;
   size_t nPrefix = 0;
-  if (bxSkipSpace(z) >= zEnd) {
+  if (bxImportSkipBlank(z, zEnd) == zEnd) {
     pBlock->nBlank++;
     return;
   }
-  if (pLine == 0 || !pBlock->bFence) {
-    pLine = proseOf(p->pRules, zName, z, zEnd);
-    if (pLine != 0) nPrefix = strlen(pLine->az[ROLLOUT_PROSE_PREFIX]);
+  pLine = proseOf(p->pRules, zName, z, zEnd);
+  if (pLine != 0 && pLine->bFirst) pBlock->bFence = 0;
+  if (pBlock->bFence && pBlock->pLine != 0) {
+    pLine = pBlock->pLine;
+  } else if (pLine != 0) {
+    nPrefix = strlen(pLine->az[ROLLOUT_PROSE_PREFIX]);
   }
   if (bFence) pBlock->bFence = !pBlock->bFence;
   if (pLine == 0) return;

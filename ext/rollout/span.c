@@ -18,6 +18,7 @@ SQLITE_EXTENSION_INIT3
 #include <string.h>
 
 #define SPAN_DEPTH 40 /* the most parts of a name; the rest is one */
+#define SPAN_NAME 999 /* bytes: no row is for what stands below a longer name */
 
 /* An attribute under its name in the payload. */
 typedef struct SpanEntry {
@@ -188,6 +189,7 @@ static int addAttributes(
   const BxTree *pTree = p->pTree;
   int i, bKnown = 0;
   if (iList < 0 || BX_TREE_KIND(pTree, iList) != '[') return 0;
+  if (zEvent != 0 && strlen(zEvent) > SPAN_NAME) return 0;
   for (i = iList + 1; i < pTree->a[iList].iNext && p->pErr->rc == SQLITE_OK;
        i = pTree->a[i].iNext) {
     int iKey = bxTreeMember(pTree, i, "key", 3);
@@ -382,7 +384,8 @@ static void appendAttributes(SpanItem *p) {
 static int addBody(SpanItem *p, int iValue, const char *zPrefix) {
   const BxTree *pTree = p->pTree;
   int iInner = innerValue(pTree, iValue), iList, i, bKnown = 0;
-  if (iInner <= iValue || !bxTreeIs(pTree, iInner - 1, "kvlistValue", 11)) {
+  if (iInner <= iValue || !bxTreeIs(pTree, iInner - 1, "kvlistValue", 11) ||
+      strlen(zPrefix) > SPAN_NAME) {
     return 0;
   }
   iList = bxTreeMember(pTree, iInner, "values", 6);

@@ -26,9 +26,12 @@ static int isZipped(const void *pData, int nData) {
 /* The text, or NULL if the data is damaged or too long. */
 static char *unzipData(
     ZSTD_DCtx *pUnzip, const void *pData, size_t nData, BxErr *pErr) {
-  size_t nRoom = 8 * nData, nDone;
-  for (; nRoom <= 2 * (size_t)ROLLOUT_MAX_PAYLOAD; nRoom *= 4) {
-    char *z = bxGot(sqlite3_malloc64(nRoom + 1), pErr);
+  const size_t nMost = 2 * (size_t)ROLLOUT_MAX_PAYLOAD;
+  size_t nRoom, nDone;
+  for (nRoom = 8 * nData;; nRoom *= 4) {
+    char *z;
+    if (nRoom > nMost) nRoom = nMost;
+    z = bxGot(sqlite3_malloc64(nRoom + 1), pErr);
     if (z == 0) return 0;
     nDone = ZSTD_decompressDCtx(pUnzip, z, nRoom, pData, nData);
     if (!ZSTD_isError(nDone)) {
@@ -36,11 +39,14 @@ static char *unzipData(
       return z;
     }
     sqlite3_free(z);
-    if (ZSTD_getErrorCode(nDone) == ZSTD_error_memory_allocation)
+    if (ZSTD_getErrorCode(nDone) == ZSTD_error_memory_allocation) {
       bxGot(0, pErr);
-    if (ZSTD_getErrorCode(nDone) != ZSTD_error_dstSize_tooSmall) return 0;
+    }
+    if (ZSTD_getErrorCode(nDone) != ZSTD_error_dstSize_tooSmall ||
+        nRoom == nMost) {
+      return 0;
+    }
   }
-  return 0;
 }
 
 char *bxRolloutUnzip(const void *pData, int nData, BxErr *pErr) {

@@ -13,7 +13,9 @@
 //
 // Limit: the conversations of the 1,000 newest traces are remembered between batches.
 const KNOWN = /^(gen_ai|llm|openinference|traceloop)\./;
-const NAMES = ["gen_ai.conversation.id", "session.id", "traceloop.association.properties.session_id"];
+const NAMES = [
+  "gen_ai.conversation.id", "session.id", "conversation.id", "traceloop.association.properties.session_id",
+];
 const TRACES = 1000;
 
 /** Exports spans through a connection that has the module. */

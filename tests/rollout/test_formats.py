@@ -267,6 +267,44 @@ def test_what_was_redacted_does_not_come_back(db):
     well(db)
 
 
+def test_lines_without_a_time_are_known_when_the_time_of_the_file_is_another(db):
+    def told(at, *texts):
+        return lines({"type": "first", "a": "x" * 60}, {"type": "head", "time": AT % at},
+                     *({"type": "user", "text": t} for t in texts))
+    load(db, told(1, "a", "a", "b", "c"))
+    db.execute("UPDATE rollout_items SET payload = json_set(payload, '$.text', '-') "
+               "WHERE payload ->> '$.text' = 'b'")
+    assert load(db, told(2, "a", "a", "b", "c", "a", "b"))["new"] == 3
+    assert load(db, told(2, "a", "a", "b", "c", "a", "b"))["new"] == 0
+    assert [t for t, in rows(db, "SELECT payload ->> '$.text' FROM rollout_items "
+                             "WHERE type = 'user' ORDER BY sequence")] == list("aa-cab")
+    well(db)
+
+
+@pytest.mark.parametrize("first", ['{"type":"a"}', "# aider chat started at 1", "no JSON"])
+def test_many_blank_lines_take_no_more_time_than_others(db, first):
+    data = first + "\n" * 300000 + "more\n"
+    report = load(db, data)
+    assert (report["lines"], report["items"]) == (300001, 2)
+    assert exported(db, report["rolloutId"]) == data.encode()
+
+
+def test_many_conversations_in_a_file_are_found_by_their_names(db):
+    data = lines(*({"session_id": f"s{i % 400}", "ts": i, "text": f"{i}"} for i in range(800)))
+    report = load(db, data)
+    assert len(report["rolloutIds"]) == len(set(report["rolloutIds"])) == 400
+    assert rows(db, "SELECT DISTINCT item_count FROM rollouts") == [(3,)]
+    assert load(db, data)["new"] == 0
+
+
+def test_a_text_that_is_too_long_for_an_item_is_kept_beside_it(db):
+    data = b"one\n" + b"x" * 67108863 + b"\ntwo\n"
+    report = load(db, data)
+    assert (report["items"], report["bad"]) == (2, 1)
+    assert "more than 67108864 bytes" in report["errors"][0]["reason"]
+    assert exported(db, report["rolloutId"]) == data
+
+
 def test_several_conversations_in_a_file_become_several(db):
     other = lines(said(5, "user", "of another", sessionId="s2"))
     agent = lines(said(6, "user", "of an agent", isSidechain=True, agentId="a1"),
@@ -368,6 +406,14 @@ def test_a_file_of_text_has_several_conversations_and_grows(db, write):
     well(db)
 
 
+def test_a_fence_that_was_cut_off_ends_with_the_conversation(db):
+    data = "# aider chat started at 1\n#### a\n```\ncut\n# aider chat started at 2\n#### b\n```\n"
+    ids = load(db, data)["rolloutIds"]
+    assert rows(db, "SELECT source_id, first_user_message FROM rollouts ORDER BY 1") == [
+        ("1", "a"), ("2", "b")]
+    assert b"".join(exported(db, r) for r in ids) == data.encode()
+
+
 def test_a_format_of_text_is_two_inserts(db):
     db.execute("INSERT INTO rollout_formats(format, mark) VALUES "
                "('mine', '{\"$.format\":\"mine\"}')")
@@ -428,6 +474,15 @@ def test_a_session_of_gemini_may_be_one_value(db):
     assert exported(db, report["rolloutId"]) == text.encode()
     assert rows(db, "SELECT source_id, turns FROM rollouts") == [("g", 2)]
     well(db)
+
+
+def test_files_with_the_same_short_first_line_are_not_one_conversation(db):
+    for text in "one", "two":
+        assert load(db, lines(
+            {"type": "metadata", "protocol_version": "1.4"},
+            {"type": "context.append_message", "message": {"role": "user", "content": text}}))[
+                "new"] == 2
+    assert rows(db, "SELECT format, turns FROM rollouts") == [("kimi", 1)] * 2
 
 
 def test_files_that_begin_alike_are_not_one_conversation(db):

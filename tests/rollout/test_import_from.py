@@ -221,6 +221,27 @@ def test_a_thread_is_kept_with_the_rows_of_its_messages(db, tmp_path):
     assert {t for t, in rows(db, "SELECT text FROM rollout_texts")} == {"hi", "no", "before", "yes"}
 
 
+def test_a_thread_that_goes_on_gets_only_its_new_messages(db):
+    db.executescript(ZED)
+    take(db, "zed", "main")
+    thread = json.loads(THREAD)
+    thread["messages"].append({"User": {"id": "9", "content": [{"Text": "more"}]}})
+    db.execute("UPDATE threads SET updated_at = '2026-07-17T10:00:00+00:00', data = ? "
+               "WHERE id = 'z1'", (json.dumps(thread).encode(),))
+    assert take(db, "zed", "main")["new"] == 2
+    assert take(db, "zed", "main")["new"] == 0
+    well(db)
+
+
+def test_a_thread_may_be_much_longer_than_its_frame(db):
+    whole = json.dumps({"messages": [{"User": {"content": [{"Text": "x" * 3200}]}}]}).encode()
+    frame = zstd(whole[:1], *[(b" ", 131072)] * 300, whole[1:])
+    db.executescript(ZED.split("INSERT")[0])
+    db.execute("INSERT INTO threads(id, data) VALUES('z', ?)", (frame,))
+    assert take(db, "zed", "main")["items"] == 2
+    assert one(db, "SELECT turns FROM rollouts") == 1
+
+
 def test_sub_agents_and_tokens_count_for_the_session_at_the_root(db, tmp_path):
     attach(db, tmp_path / "theirs.db", OPENCODE, "theirs")
     root = take(db, "opencode", "theirs")["rolloutIds"][0]

@@ -57,6 +57,16 @@ test("a span alone goes to the conversation that its trace has named before", as
   assert.deepEqual(found, [[4, "1"], [2, "2"]]);
 });
 
+test("each name of a conversation that an import knows is one for a trace", () => {
+  for (const name of ["session.id", "conversation.id", "traceloop.association.properties.session_id"]) {
+    const { db, tracer } = tracing(SimpleSpanProcessor);
+    const agent = tracer.startSpan("a", { attributes: { "gen_ai.operation.name": "invoke_agent" } });
+    child(tracer, agent, "chat", { ...chat(undefined, said("user", "1")), [name]: "case-8" }).end();
+    agent.end();
+    assert.deepEqual(rows(db, "SELECT source_id, item_count FROM rollouts"), [["case-8", 3]]);
+  }
+});
+
 test("everything that a span says is in its item", async () => {
   const { db, tracer } = tracing(SimpleSpanProcessor);
   const other = tracer.startSpan("other").spanContext();
