@@ -307,9 +307,7 @@ void bxImportItem(Import *p, RolloutPart *pPart, const RolloutLine *pLine,
                                   : p->iTime;
   int bNew;
   if (pLine->item.payload.n > ROLLOUT_MAX_PAYLOAD) {
-    bxImportBad(p,
-        "an item of more than 67108864 bytes; it is kept for the export",
-        pLine->item.payload.n);
+    bxImportBad(p, BX_IMPORT_TOO_LONG, pLine->item.payload.n);
     return;
   }
   before = bxImportGap(p, zFrom, &after);

@@ -62,6 +62,10 @@ struct Import {
   BxErr *pErr;
 };
 
+/* The reason of an item above ROLLOUT_MAX_PAYLOAD. */
+#define BX_IMPORT_TOO_LONG                                                     \
+  "an item of more than 67108864 bytes; it is kept for the export"
+
 /* Counts a line, or a part of it, that cannot be read. */
 void bxImportBad(Import *p, const char *zReason, i64 nByte);
 /* Where a line has its items, after the first dollar; NULL: it is one itself. */

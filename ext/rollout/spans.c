@@ -324,6 +324,28 @@ static void readPieces(Import *p, RolloutSpan value, const char *zEnd) {
 
 /*----------------------------------------------------------------- lines ----*/
 
+/* Counts a span that can be no item. */
+static void badSpan(Import *p, ImportSpan *pSpan, const char *zReason) {
+  sqlite3_free(pSpan->zItem);
+  pSpan->zItem = 0;
+  p->nSpan++;
+  bxImportBad(p, zReason, p->json.tree.a[pSpan->iNode].nByte);
+}
+
+/* Spans that can be no items stay with those before them, or else with the first
+** one that can, so that an export has them. */
+static void placeBadSpans(Import *p) {
+  RolloutPart *pPart = 0;
+  i64 i;
+  for (i = 0; i < p->nSpan && pPart == 0; i++) {
+    if (p->aSpan[i].zItem != 0) pPart = p->aSpan[i].pPart;
+  }
+  for (i = 0; i < p->nSpan; i++) {
+    if (p->aSpan[i].zItem == 0) p->aSpan[i].pPart = pPart;
+    pPart = p->aSpan[i].pPart;
+  }
+}
+
 /* Notes a span of the line, and the part to which it belongs. */
 static void noteSpan(Import *p) {
   ImportSpan *a =
@@ -337,12 +359,13 @@ static void noteSpan(Import *p) {
   a->zItem = makeItem(p);
   a->pPart = p->pPart != 0 ? p->pPart : p->apPart[0];
   if (a->zItem == 0) return;
+  if (strlen(a->zItem) > ROLLOUT_MAX_PAYLOAD) {
+    badSpan(p, a, BX_IMPORT_TOO_LONG);
+    return;
+  }
   if (!readMade(p, a->zItem)) {
-    sqlite3_free(a->zItem);
-    if (p->pErr->rc != SQLITE_OK) return;
-    bxImportBad(p,
-        "a span that is nested too deeply; it is kept for the export",
-        p->json.tree.a[a->iNode].nByte);
+    badSpan(
+        p, a, "a span that is nested too deeply; it is kept for the export");
     return;
   }
   a->zItem = markNewest(p, a->zItem);
@@ -376,6 +399,7 @@ void bxImportSpans(
   p->xItem = noteSpan;
   p->json.iTop = 0;
   if (zItems != 0) bxImportInner(p, 0, zItems);
+  placeBadSpans(p);
   for (i = 0; i < p->nSpan; i++) {
     const BxNode *pNode = &pTree->a[p->aSpan[i].iNode];
     p->aSpan[i].iEnd = pTree->z + pNode->iAt + pNode->nByte - z;

@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from rollout_helpers import ID, load, well
+from rollout_helpers import ID, exported, load, well
 from conftest import connect, one, rows
 
 NANO = 1784278800000000000
@@ -188,6 +188,26 @@ def test_names_make_objects_and_lists_in_any_order(db):
         assert said["list"] == [1, "2", [False]] and "deep" in said
     assert said["e"] is None and said["i"] == "007" and said["f"] == "NaN"
     well(db)
+
+
+@pytest.mark.parametrize("at", range(3))
+def test_a_span_that_can_be_no_item_is_kept_in_a_line_of_several_conversations(db, at):
+    spans = [span(i, {"gen_ai.operation.name": "chat", "gen_ai.conversation.id": name})
+             for i, name in enumerate(("one", "two"))]
+    spans.insert(at, span(9, {"gen_ai.input.messages": "[" * 960 + "]" * 960}, name="too deep"))
+    line = {"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}
+    report = load(db, json.dumps(line) + "\n")
+    assert (report["items"], report["bad"]) == (2, 1)
+    whole = [exported(db, r) for r in report["rolloutIds"]]
+    assert sorted(w.count(b"too deep") for w in whole) == [0, 1]
+    assert load(db, whole[0] + whole[1])["new"] == 0
+    well(db)
+
+
+def test_a_byte_order_mark_hides_no_name_of_a_trace(db):
+    first, second = span(1, {"gen_ai.operation.name": "execute_tool"}), span(
+        2, {"gen_ai.operation.name": "chat", "gen_ai.conversation.id": "one"})
+    assert len(load(db, "\ufeff" + otlp(first, second))["rolloutIds"]) == 1
 
 
 def test_a_line_of_several_conversations_becomes_lines_of_each(db):
