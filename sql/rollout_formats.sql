@@ -249,7 +249,7 @@ VALUES
   ('cursor', 40, '{"$.role":true,"$.message.content":true,"$.sessionId":null}', NULL, '$.role|$.type', NULL, NULL, '{}', NULL, 0, NULL, NULL, NULL, 'Cursor CLI: agent-transcripts/*.jsonl'),
   ('deepseek', 29, '{"$.type":"session","$.id":true,"$.createdAt":true}', NULL, '$.type', NULL, '$.time|$.time0|$.createdAt', '{"$.type":"session"}', '$.id', 0, NULL, NULL, NULL, 'DeepSeek Harness: sessions/*/*/session.jsonl'),
   ('kimi', 33, '{"$.type":"metadata","$.protocol_version":true}', NULL, '$.event.type|$.type', NULL, '$.time|$.created_at', '{}', NULL, 0, NULL, NULL, NULL, 'Kimi Code: sessions/*/*/agents/*/wire.jsonl'),
-  ('grok', 34, '{"$.params.update.sessionUpdate|$.generated_title|$.session_summary":true}', NULL, '$.params.update.sessionUpdate|summary', NULL, '$.timestamp|$.params._meta.agentTimestampMs|$.updated_at', '{}', '$.params.sessionId|$.info.id', 0, NULL, NULL, NULL, 'Grok Build: sessions/*/*/updates.jsonl, and summary.json'),
+  ('grok', 34, '{"$.params.update.sessionUpdate|$.generated_title|$.session_summary":true,"$.params.update.sessionUpdate|$.info.id":true}', NULL, '$.params.update.sessionUpdate|summary', NULL, '$.timestamp|$.params._meta.agentTimestampMs|$.updated_at', '{}', '$.params.sessionId|$.info.id', 0, NULL, NULL, NULL, 'Grok Build: sessions/*/*/updates.jsonl, and summary.json'),
   ('antigravity', 35, '{"$.source":"USER_EXPLICIT","$.content":true}', NULL, '$.source', NULL, '$.created_at', '{}', NULL, 0, NULL, NULL, NULL, 'Antigravity: brain/*/.system_generated/logs/transcript.jsonl'),
   ('cline', 41, '{"$.sessionId":true,"$.messages[0].role":true}', '$.messages[]', '$.role', NULL, '$.ts', '{}', '$.sessionId', 0, NULL, '$.id', NULL, 'Cline: sessions/*/*.messages.json'),
   ('cline-task', 42, '{"$[0].role":true,"$[0].content":true}', '$[]', '$.role', NULL, '$.ts', '{}', NULL, 0, NULL, NULL, NULL, 'Cline and Roo Code in editors: tasks/*/api_conversation_history.json')
@@ -363,7 +363,8 @@ ON CONFLICT DO NOTHING;
 
 -- Files of text. Lines of one type, one after the other, are one item: an object
 -- {"format", "type", "text"}. Blank lines after it are not part of it, and lines
--- between two lines that begin with ``` are what the first of them is.
+-- between two lines that begin with ``` are what the first of them is. A line that
+-- begins a conversation never is between them.
 --
 -- prefix  how a line begins; the longest one counts. '' is for all others
 -- first   1: the line begins a conversation, and the file if it is the first one.

@@ -476,6 +476,13 @@ def test_a_session_of_gemini_may_be_one_value(db):
     well(db)
 
 
+def test_a_summary_of_another_program_is_not_known(db):
+    for line in {"type": "x", "session_summary": "y"}, {"type": "x", "generated_title": "y"}:
+        report = load(db, lines(line))
+        assert report["format"] == "unknown"
+    assert {t for t, in rows(db, "SELECT type FROM rollout_items WHERE sequence = 1")} == {"x"}
+
+
 def test_files_with_the_same_short_first_line_are_not_one_conversation(db):
     for text in "one", "two":
         assert load(db, lines(
