@@ -138,7 +138,8 @@ typedef struct From {
 
 /*------------------------------------------------------------------ SQL ----*/
 
-/* An expression for the JSON of a row of t, to sqlite3_free(). */
+/* An expression for the JSON of a row of t, to sqlite3_free(). (SQLite's JSON
+** functions read a text up to a NUL.) */
 static char *rowJson(From *p, const char *zTable) {
   static const char zColumns[] =
       "SELECT name, json_quote(name) || ':' FROM pragma_table_info(?1, ?2)";
@@ -147,7 +148,8 @@ static char *rowJson(From *p, const char *zTable) {
       "typeof(x) = 'real' THEN json_quote(CAST(x AS TEXT)) WHEN typeof(x) IN "
       "('integer', 'real') THEN json_quote(x) WHEN substr(CAST(x AS TEXT), 1, "
       "1) IN ('{', "
-      "'[') AND (json_valid(CAST(x AS TEXT)) OR json_valid(CAST(x AS TEXT) || "
+      "'[') AND instr(CAST(x AS BLOB), x'00') = 0 AND (json_valid(CAST(x AS "
+      "TEXT)) OR json_valid(CAST(x AS TEXT) || "
       "' ')) THEN json(CAST(x AS TEXT)) WHEN typeof(x) = 'blob' THEN "
       "json_quote(hex(x)) ELSE json_quote(x) END FROM (SELECT t.\"%w\" AS x))";
   sqlite3_stmt *pRow = bxStmt(p->pHome, zColumns, p->pErr);

@@ -423,6 +423,7 @@ static const char *whyBad(const Import *p, const char *z, const char *zEnd) {
   size_t n = (size_t)(zEnd - z);
   if (memchr(z, 0, n) != 0) return "it has a NUL; it is kept for the export";
   if (!bxIsUtf8((const unsigned char *)z, (int)n)) {
+    if (p->bStore) return "not UTF-8; correct the row, and import again";
     return "not UTF-8; it is kept for the export";
   }
   if (zEnd == p->zEnd) {
@@ -700,7 +701,7 @@ static void putParts(Import *p, int bSavepoint) {
       ap[n++] = &pPart->work;
     }
   }
-  if (n == 0) {
+  if (n == 0 && !p->bStore) {
     bxFail(p->pErr, SQLITE_CONSTRAINT,
         "ValidationError: Invalid rollout file: none of its %lld lines can be "
         "read; a line must be JSON, or text in UTF-8",
@@ -715,7 +716,7 @@ static void noteIds(Import *p) {
   i64 i;
   for (i = 0; i < p->nPart; i++) {
     const RolloutPart *pPart = p->apPart[i];
-    if (i > 0 && pPart->work.head.no == 0 &&
+    if ((i > 0 || p->bStore) && pPart->work.head.no == 0 &&
         bxRolloutBatchCount(pPart->work.pBatch) == 0) {
       continue;
     }
@@ -777,6 +778,7 @@ void bxRolloutImportMade(BxStmts *pHome, const RolloutFormat *pFormat,
   p->pReport = pReport;
   p->z = p->zGap = z;
   p->zEnd = z + n;
+  p->bStore = 1;
   p->iNow = p->iTime = iNow;
   importLines(p, "", bSavepoint);
 }

@@ -38,6 +38,7 @@ struct Import {
   const char *zDocument; /* the file is one value, which ends here; or NULL */
   RolloutSpan first;     /* the first item of a list */
   int bProse;            /* it is text */
+  int bStore;            /* its lines were made of the rows of a database */
   const char *zGap;      /* after the payload of the last item */
   int bTime;             /* iTime is in the file */
   int bLast;             /* there is a last item ... */

@@ -468,7 +468,7 @@ void bxRolloutImport(BxCall *p);
 /* from.c */
 void bxRolloutImportFrom(BxCall *p);
 /* unzip.c: the text that data is, which may be compressed, to sqlite3_free(); NULL
-** if it is damaged. */
+** if it is damaged, or not a text. */
 char *bxRolloutUnzip(const void *pData, int nData, BxErr *pErr);
 /* read.c */
 void bxRolloutHistory(BxCall *p);

@@ -23,6 +23,11 @@ static int isZipped(const void *pData, int nData) {
   return nData > 4 && memcmp(pData, "\x28\xb5\x2f\xfd", 4) == 0;
 }
 
+/* A text with a NUL would be cut off there. */
+static int isWholeText(const char *z, size_t n) {
+  return memchr(z, 0, n) == 0 && bxIsUtf8((const unsigned char *)z, (int)n);
+}
+
 /* The text, or NULL if the data is damaged or too long. */
 static char *unzipData(
     ZSTD_DCtx *pUnzip, const void *pData, size_t nData, BxErr *pErr) {
@@ -36,9 +41,10 @@ static char *unzipData(
     nDone = ZSTD_decompressDCtx(pUnzip, z, nRoom, pData, nData);
     if (!ZSTD_isError(nDone)) {
       z[nDone] = 0;
-      return z;
+      if (isWholeText(z, nDone)) return z;
     }
     sqlite3_free(z);
+    if (!ZSTD_isError(nDone)) return 0;
     if (ZSTD_getErrorCode(nDone) == ZSTD_error_memory_allocation) {
       bxGot(0, pErr);
     }
@@ -55,6 +61,7 @@ char *bxRolloutUnzip(const void *pData, int nData, BxErr *pErr) {
   char *z;
   if (pData == 0 || pErr->rc != SQLITE_OK) return 0;
   if (!isZipped(pData, nData)) {
+    if (!isWholeText(pData, (size_t)nData)) return 0;
     return bxPrintf(pErr, "%.*s", nData, (const char *)pData);
   }
   pUnzip = bxGot(ZSTD_createDCtx_advanced(memory), pErr);

@@ -233,6 +233,29 @@ def test_a_thread_that_goes_on_gets_only_its_new_messages(db):
     well(db)
 
 
+def test_a_session_that_cannot_be_read_keeps_out_no_other(db):
+    db.executescript(GOOSE)
+    db.execute("INSERT INTO sessions(id, name) VALUES('0', CAST(x'ff' AS TEXT))")
+    report = take(db, "goose", "main")
+    assert (report["new"], report["bad"], len(report["rolloutIds"])) == (5, 1, 2)
+    assert report["errors"] == [
+        {"line": 1, "reason": "not UTF-8; correct the row, and import again"}]
+    db.execute("DELETE FROM sessions WHERE id <> '0'")
+    assert take(db, "goose", "main")["rolloutId"] is None
+    well(db)
+
+
+def test_a_body_that_is_not_utf8_or_has_a_nul_is_kept_as_bytes(db):
+    db.executescript(ZED.split("INSERT")[0])
+    bodies = [zstd(THREAD.replace(b"hi", b"\xff\xfe")), THREAD + b"\0more", zstd(THREAD + b"\0more")]
+    for i, body in enumerate(bodies):
+        db.execute("INSERT INTO threads(id, data) VALUES(?, ?)", (f"z{i}", body))
+    report = take(db, "zed", "main")
+    assert (report["items"], report["bad"]) == (3, 0)
+    assert [x["row"]["data"] for x in sorted(lines(db, "zed"), key=lambda x: x["session"])] == [
+        body.hex().upper() for body in bodies]
+
+
 def test_a_thread_may_be_much_longer_than_its_frame(db):
     whole = json.dumps({"messages": [{"User": {"content": [{"Text": "x" * 3200}]}}]}).encode()
     frame = zstd(whole[:1], *[(b" ", 131072)] * 300, whole[1:])
