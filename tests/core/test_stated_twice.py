@@ -49,7 +49,7 @@ def found(path, pattern):
        ("ext/payload/archive.c", r"\b(2534\d{11})\b")],
     # The bytes of a payload, and of the type of an item.
     [("ext/rollout/rollout.h", r"ROLLOUT_MAX_PAYLOAD (\d+)"),
-     ("ext/rollout/import.c", r"item of more than (\d+) bytes"),
+     ("ext/rollout/import.h", r"item of more than (\d+) bytes"),
      ("sql/rollout_tables.sql", r"JSON text of at most (\d+) bytes"),
      ("sql/rollout_tables.sql", r"AS BLOB\)\) <= (\d+)")],
     [("ext/rollout/rollout.h", r"ROLLOUT_MAX_NAME (\d+)"),
