@@ -40,6 +40,7 @@ SQLITE_EXTENSION_INIT3
 /* What is known of the schema of the archive, and when. */
 typedef struct Shape {
   const BxStmts *pHome; /* NULL for nothing */
+  uint64_t uFile;       /* its file */
   i64 iMain, iTemp;     /* the versions of it and of temp */
   int bOmits;           /* a flush of several rows at once could omit one */
 } Shape;
@@ -133,6 +134,17 @@ static void emptyQueue(Queue *p, i64 iLast) {
   p->ppMark = 0;
   p->bOverdue = 0;
   recount(p);
+}
+
+/* Removes the first n rows that are not dropped, with those between them. */
+static void emptyFirst(Queue *p, i64 n) {
+  const Waiting *pRow = p->pFirst;
+  i64 iLast = 0;
+  for (; pRow != 0 && n > 0; pRow = pRow->pNext) {
+    iLast = pRow->iSerial;
+    n -= !pRow->nDropped;
+  }
+  emptyQueue(p, iLast);
 }
 
 /* Removes the rows after a former end of the queue. */
@@ -300,26 +312,28 @@ static void writeEach(Queue *p, BxStmts *pHome, i64 iLast, BxErr *pErr) {
 }
 
 /* Whether the table, or a trigger on it, could keep a row out without an error,
-** which takes the word IGNORE; or another table has the name payload_queue. It is
-** asked again when the schema has changed. */
+** which takes the word IGNORE, or could fail without taking back the rows before,
+** which takes the word FAIL; or another table has the name payload_queue. It is
+** asked again when the schema has changed. The settings must be known. */
 static int mayOmit(Queue *p, BxStmts *pHome) {
   static const char zMain[] = "PRAGMA main.schema_version";
   static const char zTemp[] = "PRAGMA temp.schema_version";
-  static const char zIgnore[] =
+  static const char zWords[] =
       "SELECT count(*) FROM (SELECT * FROM main.sqlite_schema "
       "UNION ALL SELECT * FROM temp.sqlite_schema) "
       "WHERE tbl_name = 'event_payloads' COLLATE NOCASE"
-      "  AND name <> 'payload_insert_replace' AND instr(lower(sql), 'ignore')";
+      "  AND name <> 'payload_insert_replace'"
+      "  AND (instr(lower(sql), 'ignore') OR instr(lower(sql), 'fail'))";
   static const char zAny[] = "SELECT 1 FROM payload_queue LIMIT 1";
   BxErr err = {SQLITE_OK, 0};
-  Shape now = {pHome, 0, 0, 0};
+  Shape now = {pHome, p->limits.uFile, 0, 0, 0};
   now.iMain = bxAsk(pHome, zMain, &err, "");
   now.iTemp = bxAsk(pHome, zTemp, &err, "");
-  if (p->shape.pHome != pHome || p->shape.iMain != now.iMain ||
-      p->shape.iTemp != now.iTemp) {
+  if (p->shape.pHome != pHome || p->shape.uFile != now.uFile ||
+      p->shape.iMain != now.iMain || p->shape.iTemp != now.iTemp) {
     p->bRead = 0;
     bxAsk(pHome, zAny, &err, "");
-    now.bOmits = bxAsk(pHome, zIgnore, &err, "") > 0 || !p->bRead;
+    now.bOmits = bxAsk(pHome, zWords, &err, "") > 0 || !p->bRead;
     p->shape = now;
   }
   if (err.rc != SQLITE_OK) {
@@ -330,24 +344,31 @@ static int mayOmit(Queue *p, BxStmts *pHome) {
   return p->shape.bOmits;
 }
 
-/* A progress handler may stop the statement after its work is done. Then it has
-** succeeded. */
-static void runFlush(
+/* Runs a statement that writes all waiting rows. A progress handler may stop it
+** after its work is done. Then it has succeeded. Returns how many rows it has
+** written: a RAISE(FAIL) in a trigger of the user leaves those before it. (An
+** INSERT into a view counts none. If nothing at all was counted, the number is that
+** of an earlier statement.) */
+static i64 runFlush(
     const Queue *p, BxStmts *pHome, const char *zSql, BxErr *pErr) {
-  i64 nRow = p->nRow;
+  sqlite3 *db = p->bx->db;
+  int nBefore = sqlite3_total_changes(db);
+  i64 nRow = p->nRow, nWritten = 0;
   bxRun(bxStmt(pHome, zSql, pErr), pErr);
-  if (pErr->rc == SQLITE_INTERRUPT && sqlite3_changes(p->bx->db) == nRow) {
-    bxClear(pErr);
-  }
+  if (sqlite3_total_changes(db) != nBefore) nWritten = sqlite3_changes(db);
+  if (pErr->rc == SQLITE_INTERRUPT && nWritten == nRow) bxClear(pErr);
+  return nWritten;
 }
 
 /* Writes all waiting rows with one statement, which is a transaction of its own.
 ** (In a savepoint SQLite would copy each page that it changes.) Returns 0 if
 ** nothing was written, because a row may have to be left out, or because some are
-** history. (An INSERT into a view counts no changes.) */
+** history. Rows that a statement has written although it failed leave the queue. */
 static int writeWhole(Queue *p, BxStmts *pHome, BxErr *pErr) {
+  i64 nWritten;
   if (flushSql(p) != zFlush || mayOmit(p, pHome)) return 0;
-  runFlush(p, pHome, zFlush, pErr);
+  nWritten = runFlush(p, pHome, zFlush, pErr);
+  if (pErr->rc != SQLITE_OK && nWritten > 0) emptyFirst(p, nWritten);
   if (!bxIs(pErr, "ErasedError")) return 1;
   bxClear(pErr);
   return 0;
@@ -365,8 +386,9 @@ static void handOver(BxErr *pFrom, BxErr *pErr) {
 }
 
 /* With payload.pack: packs a few rows, in a transaction of its own. What has been
-** written stays, whatever happens here; payload_waiting shows the error. */
-static void packQuietly(Queue *p, BxStmts *pHome, BxErr *pErr) {
+** written stays, whatever happens here, and the call has succeeded; payload_waiting
+** shows the error. */
+static void packQuietly(Queue *p, BxStmts *pHome) {
   BxErr err = {SQLITE_OK, 0};
   if (!p->limits.bPack || !sqlite3_get_autocommit(p->bx->db)) return;
   bxSavepoint(p->bx, "payload_pack", &err);
@@ -375,7 +397,7 @@ static void packQuietly(Queue *p, BxStmts *pHome, BxErr *pErr) {
     bxRelease(p->bx, &err);
   }
   if (err.rc != SQLITE_OK) noteFailure(p, &err);
-  handOver(&err, pErr);
+  bxClear(&err);
 }
 
 /* Writes all waiting rows in one transaction, where one can begin. Returns how
@@ -396,7 +418,7 @@ static i64 flush(Queue *p, BxErr *pErr) {
   if (pErr->rc != SQLITE_OK) return 0;
   emptyQueue(p, iLast);
   p->iRetry = 0;
-  packQuietly(p, pHome, pErr);
+  packQuietly(p, pHome);
   bxLimitsKept(&p->limits, p->bx, 0);
   return nRow;
 }
@@ -558,7 +580,7 @@ static void store(Queue *p, BxStmts *pHome, sqlite3_value **aVal, i64 iTime,
   if (bCall && isDue(p)) flushQuietly(p, pErr);
   writeRow(p, pHome, aVal, iTime, pErr);
   if (pErr->rc != SQLITE_OK) return;
-  if (bCall) packQuietly(p, pHome, pErr);
+  if (bCall) packQuietly(p, pHome);
   bxLimitsKept(&p->limits, p->bx, bCall ? 0 : 1);
 }
 
@@ -742,17 +764,18 @@ void bxQueueBegin(Queue *p) {
   p->nSave = 0;
 }
 
-/* Writes all waiting rows in the transaction of the caller. Returns 1 if a trigger
-** of the user has kept one out, which is an error: the caller must undo the others.
-** (An INSERT into a view counts no changes.) */
+/* Writes all waiting rows in the transaction of the caller. Returns 1 if the caller
+** must fail, so that SQLite undoes all: a trigger of the user has kept out a row, or
+** those from one on; or SQLite has rolled the transaction back already, as it does
+** for a statement that is interrupted, and for RAISE(ROLLBACK). */
 static int writeAll(Queue *p, BxStmts *pHome, BxErr *pErr) {
   const char *zSql = flushSql(p);
-  i64 nRow = p->nRow;
-  runFlush(p, pHome, zSql, pErr);
-  if (pErr->rc != SQLITE_OK || zSql != zFlush ||
-      sqlite3_changes(p->bx->db) == nRow) {
-    return 0;
+  int eState = sqlite3_txn_state(p->bx->db, 0);
+  i64 nRow = p->nRow, nWritten = runFlush(p, pHome, zSql, pErr);
+  if (pErr->rc != SQLITE_OK) {
+    return nWritten > 0 || sqlite3_txn_state(p->bx->db, 0) < eState;
   }
+  if (zSql != zFlush || nWritten == nRow) return 0;
   failKeptOut(pErr);
   return 1;
 }

@@ -30,6 +30,7 @@ typedef struct Limits {
   i64 bPack;            /* payload.pack */
   i64 iRead;            /* time when they were read, 0 for never */
   const BxStmts *pHome; /* the schema that they were read from */
+  uint64_t uFile;       /* the hash of the name of its file */
   int nChanges;         /* sqlite3_total_changes() at that time */
 } Limits;
 /* Reads the settings of the schema, unless they are known. Returns p. */

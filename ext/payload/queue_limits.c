@@ -7,6 +7,8 @@
 #include "queue.h"
 SQLITE_EXTENSION_INIT3
 
+#include <string.h>
+
 #define LIMITS_MS 500 /* a change by another connection is seen after this */
 
 static void readLimits(BxStmts *pHome, Limits *pOut, BxErr *pErr) {
@@ -38,9 +40,17 @@ static void readLimits(BxStmts *pHome, Limits *pOut, BxErr *pErr) {
   bxDone(pStmt, pErr);
 }
 
+/* The hash of the name of a schema's file: another may have been attached under the
+** name of the schema. */
+static uint64_t hashFile(const BxStmts *pHome) {
+  const char *z = sqlite3_db_filename(pHome->bx->db, pHome->zDb);
+  return z != 0 ? bxHashOf(z, (i64)strlen(z)) : 0;
+}
+
 /* A change by this connection may have changed a setting. */
 static int isKnown(const Limits *pLimits, const BxStmts *pHome, i64 iNow) {
   return pLimits->iRead != 0 && pLimits->pHome == pHome &&
+         pLimits->uFile == hashFile(pHome) &&
          pLimits->nChanges == sqlite3_total_changes(pHome->bx->db) &&
          iNow >= pLimits->iRead && iNow - pLimits->iRead < LIMITS_MS;
 }
@@ -58,7 +68,7 @@ const Limits *bxLimitsNow(Limits *pOut, BxStmts *pHome, i64 iNow, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
   int bLock;
   if (isKnown(pOut, pHome, iNow)) return pOut;
-  if (pOut->pHome != pHome) pOut->iRead = 0;
+  if (pOut->pHome != pHome || pOut->uFile != hashFile(pHome)) pOut->iRead = 0;
   bLock = pOut->iRead != 0 && pOut->bEnabled && !pOut->bMemory;
   if (bLock || pOut->iRead == 0) bxLock(pHome, &err);
   if (!bLock && isRefused(err.rc)) bxClear(&err);
@@ -68,9 +78,10 @@ const Limits *bxLimitsNow(Limits *pOut, BxStmts *pHome, i64 iNow, BxErr *pErr) {
     *pErr = err;
     return pOut;
   }
-  pOut->iRead =
-      iNow; /* if the file is locked, the known settings still apply */
+  /* if the file is locked, the known settings still apply */
+  pOut->iRead = iNow;
   pOut->pHome = pHome;
+  pOut->uFile = hashFile(pHome);
   pOut->nChanges = sqlite3_total_changes(pHome->bx->db);
   bxClear(&err);
   return pOut;

@@ -4,7 +4,7 @@ import sqlite3
 
 import pytest
 
-from conftest import one, rows
+from conftest import connect, one, rows
 from payload_helpers import CALL, ROW, in_memory, put, setting, stored, waiting
 
 KEEP_OUT = ("CREATE TRIGGER keep_out BEFORE INSERT ON event_payloads "
@@ -153,3 +153,134 @@ def test_a_flush_that_is_stopped_at_its_very_end_writes_no_row_twice(queue, how)
     assert len(events) == len(set(events))
     assert {f"{i} {c}" for i in range(100) for c in "ab"} <= set(events)
     assert 0 < late < 100
+
+
+def test_a_row_that_is_packed_at_once_is_not_taken_back(queue):
+    """A packing that is stopped comes after its row has left the queue."""
+    setting(queue, "flush_batch_size", 4)
+    setting(queue, "pack", 1)
+    calls, stop, kept = [], [0], []
+    queue.set_progress_handler(lambda: calls.append(1) or len(calls) == stop[0], 1)
+    for name in "abc":  # prepares what is kept
+        put(queue, *(name + c for c in "123"), body="x" * 3000)
+        calls.clear()
+        put(queue, name + "4", body="x" * 3000)
+    total = len(calls)
+    for i in range(40):
+        put(queue, f"{i} a", f"{i} b", f"{i} c", body="x" * 3000)
+        calls.clear()
+        stop[0] = total - 20 * i
+        try:
+            put(queue, f"{i} d", body="x" * 3000)
+            kept.append(f"{i} d")
+        except sqlite3.OperationalError:
+            pass
+        stop[0] = 0
+        queue.execute("SELECT payload_flush()").fetchall()
+    queue.set_progress_handler(None, 0)
+    events = stored(queue)
+    assert len(events) == len(set(events)) and 0 < len(kept) < 40
+    assert {f"{i} {c}" for i in range(40) for c in "abc"} | set(kept) <= set(events)
+
+
+@pytest.mark.parametrize("how", [CALL, ROW])
+def test_a_trigger_that_fails_without_undoing_writes_no_row_twice(queue, how):
+    setting(queue, "flush_batch_size", 3)
+    queue.execute("CREATE TRIGGER fails BEFORE INSERT ON event_payloads "
+                  "WHEN NEW.event_id = 'e2' BEGIN SELECT RAISE(FAIL, 'no e2'); END")
+    put(queue, "e1", "e2", how=how)
+    if how == ROW:
+        with pytest.raises(sqlite3.DatabaseError, match="no e2"):
+            put(queue, "e3", how=how)
+    put(queue, "e3", how=CALL)
+    assert stored(queue) == [] and waiting(queue) == ["e1", "e2", "e3"]
+    queue.execute("DROP TRIGGER fails")
+    assert one(queue, "SELECT payload_flush()") == 3
+    assert stored(queue) == ["e1", "e2", "e3"]
+
+
+def test_rows_before_one_that_fails_in_another_table_leave_the_queue(queue):
+    queue.execute("CREATE TABLE seen(event TEXT UNIQUE ON CONFLICT FAIL)")
+    queue.execute("CREATE TRIGGER sees BEFORE INSERT ON event_payloads "
+                  "BEGIN INSERT INTO seen VALUES(NEW.event_id); END")
+    put(queue, "e1", "e2", "e2", "e3")
+    with pytest.raises(sqlite3.DatabaseError, match="UNIQUE"):
+        queue.execute("SELECT payload_flush()")
+    assert stored(queue) == ["e1", "e2"] and waiting(queue) == ["e2", "e3"]
+    queue.execute("DROP TRIGGER sees")
+    assert one(queue, "SELECT payload_flush()") == 2
+    assert stored(queue) == ["e1", "e2", "e2", "e3"]
+
+
+QUEUES = ("CREATE TABLE t(x); CREATE TRIGGER queues AFTER INSERT ON t BEGIN "
+          "INSERT INTO payload_queue(event_id, agent_id) VALUES(NEW.x, 'a'); END;")
+
+
+def test_a_flush_that_rolls_back_makes_the_statement_around_it_fail(queue):
+    setting(queue, "flush_batch_size", 2)
+    queue.executescript(QUEUES + "CREATE TRIGGER undoes BEFORE INSERT ON event_payloads "
+                        "WHEN NEW.event_id = 'e2' BEGIN SELECT RAISE(ROLLBACK, 'no e2'); END")
+    queue.execute("INSERT INTO t VALUES('e1')")
+    with pytest.raises(sqlite3.DatabaseError, match="no e2"):
+        queue.execute("INSERT INTO t VALUES('e2')")
+    assert rows(queue, "SELECT x FROM t") == [("e1",)] and waiting(queue) == ["e1"]
+
+
+def test_a_flush_that_is_stopped_loses_nothing_of_the_statement_around_it(queue):
+    setting(queue, "flush_batch_size", 2)
+    queue.executescript(QUEUES)
+    calls, stop, kept = [], [0], []
+    queue.set_progress_handler(lambda: calls.append(1) or len(calls) == stop[0], 1)
+    for x in "abcd":
+        calls.clear()
+        queue.execute("INSERT INTO t VALUES(?)", (x,))
+    total = len(calls)
+    for i in range(1, total, total // 40):
+        stop[0] = 0
+        queue.execute("SELECT payload_flush()").fetchall()
+        queue.execute("INSERT INTO t VALUES('first')")
+        calls.clear()
+        stop[0] = i
+        try:
+            queue.execute("INSERT INTO t VALUES(?)", (i,))
+            kept.append(i)
+        except sqlite3.OperationalError:
+            pass
+    queue.set_progress_handler(None, 0)
+    queue.execute("SELECT payload_flush()").fetchall()
+    there = {x for x, in rows(queue, "SELECT x FROM t")}
+    assert set(kept) <= there and {str(i) for i in kept} <= set(stored(queue))
+
+
+def two_files(tmp_path, last):
+    """A connection to the first of two files, and the second, which last makes."""
+    for name, sql in ("a.db", "CREATE TABLE other(x)"), ("b.db", last):
+        db = connect(tmp_path / name)
+        one(db, "SELECT blackbox_install()")
+        in_memory(db).execute(sql)
+        db.close()
+    db = connect()
+    db.execute("ATTACH ? AS s", (str(tmp_path / "a.db"),))
+    put(db, "e1")
+    assert one(db, "SELECT payload_flush()") == 1
+    db.execute("DETACH s")
+    db.execute("ATTACH ? AS s", (str(tmp_path / "b.db"),))
+    return db
+
+
+def test_another_file_under_the_name_of_a_schema_has_its_own_triggers(tmp_path):
+    db = two_files(tmp_path, KEEP_OUT)
+    put(db, "e1", "e2", "e3")
+    with pytest.raises(sqlite3.OperationalError, match="MisuseError: a trigger"):
+        db.execute("SELECT payload_flush()")
+    assert stored(db, "s") == [] and waiting(db) == ["e1", "e2", "e3"]
+    db.execute("DROP TRIGGER s.keep_out")
+    assert one(db, "SELECT payload_flush()") == 3
+
+
+def test_another_file_under_the_name_of_a_schema_has_its_own_settings(tmp_path):
+    db = two_files(tmp_path, "UPDATE blackbox_settings SET value = 0 "
+                   "WHERE name = 'payload.enabled'")
+    with pytest.raises(sqlite3.OperationalError, match="ArchiveDisabledError"):
+        put(db, "e1")
+    assert waiting(db) == []
