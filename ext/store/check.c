@@ -97,9 +97,16 @@ static void hashPieces(StoreCheck *c, Checked *pOne, BxErr *pErr) {
   pOne->aHash = bxNew((size_t)pOne->list.n * STORE_HASH, pErr);
   for (i = 0; i < pOne->list.n && pErr->rc == SQLITE_OK; i++) {
     const Piece *pPiece = &pOne->list.a[i];
-    if (pPiece->nByte == 0) continue;
-    bxPieceHash(pPack->aByte + pPack->aAt[i], pPiece->nByte, pOne->aHash[i]);
+    const unsigned char *z = bxPackPiece(pPack, i, pPiece->nByte);
+    if (z == 0) {
+      bxListChanged(pOne->list.iPack, pErr);
+    } else if (pPiece->nByte > 0) {
+      bxPieceHash(z, pPiece->nByte, pOne->aHash[i]);
+    }
   }
+  if (pErr->rc == SQLITE_OK) return;
+  sqlite3_free(pOne->aHash);
+  pOne->aHash = 0;
 }
 
 static void checkPack(StoreCheck *c, i64 iPack) {

@@ -256,7 +256,7 @@ static int unzip(
 ** the pack has more bytes than any can have. */
 static int needBytes(Pack *p, BxErr *pErr) {
   unsigned char *a;
-  if (p->nByte > 65536 * (i64)STORE_PIECE_MAX) return 0;
+  if (p->nByte > STORE_PACK_BYTES) return 0;
   if (p->aByte != 0 && p->nByteAlloc >= p->nByte) return 1;
   a = bxGot(sqlite3_realloc64(p->aByte, (sqlite3_uint64)p->nByte + 1), pErr);
   if (a == 0) return 0;
@@ -361,6 +361,21 @@ const Pack *bxPackTry(BxStmts *p, i64 iPack, i64 nPiece, BxErr *pErr) {
   if (err.rc == SQLITE_CORRUPT_VTAB) bxClear(&err);
   bxPass(pErr, &err);
   return pErr->rc == SQLITE_OK ? pPack : 0;
+}
+
+const unsigned char *bxPackPiece(const Pack *p, i64 iPiece, i64 nByte) {
+  i64 iAt;
+  if (iPiece >= p->nPiece) return 0;
+  iAt = p->aAt[iPiece];
+  if (p->aAt[iPiece + 1] - iAt != nByte || iAt + nByte > p->nDone) return 0;
+  return p->aByte + iAt;
+}
+
+void bxListChanged(i64 iPack, BxErr *pErr) {
+  bxFail(pErr, SQLITE_CORRUPT_VTAB,
+      "CorruptedDataError: the list of pack %lld in store_uses was changed "
+      "without its pack; SELECT * FROM blackbox_check names the rows concerned",
+      iPack);
 }
 
 /*-------------------------------------------------------------- texts ----*/

@@ -155,6 +155,11 @@ void bxStoreRun(BxStmts *p, sqlite3_stmt *pStmt, BxErr *pErr);
 const Pack *bxPackRead(BxStmts *p, i64 iPack, i64 nPiece, BxErr *pErr);
 /* The same, but it is no error if the pack is damaged. */
 const Pack *bxPackTry(BxStmts *p, i64 iPack, i64 nPiece, BxErr *pErr);
+/* The bytes of a piece, if the pack as it was read has it, with this length; NULL
+** otherwise: the list may have been changed without its pack. */
+const unsigned char *bxPackPiece(const Pack *p, i64 iPiece, i64 nByte);
+/* The error if it is needed. */
+void bxListChanged(i64 iPack, BxErr *pErr);
 /* Reads the list of a pack. */
 void bxListRead(BxStmts *p, i64 iPack, List *pOut, BxErr *pErr);
 /* A row of store_texts. */

@@ -156,15 +156,16 @@ static void sweepText(Sweep *s, sqlite3_stmt *pNamed, i64 iText) {
 
 /*-------------------------------------------------------------- packs ----*/
 
-/* Forgets a piece without uses. */
-static void removePiece(Sweep *s, List *pList, i64 i, const Pack *pPack) {
+/* Forgets a piece without uses. z: its bytes, NULL if they cannot be read. */
+static void removePiece(
+    Sweep *s, const List *pList, i64 i, const unsigned char *z) {
   static const char zSql[] =
       "DELETE FROM main.store_pieces WHERE \"key\" = ?1 AND place = ?2";
   sqlite3_stmt *pStmt = bxStmt(s->p, zSql, s->pErr);
   Piece *a = &pList->a[i];
-  if (pPack != 0) {
+  if (z != 0) {
     unsigned char aHash[STORE_HASH];
-    bxPieceHash(pPack->aByte + pPack->aAt[i], a->nByte, aHash);
+    bxPieceHash(z, a->nByte, aHash);
     bxBind(pStmt, s->pErr, "ii", bxPieceKey(aHash), pList->iPack << 16 | i);
     bxStoreRun(s->p, pStmt, s->pErr);
   }
@@ -201,37 +202,50 @@ static void forgetPieces(Sweep *s, const List *pList) {
   bxStoreRun(s->p, pStmt, s->pErr);
 }
 
-/* Removes the pieces of a pack that have no uses, and copies the bytes of the
-** others. pPack is NULL if it cannot be read. */
-static void dividePieces(
-    Sweep *s, List *pList, const Pack *pPack, Bytes *pLeft) {
+/* Copies the bytes of all pieces of a pack. Returns 0 if it does not have those of
+** the list. */
+static int copyPieces(
+    Sweep *s, const List *pList, const Pack *pPack, Bytes *pOut) {
   i64 i;
-  if (pPack == 0) forgetPieces(s, pList);
-  if (pPack != 0 && pPack->nPiece != pList->n) {
-    bxFail(s->pErr, SQLITE_CORRUPT_VTAB,
-        "CorruptedDataError: the list of pack %lld changed while it was read",
-        pList->iPack);
+  for (i = 0; i < pList->n; i++) {
+    const unsigned char *z = bxPackPiece(pPack, i, pList->a[i].nByte);
+    if (z == 0) return 0;
+    bxBytesAdd(pOut, z, pList->a[i].nByte, s->pErr);
   }
+  return 1;
+}
+
+/* Removes the pieces of a pack that have no uses, and copies the bytes of the
+** others. z: the bytes of all, NULL if they cannot be read. */
+static void dividePieces(
+    Sweep *s, const List *pList, const unsigned char *z, Bytes *pLeft) {
+  i64 i;
+  if (z == 0) forgetPieces(s, pList);
   for (i = 0; i < pList->n && s->pErr->rc == SQLITE_OK; i++) {
-    const Piece *a = &pList->a[i];
-    if (a->nUse > 0) {
-      bxBytesAdd(pLeft, pPack->aByte + pPack->aAt[i], a->nByte, s->pErr);
-    } else if (a->nByte > 0) {
-      removePiece(s, pList, i, pPack);
+    i64 nByte = pList->a[i].nByte;
+    if (pList->a[i].nUse > 0) {
+      bxBytesAdd(pLeft, z, nByte, s->pErr);
+    } else if (nByte > 0) {
+      removePiece(s, pList, i, z);
     }
+    if (z != 0) z += nByte;
   }
 }
 
 /* Writes a pack without the pieces that have no uses. One of which nothing is left
-** is removed even if it is damaged. */
+** is removed even if it is damaged. What was read is copied, because a trigger of
+** another may read packs meanwhile. */
 static void cleanPack(Sweep *s, List *pList) {
-  Bytes left = {0, 0, 0};
+  Bytes all = {0, 0, 0}, left = {0, 0, 0};
   const Pack *pPack;
   i64 i, nLeft = 0;
+  int bRead;
   for (i = 0; i < pList->n; i++) nLeft += pList->a[i].nUse > 0;
   pPack = nLeft > 0 ? bxPackRead(s->p, pList->iPack, STORE_ALL, s->pErr)
                     : bxPackTry(s->p, pList->iPack, STORE_ALL, s->pErr);
-  dividePieces(s, pList, pPack, &left);
+  bRead = pPack != 0 && copyPieces(s, pList, pPack, &all);
+  if (!bRead && nLeft > 0) bxListChanged(pList->iPack, s->pErr);
+  dividePieces(s, pList, bRead ? all.a : 0, &left);
   if (s->pErr->rc == SQLITE_OK && nLeft == 0) {
     removePack(s, pList);
   } else if (s->pErr->rc == SQLITE_OK) {
@@ -239,6 +253,7 @@ static void cleanPack(Sweep *s, List *pList) {
     bxPackWrite(
         s->p, pList->iPack, s->pZip, left.a, left.n, &s->nKept, s->pErr);
   }
+  sqlite3_free(all.a);
   sqlite3_free(left.a);
 }
 

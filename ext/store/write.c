@@ -297,9 +297,7 @@ static const unsigned char *pieceBytes(
     return w->open.a + iAt;
   }
   pPack = bxPackTry(w->p, pList->iPack, iPiece + 1, w->pErr);
-  return pPack != 0 && pPack->nPiece == pList->n
-             ? pPack->aByte + pPack->aAt[iPiece]
-             : 0;
+  return pPack != 0 ? bxPackPiece(pPack, iPiece, pList->a[iPiece].nByte) : 0;
 }
 
 /* Whether a place has a piece with these bytes. */
@@ -346,8 +344,9 @@ static int meetPiece(Writer *w, uint64_t uFast, const unsigned char *z, i64 n,
   p->nByte = n;
   p->bEnd = bEnd;
   bxPieceHash(z, n, p->aHash);
-  if (!findStored(w, p, iBefore ? &w->aKnown[iBefore] : 0, z))
+  if (!findStored(w, p, iBefore ? &w->aKnown[iBefore] : 0, z)) {
     newPiece(w, p, z);
+  }
   if (w->pErr->rc != SQLITE_OK) return 0;
   memcpy(w->aArena + w->nArena, z, (size_t)n);
   p->iByte = w->nArena;

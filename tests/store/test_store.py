@@ -410,6 +410,58 @@ def test_a_piece_is_not_taken_from_a_place_that_has_other_bytes(notes, path):
     assert one(db, "SELECT count(*) FROM store_pieces") == 0
 
 
+def change_list(path, hex):
+    by_hand(path, f"DROP TRIGGER store_uses_update; UPDATE store_uses SET list = x'{hex}'")
+
+
+def test_a_list_that_is_longer_than_the_pack_that_was_read_is_found(notes, path):
+    add(notes, 1, noise(1, 400))
+    pack(notes)
+    assert texts(notes) == [(1, noise(1, 400), None)]
+    change_list(path, "900301" * 300)
+    told = [problem for _, _, problem in rows(notes, "SELECT * FROM blackbox_check")]
+    assert any("the list of pack 1 in store_uses was changed without" in t for t in told)
+    add(notes, 2, noise(2, 3000) + noise(1, 400))
+    with pytest.raises(sqlite3.DatabaseError, match="CorruptedDataError: the list of pack 1"):
+        one(notes, "SELECT store_erase(1)")
+
+
+def test_lengths_that_are_not_those_of_the_pack_that_was_read_are_found(notes, path):
+    add(notes, 1, noise(1, 400))
+    add(notes, 2, noise(2, 300))
+    pack(notes)
+    before = texts(notes)
+    change_list(path, "ac0201900301")
+    with pytest.raises(sqlite3.DatabaseError, match="CorruptedDataError: the list of pack 1"):
+        one(notes, "SELECT store_erase(1)")
+    assert any("was changed without its pack" in problem for _, _, problem in
+               rows(notes, "SELECT * FROM blackbox_check"))
+    by_hand(path, "UPDATE store_uses SET list = x'900301ac0201'")
+    assert texts(notes) == before
+    assert one(notes, "SELECT store_erase(1)") == 1
+
+
+def test_a_list_that_claims_more_than_a_pack_can_have_is_refused_at_once(notes, path):
+    add(notes, 1, noise(1, 400))
+    pack(notes)
+    change_list(path, "900301" + "804001" * 40)
+    with pytest.raises(sqlite3.DatabaseError, match="pack 1 .* is damaged; the rows"):
+        texts(connect(path))
+
+
+def test_a_trigger_that_reads_packs_does_not_disturb_a_sweep(notes):
+    add(notes, 0, noise(0, 8000))
+    for id in range(1, 18):
+        add(notes, id, noise(id, 250_000))
+    pack(notes)
+    notes.execute("CREATE TEMP TRIGGER reads AFTER DELETE ON main.store_pieces "
+                  "BEGIN SELECT store_text(a) FROM notes WHERE id > 1; END")
+    assert one(notes, "SELECT store_erase(0)") == 1
+    assert texts(notes) == [(id, noise(id, 250_000), None) for id in range(1, 18)]
+    notes.execute("DROP TRIGGER reads")
+    whole(notes)
+
+
 @pytest.mark.parametrize("damage, told", [
     ("UPDATE store_texts SET recipe = x'0302007f'", "names pieces"),
     ("UPDATE store_texts SET recipe = x'05'", "recipe"),
