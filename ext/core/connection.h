@@ -23,6 +23,8 @@ struct Bx {
   int bAlone;    /* the savepoint of a call began its transaction */
   int bNewHome;  /* the version of a home was not looked at */
   int bInner;    /* the next function is a part of the call that runs */
+  i64 iCall;     /* the function call that runs; 0 if none does */
+  i64 nCall;     /* how many have begun */
   int nWhole;    /* VM steps of a complete SAVEPOINT */
   int nDomain;   /* entries in aDomain and aSlot */
   const BxDomain *aDomain;

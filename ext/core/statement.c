@@ -8,7 +8,9 @@
 **     disconnects these objects before it tests whether statements are open.
 **   - A host may finalize all statements of its connection at any time, kept
 **     ones among them. So a kept statement is looked up in SQLite's list of
-**     statements before each use, and before it is finalized.
+**     statements before each use, and before it is finalized. While a function
+**     runs, once is enough: nobody can finalize all statements then, because
+**     the statement that called the function is one of them.
 */
 #include "core.h"
 SQLITE_EXTENSION_INIT3
@@ -20,6 +22,7 @@ struct BxStmt {
   const char *zTemplate; /* its key */
   char *zSql;            /* the text after bxExpand() */
   sqlite3_stmt *pStmt;   /* NULL if it is not prepared, or was finalized */
+  int bFound;            /* in SQLite's list, when findKept() last read it */
 };
 
 static int isNameChar(char c) {
@@ -62,39 +65,54 @@ void bxStmtsInit(
   if (zTable != 0) p->zTable = bxPrintf(pErr, "%s", zTable);
 }
 
-/* Forgets those of n entries whose statements the host has finalized. Reads
-** SQLite's list of statements once. */
-static void findKept(BxStmts *p, const int *aEntry, int n) {
-  sqlite3_stmt *pHost = 0;
-  unsigned mLost = 0;
+/* Marks the entry that keeps this statement of the connection. Returns whether
+** there is one. */
+static int markKept(BxStmts *p, sqlite3_stmt *pHost) {
   int i;
-  assert(n <= BX_STMT_SET);
-  for (i = 0; i < n; i++) {
-    if (p->aStmt[aEntry[i]].pStmt != 0) mLost |= 1u << i;
-  }
-  while (mLost != 0 && (pHost = sqlite3_next_stmt(p->bx->db, pHost)) != 0) {
-    for (i = 0; i < n; i++) {
-      const struct BxStmt *pEntry = &p->aStmt[aEntry[i]];
-      if (pEntry->pStmt == pHost &&
-          strcmp(sqlite3_sql(pHost), pEntry->zSql) == 0) {
-        mLost &= ~(1u << i);
-      }
+  for (i = 0; i < p->nStmt; i++) {
+    if (p->aStmt[i].pStmt == pHost &&
+        strcmp(sqlite3_sql(pHost), p->aStmt[i].zSql) == 0) {
+      p->aStmt[i].bFound = 1;
+      return 1;
     }
   }
-  for (i = 0; i < n; i++) {
-    if (mLost >> i & 1) p->aStmt[aEntry[i]].pStmt = 0;
+  return 0;
+}
+
+/* Forgets the entries whose statements the host has finalized. Reads SQLite's
+** list of statements once. */
+static void findKept(BxStmts *p) {
+  sqlite3_stmt *pHost = 0;
+  int i, nLost = 0;
+  for (i = 0; i < p->nStmt; i++) {
+    p->aStmt[i].bFound = 0;
+    if (p->aStmt[i].pStmt != 0) nLost++;
+  }
+  while (nLost > 0 && (pHost = sqlite3_next_stmt(p->bx->db, pHost)) != 0) {
+    nLost -= markKept(p, pHost);
+  }
+  for (i = 0; i < p->nStmt; i++) {
+    if (!p->aStmt[i].bFound) p->aStmt[i].pStmt = 0;
   }
 }
 
-static void finalizeEntry(BxStmts *p, int i) {
-  findKept(p, &i, 1);
-  sqlite3_finalize(p->aStmt[i].pStmt);
-  p->aStmt[i].pStmt = 0;
+/* The same, but only once while a function runs. */
+static void findKeptOnce(BxStmts *p) {
+  i64 iCall = p->bx->iCall;
+  if (iCall != 0 && p->iFound == iCall) return;
+  findKept(p);
+  p->iFound = iCall;
+}
+
+static void finalizeEntry(struct BxStmt *pEntry) {
+  sqlite3_finalize(pEntry->pStmt);
+  pEntry->pStmt = 0;
 }
 
 void bxStmtsFinalize(BxStmts *p) {
   int i;
-  for (i = 0; i < p->nStmt; i++) finalizeEntry(p, i);
+  findKept(p);
+  for (i = 0; i < p->nStmt; i++) finalizeEntry(&p->aStmt[i]);
 }
 
 void bxStmtsFree(BxStmts *p) {
@@ -152,7 +170,7 @@ void bxStmtSet(BxStmts *p, const char *const *azTemplate, int n,
     aEntry[i] = findEntry(p, azTemplate[i], pErr);
     if (aEntry[i] < 0) return;
   }
-  findKept(p, aEntry, n);
+  findKeptOnce(p);
   for (i = 0; i < n; i++) {
     apStmt[i] = readyEntry(p, &p->aStmt[aEntry[i]], pErr);
   }
@@ -166,8 +184,9 @@ sqlite3_stmt *bxStmt(BxStmts *p, const char *zTemplate, BxErr *pErr) {
 
 void bxStmtForget(BxStmts *p, const char *zTemplate) {
   int i;
+  findKept(p);
   for (i = 0; i < p->nStmt; i++) {
-    if (p->aStmt[i].zTemplate == zTemplate) finalizeEntry(p, i);
+    if (p->aStmt[i].zTemplate == zTemplate) finalizeEntry(&p->aStmt[i]);
   }
 }
 

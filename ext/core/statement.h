@@ -21,6 +21,7 @@ struct BxStmts {
   char *zTable; /* virtual table's name, or NULL */
   int nStmt;    /* entries used in aStmt */
   i64 nAlloc;   /* entries allocated */
+  i64 iFound;   /* the call in which its statements were last looked up */
   struct BxStmt *aStmt;
   BxStmts *pNext; /* next schema of the same Bx */
 };
