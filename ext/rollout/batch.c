@@ -231,23 +231,33 @@ static void putItemRow(
   }
 }
 
-/* Counts all items in their head, so that the triggers need not do it. */
+/* Counts all items in their head, so that the triggers need not do it. The second
+** way does not touch what the index of the list is made of: items of the same
+** millisecond as the newest one do not move the conversation in the list. */
 static const char zCountAll[] =
     "UPDATE main.rollout_heads SET last_sequence = last_sequence + ?2, "
-    "bytes = bytes + ?3, updated = max(updated, ?4), stamp = stamp + 1, "
-    "turns = ?5, user_sequence = nullif(?6, -1) WHERE no = ?1";
+    "bytes = bytes + ?3, turns = ?4, stamp = stamp + 1, updated = ?5, "
+    "user_sequence = nullif(?6, -1) WHERE no = ?1";
+static const char zCountMore[] =
+    "UPDATE main.rollout_heads SET last_sequence = last_sequence + ?2, "
+    "bytes = bytes + ?3, turns = ?4, stamp = stamp + 1 WHERE no = ?1";
 
 static void countAll(const RolloutBatch *p, i64 iFirst,
     const RolloutHead *pHead, const RolloutTale *pTale, BxErr *pErr) {
   i64 nTurn = pTale->bLost ? pHead->nTurn : pTale->nTurn;
   i64 iUser = pTale->bLost ? pHead->iUser : pTale->iUser;
-  i64 nByte = 0, iTime = 0, i;
+  i64 nByte = 0, iTime = pHead->iUpdated, i;
   for (i = iFirst; i < p->nItem; i++) {
     nByte += p->aItem[i].payload.n;
     if (p->aItem[i].iTime > iTime) iTime = p->aItem[i].iTime;
   }
-  bxDo(pTale->pHome, zCountAll, pErr, "iiiiii", pHead->no, p->nItem - iFirst,
-      nByte, iTime, nTurn, iUser);
+  if (iTime > pHead->iUpdated || iUser != pHead->iUser) {
+    bxDo(pTale->pHome, zCountAll, pErr, "iiiiii", pHead->no, p->nItem - iFirst,
+        nByte, nTurn, iTime, iUser);
+  } else {
+    bxDo(pTale->pHome, zCountMore, pErr, "iiii", pHead->no, p->nItem - iFirst,
+        nByte, nTurn);
+  }
 }
 
 /* Makes the triggers read the item that was just stored. */

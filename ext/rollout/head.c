@@ -54,8 +54,8 @@ BxStmts *bxRolloutHome(Bx *bx, BxErr *pErr) {
 static const char zTouchHead[] =
     "UPDATE main.rollout_heads SET status = status WHERE no = -1";
 static const char zFind[] =
-    "SELECT no, last_sequence, expires_at, turns, coalesce(user_sequence, -1) "
-    "FROM main.rollout_heads WHERE id = ?1";
+    "SELECT no, last_sequence, expires_at, turns, coalesce(user_sequence, -1), "
+    "updated FROM main.rollout_heads WHERE id = ?1";
 
 int bxRolloutFind(
     BxStmts *p, int bWrite, const char *zId, RolloutHead *pHead, BxErr *pErr) {
@@ -76,6 +76,8 @@ int bxRolloutFind(
                          : sqlite3_column_int64(pStmt, 2);
     pHead->nTurn = sqlite3_column_int64(pStmt, 3);
     pHead->iUser = sqlite3_column_int64(pStmt, 4);
+    pHead->iUpdated = sqlite3_column_int64(pStmt, 5);
+    pHead->iUpdated = sqlite3_column_int64(pStmt, 5);
   }
   bxDone(pStmt, pErr);
   if (bFound && (pHead->no < 1 || pHead->no > 2147483647 || pHead->iLast < -1 ||
@@ -135,7 +137,7 @@ void bxRolloutOpen(BxStmts *p, int bWrite, const char *zId, i64 iNow,
 }
 
 RolloutHead bxRolloutLive(Bx *bx, sqlite3_value *pId, i64 iNow, BxErr *pErr) {
-  static const RolloutHead none = {0, -1, 0, 0, -1};
+  static const RolloutHead none = {0, -1, 0, 0, -1, 0};
   char zId[37];
   RolloutHead head;
   BxStmts *p;

@@ -31,7 +31,8 @@ typedef struct RolloutHead {
   i64 iLast;   /* last sequence; -1 if there are no items */
   i64 iExpire; /* milliseconds; BX_MAX_TIME + 1 for never */
   i64 nTurn;
-  i64 iUser; /* sequence of the first user event, or -1 */
+  i64 iUser;    /* sequence of the first user event, or -1 */
+  i64 iUpdated; /* time of its own newest item */
 } RolloutHead;
 
 /*
