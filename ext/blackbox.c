@@ -20,8 +20,7 @@ SQLITE_EXTENSION_INIT1
 #define MIN_SQLITE 3038000
 
 /* sql/<domain>.sql, made into C by the build. */
-extern const char bxSqlCore[], bxSqlEvidence[], bxSqlRollout[],
-    bxSqlRetention[], bxSqlReport[];
+extern const char bxSqlCore[], bxSqlEvidence[], bxSqlRetention[], bxSqlReport[];
 
 /* The domains; core is first. */
 static const BxDomain aDomain[] = {
@@ -64,8 +63,8 @@ static const BxDomain aDomain[] = {
         .zSql = bxSqlEvidence},
     {.zName = "rollout",
         .zTable = "rollout_act",
-        .zNewest = "rollout_lines",
-        .iVersion = 4,
+        .zNewest = "rollout_turns WHERE id",
+        .iVersion = 5,
         .zSql = bxSqlRollout,
         .xAdopt = bxRolloutAdopt,
         .xMend = bxRolloutMend,

@@ -27,7 +27,7 @@
 --   rollout_data     the items; id = owner's number << 32 | sequence
 --   rollout_frames   what stood around them in an imported file
 --   rollout_segments the ranges of items, and their owners, of a conversation
---   rollout_turns    where turn n of an owner's items begins
+--   rollout_turns    the numbers of turns, by the key of the item that begins them
 --   rollout_marks    compactions and rollbacks, by the key of their item
 --   rollout_drops    what the policy dropped, by type
 --   rollout_act      the rule that is running, for its receipt
@@ -201,14 +201,14 @@ SELECT h.no AS no,
        coalesce((SELECT coalesce(number + 1,
                           (SELECT t.number FROM rollout_segments AS s
                              JOIN rollout_turns AS t
-                               ON t.owner = s.owner AND t.sequence = newest.first
+                               ON t.id = (s.owner << 32) + newest.first
                             WHERE s.rollout = h.no
-                              AND t.sequence BETWEEN s.first AND s.last))
-                   FROM (SELECT t.sequence AS at, t.number AS number,
+                              AND newest.first BETWEEN s.first AND s.last))
+                   FROM (SELECT t.id & 4294967295 AS at, t.number AS number,
                                 NULL AS first
                            FROM rollout_segments AS s JOIN rollout_turns AS t
-                             ON t.owner = s.owner
-                            AND t.sequence BETWEEN s.first AND s.last
+                             ON t.id BETWEEN (s.owner << 32) + s.first
+                                         AND (s.owner << 32) + s.last
                           WHERE s.rollout = h.no
                           UNION ALL
                          SELECT m.id & 4294967295, NULL, m.first
@@ -218,10 +218,10 @@ SELECT h.no AS no,
                           WHERE s.rollout = h.no AND m.kind = 'rollback'
                           ORDER BY at DESC LIMIT 1) AS newest), 0) AS turns,
        (SELECT id
-          FROM (SELECT (t.owner << 32) + t.sequence AS id
+          FROM (SELECT t.id
                   FROM rollout_segments AS s JOIN rollout_turns AS t
-                    ON t.owner = s.owner
-                   AND t.sequence BETWEEN s.first AND s.last
+                    ON t.id BETWEEN (s.owner << 32) + s.first
+                                AND (s.owner << 32) + s.last
                  WHERE s.rollout = h.no
                  UNION ALL
                 SELECT x.id
@@ -726,14 +726,15 @@ BEGIN
                  CASE WHEN p.user_sequence < p.cut THEN p.user_sequence END
             FROM (SELECT h.user_sequence,
                          coalesce(CAST(NEW.turn AS INTEGER), h.turns) AS turn,
-                         coalesce((SELECT max(t.sequence)
+                         coalesce((SELECT t.id & 4294967295
                                      FROM rollout_segments AS s
-                                     JOIN rollout_turns AS t
-                                       ON t.owner = s.owner
+                                    CROSS JOIN rollout_turns AS t
+                                       ON t.id BETWEEN (s.owner << 32) + s.first
+                                                   AND (s.owner << 32) + s.last
                                       AND t.number = CAST(NEW.turn AS INTEGER)
                                     WHERE s.rollout = h.no
                                       AND NEW.turn < h.turns
-                                      AND t.sequence BETWEEN s.first AND s.last),
+                                    ORDER BY s.first DESC, t.id DESC LIMIT 1),
                                   h.last_sequence + 1) AS cut
                     FROM rollout_heads AS h
                    WHERE h.id = lower(NEW.parent)) AS p)
@@ -827,7 +828,10 @@ BEGIN
   SELECT RAISE(ABORT, 'RolloutNotFoundError: Rollout not found: SELECT id FROM rollouts lists the conversations')
    WHERE NOT EXISTS (SELECT 1 FROM rollout_heads WHERE id = lower(NEW.id));
   DELETE FROM rollout_turns
-   WHERE owner = (SELECT no FROM rollout_heads WHERE id = lower(NEW.id));
+   WHERE id BETWEEN (SELECT no << 32 FROM rollout_heads
+                      WHERE id = lower(NEW.id))
+                AND (SELECT (no << 32) + 4294967295 FROM rollout_heads
+                      WHERE id = lower(NEW.id));
   DELETE FROM rollout_marks
    WHERE id BETWEEN (SELECT no << 32 FROM rollout_heads
                       WHERE id = lower(NEW.id))

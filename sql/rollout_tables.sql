@@ -174,8 +174,8 @@ BEGIN
   -- twice, as an item and as an event, and the prompt of a review also in the
   -- same way. The second one does not begin another turn, unless there is a
   -- rollback between them.
-  INSERT INTO rollout_turns(owner, number, sequence)
-  SELECT NEW.no, NEW.turns, NEW.looked
+  INSERT INTO rollout_turns(id, number)
+  SELECT (NEW.no << 32) + NEW.looked, NEW.turns
     FROM (SELECT source, text FROM rollout_texts
            WHERE id = (NEW.no << 32) + NEW.looked AND role = 'user'
            LIMIT 1) AS x -- with LIMIT the text is computed only once
@@ -183,13 +183,14 @@ BEGIN
                       WHERE substr(x.text, 1, length(p.prefix)) = p.prefix)
      AND NOT EXISTS (
            SELECT 1
-             FROM (SELECT (s.owner << 32) + t.sequence AS id, t.sequence
+             FROM (SELECT t.id
                      FROM rollout_segments AS s
-                     JOIN rollout_turns AS t
-                       ON t.owner = s.owner AND t.number = NEW.turns - 1
-                      AND t.sequence BETWEEN s.first AND s.last
-                    WHERE s.rollout = NEW.no
-                    ORDER BY t.sequence DESC LIMIT 1) AS last
+                    CROSS JOIN rollout_turns AS t
+                       ON t.id BETWEEN (s.owner << 32) + s.first
+                                   AND (s.owner << 32) + s.last
+                      AND t.number = NEW.turns - 1
+                    WHERE s.rollout = NEW.no AND NEW.turns > 0
+                    ORDER BY s.first DESC, t.id DESC LIMIT 1) AS last
              JOIN rollout_texts AS y ON y.id = last.id
             WHERE coalesce(y.text, '') = coalesce(x.text, '')
               AND (y.source <> x.source
@@ -200,14 +201,14 @@ BEGIN
                       FROM rollout_segments AS s
                       JOIN rollout_marks AS m
                         ON m.id BETWEEN (s.owner << 32)
-                                        + max(s.first, last.sequence)
+                                        + max(s.first, last.id & 4294967295)
                                     AND (s.owner << 32) + s.last
                      WHERE s.rollout = NEW.no AND m.kind = 'rollback'));
   UPDATE rollout_heads SET turns = turns + 1, stamp = stamp + 1
    WHERE no = NEW.no
      AND EXISTS (SELECT 1 FROM rollout_turns
-                  WHERE owner = NEW.no AND number = NEW.turns
-                    AND sequence = NEW.looked);
+                  WHERE id = (NEW.no << 32) + NEW.looked
+                    AND number = NEW.turns);
   UPDATE rollout_about
      SET prompt_id = (NEW.no << 32) + NEW.looked,
          first_user_message = (SELECT substr(value, 1, 200) FROM rollout_facts
@@ -215,8 +216,8 @@ BEGIN
                                   AND fact IN ('user', 'goal'))
    WHERE no = NEW.no AND prompt_id IS NULL
      AND (EXISTS (SELECT 1 FROM rollout_turns
-                   WHERE owner = NEW.no AND number = NEW.turns
-                     AND sequence = NEW.looked)
+                   WHERE id = (NEW.no << 32) + NEW.looked
+                     AND number = NEW.turns)
           OR EXISTS (SELECT 1 FROM rollout_facts
                       WHERE id = (NEW.no << 32) + NEW.looked
                         AND fact = 'goal'));
@@ -227,21 +228,27 @@ BEGIN
      AND 'array' IN (json_type(payload, '$.replacement_history'),
                      json_type(payload, '$.replacementHistory'))
    UNION ALL
-  SELECT d.id, 'rollback', max((SELECT max(sequence) FROM rollout_turns
-                                WHERE owner = s.owner AND number = d.number
-                                  AND sequence BETWEEN s.first AND s.last)) AS begun
-    FROM (SELECT id, max(0, NEW.turns -
-                 CAST(coalesce(payload ->> 'num_turns', payload ->> 'numTurns')
-                      AS INTEGER)) AS number
-            FROM rollout_data
-           WHERE id = (NEW.no << 32) + NEW.looked
-             AND lower(replace(type, '_', '')) = 'eventmsg'
-             AND lower(replace(payload ->> 'type', '_', ''))
-                 = 'threadrolledback') AS d,
-         rollout_segments AS s
-   WHERE s.rollout = NEW.no AND d.number < NEW.turns
-   GROUP BY NULL
-  HAVING begun IS NOT NULL;
+  SELECT id, 'rollback', begun
+    FROM (SELECT d.id, (SELECT t.id & 4294967295
+                          FROM rollout_segments AS s
+                         CROSS JOIN rollout_turns AS t
+                            ON t.id BETWEEN (s.owner << 32) + s.first
+                                        AND (s.owner << 32) + s.last
+                           AND t.number = d.number
+                         WHERE s.rollout = NEW.no
+                         ORDER BY s.first DESC, t.id DESC LIMIT 1) AS begun
+            FROM (SELECT id, max(0, NEW.turns -
+                         CAST(coalesce(payload ->> 'num_turns',
+                                       payload ->> 'numTurns') AS INTEGER))
+                         AS number
+                    FROM rollout_data
+                   WHERE id = (NEW.no << 32) + NEW.looked
+                     AND lower(replace(type, '_', '')) = 'eventmsg'
+                     AND lower(replace(payload ->> 'type', '_', ''))
+                         = 'threadrolledback'
+                   LIMIT 1) AS d
+           WHERE d.number < NEW.turns LIMIT 1)
+   WHERE begun IS NOT NULL;
   UPDATE rollout_heads
      SET stamp = stamp + 1,
          turns = (SELECT max(0, NEW.turns -
@@ -367,10 +374,10 @@ BEGIN
      AND NOT EXISTS (SELECT 1 FROM rollout_data AS d
                       WHERE d.id = rollout_calls.id);
   DELETE FROM rollout_turns
-   WHERE owner = OLD.owner
+   WHERE id BETWEEN OLD.owner << 32 AND (OLD.owner << 32) + 4294967295
      AND NOT EXISTS (SELECT 1 FROM rollout_segments
                       WHERE owner = OLD.owner
-                        AND last >= rollout_turns.sequence);
+                        AND last >= rollout_turns.id & 4294967295);
   DELETE FROM rollout_marks
    WHERE id BETWEEN OLD.owner << 32 AND (OLD.owner << 32) + 4294967295
      AND NOT EXISTS (SELECT 1 FROM rollout_segments
@@ -534,13 +541,13 @@ CREATE TABLE IF NOT EXISTS main.rollout_marks(
 );
 
 -- After a rollback, turn numbers are used again. The turn of a conversation with
--- a number is the last one that it shows with that number.
+-- a number is the last one that it shows with that number: it is found from the
+-- newest turn back, and is mostly the newest itself. (SQLite appends to a table
+-- with increasing ids faster than to any index.)
 CREATE TABLE IF NOT EXISTS main.rollout_turns(
-  owner    INTEGER NOT NULL,
-  number   INTEGER NOT NULL,
-  sequence INTEGER NOT NULL,
-  PRIMARY KEY (owner, number, sequence)
-) WITHOUT ROWID;
+  id     INTEGER PRIMARY KEY, -- of the item with which the turn begins
+  number INTEGER NOT NULL
+);
 
 -------------------------------------------------------------------- policy
 
@@ -762,5 +769,5 @@ ON CONFLICT (rule) DO UPDATE SET domain = excluded.domain, "view" = excluded."vi
   setting = excluded.setting, unit_ms = excluded.unit_ms,
   "table" = excluded."table";
 
-INSERT INTO main.blackbox_domains(domain, version) VALUES ('rollout', 4)
+INSERT INTO main.blackbox_domains(domain, version) VALUES ('rollout', 5)
 ON CONFLICT (domain) DO UPDATE SET version = excluded.version;

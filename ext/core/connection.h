@@ -38,11 +38,13 @@ struct Bx {
 
 /* One of the five words. */
 struct BxDomain {
-  const char *zName;   /* "payload" */
-  const char *zTable;  /* a table that only an installed domain has */
-  const char *zNewest; /* a table that no older version has, or NULL */
-  int iVersion;        /* of the schema in sql/ */
-  const char *zSql;    /* sql/<name>.sql */
+  const char *zName;  /* "payload" */
+  const char *zTable; /* a table that only an installed domain has */
+  /* A table that no older version has, or a table WHERE a column that it has in
+  ** no older version. May be NULL. */
+  const char *zNewest;
+  int iVersion;     /* of the schema in sql/ */
+  const char *zSql; /* sql/<name>.sql */
   /* A table that only a schema in the larger form has. In that form lines of
   ** zSql that begin with "--| " count; lines that end with "--|" do not, nor
   ** those from "--|{" to "--|}"; and the version is iLarger. May be NULL. */

@@ -45,8 +45,7 @@ static const char zTaleItems[] =
     "   WHEN d.payload GLOB '{\"type\":\"error\"*' THEN 'error' END,"
     "  count(t.number) OVER (ORDER BY d.sequence), NULL, d.type"
     " FROM d LEFT JOIN main.rollout_marks AS m ON m.id = d.key"
-    " LEFT JOIN main.rollout_turns AS t"
-    "  ON t.owner = d.owner AND t.sequence = d.sequence"
+    " LEFT JOIN main.rollout_turns AS t ON t.id = d.key"
     " ORDER BY d.sequence DESC";
 
 static const char zTaleFacts[] =

@@ -7,10 +7,28 @@
 ** by a table rollout_clash. Version 2 knew less about a conversation: the new
 ** columns of rollout_about are NULL until rollout_rebuild() fills them. Version 3
 ** knew fewer formats: of its rows, those that are different now are made anew, and
-** all others stay, as they may be the user's.
+** all others stay, as they may be the user's. Up to version 4 the key of
+** rollout_turns was (owner, number, sequence): the table is created again.
 */
 #include "rollout.h"
 SQLITE_EXTENSION_INIT3
+
+/* Adds the column of version 2. */
+static void adoptHeads(BxStmts *p, BxErr *pErr) {
+  if (bxNumber(p,
+          "SELECT count(*) FROM main.sqlite_schema AS t "
+          "WHERE t.type = 'table' AND t.name = 'rollout_heads' AND "
+          "instr(t.sql, 'looked') > 0 AND instr(t.sql, 'stamp') = 0",
+          pErr) == 0) {
+    return;
+  }
+  bxExec(p,
+      "ALTER TABLE main.rollout_heads ADD COLUMN stamp INTEGER NOT NULL "
+      "DEFAULT 0;"
+      "DROP TRIGGER IF EXISTS main.rollout_data_once;"
+      "DROP TRIGGER IF EXISTS main.rollout_imports_insert",
+      pErr);
+}
 
 /* Adds the columns of version 3. */
 static void adoptAbout(BxStmts *p, BxErr *pErr) {
@@ -55,23 +73,45 @@ static void adoptFormats(BxStmts *p, BxErr *pErr) {
       pErr);
 }
 
-void bxRolloutAdopt(BxStmts *p, BxErr *pErr) {
-  bxExec(p, "DROP TABLE IF EXISTS main.rollout_clash", pErr);
-  adoptAbout(p, pErr);
-  adoptFormats(p, pErr);
-  if (bxNumber(p,
-          "SELECT count(*) FROM main.sqlite_schema AS t "
-          "WHERE t.type = 'table' AND t.name = 'rollout_heads' AND "
-          "instr(t.sql, 'looked') > 0 AND instr(t.sql, 'stamp') = 0",
-          pErr) == 0) {
+/* Creates rollout_turns of version 5, with the rows of an older version, and with
+** the triggers that others have on it. */
+static void adoptTurns(BxStmts *p, BxErr *pErr) {
+  static const char zOthers[] =
+      "SELECT group_concat(printf('CREATE TRIGGER \"%w\".%s', ?1, "
+      "substr(sql, 16)), ';') FROM (SELECT sql FROM main.sqlite_schema "
+      "WHERE type = 'trigger' AND tbl_name = 'rollout_turns' COLLATE NOCASE "
+      "ORDER BY rowid)";
+  char *zTable, *zTriggers;
+  if (!bxAskOnce(p,
+          "SELECT count(*) = 3 FROM pragma_table_info('rollout_turns', ?1) "
+          "WHERE name IN ('owner', 'number', 'sequence')",
+          pErr, "t", p->zDb)) {
     return;
   }
+  zTable = bxStatementOf(
+      bxSqlRollout, "CREATE TABLE IF NOT EXISTS main.rollout_turns(", pErr);
+  zTriggers = bxAskText(p, zOthers, pErr, "t", p->zDb);
   bxExec(p,
-      "ALTER TABLE main.rollout_heads ADD COLUMN stamp INTEGER NOT NULL "
-      "DEFAULT 0;"
-      "DROP TRIGGER IF EXISTS main.rollout_data_once;"
-      "DROP TRIGGER IF EXISTS main.rollout_imports_insert",
+      "CREATE TABLE main.rollout_turns_moved AS "
+      "SELECT (owner << 32) + sequence AS id, number FROM main.rollout_turns;"
+      "DROP TABLE main.rollout_turns",
       pErr);
+  if (zTable != 0) bxExec(p, zTable, pErr);
+  bxExec(p,
+      "INSERT OR IGNORE INTO main.rollout_turns(id, number) "
+      "SELECT id, number FROM main.rollout_turns_moved ORDER BY id;"
+      "DROP TABLE main.rollout_turns_moved",
+      pErr);
+  if (zTriggers != 0) bxExecPlain(p->bx, zTriggers, pErr);
+  sqlite3_free(zTable);
+}
+
+void bxRolloutAdopt(BxStmts *p, BxErr *pErr) {
+  bxExec(p, "DROP TABLE IF EXISTS main.rollout_clash", pErr);
+  adoptHeads(p, pErr);
+  adoptAbout(p, pErr);
+  adoptFormats(p, pErr);
+  adoptTurns(p, pErr);
 }
 
 /* The conversations without a row of rollout_about, with one of an older
@@ -81,7 +121,8 @@ void bxRolloutAdopt(BxStmts *p, BxErr *pErr) {
   "(SELECT 1 FROM main.rollout_about AS a WHERE a.no = h.no "                  \
   "AND a.format IS NOT NULL)) OR (h.turns > 0 "                                \
   "AND NOT EXISTS (SELECT 1 FROM main.rollout_segments AS s JOIN "             \
-  "main.rollout_turns AS t ON t.owner = s.owner WHERE s.rollout = h.no))"
+  "main.rollout_turns AS t ON t.id BETWEEN (s.owner << 32) + s.first "         \
+  "AND (s.owner << 32) + s.last WHERE s.rollout = h.no))"
 
 void bxRolloutMend(BxStmts *p, BxErr *pErr) {
   if (bxNumber(p, "SELECT EXISTS (SELECT 1 " LOST ")", pErr) == 0) return;

@@ -8,6 +8,8 @@
 
 #include "../core/core.h"
 
+extern const char bxSqlRollout[]; /* sql/rollout.sql and those after it */
+
 #define ROLLOUT_MAX_PAYLOAD 67108864 /* bytes; as in sql/rollout.sql */
 #define ROLLOUT_LAST 4294967295      /* the highest possible sequence */
 #define ROLLOUT_PAGE_MAX 100         /* most rows of a page, and of a scan */

@@ -97,27 +97,27 @@ int bxRolloutTold(RolloutTale *p, const char *zType) {
 
 /* The type and the item with which turn ?2 of conversation ?1 begins, the newest
 ** review, and whether a rollback follows the turn: if it is an item of its own,
-** which is the usual case; and if it may be one that it shares. */
+** which is the usual case; and if it may be one that it shares. Both go from the
+** newest turn back, which is mostly the one. */
 static const char zOwnTurn[] =
     "SELECT d.type, d.id, a.reviewed, EXISTS (SELECT 1 FROM main.rollout_marks "
     "AS m WHERE m.id BETWEEN d.id AND (?1 << 32) + 4294967295 "
     "AND m.kind = 'rollback') "
     "FROM main.rollout_turns AS t CROSS JOIN main.rollout_data AS d "
-    "ON d.id = (t.owner << 32) + t.sequence "
-    "LEFT JOIN main.rollout_about AS a ON a.no = t.owner "
-    "WHERE t.owner = ?1 AND t.number = ?2 ORDER BY t.sequence DESC LIMIT 1";
+    "ON d.id = t.id LEFT JOIN main.rollout_about AS a ON a.no = ?1 "
+    "WHERE t.id BETWEEN ?1 << 32 AND (?1 << 32) + 4294967295 "
+    "AND t.number = ?2 ORDER BY t.id DESC LIMIT 1";
 static const char zLastTurn[] =
-    "SELECT (SELECT d.type FROM main.rollout_data AS d "
-    "WHERE d.id = (s.owner << 32) + t.sequence), (s.owner << 32) + t.sequence, "
-    "(SELECT reviewed FROM main.rollout_about AS a WHERE a.no = ?1), "
+    "SELECT (SELECT d.type FROM main.rollout_data AS d WHERE d.id = t.id), "
+    "t.id, (SELECT reviewed FROM main.rollout_about AS a WHERE a.no = ?1), "
     "EXISTS (SELECT 1 FROM main.rollout_segments AS s2 JOIN "
     "main.rollout_marks AS m ON m.id BETWEEN (s2.owner << 32) + "
-    "max(s2.first, t.sequence) AND (s2.owner << 32) + s2.last "
+    "max(s2.first, t.id & 4294967295) AND (s2.owner << 32) + s2.last "
     "WHERE s2.rollout = ?1 AND m.kind = 'rollback') "
     "FROM main.rollout_segments AS s CROSS JOIN main.rollout_turns AS t "
-    "ON t.owner = s.owner AND t.number = ?2 AND t.sequence BETWEEN s.first AND "
-    "s.last WHERE s.rollout = ?1 "
-    "ORDER BY s.first DESC, t.sequence DESC LIMIT 1";
+    "ON t.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last "
+    "AND t.number = ?2 WHERE s.rollout = ?1 "
+    "ORDER BY s.first DESC, t.id DESC LIMIT 1";
 
 /* The source of users' messages of a type; -1 if there are two. */
 static int sourceOf(RolloutTale *p, const char *zType) {
@@ -294,9 +294,11 @@ static int tellQuickly(RolloutTale *p, const RolloutReading *pReading,
 /* Where the turn with this number begins; -1 if there is none. */
 static i64 findTurn(RolloutTale *p, i64 iNumber) {
   static const char zTurn[] =
-      "SELECT coalesce(max((SELECT max(sequence) FROM main.rollout_turns "
-      "WHERE owner = s.owner AND number = ?2 AND sequence BETWEEN s.first AND "
-      "s.last)), -1) FROM main.rollout_segments AS s WHERE s.rollout = ?1";
+      "SELECT coalesce((SELECT t.id & 4294967295 FROM main.rollout_segments "
+      "AS s CROSS JOIN main.rollout_turns AS t ON t.id BETWEEN "
+      "(s.owner << 32) + s.first AND (s.owner << 32) + s.last "
+      "AND t.number = ?2 WHERE s.rollout = ?1 "
+      "ORDER BY s.first DESC, t.id DESC LIMIT 1), -1)";
   i64 i;
   for (i = p->nTurnNew - 1; i >= 0; i--) {
     if (p->aTurn[i].iFirst == iNumber) return p->aTurn[i].iSequence;
@@ -455,10 +457,9 @@ static void putTurns(
     sqlite3_stmt *pStmt, i64 no, const RolloutMark *a, int n, BxErr *pErr) {
   int i;
   if (pErr->rc != SQLITE_OK) return;
-  sqlite3_bind_int64(pStmt, 1, no);
   for (i = 0; i < n; i++) {
+    sqlite3_bind_int64(pStmt, 2 * i + 1, bxRolloutKey(no, a[i].iSequence));
     sqlite3_bind_int64(pStmt, 2 * i + 2, a[i].iFirst);
-    sqlite3_bind_int64(pStmt, 2 * i + 3, a[i].iSequence);
   }
   bxRun(pStmt, pErr);
 }
@@ -468,17 +469,16 @@ static void putTurns(
 ** the savepoint of the call undoes everything anyway. */
 static void putAllTurns(RolloutTale *p, BxErr *pErr) {
   static const char zOne[] =
-      "INSERT OR FAIL INTO main.rollout_turns(owner, number, sequence) "
-      "VALUES (?1, ?2, ?3)";
-  static const char zFive[] =
-      "INSERT OR FAIL INTO main.rollout_turns(owner, number, sequence) "
-      "VALUES (?1, ?2, ?3), (?1, ?4, ?5), (?1, ?6, ?7), (?1, ?8, ?9), "
-      "(?1, ?10, ?11)";
+      "INSERT OR FAIL INTO main.rollout_turns(id, number) VALUES (?1, ?2)";
+  static const char zTen[] =
+      "INSERT OR FAIL INTO main.rollout_turns(id, number) "
+      "VALUES (?1, ?2), (?3, ?4), (?5, ?6), (?7, ?8), (?9, ?10), "
+      "(?11, ?12), (?13, ?14), (?15, ?16), (?17, ?18), (?19, ?20)";
   const RolloutMark *a = p->aTurn;
   i64 n = p->nTurnNew;
-  sqlite3_stmt *pFive = n >= 5 ? bxStmt(p->pHome, zFive, pErr) : 0;
-  sqlite3_stmt *pOne = n % 5 != 0 ? bxStmt(p->pHome, zOne, pErr) : 0;
-  for (; n >= 5; n -= 5, a += 5) putTurns(pFive, p->no, a, 5, pErr);
+  sqlite3_stmt *pTen = n >= 10 ? bxStmt(p->pHome, zTen, pErr) : 0;
+  sqlite3_stmt *pOne = n % 10 != 0 ? bxStmt(p->pHome, zOne, pErr) : 0;
+  for (; n >= 10; n -= 10, a += 10) putTurns(pTen, p->no, a, 10, pErr);
   for (; n > 0; n--, a++) putTurns(pOne, p->no, a, 1, pErr);
 }
 

@@ -16,7 +16,7 @@ def stored(db):
     """Everything that is stored of conversations. stamp and looked are only counters."""
     heads = rows(db, "SELECT no, id, created, updated, expires_at, status, last_sequence, "
                      "user_sequence, turns, bytes FROM rollout_heads ORDER BY no")
-    return heads, [rows(db, f"SELECT * FROM rollout_{table} ORDER BY 1, 2, 3")
+    return heads, [rows(db, f"SELECT * FROM rollout_{table} ORDER BY 1, 2")
                    for table in TABLES[1:]]
 
 

@@ -188,7 +188,7 @@ def test_a_message_told_twice_is_one_turn(plain):
         log(plain, "user_message", message="yes")
     log(plain, "user_message", message="no")
     assert head(plain, "turns") == (3,)
-    assert rows(plain, "SELECT sequence FROM rollout_turns ORDER BY number") == [
+    assert rows(plain, "SELECT id & 4294967295 FROM rollout_turns ORDER BY number") == [
         (1,), (3,), (5,)]
 
 
@@ -197,8 +197,8 @@ def tell(db, text, rollout=ID):
 
 
 def turns(db, rollout=ID):
-    return rows(db, "SELECT t.number, t.sequence FROM rollout_turns AS t JOIN rollout_heads "
-                    "AS h ON h.no = t.owner WHERE h.id = ? ORDER BY t.sequence", rollout)
+    return rows(db, "SELECT t.number, t.id & 4294967295 FROM rollout_turns AS t JOIN "
+                    "rollout_heads AS h ON h.no = t.id >> 32 WHERE h.id = ? ORDER BY t.id", rollout)
 
 
 def test_a_message_after_a_rollback_is_new(plain):
