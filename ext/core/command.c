@@ -143,10 +143,9 @@ static void functionStep(
     sqlite3_context *pCtx, int nArg, sqlite3_value **aArg) {
   Registered *pReg = (Registered *)sqlite3_user_data(pCtx);
   BxCall call = {pReg->bx, pReg->pDef, nArg, aArg, pCtx, {SQLITE_OK, 0}};
-  i64 iOuter = pReg->bx->iCall;
-  pReg->bx->iCall = ++pReg->bx->nCall;
+  i64 iOuter = bxEnter(pReg->bx);
   runCall(&call);
-  pReg->bx->iCall = iOuter;
+  bxLeave(pReg->bx, iOuter);
   bxReport(&call.err, pCtx);
 }
 

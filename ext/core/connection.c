@@ -27,6 +27,16 @@ void bxForgetHomes(Bx *bx) {
   }
 }
 
+i64 bxEnter(Bx *bx) {
+  i64 iOuter = bx->iCall;
+  bx->iCall = ++bx->nCall;
+  return iOuter;
+}
+
+void bxLeave(Bx *bx, i64 iOuter) {
+  bx->iCall = iOuter;
+}
+
 void bxUnref(void *p) {
   Bx *bx = (Bx *)p;
   int i;

@@ -23,7 +23,7 @@ struct Bx {
   int bAlone;    /* the savepoint of a call began its transaction */
   int bNewHome;  /* the version of a home was not looked at */
   int bInner;    /* the next function is a part of the call that runs */
-  i64 iCall;     /* the function call that runs; 0 if none does */
+  i64 iCall;     /* the call that runs: see bxEnter(); 0 if none does */
   i64 nCall;     /* how many have begun */
   int nWhole;    /* VM steps of a complete SAVEPOINT */
   int nDomain;   /* entries in aDomain and aSlot */
@@ -114,6 +114,12 @@ int bxIsLarger(BxStmts *p, const BxDomain *pDomain, BxErr *pErr);
 char *bxDomainSql(BxStmts *p, const BxDomain *pDomain, BxErr *pErr);
 /* Forgets which schema has which domain. */
 void bxForgetHomes(Bx *bx);
+
+/* Around the work of a function, or of xUpdate or xSync of a table, which a statement
+** of the host calls: meanwhile kept statements are looked up only once. bxEnter()
+** returns what bxLeave() takes. */
+i64 bxEnter(Bx *bx);
+void bxLeave(Bx *bx, i64 iOuter);
 /* Takes the write lock on p's schema. The first statement of a change must
 ** write: after a read, SQLite refuses to wait for another writer. */
 void bxLock(BxStmts *p, BxErr *pErr);

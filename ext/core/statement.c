@@ -9,8 +9,8 @@
 **   - A host may finalize all statements of its connection at any time, kept
 **     ones among them. So a kept statement is looked up in SQLite's list of
 **     statements before each use, and before it is finalized. While a function
-**     runs, once is enough: nobody can finalize all statements then, because
-**     the statement that called the function is one of them.
+**     or xUpdate runs (bxEnter()), once is enough: nobody can finalize all
+**     statements then, because the statement that called it is one of them.
 */
 #include "core.h"
 SQLITE_EXTENSION_INIT3
@@ -96,7 +96,7 @@ static void findKept(BxStmts *p) {
   }
 }
 
-/* The same, but only once while a function runs. */
+/* The same, but only once in a call. */
 static void findKeptOnce(BxStmts *p) {
   i64 iCall = p->bx->iCall;
   if (iCall != 0 && p->iFound == iCall) return;
