@@ -51,6 +51,8 @@
 --         payload_settling used by the triggers to correct a row that was written
 --         payload_written  used by the triggers to count the bytes of such a row,
 --                          and to make room for it
+--         payload_landing  used by the triggers for a row that was inserted, if one of
+--                          the last four has to do something for it
 --         payload_leaving, payload_parting, payload_going  used by all that removes
 --                          rows that are due, or the oldest ones for their bytes
 --
@@ -222,6 +224,9 @@ SELECT NULL AS rid, NULL AS id, NULL AS old_rid, NULL AS written WHERE 0;
 
 CREATE VIEW IF NOT EXISTS main.payload_settling AS
 SELECT NULL AS rid, NULL AS wanted, NULL AS wrong WHERE 0;
+
+CREATE VIEW IF NOT EXISTS main.payload_landing AS
+SELECT NULL AS rid, NULL AS id, NULL AS evidence, NULL AS wanted, NULL AS wrong WHERE 0;
 
 CREATE VIEW IF NOT EXISTS main.payload_leaving AS
 SELECT NULL AS kind, NULL AS since, NULL AS before, NULL AS max_rows,

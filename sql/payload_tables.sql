@@ -199,20 +199,31 @@ BEGIN
     THEN RAISE(ABORT, 'ValidationError: created_at must be a date such as 2026-01-31T12:00:00.000Z or 2026-01-31 12:00:00')
     WHEN NEW.pinned NOT IN (0, 1)
     THEN RAISE(ABORT, 'ValidationError: pinned must be 0 or 1') END;
-  INSERT INTO payload_settling(rid, wanted, wrong)
-  VALUES (NEW.rowid, NEW.purpose = 'evidence',
+  INSERT INTO payload_landing(rid, id, evidence, wanted, wrong)
+  VALUES (NEW.rowid, NEW.id, NEW.purpose = 'evidence',
+          NEW.pinned <> 0 OR NEW.purpose = 'evidence',
           NEW.id IS NULL OR NEW.pinned IS NULL
           OR (NEW.purpose = 'evidence' AND NEW.pinned = 0)
           OR NEW.size_bytes IS NOT coalesce(length(CAST(NEW.request_body AS BLOB)), 0)
                                  + coalesce(length(CAST(NEW.response_body AS BLOB)), 0));
-  INSERT INTO payload_pinning(id, wanted)
-  VALUES (coalesce(NEW.id, (SELECT id FROM event_payloads WHERE rowid = NEW.rowid)),
-          NEW.pinned <> 0 OR NEW.purpose = 'evidence');
   SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads or payload_ledger prevents this row from being pinned; drop the trigger')
     FROM event_payloads AS e
    WHERE e.rowid = NEW.rowid AND (NEW.pinned <> 0 OR NEW.purpose = 'evidence')
      AND NOT EXISTS (SELECT 1 FROM payload_pins AS p WHERE p.id = e.id);
-  INSERT INTO payload_written(rid, id, written) VALUES (NEW.rowid, NEW.id, 1);
+END;
+
+-- Does the rest, for the rows that need it: usually one INSERT fires one trigger that
+-- does nothing, in place of three. wrong: a column that the schema computes is not
+-- correct. wanted: the row is to be pinned.
+CREATE TRIGGER IF NOT EXISTS main.payload_landing_insert
+INSTEAD OF INSERT ON payload_landing
+WHEN NEW.wrong OR NEW.wanted OR EXISTS (SELECT 1 FROM payload_volume)
+BEGIN
+  INSERT INTO payload_settling(rid, wanted, wrong)
+  VALUES (NEW.rid, NEW.evidence, NEW.wrong);
+  INSERT INTO payload_pinning(id, wanted)
+  VALUES (coalesce(NEW.id, (SELECT id FROM event_payloads WHERE rowid = NEW.rid)), NEW.wanted);
+  INSERT INTO payload_written(rid, id, written) VALUES (NEW.rid, NEW.id, 1);
 END;
 
 -- wrong: a column that the schema computes is not correct. wanted: pinned is to

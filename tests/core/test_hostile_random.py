@@ -49,6 +49,8 @@ HOSTILE = [
     "REPLACE INTO blackbox_settings VALUES('payload.retention_days', 1)",
     "INSERT INTO payload_pinning(id, wanted) VALUES('victim', 1)",
     "INSERT INTO payload_settling(rid, wanted, wrong) SELECT rowid, 0, 1 FROM event_payloads",
+    "INSERT INTO payload_landing(rid, id, evidence, wanted, wrong) "
+    "SELECT rowid, id, 0, 0, 1 FROM event_payloads",
     "INSERT INTO payload_going(kind, rid) SELECT 2, rowid FROM event_payloads",
     "INSERT INTO payload_leaving(kind, since, before, max_rows) VALUES(2, -1e18, 1e18, 99)",
     "INSERT INTO payload_saving(rid, event_id, agent_id) SELECT rowid, 'x', 'x' "

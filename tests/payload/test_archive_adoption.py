@@ -254,3 +254,17 @@ def test_adoption_by_the_plain_sql_files(path):
     assert content(plain) == before
     with pytest.raises(sqlite3.IntegrityError, match="PinnedError"):
         plain.execute("DELETE FROM event_payloads WHERE id = 'loose'")
+
+
+def test_a_purpose_that_ignores_case_pins_evidence(path):
+    """The column keeps its collation in all that an INSERT fires."""
+    with sqlite3.connect(path) as db:
+        db.executescript(THEIRS.replace("purpose             TEXT", "purpose TEXT COLLATE NOCASE"))
+    db.close()
+    db = connect(path)
+    one(db, "SELECT blackbox_install()")
+    db.execute("INSERT INTO event_payloads(id, event_id, agent_id, purpose) "
+               "VALUES('v', 'e', 'a', 'EVIDENCE')")
+    assert rows(db, "SELECT id FROM payload_pins") == [("v",)]
+    with pytest.raises(sqlite3.IntegrityError, match="PinnedError"):
+        db.execute("DELETE FROM event_payloads WHERE id = 'v'")

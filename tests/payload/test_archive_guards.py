@@ -480,3 +480,15 @@ def test_a_lost_pin_is_set_anew_as_the_check_says(db):
     db.execute("UPDATE event_payloads SET pinned = 1 WHERE id = 'x'")
     found = problems(db)
     assert len(found) == 2 and all("entries were removed" in p for p in found)
+
+
+@pytest.mark.parametrize("view", ["payload_landing", "payload_pinning"])
+@pytest.mark.parametrize("trigger, schema", [("TEMP TRIGGER", "main."), ("TRIGGER", "")])
+def test_a_trigger_on_a_view_that_inserts_use_cannot_keep_evidence_unpinned(
+        db, view, trigger, schema):
+    db.execute(f"CREATE {trigger} keep_out INSTEAD OF INSERT ON {schema}{view} "
+               "BEGIN SELECT RAISE(IGNORE); END")
+    with pytest.raises(sqlite3.IntegrityError, match="MisuseError: a trigger on event_payloads"):
+        db.execute("INSERT INTO event_payloads(id, event_id, agent_id, purpose) "
+                   "VALUES('v', 'e', 'a', 'evidence')")
+    assert db.execute("SELECT count(*) FROM event_payloads WHERE id = 'v'").fetchone() == (0,)

@@ -127,3 +127,41 @@ def test_records_that_a_broken_trigger_left_are_carried_over(path):
     for id in "v1", "reused":
         with pytest.raises(sqlite3.IntegrityError, match="PinnedError"):
             db.execute("DELETE FROM event_payloads WHERE id = ?", (id,))
+
+
+# As it was while each INSERT fired payload_settling, payload_pinning and payload_written.
+THREE = """
+DROP TRIGGER payload_insert;
+DROP VIEW payload_landing;
+CREATE TRIGGER payload_insert AFTER INSERT ON event_payloads
+BEGIN
+  INSERT INTO payload_settling(rid, wanted, wrong)
+  VALUES (NEW.rowid, NEW.purpose = 'evidence',
+          NEW.size_bytes IS NOT coalesce(length(CAST(NEW.request_body AS BLOB)), 0)
+                                 + coalesce(length(CAST(NEW.response_body AS BLOB)), 0));
+  INSERT INTO payload_pinning(id, wanted) VALUES (NEW.id, NEW.pinned <> 0 OR NEW.purpose = 'evidence');
+  INSERT INTO payload_written(rid, id, written) VALUES (NEW.rowid, NEW.id, 1);
+END;
+"""
+
+
+def test_a_file_whose_inserts_fire_three_triggers_works_and_gets_the_one(path):
+    db = connect(path)
+    one(db, "SELECT blackbox_install()")
+    schema = "SELECT type, name, sql FROM sqlite_schema ORDER BY name"
+    wanted = rows(db, schema)
+    db.executescript(THREE)
+    db.execute("INSERT INTO blackbox_settings VALUES('payload.enabled', 1), "
+               "('payload.queue_mode', 'memory')")
+    db.close()
+    db = connect(path)
+    one(db, "SELECT payload_queue('e1', 'a', 'q', 'r')")
+    assert one(db, "SELECT payload_flush()") == 1
+    assert "payload_insert" in [row[0] for row in check(db)]
+    one(db, "SELECT blackbox_install()")
+    assert rows(db, schema) == wanted and check(db) == []
+    db.execute("INSERT INTO event_payloads(id, event_id, agent_id, request_body, purpose) "
+               "VALUES('v', 'e2', 'a', 'qq', 'evidence')")
+    assert rows(db, "SELECT event_id, size_bytes, pinned FROM event_payloads ORDER BY 1") \
+        == [("e1", 2, 0), ("e2", 2, 1)]
+    assert rows(db, "SELECT id FROM payload_pins") == [("v",)]
