@@ -282,8 +282,9 @@ def queue():
         "measured time, and the archive has all its rules. The ids of the queue begin "
         "with the time, so that a flush changes fewer pages of their index.",
         why="A flush saves the commits, which are most of the writing. What is left are "
-        "the body of each row, three indexes by time, and the triggers with the rules, "
-        "each of which runs for each row.",
+        "the body of each row, three indexes by time, each of which computes it, the "
+        "triggers with the rules, each of which runs for each row, and the temporary "
+        "table in which SQLite collects the rows, as the archive has triggers.",
     )
 
 

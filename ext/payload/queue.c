@@ -64,25 +64,18 @@ struct Queue {
   int nSave;        /* savepoints that are open */
   int nReader;      /* cursors that are open */
   int bRead;        /* one was opened */
+  int bFlushes;     /* the cursors are those of a flush */
+  int bDropped;     /* a row was marked since marked rows were removed */
   Shape shape;
   Waiting *pGone; /* rows that they may still read */
 };
 
 /*-------------------------------------------------------------- memory ----*/
 
-static void freeWaiting(Waiting *p) {
-  if (p == 0) return;
-  sqlite3_value_free(p->pEvent);
-  sqlite3_value_free(p->pAgent);
-  sqlite3_value_free(p->pRequest);
-  sqlite3_value_free(p->pResponse);
-  sqlite3_free(p);
-}
-
 /* Frees a row that has left the queue, now or when no cursor can read it. */
 static void letGo(Queue *p, Waiting *pRow) {
   if (p->nReader == 0) {
-    freeWaiting(pRow);
+    bxQueueRowFree(pRow);
     return;
   }
   pRow->pGone = p->pGone;
@@ -155,12 +148,6 @@ static void cutBack(Queue *p, Waiting **ppEnd) {
   recount(p);
 }
 
-static sqlite3_value *copyValue(sqlite3_value *pVal, BxErr *pErr) {
-  sqlite3_value *pCopy = pVal ? sqlite3_value_dup(pVal) : 0;
-  if (pVal != 0 && pCopy == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  return pCopy;
-}
-
 /* Checks a row: event, agent, request, response, time. Returns its time. */
 static i64 checkRow(sqlite3_value **aVal, int nVal, BxErr *pErr) {
   bxText(aVal[0], "event_id", 1024, 0, pErr);
@@ -168,41 +155,19 @@ static i64 checkRow(sqlite3_value **aVal, int nVal, BxErr *pErr) {
   return bxTime(nVal > 4 ? aVal[4] : 0, "timestamp", pErr);
 }
 
-static Waiting *newWaiting(sqlite3_value **aVal, i64 iTime, BxErr *pErr) {
-  Waiting *p = pErr->rc == SQLITE_OK ? sqlite3_malloc64(sizeof(*p)) : 0;
-  if (p == 0) {
-    bxFail(pErr, SQLITE_NOMEM, "out of memory");
-    return 0;
-  }
-  memset(p, 0, sizeof(*p));
-  p->pEvent = copyValue(aVal[0], pErr);
-  p->pAgent = copyValue(aVal[1], pErr);
-  p->pRequest = copyValue(aVal[2], pErr);
-  p->pResponse = copyValue(aVal[3], pErr);
-  p->iTime = iTime;
-  p->iStaged = bxNow();
-  p->nByte = bxBytes(p->pRequest) + bxBytes(p->pResponse);
-  if (pErr->rc == SQLITE_OK) return p;
-  freeWaiting(p);
-  return 0;
-}
-
 /*--------------------------------------------------------------- flush ----*/
-
-#define CREATED_AT                                                             \
-  "strftime('%Y-%m-%dT%H:%M:%fZ', timestamp / 1000.0, 'unixepoch')"
 
 static const char zFlush[] =
     "INSERT INTO main.event_payloads(id, event_id, agent_id, request_body,"
     "  response_body, size_bytes, purpose, created_at) "
     "SELECT id, event_id, agent_id, request_body,"
-    "  response_body, size_bytes, 'archive', " CREATED_AT " FROM payload_queue";
+    "  response_body, size_bytes, 'archive', created_at FROM payload_queue";
 /* The same if some rows are history. */
 static const char zFlushHistory[] =
     "INSERT INTO main.payload_history(id, event_id, agent_id, request_body,"
     "  response_body, created_at) "
-    "SELECT id, event_id, agent_id, request_body, response_body,"
-    "  " CREATED_AT " FROM payload_queue";
+    "SELECT id, event_id, agent_id, request_body, response_body, created_at "
+    "FROM payload_queue";
 
 /* The schema that rows are queued for: that of the waiting rows, otherwise the
 ** home of the domain. It is an error if its file is no longer attached under
@@ -261,9 +226,9 @@ static void failKeptOut(BxErr *pErr) {
       "the archive; nothing was written; drop the trigger");
 }
 
-/* Writes one row. aVal: event, agent, request, response. */
-static void writeRow(
-    Queue *p, BxStmts *pHome, sqlite3_value **aVal, i64 iTime, BxErr *pErr) {
+/* Writes one row, whose bodies have nByte bytes. */
+static void writeRow(Queue *p, BxStmts *pHome, const Given *aGiven, i64 nByte,
+    i64 iTime, BxErr *pErr) {
   static const char zRow[] =
       "INSERT INTO main.event_payloads(id, event_id, agent_id, request_body,"
       "  response_body, created_at, size_bytes, purpose) "
@@ -276,10 +241,9 @@ static void writeRow(
   char zId[37], zTime[25];
   bxTimeUuid(iTime, zId);
   bxIso(iTime, zTime);
-  bxBind(pStmt, pErr, "tsssst", zId, aVal[0], aVal[1], aVal[2], aVal[3], zTime);
-  if (!bHistory) {
-    bxBind(pStmt, pErr, "------i", bxBytes(aVal[2]) + bxBytes(aVal[3]));
-  }
+  bxBind(pStmt, pErr, "t----t", zId, zTime);
+  bxQueueBind(pStmt, aGiven, pErr);
+  if (!bHistory) bxBind(pStmt, pErr, "------i", nByte);
   bxRun(pStmt, pErr);
   /* (An INSERT into a view does not count as a change.) */
   if (pErr->rc == SQLITE_OK && !bHistory && sqlite3_changes(p->bx->db) == 0) {
@@ -303,10 +267,8 @@ static void writeEach(Queue *p, BxStmts *pHome, i64 iLast, BxErr *pErr) {
   for (pRow = p->pFirst;
        pRow != 0 && pRow->iSerial <= iLast && pErr->rc == SQLITE_OK;
        pRow = pRow->pNext) {
-    sqlite3_value *aVal[] = {
-        pRow->pEvent, pRow->pAgent, pRow->pRequest, pRow->pResponse};
     if (pRow->nDropped) continue;
-    writeRow(p, pHome, aVal, pRow->iTime, pErr);
+    writeRow(p, pHome, pRow->aGiven, pRow->nByte, pRow->iTime, pErr);
     if (bxIs(pErr, "ErasedError")) leaveOut(pHome, pRow, pErr);
   }
 }
@@ -349,12 +311,13 @@ static int mayOmit(Queue *p, BxStmts *pHome) {
 ** written: a RAISE(FAIL) in a trigger of the user leaves those before it. (An
 ** INSERT into a view counts none. If nothing at all was counted, the number is that
 ** of an earlier statement.) */
-static i64 runFlush(
-    const Queue *p, BxStmts *pHome, const char *zSql, BxErr *pErr) {
+static i64 runFlush(Queue *p, BxStmts *pHome, const char *zSql, BxErr *pErr) {
   sqlite3 *db = p->bx->db;
   int nBefore = sqlite3_total_changes(db);
   i64 nRow = p->nRow, nWritten = 0;
+  p->bFlushes = p->nReader == 0;
   bxRun(bxStmt(pHome, zSql, pErr), pErr);
+  p->bFlushes = 0;
   if (sqlite3_total_changes(db) != nBefore) nWritten = sqlite3_changes(db);
   if (pErr->rc == SQLITE_INTERRUPT && nWritten == nRow) bxClear(pErr);
   return nWritten;
@@ -519,7 +482,7 @@ static void append(Queue *p, Waiting *pRow, BxErr *pErr) {
         p->zFailed ? p->zFailed : "");
   }
   if (pErr->rc != SQLITE_OK) {
-    freeWaiting(pRow);
+    bxQueueRowFree(pRow);
     return;
   }
   assert(*p->ppLast == 0 && pRow->pNext == 0);
@@ -547,12 +510,13 @@ static void changeTarget(
 static void stage(
     Queue *p, BxStmts *pHome, Waiting *pRow, int bCall, BxErr *pErr) {
   Waiting **ppEnd;
-  i64 iNow = bxNow();
+  i64 iNow;
   if (pRow == 0) return;
+  iNow = pRow->iStaged;
   /* Not after it, because a row that waits is not taken back. */
   bxNeedKnown(p->bx, pErr);
   if (pErr->rc != SQLITE_OK) {
-    freeWaiting(pRow);
+    bxQueueRowFree(pRow);
     return;
   }
   changeTarget(p, pHome, bCall, pErr);
@@ -577,8 +541,11 @@ static void stage(
 ** are written first, if possible. */
 static void store(Queue *p, BxStmts *pHome, sqlite3_value **aVal, i64 iTime,
     int bCall, BxErr *pErr) {
+  i64 nByte = bxBytes(aVal[GIVEN_REQUEST]) + bxBytes(aVal[GIVEN_RESPONSE]);
+  Given aGiven[GIVEN_COUNT];
   if (bCall && isDue(p)) flushQuietly(p, pErr);
-  writeRow(p, pHome, aVal, iTime, pErr);
+  bxQueueGiven(aVal, aGiven, pErr);
+  writeRow(p, pHome, aGiven, nByte, iTime, pErr);
   if (pErr->rc != SQLITE_OK) return;
   if (bCall) packQuietly(p, pHome);
   bxLimitsKept(&p->limits, p->bx, bCall ? 0 : 1);
@@ -596,7 +563,7 @@ static void failDisabled(const BxStmts *pHome, BxErr *pErr) {
 /* A row that waits must not make the flush of all other rows fail. */
 static void checkArchiveSize(
     const Limits *pLimits, sqlite3_value **aVal, BxErr *pErr) {
-  i64 nByte = bxBytes(aVal[2]) + bxBytes(aVal[3]);
+  i64 nByte = bxBytes(aVal[GIVEN_REQUEST]) + bxBytes(aVal[GIVEN_RESPONSE]);
   if (pLimits->nArchive == 0 || nByte <= pLimits->nArchive) return;
   bxFail(pErr, SQLITE_CONSTRAINT,
       "QuotaExceededError: the bodies have %lld bytes, but payload.max_bytes, "
@@ -605,7 +572,7 @@ static void checkArchiveSize(
       nByte, pLimits->nArchive);
 }
 
-i64 bxQueuePut(
+static i64 put(
     Queue *p, sqlite3_value **aVal, int nVal, int bCall, BxErr *pErr) {
   BxStmts *pHome = bxHome(p->bx, "payload", pErr);
   const Limits *pLimits;
@@ -622,11 +589,21 @@ i64 bxQueuePut(
   checkArchiveSize(pLimits, aVal, pErr);
   if (pErr->rc != SQLITE_OK) return 0;
   if (pLimits->bMemory) {
-    stage(p, pHome, newWaiting(aVal, iTime, pErr), bCall, pErr);
+    stage(p, pHome, bxQueueRowNew(aVal, iTime, pErr), bCall, pErr);
   } else {
     store(p, pHome, aVal, iTime, bCall, pErr);
   }
   return pErr->rc == SQLITE_OK;
+}
+
+i64 bxQueuePut(
+    Queue *p, sqlite3_value **aVal, int nVal, int bCall, BxErr *pErr) {
+  i64 iOuter, nRow;
+  if (bCall) return put(p, aVal, nVal, 1, pErr);
+  iOuter = bxEnter(p->bx);
+  nRow = put(p, aVal, nVal, 0, pErr);
+  bxLeave(p->bx, iOuter);
+  return nRow;
 }
 
 static Queue *queueOf(Bx *bx) {
@@ -695,6 +672,7 @@ void bxQueueDrop(Queue *p, i64 iSerial, BxErr *pErr) {
   if (pErr->rc != SQLITE_OK) return;
   assert(p->nSave >= 0 && p->nRow > 0);
   pRow->nDropped = p->nSave + 1;
+  p->bDropped = 1;
   p->nRow--;
   p->nByte -= pRow->nByte;
 }
@@ -725,6 +703,8 @@ static void undrop(Queue *p, int nDeep) {
 /* Removes the marked rows. */
 static void removeDropped(Queue *p) {
   Waiting **pp = &p->pFirst;
+  if (!p->bDropped) return;
+  p->bDropped = 0;
   while (*pp != 0) {
     Waiting *pRow = *pp;
     if (!pRow->nDropped) {
@@ -843,6 +823,10 @@ i64 bxQueueLast(Queue *p) {
   return p->iSerial;
 }
 
+int bxQueueFlushes(const Queue *p) {
+  return p->bFlushes;
+}
+
 void bxQueueOpen(Queue *p) {
   p->bRead = 1;
   p->nReader++;
@@ -853,7 +837,7 @@ void bxQueueClose(Queue *p) {
   if (--p->nReader > 0) return;
   while (p->pGone != 0) {
     Waiting *pNext = p->pGone->pGone;
-    freeWaiting(p->pGone);
+    bxQueueRowFree(p->pGone);
     p->pGone = pNext;
   }
 }

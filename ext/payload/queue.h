@@ -7,18 +7,35 @@
 
 #include "payload.h"
 
-/* A waiting row. */
+/* A value: a text in place, or any other value. */
+typedef struct Given {
+  const char *z; /* NULL if it is no text */
+  int n;
+  sqlite3_value *pVal; /* if it is no text */
+} Given;
+
+enum { GIVEN_EVENT, GIVEN_AGENT, GIVEN_REQUEST, GIVEN_RESPONSE, GIVEN_COUNT };
+
+/* A waiting row. Its texts are behind it, in the same allocation. */
 typedef struct Waiting {
   i64 iSerial; /* its number on this connection, from 1 */
-  sqlite3_value *pEvent, *pAgent;
-  sqlite3_value *pRequest, *pResponse; /* NULL pointers for NULL */
-  i64 iTime;                           /* of the exchange */
-  i64 iStaged;                         /* when it was queued */
-  i64 nByte;                           /* of both bodies */
+  Given aGiven[GIVEN_COUNT];
+  i64 iTime;    /* of the exchange */
+  i64 iStaged;  /* when it was queued */
+  i64 nByte;    /* of both bodies */
   int nDropped; /* 0, or the savepoint depth at which it was deleted, from 1 */
   struct Waiting *pNext;
   struct Waiting *pGone; /* next of the rows that a reader may still read */
 } Waiting;
+
+/* queue_row.c */
+/* The values of a row: event, agent, request, response. They stay the caller's. */
+void bxQueueGiven(sqlite3_value **aVal, Given *aOut, BxErr *pErr);
+/* Binds them to ?2 to ?5, without a copy of texts and blobs. */
+void bxQueueBind(sqlite3_stmt *pStmt, const Given *aGiven, BxErr *pErr);
+/* A row with copies of the values. NULL on error. */
+Waiting *bxQueueRowNew(sqlite3_value **aVal, i64 iTime, BxErr *pErr);
+void bxQueueRowFree(Waiting *p);
 
 /* queue_limits.c */
 /* The settings that a call needs. */
@@ -50,6 +67,8 @@ const Waiting *bxQueueFirst(Queue *p);
 const Waiting *bxQueueNext(const Waiting *pRow);
 /* The highest row number so far. */
 i64 bxQueueLast(Queue *p);
+/* Whether a statement of the queue writes the waiting rows. */
+int bxQueueFlushes(const Queue *p);
 /*
 ** Writes a row to the archive or, in mode memory, appends it to the queue.
 ** aVal: event_id, agent_id, request, response and, with nVal 5, the timestamp.

@@ -2,27 +2,20 @@
 ** queue_vtab.c: the table payload_queue, which needs no CREATE.
 **
 ** Columns: event_id, agent_id, request_body, response_body, timestamp
-** (milliseconds since 1970 UTC), size_bytes. Hidden column: id, for the row
-** that is written; it is a new UUID whenever it is read. It begins with the time,
+** (milliseconds since 1970 UTC), size_bytes. Hidden columns, for the row that is
+** written: id, which is a new UUID whenever it is read (it begins with the time,
 ** so that rows which are written together, and later leave together, are near
-** each other in the index of the ids. INSERT archives an
-** exchange, or appends it to the queue of this connection. SELECT shows the
-** waiting rows, oldest first. DELETE removes them.
+** each other in the index of the ids), and created_at, the timestamp as text.
+** INSERT archives an exchange, or appends it to the queue of this connection.
+** SELECT shows the waiting rows, oldest first. DELETE removes them.
 */
 #include "queue.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-enum {
-  QUEUED_EVENT,
-  QUEUED_AGENT,
-  QUEUED_REQUEST,
-  QUEUED_RESPONSE,
-  QUEUED_TIME,
-  QUEUED_SIZE,
-  QUEUED_ID
-};
+/* The columns. The first ones are those of Given. */
+enum { QUEUED_TIME = GIVEN_COUNT, QUEUED_SIZE, QUEUED_ID, QUEUED_CREATED };
 
 typedef struct QueueVtab {
   sqlite3_vtab base;
@@ -43,7 +36,8 @@ static int queueConnect(sqlite3 *db, void *pAux, int argc,
     const char *const *argv, sqlite3_vtab **ppVtab, char **pzErr) {
   int rc = bxTableNew(db,
       "CREATE TABLE x(event_id TEXT, agent_id TEXT, request_body, "
-      "response_body, timestamp INTEGER, size_bytes INTEGER, id HIDDEN)",
+      "response_body, timestamp INTEGER, size_bytes INTEGER, id HIDDEN, "
+      "created_at HIDDEN)",
       sizeof(QueueVtab), ppVtab);
   (void)argc, (void)argv, (void)pzErr;
   if (rc != SQLITE_OK) return rc;
@@ -91,21 +85,35 @@ static int queueEof(sqlite3_vtab_cursor *pCursor) {
   return p->pRow == 0 || p->pRow->iSerial > p->iLast;
 }
 
+/* The texts of a row stay until no cursor is open. So the flush, which ends before
+** that, takes them without a copy. Other statements may keep a value for longer
+** than the cursor that it came from. */
+static void resultGiven(
+    const Queue *p, sqlite3_context *pCtx, const Given *pGiven) {
+  if (pGiven->z == 0) {
+    sqlite3_result_value(pCtx, pGiven->pVal);
+  } else {
+    sqlite3_result_text(pCtx, pGiven->z, pGiven->n,
+        bxQueueFlushes(p) ? SQLITE_STATIC : SQLITE_TRANSIENT);
+  }
+}
+
 static int queueColumn(
     sqlite3_vtab_cursor *pCursor, sqlite3_context *pCtx, int i) {
   const Waiting *pRow = ((QueueCursor *)pCursor)->pRow;
-  sqlite3_value *apVal[] = {
-      pRow->pEvent, pRow->pAgent, pRow->pRequest, pRow->pResponse};
+  char z[37];
   if (i == QUEUED_ID) {
-    char zId[37];
-    bxTimeUuid(pRow->iTime, zId);
-    sqlite3_result_text(pCtx, zId, 36, SQLITE_TRANSIENT);
+    bxTimeUuid(pRow->iTime, z);
+    sqlite3_result_text(pCtx, z, 36, SQLITE_TRANSIENT);
+  } else if (i == QUEUED_CREATED) {
+    bxIso(pRow->iTime, z);
+    sqlite3_result_text(pCtx, z, 24, SQLITE_TRANSIENT);
   } else if (i == QUEUED_TIME) {
     sqlite3_result_int64(pCtx, pRow->iTime);
   } else if (i == QUEUED_SIZE) {
     sqlite3_result_int64(pCtx, pRow->nByte);
-  } else if (i <= QUEUED_RESPONSE && apVal[i] != 0) {
-    sqlite3_result_value(pCtx, apVal[i]);
+  } else if (i < GIVEN_COUNT) {
+    resultGiven(queueOfTable(pCursor->pVtab), pCtx, &pRow->aGiven[i]);
   }
   return SQLITE_OK;
 }
@@ -127,10 +135,11 @@ static int queueUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
         "ReadOnlyError: a queued row cannot be changed; DELETE it, and INSERT "
         "it again");
   } else if (sqlite3_value_type(argv[2 + QUEUED_SIZE]) != SQLITE_NULL ||
-             sqlite3_value_type(argv[2 + QUEUED_ID]) != SQLITE_NULL) {
+             sqlite3_value_type(argv[2 + QUEUED_ID]) != SQLITE_NULL ||
+             sqlite3_value_type(argv[2 + QUEUED_CREATED]) != SQLITE_NULL) {
     bxFail(&err, SQLITE_CONSTRAINT,
-        "ValidationError: size_bytes and id are computed by the queue; omit "
-        "them");
+        "ValidationError: size_bytes, id and created_at are computed by the "
+        "queue; omit them");
   } else {
     bxQueuePut(p, argv + 2, 5, 0, &err);
     *piRowid = 0;

@@ -512,6 +512,8 @@ def test_a_batch_that_is_written_with_the_callers_row(queue):
       "computed by the queue"),
      ("INSERT INTO payload_queue(event_id, agent_id, id) VALUES('e','a','i')",
       "computed by the queue"),
+     ("INSERT INTO payload_queue(event_id, agent_id, created_at) VALUES('e','a','2026')",
+      "computed by the queue"),
      ("INSERT INTO payload_queue(event_id) VALUES('e')", "agent_id must be text"),
      ("INSERT INTO payload_waiting(rows) VALUES(1)", "may not be modified")])
 def test_an_insert_into_the_queue_refuses_bad_values(queue, statement, message):

@@ -1,6 +1,7 @@
 """A flush is one statement: what happens to it while it runs."""
 import re
 import sqlite3
+import time
 
 import pytest
 
@@ -284,3 +285,46 @@ def test_another_file_under_the_name_of_a_schema_has_its_own_settings(tmp_path):
     with pytest.raises(sqlite3.OperationalError, match="ArchiveDisabledError"):
         put(db, "e1")
     assert waiting(db) == []
+
+
+VALUES = ["", "text", "h\u00e9\u2713", "with\0a NUL", "x" * 100000, b"blob\0\xff", b"", 7, 2.5, None]
+
+
+@pytest.mark.parametrize("history", [0, 1])
+def test_values_of_every_type_arrive_as_they_were_given(queue, history):
+    """Also one by one, which is how history is written."""
+    setting(queue, "flush_batch_size", 50)
+    setting(queue, "history_until", 1)
+    at = 1500000000123 if history else int(time.time() * 1000)
+    for i, value in enumerate(VALUES):
+        one(queue, "SELECT payload_queue(?, 'a', ?, ?, ?)", f"e{i}", value, VALUES[-1 - i], at + i)
+    given = "SELECT event_id, agent_id, request_body, response_body, created_at{} ORDER BY event_id"
+    before = rows(queue, given.format(" FROM payload_queue"))
+    assert [row[2] for row in before] == VALUES and before[0][4].endswith("Z")
+    assert one(queue, "SELECT payload_flush()") == len(VALUES)
+    after = rows(queue, given.format(" FROM event_payloads"))
+    text = [str(v) if isinstance(v, (int, float)) else v for v in VALUES]  # the column's affinity
+    assert [row[2:4] for row in after] == list(zip(text, text[::-1]))
+    assert [row[:2] + row[4:] for row in after] == [row[:2] + row[4:] for row in before]
+    assert rows(queue, "SELECT * FROM payload_check") == []
+
+
+def test_a_value_that_a_query_holds_outlives_its_row(queue):
+    """The query reads on while the rows are flushed, and others are queued."""
+    put(queue, "e1", "e2", body="x" * 5000)
+    cursor = queue.execute("SELECT event_id, request_body FROM payload_queue")
+    first = cursor.fetchone()
+    assert one(queue, "SELECT payload_flush()") == 2
+    put(queue, "e3", body="y" * 5000)
+    assert [first] + cursor.fetchall() == [("e1", "x" * 5000), ("e2", "x" * 5000)]
+
+
+def test_a_trigger_may_read_the_queue_while_it_is_flushed(queue):
+    queue.execute("CREATE TABLE seen(event, longest, rows)")
+    queue.execute("CREATE TEMP TRIGGER watch AFTER INSERT ON main.event_payloads BEGIN INSERT INTO "
+                  "seen SELECT NEW.event_id, max(request_body), count(*) FROM payload_queue; END")
+    put(queue, "e1", body="a" * 3000)
+    put(queue, "e2", body="b" * 3000)
+    assert one(queue, "SELECT payload_flush()") == 2
+    assert rows(queue, "SELECT * FROM seen") == [(e, "b" * 3000, 2) for e in ("e1", "e2")]
+    assert waiting(queue) == [] and stored(queue) == ["e1", "e2"]
