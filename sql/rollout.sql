@@ -33,7 +33,9 @@
 --   rollout_act      the rule that is running, for its receipt
 --   rollout_imports  view: INSERT appends an item as it is, or counts dropped
 --                    items; the first item starts the conversation
---   rollout_counts   view: INSERT counts an item in its head
+--   rollout_places   view: INSERT refuses a wrong id of an item
+--   rollout_counts   view: INSERT counts the next item, and stores it
+--   rollout_takes    view: INSERT stores an item, or counts it as dropped
 --   rollout_fresh    view: a new id, the time, and the default time to live
 --   rollout_rules    view: the policy in force
 --   rollout_facts    view: what an item says; rollout_texts, rollout_newest:
@@ -372,6 +374,8 @@ BEGIN
               ELSE NEW.expires_at END,
          coalesce(NEW.status, 'active'), 1
     FROM (SELECT coalesce(NEW.created, (SELECT now FROM rollout_fresh)) AS at);
+  UPDATE rollout_heads SET last_sequence = 0, stamp = stamp + 1
+   WHERE changes() = 1 AND no = last_insert_rowid();
   INSERT INTO rollout_data(id, timestamp, type, payload)
   SELECT h.no << 32, h.created, 'session_meta',
          CASE WHEN NEW.session_meta IS NULL THEN
@@ -396,11 +400,17 @@ BEGIN
                        ELSE json_object('instructions', NEW.instructions) END) END
     FROM rollout_heads AS h JOIN rollout_blank AS b ON b.no = h.no
    WHERE changes() = 1 AND h.no = last_insert_rowid();
+  UPDATE rollout_heads
+     SET looked = 0, stamp = stamp + 1, updated = created,
+         bytes = (SELECT length(CAST(payload AS BLOB)) FROM rollout_data
+                   WHERE id = no << 32)
+   WHERE changes() = 1 AND no = last_insert_rowid() >> 32;
   -- SQLite does not fire a trigger that is already running.
   SELECT RAISE(ABORT, 'SequenceError: a trigger on the tables of conversations cannot start another conversation; set PRAGMA recursive_triggers = ON')
     FROM rollout_heads
    WHERE changes() = 1 AND no = last_insert_rowid() >> 32
-     AND last_sequence < 0;
+     AND NOT EXISTS (SELECT 1 FROM rollout_about AS a
+                      WHERE a.no = rollout_heads.no);
   UPDATE rollout_about SET title = NEW.title, given_title = NEW.title
    WHERE NEW.title IS NOT NULL
      AND changes() = 1 AND no = last_insert_rowid() >> 32;
@@ -482,7 +492,7 @@ BEGIN
          NEW.type, NEW.payload
     FROM rollout_heads WHERE id = lower(NEW.rollout);
   -- SQLite does not fire a trigger that is already running.
-  SELECT RAISE(ABORT, 'SequenceError: a trigger on the tables of conversations cannot record into another conversation; set PRAGMA recursive_triggers = ON')
+  SELECT RAISE(ABORT, 'SequenceError: a trigger on the tables of conversations cannot record into the conversation that is being written; for another one, set PRAGMA recursive_triggers = ON')
     FROM rollout_heads
    WHERE id = lower(NEW.rollout)
      AND EXISTS (SELECT 1 FROM rollout_data
@@ -550,21 +560,10 @@ BEGIN
                    OR lower(replace(NEW.item -> 'type', '\\', ''))
                       GLOB '*\ud[89a-f]*'
                END;
-  INSERT INTO rollout_data(id, timestamp, type, payload)
-  SELECT (h.no << 32) + h.last_sequence + 1,
+  INSERT INTO rollout_takes(rollout, timestamp, type, payload, keep)
+  SELECT lower(NEW.rollout_id),
          coalesce(NEW.timestamp, (SELECT now FROM rollout_fresh)),
-         i.type, i.payload
-    FROM rollout_heads AS h,
-         (SELECT type, payload, lower(replace(type, '_', '')) AS t,
-                 CASE WHEN payload IS NULL THEN ''
-                      WHEN json_type(payload, '$.type') = 'text' THEN
-                        nullif(lower(replace(payload ->> 'type', '_', '')), '')
-                      END AS p
-            FROM (SELECT coalesce(NEW.type, NEW.item ->> 'type') AS type,
-                         coalesce(NEW.payload, NEW.item -> 'payload')
-                           AS payload)) AS i
-   WHERE h.id = lower(NEW.rollout_id)
-     AND coalesce(
+         i.type, i.payload, coalesce(
            (SELECT keep FROM rollout_rules
              WHERE item_key = i.t AND payload_key = coalesce(i.p, '*')),
            (SELECT keep FROM rollout_rules
@@ -572,21 +571,46 @@ BEGIN
            (SELECT keep FROM rollout_rules
              WHERE item_key = '*' AND payload_key = coalesce(i.p, '*')),
            (SELECT keep FROM rollout_rules
-             WHERE item_key = '*' AND payload_key = '*' AND i.p IS NOT ''));
-  INSERT INTO rollout_imports(rollout, type, payload_type, dropped, bytes)
-  SELECT lower(NEW.rollout_id), type,
-         CASE json_type(payload, '$.type') WHEN 'text'
-           THEN payload ->> 'type' END, 1,
-         coalesce(length(CAST(payload AS BLOB)), 0)
-    FROM (SELECT coalesce(NEW.type, NEW.item ->> 'type') AS type,
-                 coalesce(NEW.payload, NEW.item -> 'payload') AS payload)
-   WHERE changes() = 0;
+             WHERE item_key = '*' AND payload_key = '*' AND i.p IS NOT ''), 0)
+    FROM (SELECT type, payload, lower(replace(type, '_', '')) AS t,
+                 CASE WHEN payload IS NULL THEN ''
+                      WHEN json_type(payload, '$.type') = 'text' THEN
+                        nullif(lower(replace(payload ->> 'type', '_', '')), '')
+                      END AS p
+            FROM (SELECT coalesce(NEW.type, NEW.item ->> 'type') AS type,
+                         coalesce(NEW.payload, NEW.item -> 'payload')
+                           AS payload)) AS i;
   -- SQLite does not fire a trigger that is already running.
-  SELECT RAISE(ABORT, 'SequenceError: a trigger on the tables of conversations cannot record into another conversation; set PRAGMA recursive_triggers = ON')
+  SELECT RAISE(ABORT, 'SequenceError: a trigger on the tables of conversations cannot record into the conversation that is being written; for another one, set PRAGMA recursive_triggers = ON')
     FROM rollout_heads
    WHERE id = lower(NEW.rollout_id)
      AND EXISTS (SELECT 1 FROM rollout_data
                   WHERE id = (no << 32) + last_sequence + 1);
+END;
+
+-- An item to which the policy was applied: INSERT stores it, or counts it as
+-- dropped.
+CREATE VIEW IF NOT EXISTS main.rollout_takes AS
+SELECT NULL AS rollout, NULL AS timestamp, NULL AS type, NULL AS payload,
+       NULL AS keep
+ WHERE 0;
+
+CREATE TRIGGER IF NOT EXISTS main.rollout_takes_keep
+INSTEAD OF INSERT ON rollout_takes WHEN NEW.keep
+BEGIN
+  INSERT INTO rollout_data(id, timestamp, type, payload)
+  SELECT (no << 32) + last_sequence + 1, NEW.timestamp, NEW.type, NEW.payload
+    FROM rollout_heads WHERE id = NEW.rollout;
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.rollout_takes_drop
+INSTEAD OF INSERT ON rollout_takes WHEN NOT NEW.keep
+BEGIN
+  INSERT INTO rollout_imports(rollout, type, payload_type, dropped, bytes)
+  VALUES (NEW.rollout, NEW.type,
+          CASE json_type(NEW.payload, '$.type') WHEN 'text'
+            THEN NEW.payload ->> 'type' END, 1,
+          coalesce(length(CAST(NEW.payload AS BLOB)), 0));
 END;
 
 -- For an append or an import that has applied the policy: an item to keep, or
@@ -639,32 +663,6 @@ BEGIN
     FROM rollout_heads WHERE id = NEW.rollout
       ON CONFLICT (no, item_type, payload_type) DO UPDATE
      SET items = items + excluded.items, bytes = bytes + excluded.bytes;
-END;
-
--- INSERT counts the item with that id in its head, and reads its text if needed,
--- unless the head has counted it before. (It is a separate view because SQLite
--- allocates all the memory of a trigger whenever it fires, and most items do not
--- need any of it.)
-CREATE VIEW IF NOT EXISTS main.rollout_counts AS SELECT NULL AS id WHERE 0;
-
-CREATE TRIGGER IF NOT EXISTS main.rollout_counts_insert
-INSTEAD OF INSERT ON rollout_counts
-BEGIN
-  UPDATE rollout_heads
-     SET last_sequence = NEW.id & 4294967295, looked = NEW.id & 4294967295,
-         stamp = stamp + 1,
-         (bytes, updated) =
-         (SELECT bytes + coalesce(length(CAST(d.payload AS BLOB)), 0),
-                 max(updated, d.timestamp)
-            FROM rollout_data AS d WHERE d.id = NEW.id)
-   WHERE no = NEW.id >> 32 AND last_sequence = (NEW.id & 4294967295) - 1;
-  SELECT RAISE(ABORT, 'SequenceError: items must be appended one after the other; INSERT INTO rollout_log or rollout_items')
-   WHERE changes() = 0
-     AND NOT EXISTS (SELECT 1 FROM rollout_heads AS h
-                       JOIN rollout_segments AS s ON s.rollout = h.no
-                      WHERE h.no = NEW.id >> 32 AND s.owner = h.no
-                        AND NEW.id & 4294967295 BETWEEN s.first
-                            AND min(s.last, h.last_sequence));
 END;
 
 -- turn is the number of a user's message, from 0, without the messages that a

@@ -407,30 +407,81 @@ CREATE TABLE IF NOT EXISTS main.rollout_data(
            AND length(CAST(payload AS BLOB)) <= 67108864))
 );
 
--- Item 1 is a special case: a fork may share the item 1 of its parent.
-CREATE TRIGGER IF NOT EXISTS main.rollout_data_insert
-AFTER INSERT ON rollout_data
+-- A new item must not exist yet, the item before it must exist, and its head must
+-- have counted it. Otherwise rollout_places says what is wrong, or stores an item
+-- that is not counted; this row is then ignored. (Item 1 is a special case: a fork
+-- may share the item 1 of its parent.) This is the only trigger, because SQLite
+-- takes longer to fire one than to store an item. It is short, because SQLite
+-- allocates all its memory whenever it fires.
+CREATE TRIGGER IF NOT EXISTS main.rollout_data_place
+BEFORE INSERT ON rollout_data
 WHEN NEW.id & 4294967295 = 1
+  OR (SELECT id FROM rollout_data WHERE id <= NEW.id ORDER BY id DESC LIMIT 1)
+     IS NOT NEW.id - 1
   OR NOT EXISTS (SELECT 1 FROM rollout_heads
                   WHERE no = NEW.id >> 32
                     AND last_sequence >= NEW.id & 4294967295)
 BEGIN
-  INSERT INTO rollout_counts(id) VALUES (NEW.id);
+  INSERT INTO rollout_places(id, timestamp, type, payload)
+  VALUES (NEW.id, NEW.timestamp, NEW.type, NEW.payload);
+  SELECT RAISE(IGNORE) FROM rollout_data WHERE id = NEW.id;
 END;
 
--- A new item must not exist yet, and the item before it must exist. The first
--- item that a fork adds follows shared items.
-CREATE TRIGGER IF NOT EXISTS main.rollout_data_place
-BEFORE INSERT ON rollout_data
-WHEN (SELECT id FROM rollout_data WHERE id <= NEW.id ORDER BY id DESC LIMIT 1)
-     IS NOT NEW.id - 1
+-- INSERT refuses an id at which no item can be stored. If the head has not counted
+-- the item, INSERT counts it, stores it, and reads its text.
+CREATE VIEW IF NOT EXISTS main.rollout_places AS
+SELECT NULL AS id, NULL AS timestamp, NULL AS type, NULL AS payload WHERE 0;
+
+CREATE TRIGGER IF NOT EXISTS main.rollout_places_insert
+INSTEAD OF INSERT ON rollout_places
 BEGIN
   SELECT RAISE(ABORT, 'AppendOnlyError: an item cannot be overwritten, and a trigger on rollout_data cannot record into the conversation that is being written; UPDATE the payload')
    WHERE EXISTS (SELECT 1 FROM rollout_data WHERE id = NEW.id);
   SELECT RAISE(ABORT, 'SequenceError: items must be appended one after the other, and a trigger on rollout_data cannot record into the conversation that is being written; INSERT INTO rollout_log or rollout_items')
    WHERE NOT EXISTS (SELECT 1 FROM rollout_segments
                       WHERE rollout = NEW.id >> 32 AND owner = NEW.id >> 32
-                        AND first = NEW.id & 4294967295);
+                        AND NEW.id & 4294967295 BETWEEN first AND last
+                        AND (first = NEW.id & 4294967295
+                             OR EXISTS (SELECT 1 FROM rollout_data
+                                         WHERE id = NEW.id - 1)));
+  INSERT INTO rollout_counts(id, timestamp, type, payload)
+  SELECT NEW.id, NEW.timestamp, NEW.type, NEW.payload
+    FROM rollout_heads
+   WHERE no = NEW.id >> 32 AND last_sequence < NEW.id & 4294967295;
+END;
+
+CREATE VIEW IF NOT EXISTS main.rollout_counts AS
+SELECT NULL AS id, NULL AS timestamp, NULL AS type, NULL AS payload WHERE 0;
+
+CREATE TRIGGER IF NOT EXISTS main.rollout_counts_insert
+INSTEAD OF INSERT ON rollout_counts
+BEGIN
+  -- The same as the constraints of rollout_data: with OR FAIL, those would stop
+  -- after the item was counted.
+  SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: a timestamp is whole milliseconds since 1970')
+   WHERE (typeof(NEW.timestamp) = 'integer'
+          AND NEW.timestamp BETWEEN 0 AND 253402300799999) IS NOT TRUE;
+  SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: a type is text of 1 to 100 bytes')
+   WHERE (typeof(NEW.type) = 'text'
+          AND length(CAST(NEW.type AS BLOB)) BETWEEN 1 AND 100) IS NOT TRUE;
+  SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: a payload is JSON text of at most 67108864 bytes')
+   WHERE NEW.payload IS NOT NULL
+     AND (typeof(NEW.payload) = 'text'
+          AND length(CAST(NEW.payload AS BLOB)) <= 67108864) IS NOT TRUE;
+  UPDATE rollout_heads
+     SET last_sequence = NEW.id & 4294967295, stamp = stamp + 1
+   WHERE no = NEW.id >> 32 AND last_sequence = (NEW.id & 4294967295) - 1;
+  INSERT INTO rollout_data(id, timestamp, type, payload)
+  SELECT NEW.id, NEW.timestamp, NEW.type, NEW.payload WHERE changes() = 1;
+  UPDATE rollout_heads
+     SET looked = NEW.id & 4294967295, stamp = stamp + 1,
+         (bytes, updated) =
+         (SELECT bytes + coalesce(length(CAST(d.payload AS BLOB)), 0),
+                 max(updated, d.timestamp)
+            FROM rollout_data AS d WHERE d.id = NEW.id)
+   WHERE changes() = 1 AND no = NEW.id >> 32;
+  SELECT RAISE(ABORT, 'SequenceError: an item that is the next of its conversation must be stored, and must be whole; correct it, or the trigger that ignored it')
+   WHERE changes() = 0;
 END;
 
 -- (Not UPDATE OF id: SQLite does not fire such a trigger for SET rowid.)

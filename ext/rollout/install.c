@@ -107,7 +107,10 @@ static void adoptTurns(BxStmts *p, BxErr *pErr) {
 }
 
 void bxRolloutAdopt(BxStmts *p, BxErr *pErr) {
-  bxExec(p, "DROP TABLE IF EXISTS main.rollout_clash", pErr);
+  bxExec(p,
+      "DROP TABLE IF EXISTS main.rollout_clash;"
+      "DROP TRIGGER IF EXISTS main.rollout_data_insert",
+      pErr);
   adoptHeads(p, pErr);
   adoptAbout(p, pErr);
   adoptFormats(p, pErr);

@@ -126,7 +126,7 @@ def test_a_trigger_starts_a_whole_conversation_or_none(db, sql, recursive):
                f"WHEN NEW.id = '{ID}' BEGIN {sql}; END")
     log = ("INSERT INTO rollout_log(rollout_id, type, payload) VALUES (?, 'compacted', '{}')",
            (ID,))
-    if recursive:
+    if recursive or sql.startswith("INSERT INTO rollouts("):
         db.execute(*log)
         assert one(db, "SELECT count(*) FROM rollouts") == 2
     else:
@@ -171,6 +171,39 @@ def test_the_items_have_no_column_that_instructs(told, column):
     for table in "rollout_data", "rollout_imports":
         with pytest.raises(sqlite3.OperationalError, match="no column named"):
             told.execute(f"INSERT INTO {table}({column}) VALUES (0)")
+
+
+@pytest.mark.parametrize("values, reason", [
+    ("-1, 'x', '1'", "whole milliseconds"), ("NULL, 'x', '1'", "whole milliseconds"),
+    ("1.5, 'x', '1'", "whole milliseconds"), ("1, '', '1'", "1 to 100 bytes"),
+    ("1, NULL, '1'", "1 to 100 bytes"), ("1, x'61', '1'", "1 to 100 bytes"),
+    ("1, 'x', x'31'", "a payload is JSON text")])
+@pytest.mark.parametrize("verb", ["INSERT", "INSERT OR IGNORE", "INSERT OR FAIL"])
+def test_a_wrong_item_is_not_counted_whatever_follows_an_error(told, verb, values, reason):
+    before = stored(told)
+    for into in ("rollout_data(id, timestamp, type, payload) VALUES ((1 << 32) + 8, ",
+                 f"rollout_imports(rollout, timestamp, type, payload) VALUES ('{ID}', "):
+        with pytest.raises(sqlite3.IntegrityError, match=reason):
+            told.execute(f"{verb} INTO {into}{values})")
+    assert stored(told) == before
+
+
+@pytest.mark.parametrize("recursive", [0, 1])
+def test_a_trigger_that_ignores_the_next_item_is_refused(told, recursive):
+    told.execute(f"PRAGMA recursive_triggers = {recursive}")
+    told.execute("CREATE TRIGGER mine BEFORE INSERT ON rollout_data "
+                 "WHEN NEW.type = 'x' BEGIN SELECT RAISE(IGNORE); END")
+    before = stored(told)
+    for sql in (f"INSERT INTO rollout_items(rollout, type, payload) VALUES ('{ID}', 'x', '1')",
+                f"INSERT INTO rollout_imports(rollout, timestamp, type, payload) "
+                f"VALUES ('{ID}', 1, 'x', '1')"):
+        try:
+            told.execute(sql)
+        except sqlite3.IntegrityError as error:
+            assert "must be stored" in str(error)
+        assert stored(told) == before
+    told.execute("DROP TRIGGER mine")
+    well(told)
 
 
 def test_a_plain_insert_of_the_next_item_counts_as_any_other(told):
