@@ -204,7 +204,12 @@ static const char *skipBetween(Look *p, const char *z) {
   return z;
 }
 
-const char *bxSkipValue(const char *z, const char *zEnd) {
+void bxAddByte(BxBytes *p, char c) {
+  unsigned char i = (unsigned char)c;
+  p->m[i >> 6] |= (sqlite3_uint64)1 << (i & 63);
+}
+
+const char *bxSkipNoting(const char *z, const char *zEnd, BxBytes *pFirst) {
   Look look;
   look.zEnd = zEnd;
   look.nDepth = 0;
@@ -214,11 +219,22 @@ const char *bxSkipValue(const char *z, const char *zEnd) {
       z = skipOpening(&look, z, &bEmpty);
       if (!bEmpty) continue;
     } else {
+      if (*z == '"') bxAddByte(pFirst, z[1]);
       z = bxSkipScalar(z, zEnd);
     }
     if (z != 0 && look.nDepth > 0) z = skipBetween(&look, z);
   } while (z != 0 && look.nDepth > 0);
   return z;
+}
+
+const char *bxSkipValue(const char *z, const char *zEnd) {
+  BxBytes first = {{0}};
+  return bxSkipNoting(z, zEnd, &first);
+}
+
+int bxBytesMeet(const BxBytes *p1, const BxBytes *p2) {
+  return ((p1->m[0] & p2->m[0]) | (p1->m[1] & p2->m[1]) |
+             (p1->m[2] & p2->m[2]) | (p1->m[3] & p2->m[3])) != 0;
 }
 
 int bxSurelyJson(const char *z, i64 n) {
@@ -227,24 +243,6 @@ int bxSurelyJson(const char *z, i64 n) {
   z = bxSkipValue(bxSkipSpace(z), zEnd);
   assert(z == 0 || z <= zEnd);
   return z != 0 && bxSkipSpace(z) == zEnd;
-}
-
-int bxQuoteBefore(const char *z, i64 n, const char aByte[256]) {
-  const char *zEnd = z + n;
-#ifdef __SSE2__
-  const __m128i quote = _mm_set1_epi8('"');
-  for (; zEnd - z > 16; z += 16) {
-    __m128i x = _mm_loadu_si128((const __m128i *)(const void *)z);
-    unsigned m = (unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(x, quote));
-    for (; m != 0; m &= m - 1) {
-      if (aByte[(unsigned char)z[__builtin_ctz(m) + 1]]) return 1;
-    }
-  }
-#endif
-  while (z < zEnd && (z = memchr(z, '"', (size_t)(zEnd - z))) != 0) {
-    if (++z < zEnd && aByte[(unsigned char)*z]) return 1;
-  }
-  return 0;
 }
 
 static char *putEscape(char *zOut, unsigned char c) {

@@ -122,7 +122,9 @@ static void setSpan(RolloutSpan *p, const char *z, const char *zEnd) {
 
 static const char *takeOfPayload(
     ItemWalk *p, RolloutSpan key, const char *zValue) {
-  const char *z = walkValue(p, zValue);
+  const char *z = p->zEnd != 0
+                      ? bxSkipNoting(zValue, p->zEnd, &p->pItem->first)
+                      : passValue(zValue);
   if (z == 0) return 0;
   if (isKey(key, "type")) setSpan(&p->pItem->payloadType, zValue, z);
   if (isKey(key, "role")) setSpan(&p->pItem->role, zValue, z);
@@ -153,6 +155,8 @@ static int liesWithin(RolloutSpan all, RolloutSpan part) {
 const char *bxRolloutReadItem(const char *z, const char *zEnd, RolloutItem *p) {
   ItemWalk walk = {zEnd, p};
   memset(p, 0, sizeof(*p));
+  /* The second way does not know where texts are: they may begin with anything. */
+  if (zEnd == 0) memset(&p->first, 0xff, sizeof(p->first));
   p->whole.z = z = bxSkipSpace(z);
   z = *z == '{' ? walkMembers(&walk, z, takeOfItem) : walkValue(&walk, z);
   assert(z != 0 || zEnd != 0);

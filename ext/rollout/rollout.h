@@ -106,6 +106,7 @@ typedef enum {
 
 typedef struct RolloutCondition {
   char *zPath;
+  char cPart;   /* what is there: t the payload's type, r its role; or 0 */
   char *zText;  /* which must be there; or NULL */
   int bThere;   /* without a text: something must be there, or nothing */
   int bSeveral; /* there are several places, with | between them */
@@ -225,7 +226,7 @@ typedef struct RolloutRules {
   i64 nPreamble, nPreambleAlloc;
   RolloutAnswer aAnswer[ROLLOUT_ANSWERS];
   int nAnswer;
-  char aFirst[256]; /* 1 for the first bytes of preambles, and for '\\' */
+  BxBytes first; /* the first bytes of preambles, and '\\' */
 } RolloutRules;
 
 /* The rules in force. They stay until the next call. NULL on error. */
@@ -276,6 +277,7 @@ typedef struct RolloutSpan {
 typedef struct RolloutItem {
   RolloutSpan whole, type, payload, timestamp;
   RolloutSpan payloadType, role; /* members of the payload */
+  BxBytes first;                 /* the first bytes of the texts in it */
   int bOdd;                      /* a key has an escape: do not use the parts */
 } RolloutItem;
 
@@ -335,7 +337,9 @@ typedef struct RolloutTale {
   char zType[ROLLOUT_MAX_NAME + 1]; /* the last type that was looked up ... */
   i64 iRule, nRule;                 /* ... and the readings of it ... */
   i64 iUsage;                       /* ... and its first usage format */
-  RolloutJson json, *pJson;         /* a payload; the one of the item */
+  char zPayloadType[ROLLOUT_MAX_NAME + 1]; /* of the item; "": not plain */
+  char zRole[ROLLOUT_MAX_NAME + 1];
+  RolloutJson json, *pJson; /* a payload; the one of the item */
 } RolloutTale;
 
 /* p must be zeroed. */

@@ -148,6 +148,8 @@ static void addCondition(
   if (cKind == '"') a->zText = bxRolloutString(pTree, i + 1, pErr);
   a->bThere = cKind == 't';
   a->bSeveral = a->zPath != 0 && strchr(a->zPath, '|') != 0;
+  if (bxSameText(a->zPath, "$.type")) a->cPart = 't';
+  if (bxSameText(a->zPath, "$.role")) a->cPart = 'r';
 }
 
 static RolloutTest addConditions(
@@ -293,13 +295,13 @@ static void addPreamble(RolloutRules *p, sqlite3_stmt *pRow, BxErr *pErr) {
   p->azPreamble = az;
   az[p->nPreamble] = bxColumnCopy(pRow, 0, pErr);
   if (az[p->nPreamble] == 0) return;
-  p->aFirst[(unsigned char)*az[p->nPreamble++]] = 1;
+  bxAddByte(&p->first, *az[p->nPreamble++]);
 }
 
 static void readAllRules(RolloutRules *p, BxStmts *pHome, BxErr *pErr) {
   static const char zPreambles[] = "SELECT prefix FROM main.rollout_preambles";
   sqlite3_stmt *pRow = bxStmt(pHome, zReadings, pErr);
-  p->aFirst['\\'] = 1;
+  bxAddByte(&p->first, '\\');
   while (bxRow(pRow, pErr)) addReading(p, pRow, pErr);
   bxDone(pRow, pErr);
   pRow = bxStmt(pHome, zLineFormats, pErr);

@@ -61,24 +61,30 @@ static void findRules(RolloutTale *p, const char *zType) {
   sqlite3_snprintf((int)sizeof(p->zType), p->zType, "%s", zType);
 }
 
+/* Reads the names that most conditions ask for. */
+static void readParts(RolloutTale *p, const RolloutItem *pItem) {
+  p->zPayloadType[0] = p->zRole[0] = 0;
+  if (pItem->payloadType.z != 0) {
+    bxRolloutName(pItem->payloadType, p->zPayloadType);
+  }
+  if (pItem->role.z != 0) bxRolloutName(pItem->role, p->zRole);
+}
+
 /* Tests a reading with the parts that are known of an item: -1 if it does not
 ** fit, 1 if it does, 0 if the payload must be read. */
-static int testParts(
-    const RolloutTale *p, RolloutTest test, const RolloutItem *pItem) {
+static int testParts(const RolloutTale *p, RolloutTest test) {
+  const RolloutCondition *pTest = p->pRules->aCondition + test.i;
+  const RolloutCondition *pEnd = pTest + test.n;
   int eResult = 1;
-  i64 i;
-  for (i = test.i; i < test.i + test.n; i++) {
-    const RolloutCondition *pTest = &p->pRules->aCondition[i];
-    const RolloutSpan *pSpan = 0;
-    char zName[ROLLOUT_MAX_NAME + 1];
-    int n;
-    if (strcmp(pTest->zPath, "$.type") == 0) pSpan = &pItem->payloadType;
-    if (strcmp(pTest->zPath, "$.role") == 0) pSpan = &pItem->role;
-    n = pSpan == 0 || pSpan->z == 0 ? 0 : bxRolloutName(*pSpan, zName);
-    if (n == 0) {
+  for (; pTest < pEnd; pTest++) {
+    const char *zName = pTest->cPart == 't'   ? p->zPayloadType
+                        : pTest->cPart == 'r' ? p->zRole
+                                              : "";
+    if (*zName == 0) {
       eResult = 0;
-    } else if (pTest->zText ? !bxRolloutSame(zName, n, pTest->zText)
-                            : !pTest->bThere) {
+    } else if (pTest->zText
+                   ? !bxRolloutSame(zName, (i64)strlen(zName), pTest->zText)
+                   : !pTest->bThere) {
       return -1;
     }
   }
@@ -278,14 +284,14 @@ static void tellUser(RolloutTale *p, char *zOwned, int bEvent,
 ** most of them. Returns 0 otherwise, also if a text in it may begin as a
 ** preamble does: with its first byte, or with an escape. */
 static int tellQuickly(RolloutTale *p, const RolloutReading *pReading,
-    RolloutSpan payload, i64 iSequence) {
+    const RolloutItem *pItem, i64 iSequence) {
   if (pReading->eFact != ROLLOUT_USER || !p->bHasPrompt ||
-      bxQuoteBefore(payload.z, payload.n, p->pRules->aFirst) ||
+      p->pJson != &p->json || bxBytesMeet(&pItem->first, &p->pRules->first) ||
       mayRepeat(p, pReading->bEvent, iSequence)) {
     return 0;
   }
   if (p->iUser < 0) p->iUser = iSequence;
-  addTurn(p, 0, 0, pReading->bEvent, payload, iSequence);
+  addTurn(p, 0, 0, pReading->bEvent, pItem->payload, iSequence);
   return 1;
 }
 
@@ -339,15 +345,14 @@ static int isArray(RolloutTale *p, const char *zPath) {
 
 static void tellMarks(RolloutTale *p, i64 iSequence, const char *zType,
     const RolloutItem *pItem) {
-  char zName[ROLLOUT_MAX_NAME + 1];
   if (sqlite3_stricmp(zType, "compacted") == 0) {
     if (seePayload(p, pItem) && (isArray(p, "$.replacement_history") ||
                                     isArray(p, "$.replacementHistory"))) {
       addMark(&p->aMark, &p->nMark, &p->nMarkAlloc, iSequence, -1, p->pErr);
     }
   } else if (bxRolloutSame(zType, (i64)strlen(zType), "eventmsg") &&
-             bxRolloutName(pItem->payloadType, zName) > 0 &&
-             bxRolloutSame(zName, (i64)strlen(zName), "threadrolledback")) {
+             bxRolloutSame(p->zPayloadType, (i64)strlen(p->zPayloadType),
+                 "threadrolledback")) {
     tellRollback(p, iSequence, pItem);
   }
 }
@@ -388,7 +393,7 @@ static void tellUsage(
   for (; i < pRules->nUsage && strcmp(pRules->aUsage[i].az[0], zType) == 0;
        i++) {
     const RolloutUsageFormat *pFormat = &pRules->aUsage[i];
-    if (testParts(p, pFormat->test, pItem) >= 0 && seePayload(p, pItem) &&
+    if (testParts(p, pFormat->test) >= 0 && seePayload(p, pItem) &&
         bxRolloutFits(pRules, pFormat->test, p->pJson, p->pErr)) {
       bxRolloutTellUsage(p, pFormat, iSequence);
       return;
@@ -406,15 +411,16 @@ void bxRolloutTell(RolloutTale *p, i64 iSequence, const char *zType,
   p->json.bOdd = 0;
   p->pJson = pJson != 0 ? pJson : &p->json;
   findRules(p, zType);
+  readParts(p, pItem);
   iRule = p->iRule;
   nRule = p->nRule;
   iUsage = p->iUsage;
   for (i = iRule; i < iRule + nRule && p->pErr->rc == SQLITE_OK; i++) {
     const RolloutReading *pReading = &p->pRules->aReading[i];
-    int eFits = testParts(p, pReading->test, pItem);
+    int eFits = testParts(p, pReading->test);
     /* what a user says counts once, whatever ways there are to read it */
     if (eFits < 0 || mTold >> pReading->eFact & 1) continue;
-    if ((eFits == 0 || !tellQuickly(p, pReading, pItem->payload, iSequence))) {
+    if ((eFits == 0 || !tellQuickly(p, pReading, pItem, iSequence))) {
       if (!seePayload(p, pItem) ||
           !bxRolloutFits(p->pRules, pReading->test, p->pJson, p->pErr)) {
         continue;
