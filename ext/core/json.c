@@ -50,13 +50,32 @@ static const unsigned char aEscape[256] = {['"'] = 2,
     ['t'] = 2,
     ['u'] = 6};
 
+/* 1 for hexadecimal digits. */
+static const unsigned char aHex[256] = {['0'] = 1,
+    ['1'] = 1,
+    ['2'] = 1,
+    ['3'] = 1,
+    ['4'] = 1,
+    ['5'] = 1,
+    ['6'] = 1,
+    ['7'] = 1,
+    ['8'] = 1,
+    ['9'] = 1,
+    ['a'] = 1,
+    ['b'] = 1,
+    ['c'] = 1,
+    ['d'] = 1,
+    ['e'] = 1,
+    ['f'] = 1,
+    ['A'] = 1,
+    ['B'] = 1,
+    ['C'] = 1,
+    ['D'] = 1,
+    ['E'] = 1,
+    ['F'] = 1};
+
 static int isDigit(const char *z) {
   return *z >= '0' && *z <= '9';
-}
-
-static int isHex(const char *z) {
-  int c = *z | 0x20; /* a letter in lower case */
-  return isDigit(z) || (c >= 'a' && c <= 'f');
 }
 
 const char *bxSkipSpace(const char *z) {
@@ -68,18 +87,20 @@ const char *bxSkipSpace(const char *z) {
 ** after, or NULL if z is not at such a token. The terminator of the text stops
 ** all of them. */
 
+/* Whether four hexadecimal digits are at z. */
+static int isHex(const char *z) {
+  const unsigned char *a = (const unsigned char *)z;
+  return aHex[a[0]] && aHex[a[1]] && aHex[a[2]] && aHex[a[3]];
+}
+
 static const char *skipEscape(const char *z) {
   int n = aEscape[(unsigned char)z[1]];
-  if (n == 6) {
-    if (!isHex(z + 2) || !isHex(z + 3) || !isHex(z + 4) || !isHex(z + 5)) {
-      return 0;
-    }
-  }
+  if (n == 6 && !isHex(z + 2)) return 0;
   return n > 0 ? z + n : 0;
 }
 
 /* The next byte that needs attention in a string: a quote, a backslash, or a
-** control character. Most escapes of two bytes are passed, too. */
+** control character. Most escapes are passed, too. */
 static const char *skipPlain(const char *z, const char *zEnd) {
   const unsigned char *zByte;
 #ifdef __SSE2__
@@ -91,10 +112,10 @@ static const char *skipPlain(const char *z, const char *zEnd) {
     odd = _mm_or_si128(_mm_cmpeq_epi8(x, quote), _mm_cmpeq_epi8(x, slash));
     odd = _mm_or_si128(odd, _mm_cmpeq_epi8(_mm_min_epu8(x, control), x));
     for (m = (unsigned)_mm_movemask_epi8(odd); m != 0;) {
-      int i = __builtin_ctz(m);
-      if (z[i] != '\\' || i == 15 || aEscape[(unsigned char)z[i + 1]] != 2) {
-        return z + i;
-      }
+      int i = __builtin_ctz(m), n;
+      if (z[i] != '\\' || i == 15) return z + i;
+      n = aEscape[(unsigned char)z[i + 1]];
+      if (n != 2 && (n != 6 || i > 10 || !isHex(z + i + 2))) return z + i;
       m &= ~(3u << i);
     }
   }

@@ -208,21 +208,37 @@ static const char zPutOne[] =
     "INSERT INTO main.rollout_data(id, timestamp, type, payload) "
     "VALUES (?1, ?2, ?3, ?4)";
 
-/* The statement is looked up once for many rows. While they are written, no
-** code of the host runs that could finalize it. */
-static void putItemRow(
-    sqlite3_stmt *pStmt, i64 id, const BatchItem *p, BxErr *pErr) {
+/* Binds an item. What it has in common with pLast, the item before it, if there
+** is one, is bound already. */
+static void bindItem(sqlite3_stmt *pStmt, i64 id, const BatchItem *p,
+    const BatchItem *pLast, BxErr *pErr) {
   sqlite3 *db = sqlite3_db_handle(pStmt);
-  if (pErr->rc != SQLITE_OK) return;
   sqlite3_bind_int64(pStmt, 1, id);
-  sqlite3_bind_int64(pStmt, 2, p->iTime);
-  sqlite3_bind_text(pStmt, 3, p->zType, -1, SQLITE_STATIC);
+  if (pLast == 0 || p->iTime != pLast->iTime) {
+    sqlite3_bind_int64(pStmt, 2, p->iTime);
+  }
+  if (pLast == 0 || p->zType != pLast->zType) {
+    sqlite3_bind_text(pStmt, 3, p->zType, -1, SQLITE_STATIC);
+  }
   if (p->payload.z != 0) {
     bxFailDb(pErr, db,
         sqlite3_bind_text64(pStmt, 4, p->payload.z,
             (sqlite3_uint64)p->payload.n, SQLITE_STATIC, SQLITE_UTF8));
+  } else {
+    sqlite3_bind_null(pStmt, 4);
   }
-  bxRun(pStmt, pErr);
+}
+
+/* Stores an item. The statement is looked up once for many rows, and its bindings
+** stay: the caller clears them. While the rows are written, no code of the host
+** runs that could finalize it. */
+static void putItemRow(sqlite3_stmt *pStmt, i64 id, const BatchItem *p,
+    const BatchItem *pLast, BxErr *pErr) {
+  sqlite3 *db = sqlite3_db_handle(pStmt);
+  if (pErr->rc != SQLITE_OK) return;
+  bindItem(pStmt, id, p, pLast, pErr);
+  bxRow(pStmt, pErr);
+  sqlite3_reset(pStmt);
   if (pErr->rc == SQLITE_OK && sqlite3_changes(db) == 0) {
     bxFail(pErr, SQLITE_MISUSE,
         "MisuseError: a trigger on rollout_data ignored an item that must be "
@@ -333,6 +349,7 @@ static void putInSteps(
   RolloutBatch *p = pWork->pBatch;
   RolloutTale *pTale = &pWork->tale;
   RolloutHead head = pWork->head;
+  const BatchItem *pLast = 0;
   sqlite3_stmt *pStmt;
   i64 i = 0, iNext;
   if (head.no == 0 && p->nItem > 0) {
@@ -344,7 +361,8 @@ static void putInSteps(
   pStmt = bxStmt(pHome, zPutOne, pErr);
   for (iNext = head.iLast + 1; i < p->nItem && pErr->rc == SQLITE_OK; i++) {
     i64 id = bxRolloutKey(head.no, iNext);
-    putItemRow(pStmt, id, &p->aItem[i], pErr);
+    putItemRow(pStmt, id, &p->aItem[i], pLast, pErr);
+    pLast = &p->aItem[i];
     putFrame(pHome, id, &p->aItem[i].frame, 0, pErr);
     if (iNext == 0 ||
         (pTale->bLost && bxRolloutTold(pTale, p->aItem[i].zType))) {
@@ -352,6 +370,7 @@ static void putInSteps(
     }
     iNext++;
   }
+  bxDone(pStmt, pErr);
   if (!pTale->bLost) bxRolloutTalePut(pTale, pErr);
   putTail(p, pHome, head.no, pErr);
   for (i = 0; i < p->nDrop; i++) {

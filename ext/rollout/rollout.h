@@ -107,7 +107,7 @@ typedef enum {
 typedef struct RolloutCondition {
   char *zPath;
   char cPart;   /* what is there: t the payload's type, r its role; or 0 */
-  char *zText;  /* which must be there; or NULL */
+  char *zText;  /* which must be there, as it is compared; or NULL */
   int bThere;   /* without a text: something must be there, or nothing */
   int bSeveral; /* there are several places, with | between them */
 } RolloutCondition;
@@ -253,6 +253,8 @@ int bxRolloutPlaces(RolloutJson *p, const char *zPaths);
 char *bxRolloutString(const BxTree *p, int iNode, BxErr *pErr);
 /* Whether n bytes equal a name, in either spelling: some_name, SomeName. */
 int bxRolloutSame(const char *z, i64 n, const char *zName);
+/* Writes a name as it is compared: in lower case, without '_'. */
+void bxRolloutMakeKey(char *z);
 /* The format with a name; NULL if there is none. */
 const RolloutFormat *bxRolloutFormatNamed(
     const RolloutRules *p, const char *zName);
@@ -337,7 +339,7 @@ typedef struct RolloutTale {
   char zType[ROLLOUT_MAX_NAME + 1]; /* the last type that was looked up ... */
   i64 iRule, nRule;                 /* ... and the readings of it ... */
   i64 iUsage;                       /* ... and its first usage format */
-  char zPayloadType[ROLLOUT_MAX_NAME + 1]; /* of the item; "": not plain */
+  char zPayloadType[ROLLOUT_MAX_NAME + 1]; /* as it is compared, or "" */
   char zRole[ROLLOUT_MAX_NAME + 1];
   RolloutJson json, *pJson; /* a payload; the one of the item */
 } RolloutTale;

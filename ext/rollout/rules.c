@@ -146,6 +146,7 @@ static void addCondition(
   memset(a, 0, sizeof(*a));
   a->zPath = bxRolloutString(pTree, i, pErr);
   if (cKind == '"') a->zText = bxRolloutString(pTree, i + 1, pErr);
+  if (a->zText != 0) bxRolloutMakeKey(a->zText);
   a->bThere = cKind == 't';
   a->bSeveral = a->zPath != 0 && strchr(a->zPath, '|') != 0;
   if (bxSameText(a->zPath, "$.type")) a->cPart = 't';
@@ -418,6 +419,14 @@ int bxRolloutKeeps(
 }
 
 /*---------------------------------------------------------------- tests ----*/
+
+void bxRolloutMakeKey(char *z) {
+  char *zOut = z;
+  for (; *z != 0; z++) {
+    if (*z != '_') *zOut++ = *z >= 'A' && *z <= 'Z' ? (char)(*z + 32) : *z;
+  }
+  *zOut = 0;
+}
 
 int bxRolloutSame(const char *z, i64 n, const char *zName) {
   const char *zEnd = z + n;

@@ -61,13 +61,10 @@ static void findRules(RolloutTale *p, const char *zType) {
   sqlite3_snprintf((int)sizeof(p->zType), p->zType, "%s", zType);
 }
 
-/* Reads the names that most conditions ask for. */
-static void readParts(RolloutTale *p, const RolloutItem *pItem) {
-  p->zPayloadType[0] = p->zRole[0] = 0;
-  if (pItem->payloadType.z != 0) {
-    bxRolloutName(pItem->payloadType, p->zPayloadType);
-  }
-  if (pItem->role.z != 0) bxRolloutName(pItem->role, p->zRole);
+/* Copies a name as it is compared, or "" if it is not a plain one. */
+static void readPart(RolloutSpan token, char zName[ROLLOUT_MAX_NAME + 1]) {
+  zName[0] = 0;
+  if (token.z != 0 && bxRolloutName(token, zName) > 0) bxRolloutMakeKey(zName);
 }
 
 /* Tests a reading with the parts that are known of an item: -1 if it does not
@@ -82,9 +79,8 @@ static int testParts(const RolloutTale *p, RolloutTest test) {
                                               : "";
     if (*zName == 0) {
       eResult = 0;
-    } else if (pTest->zText
-                   ? !bxRolloutSame(zName, (i64)strlen(zName), pTest->zText)
-                   : !pTest->bThere) {
+    } else if (pTest->zText ? strcmp(zName, pTest->zText) != 0
+                            : !pTest->bThere) {
       return -1;
     }
   }
@@ -351,8 +347,7 @@ static void tellMarks(RolloutTale *p, i64 iSequence, const char *zType,
       addMark(&p->aMark, &p->nMark, &p->nMarkAlloc, iSequence, -1, p->pErr);
     }
   } else if (bxRolloutSame(zType, (i64)strlen(zType), "eventmsg") &&
-             bxRolloutSame(p->zPayloadType, (i64)strlen(p->zPayloadType),
-                 "threadrolledback")) {
+             strcmp(p->zPayloadType, "threadrolledback") == 0) {
     tellRollback(p, iSequence, pItem);
   }
 }
@@ -411,7 +406,8 @@ void bxRolloutTell(RolloutTale *p, i64 iSequence, const char *zType,
   p->json.bOdd = 0;
   p->pJson = pJson != 0 ? pJson : &p->json;
   findRules(p, zType);
-  readParts(p, pItem);
+  readPart(pItem->payloadType, p->zPayloadType);
+  readPart(pItem->role, p->zRole);
   iRule = p->iRule;
   nRule = p->nRule;
   iUsage = p->iUsage;
@@ -476,15 +472,14 @@ static void putTurns(
 static void putAllTurns(RolloutTale *p, BxErr *pErr) {
   static const char zOne[] =
       "INSERT OR FAIL INTO main.rollout_turns(id, number) VALUES (?1, ?2)";
-  static const char zTen[] =
+  static const char zFive[] =
       "INSERT OR FAIL INTO main.rollout_turns(id, number) "
-      "VALUES (?1, ?2), (?3, ?4), (?5, ?6), (?7, ?8), (?9, ?10), "
-      "(?11, ?12), (?13, ?14), (?15, ?16), (?17, ?18), (?19, ?20)";
+      "VALUES (?1, ?2), (?3, ?4), (?5, ?6), (?7, ?8), (?9, ?10)";
   const RolloutMark *a = p->aTurn;
   i64 n = p->nTurnNew;
-  sqlite3_stmt *pTen = n >= 10 ? bxStmt(p->pHome, zTen, pErr) : 0;
-  sqlite3_stmt *pOne = n % 10 != 0 ? bxStmt(p->pHome, zOne, pErr) : 0;
-  for (; n >= 10; n -= 10, a += 10) putTurns(pTen, p->no, a, 10, pErr);
+  sqlite3_stmt *pFive = n >= 5 ? bxStmt(p->pHome, zFive, pErr) : 0;
+  sqlite3_stmt *pOne = n % 5 != 0 ? bxStmt(p->pHome, zOne, pErr) : 0;
+  for (; n >= 5; n -= 5, a += 5) putTurns(pFive, p->no, a, 5, pErr);
   for (; n > 0; n--, a++) putTurns(pOne, p->no, a, 1, pErr);
 }
 
