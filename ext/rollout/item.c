@@ -122,9 +122,8 @@ static void setSpan(RolloutSpan *p, const char *z, const char *zEnd) {
 
 static const char *takeOfPayload(
     ItemWalk *p, RolloutSpan key, const char *zValue) {
-  const char *z = p->zEnd != 0
-                      ? bxSkipNoting(zValue, p->zEnd, &p->pItem->first)
-                      : passValue(zValue);
+  const char *z = p->zEnd != 0 ? bxSkipNoting(zValue, p->zEnd, &p->pItem->first)
+                               : passValue(zValue);
   if (z == 0) return 0;
   if (isKey(key, "type")) setSpan(&p->pItem->payloadType, zValue, z);
   if (isKey(key, "role")) setSpan(&p->pItem->role, zValue, z);
