@@ -33,5 +33,6 @@
 #include "check.h"      /* blackbox_check() */
 #include "model.h"      /* a schema compared with its SQL */
 #include "shadow.h"     /* the tables of a virtual table */
+#include "zip.h"        /* contexts of zstd */
 
 #endif

@@ -4,20 +4,9 @@
 #include "rollout.h"
 SQLITE_EXTENSION_INIT3
 
-#define ZSTD_STATIC_LINKING_ONLY
 #include <string.h>
 #include <zstd.h>
 #include <zstd_errors.h>
-
-static void *unzipAlloc(void *pArg, size_t n) {
-  (void)pArg;
-  return sqlite3_malloc64(n);
-}
-
-static void unzipRelease(void *pArg, void *p) {
-  (void)pArg;
-  sqlite3_free(p);
-}
 
 static int isZipped(const void *pData, int nData) {
   return nData > 4 && memcmp(pData, "\x28\xb5\x2f\xfd", 4) == 0;
@@ -56,7 +45,6 @@ static char *unzipData(
 }
 
 char *bxRolloutUnzip(const void *pData, int nData, BxErr *pErr) {
-  static const ZSTD_customMem memory = {unzipAlloc, unzipRelease, 0};
   ZSTD_DCtx *pUnzip;
   char *z;
   if (pData == 0 || pErr->rc != SQLITE_OK) return 0;
@@ -64,7 +52,7 @@ char *bxRolloutUnzip(const void *pData, int nData, BxErr *pErr) {
     if (!isWholeText(pData, (size_t)nData)) return 0;
     return bxPrintf(pErr, "%.*s", nData, (const char *)pData);
   }
-  pUnzip = bxGot(ZSTD_createDCtx_advanced(memory), pErr);
+  pUnzip = bxUnzipNew(pErr);
   if (pUnzip == 0) return 0;
   z = unzipData(pUnzip, pData, (size_t)nData, pErr);
   ZSTD_freeDCtx(pUnzip);

@@ -31,22 +31,8 @@ struct PackReader {
 
 /*--------------------------------------------------------- connection ----*/
 
-static void *zipAlloc(void *pOpaque, size_t n) {
-  (void)pOpaque;
-  return sqlite3_malloc64(n);
-}
-
-static void zipRelease(void *pOpaque, void *p) {
-  (void)pOpaque;
-  sqlite3_free(p);
-}
-
-static const ZSTD_customMem zipMemory = {zipAlloc, zipRelease, 0};
-
 void *bxZipContext(BxErr *pErr) {
-  ZSTD_CCtx *p;
-  if (pErr->rc != SQLITE_OK) return 0;
-  p = bxGot(ZSTD_createCCtx_advanced(zipMemory), pErr);
+  ZSTD_CCtx *p = bxZipNew(pErr);
   if (p == 0) return 0;
   ZSTD_CCtx_setParameter(p, ZSTD_c_compressionLevel, 3);
   ZSTD_CCtx_setParameter(p, ZSTD_c_checksumFlag, 1);
@@ -162,7 +148,7 @@ static PackReader *readerOf(Bx *bx, BxErr *pErr) {
   PackReader *p = pSlot->pReader;
   if (p == 0) p = pSlot->pReader = bxNew(sizeof(*p), pErr);
   if (p != 0 && p->pUnzip == 0 && pErr->rc == SQLITE_OK) {
-    p->pUnzip = bxGot(ZSTD_createDCtx_advanced(zipMemory), pErr);
+    p->pUnzip = bxUnzipNew(pErr);
   }
   return pErr->rc == SQLITE_OK ? p : 0;
 }
