@@ -1,10 +1,11 @@
 -- rollout.sql: whole conversations, recorded in order. This file has the views
 -- for users, with their triggers. How items are read is in the next two files,
--- then usage, and the tables are in the last.
+-- then usage and upkeep, and the tables are in the last.
 --
 -- Continued in sql/rollout_formats.sql
 -- Continued in sql/rollout_messages.sql
 -- Continued in sql/rollout_usage.sql
+-- Continued in sql/rollout_upkeep.sql
 -- Continued in sql/rollout_tables.sql
 --
 -- To read and write
@@ -35,6 +36,8 @@
 --                    items; the first item starts the conversation
 --   rollout_places   view: INSERT refuses a wrong id of an item
 --   rollout_counts   view: INSERT counts the next item, and stores it
+--   rollout_forms    view: INSERT refuses an item whose parts have wrong types
+--   rollout_looks    view: INSERT reads an item that was counted and stored
 --   rollout_takes    view: INSERT stores an item, or counts it as dropped
 --   rollout_fresh    view: a new id, the time, and the default time to live
 --   rollout_rules    view: the policy in force
@@ -400,20 +403,13 @@ BEGIN
                        ELSE json_object('instructions', NEW.instructions) END) END
     FROM rollout_heads AS h JOIN rollout_blank AS b ON b.no = h.no
    WHERE changes() = 1 AND h.no = last_insert_rowid();
-  UPDATE rollout_heads
-     SET looked = 0, stamp = stamp + 1, updated = created,
-         bytes = (SELECT length(CAST(payload AS BLOB)) FROM rollout_data
-                   WHERE id = no << 32)
-   WHERE changes() = 1 AND no = last_insert_rowid() >> 32;
+  INSERT INTO rollout_looks(id, title)
+  SELECT last_insert_rowid(), NEW.title WHERE changes() = 1;
   -- SQLite does not fire a trigger that is already running.
   SELECT RAISE(ABORT, 'SequenceError: a trigger on the tables of conversations cannot start another conversation; set PRAGMA recursive_triggers = ON')
     FROM rollout_heads
-   WHERE changes() = 1 AND no = last_insert_rowid() >> 32
-     AND NOT EXISTS (SELECT 1 FROM rollout_about AS a
-                      WHERE a.no = rollout_heads.no);
-  UPDATE rollout_about SET title = NEW.title, given_title = NEW.title
-   WHERE NEW.title IS NOT NULL
-     AND changes() = 1 AND no = last_insert_rowid() >> 32;
+   WHERE no IN (last_insert_rowid(), last_insert_rowid() >> 32) AND looked < 0
+     AND id = coalesce(lower(NEW.id), lower(NEW.session_meta ->> 'id'), id);
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollouts_update
@@ -486,17 +482,30 @@ BEGIN
      AND expires_at < coalesce(NEW.timestamp, (SELECT now FROM rollout_fresh));
   SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: a type cannot contain a NUL character')
    WHERE instr(NEW.type, char(0)) > 0;
+  INSERT INTO rollout_forms(timestamp, type, payload)
+  VALUES (coalesce(NEW.timestamp, (SELECT now FROM rollout_fresh)),
+          NEW.type, NEW.payload);
+  UPDATE rollout_heads SET last_sequence = last_sequence + 1, stamp = stamp + 1
+   WHERE id = lower(NEW.rollout);
+  SELECT RAISE(ABORT, 'SequenceError: an item that is the next of its conversation must be stored, and must be whole; correct it, or the trigger that ignored it')
+   WHERE changes() = 0;
   INSERT INTO rollout_data(id, timestamp, type, payload)
-  SELECT (no << 32) + last_sequence + 1,
+  SELECT (no << 32) + last_sequence,
          coalesce(NEW.timestamp, (SELECT now FROM rollout_fresh)),
          NEW.type, NEW.payload
     FROM rollout_heads WHERE id = lower(NEW.rollout);
+  INSERT INTO rollout_looks(id) SELECT last_insert_rowid() WHERE changes() = 1;
   -- SQLite does not fire a trigger that is already running.
   SELECT RAISE(ABORT, 'SequenceError: a trigger on the tables of conversations cannot record into the conversation that is being written; for another one, set PRAGMA recursive_triggers = ON')
     FROM rollout_heads
-   WHERE id = lower(NEW.rollout)
+   WHERE id = lower(NEW.rollout) AND looked <> last_sequence
      AND EXISTS (SELECT 1 FROM rollout_data
-                  WHERE id = (no << 32) + last_sequence + 1);
+                  WHERE id = (no << 32) + last_sequence);
+  -- An item that a trigger of the user ignores is not counted.
+  UPDATE rollout_heads SET last_sequence = last_sequence - 1, stamp = stamp + 1
+   WHERE id = lower(NEW.rollout)
+     AND NOT EXISTS (SELECT 1 FROM rollout_data
+                      WHERE id = (no << 32) + last_sequence);
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_items_update
@@ -580,12 +589,6 @@ BEGIN
             FROM (SELECT coalesce(NEW.type, NEW.item ->> 'type') AS type,
                          coalesce(NEW.payload, NEW.item -> 'payload')
                            AS payload)) AS i;
-  -- SQLite does not fire a trigger that is already running.
-  SELECT RAISE(ABORT, 'SequenceError: a trigger on the tables of conversations cannot record into the conversation that is being written; for another one, set PRAGMA recursive_triggers = ON')
-    FROM rollout_heads
-   WHERE id = lower(NEW.rollout_id)
-     AND EXISTS (SELECT 1 FROM rollout_data
-                  WHERE id = (no << 32) + last_sequence + 1);
 END;
 
 -- An item to which the policy was applied: INSERT stores it, or counts it as
@@ -598,9 +601,27 @@ SELECT NULL AS rollout, NULL AS timestamp, NULL AS type, NULL AS payload,
 CREATE TRIGGER IF NOT EXISTS main.rollout_takes_keep
 INSTEAD OF INSERT ON rollout_takes WHEN NEW.keep
 BEGIN
+  INSERT INTO rollout_forms(timestamp, type, payload)
+  VALUES (NEW.timestamp, NEW.type, NEW.payload);
+  UPDATE rollout_heads SET last_sequence = last_sequence + 1, stamp = stamp + 1
+   WHERE id = NEW.rollout;
+  SELECT RAISE(ABORT, 'SequenceError: an item that is the next of its conversation must be stored, and must be whole; correct it, or the trigger that ignored it')
+   WHERE changes() = 0;
   INSERT INTO rollout_data(id, timestamp, type, payload)
-  SELECT (no << 32) + last_sequence + 1, NEW.timestamp, NEW.type, NEW.payload
+  SELECT (no << 32) + last_sequence, NEW.timestamp, NEW.type, NEW.payload
     FROM rollout_heads WHERE id = NEW.rollout;
+  INSERT INTO rollout_looks(id) SELECT last_insert_rowid() WHERE changes() = 1;
+  -- SQLite does not fire a trigger that is already running.
+  SELECT RAISE(ABORT, 'SequenceError: a trigger on the tables of conversations cannot record into the conversation that is being written; for another one, set PRAGMA recursive_triggers = ON')
+    FROM rollout_heads
+   WHERE id = NEW.rollout AND looked <> last_sequence
+     AND EXISTS (SELECT 1 FROM rollout_data
+                  WHERE id = (no << 32) + last_sequence);
+  -- An item that a trigger of the user ignores is not counted.
+  UPDATE rollout_heads SET last_sequence = last_sequence - 1, stamp = stamp + 1
+   WHERE id = NEW.rollout
+     AND NOT EXISTS (SELECT 1 FROM rollout_data
+                      WHERE id = (no << 32) + last_sequence);
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_takes_drop
@@ -633,9 +654,29 @@ BEGIN
   SELECT NEW.rollout, NEW.timestamp, NEW.now + (SELECT ttl FROM rollout_fresh),
          lower(replace(NEW.type, '_', '')) = 'sessionmeta'
    WHERE NOT EXISTS (SELECT 1 FROM rollout_heads WHERE id = NEW.rollout);
+  INSERT INTO rollout_forms(timestamp, type, payload)
+  VALUES (NEW.timestamp, NEW.type, NEW.payload);
+  UPDATE rollout_heads SET last_sequence = last_sequence + 1, stamp = stamp + 1
+   WHERE id = NEW.rollout;
+  SELECT RAISE(ABORT, 'SequenceError: an item that is the next of its conversation must be stored, and must be whole; correct it, or the trigger that ignored it')
+   WHERE changes() = 0;
   INSERT INTO rollout_data(id, timestamp, type, payload)
-  SELECT (no << 32) + last_sequence + 1, NEW.timestamp, NEW.type, NEW.payload
+  SELECT (no << 32) + last_sequence, NEW.timestamp, NEW.type, NEW.payload
     FROM rollout_heads WHERE id = NEW.rollout;
+  INSERT INTO rollout_looks(id) SELECT last_insert_rowid() WHERE changes() = 1;
+  -- SQLite does not fire a trigger that is already running.
+  SELECT RAISE(ABORT, 'SequenceError: a trigger on the tables of conversations cannot record into the conversation that is being written; for another one, set PRAGMA recursive_triggers = ON')
+    FROM rollout_heads
+   WHERE id = NEW.rollout AND looked <> last_sequence
+     AND EXISTS (SELECT 1 FROM rollout_data
+                  WHERE id = (no << 32) + last_sequence);
+  -- An item that a trigger of the user ignores is not counted.
+  UPDATE rollout_heads SET last_sequence = last_sequence - 1, stamp = stamp + 1
+   WHERE id = NEW.rollout
+     AND NOT EXISTS (SELECT 1 FROM rollout_data
+                      WHERE id = (no << 32) + last_sequence);
+  SELECT RAISE(ABORT, 'SequenceError: an item that is the next of its conversation must be stored, and must be whole; correct it, or the trigger that ignored it')
+    FROM rollout_heads WHERE id = NEW.rollout AND last_sequence < 0;
   INSERT INTO rollout_frames(id, before, after, quiet)
   SELECT (no << 32) + last_sequence, NEW.before, NEW.after,
          coalesce(NEW.quiet, 0)
@@ -704,6 +745,8 @@ BEGIN
   SELECT coalesce(lower(NEW.id), id), at, at + ttl, 1
     FROM (SELECT id, coalesce(NEW.created, now) AS at, ttl FROM rollout_fresh);
   UPDATE rollout_act SET made = last_insert_rowid();
+  UPDATE rollout_heads SET last_sequence = 0, stamp = stamp + 1
+   WHERE no = (SELECT made FROM rollout_act);
   INSERT INTO rollout_data(id, timestamp, type, payload)
   SELECT f.no << 32, f.created, 'session_meta',
          json_set(d.payload, '$.id', f.id, '$.timestamp', b.iso,
@@ -713,10 +756,11 @@ BEGIN
     JOIN rollout_heads AS f ON f.no = (SELECT made FROM rollout_act)
     JOIN rollout_blank AS b ON b.no = f.no
    WHERE h.id = lower(NEW.parent);
+  INSERT INTO rollout_looks(id) SELECT last_insert_rowid() WHERE changes() = 1;
   -- SQLite does not fire a trigger that is already running.
   SELECT RAISE(ABORT, 'SequenceError: a trigger on the tables of conversations cannot start another conversation; set PRAGMA recursive_triggers = ON')
     FROM rollout_heads
-   WHERE no = (SELECT made FROM rollout_act) AND last_sequence < 0;
+   WHERE no = (SELECT made FROM rollout_act) AND looked < 0;
   -- "cut" is the first sequence that the fork does not share.
   UPDATE rollout_heads
      SET stamp = stamp + 1, (last_sequence, turns, user_sequence) =
@@ -762,136 +806,4 @@ BEGIN
                  rollout_heads AS f
            WHERE h.id = lower(NEW.parent) AND f.no = rollout_about.no)
    WHERE no = (SELECT made FROM rollout_act);
-END;
-
--- The columns are arguments: now (milliseconds; NULL: the current time) and
--- max_rows (NULL: no limit). rows of rollout_act is then the number removed.
-CREATE VIEW IF NOT EXISTS main.rollout_cleanup AS
-SELECT NULL AS now, NULL AS max_rows WHERE 0;
-
-CREATE TRIGGER IF NOT EXISTS main.rollout_cleanup_insert
-INSTEAD OF INSERT ON rollout_cleanup
-BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: Invalid time: now must be an integer of milliseconds since 1970')
-   WHERE NEW.now IS NOT NULL
-     AND (typeof(NEW.now) NOT IN ('integer', 'real')
-          OR NEW.now <> CAST(NEW.now AS INTEGER)
-          OR NEW.now NOT BETWEEN 0 AND 253402300799999);
-  SELECT RAISE(ABORT, 'ClockError: the clock is too far ahead of the newest time that this file has seen; if it is right, SELECT retention_confirm_clock(), or UPDATE retention_clock SET seen = (SELECT clock FROM retention_now)')
-   WHERE NEW.now IS NULL AND (SELECT now FROM retention_now) IS NULL;
-  UPDATE rollout_act
-     SET rule = 'rollout.expired', rows = 0, bytes = 0,
-         now = coalesce(NEW.now, (SELECT now FROM rollout_fresh));
-  INSERT INTO retention_log(at, domain, rule, rows, bytes, oldest, newest)
-  SELECT act.now, 'rollout', act.rule, 0, 0, d.first, d.last
-    FROM rollout_act AS act,
-         (SELECT count(*) AS n, min(at) AS first, max(at) AS last
-            FROM (SELECT at FROM rollout_due
-                   WHERE blocked_by IS NULL AND at < (SELECT now FROM rollout_act)
-                   ORDER BY at, key LIMIT coalesce(NEW.max_rows, -1))) AS d
-   WHERE d.n > 0;
-  UPDATE rollout_act -- rows: until the end, the id of the receipt
-     SET rows = CASE changes() WHEN 0 THEN 0
-                ELSE (SELECT max(id) FROM retention_log) END;
-  DELETE FROM rollout_heads
-   WHERE id IN (SELECT key FROM rollout_due
-                 WHERE blocked_by IS NULL AND at < (SELECT now FROM rollout_act)
-                 ORDER BY at, key LIMIT coalesce(NEW.max_rows, -1));
-  DELETE FROM retention_log -- a trigger of the user may have kept every row
-   WHERE id = (SELECT rows FROM rollout_act) AND rows = 0;
-  UPDATE rollout_act
-     SET rule = NULL,
-         rows = coalesce((SELECT rows FROM retention_log
-                           WHERE id = rollout_act.rows), 0);
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.rollout_due_delete
-INSTEAD OF DELETE ON rollout_due WHEN OLD.blocked_by IS NULL
-BEGIN
-  UPDATE rollout_act SET rule = 'rollout.expired', rows = 0;
-  DELETE FROM rollout_heads WHERE id = OLD.key;
-  UPDATE rollout_act SET rule = NULL;
-END;
-
--- Computes the counters, turns, marks and row of rollout_about of a conversation
--- from its items again. (A title that a user gave is not in the items.) The texts
--- of the relevant items are read again in order, by INSERT of their sequences.
--- For items that a fork shares, the rows of their owner are used.
-CREATE VIEW IF NOT EXISTS main.rollout_rebuilds AS
-SELECT NULL AS id, NULL AS sequence WHERE 0;
-
-CREATE TRIGGER IF NOT EXISTS main.rollout_rebuilds_insert
-INSTEAD OF INSERT ON rollout_rebuilds WHEN NEW.sequence IS NULL
-BEGIN
-  SELECT RAISE(ABORT, 'RolloutNotFoundError: Rollout not found: SELECT id FROM rollouts lists the conversations')
-   WHERE NOT EXISTS (SELECT 1 FROM rollout_heads WHERE id = lower(NEW.id));
-  DELETE FROM rollout_turns
-   WHERE id BETWEEN (SELECT no << 32 FROM rollout_heads
-                      WHERE id = lower(NEW.id))
-                AND (SELECT (no << 32) + 4294967295 FROM rollout_heads
-                      WHERE id = lower(NEW.id));
-  DELETE FROM rollout_marks
-   WHERE id BETWEEN (SELECT no << 32 FROM rollout_heads
-                      WHERE id = lower(NEW.id))
-                AND (SELECT (no << 32) + 4294967295 FROM rollout_heads
-                      WHERE id = lower(NEW.id));
-  DELETE FROM rollout_calls
-   WHERE id BETWEEN (SELECT no << 32 FROM rollout_heads
-                      WHERE id = lower(NEW.id))
-                AND (SELECT (no << 32) + 4294967295 FROM rollout_heads
-                      WHERE id = lower(NEW.id));
-  UPDATE rollout_heads
-     SET stamp = stamp + 1, looked = -1,
-         (last_sequence, bytes, updated, user_sequence, turns) =
-         (SELECT d.last_sequence, d.bytes, d.updated, d.user_sequence, d.turns
-            FROM rollout_derived AS d WHERE d.no = rollout_heads.no)
-   WHERE id = lower(NEW.id);
-  INSERT INTO rollout_about(no, title)
-  SELECT h.no, m.title
-    FROM rollout_heads AS h LEFT JOIN rollout_meta AS m ON m.no = h.no
-   WHERE h.id = lower(NEW.id) AND h.last_sequence >= 0
-     AND NOT EXISTS (SELECT 1 FROM rollout_about AS a WHERE a.no = h.no);
-  UPDATE rollout_about
-     SET (source, cwd, originator, cli_version, model_provider, forked_from,
-          format, source_id, parent, agent, branch, model) =
-         (SELECT m.source,
-                 CASE WHEN m.forked_from IS NULL OR rollout_about.cwd IS NULL
-                      THEN m.cwd ELSE rollout_about.cwd END,
-                 m.originator, m.cli_version, m.model_provider, m.forked_from,
-                 m.format, m.source_id, m.parent, m.agent,
-                 coalesce(m.branch, rollout_about.branch),
-                 CASE WHEN m.forked_from IS NOT NULL
-                      THEN rollout_about.model END
-            FROM rollout_meta AS m WHERE m.no = rollout_about.no)
-   WHERE no = (SELECT m.no FROM rollout_heads AS h
-                 JOIN rollout_meta AS m ON m.no = h.no
-                WHERE h.id = lower(NEW.id));
-  INSERT INTO rollout_rebuilds(id, sequence)
-  SELECT h.id, d.id & 4294967295
-    FROM rollout_heads AS h
-    JOIN rollout_data AS d
-      ON d.id BETWEEN (h.no << 32) + 1 AND (h.no << 32) + 4294967295
-   WHERE h.id = lower(NEW.id)
-     AND (json_valid(d.payload) OR json_valid(d.payload || ' '))
-     AND (lower(replace(d.type, '_', '')) IN ('eventmsg', 'compacted')
-          OR lower(replace(d.type, '_', '')) IN
-             (SELECT type_key FROM rollout_readings UNION
-              SELECT type_key FROM rollout_usage_formats))
-   ORDER BY d.id;
-  UPDATE rollout_about
-     SET prompt_id = (SELECT d.prompt_id FROM rollout_derived AS d
-                       WHERE d.no = rollout_about.no)
-   WHERE no = (SELECT no FROM rollout_heads WHERE id = lower(NEW.id));
-  UPDATE rollout_about
-     SET first_user_message = (SELECT substr(value, 1, 200) FROM rollout_facts
-                                WHERE id = prompt_id
-                                  AND fact IN ('user', 'goal'))
-   WHERE no = (SELECT no FROM rollout_heads WHERE id = lower(NEW.id));
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.rollout_rebuilds_look
-INSTEAD OF INSERT ON rollout_rebuilds WHEN NEW.sequence IS NOT NULL
-BEGIN
-  UPDATE rollout_heads SET looked = NEW.sequence, stamp = stamp + 1
-   WHERE id = NEW.id;
 END;

@@ -83,13 +83,16 @@ BEGIN
   UPDATE rollout_heads
      SET expires_at = created + (SELECT ttl FROM rollout_fresh)
    WHERE NEW.stamp = 0 AND no = NEW.no AND expires_at IS NULL;
+  UPDATE rollout_heads SET last_sequence = 0, stamp = stamp + 1
+   WHERE NEW.stamp = 0 AND no = NEW.no;
   INSERT INTO rollout_data(id, timestamp, type, payload)
   SELECT no << 32, NEW.created, 'session_meta', payload
     FROM rollout_blank WHERE NEW.stamp = 0 AND no = NEW.no;
+  INSERT INTO rollout_looks(id) SELECT last_insert_rowid() WHERE changes() = 1;
   -- SQLite does not fire a trigger that is already running.
   SELECT RAISE(ABORT, 'SequenceError: a trigger on the tables of conversations cannot start another conversation; set PRAGMA recursive_triggers = ON')
     FROM rollout_heads
-   WHERE NEW.stamp = 0 AND no = NEW.no AND last_sequence < 0;
+   WHERE NEW.stamp = 0 AND no = NEW.no AND looked < 0;
 END;
 
 -- A rule that changes a counter increments stamp in the same UPDATE. An UPDATE of
@@ -412,7 +415,9 @@ CREATE TABLE IF NOT EXISTS main.rollout_data(
 -- that is not counted; this row is then ignored. (Item 1 is a special case: a fork
 -- may share the item 1 of its parent.) This is the only trigger, because SQLite
 -- takes longer to fire one than to store an item. It is short, because SQLite
--- allocates all its memory whenever it fires.
+-- allocates all its memory whenever it fires. A BEFORE trigger of a user fires for
+-- the row that is ignored and for the one that is stored. So every view counts an
+-- item before it stores it, and only an INSERT of a user into this table does not.
 CREATE TRIGGER IF NOT EXISTS main.rollout_data_place
 BEFORE INSERT ON rollout_data
 WHEN NEW.id & 4294967295 = 1
@@ -428,7 +433,8 @@ BEGIN
 END;
 
 -- INSERT refuses an id at which no item can be stored. If the head has not counted
--- the item, INSERT counts it, stores it, and reads its text.
+-- the item, INSERT counts it, stores it, and reads its text: the INSERT of a user
+-- into rollout_data.
 CREATE VIEW IF NOT EXISTS main.rollout_places AS
 SELECT NULL AS id, NULL AS timestamp, NULL AS type, NULL AS payload WHERE 0;
 
@@ -456,8 +462,30 @@ SELECT NULL AS id, NULL AS timestamp, NULL AS type, NULL AS payload WHERE 0;
 CREATE TRIGGER IF NOT EXISTS main.rollout_counts_insert
 INSTEAD OF INSERT ON rollout_counts
 BEGIN
-  -- The same as the constraints of rollout_data: with OR FAIL, those would stop
-  -- after the item was counted.
+  INSERT INTO rollout_forms(timestamp, type, payload)
+  VALUES (NEW.timestamp, NEW.type, NEW.payload);
+  UPDATE rollout_heads
+     SET last_sequence = NEW.id & 4294967295, stamp = stamp + 1
+   WHERE no = NEW.id >> 32 AND last_sequence = (NEW.id & 4294967295) - 1;
+  INSERT INTO rollout_data(id, timestamp, type, payload)
+  SELECT NEW.id, NEW.timestamp, NEW.type, NEW.payload WHERE changes() = 1;
+  SELECT RAISE(ABORT, 'SequenceError: an item that is the next of its conversation must be stored, and must be whole; correct it, or the trigger that ignored it')
+   WHERE changes() = 0;
+  INSERT INTO rollout_looks(id) VALUES (NEW.id);
+  -- SQLite does not fire a trigger that is already running.
+  SELECT RAISE(ABORT, 'SequenceError: a trigger on the tables of conversations cannot record into the conversation that is being written; for another one, set PRAGMA recursive_triggers = ON')
+    FROM rollout_heads
+   WHERE no = NEW.id >> 32 AND looked <> NEW.id & 4294967295;
+END;
+
+-- INSERT refuses what the constraints of rollout_data refuse. With OR FAIL, those
+-- would stop after the item was counted.
+CREATE VIEW IF NOT EXISTS main.rollout_forms AS
+SELECT NULL AS timestamp, NULL AS type, NULL AS payload WHERE 0;
+
+CREATE TRIGGER IF NOT EXISTS main.rollout_forms_insert
+INSTEAD OF INSERT ON rollout_forms
+BEGIN
   SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: a timestamp is whole milliseconds since 1970')
    WHERE (typeof(NEW.timestamp) = 'integer'
           AND NEW.timestamp BETWEEN 0 AND 253402300799999) IS NOT TRUE;
@@ -468,20 +496,27 @@ BEGIN
    WHERE NEW.payload IS NOT NULL
      AND (typeof(NEW.payload) = 'text'
           AND length(CAST(NEW.payload AS BLOB)) <= 67108864) IS NOT TRUE;
-  UPDATE rollout_heads
-     SET last_sequence = NEW.id & 4294967295, stamp = stamp + 1
-   WHERE no = NEW.id >> 32 AND last_sequence = (NEW.id & 4294967295) - 1;
-  INSERT INTO rollout_data(id, timestamp, type, payload)
-  SELECT NEW.id, NEW.timestamp, NEW.type, NEW.payload WHERE changes() = 1;
+END;
+
+-- INSERT reads the item with that id, which was counted and stored, into its head.
+-- A title is one that a user gives. The triggers of other tables fire meanwhile:
+-- if one of them records a second item, and SQLite does not fire this trigger
+-- again, then looked of the head shows it.
+CREATE VIEW IF NOT EXISTS main.rollout_looks AS
+SELECT NULL AS id, NULL AS title WHERE 0;
+
+CREATE TRIGGER IF NOT EXISTS main.rollout_looks_insert
+INSTEAD OF INSERT ON rollout_looks
+BEGIN
   UPDATE rollout_heads
      SET looked = NEW.id & 4294967295, stamp = stamp + 1,
          (bytes, updated) =
          (SELECT bytes + coalesce(length(CAST(d.payload AS BLOB)), 0),
                  max(updated, d.timestamp)
             FROM rollout_data AS d WHERE d.id = NEW.id)
-   WHERE changes() = 1 AND no = NEW.id >> 32;
-  SELECT RAISE(ABORT, 'SequenceError: an item that is the next of its conversation must be stored, and must be whole; correct it, or the trigger that ignored it')
-   WHERE changes() = 0;
+   WHERE no = NEW.id >> 32;
+  UPDATE rollout_about SET title = NEW.title, given_title = NEW.title
+   WHERE NEW.title IS NOT NULL AND no = NEW.id >> 32;
 END;
 
 -- (Not UPDATE OF id: SQLite does not fire such a trigger for SET rowid.)

@@ -115,9 +115,9 @@ char *bxDomainSql(BxStmts *p, const BxDomain *pDomain, BxErr *pErr);
 /* Forgets which schema has which domain. */
 void bxForgetHomes(Bx *bx);
 
-/* Around the work of a function, or of xUpdate or xSync of a table, which a statement
-** of the host calls: meanwhile kept statements are looked up only once. bxEnter()
-** returns what bxLeave() takes. */
+/* Around the work of a function, or of xUpdate of a table, which a statement of the
+** host calls: meanwhile kept statements are looked up only once. bxEnter() returns
+** what bxLeave() takes. */
 i64 bxEnter(Bx *bx);
 void bxLeave(Bx *bx, i64 iOuter);
 /* Takes the write lock on p's schema. The first statement of a change must

@@ -77,7 +77,6 @@ int bxRolloutFind(
     pHead->nTurn = sqlite3_column_int64(pStmt, 3);
     pHead->iUser = sqlite3_column_int64(pStmt, 4);
     pHead->iUpdated = sqlite3_column_int64(pStmt, 5);
-    pHead->iUpdated = sqlite3_column_int64(pStmt, 5);
   }
   bxDone(pStmt, pErr);
   if (bFound && (pHead->no < 1 || pHead->no > 2147483647 || pHead->iLast < -1 ||

@@ -192,7 +192,8 @@ def domains(path, *names):
 
 @pytest.mark.parametrize("value, left", [(0, "123456"), (1, "23456"), (2, "456")])
 def test_a_new_conversation_removes_expired_ones_if_it_is_asked_to(path, value, left):
-    db = domains(path, "core", "rollout", "rollout_formats", "rollout_usage", "rollout_tables")
+    db = domains(path, "core", "rollout", "rollout_formats", "rollout_usage", "rollout_upkeep",
+             "rollout_tables")
     for n, days in (1, -30), (2, -20), (3, -10), (4, 10):
         conversation(db, n, days)
     db.execute("INSERT INTO blackbox_settings VALUES('rollout.due_per_write', ?)", (value,))
@@ -210,7 +211,8 @@ def test_a_new_conversation_removes_expired_ones_if_it_is_asked_to(path, value, 
     "CREATE TABLE mine(id REFERENCES rollout_heads(id)); PRAGMA foreign_keys = ON",
 ])
 def test_a_new_conversation_never_fails_because_an_expired_one_cannot_go(path, sql):
-    db = domains(path, "core", "rollout", "rollout_formats", "rollout_usage", "rollout_tables")
+    db = domains(path, "core", "rollout", "rollout_formats", "rollout_usage", "rollout_upkeep",
+             "rollout_tables")
     db.execute("INSERT INTO blackbox_settings VALUES('rollout.due_per_write', 2)")
     conversation(db, 1, -30)
     db.executescript(sql)
@@ -282,7 +284,8 @@ def test_a_new_buffer_removes_orphaned_evidence_if_it_is_asked_to(path, value, l
                           " 'task0001', 'turn0001', 'd', '1')"),
 ])
 def test_new_things_of_every_domain_remember_the_time(path, write):
-    db = domains(path, "core", "rollout", "rollout_formats", "rollout_usage", "rollout_tables", "evidence", "cache")
+    db = domains(path, "core", "rollout", "rollout_formats", "rollout_usage", "rollout_upkeep",
+             "rollout_tables", "evidence", "cache")
     set_seen(db, now() - 3 * DAY)
     write(db)
     assert abs(one(db, "SELECT seen FROM retention_clock") - now()) < 60_000

@@ -119,14 +119,16 @@ def test_an_upsert_of_an_unknown_id_takes_the_expiry_that_is_given(db):
     "INSERT INTO rollouts(id) VALUES ('%s')" % OTHER,
     "INSERT INTO rollout_forks(parent, id) VALUES ('%s', '%s')" % (ID, OTHER)])
 @pytest.mark.parametrize("recursive", [0, 1])
-def test_a_trigger_starts_a_whole_conversation_or_none(db, sql, recursive):
+@pytest.mark.parametrize("column", ["last_sequence", "looked"])
+def test_a_trigger_starts_a_whole_conversation_or_none(db, sql, column, recursive):
+    """While an item is read (looked), the trigger that reads is running."""
     create(db)
     db.execute(f"PRAGMA recursive_triggers = {recursive}")
-    db.execute("CREATE TRIGGER mine AFTER UPDATE OF last_sequence ON rollout_heads "
+    db.execute(f"CREATE TRIGGER mine AFTER UPDATE OF {column} ON rollout_heads "
                f"WHEN NEW.id = '{ID}' BEGIN {sql}; END")
     log = ("INSERT INTO rollout_log(rollout_id, type, payload) VALUES (?, 'compacted', '{}')",
            (ID,))
-    if recursive or sql.startswith("INSERT INTO rollouts("):
+    if recursive or column == "last_sequence":
         db.execute(*log)
         assert one(db, "SELECT count(*) FROM rollouts") == 2
     else:
@@ -189,7 +191,7 @@ def test_a_wrong_item_is_not_counted_whatever_follows_an_error(told, verb, value
 
 
 @pytest.mark.parametrize("recursive", [0, 1])
-def test_a_trigger_that_ignores_the_next_item_is_refused(told, recursive):
+def test_the_next_item_is_not_counted_if_a_trigger_ignores_it(told, recursive):
     told.execute(f"PRAGMA recursive_triggers = {recursive}")
     told.execute("CREATE TRIGGER mine BEFORE INSERT ON rollout_data "
                  "WHEN NEW.type = 'x' BEGIN SELECT RAISE(IGNORE); END")
@@ -197,10 +199,7 @@ def test_a_trigger_that_ignores_the_next_item_is_refused(told, recursive):
     for sql in (f"INSERT INTO rollout_items(rollout, type, payload) VALUES ('{ID}', 'x', '1')",
                 f"INSERT INTO rollout_imports(rollout, timestamp, type, payload) "
                 f"VALUES ('{ID}', 1, 'x', '1')"):
-        try:
-            told.execute(sql)
-        except sqlite3.IntegrityError as error:
-            assert "must be stored" in str(error)
+        told.execute(sql)
         assert stored(told) == before
     told.execute("DROP TRIGGER mine")
     well(told)
@@ -392,7 +391,8 @@ def test_the_schema_alone_rebuilds(tmp_path):
     """In the stock shell, with the files of sql/."""
     path = tmp_path / "plain.db"
     files = "".join((ROOT / "sql" / f"{name}.sql").read_text()
-                    for name in ("core", "rollout", "rollout_formats", "rollout_usage", "rollout_tables"))
+                    for name in ("core", "rollout", "rollout_formats", "rollout_usage", "rollout_upkeep",
+             "rollout_tables"))
     assert shell(path, stdin=files + f"""
 INSERT INTO rollouts(id, cwd) VALUES ('{ID}', '/w');
 INSERT INTO rollout_log(rollout_id, type, payload)

@@ -15,7 +15,9 @@ IntegrityError = sqlite3.IntegrityError
 def template(tmp_path_factory):
     """A database that the stock shell made, by running the files twice."""
     path = tmp_path_factory.mktemp("schema") / "template.db"
-    for name in ("core", "rollout", "rollout_formats", "rollout_usage", "rollout_tables", "rollout", "rollout_formats", "rollout_usage", "rollout_tables"):
+    for name in ("core", "rollout", "rollout_formats", "rollout_usage", "rollout_upkeep",
+             "rollout_tables", "rollout", "rollout_formats", "rollout_usage", "rollout_upkeep",
+             "rollout_tables"):
         text = (ROOT / "sql" / f"{name}.sql").read_text()
         assert shell(path, stdin="BEGIN;" + text + "COMMIT;") == ""
     return path
@@ -652,7 +654,8 @@ def test_deleted_rows_come_back_when_the_file_runs_again(plain, path):
                   "AND item_type <> 'compacted'")
     plain.execute("DELETE FROM rollout_policy WHERE preset = 'everything'")
     plain.execute("DELETE FROM rollout_preambles")
-    for name in ("core", "rollout", "rollout_formats", "rollout_usage", "rollout_tables"):
+    for name in ("core", "rollout", "rollout_formats", "rollout_usage", "rollout_upkeep",
+             "rollout_tables"):
         assert shell(path, stdin=(ROOT / "sql" / f"{name}.sql").read_text()) == ""
     assert rows(plain, "SELECT * FROM rollout_preambles") == prefixes
     assert one(plain, "SELECT choices FROM blackbox_setting_defs "

@@ -72,6 +72,64 @@ def test_a_trigger_records_into_another_conversation_or_is_refused(db, recursive
     well(db)
 
 
+NEW = (f"INSERT INTO rollouts(id) VALUES ('{THIRD}')",
+       f"INSERT INTO rollout_heads(id) VALUES ('{THIRD}')",
+       f"INSERT INTO rollout_forks(parent, id) VALUES ('{ID}', '{THIRD}')",
+       f"INSERT INTO rollout_imports(rollout, now, timestamp, type, payload) "
+       f"VALUES ('{THIRD}', 1, 1, 'session_meta', '{{}}')")
+NEXT = (f"INSERT INTO rollout_items(rollout, type, payload) VALUES ('{ID}', 'compacted', '{{}}')",
+        f"INSERT INTO rollout_log(rollout_id, type, payload) VALUES ('{ID}', 'compacted', '{{}}')",
+        f"INSERT INTO rollout_imports(rollout, timestamp, type, payload) "
+        f"VALUES ('{ID}', 1, 'compacted', '{{}}')",
+        "INSERT INTO blackbox_call VALUES ('rollout_append', "
+        f"json_array('{ID}', '[{{\"type\":\"compacted\",\"payload\":{{}}}}]'))")
+
+
+@pytest.mark.parametrize("sql", NEW + NEXT)
+@pytest.mark.parametrize("recursive", [0, 1])
+def test_a_trigger_before_an_item_fires_once(db, sql, recursive):
+    create(db)
+    db.execute(f"PRAGMA recursive_triggers = {recursive}")
+    db.execute("CREATE TABLE noted(id)")
+    db.execute("CREATE TRIGGER mine BEFORE INSERT ON rollout_data "
+               "BEGIN INSERT INTO noted VALUES (NEW.id); END")
+    db.execute(sql)
+    assert rows(db, "SELECT id FROM noted") == rows(
+        db, "SELECT id FROM rollout_data WHERE id <> 1 << 32")
+    well(db)
+
+
+@pytest.mark.parametrize("sql", NEW)
+def test_a_conversation_of_which_a_trigger_ignores_the_first_item_is_refused(db, sql):
+    create(db)
+    db.execute("CREATE TRIGGER mine BEFORE INSERT ON rollout_data BEGIN SELECT RAISE(IGNORE); END")
+    before = state(db)
+    with pytest.raises(sqlite3.IntegrityError, match="SequenceError"):
+        db.execute(sql)
+    assert state(db) == before
+    well(db)
+
+
+@pytest.mark.parametrize("sql", NEW)
+@pytest.mark.parametrize("recursive", [0, 1])
+def test_a_message_that_a_trigger_records_while_an_item_is_read_is_read_too(db, sql, recursive):
+    create(db)
+    create(db, OTHER)
+    db.execute(f"PRAGMA recursive_triggers = {recursive}")
+    db.execute("CREATE TRIGGER mine AFTER INSERT ON rollout_about BEGIN "
+               f"INSERT INTO rollout_items(rollout, type, payload) VALUES ('{OTHER}', "
+               "'event_msg', '{\"type\":\"user_message\",\"message\":\"hi\"}'); END")
+    before = state(db)
+    if recursive:
+        db.execute(sql)
+        assert one(db, "SELECT turns FROM rollouts WHERE id = ?", OTHER) == 1
+    else:
+        with pytest.raises(sqlite3.IntegrityError, match="recursive_triggers = ON"):
+            db.execute(sql)
+        assert state(db) == before
+    well(db)
+
+
 def test_counting_the_drops_is_part_of_the_append(db):
     create(db)
     db.execute("CREATE TRIGGER no BEFORE INSERT ON rollout_drops BEGIN "
