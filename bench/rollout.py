@@ -408,9 +408,9 @@ def cases():
                  "the conversation's counters. Without the trigger that keeps the order of "
                  "the items it would take 0.95."),
         Case("rollout: append of 10 user messages of 1 KB",
-             {"rollout_append": append_ours(USERS, 50),
+             {"rollout_append": append_ours(USERS),
               "ten INSERTs": append_plain},
-             [("rollout_append", "ten INSERTs", 1.3)], rounds=5,
+             [("rollout_append", "ten INSERTs", 1.3)], rounds=9,
              note="Each message begins a turn, which is a row of its own. A call moves the "
                   "conversation in the index of the list unless its items are of the same "
                   "millisecond as the newest one, as most of them are here.",

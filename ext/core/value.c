@@ -9,6 +9,9 @@
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 #include <uuid/uuid.h>
 
 i64 bxNow(void) {
@@ -87,16 +90,18 @@ i64 bxBytes(sqlite3_value *pVal) {
 /* The first byte of z[i..n) that may not be ASCII. It tests many bytes at a
 ** time, because most texts are long and ASCII. */
 static int skipAscii(const unsigned char *z, int i, int n) {
-  sqlite3_uint64 a[4];
-  while (n - i >= 32) {
-    memcpy(a, z + i, 32);
-    if ((a[0] | a[1] | a[2] | a[3]) & HIGH) break;
-    i += 32;
+  sqlite3_uint64 x;
+#ifdef __SSE2__
+  for (; n - i >= 64; i += 64) {
+    const __m128i *a = (const __m128i *)(const void *)(z + i);
+    __m128i x1 = _mm_or_si128(_mm_loadu_si128(a), _mm_loadu_si128(a + 1));
+    __m128i x2 = _mm_or_si128(_mm_loadu_si128(a + 2), _mm_loadu_si128(a + 3));
+    if (_mm_movemask_epi8(_mm_or_si128(x1, x2)) != 0) break;
   }
-  while (n - i >= 8) {
-    memcpy(a, z + i, 8);
-    if (a[0] & HIGH) break;
-    i += 8;
+#endif
+  for (; n - i >= 8; i += 8) {
+    memcpy(&x, z + i, 8);
+    if (x & HIGH) break;
   }
   return i;
 }

@@ -470,17 +470,27 @@ static void putTurns(
 ** statement that could ABORT would keep a copy of each page that it changes, and
 ** the savepoint of the call undoes everything anyway. */
 static void putAllTurns(RolloutTale *p, BxErr *pErr) {
-  static const char zOne[] =
-      "INSERT OR FAIL INTO main.rollout_turns(id, number) VALUES (?1, ?2)";
-  static const char zFive[] =
-      "INSERT OR FAIL INTO main.rollout_turns(id, number) "
-      "VALUES (?1, ?2), (?3, ?4), (?5, ?6), (?7, ?8), (?9, ?10)";
-  const RolloutMark *a = p->aTurn;
-  i64 n = p->nTurnNew;
-  sqlite3_stmt *pFive = n >= 5 ? bxStmt(p->pHome, zFive, pErr) : 0;
-  sqlite3_stmt *pOne = n % 5 != 0 ? bxStmt(p->pHome, zOne, pErr) : 0;
-  for (; n >= 5; n -= 5, a += 5) putTurns(pFive, p->no, a, 5, pErr);
-  for (; n > 0; n--, a++) putTurns(pOne, p->no, a, 1, pErr);
+#define TURN_ROWS "INSERT OR FAIL INTO main.rollout_turns(id, number) VALUES "
+  static const struct {
+    int n;
+    const char *zSql;
+  } aWay[] = {
+      {10, TURN_ROWS "(?1, ?2), (?3, ?4), (?5, ?6), (?7, ?8), (?9, ?10), "
+                     "(?11, ?12), (?13, ?14), (?15, ?16), (?17, ?18), "
+                     "(?19, ?20)"},
+      {3, TURN_ROWS "(?1, ?2), (?3, ?4), (?5, ?6)"},
+      {1, TURN_ROWS "(?1, ?2)"},
+  };
+  const RolloutMark *a = p->aTurn, *aEnd = a + p->nTurnNew;
+  size_t i;
+  for (i = 0; a < aEnd; i++) {
+    sqlite3_stmt *pStmt = 0;
+    assert(i < sizeof(aWay) / sizeof(aWay[0]));
+    if (aEnd - a >= aWay[i].n) pStmt = bxStmt(p->pHome, aWay[i].zSql, pErr);
+    for (; aEnd - a >= aWay[i].n; a += aWay[i].n) {
+      putTurns(pStmt, p->no, a, aWay[i].n, pErr);
+    }
+  }
 }
 
 void bxRolloutTalePut(RolloutTale *p, BxErr *pErr) {
