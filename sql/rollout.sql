@@ -592,7 +592,9 @@ BEGIN
 END;
 
 -- An item to which the policy was applied: INSERT stores it, or counts it as
--- dropped.
+-- dropped. (rollout_items, this view and rollout_imports store an item with the
+-- same statements, each in its own trigger. If they shared a trigger, SQLite would
+-- not fire it for an item that a trigger of the user records meanwhile.)
 CREATE VIEW IF NOT EXISTS main.rollout_takes AS
 SELECT NULL AS rollout, NULL AS timestamp, NULL AS type, NULL AS payload,
        NULL AS keep

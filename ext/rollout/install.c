@@ -13,13 +13,19 @@
 #include "rollout.h"
 SQLITE_EXTENSION_INIT3
 
+/* Whether a table is there without a column that a later version has. */
+static int lacksColumn(
+    BxStmts *p, const char *zTable, const char *zColumn, BxErr *pErr) {
+  return bxAskOnce(p,
+             "SELECT count(*) FROM main.sqlite_schema AS t "
+             "WHERE t.type = 'table' AND t.name = ?1 AND instr(t.sql, ?2) = 0",
+             pErr, "tt", zTable, zColumn) > 0;
+}
+
 /* Adds the column of version 2. */
 static void adoptHeads(BxStmts *p, BxErr *pErr) {
-  if (bxNumber(p,
-          "SELECT count(*) FROM main.sqlite_schema AS t "
-          "WHERE t.type = 'table' AND t.name = 'rollout_heads' AND "
-          "instr(t.sql, 'looked') > 0 AND instr(t.sql, 'stamp') = 0",
-          pErr) == 0) {
+  if (lacksColumn(p, "rollout_heads", "looked", pErr) ||
+      !lacksColumn(p, "rollout_heads", "stamp", pErr)) {
     return;
   }
   bxExec(p,
@@ -32,13 +38,7 @@ static void adoptHeads(BxStmts *p, BxErr *pErr) {
 
 /* Adds the columns of version 3. */
 static void adoptAbout(BxStmts *p, BxErr *pErr) {
-  if (bxNumber(p,
-          "SELECT count(*) FROM main.sqlite_schema AS t "
-          "WHERE t.type = 'table' AND t.name = 'rollout_about' AND "
-          "instr(t.sql, 'given_title') = 0",
-          pErr) == 0) {
-    return;
-  }
+  if (!lacksColumn(p, "rollout_about", "given_title", pErr)) return;
   bxExec(p,
       "ALTER TABLE main.rollout_about ADD COLUMN given_title TEXT;"
       "ALTER TABLE main.rollout_about ADD COLUMN format TEXT;"
@@ -53,13 +53,7 @@ static void adoptAbout(BxStmts *p, BxErr *pErr) {
 
 /* Adds the columns of version 4, and removes the rows that it has otherwise. */
 static void adoptFormats(BxStmts *p, BxErr *pErr) {
-  if (bxNumber(p,
-          "SELECT count(*) FROM main.sqlite_schema AS t "
-          "WHERE t.type = 'table' AND t.name = 'rollout_formats' AND "
-          "instr(t.sql, 'newest') = 0",
-          pErr) == 0) {
-    return;
-  }
+  if (!lacksColumn(p, "rollout_formats", "newest", pErr)) return;
   bxExec(p,
       "ALTER TABLE main.rollout_formats ADD COLUMN newest TEXT;"
       "ALTER TABLE main.rollout_formats ADD COLUMN apart INTEGER NOT NULL "

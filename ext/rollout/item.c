@@ -68,8 +68,9 @@ static const char *passValue(const char *z) {
   }
 }
 
-static const char *walkValue(const ItemWalk *p, const char *z) {
-  return p->zEnd != 0 ? bxSkipValue(z, p->zEnd) : passValue(z);
+static const char *walkValue(ItemWalk *p, const char *z) {
+  return p->zEnd != 0 ? bxSkipNoting(z, p->zEnd, &p->pItem->first)
+                      : passValue(z);
 }
 
 static int isKey(RolloutSpan key, const char *zName) {
@@ -122,8 +123,7 @@ static void setSpan(RolloutSpan *p, const char *z, const char *zEnd) {
 
 static const char *takeOfPayload(
     ItemWalk *p, RolloutSpan key, const char *zValue) {
-  const char *z = p->zEnd != 0 ? bxSkipNoting(zValue, p->zEnd, &p->pItem->first)
-                               : passValue(zValue);
+  const char *z = walkValue(p, zValue);
   if (z == 0) return 0;
   if (isKey(key, "type")) setSpan(&p->pItem->payloadType, zValue, z);
   if (isKey(key, "role")) setSpan(&p->pItem->role, zValue, z);

@@ -279,7 +279,7 @@ typedef struct RolloutSpan {
 typedef struct RolloutItem {
   RolloutSpan whole, type, payload, timestamp;
   RolloutSpan payloadType, role; /* members of the payload */
-  BxBytes first;                 /* the first bytes of the texts in it */
+  BxBytes first;                 /* the first bytes of all texts in it */
   int bOdd;                      /* a key has an escape: do not use the parts */
 } RolloutItem;
 
