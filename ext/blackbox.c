@@ -20,23 +20,18 @@ SQLITE_EXTENSION_INIT1
 #define MIN_SQLITE 3038000
 
 /* sql/<domain>.sql, made into C by the build. */
-extern const char bxSqlCore[], bxSqlEvidence[], bxSqlRetention[], bxSqlReport[];
+extern const char bxSqlCore[], bxSqlCache[], bxSqlEvidence[], bxSqlRetention[],
+    bxSqlReport[];
 
 /* The domains; core is first. */
 static const BxDomain aDomain[] = {
     {.zName = "core",
         .zTable = "blackbox_domains",
-        .zNewest = "retention_now",
-        .iVersion = 3,
         .zSql = bxSqlCore,
-        .xAdopt = bxCoreUpgrade,
         .zGuarded = ",retention_log,retention_rules,retention_clock,"},
     {.zName = "payload",
         .zTable = "payload_state",
-        .zNewest = "payload_volume",
-        .iVersion = 2,
         .zLarger = "payload_swaps",
-        .iLarger = 3,
         .zSql = bxSqlPayload,
         .xAdopt = bxPayloadAdopt,
         .xMend = bxPayloadMend,
@@ -51,28 +46,16 @@ static const BxDomain aDomain[] = {
         .zAdopted = "event_payloads",
         .zOptional = "payload_rows",
         .xLeave = bxPayloadLeave},
-    {.zName = "cache",
-        .zTable = "cache_state",
-        .zNewest = "cache_uses",
-        .iVersion = 2,
-        .zSql = bxSqlCache,
-        .xAdopt = bxCacheUpgrade},
-    {.zName = "evidence",
-        .zTable = "evidence_owners",
-        .iVersion = 1,
-        .zSql = bxSqlEvidence},
+    {.zName = "cache", .zTable = "cache_state", .zSql = bxSqlCache},
+    {.zName = "evidence", .zTable = "evidence_owners", .zSql = bxSqlEvidence},
     {.zName = "rollout",
         .zTable = "rollout_act",
-        .zNewest = "rollout_turns WHERE id",
-        .iVersion = 5,
         .zSql = bxSqlRollout,
-        .xAdopt = bxRolloutAdopt,
         .xMend = bxRolloutMend,
         .zFailed = "WriteError: Write failed: ",
         .zOptional = BX_ROLLOUT_SEARCH},
     {.zName = "retention",
         .zTable = "retention_refusals",
-        .iVersion = 1,
         .zSql = bxSqlRetention,
         .xMend = bxRetentionMend,
         .xIsWhole = bxRetentionIsWhole,
@@ -82,7 +65,6 @@ static const BxDomain aDomain[] = {
         .xLeave = bxRetentionLeave},
     {.zName = "proof",
         .zTable = "proof_state",
-        .iVersion = 1,
         .zSql = bxSqlProof,
         .xCheck = bxProofCheck,
         .zGuarded = ",proof_leaves,proof_salts,proof_nodes,proof_state,",
@@ -90,18 +72,12 @@ static const BxDomain aDomain[] = {
         .xFollow = bxProofFollow},
     {.zName = "store",
         .zTable = "store_state",
-        .zNewest = "store_uses",
-        .iVersion = 2,
         .zSql = bxSqlStore,
-        .xAdopt = bxStoreUpgrade,
         .xCheck = bxStoreCheck,
         .zGuarded = ",store_texts,store_packs,store_uses,store_pieces,"
                     "store_state,store_dropped,store_users,",
         .xLeave = bxStoreLeave},
-    {.zName = "report",
-        .zTable = "report_masks",
-        .iVersion = 1,
-        .zSql = bxSqlReport},
+    {.zName = "report", .zTable = "report_masks", .zSql = bxSqlReport},
 };
 
 /* name, minimum and maximum number of arguments, kind, implementation */
@@ -264,10 +240,11 @@ static const BxTable aTables[] = {
 
 /* Virtual tables that own tables. */
 static const BxModule aModule[] = {
-    {"payload_ring", bxSqlPayloadRing, bxSqlPayloadRingHeld, bxRingKnown, 0},
-    {EV_MODULE, bxSqlEvidenceBuffer, bxSqlEvidenceBufferHeld, bxEvKnown,
-        bxEvCheck},
-    {0, 0, 0, 0, 0},
+    {"payload_ring", bxSqlPayloadRing, bxSqlPayloadRingHeld, "_config", "k",
+        bxRingKnown, 0},
+    {EV_MODULE, bxSqlEvidenceBuffer, bxSqlEvidenceBufferHeld, "_state",
+        "version", bxEvKnown, bxEvCheck},
+    {0, 0, 0, 0, 0, 0, 0},
 };
 
 /* Virtual tables. */

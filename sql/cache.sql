@@ -896,5 +896,5 @@ INSERT INTO main.cache_state(one) VALUES (1) ON CONFLICT (one) DO NOTHING;
 INSERT INTO main.cache_limits(one) VALUES (1) ON CONFLICT (one) DO NOTHING;
 UPDATE main.cache_limits SET one = 1;
 
-INSERT INTO main.blackbox_domains(domain, version) VALUES ('cache', 2)
-ON CONFLICT (domain) DO UPDATE SET version = excluded.version;
+INSERT INTO main.blackbox_domains(domain, format) VALUES ('cache', 1)
+ON CONFLICT (domain) DO UPDATE SET format = excluded.format;

@@ -171,9 +171,11 @@ WITH control(c) AS (
   SELECT CASE c WHEN 31 THEN 127 ELSE c + 1 END FROM control WHERE c < 159)
 SELECT char(c) AS control, c IN (9, 10, 13) AS parts_text FROM control;
 
+-- format: of the tables of the domain. (Builds before 1.0 had a column version,
+-- by which the module knows their files.)
 CREATE TABLE IF NOT EXISTS main.blackbox_domains(
-  domain  TEXT PRIMARY KEY,
-  version INTEGER NOT NULL
+  domain TEXT PRIMARY KEY,
+  format INTEGER NOT NULL
 ) WITHOUT ROWID;
 
 -- For the kinds 'integer' and 'real', low and high are the limits, which are
@@ -477,5 +479,5 @@ ON CONFLICT (name) DO UPDATE
        high = excluded.high, choices = excluded.choices,
        meaning = excluded.meaning;
 
-INSERT INTO main.blackbox_domains(domain, version) VALUES ('core', 3)
-ON CONFLICT (domain) DO UPDATE SET version = excluded.version;
+INSERT INTO main.blackbox_domains(domain, format) VALUES ('core', 1)
+ON CONFLICT (domain) DO UPDATE SET format = excluded.format;

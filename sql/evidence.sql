@@ -420,5 +420,5 @@ ON CONFLICT (rule) DO UPDATE
        setting = excluded.setting, unit_ms = excluded.unit_ms,
        "table" = excluded."table";
 
-INSERT INTO main.blackbox_domains(domain, version) VALUES ('evidence', 1)
-ON CONFLICT (domain) DO UPDATE SET version = excluded.version;
+INSERT INTO main.blackbox_domains(domain, format) VALUES ('evidence', 1)
+ON CONFLICT (domain) DO UPDATE SET format = excluded.format;

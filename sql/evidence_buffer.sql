@@ -52,7 +52,7 @@
 
 CREATE TABLE main.@_state(
   one              INTEGER PRIMARY KEY CHECK (one = 1),
-  version          INTEGER NOT NULL,
+  format           INTEGER NOT NULL,
   max_size_bytes   INTEGER NOT NULL
                    CHECK (typeof(max_size_bytes) = 'integer'
                           AND max_size_bytes BETWEEN 1000 AND 1099511627776),

@@ -9,8 +9,7 @@
 -- Continued in sql/payload_rules.sql
 --
 -- Both files run alone after core.sql, in this order, any number of times. An
--- event_payloads table that another program made is taken over in place. (A
--- database of version 1 needs blackbox_install(), which upgrades its pins first.)
+-- event_payloads table that another program made is taken over in place.
 --
 -- Tables  event_payloads   one row for each exchange; purpose is 'archive' or
 --                          'evidence'

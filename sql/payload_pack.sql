@@ -157,4 +157,4 @@
 --|   ON CONFLICT DO NOTHING;
 --| END;
 
---| UPDATE main.blackbox_domains SET version = 3 WHERE domain = 'payload';
+--| UPDATE main.blackbox_domains SET format = 2 WHERE domain = 'payload';

@@ -5,10 +5,9 @@
 -- VIRTUAL TABLE ring USING payload_ring runs it. The rules also hold without
 -- the module.
 --
--- Tables  @_config  k, v. The settings are 'window' (exchanges that each agent
---                   keeps, 1 to 10000), 'max_bytes' and 'idle_days' (bounds of
---                   the whole ring), and 'format' (the version of these tables:
---                   2 while the ring has a bound, and otherwise 1).
+-- Tables  @_config  name, value. The settings are 'window' (exchanges that each
+--                   agent keeps, 1 to 10000), 'max_bytes' and 'idle_days' (bounds
+--                   of the whole ring), and 'format' (of these tables: 1).
 --                   While the ring has a bound, 'window_bytes' is the bytes of
 --                   all its rows.
 --                   The receipt for idle agents that were removed has
@@ -68,8 +67,8 @@
 -- @_config is OR IGNORE.
 
 CREATE TABLE main.@_config(
-  k TEXT PRIMARY KEY,
-  v NOT NULL
+  name  TEXT PRIMARY KEY,
+  value NOT NULL
 ) WITHOUT ROWID;
 
 CREATE TABLE main.@_agents(
@@ -97,8 +96,7 @@ CREATE TABLE main.@_slots(
   response_body
 );
 
--- IF NOT EXISTS: the table is created again if it is missing, as in a ring of a
--- version that had no bounds.
+-- IF NOT EXISTS: the table is created again if it is missing.
 CREATE TABLE IF NOT EXISTS main.@_turns(
   no     INTEGER PRIMARY KEY,
   filled INTEGER,
@@ -182,22 +180,22 @@ SELECT 'slots', 'slot ' || s.id || ' is not where its agent has it'
 UNION ALL
 SELECT 'config', 'the window is not from 1 to 10000'
  WHERE NOT EXISTS (SELECT 1 FROM @_config
-                    WHERE k = 'window' AND typeof(v) = 'integer'
-                      AND v BETWEEN 1 AND 10000)
+                    WHERE name = 'window' AND typeof(value) = 'integer'
+                      AND value BETWEEN 1 AND 10000)
 UNION ALL
-SELECT 'config', k || ' is not a whole number above 0'
+SELECT 'config', name || ' is not a whole number above 0'
   FROM @_config
- WHERE k IN ('max_bytes', 'idle_days')
-   AND (typeof(v) = 'integer' AND v > 0) IS NOT TRUE
+ WHERE name IN ('max_bytes', 'idle_days')
+   AND (typeof(value) = 'integer' AND value > 0) IS NOT TRUE
 UNION ALL
 SELECT 'config', 'window_bytes is not the bytes of the slots; set max_bytes and idle_days to 0, then set them again'
- WHERE EXISTS (SELECT 1 FROM @_config WHERE k IN ('max_bytes', 'idle_days'))
-   AND (SELECT v FROM @_config WHERE k = 'window_bytes')
+ WHERE EXISTS (SELECT 1 FROM @_config WHERE name IN ('max_bytes', 'idle_days'))
+   AND (SELECT value FROM @_config WHERE name = 'window_bytes')
        IS NOT (SELECT coalesce(sum(size_bytes), 0) FROM @_slots)
 UNION ALL
 SELECT 'turns', 'agent ' || a.agent_id || ' has no turn; set max_bytes and idle_days to 0, then set them again'
   FROM @_agents AS a LEFT JOIN @_turns AS t ON t.no = a.no
- WHERE EXISTS (SELECT 1 FROM @_config WHERE k IN ('max_bytes', 'idle_days'))
+ WHERE EXISTS (SELECT 1 FROM @_config WHERE name IN ('max_bytes', 'idle_days'))
    AND (typeof(t.last) = 'integer'
         AND (t.filled = 1 OR (t.filled = 0 AND a.rows = 0))) IS NOT TRUE;
 
@@ -209,7 +207,7 @@ BEGIN
   INSERT INTO @_agents(no, agent_id, window, half, given, rolled, cleared,
                        saved, rows, bytes, why)
   VALUES (NEW.id >> 16, NEW.agent_id,
-          (SELECT v FROM @_config WHERE k = 'window'), 0, NEW.seq, 0, 0, 0, 1,
+          (SELECT value FROM @_config WHERE name = 'window'), 0, NEW.seq, 0, 0, 0, 1,
           NEW.size_bytes, 0)
   ON CONFLICT (agent_id) DO UPDATE
      SET given = NEW.seq,
@@ -237,8 +235,8 @@ BEGIN
          saved = saved + (why = 2),
          cleared = cleared + (why IN (0, 3, 8))
    WHERE agent_id = OLD.agent_id;
-  UPDATE OR IGNORE @_config SET v = v - OLD.size_bytes
-   WHERE k = 'window_bytes';
+  UPDATE OR IGNORE @_config SET value = value - OLD.size_bytes
+   WHERE name = 'window_bytes';
 END;
 
 ------------------------------------------------------------ bulk acts ----
@@ -268,14 +266,14 @@ BEGIN
 END;
 
 CREATE TRIGGER main.@_window
-AFTER UPDATE OF v ON @_config
-WHEN NEW.k = 'window'
+AFTER UPDATE OF value ON @_config
+WHEN NEW.name = 'window'
 BEGIN
-  UPDATE @_agents SET window = NEW.v
+  UPDATE @_agents SET window = NEW.value
    WHERE agent_id IN (SELECT agent_id FROM @_agents
-                       WHERE window > NEW.v LIMIT 100);
-  UPDATE @_agents SET window = OLD.v
-   WHERE window > OLD.v AND NEW.v > OLD.v;
+                       WHERE window > NEW.value LIMIT 100);
+  UPDATE @_agents SET window = OLD.value
+   WHERE window > OLD.value AND NEW.value > OLD.value;
 END;
 
 -------------------------------------------------------------- bounds ----
@@ -292,9 +290,9 @@ BEGIN
   INSERT INTO @_room(rolled, emptied, leaving)
   VALUES (NEW.rolled, NEW.emptied, NEW.leaving);
   UPDATE OR IGNORE @_config
-     SET v = v + NEW.size_bytes
+     SET value = value + NEW.size_bytes
            - coalesce((SELECT size_bytes FROM @_slots WHERE id = NEW.id), 0)
-   WHERE k = 'window_bytes';
+   WHERE name = 'window_bytes';
   INSERT INTO @_slots(id, seq, timestamp, size_bytes, agent_id, event_id,
                       request_body, response_body)
   VALUES (NEW.id, NEW.seq, NEW.timestamp, NEW.size_bytes, NEW.agent_id,
@@ -322,7 +320,7 @@ BEGIN
    WHERE no IN (SELECT value >> 16 FROM json_each(NEW.rolled));
   UPDATE @_turns SET filled = 0
    WHERE no IN (SELECT value FROM json_each(NEW.emptied));
-  INSERT INTO @_config(k, v)
+  INSERT INTO @_config(name, value)
   SELECT r.k, sum(CASE r.k WHEN 'left_agents' THEN 1
                            WHEN 'left_given' THEN a.given
                            WHEN 'left_rolled' THEN a.rolled
@@ -335,12 +333,12 @@ BEGIN
    WHERE NEW.leaving IS NOT NULL AND a.rows = 0
      AND a.no IN (SELECT value FROM json_each(NEW.leaving))
    GROUP BY r.k
-  ON CONFLICT (k) DO UPDATE SET v = v + excluded.v;
-  INSERT INTO @_config(k, v)
+  ON CONFLICT (name) DO UPDATE SET value = value + excluded.value;
+  INSERT INTO @_config(name, value)
   SELECT 'left_until', last FROM @_turns
    WHERE NEW.leaving IS NOT NULL
      AND no IN (SELECT value FROM json_each(NEW.leaving))
-  ON CONFLICT (k) DO UPDATE SET v = max(v, excluded.v);
+  ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value);
   DELETE FROM @_agents
    WHERE NEW.leaving IS NOT NULL AND rows = 0
      AND no IN (SELECT value FROM json_each(NEW.leaving));
@@ -359,26 +357,24 @@ END;
 -- of their numbers.
 CREATE TRIGGER main.@_bounded
 AFTER INSERT ON @_config
-WHEN NEW.k IN ('max_bytes', 'idle_days')
- AND NOT EXISTS (SELECT 1 FROM @_config WHERE k = 'window_bytes')
+WHEN NEW.name IN ('max_bytes', 'idle_days')
+ AND NOT EXISTS (SELECT 1 FROM @_config WHERE name = 'window_bytes')
 BEGIN
   DELETE FROM @_turns;
   INSERT INTO @_turns(no, filled, last)
   SELECT no, 1, CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)
                 + no - (SELECT max(no) FROM @_agents)
     FROM @_agents;
-  INSERT INTO @_config(k, v)
+  INSERT INTO @_config(name, value)
   SELECT 'window_bytes', total(bytes) FROM @_agents;
-  UPDATE @_config SET v = 2 WHERE k = 'format';
 END;
 
 -- When a ring loses its last bound.
 CREATE TRIGGER main.@_unbounded
 AFTER DELETE ON @_config
-WHEN OLD.k IN ('max_bytes', 'idle_days')
- AND NOT EXISTS (SELECT 1 FROM @_config WHERE k IN ('max_bytes', 'idle_days'))
+WHEN OLD.name IN ('max_bytes', 'idle_days')
+ AND NOT EXISTS (SELECT 1 FROM @_config WHERE name IN ('max_bytes', 'idle_days'))
 BEGIN
   DELETE FROM @_turns;
-  DELETE FROM @_config WHERE k = 'window_bytes';
-  UPDATE @_config SET v = 1 WHERE k = 'format';
+  DELETE FROM @_config WHERE name = 'window_bytes';
 END;

@@ -74,9 +74,9 @@ BEGIN
   INSERT INTO @_room(rolled, emptied, leaving)
   VALUES (NEW.rolled, NEW.emptied, NEW.leaving);
   UPDATE OR IGNORE @_config
-     SET v = v + NEW.size_bytes
+     SET value = value + NEW.size_bytes
            - coalesce((SELECT size_bytes FROM @_slots WHERE id = NEW.id), 0)
-   WHERE k = 'window_bytes';
+   WHERE name = 'window_bytes';
   INSERT INTO @_slots(id, seq, timestamp, size_bytes, agent_id, event_id,
                       request_body, response_body)
   VALUES (NEW.id, NEW.seq, NEW.timestamp, NEW.size_bytes, NEW.agent_id,

@@ -669,5 +669,5 @@ ON CONFLICT (rule) DO UPDATE
        setting = excluded.setting, unit_ms = excluded.unit_ms,
        "table" = excluded."table";
 
-INSERT INTO main.blackbox_domains(domain, version) VALUES ('payload', 2)
-ON CONFLICT (domain) DO UPDATE SET version = excluded.version;
+INSERT INTO main.blackbox_domains(domain, format) VALUES ('payload', 1)
+ON CONFLICT (domain) DO UPDATE SET format = excluded.format;

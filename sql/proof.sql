@@ -229,5 +229,5 @@ BEGIN
   SELECT RAISE(ABORT, 'ProofError: proof_state has one row, which stays');
 END;
 
-INSERT INTO main.blackbox_domains(domain, version) VALUES ('proof', 1)
-ON CONFLICT (domain) DO UPDATE SET version = excluded.version;
+INSERT INTO main.blackbox_domains(domain, format) VALUES ('proof', 1)
+ON CONFLICT (domain) DO UPDATE SET format = excluded.format;

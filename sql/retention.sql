@@ -68,5 +68,5 @@ BEGIN
   SELECT RAISE(ABORT, 'ReceiptError: a refusal of retention_refusals cannot be deleted; the table keeps its newest 10,000');
 END;
 
-INSERT INTO main.blackbox_domains(domain, version) VALUES ('retention', 1)
-ON CONFLICT (domain) DO UPDATE SET version = excluded.version;
+INSERT INTO main.blackbox_domains(domain, format) VALUES ('retention', 1)
+ON CONFLICT (domain) DO UPDATE SET format = excluded.format;

@@ -855,5 +855,5 @@ ON CONFLICT (rule) DO UPDATE SET domain = excluded.domain, "view" = excluded."vi
   setting = excluded.setting, unit_ms = excluded.unit_ms,
   "table" = excluded."table";
 
-INSERT INTO main.blackbox_domains(domain, version) VALUES ('rollout', 5)
-ON CONFLICT (domain) DO UPDATE SET version = excluded.version;
+INSERT INTO main.blackbox_domains(domain, format) VALUES ('rollout', 1)
+ON CONFLICT (domain) DO UPDATE SET format = excluded.format;

@@ -240,5 +240,5 @@ BEGIN
   SELECT RAISE(ABORT, 'StoreError: a row of store_dropped stays until the sweep; SELECT store_sweep()');
 END;
 
-INSERT INTO main.blackbox_domains(domain, version) VALUES ('store', 2)
-ON CONFLICT (domain) DO UPDATE SET version = excluded.version;
+INSERT INTO main.blackbox_domains(domain, format) VALUES ('store', 1)
+ON CONFLICT (domain) DO UPDATE SET format = excluded.format;

@@ -24,11 +24,6 @@ void bxCacheMark(BxStmts *pHome, const char *zKey, i64 iNow, i64 iMarked,
 /* Writes the notes now. */
 void bxCacheWriteMarks(BxStmts *pHome, BxErr *pErr);
 
-/* upgrade.c */
-extern const char bxSqlCache[]; /* sql/cache.sql */
-/* Upgrades cache_items of version 1. */
-void bxCacheUpgrade(BxStmts *p, BxErr *pErr);
-
 /* session.c: sessions and their quotas */
 /* What a write finds. */
 typedef struct CacheRoom {

@@ -176,16 +176,6 @@ static int isStorage(const BxErr *pErr) {
   }
 }
 
-/* A file of an older version does not have all tables that are used. */
-static void explainVersion(BxCall *p) {
-  BxErr err = {SQLITE_OK, 0}, other = {SQLITE_OK, 0};
-  BxStmts *pHome = bxHome(p->bx, "cache", &other);
-  if (pHome != 0) bxNeedVersion(p->bx, pHome->zDb, "cache", &err);
-  if (err.zMsg != 0) bxReword(&p->err, sqlite3_mprintf("%s", err.zMsg));
-  bxClear(&err);
-  bxClear(&other);
-}
-
 void bxCacheExplain(BxCall *p, const char *const *azArg) {
   BxErr err = {SQLITE_OK, 0}; /* of this function itself; it is ignored */
   BxStmts *pHome;
@@ -196,7 +186,6 @@ void bxCacheExplain(BxCall *p, const char *const *azArg) {
                           p->err.zMsg));
     return;
   }
-  if (p->err.rc == SQLITE_ERROR) explainVersion(p);
   if ((p->err.rc & 0xff) != SQLITE_CONSTRAINT) return;
   if (p->err.rc == SQLITE_CONSTRAINT_CHECK) { /* SQLite puts words before it */
     const char *zOurs = strstr(p->err.zMsg, "failed: ");

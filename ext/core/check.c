@@ -124,7 +124,13 @@ static int hasTraces(BxStmts *p, const BxDomain *pDomain, BxProblems *pOut) {
 }
 
 static void checkDomains(BxStmts *p, BxProblems *pOut) {
+  BxErr err = {SQLITE_OK, 0};
   int i;
+  bxRefuseEarlier(p->bx, p->zDb, &err);
+  if (err.rc != SQLITE_OK) {
+    bxUnchecked(pOut, p->bx->aDomain[0].zTable, &err);
+    return;
+  }
   for (i = 0; i < p->bx->nDomain && pOut->err.rc == SQLITE_OK; i++) {
     const BxDomain *pDomain = &p->bx->aDomain[i];
     char *zSql;

@@ -42,7 +42,6 @@ i64 bxRuleTime(BxStmts *p, sqlite3_value *pNow, int bWrite, BxErr *pErr) {
   if (pNow != 0 && sqlite3_value_type(pNow) != SQLITE_NULL) {
     return bxTime(pNow, "now", pErr);
   }
-  bxNeedVersion(p->bx, p->zDb, "core", pErr);
   if (bWrite) bxDo(p, zClockTick, pErr, "");
   pStmt = bxStmt(p, zClockNow, pErr);
   if (!bxRow(pStmt, pErr)) {

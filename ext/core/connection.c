@@ -105,7 +105,7 @@ static int carriesTable(
     Bx *bx, const char *zDb, const char *zTable, BxErr *pErr) {
   return bxCanPrepare(bx,
       bxPrintf(pErr,
-          "SELECT d.version FROM \"%w\".blackbox_domains AS d,"
+          "SELECT d.format FROM \"%w\".blackbox_domains AS d,"
           " \"%w\".%s",
           zDb, zDb, zTable),
       pErr);
@@ -116,16 +116,26 @@ int bxCarries(Bx *bx, const char *zDb, const char *zDomain, BxErr *pErr) {
   return i >= 0 && carriesTable(bx, zDb, bx->aDomain[i].zTable, pErr);
 }
 
-void bxNeedVersion(Bx *bx, const char *zDb, const char *zDomain, BxErr *pErr) {
-  const BxDomain *pDomain = &bx->aDomain[domainIndex(bx, zDomain)];
-  if (pDomain->zNewest == 0 || pErr->rc != SQLITE_OK ||
-      carriesTable(bx, zDb, pDomain->zNewest, pErr)) {
-    return;
+void bxRefuseColumn(Bx *bx, const char *zDb, const char *zTable,
+    const char *zColumn, BxErr *pErr) {
+  int rc;
+  if (pErr->rc != SQLITE_OK) return;
+  rc = sqlite3_table_column_metadata(
+      bx->db, zDb, zTable, zColumn, 0, 0, 0, 0, 0);
+  if (rc == SQLITE_OK) {
+    bxFail(pErr, SQLITE_ERROR,
+        "VersionError: schema %s was made by a build of blackbox before 1.0, "
+        "as "
+        "its table %s shows; export it with that build, and import it into a "
+        "new file",
+        zDb, zTable);
+  } else if (rc != SQLITE_ERROR) { /* no such column */
+    bxFailDb(pErr, bx->db, rc);
   }
-  bxFail(pErr, SQLITE_ERROR,
-      "VersionError: schema %s has an older version of %s, or only a part of "
-      "it; run SELECT blackbox_install(%Q)",
-      zDb, pDomain->zName, zDb);
+}
+
+void bxRefuseEarlier(Bx *bx, const char *zDb, BxErr *pErr) {
+  bxRefuseColumn(bx, zDb, bx->aDomain[0].zTable, "version", pErr);
 }
 
 int bxIsLarger(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
@@ -168,10 +178,14 @@ static void searchHome(
     Bx *bx, const char *zDomain, char **pzHome, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxPlain(bx->db, "PRAGMA database_list", pErr);
   char *zOther = 0;
+  BxErr earlier = {SQLITE_OK, 0};
   while (bxRow(pStmt, pErr)) {
     const char *zDb = bxColumnText(pStmt, 1, pErr);
     if (zDb == 0 || strcmp(zDb, "temp") == 0) continue;
-    if (!bxCarries(bx, zDb, zDomain, pErr)) continue;
+    if (!bxCarries(bx, zDb, zDomain, pErr)) {
+      bxRefuseEarlier(bx, zDb, &earlier);
+      continue;
+    }
     if (bx->zUse != 0 && sqlite3_stricmp(bx->zUse, zDb) == 0) {
       sqlite3_free(*pzHome);
       sqlite3_free(zOther);
@@ -186,6 +200,8 @@ static void searchHome(
     }
   }
   sqlite3_finalize(pStmt);
+  if (*pzHome == 0) bxPass(pErr, &earlier);
+  bxClear(&earlier);
   if (zOther != 0) {
     bxFail(pErr, SQLITE_ERROR,
         "AmbiguousSchemaError: ambiguous: both %s and %s have the tables of "
@@ -196,10 +212,10 @@ static void searchHome(
   sqlite3_free(zOther);
 }
 
-/* Replaces an error by that of a newer version, which explains it. */
+/* Replaces an error by that of a newer format, which explains it. */
 static void needKnown(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
-  bxInstalledVersion(p, pDomain, &err);
+  bxInstalledFormat(p, pDomain, &err);
   if (bxIs(&err, "VersionError")) bxClear(pErr);
   if (pErr->rc == SQLITE_OK) bxPass(pErr, &err);
   bxClear(&err);
@@ -242,7 +258,6 @@ BxStmts *bxHome(Bx *bx, const char *zDomain, BxErr *pErr) {
           "the tables of %s)",
           zDomain);
     }
-    if (zHome != 0) bxNeedVersion(bx, zHome, zDomain, pErr);
     if (pErr->rc != SQLITE_OK) {
       sqlite3_free(zHome);
       return 0;
@@ -255,17 +270,21 @@ BxStmts *bxHome(Bx *bx, const char *zDomain, BxErr *pErr) {
 
 void bxLock(BxStmts *p, BxErr *pErr) {
   static const char zSql[] =
-      "UPDATE main.blackbox_domains SET version = version WHERE 0";
+      "UPDATE main.blackbox_domains SET format = format WHERE 0";
   bxRun(bxStmt(p, zSql, pErr), pErr);
 }
 
-/* Whether a setting is on in p's schema. A schema without core has no settings. */
+/* Whether a setting is on in p's schema. A schema without core has no settings, and
+** those of a file of a build before 1.0 do not count. */
 static int isOn(BxStmts *p, const char *zSetting, BxErr *pErr) {
   static const char zOn[] =
-      "SELECT value FROM main.blackbox_settings WHERE name = ?1";
+      "SELECT value AND EXISTS (SELECT format FROM main.blackbox_domains)"
+      " FROM main.blackbox_settings WHERE name = ?1";
   BxErr err = {SQLITE_OK, 0};
   int bOn = bxAsk(p, zOn, &err, "t", zSetting) != 0;
-  if (bxSays(&err, "no such table")) bxClear(&err);
+  if (bxSays(&err, "no such table") || bxSays(&err, "no such column")) {
+    bxClear(&err);
+  }
   bxPass(pErr, &err);
   return bOn;
 }
@@ -339,6 +358,7 @@ void bxUse(BxCall *p) {
   const char *zDb = bxText(p->aArg[0], "schema", 1000, 0, &p->err);
   char *zCopy;
   if (zDb == 0) return;
+  bxRefuseEarlier(p->bx, zDb, &p->err);
   if (!bxCarries(p->bx, zDb, "core", &p->err)) {
     bxFail(&p->err, SQLITE_ERROR,
         "NotFoundError: schema %Q has no tables of blackbox; ATTACH it, and "

@@ -21,7 +21,7 @@ struct Bx {
   int nRef;      /* functions and modules that point here */
   int bAnchored; /* blackbox_call is connected: statements may be kept */
   int bAlone;    /* the savepoint of a call began its transaction */
-  int bNewHome;  /* the version of a home was not looked at */
+  int bNewHome;  /* the format of a home was not looked at */
   int bInner;    /* the next function is a part of the call that runs */
   i64 iCall;     /* the call that runs: see bxEnter(); 0 if none does */
   i64 nCall;     /* how many have begun */
@@ -40,18 +40,13 @@ struct Bx {
 struct BxDomain {
   const char *zName;  /* "payload" */
   const char *zTable; /* a table that only an installed domain has */
-  /* A table that no older version has, or a table WHERE a column that it has in
-  ** no older version. May be NULL. */
-  const char *zNewest;
-  int iVersion;     /* of the schema in sql/ */
-  const char *zSql; /* sql/<name>.sql */
+  const char *zSql;   /* sql/<name>.sql */
   /* A table that only a schema in the larger form has. In that form lines of
   ** zSql that begin with "--| " count; lines that end with "--|" do not, nor
-  ** those from "--|{" to "--|}"; and the version is iLarger. May be NULL. */
+  ** those from "--|{" to "--|}". May be NULL. */
   const char *zLarger;
-  int iLarger;
-  /* Called before the SQL runs on schema p->zDb, to handle tables of another
-  ** program or of an older version. May be NULL. */
+  /* Called before the SQL runs on schema p->zDb, to take over tables of another
+  ** program. May be NULL. */
   void (*xAdopt)(BxStmts *p, BxErr *pErr);
   /* Called after the SQL: creates what depends on the tables that were found.
   ** xIsWhole tells whether all of that exists. Both may be NULL. */
@@ -100,11 +95,14 @@ BxStmts *bxSchema(Bx *bx, const char *zDb, BxErr *pErr);
 /* Whether schema zDb has the tables of the domain. Reads nothing, because a
 ** read in a transaction must not precede the first write of the caller. */
 int bxCarries(Bx *bx, const char *zDb, const char *zDomain, BxErr *pErr);
-/* VersionError unless the domain in zDb has this version, because older
-** versions have other tables. bxHome() calls this itself. */
-void bxNeedVersion(Bx *bx, const char *zDb, const char *zDomain, BxErr *pErr);
+/* VersionError if a build before 1.0 made the tables of schema zDb. Reads nothing.
+** bxHome() and the virtual tables call this themselves. */
+void bxRefuseEarlier(Bx *bx, const char *zDb, BxErr *pErr);
+/* The same for one table, which has zColumn only if such a build made it. */
+void bxRefuseColumn(Bx *bx, const char *zDb, const char *zTable,
+    const char *zColumn, BxErr *pErr);
 /* VersionError if a schema that bxHome() has found since the last call has a newer
-** version of its domain. This is looked at after a function has run, and only in a
+** format of its domain. This is looked at after a function has run, and only in a
 ** schema that it has read, because that is a read, too. A function that keeps
 ** something in memory, which no savepoint takes back, calls it before that. */
 void bxNeedKnown(Bx *bx, BxErr *pErr);

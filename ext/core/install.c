@@ -4,35 +4,40 @@
 ** The schema of each domain is the text of sql/<domain>.sql, which only creates
 ** what is missing. A domain that already equals that text (model.c) is not
 ** changed, so that a second call writes nothing. Everything else is repaired in
-** one transaction: an older version, a guard that was dropped, a row that is
-** missing, and the views, triggers and indexes of the virtual tables in that
-** schema. A version newer than this module is refused.
+** one transaction: a guard that was dropped, a row that is missing, and the views,
+** triggers and indexes of the virtual tables in that schema. A format that is newer
+** than this module is refused, and so is a file of a build before 1.0.
 */
 #include "core.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-i64 bxInstalledVersion(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
-  i64 iVersion;
+/* The formats of the schema in sql/, and of its larger form. */
+#define FORMAT 1
+#define LARGER_FORMAT 2
+
+i64 bxInstalledFormat(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
+  i64 iFormat;
+  int iKnown;
+  bxRefuseEarlier(p->bx, p->zDb, pErr);
   if (!bxCarries(p->bx, p->zDb, pDomain->zName, pErr)) return -1;
-  iVersion = bxAskOnce(p,
-      "SELECT version FROM main.blackbox_domains WHERE domain = ?1", pErr, "t",
-      pDomain->zName);
-  if (iVersion > pDomain->iVersion && iVersion > pDomain->iLarger) {
+  iFormat =
+      bxAskOnce(p, "SELECT format FROM main.blackbox_domains WHERE domain = ?1",
+          pErr, "t", pDomain->zName);
+  iKnown = pDomain->zLarger != 0 ? LARGER_FORMAT : FORMAT;
+  if (iFormat > iKnown) {
     bxFail(pErr, SQLITE_ERROR,
-        "VersionError: schema %s has version %lld of %s, but this module "
+        "VersionError: schema %s has format %lld of %s, but this module "
         "supports up to %d; load a newer blackbox",
-        p->zDb, iVersion, pDomain->zName,
-        pDomain->iLarger > pDomain->iVersion ? pDomain->iLarger
-                                             : pDomain->iVersion);
+        p->zDb, iFormat, pDomain->zName, iKnown);
   }
-  return iVersion;
+  return iFormat;
 }
 
-/* The version that the domain in p's schema should have. */
-static int wantedVersion(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
-  return bxIsLarger(p, pDomain, pErr) ? pDomain->iLarger : pDomain->iVersion;
+/* The format that the domain in p's schema should have. */
+static int wantedFormat(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
+  return bxIsLarger(p, pDomain, pErr) ? LARGER_FORMAT : FORMAT;
 }
 
 /* bxCompare() with the SQL of a domain. */
@@ -100,16 +105,14 @@ static void runSql(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
 /* bNew: the schema was empty, so that no name is in use. */
 static void installDomain(
     BxStmts *p, const BxDomain *pDomain, int bNew, BxErr *pErr) {
-  i64 iVersion = bxInstalledVersion(p, pDomain, pErr);
+  i64 iFormat = bxInstalledFormat(p, pDomain, pErr);
   if (pErr->rc != SQLITE_OK) return;
-  if (iVersion == wantedVersion(p, pDomain, pErr) &&
-      isIntact(p, pDomain, pErr)) {
+  if (iFormat == wantedFormat(p, pDomain, pErr) && isIntact(p, pDomain, pErr)) {
     return;
   }
   if (pDomain->xAdopt != 0) pDomain->xAdopt(p, pErr);
-  if (iVersion >= 0 || !bNew) {
-    compareDomain(
-        p, pDomain, 0, iVersion < 0 ? refuseOne : dropOne, pErr, pErr);
+  if (iFormat >= 0 || !bNew) {
+    compareDomain(p, pDomain, 0, iFormat < 0 ? refuseOne : dropOne, pErr, pErr);
   }
   runSql(p, pDomain, pErr);
   if (pDomain->xMend != 0 && pErr->rc == SQLITE_OK) pDomain->xMend(p, pErr);
@@ -212,7 +215,7 @@ static void checkSchema(BxStmts *p, BxErr *pErr) {
   bxNeedUtf8(p, pErr);
 }
 
-/* 1 if every wanted domain is complete and has this version, and so has every
+/* 1 if every wanted domain is complete and has this format, and so has every
 ** virtual table. */
 static int allIntact(BxStmts *p, const char *zList, BxErr *pErr) {
   Bx *bx = p->bx;
@@ -220,8 +223,7 @@ static int allIntact(BxStmts *p, const char *zList, BxErr *pErr) {
   for (i = 0; i < bx->nDomain && pErr->rc == SQLITE_OK; i++) {
     const BxDomain *pDomain = &bx->aDomain[i];
     if (!isWanted(zList, pDomain->zName)) continue;
-    if (bxInstalledVersion(p, pDomain, pErr) !=
-            wantedVersion(p, pDomain, pErr) ||
+    if (bxInstalledFormat(p, pDomain, pErr) != wantedFormat(p, pDomain, pErr) ||
         !isIntact(p, pDomain, pErr)) {
       return 0;
     }
@@ -237,14 +239,6 @@ static void lockSchema(BxStmts *p, BxErr *pErr) {
   } else {
     runSql(p, &p->bx->aDomain[0], pErr);
   }
-}
-
-char *bxStatementOf(const char *zSql, const char *zBegin, BxErr *pErr) {
-  const char *z = strstr(zSql, zBegin);
-  const char *zEnd = z ? strstr(z, "\n)") : 0;
-  if (zEnd != 0) zEnd = strchr(zEnd, ';');
-  assert(zEnd != 0);
-  return zEnd ? bxPrintf(pErr, "%.*s", (int)(zEnd - z) + 1, z) : 0;
 }
 
 void bxReturnDomains(BxCall *p, BxStmts *pStmts) {
@@ -349,8 +343,7 @@ void bxDebug(BxCall *p) {
 #endif
   sqlite3_str_appendall(pOut, "domains");
   for (i = 0; i < p->bx->nDomain; i++) {
-    sqlite3_str_appendf(
-        pOut, " %s/%d", p->bx->aDomain[i].zName, p->bx->aDomain[i].iVersion);
+    sqlite3_str_appendf(pOut, " %s", p->bx->aDomain[i].zName);
   }
   bxReturnText(p, sqlite3_str_finish(pOut));
 }

@@ -12,20 +12,15 @@
 BxStmts *bxInstallArguments(BxCall *p, const char **pzList);
 /* Whether a comma-separated list names the domain. NULL names all. */
 int bxIsNamed(const char *zList, const char *zDomain);
-/* The version of an installed domain, 0 if it is unknown, -1 if it is not
-** installed. VersionError if it is newer than this module. */
-i64 bxInstalledVersion(BxStmts *p, const BxDomain *pDomain, BxErr *pErr);
+/* The format of an installed domain, 0 if it is unknown, -1 if it is not
+** installed. VersionError if it is newer than this module, or if a build before
+** 1.0 made it. */
+i64 bxInstalledFormat(BxStmts *p, const BxDomain *pDomain, BxErr *pErr);
 /* Installs a domain that is there again, after its form has changed. The caller has
 ** a savepoint. */
 void bxInstallAgain(BxStmts *p, const char *zDomain, BxErr *pErr);
-/* The CREATE TABLE of a domain's SQL that begins with zBegin, to
-** sqlite3_free(). NULL on error. */
-char *bxStatementOf(const char *zSql, const char *zBegin, BxErr *pErr);
 /* Makes the schema and its domains the result: "main: core, payload". */
 void bxReturnDomains(BxCall *p, BxStmts *pStmts);
-
-/* Upgrades core of an older version (upgrade.c). */
-void bxCoreUpgrade(BxStmts *p, BxErr *pErr);
 
 void bxInstall(BxCall *p);   /* blackbox_install() */
 void bxUninstall(BxCall *p); /* blackbox_uninstall() */

@@ -23,7 +23,7 @@ void bxShadowDrop(BxVtab *p, BxErr *pErr);
 /* Renames them, and p. */
 void bxShadowRename(BxVtab *p, const char *zNew, BxErr *pErr);
 /* Whether the tables equal the template, but some views, triggers or indexes do
-** not: an older module made them, or somebody dropped one. A table that the
+** not, as somebody dropped one. A table that the
 ** template creates IF NOT EXISTS may be missing, too. */
 int bxShadowIsStale(BxVtab *p, BxErr *pErr);
 /* Creates the views and triggers again, and the indexes and such tables that

@@ -61,7 +61,7 @@ static void eachDomain(Leaving *p, void (*xEach)(Leaving *)) {
   for (i = bx->nDomain - 1; i >= 0 && p->pErr->rc == SQLITE_OK; i--) {
     p->pDomain = &bx->aDomain[i];
     if (i == 0 ? !p->bCore : !bxIsNamed(p->zList, p->pDomain->zName)) continue;
-    if (bxInstalledVersion(p->p, p->pDomain, p->pErr) < 0) continue;
+    if (bxInstalledFormat(p->p, p->pDomain, p->pErr) < 0) continue;
     if (p->pErr->rc == SQLITE_OK) xEach(p);
   }
 }
@@ -350,6 +350,7 @@ void bxUninstall(BxCall *p) {
         "call it as SELECT blackbox_uninstall()");
   }
   if (leaving.p == 0 || p->err.rc != SQLITE_OK) return;
+  bxRefuseEarlier(p->bx, leaving.p->zDb, &p->err);
   if (!bxCarries(p->bx, leaving.p->zDb, "core", &p->err)) {
     bxFail(&p->err, SQLITE_ERROR,
         "NotFoundError: schema %s has no tables of blackbox; name the schema "

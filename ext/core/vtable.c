@@ -18,6 +18,15 @@ static const BxModule *findModule(const Bx *bx, const char *zModule) {
   return p;
 }
 
+/* Refuses a table of a build before 1.0, or a file of one. */
+static void refuseEarlier(Bx *bx, const BxModule *pModule, const char *zDb,
+    const char *zName, BxErr *pErr) {
+  char *zTable = bxPrintf(pErr, "%s%s", zName, pModule->zTable);
+  bxRefuseEarlier(bx, zDb, pErr);
+  if (zTable != 0) bxRefuseColumn(bx, zDb, zTable, pModule->zEarlier, pErr);
+  sqlite3_free(zTable);
+}
+
 BxVtab *bxVtabNew(size_t nByte, Bx *bx, const char *zModule, const char *zDb,
     const char *zName, BxErr *pErr) {
   BxVtab *p;
@@ -26,6 +35,7 @@ BxVtab *bxVtabNew(size_t nByte, Bx *bx, const char *zModule, const char *zDb,
   if (p == 0) return 0;
   p->pModule = findModule(bx, zModule);
   bxStmtsInit(&p->stmts, bx, zDb, zName, pErr);
+  refuseEarlier(bx, p->pModule, zDb, zName, pErr);
   if (pErr->rc != SQLITE_OK) {
     bxStmtsFree(&p->stmts);
     sqlite3_free(p);

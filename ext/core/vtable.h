@@ -11,6 +11,9 @@ struct BxModule {
   const char *zName; /* "payload_ring" */
   const char *zSql;  /* template of the tables: sql/<name>.sql */
   const char *zHeld; /* its guards in a file with holds: <name>_held.sql */
+  /* The end of the name of one of its tables, and a column that this table has only
+  ** if a build before 1.0 made it. */
+  const char *zTable, *zEarlier;
   /* Sets VersionError for tables that a newer module made. */
   void (*xKnown)(BxVtab *p, BxErr *pErr);
   /* The checks that SQL cannot do. May be NULL. */
@@ -28,7 +31,8 @@ struct BxVtab {
   BxVtab *pNext;
 };
 
-/* Allocates nByte (beginning with a BxVtab) for table zName of schema zDb. */
+/* Allocates nByte (beginning with a BxVtab) for table zName of schema zDb.
+** VersionError if a build before 1.0 made it, or its file. */
 BxVtab *bxVtabNew(size_t nByte, Bx *bx, const char *zModule, const char *zDb,
     const char *zName, BxErr *pErr);
 /* Finalizes its statements, removes it from the list, frees it. */

@@ -39,7 +39,7 @@ typedef struct EvBuffer {
   BxVtab base;
   int bTemp;  /* in schema temp: memory first, overflow possible */
   int bDisk;  /* its schema has a file */
-  int bKnown; /* its version was checked */
+  int bKnown; /* its format was checked */
 } EvBuffer;
 
 /* The one row of the state table. */

@@ -230,7 +230,7 @@ static void installInto(Bx *bx, const char *zDb, BxErr *pErr) {
     if (strcmp(p->zName, "core") != 0 && strcmp(p->zName, "evidence") != 0) {
       continue;
     }
-    if (bxInstalledVersion(pThere, p, pErr) >= 0) continue;
+    if (bxInstalledFormat(pThere, p, pErr) >= 0) continue;
     bxExec(pThere, p->zSql, pErr);
     bxForgetHomes(bx);
   }

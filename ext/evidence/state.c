@@ -1,20 +1,20 @@
 /*
 ** state.c: reads the row of rec_state of a buffer, and checks that the module
-** knows the version of its tables.
+** knows the format of its tables.
 */
 #include "evidence.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-#define SCHEMA_VERSION 1
+#define KNOWN_FORMAT 1
 #define MAX_COUNT ((i64)1 << 60)
 
 void bxEvExpectTables(EvBuffer *p, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
   if (pErr->rc != SQLITE_OK) return;
   sqlite3_finalize(
-      bxPrepare(&p->base.stmts, "SELECT version FROM main.@_state", &err));
+      bxPrepare(&p->base.stmts, "SELECT format FROM main.@_state", &err));
   if (err.rc == SQLITE_ERROR) {
     bxFail(pErr, SQLITE_CORRUPT_VTAB,
         "CorruptedDataError: table %s_state of buffer %s is missing; restore "
@@ -26,14 +26,14 @@ void bxEvExpectTables(EvBuffer *p, BxErr *pErr) {
   bxClear(&err);
 }
 
-/* Fails if their version is newer than this module. */
-static void expectVersion(EvBuffer *p, i64 iVersion, BxErr *pErr) {
-  p->bKnown = iVersion >= 1 && iVersion <= SCHEMA_VERSION;
+/* Fails if their format is newer than this module. */
+static void expectFormat(EvBuffer *p, i64 iFormat, BxErr *pErr) {
+  p->bKnown = iFormat >= 1 && iFormat <= KNOWN_FORMAT;
   if (p->bKnown) return;
   bxFail(pErr, SQLITE_ERROR,
-      "VersionError: buffer %s has version %lld, but this module supports up "
+      "VersionError: buffer %s has format %lld, but this module supports up "
       "to %d; load a newer blackbox",
-      p->base.stmts.zTable, iVersion, SCHEMA_VERSION);
+      p->base.stmts.zTable, iFormat, KNOWN_FORMAT);
 }
 
 i64 bxEvSizeColumn(sqlite3_stmt *pStmt, int iCol) {
@@ -47,7 +47,7 @@ void bxEvLoadState(EvBuffer *p, EvState *pState, BxErr *pErr) {
       "SELECT max_size_bytes, prune_threshold, bytes, pinned_bytes,"
       " memory_bytes, actions, screenshots, overflowed, last,"
       " nullif(overflow, ''), owner, claim,"
-      " retention_policy = 'confidence-based', version, free_screenshots,"
+      " retention_policy = 'confidence-based', format, free_screenshots,"
       " CASE retention_policy WHEN 'keep-last-n' THEN max_screenshots ELSE -1"
       " END FROM main.@_state";
   sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
@@ -63,7 +63,7 @@ void bxEvLoadState(EvBuffer *p, EvState *pState, BxErr *pErr) {
     pState->nOverflow = bxEvSizeColumn(pStmt, 7);
     pState->iLast = bxEvSizeColumn(pStmt, 8);
     pState->bRated = sqlite3_column_int(pStmt, 12);
-    expectVersion(p, sqlite3_column_int64(pStmt, 13), pErr);
+    expectFormat(p, sqlite3_column_int64(pStmt, 13), pErr);
     pState->nFree = bxEvSizeColumn(pStmt, 14);
     pState->nKeep = sqlite3_column_int64(pStmt, 15);
     pState->zOverflow = bxColumnCopy(pStmt, 9, pErr);

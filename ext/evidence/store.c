@@ -193,7 +193,7 @@ static void settleResumed(EvBuffer *p, BxErr *pErr) {
 
 void bxEvFirstState(EvBuffer *p, const EvParam *pParam, BxErr *pErr) {
   bxExec(&p->base.stmts,
-      "INSERT INTO main.@_state(one, version, max_size_bytes, prune_threshold,"
+      "INSERT INTO main.@_state(one, format, max_size_bytes, prune_threshold,"
       " retention_policy, max_screenshots) VALUES"
       " (1, 1, 73400320, 0.9, 'keep-all', 50)",
       pErr);

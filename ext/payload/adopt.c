@@ -1,7 +1,7 @@
 /*
 ** adopt.c: what the text of sql/payload_tables.sql cannot do alone at an
-** install: it upgrades the ledger of version 1, takes over a table that another
-** program made, and guards the columns and indexes that only this table has.
+** install: it takes over a table that another program made, and guards the columns
+** and indexes that only this table has.
 **
 ** Triggers are generated from the table itself if it needs them:
 **   payload_made_insert, payload_made_update  for its unique indexes, because
@@ -18,50 +18,6 @@
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>
-
-/*------------------------------------------------------ older versions ----*/
-
-/* Whether the schema has a table (type 'table') of that name. */
-static int hasTable(BxStmts *p, const char *zName, BxErr *pErr) {
-  return (int)bxAskOnce(p,
-      "SELECT 1 FROM main.sqlite_schema WHERE type = 'table' AND rootpage > 0 "
-      "AND name = ?1 COLLATE NOCASE",
-      pErr, "t", zName);
-}
-
-/* Runs the one statement of the schema that creates the ledger. */
-static void makeLedger(BxStmts *p, BxErr *pErr) {
-  char *zSql = bxStatementOf(
-      bxSqlPayload, "CREATE TABLE IF NOT EXISTS main.payload_ledger(", pErr);
-  if (zSql != 0) bxExec(p, zSql, pErr);
-  sqlite3_free(zSql);
-}
-
-/* Version 1 had the pins in force in one table, and the records of unpins in
-** another. A record without a pin comes from a trigger that stopped half-way;
-** it stays as a record. */
-static void carryOver(BxStmts *p, BxErr *pErr) {
-  if (!hasTable(p, "payload_pins", pErr)) return;
-  makeLedger(p, pErr);
-  if (hasTable(p, "payload_unpins", pErr)) {
-    bxExec(p,
-        "INSERT INTO main.payload_ledger(pin, id, at, actor, reason, event_id,"
-        "  agent_id, kill_switch_event_id) SELECT CASE WHEN pin > 0 THEN pin"
-        "  END, payload_id, coalesce(at, 0), actor, reason, event_id, agent_id,"
-        "  kill_switch_event_id FROM main.payload_unpins ORDER BY pin IS NULL;"
-        "DROP TABLE main.payload_unpins",
-        pErr);
-  }
-  bxExec(p,
-      "INSERT INTO main.payload_ledger(pin, id) SELECT CASE WHEN pin > 0 AND"
-      "  pin NOT IN (SELECT pin FROM main.payload_ledger) THEN pin END, id"
-      "  FROM main.payload_pins  ORDER BY pin IN (SELECT pin FROM "
-      "main.payload_ledger), pin;"
-      "DROP TABLE main.payload_pins;"
-      "DROP TABLE IF EXISTS main.payload_state;"
-      "DROP TRIGGER IF EXISTS main.payload_insert_rowid",
-      pErr);
-}
 
 /*------------------------------------------------------------ adoption ----*/
 
@@ -169,7 +125,6 @@ void bxPayloadAdopt(BxStmts *p, BxErr *pErr) {
   sqlite3_stmt *pStmt;
   int bThere, bTable;
   size_t i;
-  carryOver(p, pErr);
   pStmt = bxPrepare(p,
       "SELECT type = 'table' AND rootpage > 0 FROM main.sqlite_schema WHERE "
       "name = 'event_payloads' COLLATE NOCASE AND type <> 'trigger'",

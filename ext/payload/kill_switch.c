@@ -24,10 +24,7 @@ static BxStmts *archiveOf(Ring *p, BxErr *pErr) {
   Bx *bx = p->base.stmts.bx;
   const char *zDb = p->base.stmts.zDb;
   if (sqlite3_stricmp(zDb, "temp") == 0) return bxHome(bx, "payload", pErr);
-  if (bxCarries(bx, zDb, "payload", pErr)) {
-    bxNeedVersion(bx, zDb, "payload", pErr);
-    return bxSchema(bx, zDb, pErr);
-  }
+  if (bxCarries(bx, zDb, "payload", pErr)) return bxSchema(bx, zDb, pErr);
   bxFail(pErr, SQLITE_ERROR,
       "PlacementError: ring %s is in schema %s, which has no event_payloads. "
       "Evidence in another file could be lost when the process dies during "

@@ -145,8 +145,8 @@ static void chooseOldest(
 ** with nByte more. */
 static i64 bytesWith(Ring *p, i64 iKeep, i64 nByte, BxErr *pErr) {
   static const char zSql[] =
-      "SELECT v, (SELECT size_bytes FROM main.@_slots WHERE id = ?1) "
-      "FROM main.@_config WHERE k = 'window_bytes'";
+      "SELECT value, (SELECT size_bytes FROM main.@_slots WHERE id = ?1) "
+      "FROM main.@_config WHERE name = 'window_bytes'";
   sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
   bxBind(pStmt, pErr, "i", iKeep);
   if (bxRow(pStmt, pErr)) {

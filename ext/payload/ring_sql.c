@@ -8,7 +8,7 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-#define RING_FORMAT 2
+#define RING_FORMAT 1
 #define RING_HELD 8              /* why of an agent that a hold may keep */
 #define MAX_NO ((i64)1 << 46)    /* number of an agent: no << 16 must fit */
 #define MAX_GIVEN ((i64)1 << 62) /* pushes of an agent */
@@ -16,13 +16,14 @@ SQLITE_EXTENSION_INIT3
 /*---------------------------------------------------- life of a ring ----*/
 
 static void createBound(Ring *p, const char *zOption, i64 iVal, BxErr *pErr) {
-  static const char zSql[] = "INSERT INTO main.@_config(k, v) VALUES(?1, ?2)";
+  static const char zSql[] =
+      "INSERT INTO main.@_config(name, value) VALUES(?1, ?2)";
   if (iVal > 0) bxDo(&p->base.stmts, zSql, pErr, "ti", zOption, iVal);
 }
 
 void bxRingCreate(Ring *p, const RingOptions *pOptions, BxErr *pErr) {
-  static const char zSql[] =
-      "INSERT INTO main.@_config(k, v) VALUES('window', ?1), ('format', 1)";
+  static const char zSql[] = "INSERT INTO main.@_config(name, value) "
+                             "VALUES('window', ?1), ('format', 1)";
   bxShadowCreate(&p->base, pErr);
   bxDo(&p->base.stmts, zSql, pErr, "i", pOptions->nWindow);
   createBound(p, "max_bytes", pOptions->nMaxByte, pErr);
@@ -31,7 +32,7 @@ void bxRingCreate(Ring *p, const RingOptions *pOptions, BxErr *pErr) {
 
 void bxRingKnown(BxVtab *p, BxErr *pErr) {
   i64 iFormat = bxNumber(
-      &p->stmts, "SELECT v FROM main.@_config WHERE k = 'format'", pErr);
+      &p->stmts, "SELECT value FROM main.@_config WHERE name = 'format'", pErr);
   if (iFormat <= RING_FORMAT) return;
   bxFail(pErr, SQLITE_ERROR,
       "VersionError: ring %s has format %lld, this module knows up to %d; load "
@@ -67,7 +68,7 @@ void bxRingReadAgent(
 
 /* Reads the window and the bounds from _config. */
 static void readConfig(Ring *p, BxErr *pErr) {
-  static const char zSql[] = "SELECT k, v FROM main.@_config";
+  static const char zSql[] = "SELECT name, value FROM main.@_config";
   sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
   while (bxRow(pStmt, pErr)) {
     const char *zKey = bxColumnText(pStmt, 0, pErr);
@@ -111,7 +112,8 @@ static void readKept(Ring *p, const char *zSql, int *pbBound, BxErr *pErr) {
 ** with the schema, and then SQLite prepares the query again. So a ring that had
 ** no rules looks for them only after that. */
 static void readWatched(Ring *p, int *pbBound, BxErr *pErr) {
-  static const char zSql[] = "SELECT v FROM main.@_config ORDER BY k DESC";
+  static const char zSql[] =
+      "SELECT value FROM main.@_config ORDER BY name DESC";
   BxErr err = {SQLITE_OK, 0};
   int nPrepared = 0;
   if (p->eRules > 0 && bxRingIsLooked(p)) {
@@ -352,7 +354,7 @@ void bxRingDelete(Ring *p, i64 iRowid, BxErr *pErr) {
 
 void bxRingSetWindow(Ring *p, i64 nWindow, BxErr *pErr) {
   static const char zSql[] =
-      "UPDATE main.@_config SET v = ?1 WHERE k = 'window'";
+      "UPDATE main.@_config SET value = ?1 WHERE name = 'window'";
   sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
   assert(nWindow >= 1 && nWindow <= BX_RING_MAX_WINDOW);
   p->nWindow = 0;
@@ -361,11 +363,11 @@ void bxRingSetWindow(Ring *p, i64 nWindow, BxErr *pErr) {
 }
 
 void bxRingSetBound(Ring *p, const char *zOption, i64 iVal, BxErr *pErr) {
-  static const char zSet[] = "INSERT INTO main.@_config(k, v) VALUES(?1, ?2) "
-                             "ON CONFLICT(k) DO UPDATE SET v = excluded.v";
-  static const char zOff[] = "DELETE FROM main.@_config WHERE k = ?1";
+  static const char zSet[] =
+      "INSERT INTO main.@_config(name, value) VALUES(?1, ?2) "
+      "ON CONFLICT(name) DO UPDATE SET value = excluded.value";
+  static const char zOff[] = "DELETE FROM main.@_config WHERE name = ?1";
   sqlite3_stmt *pStmt;
-  if (bxShadowIsStale(&p->base, pErr)) bxShadowMend(&p->base, pErr);
   p->nWindow = 0;
   pStmt = bxStmt(&p->base.stmts, iVal > 0 ? zSet : zOff, pErr);
   bxBind(pStmt, pErr, "t", zOption);
@@ -382,7 +384,7 @@ void bxRingTakeOut(Ring *p, const char *zAgent, int bSaved, BxErr *pErr) {
 }
 
 void bxRingLock(Ring *p, BxErr *pErr) {
-  static const char zSql[] = "UPDATE main.@_config SET v = v WHERE 0";
+  static const char zSql[] = "UPDATE main.@_config SET value = value WHERE 0";
   /* A function is not told that a transaction begins: the window must be read
   ** again. */
   p->nWindow = 0;

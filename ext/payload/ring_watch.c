@@ -56,7 +56,7 @@ void bxRingForget(Ring *p) {
   "SELECT on_loop + 4 * refuse + 8 * agents FROM main.payload_watch "          \
   "WHERE one = 1"
 const char bxRingConfigWatched[] =
-    "SELECT v, (" FLAGS_SQL ") FROM main.@_config ORDER BY k DESC";
+    "SELECT value, (" FLAGS_SQL ") FROM main.@_config ORDER BY name DESC";
 
 static int isTemp(const Ring *p) {
   return sqlite3_stricmp(p->base.stmts.zDb, "temp") == 0;

@@ -79,7 +79,7 @@ void bxTrackRead(Track *p, BxStmts *pRing, i64 iNo, BxErr *pErr) {
 }
 
 /* The agent's steps, as the table has them. */
-static Track *takeTrack(Ring *p, const RingAgent *pAgent, BxErr *pErr) {
+Track *bxTrackTake(Ring *p, const RingAgent *pAgent, BxErr *pErr) {
   static const char zChain[] =
       "SELECT chain FROM main.@_steps WHERE id = ?1 AND n = ?2";
   BxStmts *pRing = &p->base.stmts;
@@ -95,19 +95,6 @@ static Track *takeTrack(Ring *p, const RingAgent *pAgent, BxErr *pErr) {
     return pTrack;
   }
   bxTrackRead(pTrack, pRing, pAgent->iNo, pErr);
-  return pTrack;
-}
-
-/* A ring of an older version has no table of steps yet. */
-Track *bxTrackTake(Ring *p, const RingAgent *pAgent, BxErr *pErr) {
-  BxErr err = {SQLITE_OK, 0};
-  Track *pTrack = takeTrack(p, pAgent, &err);
-  if (err.rc == SQLITE_ERROR) {
-    bxClear(&err);
-    bxShadowMend(&p->base, &err);
-    pTrack = takeTrack(p, pAgent, &err);
-  }
-  bxPass(pErr, &err);
   return pTrack;
 }
 

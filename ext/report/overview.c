@@ -12,7 +12,7 @@ SQLITE_EXTENSION_INIT3
 #define VIEW_AT BX_DATE_MS("created_at")
 
 static const ReportColumn aDomainColumn[] = {
-    {"Domain", REPORT_TEXT}, {"Version", REPORT_COUNT}, {0, REPORT_TEXT}};
+    {"Domain", REPORT_TEXT}, {"Format", REPORT_COUNT}, {0, REPORT_TEXT}};
 static const ReportColumn aSizeColumn[] = {{"Part", REPORT_TEXT},
     {"Rows", REPORT_COUNT}, {"Bytes", REPORT_BYTES}, {"Due rows", REPORT_COUNT},
     {"Due bytes", REPORT_BYTES}, {"Bytes of pages", REPORT_BYTES},
@@ -51,7 +51,7 @@ static int carriesHere(ReportRun *p, BxStmts *pFrom, const char *zDomain) {
 
 static void addSizes(ReportRun *p, BxStmts *pFrom) {
   bxReportRows(p, bxReportNewTable(p, "domains", "Domains", aDomainColumn),
-      pFrom, "SELECT domain, version FROM main.blackbox_domains ORDER BY 1");
+      pFrom, "SELECT domain, format FROM main.blackbox_domains ORDER BY 1");
   if (!carriesHere(p, pFrom, "retention") ||
       bxReportDomain(p, "retention") != pFrom) {
     return;
@@ -88,7 +88,7 @@ static void addRingsOf(ReportRun *p, BxStmts *pFrom) {
         zName ? bxVtabIn(p->bx, "payload_ring", pFrom->zDb, zName, &p->err) : 0;
     if (pRing == 0) continue;
     bxReportRows(p, pTable, &pRing->stmts,
-        "SELECT '@', (SELECT v FROM main.@_config WHERE k = 'window'),"
+        "SELECT '@', (SELECT value FROM main.@_config WHERE name = 'window'),"
         " count(*), sum(given), sum(rolled), sum(saved), sum(rows), sum(bytes)"
         " FROM main.@_agents");
   }
@@ -148,6 +148,7 @@ static void readLogHead(ReportRun *p, BxStmts *pFrom) {
 
 void bxReportDatabase(ReportRun *p) {
   BxStmts *pFrom;
+  bxRefuseEarlier(p->bx, p->zKey, &p->err);
   if (!bxCarries(p->bx, p->zKey, "core", &p->err)) {
     bxReportNotFound(p, "schema with tables of blackbox named",
         "main is the name of the file that was opened; PRAGMA database_list "

@@ -461,9 +461,8 @@ void bxRolloutDelete(BxCall *p);
 void bxRolloutCleanup(BxCall *p);
 void bxRolloutFork(BxCall *p);
 void bxRolloutRebuild(BxCall *p);
-/* install.c: upgrades a database of version 1. */
-void bxRolloutAdopt(BxStmts *p, BxErr *pErr);
-/* Rebuilds the conversations whose derived rows were lost with a table. */
+/* install.c: rebuilds the conversations whose derived rows were lost with a
+** table. */
 void bxRolloutMend(BxStmts *p, BxErr *pErr);
 /* prices.c */
 void bxRolloutLoadPrices(BxCall *p);

@@ -120,13 +120,13 @@ BxStmts *bxStoreHome(Bx *bx, sqlite3_value *pDb, BxErr *pErr) {
   if (pDb == 0) return bxHome(bx, "store", pErr);
   zDb = bxText(pDb, "schema", 1000, 0, pErr);
   if (zDb == 0) return 0;
+  bxRefuseEarlier(bx, zDb, pErr);
   if (!bxCarries(bx, zDb, "store", pErr)) {
     bxFail(pErr, SQLITE_ERROR,
         "NotInstalledError: schema %s has no body store; run SELECT "
         "blackbox_install(%Q)",
         zDb, zDb);
   }
-  bxNeedVersion(bx, zDb, "store", pErr);
   return bxSchema(bx, zDb, pErr);
 }
 
@@ -182,15 +182,9 @@ void bxListRead(BxStmts *p, i64 iPack, List *pOut, BxErr *pErr) {
     const unsigned char *z = sqlite3_column_blob(pStmt, 0);
     pOut->nStored = sqlite3_column_bytes(pStmt, 0);
     if (z == 0 && pOut->nStored > 0) bxGot(0, pErr);
-    bxListDecode(pOut, z, pOut->nStored, 0, pErr);
+    bxListDecode(pOut, z, pOut->nStored, pErr);
   }
   bxDone(pStmt, pErr);
-  if (pErr->rc == SQLITE_ERROR) { /* no such table? */
-    BxErr err = bxTake(pErr);
-    bxNeedVersion(p->bx, p->zDb, "store", pErr);
-    bxPass(pErr, &err);
-    bxClear(&err);
-  }
   if (!bThere) failPack(p, iPack, "has no list", pErr);
 }
 

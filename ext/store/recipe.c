@@ -64,19 +64,17 @@ static void failList(const List *p, BxErr *pErr) {
       p->iPack);
 }
 
-void bxListDecode(
-    List *p, const unsigned char *z, i64 n, i64 nAfter, BxErr *pErr) {
+void bxListDecode(List *p, const unsigned char *z, i64 n, BxErr *pErr) {
   const unsigned char *zEnd = z + n;
   while (pErr->rc == SQLITE_OK && z != 0 && z < zEnd) {
     uint64_t nByte = bxVarint(&z, zEnd), nUse = 0;
     Piece *a;
     if (nByte != 0) nUse = bxVarint(&z, zEnd);
     if (z == 0 || nByte > STORE_PIECE_MAX || nUse > UINT32_MAX ||
-        (nByte != 0 && zEnd - z < nAfter) || p->n == 65536) {
+        p->n == 65536) {
       failList(p, pErr);
       return;
     }
-    if (nByte != 0) z += nAfter;
     a = bxGrow(p->a, p->n, &p->nAlloc, sizeof(*a), pErr);
     if (a == 0) return;
     p->a = a;

@@ -103,9 +103,7 @@ typedef struct Recipe {
   Range *a;
 } Recipe;
 
-/* nAfter: bytes that are skipped after each piece. */
-void bxListDecode(
-    List *p, const unsigned char *z, i64 n, i64 nAfter, BxErr *pErr);
+void bxListDecode(List *p, const unsigned char *z, i64 n, BxErr *pErr);
 void bxListEncode(const List *p, Bytes *pOut, BxErr *pErr);
 void bxListFree(List *p);
 void bxRecipeDecode(Recipe *p, const unsigned char *z, i64 n, BxErr *pErr);
@@ -117,8 +115,7 @@ void bxRecipeAdd(Recipe *p, i64 iPack, i64 iPiece, BxErr *pErr);
 
 typedef struct PackReader PackReader;
 
-/* Most bytes of pieces in a pack that is written. Packs of earlier versions had
-** less. */
+/* Most bytes of pieces in a pack. */
 #define STORE_PACK_BYTES 262144
 /* A pack is compressed in blocks of so many bytes. */
 #define STORE_BLOCK_BYTES 65536
@@ -234,9 +231,8 @@ sqlite3_stmt *bxStoreNamed(BxStmts *p, BxErr *pErr);
 void bxStoreSweep(BxCall *p); /* store_sweep() */
 void bxStoreErase(BxCall *p); /* store_erase() */
 
-/* shared.c, upgrade.c, check.c */
+/* shared.c, check.c */
 sqlite3_stmt *bxStoreShared(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
-void bxStoreUpgrade(BxStmts *p, BxErr *pErr);
 void bxStoreCheck(BxStmts *p, BxProblems *pOut);
 void bxStoreLeave(BxStmts *p, BxErr *pErr);
 /* The keys of some rows whose texts need a pack, to sqlite3_free(). */

@@ -53,7 +53,7 @@ def test_install_refuses_utf16(path):
 
 
 def test_install_refuses_newer_schema_and_changes_nothing(db):
-    db.execute("UPDATE blackbox_domains SET version = 99 WHERE domain = 'core'")
+    db.execute("UPDATE blackbox_domains SET format = 99 WHERE domain = 'core'")
     db.execute("DROP TRIGGER blackbox_settings_insert")
     with pytest.raises(sqlite3.OperationalError, match="VersionError.*99"):
         db.execute("SELECT blackbox_install()")

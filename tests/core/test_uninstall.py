@@ -257,9 +257,9 @@ def test_refuses_arguments_and_places(db):
     assert "there is no schema" in refused(db, "nowhere")
     with pytest.raises(sqlite3.DatabaseError, match="SELECT blackbox_uninstall"):
         db.execute("INSERT INTO blackbox_call VALUES('blackbox_uninstall', '[]')")
-    db.execute("UPDATE blackbox_domains SET version = 9 WHERE domain = 'cache'")
+    db.execute("UPDATE blackbox_domains SET format = 9 WHERE domain = 'cache'")
     assert "VersionError" in refused(db)
-    db.execute("UPDATE blackbox_domains SET version = 1 WHERE domain = 'cache'")
+    db.execute("UPDATE blackbox_domains SET format = 1 WHERE domain = 'cache'")
     db.execute("DROP TABLE cache_state")
     assert "lost tables of cache" in refused(db)
     one(db, "SELECT blackbox_install()")

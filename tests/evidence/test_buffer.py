@@ -404,8 +404,8 @@ def test_the_buffer_works_with_an_untrusted_schema(rec):
 
 
 def test_newer_or_broken_tables_are_named(rec, path):
-    by_hand(path, "UPDATE rec_state SET version = 2")
-    with pytest.raises(sqlite3.OperationalError, match="VersionError.*version 2"):
+    by_hand(path, "UPDATE rec_state SET format = 2")
+    with pytest.raises(sqlite3.OperationalError, match="VersionError.*format 2"):
         connect(path).execute("SELECT * FROM rec")
     for sql in ("SELECT evidence_stats('rec')", "SELECT evidence_export('rec')",
                 "SELECT * FROM evidence_stats('rec')", "DROP TABLE rec",
@@ -562,7 +562,7 @@ def test_stats_list_every_buffer_by_its_name(rec, path):
     ("UPDATE rec_rows SET place = 1", "only a buffer in temp can move"),
     ("UPDATE rec_rows SET place = 0", "only a buffer in temp can move"),
     ("DELETE FROM rec_state", "DROP TABLE the buffer instead"),
-    ("INSERT OR REPLACE INTO rec_state(one, version, max_size_bytes, prune_threshold, "
+    ("INSERT OR REPLACE INTO rec_state(one, format, max_size_bytes, prune_threshold, "
      "retention_policy, max_screenshots) VALUES(1, 1, 1000, 0.1, 'keep-all', 0)",
      "ReadOnlyError: this row is the state of the buffer"),
 ])

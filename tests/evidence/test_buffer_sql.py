@@ -6,7 +6,7 @@ import pytest
 from conftest import ROOT, by_hand, connect, rows, shell
 
 TEXT = (ROOT / "sql" / "evidence_buffer.sql").read_text()
-STATE = ("INSERT INTO tape_state(one, version, max_size_bytes, prune_threshold, "
+STATE = ("INSERT INTO tape_state(one, format, max_size_bytes, prune_threshold, "
          "retention_policy, max_screenshots) VALUES(1, 1, 10000, 0.9, ?, 3)")
 PUT = ("INSERT INTO tape_put(rid, id, timestamp, pinned, mask, place, action, screenshot, "
        "confidence) VALUES(?1, 'a' || ?1, ?1, 0, 0, 2, '{}', zeroblob(?2), ?3)")
@@ -96,7 +96,7 @@ def test_a_screenshot_changes_with_its_size(tape):
 # ---- buffers whose rules differ from the file ----
 
 def age(path):
-    """Removes from a buffer what an older version did not have."""
+    """Takes some of its rules from a buffer, and changes one."""
     db = sqlite3.connect(path, isolation_level=None)
     db.execute("DROP VIEW rec_check")
     db.execute("DROP VIEW rec_note")
@@ -116,7 +116,7 @@ def rec(db):
 
 @pytest.mark.all_domains
 @pytest.mark.parametrize("begin", ["", "BEGIN"])
-def test_an_install_puts_an_older_buffer_right(rec, path, begin):
+def test_an_install_puts_such_a_buffer_right(rec, path, begin):
     whole = rows(rec, "SELECT type, name FROM sqlite_schema WHERE type <> 'index' ORDER BY 2")
     age(path)
     told = rows(rec, "SELECT object, problem FROM blackbox_check WHERE object <> 'rec'")

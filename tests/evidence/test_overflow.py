@@ -639,7 +639,7 @@ def test_a_buffer_without_overflowed_rows_gets_a_new_owner(rec, path):
 def test_an_overflow_of_a_later_version_is_refused(path):
     db = connect(path)
     one(db, "SELECT blackbox_install()")
-    db.execute("UPDATE blackbox_domains SET version = 9 WHERE domain = 'evidence'")
+    db.execute("UPDATE blackbox_domains SET format = 9 WHERE domain = 'evidence'")
     with pytest.raises(sqlite3.OperationalError, match="VersionError"):
         db.execute(MAKE + ")")
 

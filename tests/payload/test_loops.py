@@ -521,26 +521,6 @@ def test_rules_may_come_after_the_ring(path):
     assert len(found(db)) == 1
 
 
-@pytest.mark.parametrize("inside", [False, True], ids=["autocommit", "BEGIN"])
-def test_a_ring_of_an_older_version_gets_its_table(db, path, inside):
-    watch(db)
-    db.execute("DROP VIEW ring_bound")
-    db.close()
-    plain = sqlite3.connect(path, isolation_level=None)
-    plain.execute("DROP TABLE ring_steps")
-    plain.close()
-    db = connect(path)
-    if inside:
-        db.execute("BEGIN")
-    push(db, sessions.chat(SAME))
-    assert len(found(db)) == 1
-    if inside:
-        db.execute("ROLLBACK")
-        push(db, sessions.chat(SAME))
-        assert len(found(db)) == 1
-    assert rows(db, "SELECT * FROM blackbox_check") == []
-    db.close()
-
 
 def test_it_goes_on_after_reopening_and_in_a_copy(db, path, tmp_path):
     watch(db)

@@ -551,16 +551,16 @@ def test_copies_of_the_file_show_the_same(full, tmp_path):
 
 
 def test_a_newer_file_is_refused(full, path):
-    by_hand(path, "UPDATE blackbox_domains SET version = 4 WHERE domain = 'payload'")
+    by_hand(path, "UPDATE blackbox_domains SET format = 3 WHERE domain = 'payload'")
     for call in "blackbox_install()", "payload_pack()", "payload_unpack()", "payload_cleanup()":
-        with pytest.raises(sqlite3.OperationalError, match="VersionError: .* version 4 of payload"):
+        with pytest.raises(sqlite3.OperationalError, match="VersionError: .* format 3 of payload"):
             one(connect(path), f"SELECT {call}")
 
 
 def test_a_newer_store_is_refused(full, path):
-    by_hand(path, "UPDATE blackbox_domains SET version = 3 WHERE domain = 'store'")
+    by_hand(path, "UPDATE blackbox_domains SET format = 2 WHERE domain = 'store'")
     for call in "store_sweep()", "store_erase('a0')":
-        with pytest.raises(sqlite3.OperationalError, match="VersionError: .* version 3 of store"):
+        with pytest.raises(sqlite3.OperationalError, match="VersionError: .* format 2 of store"):
             one(connect(path), f"SELECT {call}")
 
 

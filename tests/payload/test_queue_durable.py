@@ -104,7 +104,7 @@ def test_from_a_trigger_and_inside_a_statement_that_writes(archive):
 
 
 # What a call runs last: the INSERT, and then, sometimes, the look at the version.
-LAST = 'INSERT INTO "main".event_payloads', 'SELECT version FROM "main".blackbox_domains'
+LAST = 'INSERT INTO "main".event_payloads', 'SELECT format FROM "main".blackbox_domains'
 
 
 @pytest.mark.parametrize("begin", ["", "BEGIN"])

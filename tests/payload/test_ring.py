@@ -770,7 +770,7 @@ def test_the_window_command_refuses_bad_values(ring, value, shown):
     with pytest.raises(sqlite3.IntegrityError,
                        match=f"window must be a whole number from 1 to 10000, got {shown}"):
         ring.execute("INSERT INTO ring(ring, value) VALUES('window', ?)", (value,))
-    assert one(ring, "SELECT v FROM ring_config WHERE k='window'") == 3
+    assert one(ring, "SELECT value FROM ring_config WHERE name = 'window'") == 3
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,4 @@
 """The bounds of a whole ring: max_bytes and idle_days."""
-import pathlib
-import re
 import sqlite3
 
 import pytest
@@ -10,7 +8,7 @@ from payload_helpers import push, quoted
 
 DAY = 86400000
 SET = "INSERT INTO ring(ring, value) VALUES(?, ?)"
-CONFIG = "SELECT v FROM ring_config WHERE k = ?"
+CONFIG = "SELECT value FROM ring_config WHERE name = ?"
 
 
 def make(db, args, schema="main"):
@@ -84,7 +82,7 @@ def test_idle_agents_go_with_a_receipt(db):
     latest = one(db, "SELECT max(last) FROM ring_turns WHERE no < 3")
     push(db, "me", "e", "q", "r", 1)
     assert rows(db, "SELECT agent_id FROM ring_agents ORDER BY 1") == [("me",), ("young",)]
-    assert rows(db, "SELECT k, v FROM ring_config WHERE k GLOB 'left_*' ORDER BY k") == [
+    assert rows(db, "SELECT name, value FROM ring_config WHERE name GLOB 'left_*' ORDER BY name") == [
         ("left_agents", 2), ("left_cleared", 1), ("left_given", 2),
         ("left_rolled", 1), ("left_saved", 0), ("left_until", latest)]
     push(db, "old", "e", "q", "r", 2)
@@ -129,92 +127,11 @@ def test_bad_arguments(db, args):
         make(db, args)
 
 
-# ---- a ring of the version that knew no bounds ----
-
-VERSION1 = (pathlib.Path(__file__).parent / "ring_version1.sql").read_text()
-
-
-def make_old(path, name):
-    """A ring whose tables are those of that version, with five rows of agent a."""
-    db = connect(path)
-    db.execute(f"CREATE VIRTUAL TABLE {quoted(name)} USING payload_ring(window=3)")
-    plain = sqlite3.connect(path)
-    for kind, part in rows(plain, "SELECT type, name FROM sqlite_schema WHERE type IN "
-                           "('view', 'table') AND substr(name, 1, ?) = ? ORDER BY type DESC",
-                           len(name) + 1, name + "_"):
-        plain.execute(f"DROP {kind} {quoted(part)}")
-    sql = re.sub(r"main\.@(\w*)", lambda m: quoted(name + m[1]), VERSION1)
-    plain.executescript(re.sub(r"@(\w+)", lambda m: quoted(name + m[1]), sql))
-    plain.execute(f"INSERT INTO {quoted(name + '_config')} VALUES('window', 3), ('format', 1)")
-    plain.commit()
-    plain.close()
-    db.close()
-    db = connect(path)
-    for i in range(5):
-        push(db, "a", f"e{i}", "q" * 10, None, i, ring=quoted(name))
-    db.close()
-
-
-@pytest.fixture(params=[("main", "ring"), ("at 't", 'a "ring" x')], ids=["main", "attached"])
-def old(request, path, tmp_path):
-    """(connection, schema, table, ring)"""
-    schema, name = request.param
-    file = path if schema == "main" else tmp_path / "old.db"
-    make_old(file, name)
-    db = connect(path)
-    if schema != "main":
-        db.execute(f"ATTACH {str(file)!r} AS {quoted(schema)}")
-    yield db, schema, f"{quoted(schema)}.{quoted(name)}", name
-    db.close()
-
+# ---- what is refused, and what is damaged ----
 
 def events(db, table):
     return [e for e, in rows(db, f"SELECT event_id FROM {table}")]
 
-
-def test_an_old_ring_works_as_it_is(old):
-    db, schema, table, name = old
-    db.execute(f"INSERT INTO {table}(agent_id, event_id) VALUES('a', 'e5'), ('b', 'e6')")
-    assert events(db, table) == ["e3", "e4", "e5", "e6"]
-    db.execute(f"DELETE FROM {table} WHERE agent_id = 'b'")
-    db.execute(f"INSERT INTO {table}({quoted(name)}, value) VALUES('window', 2)")
-    assert events(db, table) == ["e4", "e5"]
-    found = rows(db, "SELECT object, problem FROM blackbox_check")
-    assert (f"{name}_turns", "table is missing; run blackbox_install()") in found
-    assert all("run blackbox_install()" in p or "run it again" in p for _, p in found)
-    db.execute(f"DROP TABLE {table}")
-    whole(db)
-
-
-@pytest.mark.parametrize("begin", ["", "BEGIN"])
-@pytest.mark.parametrize("how", ["install", "rename", "bound"])
-def test_an_old_ring_is_put_right(old, begin, how):
-    db, schema, table, name = old
-    db.execute(begin)
-    if how == "install":
-        one(db, "SELECT blackbox_install(?, 'core')", schema)
-    elif how == "rename":
-        db.execute(f"ALTER TABLE {table} RENAME TO tape")
-        name, table = "tape", f"{quoted(schema)}.tape"
-    if how != "bound":
-        whole(db)
-    command = f"INSERT INTO {table}({quoted(name)}, value) VALUES(?, ?)"
-    db.execute(command, ("max_bytes", 20))
-    assert events(db, table) == ["e3", "e4"]
-    db.execute(f"INSERT INTO {table}(agent_id, event_id, request_body) VALUES('b', 'e5', ?)",
-               ("q" * 10,))
-    assert events(db, table) == ["e4", "e5"]
-    whole(db)
-    if begin:
-        db.execute("ROLLBACK")
-        name, table = old[3], old[2]
-        assert events(db, table) == ["e2", "e3", "e4"]
-        assert rows(db, "SELECT * FROM blackbox_check") != []
-        db.execute(f"INSERT INTO {table}(agent_id, event_id) VALUES('a', 'e5')")
-        assert events(db, table) == ["e3", "e4", "e5"]
-
-
-# ---- what is refused, and what is damaged ----
 
 @pytest.mark.parametrize("option, value, says", [
     ("max_bytes", -1, "from 0 to"), ("max_bytes", 2 ** 46 + 1, "from 0 to"),
@@ -226,12 +143,12 @@ def test_bad_values(db, option, value, says):
     with pytest.raises(sqlite3.Error, match="ValidationError") as caught:
         db.execute(SET, (option, value))
     assert says in str(caught.value)
-    assert rows(db, "SELECT k, v FROM ring_config") == [("format", 1), ("window", 3)]
+    assert rows(db, "SELECT name, value FROM ring_config") == [("format", 1), ("window", 3)]
 
 
 @pytest.mark.parametrize("damage", [
-    "DELETE FROM ring_turns", "DELETE FROM ring_config WHERE k = 'window_bytes'",
-    "UPDATE ring_config SET v = 7.0 WHERE k = 'window_bytes'",
+    "DELETE FROM ring_turns", "DELETE FROM ring_config WHERE name = 'window_bytes'",
+    "UPDATE ring_config SET value = 7.0 WHERE name = 'window_bytes'",
     "UPDATE ring_turns SET filled = 0", "UPDATE ring_turns SET last = NULL",
     "DROP TABLE ring_turns"])
 def test_damage_is_named_and_put_right(db, path, damage):

@@ -17,7 +17,7 @@ COLUMNS = {
                     "saved", "rows", "bytes", "why"],
     "ring_slots": ["id", "seq", "timestamp", "size_bytes", "agent_id", "event_id",
                    "request_body", "response_body"],
-    "ring_config": ["k", "v"],
+    "ring_config": ["name", "value"],
     "ring_turns": ["no", "filled", "last"],
 }
 OPERATIONS = [
@@ -121,8 +121,8 @@ def test_any_value_in_any_column_is_an_error_and_not_a_crash(made, table, column
      ("UPDATE ring_slots SET seq = NULL", "ring"),
      ("UPDATE ring_slots SET size_bytes = 0", "ring_agents"),
      ("DELETE FROM ring_config", "ring_config"),
-     ("UPDATE ring_config SET v = 0 WHERE k = 'window'", "ring"),
-     ("UPDATE ring_config SET v = 'x' WHERE k = 'window'", "ring"),
+     ("UPDATE ring_config SET value = 0 WHERE name = 'window'", "ring"),
+     ("UPDATE ring_config SET value = 'x' WHERE name = 'window'", "ring"),
      ("DROP TRIGGER ring_gone", "ring"), ("DROP TRIGGER ring_first", "ring"),
      ("DROP TABLE ring_slots", "ring"), ("DROP TABLE ring_agents", "ring"),
      ("DROP TABLE ring_config", "ring")])

@@ -82,7 +82,7 @@ def test_plain_sql_keeps_the_counters(tape):
 def test_plain_sql_changes_the_window(tape):
     for i in range(5):
         plain_push(tape, 1, "a", f"a{i}", "x")
-    tape.execute("UPDATE tape_config SET v = 2 WHERE k = 'window'")
+    tape.execute("UPDATE tape_config SET value = 2 WHERE name = 'window'")
     assert rows(tape, "SELECT event_id FROM tape_slots ORDER BY seq") == [("a3",), ("a4",)]
     assert rows(tape, COUNTERS) == [("a", 5, 3, 0, 0, 2, 2)]
     plain_push(tape, 1, "a", "a5", "x")
@@ -93,7 +93,7 @@ def test_plain_sql_changes_the_window(tape):
 def test_the_view_lists_contradictions(tape):
     plain_push(tape, 1, "a", "e", "x")
     tape.execute("UPDATE tape_agents SET bytes = 9, given = 7, half = 5")
-    tape.execute("UPDATE tape_config SET v = 'x' WHERE k = 'window'")
+    tape.execute("UPDATE tape_config SET value = 'x' WHERE name = 'window'")
     assert {r[0] for r in rows(tape, "SELECT object FROM tape_check")} == {
         "agents", "slots", "config"}
     assert len(rows(tape, "SELECT * FROM tape_check")) == 5
@@ -107,8 +107,8 @@ NAMES = ["ring", "a ring", 'o\'r "x@y on main.z', "x ON y"]
 
 
 def age(path, name):
-    """Gives a ring the triggers of an older version: none has its line breaks,
-    and one counts nothing. The view is missing."""
+    """Gives a ring other triggers: none has its line breaks, and one counts
+    nothing. The view is missing."""
     db = sqlite3.connect(path, isolation_level=None)
     table = lambda suffix: quoted(f"{name}_{suffix}")
     for trigger, sql in rows(db, "SELECT name, sql FROM sqlite_schema "
@@ -141,7 +141,7 @@ def aged(request, db, path, tmp_path):
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("within", [False, True])
-def test_an_install_repairs_an_older_ring(db, aged, name, within):
+def test_an_install_repairs_a_ring_of_other_rules(db, aged, name, within):
     schema = aged(name)
     db.execute(f"INSERT INTO {schema}.{quoted(name)}(agent_id, event_id) VALUES('a', 'e4')")
     found = rows(db, "SELECT object, problem FROM blackbox_check WHERE object <> ?", name)
@@ -166,7 +166,7 @@ def test_an_install_repairs_an_older_ring(db, aged, name, within):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_rename_repairs_an_older_ring(db, aged, name):
+def test_a_rename_repairs_a_ring_of_other_rules(db, aged, name):
     schema = aged(name)
     db.execute(f"ALTER TABLE {schema}.{quoted(name)} RENAME TO tape")
     assert rows(db, "SELECT * FROM blackbox_check") == []
@@ -175,7 +175,7 @@ def test_a_rename_repairs_an_older_ring(db, aged, name):
                     ("config agents slots steps turns bound room " + PARTS).split())]
 
 
-def test_an_older_ring_is_dropped(db, aged):
+def test_a_ring_of_other_rules_is_dropped(db, aged):
     schema = aged("ring")
     db.execute("DROP TABLE ring")
     assert rows(db, f"SELECT name FROM {schema}.sqlite_schema WHERE name GLOB 'ring*'") == []
@@ -193,7 +193,7 @@ def test_a_ring_in_temp_says_how_it_is_repaired(db):
 @pytest.mark.all_domains
 def test_a_ring_of_a_newer_module_is_left_alone(db, path):
     db.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
-    by_hand(path, "UPDATE ring_config SET v = 3 WHERE k = 'format'; DROP TRIGGER ring_gone")
+    by_hand(path, "UPDATE ring_config SET value = 2 WHERE name = 'format'; DROP TRIGGER ring_gone")
     schema = rows(db, "SELECT * FROM sqlite_schema")
     one(db, "SELECT blackbox_install()")
     assert rows(db, "SELECT * FROM sqlite_schema") == schema

@@ -189,23 +189,3 @@ def test_a_rule_is_checked_when_it_is_written(db, change):
     own_rule(db)
     with pytest.raises(sqlite3.IntegrityError, match="ValidationError"):
         db.execute("UPDATE retention_rules SET age_ms = 'x' WHERE rule = 'mine'")
-
-
-def test_rules_of_users_stay_when_an_older_file_is_upgraded(path):
-    db = connect(path)
-    db.execute("SELECT blackbox_install('main', 'cache')")
-    db.executescript("""
-        DROP TABLE retention_rules;
-        CREATE TABLE retention_rules(rule TEXT PRIMARY KEY, domain TEXT NOT NULL,
-          "view" TEXT NOT NULL, setting TEXT, unit_ms INTEGER) WITHOUT ROWID;
-        INSERT INTO retention_rules VALUES('mine', 'user', 'v', NULL, NULL);
-        UPDATE blackbox_domains SET version = 2 WHERE domain = 'core'""")
-    db.execute("SELECT blackbox_install()")
-    assert rows(db, "SELECT rule, domain, \"view\", format FROM retention_rules"
-                " WHERE rule = 'mine'") == [("mine", "user", "v", "ms")]
-    assert one(db, "SELECT count(*) FROM retention_rules WHERE \"table\" IS NOT NULL") == 7
-    assert rows(db, "SELECT object FROM blackbox_check") == [("retention_rules",)]  # no view v
-    db.execute("DELETE FROM retention_rules WHERE rule = 'mine'")
-    assert rows(db, "SELECT * FROM blackbox_check") == []
-    db.execute("SELECT blackbox_uninstall()")
-    assert rows(db, "SELECT name FROM sqlite_schema WHERE name NOT LIKE 'sqlite%'") == []

@@ -1,6 +1,5 @@
 """Texts are packed in pieces and read back as they were, and pieces go with the last text."""
 import hashlib
-import pathlib
 import re
 import sqlite3
 
@@ -606,82 +605,6 @@ def test_copies_of_the_file_read_the_same(notes, tmp_path):
         assert texts(copy) == [*want, (9, words(9, 5000), None)]
         whole(copy)
         copy.close()
-
-
-# --------------------------------------------------------- an older file ----
-
-VERSION1 = (pathlib.Path(__file__).parent / "version1.sql").read_text()
-
-
-def turns(*numbers):
-    """The text of a note of version1.sql."""
-    return "You are a helpful agent. " * 200 + "".join(f"turn {i} " * n for i, n in numbers)
-
-
-@pytest.fixture
-def old(path):
-    """What blackbox packed when a list had a hash of each piece: notes 1, 3 and 4. Note 2 was
-    swept."""
-    by_hand(path, VERSION1)
-    return connect(path)
-
-
-OLD = [(1, turns((1, 200)), b"answer 1 " * 100), (3, turns((3, 600)), b"answer 3 " * 100),
-       (4, turns((3, 600), (4, 100)), None)]
-STORE_VERSION = "SELECT version FROM blackbox_domains WHERE domain = 'store'"
-
-
-def test_a_store_of_version_1_asks_for_an_install(old):
-    for call in ("store_text(a) FROM notes", "store_sweep()", "store_sweep(9, 'main')",
-                 "store_pack('notes_bodies', '[1]')", "store_erase(1)"):
-        with pytest.raises(sqlite3.OperationalError, match="VersionError: schema main has an older"
-                                                           " version of store"):
-            one(old, f"SELECT {call}")
-
-
-@pytest.mark.parametrize("begin", ["", "BEGIN"])
-def test_an_install_upgrades_a_store_of_version_1(old, begin):
-    old.execute(begin)
-    one(old, "SELECT blackbox_install()")
-    if begin:
-        old.execute("ROLLBACK")
-        assert one(old, STORE_VERSION) == 1
-        one(old, "SELECT blackbox_install()")
-    assert one(old, STORE_VERSION) == 2
-    assert texts(old) == OLD
-    whole(old)
-    assert rows(old, "SELECT name FROM sqlite_schema WHERE name GLOB 'store_lists*'") == []
-    add(old, 5, turns((3, 600), (5, 600)))
-    before = stats(old)["piece_bytes"]
-    pack(old, 5)
-    assert stats(old)["piece_bytes"] - before < 4200 + 8192  # what it shares is found
-    old.execute("DELETE FROM notes WHERE id IN (1, 4)")
-    assert one(old, "SELECT store_sweep()") == 3
-    assert texts(old) == [OLD[1], (5, turns((3, 600), (5, 600)), None)]
-    whole(old)
-    for id in 3, 5:
-        assert one(old, "SELECT store_erase(?)", id) == 1
-    assert one(old, "SELECT count(*) FROM store_pieces") == 0
-    assert set(stats(old).values()) == {0}
-
-
-def test_an_upgrade_leaves_a_damaged_list_to_the_check(path):
-    by_hand(path, VERSION1 + "DROP TRIGGER store_lists_update;"
-                             " UPDATE store_lists SET list = substr(list, 1, 30)")
-    db = connect(path)
-    one(db, "SELECT blackbox_install()")
-    assert one(db, STORE_VERSION) == 2
-    assert any("list of pack 1" in problem or "pack 1 of the body store" in problem
-               for _, _, problem in rows(db, "SELECT * FROM blackbox_check"))
-
-
-def test_a_table_of_another_program_is_not_upgraded(db):
-    db.execute("CREATE TABLE store_lists(pack, list)")
-    db.execute("INSERT INTO store_lists VALUES(1, 'eggs')")
-    one(db, "SELECT blackbox_uninstall('main', 'store')")
-    one(db, "SELECT blackbox_install('main', 'store')")
-    one(db, "SELECT blackbox_install('main', 'store')")
-    assert rows(db, "SELECT * FROM store_lists") == [(1, "eggs")]
 
 
 # ------------------------------------------------------------ arguments ----

@@ -15,8 +15,6 @@ const Operation aCacheOperation[] = {
         "SELECT data FROM cache_items; SELECT * FROM cache_list(" SESSION
         "); SELECT cache_stats(" SESSION ")",
         0},
-    {"upgrade the cache", CACHED_BEFORE, 0,
-        "SELECT blackbox_install('main', 'cache')", 0},
     {"read an item", CACHED, 0,
         "SELECT cache_read(" SESSION " || '_a7b3c9d2_f4e8g1h2', NULL, 2001)",
         OP_MARKS},

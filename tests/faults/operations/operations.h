@@ -35,17 +35,8 @@
   "  timestamp) VALUES('" agent "','" event "','question','answer',9000)"
 #define BOUND(name, value)                                                     \
   "INSERT INTO ring(ring, value) VALUES('" name "', " value ");"
-/* As the version made it that knew no bounds. */
-#define OLDER_RING                                                             \
-  "DROP VIEW ring_bound; DROP VIEW ring_room; DROP VIEW ring_check;"           \
-  "DROP TRIGGER ring_bounded; DROP TRIGGER ring_unbounded;"                    \
-  "DROP TABLE ring_turns;"                                                     \
-  "DROP TRIGGER ring_gone; CREATE TRIGGER ring_gone AFTER DELETE"              \
-  "  ON ring_slots BEGIN"                                                      \
-  "  UPDATE ring_agents SET rows = rows - 1, bytes = bytes - OLD.size_bytes,"  \
-  "    rolled = rolled + (why = 1), saved = saved + (why = 2),"                \
-  "    cleared = cleared + (why IN (0, 3)) WHERE agent_id = OLD.agent_id;"     \
-  "END;"
+#define BROKEN_RING                                                            \
+  "DROP VIEW ring_bound; DROP TABLE ring_turns; DROP TRIGGER ring_gone;"
 #define QUEUE(event)                                                           \
   "SELECT payload_queue('" event "', 'a', 'question', 'answer', 9000);"
 #define QUEUE_NEW(event)                                                       \
@@ -144,19 +135,6 @@
 #define CACHE(session, turn, data, now)                                        \
   "SELECT cache_write(" session ", 'a7b3c9d2', '" turn "', '" data             \
   "', 'what it is', NULL, " now ");"
-#define CACHE_COLUMNS                                                          \
-  "id, session_id, task_id, turn_id, timestamp, protected, description, "      \
-  "custom_metadata, data"
-/* cache_items as an older version made it. */
-#define CACHED_BEFORE                                                          \
-  CACHED "CREATE TABLE saved AS SELECT " CACHE_COLUMNS " FROM cache_items;"    \
-         "DROP TABLE cache_items; CREATE TABLE cache_items(id INTEGER PRIMARY" \
-         " KEY, storage_key TEXT AS (session_id || '_' || task_id || '_' ||"   \
-         " turn_id) UNIQUE, session_id, task_id, turn_id, timestamp,"          \
-         " data_size AS (length(data)), protected, description,"               \
-         " custom_metadata, data, note);"                                      \
-         "INSERT INTO cache_items(" CACHE_COLUMNS ") SELECT * FROM saved;"     \
-         "DROP TABLE saved; CREATE INDEX mine ON cache_items(note);"
 #define CACHED                                                                 \
   CACHE(SESSION, "f4e8g1h1", "[1,2]", "1000")                                  \
   CACHE(SESSION, "f4e8g1h2", "{}", "2000")                                     \

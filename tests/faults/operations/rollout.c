@@ -151,15 +151,6 @@ const Operation aRolloutOperation[] = {
         0, "SELECT rollout_rebuild()", 0},
     {"install mends a lost table", ROLLOUT "DROP TABLE rollout_about;", 0,
         "SELECT blackbox_install()", 0},
-    {"install moves the turns of version 4",
-        ROLLOUT "CREATE TABLE t AS SELECT id >> 32 AS owner, number, "
-                "id & 4294967295 AS sequence FROM rollout_turns;"
-                "DROP TABLE rollout_turns;CREATE TABLE rollout_turns(owner, "
-                "number, sequence, PRIMARY KEY(owner, number, sequence)) "
-                "WITHOUT ROWID;INSERT INTO rollout_turns SELECT * FROM t;"
-                "DROP TABLE t;CREATE TRIGGER g AFTER INSERT ON rollout_turns "
-                "BEGIN SELECT 1; END;",
-        0, "SELECT blackbox_install()", 0},
     {"archive a rollout", ROLLOUT, 0, "SELECT rollout_archive(" OLD ")", 0},
     {"delete a rollout", ROLLOUT, 0, "SELECT rollout_delete(" OLD ")", 0},
     {"delete the parent of a fork",

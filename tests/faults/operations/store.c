@@ -49,18 +49,6 @@
                                          "  ('s2', 'e2', 'a', " LONG(          \
                                              "7") " || 'end', 'evidence');"
 
-/* A store of version 1, with one text of one piece. */
-#define STORED_BEFORE                                                          \
-  "SELECT store_erase(1), store_erase(2);"                                     \
-  "UPDATE notes SET a = hex(zeroblob(100));"                                   \
-  "SELECT store_pack('notes_bodies', '[3]');"                                  \
-  "CREATE TABLE store_lists(pack INTEGER PRIMARY KEY, list BLOB NOT NULL);"    \
-  "INSERT INTO store_lists SELECT pack, CAST(list || zeroblob(16) AS BLOB)"    \
-  "  FROM store_uses;"                                                         \
-  "DROP TABLE store_uses; DROP TRIGGER store_state_update;"                    \
-  "UPDATE store_state SET kept_bytes = kept_bytes + 16;"                       \
-  "UPDATE blackbox_domains SET version = 1 WHERE domain = 'store';"
-
 const Operation aStoreOperation[] = {
     {"pack a text", NOTES, 0, "SELECT store_pack('notes_bodies', '[3]')", 0},
     {"read packed texts", NOTES, 0,
@@ -69,8 +57,6 @@ const Operation aStoreOperation[] = {
         "SELECT store_sweep()", 0},
     {"erase a text", NOTES, 0, "SELECT store_erase(2)", 0},
     {"say what is shared", NOTES, 0, "SELECT * FROM store_shared(2)", 0},
-    {"upgrade the store", NOTES STORED_BEFORE, 0,
-        "SELECT blackbox_install('main', 'store')", 0},
     {0, 0, 0, 0, 0},
 };
 
