@@ -32,7 +32,7 @@ def text_of(size):
 def cache(folder, name="cache.db"):
     db = connect(folder / name)
     db.execute("SELECT blackbox_install('main', 'cache')").fetchone()
-    db.execute("INSERT INTO blackbox_settings VALUES('cache.session_quota_bytes', 1000000000000)")
+    db.execute("INSERT INTO blackbox_settings(name, value) VALUES('cache.session_quota_bytes', 1000000000000)")
     return db
 
 

@@ -35,7 +35,7 @@ def pushes(size, mode, count):
         db = connect(folder / "ring.db")
         db.execute("SELECT blackbox_install('main', 'payload')").fetchall()
         db.execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=50)")
-        db.execute("INSERT INTO blackbox_settings VALUES('payload.on_loop', ?)", (mode,))
+        db.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.on_loop', ?)", (mode,))
         batch = conversations(size, count)
         # once, so that every slot is there, then as other agents
         db.executemany(INSERT, batch)
@@ -66,7 +66,7 @@ class Table(Case):
         db = connect(":memory:", wal=False)
         db.execute("SELECT blackbox_install('main', 'payload')").fetchall()
         db.execute("CREATE VIRTUAL TABLE temp.ring USING payload_ring(window=2)")
-        db.execute("INSERT INTO blackbox_settings VALUES('payload.on_loop', 'record')")
+        db.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.on_loop', 'record')")
         db.execute("UPDATE payload_rules SET enabled = 1 WHERE rule = 'similar'")
         rules = [row[0] for row in db.execute(
             "SELECT rule FROM payload_rules WHERE enabled ORDER BY level DESC, rule")]

@@ -230,7 +230,7 @@ def queue():
         def side(folder):
             db = connect(folder / "queue.db")
             db.execute("SELECT blackbox_install()").fetchone()
-            db.execute("INSERT INTO blackbox_settings VALUES('payload.enabled', 1), "
+            db.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.enabled', 1), "
                        "('payload.queue_mode', 'memory')")
 
             def run():
@@ -300,7 +300,7 @@ def durable():
         def run_side(folder):
             db = connect(folder / "durable.db")
             db.execute("SELECT blackbox_install()").fetchone()
-            db.execute("INSERT INTO blackbox_settings VALUES('payload.enabled', 1)")
+            db.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.enabled', 1)")
             given = [row[columns] for row in rows]
 
             def run():
@@ -354,7 +354,7 @@ def archive_bytes():
             db.executemany(insert, itertools.islice(source, filled))
             db.execute("COMMIT")
             if limit:
-                db.execute("INSERT INTO blackbox_settings VALUES('payload.max_bytes', "
+                db.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.max_bytes', "
                            "(SELECT sum(size_bytes) FROM event_payloads) + ?)", (limit,))
             batch = list(itertools.islice(source, 1000))
 

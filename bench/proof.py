@@ -16,7 +16,7 @@ def ring(folder, proof):
     """A ring with 50 exchanges of 25 KB, and a log that has some leaves already."""
     db = connect(folder / "agents.db")
     db.execute("SELECT blackbox_install()").fetchone()
-    db.execute("INSERT INTO blackbox_settings VALUES('proof.enabled', ?)", (proof,))
+    db.execute("INSERT INTO blackbox_settings(name, value) VALUES('proof.enabled', ?)", (proof,))
     db.execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=50)")
     for turn in ("warm", "cold"):
         for i in range(ROWS):
@@ -53,7 +53,7 @@ def template(leaves):
             " payload_verdicts(at, ring, agent_id, rule, level, count, threshold, turn, thing,"
             " seqs, tokens, sentence, action) SELECT i, 'ring', 'a', 'repeat', 'alert', 3, 3, 1,"
             " i, '[1]', 5, 'it repeats', 'record' FROM n", (leaves,))
-        db.execute("INSERT INTO blackbox_settings VALUES('proof.enabled', 1)")
+        db.execute("INSERT INTO blackbox_settings(name, value) VALUES('proof.enabled', 1)")
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         before = path.stat().st_size
         db.execute("SELECT proof_head()").fetchone()

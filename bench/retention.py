@@ -69,7 +69,7 @@ def insert(due_per_write, begin):
     def side(folder):
         db = connect(folder / "archive.db")
         db.execute("SELECT blackbox_install('main', 'payload')").fetchone()
-        db.execute("INSERT INTO blackbox_settings VALUES('payload.due_per_write', ?)",
+        db.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.due_per_write', ?)",
                    (due_per_write,))
         db.execute(begin)
         return statistics.median(timed(lambda i=i: db.execute(
@@ -84,7 +84,7 @@ def works(name, due_per_write, key, prepare, sql):
     def side(folder):
         db = connect(folder / "work.db")
         db.execute("SELECT blackbox_install()").fetchone()
-        db.execute("INSERT INTO blackbox_settings VALUES(?, ?)",
+        db.execute("INSERT INTO blackbox_settings(name, value) VALUES(?, ?)",
                    (f"{name}.due_per_write", due_per_write))
         db.execute("BEGIN")
         times = []

@@ -130,7 +130,7 @@ def fresh(file):
 
 def connect():
     db = fresh(FILE)
-    db.execute("INSERT INTO blackbox_settings VALUES('payload.enabled', 1), ('proof.enabled', 1)")
+    db.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.enabled', 1), ('proof.enabled', 1)")
     db.execute(f"CREATE VIRTUAL TABLE ring USING payload_ring(window={WINDOW})")
     return db
 
@@ -195,7 +195,7 @@ def fire(db, exchanges):
 
 def wait_for_rule(db, exchanges):
     """Replays exchanges until a rule of the ring fires the switch."""
-    db.execute("INSERT INTO blackbox_settings VALUES('payload.on_loop', 'kill_switch')")
+    db.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.on_loop', 'kill_switch')")
     replay(db, exchanges, None)
     show_ring(db)
     event, saved = db.execute(

@@ -74,7 +74,7 @@ SELECT CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) AS no
 CREATE VIEW IF NOT EXISTS main.cache_use AS
 SELECT p.preset AS preset
   FROM cache_presets AS p
-  JOIN blackbox_limits AS l ON l.name = p.name
+  JOIN blackbox_settings AS l ON l.name = p.name
  GROUP BY p.preset
 HAVING min(l.value IS p.value);
 
@@ -284,7 +284,7 @@ SELECT max(iif(name = 'cache.max_item_bytes', value, NULL)) AS max_item,
        max(iif(name = 'cache.strict_session_ids', value, NULL)) AS strict_ids,
        max(iif(name = 'cache.lock_tool_results', value, NULL)) AS locked,
        max(iif(name = 'cache.mark_interval_ms', value, NULL)) AS mark_ms
-  FROM blackbox_limits
+  FROM blackbox_settings
  WHERE name GLOB 'cache.*';
 
 CREATE TABLE IF NOT EXISTS main.cache_presets(
@@ -734,13 +734,11 @@ INSTEAD OF INSERT ON cache_use
 BEGIN
   SELECT RAISE(ABORT, 'ValidationError: no preset has this name; SELECT DISTINCT preset FROM cache_presets lists them')
    WHERE NOT EXISTS(SELECT 1 FROM cache_presets WHERE preset = NEW.preset);
-  DELETE FROM blackbox_settings
+  UPDATE blackbox_settings
+     SET value = coalesce((SELECT p.value FROM cache_presets AS p
+                            WHERE p.preset = NEW.preset AND p.name = blackbox_settings.name),
+                          "default")
    WHERE name IN (SELECT name FROM cache_presets);
-  INSERT INTO blackbox_settings(name, value)
-  SELECT p.name, p.value
-    FROM cache_presets AS p
-    LEFT JOIN blackbox_setting_defs AS d ON d.name = p.name
-   WHERE p.preset = NEW.preset AND p.value IS NOT d.preset;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.cache_due_items_delete
@@ -815,51 +813,40 @@ BEGIN
      SET used_at = max(used_at, excluded.used_at), protected = excluded.protected;
 END;
 
-CREATE TRIGGER IF NOT EXISTS main.cache_settings_insert
-AFTER INSERT ON blackbox_settings WHEN NEW.name GLOB 'cache.*'
-BEGIN
-  UPDATE cache_limits SET one = 1;
-END;
-
 CREATE TRIGGER IF NOT EXISTS main.cache_settings_update
-AFTER UPDATE ON blackbox_settings
-WHEN NEW.name GLOB 'cache.*' OR OLD.name GLOB 'cache.*'
+AFTER UPDATE OF value ON blackbox_settings WHEN NEW.name GLOB 'cache.*'
 BEGIN
   UPDATE cache_limits SET one = 1;
 END;
 
-CREATE TRIGGER IF NOT EXISTS main.cache_settings_delete
-AFTER DELETE ON blackbox_settings WHEN OLD.name GLOB 'cache.*'
-BEGIN
-  UPDATE cache_limits SET one = 1;
-END;
-
-INSERT INTO main.blackbox_setting_defs(name, kind, preset, low, high, choices, meaning) VALUES
-  ('cache.max_item_bytes', 'integer', 5242880, 1, 1000000000, NULL,
+INSERT INTO main.blackbox_settings(name, value, "default", range, meaning)
+SELECT column1, column2, column2, column3, column4 FROM (VALUES
+  ('cache.max_item_bytes', 5242880, '1 to 1000000000',
    'most bytes of the data of one item'),
-  ('cache.max_description', 'integer', 300, 10, 10000, NULL,
+  ('cache.max_description', 300, '10 to 10000',
    'most characters of a description; functions cut a longer one, plain SQL refuses it'),
-  ('cache.session_quota_bytes', 'integer', 52428800, 1, 1125899906842624, NULL,
+  ('cache.session_quota_bytes', 52428800, '1 to 1125899906842624',
    'most bytes of data in one session'),
-  ('cache.total_quota_bytes', 'integer', 1125899906842624, 1, 1125899906842624, NULL,
+  ('cache.total_quota_bytes', 1125899906842624, '1 to 1125899906842624',
    'most bytes of data in all sessions together'),
-  ('cache.on_quota', 'choice', 'reject', NULL, NULL, 'reject, evict_oldest, evict_lru',
+  ('cache.on_quota', 'reject', 'reject, evict_oldest, evict_lru',
    'what a write does that exceeds a quota: it fails, or it removes the oldest or the least recently used items that are not tool results'),
-  ('cache.strict_session_ids', 'integer', 1, 0, 1, NULL,
+  ('cache.strict_session_ids', 1, '0 to 1',
    '1: session ids are conv_ and 8-4-4-4-12 characters of a-z and 0-9, task and turn ids have 8 of them; 0: 1 to 128 printable characters'),
-  ('cache.idle_ms', 'integer', 86400000, 0, 3155760000000, NULL,
+  ('cache.idle_ms', 86400000, '0 to 3155760000000',
    'milliseconds without an access after which a session is an orphan'),
-  ('cache.max_idle_days', 'real', 30, 0, 36500, NULL,
+  ('cache.max_idle_days', 30, '0.0 to 36500.0',
    'days without an access after which a session that holds a tool result is an orphan too; 36500 is never'),
-  ('cache.max_age_days', 'real', 36500, 0, 36500, NULL,
+  ('cache.max_age_days', 36500, '0.0 to 36500.0',
    'days after which items are outdated; 36500 is never'),
-  ('cache.lock_tool_results', 'integer', 0, 0, 1, NULL,
+  ('cache.lock_tool_results', 0, '0 to 1',
    '1: an item whose custom metadata has kind tool_result can be neither changed nor deleted; clears and clean-ups remove it'),
-  ('cache.mark_interval_ms', 'integer', 10000, 0, 86400000, NULL,
-   'milliseconds between two writes of the marks of cache_read()')
+  ('cache.mark_interval_ms', 10000, '0 to 86400000',
+   'milliseconds between two writes of the marks of cache_read()'))
+ WHERE 1
 ON CONFLICT (name) DO UPDATE
-   SET kind = excluded.kind, preset = excluded.preset, low = excluded.low,
-       high = excluded.high, choices = excluded.choices, meaning = excluded.meaning;
+   SET "default" = excluded."default", range = excluded.range,
+       meaning = excluded.meaning;
 
 -- Both presets contain every setting in which they differ, so that each of them
 -- replaces the other completely.

@@ -4,18 +4,10 @@
 -- Views  cache_overdue  the items that the next writes remove
 --        cache_works    used by the trigger of a write
 --
--- Invariants: a new item removes at most cache.due_per_write items, and looks at
--- 100 at most. It never fails because of them: it removes only what nothing can
+-- Invariants: a new item removes at most two items, and looks at 100 at most. It never fails because of them: it removes only what nothing can
 -- refuse (retention_refusers of core), because a trigger cannot go on after an
 -- error.
 
-INSERT INTO main.blackbox_setting_defs(name, kind, preset, low, high, choices, meaning)
-VALUES ('cache.due_per_write', 'integer', 0, 0, 2, NULL,
-        'expired items that a new item removes')
-ON CONFLICT (name) DO UPDATE
-   SET kind = excluded.kind, preset = excluded.preset, low = excluded.low,
-       high = excluded.high, choices = excluded.choices,
-       meaning = excluded.meaning;
 
 CREATE VIEW IF NOT EXISTS main.cache_overdue AS
 SELECT d.key AS key
@@ -29,9 +21,7 @@ CREATE VIEW IF NOT EXISTS main.cache_works AS SELECT NULL AS key WHERE 0;
 
 CREATE TRIGGER IF NOT EXISTS main.cache_work
 AFTER INSERT ON cache_items
-WHEN EXISTS (SELECT 1 FROM blackbox_settings
-              WHERE name = 'cache.due_per_write' AND value > 0)
- AND EXISTS (SELECT 1 FROM cache_items
+WHEN EXISTS (SELECT 1 FROM cache_items
               WHERE expires_at < (julianday('now') - 2440587.5) * 86400000.0)
 BEGIN
   INSERT INTO cache_works(key) VALUES (NEW.storage_key);
@@ -44,6 +34,5 @@ INSTEAD OF INSERT ON cache_works
 BEGIN
   DELETE FROM cache_due_expired
    WHERE key IN (SELECT key FROM cache_overdue WHERE key <> NEW.key
-                  LIMIT (SELECT value FROM blackbox_limits
-                          WHERE name = 'cache.due_per_write'));
+                  LIMIT 2);
 END;

@@ -1,8 +1,7 @@
 -- core.sql: the tables that every domain of blackbox uses.
 --
 -- Tables  blackbox_domains       which domains are installed, at what version
---         blackbox_setting_defs  every setting: default, range, meaning
---         blackbox_settings      the settings that differ from their default
+--         blackbox_settings      every setting: value, default, range, meaning
 --         retention_log          receipts: what was removed, and by which rule
 --         retention_rules        what each rule removes: the rows that a view of
 --                                a domain lists, or old rows of your own table
@@ -12,9 +11,7 @@
 --         retention_held         what holds keep, for the guards of every domain
 --         retention_erased       keys of what was erased, which are refused
 --         blackbox_probe         lets a trigger detect a REPLACE
--- Views   blackbox_limits        every setting with the value in force
---         blackbox_setting_test  used by the triggers to refuse a setting
---         retention_now          the current time, if the clock can be trusted
+-- Views   retention_now          the current time, if the clock can be trusted
 --         retention_tick         INSERT remembers it, at most once an hour
 --         retention_refusers     what could refuse the removal of a row by a rule
 --         retention_note         INSERT adds to the receipt of the minute
@@ -22,7 +19,7 @@
 --         retention_in_force     the rows of retention_held that have not ended
 --         retention_visible      characters that do not make a text visible
 --         retention_controls     characters that a text of a record must not have
---         core_check             invalid settings (no rows if all is well)
+--         core_check             contradictions (no rows if all is well)
 --
 -- This file runs alone (sqlite3 my.db < sql/core.sql), any number of times. The
 -- mark "main." is the schema; the module replaces it with the name of an
@@ -32,66 +29,19 @@
 -- connection. A receipt is written by the statement that removes the rows. It
 -- stays until there are 10,000 newer receipts.
 
-CREATE VIEW IF NOT EXISTS main.blackbox_limits AS
-SELECT d.name AS name,
-       CASE d.kind
-         WHEN 'integer' THEN CAST(coalesce(s.value, d.preset) AS INTEGER)
-         ELSE coalesce(s.value, d.preset)
-       END AS value,
-       d.preset AS "default",
-       CASE d.kind
-         WHEN 'choice' THEN d.choices
-         ELSE d.low || ' to ' || d.high
-       END AS range,
-       d.meaning AS meaning
-  FROM blackbox_setting_defs AS d
-  LEFT JOIN blackbox_settings AS s ON s.name = d.name;
-
--- INSERT refuses a setting that is unknown or out of range.
-CREATE VIEW IF NOT EXISTS main.blackbox_setting_test AS
-SELECT NULL AS name, NULL AS value WHERE 0;
-
--- Invalid settings. There are none unless somebody dropped a guard.
 CREATE VIEW IF NOT EXISTS main.core_check AS
-SELECT s.name AS object,
-       CASE WHEN d.name IS NULL THEN 'unknown setting'
-            ELSE 'setting out of range' END AS problem
-  FROM blackbox_settings AS s
-  LEFT JOIN blackbox_setting_defs AS d ON d.name = s.name
- WHERE d.name IS NULL
-    OR NOT CASE d.kind
-         -- Some languages have no integers: 3.0 is 3.
-         WHEN 'integer' THEN typeof(s.value) IN ('integer', 'real')
-                             AND s.value = CAST(s.value AS INTEGER)
-                             AND s.value BETWEEN d.low AND d.high
-         WHEN 'real' THEN typeof(s.value) IN ('integer', 'real')
-                          AND s.value BETWEEN d.low AND d.high
-         ELSE typeof(s.value) = 'text' AND s.value <> ''
-              AND instr(s.value, ',') = 0
-              AND instr(', ' || coalesce(d.choices, '') || ', ',
-                        ', ' || s.value || ', ') > 0
-       END
-UNION ALL
-SELECT 'retention_log',
-       'receipt ' || id || ' has fewer than 0 rows'
+SELECT 'retention_log' AS object,
+       'receipt ' || id || ' has fewer than 0 rows' AS problem
   FROM retention_log WHERE rows < 0
 UNION ALL
 SELECT 'retention_clock', 'the row is missing: no rule removes anything; run blackbox_install()'
  WHERE NOT EXISTS (SELECT 1 FROM retention_clock);
 
--- The setting, from the tables themselves: each prepared INSERT into the archive
--- contains it several times, and blackbox_limits would make it longer.
-CREATE VIEW IF NOT EXISTS main.retention_jump AS
-SELECT coalesce((SELECT value FROM blackbox_settings
-                  WHERE name = 'core.max_clock_jump_days'), preset) AS days
-  FROM blackbox_setting_defs
- WHERE name = 'core.max_clock_jump_days';
-
 -- clock is the time of the machine. now is the same, or NULL if the clock is too
--- far ahead of the newest time that was seen: then nothing is due.
+-- than seven days (604800000 ms) ahead of the newest time seen: nothing is due then.
 CREATE VIEW IF NOT EXISTS main.retention_now AS
 SELECT CASE WHEN CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER) <=
-                 seen + 86400000 * (SELECT days FROM retention_jump)
+                 seen + 604800000
             THEN CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)
        END AS now,
        CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER) AS clock, seen
@@ -178,57 +128,53 @@ CREATE TABLE IF NOT EXISTS main.blackbox_domains(
   format INTEGER NOT NULL
 ) WITHOUT ROWID;
 
--- For the kinds 'integer' and 'real', low and high are the limits, which are
--- allowed themselves. For the kind 'choice', choices lists the words, separated
--- by ", ".
-CREATE TABLE IF NOT EXISTS main.blackbox_setting_defs(
-  name    TEXT PRIMARY KEY,
-  kind    TEXT NOT NULL CHECK (kind IN ('integer', 'real', 'choice')),
-  preset  NOT NULL,
-  low     NUMERIC,
-  high    NUMERIC,
-  choices TEXT,
-  meaning TEXT NOT NULL
-) WITHOUT ROWID;
-
+-- range is "low to high", and then the value is an integer or, if the range has a
+-- full stop, a number; or it lists words; or it describes a text. (An error cannot
+-- name them: before SQLite 3.47 its text must be a literal.)
 CREATE TABLE IF NOT EXISTS main.blackbox_settings(
-  name  TEXT PRIMARY KEY,
-  value NOT NULL
+  name      TEXT PRIMARY KEY,
+  value     NUMERIC NOT NULL,
+  "default" NUMERIC NOT NULL,
+  range     TEXT NOT NULL,
+  meaning   TEXT NOT NULL,
+  CONSTRAINT "ValidationError: the value is not in the range of the setting; SELECT name, range FROM blackbox_settings"
+  CHECK (CASE
+    WHEN instr(range, ' to ') THEN
+      typeof(value) IN ('integer', 'real')
+      AND (value = CAST(value AS INTEGER) OR instr(range, '.'))
+      AND value BETWEEN CAST(range AS NUMERIC)
+                    AND CAST(substr(range, instr(range, ' to ') + 4) AS NUMERIC)
+    WHEN instr(range, ',') THEN
+      instr(', ' || range || ',', ', ' || value || ',') AND instr(value, ',') = 0
+    ELSE typeof(value) = 'text' AND value <> ''
+  END)
 ) WITHOUT ROWID;
 
--- BEFORE triggers, because a trigger of the user could make SQLite skip one that
--- runs AFTER the change.
-CREATE TRIGGER IF NOT EXISTS main.blackbox_setting_test_insert
-INSTEAD OF INSERT ON blackbox_setting_test
-BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: unknown setting; SELECT name, range FROM blackbox_limits lists all settings')
-   WHERE NOT EXISTS (SELECT 1 FROM blackbox_setting_defs WHERE name = NEW.name);
-  SELECT RAISE(ABORT, 'ValidationError: the value of a setting is out of range; SELECT name, range FROM blackbox_limits lists the ranges')
-    FROM blackbox_setting_defs AS d
-   WHERE d.name = NEW.name AND CASE d.kind
-         -- Some languages have no integers: 3.0 is 3.
-         WHEN 'integer' THEN typeof(NEW.value) IN ('integer', 'real')
-                             AND NEW.value = CAST(NEW.value AS INTEGER)
-                             AND NEW.value BETWEEN d.low AND d.high
-         WHEN 'real' THEN typeof(NEW.value) IN ('integer', 'real')
-                          AND NEW.value BETWEEN d.low AND d.high
-         ELSE typeof(NEW.value) = 'text' AND NEW.value <> ''
-              AND instr(NEW.value, ',') = 0
-              AND instr(', ' || coalesce(d.choices, '') || ', ',
-                        ', ' || NEW.value || ', ') > 0
-       END IS NOT TRUE;
-END;
-
+-- Every setting has its row. So INSERT, INSERT OR REPLACE and upsert become UPDATE.
+-- (A row with a default is a definition.)
 CREATE TRIGGER IF NOT EXISTS main.blackbox_settings_insert
-BEFORE INSERT ON blackbox_settings
+BEFORE INSERT ON blackbox_settings WHEN NEW."default" IS NULL
 BEGIN
-  INSERT INTO blackbox_setting_test(name, value) VALUES (NEW.name, NEW.value);
+  SELECT RAISE(ABORT, 'ValidationError: the installed domains have no such setting; SELECT name, range FROM blackbox_settings')
+   WHERE NOT EXISTS (SELECT 1 FROM blackbox_settings WHERE name = NEW.name);
+  UPDATE blackbox_settings SET value = NEW.value WHERE name = NEW.name;
+  SELECT RAISE(IGNORE);
 END;
 
-CREATE TRIGGER IF NOT EXISTS main.blackbox_settings_update
-BEFORE UPDATE ON blackbox_settings
+CREATE TRIGGER IF NOT EXISTS main.blackbox_settings_rename
+BEFORE UPDATE OF name ON blackbox_settings
 BEGIN
-  INSERT INTO blackbox_setting_test(name, value) VALUES (NEW.name, NEW.value);
+  SELECT RAISE(ABORT, 'ValidationError: the name of a setting cannot be changed; UPDATE blackbox_settings SET value = ... WHERE name = ...');
+END;
+
+-- DELETE gives the default back.
+CREATE TRIGGER IF NOT EXISTS main.blackbox_settings_delete
+BEFORE DELETE ON blackbox_settings
+WHEN EXISTS (SELECT 1 FROM blackbox_domains
+              WHERE domain = substr(OLD.name, 1, instr(OLD.name, '.') - 1))
+BEGIN
+  UPDATE blackbox_settings SET value = "default" WHERE name = OLD.name;
+  SELECT RAISE(IGNORE);
 END;
 
 -- A bulk delete writes one row. Plain DELETEs of the same minute share one row,
@@ -421,8 +367,8 @@ END;
 
 -- The newest time that was seen, by the clock of the machine and not by times
 -- that were given. Writes and clean-ups set it, at most once an hour. A clock that
--- has jumped ahead of it further than core.max_clock_jump_days stops all
--- rules, because they would remove what is not old.
+-- has jumped ahead of it by more than seven days stops all rules, because they would
+-- remove what is not old.
 CREATE TABLE IF NOT EXISTS main.retention_clock(
   one  INTEGER PRIMARY KEY CHECK (one = 1),
   seen INTEGER NOT NULL
@@ -451,7 +397,7 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.retention_clock_confirmed
 AFTER UPDATE ON retention_clock
 WHEN NEW.seen < OLD.seen
-  OR NEW.seen > OLD.seen + 86400000 * (SELECT days FROM retention_jump)
+  OR NEW.seen > OLD.seen + 604800000
 BEGIN
   INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest, newest)
   VALUES (NEW.seen, 'core', 'clock confirmed', 0, 0,
@@ -471,13 +417,6 @@ BEGIN
   SELECT RAISE(ABORT, 'ClockError: the row of retention_clock cannot be deleted; SELECT retention_confirm_clock()');
 END;
 
-INSERT INTO main.blackbox_setting_defs(name, kind, preset, low, high, choices, meaning)
-VALUES ('core.max_clock_jump_days', 'integer', 7, 1, 36500, NULL,
-        'days that the clock may be ahead of the newest time seen before all rules stop')
-ON CONFLICT (name) DO UPDATE
-   SET kind = excluded.kind, preset = excluded.preset, low = excluded.low,
-       high = excluded.high, choices = excluded.choices,
-       meaning = excluded.meaning;
 
 INSERT INTO main.blackbox_domains(domain, format) VALUES ('core', 1)
 ON CONFLICT (domain) DO UPDATE SET format = excluded.format;

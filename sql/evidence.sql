@@ -36,7 +36,7 @@ SELECT o.owner || '/' || e.id AS key,
              AND EXISTS (SELECT 1 FROM evidence_held AS h WHERE h.rid = e.rid)
             THEN 'held'
             WHEN o.seen >= (julianday('now') - 2440587.5) * 86400000.0
-                 - 86400000.0 * (SELECT value FROM blackbox_limits
+                 - 86400000.0 * (SELECT value FROM blackbox_settings
                                   WHERE name = 'evidence.orphan_days')
             THEN 'in use' END AS blocked_by,
        o.owner AS owner,
@@ -363,27 +363,21 @@ INSTEAD OF DELETE ON evidence_due
 BEGIN
   SELECT RAISE(ABORT, 'NotDueError: the buffer of this evidence was seen within evidence.orphan_days and may still be in use; to give it up, UPDATE evidence_owners SET seen = 0')
    WHERE OLD.at >= (julianday('now') - 2440587.5) * 86400000.0 - 86400000.0 *
-         (SELECT value FROM blackbox_limits WHERE name = 'evidence.orphan_days');
+         (SELECT value FROM blackbox_settings WHERE name = 'evidence.orphan_days');
   UPDATE evidence_overflow SET released = 2 WHERE rid = OLD.rid AND pinned = 0;
   DELETE FROM evidence_overflow WHERE rid = OLD.rid;
   DELETE FROM evidence_owners WHERE owner = OLD.owner AND rows = 0;
 END;
 
-INSERT INTO main.blackbox_setting_defs(name, kind, preset, low, high, choices, meaning)
-VALUES ('evidence.orphan_days', 'integer', 30, 1, 365, NULL,
-        'days after which the evidence of a buffer that was not seen again falls due')
+INSERT INTO main.blackbox_settings(name, value, "default", range, meaning)
+SELECT column1, column2, column2, column3, column4 FROM (VALUES
+  ('evidence.orphan_days', 30, '1 to 365',
+   'days after which the evidence of a buffer that was not seen again falls due'))
+ WHERE 1
 ON CONFLICT (name) DO UPDATE
-   SET kind = excluded.kind, preset = excluded.preset, low = excluded.low,
-       high = excluded.high, choices = excluded.choices,
+   SET "default" = excluded."default", range = excluded.range,
        meaning = excluded.meaning;
 
-INSERT INTO main.blackbox_setting_defs(name, kind, preset, low, high, choices, meaning)
-VALUES ('evidence.due_per_write', 'integer', 0, 0, 2, NULL,
-        'orphaned rows of evidence that the overflow of a new buffer removes')
-ON CONFLICT (name) DO UPDATE
-   SET kind = excluded.kind, preset = excluded.preset, low = excluded.low,
-       high = excluded.high, choices = excluded.choices,
-       meaning = excluded.meaning;
 
 -- The first overflow of a buffer remembers the time, and removes a little of what is due: among
 -- the oldest 100, the first that nothing blocks. It takes only what nothing can
@@ -392,20 +386,18 @@ CREATE VIEW IF NOT EXISTS main.evidence_overdue AS
 SELECT d.rid AS rid
   FROM (SELECT rid, blocked_by FROM evidence_due
          WHERE at < (SELECT now FROM retention_now) - 86400000 *
-               (SELECT value FROM blackbox_limits WHERE name = 'evidence.orphan_days')
+               (SELECT value FROM blackbox_settings WHERE name = 'evidence.orphan_days')
          ORDER BY at LIMIT 100) AS d
  WHERE d.blocked_by IS NULL
    AND NOT EXISTS (SELECT 1 FROM retention_refusers WHERE rule = 'evidence.orphans')
- LIMIT (SELECT value FROM blackbox_limits WHERE name = 'evidence.due_per_write');
+ LIMIT 2;
 
 CREATE TRIGGER IF NOT EXISTS main.evidence_work
 AFTER INSERT ON evidence_owners
 WHEN EXISTS (SELECT 1 FROM retention_tick)
-  OR (EXISTS (SELECT 1 FROM blackbox_settings
-               WHERE name = 'evidence.due_per_write' AND value > 0)
-      AND EXISTS (SELECT 1 FROM evidence_owners
-                   WHERE seen < (julianday('now') - 2440587.5) * 86400000.0 - 86400000 *
-                         (SELECT value FROM blackbox_limits WHERE name = 'evidence.orphan_days')))
+  OR EXISTS (SELECT 1 FROM evidence_owners
+              WHERE seen < (julianday('now') - 2440587.5) * 86400000.0 - 86400000 *
+                    (SELECT value FROM blackbox_settings WHERE name = 'evidence.orphan_days'))
 BEGIN
   INSERT INTO retention_tick(now) VALUES ((SELECT now FROM retention_now));
   DELETE FROM evidence_due

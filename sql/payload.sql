@@ -91,36 +91,32 @@
 -- hashes, and the length of the ledger in payload_state and in blackbox_ledgers
 -- of core.
 
-INSERT INTO main.blackbox_setting_defs(name, kind, preset, low, high, choices, meaning)
-VALUES
-  ('payload.pack', 'integer', 0, 0, 1, NULL,
+INSERT INTO main.blackbox_settings(name, value, "default", range, meaning)
+SELECT column1, column2, column2, column3, column4 FROM (VALUES
+  ('payload.pack', 0, '0 to 1',
    'whether queue flushes and clean-ups pack bodies into the body store'),
-  ('payload.vacuum_pages', 'integer', 1000, 0, 1000000, NULL,
-   'free pages that a clean-up gives back to the file system at most'),
-  ('payload.enabled', 'integer', 0, 0, 1, NULL,
+  ('payload.enabled', 0, '0 to 1',
    'whether payload_queue() stores anything'),
-  ('payload.on_disabled', 'choice', 'error', NULL, NULL, 'error, ignore',
+  ('payload.on_disabled', 'error', 'error, ignore',
    'what payload_queue() does while payload.enabled is 0'),
-  ('payload.retention_days', 'integer', 7, 1, 365, NULL,
+  ('payload.retention_days', 7, '1 to 365',
    'days that an archive row is kept'),
-  ('payload.max_bytes', 'integer', 0, 0, 70368744177664, NULL,
+  ('payload.max_bytes', 0, '0 to 70368744177664',
    'bytes of bodies that the archive may have, without pinned rows; 0: no limit'),
-  ('payload.history_until', 'integer', 0, 0, 253402300799999, NULL,
+  ('payload.history_until', 0, '0 to 253402300799999',
    'archive rows up to this time, in milliseconds, go only when clean-up is asked for'),
-  ('payload.queue_mode', 'choice', 'durable', NULL, NULL, 'durable, memory',
+  ('payload.queue_mode', 'durable', 'durable, memory',
    'durable: a queued row is written at once; memory: it waits for a batch'),
-  ('payload.flush_interval_ms', 'integer', 5000, 1000, 60000, NULL,
+  ('payload.flush_interval_ms', 5000, '1000 to 60000',
    'milliseconds that a queued row waits at most, in mode memory'),
-  ('payload.flush_batch_size', 'integer', 20, 1, 100, NULL,
+  ('payload.flush_batch_size', 20, '1 to 100',
    'queued rows that are written together, in mode memory'),
-  ('payload.queue_max_bytes', 'integer', 67108864, 1048576, 1073741824, NULL,
-   'bytes that may wait in the queue, in mode memory'),
-  ('payload.window', 'integer', 50, 1, 10000, NULL,
-   'rows an agent of a ring that is made without a window')
+  ('payload.queue_max_bytes', 67108864, '1048576 to 1073741824',
+   'bytes that may wait in the queue, in mode memory'))
+ WHERE 1
 ON CONFLICT (name) DO UPDATE
-  SET kind = excluded.kind, preset = excluded.preset, low = excluded.low,
-      high = excluded.high, choices = excluded.choices,
-      meaning = excluded.meaning;
+   SET "default" = excluded."default", range = excluded.range,
+       meaning = excluded.meaning;
 
 --|{ (a file that packs has a view of this name that shows texts: ext/payload/pack.c)
 CREATE VIEW IF NOT EXISTS main.payload_rows AS
@@ -353,7 +349,7 @@ SELECT 'event_payloads',
 UNION ALL
 SELECT 'payload_limits', 'it differs from the settings; set any payload setting again'
  WHERE NOT EXISTS (SELECT 1 FROM payload_limits AS l, payload_limits_now AS n
-                    WHERE (l.due, l.kept_ms, l.since) IS (n.due, n.kept_ms, n.since))
+                    WHERE (l.kept_ms, l.since) IS (n.kept_ms, n.since))
 UNION ALL
 SELECT 'payload_state', 'has not the one row that it must have'
  WHERE (SELECT count(*) FROM payload_state WHERE bulk = 0) <> 1
@@ -532,8 +528,7 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.payload_history_insert
 INSTEAD OF INSERT ON payload_history
 BEGIN
-  INSERT INTO blackbox_settings(name, value)
-  SELECT 'payload.history_until', max(1, r.at)
+  UPDATE blackbox_settings SET value = max(1, r.at)
     FROM (SELECT CASE WHEN substr(NEW.created_at, 24) = 'Z' AND substr(NEW.created_at, 20, 1) = '.'
                        AND substr(NEW.created_at, 12, 2) < '24' THEN unixepoch(NEW.created_at) * 1000 + substr(NEW.created_at, 21, 3)
                       WHEN substr(NEW.created_at, 5, 1) <> '-' OR substr(NEW.created_at, 12, 2) = '24' THEN NULL
@@ -541,11 +536,10 @@ BEGIN
                       WHEN substr(NEW.created_at, 14, 1) = ':' THEN unixepoch(substr(NEW.created_at, 1, 21) || ltrim(substr(NEW.created_at, 22),
                        '0123456789')) * 1000 + CAST(substr(NEW.created_at, 20, 4) * 1000 + 0.5 AS INTEGER)
                       WHEN length(NEW.created_at) = 10 THEN unixepoch(NEW.created_at || ' 00:00') * 1000 END AS at) AS r
-   WHERE r.at < (julianday('now') - 2440587.5) * 86400000.0
-              - 86400000 * (SELECT value FROM blackbox_limits
-                             WHERE name = 'payload.retention_days')
-  ON CONFLICT (name) DO UPDATE SET value = excluded.value
-   WHERE value < excluded.value;
+   WHERE name = 'payload.history_until' AND value < max(1, r.at)
+     AND r.at < (julianday('now') - 2440587.5) * 86400000.0
+              - 86400000 * (SELECT value FROM blackbox_settings
+                             WHERE name = 'payload.retention_days');
   INSERT INTO event_payloads(id, event_id, agent_id, request_body, response_body,
     size_bytes, purpose, created_at)
   VALUES (NEW.id, NEW.event_id, NEW.agent_id, NEW.request_body, NEW.response_body,

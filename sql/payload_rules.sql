@@ -19,16 +19,16 @@
 -- Invariants, on every connection: an agent that is stopped is started only
 -- through payload_starts, which writes the log. A verdict is never changed.
 
-INSERT INTO main.blackbox_setting_defs(name, kind, preset, low, high, choices, meaning)
-VALUES
-  ('payload.on_loop', 'choice', 'off', NULL, NULL, 'off, record, kill_switch',
+INSERT INTO main.blackbox_settings(name, value, "default", range, meaning)
+SELECT column1, column2, column2, column3, column4 FROM (VALUES
+  ('payload.on_loop', 'off', 'off, record, kill_switch',
    'what a ring does when an agent loops'),
-  ('payload.refuse_stopped', 'integer', 0, 0, 1, NULL,
-   'whether a ring refuses the exchanges of an agent that is stopped')
+  ('payload.refuse_stopped', 0, '0 to 1',
+   'whether a ring refuses the exchanges of an agent that is stopped'))
+ WHERE 1
 ON CONFLICT (name) DO UPDATE
-  SET kind = excluded.kind, preset = excluded.preset, low = excluded.low,
-      high = excluded.high, choices = excluded.choices,
-      meaning = excluded.meaning;
+   SET "default" = excluded."default", range = excluded.range,
+       meaning = excluded.meaning;
 
 CREATE VIEW IF NOT EXISTS main.payload_starts AS
 SELECT agent_id, actor, reason, at FROM payload_agent_log WHERE act = 'start';
@@ -176,8 +176,8 @@ BEGIN
   UPDATE payload_watch
      SET on_loop = (SELECT CASE value WHEN 'record' THEN 1
                                       WHEN 'kill_switch' THEN 2 ELSE 0 END
-                      FROM blackbox_limits WHERE name = 'payload.on_loop'),
-         refuse = (SELECT value FROM blackbox_limits
+                      FROM blackbox_settings WHERE name = 'payload.on_loop'),
+         refuse = (SELECT value FROM blackbox_settings
                     WHERE name = 'payload.refuse_stopped'),
          agents = EXISTS (SELECT 1 FROM payload_agents),
          version = version + 1;
@@ -188,8 +188,8 @@ VALUES (1, 0, 0, 0, 1) ON CONFLICT (one) DO NOTHING;
 UPDATE main.payload_watch
    SET on_loop = (SELECT CASE value WHEN 'record' THEN 1
                                     WHEN 'kill_switch' THEN 2 ELSE 0 END
-                    FROM main.blackbox_limits WHERE name = 'payload.on_loop'),
-       refuse = (SELECT value FROM main.blackbox_limits
+                    FROM main.blackbox_settings WHERE name = 'payload.on_loop'),
+       refuse = (SELECT value FROM main.blackbox_settings
                   WHERE name = 'payload.refuse_stopped'),
        agents = EXISTS (SELECT 1 FROM main.payload_agents);
 
@@ -328,23 +328,9 @@ BEGIN
   INSERT INTO payload_watching(version) VALUES (1);
 END;
 
-CREATE TRIGGER IF NOT EXISTS main.payload_settings_seen_insert
-AFTER INSERT ON blackbox_settings
-WHEN NEW.name IN ('payload.on_loop', 'payload.refuse_stopped')
-BEGIN
-  INSERT INTO payload_watching(version) VALUES (1);
-END;
-
 CREATE TRIGGER IF NOT EXISTS main.payload_settings_seen_update
-AFTER UPDATE ON blackbox_settings
+AFTER UPDATE OF value ON blackbox_settings
 WHEN NEW.name IN ('payload.on_loop', 'payload.refuse_stopped')
-BEGIN
-  INSERT INTO payload_watching(version) VALUES (1);
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_settings_seen_delete
-AFTER DELETE ON blackbox_settings
-WHEN OLD.name IN ('payload.on_loop', 'payload.refuse_stopped')
 BEGIN
   INSERT INTO payload_watching(version) VALUES (1);
 END;

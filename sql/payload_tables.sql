@@ -462,29 +462,13 @@ BEGIN
   DELETE FROM payload_sizes;
 END;
 
-CREATE TRIGGER IF NOT EXISTS main.payload_setting_insert
-AFTER INSERT ON blackbox_settings
+CREATE TRIGGER IF NOT EXISTS main.payload_setting_update
+AFTER UPDATE OF value ON blackbox_settings
 WHEN NEW.name = 'payload.max_bytes'
 BEGIN
   DELETE FROM payload_volume WHERE one = 1;
   INSERT INTO payload_volume(one, bytes, max_bytes)
   SELECT 1, 0, NEW.value WHERE NEW.value > 0;
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_setting_update
-AFTER UPDATE ON blackbox_settings
-WHEN OLD.name = 'payload.max_bytes' OR NEW.name = 'payload.max_bytes'
-BEGIN
-  DELETE FROM payload_volume WHERE one = 1;
-  INSERT INTO payload_volume(one, bytes, max_bytes)
-  SELECT 1, 0, NEW.value WHERE NEW.name = 'payload.max_bytes' AND NEW.value > 0;
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_setting_delete
-AFTER DELETE ON blackbox_settings
-WHEN OLD.name = 'payload.max_bytes'
-BEGIN
-  DELETE FROM payload_volume WHERE one = 1;
 END;
 
 ------------------------------------------------------------------ ledger --

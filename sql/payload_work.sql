@@ -6,19 +6,11 @@
 -- Views   payload_size     rows and bytes, for retention_report()
 --         payload_works    used by the trigger that looks for work
 --
--- Invariants: an insert removes at most payload.due_per_write rows. It never fails
+-- Invariants: an insert removes at most two rows. It never fails
 -- because of them: it removes nothing while a trigger or a table of somebody else
 -- could refuse a DELETE (retention_refusers of core), because a trigger cannot go
 -- on after an error.
 
-INSERT INTO main.blackbox_setting_defs(name, kind, preset, low, high, choices, meaning)
-VALUES
-  ('payload.due_per_write', 'integer', 2, 0, 2, NULL,
-   'rows past payload.retention_days that an insert into the archive removes')
-ON CONFLICT (name) DO UPDATE
-  SET kind = excluded.kind, preset = excluded.preset, low = excluded.low,
-      high = excluded.high, choices = excluded.choices,
-      meaning = excluded.meaning;
 
 -- Rows and bytes of the archive and of evidence; the two indexes that it reads
 -- contain each row once. Rings are not in it.
@@ -33,10 +25,9 @@ SELECT sum(n) AS rows, sum(b) AS bytes
 
 -- Rows up to "since" stay until somebody asks for a clean-up.
 CREATE VIEW IF NOT EXISTS main.payload_limits_now AS
-SELECT max(iif(name = 'payload.due_per_write', value, NULL)) AS due,
-       86400000 * max(iif(name = 'payload.retention_days', value, NULL)) AS kept_ms,
+SELECT 86400000 * max(iif(name = 'payload.retention_days', value, NULL)) AS kept_ms,
        max(iif(name = 'payload.history_until', iif(value > 0, value, -1e18), NULL)) AS since
-  FROM blackbox_limits
+  FROM blackbox_settings
  WHERE name GLOB 'payload.*';
 
 CREATE VIEW IF NOT EXISTS main.payload_works AS
@@ -57,8 +48,7 @@ CREATE TRIGGER IF NOT EXISTS main.payload_work
 AFTER INSERT ON event_payloads
 WHEN NEW.purpose = 'archive'
  AND (EXISTS (SELECT 1 FROM payload_limits AS l
-               WHERE l.due > 0
-                 AND EXISTS (SELECT 1 FROM payload_times AS t
+               WHERE EXISTS (SELECT 1 FROM payload_times AS t
                               WHERE t.purpose = 'archive' AND t.pinned = 0 AND t.at > +l.since
                                 AND t.at < (julianday('now') - 2440587.5) * 86400000.0 - l.kept_ms))
       OR EXISTS (SELECT 1 FROM retention_tick))
@@ -80,40 +70,26 @@ BEGIN
            SELECT at FROM payload_times
             WHERE purpose = 'archive' AND pinned = 0 AND at > +since
             ORDER BY at LIMIT 1 OFFSET 100) END, 9e18)),
-         due, 1
+         2, 1
     FROM payload_limits
-   WHERE due > 0
-     AND (julianday(NEW.created_at) - 2440587.5) * 86400000.0 >= NEW.now - kept_ms
+   WHERE (julianday(NEW.created_at) - 2440587.5) * 86400000.0 >= NEW.now - kept_ms
      AND EXISTS (SELECT 1 FROM payload_times
                   WHERE purpose = 'archive' AND pinned = 0
                     AND at > +since AND at < NEW.now - +kept_ms);
 END;
 
-CREATE TRIGGER IF NOT EXISTS main.payload_settings_insert
-AFTER INSERT ON blackbox_settings WHEN NEW.name GLOB 'payload.*'
-BEGIN
-  UPDATE payload_limits SET (due, kept_ms, since) = (SELECT * FROM payload_limits_now);
-END;
-
 CREATE TRIGGER IF NOT EXISTS main.payload_settings_update
-AFTER UPDATE ON blackbox_settings
-WHEN NEW.name GLOB 'payload.*' OR OLD.name GLOB 'payload.*'
+AFTER UPDATE OF value ON blackbox_settings
+WHEN NEW.name IN ('payload.retention_days', 'payload.history_until')
 BEGIN
-  UPDATE payload_limits SET (due, kept_ms, since) = (SELECT * FROM payload_limits_now);
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_settings_delete
-AFTER DELETE ON blackbox_settings WHEN OLD.name GLOB 'payload.*'
-BEGIN
-  UPDATE payload_limits SET (due, kept_ms, since) = (SELECT * FROM payload_limits_now);
+  UPDATE payload_limits SET (kept_ms, since) = (SELECT * FROM payload_limits_now);
 END;
 
 CREATE TABLE IF NOT EXISTS main.payload_limits(
   one     INTEGER PRIMARY KEY CHECK (one = 1),
-  due     INTEGER,
   kept_ms INTEGER,
   since   NUMERIC
 );
 INSERT INTO main.payload_limits(one) VALUES (1) ON CONFLICT (one) DO NOTHING;
 UPDATE main.payload_limits
-   SET (due, kept_ms, since) = (SELECT * FROM main.payload_limits_now);
+   SET (kept_ms, since) = (SELECT * FROM main.payload_limits_now);

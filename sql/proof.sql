@@ -33,14 +33,14 @@
 -- Limits: no trigger fires for DROP TABLE, DROP TRIGGER, or what a program writes
 -- into the file. proof_verify() finds the result of these.
 
-INSERT INTO main.blackbox_setting_defs(name, kind, preset, low, high, choices, meaning)
-VALUES
-  ('proof.enabled', 'integer', 0, 0, 1, NULL,
-   'whether records get a leaf in the log of proof')
+INSERT INTO main.blackbox_settings(name, value, "default", range, meaning)
+SELECT column1, column2, column2, column3, column4 FROM (VALUES
+  ('proof.enabled', 0, '0 to 1',
+   'whether records get a leaf in the log of proof'))
+ WHERE 1
 ON CONFLICT (name) DO UPDATE
-  SET kind = excluded.kind, preset = excluded.preset, low = excluded.low,
-      high = excluded.high, choices = excluded.choices,
-      meaning = excluded.meaning;
+   SET "default" = excluded."default", range = excluded.range,
+       meaning = excluded.meaning;
 
 -- open: the salt is still there.
 CREATE VIEW IF NOT EXISTS main.proof_log AS

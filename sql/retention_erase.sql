@@ -123,10 +123,11 @@ BEGIN
   SELECT RAISE(ABORT, 'ErasedError: what was erased is refused until its time, which cannot become earlier');
 END;
 
-INSERT INTO main.blackbox_setting_defs(name, kind, preset, low, high, choices, meaning)
-VALUES ('retention.refuse_days', 'integer', 30, 0, 36500, NULL,
-        'days that a write under a key that was erased is refused; 0: it is not')
+INSERT INTO main.blackbox_settings(name, value, "default", range, meaning)
+SELECT column1, column2, column2, column3, column4 FROM (VALUES
+  ('retention.refuse_days', 30, '0 to 36500',
+   'days that a write under a key that was erased is refused; 0: it is not'))
+ WHERE 1
 ON CONFLICT (name) DO UPDATE
-   SET kind = excluded.kind, preset = excluded.preset, low = excluded.low,
-       high = excluded.high, choices = excluded.choices,
+   SET "default" = excluded."default", range = excluded.range,
        meaning = excluded.meaning;

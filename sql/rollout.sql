@@ -289,7 +289,7 @@ SELECT lower(hex(randomblob(4)) || '-' || hex(randomblob(2)) || '-4'
          || substr(hex(randomblob(2)), 2) || '-' || hex(randomblob(6))) AS id,
        CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)
          AS now,
-       (SELECT 86400000 * value FROM blackbox_limits
+       (SELECT 86400000 * value FROM blackbox_settings
          WHERE name = 'rollout.ttl_days') AS ttl;
 
 -- "at" is the time of expiry. A row is due when that time is in the past.
@@ -311,7 +311,7 @@ SELECT "key" AS id FROM retention_in_force WHERE kind = 'rollout';
 CREATE VIEW IF NOT EXISTS main.rollout_rules AS
 SELECT item_key, payload_key, keep
   FROM rollout_policy
- WHERE preset = (SELECT value FROM blackbox_limits
+ WHERE preset = (SELECT value FROM blackbox_settings
                   WHERE name = 'rollout.policy');
 
 CREATE VIEW IF NOT EXISTS main.rollouts AS

@@ -652,15 +652,16 @@ CREATE TABLE IF NOT EXISTS main.rollout_policy(
 CREATE UNIQUE INDEX IF NOT EXISTS main.rollout_policy_key
 ON rollout_policy(preset, item_key, payload_key);
 
-INSERT INTO main.blackbox_setting_defs(name, kind, preset, low, high, choices, meaning)
-VALUES
-  ('rollout.policy', 'choice', 'codex', NULL, NULL, 'codex, everything',
+INSERT INTO main.blackbox_settings(name, value, "default", range, meaning)
+SELECT column1, column2, column2, column3, column4 FROM (VALUES
+  ('rollout.policy', 'codex', 'a preset of rollout_policy',
    'preset of rollout_policy that says which items are kept'),
-  ('rollout.ttl_days', 'integer', 60, 0, 36500, NULL,
-   'days until a new conversation expires when nothing is said')
+  ('rollout.ttl_days', 60, '0 to 36500',
+   'days until a new conversation expires when nothing is said'))
+ WHERE 1
 ON CONFLICT (name) DO UPDATE
-SET kind = excluded.kind, preset = excluded.preset, low = excluded.low,
-    high = excluded.high, meaning = excluded.meaning;
+   SET "default" = excluded."default", range = excluded.range,
+       meaning = excluded.meaning;
 
 INSERT INTO main.rollout_policy(preset, item_type, payload_type)
 VALUES
@@ -715,17 +716,20 @@ VALUES
   ('everything', '*', '')
 ON CONFLICT DO NOTHING;
 
--- The presets are the choices of the setting rollout.policy. The triggers come
--- after the rows, so that the edition is the same after each install.
+CREATE TRIGGER IF NOT EXISTS main.rollout_policy_setting
+BEFORE UPDATE OF value ON blackbox_settings
+WHEN NEW.name = 'rollout.policy'
+ AND NOT EXISTS (SELECT 1 FROM rollout_policy WHERE preset = NEW.value)
+BEGIN
+  SELECT RAISE(ABORT, 'ValidationError: rollout.policy must be a preset of rollout_policy');
+END;
+
+-- The triggers come after the rows, so that the edition is the same after each
+-- install.
 CREATE TRIGGER IF NOT EXISTS main.rollout_policy_insert
 AFTER INSERT ON rollout_policy
 BEGIN
   UPDATE rollout_edition SET stamp = random();
-  UPDATE blackbox_setting_defs
-     SET choices = (SELECT group_concat(preset, ', ')
-                      FROM (SELECT DISTINCT preset FROM rollout_policy))
-   WHERE name = 'rollout.policy'
-     AND instr(', ' || choices || ', ', ', ' || NEW.preset || ', ') = 0;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_policy_changed
@@ -740,12 +744,8 @@ BEGIN
   SELECT RAISE(ABORT, 'PolicyError: the preset in force and the default preset must each keep at least one row; set rollout.policy to another preset first')
    WHERE NOT EXISTS (SELECT 1 FROM rollout_rules)
       OR NOT EXISTS (SELECT 1 FROM rollout_policy
-                      WHERE preset = (SELECT preset FROM blackbox_setting_defs
+                      WHERE preset = (SELECT "default" FROM blackbox_settings
                                        WHERE name = 'rollout.policy'));
-  UPDATE blackbox_setting_defs
-     SET choices = (SELECT group_concat(preset, ', ')
-                      FROM (SELECT DISTINCT preset FROM rollout_policy))
-   WHERE name = 'rollout.policy';
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_policy_delete
@@ -755,13 +755,8 @@ BEGIN
   SELECT RAISE(ABORT, 'PolicyError: the preset in force and the default preset must each keep at least one row; set rollout.policy to another preset first')
    WHERE NOT EXISTS (SELECT 1 FROM rollout_rules)
       OR NOT EXISTS (SELECT 1 FROM rollout_policy
-                      WHERE preset = (SELECT preset FROM blackbox_setting_defs
+                      WHERE preset = (SELECT "default" FROM blackbox_settings
                                        WHERE name = 'rollout.policy'));
-  UPDATE blackbox_setting_defs
-     SET choices = (SELECT group_concat(preset, ', ')
-                      FROM (SELECT DISTINCT preset FROM rollout_policy))
-   WHERE name = 'rollout.policy'
-     AND NOT EXISTS (SELECT 1 FROM rollout_policy WHERE preset = OLD.preset);
 END;
 
 CREATE TABLE IF NOT EXISTS main.rollout_drops(
@@ -815,13 +810,6 @@ ON rollout_about(parent) WHERE parent IS NOT NULL;
 CREATE INDEX IF NOT EXISTS main.rollout_prompt
 ON rollout_about(prompt_id) WHERE prompt_id IS NOT NULL;
 
-INSERT INTO main.blackbox_setting_defs(name, kind, preset, low, high, choices, meaning)
-VALUES ('rollout.due_per_write', 'integer', 0, 0, 2, NULL,
-        'expired conversations that the start of a new one removes')
-ON CONFLICT (name) DO UPDATE
-   SET kind = excluded.kind, preset = excluded.preset, low = excluded.low,
-       high = excluded.high, choices = excluded.choices,
-       meaning = excluded.meaning;
 
 -- The start of a conversation remembers the time, and removes a little of what is due: among
 -- the oldest 100, the first that nothing blocks. It takes only what nothing can
@@ -833,15 +821,13 @@ SELECT d.key AS key
          ORDER BY at LIMIT 100) AS d
  WHERE d.blocked_by IS NULL
    AND NOT EXISTS (SELECT 1 FROM retention_refusers WHERE rule = 'rollout.expired')
- LIMIT (SELECT value FROM blackbox_limits WHERE name = 'rollout.due_per_write');
+ LIMIT 2;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_work
 AFTER INSERT ON rollout_heads
 WHEN EXISTS (SELECT 1 FROM retention_tick)
-  OR (EXISTS (SELECT 1 FROM blackbox_settings
-               WHERE name = 'rollout.due_per_write' AND value > 0)
-      AND EXISTS (SELECT 1 FROM rollout_heads
-                   WHERE expires_at < (julianday('now') - 2440587.5) * 86400000.0))
+  OR EXISTS (SELECT 1 FROM rollout_heads
+              WHERE expires_at < (julianday('now') - 2440587.5) * 86400000.0)
 BEGIN
   INSERT INTO retention_tick(now) VALUES ((SELECT now FROM retention_now));
   DELETE FROM rollout_due

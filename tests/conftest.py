@@ -125,9 +125,9 @@ def path(tmp_path):
     return tmp_path / "test.db"
 
 
-def install_into(path, *domains):
+def install_into(path, schema="main", domains="all"):
     db = connect(path)
-    one(db, f"SELECT blackbox_install({', '.join('?' * len(domains))})", *domains)
+    one(db, "SELECT blackbox_install(?, ?)", schema, domains)
     db.close()
     return path
 

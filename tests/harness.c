@@ -495,7 +495,7 @@ void faultVfs(void) {
 /*------------------------------------------------------------ operations --*/
 
 static void pushFirst(sqlite3 *db) {
-  must(db, "INSERT INTO blackbox_settings VALUES('payload.enabled', 1);"
+  must(db, "INSERT INTO blackbox_settings(name, value) VALUES('payload.enabled', 1);"
            "CREATE VIRTUAL TABLE ring USING payload_ring(window=3);"
            "INSERT INTO ring(agent_id, event_id, request_body, response_body, "
            "  timestamp) VALUES"

@@ -75,7 +75,7 @@ static const char zCacheStatsSession[] =
     "CASE WHEN min(l.session_quota, l.total_quota) < " NO_QUOTA
     " THEN max(0, min(l.session_quota - s.size, l.total_quota - t.bytes)) END")
     ") FROM main.cache_limits AS l, main.cache_state AS t"
-    " JOIN main.blackbox_limits AS i ON i.name = 'cache.idle_ms'"
+    " JOIN main.blackbox_settings AS i ON i.name = 'cache.idle_ms'"
     " JOIN (SELECT ?1 AS id, coalesce(total_size, 0) AS size,"
     " coalesce(item_count, 0) AS items, created_at, last_accessed_at"
     " FROM (SELECT 1) LEFT JOIN main.cache_sessions ON session_id = ?1) AS s";
@@ -90,7 +90,7 @@ static const char zCacheStatsAll[] =
     " FROM main.cache_limits AS l, (SELECT coalesce(sum(total_size), 0) AS size,"
     " coalesce(sum(item_count), 0) AS items, count(*) AS n,"
     " coalesce(sum(last_accessed_at < ?2 - (SELECT value"
-    " FROM main.blackbox_limits WHERE name = 'cache.idle_ms')), 0) AS orphans"
+    " FROM main.blackbox_settings WHERE name = 'cache.idle_ms')), 0) AS orphans"
     " FROM main.cache_sessions) AS s";
 /* clang-format on */
 

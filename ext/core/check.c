@@ -44,6 +44,22 @@ void bxUnchecked(BxProblems *pOut, const char *zObject, BxErr *pErr) {
   bxClear(pErr);
 }
 
+/* The CHECK of blackbox_settings holds for each row, whatever a connection that
+** ignores constraints has written. */
+void bxSettingsCheck(BxStmts *p, BxProblems *pOut) {
+  BxErr err = {SQLITE_OK, 0};
+  sqlite3_stmt *pStmt =
+      bxPrepare(p, "PRAGMA main.quick_check('blackbox_settings')", &err);
+  while (bxRow(pStmt, &err)) {
+    const char *z = bxColumnText(pStmt, 0, &err);
+    if (z != 0 && strcmp(z, "ok") != 0) {
+      bxProblem(pOut, "blackbox_settings", "%s", z);
+    }
+  }
+  sqlite3_finalize(pStmt);
+  bxUnchecked(pOut, "blackbox_settings", &err);
+}
+
 /* Only the data of a virtual table itself could restore what it has lost. */
 static void differs(BxStmts *p, void *pArg, const BxObject *pObject) {
   const char *zKey = pObject->zKey;

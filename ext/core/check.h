@@ -19,6 +19,8 @@ void bxProblem(BxProblems *p, const char *zObject, const char *zFormat, ...);
 ** the checked data, such as an interrupt, ends all checks. */
 void bxUnchecked(BxProblems *p, const char *zObject, BxErr *pErr);
 
+/* The check of core that SQL cannot do: the values of settings. */
+void bxSettingsCheck(BxStmts *p, BxProblems *pOut);
 /* The query of blackbox_check. */
 sqlite3_stmt *bxCheck(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 

@@ -13,12 +13,11 @@
 SQLITE_EXTENSION_INIT3
 
 #define ISO(ms) "strftime('%Y-%m-%dT%H:%M:%SZ', " ms " / 1000.0, 'unixepoch')"
-static const char zClockNow[] = "SELECT now, " ISO("clock") ", " ISO(
-    "seen") ","
-            " (clock - seen) / 86400000, (SELECT value FROM "
-            "main.blackbox_limits"
-            "  WHERE name = 'core.max_clock_jump_days')"
-            " FROM main.retention_now";
+/* clang-format off */
+static const char zClockNow[] =
+    "SELECT now, " ISO("clock") ", " ISO("seen") ","
+    " (clock - seen) / 86400000 FROM main.retention_now";
+/* clang-format on */
 
 static const char zClockTick[] =
     "INSERT INTO main.retention_tick(now)"
@@ -29,10 +28,9 @@ static void failJump(BxErr *pErr, sqlite3_stmt *pStmt) {
   const char *zSeen = bxColumnText(pStmt, 2, pErr);
   bxFail(pErr, SQLITE_ERROR,
       "ClockError: the clock says %s, which is %lld days after %s, the newest "
-      "time that this file has seen; core.max_clock_jump_days allows %lld; if "
-      "the clock is right, SELECT retention_confirm_clock()",
-      zClock, sqlite3_column_int64(pStmt, 3), zSeen,
-      sqlite3_column_int64(pStmt, 4));
+      "time that this file has seen; a jump of more than 7 days stops all rules; "
+      "if the clock is right, SELECT retention_confirm_clock()",
+      zClock, sqlite3_column_int64(pStmt, 3), zSeen);
 }
 
 i64 bxRuleTime(BxStmts *p, sqlite3_value *pNow, int bWrite, BxErr *pErr) {

@@ -253,10 +253,9 @@ BxStmts *bxHome(Bx *bx, const char *zDomain, BxErr *pErr) {
     searchHome(bx, zDomain, &zHome, pErr);
     if (pErr->rc == SQLITE_OK && zHome == 0) {
       bxFail(pErr, SQLITE_ERROR,
-          "NotInstalledError: Database not initialized: run blackbox_install() "
-          "(no schema has "
-          "the tables of %s)",
-          zDomain);
+          "NotInstalledError: Database not initialized: no schema has the "
+          "tables of %s; SELECT blackbox_install('main', %Q) installs them",
+          zDomain, zDomain);
     }
     if (pErr->rc != SQLITE_OK) {
       sqlite3_free(zHome);
@@ -330,7 +329,7 @@ void bxNeedUtf8(BxStmts *p, BxErr *pErr) {
 
 double bxSettingReal(BxStmts *p, const char *zName, BxErr *pErr) {
   static const char zSql[] =
-      "SELECT value FROM main.blackbox_limits WHERE name = ?1";
+      "SELECT value FROM main.blackbox_settings WHERE name = ?1";
   sqlite3_stmt *pStmt;
   double rVal = 0.0;
   assert(strchr(zName, '.') != 0);
@@ -341,7 +340,7 @@ double bxSettingReal(BxStmts *p, const char *zName, BxErr *pErr) {
     rVal = sqlite3_column_double(pStmt, 0);
   } else {
     bxFail(pErr, SQLITE_CORRUPT_VTAB,
-        "CorruptedDataError: the row for %s in blackbox_setting_defs is "
+        "CorruptedDataError: the row for %s in blackbox_settings is "
         "missing; run blackbox_install() in schema %s",
         zName, p->zDb);
   }

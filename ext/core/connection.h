@@ -40,6 +40,7 @@ struct Bx {
 struct BxDomain {
   const char *zName;  /* "payload" */
   const char *zTable; /* a table that only an installed domain has */
+  int bDefault;       /* blackbox_install() without a list installs it */
   const char *zSql;   /* sql/<name>.sql */
   /* A table that only a schema in the larger form has. In that form lines of
   ** zSql that begin with "--| " count; lines that end with "--|" do not, nor

@@ -165,7 +165,7 @@ static void mendVtabs(BxStmts *p, BxErr *pErr) {
 int bxIsNamed(const char *zList, const char *zDomain) {
   size_t n = strlen(zDomain);
   const char *z = zList;
-  if (zList == 0) return 1;
+  if (zList == 0 || strcmp(zList, "all") == 0) return 1;
   while (*z) {
     z += strspn(z, " ,");
     if (strcspn(z, " ,") == n && strncmp(z, zDomain, n) == 0) return 1;
@@ -174,14 +174,24 @@ int bxIsNamed(const char *zList, const char *zDomain) {
   return 0;
 }
 
-/* Core is always included. */
-static int isWanted(const char *zList, const char *zDomain) {
-  return strcmp(zDomain, "core") == 0 || bxIsNamed(zList, zDomain);
+/* Whether blackbox_install() concerns the domain: core always, and what the list
+** names. Without a list those of the default, and what is installed. */
+static int isWanted(
+    BxStmts *p, const char *zList, const BxDomain *pDomain, BxErr *pErr) {
+  static const char zKnown[] =
+      "SELECT 1 FROM main.blackbox_domains WHERE domain = ?1";
+  const BxDomain *pCore = p->bx->aDomain;
+  if (pDomain == pCore) return 1;
+  if (zList != 0) return bxIsNamed(zList, pDomain->zName);
+  return pDomain->bDefault ||
+         (bxCarries(p->bx, p->zDb, pCore->zName, pErr) &&
+             bxAskOnce(p, zKnown, pErr, "t", pDomain->zName) != 0);
 }
 
 /* Every word of the list must be a domain. */
 static void checkList(Bx *bx, const char *zList, BxErr *pErr) {
   const char *z = zList;
+  if (zList != 0 && strcmp(zList, "all") == 0) return;
   while (z != 0 && *(z += strspn(z, " ,")) != 0) {
     size_t n = strcspn(z, " ,");
     int i;
@@ -193,8 +203,8 @@ static void checkList(Bx *bx, const char *zList, BxErr *pErr) {
     }
     if (i == bx->nDomain) {
       bxFail(pErr, SQLITE_ERROR,
-          "ValidationError: there is no domain %.*Q; blackbox_debug() lists "
-          "the domains",
+          "ValidationError: there is no domain %.*Q; name some of the domains "
+          "that blackbox_debug() lists, or 'all'",
           (int)n, z);
     }
     z += n;
@@ -222,7 +232,7 @@ static int allIntact(BxStmts *p, const char *zList, BxErr *pErr) {
   int i;
   for (i = 0; i < bx->nDomain && pErr->rc == SQLITE_OK; i++) {
     const BxDomain *pDomain = &bx->aDomain[i];
-    if (!isWanted(zList, pDomain->zName)) continue;
+    if (!isWanted(p, zList, pDomain, pErr)) continue;
     if (bxInstalledFormat(p, pDomain, pErr) != wantedFormat(p, pDomain, pErr) ||
         !isIntact(p, pDomain, pErr)) {
       return 0;
@@ -263,7 +273,7 @@ static void installAll(
   if (p->err.rc != SQLITE_OK) return;
   lockSchema(pStmts, &p->err);
   for (i = 0; i < bx->nDomain; i++) {
-    if (isWanted(zList, bx->aDomain[i].zName)) {
+    if (isWanted(pStmts, zList, &bx->aDomain[i], &p->err)) {
       installDomain(pStmts, &bx->aDomain[i], bNew, &p->err);
     }
   }

@@ -10,7 +10,7 @@
 /* The schema and the list of domains of arguments 0 and 1: main and NULL by
 ** default. Checks that the schema exists, is not temp, and is in UTF-8. */
 BxStmts *bxInstallArguments(BxCall *p, const char **pzList);
-/* Whether a comma-separated list names the domain. NULL names all. */
+/* Whether a comma-separated list names the domain. NULL and 'all' name all. */
 int bxIsNamed(const char *zList, const char *zDomain);
 /* The format of an installed domain, 0 if it is unknown, -1 if it is not
 ** installed. VersionError if it is newer than this module, or if a build before

@@ -11,10 +11,8 @@
 ** virtual table does not change their names.
 **
 ** The rows that a domain's SQL inserts must exist, by their keys. Their other
-** columns may have been set by the user, except in the definitions of settings
-** and retention rules, which nobody may set. There is one exception: if a
-** choice has the rows of a table as its words, triggers keep these words. That
-** table has the name of the setting, with _ in place of the full stop.
+** columns may have been set by the user, except those of retention rules, and
+** those of settings other than the value.
 */
 #include "core.h"
 SQLITE_EXTENSION_INIT3
@@ -139,7 +137,7 @@ static int hasColumns(Comparison *pCmp, const char *zTable, BxErr *pErr) {
 static const char zQueries[] =
     "WITH cols(name, is_key) AS ("
     "  SELECT name, pk > 0 FROM pragma_table_info(?1) WHERE pk > 0 OR"
-    "    ?1 IN ('blackbox_setting_defs', 'retention_rules')"
+    "    ?1 = 'retention_rules' OR (?1 = 'blackbox_settings' AND name <> 'value')"
     "  UNION ALL SELECT i.name, 1 FROM pragma_index_list(?1) AS l,"
     "    pragma_index_info(l.name) AS i WHERE l.origin = 'c' AND l.\"unique\") "
     "SELECT 'SELECT ' || group_concat('quote(\"' || name || '\")',"
@@ -148,13 +146,8 @@ static const char zQueries[] =
     "    FILTER (WHERE NOT is_key), '') ||"
     "  group_concat(', \"' || name || '\"', '') FILTER (WHERE is_key) ||"
     "  ' FROM \"' || ?1 || '\"',"
-    " 'SELECT ' || coalesce(group_concat("
-    "    CASE name WHEN 'choices'"
-    "      THEN '(\"choices\" IS ? OR EXISTS (SELECT 1 FROM main.sqlite_schema"
-    "        AS s WHERE s.type = ''table''"
-    "        AND s.name = replace(blackbox_setting_defs.name, ''.'', ''_'')))'"
-    "      ELSE '\"' || name || '\" IS ?' END,"
-    "    ' AND ') FILTER (WHERE NOT is_key), '1') ||"
+    " 'SELECT ' || coalesce(group_concat('\"' || name || '\" IS ?', ' AND ')"
+    "    FILTER (WHERE NOT is_key), '1') ||"
     "  ' FROM main.\"' || ?1 || '\" WHERE ' ||"
     "  group_concat('\"' || name || '\" IS ?', ' AND ')"
     "    FILTER (WHERE is_key) "

@@ -254,11 +254,11 @@ static void dropMade(Leaving *p) {
 /* Deletes the rows of the domain in the tables of core. */
 static void forgetDomain(Leaving *p) {
   static const char *const azSql[] = {
+      /* first, because the settings of a domain that is there stay */
+      "DELETE FROM main.blackbox_domains WHERE domain = ?1",
       "DELETE FROM main.blackbox_settings WHERE name GLOB ?1 || '.*'",
-      "DELETE FROM main.blackbox_setting_defs WHERE name GLOB ?1 || '.*'",
       "DELETE FROM main.retention_rules WHERE domain = ?1",
-      "DELETE FROM main.blackbox_ledgers WHERE domain = ?1",
-      "DELETE FROM main.blackbox_domains WHERE domain = ?1"};
+      "DELETE FROM main.blackbox_ledgers WHERE domain = ?1"};
   size_t i;
   for (i = 0; i < sizeof(azSql) / sizeof(azSql[0]); i++) {
     bxAskOnce(p->p, azSql[i], p->pErr, "t", p->pDomain->zName);

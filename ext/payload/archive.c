@@ -59,15 +59,11 @@ static int isWhole(const BxCall *p) {
   return p->pCtx != 0 || sqlite3_get_autocommit(p->bx->db);
 }
 
-/* Gives free pages back to the file system, where the file can do that. */
+/* Gives at most 1,000 free pages back to the file system, where the file can do
+** that. */
 static void giveBack(BxStmts *pHome, BxErr *pErr) {
-  i64 nPage = bxSettingInt(pHome, "payload.vacuum_pages", pErr);
-  char *zSql;
-  if (nPage == 0 || pErr->rc != SQLITE_OK) return;
   if (bxNumber(pHome, "PRAGMA main.auto_vacuum", pErr) != 2) return;
-  zSql = bxPrintf(pErr, "PRAGMA main.incremental_vacuum(%lld)", nPage);
-  if (zSql != 0) bxExec(pHome, zSql, pErr);
-  sqlite3_free(zSql);
+  bxExec(pHome, "PRAGMA main.incremental_vacuum(1000)", pErr);
 }
 
 void bxPayloadCleanup(BxCall *p) {
@@ -296,7 +292,7 @@ void bxPayloadStats(BxCall *p) {
   static const char zSql[] =
       "SELECT json_object("
       "  'enabled', json((SELECT CASE value WHEN 1 THEN 'true' ELSE 'false' END"
-      "    FROM main.blackbox_limits WHERE name = 'payload.enabled')),"
+      "    FROM main.blackbox_settings WHERE name = 'payload.enabled')),"
       "  'archive', a.n + coalesce(sum(k.n) FILTER (WHERE purpose = "
       "'archive'), 0),"
       "  'evidence', coalesce(sum(k.n) FILTER (WHERE purpose = 'evidence'), 0),"
@@ -306,11 +302,11 @@ void bxPayloadStats(BxCall *p) {
       "  'evidenceBytes', coalesce(sum(k.b) FILTER (WHERE purpose = "
       "'evidence'), 0),"
       "  'expired', (SELECT count(*) FROM main.payload_archive WHERE at < ?1 -"
-      "    86400000 * (SELECT value FROM main.blackbox_limits"
+      "    86400000 * (SELECT value FROM main.blackbox_settings"
       "      WHERE name = 'payload.retention_days')),"
       "  'unhashed', (SELECT count(*) FROM main.payload_ledger"
       "    WHERE hash IS NULL AND at IS NULL),"
-      "  'queueMode', (SELECT value FROM main.blackbox_limits"
+      "  'queueMode', (SELECT value FROM main.blackbox_settings"
       "    WHERE name = 'payload.queue_mode'),"
       "  'waiting', ?2, 'waitingBytes', ?3, 'waitingOf', 'this connection',"
       "  'totalSize', (SELECT page_count FROM pragma_page_count(?4)) *"

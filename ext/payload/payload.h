@@ -163,6 +163,7 @@ void bxRingTakeOut(Ring *p, const char *zAgent, int bSaved, BxErr *pErr);
 /* Takes the write lock on the ring's schema. */
 void bxRingLock(Ring *p, BxErr *pErr);
 
+#define BX_RING_WINDOW 50 /* of a ring that is made without one */
 #define BX_RING_MAX_WINDOW 10000
 
 /* Ids of an agent's slots: the first one, that of its newest row, and the last

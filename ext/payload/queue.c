@@ -554,9 +554,9 @@ static void store(Queue *p, BxStmts *pHome, sqlite3_value **aVal, i64 iTime,
 static void failDisabled(const BxStmts *pHome, BxErr *pErr) {
   bxFail(pErr, SQLITE_ERROR,
       "ArchiveDisabledError: payload.enabled is 0 in schema %s, and nothing "
-      "was stored; INSERT OR REPLACE INTO \"%w\".blackbox_settings "
-      "VALUES('payload.enabled', 1) to enable the archive, or "
-      "('payload.on_disabled', 'ignore') to make such calls return 0",
+      "was stored; UPDATE \"%w\".blackbox_settings SET value = 1 WHERE name = "
+      "'payload.enabled' to enable the archive, or set 'payload.on_disabled' to "
+      "'ignore' to make such calls return 0",
       pHome->zDb, pHome->zDb);
 }
 

@@ -13,7 +13,7 @@ SQLITE_EXTENSION_INIT3
 
 static void readLimits(BxStmts *pHome, Limits *pOut, BxErr *pErr) {
 #define SETTING(name)                                                          \
-  "(SELECT value FROM main.blackbox_limits WHERE name = 'payload." name "')"
+  "(SELECT value FROM main.blackbox_settings WHERE name = 'payload." name "')"
   /* clang-format off */
   static const char zSql[] =
       "SELECT " SETTING("enabled") ", " SETTING("on_disabled") " = 'ignore', "

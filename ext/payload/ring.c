@@ -67,24 +67,8 @@ static int findOption(const char *zName) {
   return i;
 }
 
-/* The window of a ring that is made without one. */
-static i64 presetWindow(Bx *bx, const char *zDb, BxErr *pErr) {
-  const char *zHome = sqlite3_stricmp(zDb, "temp") == 0 ? "main" : zDb;
-  i64 n = 50;
-  if (bxCarries(bx, zHome, "payload", pErr)) {
-    n = bxSettingInt(bxSchema(bx, zHome, pErr), "payload.window", pErr);
-  }
-  if (pErr->rc == SQLITE_OK && (n < 1 || n > BX_RING_MAX_WINDOW)) {
-    bxFail(pErr, SQLITE_CORRUPT_VTAB,
-        "CorruptedDataError: the setting payload.window is %lld; run "
-        "blackbox_install() in schema %s",
-        n, zHome);
-  }
-  return n;
-}
-
-static void readOptions(Bx *bx, const char *zDb, int argc,
-    const char *const *argv, RingOptions *pOut, BxErr *pErr) {
+static void readOptions(
+    int argc, const char *const *argv, RingOptions *pOut, BxErr *pErr) {
   char zKey[32], zVal[32], *zEnd;
   i64 *apVal[] = {&pOut->nWindow, &pOut->nMaxByte, &pOut->nIdleDay};
   int i;
@@ -111,7 +95,7 @@ static void readOptions(Bx *bx, const char *zDb, int argc,
           zVal);
     }
   }
-  if (pOut->nWindow == 0) pOut->nWindow = presetWindow(bx, zDb, pErr);
+  if (pOut->nWindow == 0) pOut->nWindow = BX_RING_WINDOW;
 }
 
 static int declare(sqlite3 *db, const char *zName, BxErr *pErr) {
@@ -156,7 +140,7 @@ static int openTable(sqlite3 *db, Bx *bx, int bCreate, int argc,
   declare(db, argv[2], &err);
   if (bCreate && err.rc == SQLITE_OK) {
     RingOptions options;
-    readOptions(bx, argv[1], argc, argv, &options, &err);
+    readOptions(argc, argv, &options, &err);
     bxRingCreate(p, &options, &err);
   }
   if (err.rc == SQLITE_OK) {

@@ -32,7 +32,7 @@ static const char zRules[] =
     "  ELSE 'expired' END,"
     " r.setting IS NOT NULL AND l.name IS NULL"
     " FROM main.retention_rules AS r"
-    " LEFT JOIN main.blackbox_limits AS l ON l.name = r.setting"
+    " LEFT JOIN main.blackbox_settings AS l ON l.name = r.setting"
     " ORDER BY r.rule";
 
 static void freeRule(RetentionRule *p) {

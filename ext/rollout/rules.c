@@ -326,7 +326,7 @@ static void readAllRules(RolloutRules *p, BxStmts *pHome, BxErr *pErr) {
 ** sqlite3_free(). */
 static char *readEdition(BxStmts *pHome, i64 *piStamp, BxErr *pErr) {
   static const char zEdition[] =
-      "SELECT stamp, (SELECT value FROM main.blackbox_limits "
+      "SELECT stamp, (SELECT value FROM main.blackbox_settings "
       "WHERE name = 'rollout.policy') FROM main.rollout_edition";
   sqlite3_stmt *pRow = bxStmt(pHome, zEdition, pErr);
   char *z = 0;

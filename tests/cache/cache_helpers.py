@@ -45,7 +45,7 @@ def put(db, session, task, data, now=T0, turn="turn0000", how="INSERT",
 
 def setting(db, name, value):
     db.execute(
-        "INSERT OR REPLACE INTO blackbox_settings VALUES(?, ?)",
+        "INSERT OR REPLACE INTO blackbox_settings(name, value) VALUES(?, ?)",
         ("cache." + name, value),
     )
 

@@ -493,7 +493,7 @@ def test_in_an_attached_schema_with_a_quoted_name(path, tmp_path):
     one(db, "SELECT cache_update(?,'[1,2]','d')", k)
     assert one(db, "SELECT count(*) FROM cache_list(?)", A) == 1
     assert one(db, "SELECT cache_quota_check(?,0)", A) == 52_428_800 - 5
-    db.execute('INSERT INTO "a ""b".blackbox_settings VALUES(\'cache.session_quota_bytes\', 8)')
+    db.execute('INSERT INTO "a ""b".blackbox_settings(name, value) VALUES(\'cache.session_quota_bytes\', 8)')
     refuses(db, "QuotaExceededError.*5 of 8", "SELECT cache_write(?,NULL,NULL,'1234','d')", A)
     exact(db, 'a "b')
     assert rows(db, "SELECT name FROM main.sqlite_schema") == []

@@ -375,7 +375,7 @@ def test_total_quota_over_all_sessions(pdb):
 def test_a_preset_is_applied_by_a_row_and_users_can_add_one(pdb):
     assert rows(pdb, "SELECT * FROM cache_use") == [("keep",)]
     pdb.execute("INSERT INTO cache_use VALUES('recycle')")
-    limits = dict(pdb.execute("SELECT name, value FROM blackbox_limits"))
+    limits = dict(pdb.execute("SELECT name, value FROM blackbox_settings"))
     assert limits["cache.session_quota_bytes"] == 209_715_200
     assert limits["cache.max_description"] == 500
     assert limits["cache.total_quota_bytes"] == 5_368_709_120

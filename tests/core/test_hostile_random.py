@@ -46,7 +46,7 @@ HOSTILE = [
     "WHERE id = 'victim'",
     "UPDATE payload_state SET bulk = 1 - bulk", "UPDATE payload_state SET removed = 1",
     "DELETE FROM payload_state", "DELETE FROM blackbox_ledgers", "DELETE FROM blackbox_settings",
-    "REPLACE INTO blackbox_settings VALUES('payload.retention_days', 1)",
+    "REPLACE INTO blackbox_settings(name, value) VALUES('payload.retention_days', 1)",
     "INSERT INTO payload_pinning(id, wanted) VALUES('victim', 1)",
     "INSERT INTO payload_settling(rid, wanted, wrong) SELECT rowid, 0, 1 FROM event_payloads",
     "INSERT INTO payload_landing(rid, id, evidence, wanted, wrong) "

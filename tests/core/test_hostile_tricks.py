@@ -230,13 +230,13 @@ def test_a_row_with_rowid_minus_one_is_not_pinned_until_it_has_another(fresh, mo
 
 @pytest.mark.parametrize("module", [0, 1])
 @pytest.mark.parametrize("write", [
-    "INSERT INTO blackbox_settings VALUES('payload.retention_days', {})",
-    "REPLACE INTO blackbox_settings VALUES('payload.retention_days', {})",
+    "INSERT INTO blackbox_settings(name, value) VALUES('payload.retention_days', {})",
+    "REPLACE INTO blackbox_settings(name, value) VALUES('payload.retention_days', {})",
     "UPDATE blackbox_settings SET value = {}"])
 def test_no_setting_is_out_of_range(fresh, module, write):
     db = connection(fresh, module, 0)
     if write.startswith("UPDATE"):
-        db.execute("INSERT INTO blackbox_settings VALUES('payload.retention_days', 7)")
+        db.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.retention_days', 7)")
     for verb in ("INSERT", "UPDATE"):
         db.execute(PASS_OVER.format("AFTER " + verb, "blackbox_settings").replace(" t ", f" t{verb} "))
     for value in ("-100000", "NULL", "'7'", "7.5"):

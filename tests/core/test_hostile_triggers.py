@@ -34,9 +34,9 @@ def test_evidence_is_saved_whole_or_not_at_all(path, begin, when, call):
 def test_a_flush_writes_all_or_nothing(path):
     db = connect(path)
     one(db, "SELECT blackbox_install()")
-    db.execute("INSERT INTO blackbox_settings VALUES('payload.enabled', 1)")
-    if rows(db, "SELECT 1 FROM blackbox_limits WHERE name = 'payload.queue_mode'"):
-        db.execute("INSERT INTO blackbox_settings VALUES('payload.queue_mode', 'memory')")
+    db.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.enabled', 1)")
+    if rows(db, "SELECT 1 FROM blackbox_settings WHERE name = 'payload.queue_mode'"):
+        db.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.queue_mode', 'memory')")
     one(db, "SELECT payload_queue('e0', 'a', 'q', 'r')")
     one(db, "SELECT payload_flush()")
     for event in ("e1", "e2", "e3"):

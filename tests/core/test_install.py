@@ -107,7 +107,7 @@ def test_check_finds_rows_that_are_gone_and_install_brings_them_back(
 
 def test_the_totals_of_a_lost_row_are_counted_anew(db):
     session = "conv_0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f"
-    db.execute("INSERT INTO blackbox_settings VALUES('cache.total_quota_bytes', 99)")
+    db.execute("INSERT INTO blackbox_settings(name, value) VALUES('cache.total_quota_bytes', 99)")
     one(db, "SELECT cache_write(?, 'task0001', 'turn0001', '12345', 'd')", session)
     db.execute("DELETE FROM cache_state")
     db.execute("DELETE FROM cache_limits")
@@ -136,7 +136,7 @@ def test_changes_that_the_user_may_make_are_not_reported(db):
     db.execute("INSERT INTO rollout_policy(preset, item_type) VALUES('mine', '*')")
     db.execute("UPDATE cache_presets SET value = 8 WHERE name = 'cache.max_age_days'")
     db.execute("ALTER TABLE cache_items ADD COLUMN note TEXT")
-    db.execute("INSERT INTO blackbox_settings VALUES('payload.window', 7)")
+    db.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.window', 7)")
     assert rows(db, "SELECT * FROM blackbox_check") == []
 
 
@@ -160,7 +160,7 @@ def test_the_choices_of_a_setting_are_its_definition(db, choices):
     assert rows(db, "SELECT object FROM blackbox_check") == [("blackbox_setting_defs",)]
     if choices is None:
         with pytest.raises(sqlite3.IntegrityError, match="out of range"):
-            db.execute("INSERT INTO blackbox_settings VALUES('cache.on_quota', 'reject')")
+            db.execute("INSERT INTO blackbox_settings(name, value) VALUES('cache.on_quota', 'reject')")
     one(db, "SELECT blackbox_install()")
     assert rows(db, "SELECT * FROM blackbox_check") == []
 
@@ -265,7 +265,7 @@ def test_settings_are_checked_by_the_schema_without_the_module(db, path):
         "('x.int','integer',5,1,9,NULL,'m'),('x.real','real',0.5,0,1,NULL,'m'),"
         "('x.word','choice','a',NULL,NULL,'a, b','m')"
     )
-    put = "INSERT OR REPLACE INTO blackbox_settings VALUES(?,?)"
+    put = "INSERT OR REPLACE INTO blackbox_settings(name, value) VALUES(?,?)"
     for name, value in [
         ("x.int", 0), ("x.int", 10), ("x.int", "5"), ("x.int", 5.5),
         ("x.real", "abc"), ("x.word", "c"), ("x.word", ""), ("x.word", "a, b"),
@@ -279,11 +279,11 @@ def test_settings_are_checked_by_the_schema_without_the_module(db, path):
     with pytest.raises(sqlite3.IntegrityError, match="out of range"):
         plain.execute("UPDATE blackbox_settings SET value=99 WHERE name='x.int'")
     plain.commit()
-    assert rows(db, "SELECT value, \"default\", range FROM blackbox_limits "
+    assert rows(db, "SELECT value, \"default\", range FROM blackbox_settings "
                 "WHERE name='x.int'") == [(7, 5, "1 to 9")]
     plain.execute(put, ("x.int", 3.0))  # as JavaScript says 3
     plain.commit()
-    assert rows(db, "SELECT value, typeof(value) FROM blackbox_limits "
+    assert rows(db, "SELECT value, typeof(value) FROM blackbox_settings "
                 "WHERE name='x.int'") == [(3, "integer")]
 
 

@@ -48,7 +48,7 @@ def test_the_statement_around_the_call_is_named(ring):
 def test_a_function_of_one_statement_runs_inside_another_statement(db, call):
     db.execute("CREATE VIRTUAL TABLE rec USING evidence_buffer")
     db.execute("CREATE TABLE t(x)")
-    db.execute("INSERT INTO blackbox_settings VALUES('payload.enabled', 1)")
+    db.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.enabled', 1)")
     db.execute("INSERT INTO t SELECT " + call)
     assert one(db, "SELECT count(*) FROM t") == 1
 

@@ -57,7 +57,7 @@ def fill(db):
                "VALUES('e1', 'a', 'evidence'), ('e2', 'a', 'archive')")
     one(db, "SELECT cache_write(?, 'task0001', 'turn0001', '[1]', 'd')", SESSION)
     one(db, "SELECT rollout_create(?, 'be brief')", ROLLOUT)
-    db.execute("INSERT INTO blackbox_settings VALUES('cache.max_description', 99)")
+    db.execute("INSERT INTO blackbox_settings(name, value) VALUES('cache.max_description', 99)")
 
 
 def test_an_install_that_was_not_used_goes_without_a_trace(path):
@@ -267,7 +267,7 @@ def test_refuses_arguments_and_places(db):
 
 
 def test_rows_that_wait_in_the_queue_are_written_first(db):
-    db.execute("INSERT INTO blackbox_settings VALUES('payload.enabled', 1), "
+    db.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.enabled', 1), "
                "('payload.queue_mode', 'memory')")
     one(db, "SELECT payload_queue('e', 'a', 'q', 'r')")
     assert "wait in payload_queue" in refused(db, "main", None, "force")

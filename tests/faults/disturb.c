@@ -546,7 +546,7 @@ static void testLoad(void **ppState) {
       addModule(db);
       must(db, "SELECT blackbox_install('main', 'payload');"
                "CREATE VIRTUAL TABLE ring USING payload_ring;"
-               "INSERT INTO blackbox_settings VALUES('payload.enabled', 1);"
+               "INSERT INTO blackbox_settings(name, value) VALUES('payload.enabled', 1);"
                "SELECT payload_queue(1,2,3,4);"
                "SELECT count(*) FROM payload_queue");
       z = problems(db);
@@ -569,7 +569,7 @@ static void testLoadAgain(void **ppState) {
     char *zErr = 0;
     int rc;
     must(db, "SELECT blackbox_install();"
-             "INSERT INTO blackbox_settings VALUES('payload.enabled', 1),"
+             "INSERT INTO blackbox_settings(name, value) VALUES('payload.enabled', 1),"
              "  ('payload.queue_mode', 'memory');"
              "SELECT payload_queue('e','a','q','r')");
     faultArm(FAULT_MEMORY, iPoint, 1, db);

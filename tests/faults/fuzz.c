@@ -228,7 +228,7 @@ static void begin(void) {
   must("SELECT blackbox_install()");
   must("CREATE VIRTUAL TABLE rec USING evidence_buffer");
   must("CREATE VIRTUAL TABLE ring USING payload_ring(window=2)");
-  must("INSERT INTO blackbox_settings VALUES('rollout.policy', 'everything')");
+  must("INSERT INTO blackbox_settings(name, value) VALUES('rollout.policy', 'everything')");
   must("SELECT rollout_create(" ID ", NULL, 'permanent')");
   must("SELECT rollout_append(" ID ", '[{\"type\":\"event_msg\",\"payload\":"
        "{\"type\":\"user_message\",\"message\":\"hi\"}},{\"type\":"

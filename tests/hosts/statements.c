@@ -22,7 +22,7 @@ static sqlite3 *busyDb(void) {
   db = openDb(FILE_NAME, 0);
   must(db, "PRAGMA journal_mode = wal;"
            "SELECT blackbox_install();"
-           "INSERT INTO blackbox_settings VALUES('payload.enabled', 1),"
+           "INSERT INTO blackbox_settings(name, value) VALUES('payload.enabled', 1),"
            "  ('payload.queue_mode', 'memory');"
            "CREATE VIRTUAL TABLE ring USING payload_ring(window=3);"
            "CREATE VIRTUAL TABLE temp.fast USING payload_ring(window=3);");
@@ -248,7 +248,7 @@ static void testDetach(void **ppState) {
     must(db, "ATTACH 'away.db' AS away");
     must(db, "SELECT blackbox_install('away');"
              "CREATE VIRTUAL TABLE away.ring USING payload_ring(window=2);"
-             "INSERT INTO away.blackbox_settings VALUES('payload.enabled', 1);"
+             "INSERT INTO away.blackbox_settings(name, value) VALUES('payload.enabled', 1);"
              "INSERT INTO ring(agent_id, event_id) VALUES('a','e');"
              "SELECT payload_kill_switch('ring', 'a', 'k');"
              "SELECT payload_stats();");
@@ -272,7 +272,7 @@ static void testDetachWhileRowsWait(void **ppState) {
   unlink("away.db");
   must(db, "ATTACH 'away.db' AS away;"
            "SELECT blackbox_install('away');"
-           "INSERT INTO away.blackbox_settings VALUES('payload.enabled', 1),"
+           "INSERT INTO away.blackbox_settings(name, value) VALUES('payload.enabled', 1),"
            "  ('payload.queue_mode', 'memory');"
            "SELECT payload_queue('e','a','q','r');"
            "DETACH away;");
@@ -303,7 +303,7 @@ static void testQueriesOfDqlite(void **ppState) {
   unlink(FILE_NAME);
   db = openDb(FILE_NAME, vfs.zName);
   must(db, "INSERT INTO blackbox_call VALUES('blackbox_install', '[]');"
-           "INSERT INTO blackbox_settings VALUES('payload.enabled', 1);"
+           "INSERT INTO blackbox_settings(name, value) VALUES('payload.enabled', 1);"
            "CREATE VIRTUAL TABLE ring USING payload_ring(window=3);"
            "INSERT INTO ring(agent_id, event_id) VALUES('a', 'e');"
            "CREATE VIRTUAL TABLE rec USING evidence_buffer;"

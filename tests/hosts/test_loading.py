@@ -66,7 +66,7 @@ db = sqlite3.connect(sys.argv[2], isolation_level=None)
 db.enable_load_extension(True)
 db.load_extension(sys.argv[1])
 db.execute("SELECT blackbox_install()")
-db.execute("INSERT INTO blackbox_settings VALUES('payload.enabled', 1), "
+db.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.enabled', 1), "
            "('payload.queue_mode', 'memory')")
 for i in range(3):
     db.execute("SELECT payload_queue('e', 'a', 'q', 'r')").fetchone()

@@ -169,7 +169,7 @@ CALLED = "INSERT INTO blackbox_call VALUES('payload_queue', json_array(?, 'a', ?
 
 
 def setting(db, name, value, schema="main"):
-    db.execute(f"INSERT OR REPLACE INTO {schema}.blackbox_settings VALUES(?,?)",
+    db.execute(f"INSERT OR REPLACE INTO {schema}.blackbox_settings(name, value) VALUES(?,?)",
                ("payload." + name, value))
 
 

@@ -181,7 +181,7 @@ def test_everything_works_on_the_adopted_table(adopted):
     db.execute(f"CREATE VIRTUAL TABLE {schema}.ring USING payload_ring")
     db.execute(f"INSERT INTO {schema}.ring(agent_id, event_id) VALUES('z','e')")
     assert one(db, "SELECT payload_kill_switch('ring', 'z', 'k')") == 1
-    db.execute(f"INSERT INTO {schema}.blackbox_settings VALUES('payload.enabled', 1), "
+    db.execute(f"INSERT INTO {schema}.blackbox_settings(name, value) VALUES('payload.enabled', 1), "
                "('payload.queue_mode', 'memory')")
     assert one(db, "SELECT payload_queue('e', 'z', 'q', 'r')") == 1
     assert one(db, "SELECT payload_flush()") == 1

@@ -50,7 +50,7 @@ def plain():
 def test_without_the_setting_nothing_is_limited_or_counted(plain):
     put(plain, "p1", 1000)
     assert counted(plain) == [] and rows(plain, "SELECT * FROM payload_sizes") == []
-    assert one(plain, "SELECT value FROM blackbox_limits WHERE name = 'payload.max_bytes'") == 0
+    assert one(plain, "SELECT value FROM blackbox_settings WHERE name = 'payload.max_bytes'") == 0
 
 
 @pytest.mark.parametrize("begin", [True, False])
@@ -331,7 +331,7 @@ def test_in_defensive_mode_with_an_untrusted_schema(db, path):
 
 @pytest.mark.parametrize("mode", ["durable", "memory"])
 def test_the_queue_keeps_the_limit(db, mode):
-    db.execute("INSERT INTO blackbox_settings VALUES('payload.enabled', 1), ('payload.queue_mode', ?)",
+    db.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.enabled', 1), ('payload.queue_mode', ?)",
                (mode,))
     limit(db, 1000)
     for i in range(30):

@@ -261,7 +261,7 @@ def test_plain_deletes_share_a_receipt_a_minute(archive, path):
     for i in range(30):
         add(archive, f"r{i}", 1000 * i, body="x" * i)
     plain = sqlite3.connect(path, isolation_level=None)
-    plain.execute("INSERT INTO blackbox_settings VALUES('payload.due_per_write', 0)")
+    plain.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.due_per_write', 0)")
     plain.execute("DELETE FROM event_payloads WHERE id IN ('r3', 'r5')")
     for i in range(6, 30):
         plain.execute(f"DELETE FROM event_payloads WHERE id = 'r{i}'")
@@ -340,7 +340,7 @@ def test_saving_again_adds_nothing_twice(archive):
 
 
 def test_evidence_is_saved_though_the_archive_is_off(archive):
-    archive.execute("INSERT INTO blackbox_settings VALUES('payload.enabled', 0)")
+    archive.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.enabled', 0)")
     assert save(archive, "k", ITEM) == 1
     assert save(archive, "k") == 0
     archive.execute("INSERT INTO blackbox_call(command, arguments) VALUES("
@@ -453,7 +453,7 @@ def test_a_temp_table_of_that_name_takes_no_evidence(archive):
     archive.execute("CREATE TEMP TABLE blackbox_settings(name, value)")
     archive.execute("CREATE TEMP TABLE blackbox_domains(domain, version)")
     archive.execute("INSERT INTO temp.blackbox_domains VALUES('payload', 1)")
-    archive.execute("INSERT INTO main.blackbox_settings VALUES('payload.enabled', 1), "
+    archive.execute("INSERT INTO main.blackbox_settings(name, value) VALUES('payload.enabled', 1), "
                     "('payload.queue_mode', 'memory')")
     archive.execute("CREATE VIRTUAL TABLE main.ring USING payload_ring")
     archive.execute("INSERT INTO ring(agent_id, event_id) VALUES('a','e')")
@@ -485,7 +485,7 @@ def test_stats_count_rows_bytes_and_pins(archive):
     add(archive, "ev", 0, "evidence", body="x" * 9)
     add(archive, "freed", 0, "evidence", body="x" * 11)
     one(archive, "SELECT payload_unpin('freed', 'a', 'r')")
-    archive.execute("INSERT INTO blackbox_settings VALUES('payload.enabled', 1), "
+    archive.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.enabled', 1), "
                     "('payload.queue_mode', 'memory')")
     one(archive, "SELECT payload_queue('e', 'a', 'qq', 'é')")
     found = stats()
@@ -508,7 +508,7 @@ def test_db_size_has_what_is_free_inside_and_the_wal(archive, path):
     size = os.path.getsize(path)
     assert found == {"databaseBytes": size, "usedBytes": size, "freeBytes": 0,
                      "reclaimableBytes": 0, "walBytes": 0, "totalBytes": size}
-    archive.execute("INSERT INTO blackbox_settings VALUES('payload.vacuum_pages', 0)")
+    archive.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.vacuum_pages', 0)")
     one(archive, "SELECT payload_clear_archive()")
     assert sizes()["freeBytes"] > 490000
     assert sizes()["databaseBytes"] == os.path.getsize(path)
@@ -537,18 +537,18 @@ def test_db_size_without_a_file():
 def test_settings_have_default_and_range(archive, path, name, default, low, high):
     name = "payload." + name
     plain = sqlite3.connect(path, isolation_level=None)
-    assert rows(plain, 'SELECT value, "default", range FROM blackbox_limits '
+    assert rows(plain, 'SELECT value, "default", range FROM blackbox_settings '
                 "WHERE name = ?", name) == [(default, default, f"{low} to {high}")]
-    put = "INSERT OR REPLACE INTO blackbox_settings VALUES(?,?)"
+    put = "INSERT OR REPLACE INTO blackbox_settings(name, value) VALUES(?,?)"
     for bad in (low - 1, high + 1, str(low), low + 0.5, None, b"1", "on"):
         with pytest.raises(sqlite3.IntegrityError):
             plain.execute(put, (name, bad))
     for good in (low, high):
         plain.execute(put, (name, good))
-        assert one(archive, "SELECT value FROM blackbox_limits WHERE name=?",
+        assert one(archive, "SELECT value FROM blackbox_settings WHERE name=?",
                    name) == good
     plain.execute("DELETE FROM blackbox_settings")
-    assert one(archive, "SELECT value FROM blackbox_limits WHERE name=?", name) \
+    assert one(archive, "SELECT value FROM blackbox_settings WHERE name=?", name) \
         == default
 
 
@@ -573,7 +573,7 @@ def test_without_an_install_every_call_says_so(path, call):
         db.execute("SELECT " + call)
     one(db, "SELECT blackbox_install()")
     if "queue" in call:
-        db.execute("INSERT INTO blackbox_settings VALUES('payload.enabled', 1)")
+        db.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.enabled', 1)")
     if "unpin" not in call:
         db.execute("SELECT " + call)
 
@@ -586,7 +586,7 @@ def test_two_installs_are_ambiguous_until_one_is_chosen(archive, tmp_path, call)
     with pytest.raises(sqlite3.OperationalError, match="ambiguous: both main and "):
         archive.execute("SELECT " + call)
     assert one(archive, "SELECT blackbox_use('main')") == "main"
-    archive.execute("INSERT INTO blackbox_settings VALUES('payload.enabled', 1)")
+    archive.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.enabled', 1)")
     if "unpin" not in call:
         archive.execute("SELECT " + call)
 
@@ -649,7 +649,7 @@ def test_calls_inside_a_statement_that_writes_explain(archive, call):
     archive.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
     archive.execute("INSERT INTO ring(agent_id, event_id) VALUES('a','e')")
     archive.execute("CREATE TABLE t(x)")
-    archive.execute("INSERT INTO blackbox_settings VALUES('payload.enabled', 1), "
+    archive.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.enabled', 1), "
                     "('payload.queue_mode', 'memory')")
     one(archive, "SELECT payload_queue('e', 'a', 'q', 'r')")
     for statement in (f"INSERT INTO t SELECT {call}", f"INSERT INTO t VALUES({call})",
@@ -677,7 +677,7 @@ def test_a_read_only_database_says_so_and_keeps_everything(archive, path, call):
     archive.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
     archive.execute("INSERT INTO ring(agent_id, event_id) VALUES('a','e')")
     add(archive, "x", 0, "evidence")
-    archive.execute("INSERT INTO blackbox_settings VALUES('payload.enabled', 1), "
+    archive.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.enabled', 1), "
                     "('payload.queue_mode', 'memory')")
     db = connect(f"file:{path}?mode=ro", uri=True)
     assert one(db, "SELECT payload_queue('e', 'a', 'q', 'r')") == 1

@@ -126,7 +126,7 @@ def statements_inside(db, script):
 
 
 def test_statements_inside_the_functions_seek(archive):
-    archive.execute("INSERT INTO blackbox_settings VALUES('payload.enabled', 1)")
+    archive.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.enabled', 1)")
     archive.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
     archive.execute("INSERT INTO ring(agent_id, event_id) VALUES('a','e1')")
     inside = statements_inside(archive, COMMANDS)

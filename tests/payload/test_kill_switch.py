@@ -481,7 +481,7 @@ def test_a_commit_in_between_never_makes_a_call_fail(ring, path, name, warm):
     ring.execute("PRAGMA main.journal_mode=WAL")
     ring.execute("PRAGMA main.synchronous=OFF")
     ring.execute("CREATE TABLE noise(x)")
-    ring.execute("INSERT INTO main.blackbox_settings VALUES('payload.enabled', 1)")
+    ring.execute("INSERT INTO main.blackbox_settings(name, value) VALUES('payload.enabled', 1)")
     ring.execute("INSERT INTO event_payloads(id, event_id, agent_id, purpose) "
                  "VALUES('pinned', 'e', 'a', 'evidence')")
     ring.execute("INSERT INTO event_payloads(event_id, agent_id, purpose, created_at)"

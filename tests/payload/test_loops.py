@@ -588,7 +588,7 @@ def test_defensive_mode_and_an_untrusted_schema(path):
     script = (".load ./blackbox\n.dbconfig defensive on\n.dbconfig trusted_schema off\n"
               "SELECT blackbox_install('main', 'payload');\n"
               "CREATE VIRTUAL TABLE ring USING payload_ring;\n"
-              "INSERT INTO blackbox_settings VALUES('payload.on_loop', 'kill_switch');\n")
+              "INSERT INTO blackbox_settings(name, value) VALUES('payload.on_loop', 'kill_switch');\n")
     for request, response, at in sessions.chat(SAME):
         script += ("INSERT INTO ring(agent_id, event_id, request_body, response_body, timestamp) "
                    f"VALUES('a', 'e', '{request}', '{response}', {at});\n")

@@ -43,7 +43,7 @@ def db(path):
     db = connect(path)
     db.execute("PRAGMA synchronous=OFF")
     one(db, "SELECT blackbox_install()")
-    db.execute("INSERT INTO blackbox_settings VALUES('payload.enabled', 1)")
+    db.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.enabled', 1)")
     yield db
     db.close()
 
@@ -85,7 +85,7 @@ def test_the_ring_holds_the_newest_of_each_agent_byte_for_byte(db, exchanges, sc
 
 
 def test_the_queue_writes_all_byte_for_byte_in_order(db, path, exchanges):
-    db.execute("INSERT INTO blackbox_settings VALUES('payload.retention_days', 365)")
+    db.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.retention_days', 365)")
     now = one(db, "SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)")
     recent = [(*e[:4], now - len(exchanges) + i) for i, e in enumerate(exchanges)]
     for i, (agent, event, request, response, at) in enumerate(recent):

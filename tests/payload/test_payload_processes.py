@@ -75,7 +75,7 @@ def run(path, body, n=4, work=WORK):
 @pytest.fixture(params=["delete", "wal"] + ["truncate", "persist"] * FULL)
 def ring(db, request):
     db.execute(f"PRAGMA journal_mode={request.param}")
-    db.execute("INSERT INTO blackbox_settings VALUES('payload.enabled', 1)")
+    db.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.enabled', 1)")
     db.execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=10)")
     return db
 

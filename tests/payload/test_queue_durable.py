@@ -22,7 +22,7 @@ def archive(db):
 
 
 def test_the_durable_mode_is_the_default(archive):
-    assert rows(archive, "SELECT value, \"default\", range FROM blackbox_limits "
+    assert rows(archive, "SELECT value, \"default\", range FROM blackbox_settings "
                 "WHERE name = 'payload.queue_mode'") \
         == [("durable", "durable", "durable, memory")]
     with pytest.raises(sqlite3.IntegrityError, match="out of range"):
@@ -317,7 +317,7 @@ def test_history_stays_until_clean_up_is_asked_for(archive, path, mode, how):
         put(archive, "new")
     one(archive, "SELECT payload_flush()")
     assert [e for e in stored(archive) if e != "new"] == ["h0", "h1", "h2", "h3"]
-    assert one(archive, "SELECT value FROM blackbox_limits "
+    assert one(archive, "SELECT value FROM blackbox_settings "
                "WHERE name = 'payload.history_until'") == now - 8 * DAY
     # Rows that were new then expire normally later.
     put(archive, "ages")

@@ -41,7 +41,7 @@ def test_oldest_goes_beyond_the_window_and_is_counted(ring):
 
 def test_window_of_a_ring_without_one_is_the_setting(db):
     db.execute("CREATE VIRTUAL TABLE r1 USING payload_ring")
-    db.execute("INSERT INTO blackbox_settings VALUES('payload.window', 2)")
+    db.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.window', 2)")
     db.execute("CREATE VIRTUAL TABLE r2 USING payload_ring()")
     db.execute("CREATE VIRTUAL TABLE temp.r3 USING payload_ring")
     for ring in ("r1", "r2", "r3"):

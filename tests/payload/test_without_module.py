@@ -44,15 +44,15 @@ def test_the_archive_works_whole(plain, db):
     plain.execute("INSERT INTO payload_unpins(payload_id, actor, reason) "
                   "SELECT id, 'Ann', 'closed' FROM event_payloads")
     plain.execute("DELETE FROM event_payloads")
-    plain.execute("INSERT INTO blackbox_settings VALUES('payload.window', 9)")
+    plain.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.window', 9)")
     for view in ("payload_due", "payload_archive", "payload_check", "core_check",
-                 "blackbox_limits", "retention_log", "retention_rules"):
+                 "blackbox_settings", "retention_log", "retention_rules"):
         plain.execute(f"SELECT * FROM {view}").fetchall()
     assert rows(db, "SELECT * FROM blackbox_check") == []
 
 
 def test_agents_are_stopped_and_started_by_plain_sql(plain, db):
-    plain.execute("INSERT INTO blackbox_settings VALUES('payload.refuse_stopped', 1)")
+    plain.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.refuse_stopped', 1)")
     plain.execute("INSERT INTO payload_agents(agent_id, stopped_at, stopped_by) VALUES('a', 1, 'Ann')")
     with pytest.raises(sqlite3.IntegrityError, match="^AgentStoppedError"):
         push(db, "a", "e9")

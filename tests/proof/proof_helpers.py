@@ -64,7 +64,7 @@ def proof(m, hashes, whole=True):
 
 
 def enable(db, schema="main", value=1):
-    db.execute(f"INSERT OR REPLACE INTO {schema}.blackbox_settings VALUES('proof.enabled', ?)",
+    db.execute(f"INSERT OR REPLACE INTO {schema}.blackbox_settings(name, value) VALUES('proof.enabled', ?)",
                (value,))
     return db
 

@@ -158,7 +158,7 @@ def looping(db, event, calls):
 @pytest.mark.parametrize("mode", ["record", "kill_switch"])
 def test_a_verdict_and_what_it_does_have_leaves(db, mode):
     enable(db)
-    db.execute("INSERT INTO blackbox_settings VALUES('payload.on_loop', ?)", (mode,))
+    db.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.on_loop', ?)", (mode,))
     db.execute(RING.format("ring"))
     looping(db, "e1", 3)
     looping(db, "e2", 5)

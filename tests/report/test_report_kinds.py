@@ -17,7 +17,7 @@ def looped(db, mode="kill_switch"):
     """A ring in which an agent calls the same tool until the switch is pulled. Returns its id."""
     if not rows(db, "SELECT 1 FROM sqlite_schema WHERE name = 'ring'"):
         ring(db)
-    db.execute("INSERT INTO blackbox_settings VALUES('payload.on_loop', ?)", (mode,))
+    db.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.on_loop', ?)", (mode,))
     messages = [{"role": "user", "content": "go"}]
     for i in range(5):
         push(db, f"e{i}", json.dumps({"model": "m1", "messages": messages}), json.dumps({

@@ -51,7 +51,7 @@ def root(proof):
 
 @pytest.fixture
 def proven(db):
-    db.execute("INSERT INTO blackbox_settings VALUES('proof.enabled', 1)")
+    db.execute("INSERT INTO blackbox_settings(name, value) VALUES('proof.enabled', 1)")
     ring(db)
     push(db, "e1", '{"a":1}', b"\x89PNG\r\n\x1a\n\0", time=1000)
     push(db, "e2", "sk-ant-" + "A" * 30, None, time=2000)

@@ -31,7 +31,7 @@ def full(db):
         for agent, event in (("a", "e1"), ("a", "e2"), ("b", "e1")):
             db.execute(f"INSERT INTO {ring}(agent_id, event_id, request_body) "
                        "VALUES(?, ?, 'q')", (agent, event))
-    db.execute("INSERT INTO blackbox_settings VALUES('payload.enabled', 1), "
+    db.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.enabled', 1), "
                "('payload.queue_mode', 'memory')")
     db.execute("SELECT payload_queue('e1', 'a', 'q', 'r'), payload_queue('e9', 'b', 'q', 'r')")
     return db
@@ -75,7 +75,7 @@ def test_a_session_goes(full):
 
 
 def test_a_locked_session_goes_as_well(full):
-    full.execute("INSERT INTO blackbox_settings VALUES('cache.lock_tool_results', 1)")
+    full.execute("INSERT INTO blackbox_settings(name, value) VALUES('cache.lock_tool_results', 1)")
     full.execute("INSERT INTO cache_items(session_id, task_id, turn_id, description, data, "
                  "custom_metadata) VALUES(?, 'a7b3c9d2', 'f4e8g1h9', 'x', ?, "
                  "'{\"kind\":\"tool_result\"}')", (OTHER, json.dumps(CANARY)))
@@ -336,7 +336,7 @@ def test_after_its_time_a_key_can_be_used_again(full, path):
     db.execute("INSERT INTO event_payloads(event_id, agent_id, purpose) "
                "VALUES('e', 'a', 'archive')")
     one(db, "SELECT blackbox_install()")
-    db.execute("INSERT INTO blackbox_settings VALUES('retention.refuse_days', 0)")
+    db.execute("INSERT INTO blackbox_settings(name, value) VALUES('retention.refuse_days', 0)")
     assert erase(db, "agent", "zz")["refusedUntil"] is None
     assert rows(db, "SELECT * FROM retention_erased") == []
     assert one(db, "SELECT count(*) FROM sqlite_schema WHERE name GLOB '*_made_erased'") == 0
@@ -392,7 +392,7 @@ def test_no_statement_changes_the_record(full, path, statement):
 
 @pytest.mark.parametrize("gone", [[1], [2], [1, 2]])
 def test_check_finds_that_erasures_whose_keys_are_not_refused_were_removed(full, path, gone):
-    full.execute("INSERT INTO blackbox_settings VALUES('retention.refuse_days', 0)")
+    full.execute("INSERT INTO blackbox_settings(name, value) VALUES('retention.refuse_days', 0)")
     erase(full, "agent", "a")
     erase(full, "agent", "zz")
     assert rows(full, "SELECT * FROM blackbox_check") == []

@@ -60,7 +60,7 @@ def test_clean_ups_skip_what_is_held_and_their_lists_say_so(full):
     for kind, (key, query, _) in LOSSES.items():
         hold(full, kind, key)
     before = contents(full)
-    one(full, "INSERT INTO blackbox_settings VALUES('cache.max_age_days', 1)")
+    one(full, "INSERT INTO blackbox_settings(name, value) VALUES('cache.max_age_days', 1)")
     assert one(full, "SELECT payload_cleanup(1)") == 0
     assert one(full, "SELECT payload_clear_archive()") == 0
     assert one(full, "SELECT rollout_cleanup_expired()") == 0
@@ -133,7 +133,7 @@ def test_a_held_conversation_can_be_forked_under_a_held_id(full):
 
 
 def test_an_eviction_takes_other_items_and_fails_when_holds_leave_no_room(full):
-    full.execute("INSERT INTO blackbox_settings VALUES('cache.on_quota', 'evict_oldest'), "
+    full.execute("INSERT INTO blackbox_settings(name, value) VALUES('cache.on_quota', 'evict_oldest'), "
                  "('cache.total_quota_bytes', 12)")
     hold(full, "session", SESSION)
     put = ("INSERT INTO cache_items(session_id, task_id, turn_id, description, data) "

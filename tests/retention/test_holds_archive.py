@@ -124,7 +124,7 @@ def test_a_table_of_another_program_is_guarded_with_all_its_columns(path):
 
 
 def test_held_rows_count_for_max_bytes_and_a_write_without_room_fails(db):
-    db.execute("INSERT INTO blackbox_settings VALUES('payload.max_bytes', 100)")
+    db.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.max_bytes', 100)")
     archive(db, "old", now() - 5000, "o" * 60)
     hold(db, "event", "e")
     db.execute("UPDATE blackbox_settings SET value = 101 WHERE name = 'payload.max_bytes'")

@@ -41,7 +41,7 @@ def test_a_row_is_due_after_its_age_and_not_at_it(db):
     archive(db, "p", T0)
     assert plan(db, T0 + 7 * DAY) == []
     assert plan(db, T0 + 7 * DAY + 1) == [("payload.age", "p", None)]
-    db.execute("INSERT INTO blackbox_settings VALUES('payload.retention_days', 30)")
+    db.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.retention_days', 30)")
     assert plan(db, T0 + 7 * DAY + 1) == []
     assert plan(db, T0 + 30 * DAY + 1, "reason") == [("payload.retention_days = 30",)]
 

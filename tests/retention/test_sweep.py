@@ -270,9 +270,9 @@ def fill(db, rng, now):
     def near(age):
         return now - age + rng.choice([-DAY, -1, 0, 1, DAY]) * rng.randrange(3)
 
-    db.execute("INSERT INTO blackbox_settings VALUES('payload.due_per_write', 0)")
+    db.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.due_per_write', 0)")
     retention = rng.choice([1, 7, 30])
-    db.execute("INSERT INTO blackbox_settings VALUES('payload.retention_days', ?)", (retention,))
+    db.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.retention_days', ?)", (retention,))
     for i in range(rng.randrange(8)):
         archive(db, f"p{i}", near(retention * DAY), "x" * rng.randrange(9), rng.random() < 0.3)
     for i in range(rng.randrange(6)):
@@ -281,7 +281,7 @@ def fill(db, rng, now):
     for i in range(rng.randrange(4)):
         orphan(db, f"o{i}", near(30 * DAY), *[rng.randrange(2) for _ in range(rng.randrange(3))])
     if rng.random() < 0.5:
-        db.execute("INSERT INTO blackbox_settings VALUES('cache.max_age_days', ?)",
+        db.execute("INSERT INTO blackbox_settings(name, value) VALUES('cache.max_age_days', ?)",
                    (rng.choice([0.5, 1, 3]),))
     for i in range(rng.randrange(8)):
         at = near(rng.choice([1, 3]) * DAY)

@@ -61,7 +61,7 @@ def test_an_archive_that_others_fill_is_kept_to_its_days(path):
 
 @pytest.mark.parametrize("value, left", [(0, "abcde"), (1, "bcde"), (2, "cde")])
 def test_a_setting_says_how_many(filled, value, left):
-    filled.execute("INSERT INTO blackbox_settings VALUES('payload.due_per_write', ?)", (value,))
+    filled.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.due_per_write', ?)", (value,))
     archive(filled, "new", now())
     assert ids(filled) == [*left, "new"]
     filled.execute("DELETE FROM blackbox_settings")
@@ -72,12 +72,12 @@ def test_a_setting_says_how_many(filled, value, left):
 @pytest.mark.parametrize("value", [-1, 3, "x", 1.5])
 def test_other_numbers_are_refused(filled, value):
     with pytest.raises(sqlite3.IntegrityError, match="ValidationError"):
-        filled.execute("INSERT INTO blackbox_settings VALUES('payload.due_per_write', ?)",
+        filled.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.due_per_write', ?)",
                        (value,))
 
 
 def test_the_period_is_that_of_the_setting(filled):
-    filled.execute("INSERT INTO blackbox_settings VALUES('payload.retention_days', 365)")
+    filled.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.retention_days', 365)")
     archive(filled, "recent", now() - 364 * DAY)
     archive(filled, "new", now())
     assert "recent" in ids(filled) and "a" not in ids(filled)
@@ -89,7 +89,7 @@ def test_the_period_is_that_of_the_setting(filled):
 
 def test_what_is_pinned_or_history_stays(filled):
     filled.execute("UPDATE event_payloads SET pinned = 1 WHERE id IN ('a', 'b')")
-    filled.execute("INSERT INTO blackbox_settings VALUES('payload.history_until', ?)", (T0 + 2,))
+    filled.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.history_until', ?)", (T0 + 2,))
     archive(filled, "new", now())
     assert ids(filled) == ["a", "b", "c", "new"]
 
@@ -104,7 +104,7 @@ def test_a_row_that_is_old_itself_removes_nothing(filled):
 
 @pytest.mark.parametrize("begin", [False, True])
 def test_the_limit_in_bytes_holds_at_the_same_time(filled, begin):
-    filled.execute("INSERT INTO blackbox_settings VALUES('payload.max_bytes', 12)")
+    filled.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.max_bytes', 12)")
     if begin:
         filled.execute("BEGIN")
     for n in range(4):
@@ -157,8 +157,8 @@ def test_an_upsert_or_replace_of_a_row_that_is_due(filled):
 @pytest.mark.parametrize("recursive", [0, 1])
 def test_the_settings_are_kept_as_numbers(filled, recursive):
     filled.execute(f"PRAGMA recursive_triggers = {recursive}")
-    for sql in ("INSERT INTO blackbox_settings VALUES('payload.retention_days', 9)",
-                "REPLACE INTO blackbox_settings VALUES('payload.retention_days', 8)",
+    for sql in ("INSERT INTO blackbox_settings(name, value) VALUES('payload.retention_days', 9)",
+                "REPLACE INTO blackbox_settings(name, value) VALUES('payload.retention_days', 8)",
                 "UPDATE blackbox_settings SET name = 'payload.window'",
                 "DELETE FROM blackbox_settings"):
         filled.execute(sql)
@@ -196,7 +196,7 @@ def test_a_new_conversation_removes_expired_ones_if_it_is_asked_to(path, value, 
              "rollout_tables")
     for n, days in (1, -30), (2, -20), (3, -10), (4, 10):
         conversation(db, n, days)
-    db.execute("INSERT INTO blackbox_settings VALUES('rollout.due_per_write', ?)", (value,))
+    db.execute("INSERT INTO blackbox_settings(name, value) VALUES('rollout.due_per_write', ?)", (value,))
     conversation(db, 5, 20)
     conversation(db, 6, -50)  # itself expired: it stays for now
     assert [id[-1] for id, in rows(db, "SELECT id FROM rollouts ORDER BY id")] == list(left)
@@ -213,7 +213,7 @@ def test_a_new_conversation_removes_expired_ones_if_it_is_asked_to(path, value, 
 def test_a_new_conversation_never_fails_because_an_expired_one_cannot_go(path, sql):
     db = domains(path, "core", "rollout", "rollout_formats", "rollout_usage", "rollout_upkeep",
              "rollout_tables")
-    db.execute("INSERT INTO blackbox_settings VALUES('rollout.due_per_write', 2)")
+    db.execute("INSERT INTO blackbox_settings(name, value) VALUES('rollout.due_per_write', 2)")
     conversation(db, 1, -30)
     db.executescript(sql)
     conversation(db, 2, 30)
@@ -231,7 +231,7 @@ def test_a_new_item_removes_expired_ones_if_it_is_asked_to(path, value, left):
     db = domains(path, "core", "cache", "cache_work")
     for n, days in (1, -30), (2, -20), (3, -10), (4, 10):
         item(db, n, now() + days * DAY)
-    db.execute("INSERT INTO blackbox_settings VALUES('cache.due_per_write', ?)", (value,))
+    db.execute("INSERT INTO blackbox_settings(name, value) VALUES('cache.due_per_write', ?)", (value,))
     item(db, 5, now() - 50 * DAY)  # itself expired: it stays for now
     assert [int(turn[4:]) for turn, in rows(
         db, "SELECT turn_id FROM cache_items ORDER BY turn_id")] == left
@@ -248,7 +248,7 @@ def test_a_new_item_removes_expired_ones_if_it_is_asked_to(path, value, left):
 ])
 def test_a_new_item_never_fails_because_an_expired_one_cannot_go(path, sql):
     db = domains(path, "core", "retention", "retention_holds", "cache", "cache_work")
-    db.execute("INSERT INTO blackbox_settings VALUES('cache.due_per_write', 2)")
+    db.execute("INSERT INTO blackbox_settings(name, value) VALUES('cache.due_per_write', 2)")
     item(db, 1, now() - DAY)
     db.executescript(sql)
     item(db, 2, now() + DAY, session=SESSION[:-1] + "x")
@@ -270,7 +270,7 @@ def test_a_new_buffer_removes_orphaned_evidence_if_it_is_asked_to(path, value, l
     db = domains(path, "core", "evidence")
     owner(db, "old", now() - 40 * DAY, 1, 0, 0, 0)
     owner(db, "young", now() - 20 * DAY, 0)
-    db.execute("INSERT INTO blackbox_settings VALUES('evidence.due_per_write', ?)", (value,))
+    db.execute("INSERT INTO blackbox_settings(name, value) VALUES('evidence.due_per_write', ?)", (value,))
     owner(db, "new", now())
     assert one(db, "SELECT count(*) FROM evidence_overflow") == left
     assert one(db, "SELECT count(*) FROM evidence_overflow WHERE pinned") == 1

@@ -27,7 +27,7 @@ def meta(**more):
 @pytest.fixture
 def told(db):
     """A conversation with turns, a rollback and a compaction, and two forks."""
-    db.execute("INSERT INTO blackbox_settings VALUES ('rollout.ttl_days', 30000)")
+    db.execute("INSERT INTO blackbox_settings(name, value) VALUES ('rollout.ttl_days', 30000)")
     one(db, "SELECT rollout_create(?, NULL, 'permanent', ?, 1000)", ID, meta(
         source="cli", cwd="/w", originator="me", cli_version="9", model_provider="p",
         title="T"))
@@ -91,7 +91,7 @@ UNKNOWN = ("INSERT INTO rollout_heads(id{names}) VALUES ('%s'{values}) ON CONFLI
 @pytest.mark.parametrize("recursive", [0, 1])
 def test_an_upsert_of_an_unknown_id_makes_a_whole_conversation(db, begin, recursive):
     db.execute(f"PRAGMA recursive_triggers = {recursive}")
-    db.execute("INSERT INTO blackbox_settings VALUES ('rollout.ttl_days', 2)")
+    db.execute("INSERT INTO blackbox_settings(name, value) VALUES ('rollout.ttl_days', 2)")
     if begin:
         db.execute("BEGIN")
     for _ in range(2):  # the second one meets it
@@ -484,7 +484,7 @@ def item(kind, **more):
 @pytest.mark.parametrize("compacted", [False, True])
 def test_orphans_are_told_and_left_out(db, compacted):
     create(db)
-    db.execute("INSERT INTO blackbox_settings VALUES ('rollout.policy', 'everything')")
+    db.execute("INSERT INTO blackbox_settings(name, value) VALUES ('rollout.policy', 'everything')")
     items = [item("function_call_output", call_id="lost", output="x"),
              item("function_call", call_id="a", name="f"), item("ghost_snapshot", id="call"),
              item("function_call_output", call_id="a", output="x"),

@@ -67,7 +67,7 @@ def test_create_makes_an_id_and_takes_all_arguments(db):
         "x": 1, "id": OTHER, "timestamp": "1970-01-01T00:00:02.000Z",
         "instructions": "i"}
     assert one(db, "SELECT expires_at FROM rollouts WHERE id = ?", OTHER) is None
-    db.execute("INSERT INTO blackbox_settings VALUES ('rollout.ttl_days', 1)")
+    db.execute("INSERT INTO blackbox_settings(name, value) VALUES ('rollout.ttl_days', 1)")
     create(db, THIRD, None, 5)
     assert one(db, "SELECT expires_at FROM rollouts WHERE id = ?", THIRD) == 5 + DAY
 
@@ -295,7 +295,7 @@ def test_append_reads_any_order_of_members(db):
              '{ "type" : "t" , "payload" : %s }',
              '{"type":"t","payload":%s,"payload":{"type":"second"}}',
              '{"timestamp":5,"type":"t","payload":%s}']
-    db.execute("INSERT INTO blackbox_settings VALUES ('rollout.policy', 'everything')")
+    db.execute("INSERT INTO blackbox_settings(name, value) VALUES ('rollout.policy', 'everything')")
     create(db)
     want = []
     for form in forms:  # alike, and then all of them mixed
@@ -343,7 +343,7 @@ def test_policy_agrees_with_the_schema(db):
                       for k, v in payload.items()}}]
     items.append({"type": "compacted"})
     for preset in ("codex", "everything"):
-        db.execute("REPLACE INTO blackbox_settings VALUES('rollout.policy', ?)",
+        db.execute("REPLACE INTO blackbox_settings(name, value) VALUES('rollout.policy', ?)",
                    (preset,))
         for rollout in (ID, OTHER):
             one(db, "SELECT rollout_delete(?)", rollout)
@@ -576,7 +576,7 @@ def test_an_empty_payload_type_is_a_payload(db):
     create(db)
     db.execute("INSERT INTO rollout_policy(preset, item_type, payload_type) "
                "VALUES ('bare', 'note', '')")
-    db.execute("INSERT INTO blackbox_settings VALUES ('rollout.policy', 'bare')")
+    db.execute("INSERT INTO blackbox_settings(name, value) VALUES ('rollout.policy', 'bare')")
     assert append(db, ID, {"type": "note", "payload": {"type": ""}}, {"type": "note"}) == 1
 
 

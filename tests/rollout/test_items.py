@@ -57,7 +57,7 @@ def expected(db, text):
 @pytest.mark.parametrize("seed", range(8))
 def test_items_are_read_as_sqlite_reads_them(db, seed):
     dice = random.Random(seed)
-    db.execute("REPLACE INTO blackbox_settings VALUES('rollout.policy', 'everything')")
+    db.execute("REPLACE INTO blackbox_settings(name, value) VALUES('rollout.policy', 'everything')")
     one(db, "SELECT rollout_create(?, NULL, NULL, NULL, 12345)", ID)
     wanted, kept = [], 0
     for _ in range(60):
@@ -121,7 +121,7 @@ def test_no_text_gets_in_that_json_valid_refuses(db, seed):
     """Texts that are almost JSON: some are accepted by the fast test, others are left to
     json_valid()."""
     dice = random.Random(seed)
-    db.execute("REPLACE INTO blackbox_settings VALUES('rollout.policy', 'everything')")
+    db.execute("REPLACE INTO blackbox_settings(name, value) VALUES('rollout.policy', 'everything')")
     create(db)
     marks = list('{}[],:"\\-0.eE+ \n\t\x01\x7fé') + [
         "true", "nul", "01", "1.", "\\u00e9", "\\u12", "\\x", "//", "'a'", "NaN"]

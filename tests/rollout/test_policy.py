@@ -26,7 +26,7 @@ def test_both_ways_of_appending_keep_the_same(db, preset):
     if PRESETS[preset]:
         db.executemany("INSERT INTO rollout_policy(preset, item_type, payload_type, keep) "
                        f"VALUES ('{preset}', ?, ?, ?)", PRESETS[preset])
-    db.execute("INSERT INTO blackbox_settings VALUES ('rollout.policy', ?)", (preset,))
+    db.execute("INSERT INTO blackbox_settings(name, value) VALUES ('rollout.policy', ?)", (preset,))
     create(db, ID)
     create(db, OTHER)
     kept = 0
@@ -67,7 +67,7 @@ def test_an_append_applies_the_policy_that_is_in_force_now(db):
                "UPDATE rollout_policy SET keep = 0 WHERE item_type = 'note'",
                "UPDATE rollout_policy SET keep = 1 WHERE item_type = 'note'",
                "DELETE FROM rollout_policy WHERE item_type = 'note'",
-               "INSERT INTO blackbox_settings VALUES ('rollout.policy', 'everything')",
+               "INSERT INTO blackbox_settings(name, value) VALUES ('rollout.policy', 'everything')",
                "DELETE FROM blackbox_settings WHERE name = 'rollout.policy'"]
     kept = 0
     for sql, now in zip(changes, [1, 0, 1, 0, 1, 0]):

@@ -371,7 +371,7 @@ def test_policy_is_data(plain):
     plain.execute("INSERT INTO rollout_policy(preset, item_type, payload_type, "
                   "keep) VALUES ('mine', '*', '*', 1), "
                   "('mine', 'event_msg', 'token_count', 0)")
-    plain.execute("INSERT INTO blackbox_settings VALUES ('rollout.policy', 'mine')")
+    plain.execute("INSERT INTO blackbox_settings(name, value) VALUES ('rollout.policy', 'mine')")
     log(plain, "TokenCount", item_type="EventMsg")
     log(plain, "anything", item_type="whatever")
     assert [p for _, p in texts(plain, ID)][1:] == ['{"type": "anything"}']
@@ -551,7 +551,7 @@ def test_an_item_is_never_overwritten(plain):
 @pytest.mark.parametrize("view", ["rollout_log", "rollout_items"])
 def test_a_type_has_100_bytes(plain, view):
     start(plain)
-    plain.execute("INSERT INTO blackbox_settings VALUES ('rollout.policy', 'everything')")
+    plain.execute("INSERT INTO blackbox_settings(name, value) VALUES ('rollout.policy', 'everything')")
     key = "rollout" if view == "rollout_items" else "rollout_id"
     sql = f"INSERT INTO {view}({key}, type, payload) VALUES (?, ?, '{{}}')"
     with pytest.raises(IntegrityError, match="1 to 100 bytes"):
@@ -562,7 +562,7 @@ def test_a_type_has_100_bytes(plain, view):
 
 def test_the_default_preset_cannot_go(plain):
     plain.execute("INSERT INTO rollout_policy(preset, item_type) VALUES ('mine', '*')")
-    plain.execute("INSERT INTO blackbox_settings VALUES ('rollout.policy', 'mine')")
+    plain.execute("INSERT INTO blackbox_settings(name, value) VALUES ('rollout.policy', 'mine')")
     with pytest.raises(IntegrityError, match="PolicyError"):
         plain.execute("DELETE FROM rollout_policy WHERE preset = 'codex'")
     with pytest.raises(IntegrityError, match="PolicyError"):
@@ -680,7 +680,7 @@ def test_an_empty_payload_type_is_a_payload(plain):
     start(plain)
     plain.execute("INSERT INTO rollout_policy(preset, item_type, payload_type) "
                   "VALUES ('bare', 'note', '')")
-    plain.execute("INSERT INTO blackbox_settings VALUES ('rollout.policy', 'bare')")
+    plain.execute("INSERT INTO blackbox_settings(name, value) VALUES ('rollout.policy', 'bare')")
     plain.execute("INSERT INTO rollout_log(rollout_id, item) VALUES (?, ?)",
                   (ID, '{"type":"note","payload":{"type":""}}'))
     plain.execute("INSERT INTO rollout_log(rollout_id, item) VALUES (?, ?)",

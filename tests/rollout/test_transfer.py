@@ -172,7 +172,7 @@ def test_an_import_can_be_repeated_and_done_in_pieces(db):
 
 
 def test_an_export_with_the_policy_everything_comes_back(db):
-    db.execute("INSERT INTO blackbox_settings VALUES ('rollout.policy', 'everything')")
+    db.execute("INSERT INTO blackbox_settings(name, value) VALUES ('rollout.policy', 'everything')")
     create(db)
     append(db, ID, {"type": "bare"}, {"type": "odd", "payload": None}, now=1000)
     text = exported(db)
@@ -277,7 +277,7 @@ def test_real_sessions_round_trip_byte_for_byte(db, file):
         (len(users), users[0]["payload"]["message"][:200])]
     well(db)
     # as an array through rollout_append, whatever the policy says
-    db.execute("INSERT INTO blackbox_settings VALUES ('rollout.policy', 'everything')")
+    db.execute("INSERT INTO blackbox_settings(name, value) VALUES ('rollout.policy', 'everything')")
     create(db, OTHER)
     assert append(db, OTHER, *map(json.loads, good[1:])) == len(good) - 1
     well(db)

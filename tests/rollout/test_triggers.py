@@ -291,7 +291,7 @@ def test_a_conversation_is_shut_down_in_its_own_file(path, tmp_path):
     r'{"type":"\ud800x","payload":{}}', r'{"type":"x\uDFFF"}', r'{"type":"\uD83D\uDE00"}'])
 def test_half_a_surrogate_pair_is_refused_as_a_type_in_plain_sql(db, item):
     create(db)
-    db.execute("INSERT INTO blackbox_settings VALUES ('rollout.policy', 'everything')")
+    db.execute("INSERT INTO blackbox_settings(name, value) VALUES ('rollout.policy', 'everything')")
     with pytest.raises(sqlite3.IntegrityError, match="Invalid item format"):
         db.execute("INSERT INTO rollout_log(rollout_id, item) VALUES (?, ?)", (ID, item))
     db.execute("INSERT INTO rollout_log(rollout_id, item) VALUES (?, ?)",

@@ -33,11 +33,11 @@ const Operation aCacheOperation[] = {
         "SELECT cache_delete(" SESSION " || '_a7b3c9d2_f4e8g1h2', NULL, 90000)",
         0},
     {"evict the least recently used",
-        CACHED "INSERT INTO blackbox_settings VALUES('cache.on_quota', "
+        CACHED "INSERT INTO blackbox_settings(name, value) VALUES('cache.on_quota', "
                "'evict_lru'), ('cache.session_quota_bytes', 8);",
         0, CACHE(SESSION, "f4e8g1h3", "[3]", "4000"), 0},
     {"turn to evict_lru", CACHED, 0,
-        "INSERT INTO blackbox_settings VALUES('cache.on_quota', 'evict_lru')",
+        "INSERT INTO blackbox_settings(name, value) VALUES('cache.on_quota', 'evict_lru')",
         0},
     {"clean up orphans",
         CACHED "UPDATE cache_items SET custom_metadata ="

@@ -128,12 +128,12 @@ const Operation aPayloadOperation[] = {
         OP_STAGES},
     {"queue a full batch",
         MEMORY
-        "INSERT INTO blackbox_settings VALUES('payload.flush_batch_size', "
+        "INSERT INTO blackbox_settings(name, value) VALUES('payload.flush_batch_size', "
         "3);" ARCHIVE,
         QUEUE("w1") QUEUE("w2"), QUEUE("w3"), OP_STAGES | OP_CARRIES},
     {"queue a full batch by a row",
         MEMORY
-        "INSERT INTO blackbox_settings VALUES('payload.flush_batch_size', 3);",
+        "INSERT INTO blackbox_settings(name, value) VALUES('payload.flush_batch_size', 3);",
         QUEUE("w1") QUEUE("w2"),
         "INSERT INTO payload_queue(event_id, agent_id, request_body, "
         "timestamp) VALUES('w3','a','q',9000)",

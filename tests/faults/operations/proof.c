@@ -2,7 +2,7 @@
 #include "operations.h"
 
 #define PROVEN                                                                 \
-  ARCHIVE "INSERT INTO blackbox_settings VALUES('proof.enabled', 1);"          \
+  ARCHIVE "INSERT INTO blackbox_settings(name, value) VALUES('proof.enabled', 1);"          \
           "CREATE VIRTUAL TABLE ring USING payload_ring(window=3);" PUSH(      \
               "ring", "a", "e1") ";" PUSH("ring", "a", "e2") ";"
 #define TAKEN PROVEN "SELECT proof_head();"

@@ -18,7 +18,7 @@
                         "   x'89504e470d0a1a0a', 'evidence', 'k7', "           \
                         "'2001-01-01T00:00:01.000Z');"
 #define LEAVES                                                                 \
-  KILLED "INSERT INTO blackbox_settings VALUES('proof.enabled', 1);"           \
+  KILLED "INSERT INTO blackbox_settings(name, value) VALUES('proof.enabled', 1);"           \
          "SELECT proof_head();"
 
 const Operation aReportOperation[] = {

@@ -63,7 +63,7 @@ def report(db, kind, key, **options):
 
 
 def kill_switch(db):
-    db.execute("INSERT INTO blackbox_settings VALUES('payload.on_loop', 'kill_switch')")
+    db.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.on_loop', 'kill_switch')")
     ring(db, conversation(50, 5))
     switch, = db.execute("SELECT DISTINCT kill_switch_event_id FROM event_payloads"
                          " WHERE purpose = 'evidence'").fetchone()
@@ -84,7 +84,7 @@ def read(page):
 
 
 def proof(db):
-    db.execute("INSERT INTO blackbox_settings VALUES('proof.enabled', 1)")
+    db.execute("INSERT INTO blackbox_settings(name, value) VALUES('proof.enabled', 1)")
     ring(db, conversation(8, 0))
     db.execute("SELECT payload_kill_switch('ring', 'support', 'case')")
     db.execute("SELECT proof_head()")
@@ -92,7 +92,7 @@ def proof(db):
 
 
 def masked(db):
-    db.execute("INSERT INTO blackbox_settings VALUES('proof.enabled', 1)")
+    db.execute("INSERT INTO blackbox_settings(name, value) VALUES('proof.enabled', 1)")
     key = "sk-ant-api03-" + "A" * 40
     ring(db, [({"messages": [{"role": "user", "content": key}]}, "noted"), ({"messages": []}, "plain")])
     db.execute("SELECT payload_kill_switch('ring', 'support', 'case')")
