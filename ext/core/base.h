@@ -22,6 +22,7 @@ extern const sqlite3_api_routines *sqlite3_api;
 typedef sqlite3_int64 i64;
 typedef struct Bx Bx;                 /* connection.h */
 typedef struct BxCall BxCall;         /* command.h */
+typedef struct BxDomain BxDomain;     /* domain.h */
 typedef struct BxErr BxErr;           /* error.h */
 typedef struct BxModule BxModule;     /* vtable.h */
 typedef struct BxProblems BxProblems; /* check.h */

@@ -28,7 +28,8 @@ static void failJump(BxErr *pErr, sqlite3_stmt *pStmt) {
   const char *zSeen = bxColumnText(pStmt, 2, pErr);
   bxFail(pErr, SQLITE_ERROR,
       "ClockError: the clock says %s, which is %lld days after %s, the newest "
-      "time that this file has seen; a jump of more than 7 days stops all rules; "
+      "time that this file has seen; a jump of more than 7 days stops all "
+      "rules; "
       "if the clock is right, SELECT retention_confirm_clock()",
       zClock, sqlite3_column_int64(pStmt, 3), zSeen);
 }

@@ -5,7 +5,7 @@
 ** prepared statements that functions keep, knows in which schema each domain is
 ** installed, and holds the memory of each domain. Core does not name any
 ** domain: the tables in blackbox.c list the domains, with everything that core
-** must know about each (connection.h: BxDomain; vtable.h: BxModule).
+** must know about each (domain.h: BxDomain; vtable.h: BxModule).
 **
 ** Errors: every function that can fail takes a BxErr, and does nothing if it is
 ** already set. So a caller can make a chain of calls and test for an error
@@ -14,25 +14,32 @@
 #ifndef BX_CORE_H
 #define BX_CORE_H
 
-#include "base.h"       /* SQLite's interface, and shared names */
-#include "error.h"      /* the first error of a chain */
+/* values and memory */
+#include "base.h"   /* SQLite's interface, and shared names */
+#include "error.h"  /* the first error of a chain */
+#include "value.h"  /* arguments, the time, ids */
+#include "hash.h"   /* texts recognised again */
+#include "json.h"   /* JSON: checked, written, cut */
+#include "ways.h"   /* JSON: the keys that are looked for */
+#include "tree.h"   /* JSON: looked at in many places */
+#include "digest.h" /* rows by which a change is found */
+#include "zip.h"    /* contexts of zstd */
+/* statements */
+#include "connection.h" /* the state of a connection */
 #include "statement.h"  /* SQL templates, and kept statements */
-#include "connection.h" /* Bx and BxDomain */
-#include "vtable.h"     /* virtual tables that own tables */
-#include "value.h"      /* arguments, the time, ids */
-#include "clock.h"      /* the time for which rules are applied */
-#include "json.h"       /* JSON: checked, written, cut */
-#include "hash.h"       /* texts recognised again */
-#include "ways.h"       /* JSON: the keys that are looked for */
-#include "digest.h"     /* rows by which a change is found */
-#include "tree.h"       /* JSON: looked at in many places */
-#include "command.h"    /* functions, and blackbox_call */
-#include "savepoint.h"  /* all or nothing */
-#include "table.h"      /* table-valued functions */
-#include "install.h"    /* blackbox_install(), blackbox_uninstall() */
-#include "check.h"      /* blackbox_check() */
-#include "model.h"      /* a schema compared with its SQL */
-#include "shadow.h"     /* the tables of a virtual table */
-#include "zip.h"        /* contexts of zstd */
+/* transactions */
+#include "transaction.h" /* all or nothing */
+/* schemas */
+#include "domain.h" /* what a domain says of itself */
+#include "schema.h" /* which schema has which domain; settings */
+#include "clock.h"  /* the time for which rules are applied */
+#include "model.h"  /* a schema compared with its SQL */
+#include "vtable.h" /* virtual tables that own tables */
+#include "shadow.h" /* the tables of a virtual table */
+/* commands */
+#include "command.h" /* functions, and blackbox_call */
+#include "table.h"   /* table-valued functions */
+#include "check.h"   /* blackbox_check() */
+#include "install.h" /* blackbox_install(), blackbox_uninstall() */
 
 #endif

@@ -13,33 +13,6 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-/* The formats of the schema in sql/, and of its larger form. */
-#define FORMAT 1
-#define LARGER_FORMAT 2
-
-i64 bxInstalledFormat(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
-  i64 iFormat;
-  int iKnown;
-  bxRefuseEarlier(p->bx, p->zDb, pErr);
-  if (!bxCarries(p->bx, p->zDb, pDomain->zName, pErr)) return -1;
-  iFormat =
-      bxAskOnce(p, "SELECT format FROM main.blackbox_domains WHERE domain = ?1",
-          pErr, "t", pDomain->zName);
-  iKnown = pDomain->zLarger != 0 ? LARGER_FORMAT : FORMAT;
-  if (iFormat > iKnown) {
-    bxFail(pErr, SQLITE_ERROR,
-        "VersionError: schema %s has format %lld of %s, but this module "
-        "supports up to %d; load a newer blackbox",
-        p->zDb, iFormat, pDomain->zName, iKnown);
-  }
-  return iFormat;
-}
-
-/* The format that the domain in p's schema should have. */
-static int wantedFormat(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
-  return bxIsLarger(p, pDomain, pErr) ? LARGER_FORMAT : FORMAT;
-}
-
 /* bxCompare() with the SQL of a domain. */
 static void compareDomain(BxStmts *p, const BxDomain *pDomain, int bRows,
     void (*xEach)(BxStmts *, void *, const BxObject *), void *pArg,
@@ -107,7 +80,8 @@ static void installDomain(
     BxStmts *p, const BxDomain *pDomain, int bNew, BxErr *pErr) {
   i64 iFormat = bxInstalledFormat(p, pDomain, pErr);
   if (pErr->rc != SQLITE_OK) return;
-  if (iFormat == wantedFormat(p, pDomain, pErr) && isIntact(p, pDomain, pErr)) {
+  if (iFormat == bxWantedFormat(p, pDomain, pErr) &&
+      isIntact(p, pDomain, pErr)) {
     return;
   }
   if (pDomain->xAdopt != 0) pDomain->xAdopt(p, pErr);
@@ -233,7 +207,8 @@ static int allIntact(BxStmts *p, const char *zList, BxErr *pErr) {
   for (i = 0; i < bx->nDomain && pErr->rc == SQLITE_OK; i++) {
     const BxDomain *pDomain = &bx->aDomain[i];
     if (!isWanted(p, zList, pDomain, pErr)) continue;
-    if (bxInstalledFormat(p, pDomain, pErr) != wantedFormat(p, pDomain, pErr) ||
+    if (bxInstalledFormat(p, pDomain, pErr) !=
+            bxWantedFormat(p, pDomain, pErr) ||
         !isIntact(p, pDomain, pErr)) {
       return 0;
     }
@@ -332,6 +307,26 @@ void bxInstall(BxCall *p) {
   } else {
     installAll(p, pStmts, zList, bNew);
   }
+}
+
+void bxUse(BxCall *p) {
+  const char *zDb = bxText(p->aArg[0], "schema", 1000, 0, &p->err);
+  char *zCopy;
+  if (zDb == 0) return;
+  bxRefuseEarlier(p->bx, zDb, &p->err);
+  if (!bxCarries(p->bx, zDb, "core", &p->err)) {
+    bxFail(&p->err, SQLITE_ERROR,
+        "NotFoundError: schema %Q has no tables of blackbox; ATTACH it, and "
+        "run SELECT blackbox_install(%Q)",
+        zDb, zDb);
+    return;
+  }
+  zCopy = bxPrintf(&p->err, "%s", zDb);
+  if (zCopy == 0) return;
+  sqlite3_free(p->bx->zUse);
+  p->bx->zUse = zCopy;
+  bxForgetHomes(p->bx);
+  bxReturnText(p, sqlite3_mprintf("%s", zCopy));
 }
 
 void bxVersion(BxCall *p) {

@@ -5,17 +5,13 @@
 #define BX_INSTALL_H
 
 #include "command.h"
-#include "connection.h"
+#include "schema.h"
 
 /* The schema and the list of domains of arguments 0 and 1: main and NULL by
 ** default. Checks that the schema exists, is not temp, and is in UTF-8. */
 BxStmts *bxInstallArguments(BxCall *p, const char **pzList);
 /* Whether a comma-separated list names the domain. NULL and 'all' name all. */
 int bxIsNamed(const char *zList, const char *zDomain);
-/* The format of an installed domain, 0 if it is unknown, -1 if it is not
-** installed. VersionError if it is newer than this module, or if a build before
-** 1.0 made it. */
-i64 bxInstalledFormat(BxStmts *p, const BxDomain *pDomain, BxErr *pErr);
 /* Installs a domain that is there again, after its form has changed. The caller has
 ** a savepoint. */
 void bxInstallAgain(BxStmts *p, const char *zDomain, BxErr *pErr);
@@ -23,6 +19,7 @@ void bxInstallAgain(BxStmts *p, const char *zDomain, BxErr *pErr);
 void bxReturnDomains(BxCall *p, BxStmts *pStmts);
 
 void bxInstall(BxCall *p);   /* blackbox_install() */
+void bxUse(BxCall *p);       /* blackbox_use() */
 void bxUninstall(BxCall *p); /* blackbox_uninstall() */
 void bxVersion(BxCall *p);   /* blackbox_version() */
 void bxDebug(BxCall *p);     /* blackbox_debug() */

@@ -137,7 +137,8 @@ static int hasColumns(Comparison *pCmp, const char *zTable, BxErr *pErr) {
 static const char zQueries[] =
     "WITH cols(name, is_key) AS ("
     "  SELECT name, pk > 0 FROM pragma_table_info(?1) WHERE pk > 0 OR"
-    "    ?1 = 'retention_rules' OR (?1 = 'blackbox_settings' AND name <> 'value')"
+    "    ?1 = 'retention_rules' OR (?1 = 'blackbox_settings' AND name <> "
+    "'value')"
     "  UNION ALL SELECT i.name, 1 FROM pragma_index_list(?1) AS l,"
     "    pragma_index_info(l.name) AS i WHERE l.origin = 'c' AND l.\"unique\") "
     "SELECT 'SELECT ' || group_concat('quote(\"' || name || '\")',"
@@ -234,7 +235,7 @@ static int isLost(Comparison *pCmp, const BxObject *pTable) {
   const char *zOwner = pCmp->p->zTable;
   if (zOwner == 0 || pTable->zName == 0 || pTable->eState == BX_SAME) return 0;
   return pTable->eState != BX_MISSING ||
-         !bxShadowRenews(pCmp->zSql, pTable->zName + strlen(zOwner) + 1);
+         !bxModelRenews(pCmp->zSql, pTable->zName + strlen(zOwner) + 1);
 }
 
 /* Looks up the current object of pWanted. */
@@ -289,6 +290,32 @@ void bxCompare(BxStmts *p, const char *zSql, int bRows,
   sqlite3 *pModel = bxModel(p, zSql, pErr);
   bxCompareModel(p, pModel, zSql, bRows, xEach, pArg, pErr);
   sqlite3_close(pModel);
+}
+
+/*---------------------------------------------------------------- names ----*/
+
+/* Whether the template has a line that begins with zBegin and the suffix of a
+** table. */
+static int createsTable(
+    const char *zSql, const char *zBegin, const char *zSuffix) {
+  const char *z = zSql;
+  size_t n = strlen(zSuffix);
+  while ((z = strstr(z, zBegin)) != 0) {
+    z += strlen(zBegin);
+    if (strcspn(z, "(") == n && sqlite3_strnicmp(z, zSuffix, (int)n) == 0) {
+      return 1;
+    }
+  }
+  return 0;
+}
+
+int bxModelRenews(const char *zSql, const char *zSuffix) {
+  return createsTable(zSql, "CREATE TABLE IF NOT EXISTS main.@_", zSuffix);
+}
+
+int bxModelMakes(const char *zSql, const char *zSuffix) {
+  return createsTable(zSql, "CREATE TABLE main.@_", zSuffix) ||
+         bxModelRenews(zSql, zSuffix);
 }
 
 /*----------------------------------------------------------- strangers ----*/

@@ -4,7 +4,7 @@
 #ifndef BX_MODEL_H
 #define BX_MODEL_H
 
-#include "connection.h"
+#include "schema.h"
 
 /* zSql makes the schema: the SQL of a domain or, if p has a table name, the
 ** template of the tables of a virtual table. */
@@ -43,6 +43,12 @@ void bxCompare(BxStmts *p, const char *zSql, int bRows,
 void bxCompareModel(BxStmts *p, sqlite3 *pModel, const char *zSql, int bRows,
     void (*xEach)(BxStmts *p, void *pArg, const BxObject *pObject), void *pArg,
     BxErr *pErr);
+
+/* Whether a template has a table with that suffix. */
+int bxModelMakes(const char *zSql, const char *zSuffix);
+/* Whether it creates that table IF NOT EXISTS: nothing is lost with
+** it. */
+int bxModelRenews(const char *zSql, const char *zSuffix);
 
 /* A trigger or a unique index of somebody else on a guarded table. */
 typedef struct BxStranger {

@@ -68,7 +68,26 @@ static void runModel(
   " substr(sql, length(printf('CREATE %s \"%w\"', type, name)) + 1))" OWN      \
   " AND sql IS NOT NULL"
 
+/* Refuses a name with which the tables of the virtual table could have the names
+** of a domain's tables, or seem to: those begin with the name of the domain and
+** one or two underscores. */
+static void refuseName(const BxVtab *p, const char *zName, BxErr *pErr) {
+  const Bx *bx = p->stmts.bx;
+  size_t n = strlen(zName);
+  int i, bTaken = n > 0 && zName[n - 1] == '_';
+  for (i = 0; i < bx->nDomain; i++) {
+    bTaken |= sqlite3_stricmp(zName, bx->aDomain[i].zName) == 0;
+  }
+  if (!bTaken && sqlite3_stricmp(zName, "blackbox") != 0) return;
+  bxFail(pErr, SQLITE_ERROR,
+      "ValidationError: a table of %s cannot be named %Q, because the tables "
+      "that it makes could get names of blackbox; choose a name that does not "
+      "end in _ and is not that of a domain",
+      p->pModule->zName, zName);
+}
+
 void bxShadowCreate(BxVtab *p, BxErr *pErr) {
+  refuseName(p, p->stmts.zTable, pErr);
   if (pErr->rc != SQLITE_OK) return;
   bxNeedUtf8(&p->stmts, pErr);
   runModel(p, bxShadowIsHeld(p, pErr), MAKE " ORDER BY rowid", 0, pErr);
@@ -204,6 +223,7 @@ static void refuseHeldName(BxVtab *p, BxErr *pErr) {
 }
 
 void bxShadowRename(BxVtab *p, const char *zNew, BxErr *pErr) {
+  refuseName(p, zNew, pErr);
   refuseHeldName(p, pErr);
   if (pErr->rc != SQLITE_OK) return;
   bxStmtsFinalize(&p->stmts);
@@ -218,32 +238,6 @@ void bxShadowRename(BxVtab *p, const char *zNew, BxErr *pErr) {
   makeRules(p, bxShadowIsHeld(p, pErr), pErr);
 }
 
-/*---------------------------------------------------------------- names ----*/
-
-/* Whether the template has a line that begins with zBegin and the suffix of a
-** table. */
-static int createsTable(
-    const char *zSql, const char *zBegin, const char *zSuffix) {
-  const char *z = zSql;
-  size_t n = strlen(zSuffix);
-  while ((z = strstr(z, zBegin)) != 0) {
-    z += strlen(zBegin);
-    if (strcspn(z, "(") == n && sqlite3_strnicmp(z, zSuffix, (int)n) == 0) {
-      return 1;
-    }
-  }
-  return 0;
-}
-
-int bxShadowRenews(const char *zSql, const char *zSuffix) {
-  return createsTable(zSql, "CREATE TABLE IF NOT EXISTS main.@_", zSuffix);
-}
-
-int bxShadowMakes(const char *zSql, const char *zSuffix) {
-  return createsTable(zSql, "CREATE TABLE main.@_", zSuffix) ||
-         bxShadowRenews(zSql, zSuffix);
-}
-
 int bxShadowClaims(const char *zSql, const char *zSuffix) {
-  return bxMayClaim() && bxShadowMakes(zSql, zSuffix);
+  return bxMayClaim() && bxModelMakes(zSql, zSuffix);
 }

@@ -29,11 +29,7 @@ int bxShadowIsStale(BxVtab *p, BxErr *pErr);
 /* Creates the views and triggers again, and the indexes and such tables that
 ** are missing. */
 void bxShadowMend(BxVtab *p, BxErr *pErr);
-/* Whether a template has a table with that suffix. */
-int bxShadowMakes(const char *zSql, const char *zSuffix);
-/* The same for xShadowName: no, where SQLite would not open the file again. */
+/* Whether xShadowName claims the table of a template with that suffix: no, where
+** SQLite would not open the file again. */
 int bxShadowClaims(const char *zSql, const char *zSuffix);
-/* Whether it creates that table IF NOT EXISTS: nothing is lost with it. */
-int bxShadowRenews(const char *zSql, const char *zSuffix);
-
 #endif

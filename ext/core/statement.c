@@ -65,6 +65,36 @@ void bxStmtsInit(
   if (zTable != 0) p->zTable = bxPrintf(pErr, "%s", zTable);
 }
 
+BxStmts *bxSchema(Bx *bx, const char *zDb, BxErr *pErr) {
+  BxStmts *p;
+  if (pErr->rc != SQLITE_OK) return 0;
+  assert(zDb != 0);
+  for (p = bx->pStmts; p != 0; p = p->pNext) {
+    if (sqlite3_stricmp(p->zDb, zDb) == 0) return p;
+  }
+  p = bxNew(sizeof(*p), pErr);
+  if (p == 0) return 0;
+  bxStmtsInit(p, bx, zDb, 0, pErr);
+  if (pErr->rc != SQLITE_OK) {
+    bxStmtsFree(p);
+    sqlite3_free(p);
+    return 0;
+  }
+  p->pNext = bx->pStmts;
+  bx->pStmts = p;
+  return p;
+}
+
+void bxAnchor(Bx *bx, BxErr *pErr) {
+  if (bx->bAnchored || pErr->rc != SQLITE_OK) return;
+  sqlite3_finalize(bxPlain(bx->db, "SELECT 1 FROM blackbox_call", pErr));
+  if (!bx->bAnchored) {
+    bxFail(pErr, SQLITE_MISUSE,
+        "MisuseError: a table named blackbox_call hides the table of blackbox "
+        "that has this name; rename the other table");
+  }
+}
+
 /* Marks the entry that keeps this statement of the connection. Returns whether
 ** there is one. */
 static int markKept(BxStmts *p, sqlite3_stmt *pHost) {
@@ -266,8 +296,8 @@ static void bindAll(
           SQLITE_STATIC, SQLITE_UTF8);
     } else if (zTypes[i] == 'x') {
       const void *a = va_arg(ap, const void *);
-      rc = sqlite3_bind_blob64(pStmt, i + 1, a,
-          (sqlite3_uint64)va_arg(ap, i64), SQLITE_STATIC);
+      rc = sqlite3_bind_blob64(
+          pStmt, i + 1, a, (sqlite3_uint64)va_arg(ap, i64), SQLITE_STATIC);
     } else if (zTypes[i] == 'n') {
       rc = sqlite3_bind_null(pStmt, i + 1);
     }

@@ -5,7 +5,7 @@
 #ifndef BX_STATEMENT_H
 #define BX_STATEMENT_H
 
-#include "error.h"
+#include "connection.h"
 
 /*
 ** The statements that one owner keeps prepared, for one schema and, for a
@@ -26,6 +26,11 @@ struct BxStmts {
   BxStmts *pNext; /* next schema of the same Bx */
 };
 
+/* The statements for a schema by name, with or without domains. */
+BxStmts *bxSchema(Bx *bx, const char *zDb, BxErr *pErr);
+/* Creates the object that finalizes kept statements before SQLite's busy
+** check. */
+void bxAnchor(Bx *bx, BxErr *pErr);
 /* Replaces the marks of a template. Returns text to sqlite3_free, or NULL. */
 char *bxExpand(const char *zTemplate, const char *zDb, const char *zTable);
 void bxStmtsInit(

@@ -105,7 +105,7 @@ static int isOurs(BxStmts *p, const char *zTable, BxErr *pErr) {
       const char *zName = bxColumnText(pStmt, 0, pErr);
       size_t n = zName ? strlen(zName) : 0;
       bOurs = zName != 0 && sqlite3_strnicmp(zTable, zName, (int)n) == 0 &&
-              zTable[n] == '_' && bxShadowMakes(pModule->zSql, zTable + n + 1);
+              zTable[n] == '_' && bxModelMakes(pModule->zSql, zTable + n + 1);
     }
     sqlite3_finalize(pStmt);
   }

@@ -44,6 +44,37 @@ def test_no_header_includes_itself_through_others():
             del headers[path]
 
 
+# The layers of core, lowest first. A file uses only files of its layer and of lower ones.
+LAYERS = ({"error", "value", "hash", "digest", "ways", "zip"},
+          {"connection", "statement", "json", "tree"},
+          {"transaction"},
+          {"schema", "clock", "model", "vtable", "shadow"},
+          {"command", "table", "check", "install", "uninstall"})
+
+
+def symbols(path):
+    """The names that an object file defines, and those that it needs."""
+    told = subprocess.run(["nm", "-g", path], capture_output=True, text=True, check=True).stdout
+    return (set(re.findall(r"^\w+ [A-TV-Z] _?(\w+)$", told, re.M)),
+            set(re.findall(r"^ +U _?(\w+)$", told, re.M)))
+
+
+def test_core_is_in_layers_without_a_circle():
+    found = {path.stem: symbols(ROOT / "build/core" / f"{path.stem}.o")
+             for path in (ROOT / "ext/core").glob("*.c")}
+    assert set().union(*LAYERS) == set(found)
+    level = {name: i for i, layer in enumerate(LAYERS) for name in layer}
+    uses = {name: {other for other in found if other != name and found[other][0] & needed}
+            for name, (_, needed) in found.items()}
+    assert sum(map(len, uses.values())) > 50
+    assert [(a, b) for a in uses for b in uses[a] if level[b] > level[a]] == []
+    while uses:
+        free = [name for name, used in uses.items() if not used & uses.keys()]
+        assert free, uses
+        for name in free:
+            del uses[name]
+
+
 @pytest.mark.parametrize("folder", sorted(p.name for p in (ROOT / "ext").iterdir() if p.is_dir()))
 def test_a_folder_includes_only_itself_and_core(folder):
     for path in (ROOT / "ext" / folder).glob("*.[ch]"):

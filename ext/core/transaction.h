@@ -1,11 +1,16 @@
 /*
-** savepoint.h: a call changes everything that it should, or nothing.
+** transaction.h: a call changes everything that it should, or nothing.
 */
-#ifndef BX_SAVEPOINT_H
-#define BX_SAVEPOINT_H
+#ifndef BX_TRANSACTION_H
+#define BX_TRANSACTION_H
 
-#include "error.h"
+#include "statement.h"
 
+/* Takes the write lock on p's schema. The first statement of a change must
+** write: after a read, SQLite refuses to wait for another writer. */
+void bxLock(BxStmts *p, BxErr *pErr);
+/* Whether p's schema has a write-ahead log. */
+int bxIsWal(BxStmts *p, BxErr *pErr);
 /* Whether what the running statement changes would be lost: in a read of dqlite. */
 int bxIsLost(Bx *bx);
 /* Fails in that case. zWho is the function that would change data. */

@@ -1,5 +1,5 @@
 /*
-** savepoint.c: a call changes everything that it should, or nothing.
+** transaction.c: a call changes everything that it should, or nothing.
 **
 ** A function that changes data runs in a savepoint. SQLite refuses a savepoint
 ** while another statement writes, so such a function must be called at the top
@@ -202,4 +202,19 @@ void bxLetGo(Bx *bx, sqlite3_stmt *pHold, BxErr *pErr) {
   }
   if (pErr->rc != SQLITE_OK) sqlite3_step(pHold);
   sqlite3_finalize(pHold);
+}
+
+void bxLock(BxStmts *p, BxErr *pErr) {
+  static const char zSql[] =
+      "UPDATE main.blackbox_domains SET format = format WHERE 0";
+  bxRun(bxStmt(p, zSql, pErr), pErr);
+}
+
+int bxIsWal(BxStmts *p, BxErr *pErr) {
+  static const char zMode[] = "PRAGMA main.journal_mode";
+  sqlite3_stmt *pStmt = bxStmt(p, zMode, pErr);
+  int bWal = bxRow(pStmt, pErr) &&
+             sqlite3_stricmp(bxColumnText(pStmt, 0, pErr), "wal") == 0;
+  bxDone(pStmt, pErr);
+  return bWal;
 }

@@ -1,0 +1,57 @@
+/*
+** domain.h: the description of a domain.
+*/
+#ifndef BX_DOMAIN_H
+#define BX_DOMAIN_H
+
+#include "statement.h"
+
+/* A domain. ext/blackbox.c has the list of them; core is the first. */
+struct BxDomain {
+  const char *zName;  /* "payload" */
+  const char *zTable; /* a table that only an installed domain has */
+  int bDefault;       /* blackbox_install() without a list installs it */
+  const char *zSql;   /* sql/<name>.sql */
+  /* A table that only a schema in the larger form has. In that form lines of
+  ** zSql that begin with "--| " count; lines that end with "--|" do not, nor
+  ** those from "--|{" to "--|}". May be NULL. */
+  const char *zLarger;
+  /* Called before the SQL runs on schema p->zDb, to take over tables of another
+  ** program. May be NULL. */
+  void (*xAdopt)(BxStmts *p, BxErr *pErr);
+  /* Called after the SQL: creates what depends on the tables that were found.
+  ** xIsWhole tells whether all of that exists. Both may be NULL. */
+  void (*xMend)(BxStmts *p, BxErr *pErr);
+  int (*xIsWhole)(BxStmts *p, BxErr *pErr);
+  /* Makes the guards that exist only while the file has holds, or drops them if it
+  ** has none. bEarly: the first is about to be placed. May be NULL. */
+  void (*xGuard)(BxStmts *p, int bEarly, BxErr *pErr);
+  /* The checks that SQL cannot do. May be NULL. */
+  void (*xCheck)(BxStmts *p, BxProblems *pOut);
+  /* Tables on which others must not have triggers or unique indexes, each
+  ** between commas; may be NULL. Triggers that xMend creates are named
+  ** <domain>_made_*. */
+  const char *zGuarded;
+  /* The one of these tables that may belong to another program: xCheck examines
+  ** its unique indexes. May be NULL. */
+  const char *zAdopted;
+  /* Tables whose rows are computed from those of others, so that an uninstall
+  ** loses nothing with them: names, each between commas; may be NULL. */
+  const char *zDerived;
+  /* The prefix of errors of its functions if beginning or ending their
+  ** savepoint fails ("Write failed: "); may be NULL. */
+  const char *zFailed;
+  /* The objects that it creates on request, outside its SQL, in the order of
+  ** dropping: names between commas; may be NULL. */
+  const char *zOptional;
+  /* Fails if the domain must not be removed from p's schema, because the
+  ** connection keeps something for it; may be NULL. */
+  void (*xLeave)(BxStmts *p, BxErr *pErr);
+  /* The setting that turns it on, and what the domain then does about records
+  ** (pins, receipts ...) that others have written into p's schema: bxFollow()
+  ** calls it. Both may be NULL. */
+  const char *zFollows;
+  void (*xFollow)(BxStmts *p, int bWhole, BxErr *pErr);
+};
+
+#endif

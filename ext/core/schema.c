@@ -1,0 +1,275 @@
+/*
+** schema.c: which schema of a connection has which domain, in which format, and
+** its settings.
+**
+** The schema of a domain is looked for once: in main and the attached
+** databases, never in temp. A temp table of the same name does not count.
+*/
+#include "core.h"
+SQLITE_EXTENSION_INIT3
+
+#include <string.h>
+
+/* The formats of the schema in sql/, and of its larger form. */
+#define FORMAT 1
+#define LARGER_FORMAT 2
+
+/* Whether schema zDb has the table, beside that of the domains. */
+static int carriesTable(
+    Bx *bx, const char *zDb, const char *zTable, BxErr *pErr) {
+  return bxCanPrepare(bx,
+      bxPrintf(pErr,
+          "SELECT d.format FROM \"%w\".blackbox_domains AS d,"
+          " \"%w\".%s",
+          zDb, zDb, zTable),
+      pErr);
+}
+
+int bxCarries(Bx *bx, const char *zDb, const char *zDomain, BxErr *pErr) {
+  const BxDomain *pDomain = bxDomainOf(bx, zDomain);
+  return pDomain != 0 && carriesTable(bx, zDb, pDomain->zTable, pErr);
+}
+
+void bxRefuseColumn(Bx *bx, const char *zDb, const char *zTable,
+    const char *zColumn, BxErr *pErr) {
+  int rc;
+  if (pErr->rc != SQLITE_OK) return;
+  rc = sqlite3_table_column_metadata(
+      bx->db, zDb, zTable, zColumn, 0, 0, 0, 0, 0);
+  if (rc == SQLITE_OK) {
+    bxFail(pErr, SQLITE_ERROR,
+        "VersionError: schema %s was made by a build of blackbox before 1.0, "
+        "as "
+        "its table %s shows; export it with that build, and import it into a "
+        "new file",
+        zDb, zTable);
+  } else if (rc != SQLITE_ERROR) { /* no such column */
+    bxFailDb(pErr, bx->db, rc);
+  }
+}
+
+void bxRefuseEarlier(Bx *bx, const char *zDb, BxErr *pErr) {
+  bxRefuseColumn(bx, zDb, bx->aDomain[0].zTable, "version", pErr);
+}
+
+int bxIsLarger(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
+  return pDomain->zLarger != 0 &&
+         carriesTable(p->bx, p->zDb, pDomain->zLarger, pErr);
+}
+
+/* Appends a line without its end, as the larger form has it. */
+static void appendLine(sqlite3_str *pOut, const char *z, int n) {
+  int nSpace = (int)strspn(z, " ");
+  if (n >= nSpace + 4 && strncmp(z + nSpace, "--| ", 4) == 0) {
+    z += nSpace + 4;
+    n -= nSpace + 4;
+  } else if (n >= 3 && strncmp(z + n - 3, "--|", 3) == 0) {
+    return;
+  }
+  sqlite3_str_append(pOut, z, n);
+  sqlite3_str_appendchar(pOut, 1, '\n');
+}
+
+char *bxDomainSql(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
+  const char *z = pDomain->zSql;
+  sqlite3_str *pOut;
+  int bOmit = 0;
+  if (!bxIsLarger(p, pDomain, pErr)) return bxPrintf(pErr, "%s", z);
+  pOut = sqlite3_str_new(p->bx->db);
+  while (*z) {
+    int n = (int)strcspn(z, "\n");
+    if (strncmp(z, "--|{", 4) == 0) bOmit = 1;
+    if (!bOmit) appendLine(pOut, z, n);
+    if (strncmp(z, "--|}", 4) == 0) bOmit = 0;
+    z += n + (z[n] != 0);
+  }
+  return bxFinish(pOut, pErr);
+}
+
+/* Searches the schemas. Leaves NULL in *pzHome if none has the domain. It uses
+** the pragma itself, because the table pragma_database_list would read main. */
+static void searchHome(
+    Bx *bx, const char *zDomain, char **pzHome, BxErr *pErr) {
+  sqlite3_stmt *pStmt = bxPlain(bx->db, "PRAGMA database_list", pErr);
+  char *zOther = 0;
+  BxErr earlier = {SQLITE_OK, 0};
+  while (bxRow(pStmt, pErr)) {
+    const char *zDb = bxColumnText(pStmt, 1, pErr);
+    if (zDb == 0 || strcmp(zDb, "temp") == 0) continue;
+    if (!bxCarries(bx, zDb, zDomain, pErr)) {
+      bxRefuseEarlier(bx, zDb, &earlier);
+      continue;
+    }
+    if (bx->zUse != 0 && sqlite3_stricmp(bx->zUse, zDb) == 0) {
+      sqlite3_free(*pzHome);
+      sqlite3_free(zOther);
+      zOther = 0;
+      *pzHome = bxPrintf(pErr, "%s", zDb);
+      break;
+    }
+    if (*pzHome == 0) {
+      *pzHome = bxPrintf(pErr, "%s", zDb);
+    } else if (zOther == 0) {
+      zOther = bxPrintf(pErr, "%s", zDb);
+    }
+  }
+  sqlite3_finalize(pStmt);
+  if (*pzHome == 0) bxPass(pErr, &earlier);
+  bxClear(&earlier);
+  if (zOther != 0) {
+    bxFail(pErr, SQLITE_ERROR,
+        "AmbiguousSchemaError: ambiguous: both %s and %s have the tables of "
+        "%s; choose one with "
+        "SELECT blackbox_use('%s')",
+        *pzHome, zOther, zDomain, *pzHome);
+  }
+  sqlite3_free(zOther);
+}
+
+i64 bxInstalledFormat(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
+  i64 iFormat;
+  int iKnown;
+  bxRefuseEarlier(p->bx, p->zDb, pErr);
+  if (!bxCarries(p->bx, p->zDb, pDomain->zName, pErr)) return -1;
+  iFormat =
+      bxAskOnce(p, "SELECT format FROM main.blackbox_domains WHERE domain = ?1",
+          pErr, "t", pDomain->zName);
+  iKnown = pDomain->zLarger != 0 ? LARGER_FORMAT : FORMAT;
+  if (iFormat > iKnown) {
+    bxFail(pErr, SQLITE_ERROR,
+        "VersionError: schema %s has format %lld of %s, but this module "
+        "supports up to %d; load a newer blackbox",
+        p->zDb, iFormat, pDomain->zName, iKnown);
+  }
+  return iFormat;
+}
+
+int bxWantedFormat(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
+  return bxIsLarger(p, pDomain, pErr) ? LARGER_FORMAT : FORMAT;
+}
+
+/* Replaces an error by that of a newer format, which explains it. */
+static void needKnown(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
+  BxErr err = {SQLITE_OK, 0};
+  bxInstalledFormat(p, pDomain, &err);
+  if (bxIs(&err, "VersionError")) bxClear(pErr);
+  if (pErr->rc == SQLITE_OK) bxPass(pErr, &err);
+  bxClear(&err);
+}
+
+void bxNeedKnown(Bx *bx, BxErr *pErr) {
+  int i, bLater = 0;
+  if (!bx->bNewHome || (pErr->rc != SQLITE_OK && pErr->rc != SQLITE_ERROR)) {
+    return;
+  }
+  for (i = 0; i < bx->nDomain; i++) {
+    const char *zHome = bx->aSlot[i].zHome;
+    BxErr err = {SQLITE_OK, 0};
+    BxStmts *p;
+    if (zHome == 0) continue;
+    if (sqlite3_txn_state(bx->db, zHome) == SQLITE_TXN_NONE) {
+      bLater = 1;
+      continue;
+    }
+    p = bxSchema(bx, zHome, &err);
+    if (p != 0) needKnown(p, &bx->aDomain[i], pErr);
+    bxPass(pErr, &err);
+  }
+  bx->bNewHome = bLater;
+}
+
+BxStmts *bxHome(Bx *bx, const char *zDomain, BxErr *pErr) {
+  BxSlot *pSlot = bxSlot(bx, zDomain);
+  char *zHome = 0;
+  if (pErr->rc != SQLITE_OK) return 0;
+  if (pSlot->zHome != 0 && sqlite3_db_readonly(bx->db, pSlot->zHome) < 0) {
+    bxForgetHomes(bx); /* the schema was detached */
+  }
+  if (pSlot->zHome == 0) {
+    searchHome(bx, zDomain, &zHome, pErr);
+    if (pErr->rc == SQLITE_OK && zHome == 0) {
+      bxFail(pErr, SQLITE_ERROR,
+          "NotInstalledError: Database not initialized: no schema has the "
+          "tables of %s; SELECT blackbox_install('main', %Q) installs them",
+          zDomain, zDomain);
+    }
+    if (pErr->rc != SQLITE_OK) {
+      sqlite3_free(zHome);
+      return 0;
+    }
+    pSlot->zHome = zHome;
+    bx->bNewHome = 1;
+  }
+  return bxSchema(bx, pSlot->zHome, pErr);
+}
+
+/* Whether a setting is on in p's schema. A schema without core has no settings, and
+** those of a file of a build before 1.0 do not count. */
+static int isOn(BxStmts *p, const char *zSetting, BxErr *pErr) {
+  static const char zOn[] =
+      "SELECT value AND EXISTS (SELECT format FROM main.blackbox_domains)"
+      " FROM main.blackbox_settings WHERE name = ?1";
+  BxErr err = {SQLITE_OK, 0};
+  int bOn = bxAsk(p, zOn, &err, "t", zSetting) != 0;
+  if (bxSays(&err, "no such table") || bxSays(&err, "no such column")) {
+    bxClear(&err);
+  }
+  bxPass(pErr, &err);
+  return bOn;
+}
+
+void bxFollow(Bx *bx, int bWhole, BxErr *pErr) {
+  BxStmts *p;
+  int i;
+  for (p = bx->pStmts; p != 0 && pErr->rc == SQLITE_OK; p = p->pNext) {
+    if (sqlite3_stricmp(p->zDb, "temp") == 0 ||
+        sqlite3_txn_state(bx->db, p->zDb) != SQLITE_TXN_WRITE) {
+      continue;
+    }
+    for (i = 0; i < bx->nDomain; i++) {
+      const BxDomain *pDomain = &bx->aDomain[i];
+      if (pDomain->xFollow == 0 || !isOn(p, pDomain->zFollows, pErr)) continue;
+      pDomain->xFollow(p, bWhole, pErr);
+    }
+  }
+}
+
+void bxNeedUtf8(BxStmts *p, BxErr *pErr) {
+  sqlite3_stmt *pStmt = bxPrepare(p, "PRAGMA main.encoding", pErr);
+  if (bxRow(pStmt, pErr)) {
+    const char *z = bxColumnText(pStmt, 0, pErr);
+    if (z == 0 || strcmp(z, "UTF-8") != 0) {
+      bxFail(pErr, SQLITE_ERROR,
+          "EncodingError: schema %s stores text as UTF-16; blackbox needs a "
+          "UTF-8 database; copy the data into one",
+          p->zDb);
+    }
+  }
+  sqlite3_finalize(pStmt);
+}
+
+double bxSettingReal(BxStmts *p, const char *zName, BxErr *pErr) {
+  static const char zSql[] =
+      "SELECT value FROM main.blackbox_settings WHERE name = ?1";
+  sqlite3_stmt *pStmt;
+  double rVal = 0.0;
+  assert(strchr(zName, '.') != 0);
+  if (pErr->rc != SQLITE_OK) return 0; /* and p may be NULL */
+  pStmt = bxStmt(p, zSql, pErr);
+  bxBind(pStmt, pErr, "t", zName);
+  if (bxRow(pStmt, pErr)) {
+    rVal = sqlite3_column_double(pStmt, 0);
+  } else {
+    bxFail(pErr, SQLITE_CORRUPT_VTAB,
+        "CorruptedDataError: the row for %s in blackbox_settings is "
+        "missing; run blackbox_install() in schema %s",
+        zName, p->zDb);
+  }
+  bxDone(pStmt, pErr);
+  return rVal;
+}
+
+/* (No setting is so large that a double would not have it exactly.) */
+i64 bxSettingInt(BxStmts *p, const char *zName, BxErr *pErr) {
+  return (i64)bxSettingReal(p, zName, pErr);
+}

@@ -1,0 +1,49 @@
+/*
+** schema.h: which schema has which domain, and its settings.
+*/
+#ifndef BX_SCHEMA_H
+#define BX_SCHEMA_H
+
+#include "domain.h"
+
+/*
+** The statements for the schema that has a domain. Errors: "Database not
+** initialized: ..." and "ambiguous: ...".
+*/
+BxStmts *bxHome(Bx *bx, const char *zDomain, BxErr *pErr);
+/* Whether schema zDb has the tables of the domain. Reads nothing, because a
+** read in a transaction must not precede the first write of the caller. */
+int bxCarries(Bx *bx, const char *zDb, const char *zDomain, BxErr *pErr);
+/* VersionError if a build before 1.0 made the tables of schema zDb. Reads nothing.
+** bxHome() and the virtual tables call this themselves. */
+void bxRefuseEarlier(Bx *bx, const char *zDb, BxErr *pErr);
+/* The same for one table, which has zColumn only if such a build made it. */
+void bxRefuseColumn(Bx *bx, const char *zDb, const char *zTable,
+    const char *zColumn, BxErr *pErr);
+/* The format of an installed domain, 0 if it is unknown, -1 if it is not
+** installed. VersionError if it is newer than this module, or if a build before
+** 1.0 made it. */
+i64 bxInstalledFormat(BxStmts *p, const BxDomain *pDomain, BxErr *pErr);
+/* The format that the domain in p's schema should have. */
+int bxWantedFormat(BxStmts *p, const BxDomain *pDomain, BxErr *pErr);
+/* VersionError if a schema that bxHome() has found since the last call has a newer
+** format of its domain. This is looked at after a function has run, and only in a
+** schema that it has read, because that is a read, too. A function that keeps
+** something in memory, which no savepoint takes back, calls it before that. */
+void bxNeedKnown(Bx *bx, BxErr *pErr);
+/* Whether the domain in p's schema has the larger form. Reads nothing. */
+int bxIsLarger(BxStmts *p, const BxDomain *pDomain, BxErr *pErr);
+/* The SQL of the domain for p's schema, to sqlite3_free(). */
+char *bxDomainSql(BxStmts *p, const BxDomain *pDomain, BxErr *pErr);
+
+/* Called at the end of a call that has written records, in its transaction: lets
+** the domains follow that want to know, in every schema that was written.
+** bWhole: no statement of the host is running, so that the records are
+** complete. */
+void bxFollow(Bx *bx, int bWhole, BxErr *pErr);
+/* EncodingError unless p's schema stores text as UTF-8. */
+void bxNeedUtf8(BxStmts *p, BxErr *pErr);
+/* The value of a setting in p's schema. */
+double bxSettingReal(BxStmts *p, const char *zName, BxErr *pErr);
+i64 bxSettingInt(BxStmts *p, const char *zName, BxErr *pErr);
+#endif

@@ -1,0 +1,37 @@
+"""The tables of a virtual table never get names of blackbox."""
+import sqlite3
+
+import pytest
+
+from conftest import connect, one, rows
+
+NAMES = ("ring_", "payload", "Cache", "blackbox", "rollout__")
+
+
+def refused(db, sql, name):
+    for begin, end in ("SELECT 1", "SELECT 1"), ("BEGIN", "COMMIT"):
+        db.execute(begin)
+        with pytest.raises(sqlite3.OperationalError, match=f"ValidationError.*named '{name}'"):
+            db.execute(sql)
+        db.execute(end)
+
+
+@pytest.mark.parametrize("module", ["payload_ring", "evidence_buffer"])
+@pytest.mark.parametrize("schema", ["main", "temp", 'a "b'])
+def test_a_virtual_table_cannot_have_a_name_of_blackbox(db, path, module, schema):
+    db.execute("ATTACH ? AS ?", (str(path) + "2", 'a "b'))
+    if schema == 'a "b':
+        one(db, "SELECT blackbox_install(?, 'payload,evidence')", schema)
+    quoted = '"' + schema.replace('"', '""') + '"'
+    before = rows(db, f"SELECT name FROM {quoted}.sqlite_schema")
+    for name in NAMES:
+        refused(db, f'CREATE VIRTUAL TABLE {quoted}."{name}" USING {module}', name)
+    assert rows(db, f"SELECT name FROM {quoted}.sqlite_schema") == before
+    db.execute(f"CREATE VIRTUAL TABLE {quoted}.mine USING {module}")
+    for name in NAMES:
+        refused(db, f'ALTER TABLE {quoted}.mine RENAME TO "{name}"', name)
+    db.execute(f"ALTER TABLE {quoted}.mine RENAME TO _payload")
+    assert one(db, f"SELECT count(*) FROM {quoted}._payload") == 0
+    assert rows(db, "SELECT * FROM blackbox_check") == []
+    db.close()
+    assert rows(connect(path), "SELECT * FROM blackbox_check") == []
