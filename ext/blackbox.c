@@ -35,6 +35,7 @@ static const BxDomain aDomain[] = {
         .zTable = "payload_state",
         .zLarger = "payload_swaps",
         .zSql = bxSqlPayload,
+        .aRecords = bxPayloadRecords,
         .xAdopt = bxPayloadAdopt,
         .xMend = bxPayloadMend,
         .xGuard = bxPayloadGuard,
@@ -48,11 +49,18 @@ static const BxDomain aDomain[] = {
         .zAdopted = "event_payloads",
         .zOptional = "payload_rows",
         .xLeave = bxPayloadLeave},
-    {.zName = "cache", .zTable = "cache_state", .zSql = bxSqlCache},
-    {.zName = "evidence", .zTable = "evidence_owners", .zSql = bxSqlEvidence},
+    {.zName = "evidence",
+        .zTable = "evidence_owners",
+        .zSql = bxSqlEvidence,
+        .aRecords = bxEvidenceRecords},
+    {.zName = "cache",
+        .zTable = "cache_state",
+        .zSql = bxSqlCache,
+        .aRecords = bxCacheRecords},
     {.zName = "rollout",
         .zTable = "rollout_act",
         .zSql = bxSqlRollout,
+        .aRecords = bxRolloutRecords,
         .xMend = bxRolloutMend,
         .zFailed = "WriteError: Write failed: ",
         .zOptional = BX_ROLLOUT_SEARCH},
@@ -243,10 +251,10 @@ static const BxTable aTables[] = {
 /* Virtual tables that own tables. */
 static const BxModule aModule[] = {
     {"payload_ring", bxSqlPayloadRing, bxSqlPayloadRingHeld, "_config", "k",
-        bxRingKnown, 0},
+        bxRingRecords, bxRingKnown, 0},
     {EV_MODULE, bxSqlEvidenceBuffer, bxSqlEvidenceBufferHeld, "_state",
-        "version", bxEvKnown, bxEvCheck},
-    {0, 0, 0, 0, 0, 0, 0},
+        "version", bxEvBufferRecords, bxEvKnown, bxEvCheck},
+    {0, 0, 0, 0, 0, 0, 0, 0},
 };
 
 /* Virtual tables. */

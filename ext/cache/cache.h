@@ -71,4 +71,6 @@ void bxCacheNotFound(
 /* Refuses a key that no item can have. */
 void bxCacheCheckKey(BxStmts *pHome, sqlite3_value *pKey, BxErr *pErr);
 
+extern const BxRecords bxCacheRecords[]; /* session.c */
+
 #endif

@@ -16,6 +16,20 @@ SQLITE_EXTENSION_INIT3
 #define MAX_EVICTED 1000           /* the same in sql/cache.sql */
 #define MAX_BYTES 1125899906842624 /* the highest quota, see sql/cache.sql */
 
+const BxRecords bxCacheRecords[] = {
+    {"cache_sessions", "main.cache_sessions", "session=session_id,", 0,
+        "t.total_size", BX_HOLD_ON("session", "t.session_id"), 0, 0,
+        "UPDATE main.cache_state SET rule = 'erase'",
+        "UPDATE main.cache_state SET rule = NULL"},
+    {"cache_items", "main.cache_items", "",
+        "t.data|t.description|t.custom_metadata|t.session_id|t.task_id|"
+        "t.turn_id|",
+        "t.data_size", BX_HOLD_ON("session", "t.session_id"), 0, 0,
+        "UPDATE main.cache_state SET rule = 'erase'",
+        "UPDATE main.cache_state SET rule = NULL"},
+    {0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+};
+
 static const char *const azCacheNoArg[] = {0};
 
 /*--------------------------------------------------------------- list ----*/

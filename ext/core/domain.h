@@ -6,12 +6,34 @@
 
 #include "statement.h"
 
+/* A table with records: rows that belong to an agent, an event, a conversation, a
+** session or a buffer, or that have a text. In all of the SQL, t is the table, ?1
+** the key, ?2 the actor, ?3 the reason. */
+typedef struct BxRecords {
+  const char *zName;   /* in a certificate; NULL: that of a virtual table */
+  const char *zTable;  /* what is read and deleted from; NULL ends a list */
+  const char *zKinds;  /* "kind=column," for each kind but text */
+  const char *zTexts;  /* expressions in which a text is looked for, each ended
+                        ** by '|'; NULL: none */
+  const char *zBytes;  /* of a row */
+  const char *zHolds;  /* whether the hold f keeps the row */
+  const char *zPinned; /* whether it is pinned, or NULL */
+  const char *zUnpin;  /* unpins the rows, before "WHERE ..." */
+  const char *zBefore; /* run before and after a removal, or NULL */
+  const char *zAfter;
+} BxRecords;
+
+/* For zHolds: a hold of that kind on that value. */
+#define BX_HOLD_ON(kind, value)                                                \
+  "(f.kind = '" kind "' AND f.\"key\" = " value ")"
+
 /* A domain. ext/blackbox.c has the list of them; core is the first. */
 struct BxDomain {
-  const char *zName;  /* "payload" */
-  const char *zTable; /* a table that only an installed domain has */
-  int bDefault;       /* blackbox_install() without a list installs it */
-  const char *zSql;   /* sql/<name>.sql */
+  const char *zName;         /* "payload" */
+  const char *zTable;        /* a table that only an installed domain has */
+  int bDefault;              /* blackbox_install() without a list installs it */
+  const char *zSql;          /* sql/<name>.sql */
+  const BxRecords *aRecords; /* its tables with records; may be NULL */
   /* A table that only a schema in the larger form has. In that form lines of
   ** zSql that begin with "--| " count; lines that end with "--|" do not, nor
   ** those from "--|{" to "--|}". May be NULL. */

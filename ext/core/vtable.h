@@ -4,7 +4,7 @@
 #ifndef BX_VTABLE_H
 #define BX_VTABLE_H
 
-#include "statement.h"
+#include "domain.h"
 
 /* A module whose virtual tables own tables. */
 struct BxModule {
@@ -14,6 +14,7 @@ struct BxModule {
   /* The end of the name of one of its tables, and a column that this table has only
   ** if a build before 1.0 made it. */
   const char *zTable, *zEarlier;
+  const BxRecords *aRecords; /* the virtual table as a table with records */
   /* Sets VersionError for tables that a newer module made. */
   void (*xKnown)(BxVtab *p, BxErr *pErr);
   /* The checks that SQL cannot do. May be NULL. */

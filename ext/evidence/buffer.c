@@ -43,6 +43,13 @@ typedef struct EvCursor {
   int bEof;
 } EvCursor;
 
+const BxRecords bxEvBufferRecords[] = {
+    {0, "main.@", "", "t.action|t.screenshot|t.id|", "t.size_bytes",
+        BX_HOLD_ON("buffer", "lower('@')"), "t.pinned <> 0",
+        "UPDATE main.@ AS t SET pinned = 0", 0, 0},
+    {0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+};
+
 /*------------------------------------------------- create, connect ----*/
 
 /* Where the value of a parameter goes; NULL for an unknown name. */

@@ -211,4 +211,8 @@ void bxEvExportReplay(BxCall *pCall);
 
 int bxEvRegister(Bx *bx);
 
+extern const BxRecords bxEvidenceRecords[]; /* overflow.c */
+
+extern const BxRecords bxEvBufferRecords[]; /* buffer.c */
+
 #endif

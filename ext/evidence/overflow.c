@@ -23,6 +23,19 @@ SQLITE_EXTENSION_INIT3
 
 #define OVER_MARK "over."
 
+const BxRecords bxEvidenceRecords[] = {
+    {"evidence_overflow", "main.evidence_overflow", "buffer=owner,",
+        "(SELECT action FROM main.evidence_overflow_actions WHERE rid = t.rid)|"
+        "(SELECT screenshot FROM main.evidence_overflow_screenshots "
+        "WHERE rid = t.rid)|t.id|",
+        "t.action_bytes + t.screenshot_bytes + 100",
+        BX_HOLD_ON("buffer", "t.owner") " OR " BX_HOLD_ON(
+            "evidence", "t.owner || '/' || t.id"),
+        "t.pinned <> 0", "UPDATE main.evidence_overflow AS t SET pinned = 0", 0,
+        "DELETE FROM main.evidence_owners WHERE owner = ?1 AND rows = 0"},
+    {0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+};
+
 /* Prepares a statement, and explains a missing table. */
 static sqlite3_stmt *prepare(
     EvBuffer *p, const char *zOverflow, const char *zSql, BxErr *pErr) {

@@ -53,6 +53,30 @@ static i64 cutOff(BxCall *p, BxStmts *pHome) {
   return iNow - (i64)(rDays * BX_MS_PER_DAY);
 }
 
+const BxRecords bxPayloadRecords[] = {
+    {"event_payloads", "main.event_payloads",
+        "agent=agent_id,event=event_id,kill_switch=kill_switch_event_id,",
+        "store_text(t.request_body)|store_text(t.response_body)|t.event_id|t."
+        "agent_id|"
+        "t.kill_switch_event_id|t.id|",
+        "t.size_bytes",
+        BX_HOLD_ON("agent", "t.agent_id") " OR " BX_HOLD_ON(
+            "event", "t.event_id") " OR " BX_HOLD_ON("kill_switch",
+            "t.kill_switch_event_id") " OR " BX_HOLD_ON("evidence", "t.id"),
+        "t.id IN (SELECT id FROM main.payload_pins)",
+        "INSERT INTO main.payload_unpins(payload_id, actor, reason) "
+        "SELECT t.id, ?2, ?3 FROM main.event_payloads AS t",
+        0, 0},
+    {"payload_queue", "payload_queue", "agent=agent_id,event=event_id,",
+        "t.request_body|t.response_body|t.event_id|t.agent_id|",
+        "coalesce(length(CAST(t.request_body AS BLOB)), 0) + "
+        "coalesce(length(CAST(t.response_body AS BLOB)), 0)",
+        BX_HOLD_ON("agent", "t.agent_id") " OR " BX_HOLD_ON(
+            "event", "t.event_id"),
+        0, 0, 0, 0},
+    {0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+};
+
 /* Whether all of a call can be rolled back. A row inside a transaction cannot; the
 ** store then waits for the next clean-up. */
 static int isWhole(const BxCall *p) {

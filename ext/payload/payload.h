@@ -212,4 +212,8 @@ void bxPayloadHamming(BxCall *p);
 void bxPayloadSimilar(BxCall *p);
 void bxPayloadNormalize(BxCall *p);
 
+extern const BxRecords bxPayloadRecords[]; /* archive.c */
+
+extern const BxRecords bxRingRecords[]; /* ring.c */
+
 #endif

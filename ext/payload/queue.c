@@ -555,7 +555,8 @@ static void failDisabled(const BxStmts *pHome, BxErr *pErr) {
   bxFail(pErr, SQLITE_ERROR,
       "ArchiveDisabledError: payload.enabled is 0 in schema %s, and nothing "
       "was stored; UPDATE \"%w\".blackbox_settings SET value = 1 WHERE name = "
-      "'payload.enabled' to enable the archive, or set 'payload.on_disabled' to "
+      "'payload.enabled' to enable the archive, or set 'payload.on_disabled' "
+      "to "
       "'ignore' to make such calls return 0",
       pHome->zDb, pHome->zDb);
 }

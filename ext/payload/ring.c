@@ -48,6 +48,18 @@ typedef struct RingCursor {
   int bEof;
 } RingCursor;
 
+const BxRecords bxRingRecords[] = {
+    {0, "main.@", "agent=agent_id,event=event_id,",
+        "t.request_body|t.response_body|t.event_id|t.agent_id|", "t.size_bytes",
+        BX_HOLD_ON("agent", "t.agent_id") " OR " BX_HOLD_ON(
+            "event", "t.event_id") " OR " BX_HOLD_ON("buffer", "lower('@')"),
+        0, 0, 0,
+        "INSERT INTO main.@_room(rolled, emptied, leaving) "
+        "SELECT NULL, NULL, '[' || no || ']' FROM main.@_agents "
+        "WHERE rows = 0 AND (agent_id = ?1 OR lower(?1) = lower('@'))"},
+    {0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+};
+
 /*---------------------------------------------------- life of a table ----*/
 
 /* An option of CREATE or of a command, with its range. */

@@ -8,8 +8,8 @@
 ** cache. A text is looked for as it is, and as JSON writes it; a row that has it
 ** goes, but an item of a conversation stays and loses the text.
 **
-** Each part is a table, described by SQL: which rows, which of them a hold keeps,
-** which are pinned. Holds win. Pinned rows are an error, unless the options say
+** Each domain describes its tables (domain.h: BxRecords): which rows a key has,
+** which of them a hold keeps, which are pinned. Holds win. Pinned rows are an error, unless the options say
 ** {"unpin": true}; then they are unpinned on record.
 **
 ** SQLite overwrites what is deleted with zeros while secure_delete is on, which
@@ -33,89 +33,11 @@ typedef struct Erasure {
   BxErr *pErr;
 } Erasure;
 
-/* A table that may have rows of the key. In all of the SQL, t is the table, ?1
-** what is erased, ?2 the actor, ?3 the reason. */
-typedef struct ErasePart {
-  const char *zDomain;
-  const char *zName;   /* in the certificate; NULL: that of a virtual table */
-  const char *zTable;  /* what is read and deleted from */
-  const char *zKinds;  /* "kind=column," for each kind but text */
-  const char *zTexts;  /* expressions in which a text is looked for, each ended
-                        ** by '|'; NULL: none */
-  const char *zBytes;  /* of a row */
-  const char *zHolds;  /* whether the hold f keeps the row */
-  const char *zPinned; /* whether it is pinned, or NULL */
-  const char *zUnpin;  /* unpins the rows, before "WHERE ..." */
-  const char *zBefore; /* run before and after the removal, or NULL */
-  const char *zAfter;
-} ErasePart;
-
-#define HOLD_ON(kind, value) "(f.kind = '" kind "' AND f.\"key\" = " value ")"
-
-static const ErasePart aErased[] = {
-    {"payload", "event_payloads", "main.event_payloads",
-        "agent=agent_id,event=event_id,kill_switch=kill_switch_event_id,",
-        "store_text(t.request_body)|store_text(t.response_body)|t.event_id|t."
-        "agent_id|"
-        "t.kill_switch_event_id|t.id|",
-        "t.size_bytes",
-        HOLD_ON("agent", "t.agent_id") " OR " HOLD_ON(
-            "event", "t.event_id") " OR " HOLD_ON("kill_switch",
-            "t.kill_switch_event_id") " OR " HOLD_ON("evidence", "t.id"),
-        "t.id IN (SELECT id FROM main.payload_pins)",
-        "INSERT INTO main.payload_unpins(payload_id, actor, reason) "
-        "SELECT t.id, ?2, ?3 FROM main.event_payloads AS t",
-        0, 0},
-    {"payload", "payload_queue", "payload_queue",
-        "agent=agent_id,event=event_id,",
-        "t.request_body|t.response_body|t.event_id|t.agent_id|",
-        "coalesce(length(CAST(t.request_body AS BLOB)), 0) + "
-        "coalesce(length(CAST(t.response_body AS BLOB)), 0)",
-        HOLD_ON("agent", "t.agent_id") " OR " HOLD_ON("event", "t.event_id"), 0,
-        0, 0, 0},
-    {"evidence", "evidence_overflow", "main.evidence_overflow", "buffer=owner,",
-        "(SELECT action FROM main.evidence_overflow_actions WHERE rid = t.rid)|"
-        "(SELECT screenshot FROM main.evidence_overflow_screenshots "
-        "WHERE rid = t.rid)|t.id|",
-        "t.action_bytes + t.screenshot_bytes + 100",
-        HOLD_ON("buffer", "t.owner") " OR " HOLD_ON(
-            "evidence", "t.owner || '/' || t.id"),
-        "t.pinned <> 0", "UPDATE main.evidence_overflow AS t SET pinned = 0", 0,
-        "DELETE FROM main.evidence_owners WHERE owner = ?1 AND rows = 0"},
-    {"cache", "cache_sessions", "main.cache_sessions", "session=session_id,", 0,
-        "t.total_size", HOLD_ON("session", "t.session_id"), 0, 0,
-        "UPDATE main.cache_state SET rule = 'erase'",
-        "UPDATE main.cache_state SET rule = NULL"},
-    {"cache", "cache_items", "main.cache_items", "",
-        "t.data|t.description|t.custom_metadata|t.session_id|t.task_id|"
-        "t.turn_id|",
-        "t.data_size", HOLD_ON("session", "t.session_id"), 0, 0,
-        "UPDATE main.cache_state SET rule = 'erase'",
-        "UPDATE main.cache_state SET rule = NULL"},
-    {"rollout", "rollouts", "main.rollout_heads", "rollout=id,", 0, "t.bytes",
-        HOLD_ON("rollout", "t.id"), 0, 0, 0, 0},
-};
-
-/* The virtual tables, in the order of the list of modules. */
-static const ErasePart aVtabPart[] = {
-    {"payload_ring", 0, "main.@", "agent=agent_id,event=event_id,",
-        "t.request_body|t.response_body|t.event_id|t.agent_id|", "t.size_bytes",
-        HOLD_ON("agent", "t.agent_id") " OR " HOLD_ON(
-            "event", "t.event_id") " OR " HOLD_ON("buffer", "lower('@')"),
-        0, 0, 0,
-        "INSERT INTO main.@_room(rolled, emptied, leaving) "
-        "SELECT NULL, NULL, '[' || no || ']' FROM main.@_agents "
-        "WHERE rows = 0 AND (agent_id = ?1 OR lower(?1) = lower('@'))"},
-    {"evidence_buffer", 0, "main.@", "", "t.action|t.screenshot|t.id|",
-        "t.size_bytes", HOLD_ON("buffer", "lower('@')"), "t.pinned <> 0",
-        "UPDATE main.@ AS t SET pinned = 0", 0, 0},
-};
-
 /*------------------------------------------------------- one part ----*/
 
 /* Which rows, to sqlite3_free(); NULL if the part has none of that kind. bWhole:
 ** it is a virtual table, and the kind is its name. */
-static char *whichRows(Erasure *p, const ErasePart *pPart, int bWhole) {
+static char *whichRows(Erasure *p, const BxRecords *pPart, int bWhole) {
   sqlite3_str *pOut = sqlite3_str_new(p->pHome->bx->db);
   const char *z = pPart->zTexts, *zEnd;
   size_t nKind = strlen(p->zKind);
@@ -177,7 +99,7 @@ static void addErased(sqlite3_str *pOut, const char *zName, i64 nRow) {
 }
 
 /* What holds keep is told, and by whom. */
-static void tellHeld(Erasure *p, BxStmts *pOn, const ErasePart *pPart,
+static void tellHeld(Erasure *p, BxStmts *pOn, const BxRecords *pPart,
     const char *zWhich, const char *zName) {
   sqlite3_stmt *pStmt = prepareErase(p, pOn,
       bxPrintf(p->pErr,
@@ -198,7 +120,7 @@ static void tellHeld(Erasure *p, BxStmts *pOn, const ErasePart *pPart,
 }
 
 /* The rows that go, with their bytes. */
-static i64 countErased(Erasure *p, BxStmts *pOn, const ErasePart *pPart,
+static i64 countErased(Erasure *p, BxStmts *pOn, const BxRecords *pPart,
     const char *zWhich, i64 *pnByte) {
   sqlite3_stmt *pStmt = prepareErase(p, pOn,
       bxPrintf(p->pErr,
@@ -213,7 +135,7 @@ static i64 countErased(Erasure *p, BxStmts *pOn, const ErasePart *pPart,
   return nRow;
 }
 
-static void unpin(Erasure *p, BxStmts *pOn, const ErasePart *pPart,
+static void unpin(Erasure *p, BxStmts *pOn, const BxRecords *pPart,
     const char *zWhich, const char *zName) {
   i64 nByte, nRow;
   char *zPinned;
@@ -236,7 +158,7 @@ static void unpin(Erasure *p, BxStmts *pOn, const ErasePart *pPart,
 }
 
 static void erasePart(
-    Erasure *p, BxStmts *pOn, const ErasePart *pPart, int bWhole) {
+    Erasure *p, BxStmts *pOn, const BxRecords *pPart, int bWhole) {
   const char *zName = pPart->zName ? pPart->zName : pOn->zTable;
   char *zAll = p->pErr->rc == SQLITE_OK ? whichRows(p, pPart, bWhole) : 0;
   char *zFree;
@@ -273,21 +195,27 @@ static void erasePart(
 
 /*----------------------------------------------------- virtual tables ----*/
 
-/* The rings and buffers of a schema. */
+/* The rows of a virtual table. Of the kind buffer, that with this name goes. */
+static void eraseVtab(Erasure *p, const BxModule *pModule, BxVtab *pVtab) {
+  int bWhole = strcmp(p->zKind, "buffer") == 0;
+  const BxRecords *pPart;
+  if (bWhole && sqlite3_stricmp(pVtab->stmts.zTable, p->zKey) != 0) return;
+  for (pPart = pModule->aRecords; pPart->zTable != 0; pPart++) {
+    erasePart(p, &pVtab->stmts, pPart, bWhole);
+  }
+}
+
+/* The virtual tables of a schema. */
 static void eraseVtabs(Erasure *p, BxStmts *pSchema) {
-  size_t i;
-  for (i = 0; i < sizeof(aVtabPart) / sizeof(aVtabPart[0]); i++) {
-    const ErasePart *pPart = &aVtabPart[i];
-    sqlite3_stmt *pStmt = bxVtabNames(pSchema, pPart->zDomain, p->pErr);
+  const BxModule *pModule;
+  for (pModule = pSchema->bx->aModule; pModule->zName != 0; pModule++) {
+    sqlite3_stmt *pStmt = bxVtabNames(pSchema, pModule->zName, p->pErr);
     while (bxRow(pStmt, p->pErr)) {
       const char *zName = bxColumnText(pStmt, 0, p->pErr);
-      BxVtab *pVtab = zName ? bxVtabIn(pSchema->bx, pPart->zDomain,
+      BxVtab *pVtab = zName ? bxVtabIn(pSchema->bx, pModule->zName,
                                   pSchema->zDb, zName, p->pErr)
                             : 0;
-      int bWhole = strcmp(p->zKind, "buffer") == 0;
-      if (pVtab == 0) continue;
-      if (bWhole && sqlite3_stricmp(zName, p->zKey) != 0) continue;
-      erasePart(p, &pVtab->stmts, pPart, bWhole);
+      if (pVtab != 0) eraseVtab(p, pModule, pVtab);
     }
     sqlite3_finalize(pStmt);
   }
@@ -380,7 +308,7 @@ static int hasIndex(Erasure *p) {
              p->pErr) != 0;
 }
 
-static void eraseConversations(Erasure *p, const ErasePart *pPart) {
+static void eraseConversations(Erasure *p, const BxRecords *pPart) {
   static const char zSecure[] =
       "INSERT INTO main.rollout_fts(rollout_fts, rank) "
       "VALUES('secure-delete', 1)";
@@ -532,19 +460,22 @@ static void refuseHeld(Erasure *p) {
 static void eraseAll(Erasure *p) {
   Bx *bx = p->pHome->bx;
   BxStmts *pTemp = bxSchema(bx, "temp", p->pErr);
-  size_t i;
+  const BxRecords *pPart;
+  int i;
   eraseVtabs(p, p->pHome);
   if (pTemp != 0) eraseVtabs(p, pTemp);
-  for (i = 0; i < sizeof(aErased) / sizeof(aErased[0]); i++) {
-    const ErasePart *pPart = &aErased[i];
-    if (p->pErr->rc != SQLITE_OK ||
-        !bxCarries(bx, p->pHome->zDb, pPart->zDomain, p->pErr)) {
+  for (i = 0; i < bx->nDomain && p->pErr->rc == SQLITE_OK; i++) {
+    const BxDomain *pDomain = &bx->aDomain[i];
+    pPart = pDomain->aRecords;
+    if (pPart == 0 || !bxCarries(bx, p->pHome->zDb, pDomain->zName, p->pErr)) {
       continue;
     }
-    if (strcmp(pPart->zDomain, "rollout") == 0) {
-      eraseConversations(p, pPart);
-    } else {
-      erasePart(p, p->pHome, pPart, 0);
+    for (; pPart->zTable != 0; pPart++) {
+      if (strcmp(pDomain->zName, "rollout") == 0) {
+        eraseConversations(p, pPart);
+      } else {
+        erasePart(p, p->pHome, pPart, 0);
+      }
     }
   }
 }

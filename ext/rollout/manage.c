@@ -12,6 +12,12 @@ SQLITE_EXTENSION_INIT3
 
 #define PERMANENT (-1)
 
+const BxRecords bxRolloutRecords[] = {
+    {"rollouts", "main.rollout_heads", "rollout=id,", 0, "t.bytes",
+        BX_HOLD_ON("rollout", "t.id"), 0, 0, 0, 0},
+    {0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+};
+
 /* Reads a number of days, or 'permanent'. Returns the time of the expiry. */
 static i64 readTtl(sqlite3_value *pVal, i64 iNow, BxErr *pErr) {
   int eType = sqlite3_value_type(pVal);

@@ -505,4 +505,6 @@ void bxRolloutSearchInstall(BxCall *p);
 void bxRolloutSearchRemove(BxCall *p);
 sqlite3_stmt *bxRolloutSearch(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 
+extern const BxRecords bxRolloutRecords[]; /* manage.c */
+
 #endif
