@@ -10,10 +10,7 @@ from conftest import by_hand, connect, one, rows
 DOMAINS_TABLE = """
 CREATE TABLE blackbox_domains(domain TEXT PRIMARY KEY, version INTEGER NOT NULL) WITHOUT ROWID;
 INSERT INTO blackbox_domains VALUES('core', 3), ('payload', 2), ('cache', 2), ('store', 2);
-CREATE TABLE blackbox_settings(name TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
-INSERT INTO blackbox_settings VALUES('proof.enabled', 1);
 CREATE TABLE payload_state(x); CREATE TABLE cache_state(x); CREATE TABLE store_state(x);
-CREATE TABLE notes(x);
 """
 RING_TABLE = "CREATE TABLE ring_config(k TEXT PRIMARY KEY, v NOT NULL) WITHOUT ROWID;"
 BUFFER_TABLE = "CREATE TABLE rec_state(one INTEGER PRIMARY KEY, version INTEGER NOT NULL);"
@@ -85,8 +82,24 @@ def test_another_file_beside_it_is_used(old, tmp_path):
     assert one(db, "SELECT payload_queue('e', 'a', 'q', 'r')")
     with pytest.raises(sqlite3.OperationalError, match=TOLD.format("old", "blackbox_domains")):
         one(db, "SELECT blackbox_install('old')")
-    db.execute("BEGIN")  # a call of blackbox follows a write of the host into the old file
-    db.execute("INSERT INTO old.notes VALUES(1)")
-    assert one(db, "SELECT payload_cleanup()") == 0
-    db.execute("ROLLBACK")
     db.close()
+
+
+def test_a_call_adds_nothing_to_what_the_host_writes_there(path, tmp_path):
+    """(A call follows the records of the host with leaves of the proof.)"""
+    db = connect(path)
+    one(db, "SELECT blackbox_install()")
+    db.execute("INSERT INTO blackbox_settings VALUES('proof.enabled', 1)")
+    db.close()
+    by_hand(path, "ALTER TABLE blackbox_domains RENAME COLUMN format TO version")
+    db = connect(tmp_path / "new.db")
+    one(db, "SELECT blackbox_install()")
+    db.execute("ATTACH ? AS old", (str(path),))
+    with pytest.raises(sqlite3.OperationalError, match="VersionError"):
+        one(db, "SELECT blackbox_install('old')")
+    db.execute("BEGIN")
+    db.execute("INSERT INTO old.event_payloads(event_id, agent_id, purpose)"
+               " VALUES('e', 'a', 'evidence')")
+    assert one(db, "SELECT payload_cleanup()") == 0
+    assert one(db, "SELECT count(*) FROM old.payload_ledger") == 1
+    assert one(db, "SELECT count(*) FROM old.proof_leaves") == 0
