@@ -9,6 +9,7 @@
 #                           pages of reports (pictures in build/report)
 #           make fuzz       unexpected input, with libFuzzer (SECONDS=60)
 #           make bench      the measurements, written to bench/RESULTS.md
+#           make weigh      what a file with blackbox costs, beside the bounds
 #           make amalgamation  the whole module as dist/blackbox.c and .h
 #           make install    PREFIX=/usr/local, LIBDIR=PREFIX/lib, DESTDIR=
 #           make dist       the packages of npm, Python and Debian, the tarballs
@@ -60,7 +61,7 @@ build/libblackbox.a: $(CORE_OBJ)
 
 # Compiling needs packages. This is tested once, before the first compilation,
 # for all goals together, so that one command installs everything.
-NEEDS = build $(patsubst test-%,%,$(subst test-full,test,$(filter demo bench \
+NEEDS = build $(patsubst test-%,%,$(subst test-full,test,$(filter demo bench weigh \
   test test-full test-versions test-hosts test-cluster test-packages dist lint \
   fuzz,$(MAKECMDGOALS))))
 build/need.build: .ci/need
@@ -124,7 +125,7 @@ dist/blackbox.h: ext/blackbox.h
 # Tests in C: programs with the module linked in, built with the sanitizers and
 # with assert().
 TEST_FLAGS = -DBX_DEBUG -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all
-TEST_SRC = $(wildcard tests/*.[ch] tests/*/*.[ch] tests/*/*/*.[ch])
+TEST_SRC = $(wildcard tests/*.[ch] tests/*/*.[ch] tests/*/*/*.[ch] tools/*.c)
 TEST_OBJ = $(SRC:ext/%.c=build/test/%.o) build/test/sql.o \
   build/test/page.o build/test/harness.o $(patsubst tests/%.c,build/test/%.o,$(wildcard tests/faults/operations/*.c))
 TEST_BIN = $(addprefix build/test/,disturb io damage replay statements vectors \
@@ -177,11 +178,11 @@ build/test/static: tests/hosts/static.c build/libblackbox.a | build/need.test
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^ -lsqlite3 $(LDLIBS)
 
-test: $(MODULE) $(TEST_BIN)
+test: $(MODULE) $(TEST_BIN) build/weigh
 	@.ci/need test
 	$(PYTHON) -m pytest -q $(PARALLEL) tests $(TESTARGS)
 
-test-full: $(MODULE) $(TEST_BIN)
+test-full: $(MODULE) $(TEST_BIN) build/weigh
 	@.ci/need test
 	BLACKBOX_FULL=1 $(PYTHON) -m pytest -q $(PARALLEL) tests $(TESTARGS)
 
@@ -253,6 +254,15 @@ bench: $(MODULE)
 	@.ci/need bench
 	$(PYTHON) bench/run.py $(BENCHARGS)
 
+# A program like those of users, with SQLite and without the module.
+build/weigh: tools/weigh.c | build/need.build
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< -lsqlite3
+
+weigh: $(MODULE) build/weigh
+	@.ci/need weigh
+	@$(PYTHON) tools/weigh.py
+
 install: $(MODULE)
 	install -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/include \
 	  $(DESTDIR)$(PREFIX)/share/blackbox
@@ -316,5 +326,5 @@ clean:
 	rm -rf build dist $(MODULE)
 
 .PHONY: all libs amalgamation static test test-full test-versions \
-  test-hosts test-cluster test-browser test-packages fuzz demo bench install dist \
+  test-hosts test-cluster test-browser test-packages fuzz demo bench weigh install dist \
   format lint clean

@@ -45,7 +45,7 @@ LIKE_DOESNT_MATCH_BLOBS MAX_VARIABLE_NUMBER=250000 SECURE_DELETE SOUNDEX
 USE_URI EXTRA_INIT=defensiveStart""".split()
 
 # These tests run programs, which are linked with one library.
-LEFT_OUT = ["tests/faults", "tests/hosts/test_host_programs.py",
+LEFT_OUT = ["tests/core/test_weight.py", "tests/faults", "tests/hosts/test_host_programs.py",
             "tests/hosts/test_hosts.py", "tests/hosts/test_snippets.py",
             "tests/hosts/test_versions.py"]
 
