@@ -732,15 +732,10 @@ BEGIN
   UPDATE rollout_edition SET stamp = random();
 END;
 
-CREATE TRIGGER IF NOT EXISTS main.rollout_policy_changed
+CREATE TRIGGER IF NOT EXISTS main.rollout_policy_update
 AFTER UPDATE ON rollout_policy
 BEGIN
   UPDATE rollout_edition SET stamp = random();
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.rollout_policy_update
-AFTER UPDATE OF preset ON rollout_policy
-BEGIN
   SELECT RAISE(ABORT, 'PolicyError: the preset in force and the default preset must each keep at least one row; set rollout.policy to another preset first')
    WHERE NOT EXISTS (SELECT 1 FROM rollout_rules)
       OR NOT EXISTS (SELECT 1 FROM rollout_policy

@@ -170,7 +170,7 @@ def one(db, sql, *args):
 def domains():
     """The names of the domains of the module."""
     told = one(connect(), "SELECT blackbox_debug()")
-    return re.findall(r"(\w+)/\d+", re.search(r"^domains (.*)$", told, re.M)[1])
+    return re.search(r"^domains (.*)$", told, re.M)[1].split()
 
 
 def installed(path, names, *statements):
