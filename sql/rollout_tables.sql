@@ -810,7 +810,6 @@ ON rollout_about(parent) WHERE parent IS NOT NULL;
 CREATE INDEX IF NOT EXISTS main.rollout_prompt
 ON rollout_about(prompt_id) WHERE prompt_id IS NOT NULL;
 
-
 -- The start of a conversation remembers the time, and removes a little of what is due: among
 -- the oldest 100, the first that nothing blocks. It takes only what nothing can
 -- refuse, because a trigger cannot go on after an error.

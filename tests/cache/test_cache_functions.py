@@ -599,7 +599,7 @@ def test_damage_of_the_computed_tables_is_an_error_and_not_a_crash(db):
     for statement in ("DELETE FROM cache_limits", "DELETE FROM cache_state",
                       "UPDATE cache_sizes SET size = 'x'", "DELETE FROM cache_sizes",
                       "UPDATE cache_sessions SET kept_size = 'much'",
-                      "DELETE FROM blackbox_setting_defs"):
+                      "DROP TABLE blackbox_settings"):
         db.execute("BEGIN")
         db.execute(statement)
         for sql in ("SELECT cache_write('%s',NULL,NULL,'1','d')" % A,

@@ -71,7 +71,7 @@ def test_the_check_says_so_once_for_each(old):
 def test_a_ring_and_a_buffer_are_known_by_their_own_tables(path, sql, table):
     by_hand(path, RING_TABLE + BUFFER_TABLE + VIRTUAL)
     db = connect(path)
-    one(db, "SELECT blackbox_install()")
+    one(db, "SELECT blackbox_install('main', 'all')")
     with pytest.raises(sqlite3.OperationalError, match=TOLD.format("main", table)):
         rows(db, sql)
     assert [object for _, object, _ in rows(db, "SELECT * FROM blackbox_check")] == ["ring", "rec"]
@@ -79,7 +79,7 @@ def test_a_ring_and_a_buffer_are_known_by_their_own_tables(path, sql, table):
 
 def test_another_file_beside_it_is_used(old, tmp_path):
     db = connect(tmp_path / "new.db")
-    one(db, "SELECT blackbox_install()")
+    one(db, "SELECT blackbox_install('main', 'all')")
     db.execute("INSERT INTO blackbox_settings VALUES('payload.enabled', 1)")
     db.execute("ATTACH ? AS old", (str(old),))
     assert one(db, "SELECT payload_queue('e', 'a', 'q', 'r')")

@@ -9,11 +9,11 @@ from conftest import MODULE, ROOT, connect, one, rows, shell
 
 def test_install_says_what_is_there_and_again_changes_nothing(path):
     db = connect(path)
-    first = one(db, "SELECT blackbox_install()")
+    first = one(db, "SELECT blackbox_install('main', 'all')")
     assert first.startswith("main: ") and "core" in first
     changes = db.total_changes
     version = one(db, "PRAGMA schema_version")
-    assert one(db, "SELECT blackbox_install()") == first
+    assert one(db, "SELECT blackbox_install('main', 'all')") == first
     assert one(db, "PRAGMA schema_version") == version
     assert db.total_changes == changes
 
@@ -49,7 +49,7 @@ def test_install_refuses_utf16(path):
     db.execute("PRAGMA encoding = 'UTF-16'")
     db.execute("CREATE TABLE t(x)")
     with pytest.raises(sqlite3.OperationalError, match="EncodingError"):
-        db.execute("SELECT blackbox_install()")
+        db.execute("SELECT blackbox_install('main', 'all')")
 
 
 def test_install_refuses_newer_schema_and_changes_nothing(db):
@@ -168,7 +168,7 @@ def test_the_choices_of_a_setting_are_its_definition(db, choices):
 def test_install_works_with_an_untrusted_schema(path):
     db = connect(path)
     db.execute("PRAGMA trusted_schema = OFF")
-    one(db, "SELECT blackbox_install()")
+    one(db, "SELECT blackbox_install('main', 'all')")
     problems = rows(db, "SELECT problem FROM blackbox_check")
     # Before 3.41 the check itself needs what SQLite takes for unsafe there.
     assert all("unsafe use of json" in p for p, in problems)
@@ -210,7 +210,7 @@ def test_install_names_what_is_in_the_way_and_leaves_nothing(
     before = rows(db, "SELECT * FROM sqlite_schema")
     db.execute(begin)
     with pytest.raises(sqlite3.OperationalError, match=what):
-        one(db, "SELECT blackbox_install()")
+        one(db, "SELECT blackbox_install('main', 'all')")
     assert rows(db, "SELECT * FROM sqlite_schema") == before
 
 
@@ -235,10 +235,10 @@ def test_install_as_a_row_inside_a_transaction_when_all_is_there(db):
 def test_install_inside_a_transaction_rolls_back(path):
     db = connect(path)
     db.execute("BEGIN")
-    one(db, "SELECT blackbox_install()")
+    one(db, "SELECT blackbox_install('main', 'all')")
     db.execute("ROLLBACK")
     assert rows(db, "SELECT name FROM sqlite_schema") == []
-    one(db, "SELECT blackbox_install()")
+    one(db, "SELECT blackbox_install('main', 'all')")
     assert rows(db, "SELECT * FROM blackbox_check") == []
 
 
@@ -253,7 +253,7 @@ def test_sql_files_run_alone_and_are_what_install_makes(path, tmp_path):
             text = (ROOT / "sql" / (name + ".sql")).read_text()
             assert shell(plain, stdin=text) == ""
     db = connect(path)
-    one(db, "SELECT blackbox_install()")
+    one(db, "SELECT blackbox_install('main', 'all')")
     select = "SELECT type, name, sql FROM sqlite_schema ORDER BY 1, 2"
     assert rows(sqlite3.connect(plain), select) == rows(db, select)
 
@@ -355,14 +355,14 @@ def test_a_row_of_blackbox_call_refuses_bad_commands_and_arguments(
     db = connect(path)
     call = "INSERT INTO blackbox_call(command, arguments) VALUES(?,?)"
     if command == "payload_cleanup":
-        one(db, "SELECT blackbox_install()")
+        one(db, "SELECT blackbox_install('main', 'all')")
     with pytest.raises(sqlite3.Error, match=message):
         db.execute(call, (command, arguments))
 
 
 def test_two_installs_are_ambiguous_until_blackbox_use(path, tmp_path):
     db = connect(path)
-    one(db, "SELECT blackbox_install()")
+    one(db, "SELECT blackbox_install('main', 'all')")
     db.execute("ATTACH ? AS other", (str(tmp_path / "other.db"),))
     one(db, "SELECT blackbox_install('other')")
     assert one(db, "SELECT blackbox_use('other')") == "other"

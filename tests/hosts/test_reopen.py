@@ -20,7 +20,7 @@ INSERT INTO "{0}".rec(id, action) VALUES('r1', '{{}}');
 @pytest.fixture
 def made(path):
     db = connect(path)
-    one(db, "SELECT blackbox_install()")
+    one(db, "SELECT blackbox_install('main', 'all')")
     db.executescript(MAKE.format("main"))
     db.close()
     return path

@@ -62,7 +62,7 @@ def test_the_plan_only_reads(db, begin):
 
 def test_the_plan_reads_a_database_that_cannot_be_written(path, tmp_path):
     db = connect(path)
-    db.execute("SELECT blackbox_install()")
+    db.execute("SELECT blackbox_install('main', 'all')")
     archive(db, "p", T0)
     db.close()
     db = connect(f"file:{path}?mode=ro", uri=True)

@@ -19,7 +19,7 @@ def place(request, path, tmp_path):
         db.execute('ATTACH ? AS "a ""b"', (str(tmp_path / "other.db"),))
         one(db, "SELECT blackbox_install('a \"b')")
     else:
-        one(db, "SELECT blackbox_install()")
+        one(db, "SELECT blackbox_install('main', 'all')")
     if request.param == "transaction":
         db.execute("BEGIN")
     yield db
