@@ -133,7 +133,7 @@ CREATE TABLE IF NOT EXISTS main.blackbox_domains(
 -- name them: before SQLite 3.47 its text must be a literal.)
 CREATE TABLE IF NOT EXISTS main.blackbox_settings(
   name      TEXT PRIMARY KEY,
-  value     NUMERIC NOT NULL,
+  value     NUMERIC,
   "default" NUMERIC NOT NULL,
   range     TEXT NOT NULL,
   meaning   TEXT NOT NULL,

@@ -11,7 +11,7 @@ DOMAINS_TABLE = """
 CREATE TABLE blackbox_domains(domain TEXT PRIMARY KEY, version INTEGER NOT NULL) WITHOUT ROWID;
 INSERT INTO blackbox_domains VALUES('core', 3), ('payload', 2), ('cache', 2), ('store', 2);
 CREATE TABLE blackbox_settings(name TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
-INSERT INTO blackbox_settings VALUES('proof.enabled', 1);
+INSERT INTO blackbox_settings(name, value) VALUES('proof.enabled', 1);
 CREATE TABLE payload_state(x); CREATE TABLE cache_state(x); CREATE TABLE store_state(x);
 CREATE TABLE notes(x);
 """
@@ -80,7 +80,7 @@ def test_a_ring_and_a_buffer_are_known_by_their_own_tables(path, sql, table):
 def test_another_file_beside_it_is_used(old, tmp_path):
     db = connect(tmp_path / "new.db")
     one(db, "SELECT blackbox_install('main', 'all')")
-    db.execute("INSERT INTO blackbox_settings VALUES('payload.enabled', 1)")
+    db.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.enabled', 1)")
     db.execute("ATTACH ? AS old", (str(old),))
     assert one(db, "SELECT payload_queue('e', 'a', 'q', 'r')")
     with pytest.raises(sqlite3.OperationalError, match=TOLD.format("old", "blackbox_domains")):

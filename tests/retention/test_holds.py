@@ -398,7 +398,7 @@ def test_holds_in_force_prevent_an_uninstall(full):
 def test_an_attached_schema_with_a_quoted_name_has_holds_of_its_own(tmp_path):
     db = connect(tmp_path / "main.db")
     db.execute("ATTACH ? AS \"it's \"\"my\"\" file\"", (str(tmp_path / "other.db"),))
-    one(db, "SELECT blackbox_install(?)", "it's \"my\" file")
+    one(db, "SELECT blackbox_install(?, 'all')", "it's \"my\" file")
     fill(db, "it's \"my\" file")
     hold(db, "agent", "a")
     with pytest.raises(sqlite3.IntegrityError, match="HeldError"):

@@ -101,7 +101,7 @@ def test_a_sweep_as_a_row(db, begin):
 def test_a_sweep_of_an_attached_schema_with_a_quoted_name(path, tmp_path):
     db = connect(path)
     db.execute('ATTACH ? AS "o ""v"', (str(tmp_path / "other.db"),))
-    db.execute("""SELECT blackbox_install('o "v')""")
+    db.execute("""SELECT blackbox_install('o "v', 'all')""")
     archive(db, "p", T0, schema='o ""v')
     db.execute('CREATE TABLE "o ""v"."my ""n"("k ""k" TEXT PRIMARY KEY, "t ""t" INTEGER)')
     db.execute("CREATE TABLE main.\"my \"\"n\"(x)")

@@ -377,13 +377,14 @@ def test_policy_is_data(plain):
     assert [p for _, p in texts(plain, ID)][1:] == ['{"type": "anything"}']
     with pytest.raises(IntegrityError, match="PolicyError"):
         plain.execute("DELETE FROM rollout_policy WHERE preset = 'mine'")
-    plain.execute("UPDATE blackbox_settings SET value = 'everything'")
+    plain.execute("UPDATE blackbox_settings SET value = 'everything' "
+                  "WHERE name = 'rollout.policy'")
     plain.execute("DELETE FROM rollout_policy WHERE preset = 'mine'")
     plain.execute("INSERT INTO rollout_log(rollout_id, item) VALUES (?, ?)",
                   (ID, '{"type":"odd"}'))
     assert texts(plain, ID)[-1] == (2, None)
     with pytest.raises(IntegrityError, match="ValidationError"):
-        plain.execute("UPDATE blackbox_settings SET value = 'mine'")
+        plain.execute("UPDATE blackbox_settings SET value = 'mine' WHERE name = 'rollout.policy'")
 
 
 def test_redaction_reaches_list_and_size(plain):
