@@ -22,8 +22,6 @@ KINDS = {
                         ["of", "", " ", ",", "off, record", "Off", 0, b"off", None]),
     "rollout.policy": (["codex", "everything"], ["nope", "", 1, b"codex", None]),
 }
-REFUSED = "ValidationError|NOT NULL constraint failed: blackbox_settings.value"
-
 
 class Place:
     """A schema with every domain, on a connection of one kind."""
@@ -56,11 +54,10 @@ def place(request, db, path, tmp_path):
         yield Place(db, "main")
 
 
-@pytest.mark.parametrize("recursive", [0, 1])
 @pytest.mark.parametrize("begin", ["", "BEGIN"])
 @pytest.mark.parametrize("how", SET)
-def test_every_way_sets_and_delete_gives_the_default_back(place, how, begin, recursive):
-    place.db.execute(f"PRAGMA recursive_triggers = {recursive}")
+def test_every_way_sets_and_delete_gives_the_default_back(place, how, begin):
+    place.db.execute(f"PRAGMA recursive_triggers = {int(not begin)}")
     before = place.all()
     place.db.execute(begin)
     place.set(how, "payload.retention_days", 30)
@@ -79,30 +76,33 @@ def test_every_way_sets_and_delete_gives_the_default_back(place, how, begin, rec
         assert place.all() == before
 
 
-@pytest.mark.parametrize("how", SET)
 @pytest.mark.parametrize("name", KINDS)
-def test_the_range_says_what_is_allowed(place, how, name):
+def test_the_range_says_what_is_allowed(place, name):
     allowed, refused = KINDS[name]
-    for value in allowed:
-        place.set(how, name, value)
-        number = value if name in ("payload.on_loop", "rollout.policy") else float(value)
-        assert place.value(name) == number
-    before = place.all()
-    for value in refused:
-        with pytest.raises(sqlite3.IntegrityError, match=REFUSED):
+    for how in SET:
+        for value in allowed:
             place.set(how, name, value)
-        assert place.all() == before, value
+            number = value if name in ("payload.on_loop", "rollout.policy") else float(value)
+            assert place.value(name) == number
+        before = place.all()
+        for value in refused:
+            with pytest.raises(sqlite3.IntegrityError, match="ValidationError"):
+                place.set(how, name, value)
+            assert place.all() == before, value
 
 
 @pytest.mark.parametrize("begin", ["", "BEGIN"])
-@pytest.mark.parametrize("how", [how for how in SET if how != "update"])
-@pytest.mark.parametrize("name", ["payload.nope", "nope", "", None, 1, "PAYLOAD.ENABLED"])
-def test_an_unknown_name_is_refused(place, how, begin, name):
+def test_an_unknown_name_is_refused(place, begin):
     before = place.all()
     place.db.execute(begin)
-    with pytest.raises(sqlite3.IntegrityError, match="ValidationError.*no such setting"):
-        place.set(how, name, 1)
-    assert place.all() == before
+    for how in SET:
+        for name in "payload.nope", "nope", "", None, 1, "PAYLOAD.ENABLED":
+            if how != "update":  # which meets no row
+                with pytest.raises(sqlite3.IntegrityError, match="ValidationError.*no such"):
+                    place.set(how, name, 1)
+            else:
+                place.set(how, name, 1)
+            assert place.all() == before
 
 
 def test_a_refused_row_takes_the_whole_statement_back(place):
@@ -177,6 +177,7 @@ def test_install_again_keeps_values_and_mends_definitions(db):
 def test_check_finds_a_value_out_of_range(db, name, value):
     db.execute("PRAGMA ignore_check_constraints = ON")
     db.execute("UPDATE blackbox_settings SET value = ? WHERE name = ?", (value, name))
+    db.execute("PRAGMA ignore_check_constraints = OFF")
     found = rows(db, "SELECT object, problem FROM blackbox_check "
                      "WHERE object = 'blackbox_settings'")
     assert len(found) == 1 and "CHECK constraint failed" in found[0][1]

@@ -177,7 +177,7 @@ def domains(path, *names):
 def test_a_new_conversation_removes_two_expired_ones(path):
     db = domains(path, "core", "rollout", "rollout_formats", "rollout_usage", "rollout_upkeep",
              "rollout_tables")
-    for n, days in (1, -30), (2, -20), (3, -10), (4, 10):
+    for n, days in (4, 10), (1, -30), (2, -20), (3, -10):
         conversation(db, n, days)
     conversation(db, 5, 20)
     conversation(db, 6, -50)  # itself expired: it is history, and removes nothing
@@ -208,8 +208,11 @@ def item(db, turn, expires_at, session=SESSION):
 
 def test_a_new_item_removes_two_expired_ones(path):
     db = domains(path, "core", "cache", "cache_work")
-    for n, days in (1, -30), (2, -20), (3, -10), (4, 10):
-        item(db, n, now() + days * DAY)
+    for n in 1, 2, 3, 4:
+        item(db, n, now() + DAY)
+    for n, days in (1, -30), (2, -20), (3, -10):
+        db.execute("UPDATE cache_items SET expires_at = ? WHERE turn_id = ?",
+                   (now() + days * DAY, f"turn{n:04}"))
     item(db, 5, now() - 50 * DAY)  # itself expired: it stays for now
     assert [int(turn[4:]) for turn, in rows(
         db, "SELECT turn_id FROM cache_items ORDER BY turn_id")] == [3, 4, 5]
@@ -246,8 +249,9 @@ def test_a_new_buffer_removes_two_rows_of_orphaned_evidence(path):
     db = domains(path, "core", "evidence")
     owner(db, "old", now() - 40 * DAY, 1, 0, 0, 0)
     owner(db, "young", now() - 20 * DAY, 0)
+    assert one(db, "SELECT count(*) FROM evidence_overflow WHERE owner = 'old'") == 2
     owner(db, "new", now())
-    assert one(db, "SELECT count(*) FROM evidence_overflow") == 3
+    assert one(db, "SELECT count(*) FROM evidence_overflow") == 2
     assert one(db, "SELECT count(*) FROM evidence_overflow WHERE pinned") == 1
     assert rows(db, "SELECT * FROM evidence_check") == []
 
