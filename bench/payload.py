@@ -141,7 +141,7 @@ def bounds():
 def kill_switch():
     def database(folder):
         db = connect(folder / "kill.db")
-        db.execute("SELECT blackbox_install()").fetchone()
+        db.execute("SELECT blackbox_install('main', 'all')").fetchone()
         db.execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=50)")
         db.execute("CREATE TABLE copied(id INTEGER PRIMARY KEY, agent_id TEXT, "
                    "event_id TEXT, request_body TEXT, response_body TEXT, "
@@ -229,7 +229,7 @@ def queue():
     def queued(statement):
         def side(folder):
             db = connect(folder / "queue.db")
-            db.execute("SELECT blackbox_install()").fetchone()
+            db.execute("SELECT blackbox_install('main', 'all')").fetchone()
             db.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.enabled', 1), "
                        "('payload.queue_mode', 'memory')")
 
@@ -299,7 +299,7 @@ def durable():
     def side(statement, columns):
         def run_side(folder):
             db = connect(folder / "durable.db")
-            db.execute("SELECT blackbox_install()").fetchone()
+            db.execute("SELECT blackbox_install('main', 'all')").fetchone()
             db.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.enabled', 1)")
             given = [row[columns] for row in rows]
 
@@ -343,7 +343,7 @@ def archive_bytes():
     def side(limit, filled):
         def run_side(folder):
             db = connect(folder / "archive.db")
-            db.execute("SELECT blackbox_install()").fetchone()
+            db.execute("SELECT blackbox_install('main', 'all')").fetchone()
             insert = ("INSERT INTO event_payloads(id, event_id, agent_id, request_body, "
                       "response_body, size_bytes, purpose) VALUES(?,?,?,?,?,?,'archive')")
             source = (
@@ -399,7 +399,7 @@ class Archive:
     def build(self):
         self.folder = tempfile.TemporaryDirectory()
         db = connect(pathlib.Path(self.folder.name) / "archive.db")
-        db.execute("SELECT blackbox_install()").fetchone()
+        db.execute("SELECT blackbox_install('main', 'all')").fetchone()
         # Ids that begin with the time, as UUID version 7 has them, or random.
         new_id = "printf('%012x-7000-8000', i)" if self.ordered else "NULL"
         db.execute("BEGIN")

@@ -15,7 +15,7 @@ folders = []
 def ring(folder, proof):
     """A ring with 50 exchanges of 25 KB, and a log that has some leaves already."""
     db = connect(folder / "agents.db")
-    db.execute("SELECT blackbox_install()").fetchone()
+    db.execute("SELECT blackbox_install('main', 'all')").fetchone()
     db.execute("INSERT INTO blackbox_settings(name, value) VALUES('proof.enabled', ?)", (proof,))
     db.execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=50)")
     for turn in ("warm", "cold"):
@@ -47,7 +47,7 @@ def template(leaves):
     path = folders[0] / f"{leaves}.db"
     if not path.exists():
         db = connect(path)
-        db.execute("SELECT blackbox_install()").fetchone()
+        db.execute("SELECT blackbox_install('main', 'all')").fetchone()
         db.execute(
             "WITH n(i) AS (VALUES(1) UNION ALL SELECT i + 1 FROM n WHERE i < ?) INSERT INTO"
             " payload_verdicts(at, ring, agent_id, rule, level, count, threshold, turn, thing,"

@@ -33,7 +33,7 @@ def bodies(size, shared):
 
 def saved(folder, size, shared):
     db = connect(folder / "agents.db")
-    db.execute("SELECT blackbox_install()").fetchone()
+    db.execute("SELECT blackbox_install('main', 'all')").fetchone()
     db.execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=50)")
     for i, (request, response) in enumerate(bodies(size, shared)):
         db.execute("INSERT INTO ring(agent_id, event_id, request_body, response_body, timestamp)"
