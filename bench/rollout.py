@@ -455,7 +455,8 @@ def thousand_cases():
         rounds=1,
         note="The recorded sessions of less than 300 KB under new ids, each imported by a call "
              "of its own. The memory is what a process needs for that, and to read the "
-             "files, beyond what it had before; here a second stands for a megabyte.")] if sessions("codex") else []
+             "files, beyond what it had before; here a second stands for a megabyte.")
+    ] if sessions("codex") else []
 
 
 # --------------------------------------------------- the document's targets
