@@ -1,9 +1,8 @@
 """Plan and sweep follow what is due, and a write with nothing to do pays little for looking: at
 what is due, or at what holds keep."""
-import statistics
 import time
 
-from run import Case, checkpoint, connect, exchanges, install, installed, once, timed, writes
+from run import Case, checkpoint, connect, exchanges, install, once, timed, writes
 
 DUE = 1000
 ROWS = """
