@@ -610,7 +610,7 @@ BEGIN
   UPDATE cache_sessions
      SET kept_size = kept_size - OLD.data_size, kept_count = kept_count - 1
    WHERE session_id = OLD.session_id;
-  INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest, newest)
+  INSERT INTO blackbox__note(at, domain, rule, rows, bytes, oldest, newest)
   SELECT c.now, 'cache', coalesce((SELECT rule FROM cache_state), 'manual'), 1,
          OLD.data_size, OLD.timestamp, OLD.timestamp
     FROM cache_clock AS c;
@@ -716,8 +716,8 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.cache_sessions_delete
 AFTER DELETE ON cache_sessions
 BEGIN
-  INSERT INTO retention_log(at, domain, rule, rows, bytes, oldest, newest)
-  SELECT c.now, 'cache', coalesce((SELECT rule FROM cache_state), 'clear'),
+  INSERT INTO blackbox__log(at, domain, kind, subject, rows, bytes, oldest, newest)
+  SELECT c.now, 'cache', 'removal', coalesce((SELECT rule FROM cache_state), 'clear'),
          OLD.item_count, OLD.total_size, min(i.timestamp), max(i.timestamp)
     FROM cache_clock AS c, cache_items AS i
    WHERE i.session_id = OLD.session_id

@@ -2,7 +2,8 @@
 --
 -- Tables  blackbox_domains       which domains are installed, at what version
 --         blackbox_settings      every setting: value, default, range, meaning
---         retention_log          receipts: what was removed, and by which rule
+--         blackbox__log          what blackbox did: one row for each act
+--         blackbox__open         removals whose receipt is not finished
 --         retention_rules        what each rule removes: the rows that a view of
 --                                a domain lists, or old rows of your own table
 --         retention_clock        the newest time that this file has seen
@@ -14,7 +15,9 @@
 -- Views   retention_now          the current time, if the clock can be trusted
 --         retention_tick         INSERT remembers it, at most once an hour
 --         retention_refusers     what could refuse the removal of a row by a rule
---         retention_note         INSERT adds to the receipt of the minute
+--         blackbox_log           the log, with the receipts that are not finished
+--         retention_log          receipts: what was removed, and by which rule
+--         blackbox__note         INSERT adds to the receipt of the minute
 --         retention_refused      the rows of retention_erased whose time is not over
 --         retention_in_force     the rows of retention_held that have not ended
 --         retention_visible      characters that do not make a text visible
@@ -26,15 +29,12 @@
 -- attached schema. A name inside a trigger refers to the trigger's own schema.
 --
 -- Invariants: a setting has a known name and a value in range, on every
--- connection. A receipt is written by the statement that removes the rows. It
--- stays until there are 10,000 newer receipts.
+-- connection. A removal is counted by the statement that removes the rows. The log
+-- only grows.
 
 CREATE VIEW IF NOT EXISTS main.core_check AS
-SELECT 'retention_log' AS object,
-       'receipt ' || id || ' has fewer than 0 rows' AS problem
-  FROM retention_log WHERE rows < 0
-UNION ALL
-SELECT 'retention_clock', 'the row is missing: no rule removes anything; run blackbox_install()'
+SELECT 'retention_clock' AS object,
+       'the row is missing: no rule removes anything; run blackbox_install()' AS problem
  WHERE NOT EXISTS (SELECT 1 FROM retention_clock);
 
 -- clock is the time of the machine. now is the same, or NULL if the clock is too
@@ -72,12 +72,35 @@ SELECT r.rule AS rule, s.name AS name
         AND (instr(lower(s.sql), lower(r."table")) > 0
              OR instr(lower(s.sql), r.domain || '_') > 0));
 
--- INSERT adds to the receipt of this rule and minute, or writes a new one. If
--- newest is NULL, it is the same as oldest.
-CREATE VIEW IF NOT EXISTS main.retention_note AS
-SELECT NULL AS at, NULL AS domain, NULL AS rule, NULL AS rows, NULL AS bytes,
-       NULL AS oldest, NULL AS newest
- WHERE 0;
+-- What blackbox did: pins, unpins, kill switches, holds, removals. It is a view, so
+-- that a plain INSERT cannot write into the log.
+CREATE VIEW IF NOT EXISTS main.blackbox_log AS
+SELECT n, at, domain, kind, subject, actor, reason, rows, bytes, oldest, newest, detail
+  FROM blackbox__log
+UNION ALL
+SELECT NULL, at, domain, 'removal', rule, NULL, NULL, rows, bytes, oldest, newest, NULL
+  FROM blackbox__open WHERE minute > 0;
+
+-- The receipts. That of a minute which is not over has the number that it would get.
+CREATE VIEW IF NOT EXISTS main.retention_log AS
+SELECT n AS id, at, domain, subject AS rule, actor, rows, bytes, oldest, newest,
+       CAST(detail AS INTEGER) AS minute
+  FROM blackbox__log WHERE kind = 'removal'
+UNION ALL
+SELECT (SELECT coalesce(max(n), 0) FROM blackbox__log) + row_number() OVER (),
+       at, domain, rule, NULL, rows, bytes, oldest, newest, minute
+  FROM blackbox__open WHERE minute > 0;
+
+-- The receipts that are finished.
+CREATE VIEW IF NOT EXISTS main.blackbox__receipts AS
+SELECT n AS id, at, domain, subject AS rule, actor, rows, bytes, oldest, newest,
+       CAST(detail AS INTEGER) AS minute
+  FROM blackbox__log WHERE kind = 'removal';
+
+-- INSERT adds a removal to the receipt of its rule and minute. If newest is NULL, it
+-- is the same as oldest.
+CREATE VIEW IF NOT EXISTS main.blackbox__note AS
+SELECT at, domain, rule, rows, bytes, oldest, newest, minute FROM blackbox__open WHERE 0;
 
 -- The time that ends holds. A clock that is a day ahead of the newest time that was
 -- seen, or behind it, is not asked; then that time counts until somebody INSERTs
@@ -177,94 +200,66 @@ BEGIN
   SELECT RAISE(IGNORE);
 END;
 
--- A bulk delete writes one row. Plain DELETEs of the same minute share one row,
--- whose "minute" is set. rule names the rule that removed the rows. actor names
--- who asked for it. at, oldest and newest are milliseconds since 1970 UTC.
-CREATE TABLE IF NOT EXISTS main.retention_log(
-  id     INTEGER PRIMARY KEY,
-  at     INTEGER NOT NULL,
+-- The log. Only triggers of blackbox and the module write it, and no row is changed.
+-- subject: what it is about; of a removal the rule. detail: JSON; of a removal the
+-- minute that its rows share, if they do. at, oldest and newest are milliseconds
+-- since 1970 UTC. salt hides the content from those who know the leaf of the row.
+CREATE TABLE IF NOT EXISTS main.blackbox__log(
+  n       INTEGER PRIMARY KEY CHECK (n > 0),
+  at      INTEGER NOT NULL
+    DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)),
+  domain  TEXT NOT NULL,
+  kind    TEXT NOT NULL,
+  subject TEXT,
+  actor   TEXT,
+  reason  TEXT,
+  rows    INTEGER,
+  bytes   INTEGER,
+  oldest  INTEGER,
+  newest  INTEGER,
+  detail  TEXT,
+  salt    BLOB NOT NULL DEFAULT (randomblob(16))
+);
+
+CREATE INDEX IF NOT EXISTS main.blackbox__log_subject
+ON blackbox__log(subject, at) WHERE subject IS NOT NULL;
+
+-- Removals that one receipt will tell: those of a rule and a minute or, with minute
+-- 0, those of the bulk act that runs.
+CREATE TABLE IF NOT EXISTS main.blackbox__open(
   domain TEXT NOT NULL,
   rule   TEXT NOT NULL,
-  actor  TEXT,
+  minute INTEGER NOT NULL,
+  at     INTEGER NOT NULL,
   rows   INTEGER NOT NULL,
   bytes  INTEGER NOT NULL,
   oldest INTEGER,
   newest INTEGER,
-  minute INTEGER
-);
+  PRIMARY KEY (domain, rule, minute)
+) WITHOUT ROWID;
 
--- Not unique: a REPLACE would delete the receipt of the same minute.
-CREATE INDEX IF NOT EXISTS main.retention_log_minute
-ON retention_log(domain, rule, minute) WHERE minute IS NOT NULL;
-
--- This index never has an entry. SQLite refuses an incremental blob write to a
--- table with an index on an expression, so such a write cannot change a receipt.
-CREATE INDEX IF NOT EXISTS main.retention_log_whole
-ON retention_log(-id) WHERE rows IS NULL;
-
--- The log keeps its newest 10,000 receipts. Removing older ones leaves no
--- receipt.
-CREATE TRIGGER IF NOT EXISTS main.retention_log_cap
-AFTER INSERT ON retention_log
+CREATE TRIGGER IF NOT EXISTS main.blackbox__note_insert
+INSTEAD OF INSERT ON blackbox__note
 BEGIN
-  DELETE FROM retention_log WHERE id <= NEW.id - 10000;
+  INSERT INTO blackbox__open(domain, rule, minute, at, rows, bytes, oldest, newest)
+  VALUES (NEW.domain, NEW.rule, coalesce(NEW.minute, NEW.at / 60000), NEW.at, NEW.rows,
+          NEW.bytes, NEW.oldest, coalesce(NEW.newest, NEW.oldest))
+  ON CONFLICT (domain, rule, minute) DO UPDATE
+     SET at = max(at, excluded.at), rows = rows + excluded.rows,
+         bytes = bytes + excluded.bytes,
+         oldest = min(coalesce(oldest, excluded.oldest), coalesce(excluded.oldest, oldest)),
+         newest = max(coalesce(newest, excluded.newest), coalesce(excluded.newest, newest));
 END;
 
--- A large id would make the cap delete all other receipts. (NEW.id is -1 if the
--- statement gave none.) A receipt of fewer than 0 rows could hide rows that are
--- counted in it later.
-CREATE TRIGGER IF NOT EXISTS main.retention_log_insert
-BEFORE INSERT ON retention_log
+-- The receipts of minutes that are over become rows of the log.
+CREATE TRIGGER IF NOT EXISTS main.blackbox__open_insert
+AFTER INSERT ON blackbox__open
+WHEN EXISTS (SELECT 1 FROM blackbox__open WHERE minute BETWEEN 1 AND NEW.minute - 1)
 BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: retention_log assigns the id of a receipt; omit the id')
-   WHERE NEW.id <> -1;
-  SELECT RAISE(ABORT, 'ValidationError: rows and bytes of a receipt are integers from 0')
-   WHERE (typeof(NEW.rows) = 'integer' AND typeof(NEW.bytes) = 'integer'
-          AND NEW.rows >= 0 AND NEW.bytes >= 0) IS NOT TRUE;
-END;
-
--- The numbers of a receipt only grow. A bulk delete begins with a receipt of 0
--- rows, in which each deleted row is then counted.
-CREATE TRIGGER IF NOT EXISTS main.retention_log_update
-BEFORE UPDATE ON retention_log
-WHEN NEW.id IS NOT OLD.id OR NEW.domain IS NOT OLD.domain
-  OR NEW.rule IS NOT OLD.rule OR NEW.actor IS NOT OLD.actor
-  OR NEW.minute IS NOT OLD.minute
-  OR (NEW.rows >= OLD.rows AND NEW.bytes >= OLD.bytes AND NEW.at >= OLD.at
-      AND (OLD.oldest IS NULL OR NEW.oldest <= OLD.oldest)
-      AND (OLD.newest IS NULL OR NEW.newest >= OLD.newest)) IS NOT TRUE
-BEGIN
-  SELECT RAISE(ABORT, 'ReceiptError: a receipt of retention_log cannot be changed');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.retention_log_delete
-BEFORE DELETE ON retention_log
-WHEN NOT (OLD.minute IS NULL AND OLD.rows = 0)
- AND OLD.id > (SELECT max(id) FROM retention_log) - 10000
-BEGIN
-  SELECT RAISE(ABORT, 'ReceiptError: a receipt of retention_log cannot be deleted; the log keeps its newest 10,000');
-END;
-
--- Writes the receipt that the plain deletes of one minute share. A trigger of the
--- user that prevents it prevents the delete.
-CREATE TRIGGER IF NOT EXISTS main.retention_note_insert
-INSTEAD OF INSERT ON retention_note
-BEGIN
-  INSERT INTO retention_log(at, domain, rule, rows, bytes, minute)
-  SELECT NEW.at, NEW.domain, NEW.rule, 0, 0, NEW.at / 60000
-   WHERE NOT EXISTS (SELECT 1 FROM retention_log
-                      WHERE domain = NEW.domain AND rule = NEW.rule
-                        AND minute = NEW.at / 60000);
-  UPDATE retention_log
-     SET at = max(at, NEW.at), rows = rows + NEW.rows, bytes = bytes + NEW.bytes,
-         oldest = min(coalesce(oldest, NEW.oldest), coalesce(NEW.oldest, oldest)),
-         newest = max(coalesce(newest, NEW.newest, NEW.oldest),
-                      coalesce(NEW.newest, NEW.oldest, newest))
-   WHERE id = (SELECT max(id) FROM retention_log
-                WHERE domain = NEW.domain AND rule = NEW.rule
-                  AND minute = NEW.at / 60000);
-  SELECT RAISE(ABORT, 'MisuseError: a trigger on retention_log prevents the receipt; drop the trigger')
-   WHERE changes() = 0;
+  INSERT INTO blackbox__log(at, domain, kind, subject, rows, bytes, oldest, newest, detail)
+  SELECT at, domain, 'removal', rule, rows, bytes, oldest, newest, minute
+    FROM blackbox__open WHERE minute BETWEEN 1 AND NEW.minute - 1;
+  DELETE FROM blackbox__open WHERE minute BETWEEN 1 AND NEW.minute - 1;
 END;
 
 -- entries is the number of entries, which only grows, because nothing removes
@@ -399,7 +394,7 @@ AFTER UPDATE ON retention_clock
 WHEN NEW.seen < OLD.seen
   OR NEW.seen > OLD.seen + 604800000
 BEGIN
-  INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest, newest)
+  INSERT INTO blackbox__note(at, domain, rule, rows, bytes, oldest, newest)
   VALUES (NEW.seen, 'core', 'clock confirmed', 0, 0,
           min(OLD.seen, NEW.seen), max(OLD.seen, NEW.seen));
 END;

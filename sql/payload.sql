@@ -209,7 +209,7 @@ SELECT NULL AS rid, NULL AS kill_switch_event_id, NULL AS event_id,
        NULL AS created_at WHERE 0;
 
 CREATE VIEW IF NOT EXISTS main.payload_removal AS
-SELECT NULL AS alone, NULL AS created_at, NULL AS bytes WHERE 0;
+SELECT NULL AS created_at, NULL AS bytes WHERE 0;
 
 CREATE VIEW IF NOT EXISTS main.payload_pinning AS
 SELECT NULL AS id, NULL AS wanted WHERE 0;
@@ -381,51 +381,35 @@ BEGIN
    WHERE typeof(NEW.before) NOT IN ('integer', 'real')
       OR typeof(coalesce(NEW.max_rows, 0)) NOT IN ('integer', 'real')
       OR NEW.max_rows <> CAST(NEW.max_rows AS INTEGER);
-  INSERT INTO retention_log(at, domain, rule, actor, rows, bytes, oldest, newest)
-  SELECT CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER),
-         'payload', coalesce(NEW.rule, 'payload.age'), NEW.actor,
-         0, 0, first, last
-    FROM (SELECT count(*) AS n, min(at) AS first, max(at) AS last
-            FROM (SELECT at FROM payload_archive
-                   WHERE at < NEW.before
-                   ORDER BY at LIMIT CAST(coalesce(NEW.max_rows, -1) AS INTEGER)))
-   WHERE n > 0;
-  UPDATE payload_state -- removed: until the end, the id of the receipt
-     SET bulk = 1,
-         removed = CASE changes() WHEN 0 THEN 0
-                   ELSE (SELECT max(id) FROM retention_log) END;
+  UPDATE payload_state SET bulk = 1;
   DELETE FROM event_payloads
    WHERE rowid IN (SELECT rid FROM payload_archive
                     WHERE at < NEW.before
                     ORDER BY at LIMIT CAST(coalesce(NEW.max_rows, -1) AS INTEGER));
-  DELETE FROM retention_log -- a trigger of the user may have kept every row
-   WHERE id = (SELECT removed FROM payload_state) AND rows = 0;
+  INSERT INTO blackbox__log(domain, kind, subject, actor, rows, bytes, oldest, newest)
+  SELECT 'payload', 'removal', coalesce(NEW.rule, 'payload.age'), NEW.actor, rows, bytes, oldest, newest
+    FROM blackbox__open WHERE domain = 'payload' AND rule = 'bulk' AND minute = 0;
   UPDATE payload_state
      SET bulk = 0,
-         removed = coalesce((SELECT rows FROM retention_log
-                              WHERE id = payload_state.removed), 0);
+         removed = coalesce((SELECT rows FROM blackbox__open
+                              WHERE domain = 'payload' AND rule = 'bulk' AND minute = 0), 0);
+  DELETE FROM blackbox__open WHERE domain = 'payload' AND rule = 'bulk' AND minute = 0;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_clear_run
 INSTEAD OF INSERT ON payload_clear
 BEGIN
-  INSERT INTO retention_log(at, domain, rule, actor, rows, bytes, oldest, newest)
-  SELECT CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER),
-         'payload', 'clear', NEW.actor, 0, 0, first, last
-    FROM (SELECT count(*) AS n, min(at) AS first, max(at) AS last
-            FROM payload_archive) WHERE n > 0;
-  UPDATE payload_state -- removed: until the end, the id of the receipt
-     SET bulk = 1,
-         removed = CASE changes() WHEN 0 THEN 0
-                   ELSE (SELECT max(id) FROM retention_log) END;
+  UPDATE payload_state SET bulk = 1;
   DELETE FROM event_payloads
    WHERE rowid IN (SELECT rid FROM payload_archive);
-  DELETE FROM retention_log
-   WHERE id = (SELECT removed FROM payload_state) AND rows = 0;
+  INSERT INTO blackbox__log(domain, kind, subject, actor, rows, bytes, oldest, newest)
+  SELECT 'payload', 'removal', 'clear', NEW.actor, rows, bytes, oldest, newest
+    FROM blackbox__open WHERE domain = 'payload' AND rule = 'bulk' AND minute = 0;
   UPDATE payload_state
      SET bulk = 0,
-         removed = coalesce((SELECT rows FROM retention_log
-                              WHERE id = payload_state.removed), 0);
+         removed = coalesce((SELECT rows FROM blackbox__open
+                              WHERE domain = 'payload' AND rule = 'bulk' AND minute = 0), 0);
+  DELETE FROM blackbox__open WHERE domain = 'payload' AND rule = 'bulk' AND minute = 0;
 END;
 
 -- asks: 1 if this is part of a write, which must not fail. Usually the oldest row
@@ -471,11 +455,13 @@ CREATE TRIGGER IF NOT EXISTS main.payload_parting_refused
 INSTEAD OF INSERT ON payload_parting
 WHEN NEW.refused
 BEGIN
-  INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest)
-  SELECT now - now % 86400000, 'payload',
-         CASE NEW.kind WHEN 2 THEN 'payload.age refused' ELSE 'payload.bytes refused' END,
-         0, 0, now
-    FROM (SELECT CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER) AS now);
+  INSERT INTO blackbox__log(domain, kind, subject, rows, bytes)
+  SELECT 'payload', 'removal', rule, 0, 0
+    FROM (SELECT CASE NEW.kind WHEN 2 THEN 'payload.age refused'
+                               ELSE 'payload.bytes refused' END AS rule)
+   WHERE NOT EXISTS (SELECT 1 FROM blackbox__log
+                      WHERE subject = rule
+                        AND at > (julianday('now') - 2440588.5) * 86400000.0);
 END;
 
 -- Each row that goes adds itself to the receipt of the minute.

@@ -370,30 +370,24 @@ END;
 
 -- Each row is counted in the receipt of the bulk act that now runs. If none runs,
 -- it is counted in the receipt that the deletes of one minute share: those of rows
--- that are due have one, and all others another. A bulk act
--- and its receipt have the time of one statement, so that no older receipt
--- passes for it.
+-- that are due have one, and all others another.
 CREATE TRIGGER IF NOT EXISTS main.payload_delete
 AFTER DELETE ON event_payloads
 BEGIN
-  UPDATE retention_log SET rows = rows + 1, bytes = bytes + OLD.size_bytes
-   WHERE id = (SELECT removed FROM payload_state WHERE bulk = 1)
-     AND domain = 'payload' AND minute IS NULL
-     AND at = CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER);
-  INSERT INTO payload_removal(alone, created_at, bytes)
-  VALUES (changes() = 0, OLD.created_at, OLD.size_bytes);
+  INSERT INTO payload_removal(created_at, bytes) VALUES (OLD.created_at, OLD.size_bytes);
   DELETE FROM payload_sizes WHERE rid = OLD.rowid;
 END;
 
 -- On a view: INSERT .. SELECT into a table with triggers makes a temporary table.
 CREATE TRIGGER IF NOT EXISTS main.payload_removal_insert
 INSTEAD OF INSERT ON payload_removal
-WHEN NEW.alone
 BEGIN
-  INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest)
+  INSERT INTO blackbox__note(at, domain, minute, rule, rows, bytes, oldest)
   VALUES (CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER), 'payload',
+          (SELECT 0 FROM payload_state WHERE bulk = 1),
           CASE (SELECT bulk FROM payload_state)
-          WHEN 2 THEN 'payload.age' WHEN 3 THEN 'payload.bytes' ELSE 'manual' END,
+          WHEN 1 THEN 'bulk' WHEN 2 THEN 'payload.age' WHEN 3 THEN 'payload.bytes'
+          ELSE 'manual' END,
           1, NEW.bytes,
           CASE WHEN substr(NEW.created_at, 24) = 'Z' AND substr(NEW.created_at, 20, 1) = '.'
                 AND substr(NEW.created_at, 12, 2) < '24' THEN unixepoch(NEW.created_at) * 1000 + substr(NEW.created_at, 21, 3)

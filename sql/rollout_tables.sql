@@ -286,16 +286,11 @@ BEGIN
   DELETE FROM rollout_about WHERE no = OLD.no;
   DELETE FROM rollout_drops WHERE no = OLD.no;
   DELETE FROM rollout_segments WHERE rollout = OLD.no;
-  UPDATE retention_log
-     SET rows = rows + 1, bytes = bytes + (SELECT bytes FROM rollout_act)
-   WHERE id = (SELECT rows FROM rollout_act WHERE rule IS NOT NULL)
-     AND domain = 'rollout' AND minute IS NULL;
-  INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest, newest)
-  SELECT f.now, 'rollout',
-         coalesce((SELECT rule FROM rollout_act), 'manual'), 1,
-         coalesce((SELECT bytes FROM rollout_act), OLD.bytes), OLD.created,
-         OLD.updated
-    FROM rollout_fresh AS f WHERE changes() = 0;
+  INSERT INTO blackbox__note(at, domain, minute, rule, rows, bytes, oldest, newest)
+  SELECT f.now, 'rollout', iif(a.rule IS NOT NULL AND a.rows, 0, NULL),
+         iif(a.rule IS NOT NULL AND a.rows, 'bulk', coalesce(a.rule, 'manual')), 1,
+         coalesce(a.bytes, OLD.bytes), OLD.created, OLD.updated
+    FROM rollout_fresh AS f LEFT JOIN rollout_act AS a;
 END;
 
 ----------------------------------------------------------------- segments

@@ -111,7 +111,7 @@ static int holdsData(const Leaving *p, const BxObject *pObject) {
     return 0;
   }
   if (p->pDomain == p->p->bx->aDomain) {
-    return strcmp(pObject->zName, "retention_log") == 0;
+    return strcmp(pObject->zName, "blackbox__log") == 0;
   }
   sqlite3_snprintf(sizeof(zName), zName, ",%s,", pObject->zName);
   return !pObject->bFilled && (zDerived == 0 || strstr(zDerived, zName) == 0);
@@ -222,8 +222,8 @@ static void dropTable(Leaving *p, const BxObject *pObject) {
   nFree = (bxNumber(p->p, zFree, p->pErr) - nFree) *
           bxNumber(p->p, "PRAGMA main.page_size", p->pErr);
   bxAskOnce(p->p,
-      "INSERT INTO main.retention_log(at, domain, rule, rows, bytes) "
-      "VALUES(?1, ?2, 'uninstall ' || ?3, ?4, ?5)",
+      "INSERT INTO main.blackbox__log(at, domain, kind, subject, rows, bytes) "
+      "VALUES(?1, ?2, 'removal', 'uninstall ' || ?3, ?4, ?5)",
       p->pErr, "ittii", bxNow(), p->pDomain->zName, pObject->zName, nRow,
       nFree);
 }

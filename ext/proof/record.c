@@ -65,14 +65,14 @@ static const Record aRecord[] = {
                  "WHERE step = ?1",
                  LACKING("step", "4", "main.retention_hold_log")}},
     {"receipt",
-        {"SELECT id FROM main.retention_log WHERE id > ?1"
+        {"SELECT id FROM main.blackbox__receipts WHERE id > ?1"
          " AND CASE WHEN minute IS NULL THEN rows > 0 ELSE minute < ?3 END"
          " AND NOT EXISTS (SELECT 1 FROM main.proof_salts"
          "  WHERE thing = id * 8 + 5) ORDER BY id LIMIT ?2",
             "SELECT NULL, id, at, domain, rule, actor, rows, bytes, oldest, "
             "newest,"
-            " minute FROM main.retention_log WHERE id = ?1",
-            LACKING("id", "5", "main.retention_log")}},
+            " minute FROM main.blackbox__receipts WHERE id = ?1",
+            LACKING("id", "5", "main.blackbox__receipts")}},
     {"verdict",
         {ABOVE("id", "main.payload_verdicts"),
             "SELECT NULL, id, at, ring, agent_id, rule, level, count, "

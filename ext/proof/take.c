@@ -131,10 +131,10 @@ static void takePin(Take *p, i64 iPin) {
 /* The mark of receipts: one of a minute may be open while later ones are taken. */
 static i64 receiptMark(Take *p) {
   static const char zMark[] =
-      "SELECT coalesce((SELECT min(id) - 1 FROM main.retention_log"
+      "SELECT coalesce((SELECT min(id) - 1 FROM main.blackbox__receipts"
       " WHERE id > ?1 AND NOT EXISTS (SELECT 1 FROM main.proof_salts"
       "  WHERE thing = id * 8 + 5)),"
-      " max(?1, (SELECT max(id) FROM main.retention_log)), ?1)";
+      " max(?1, (SELECT max(id) FROM main.blackbox__receipts)), ?1)";
   return bxAsk(p->p, zMark, p->pErr, "i", p->log.aMark[PROOF_RECEIPT]);
 }
 
@@ -187,7 +187,7 @@ static void closeReceipts(Take *p, i64 iBefore) {
 /* A verdict may be deleted, which leaves a receipt. */
 static void closeVerdicts(Take *p, i64 iBefore) {
   static const char zAny[] =
-      "SELECT 1 FROM main.retention_log WHERE id > ?1 AND domain = 'payload'"
+      "SELECT 1 FROM main.blackbox__receipts WHERE id > ?1 AND domain = 'payload'"
       " AND rule = 'payload.verdicts'";
   static const char zGone[] =
       "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n"

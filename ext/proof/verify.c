@@ -277,10 +277,10 @@ static void verifyPending(Verify *p) {
 /* What may be gone: receipts with 10,000 newer ones, and as many verdicts as
 ** receipts count, if all of these are there. */
 static void readAllowances(Verify *p) {
-  static const char zNewest[] = "SELECT max(id) FROM main.retention_log";
+  static const char zNewest[] = "SELECT max(id) FROM main.blackbox__receipts";
   static const char zVerdicts[] =
-      "SELECT CASE WHEN (SELECT min(id) FROM main.retention_log) > 1"
-      " THEN 9e18 ELSE sum(rows) END FROM main.retention_log"
+      "SELECT CASE WHEN (SELECT min(id) FROM main.blackbox__receipts) > 1"
+      " THEN 9e18 ELSE sum(rows) END FROM main.blackbox__receipts"
       " WHERE domain = 'payload' AND rule = 'payload.verdicts'";
   p->iReceipts = bxAsk(p->p, zNewest, p->pErr, "") - 10000;
   p->nVerdict = bxAsk(p->p, zVerdicts, p->pErr, "");

@@ -182,29 +182,18 @@ static Figures measure(SweepRun *pRun, int i, BxErr *pErr) {
   return figures;
 }
 
-/* The receipt for rows of the user's table comes before the DELETE, as that of a
-** bulk act does, and has no rows until their number is known. Returns its id. */
-static i64 openReceipt(
-    SweepRun *pRun, int i, const Figures *pFigures, BxErr *pErr) {
-  static const char zOpen[] =
-      "INSERT INTO main.retention_log(at, domain, rule, actor, rows, bytes,"
-      " oldest, newest) VALUES(?1, ?2, ?3, 'retention_sweep', 0, 0, ?4, ?5)";
+/* Writes the receipt for rows of the user's table. */
+static void writeReceipt(SweepRun *pRun, int i, const Figures *pWas,
+    const Figures *pLeft, BxErr *pErr) {
+  static const char zReceipt[] =
+      "INSERT INTO main.blackbox__log(at, domain, kind, subject, actor, rows,"
+      " bytes, oldest, newest)"
+      " VALUES(?1, ?2, 'removal', ?3, 'retention_sweep', ?4, ?5, ?6, ?7)";
   const RetentionRule *pRule = &pRun->rules.a[i];
-  if (!pRule->bOwn) return 0;
-  bxDo(pRun->p, zOpen, pErr, "ittii", bxNow(), pRule->zDomain, pRule->zRule,
-      pFigures->iOldest, pFigures->iNewest);
-  return sqlite3_last_insert_rowid(pRun->p->bx->db);
-}
-
-static void closeReceipt(
-    SweepRun *pRun, i64 iReceipt, i64 nRow, i64 nByte, BxErr *pErr) {
-  static const char zClose[] =
-      "UPDATE main.retention_log SET rows = ?2, bytes = ?3 WHERE id = ?1";
-  static const char zEmpty[] =
-      "DELETE FROM main.retention_log WHERE id = ?1 AND rows = 0";
-  if (iReceipt == 0) return;
-  bxDo(pRun->p, zClose, pErr, "iii", iReceipt, nRow, nByte);
-  bxDo(pRun->p, zEmpty, pErr, "i", iReceipt);
+  if (!pRule->bOwn || pWas->nRow == pLeft->nRow) return;
+  bxDo(pRun->p, zReceipt, pErr, "ittiiii", bxNow(), pRule->zDomain,
+      pRule->zRule, pWas->nRow - pLeft->nRow, pWas->nByte - pLeft->nByte,
+      pWas->iOldest, pWas->iNewest);
 }
 
 /* Records that a rule was not applied. */
@@ -236,11 +225,9 @@ static int isRefusal(SweepRun *pRun, const BxErr *pErr) {
 static void removeChosen(SweepRun *pRun, int i, BxErr *pErr) {
   Share *pShare = &pRun->aShare[i];
   Figures was = measure(pRun, i, pErr), left;
-  i64 iReceipt;
   BxErr err = {SQLITE_OK, 0};
   sqlite3_stmt *pStmt;
   if (pErr->rc != SQLITE_OK || was.nRow == 0) return; /* gone with others */
-  iReceipt = openReceipt(pRun, i, &was, pErr);
   pStmt = prepareRange(pRun, i, "DELETE", "", 0, pErr);
   if (pErr->rc == SQLITE_OK) bxRow(pStmt, &err);
   sqlite3_finalize(pStmt);
@@ -251,8 +238,7 @@ static void removeChosen(SweepRun *pRun, int i, BxErr *pErr) {
   bxPass(pErr, &err);
   left = measure(pRun, i, pErr);
   pShare->bStuck |= left.nRow > 0; /* a trigger of the user kept them */
-  closeReceipt(
-      pRun, iReceipt, was.nRow - left.nRow, was.nByte - left.nByte, pErr);
+  writeReceipt(pRun, i, &was, &left, pErr);
   pShare->nGone += was.nRow - left.nRow;
   pShare->nByte += was.nByte - left.nByte;
 }
