@@ -155,7 +155,7 @@ i64 bxRingKillSwitch(
   bxLock(pArchive, pErr);
   p->bFiring = 1;
   nSaved = fire(p, pArchive, zAgent, zEvent, pErr);
-  bxFollow(pArchive->bx, 0, pErr);
+  bxLogFollow(pArchive->bx, pErr);
   p->bFiring = 0;
   return nSaved;
 }
