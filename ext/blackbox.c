@@ -41,10 +41,10 @@ static const BxDomain aDomain[] = {
         .xGuard = bxPayloadGuard,
         .xIsWhole = bxPayloadIsWhole,
         .xCheck = bxPayloadCheck,
-        .zGuarded = ",event_payloads,payload_ledger,payload_state,payload_pins,"
+        .zGuarded = ",event_payloads,payload_state,payload_pins,"
                     "payload_unpins,payload_protected,payload_evidence,"
                     "payload_held,payload_looking,"
-                    "payload_volume,payload_sizes,blackbox_ledgers,",
+                    "payload_volume,payload_sizes,",
         .zDerived = ",payload_volume,payload_sizes,",
         .zAdopted = "event_payloads",
         .zOptional = "payload_rows",

@@ -75,10 +75,12 @@ SELECT r.rule AS rule, s.name AS name
 -- What blackbox did: pins, unpins, kill switches, holds, removals. It is a view, so
 -- that a plain INSERT cannot write into the log.
 CREATE VIEW IF NOT EXISTS main.blackbox_log AS
-SELECT n, at, domain, kind, subject, actor, reason, rows, bytes, oldest, newest, detail
+SELECT n, at, domain, kind, subject, actor, reason, rows, bytes, oldest, newest, detail,
+       agent_id, event_id, kill_switch_event_id
   FROM blackbox__log
 UNION ALL
-SELECT NULL, at, domain, 'removal', rule, NULL, NULL, rows, bytes, oldest, newest, NULL
+SELECT NULL, at, domain, 'removal', rule, NULL, NULL, rows, bytes, oldest, newest, NULL,
+       NULL, NULL, NULL
   FROM blackbox__open WHERE minute > 0;
 
 -- The receipts. That of a minute which is not over has the number that it would get.
@@ -202,7 +204,8 @@ END;
 
 -- The log. Only triggers of blackbox and the module write it, and no row is changed.
 -- subject: what it is about; of a removal the rule. detail: JSON; of a removal the
--- minute that its rows share, if they do. at, oldest and newest are milliseconds
+-- minute that its rows share, if they do. agent_id, event_id, kill_switch_event_id:
+-- those of the exchange that it is about. at, oldest and newest are milliseconds
 -- since 1970 UTC. salt hides the content from those who know the leaf of the row.
 CREATE TABLE IF NOT EXISTS main.blackbox__log(
   n       INTEGER PRIMARY KEY CHECK (n > 0),
@@ -218,6 +221,9 @@ CREATE TABLE IF NOT EXISTS main.blackbox__log(
   oldest  INTEGER,
   newest  INTEGER,
   detail  TEXT,
+  agent_id TEXT,
+  event_id TEXT,
+  kill_switch_event_id TEXT,
   salt    BLOB NOT NULL DEFAULT (randomblob(16))
 );
 

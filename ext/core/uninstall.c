@@ -258,7 +258,7 @@ static void forgetDomain(Leaving *p) {
       "DELETE FROM main.blackbox_domains WHERE domain = ?1",
       "DELETE FROM main.blackbox_settings WHERE name GLOB ?1 || '.*'",
       "DELETE FROM main.retention_rules WHERE domain = ?1",
-      "DELETE FROM main.blackbox_ledgers WHERE domain = ?1"};
+  };
   size_t i;
   for (i = 0; i < sizeof(azSql) / sizeof(azSql[0]); i++) {
     bxAskOnce(p->p, azSql[i], p->pErr, "t", p->pDomain->zName);

@@ -384,7 +384,6 @@ static void tellOne(BxStmts *p, const Gap *pGap, void *pArg) {
 void bxPayloadMend(BxStmts *p, BxErr *pErr) {
   eachGap(p, GUARD_LATE, makeOne, pErr, pErr);
   bxPackMend(p, pErr);
-  bxPinsHash(p, BX_PINS_ALL, pErr);
 }
 
 void bxPayloadGuard(BxStmts *p, int bEarly, BxErr *pErr) {
@@ -394,8 +393,7 @@ void bxPayloadGuard(BxStmts *p, int bEarly, BxErr *pErr) {
 int bxPayloadIsWhole(BxStmts *p, BxErr *pErr) {
   int nGap = 0;
   eachGap(p, GUARD_LATE, countGap, &nGap, pErr);
-  return nGap == 0 && bxPackIsWhole(p, pErr) && !bxPinsLack(p, pErr) &&
-         pErr->rc == SQLITE_OK;
+  return nGap == 0 && bxPackIsWhole(p, pErr) && pErr->rc == SQLITE_OK;
 }
 
 void bxPayloadCheck(BxStmts *p, BxProblems *pOut) {
@@ -413,5 +411,4 @@ void bxPayloadCheck(BxStmts *p, BxProblems *pOut) {
         "payload_bodies; run blackbox_install()");
   }
   bxUnchecked(pOut, "event_payloads", &err);
-  bxPinsCheck(p, pOut);
 }

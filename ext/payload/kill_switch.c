@@ -88,13 +88,12 @@ static void bindRows(sqlite3_stmt *pStmt, const char *zEvent,
       pAgent->nGiven - pAgent->nAllowed);
 }
 
-/* Saves the agent's rows in one statement, and takes the hashes of their pins.
-** Returns how many. */
+/* Saves the agent's rows in one statement. Returns how many. */
 static i64 save(Ring *p, BxStmts *pArchive, const char *zEvent,
     const RingAgent *pAgent, BxErr *pErr) {
   BxStmts *pSaving = savingOf(p, pArchive, pErr);
   int bTemp = pSaving == &p->saving;
-  i64 nRow = 0, iPin = bxPinsLast(pArchive, pErr);
+  i64 nRow = 0, iLast = bxPinsLast(pArchive, pErr);
   sqlite3_stmt *pStmt = bxStmt(pSaving, bTemp ? zCountTemp : zCount, pErr);
   bindRows(pStmt, zEvent, pAgent, pErr);
   if (bxRow(pStmt, pErr)) nRow = sqlite3_column_int64(pStmt, 0);
@@ -107,7 +106,7 @@ static i64 save(Ring *p, BxStmts *pArchive, const char *zEvent,
   pStmt = bxStmt(pSaving, bTemp ? zSaveTemp : zSave, pErr);
   bindRows(pStmt, zEvent, pAgent, pErr);
   bxRun(pStmt, pErr);
-  bxPinsHashNew(pArchive, iPin, zEvent, nRow, pErr);
+  bxPinsExpect(pArchive, iLast, zEvent, nRow, pErr);
   return nRow;
 }
 

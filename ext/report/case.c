@@ -145,7 +145,7 @@ static void findSwitch(ReportRun *p, BxStmts *pHome) {
   static const char zAny[] =
       "SELECT EXISTS (SELECT 1 FROM main.event_payloads"
       " WHERE kill_switch_event_id = ?1) OR EXISTS (SELECT 1 FROM"
-      " main.payload_ledger WHERE kill_switch_event_id = ?1)";
+      " main.blackbox__log WHERE kill_switch_event_id = ?1)";
   if (bxAskOnce(pHome, zAny, &p->err, "t", p->zKey) == 0) {
     bxReportNotFound(p, "kill switch",
         "SELECT DISTINCT kill_switch_event_id FROM event_payloads lists them");
