@@ -105,7 +105,7 @@ static const BxFunction aFunctions[] = {
     {"payload_extract", 2, 2, BX_WRITE, bxPayloadExtract},
     {"payload_flush", 0, 0, BX_OWN, bxPayloadFlush},
     {"payload_hamming", 2, 2, BX_PURE, bxPayloadHamming},
-    {"payload_kill_switch", 3, 3, BX_WRITE | BX_RECORDS, bxPayloadKillSwitch},
+    {"payload_kill_switch", 3, 5, BX_WRITE | BX_RECORDS, bxPayloadKillSwitch},
     {"payload_normalize", 1, 1, BX_PURE, bxPayloadNormalize},
     {"payload_pack", 0, 3, BX_WRITE, bxPayloadPack},
     {"payload_prompt", 1, 1, BX_READ, bxPayloadPrompt},

@@ -11,7 +11,7 @@
 --                                their sum: a copy outside of the domain
 --         retention_held         what holds keep, for the guards of every domain
 --         retention_erased       keys of what was erased, which are refused
---         blackbox_probe         lets a trigger detect a REPLACE
+--         blackbox__probe        lets a trigger detect a REPLACE
 -- Views   retention_now          the current time, if the clock can be trusted
 --         retention_tick         INSERT remembers it, at most once an hour
 --         retention_refusers     what could refuse the removal of a row by a rule
@@ -303,17 +303,15 @@ CREATE TABLE IF NOT EXISTS main.retention_erased(
 ) WITHOUT ROWID;
 
 -- A BEFORE trigger cannot read the conflict clause of its statement. It runs
---   DELETE FROM sqlite_sequence WHERE rowid = -1;
---   INSERT OR IGNORE INTO sqlite_sequence(rowid, name, seq)
---   VALUES (-1, 'blackbox_probe', 0), (-1, 'blackbox_probe', 1);
--- which inherits the clause of the outer statement: REPLACE leaves seq = 1,
--- IGNORE and a plain INSERT leave seq = 0, and ABORT, FAIL and ROLLBACK fail.
--- SQLite does not allow triggers on sqlite_sequence, so no trigger of the user
--- can change the result. The table blackbox_probe is empty. It exists because
--- SQLite creates sqlite_sequence together with the first AUTOINCREMENT.
-CREATE TABLE IF NOT EXISTS main.blackbox_probe(
-  one INTEGER PRIMARY KEY AUTOINCREMENT
+--   UPDATE blackbox__probe SET hit = 0 WHERE one = 1;
+--   INSERT OR IGNORE INTO blackbox__probe(one, hit) VALUES (1, 1);
+-- which inherits the clause of the outer statement: REPLACE leaves hit = 1, IGNORE
+-- and a plain INSERT leave hit = 0, and ABORT, FAIL and ROLLBACK fail.
+CREATE TABLE IF NOT EXISTS main.blackbox__probe(
+  one INTEGER PRIMARY KEY CHECK (one = 1),
+  hit INTEGER NOT NULL
 );
+INSERT INTO main.blackbox__probe(one, hit) VALUES (1, 0) ON CONFLICT (one) DO NOTHING;
 
 -- A row of "view" is due when its "at" lies before
 --   now - (value of "setting") * unit_ms

@@ -130,11 +130,10 @@ BEGIN
   SELECT RAISE(ABORT, 'PinnedError: a row with this id was pinned and is missing; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
    WHERE EXISTS (SELECT 1 FROM payload__pins WHERE id = NEW.id)
      AND NOT EXISTS (SELECT 1 FROM event_payloads WHERE id = NEW.id);
-  DELETE FROM sqlite_sequence WHERE rowid = -1;
-  INSERT OR IGNORE INTO sqlite_sequence(rowid, name, seq)
-  VALUES (-1, 'blackbox_probe', 0), (-1, 'blackbox_probe', 1);
+  UPDATE blackbox__probe SET hit = 0 WHERE one = 1;
+  INSERT OR IGNORE INTO blackbox__probe(one, hit) VALUES (1, 1);
   SELECT RAISE(ABORT, 'PinnedError: a pinned row has this id or rowid and cannot be overwritten; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
-    FROM sqlite_sequence WHERE rowid = -1 AND seq = 1;
+    FROM blackbox__probe WHERE hit;
 END;
 
 -- Fires only if the row was really written. Sets the columns that the schema
@@ -370,7 +369,7 @@ INSTEAD OF INSERT ON payload_looking
 WHEN NOT EXISTS (SELECT 1 FROM payload_held
                   WHERE id = NEW.id OR payload_rowid = NEW.rid)
 BEGIN
-  UPDATE sqlite_sequence SET seq = 0 WHERE rowid = -1;
+  UPDATE blackbox__probe SET hit = 0 WHERE one = 1;
 END;
 
 ------------------------------------------------------- payload.max_bytes --

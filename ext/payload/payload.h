@@ -174,10 +174,17 @@ void bxRingTrimBound(Ring *p, BxErr *pErr);
 /* kill_switch.c: moves the rows of a ring to the archive, or into JSON */
 void bxPayloadKillSwitch(BxCall *p);
 void bxPayloadExtract(BxCall *p);
-/* The same for a command that is inserted into the ring as a row. Returns the
-** number of rows saved. */
-i64 bxRingKillSwitch(
-    Ring *p, const char *zAgent, const char *zEvent, BxErr *pErr);
+/* Who pulls a kill switch, and why. Both NULL: the rule of the verdict that has its
+** id, if there is one. */
+typedef struct RingPuller {
+  const char *zActor, *zReason;
+} RingPuller;
+/* Reads both, of which either may be NULL. */
+void bxRingPuller(sqlite3_value *pActor, sqlite3_value *pReason,
+    RingPuller *pOut, BxErr *pErr);
+/* Saves the exchanges of an agent. Returns how many. */
+i64 bxRingKillSwitch(Ring *p, const char *zAgent, const char *zEvent,
+    const RingPuller *pPuller, BxErr *pErr);
 
 /* calls.c: the prompt, the tool calls and the usage of an exchange */
 extern const sqlite3_module bxCallsModule;
