@@ -61,10 +61,10 @@ static const BxDomain aDomain[] = {
         .xGuard = bxPayloadGuard,
         .xIsWhole = bxPayloadIsWhole,
         .xCheck = bxPayloadCheck,
-        .zGuarded = ",event_payloads,payload_ledger,payload_state,payload_pins,"
+        .zGuarded = ",event_payloads,payload_state,payload_pins,"
                     "payload_unpins,payload_protected,payload_evidence,"
                     "payload_held,payload_looking,"
-                    "payload_volume,payload_sizes,blackbox_ledgers,",
+                    "payload_volume,payload_sizes,",
         .zDerived = ",payload_volume,payload_sizes,",
         .zAdopted = "event_payloads",
         .zOptional = "payload_rows",
@@ -120,7 +120,7 @@ static const BxFunction aFunctions[] = {
     {"payload_extract", 2, 2, BX_WRITE, bxPayloadExtract},
     {"payload_flush", 0, 0, BX_OWN, bxPayloadFlush},
     {"payload_hamming", 2, 2, BX_PURE, bxPayloadHamming},
-    {"payload_kill_switch", 3, 3, BX_WRITE | BX_RECORDS, bxPayloadKillSwitch},
+    {"payload_kill_switch", 3, 5, BX_WRITE | BX_RECORDS, bxPayloadKillSwitch},
     {"payload_normalize", 1, 1, BX_PURE, bxPayloadNormalize},
     {"payload_pack", 0, 3, BX_WRITE, bxPayloadPack},
     {"payload_prompt", 1, 1, BX_READ, bxPayloadPrompt},

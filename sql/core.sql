@@ -15,7 +15,7 @@
 --                                their sum: a copy outside of the domain
 --         retention_held         what holds keep, for the guards of every domain
 --         retention_erased       keys of what was erased, which are refused
---         blackbox_probe         lets a trigger detect a REPLACE
+--         blackbox__probe        lets a trigger detect a REPLACE
 -- Views   proof_log              the leaves in words
 --         retention_now          the current time, if the clock can be trusted
 --         retention_tick         INSERT remembers it, at most once an hour
@@ -80,10 +80,12 @@ SELECT r.rule AS rule, s.name AS name
 -- What blackbox did: pins, unpins, kill switches, holds, removals. It is a view, so
 -- that a plain INSERT cannot write into the log.
 CREATE VIEW IF NOT EXISTS main.blackbox_log AS
-SELECT n, at, domain, kind, subject, actor, reason, rows, bytes, oldest, newest, detail
+SELECT n, at, domain, kind, subject, actor, reason, rows, bytes, oldest, newest, detail,
+       agent_id, event_id, kill_switch_event_id
   FROM blackbox__log
 UNION ALL
-SELECT NULL, at, domain, 'removal', rule, NULL, NULL, rows, bytes, oldest, newest, NULL
+SELECT NULL, at, domain, 'removal', rule, NULL, NULL, rows, bytes, oldest, newest, NULL,
+       NULL, NULL, NULL
   FROM blackbox__open WHERE minute > 0;
 
 -- The receipts. That of a minute which is not over has the number that it would get.
@@ -207,7 +209,8 @@ END;
 
 -- The log. Only triggers of blackbox and the module write it, and no row is changed.
 -- subject: what it is about; of a removal the rule. detail: JSON; of a removal the
--- minute that its rows share, if they do. at, oldest and newest are milliseconds
+-- minute that its rows share, if they do. agent_id, event_id, kill_switch_event_id:
+-- those of the exchange that it is about. at, oldest and newest are milliseconds
 -- since 1970 UTC. salt hides the content from those who know the leaf of the row.
 CREATE TABLE IF NOT EXISTS main.blackbox__log(
   n       INTEGER PRIMARY KEY CHECK (n > 0),
@@ -223,6 +226,9 @@ CREATE TABLE IF NOT EXISTS main.blackbox__log(
   oldest  INTEGER,
   newest  INTEGER,
   detail  TEXT,
+  agent_id TEXT,
+  event_id TEXT,
+  kill_switch_event_id TEXT,
   salt    BLOB NOT NULL DEFAULT (randomblob(16))
 );
 
@@ -358,17 +364,15 @@ CREATE TABLE IF NOT EXISTS main.retention_erased(
 ) WITHOUT ROWID;
 
 -- A BEFORE trigger cannot read the conflict clause of its statement. It runs
---   DELETE FROM sqlite_sequence WHERE rowid = -1;
---   INSERT OR IGNORE INTO sqlite_sequence(rowid, name, seq)
---   VALUES (-1, 'blackbox_probe', 0), (-1, 'blackbox_probe', 1);
--- which inherits the clause of the outer statement: REPLACE leaves seq = 1,
--- IGNORE and a plain INSERT leave seq = 0, and ABORT, FAIL and ROLLBACK fail.
--- SQLite does not allow triggers on sqlite_sequence, so no trigger of the user
--- can change the result. The table blackbox_probe is empty. It exists because
--- SQLite creates sqlite_sequence together with the first AUTOINCREMENT.
-CREATE TABLE IF NOT EXISTS main.blackbox_probe(
-  one INTEGER PRIMARY KEY AUTOINCREMENT
+--   UPDATE blackbox__probe SET hit = 0 WHERE one = 1;
+--   INSERT OR IGNORE INTO blackbox__probe(one, hit) VALUES (1, 1);
+-- which inherits the clause of the outer statement: REPLACE leaves hit = 1, IGNORE
+-- and a plain INSERT leave hit = 0, and ABORT, FAIL and ROLLBACK fail.
+CREATE TABLE IF NOT EXISTS main.blackbox__probe(
+  one INTEGER PRIMARY KEY CHECK (one = 1),
+  hit INTEGER NOT NULL
 );
+INSERT INTO main.blackbox__probe(one, hit) VALUES (1, 0) ON CONFLICT (one) DO NOTHING;
 
 -- A row of "view" is due when its "at" lies before
 --   now - (value of "setting") * unit_ms

@@ -13,10 +13,9 @@
 --
 -- Tables  event_payloads   one row for each exchange; purpose is 'archive' or
 --                          'evidence'
---         payload_ledger   one row for each pin ever set: the id of the row, the
---                          hash of its content, and who unpinned it and why
---         payload_state    one row: the running bulk delete, and the length of
---                          the ledger
+--         payload__pins    the pins in force: the id of the row, and the number of
+--                          the pin in the log
+--         payload_state    one row: the running bulk delete
 --         payload_volume   while payload.max_bytes is set, one row: the bytes of
 --                          the archive
 --         payload_sizes    while it is set, the size of each row in payload_counted
@@ -68,8 +67,6 @@
 --   * a row of payload_pins has its row in event_payloads, unchanged
 --   * a row that a hold keeps is not removed, and keeps its content
 --   * evidence is pinned; size_bytes is the true length of both bodies
---   * no row of payload_ledger is removed, and each part of it is set only once:
---     the pin, then the hash, then the unpin
 --   * created_at of a new row is a date that SQLite can parse
 --   * after each write, payload_archive has at most payload.max_bytes, unless the
 --     write would have to remove more than 100 rows for that, or something could
@@ -87,9 +84,7 @@
 --   * 'now', '12:00', '2024' and '1.0e-3' are not dates.
 --
 -- Limits: no trigger fires for DROP TABLE, DROP TRIGGER, or what a program writes
--- into the file. blackbox_check() finds the result of these: with the ledger, the
--- hashes, and the length of the ledger in payload_state and in blackbox_ledgers
--- of core.
+-- into the file. blackbox_check() finds the result of these in the log.
 
 INSERT INTO main.blackbox_settings(name, value, "default", range, meaning)
 SELECT column1, column2, column2, column3, column4 FROM (VALUES
@@ -285,22 +280,27 @@ SELECT NULL AS kind, NULL AS rid WHERE 0;
 --|   FROM payload_volume AS v, store_state AS s;
 
 CREATE VIEW IF NOT EXISTS main.payload_pins AS
-SELECT pin, id, hash, columns FROM payload_ledger WHERE at IS NULL;
+SELECT p.n AS pin, p.id AS id, l.at AS at, k.actor AS actor, k.reason AS reason,
+       l.kill_switch_event_id AS kill_switch_event_id
+  FROM payload__pins AS p
+  LEFT JOIN blackbox__log AS l ON l.n = p.n
+  LEFT JOIN blackbox__log AS k
+    ON k.n = (SELECT max(n) FROM blackbox__log
+               WHERE subject = l.kill_switch_event_id AND kind = 'kill_switch');
 
 CREATE VIEW IF NOT EXISTS main.payload_unpins AS
-SELECT pin AS id, id AS payload_id, actor, reason, at, pin, event_id, agent_id,
-       kill_switch_event_id
-  FROM payload_ledger WHERE at IS NOT NULL;
+SELECT CAST(substr(detail, 8) AS INTEGER) AS id, subject AS payload_id, actor, reason, at,
+       CAST(substr(detail, 8) AS INTEGER) AS pin, event_id, agent_id, kill_switch_event_id
+  FROM blackbox__log WHERE kind = 'unpin';
 
--- The rows that the guards protect: rows with pinned set, rows with a pin in the
--- ledger, and evidence for which the ledger has no unpin.
+-- The rows that the guards protect: rows with pinned set, rows with a pin, and evidence for which the ledger has no unpin.
 CREATE VIEW IF NOT EXISTS main.payload_protected AS
 SELECT rowid AS payload_rowid, *
   FROM event_payloads AS e
  WHERE coalesce(e.pinned, 0) <> 0
-    OR EXISTS (SELECT 1 FROM payload_pins AS p WHERE p.id = e.id)
+    OR EXISTS (SELECT 1 FROM payload__pins AS p WHERE p.id = e.id)
     OR (e.purpose IS 'evidence'
-        AND NOT EXISTS (SELECT 1 FROM payload_unpins AS u WHERE u.payload_id = e.id));
+        AND NOT EXISTS (SELECT 1 FROM blackbox__log AS u WHERE u.subject = e.id AND u.kind = 'unpin'));
 
 CREATE VIEW IF NOT EXISTS main.payload_check AS
 SELECT 'event_payloads' AS object,
@@ -308,31 +308,17 @@ SELECT 'event_payloads' AS object,
        ' is not in payload_pins; UPDATE event_payloads SET pinned = 1 pins it anew' AS problem
   FROM event_payloads AS e
  WHERE (purpose <> 'archive' OR pinned <> 0)
-   AND NOT EXISTS (SELECT 1 FROM payload_pins AS p WHERE p.id = e.id)
-   AND (pinned <> 0 OR NOT EXISTS (SELECT 1 FROM payload_unpins AS u
-                                    WHERE u.payload_id = e.id))
+   AND NOT EXISTS (SELECT 1 FROM payload__pins AS p WHERE p.id = e.id)
+   AND (pinned <> 0 OR NOT EXISTS (SELECT 1 FROM blackbox__log AS u
+                                    WHERE u.subject = e.id AND u.kind = 'unpin'))
 UNION ALL
 SELECT 'payload_pins', 'row ' || id || ' was pinned and is gone'
-  FROM payload_pins
- WHERE id NOT IN (SELECT id FROM event_payloads WHERE id IS NOT NULL)
+  FROM payload__pins AS p
+ WHERE NOT EXISTS (SELECT 1 FROM event_payloads AS e WHERE e.id = p.id)
 UNION ALL
 SELECT 'payload_pins', 'row ' || p.id || ' is pinned here, but has another pinned than 1'
-  FROM payload_pins AS p, event_payloads AS e
+  FROM payload__pins AS p, event_payloads AS e
  WHERE e.id = p.id AND e.pinned IS NOT 1
-UNION ALL
-SELECT 'payload_ledger',
-       'has ' || l.entries || ' pins of which ' || l.closed || ' were taken off, but '
-       || k.name || ' counted ' || k.entries || ' and ' || k.closed ||
-       CASE WHEN l.digest = k.digest THEN '' ELSE ' of other tokens' END ||
-       ': entries were removed, or the table was made again'
-  FROM (SELECT count(*) AS entries, count(at) AS closed,
-               coalesce(sum(token), 0) AS digest
-          FROM payload_ledger) AS l,
-       (SELECT 'payload_state' AS name, entries, closed, digest FROM payload_state
-        UNION ALL
-        SELECT 'blackbox_ledgers', entries, closed, digest FROM blackbox_ledgers
-         WHERE domain = 'payload') AS k
- WHERE (l.entries, l.closed, l.digest) IS NOT (k.entries, k.closed, k.digest)
 UNION ALL
 SELECT 'event_payloads',
        'created_at of row ' || coalesce("key", 'without id') ||
@@ -566,7 +552,7 @@ BEGIN
                 AND e.event_id IS NEW.event_id COLLATE BINARY AND e.agent_id IS NEW.agent_id COLLATE BINARY
                 AND e.request_body IS NEW.request_body COLLATE BINARY
                 AND e.response_body IS NEW.response_body COLLATE BINARY
-                AND NOT EXISTS (SELECT 1 FROM payload_pins WHERE id = e.id))),
+                AND NOT EXISTS (SELECT 1 FROM payload__pins WHERE id = e.id))),
     NEW.kill_switch_event_id, NEW.event_id, NEW.agent_id, NEW.request_body, NEW.response_body,
     coalesce(NEW.created_at, strftime('%Y-%m-%dT%H:%M:%fZ', 'now')));
 END;
@@ -608,50 +594,34 @@ CREATE TRIGGER IF NOT EXISTS main.payload_unpins_insert
 INSTEAD OF INSERT ON payload_unpins
 BEGIN
   SELECT RAISE(ABORT, 'NotFoundError: no pinned row of event_payloads has this payload_id; SELECT id FROM payload_pins lists the pinned rows')
-   WHERE NOT EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.payload_id);
+   WHERE NOT EXISTS (SELECT 1 FROM payload__pins WHERE id = NEW.payload_id);
   SELECT RAISE(ABORT, 'ValidationError: only payload_id, actor and reason can be set; omit the other columns')
    WHERE (NEW.id, NEW.at, NEW.pin, NEW.event_id, NEW.agent_id, NEW.kill_switch_event_id)
          IS NOT (NULL, NULL, NULL, NULL, NULL, NULL);
-  UPDATE payload_ledger
-     SET at = CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER),
-         actor = NEW.actor, reason = NEW.reason,
-         (event_id, agent_id, kill_switch_event_id) =
-         (SELECT event_id, agent_id, kill_switch_event_id
-            FROM event_payloads WHERE id = NEW.payload_id)
-   WHERE id = NEW.payload_id AND at IS NULL;
+  SELECT CASE
+           WHEN typeof(NEW.actor) <> 'text' OR ltrim(NEW.actor, unseen) = ''
+             OR unicode(ltrim(NEW.actor, unseen)) BETWEEN 917504 AND 921599
+             OR EXISTS (SELECT 1 FROM retention_controls
+                         WHERE instr(NEW.actor, control) > 0)
+           THEN RAISE(ABORT, 'ValidationError: actor must be visible text without control characters')
+           WHEN typeof(NEW.reason) <> 'text' OR ltrim(NEW.reason, unseen) = ''
+             OR unicode(ltrim(NEW.reason, unseen)) BETWEEN 917504 AND 921599
+             OR EXISTS (SELECT 1 FROM retention_controls
+                         WHERE instr(NEW.reason, control) > 0 AND NOT parts_text)
+           THEN RAISE(ABORT, 'ValidationError: reason must be visible text without control characters other than tabs and line ends')
+         END
+    FROM retention_visible;
+  INSERT INTO blackbox__log(domain, kind, subject, actor, reason, detail, event_id, agent_id,
+    kill_switch_event_id)
+  SELECT 'payload', 'unpin', p.id, NEW.actor, NEW.reason, '{"pin":' || p.n || '}', e.event_id, e.agent_id,
+         e.kill_switch_event_id
+    FROM payload__pins AS p LEFT JOIN event_payloads AS e ON e.id = p.id
+   WHERE p.id = NEW.payload_id;
+  DELETE FROM payload__pins WHERE id = NEW.payload_id;
   UPDATE event_payloads SET pinned = 0 WHERE id = NEW.payload_id;
-  SELECT RAISE(ABORT, 'MisuseError: a trigger on payload_ledger or event_payloads prevents this row from being unpinned; drop the trigger')
-   WHERE EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.payload_id)
+  SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads prevents this row from being unpinned; drop the trigger')
+   WHERE EXISTS (SELECT 1 FROM payload__pins WHERE id = NEW.payload_id)
       OR EXISTS (SELECT 1 FROM event_payloads
                   WHERE id = NEW.payload_id AND pinned <> 0);
 END;
 
-CREATE TRIGGER IF NOT EXISTS main.payload_unpins_update
-INSTEAD OF UPDATE ON payload_unpins
-BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: payload_unpins is a record and cannot be changed');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_unpins_delete
-INSTEAD OF DELETE ON payload_unpins
-BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: payload_unpins is a record and cannot be deleted');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_pins_insert
-INSTEAD OF INSERT ON payload_pins
-BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: payload_pins is written by triggers only; pin a row with UPDATE event_payloads SET pinned = 1');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_pins_update
-INSTEAD OF UPDATE ON payload_pins
-BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: payload_pins is written by triggers only and cannot be changed; INSERT INTO payload_unpins(payload_id, actor, reason)');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_pins_delete
-INSTEAD OF DELETE ON payload_pins
-BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: a pin cannot be deleted; to unpin a row, INSERT INTO payload_unpins(payload_id, actor, reason)');
-END;

@@ -39,17 +39,16 @@ ON rollout_heads(expires_at, id) WHERE expires_at IS NOT NULL;
 
 -- REPLACE would take a conversation that has this id, or this number. A plain
 -- INSERT fails without our help, and INSERT OR IGNORE and an upsert keep the
--- conversation. So only REPLACE is refused (see blackbox_probe in core.sql).
+-- conversation. So only REPLACE is refused (see blackbox__probe in core.sql).
 CREATE TRIGGER IF NOT EXISTS main.rollout_heads_replace
 BEFORE INSERT ON rollout_heads
 WHEN EXISTS (SELECT 1 FROM rollout_heads WHERE id = NEW.id)
   OR EXISTS (SELECT 1 FROM rollout_heads WHERE no = NEW.no)
 BEGIN
-  DELETE FROM sqlite_sequence WHERE rowid = -1;
-  INSERT OR IGNORE INTO sqlite_sequence(rowid, name, seq)
-  VALUES (-1, 'blackbox_probe', 0), (-1, 'blackbox_probe', 1);
+  UPDATE blackbox__probe SET hit = 0 WHERE one = 1;
+  INSERT OR IGNORE INTO blackbox__probe(one, hit) VALUES (1, 1);
   SELECT RAISE(ABORT, 'RolloutExistsError: a conversation cannot be replaced; UPDATE it, or DELETE it first')
-    FROM sqlite_sequence WHERE rowid = -1 AND seq = 1;
+    FROM blackbox__probe WHERE hit;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_heads_before

@@ -188,6 +188,8 @@ static int callConnect(sqlite3 *db, void *pAux, int argc,
   (void)argc, (void)argv, (void)pzErr;
   if (rc == SQLITE_OK) {
     CallVtab *p = (CallVtab *)*ppVtab;
+    /* so that the trigger of one schema cannot reach another through it */
+    sqlite3_vtab_config(db, SQLITE_VTAB_DIRECTONLY);
     p->pAux = (const CallAux *)pAux;
     p->bx = p->pAux->bx;
     p->bx->bAnchored = 1;

@@ -10,9 +10,10 @@
 **   "blackbox log 1\n"  n (8 bytes)  field ...
 **   field:  length of the name (1)  name  type (1)  hash (32)
 **
-** The fields stand in the order of their names: actor, at, bytes, detail, domain,
-** kind, newest, oldest, reason, rows, subject; and those of the row that a pin is
-** on (BxDomain.zLogged), if it is in force when the leaf is made. The type is 1
+** The fields stand in the order of their names: actor, agent_id, at, bytes, detail,
+** domain, event_id, kill_switch_event_id, kind, newest, oldest, reason, rows,
+** subject; and those of the row that a pin is on (BxDomain.zLogged), if it is in
+** force when the leaf is made. The type is 1
 ** integer, 2 real, 3 text, 4 blob, 5 NULL.
 **
 **   salt of the field = SHA-256(salt of the row, name)
@@ -167,19 +168,20 @@ static void addPinned(
 
 /* The query of the row that a row of the log pins, or NULL. */
 static const char *loggedBy(BxStmts *p, sqlite3_stmt *pRow, BxErr *pErr) {
-  const char *zKind = bxColumnText(pRow, 7, pErr);
+  const char *zKind = bxColumnText(pRow, 10, pErr);
   const char *zDomain;
   const BxDomain *pDomain;
   if (zKind == 0 || strcmp(zKind, "pin") != 0) return 0;
-  zDomain = bxColumnText(pRow, 6, pErr);
+  zDomain = bxColumnText(pRow, 7, pErr);
   pDomain = zDomain != 0 ? bxDomainOf(p->bx, zDomain) : 0;
   return pDomain != 0 ? pDomain->zLogged : 0;
 }
 
 void bxLogLeaf(BxStmts *p, sqlite3_stmt *pRow, BxLeaf *pOut, BxErr *pErr) {
   static const char zVersion[] = "blackbox log 1\n";
-  static const char *const azField[] = {"actor", "at", "bytes", "detail",
-      "domain", "kind", "newest", "oldest", "reason", "rows", "subject"};
+  static const char *const azField[] = {"actor", "agent_id", "at", "bytes",
+      "detail", "domain", "event_id", "kill_switch_event_id", "kind", "newest",
+      "oldest", "reason", "rows", "subject"};
   const char *zLogged;
   int i;
   pOut->n = sqlite3_column_int64(pRow, 0);
@@ -191,8 +193,8 @@ void bxLogLeaf(BxStmts *p, sqlite3_stmt *pRow, BxLeaf *pOut, BxErr *pErr) {
   pOut->nByte = sizeof(zVersion) - 1 + 8;
   zLogged = loggedBy(p, pRow, pErr);
   pOut->ePin = zLogged != 0 ? BX_PIN_ENDED : BX_NO_PIN;
-  for (i = 0; i < 11; i++) {
-    if (i == 9 && zLogged != 0) addPinned(p, pOut, zLogged, pErr);
+  for (i = 0; i < 14; i++) {
+    if (i == 12 && zLogged != 0) addPinned(p, pOut, zLogged, pErr);
     addField(p, pOut, azField[i], pRow, i + 2, pErr);
   }
 }
@@ -251,10 +253,16 @@ void bxLogEraseField(
   static const char zBlank[] =
       "UPDATE main.blackbox__log SET salt = x'', actor = iif(?2, NULL, actor),"
       " reason = iif(?3, NULL, reason), subject = iif(?4, NULL, subject),"
-      " detail = iif(?5, NULL, detail) WHERE n = ?1";
+      " detail = iif(?5, NULL, detail), agent_id = iif(?6, NULL, agent_id),"
+      " event_id = iif(?7, NULL, event_id), kill_switch_event_id ="
+      "  iif(?8, NULL, kill_switch_event_id) WHERE n = ?1";
+  static const char *const azText[] = {"actor", "reason", "subject", "detail",
+      "agent_id", "event_id", "kill_switch_event_id"};
   BxLeaf leaf;
   BxLog log;
   MerkleHash hash, stored;
+  sqlite3_stmt *pStmt;
+  int i;
   bxLogProve(p, CALL_MOST, pErr);
   bxLogOpen(&log, p, pErr);
   if (!bxLogLeafOf(p, n, &leaf, pErr)) return;
@@ -269,10 +277,12 @@ void bxLogEraseField(
         n);
   }
   bxDo(p, zZero, pErr, "i", n);
-  bxDo(p, zBlank, pErr, "iiiii", n, (i64)isNamed("actor", azName, nName),
-      (i64)isNamed("reason", azName, nName),
-      (i64)isNamed("subject", azName, nName),
-      (i64)isNamed("detail", azName, nName));
+  pStmt = bxStmt(p, zBlank, pErr);
+  bxBind(pStmt, pErr, "i", n);
+  for (i = 0; pStmt != 0 && i < 7; i++) {
+    sqlite3_bind_int(pStmt, i + 2, isNamed(azText[i], azName, nName));
+  }
+  bxRun(pStmt, pErr);
 }
 
 /*--------------------------------------------------------------- proving ----*/

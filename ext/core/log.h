@@ -46,16 +46,16 @@ typedef struct BxLeaf {
 } BxLeaf;
 /* Columns of the log, and what reads a row of it by its n. */
 #define BX_LOG_COLUMNS                                                         \
-  "n, salt, actor, at, bytes, detail, domain, kind, newest, oldest, reason,"   \
-  " rows, subject"
+  "n, salt, actor, agent_id, at, bytes, detail, domain, event_id,"             \
+  " kill_switch_event_id, kind, newest, oldest, reason, rows, subject"
 /* The row that pRow is on, which has these columns. The names of the fields exist
 ** until the next call. */
 void bxLogLeaf(BxStmts *p, sqlite3_stmt *pRow, BxLeaf *pOut, BxErr *pErr);
 /* The same for row n. Returns 0 if there is none. */
 int bxLogLeafOf(BxStmts *p, i64 n, BxLeaf *pOut, BxErr *pErr);
 
-/* Erases fields of row n: actor, reason, subject, detail, and those of the row that
-** it pins. Their hashes stay, so that the leaf can still be verified. */
+/* Erases fields of row n: texts but domain and kind, and those of the row that it
+** pins. Their hashes stay, so that the leaf can still be verified. */
 void bxLogEraseField(
     BxStmts *p, i64 n, const char *const *azName, int nName, BxErr *pErr);
 

@@ -188,6 +188,25 @@ static void weighDomain(Leaving *p) {
   eachVtab(p, weighVtab);
 }
 
+/* Not even by force is pinned evidence removed. */
+static void refusePinned(Leaving *p) {
+  const BxRecords *pPart = p->pDomain->aRecords;
+  for (; pPart != 0 && pPart->zTable != 0; pPart++) {
+    char *zSql;
+    i64 n;
+    if (pPart->zPinned == 0) continue;
+    zSql = bxPrintf(p->pErr, "SELECT count(*) FROM %s AS t WHERE %s",
+        pPart->zTable, pPart->zPinned);
+    n = zSql != 0 ? bxNumber(p->p, zSql, p->pErr) : 0;
+    sqlite3_free(zSql);
+    if (n == 0) continue;
+    bxFail(p->pErr, SQLITE_CONSTRAINT,
+        "PinnedError: schema %s has %lld pinned rows of %s, and nothing was "
+        "removed; unpin them first",
+        p->p->zDb, n, pPart->zName);
+  }
+}
+
 static void refuseLoss(Leaving *p) {
   char *zLost;
   eachDomain(p, weighDomain);
@@ -258,7 +277,7 @@ static void forgetDomain(Leaving *p) {
       "DELETE FROM main.blackbox_domains WHERE domain = ?1",
       "DELETE FROM main.blackbox_settings WHERE name GLOB ?1 || '.*'",
       "DELETE FROM main.retention_rules WHERE domain = ?1",
-      "DELETE FROM main.blackbox_ledgers WHERE domain = ?1"};
+  };
   size_t i;
   for (i = 0; i < sizeof(azSql) / sizeof(azSql[0]); i++) {
     bxAskOnce(p->p, azSql[i], p->pErr, "t", p->pDomain->zName);
@@ -336,6 +355,7 @@ static void uninstall(Leaving *p, int bForce) {
   p->zOurs = bxPrintf(p->pErr, "[%s]", zNames ? zNames : "");
   sqlite3_free(zNames);
   if (!bForce) refuseLoss(p);
+  eachDomain(p, refusePinned);
   eachDomain(p, removeDomain);
 }
 

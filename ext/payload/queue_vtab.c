@@ -42,6 +42,8 @@ static int queueConnect(sqlite3 *db, void *pAux, int argc,
   (void)argc, (void)argv, (void)pzErr;
   if (rc != SQLITE_OK) return rc;
   sqlite3_vtab_config(db, SQLITE_VTAB_CONSTRAINT_SUPPORT, 1); /* OR IGNORE */
+  sqlite3_vtab_config(
+      db, SQLITE_VTAB_DIRECTONLY); /* whose trigger would it be? */
   ((QueueVtab *)*ppVtab)->pQueue = (Queue *)pAux;
   return SQLITE_OK;
 }

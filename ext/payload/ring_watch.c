@@ -390,6 +390,7 @@ void bxRingWatched(
   static const char zForget[] =
       "DELETE FROM main.@_steps "
       "WHERE id BETWEEN ?1 << 16 AND (?1 << 16) + 127";
+  static const RingPuller rule = {0, 0};
   Track *pTrack = pWatched->pTrack;
   i64 iNo;
   if (pTrack == 0) return;
@@ -400,6 +401,6 @@ void bxRingWatched(
     bxTrackWrite(pTrack, &p->base.stmts, pErr);
     return;
   }
-  bxRingKillSwitch(p, pPush->zAgent, pWatched->zKill, pErr);
+  bxRingKillSwitch(p, pPush->zAgent, pWatched->zKill, &rule, pErr);
   bxDo(&p->base.stmts, zForget, pErr, "i", iNo);
 }

@@ -146,7 +146,7 @@ static int isInForce(Verify *p) {
       " AND kind IN ('pin', 'unpin'))";
   sqlite3_stmt *pRow = p->rows.pStmt;
   return (int)bxAsk(p->p, zLater, p->pErr, "tti",
-      bxColumnText(pRow, 12, p->pErr), bxColumnText(pRow, 6, p->pErr),
+      bxColumnText(pRow, 15, p->pErr), bxColumnText(pRow, 7, p->pErr),
       p->rows.i);
 }
 

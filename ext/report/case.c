@@ -105,14 +105,10 @@ static void addReceipts(ReportRun *p, BxStmts *pHome) {
 
 /* clang-format off */
 static const char zSwitchPins[] =
-    "SELECT v.at, 'kill switch: ' || count(e.id) || ' exchanges pinned',"
-    "  coalesce('rule ' || v.rule, 'a caller'), v.sentence,"
-    "  sum(e.pinned) || ' pinned now'"
-    " FROM main.event_payloads AS e"
-    " LEFT JOIN (SELECT min(id), at, rule, sentence, kill_switch_event_id AS k"
-    "   FROM main.payload_verdicts WHERE kill_switch_event_id = ?1) AS v"
-    "  ON v.k = ?1"
-    " WHERE e.kill_switch_event_id = ?1 GROUP BY e.kill_switch_event_id"
+    "SELECT at, 'kill switch: ' || rows || ' exchanges pinned',"
+    "  coalesce(actor, 'a caller'), reason, (SELECT sum(pinned) || ' pinned now'"
+    "   FROM main.event_payloads WHERE kill_switch_event_id = ?1)"
+    " FROM main.blackbox__log WHERE subject = ?1 AND kind = 'kill_switch'"
     " UNION ALL SELECT at, 'unpinned: event ' || coalesce(event_id, payload_id),"
     "  actor, reason, 'unpinned' FROM main.payload_unpins"
     "  WHERE kill_switch_event_id = ?1"
@@ -145,7 +141,7 @@ static void findSwitch(ReportRun *p, BxStmts *pHome) {
   static const char zAny[] =
       "SELECT EXISTS (SELECT 1 FROM main.event_payloads"
       " WHERE kill_switch_event_id = ?1) OR EXISTS (SELECT 1 FROM"
-      " main.payload_ledger WHERE kill_switch_event_id = ?1)";
+      " main.blackbox__log WHERE kill_switch_event_id = ?1)";
   if (bxAskOnce(pHome, zAny, &p->err, "t", p->zKey) == 0) {
     bxReportNotFound(p, "kill switch",
         "SELECT DISTINCT kill_switch_event_id FROM event_payloads lists them");

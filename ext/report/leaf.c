@@ -111,9 +111,9 @@ static int appendColumn(ReportRun *p, sqlite3_str *pOut, sqlite3_stmt *pRow,
 static char *columnsOf(
     ReportRun *p, const ReportItem *pItem, const ReportBodiesOf *pBodies) {
   static const char zRow[] =
-      "SELECT l.columns, e.* FROM main.payload_ledger AS l"
+      "SELECT NULL, e.* FROM main.payload__pins AS l"
       " JOIN main.payload_rows AS e ON e.id = l.id"
-      " WHERE l.id = ?1 AND l.at IS NULL";
+      " WHERE l.id = ?1";
   sqlite3_stmt *pRow;
   sqlite3_str *pOut;
   int i, n, bWhole = 0;
