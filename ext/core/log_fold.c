@@ -11,8 +11,8 @@
 **
 ** "leaves" counts the leaves for which the row stands, so that nothing else can be
 ** removed as if it were folded: all of them together are those of blackbox__folded.
-** Where 256 leaves in a row are folded, they are deleted; their node stays, and what
-** the heads need that end among them (log_tree.c).
+** Of 256 leaves that have a node, those of folded rows are deleted, if few others are
+** left. What these others need of them stays in blackbox__nodes (log_tree.c).
 **
 ** Other rows are never folded. The last row of the log stays, as the sums come after
 ** it: its number must not be used again.
@@ -22,6 +22,7 @@ SQLITE_EXTENSION_INIT3
 
 #define DAYS 30
 #define STEP 512
+#define NEEDED 17 /* rows and heads with which the leaves of a tile stay */
 
 /* Whether a receipt is such a sum. */
 #define IS_SUM(row) "substr(" row ".detail, 1, 7) IS '{\"day\":'"
@@ -36,49 +37,51 @@ typedef struct Fold {
   BxErr *pErr;
 } Fold;
 
-/* Keeps the subtrees with which the heads that end among these 256 leaves, from
-** iFirst on, are made: those beside the way to the leaf after the head. */
-static void keepForHeads(Fold *p, i64 iFirst) {
-  static const char zHeads[] =
-      "SELECT size FROM main.blackbox__heads WHERE size > ?1 AND size < ?2";
+/* Keeps the hashes beside the way from the root to a leaf, and the leaf. */
+static void keepWay(Fold *p, i64 iLeaf) {
   static const char zKeep[] =
       "INSERT OR IGNORE INTO main.blackbox__nodes(node, hash) VALUES(?1, ?2)";
   BxLog *pLog = p->pLog;
-  sqlite3_stmt *pStmt = bxStmt(pLog->p, zHeads, p->pErr);
-  bxBind(pStmt, p->pErr, "ii", iFirst, iFirst + BX_LOG_TILE);
-  while (bxRow(pStmt, p->pErr)) {
-    i64 iLeaf = sqlite3_column_int64(pStmt, 0);
-    int nHeight;
-    for (nHeight = -1; nHeight < BX_LOG_LEVEL; nHeight++) {
-      int h = nHeight < 0 ? 0 : nHeight;
-      i64 iIndex = nHeight < 0 ? iLeaf : iLeaf >> nHeight ^ 1;
-      MerkleHash hash;
-      pLog->tree.xGet(&pLog->tree, h, iIndex, &hash, p->pErr);
-      bxDo(pLog->p, zKeep, p->pErr, "ix", bxLogNode(h, iIndex), hash.a,
-          (i64)BX_DIGEST);
-    }
+  int i;
+  for (i = 0; i <= BX_LOG_LEVEL; i++) {
+    int nHeight = i < BX_LOG_LEVEL ? i : 0;
+    i64 iIndex = i < BX_LOG_LEVEL ? iLeaf >> i ^ 1 : iLeaf;
+    MerkleHash hash;
+    pLog->tree.xGet(&pLog->tree, nHeight, iIndex, &hash, p->pErr);
+    bxDo(pLog->p, zKeep, p->pErr, "ix", bxLogNode(nHeight, iIndex), hash.a,
+        (i64)BX_DIGEST);
   }
-  bxDone(pStmt, p->pErr);
 }
 
-/* Deletes the leaves of whole tiles from iFirst to iLast. Those with many heads stay,
-** as less would be gained than kept. */
+/* Deletes the leaves of the tiles that have leaves from iFirst to iLast, if few rows
+** of them are left. What these rows need of the tile stays, and what the heads need
+** that end there. */
 static void dropTiles(Fold *p, i64 iFirst, i64 iLast) {
-  static const char zMay[] =
-      "SELECT count(*) < 16 FROM main.blackbox__heads"
-      " WHERE size > ?1 AND size < ?1 + 256"
-      " AND EXISTS (SELECT 1 FROM main.blackbox__leaves WHERE leaf = ?1)";
-  static const char zForget[] =
-      "DELETE FROM main.blackbox__heads WHERE size BETWEEN ?1 AND ?2";
+  static const char zNeeded[] =
+      "SELECT n - 1 FROM main.blackbox__log WHERE n > ?1 AND n <= ?1 + 256"
+      " UNION SELECT size FROM main.blackbox__heads"
+      " WHERE size > ?1 AND size < ?1 + 256";
+  static const char zLeaves[] = "SELECT count(*) FROM main.blackbox__leaves"
+                                " WHERE leaf >= ?1 AND leaf < ?1 + 256";
   static const char zDrop[] =
-      "DELETE FROM main.blackbox__leaves WHERE leaf BETWEEN ?1 AND ?2";
-  i64 i = (iFirst + BX_LOG_TILE - 1) / BX_LOG_TILE * BX_LOG_TILE;
-  for (; i + BX_LOG_TILE - 1 <= iLast; i += BX_LOG_TILE) {
-    i64 iEnd = i + BX_LOG_TILE - 1;
-    if (!bxAsk(p->pLog->p, zMay, p->pErr, "i", i)) continue;
-    keepForHeads(p, i);
-    bxDo(p->pLog->p, zDrop, p->pErr, "ii", i, iEnd);
-    bxDo(p->pLog->p, zForget, p->pErr, "ii", i, iEnd);
+      "DELETE FROM main.blackbox__leaves WHERE leaf >= ?1 AND leaf < ?1 + 256"
+      " AND NOT EXISTS (SELECT 1 FROM main.blackbox__log WHERE n = leaf + 1)";
+  BxStmts *pStmts = p->pLog->p;
+  i64 i = iFirst - iFirst % BX_LOG_TILE;
+  for (; i <= iLast && i + BX_LOG_TILE <= p->pLog->now.n; i += BX_LOG_TILE) {
+    i64 aNeeded[NEEDED];
+    int n = 0;
+    sqlite3_stmt *pStmt = bxStmt(pStmts, zNeeded, p->pErr);
+    bxBind(pStmt, p->pErr, "i", i);
+    while (n < NEEDED && bxRow(pStmt, p->pErr)) {
+      aNeeded[n++] = sqlite3_column_int64(pStmt, 0);
+    }
+    bxDone(pStmt, p->pErr);
+    if (n == NEEDED) continue;
+    if (bxAsk(pStmts, zLeaves, p->pErr, "i", i) == BX_LOG_TILE) {
+      while (n > 0) keepWay(p, aNeeded[--n]);
+    }
+    bxDo(pStmts, zDrop, p->pErr, "i", i);
   }
 }
 
@@ -95,18 +98,15 @@ static void addRange(Fold *p) {
   static const char zInsert[] =
       "INSERT INTO main.blackbox__folded(first, last) VALUES(?1, ?2)";
   BxStmts *pStmts = p->pLog->p;
-  i64 iFirst = p->iFirst, iLast = p->iEnd - 1, iTile, i;
+  i64 iFirst = p->iFirst, iLast = p->iEnd - 1, i;
   if (iLast < iFirst) return;
-  iTile = iFirst - BX_LOG_TILE; /* what the neighbours may complete */
   i = bxAsk(pStmts, zBefore, p->pErr, "i", iFirst);
   if (i > 0) iFirst = i - 1;
   i = bxAsk(pStmts, zAfter, p->pErr, "i", iLast);
   if (i > 0) iLast = i;
   bxDo(pStmts, zDelete, p->pErr, "ii", iFirst, iLast);
   bxDo(pStmts, zInsert, p->pErr, "ii", iFirst, iLast);
-  if (iTile < iFirst) iTile = iFirst;
-  i = p->iEnd - 1 + BX_LOG_TILE;
-  dropTiles(p, iTile, i < iLast ? i : iLast);
+  dropTiles(p, p->iFirst, p->iEnd - 1);
 }
 
 /* Deletes what the rows after iLast are the sums of. */
@@ -115,9 +115,9 @@ static void deleteFolded(Fold *p, i64 iLast, i64 iTo) {
       "SELECT l.n FROM main.blackbox__log AS f JOIN main.blackbox__log AS l"
       " ON " SAME(
           "l", "f") " AND l.at BETWEEN f.at - 86399999 AND f.at"
-                    " WHERE f.n > ?1 AND l.n <= ?1 AND (l.n <= ?2 OR " IS_SUM(
+                    " WHERE f.n > ?1 AND +l.n <= ?1 AND (+l.n <= ?2 OR " IS_SUM(
                         "l") ")"
-                             " ORDER BY l.n";
+                             " ORDER BY +l.n";
   static const char zDelete[] = "DELETE FROM main.blackbox__log WHERE n = ?1";
   BxStmts *pStmts = p->pLog->p;
   sqlite3_stmt *pStmt = bxStmt(pStmts, zFolded, p->pErr);
@@ -157,7 +157,7 @@ static void foldRows(Fold *p, i64 iFrom, i64 iTo, i64 iBefore) {
                         " JOIN main.blackbox__log AS l ON " SAME("l",
                             "k") "  AND l.at BETWEEN k.day * 86400000 AND "
                                  "k.day * 86400000 + 86399999"
-                                 " WHERE l.n <= ?2 OR " IS_SUM(
+                                 " WHERE +l.n <= ?2 OR " IS_SUM(
                                      "l") " GROUP BY k.day, k.domain, "
                                           "k.subject, k.actor, k.reason"
                                           " HAVING count(*) > 1 ORDER BY k.day";

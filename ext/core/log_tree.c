@@ -10,7 +10,8 @@
 **   blackbox__heads   sizes for which proof_head() has returned a head
 **
 ** Where receipts were folded, leaves may be gone. Of such 256 leaves the nodes have
-** those subtrees that the heads need which end among them.
+** what the other rows and the heads need that end among them: the hashes beside the
+** way from the root to a leaf.
 **
 ** Leaves and nodes are written before the row of the tree, with which they count.
 */

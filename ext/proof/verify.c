@@ -4,8 +4,7 @@
 ** Leaves, rows of the log and folded ranges are read side by side, once, in their
 ** order. Each row is hashed again and compared with its leaf. The tree is built
 ** again and compared with the nodes and the frontier. A row that is not there must
-** be folded, and a leaf that is not there must be in a folded tile, whose node
-** stands for it. All folded leaves together must be as many as the sums say.
+** be folded, and so must one whose leaf is not there; a node stands for that. All folded leaves together must be as many as the sums say.
 **
 ** While a pin is in force, the row that it is on is a part of its leaf. When it has
 ** ended, the leaf cannot be made again, and stands for it. A pin is in force until
@@ -108,21 +107,24 @@ static void compareNode(
           ((iIndex + 1) << nHeight) - 1));
 }
 
-/* Leaf i is not there. If its tile is folded, adds the subtree that begins with it.
-** Returns the leaf after what is missing. */
+/* Leaf i is not there. If it is folded, adds the largest subtree that begins with
+** it and is kept. Returns the leaf after what is missing. */
 static i64 skipLeaves(Verify *p, i64 i) {
-  i64 iTile = i & ~(i64)(BX_LOG_TILE - 1), iNext;
-  int nHeight = 0;
-  BxErr err = {SQLITE_OK, 0};
-  MerkleHash hash;
-  if (isFolded(p, i) && p->folded.i <= iTile &&
-      p->iFoldEnd >= iTile + BX_LOG_TILE - 1) {
-    while (nHeight < BX_LOG_LEVEL && !(i >> nHeight & 1)) nHeight++;
+  int nHeight = BX_LOG_LEVEL;
+  i64 iNext;
+  while (nHeight > 0 && i & (((i64)1 << nHeight) - 1)) nHeight--;
+  for (; isFolded(p, i) && nHeight >= 0; nHeight--) {
+    BxErr err = {SQLITE_OK, 0};
+    MerkleHash hash;
+    iNext = i + ((i64)1 << nHeight);
+    if (iNext - 1 > p->iFoldEnd) continue;
     p->log.tree.xGet(&p->log.tree, nHeight, i >> nHeight, &hash, &err);
-    if (err.rc == SQLITE_OK && !p->bBroken) {
-      bxFrontierAddTree(&p->tree, nHeight, &hash, compareNode, p);
+    if (err.rc == SQLITE_OK) {
+      if (!p->bBroken) {
+        bxFrontierAddTree(&p->tree, nHeight, &hash, compareNode, p);
+      }
+      return iNext;
     }
-    if (err.rc == SQLITE_OK) return i + ((i64)1 << nHeight);
     if (err.rc == SQLITE_CORRUPT_VTAB) bxClear(&err);
     bxPass(p->pErr, &err);
   }
