@@ -112,7 +112,8 @@ static void addRange(Fold *p) {
 /* Deletes what the rows after iLast are the sums of. */
 static void deleteFolded(Fold *p, i64 iLast, i64 iTo) {
   static const char zFolded[] =
-      "SELECT l.n FROM main.blackbox__log AS f JOIN main.blackbox__log AS l"
+      "SELECT l.n FROM main.blackbox__log AS f CROSS JOIN main.blackbox__log "
+      "AS l"
       " ON " SAME(
           "l", "f") " AND l.at BETWEEN f.at - 86399999 AND f.at"
                     " WHERE f.n > ?1 AND +l.n <= ?1 AND (+l.n <= ?2 OR " IS_SUM(
