@@ -306,21 +306,22 @@ static void takeRows(BxLog *pLog, i64 nMost, BxErr *pErr) {
   bxDone(pStmt, pErr);
 }
 
-/* (Receipts are folded first, so that the sums get their leaves at once.) */
 i64 bxLogProve(BxStmts *p, i64 nMost, BxErr *pErr) {
   static const char zNewest[] = "SELECT max(n) FROM main.blackbox__log";
   BxLog log;
   BxErr cut = {SQLITE_OK, 0};
-  i64 nBefore, nNew;
+  i64 nBefore, nNew, nStep;
   assert(pErr->rc != SQLITE_OK ||
          sqlite3_txn_state(p->bx->db, p->zDb) == SQLITE_TXN_WRITE);
   bxLogOpen(&log, p, pErr);
   nBefore = log.now.n;
   nNew = bxAsk(p, zNewest, pErr, "") - nBefore;
   if (nNew <= 0 || pErr->rc != SQLITE_OK) return 0;
-  if (nNew > nMost) nNew = nMost;
-  bxLogFold(&log, 1 + nNew / BX_LOG_TILE, pErr);
   takeRows(&log, nMost, pErr);
+  nStep = log.now.n < nBefore + nNew ? 0 : 1 + nNew / BX_LOG_TILE;
+  for (; nStep > 0 && bxLogFold(&log, pErr); nStep--) {
+    takeRows(&log, nMost, pErr); /* the sums */
+  }
   bxLogSave(&log, pErr);
   if (pErr->rc != SQLITE_OK && log.now.n > nBefore) {
     bxLogCut(p, nBefore, &cut); /* what it can */

@@ -94,7 +94,8 @@ int bxLogReadHash(sqlite3_stmt *pRow, int i, MerkleHash *pOut);
 
 /*--------------------------------------------------- log_fold.c: fold ----*/
 
-/* Folds receipts that are old, in at most nStep steps. */
-void bxLogFold(BxLog *pLog, i64 nStep, BxErr *pErr);
+/* Folds receipts that are old, in one step, if all rows have leaves. The sums have
+** none yet. Returns 0 if there was nothing to look at. */
+int bxLogFold(BxLog *pLog, BxErr *pErr);
 
 #endif

@@ -14,7 +14,7 @@
 ** Of 256 leaves that have a node, those of folded rows are deleted, if few others are
 ** left. What these others need of them stays in blackbox__nodes (log_tree.c).
 **
-** Other rows are never folded. The last row of the log stays, as the sums come after
+** A row has its leaf before it is folded. Other rows never are. The last row of the log stays, as the sums come after
 ** it: its number must not be used again.
 */
 #include "core.h"
@@ -165,15 +165,15 @@ static void foldRows(Fold *p, i64 iFrom, i64 iTo, i64 iBefore) {
   BxStmts *pStmts = p->pLog->p;
   i64 iLast = bxAsk(pStmts, zLast, p->pErr, "");
   bxDo(pStmts, zSums, p->pErr, "iii", iFrom, iTo, iBefore);
-  if (p->pErr->rc == SQLITE_OK) deleteFolded(p, iLast, iTo);
+  if (bxAsk(pStmts, zLast, p->pErr, "") > iLast) deleteFolded(p, iLast, iTo);
 }
 
 /* The last row of a step that begins with row iFrom; less if there is none. It ends
-** before a row that is not old enough, but will be. */
+** before a receipt that is not old enough, but will be. */
 static i64 endOfStep(Fold *p, i64 iFrom, i64 iBefore, i64 iNow) {
   static const char zYoung[] =
       "SELECT min(n) FROM main.blackbox__log WHERE n BETWEEN ?1 AND ?2"
-      " AND at BETWEEN ?3 AND ?4";
+      " AND kind = 'removal' AND at BETWEEN ?3 AND ?4";
   i64 iTo = iFrom + STEP - 1, iYoung;
   if (iTo > p->pLog->now.n) iTo = p->pLog->now.n;
   iYoung =
@@ -181,22 +181,21 @@ static i64 endOfStep(Fold *p, i64 iFrom, i64 iBefore, i64 iNow) {
   return iYoung > 0 ? iYoung - 1 : iTo;
 }
 
-void bxLogFold(BxLog *pLog, i64 nStep, BxErr *pErr) {
+int bxLogFold(BxLog *pLog, BxErr *pErr) {
   static const char zFirst[] =
-      "SELECT at < ?2 OR at > ?3 FROM main.blackbox__log WHERE n >= ?1"
-      " ORDER BY n LIMIT 1";
+      "SELECT kind <> 'removal' OR at < ?2 OR at > ?3 FROM main.blackbox__log"
+      " WHERE n >= ?1 ORDER BY n LIMIT 1";
   static const char zClock[] = "SELECT now FROM main.retention_now";
   Fold fold = {pLog, 0, 0, pErr};
-  i64 iNow = bxNow(), iBefore = iNow - DAYS * (i64)BX_MS_PER_DAY;
+  i64 iNow = bxNow(), iBefore = iNow - DAYS * (i64)BX_MS_PER_DAY, iTo;
   iBefore -= iBefore % BX_MS_PER_DAY;
   if (!bxAsk(pLog->p, zFirst, pErr, "iii", pLog->iFold, iBefore, iNow) ||
       !bxAsk(pLog->p, zClock, pErr, "")) { /* the clock cannot be trusted */
-    return;
+    return 0;
   }
-  for (; nStep > 0 && pErr->rc == SQLITE_OK; nStep--) {
-    i64 iTo = endOfStep(&fold, pLog->iFold, iBefore, iNow);
-    if (iTo < pLog->iFold) break;
-    foldRows(&fold, pLog->iFold, iTo, iBefore);
-    pLog->iFold = iTo + 1;
-  }
+  iTo = endOfStep(&fold, pLog->iFold, iBefore, iNow);
+  if (iTo < pLog->iFold) return 0;
+  foldRows(&fold, pLog->iFold, iTo, iBefore);
+  pLog->iFold = iTo + 1;
+  return 1;
 }
