@@ -181,8 +181,8 @@ static int isFresh(const char *zTable, const char *zColumn) {
     return 1;
   }
   if (strcmp(zTable, "retention_clock") == 0) return 1;
-  if (strncmp(zTable, "proof_", 6) == 0) {
-    return strstr(",mark,salt,hash,origin,frontier,", zColumn) != 0;
+  if (strncmp(zTable, "blackbox__", 10) == 0) {
+    return strstr(",salt,hash,origin,frontier,", zColumn) != 0;
   }
   return (strcmp(zTable, "event_payloads") == 0 ||
              strcmp(zTable, "payload_sizes") == 0 ||
@@ -299,10 +299,10 @@ static const struct {
     {"evidence", aEvidenceOperation},
     {"cache", aCacheOperation},
     {"retention,payload,rollout,evidence,cache", aRetentionOperation},
-    {"proof,payload,retention", aProofOperation},
+    {"payload,retention", aProofOperation},
     {"store", aStoreOperation},
     {"payload,store", aPackOperation},
-    {"report,payload,proof", aReportOperation},
+    {"report,payload", aReportOperation},
     {"report,rollout,evidence,cache", aReportOtherOperation},
     {"report", aReportDatabaseOperation},
 };

@@ -324,7 +324,7 @@ i64 bxLogProve(BxStmts *p, i64 nMost, BxErr *pErr) {
   }
   bxLogSave(&log, pErr);
   if (pErr->rc != SQLITE_OK && log.now.n > nBefore) {
-    bxLogCut(p, nBefore, &cut); /* what it can */
+    bxLogCut(&log, nBefore, &cut); /* what it can */
     bxClear(&cut);
     return 0;
   }

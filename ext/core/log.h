@@ -85,8 +85,8 @@ void bxLogOpen(BxLog *pLog, BxStmts *p, BxErr *pErr);
 void bxLogAddLeaf(BxLog *pLog, const MerkleHash *pHash, BxErr *pErr);
 /* Writes the row, with which new leaves count. */
 void bxLogSave(BxLog *pLog, BxErr *pErr);
-/* Removes leaves from n on. */
-void bxLogCut(BxStmts *p, i64 n, BxErr *pErr);
+/* Removes the leaves from n on that were added. */
+void bxLogCut(BxLog *pLog, i64 n, BxErr *pErr);
 /* The key of a subtree in blackbox__nodes. */
 i64 bxLogNode(int nHeight, i64 iIndex);
 /* Copies a blob of 32 bytes. Returns 0 for anything else. */

@@ -147,7 +147,9 @@ void bxLogAddLeaf(BxLog *pLog, const MerkleHash *pHash, BxErr *pErr) {
   NodeTo to = {pLog->p, pErr};
   if (pErr->rc != SQLITE_OK) return;
   bxDo(pLog->p, zLeaf, pErr, "ix", pLog->now.n, pHash->a, (i64)BX_DIGEST);
-  bxFrontierAdd(&pLog->now, pHash, storeNode, &to);
+  if (pErr->rc == SQLITE_OK) {
+    bxFrontierAdd(&pLog->now, pHash, storeNode, &to);
+  }
 }
 
 void bxLogSave(BxLog *pLog, BxErr *pErr) {
@@ -158,15 +160,16 @@ void bxLogSave(BxLog *pLog, BxErr *pErr) {
       (i64)pLog->now.nHash * BX_DIGEST, pLog->iFold);
 }
 
-void bxLogCut(BxStmts *p, i64 n, BxErr *pErr) {
+void bxLogCut(BxLog *pLog, i64 n, BxErr *pErr) {
   static const char zNodes[] =
       "DELETE FROM main.blackbox__nodes WHERE node >= ?1 AND node < ?2";
   static const char zLeaves[] =
-      "DELETE FROM main.blackbox__leaves WHERE leaf >= ?1";
+      "DELETE FROM main.blackbox__leaves WHERE leaf >= ?1 AND leaf < ?2";
+  i64 iEnd = pLog->now.n;
   int nHeight;
-  for (nHeight = BX_LOG_LEVEL; nHeight < 48; nHeight += BX_LOG_LEVEL) {
-    bxDo(p, zNodes, pErr, "ii", bxLogNode(nHeight, n >> nHeight),
-        bxLogNode(nHeight + BX_LOG_LEVEL, 0));
+  for (nHeight = BX_LOG_LEVEL; nHeight < 40; nHeight += BX_LOG_LEVEL) {
+    bxDo(pLog->p, zNodes, pErr, "ii", bxLogNode(nHeight, n >> nHeight),
+        bxLogNode(nHeight, iEnd >> nHeight));
   }
-  bxDo(p, zLeaves, pErr, "i", n);
+  bxDo(pLog->p, zLeaves, pErr, "ii", n, iEnd);
 }

@@ -271,12 +271,13 @@ static void verifyRest(Verify *p) {
     BxErr err = {SQLITE_OK, 0};
     sqlite3_stmt *pStmt;
     char *zSql;
-    if (pDomain->zPins == 0) continue;
+    if (pDomain->zPins == 0 || p->pErr->rc != SQLITE_OK) continue;
     zSql = bxPrintf(p->pErr,
         "SELECT p.n FROM main.%s AS p WHERE NOT EXISTS"
         " (SELECT 1 FROM main.blackbox__log AS l WHERE l.n = p.n AND"
         "  l.kind = 'pin' AND l.domain = '%s' AND l.subject = p.id)",
         pDomain->zPins, pDomain->zName);
+    if (zSql == 0) break;
     pStmt = bxPrepare(p->p, zSql, &err);
     while (bxRow(pStmt, &err)) {
       problemOf(p, -1, sqlite3_column_int64(pStmt, 0),

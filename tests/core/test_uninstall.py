@@ -8,7 +8,7 @@ from conftest import ROOT, connect, one, rows, shell
 QUOTED = 'a "b'
 SESSION = "conv_0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f"
 ROLLOUT = "5973b6c0-94b8-487b-a530-2aeb6098ae0e"
-DOMAINS = ["payload", "cache", "evidence", "rollout", "retention", "proof", "store", "report"]
+DOMAINS = ["payload", "cache", "evidence", "rollout", "retention", "store", "report"]
 # The table and an index as another program makes them.
 THEIRS = """
 CREATE TABLE event_payloads (id TEXT PRIMARY KEY, event_id TEXT NOT NULL,

