@@ -169,6 +169,7 @@ static void a_field_of_a_row_that_was_appended_is_erased(void **state) {
   assert_int_equal(sqlite3_blackbox_init(db, 0, 0), SQLITE_OK);
   ask(db, "SELECT length(blackbox_install('main', 'proof'))");
   bx.db = db;
+  bx.bAnchored = 1;
   bxStmtsInit(&stmts, &bx, "main", 0, &err);
   ask(db, "SELECT length(blackbox_version())");
   assert_int_equal(sqlite3_exec(db, "BEGIN IMMEDIATE", 0, 0, 0), SQLITE_OK);
