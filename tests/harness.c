@@ -181,8 +181,9 @@ static int isFresh(const char *zTable, const char *zColumn) {
     return 1;
   }
   if (strcmp(zTable, "retention_clock") == 0) return 1;
+  if (strcmp(zTable, "payload__pins") == 0) return 1;
   if (strncmp(zTable, "blackbox__", 10) == 0) {
-    return strstr(",salt,hash,origin,frontier,", zColumn) != 0;
+    return strstr(",salt,hash,origin,frontier,subject,", zColumn) != 0;
   }
   return (strcmp(zTable, "event_payloads") == 0 ||
              strcmp(zTable, "payload_sizes") == 0 ||
