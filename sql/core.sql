@@ -9,8 +9,8 @@
 --         retention_clock        the newest time that this file has seen
 --         blackbox_ledgers       the number of entries in a domain's ledger, and
 --                                their sum: a copy outside of the domain
---         retention_held         what holds keep, for the guards of every domain
---         retention_erased       keys of what was erased, which are refused
+--         retention__in_force         what holds keep, for the guards of every domain
+--         retention__erased       keys of what was erased, which are refused
 --         blackbox__probe        lets a trigger detect a REPLACE
 -- Views   retention_now          the current time, if the clock can be trusted
 --         retention_tick         INSERT remembers it, at most once an hour
@@ -18,8 +18,8 @@
 --         blackbox_log           the log, with the receipts that are not finished
 --         retention_log          receipts: what was removed, and by which rule
 --         blackbox__note         INSERT adds to the receipt of the minute
---         retention_refused      the rows of retention_erased whose time is not over
---         retention_in_force     the rows of retention_held that have not ended
+--         retention__refused      the rows of retention__erased whose time is not over
+--         retention__holds     the rows of retention__in_force that have not ended
 --         retention_visible      characters that do not make a text visible
 --         retention_controls     characters that a text of a record must not have
 --         core_check             contradictions (no rows if all is well)
@@ -113,15 +113,15 @@ SELECT iif((julianday('now') - 2440587.5) * 86400000.0 - seen BETWEEN 0 AND 8640
   FROM retention_clock
  WHERE one = 1;
 
-CREATE VIEW IF NOT EXISTS main.retention_in_force AS
+CREATE VIEW IF NOT EXISTS main.retention__holds AS
 SELECT kind, "key", owner, until, step
-  FROM retention_held
+  FROM retention__in_force
  WHERE until IS NULL
     OR (until > (SELECT now FROM retention_time)) IS NOT 0;
 
-CREATE VIEW IF NOT EXISTS main.retention_refused AS
+CREATE VIEW IF NOT EXISTS main.retention__refused AS
 SELECT kind, "key", until
-  FROM retention_erased
+  FROM retention__erased
  WHERE (until > (SELECT now FROM retention_time)) IS NOT 0;
 
 -- An actor, an owner and a reason are text in which nothing hides: no control
@@ -281,10 +281,10 @@ CREATE TABLE IF NOT EXISTS main.blackbox_ledgers(
 ) WITHOUT ROWID;
 
 -- What holds keep: one row for each owner of a hold. Only the triggers of the
--- domain retention write it. The guards of every domain read retention_in_force,
+-- domain retention write it. The guards of every domain read retention__holds,
 -- so that no domain names a table of another. Without holds the table is empty,
 -- and a guard needs one look at it.
-CREATE TABLE IF NOT EXISTS main.retention_held(
+CREATE TABLE IF NOT EXISTS main.retention__in_force(
   kind  TEXT NOT NULL,
   "key" TEXT NOT NULL,
   owner TEXT NOT NULL,
@@ -295,7 +295,7 @@ CREATE TABLE IF NOT EXISTS main.retention_held(
 
 -- Keys under which nothing may be written until a time, because what they had was
 -- erased. blackbox_erase() adds them, and the guards that read them.
-CREATE TABLE IF NOT EXISTS main.retention_erased(
+CREATE TABLE IF NOT EXISTS main.retention__erased(
   kind  TEXT NOT NULL,
   "key" TEXT NOT NULL,
   until INTEGER NOT NULL,

@@ -10,7 +10,7 @@
 -- with a line feed between them. Somebody who has the key can prove with it that
 -- the key was erased; from the digest nobody learns the key.
 --
--- While a key is refused, retention_erased of core has it as plain text, because
+-- While a key is refused, retention__erased of core has it as plain text, because
 -- the guards of plain SQL need it. The next erasure after that time removes it.
 --
 -- Invariants: no row of retention_erasures is changed or removed.
@@ -32,17 +32,17 @@ SELECT 'retention_erasures', 'erasure ' || seq || ' is missing: a row was remove
  WHERE name = 'retention_erasures'
    AND seq > (SELECT coalesce(max(id), 0) FROM retention_erasures)
 UNION ALL
-SELECT 'retention_erased',
+SELECT 'retention__erased',
        'a key of kind ' || e.kind || ' is refused, but no erasure says so'
-  FROM retention_erased AS e
+  FROM retention__erased AS e
  WHERE NOT EXISTS (SELECT 1 FROM retention_erasures AS r
                     WHERE r.kind = e.kind AND r.until = e.until)
 UNION ALL
-SELECT 'retention_erased',
+SELECT 'retention__erased',
        'what erasure ' || r.id || ' removed is not refused any more: its key is missing'
   FROM retention_erasures AS r
  WHERE r.until > (SELECT now FROM retention_time)
-   AND NOT EXISTS (SELECT 1 FROM retention_erased AS e
+   AND NOT EXISTS (SELECT 1 FROM retention__erased AS e
                     WHERE e.kind = r.kind AND e.until >= r.until);
 
 -- AUTOINCREMENT: sqlite_sequence remembers the newest number, so that a row that is
@@ -100,7 +100,7 @@ END;
 
 -- A key is refused until its time, which cannot become earlier.
 CREATE TRIGGER IF NOT EXISTS main.retention_erased_update
-BEFORE UPDATE ON retention_erased
+BEFORE UPDATE ON retention__erased
 WHEN NOT coalesce(NEW.kind IS OLD.kind AND NEW."key" IS OLD."key"
                   AND NEW.until >= OLD.until, 0)
 BEGIN
@@ -108,16 +108,16 @@ BEGIN
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.retention_erased_insert
-BEFORE INSERT ON retention_erased
-WHEN EXISTS (SELECT 1 FROM retention_erased
+BEFORE INSERT ON retention__erased
+WHEN EXISTS (SELECT 1 FROM retention__erased
               WHERE kind = NEW.kind AND "key" = NEW."key" AND until > NEW.until)
 BEGIN
   SELECT RAISE(ABORT, 'ErasedError: what was erased is refused until its time, which cannot become earlier');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.retention_erased_delete
-BEFORE DELETE ON retention_erased
-WHEN EXISTS (SELECT 1 FROM retention_refused
+BEFORE DELETE ON retention__erased
+WHEN EXISTS (SELECT 1 FROM retention__refused
               WHERE kind = OLD.kind AND "key" = OLD."key")
 BEGIN
   SELECT RAISE(ABORT, 'ErasedError: what was erased is refused until its time, which cannot become earlier');

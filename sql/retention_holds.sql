@@ -21,14 +21,14 @@
 --   buffer                      an evidence buffer or a ring, by its name; or the
 --                               evidence of an owner of evidence_owners
 --
--- The table retention_held of core has the holds that were not released, for the
+-- The table retention__in_force of core has the holds that were not released, for the
 -- guards of each domain. A hold that has an end (until, in milliseconds since
 -- 1970 UTC) stays there after it, but is not in force any more.
 --
 -- Invariants, on every connection and with every conflict clause:
 --   * no step is changed or removed; each says who, when and why
 --   * the end of a hold can become later, and not earlier
---   * a row of retention_held is the newest step of its owner for that thing
+--   * a row of retention__in_force is the newest step of its owner for that thing
 --
 -- A guard is a BEFORE trigger that only raises, and it depends on the log. (SQLite
 -- does not fire a trigger that is already running. If a guard wrote to a table, a
@@ -48,7 +48,7 @@ CREATE VIEW IF NOT EXISTS main.retention_holds AS
 SELECT f.kind AS kind, f."key" AS "key", f.owner AS owner, f.until AS until,
        l.actor AS actor, l.reason AS reason, l.at AS at, 0 AS released,
        l.found AS found
-  FROM retention_in_force AS f
+  FROM retention__holds AS f
   JOIN retention_hold_log AS l ON l.step = f.step;
 
 CREATE VIEW IF NOT EXISTS main.retention_hold_check AS
@@ -74,22 +74,22 @@ SELECT 'retention_hold_log', 'its length is not kept in ' || name
          WHERE domain = 'retention')
  WHERE n <> 1
 UNION ALL
-SELECT 'retention_held',
+SELECT 'retention__in_force',
        'the hold of ' || l.owner || ' on ' || l.kind || ' ' || l."key" ||
        ' is in the log and not here, so that it keeps nothing; run blackbox_install()'
   FROM retention_hold_log AS l
  WHERE l.act = 'hold'
    AND l.step = (SELECT max(step) FROM retention_hold_log
                   WHERE kind = l.kind AND "key" = l."key" AND owner = l.owner)
-   AND NOT EXISTS (SELECT 1 FROM retention_held AS h
+   AND NOT EXISTS (SELECT 1 FROM retention__in_force AS h
                     WHERE h.kind = l.kind AND h."key" = l."key"
                       AND h.owner = l.owner AND h.step = l.step
                       AND h.until IS l.until)
 UNION ALL
-SELECT 'retention_held',
+SELECT 'retention__in_force',
        'the hold of ' || h.owner || ' on ' || h.kind || ' ' || h."key" ||
        ' is not in retention_hold_log'
-  FROM retention_held AS h
+  FROM retention__in_force AS h
  WHERE NOT EXISTS (SELECT 1 FROM retention_hold_log AS l
                     WHERE l.step = h.step AND l.kind = h.kind
                       AND l."key" = h."key" AND l.owner = h.owner
@@ -181,7 +181,7 @@ BEGIN
    WHERE NEW.found IS NOT NULL
      AND NOT (typeof(NEW.found) = 'integer' AND NEW.found IN (0, 1));
   SELECT RAISE(ABORT, 'HeldError: a hold can be lengthened and not shortened; give a later until, or NULL for no end')
-    FROM retention_held
+    FROM retention__in_force
    WHERE NEW.act = 'hold'
      AND kind = NEW.kind AND "key" = NEW."key" AND owner = NEW.owner
      AND NOT coalesce(NEW.until IS NULL OR NEW.until >= until, 0);
@@ -201,7 +201,7 @@ BEGIN
                                                 AND g.name = v.name || '_heldrow' COLLATE NOCASE))));
   SELECT RAISE(ABORT, 'NotFoundError: this owner has no hold on that; SELECT kind, key, owner FROM retention_holds lists the holds')
    WHERE NEW.act = 'release'
-     AND NOT EXISTS (SELECT 1 FROM retention_held
+     AND NOT EXISTS (SELECT 1 FROM retention__in_force
                       WHERE kind = NEW.kind AND "key" = NEW."key"
                         AND owner = NEW.owner);
 END;
@@ -230,20 +230,20 @@ BEGIN
      SET entries = entries + 1, closed = closed + (NEW.act = 'release'),
          digest = digest + NEW.token
    WHERE domain = 'retention';
-  DELETE FROM retention_held
+  DELETE FROM retention__in_force
    WHERE NEW.act = 'release'
      AND kind = NEW.kind AND "key" = NEW."key" AND owner = NEW.owner;
-  UPDATE retention_held SET until = NEW.until, step = NEW.step
+  UPDATE retention__in_force SET until = NEW.until, step = NEW.step
    WHERE NEW.act = 'hold'
      AND kind = NEW.kind AND "key" = NEW."key" AND owner = NEW.owner;
-  INSERT INTO retention_held(kind, "key", owner, until, step)
+  INSERT INTO retention__in_force(kind, "key", owner, until, step)
   SELECT NEW.kind, NEW."key", NEW.owner, NEW.until, NEW.step
    WHERE NEW.act = 'hold'
-     AND NOT EXISTS (SELECT 1 FROM retention_held
+     AND NOT EXISTS (SELECT 1 FROM retention__in_force
                       WHERE kind = NEW.kind AND "key" = NEW."key"
                         AND owner = NEW.owner);
-  SELECT RAISE(ABORT, 'MisuseError: a trigger on retention_hold_log or retention_held prevents this step; drop the trigger')
-   WHERE (SELECT step FROM retention_held
+  SELECT RAISE(ABORT, 'MisuseError: a trigger on retention_hold_log or retention__in_force prevents this step; drop the trigger')
+   WHERE (SELECT step FROM retention__in_force
            WHERE kind = NEW.kind AND "key" = NEW."key" AND owner = NEW.owner)
          IS NOT CASE NEW.act WHEN 'hold' THEN NEW.step END;
 END;
@@ -251,7 +251,7 @@ END;
 ------------------------------------------------- the holds in the table of core --
 
 CREATE TRIGGER IF NOT EXISTS main.retention_held_insert
-BEFORE INSERT ON retention_held
+BEFORE INSERT ON retention__in_force
 WHEN NOT EXISTS (SELECT 1 FROM retention_hold_log
                   WHERE step = NEW.step AND kind = NEW.kind AND "key" = NEW."key"
                     AND owner = NEW.owner AND act = 'hold' AND until IS NEW.until)
@@ -259,11 +259,11 @@ WHEN NOT EXISTS (SELECT 1 FROM retention_hold_log
                        WHERE kind = NEW.kind AND "key" = NEW."key"
                          AND owner = NEW.owner)
 BEGIN
-  SELECT RAISE(ABORT, 'HeldError: retention_held is written by triggers only; INSERT INTO retention_holds(kind, key, owner, actor, reason) places a hold');
+  SELECT RAISE(ABORT, 'HeldError: retention__in_force is written by triggers only; INSERT INTO retention_holds(kind, key, owner, actor, reason) places a hold');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.retention_held_update
-BEFORE UPDATE ON retention_held
+BEFORE UPDATE ON retention__in_force
 WHEN NOT coalesce(NEW.kind IS OLD.kind AND NEW."key" IS OLD."key"
                   AND NEW.owner IS OLD.owner
                   AND EXISTS (SELECT 1 FROM retention_hold_log
@@ -274,11 +274,11 @@ WHEN NOT coalesce(NEW.kind IS OLD.kind AND NEW."key" IS OLD."key"
                                    WHERE kind = OLD.kind AND "key" = OLD."key"
                                      AND owner = OLD.owner), 0)
 BEGIN
-  SELECT RAISE(ABORT, 'HeldError: retention_held is written by triggers only; UPDATE retention_holds lengthens or releases a hold');
+  SELECT RAISE(ABORT, 'HeldError: retention__in_force is written by triggers only; UPDATE retention_holds lengthens or releases a hold');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.retention_held_delete
-BEFORE DELETE ON retention_held
+BEFORE DELETE ON retention__in_force
 WHEN (SELECT act FROM retention_hold_log
        WHERE kind = OLD.kind AND "key" = OLD."key" AND owner = OLD.owner
        ORDER BY step DESC LIMIT 1) IS 'hold'
@@ -347,7 +347,7 @@ BEGIN
                ELSE NEW."key" END,
           NEW.owner, 'hold', NEW.until, NEW.actor, NEW.reason, NEW.found);
   SELECT RAISE(ABORT, 'MisuseError: a trigger on retention_hold_log prevents this hold; drop the trigger')
-   WHERE NOT EXISTS (SELECT 1 FROM retention_in_force
+   WHERE NOT EXISTS (SELECT 1 FROM retention__holds
                       WHERE kind = NEW.kind AND owner = NEW.owner
                         AND "key" = CASE WHEN NEW.kind IN ('rollout', 'buffer')
                                          THEN lower(NEW."key") ELSE NEW."key" END);
@@ -370,7 +370,7 @@ BEGIN
           CASE NEW.released WHEN 0 THEN NEW.until END, NEW.actor, NEW.reason,
           OLD.found);
   SELECT RAISE(ABORT, 'MisuseError: a trigger on retention_hold_log prevents this step; drop the trigger')
-   WHERE (SELECT until IS NEW.until FROM retention_in_force
+   WHERE (SELECT until IS NEW.until FROM retention__holds
            WHERE kind = OLD.kind AND "key" = OLD."key" AND owner = OLD.owner)
          IS NOT CASE NEW.released WHEN 0 THEN 1 END;
 END;
@@ -381,13 +381,13 @@ BEGIN
   SELECT RAISE(ABORT, 'HeldError: a hold cannot be deleted, because its release needs an actor and a reason; UPDATE retention_holds SET released = 1, actor = ..., reason = ...');
 END;
 
--- A row of retention_held that is lost comes back from the log.
-INSERT INTO main.retention_held(kind, "key", owner, until, step)
+-- A row of retention__in_force that is lost comes back from the log.
+INSERT INTO main.retention__in_force(kind, "key", owner, until, step)
 SELECT l.kind, l."key", l.owner, l.until, l.step
   FROM main.retention_hold_log AS l
  WHERE l.act = 'hold'
    AND l.step = (SELECT max(step) FROM main.retention_hold_log
                   WHERE kind = l.kind AND "key" = l."key" AND owner = l.owner)
-   AND NOT EXISTS (SELECT 1 FROM main.retention_held AS h
+   AND NOT EXISTS (SELECT 1 FROM main.retention__in_force AS h
                     WHERE h.kind = l.kind AND h."key" = l."key"
                       AND h.owner = l.owner);

@@ -525,7 +525,7 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.rollout_data_held
 BEFORE UPDATE ON rollout_data
 WHEN NEW.payload IS NOT OLD.payload
- AND EXISTS (SELECT 1 FROM retention_held WHERE kind = 'rollout')
+ AND EXISTS (SELECT 1 FROM retention__in_force WHERE kind = 'rollout')
  AND EXISTS (SELECT 1 FROM rollout_segments AS s
                JOIN rollout_heads AS h ON h.no = s.rollout
                JOIN rollout_held AS k ON k.id = h.id

@@ -244,7 +244,7 @@ static int isTaken(Ring *p, const RingAgent *pNext, BxErr *pErr) {
 char *bxRingHolder(Ring *p, i64 iNo, BxErr *pErr) {
   static const char zSql[] =
       "SELECT f.kind || ' ' || f.\"key\" || ' is held by ' || f.owner "
-      "FROM main.retention_in_force AS f "
+      "FROM main.retention__holds AS f "
       "WHERE (f.kind = 'buffer' AND f.\"key\" = lower(?1)) OR EXISTS (SELECT 1 "
       "FROM main.@_slots AS s WHERE s.id BETWEEN ?2 AND ?3 AND CASE f.kind "
       "WHEN 'agent' THEN s.agent_id WHEN 'event' THEN s.event_id END "

@@ -104,9 +104,9 @@ static void tellHeld(Erasure *p, BxStmts *pOn, const BxRecords *pPart,
   sqlite3_stmt *pStmt = prepareErase(p, pOn,
       bxPrintf(p->pErr,
           "SELECT (SELECT count(*) FROM %s AS t WHERE %s AND EXISTS (SELECT 1"
-          " FROM main.retention_in_force AS f WHERE %s)),"
+          " FROM main.retention__holds AS f WHERE %s)),"
           " json_group_array(DISTINCT f.kind || ' ' || f.\"key\" || ' by ' ||"
-          " f.owner) FROM %s AS t JOIN main.retention_in_force AS f ON %s"
+          " f.owner) FROM %s AS t JOIN main.retention__holds AS f ON %s"
           " WHERE %s",
           pPart->zTable, zWhich, pPart->zHolds, pPart->zTable, pPart->zHolds,
           zWhich));
@@ -168,7 +168,7 @@ static void erasePart(
   zFree = sqlite3_stricmp(pOn->zDb, "temp") == 0
               ? bxPrintf(p->pErr, "%s", zAll)
               : bxPrintf(p->pErr,
-                    "%s AND NOT EXISTS (SELECT 1 FROM main.retention_in_force "
+                    "%s AND NOT EXISTS (SELECT 1 FROM main.retention__holds "
                     "AS f WHERE %s)",
                     zAll, pPart->zHolds);
   if (sqlite3_stricmp(pOn->zDb, "temp") != 0) {
@@ -229,7 +229,7 @@ static void eraseVtabs(Erasure *p, BxStmts *pSchema) {
 #define ITEM_HELD                                                              \
   "EXISTS (SELECT 1 FROM main.rollout_segments AS s "                          \
   "JOIN main.rollout_heads AS h ON h.no = s.rollout "                          \
-  "JOIN main.retention_in_force AS f ON f.kind = 'rollout' "                   \
+  "JOIN main.retention__holds AS f ON f.kind = 'rollout' "                     \
   "AND f.\"key\" = h.id WHERE s.owner = t.id >> 32 "                           \
   "AND t.id & 4294967295 BETWEEN s.first AND s.last)"
 
@@ -272,7 +272,7 @@ static const char *const azLose[] = {
     "replace(cwd, ?1, ?2), replace(model, ?1, ?2), replace(branch, ?1, ?2)) "
     "WHERE instr(printf('%s%s%s%s%s', title, given_title, cwd, model, branch), "
     "?1) > 0 AND NOT EXISTS (SELECT 1 FROM main.rollout_heads AS h "
-    "JOIN main.retention_in_force AS f ON f.kind = 'rollout' "
+    "JOIN main.retention__holds AS f ON f.kind = 'rollout' "
     "AND f.\"key\" = h.id WHERE h.no = t.no)",
     "UPDATE main.rollout_frames AS t SET "
     "before = CAST(replace(CAST(before AS TEXT), ?1, ?2) AS BLOB), "
@@ -442,7 +442,7 @@ static void readCall(BxCall *pCall, Erasure *p) {
 
 static void refuseHeld(Erasure *p) {
   char *zOwners = bxAskText(p->pHome,
-      "SELECT group_concat(owner, ', ') FROM main.retention_in_force WHERE "
+      "SELECT group_concat(owner, ', ') FROM main.retention__holds WHERE "
       "kind = ?1 AND \"key\" = CASE ?1 WHEN 'buffer' THEN lower(?2) ELSE ?2 "
       "END",
       p->pErr, "tt", p->zKind, p->zWhat);
@@ -489,7 +489,7 @@ static i64 record(Erasure *p) {
       "reason, rows, bytes, held_back, until) "
       "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, nullif(?10, 0))";
   static const char zRefuse[] =
-      "INSERT INTO main.retention_erased(kind, \"key\", until) "
+      "INSERT INTO main.retention__erased(kind, \"key\", until) "
       "VALUES(?1, ?2, ?3) ON CONFLICT(kind, \"key\") DO UPDATE "
       "SET until = max(until, excluded.until)";
   unsigned char aSalt[16], aDigest[BX_DIGEST];
@@ -594,7 +594,7 @@ void bxRetentionErase(BxCall *pCall) {
     }
     refuseHeld(p);
     eraseSecurely(p);
-    bxAskOnce(p->pHome, "DELETE FROM main.retention_erased WHERE until <= ?1",
+    bxAskOnce(p->pHome, "DELETE FROM main.retention__erased WHERE until <= ?1",
         p->pErr, "i", p->iNow);
     iNumber = record(p);
     bxRetentionGuard(p->pHome, 0, p->pErr);

@@ -18,12 +18,12 @@ typedef struct Guard {
 } Guard;
 
 #define REFUSED(kind, column)                                                  \
-  "EXISTS (SELECT 1 FROM retention_refused\n"                                  \
+  "EXISTS (SELECT 1 FROM retention__refused\n"                                 \
   "              WHERE kind = '" kind "' AND \"key\" = NEW." column ")"
 #define RAISE_ERASED(what)                                                     \
   "\nBEGIN\n  SELECT RAISE(ABORT, 'ErasedError: " what " was erased, and "     \
   "writes under it are refused for retention.refuse_days; use another one, "   \
-  "or wait until the time in retention_erased');\nEND"
+  "or wait until the time in retention_erasures');\nEND"
 
 static const Guard aGuard[] = {
     {"payload", "payload_made_erased",
@@ -41,7 +41,7 @@ static const Guard aGuard[] = {
 #define COUNT_GUARDS (sizeof(aGuard) / sizeof(aGuard[0]))
 
 static int refusesKeys(BxStmts *p, BxErr *pErr) {
-  return bxNumber(p, "SELECT EXISTS (SELECT 1 FROM main.retention_erased)",
+  return bxNumber(p, "SELECT EXISTS (SELECT 1 FROM main.retention__erased)",
              pErr) != 0;
 }
 
@@ -114,7 +114,7 @@ void bxRetentionCheckGuards(BxStmts *p, BxProblems *pOut) {
               : "trigger is not needed any more; run blackbox_install()");
     }
   }
-  bxUnchecked(pOut, "retention_erased", &err);
+  bxUnchecked(pOut, "retention__erased", &err);
 }
 
 void bxRetentionGuard(BxStmts *p, int bHold, BxErr *pErr) {

@@ -74,7 +74,7 @@ static void readHoldStep(BxCall *p, HoldStep *pOut) {
 
 /* Returns how many owners hold the thing now. */
 static void returnOwners(BxCall *p, const HoldStep *pStep) {
-  static const char zSql[] = "SELECT count(*) FROM main.retention_in_force "
+  static const char zSql[] = "SELECT count(*) FROM main.retention__holds "
                              "WHERE kind = ?1 AND \"key\" = " KEY("?1", "?2");
   bxReturnInt(
       p, bxAsk(pStep->pHome, zSql, &p->err, "tt", pStep->zKind, pStep->zKey));
@@ -82,7 +82,7 @@ static void returnOwners(BxCall *p, const HoldStep *pStep) {
 
 /* The owner's hold on that thing, as it is now. */
 #define ITS_HOLD                                                               \
-  " FROM main.retention_held WHERE kind = ?1 AND \"key\" = " KEY(              \
+  " FROM main.retention__in_force WHERE kind = ?1 AND \"key\" = " KEY(         \
       "?1", "?2") " AND owner = ?3"
 
 static void refuseShorter(
@@ -159,20 +159,20 @@ void bxRetentionCheckHolds(BxStmts *p, BxProblems *pOut) {
     const char *zOwner = bxColumnText(pStmt, 2, &err);
     if (err.rc == SQLITE_OK && !isFound(p, zKind, zKey, &err) &&
         err.rc == SQLITE_OK) {
-      bxProblem(pOut, "retention_held",
+      bxProblem(pOut, "retention__in_force",
           "what %s holds is gone: %s %s was there when the hold was placed, "
           "and was removed behind the guards",
           zOwner, zKind, zKey);
     }
   }
   sqlite3_finalize(pStmt);
-  bxUnchecked(pOut, "retention_held", &err);
+  bxUnchecked(pOut, "retention__in_force", &err);
 }
 
 int bxRetentionIsWhole(BxStmts *p, BxErr *pErr) {
   return bxNumber(p,
              "SELECT NOT EXISTS (SELECT 1 FROM main.retention_hold_check "
-             "WHERE object = 'retention_held')",
+             "WHERE object = 'retention__in_force')",
              pErr) != 0 &&
          bxRetentionIsGuarded(p, pErr);
 }
@@ -180,7 +180,7 @@ int bxRetentionIsWhole(BxStmts *p, BxErr *pErr) {
 void bxRetentionLeave(BxStmts *p, BxErr *pErr) {
   char *z = bxAskText(p,
       "SELECT kind || ' ' || \"key\" || ' by ' || owner "
-      "FROM main.retention_in_force ORDER BY step LIMIT 1",
+      "FROM main.retention__holds ORDER BY step LIMIT 1",
       pErr, "");
   if (z != 0) {
     bxFail(pErr, SQLITE_CONSTRAINT,
