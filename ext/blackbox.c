@@ -70,8 +70,7 @@ static const BxDomain aDomain[] = {
         .xMend = bxRetentionMend,
         .xIsWhole = bxRetentionIsWhole,
         .xCheck = bxRetentionCheck,
-        .zGuarded = ",retention_refusals,retention_hold_log,"
-                    "retention_hold_state,retention_holds,",
+        .zGuarded = ",retention_holds,retention__step,",
         .xLeave = bxRetentionLeave},
     {.zName = "proof",
         .zTable = "proof_state",

@@ -7,10 +7,8 @@
 --         retention_rules        what each rule removes: the rows that a view of
 --                                a domain lists, or old rows of your own table
 --         retention_clock        the newest time that this file has seen
---         blackbox_ledgers       the number of entries in a domain's ledger, and
---                                their sum: a copy outside of the domain
---         retention__in_force         what holds keep, for the guards of every domain
---         retention__erased       keys of what was erased, which are refused
+--         retention__in_force    what holds keep, for the guards of every domain
+--         retention__erased      keys of what was erased, which are refused
 --         blackbox__probe        lets a trigger detect a REPLACE
 -- Views   retention_now          the current time, if the clock can be trusted
 --         retention_tick         INSERT remembers it, at most once an hour
@@ -18,8 +16,8 @@
 --         blackbox_log           the log, with the receipts that are not finished
 --         retention_log          receipts: what was removed, and by which rule
 --         blackbox__note         INSERT adds to the receipt of the minute
---         retention__refused      the rows of retention__erased whose time is not over
---         retention__holds     the rows of retention__in_force that have not ended
+--         retention__refused     the rows of retention__erased whose time is not over
+--         retention__holds       the rows of retention__in_force that have not ended
 --         retention_visible      characters that do not make a text visible
 --         retention_controls     characters that a text of a record must not have
 --         core_check             contradictions (no rows if all is well)
@@ -114,7 +112,7 @@ SELECT iif((julianday('now') - 2440587.5) * 86400000.0 - seen BETWEEN 0 AND 8640
  WHERE one = 1;
 
 CREATE VIEW IF NOT EXISTS main.retention__holds AS
-SELECT kind, "key", owner, until, step
+SELECT kind, "key", owner, until, step, found
   FROM retention__in_force
  WHERE until IS NULL
     OR (until > (SELECT now FROM retention_time)) IS NOT 0;
@@ -268,28 +266,17 @@ BEGIN
   DELETE FROM blackbox__open WHERE minute BETWEEN 1 AND NEW.minute - 1;
 END;
 
--- entries is the number of entries, which only grows, because nothing removes
--- an entry from a ledger. closed is how many of them have ended. digest is the
--- sum of their tokens, which are random numbers. The domain keeps the same three
--- numbers in a table of its own. So a ledger that was dropped and created again
--- is detected.
-CREATE TABLE IF NOT EXISTS main.blackbox_ledgers(
-  domain  TEXT PRIMARY KEY,
-  entries INTEGER NOT NULL,
-  closed  INTEGER NOT NULL,
-  digest  INTEGER NOT NULL
-) WITHOUT ROWID;
-
--- What holds keep: one row for each owner of a hold. Only the triggers of the
--- domain retention write it. The guards of every domain read retention__holds,
--- so that no domain names a table of another. Without holds the table is empty,
--- and a guard needs one look at it.
+-- What holds keep: one row for each owner of a hold, which the domain retention
+-- writes. step is the number of the hold in blackbox__log. The guards of every domain
+-- read retention__holds, so that no domain names a table of another, and none reads
+-- the log. Without holds the table is empty, and a guard needs one look at it.
 CREATE TABLE IF NOT EXISTS main.retention__in_force(
   kind  TEXT NOT NULL,
   "key" TEXT NOT NULL,
   owner TEXT NOT NULL,
   until INTEGER,
   step  INTEGER NOT NULL,
+  found INTEGER,
   PRIMARY KEY (kind, "key", owner)
 ) WITHOUT ROWID;
 
@@ -392,15 +379,14 @@ BEGIN
   SELECT RAISE(ABORT, 'ClockError: retention_clock can only be set to the current time; SELECT retention_confirm_clock(), or UPDATE retention_clock SET seen = (SELECT clock FROM retention_now)');
 END;
 
--- A jump that somebody confirms has a receipt without rows.
+-- A jump that somebody confirms is in the log.
 CREATE TRIGGER IF NOT EXISTS main.retention_clock_confirmed
 AFTER UPDATE ON retention_clock
 WHEN NEW.seen < OLD.seen
   OR NEW.seen > OLD.seen + 604800000
 BEGIN
-  INSERT INTO blackbox__note(at, domain, rule, rows, bytes, oldest, newest)
-  VALUES (NEW.seen, 'core', 'clock confirmed', 0, 0,
-          min(OLD.seen, NEW.seen), max(OLD.seen, NEW.seen));
+  INSERT INTO blackbox__log(at, domain, kind, subject, oldest, newest)
+  VALUES (NEW.seen, 'core', 'clock', 'confirmed', min(OLD.seen, NEW.seen), max(OLD.seen, NEW.seen));
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.retention_clock_insert

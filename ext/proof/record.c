@@ -61,7 +61,7 @@ static const Record aRecord[] = {
             "  FROM main.proof_salts WHERE thing = pin * 8 + 3) ORDER BY pin"}},
     {"hold", {ABOVE("step", "main.retention_hold_log"),
                  "SELECT NULL, step, at, kind, \"key\", owner, act, until, "
-                 "actor, reason, found, token FROM main.retention_hold_log "
+                 "actor, reason, found FROM main.retention_hold_log "
                  "WHERE step = ?1",
                  LACKING("step", "4", "main.retention_hold_log")}},
     {"receipt",

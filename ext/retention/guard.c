@@ -87,7 +87,7 @@ static void guardKeys(BxStmts *p, BxErr *pErr) {
   }
 }
 
-void bxRetentionMend(BxStmts *p, BxErr *pErr) {
+void bxRetentionMendGuards(BxStmts *p, BxErr *pErr) {
   guardKeys(p, pErr);
   guardDomains(p, 0, pErr);
 }
