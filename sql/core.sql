@@ -40,7 +40,7 @@ SELECT 'retention_clock' AS object,
        'the row is missing: no rule removes anything; run blackbox_install()' AS problem
  WHERE NOT EXISTS (SELECT 1 FROM retention_clock);
 
--- clock is the time of the machine. now is the same, or NULL if the clock is too
+-- clock is the time of the machine. now is the same, or NULL if the clock is more
 -- than seven days (604800000 ms) ahead of the newest time seen: nothing is due then.
 CREATE VIEW IF NOT EXISTS main.retention_now AS
 SELECT CASE WHEN CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER) <=
@@ -161,7 +161,7 @@ CREATE TABLE IF NOT EXISTS main.blackbox_domains(
 -- name them: before SQLite 3.47 its text must be a literal.)
 CREATE TABLE IF NOT EXISTS main.blackbox_settings(
   name      TEXT PRIMARY KEY,
-  value     NUMERIC NOT NULL,
+  value     NUMERIC,
   "default" NUMERIC NOT NULL,
   range     TEXT NOT NULL,
   meaning   TEXT NOT NULL,
@@ -173,7 +173,8 @@ CREATE TABLE IF NOT EXISTS main.blackbox_settings(
       AND value BETWEEN CAST(range AS NUMERIC)
                     AND CAST(substr(range, instr(range, ' to ') + 4) AS NUMERIC)
     WHEN instr(range, ',') THEN
-      instr(', ' || range || ',', ', ' || value || ',') AND instr(value, ',') = 0
+      typeof(value) = 'text' AND instr(value, ',') = 0
+      AND instr(', ' || range || ',', ', ' || value || ',')
     ELSE typeof(value) = 'text' AND value <> ''
   END)
 ) WITHOUT ROWID;
@@ -462,7 +463,6 @@ BEFORE DELETE ON retention_clock
 BEGIN
   SELECT RAISE(ABORT, 'ClockError: the row of retention_clock cannot be deleted; SELECT retention_confirm_clock()');
 END;
-
 
 INSERT INTO main.blackbox_domains(domain, format) VALUES ('core', 1)
 ON CONFLICT (domain) DO UPDATE SET format = excluded.format;

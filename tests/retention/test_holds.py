@@ -398,7 +398,7 @@ def test_holds_in_force_prevent_an_uninstall(full):
 def test_an_attached_schema_with_a_quoted_name_has_holds_of_its_own(tmp_path):
     db = connect(tmp_path / "main.db")
     db.execute("ATTACH ? AS \"it's \"\"my\"\" file\"", (str(tmp_path / "other.db"),))
-    one(db, "SELECT blackbox_install(?)", "it's \"my\" file")
+    one(db, "SELECT blackbox_install(?, 'all')", "it's \"my\" file")
     fill(db, "it's \"my\" file")
     hold(db, "agent", "a")
     with pytest.raises(sqlite3.IntegrityError, match="HeldError"):
@@ -411,7 +411,7 @@ def test_the_guards_hold_with_an_untrusted_schema_and_in_one_without_retention(t
     one(db, "SELECT blackbox_install('main', 'payload,cache,rollout,evidence')")
     fill(db)
     db.execute("DELETE FROM event_payloads WHERE id = 'p3'")
-    one(db, "SELECT blackbox_install()")
+    one(db, "SELECT blackbox_install('main', 'all')")
     hold(db, "agent", "a")
     db.execute("PRAGMA trusted_schema = OFF")
     with pytest.raises(sqlite3.IntegrityError, match="HeldError"):

@@ -71,7 +71,7 @@ def statements():
 def made(tmp_path_factory):
     path = tmp_path_factory.mktemp("held") / "made.db"
     db = connect(path)
-    one(db, "SELECT blackbox_install()")
+    one(db, "SELECT blackbox_install('main', 'all')")
     fill(db)
     for kind, key in (("agent", "a"), ("event", "e3"), ("evidence", "v1"), ("rollout", ID),
                       ("session", SESSION)):
