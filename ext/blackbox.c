@@ -265,10 +265,10 @@ static const BxTable aTables[] = {
 /* Virtual tables that own tables. */
 static const BxModule aModule[] = {
     {"payload_ring", bxSqlPayloadRing, bxSqlPayloadRingHeld, "_config", "k",
-        bxRingRecords, bxRingKnown, 0},
+        bxRingRecords, bxRingKnown, bxRingCheck, bxRingHeld},
     {EV_MODULE, bxSqlEvidenceBuffer, bxSqlEvidenceBufferHeld, "_state",
-        "version", bxEvBufferRecords, bxEvKnown, bxEvCheck},
-    {0, 0, 0, 0, 0, 0, 0, 0},
+        "version", bxEvBufferRecords, bxEvKnown, bxEvCheck, 0},
+    {0, 0, 0, 0, 0, 0, 0, 0, 0},
 };
 
 /* Virtual tables. */
