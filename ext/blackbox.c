@@ -92,8 +92,7 @@ static const BxDomain aDomain[] = {
         .xMend = bxRetentionMend,
         .xIsWhole = bxRetentionIsWhole,
         .xCheck = bxRetentionCheck,
-        .zGuarded = ",retention_refusals,retention_hold_log,"
-                    "retention_hold_state,retention_holds,",
+        .zGuarded = ",retention_holds,retention__step,",
         .xLeave = bxRetentionLeave},
     {.zName = "store",
         .zTable = "store_state",
@@ -266,10 +265,10 @@ static const BxTable aTables[] = {
 /* Virtual tables that own tables. */
 static const BxModule aModule[] = {
     {"payload_ring", bxSqlPayloadRing, bxSqlPayloadRingHeld, "_config", "k",
-        bxRingRecords, bxRingKnown, 0},
+        bxRingRecords, bxRingKnown, bxRingCheck, bxRingHeld},
     {EV_MODULE, bxSqlEvidenceBuffer, bxSqlEvidenceBufferHeld, "_state",
-        "version", bxEvBufferRecords, bxEvKnown, bxEvCheck},
-    {0, 0, 0, 0, 0, 0, 0, 0},
+        "version", bxEvBufferRecords, bxEvKnown, bxEvCheck, 0},
+    {0, 0, 0, 0, 0, 0, 0, 0, 0},
 };
 
 /* Virtual tables. */

@@ -95,7 +95,7 @@ SELECT storage_key AS key, data_size AS bytes, expires_at AS at,
   FROM cache_items AS i WHERE expires_at IS NOT NULL;
 
 CREATE VIEW IF NOT EXISTS main.cache_held AS -- the sessions that a hold keeps
-SELECT "key" AS session_id FROM retention_in_force WHERE kind = 'session';
+SELECT "key" AS session_id FROM retention__holds WHERE kind = 'session';
 
 CREATE VIEW IF NOT EXISTS main.cache_due_sessions AS
 SELECT s.session_id AS key, s.total_size AS bytes, s.last_accessed_at AS at,

@@ -11,10 +11,8 @@
 --         retention_rules        what each rule removes: the rows that a view of
 --                                a domain lists, or old rows of your own table
 --         retention_clock        the newest time that this file has seen
---         blackbox_ledgers       the number of entries in a domain's ledger, and
---                                their sum: a copy outside of the domain
---         retention_held         what holds keep, for the guards of every domain
---         retention_erased       keys of what was erased, which are refused
+--         retention__in_force    what holds keep, for the guards of every domain
+--         retention__erased      keys of what was erased, which are refused
 --         blackbox__probe        lets a trigger detect a REPLACE
 -- Views   proof_log              the leaves in words
 --         retention_now          the current time, if the clock can be trusted
@@ -23,8 +21,8 @@
 --         blackbox_log           the log, with the receipts that are not finished
 --         retention_log          receipts: what was removed, and by which rule
 --         blackbox__note         INSERT adds to the receipt of the minute
---         retention_refused      the rows of retention_erased whose time is not over
---         retention_in_force     the rows of retention_held that have not ended
+--         retention__refused     the rows of retention__erased whose time is not over
+--         retention__holds       the rows of retention__in_force that have not ended
 --         retention_visible      characters that do not make a text visible
 --         retention_controls     characters that a text of a record must not have
 --         core_check             contradictions (no rows if all is well)
@@ -42,7 +40,7 @@ SELECT 'retention_clock' AS object,
        'the row is missing: no rule removes anything; run blackbox_install()' AS problem
  WHERE NOT EXISTS (SELECT 1 FROM retention_clock);
 
--- clock is the time of the machine. now is the same, or NULL if the clock is too
+-- clock is the time of the machine. now is the same, or NULL if the clock is more
 -- than seven days (604800000 ms) ahead of the newest time seen: nothing is due then.
 CREATE VIEW IF NOT EXISTS main.retention_now AS
 SELECT CASE WHEN CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER) <=
@@ -118,15 +116,15 @@ SELECT iif((julianday('now') - 2440587.5) * 86400000.0 - seen BETWEEN 0 AND 8640
   FROM retention_clock
  WHERE one = 1;
 
-CREATE VIEW IF NOT EXISTS main.retention_in_force AS
-SELECT kind, "key", owner, until, step
-  FROM retention_held
+CREATE VIEW IF NOT EXISTS main.retention__holds AS
+SELECT kind, "key", owner, until, step, found
+  FROM retention__in_force
  WHERE until IS NULL
     OR (until > (SELECT now FROM retention_time)) IS NOT 0;
 
-CREATE VIEW IF NOT EXISTS main.retention_refused AS
+CREATE VIEW IF NOT EXISTS main.retention__refused AS
 SELECT kind, "key", until
-  FROM retention_erased
+  FROM retention__erased
  WHERE (until > (SELECT now FROM retention_time)) IS NOT 0;
 
 -- An actor, an owner and a reason are text in which nothing hides: no control
@@ -163,7 +161,7 @@ CREATE TABLE IF NOT EXISTS main.blackbox_domains(
 -- name them: before SQLite 3.47 its text must be a literal.)
 CREATE TABLE IF NOT EXISTS main.blackbox_settings(
   name      TEXT PRIMARY KEY,
-  value     NUMERIC NOT NULL,
+  value     NUMERIC,
   "default" NUMERIC NOT NULL,
   range     TEXT NOT NULL,
   meaning   TEXT NOT NULL,
@@ -175,7 +173,8 @@ CREATE TABLE IF NOT EXISTS main.blackbox_settings(
       AND value BETWEEN CAST(range AS NUMERIC)
                     AND CAST(substr(range, instr(range, ' to ') + 4) AS NUMERIC)
     WHEN instr(range, ',') THEN
-      instr(', ' || range || ',', ', ' || value || ',') AND instr(value, ',') = 0
+      typeof(value) = 'text' AND instr(value, ',') = 0
+      AND instr(', ' || range || ',', ', ' || value || ',')
     ELSE typeof(value) = 'text' AND value <> ''
   END)
 ) WITHOUT ROWID;
@@ -329,34 +328,23 @@ BEGIN
   DELETE FROM blackbox__open WHERE minute BETWEEN 1 AND NEW.minute - 1;
 END;
 
--- entries is the number of entries, which only grows, because nothing removes
--- an entry from a ledger. closed is how many of them have ended. digest is the
--- sum of their tokens, which are random numbers. The domain keeps the same three
--- numbers in a table of its own. So a ledger that was dropped and created again
--- is detected.
-CREATE TABLE IF NOT EXISTS main.blackbox_ledgers(
-  domain  TEXT PRIMARY KEY,
-  entries INTEGER NOT NULL,
-  closed  INTEGER NOT NULL,
-  digest  INTEGER NOT NULL
-) WITHOUT ROWID;
-
--- What holds keep: one row for each owner of a hold. Only the triggers of the
--- domain retention write it. The guards of every domain read retention_in_force,
--- so that no domain names a table of another. Without holds the table is empty,
--- and a guard needs one look at it.
-CREATE TABLE IF NOT EXISTS main.retention_held(
+-- What holds keep: one row for each owner of a hold, which the domain retention
+-- writes. step is the number of the hold in blackbox__log. The guards of every domain
+-- read retention__holds, so that no domain names a table of another, and none reads
+-- the log. Without holds the table is empty, and a guard needs one look at it.
+CREATE TABLE IF NOT EXISTS main.retention__in_force(
   kind  TEXT NOT NULL,
   "key" TEXT NOT NULL,
   owner TEXT NOT NULL,
   until INTEGER,
   step  INTEGER NOT NULL,
+  found INTEGER,
   PRIMARY KEY (kind, "key", owner)
 ) WITHOUT ROWID;
 
 -- Keys under which nothing may be written until a time, because what they had was
 -- erased. blackbox_erase() adds them, and the guards that read them.
-CREATE TABLE IF NOT EXISTS main.retention_erased(
+CREATE TABLE IF NOT EXISTS main.retention__erased(
   kind  TEXT NOT NULL,
   "key" TEXT NOT NULL,
   until INTEGER NOT NULL,
@@ -453,15 +441,14 @@ BEGIN
   SELECT RAISE(ABORT, 'ClockError: retention_clock can only be set to the current time; SELECT retention_confirm_clock(), or UPDATE retention_clock SET seen = (SELECT clock FROM retention_now)');
 END;
 
--- A jump that somebody confirms has a receipt without rows.
+-- A jump that somebody confirms is in the log.
 CREATE TRIGGER IF NOT EXISTS main.retention_clock_confirmed
 AFTER UPDATE ON retention_clock
 WHEN NEW.seen < OLD.seen
   OR NEW.seen > OLD.seen + 604800000
 BEGIN
-  INSERT INTO blackbox__note(at, domain, rule, rows, bytes, oldest, newest)
-  VALUES (NEW.seen, 'core', 'clock confirmed', 0, 0,
-          min(OLD.seen, NEW.seen), max(OLD.seen, NEW.seen));
+  INSERT INTO blackbox__log(at, domain, kind, subject, oldest, newest)
+  VALUES (NEW.seen, 'core', 'clock', 'confirmed', min(OLD.seen, NEW.seen), max(OLD.seen, NEW.seen));
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.retention_clock_insert
@@ -476,7 +463,6 @@ BEFORE DELETE ON retention_clock
 BEGIN
   SELECT RAISE(ABORT, 'ClockError: the row of retention_clock cannot be deleted; SELECT retention_confirm_clock()');
 END;
-
 
 INSERT INTO main.blackbox_domains(domain, format) VALUES ('core', 1)
 ON CONFLICT (domain) DO UPDATE SET format = excluded.format;

@@ -32,7 +32,7 @@ SELECT o.owner || '/' || e.id AS key,
        e.action_bytes + e.screenshot_bytes + 100 AS bytes,
        o.seen AS at,
        CASE WHEN e.pinned = 1 THEN 'pinned'
-            WHEN EXISTS (SELECT 1 FROM retention_held)
+            WHEN EXISTS (SELECT 1 FROM retention__in_force)
              AND EXISTS (SELECT 1 FROM evidence_held AS h WHERE h.rid = e.rid)
             THEN 'held'
             WHEN o.seen >= (julianday('now') - 2440587.5) * 86400000.0
@@ -54,9 +54,9 @@ SELECT coalesce(sum(rows), 0) AS rows, coalesce(sum(bytes), 0) AS bytes
 CREATE VIEW IF NOT EXISTS main.evidence_held AS
 SELECT e.rid
   FROM evidence_overflow AS e
- WHERE EXISTS (SELECT 1 FROM retention_in_force
+ WHERE EXISTS (SELECT 1 FROM retention__holds
                 WHERE kind = 'buffer' AND "key" = e.owner)
-    OR EXISTS (SELECT 1 FROM retention_in_force
+    OR EXISTS (SELECT 1 FROM retention__holds
                 WHERE kind = 'evidence' AND "key" = e.owner || '/' || e.id);
 
 CREATE VIEW IF NOT EXISTS main.evidence_check AS
@@ -377,7 +377,6 @@ SELECT column1, column2, column2, column3, column4 FROM (VALUES
 ON CONFLICT (name) DO UPDATE
    SET "default" = excluded."default", range = excluded.range,
        meaning = excluded.meaning;
-
 
 -- The first overflow of a buffer remembers the time, and removes a little of what is due: among
 -- the oldest 100, the first that nothing blocks. It takes only what nothing can

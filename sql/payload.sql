@@ -132,7 +132,7 @@ CREATE VIEW IF NOT EXISTS main.payload_archive AS
 SELECT id AS "key", size_bytes AS bytes, at, rid
   FROM payload_times AS t
  WHERE purpose = 'archive' AND pinned = 0
-   AND (NOT EXISTS (SELECT 1 FROM retention_held)
+   AND (NOT EXISTS (SELECT 1 FROM retention__in_force)
         OR NOT EXISTS (SELECT 1 FROM payload_held AS h WHERE h.payload_rowid = t.rid));
 
 -- What payload.max_bytes counts: also what a hold keeps.
@@ -150,7 +150,7 @@ SELECT rowid AS payload_rowid, *
                        UNION ALL SELECT 'event', e.event_id
                        UNION ALL SELECT 'kill_switch', e.kill_switch_event_id
                        UNION ALL SELECT 'evidence', e.id) AS k
-                CROSS JOIN retention_in_force AS f
+                CROSS JOIN retention__holds AS f
                    ON f.kind = k.kind AND f."key" = k.name);
 
 CREATE VIEW IF NOT EXISTS main.payload_looking AS
@@ -158,7 +158,7 @@ SELECT NULL AS id, NULL AS rid WHERE 0;
 
 CREATE VIEW IF NOT EXISTS main.payload_due AS
 SELECT id AS "key", size_bytes AS bytes, at,
-       CASE WHEN EXISTS (SELECT 1 FROM retention_held)
+       CASE WHEN EXISTS (SELECT 1 FROM retention__in_force)
              AND EXISTS (SELECT 1 FROM payload_held AS h WHERE h.payload_rowid = t.rid)
             THEN 'held' END AS blocked_by, rid
   FROM payload_times AS t
@@ -490,7 +490,7 @@ BEGIN
   INSERT INTO payload_leaving(kind, since, before, max_rows, asks)
   VALUES (3, -1e18, 1e18, 1, 1), (3, -1e18, 1e18, 99, 1);
   SELECT RAISE(ABORT, 'HeldError: holds keep rows of the archive, and payload.max_bytes leaves no room for this one; set a higher limit, or end a hold with retention_release(); SELECT * FROM retention_holds lists the holds')
-   WHERE NEW.written AND EXISTS (SELECT 1 FROM retention_held)
+   WHERE NEW.written AND EXISTS (SELECT 1 FROM retention__in_force)
      AND NOT EXISTS (SELECT 1 FROM event_payloads WHERE rowid = NEW.rid);
 END;
 

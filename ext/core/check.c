@@ -90,13 +90,20 @@ static void tellStranger(void *pArg, const BxStranger *pStranger) {
       pStranger->zType, pStranger->zName);
 }
 
-/* The rows of the view <domain>_check, or of <table>_check, which has only the
+/* The rows of the view <domain>_check, if there is one, or of <table>_check, which has only the
 ** last part of the name of an object. */
 static void checkView(BxStmts *p, const char *zName, BxProblems *pOut) {
   BxErr err = {SQLITE_OK, 0};
   sqlite3_stmt *pStmt = 0;
   i64 nMore = 0;
   int nTold = 0;
+  if (!bxAskOnce(p,
+          "SELECT 1 FROM main.sqlite_schema WHERE name = ?1 || '_check' "
+          "COLLATE NOCASE",
+          &err, "t", zName)) {
+    bxUnchecked(pOut, zName, &err);
+    return; /* it has none, or the comparison tells that it is missing */
+  }
   char *zSql = bxPrintf(&err, "SELECT %s, problem FROM main.%s_check",
       p->zTable ? "?1 || '_' || object" : "object", p->zTable ? "@" : zName);
   pStmt = bxPrepare(p, zSql, &err);

@@ -331,9 +331,7 @@ i64 bxLogProve(BxStmts *p, i64 nMost, BxErr *pErr) {
   return log.now.n - nBefore;
 }
 
-/* Whether a call may succeed though its rows got no leaves: what it has written
-** itself is still there. */
-static int isBeside(BxStmts *p, const BxErr *pErr) {
+int bxLogIsBeside(BxStmts *p, const BxErr *pErr) {
   int rc = pErr->rc & 0xff;
   return rc != SQLITE_NOMEM && rc != SQLITE_FULL && rc != SQLITE_IOERR &&
          rc != SQLITE_INTERRUPT &&
@@ -349,7 +347,7 @@ void bxLogFollow(Bx *bx, BxErr *pErr) {
       continue;
     }
     bxLogProve(p, CALL_MOST, &err);
-    if (isBeside(p, &err)) bxClear(&err);
+    if (bxLogIsBeside(p, &err)) bxClear(&err);
     bxPass(pErr, &err);
   }
 }

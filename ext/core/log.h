@@ -62,6 +62,9 @@ void bxLogEraseField(
 /* Gives leaves to at most nMost rows that have none, and folds old receipts.
 ** p's schema must be locked for writing. Returns how many leaves. */
 i64 bxLogProve(BxStmts *p, i64 nMost, BxErr *pErr);
+/* Whether a call may succeed though something beside its record has failed: what it
+** has written itself into p's schema is still there. */
+int bxLogIsBeside(BxStmts *p, const BxErr *pErr);
 /* The same at the end of a call, in its transaction, for each schema that it has
 ** written. What is wrong with the tree does not make the call fail. */
 void bxLogFollow(Bx *bx, BxErr *pErr);

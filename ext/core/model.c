@@ -32,7 +32,7 @@ typedef struct Comparison {
 } Comparison;
 
 /* Stands for the table of core on which a template may have triggers. */
-static const char zHeldTable[] = "CREATE TABLE retention_held(kind)";
+static const char zHeldTable[] = "CREATE TABLE retention__in_force(kind)";
 
 /* SQL that names the tables of another domain says so with a line "-- Beside" and
 ** its name. Runs the SQL of that domain. */

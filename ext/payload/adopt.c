@@ -189,8 +189,9 @@ typedef enum HoldGuard { GUARD_EXACT, GUARD_EARLY, GUARD_LATE } HoldGuard;
 #define HELD_KINDS "kind IN ('agent', 'event', 'kill_switch', 'evidence')"
 #define WHILE_HELD(keys, condition)                                            \
   "WITH k(n, c) AS (" keys ") SELECT coalesce((SELECT kind || ' ' || \"key\""  \
-  " FROM main.retention_held WHERE " HELD_KINDS "), 'to come'), " condition    \
-  " FROM k WHERE ?2 = 1 OR EXISTS (SELECT 1 FROM main.retention_held "         \
+  " FROM main.retention__in_force WHERE " HELD_KINDS                           \
+  "), 'to come'), " condition                                                  \
+  " FROM k WHERE ?2 = 1 OR EXISTS (SELECT 1 FROM main.retention__in_force "    \
   "WHERE " HELD_KINDS                                                          \
   ") OR (?2 = 2 AND EXISTS (SELECT 1 FROM main.sqlite_schema"                  \
   " WHERE name GLOB 'payload_made_held_*'))"

@@ -422,7 +422,7 @@ static int flushRest(const Queue *p, sqlite3 *db, int rc) {
   char *zSql;
   if (strncmp(sqlite3_errmsg(db), "ErasedError: ", 13) != 0) return rc;
   zSql = sqlite3_mprintf(
-      "%s AS q WHERE NOT EXISTS (SELECT 1 FROM main.retention_refused AS r "
+      "%s AS q WHERE NOT EXISTS (SELECT 1 FROM main.retention__refused AS r "
       "WHERE (r.kind = 'agent' AND r.\"key\" = q.agent_id) "
       "OR (r.kind = 'event' AND r.\"key\" = q.event_id))",
       flushSql(p));
@@ -682,8 +682,8 @@ void bxQueueDrop(Queue *p, i64 iSerial, BxErr *pErr) {
 i64 bxQueueClear(BxStmts *pHome, BxErr *pErr) {
   static const char zSql[] =
       "DELETE FROM payload_queue AS q WHERE NOT EXISTS (SELECT 1 FROM "
-      "main.retention_in_force WHERE kind = 'agent' AND \"key\" = q.agent_id) "
-      "AND NOT EXISTS (SELECT 1 FROM main.retention_in_force "
+      "main.retention__holds WHERE kind = 'agent' AND \"key\" = q.agent_id) "
+      "AND NOT EXISTS (SELECT 1 FROM main.retention__holds "
       "WHERE kind = 'event' AND \"key\" = q.event_id)";
   Queue *p = queueOf(pHome->bx);
   i64 nRow = p->nRow;

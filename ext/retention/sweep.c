@@ -9,7 +9,7 @@
 ** table of the user, whose receipt is written here.
 **
 ** A rule that cannot be applied, or whose DELETE is refused (by a trigger or a
-** foreign key of the user), leaves a row in retention_refusals and its rows stay;
+** foreign key of the user), leaves a refusal in the log and its rows stay;
 ** the other rules go on. Other errors, such as a full disk, end the sweep, which
 ** then has changed nothing.
 */
@@ -196,22 +196,17 @@ static void writeReceipt(SweepRun *pRun, int i, const Figures *pWas,
       pWas->iOldest, pWas->iNewest);
 }
 
-/* Records that a rule was not applied. */
+/* Records that a rule was not applied, once a day. */
 static void refuseRule(SweepRun *pRun, int i, const char *zWhy, BxErr *pErr) {
-  static const char zAgain[] =
-      "UPDATE main.retention_refusals SET at = ?1, times = times + 1"
-      " WHERE id = (SELECT max(id) FROM main.retention_refusals"
-      "  WHERE rule = ?2) AND message = ?3";
-  static const char zNew[] =
-      "INSERT INTO main.retention_refusals(at, domain, rule, message)"
-      " VALUES(?1, ?2, ?3, ?4)";
+  static const char zSql[] =
+      "INSERT INTO main.blackbox__log(at, domain, kind, subject, reason)"
+      " SELECT ?1, ?2, 'refusal', ?3, ?4 WHERE NOT EXISTS (SELECT 1"
+      "  FROM main.blackbox__log WHERE subject = ?3 AND at > ?1 - ?5"
+      "  AND kind = 'refusal' AND reason = ?4)";
   const RetentionRule *pRule = &pRun->rules.a[i];
   pRun->aShare[i].bStuck = 1;
-  bxDo(pRun->p, zAgain, pErr, "itt", bxNow(), pRule->zRule, zWhy);
-  if (pErr->rc == SQLITE_OK && sqlite3_changes(pRun->p->bx->db) == 0) {
-    bxDo(pRun->p, zNew, pErr, "ittt", bxNow(), pRule->zDomain, pRule->zRule,
-        zWhy);
-  }
+  bxDo(pRun->p, zSql, pErr, "ittti", bxNow(), pRule->zDomain, pRule->zRule,
+      zWhy, (i64)BX_MS_PER_DAY);
 }
 
 /* Whether an error is that of the rule alone. */

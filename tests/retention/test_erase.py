@@ -187,7 +187,7 @@ def test_no_canary_is_left_in_the_file_or_the_log(tmp_path, kind, mode):
     db = connect(path)
     db.execute(f"PRAGMA journal_mode = {mode}")
     db.execute("PRAGMA secure_delete = 0")
-    one(db, "SELECT blackbox_install()")
+    one(db, "SELECT blackbox_install('main', 'all')")
     one(db, "SELECT rollout_search_install()")
     fill(db)
     body = json.dumps({"text": (CANARY + " ") * 300})
@@ -326,19 +326,19 @@ def test_late_writes_under_the_key_are_refused_on_any_connection(full, path):
 
 def test_after_its_time_a_key_can_be_used_again(full, path):
     erase(full, "agent", "a")
-    until = one(full, "SELECT until FROM retention_erased")
+    until = one(full, "SELECT until FROM retention__erased")
     assert until - one(full, "SELECT at FROM retention_erasures") == 30 * 86400000
     full.execute("DELETE FROM payload_queue")
     full.close()
-    by_hand(path, "DROP TRIGGER retention_erased_update; UPDATE retention_erased SET until = 5;"
+    by_hand(path, "DROP TRIGGER retention_erased_update; UPDATE retention__erased SET until = 5;"
             "DROP TRIGGER retention_erasures_update; UPDATE retention_erasures SET until = 5")
     db = connect(path)
     db.execute("INSERT INTO event_payloads(event_id, agent_id, purpose) "
                "VALUES('e', 'a', 'archive')")
-    one(db, "SELECT blackbox_install()")
+    one(db, "SELECT blackbox_install('main', 'all')")
     db.execute("INSERT INTO blackbox_settings(name, value) VALUES('retention.refuse_days', 0)")
     assert erase(db, "agent", "zz")["refusedUntil"] is None
-    assert rows(db, "SELECT * FROM retention_erased") == []
+    assert rows(db, "SELECT * FROM retention__erased") == []
     assert one(db, "SELECT count(*) FROM sqlite_schema WHERE name GLOB '*_made_erased'") == 0
     assert rows(db, "SELECT * FROM blackbox_check") == []
 
@@ -380,9 +380,9 @@ def test_the_record_proves_a_key_and_does_not_tell_it(full):
 @pytest.mark.parametrize("statement", [
     "DELETE FROM retention_erasures", "UPDATE retention_erasures SET actor = 'x'",
     "REPLACE INTO retention_erasures SELECT * FROM retention_erasures",
-    "DELETE FROM retention_erased", "UPDATE retention_erased SET until = 5",
-    "UPDATE retention_erased SET key = 'x'",
-    "REPLACE INTO retention_erased SELECT kind, key, 5 FROM retention_erased"])
+    "DELETE FROM retention__erased", "UPDATE retention__erased SET until = 5",
+    "UPDATE retention__erased SET key = 'x'",
+    "REPLACE INTO retention__erased SELECT kind, key, 5 FROM retention__erased"])
 def test_no_statement_changes_the_record(full, path, statement):
     erase(full, "agent", "a")
     db = sqlite3.connect(path, isolation_level=None)
@@ -411,8 +411,8 @@ def test_check_finds_that_erasures_whose_keys_are_not_refused_were_removed(full,
      "retention_erasures"),
     ("DROP TRIGGER retention_erasures_update; UPDATE retention_erasures SET digest = 'x'",
      "retention_erasures"),
-    ("DROP TRIGGER retention_erased_delete; DELETE FROM retention_erased", "retention_erased"),
-    ("INSERT INTO retention_erased VALUES('agent', 'q', 99)", "retention_erased")])
+    ("DROP TRIGGER retention_erased_delete; DELETE FROM retention__erased", "retention__erased"),
+    ("INSERT INTO retention__erased VALUES('agent', 'q', 99)", "retention__erased")])
 def test_check_finds_a_broken_record_and_install_makes_lost_guards(full, path, damage, object):
     erase(full, "agent", "a")
     erase(full, "agent", "zz")
@@ -421,7 +421,7 @@ def test_check_finds_a_broken_record_and_install_makes_lost_guards(full, path, d
     by_hand(path, damage)
     db = connect(path)
     assert object in [r[1] for r in rows(db, "SELECT * FROM blackbox_check")]
-    one(db, "SELECT blackbox_install()")
+    one(db, "SELECT blackbox_install('main', 'all')")
     if object.endswith("_made_erased"):
         assert rows(db, "SELECT * FROM blackbox_check") == []
 

@@ -222,7 +222,7 @@ def test_a_hold_with_an_end_that_has_passed_keeps_nothing(full, path):
     hold(full, "agent", "a", until=LATER)
     full.close()
     by_hand(path, "DROP TRIGGER retention_held_update;"
-            "UPDATE retention_held SET until = 1000")
+            "UPDATE retention__in_force SET until = 1000")
     db = connect(path)
     assert rows(db, "SELECT * FROM retention_holds") == []
     db.execute("DELETE FROM event_payloads WHERE id = 'p1'")
@@ -279,12 +279,12 @@ RECORDS = [
     "VALUES(9, 'agent', 'z', 'o', 'hold', 'x', 'y')",
     "INSERT INTO retention_hold_log(at, kind, key, owner, act, actor, reason) "
     "VALUES(9, 'agent', 'z', 'o', 'hold', 'x', 'y')",
-    "DELETE FROM retention_held", "UPDATE retention_held SET until = 5",
-    "UPDATE retention_held SET key = 'z'", "UPDATE retention_held SET step = 1",
-    "UPDATE OR REPLACE retention_held SET owner = 'case-1'",
-    "REPLACE INTO retention_held SELECT kind, key, owner, 5, step FROM retention_held",
-    "REPLACE INTO retention_held SELECT kind, key, owner, until, 1 FROM retention_held",
-    "INSERT INTO retention_held VALUES('agent', 'z', 'o', NULL, 1)",
+    "DELETE FROM retention__in_force", "UPDATE retention__in_force SET until = 5",
+    "UPDATE retention__in_force SET key = 'z'", "UPDATE retention__in_force SET step = 1",
+    "UPDATE OR REPLACE retention__in_force SET owner = 'case-1'",
+    "REPLACE INTO retention__in_force SELECT kind, key, owner, 5, step FROM retention__in_force",
+    "REPLACE INTO retention__in_force SELECT kind, key, owner, until, 1 FROM retention__in_force",
+    "INSERT INTO retention__in_force VALUES('agent', 'z', 'o', NULL, 1)",
     "DELETE FROM retention_hold_state", "UPDATE retention_hold_state SET entries = 0",
     "REPLACE INTO retention_hold_state VALUES(1, 0, 0, 0)",
     "DELETE FROM blackbox_ledgers WHERE domain = 'retention'",
@@ -304,7 +304,7 @@ def test_no_statement_changes_the_record(full, path, module, recursive):
     hold(full, "agent", "b", "case-2", LATER)
     db = connect(path) if module else sqlite3.connect(path, isolation_level=None)
     db.execute(f"PRAGMA recursive_triggers = {recursive}")
-    tables = ("retention_hold_log", "retention_held", "retention_hold_state",
+    tables = ("retention_hold_log", "retention__in_force", "retention_hold_state",
               "blackbox_ledgers", "retention_holds")
     before = [rows(db, f"SELECT * FROM {table}") for table in tables]
     for statement in RECORDS:
@@ -327,8 +327,8 @@ def test_no_incremental_write_changes_a_step(full, column):
 
 @pytest.mark.parametrize("trigger", [
     "BEFORE INSERT ON retention_hold_log BEGIN SELECT RAISE(IGNORE); END",
-    "BEFORE INSERT ON retention_held BEGIN SELECT RAISE(IGNORE); END",
-    "BEFORE DELETE ON retention_held BEGIN SELECT RAISE(IGNORE); END"])
+    "BEFORE INSERT ON retention__in_force BEGIN SELECT RAISE(IGNORE); END",
+    "BEFORE DELETE ON retention__in_force BEGIN SELECT RAISE(IGNORE); END"])
 def test_a_trigger_of_a_user_cannot_make_a_step_ineffective(full, trigger):
     if "DELETE" in trigger:
         hold(full, "agent", "a")
@@ -341,9 +341,9 @@ def test_a_trigger_of_a_user_cannot_make_a_step_ineffective(full, trigger):
 @pytest.mark.parametrize("damage, object", [
     ("DROP TRIGGER retention_hold_log_delete; DELETE FROM retention_hold_log WHERE step = 1",
      "retention_hold_log"),
-    ("DROP TRIGGER retention_held_delete; DELETE FROM retention_held", "retention_held"),
+    ("DROP TRIGGER retention_held_delete; DELETE FROM retention__in_force", "retention__in_force"),
     ("DROP TRIGGER retention_held_insert; "
-     "INSERT INTO retention_held VALUES('agent', 'z', 'o', NULL, 77)", "retention_held"),
+     "INSERT INTO retention__in_force VALUES('agent', 'z', 'o', NULL, 77)", "retention__in_force"),
     ("DROP TRIGGER payload_made_held_delete", "event_payloads"),
     ("DROP TRIGGER rollout_heads_held", "rollout_heads_held"),
     ("DROP TRIGGER cache_items_held_delete", "cache_items_held_delete"),
@@ -372,13 +372,13 @@ def test_check_finds_what_is_held_and_gone(full, path, kind, key, loss):
     db = connect(path)
     one(db, "SELECT blackbox_install()")
     assert rows(db, "SELECT object, problem FROM blackbox_check") == [
-        ("retention_held", f"what case-1 holds is gone: {kind} {key} was there when the hold "
+        ("retention__in_force", f"what case-1 holds is gone: {kind} {key} was there when the hold "
          "was placed, and was removed behind the guards")]
 
 
 def test_install_restores_a_hold_that_was_lost(full, path):
     hold(full, "agent", "a")
-    by_hand(path, "DROP TRIGGER retention_held_delete; DELETE FROM retention_held")
+    by_hand(path, "DROP TRIGGER retention_held_delete; DELETE FROM retention__in_force")
     one(full, "SELECT blackbox_install()")
     assert rows(full, "SELECT * FROM blackbox_check") == []
     with pytest.raises(sqlite3.IntegrityError, match="HeldError"):
@@ -398,7 +398,7 @@ def test_holds_in_force_prevent_an_uninstall(full):
 def test_an_attached_schema_with_a_quoted_name_has_holds_of_its_own(tmp_path):
     db = connect(tmp_path / "main.db")
     db.execute("ATTACH ? AS \"it's \"\"my\"\" file\"", (str(tmp_path / "other.db"),))
-    one(db, "SELECT blackbox_install(?)", "it's \"my\" file")
+    one(db, "SELECT blackbox_install(?, 'all')", "it's \"my\" file")
     fill(db, "it's \"my\" file")
     hold(db, "agent", "a")
     with pytest.raises(sqlite3.IntegrityError, match="HeldError"):
@@ -411,7 +411,7 @@ def test_the_guards_hold_with_an_untrusted_schema_and_in_one_without_retention(t
     one(db, "SELECT blackbox_install('main', 'payload,cache,rollout,evidence')")
     fill(db)
     db.execute("DELETE FROM event_payloads WHERE id = 'p3'")
-    one(db, "SELECT blackbox_install()")
+    one(db, "SELECT blackbox_install('main', 'all')")
     hold(db, "agent", "a")
     db.execute("PRAGMA trusted_schema = OFF")
     with pytest.raises(sqlite3.IntegrityError, match="HeldError"):
@@ -427,6 +427,6 @@ def test_ten_thousand_holds_do_not_scan(full):
         full, "EXPLAIN QUERY PLAN DELETE FROM event_payloads WHERE id = 'p1'"))
     assert "SCAN" not in plan
     for view in ("payload_held", "rollout_held", "cache_held"):
-        assert "SEARCH retention_held" in " ".join(r[3] for r in rows(
+        assert "SEARCH retention__in_force" in " ".join(r[3] for r in rows(
             full, f"EXPLAIN QUERY PLAN SELECT * FROM {view}"))
     full.execute("DELETE FROM event_payloads WHERE id = 'p1'")

@@ -91,7 +91,7 @@ def test_a_lost_guard_is_found_and_made_again(db, path, name):
     assert check(db) == [("main", "event_payloads",
                           f"hold agent a is not guarded by trigger payload_made_held_{name}; "
                           "run blackbox_install()")]
-    one(db, "SELECT blackbox_install()")
+    one(db, "SELECT blackbox_install('main', 'all')")
     assert len(guards(db)) == 4 and check(db) == []
 
 
@@ -150,7 +150,7 @@ def test_a_clock_that_has_jumped_does_not_end_a_hold(db, path):
     hold(db, "event", "e", until=LATER)
     db.close()
     by_hand(path, "DROP TRIGGER retention_held_update; "
-            f"UPDATE retention_held SET until = {now() - DAY}")
+            f"UPDATE retention__in_force SET until = {now() - DAY}")
     db = connect(path)
     set_seen(db, now() - 8 * DAY)  # the machine says that it is 8 days later
     assert one(db, "SELECT count(*) FROM retention_holds") == 1
@@ -166,7 +166,7 @@ def test_a_clock_that_went_back_does_not_make_a_hold_last_longer(db, path):
     hold(db, "event", "e", until=LATER)
     db.close()
     by_hand(path, "DROP TRIGGER retention_held_update; "
-            f"UPDATE retention_held SET until = {now() + DAY}")
+            f"UPDATE retention__in_force SET until = {now() + DAY}")
     db = connect(path)
     set_seen(db, now() + 2 * DAY)
     db.execute("DELETE FROM event_payloads")

@@ -21,7 +21,7 @@ TABLES = {
     "cache_sessions": ("session_id", "created_at", "kept_size"),
     "cache_items": ("id", "session_id", "task_id", "turn_id", "timestamp", "description", "data",
                     "custom_metadata"),
-    "retention_held": ("kind", "key", "owner", "until", "step"),
+    "retention__in_force": ("kind", "key", "owner", "until", "step"),
     "retention_hold_log": ("step", "at", "kind", "key", "owner", "act", "until", "token"),
 }
 HELD = {
@@ -71,7 +71,7 @@ def statements():
 def made(tmp_path_factory):
     path = tmp_path_factory.mktemp("held") / "made.db"
     db = connect(path)
-    one(db, "SELECT blackbox_install()")
+    one(db, "SELECT blackbox_install('main', 'all')")
     fill(db)
     for kind, key in (("agent", "a"), ("event", "e3"), ("evidence", "v1"), ("rollout", ID),
                       ("session", SESSION)):
@@ -113,19 +113,19 @@ NESTED = {
         DELETE FROM event_payloads WHERE id = 'free';""",
     "a delete from a trigger on the log of holds": """
         CREATE TRIGGER mine AFTER INSERT ON retention_hold_log BEGIN
-          DELETE FROM retention_held; END;
+          DELETE FROM retention__in_force; END;
         INSERT INTO retention_holds(kind, key, owner, actor, reason)
         VALUES('rollout', 'x', 'o', 'a', 'r');""",
     "a release from a trigger that keeps the row": """
-        CREATE TRIGGER mine BEFORE DELETE ON retention_held BEGIN SELECT RAISE(IGNORE); END;
+        CREATE TRIGGER mine BEFORE DELETE ON retention__in_force BEGIN SELECT RAISE(IGNORE); END;
         UPDATE retention_holds SET released = 1, actor = 'x', reason = 'y';""",
     "a delete inside a delete": """
         CREATE TRIGGER mine AFTER DELETE ON event_payloads BEGIN
           DELETE FROM event_payloads WHERE id = 'p1'; END;
         DELETE FROM event_payloads WHERE id = 'free';""",
     "a table of the same name in temp": """
-        CREATE TEMP TABLE retention_held(kind, key, owner, until, step);
-        CREATE TEMP TABLE retention_in_force(kind, key, owner, until, step);
+        CREATE TEMP TABLE retention__in_force(kind, key, owner, until, step);
+        CREATE TEMP TABLE retention__holds(kind, key, owner, until, step);
         DELETE FROM event_payloads WHERE id = 'p1';""",
 }
 
