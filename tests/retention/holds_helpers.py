@@ -13,7 +13,8 @@ def fill(db, db_name="main"):
     """Rows of every domain that a hold can keep, and others beside them."""
     s = '"' + db_name.replace('"', '""') + '".'
     # old rows stay until a test asks for a clean-up
-    db.execute(f"UPDATE {s}blackbox_settings SET value = 0 WHERE name GLOB '*.due_per_write'")
+    db.execute(f"UPDATE {s}blackbox_settings SET value = 1000000000000 "
+               "WHERE name = 'payload.history_until'")
     db.execute(f"INSERT INTO {s}event_payloads(id, event_id, agent_id, request_body, "
                "purpose, kill_switch_event_id, created_at) VALUES "
                "('p1', 'e1', 'a', 'q1', 'archive', NULL, '2001-01-01 00:00:00'),"
