@@ -1,12 +1,9 @@
 """detection.py: what it costs to look for loops, and what the rules find in recorded sessions."""
 import itertools
-import pathlib
 import sys
 
-from run import Case, connect, timed
+from run import DATA, ROOT, Case, checkpoint, connect, install, installed, timed
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-DATA = ROOT.parent / "shared" / "data"
 sys.path.insert(0, str(ROOT / "tests" / "payload"))
 import sessions  # noqa: E402
 
@@ -32,13 +29,13 @@ def recorded(kept={}):
 
 def pushes(size, mode, count):
     def side(folder):
-        db = connect(folder / "ring.db")
-        db.execute("SELECT blackbox_install('main', 'payload')").fetchall()
+        db = installed(folder / "ring.db")
         db.execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=50)")
         db.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.on_loop', ?)", (mode,))
         batch = conversations(size, count)
         # once, so that every slot is there, then as other agents
         db.executemany(INSERT, batch)
+        checkpoint(db)
         return timed(lambda: db.executemany(INSERT, batch * (1 + 400 // len(batch))))
 
     return side
@@ -63,8 +60,8 @@ class Table(Case):
         super().__init__("rules by sessions", {}, [])
 
     def run(self):
-        db = connect(":memory:", wal=False)
-        db.execute("SELECT blackbox_install('main', 'payload')").fetchall()
+        db = connect(":memory:")
+        install(db)
         db.execute("CREATE VIRTUAL TABLE temp.ring USING payload_ring(window=2)")
         db.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.on_loop', 'record')")
         db.execute("UPDATE payload_rules SET enabled = 1 WHERE rule = 'similar'")
@@ -80,7 +77,8 @@ class Table(Case):
             db.executemany(INSERT, [(name, f"e{i}", *exchange)
                                     for i, exchange in enumerate(exchanges)])
         for rule in rules:
-            level, = db.execute("SELECT level FROM payload_rules WHERE rule = ?", (rule,)).fetchone()
+            level, = db.execute("SELECT level FROM payload_rules WHERE rule = ?",
+                                (rule,)).fetchone()
             seen = dict(db.execute(
                 "SELECT agent_id, min(json_array_length(seqs)) FROM payload_verdicts "
                 "WHERE rule = ? GROUP BY agent_id", (rule,)))

@@ -1,19 +1,25 @@
 """The evidence buffer, compared with plain tables and with the same in Node."""
 import json
 import os
-import pathlib
 import random
 import shutil
-import sqlite3
 import subprocess
-import tempfile
 
-from run import MODULE, ROOT, Case, connect, timed
+from run import MODULE, ROOT, Case, checkpoint, connect, installed, once, plain, timed
 
 # Puppeteer's and Node's packages, where `make test-browser` puts them.
 NODE_MODULES = ROOT / "build" / "browser" / "node_modules"
 
-SHOT = random.Random(1).randbytes(500_000)
+SHOT = random.Random(1).randbytes(900_000)
+
+
+def spread(number, mean):
+    """A size of so many bytes on average; recorded screenshots are spread about so."""
+    return int(mean * random.Random(number).uniform(.25, 1.75))
+
+
+def shot(number):
+    return SHOT[:spread(-number, 500_000)]
 
 
 def action(number, size):
@@ -67,107 +73,73 @@ def action(number, size):
 
 
 ADD = "INSERT INTO rec(id, timestamp, action, screenshot) VALUES(?, ?, ?, ?)"
+LARGE = "CREATE VIRTUAL TABLE rec USING evidence_buffer(max_size_bytes=200000000)"
+SMALL = "CREATE VIRTUAL TABLE rec USING evidence_buffer(max_size_bytes=73400320)"
+TABLES = ("CREATE TABLE a(id TEXT PRIMARY KEY, timestamp INTEGER, action TEXT);"
+          "CREATE TABLE s(id TEXT PRIMARY KEY, screenshot BLOB);")
+TEXTS = [action(i, spread(i, 60_000)) for i in range(20)]
 
 
-def stores(path, count, text, make, prepare=0):
+def stores(path, count, ddl, open_=installed, prepare=0):
     """Seconds of `count` stores, after `prepare` stores that are not measured."""
-    db = connect(path / "a.db")
-    db.execute(FAST_DELETE)
-    db.execute(make)
+    db = open_(path / "a.db")
+    db.executescript(ddl)
 
     def run(first, last):
         for i in range(first, last):
-            db.execute(ADD, (f"a{i}", i, text, SHOT))
+            db.execute("BEGIN")
+            if open_ is installed:
+                db.execute(ADD, (f"a{i}", i, TEXTS[i % 20], shot(i)))
+            else:
+                db.execute("INSERT INTO a VALUES(?, ?, ?)", (f"a{i}", i, TEXTS[i % 20]))
+                db.execute("INSERT INTO s VALUES(?, ?)", (f"a{i}", shot(i)))
+            db.execute("COMMIT")
 
     run(0, prepare)
-    db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    checkpoint(db)
     seconds = timed(lambda: run(prepare, prepare + count))
     db.close()
     return seconds
 
 
-def plain_stores(path, count, text):
-    db = connect(path / "a.db")
-    db.executescript(
-        "CREATE TABLE a(id TEXT PRIMARY KEY, timestamp INTEGER, action TEXT);"
-        "CREATE TABLE s(id TEXT PRIMARY KEY, screenshot BLOB);")
-
-    def run():
-        for i in range(count):
-            db.execute("BEGIN")
-            db.execute("INSERT INTO a VALUES(?, ?, ?)", (f"a{i}", i, text))
-            db.execute("INSERT INTO s VALUES(?, ?)", (f"a{i}", SHOT))
-            db.execute("COMMIT")
-
-    seconds = timed(run)
-    db.close()
-    return seconds
-
-
-# Debian builds SQLite so that deleted pages are overwritten; Node builds do not.
-FAST_DELETE = "PRAGMA secure_delete = OFF"
-SECURE = (
-    "Both sides with PRAGMA secure_delete = OFF. With Debian's default, under "
-    "which every freed page is written again, the ratio was about "
-)
-
-LARGE = "CREATE VIRTUAL TABLE rec USING evidence_buffer(max_size_bytes=200000000)"
-SMALL = "CREATE VIRTUAL TABLE rec USING evidence_buffer(max_size_bytes=73400320)"
-
-
-class Recording:
-    """100 actions, 50 MB of screenshots, 20 MB of JSON, made once; each round
-    works on a copy."""
-
-    def __init__(self):
-        self.folder = None
-
-    def path(self, name, target):
-        if self.folder is None:
-            self.folder = tempfile.TemporaryDirectory()
-            self.make(pathlib.Path(self.folder.name))
-        shutil.copy(pathlib.Path(self.folder.name) / name, target / name)
-        return target / name
-
-    def make(self, folder):
-        texts = [action(i, 200_000) for i in range(100)]
-        db = connect(folder / "buffer.db", wal=False)
-        db.execute(LARGE)
+def recording(open_):
+    """A file with 100 actions, 50 MB of screenshots and 20 MB of JSON. It is made once."""
+    def make(path):
+        db = open_(path)
+        db.executescript(LARGE if open_ is installed else
+                         "CREATE TABLE a(rid INTEGER PRIMARY KEY, action TEXT);"
+                         "CREATE TABLE s(rid INTEGER PRIMARY KEY, screenshot BLOB);")
         db.execute("BEGIN")
-        for i, text in enumerate(texts):
-            db.execute(ADD, (f"a{i}", i, text, SHOT))
+        for i in range(100):
+            text = action(i, spread(i, 200_000))
+            if open_ is installed:
+                db.execute(ADD, (f"a{i}", i, text, shot(i)))
+            else:
+                db.execute("INSERT INTO a VALUES(?, ?)", (i, text))
+                db.execute("INSERT INTO s VALUES(?, ?)", (i, shot(i)))
         db.execute("COMMIT")
         db.close()
-        db = connect(folder / "plain.db", wal=False)
-        db.execute("CREATE TABLE a(rid INTEGER PRIMARY KEY, action TEXT)")
-        db.execute("CREATE TABLE s(rid INTEGER PRIMARY KEY, screenshot BLOB)")
-        db.execute("BEGIN")
-        for i, text in enumerate(texts):
-            db.execute("INSERT INTO a VALUES(?, ?)", (i, text))
-            db.execute("INSERT INTO s VALUES(?, ?)", (i, SHOT))
-        db.execute("COMMIT")
-        db.close()
+        return path
+    return once(("recording", open_), make)
 
 
-def approve(recording, path):
-    db = connect(recording.path("buffer.db", path))
-    db.execute(FAST_DELETE)
+def copied(open_, folder):
+    return shutil.copy(recording(open_), folder / "recording.db")
+
+
+def approve(folder):
+    db = connect(copied(installed, folder))
     result = []
-
-    def run():
-        sql = "SELECT evidence_prune_for_approval('rec')"
-        result.append(db.execute(sql).fetchone()[0])
-
-    seconds = timed(run)
+    seconds = timed(lambda: result.extend(
+        db.execute("SELECT evidence_prune_for_approval('rec')").fetchone()))
     size = json.loads(result[0])["afterSize"]
     assert size < 250_000, f"{size} bytes are left of the recording"
     db.close()
     return seconds
 
 
-def floor(recording, path):
-    db = connect(recording.path("plain.db", path))
-    db.execute(FAST_DELETE)
+def floor(folder):
+    db = plain(copied(plain, folder))
 
     def run():
         db.execute("BEGIN")
@@ -183,66 +155,66 @@ def floor(recording, path):
     return seconds
 
 
-def node(recording, path, name, *module):
-    out = subprocess.run(
-        ["node", str(ROOT / "bench" / "evidence_approve.js"),
-         str(recording.path(name, path)), *module],
-        env={**os.environ, "NODE_PATH": str(NODE_MODULES)},
-        check=True, capture_output=True, text=True)
-    return float(out.stdout)
+def node(open_, *module):
+    """The same in Node, with the secure_delete of this SQLite."""
+    def side(folder):
+        secure, = plain(":memory:").execute("PRAGMA secure_delete").fetchone()
+        out = subprocess.run(
+            ["node", str(ROOT / "bench" / "evidence_approve.js"),
+             str(copied(open_, folder)), str(secure), *module],
+            env={**os.environ, "NODE_PATH": str(NODE_MODULES)},
+            check=True, capture_output=True, text=True)
+        return float(out.stdout)
+    return side
 
 
-def stats(path, count):
-    db = connect(path / "a.db")
-    db.execute(LARGE)
-    db.execute("BEGIN")
-    db.executemany(ADD, ((f"a{i}", i, "{}", None) for i in range(count)))
-    db.execute("COMMIT")
-    sql = "SELECT evidence_stats('rec')"
-    db.execute(sql).fetchone()
-    seconds = timed(lambda: [db.execute(sql).fetchone() for _ in range(2000)])
-    db.close()
-    return seconds
+def stats(count):
+    def make(path):
+        db = installed(path)
+        db.execute(LARGE)
+        db.execute("BEGIN")
+        db.executemany(ADD, ((f"a{i}", i, "{}", None) for i in range(count)))
+        db.execute("COMMIT")
+        return db
+
+    def side(_folder):
+        db = once(("stats", count), make)
+        sql = "SELECT evidence_stats('rec')"
+        db.execute(sql).fetchone()
+        return timed(lambda: [db.execute(sql).fetchone() for _ in range(1000)]) / 1000
+    return side
 
 
 def cases():
-    text = action(1, 60_000)
-    recording = Recording()
-    sides = {
-        "approval": lambda path: approve(recording, path),
-        "DELETE and json_remove": lambda path: floor(recording, path),
-    }
+    sides = {"approval": approve, "DELETE and json_remove": floor}
     bounds = [("approval", "DELETE and json_remove", 1.3)]
     note = ("100 actions, 50 MB of screenshots and 20 MB of JSON become less than "
             "250 KB. Target of the specification: under 500 ms, under 500 KB.")
     if (NODE_MODULES / "better-sqlite3").is_dir():
-        sides["approval in Node"] = lambda path: node(
-            recording, path, "buffer.db", MODULE)
-        sides["JSON.parse in Node"] = lambda path: node(
-            recording, path, "plain.db")
+        sides["approval in Node"] = node(installed, MODULE)
+        sides["JSON.parse in Node"] = node(plain)
         bounds.append(("approval", "JSON.parse in Node", 0.33))
         bounds.append(("approval in Node", "JSON.parse in Node", None))
+        note += " Node has the secure_delete of this SQLite, though its own is off."
     else:
         note += " Not compared with Node: `make test-browser` installs its packages."
     return [
         Case(
             "storing an action of 60 KB with a screenshot of 500 KB",
-            {"buffer": lambda path: stores(path, 40, text, LARGE),
-             "two tables": lambda path: plain_stores(path, 40, text)},
-            [("buffer", "two tables", 1.15)], rounds=11,
+            {"buffer": lambda path: stores(path, 40, LARGE),
+             "two tables": lambda path: stores(path, 40, TABLES, plain)},
+            [("buffer", "two tables", 1.15)], rounds=9,
             note="Each action is stored in a transaction of its own, and its JSON is checked."),
-        Case("approval of a 70 MB recording", sides, bounds, rounds=9,
-             note=note + " " + SECURE + "1.30, and 2.6 of Node, whose "
-             "SQLite is built without."),
+        Case("approval of a 70 MB recording", sides, bounds, rounds=7, note=note,
+             why="SECURE_DELETE writes every page that becomes free again."),
         Case(
-            "stats of a buffer",
-            {"10,000 actions": lambda path: stats(path, 10_000),
-             "10 actions": lambda path: stats(path, 10)},
+            "stats of a buffer", {"10,000 actions": stats(10_000), "10 actions": stats(10)},
             [("10,000 actions", "10 actions", 1.2)], rounds=7),
         Case(
             "storing into a full buffer of 70 MB",
-            {"full": lambda path: stores(path, 60, text, SMALL, 117),
-             "empty": lambda path: stores(path, 60, text, LARGE)},
+            {"full": lambda path: stores(path, 60, SMALL, prepare=125),
+             "empty": lambda path: stores(path, 60, LARGE)},
             [("full", "empty", 2.0)], rounds=5,
-            note="Prunes included: each frees a tenth of the buffer. " + SECURE + "1.8 to 2.4."),
+            note="Prunes included: each frees a tenth of the buffer.",
+            why="SECURE_DELETE writes every page that becomes free again."),
     ]

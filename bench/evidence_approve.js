@@ -1,6 +1,7 @@
-// evidence_approve.js FILE [MODULE]: approves a recording and prints the
-// seconds. In two plain tables, the way a program does it, with JSON.parse and
-// JSON.stringify; with MODULE loaded, a buffer named rec by its own function.
+// evidence_approve.js FILE SECURE_DELETE [MODULE]: approves a recording and
+// prints the seconds. In two plain tables, the way a program does it, with
+// JSON.parse and JSON.stringify; with MODULE loaded, a buffer named rec by its
+// own function.
 const Database = require("better-sqlite3");
 
 const keep = {
@@ -45,10 +46,11 @@ function approveTables(db) {
   db.prepare("DELETE FROM s").run();
 }
 
-const [, , file, library] = process.argv;
+const [, , file, secure, library] = process.argv;
 const db = new Database(file);
 db.pragma("journal_mode = WAL");
 db.pragma("synchronous = NORMAL");
+db.pragma(`secure_delete = ${secure}`);
 if (library) db.loadExtension(library);
 const start = process.hrtime.bigint();
 if (library) db.prepare("SELECT evidence_prune_for_approval('rec')").get();

@@ -1,57 +1,26 @@
 """Conversations: append, history, pages, clean-up, resume and fork, each compared with its
 alternative. Databases with many rows are made once."""
-import atexit
+import collections
+import datetime
 import gzip
 import itertools
 import json
 import os
 import pathlib
+import random
+import re
 import resource
-import shutil
 import statistics
-import tempfile
+import subprocess
+import sys
 import uuid
 
-from run import Case, connect, timed
-
-DATA = pathlib.Path(__file__).resolve().parents[2] / "shared" / "data"
-
-FOLDER = pathlib.Path(tempfile.mkdtemp(prefix="rollout-bench-"))
-atexit.register(shutil.rmtree, FOLDER, True)
-MADE = {}
+from run import ANEW, DATA, Case, checkpoint, connect, installed, limit, once, plain, prose
+from run import timed, ways, writes
 
 
-def payload(i):
-    """A message of about 1 KB."""
-    text = f'{i}: some "quoted" words, a path /usr/lib and a letter \u00e9\n' * 16
-    return {"type": "message", "role": "assistant",
-            "content": [{"type": "output_text", "text": text}]}
-
-
-TEXTS = [json.dumps(payload(i), separators=(",", ":")) for i in range(10)]
-ITEMS = "[" + ",".join(
-    '{"type":"response_item","payload":%s}' % text for text in TEXTS) + "]"
-USERS = ITEMS.replace('"role":"assistant"', '"role":"user"')
-USER = '{"type":"event_msg","payload":{"type":"user_message","message":"do it"}}'
-
-
-def fresh(name):
-    """A connection to a new database with the rollout domain."""
-    db = connect(FOLDER / name)
-    db.execute("SELECT blackbox_install('main', 'rollout')")
-    return db
-
-
-def create(db, *more):
-    return db.execute(
-        "SELECT rollout_create(NULL, NULL, ?)", more or (60,)).fetchone()[0]
-
-
-def once(name, make):
-    """What make(name) returns, made at the first use."""
-    if name not in MADE:
-        MADE[name] = make(name)
-    return MADE[name]
+def create(db):
+    return db.execute("SELECT rollout_create(NULL, NULL, 60)").fetchone()[0]
 
 
 def per_call(call, times):
@@ -59,161 +28,309 @@ def per_call(call, times):
     return statistics.median(timed(call) for _ in range(times))
 
 
+# ------------------------------------------------------------------- items
+
+# An item is (kind, type, payload as JSON text).
+
+
+def message(i, role="assistant", size=1000):
+    """A message of about that size."""
+    text = f'{i}: some "quoted" words, a path /usr/lib and a letter \u00e9\n' * (size // 62)
+    return "message", "response_item", json.dumps(
+        {"type": "message", "role": role, "content": [{"type": "output_text", "text": text}]},
+        separators=(",", ":"))
+
+
+def varied(role):
+    """Endless messages of 1 KB on average."""
+    dice = random.Random(1)
+    return (message(i, role, dice.randint(200, 1800)) for i in itertools.count())
+
+
+USED = {"input_tokens": 84211, "cached_input_tokens": 81920, "output_tokens": 412,
+        "reasoning_output_tokens": 128, "total_tokens": 84623}
+# What a recording of 7,594 items consists of: how many of a kind are among 100 of the most
+# common ones, the median of their bytes, and what they are.
+MADE = [
+    ("function_call", 19, 269, "response_item", {"name": "shell", "call_id": "c", "arguments": ""}),
+    ("function_call_output", 19, 615, "response_item", {"call_id": "c", "output": ""}),
+    ("token_count", 18, 478, "event_msg", {"info": {
+        "total_token_usage": USED, "last_token_usage": USED, "model_context_window": 258400},
+        "rate_limits": {"limit_id": "codex", "plan_type": "team"}}),
+    ("message", 13, 327, "response_item", {"role": "assistant", "content": ""}),
+    ("reasoning", 11, 48, "response_item", {"content": None, "summary": []}),
+    ("agent_message", 9, 318, "event_msg", {"message": "", "phase": "commentary"}),
+    ("exec_command_end", 9, 931, "event_msg", {"call_id": "c", "aggregated_output": ""}),
+    ("user_message", 2, 157, "event_msg", {"message": "", "images": []}),
+]
+
+
+def sessions(kind):
+    """The recorded sessions of a program, the largest first: (text, file name)."""
+    folder = DATA / "rollouts" / kind
+    found = [(gzip.open(f).read() if f.suffix == ".gz" else f.read_bytes(), f.name)
+             for f in (folder.iterdir() if folder.is_dir() else [])]
+    return sorted(found, key=lambda one: -len(one[0]))
+
+
+def session():
+    """The items of a recorded session, in order, or such as are made up."""
+    for text, _ in sessions("codex")[:1]:
+        lines = [json.loads(line) for line in text.decode().splitlines()[1:1800]]
+        return [(line["payload"].get("type", line["type"]), line["type"],
+                 json.dumps(line["payload"], ensure_ascii=False, separators=(",", ":")))
+                for line in lines]
+    dice, found = random.Random(1), []
+    kinds = [one for one in MADE for _ in range(one[1])]
+    for kind, _, size, top, fields in dice.choices(kinds, k=1800):
+        start = dice.randrange(2_000_000)
+        text = prose()[start:start + int(size * dice.lognormvariate(0, 1))]
+        payload = {"type": kind, **{k: text if v == "" else v for k, v in fields.items()}}
+        if kind == "message":
+            payload["content"] = [{"type": "output_text", "text": text}]
+        found.append((kind, top, json.dumps(payload, separators=(",", ":"))))
+    return found
+
+
 # ------------------------------------------------------------------ append
 
+START = 1_780_000_000_000
+ROLLOUT = "019d0000-1111-7222-8333-444455556666"
+OURS = f"INSERT INTO rollouts(id, expires_at) VALUES('{ROLLOUT}', 'permanent')"
 # The table with which an append is compared.
-PLAIN = """CREATE TABLE items(id INTEGER PRIMARY KEY, rollout TEXT, sequence INTEGER,
-  timestamp INTEGER, type TEXT, payload TEXT, UNIQUE(rollout, sequence))"""
+PLAIN = """CREATE TABLE items(id INTEGER PRIMARY KEY, rollout TEXT NOT NULL,
+  sequence INTEGER NOT NULL, timestamp INTEGER NOT NULL, type TEXT NOT NULL, payload TEXT,
+  CHECK (typeof(timestamp) = 'integer' AND timestamp BETWEEN 0 AND 253402300799999),
+  CHECK (typeof(type) = 'text' AND length(CAST(type AS BLOB)) BETWEEN 1 AND 100),
+  CHECK (payload IS NULL OR (typeof(payload) = 'text'
+         AND length(CAST(payload AS BLOB)) <= 67108864)),
+  UNIQUE(rollout, sequence))"""
+APPEND = f"SELECT rollout_append('{ROLLOUT}', ?)"
+INSERT = ("INSERT INTO items(rollout, sequence, timestamp, type, payload) "
+          f"VALUES('{ROLLOUT}',?,?,?,?)")
 
 
-def append_ours(items, times=200):
-    def make(name):
-        db = fresh(name)
-        return db, create(db)
+def line(at, item):
+    """An item as a line of a session file."""
+    time = datetime.datetime.fromtimestamp(at / 1000, datetime.timezone.utc)
+    return '{"timestamp":"%s.%03dZ","type":"%s","payload":%s}' % (
+        time.strftime("%Y-%m-%dT%H:%M:%S"), at % 1000, *item[1:])
 
-    def side(_folder):
-        db, rollout = once(f"append{len(items)}", make)
-        return per_call(lambda: db.execute(
-            "SELECT rollout_append(?, ?)", (rollout, items)).fetchall(), times)
+
+def rows(items, form):
+    """What begins rows of the items, again and again, each a second after the one before."""
+    return lambda: (form(i, START + i * 1000, item)
+                    for i, item in enumerate(itertools.cycle(items)))
+
+
+def as_line(_, at, item):
+    return (line(at, item),)
+
+
+def as_columns(_, at, item):
+    return (at, *item[1:])
+
+
+def as_row(i, at, item):
+    return (i, at, *item[1:])
+
+
+def tens(items, form):
+    def begin():
+        source = rows(items, form)()
+        while True:
+            yield list(itertools.islice(source, 10))
+    return begin
+
+
+def ten_lines(items):
+    """What begins arrays of ten items."""
+    return lambda: (("[" + ",".join(one for one, in ten) + "]",)
+                    for ten in tens(items, as_line)())
+
+
+def ten_inserts(db, ten):
+    db.execute("BEGIN")
+    db.executemany(INSERT, ten)
+    db.execute("COMMIT")
+
+
+def jsonl(items, each):
+    """Seconds of a sync of so many lines."""
+    def side(folder):
+        source = rows(items, as_line)()
+        with open(folder / "rollout.jsonl", "a") as out:
+            def put():
+                for one, in itertools.islice(source, each):
+                    out.write(one + "\n")
+                out.flush()
+                os.fsync(out.fileno())
+            return timed(lambda: [put() for _ in range(20)]) / 20
     return side
 
 
-def append_plain(_folder):
-    def make(name):
-        db = connect(FOLDER / name)
-        db.execute(PLAIN)
-        return db, str(uuid.uuid4()), [0]
-    db, rollout, last = once("plain", make)
-
-    def ten():
-        db.execute("BEGIN")
-        for text in TEXTS:
-            db.execute(
-                "INSERT INTO items(rollout, sequence, timestamp, type, payload) "
-                "VALUES(?,?,?,?,?)",
-                (rollout, last[0], 1700000000000, "response_item", text))
-            last[0] += 1
-        db.execute("COMMIT")
-    return per_call(ten, 200)
+def ten_case(what, items, limit_plain, limit_jsonl=None, **more):
+    return Case(
+        f"rollout: append of 10 items, {what}",
+        {"rollout_append": writes(OURS, APPEND, ten_lines(items), calls=100),
+         "ten INSERTs": writes(PLAIN, ten_inserts, tens(items, as_row), False, calls=100),
+         "JSONL and fsync": jsonl(items, 10)},
+        [("rollout_append", "ten INSERTs", limit_plain),
+         ("rollout_append", "JSONL and fsync", limit_jsonl)], rounds=9, **more)
 
 
-def append_jsonl(folder):
-    lines = [
-        '{"timestamp":"2026-01-01T00:00:00.000Z","type":"response_item",'
-        '"payload":%s}\n' % text for text in TEXTS]
-    with open(folder / "rollout.jsonl", "a") as out:
-        def ten():
-            for line in lines:
-                out.write(line)
-            out.flush()
-            os.fsync(out.fileno())
-        return per_call(ten, 50)
-
-
-def session_items():
-    """The items of a recorded Codex session that the policy keeps, as JSON texts."""
-    text = recorded("codex")
-    lines = text.decode().splitlines()[1:401] if text else []
-    db = fresh("kept") if lines else None
-    rollout = create(db) if lines else None
-    return [line for line in lines
-            if db.execute("SELECT rollout_append(?, ?)", (rollout, line)).fetchone()[0]]
-
-
-def mix_ours(items):
-    def side(_folder):
-        db = once("mix", fresh)
-        rollout = create(db)
-        return timed(lambda: [db.execute("SELECT rollout_append(?, ?)", (rollout, item)).fetchall()
-                              for item in items])
-    return side
-
-
-def mix_plain(items):
-    def make(name):
-        db = connect(FOLDER / name)
-        db.execute(PLAIN)
-        return db
-
-    def side(_folder):
-        db = once("mixplain", make)
-        rollout = str(uuid.uuid4())
-        return timed(lambda: [db.execute(
-            "INSERT INTO items(rollout, sequence, timestamp, type, payload) VALUES(?,?,?,?,?)",
-            (rollout, i, 1700000000000, "response_item", item))
-            for i, item in enumerate(items)])
-    return side
-
-
-def mix_cases():
-    items = session_items()
-    return [Case(
-        f"rollout: append of {len(items)} items of a recorded session, one by one",
-        {"rollout_append": mix_ours(items), "INSERTs": mix_plain(items)},
-        [("rollout_append", "INSERTs", 1.3)], rounds=9,
+def one_case(items):
+    return Case(
+        "rollout: append of the items of a recorded session, one by one",
+        {"rollout_append": writes(OURS, APPEND, rows(items, as_line), calls=400),
+         "INSERTs": writes(PLAIN, INSERT, rows(items, as_row), False, calls=400),
+         "JSONL and fsync": jsonl(items, 1)},
+        [("rollout_append", "INSERTs", 1.3), ("rollout_append", "JSONL and fsync", None)],
+        rounds=9,
         note="Each item is a call, and a transaction, of its own, as an agent writes them. The "
-             "other side inserts the same texts without reading them.",
+             "INSERTs put the same texts without reading them.",
         why="A call checks the JSON, applies the policy, reads what the item says, and keeps the "
-            "counters: this costs as much for one item as for ten.")] if items else []
+            "counters: this costs as much for one item as for ten.")
+
+
+def kinds_case(items):
+    """Each pass through a session gives the median of every kind of item."""
+    def kind_sides(open_, ddl, sql, form):
+        found, key = {}, object()
+
+        def make(path):
+            db = open_(path)
+            db.executescript(ddl)
+            return db, rows(items, form)()
+
+        def go(db, source):
+            found.clear()
+            for item, row in zip(items, source):
+                found.setdefault(item[0], []).append(
+                    timed(lambda: db.execute(sql, row).fetchall()))
+            checkpoint(db)
+
+        def side(kind):
+            def run_side(_folder):
+                if kind not in found:  # the first kind of a turn
+                    go(*once(key, make))
+                return statistics.median(found.pop(kind))
+            return run_side
+        return side
+
+    ours = kind_sides(installed, OURS, APPEND, as_line)
+    theirs = kind_sides(plain, PLAIN, INSERT, as_row)
+    common = collections.Counter(item[0] for item in items).most_common(10)
+    return Case(
+        "rollout: append of an item of a recorded session, by kind",
+        {label: side for kind, _ in common
+         for label, side in ((kind, ours(kind)), (f"INSERT of {kind}", theirs(kind)))},
+        [(kind, f"INSERT of {kind}", None) for kind, _ in common], rounds=5,
+        note="The whole session is written, item by item, and each item is a transaction of its "
+             "own. A time is the median of the items of a kind.")
+
+
+def log_ways(items):
+    def into(view, column):
+        return (OURS, f"INSERT INTO {view}({column}, timestamp, type, payload) "
+                f"VALUES('{ROLLOUT}',?,?,?)", rows(items, as_columns)), {}
+    return ways(
+        "rollout: one item of a recorded session",
+        [("rollout_log", *into("rollout_log", "rollout_id")),
+         ("rollout_items", *into("rollout_items", "rollout")),
+         ("rollout_append", (OURS, APPEND, rows(items, as_line)), {}),
+         ("plain table", (PLAIN, INSERT, rows(items, as_row)), {"module": False})],
+        {f"rollout_log, {way}": 20 for way in ANEW if "anew" in way},
+        note="The plain table has UNIQUE(rollout, sequence).",
+        why="An INSERT into a view compiles its triggers.")
+
+
+def append_cases():
+    items = session()
+    talk, users = ([*itertools.islice(varied(role), 50)] for role in ("assistant", "user"))
+    return [
+        ten_case("1 KB each", talk, 1.15, 0.6,
+                 note="The plain table has UNIQUE(rollout, sequence). The ten INSERTs run in one "
+                      "transaction. All sides survive a crash of the process. The JSONL file "
+                      "also survives a power failure.",
+                 why="An append also checks the JSON, applies the policy and keeps the "
+                     "conversation's counters."),
+        ten_case("user messages of 1 KB", users, 1.3,
+                 note="Each message begins a turn, which is a row of its own, and moves the "
+                      "conversation in the index of the list.",
+                 why="A turn is a row more, and the index of the list is written in each call."),
+        ten_case("the mix of a recorded session", items, None),
+        one_case(items),
+        kinds_case(items),
+        log_ways(items),
+    ]
 
 
 # ----------------------------------------------------------------- history
 
-def long_one(name, items):
+USER = '{"type":"event_msg","payload":{"type":"user_message","message":"do it"}}'
+
+
+def long_one(items):
     """A database with one conversation of that many items of 1 KB, a tenth of them user
     messages."""
-    db = fresh(name)
-    rollout = create(db)
-    batch = ITEMS[:-1].rsplit(',{"type":"response_item"', 1)[0] + "," + USER + "]"
-    db.execute("BEGIN")
-    for _ in range(items // 10):
-        db.execute("SELECT rollout_append(?, ?)", (rollout, batch))
-    db.execute("COMMIT")
-    return db, rollout
+    def make(path):
+        db = installed(path)
+        rollout = create(db)
+        db.execute("BEGIN")
+        for batch, in itertools.islice(ten_lines([*itertools.islice(varied("assistant"), 90)])(),
+                                       items // 10):
+            batch = batch[:batch.rindex(',{"timestamp"')] + "," + USER + "]"
+            db.execute("SELECT rollout_append(?, ?)", (rollout, batch)).fetchall()
+        db.execute("COMMIT")
+        return db, rollout
+    return once(("long", items), make)
 
 
-def history(sql):
+def of_long(items, sql, times, *more):
     def side(_folder):
-        db, rollout = once("history", lambda name: long_one(name, 1000))
-        return per_call(lambda: db.execute(sql, (rollout,)).fetchall(), 20)
+        db, rollout = long_one(items)
+        return per_call(lambda: db.execute(sql, (rollout, *more)).fetchall(), times)
     return side
 
 
 def history_raw(_folder):
-    db, _ = once("history", lambda name: long_one(name, 1000))
+    db, _ = long_one(1000)
     return per_call(lambda: db.execute(
         "SELECT id, timestamp, type, payload FROM rollout_data "
         "WHERE id BETWEEN 1 << 32 AND (1 << 32) + 4294967295 ORDER BY id"
     ).fetchall(), 20)
 
 
+def fork(items):
+    return of_long(items, "SELECT rollout_fork(?, ?)", 50, items // 10 - 1)
+
+
 # ------------------------------------------------------- many conversations
 
-def many(rollouts, ordered=False):
-    """Ids are random, or in order of time."""
-    scatter = "" if ordered else "* 2654435761 % 4294967296"
-
-    def make(name):
-        db = fresh(name)
+def many(rollouts):
+    """Their ids are in order of time, as those of version 7 are."""
+    def make(path):
+        db = installed(path)
         db.execute("BEGIN")
         db.execute(
             "WITH n(i) AS (VALUES(1) UNION ALL SELECT i + 1 FROM n WHERE i < ?) "
             "INSERT INTO rollouts(id, created, expires_at, status) "
-            f"SELECT printf('%08x-0000-4000-8000-%012x', i {scatter}, i), "
+            "SELECT printf('%08x-0000-4000-8000-%012x', i, i), "
             "1700000000000 + i, 'permanent', 'active' FROM n", (rollouts,))
         db.execute(
             "INSERT INTO rollout_log(rollout_id, type, payload, timestamp) "
             "SELECT id, 'event_msg', '{\"type\":\"user_message\","
             "\"message\":\"hello\"}', created FROM rollout_heads")
         db.execute("COMMIT")
-        db.execute("PRAGMA wal_checkpoint")
+        checkpoint(db)
         return db
-    return lambda: once(f"many{rollouts}{ordered}", make)
+    return once(("conversations", rollouts), make)
 
 
 def page(rollouts):
     def side(_folder):
-        db = many(rollouts)()
+        db = many(rollouts)
         cursor = db.execute(
             "SELECT updated || '|' || id FROM rollout_heads "
             "ORDER BY updated DESC LIMIT 1 OFFSET 500").fetchone()[0]
@@ -222,59 +339,34 @@ def page(rollouts):
     return side
 
 
-def cleanup(rollouts, ordered=False):
+def cleanup(rollouts):
+    batch = next(ten_lines([*itertools.islice(varied("assistant"), 10)])())[0]
+
     def side(_folder):
-        db = many(rollouts, ordered)()
+        db = many(rollouts)
         db.execute("BEGIN")
         for i in range(100):
-            name = f"{rollouts + i:08x}-0000-4000-9000-{i:012x}" if ordered else None
+            name = f"{rollouts + i:08x}-0000-4000-9000-{i:012x}"
             db.execute("SELECT rollout_append(rollout_create(?,NULL,0,NULL,1),"
-                       "?, 1)", (name, ITEMS))
+                       "?, 1)", (name, batch)).fetchall()
         db.execute("COMMIT")
+        checkpoint(db)
         return timed(lambda: db.execute(
             "SELECT rollout_cleanup_expired()").fetchall())
     return side
 
 
-# ---------------------------------------------------------- resume and fork
-
-def resume(items):
-    def side(_folder):
-        db, rollout = once(f"long{items}", lambda name: long_one(name, items))
-        return per_call(lambda: db.execute(
-            "SELECT rollout_resume(?)", (rollout,)).fetchall(), 200)
-    return side
-
-
-def fork(items):
-    def side(_folder):
-        db, rollout = once(f"fork{items}", lambda name: long_one(name, items))
-        last = items // 10 - 1
-        return per_call(lambda: db.execute(
-            "SELECT rollout_fork(?, ?)", (rollout, last)).fetchall(), 50)
-    return side
-
-
 # ------------------------------------------------------------------ import
-
-def recorded(kind):
-    """The largest recorded session of a program, or None."""
-    folder = DATA / "rollouts" / kind
-    files = sorted(folder.iterdir()) if folder.is_dir() else []
-    texts = [gzip.open(f).read() if f.suffix == ".gz" else f.read_bytes() for f in files]
-    return max(texts, key=len, default=None)
-
 
 def import_ours(text):
     """Each time under another id, and with other messages, so that all of it is new."""
-    def side(_folder):
-        db, number = once(f"import{len(text)}", lambda name: (fresh(name), itertools.count()))
+    number = itertools.count()
 
-        def one_more():
-            new = text.replace(b"msg_", b"m%d_" % next(number))
-            return timed(lambda: db.execute(
-                "SELECT rollout_import(?, ?)", (new, str(uuid.uuid4()))).fetchall())
-        return statistics.median(one_more() for _ in range(5))
+    def side(_folder):
+        db = once(("import", len(text)), installed)
+        new = text.replace(b"msg_", b"m%d_" % next(number))
+        return timed(lambda: db.execute(
+            "SELECT rollout_import(?, ?)", (new, str(uuid.uuid4()))).fetchall())
     return side
 
 
@@ -282,24 +374,24 @@ def import_plain(text):
     """json.loads of each line, and one INSERT of it."""
     def read_all(db):
         db.execute("BEGIN")
-        for i, line in enumerate(text.split(b"\n")):
+        for i, one in enumerate(text.split(b"\n")):
             try:
-                kind = json.loads(line)["type"]
+                kind = json.loads(one)["type"]
             except ValueError:
                 kind = "?"
             db.execute("INSERT INTO items(sequence, type, payload) VALUES(?,?,?)",
-                       (i, kind, line.decode()))
+                       (i, kind, one.decode()))
         db.execute("COMMIT")
 
-    def make(name):
-        db = connect(FOLDER / name)
+    def make(path):
+        db = plain(path)
         db.execute("CREATE TABLE items(id INTEGER PRIMARY KEY, sequence INTEGER, "
                    "type TEXT, payload TEXT)")
         return db
 
     def side(_folder):
-        db = once(f"lines{len(text)}", make)
-        return per_call(lambda: read_all(db), 5)
+        db = once(("lines", len(text)), make)
+        return timed(lambda: read_all(db))
     return side
 
 
@@ -307,156 +399,121 @@ def import_cases():
     return [
         Case(f"rollout: import of a {kind} file of {len(text) / 1e6:.1f} MB",
              {"rollout_import": import_ours(text), "json.loads and INSERT": import_plain(text)},
-             [("rollout_import", "json.loads and INSERT", 1.3)], rounds=5,
+             [("rollout_import", "json.loads and INSERT", 1.3)], rounds=9,
              note="A recorded session. The other side parses each line in Python and inserts it. "
                   "The import also derives turns, titles and usage, and keeps every byte.")
-        for kind, text in (("codex", recorded("codex")), ("claude", recorded("claude"))) if text]
+        for kind in ("codex", "claude") for text, _ in sessions(kind)[:1]]
 
 
 # ------------------------------------------------------ a thousand sessions
 
-def sessions():
-    """The recorded sessions, with the id that each has."""
-    found = []
-    for kind in ("codex", "claude"):
-        folder = DATA / "rollouts" / kind
-        for f in sorted(folder.iterdir()) if folder.is_dir() else []:
-            text = gzip.open(f).read() if f.suffix == ".gz" else f.read_bytes()
-            found.append((text, f.name.split(".")[0][-36:].encode()))
-    return found
+def peak(begin=False):
+    """The most memory of this process, in MB; on Linux since it was last asked to begin."""
+    status = pathlib.Path("/proc/self/status")
+    if not status.exists():
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    if begin:
+        pathlib.Path("/proc/self/clear_refs").write_text("5")
+    return int(re.search(r"VmHWM:\s+(\d+)", status.read_text())[1]) / 1024
 
 
-def peak():
-    """The most memory of this process so far, in MB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+def thousand(path):
+    """1,000 sessions, and the seconds and megabytes that they took in a process of their own."""
+    told = subprocess.run([sys.executable, __file__, path], check=True, stdout=subprocess.PIPE)
+    return connect(path), *map(float, told.stdout.split())
 
 
-def thousand(name):
-    """1,000 sessions, made of the recorded ones under new ids, and what the imports took."""
-    db, parts = fresh(name), sessions()
-    before, seconds = peak(), 0
+def import_thousand(path):
+    """They are made of the smaller recorded ones under new ids."""
+    db = installed(path)
+    before, seconds = peak(True), 0
+    parts = [(text, name.split(".")[0][-36:].encode()) for kind in ("codex", "claude")
+             for text, name in sessions(kind) if len(text) < 300_000]
     for i in range(1000):
         text, old = parts[i % len(parts)]
         new = str(uuid.uuid4()).encode()
         text = text.replace(old, new).replace(b"msg_", b"m" + new[:8])
         seconds += timed(lambda: db.execute("SELECT rollout_import(?)", (text,)).fetchall())
-    return db, seconds, peak() - before
+    print(seconds, peak() - before)
 
 
 def thousand_takes(sql):
-    def side(_folder):
-        db, _, _ = once("thousand", thousand)
-        return per_call(lambda: db.execute(sql).fetchall(), 20)
-    return side
+    return lambda _folder: per_call(
+        lambda: once("thousand", thousand)[0].execute(sql).fetchall(), 20)
 
 
 def thousand_cases():
-    if not sessions():
-        return []
     return [Case(
         "rollout: 1,000 recorded sessions",
-        {"list": thousand_takes("SELECT * FROM rollout_list(50)"),
-         "usage by day": thousand_takes("SELECT * FROM rollout_usage_days"),
-         "50 ms": target(.05),
+        {"import": lambda _folder: once("thousand", thousand)[1],
          "MB of memory": lambda _folder: once("thousand", thousand)[2],
-         "100 MB": target(100),
-         "import": lambda _folder: once("thousand", thousand)[1]},
+         "100 MB": limit(100),
+         "list": thousand_takes("SELECT * FROM rollout_list(50)"),
+         "usage by day": thousand_takes("SELECT * FROM rollout_usage_days"),
+         "50 ms": limit(.05)},
         [("list", "50 ms", 1), ("usage by day", "50 ms", 1), ("MB of memory", "100 MB", 1)],
         rounds=1,
-        note="About 0.9 GB: the recorded sessions under new ids, each imported by a call of its "
-             "own. The memory is what the process needs for that beyond what it had before; here a "
-             "second stands for a megabyte.")]
+        note="The recorded sessions of less than 300 KB under new ids, each imported by a call "
+             "of its own. The memory is what a process needs for that, and to read the "
+             "files, beyond what it had before; here a second stands for a megabyte.")
+    ] if sessions("codex") else []
 
 
 # --------------------------------------------------- the document's targets
 
-def target(seconds):
-    return lambda _folder: seconds
-
-
 def timed_create(_folder):
-    db = once("create", fresh)
+    db = once("create", installed)
     return per_call(lambda: create(db), 50)
 
 
-def timed_flush(_folder):
-    db, rollout = once("flush", lambda name: long_one(name, 10))
+def timed_append(_folder):
+    db, rollout = long_one(100)
+    batch = next(ten_lines([*itertools.islice(varied("assistant"), 10)])())[0]
+    return per_call(lambda: db.execute(
+        "SELECT rollout_append(?, ?)", (rollout, batch)).fetchall(), 50)
 
-    def change():
-        db.execute("SELECT rollout_append(?, ?)", (rollout, ITEMS)).fetchall()
 
-    def flush():
-        db.execute("SELECT rollout_flush(?)", (rollout,)).fetchall()
-    times = []
-    for _ in range(20):
-        change()
-        times.append(timed(flush))
-    return statistics.median(times)
+def timed_flush(folder):
+    def one():
+        timed_append(folder)
+        db, rollout = long_one(100)
+        return timed(lambda: db.execute("SELECT rollout_flush(?)", (rollout,)).fetchall())
+    return statistics.median(one() for _ in range(5))
 
 
 def cases():
+    resume = "SELECT rollout_resume(?)"
+    whole = "SELECT rollout_history(?)"
     return [
-        Case("rollout: append of 10 items of 1 KB",
-             {"rollout_append": append_ours(ITEMS), "ten INSERTs": append_plain,
-              "JSONL and fsync": append_jsonl},
-             [("rollout_append", "ten INSERTs", 1.15),
-              ("rollout_append", "JSONL and fsync", 0.6)], rounds=9,
-             note="The plain table has UNIQUE(rollout, sequence). The ten INSERTs run in one "
-                  "transaction. All sides survive a crash of the process. The JSONL file also "
-                  "survives a power failure.",
-             why="An append also checks the JSON, applies the policy and keeps "
-                 "the conversation's counters. Without the trigger that keeps the order of "
-                 "the items it would take 0.95."),
-        Case("rollout: append of 10 user messages of 1 KB",
-             {"rollout_append": append_ours(USERS),
-              "ten INSERTs": append_plain},
-             [("rollout_append", "ten INSERTs", 1.3)], rounds=9,
-             note="Each message begins a turn, which is a row of its own. A call moves the "
-                  "conversation in the index of the list unless its items are of the same "
-                  "millisecond as the newest one, as most of them are here.",
-             why="With the index of the list in each call it is 0.05 more. The trigger that "
-                 "keeps the order of the items without the module takes a fifth of an append. "
-                 "The plain table has its index instead."),
-        *mix_cases(),
+        *append_cases(),
         *import_cases(),
         *thousand_cases(),
         Case("rollout: history of 1,000 items of 1 KB",
-             {"rollout_range": history("SELECT * FROM rollout_range(?)"),
-              "rollout_items": history(
-                  "SELECT sequence, timestamp, type, payload "
-                  "FROM rollout_items WHERE rollout = ?"),
-              "rollout_history": history("SELECT rollout_history(?)"),
+             {"rollout_range": of_long(1000, "SELECT * FROM rollout_range(?)", 20),
+              "rollout_items": of_long(1000, "SELECT sequence, timestamp, type, payload "
+                                       "FROM rollout_items WHERE rollout = ?", 20),
+              "rollout_history": of_long(1000, whole, 20),
               "raw SELECT": history_raw},
              [("rollout_items", "raw SELECT", 1.2),
               ("rollout_range", "raw SELECT", None),
               ("rollout_history", "raw SELECT", 1.5)], rounds=9),
-        Case("rollout: a page of 50",
-             {"100,000 there": page(100000), "1,000 there": page(1000)},
-             [("100,000 there", "1,000 there", 1.2)]),
-        Case("rollout: clean-up of 100 expired, ids in order of time",
-             {"100,000 there": cleanup(100000, True),
-              "1,000 there": cleanup(1000, True)},
-             [("100,000 there", "1,000 there", 1.2)], rounds=15,
-             note="The ids are UUIDs of version 7, which Codex uses."),
-        Case("rollout: clean-up of 100 expired, random ids",
-             {"100,000 there": cleanup(100000), "1,000 there": cleanup(1000)},
-             [("100,000 there", "1,000 there", 1.2)], rounds=15,
-             note="The ids are UUIDs of version 4. Among 100,000, each has a page of its own "
-                  "in the index of the ids, which must be read and written.",
-             why="The index of random ids has each row on a page of its own, in every design."),
+        Case("rollout: a page of 50", {"30,000 there": page(30000), "1,000 there": page(1000)},
+             [("30,000 there", "1,000 there", 1.2)]),
+        Case("rollout: clean-up of 100 expired",
+             {"30,000 there": cleanup(30000), "1,000 there": cleanup(1000)},
+             [("30,000 there", "1,000 there", 1.2)], rounds=9,
+             note="Their ids are in order of time, as those of Codex are."),
         Case("rollout: resume",
-             {"100,000 items": resume(100000), "100 items": resume(100)},
-             [("100,000 items", "100 items", 1.2)]),
+             {"30,000 items": of_long(30000, resume, 200), "100 items": of_long(100, resume, 200)},
+             [("30,000 items", "100 items", 1.2)]),
         Case("rollout: fork at the last turn",
              {"10,000 items": fork(10000), "10 items": fork(10)},
              [("10,000 items", "10 items", 2.0)]),
         Case("rollout: absolute targets",
-             {"create": timed_create, "resume": resume(100),
-              "append": append_ours(ITEMS), "flush": timed_flush, "page": page(1000),
-              "history": history("SELECT rollout_history(?)"),
-              "clean-up": cleanup(1000),
-              "500 ms": target(.5), "200 ms": target(.2),
-              "100 ms": target(.1), "50 ms": target(.05)},
+             {"create": timed_create, "resume": of_long(100, resume, 200), "append": timed_append,
+              "flush": timed_flush, "page": page(1000), "history": of_long(1000, whole, 20),
+              "clean-up": cleanup(1000), "500 ms": limit(.5), "200 ms": limit(.2),
+              "100 ms": limit(.1), "50 ms": limit(.05)},
              [("create", "100 ms", 1), ("resume", "100 ms", 1),
               ("append", "50 ms", 1), ("flush", "100 ms", 1),
               ("page", "200 ms", 1), ("history", "200 ms", 1),
@@ -465,3 +522,7 @@ def cases():
                   "100 ms, a page of 50 in 200 ms, 1,000 items in 200 ms, 100 expired in 500 "
                   "ms. The medians below are the measured times."),
     ]
+
+
+if __name__ == "__main__":
+    import_thousand(sys.argv[1])

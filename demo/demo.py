@@ -124,7 +124,7 @@ def fresh(file):
     db.enable_load_extension(True)
     db.load_extension(str(MODULE))
     db.execute("PRAGMA journal_mode = WAL").fetchone()
-    db.execute("SELECT blackbox_install()").fetchone()
+    db.execute("SELECT blackbox_install('main', 'all')").fetchone()
     return db
 
 

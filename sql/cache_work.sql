@@ -4,10 +4,9 @@
 -- Views  cache_overdue  the items that the next writes remove
 --        cache_works    used by the trigger of a write
 --
--- Invariants: a new item removes at most two items, and looks at 100 at most. It never fails because of them: it removes only what nothing can
--- refuse (retention_refusers of core), because a trigger cannot go on after an
--- error.
-
+-- Invariants: a new item removes at most two items, and looks at 100 at most. It
+-- never fails because of them: it removes only what nothing can refuse
+-- (retention_refusers of core), because a trigger cannot go on after an error.
 
 CREATE VIEW IF NOT EXISTS main.cache_overdue AS
 SELECT d.key AS key
@@ -33,6 +32,5 @@ CREATE TRIGGER IF NOT EXISTS main.cache_works_insert
 INSTEAD OF INSERT ON cache_works
 BEGIN
   DELETE FROM cache_due_expired
-   WHERE key IN (SELECT key FROM cache_overdue WHERE key <> NEW.key
-                  LIMIT 2);
+   WHERE key IN (SELECT key FROM cache_overdue WHERE key <> NEW.key LIMIT 2);
 END;

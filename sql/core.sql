@@ -4,13 +4,18 @@
 --         blackbox_settings      every setting: value, default, range, meaning
 --         blackbox__log          what blackbox did: one row for each act
 --         blackbox__open         removals whose receipt is not finished
+--         blackbox__tree         the Merkle tree of the log: see ext/core/log_tree.c
+--         blackbox__leaves, blackbox__nodes, blackbox__heads  its hashes
+--         blackbox__folded       leaves of receipts that are now parts of a sum
+--         blackbox__erased       hashes of fields of the log that were erased
 --         retention_rules        what each rule removes: the rows that a view of
 --                                a domain lists, or old rows of your own table
 --         retention_clock        the newest time that this file has seen
 --         retention__in_force    what holds keep, for the guards of every domain
 --         retention__erased      keys of what was erased, which are refused
 --         blackbox__probe        lets a trigger detect a REPLACE
--- Views   retention_now          the current time, if the clock can be trusted
+-- Views   proof_log              the leaves in words
+--         retention_now          the current time, if the clock can be trusted
 --         retention_tick         INSERT remembers it, at most once an hour
 --         retention_refusers     what could refuse the removal of a row by a rule
 --         blackbox_log           the log, with the receipts that are not finished
@@ -35,7 +40,7 @@ SELECT 'retention_clock' AS object,
        'the row is missing: no rule removes anything; run blackbox_install()' AS problem
  WHERE NOT EXISTS (SELECT 1 FROM retention_clock);
 
--- clock is the time of the machine. now is the same, or NULL if the clock is too
+-- clock is the time of the machine. now is the same, or NULL if the clock is more
 -- than seven days (604800000 ms) ahead of the newest time seen: nothing is due then.
 CREATE VIEW IF NOT EXISTS main.retention_now AS
 SELECT CASE WHEN CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER) <=
@@ -84,7 +89,7 @@ SELECT NULL, at, domain, 'removal', rule, NULL, NULL, rows, bytes, oldest, newes
 -- The receipts. That of a minute which is not over has the number that it would get.
 CREATE VIEW IF NOT EXISTS main.retention_log AS
 SELECT n AS id, at, domain, subject AS rule, actor, rows, bytes, oldest, newest,
-       CAST(detail AS INTEGER) AS minute
+       nullif(CAST(detail AS INTEGER), 0) AS minute
   FROM blackbox__log WHERE kind = 'removal'
 UNION ALL
 SELECT (SELECT coalesce(max(n), 0) FROM blackbox__log) + row_number() OVER (),
@@ -156,7 +161,7 @@ CREATE TABLE IF NOT EXISTS main.blackbox_domains(
 -- name them: before SQLite 3.47 its text must be a literal.)
 CREATE TABLE IF NOT EXISTS main.blackbox_settings(
   name      TEXT PRIMARY KEY,
-  value     NUMERIC NOT NULL,
+  value     NUMERIC,
   "default" NUMERIC NOT NULL,
   range     TEXT NOT NULL,
   meaning   TEXT NOT NULL,
@@ -168,7 +173,8 @@ CREATE TABLE IF NOT EXISTS main.blackbox_settings(
       AND value BETWEEN CAST(range AS NUMERIC)
                     AND CAST(substr(range, instr(range, ' to ') + 4) AS NUMERIC)
     WHEN instr(range, ',') THEN
-      instr(', ' || range || ',', ', ' || value || ',') AND instr(value, ',') = 0
+      typeof(value) = 'text' AND instr(value, ',') = 0
+      AND instr(', ' || range || ',', ', ' || value || ',')
     ELSE typeof(value) = 'text' AND value <> ''
   END)
 ) WITHOUT ROWID;
@@ -227,6 +233,62 @@ CREATE TABLE IF NOT EXISTS main.blackbox__log(
 
 CREATE INDEX IF NOT EXISTS main.blackbox__log_subject
 ON blackbox__log(subject, at) WHERE subject IS NOT NULL;
+
+-- The Merkle tree of the log. Only the module writes it: it gives leaves to the rows
+-- that were written since, in each call that writes. Leaf i is that of row i + 1.
+-- origin is the first line of each head. frontier: the hashes of the complete
+-- subtrees, 32 bytes each, the largest first. fold: rows before this one were looked
+-- at for folding. docs/proof.md is the manual.
+CREATE TABLE IF NOT EXISTS main.blackbox__tree(
+  one      INTEGER PRIMARY KEY CHECK (one = 1),
+  origin   TEXT NOT NULL,
+  size     INTEGER NOT NULL,
+  frontier BLOB NOT NULL,
+  fold     INTEGER NOT NULL DEFAULT 1
+);
+INSERT INTO main.blackbox__tree(one, origin, size, frontier)
+SELECT 1, 'blackbox/' || lower(hex(randomblob(16))), 0, x''
+ WHERE NOT EXISTS (SELECT 1 FROM main.blackbox__tree);
+
+CREATE TABLE IF NOT EXISTS main.blackbox__leaves(
+  leaf INTEGER PRIMARY KEY,
+  hash BLOB NOT NULL
+);
+
+-- node: its level (1: of 256 leaves) in the bits from 48 on, and its index.
+CREATE TABLE IF NOT EXISTS main.blackbox__nodes(
+  node INTEGER PRIMARY KEY,
+  hash BLOB NOT NULL
+);
+
+-- Sizes for which proof_head() has returned a head, if their leaves are there.
+CREATE TABLE IF NOT EXISTS main.blackbox__heads(
+  size INTEGER PRIMARY KEY
+);
+
+-- Ranges of leaves.
+CREATE TABLE IF NOT EXISTS main.blackbox__folded(
+  first INTEGER PRIMARY KEY,
+  last  INTEGER NOT NULL
+);
+
+-- If a field of row n is erased, each of its fields has a row here: the erased one
+-- with its type and hash, the others with their salt. The salt of the row is empty.
+CREATE TABLE IF NOT EXISTS main.blackbox__erased(
+  n    INTEGER NOT NULL,
+  name TEXT NOT NULL,
+  type INTEGER,
+  salt BLOB,
+  hash BLOB,
+  PRIMARY KEY (n, name)
+) WITHOUT ROWID;
+
+-- open: the row is still there.
+CREATE VIEW IF NOT EXISTS main.proof_log AS
+SELECT l.leaf AS leaf, g.kind AS kind, l.leaf + 1 AS number, g.at AS at,
+       lower(hex(l.hash)) AS commitment, g.n IS NOT NULL AS open
+  FROM blackbox__leaves AS l LEFT JOIN blackbox__log AS g ON g.n = l.leaf + 1
+ WHERE l.leaf < (SELECT size FROM blackbox__tree);
 
 -- Removals that one receipt will tell: those of a rule and a minute or, with minute
 -- 0, those of the bulk act that runs.
@@ -401,7 +463,6 @@ BEFORE DELETE ON retention_clock
 BEGIN
   SELECT RAISE(ABORT, 'ClockError: the row of retention_clock cannot be deleted; SELECT retention_confirm_clock()');
 END;
-
 
 INSERT INTO main.blackbox_domains(domain, format) VALUES ('core', 1)
 ON CONFLICT (domain) DO UPDATE SET format = excluded.format;

@@ -378,7 +378,6 @@ ON CONFLICT (name) DO UPDATE
    SET "default" = excluded."default", range = excluded.range,
        meaning = excluded.meaning;
 
-
 -- The first overflow of a buffer remembers the time, and removes a little of what is due: among
 -- the oldest 100, the first that nothing blocks. It takes only what nothing can
 -- refuse, because a trigger cannot go on after an error.

@@ -11,7 +11,6 @@
 -- could refuse a DELETE (retention_refusers of core), because a trigger cannot go
 -- on after an error.
 
-
 -- Rows and bytes of the archive and of evidence; the two indexes that it reads
 -- contain each row once. Rings are not in it.
 CREATE VIEW IF NOT EXISTS main.payload_size AS

@@ -799,10 +799,10 @@ ON rollout_about(parent) WHERE parent IS NOT NULL;
 CREATE INDEX IF NOT EXISTS main.rollout_prompt
 ON rollout_about(prompt_id) WHERE prompt_id IS NOT NULL;
 
-
--- The start of a conversation remembers the time, and removes a little of what is due: among
--- the oldest 100, the first that nothing blocks. It takes only what nothing can
--- refuse, because a trigger cannot go on after an error.
+-- The start of a conversation remembers the time, and removes a little of what is
+-- due: among the oldest 100, the first that nothing blocks. It takes only what
+-- nothing can refuse, because a trigger cannot go on after an error. A conversation
+-- that is itself past its time removes nothing: it is history that is being loaded.
 CREATE VIEW IF NOT EXISTS main.rollout_overdue AS
 SELECT d.key AS key
   FROM (SELECT key, blocked_by FROM rollout_due
@@ -820,7 +820,9 @@ WHEN EXISTS (SELECT 1 FROM retention_tick)
 BEGIN
   INSERT INTO retention_tick(now) VALUES ((SELECT now FROM retention_now));
   DELETE FROM rollout_due
-   WHERE key IN (SELECT key FROM rollout_overdue)
+   WHERE coalesce(NEW.expires_at, NEW.created, 9e18)
+         >= (julianday('now') - 2440587.5) * 86400000.0 - 60000
+     AND key IN (SELECT key FROM rollout_overdue)
      AND key <> NEW.id;
 END;
 

@@ -495,18 +495,20 @@ void faultVfs(void) {
 /*------------------------------------------------------------ operations --*/
 
 static void pushFirst(sqlite3 *db) {
-  must(db, "INSERT INTO blackbox_settings(name, value) VALUES('payload.enabled', 1);"
-           "CREATE VIRTUAL TABLE ring USING payload_ring(window=3);"
-           "INSERT INTO ring(agent_id, event_id, request_body, response_body, "
-           "  timestamp) VALUES"
-           "  ('a','e1','q1','r1',1000),('a','e2','q2','r2',2000),"
-           "  ('a','e3','q3',NULL,3000),('a','e4',x'00ff','r4',4000),"
-           "  ('b','f1','q5','r5',5000);");
+  must(db,
+      "INSERT INTO blackbox_settings(name, value) VALUES('payload.enabled', 1);"
+      "CREATE VIRTUAL TABLE ring USING payload_ring(window=3);"
+      "INSERT INTO ring(agent_id, event_id, request_body, response_body, "
+      "  timestamp) VALUES"
+      "  ('a','e1','q1','r1',1000),('a','e2','q2','r2',2000),"
+      "  ('a','e3','q3',NULL,3000),('a','e4',x'00ff','r4',4000),"
+      "  ('b','f1','q5','r5',5000);");
 }
 
 void prepareDb(sqlite3 *db, const Operation *pOp) {
   const char *zDomain = domainOf(pOp);
-  char *zSql = sqlite3_mprintf("SELECT blackbox_install('main', %Q)", zDomain);
+  char *zSql = sqlite3_mprintf(
+      "SELECT blackbox_install('main', %Q)", zDomain ? zDomain : "all");
   must(db, "CREATE TABLE app(x)");
   must(db, zSql);
   sqlite3_free(zSql);

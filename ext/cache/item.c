@@ -10,7 +10,7 @@
 ** (mark.c): it marks the session as in use, and counts a read of the item. For
 ** a read or an update, an item that has expired does not exist.
 **
-** Limits: those of the settings (SELECT * FROM blackbox_limits).
+** Limits: those of the settings (SELECT * FROM blackbox_settings).
 */
 #include "cache.h"
 SQLITE_EXTENSION_INIT3

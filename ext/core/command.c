@@ -88,11 +88,12 @@ static const BxDomain *findDomain(const BxCall *p) {
   return 0;
 }
 
-/* Runs the implementation; then others may follow what it has written. */
+/* Runs the implementation; then the rows of the log that it has written get their
+** leaves. */
 static void runBare(BxCall *p) {
   p->pDef->xRun(p);
   bxNeedKnown(p->bx, &p->err);
-  if (p->pDef->flags & BX_RECORDS) bxFollow(p->bx, p->pCtx != 0, &p->err);
+  if (p->pDef->flags & BX_RECORDS) bxLogFollow(p->bx, &p->err);
 }
 
 /* Runs the implementation in a savepoint. */

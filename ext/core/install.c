@@ -92,11 +92,24 @@ static void installDomain(
   if (pDomain->xMend != 0 && pErr->rc == SQLITE_OK) pDomain->xMend(p, pErr);
 }
 
+/* With its trigger, an INSERT into blackbox_settings compiles what follows the
+** settings of every domain. That fails while one of their tables is missing. So
+** domains are made without the trigger, and core makes it again. */
+static void openSettings(BxStmts *p, BxErr *pErr) {
+  bxExec(p, "DROP TRIGGER IF EXISTS main.blackbox_settings_insert", pErr);
+}
+
+static void closeSettings(BxStmts *p, BxErr *pErr) {
+  if (pErr->rc == SQLITE_OK) runSql(p, &p->bx->aDomain[0], pErr);
+}
+
 void bxInstallAgain(BxStmts *p, const char *zDomain, BxErr *pErr) {
   const Bx *bx = p->bx;
   int i = 0;
   while (strcmp(bx->aDomain[i].zName, zDomain) != 0) i++;
+  openSettings(p, pErr);
   if (pErr->rc == SQLITE_OK) installDomain(p, &bx->aDomain[i], 0, pErr);
+  closeSettings(p, pErr);
 }
 
 /* Whether the rules of a virtual table equal those that its module makes. With
@@ -149,7 +162,8 @@ int bxIsNamed(const char *zList, const char *zDomain) {
 }
 
 /* Whether blackbox_install() concerns the domain: core always, and what the list
-** names. Without a list those of the default, and what is installed. */
+** names. Without a list those of the default, and what is installed: its row or
+** its table is there, because either may have been lost. */
 static int isWanted(
     BxStmts *p, const char *zList, const BxDomain *pDomain, BxErr *pErr) {
   static const char zKnown[] =
@@ -158,11 +172,12 @@ static int isWanted(
   if (pDomain == pCore) return 1;
   if (zList != 0) return bxIsNamed(zList, pDomain->zName);
   return pDomain->bDefault ||
+         bxCarries(p->bx, p->zDb, pDomain->zName, pErr) ||
          (bxCarries(p->bx, p->zDb, pCore->zName, pErr) &&
              bxAskOnce(p, zKnown, pErr, "t", pDomain->zName) != 0);
 }
 
-/* Every word of the list must be a domain. */
+/* Every word of the list must be a domain. (The proof is a part of core.) */
 static void checkList(Bx *bx, const char *zList, BxErr *pErr) {
   const char *z = zList;
   if (zList != 0 && strcmp(zList, "all") == 0) return;
@@ -175,7 +190,7 @@ static void checkList(Bx *bx, const char *zList, BxErr *pErr) {
         break;
       }
     }
-    if (i == bx->nDomain) {
+    if (i == bx->nDomain && !(n == 5 && strncmp(z, "proof", 5) == 0)) {
       bxFail(pErr, SQLITE_ERROR,
           "ValidationError: there is no domain %.*Q; name some of the domains "
           "that blackbox_debug() lists, or 'all'",
@@ -247,11 +262,14 @@ static void installAll(
   if (p->pCtx != 0) bxSavepoint(bx, p->pDef->zName, &p->err);
   if (p->err.rc != SQLITE_OK) return;
   lockSchema(pStmts, &p->err);
-  for (i = 0; i < bx->nDomain; i++) {
+  if (p->err.rc == SQLITE_OK) installDomain(pStmts, bx->aDomain, bNew, &p->err);
+  openSettings(pStmts, &p->err);
+  for (i = 1; i < bx->nDomain; i++) {
     if (isWanted(pStmts, zList, &bx->aDomain[i], &p->err)) {
       installDomain(pStmts, &bx->aDomain[i], bNew, &p->err);
     }
   }
+  closeSettings(pStmts, &p->err);
   if (p->err.rc == SQLITE_OK) mendVtabs(pStmts, &p->err);
   bxReturnDomains(p, pStmts); /* before the release, which may also fail */
   if (p->pCtx != 0) bxRelease(bx, &p->err);

@@ -176,7 +176,7 @@ i64 bxRingKillSwitch(Ring *p, const char *zAgent, const char *zEvent,
   p->bFiring = 1;
   nSaved = fire(p, pArchive, zAgent, zEvent, pErr);
   logSwitch(p, pArchive, zAgent, zEvent, pPuller, nSaved, pErr);
-  bxFollow(pArchive->bx, 0, pErr);
+  bxLogFollow(pArchive->bx, pErr);
   p->bFiring = 0;
   return nSaved;
 }

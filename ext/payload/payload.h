@@ -152,6 +152,10 @@ void bxRingTakeOut(Ring *p, const char *zAgent, int bSaved, BxErr *pErr);
 /* Takes the write lock on the ring's schema. */
 void bxRingLock(Ring *p, BxErr *pErr);
 
+/* ring_held.c: digests of held exchanges. iSlot: that of the exchange, 0: all. */
+void bxRingLogHeld(Ring *p, i64 iSlot, BxErr *pErr);
+void bxRingCheck(BxVtab *pVtab, BxProblems *pOut);
+
 #define BX_RING_WINDOW 50 /* of a ring that is made without one */
 #define BX_RING_MAX_WINDOW 10000
 
@@ -211,5 +215,6 @@ void bxPayloadNormalize(BxCall *p);
 extern const BxRecords bxPayloadRecords[]; /* archive.c */
 
 extern const BxRecords bxRingRecords[]; /* ring.c */
+void bxRingHeld(BxVtab *pVtab, BxErr *pErr);
 
 #endif

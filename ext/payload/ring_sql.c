@@ -320,6 +320,15 @@ static void putExchange(
   }
 }
 
+/* What a hold keeps of the row is noted. That it is not never refuses a push. */
+static void noteHeld(Ring *p, i64 iSlot, BxErr *pErr) {
+  BxErr err = {SQLITE_OK, 0};
+  if (pErr->rc != SQLITE_OK) return;
+  bxRingLogHeld(p, iSlot, &err);
+  if (bxLogIsBeside(&p->base.stmts, &err)) bxClear(&err);
+  bxPass(pErr, &err);
+}
+
 void bxRingPush(Ring *p, const RingPush *pPush, i64 *piRowid, BxErr *pErr) {
   RingAgent agent;
   bxRingLookTemp(p, pErr);
@@ -344,6 +353,7 @@ void bxRingPush(Ring *p, const RingPush *pPush, i64 *piRowid, BxErr *pErr) {
   } else {
     putExchange(p, &agent, pPush, pErr);
   }
+  if (agent.bHeld) noteHeld(p, *piRowid, pErr);
   bxRingLooked(p);
 }
 

@@ -288,7 +288,7 @@ static void raiseVerdict(Judging *p, const Finding *pFinding, BxErr *pErr) {
       pStep->zTool[0] != 0 ? pStep->zTool : 0, (i64)pStep->iTurn, hThing, zSeqs,
       bxRuleTokens(pFinding, pTrack), zSay, bKill ? "kill_switch" : "record",
       bKill ? p->pOut->zKill : 0);
-  bxFollow(p->pHome->bx, 0, pErr);
+  bxLogFollow(p->pHome->bx, pErr);
   p->pOut->bRaised = 1;
   sqlite3_free(zSeqs);
   sqlite3_free(zSay);

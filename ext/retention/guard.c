@@ -117,22 +117,39 @@ void bxRetentionCheckGuards(BxStmts *p, BxProblems *pOut) {
   bxUnchecked(pOut, "retention__erased", &err);
 }
 
-void bxRetentionGuard(BxStmts *p, int bHold, BxErr *pErr) {
+/* Calls xEach for each virtual table of p's schema. */
+static void eachVtab(BxStmts *p, int bHold,
+    void (*xEach)(BxVtab *, int bHold, BxErr *), BxErr *pErr) {
   const BxModule *pModule;
-  sqlite3_stmt *pHold = bxHold(p->bx, pErr);
-  guardKeys(p, pErr);
-  guardDomains(p, bHold, pErr);
   for (pModule = p->bx->aModule; pModule->zName != 0; pModule++) {
     sqlite3_stmt *pStmt = bxVtabNames(p, pModule->zName, pErr);
     while (bxRow(pStmt, pErr)) {
       const char *zName = bxColumnText(pStmt, 0, pErr);
       BxVtab *pVtab =
           zName ? bxVtabIn(p->bx, pModule->zName, p->zDb, zName, pErr) : 0;
-      if (pVtab != 0) {
-        bxShadowGuard(pVtab, bHold || bxShadowIsHeld(pVtab, pErr), pErr);
-      }
+      if (pVtab != 0) xEach(pVtab, bHold, pErr);
     }
     sqlite3_finalize(pStmt);
   }
+}
+
+static void guardVtab(BxVtab *pVtab, int bHold, BxErr *pErr) {
+  bxShadowGuard(pVtab, bHold || bxShadowIsHeld(pVtab, pErr), pErr);
+}
+
+void bxRetentionGuard(BxStmts *p, int bHold, BxErr *pErr) {
+  sqlite3_stmt *pHold = bxHold(p->bx, pErr);
+  guardKeys(p, pErr);
+  guardDomains(p, bHold, pErr);
+  eachVtab(p, bHold, guardVtab, pErr);
   bxLetGo(p->bx, pHold, pErr);
+}
+
+static void noteVtab(BxVtab *pVtab, int bHold, BxErr *pErr) {
+  (void)bHold;
+  if (pVtab->pModule->xHeld != 0) pVtab->pModule->xHeld(pVtab, pErr);
+}
+
+void bxRetentionNoteHeld(BxStmts *p, BxErr *pErr) {
+  eachVtab(p, 0, noteVtab, pErr);
 }

@@ -118,6 +118,7 @@ void bxRetentionHold(BxCall *p) {
   bxDo(step.pHome, zSql, &p->err, pUntil != 0 ? "tttttii" : "ttttti",
       step.zKind, step.zKey, step.zOwner, step.zActor, step.zReason,
       (i64)isFound(step.pHome, step.zKind, step.zKey, &p->err), iUntil);
+  bxRetentionNoteHeld(step.pHome, &p->err);
   returnOwners(p, &step);
 }
 

@@ -71,7 +71,7 @@ def test_lists_work_when_every_data_page_is_gone(db, path):
 def test_pages_read_for_a_list_do_not_grow_with_the_data(path, size):
     apsw = pytest.importorskip("apsw")
     db = connect(path)
-    one(db, "SELECT blackbox_install()")
+    one(db, "SELECT blackbox_install('main', 'all')")
     setting(db, "session_quota_bytes", 10**9)
     fill(db, 50, size)
     db.close()

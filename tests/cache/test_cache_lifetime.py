@@ -120,8 +120,8 @@ def test_an_expired_item_is_not_there_and_is_swept(db, inside):
     if inside:
         db.execute("BEGIN")
     write = "SELECT cache_write(?,?,'turn0000',?,'d',NULL,?,?)"
-    one(db, write, A, "task0001", "[1]", T0, T0 + 100)
     one(db, write, A, "task0002", "[2]", T0, None)
+    one(db, write, A, "task0001", "[1]", T0, T0 + 100)  # the last: the next item removes it
     k = key(A, "task0001")
     assert '"data":[1]' in one(db, "SELECT cache_read(?,NULL,?)", k, T0 + 100)
     assert '"dataSize":3' in one(db, "SELECT cache_update(?,'[3]','d',NULL,NULL,?)", k, T0 + 99)

@@ -170,7 +170,7 @@ def test_reads_in_memory_are_counted():
 def test_reads_in_an_attached_schema_are_counted(path, tmp_path):
     db = connect(path)
     db.execute('ATTACH ? AS "a ""b"', (str(tmp_path / "other.db"),))
-    one(db, "SELECT blackbox_install('a \"b')")
+    one(db, "SELECT blackbox_install('a \"b', 'all')")
     one(db, "SELECT cache_write(?,'task0001','turn0000','[1]','d',NULL,?)", A, T0)
     read(db, T0 + 60 * SECOND)
     assert rows(db, HITS.replace("cache_access", '"a ""b".cache_access'), K) == [

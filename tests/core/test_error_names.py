@@ -67,7 +67,7 @@ def test_every_error_that_a_caller_sees_has_a_name(sql, name):
 def test_an_ambiguous_schema_is_an_error_with_a_name():
     db = connect()
     db.execute("ATTACH ':memory:' AS other")
-    one(db, "SELECT blackbox_install()")
+    one(db, "SELECT blackbox_install('main', 'all')")
     one(db, "SELECT blackbox_install('other')")
     with pytest.raises(Exception, match="^AmbiguousSchemaError: ambiguous: both main"):
         one(db, "SELECT payload_stats()")

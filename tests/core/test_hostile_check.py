@@ -280,7 +280,7 @@ def test_install_guards_columns_and_indexes_that_came_later(tmp_path, damage):
     make(path, "own")
     db = connect(path)
     damage(db)
-    one(db, "SELECT blackbox_install()")
+    one(db, "SELECT blackbox_install('main', 'all')")
     assert rows(db, "SELECT * FROM blackbox_check") == []
     before = guarded(db)
     change = "added = 6" if damage is column else "request_body = 'q', id = 'victim'"

@@ -11,7 +11,7 @@ from hostile_helpers import PUT
 
 def test_a_pin_without_the_module_has_its_hash_from_the_next_call(path):
     db = connect(path)
-    one(db, "SELECT blackbox_install()")
+    one(db, "SELECT blackbox_install('main', 'all')")
     plain = sqlite3.connect(path, isolation_level=None)
     plain.execute(PUT)
     assert rows(db, "SELECT * FROM blackbox_check") == []
@@ -29,10 +29,10 @@ def test_a_pin_without_the_module_has_its_hash_from_the_next_call(path):
 
 def test_the_hash_is_what_the_docs_say(path):
     db = connect(path)
-    one(db, "SELECT blackbox_install()")
+    one(db, "SELECT blackbox_install('main', 'all')")
     db.execute("INSERT INTO event_payloads VALUES('x', 'e', 'a', 'é' || char(0), ?, 0, "
                "'evidence', 1, NULL, '2026-01-01')", (bytes(range(200)),))
-    one(db, "SELECT blackbox_install()")
+    one(db, "SELECT blackbox_install('main', 'all')")
     text = b""
     for value in rows(db, "SELECT * FROM event_payloads")[0]:
         if value is None:

@@ -16,7 +16,7 @@ HEAD = "INSERT INTO rollout_heads(id) VALUES('5973b6c0-94b8-487b-a530-2aeb6098ae
 
 def limited(path, length):
     db = connect(path)
-    one(db, "SELECT blackbox_install()")
+    one(db, "SELECT blackbox_install('main', 'all')")
     db.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, length)
     return db
 

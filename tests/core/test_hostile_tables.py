@@ -37,7 +37,7 @@ def test_an_index_that_cannot_be_guarded_is_refused(path, index):
     db = connect(path)
     db.executescript(ADOPTED + f"CREATE UNIQUE INDEX odd ON event_payloads{index}")
     with pytest.raises(sqlite3.OperationalError, match="unique index odd .*drop it"):
-        one(db, "SELECT blackbox_install()")
+        one(db, "SELECT blackbox_install('main', 'all')")
 
 
 def test_a_row_at_rowid_minus_one_is_refused(path):
@@ -45,4 +45,4 @@ def test_a_row_at_rowid_minus_one_is_refused(path):
     db.executescript(ADOPTED + PUT)
     db.execute("UPDATE event_payloads SET rowid = -1 WHERE id = 'victim'")
     with pytest.raises(sqlite3.OperationalError, match="a row with rowid -1"):
-        one(db, "SELECT blackbox_install()")
+        one(db, "SELECT blackbox_install('main', 'all')")

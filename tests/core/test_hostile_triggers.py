@@ -17,7 +17,7 @@ IGNORE = ("CREATE TRIGGER mine {} ON event_payloads WHEN NEW.event_id = 'e2' "
     "SELECT payload_kill_switch('ring', 'a', 'k')"])
 def test_evidence_is_saved_whole_or_not_at_all(path, begin, when, call):
     db = connect(path)
-    one(db, "SELECT blackbox_install()")
+    one(db, "SELECT blackbox_install('main', 'all')")
     db.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
     db.execute("INSERT INTO ring(agent_id, event_id) VALUES('a','e1'),('a','e2'),('a','e3')")
     db.execute(IGNORE.format(when))
@@ -33,7 +33,7 @@ def test_evidence_is_saved_whole_or_not_at_all(path, begin, when, call):
 
 def test_a_flush_writes_all_or_nothing(path):
     db = connect(path)
-    one(db, "SELECT blackbox_install()")
+    one(db, "SELECT blackbox_install('main', 'all')")
     db.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.enabled', 1)")
     if rows(db, "SELECT 1 FROM blackbox_settings WHERE name = 'payload.queue_mode'"):
         db.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.queue_mode', 'memory')")

@@ -1,4 +1,4 @@
-"""blackbox_install, the settings, and blackbox_check."""
+"""blackbox_install and blackbox_check."""
 import json
 import sqlite3
 
@@ -9,13 +9,37 @@ from conftest import MODULE, ROOT, connect, one, rows, shell
 
 def test_install_says_what_is_there_and_again_changes_nothing(path):
     db = connect(path)
-    first = one(db, "SELECT blackbox_install()")
-    assert first.startswith("main: ") and "core" in first
-    changes = db.total_changes
-    version = one(db, "PRAGMA schema_version")
-    assert one(db, "SELECT blackbox_install()") == first
-    assert one(db, "PRAGMA schema_version") == version
-    assert db.total_changes == changes
+    for call in "('main', 'all')", "()", "('main')", "(NULL, NULL)":
+        found = one(db, f"SELECT blackbox_install{call}")
+        if call == "('main', 'all')":
+            changes = db.total_changes
+            version = one(db, "PRAGMA schema_version")
+        assert found == ("main: cache, core, evidence, payload, proof, report, retention, "
+                         "rollout, store")
+        assert one(db, "PRAGMA schema_version") == version
+        assert db.total_changes == changes
+
+
+def test_install_without_a_list_is_core_and_payload_and_mends_what_is_there(path):
+    db = connect(path)
+    assert one(db, "SELECT blackbox_install()") == "main: core, payload"
+    assert one(db, "SELECT blackbox_install('main', 'cache')") == "main: cache, core, payload"
+    db.execute("DROP VIEW cache_quota")
+    assert one(db, "SELECT blackbox_install()") == "main: cache, core, payload"
+    assert one(db, "SELECT count(*) FROM cache_quota") == 0
+
+
+def test_a_missing_domain_is_named_with_the_line_that_installs_it(path):
+    db = connect(path)
+    one(db, "SELECT blackbox_install()")
+    for domain, call in (("cache", "cache_stats()"), ("rollout", "rollout_flush()"),
+                         ("proof", "proof_head()"), ("retention", "retention_sweep()")):
+        with pytest.raises(sqlite3.Error, match="NotInstalledError") as told:
+            one(db, "SELECT " + call)
+        line = f"SELECT blackbox_install('main', '{domain}')"
+        assert line in str(told.value)
+        assert domain in one(db, line)
+        one(db, "SELECT " + call)
 
 
 def test_install_into_attached_schema_with_quoted_name(path, tmp_path):
@@ -49,7 +73,7 @@ def test_install_refuses_utf16(path):
     db.execute("PRAGMA encoding = 'UTF-16'")
     db.execute("CREATE TABLE t(x)")
     with pytest.raises(sqlite3.OperationalError, match="EncodingError"):
-        db.execute("SELECT blackbox_install()")
+        db.execute("SELECT blackbox_install('main', 'all')")
 
 
 def test_install_refuses_newer_schema_and_changes_nothing(db):
@@ -63,21 +87,21 @@ def test_install_refuses_newer_schema_and_changes_nothing(db):
 def test_check_finds_dropped_and_changed_guard_and_install_mends_it(db):
     assert rows(db, "SELECT * FROM blackbox_check") == []
     db.execute("DROP TRIGGER blackbox_settings_insert")
-    db.execute("DROP TRIGGER blackbox_settings_update")
+    db.execute("DROP TRIGGER blackbox_settings_rename")
     db.execute(
-        "CREATE TRIGGER blackbox_settings_update AFTER UPDATE ON "
+        "CREATE TRIGGER blackbox_settings_rename AFTER UPDATE ON "
         "blackbox_settings BEGIN SELECT 1; END"
     )
     found = dict(rows(db, "SELECT object, problem FROM blackbox_check"))
     assert "missing" in found["blackbox_settings_insert"]
-    assert "differs from" in found["blackbox_settings_update"]
+    assert "differs from" in found["blackbox_settings_rename"]
     one(db, "SELECT blackbox_install()")
     assert rows(db, "SELECT * FROM blackbox_check") == []
 
 
 MADE = [
     ("blackbox_domains", "1"),
-    ("blackbox_setting_defs", "name GLOB 'payload.*'"),
+    ("blackbox_settings", "name GLOB 'payload.*'"),
     ("retention_rules", "rule = 'cache.idle'"),
     ("payload_state", "1"),
     ("cache_limits", "1"),
@@ -95,6 +119,7 @@ def test_check_finds_rows_that_are_gone_and_install_brings_them_back(
     select = f"SELECT * FROM {table} ORDER BY 1"
     before = rows(db, select)
     db.execute("DROP TRIGGER payload_state_delete")
+    db.execute("DROP TRIGGER blackbox_settings_delete")
     db.execute(f"DELETE FROM {table} WHERE {where}")
     gone = len(before) - len(rows(db, select))
     found = rows(db, "SELECT problem FROM blackbox_check WHERE object = ? "
@@ -119,24 +144,11 @@ def test_the_totals_of_a_lost_row_are_counted_anew(db):
     assert rows(db, "SELECT * FROM blackbox_check") == []
 
 
-def test_the_definition_of_a_setting_is_not_for_the_user(db):
-    db.execute("UPDATE blackbox_setting_defs SET preset = 'abc' "
-               "WHERE name = 'payload.window'")
-    assert rows(db, "SELECT object, problem FROM blackbox_check") == [
-        ("blackbox_setting_defs", "row 'payload.window' differs from "
-         "what blackbox_install() makes; run blackbox_install()")]
-    with pytest.raises(sqlite3.DatabaseError, match="payload.window"):
-        db.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
-    one(db, "SELECT blackbox_install()")
-    assert rows(db, "SELECT * FROM blackbox_check") == []
-    db.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
-
-
 def test_changes_that_the_user_may_make_are_not_reported(db):
     db.execute("INSERT INTO rollout_policy(preset, item_type) VALUES('mine', '*')")
     db.execute("UPDATE cache_presets SET value = 8 WHERE name = 'cache.max_age_days'")
     db.execute("ALTER TABLE cache_items ADD COLUMN note TEXT")
-    db.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.window', 7)")
+    db.execute("UPDATE blackbox_settings SET value = 9 WHERE name = 'payload.retention_days'")
     assert rows(db, "SELECT * FROM blackbox_check") == []
 
 
@@ -153,22 +165,10 @@ def test_check_sees_a_table_that_was_dropped_and_install_makes_it(db, table):
     assert rows(db, "SELECT * FROM blackbox_check") == []
 
 
-@pytest.mark.parametrize("choices", [None, "reject", "reject, evict_oldest, drop"])
-def test_the_choices_of_a_setting_are_its_definition(db, choices):
-    db.execute("UPDATE blackbox_setting_defs SET choices = ? "
-               "WHERE name = 'cache.on_quota'", (choices,))
-    assert rows(db, "SELECT object FROM blackbox_check") == [("blackbox_setting_defs",)]
-    if choices is None:
-        with pytest.raises(sqlite3.IntegrityError, match="out of range"):
-            db.execute("INSERT INTO blackbox_settings(name, value) VALUES('cache.on_quota', 'reject')")
-    one(db, "SELECT blackbox_install()")
-    assert rows(db, "SELECT * FROM blackbox_check") == []
-
-
 def test_install_works_with_an_untrusted_schema(path):
     db = connect(path)
     db.execute("PRAGMA trusted_schema = OFF")
-    one(db, "SELECT blackbox_install()")
+    one(db, "SELECT blackbox_install('main', 'all')")
     problems = rows(db, "SELECT problem FROM blackbox_check")
     # Before 3.41 the check itself needs what SQLite takes for unsafe there.
     assert all("unsafe use of json" in p for p, in problems)
@@ -210,7 +210,7 @@ def test_install_names_what_is_in_the_way_and_leaves_nothing(
     before = rows(db, "SELECT * FROM sqlite_schema")
     db.execute(begin)
     with pytest.raises(sqlite3.OperationalError, match=what):
-        one(db, "SELECT blackbox_install()")
+        one(db, "SELECT blackbox_install('main', 'all')")
     assert rows(db, "SELECT * FROM sqlite_schema") == before
 
 
@@ -220,7 +220,8 @@ def test_install_as_a_row_leaves_nothing_when_it_fails(path, begin):
     db.execute("CREATE TABLE cache_items(x)")
     db.execute(begin)
     with pytest.raises(sqlite3.OperationalError, match="MisuseError|of another program"):
-        db.execute("INSERT INTO blackbox_call(command) VALUES('blackbox_install')")
+        db.execute("INSERT INTO blackbox_call(command, arguments) "
+                   "VALUES('blackbox_install', '[\"main\", \"all\"]')")
     if begin:
         db.execute("COMMIT")
     assert rows(db, "SELECT name FROM sqlite_schema") == [("cache_items",)]
@@ -235,10 +236,10 @@ def test_install_as_a_row_inside_a_transaction_when_all_is_there(db):
 def test_install_inside_a_transaction_rolls_back(path):
     db = connect(path)
     db.execute("BEGIN")
-    one(db, "SELECT blackbox_install()")
+    one(db, "SELECT blackbox_install('main', 'all')")
     db.execute("ROLLBACK")
     assert rows(db, "SELECT name FROM sqlite_schema") == []
-    one(db, "SELECT blackbox_install()")
+    one(db, "SELECT blackbox_install('main', 'all')")
     assert rows(db, "SELECT * FROM blackbox_check") == []
 
 
@@ -253,38 +254,9 @@ def test_sql_files_run_alone_and_are_what_install_makes(path, tmp_path):
             text = (ROOT / "sql" / (name + ".sql")).read_text()
             assert shell(plain, stdin=text) == ""
     db = connect(path)
-    one(db, "SELECT blackbox_install()")
+    one(db, "SELECT blackbox_install('main', 'all')")
     select = "SELECT type, name, sql FROM sqlite_schema ORDER BY 1, 2"
     assert rows(sqlite3.connect(plain), select) == rows(db, select)
-
-
-def test_settings_are_checked_by_the_schema_without_the_module(db, path):
-    plain = sqlite3.connect(path)
-    db.execute(
-        "INSERT INTO blackbox_setting_defs VALUES"
-        "('x.int','integer',5,1,9,NULL,'m'),('x.real','real',0.5,0,1,NULL,'m'),"
-        "('x.word','choice','a',NULL,NULL,'a, b','m')"
-    )
-    put = "INSERT OR REPLACE INTO blackbox_settings(name, value) VALUES(?,?)"
-    for name, value in [
-        ("x.int", 0), ("x.int", 10), ("x.int", "5"), ("x.int", 5.5),
-        ("x.real", "abc"), ("x.word", "c"), ("x.word", ""), ("x.word", "a, b"),
-        ("x.word", 1), ("nope", 1),
-    ]:
-        with pytest.raises(sqlite3.IntegrityError, match="ValidationError"):
-            plain.execute(put, (name, value))
-    plain.execute(put, ("x.int", 7))
-    plain.execute(put, ("x.real", 0.25))
-    plain.execute(put, ("x.word", "b"))
-    with pytest.raises(sqlite3.IntegrityError, match="out of range"):
-        plain.execute("UPDATE blackbox_settings SET value=99 WHERE name='x.int'")
-    plain.commit()
-    assert rows(db, "SELECT value, \"default\", range FROM blackbox_settings "
-                "WHERE name='x.int'") == [(7, 5, "1 to 9")]
-    plain.execute(put, ("x.int", 3.0))  # as JavaScript says 3
-    plain.commit()
-    assert rows(db, "SELECT value, typeof(value) FROM blackbox_settings "
-                "WHERE name='x.int'") == [(3, "integer")]
 
 
 def test_second_load_is_a_no_op_also_while_a_statement_is_active(path):
@@ -329,7 +301,7 @@ def test_a_row_of_blackbox_call_needs_no_arguments(path, arguments):
     db = connect(path)
     db.execute("INSERT INTO blackbox_call VALUES('blackbox_install', ?)", (arguments,))
     assert rows(db, "SELECT * FROM blackbox_check") == []
-    assert one(db, "SELECT count(*) FROM blackbox_domains") == 9
+    assert one(db, "SELECT count(*) FROM blackbox_domains") == 2
 
 
 @pytest.mark.parametrize(
@@ -355,14 +327,14 @@ def test_a_row_of_blackbox_call_refuses_bad_commands_and_arguments(
     db = connect(path)
     call = "INSERT INTO blackbox_call(command, arguments) VALUES(?,?)"
     if command == "payload_cleanup":
-        one(db, "SELECT blackbox_install()")
+        one(db, "SELECT blackbox_install('main', 'all')")
     with pytest.raises(sqlite3.Error, match=message):
         db.execute(call, (command, arguments))
 
 
 def test_two_installs_are_ambiguous_until_blackbox_use(path, tmp_path):
     db = connect(path)
-    one(db, "SELECT blackbox_install()")
+    one(db, "SELECT blackbox_install('main', 'all')")
     db.execute("ATTACH ? AS other", (str(tmp_path / "other.db"),))
     one(db, "SELECT blackbox_install('other')")
     assert one(db, "SELECT blackbox_use('other')") == "other"

@@ -78,7 +78,7 @@ def test_every_name_of_the_module_is_in_the_readme():
 
 def test_every_setting_is_in_the_readme():
     db = connect()
-    db.execute("SELECT blackbox_install()")
+    db.execute("SELECT blackbox_install('main', 'all')")
     names = [row[0] for row in db.execute("SELECT name FROM blackbox_settings")]
     assert names and [name for name in names if name not in ALL] == []
 

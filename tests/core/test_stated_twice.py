@@ -102,11 +102,3 @@ def test_one_statement_counts_what_the_policy_drops():
     texts = [path.read_text() for path in [*ROOT.glob("sql/*.sql"), *ROOT.glob("ext/*/*.c")]]
     assert sum(text.count("INTO rollout_drops") + text.count("INTO main.rollout_drops")
                for text in texts) == 1
-
-
-def test_the_check_and_the_triggers_have_one_rule_for_the_value_of_a_setting():
-    text = re.sub(r"--.*", "", sql("core.sql"))
-    rules = [rule for rule in re.findall(r"CASE d\.kind(.*?)\bEND\b", text, re.S)
-             if "typeof" in rule]
-    assert len(rules) == 2
-    assert len({re.sub(r"\b(s|NEW)\.|\s+", "", rule) for rule in rules}) == 1

@@ -66,7 +66,7 @@ def filled(tmp_path_factory):
     db = connect(path)
     db.execute("PRAGMA journal_mode=WAL")
     db.execute("PRAGMA synchronous=OFF")
-    one(db, "SELECT blackbox_install()")
+    one(db, "SELECT blackbox_install('main', 'all')")
     db.execute("DROP VIEW payload_rows")  # for blackbox_install()
     db.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
     db.execute("CREATE VIRTUAL TABLE rec USING evidence_buffer")

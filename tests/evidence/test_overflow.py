@@ -638,7 +638,7 @@ def test_a_buffer_without_overflowed_rows_gets_a_new_owner(rec, path):
 
 def test_an_overflow_of_a_later_version_is_refused(path):
     db = connect(path)
-    one(db, "SELECT blackbox_install()")
+    one(db, "SELECT blackbox_install('main', 'all')")
     db.execute("UPDATE blackbox_domains SET format = 9 WHERE domain = 'evidence'")
     with pytest.raises(sqlite3.OperationalError, match="VersionError"):
         db.execute(MAKE + ")")

@@ -546,7 +546,8 @@ static void testLoad(void **ppState) {
       addModule(db);
       must(db, "SELECT blackbox_install('main', 'payload');"
                "CREATE VIRTUAL TABLE ring USING payload_ring;"
-               "INSERT INTO blackbox_settings(name, value) VALUES('payload.enabled', 1);"
+               "INSERT INTO blackbox_settings(name, value) "
+               "VALUES('payload.enabled', 1);"
                "SELECT payload_queue(1,2,3,4);"
                "SELECT count(*) FROM payload_queue");
       z = problems(db);
@@ -568,8 +569,9 @@ static void testLoadAgain(void **ppState) {
     sqlite3 *db = openDb(0, 0);
     char *zErr = 0;
     int rc;
-    must(db, "SELECT blackbox_install();"
-             "INSERT INTO blackbox_settings(name, value) VALUES('payload.enabled', 1),"
+    must(db, "SELECT blackbox_install('main', 'all');"
+             "INSERT INTO blackbox_settings(name, value) "
+             "VALUES('payload.enabled', 1),"
              "  ('payload.queue_mode', 'memory');"
              "SELECT payload_queue('e','a','q','r')");
     faultArm(FAULT_MEMORY, iPoint, 1, db);

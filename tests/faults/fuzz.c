@@ -225,10 +225,11 @@ static void damage(const uint8_t *a, size_t n) {
 
 static void begin(void) {
   openDb();
-  must("SELECT blackbox_install()");
+  must("SELECT blackbox_install('main', 'all')");
   must("CREATE VIRTUAL TABLE rec USING evidence_buffer");
   must("CREATE VIRTUAL TABLE ring USING payload_ring(window=2)");
-  must("INSERT INTO blackbox_settings(name, value) VALUES('rollout.policy', 'everything')");
+  must("INSERT INTO blackbox_settings(name, value) VALUES('rollout.policy', "
+       "'everything')");
   must("SELECT rollout_create(" ID ", NULL, 'permanent')");
   must("SELECT rollout_append(" ID ", '[{\"type\":\"event_msg\",\"payload\":"
        "{\"type\":\"user_message\",\"message\":\"hi\"}},{\"type\":"

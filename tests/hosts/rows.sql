@@ -2,7 +2,7 @@
 -- query, whose rows are printed. Of one that fails, the message is printed. A question mark stands for a value that
 -- the host binds: 'bound', a text beyond ASCII, the blob X'00FF', NULL, 1760000000000.
 
-INSERT INTO blackbox_call(command, arguments) VALUES('blackbox_install', '[]');
+INSERT INTO blackbox_call(command, arguments) VALUES('blackbox_install', '["main", "all"]');
 
 CREATE VIRTUAL TABLE ring USING payload_ring(window=3);
 

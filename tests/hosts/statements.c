@@ -20,12 +20,13 @@ static sqlite3 *busyDb(void) {
   sqlite3 *db;
   unlink(FILE_NAME);
   db = openDb(FILE_NAME, 0);
-  must(db, "PRAGMA journal_mode = wal;"
-           "SELECT blackbox_install();"
-           "INSERT INTO blackbox_settings(name, value) VALUES('payload.enabled', 1),"
-           "  ('payload.queue_mode', 'memory');"
-           "CREATE VIRTUAL TABLE ring USING payload_ring(window=3);"
-           "CREATE VIRTUAL TABLE temp.fast USING payload_ring(window=3);");
+  must(db,
+      "PRAGMA journal_mode = wal;"
+      "SELECT blackbox_install('main', 'all');"
+      "INSERT INTO blackbox_settings(name, value) VALUES('payload.enabled', 1),"
+      "  ('payload.queue_mode', 'memory');"
+      "CREATE VIRTUAL TABLE ring USING payload_ring(window=3);"
+      "CREATE VIRTUAL TABLE temp.fast USING payload_ring(window=3);");
   return db;
 }
 
@@ -248,14 +249,15 @@ static void testDetach(void **ppState) {
     must(db, "ATTACH 'away.db' AS away");
     must(db, "SELECT blackbox_install('away');"
              "CREATE VIRTUAL TABLE away.ring USING payload_ring(window=2);"
-             "INSERT INTO away.blackbox_settings(name, value) VALUES('payload.enabled', 1);"
+             "INSERT INTO away.blackbox_settings(name, value) "
+             "VALUES('payload.enabled', 1);"
              "INSERT INTO ring(agent_id, event_id) VALUES('a','e');"
              "SELECT payload_kill_switch('ring', 'a', 'k');"
              "SELECT payload_stats();");
     assert_int_equal(number(db, "SELECT count(*) FROM event_payloads"), 1);
     must(db, "DETACH away");
     assert_int_equal(run(db, "SELECT payload_stats()"), SQLITE_ERROR);
-    assert_non_null(strstr(message(), "blackbox_install()"));
+    assert_non_null(strstr(message(), "NotInstalledError"));
     assert_int_equal(run(db, "SELECT count(*) FROM ring"), SQLITE_ERROR);
     /* the same schema under another name is found at once */
     must(db, "ATTACH 'away.db' AS back; SELECT payload_stats();"
@@ -272,7 +274,8 @@ static void testDetachWhileRowsWait(void **ppState) {
   unlink("away.db");
   must(db, "ATTACH 'away.db' AS away;"
            "SELECT blackbox_install('away');"
-           "INSERT INTO away.blackbox_settings(name, value) VALUES('payload.enabled', 1),"
+           "INSERT INTO away.blackbox_settings(name, value) "
+           "VALUES('payload.enabled', 1),"
            "  ('payload.queue_mode', 'memory');"
            "SELECT payload_queue('e','a','q','r');"
            "DETACH away;");
@@ -302,14 +305,16 @@ static void testQueriesOfDqlite(void **ppState) {
   sqlite3_vfs_register(&vfs, 0);
   unlink(FILE_NAME);
   db = openDb(FILE_NAME, vfs.zName);
-  must(db, "INSERT INTO blackbox_call VALUES('blackbox_install', '[]');"
-           "INSERT INTO blackbox_settings(name, value) VALUES('payload.enabled', 1);"
-           "CREATE VIRTUAL TABLE ring USING payload_ring(window=3);"
-           "INSERT INTO ring(agent_id, event_id) VALUES('a', 'e');"
-           "CREATE VIRTUAL TABLE rec USING evidence_buffer;"
-           "INSERT INTO cache_items(session_id, task_id, turn_id, description,"
-           "  data) VALUES('conv_a3f8e2b4-5c6d-7e8f-9a0b-1c2d3e4f5a6b',"
-           "  'a7b3c9d2', 'f4e8a1b6', 'd', '[1]')");
+  must(db,
+      "INSERT INTO blackbox_call VALUES('blackbox_install',"
+      "  '[\"main\", \"all\"]');"
+      "INSERT INTO blackbox_settings(name, value) VALUES('payload.enabled', 1);"
+      "CREATE VIRTUAL TABLE ring USING payload_ring(window=3);"
+      "INSERT INTO ring(agent_id, event_id) VALUES('a', 'e');"
+      "CREATE VIRTUAL TABLE rec USING evidence_buffer;"
+      "INSERT INTO cache_items(session_id, task_id, turn_id, description,"
+      "  data) VALUES('conv_a3f8e2b4-5c6d-7e8f-9a0b-1c2d3e4f5a6b',"
+      "  'a7b3c9d2', 'f4e8a1b6', 'd', '[1]')");
   for (i = 0; i < 5; i++) {
     assert_int_equal(run(db, azRefused[i]), SQLITE_ERROR);
     if (strstr(message(), "blackbox_call") == 0) fail_msg("%s", message());

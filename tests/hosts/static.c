@@ -22,7 +22,7 @@ int main(void) {
         db, 0, 0); /* it already has the module: nothing happens */
     if (rc == SQLITE_OK) {
       rc = sqlite3_exec(db,
-          "SELECT blackbox_install();"
+          "SELECT blackbox_install('main', 'all');"
           "CREATE VIRTUAL TABLE ring USING payload_ring;"
           "INSERT INTO ring(agent_id, event_id) VALUES('a', 'e');"
           "SELECT payload_kill_switch('ring', 'a', 'k');"

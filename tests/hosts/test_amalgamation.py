@@ -37,7 +37,7 @@ def test_the_one_file_form_compiles_into_a_module(dist):
     db = sqlite3.connect(":memory:")
     db.enable_load_extension(True)
     db.load_extension(str(module))
-    db.execute("SELECT blackbox_install()")
+    db.execute("SELECT blackbox_install('main', 'all')")
     assert db.execute("SELECT * FROM blackbox_check").fetchall() == []
 
 

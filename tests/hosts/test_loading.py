@@ -65,7 +65,7 @@ import sqlite3, sys
 db = sqlite3.connect(sys.argv[2], isolation_level=None)
 db.enable_load_extension(True)
 db.load_extension(sys.argv[1])
-db.execute("SELECT blackbox_install()")
+db.execute("SELECT blackbox_install('main', 'all')")
 db.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.enabled', 1), "
            "('payload.queue_mode', 'memory')")
 for i in range(3):

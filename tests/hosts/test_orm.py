@@ -34,7 +34,7 @@ def engine(path):
 
 def install(engine):
     with engine.begin() as db:
-        for sql in ["SELECT blackbox_install()", "SELECT rollout_search_install()",
+        for sql in ["SELECT blackbox_install('main', 'all')", "SELECT rollout_search_install()",
                     "CREATE VIRTUAL TABLE tape USING payload_ring(window=3)",
                     "CREATE VIRTUAL TABLE rec USING evidence_buffer"]:
             db.exec_driver_sql(sql).close()

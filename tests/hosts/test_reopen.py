@@ -20,7 +20,7 @@ INSERT INTO "{0}".rec(id, action) VALUES('r1', '{{}}');
 @pytest.fixture
 def made(path):
     db = connect(path)
-    one(db, "SELECT blackbox_install()")
+    one(db, "SELECT blackbox_install('main', 'all')")
     db.executescript(MAKE.format("main"))
     db.close()
     return path
@@ -61,7 +61,7 @@ def test_ring_and_buffer_in_an_attached_file_work_after_it_is_attached_again(tmp
         db = connect()
         db.execute("ATTACH ? AS 'o''ther x'", (str(tmp_path / "other.db"),))
         if not again:
-            one(db, "SELECT blackbox_install('o''ther x')")
+            one(db, "SELECT blackbox_install('o''ther x', 'all')")
             db.executescript(MAKE.format("o'ther x"))
         well(db, "o'ther x")
         db.close()

@@ -65,7 +65,7 @@ def test_the_wheel_is_used_from_an_empty_environment(tmp_path):
         "import sqlite3, blackbox\n"
         "db = blackbox.load(sqlite3.connect(':memory:'))\n"
         "print(db.execute('SELECT blackbox_install()').fetchone()[0])"), cwd=tmp_path)
-    assert told.startswith("main: cache, core")
+    assert told.startswith("main: core, payload")
     check = run(python, "-m", "pip", "show", "-f", "sqlite-blackbox", cwd=tmp_path)
     assert "blackbox/blackbox.so" in check and "License: MIT" in check
     run(python, "-m", "pip", "uninstall", "-q", "-y", "sqlite-blackbox", cwd=tmp_path)

@@ -154,7 +154,7 @@ def test_a_lower_limit_makes_room_and_0_or_a_delete_ends_it(plain):
     assert whole(plain)
 
 
-@pytest.mark.parametrize("value", [-1, 1 << 47, 1.5, "1000"])
+@pytest.mark.parametrize("value", [-1, 1 << 47, 1.5, "x"])
 def test_refuses_other_limits(plain, value):
     with pytest.raises(sqlite3.IntegrityError, match="ValidationError"):
         limit(plain, value)

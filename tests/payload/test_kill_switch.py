@@ -97,7 +97,7 @@ def test_an_agent_without_rows_saves_none(ring):
 
 def test_the_kill_switch_works_though_the_archive_is_off(ring):
     for value in (0, 1):
-        ring.execute("INSERT OR REPLACE INTO main.blackbox_settings "
+        ring.execute("INSERT OR REPLACE INTO main.blackbox_settings(name, value) "
                      "VALUES('payload.enabled', ?)", (value,))
         fill(ring)
         assert one(ring, CALL, "a", f"k{value}") == 3

@@ -364,7 +364,7 @@ def test_many_calls_take_time_in_proportion(db):
 def test_without_the_tables_it_says_so(path):
     db = connect(path)
     for sql in (CALLS, USAGE):
-        with pytest.raises(sqlite3.DatabaseError, match="run blackbox_install"):
+        with pytest.raises(sqlite3.DatabaseError, match=r"SELECT blackbox_install\('main', 'payload'\)"):
             rows(db, sql, "{}", None)
 
 

@@ -135,7 +135,7 @@ def test_a_queue_that_is_switched_off_can_return_0_instead(db, how):
     setting(db, "on_disabled", "ignore")
     assert db.execute(how, ("e", "q")).fetchone() == ((0,) if how == CALL else None)
     assert rows(db, WAITING) == [(0, 0)] and stored(db) == []
-    with pytest.raises(sqlite3.IntegrityError, match="out of range"):
+    with pytest.raises(sqlite3.IntegrityError, match="ValidationError.*not in the range"):
         setting(db, "on_disabled", "nothing")
 
 
@@ -146,7 +146,7 @@ def test_the_statement_that_the_message_names_turns_it_on(tmp_path):
     with pytest.raises(sqlite3.OperationalError, match="ArchiveDisabled") as caught:
         put(db, "e")
     told = str(caught.value)
-    db.execute(told[told.index("INSERT"):told.index(" to enable")])
+    db.execute(told[told.index("UPDATE"):told.index(" to enable")])
     put(db, "e")
     assert stored(db, quoted(schema)) == ["e"]
 

@@ -44,7 +44,7 @@ def test_the_archive_works_whole(plain, db):
     plain.execute("INSERT INTO payload_unpins(payload_id, actor, reason) "
                   "SELECT id, 'Ann', 'closed' FROM event_payloads")
     plain.execute("DELETE FROM event_payloads")
-    plain.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.window', 9)")
+    plain.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.pack', 0)")
     for view in ("payload_due", "payload_archive", "payload_check", "core_check",
                  "blackbox_settings", "retention_log", "retention_rules"):
         plain.execute(f"SELECT * FROM {view}").fetchall()

@@ -44,7 +44,7 @@ def test_rings_of_other_schemas_give_leaves_where_their_archive_is(db, tmp_path,
     schema = "main"
     if name.startswith('"'):
         name, schema = '"my ""log""".ring', '"my ""log"""'
-        one(db, "SELECT blackbox_install('my \"log\"')")
+        one(db, "SELECT blackbox_install('my \"log\"', 'all')")
         one(db, "SELECT blackbox_use('my \"log\"')")
     enable(db, schema)
     ring(db, name)

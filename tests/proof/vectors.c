@@ -1,11 +1,11 @@
 /*
-** vectors.c: the tree of ext/proof/merkle.c with the leaves, roots and paths of the
+** vectors.c: the tree of ext/core/merkle.c with the leaves, roots and paths of the
 ** examples of RFC 6962 and of the first certificate transparency logs.
 **
 ** A tree in an array is asked for subtrees, so that nothing of the storage is
 ** needed. tests/proof/proof_helpers.py has the same roots.
 */
-#include "../../ext/proof/merkle.h"
+#include "../../ext/core/core.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -190,7 +190,7 @@ def test_a_session_of_the_cache_has_its_results(db):
 def test_a_database_shows_what_is_in_it_and_what_is_wrong(db):
     looped(db)
     one(db, "SELECT rollout_create(?)", TALE)
-    db.execute("DROP TRIGGER blackbox_settings_update")
+    db.execute("DROP TRIGGER blackbox_settings_rename")
     report = as_json(db, "database", "main")
     assert report["items"] == []
     assert ["payload", 1] in [row[:2] for row in table(report, "domains")]
@@ -199,7 +199,7 @@ def test_a_database_shows_what_is_in_it_and_what_is_wrong(db):
     assert table(report, "rings")[0][:4] == ["ring", 50, 1, 5]
     assert table(report, "rollouts")[0][0] == TALE
     assert table(report, "checks") == [
-        ["blackbox_settings_update", "trigger is missing; run blackbox_install()"]]
+        ["blackbox_settings_rename", "trigger is missing; run blackbox_install()"]]
     assert "trigger is missing" in page(db, "database", "main").text
 
 

@@ -335,7 +335,7 @@ def test_after_its_time_a_key_can_be_used_again(full, path):
     db = connect(path)
     db.execute("INSERT INTO event_payloads(event_id, agent_id, purpose) "
                "VALUES('e', 'a', 'archive')")
-    one(db, "SELECT blackbox_install()")
+    one(db, "SELECT blackbox_install('main', 'all')")
     db.execute("INSERT INTO blackbox_settings(name, value) VALUES('retention.refuse_days', 0)")
     assert erase(db, "agent", "zz")["refusedUntil"] is None
     assert rows(db, "SELECT * FROM retention__erased") == []
@@ -412,7 +412,7 @@ def test_check_finds_a_broken_record_and_install_makes_lost_guards(full, path, d
     by_hand(path, damage)
     db = connect(path)
     assert object in [r[1] for r in rows(db, "SELECT * FROM blackbox_check")]
-    one(db, "SELECT blackbox_install()")
+    one(db, "SELECT blackbox_install('main', 'all')")
     if object.endswith("_made_erased"):
         assert rows(db, "SELECT * FROM blackbox_check") == []
 

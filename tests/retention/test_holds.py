@@ -447,7 +447,7 @@ def test_the_guards_hold_with_an_untrusted_schema_and_in_one_without_retention(t
     one(db, "SELECT blackbox_install('main', 'payload,cache,rollout,evidence')")
     fill(db)
     db.execute("DELETE FROM event_payloads WHERE id = 'p3'")
-    one(db, "SELECT blackbox_install('main', 'retention')")
+    one(db, "SELECT blackbox_install('main', 'all')")
     hold(db, "agent", "a")
     db.execute("PRAGMA trusted_schema = OFF")
     with pytest.raises(sqlite3.IntegrityError, match="HeldError"):

@@ -91,7 +91,7 @@ def test_a_lost_guard_is_found_and_made_again(db, path, name):
     assert check(db) == [("main", "event_payloads",
                           f"hold agent a is not guarded by trigger payload_made_held_{name}; "
                           "run blackbox_install()")]
-    one(db, "SELECT blackbox_install()")
+    one(db, "SELECT blackbox_install('main', 'all')")
     assert len(guards(db)) == 4 and check(db) == []
 
 

@@ -305,7 +305,7 @@ def test_check_finds_lost_guards_and_install_makes_them(ring, path):
     by_hand(path, f"DROP TRIGGER {quoted(RING + '_heldrow')}")
     db = connect(path)
     assert check(db) == [("main", RING + "_heldrow", "trigger is missing; run blackbox_install()")]
-    one(db, "SELECT blackbox_install()")
+    one(db, "SELECT blackbox_install('main', 'all')")
     assert check(db) == []
     with pytest.raises(sqlite3.Error, match="HeldError"):
         db.execute(said("DELETE FROM {ring}"))

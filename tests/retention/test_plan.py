@@ -62,7 +62,7 @@ def test_the_plan_only_reads(db, begin):
 
 def test_the_plan_reads_a_database_that_cannot_be_written(path, tmp_path):
     db = connect(path)
-    db.execute("SELECT blackbox_install()")
+    db.execute("SELECT blackbox_install('main', 'all')")
     archive(db, "p", T0)
     db.close()
     db = connect(f"file:{path}?mode=ro", uri=True)
@@ -72,7 +72,7 @@ def test_the_plan_reads_a_database_that_cannot_be_written(path, tmp_path):
 def test_the_plan_of_an_attached_schema_with_a_quoted_name(path, tmp_path):
     db = connect(path)
     db.execute('ATTACH ? AS "o ""v"', (str(tmp_path / "other.db"),))
-    db.execute("""SELECT blackbox_install('o "v')""")
+    db.execute("""SELECT blackbox_install('o "v', 'all')""")
     archive(db, "p", T0, schema='o ""v')
     db.execute('CREATE TABLE "o ""v"."my ""n"("k ""k" TEXT PRIMARY KEY, "t ""t" INTEGER)')
     db.execute('INSERT INTO "o ""v"."my ""n" VALUES(\'a\', 7)')

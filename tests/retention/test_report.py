@@ -44,7 +44,7 @@ def test_what_each_domain_uses_and_what_a_sweep_would_remove(db):
 def test_what_a_sweep_frees_in_an_older_file_only_vacuum_gives_back(path):
     db = connect(path)
     db.execute("CREATE TABLE app(x)")
-    db.execute("SELECT blackbox_install()")
+    db.execute("SELECT blackbox_install('main', 'all')")
     for i in range(50):
         archive(db, f"p{i}", T0 + i, body="x" * 10000)
     full = report(db, "page_bytes, given_back_by")
@@ -61,14 +61,14 @@ def test_what_a_sweep_frees_in_an_older_file_only_vacuum_gives_back(path):
 def test_a_file_that_can_shrink_in_steps_says_so(path):
     db = connect(path)
     db.execute("PRAGMA auto_vacuum = INCREMENTAL")
-    db.execute("SELECT blackbox_install()")
+    db.execute("SELECT blackbox_install('main', 'all')")
     assert report(db, "given_back_by")["free"] == ("PRAGMA incremental_vacuum",)
 
 
 def test_the_write_ahead_log_counts(path):
     db = connect(path)
     db.execute("PRAGMA journal_mode = WAL").fetchone()
-    db.execute("SELECT blackbox_install()")
+    db.execute("SELECT blackbox_install('main', 'all')")
     said = report(db, "page_bytes, given_back_by")["wal"]
     assert said == (path.with_name(path.name + "-wal").stat().st_size,
                     "PRAGMA wal_checkpoint(TRUNCATE)") and said[0] > 0

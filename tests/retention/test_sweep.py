@@ -101,7 +101,7 @@ def test_a_sweep_as_a_row(db, begin):
 def test_a_sweep_of_an_attached_schema_with_a_quoted_name(path, tmp_path):
     db = connect(path)
     db.execute('ATTACH ? AS "o ""v"', (str(tmp_path / "other.db"),))
-    db.execute("""SELECT blackbox_install('o "v')""")
+    db.execute("""SELECT blackbox_install('o "v', 'all')""")
     archive(db, "p", T0, schema='o ""v')
     db.execute('CREATE TABLE "o ""v"."my ""n"("k ""k" TEXT PRIMARY KEY, "t ""t" INTEGER)')
     db.execute("CREATE TABLE main.\"my \"\"n\"(x)")
@@ -284,7 +284,7 @@ def fill(db, rng, now):
     def near(age):
         return now - age + rng.choice([-DAY, -1, 0, 1, DAY]) * rng.randrange(3)
 
-    db.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.due_per_write', 0)")
+    db.execute("UPDATE blackbox_settings SET value = 9e12 WHERE name = 'payload.history_until'")
     retention = rng.choice([1, 7, 30])
     db.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.retention_days', ?)", (retention,))
     for i in range(rng.randrange(8)):
@@ -330,7 +330,7 @@ def test_the_plan_is_exactly_what_goes(seed):
     rng = random.Random(seed)
     now = int(time.time() * 1000) - rng.randrange(100) * DAY
     db = connect()
-    db.execute("SELECT blackbox_install()")
+    db.execute("SELECT blackbox_install('main', 'all')")
     fill(db, rng, now)
     steps = 0
     while True:

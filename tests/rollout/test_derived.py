@@ -337,7 +337,7 @@ def test_an_install_restores_the_rows_of_a_lost_table(told, tables):
 def test_an_install_mends_an_attached_file_with_an_odd_name(path, tmp_path):
     db = connect(path)
     db.execute('ATTACH ? AS "a ""b"', (str(tmp_path / "other.db"),))
-    one(db, "SELECT blackbox_install('a \"b')")
+    one(db, "SELECT blackbox_install('a \"b', 'rollout')")
     create(db)
     append(db, ID, user("hello"))
     db.execute('DROP TABLE "a ""b".rollout_about')

@@ -237,7 +237,7 @@ def test_a_file_that_grows_is_taken_up_at_every_byte(db, text):
         assert exported(db, report["rolloutId"]) == data[:end]
     assert report["bad"] == 0 and one(db, "SELECT count(*) FROM rollout_heads") == 1
     fresh = connect()
-    one(fresh, "SELECT blackbox_install()")
+    one(fresh, "SELECT blackbox_install('main', 'all')")
     load(fresh, data)
     assert rows(db, "SELECT sequence, type, payload FROM rollout_items") == \
         rows(fresh, "SELECT sequence, type, payload FROM rollout_items")
@@ -318,7 +318,7 @@ def test_several_conversations_in_a_file_become_several(db):
     assert exported(db, report["rolloutIds"][1]) == agent.encode()
     assert exported(db, report["rolloutIds"][2]) == other.encode()
     again = connect()
-    one(again, "SELECT blackbox_install()")
+    one(again, "SELECT blackbox_install('main', 'all')")
     assert load(again, agent)["rolloutId"] == report["rolloutIds"][1]
     assert rows(again, "SELECT parent FROM rollouts") == [(report["rolloutId"],)]
     well(db)

@@ -17,9 +17,9 @@ def place(request, path, tmp_path):
     db = connect(path)
     if request.param == "attached":
         db.execute('ATTACH ? AS "a ""b"', (str(tmp_path / "other.db"),))
-        one(db, "SELECT blackbox_install('a \"b')")
+        one(db, "SELECT blackbox_install('a \"b', 'all')")
     else:
-        one(db, "SELECT blackbox_install()")
+        one(db, "SELECT blackbox_install('main', 'all')")
     if request.param == "transaction":
         db.execute("BEGIN")
     yield db
@@ -419,8 +419,8 @@ def test_every_function_says_that_rollout_is_not_installed(path):
     for call in ("rollout_create(NULL)", f"rollout_append('{ID}', '[]')",
                  "rollout_page(1)", "rollout_flush()", f"rollout_history('{ID}')",
                  "rollout_cleanup_expired()", "rollout_search_install()"):
-        with pytest.raises(sqlite3.Error, match="Database not initialized: run "
-                           r"blackbox_install\(\)"):
+        with pytest.raises(sqlite3.Error, match="NotInstalledError: Database not "
+                           r"initialized: .*blackbox_install\('main', 'rollout'\)"):
             db.execute(f"SELECT {call}")
     with pytest.raises(sqlite3.Error, match="Database not initialized"):
         db.execute("SELECT * FROM rollout_list(10)").fetchall()
@@ -486,7 +486,7 @@ def test_the_functions_work_in_defensive_mode(path):
     out = shell(path, stdin=f"""
 .dbconfig defensive on
 .load {MODULE}
-SELECT blackbox_install();
+SELECT blackbox_install('main', 'rollout');
 SELECT rollout_create('{ID}');
 SELECT rollout_append('{ID}', '[{{"type":"compacted","payload":{{}}}}]');
 SELECT item_count FROM rollouts;
@@ -499,7 +499,7 @@ SELECT count(*) FROM blackbox_check;
 
 def test_two_schemas_are_ambiguous_until_one_is_chosen(db, tmp_path):
     db.execute("ATTACH ? AS other", (str(tmp_path / "other.db"),))
-    one(db, "SELECT blackbox_install('other')")
+    one(db, "SELECT blackbox_install('other', 'all')")
     one(db, "SELECT blackbox_use('other')")
     create(db)
     assert one(db, "SELECT count(*) FROM main.rollout_heads") == 0

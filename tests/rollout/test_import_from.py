@@ -294,7 +294,7 @@ def test_an_export_is_imported_as_the_same_conversation(db, tmp_path):
     rollout = take(db, "goose", "theirs")["rolloutId"]
     text = one(db, "SELECT rollout_export(?)", rollout)
     other = connect()
-    one(other, "SELECT blackbox_install()")
+    one(other, "SELECT blackbox_install('main', 'all')")
     report = json.loads(one(other, "SELECT rollout_import(?)", text))
     assert (report["rolloutId"], report["format"]) == (rollout, "goose-store")
     assert one(other, "SELECT rollout_export(?)", rollout) == text

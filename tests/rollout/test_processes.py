@@ -53,7 +53,7 @@ def messages(db, rollout):
 def wal(path):
     db = connect(path)
     db.execute("PRAGMA journal_mode = WAL")
-    one(db, "SELECT blackbox_install()")
+    one(db, "SELECT blackbox_install('main', 'all')")
     yield db
     well(db)
     assert one(db, "PRAGMA integrity_check") == "ok"
@@ -137,7 +137,7 @@ def test_first_write_waits_for_another_writer(wal, path):
 def test_a_process_killed_in_a_transaction_leaves_nothing_of_it(path, mode):
     db = connect(path)
     db.execute(f"PRAGMA journal_mode = {mode}")
-    one(db, "SELECT blackbox_install()")
+    one(db, "SELECT blackbox_install('main', 'all')")
     create(db)
     append(db, ID, user("kept"))
     one(db, "SELECT rollout_flush()")
@@ -181,7 +181,7 @@ def test_flush_and_shutdown_are_refused_inside_a_transaction(db):
 
 def test_flush_without_a_file():
     db = connect()
-    one(db, "SELECT blackbox_install()")
+    one(db, "SELECT blackbox_install('main', 'all')")
     assert one(db, "SELECT rollout_flush()") == 0
 
 
@@ -189,7 +189,7 @@ def test_flush_leaves_settings_alone(path):
     for mode in ("WAL", "DELETE"):
         db = connect(path)
         db.execute(f"PRAGMA journal_mode = {mode}")
-        one(db, "SELECT blackbox_install()")
+        one(db, "SELECT blackbox_install('main', 'all')")
         db.execute("PRAGMA synchronous = NORMAL")
         db.execute("PRAGMA user_version = 77")
         assert one(db, "SELECT rollout_flush()") == 1
@@ -201,7 +201,7 @@ def test_flush_leaves_settings_alone(path):
 
 def test_flush_works_as_a_row_of_blackbox_call(path):
     db = connect(path)
-    one(db, "SELECT blackbox_install()")
+    one(db, "SELECT blackbox_install('main', 'all')")
     call = "INSERT INTO blackbox_call VALUES ('rollout_flush', NULL)"
     with pytest.raises(sqlite3.Error, match="Flush failed: the statement that calls"):
         db.execute(call)
@@ -238,7 +238,7 @@ sys.path.insert(0, {str(ROOT / 'tests')!r})
 from conftest import connect, one
 db = connect({str(path)!r})
 db.execute("PRAGMA journal_mode = {mode}")
-one(db, "SELECT blackbox_install()")
+one(db, "SELECT blackbox_install('main', 'all')")
 one(db, "SELECT rollout_create(?)", {ID!r})
 if {held}:
     reader = connect({str(path)!r})
@@ -279,7 +279,7 @@ os.write(2, b"AFTER\\n")
 
 def test_flush_is_refused_in_a_statement_that_writes(path):
     db = connect(path)
-    one(db, "SELECT blackbox_install()")
+    one(db, "SELECT blackbox_install('main', 'all')")
     create(db)
     db.execute("CREATE TABLE t(x)")
     db.execute("INSERT INTO t VALUES (0)")
@@ -293,7 +293,7 @@ def test_flush_is_refused_in_a_statement_that_writes(path):
 
 def test_flush_leaves_the_user_version_to_others(path):
     db = connect(path)
-    one(db, "SELECT blackbox_install()")
+    one(db, "SELECT blackbox_install('main', 'all')")
     other = sqlite3.connect(path, isolation_level=None)
     for version in range(1, 6):
         other.execute(f"PRAGMA user_version = {version}")
@@ -303,7 +303,7 @@ def test_flush_leaves_the_user_version_to_others(path):
 
 def test_shutdown_of_a_file_that_cannot_be_written(path):
     db = connect(path)
-    one(db, "SELECT blackbox_install()")
+    one(db, "SELECT blackbox_install('main', 'all')")
     create(db)
     db.close()
     db = connect(f"file:{path}?mode=ro", uri=True)
@@ -312,7 +312,7 @@ def test_shutdown_of_a_file_that_cannot_be_written(path):
 
 def test_an_error_at_the_end_of_the_savepoint_has_the_prefix(path):
     db = connect(path)
-    one(db, "SELECT blackbox_install()")
+    one(db, "SELECT blackbox_install('main', 'all')")
     create(db)
     reader = sqlite3.connect(path, isolation_level=None)
     reader.execute("BEGIN")

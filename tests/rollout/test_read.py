@@ -523,7 +523,7 @@ def test_search_install_inside_a_transaction_rolls_back(searched):
 def test_search_in_an_attached_schema(path, tmp_path):
     db = connect(path)
     db.execute('ATTACH ? AS "a ""b"', (str(tmp_path / "other.db"),))
-    one(db, "SELECT blackbox_install('a \"b')")
+    one(db, "SELECT blackbox_install('a \"b', 'all')")
     create(db)
     append(db, ID, user("a needle"))
     assert one(db, "SELECT rollout_search_install()") == 1

@@ -235,7 +235,7 @@ def test_a_line_of_several_conversations_becomes_lines_of_each(db):
         assert load(db, data + end)["new"] == new
     well(db)
     again = connect()
-    one(again, "SELECT blackbox_install()")
+    one(again, "SELECT blackbox_install('main', 'all')")
     for i, text_of in enumerate(whole):
         assert load(again, text_of)["rolloutIds"] == [report["rolloutIds"][i]]
         assert one(again, "SELECT rollout_export(?)", report["rolloutIds"][i]) == text_of

@@ -223,7 +223,7 @@ sys.path.insert(0, {str(ROOT / 'tests')!r})
 from conftest import connect, one
 db = connect({str(tmp_path / 'big.db')!r})
 db.execute("PRAGMA synchronous = OFF")
-one(db, "SELECT blackbox_install()")
+one(db, "SELECT blackbox_install('main', 'all')")
 line = '{{"type":"compacted","payload":{{"x":"%s"}}}}' % ("y" * 30000)
 def run(n):
     db.execute("BEGIN")

@@ -276,7 +276,7 @@ def test_a_conversation_is_shut_down_in_its_own_file(path, tmp_path):
     db = connect(path)
     for name in "a1", "b 2":
         db.execute(f'ATTACH ? AS "{name}"', (str(tmp_path / name),))
-        one(db, "SELECT blackbox_install(?)", name)
+        one(db, "SELECT blackbox_install(?, 'all')", name)
     one(db, "SELECT blackbox_use('a1')")
     create(db)
     one(db, "SELECT rollout_shutdown(?)", ID)

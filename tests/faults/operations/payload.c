@@ -127,13 +127,13 @@ const Operation aPayloadOperation[] = {
         "timestamp) VALUES('w1','a','q',9000)",
         OP_STAGES},
     {"queue a full batch",
-        MEMORY
-        "INSERT INTO blackbox_settings(name, value) VALUES('payload.flush_batch_size', "
-        "3);" ARCHIVE,
+        MEMORY "INSERT INTO blackbox_settings(name, value) "
+               "VALUES('payload.flush_batch_size', "
+               "3);" ARCHIVE,
         QUEUE("w1") QUEUE("w2"), QUEUE("w3"), OP_STAGES | OP_CARRIES},
     {"queue a full batch by a row",
-        MEMORY
-        "INSERT INTO blackbox_settings(name, value) VALUES('payload.flush_batch_size', 3);",
+        MEMORY "INSERT INTO blackbox_settings(name, value) "
+               "VALUES('payload.flush_batch_size', 3);",
         QUEUE("w1") QUEUE("w2"),
         "INSERT INTO payload_queue(event_id, agent_id, request_body, "
         "timestamp) VALUES('w3','a','q',9000)",
@@ -208,9 +208,10 @@ const Operation aPayloadOperation[] = {
     {"push into temp that loops", LOOP_MODE("record"),
         TEMP_RING LOOP_FIRST("temp.fast"), LOOP_LAST("temp.fast"), OP_PARTLY},
     {"push of a stopped agent",
-        LOOP_MODE("record") "INSERT INTO payload_agents(agent_id, stopped_at)"
-                            " VALUES('a', 1); INSERT INTO blackbox_settings "
-                            "VALUES('payload.refuse_stopped', 1);",
+        LOOP_MODE(
+            "record") "INSERT INTO payload_agents(agent_id, stopped_at)"
+                      " VALUES('a', 1); INSERT INTO blackbox_settings"
+                      "(name, value) VALUES('payload.refuse_stopped', 1);",
         0, "INSERT OR IGNORE INTO ring(agent_id, event_id) VALUES('a', 'e')",
         0},
     {"start an agent",

@@ -10,7 +10,7 @@ const require = createRequire(import.meta.url);
 
 test("the module is loaded, and works", () => {
   const db = open();
-  assert.match(rows(db, "SELECT blackbox_install()")[0][0], /^main: cache, core/);
+  assert.match(rows(db, "SELECT blackbox_install()")[0][0], /^main: core, payload/);
   assert.deepEqual(rows(db, "SELECT * FROM blackbox_check"), []);
 });
 

@@ -20,7 +20,7 @@ def connect(module):
     db = sqlite3.connect(":memory:", isolation_level=None)
     db.enable_load_extension(True)
     db.load_extension(str(module))
-    db.execute("SELECT blackbox_install()")
+    db.execute("SELECT blackbox_install('main', 'all')")
     return db
 
 
