@@ -330,8 +330,8 @@ def test_after_its_time_a_key_can_be_used_again(full, path):
     assert until - one(full, "SELECT at FROM retention_erasures") == 30 * 86400000
     full.execute("DELETE FROM payload_queue")
     full.close()
-    by_hand(path, "UPDATE retention__erased SET until = 5;"
-            "UPDATE blackbox__log SET detail = json_set(detail, '$.until', 5)")
+    by_hand(path, "DROP TRIGGER retention_clock_update;"
+            f"UPDATE retention_clock SET seen = {until}")
     db = connect(path)
     db.execute("INSERT INTO event_payloads(event_id, agent_id, purpose) "
                "VALUES('e', 'a', 'archive')")
@@ -385,6 +385,21 @@ def test_no_statement_changes_the_record(full, path, statement):
     db = sqlite3.connect(path, isolation_level=None)
     with pytest.raises(sqlite3.OperationalError, match="because it is a view"):
         db.execute(statement)
+
+
+@pytest.mark.parametrize("damage", [
+    "DELETE FROM blackbox__log WHERE kind = 'erasure' AND n < (SELECT max(n) FROM blackbox__log)",
+    "DELETE FROM blackbox__log WHERE n = (SELECT max(n) FROM blackbox__log)",
+    "UPDATE blackbox__log SET actor = 'x' WHERE kind = 'erasure'",
+    "UPDATE blackbox__log SET detail = replace(detail, 'digest\":\"', 'digest\":\"0')"])
+def test_check_finds_erasures_that_were_removed_or_changed(full, path, damage):
+    full.execute("INSERT INTO blackbox_settings(name, value) VALUES('retention.refuse_days', 0)")
+    erase(full, "agent", "a")
+    erase(full, "agent", "zz")
+    assert rows(full, "SELECT * FROM blackbox_check") == []
+    full.close()
+    by_hand(path, damage)
+    assert "blackbox__log" in [r[1] for r in rows(connect(path), "SELECT * FROM blackbox_check")]
 
 
 def test_an_erasure_is_a_row_of_the_log(full):
