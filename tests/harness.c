@@ -171,11 +171,11 @@ static int isFresh(const char *zTable, const char *zColumn) {
     return 1;
   }
   if (strcmp(zColumn, "digest") == 0 || strcmp(zColumn, "salt") == 0) return 1;
-  if (strcmp(zTable, "retention_hold_log") == 0) {
-    return strcmp(zColumn, "token") == 0;
-  }
-  if (strncmp(zTable, "retention_eras", 14) == 0) {
+  if (strcmp(zTable, "retention__erased") == 0) {
     return strcmp(zColumn, "until") == 0;
+  }
+  if (strncmp(zTable, "blackbox__", 10) == 0) {
+    return strstr(",detail,hash,origin,frontier,", zColumn) != 0;
   }
   if (strcmp(zTable, "store_packs") == 0 && strcmp(zColumn, "token") == 0) {
     return 1;

@@ -638,8 +638,10 @@ void bxRetentionErase(BxCall *pCall) {
     }
     refuseHeld(p);
     eraseSecurely(p);
-    bxAskOnce(p->pHome, "DELETE FROM main.retention__erased WHERE until <= ?1",
-        p->pErr, "i", p->iNow);
+    bxAskOnce(p->pHome,
+        "DELETE FROM main.retention__erased WHERE until <= (SELECT now FROM "
+        "main.retention_time)",
+        p->pErr, "");
     iNumber = record(p);
     bxRetentionGuard(p->pHome, 0, p->pErr);
     if (p->pErr->rc == SQLITE_OK) bxReturnJson(pCall, certificate(p, iNumber));

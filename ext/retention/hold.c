@@ -143,7 +143,7 @@ void bxRetentionRelease(BxCall *p) {
   returnOwners(p, &step);
 }
 
-#define COLUMNS "kind, \"key\", owner, until, step, found"
+#define HOLD_COLUMNS "kind, \"key\", owner, until, step, found"
 
 /* SQL: what the log says is in force, and what of that is lost. */
 #define IN_FORCE                                                               \
@@ -153,11 +153,11 @@ void bxRetentionRelease(BxCall *p) {
   "FROM main.blackbox__log WHERE domain = 'retention' "                        \
   "AND kind IN ('hold', 'release') AND json_valid(detail)) "                   \
   "GROUP BY subject, owner), "                                                 \
-  "hold(" COLUMNS ") AS ("                                                     \
+  "hold(" HOLD_COLUMNS ") AS ("                                                \
   "SELECT substr(subject, 1, instr(subject, ':') - 1), "                       \
   "substr(subject, instr(subject, ':') + 1), owner, until, n, found "          \
   "FROM step WHERE act = 'hold'), "                                            \
-  "lost AS (SELECT * FROM hold EXCEPT SELECT " COLUMNS                         \
+  "lost AS (SELECT * FROM hold EXCEPT SELECT " HOLD_COLUMNS                    \
   " FROM main.retention__in_force)"
 
 static void checkInForce(BxStmts *p, BxProblems *pOut) {
@@ -167,7 +167,7 @@ static void checkInForce(BxStmts *p, BxProblems *pOut) {
       "blackbox_install()' FROM lost UNION ALL "
       "SELECT 'the hold of ' || owner || ' on ' || kind || ' ' || \"key\" || "
       "' is not in the log; end it with retention_release()' "
-      "FROM (SELECT " COLUMNS " FROM main.retention__in_force "
+      "FROM (SELECT " HOLD_COLUMNS " FROM main.retention__in_force "
       "EXCEPT SELECT * FROM hold)";
   BxErr err = {SQLITE_OK, 0};
   sqlite3_stmt *pStmt = bxPrepare(p, zSql, &err);
@@ -208,7 +208,7 @@ int bxRetentionIsWhole(BxStmts *p, BxErr *pErr) {
 
 void bxRetentionMend(BxStmts *p, BxErr *pErr) {
   bxExec(p,
-      "REPLACE INTO main.retention__in_force(" COLUMNS ") " IN_FORCE
+      "REPLACE INTO main.retention__in_force(" HOLD_COLUMNS ") " IN_FORCE
       " SELECT * FROM lost",
       pErr);
   bxRetentionMendGuards(p, pErr);

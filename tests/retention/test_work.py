@@ -228,7 +228,7 @@ def test_a_new_item_removes_two_expired_ones(path):
     f" VALUES('session', '{SESSION}', 'o', 'a', 'r')",
 ])
 def test_a_new_item_never_fails_because_an_expired_one_cannot_go(path, sql):
-    db = domains(path, "core", "retention", "retention_holds", "cache", "cache_work")
+    db = domains(path, "core", "retention", "cache", "cache_work")
     item(db, 1, now() - DAY)
     db.executescript(sql)
     item(db, 2, now() + DAY, session=SESSION[:-1] + "x")
