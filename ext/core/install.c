@@ -171,8 +171,7 @@ static int isWanted(
   const BxDomain *pCore = p->bx->aDomain;
   if (pDomain == pCore) return 1;
   if (zList != 0) return bxIsNamed(zList, pDomain->zName);
-  return pDomain->bDefault ||
-         bxCarries(p->bx, p->zDb, pDomain->zName, pErr) ||
+  return pDomain->bDefault || bxCarries(p->bx, p->zDb, pDomain->zName, pErr) ||
          (bxCarries(p->bx, p->zDb, pCore->zName, pErr) &&
              bxAskOnce(p, zKnown, pErr, "t", pDomain->zName) != 0);
 }

@@ -64,11 +64,11 @@ def test_an_install_that_was_not_used_goes_without_a_trace(path):
     db = connect(path)
     user_objects(db)
     before = schema(db)
-    one(db, "SELECT blackbox_install()")
+    one(db, "SELECT blackbox_install('main', 'all')")
     assert one(db, "SELECT blackbox_uninstall()") == "main: "
     assert schema(db) == before
     assert rows(db, "PRAGMA integrity_check") == [("ok",)]
-    assert one(db, "SELECT blackbox_install()").startswith("main: cache, core")
+    assert one(db, "SELECT blackbox_install('main', 'all')").startswith("main: cache, core")
     assert rows(db, "SELECT * FROM blackbox_check") == []
 
 
@@ -79,9 +79,9 @@ def test_one_domain_goes_and_the_others_stand(path, domain):
     others = ",".join(name for name in DOMAINS if name != domain)
     one(db, "SELECT blackbox_install('main', ?)", others)
     before = schema(db)
-    tables = ["blackbox_setting_defs", "blackbox_domains", "retention_rules"]
+    tables = ["blackbox_settings", "blackbox_domains", "retention_rules"]
     held = [rows(db, f"SELECT * FROM {table} ORDER BY 1") for table in tables]
-    one(db, "SELECT blackbox_install()")
+    one(db, "SELECT blackbox_install('main', 'all')")
     left = one(db, "SELECT blackbox_uninstall('main', ?)", domain)
     assert left.startswith("main: ") and domain not in left and "core" in left
     assert schema(db) == before
@@ -134,7 +134,7 @@ def test_force_removes_all_of_it_and_a_rollback_brings_it_back(path, inside):
     db = connect(path)
     user_objects(db)
     bare = schema(db)
-    one(db, "SELECT blackbox_install()")
+    one(db, "SELECT blackbox_install('main', 'all')")
     fill(db)
     one(db, "SELECT rollout_search_install()")
     db.execute("CREATE VIRTUAL TABLE \"ri'n@main.g\" USING payload_ring(window=3)")
@@ -167,7 +167,9 @@ def test_force_leaves_receipts_while_core_stays(db):
     assert ("payload", "uninstall payload_ledger", 1, 1) in log
     assert ("cache", "uninstall cache_items", 1, 1) in log
     assert {domain for domain, *_ in log} == {"cache", "payload"}
-    assert rows(db, "SELECT * FROM blackbox_settings") == []
+    assert rows(db, "SELECT DISTINCT substr(name, 1, instr(name, '.') - 1) "
+                    "FROM blackbox_settings ORDER BY 1") == [
+        ("evidence",), ("proof",), ("retention",), ("rollout",)]
     assert rows(db, "SELECT id FROM rollouts") == [(ROLLOUT,)]
 
 
@@ -177,7 +179,7 @@ def test_a_table_that_another_program_made_stays_with_its_rows(path, pinned):
     db.executescript(THEIRS)
     db.execute("CREATE UNIQUE INDEX theirs ON event_payloads(event_id, agent_id)")
     before = schema(db)
-    one(db, "SELECT blackbox_install()")
+    one(db, "SELECT blackbox_install('main', 'all')")
     if pinned:
         db.execute("UPDATE event_payloads SET pinned = 1")
         told = refused(db)
@@ -202,9 +204,9 @@ def test_a_table_that_the_user_altered_stays(db):
 
 def test_uninstall_works_in_an_attached_schema_with_a_quoted_name(path, tmp_path):
     db = connect(path)
-    one(db, "SELECT blackbox_install()")
+    one(db, "SELECT blackbox_install('main', 'all')")
     db.execute("ATTACH ? AS ?", (str(tmp_path / "other.db"), QUOTED))
-    one(db, "SELECT blackbox_install(?)", QUOTED)
+    one(db, "SELECT blackbox_install(?, 'all')", QUOTED)
     db.execute('CREATE VIRTUAL TABLE "a ""b".ring USING payload_ring')
     db.execute("CREATE VIRTUAL TABLE main.ring USING payload_ring")
     before = schema(db)
@@ -220,7 +222,7 @@ def test_uninstall_works_in_an_attached_schema_with_a_quoted_name(path, tmp_path
                                     "recursive_triggers = ON"])
 def test_uninstall_works_under_other_settings_of_the_connection(path, pragma):
     db = connect(path)
-    one(db, "SELECT blackbox_install()")
+    one(db, "SELECT blackbox_install('main', 'all')")
     fill(db)
     db.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
     db.execute("PRAGMA " + pragma)
@@ -229,7 +231,8 @@ def test_uninstall_works_under_other_settings_of_the_connection(path, pragma):
 
 
 def test_uninstall_works_in_defensive_mode(path):
-    told = shell(path, stdin=".load ./blackbox\nSELECT blackbox_install();\n"
+    told = shell(path, stdin=".load ./blackbox\n"
+                 "SELECT blackbox_install('main', 'all');\n"
                  "CREATE VIRTUAL TABLE ring USING payload_ring;\n"
                  "INSERT INTO ring(agent_id, event_id) VALUES('a', 'e');\n"
                  ".dbconfig defensive on\n"

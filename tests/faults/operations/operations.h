@@ -25,7 +25,8 @@
   "  kill_switch_event_id, created_at) VALUES('o3','a','kept','evidence',"     \
   "  'k0','2001-01-01T00:00:00.000Z');"
 #define ARCHIVE_LIMIT(bytes)                                                   \
-  "INSERT INTO blackbox_settings(name, value) VALUES('payload.max_bytes', " bytes ");"
+  "INSERT INTO blackbox_settings(name, value) "                                \
+  "VALUES('payload.max_bytes', " bytes ");"
 #define ARCHIVED                                                               \
   "INSERT INTO event_payloads(event_id, agent_id, request_body,"               \
   "  response_body, purpose, created_at) SELECT event_id, agent_id,"           \
@@ -36,14 +37,17 @@
 #define BOUND(name, value)                                                     \
   "INSERT INTO ring(ring, value) VALUES('" name "', " value ");"
 #define BROKEN_RING                                                            \
-  "DROP VIEW ring_bound; DROP TABLE ring_turns; DROP TRIGGER ring_gone;"
+  "DROP VIEW ring_bound; DROP VIEW ring_room; DROP VIEW ring_check;"           \
+  "DROP TRIGGER ring_bounded; DROP TRIGGER ring_unbounded;"                    \
+  "DROP TABLE ring_turns; DROP TRIGGER ring_gone;"
 #define QUEUE(event)                                                           \
   "SELECT payload_queue('" event "', 'a', 'question', 'answer', 9000);"
 #define QUEUE_NEW(event)                                                       \
   "SELECT payload_queue('" event                                               \
   "', 'a', 'question', 'answer', 32472144000000);"
 #define MEMORY                                                                 \
-  "INSERT INTO blackbox_settings(name, value) VALUES('payload.queue_mode', 'memory');"
+  "INSERT INTO blackbox_settings(name, value) VALUES('payload.queue_mode', "   \
+  "'memory');"
 #define JSON                                                                   \
   "'[{\"eventId\":\"j1\",\"agentId\":\"a\",\"requestBody\":\"q\","             \
   "\"responseBody\":null,\"timestamp\":7000},"                                 \
@@ -66,7 +70,8 @@
 ** which the rule no_progress is at its threshold here. */
 #define LOOP_MODE(mode)                                                        \
   "UPDATE payload_rules SET threshold = 3 WHERE rule = 'no_progress';"         \
-  "INSERT INTO blackbox_settings(name, value) VALUES('payload.on_loop', '" mode "');"
+  "INSERT INTO blackbox_settings(name, value) VALUES('payload.on_loop', "      \
+  "'" mode "');"
 #define LOOPED(id)                                                             \
   ",{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"" id "\",\"function\":{" \
   "\"name\":\"f\",\"arguments\":\"{}\"}}]},{\"role\":\"tool\","                \
