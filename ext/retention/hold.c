@@ -145,13 +145,18 @@ void bxRetentionRelease(BxCall *p) {
 
 #define HOLD_COLUMNS "kind, \"key\", owner, until, step, found"
 
-/* SQL: what the log says is in force, and what of that is lost. */
+/* SQL: what the log says is in force, and what of that is lost. The subjects of
+** steps are ranges of the index of the log. */
 #define IN_FORCE                                                               \
   "WITH step AS (SELECT max(n) AS n, act, subject, owner, until, found "       \
-  "FROM (SELECT n, kind AS act, subject, detail ->> 'owner' AS owner, "        \
-  "detail ->> 'until' AS until, detail ->> 'found' AS found "                  \
-  "FROM main.blackbox__log WHERE domain = 'retention' "                        \
-  "AND kind IN ('hold', 'release') AND json_valid(detail)) "                   \
+  "FROM (SELECT l.n AS n, l.kind AS act, l.subject AS subject, "               \
+  "l.detail ->> 'owner' AS owner, l.detail ->> 'until' AS until, "             \
+  "l.detail ->> 'found' AS found FROM json_each('[\"agent\",\"event\","        \
+  "\"kill_switch\",\"rollout\",\"session\",\"evidence\",\"buffer\"]') AS k "   \
+  "CROSS JOIN main.blackbox__log AS l "                                        \
+  "ON l.subject > k.value || ':' AND l.subject < k.value || ';' "              \
+  "WHERE l.domain = 'retention' AND l.kind IN ('hold', 'release') "            \
+  "AND json_valid(l.detail)) "                                                 \
   "GROUP BY subject, owner), "                                                 \
   "hold(" HOLD_COLUMNS ") AS ("                                                \
   "SELECT substr(subject, 1, instr(subject, ':') - 1), "                       \

@@ -417,6 +417,24 @@ def test_install_restores_a_hold_that_was_lost(full, path, loss):
         full.execute("DELETE FROM event_payloads WHERE agent_id = 'a'")
 
 
+def test_an_install_does_not_read_the_log(full):
+    hold(full, "agent", "a")
+
+    def steps():
+        done = [0]
+        full.set_progress_handler(lambda: done.append(0), 100)
+        one(full, "SELECT blackbox_install('main', 'retention')")
+        full.set_progress_handler(None, 100)
+        return len(done)
+    steps()
+    before = steps()
+    full.execute("WITH n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000) "
+                 "INSERT INTO blackbox__log(domain, kind, subject, reason) "
+                 "SELECT 'user', 'refusal', 'agent' || i, 'why' FROM n")
+    one(full, "SELECT proof_head()")
+    assert steps() < 1.1 * before
+
+
 def test_holds_in_force_prevent_an_uninstall(full):
     hold(full, "agent", "a")
     with pytest.raises(sqlite3.Error, match="HeldError: schema main has holds in force, such as "
