@@ -270,6 +270,7 @@ static void installAll(
   }
   closeSettings(pStmts, &p->err);
   if (p->err.rc == SQLITE_OK) mendVtabs(pStmts, &p->err);
+  bxLogFollow(bx, &p->err); /* of the pins of rows that were there */
   bxReturnDomains(p, pStmts); /* before the release, which may also fail */
   if (p->pCtx != 0) bxRelease(bx, &p->err);
 }
