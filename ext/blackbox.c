@@ -47,6 +47,7 @@ static const BxDomain aDomain[] = {
         .zSql = bxSqlCore,
         .xCheck = checkCore,
         .zGuarded = ",blackbox__open,retention_rules,retention_clock,"
+                    "retention__in_force,retention__erased,"
                     "blackbox__log,blackbox__tree,blackbox__leaves,"
                     "blackbox__nodes,blackbox__folded,blackbox__erased,"
                     "blackbox__heads,"},
@@ -61,7 +62,7 @@ static const BxDomain aDomain[] = {
         .xGuard = bxPayloadGuard,
         .xIsWhole = bxPayloadIsWhole,
         .xCheck = bxPayloadCheck,
-        .zGuarded = ",event_payloads,payload_state,payload_pins,"
+        .zGuarded = ",event_payloads,payload_state,payload__pins,payload_pins,"
                     "payload_unpins,payload_protected,payload_evidence,"
                     "payload_held,payload_looking,"
                     "payload_volume,payload_sizes,",

@@ -107,9 +107,7 @@ void bxInstallAgain(BxStmts *p, const char *zDomain, BxErr *pErr) {
   const Bx *bx = p->bx;
   int i = 0;
   while (strcmp(bx->aDomain[i].zName, zDomain) != 0) i++;
-  openSettings(p, pErr);
   if (pErr->rc == SQLITE_OK) installDomain(p, &bx->aDomain[i], 0, pErr);
-  closeSettings(p, pErr);
 }
 
 /* Whether the rules of a virtual table equal those that its module makes. With
@@ -270,6 +268,7 @@ static void installAll(
   }
   closeSettings(pStmts, &p->err);
   if (p->err.rc == SQLITE_OK) mendVtabs(pStmts, &p->err);
+  bxLogFollow(bx, &p->err); /* of the pins of rows that were there */
   bxReturnDomains(p, pStmts); /* before the release, which may also fail */
   if (p->pCtx != 0) bxRelease(bx, &p->err);
 }

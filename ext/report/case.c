@@ -105,17 +105,19 @@ static void addReceipts(ReportRun *p, BxStmts *pHome) {
 
 /* clang-format off */
 static const char zSwitchPins[] =
-    "SELECT at, 'kill switch: ' || rows || ' exchanges pinned',"
-    "  coalesce(actor, 'a caller'), reason, (SELECT sum(pinned) || ' pinned now'"
-    "   FROM main.event_payloads WHERE kill_switch_event_id = ?1)"
+    "SELECT at, what, actor, reason, status FROM ("
+    " SELECT n, at, 'kill switch: ' || rows || ' exchanges pinned' AS what,"
+    "  coalesce(actor, 'a caller') AS actor, reason,"
+    "  (SELECT sum(pinned) || ' pinned now' FROM main.event_payloads"
+    "   WHERE kill_switch_event_id = ?1) AS status"
     " FROM main.blackbox__log WHERE subject = ?1 AND kind = 'kill_switch'"
-    " UNION ALL SELECT at, 'unpinned: event ' || coalesce(event_id, payload_id),"
+    " UNION ALL SELECT 9e18, at, 'unpinned: event ' || coalesce(event_id, payload_id),"
     "  actor, reason, 'unpinned' FROM main.payload_unpins"
     "  WHERE kill_switch_event_id = ?1"
-    " UNION ALL SELECT l.at, 'agent: ' || l.act, l.actor, l.reason, NULL"
+    " UNION ALL SELECT l.id, l.at, 'agent: ' || l.act, l.actor, l.reason, NULL"
     "  FROM main.payload_agent_log AS l WHERE l.agent_id IN (SELECT agent_id"
-    "   FROM main.event_payloads WHERE kill_switch_event_id = ?1)"
-    " ORDER BY 1";
+    "   FROM main.event_payloads WHERE kill_switch_event_id = ?1))"
+    " ORDER BY at, n";
 
 static const char zSwitchHolds[] =
     "SELECT at, 'hold: ' || kind || ' ' || \"key\", owner || ' (' || actor || ')',"
@@ -166,7 +168,7 @@ void bxReportKillSwitch(ReportRun *p) {
       " WHERE a.stopped_at IS NOT NULL AND a.agent_id IN (SELECT agent_id FROM"
       " main.event_payloads WHERE kill_switch_event_id = ?1)");
   iSource = bxReportSource(p, pHome, "exchange", zCaseBodies);
-  p->aSource[iSource].bProof = bxReportDomain(p, "proof") == pHome;
+  p->aSource[iSource].bProof = bxReportProves(p, pHome);
   bxReportItems(p, iSource, pHome,
       "SELECT e.id, e.event_id, " AT ", e.size_bytes,"
       " iif(e.pinned, 'pinned', 'unpinned'), NULL, NULL, NULL, NULL"
@@ -242,7 +244,7 @@ static void addRings(ReportRun *p, ReportTable *pRings, BxStmts *pFrom) {
 static void addAgentItems(ReportRun *p, BxStmts *pHome) {
   ReportTable *pRings = bxReportNewTable(p, "rings", "Rings", aRing);
   int iSource = bxReportSource(p, pHome, "exchange", zCaseBodies);
-  p->aSource[iSource].bProof = bxReportDomain(p, "proof") == pHome;
+  p->aSource[iSource].bProof = bxReportProves(p, pHome);
   bxReportItems(p, iSource, pHome,
       "SELECT x.id, x.event_id, e.at, x.size_bytes,"
       " x.purpose || iif(x.pinned, ', pinned', ''), NULL, NULL, NULL, NULL"
