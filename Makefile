@@ -2,6 +2,7 @@
 #           make demo       an agent's traffic, a kill switch, the evidence
 #           make demo SESSIONS=~/.claude/projects  what your sessions come to
 #           make test       the tests (test-full: all fault points)
+#           make oracle     the older build with which tests/differential compares
 #           make test-versions  the tests on SQLite 3.38 and later (ONLY=3.46.0)
 #           make test-hosts  one scenario in twenty bindings of SQLite
 #           make test-cluster  three nodes of dqlite, primary and replica of sqld
@@ -178,13 +179,27 @@ build/test/static: tests/hosts/static.c build/libblackbox.a | build/need.test
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^ -lsqlite3 $(LDLIBS)
 
-test: $(MODULE) $(TEST_BIN) build/weigh
+# The build of an older commit, with which tests/differential compares this one.
+# It is made once. Without git or its history those tests are skipped.
+ORACLE = 90b946b
+ORACLE_AT = build/oracle/$(ORACLE)
+oracle: | build/need.build
+	@if [ -e $(ORACLE_AT)/$(MODULE) ]; then :; \
+	elif git cat-file -e $(ORACLE)^{commit}; then \
+	  rm -rf $(ORACLE_AT) && mkdir -p $(ORACLE_AT) && \
+	  git archive $(ORACLE) | tar x -C $(ORACLE_AT) && \
+	  $(MAKE) -C $(ORACLE_AT) > build/oracle/log; \
+	else echo 'No commit $(ORACLE): tests/differential is skipped.'; fi
+
+test: $(MODULE) $(TEST_BIN) build/weigh oracle
 	@.ci/need test
 	$(PYTHON) -m pytest -q $(PARALLEL) tests $(TESTARGS)
 
-test-full: $(MODULE) $(TEST_BIN) build/weigh
+test-full: $(MODULE) $(TEST_BIN) build/weigh oracle
 	@.ci/need test
+	@rm -rf build/oracle/used
 	BLACKBOX_FULL=1 $(PYTHON) -m pytest -q $(PARALLEL) tests $(TESTARGS)
+	$(if $(TESTARGS),,$(PYTHON) tests/differential/intended.py)
 
 # The Python tests, with each SQLite library in turn.
 test-versions: $(MODULE) $(addprefix build/test/,loading static vectors)
@@ -325,6 +340,6 @@ lint:
 clean:
 	rm -rf build dist $(MODULE)
 
-.PHONY: all libs amalgamation static test test-full test-versions \
+.PHONY: all libs amalgamation static oracle test test-full test-versions \
   test-hosts test-cluster test-browser test-packages fuzz demo bench weigh install dist \
   format lint clean
