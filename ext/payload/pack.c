@@ -112,6 +112,7 @@ static void reduce(BxStmts *p, BxErr *pErr) {
       "DROP INDEX main.payload_unpacked_at;"
       "DROP INDEX main.payload_packed_request;"
       "DROP INDEX main.payload_packed_response;"
+      "DROP TRIGGER main.payload_setting_update;" /* it reads payload_volume */
       "DROP VIEW main.payload_rows;"
       "DROP VIEW main.payload_bodies;"
       "DROP VIEW main.payload_texts;"
