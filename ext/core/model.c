@@ -320,10 +320,15 @@ int bxModelMakes(const char *zSql, const char *zSuffix) {
 
 /*----------------------------------------------------------- strangers ----*/
 
-/* Triggers and unique indexes. ?1 is the schema. */
+/* Triggers and unique indexes. ?1 is the schema. The check of a ring compares the
+** triggers that it has on the holds. */
 static const char zGuards[] =
-    "SELECT type, name, tbl_name FROM main.sqlite_schema"
-    "  WHERE type = 'trigger' "
+    "SELECT type, name, tbl_name FROM main.sqlite_schema AS s"
+    "  WHERE type = 'trigger' AND NOT (tbl_name = 'retention__in_force'"
+    "    AND EXISTS (SELECT 1 FROM main.sqlite_schema AS v"
+    "      WHERE v.type = 'table'"
+    "      AND lower(v.sql) GLOB 'create virtual table*using*payload_ring*'"
+    "      AND s.name IN (v.name || '_heldbegin', v.name || '_heldend'))) "
     "UNION ALL SELECT 'temp trigger', name, tbl_name FROM sqlite_temp_schema"
     "  WHERE type = 'trigger' AND lower(?1) <> 'temp'"
     "    AND tbl_name COLLATE NOCASE NOT IN (SELECT name FROM"
