@@ -56,7 +56,7 @@ TABLES = {
     "cache_due_abandoned": "key, bytes, at, blocked_by",
     "retention_holds": "kind, key, owner, until, actor, reason, at, released, found",
     "retention_hold_log": "at, kind, key, owner, act, until, actor, reason, found",
-    "retention_refusals": "at, domain, rule, message, times",
+    "retention_refusals": "domain, rule, message",
     "retention_refusers": "rule, name",
     "retention_erasures": "at, kind, actor, reason, rows, bytes, held_back, until",
     "retention_plan": "*",

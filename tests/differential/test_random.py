@@ -15,8 +15,6 @@ STATEMENTS = 300
 DOMAINS = ["ring", "archive", "evidence", "rollout", "cache", "retention", "across"]
 SETUP = [
     "CREATE TABLE notes(id INTEGER PRIMARY KEY, at, body)",
-    # A setting that was never written has a row too, as in the checkout.
-    "INSERT INTO blackbox_settings(name, value) SELECT name, value FROM blackbox_limits",
     "REPLACE INTO blackbox_settings VALUES('payload.enabled', 1), ('cache.session_quota_bytes', "
     "3000), ('cache.due_per_write', 2), ('evidence.due_per_write', 2), "
     "('rollout.due_per_write', 2), ('proof.enabled', 1)",
