@@ -49,6 +49,11 @@ DIFFERENCES = [
         r"a preset of rollout_policy)",
         "another message, of a CHECK in place of a trigger"),
     Difference(
+        r"\bpayload_queue\b", r"nothing was stored; INSERT OR REPLACE INTO \"main\"\.blackbox_settings "
+        r"VALUES\('payload\.enabled', 1\) to enable the archive, or ",
+        r"nothing was stored; UPDATE \"main\"\.blackbox_settings SET value = 1 WHERE name = "
+        r"'payload\.enabled' to enable the archive, or ", "how a setting is set now"),
+    Difference(
         r"^SELECT object, problem FROM blackbox_check;", r"^blackbox_settings_update\|trigger is "
         r"missing", r"^blackbox_settings_insert\|trigger is missing",
         "the trigger that the session drops is the other one"),
