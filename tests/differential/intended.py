@@ -100,8 +100,12 @@ DIFFERENCES = [
 # What the checkout is given in place of a statement of the oracle.
 TRANSLATIONS = [
     Translation(
-        r"^INSERT INTO blackbox_settings VALUES \('proof\.enabled', 1\);", "SELECT 1 WHERE 0;",
-        "proof is always on"),
+        r"^INSERT (OR REPLACE )?INTO blackbox_settings VALUES ?\('(proof\.enabled', 1|"
+        r"\w+\.due_per_write', [12])\)(;?)$", r"SELECT 1 WHERE 0\3",
+        "what these settings switched on is always on"),
+    Translation(
+        r"\bblackbox_install\(\)", "blackbox_install('main', 'all')",
+        "without arguments it installs core and payload"),
     Translation(
         r"^DROP TRIGGER blackbox_settings_update\b", "DROP TRIGGER blackbox_settings_insert",
         "blackbox_settings has another trigger"),
