@@ -100,12 +100,15 @@ DIFFERENCES = [
 # What the checkout is given in place of a statement of the oracle.
 TRANSLATIONS = [
     Translation(
-        r"^INSERT (OR REPLACE )?INTO blackbox_settings VALUES ?\('(proof\.enabled', 1|"
-        r"\w+\.due_per_write', [12])\)(;?)$", r"SELECT 1 WHERE 0\3",
+        r"^INSERT (OR REPLACE )?INTO (\"?\w+\"?\.|)blackbox_settings VALUES ?\('(proof\.enabled|"
+        r"\w+\.due_per_write)', (\?|1|2)\)(;?)$", r"SELECT 1 WHERE \4 < 0\5",
         "what these settings switched on is always on"),
     Translation(
-        r"\bblackbox_install\(\)", "blackbox_install('main', 'all')",
-        "without arguments it installs core and payload"),
+        r"^SELECT blackbox_install\(\)", "SELECT blackbox_install('main', 'all')",
+        "without a list it installs core and payload"),
+    Translation(
+        r"^SELECT blackbox_install\(('[^']*'|\?)\)", r"SELECT blackbox_install(\1, 'all')",
+        "without a list it installs core and payload"),
     Translation(
         r"^DROP TRIGGER blackbox_settings_update\b", "DROP TRIGGER blackbox_settings_insert",
         "blackbox_settings has another trigger"),
@@ -118,7 +121,8 @@ TRANSLATIONS = [
         r"(, )?\('(\w+\.due_per_write', 2|proof\.enabled', 1)\)", "",
         "what these settings switched on is always on"),
     Translation(
-        r"\bINTO blackbox_settings VALUES ?\(", "INTO blackbox_settings(name, value) VALUES(",
+        r"\bINTO (\"?\w+\"?\.|)blackbox_settings (VALUES ?\(|SELECT )",
+        r"INTO \1blackbox_settings(name, value) \2",
         "blackbox_settings has more columns"),
 ]
 

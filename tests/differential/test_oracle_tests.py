@@ -20,13 +20,17 @@ DOMAINS = ["cache", "core", "evidence", "payload", "proof", "report", "retention
 # About sources and pages, and about files of earlier builds, which are no longer read.
 LEFT_OUT = ["test_structure.py", "test_readme.py", "test_stated_twice.py", "test_headers.py",
             "test_*upgrade.py"]
+CHECKOUT = ["demo", "sql", "tools"]
 
 
 @pytest.fixture(scope="session")
 def tree(tmp_path_factory):
-    """The files of the oracle around the module of the checkout."""
+    """The tests of the oracle with the module, the SQL and the programs of the checkout."""
     tree = tmp_path_factory.mktemp("tree") / "oracle"
-    shutil.copytree(ORACLE, tree, ignore=shutil.ignore_patterns("build", "__pycache__", "*.so"))
+    shutil.copytree(ORACLE, tree, ignore=shutil.ignore_patterns(
+        "build", *CHECKOUT, "__pycache__", "*.so"))
+    for name in CHECKOUT:
+        (tree / name).symlink_to(ROOT / name)
     (tree / "build").mkdir()
     (tree / os.path.basename(MODULE)).symlink_to(MODULE)
     if DATA.is_dir():
