@@ -118,7 +118,7 @@ void bxRetentionCheckGuards(BxStmts *p, BxProblems *pOut) {
 }
 
 /* Calls xEach for each virtual table of p's schema. */
-static void eachVtab(BxStmts *p, int bHold,
+static void eachGuarded(BxStmts *p, int bHold,
     void (*xEach)(BxVtab *, int bHold, BxErr *), BxErr *pErr) {
   const BxModule *pModule;
   for (pModule = p->bx->aModule; pModule->zName != 0; pModule++) {
@@ -141,7 +141,7 @@ void bxRetentionGuard(BxStmts *p, int bHold, BxErr *pErr) {
   sqlite3_stmt *pHold = bxHold(p->bx, pErr);
   guardKeys(p, pErr);
   guardDomains(p, bHold, pErr);
-  eachVtab(p, bHold, guardVtab, pErr);
+  eachGuarded(p, bHold, guardVtab, pErr);
   bxLetGo(p->bx, pHold, pErr);
 }
 
@@ -151,5 +151,5 @@ static void noteVtab(BxVtab *pVtab, int bHold, BxErr *pErr) {
 }
 
 void bxRetentionNoteHeld(BxStmts *p, BxErr *pErr) {
-  eachVtab(p, 0, noteVtab, pErr);
+  eachGuarded(p, 0, noteVtab, pErr);
 }
