@@ -382,7 +382,7 @@ sqlite3_stmt *bxProofVerify(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
 /* (That rows wait is no problem of the file.) */
 void bxProofCheck(BxStmts *p, BxProblems *pOut) {
   BxErr err = {SQLITE_OK, 0};
-  char *zProblems = verify(p, 0, 0, &err);
+  char *zProblems = verify(p, 0, 1, &err);
   sqlite3_stmt *pRows = bxJsonRows(p->bx,
       "SELECT trim(coalesce('leaf ' || (value ->> 0), '') ||"
       " coalesce(' row ' || (value ->> 2), '')) || ': ' || (value ->> 3)"
