@@ -127,7 +127,7 @@ TEST_FLAGS = -DBX_DEBUG -O1 -g -fsanitize=address,undefined -fno-sanitize-recove
 TEST_SRC = $(wildcard tests/*.[ch] tests/*/*.[ch] tests/*/*/*.[ch])
 TEST_OBJ = $(SRC:ext/%.c=build/test/%.o) build/test/sql.o \
   build/test/page.o build/test/harness.o $(patsubst tests/%.c,build/test/%.o,$(wildcard tests/faults/operations/*.c))
-TEST_BIN = $(addprefix build/test/,disturb io damage replay statements vectors \
+TEST_BIN = $(addprefix build/test/,disturb io writes damage replay statements vectors \
   loading static)
 TEST_LINK = $(CC) $(TEST_FLAGS) $(LDFLAGS) -o $@ $^ -lsqlite3 -lcmocka $(LDLIBS)
 # Calls that tests/hosts/guard.c wraps.
@@ -155,6 +155,12 @@ build/test/%.o: tests/%.c tests/harness.h tests/faults/operations/operations.h \
 
 build/test/disturb build/test/io build/test/damage: build/test/%: \
   build/test/faults/%.o $(TEST_OBJ)
+	$(TEST_LINK)
+
+build/test/faults/failures.o build/test/faults/tiny.o build/test/faults/writes.o: \
+  tests/faults/writes.h $(HDR)
+build/test/writes: build/test/faults/writes.o build/test/faults/failures.o \
+  build/test/faults/tiny.o $(TEST_OBJ)
 	$(TEST_LINK)
 
 build/test/replay: build/test/faults/replay.o build/test/faults/fuzz.o \

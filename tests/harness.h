@@ -52,6 +52,7 @@ void mustBeSame(const char *zWhere, const char *zIs, const char *zShould);
 char *problems(sqlite3 *db);
 /* Closes, and checks that nothing was left open. */
 void closeDb(sqlite3 *db);
+void copyFile(const char *zFrom, const char *zTo);
 
 /*---------------------------------------------------------------- faults --*/
 
@@ -59,6 +60,9 @@ typedef enum {
   FAULT_MEMORY,   /* an allocation */
   FAULT_WRITE,    /* a write, sync, truncate or delete of a file */
   FAULT_FULL,     /* a write: the disk is full */
+  FAULT_READ,     /* a read of a file */
+  FAULT_SYNC,     /* a sync */
+  FAULT_JOURNAL,  /* a write of a statement journal: the disk is full */
   FAULT_STEP,     /* a step: the progress handler interrupts */
   FAULT_INTERRUPT /* a step: sqlite3_interrupt() is called */
 } FaultKind;

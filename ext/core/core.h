@@ -28,6 +28,7 @@
 #include "tree.h"       /* JSON: looked at in many places */
 #include "command.h"    /* functions, and blackbox_call */
 #include "savepoint.h"  /* all or nothing */
+#include "write.h"      /* what xUpdate writes */
 #include "table.h"      /* table-valued functions */
 #include "install.h"    /* blackbox_install(), blackbox_uninstall() */
 #include "check.h"      /* blackbox_check() */

@@ -53,6 +53,7 @@ static void runModel(
   while (bxRow(pStmt, pErr)) {
     const char *zSql = bxColumnText(pStmt, 0, pErr);
     if (zSql != 0) bxFailDb(pErr, db, sqlite3_exec(db, zSql, 0, 0, 0));
+    if (pErr->rc == SQLITE_OK) bxWriteSchema(p->stmts.bx);
   }
   sqlite3_finalize(pStmt);
   sqlite3_close(pModel);

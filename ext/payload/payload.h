@@ -172,6 +172,8 @@ void bxRingLock(Ring *p, BxErr *pErr);
 #define BX_RING_LAST(p) (BX_RING_BASE(p) + (p)->nWindow - 1)
 
 /* ring_bound.c: the limits of a whole ring */
+/* Fails if bodies of that size are larger than the whole ring may be. */
+void bxRingRefuseLarge(Ring *p, i64 nByte, BxErr *pErr);
 /* Writes a row and makes room for it, in one statement. */
 void bxRingPushBound(Ring *p, const RingAgent *pSelf, const RingPush *pPush,
     i64 nByte, BxErr *pErr);

@@ -245,6 +245,7 @@ static void writeRow(Queue *p, BxStmts *pHome, const Given *aGiven, i64 nByte,
   bxQueueBind(pStmt, aGiven, pErr);
   if (!bHistory) bxBind(pStmt, pErr, "------i", nByte);
   bxRun(pStmt, pErr);
+  bxWriteNote(p->bx, pErr);
   /* (An INSERT into a view does not count as a change.) */
   if (pErr->rc == SQLITE_OK && !bHistory && sqlite3_changes(p->bx->db) == 0) {
     failKeptOut(pErr);
@@ -572,7 +573,7 @@ static void checkArchiveSize(
       nByte, pLimits->nArchive);
 }
 
-static i64 put(
+i64 bxQueuePut(
     Queue *p, sqlite3_value **aVal, int nVal, int bCall, BxErr *pErr) {
   BxStmts *pHome = bxHome(p->bx, "payload", pErr);
   const Limits *pLimits;
@@ -594,16 +595,6 @@ static i64 put(
     store(p, pHome, aVal, iTime, bCall, pErr);
   }
   return pErr->rc == SQLITE_OK;
-}
-
-i64 bxQueuePut(
-    Queue *p, sqlite3_value **aVal, int nVal, int bCall, BxErr *pErr) {
-  i64 iOuter, nRow;
-  if (bCall) return put(p, aVal, nVal, 1, pErr);
-  iOuter = bxEnter(p->bx);
-  nRow = put(p, aVal, nVal, 0, pErr);
-  bxLeave(p->bx, iOuter);
-  return nRow;
 }
 
 static Queue *queueOf(Bx *bx) {
@@ -817,6 +808,10 @@ const Waiting *bxQueueFirst(Queue *p) {
 
 const Waiting *bxQueueNext(const Waiting *pRow) {
   return notDropped(pRow->pNext);
+}
+
+Bx *bxQueueBx(const Queue *p) {
+  return p->bx;
 }
 
 i64 bxQueueLast(Queue *p) {

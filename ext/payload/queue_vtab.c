@@ -128,6 +128,8 @@ static int queueUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
     sqlite3_int64 *piRowid) {
   Queue *p = queueOfTable(pVtab);
   BxErr err = {SQLITE_OK, 0};
+  BxWrite write;
+  bxWriteBegin(&write, bxQueueBx(p));
   if (argc == 1) {
     bxQueueDrop(p, sqlite3_value_int64(argv[0]), &err);
   } else if (sqlite3_value_type(argv[0]) != SQLITE_NULL) {
@@ -144,7 +146,7 @@ static int queueUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
     bxQueuePut(p, argv + 2, 5, 0, &err);
     *piRowid = 0;
   }
-  return bxReportVtab(&err, pVtab);
+  return bxWriteEnd(&write, &err, pVtab);
 }
 
 static int queueBegin(sqlite3_vtab *pVtab) {

@@ -408,8 +408,9 @@ static void insertRow(
 static int ringUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
     sqlite3_int64 *piRowid) {
   Ring *p = (Ring *)pVtab;
-  i64 iOuter = bxEnter(p->base.stmts.bx);
   BxErr err = {SQLITE_OK, 0};
+  BxWrite write;
+  bxWriteBegin(&write, p->base.stmts.bx);
   if (argc == 1) {
     bxRingDelete(p, sqlite3_value_int64(argv[0]), &err);
   } else if (!isNull(argv[0])) {
@@ -422,8 +423,7 @@ static int ringUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
   } else {
     insertRow(p, argv, piRowid, &err);
   }
-  bxLeave(p->base.stmts.bx, iOuter);
-  return bxReportVtab(&err, pVtab);
+  return bxWriteEnd(&write, &err, pVtab);
 }
 
 static int ringBegin(sqlite3_vtab *pVtab) {

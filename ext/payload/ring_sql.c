@@ -144,7 +144,7 @@ static void readWatched(Ring *p, int *pbBound, BxErr *pErr) {
 ** bound. */
 static i64 readWindow(Ring *p, BxErr *pErr) {
   int bBound = 0;
-  if (p->nWindow != 0) return p->nWindow;
+  if (p->nWindow != 0 || pErr->rc != SQLITE_OK) return p->nWindow;
   p->nMaxByte = p->nIdleDay = 0;
   readWatched(p, &bBound, pErr);
   if (bBound) readConfig(p, pErr);
@@ -321,6 +321,9 @@ static void putExchange(
 void bxRingPush(Ring *p, const RingPush *pPush, i64 *piRowid, BxErr *pErr) {
   RingAgent agent;
   bxRingLookTemp(p, pErr);
+  readWindow(p, pErr);
+  bxRingRefuseLarge(
+      p, bxBytes(pPush->pRequest) + bxBytes(pPush->pResponse), pErr);
   bxRingAgent(p, pPush->zAgent, &agent, pErr);
   if (pErr->rc != SQLITE_OK) return;
   if (agent.iNo == 0) {

@@ -23,7 +23,9 @@ SQLITE_EXTENSION_INIT3
 ** a read SQLite would not wait for it; it is needed only if something waits. */
 static void takeAll(BxCall *p, BxStmts *pHome) {
   BxErr lock = {SQLITE_OK, 0};
-  if (!sqlite3_get_autocommit(p->bx->db)) bxLock(pHome, &lock);
+  int bInside = !sqlite3_get_autocommit(p->bx->db);
+  if (bInside) bxLock(pHome, &lock);
+  if (bInside && sqlite3_get_autocommit(p->bx->db)) bxPass(&p->err, &lock);
   if (!bxProofWaits(pHome, &p->err)) {
     bxClear(&lock);
     return;

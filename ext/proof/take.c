@@ -257,18 +257,10 @@ i64 bxProofTake(BxStmts *p, i64 nMost, int bWhole, BxErr *pErr) {
   return take.log.now.n - nBefore;
 }
 
-/* Whether an error is of the log, or of a trigger of the user. */
-static int isOfLog(Bx *bx, const BxErr *pErr) {
-  int rc = pErr->rc & 0xff;
-  return pErr->zMsg != 0 && !sqlite3_get_autocommit(bx->db) &&
-         (rc == SQLITE_ERROR || rc == SQLITE_CONSTRAINT ||
-             pErr->rc == SQLITE_CORRUPT_VTAB);
-}
-
 void bxProofFollow(BxStmts *p, int bWhole, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
   bxProofTake(p, TAKE_MOST, bWhole, &err);
-  if (isOfLog(p->bx, &err)) bxClear(&err);
+  if (bxMayPassOver(p, &err)) bxClear(&err);
   bxPass(pErr, &err);
 }
 

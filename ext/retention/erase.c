@@ -634,10 +634,10 @@ static void eraseStored(Erasure *p) {
 static void eraseSecurely(Erasure *p) {
   i64 eBefore = bxNumber(p->pHome, "PRAGMA main.secure_delete", p->pErr);
   BxErr err = {SQLITE_OK, 0};
-  bxExec(p->pHome, "PRAGMA main.secure_delete = 1", p->pErr);
+  bxNumber(p->pHome, "PRAGMA main.secure_delete = 1", p->pErr);
   eraseAll(p);
   eraseStored(p);
-  bxExec(p->pHome,
+  bxNumber(p->pHome,
       eBefore == 0   ? "PRAGMA main.secure_delete = 0"
       : eBefore == 2 ? "PRAGMA main.secure_delete = fast"
                      : "PRAGMA main.secure_delete = 1",

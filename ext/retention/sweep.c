@@ -225,13 +225,6 @@ static void refuseRule(SweepRun *pRun, int i, const char *zWhy, BxErr *pErr) {
   }
 }
 
-/* Whether an error is that of the rule alone. */
-static int isRefusal(SweepRun *pRun, const BxErr *pErr) {
-  int rc = pErr->rc & 0xff;
-  return (rc == SQLITE_ERROR || rc == SQLITE_CONSTRAINT) && pErr->zMsg != 0 &&
-         !sqlite3_get_autocommit(pRun->p->bx->db);
-}
-
 /* Removes the chosen rows of a rule. */
 static void removeChosen(SweepRun *pRun, int i, BxErr *pErr) {
   Share *pShare = &pRun->aShare[i];
@@ -244,7 +237,7 @@ static void removeChosen(SweepRun *pRun, int i, BxErr *pErr) {
   pStmt = prepareRange(pRun, i, "DELETE", "", 0, pErr);
   if (pErr->rc == SQLITE_OK) bxRow(pStmt, &err);
   sqlite3_finalize(pStmt);
-  if (isRefusal(pRun, &err)) {
+  if (bxMayPassOver(pRun->p, &err)) {
     refuseRule(pRun, i, err.zMsg, pErr);
     bxClear(&err);
   }

@@ -287,17 +287,41 @@ def test_a_damaged_log_does_not_stop_a_kill_switch(db):
         head(db)
 
 
-def test_a_trigger_of_the_user_that_refuses_leaves_the_records_waiting(db):
+@pytest.mark.parametrize("begin", ["", "BEGIN"])
+@pytest.mark.parametrize("how", [
+    "SELECT payload_kill_switch('ring', 'a', 'k')",
+    "INSERT INTO ring(ring, agent_id, event_id) VALUES('kill_switch', 'a', 'k')",
+    """INSERT INTO blackbox_call VALUES('payload_kill_switch', '["ring", "a", "k"]')"""])
+def test_a_trigger_of_the_user_that_refuses_leaves_the_records_waiting(db, how, begin):
     enable(ring(db))
     db.execute("CREATE TRIGGER mine BEFORE INSERT ON proof_leaves WHEN NEW.leaf = 2"
                " BEGIN SELECT RAISE(ABORT, 'no'); END")
-    assert one(db, "SELECT payload_kill_switch('ring', 'a', 'k')") == 2
+    db.execute(begin)
+    db.execute(how).fetchall()
+    if begin:
+        db.execute("COMMIT")
+    assert one(db, "SELECT count(*) FROM event_payloads WHERE pinned") == 2
     assert log(db) == []
     assert one(db, "SELECT count(*) FROM proof_leaves") == 2  # they do not count
     db.execute("DROP TRIGGER mine")
     head(db)
     assert log(db) == PINNED and problems(db) == []
     assert one(db, "SELECT count(*) FROM proof_salts") == 4
+
+
+@pytest.mark.parametrize("begin", ["", "BEGIN"])
+def test_a_trigger_of_the_user_that_rolls_back_makes_the_kill_switch_fail(db, begin):
+    """Otherwise it would succeed, and the evidence were gone."""
+    enable(ring(db))
+    db.execute("CREATE TRIGGER mine BEFORE INSERT ON proof_leaves WHEN NEW.leaf = 2"
+               " BEGIN SELECT RAISE(ROLLBACK, 'all back'); END")
+    db.execute(begin)
+    with pytest.raises(sqlite3.Error, match="all back"):
+        db.execute("INSERT INTO ring(ring, agent_id, event_id) "
+                   "VALUES('kill_switch', 'a', 'k')")
+    assert not db.in_transaction
+    assert rows(db, "SELECT count(*) FROM ring") == [(2,)]
+    assert one(db, "SELECT count(*) FROM event_payloads") == 0
 
 
 def test_times_and_salts_are_new_for_each_leaf(db):

@@ -216,6 +216,22 @@ def test_a_delete_that_is_refused_leaves_the_rows_of_that_rule(db, refuse, begin
     assert rows(db, "SELECT * FROM core_check") == []
 
 
+@pytest.mark.parametrize("begin", ["", "BEGIN"])
+def test_a_delete_that_is_refused_stops_no_other_rule_of_a_sweep_as_a_row(db, begin):
+    notes(db, 5, 6, 7)
+    own_rule(db)
+    conversation(db, 1, T0, 1)
+    db.execute("CREATE TRIGGER mine BEFORE DELETE ON notes"
+               " BEGIN SELECT RAISE(ABORT, 'mine stay'); END")
+    db.execute(begin)
+    db.execute("INSERT INTO blackbox_call VALUES('retention_sweep', '[2]')")
+    if begin:
+        db.execute("COMMIT")
+    assert refusals(db) == [("mine", "mine stay", 1)]
+    assert [row[1] for row in receipts(db)] == ["rollout.expired"]
+    assert one(db, "SELECT count(*) FROM notes") == 3
+
+
 def test_rows_that_a_trigger_keeps_silently_do_not_count(db):
     notes(db, 5, 6, 7)
     own_rule(db)

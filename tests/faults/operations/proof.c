@@ -10,6 +10,8 @@
 const Operation aProofOperation[] = {
     {"take in what waits for its leaf", PROVEN, 0,
         "SELECT length(proof_head())", 0},
+    {"ask for the head when nothing waits", TAKEN, 0,
+        "SELECT length(proof_head())", 0},
     {"take in as a row", PROVEN, 0, CALL("proof_head", "[]"), OP_PARTLY},
     {"kill switch with leaves", PROVEN, 0,
         "SELECT payload_kill_switch('ring', 'a', 'k1')", 0},
