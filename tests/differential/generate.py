@@ -1,6 +1,6 @@
 """Statements at random, the same for the same seed. Each domain has a method that returns its
-statements: one of them is chosen. Values come from small sets, so that statements meet, and some
-are not valid."""
+statements: some to be chosen from often, and others. Values come from small sets, so that
+statements meet, and some are not valid."""
 import json
 import random
 
@@ -20,7 +20,7 @@ UPDATE = ["UPDATE"] * 4 + ["UPDATE OR IGNORE", "UPDATE OR REPLACE", "UPDATE OR F
 HASH = r"\b[0-9a-f]{32}\b|\b[0-9a-f]{64}\b|[A-Za-z0-9+/]{43}="
 
 SETTINGS = {
-    "payload.enabled": [0, 1], "payload.max_bytes": [0, 200, 1000], "payload.on_disabled":
+    "payload.enabled": [0, 1], "payload.max_bytes": [0, 900, 4000], "payload.on_disabled":
     ["error", "ignore"], "payload.due_per_write": [0, 1, 2], "payload.pack": [0, 1],
     "payload.retention_days": [1, 7, 365], "payload.queue_mode": ["durable", "memory"],
     "payload.flush_batch_size": [1, 3, 20], "payload.flush_interval_ms": [1, 5000],
@@ -48,7 +48,7 @@ class Generator(random.Random):
 
     def of(self, *values):
         """One of these values, or seldom one that is not valid."""
-        return self.choice(JUNK) if self.random() < 0.04 else self.choice(values)
+        return self.choice(JUNK) if self.random() < 0.02 else self.choice(values)
 
     def agent(self):
         return self.of("a", "b", "c")
@@ -63,18 +63,23 @@ class Generator(random.Random):
         return self.of(None, None, "k1", "k2")
 
     def time(self):
-        """Milliseconds: mostly recent, some long ago. NULL is now."""
-        return self.of(None, None, None, START, START + self.randrange(10**6),
-                       START + self.randrange(10**6), START - self.randrange(9) * DAY,
-                       START - 100 * DAY)
+        """Milliseconds: mostly recent, some long ago. NULL is now. Two rows seldom have the same
+        time, because a rule that removes one of them would choose by their random ids."""
+        more = self.randrange(10**6)
+        return self.of(None, None, None, START + more, START + more, START + more,
+                       START - self.randrange(9) * DAY + more, START - 100 * DAY + more)
+
+    def at(self):
+        return self.time() or START
 
     def later(self):
         return self.of(None, START + 3 * DAY, START + 400 * DAY)
 
     def date(self):
-        return self.of("2026-05-2%d 12:00:00" % self.randrange(10), "2026-05-27T10:00:00.123Z",
-                       "2026-01-05T00:00:00+02:00", "2026-05-28", None, "yesterday",
-                       "2026-05-25 11:22:33.4567")
+        day, time = self.randrange(20, 30), "%02d:%02d:%02d" % tuple(self.sample(range(24), 3))
+        return self.of(f"2026-05-{day} {time}", f"2026-05-{day}T{time}.123Z",
+                       f"2026-01-{day}T{time}+02:00", None, f"2026-05-{day} {time}.4567",
+                       self.choice(["2026-05-28", "yesterday"]))
 
     def text(self):
         return self.of("", "hello", "word " * self.randrange(200), "é\U0001f600" * 9, None,
@@ -82,29 +87,33 @@ class Generator(random.Random):
 
     def request(self):
         """The request of an agent that calls the same tool again and again."""
-        messages = [{"role": "user", "content": self.choice(["go", "again"])}]
-        for i in range(self.randrange(7)):
+        messages = [{"role": "user", "content": self.choice(["go", "go", "again"])}]
+        same = self.random() < 0.7
+        for i in range(self.randrange(9)):
             messages += [
                 {"role": "assistant", "tool_calls": [{"id": f"c{i}", "function": {
-                    "name": self.choice(["get", "get", "put"]), "arguments": '{"id":%d}' % 7}}]},
+                    "name": "get" if same else self.choice(["get", "put"]),
+                    "arguments": '{"id":7}'}}]},
                 {"role": "tool", "tool_call_id": f"c{i}", "content":
-                 self.choice(["closed", "closed", f"Error: {i}", "at 12:0%d" % i])}]
+                 "closed" if same else self.choice(["closed", f"Error: {i}", "at 12:0%d" % i])}]
         return json.dumps({"model": "gpt-5", "messages": messages})
 
     def number(self):
         return self.of(0, 1, 2, 3, 10, 100)
 
     def who(self):
-        return self.of("ann", "bob")
+        return self.of("ann", "ann", "bob", "bob", "bob", None)
 
     def why(self):
-        return self.of("case 7", "two\nlines")
+        return self.of("case 7", "case 7", "two\nlines", "two\nlines", None, " ")
 
     def session(self):
         return self.of(*SESSIONS)
 
     def part(self):
-        return self.of("task0001", "task0002", "f4e8g1h6")
+        """A part of a key. With NULL the module makes one at random."""
+        part = self.of("task0001", "f4e8g1h6")
+        return "f4e8g1h6" if part is None else part
 
     def conversation(self):
         return self.of(*UUIDS, *UUIDS[:2])
@@ -120,15 +129,16 @@ class Generator(random.Random):
             end = ["COMMIT", "COMMIT", "ROLLBACK", "SAVEPOINT s", "RELEASE s", "ROLLBACK TO s"]
             return self.choice(end if inside != (self.random() < 0.03) else begin), ()
         if chance < 0.25:
-            other = self.choice([self.settings, self.settings, self.retention, self.all_domains])
+            other = self.choice([self.settings, self.settings, self.held, self.all_domains])
         else:
             other = getattr(self, self.domain)
-        sql, *values = self.choice(other())
+        often, seldom = other()
+        sql, *values = self.choice(often if self.random() < 0.6 else seldom)
         return sql, values
 
     def milliseconds(self):
         """How far the clock goes before the next statement."""
-        return self.choice([0] * 6 + [7] * 6 + [1500, 61_000, 3_700_000]
+        return self.choice([1] * 6 + [70] * 6 + [1500, 61_000, 3_700_000]
                            + [DAY] * (self.random() < 0.1) + [9 * DAY] * (self.random() < 0.05))
 
     def all_domains(self):
@@ -138,8 +148,7 @@ class Generator(random.Random):
         name = self.choice(sorted(SETTINGS))
         value = self.of(*SETTINGS[name])
         put = "INTO blackbox_settings(name, value) VALUES(?, ?)"
-        return [
-            (f"REPLACE {put}", name, value), (f"REPLACE {put}", name, value),
+        return [(f"REPLACE {put}", name, value)], [
             (f"{self.choice(CONFLICT)} {put}", name, value),
             (f"INSERT {put} ON CONFLICT(name) DO UPDATE SET value = excluded.value", name, value),
             ("UPDATE blackbox_settings SET value = ? WHERE name = ?", value, name),
@@ -149,20 +158,23 @@ class Generator(random.Random):
 
     def ring(self):
         push = "INTO ring(agent_id, event_id, request_body, response_body, timestamp) VALUES"
-        exchange = (self.agent(), self.event(), self.text(), self.text(), self.time())
+        exchange = (self.agent(), self.event(), self.choice([self.text(), self.request()]),
+                    self.text(), self.at())
         command = "INSERT INTO ring(ring, value) VALUES(?, ?)"
         limit = self.of("window", "max_bytes", "idle_days"), self.of(0, 1, 2, 5, 2000, 20000)
-        return [
-            *[(f"{self.choice(CONFLICT)} {push}(?, ?, ?, ?, ?)", *exchange)] * 8,
-            *[(f"INSERT {push}(?1, ?2, ?3, ?4, ?5), (?1, ?2 || 'x', ?6, ?4, ?5)", *exchange,
-               self.request())] * 3,
+        often = [
+            *[(f"{self.choice(CONFLICT)} {push}(?, ?, ?, ?, ?)", *exchange)] * 3,
+            (f"INSERT {push}(?1, ?2, ?3, ?4, ?5), (?1, ?2 || 'x', ?6, ?4, ?5 + 1)", *exchange,
+             self.request()),
+        ]
+        return often, [
             ("INSERT INTO ring VALUES(?, ?, ?, ?, ?, 9, 9)", *exchange),
             ("INSERT INTO ring(ring, agent_id, event_id) VALUES(?, ?, ?)",
              self.of("kill_switch"), self.agent(), self.switch()),
             ("SELECT payload_kill_switch(?, ?, ?)", self.of("ring", "main.ring"), self.agent(),
              self.switch()),
             ("SELECT payload_extract('ring', ?)", self.agent()),
-            (command, *limit), (command, *limit),
+            (command, *limit),
             ("DELETE FROM ring WHERE agent_id = ?", self.agent()),
             ("DELETE FROM ring WHERE agent_id = ? AND seq = ?", self.agent(), self.number()),
             ("DELETE FROM ring WHERE event_id = ?", self.event()),
@@ -184,7 +196,7 @@ class Generator(random.Random):
              self.agent(), self.of(None, "off", "record", "kill_switch")),
             ("UPDATE payload_rules SET threshold = ?, enabled = ? WHERE rule = ?", self.number(),
              self.of(0, 1), self.of("no_progress", "errors", "repeat", "cycle")),
-            (f"REPLACE INTO payload_prices VALUES('gpt-5', ?, 1, 1, ?)", self.number(),
+            ("REPLACE INTO payload_prices VALUES('gpt-5', ?, 1, 1, ?)", self.number(),
              self.number()),
             ("DELETE FROM payload_verdicts WHERE agent_id = ?", self.agent()),
             ("SELECT u.* FROM payload_usage(?, ?) AS u", self.request(), self.text()),
@@ -205,20 +217,24 @@ class Generator(random.Random):
                 "archive", "evidence")), ("event_id", self.event()), ("id", self.row()),
             ("created_at", self.date()), ("size_bytes", self.number()), ("pinned", 1),
             ("response_body", self.text()), ("kill_switch_event_id", self.switch())])
-        return [
-            *[(f"{self.choice(CONFLICT)} {insert}", *new)] * 8,
+        often = [
+            *[(f"{self.choice(CONFLICT)} {insert}", *new)] * 3,
             (f"INSERT {insert} ON CONFLICT(id) DO UPDATE SET request_body = "
              "excluded.request_body, pinned = excluded.pinned", *new),
-            (f"INSERT {insert} ON CONFLICT DO NOTHING", *new),
-            ("INSERT INTO event_payloads(event_id, agent_id, purpose) SELECT event_id, agent_id, "
-             "'archive' FROM event_payloads WHERE agent_id = ?", self.agent()),
             *[(f"{self.choice(UPDATE)} event_payloads SET {change[0]} = ? WHERE id = ?",
-               change[1], self.row())] * 4,
+               change[1], self.row())] * 2,
+            ("SELECT payload_queue(?, ?, ?, ?, ?)", *exchange, self.time()),
+            ("INSERT INTO payload_unpins(payload_id, actor, reason) VALUES(?, ?, ?)", self.row(),
+             self.who(), self.why()),
+        ]
+        return often, [
+            (f"INSERT {insert} ON CONFLICT DO NOTHING", *new),
+            ("INSERT INTO event_payloads(id, event_id, agent_id, purpose) SELECT 'c' || id, "
+             "event_id, agent_id, 'archive' FROM event_payloads WHERE agent_id = ? "
+             "AND length(id) < 9", self.agent()),
             (f"UPDATE event_payloads SET {change[0]} = ?", change[1]),
-            *[("DELETE FROM event_payloads WHERE id = ?", self.row())] * 2,
+            ("DELETE FROM event_payloads WHERE id = ?", self.row()),
             ("DELETE FROM event_payloads WHERE agent_id = ?", self.agent()),
-            *[("INSERT INTO payload_unpins(payload_id, actor, reason) VALUES(?, ?, ?)",
-               self.row(), self.who(), self.why())] * 3,
             ("SELECT payload_unpin(?, ?, ?)", self.row(), self.who(), self.why()),
             ("INSERT INTO payload_unpins(payload_id, actor, reason) SELECT id, 'ann', 'all' "
              "FROM event_payloads WHERE agent_id = ?", self.agent()),
@@ -229,11 +245,10 @@ class Generator(random.Random):
             ("SELECT payload_clear_archive()",),
             ("DELETE FROM payload_due WHERE at < ?", self.time()),
             ("INSERT INTO payload_trim(max_rows) VALUES(?)", self.number()),
-            *[("SELECT payload_queue(?, ?, ?, ?, ?)", *exchange, self.time())] * 3,
             ("SELECT payload_queue(?, ?, ?, ?)", *exchange),
             (f"{self.choice(CONFLICT)} INTO payload_queue(event_id, agent_id, request_body, "
-             "response_body, timestamp) VALUES(?, ?, ?, ?, ?), (?1, ?2, ?3, 'second', NULL)",
-             *exchange, self.time()),
+             "response_body, timestamp) VALUES(?, ?, ?, ?, ?), (?1, ?2, ?3, 'second', ?5 + 1)",
+             *exchange, self.at()),
             ("INSERT INTO payload_history(event_id, agent_id, request_body, response_body, "
              "created_at) VALUES(?, ?, ?, ?, ?)", *exchange, self.date()),
             ("DELETE FROM payload_queue WHERE agent_id = ?", self.agent()),
@@ -243,7 +258,8 @@ class Generator(random.Random):
              self.date()),
             ("SELECT payload_save_evidence(?, ?)", self.switch(), self.of(json.dumps([
                 {"eventId": "e1", "agentId": "a", "requestBody": "q", "responseBody": {"x": 1},
-                 "timestamp": START}, {"event_id": "e2", "agent_id": "b"}]), "[{}]", "{}")),
+                 "timestamp": START + self.randrange(10**6)},
+                {"event_id": "e2", "agent_id": "b"}]), "[{}]", "{}")),
             ("SELECT payload_pack(?)", self.of(1, 1000)), ("SELECT payload_unpack()",),
             ("SELECT store_sweep()",), ("SELECT store_erase(?)", self.row()),
             ("SELECT sum(bytes) FROM store_shared(?)", self.row()),
@@ -257,34 +273,46 @@ class Generator(random.Random):
         ]
 
     def action(self, id):
-        types = ["cdp_semantic", "dom_selector", "vision_ocr", "coordinates", "made_up"]
+        types = ["cdp_semantic", "cdp_power", "dom_selector", "css_selector", "vision_ocr",
+                 "evidence_scoring", "coordinates", "made_up"]
+        more = {
+            "domData": {"selector": "#dom", "xpath": "/html/a", "innerText": "Gö", "tagName": "A",
+                        "iframeChain": self.choice([None, [], [0, 1], ["odd"]]),
+                        "isInShadowDOM": self.choice([True, False])},
+            "visionData": {"ocrText": "Go", "confidence": 88.5, "rawOcrResult": [1, 2]},
+            "mouseData": {"trail": [{"x": 1, "y": 2}] * self.randrange(9), "endpoint": {"x": 3}},
+            "actionType": "click", "evidence": {"dom": {"selector": "#second"}}}
         return json.dumps({
+            **{key: more[key] for key in self.sample(sorted(more), self.randrange(4))},
             "id": id, "timestamp": START + self.randrange(1000),
             "eventType": self.choice(["click", "type", "navigate", "scroll", "strange"]),
             "value": self.choice(["v", "https://example.com/", "3,4", None]),
             "networkData": {"recentRequests": ["r" * self.randrange(300)]},
             "fallbackChain": {"strategies": [
                 {"type": kind, "confidence": self.choice([0.5, 0.9, None, "high"]),
-                 "selector": "#" + kind, "metadata": {"role": "button", "name": "é", "x": 1,
-                                                      "y": 2, "targetText": "t", "more": [1]}}
+                 "selector": self.choice(["#", "//a/", "aria/", ""]) + kind,
+                 "metadata": {"role": "button", "name": "é", "x": 1, "y": 2, "targetText": "t",
+                              "text": "long" * self.randrange(40), "label": "l", "more": [1]}}
                 for kind in self.sample(types, self.randrange(4))]}})
 
     def evidence(self):
         id = self.of(*(f"r{i}" for i in range(12)), None)
-        action = self.of(*[self.action(id or "made")] * 9, "[]", "{}", '{"id":"x","id":"y"}')
+        action = self.of(*[self.action(str(id))] * 9, "[]", "{}", '{"id":"x","id":"y"}')
         shot = self.of(None, b"\x89PNG" * 50, bytes(self.randrange(1, 900)))
         insert = "INTO rec(id, timestamp, action, screenshot) VALUES(?, ?, ?, ?)"
         parameter = self.choice([
             ("max_size_bytes", self.of(3000, 9000)), ("prune_threshold", self.of(0.5, 0.9)),
             ("retention_policy", self.of("keep-all", "keep-last-n", "confidence-based")),
             ("max_screenshots", self.of(0, 2, 50)), ("overflow", "main"), ("colour", 1)])
-        return [
-            *[(f"{self.choice(CONFLICT)} {insert}", id, self.time(), action, shot)] * 10,
-            *[("INSERT INTO rec(action, screenshot) VALUES(?, ?)", action, shot)] * 2,
+        often = [
+            *[(f"{self.choice(CONFLICT)} {insert}", id, self.time(), action, shot)] * 4,
+            ("INSERT INTO rec(action, screenshot) VALUES(?, ?)", action, shot),
+            ("UPDATE rec SET pinned = ? WHERE id = ?", self.of(0, 0, 1), id),
+        ]
+        return often, [
             (f"{self.choice(UPDATE)} rec SET action = ? WHERE id = ?", action, id),
             (f"{self.choice(UPDATE)} rec SET screenshot = ? WHERE id = ?", shot, id),
-            ("UPDATE rec SET timestamp = ? WHERE id = ?", self.time(), id),
-            *[("UPDATE rec SET pinned = ? WHERE id = ?", self.of(0, 0, 1), id)] * 2,
+            ("UPDATE rec SET timestamp = ? WHERE id = ?", self.at(), id),
             ("UPDATE rec SET id = ? WHERE id = ?", self.of("r1", "r2"), id),
             ("DELETE FROM rec WHERE id = ?", id), ("DELETE FROM rec WHERE timestamp < ?", START),
             ("INSERT INTO rec(rec, value) VALUES(?, ?)", *parameter),
@@ -303,9 +331,9 @@ class Generator(random.Random):
             ("UPDATE evidence_owners SET seen = ?", self.of(0, START)),
             (self.choice(["DROP TABLE rec", "ALTER TABLE rec RENAME TO film",
                           "ALTER TABLE film RENAME TO rec"]),),
-            *[("CREATE VIRTUAL TABLE %srec USING evidence_buffer(%s)" % self.choice(
+            ("CREATE VIRTUAL TABLE %srec USING evidence_buffer(%s)" % self.choice(
                 [("", "max_size_bytes=6000"), ("", "colour=1"),
-                 ("temp.", "overflow='main', max_size_bytes=6000")]),)] * 2,
+                 ("temp.", "overflow='main', max_size_bytes=6000")]),),
         ]
 
     def item(self):
@@ -342,30 +370,33 @@ class Generator(random.Random):
                 '{"timestamp":"2026-05-27T10:00:0%dZ","type":"%s","payload":%s}' % (i, *self.item())
                 for i in range(self.randrange(4))), self.choice(["", "", "damaged"])])
         return "".join(json.dumps({
-            "type": kind, "sessionId": id, "uuid": f"{i}", "parentUuid": f"{i - 1}" if i else None,
+            "type": kind, "sessionId": id, "requestId": f"r{i}", "uuid": f"{i}",
+            "parentUuid": f"{i - 1}" if i else None,
             "timestamp": "2026-05-27T10:00:0%dZ" % i, "message": {
                 "role": kind, "content": "text", "id": f"m{i}", "model": "a-model",
-                "usage": {"input_tokens": 7, "output_tokens": i}}}) + "\n"
+                "usage": {"input_tokens": 7, "output_tokens": self.randrange(99)}}}) + "\n"
             for i, kind in enumerate(["user", "assistant", "user"][:self.randrange(1, 4)]))
 
-    def conversations_written(self, id):
-        """Statements that write conversations."""
+    def rollout(self):
+        id = self.conversation()
         kind, payload = self.item()
         add = "INTO rollout_items(rollout, sequence, timestamp, type, payload) VALUES(?,?,?,?,?)"
-        return [
-            *[("SELECT rollout_create(?, ?, ?, ?, ?)", id, self.of(None, "be brief"),
-               self.of(None, 0, 30, "permanent"), None, self.time())] * 3,
-            *[(f"{self.choice(CONFLICT)} INTO rollouts(id, created, expires_at, title, cwd) "
-               "VALUES(?, ?, ?, ?, ?)", id, self.time(), self.of(self.later(), "permanent"),
-               self.of(None, "title"), self.of(None, "/w"))] * 3,
-            *[("SELECT rollout_append(?, ?, ?)", id, self.of(self.items(), "[{}]"),
-               self.time())] * 5,
-            *[(f"{self.choice(CONFLICT)} INTO rollout_log(rollout_id, type, payload, timestamp) "
-               "VALUES(?, ?, ?, ?)", id, kind, self.of(payload), self.time())] * 3,
+        often = [
+            *[("SELECT rollout_append(?, ?, ?)", id, self.of(self.items()), self.time())] * 2,
+            (f"{self.choice(CONFLICT)} INTO rollout_log(rollout_id, type, payload, timestamp) "
+             "VALUES(?, ?, ?, ?)", id, kind, self.of(payload), self.time()),
+            (f"{self.choice(CONFLICT)} {add}", id, self.of(None, None, None, 3), self.time(),
+             self.of(kind), self.of(payload)),
+            ("SELECT rollout_import(?)", self.lines(self.choice(UUIDS + ["not a uuid"]))),
+            (f"{self.choice(CONFLICT)} INTO rollouts(id, created, expires_at, title, cwd) "
+             "VALUES(?, ?, ?, ?, ?)", id, self.time(), self.of(self.later(), "permanent"),
+             self.of(None, "title"), self.of(None, "/w")),
+        ]
+        writing = [
+            ("SELECT rollout_create(?, ?, ?, ?, ?)", id, self.of(None, "be brief"),
+             self.of(None, 0, 30, "permanent"), None, self.time()),
             ("INSERT INTO rollout_log(rollout_id, item) VALUES(?, ?)", id,
              '{"type":"%s","payload":%s}' % (kind, payload)),
-            *[(f"{self.choice(CONFLICT)} {add}", id, self.of(None, None, 3, 5), self.time(),
-               self.of(kind), self.of(payload))] * 2,
             ("INSERT INTO rollout_items(rollout, type, payload) SELECT rollout, type, payload "
              "FROM rollout_items WHERE rollout = ? AND sequence > 0", id),
             ("UPDATE rollout_items SET payload = ? WHERE rollout = ? AND sequence = ?",
@@ -387,7 +418,6 @@ class Generator(random.Random):
             ("INSERT INTO rollout_cleanup(now, max_rows) VALUES(?, ?)", self.time(),
              self.number()),
             ("SELECT rollout_cleanup_expired(?, ?)", self.time(), self.number()),
-            *[("SELECT rollout_import(?)", self.lines(self.choice(UUIDS + ["not a uuid"])))] * 4,
             ("SELECT rollout_import(?, ?, ?)", self.lines(str(id)), id, self.time()),
             ("SELECT rollout_rebuild(?)", id), ("INSERT INTO rollout_rebuilds(id) VALUES(?)", id),
             (f"{self.choice(CONFLICT)} INTO rollout_policy(preset, item_type, payload_type, keep) "
@@ -396,11 +426,9 @@ class Generator(random.Random):
             ("DELETE FROM rollout_policy WHERE preset = 'mine'",),
             ("SELECT rollout_load_prices(?, 'list', '2026-05-01')",
              self.of('{"a-model":{"input":5,"output":%d}}' % self.randrange(30))),
+            ("SELECT rollout_search_install()",), ("SELECT rollout_search_remove()",),
         ]
-
-    def conversations_read(self, id):
-        """Statements that read them."""
-        return [
+        reading = [
             ("SELECT * FROM rollout_list(?, NULL, ?)", self.of(1, 10, 0), self.time()),
             ("SELECT rollout_page(?, NULL, ?)", self.of(1, 10), self.time()),
             ("SELECT rollout_history(?, ?)", id, self.time()),
@@ -413,13 +441,9 @@ class Generator(random.Random):
             ("SELECT sequence, type, payload FROM rollout_items WHERE rollout = ? "
              "ORDER BY sequence", id),
             ("SELECT * FROM rollout_search(?, ?)", self.of("because", "why"), self.of(1, 50)),
-            *[("SELECT rollout_search_install()",)] * 2, ("SELECT rollout_search_remove()",),
             ("SELECT rows FROM rollout_act",),
         ]
-
-    def rollout(self):
-        id = self.conversation()
-        return self.conversations_written(id) if self.random() < 0.7 else self.conversations_read(id)
+        return often, writing if self.random() < 0.6 else reading
 
     def cache(self):
         key = (self.session(), self.part(), self.part())
@@ -429,32 +453,36 @@ class Generator(random.Random):
         full = "_".join(map(str, key))
         insert = ("INTO cache_items(session_id, task_id, turn_id, timestamp, description, data, "
                   "custom_metadata, expires_at) VALUES(?, ?, ?, ?, ?, ?, ?, ?)")
-        item = (*key, self.time(), self.of("what it is", "d" * 400), data, more, expires)
+        item = (*key, self.at(), self.of("what it is", "d" * 400), data, more, expires)
         change = self.choice([("data", data), ("description", "other"), ("turn_id", self.part()),
                               ("expires_at", expires), ("custom_metadata", more),
-                              ("session_id", self.session()), ("protected", 1)])
-        return [
+                              ("session_id", self.session()), ("protected", 1),
+                              ("timestamp", self.at()), ("task_id", self.part())])
+        often = [
             *[("SELECT cache_write(?, ?, ?, ?, ?, ?, ?, ?)", *key, data,
-               self.of("what it is", "d" * 400), more, self.time(), expires)] * 5,
-            *[(f"{self.choice(CONFLICT)} {insert}", *item)] * 6,
-            (f"INSERT {insert} ON CONFLICT(storage_key) DO UPDATE SET data = excluded.data", *item),
+               self.of("what it is", "d" * 400), more, self.time(), expires)] * 2,
+            *[(f"{self.choice(CONFLICT)} {insert}", *item)] * 2,
+            (f"INSERT {insert} ON CONFLICT(storage_key) DO UPDATE SET data = excluded.data, "
+             "timestamp = excluded.timestamp", *item),
+            (f"{self.choice(UPDATE)} cache_items SET {change[0]} = ? WHERE storage_key = ?",
+             change[1], full),
+            ("SELECT cache_read(?, ?, ?)", full, self.of(None, key[0]), self.time()),
+            ("SELECT cache_update(?, ?, ?, ?)", full, data, "new", more),
+        ]
+        return often, [
             (f"INSERT {insert} ON CONFLICT DO NOTHING", *item),
-            *[(f"{self.choice(UPDATE)} cache_items SET {change[0]} = ? WHERE storage_key = ?",
-               change[1], full)] * 2,
             (f"{self.choice(UPDATE)} cache_items SET {change[0]} = ?", change[1]),
             ("DELETE FROM cache_items WHERE storage_key = ?", full),
-            ("DELETE FROM cache_items WHERE timestamp < ?", START),
-            ("DELETE FROM cache_sessions WHERE session_id = ?", key[0]),
-            ("UPDATE cache_sessions SET last_accessed_at = ? WHERE session_id = ?", self.time(),
+            ("DELETE FROM cache_items WHERE timestamp < ?", START - 7 * DAY),
+            ("UPDATE cache_sessions SET last_accessed_at = ? WHERE session_id = ?", self.at(),
              key[0]),
             (f"{self.choice(CONFLICT)} INTO cache_sessions(session_id, created_at) VALUES(?, ?)",
-             key[0], self.time()),
-            *[("SELECT cache_read(?, ?, ?)", full, self.of(None, key[0]), self.time())] * 2,
-            ("SELECT cache_update(?, ?, ?, ?)", full, data, "new", more),
+             key[0], self.at()),
             ("SELECT cache_delete(?)", full), ("SELECT * FROM cache_list(?)", key[0]),
             ("SELECT cache_stats(?, ?)", self.of(None, key[0]), self.time()),
             ("SELECT cache_quota_check(?, ?, ?)", key[0], self.of(10, 900), self.of(None, full)),
-            ("SELECT cache_clear_session(?)", key[0]),
+            (self.choice(["SELECT cache_clear_session(?)",
+                          "DELETE FROM cache_sessions WHERE session_id = ?"]), key[0]),
             ("SELECT cache_cleanup_orphans(?, ?, ?)", self.of(None, 60000), self.time(),
              self.number()),
             ("SELECT cache_cleanup_outdated(?, ?, ?)", self.of(None, 0.5, 1), self.time(),
@@ -469,29 +497,34 @@ class Generator(random.Random):
         ]
 
     def retention(self):
+        return self.held() if self.random() < 0.5 else self.all_domains()
+
+    def held(self):
         kind, key = self.choice([
-            ("agent", self.agent()), ("event", self.event()), ("kill_switch", "k1"),
-            ("evidence", self.row()), ("rollout", self.conversation()), ("session", self.session()),
-            ("buffer", self.of("rec", "ring")), ("kind", "x")])
+            ("agent", self.agent()), ("event", "e1"), ("kill_switch", "k1"), ("evidence", "p1"),
+            ("rollout", UUIDS[0]), ("session", SESSIONS[0]), ("buffer", self.of("rec", "ring")),
+            ("kind", "x")])
         hold = (kind, key, self.of("case-1", "case-2"), self.who(), self.why())
         arguments = json.dumps([self.of(1, 10, 1000)], default=repr)
-        return [
-            *[("SELECT retention_hold(?, ?, ?, ?, ?, ?)", *hold, self.later())] * 2,
-            *[("SELECT retention_release(?, ?, ?, ?, ?)", *hold)] * 3,
+        often = [
+            ("SELECT retention_hold(?, ?, ?, ?, ?, ?)", *hold, self.later()),
+            ("SELECT retention_release(?, ?, ?, ?, ?)", *hold),
+            ("UPDATE retention_holds SET released = 1, actor = ?, reason = ? WHERE owner = ?",
+             self.who(), self.why(), self.of("case-1", "case-2")),
+        ]
+        return often, [
             (f"{self.choice(CONFLICT)} INTO retention_holds(kind, key, owner, actor, reason, until)"
              " VALUES(?, ?, ?, ?, ?, ?)", *hold, self.later()),
-            ("UPDATE retention_holds SET released = 1, actor = ?, reason = ? WHERE owner = ?",
-             self.who(), self.why(), "case-1"),
             ("UPDATE retention_holds SET until = ? WHERE kind = ?", self.later(), kind),
             ("DELETE FROM retention_holds",), ("DELETE FROM retention_hold_log",),
             ("SELECT json_remove(blackbox_erase(?, ?, ?, ?, ?), '$.salt', '$.digest')", kind, key,
              self.who(), self.why(), self.of(None, '{"unpin":true}')),
             ("SELECT json_remove(blackbox_erase('text', ?, 'ann', 'asked', '{\"unpin\":true}'), "
              "'$.salt', '$.digest')", self.of("hello", "because", "closed")),
-            *[("SELECT retention_sweep(?)", self.of(1, 10, 1000))] * 2,
+            ("SELECT retention_sweep(?)", self.of(1, 10, 1000)),
             ("SELECT retention_sweep(?, ?)", self.number(), START + 70 * DAY),
-            ("SELECT rule, key, bytes, at, blocked_by FROM retention_plan(?) "
-             "ORDER BY 1, 2", START + 40 * DAY),
+            ("SELECT rule, key, bytes, at, blocked_by FROM retention_plan(?)", START + 40 * DAY),
+            ("SELECT due FROM retention_plan(?)", START + 40 * DAY),
             ("SELECT part, rows, bytes, due_rows, due_bytes FROM retention_report(0, ?) "
              "WHERE part NOT IN ('file', 'free', 'wal')", START + 40 * DAY),
             ("SELECT retention_confirm_clock()",),
@@ -511,7 +544,9 @@ class Generator(random.Random):
         kind, key = self.choice([("kill_switch", "k1"), ("agent", "a"), ("evidence", "rec"),
                                  ("rollout", UUIDS[0]), ("session", SESSIONS[0])])
         form = self.of('{"format":"json"}', '{"format":"md"}', '{"items":2,"format":"json"}')
-        return self.choice([self.retention, self.all_domains, self.all_domains, lambda: [
+        if self.random() < 0.7:
+            return self.choice([self.held, self.all_domains, self.all_domains])()
+        reports = [
             ("SELECT blackbox_report(?, ?, ?)", kind, key, form),
             ("SELECT line FROM blackbox_report_lines(?, ?, ?)", kind, key, form),
             ("SELECT leaf, kind, number, open FROM proof_log ORDER BY leaf",),
@@ -520,5 +555,6 @@ class Generator(random.Random):
              self.of(0, 1, 2, 9)),
             ("SELECT count(*) FROM proof_verify",),
             ("DELETE FROM proof_leaves",),
-        ]])()
+        ]
+        return reports, reports
 

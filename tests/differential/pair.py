@@ -8,7 +8,8 @@ counts, and whether a transaction is open after it. The answer of a statement is
     columns id, agent_id                            the names of the columns of a result
     ('p1', 'a')                                     a row
     IntegrityError SQLITE_CONSTRAINT_TRIGGER: ...   an error: class, code, message
-    3 changes, rowid 7                              of an INSERT, UPDATE or DELETE
+    3 changes                                       of an INSERT, UPDATE or DELETE
+    rowid 7                                         of an INSERT into event_payloads, ring or rec
     in a transaction
 
 Random ids are the only values that may differ: a UUID of version 4 or 7 that the module made, and
@@ -71,8 +72,9 @@ class Side:
             for row in cursor:
                 lines.append(repr(row))
             if cursor.rowcount >= 0:
-                rowid = f", rowid {cursor.lastrowid}" if cursor.rowcount and ROWID.match(sql) else ""
-                lines.append(f"{cursor.rowcount} changes{rowid}")
+                lines.append(f"{cursor.rowcount} changes")
+                if cursor.rowcount and ROWID.match(sql):
+                    lines.append(f"rowid {cursor.lastrowid}")
         except sqlite3.Error as error:
             code = getattr(error, "sqlite_errorname", "")
             lines.append(f"{type(error).__name__} {code}: {error}")

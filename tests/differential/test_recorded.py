@@ -171,7 +171,8 @@ def actions():
             yield {"actionId": f"{path.stem} {i}", "actionType": step["type"],
                    "value": step.get("url") or step.get("value"), "evidence": {"dom": step},
                    "fallbackChain": {"strategies": [
-                       {"type": "dom_selector", "confidence": .8, "selector": str(selector)}
+                       {"type": "dom_selector", "confidence": .8, "selector":
+                        selector if isinstance(selector, str) else selector[0]}
                        for selector in step.get("selectors", [])]}}
 
 
