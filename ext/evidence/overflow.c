@@ -23,12 +23,16 @@ SQLITE_EXTENSION_INIT3
 
 #define OVER_MARK "over."
 
+/* The text of a macro. */
+#define EV_TEXT_OF(value) #value
+#define EV_TEXT(macro) EV_TEXT_OF(macro)
+
 const BxRecords bxEvidenceRecords[] = {
     {"evidence_overflow", "main.evidence_overflow", "buffer=owner,",
         "(SELECT action FROM main.evidence_overflow_actions WHERE rid = t.rid)|"
         "(SELECT screenshot FROM main.evidence_overflow_screenshots "
         "WHERE rid = t.rid)|t.id|",
-        "t.action_bytes + t.screenshot_bytes + 100",
+        "t.action_bytes + t.screenshot_bytes + " EV_TEXT(EV_ROW_BYTES),
         BX_HOLD_ON("buffer", "t.owner") " OR " BX_HOLD_ON(
             "evidence", "t.owner || '/' || t.id"),
         "t.pinned <> 0", "UPDATE main.evidence_overflow AS t SET pinned = 0", 0,
