@@ -2,6 +2,7 @@
 #           make demo       an agent's traffic, a kill switch, the evidence
 #           make demo SESSIONS=~/.claude/projects  what your sessions come to
 #           make test       the tests (test-full: all fault points)
+#           make oracle     the older build with which tests/differential compares
 #           make test-versions  the tests on SQLite 3.38 and later (ONLY=3.46.0)
 #           make test-hosts  one scenario in twenty bindings of SQLite
 #           make test-cluster  three nodes of dqlite, primary and replica of sqld
@@ -128,7 +129,7 @@ TEST_FLAGS = -DBX_DEBUG -O1 -g -fsanitize=address,undefined -fno-sanitize-recove
 TEST_SRC = $(wildcard tests/*.[ch] tests/*/*.[ch] tests/*/*/*.[ch] tools/*.c)
 TEST_OBJ = $(SRC:ext/%.c=build/test/%.o) build/test/sql.o \
   build/test/page.o build/test/harness.o $(patsubst tests/%.c,build/test/%.o,$(wildcard tests/faults/operations/*.c))
-TEST_BIN = $(addprefix build/test/,disturb io damage replay statements vectors \
+TEST_BIN = $(addprefix build/test/,disturb io writes damage replay statements vectors \
   loading static)
 TEST_LINK = $(CC) $(TEST_FLAGS) $(LDFLAGS) -o $@ $^ -lsqlite3 -lcmocka $(LDLIBS)
 # Calls that tests/hosts/guard.c wraps.
@@ -158,6 +159,12 @@ build/test/disturb build/test/io build/test/damage: build/test/%: \
   build/test/faults/%.o $(TEST_OBJ)
 	$(TEST_LINK)
 
+build/test/faults/failures.o build/test/faults/tiny.o build/test/faults/writes.o: \
+  tests/faults/writes.h $(HDR)
+build/test/writes: build/test/faults/writes.o build/test/faults/failures.o \
+  build/test/faults/tiny.o $(TEST_OBJ)
+	$(TEST_LINK)
+
 build/test/replay: build/test/faults/replay.o build/test/faults/fuzz.o \
   $(TEST_OBJ)
 	$(TEST_LINK)
@@ -178,13 +185,27 @@ build/test/static: tests/hosts/static.c build/libblackbox.a | build/need.test
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^ -lsqlite3 $(LDLIBS)
 
-test: $(MODULE) $(TEST_BIN) build/weigh
+# The build of an older commit, with which tests/differential compares this one.
+# It is made once. Without git or its history those tests are skipped.
+ORACLE = 90b946b
+ORACLE_AT = build/oracle/$(ORACLE)
+oracle: | build/need.build
+	@if [ -e $(ORACLE_AT)/$(MODULE) ]; then :; \
+	elif git cat-file -e $(ORACLE)^{commit}; then \
+	  rm -rf $(ORACLE_AT) && mkdir -p $(ORACLE_AT) && \
+	  git archive $(ORACLE) | tar x -C $(ORACLE_AT) && \
+	  $(MAKE) -C $(ORACLE_AT) > build/oracle/log; \
+	else echo 'No commit $(ORACLE): tests/differential is skipped.'; fi
+
+test: $(MODULE) $(TEST_BIN) build/weigh oracle
 	@.ci/need test
 	$(PYTHON) -m pytest -q $(PARALLEL) tests $(TESTARGS)
 
-test-full: $(MODULE) $(TEST_BIN) build/weigh
+test-full: $(MODULE) $(TEST_BIN) build/weigh oracle
 	@.ci/need test
+	@rm -rf build/oracle/used
 	BLACKBOX_FULL=1 $(PYTHON) -m pytest -q $(PARALLEL) tests $(TESTARGS)
+	$(if $(TESTARGS),,$(PYTHON) tests/differential/intended.py)
 
 # The Python tests, with each SQLite library in turn.
 test-versions: $(MODULE) $(addprefix build/test/,loading static vectors)
@@ -325,6 +346,6 @@ lint:
 clean:
 	rm -rf build dist $(MODULE)
 
-.PHONY: all libs amalgamation static test test-full test-versions \
+.PHONY: all libs amalgamation static oracle test test-full test-versions \
   test-hosts test-cluster test-browser test-packages fuzz demo bench weigh install dist \
   format lint clean

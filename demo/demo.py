@@ -130,7 +130,7 @@ def fresh(file):
 
 def connect():
     db = fresh(FILE)
-    db.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.enabled', 1), ('proof.enabled', 1)")
+    db.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.enabled', 1)")
     db.execute(f"CREATE VIRTUAL TABLE ring USING payload_ring(window={WINDOW})")
     return db
 

@@ -23,13 +23,34 @@ SQLITE_EXTENSION_INIT1
 extern const char bxSqlCore[], bxSqlCache[], bxSqlEvidence[], bxSqlRetention[],
     bxSqlReport[];
 
+static void checkCore(BxStmts *p, BxProblems *pOut) {
+  bxSettingsCheck(p, pOut);
+  bxProofCheck(p, pOut);
+}
+
+/* What a pin of the archive is on, by the n of its row of the log. Packed bodies
+** count as their texts. */
+static const char zPayloadLogged[] =
+    "SELECT e.agent_id AS \"row.agent_id\", e.created_at AS \"row.created_at\","
+    " e.event_id AS \"row.event_id\", e.id AS \"row.id\","
+    " e.kill_switch_event_id AS \"row.kill_switch_event_id\","
+    " e.purpose AS \"row.purpose\", e.request_body AS \"row.request_body\","
+    " e.response_body AS \"row.response_body\""
+    " FROM main.blackbox__log AS l"
+    " JOIN main.payload__pins AS p ON p.id = l.subject AND p.n = l.n"
+    " JOIN main.payload_rows AS e ON e.id = p.id WHERE l.n = ?1";
+
 /* The domains; core is first. */
 static const BxDomain aDomain[] = {
     {.zName = "core",
         .zTable = "blackbox_domains",
         .zSql = bxSqlCore,
-        .xCheck = bxSettingsCheck,
-        .zGuarded = ",retention_log,retention_rules,retention_clock,"},
+        .xCheck = checkCore,
+        .zGuarded = ",blackbox__open,retention_rules,retention_clock,"
+                    "retention__in_force,retention__erased,"
+                    "blackbox__log,blackbox__tree,blackbox__leaves,"
+                    "blackbox__nodes,blackbox__folded,blackbox__erased,"
+                    "blackbox__heads,"},
     {.zName = "payload",
         .bDefault = 1,
         .zTable = "payload_state",
@@ -41,13 +62,15 @@ static const BxDomain aDomain[] = {
         .xGuard = bxPayloadGuard,
         .xIsWhole = bxPayloadIsWhole,
         .xCheck = bxPayloadCheck,
-        .zGuarded = ",event_payloads,payload_ledger,payload_state,payload_pins,"
+        .zGuarded = ",event_payloads,payload_state,payload__pins,payload_pins,"
                     "payload_unpins,payload_protected,payload_evidence,"
                     "payload_held,payload_looking,"
-                    "payload_volume,payload_sizes,blackbox_ledgers,",
+                    "payload_volume,payload_sizes,",
         .zDerived = ",payload_volume,payload_sizes,",
         .zAdopted = "event_payloads",
         .zOptional = "payload_rows",
+        .zLogged = zPayloadLogged,
+        .zPins = "payload__pins",
         .xLeave = bxPayloadLeave},
     {.zName = "evidence",
         .zTable = "evidence_owners",
@@ -70,16 +93,8 @@ static const BxDomain aDomain[] = {
         .xMend = bxRetentionMend,
         .xIsWhole = bxRetentionIsWhole,
         .xCheck = bxRetentionCheck,
-        .zGuarded = ",retention_refusals,retention_hold_log,"
-                    "retention_hold_state,retention_holds,",
+        .zGuarded = ",retention_holds,retention__step,",
         .xLeave = bxRetentionLeave},
-    {.zName = "proof",
-        .zTable = "proof_state",
-        .zSql = bxSqlProof,
-        .xCheck = bxProofCheck,
-        .zGuarded = ",proof_leaves,proof_salts,proof_nodes,proof_state,",
-        .zFollows = "proof.enabled",
-        .xFollow = bxProofFollow},
     {.zName = "store",
         .zTable = "store_state",
         .zSql = bxSqlStore,
@@ -105,7 +120,7 @@ static const BxFunction aFunctions[] = {
     {"payload_extract", 2, 2, BX_WRITE, bxPayloadExtract},
     {"payload_flush", 0, 0, BX_OWN, bxPayloadFlush},
     {"payload_hamming", 2, 2, BX_PURE, bxPayloadHamming},
-    {"payload_kill_switch", 3, 3, BX_WRITE | BX_RECORDS, bxPayloadKillSwitch},
+    {"payload_kill_switch", 3, 5, BX_WRITE | BX_RECORDS, bxPayloadKillSwitch},
     {"payload_normalize", 1, 1, BX_PURE, bxPayloadNormalize},
     {"payload_pack", 0, 3, BX_WRITE, bxPayloadPack},
     {"payload_prompt", 1, 1, BX_READ, bxPayloadPrompt},
@@ -251,10 +266,10 @@ static const BxTable aTables[] = {
 /* Virtual tables that own tables. */
 static const BxModule aModule[] = {
     {"payload_ring", bxSqlPayloadRing, bxSqlPayloadRingHeld, "_config", "k",
-        bxRingRecords, bxRingKnown, 0},
+        bxRingRecords, bxRingKnown, bxRingCheck, bxRingHeld},
     {EV_MODULE, bxSqlEvidenceBuffer, bxSqlEvidenceBufferHeld, "_state",
-        "version", bxEvBufferRecords, bxEvKnown, bxEvCheck},
-    {0, 0, 0, 0, 0, 0, 0, 0},
+        "version", bxEvBufferRecords, bxEvKnown, bxEvCheck, 0},
+    {0, 0, 0, 0, 0, 0, 0, 0, 0},
 };
 
 /* Virtual tables. */

@@ -95,7 +95,7 @@ SELECT storage_key AS key, data_size AS bytes, expires_at AS at,
   FROM cache_items AS i WHERE expires_at IS NOT NULL;
 
 CREATE VIEW IF NOT EXISTS main.cache_held AS -- the sessions that a hold keeps
-SELECT "key" AS session_id FROM retention_in_force WHERE kind = 'session';
+SELECT "key" AS session_id FROM retention__holds WHERE kind = 'session';
 
 CREATE VIEW IF NOT EXISTS main.cache_due_sessions AS
 SELECT s.session_id AS key, s.total_size AS bytes, s.last_accessed_at AS at,
@@ -610,7 +610,7 @@ BEGIN
   UPDATE cache_sessions
      SET kept_size = kept_size - OLD.data_size, kept_count = kept_count - 1
    WHERE session_id = OLD.session_id;
-  INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest, newest)
+  INSERT INTO blackbox__note(at, domain, rule, rows, bytes, oldest, newest)
   SELECT c.now, 'cache', coalesce((SELECT rule FROM cache_state), 'manual'), 1,
          OLD.data_size, OLD.timestamp, OLD.timestamp
     FROM cache_clock AS c;
@@ -716,8 +716,8 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.cache_sessions_delete
 AFTER DELETE ON cache_sessions
 BEGIN
-  INSERT INTO retention_log(at, domain, rule, rows, bytes, oldest, newest)
-  SELECT c.now, 'cache', coalesce((SELECT rule FROM cache_state), 'clear'),
+  INSERT INTO blackbox__log(at, domain, kind, subject, rows, bytes, oldest, newest)
+  SELECT c.now, 'cache', 'removal', coalesce((SELECT rule FROM cache_state), 'clear'),
          OLD.item_count, OLD.total_size, min(i.timestamp), max(i.timestamp)
     FROM cache_clock AS c, cache_items AS i
    WHERE i.session_id = OLD.session_id

@@ -2,21 +2,27 @@
 --
 -- Tables  blackbox_domains       which domains are installed, at what version
 --         blackbox_settings      every setting: value, default, range, meaning
---         retention_log          receipts: what was removed, and by which rule
+--         blackbox__log          what blackbox did: one row for each act
+--         blackbox__open         removals whose receipt is not finished
+--         blackbox__tree         the Merkle tree of the log: see ext/core/log_tree.c
+--         blackbox__leaves, blackbox__nodes, blackbox__heads  its hashes
+--         blackbox__folded       leaves of receipts that are now parts of a sum
+--         blackbox__erased       hashes of fields of the log that were erased
 --         retention_rules        what each rule removes: the rows that a view of
 --                                a domain lists, or old rows of your own table
 --         retention_clock        the newest time that this file has seen
---         blackbox_ledgers       the number of entries in a domain's ledger, and
---                                their sum: a copy outside of the domain
---         retention_held         what holds keep, for the guards of every domain
---         retention_erased       keys of what was erased, which are refused
---         blackbox_probe         lets a trigger detect a REPLACE
--- Views   retention_now          the current time, if the clock can be trusted
+--         retention__in_force    what holds keep, for the guards of every domain
+--         retention__erased      keys of what was erased, which are refused
+--         blackbox__probe        lets a trigger detect a REPLACE
+-- Views   proof_log              the leaves in words
+--         retention_now          the current time, if the clock can be trusted
 --         retention_tick         INSERT remembers it, at most once an hour
 --         retention_refusers     what could refuse the removal of a row by a rule
---         retention_note         INSERT adds to the receipt of the minute
---         retention_refused      the rows of retention_erased whose time is not over
---         retention_in_force     the rows of retention_held that have not ended
+--         blackbox_log           the log, with the receipts that are not finished
+--         retention_log          receipts: what was removed, and by which rule
+--         blackbox__note         INSERT adds to the receipt of the minute
+--         retention__refused     the rows of retention__erased whose time is not over
+--         retention__holds       the rows of retention__in_force that have not ended
 --         retention_visible      characters that do not make a text visible
 --         retention_controls     characters that a text of a record must not have
 --         core_check             contradictions (no rows if all is well)
@@ -26,15 +32,12 @@
 -- attached schema. A name inside a trigger refers to the trigger's own schema.
 --
 -- Invariants: a setting has a known name and a value in range, on every
--- connection. A receipt is written by the statement that removes the rows. It
--- stays until there are 10,000 newer receipts.
+-- connection. A removal is counted by the statement that removes the rows. The log
+-- only grows.
 
 CREATE VIEW IF NOT EXISTS main.core_check AS
-SELECT 'retention_log' AS object,
-       'receipt ' || id || ' has fewer than 0 rows' AS problem
-  FROM retention_log WHERE rows < 0
-UNION ALL
-SELECT 'retention_clock', 'the row is missing: no rule removes anything; run blackbox_install()'
+SELECT 'retention_clock' AS object,
+       'the row is missing: no rule removes anything; run blackbox_install()' AS problem
  WHERE NOT EXISTS (SELECT 1 FROM retention_clock);
 
 -- clock is the time of the machine. now is the same, or NULL if the clock is more
@@ -72,12 +75,37 @@ SELECT r.rule AS rule, s.name AS name
         AND (instr(lower(s.sql), lower(r."table")) > 0
              OR instr(lower(s.sql), r.domain || '_') > 0));
 
--- INSERT adds to the receipt of this rule and minute, or writes a new one. If
--- newest is NULL, it is the same as oldest.
-CREATE VIEW IF NOT EXISTS main.retention_note AS
-SELECT NULL AS at, NULL AS domain, NULL AS rule, NULL AS rows, NULL AS bytes,
-       NULL AS oldest, NULL AS newest
- WHERE 0;
+-- What blackbox did: pins, unpins, kill switches, holds, removals. It is a view, so
+-- that a plain INSERT cannot write into the log.
+CREATE VIEW IF NOT EXISTS main.blackbox_log AS
+SELECT n, at, domain, kind, subject, actor, reason, rows, bytes, oldest, newest, detail,
+       agent_id, event_id, kill_switch_event_id
+  FROM blackbox__log
+UNION ALL
+SELECT NULL, at, domain, 'removal', rule, NULL, NULL, rows, bytes, oldest, newest, NULL,
+       NULL, NULL, NULL
+  FROM blackbox__open WHERE minute > 0;
+
+-- The receipts. That of a minute which is not over has the number that it would get.
+CREATE VIEW IF NOT EXISTS main.retention_log AS
+SELECT n AS id, at, domain, subject AS rule, actor, rows, bytes, oldest, newest,
+       nullif(CAST(detail AS INTEGER), 0) AS minute
+  FROM blackbox__log WHERE kind = 'removal'
+UNION ALL
+SELECT (SELECT coalesce(max(n), 0) FROM blackbox__log) + row_number() OVER (),
+       at, domain, rule, NULL, rows, bytes, oldest, newest, minute
+  FROM blackbox__open WHERE minute > 0;
+
+-- The receipts that are finished.
+CREATE VIEW IF NOT EXISTS main.blackbox__receipts AS
+SELECT n AS id, at, domain, subject AS rule, actor, rows, bytes, oldest, newest,
+       CAST(detail AS INTEGER) AS minute
+  FROM blackbox__log WHERE kind = 'removal';
+
+-- INSERT adds a removal to the receipt of its rule and minute. If newest is NULL, it
+-- is the same as oldest.
+CREATE VIEW IF NOT EXISTS main.blackbox__note AS
+SELECT at, domain, rule, rows, bytes, oldest, newest, minute FROM blackbox__open WHERE 0;
 
 -- The time that ends holds. A clock that is a day ahead of the newest time that was
 -- seen, or behind it, is not asked; then that time counts until somebody INSERTs
@@ -88,15 +116,15 @@ SELECT iif((julianday('now') - 2440587.5) * 86400000.0 - seen BETWEEN 0 AND 8640
   FROM retention_clock
  WHERE one = 1;
 
-CREATE VIEW IF NOT EXISTS main.retention_in_force AS
-SELECT kind, "key", owner, until, step
-  FROM retention_held
+CREATE VIEW IF NOT EXISTS main.retention__holds AS
+SELECT kind, "key", owner, until, step, found
+  FROM retention__in_force
  WHERE until IS NULL
     OR (until > (SELECT now FROM retention_time)) IS NOT 0;
 
-CREATE VIEW IF NOT EXISTS main.retention_refused AS
+CREATE VIEW IF NOT EXISTS main.retention__refused AS
 SELECT kind, "key", until
-  FROM retention_erased
+  FROM retention__erased
  WHERE (until > (SELECT now FROM retention_time)) IS NOT 0;
 
 -- An actor, an owner and a reason are text in which nothing hides: no control
@@ -178,124 +206,145 @@ BEGIN
   SELECT RAISE(IGNORE);
 END;
 
--- A bulk delete writes one row. Plain DELETEs of the same minute share one row,
--- whose "minute" is set. rule names the rule that removed the rows. actor names
--- who asked for it. at, oldest and newest are milliseconds since 1970 UTC.
-CREATE TABLE IF NOT EXISTS main.retention_log(
-  id     INTEGER PRIMARY KEY,
-  at     INTEGER NOT NULL,
+-- The log. Only triggers of blackbox and the module write it, and no row is changed.
+-- subject: what it is about; of a removal the rule. detail: JSON; of a removal the
+-- minute that its rows share, if they do. agent_id, event_id, kill_switch_event_id:
+-- those of the exchange that it is about. at, oldest and newest are milliseconds
+-- since 1970 UTC. salt hides the content from those who know the leaf of the row.
+CREATE TABLE IF NOT EXISTS main.blackbox__log(
+  n       INTEGER PRIMARY KEY CHECK (n > 0),
+  at      INTEGER NOT NULL
+    DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)),
+  domain  TEXT NOT NULL,
+  kind    TEXT NOT NULL,
+  subject TEXT,
+  actor   TEXT,
+  reason  TEXT,
+  rows    INTEGER,
+  bytes   INTEGER,
+  oldest  INTEGER,
+  newest  INTEGER,
+  detail  TEXT,
+  agent_id TEXT,
+  event_id TEXT,
+  kill_switch_event_id TEXT,
+  salt    BLOB NOT NULL DEFAULT (randomblob(16))
+);
+
+CREATE INDEX IF NOT EXISTS main.blackbox__log_subject
+ON blackbox__log(subject, at) WHERE subject IS NOT NULL;
+
+-- The Merkle tree of the log. Only the module writes it: it gives leaves to the rows
+-- that were written since, in each call that writes. Leaf i is that of row i + 1.
+-- origin is the first line of each head. frontier: the hashes of the complete
+-- subtrees, 32 bytes each, the largest first. fold: rows before this one were looked
+-- at for folding. docs/proof.md is the manual.
+CREATE TABLE IF NOT EXISTS main.blackbox__tree(
+  one      INTEGER PRIMARY KEY CHECK (one = 1),
+  origin   TEXT NOT NULL,
+  size     INTEGER NOT NULL,
+  frontier BLOB NOT NULL,
+  fold     INTEGER NOT NULL DEFAULT 1
+);
+INSERT INTO main.blackbox__tree(one, origin, size, frontier)
+SELECT 1, 'blackbox/' || lower(hex(randomblob(16))), 0, x''
+ WHERE NOT EXISTS (SELECT 1 FROM main.blackbox__tree);
+
+CREATE TABLE IF NOT EXISTS main.blackbox__leaves(
+  leaf INTEGER PRIMARY KEY,
+  hash BLOB NOT NULL
+);
+
+-- node: its level (1: of 256 leaves) in the bits from 48 on, and its index.
+CREATE TABLE IF NOT EXISTS main.blackbox__nodes(
+  node INTEGER PRIMARY KEY,
+  hash BLOB NOT NULL
+);
+
+-- Sizes for which proof_head() has returned a head, if their leaves are there.
+CREATE TABLE IF NOT EXISTS main.blackbox__heads(
+  size INTEGER PRIMARY KEY
+);
+
+-- Ranges of leaves.
+CREATE TABLE IF NOT EXISTS main.blackbox__folded(
+  first INTEGER PRIMARY KEY,
+  last  INTEGER NOT NULL
+);
+
+-- If a field of row n is erased, each of its fields has a row here: the erased one
+-- with its type and hash, the others with their salt. The salt of the row is empty.
+CREATE TABLE IF NOT EXISTS main.blackbox__erased(
+  n    INTEGER NOT NULL,
+  name TEXT NOT NULL,
+  type INTEGER,
+  salt BLOB,
+  hash BLOB,
+  PRIMARY KEY (n, name)
+) WITHOUT ROWID;
+
+-- open: the row is still there.
+CREATE VIEW IF NOT EXISTS main.proof_log AS
+SELECT l.leaf AS leaf, g.kind AS kind, l.leaf + 1 AS number, g.at AS at,
+       lower(hex(l.hash)) AS commitment, g.n IS NOT NULL AS open
+  FROM blackbox__leaves AS l LEFT JOIN blackbox__log AS g ON g.n = l.leaf + 1
+ WHERE l.leaf < (SELECT size FROM blackbox__tree);
+
+-- Removals that one receipt will tell: those of a rule and a minute or, with minute
+-- 0, those of the bulk act that runs.
+CREATE TABLE IF NOT EXISTS main.blackbox__open(
   domain TEXT NOT NULL,
   rule   TEXT NOT NULL,
-  actor  TEXT,
+  minute INTEGER NOT NULL,
+  at     INTEGER NOT NULL,
   rows   INTEGER NOT NULL,
   bytes  INTEGER NOT NULL,
   oldest INTEGER,
   newest INTEGER,
-  minute INTEGER
-);
-
--- Not unique: a REPLACE would delete the receipt of the same minute.
-CREATE INDEX IF NOT EXISTS main.retention_log_minute
-ON retention_log(domain, rule, minute) WHERE minute IS NOT NULL;
-
--- This index never has an entry. SQLite refuses an incremental blob write to a
--- table with an index on an expression, so such a write cannot change a receipt.
-CREATE INDEX IF NOT EXISTS main.retention_log_whole
-ON retention_log(-id) WHERE rows IS NULL;
-
--- The log keeps its newest 10,000 receipts. Removing older ones leaves no
--- receipt.
-CREATE TRIGGER IF NOT EXISTS main.retention_log_cap
-AFTER INSERT ON retention_log
-BEGIN
-  DELETE FROM retention_log WHERE id <= NEW.id - 10000;
-END;
-
--- A large id would make the cap delete all other receipts. (NEW.id is -1 if the
--- statement gave none.) A receipt of fewer than 0 rows could hide rows that are
--- counted in it later.
-CREATE TRIGGER IF NOT EXISTS main.retention_log_insert
-BEFORE INSERT ON retention_log
-BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: retention_log assigns the id of a receipt; omit the id')
-   WHERE NEW.id <> -1;
-  SELECT RAISE(ABORT, 'ValidationError: rows and bytes of a receipt are integers from 0')
-   WHERE (typeof(NEW.rows) = 'integer' AND typeof(NEW.bytes) = 'integer'
-          AND NEW.rows >= 0 AND NEW.bytes >= 0) IS NOT TRUE;
-END;
-
--- The numbers of a receipt only grow. A bulk delete begins with a receipt of 0
--- rows, in which each deleted row is then counted.
-CREATE TRIGGER IF NOT EXISTS main.retention_log_update
-BEFORE UPDATE ON retention_log
-WHEN NEW.id IS NOT OLD.id OR NEW.domain IS NOT OLD.domain
-  OR NEW.rule IS NOT OLD.rule OR NEW.actor IS NOT OLD.actor
-  OR NEW.minute IS NOT OLD.minute
-  OR (NEW.rows >= OLD.rows AND NEW.bytes >= OLD.bytes AND NEW.at >= OLD.at
-      AND (OLD.oldest IS NULL OR NEW.oldest <= OLD.oldest)
-      AND (OLD.newest IS NULL OR NEW.newest >= OLD.newest)) IS NOT TRUE
-BEGIN
-  SELECT RAISE(ABORT, 'ReceiptError: a receipt of retention_log cannot be changed');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.retention_log_delete
-BEFORE DELETE ON retention_log
-WHEN NOT (OLD.minute IS NULL AND OLD.rows = 0)
- AND OLD.id > (SELECT max(id) FROM retention_log) - 10000
-BEGIN
-  SELECT RAISE(ABORT, 'ReceiptError: a receipt of retention_log cannot be deleted; the log keeps its newest 10,000');
-END;
-
--- Writes the receipt that the plain deletes of one minute share. A trigger of the
--- user that prevents it prevents the delete.
-CREATE TRIGGER IF NOT EXISTS main.retention_note_insert
-INSTEAD OF INSERT ON retention_note
-BEGIN
-  INSERT INTO retention_log(at, domain, rule, rows, bytes, minute)
-  SELECT NEW.at, NEW.domain, NEW.rule, 0, 0, NEW.at / 60000
-   WHERE NOT EXISTS (SELECT 1 FROM retention_log
-                      WHERE domain = NEW.domain AND rule = NEW.rule
-                        AND minute = NEW.at / 60000);
-  UPDATE retention_log
-     SET at = max(at, NEW.at), rows = rows + NEW.rows, bytes = bytes + NEW.bytes,
-         oldest = min(coalesce(oldest, NEW.oldest), coalesce(NEW.oldest, oldest)),
-         newest = max(coalesce(newest, NEW.newest, NEW.oldest),
-                      coalesce(NEW.newest, NEW.oldest, newest))
-   WHERE id = (SELECT max(id) FROM retention_log
-                WHERE domain = NEW.domain AND rule = NEW.rule
-                  AND minute = NEW.at / 60000);
-  SELECT RAISE(ABORT, 'MisuseError: a trigger on retention_log prevents the receipt; drop the trigger')
-   WHERE changes() = 0;
-END;
-
--- entries is the number of entries, which only grows, because nothing removes
--- an entry from a ledger. closed is how many of them have ended. digest is the
--- sum of their tokens, which are random numbers. The domain keeps the same three
--- numbers in a table of its own. So a ledger that was dropped and created again
--- is detected.
-CREATE TABLE IF NOT EXISTS main.blackbox_ledgers(
-  domain  TEXT PRIMARY KEY,
-  entries INTEGER NOT NULL,
-  closed  INTEGER NOT NULL,
-  digest  INTEGER NOT NULL
+  PRIMARY KEY (domain, rule, minute)
 ) WITHOUT ROWID;
 
--- What holds keep: one row for each owner of a hold. Only the triggers of the
--- domain retention write it. The guards of every domain read retention_in_force,
--- so that no domain names a table of another. Without holds the table is empty,
--- and a guard needs one look at it.
-CREATE TABLE IF NOT EXISTS main.retention_held(
+CREATE TRIGGER IF NOT EXISTS main.blackbox__note_insert
+INSTEAD OF INSERT ON blackbox__note
+BEGIN
+  INSERT INTO blackbox__open(domain, rule, minute, at, rows, bytes, oldest, newest)
+  VALUES (NEW.domain, NEW.rule, coalesce(NEW.minute, NEW.at / 60000), NEW.at, NEW.rows,
+          NEW.bytes, NEW.oldest, coalesce(NEW.newest, NEW.oldest))
+  ON CONFLICT (domain, rule, minute) DO UPDATE
+     SET at = max(at, excluded.at), rows = rows + excluded.rows,
+         bytes = bytes + excluded.bytes,
+         oldest = min(coalesce(oldest, excluded.oldest), coalesce(excluded.oldest, oldest)),
+         newest = max(coalesce(newest, excluded.newest), coalesce(excluded.newest, newest));
+END;
+
+-- The receipts of minutes that are over become rows of the log.
+CREATE TRIGGER IF NOT EXISTS main.blackbox__open_insert
+AFTER INSERT ON blackbox__open
+WHEN EXISTS (SELECT 1 FROM blackbox__open WHERE minute BETWEEN 1 AND NEW.minute - 1)
+BEGIN
+  INSERT INTO blackbox__log(at, domain, kind, subject, rows, bytes, oldest, newest, detail)
+  SELECT at, domain, 'removal', rule, rows, bytes, oldest, newest, minute
+    FROM blackbox__open WHERE minute BETWEEN 1 AND NEW.minute - 1;
+  DELETE FROM blackbox__open WHERE minute BETWEEN 1 AND NEW.minute - 1;
+END;
+
+-- What holds keep: one row for each owner of a hold, which the domain retention
+-- writes. step is the number of the hold in blackbox__log. The guards of every domain
+-- read retention__holds, so that no domain names a table of another, and none reads
+-- the log. Without holds the table is empty, and a guard needs one look at it.
+CREATE TABLE IF NOT EXISTS main.retention__in_force(
   kind  TEXT NOT NULL,
   "key" TEXT NOT NULL,
   owner TEXT NOT NULL,
   until INTEGER,
   step  INTEGER NOT NULL,
+  found INTEGER,
   PRIMARY KEY (kind, "key", owner)
 ) WITHOUT ROWID;
 
 -- Keys under which nothing may be written until a time, because what they had was
 -- erased. blackbox_erase() adds them, and the guards that read them.
-CREATE TABLE IF NOT EXISTS main.retention_erased(
+CREATE TABLE IF NOT EXISTS main.retention__erased(
   kind  TEXT NOT NULL,
   "key" TEXT NOT NULL,
   until INTEGER NOT NULL,
@@ -303,17 +352,15 @@ CREATE TABLE IF NOT EXISTS main.retention_erased(
 ) WITHOUT ROWID;
 
 -- A BEFORE trigger cannot read the conflict clause of its statement. It runs
---   DELETE FROM sqlite_sequence WHERE rowid = -1;
---   INSERT OR IGNORE INTO sqlite_sequence(rowid, name, seq)
---   VALUES (-1, 'blackbox_probe', 0), (-1, 'blackbox_probe', 1);
--- which inherits the clause of the outer statement: REPLACE leaves seq = 1,
--- IGNORE and a plain INSERT leave seq = 0, and ABORT, FAIL and ROLLBACK fail.
--- SQLite does not allow triggers on sqlite_sequence, so no trigger of the user
--- can change the result. The table blackbox_probe is empty. It exists because
--- SQLite creates sqlite_sequence together with the first AUTOINCREMENT.
-CREATE TABLE IF NOT EXISTS main.blackbox_probe(
-  one INTEGER PRIMARY KEY AUTOINCREMENT
+--   UPDATE blackbox__probe SET hit = 0 WHERE one = 1;
+--   INSERT OR IGNORE INTO blackbox__probe(one, hit) VALUES (1, 1);
+-- which inherits the clause of the outer statement: REPLACE leaves hit = 1, IGNORE
+-- and a plain INSERT leave hit = 0, and ABORT, FAIL and ROLLBACK fail.
+CREATE TABLE IF NOT EXISTS main.blackbox__probe(
+  one INTEGER PRIMARY KEY CHECK (one = 1),
+  hit INTEGER NOT NULL
 );
+INSERT INTO main.blackbox__probe(one, hit) VALUES (1, 0) ON CONFLICT (one) DO NOTHING;
 
 -- A row of "view" is due when its "at" lies before
 --   now - (value of "setting") * unit_ms
@@ -394,15 +441,14 @@ BEGIN
   SELECT RAISE(ABORT, 'ClockError: retention_clock can only be set to the current time; SELECT retention_confirm_clock(), or UPDATE retention_clock SET seen = (SELECT clock FROM retention_now)');
 END;
 
--- A jump that somebody confirms has a receipt without rows.
+-- A jump that somebody confirms is in the log.
 CREATE TRIGGER IF NOT EXISTS main.retention_clock_confirmed
 AFTER UPDATE ON retention_clock
 WHEN NEW.seen < OLD.seen
   OR NEW.seen > OLD.seen + 604800000
 BEGIN
-  INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest, newest)
-  VALUES (NEW.seen, 'core', 'clock confirmed', 0, 0,
-          min(OLD.seen, NEW.seen), max(OLD.seen, NEW.seen));
+  INSERT INTO blackbox__log(at, domain, kind, subject, oldest, newest)
+  VALUES (NEW.seen, 'core', 'clock', 'confirmed', min(OLD.seen, NEW.seen), max(OLD.seen, NEW.seen));
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.retention_clock_insert

@@ -32,7 +32,7 @@ SELECT o.owner || '/' || e.id AS key,
        e.action_bytes + e.screenshot_bytes + 100 AS bytes,
        o.seen AS at,
        CASE WHEN e.pinned = 1 THEN 'pinned'
-            WHEN EXISTS (SELECT 1 FROM retention_held)
+            WHEN EXISTS (SELECT 1 FROM retention__in_force)
              AND EXISTS (SELECT 1 FROM evidence_held AS h WHERE h.rid = e.rid)
             THEN 'held'
             WHEN o.seen >= (julianday('now') - 2440587.5) * 86400000.0
@@ -54,9 +54,9 @@ SELECT coalesce(sum(rows), 0) AS rows, coalesce(sum(bytes), 0) AS bytes
 CREATE VIEW IF NOT EXISTS main.evidence_held AS
 SELECT e.rid
   FROM evidence_overflow AS e
- WHERE EXISTS (SELECT 1 FROM retention_in_force
+ WHERE EXISTS (SELECT 1 FROM retention__holds
                 WHERE kind = 'buffer' AND "key" = e.owner)
-    OR EXISTS (SELECT 1 FROM retention_in_force
+    OR EXISTS (SELECT 1 FROM retention__holds
                 WHERE kind = 'evidence' AND "key" = e.owner || '/' || e.id);
 
 CREATE VIEW IF NOT EXISTS main.evidence_check AS
@@ -327,7 +327,7 @@ AFTER UPDATE OF screenshot_bytes ON evidence_overflow
 WHEN NEW.screenshot_bytes = 0 AND OLD.screenshot_bytes > 0
 BEGIN
   DELETE FROM evidence_overflow_screenshots WHERE rid = OLD.rid;
-  INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest, newest)
+  INSERT INTO blackbox__note(at, domain, rule, rows, bytes, oldest, newest)
   SELECT n.t, 'evidence',
          CASE NEW.released WHEN 1 THEN 'released' ELSE 'manual' END,
          0, OLD.screenshot_bytes, OLD.timestamp, OLD.timestamp
@@ -345,7 +345,7 @@ BEGIN
    WHERE owner = OLD.owner;
   DELETE FROM evidence_overflow_actions WHERE rid = OLD.rid;
   DELETE FROM evidence_overflow_screenshots WHERE rid = OLD.rid;
-  INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest, newest)
+  INSERT INTO blackbox__note(at, domain, rule, rows, bytes, oldest, newest)
   SELECT n.t, 'evidence',
          CASE OLD.released WHEN 1 THEN 'released' WHEN 2 THEN 'evidence.orphans'
                            ELSE 'manual' END,

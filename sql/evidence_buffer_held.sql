@@ -3,12 +3,12 @@
 --
 -- It continues the template evidence_buffer.sql. The module makes these triggers
 -- with the first hold in the file, and drops them with the last. They look at
--- retention_in_force, a view of core. Rows can be added while a hold keeps the
+-- retention__holds, a view of core. Rows can be added while a hold keeps the
 -- buffer. Nothing is pruned, so that a full buffer takes no more rows.
 
 CREATE VIEW main.@_held AS
 SELECT 1 AS held
-  FROM retention_in_force
+  FROM retention__holds
  WHERE kind = 'buffer' AND "key" = lower('@');
 
 CREATE TRIGGER main.@_heldrow

@@ -13,10 +13,9 @@
 --
 -- Tables  event_payloads   one row for each exchange; purpose is 'archive' or
 --                          'evidence'
---         payload_ledger   one row for each pin ever set: the id of the row, the
---                          hash of its content, and who unpinned it and why
---         payload_state    one row: the running bulk delete, and the length of
---                          the ledger
+--         payload__pins    the pins in force: the id of the row, and the number of
+--                          the pin in the log
+--         payload_state    one row: the running bulk delete
 --         payload_volume   while payload.max_bytes is set, one row: the bytes of
 --                          the archive
 --         payload_sizes    while it is set, the size of each row in payload_counted
@@ -68,8 +67,6 @@
 --   * a row of payload_pins has its row in event_payloads, unchanged
 --   * a row that a hold keeps is not removed, and keeps its content
 --   * evidence is pinned; size_bytes is the true length of both bodies
---   * no row of payload_ledger is removed, and each part of it is set only once:
---     the pin, then the hash, then the unpin
 --   * created_at of a new row is a date that SQLite can parse
 --   * after each write, payload_archive has at most payload.max_bytes, unless the
 --     write would have to remove more than 100 rows for that, or something could
@@ -87,9 +84,7 @@
 --   * 'now', '12:00', '2024' and '1.0e-3' are not dates.
 --
 -- Limits: no trigger fires for DROP TABLE, DROP TRIGGER, or what a program writes
--- into the file. blackbox_check() finds the result of these: with the ledger, the
--- hashes, and the length of the ledger in payload_state and in blackbox_ledgers
--- of core.
+-- into the file. blackbox_check() finds the result of these in the log.
 
 INSERT INTO main.blackbox_settings(name, value, "default", range, meaning)
 SELECT column1, column2, column2, column3, column4 FROM (VALUES
@@ -137,7 +132,7 @@ CREATE VIEW IF NOT EXISTS main.payload_archive AS
 SELECT id AS "key", size_bytes AS bytes, at, rid
   FROM payload_times AS t
  WHERE purpose = 'archive' AND pinned = 0
-   AND (NOT EXISTS (SELECT 1 FROM retention_held)
+   AND (NOT EXISTS (SELECT 1 FROM retention__in_force)
         OR NOT EXISTS (SELECT 1 FROM payload_held AS h WHERE h.payload_rowid = t.rid));
 
 -- What payload.max_bytes counts: also what a hold keeps.
@@ -155,7 +150,7 @@ SELECT rowid AS payload_rowid, *
                        UNION ALL SELECT 'event', e.event_id
                        UNION ALL SELECT 'kill_switch', e.kill_switch_event_id
                        UNION ALL SELECT 'evidence', e.id) AS k
-                CROSS JOIN retention_in_force AS f
+                CROSS JOIN retention__holds AS f
                    ON f.kind = k.kind AND f."key" = k.name);
 
 CREATE VIEW IF NOT EXISTS main.payload_looking AS
@@ -163,7 +158,7 @@ SELECT NULL AS id, NULL AS rid WHERE 0;
 
 CREATE VIEW IF NOT EXISTS main.payload_due AS
 SELECT id AS "key", size_bytes AS bytes, at,
-       CASE WHEN EXISTS (SELECT 1 FROM retention_held)
+       CASE WHEN EXISTS (SELECT 1 FROM retention__in_force)
              AND EXISTS (SELECT 1 FROM payload_held AS h WHERE h.payload_rowid = t.rid)
             THEN 'held' END AS blocked_by, rid
   FROM payload_times AS t
@@ -209,7 +204,7 @@ SELECT NULL AS rid, NULL AS kill_switch_event_id, NULL AS event_id,
        NULL AS created_at WHERE 0;
 
 CREATE VIEW IF NOT EXISTS main.payload_removal AS
-SELECT NULL AS alone, NULL AS created_at, NULL AS bytes WHERE 0;
+SELECT NULL AS created_at, NULL AS bytes WHERE 0;
 
 CREATE VIEW IF NOT EXISTS main.payload_pinning AS
 SELECT NULL AS id, NULL AS wanted WHERE 0;
@@ -285,22 +280,27 @@ SELECT NULL AS kind, NULL AS rid WHERE 0;
 --|   FROM payload_volume AS v, store_state AS s;
 
 CREATE VIEW IF NOT EXISTS main.payload_pins AS
-SELECT pin, id, hash, columns FROM payload_ledger WHERE at IS NULL;
+SELECT p.n AS pin, p.id AS id, l.at AS at, k.actor AS actor, k.reason AS reason,
+       l.kill_switch_event_id AS kill_switch_event_id
+  FROM payload__pins AS p
+  LEFT JOIN blackbox__log AS l ON l.n = p.n
+  LEFT JOIN blackbox__log AS k
+    ON k.n = (SELECT max(n) FROM blackbox__log
+               WHERE subject = l.kill_switch_event_id AND kind = 'kill_switch');
 
 CREATE VIEW IF NOT EXISTS main.payload_unpins AS
-SELECT pin AS id, id AS payload_id, actor, reason, at, pin, event_id, agent_id,
-       kill_switch_event_id
-  FROM payload_ledger WHERE at IS NOT NULL;
+SELECT CAST(substr(detail, 8) AS INTEGER) AS id, subject AS payload_id, actor, reason, at,
+       CAST(substr(detail, 8) AS INTEGER) AS pin, event_id, agent_id, kill_switch_event_id
+  FROM blackbox__log WHERE kind = 'unpin';
 
--- The rows that the guards protect: rows with pinned set, rows with a pin in the
--- ledger, and evidence for which the ledger has no unpin.
+-- The rows that the guards protect: rows with pinned set, rows with a pin, and evidence for which the ledger has no unpin.
 CREATE VIEW IF NOT EXISTS main.payload_protected AS
 SELECT rowid AS payload_rowid, *
   FROM event_payloads AS e
  WHERE coalesce(e.pinned, 0) <> 0
-    OR EXISTS (SELECT 1 FROM payload_pins AS p WHERE p.id = e.id)
+    OR EXISTS (SELECT 1 FROM payload__pins AS p WHERE p.id = e.id)
     OR (e.purpose IS 'evidence'
-        AND NOT EXISTS (SELECT 1 FROM payload_unpins AS u WHERE u.payload_id = e.id));
+        AND NOT EXISTS (SELECT 1 FROM blackbox__log AS u WHERE u.subject = e.id AND u.kind = 'unpin'));
 
 CREATE VIEW IF NOT EXISTS main.payload_check AS
 SELECT 'event_payloads' AS object,
@@ -308,31 +308,17 @@ SELECT 'event_payloads' AS object,
        ' is not in payload_pins; UPDATE event_payloads SET pinned = 1 pins it anew' AS problem
   FROM event_payloads AS e
  WHERE (purpose <> 'archive' OR pinned <> 0)
-   AND NOT EXISTS (SELECT 1 FROM payload_pins AS p WHERE p.id = e.id)
-   AND (pinned <> 0 OR NOT EXISTS (SELECT 1 FROM payload_unpins AS u
-                                    WHERE u.payload_id = e.id))
+   AND NOT EXISTS (SELECT 1 FROM payload__pins AS p WHERE p.id = e.id)
+   AND (pinned <> 0 OR NOT EXISTS (SELECT 1 FROM blackbox__log AS u
+                                    WHERE u.subject = e.id AND u.kind = 'unpin'))
 UNION ALL
 SELECT 'payload_pins', 'row ' || id || ' was pinned and is gone'
-  FROM payload_pins
- WHERE id NOT IN (SELECT id FROM event_payloads WHERE id IS NOT NULL)
+  FROM payload__pins AS p
+ WHERE NOT EXISTS (SELECT 1 FROM event_payloads AS e WHERE e.id = p.id)
 UNION ALL
 SELECT 'payload_pins', 'row ' || p.id || ' is pinned here, but has another pinned than 1'
-  FROM payload_pins AS p, event_payloads AS e
+  FROM payload__pins AS p, event_payloads AS e
  WHERE e.id = p.id AND e.pinned IS NOT 1
-UNION ALL
-SELECT 'payload_ledger',
-       'has ' || l.entries || ' pins of which ' || l.closed || ' were taken off, but '
-       || k.name || ' counted ' || k.entries || ' and ' || k.closed ||
-       CASE WHEN l.digest = k.digest THEN '' ELSE ' of other tokens' END ||
-       ': entries were removed, or the table was made again'
-  FROM (SELECT count(*) AS entries, count(at) AS closed,
-               coalesce(sum(token), 0) AS digest
-          FROM payload_ledger) AS l,
-       (SELECT 'payload_state' AS name, entries, closed, digest FROM payload_state
-        UNION ALL
-        SELECT 'blackbox_ledgers', entries, closed, digest FROM blackbox_ledgers
-         WHERE domain = 'payload') AS k
- WHERE (l.entries, l.closed, l.digest) IS NOT (k.entries, k.closed, k.digest)
 UNION ALL
 SELECT 'event_payloads',
        'created_at of row ' || coalesce("key", 'without id') ||
@@ -381,51 +367,35 @@ BEGIN
    WHERE typeof(NEW.before) NOT IN ('integer', 'real')
       OR typeof(coalesce(NEW.max_rows, 0)) NOT IN ('integer', 'real')
       OR NEW.max_rows <> CAST(NEW.max_rows AS INTEGER);
-  INSERT INTO retention_log(at, domain, rule, actor, rows, bytes, oldest, newest)
-  SELECT CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER),
-         'payload', coalesce(NEW.rule, 'payload.age'), NEW.actor,
-         0, 0, first, last
-    FROM (SELECT count(*) AS n, min(at) AS first, max(at) AS last
-            FROM (SELECT at FROM payload_archive
-                   WHERE at < NEW.before
-                   ORDER BY at LIMIT CAST(coalesce(NEW.max_rows, -1) AS INTEGER)))
-   WHERE n > 0;
-  UPDATE payload_state -- removed: until the end, the id of the receipt
-     SET bulk = 1,
-         removed = CASE changes() WHEN 0 THEN 0
-                   ELSE (SELECT max(id) FROM retention_log) END;
+  UPDATE payload_state SET bulk = 1;
   DELETE FROM event_payloads
    WHERE rowid IN (SELECT rid FROM payload_archive
                     WHERE at < NEW.before
                     ORDER BY at LIMIT CAST(coalesce(NEW.max_rows, -1) AS INTEGER));
-  DELETE FROM retention_log -- a trigger of the user may have kept every row
-   WHERE id = (SELECT removed FROM payload_state) AND rows = 0;
+  INSERT INTO blackbox__log(domain, kind, subject, actor, rows, bytes, oldest, newest)
+  SELECT 'payload', 'removal', coalesce(NEW.rule, 'payload.age'), NEW.actor, rows, bytes, oldest, newest
+    FROM blackbox__open WHERE domain = 'payload' AND rule = 'bulk' AND minute = 0;
   UPDATE payload_state
      SET bulk = 0,
-         removed = coalesce((SELECT rows FROM retention_log
-                              WHERE id = payload_state.removed), 0);
+         removed = coalesce((SELECT rows FROM blackbox__open
+                              WHERE domain = 'payload' AND rule = 'bulk' AND minute = 0), 0);
+  DELETE FROM blackbox__open WHERE domain = 'payload' AND rule = 'bulk' AND minute = 0;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_clear_run
 INSTEAD OF INSERT ON payload_clear
 BEGIN
-  INSERT INTO retention_log(at, domain, rule, actor, rows, bytes, oldest, newest)
-  SELECT CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER),
-         'payload', 'clear', NEW.actor, 0, 0, first, last
-    FROM (SELECT count(*) AS n, min(at) AS first, max(at) AS last
-            FROM payload_archive) WHERE n > 0;
-  UPDATE payload_state -- removed: until the end, the id of the receipt
-     SET bulk = 1,
-         removed = CASE changes() WHEN 0 THEN 0
-                   ELSE (SELECT max(id) FROM retention_log) END;
+  UPDATE payload_state SET bulk = 1;
   DELETE FROM event_payloads
    WHERE rowid IN (SELECT rid FROM payload_archive);
-  DELETE FROM retention_log
-   WHERE id = (SELECT removed FROM payload_state) AND rows = 0;
+  INSERT INTO blackbox__log(domain, kind, subject, actor, rows, bytes, oldest, newest)
+  SELECT 'payload', 'removal', 'clear', NEW.actor, rows, bytes, oldest, newest
+    FROM blackbox__open WHERE domain = 'payload' AND rule = 'bulk' AND minute = 0;
   UPDATE payload_state
      SET bulk = 0,
-         removed = coalesce((SELECT rows FROM retention_log
-                              WHERE id = payload_state.removed), 0);
+         removed = coalesce((SELECT rows FROM blackbox__open
+                              WHERE domain = 'payload' AND rule = 'bulk' AND minute = 0), 0);
+  DELETE FROM blackbox__open WHERE domain = 'payload' AND rule = 'bulk' AND minute = 0;
 END;
 
 -- asks: 1 if this is part of a write, which must not fail. Usually the oldest row
@@ -471,11 +441,13 @@ CREATE TRIGGER IF NOT EXISTS main.payload_parting_refused
 INSTEAD OF INSERT ON payload_parting
 WHEN NEW.refused
 BEGIN
-  INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest)
-  SELECT now - now % 86400000, 'payload',
-         CASE NEW.kind WHEN 2 THEN 'payload.age refused' ELSE 'payload.bytes refused' END,
-         0, 0, now
-    FROM (SELECT CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER) AS now);
+  INSERT INTO blackbox__log(domain, kind, subject, rows, bytes)
+  SELECT 'payload', 'removal', rule, 0, 0
+    FROM (SELECT CASE NEW.kind WHEN 2 THEN 'payload.age refused'
+                               ELSE 'payload.bytes refused' END AS rule)
+   WHERE NOT EXISTS (SELECT 1 FROM blackbox__log
+                      WHERE subject = rule
+                        AND at > (julianday('now') - 2440588.5) * 86400000.0);
 END;
 
 -- Each row that goes adds itself to the receipt of the minute.
@@ -518,7 +490,7 @@ BEGIN
   INSERT INTO payload_leaving(kind, since, before, max_rows, asks)
   VALUES (3, -1e18, 1e18, 1, 1), (3, -1e18, 1e18, 99, 1);
   SELECT RAISE(ABORT, 'HeldError: holds keep rows of the archive, and payload.max_bytes leaves no room for this one; set a higher limit, or end a hold with retention_release(); SELECT * FROM retention_holds lists the holds')
-   WHERE NEW.written AND EXISTS (SELECT 1 FROM retention_held)
+   WHERE NEW.written AND EXISTS (SELECT 1 FROM retention__in_force)
      AND NOT EXISTS (SELECT 1 FROM event_payloads WHERE rowid = NEW.rid);
 END;
 
@@ -580,7 +552,7 @@ BEGIN
                 AND e.event_id IS NEW.event_id COLLATE BINARY AND e.agent_id IS NEW.agent_id COLLATE BINARY
                 AND e.request_body IS NEW.request_body COLLATE BINARY
                 AND e.response_body IS NEW.response_body COLLATE BINARY
-                AND NOT EXISTS (SELECT 1 FROM payload_pins WHERE id = e.id))),
+                AND NOT EXISTS (SELECT 1 FROM payload__pins WHERE id = e.id))),
     NEW.kill_switch_event_id, NEW.event_id, NEW.agent_id, NEW.request_body, NEW.response_body,
     coalesce(NEW.created_at, strftime('%Y-%m-%dT%H:%M:%fZ', 'now')));
 END;
@@ -622,50 +594,34 @@ CREATE TRIGGER IF NOT EXISTS main.payload_unpins_insert
 INSTEAD OF INSERT ON payload_unpins
 BEGIN
   SELECT RAISE(ABORT, 'NotFoundError: no pinned row of event_payloads has this payload_id; SELECT id FROM payload_pins lists the pinned rows')
-   WHERE NOT EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.payload_id);
+   WHERE NOT EXISTS (SELECT 1 FROM payload__pins WHERE id = NEW.payload_id);
   SELECT RAISE(ABORT, 'ValidationError: only payload_id, actor and reason can be set; omit the other columns')
    WHERE (NEW.id, NEW.at, NEW.pin, NEW.event_id, NEW.agent_id, NEW.kill_switch_event_id)
          IS NOT (NULL, NULL, NULL, NULL, NULL, NULL);
-  UPDATE payload_ledger
-     SET at = CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER),
-         actor = NEW.actor, reason = NEW.reason,
-         (event_id, agent_id, kill_switch_event_id) =
-         (SELECT event_id, agent_id, kill_switch_event_id
-            FROM event_payloads WHERE id = NEW.payload_id)
-   WHERE id = NEW.payload_id AND at IS NULL;
+  SELECT CASE
+           WHEN typeof(NEW.actor) <> 'text' OR ltrim(NEW.actor, unseen) = ''
+             OR unicode(ltrim(NEW.actor, unseen)) BETWEEN 917504 AND 921599
+             OR EXISTS (SELECT 1 FROM retention_controls
+                         WHERE instr(NEW.actor, control) > 0)
+           THEN RAISE(ABORT, 'ValidationError: actor must be visible text without control characters')
+           WHEN typeof(NEW.reason) <> 'text' OR ltrim(NEW.reason, unseen) = ''
+             OR unicode(ltrim(NEW.reason, unseen)) BETWEEN 917504 AND 921599
+             OR EXISTS (SELECT 1 FROM retention_controls
+                         WHERE instr(NEW.reason, control) > 0 AND NOT parts_text)
+           THEN RAISE(ABORT, 'ValidationError: reason must be visible text without control characters other than tabs and line ends')
+         END
+    FROM retention_visible;
+  INSERT INTO blackbox__log(domain, kind, subject, actor, reason, detail, event_id, agent_id,
+    kill_switch_event_id)
+  SELECT 'payload', 'unpin', p.id, NEW.actor, NEW.reason, '{"pin":' || p.n || '}', e.event_id, e.agent_id,
+         e.kill_switch_event_id
+    FROM payload__pins AS p LEFT JOIN event_payloads AS e ON e.id = p.id
+   WHERE p.id = NEW.payload_id;
+  DELETE FROM payload__pins WHERE id = NEW.payload_id;
   UPDATE event_payloads SET pinned = 0 WHERE id = NEW.payload_id;
-  SELECT RAISE(ABORT, 'MisuseError: a trigger on payload_ledger or event_payloads prevents this row from being unpinned; drop the trigger')
-   WHERE EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.payload_id)
+  SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads prevents this row from being unpinned; drop the trigger')
+   WHERE EXISTS (SELECT 1 FROM payload__pins WHERE id = NEW.payload_id)
       OR EXISTS (SELECT 1 FROM event_payloads
                   WHERE id = NEW.payload_id AND pinned <> 0);
 END;
 
-CREATE TRIGGER IF NOT EXISTS main.payload_unpins_update
-INSTEAD OF UPDATE ON payload_unpins
-BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: payload_unpins is a record and cannot be changed');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_unpins_delete
-INSTEAD OF DELETE ON payload_unpins
-BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: payload_unpins is a record and cannot be deleted');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_pins_insert
-INSTEAD OF INSERT ON payload_pins
-BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: payload_pins is written by triggers only; pin a row with UPDATE event_payloads SET pinned = 1');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_pins_update
-INSTEAD OF UPDATE ON payload_pins
-BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: payload_pins is written by triggers only and cannot be changed; INSERT INTO payload_unpins(payload_id, actor, reason)');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_pins_delete
-INSTEAD OF DELETE ON payload_pins
-BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: a pin cannot be deleted; to unpin a row, INSERT INTO payload_unpins(payload_id, actor, reason)');
-END;

@@ -44,7 +44,7 @@
 --| INSTEAD OF INSERT ON payload_bodies
 --| BEGIN
 --|   INSERT INTO payload_swaps(pin, request_body, response_body)
---|   SELECT pin, NEW.request_body, NEW.response_body FROM payload_pins WHERE id = NEW."key";
+--|   SELECT n, NEW.request_body, NEW.response_body FROM payload__pins WHERE id = NEW."key";
 --|   UPDATE event_payloads
 --|      SET rowid = rowid, request_body = NEW.request_body, response_body = NEW.response_body
 --|    WHERE id = NEW."key";
@@ -61,15 +61,15 @@
 
 --| -- The guard of pinned rows lets a body through that is here. It is here only if it
 --| -- stands for the same text, which the module tests (without the module there is no
---| -- store_same()), and if the ledger has the hash of the row, so that blackbox_check()
+--| -- store_same()). The leaf of the pin is of the texts, so that blackbox_check()
 --| -- would find another text even if somebody had defined store_same() anew.
 --| CREATE TRIGGER IF NOT EXISTS main.payload_swaps_insert
 --| BEFORE INSERT ON payload_swaps
 --| BEGIN
---|   SELECT RAISE(ABORT, 'PinnedError: the body of a pinned row can only be replaced by a reference to the same text, or by the text of the reference, after the hash of the row was taken')
+--|   SELECT RAISE(ABORT, 'PinnedError: the body of a pinned row can only be replaced by a reference to the same text, or by the text of the reference')
 --|    WHERE NOT EXISTS (
---|            SELECT 1 FROM payload_ledger AS l JOIN event_payloads AS e ON e.id = l.id
---|             WHERE l.pin = NEW.pin AND l.at IS NULL AND l.hash IS NOT NULL
+--|            SELECT 1 FROM payload__pins AS l JOIN event_payloads AS e ON e.id = l.id
+--|             WHERE l.n = NEW.pin
 --|               AND store_same(e.request_body, NEW.request_body)
 --|               AND store_same(e.response_body, NEW.response_body));
 --| END;

@@ -2,7 +2,7 @@
 --
 -- It continues the template payload_ring.sql. The module makes these triggers with
 -- the first hold in the file, because they cost a push some time, and drops them
--- with the last. retention_held and retention_in_force are tables of core.
+-- with the last. retention__in_force and retention__holds are tables of core.
 --
 -- why of @_agents is 8 while a hold may keep rows of the agent: a hold on the
 -- agent, on the whole ring, or on an event of which the ring has a row. Such an
@@ -16,9 +16,9 @@
 CREATE VIEW main.@_held AS
 SELECT s.id AS id
   FROM @_slots AS s
- WHERE EXISTS (SELECT 1 FROM retention_in_force WHERE kind = 'agent' AND "key" = s.agent_id)
-    OR EXISTS (SELECT 1 FROM retention_in_force WHERE kind = 'event' AND "key" = s.event_id)
-    OR EXISTS (SELECT 1 FROM retention_in_force WHERE kind = 'buffer' AND "key" = lower('@'));
+ WHERE EXISTS (SELECT 1 FROM retention__holds WHERE kind = 'agent' AND "key" = s.agent_id)
+    OR EXISTS (SELECT 1 FROM retention__holds WHERE kind = 'event' AND "key" = s.event_id)
+    OR EXISTS (SELECT 1 FROM retention__holds WHERE kind = 'buffer' AND "key" = lower('@'));
 
 CREATE TRIGGER main.@_heldrow
 BEFORE DELETE ON @_slots
@@ -109,8 +109,8 @@ END;
 
 CREATE TRIGGER main.@_heldnew
 AFTER INSERT ON @_agents
-WHEN EXISTS (SELECT 1 FROM retention_in_force WHERE kind = 'agent' AND "key" = NEW.agent_id)
-  OR EXISTS (SELECT 1 FROM retention_in_force WHERE kind = 'buffer' AND "key" = lower('@'))
+WHEN EXISTS (SELECT 1 FROM retention__holds WHERE kind = 'agent' AND "key" = NEW.agent_id)
+  OR EXISTS (SELECT 1 FROM retention__holds WHERE kind = 'buffer' AND "key" = lower('@'))
 BEGIN
   UPDATE @_agents SET why = 8 WHERE agent_id = NEW.agent_id;
 END;
@@ -118,18 +118,18 @@ END;
 -- (An event that was erased is refused by the archive only.)
 CREATE TRIGGER main.@_erased
 AFTER INSERT ON @_agents
-WHEN EXISTS (SELECT 1 FROM retention_refused
+WHEN EXISTS (SELECT 1 FROM retention__refused
               WHERE kind = 'agent' AND "key" = NEW.agent_id)
 BEGIN
-  SELECT RAISE(ABORT, 'ErasedError: what had this agent was erased, and writes under it are refused for retention.refuse_days; use another one, or wait until the time in retention_erased');
+  SELECT RAISE(ABORT, 'ErasedError: what had this agent was erased, and writes under it are refused for retention.refuse_days; use another one, or wait until the time in retention_erasures');
 END;
 
 -- A bulk act sets why to other values, and to 0 at its end.
 CREATE TRIGGER main.@_heldagain
 AFTER UPDATE OF why ON @_agents
 WHEN NEW.why = 0 AND OLD.why <> 0
- AND (EXISTS (SELECT 1 FROM retention_in_force WHERE kind = 'agent' AND "key" = NEW.agent_id)
-      OR EXISTS (SELECT 1 FROM retention_in_force WHERE kind = 'buffer' AND "key" = lower('@'))
+ AND (EXISTS (SELECT 1 FROM retention__holds WHERE kind = 'agent' AND "key" = NEW.agent_id)
+      OR EXISTS (SELECT 1 FROM retention__holds WHERE kind = 'buffer' AND "key" = lower('@'))
       OR EXISTS (SELECT 1 FROM @_held
                   WHERE id BETWEEN NEW.no << 16 AND (NEW.no << 16) + 65535))
 BEGIN
@@ -137,7 +137,7 @@ BEGIN
 END;
 
 CREATE TRIGGER main.@_heldbegin
-AFTER INSERT ON retention_held
+AFTER INSERT ON retention__in_force
 WHEN NEW.kind IN ('agent', 'event', 'buffer')
 BEGIN
   UPDATE @_agents SET why = 8
@@ -150,9 +150,9 @@ BEGIN
 END;
 
 CREATE TRIGGER main.@_heldend
-AFTER DELETE ON retention_held
+AFTER DELETE ON retention__in_force
 WHEN OLD.kind IN ('agent', 'event', 'buffer')
- AND NOT EXISTS (SELECT 1 FROM retention_in_force WHERE kind = 'buffer' AND "key" = lower('@'))
+ AND NOT EXISTS (SELECT 1 FROM retention__holds WHERE kind = 'buffer' AND "key" = lower('@'))
 BEGIN
   UPDATE @_agents SET why = 0
    WHERE why = 8
@@ -160,7 +160,7 @@ BEGIN
      AND (OLD.kind <> 'buffer' OR OLD."key" = lower('@'))
      AND (OLD.kind <> 'event'
           OR agent_id IN (SELECT agent_id FROM @_slots WHERE event_id = OLD."key"))
-     AND NOT EXISTS (SELECT 1 FROM retention_in_force
+     AND NOT EXISTS (SELECT 1 FROM retention__holds
                       WHERE kind = 'agent' AND "key" = @_agents.agent_id)
      AND NOT EXISTS (SELECT 1 FROM @_held
                       WHERE id BETWEEN @_agents.no << 16

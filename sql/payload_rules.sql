@@ -12,9 +12,7 @@
 --         payload_verdicts  what the rules found. Triggers of users may be put on
 --                           it
 --         payload_allows    what a human allowed: it is not raised again
---         payload_watch     one row, kept by triggers: whether rings have to look
 -- Views   payload_starts    INSERT starts a stopped agent again
---         payload_watching  used by triggers to keep payload_watch
 --
 -- Invariants, on every connection: an agent that is stopped is started only
 -- through payload_starts, which writes the log. A verdict is never changed.
@@ -30,11 +28,14 @@ ON CONFLICT (name) DO UPDATE
    SET "default" = excluded."default", range = excluded.range,
        meaning = excluded.meaning;
 
+-- Agents that were stopped, and started again.
+CREATE VIEW IF NOT EXISTS main.payload_agent_log AS
+SELECT n AS id, at, subject AS agent_id, kind AS act, actor, reason,
+       CAST(substr(detail, 11) AS INTEGER) AS starts
+  FROM blackbox__log WHERE domain = 'payload' AND kind IN ('stop', 'start');
+
 CREATE VIEW IF NOT EXISTS main.payload_starts AS
 SELECT agent_id, actor, reason, at FROM payload_agent_log WHERE act = 'start';
-
-CREATE VIEW IF NOT EXISTS main.payload_watching AS
-SELECT NULL AS version WHERE 0;
 
 -- level  'stop' pulls the switch, where on_loop is kill_switch; 'alert' only
 --        writes the verdict
@@ -110,22 +111,11 @@ CREATE TABLE IF NOT EXISTS main.payload_agents(
   starts     INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 
-CREATE TABLE IF NOT EXISTS main.payload_agent_log(
-  id       INTEGER PRIMARY KEY,
-  at       INTEGER NOT NULL,
-  agent_id TEXT NOT NULL,
-  act      TEXT NOT NULL CHECK (act IN ('stop', 'start')),
-  actor    TEXT NOT NULL CHECK (typeof(actor) = 'text' AND actor <> ''),
-  reason   TEXT,
-  starts   INTEGER NOT NULL
-);
-
 -- seqs: a JSON array of the seq of each exchange of the ring that is part of it.
 -- thing: a hash of what repeats. tokens: those since the loop began. sentence:
--- the same in words. action: 'record', or 'kill_switch' with its id. The id of a
--- verdict that was deleted is not used again.
+-- the same in words. action: 'record', or 'kill_switch' with its id.
 CREATE TABLE IF NOT EXISTS main.payload_verdicts(
-  id        INTEGER PRIMARY KEY AUTOINCREMENT,
+  id        INTEGER PRIMARY KEY,
   at        INTEGER NOT NULL,
   ring      TEXT NOT NULL,
   agent_id  TEXT NOT NULL,
@@ -160,39 +150,6 @@ CREATE TABLE IF NOT EXISTS main.payload_allows(
   reason   TEXT NOT NULL CHECK (typeof(reason) = 'text' AND reason <> '')
 );
 
--- on_loop: 0 off, 1 record, 2 kill_switch. agents: whether payload_agents has
--- rows. version: another number after each change of a row that rings read.
-CREATE TABLE IF NOT EXISTS main.payload_watch(
-  one     INTEGER PRIMARY KEY CHECK (one = 1),
-  on_loop INTEGER NOT NULL,
-  refuse  INTEGER NOT NULL,
-  agents  INTEGER NOT NULL,
-  version INTEGER NOT NULL
-);
-
-CREATE TRIGGER IF NOT EXISTS main.payload_watching_insert
-INSTEAD OF INSERT ON payload_watching
-BEGIN
-  UPDATE payload_watch
-     SET on_loop = (SELECT CASE value WHEN 'record' THEN 1
-                                      WHEN 'kill_switch' THEN 2 ELSE 0 END
-                      FROM blackbox_settings WHERE name = 'payload.on_loop'),
-         refuse = (SELECT value FROM blackbox_settings
-                    WHERE name = 'payload.refuse_stopped'),
-         agents = EXISTS (SELECT 1 FROM payload_agents),
-         version = version + 1;
-END;
-
-INSERT INTO main.payload_watch(one, on_loop, refuse, agents, version)
-VALUES (1, 0, 0, 0, 1) ON CONFLICT (one) DO NOTHING;
-UPDATE main.payload_watch
-   SET on_loop = (SELECT CASE value WHEN 'record' THEN 1
-                                    WHEN 'kill_switch' THEN 2 ELSE 0 END
-                    FROM main.blackbox_settings WHERE name = 'payload.on_loop'),
-       refuse = (SELECT value FROM main.blackbox_settings
-                  WHERE name = 'payload.refuse_stopped'),
-       agents = EXISTS (SELECT 1 FROM main.payload_agents);
-
 -- A rule that no ring knows would never be raised, or allowed.
 CREATE TRIGGER IF NOT EXISTS main.payload_rules_known_insert
 BEFORE INSERT ON payload_rules
@@ -220,122 +177,16 @@ BEGIN
 END;
 
 -- What rings read has changed.
-CREATE TRIGGER IF NOT EXISTS main.payload_rules_seen_insert
-AFTER INSERT ON payload_rules
-BEGIN
-  INSERT INTO payload_watching(version) VALUES (1);
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_rules_seen_update
-AFTER UPDATE ON payload_rules
-BEGIN
-  INSERT INTO payload_watching(version) VALUES (1);
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_rules_seen_delete
-AFTER DELETE ON payload_rules
-BEGIN
-  INSERT INTO payload_watching(version) VALUES (1);
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_formats_seen_insert
-AFTER INSERT ON payload_formats
-BEGIN
-  INSERT INTO payload_watching(version) VALUES (1);
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_formats_seen_update
-AFTER UPDATE ON payload_formats
-BEGIN
-  INSERT INTO payload_watching(version) VALUES (1);
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_formats_seen_delete
-AFTER DELETE ON payload_formats
-BEGIN
-  INSERT INTO payload_watching(version) VALUES (1);
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_usage_formats_seen_insert
-AFTER INSERT ON payload_usage_formats
-BEGIN
-  INSERT INTO payload_watching(version) VALUES (1);
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_usage_formats_seen_update
-AFTER UPDATE ON payload_usage_formats
-BEGIN
-  INSERT INTO payload_watching(version) VALUES (1);
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_usage_formats_seen_delete
-AFTER DELETE ON payload_usage_formats
-BEGIN
-  INSERT INTO payload_watching(version) VALUES (1);
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_error_texts_seen_insert
-AFTER INSERT ON payload_error_texts
-BEGIN
-  INSERT INTO payload_watching(version) VALUES (1);
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_error_texts_seen_update
-AFTER UPDATE ON payload_error_texts
-BEGIN
-  INSERT INTO payload_watching(version) VALUES (1);
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_error_texts_seen_delete
-AFTER DELETE ON payload_error_texts
-BEGIN
-  INSERT INTO payload_watching(version) VALUES (1);
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_prices_seen_insert
-AFTER INSERT ON payload_prices
-BEGIN
-  INSERT INTO payload_watching(version) VALUES (1);
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_prices_seen_update
-AFTER UPDATE ON payload_prices
-BEGIN
-  INSERT INTO payload_watching(version) VALUES (1);
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_prices_seen_delete
-AFTER DELETE ON payload_prices
-BEGIN
-  INSERT INTO payload_watching(version) VALUES (1);
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_agents_seen_insert
-AFTER INSERT ON payload_agents
-BEGIN
-  INSERT INTO payload_watching(version) VALUES (1);
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_agents_seen_update
-AFTER UPDATE ON payload_agents
-BEGIN
-  INSERT INTO payload_watching(version) VALUES (1);
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_agents_seen_delete
-AFTER DELETE ON payload_agents
-BEGIN
-  INSERT INTO payload_watching(version) VALUES (1);
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_settings_seen_update
-AFTER UPDATE OF value ON blackbox_settings
-WHEN NEW.name IN ('payload.on_loop', 'payload.refuse_stopped')
-BEGIN
-  INSERT INTO payload_watching(version) VALUES (1);
-END;
-
 ------------------------------------------------------- stops and starts --
+
+CREATE TRIGGER IF NOT EXISTS main.payload_verdicts_insert
+AFTER INSERT ON payload_verdicts
+BEGIN
+  INSERT INTO blackbox__log(at, domain, kind, subject, reason, detail, agent_id,
+    kill_switch_event_id)
+  VALUES (NEW.at, 'payload', 'verdict', NEW.rule, NEW.sentence,
+          '{"verdict":' || NEW.id || '}', NEW.agent_id, NEW.kill_switch_event_id);
+END;
 
 -- A verdict that pulls the switch stops its agent.
 CREATE TRIGGER IF NOT EXISTS main.payload_verdicts_stop
@@ -358,7 +209,7 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.payload_verdicts_delete
 AFTER DELETE ON payload_verdicts
 BEGIN
-  INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest, newest)
+  INSERT INTO blackbox__note(at, domain, rule, rows, bytes, oldest, newest)
   VALUES (CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER),
           'payload', 'payload.verdicts', 1, 0, OLD.at, OLD.at);
 END;
@@ -367,27 +218,27 @@ CREATE TRIGGER IF NOT EXISTS main.payload_agents_stopped
 AFTER INSERT ON payload_agents
 WHEN NEW.stopped_at IS NOT NULL
 BEGIN
-  INSERT INTO payload_agent_log(at, agent_id, act, actor, reason, starts)
-  VALUES (NEW.stopped_at, NEW.agent_id, 'stop',
-          coalesce(NEW.stopped_by, 'unknown'), NULL, NEW.starts);
+  INSERT INTO blackbox__log(at, domain, kind, subject, actor, detail, agent_id)
+  VALUES (NEW.stopped_at, 'payload', 'stop', NEW.agent_id,
+          coalesce(NEW.stopped_by, 'unknown'), '{"starts":' || NEW.starts || '}', NEW.agent_id);
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_agents_stop
 AFTER UPDATE OF stopped_at ON payload_agents
 WHEN OLD.stopped_at IS NULL AND NEW.stopped_at IS NOT NULL
 BEGIN
-  INSERT INTO payload_agent_log(at, agent_id, act, actor, reason, starts)
-  VALUES (NEW.stopped_at, NEW.agent_id, 'stop',
-          coalesce(NEW.stopped_by, 'unknown'), NULL, NEW.starts);
+  INSERT INTO blackbox__log(at, domain, kind, subject, actor, detail, agent_id)
+  VALUES (NEW.stopped_at, 'payload', 'stop', NEW.agent_id,
+          coalesce(NEW.stopped_by, 'unknown'), '{"starts":' || NEW.starts || '}', NEW.agent_id);
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_agents_start
 BEFORE UPDATE ON payload_agents
 WHEN OLD.stopped_at IS NOT NULL
  AND (NEW.stopped_at IS NULL OR NEW.agent_id IS NOT OLD.agent_id)
- AND NOT EXISTS (SELECT 1 FROM payload_agent_log
-                  WHERE agent_id = OLD.agent_id AND act = 'start'
-                    AND starts = OLD.starts + 1)
+ AND NOT EXISTS (SELECT 1 FROM blackbox__log
+                  WHERE subject = OLD.agent_id AND kind = 'start'
+                    AND detail = '{"starts":' || (OLD.starts + 1) || '}')
 BEGIN
   SELECT RAISE(ABORT, 'AgentStoppedError: an agent is started again with a reason; INSERT INTO payload_starts(agent_id, actor, reason)');
 END;
@@ -418,23 +269,12 @@ BEGIN
   SELECT RAISE(ABORT, 'ValidationError: to start an agent, give agent_id, and actor and reason as text')
    WHERE NOT coalesce(typeof(NEW.actor) = 'text' AND trim(NEW.actor) <> ''
                       AND typeof(NEW.reason) = 'text' AND trim(NEW.reason) <> '', 0);
-  INSERT INTO payload_agent_log(at, agent_id, act, actor, reason, starts)
+  INSERT INTO blackbox__log(at, domain, kind, subject, actor, reason, detail, agent_id)
   SELECT coalesce(NEW.at, CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)),
-         agent_id, 'start', NEW.actor, NEW.reason, starts + 1
+         'payload', 'start', agent_id, NEW.actor, NEW.reason,
+         '{"starts":' || (starts + 1) || '}', agent_id
     FROM payload_agents WHERE agent_id = NEW.agent_id;
   UPDATE payload_agents
      SET stopped_at = NULL, stopped_by = NULL, starts = starts + 1
    WHERE agent_id = NEW.agent_id;
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_agent_log_update
-BEFORE UPDATE ON payload_agent_log
-BEGIN
-  SELECT RAISE(ABORT, 'ReadOnlyError: payload_agent_log is a record and cannot be changed');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_agent_log_delete
-BEFORE DELETE ON payload_agent_log
-BEGIN
-  SELECT RAISE(ABORT, 'ReadOnlyError: payload_agent_log is a record and cannot be deleted');
 END;

@@ -1,7 +1,7 @@
 -- payload_tables.sql: the tables of the archive and of the pins, with their guards.
 -- It continues payload.sql, which has the manual.
 --
--- A guard depends on the row itself and on its entry in the ledger. It is a
+-- A guard depends on the row itself and on its pin. It is a
 -- BEFORE trigger that only raises. (SQLite does not fire a trigger that is
 -- already running. If a guard wrote to a table, a trigger of the user on that
 -- table could bypass the guard.) Some AFTER triggers refuse the same again, but
@@ -26,61 +26,22 @@ CREATE TABLE IF NOT EXISTS main.event_payloads(
     DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
 );
 
--- One row for each pin that was ever set. No row is removed. A column that is NULL
--- at first is set only once: columns and hash by the next call of the module after
--- the pin (the SHA-256 of that many columns of the row), the others by the unpin.
--- Numbers are above 0, because NEW.pin is -1 in a BEFORE trigger if the statement
--- gave none.
-CREATE TABLE IF NOT EXISTS main.payload_ledger(
-  pin      INTEGER PRIMARY KEY CHECK (pin > 0),
-  id       TEXT NOT NULL,
-  token    INTEGER NOT NULL DEFAULT (random() & 4294967295),
-  columns  INTEGER,
-  hash     TEXT,
-  at       INTEGER,
-  actor    TEXT,
-  reason   TEXT,
-  event_id TEXT,
-  agent_id TEXT,
-  kill_switch_event_id TEXT
-);
+-- The pins in force. n is the number of the pin in blackbox__log. (By id, because
+-- a copy of the file may number its rows anew.)
+CREATE TABLE IF NOT EXISTS main.payload__pins(
+  id TEXT PRIMARY KEY,
+  n  INTEGER NOT NULL
+) WITHOUT ROWID;
 
--- A row has at most one pin at a time.
-CREATE UNIQUE INDEX IF NOT EXISTS main.payload_pinned
-ON payload_ledger(id) WHERE at IS NULL;
-
-CREATE INDEX IF NOT EXISTS main.payload_unpinned
-ON payload_ledger(id) WHERE at IS NOT NULL;
-
--- The newest unpins, for those who follow them.
-CREATE INDEX IF NOT EXISTS main.payload_ended
-ON payload_ledger(at) WHERE at IS NOT NULL;
-
--- The pins without a hash, newest first. Because this index is on an expression,
--- SQLite also refuses incremental blob writes to the ledger.
-CREATE INDEX IF NOT EXISTS main.payload_unhashed
-ON payload_ledger(-pin) WHERE hash IS NULL AND at IS NULL;
-
--- entries, closed, digest: as in blackbox_ledgers.
 CREATE TABLE IF NOT EXISTS main.payload_state(
   one     INTEGER PRIMARY KEY CHECK (one = 1),
   bulk    INTEGER NOT NULL, -- 1 while a bulk act runs, which writes the receipt;
                             -- 2 while a row goes that is due; 3 while one goes
                             -- because of payload.max_bytes
-  removed INTEGER NOT NULL, -- rows that the last bulk act removed
-  entries INTEGER NOT NULL,
-  closed  INTEGER NOT NULL,
-  digest  INTEGER NOT NULL
+  removed INTEGER NOT NULL  -- rows that the last bulk act removed
 );
-INSERT INTO main.payload_state(one, bulk, removed, entries, closed, digest)
-SELECT 1, 0, 0, l.entries, l.closed, l.digest
-  FROM (SELECT count(*) AS entries, count(at) AS closed,
-               coalesce(sum(token), 0) AS digest FROM main.payload_ledger) AS l
- WHERE NOT EXISTS (SELECT 1 FROM main.payload_state);
-
-INSERT INTO main.blackbox_ledgers(domain, entries, closed, digest)
-SELECT 'payload', entries, closed, digest FROM main.payload_state
- WHERE NOT EXISTS (SELECT 1 FROM main.blackbox_ledgers WHERE domain = 'payload');
+INSERT INTO main.payload_state(one, bulk, removed) VALUES (1, 0, 0)
+ON CONFLICT (one) DO NOTHING;
 
 -- Without payload.max_bytes both are empty, and a write into event_payloads does
 -- no more than to find that out.
@@ -161,19 +122,18 @@ WHERE purpose <> 'archive' OR pinned <> 0;
 -- pinned id passes and changes nothing. A lost row keeps its id for itself.
 CREATE TRIGGER IF NOT EXISTS main.payload_insert_replace
 BEFORE INSERT ON event_payloads
-WHEN EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.id)
+WHEN EXISTS (SELECT 1 FROM payload__pins WHERE id = NEW.id)
   OR (EXISTS (SELECT 1 FROM event_payloads WHERE id = NEW.id)
       AND EXISTS (SELECT 1 FROM payload_protected WHERE id = NEW.id))
   OR (NEW.rowid <> -1 AND EXISTS (SELECT 1 FROM payload_protected WHERE payload_rowid = NEW.rowid))
 BEGIN
   SELECT RAISE(ABORT, 'PinnedError: a row with this id was pinned and is missing; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
-   WHERE EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.id)
+   WHERE EXISTS (SELECT 1 FROM payload__pins WHERE id = NEW.id)
      AND NOT EXISTS (SELECT 1 FROM event_payloads WHERE id = NEW.id);
-  DELETE FROM sqlite_sequence WHERE rowid = -1;
-  INSERT OR IGNORE INTO sqlite_sequence(rowid, name, seq)
-  VALUES (-1, 'blackbox_probe', 0), (-1, 'blackbox_probe', 1);
+  UPDATE blackbox__probe SET hit = 0 WHERE one = 1;
+  INSERT OR IGNORE INTO blackbox__probe(one, hit) VALUES (1, 1);
   SELECT RAISE(ABORT, 'PinnedError: a pinned row has this id or rowid and cannot be overwritten; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
-    FROM sqlite_sequence WHERE rowid = -1 AND seq = 1;
+    FROM blackbox__probe WHERE hit;
 END;
 
 -- Fires only if the row was really written. Sets the columns that the schema
@@ -184,7 +144,7 @@ BEGIN
   SELECT CASE
     WHEN NEW.rowid = -1 -- for the BEFORE trigger it means no rowid
     THEN RAISE(ABORT, 'ValidationError: rowid -1 is reserved; omit the rowid')
-    WHEN EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.id)
+    WHEN EXISTS (SELECT 1 FROM payload__pins WHERE id = NEW.id)
     THEN RAISE(ABORT, 'PinnedError: a pinned row has this id and cannot be overwritten; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
     WHEN typeof(NEW.event_id) <> 'text' OR NEW.event_id = ''
       OR typeof(NEW.agent_id) <> 'text' OR NEW.agent_id = ''
@@ -206,10 +166,10 @@ BEGIN
           OR (NEW.purpose = 'evidence' AND NEW.pinned = 0)
           OR NEW.size_bytes IS NOT coalesce(length(CAST(NEW.request_body AS BLOB)), 0)
                                  + coalesce(length(CAST(NEW.response_body AS BLOB)), 0));
-  SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads or payload_ledger prevents this row from being pinned; drop the trigger')
+  SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads prevents this row from being pinned; drop the trigger')
     FROM event_payloads AS e
    WHERE e.rowid = NEW.rowid AND (NEW.pinned <> 0 OR NEW.purpose = 'evidence')
-     AND NOT EXISTS (SELECT 1 FROM payload_pins AS p WHERE p.id = e.id);
+     AND NOT EXISTS (SELECT 1 FROM payload__pins AS p WHERE p.id = e.id);
 END;
 
 -- Does the rest, for the rows that need it: usually one INSERT fires one trigger that
@@ -249,15 +209,18 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.payload_pinning_insert
 INSTEAD OF INSERT ON payload_pinning
 WHEN NEW.wanted AND NEW.id IS NOT NULL
- AND NOT EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.id)
+ AND NOT EXISTS (SELECT 1 FROM payload__pins WHERE id = NEW.id)
 BEGIN
-  INSERT INTO payload_ledger(id) VALUES (NEW.id);
+  INSERT INTO blackbox__log(domain, kind, subject, event_id, agent_id, kill_switch_event_id)
+  SELECT 'payload', 'pin', id, event_id, agent_id, kill_switch_event_id
+    FROM event_payloads WHERE id = NEW.id;
+  INSERT INTO payload__pins(id, n) SELECT NEW.id, max(n) FROM blackbox__log WHERE changes();
 END;
 
 ----------------------------------------------------------------- updates --
 
 -- A protected row cannot change, with four exceptions: size_bytes is corrected, a
--- missing id is set, the pin is set, and the pin is cleared after the ledger has
+-- missing id is set, the pin is set, and the pin is cleared after the log has
 -- recorded the unpin. There is one guard for the columns that the schema corrects
 -- itself, one for the rowid, and one for all others.
 CREATE TRIGGER IF NOT EXISTS main.payload_update_check
@@ -266,14 +229,14 @@ BEFORE UPDATE OF event_id, agent_id, request_body, response_body, purpose,
 BEGIN
   SELECT RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
    WHERE (coalesce(OLD.pinned, 0) <> 0
-          OR EXISTS (SELECT 1 FROM payload_pins WHERE id = OLD.id)
+          OR EXISTS (SELECT 1 FROM payload__pins WHERE id = OLD.id)
           OR (OLD.purpose IS 'evidence'
-              AND NOT EXISTS (SELECT 1 FROM payload_unpins WHERE payload_id = OLD.id)))
+              AND NOT EXISTS (SELECT 1 FROM blackbox__log WHERE subject = OLD.id AND kind = 'unpin')))
      AND NOT (NEW.event_id IS OLD.event_id COLLATE BINARY AND NEW.agent_id IS OLD.agent_id COLLATE BINARY
               AND NEW.purpose IS OLD.purpose COLLATE BINARY AND NEW.created_at IS OLD.created_at COLLATE BINARY
               AND NEW.kill_switch_event_id IS OLD.kill_switch_event_id COLLATE BINARY
---|               AND (EXISTS (SELECT 1 FROM payload_swaps AS s JOIN payload_ledger AS l ON l.pin = s.pin
---|                             WHERE l.id = OLD.id AND l.at IS NULL
+--|               AND (EXISTS (SELECT 1 FROM payload_swaps AS s JOIN payload__pins AS l ON l.n = s.pin
+--|                             WHERE l.id = OLD.id
 --|                               AND s.request_body IS NEW.request_body
 --|                               AND s.response_body IS NEW.response_body) OR (1
               AND NEW.request_body IS OLD.request_body COLLATE BINARY
@@ -305,16 +268,16 @@ BEGIN
 --|                    OR NEW.size_bytes IS (SELECT bytes FROM payload_lengths WHERE rid = OLD.rowid))
               AND (NEW.pinned IS OLD.pinned OR NEW.pinned IS 1
                    OR (NEW.pinned IS 0
-                       AND NOT EXISTS (SELECT 1 FROM payload_pins WHERE id = OLD.id)
-                       AND EXISTS (SELECT 1 FROM payload_unpins WHERE payload_id = OLD.id))))
+                       AND NOT EXISTS (SELECT 1 FROM payload__pins WHERE id = OLD.id)
+                       AND EXISTS (SELECT 1 FROM blackbox__log WHERE subject = OLD.id AND kind = 'unpin'))))
      AND (coalesce(OLD.pinned, 0) <> 0
-          OR EXISTS (SELECT 1 FROM payload_pins WHERE id = OLD.id)
+          OR EXISTS (SELECT 1 FROM payload__pins WHERE id = OLD.id)
           OR (OLD.purpose IS 'evidence'
-              AND NOT EXISTS (SELECT 1 FROM payload_unpins WHERE payload_id = OLD.id)))
+              AND NOT EXISTS (SELECT 1 FROM blackbox__log WHERE subject = OLD.id AND kind = 'unpin')))
     THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
     -- UPDATE OR REPLACE would delete the row that has this id.
     WHEN NEW.id IS NOT OLD.id COLLATE BINARY
-     AND (EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.id)
+     AND (EXISTS (SELECT 1 FROM payload__pins WHERE id = NEW.id)
           OR EXISTS (SELECT 1 FROM payload_protected WHERE id = NEW.id AND payload_rowid <> OLD.rowid))
     THEN RAISE(ABORT, 'PinnedError: a pinned row has this id and cannot be overwritten; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
     WHEN NEW.pinned IS NOT OLD.pinned AND NEW.pinned IS NOT 0 AND NEW.pinned IS NOT 1
@@ -339,7 +302,7 @@ AFTER UPDATE ON event_payloads
 BEGIN
   SELECT RAISE(ABORT, 'PinnedError: a pinned row has this id and cannot be overwritten; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
    WHERE NEW.id IS NOT OLD.id
-     AND EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.id);
+     AND EXISTS (SELECT 1 FROM payload__pins WHERE id = NEW.id);
   INSERT INTO payload_settling(rid, wanted, wrong)
   VALUES (NEW.rowid, NEW.purpose = 'evidence' AND OLD.purpose <> 'evidence',
           (NEW.purpose = 'evidence' AND OLD.purpose <> 'evidence' AND NEW.pinned = 0)
@@ -349,11 +312,11 @@ BEGIN
   INSERT INTO payload_pinning(id, wanted)
   VALUES (NEW.id, NEW.pinned <> 0
           OR (NEW.purpose = 'evidence' AND (OLD.purpose <> 'evidence' OR OLD.id IS NULL)));
-  SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads or payload_ledger prevents this row from being pinned; drop the trigger')
+  SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads prevents this row from being pinned; drop the trigger')
    WHERE NEW.id IS NOT NULL
      AND (NEW.pinned <> 0
           OR (NEW.purpose = 'evidence' AND OLD.purpose <> 'evidence'))
-     AND NOT EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.id);
+     AND NOT EXISTS (SELECT 1 FROM payload__pins WHERE id = NEW.id);
 END;
 
 ----------------------------------------------------------------- deletes --
@@ -361,39 +324,33 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.payload_delete_check
 BEFORE DELETE ON event_payloads
 WHEN coalesce(OLD.pinned, 0) <> 0
-  OR EXISTS (SELECT 1 FROM payload_pins WHERE id = OLD.id)
+  OR EXISTS (SELECT 1 FROM payload__pins WHERE id = OLD.id)
   OR (OLD.purpose IS 'evidence'
-      AND NOT EXISTS (SELECT 1 FROM payload_unpins WHERE payload_id = OLD.id))
+      AND NOT EXISTS (SELECT 1 FROM blackbox__log WHERE subject = OLD.id AND kind = 'unpin'))
 BEGIN
   SELECT RAISE(ABORT, 'PinnedError: a pinned row cannot be deleted; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)');
 END;
 
 -- Each row is counted in the receipt of the bulk act that now runs. If none runs,
 -- it is counted in the receipt that the deletes of one minute share: those of rows
--- that are due have one, and all others another. A bulk act
--- and its receipt have the time of one statement, so that no older receipt
--- passes for it.
+-- that are due have one, and all others another.
 CREATE TRIGGER IF NOT EXISTS main.payload_delete
 AFTER DELETE ON event_payloads
 BEGIN
-  UPDATE retention_log SET rows = rows + 1, bytes = bytes + OLD.size_bytes
-   WHERE id = (SELECT removed FROM payload_state WHERE bulk = 1)
-     AND domain = 'payload' AND minute IS NULL
-     AND at = CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER);
-  INSERT INTO payload_removal(alone, created_at, bytes)
-  VALUES (changes() = 0, OLD.created_at, OLD.size_bytes);
+  INSERT INTO payload_removal(created_at, bytes) VALUES (OLD.created_at, OLD.size_bytes);
   DELETE FROM payload_sizes WHERE rid = OLD.rowid;
 END;
 
 -- On a view: INSERT .. SELECT into a table with triggers makes a temporary table.
 CREATE TRIGGER IF NOT EXISTS main.payload_removal_insert
 INSTEAD OF INSERT ON payload_removal
-WHEN NEW.alone
 BEGIN
-  INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest)
+  INSERT INTO blackbox__note(at, domain, minute, rule, rows, bytes, oldest)
   VALUES (CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER), 'payload',
+          (SELECT 0 FROM payload_state WHERE bulk = 1),
           CASE (SELECT bulk FROM payload_state)
-          WHEN 2 THEN 'payload.age' WHEN 3 THEN 'payload.bytes' ELSE 'manual' END,
+          WHEN 1 THEN 'bulk' WHEN 2 THEN 'payload.age' WHEN 3 THEN 'payload.bytes'
+          ELSE 'manual' END,
           1, NEW.bytes,
           CASE WHEN substr(NEW.created_at, 24) = 'Z' AND substr(NEW.created_at, 20, 1) = '.'
                 AND substr(NEW.created_at, 12, 2) < '24' THEN unixepoch(NEW.created_at) * 1000 + substr(NEW.created_at, 21, 3)
@@ -412,7 +369,7 @@ INSTEAD OF INSERT ON payload_looking
 WHEN NOT EXISTS (SELECT 1 FROM payload_held
                   WHERE id = NEW.id OR payload_rowid = NEW.rid)
 BEGIN
-  UPDATE sqlite_sequence SET seq = 0 WHERE rowid = -1;
+  UPDATE blackbox__probe SET hit = 0 WHERE one = 1;
 END;
 
 ------------------------------------------------------- payload.max_bytes --
@@ -471,148 +428,6 @@ BEGIN
   SELECT 1, 0, NEW.value WHERE NEW.value > 0;
 END;
 
------------------------------------------------------------------- ledger --
-
-CREATE TRIGGER IF NOT EXISTS main.payload_ledger_insert
-BEFORE INSERT ON payload_ledger
-BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: payload_ledger is written by triggers only; pin a row with UPDATE event_payloads SET pinned = 1')
-   WHERE (NEW.pin IS NOT NULL AND NEW.pin IS NOT -1)
-      OR (NEW.columns, NEW.hash, NEW.at, NEW.actor, NEW.reason, NEW.event_id,
-          NEW.agent_id, NEW.kill_switch_event_id)
-         IS NOT (NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)
-      OR typeof(NEW.token) <> 'integer' OR NEW.token NOT BETWEEN 0 AND 4294967295
-      OR EXISTS (SELECT 1 FROM payload_ledger WHERE pin = NEW.pin)
-      OR EXISTS (SELECT 1 FROM payload_pins WHERE id = NEW.id)
-      OR NOT EXISTS (SELECT 1 FROM event_payloads
-                      WHERE id = NEW.id AND id IS NEW.id COLLATE BINARY AND rowid <> -1
-                        AND (pinned <> 0 OR purpose = 'evidence'));
-END;
-
--- Two changes are allowed for a pin in force: its hash is set, and it ends, with
--- an actor, a reason and the current time.
-CREATE TRIGGER IF NOT EXISTS main.payload_ledger_update
-BEFORE UPDATE ON payload_ledger
-BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: payload_ledger is a record and cannot be changed; to unpin a row, INSERT INTO payload_unpins(payload_id, actor, reason)')
-   WHERE (OLD.at IS NULL AND NEW.pin IS OLD.pin AND NEW.id IS OLD.id
-           AND NEW.token IS OLD.token
-           AND ((NEW.hash IS OLD.hash AND NEW.columns IS OLD.columns
-                 AND NEW.at IS CAST((julianday('now') - 2440587.5) * 86400000.0
-                                    AS INTEGER)
-                 AND (NEW.event_id, NEW.agent_id, NEW.kill_switch_event_id)
-                     IS (SELECT event_id, agent_id, kill_switch_event_id
-                           FROM event_payloads WHERE id = OLD.id))
-                OR (OLD.hash IS NULL AND typeof(NEW.columns) = 'integer'
-                    AND length(NEW.hash) = 64
-                    AND trim(NEW.hash, '0123456789abcdef') = ''
-                    AND (NEW.at, NEW.actor, NEW.reason, NEW.event_id,
-                         NEW.agent_id, NEW.kill_switch_event_id)
-                        IS (NULL, NULL, NULL, NULL, NULL, NULL)))) IS NOT TRUE;
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_ledger_reason
-BEFORE UPDATE OF at ON payload_ledger
-WHEN OLD.at IS NULL AND NEW.at IS NOT NULL
-BEGIN
-  SELECT CASE
-           WHEN typeof(NEW.actor) <> 'text' OR ltrim(NEW.actor, unseen) = ''
-             OR unicode(ltrim(NEW.actor, unseen)) BETWEEN 917504 AND 921599
-             OR EXISTS (SELECT 1 FROM retention_controls
-                         WHERE instr(NEW.actor, control) > 0)
-           THEN RAISE(ABORT, 'ValidationError: actor must be visible text without control characters')
-           WHEN typeof(NEW.reason) <> 'text' OR ltrim(NEW.reason, unseen) = ''
-             OR unicode(ltrim(NEW.reason, unseen)) BETWEEN 917504 AND 921599
-             OR EXISTS (SELECT 1 FROM retention_controls
-                         WHERE instr(NEW.reason, control) > 0 AND NOT parts_text)
-           THEN RAISE(ABORT, 'ValidationError: reason must be visible text without control characters other than tabs and line ends')
-         END
-    FROM retention_visible;
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_ledger_delete
-BEFORE DELETE ON payload_ledger
-BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: payload_ledger is a record and cannot be deleted; to unpin a row, INSERT INTO payload_unpins(payload_id, actor, reason)');
-END;
-
--- The length of the ledger is stored in two places. Both numbers only grow, by one
--- entry at a time.
-CREATE TRIGGER IF NOT EXISTS main.payload_ledger_added
-AFTER INSERT ON payload_ledger
-BEGIN
-  UPDATE payload_state SET entries = entries + 1, digest = digest + NEW.token
-   WHERE one = 1;
-  SELECT RAISE(ABORT, 'MisuseError: a trigger on payload_state, or another number than 1 in its row, prevents the ledger from being counted; drop the trigger, or set one to 1')
-   WHERE changes() = 0;
-  UPDATE blackbox_ledgers SET entries = entries + 1, digest = digest + NEW.token
-   WHERE domain = 'payload';
-  SELECT RAISE(ABORT, 'MisuseError: a trigger on blackbox_ledgers prevents the ledger from being counted; drop the trigger')
-   WHERE changes() = 0;
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_ledger_closed
-AFTER UPDATE OF at ON payload_ledger
-WHEN OLD.at IS NULL AND NEW.at IS NOT NULL
-BEGIN
-  UPDATE payload_state SET closed = closed + 1 WHERE one = 1;
-  SELECT RAISE(ABORT, 'MisuseError: a trigger on payload_state, or another number than 1 in its row, prevents the ledger from being counted; drop the trigger, or set one to 1')
-   WHERE changes() = 0;
-  UPDATE blackbox_ledgers SET closed = closed + 1 WHERE domain = 'payload';
-  SELECT RAISE(ABORT, 'MisuseError: a trigger on blackbox_ledgers prevents the ledger from being counted; drop the trigger')
-   WHERE changes() = 0;
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_state_update
-BEFORE UPDATE OF entries, closed, digest ON payload_state
-WHEN NOT coalesce(
-       (NEW.entries = OLD.entries + 1 AND NEW.closed = OLD.closed
-        AND NEW.digest - OLD.digest BETWEEN 0 AND 4294967295)
-       OR (NEW.entries = OLD.entries AND NEW.closed = OLD.closed + 1
-           AND NEW.digest = OLD.digest), 0)
-BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: the length of the ledger is written by triggers only and cannot be changed');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_state_insert
-BEFORE INSERT ON payload_state
-WHEN EXISTS (SELECT 1 FROM payload_state)
-BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: payload_state has one row, which stays');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_state_delete
-BEFORE DELETE ON payload_state
-BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: payload_state has one row, which stays');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_ledgers_update
-BEFORE UPDATE ON blackbox_ledgers
-WHEN OLD.domain = 'payload' AND NOT coalesce(
-       NEW.domain = 'payload'
-       AND ((NEW.entries = OLD.entries + 1 AND NEW.closed = OLD.closed
-             AND NEW.digest - OLD.digest BETWEEN 0 AND 4294967295)
-            OR (NEW.entries = OLD.entries AND NEW.closed = OLD.closed + 1
-                AND NEW.digest = OLD.digest)), 0)
-BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: the length of the ledger is written by triggers only and cannot be changed');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_ledgers_insert
-BEFORE INSERT ON blackbox_ledgers
-WHEN EXISTS (SELECT 1 FROM blackbox_ledgers WHERE domain = NEW.domain AND domain = 'payload')
-BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: the length of the ledger is written by triggers only and cannot be changed');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_ledgers_delete
-BEFORE DELETE ON blackbox_ledgers
-WHEN OLD.domain = 'payload'
-BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: the length of the ledger is written by triggers only and cannot be changed');
-END;
-
 --------------------------------------------------- rows found in the table --
 
 -- Rows of the program that made the table get an id, the correct size, and pins.
@@ -624,7 +439,7 @@ UPDATE main.event_payloads
  WHERE id IS NULL;
 
 UPDATE main.event_payloads
-   SET pinned = (purpose = 'evidence' OR id IN (SELECT id FROM main.payload_pins))
+   SET pinned = (purpose = 'evidence' OR id IN (SELECT id FROM main.payload__pins))
  WHERE pinned IS NULL;
 
 UPDATE main.event_payloads
@@ -637,7 +452,7 @@ UPDATE main.event_payloads
 -- On later runs: pins that were lost meanwhile, unless the evidence was unpinned.
 UPDATE main.event_payloads SET pinned = 1
  WHERE (purpose <> 'archive' OR pinned <> 0)
-   AND id NOT IN (SELECT id FROM main.payload_pins)
+   AND id NOT IN (SELECT id FROM main.payload__pins)
    AND (pinned <> 0 OR id NOT IN (SELECT payload_id FROM main.payload_unpins));
 
 DELETE FROM main.payload_volume WHERE one = 1;

@@ -65,7 +65,7 @@ BEGIN
   INSERT INTO retention_tick(now) VALUES (NEW.now);
   INSERT INTO payload_leaving(kind, since, before, max_rows, asks)
   SELECT 2, since,
-         min(NEW.now - kept_ms, coalesce(CASE WHEN EXISTS (SELECT 1 FROM retention_held) THEN (
+         min(NEW.now - kept_ms, coalesce(CASE WHEN EXISTS (SELECT 1 FROM retention__in_force) THEN (
            SELECT at FROM payload_times
             WHERE purpose = 'archive' AND pinned = 0 AND at > +since
             ORDER BY at LIMIT 1 OFFSET 100) END, 9e18)),

@@ -1,72 +1,184 @@
--- retention.sql: what is built on the rules of all domains.
+-- retention.sql: what is built on the rules of all domains; and holds. What a hold
+-- keeps is not removed and not changed until every owner of a hold on it has
+-- released it.
 --
--- The rules and their receipts are in core.sql, and each domain says in a due
--- view of its own what its rules remove. retention_plan() reads them.
+-- The rules and the log are in core.sql, and each domain says in a due view of its
+-- own what its rules remove. This file runs after core.sql, any number of times.
 --
--- Continued in sql/retention_holds.sql
--- Continued in sql/retention_erase.sql
+-- Views   retention_holds     the holds in force. INSERT places a hold, or lengthens
+--                             it; UPDATE lengthens or releases it
+--         retention_hold_log  one row for each step: a hold was placed or lengthened
+--                             ('hold'), or released ('release')
+--         retention__step     INSERT makes a step
+--         retention_erasures  one row for each erasure: who, when, why, how much.
+--                             Not what: a digest stands for the key
+--         retention_refusals  rules that could not be applied, and why
 --
--- Tables  retention_refusals  rules that could not be applied, and why
--- Views   retention_check     contradictions (no rows if all is well)
+-- Except for the first, they show rows of the log. A step has the subject
+-- <kind>:<key>. The owner, the end, and whether the thing was there are in detail.
 --
--- The files run alone after core.sql, in this order, any number of times.
+-- A hold is on a thing, which need not exist yet, and belongs to an owner, such as
+-- the number of a case. The thing is a kind and a key:
+--   agent, event, kill_switch   rows of the archive and of rings with that
+--                               agent_id, event_id, kill_switch_event_id
+--   evidence                    one row of event_payloads, by its id, or of the
+--                               overflow, by the key that evidence_due shows
+--   rollout                     a conversation, by its id
+--   session                     a session of the cache, with its items
+--   buffer                      an evidence buffer or a ring, by its name; or the
+--                               evidence of an owner of evidence_owners
 --
--- Invariants: a refusal stays until there are 10,000 newer ones. Receipts are in
--- another table, so that neither displaces the other.
+-- The table retention__in_force of core has the holds that were not released, for
+-- the guards of each domain. A hold that has an end (until, in milliseconds since
+-- 1970 UTC) stays there after it, but is not in force any more.
+--
+-- Invariants: each step says who, when and why. The end of a hold can become later,
+-- and not earlier. A row of retention__in_force is the newest step of its owner for
+-- that thing.
+--
+-- A trigger uses no JSON function, because SQLite before 3.41 refuses these in a
+-- schema that is not trusted.
 
-CREATE VIEW IF NOT EXISTS main.retention_check AS
-SELECT 'retention_refusals' AS object,
-       'refusal ' || id || ' has no rule or message' AS problem
-  FROM retention_refusals
- WHERE rule = '' OR message = ''
-UNION ALL
-SELECT object, problem FROM retention_hold_check
-UNION ALL
-SELECT object, problem FROM retention_erasure_check;
+-- found: 1 if the thing was there when the hold was placed, 0 if it was not, NULL if
+-- nobody looked; retention_hold() looks. If it was there and is there no more,
+-- somebody has removed it behind the guards, and blackbox_check() says so.
+--
+-- A hold that has ended is not listed. released is always 0: to release a hold,
+-- UPDATE retention_holds SET released = 1, actor = ..., reason = ...
+CREATE VIEW IF NOT EXISTS main.retention_holds AS
+SELECT f.kind AS kind, f."key" AS "key", f.owner AS owner, f.until AS until,
+       l.actor AS actor, l.reason AS reason, l.at AS at, 0 AS released,
+       f.found AS found
+  FROM retention__holds AS f
+  LEFT JOIN blackbox__log AS l ON l.n = f.step;
 
--- A refusal that is repeated is counted in its row: at is the last time.
-CREATE TABLE IF NOT EXISTS main.retention_refusals(
-  id      INTEGER PRIMARY KEY,
-  at      INTEGER NOT NULL,
-  domain  TEXT NOT NULL,
-  rule    TEXT NOT NULL,
-  message TEXT NOT NULL,
-  times   INTEGER NOT NULL DEFAULT 1
-);
+CREATE VIEW IF NOT EXISTS main.retention_hold_log AS
+SELECT n AS step, at, substr(subject, 1, instr(subject, ':') - 1) AS kind,
+       substr(subject, instr(subject, ':') + 1) AS "key",
+       CASE WHEN json_valid(detail) THEN detail ->> 'owner' END AS owner, kind AS act,
+       CASE WHEN json_valid(detail) THEN detail ->> 'until' END AS until, actor, reason,
+       CASE WHEN json_valid(detail) THEN detail ->> 'found' END AS found
+  FROM blackbox__log
+ WHERE domain = 'retention' AND kind IN ('hold', 'release');
 
-CREATE INDEX IF NOT EXISTS main.retention_refusals_rule
-ON retention_refusals(rule);
+CREATE VIEW IF NOT EXISTS main.retention__step AS
+SELECT kind, "key", owner, until, '' AS actor, '' AS reason, 0 AS released, found
+  FROM retention__in_force WHERE 0;
 
-CREATE TRIGGER IF NOT EXISTS main.retention_refusals_cap
-AFTER INSERT ON retention_refusals
+-- digest is the SHA-256 of the salt, the kind and the key, as hexadecimal digits
+-- with a line feed between them. Somebody who has the key can prove with it that
+-- the key was erased; from the digest nobody learns the key. Until the time in
+-- until, retention__erased of core has the key as plain text, for the guards. The
+-- next erasure after that time removes it there.
+CREATE VIEW IF NOT EXISTS main.retention_erasures AS
+SELECT n AS id, at, CASE WHEN json_valid(detail) THEN detail ->> 'kind' END AS kind,
+       CASE WHEN json_valid(detail) THEN detail ->> 'salt' END AS salt,
+       CASE WHEN json_valid(detail) THEN detail ->> 'digest' END AS digest,
+       actor, reason, rows, bytes,
+       CASE WHEN json_valid(detail) THEN detail ->> 'held_back' END AS held_back,
+       CASE WHEN json_valid(detail) THEN detail ->> 'until' END AS until
+  FROM blackbox__log
+ WHERE domain = 'retention' AND kind = 'erasure';
+
+-- A refusal that is repeated is written again after a day. at is the last time.
+CREATE VIEW IF NOT EXISTS main.retention_refusals AS
+SELECT max(n) AS id, max(at) AS at, domain, subject AS rule, reason AS message,
+       count(*) AS times
+  FROM blackbox__log
+ WHERE kind = 'refusal'
+ GROUP BY domain, subject, reason;
+
+CREATE TRIGGER IF NOT EXISTS main.retention__step_insert
+INSTEAD OF INSERT ON retention__step
 BEGIN
-  DELETE FROM retention_refusals WHERE id <= NEW.id - 10000;
+  SELECT RAISE(ABORT, 'ValidationError: kind must be agent, event, kill_switch, rollout, session, evidence or buffer')
+   WHERE (NEW.kind IN ('agent', 'event', 'kill_switch', 'rollout', 'session', 'evidence', 'buffer'))
+         IS NOT 1;
+  SELECT RAISE(ABORT, 'ValidationError: key must be text of 1 to 1100 bytes without a NUL')
+   WHERE typeof(NEW."key") <> 'text' OR instr(NEW."key", char(0)) > 0
+      OR length(CAST(NEW."key" AS BLOB)) NOT BETWEEN 1 AND 1100;
+  SELECT RAISE(ABORT, 'ValidationError: owner, actor and reason must be visible text without control characters; a reason may have tabs and line ends')
+    FROM retention_visible,
+         (SELECT NEW.owner AS said, 0 AS long UNION ALL SELECT NEW.actor, 0
+          UNION ALL SELECT NEW.reason, 1)
+   WHERE typeof(said) <> 'text' OR ltrim(said, unseen) = ''
+      OR unicode(ltrim(said, unseen)) BETWEEN 917504 AND 921599
+      OR EXISTS (SELECT 1 FROM retention_controls
+                  WHERE instr(said, control) > 0 AND NOT (long AND parts_text));
+  SELECT RAISE(ABORT, 'ValidationError: until must be a time in the future in milliseconds since 1970 UTC, or NULL for a hold without an end')
+   WHERE NEW.until IS NOT NULL AND NOT NEW.released
+     AND (typeof(NEW.until) <> 'integer' OR NEW.until > 253402300799999
+          OR NEW.until <= (julianday('now') - 2440587.5) * 86400000.0);
+  SELECT RAISE(ABORT, 'HeldError: a hold can be lengthened and not shortened; give a later until, or NULL for no end')
+    FROM retention__in_force
+   WHERE kind = NEW.kind AND "key" = NEW."key" AND owner = NEW.owner AND NOT NEW.released
+     AND NOT coalesce(NEW.until IS NULL OR NEW.until >= until, 0);
+  SELECT RAISE(ABORT, 'HeldError: this file has an archive, rings or evidence buffers whose guards the module must make first; SELECT retention_hold(kind, key, owner, actor, reason)')
+   WHERE NOT NEW.released
+     AND ((NEW.kind IN ('agent', 'event', 'kill_switch', 'evidence')
+           AND EXISTS (SELECT 1 FROM blackbox_domains WHERE domain = 'payload')
+           AND NOT EXISTS (SELECT 1 FROM sqlite_schema
+                            WHERE type = 'trigger' AND name = 'payload_made_held_delete'))
+          OR (NEW.kind IN ('agent', 'event', 'buffer')
+              AND EXISTS (SELECT 1 FROM sqlite_schema AS v
+                           WHERE v.type = 'table'
+                             AND (lower(v.sql) GLOB 'create virtual table*using*payload_ring*'
+                                  OR lower(v.sql) GLOB 'create virtual table*using*evidence_buffer*')
+                             AND NOT EXISTS (SELECT 1 FROM sqlite_schema AS g
+                                              WHERE g.type = 'trigger'
+                                                AND g.name = v.name || '_heldrow' COLLATE NOCASE))));
+  SELECT RAISE(ABORT, 'NotFoundError: this owner has no hold on that; SELECT kind, key, owner FROM retention_holds lists the holds')
+   WHERE NEW.released
+     AND NOT EXISTS (SELECT 1 FROM retention__in_force
+                      WHERE kind = NEW.kind AND "key" = NEW."key" AND owner = NEW.owner);
+  INSERT INTO blackbox__log(domain, kind, subject, actor, reason, detail)
+  VALUES ('retention', iif(NEW.released, 'release', 'hold'), NEW.kind || ':' || NEW."key",
+          NEW.actor, NEW.reason,
+          '{"owner":"' || replace(replace(NEW.owner, '\', '\\'), '"', '\"') || '","until":' ||
+          coalesce(NEW.until, 'null') || ',"found":' || coalesce(NEW.found, 'null') || '}');
+  DELETE FROM retention__in_force
+   WHERE kind = NEW.kind AND "key" = NEW."key" AND owner = NEW.owner AND NEW.released;
+  INSERT INTO retention__in_force(kind, "key", owner, until, step, found)
+  SELECT NEW.kind, NEW."key", NEW.owner, NEW.until, (SELECT max(n) FROM blackbox__log), NEW.found
+   WHERE NOT NEW.released
+  ON CONFLICT (kind, "key", owner) DO UPDATE
+     SET until = excluded.until, step = excluded.step, found = excluded.found;
 END;
 
--- A large id would make the cap delete all other refusals. (NEW.id is -1 if the
--- statement gave none.)
-CREATE TRIGGER IF NOT EXISTS main.retention_refusals_insert
-BEFORE INSERT ON retention_refusals
-WHEN NEW.id IS NOT NULL AND NEW.id <> -1
+CREATE TRIGGER IF NOT EXISTS main.retention_holds_insert
+INSTEAD OF INSERT ON retention_holds
 BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: retention_refusals assigns the id of a refusal; omit the id');
+  SELECT RAISE(ABORT, 'ValidationError: only kind, key, owner, actor, reason and until can be set; omit the other columns')
+   WHERE NEW.at IS NOT NULL OR coalesce(NEW.released, 0) IS NOT 0
+      OR (NEW.found IN (0, 1)) IS 0;
+  INSERT INTO retention__step(kind, "key", owner, until, actor, reason, released, found)
+  VALUES (NEW.kind, iif(NEW.kind IN ('rollout', 'buffer'), lower(NEW."key"), NEW."key"),
+          NEW.owner, NEW.until, NEW.actor, NEW.reason, 0, NEW.found);
 END;
 
-CREATE TRIGGER IF NOT EXISTS main.retention_refusals_update
-BEFORE UPDATE ON retention_refusals
-WHEN (NEW.id, NEW.domain, NEW.rule, NEW.message)
-     IS NOT (OLD.id, OLD.domain, OLD.rule, OLD.message)
-  OR NOT coalesce(NEW.times > OLD.times, 0)
+-- The reason must be a new one: it is that of this step.
+CREATE TRIGGER IF NOT EXISTS main.retention_holds_update
+INSTEAD OF UPDATE ON retention_holds
 BEGIN
-  SELECT RAISE(ABORT, 'ReceiptError: a refusal of retention_refusals cannot be changed');
+  SELECT RAISE(ABORT, 'HeldError: only until and released of a hold can be changed, with the actor and the reason; place another hold')
+   WHERE (NEW.kind, NEW."key", NEW.owner, NEW.at, NEW.found)
+         IS NOT (OLD.kind, OLD."key", OLD.owner, OLD.at, OLD.found)
+      OR (NEW.released IN (0, 1)) IS NOT 1;
+  SELECT RAISE(ABORT, 'ValidationError: to lengthen or release a hold, tell who does it and why: SET actor = ..., reason = ..., with a reason that is not that of the step before')
+   WHERE NEW.reason IS OLD.reason;
+  INSERT INTO retention__step(kind, "key", owner, until, actor, reason, released, found)
+  VALUES (OLD.kind, OLD."key", OLD.owner, iif(NEW.released, NULL, NEW.until), NEW.actor,
+          NEW.reason, NEW.released, OLD.found);
 END;
 
-CREATE TRIGGER IF NOT EXISTS main.retention_refusals_delete
-BEFORE DELETE ON retention_refusals
-WHEN OLD.id > (SELECT max(id) FROM retention_refusals) - 10000
-BEGIN
-  SELECT RAISE(ABORT, 'ReceiptError: a refusal of retention_refusals cannot be deleted; the table keeps its newest 10,000');
-END;
+INSERT INTO main.blackbox_settings(name, value, "default", range, meaning)
+SELECT column1, column2, column2, column3, column4 FROM (VALUES
+  ('retention.refuse_days', 30, '0 to 36500',
+   'days that a write under a key that was erased is refused; 0: it is not'))
+ WHERE 1
+ON CONFLICT (name) DO UPDATE
+   SET "default" = excluded."default", range = excluded.range,
+       meaning = excluded.meaning;
 
 INSERT INTO main.blackbox_domains(domain, format) VALUES ('retention', 1)
 ON CONFLICT (domain) DO UPDATE SET format = excluded.format;

@@ -306,7 +306,7 @@ SELECT count(*) AS rows, coalesce(sum(bytes), 0) AS bytes FROM rollout_heads;
 
 -- The conversations that a hold keeps.
 CREATE VIEW IF NOT EXISTS main.rollout_held AS
-SELECT "key" AS id FROM retention_in_force WHERE kind = 'rollout';
+SELECT "key" AS id FROM retention__holds WHERE kind = 'rollout';
 
 CREATE VIEW IF NOT EXISTS main.rollout_rules AS
 SELECT item_key, payload_key, keep

@@ -39,17 +39,16 @@ ON rollout_heads(expires_at, id) WHERE expires_at IS NOT NULL;
 
 -- REPLACE would take a conversation that has this id, or this number. A plain
 -- INSERT fails without our help, and INSERT OR IGNORE and an upsert keep the
--- conversation. So only REPLACE is refused (see blackbox_probe in core.sql).
+-- conversation. So only REPLACE is refused (see blackbox__probe in core.sql).
 CREATE TRIGGER IF NOT EXISTS main.rollout_heads_replace
 BEFORE INSERT ON rollout_heads
 WHEN EXISTS (SELECT 1 FROM rollout_heads WHERE id = NEW.id)
   OR EXISTS (SELECT 1 FROM rollout_heads WHERE no = NEW.no)
 BEGIN
-  DELETE FROM sqlite_sequence WHERE rowid = -1;
-  INSERT OR IGNORE INTO sqlite_sequence(rowid, name, seq)
-  VALUES (-1, 'blackbox_probe', 0), (-1, 'blackbox_probe', 1);
+  UPDATE blackbox__probe SET hit = 0 WHERE one = 1;
+  INSERT OR IGNORE INTO blackbox__probe(one, hit) VALUES (1, 1);
   SELECT RAISE(ABORT, 'RolloutExistsError: a conversation cannot be replaced; UPDATE it, or DELETE it first')
-    FROM sqlite_sequence WHERE rowid = -1 AND seq = 1;
+    FROM blackbox__probe WHERE hit;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_heads_before
@@ -286,16 +285,11 @@ BEGIN
   DELETE FROM rollout_about WHERE no = OLD.no;
   DELETE FROM rollout_drops WHERE no = OLD.no;
   DELETE FROM rollout_segments WHERE rollout = OLD.no;
-  UPDATE retention_log
-     SET rows = rows + 1, bytes = bytes + (SELECT bytes FROM rollout_act)
-   WHERE id = (SELECT rows FROM rollout_act WHERE rule IS NOT NULL)
-     AND domain = 'rollout' AND minute IS NULL;
-  INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest, newest)
-  SELECT f.now, 'rollout',
-         coalesce((SELECT rule FROM rollout_act), 'manual'), 1,
-         coalesce((SELECT bytes FROM rollout_act), OLD.bytes), OLD.created,
-         OLD.updated
-    FROM rollout_fresh AS f WHERE changes() = 0;
+  INSERT INTO blackbox__note(at, domain, minute, rule, rows, bytes, oldest, newest)
+  SELECT f.now, 'rollout', iif(a.rule IS NOT NULL AND a.rows, 0, NULL),
+         iif(a.rule IS NOT NULL AND a.rows, 'bulk', coalesce(a.rule, 'manual')), 1,
+         coalesce(a.bytes, OLD.bytes), OLD.created, OLD.updated
+    FROM rollout_fresh AS f LEFT JOIN rollout_act AS a;
 END;
 
 ----------------------------------------------------------------- segments
@@ -531,7 +525,7 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.rollout_data_held
 BEFORE UPDATE ON rollout_data
 WHEN NEW.payload IS NOT OLD.payload
- AND EXISTS (SELECT 1 FROM retention_held WHERE kind = 'rollout')
+ AND EXISTS (SELECT 1 FROM retention__in_force WHERE kind = 'rollout')
  AND EXISTS (SELECT 1 FROM rollout_segments AS s
                JOIN rollout_heads AS h ON h.no = s.rollout
                JOIN rollout_held AS k ON k.id = h.id

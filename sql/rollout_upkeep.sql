@@ -17,29 +17,21 @@ BEGIN
   SELECT RAISE(ABORT, 'ClockError: the clock is too far ahead of the newest time that this file has seen; if it is right, SELECT retention_confirm_clock(), or UPDATE retention_clock SET seen = (SELECT clock FROM retention_now)')
    WHERE NEW.now IS NULL AND (SELECT now FROM retention_now) IS NULL;
   UPDATE rollout_act
-     SET rule = 'rollout.expired', rows = 0, bytes = 0,
+     SET rule = 'rollout.expired', rows = 1, bytes = 0,
          now = coalesce(NEW.now, (SELECT now FROM rollout_fresh));
-  INSERT INTO retention_log(at, domain, rule, rows, bytes, oldest, newest)
-  SELECT act.now, 'rollout', act.rule, 0, 0, d.first, d.last
-    FROM rollout_act AS act,
-         (SELECT count(*) AS n, min(at) AS first, max(at) AS last
-            FROM (SELECT at FROM rollout_due
-                   WHERE blocked_by IS NULL AND at < (SELECT now FROM rollout_act)
-                   ORDER BY at, key LIMIT coalesce(NEW.max_rows, -1))) AS d
-   WHERE d.n > 0;
-  UPDATE rollout_act -- rows: until the end, the id of the receipt
-     SET rows = CASE changes() WHEN 0 THEN 0
-                ELSE (SELECT max(id) FROM retention_log) END;
   DELETE FROM rollout_heads
    WHERE id IN (SELECT key FROM rollout_due
                  WHERE blocked_by IS NULL AND at < (SELECT now FROM rollout_act)
                  ORDER BY at, key LIMIT coalesce(NEW.max_rows, -1));
-  DELETE FROM retention_log -- a trigger of the user may have kept every row
-   WHERE id = (SELECT rows FROM rollout_act) AND rows = 0;
+  INSERT INTO blackbox__log(at, domain, kind, subject, rows, bytes, oldest, newest)
+  SELECT act.now, 'rollout', 'removal', act.rule, o.rows, o.bytes, o.oldest, o.newest
+    FROM rollout_act AS act, blackbox__open AS o
+   WHERE o.domain = 'rollout' AND o.rule = 'bulk' AND o.minute = 0;
   UPDATE rollout_act
      SET rule = NULL,
-         rows = coalesce((SELECT rows FROM retention_log
-                           WHERE id = rollout_act.rows), 0);
+         rows = coalesce((SELECT rows FROM blackbox__open
+                           WHERE domain = 'rollout' AND rule = 'bulk' AND minute = 0), 0);
+  DELETE FROM blackbox__open WHERE domain = 'rollout' AND rule = 'bulk' AND minute = 0;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_due_delete

@@ -4,6 +4,7 @@ Every test has its own directory. `db` is a file there, in autocommit, with the 
 and its domains installed in main (see `template`)."""
 import os
 import pathlib
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -79,7 +80,7 @@ def overwrite_pages(path, pages, page_size):
             file.write(b"\xff" * page_size)
 
 
-def shell(*args, stdin=None):
+def shell(*args, stdin=None, cwd=ROOT):
     """Runs the sqlite3 shell; returns its output, errors included."""
     env = dict(os.environ)
     if "BLACKBOX_DEFENSIVE" in env:  # the shell needs its own library
@@ -91,9 +92,31 @@ def shell(*args, stdin=None):
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        cwd=ROOT,
+        cwd=cwd,
     )
     return done.stdout
+
+
+def console(text):
+    """The statements of the console blocks of a page, each with the output shown."""
+    steps = []
+    for block in re.findall(r"```console\n(.*?)```", text, re.S):
+        for line in block.splitlines():
+            if line.startswith("sqlite> "):
+                steps.append([line[8:], ""])
+            elif line.startswith("   ...> "):
+                steps[-1][0] += "\n" + line[8:]
+            elif steps and not line.startswith("$ "):
+                steps[-1][1] += line + "\n"
+    return steps
+
+
+def run_session(file, statements, cwd=ROOT):
+    """Runs a session in the shell; returns what each statement printed."""
+    mark = "-- next --"
+    script = f"\n.print '{mark}'\n".join(statements)
+    outputs = shell(file, stdin=script, cwd=cwd).split(mark + "\n") if statements else []
+    return [re.sub(r"error near line \d+:", "error:", output) for output in outputs]
 
 
 def shell_version():

@@ -171,18 +171,19 @@ static int isFresh(const char *zTable, const char *zColumn) {
     return 1;
   }
   if (strcmp(zColumn, "digest") == 0 || strcmp(zColumn, "salt") == 0) return 1;
-  if (strcmp(zTable, "retention_hold_log") == 0) {
-    return strcmp(zColumn, "token") == 0;
-  }
-  if (strncmp(zTable, "retention_eras", 14) == 0) {
+  if (strcmp(zTable, "retention__erased") == 0) {
     return strcmp(zColumn, "until") == 0;
+  }
+  if (strncmp(zTable, "blackbox__", 10) == 0) {
+    return strstr(",detail,hash,origin,frontier,", zColumn) != 0;
   }
   if (strcmp(zTable, "store_packs") == 0 && strcmp(zColumn, "token") == 0) {
     return 1;
   }
   if (strcmp(zTable, "retention_clock") == 0) return 1;
-  if (strncmp(zTable, "proof_", 6) == 0) {
-    return strstr(",mark,salt,hash,origin,frontier,", zColumn) != 0;
+  if (strcmp(zTable, "payload__pins") == 0) return 1;
+  if (strncmp(zTable, "blackbox__", 10) == 0) {
+    return strstr(",salt,hash,origin,frontier,subject,", zColumn) != 0;
   }
   return (strcmp(zTable, "event_payloads") == 0 ||
              strcmp(zTable, "payload_sizes") == 0 ||
@@ -271,6 +272,18 @@ void closeDb(sqlite3 *db) {
   if (rc != SQLITE_OK) fail_msg("close: %d %s", rc, sqlite3_errmsg(db));
 }
 
+void copyFile(const char *zFrom, const char *zTo) {
+  static char aByte[1 << 16];
+  FILE *pIn = fopen(zFrom, "rb"), *pOut = fopen(zTo, "wb");
+  size_t n;
+  assert_true(pIn != 0 && pOut != 0);
+  while ((n = fread(aByte, 1, sizeof(aByte), pIn)) > 0) {
+    assert_int_equal(fwrite(aByte, 1, n, pOut), n);
+  }
+  fclose(pIn);
+  assert_int_equal(fclose(pOut), 0);
+}
+
 /*------------------------------------------------------------ operations --*/
 
 static int iPart = 0, nPart = 1;
@@ -299,10 +312,10 @@ static const struct {
     {"evidence", aEvidenceOperation},
     {"cache", aCacheOperation},
     {"retention,payload,rollout,evidence,cache", aRetentionOperation},
-    {"proof,payload,retention", aProofOperation},
+    {"payload,retention", aProofOperation},
     {"store", aStoreOperation},
     {"payload,store", aPackOperation},
-    {"report,payload,proof", aReportOperation},
+    {"report,payload", aReportOperation},
     {"report,rollout,evidence,cache", aReportOtherOperation},
     {"report", aReportDatabaseOperation},
 };
@@ -324,6 +337,11 @@ static const Operation *operation(int i, const char **pzDomain) {
 const Operation *chosenOperation(int i) {
   const char *zDomain;
   return operation(i * nPart + iPart, &zDomain);
+}
+
+const Operation *anyOperation(int i) {
+  const char *zDomain;
+  return operation(i, &zDomain);
 }
 
 int isPicked(int iCase, int iOperation, int nPick) {
@@ -399,6 +417,7 @@ void faultMemory(void) {
 typedef struct File {
   sqlite3_file base;
   sqlite3_file *pReal; /* after this struct */
+  int bJournal;        /* a statement journal */
 } File;
 
 #define REAL(p) (((File *)(p))->pReal)
@@ -407,11 +426,13 @@ static int fClose(sqlite3_file *p) {
   return REAL(p)->pMethods->xClose(REAL(p));
 }
 static int fRead(sqlite3_file *p, void *a, int n, sqlite3_int64 i) {
+  if (event(FAULT_READ)) return SQLITE_IOERR_READ;
   return REAL(p)->pMethods->xRead(REAL(p), a, n, i);
 }
 static int fWrite(sqlite3_file *p, const void *a, int n, sqlite3_int64 i) {
   if (event(FAULT_WRITE)) return SQLITE_IOERR_WRITE;
   if (event(FAULT_FULL)) return SQLITE_FULL;
+  if (((File *)p)->bJournal && event(FAULT_JOURNAL)) return SQLITE_FULL;
   return REAL(p)->pMethods->xWrite(REAL(p), a, n, i);
 }
 static int fTruncate(sqlite3_file *p, sqlite3_int64 n) {
@@ -422,6 +443,7 @@ static int fSync(sqlite3_file *p, int flags) {
   (void)p;
   (void)
       flags; /* power failures are not simulated, so nothing must reach the disk */
+  if (event(FAULT_SYNC)) return SQLITE_IOERR_FSYNC;
   return event(FAULT_WRITE) ? SQLITE_IOERR_FSYNC : SQLITE_OK;
 }
 static int fFileSize(sqlite3_file *p, sqlite3_int64 *pn) {
@@ -471,6 +493,7 @@ static int vOpen(sqlite3_vfs *pVfs, const char *zName, sqlite3_file *pFile,
   int rc;
   (void)pVfs;
   p->pReal = (sqlite3_file *)&p[1];
+  p->bJournal = (flags & SQLITE_OPEN_SUBJOURNAL) != 0;
   rc = pRealVfs->xOpen(pRealVfs, zName, p->pReal, flags, pOut);
   p->base.pMethods = p->pReal->pMethods != 0 ? &fileMethods : 0;
   return rc;

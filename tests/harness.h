@@ -52,6 +52,7 @@ void mustBeSame(const char *zWhere, const char *zIs, const char *zShould);
 char *problems(sqlite3 *db);
 /* Closes, and checks that nothing was left open. */
 void closeDb(sqlite3 *db);
+void copyFile(const char *zFrom, const char *zTo);
 
 /*---------------------------------------------------------------- faults --*/
 
@@ -59,6 +60,9 @@ typedef enum {
   FAULT_MEMORY,   /* an allocation */
   FAULT_WRITE,    /* a write, sync, truncate or delete of a file */
   FAULT_FULL,     /* a write: the disk is full */
+  FAULT_READ,     /* a read of a file */
+  FAULT_SYNC,     /* a sync */
+  FAULT_JOURNAL,  /* a write of a statement journal: the disk is full */
   FAULT_STEP,     /* a step: the progress handler interrupts */
   FAULT_INTERRUPT /* a step: sqlite3_interrupt() is called */
 } FaultKind;
@@ -80,13 +84,10 @@ int faultDisarm(int *pnSeen);
 #define OP_STAGES 1
 /* Not possible inside BEGIN. */
 #define OP_ALONE 2
-/* A row of several steps. Inside BEGIN, where it has no savepoint, the first
-** step may stay, but nothing is lost, and the next attempt completes it. */
-#define OP_PARTLY 4
 /* Also does expiry work, which may or may not be done. */
-#define OP_CARRIES 8
+#define OP_CARRIES 4
 /* Leaves a mark if it can: done without it, or failed with it, is right. */
-#define OP_MARKS 16
+#define OP_MARKS 8
 
 /* An operation of the module, to be disturbed. */
 typedef struct Operation {
@@ -110,6 +111,8 @@ extern const Operation aCoreOperation[], aPayloadOperation[],
 void chooseOperations(int argc, char **argv);
 /* Operation number i of those to run, from 0; NULL if there are no more. */
 const Operation *chosenOperation(int i);
+/* Operation number i of all. */
+const Operation *anyOperation(int i);
 /* Whether case iCase of operation iOperation is to run. The quick run takes one
 ** of nPick cases, a different one for each operation. */
 int isPicked(int iCase, int iOperation, int nPick);

@@ -146,16 +146,19 @@ static void marksWrite(CacheMarks *p, BxStmts *pHome, BxErr *pErr) {
 void bxCacheWriteMarks(BxStmts *pHome, BxErr *pErr) {
   CacheMarks *p;
   BxErr err = {SQLITE_OK, 0};
-  int bAutocommit;
+  int bAutocommit, eState;
   if (pErr->rc != SQLITE_OK) return;
   p = (CacheMarks *)bxSlot(pHome->bx, "cache")->p;
   if (p == 0 || p->nMark == 0 || strcmp(p->zDb, pHome->zDb) != 0) return;
   bAutocommit = sqlite3_get_autocommit(pHome->bx->db);
+  eState = sqlite3_txn_state(pHome->bx->db, pHome->zDb);
   marksWrite(p, pHome, &err);
-  /* A failure is reported only if SQLite has rolled back the host's transaction
-  ** because of it. */
+  /* A failure is reported if it may have taken with it what was written before, or
+  ** the host's transaction. */
   if (err.rc != SQLITE_OK &&
-      bAutocommit != sqlite3_get_autocommit(pHome->bx->db)) {
+      (eState == SQLITE_TXN_WRITE
+              ? !bxMayPassOver(pHome, &err)
+              : bAutocommit != sqlite3_get_autocommit(pHome->bx->db))) {
     bxPass(pErr, &err);
   }
   bxClear(&err);

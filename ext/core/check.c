@@ -90,24 +90,40 @@ static void tellStranger(void *pArg, const BxStranger *pStranger) {
       pStranger->zType, pStranger->zName);
 }
 
-/* The rows of the view <domain>_check, or of <table>_check, which has only the
+/* The rows of the view <domain>_check, if there is one, or of <table>_check, which has only the
 ** last part of the name of an object. */
 static void checkView(BxStmts *p, const char *zName, BxProblems *pOut) {
   BxErr err = {SQLITE_OK, 0};
   sqlite3_stmt *pStmt = 0;
-  char *zSql = bxPrintf(&err, "SELECT %s, problem FROM main.%s_check LIMIT %d",
-      p->zTable ? "?1 || '_' || object" : "object", p->zTable ? "@" : zName,
-      BX_MAX_PROBLEMS);
+  i64 nMore = 0;
+  int nTold = 0;
+  if (!bxAskOnce(p,
+          "SELECT 1 FROM main.sqlite_schema WHERE name = ?1 || '_check' "
+          "COLLATE NOCASE",
+          &err, "t", zName)) {
+    bxUnchecked(pOut, zName, &err);
+    return; /* it has none, or the comparison tells that it is missing */
+  }
+  char *zSql = bxPrintf(&err, "SELECT %s, problem FROM main.%s_check",
+      p->zTable ? "?1 || '_' || object" : "object", p->zTable ? "@" : zName);
   pStmt = bxPrepare(p, zSql, &err);
   if (p->zTable != 0) bxBind(pStmt, &err, "t", zName);
   sqlite3_free(zSql);
   while (bxRow(pStmt, &err)) {
     const char *zObject = bxColumnText(pStmt, 0, &err);
     const char *zProblem = bxColumnText(pStmt, 1, &err);
-    if (err.rc == SQLITE_OK) bxProblem(pOut, zObject, "%s", zProblem);
+    if (err.rc != SQLITE_OK || nTold++ >= BX_MAX_PROBLEMS) {
+      nMore++;
+    } else {
+      bxProblem(pOut, zObject, "%s", zProblem);
+    }
   }
   sqlite3_finalize(pStmt);
   bxUnchecked(pOut, zName, &err);
+  if (nMore > 0) {
+    bxProblem(pOut, zName, "%lld more problems of %s_check are not listed",
+        nMore, zName);
+  }
 }
 
 /* The checks for every owner of objects. pDomain is NULL for a virtual

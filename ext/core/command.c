@@ -4,8 +4,8 @@
 ** A function that changes data runs in a savepoint (savepoint.c), at the top
 ** level of a statement of its own. The same command as a row, INSERT INTO
 ** blackbox_call(command, arguments) VALUES('name', '[...]'), has no savepoint.
-** If it fails, SQLite rolls back the statement, and the command writes in such
-** an order that each write can be repeated.
+** Inside BEGIN, one that fails after its first write takes the transaction with it
+** (write.c).
 **
 ** blackbox_call also finalizes the statements that functions keep, because
 ** SQLite disconnects it before it tests whether statements are open.
@@ -88,11 +88,12 @@ static const BxDomain *findDomain(const BxCall *p) {
   return 0;
 }
 
-/* Runs the implementation; then others may follow what it has written. */
+/* Runs the implementation; then the rows of the log that it has written get their
+** leaves. */
 static void runBare(BxCall *p) {
   p->pDef->xRun(p);
   bxNeedKnown(p->bx, &p->err);
-  if (p->pDef->flags & BX_RECORDS) bxFollow(p->bx, p->pCtx != 0, &p->err);
+  if (p->pDef->flags & BX_RECORDS) bxLogFollow(p->bx, &p->err);
 }
 
 /* Runs the implementation in a savepoint. */
@@ -187,6 +188,8 @@ static int callConnect(sqlite3 *db, void *pAux, int argc,
   (void)argc, (void)argv, (void)pzErr;
   if (rc == SQLITE_OK) {
     CallVtab *p = (CallVtab *)*ppVtab;
+    /* so that the trigger of one schema cannot reach another through it */
+    sqlite3_vtab_config(db, SQLITE_VTAB_DIRECTONLY);
     p->pAux = (const CallAux *)pAux;
     p->bx = p->pAux->bx;
     p->bx->bAnchored = 1;
@@ -319,14 +322,16 @@ static int callUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
   CallVtab *p = (CallVtab *)pVtab;
   sqlite3_value *aArg[BX_MAX_ARG] = {0};
   BxCall call = {p->bx, 0, 0, aArg, 0, {SQLITE_OK, 0}};
+  BxWrite write;
   const char *zName;
   int i;
   *piRowid = 0;
+  bxWriteBegin(&write, p->bx);
   if (argc == 1 || sqlite3_value_type(argv[0]) != SQLITE_NULL) {
     bxFail(&call.err, SQLITE_READONLY,
         "MisuseError: blackbox_call supports only INSERT; INSERT INTO "
         "blackbox_call(command, arguments)");
-    return bxReportVtab(&call.err, pVtab);
+    return bxWriteEnd(&write, &call.err, pVtab);
   }
   zName = bxText(argv[2], "command", 100, 0, &call.err);
   if (zName != 0) call.pDef = findCommand(p->pAux, zName, &call.err);
@@ -335,7 +340,7 @@ static int callUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
   }
   if (call.pDef != 0 && call.err.rc == SQLITE_OK) runCall(&call);
   for (i = 0; i < BX_MAX_ARG; i++) sqlite3_value_free(aArg[i]);
-  return bxReportVtab(&call.err, pVtab);
+  return bxWriteEnd(&write, &call.err, pVtab);
 }
 
 static const sqlite3_module callModule = {

@@ -22,6 +22,9 @@ struct Bx {
   int bInner;    /* the next function is a part of the call that runs */
   i64 iCall;     /* the call that runs: see bxEnter(); 0 if none does */
   i64 nCall;     /* how many have begun */
+  i64 iWrite;    /* the call that is an xUpdate: see bxWriteBegin() */
+  int nChange;   /* rows that were changed when bxWriteNote() was called */
+  int bWritten;  /* it has written something */
   int nWhole;    /* VM steps of a complete SAVEPOINT */
   int nDomain;   /* entries in aDomain and aSlot */
   const BxDomain *aDomain;

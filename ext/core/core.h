@@ -23,12 +23,14 @@
 #include "ways.h"   /* JSON: the keys that are looked for */
 #include "tree.h"   /* JSON: looked at in many places */
 #include "digest.h" /* rows by which a change is found */
+#include "merkle.h" /* the tree of RFC 6962 */
 #include "zip.h"    /* contexts of zstd */
 /* statements */
 #include "connection.h" /* the state of a connection */
 #include "statement.h"  /* SQL templates, and kept statements */
 /* transactions */
 #include "transaction.h" /* all or nothing */
+#include "write.h"       /* what xUpdate writes */
 /* schemas */
 #include "domain.h" /* what a domain says of itself */
 #include "schema.h" /* which schema has which domain; settings */
@@ -36,6 +38,8 @@
 #include "model.h"  /* a schema compared with its SQL */
 #include "vtable.h" /* virtual tables that own tables */
 #include "shadow.h" /* the tables of a virtual table */
+/* the log */
+#include "log.h" /* what blackbox did, and its tree */
 /* commands */
 #include "command.h" /* functions, and blackbox_call */
 #include "table.h"   /* table-valued functions */

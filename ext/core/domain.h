@@ -69,11 +69,12 @@ struct BxDomain {
   /* Fails if the domain must not be removed from p's schema, because the
   ** connection keeps something for it; may be NULL. */
   void (*xLeave)(BxStmts *p, BxErr *pErr);
-  /* The setting that turns it on, and what the domain then does about records
-  ** (pins, receipts ...) that others have written into p's schema: bxFollow()
-  ** calls it. Both may be NULL. */
-  const char *zFollows;
-  void (*xFollow)(BxStmts *p, int bWhole, BxErr *pErr);
+  /* A query of the row that row ?1 of the log pins, if that is in force. Its
+  ** columns are fields of the leaf of the pin: their names come after "reason" and
+  ** before "rows", in their order. zPins is the table of the pins in force, with
+  ** the id of the row as "id" and that of the log as "n". Both may be NULL. */
+  const char *zLogged;
+  const char *zPins;
 };
 
 #endif

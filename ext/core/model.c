@@ -32,7 +32,7 @@ typedef struct Comparison {
 } Comparison;
 
 /* Stands for the table of core on which a template may have triggers. */
-static const char zHeldTable[] = "CREATE TABLE retention_held(kind)";
+static const char zHeldTable[] = "CREATE TABLE retention__in_force(kind)";
 
 /* SQL that names the tables of another domain says so with a line "-- Beside" and
 ** its name. Runs the SQL of that domain. */
@@ -320,10 +320,15 @@ int bxModelMakes(const char *zSql, const char *zSuffix) {
 
 /*----------------------------------------------------------- strangers ----*/
 
-/* Triggers and unique indexes. ?1 is the schema. */
+/* Triggers and unique indexes. ?1 is the schema. The check of a ring compares the
+** triggers that it has on the holds. */
 static const char zGuards[] =
-    "SELECT type, name, tbl_name FROM main.sqlite_schema"
-    "  WHERE type = 'trigger' "
+    "SELECT type, name, tbl_name FROM main.sqlite_schema AS s"
+    "  WHERE type = 'trigger' AND NOT (tbl_name = 'retention__in_force'"
+    "    AND EXISTS (SELECT 1 FROM main.sqlite_schema AS v"
+    "      WHERE v.type = 'table'"
+    "      AND lower(v.sql) GLOB 'create virtual table*using*payload_ring*'"
+    "      AND s.name IN (v.name || '_heldbegin', v.name || '_heldend'))) "
     "UNION ALL SELECT 'temp trigger', name, tbl_name FROM sqlite_temp_schema"
     "  WHERE type = 'trigger' AND lower(?1) <> 'temp'"
     "    AND tbl_name COLLATE NOCASE NOT IN (SELECT name FROM"

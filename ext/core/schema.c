@@ -203,37 +203,6 @@ BxStmts *bxHome(Bx *bx, const char *zDomain, BxErr *pErr) {
   return bxSchema(bx, pSlot->zHome, pErr);
 }
 
-/* Whether a setting is on in p's schema. A schema without core has no settings, and
-** those of a file of a build before 1.0 do not count. */
-static int isOn(BxStmts *p, const char *zSetting, BxErr *pErr) {
-  static const char zOn[] =
-      "SELECT value AND EXISTS (SELECT format FROM main.blackbox_domains)"
-      " FROM main.blackbox_settings WHERE name = ?1";
-  BxErr err = {SQLITE_OK, 0};
-  int bOn = bxAsk(p, zOn, &err, "t", zSetting) != 0;
-  if (bxSays(&err, "no such table") || bxSays(&err, "no such column")) {
-    bxClear(&err);
-  }
-  bxPass(pErr, &err);
-  return bOn;
-}
-
-void bxFollow(Bx *bx, int bWhole, BxErr *pErr) {
-  BxStmts *p;
-  int i;
-  for (p = bx->pStmts; p != 0 && pErr->rc == SQLITE_OK; p = p->pNext) {
-    if (sqlite3_stricmp(p->zDb, "temp") == 0 ||
-        sqlite3_txn_state(bx->db, p->zDb) != SQLITE_TXN_WRITE) {
-      continue;
-    }
-    for (i = 0; i < bx->nDomain; i++) {
-      const BxDomain *pDomain = &bx->aDomain[i];
-      if (pDomain->xFollow == 0 || !isOn(p, pDomain->zFollows, pErr)) continue;
-      pDomain->xFollow(p, bWhole, pErr);
-    }
-  }
-}
-
 void bxNeedUtf8(BxStmts *p, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxPrepare(p, "PRAGMA main.encoding", pErr);
   if (bxRow(pStmt, pErr)) {

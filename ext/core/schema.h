@@ -36,11 +36,6 @@ int bxIsLarger(BxStmts *p, const BxDomain *pDomain, BxErr *pErr);
 /* The SQL of the domain for p's schema, to sqlite3_free(). */
 char *bxDomainSql(BxStmts *p, const BxDomain *pDomain, BxErr *pErr);
 
-/* Called at the end of a call that has written records, in its transaction: lets
-** the domains follow that want to know, in every schema that was written.
-** bWhole: no statement of the host is running, so that the records are
-** complete. */
-void bxFollow(Bx *bx, int bWhole, BxErr *pErr);
 /* EncodingError unless p's schema stores text as UTF-8. */
 void bxNeedUtf8(BxStmts *p, BxErr *pErr);
 /* The value of a setting in p's schema. */

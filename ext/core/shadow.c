@@ -23,12 +23,12 @@ int bxShadowIsHeld(BxVtab *p, BxErr *pErr) {
   const BxStmts *pStmts = &p->stmts;
   if (sqlite3_stricmp(pStmts->zDb, "temp") == 0 ||
       sqlite3_table_column_metadata(pStmts->bx->db, pStmts->zDb,
-          "retention_erased", 0, 0, 0, 0, 0, 0) != SQLITE_OK) {
+          "retention__erased", 0, 0, 0, 0, 0, 0) != SQLITE_OK) {
     return 0;
   }
   return bxNumber(&p->stmts,
-             "SELECT EXISTS (SELECT 1 FROM main.retention_held) "
-             "OR EXISTS (SELECT 1 FROM main.retention_erased)",
+             "SELECT EXISTS (SELECT 1 FROM main.retention__in_force) "
+             "OR EXISTS (SELECT 1 FROM main.retention__erased)",
              pErr) != 0;
 }
 
@@ -53,6 +53,7 @@ static void runModel(
   while (bxRow(pStmt, pErr)) {
     const char *zSql = bxColumnText(pStmt, 0, pErr);
     if (zSql != 0) bxFailDb(pErr, db, sqlite3_exec(db, zSql, 0, 0, 0));
+    if (pErr->rc == SQLITE_OK) bxWriteSchema(p->stmts.bx);
   }
   sqlite3_finalize(pStmt);
   sqlite3_close(pModel);
@@ -205,7 +206,7 @@ static void takeName(BxVtab *p, const char *zNew, BxErr *pErr) {
 char *bxShadowHolder(BxVtab *p, BxErr *pErr) {
   if (!bxShadowIsHeld(p, pErr)) return 0;
   return bxAskText(&p->stmts,
-      "SELECT owner FROM main.retention_in_force "
+      "SELECT owner FROM main.retention__holds "
       "WHERE kind = 'buffer' AND \"key\" = lower(?1)",
       pErr, "t", p->stmts.zTable);
 }

@@ -195,6 +195,7 @@ void bxStmtSet(BxStmts *p, const char *const *azTemplate, int n,
   for (i = 0; i < n; i++) apStmt[i] = 0;
   if (pErr->rc == SQLITE_OK && p->zTable == 0) bxAnchor(p->bx, pErr);
   if (pErr->rc != SQLITE_OK) return;
+  bxWriteNote(p->bx, pErr);
   for (i = 0; i < n; i++) {
     assert(p->zTable != 0 || strstr(azTemplate[i], "main.@") == 0);
     aEntry[i] = findEntry(p, azTemplate[i], pErr);
@@ -242,6 +243,7 @@ sqlite3_stmt *bxPrepare(BxStmts *p, const char *zTemplate, BxErr *pErr) {
   sqlite3_stmt *pStmt = 0;
   char *zSql;
   if (pErr->rc != SQLITE_OK) return 0;
+  bxWriteNote(p->bx, pErr);
   zSql = bxGot(bxExpand(zTemplate, p->zDb, p->zTable), pErr);
   pStmt = bxPlain(p->bx->db, zSql, pErr);
   sqlite3_free(zSql);
@@ -357,6 +359,7 @@ void bxDo(
   bindAll(pStmt, pErr, zTypes, ap);
   va_end(ap);
   bxRun(pStmt, pErr);
+  if (pStmt != 0) bxWriteNote(p->bx, pErr);
 }
 
 static i64 firstNumber(
@@ -437,6 +440,7 @@ void bxExecPlain(Bx *bx, char *zOwned, BxErr *pErr) {
   bxGot(zOwned, pErr);
   if (pErr->rc == SQLITE_OK) {
     bxFailDb(pErr, bx->db, sqlite3_exec(bx->db, zOwned, 0, 0, 0));
+    bxWriteSchema(bx); /* some of them, if one fails */
   }
   sqlite3_free(zOwned);
 }

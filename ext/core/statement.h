@@ -98,9 +98,10 @@ char *bxCallInner(
     BxStmts *p, const char *zTemplate, BxErr *pErr, const char *zTypes, ...);
 /* A query on a JSON text, its ?1, which it frees. */
 sqlite3_stmt *bxJsonRows(Bx *bx, const char *zSql, char *zOwned, BxErr *pErr);
-/* Runs SQL that is not a template, and frees it. */
+/* Runs SQL that is not a template, and frees it: CREATE, DROP and the like, as
+** after it xUpdate counts as having written (write.h). */
 void bxExecPlain(Bx *bx, char *zOwned, BxErr *pErr);
-/* Runs a template of one or several statements that are not kept. */
+/* The same with a template, of one or several statements that are not kept. */
 void bxExec(BxStmts *p, const char *zTemplate, BxErr *pErr);
 
 #endif

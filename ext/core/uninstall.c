@@ -111,7 +111,7 @@ static int holdsData(const Leaving *p, const BxObject *pObject) {
     return 0;
   }
   if (p->pDomain == p->p->bx->aDomain) {
-    return strcmp(pObject->zName, "retention_log") == 0;
+    return strcmp(pObject->zName, "blackbox__log") == 0;
   }
   sqlite3_snprintf(sizeof(zName), zName, ",%s,", pObject->zName);
   return !pObject->bFilled && (zDerived == 0 || strstr(zDerived, zName) == 0);
@@ -188,6 +188,25 @@ static void weighDomain(Leaving *p) {
   eachVtab(p, weighVtab);
 }
 
+/* Not even by force is pinned evidence removed. */
+static void refusePinned(Leaving *p) {
+  const BxRecords *pPart = p->pDomain->aRecords;
+  for (; pPart != 0 && pPart->zTable != 0; pPart++) {
+    char *zSql;
+    i64 n;
+    if (pPart->zPinned == 0) continue;
+    zSql = bxPrintf(p->pErr, "SELECT count(*) FROM %s AS t WHERE %s",
+        pPart->zTable, pPart->zPinned);
+    n = zSql != 0 ? bxNumber(p->p, zSql, p->pErr) : 0;
+    sqlite3_free(zSql);
+    if (n == 0) continue;
+    bxFail(p->pErr, SQLITE_CONSTRAINT,
+        "PinnedError: schema %s has %lld pinned rows of %s, and nothing was "
+        "removed; unpin them first",
+        p->p->zDb, n, pPart->zName);
+  }
+}
+
 static void refuseLoss(Leaving *p) {
   char *zLost;
   eachDomain(p, weighDomain);
@@ -222,8 +241,8 @@ static void dropTable(Leaving *p, const BxObject *pObject) {
   nFree = (bxNumber(p->p, zFree, p->pErr) - nFree) *
           bxNumber(p->p, "PRAGMA main.page_size", p->pErr);
   bxAskOnce(p->p,
-      "INSERT INTO main.retention_log(at, domain, rule, rows, bytes) "
-      "VALUES(?1, ?2, 'uninstall ' || ?3, ?4, ?5)",
+      "INSERT INTO main.blackbox__log(at, domain, kind, subject, rows, bytes) "
+      "VALUES(?1, ?2, 'removal', 'uninstall ' || ?3, ?4, ?5)",
       p->pErr, "ittii", bxNow(), p->pDomain->zName, pObject->zName, nRow,
       nFree);
 }
@@ -258,7 +277,7 @@ static void forgetDomain(Leaving *p) {
       "DELETE FROM main.blackbox_domains WHERE domain = ?1",
       "DELETE FROM main.blackbox_settings WHERE name GLOB ?1 || '.*'",
       "DELETE FROM main.retention_rules WHERE domain = ?1",
-      "DELETE FROM main.blackbox_ledgers WHERE domain = ?1"};
+  };
   size_t i;
   for (i = 0; i < sizeof(azSql) / sizeof(azSql[0]); i++) {
     bxAskOnce(p->p, azSql[i], p->pErr, "t", p->pDomain->zName);
@@ -336,6 +355,7 @@ static void uninstall(Leaving *p, int bForce) {
   p->zOurs = bxPrintf(p->pErr, "[%s]", zNames ? zNames : "");
   sqlite3_free(zNames);
   if (!bForce) refuseLoss(p);
+  eachDomain(p, refusePinned);
   eachDomain(p, removeDomain);
 }
 

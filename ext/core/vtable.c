@@ -119,7 +119,9 @@ static int connectTable(
   static const char zSql[] = "SELECT 1 FROM \"%w\".\"%w\" WHERE 0";
   int bWorks = bxCanPrepare(bx, bxPrintf(pErr, zSql, zDb, zName), pErr);
   if (!bWorks && pErr->rc == SQLITE_OK && isThere(bx, zDb, zName)) {
-    bxExecPlain(bx, bxPrintf(pErr, zSql, zDb, zName), pErr); /* to say why */
+    char *z = bxPrintf(pErr, zSql, zDb, zName);
+    sqlite3_finalize(bxPlain(bx->db, z, pErr)); /* to say why */
+    sqlite3_free(z);
   }
   return bWorks;
 }

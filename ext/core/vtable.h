@@ -19,6 +19,8 @@ struct BxModule {
   void (*xKnown)(BxVtab *p, BxErr *pErr);
   /* The checks that SQL cannot do. May be NULL. */
   void (*xCheck)(BxVtab *p, BxProblems *pOut);
+  /* Called after a hold was placed. May be NULL. */
+  void (*xHeld)(BxVtab *p, BxErr *pErr);
 };
 
 /*

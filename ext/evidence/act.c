@@ -21,7 +21,7 @@ EvBuffer *bxEvFind(BxCall *pCall) {
 /* The first statement of a function writes, so that it waits for other writers
 ** instead of failing because its snapshot is too old. */
 static void begin(EvBuffer *p, EvState *pBefore, BxErr *pErr) {
-  static const char zSql[] = "UPDATE main.@_state SET format = format";
+  static const char zSql[] = "UPDATE main.@_state SET format = format WHERE 0";
   bxRun(bxStmt(&p->base.stmts, zSql, pErr), pErr);
   bxEvLoadState(p, pBefore, pErr);
 }

@@ -550,8 +550,9 @@ static void runSetting(EvBuffer *p, sqlite3_value **apCol, BxErr *pErr) {
 static int bufferUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
     sqlite3_int64 *piRowid) {
   EvBuffer *p = (EvBuffer *)pVtab;
-  i64 iOuter = bxEnter(p->base.stmts.bx);
   BxErr err = {SQLITE_OK, 0};
+  BxWrite write;
+  bxWriteBegin(&write, p->base.stmts.bx);
   if (argc == 1) {
     bxEvDelete(p, sqlite3_value_int64(argv[0]), &err);
   } else if (isNullValue(argv[0])) {
@@ -569,8 +570,7 @@ static int bufferUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
   } else {
     updateRow(p, sqlite3_value_int64(argv[0]), argv + 2, &err);
   }
-  bxLeave(p->base.stmts.bx, iOuter);
-  return bxReportVtab(&err, pVtab);
+  return bxWriteEnd(&write, &err, pVtab);
 }
 
 /*------------------------------------------------------------ the rest ----*/

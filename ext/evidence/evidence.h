@@ -128,7 +128,9 @@ sqlite3_stmt *bxEvPrepareOver(
     EvBuffer *p, const EvState *pState, const char *zTemplate, BxErr *pErr);
 /* Prepares SQL made with bxEvActions(). */
 sqlite3_stmt *bxEvPrepareActions(EvBuffer *p, const char *zSql, BxErr *pErr);
-/* Checks that schema zDb can store rows, and registers an owner. */
+/* Fails if a schema of that name cannot be the overflow. */
+void bxEvOverflowExpect(EvBuffer *p, const char *zDb, BxErr *pErr);
+/* Registers an owner in schema zDb. */
 void bxEvOverflowOpen(
     EvBuffer *p, const char *zDb, const char *zResume, BxErr *pErr);
 /* Moves the oldest rows out of memory until it has at most nGoal bytes. */

@@ -45,6 +45,7 @@ static sqlite3_stmt *prepare(
     EvBuffer *p, const char *zOverflow, const char *zSql, BxErr *pErr) {
   sqlite3_stmt *pStmt;
   if (pErr->rc != SQLITE_OK) return 0;
+  bxWriteNote(p->base.stmts.bx, pErr);
   pStmt = bxPlain(p->base.stmts.bx->db, zSql, pErr);
   if (zOverflow != 0 && bxSays(pErr, "no such table")) {
     BxErr said = bxTake(pErr);
@@ -221,8 +222,7 @@ void bxEvOverflowRename(EvBuffer *p, BxErr *pErr) {
 
 /*------------------------------------------------------------ owner ----*/
 
-/* Checks that the schema exists and is not temp. */
-static void checkOverflow(EvBuffer *p, const char *zDb, BxErr *pErr) {
+void bxEvOverflowExpect(EvBuffer *p, const char *zDb, BxErr *pErr) {
   if (!p->bTemp) {
     bxFail(pErr, SQLITE_CONSTRAINT,
         "ValidationError: overflow is for buffers in temp; %s is in a file "
@@ -284,7 +284,7 @@ void bxEvOverflowOpen(
     EvBuffer *p, const char *zDb, const char *zResume, BxErr *pErr) {
   char zUuid[37], zClaim[37];
   EvState state = {0};
-  checkOverflow(p, zDb, pErr);
+  bxEvOverflowExpect(p, zDb, pErr);
   if (pErr->rc != SQLITE_OK) return;
   bxUuid(zUuid);
   bxUuid(zClaim);

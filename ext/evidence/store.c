@@ -127,6 +127,7 @@ static void setOverflow(EvBuffer *p, sqlite3_value *pVal, BxErr *pErr) {
         "until it is empty; call evidence_export(), and then evidence_clear()",
         state.nOverflow, p->base.stmts.zTable);
   }
+  if (zDb != 0 && zDb[0] != 0) bxEvOverflowExpect(p, zDb, pErr);
   if (pErr->rc == SQLITE_OK && state.zOverflow != 0) {
     bxEvOverflowDrop(p, &state, pErr);
   }

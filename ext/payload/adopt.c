@@ -189,8 +189,9 @@ typedef enum HoldGuard { GUARD_EXACT, GUARD_EARLY, GUARD_LATE } HoldGuard;
 #define HELD_KINDS "kind IN ('agent', 'event', 'kill_switch', 'evidence')"
 #define WHILE_HELD(keys, condition)                                            \
   "WITH k(n, c) AS (" keys ") SELECT coalesce((SELECT kind || ' ' || \"key\""  \
-  " FROM main.retention_held WHERE " HELD_KINDS "), 'to come'), " condition    \
-  " FROM k WHERE ?2 = 1 OR EXISTS (SELECT 1 FROM main.retention_held "         \
+  " FROM main.retention__in_force WHERE " HELD_KINDS                           \
+  "), 'to come'), " condition                                                  \
+  " FROM k WHERE ?2 = 1 OR EXISTS (SELECT 1 FROM main.retention__in_force "    \
   "WHERE " HELD_KINDS                                                          \
   ") OR (?2 = 2 AND EXISTS (SELECT 1 FROM main.sqlite_schema"                  \
   " WHERE name GLOB 'payload_made_held_*'))"
@@ -202,17 +203,12 @@ typedef enum HoldGuard { GUARD_EXACT, GUARD_EARLY, GUARD_LATE } HoldGuard;
 /* The look at the holds takes much memory, which SQLite allocates for a whole
 ** trigger whenever it fires. So it is in a trigger on payload_looking, which takes
 ** a suspicion back. If a trigger of the user prevents that, the suspicion stays. */
-#define SUSPECT                                                                \
-  "  DELETE FROM sqlite_sequence WHERE rowid = -1;\n"                          \
-  "  INSERT INTO sqlite_sequence(rowid, name, seq)\n"                          \
-  "  VALUES (-1, 'blackbox_probe', 1);\n"
-/* The same, if the statement is a REPLACE: see blackbox_probe in core. */
+#define SUSPECT "  UPDATE blackbox__probe SET hit = 1 WHERE one = 1;\n"
+/* The same, if the statement is a REPLACE: see blackbox__probe in core. */
 #define PROBE                                                                  \
-  "  DELETE FROM sqlite_sequence WHERE rowid = -1;\n"                          \
-  "  INSERT OR IGNORE INTO sqlite_sequence(rowid, name, seq)\n"                \
-  "  VALUES (-1, 'blackbox_probe', 0), (-1, 'blackbox_probe', 1);\n"
-#define IF_PROBED                                                              \
-  "\n    FROM sqlite_sequence WHERE rowid = -1 AND seq = 1;\nEND"
+  "  UPDATE blackbox__probe SET hit = 0 WHERE one = 1;\n"                      \
+  "  INSERT OR IGNORE INTO blackbox__probe(one, hit) VALUES (1, 1);\n"
+#define IF_PROBED "\n    FROM blackbox__probe WHERE hit;\nEND"
 
 #define MADE_HELD "EXISTS (SELECT 1 FROM payload_held"
 #define KEYS_HELD(more)                                                        \
@@ -231,13 +227,12 @@ typedef enum HoldGuard { GUARD_EXACT, GUARD_EARLY, GUARD_LATE } HoldGuard;
 static const Made aMade[] = {
     {"payload_made_insert", "unique index", SAME_KEY(MADE_PROTECTED, ""),
         "%s\nBEFORE INSERT ON event_payloads\nWHEN %s\nBEGIN\n"
-        "  DELETE FROM sqlite_sequence WHERE rowid = -1;\n"
-        "  INSERT OR IGNORE INTO sqlite_sequence(rowid, name, seq)\n"
-        "  VALUES (-1, 'blackbox_probe', 0), (-1, 'blackbox_probe', 1);\n"
+        "  UPDATE blackbox__probe SET hit = 0 WHERE one = 1;\n"
+        "  INSERT OR IGNORE INTO blackbox__probe(one, hit) VALUES (1, 1);\n"
         "  SELECT RAISE(ABORT, 'PinnedError: a pinned row has these values in "
         "a unique index and cannot be overwritten; unpin it first with "
         "INSERT INTO payload_unpins(payload_id, actor, reason)')\n"
-        "    FROM sqlite_sequence WHERE rowid = -1 AND seq = 1;\nEND"},
+        "    FROM blackbox__probe WHERE hit;\nEND"},
     {"payload_made_update", "unique index",
         SAME_KEY(MADE_PROTECTED, " AND payload_rowid <> OLD.rowid"),
         "%s\nBEFORE UPDATE ON event_payloads\nWHEN %s\nBEGIN\n"
@@ -384,7 +379,6 @@ static void tellOne(BxStmts *p, const Gap *pGap, void *pArg) {
 void bxPayloadMend(BxStmts *p, BxErr *pErr) {
   eachGap(p, GUARD_LATE, makeOne, pErr, pErr);
   bxPackMend(p, pErr);
-  bxPinsHash(p, BX_PINS_ALL, pErr);
 }
 
 void bxPayloadGuard(BxStmts *p, int bEarly, BxErr *pErr) {
@@ -394,8 +388,7 @@ void bxPayloadGuard(BxStmts *p, int bEarly, BxErr *pErr) {
 int bxPayloadIsWhole(BxStmts *p, BxErr *pErr) {
   int nGap = 0;
   eachGap(p, GUARD_LATE, countGap, &nGap, pErr);
-  return nGap == 0 && bxPackIsWhole(p, pErr) && !bxPinsLack(p, pErr) &&
-         pErr->rc == SQLITE_OK;
+  return nGap == 0 && bxPackIsWhole(p, pErr) && pErr->rc == SQLITE_OK;
 }
 
 void bxPayloadCheck(BxStmts *p, BxProblems *pOut) {
@@ -413,5 +406,4 @@ void bxPayloadCheck(BxStmts *p, BxProblems *pOut) {
         "payload_bodies; run blackbox_install()");
   }
   bxUnchecked(pOut, "event_payloads", &err);
-  bxPinsCheck(p, pOut);
 }

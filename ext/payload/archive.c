@@ -63,7 +63,7 @@ const BxRecords bxPayloadRecords[] = {
         BX_HOLD_ON("agent", "t.agent_id") " OR " BX_HOLD_ON(
             "event", "t.event_id") " OR " BX_HOLD_ON("kill_switch",
             "t.kill_switch_event_id") " OR " BX_HOLD_ON("evidence", "t.id"),
-        "t.id IN (SELECT id FROM main.payload_pins)",
+        "t.id IN (SELECT id FROM main.payload__pins)",
         "INSERT INTO main.payload_unpins(payload_id, actor, reason) "
         "SELECT t.id, ?2, ?3 FROM main.event_payloads AS t",
         0, 0},
@@ -272,12 +272,12 @@ void bxPayloadSaveEvidence(BxCall *p) {
   BxStmts *pHome = bxHome(p->bx, "payload", &p->err);
   const char *zEvent =
       bxText(p->aArg[0], "kill_switch_event_id", 1024, 0, &p->err);
-  i64 iNow = bxNow(), nRow, iPin;
+  i64 iNow = bxNow(), nRow, iLast;
   if (p->err.rc != SQLITE_OK) return;
   bxLock(pHome, &p->err);
   checkArray(pHome, p->aArg[1], &p->err);
   checkElements(pHome, p->aArg[1], &p->err);
-  iPin = bxPinsLast(pHome, &p->err);
+  iLast = bxPinsLast(pHome, &p->err);
   nRow = bxAsk(pHome, zCountElements, &p->err, "tvi", zEvent, p->aArg[1], iNow);
   if (p->err.rc == SQLITE_OK && bxPacks(pHome, &p->err)) {
     sqlite3_stmt *pStmt = bxPrepare(pHome, zNameElements, &p->err);
@@ -285,7 +285,7 @@ void bxPayloadSaveEvidence(BxCall *p) {
     bxUnpackLike(pHome, pStmt, &p->err);
   }
   bxDo(pHome, zSaveElements, &p->err, "tvi", zEvent, p->aArg[1], iNow);
-  bxPinsHashNew(pHome, iPin, zEvent, nRow, &p->err);
+  bxPinsExpect(pHome, iLast, zEvent, nRow, &p->err);
   bxReturnInt(p, nRow);
 }
 
@@ -299,7 +299,6 @@ void bxPayloadUnpin(BxCall *p) {
   const char *zReason = bxText(p->aArg[2], "reason", 65536, 0, &p->err);
   if (p->err.rc != SQLITE_OK) return;
   bxLock(pHome, &p->err);
-  bxPinsHashOf(pHome, zId, &p->err);
   bxDo(pHome, zSql, &p->err, "ttt", zId, zActor, zReason);
   if (bxPinsHold(pHome, zId, &p->err)) {
     bxFail(&p->err, SQLITE_ERROR,
@@ -328,8 +327,6 @@ void bxPayloadStats(BxCall *p) {
       "  'expired', (SELECT count(*) FROM main.payload_archive WHERE at < ?1 -"
       "    86400000 * (SELECT value FROM main.blackbox_settings"
       "      WHERE name = 'payload.retention_days')),"
-      "  'unhashed', (SELECT count(*) FROM main.payload_ledger"
-      "    WHERE hash IS NULL AND at IS NULL),"
       "  'queueMode', (SELECT value FROM main.blackbox_settings"
       "    WHERE name = 'payload.queue_mode'),"
       "  'waiting', ?2, 'waitingBytes', ?3, 'waitingOf', 'this connection',"

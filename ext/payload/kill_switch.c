@@ -88,13 +88,12 @@ static void bindRows(sqlite3_stmt *pStmt, const char *zEvent,
       pAgent->nGiven - pAgent->nAllowed);
 }
 
-/* Saves the agent's rows in one statement, and takes the hashes of their pins.
-** Returns how many. */
+/* Saves the agent's rows in one statement. Returns how many. */
 static i64 save(Ring *p, BxStmts *pArchive, const char *zEvent,
     const RingAgent *pAgent, BxErr *pErr) {
   BxStmts *pSaving = savingOf(p, pArchive, pErr);
   int bTemp = pSaving == &p->saving;
-  i64 nRow = 0, iPin = bxPinsLast(pArchive, pErr);
+  i64 nRow = 0, iLast = bxPinsLast(pArchive, pErr);
   sqlite3_stmt *pStmt = bxStmt(pSaving, bTemp ? zCountTemp : zCount, pErr);
   bindRows(pStmt, zEvent, pAgent, pErr);
   if (bxRow(pStmt, pErr)) nRow = sqlite3_column_int64(pStmt, 0);
@@ -107,7 +106,7 @@ static i64 save(Ring *p, BxStmts *pArchive, const char *zEvent,
   pStmt = bxStmt(pSaving, bTemp ? zSaveTemp : zSave, pErr);
   bindRows(pStmt, zEvent, pAgent, pErr);
   bxRun(pStmt, pErr);
-  bxPinsHashNew(pArchive, iPin, zEvent, nRow, pErr);
+  bxPinsExpect(pArchive, iLast, zEvent, nRow, pErr);
   return nRow;
 }
 
@@ -138,8 +137,29 @@ static i64 fire(Ring *p, BxStmts *pArchive, const char *zAgent,
   return nSaved;
 }
 
-i64 bxRingKillSwitch(
-    Ring *p, const char *zAgent, const char *zEvent, BxErr *pErr) {
+void bxRingPuller(sqlite3_value *pActor, sqlite3_value *pReason,
+    RingPuller *pOut, BxErr *pErr) {
+  pOut->zActor = pActor ? bxText(pActor, "actor", 1024, 1, pErr) : 0;
+  pOut->zReason = pReason ? bxText(pReason, "reason", 65536, 1, pErr) : 0;
+}
+
+/* Writes into the log who pulled the switch, when and why. */
+static void logSwitch(const Ring *p, BxStmts *pArchive, const char *zAgent,
+    const char *zEvent, const RingPuller *pPuller, i64 nSaved, BxErr *pErr) {
+  static const char zLog[] =
+      "INSERT INTO main.blackbox__log(domain, kind, subject, actor, reason,"
+      " rows, detail, agent_id, kill_switch_event_id) SELECT 'payload',"
+      " 'kill_switch', ?1, coalesce(?2, 'rule ' || v.rule),"
+      " coalesce(?3, v.sentence), ?4, json_object('ring', ?5), ?6, ?1"
+      " FROM (SELECT 1) LEFT JOIN (SELECT rule, sentence"
+      "  FROM main.payload_verdicts WHERE kill_switch_event_id = ?1"
+      "  AND agent_id = ?6 ORDER BY id LIMIT 1) AS v";
+  bxDo(pArchive, zLog, pErr, "tttitt", zEvent, pPuller->zActor,
+      pPuller->zReason, nSaved, p->base.stmts.zTable, zAgent);
+}
+
+i64 bxRingKillSwitch(Ring *p, const char *zAgent, const char *zEvent,
+    const RingPuller *pPuller, BxErr *pErr) {
   BxStmts *pArchive;
   i64 nSaved = 0;
   if (p->bFiring) {
@@ -155,7 +175,8 @@ i64 bxRingKillSwitch(
   bxLock(pArchive, pErr);
   p->bFiring = 1;
   nSaved = fire(p, pArchive, zAgent, zEvent, pErr);
-  bxFollow(pArchive->bx, 0, pErr);
+  logSwitch(p, pArchive, zAgent, zEvent, pPuller, nSaved, pErr);
+  bxLogFollow(pArchive->bx, pErr);
   p->bFiring = 0;
   return nSaved;
 }
@@ -165,8 +186,10 @@ void bxPayloadKillSwitch(BxCall *p) {
   const char *zAgent = bxText(p->aArg[1], "agent_id", 1024, 0, &p->err);
   const char *zEvent =
       bxText(p->aArg[2], "kill_switch_event_id", 1024, 0, &p->err);
+  RingPuller puller;
+  bxRingPuller(bxArg(p, 3), bxArg(p, 4), &puller, &p->err);
   if (p->err.rc != SQLITE_OK) return;
-  bxReturnInt(p, bxRingKillSwitch(pRing, zAgent, zEvent, &p->err));
+  bxReturnInt(p, bxRingKillSwitch(pRing, zAgent, zEvent, &puller, &p->err));
 }
 
 /* JSON has no type for a blob. */

@@ -8,8 +8,7 @@
 ** the domain its larger form (sql/payload_pack.sql), in which rules and views know
 ** references. When the last row is unpacked, the domain gets its first form back.
 **
-** Bodies of pinned rows are packed, too. Their hashes in the ledger are of the
-** texts, so they must be taken before.
+** Bodies of pinned rows are packed, too: their leaves in the log are of the texts.
 */
 #include "payload.h"
 SQLITE_EXTENSION_INIT3
@@ -113,6 +112,7 @@ static void reduce(BxStmts *p, BxErr *pErr) {
       "DROP INDEX main.payload_unpacked_at;"
       "DROP INDEX main.payload_packed_request;"
       "DROP INDEX main.payload_packed_response;"
+      "DROP TRIGGER main.payload_setting_update;" /* it reads payload_volume */
       "DROP VIEW main.payload_rows;"
       "DROP VIEW main.payload_bodies;"
       "DROP VIEW main.payload_texts;"
@@ -128,17 +128,12 @@ static void reduce(BxStmts *p, BxErr *pErr) {
 /*------------------------------------------------------------ packing ----*/
 
 /* The ids of the rows to pack, as a JSON array, the oldest ones first, and in each
-** batch one agent after the other. A row that is protected needs a pin with a
-** hash. ?1: rows before this time, NULL: all; ?2: at most so many. */
+** batch one agent after the other. ?1: rows before this time, NULL: all; ?2: at
+** most so many. */
 #define UNPACKED "main.payload_unpacked AS u WHERE (?1 IS NULL OR u.at < ?1)"
 static const char zUnpackedKeys[] =
     "SELECT json_group_array(id) FROM (SELECT id FROM (SELECT id, agent_id, at"
     "  FROM " UNPACKED " ORDER BY at LIMIT ?2) ORDER BY agent_id, at)";
-static const char zPackable[] =
-    "SELECT json_group_array(j.value) FROM json_each(?1) AS j WHERE NOT EXISTS"
-    " (SELECT 1 FROM main.payload_protected WHERE id = j.value) OR EXISTS"
-    " (SELECT 1 FROM main.payload_ledger AS l WHERE l.id = j.value"
-    "  AND l.at IS NULL AND l.hash IS NOT NULL)";
 static const char zMore[] = "SELECT EXISTS (SELECT 1 FROM " UNPACKED ")";
 
 static void bindUntil(sqlite3_stmt *pStmt, const i64 *piUntil, BxErr *pErr) {
@@ -148,17 +143,12 @@ static void bindUntil(sqlite3_stmt *pStmt, const i64 *piUntil, BxErr *pErr) {
 static char *keysToPack(
     BxStmts *p, const i64 *piUntil, i64 nLimit, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxPrepare(p, zUnpackedKeys, pErr);
-  char *zAll = 0, *zSome = 0;
+  char *zAll = 0;
   bindUntil(pStmt, piUntil, pErr);
   bxBind(pStmt, pErr, "-i", nLimit);
   if (bxRow(pStmt, pErr)) zAll = bxColumnCopy(pStmt, 0, pErr);
   sqlite3_finalize(pStmt);
-  if (zAll != 0) {
-    bxPinsHashSome(p, zAll, pErr);
-    zSome = bxAskText(p, zPackable, pErr, "t", zAll);
-  }
-  sqlite3_free(zAll);
-  return zSome;
+  return zAll;
 }
 
 /* Packs rows that are older than *piUntil, or any if that is NULL. Returns what

@@ -20,26 +20,15 @@ void bxPayloadCheck(BxStmts *p, BxProblems *pOut);
 ** archive is removed. */
 void bxPayloadLeave(BxStmts *p, BxErr *pErr);
 
-/* pins.c: the hashes of pinned rows. A call that pins rows computes their
-** hashes, and also those of a few rows that were pinned without the module. */
-#define BX_PINS_ALL (-1)
-/* The number of the newest pin. */
+/* pins.c */
+/* The number of the newest row of the log. */
 i64 bxPinsLast(BxStmts *p, BxErr *pErr);
-/* Called after a kill switch has saved nSaved exchanges, whose pins are those
-** after number iPin. Computes their hashes, and a few more. */
-void bxPinsHashNew(
-    BxStmts *p, i64 iPin, const char *zEvent, i64 nSaved, BxErr *pErr);
-/* Computes the hashes of the newest nLimit pins that have none. */
-void bxPinsHash(BxStmts *p, i64 nLimit, BxErr *pErr);
-/* Computes the hash of the pin of one row, if it has none. */
-void bxPinsHashOf(BxStmts *p, const char *zId, BxErr *pErr);
-/* The same for the pins of the rows in a JSON array. */
-void bxPinsHashSome(BxStmts *p, const char *zIds, BxErr *pErr);
+/* Fails unless so many exchanges of a kill switch were pinned after row iLast of
+** the log. */
+void bxPinsExpect(
+    BxStmts *p, i64 iLast, const char *zEvent, i64 nSaved, BxErr *pErr);
 /* Whether a row is pinned. */
 int bxPinsHold(BxStmts *p, const char *zId, BxErr *pErr);
-/* Whether a pin has no hash. */
-int bxPinsLack(BxStmts *p, BxErr *pErr);
-void bxPinsCheck(BxStmts *p, BxProblems *pOut);
 
 /* pack.c: bodies in the body store */
 /* Whether the domain in p's schema has its larger form, in which bodies may be
@@ -163,6 +152,10 @@ void bxRingTakeOut(Ring *p, const char *zAgent, int bSaved, BxErr *pErr);
 /* Takes the write lock on the ring's schema. */
 void bxRingLock(Ring *p, BxErr *pErr);
 
+/* ring_held.c: digests of held exchanges. iSlot: that of the exchange, 0: all. */
+void bxRingLogHeld(Ring *p, i64 iSlot, BxErr *pErr);
+void bxRingCheck(BxVtab *pVtab, BxProblems *pOut);
+
 #define BX_RING_WINDOW 50 /* of a ring that is made without one */
 #define BX_RING_MAX_WINDOW 10000
 
@@ -173,6 +166,8 @@ void bxRingLock(Ring *p, BxErr *pErr);
 #define BX_RING_LAST(p) (BX_RING_BASE(p) + (p)->nWindow - 1)
 
 /* ring_bound.c: the limits of a whole ring */
+/* Fails if bodies of that size are larger than the whole ring may be. */
+void bxRingRefuseLarge(Ring *p, i64 nByte, BxErr *pErr);
 /* Writes a row and makes room for it, in one statement. */
 void bxRingPushBound(Ring *p, const RingAgent *pSelf, const RingPush *pPush,
     i64 nByte, BxErr *pErr);
@@ -185,10 +180,17 @@ void bxRingTrimBound(Ring *p, BxErr *pErr);
 /* kill_switch.c: moves the rows of a ring to the archive, or into JSON */
 void bxPayloadKillSwitch(BxCall *p);
 void bxPayloadExtract(BxCall *p);
-/* The same for a command that is inserted into the ring as a row. Returns the
-** number of rows saved. */
-i64 bxRingKillSwitch(
-    Ring *p, const char *zAgent, const char *zEvent, BxErr *pErr);
+/* Who pulls a kill switch, and why. Both NULL: the rule of the verdict that has its
+** id, if there is one. */
+typedef struct RingPuller {
+  const char *zActor, *zReason;
+} RingPuller;
+/* Reads both, of which either may be NULL. */
+void bxRingPuller(sqlite3_value *pActor, sqlite3_value *pReason,
+    RingPuller *pOut, BxErr *pErr);
+/* Saves the exchanges of an agent. Returns how many. */
+i64 bxRingKillSwitch(Ring *p, const char *zAgent, const char *zEvent,
+    const RingPuller *pPuller, BxErr *pErr);
 
 /* calls.c: the prompt, the tool calls and the usage of an exchange */
 extern const sqlite3_module bxCallsModule;
@@ -215,5 +217,6 @@ void bxPayloadNormalize(BxCall *p);
 extern const BxRecords bxPayloadRecords[]; /* archive.c */
 
 extern const BxRecords bxRingRecords[]; /* ring.c */
+void bxRingHeld(BxVtab *pVtab, BxErr *pErr);
 
 #endif

@@ -245,6 +245,7 @@ static void writeRow(Queue *p, BxStmts *pHome, const Given *aGiven, i64 nByte,
   bxQueueBind(pStmt, aGiven, pErr);
   if (!bHistory) bxBind(pStmt, pErr, "------i", nByte);
   bxRun(pStmt, pErr);
+  bxWriteNote(p->bx, pErr);
   /* (An INSERT into a view does not count as a change.) */
   if (pErr->rc == SQLITE_OK && !bHistory && sqlite3_changes(p->bx->db) == 0) {
     failKeptOut(pErr);
@@ -255,7 +256,7 @@ static void writeRow(Queue *p, BxStmts *pHome, const Given *aGiven, i64 nByte,
 ** keep the rows after it from being written. */
 static void leaveOut(BxStmts *pHome, const Waiting *pRow, BxErr *pErr) {
   static const char zReceipt[] =
-      "INSERT INTO main.retention_note(at, domain, rule, rows, bytes, oldest,"
+      "INSERT INTO main.blackbox__note(at, domain, rule, rows, bytes, oldest,"
       "  newest) VALUES(?1, 'payload', 'erased', 1, ?2, ?3, ?3)";
   bxClear(pErr);
   bxDo(pHome, zReceipt, pErr, "iii", bxNow(), pRow->nByte, pRow->iTime);
@@ -422,7 +423,7 @@ static int flushRest(const Queue *p, sqlite3 *db, int rc) {
   char *zSql;
   if (strncmp(sqlite3_errmsg(db), "ErasedError: ", 13) != 0) return rc;
   zSql = sqlite3_mprintf(
-      "%s AS q WHERE NOT EXISTS (SELECT 1 FROM main.retention_refused AS r "
+      "%s AS q WHERE NOT EXISTS (SELECT 1 FROM main.retention__refused AS r "
       "WHERE (r.kind = 'agent' AND r.\"key\" = q.agent_id) "
       "OR (r.kind = 'event' AND r.\"key\" = q.event_id))",
       flushSql(p));
@@ -573,7 +574,7 @@ static void checkArchiveSize(
       nByte, pLimits->nArchive);
 }
 
-static i64 put(
+i64 bxQueuePut(
     Queue *p, sqlite3_value **aVal, int nVal, int bCall, BxErr *pErr) {
   BxStmts *pHome = bxHome(p->bx, "payload", pErr);
   const Limits *pLimits;
@@ -595,16 +596,6 @@ static i64 put(
     store(p, pHome, aVal, iTime, bCall, pErr);
   }
   return pErr->rc == SQLITE_OK;
-}
-
-i64 bxQueuePut(
-    Queue *p, sqlite3_value **aVal, int nVal, int bCall, BxErr *pErr) {
-  i64 iOuter, nRow;
-  if (bCall) return put(p, aVal, nVal, 1, pErr);
-  iOuter = bxEnter(p->bx);
-  nRow = put(p, aVal, nVal, 0, pErr);
-  bxLeave(p->bx, iOuter);
-  return nRow;
 }
 
 static Queue *queueOf(Bx *bx) {
@@ -664,7 +655,7 @@ static Waiting *findWaiting(Queue *p, i64 iSerial) {
 
 void bxQueueDrop(Queue *p, i64 iSerial, BxErr *pErr) {
   static const char zReceipt[] =
-      "INSERT INTO main.retention_note(at, domain, rule, rows, bytes, oldest,"
+      "INSERT INTO main.blackbox__note(at, domain, rule, rows, bytes, oldest,"
       "  newest) VALUES(?1, 'payload', 'payload.queue', 1, ?2, ?3, ?3)";
   BxStmts *pHome = target(p, pErr);
   Waiting *pRow = findWaiting(p, iSerial);
@@ -682,8 +673,8 @@ void bxQueueDrop(Queue *p, i64 iSerial, BxErr *pErr) {
 i64 bxQueueClear(BxStmts *pHome, BxErr *pErr) {
   static const char zSql[] =
       "DELETE FROM payload_queue AS q WHERE NOT EXISTS (SELECT 1 FROM "
-      "main.retention_in_force WHERE kind = 'agent' AND \"key\" = q.agent_id) "
-      "AND NOT EXISTS (SELECT 1 FROM main.retention_in_force "
+      "main.retention__holds WHERE kind = 'agent' AND \"key\" = q.agent_id) "
+      "AND NOT EXISTS (SELECT 1 FROM main.retention__holds "
       "WHERE kind = 'event' AND \"key\" = q.event_id)";
   Queue *p = queueOf(pHome->bx);
   i64 nRow = p->nRow;
@@ -818,6 +809,10 @@ const Waiting *bxQueueFirst(Queue *p) {
 
 const Waiting *bxQueueNext(const Waiting *pRow) {
   return notDropped(pRow->pNext);
+}
+
+Bx *bxQueueBx(const Queue *p) {
+  return p->bx;
 }
 
 i64 bxQueueLast(Queue *p) {

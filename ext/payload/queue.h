@@ -65,6 +65,7 @@ void bxQueueOpen(Queue *p);
 void bxQueueClose(Queue *p);
 const Waiting *bxQueueFirst(Queue *p);
 const Waiting *bxQueueNext(const Waiting *pRow);
+Bx *bxQueueBx(const Queue *p);
 /* The highest row number so far. */
 i64 bxQueueLast(Queue *p);
 /* Whether a statement of the queue writes the waiting rows. */

@@ -42,6 +42,8 @@ static int queueConnect(sqlite3 *db, void *pAux, int argc,
   (void)argc, (void)argv, (void)pzErr;
   if (rc != SQLITE_OK) return rc;
   sqlite3_vtab_config(db, SQLITE_VTAB_CONSTRAINT_SUPPORT, 1); /* OR IGNORE */
+  sqlite3_vtab_config(
+      db, SQLITE_VTAB_DIRECTONLY); /* whose trigger would it be? */
   ((QueueVtab *)*ppVtab)->pQueue = (Queue *)pAux;
   return SQLITE_OK;
 }
@@ -128,6 +130,8 @@ static int queueUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
     sqlite3_int64 *piRowid) {
   Queue *p = queueOfTable(pVtab);
   BxErr err = {SQLITE_OK, 0};
+  BxWrite write;
+  bxWriteBegin(&write, bxQueueBx(p));
   if (argc == 1) {
     bxQueueDrop(p, sqlite3_value_int64(argv[0]), &err);
   } else if (sqlite3_value_type(argv[0]) != SQLITE_NULL) {
@@ -144,7 +148,7 @@ static int queueUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
     bxQueuePut(p, argv + 2, 5, 0, &err);
     *piRowid = 0;
   }
-  return bxReportVtab(&err, pVtab);
+  return bxWriteEnd(&write, &err, pVtab);
 }
 
 static int queueBegin(sqlite3_vtab *pVtab) {

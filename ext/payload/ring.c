@@ -10,7 +10,8 @@
 ** for commands:
 **   INSERT INTO ring(ring, value) VALUES('window', 80)
 **   and the same with 'max_bytes' and 'idle_days', where 0 is no bound
-**   INSERT INTO ring(ring, agent_id, event_id) VALUES('kill_switch', ?, ?)
+**   INSERT INTO ring(ring, agent_id, event_id, actor, reason)
+**     VALUES('kill_switch', ?, ?, ?, ?)
 **
 ** This file has only the methods; ring_sql.c has the statements. A row is
 ** inserted or deleted, never updated. Rows are ordered by agent_id and seq. A
@@ -30,7 +31,19 @@ SQLITE_EXTENSION_INIT3
 #define COLUMNS                                                                \
   "agent_id,event_id,request_body,response_body,timestamp,size_bytes,seq,"     \
   "value"
-enum { AGENT, EVENT, REQUEST, RESPONSE, TIME, SIZE, SEQ, COMMAND, VALUE };
+enum {
+  AGENT,
+  EVENT,
+  REQUEST,
+  RESPONSE,
+  TIME,
+  SIZE,
+  SEQ,
+  COMMAND,
+  VALUE,
+  ACTOR,
+  REASON
+};
 
 /* idxNum bits */
 #define BY_AGENT 1 /* argv[0] is the agent */
@@ -122,7 +135,7 @@ static int declare(sqlite3 *db, const char *zName, BxErr *pErr) {
   zSql = sqlite3_mprintf(
       "CREATE TABLE x(agent_id TEXT, event_id TEXT, request_body, "
       "response_body, timestamp INTEGER, size_bytes INTEGER, seq INTEGER, "
-      "\"%w\" HIDDEN, value HIDDEN)",
+      "\"%w\" HIDDEN, value HIDDEN, actor HIDDEN, reason HIDDEN)",
       zName);
   if (zSql == 0) {
     bxFail(pErr, SQLITE_NOMEM, "out of memory");
@@ -364,7 +377,11 @@ static void runCommand(Ring *p, sqlite3_value **aCol, BxErr *pErr) {
   } else if (sqlite3_stricmp(zCommand, "kill_switch") == 0) {
     const char *zAgent = bxText(aCol[AGENT], "agent_id", 1024, 0, pErr);
     const char *zEvent = bxText(aCol[EVENT], "event_id", 1024, 0, pErr);
-    if (pErr->rc == SQLITE_OK) bxRingKillSwitch(p, zAgent, zEvent, pErr);
+    RingPuller puller;
+    bxRingPuller(aCol[ACTOR], aCol[REASON], &puller, pErr);
+    if (pErr->rc == SQLITE_OK) {
+      bxRingKillSwitch(p, zAgent, zEvent, &puller, pErr);
+    }
     if (sqlite3_vtab_on_conflict(p->base.stmts.bx->db) == SQLITE_IGNORE &&
         (pErr->rc & 0xff) == SQLITE_CONSTRAINT) {
       pErr->rc = SQLITE_ERROR; /* otherwise SQLite would treat it as success */
@@ -392,7 +409,7 @@ static void insertRow(
   push.pResponse = aCol[RESPONSE];
   push.iTime = bxTime(aCol[TIME], "timestamp", pErr);
   if (!isNull(argv[1]) || !isNull(aCol[SIZE]) || !isNull(aCol[SEQ]) ||
-      !isNull(aCol[VALUE])) {
+      !isNull(aCol[VALUE]) || !isNull(aCol[ACTOR]) || !isNull(aCol[REASON])) {
     bxFail(pErr, SQLITE_CONSTRAINT,
         "ValidationError: rowid, size_bytes, seq and value are computed by the "
         "ring; insert agent_id, event_id, request_body, response_body and "
@@ -404,8 +421,9 @@ static void insertRow(
 static int ringUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
     sqlite3_int64 *piRowid) {
   Ring *p = (Ring *)pVtab;
-  i64 iOuter = bxEnter(p->base.stmts.bx);
   BxErr err = {SQLITE_OK, 0};
+  BxWrite write;
+  bxWriteBegin(&write, p->base.stmts.bx);
   if (argc == 1) {
     bxRingDelete(p, sqlite3_value_int64(argv[0]), &err);
   } else if (!isNull(argv[0])) {
@@ -418,8 +436,7 @@ static int ringUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
   } else {
     insertRow(p, argv, piRowid, &err);
   }
-  bxLeave(p->base.stmts.bx, iOuter);
-  return bxReportVtab(&err, pVtab);
+  return bxWriteEnd(&write, &err, pVtab);
 }
 
 static int ringBegin(sqlite3_vtab *pVtab) {

@@ -236,8 +236,9 @@ static void freeChoice(Choice *p) {
   sqlite3_free(sqlite3_str_finish(p->pLeave));
 }
 
-static void refuseLarge(Ring *p, i64 nByte, BxErr *pErr) {
+void bxRingRefuseLarge(Ring *p, i64 nByte, BxErr *pErr) {
   const char *zRing = p->base.stmts.zTable;
+  if (p->nMaxByte == 0 || nByte <= p->nMaxByte) return;
   bxFail(pErr, SQLITE_CONSTRAINT, /* FULL would end the transaction */
       "QuotaExceededError: the bodies have %lld bytes, and the whole ring %s "
       "may have max_bytes=%lld; allow more with INSERT INTO \"%w\"(\"%w\", "
@@ -249,10 +250,6 @@ void bxRingPushBound(Ring *p, const RingAgent *pSelf, const RingPush *pPush,
     i64 nByte, BxErr *pErr) {
   i64 iNow = bxNow();
   Choice choice;
-  if (p->nMaxByte > 0 && nByte > p->nMaxByte) {
-    refuseLarge(p, nByte, pErr);
-    return;
-  }
   choose(p, &choice, iNow, pSelf, nByte, pErr);
   rollAndPut(p, &choice, pSelf, pPush, nByte, iNow, pErr);
   freeChoice(&choice);

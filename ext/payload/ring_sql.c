@@ -146,7 +146,7 @@ static void readWatched(Ring *p, int *pbBound, BxErr *pErr) {
 ** bound. */
 static i64 readWindow(Ring *p, BxErr *pErr) {
   int bBound = 0;
-  if (p->nWindow != 0) return p->nWindow;
+  if (p->nWindow != 0 || pErr->rc != SQLITE_OK) return p->nWindow;
   p->nMaxByte = p->nIdleDay = 0;
   readWatched(p, &bBound, pErr);
   if (bBound) readConfig(p, pErr);
@@ -244,7 +244,7 @@ static int isTaken(Ring *p, const RingAgent *pNext, BxErr *pErr) {
 char *bxRingHolder(Ring *p, i64 iNo, BxErr *pErr) {
   static const char zSql[] =
       "SELECT f.kind || ' ' || f.\"key\" || ' is held by ' || f.owner "
-      "FROM main.retention_in_force AS f "
+      "FROM main.retention__holds AS f "
       "WHERE (f.kind = 'buffer' AND f.\"key\" = lower(?1)) OR EXISTS (SELECT 1 "
       "FROM main.@_slots AS s WHERE s.id BETWEEN ?2 AND ?3 AND CASE f.kind "
       "WHEN 'agent' THEN s.agent_id WHEN 'event' THEN s.event_id END "
@@ -320,9 +320,21 @@ static void putExchange(
   }
 }
 
+/* What a hold keeps of the row is noted. That it is not never refuses a push. */
+static void noteHeld(Ring *p, i64 iSlot, BxErr *pErr) {
+  BxErr err = {SQLITE_OK, 0};
+  if (pErr->rc != SQLITE_OK) return;
+  bxRingLogHeld(p, iSlot, &err);
+  if (bxMayPassOver(&p->base.stmts, &err)) bxClear(&err);
+  bxPass(pErr, &err);
+}
+
 void bxRingPush(Ring *p, const RingPush *pPush, i64 *piRowid, BxErr *pErr) {
   RingAgent agent;
   bxRingLookTemp(p, pErr);
+  readWindow(p, pErr);
+  bxRingRefuseLarge(
+      p, bxBytes(pPush->pRequest) + bxBytes(pPush->pResponse), pErr);
   bxRingAgent(p, pPush->zAgent, &agent, pErr);
   if (pErr->rc != SQLITE_OK) return;
   if (agent.iNo == 0) {
@@ -344,6 +356,7 @@ void bxRingPush(Ring *p, const RingPush *pPush, i64 *piRowid, BxErr *pErr) {
   } else {
     putExchange(p, &agent, pPush, pErr);
   }
+  if (agent.bHeld) noteHeld(p, *piRowid, pErr);
   bxRingLooked(p);
 }
 

@@ -47,14 +47,20 @@ void bxRingWatchFree(Ring *p) {
 
 void bxRingForget(Ring *p) {
   p->nChange = -1;
-  if (p->pWatch != 0) p->pWatch->rules.iVersion = 0;
+  if (p->pWatch != 0) p->pWatch->rules.bRead = 0;
 }
 
 /*---------------------------------------------------------- whether to ----*/
 
+/* Whether rings have to look, as a sum of flags. */
+#define SETTING(name)                                                          \
+  "(SELECT value FROM main.blackbox_settings WHERE name = 'payload." name "')"
+/* clang-format off */
 #define FLAGS_SQL                                                              \
-  "SELECT on_loop + 4 * refuse + 8 * agents FROM main.payload_watch "          \
-  "WHERE one = 1"
+  "SELECT CASE " SETTING("on_loop") " WHEN 'record' THEN 1"                    \
+  "  WHEN 'kill_switch' THEN 2 ELSE 0 END + 4 * " SETTING("refuse_stopped")    \
+  "  + 8 * EXISTS (SELECT 1 FROM main.payload_agents)"
+/* clang-format on */
 const char bxRingConfigWatched[] =
     "SELECT value, (" FLAGS_SQL ") FROM main.@_config ORDER BY name DESC";
 
@@ -64,7 +70,7 @@ static int isTemp(const Ring *p) {
 
 int bxRingHasRules(Ring *p, BxErr *pErr) {
   return !isTemp(p) && bxCanPrepare(p->base.stmts.bx,
-                           bxPrintf(pErr, "SELECT 1 FROM \"%w\".payload_watch",
+                           bxPrintf(pErr, "SELECT 1 FROM \"%w\".payload_rules",
                                p->base.stmts.zDb),
                            pErr);
 }
@@ -136,17 +142,11 @@ static Watch *needWatch(Ring *p, BxErr *pErr) {
   return p->pWatch;
 }
 
-/* The rules, read again if they have changed. */
+/* The rules. They are read again if anybody else has changed anything. */
 static const Rules *needRules(Ring *p, BxStmts *pHome, BxErr *pErr) {
-  static const char zVersion[] =
-      "SELECT version FROM main.payload_watch WHERE one = 1";
   Watch *pWatch = needWatch(p, pErr);
-  i64 iVersion;
   if (pErr->rc != SQLITE_OK) return 0;
-  if (p->bSame && pWatch->rules.iVersion != 0) return &pWatch->rules;
-  iVersion = bxAsk(pHome, zVersion, pErr, "");
-  if (pErr->rc != SQLITE_OK) return 0;
-  if (pWatch->rules.iVersion != iVersion || iVersion == 0) {
+  if (!p->bSame || !pWatch->rules.bRead) {
     bxRulesFree(&pWatch->rules);
     bxRulesRead(&pWatch->rules, pHome, pErr);
     if (pErr->rc != SQLITE_OK) bxRulesFree(&pWatch->rules);
@@ -288,7 +288,7 @@ static void raiseVerdict(Judging *p, const Finding *pFinding, BxErr *pErr) {
       pStep->zTool[0] != 0 ? pStep->zTool : 0, (i64)pStep->iTurn, hThing, zSeqs,
       bxRuleTokens(pFinding, pTrack), zSay, bKill ? "kill_switch" : "record",
       bKill ? p->pOut->zKill : 0);
-  bxFollow(p->pHome->bx, 0, pErr);
+  bxLogFollow(p->pHome->bx, pErr);
   p->pOut->bRaised = 1;
   sqlite3_free(zSeqs);
   sqlite3_free(zSay);
@@ -390,6 +390,7 @@ void bxRingWatched(
   static const char zForget[] =
       "DELETE FROM main.@_steps "
       "WHERE id BETWEEN ?1 << 16 AND (?1 << 16) + 127";
+  static const RingPuller rule = {0, 0};
   Track *pTrack = pWatched->pTrack;
   i64 iNo;
   if (pTrack == 0) return;
@@ -400,6 +401,6 @@ void bxRingWatched(
     bxTrackWrite(pTrack, &p->base.stmts, pErr);
     return;
   }
-  bxRingKillSwitch(p, pPush->zAgent, pWatched->zKill, pErr);
+  bxRingKillSwitch(p, pPush->zAgent, pWatched->zKill, &rule, pErr);
   bxDo(&p->base.stmts, zForget, pErr, "i", iNo);
 }

@@ -54,13 +54,11 @@ void bxRulesRead(Rules *pOut, BxStmts *p, BxErr *pErr) {
   static const char zPrices[] =
       "SELECT model, input, cache_write, cache_read, output "
       "FROM main.payload_prices";
-  static const char zVersion[] =
-      "SELECT version FROM main.payload_watch WHERE one = 1";
   sqlite3_stmt *pStmt;
   unsigned int mKind = FORMATS_OF_CALLS;
   memset(pOut, 0, sizeof(*pOut));
   if (p == 0) return;
-  pOut->iVersion = bxAsk(p, zVersion, pErr, "");
+  pOut->bRead = 1;
   pStmt = bxStmt(p, zRules, pErr);
   while (bxRow(pStmt, pErr)) readRule(pOut, pStmt, pErr);
   bxDone(pStmt, pErr);

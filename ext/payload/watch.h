@@ -77,7 +77,7 @@ typedef struct Price {
 
 /* What a ring has read of the tables of rules. */
 typedef struct Rules {
-  i64 iVersion; /* of payload_watch; 0 before the first reading */
+  int bRead;
   Rule a[N_RULE];
   Formats formats;
   Price *aPrice;

@@ -1,14 +1,14 @@
 /*
 ** show.c: what leaves the database: proof_head(), proof_of(kind, key),
-** proof_tile(path) and proof_export.
+** proof_tile(path), proof_export and proof_pending.
 **
 ** A proof is a JSON object, which can be checked without the database:
-**   kind, number, time, commitment   the leaf
-**   leaf                             its number in the log
-**   salt, content                    what the commitment is of: the content is
-**                                    told by its digest
-**   path                             the hashes from the leaf to the root
-**   head                             the head to which they lead
+**   kind, n   "row", and its number in the log; its leaf is n - 1
+**   hash      of the leaf
+**   fields    [{name, type, salt, hash}]: what the leaf is made of; null if that has
+**             gone. An erased field has no salt
+**   path      the hashes from the leaf to the root
+**   head      the head to which they lead
 ** The proof of kind 'head' has "noted", an older head, and a path that shows that
 ** the log of the head begins with that of the older one.
 */
@@ -19,12 +19,46 @@ SQLITE_EXTENSION_INIT3
 
 /*----------------------------------------------------------------- head ----*/
 
-/* Takes in all that waits. In a transaction the lock comes first, because after
-** a read SQLite would not wait for it; it is needed only if something waits. */
+/* What waits: 1 rows without leaves, or receipts whose minute is over; 2 a head that
+** was not noted. Those of whole tiles need no note. */
+static i64 waits(BxStmts *pHome, BxErr *pErr) {
+  static const char zWaits[] =
+      "SELECT CASE WHEN (SELECT max(n) FROM main.blackbox__log) > size"
+      "  OR EXISTS (SELECT 1 FROM main.blackbox__open"
+      "   WHERE minute BETWEEN 1 AND ?1) THEN 1"
+      " WHEN size % 256 > 0 AND NOT EXISTS (SELECT 1 FROM main.blackbox__heads"
+      "  AS h WHERE h.size = t.size) THEN 2 END FROM main.blackbox__tree AS t";
+  return bxAsk(pHome, zWaits, pErr, "i", bxNow() / 60000 - 1);
+}
+
+/* Takes in all that waits, and notes the size. */
+static void takeIn(BxStmts *pHome, BxErr *pErr) {
+  static const char zClose[] =
+      "INSERT INTO main.blackbox__log(at, domain, kind, subject, rows, bytes,"
+      " oldest, newest, detail) SELECT at, domain, 'removal', rule, rows, "
+      "bytes,"
+      " oldest, newest, minute FROM main.blackbox__open"
+      " WHERE minute BETWEEN 1 AND ?1";
+  static const char zClosed[] =
+      "DELETE FROM main.blackbox__open WHERE minute BETWEEN 1 AND ?1";
+  static const char zNote[] =
+      "INSERT OR IGNORE INTO main.blackbox__heads(size)"
+      " SELECT size FROM main.blackbox__tree WHERE size % 256 > 0";
+  i64 iMinute = bxNow() / 60000 - 1;
+  bxDo(pHome, zClose, pErr, "i", iMinute);
+  bxDo(pHome, zClosed, pErr, "i", iMinute);
+  bxLogProve(pHome, (i64)1 << 40, pErr);
+  bxDo(pHome, zNote, pErr, "");
+}
+
+/* In a transaction the lock comes first, because after a read SQLite would not wait
+** for it; it is needed only if something waits. */
 static void takeAll(BxCall *p, BxStmts *pHome) {
   BxErr lock = {SQLITE_OK, 0};
-  if (!sqlite3_get_autocommit(p->bx->db)) bxLock(pHome, &lock);
-  if (!bxProofWaits(pHome, &p->err)) {
+  int bInside = !sqlite3_get_autocommit(p->bx->db);
+  if (bInside) bxLock(pHome, &lock);
+  if (bInside && sqlite3_get_autocommit(p->bx->db)) bxPass(&p->err, &lock);
+  if (!waits(pHome, &p->err)) {
     bxClear(&lock);
     return;
   }
@@ -32,11 +66,11 @@ static void takeAll(BxCall *p, BxStmts *pHome) {
   if (p->pCtx != 0) bxSavepoint(p->bx, p->pDef->zName, &p->err);
   if (p->err.rc != SQLITE_OK) return;
   bxLock(pHome, &p->err);
-  bxProofTake(pHome, (i64)1 << 47, p->pCtx != 0, &p->err);
+  takeIn(pHome, &p->err);
   if (p->pCtx != 0) bxRelease(p->bx, &p->err);
 }
 
-static char *headText(ProofLog *pLog, BxErr *pErr) {
+static char *headText(BxLog *pLog, BxErr *pErr) {
   ProofHead head;
   if (pErr->rc != SQLITE_OK) return 0;
   bxProofHeadOf(pLog, &head);
@@ -44,15 +78,12 @@ static char *headText(ProofLog *pLog, BxErr *pErr) {
 }
 
 void bxProofHead(BxCall *p) {
-  BxStmts *pHome = bxHome(p->bx, "proof", &p->err);
-  ProofLog log;
+  BxStmts *pHome = bxHome(p->bx, "core", &p->err);
+  BxLog log;
   char *zHead;
   if (pHome == 0) return;
-  if (sqlite3_db_readonly(p->bx->db, pHome->zDb) == 0 &&
-      bxSettingInt(pHome, "proof.enabled", &p->err)) {
-    takeAll(p, pHome);
-  }
-  bxProofOpen(&log, pHome, &p->err);
+  if (sqlite3_db_readonly(p->bx->db, pHome->zDb) == 0) takeAll(p, pHome);
+  bxLogOpen(&log, pHome, &p->err);
   zHead = headText(&log, &p->err);
   if (zHead != 0) bxReturnText(p, zHead);
 }
@@ -68,7 +99,7 @@ static void appendHash(
 
 /* The end of each proof, which becomes the result. */
 static void returnProof(
-    BxCall *p, ProofLog *pLog, sqlite3_str *pOut, const MerklePath *pPath) {
+    BxCall *p, BxLog *pLog, sqlite3_str *pOut, const MerklePath *pPath) {
   char *zHead = headText(pLog, &p->err), *zProof;
   int i;
   sqlite3_str_appendall(pOut, ",\"path\":[");
@@ -84,7 +115,7 @@ static void returnProof(
 }
 
 /* That the log begins with that of an older head. */
-static void proveHead(BxCall *p, ProofLog *pLog) {
+static void proveHead(BxCall *p, BxLog *pLog) {
   ProofHead old;
   MerklePath path = {0, {{{0}}}};
   sqlite3_str *pOut;
@@ -111,119 +142,110 @@ static void proveHead(BxCall *p, ProofLog *pLog) {
   returnProof(p, pLog, pOut, &path);
 }
 
-/* The thing that kind and key name; 0 if there can be none. */
-static i64 thingOf(BxCall *p, BxStmts *pHome, ProofKind eKind) {
-  static const char zPin[] = "SELECT pin FROM main.payload_pins WHERE id = ?1";
-  i64 iNumber;
-  if (eKind == PROOF_EVIDENCE) {
-    const char *zId = bxText(p->aArg[1], "key", 100000, 0, &p->err);
-    iNumber = bxAsk(pHome, zPin, &p->err, "t", zId);
-  } else {
-    iNumber = bxInt(p->aArg[1], "key", 1, PROOF_MOST - 1, &p->err);
+static void appendFields(sqlite3_str *pOut, const BxLeaf *pLeaf) {
+  int i;
+  for (i = 0; i < pLeaf->nField; i++) {
+    const BxLogField *pField = &pLeaf->aField[i];
+    sqlite3_str_appendf(pOut, "%s{\"name\":\"%s\",\"type\":%d",
+        i > 0 ? "," : ",\"fields\":[", pField->zName, pField->eType);
+    if (pField->bErased) {
+      sqlite3_str_appendall(pOut, ",\"salt\":null");
+    } else {
+      appendHash(pOut, ",\"salt\":", pField->salt.a);
+    }
+    appendHash(pOut, ",\"hash\":", pField->hash.a);
+    sqlite3_str_appendchar(pOut, 1, '}');
   }
-  return PROOF_THING(iNumber, eKind);
+  sqlite3_str_appendall(pOut, "]");
 }
 
-/* What opens a leaf, if it is there. */
-typedef struct Opening {
-  int bOpen;
-  unsigned char aContent[BX_DIGEST];
-  MerkleHash salt;
-} Opening;
-
-static void openLeaf(ProofLog *pLog, i64 iLeaf, const ProofLeaf *pLeaf,
-    Opening *pOut, BxErr *pErr) {
-  static const char zSalt[] =
-      "SELECT salt FROM main.proof_salts WHERE thing = ?1 AND leaf = ?2";
-  sqlite3_stmt *pStmt = bxStmt(pLog->p, zSalt, pErr);
-  MerkleHash mark;
-  bxBind(pStmt, pErr, "ii", pLeaf->iThing, iLeaf);
-  pOut->bOpen = bxRow(pStmt, pErr) && bxProofReadHash(pStmt, 0, &pOut->salt);
-  bxDone(pStmt, pErr);
-  if (!pOut->bOpen) return;
-  pOut->bOpen =
-      bxProofContent(pLog->p, pLeaf->iThing, pOut->aContent, pErr) > 0;
-  if (!pOut->bOpen) return;
-  mark = bxProofMark(pOut->salt.a, pOut->aContent);
-  if (memcmp(mark.a, pLeaf->mark.a, BX_DIGEST) != 0) {
+/* Reads a row as its leaf has it. Returns 0 if that has gone: the row was folded, or
+** was a pin that has ended. *pHash is what the tree has. */
+static int readLeaf(
+    BxLog *pLog, i64 iLeaf, BxLeaf *pLeaf, MerkleHash *pHash, BxErr *pErr) {
+  MerkleHash hash;
+  pLog->tree.xGet(&pLog->tree, 0, iLeaf, pHash, pErr);
+  if (!bxLogLeafOf(pLog->p, iLeaf + 1, pLeaf, pErr)) return 0;
+  hash = bxMerkleLeaf(pLeaf->a, pLeaf->nByte);
+  if (memcmp(hash.a, pHash->a, BX_DIGEST) == 0) return 1;
+  if (pLeaf->ePin == BX_NO_PIN || pLeaf->ePin == BX_PIN_HERE) {
     bxFail(pErr, SQLITE_CORRUPT_VTAB,
-        "CorruptedDataError: %s %lld is not what leaf %lld of the log says, so "
-        "that there is no proof of it; SELECT * FROM proof_verify() lists what "
-        "is wrong",
-        bxProofKindName(PROOF_KIND(pLeaf->iThing)), PROOF_NUMBER(pLeaf->iThing),
-        iLeaf);
+        "CorruptedDataError: row %lld of the log, or what it pins, is not what "
+        "its leaf says, so that there is no proof of it; SELECT * FROM "
+        "proof_verify() lists what is wrong",
+        iLeaf + 1);
   }
+  return 0;
 }
 
-/* That a leaf is in the log, and what it is of. */
-static void proveLeaf(BxCall *p, ProofLog *pLog, i64 iLeaf) {
-  ProofLeaf leaf;
-  Opening opening;
+/* That a row is in the log. */
+static void proveLeaf(BxCall *p, BxLog *pLog, i64 iLeaf) {
+  BxLeaf leaf;
+  MerkleHash hash;
   MerklePath path = {0, {{{0}}}};
   sqlite3_str *pOut;
-  bxProofLeaf(pLog, iLeaf, &leaf, &p->err);
-  openLeaf(pLog, iLeaf, &leaf, &opening, &p->err);
+  int bThere = readLeaf(pLog, iLeaf, &leaf, &hash, &p->err);
   if (p->err.rc != SQLITE_OK) return;
   bxMerkleInclusion(&pLog->tree, iLeaf, pLog->now.n, &path, &p->err);
   pOut = sqlite3_str_new(p->bx->db);
-  sqlite3_str_appendf(pOut,
-      "{\"kind\":\"%s\",\"number\":%lld,\"time\":%lld,\"leaf\":%lld",
-      bxProofKindName(PROOF_KIND(leaf.iThing)), PROOF_NUMBER(leaf.iThing),
-      leaf.iAt, iLeaf);
-  appendHash(pOut, ",\"commitment\":", leaf.mark.a);
-  if (opening.bOpen) {
-    appendHash(pOut, ",\"salt\":", opening.salt.a);
-    appendHash(pOut, ",\"content\":", opening.aContent);
+  sqlite3_str_appendf(pOut, "{\"kind\":\"row\",\"n\":%lld", iLeaf + 1);
+  appendHash(pOut, ",\"hash\":", hash.a);
+  if (bThere) {
+    appendFields(pOut, &leaf);
   } else {
-    sqlite3_str_appendall(pOut, ",\"salt\":null,\"content\":null");
+    sqlite3_str_appendall(pOut, ",\"fields\":null");
   }
   returnProof(p, pLog, pOut, &path);
 }
 
-/* The leaf of a thing. */
-static i64 leafOf(BxCall *p, ProofLog *pLog, const char *zKind) {
-  static const char zLeaf[] = "SELECT max(leaf) + 1 FROM main.proof_salts"
-                              " WHERE thing = ?1 AND leaf < ?2";
-  ProofKind eKind = bxProofKindOf(zKind);
-  i64 iThing, iLeaf;
-  if (eKind == 0) {
-    bxRefuse(&p->err,
-        "ValidationError: kind must be pin, evidence, unpin, hold, receipt, "
-        "verdict, erasure, leaf or head, got %s",
-        p->aArg[0]);
-    return 0;
+/* The row of the log that kind and key name, 0 if there is none with a leaf. */
+static i64 rowOf(BxCall *p, BxLog *pLog, const char *zKind) {
+  static const char zPin[] =
+      "SELECT n FROM main.blackbox__log WHERE subject = ?1"
+      " AND kind IN ('pin', 'unpin') AND n = (SELECT max(n)"
+      "  FROM main.blackbox__log WHERE subject = ?1 AND kind IN ('pin', "
+      "'unpin'))"
+      " AND kind = 'pin'";
+  static const char zRow[] = "SELECT n FROM main.blackbox__log WHERE n = ?1";
+  i64 n;
+  if (strcmp(zKind, "leaf") == 0) {
+    return bxInt(p->aArg[1], "key", 0, (i64)1 << 40, &p->err) + 1;
   }
-  iThing = thingOf(p, pLog->p, eKind);
-  iLeaf = bxAsk(pLog->p, zLeaf, &p->err, "ii", iThing, pLog->now.n) - 1;
-  if (iLeaf < 0) {
-    bxRefuse(&p->err,
-        "NotFoundError: the log has no such thing whose content is there, %s; "
-        "SELECT * FROM proof_log lists the leaves, and SELECT proof_head() "
-        "takes in what waits",
-        p->aArg[1]);
+  if (strcmp(zKind, "row") == 0) {
+    n = bxInt(p->aArg[1], "key", 1, (i64)1 << 40, &p->err);
+    return bxAsk(pLog->p, zRow, &p->err, "i", n);
   }
-  return iLeaf;
+  if (strcmp(zKind, "pin") == 0 || strcmp(zKind, "evidence") == 0) {
+    const char *zId = bxText(p->aArg[1], "key", 100000, 0, &p->err);
+    return bxAsk(pLog->p, zPin, &p->err, "t", zId);
+  }
+  bxRefuse(&p->err,
+      "ValidationError: kind must be row, pin, leaf or head, got %s",
+      p->aArg[0]);
+  return 0;
 }
 
 void bxProofOf(BxCall *p) {
-  BxStmts *pHome = bxHome(p->bx, "proof", &p->err);
+  BxStmts *pHome = bxHome(p->bx, "core", &p->err);
   const char *zKind = bxText(p->aArg[0], "kind", 100, 0, &p->err);
-  ProofLog log;
-  i64 iLeaf;
+  BxLog log;
+  i64 n;
   if (p->err.rc != SQLITE_OK) return;
-  bxProofOpen(&log, pHome, &p->err);
+  bxLogOpen(&log, pHome, &p->err);
   if (p->err.rc != SQLITE_OK) return;
   if (strcmp(zKind, "head") == 0) {
     proveHead(p, &log);
     return;
   }
-  if (strcmp(zKind, "leaf") == 0) {
-    iLeaf = bxInt(
-        p->aArg[1], "key", 0, log.now.n - 1 > 0 ? log.now.n - 1 : 0, &p->err);
-  } else {
-    iLeaf = leafOf(p, &log, zKind);
+  n = rowOf(p, &log, zKind);
+  if (n <= 0 || n > log.now.n) {
+    bxRefuse(&p->err,
+        "NotFoundError: the log has no such row with a leaf, %s; SELECT * FROM "
+        "blackbox_log lists the rows, and SELECT proof_head() takes in what "
+        "waits",
+        p->aArg[1]);
   }
-  if (p->err.rc == SQLITE_OK) proveLeaf(p, &log, iLeaf);
+  if (p->err.rc == SQLITE_OK) proveLeaf(p, &log, n - 1);
 }
 
 /*---------------------------------------------------------------- tiles ----*/
@@ -254,7 +276,7 @@ static int readPath(const char *z, Tile *pOut) {
   int nGroup = 0;
   pOut->nLevel = ENTRIES;
   pOut->iTile = 0;
-  pOut->nWidth = PROOF_TILE;
+  pOut->nWidth = BX_LOG_TILE;
   if (strncmp(z, "tile/", 5) != 0) return 0;
   z += 5;
   if (strncmp(z, "entries/", 8) == 0) {
@@ -274,40 +296,45 @@ static int readPath(const char *z, Tile *pOut) {
     if (*z++ != '/') return 0;
   }
   if (strncmp(z, ".p/", 3) == 0) z = readDigits(z + 3, 3, &pOut->nWidth);
-  return z != 0 && *z == 0 && pOut->nWidth > 0 && pOut->nWidth <= PROOF_TILE;
+  return z != 0 && *z == 0 && pOut->nWidth > 0 && pOut->nWidth <= BX_LOG_TILE;
 }
 
 /* Whether the log has all of a tile. */
-static int hasTile(const ProofLog *pLog, const Tile *pTile) {
+static int hasTile(const BxLog *pLog, const Tile *pTile, BxErr *pErr) {
+  static const char zLeaf[] =
+      "SELECT 1 FROM main.blackbox__leaves WHERE leaf = ?1";
   i64 nLevel = pTile->nLevel < 0 ? 0 : pTile->nLevel;
-  return nLevel < 6 && pTile->iTile * PROOF_TILE + pTile->nWidth <=
-                           pLog->now.n >> (nLevel * PROOF_LEVEL);
+  i64 iFirst = pTile->iTile * BX_LOG_TILE;
+  return nLevel < 5 &&
+         iFirst + pTile->nWidth <= pLog->now.n >> (nLevel * BX_LOG_LEVEL) &&
+         (nLevel > 0 || bxAsk(pLog->p, zLeaf, pErr, "i", iFirst));
 }
 
-/* Writes one hash or leaf. Returns its end. */
-static unsigned char *putOne(ProofLog *pLog, const Tile *pTile, i64 i,
-    unsigned char *aOut, BxErr *pErr) {
+/* Writes one hash, or the data of a leaf after its length in two bytes, which is 0
+** if the data has gone. Returns its end. */
+static unsigned char *putOne(
+    BxLog *pLog, const Tile *pTile, i64 i, unsigned char *aOut, BxErr *pErr) {
   MerkleHash hash;
-  ProofLeaf leaf;
-  if (pTile->nLevel == ENTRIES) {
-    bxProofLeaf(pLog, i, &leaf, pErr);
-    aOut[0] = 0; /* the length in two bytes */
-    aOut[1] = PROOF_ENTRY;
-    bxProofEntry(&leaf, aOut + 2);
-    return aOut + 2 + PROOF_ENTRY;
+  BxLeaf leaf;
+  if (pTile->nLevel != ENTRIES) {
+    pLog->tree.xGet(
+        &pLog->tree, (int)pTile->nLevel * BX_LOG_LEVEL, i, &hash, pErr);
+    memcpy(aOut, hash.a, BX_DIGEST);
+    return aOut + BX_DIGEST;
   }
-  pLog->tree.xGet(
-      &pLog->tree, (int)pTile->nLevel * PROOF_LEVEL, i, &hash, pErr);
-  memcpy(aOut, hash.a, BX_DIGEST);
-  return aOut + BX_DIGEST;
+  if (!readLeaf(pLog, i, &leaf, &hash, pErr)) leaf.nByte = 0;
+  aOut[0] = (unsigned char)(leaf.nByte >> 8);
+  aOut[1] = (unsigned char)leaf.nByte;
+  memcpy(aOut + 2, leaf.a, leaf.nByte);
+  return aOut + 2 + leaf.nByte;
 }
 
-static void returnTile(BxCall *p, ProofLog *pLog, const Tile *pTile) {
-  unsigned char *a = bxNew(PROOF_TILE * (2 + PROOF_ENTRY), &p->err);
+static void returnTile(BxCall *p, BxLog *pLog, const Tile *pTile) {
+  unsigned char *a = bxNew(BX_LOG_TILE * (2 + BX_LOG_LEAF), &p->err);
   unsigned char *aEnd = a;
   i64 i;
   for (i = 0; i < pTile->nWidth && p->err.rc == SQLITE_OK; i++) {
-    aEnd = putOne(pLog, pTile, pTile->iTile * PROOF_TILE + i, aEnd, &p->err);
+    aEnd = putOne(pLog, pTile, pTile->iTile * BX_LOG_TILE + i, aEnd, &p->err);
   }
   if (p->err.rc == SQLITE_OK && p->pCtx != 0) {
     sqlite3_result_blob(p->pCtx, a, (int)(aEnd - a), SQLITE_TRANSIENT);
@@ -316,19 +343,19 @@ static void returnTile(BxCall *p, ProofLog *pLog, const Tile *pTile) {
 }
 
 void bxProofTile(BxCall *p) {
-  BxStmts *pHome = bxHome(p->bx, "proof", &p->err);
+  BxStmts *pHome = bxHome(p->bx, "core", &p->err);
   const char *zPath = bxText(p->aArg[0], "path", 200, 0, &p->err);
-  ProofLog log;
+  BxLog log;
   Tile tile;
   if (p->err.rc != SQLITE_OK) return;
-  bxProofOpen(&log, pHome, &p->err);
+  bxLogOpen(&log, pHome, &p->err);
   if (p->err.rc != SQLITE_OK) return;
   if (strcmp(zPath, "checkpoint") == 0) {
     char *zHead = headText(&log, &p->err);
     if (zHead != 0) bxReturnText(p, zHead);
-  } else if (readPath(zPath, &tile) && hasTile(&log, &tile)) {
+  } else if (readPath(zPath, &tile) && hasTile(&log, &tile, &p->err)) {
     returnTile(p, &log, &tile);
-  } else {
+  } else if (p->err.rc == SQLITE_OK) {
     bxRefuse(&p->err,
         "NotFoundError: the log has no tile %s; SELECT path FROM proof_export "
         "lists all",
@@ -336,15 +363,15 @@ void bxProofTile(BxCall *p) {
   }
 }
 
-/* All paths, with what is there. */
+/* All paths, with what is there. Tiles whose leaves were folded are not. */
 sqlite3_stmt *bxProofExport(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   static const char zAll[] =
       "WITH RECURSIVE level(l, n) AS ("
-      "  SELECT 0, size FROM main.proof_state"
+      "  SELECT 0, size FROM main.blackbox__tree"
       "  UNION ALL SELECT l + 1, n >> 8 FROM level WHERE n >> 8 > 0),"
       " tile(name, n, i) AS ("
       "  SELECT 'tile/' || l || '/', n, 0 FROM level WHERE n > 0"
-      "  UNION ALL SELECT 'tile/entries/', size, 0 FROM main.proof_state"
+      "  UNION ALL SELECT 'tile/entries/', size, 0 FROM main.blackbox__tree"
       "   WHERE size > 0"
       "  UNION ALL SELECT name, n, i + 1 FROM tile WHERE (i + 1) * 256 < n),"
       " file(path) AS (SELECT 'checkpoint' UNION ALL SELECT name ||"
@@ -353,9 +380,20 @@ sqlite3_stmt *bxProofExport(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
       "  CASE WHEN i < 1000 THEN '' ELSE printf('x%03d/', i / 1000 % 1000) END"
       "  || printf('%03d', i % 1000) ||"
       "  CASE WHEN (i + 1) * 256 <= n THEN '' ELSE '.p/' || (n - i * 256) END"
-      "  FROM tile)"
+      "  FROM tile WHERE name NOT IN ('tile/0/', 'tile/entries/') OR EXISTS "
+      "(SELECT 1"
+      "    FROM main.blackbox__leaves WHERE leaf = i * 256))"
       " SELECT path, proof_tile(path) FROM file";
-  BxStmts *pHome = bxHome(bx, "proof", pErr);
+  BxStmts *pHome = bxHome(bx, "core", pErr);
   (void)apArg;
   return pHome != 0 ? bxPrepare(pHome, zAll, pErr) : 0;
+}
+
+sqlite3_stmt *bxProofPending(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
+  static const char zPending[] =
+      "SELECT kind, count(*), min(n) FROM main.blackbox__log"
+      " WHERE n > (SELECT size FROM main.blackbox__tree) GROUP BY kind";
+  BxStmts *pHome = bxHome(bx, "core", pErr);
+  (void)apArg;
+  return pHome != 0 ? bxPrepare(pHome, zPending, pErr) : 0;
 }

@@ -1,405 +1,397 @@
 /*
-** verify.c: proof_verify([head]) and proof_pending; what blackbox_check() lists
-** about the log.
+** verify.c: proof_verify([head]), and what blackbox_check() lists about the log.
 **
-** Every leaf is read once, in order. Its content is hashed again, and the tree is
-** built again from the leaves and compared with what is stored. Then the tables
-** are searched for things that have no leaf and should have one.
+** Leaves, rows of the log and folded ranges are read side by side, once, in their
+** order. Each row is hashed again and compared with its leaf. The tree is built
+** again and compared with the nodes and the frontier. A row that is not there must
+** be folded, and so must one whose leaf is not there; a node stands for that. All folded leaves together must be as many as the sums say.
 **
-** With a head, the tree of the head must be the beginning of the log, and only
-** the leaves after it are read.
+** While a pin is in force, the row that it is on is a part of its leaf. When it has
+** ended, the leaf cannot be made again, and stands for it. A pin is in force until
+** another row of the log pins or unpins the same subject, and so long the domain
+** must have it in its table of pins.
 **
-** A leaf whose salt is gone must say why: evidence, because its pin has the leaf of
-** an unpin; a receipt, because there are 10,000 newer ones; a verdict, because a
-** receipt counts it.
+** With a head, the tree of the head must be the beginning of the log, and only the
+** leaves after it are read.
 */
 #include "proof.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
+#define NONE ((i64)1 << 62)
+
+/* A statement whose first column is a number that grows. */
+typedef struct Cursor {
+  sqlite3_stmt *pStmt;
+  i64 i; /* that number; NONE at the end */
+} Cursor;
+
 typedef struct Verify {
   BxStmts *p;
-  sqlite3_stmt *pHold; /* see holdSnapshot() */
-  ProofLog log;
-  Frontier tree;           /* built again */
-  int bBroken;             /* the tree is known to differ */
-  i64 iFrom;               /* the first leaf that is read */
-  i64 aFirst[PROOF_KINDS]; /* the lowest number of each kind that was read */
-  i64 nOpen;               /* leaves with a salt */
-  i64 iReceipts;           /* receipts up to this one may be gone */
-  i64 nVerdict;            /* verdicts that may be gone, by the receipts */
-  sqlite3_str *pOut;       /* JSON: [leaf, kind, key, problem], ... */
-  int nProblem;
+  BxLog log;
+  Frontier tree; /* built again */
+  int bBroken;   /* it is known to differ */
+  i64 iFrom;     /* the first leaf that is read */
+  Cursor leaves, rows, folded;
+  i64 iFoldEnd;      /* of the range that folded is on */
+  sqlite3_str *pOut; /* JSON: [leaf, kind, key, problem], ... */
+  i64 nProblem;
   BxErr *pErr;
 } Verify;
 
 /*------------------------------------------------------------- problems ----*/
 
-/* The key with which proof_of() finds a thing: evidence has the id of its row,
-** if the ledger of pins is there. */
-static void addKey(Verify *p, i64 iThing) {
-  static const char zId[] = "SELECT json_quote(id) FROM main.payload_ledger"
-                            " WHERE pin = ?1";
-  BxErr err = {SQLITE_OK, 0};
-  char *zKey = 0;
-  if (PROOF_KIND(iThing) == PROOF_EVIDENCE) {
-    zKey = bxAskText(p->p, zId, &err, "i", PROOF_NUMBER(iThing));
-  }
-  if (bxSays(&err, "no such table")) bxClear(&err);
-  bxPass(p->pErr, &err);
-  if (zKey != 0) {
-    sqlite3_str_appendall(p->pOut, zKey);
-  } else {
-    sqlite3_str_appendf(p->pOut, "%lld", PROOF_NUMBER(iThing));
-  }
-  sqlite3_free(zKey);
+/* iLeaf: -1 if there is none. n: of the row of the log, 0 if it is about none. */
+static void problem(Verify *p, i64 iLeaf, i64 n, const char *zWhat) {
+  static const char zKind[] =
+      "SELECT json_quote(kind) FROM main.blackbox__log WHERE n = ?1";
+  char *zQuoted;
+  if (p->pErr->rc != SQLITE_OK || zWhat == 0) return;
+  if (p->nProblem++ >= BX_MAX_PROBLEMS) return;
+  sqlite3_str_appendall(p->pOut, p->nProblem > 1 ? ",[" : "[[");
+  sqlite3_str_appendf(p->pOut, iLeaf >= 0 ? "%lld," : "null,", iLeaf);
+  zQuoted = bxAskText(p->p, zKind, p->pErr, "i", n);
+  sqlite3_str_appendf(p->pOut, "%s,", zQuoted ? zQuoted : "null");
+  sqlite3_str_appendf(p->pOut, n != 0 ? "%lld," : "null,", n);
+  bxAppendJson(p->pOut, zWhat, (int)strlen(zWhat));
+  sqlite3_str_appendchar(p->pOut, 1, ']');
+  sqlite3_free(zQuoted);
 }
 
-/* iLeaf: -1 if there is none. iThing: 0 if it is about no thing. zOwned is
-** freed. */
-static void addProblem(Verify *p, i64 iLeaf, i64 iThing, char *zOwned) {
-  if (zOwned != 0 && p->pErr->rc == SQLITE_OK &&
-      p->nProblem < BX_MAX_PROBLEMS) {
-    sqlite3_str_appendall(p->pOut, p->nProblem++ > 0 ? ",[" : "[[");
-    if (iLeaf >= 0) {
-      sqlite3_str_appendf(p->pOut, "%lld,", iLeaf);
-    } else {
-      sqlite3_str_appendall(p->pOut, "null,");
-    }
-    if (iThing != 0) {
-      const char *zKind = bxProofKindName(PROOF_KIND(iThing));
-      sqlite3_str_appendf(p->pOut, "\"%s\",", zKind);
-      addKey(p, iThing);
-    } else {
-      sqlite3_str_appendall(p->pOut, "null,null");
-    }
-    sqlite3_str_appendchar(p->pOut, 1, ',');
-    bxAppendJson(p->pOut, zOwned, (int)strlen(zOwned));
-    sqlite3_str_appendchar(p->pOut, 1, ']');
-  }
+/* The same, with a text that is freed. */
+static void problemOf(Verify *p, i64 iLeaf, i64 n, char *zOwned) {
+  problem(p, iLeaf, n, zOwned);
   sqlite3_free(zOwned);
 }
 
-static void leafProblem(Verify *p, i64 iLeaf, i64 iThing, const char *zWhat) {
-  addProblem(p, iLeaf, iThing, bxPrintf(p->pErr, "%s", zWhat));
+/*----------------------------------------------------------------- tree ----*/
+
+static void step(Verify *p, Cursor *pCursor) {
+  int bRow = bxRow(pCursor->pStmt, p->pErr);
+  pCursor->i = bRow ? sqlite3_column_int64(pCursor->pStmt, 0) : NONE;
 }
 
-/*--------------------------------------------------------------- leaves ----*/
+static void begin(Verify *p, Cursor *pCursor, const char *zSql, i64 iFrom) {
+  pCursor->pStmt = bxPrepare(p->p, zSql, p->pErr);
+  bxBind(pCursor->pStmt, p->pErr, "i", iFrom);
+  step(p, pCursor);
+}
+
+/* Whether leaf i is in a folded range. */
+static int isFolded(Verify *p, i64 i) {
+  while (p->folded.i != NONE && p->iFoldEnd < i) {
+    step(p, &p->folded);
+    p->iFoldEnd = sqlite3_column_int64(p->folded.pStmt, 1);
+  }
+  return p->folded.i <= i && i <= p->iFoldEnd;
+}
 
 /* Compares a subtree with the one that is stored. */
 static void compareNode(
     void *pArg, int nHeight, i64 iIndex, const MerkleHash *pHash) {
-  static const char zSame[] = "SELECT hash IS ?2 FROM main.proof_nodes"
+  static const char zSame[] = "SELECT hash IS ?2 FROM main.blackbox__nodes"
                               " WHERE node = ?1";
   Verify *p = (Verify *)pArg;
-  if (nHeight % PROOF_LEVEL != 0 || p->bBroken ||
-      bxAsk(p->p, zSame, p->pErr, "ix", bxProofNode(nHeight, iIndex), pHash->a,
+  if (nHeight % BX_LOG_LEVEL != 0 || p->bBroken ||
+      bxAsk(p->p, zSame, p->pErr, "ix", bxLogNode(nHeight, iIndex), pHash->a,
           (i64)BX_DIGEST)) {
     return;
   }
   p->bBroken = 1;
-  addProblem(p, iIndex << nHeight, 0,
+  problemOf(p, iIndex << nHeight, 0,
       bxPrintf(p->pErr,
           "the leaves from this one to %lld do not have the hash that is "
-          "stored for them: some were altered, or exchanged",
+          "stored "
+          "for them: a leaf or the node was altered, exchanged or removed",
           ((iIndex + 1) << nHeight) - 1));
 }
 
-/* Whether a thing may be gone by the rules. */
-static int mayBeGone(Verify *p, i64 iThing) {
-  switch (PROOF_KIND(iThing)) {
-    case PROOF_EVIDENCE:
-      return bxProofEnded(p->p, PROOF_NUMBER(iThing), p->pErr);
-    case PROOF_RECEIPT: return PROOF_NUMBER(iThing) <= p->iReceipts;
-    case PROOF_VERDICT: return p->nVerdict-- > 0;
-    default: return 0;
-  }
-}
-
-/* Whether the salt of a thing may be gone by the rules. */
-static int mayBeClosed(Verify *p, i64 iThing) {
-  static const char zUnpin[] =
-      "SELECT 1 FROM main.proof_salts WHERE thing = ?1";
-  if (PROOF_KIND(iThing) != PROOF_EVIDENCE) return mayBeGone(p, iThing);
-  return bxAsk(p->p, zUnpin, p->pErr, "i",
-             PROOF_THING(PROOF_NUMBER(iThing), PROOF_UNPIN)) != 0;
-}
-
-/* A leaf with its salt, which is in column iSalt of the row. */
-static void verifyOpen(Verify *p, i64 iLeaf, const ProofLeaf *pLeaf,
-    sqlite3_stmt *pRow, int iSalt) {
-  unsigned char aContent[BX_DIGEST];
-  MerkleHash salt, mark;
-  p->nOpen++;
-  if (!bxProofReadHash(pRow, iSalt, &salt)) {
-    leafProblem(p, iLeaf, pLeaf->iThing, "its salt is damaged");
-  } else if (!bxProofContent(p->p, pLeaf->iThing, aContent, p->pErr)) {
-    if (p->pErr->rc == SQLITE_OK && !mayBeGone(p, pLeaf->iThing)) {
-      leafProblem(p, iLeaf, pLeaf->iThing, "was removed outside the rules");
+/* Leaf i is not there. If it is folded, adds the largest subtree that begins with
+** it and is kept. Returns the leaf after what is missing. */
+static i64 skipLeaves(Verify *p, i64 i) {
+  int nHeight = BX_LOG_LEVEL;
+  i64 iNext;
+  while (nHeight > 0 && i & (((i64)1 << nHeight) - 1)) nHeight--;
+  for (; isFolded(p, i) && nHeight >= 0; nHeight--) {
+    BxErr err = {SQLITE_OK, 0};
+    MerkleHash hash;
+    iNext = i + ((i64)1 << nHeight);
+    if (iNext - 1 > p->iFoldEnd) continue;
+    p->log.tree.xGet(&p->log.tree, nHeight, i >> nHeight, &hash, &err);
+    if (err.rc == SQLITE_OK) {
+      if (!p->bBroken) {
+        bxFrontierAddTree(&p->tree, nHeight, &hash, compareNode, p);
+      }
+      return iNext;
     }
-  } else {
-    mark = bxProofMark(salt.a, aContent);
-    if (memcmp(mark.a, pLeaf->mark.a, BX_DIGEST) != 0) {
-      leafProblem(p, iLeaf, pLeaf->iThing,
-          "was altered: it is not what the leaf says, or the salt or the leaf "
-          "is another");
-    }
+    if (err.rc == SQLITE_CORRUPT_VTAB) bxClear(&err);
+    bxPass(p->pErr, &err);
   }
+  iNext = p->leaves.i < p->log.now.n ? p->leaves.i : p->log.now.n;
+  problemOf(p, i, 0,
+      iNext > i + 1
+          ? bxPrintf(p->pErr, "the leaves from this one to %lld are missing",
+                iNext - 1)
+          : bxPrintf(p->pErr, "the leaf is missing"));
+  p->bBroken = 1;
+  return iNext;
 }
 
-/* A row: thing, at, mark, and of its salt: leaf, salt. */
-static void verifyLeaf(Verify *p, i64 iLeaf, sqlite3_stmt *pRow) {
-  ProofLeaf leaf;
+/*----------------------------------------------------------------- rows ----*/
+
+/* Whether, by the log, the pin that the cursor is on has not ended. */
+static int isInForce(Verify *p) {
+  static const char zLater[] =
+      "SELECT ?1 IS NOT NULL AND NOT EXISTS (SELECT 1 FROM main.blackbox__log"
+      " WHERE subject = ?1 AND domain = ?2 AND n > ?3"
+      " AND kind IN ('pin', 'unpin'))";
+  sqlite3_stmt *pRow = p->rows.pStmt;
+  return (int)bxAsk(p->p, zLater, p->pErr, "tti",
+      bxColumnText(pRow, 15, p->pErr), bxColumnText(pRow, 7, p->pErr),
+      p->rows.i);
+}
+
+/* The row that the cursor is on has this leaf. */
+static void verifyRow(Verify *p, i64 iLeaf, const MerkleHash *pStored) {
+  BxLeaf leaf;
   MerkleHash hash;
-  i64 *piFirst;
-  if (!bxProofReadLeaf(pRow, 1, &leaf)) {
-    leafProblem(p, iLeaf, 0, "the leaf is damaged");
-  } else if (sqlite3_column_type(pRow, 4) == SQLITE_NULL) {
-    if (!mayBeClosed(p, leaf.iThing)) {
-      leafProblem(p, iLeaf, leaf.iThing,
-          "its salt was removed, and nothing in the log says why");
+  int bSame;
+  bxLogLeaf(p->p, p->rows.pStmt, &leaf, p->pErr);
+  if (p->pErr->rc != SQLITE_OK) return;
+  hash = bxMerkleLeaf(leaf.a, leaf.nByte);
+  bSame = memcmp(hash.a, pStored->a, BX_DIGEST) == 0;
+  switch (leaf.ePin) {
+    case BX_PIN_UNKNOWN: break;
+    case BX_PIN_ENDED:
+      if (isInForce(p)) {
+        problem(p, iLeaf, leaf.n,
+            "the row that it pins is missing, or not pinned any more, and no "
+            "row of the log unpins it");
+      }
+      break;
+    case BX_PIN_HERE:
+      if (!isInForce(p)) {
+        problem(p, iLeaf, leaf.n,
+            "the pin has ended by the log, and the row is still pinned");
+      } else if (!bSame) {
+        problem(p, iLeaf, leaf.n,
+            "was altered: the row that it pins, or this row of the log, is not "
+            "what the leaf says");
+      }
+      break;
+    default:
+      if (!bSame) {
+        problem(p, iLeaf, leaf.n,
+            "was altered: the row, its salt, or the leaf is another");
+      }
+  }
+}
+
+/* The rows and leaves before leaf i were passed over. */
+static void reach(Verify *p, i64 i) {
+  while (p->leaves.i < i) {
+    problem(p, p->leaves.i < 0 ? -1 : p->leaves.i, 0,
+        "there is a leaf where none must be");
+    step(p, &p->leaves);
+  }
+  while (p->rows.i <= i && p->rows.i != NONE) {
+    if (isFolded(p, p->rows.i - 1)) {
+      problem(p, p->rows.i - 1, p->rows.i,
+          "is there, though blackbox__folded says that it was folded");
     }
-  } else if (sqlite3_column_int64(pRow, 4) != iLeaf) {
-    leafProblem(p, iLeaf, leaf.iThing, "its salt is that of another leaf");
-  } else {
-    verifyOpen(p, iLeaf, &leaf, pRow, 5);
+    step(p, &p->rows);
   }
-  piFirst = &p->aFirst[PROOF_KIND(leaf.iThing)];
-  if (*piFirst == 0 || PROOF_NUMBER(leaf.iThing) < *piFirst) {
-    *piFirst = PROOF_NUMBER(leaf.iThing);
-  }
-  hash = bxProofLeafHash(&leaf);
-  bxFrontierAdd(&p->tree, &hash, compareNode, p);
 }
 
 static void verifyLeaves(Verify *p) {
-  static const char zLeaves[] =
-      "SELECT l.leaf, l.thing, l.at, l.mark, s.leaf, s.salt"
-      " FROM main.proof_leaves AS l LEFT JOIN main.proof_salts AS s"
-      "  ON s.thing = l.thing WHERE l.leaf >= ?1 AND l.leaf < ?2"
-      " ORDER BY l.leaf";
-  sqlite3_stmt *pStmt = bxPrepare(p->p, zLeaves, p->pErr);
-  i64 iLeaf = p->iFrom;
-  bxBind(pStmt, p->pErr, "ii", p->iFrom, p->log.now.n);
-  while (bxRow(pStmt, p->pErr)) {
-    i64 iFound = sqlite3_column_int64(pStmt, 0);
-    for (; iLeaf < iFound && !p->bBroken; iLeaf++) {
-      leafProblem(p, iLeaf, 0, "the leaf is missing");
+  i64 i = p->iFrom;
+  while (i < p->log.now.n && p->pErr->rc == SQLITE_OK) {
+    MerkleHash hash;
+    reach(p, i);
+    if (p->leaves.i != i) {
+      i = skipLeaves(p, i);
+      continue;
+    }
+    if (!bxLogReadHash(p->leaves.pStmt, 1, &hash)) {
+      problem(p, i, 0, "the leaf is damaged");
       p->bBroken = 1;
     }
-    verifyLeaf(p, iFound, pStmt);
-    iLeaf = iFound + 1;
+    if (!p->bBroken) bxFrontierAdd(&p->tree, &hash, compareNode, p);
+    if (p->rows.i == i + 1 && !isFolded(p, i)) {
+      verifyRow(p, i, &hash);
+      step(p, &p->rows);
+    } else if (p->rows.i != i + 1 && !isFolded(p, i)) {
+      problem(p, i, i + 1, "was removed, and no sum of receipts stands for it");
+    }
+    step(p, &p->leaves);
+    i++;
   }
-  sqlite3_finalize(pStmt);
-  if (iLeaf < p->log.now.n && !p->bBroken) {
-    leafProblem(p, iLeaf, 0, "the leaf is missing, and all after it");
-    p->bBroken = 1;
+  reach(p, p->log.now.n);
+  if (p->leaves.i != NONE) {
+    problem(p, p->leaves.i, 0,
+        "is beyond the size of the tree, which was set back, or was not "
+        "written "
+        "by the module");
   }
   if (!p->bBroken && memcmp(p->tree.a, p->log.now.a,
                          (size_t)p->log.now.nHash * BX_DIGEST) != 0) {
-    leafProblem(p, p->log.now.n & ~(i64)(PROOF_TILE - 1), 0,
-        "the leaves from this one on do not have the root that is stored: some "
-        "were altered, or exchanged");
+    problem(p, p->log.now.n & ~(i64)(BX_LOG_TILE - 1), 0,
+        "the leaves from this one on do not have the root that is stored: a "
+        "leaf "
+        "or the root was altered, or leaves were exchanged");
   }
 }
 
-/*------------------------------------------------- what has no leaf ----*/
-
-/* Things that have no leaf, though all up to the mark of their kind must. Of
-** unpins so many may wait. */
-static void verifyKind(Verify *p, ProofKind eKind) {
-  i64 iLow = p->iFrom > 0 ? p->aFirst[eKind] : -((i64)1 << 62);
-  i64 iMark = p->log.aMark[eKind == PROOF_EVIDENCE ? PROOF_PIN : eKind];
-  i64 nSkip = 0;
-  sqlite3_stmt *pStmt;
-  if (p->iFrom > 0 && (iLow == 0 || eKind == PROOF_UNPIN)) return;
-  pStmt = bxProofAsk(p->p, eKind, PROOF_LACKING, p->pErr);
-  if (pStmt == 0) return;
-  if (eKind == PROOF_UNPIN) {
-    iMark = (i64)1 << 62;
-    nSkip = bxProofUnpinned(&p->log, p->pErr);
+/* What does not stand beside a leaf: nodes, sums, and pins of the domains. */
+static void verifyRest(Verify *p) {
+  static const char zNodes[] =
+      "SELECT count(*) FROM main.blackbox__nodes WHERE node >= 1 << 48";
+  static const char zFolded[] =
+      "SELECT (SELECT total(last - first + 1) FROM main.blackbox__folded)"
+      " - (SELECT total(detail ->> '$.leaves') FROM main.blackbox__log"
+      "  WHERE kind = 'removal' AND substr(detail, 1, 7) = '{\"day\":')";
+  i64 n = bxAsk(p->p, zNodes, p->pErr, ""), k;
+  int i;
+  for (k = p->log.now.n >> 8; k > 0; k >>= 8) n -= k;
+  if (n != 0) {
+    problem(p, -1, 0, "blackbox__nodes has more or fewer nodes than the tree");
   }
-  bxBind(pStmt, p->pErr, "ii", iLow, iMark);
-  while (bxProofRow(pStmt, p->pErr) && p->nProblem < BX_MAX_PROBLEMS) {
-    i64 iThing = PROOF_THING(sqlite3_column_int64(pStmt, 0), eKind);
-    if (nSkip-- > 0) continue;
-    leafProblem(p, -1, iThing, "has no leaf: it was put in outside the rules");
+  n = bxAsk(p->p, zFolded, p->pErr, "");
+  if (n != 0) {
+    problemOf(p, -1, 0,
+        bxPrintf(p->pErr,
+            "blackbox__folded has %lld leaves %s than the sums of receipts "
+            "stand "
+            "for",
+            n < 0 ? -n : n, n < 0 ? "less" : "more"));
   }
-  bxDone(pStmt, p->pErr);
+  for (i = 0; i < p->p->bx->nDomain; i++) {
+    const BxDomain *pDomain = &p->p->bx->aDomain[i];
+    BxErr err = {SQLITE_OK, 0};
+    sqlite3_stmt *pStmt;
+    char *zSql;
+    if (pDomain->zPins == 0 || p->pErr->rc != SQLITE_OK) continue;
+    zSql = bxPrintf(p->pErr,
+        "SELECT p.n FROM main.%s AS p WHERE NOT EXISTS"
+        " (SELECT 1 FROM main.blackbox__log AS l WHERE l.n = p.n AND"
+        "  l.kind = 'pin' AND l.domain = '%s' AND l.subject = p.id)",
+        pDomain->zPins, pDomain->zName);
+    if (zSql == 0) break;
+    pStmt = bxPrepare(p->p, zSql, &err);
+    while (bxRow(pStmt, &err)) {
+      problemOf(p, -1, sqlite3_column_int64(pStmt, 0),
+          bxPrintf(p->pErr, "%s has a pin that is not this row of the log",
+              pDomain->zPins));
+    }
+    sqlite3_finalize(pStmt);
+    sqlite3_free(zSql);
+    if (bxSays(&err, "no such table")) bxClear(&err);
+    bxPass(p->pErr, &err);
+  }
 }
 
-/* The pending things of a kind: how many, and the first of them. */
-static i64 countPending(
-    ProofLog *pLog, ProofKind eKind, int bReady, i64 *piFirst, BxErr *pErr) {
-  sqlite3_stmt *pStmt = bxProofPendingOf(pLog, eKind, -1, pErr);
-  i64 n = 0;
-  if (pStmt != 0 && eKind == PROOF_RECEIPT && !bReady) {
-    bxBind(pStmt, pErr, "--i", (i64)1 << 62);
-  }
-  while (pStmt != 0 && bxProofRow(pStmt, pErr)) {
-    if (n++ == 0) *piFirst = sqlite3_column_int64(pStmt, 0);
-  }
-  bxDone(pStmt, pErr);
-  return n;
-}
-
-static const ProofKind aAscending[] = {
-    PROOF_PIN, PROOF_HOLD, PROOF_RECEIPT, PROOF_VERDICT, PROOF_ERASURE};
-#define ASCENDING (sizeof(aAscending) / sizeof(aAscending[0]))
-
-/* What waits for its leaf. A receipt of the minute that is not over does not. */
+/* What waits for its leaf. */
 static void verifyPending(Verify *p) {
-  i64 nUnpin = bxProofUnpinned(&p->log, p->pErr);
-  size_t i;
-  for (i = 0; i < ASCENDING; i++) {
-    i64 iFirst = 0;
-    i64 n = countPending(&p->log, aAscending[i], 1, &iFirst, p->pErr);
-    if (n == 0) continue;
-    addProblem(p, -1, PROOF_THING(iFirst, aAscending[i]),
-        bxPrintf(p->pErr,
-            "has no leaf yet, nor have %lld after it: they were put in without "
-            "the module; SELECT proof_head() takes them in",
-            n - 1));
+  static const char zWaits[] =
+      "SELECT count(*) FROM main.blackbox__log WHERE n > ?1";
+  static const char zFirst[] =
+      "SELECT 1 FROM main.blackbox__log WHERE n = ?1 + 1";
+  i64 n = bxAsk(p->p, zWaits, p->pErr, "i", p->log.now.n);
+  if (n == 0) return;
+  if (!bxAsk(p->p, zFirst, p->pErr, "i", p->log.now.n)) {
+    problem(p, -1, p->log.now.n + 1,
+        "was removed or renumbered before it had a leaf; no row after it can "
+        "have one");
+    return;
   }
-  if (nUnpin > 0) {
-    addProblem(p, -1, 0,
-        bxPrintf(p->pErr,
-            "%lld unpins have no leaf yet: they were put in without the "
-            "module; "
-            "SELECT proof_head() takes them in",
-            nUnpin));
-  }
+  problemOf(p, -1, p->log.now.n + 1,
+      bxPrintf(p->pErr,
+          "has no leaf yet, nor have %lld after it: they were written without "
+          "the module; SELECT proof_head() takes them in",
+          n - 1));
 }
 
 /*---------------------------------------------------------------- calls ----*/
 
-/* What may be gone: receipts with 10,000 newer ones, and as many verdicts as
-** receipts count, if all of these are there. */
-static void readAllowances(Verify *p) {
-  static const char zNewest[] = "SELECT max(id) FROM main.retention_log";
-  static const char zVerdicts[] =
-      "SELECT CASE WHEN (SELECT min(id) FROM main.retention_log) > 1"
-      " THEN 9e18 ELSE sum(rows) END FROM main.retention_log"
-      " WHERE domain = 'payload' AND rule = 'payload.verdicts'";
-  p->iReceipts = bxAsk(p->p, zNewest, p->pErr, "") - 10000;
-  p->nVerdict = bxAsk(p->p, zVerdicts, p->pErr, "");
-}
-
-/* The salts of leaves that are there are the only ones. */
-static void verifySalts(Verify *p) {
-  static const char zSalts[] =
-      "SELECT count(*) FROM main.proof_salts WHERE leaf < ?1";
-  i64 n = bxAsk(p->p, zSalts, p->pErr, "i", p->log.now.n);
-  if (p->nProblem == 0 && n != p->nOpen) {
-    addProblem(p, -1, 0,
-        bxPrintf(p->pErr, "there are %lld salts for %lld leaves that have one",
-            n, p->nOpen));
+/* Verifies the log, from the leaf after pHead on if that is given. Returns the
+** problems as JSON, to sqlite3_free(). bPending: also what waits. */
+static char *verify(
+    BxStmts *pHome, const ProofHead *pHead, int bPending, BxErr *pErr) {
+  Verify run;
+  sqlite3_stmt *pHold; /* so that all that is read is of one moment */
+  char *zDiffers = 0;
+  memset(&run, 0, sizeof(run));
+  run.p = pHome;
+  run.pErr = pErr;
+  run.pOut = sqlite3_str_new(pHome->bx->db);
+  run.iFoldEnd = -1;
+  pHold = bxPrepare(pHome, "SELECT one FROM main.blackbox__tree", pErr);
+  bxRow(pHold, pErr);
+  bxLogOpen(&run.log, pHome, pErr);
+  if (pHead != 0 && pErr->rc == SQLITE_OK) {
+    zDiffers = bxProofHeadDiffers(&run.log, pHead, pErr);
   }
-}
-
-/* A statement that is not at its end, so that all that is read until it is
-** finalized is of one moment. */
-static sqlite3_stmt *holdSnapshot(BxStmts *p, BxErr *pErr) {
-  sqlite3_stmt *pStmt = bxPrepare(p, "SELECT one FROM main.proof_state", pErr);
-  bxRow(pStmt, pErr);
-  return pStmt;
-}
-
-/* Verifies the log, from the leaf after pHead on if that is given. */
-static void verify(Verify *p, const ProofHead *pHead) {
-  int i;
-  p->pHold = holdSnapshot(p->p, p->pErr);
-  bxProofOpen(&p->log, p->p, p->pErr);
-  if (pHead != 0 && p->pErr->rc == SQLITE_OK) {
-    char *zDiffers = bxProofHeadDiffers(&p->log, pHead, p->pErr);
-    if (zDiffers != 0) {
-      addProblem(p, -1, 0, zDiffers);
-      return; /* it is not known which leaves are new */
+  if (zDiffers != 0) { /* it is not known which leaves are new */
+    problemOf(&run, -1, 0, zDiffers);
+  } else if (pErr->rc == SQLITE_OK) {
+    run.iFrom = pHead != 0 ? pHead->n : 0;
+    bxMerkleFrontier(&run.log.tree, run.iFrom, &run.tree, pErr);
+    begin(&run, &run.leaves,
+        "SELECT leaf, hash FROM main.blackbox__leaves"
+        " WHERE leaf >= ?1 OR ?1 = 0 ORDER BY leaf",
+        run.iFrom);
+    begin(&run, &run.rows,
+        "SELECT " BX_LOG_COLUMNS " FROM main.blackbox__log WHERE n > ?1"
+        " ORDER BY n",
+        run.iFrom);
+    begin(&run, &run.folded,
+        "SELECT first, last FROM main.blackbox__folded WHERE last >= ?1"
+        " ORDER BY first",
+        run.iFrom);
+    if (run.folded.i != NONE) {
+      run.iFoldEnd = sqlite3_column_int64(run.folded.pStmt, 1);
     }
-    p->iFrom = pHead->n;
-    bxMerkleFrontier(&p->log.tree, p->iFrom, &p->tree, p->pErr);
+    verifyLeaves(&run);
+    if (run.iFrom == 0) verifyRest(&run);
+    if (bPending) verifyPending(&run);
   }
-  readAllowances(p);
-  if (p->pErr->rc != SQLITE_OK) return;
-  verifyLeaves(p);
-  for (i = PROOF_PIN; i <= PROOF_ERASURE; i++) verifyKind(p, (ProofKind)i);
-  if (p->iFrom == 0) verifySalts(p);
-}
-
-/* The problems as JSON, to sqlite3_free(). */
-static char *problemsOf(Verify *p) {
-  sqlite3_finalize(p->pHold);
-  sqlite3_str_appendall(p->pOut, p->nProblem > 0 ? "]" : "[]");
-  return bxFinish(p->pOut, p->pErr);
+  sqlite3_finalize(run.leaves.pStmt);
+  sqlite3_finalize(run.rows.pStmt);
+  sqlite3_finalize(run.folded.pStmt);
+  sqlite3_finalize(pHold);
+  if (run.nProblem > BX_MAX_PROBLEMS) {
+    sqlite3_str_appendf(run.pOut, ",[null,null,null,\"and %lld more\"]",
+        run.nProblem - BX_MAX_PROBLEMS);
+  }
+  sqlite3_str_appendall(run.pOut, run.nProblem > 0 ? "]" : "[]");
+  return bxFinish(run.pOut, pErr);
 }
 
 sqlite3_stmt *bxProofVerify(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
-  Verify run;
   ProofHead head;
-  BxStmts *pHome = bxHome(bx, "proof", pErr);
-  memset(&run, 0, sizeof(run));
+  BxStmts *pHome = bxHome(bx, "core", pErr);
   if (apArg[0] != 0) bxProofHeadRead(apArg[0], &head, pErr);
   if (pErr->rc != SQLITE_OK) return 0;
-  run.p = pHome;
-  run.pErr = pErr;
-  run.pOut = sqlite3_str_new(bx->db);
-  verify(&run, apArg[0] != 0 ? &head : 0);
-  if (run.log.now.n > 0 || bxSettingInt(pHome, "proof.enabled", pErr)) {
-    verifyPending(&run);
-  }
   return bxJsonRows(bx,
       "SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3"
       " FROM json_each(?1)",
-      problemsOf(&run), pErr);
+      verify(pHome, apArg[0] != 0 ? &head : 0, 1, pErr), pErr);
 }
 
-/* (A log that is on and has nothing has nothing to be checked.) */
+/* (That rows wait is no problem of the file.) */
 void bxProofCheck(BxStmts *p, BxProblems *pOut) {
   BxErr err = {SQLITE_OK, 0};
-  Verify run;
-  sqlite3_stmt *pRows;
-  memset(&run, 0, sizeof(run));
-  run.p = p;
-  run.pErr = &err;
-  run.pOut = sqlite3_str_new(p->bx->db);
-  verify(&run, 0);
-  pRows = bxJsonRows(p->bx,
-      "SELECT trim(coalesce('leaf ' || (value ->> 0), '') || ' ' ||"
-      " coalesce((value ->> 1) || ' ' || (value ->> 2), '')) || ': ' ||"
-      " (value ->> 3) FROM json_each(?1)",
-      problemsOf(&run), &err);
+  char *zProblems = verify(p, 0, 1, &err);
+  sqlite3_stmt *pRows = bxJsonRows(p->bx,
+      "SELECT trim(coalesce('leaf ' || (value ->> 0), '') ||"
+      " coalesce(' row ' || (value ->> 2), '')) || ': ' || (value ->> 3)"
+      " FROM json_each(?1)",
+      zProblems, &err);
   while (bxRow(pRows, &err)) {
     const char *zLine = bxColumnText(pRows, 0, &err);
-    if (zLine != 0) bxProblem(pOut, "proof_leaves", "%s", zLine);
+    if (zLine != 0) bxProblem(pOut, "blackbox__log", "%s", zLine);
   }
   sqlite3_finalize(pRows);
-  bxUnchecked(pOut, "proof_leaves", &err);
-}
-
-sqlite3_stmt *bxProofPending(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
-  BxStmts *pHome = bxHome(bx, "proof", pErr);
-  ProofLog log;
-  sqlite3_stmt *pHold;
-  sqlite3_str *pOut;
-  i64 nUnpin;
-  size_t i;
-  (void)apArg;
-  if (pHome == 0) return 0;
-  pHold = holdSnapshot(pHome, pErr);
-  bxProofOpen(&log, pHome, pErr);
-  pOut = sqlite3_str_new(bx->db);
-  nUnpin = bxProofUnpinned(&log, pErr);
-  sqlite3_str_appendf(pOut, "[[\"unpin\",%lld,null]", nUnpin);
-  for (i = 0; i < ASCENDING; i++) {
-    i64 iFirst = 0, n = countPending(&log, aAscending[i], 0, &iFirst, pErr);
-    sqlite3_str_appendf(
-        pOut, ",[\"%s\",%lld,%lld]", bxProofKindName(aAscending[i]), n, iFirst);
-  }
-  sqlite3_str_appendchar(pOut, 1, ']');
-  sqlite3_finalize(pHold);
-  return bxJsonRows(bx,
-      "SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?1)"
-      " WHERE value ->> 1 > 0",
-      bxFinish(pOut, pErr), pErr);
+  bxUnchecked(pOut, "blackbox__log", &err);
 }

@@ -105,21 +105,19 @@ static void addReceipts(ReportRun *p, BxStmts *pHome) {
 
 /* clang-format off */
 static const char zSwitchPins[] =
-    "SELECT v.at, 'kill switch: ' || count(e.id) || ' exchanges pinned',"
-    "  coalesce('rule ' || v.rule, 'a caller'), v.sentence,"
-    "  sum(e.pinned) || ' pinned now'"
-    " FROM main.event_payloads AS e"
-    " LEFT JOIN (SELECT min(id), at, rule, sentence, kill_switch_event_id AS k"
-    "   FROM main.payload_verdicts WHERE kill_switch_event_id = ?1) AS v"
-    "  ON v.k = ?1"
-    " WHERE e.kill_switch_event_id = ?1 GROUP BY e.kill_switch_event_id"
-    " UNION ALL SELECT at, 'unpinned: event ' || coalesce(event_id, payload_id),"
+    "SELECT at, what, actor, reason, status FROM ("
+    " SELECT n, at, 'kill switch: ' || rows || ' exchanges pinned' AS what,"
+    "  coalesce(actor, 'a caller') AS actor, reason,"
+    "  (SELECT sum(pinned) || ' pinned now' FROM main.event_payloads"
+    "   WHERE kill_switch_event_id = ?1) AS status"
+    " FROM main.blackbox__log WHERE subject = ?1 AND kind = 'kill_switch'"
+    " UNION ALL SELECT 9e18, at, 'unpinned: event ' || coalesce(event_id, payload_id),"
     "  actor, reason, 'unpinned' FROM main.payload_unpins"
     "  WHERE kill_switch_event_id = ?1"
-    " UNION ALL SELECT l.at, 'agent: ' || l.act, l.actor, l.reason, NULL"
+    " UNION ALL SELECT l.id, l.at, 'agent: ' || l.act, l.actor, l.reason, NULL"
     "  FROM main.payload_agent_log AS l WHERE l.agent_id IN (SELECT agent_id"
-    "   FROM main.event_payloads WHERE kill_switch_event_id = ?1)"
-    " ORDER BY 1";
+    "   FROM main.event_payloads WHERE kill_switch_event_id = ?1))"
+    " ORDER BY at, n";
 
 static const char zSwitchHolds[] =
     "SELECT at, 'hold: ' || kind || ' ' || \"key\", owner || ' (' || actor || ')',"
@@ -145,7 +143,7 @@ static void findSwitch(ReportRun *p, BxStmts *pHome) {
   static const char zAny[] =
       "SELECT EXISTS (SELECT 1 FROM main.event_payloads"
       " WHERE kill_switch_event_id = ?1) OR EXISTS (SELECT 1 FROM"
-      " main.payload_ledger WHERE kill_switch_event_id = ?1)";
+      " main.blackbox__log WHERE kill_switch_event_id = ?1)";
   if (bxAskOnce(pHome, zAny, &p->err, "t", p->zKey) == 0) {
     bxReportNotFound(p, "kill switch",
         "SELECT DISTINCT kill_switch_event_id FROM event_payloads lists them");
@@ -170,7 +168,7 @@ void bxReportKillSwitch(ReportRun *p) {
       " WHERE a.stopped_at IS NOT NULL AND a.agent_id IN (SELECT agent_id FROM"
       " main.event_payloads WHERE kill_switch_event_id = ?1)");
   iSource = bxReportSource(p, pHome, "exchange", zCaseBodies);
-  p->aSource[iSource].bProof = bxReportDomain(p, "proof") == pHome;
+  p->aSource[iSource].bProof = bxReportProves(p, pHome);
   bxReportItems(p, iSource, pHome,
       "SELECT e.id, e.event_id, " AT ", e.size_bytes,"
       " iif(e.pinned, 'pinned', 'unpinned'), NULL, NULL, NULL, NULL"
@@ -246,7 +244,7 @@ static void addRings(ReportRun *p, ReportTable *pRings, BxStmts *pFrom) {
 static void addAgentItems(ReportRun *p, BxStmts *pHome) {
   ReportTable *pRings = bxReportNewTable(p, "rings", "Rings", aRing);
   int iSource = bxReportSource(p, pHome, "exchange", zCaseBodies);
-  p->aSource[iSource].bProof = bxReportDomain(p, "proof") == pHome;
+  p->aSource[iSource].bProof = bxReportProves(p, pHome);
   bxReportItems(p, iSource, pHome,
       "SELECT x.id, x.event_id, e.at, x.size_bytes,"
       " x.purpose || iif(x.pinned, ', pinned', ''), NULL, NULL, NULL, NULL"

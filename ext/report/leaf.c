@@ -1,10 +1,10 @@
 /*
-** leaf.c: what a browser needs to verify an item: the proof of its leaf, and the
-** columns of its row, from which the digest in the proof is computed again.
+** leaf.c: what a browser needs to verify an item: its pin in the log, the values of
+** the fields of that leaf, their salt, and the path to the head. See docs/report.md.
 **
-** The columns are given only if the page has all of them as they are stored. If
-** something was masked, or the bodies are not in the page, it cannot compute the
-** digest, and the state is "redacted".
+** If the page has not all values as they are stored, because something was masked
+** or erased, or the bodies are not in the page, the leaf has hashes of the fields,
+** and no salt, with which values could be guessed; its state is "redacted".
 */
 #include "report.h"
 SQLITE_EXTENSION_INIT3
@@ -42,85 +42,81 @@ static int isShowable(ReportRun *p, const char *z, i64 n) {
   return !bMasked && bxIsUtf8((const unsigned char *)z, (int)n);
 }
 
-static void appendBytesOf(sqlite3_str *pOut, sqlite3_stmt *pRow, int i) {
-  const unsigned char *a = sqlite3_column_blob(pRow, i);
-  int n = sqlite3_column_bytes(pRow, i);
-  for (; n > 0 && a != 0; a++, n--) sqlite3_str_appendf(pOut, "%02x", *a);
-}
-
-/* A column that is a body: it is a part of the item. */
-static void appendBody(sqlite3_str *pOut, const ReportItem *pItem,
+/* A body is a part of the item. Returns 0 if the page does not have it. */
+static int appendBody(sqlite3_str *pOut, const ReportItem *pItem,
     const char *zRole, const ReportBodiesOf *pBodies) {
   int i;
   for (i = 0; i < pItem->nPart; i++) {
-    if (strcmp(pItem->aPart[i].zRole, zRole) == 0) {
-      sqlite3_str_appendf(pOut, "\"part\",%d,\"%s\"]", i,
-          pBodies->aType[i] == SQLITE_BLOB ? "blob" : "text");
-      return;
-    }
+    if (strcmp(pItem->aPart[i].zRole, zRole) != 0) continue;
+    if (pBodies->abMasked[i]) return 0;
+    sqlite3_str_appendf(pOut, "\"part\",%d,\"%s\"", i,
+        pBodies->aType[i] == SQLITE_BLOB ? "blob" : "text");
+    return 1;
   }
-  sqlite3_str_appendall(pOut, "\"null\"]");
+  sqlite3_str_appendall(pOut, "\"null\"");
+  return 1;
 }
 
-/* One column: its name, type, and value. Returns 0 if the page cannot have it. */
-static int appendColumn(ReportRun *p, sqlite3_str *pOut, sqlite3_stmt *pRow,
-    int i, const ReportItem *pItem, const ReportBodiesOf *pBodies) {
-  const char *zName = sqlite3_column_name(pRow, i);
+/* The type and the value of a field. Returns 0 if the page cannot have it. */
+static int appendValue(
+    ReportRun *p, sqlite3_str *pOut, sqlite3_stmt *pRow, int i) {
   const char *z;
-  double r;
-  sqlite3_uint64 n;
-  sqlite3_str_appendall(pOut, i > 1 ? ",[" : "[");
-  bxReportJson(pOut, zName ? zName : "", zName ? (i64)strlen(zName) : 0);
-  sqlite3_str_appendall(pOut, ",");
-  if (zName != 0 && strcmp(zName, "request_body") == 0) {
-    appendBody(pOut, pItem, "request", pBodies);
-    return 1;
-  }
-  if (zName != 0 && strcmp(zName, "response_body") == 0) {
-    appendBody(pOut, pItem, "response", pBodies);
-    return 1;
-  }
   switch (sqlite3_column_type(pRow, i)) {
-    case SQLITE_NULL: sqlite3_str_appendall(pOut, "\"null\"]"); return 1;
+    case SQLITE_NULL: sqlite3_str_appendall(pOut, "\"null\""); return 1;
     case SQLITE_INTEGER:
       sqlite3_str_appendf(
-          pOut, "\"integer\",\"%lld\"]", sqlite3_column_int64(pRow, i));
+          pOut, "\"integer\",\"%lld\"", sqlite3_column_int64(pRow, i));
       return 1;
-    case SQLITE_FLOAT:
-      r = sqlite3_column_double(pRow, i);
-      memcpy(&n, &r, sizeof(n));
-      sqlite3_str_appendf(pOut, "\"real\",\"%016llx\"]", n);
-      return 1;
-    case SQLITE_BLOB:
-      sqlite3_str_appendall(pOut, "\"blob\",\"");
-      appendBytesOf(pOut, pRow, i);
-      sqlite3_str_appendall(pOut, "\"]");
-      return 1;
-    default: break;
+    case SQLITE_TEXT: break;
+    default: return 0;
   }
   z = bxColumnText(pRow, i, &p->err);
   if (z == 0 || !isShowable(p, z, sqlite3_column_bytes(pRow, i))) return 0;
   sqlite3_str_appendall(pOut, "\"text\",");
   bxReportJson(pOut, z, sqlite3_column_bytes(pRow, i));
-  sqlite3_str_appendall(pOut, "]");
   return 1;
 }
 
-/* The columns of the row as an array of JSON, to sqlite3_free(). NULL if the page
-** cannot have all of them. */
-static char *columnsOf(
+/* Adds field i of the row. Returns 0 if the page does not have it. */
+static int appendField(ReportRun *p, sqlite3_str *pOut, sqlite3_stmt *pRow,
+    int i, const ReportItem *pItem, const ReportBodiesOf *pBodies) {
+  const char *zName = sqlite3_column_name(pRow, i);
+  int bHas;
+  sqlite3_str_appendf(pOut, "%s[\"%s\",", i > 0 ? "," : "", zName);
+  if (zName == 0) {
+    bHas = 0;
+  } else if (strcmp(zName, "row.request_body") == 0) {
+    bHas = appendBody(pOut, pItem, "request", pBodies);
+  } else if (strcmp(zName, "row.response_body") == 0) {
+    bHas = appendBody(pOut, pItem, "response", pBodies);
+  } else {
+    bHas = appendValue(p, pOut, pRow, i);
+  }
+  sqlite3_str_appendchar(pOut, 1, ']');
+  return bHas;
+}
+
+/* The salt and all fields, as members of JSON, to sqlite3_free(). NULL if the page
+** does not have all of them. */
+static char *fieldsOf(
     ReportRun *p, const ReportItem *pItem, const ReportBodiesOf *pBodies) {
   static const char zRow[] =
-      "SELECT l.columns, e.* FROM main.payload_ledger AS l"
-      " JOIN main.payload_rows AS e ON e.id = l.id"
-      " WHERE l.id = ?1 AND l.at IS NULL";
+      "SELECT l.actor, l.agent_id, l.at, l.bytes, l.detail, l.domain,"
+      " l.event_id, l.kill_switch_event_id, l.kind, l.newest, l.oldest,"
+      " l.reason, e.agent_id AS \"row.agent_id\","
+      " e.created_at AS \"row.created_at\", e.event_id AS \"row.event_id\","
+      " e.id AS \"row.id\","
+      " e.kill_switch_event_id AS \"row.kill_switch_event_id\","
+      " e.purpose AS \"row.purpose\", e.request_body AS \"row.request_body\","
+      " e.response_body AS \"row.response_body\", l.rows, l.subject,"
+      " nullif(lower(hex(l.salt)), '')"
+      " FROM main.payload__pins AS p JOIN main.blackbox__log AS l ON l.n = p.n"
+      " JOIN main.payload_rows AS e ON e.id = p.id WHERE p.id = ?1";
   sqlite3_stmt *pRow;
   sqlite3_str *pOut;
-  int i, n, bWhole = 0;
+  int i, n, bWhole;
   char *z;
-  if (pItem->bMasked || !pItem->bBodies || p->opt.eBodies == REPORT_NONE) {
-    return 0;
-  }
+  if (!pItem->bBodies || p->opt.eBodies == REPORT_NONE) return 0;
   if (p->apAsk[ASK_ROW] == 0) {
     p->apAsk[ASK_ROW] = bxPrepare(bxReportNeed(p, "payload"), zRow, &p->err);
   }
@@ -128,47 +124,68 @@ static char *columnsOf(
   if (p->err.rc != SQLITE_OK) return 0;
   pOut = sqlite3_str_new(0);
   bxBind(pRow, &p->err, "t", pItem->zKey);
-  if (bxReportRow(p, pRow)) {
-    n = sqlite3_column_count(pRow) - 2; /* without columns and created_ms */
-    if (sqlite3_column_int(pRow, 0) > 0 && sqlite3_column_int(pRow, 0) < n) {
-      n = sqlite3_column_int(pRow, 0);
-    }
-    for (i = 1, bWhole = 1; i <= n && bWhole; i++) {
-      bWhole = appendColumn(p, pOut, pRow, i, pItem, pBodies);
-    }
+  bWhole = bxReportRow(p, pRow);
+  n = sqlite3_column_count(pRow) - 1;
+  if (bWhole) {
+    z = bxColumnCopy(pRow, n, &p->err);
+    sqlite3_str_appendf(pOut, "\"salt\":\"%s\",\"fields\":[", z ? z : "");
+    bWhole = z != 0;
+    sqlite3_free(z);
+  }
+  for (i = 0; i < n && bWhole; i++) {
+    bWhole = appendField(p, pOut, pRow, i, pItem, pBodies);
   }
   bxDone(pRow, &p->err);
+  sqlite3_str_appendchar(pOut, 1, ']');
   z = bxFinish(pOut, &p->err);
   if (bWhole) return z;
   sqlite3_free(z);
   return 0;
 }
 
+int bxReportProves(ReportRun *p, BxStmts *pHome) {
+  BxErr err = {SQLITE_OK, 0};
+  BxStmts *pLog = bxHome(p->bx, "core", &err);
+  if (bxIs(&err, "AmbiguousSchemaError")) bxClear(&err); /* proof_of() fails */
+  bxPass(&p->err, &err);
+  return pLog != 0 && pLog == pHome;
+}
+
 void bxReportLeaf(
     ReportRun *p, ReportItem *pItem, const ReportBodiesOf *pBodies) {
+  static const char zLeaf[] =
+      "SELECT '\"n\":' || (?1 ->> '$.n') || ',\"path\":' || (?1 -> '$.path'),"
+      " ?1 ->> '$.head',"
+      " (SELECT json_group_array(json_array(value ->> 'name',"
+      "    value ->> 'type', value ->> 'hash'))"
+      "   FROM json_each(?1, '$.fields'))";
   int bAltered;
-  char *zProof = proofOf(p, pItem, &bAltered), *zColumns;
+  char *zProof = proofOf(p, pItem, &bAltered), *zFields;
+  sqlite3_stmt *pStmt;
   if (bAltered) {
     pItem->zLeaf = bxPrintf(&p->err, "{\"state\":\"altered\"}");
     return;
   }
   if (zProof == 0) return;
   p->zProof = "ok";
-  if (p->zHead == 0) {
-    sqlite3_stmt *pStmt = bxPlain(p->bx->db, "SELECT ?1 ->> '$.head'", &p->err);
-    bxBind(pStmt, &p->err, "t", zProof);
-    if (bxReportRow(p, pStmt)) p->zHead = bxColumnCopy(pStmt, 0, &p->err);
-    sqlite3_finalize(pStmt);
+  zFields = fieldsOf(p, pItem, pBodies);
+  pStmt = bxPlain(p->bx->db, zLeaf, &p->err);
+  bxBind(pStmt, &p->err, "t", zProof);
+  if (bxReportRow(p, pStmt)) {
+    char *zPath = bxColumnCopy(pStmt, 0, &p->err);
+    char *zHashes = bxColumnCopy(pStmt, 2, &p->err);
+    if (p->zHead == 0) p->zHead = bxColumnCopy(pStmt, 1, &p->err);
+    if (zFields != 0) {
+      pItem->zLeaf =
+          bxPrintf(&p->err, "{\"state\":\"whole\",%s,%s}", zPath, zFields);
+    } else {
+      pItem->zLeaf = bxPrintf(
+          &p->err, "{\"state\":\"redacted\",%s,\"fields\":%s}", zPath, zHashes);
+    }
+    sqlite3_free(zPath);
+    sqlite3_free(zHashes);
   }
-  zColumns = columnsOf(p, pItem, pBodies);
-  if (zColumns != 0) {
-    pItem->zLeaf =
-        bxPrintf(&p->err, "{\"state\":\"whole\",\"proof\":%s,\"columns\":[%s]}",
-            zProof, zColumns);
-  } else {
-    pItem->zLeaf =
-        bxPrintf(&p->err, "{\"state\":\"redacted\",\"proof\":%s}", zProof);
-  }
-  sqlite3_free(zColumns);
+  sqlite3_finalize(pStmt);
+  sqlite3_free(zFields);
   sqlite3_free(zProof);
 }

@@ -135,9 +135,9 @@ static void addChecks(ReportRun *p, BxStmts *pFrom) {
 /* The head of the log, as it stands: nothing is taken in. */
 static void readLogHead(ReportRun *p, BxStmts *pFrom) {
   sqlite3_stmt *pStmt;
-  if (!carriesHere(p, pFrom, "proof") || bxReportDomain(p, "proof") != pFrom)
-    return;
-  if (bxAskOnce(pFrom, "SELECT size FROM main.proof_state", &p->err, "") == 0) {
+  if (!bxReportProves(p, pFrom) ||
+      bxAskOnce(pFrom, "SELECT size FROM main.blackbox__tree", &p->err, "") ==
+          0) {
     return;
   }
   pStmt = bxPlain(p->bx->db, "SELECT proof_tile('checkpoint')", &p->err);

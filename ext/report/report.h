@@ -286,6 +286,8 @@ typedef struct ReportTitle {
 void bxReportTitle(ReportRun *p, const char *z, i64 n, ReportTitle *pOut);
 
 /* leaf.c: what a browser needs to find the item in the proof. */
+/* Whether proof_of() is about the log of pHome. */
+int bxReportProves(ReportRun *p, BxStmts *pHome);
 void bxReportLeaf(
     ReportRun *p, ReportItem *pItem, const ReportBodiesOf *pBodies);
 

@@ -104,9 +104,9 @@ static void tellHeld(Erasure *p, BxStmts *pOn, const BxRecords *pPart,
   sqlite3_stmt *pStmt = prepareErase(p, pOn,
       bxPrintf(p->pErr,
           "SELECT (SELECT count(*) FROM %s AS t WHERE %s AND EXISTS (SELECT 1"
-          " FROM main.retention_in_force AS f WHERE %s)),"
+          " FROM main.retention__holds AS f WHERE %s)),"
           " json_group_array(DISTINCT f.kind || ' ' || f.\"key\" || ' by ' ||"
-          " f.owner) FROM %s AS t JOIN main.retention_in_force AS f ON %s"
+          " f.owner) FROM %s AS t JOIN main.retention__holds AS f ON %s"
           " WHERE %s",
           pPart->zTable, zWhich, pPart->zHolds, pPart->zTable, pPart->zHolds,
           zWhich));
@@ -168,7 +168,7 @@ static void erasePart(
   zFree = sqlite3_stricmp(pOn->zDb, "temp") == 0
               ? bxPrintf(p->pErr, "%s", zAll)
               : bxPrintf(p->pErr,
-                    "%s AND NOT EXISTS (SELECT 1 FROM main.retention_in_force "
+                    "%s AND NOT EXISTS (SELECT 1 FROM main.retention__holds "
                     "AS f WHERE %s)",
                     zAll, pPart->zHolds);
   if (sqlite3_stricmp(pOn->zDb, "temp") != 0) {
@@ -229,7 +229,7 @@ static void eraseVtabs(Erasure *p, BxStmts *pSchema) {
 #define ITEM_HELD                                                              \
   "EXISTS (SELECT 1 FROM main.rollout_segments AS s "                          \
   "JOIN main.rollout_heads AS h ON h.no = s.rollout "                          \
-  "JOIN main.retention_in_force AS f ON f.kind = 'rollout' "                   \
+  "JOIN main.retention__holds AS f ON f.kind = 'rollout' "                     \
   "AND f.\"key\" = h.id WHERE s.owner = t.id >> 32 "                           \
   "AND t.id & 4294967295 BETWEEN s.first AND s.last)"
 
@@ -272,7 +272,7 @@ static const char *const azLose[] = {
     "replace(cwd, ?1, ?2), replace(model, ?1, ?2), replace(branch, ?1, ?2)) "
     "WHERE instr(printf('%s%s%s%s%s', title, given_title, cwd, model, branch), "
     "?1) > 0 AND NOT EXISTS (SELECT 1 FROM main.rollout_heads AS h "
-    "JOIN main.retention_in_force AS f ON f.kind = 'rollout' "
+    "JOIN main.retention__holds AS f ON f.kind = 'rollout' "
     "AND f.\"key\" = h.id WHERE h.no = t.no)",
     "UPDATE main.rollout_frames AS t SET "
     "before = CAST(replace(CAST(before AS TEXT), ?1, ?2) AS BLOB), "
@@ -408,6 +408,24 @@ static void readEraseOptions(Erasure *p, sqlite3_value *pVal) {
   sqlite3_finalize(pStmt);
 }
 
+/* Nothing hides in the actor and in the reason. */
+static void refuseHidden(Erasure *p) {
+  static const char zSql[] =
+      "SELECT name FROM main.retention_visible, (SELECT 'actor' AS name, ?1 AS "
+      "said, 0 AS long UNION ALL SELECT 'reason', ?2, 1) "
+      "WHERE ltrim(said, unseen) = '' OR unicode(ltrim(said, unseen)) BETWEEN "
+      "917504 AND 921599 OR EXISTS (SELECT 1 FROM main.retention_controls "
+      "WHERE instr(said, control) > 0 AND NOT (long AND parts_text))";
+  char *z = bxAskText(p->pHome, zSql, p->pErr, "tt", p->zActor, p->zReason);
+  if (z != 0) {
+    bxFail(p->pErr, SQLITE_CONSTRAINT,
+        "ValidationError: %s must be visible text without control characters; "
+        "a reason may have tabs and line ends",
+        z);
+  }
+  sqlite3_free(z);
+}
+
 static void readCall(BxCall *pCall, Erasure *p) {
   static const char zKinds[] =
       "agent,event,kill_switch,rollout,session,buffer,text";
@@ -424,6 +442,7 @@ static void readCall(BxCall *pCall, Erasure *p) {
   p->pHome = bxHome(pCall->bx, "retention", p->pErr);
   if (p->pErr->rc != SQLITE_OK) return;
   bxLock(p->pHome, p->pErr);
+  refuseHidden(p);
   readEraseOptions(p, bxArg(pCall, 4));
   if (strcmp(p->zKind, "text") == 0 && strlen(p->zKey) < 4) {
     bxRefuse(p->pErr,
@@ -442,7 +461,7 @@ static void readCall(BxCall *pCall, Erasure *p) {
 
 static void refuseHeld(Erasure *p) {
   char *zOwners = bxAskText(p->pHome,
-      "SELECT group_concat(owner, ', ') FROM main.retention_in_force WHERE "
+      "SELECT group_concat(owner, ', ') FROM main.retention__holds WHERE "
       "kind = ?1 AND \"key\" = CASE ?1 WHEN 'buffer' THEN lower(?2) ELSE ?2 "
       "END",
       p->pErr, "tt", p->zKind, p->zWhat);
@@ -485,16 +504,18 @@ static void eraseAll(Erasure *p) {
 /* Writes the record, and refuses the key from now on. Returns its number. */
 static i64 record(Erasure *p) {
   static const char zRecord[] =
-      "INSERT INTO main.retention_erasures(at, kind, salt, digest, actor, "
-      "reason, rows, bytes, held_back, until) "
-      "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, nullif(?10, 0))";
+      "INSERT INTO main.blackbox__log(at, domain, kind, detail, actor, reason, "
+      "rows, bytes) VALUES(?1, 'retention', 'erasure', json_object('kind', ?2, "
+      "'salt', ?3, 'digest', ?4, 'held_back', ?9, 'until', nullif(?10, 0)), "
+      "?5, ?6, ?7, ?8)";
   static const char zRefuse[] =
-      "INSERT INTO main.retention_erased(kind, \"key\", until) "
+      "INSERT INTO main.retention__erased(kind, \"key\", until) "
       "VALUES(?1, ?2, ?3) ON CONFLICT(kind, \"key\") DO UPDATE "
       "SET until = max(until, excluded.until)";
   unsigned char aSalt[16], aDigest[BX_DIGEST];
   char zSalt[33], zDigest[65];
   SHA256_CTX sha;
+  i64 iNumber;
   int i;
   sqlite3_randomness(sizeof(aSalt), aSalt);
   for (i = 0; i < 16; i++) sqlite3_snprintf(3, zSalt + 2 * i, "%02x", aSalt[i]);
@@ -508,11 +529,34 @@ static i64 record(Erasure *p) {
   bxHex(aDigest, BX_DIGEST, zDigest);
   bxDo(p->pHome, zRecord, p->pErr, "ittcttiiii", p->iNow, p->zKind, zSalt,
       zDigest, p->zActor, p->zReason, p->nRow, p->nByte, p->nHeld, p->iUntil);
+  iNumber =
+      bxNumber(p->pHome, "SELECT max(n) FROM main.blackbox__log", p->pErr);
   if (p->iUntil > 0) {
     bxDo(p->pHome, zRefuse, p->pErr, "tti", p->zKind, p->zWhat, p->iUntil);
   }
-  return bxNumber(
-      p->pHome, "SELECT max(id) FROM main.retention_erasures", p->pErr);
+  return iNumber;
+}
+
+void bxRetentionCheckErased(BxStmts *p, BxProblems *pOut) {
+  static const char zSql[] =
+      "WITH erasure AS (SELECT n, detail ->> 'kind' AS kind, detail ->> "
+      "'until' AS until FROM main.blackbox__log WHERE domain = 'retention' AND "
+      "kind = 'erasure' AND json_valid(detail)) "
+      "SELECT 'a key of kind ' || kind || ' is refused, but no erasure says "
+      "so' FROM (SELECT kind, until FROM main.retention__erased EXCEPT SELECT "
+      "kind, until FROM erasure) "
+      "UNION ALL SELECT 'what erasure ' || n || ' removed is not refused any "
+      "more: its key is missing' FROM erasure AS r WHERE until > (SELECT now "
+      "FROM main.retention_time) AND NOT EXISTS (SELECT 1 "
+      "FROM main.retention__erased WHERE kind = r.kind AND until >= r.until)";
+  BxErr err = {SQLITE_OK, 0};
+  sqlite3_stmt *pStmt = bxPrepare(p, zSql, &err);
+  while (bxRow(pStmt, &err)) {
+    const char *z = bxColumnText(pStmt, 0, &err);
+    if (z != 0) bxProblem(pOut, "retention__erased", "%s", z);
+  }
+  sqlite3_finalize(pStmt);
+  bxUnchecked(pOut, "retention__erased", &err);
 }
 
 static char *certificate(Erasure *p, i64 iNumber) {
@@ -565,10 +609,10 @@ static void eraseStored(Erasure *p) {
 static void eraseSecurely(Erasure *p) {
   i64 eBefore = bxNumber(p->pHome, "PRAGMA main.secure_delete", p->pErr);
   BxErr err = {SQLITE_OK, 0};
-  bxExec(p->pHome, "PRAGMA main.secure_delete = 1", p->pErr);
+  bxNumber(p->pHome, "PRAGMA main.secure_delete = 1", p->pErr);
   eraseAll(p);
   eraseStored(p);
-  bxExec(p->pHome,
+  bxNumber(p->pHome,
       eBefore == 0   ? "PRAGMA main.secure_delete = 0"
       : eBefore == 2 ? "PRAGMA main.secure_delete = fast"
                      : "PRAGMA main.secure_delete = 1",
@@ -594,8 +638,10 @@ void bxRetentionErase(BxCall *pCall) {
     }
     refuseHeld(p);
     eraseSecurely(p);
-    bxAskOnce(p->pHome, "DELETE FROM main.retention_erased WHERE until <= ?1",
-        p->pErr, "i", p->iNow);
+    bxAskOnce(p->pHome,
+        "DELETE FROM main.retention__erased WHERE until <= (SELECT now FROM "
+        "main.retention_time)",
+        p->pErr, "");
     iNumber = record(p);
     bxRetentionGuard(p->pHome, 0, p->pErr);
     if (p->pErr->rc == SQLITE_OK) bxReturnJson(pCall, certificate(p, iNumber));

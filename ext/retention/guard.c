@@ -18,12 +18,12 @@ typedef struct Guard {
 } Guard;
 
 #define REFUSED(kind, column)                                                  \
-  "EXISTS (SELECT 1 FROM retention_refused\n"                                  \
+  "EXISTS (SELECT 1 FROM retention__refused\n"                                 \
   "              WHERE kind = '" kind "' AND \"key\" = NEW." column ")"
 #define RAISE_ERASED(what)                                                     \
   "\nBEGIN\n  SELECT RAISE(ABORT, 'ErasedError: " what " was erased, and "     \
   "writes under it are refused for retention.refuse_days; use another one, "   \
-  "or wait until the time in retention_erased');\nEND"
+  "or wait until the time in retention_erasures');\nEND"
 
 static const Guard aGuard[] = {
     {"payload", "payload_made_erased",
@@ -41,7 +41,7 @@ static const Guard aGuard[] = {
 #define COUNT_GUARDS (sizeof(aGuard) / sizeof(aGuard[0]))
 
 static int refusesKeys(BxStmts *p, BxErr *pErr) {
-  return bxNumber(p, "SELECT EXISTS (SELECT 1 FROM main.retention_erased)",
+  return bxNumber(p, "SELECT EXISTS (SELECT 1 FROM main.retention__erased)",
              pErr) != 0;
 }
 
@@ -87,7 +87,7 @@ static void guardKeys(BxStmts *p, BxErr *pErr) {
   }
 }
 
-void bxRetentionMend(BxStmts *p, BxErr *pErr) {
+void bxRetentionMendGuards(BxStmts *p, BxErr *pErr) {
   guardKeys(p, pErr);
   guardDomains(p, 0, pErr);
 }
@@ -114,25 +114,42 @@ void bxRetentionCheckGuards(BxStmts *p, BxProblems *pOut) {
               : "trigger is not needed any more; run blackbox_install()");
     }
   }
-  bxUnchecked(pOut, "retention_erased", &err);
+  bxUnchecked(pOut, "retention__erased", &err);
 }
 
-void bxRetentionGuard(BxStmts *p, int bHold, BxErr *pErr) {
+/* Calls xEach for each virtual table of p's schema. */
+static void eachGuarded(BxStmts *p, int bHold,
+    void (*xEach)(BxVtab *, int bHold, BxErr *), BxErr *pErr) {
   const BxModule *pModule;
-  sqlite3_stmt *pHold = bxHold(p->bx, pErr);
-  guardKeys(p, pErr);
-  guardDomains(p, bHold, pErr);
   for (pModule = p->bx->aModule; pModule->zName != 0; pModule++) {
     sqlite3_stmt *pStmt = bxVtabNames(p, pModule->zName, pErr);
     while (bxRow(pStmt, pErr)) {
       const char *zName = bxColumnText(pStmt, 0, pErr);
       BxVtab *pVtab =
           zName ? bxVtabIn(p->bx, pModule->zName, p->zDb, zName, pErr) : 0;
-      if (pVtab != 0) {
-        bxShadowGuard(pVtab, bHold || bxShadowIsHeld(pVtab, pErr), pErr);
-      }
+      if (pVtab != 0) xEach(pVtab, bHold, pErr);
     }
     sqlite3_finalize(pStmt);
   }
+}
+
+static void guardVtab(BxVtab *pVtab, int bHold, BxErr *pErr) {
+  bxShadowGuard(pVtab, bHold || bxShadowIsHeld(pVtab, pErr), pErr);
+}
+
+void bxRetentionGuard(BxStmts *p, int bHold, BxErr *pErr) {
+  sqlite3_stmt *pHold = bxHold(p->bx, pErr);
+  guardKeys(p, pErr);
+  guardDomains(p, bHold, pErr);
+  eachGuarded(p, bHold, guardVtab, pErr);
   bxLetGo(p->bx, pHold, pErr);
+}
+
+static void noteVtab(BxVtab *pVtab, int bHold, BxErr *pErr) {
+  (void)bHold;
+  if (pVtab->pModule->xHeld != 0) pVtab->pModule->xHeld(pVtab, pErr);
+}
+
+void bxRetentionNoteHeld(BxStmts *p, BxErr *pErr) {
+  eachGuarded(p, 0, noteVtab, pErr);
 }

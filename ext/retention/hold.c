@@ -1,8 +1,9 @@
 /*
 ** hold.c: retention_hold() and retention_release().
 **
-** The rules are in sql/retention_holds.sql: a function is one INSERT into the log
-** there. Here are the checks whose messages show the value.
+** The rules are in sql/retention.sql: a function is one INSERT there. Here are the
+** checks whose messages show the value, and the comparison of retention__in_force
+** with the log.
 */
 #include "retention.h"
 SQLITE_EXTENSION_INIT3
@@ -74,7 +75,7 @@ static void readHoldStep(BxCall *p, HoldStep *pOut) {
 
 /* Returns how many owners hold the thing now. */
 static void returnOwners(BxCall *p, const HoldStep *pStep) {
-  static const char zSql[] = "SELECT count(*) FROM main.retention_in_force "
+  static const char zSql[] = "SELECT count(*) FROM main.retention__holds "
                              "WHERE kind = ?1 AND \"key\" = " KEY("?1", "?2");
   bxReturnInt(
       p, bxAsk(pStep->pHome, zSql, &p->err, "tt", pStep->zKind, pStep->zKey));
@@ -82,7 +83,7 @@ static void returnOwners(BxCall *p, const HoldStep *pStep) {
 
 /* The owner's hold on that thing, as it is now. */
 #define ITS_HOLD                                                               \
-  " FROM main.retention_held WHERE kind = ?1 AND \"key\" = " KEY(              \
+  " FROM main.retention__in_force WHERE kind = ?1 AND \"key\" = " KEY(         \
       "?1", "?2") " AND owner = ?3"
 
 static void refuseShorter(
@@ -117,14 +118,15 @@ void bxRetentionHold(BxCall *p) {
   bxDo(step.pHome, zSql, &p->err, pUntil != 0 ? "tttttii" : "ttttti",
       step.zKind, step.zKey, step.zOwner, step.zActor, step.zReason,
       (i64)isFound(step.pHome, step.zKind, step.zKey, &p->err), iUntil);
+  bxRetentionNoteHeld(step.pHome, &p->err);
   returnOwners(p, &step);
 }
 
 void bxRetentionRelease(BxCall *p) {
   static const char zHas[] = "SELECT 1" ITS_HOLD;
   static const char zSql[] =
-      "INSERT INTO main.retention_hold_log(kind, \"key\", owner, act, actor, "
-      "reason) VALUES(?1, " KEY("?1", "?2") ", ?3, 'release', ?4, ?5)";
+      "INSERT INTO main.retention__step(kind, \"key\", owner, actor, reason, "
+      "released) VALUES(?1, " KEY("?1", "?2") ", ?3, ?4, ?5, 1)";
   HoldStep step;
   readHoldStep(p, &step);
   if (p->err.rc != SQLITE_OK) return;
@@ -137,15 +139,49 @@ void bxRetentionRelease(BxCall *p) {
   }
   bxDo(step.pHome, zSql, &p->err, "ttttt", step.zKind, step.zKey, step.zOwner,
       step.zActor, step.zReason);
-  if (bxAsk(step.pHome, zHas, &p->err, "ttt", step.zKind, step.zKey,
-          step.zOwner)) {
-    bxFail(&p->err, SQLITE_ERROR,
-        "MisuseError: a trigger on retention_hold_log prevents the release of "
-        "%s %s; drop the trigger",
-        step.zKind, step.zKey);
-  }
   bxRetentionGuard(step.pHome, 0, &p->err);
   returnOwners(p, &step);
+}
+
+#define HOLD_COLUMNS "kind, \"key\", owner, until, step, found"
+
+/* SQL: what the log says is in force, and what of that is lost. The subjects of
+** steps are ranges of the index of the log. */
+#define IN_FORCE                                                               \
+  "WITH step AS (SELECT max(n) AS n, act, subject, owner, until, found "       \
+  "FROM (SELECT l.n AS n, l.kind AS act, l.subject AS subject, "               \
+  "l.detail ->> 'owner' AS owner, l.detail ->> 'until' AS until, "             \
+  "l.detail ->> 'found' AS found FROM json_each('[\"agent\",\"event\","        \
+  "\"kill_switch\",\"rollout\",\"session\",\"evidence\",\"buffer\"]') AS k "   \
+  "CROSS JOIN main.blackbox__log AS l "                                        \
+  "ON l.subject > k.value || ':' AND l.subject < k.value || ';' "              \
+  "WHERE l.domain = 'retention' AND l.kind IN ('hold', 'release') "            \
+  "AND json_valid(l.detail)) "                                                 \
+  "GROUP BY subject, owner), "                                                 \
+  "hold(" HOLD_COLUMNS ") AS ("                                                \
+  "SELECT substr(subject, 1, instr(subject, ':') - 1), "                       \
+  "substr(subject, instr(subject, ':') + 1), owner, until, n, found "          \
+  "FROM step WHERE act = 'hold'), "                                            \
+  "lost AS (SELECT * FROM hold EXCEPT SELECT " HOLD_COLUMNS                    \
+  " FROM main.retention__in_force)"
+
+static void checkInForce(BxStmts *p, BxProblems *pOut) {
+  static const char zSql[] = IN_FORCE
+      " SELECT 'the hold of ' || owner || ' on ' || kind || ' ' || \"key\" || "
+      "' is in the log and not here, so that it keeps nothing; run "
+      "blackbox_install()' FROM lost UNION ALL "
+      "SELECT 'the hold of ' || owner || ' on ' || kind || ' ' || \"key\" || "
+      "' is not in the log; end it with retention_release()' "
+      "FROM (SELECT " HOLD_COLUMNS " FROM main.retention__in_force "
+      "EXCEPT SELECT * FROM hold)";
+  BxErr err = {SQLITE_OK, 0};
+  sqlite3_stmt *pStmt = bxPrepare(p, zSql, &err);
+  while (bxRow(pStmt, &err)) {
+    const char *z = bxColumnText(pStmt, 0, &err);
+    if (z != 0) bxProblem(pOut, "retention__in_force", "%s", z);
+  }
+  sqlite3_finalize(pStmt);
+  bxUnchecked(pOut, "retention__in_force", &err);
 }
 
 void bxRetentionCheckHolds(BxStmts *p, BxProblems *pOut) {
@@ -153,34 +189,40 @@ void bxRetentionCheckHolds(BxStmts *p, BxProblems *pOut) {
                              "FROM main.retention_holds WHERE found = 1";
   BxErr err = {SQLITE_OK, 0};
   sqlite3_stmt *pStmt = bxPrepare(p, zSql, &err);
+  checkInForce(p, pOut);
   while (bxRow(pStmt, &err)) {
     const char *zKind = bxColumnText(pStmt, 0, &err);
     const char *zKey = bxColumnText(pStmt, 1, &err);
     const char *zOwner = bxColumnText(pStmt, 2, &err);
     if (err.rc == SQLITE_OK && !isFound(p, zKind, zKey, &err) &&
         err.rc == SQLITE_OK) {
-      bxProblem(pOut, "retention_held",
+      bxProblem(pOut, "retention__in_force",
           "what %s holds is gone: %s %s was there when the hold was placed, "
           "and was removed behind the guards",
           zOwner, zKind, zKey);
     }
   }
   sqlite3_finalize(pStmt);
-  bxUnchecked(pOut, "retention_held", &err);
+  bxUnchecked(pOut, "retention__in_force", &err);
 }
 
 int bxRetentionIsWhole(BxStmts *p, BxErr *pErr) {
-  return bxNumber(p,
-             "SELECT NOT EXISTS (SELECT 1 FROM main.retention_hold_check "
-             "WHERE object = 'retention_held')",
-             pErr) != 0 &&
+  return !bxNumber(p, IN_FORCE " SELECT EXISTS (SELECT 1 FROM lost)", pErr) &&
          bxRetentionIsGuarded(p, pErr);
+}
+
+void bxRetentionMend(BxStmts *p, BxErr *pErr) {
+  bxExec(p,
+      "REPLACE INTO main.retention__in_force(" HOLD_COLUMNS ") " IN_FORCE
+      " SELECT * FROM lost",
+      pErr);
+  bxRetentionMendGuards(p, pErr);
 }
 
 void bxRetentionLeave(BxStmts *p, BxErr *pErr) {
   char *z = bxAskText(p,
       "SELECT kind || ' ' || \"key\" || ' by ' || owner "
-      "FROM main.retention_in_force ORDER BY step LIMIT 1",
+      "FROM main.retention__holds ORDER BY step LIMIT 1",
       pErr, "");
   if (z != 0) {
     bxFail(pErr, SQLITE_CONSTRAINT,

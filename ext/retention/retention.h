@@ -53,10 +53,12 @@ void bxRetentionConfirm(BxCall *p); /* retention_confirm_clock() */
 /* hold.c: what nothing may remove while a case is open */
 void bxRetentionHold(BxCall *p);
 void bxRetentionRelease(BxCall *p);
-/* For the domain: whether every hold keeps what it should, and what to do
-** otherwise. */
+/* For the domain: whether every hold of the log keeps what it should, and what to
+** do otherwise. */
 int bxRetentionIsWhole(BxStmts *p, BxErr *pErr);
-/* Problems: holds on what is gone. */
+void bxRetentionMend(BxStmts *p, BxErr *pErr);
+/* Problems: holds that the log and the table of what is held do not share, and
+** holds on what is gone. */
 void bxRetentionCheckHolds(BxStmts *p, BxProblems *pOut);
 /* Refuses that p's schema loses its holds. */
 void bxRetentionLeave(BxStmts *p, BxErr *pErr);
@@ -64,12 +66,16 @@ void bxRetentionLeave(BxStmts *p, BxErr *pErr);
 /* guard.c: guards that exist only while they are needed */
 /* Makes or drops those of p's schema. bHold: a hold is about to be placed. */
 void bxRetentionGuard(BxStmts *p, int bHold, BxErr *pErr);
+/* Lets virtual tables note what a hold keeps that was placed. */
+void bxRetentionNoteHeld(BxStmts *p, BxErr *pErr);
 /* The same for the tables of the domains alone; and whether all is right. */
-void bxRetentionMend(BxStmts *p, BxErr *pErr);
+void bxRetentionMendGuards(BxStmts *p, BxErr *pErr);
 int bxRetentionIsGuarded(BxStmts *p, BxErr *pErr);
 void bxRetentionCheckGuards(BxStmts *p, BxProblems *pOut);
 
 /* erase.c: everything of a key goes */
 void bxRetentionErase(BxCall *p);
+/* Problems: keys that are refused without an erasure, and the other way round. */
+void bxRetentionCheckErased(BxStmts *p, BxProblems *pOut);
 
 #endif

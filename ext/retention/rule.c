@@ -281,5 +281,6 @@ void bxRetentionCheck(BxStmts *p, BxProblems *pOut) {
   bxRetentionFree(&rules);
   bxUnchecked(pOut, "retention_rules", &err);
   bxRetentionCheckHolds(p, pOut);
+  bxRetentionCheckErased(p, pOut);
   bxRetentionCheckGuards(p, pOut);
 }

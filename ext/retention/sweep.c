@@ -9,7 +9,7 @@
 ** table of the user, whose receipt is written here.
 **
 ** A rule that cannot be applied, or whose DELETE is refused (by a trigger or a
-** foreign key of the user), leaves a row in retention_refusals and its rows stay;
+** foreign key of the user), leaves a refusal in the log and its rows stay;
 ** the other rules go on. Other errors, such as a full disk, end the sweep, which
 ** then has changed nothing.
 */
@@ -182,77 +182,51 @@ static Figures measure(SweepRun *pRun, int i, BxErr *pErr) {
   return figures;
 }
 
-/* The receipt for rows of the user's table comes before the DELETE, as that of a
-** bulk act does, and has no rows until their number is known. Returns its id. */
-static i64 openReceipt(
-    SweepRun *pRun, int i, const Figures *pFigures, BxErr *pErr) {
-  static const char zOpen[] =
-      "INSERT INTO main.retention_log(at, domain, rule, actor, rows, bytes,"
-      " oldest, newest) VALUES(?1, ?2, ?3, 'retention_sweep', 0, 0, ?4, ?5)";
+/* Writes the receipt for rows of the user's table. */
+static void writeReceipt(SweepRun *pRun, int i, const Figures *pWas,
+    const Figures *pLeft, BxErr *pErr) {
+  static const char zReceipt[] =
+      "INSERT INTO main.blackbox__log(at, domain, kind, subject, actor, rows,"
+      " bytes, oldest, newest)"
+      " VALUES(?1, ?2, 'removal', ?3, 'retention_sweep', ?4, ?5, ?6, ?7)";
   const RetentionRule *pRule = &pRun->rules.a[i];
-  if (!pRule->bOwn) return 0;
-  bxDo(pRun->p, zOpen, pErr, "ittii", bxNow(), pRule->zDomain, pRule->zRule,
-      pFigures->iOldest, pFigures->iNewest);
-  return sqlite3_last_insert_rowid(pRun->p->bx->db);
+  if (!pRule->bOwn || pWas->nRow == pLeft->nRow) return;
+  bxDo(pRun->p, zReceipt, pErr, "ittiiii", bxNow(), pRule->zDomain,
+      pRule->zRule, pWas->nRow - pLeft->nRow, pWas->nByte - pLeft->nByte,
+      pWas->iOldest, pWas->iNewest);
 }
 
-static void closeReceipt(
-    SweepRun *pRun, i64 iReceipt, i64 nRow, i64 nByte, BxErr *pErr) {
-  static const char zClose[] =
-      "UPDATE main.retention_log SET rows = ?2, bytes = ?3 WHERE id = ?1";
-  static const char zEmpty[] =
-      "DELETE FROM main.retention_log WHERE id = ?1 AND rows = 0";
-  if (iReceipt == 0) return;
-  bxDo(pRun->p, zClose, pErr, "iii", iReceipt, nRow, nByte);
-  bxDo(pRun->p, zEmpty, pErr, "i", iReceipt);
-}
-
-/* Records that a rule was not applied. */
+/* Records that a rule was not applied, once a day. */
 static void refuseRule(SweepRun *pRun, int i, const char *zWhy, BxErr *pErr) {
-  static const char zAgain[] =
-      "UPDATE main.retention_refusals SET at = ?1, times = times + 1"
-      " WHERE id = (SELECT max(id) FROM main.retention_refusals"
-      "  WHERE rule = ?2) AND message = ?3";
-  static const char zNew[] =
-      "INSERT INTO main.retention_refusals(at, domain, rule, message)"
-      " VALUES(?1, ?2, ?3, ?4)";
+  static const char zSql[] =
+      "INSERT INTO main.blackbox__log(at, domain, kind, subject, reason)"
+      " SELECT ?1, ?2, 'refusal', ?3, ?4 WHERE NOT EXISTS (SELECT 1"
+      "  FROM main.blackbox__log WHERE subject = ?3 AND at > ?1 - ?5"
+      "  AND kind = 'refusal' AND reason = ?4)";
   const RetentionRule *pRule = &pRun->rules.a[i];
   pRun->aShare[i].bStuck = 1;
-  bxDo(pRun->p, zAgain, pErr, "itt", bxNow(), pRule->zRule, zWhy);
-  if (pErr->rc == SQLITE_OK && sqlite3_changes(pRun->p->bx->db) == 0) {
-    bxDo(pRun->p, zNew, pErr, "ittt", bxNow(), pRule->zDomain, pRule->zRule,
-        zWhy);
-  }
-}
-
-/* Whether an error is that of the rule alone. */
-static int isRefusal(SweepRun *pRun, const BxErr *pErr) {
-  int rc = pErr->rc & 0xff;
-  return (rc == SQLITE_ERROR || rc == SQLITE_CONSTRAINT) && pErr->zMsg != 0 &&
-         !sqlite3_get_autocommit(pRun->p->bx->db);
+  bxDo(pRun->p, zSql, pErr, "ittti", bxNow(), pRule->zDomain, pRule->zRule,
+      zWhy, (i64)BX_MS_PER_DAY);
 }
 
 /* Removes the chosen rows of a rule. */
 static void removeChosen(SweepRun *pRun, int i, BxErr *pErr) {
   Share *pShare = &pRun->aShare[i];
   Figures was = measure(pRun, i, pErr), left;
-  i64 iReceipt;
   BxErr err = {SQLITE_OK, 0};
   sqlite3_stmt *pStmt;
   if (pErr->rc != SQLITE_OK || was.nRow == 0) return; /* gone with others */
-  iReceipt = openReceipt(pRun, i, &was, pErr);
   pStmt = prepareRange(pRun, i, "DELETE", "", 0, pErr);
   if (pErr->rc == SQLITE_OK) bxRow(pStmt, &err);
   sqlite3_finalize(pStmt);
-  if (isRefusal(pRun, &err)) {
+  if (bxMayPassOver(pRun->p, &err)) {
     refuseRule(pRun, i, err.zMsg, pErr);
     bxClear(&err);
   }
   bxPass(pErr, &err);
   left = measure(pRun, i, pErr);
   pShare->bStuck |= left.nRow > 0; /* a trigger of the user kept them */
-  closeReceipt(
-      pRun, iReceipt, was.nRow - left.nRow, was.nByte - left.nByte, pErr);
+  writeReceipt(pRun, i, &was, &left, pErr);
   pShare->nGone += was.nRow - left.nRow;
   pShare->nByte += was.nByte - left.nByte;
 }

@@ -18,7 +18,7 @@
 // hand can replace a row of a held thread.
 const HELD = `
   SELECT RAISE(ABORT, 'HeldError: a hold keeps this thread, which cannot be deleted or changed; SELECT * FROM retention_holds lists the holds, and retention_release() ends one')
-   WHERE EXISTS (SELECT 1 FROM retention_in_force
+   WHERE EXISTS (SELECT 1 FROM retention__holds
                   WHERE kind = 'session' AND "key" = OLD.thread_id);`;
 
 export const SCHEMA = `
@@ -106,7 +106,7 @@ SELECT t.thread_id AS "key",
        + (SELECT coalesce(sum(length(value)), 0)
             FROM langgraph_writes WHERE thread_id = t.thread_id) AS bytes,
        t.at AS at,
-       (SELECT 'held' FROM retention_in_force
+       (SELECT 'held' FROM retention__holds
          WHERE kind = 'session' AND "key" = t.thread_id) AS blocked_by
   FROM langgraph_threads AS t;
 

@@ -31,7 +31,7 @@ KINDS = ["own", "adopted", "adopted later"]
 
 
 def make(path, kind):
-    """A file whose pins have hashes, or do not have them yet."""
+    """A file whose rows of the log have leaves."""
     db = connect(path)
     db.execute("PRAGMA synchronous=OFF")
     if kind != "own":
@@ -46,7 +46,7 @@ def make(path, kind):
                "VALUES('freed', 'e6', 'c', 'evidence')")
     db.execute("INSERT INTO payload_unpins(payload_id, actor, reason) "
                "VALUES('freed', 'Ann', 'case closed')")
-    one(db, "SELECT blackbox_install('main', 'payload')")  # takes the hashes
+    one(db, "SELECT proof_head()")  # gives leaves
     db.close()
 
 
@@ -55,7 +55,16 @@ def guarded(db):
     ids = ", ".join(f"'{id}'" for id in VICTIMS)
     return (rows(db, "SELECT rowid, *, typeof(request_body) FROM event_payloads "
                  f"WHERE id COLLATE BINARY IN ({ids}) ORDER BY rowid"),
-            rows(db, f"SELECT * FROM payload_ledger WHERE id IN ({ids}, 'freed')"))
+            rows(db, f"SELECT * FROM payload_pins WHERE id IN ({ids}, 'freed')"),
+            rows(db, f"SELECT * FROM blackbox_log WHERE subject IN ({ids}, 'freed')"))
+
+
+def problems(path):
+    """What blackbox_check() finds in a file, on a connection of its own."""
+    db = connect(path)
+    found = [f"{row[1]}: {row[2]}" for row in rows(db, "SELECT * FROM blackbox_check")]
+    db.close()
+    return found
 
 
 @pytest.fixture(scope="module", params=KINDS)

@@ -86,10 +86,9 @@ def test_another_file_beside_it_is_used(old, tmp_path):
 
 
 def test_a_call_adds_nothing_to_what_the_host_writes_there(path, tmp_path):
-    """(A call follows the records of the host with leaves of the proof.)"""
+    """(A call gives leaves to the rows of the log that the host has written.)"""
     db = connect(path)
     one(db, "SELECT blackbox_install('main', 'all')")
-    db.execute("INSERT INTO blackbox_settings(name, value) VALUES('proof.enabled', 1)")
     db.close()
     by_hand(path, "ALTER TABLE blackbox_domains RENAME COLUMN format TO version")
     db = connect(tmp_path / "new.db")
@@ -101,5 +100,5 @@ def test_a_call_adds_nothing_to_what_the_host_writes_there(path, tmp_path):
     db.execute("INSERT INTO old.event_payloads(event_id, agent_id, purpose)"
                " VALUES('e', 'a', 'evidence')")
     assert one(db, "SELECT payload_cleanup()") == 0
-    assert one(db, "SELECT count(*) FROM old.payload_ledger") == 1
-    assert one(db, "SELECT count(*) FROM old.proof_leaves") == 0
+    assert one(db, "SELECT count(*) FROM old.payload__pins") == 1
+    assert one(db, "SELECT count(*) FROM old.blackbox__leaves") == 0

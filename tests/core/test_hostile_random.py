@@ -11,7 +11,7 @@ from conftest import connect, rows
 from hostile_helpers import fresh, guarded, made  # noqa: F401
 
 NOW = "CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)"
-TABLES = ("event_payloads", "payload_ledger", "payload_state", "blackbox_ledgers",
+TABLES = ("event_payloads", "payload_ledger", "payload_state",
           "retention_log", "blackbox_settings", "blackbox_probe")
 TIMES = [f"{when} {verb}" for when in ("BEFORE", "AFTER")
          for verb in ("INSERT", "UPDATE", "DELETE")]
@@ -45,7 +45,7 @@ HOSTILE = [
     "REPLACE INTO payload_ledger(pin, id) SELECT pin, 'mine1' FROM payload_ledger "
     "WHERE id = 'victim'",
     "UPDATE payload_state SET bulk = 1 - bulk", "UPDATE payload_state SET removed = 1",
-    "DELETE FROM payload_state", "DELETE FROM blackbox_ledgers", "DELETE FROM blackbox_settings",
+    "DELETE FROM payload_state", "DELETE FROM blackbox_settings",
     "REPLACE INTO blackbox_settings(name, value) VALUES('payload.retention_days', 1)",
     "INSERT INTO payload_pinning(id, wanted) VALUES('victim', 1)",
     "INSERT INTO payload_settling(rid, wanted, wrong) SELECT rowid, 0, 1 FROM event_payloads",

@@ -7,8 +7,10 @@ import sqlite3
 import pytest
 
 from conftest import connect, one, rows
-from hostile_helpers import (CLAUSES, COLUMNS, connection, fresh, guarded, made, make,
+from hostile_helpers import (CLAUSES, COLUMNS, connection, fresh, guarded, made, make, problems,
                              refused_without_journal)
+
+VIEWS = ("blackbox_log", "payload_pins", "payload_agent_log", "retention_log", "payload_unpins")
 
 
 def statements(kind):
@@ -42,23 +44,15 @@ def statements(kind):
                f"id) SELECT rowid, 'x', 'x', 'evidence', NULL FROM event_payloads "
                f"WHERE id = '{id}'")
         yield f"INSERT {clause} INTO event_payloads SELECT * FROM event_payloads"
-        yield f"INSERT {clause} INTO payload_ledger(id) VALUES('{id}')"
-        yield f"INSERT {clause} INTO payload_ledger SELECT * FROM payload_ledger"
-        yield (f"INSERT {clause} INTO payload_ledger(pin, id) SELECT pin, 'mine0' FROM "
-               f"payload_ledger WHERE id = '{id}'")
         yield f"INSERT {clause} INTO payload_pins(id) VALUES('{id}')"
         yield f"DELETE FROM event_payloads WHERE id = '{id}'"
-    for clause, column, value in itertools.product(
-            CLAUSES, ("pin", "id", "token", "columns", "hash", "at", "actor", "reason",
-                      "event_id", "agent_id", "kill_switch_event_id"),
-            ("NULL", "1", "'mine0'", "strftime('%s', 'now') * 1000")):
-        yield f"UPDATE {clause} payload_ledger SET {column} = {value}"
+    for view in VIEWS:
+        yield f"DELETE FROM {view}"
+        for clause in CLAUSES:
+            yield f"INSERT {clause} INTO {view} SELECT * FROM {view}"
+            yield f"UPDATE {clause} {view} SET at = 5"
     yield "DELETE FROM event_payloads"
     yield "DELETE FROM event_payloads WHERE rowid IN (SELECT rowid FROM event_payloads)"
-    yield "DELETE FROM payload_ledger"
-    yield "DELETE FROM payload_pins"
-    yield "DELETE FROM payload_unpins"
-    yield "UPDATE payload_ledger SET at = 5, actor = 'x', reason = 'y'"
     yield "UPDATE payload_unpins SET actor = 'x'"
 
 
@@ -68,7 +62,7 @@ def statements(kind):
 def test_no_single_statement_changes_pinned_rows(made, fresh, module, recursive, begin):
     db = connection(fresh, module, recursive)
     before = guarded(db)
-    assert len(before[0]) == 3 and len(before[1]) == 4
+    assert [len(part) for part in before] == [3, 3, 5]
     for statement in statements(made[1]):
         db.execute("SAVEPOINT each" if not begin else begin)
         try:
@@ -100,19 +94,36 @@ def test_no_single_statement_that_is_committed_changes_pinned_rows(made, fresh, 
     assert rows(connect(fresh), "SELECT * FROM blackbox_check") == []
 
 
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("statement", [
+    "INSERT INTO {0} SELECT * FROM {0} LIMIT 1", "INSERT INTO {0}(at) VALUES(5)",
+    "UPDATE {0} SET actor = 'Ann'", "DELETE FROM {0}", "REPLACE INTO {0}(at) VALUES(5)"])
+def test_no_ordinary_statement_writes_the_log(fresh, view, statement):
+    db = connect(fresh)
+    db.execute("DELETE FROM event_payloads WHERE id = 'mine0'")
+    before = rows(db, "SELECT * FROM blackbox_log")
+    with pytest.raises(sqlite3.Error, match="it is a view|ValidationError|NotFoundError|no column"):
+        db.execute(statement.format(view))
+    assert rows(db, "SELECT * FROM blackbox_log") == before
+    assert problems(fresh) == []
+
+
 @pytest.mark.skipif(not hasattr(sqlite3.Connection, "blobopen"),
                     reason="Python 3.11 has incremental blobs")
 @pytest.mark.parametrize("column, table", [
-    *((c, "event_payloads") for c in ("id", "event_id", "request_body", "response_body",
-                                      "purpose", "created_at")),
-    *((c, "payload_ledger") for c in ("id", "hash", "actor", "reason", "event_id")),
-    *((c, "retention_log") for c in ("domain", "rule"))])
-def test_no_incremental_blob_write_changes_pinned_rows(fresh, column, table):
+    *((c, "event_payloads") for c in ("id", "event_id", "request_body", "purpose", "created_at")),
+    *((c, "blackbox__log") for c in ("subject", "kind", "event_id"))])
+def test_an_incremental_blob_write_is_refused_or_found(fresh, column, table):
     db = sqlite3.connect(fresh, isolation_level=None)
-    db.execute("DELETE FROM event_payloads WHERE id = 'mine0'")  # for a receipt
-    rowid = one(db, f"SELECT max(rowid) FROM {table} WHERE typeof({column}) = 'text'")
-    with pytest.raises(sqlite3.OperationalError, match="indexed column"):
-        db.blobopen(table, column, rowid)
+    rowid = one(db, f"SELECT min(rowid) FROM {table}")
+    try:
+        with db.blobopen(table, column, rowid) as blob:
+            blob.write(b"Z")
+    except sqlite3.OperationalError as refused:
+        assert "indexed column" in str(refused)
+        return
+    db.close()
+    assert any("was altered" in problem for problem in problems(fresh))
 
 
 @pytest.mark.parametrize("kind", ["own", "adopted"])
@@ -121,8 +132,7 @@ def test_no_incremental_blob_write_changes_pinned_rows(fresh, column, table):
     "UPDATE event_payloads SET pinned = 0", "DELETE FROM event_payloads",
     "UPDATE OR REPLACE event_payloads SET id = 'victim' WHERE id = 'mine0'",
     "REPLACE INTO event_payloads(id, event_id, agent_id, purpose) VALUES"
-    "('mine0', 'x', 'x', 'archive'), ('victim', 'y', 'y', 'archive')",
-    "UPDATE payload_ledger SET at = 5", "DELETE FROM payload_ledger"])
+    "('mine0', 'x', 'x', 'archive'), ('victim', 'y', 'y', 'archive')"])
 def test_without_a_journal_pinned_rows_hold(tmp_path, kind, statement):
     """The guards refuse a statement before it changes a pinned row."""
     make(tmp_path / "off.db", kind)

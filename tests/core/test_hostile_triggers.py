@@ -28,7 +28,7 @@ def test_evidence_is_saved_whole_or_not_at_all(path, begin, when, call):
     assert one(db, "SELECT count(*) FROM ring WHERE agent_id = 'a'") == 3
     db.execute("DROP TRIGGER mine")
     assert one(db, call) == 3
-    assert one(db, "SELECT count(hash) FROM payload_pins") == 3
+    assert one(db, "SELECT count(*) FROM payload_pins") == 3
 
 
 def test_a_flush_writes_all_or_nothing(path):

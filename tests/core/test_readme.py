@@ -3,25 +3,11 @@ import re
 
 import pytest
 
-from conftest import ROOT, connect, shell
+from conftest import ROOT, connect, console, run_session
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 WITHOUT_SESSION = ["hosts.md", "packages.md"]  # about programs, not about SQL
 ALL = "".join(page.read_text() for page in PAGES)
-
-
-def console(text):
-    """The statements of the console blocks, each with the output shown."""
-    steps = []
-    for block in re.findall(r"```console\n(.*?)```", text, re.S):
-        for line in block.splitlines():
-            if line.startswith("sqlite> "):
-                steps.append([line[8:], ""])
-            elif line.startswith("   ...> "):
-                steps[-1][0] += "\n" + line[8:]
-            elif steps and not line.startswith("$ "):
-                steps[-1][1] += line + "\n"
-    return steps
 
 
 def python(text):
@@ -39,12 +25,9 @@ def test_the_sessions_are_real(page, tmp_path, capsys):
     steps = console(text)
     assert len(steps) > 5 or (page.name in WITHOUT_SESSION and not steps)
     file = tmp_path / "flight.db"
-    mark = "-- next --"
-    script = f"\n.print '{mark}'\n".join(statement for statement, _ in steps)
-    outputs = shell(file, stdin=script).split(mark + "\n") if steps else []
+    outputs = run_session(file, [statement for statement, _ in steps])
     assert len(outputs) == len(steps)
     for (statement, said), really in zip(steps, outputs):
-        really = re.sub(r"error near line \d+:", "error:", really)
         assert really == said, statement
     for block, said in python(text):
         block = block.replace("flight.db", str(file))

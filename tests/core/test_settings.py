@@ -133,8 +133,6 @@ def test_what_is_set_is_in_force_at_once(place, how):
             ("payload.retention_days", 3, "SELECT kept_ms FROM {}payload_limits", 3 * 86400000),
             ("payload.history_until", 7, "SELECT since FROM {}payload_limits", 7),
             ("payload.max_bytes", 99, "SELECT max_bytes FROM {}payload_volume", 99),
-            ("payload.on_loop", "record", "SELECT on_loop FROM {}payload_watch", 1),
-            ("payload.refuse_stopped", 1, "SELECT refuse FROM {}payload_watch", 1),
             ("cache.total_quota_bytes", 9, "SELECT total_quota FROM {}cache_limits", 9)):
         before = one(place.db, sql.format(prefix))
         place.set(how, name, value)

@@ -8,7 +8,7 @@ from conftest import ROOT, connect, one, rows, shell
 QUOTED = 'a "b'
 SESSION = "conv_0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f"
 ROLLOUT = "5973b6c0-94b8-487b-a530-2aeb6098ae0e"
-DOMAINS = ["payload", "cache", "evidence", "rollout", "retention", "proof", "store", "report"]
+DOMAINS = ["payload", "cache", "evidence", "rollout", "retention", "store", "report"]
 # The table and an index as another program makes them.
 THEIRS = """
 CREATE TABLE event_payloads (id TEXT PRIMARY KEY, event_id TEXT NOT NULL,
@@ -245,7 +245,7 @@ def test_a_schema_that_the_stock_shell_installed_is_removed_as_well(path):
     for domain in ["core", *DOMAINS, "payload_tables", "payload_work", "payload_detection",
                    "payload_rules", "rollout_formats", "rollout_usage", "rollout_upkeep",
              "rollout_tables",
-                   "rollout_messages", "cache_work", "retention_holds", "retention_erase"]:
+                   "rollout_messages", "cache_work"]:
         shell(path, stdin=(ROOT / "sql" / f"{domain}.sql").read_text())
     db = connect(path)
     assert rows(db, "SELECT * FROM blackbox_check") == []

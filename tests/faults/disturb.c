@@ -146,7 +146,7 @@ static void judgeFailure(Case *p, sqlite3 *db, int iPoint) {
   if (!p->bBegin && !sqlite3_get_autocommit(db)) {
     fail_msg("point %d of %d: a transaction was left open", iPoint, p->nEvent);
   }
-  if (!bDone && !(p->bBegin && p->pOp->flags & OP_PARTLY)) {
+  if (!bDone) {
     same(p, iPoint, "failed, and changed something", z,
         bRolledBack ? p->zOutside : p->zBefore);
   }
@@ -304,7 +304,7 @@ static int stopJudge(Stop *pStop, int iPoint) {
   }
   z = contents(db);
   bDone = strcmp(z, p->zAfter) == 0;
-  if (!bDone && !(p->bBegin && p->pOp->flags & OP_PARTLY)) {
+  if (!bDone) {
     same(p, iPoint, "stopped, and changed something", z,
         bInside ? p->zBefore : p->zOutside);
   }

@@ -30,18 +30,6 @@ typedef struct Case {
   int nEvent;
 } Case;
 
-static void copyFile(const char *zFrom, const char *zTo) {
-  static char aByte[1 << 16];
-  FILE *pIn = fopen(zFrom, "rb"), *pOut = fopen(zTo, "wb");
-  size_t n;
-  assert_true(pIn != 0 && pOut != 0);
-  while ((n = fread(aByte, 1, sizeof(aByte), pIn)) > 0) {
-    assert_int_equal(fwrite(aByte, 1, n, pOut), n);
-  }
-  fclose(pIn);
-  assert_int_equal(fclose(pOut), 0);
-}
-
 static char *zKnown; /* problems of the model, which some operations mend */
 
 static void makeModel(const Case *p) {

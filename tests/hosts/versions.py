@@ -44,10 +44,10 @@ ENABLE_PREUPDATE_HOOK ENABLE_SESSION ENABLE_UPDATE_DELETE_LIMIT
 LIKE_DOESNT_MATCH_BLOBS MAX_VARIABLE_NUMBER=250000 SECURE_DELETE SOUNDEX
 USE_URI EXTRA_INIT=defensiveStart""".split()
 
-# These tests run programs, which are linked with one library.
+# These tests run programs, which are linked with one library, or tests once more.
 LEFT_OUT = ["tests/core/test_weight.py", "tests/faults", "tests/hosts/test_host_programs.py",
             "tests/hosts/test_hosts.py", "tests/hosts/test_snippets.py",
-            "tests/hosts/test_versions.py"]
+            "tests/hosts/test_versions.py", "tests/differential/test_oracle_tests.py"]
 
 
 class Unavailable(Exception):

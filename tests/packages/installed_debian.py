@@ -29,7 +29,7 @@ def test_the_shell_loads_the_module_by_its_name(root):
 
 def test_the_rules_are_there_as_sql(root):
     sql = root / "usr/share/blackbox"
-    files = [sql / f"{name}.sql" for name in ("core", "retention", "retention_holds")]
+    files = [sql / f"{name}.sql" for name in ("core", "retention")]
     told = subprocess.run(["sqlite3", ":memory:"], input="".join(f.read_text() for f in files),
                           stderr=subprocess.PIPE, text=True)
     assert (told.returncode, told.stderr) == (0, "")

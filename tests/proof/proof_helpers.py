@@ -1,5 +1,4 @@
-"""What the tests of proof share: a tree as RFC 6962 defines it, and a log with one thing of
-each kind."""
+"""What the tests of proof share: a tree as RFC 6962 defines it, and rows for the log."""
 import hashlib
 import importlib.util
 import json
@@ -63,12 +62,6 @@ def proof(m, hashes, whole=True):
     return proof(m - k, hashes[k:], False) + [root(hashes[:k])]
 
 
-def enable(db, schema="main", value=1):
-    db.execute(f"INSERT OR REPLACE INTO {schema}.blackbox_settings(name, value) VALUES('proof.enabled', ?)",
-               (value,))
-    return db
-
-
 def evidence(db, n=1, schema="main", body="body"):
     """Writes evidence as plain SQL."""
     for i in range(n):
@@ -76,13 +69,21 @@ def evidence(db, n=1, schema="main", body="body"):
                    " VALUES(?, 'a', ?, 'evidence')", (f"e{i}", f"{body} {i}"))
 
 
-def verdicts(db, n):
-    """The cheapest records to write."""
+def write(db, n, schema="main"):
+    """Writes rows into the log, as the triggers of a domain do."""
     db.execute(
-        "WITH n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1) "
-        "INSERT INTO payload_verdicts(at, ring, agent_id, rule, level, count, threshold, turn,"
-        " thing, seqs, tokens, sentence, action) SELECT i, 'ring', 'a', 'repeat', 'alert', 3, 3,"
-        " 1, i, '[1]', 5, 'it repeats', 'record' FROM n WHERE ?1 > 0", (n,))
+        "WITH n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)"
+        f" INSERT INTO {schema}.blackbox__log(domain, kind, subject, actor, rows)"
+        " SELECT 'user', 'note', 's' || i, 'me', i FROM n WHERE ?1 > 0", (n,))
+
+
+def receipts(db, start, n, step=60_000, rule="mine", each=2):
+    """Writes receipts, one for each step of milliseconds."""
+    db.execute(
+        "WITH n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < ?2 - 1)"
+        " INSERT INTO blackbox__log(at, domain, kind, subject, rows, bytes, oldest, newest,"
+        " detail) SELECT ?1 + i * ?3, 'user', 'removal', ?4, ?5, 10, i, i + 5,"
+        " (?1 + i * ?3) / 60000 FROM n", (start, n, step, rule, each))
 
 
 def head(db):
@@ -90,7 +91,7 @@ def head(db):
 
 
 def log(db, schema="main"):
-    return rows(db, f"SELECT kind, number, open FROM {schema}.proof_log ORDER BY leaf")
+    return [r[0] for r in rows(db, f"SELECT kind FROM {schema}.proof_log ORDER BY leaf")]
 
 
 def problems(db, noted=None):
@@ -101,10 +102,13 @@ def proof_of(db, kind, key):
     return json.loads(one(db, "SELECT proof_of(?, ?)", kind, key))
 
 
+def size(db, schema="main"):
+    return one(db, f"SELECT size FROM {schema}.blackbox__tree")
+
+
 def dossier(db, *noted):
     """The proofs of all leaves, and of older heads."""
-    size = one(db, "SELECT size FROM proof_state")
-    return ([proof_of(db, "leaf", i) for i in range(size)]
+    return ([proof_of(db, "leaf", i) for i in range(size(db))]
             + [proof_of(db, "head", old) for old in noted])
 
 

@@ -4,8 +4,8 @@ import sqlite3
 import pytest
 
 from conftest import one, rows, run_program
-from proof_helpers import (LEAVES, ROOTS, dossier, enable, head, path as path_of, proof,
-                           proof_of, root, sha, split, verdicts, verify)
+from proof_helpers import (LEAVES, ROOTS, dossier, head, path as path_of, proof, proof_of, root,
+                           sha, size as size_of, split, verify, write)
 
 HASHES = [sha(b"\0", leaf) for leaf in LEAVES]
 
@@ -29,25 +29,40 @@ def test_the_verifier_agrees_with_the_examples():
                     == (bytes.fromhex(ROOTS[m - 1]), bytes.fromhex(ROOTS[n - 1]))
 
 
+def number(n):
+    return n.to_bytes(8, "big", signed=True)
+
+
+def entry(row, fields):
+    """The data of a leaf as the manual defines it."""
+    data = b"blackbox log 1\n" + number(row["n"])
+    for name in sorted(fields):
+        value = fields[name]
+        kind, told = ((1, number(value)) if isinstance(value, int) else
+                      (5, b"") if value is None else (3, value.encode()))
+        salt = sha(row["salt"], name.encode())
+        data += bytes([len(name)]) + name.encode() + bytes([kind]) + sha(salt, bytes([kind]), told)
+    return data
+
+
 def entries(db, n):
-    """The leaves as the manual defines them."""
-    return [bytes([thing & 7]) + (thing >> 3).to_bytes(8, "big") + at.to_bytes(8, "big") + mark
-            for thing, at, mark in rows(
-                db, "SELECT thing, at, mark FROM proof_leaves WHERE leaf < ? ORDER BY leaf", n)]
+    cursor = db.execute("SELECT * FROM blackbox__log WHERE n <= ? ORDER BY n", (n,))
+    names = [column[0] for column in cursor.description]
+    for row in (dict(zip(names, values)) for values in cursor):
+        yield entry(row, {name: row[name] for name in row if name not in ("n", "salt")})
 
 
 def hashes_of(db, n):
-    return [sha(b"\0", entry) for entry in entries(db, n)]
+    return [sha(b"\0", data) for data in entries(db, n)]
 
 
 SIZES = [0, 1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 255, 256, 257, 511, 512, 513, 700]
 
 
 def test_every_root_and_path_is_that_of_the_definition(db):
-    enable(db)
     heads = {}
     for size in SIZES:
-        verdicts(db, size - one(db, "SELECT count(*) FROM payload_verdicts"))
+        write(db, size - one(db, "SELECT count(*) FROM blackbox__log"))
         heads[size] = verify.read_head(head(db))
         heads[size] += (head(db),)
         assert heads[size][1] == size
@@ -61,19 +76,18 @@ def test_every_root_and_path_is_that_of_the_definition(db):
 
 
 def test_a_log_of_more_than_two_levels_is_still_that_of_the_definition(db):
-    enable(db)
-    verdicts(db, 65_536 + 300)
+    write(db, 65_536 + 300)
     noted = head(db)
-    size = one(db, "SELECT size FROM proof_state")
+    size = size_of(db)
     assert size == 65_836
-    assert rows(db, "SELECT node >> 48, count(*) FROM proof_nodes GROUP BY 1") \
+    assert rows(db, "SELECT node >> 48, count(*) FROM blackbox__nodes GROUP BY 1") \
         == [(1, 257), (2, 1)]
     hashes = hashes_of(db, size)
     assert verify.read_head(noted)[2] == root(hashes)
     for leaf in (0, 40_000, 65_535, 65_536, 65_835):
         assert proof_of(db, "leaf", leaf)["path"] == [s.hex() for s in path_of(leaf, hashes)]
     assert rows(db, "SELECT * FROM proof_verify()") == []
-    verdicts(db, 1)
+    write(db, 1)
     head(db)
     assert proof_of(db, "head", noted)["path"] \
         == [s.hex() for s in proof(size, hashes_of(db, size + 1))]
@@ -81,11 +95,10 @@ def test_a_log_of_more_than_two_levels_is_still_that_of_the_definition(db):
 
 
 def test_the_export_has_all_tiles_and_the_head(db):
-    enable(db)
-    verdicts(db, 600)
+    write(db, 600)
     noted = head(db)
     files = dict(rows(db, "SELECT path, data FROM proof_export"))
-    leaves = entries(db, 600)
+    leaves = list(entries(db, 600))
     hashes = [sha(b"\0", leaf) for leaf in leaves]
     bundle = [len(leaf).to_bytes(2, "big") + leaf for leaf in leaves]
     assert files == {
@@ -106,8 +119,7 @@ def test_an_empty_log_has_a_head_and_no_tiles(db):
 
 
 def test_a_tile_that_is_not_there_is_refused(db):
-    enable(db)
-    verdicts(db, 600)
+    write(db, 600)
     head(db)
     for tile in ["tile/0/003", "tile/0/002", "tile/0/002.p/89", "tile/0/000.p/0",
                  "tile/0/000.p/257", "tile/1/000", "tile/6/000", "tile/00/00", "tile/0/0000",
@@ -119,18 +131,16 @@ def test_a_tile_that_is_not_there_is_refused(db):
 
 def test_groups_of_three_digits_name_a_tile(db):
     """Leading groups of zeros name the same tile."""
-    enable(db)
-    verdicts(db, 300)
+    write(db, 300)
     head(db)
     assert one(db, "SELECT proof_tile('tile/0/x000/001.p/44')") \
         == one(db, "SELECT proof_tile('tile/0/001.p/44')")
 
 
 def test_a_dossier_of_everything_holds(db):
-    enable(db)
-    verdicts(db, 40)
+    write(db, 40)
     noted = head(db)
-    verdicts(db, 33)
+    write(db, 33)
     head(db)
     old = verify.read_head(noted)
     assert verify.verify(dossier(db, noted), old, True).startswith("73 of 73 leaves")

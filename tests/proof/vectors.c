@@ -1,11 +1,13 @@
 /*
-** vectors.c: the tree of ext/proof/merkle.c with the leaves, roots and paths of the
+** vectors.c: the tree of ext/core/merkle.c with the leaves, roots and paths of the
 ** examples of RFC 6962 and of the first certificate transparency logs.
 **
 ** A tree in an array is asked for subtrees, so that nothing of the storage is
-** needed. tests/proof/proof_helpers.py has the same roots.
+** needed. tests/proof/proof_helpers.py has the same roots. And the functions of
+** ext/core/log.c that no function of SQL calls by itself.
 */
-#include "../../ext/proof/merkle.h"
+#define SQLITE_CORE 1 /* linked with SQLite */
+#include "../../ext/core/core.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -142,12 +144,62 @@ static void the_paths_between_trees_are_those_of_the_examples(void **state) {
   assert_int_equal(path.n, 0);
 }
 
+static i64 ask(sqlite3 *db, const char *zSql) {
+  sqlite3_stmt *pStmt = 0;
+  i64 n;
+  assert_int_equal(sqlite3_prepare_v2(db, zSql, -1, &pStmt, 0), SQLITE_OK);
+  assert_int_equal(sqlite3_step(pStmt), SQLITE_ROW);
+  n = sqlite3_column_int64(pStmt, 0);
+  assert_int_equal(sqlite3_finalize(pStmt), SQLITE_OK);
+  return n;
+}
+
+/* (A connection of the module has a Bx of its own, which nobody can ask for.) */
+static void a_field_of_a_row_that_was_appended_is_erased(void **state) {
+  static const char *const azName[] = {"actor", "subject"};
+  static const i64 aSum[] = {1, 2, 3, 4};
+  const BxLogRow row = {"user", "note", "s", "me", 0, "{}", aSum, 99};
+  BxErr err = {SQLITE_OK, 0};
+  BxStmts stmts;
+  Bx bx;
+  sqlite3 *db = 0;
+  (void)state;
+  memset(&bx, 0, sizeof(bx));
+  assert_int_equal(sqlite3_open(":memory:", &db), SQLITE_OK);
+  assert_int_equal(sqlite3_blackbox_init(db, 0, 0), SQLITE_OK);
+  ask(db, "SELECT length(blackbox_install('main', 'proof'))");
+  bx.db = db;
+  bx.bAnchored = 1;
+  bxStmtsInit(&stmts, &bx, "main", 0, &err);
+  ask(db, "SELECT length(blackbox_version())");
+  assert_int_equal(sqlite3_exec(db, "BEGIN IMMEDIATE", 0, 0, 0), SQLITE_OK);
+  assert_int_equal(bxLogAppend(&stmts, &row, &err), 1);
+  assert_int_equal(bxLogAppend(&stmts, &row, &err), 2);
+  bxLogEraseField(&stmts, 1, azName, 1, &err);
+  bxLogEraseField(&stmts, 1, azName + 1, 1, &err); /* another one later */
+  assert_int_equal(err.rc, SQLITE_OK);
+  bxStmtsFree(&stmts);
+  assert_int_equal(ask(db, "SELECT count(*) FROM proof_verify"), 0);
+  assert_int_equal(ask(db, "SELECT count(*) FROM blackbox__log WHERE actor IS"
+                           " NULL AND subject IS NULL AND salt = x''"),
+      1);
+  assert_int_equal(ask(db, "SELECT count(*) FROM blackbox__log WHERE at = 99"
+                           " AND rows = 1 AND newest = 4 AND actor = 'me'"),
+      1);
+  assert_int_equal(ask(db, "SELECT count(*) FROM blackbox__erased WHERE salt"
+                           " IS NULL AND length(hash) = 32 AND type = 3"),
+      2);
+  assert_int_equal(sqlite3_exec(db, "ROLLBACK", 0, 0, 0), SQLITE_OK);
+  assert_int_equal(sqlite3_close(db), SQLITE_OK);
+}
+
 int main(void) {
   const struct CMUnitTest aTest[] = {
       cmocka_unit_test(a_tree_that_grows_has_the_roots),
       cmocka_unit_test(a_stored_tree_has_the_same_frontier),
       cmocka_unit_test(the_paths_of_leaves_are_those_of_the_examples),
       cmocka_unit_test(the_paths_between_trees_are_those_of_the_examples),
+      cmocka_unit_test(a_field_of_a_row_that_was_appended_is_erased),
   };
   return cmocka_run_group_tests(aTest, 0, 0);
 }

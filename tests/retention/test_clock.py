@@ -59,8 +59,9 @@ def test_a_confirmed_clock_goes_on(db, how):
     db.execute(how)
     assert abs(seen(db) - now()) < 60_000
     assert one(db, "SELECT retention_sweep() ->> '$.removed'") == 1
-    assert rows(db, "SELECT domain, rule, rows, oldest FROM retention_log LIMIT 1") == [
-        ("core", "clock confirmed", 0, then)]
+    assert rows(db, "SELECT domain, kind, oldest, newest - oldest > 29 * 86400000 "
+                "FROM blackbox_log LIMIT 1") == [("core", "clock", then, 1)]
+    assert rows(db, "SELECT rule FROM retention_log") == [("payload.age",)]
 
 
 def test_the_error_says_both_times_and_the_limit(db):

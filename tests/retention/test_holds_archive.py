@@ -149,8 +149,7 @@ def test_a_clock_that_has_jumped_does_not_end_a_hold(db, path):
     archive(db, "p", now())
     hold(db, "event", "e", until=LATER)
     db.close()
-    by_hand(path, "DROP TRIGGER retention_held_update; "
-            f"UPDATE retention_held SET until = {now() - DAY}")
+    by_hand(path, f"UPDATE retention__in_force SET until = {now() - DAY}")
     db = connect(path)
     set_seen(db, now() - 8 * DAY)  # the machine says that it is 8 days later
     assert one(db, "SELECT count(*) FROM retention_holds") == 1
@@ -165,8 +164,7 @@ def test_a_clock_that_went_back_does_not_make_a_hold_last_longer(db, path):
     archive(db, "p", now())
     hold(db, "event", "e", until=LATER)
     db.close()
-    by_hand(path, "DROP TRIGGER retention_held_update; "
-            f"UPDATE retention_held SET until = {now() + DAY}")
+    by_hand(path, f"UPDATE retention__in_force SET until = {now() + DAY}")
     db = connect(path)
     set_seen(db, now() + 2 * DAY)
     db.execute("DELETE FROM event_payloads")

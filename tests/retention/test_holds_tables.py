@@ -179,7 +179,7 @@ def test_an_agent_that_comes_after_the_hold_is_held(ring):
 def test_a_hold_that_has_ended_by_its_time_lets_a_push_through(ring, path):
     hold(ring, "agent", "a", until=4102444800000)
     ring.close()
-    by_hand(path, "DROP TRIGGER retention_held_update; UPDATE retention_held SET until = 1000")
+    by_hand(path, "UPDATE retention__in_force SET until = 1000")
     db = connect(path)
     push(db, "a", "new")
     assert of(db, "a") == ["a1", "a2", "new"]

@@ -21,8 +21,9 @@ TABLES = {
     "cache_sessions": ("session_id", "created_at", "kept_size"),
     "cache_items": ("id", "session_id", "task_id", "turn_id", "timestamp", "description", "data",
                     "custom_metadata"),
-    "retention_held": ("kind", "key", "owner", "until", "step"),
-    "retention_hold_log": ("step", "at", "kind", "key", "owner", "act", "until", "token"),
+    "retention_holds": ("kind", "key", "owner", "until", "at", "released", "found"),
+    "retention_hold_log": ("step", "at", "kind", "key", "owner", "act", "until"),
+    "blackbox_log": ("n", "at", "domain", "kind", "subject", "detail"),
 }
 HELD = {
     "event_payloads": "SELECT rowid, id, event_id, agent_id, request_body, response_body "
@@ -108,24 +109,16 @@ def test_no_statement_removes_or_changes_what_is_held(made, module, recursive):
 
 NESTED = {
     "a delete from a trigger on a receipt": """
-        CREATE TRIGGER mine AFTER INSERT ON retention_log BEGIN
+        CREATE TRIGGER mine AFTER INSERT ON blackbox__open BEGIN
           DELETE FROM event_payloads WHERE id = 'p1'; END;
         DELETE FROM event_payloads WHERE id = 'free';""",
-    "a delete from a trigger on the log of holds": """
-        CREATE TRIGGER mine AFTER INSERT ON retention_hold_log BEGIN
-          DELETE FROM retention_held; END;
-        INSERT INTO retention_holds(kind, key, owner, actor, reason)
-        VALUES('rollout', 'x', 'o', 'a', 'r');""",
-    "a release from a trigger that keeps the row": """
-        CREATE TRIGGER mine BEFORE DELETE ON retention_held BEGIN SELECT RAISE(IGNORE); END;
-        UPDATE retention_holds SET released = 1, actor = 'x', reason = 'y';""",
     "a delete inside a delete": """
         CREATE TRIGGER mine AFTER DELETE ON event_payloads BEGIN
           DELETE FROM event_payloads WHERE id = 'p1'; END;
         DELETE FROM event_payloads WHERE id = 'free';""",
     "a table of the same name in temp": """
-        CREATE TEMP TABLE retention_held(kind, key, owner, until, step);
-        CREATE TEMP TABLE retention_in_force(kind, key, owner, until, step);
+        CREATE TEMP TABLE retention__in_force(kind, key, owner, until, step);
+        CREATE TEMP TABLE retention__holds(kind, key, owner, until, step);
         DELETE FROM event_payloads WHERE id = 'p1';""",
 }
 

@@ -165,7 +165,7 @@ def test_a_view_of_the_user_can_have_a_condition(db):
     ({"table": "EVENT_payloads"}, "belongs to blackbox"),
     ({"table": "ring_slots", "key": "slot", "time": "timestamp"}, "belongs to blackbox"),
     ({"table": "ring_slots", "key": "id", "time": "timestamp"}, "belongs to blackbox"),
-    ({"table": "retention_log", "key": "id"}, "belongs to blackbox"),
+    ({"table": "blackbox__log", "key": "n"}, "belongs to blackbox"),
     ({"table": "sqlite_schema", "key": "rootpage", "time": "rootpage"}, "there is no table"),
     ({"table": "ring", "key": "seq", "time": "timestamp"}, "there is no table"),
 ])

@@ -1633,7 +1633,7 @@ function followHash() {
 
 /* ---- proofs ---- */
 
-const PROVED = ["", "pin", "evidence", "unpin", "hold", "receipt", "verdict", "erasure"];
+const TYPES = { integer: 1, text: 3, blob: 4, null: 5 };
 const fromHex = (text) => Uint8Array.from(text.match(/../g) ?? [], (pair) => parseInt(pair, 16));
 const equal = (a, b) => a.length === b.length && a.every((byte, i) => byte === b[i]);
 
@@ -1648,21 +1648,22 @@ function whole(n) {
   return view.buffer;
 }
 
-/* The digest of a row: of each column its type, then its value, or its length and
-** its bytes. A column of type part has the number of the part and its own type. */
-async function digestOf(columns, parts) {
+/* A field of a leaf: the length of its name, the name, its type, its hash. If the
+** page has the salt of the leaf, the hash is made of the value; kind part means that
+** the value is a part of the item. */
+async function fieldOf(salt, [name, kind, value, inner], parts) {
+  const head = [Uint8Array.of(name.length), name];
+  if (!salt) return [...head, Uint8Array.of(kind), fromHex(value)];
+  const type = Uint8Array.of(TYPES[inner ?? kind]);
+  const is = kind === "null" ? "" : kind === "integer" ? whole(value)
+    : kind === "part" ? await partBytes(parts[value]) : value;
+  return [...head, type, await sha(await sha(fromHex(salt), name), type, is)];
+}
+
+async function hashOf({ n, salt, fields }, parts) {
   const fed = [];
-  for (const [, type, value, inner] of columns) {
-    if (type === "null") fed.push(Uint8Array.of(5));
-    else if (type === "integer") fed.push(Uint8Array.of(1), whole(value));
-    else if (type === "real") fed.push(Uint8Array.of(2), fromHex(value));
-    else {
-      const is = type === "part" ? await partBytes(parts[value])
-        : type === "blob" ? fromHex(value) : new TextEncoder().encode(value);
-      fed.push(Uint8Array.of((inner ?? type) === "blob" ? 4 : 3), whole(is.length), is);
-    }
-  }
-  return sha(...fed);
+  for (const field of fields) fed.push(...await fieldOf(salt, field, parts));
+  return sha(Uint8Array.of(0), "blackbox log 1\n", whole(n), ...fed);
 }
 
 /* The root to which the path of a leaf leads (RFC 9162, 2.1.3.2). */
@@ -1682,25 +1683,20 @@ async function rootOf(hash, index, size, path) {
   return last ? new Uint8Array() : hash;
 }
 
-/* Whether an item shows nothing but what the columns of its row have. */
-function isOf({ parts, time }, columns) {
-  const named = columns.filter(([, type]) => type === "part").map((column) => column[2]);
-  const at = columns.find(([name]) => name === "created_at")?.[2] ?? "";
+/* Whether an item shows nothing but what the fields of its leaf have. */
+function isOf({ parts, time }, fields) {
+  const named = fields.filter(([, kind]) => kind === "part").map((field) => field[2]);
+  const at = fields.find(([name]) => name === "row.created_at")?.[2] ?? "";
   const then = Date.parse(at.endsWith("Z") ? at : `${at.replace(" ", "T")}Z`);
   return parts.every((_, i) => named.includes(i)) && (Number.isNaN(then) || then === time);
 }
 
 /* verified, altered, or redacted: the leaf is in the log, but what it is of is
 ** not in this page as it was. */
-async function stateOf(item, size, root) {
-  const { leaf, parts } = item;
-  if (!leaf.proof || (leaf.columns && !isOf(item, leaf.columns))) return "altered";
-  const { kind, number, time, commitment, salt, content, leaf: index, path } = leaf.proof;
-  const mark = fromHex(commitment);
-  const digest = leaf.columns ? await digestOf(leaf.columns, parts) : fromHex(content);
-  const hash = await sha(Uint8Array.of(0, PROVED.indexOf(kind)), whole(number), whole(time), mark);
-  const holds = equal(await sha(fromHex(salt), digest), mark) && equal(await rootOf(hash, index, size, path), root);
-  return !holds ? "altered" : leaf.columns ? "verified" : "redacted";
+async function stateOf({ leaf, parts, time }, size, root) {
+  if (!leaf.path || (leaf.salt && !isOf({ parts, time }, leaf.fields))) return "altered";
+  const found = await rootOf(await hashOf(leaf, parts), leaf.n - 1, size, leaf.path);
+  return !equal(found, root) ? "altered" : leaf.salt ? "verified" : "redacted";
 }
 
 async function verify(said) {

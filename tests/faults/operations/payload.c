@@ -22,7 +22,7 @@ const Operation aPayloadOperation[] = {
     {"push after a new window",
         "INSERT INTO ring(ring, value) "
         "VALUES('window', 5);",
-        0, PUSH("ring", "a", "e9"), OP_PARTLY},
+        0, PUSH("ring", "a", "e9"), 0},
     {"push of several", 0, 0,
         "INSERT INTO ring(agent_id, event_id, timestamp) VALUES('a','x1',1),"
         "('d','x2',2),('a','x3',3),('b','x4',4)",
@@ -49,9 +49,9 @@ const Operation aPayloadOperation[] = {
         "CREATE VIRTUAL TABLE r2 USING payload_ring(window=9, max_bytes=1000, "
         "idle_days=7)",
         0},
-    {"push bound set", 0, 0, BOUND("max_bytes", "40"), OP_PARTLY},
+    {"push bound set", 0, 0, BOUND("max_bytes", "40"), 0},
     {"push bound changed", BOUND("max_bytes", "80") BOUND("idle_days", "3"), 0,
-        BOUND("max_bytes", "40"), OP_PARTLY},
+        BOUND("max_bytes", "40"), 0},
     {"push bound taken off", BOUND("max_bytes", "80"), 0,
         BOUND("max_bytes", "0"), 0},
     {"clear an agent of a ring with a bound", BOUND("max_bytes", "80"), 0,
@@ -83,9 +83,9 @@ const Operation aPayloadOperation[] = {
     {"kill switch as a row", 0, 0,
         "INSERT INTO ring(ring, agent_id, event_id) "
         "VALUES('kill_switch','a','k1')",
-        OP_PARTLY},
+        0},
     {"kill switch as a command", 0, 0,
-        CALL("payload_kill_switch", "[\"ring\",\"a\",\"k1\"]"), OP_PARTLY},
+        CALL("payload_kill_switch", "[\"ring\",\"a\",\"k1\"]"), 0},
     {"kill switch from temp", 0, TEMP_RING,
         "SELECT payload_kill_switch('fast', 'a', 'k1')", 0},
     {"extract", "DELETE FROM ring WHERE event_id = 'e4';", 0,
@@ -204,9 +204,9 @@ const Operation aPayloadOperation[] = {
     {"push that loops", LOOP_MODE("record") LOOP_FIRST("ring"), 0,
         LOOP_LAST("ring"), 0},
     {"push that pulls the switch", LOOP_MODE("kill_switch") LOOP_FIRST("ring"),
-        0, LOOP_LAST("ring"), OP_PARTLY},
+        0, LOOP_LAST("ring"), 0},
     {"push into temp that loops", LOOP_MODE("record"),
-        TEMP_RING LOOP_FIRST("temp.fast"), LOOP_LAST("temp.fast"), OP_PARTLY},
+        TEMP_RING LOOP_FIRST("temp.fast"), LOOP_LAST("temp.fast"), 0},
     {"push of a stopped agent",
         LOOP_MODE(
             "record") "INSERT INTO payload_agents(agent_id, stopped_at)"

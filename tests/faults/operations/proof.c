@@ -1,22 +1,27 @@
 /* proof.c: the operations of the domain proof: see operations.h. */
 #include "operations.h"
 
-#define PROVEN                                                                 \
-  ARCHIVE "INSERT INTO blackbox_settings(name, value) VALUES('proof.enabled', 1);"          \
-          "CREATE VIRTUAL TABLE ring USING payload_ring(window=3);" PUSH(      \
-              "ring", "a", "e1") ";" PUSH("ring", "a", "e2") ";"
-#define TAKEN PROVEN "SELECT proof_head();"
+#define PUSHED                                                                 \
+  ARCHIVE "CREATE VIRTUAL TABLE ring USING payload_ring(window=3);" PUSH(      \
+      "ring", "a", "e1") ";" PUSH("ring", "a", "e2") ";"
+#define TAKEN PUSHED "SELECT proof_head();"
+/* Receipts of one day in 2001, which have leaves. */
+#define OLD                                                                    \
+  PUSHED                                                                       \
+      "WITH n(i) AS (VALUES(0) UNION ALL SELECT i + 1 FROM n WHERE i < 299)"   \
+      " INSERT INTO blackbox__log(at, domain, kind, subject, rows, bytes)"     \
+      " SELECT 1000000000000 + i, 'user', 'removal', 'mine', 1, 1 FROM n;"
 
 const Operation aProofOperation[] = {
-    {"take in what waits for its leaf", PROVEN, 0,
+    {"take in what waits for its leaf", PUSHED, 0,
         "SELECT length(proof_head())", 0},
-    {"take in as a row", PROVEN, 0, CALL("proof_head", "[]"), OP_PARTLY},
-    {"kill switch with leaves", PROVEN, 0,
+    {"take in as a row", PUSHED, 0, CALL("proof_head", "[]"), 0},
+    {"kill switch with leaves", PUSHED, 0,
         "SELECT payload_kill_switch('ring', 'a', 'k1')", 0},
     {"kill switch with leaves as a row", TAKEN, 0,
         "INSERT INTO ring(ring, agent_id, event_id) "
         "VALUES('kill_switch','a','k1')",
-        OP_PARTLY},
+        0},
     {"unpin what has a leaf", TAKEN, 0,
         "SELECT payload_unpin((SELECT id FROM event_payloads WHERE pinned),"
         " 'me', 'why')",
@@ -33,12 +38,13 @@ const Operation aProofOperation[] = {
         "SELECT * FROM proof_verify((SELECT proof_tile('checkpoint')))",
         0},
     {"verify a log that was altered",
-        TAKEN "DROP TRIGGER payload_ledger_update;"
-              "UPDATE payload_ledger SET token = 1;"
-              "SELECT blackbox_install();",
-        0, "SELECT leaf, kind, problem FROM proof_verify()", 0},
+        TAKEN "UPDATE blackbox__log SET actor = 'x';", 0,
+        "SELECT leaf, kind, problem FROM proof_verify()", 0},
+    {"fold receipts", OLD, 0, "SELECT length(proof_head())", 0},
+    {"verify what was folded", OLD "SELECT proof_head();", 0,
+        "SELECT leaf, kind, problem FROM proof_verify()", 0},
     {"prove", TAKEN, 0,
-        "SELECT length(proof_of('pin', 1)), length(proof_of('head',"
+        "SELECT length(proof_of('row', 1)), length(proof_of('head',"
         " proof_tile('checkpoint')));"
         "SELECT path, length(data) FROM proof_export; SELECT * FROM "
         "proof_pending",

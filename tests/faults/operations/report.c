@@ -17,9 +17,7 @@
                         "sk-ant-0123456789012345678901',"                      \
                         "   x'89504e470d0a1a0a', 'evidence', 'k7', "           \
                         "'2001-01-01T00:00:01.000Z');"
-#define LEAVES                                                                 \
-  KILLED "INSERT INTO blackbox_settings(name, value) VALUES('proof.enabled', 1);"           \
-         "SELECT proof_head();"
+#define LEAVES KILLED "SELECT proof_head();"
 
 const Operation aReportOperation[] = {
     {"report of a kill switch", LEAVES, 0, REPORTED("kill_switch", "k7", "{}"),

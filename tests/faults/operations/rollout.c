@@ -73,7 +73,7 @@ const Operation aRolloutOperation[] = {
     {"append as a command", ROLLOUT, 0,
         "INSERT INTO blackbox_call(command, arguments) VALUES("
         "'rollout_append', json_array(" OLD ", '[" SAID "," USER "]', 3000))",
-        OP_PARTLY},
+        0},
     {"log an item", ROLLOUT, 0,
         "INSERT INTO rollout_log(rollout_id, item, timestamp) VALUES(" OLD
         ", '" USER "', 3000)",

@@ -84,7 +84,6 @@ def read(page):
 
 
 def proof(db):
-    db.execute("INSERT INTO blackbox_settings(name, value) VALUES('proof.enabled', 1)")
     ring(db, conversation(8, 0))
     db.execute("SELECT payload_kill_switch('ring', 'support', 'case')")
     db.execute("SELECT proof_head()")
@@ -92,7 +91,6 @@ def proof(db):
 
 
 def masked(db):
-    db.execute("INSERT INTO blackbox_settings(name, value) VALUES('proof.enabled', 1)")
     key = "sk-ant-api03-" + "A" * 40
     ring(db, [({"messages": [{"role": "user", "content": key}]}, "noted"), ({"messages": []}, "plain")])
     db.execute("SELECT payload_kill_switch('ring', 'support', 'case')")

@@ -4,7 +4,7 @@
 #ifndef BX_MERKLE_H
 #define BX_MERKLE_H
 
-#include "../core/core.h"
+#include "digest.h"
 
 /* One hash. */
 typedef struct MerkleHash {
@@ -28,6 +28,9 @@ typedef void (*FrontierNode)(
     void *pArg, int nHeight, i64 iIndex, const MerkleHash *pHash);
 void bxFrontierAdd(
     Frontier *p, const MerkleHash *pLeaf, FrontierNode xNode, void *pArg);
+/* Adds the 1 << nHeight leaves of a subtree; so many divide the number of leaves. */
+void bxFrontierAddTree(Frontier *p, int nHeight, const MerkleHash *pHash,
+    FrontierNode xNode, void *pArg);
 /* The hash of the whole tree. */
 MerkleHash bxFrontierRoot(const Frontier *p);
 

@@ -40,12 +40,12 @@ MerkleHash bxMerkleNode(const MerkleHash *pLeft, const MerkleHash *pRight) {
 
 /*------------------------------------------------------------- frontier ----*/
 
-void bxFrontierAdd(
-    Frontier *p, const MerkleHash *pLeaf, FrontierNode xNode, void *pArg) {
-  i64 iIndex = p->n;
-  int nHeight = 0;
-  assert(p->nHash < 62);
-  p->a[p->nHash++] = *pLeaf;
+void bxFrontierAddTree(Frontier *p, int nHeight, const MerkleHash *pHash,
+    FrontierNode xNode, void *pArg) {
+  i64 nLeaf = (i64)1 << nHeight;
+  i64 iIndex = p->n >> nHeight;
+  assert(p->nHash < 62 && p->n % nLeaf == 0);
+  p->a[p->nHash++] = *pHash;
   for (; iIndex & 1; iIndex >>= 1) {
     MerkleHash *pPair = &p->a[p->nHash - 2];
     pPair[0] = bxMerkleNode(&pPair[0], &pPair[1]);
@@ -53,7 +53,12 @@ void bxFrontierAdd(
     nHeight++;
     if (xNode != 0) xNode(pArg, nHeight, iIndex >> 1, pPair);
   }
-  p->n++;
+  p->n += nLeaf;
+}
+
+void bxFrontierAdd(
+    Frontier *p, const MerkleHash *pLeaf, FrontierNode xNode, void *pArg) {
+  bxFrontierAddTree(p, 0, pLeaf, xNode, pArg);
 }
 
 MerkleHash bxFrontierRoot(const Frontier *p) {

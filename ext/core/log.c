@@ -1,0 +1,346 @@
+/*
+** log.c: the rows of the log, and the leaves that they get.
+**
+** The module and the guards of the domains write rows (blackbox__log), in any
+** schema. At the end of a call the rows that have no leaf get one: row n is leaf
+** n - 1. A row is never changed, except that fields of it may be erased.
+**
+** The data of a leaf, version 1 (numbers are big-endian):
+**
+**   "blackbox log 1\n"  n (8 bytes)  field ...
+**   field:  length of the name (1)  name  type (1)  hash (32)
+**
+** The fields stand in the order of their names: actor, agent_id, at, bytes, detail,
+** domain, event_id, kill_switch_event_id, kind, newest, oldest, reason, rows,
+** subject; and those of the row that a pin is on (BxDomain.zLogged), if it is in
+** force when the leaf is made. The type is 1
+** integer, 2 real, 3 text, 4 blob, 5 NULL.
+**
+**   salt of the field = SHA-256(salt of the row, name)
+**   hash of the field = SHA-256(salt of the field, type, value)
+**
+** where a number has 8 bytes, a text or a blob its bytes, NULL nothing. Nobody can
+** confirm a guess of a value from its hash without the salt. If a field is erased,
+** blackbox__erased gets its type and hash, and the salts of the other fields, and
+** the salt of the row goes.
+**
+** If the tree is damaged, or a trigger of the user refuses a leaf, rows stay without
+** leaves, and the call succeeds: a kill switch must work even then.
+*/
+#include "core.h"
+SQLITE_EXTENSION_INIT3
+
+#include <string.h>
+
+/* Leaves that a call makes at most: those of a kill switch of the largest ring. */
+#define CALL_MOST 20000
+
+i64 bxLogAppend(BxStmts *p, const BxLogRow *pRow, BxErr *pErr) {
+  static const char zRow[] =
+      "INSERT INTO main.blackbox__log(at, domain, kind, subject, actor, reason,"
+      " detail, rows, bytes, oldest, newest)"
+      " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+  const i64 *a = pRow->aSum;
+  sqlite3_stmt *pStmt = bxStmt(p, zRow, pErr);
+  bxBind(pStmt, pErr, "itttttt", pRow->iAt ? pRow->iAt : bxNow(), pRow->zDomain,
+      pRow->zKind, pRow->zSubject, pRow->zActor, pRow->zReason, pRow->zDetail);
+  if (a != 0) bxBind(pStmt, pErr, "-------iiii", a[0], a[1], a[2], a[3]);
+  bxRun(pStmt, pErr);
+  return pErr->rc == SQLITE_OK ? sqlite3_last_insert_rowid(p->bx->db) : 0;
+}
+
+/*--------------------------------------------------------------- leaves ----*/
+
+static void putNumber(unsigned char *a, sqlite3_uint64 n) {
+  int i;
+  for (i = 7; i >= 0; i--, n >>= 8) a[i] = (unsigned char)(n & 0xff);
+}
+
+/* The value of a column, as it is hashed. a has room for a number. */
+static const void *bytesOf(sqlite3_stmt *pRow, int i, unsigned char a[8],
+    size_t *pnByte, BxErr *pErr) {
+  const void *pData;
+  sqlite3_uint64 n;
+  double r;
+  *pnByte = 8;
+  switch (sqlite3_column_type(pRow, i)) {
+    case SQLITE_NULL: *pnByte = 0; return a;
+    case SQLITE_INTEGER:
+      putNumber(a, (sqlite3_uint64)sqlite3_column_int64(pRow, i));
+      return a;
+    case SQLITE_FLOAT:
+      r = sqlite3_column_double(pRow, i);
+      memcpy(&n, &r, sizeof(n));
+      putNumber(a, n);
+      return a;
+    default: break;
+  }
+  pData = sqlite3_column_blob(pRow, i);
+  *pnByte = (size_t)sqlite3_column_bytes(pRow, i);
+  if (pData == 0 && *pnByte > 0) {
+    bxFail(pErr, SQLITE_NOMEM, "out of memory");
+    *pnByte = 0;
+  }
+  return pData ? pData : a;
+}
+
+/* Reads what blackbox__erased has of a field: its salt, or its type and hash. An
+** erased field has no value, and another one does not count as erased. */
+static void readErased(BxStmts *p, i64 n, BxLogField *pField, BxErr *pErr) {
+  static const char zErased[] =
+      "SELECT salt, hash, type FROM main.blackbox__erased"
+      " WHERE n = ?1 AND name = ?2";
+  sqlite3_stmt *pStmt = bxStmt(p, zErased, pErr);
+  memset(&pField->salt, 0, sizeof(pField->salt));
+  bxBind(pStmt, pErr, "it", n, pField->zName);
+  if (bxRow(pStmt, pErr) && !bxLogReadHash(pStmt, 0, &pField->salt) &&
+      pField->eType == SQLITE_NULL && bxLogReadHash(pStmt, 1, &pField->hash)) {
+    pField->eType = sqlite3_column_int(pStmt, 2);
+    pField->bErased = 1;
+  }
+  bxDone(pStmt, pErr);
+}
+
+/* Adds column i of a row to a leaf. */
+static void addField(BxStmts *p, BxLeaf *pLeaf, const char *zName,
+    sqlite3_stmt *pRow, int i, BxErr *pErr) {
+  size_t nName = strlen(zName);
+  unsigned char *a = pLeaf->a + pLeaf->nByte;
+  BxLogField *pField;
+  SHA256_CTX sha;
+  if (pLeaf->nField == BX_LOG_FIELDS || nName > 255 ||
+      pLeaf->nByte + nName + 2 + BX_DIGEST > BX_LOG_LEAF) {
+    bxFail(pErr, SQLITE_ERROR, "a row of the log has too many fields");
+  }
+  if (pErr->rc != SQLITE_OK) return;
+  pField = &pLeaf->aField[pLeaf->nField++];
+  pField->zName = zName;
+  pField->eType = sqlite3_column_type(pRow, i);
+  pField->bErased = 0;
+  if (pLeaf->nSalt > 0) {
+    SHA256_Init(&sha);
+    SHA256_Update(&sha, pLeaf->aSalt, (size_t)pLeaf->nSalt);
+    SHA256_Update(&sha, zName, nName);
+    SHA256_Final(pField->salt.a, &sha);
+  } else {
+    readErased(p, pLeaf->n, pField, pErr);
+  }
+  a[0] = (unsigned char)nName;
+  memcpy(a + 1, zName, nName);
+  a[1 + nName] = (unsigned char)pField->eType;
+  if (!pField->bErased) {
+    unsigned char aNumber[8];
+    size_t nByte;
+    const void *pValue = bytesOf(pRow, i, aNumber, &nByte, pErr);
+    SHA256_Init(&sha);
+    SHA256_Update(&sha, pField->salt.a, BX_DIGEST);
+    SHA256_Update(&sha, a + 1 + nName, 1);
+    SHA256_Update(&sha, pValue, nByte);
+    SHA256_Final(pField->hash.a, &sha);
+  }
+  memcpy(a + 2 + nName, pField->hash.a, BX_DIGEST);
+  pLeaf->nByte += nName + 2 + BX_DIGEST;
+}
+
+/* Adds the columns of the row that a pin is on, if it is in force. */
+static void addPinned(
+    BxStmts *p, BxLeaf *pLeaf, const char *zLogged, BxErr *pErr) {
+  BxErr err = {SQLITE_OK, 0};
+  sqlite3_stmt *pStmt;
+  int i;
+  if (pErr->rc != SQLITE_OK) return;
+  pStmt = bxStmt(p, zLogged, &err);
+  bxBind(pStmt, &err, "i", pLeaf->n);
+  if (bxRow(pStmt, &err)) {
+    pLeaf->ePin = BX_PIN_HERE;
+    for (i = 0; i < sqlite3_column_count(pStmt); i++) {
+      const char *zName = bxGot((void *)sqlite3_column_name(pStmt, i), &err);
+      if (zName != 0) addField(p, pLeaf, zName, pStmt, i, &err);
+    }
+  }
+  bxDone(pStmt, &err);
+  if (bxSays(&err, "no such table")) {
+    pLeaf->ePin = BX_PIN_UNKNOWN;
+    bxClear(&err);
+  }
+  bxPass(pErr, &err);
+}
+
+/* The query of the row that a row of the log pins, or NULL. */
+static const char *loggedBy(BxStmts *p, sqlite3_stmt *pRow, BxErr *pErr) {
+  const char *zKind = bxColumnText(pRow, 10, pErr);
+  const char *zDomain;
+  const BxDomain *pDomain;
+  if (zKind == 0 || strcmp(zKind, "pin") != 0) return 0;
+  zDomain = bxColumnText(pRow, 7, pErr);
+  pDomain = zDomain != 0 ? bxDomainOf(p->bx, zDomain) : 0;
+  return pDomain != 0 ? pDomain->zLogged : 0;
+}
+
+void bxLogLeaf(BxStmts *p, sqlite3_stmt *pRow, BxLeaf *pOut, BxErr *pErr) {
+  static const char zVersion[] = "blackbox log 1\n";
+  static const char *const azField[] = {"actor", "agent_id", "at", "bytes",
+      "detail", "domain", "event_id", "kill_switch_event_id", "kind", "newest",
+      "oldest", "reason", "rows", "subject"};
+  const char *zLogged;
+  int i;
+  pOut->n = sqlite3_column_int64(pRow, 0);
+  pOut->nField = 0;
+  pOut->aSalt = sqlite3_column_blob(pRow, 1);
+  pOut->nSalt = pOut->aSalt != 0 ? sqlite3_column_bytes(pRow, 1) : 0;
+  memcpy(pOut->a, zVersion, sizeof(zVersion) - 1);
+  putNumber(pOut->a + sizeof(zVersion) - 1, (sqlite3_uint64)pOut->n);
+  pOut->nByte = sizeof(zVersion) - 1 + 8;
+  zLogged = loggedBy(p, pRow, pErr);
+  pOut->ePin = zLogged != 0 ? BX_PIN_ENDED : BX_NO_PIN;
+  for (i = 0; i < 14; i++) {
+    if (i == 12 && zLogged != 0) addPinned(p, pOut, zLogged, pErr);
+    addField(p, pOut, azField[i], pRow, i + 2, pErr);
+  }
+}
+
+int bxLogLeafOf(BxStmts *p, i64 n, BxLeaf *pOut, BxErr *pErr) {
+  static const char zRow[] =
+      "SELECT " BX_LOG_COLUMNS " FROM main.blackbox__log WHERE n = ?1";
+  sqlite3_stmt *pStmt = bxStmt(p, zRow, pErr);
+  int bRow;
+  bxBind(pStmt, pErr, "i", n);
+  bRow = bxRow(pStmt, pErr);
+  if (bRow) bxLogLeaf(p, pStmt, pOut, pErr);
+  bxDone(pStmt, pErr);
+  pOut->aSalt = 0;
+  return bRow && pErr->rc == SQLITE_OK;
+}
+
+/*-------------------------------------------------------------- erasing ----*/
+
+static int isNamed(const char *zName, const char *const *azName, int nName) {
+  int i;
+  for (i = 0; i < nName && strcmp(zName, azName[i]) != 0; i++) {
+  }
+  return i < nName;
+}
+
+/* Keeps the hashes of the named fields, and the salts of the others. */
+static void keepHashes(BxStmts *p, const BxLeaf *pLeaf,
+    const char *const *azName, int nName, BxErr *pErr) {
+  static const char zHash[] =
+      "INSERT OR REPLACE INTO main.blackbox__erased(n, name, type, hash)"
+      " VALUES(?1, ?2, ?3, ?4)";
+  static const char zSalt[] =
+      "INSERT OR REPLACE INTO main.blackbox__erased(n, name, salt)"
+      " VALUES(?1, ?2, ?3)";
+  int i;
+  for (i = 0; i < pLeaf->nField; i++) {
+    const BxLogField *pField = &pLeaf->aField[i];
+    if (pField->bErased) continue;
+    if (isNamed(pField->zName, azName, nName)) {
+      bxDo(p, zHash, pErr, "itix", pLeaf->n, pField->zName, (i64)pField->eType,
+          pField->hash.a, (i64)BX_DIGEST);
+    } else {
+      bxDo(p, zSalt, pErr, "itx", pLeaf->n, pField->zName, pField->salt.a,
+          (i64)BX_DIGEST);
+    }
+  }
+}
+
+/* (The salt is overwritten before it goes, whatever secure_delete is. The leaf of
+** a pin that has ended cannot be made again: it stands for all of its fields.) */
+void bxLogEraseField(
+    BxStmts *p, i64 n, const char *const *azName, int nName, BxErr *pErr) {
+  static const char zZero[] = "UPDATE main.blackbox__log"
+                              " SET salt = zeroblob(length(salt)) WHERE n = ?1";
+  static const char zBlank[] =
+      "UPDATE main.blackbox__log SET salt = x'', actor = iif(?2, NULL, actor),"
+      " reason = iif(?3, NULL, reason), subject = iif(?4, NULL, subject),"
+      " detail = iif(?5, NULL, detail), agent_id = iif(?6, NULL, agent_id),"
+      " event_id = iif(?7, NULL, event_id), kill_switch_event_id ="
+      "  iif(?8, NULL, kill_switch_event_id) WHERE n = ?1";
+  static const char *const azText[] = {"actor", "reason", "subject", "detail",
+      "agent_id", "event_id", "kill_switch_event_id"};
+  BxLeaf leaf;
+  BxLog log;
+  MerkleHash hash, stored;
+  sqlite3_stmt *pStmt;
+  int i;
+  bxLogProve(p, CALL_MOST, pErr);
+  bxLogOpen(&log, p, pErr);
+  if (!bxLogLeafOf(p, n, &leaf, pErr)) return;
+  log.tree.xGet(&log.tree, 0, n - 1, &stored, pErr);
+  hash = bxMerkleLeaf(leaf.a, leaf.nByte);
+  if (memcmp(hash.a, stored.a, BX_DIGEST) == 0) {
+    keepHashes(p, &leaf, azName, nName, pErr);
+  } else if (leaf.ePin == BX_NO_PIN || leaf.ePin == BX_PIN_HERE) {
+    bxFail(pErr, SQLITE_CORRUPT_VTAB,
+        "CorruptedDataError: row %lld of the log is not what its leaf says; "
+        "SELECT * FROM proof_verify() lists what is wrong",
+        n);
+  }
+  bxDo(p, zZero, pErr, "i", n);
+  pStmt = bxStmt(p, zBlank, pErr);
+  bxBind(pStmt, pErr, "i", n);
+  for (i = 0; pStmt != 0 && i < 7; i++) {
+    sqlite3_bind_int(pStmt, i + 2, isNamed(azText[i], azName, nName));
+  }
+  bxRun(pStmt, pErr);
+}
+
+/*--------------------------------------------------------------- proving ----*/
+
+/* Adds the leaves of rows. After one that is missing no other gets a leaf. */
+static void takeRows(BxLog *pLog, i64 nMost, BxErr *pErr) {
+  static const char zRows[] =
+      "SELECT " BX_LOG_COLUMNS
+      " FROM main.blackbox__log WHERE n > ?1 ORDER BY n LIMIT ?2";
+  sqlite3_stmt *pStmt = bxStmt(pLog->p, zRows, pErr);
+  bxBind(pStmt, pErr, "ii", pLog->now.n, nMost);
+  while (
+      bxRow(pStmt, pErr) && sqlite3_column_int64(pStmt, 0) == pLog->now.n + 1) {
+    BxLeaf leaf;
+    MerkleHash hash;
+    bxLogLeaf(pLog->p, pStmt, &leaf, pErr);
+    if (pErr->rc != SQLITE_OK) break;
+    hash = bxMerkleLeaf(leaf.a, leaf.nByte);
+    bxLogAddLeaf(pLog, &hash, pErr);
+  }
+  bxDone(pStmt, pErr);
+}
+
+i64 bxLogProve(BxStmts *p, i64 nMost, BxErr *pErr) {
+  static const char zNewest[] = "SELECT max(n) FROM main.blackbox__log";
+  BxLog log;
+  BxErr cut = {SQLITE_OK, 0};
+  i64 nBefore, nNew, nStep;
+  assert(pErr->rc != SQLITE_OK ||
+         sqlite3_txn_state(p->bx->db, p->zDb) == SQLITE_TXN_WRITE);
+  bxLogOpen(&log, p, pErr);
+  nBefore = log.now.n;
+  nNew = bxAsk(p, zNewest, pErr, "") - nBefore;
+  if (nNew <= 0 || pErr->rc != SQLITE_OK) return 0;
+  takeRows(&log, nMost, pErr);
+  nStep = log.now.n < nBefore + nNew ? 0 : 1 + nNew / BX_LOG_TILE;
+  for (; nStep > 0 && bxLogFold(&log, pErr); nStep--) {
+    takeRows(&log, nMost, pErr); /* the sums */
+  }
+  bxLogSave(&log, pErr);
+  if (pErr->rc != SQLITE_OK && log.now.n > nBefore) {
+    bxLogCut(&log, nBefore, &cut); /* what it can */
+    bxClear(&cut);
+    return 0;
+  }
+  return log.now.n - nBefore;
+}
+
+void bxLogFollow(Bx *bx, BxErr *pErr) {
+  BxStmts *p;
+  for (p = bx->pStmts; p != 0 && pErr->rc == SQLITE_OK; p = p->pNext) {
+    BxErr err = {SQLITE_OK, 0};
+    if (sqlite3_stricmp(p->zDb, "temp") == 0 ||
+        sqlite3_txn_state(bx->db, p->zDb) != SQLITE_TXN_WRITE) {
+      continue;
+    }
+    bxLogProve(p, CALL_MOST, &err);
+    if (bxMayPassOver(p, &err)) bxClear(&err);
+    bxPass(pErr, &err);
+  }
+}

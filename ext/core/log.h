@@ -1,0 +1,101 @@
+/*
+** log.h: the log: what blackbox did, a row each, and the Merkle tree of its rows.
+*/
+#ifndef BX_LOG_H
+#define BX_LOG_H
+
+#include "merkle.h"
+#include "schema.h"
+
+/*-------------------------------------------------------- log.c: rows ----*/
+
+/* A row to be written. */
+typedef struct BxLogRow {
+  const char *zDomain, *zKind; /* of others than these NULL means NULL */
+  const char *zSubject, *zActor, *zReason, *zDetail;
+  const i64 *aSum; /* rows, bytes, oldest, newest; NULL: these are NULL */
+  i64 iAt;         /* 0: now */
+} BxLogRow;
+/* Writes it; its leaf follows at the end of the call. Returns its n. */
+i64 bxLogAppend(BxStmts *p, const BxLogRow *pRow, BxErr *pErr);
+
+/* A field of a row, as its leaf has it. */
+typedef struct BxLogField {
+  const char *zName; /* constant, or a column of the domain's query */
+  int eType;         /* SQLITE_INTEGER ... SQLITE_NULL */
+  int bErased;       /* there is no salt any more */
+  MerkleHash salt, hash;
+} BxLogField;
+#define BX_LOG_FIELDS 24
+#define BX_LOG_LEAF 2048
+/* A row as its leaf has it. */
+typedef struct BxLeaf {
+  i64 n;
+  enum {
+    BX_NO_PIN,
+    BX_PIN_HERE,   /* it pins a row of a domain, which is among the fields */
+    BX_PIN_ENDED,  /* there is no such row */
+    BX_PIN_UNKNOWN /* the domain is not installed */
+  } ePin;
+  int nField;
+  BxLogField aField[BX_LOG_FIELDS];
+  unsigned char a[BX_LOG_LEAF]; /* the data of the leaf */
+  size_t nByte;
+  const void *aSalt; /* of the row */
+  int nSalt;
+} BxLeaf;
+/* Columns of the log, and what reads a row of it by its n. */
+#define BX_LOG_COLUMNS                                                         \
+  "n, salt, actor, agent_id, at, bytes, detail, domain, event_id,"             \
+  " kill_switch_event_id, kind, newest, oldest, reason, rows, subject"
+/* The row that pRow is on, which has these columns. The names of the fields exist
+** until the next call. */
+void bxLogLeaf(BxStmts *p, sqlite3_stmt *pRow, BxLeaf *pOut, BxErr *pErr);
+/* The same for row n. Returns 0 if there is none. */
+int bxLogLeafOf(BxStmts *p, i64 n, BxLeaf *pOut, BxErr *pErr);
+
+/* Erases fields of row n: texts but domain and kind, and those of the row that it
+** pins. Their hashes stay, so that the leaf can still be verified. */
+void bxLogEraseField(
+    BxStmts *p, i64 n, const char *const *azName, int nName, BxErr *pErr);
+
+/* Gives leaves to at most nMost rows that have none, and folds old receipts.
+** p's schema must be locked for writing. Returns how many leaves. */
+i64 bxLogProve(BxStmts *p, i64 nMost, BxErr *pErr);
+/* The same at the end of a call, in its transaction, for each schema that it has
+** written. What is wrong with the tree does not make the call fail. */
+void bxLogFollow(Bx *bx, BxErr *pErr);
+
+/*--------------------------------------------------- log_tree.c: tree ----*/
+
+#define BX_LOG_LEVEL 8  /* heights between two levels of nodes */
+#define BX_LOG_TILE 256 /* 1 << BX_LOG_LEVEL */
+#define BX_LOG_ORIGIN 200
+/* The tree of a schema. Its leaf i is that of row i + 1. */
+typedef struct BxLog {
+  Merkle tree; /* must be first */
+  BxStmts *p;
+  char zOrigin[BX_LOG_ORIGIN + 1];
+  Frontier now; /* all leaves */
+  i64 iFold;    /* rows before this one were looked at for folding */
+} BxLog;
+/* Reads its row. A schema whose log has none: CorruptedDataError. */
+void bxLogOpen(BxLog *pLog, BxStmts *p, BxErr *pErr);
+/* Adds the leaf after the last one. */
+void bxLogAddLeaf(BxLog *pLog, const MerkleHash *pHash, BxErr *pErr);
+/* Writes the row, with which new leaves count. */
+void bxLogSave(BxLog *pLog, BxErr *pErr);
+/* Removes the leaves from n on that were added. */
+void bxLogCut(BxLog *pLog, i64 n, BxErr *pErr);
+/* The key of a subtree in blackbox__nodes. */
+i64 bxLogNode(int nHeight, i64 iIndex);
+/* Copies a blob of 32 bytes. Returns 0 for anything else. */
+int bxLogReadHash(sqlite3_stmt *pRow, int i, MerkleHash *pOut);
+
+/*--------------------------------------------------- log_fold.c: fold ----*/
+
+/* Folds receipts that are old, in one step, if all rows have leaves. The sums have
+** none yet. Returns 0 if there was nothing to look at. */
+int bxLogFold(BxLog *pLog, BxErr *pErr);
+
+#endif

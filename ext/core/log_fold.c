@@ -1,0 +1,201 @@
+/*
+** log_fold.c: receipts older than 30 days become one for each day and rule.
+**
+** A step looks at up to 512 rows from blackbox__tree.fold on. Of each rule and day
+** that it finds there, it adds up the receipts, writes one row with the sums at the
+** end of the log, and deletes them. Their leaves are in a range of blackbox__folded
+** from then on. The sum of the next step for that day folds that of this one, too.
+**
+**   the log   1 2 3 [4 ......... 1443] 1444  ...  90000
+**                     folded                      the sum: {"day": .., "leaves": 1440}
+**
+** "leaves" counts the leaves for which the row stands, so that nothing else can be
+** removed as if it were folded: all of them together are those of blackbox__folded.
+** Of 256 leaves that have a node, those of folded rows are deleted, if few others are
+** left. What these others need of them stays in blackbox__nodes (log_tree.c).
+**
+** A row has its leaf before it is folded. Other rows never are. The last row of the log stays, as the sums come after
+** it: its number must not be used again.
+*/
+#include "core.h"
+SQLITE_EXTENSION_INIT3
+
+#define DAYS 30
+#define STEP 512
+#define NEEDED 17 /* rows and heads with which the leaves of a tile stay */
+
+/* Whether a receipt is such a sum. */
+#define IS_SUM(row) "substr(" row ".detail, 1, 7) IS '{\"day\":'"
+#define SAME(a, b)                                                             \
+  a ".subject = " b ".subject AND " a ".domain = " b ".domain AND " a          \
+    ".actor IS " b ".actor AND " a ".reason IS " b ".reason AND " a            \
+    ".kind = 'removal'"
+
+typedef struct Fold {
+  BxLog *pLog;
+  i64 iFirst, iEnd; /* the range of leaves that grows */
+  BxErr *pErr;
+} Fold;
+
+/* Keeps the hashes beside the way from the root to a leaf, and the leaf. */
+static void keepWay(Fold *p, i64 iLeaf) {
+  static const char zKeep[] =
+      "INSERT OR IGNORE INTO main.blackbox__nodes(node, hash) VALUES(?1, ?2)";
+  BxLog *pLog = p->pLog;
+  int i;
+  for (i = 0; i <= BX_LOG_LEVEL; i++) {
+    int nHeight = i < BX_LOG_LEVEL ? i : 0;
+    i64 iIndex = i < BX_LOG_LEVEL ? iLeaf >> i ^ 1 : iLeaf;
+    MerkleHash hash;
+    pLog->tree.xGet(&pLog->tree, nHeight, iIndex, &hash, p->pErr);
+    bxDo(pLog->p, zKeep, p->pErr, "ix", bxLogNode(nHeight, iIndex), hash.a,
+        (i64)BX_DIGEST);
+  }
+}
+
+/* Deletes the leaves of the tiles that have leaves from iFirst to iLast, if few rows
+** of them are left. What these rows need of the tile stays, and what the heads need
+** that end there. */
+static void dropTiles(Fold *p, i64 iFirst, i64 iLast) {
+  static const char zNeeded[] =
+      "SELECT n - 1 FROM main.blackbox__log WHERE n > ?1 AND n <= ?1 + 256"
+      " UNION SELECT size FROM main.blackbox__heads"
+      " WHERE size > ?1 AND size < ?1 + 256";
+  static const char zLeaves[] = "SELECT count(*) FROM main.blackbox__leaves"
+                                " WHERE leaf >= ?1 AND leaf < ?1 + 256";
+  static const char zDrop[] =
+      "DELETE FROM main.blackbox__leaves WHERE leaf >= ?1 AND leaf < ?1 + 256"
+      " AND NOT EXISTS (SELECT 1 FROM main.blackbox__log WHERE n = leaf + 1)";
+  BxStmts *pStmts = p->pLog->p;
+  i64 i = iFirst - iFirst % BX_LOG_TILE;
+  for (; i <= iLast && i + BX_LOG_TILE <= p->pLog->now.n; i += BX_LOG_TILE) {
+    i64 aNeeded[NEEDED];
+    int n = 0;
+    sqlite3_stmt *pStmt = bxStmt(pStmts, zNeeded, p->pErr);
+    bxBind(pStmt, p->pErr, "i", i);
+    while (n < NEEDED && bxRow(pStmt, p->pErr)) {
+      aNeeded[n++] = sqlite3_column_int64(pStmt, 0);
+    }
+    bxDone(pStmt, p->pErr);
+    if (n == NEEDED) continue;
+    if (bxAsk(pStmts, zLeaves, p->pErr, "i", i) == BX_LOG_TILE) {
+      while (n > 0) keepWay(p, aNeeded[--n]);
+    }
+    bxDo(pStmts, zDrop, p->pErr, "i", i);
+  }
+}
+
+/* Adds the range to those that are folded, and joins it with its neighbours. */
+static void addRange(Fold *p) {
+  static const char zBefore[] =
+      "SELECT first + 1 FROM main.blackbox__folded WHERE first ="
+      " (SELECT max(first) FROM main.blackbox__folded WHERE first < ?1)"
+      " AND last = ?1 - 1";
+  static const char zAfter[] =
+      "SELECT last FROM main.blackbox__folded WHERE first = ?1 + 1";
+  static const char zDelete[] =
+      "DELETE FROM main.blackbox__folded WHERE first BETWEEN ?1 AND ?2";
+  static const char zInsert[] =
+      "INSERT INTO main.blackbox__folded(first, last) VALUES(?1, ?2)";
+  BxStmts *pStmts = p->pLog->p;
+  i64 iFirst = p->iFirst, iLast = p->iEnd - 1, i;
+  if (iLast < iFirst) return;
+  i = bxAsk(pStmts, zBefore, p->pErr, "i", iFirst);
+  if (i > 0) iFirst = i - 1;
+  i = bxAsk(pStmts, zAfter, p->pErr, "i", iLast);
+  if (i > 0) iLast = i;
+  bxDo(pStmts, zDelete, p->pErr, "ii", iFirst, iLast);
+  bxDo(pStmts, zInsert, p->pErr, "ii", iFirst, iLast);
+  dropTiles(p, p->iFirst, p->iEnd - 1);
+}
+
+/* Deletes what the rows after iLast are the sums of. */
+static void deleteFolded(Fold *p, i64 iLast, i64 iTo) {
+  static const char zFolded[] =
+      "SELECT l.n FROM main.blackbox__log AS f CROSS JOIN main.blackbox__log "
+      "AS l"
+      " ON " SAME(
+          "l", "f") " AND l.at BETWEEN f.at - 86399999 AND f.at"
+                    " WHERE f.n > ?1 AND +l.n <= ?1 AND (+l.n <= ?2 OR " IS_SUM(
+                        "l") ")"
+                             " ORDER BY +l.n";
+  static const char zDelete[] = "DELETE FROM main.blackbox__log WHERE n = ?1";
+  BxStmts *pStmts = p->pLog->p;
+  sqlite3_stmt *pStmt = bxStmt(pStmts, zFolded, p->pErr);
+  p->iFirst = p->iEnd = 0;
+  bxBind(pStmt, p->pErr, "ii", iLast, iTo);
+  while (bxRow(pStmt, p->pErr)) {
+    i64 iLeaf = sqlite3_column_int64(pStmt, 0) - 1;
+    bxDo(pStmts, zDelete, p->pErr, "i", iLeaf + 1);
+    if (iLeaf != p->iEnd) {
+      addRange(p);
+      p->iFirst = iLeaf;
+    }
+    p->iEnd = iLeaf + 1;
+  }
+  bxDone(pStmt, p->pErr);
+  addRange(p);
+}
+
+/* The sums of the days to which rows from iFrom to iTo belong. A receipt that is
+** alone stays. */
+static void foldRows(Fold *p, i64 iFrom, i64 iTo, i64 iBefore) {
+  static const char zLast[] = "SELECT max(n) FROM main.blackbox__log";
+  static const char zSums[] =
+      "INSERT INTO main.blackbox__log(at, domain, kind, subject, actor, reason,"
+      " rows, bytes, oldest, newest, detail)"
+      " SELECT k.day * 86400000 + 86399999, k.domain, 'removal', k.subject,"
+      "  k.actor, k.reason, sum(l.rows), sum(l.bytes), min(l.oldest),"
+      "  max(l.newest), json_object('day', date(k.day * 86400, 'unixepoch'),"
+      "  'leaves', sum(iif(" IS_SUM(
+          "l") ", 1 + (l.detail ->> '$.leaves'), 1)))"
+               " FROM (SELECT DISTINCT domain, subject, actor, reason,"
+               "   at / 86400000 AS day FROM main.blackbox__log AS r"
+               "  WHERE n BETWEEN ?1 AND ?2 AND kind = 'removal' AND at >= 0 "
+               "AND at < ?3"
+               "   AND NOT (" IS_SUM(
+                   "r") ")) AS k"
+                        " JOIN main.blackbox__log AS l ON " SAME("l",
+                            "k") "  AND l.at BETWEEN k.day * 86400000 AND "
+                                 "k.day * 86400000 + 86399999"
+                                 " WHERE +l.n <= ?2 OR " IS_SUM(
+                                     "l") " GROUP BY k.day, k.domain, "
+                                          "k.subject, k.actor, k.reason"
+                                          " HAVING count(*) > 1 ORDER BY k.day";
+  BxStmts *pStmts = p->pLog->p;
+  i64 iLast = bxAsk(pStmts, zLast, p->pErr, "");
+  bxDo(pStmts, zSums, p->pErr, "iii", iFrom, iTo, iBefore);
+  if (bxAsk(pStmts, zLast, p->pErr, "") > iLast) deleteFolded(p, iLast, iTo);
+}
+
+/* The last row of a step that begins with row iFrom; less if there is none. It ends
+** before a receipt that is not old enough, but will be. */
+static i64 endOfStep(Fold *p, i64 iFrom, i64 iBefore, i64 iNow) {
+  static const char zYoung[] =
+      "SELECT min(n) FROM main.blackbox__log WHERE n BETWEEN ?1 AND ?2"
+      " AND kind = 'removal' AND at BETWEEN ?3 AND ?4";
+  i64 iTo = iFrom + STEP - 1, iYoung;
+  if (iTo > p->pLog->now.n) iTo = p->pLog->now.n;
+  iYoung =
+      bxAsk(p->pLog->p, zYoung, p->pErr, "iiii", iFrom, iTo, iBefore, iNow);
+  return iYoung > 0 ? iYoung - 1 : iTo;
+}
+
+int bxLogFold(BxLog *pLog, BxErr *pErr) {
+  static const char zFirst[] =
+      "SELECT kind <> 'removal' OR at < ?2 OR at > ?3 FROM main.blackbox__log"
+      " WHERE n >= ?1 ORDER BY n LIMIT 1";
+  static const char zClock[] = "SELECT now FROM main.retention_now";
+  Fold fold = {pLog, 0, 0, pErr};
+  i64 iNow = bxNow(), iBefore = iNow - DAYS * (i64)BX_MS_PER_DAY, iTo;
+  iBefore -= iBefore % BX_MS_PER_DAY;
+  if (!bxAsk(pLog->p, zFirst, pErr, "iii", pLog->iFold, iBefore, iNow) ||
+      !bxAsk(pLog->p, zClock, pErr, "")) { /* the clock cannot be trusted */
+    return 0;
+  }
+  iTo = endOfStep(&fold, pLog->iFold, iBefore, iNow);
+  if (iTo < pLog->iFold) return 0;
+  foldRows(&fold, pLog->iFold, iTo, iBefore);
+  pLog->iFold = iTo + 1;
+  return 1;
+}

@@ -1,0 +1,175 @@
+/*
+** log_tree.c: the Merkle tree of the log, as it is stored.
+**
+**   blackbox__tree    one row: the name of the log, the number of leaves, and the
+**                     hashes of the complete subtrees of which the root is made
+**   blackbox__leaves  the hash of each leaf
+**   blackbox__nodes   the hash of each 256 leaves that are complete, of each 256 of
+**                     these, and so on. A subtree between two levels is hashed from
+**                     those of the level below
+**   blackbox__heads   sizes for which proof_head() has returned a head
+**
+** Where receipts were folded, leaves may be gone. Of such 256 leaves the nodes have
+** what the other rows and the heads need that end among them: the hashes beside the
+** way from the root to a leaf.
+**
+** Leaves and nodes are written before the row of the tree, with which they count.
+*/
+#include "core.h"
+SQLITE_EXTENSION_INIT3
+
+#include <string.h>
+
+int bxLogReadHash(sqlite3_stmt *pRow, int i, MerkleHash *pOut) {
+  const void *a = sqlite3_column_blob(pRow, i);
+  if (sqlite3_column_type(pRow, i) != SQLITE_BLOB ||
+      sqlite3_column_bytes(pRow, i) != BX_DIGEST || a == 0) {
+    memset(pOut, 0, sizeof(*pOut));
+    return 0;
+  }
+  memcpy(pOut->a, a, BX_DIGEST);
+  return 1;
+}
+
+/* Levels are in the bits from 48 on. Below are heights between them. */
+i64 bxLogNode(int nHeight, i64 iIndex) {
+  if (nHeight < BX_LOG_LEVEL) return ((i64)nHeight << 40) + iIndex;
+  assert(nHeight % BX_LOG_LEVEL == 0);
+  return ((i64)(nHeight / BX_LOG_LEVEL) << 48) + iIndex;
+}
+
+/* The xGet of a log: hashes the subtree from those of the level below it. */
+static void getSubtree(
+    Merkle *pTree, int nHeight, i64 iIndex, MerkleHash *pOut, BxErr *pErr) {
+  static const char zLeaves[] =
+      "SELECT hash FROM main.blackbox__leaves WHERE leaf BETWEEN ?1 AND ?2"
+      " ORDER BY leaf";
+  static const char zNodes[] =
+      "SELECT hash FROM main.blackbox__nodes WHERE node BETWEEN ?1 AND ?2"
+      " ORDER BY node";
+  BxStmts *p = ((BxLog *)pTree)->p;
+  int nLevel = nHeight - nHeight % BX_LOG_LEVEL;
+  i64 n = (i64)1 << (nHeight - nLevel), iFirst = iIndex * n;
+  Frontier part = {0, 0, {{{0}}}};
+  MerkleHash hash;
+  sqlite3_stmt *pStmt = bxStmt(p, nLevel == 0 ? zLeaves : zNodes, pErr);
+  memset(pOut, 0, sizeof(*pOut));
+  if (nLevel > 0) iFirst = bxLogNode(nLevel, iFirst);
+  bxBind(pStmt, pErr, "ii", iFirst, iFirst + n - 1);
+  while (bxRow(pStmt, pErr) && bxLogReadHash(pStmt, 0, &hash)) {
+    bxFrontierAdd(&part, &hash, 0, 0);
+  }
+  bxDone(pStmt, pErr);
+  if (part.n != n && nLevel == 0) { /* folded: the node itself */
+    iFirst = bxLogNode(nHeight, iIndex);
+    pStmt = bxStmt(p, zNodes, pErr);
+    bxBind(pStmt, pErr, "ii", iFirst, iFirst);
+    memset(&part, 0, sizeof(part));
+    if (bxRow(pStmt, pErr) && bxLogReadHash(pStmt, 0, &hash)) {
+      bxFrontierAdd(&part, &hash, 0, 0);
+      n = 1;
+    }
+    bxDone(pStmt, pErr);
+  }
+  if (part.n == n) {
+    *pOut = part.a[0];
+  } else {
+    bxFail(pErr, SQLITE_CORRUPT_VTAB,
+        "CorruptedDataError: a hash of leaves %lld to %lld of the log is "
+        "missing "
+        "or damaged; SELECT * FROM proof_verify() lists what is wrong",
+        iIndex << nHeight, ((iIndex + 1) << nHeight) - 1);
+  }
+}
+
+/* The number of bits of n that are 1. */
+static int bitsOf(i64 n) {
+  int nBit = 0;
+  for (; n > 0; n &= n - 1) nBit++;
+  return nBit;
+}
+
+static int readTree(sqlite3_stmt *pRow, BxLog *pLog, BxErr *pErr) {
+  const char *zOrigin = bxColumnText(pRow, 0, pErr);
+  const void *a = sqlite3_column_blob(pRow, 2);
+  size_t nByte = (size_t)sqlite3_column_bytes(pRow, 2);
+  pLog->now.n = sqlite3_column_int64(pRow, 1);
+  pLog->iFold = sqlite3_column_int64(pRow, 3);
+  if (zOrigin == 0 || zOrigin[0] == 0 || strlen(zOrigin) > BX_LOG_ORIGIN ||
+      strchr(zOrigin, '\n') != 0 || pLog->now.n < 0 ||
+      pLog->now.n >= (i64)1 << 40 ||
+      nByte != (size_t)bitsOf(pLog->now.n) * BX_DIGEST) {
+    return 0;
+  }
+  sqlite3_snprintf(sizeof(pLog->zOrigin), pLog->zOrigin, "%s", zOrigin);
+  pLog->now.nHash = bitsOf(pLog->now.n);
+  if (a != 0) memcpy(pLog->now.a, a, nByte);
+  return a != 0 || nByte == 0;
+}
+
+void bxLogOpen(BxLog *pLog, BxStmts *p, BxErr *pErr) {
+  static const char zTree[] = "SELECT origin, size, frontier, fold"
+                              " FROM main.blackbox__tree WHERE one = 1";
+  sqlite3_stmt *pStmt;
+  int bGood = 0;
+  memset(pLog, 0, sizeof(*pLog));
+  pLog->tree.xGet = getSubtree;
+  pLog->p = p;
+  if (pErr->rc != SQLITE_OK) return;
+  pStmt = bxStmt(p, zTree, pErr);
+  if (bxRow(pStmt, pErr)) bGood = readTree(pStmt, pLog, pErr);
+  bxDone(pStmt, pErr);
+  if (bGood) return;
+  bxFail(pErr, SQLITE_CORRUPT_VTAB,
+      "CorruptedDataError: the row of blackbox__tree is missing or damaged, so "
+      "that there is no head of the log; use a copy of the file");
+}
+
+typedef struct NodeTo {
+  BxStmts *p;
+  BxErr *pErr;
+} NodeTo;
+
+/* Stores the nodes of whole levels. */
+static void storeNode(
+    void *pArg, int nHeight, i64 iIndex, const MerkleHash *pHash) {
+  static const char zNode[] =
+      "INSERT OR REPLACE INTO main.blackbox__nodes(node, hash) VALUES(?1, ?2)";
+  NodeTo *pTo = (NodeTo *)pArg;
+  if (nHeight % BX_LOG_LEVEL != 0 || pTo->pErr->rc != SQLITE_OK) return;
+  bxDo(pTo->p, zNode, pTo->pErr, "ix", bxLogNode(nHeight, iIndex), pHash->a,
+      (i64)BX_DIGEST);
+}
+
+void bxLogAddLeaf(BxLog *pLog, const MerkleHash *pHash, BxErr *pErr) {
+  static const char zLeaf[] =
+      "INSERT INTO main.blackbox__leaves(leaf, hash) VALUES(?1, ?2)";
+  NodeTo to = {pLog->p, pErr};
+  if (pErr->rc != SQLITE_OK) return;
+  bxDo(pLog->p, zLeaf, pErr, "ix", pLog->now.n, pHash->a, (i64)BX_DIGEST);
+  if (pErr->rc == SQLITE_OK) {
+    bxFrontierAdd(&pLog->now, pHash, storeNode, &to);
+  }
+}
+
+void bxLogSave(BxLog *pLog, BxErr *pErr) {
+  static const char zSave[] =
+      "UPDATE main.blackbox__tree SET size = ?1, frontier = ?2, fold = ?3"
+      " WHERE one = 1";
+  bxDo(pLog->p, zSave, pErr, "ixi", pLog->now.n, pLog->now.a,
+      (i64)pLog->now.nHash * BX_DIGEST, pLog->iFold);
+}
+
+void bxLogCut(BxLog *pLog, i64 n, BxErr *pErr) {
+  static const char zNodes[] =
+      "DELETE FROM main.blackbox__nodes WHERE node >= ?1 AND node < ?2";
+  static const char zLeaves[] =
+      "DELETE FROM main.blackbox__leaves WHERE leaf >= ?1 AND leaf < ?2";
+  i64 iEnd = pLog->now.n;
+  int nHeight;
+  for (nHeight = BX_LOG_LEVEL; nHeight < 40; nHeight += BX_LOG_LEVEL) {
+    bxDo(pLog->p, zNodes, pErr, "ii", bxLogNode(nHeight, n >> nHeight),
+        bxLogNode(nHeight, iEnd >> nHeight));
+  }
+  bxDo(pLog->p, zLeaves, pErr, "ii", n, iEnd);
+}

@@ -1,0 +1,155 @@
+"""Receipts older than 30 days become one a day and rule; what is left can still be verified."""
+import time
+
+import pytest
+
+from conftest import one, rows
+from proof_helpers import head, problems, proof_of, receipts, size, verify, write
+
+DAY = 86_400_000
+NOW = int(time.time() * 1000)
+OLD = NOW // DAY * DAY - 100 * DAY
+
+SUMS = "SELECT subject, rows, bytes, oldest, newest, detail ->> '$.day' FROM blackbox__log" \
+       " WHERE kind = 'removal' AND json_valid(detail) AND json_type(detail) = 'object' ORDER BY at"
+
+
+def pages(db):
+    return one(db, "PRAGMA page_count") - one(db, "PRAGMA freelist_count")
+
+
+def prove(db, times=1):
+    """Calls that write and prove."""
+    for _ in range(times):
+        write(db, 1)
+        head(db)
+
+
+def day(at):
+    return time.strftime("%Y-%m-%d", time.gmtime(at / 1000))
+
+
+def test_receipts_of_a_day_and_rule_become_one_with_their_sums(db):
+    for i in range(3):
+        receipts(db, OLD + i * DAY, 100)
+        receipts(db, OLD + i * DAY + 1, 50, rule="other")
+    head(db)
+    assert sorted(rows(db, SUMS)) == sorted(
+        (rule, 2 * n, 10 * n, 0, n + 4, day(OLD + i * DAY))
+        for i in range(3) for rule, n in (("mine", 100), ("other", 50)))
+    assert one(db, "SELECT count(*) FROM blackbox__log") == 6
+    assert rows(db, "SELECT sum(rows), count(*), count(minute) FROM retention_log") == [(900, 6, 0)]
+    assert problems(db) == [] and rows(db, "SELECT * FROM blackbox_check") == []
+
+
+def test_a_step_is_bounded_and_the_sums_of_the_steps_are_added_up(db):
+    receipts(db, NOW - DAY, 1400)
+    head(db)
+    db.execute("UPDATE blackbox__log SET at = ? + n", (OLD,))  # as if 100 days went by
+    left = []
+    for _ in range(3):
+        prove(db)
+        left.append(one(db, "SELECT count(*) FROM blackbox__log WHERE detail NOT LIKE '{%'"))
+    assert left == [888, 376, 0]
+    assert [(r[1], r[4]) for r in rows(db, SUMS)] == [(2800, 1404)]
+    assert one(db, "SELECT detail ->> '$.leaves' FROM blackbox__log WHERE kind = 'removal'") == 1402
+    assert problems(db) == []  # (the leaves that do not fit are gone)
+
+
+def test_only_receipts_are_folded_and_only_old_ones(db):
+    db.execute("INSERT INTO blackbox__log(at, domain, kind, subject) SELECT ?, 'user', value, 's'"
+               " FROM json_each('[\"pin\",\"unpin\",\"hold\",\"release\",\"erasure\",\"kill_switch\"]')",
+               (OLD,))
+    receipts(db, OLD, 1, rule="alone")
+    receipts(db, OLD, 10)
+    receipts(db, NOW - 29 * DAY, 10)
+    receipts(db, OLD, 10)  # after one that is not old enough
+    receipts(db, NOW + DAY, 10)
+    head(db)
+    assert rows(db, "SELECT kind, count(*) FROM blackbox__log WHERE n < 18 GROUP BY 1 ORDER BY 1") \
+        == [(k, 1) for k in ("erasure", "hold", "kill_switch", "pin", "release", "removal", "unpin")]
+    assert rows(db, "SELECT first, last FROM blackbox__folded") == [(7, 16)]
+    assert one(db, "SELECT count(*) FROM blackbox__log WHERE kind = 'removal'") == 1 + 30 + 1
+    assert problems(db) == []
+
+
+def test_a_clock_that_cannot_be_trusted_folds_nothing(db):
+    db.execute("DROP TRIGGER retention_clock_update")
+    db.execute("UPDATE retention_clock SET seen = seen - 8 * 86400000")
+    receipts(db, OLD, 10)
+    head(db)
+    assert rows(db, SUMS) == []
+
+
+def test_no_number_of_a_row_is_used_again(db):
+    receipts(db, OLD, 10)
+    head(db)
+    assert rows(db, "SELECT n FROM blackbox__log") == [(11,)]  # the sum
+    receipts(db, OLD, 1)
+    head(db)
+    assert rows(db, "SELECT n FROM blackbox__log") == [(13,)]
+    assert rows(db, "SELECT * FROM blackbox__folded") == [(0, 11)]
+
+
+@pytest.fixture
+def folded(db):
+    """Ten days of receipts, folded; heads of all kinds of sizes, and what they were of."""
+    heads = []
+    for i in range(10):
+        receipts(db, OLD + i * DAY, 144, 600_000)
+        db.execute("INSERT INTO blackbox__log(domain, kind, subject) VALUES('user', 'hold', 's')")
+        heads.append(head(db))
+    prove(db, 12)
+    return db, heads
+
+
+def test_old_heads_and_the_rows_that_are_left_can_be_verified(folded):
+    db, heads = folded
+    assert one(db, "SELECT count(*) FROM blackbox__leaves") < 300 < 1450 < size(db)
+    assert problems(db) == []
+    for old in heads:
+        assert problems(db, old) == []
+        proofs = [proof_of(db, "head", old)]
+        proofs += [proof_of(db, "leaf", r[0]) for r in rows(db, "SELECT leaf FROM proof_log")]
+        assert verify.verify(proofs, verify.read_head(old))
+    assert rows(db, "SELECT count(*) FROM proof_export WHERE path LIKE 'tile/0/%'")[0][0] == 1
+
+
+def test_a_head_that_the_log_did_not_note_cannot_be_compared_later(db):
+    receipts(db, NOW - DAY, 100)
+    one(db, "SELECT payload_cleanup()")
+    unnoted = one(db, "SELECT proof_tile('checkpoint')")
+    receipts(db, NOW - DAY, 300)
+    noted = head(db)
+    db.execute("UPDATE blackbox__log SET at = ? + n", (OLD,))  # as if 100 days went by
+    prove(db)
+    assert problems(db, noted) == []
+    assert "were folded since" in problems(db, unnoted)[0][3]
+    assert problems(db) == []
+
+
+def test_a_forged_leaf_node_or_sum_of_what_is_folded_is_found(folded):
+    db, heads = folded
+    for sql in ["UPDATE blackbox__nodes SET hash = zeroblob(32) WHERE node = (1 << 48) + 1",
+                "UPDATE blackbox__nodes SET hash = zeroblob(32) WHERE node < 1 << 48",
+                "DELETE FROM blackbox__nodes WHERE node < 1 << 48",
+                "UPDATE blackbox__folded SET last = last - 1",
+                "UPDATE blackbox__log SET bytes = bytes - 1 WHERE n = (SELECT max(n)"
+                " FROM blackbox__log WHERE kind = 'removal')"]:
+        db.execute("BEGIN")
+        assert db.execute(sql).rowcount > 0
+        assert problems(db) != [], sql
+        db.execute("ROLLBACK")
+    assert problems(db) == []
+
+
+def test_a_fifth_of_a_year_of_one_receipt_a_minute_adds_less_than_1_mb(db):
+    before = pages(db)
+    for i in range(73):
+        receipts(db, OLD - i * DAY, 1440)
+        head(db)
+        prove(db)
+    assert size(db) > 73 * 1440 and one(db, "SELECT sum(rows) FROM retention_log") == 73 * 2880
+    assert one(db, "SELECT count(*) FROM retention_log") == 73
+    assert (pages(db) - before) * one(db, "PRAGMA page_size") < 1_000_000
+    assert problems(db) == []
