@@ -297,7 +297,7 @@ def of_long(items, sql, times, *more):
 def history_raw(_folder):
     db, _ = long_one(1000)
     return per_call(lambda: db.execute(
-        "SELECT id, timestamp, type, payload FROM rollout_data "
+        "SELECT id, timestamp, type, payload FROM rollout__data "
         "WHERE id BETWEEN 1 << 32 AND (1 << 32) + 4294967295 ORDER BY id"
     ).fetchall(), 20)
 

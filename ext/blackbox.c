@@ -53,7 +53,7 @@ static const BxDomain aDomain[] = {
                     "blackbox__heads,"},
     {.zName = "payload",
         .bDefault = 1,
-        .zTable = "payload_state",
+        .zTable = "payload__state",
         .zLarger = "payload_swaps",
         .zSql = bxSqlPayload,
         .aRecords = bxPayloadRecords,
@@ -62,11 +62,11 @@ static const BxDomain aDomain[] = {
         .xGuard = bxPayloadGuard,
         .xIsWhole = bxPayloadIsWhole,
         .xCheck = bxPayloadCheck,
-        .zGuarded = ",event_payloads,payload_state,payload__pins,payload_pins,"
-                    "payload_unpins,payload_protected,payload_evidence,"
-                    "payload_held,payload_looking,"
-                    "payload_volume,payload_sizes,",
-        .zDerived = ",payload_volume,payload_sizes,",
+        .zGuarded = ",event_payloads,payload__state,payload__pins,payload_pins,"
+                    "payload_unpins,payload__protected,payload_evidence,"
+                    "payload__held,payload__looking,"
+                    "payload_volume,payload__sizes,",
+        .zDerived = ",payload_volume,payload__sizes,",
         .zAdopted = "event_payloads",
         .zOptional = "payload_rows",
         .zLogged = zPayloadLogged,
@@ -96,11 +96,11 @@ static const BxDomain aDomain[] = {
         .zGuarded = ",retention_holds,retention__step,",
         .xLeave = bxRetentionLeave},
     {.zName = "store",
-        .zTable = "store_state",
+        .zTable = "store__state",
         .zSql = bxSqlStore,
         .xCheck = bxStoreCheck,
-        .zGuarded = ",store_texts,store_packs,store_uses,store_pieces,"
-                    "store_state,store_dropped,store_users,",
+        .zGuarded = ",store__texts,store__packs,store__uses,store__pieces,"
+                    "store__state,store_dropped,store_users,",
         .xLeave = bxStoreLeave},
     {.zName = "report", .zTable = "report_masks", .zSql = bxSqlReport},
 };

@@ -13,7 +13,7 @@
 --         cache_state      one row: the state of a running eviction or
 --                          clean-up, and the total of all sessions while
 --                          there is a total quota
--- Views   cache_held           sessions that a hold keeps
+-- Views   cache__held           sessions that a hold keeps
 --         cache_quota          used and left bytes of each session
 --         cache_access         reads of each item; INSERT adds one
 --         cache_use            INSERT INTO cache_use VALUES('recycle')
@@ -21,9 +21,9 @@
 --         cache_due_expired    the same for items that have expired
 --         cache_due_sessions   the same for the idle rule
 --         cache_due_abandoned  the same for sessions with tool results
---         cache_by_age, cache_by_use   items that eviction may remove, in order
---         cache_victims, cache_total_victims   items that it removes next
---         cache_size           items and bytes, for retention_report()
+--         cache__by_age, cache__by_use   items that eviction may remove, in order
+--         cache__victims, cache__total_victims   items that it removes next
+--         cache__size           items and bytes, for retention_report()
 --         cache_check          contradictions (no rows if all is well)
 --
 -- Both files run alone after core.sql, in this order, any number of times. The
@@ -67,7 +67,7 @@ SELECT s.session_id AS session_id,
             THEN min(l.session_quota - s.total_size, l.total_quota - t.bytes) END AS left
   FROM cache_sessions AS s, cache_limits AS l, cache_state AS t;
 
-CREATE VIEW IF NOT EXISTS main.cache_clock AS
+CREATE VIEW IF NOT EXISTS main.cache__clock AS
 SELECT CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) AS now;
 
 -- The presets whose settings are all in force. INSERT applies one.
@@ -81,7 +81,7 @@ HAVING min(l.value IS p.value);
 -- Two SELECTs, because each then uses its own index.
 CREATE VIEW IF NOT EXISTS main.cache_due_items AS
 SELECT storage_key AS key, data_size AS bytes, timestamp AS at,
-       CASE WHEN EXISTS(SELECT 1 FROM cache_held AS h WHERE h.session_id = i.session_id)
+       CASE WHEN EXISTS(SELECT 1 FROM cache__held AS h WHERE h.session_id = i.session_id)
             THEN 'held' END AS blocked_by
   FROM cache_items AS i WHERE protected = 0
  UNION ALL
@@ -90,11 +90,11 @@ SELECT storage_key, data_size, timestamp, 'tool_result'
 
 CREATE VIEW IF NOT EXISTS main.cache_due_expired AS
 SELECT storage_key AS key, data_size AS bytes, expires_at AS at,
-       CASE WHEN EXISTS(SELECT 1 FROM cache_held AS h WHERE h.session_id = i.session_id)
+       CASE WHEN EXISTS(SELECT 1 FROM cache__held AS h WHERE h.session_id = i.session_id)
             THEN 'held' END AS blocked_by
   FROM cache_items AS i WHERE expires_at IS NOT NULL;
 
-CREATE VIEW IF NOT EXISTS main.cache_held AS -- the sessions that a hold keeps
+CREATE VIEW IF NOT EXISTS main.cache__held AS -- the sessions that a hold keeps
 SELECT "key" AS session_id FROM retention__holds WHERE kind = 'session';
 
 CREATE VIEW IF NOT EXISTS main.cache_due_sessions AS
@@ -102,21 +102,21 @@ SELECT s.session_id AS key, s.total_size AS bytes, s.last_accessed_at AS at,
        CASE WHEN EXISTS(SELECT 1 FROM cache_items AS i
                          WHERE i.session_id = s.session_id AND i.protected = 1)
             THEN 'tool_result'
-            WHEN EXISTS(SELECT 1 FROM cache_held AS h WHERE h.session_id = s.session_id)
+            WHEN EXISTS(SELECT 1 FROM cache__held AS h WHERE h.session_id = s.session_id)
             THEN 'held' END AS blocked_by
   FROM cache_sessions AS s;
 
 -- The sessions that the idle rule does not remove have a rule of their own.
 CREATE VIEW IF NOT EXISTS main.cache_due_abandoned AS
 SELECT s.session_id AS key, s.total_size AS bytes, s.last_accessed_at AS at,
-       CASE WHEN EXISTS(SELECT 1 FROM cache_held AS h WHERE h.session_id = s.session_id)
+       CASE WHEN EXISTS(SELECT 1 FROM cache__held AS h WHERE h.session_id = s.session_id)
             THEN 'held' END AS blocked_by
   FROM cache_sessions AS s
  WHERE EXISTS(SELECT 1 FROM cache_items AS i
                WHERE i.session_id = s.session_id AND i.protected = 1);
 
 -- For retention_report().
-CREATE VIEW IF NOT EXISTS main.cache_size AS
+CREATE VIEW IF NOT EXISTS main.cache__size AS
 SELECT coalesce(sum(item_count), 0) AS rows, coalesce(sum(total_size), 0) AS bytes
   FROM cache_sessions;
 
@@ -131,24 +131,24 @@ SELECT i.storage_key AS key,
 
 -- The items that eviction may remove, for evict_oldest and for evict_lru. It
 -- removes the lowest (at, id) first.
-CREATE VIEW IF NOT EXISTS main.cache_by_age AS
+CREATE VIEW IF NOT EXISTS main.cache__by_age AS
 SELECT session_id, timestamp AS at, id, data_size AS bytes, storage_key AS key
   FROM cache_items AS i
- WHERE protected = 0 AND NOT EXISTS(SELECT 1 FROM cache_held AS h WHERE h.session_id = i.session_id);
+ WHERE protected = 0 AND NOT EXISTS(SELECT 1 FROM cache__held AS h WHERE h.session_id = i.session_id);
 
-CREATE VIEW IF NOT EXISTS main.cache_by_use AS
+CREATE VIEW IF NOT EXISTS main.cache__by_use AS
 SELECT u.session_id AS session_id, u.used_at AS at, i.id AS id,
        i.data_size AS bytes, i.storage_key AS key
   FROM cache_uses AS u
  CROSS JOIN cache_items AS i
     ON i.storage_key = u.session_id || '_' || u.task_id || '_' || u.turn_id
  WHERE u.protected = 0
-   AND NOT EXISTS(SELECT 1 FROM cache_held AS h WHERE h.session_id = u.session_id);
+   AND NOT EXISTS(SELECT 1 FROM cache__held AS h WHERE h.session_id = u.session_id);
 
 -- The first items of the session that is being written: as many as must be
 -- removed for its quota, at most 1,000. The item that is written and tool
 -- results are never among them.
-CREATE VIEW IF NOT EXISTS main.cache_victims AS
+CREATE VIEW IF NOT EXISTS main.cache__victims AS
 WITH RECURSIVE victim(id, at, excess, n, session_id, written, evict) AS (
   SELECT 0, -1, s.total_size - l.session_quota, 0, s.session_id, w.id, l.evict
     FROM cache_state AS t, cache_limits AS l
@@ -165,12 +165,12 @@ WITH RECURSIVE victim(id, at, excess, n, session_id, written, evict) AS (
     JOIN cache_items AS i
       ON i.id = CASE v.evict
            WHEN 1 THEN
-             (SELECT c.id FROM cache_by_age AS c
+             (SELECT c.id FROM cache__by_age AS c
                WHERE c.session_id = v.session_id
                  AND (c.at, c.id) > (v.at, v.id) AND c.id <> v.written
                ORDER BY c.at, c.id LIMIT 1)
            WHEN 2 THEN
-             (SELECT c.id FROM cache_by_use AS c
+             (SELECT c.id FROM cache__by_use AS c
                WHERE c.session_id = v.session_id
                  AND c.at >= v.at AND (c.at, c.id) > (v.at, v.id)
                  AND c.id <> v.written
@@ -180,7 +180,7 @@ WITH RECURSIVE victim(id, at, excess, n, session_id, written, evict) AS (
 SELECT id FROM victim WHERE id > 0;
 
 -- The same for the quota of all sessions. Together both remove at most 1,000.
-CREATE VIEW IF NOT EXISTS main.cache_total_victims AS
+CREATE VIEW IF NOT EXISTS main.cache__total_victims AS
 WITH RECURSIVE victim(id, at, excess, n, written, evict) AS (
   SELECT 0, -1, t.bytes - l.total_quota, t.items_before - s.item_count, w.id,
          l.evict
@@ -198,11 +198,11 @@ WITH RECURSIVE victim(id, at, excess, n, written, evict) AS (
     JOIN cache_items AS i
       ON i.id = CASE v.evict
            WHEN 1 THEN
-             (SELECT c.id FROM cache_by_age AS c
+             (SELECT c.id FROM cache__by_age AS c
                WHERE (c.at, c.id) > (v.at, v.id) AND c.id <> v.written
                ORDER BY c.at, c.id LIMIT 1)
            WHEN 2 THEN
-             (SELECT c.id FROM cache_by_use AS c
+             (SELECT c.id FROM cache__by_use AS c
                WHERE c.at >= v.at AND (c.at, c.id) > (v.at, v.id)
                  AND c.id <> v.written
                ORDER BY c.at, c.id LIMIT 1) END
@@ -231,13 +231,13 @@ SELECT z.session_id || '_' || z.task_id || '_' || z.turn_id,
  WHERE z.size IS NOT i.data_size
  UNION ALL
 SELECT 'cache_state', 'the total differs from the sum of the sessions; set cache.total_quota_bytes again'
- WHERE (SELECT bytes FROM cache_state) IS NOT (SELECT bytes FROM cache_total_now)
+ WHERE (SELECT bytes FROM cache_state) IS NOT (SELECT bytes FROM cache__total_now)
  UNION ALL
 SELECT 'cache_limits', 'it differs from the settings; set any cache setting again'
  WHERE (SELECT count(*) FROM cache_limits) <> 1
     OR EXISTS(SELECT max_item, max_description, session_quota, total_quota,
                      evict, strict_ids, locked, mark_ms FROM cache_limits
-              EXCEPT SELECT * FROM cache_limits_now)
+              EXCEPT SELECT * FROM cache__limits_now)
  UNION ALL
 SELECT u.session_id || '_' || u.task_id || '_' || u.turn_id,
        'cache_uses has a row for this key, but there is no item; delete that row'
@@ -268,13 +268,13 @@ SELECT storage_key, 'CorruptedDataError: data or custom_metadata is not JSON; de
 
 -- What cache_state.bytes must be. It is 0 without a total quota, because nothing
 -- uses it then.
-CREATE VIEW IF NOT EXISTS main.cache_total_now AS
+CREATE VIEW IF NOT EXISTS main.cache__total_now AS
 SELECT coalesce(sum(s.total_size), 0) AS bytes
   FROM cache_limits AS l
   LEFT JOIN cache_sessions AS s ON l.total_quota < 1125899906842624;
 
 -- What cache_limits must contain according to the settings.
-CREATE VIEW IF NOT EXISTS main.cache_limits_now AS
+CREATE VIEW IF NOT EXISTS main.cache__limits_now AS
 SELECT max(iif(name = 'cache.max_item_bytes', value, NULL)) AS max_item,
        max(iif(name = 'cache.max_description', value, NULL)) AS max_description,
        max(iif(name = 'cache.session_quota_bytes', value, NULL)) AS session_quota,
@@ -470,7 +470,7 @@ BEGIN
   -- If cache_sizes has a row for this key, that item has just been replaced.
   INSERT INTO cache_sessions(session_id, kept_size, kept_count, created_at, last_accessed_at)
   VALUES (NEW.session_id,
-          NEW.data_size - coalesce((SELECT CASE WHEN EXISTS(SELECT 1 FROM cache_held AS h WHERE h.session_id = NEW.session_id)
+          NEW.data_size - coalesce((SELECT CASE WHEN EXISTS(SELECT 1 FROM cache__held AS h WHERE h.session_id = NEW.session_id)
                                            THEN RAISE(ABORT, 'HeldError: a hold keeps this session, and its items cannot be overwritten; use another key, or end the hold with retention_release()')
                                            ELSE size END
                                       FROM cache_sizes
@@ -527,7 +527,7 @@ BEGIN
                      WHERE session_id = NEW.session_id AND task_id = NEW.task_id
                        AND turn_id = NEW.turn_id AND protected) THEN
       RAISE(ABORT, 'ValidationError: a tool result cannot be overwritten while cache.lock_tool_results is 1; use another key')
-    WHEN EXISTS(SELECT 1 FROM cache_held WHERE session_id = OLD.session_id)
+    WHEN EXISTS(SELECT 1 FROM cache__held WHERE session_id = OLD.session_id)
          AND (NEW.data, NEW.description, NEW.custom_metadata, NEW.timestamp, NEW.task_id, NEW.turn_id)
              IS NOT (OLD.data, OLD.description, OLD.custom_metadata, OLD.timestamp, OLD.task_id, OLD.turn_id) THEN
       RAISE(ABORT, 'HeldError: a hold keeps this session, and its items cannot be changed; write another item, or end the hold with retention_release()')
@@ -613,19 +613,19 @@ BEGIN
   INSERT INTO blackbox__note(at, domain, rule, rows, bytes, oldest, newest)
   SELECT c.now, 'cache', coalesce((SELECT rule FROM cache_state), 'manual'), 1,
          OLD.data_size, OLD.timestamp, OLD.timestamp
-    FROM cache_clock AS c;
+    FROM cache__clock AS c;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.cache_items_held_delete
 BEFORE DELETE ON cache_items
-WHEN EXISTS(SELECT 1 FROM cache_held WHERE session_id = OLD.session_id)
+WHEN EXISTS(SELECT 1 FROM cache__held WHERE session_id = OLD.session_id)
 BEGIN
   SELECT RAISE(ABORT, 'HeldError: a hold keeps this session, and its items cannot be deleted; SELECT * FROM retention_holds lists the holds, and retention_release() ends one');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.cache_sessions_held_delete
 BEFORE DELETE ON cache_sessions
-WHEN EXISTS(SELECT 1 FROM cache_held WHERE session_id = OLD.session_id)
+WHEN EXISTS(SELECT 1 FROM cache__held WHERE session_id = OLD.session_id)
 BEGIN
   SELECT RAISE(ABORT, 'HeldError: a hold keeps this session, which cannot be deleted; SELECT * FROM retention_holds lists the holds, and retention_release() ends one');
 END;
@@ -641,10 +641,10 @@ BEGIN
                                                WHERE id = NEW.written));
   DELETE FROM cache_items
    WHERE (SELECT evict FROM cache_limits)
-     AND id IN (SELECT id FROM cache_victims);
+     AND id IN (SELECT id FROM cache__victims);
   DELETE FROM cache_items
    WHERE (SELECT evict FROM cache_limits)
-     AND id IN (SELECT id FROM cache_total_victims);
+     AND id IN (SELECT id FROM cache__total_victims);
   SELECT RAISE(ABORT, 'QuotaExceededError: the session would exceed cache.session_quota_bytes; delete items of the session or write less')
     FROM cache_limits AS l
     JOIN cache_items AS i ON i.id = NEW.written
@@ -708,9 +708,9 @@ BEGIN
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.cache_sessions_tick
-AFTER INSERT ON cache_sessions WHEN EXISTS (SELECT 1 FROM retention_tick)
+AFTER INSERT ON cache_sessions WHEN EXISTS (SELECT 1 FROM retention__tick)
 BEGIN
-  INSERT INTO retention_tick(now) VALUES ((SELECT now FROM retention_now));
+  INSERT INTO retention__tick(now) VALUES ((SELECT now FROM retention_now));
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.cache_sessions_delete
@@ -719,7 +719,7 @@ BEGIN
   INSERT INTO blackbox__log(at, domain, kind, subject, rows, bytes, oldest, newest)
   SELECT c.now, 'cache', 'removal', coalesce((SELECT rule FROM cache_state), 'clear'),
          OLD.item_count, OLD.total_size, min(i.timestamp), max(i.timestamp)
-    FROM cache_clock AS c, cache_items AS i
+    FROM cache__clock AS c, cache_items AS i
    WHERE i.session_id = OLD.session_id
    GROUP BY NULL; -- no row if there are no items (SQLite 3.38 needs it)
   UPDATE cache_state SET bytes = bytes - OLD.total_size
@@ -786,15 +786,15 @@ BEGIN
       OR NEW.hits NOT BETWEEN 1 AND 1000000000;
   INSERT INTO cache_uses(session_id, task_id, turn_id, used_at, hits, protected)
   SELECT session_id, task_id, turn_id,
-         coalesce(NEW.used_at, (SELECT now FROM cache_clock)),
+         coalesce(NEW.used_at, (SELECT now FROM cache__clock)),
          coalesce(NEW.hits, 1), protected
     FROM cache_items WHERE storage_key = NEW.key
   ON CONFLICT (session_id, task_id, turn_id) DO UPDATE
      SET used_at = max(used_at, excluded.used_at), hits = hits + excluded.hits;
   UPDATE cache_sessions
-     SET last_accessed_at = coalesce(NEW.used_at, (SELECT now FROM cache_clock))
+     SET last_accessed_at = coalesce(NEW.used_at, (SELECT now FROM cache__clock))
    WHERE session_id = (SELECT session_id FROM cache_items WHERE storage_key = NEW.key)
-     AND last_accessed_at < coalesce(NEW.used_at, (SELECT now FROM cache_clock));
+     AND last_accessed_at < coalesce(NEW.used_at, (SELECT now FROM cache__clock));
 END;
 
 -- UPDATE cache_limits SET one = 1 reads the settings again.
@@ -803,8 +803,8 @@ AFTER UPDATE OF one ON cache_limits
 BEGIN
   UPDATE cache_limits
      SET (max_item, max_description, session_quota, total_quota, evict, strict_ids,
-          locked, mark_ms) = (SELECT * FROM cache_limits_now);
-  UPDATE cache_state SET bytes = (SELECT bytes FROM cache_total_now);
+          locked, mark_ms) = (SELECT * FROM cache__limits_now);
+  UPDATE cache_state SET bytes = (SELECT bytes FROM cache__total_now);
   INSERT INTO cache_uses(session_id, task_id, turn_id, used_at, hits, protected)
   SELECT i.session_id, i.task_id, i.turn_id, i.timestamp, 0, i.protected
     FROM cache_limits AS l, cache_items AS i

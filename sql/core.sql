@@ -16,16 +16,16 @@
 --         blackbox__probe        lets a trigger detect a REPLACE
 -- Views   proof_log              the leaves in words
 --         retention_now          the current time, if the clock can be trusted
---         retention_tick         INSERT remembers it, at most once an hour
+--         retention__tick         INSERT remembers it, at most once an hour
 --         retention_refusers     what could refuse the removal of a row by a rule
 --         blackbox_log           the log, with the receipts that are not finished
 --         retention_log          receipts: what was removed, and by which rule
 --         blackbox__note         INSERT adds to the receipt of the minute
 --         retention__refused     the rows of retention__erased whose time is not over
 --         retention__holds       the rows of retention__in_force that have not ended
---         retention_visible      characters that do not make a text visible
---         retention_controls     characters that a text of a record must not have
---         core_check             contradictions (no rows if all is well)
+--         retention__visible      characters that do not make a text visible
+--         retention__controls     characters that a text of a record must not have
+--         core__check             contradictions (no rows if all is well)
 --
 -- This file runs alone (sqlite3 my.db < sql/core.sql), any number of times. The
 -- mark "main." is the schema; the module replaces it with the name of an
@@ -35,7 +35,7 @@
 -- connection. A removal is counted by the statement that removes the rows. The log
 -- only grows.
 
-CREATE VIEW IF NOT EXISTS main.core_check AS
+CREATE VIEW IF NOT EXISTS main.core__check AS
 SELECT 'retention_clock' AS object,
        'the row is missing: no rule removes anything; run blackbox_install()' AS problem
  WHERE NOT EXISTS (SELECT 1 FROM retention_clock);
@@ -53,7 +53,7 @@ SELECT CASE WHEN CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER) <=
 
 -- It has a row if the newest time seen is more than an hour old. Then the writes
 -- that domains choose, and all clean-ups, INSERT now of retention_now here.
-CREATE VIEW IF NOT EXISTS main.retention_tick AS
+CREATE VIEW IF NOT EXISTS main.retention__tick AS
 SELECT seen AS now
   FROM retention_clock
  WHERE one = 1
@@ -109,8 +109,8 @@ SELECT at, domain, rule, rows, bytes, oldest, newest, minute FROM blackbox__open
 
 -- The time that ends holds. A clock that is a day ahead of the newest time that was
 -- seen, or behind it, is not asked; then that time counts until somebody INSERTs
--- into retention_tick. (So short because each prepared INSERT contains it.)
-CREATE VIEW IF NOT EXISTS main.retention_time AS
+-- into retention__tick. (So short because each prepared INSERT contains it.)
+CREATE VIEW IF NOT EXISTS main.retention__time AS
 SELECT iif((julianday('now') - 2440587.5) * 86400000.0 - seen BETWEEN 0 AND 86400000,
            (julianday('now') - 2440587.5) * 86400000.0, seen) AS now
   FROM retention_clock
@@ -120,18 +120,18 @@ CREATE VIEW IF NOT EXISTS main.retention__holds AS
 SELECT kind, "key", owner, until, step, found
   FROM retention__in_force
  WHERE until IS NULL
-    OR (until > (SELECT now FROM retention_time)) IS NOT 0;
+    OR (until > (SELECT now FROM retention__time)) IS NOT 0;
 
 CREATE VIEW IF NOT EXISTS main.retention__refused AS
 SELECT kind, "key", until
   FROM retention__erased
- WHERE (until > (SELECT now FROM retention_time)) IS NOT 0;
+ WHERE (until > (SELECT now FROM retention__time)) IS NOT 0;
 
 -- An actor, an owner and a reason are text in which nothing hides: no control
 -- character stands in it (a reason may have tabs and line ends), and the first
 -- character that is not in "unseen" exists and is not a tag (917504 to 921599).
 -- (A host may forbid long patterns of GLOB, so none is used.)
-CREATE VIEW IF NOT EXISTS main.retention_visible AS
+CREATE VIEW IF NOT EXISTS main.retention__visible AS
 SELECT char(9, 10, 13, 32, 160, 173, 847, 1564, 4447, 4448) ||
        char(5760, 6068, 6069, 6155, 6156, 6157, 6158, 10240, 12288) ||
        char(8192, 8193, 8194, 8195, 8196, 8197, 8198, 8199, 8200) ||
@@ -143,7 +143,7 @@ SELECT char(9, 10, 13, 32, 160, 173, 847, 1564, 4447, 4448) ||
        char(65033, 65034, 65035, 65036, 65037, 65038, 65039) ||
        char(65279, 65440, 65529, 65530, 65531) AS unseen;
 
-CREATE VIEW IF NOT EXISTS main.retention_controls AS
+CREATE VIEW IF NOT EXISTS main.retention__controls AS
 WITH control(c) AS (
   SELECT 0 UNION ALL
   SELECT CASE c WHEN 31 THEN 127 ELSE c + 1 END FROM control WHERE c < 159)
@@ -426,7 +426,7 @@ SELECT 1, CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)
  WHERE NOT EXISTS (SELECT 1 FROM main.retention_clock);
 
 CREATE TRIGGER IF NOT EXISTS main.retention_tick_insert
-INSTEAD OF INSERT ON retention_tick
+INSTEAD OF INSERT ON retention__tick
 BEGIN
   UPDATE retention_clock SET seen = NEW.now
    WHERE one = 1 AND seen + 3600000 < NEW.now;

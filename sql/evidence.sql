@@ -2,17 +2,17 @@
 --
 -- Tables  evidence_owners                one row for each buffer that has
 --                                        evidence here, also after it is gone
---         evidence_overflow              the evidence: one narrow row each
---         evidence_overflow_actions      its JSON
---         evidence_overflow_screenshots  its screenshot
--- Views   evidence_overdue               what the overflow of a new buffer removes
---         evidence_held                  evidence that a hold keeps
+--         evidence__overflow              the evidence: one narrow row each
+--         evidence__overflow_actions      its JSON
+--         evidence__overflow_screenshots  its screenshot
+-- Views   evidence__overdue               what the overflow of a new buffer removes
+--         evidence__held                  evidence that a hold keeps
 --         evidence_due                   all evidence here. A row is due when
 --                                        its owner was not seen ("at") for
 --                                        evidence.orphan_days. DELETE removes a
 --                                        row that is due, with a receipt
---         evidence_size                  rows and bytes, for retention_report()
---         evidence_check                 contradictions (no rows if all is well)
+--         evidence__size                  rows and bytes, for retention_report()
+--         evidence__check                 contradictions (no rows if all is well)
 --
 -- The buffers themselves are virtual tables with tables of their own. This file
 -- is for buffers in temp with overflow='<this schema>'. A connection that was
@@ -33,7 +33,7 @@ SELECT o.owner || '/' || e.id AS key,
        o.seen AS at,
        CASE WHEN e.pinned = 1 THEN 'pinned'
             WHEN EXISTS (SELECT 1 FROM retention__in_force)
-             AND EXISTS (SELECT 1 FROM evidence_held AS h WHERE h.rid = e.rid)
+             AND EXISTS (SELECT 1 FROM evidence__held AS h WHERE h.rid = e.rid)
             THEN 'held'
             WHEN o.seen >= (julianday('now') - 2440587.5) * 86400000.0
                  - 86400000.0 * (SELECT value FROM blackbox_settings
@@ -42,30 +42,30 @@ SELECT o.owner || '/' || e.id AS key,
        o.owner AS owner,
        e.rid AS rid
   FROM evidence_owners AS o
- CROSS JOIN evidence_overflow AS e ON e.owner = o.owner;
+ CROSS JOIN evidence__overflow AS e ON e.owner = o.owner;
 
 -- For retention_report(). Buffers are not in it.
-CREATE VIEW IF NOT EXISTS main.evidence_size AS
+CREATE VIEW IF NOT EXISTS main.evidence__size AS
 SELECT coalesce(sum(rows), 0) AS rows, coalesce(sum(bytes), 0) AS bytes
   FROM evidence_owners;
 
 -- The evidence that a hold keeps: on its owner (the kind is 'buffer', and the key
 -- that of evidence_owners), or on a row ('evidence', and the key of evidence_due).
-CREATE VIEW IF NOT EXISTS main.evidence_held AS
+CREATE VIEW IF NOT EXISTS main.evidence__held AS
 SELECT e.rid
-  FROM evidence_overflow AS e
+  FROM evidence__overflow AS e
  WHERE EXISTS (SELECT 1 FROM retention__holds
                 WHERE kind = 'buffer' AND "key" = e.owner)
     OR EXISTS (SELECT 1 FROM retention__holds
                 WHERE kind = 'evidence' AND "key" = e.owner || '/' || e.id);
 
-CREATE VIEW IF NOT EXISTS main.evidence_check AS
+CREATE VIEW IF NOT EXISTS main.evidence__check AS
 SELECT o.owner AS object, 'the counters differ from the rows' AS problem
   FROM evidence_owners AS o
  WHERE (o.rows, o.bytes) <>
        (SELECT count(*),
                coalesce(sum(e.action_bytes + e.screenshot_bytes + 100), 0)
-          FROM evidence_overflow AS e WHERE e.owner = o.owner)
+          FROM evidence__overflow AS e WHERE e.owner = o.owner)
 UNION ALL
 SELECT e.owner || '/' || e.id,
        CASE WHEN o.owner IS NULL THEN 'has no owner'
@@ -73,10 +73,10 @@ SELECT e.owner || '/' || e.id,
             WHEN e.action_bytes <> length(CAST(a.action AS BLOB))
               THEN 'its size differs from the size of its action'
             ELSE 'its size differs from the size of its screenshot' END
-  FROM evidence_overflow AS e
+  FROM evidence__overflow AS e
   LEFT JOIN evidence_owners AS o ON o.owner = e.owner
-  LEFT JOIN evidence_overflow_actions AS a ON a.rid = e.rid
-  LEFT JOIN evidence_overflow_screenshots AS s ON s.rid = e.rid
+  LEFT JOIN evidence__overflow_actions AS a ON a.rid = e.rid
+  LEFT JOIN evidence__overflow_screenshots AS s ON s.rid = e.rid
  WHERE o.owner IS NULL OR a.rid IS NULL
     OR e.action_bytes <> length(CAST(a.action AS BLOB))
     OR e.screenshot_bytes <> coalesce(length(s.screenshot), 0);
@@ -94,7 +94,7 @@ CREATE TABLE IF NOT EXISTS main.evidence_owners(
   removed INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 
-CREATE TABLE IF NOT EXISTS main.evidence_overflow(
+CREATE TABLE IF NOT EXISTS main.evidence__overflow(
   rid              INTEGER PRIMARY KEY,
   owner            TEXT NOT NULL,
   id               TEXT NOT NULL,
@@ -108,12 +108,12 @@ CREATE TABLE IF NOT EXISTS main.evidence_overflow(
   UNIQUE (owner, id)
 );
 
-CREATE TABLE IF NOT EXISTS main.evidence_overflow_actions(
+CREATE TABLE IF NOT EXISTS main.evidence__overflow_actions(
   rid    INTEGER PRIMARY KEY,
   action TEXT NOT NULL
 );
 
-CREATE TABLE IF NOT EXISTS main.evidence_overflow_screenshots(
+CREATE TABLE IF NOT EXISTS main.evidence__overflow_screenshots(
   rid        INTEGER PRIMARY KEY,
   screenshot BLOB NOT NULL
 );
@@ -123,10 +123,10 @@ CREATE TABLE IF NOT EXISTS main.evidence_overflow_screenshots(
 -- triggers. (The expressions contain no constants: with constants, SQLite 3.40
 -- reports damage that does not exist when integrity_check reads several schemas.)
 CREATE INDEX IF NOT EXISTS main.evidence_actions_whole
-ON evidence_overflow_actions(typeof(action)) WHERE rid IS NULL;
+ON evidence__overflow_actions(typeof(action)) WHERE rid IS NULL;
 
 CREATE INDEX IF NOT EXISTS main.evidence_screenshots_whole
-ON evidence_overflow_screenshots(typeof(screenshot)) WHERE rid IS NULL;
+ON evidence__overflow_screenshots(typeof(screenshot)) WHERE rid IS NULL;
 
 CREATE TRIGGER IF NOT EXISTS main.evidence_owners_key
 BEFORE UPDATE ON evidence_owners
@@ -138,28 +138,28 @@ END;
 -- This includes an INSERT OR REPLACE of the row.
 CREATE TRIGGER IF NOT EXISTS main.evidence_owners_inserted
 AFTER INSERT ON evidence_owners
-WHEN EXISTS (SELECT 1 FROM evidence_overflow WHERE owner = NEW.owner)
+WHEN EXISTS (SELECT 1 FROM evidence__overflow WHERE owner = NEW.owner)
 BEGIN
   SELECT RAISE(ABORT, 'DuplicateError: this owner already has evidence here; UPDATE its row');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.evidence_owners_delete
 BEFORE DELETE ON evidence_owners
-WHEN EXISTS (SELECT 1 FROM evidence_overflow WHERE owner = OLD.owner)
+WHEN EXISTS (SELECT 1 FROM evidence__overflow WHERE owner = OLD.owner)
 BEGIN
   SELECT RAISE(ABORT, 'ReadOnlyError: this owner still has evidence here; DELETE FROM evidence_due, or resume the owner first');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.evidence_overflow_insert
-BEFORE INSERT ON evidence_overflow
-WHEN EXISTS (SELECT 1 FROM evidence_overflow
+BEFORE INSERT ON evidence__overflow
+WHEN EXISTS (SELECT 1 FROM evidence__overflow
               WHERE rid = NEW.rid OR owner = NEW.owner AND id = NEW.id)
 BEGIN
   SELECT RAISE(ABORT, 'DuplicateError: this evidence already exists here; delete the row first');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.evidence_overflow_key
-BEFORE UPDATE ON evidence_overflow
+BEFORE UPDATE ON evidence__overflow
 WHEN (NEW.rid, NEW.owner, NEW.id) IS NOT (OLD.rid, OLD.owner, OLD.id)
 BEGIN
   SELECT RAISE(ABORT, 'ValidationError: the key of overflowed evidence cannot change; use the buffer instead');
@@ -167,144 +167,144 @@ END;
 
 -- A statement may unpin the row, and may set released in the same statement.
 CREATE TRIGGER IF NOT EXISTS main.evidence_overflow_pinned
-BEFORE UPDATE ON evidence_overflow
+BEFORE UPDATE ON evidence__overflow
 WHEN OLD.pinned IS NOT 0
  AND ((NEW.timestamp, NEW.action_bytes, NEW.screenshot_bytes, NEW.pruned)
       IS NOT (OLD.timestamp, OLD.action_bytes, OLD.screenshot_bytes, OLD.pruned)
       OR NEW.pinned IS NOT 0
          AND (NEW.pinned, NEW.released) IS NOT (OLD.pinned, OLD.released))
 BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: pinned evidence cannot be changed; unpin it first: UPDATE evidence_overflow SET pinned = 0');
+  SELECT RAISE(ABORT, 'PinnedError: pinned evidence cannot be changed; unpin it first: UPDATE evidence__overflow SET pinned = 0');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.evidence_overflow_delete
-BEFORE DELETE ON evidence_overflow
+BEFORE DELETE ON evidence__overflow
 WHEN OLD.pinned IS NOT 0
 BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: pinned evidence cannot be deleted; unpin it first: UPDATE evidence_overflow SET pinned = 0');
+  SELECT RAISE(ABORT, 'PinnedError: pinned evidence cannot be deleted; unpin it first: UPDATE evidence__overflow SET pinned = 0');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.evidence_overflow_held_update
-BEFORE UPDATE ON evidence_overflow
+BEFORE UPDATE ON evidence__overflow
 WHEN (NEW.timestamp, NEW.action_bytes, NEW.screenshot_bytes)
      IS NOT (OLD.timestamp, OLD.action_bytes, OLD.screenshot_bytes)
- AND EXISTS (SELECT 1 FROM evidence_held WHERE rid = OLD.rid)
+ AND EXISTS (SELECT 1 FROM evidence__held WHERE rid = OLD.rid)
 BEGIN
   SELECT RAISE(ABORT, 'HeldError: a hold keeps this evidence, which cannot be changed; SELECT * FROM retention_holds lists the holds, and retention_release() ends one');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.evidence_overflow_held_delete
-BEFORE DELETE ON evidence_overflow
-WHEN EXISTS (SELECT 1 FROM evidence_held WHERE rid = OLD.rid)
+BEFORE DELETE ON evidence__overflow
+WHEN EXISTS (SELECT 1 FROM evidence__held WHERE rid = OLD.rid)
 BEGIN
   SELECT RAISE(ABORT, 'HeldError: a hold keeps this evidence, which cannot be deleted; SELECT * FROM retention_holds lists the holds, and retention_release() ends one');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.evidence_actions_held_update
-BEFORE UPDATE ON evidence_overflow_actions
-WHEN EXISTS (SELECT 1 FROM evidence_held WHERE rid = OLD.rid)
+BEFORE UPDATE ON evidence__overflow_actions
+WHEN EXISTS (SELECT 1 FROM evidence__held WHERE rid = OLD.rid)
 BEGIN
   SELECT RAISE(ABORT, 'HeldError: a hold keeps this evidence, which cannot be changed; SELECT * FROM retention_holds lists the holds, and retention_release() ends one');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.evidence_screenshots_held_update
-BEFORE UPDATE ON evidence_overflow_screenshots
-WHEN EXISTS (SELECT 1 FROM evidence_held WHERE rid = OLD.rid)
+BEFORE UPDATE ON evidence__overflow_screenshots
+WHEN EXISTS (SELECT 1 FROM evidence__held WHERE rid = OLD.rid)
 BEGIN
   SELECT RAISE(ABORT, 'HeldError: a hold keeps this evidence, which cannot be changed; SELECT * FROM retention_holds lists the holds, and retention_release() ends one');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.evidence_screenshots_held_delete
-BEFORE DELETE ON evidence_overflow_screenshots
-WHEN EXISTS (SELECT 1 FROM evidence_held WHERE rid = OLD.rid)
+BEFORE DELETE ON evidence__overflow_screenshots
+WHEN EXISTS (SELECT 1 FROM evidence__held WHERE rid = OLD.rid)
 BEGIN
   SELECT RAISE(ABORT, 'HeldError: a hold keeps this evidence, which cannot be deleted; SELECT * FROM retention_holds lists the holds, and retention_release() ends one');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.evidence_actions_insert
-BEFORE INSERT ON evidence_overflow_actions
-WHEN EXISTS (SELECT 1 FROM evidence_overflow_actions WHERE rid = NEW.rid)
-  OR NOT EXISTS (SELECT 1 FROM evidence_overflow WHERE rid = NEW.rid)
+BEFORE INSERT ON evidence__overflow_actions
+WHEN EXISTS (SELECT 1 FROM evidence__overflow_actions WHERE rid = NEW.rid)
+  OR NOT EXISTS (SELECT 1 FROM evidence__overflow WHERE rid = NEW.rid)
 BEGIN
   SELECT RAISE(ABORT, 'DuplicateError: the evidence already has an action, or does not exist; UPDATE the action');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.evidence_actions_key
-BEFORE UPDATE ON evidence_overflow_actions
+BEFORE UPDATE ON evidence__overflow_actions
 WHEN NEW.rid IS NOT OLD.rid
 BEGIN
   SELECT RAISE(ABORT, 'ValidationError: the key of overflowed evidence cannot change; use the buffer instead');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.evidence_actions_delete
-BEFORE DELETE ON evidence_overflow_actions
-WHEN EXISTS (SELECT 1 FROM evidence_overflow WHERE rid = OLD.rid)
+BEFORE DELETE ON evidence__overflow_actions
+WHEN EXISTS (SELECT 1 FROM evidence__overflow WHERE rid = OLD.rid)
 BEGIN
-  SELECT RAISE(ABORT, 'ReadOnlyError: an action cannot be deleted without its evidence; DELETE FROM evidence_overflow instead');
+  SELECT RAISE(ABORT, 'ReadOnlyError: an action cannot be deleted without its evidence; DELETE FROM evidence__overflow instead');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.evidence_actions_update
-BEFORE UPDATE ON evidence_overflow_actions
-WHEN EXISTS (SELECT 1 FROM evidence_overflow
+BEFORE UPDATE ON evidence__overflow_actions
+WHEN EXISTS (SELECT 1 FROM evidence__overflow
               WHERE rid = OLD.rid AND pinned IS NOT 0)
 BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: pinned evidence cannot be changed; unpin it first: UPDATE evidence_overflow SET pinned = 0');
+  SELECT RAISE(ABORT, 'PinnedError: pinned evidence cannot be changed; unpin it first: UPDATE evidence__overflow SET pinned = 0');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.evidence_actions_updated
-AFTER UPDATE ON evidence_overflow_actions
+AFTER UPDATE ON evidence__overflow_actions
 BEGIN
-  UPDATE evidence_overflow SET action_bytes = length(CAST(NEW.action AS BLOB))
+  UPDATE evidence__overflow SET action_bytes = length(CAST(NEW.action AS BLOB))
    WHERE rid = NEW.rid;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.evidence_screenshots_insert
-BEFORE INSERT ON evidence_overflow_screenshots
-WHEN EXISTS (SELECT 1 FROM evidence_overflow_screenshots WHERE rid = NEW.rid)
-  OR NOT EXISTS (SELECT 1 FROM evidence_overflow WHERE rid = NEW.rid)
+BEFORE INSERT ON evidence__overflow_screenshots
+WHEN EXISTS (SELECT 1 FROM evidence__overflow_screenshots WHERE rid = NEW.rid)
+  OR NOT EXISTS (SELECT 1 FROM evidence__overflow WHERE rid = NEW.rid)
 BEGIN
   SELECT RAISE(ABORT, 'DuplicateError: the evidence already has a screenshot, or does not exist; UPDATE the screenshot');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.evidence_screenshots_key
-BEFORE UPDATE ON evidence_overflow_screenshots
+BEFORE UPDATE ON evidence__overflow_screenshots
 WHEN NEW.rid IS NOT OLD.rid
 BEGIN
   SELECT RAISE(ABORT, 'ValidationError: the key of overflowed evidence cannot change; use the buffer instead');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.evidence_screenshots_delete
-BEFORE DELETE ON evidence_overflow_screenshots
-WHEN EXISTS (SELECT 1 FROM evidence_overflow
+BEFORE DELETE ON evidence__overflow_screenshots
+WHEN EXISTS (SELECT 1 FROM evidence__overflow
               WHERE rid = OLD.rid AND pinned IS NOT 0)
 BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: pinned evidence cannot be deleted; unpin it first: UPDATE evidence_overflow SET pinned = 0');
+  SELECT RAISE(ABORT, 'PinnedError: pinned evidence cannot be deleted; unpin it first: UPDATE evidence__overflow SET pinned = 0');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.evidence_screenshots_update
-BEFORE UPDATE ON evidence_overflow_screenshots
-WHEN EXISTS (SELECT 1 FROM evidence_overflow
+BEFORE UPDATE ON evidence__overflow_screenshots
+WHEN EXISTS (SELECT 1 FROM evidence__overflow
               WHERE rid = OLD.rid AND pinned IS NOT 0)
 BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: pinned evidence cannot be changed; unpin it first: UPDATE evidence_overflow SET pinned = 0');
+  SELECT RAISE(ABORT, 'PinnedError: pinned evidence cannot be changed; unpin it first: UPDATE evidence__overflow SET pinned = 0');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.evidence_screenshots_updated
-AFTER UPDATE ON evidence_overflow_screenshots
+AFTER UPDATE ON evidence__overflow_screenshots
 BEGIN
-  UPDATE evidence_overflow SET screenshot_bytes = length(NEW.screenshot)
+  UPDATE evidence__overflow SET screenshot_bytes = length(NEW.screenshot)
    WHERE rid = NEW.rid;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.evidence_screenshots_deleted
-AFTER DELETE ON evidence_overflow_screenshots
+AFTER DELETE ON evidence__overflow_screenshots
 BEGIN
-  UPDATE evidence_overflow SET screenshot_bytes = 0
+  UPDATE evidence__overflow SET screenshot_bytes = 0
    WHERE rid = OLD.rid AND screenshot_bytes > 0;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.evidence_overflow_inserted
-AFTER INSERT ON evidence_overflow
+AFTER INSERT ON evidence__overflow
 BEGIN
   UPDATE evidence_owners
      SET rows = rows + 1,
@@ -313,7 +313,7 @@ BEGIN
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.evidence_overflow_updated
-AFTER UPDATE OF action_bytes, screenshot_bytes ON evidence_overflow
+AFTER UPDATE OF action_bytes, screenshot_bytes ON evidence__overflow
 BEGIN
   UPDATE evidence_owners
      SET bytes = bytes + NEW.action_bytes + NEW.screenshot_bytes
@@ -323,10 +323,10 @@ END;
 
 -- Deletes a screenshot that is no longer counted, and writes the receipt.
 CREATE TRIGGER IF NOT EXISTS main.evidence_overflow_noshot
-AFTER UPDATE OF screenshot_bytes ON evidence_overflow
+AFTER UPDATE OF screenshot_bytes ON evidence__overflow
 WHEN NEW.screenshot_bytes = 0 AND OLD.screenshot_bytes > 0
 BEGIN
-  DELETE FROM evidence_overflow_screenshots WHERE rid = OLD.rid;
+  DELETE FROM evidence__overflow_screenshots WHERE rid = OLD.rid;
   INSERT INTO blackbox__note(at, domain, rule, rows, bytes, oldest, newest)
   SELECT n.t, 'evidence',
          CASE NEW.released WHEN 1 THEN 'released' ELSE 'manual' END,
@@ -337,14 +337,14 @@ END;
 
 -- Updates the counters, deletes what belongs to the row, and writes the receipt.
 CREATE TRIGGER IF NOT EXISTS main.evidence_overflow_deleted
-AFTER DELETE ON evidence_overflow
+AFTER DELETE ON evidence__overflow
 BEGIN
   UPDATE evidence_owners
      SET rows = rows - 1,
          bytes = bytes - OLD.action_bytes - OLD.screenshot_bytes - 100
    WHERE owner = OLD.owner;
-  DELETE FROM evidence_overflow_actions WHERE rid = OLD.rid;
-  DELETE FROM evidence_overflow_screenshots WHERE rid = OLD.rid;
+  DELETE FROM evidence__overflow_actions WHERE rid = OLD.rid;
+  DELETE FROM evidence__overflow_screenshots WHERE rid = OLD.rid;
   INSERT INTO blackbox__note(at, domain, rule, rows, bytes, oldest, newest)
   SELECT n.t, 'evidence',
          CASE OLD.released WHEN 1 THEN 'released' WHEN 2 THEN 'evidence.orphans'
@@ -364,8 +364,8 @@ BEGIN
   SELECT RAISE(ABORT, 'NotDueError: the buffer of this evidence was seen within evidence.orphan_days and may still be in use; to give it up, UPDATE evidence_owners SET seen = 0')
    WHERE OLD.at >= (julianday('now') - 2440587.5) * 86400000.0 - 86400000.0 *
          (SELECT value FROM blackbox_settings WHERE name = 'evidence.orphan_days');
-  UPDATE evidence_overflow SET released = 2 WHERE rid = OLD.rid AND pinned = 0;
-  DELETE FROM evidence_overflow WHERE rid = OLD.rid;
+  UPDATE evidence__overflow SET released = 2 WHERE rid = OLD.rid AND pinned = 0;
+  DELETE FROM evidence__overflow WHERE rid = OLD.rid;
   DELETE FROM evidence_owners WHERE owner = OLD.owner AND rows = 0;
 END;
 
@@ -381,7 +381,7 @@ ON CONFLICT (name) DO UPDATE
 -- The first overflow of a buffer remembers the time, and removes a little of what is due: among
 -- the oldest 100, the first that nothing blocks. It takes only what nothing can
 -- refuse, because a trigger cannot go on after an error.
-CREATE VIEW IF NOT EXISTS main.evidence_overdue AS
+CREATE VIEW IF NOT EXISTS main.evidence__overdue AS
 SELECT d.rid AS rid
   FROM (SELECT rid, blocked_by FROM evidence_due
          WHERE at < (SELECT now FROM retention_now) - 86400000 *
@@ -393,19 +393,19 @@ SELECT d.rid AS rid
 
 CREATE TRIGGER IF NOT EXISTS main.evidence_work
 AFTER INSERT ON evidence_owners
-WHEN EXISTS (SELECT 1 FROM retention_tick)
+WHEN EXISTS (SELECT 1 FROM retention__tick)
   OR EXISTS (SELECT 1 FROM evidence_owners
               WHERE seen < (julianday('now') - 2440587.5) * 86400000.0 - 86400000 *
                     (SELECT value FROM blackbox_settings WHERE name = 'evidence.orphan_days'))
 BEGIN
-  INSERT INTO retention_tick(now) VALUES ((SELECT now FROM retention_now));
+  INSERT INTO retention__tick(now) VALUES ((SELECT now FROM retention_now));
   DELETE FROM evidence_due
-   WHERE rid IN (SELECT rid FROM evidence_overdue);
+   WHERE rid IN (SELECT rid FROM evidence__overdue);
 END;
 
 INSERT INTO main.retention_rules(rule, domain, "view", setting, unit_ms, "table")
 VALUES ('evidence.orphans', 'evidence', 'evidence_due', 'evidence.orphan_days', 86400000,
-        'evidence_overflow')
+        'evidence__overflow')
 ON CONFLICT (rule) DO UPDATE
    SET domain = excluded.domain, "view" = excluded."view",
        setting = excluded.setting, unit_ms = excluded.unit_ms,

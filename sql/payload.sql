@@ -15,26 +15,26 @@
 --                          'evidence'
 --         payload__pins    the pins in force: the id of the row, and the number of
 --                          the pin in the log
---         payload_state    one row: the running bulk delete
+--         payload__state    one row: the running bulk delete
 --         payload_volume   while payload.max_bytes is set, one row: the bytes of
 --                          the archive
---         payload_sizes    while it is set, the size of each row in payload_counted
+--         payload__sizes    while it is set, the size of each row in payload__counted
 -- Views   payload_pins     the pins in force: their rows cannot be deleted,
 --                          changed or replaced
 --         payload_unpins   the pins that have ended; INSERT unpins a row
---         payload_protected  the rows that are pinned, or evidence that was
+--         payload__protected  the rows that are pinned, or evidence that was
 --                          never unpinned
---         payload_held     the rows that a hold keeps: on their agent, event or
+--         payload__held     the rows that a hold keeps: on their agent, event or
 --                          kill switch, or on the row itself
---         payload_looking  used by the guards of held rows, which the module makes
+--         payload__looking  used by the guards of held rows, which the module makes
 --                          with the first hold
---         payload_counted  the archive rows that payload.max_bytes counts
+--         payload__counted  the archive rows that payload.max_bytes counts
 --         payload_rows     event_payloads with created_ms, its time as a number
---         payload_archive  archive rows by age: those that clean-up may remove
+--         payload__archive  archive rows by age: those that clean-up may remove
 --         payload_due      the same with pinned and held rows, and why these stay;
 --                          DELETE removes the others
---         payload_sweep    INSERT removes archive rows older than a time
---         payload_clear    INSERT removes all archive rows
+--         payload__sweep    INSERT removes archive rows older than a time
+--         payload__clear    INSERT removes all archive rows
 --         payload_trim     INSERT removes the oldest archive rows, while there are
 --                          more bytes than payload.max_bytes
 --         payload_history  INSERT adds archive rows that may be older than the
@@ -42,22 +42,22 @@
 --                          the clean-up
 --         payload_evidence INSERT saves an exchange as evidence; its row in the
 --                          archive, if it has one, becomes the evidence
---         payload_times    the rows with their time, and without their bodies
---         payload_saving   used by payload_evidence: saves or converts the row
---         payload_pinning  used by the triggers to pin a row
---         payload_removal  used by the triggers to count a deleted row
---         payload_settling used by the triggers to correct a row that was written
---         payload_written  used by the triggers to count the bytes of such a row,
+--         payload__times    the rows with their time, and without their bodies
+--         payload__saving   used by payload_evidence: saves or converts the row
+--         payload__pinning  used by the triggers to pin a row
+--         payload__removal  used by the triggers to count a deleted row
+--         payload__settling used by the triggers to correct a row that was written
+--         payload__written  used by the triggers to count the bytes of such a row,
 --                          and to make room for it
---         payload_landing  used by the triggers for a row that was inserted, if one of
+--         payload__landing  used by the triggers for a row that was inserted, if one of
 --                          the last four has to do something for it
---         payload_leaving, payload_parting, payload_going  used by all that removes
+--         payload__leaving, payload__parting, payload__going  used by all that removes
 --                          rows that are due, or the oldest ones for their bytes
 --
 -- SQLite compiles all that a statement may fire. So an INSERT has one UPDATE of
 -- event_payloads for all corrections, one DELETE for all removals, and one look
 -- for the rows to remove.
---         payload_check    contradictions (no rows if all is well)
+--         payload__check    contradictions (no rows if all is well)
 --
 -- Two forms: in a file that packs (payload_pack()), bodies are references to the body
 -- store. There the lines that begin with "--| " count as well, without that mark, and
@@ -68,7 +68,7 @@
 --   * a row that a hold keeps is not removed, and keeps its content
 --   * evidence is pinned; size_bytes is the true length of both bodies
 --   * created_at of a new row is a date that SQLite can parse
---   * after each write, payload_archive has at most payload.max_bytes, unless the
+--   * after each write, payload__archive has at most payload.max_bytes, unless the
 --     write would have to remove more than 100 rows for that, or something could
 --     refuse to remove them (retention_refusers of core)
 --
@@ -127,22 +127,22 @@ SELECT *,
 --|}
 
 -- The rows that clean-up may remove. The plan (payload_due) and the act
--- (payload_sweep) read this list.
-CREATE VIEW IF NOT EXISTS main.payload_archive AS
+-- (payload__sweep) read this list.
+CREATE VIEW IF NOT EXISTS main.payload__archive AS
 SELECT id AS "key", size_bytes AS bytes, at, rid
-  FROM payload_times AS t
+  FROM payload__times AS t
  WHERE purpose = 'archive' AND pinned = 0
    AND (NOT EXISTS (SELECT 1 FROM retention__in_force)
-        OR NOT EXISTS (SELECT 1 FROM payload_held AS h WHERE h.payload_rowid = t.rid));
+        OR NOT EXISTS (SELECT 1 FROM payload__held AS h WHERE h.payload_rowid = t.rid));
 
 -- What payload.max_bytes counts: also what a hold keeps.
-CREATE VIEW IF NOT EXISTS main.payload_counted AS
+CREATE VIEW IF NOT EXISTS main.payload__counted AS
 SELECT rid, id, size_bytes AS bytes
-  FROM payload_times
+  FROM payload__times
  WHERE purpose = 'archive' AND pinned = 0 AND at > -1e18;
 
 -- (CROSS JOIN looks each of the four up. SQLite would scan the holds otherwise.)
-CREATE VIEW IF NOT EXISTS main.payload_held AS
+CREATE VIEW IF NOT EXISTS main.payload__held AS
 SELECT rowid AS payload_rowid, *
   FROM event_payloads AS e
  WHERE EXISTS (SELECT 1
@@ -153,27 +153,27 @@ SELECT rowid AS payload_rowid, *
                 CROSS JOIN retention__holds AS f
                    ON f.kind = k.kind AND f."key" = k.name);
 
-CREATE VIEW IF NOT EXISTS main.payload_looking AS
+CREATE VIEW IF NOT EXISTS main.payload__looking AS
 SELECT NULL AS id, NULL AS rid WHERE 0;
 
 CREATE VIEW IF NOT EXISTS main.payload_due AS
 SELECT id AS "key", size_bytes AS bytes, at,
        CASE WHEN EXISTS (SELECT 1 FROM retention__in_force)
-             AND EXISTS (SELECT 1 FROM payload_held AS h WHERE h.payload_rowid = t.rid)
+             AND EXISTS (SELECT 1 FROM payload__held AS h WHERE h.payload_rowid = t.rid)
             THEN 'held' END AS blocked_by, rid
-  FROM payload_times AS t
+  FROM payload__times AS t
  WHERE purpose = 'archive' AND pinned = 0
 UNION ALL
 SELECT id, size_bytes, at, 'pinned', rid
-  FROM payload_times
+  FROM payload__times
  WHERE (purpose <> 'archive' OR pinned <> 0) AND purpose = 'archive';
 
 -- Commands as rows. before: milliseconds since 1970 UTC, exclusive. max_rows:
 -- the maximum number of rows to remove, oldest first; NULL means no limit.
-CREATE VIEW IF NOT EXISTS main.payload_sweep AS
+CREATE VIEW IF NOT EXISTS main.payload__sweep AS
 SELECT NULL AS before, NULL AS max_rows, NULL AS rule, NULL AS actor WHERE 0;
 
-CREATE VIEW IF NOT EXISTS main.payload_clear AS
+CREATE VIEW IF NOT EXISTS main.payload__clear AS
 SELECT NULL AS actor WHERE 0;
 
 CREATE VIEW IF NOT EXISTS main.payload_trim AS
@@ -187,7 +187,7 @@ CREATE VIEW IF NOT EXISTS main.payload_evidence AS
 SELECT NULL AS kill_switch_event_id, NULL AS event_id, NULL AS agent_id,
        NULL AS request_body, NULL AS response_body, NULL AS created_at WHERE 0;
 
-CREATE VIEW IF NOT EXISTS main.payload_times AS
+CREATE VIEW IF NOT EXISTS main.payload__times AS
 SELECT rowid AS rid, id, event_id, size_bytes, purpose, pinned,
        CASE WHEN substr(created_at, 24) = 'Z' AND substr(created_at, 20, 1) = '.'
              AND substr(created_at, 12, 2) < '24' THEN unixepoch(created_at) * 1000 + substr(created_at, 21, 3)
@@ -198,35 +198,35 @@ SELECT rowid AS rid, id, event_id, size_bytes, purpose, pinned,
             WHEN length(created_at) = 10 THEN unixepoch(created_at || ' 00:00') * 1000 END AS at
   FROM event_payloads;
 
-CREATE VIEW IF NOT EXISTS main.payload_saving AS
+CREATE VIEW IF NOT EXISTS main.payload__saving AS
 SELECT NULL AS rid, NULL AS kill_switch_event_id, NULL AS event_id,
        NULL AS agent_id, NULL AS request_body, NULL AS response_body,
        NULL AS created_at WHERE 0;
 
-CREATE VIEW IF NOT EXISTS main.payload_removal AS
+CREATE VIEW IF NOT EXISTS main.payload__removal AS
 SELECT NULL AS created_at, NULL AS bytes WHERE 0;
 
-CREATE VIEW IF NOT EXISTS main.payload_pinning AS
+CREATE VIEW IF NOT EXISTS main.payload__pinning AS
 SELECT NULL AS id, NULL AS wanted WHERE 0;
 
-CREATE VIEW IF NOT EXISTS main.payload_written AS
+CREATE VIEW IF NOT EXISTS main.payload__written AS
 SELECT NULL AS rid, NULL AS id, NULL AS old_rid, NULL AS written WHERE 0;
 
-CREATE VIEW IF NOT EXISTS main.payload_settling AS
+CREATE VIEW IF NOT EXISTS main.payload__settling AS
 SELECT NULL AS rid, NULL AS wanted, NULL AS wrong WHERE 0;
 
-CREATE VIEW IF NOT EXISTS main.payload_landing AS
+CREATE VIEW IF NOT EXISTS main.payload__landing AS
 SELECT NULL AS rid, NULL AS id, NULL AS evidence, NULL AS wanted, NULL AS wrong WHERE 0;
 
-CREATE VIEW IF NOT EXISTS main.payload_leaving AS
+CREATE VIEW IF NOT EXISTS main.payload__leaving AS
 SELECT NULL AS kind, NULL AS since, NULL AS before, NULL AS max_rows,
        NULL AS asks WHERE 0;
 
-CREATE VIEW IF NOT EXISTS main.payload_parting AS
+CREATE VIEW IF NOT EXISTS main.payload__parting AS
 SELECT NULL AS kind, NULL AS since, NULL AS before, NULL AS max_rows,
        NULL AS refused WHERE 0;
 
-CREATE VIEW IF NOT EXISTS main.payload_going AS
+CREATE VIEW IF NOT EXISTS main.payload__going AS
 SELECT NULL AS kind, NULL AS rid WHERE 0;
 
 -- In a file that packs: see sql/payload_pack.sql.
@@ -260,12 +260,12 @@ SELECT NULL AS kind, NULL AS rid WHERE 0;
 --| -- The length of both bodies, or of the texts that they stand for.
 --| CREATE VIEW IF NOT EXISTS main.payload_lengths AS
 --| SELECT rowid AS rid,
---|        coalesce((SELECT bytes FROM store_texts
+--|        coalesce((SELECT bytes FROM store__texts
 --|                   WHERE typeof(request_body) = 'blob' AND text = CAST(substr(request_body, 37) AS INTEGER)
 --|                     AND mark = substr(request_body, 5, 8)
 --|                     AND length(request_body) = 36 + length(text)),
 --|                 length(CAST(request_body AS BLOB)), 0)
---|        + coalesce((SELECT bytes FROM store_texts
+--|        + coalesce((SELECT bytes FROM store__texts
 --|                     WHERE typeof(response_body) = 'blob' AND text = CAST(substr(response_body, 37) AS INTEGER)
 --|                       AND mark = substr(response_body, 5, 8)
 --|                     AND length(response_body) = 36 + length(text)),
@@ -277,7 +277,7 @@ SELECT NULL AS kind, NULL AS rid WHERE 0;
 --| CREATE VIEW IF NOT EXISTS main.payload_occupied AS
 --| SELECT CAST(v.bytes - v.packed + 1.0 * v.packed * s.kept_bytes / max(s.text_bytes, 1)
 --|             AS INTEGER) AS bytes, v.max_bytes AS max_bytes
---|   FROM payload_volume AS v, store_state AS s;
+--|   FROM payload_volume AS v, store__state AS s;
 
 CREATE VIEW IF NOT EXISTS main.payload_pins AS
 SELECT p.n AS pin, p.id AS id, l.at AS at, k.actor AS actor, k.reason AS reason,
@@ -294,7 +294,7 @@ SELECT CAST(substr(detail, 8) AS INTEGER) AS id, subject AS payload_id, actor, r
   FROM blackbox__log WHERE kind = 'unpin';
 
 -- The rows that the guards protect: rows with pinned set, rows with a pin, and evidence for which the ledger has no unpin.
-CREATE VIEW IF NOT EXISTS main.payload_protected AS
+CREATE VIEW IF NOT EXISTS main.payload__protected AS
 SELECT rowid AS payload_rowid, *
   FROM event_payloads AS e
  WHERE coalesce(e.pinned, 0) <> 0
@@ -302,7 +302,7 @@ SELECT rowid AS payload_rowid, *
     OR (e.purpose IS 'evidence'
         AND NOT EXISTS (SELECT 1 FROM blackbox__log AS u WHERE u.subject = e.id AND u.kind = 'unpin'));
 
-CREATE VIEW IF NOT EXISTS main.payload_check AS
+CREATE VIEW IF NOT EXISTS main.payload__check AS
 SELECT 'event_payloads' AS object,
        'pinned row ' || coalesce(id, 'without id') ||
        ' is not in payload_pins; UPDATE event_payloads SET pinned = 1 pins it anew' AS problem
@@ -323,7 +323,7 @@ UNION ALL
 SELECT 'event_payloads',
        'created_at of row ' || coalesce("key", 'without id') ||
        ' is no date: the row never expires'
-  FROM payload_archive WHERE at IS NULL
+  FROM payload__archive WHERE at IS NULL
 UNION ALL
 SELECT 'event_payloads',
        'size_bytes of row ' || coalesce(id, 'without id') ||
@@ -333,49 +333,49 @@ SELECT 'event_payloads',
                        + coalesce(length(CAST(response_body AS BLOB)), 0) --|
 --|  WHERE size_bytes IS NOT (SELECT bytes FROM payload_lengths WHERE rid = event_payloads.rowid)
 UNION ALL
-SELECT 'payload_limits', 'it differs from the settings; set any payload setting again'
- WHERE NOT EXISTS (SELECT 1 FROM payload_limits AS l, payload_limits_now AS n
+SELECT 'payload__limits', 'it differs from the settings; set any payload setting again'
+ WHERE NOT EXISTS (SELECT 1 FROM payload__limits AS l, payload__limits_now AS n
                     WHERE (l.kept_ms, l.since) IS (n.kept_ms, n.since))
 UNION ALL
-SELECT 'payload_state', 'has not the one row that it must have'
- WHERE (SELECT count(*) FROM payload_state WHERE bulk = 0) <> 1
+SELECT 'payload__state', 'has not the one row that it must have'
+ WHERE (SELECT count(*) FROM payload__state WHERE bulk = 0) <> 1
 UNION ALL
 SELECT 'payload_volume',
        'does not agree with the setting payload.max_bytes and with the archive; set it again'
  WHERE EXISTS (SELECT 1 FROM blackbox_settings WHERE name = 'payload.max_bytes' AND value > 0
                UNION ALL SELECT 1 FROM payload_volume
-               UNION ALL SELECT 1 FROM payload_sizes)
+               UNION ALL SELECT 1 FROM payload__sizes)
    AND ((SELECT max_bytes FROM payload_volume)
         IS NOT (SELECT value FROM blackbox_settings
                  WHERE name = 'payload.max_bytes' AND value > 0)
         OR (SELECT bytes FROM payload_volume)
-           IS NOT (SELECT coalesce(sum(bytes), 0) FROM payload_sizes)
+           IS NOT (SELECT coalesce(sum(bytes), 0) FROM payload__sizes)
 --|         OR (SELECT packed FROM payload_volume)
---|            IS NOT (SELECT coalesce(sum(packed), 0) FROM payload_sizes)
-        OR EXISTS (SELECT rid, bytes FROM payload_sizes EXCEPT
-                   SELECT rid, bytes FROM payload_counted)
-        OR (SELECT count(*) FROM payload_sizes)
-           <> (SELECT count(*) FROM payload_counted));
+--|            IS NOT (SELECT coalesce(sum(packed), 0) FROM payload__sizes)
+        OR EXISTS (SELECT rid, bytes FROM payload__sizes EXCEPT
+                   SELECT rid, bytes FROM payload__counted)
+        OR (SELECT count(*) FROM payload__sizes)
+           <> (SELECT count(*) FROM payload__counted));
 
 --------------------------------------------------------------- clean-up --
 
 CREATE TRIGGER IF NOT EXISTS main.payload_sweep_run
-INSTEAD OF INSERT ON payload_sweep
+INSTEAD OF INSERT ON payload__sweep
 BEGIN
   -- Text is greater than every number, and would remove the whole archive.
   SELECT RAISE(ABORT, 'ValidationError: before must be a time in milliseconds since 1970 UTC, and max_rows an integer or NULL')
    WHERE typeof(NEW.before) NOT IN ('integer', 'real')
       OR typeof(coalesce(NEW.max_rows, 0)) NOT IN ('integer', 'real')
       OR NEW.max_rows <> CAST(NEW.max_rows AS INTEGER);
-  UPDATE payload_state SET bulk = 1;
+  UPDATE payload__state SET bulk = 1;
   DELETE FROM event_payloads
-   WHERE rowid IN (SELECT rid FROM payload_archive
+   WHERE rowid IN (SELECT rid FROM payload__archive
                     WHERE at < NEW.before
                     ORDER BY at LIMIT CAST(coalesce(NEW.max_rows, -1) AS INTEGER));
   INSERT INTO blackbox__log(domain, kind, subject, actor, rows, bytes, oldest, newest)
   SELECT 'payload', 'removal', coalesce(NEW.rule, 'payload.age'), NEW.actor, rows, bytes, oldest, newest
     FROM blackbox__open WHERE domain = 'payload' AND rule = 'bulk' AND minute = 0;
-  UPDATE payload_state
+  UPDATE payload__state
      SET bulk = 0,
          removed = coalesce((SELECT rows FROM blackbox__open
                               WHERE domain = 'payload' AND rule = 'bulk' AND minute = 0), 0);
@@ -383,15 +383,15 @@ BEGIN
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_clear_run
-INSTEAD OF INSERT ON payload_clear
+INSTEAD OF INSERT ON payload__clear
 BEGIN
-  UPDATE payload_state SET bulk = 1;
+  UPDATE payload__state SET bulk = 1;
   DELETE FROM event_payloads
-   WHERE rowid IN (SELECT rid FROM payload_archive);
+   WHERE rowid IN (SELECT rid FROM payload__archive);
   INSERT INTO blackbox__log(domain, kind, subject, actor, rows, bytes, oldest, newest)
   SELECT 'payload', 'removal', 'clear', NEW.actor, rows, bytes, oldest, newest
     FROM blackbox__open WHERE domain = 'payload' AND rule = 'bulk' AND minute = 0;
-  UPDATE payload_state
+  UPDATE payload__state
      SET bulk = 0,
          removed = coalesce((SELECT rows FROM blackbox__open
                               WHERE domain = 'payload' AND rule = 'bulk' AND minute = 0), 0);
@@ -405,40 +405,40 @@ INSTEAD OF INSERT ON payload_trim
 BEGIN
   SELECT RAISE(ABORT, 'ValidationError: max_rows must be an integer of 1 or more')
    WHERE typeof(NEW.max_rows) <> 'integer' OR NEW.max_rows < 1;
-  UPDATE payload_state SET removed = 0 WHERE one = 1;
-  INSERT INTO payload_leaving(kind, since, before, max_rows, asks)
+  UPDATE payload__state SET removed = 0 WHERE one = 1;
+  INSERT INTO payload__leaving(kind, since, before, max_rows, asks)
   VALUES (3, -1e18, 1e18, 1, NEW.asks), (3, -1e18, 1e18, NEW.max_rows - 1, NEW.asks);
 END;
 
--- The oldest rows between two times leave. kind is what payload_state.bulk is
+-- The oldest rows between two times leave. kind is what payload__state.bulk is
 -- meanwhile: 2 if they are due, 3 if the archive has too many bytes.
 CREATE TRIGGER IF NOT EXISTS main.payload_leaving_insert
-INSTEAD OF INSERT ON payload_leaving
+INSTEAD OF INSERT ON payload__leaving
 WHEN NEW.kind = 2 OR (SELECT bytes > max_bytes FROM payload_volume) --|
 --| WHEN NEW.kind = 2 OR (SELECT bytes > max_bytes FROM payload_occupied)
 BEGIN
-  INSERT INTO payload_parting(kind, since, before, max_rows, refused)
+  INSERT INTO payload__parting(kind, since, before, max_rows, refused)
   VALUES (NEW.kind, NEW.since, NEW.before, NEW.max_rows,
           NEW.asks AND EXISTS (SELECT 1 FROM retention_refusers WHERE rule = 'payload.age'));
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_parting_allowed
-INSTEAD OF INSERT ON payload_parting
+INSTEAD OF INSERT ON payload__parting
 WHEN NEW.refused IS NOT 1
 BEGIN
-  UPDATE payload_state SET bulk = NEW.kind WHERE one = 1;
-  INSERT INTO payload_going(kind, rid)
+  UPDATE payload__state SET bulk = NEW.kind WHERE one = 1;
+  INSERT INTO payload__going(kind, rid)
   SELECT NEW.kind, rid
-    FROM (SELECT rid FROM payload_archive
+    FROM (SELECT rid FROM payload__archive
            WHERE at > NEW.since AND at < NEW.before
            ORDER BY at, bytes, "key" LIMIT NEW.max_rows);
-  UPDATE payload_state SET bulk = 0 WHERE one = 1;
+  UPDATE payload__state SET bulk = 0 WHERE one = 1;
 END;
 
 -- A write that could be refused goes on, and removes nothing. The log then has a
 -- receipt without rows, one a day.
 CREATE TRIGGER IF NOT EXISTS main.payload_parting_refused
-INSTEAD OF INSERT ON payload_parting
+INSTEAD OF INSERT ON payload__parting
 WHEN NEW.refused
 BEGIN
   INSERT INTO blackbox__log(domain, kind, subject, rows, bytes)
@@ -452,12 +452,12 @@ END;
 
 -- Each row that goes adds itself to the receipt of the minute.
 CREATE TRIGGER IF NOT EXISTS main.payload_going_insert
-INSTEAD OF INSERT ON payload_going
+INSTEAD OF INSERT ON payload__going
 WHEN NEW.kind = 2 OR (SELECT bytes > max_bytes FROM payload_volume) --|
 --| WHEN NEW.kind = 2 OR (SELECT bytes > max_bytes FROM payload_occupied)
 BEGIN
   DELETE FROM event_payloads WHERE rowid = NEW.rid;
-  UPDATE payload_state SET removed = removed + changes() WHERE one = 1;
+  UPDATE payload__state SET removed = removed + changes() WHERE one = 1;
 END;
 
 -- A row was written: it is counted as it is now, and room is made for it. Another
@@ -467,27 +467,27 @@ END;
 -- refused, however large it is. (+ keeps the primary key out: the index of the
 -- event has the rows without a time together.)
 CREATE TRIGGER IF NOT EXISTS main.payload_written_insert
-INSTEAD OF INSERT ON payload_written
+INSTEAD OF INSERT ON payload__written
 WHEN EXISTS (SELECT 1 FROM payload_volume)
 BEGIN
-  DELETE FROM payload_sizes
+  DELETE FROM payload__sizes
    WHERE rid = NEW.rid OR rid = NEW.old_rid
       OR (id = NEW.id AND rid NOT IN (SELECT rowid FROM event_payloads));
-  INSERT INTO payload_sizes(rid, id, bytes) --|
+  INSERT INTO payload__sizes(rid, id, bytes) --|
   SELECT e.rowid, e.id, coalesce(length(CAST(e.request_body AS BLOB)), 0) --|
                       + coalesce(length(CAST(e.response_body AS BLOB)), 0) --|
     FROM event_payloads AS e --|
---|   INSERT INTO payload_sizes(rid, id, bytes, packed)
+--|   INSERT INTO payload__sizes(rid, id, bytes, packed)
 --|   SELECT e.rowid, e.id, l.bytes,
 --|          iif(EXISTS (SELECT 1 FROM payload_texts AS t WHERE t."key" = e.id), l.bytes, 0)
 --|     FROM event_payloads AS e JOIN payload_lengths AS l ON l.rid = e.rowid
    WHERE e.rowid = NEW.rid AND e.purpose = 'archive' AND e.pinned = 0
-     AND NOT EXISTS (SELECT 1 FROM payload_times AS t
+     AND NOT EXISTS (SELECT 1 FROM payload__times AS t
                       WHERE t.event_id = e.event_id AND t.at IS NULL AND +t.rid = NEW.rid);
   SELECT RAISE(ABORT, 'QuotaExceededError: the bodies of this row have more bytes than payload.max_bytes, the limit of the whole archive; store less, or set a higher limit')
-   WHERE NEW.written AND (SELECT bytes FROM payload_sizes WHERE rid = NEW.rid)
+   WHERE NEW.written AND (SELECT bytes FROM payload__sizes WHERE rid = NEW.rid)
                          > (SELECT max_bytes FROM payload_volume);
-  INSERT INTO payload_leaving(kind, since, before, max_rows, asks)
+  INSERT INTO payload__leaving(kind, since, before, max_rows, asks)
   VALUES (3, -1e18, 1e18, 1, 1), (3, -1e18, 1e18, 99, 1);
   SELECT RAISE(ABORT, 'HeldError: holds keep rows of the archive, and payload.max_bytes leaves no room for this one; set a higher limit, or end a hold with retention_release(); SELECT * FROM retention_holds lists the holds')
    WHERE NEW.written AND EXISTS (SELECT 1 FROM retention__in_force)
@@ -530,18 +530,18 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.payload_evidence_insert
 INSTEAD OF INSERT ON payload_evidence
 BEGIN
-  INSERT INTO payload_saving(rid, kill_switch_event_id, event_id, agent_id,
+  INSERT INTO payload__saving(rid, kill_switch_event_id, event_id, agent_id,
     request_body, response_body, created_at)
   VALUES ((
      WITH exchange(at) AS ( -- no CAST: its affinity would keep the index out
        SELECT round((julianday(coalesce(NEW.created_at, 'now')) - 2440587.5) * 86400000.0))
      SELECT rid
        FROM (SELECT near.rid, min(abs(near.at - (SELECT at FROM exchange)))
-               FROM (SELECT * FROM (SELECT rid, at FROM payload_times
+               FROM (SELECT * FROM (SELECT rid, at FROM payload__times
                                      WHERE event_id = NEW.event_id AND at <= (SELECT at FROM exchange)
                                      ORDER BY at DESC LIMIT 8)
                      UNION ALL
-                     SELECT * FROM (SELECT rid, at FROM payload_times
+                     SELECT * FROM (SELECT rid, at FROM payload__times
                                      WHERE event_id = NEW.event_id AND at > (SELECT at FROM exchange)
                                      ORDER BY at LIMIT 8)) AS near
                CROSS JOIN event_payloads AS e ON e.rowid = near.rid
@@ -558,7 +558,7 @@ BEGIN
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_saving_found
-INSTEAD OF INSERT ON payload_saving
+INSTEAD OF INSERT ON payload__saving
 WHEN NEW.rid IS NOT NULL
 BEGIN
   UPDATE event_payloads
@@ -567,14 +567,14 @@ BEGIN
          created_at = NEW.created_at
    WHERE rowid = NEW.rid;
   -- A trigger of the user may have prevented the UPDATE.
-  INSERT INTO payload_saving(kill_switch_event_id, event_id, agent_id,
+  INSERT INTO payload__saving(kill_switch_event_id, event_id, agent_id,
     request_body, response_body, created_at)
   SELECT NEW.kill_switch_event_id, NEW.event_id, NEW.agent_id, NEW.request_body, NEW.response_body, NEW.created_at
    WHERE changes() = 0;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_saving_new
-INSTEAD OF INSERT ON payload_saving
+INSTEAD OF INSERT ON payload__saving
 WHEN NEW.rid IS NULL
 BEGIN
   INSERT INTO event_payloads(id, event_id, agent_id, request_body, response_body, size_bytes,
@@ -601,16 +601,16 @@ BEGIN
   SELECT CASE
            WHEN typeof(NEW.actor) <> 'text' OR ltrim(NEW.actor, unseen) = ''
              OR unicode(ltrim(NEW.actor, unseen)) BETWEEN 917504 AND 921599
-             OR EXISTS (SELECT 1 FROM retention_controls
+             OR EXISTS (SELECT 1 FROM retention__controls
                          WHERE instr(NEW.actor, control) > 0)
            THEN RAISE(ABORT, 'ValidationError: actor must be visible text without control characters')
            WHEN typeof(NEW.reason) <> 'text' OR ltrim(NEW.reason, unseen) = ''
              OR unicode(ltrim(NEW.reason, unseen)) BETWEEN 917504 AND 921599
-             OR EXISTS (SELECT 1 FROM retention_controls
+             OR EXISTS (SELECT 1 FROM retention__controls
                          WHERE instr(NEW.reason, control) > 0 AND NOT parts_text)
            THEN RAISE(ABORT, 'ValidationError: reason must be visible text without control characters other than tabs and line ends')
          END
-    FROM retention_visible;
+    FROM retention__visible;
   INSERT INTO blackbox__log(domain, kind, subject, actor, reason, detail, event_id, agent_id,
     kill_switch_event_id)
   SELECT 'payload', 'unpin', p.id, NEW.actor, NEW.reason, '{"pin":' || p.n || '}', e.event_id, e.agent_id,

@@ -87,7 +87,7 @@
 --|   OR (typeof(NEW.response_body) = 'blob' AND substr(NEW.response_body, 1, 4) = x'b1627801')
 --| BEGIN
 --|   SELECT RAISE(ABORT, 'ValidationError: this body is a reference to the body store, which belongs to another row; insert its text, store_text(body)')
---|    WHERE EXISTS (SELECT 1 FROM store_texts
+--|    WHERE EXISTS (SELECT 1 FROM store__texts
 --|                   WHERE (text = CAST(substr(NEW.request_body, 37) AS INTEGER) AND mark = substr(NEW.request_body, 5, 8)
 --|                          AND length(NEW.request_body) = 36 + length(text)
 --|                          AND typeof(NEW.request_body) = 'blob')

@@ -33,33 +33,33 @@ CREATE TABLE IF NOT EXISTS main.payload__pins(
   n  INTEGER NOT NULL
 ) WITHOUT ROWID;
 
-CREATE TABLE IF NOT EXISTS main.payload_state(
+CREATE TABLE IF NOT EXISTS main.payload__state(
   one     INTEGER PRIMARY KEY CHECK (one = 1),
   bulk    INTEGER NOT NULL, -- 1 while a bulk act runs, which writes the receipt;
                             -- 2 while a row goes that is due; 3 while one goes
                             -- because of payload.max_bytes
   removed INTEGER NOT NULL  -- rows that the last bulk act removed
 );
-INSERT INTO main.payload_state(one, bulk, removed) VALUES (1, 0, 0)
+INSERT INTO main.payload__state(one, bulk, removed) VALUES (1, 0, 0)
 ON CONFLICT (one) DO NOTHING;
 
 -- Without payload.max_bytes both are empty, and a write into event_payloads does
 -- no more than to find that out.
 CREATE TABLE IF NOT EXISTS main.payload_volume(
   one       INTEGER PRIMARY KEY CHECK (one = 1),
-  bytes     INTEGER NOT NULL, -- the sum of payload_sizes
+  bytes     INTEGER NOT NULL, -- the sum of payload__sizes
   max_bytes INTEGER NOT NULL  -- the setting
 --|   , packed INTEGER NOT NULL DEFAULT 0 -- the part of bytes that is packed
 );
 
-CREATE TABLE IF NOT EXISTS main.payload_sizes(
+CREATE TABLE IF NOT EXISTS main.payload__sizes(
   rid   INTEGER PRIMARY KEY,
   id    TEXT,
   bytes INTEGER NOT NULL
 --|   , packed INTEGER NOT NULL DEFAULT 0 -- the same, if the row is packed
 );
 
-CREATE INDEX IF NOT EXISTS main.payload_sizes_id ON payload_sizes(id);
+CREATE INDEX IF NOT EXISTS main.payload_sizes_id ON payload__sizes(id);
 
 -- In a file that packs: see sql/payload_pack.sql.
 --| CREATE TABLE IF NOT EXISTS main.payload_swaps(
@@ -124,8 +124,8 @@ CREATE TRIGGER IF NOT EXISTS main.payload_insert_replace
 BEFORE INSERT ON event_payloads
 WHEN EXISTS (SELECT 1 FROM payload__pins WHERE id = NEW.id)
   OR (EXISTS (SELECT 1 FROM event_payloads WHERE id = NEW.id)
-      AND EXISTS (SELECT 1 FROM payload_protected WHERE id = NEW.id))
-  OR (NEW.rowid <> -1 AND EXISTS (SELECT 1 FROM payload_protected WHERE payload_rowid = NEW.rowid))
+      AND EXISTS (SELECT 1 FROM payload__protected WHERE id = NEW.id))
+  OR (NEW.rowid <> -1 AND EXISTS (SELECT 1 FROM payload__protected WHERE payload_rowid = NEW.rowid))
 BEGIN
   SELECT RAISE(ABORT, 'PinnedError: a row with this id was pinned and is missing; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
    WHERE EXISTS (SELECT 1 FROM payload__pins WHERE id = NEW.id)
@@ -153,13 +153,13 @@ BEGIN
                    AND substr(NEW.created_at, 24) = 'Z' AND substr(NEW.created_at, 20, 1) = '.'
                    AND substr(NEW.created_at, 12, 2) < '24'
                   THEN unixepoch(NEW.created_at) IS NOT NULL
-                  ELSE NOT EXISTS (SELECT 1 FROM payload_times
+                  ELSE NOT EXISTS (SELECT 1 FROM payload__times
                                     WHERE event_id = NEW.event_id AND at IS NULL
                                       AND +rid = NEW.rowid) END
     THEN RAISE(ABORT, 'ValidationError: created_at must be a date such as 2026-01-31T12:00:00.000Z or 2026-01-31 12:00:00')
     WHEN NEW.pinned NOT IN (0, 1)
     THEN RAISE(ABORT, 'ValidationError: pinned must be 0 or 1') END;
-  INSERT INTO payload_landing(rid, id, evidence, wanted, wrong)
+  INSERT INTO payload__landing(rid, id, evidence, wanted, wrong)
   VALUES (NEW.rowid, NEW.id, NEW.purpose = 'evidence',
           NEW.pinned <> 0 OR NEW.purpose = 'evidence',
           NEW.id IS NULL OR NEW.pinned IS NULL
@@ -176,20 +176,20 @@ END;
 -- does nothing, in place of three. wrong: a column that the schema computes is not
 -- correct. wanted: the row is to be pinned.
 CREATE TRIGGER IF NOT EXISTS main.payload_landing_insert
-INSTEAD OF INSERT ON payload_landing
+INSTEAD OF INSERT ON payload__landing
 WHEN NEW.wrong OR NEW.wanted OR EXISTS (SELECT 1 FROM payload_volume)
 BEGIN
-  INSERT INTO payload_settling(rid, wanted, wrong)
+  INSERT INTO payload__settling(rid, wanted, wrong)
   VALUES (NEW.rid, NEW.evidence, NEW.wrong);
-  INSERT INTO payload_pinning(id, wanted)
+  INSERT INTO payload__pinning(id, wanted)
   VALUES (coalesce(NEW.id, (SELECT id FROM event_payloads WHERE rowid = NEW.rid)), NEW.wanted);
-  INSERT INTO payload_written(rid, id, written) VALUES (NEW.rid, NEW.id, 1);
+  INSERT INTO payload__written(rid, id, written) VALUES (NEW.rid, NEW.id, 1);
 END;
 
 -- wrong: a column that the schema computes is not correct. wanted: pinned is to
 -- be 1.
 CREATE TRIGGER IF NOT EXISTS main.payload_settling_insert
-INSTEAD OF INSERT ON payload_settling
+INSTEAD OF INSERT ON payload__settling
 WHEN NEW.wrong
 BEGIN
   UPDATE event_payloads
@@ -207,7 +207,7 @@ END;
 
 -- On a view: INSERT .. SELECT into a table with triggers makes a temporary table.
 CREATE TRIGGER IF NOT EXISTS main.payload_pinning_insert
-INSTEAD OF INSERT ON payload_pinning
+INSTEAD OF INSERT ON payload__pinning
 WHEN NEW.wanted AND NEW.id IS NOT NULL
  AND NOT EXISTS (SELECT 1 FROM payload__pins WHERE id = NEW.id)
 BEGIN
@@ -278,7 +278,7 @@ BEGIN
     -- UPDATE OR REPLACE would delete the row that has this id.
     WHEN NEW.id IS NOT OLD.id COLLATE BINARY
      AND (EXISTS (SELECT 1 FROM payload__pins WHERE id = NEW.id)
-          OR EXISTS (SELECT 1 FROM payload_protected WHERE id = NEW.id AND payload_rowid <> OLD.rowid))
+          OR EXISTS (SELECT 1 FROM payload__protected WHERE id = NEW.id AND payload_rowid <> OLD.rowid))
     THEN RAISE(ABORT, 'PinnedError: a pinned row has this id and cannot be overwritten; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
     WHEN NEW.pinned IS NOT OLD.pinned AND NEW.pinned IS NOT 0 AND NEW.pinned IS NOT 1
     THEN RAISE(ABORT, 'ValidationError: pinned must be 0 or 1') END;
@@ -293,7 +293,7 @@ BEGIN
   SELECT CASE payload_rowid WHEN OLD.rowid
          THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
          ELSE RAISE(ABORT, 'PinnedError: this rowid belongs to a pinned row; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)') END
-    FROM payload_protected
+    FROM payload__protected
    WHERE payload_rowid IN (nullif(OLD.rowid, -1), NEW.rowid);
 END;
 
@@ -303,13 +303,13 @@ BEGIN
   SELECT RAISE(ABORT, 'PinnedError: a pinned row has this id and cannot be overwritten; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
    WHERE NEW.id IS NOT OLD.id
      AND EXISTS (SELECT 1 FROM payload__pins WHERE id = NEW.id);
-  INSERT INTO payload_settling(rid, wanted, wrong)
+  INSERT INTO payload__settling(rid, wanted, wrong)
   VALUES (NEW.rowid, NEW.purpose = 'evidence' AND OLD.purpose <> 'evidence',
           (NEW.purpose = 'evidence' AND OLD.purpose <> 'evidence' AND NEW.pinned = 0)
           OR NEW.size_bytes IS NOT coalesce(length(CAST(NEW.request_body AS BLOB)), 0) --|
                                  + coalesce(length(CAST(NEW.response_body AS BLOB)), 0)); --|
 --|           OR NEW.size_bytes IS NOT (SELECT bytes FROM payload_lengths WHERE rid = NEW.rowid));
-  INSERT INTO payload_pinning(id, wanted)
+  INSERT INTO payload__pinning(id, wanted)
   VALUES (NEW.id, NEW.pinned <> 0
           OR (NEW.purpose = 'evidence' AND (OLD.purpose <> 'evidence' OR OLD.id IS NULL)));
   SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads prevents this row from being pinned; drop the trigger')
@@ -337,18 +337,18 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.payload_delete
 AFTER DELETE ON event_payloads
 BEGIN
-  INSERT INTO payload_removal(created_at, bytes) VALUES (OLD.created_at, OLD.size_bytes);
-  DELETE FROM payload_sizes WHERE rid = OLD.rowid;
+  INSERT INTO payload__removal(created_at, bytes) VALUES (OLD.created_at, OLD.size_bytes);
+  DELETE FROM payload__sizes WHERE rid = OLD.rowid;
 END;
 
 -- On a view: INSERT .. SELECT into a table with triggers makes a temporary table.
 CREATE TRIGGER IF NOT EXISTS main.payload_removal_insert
-INSTEAD OF INSERT ON payload_removal
+INSTEAD OF INSERT ON payload__removal
 BEGIN
   INSERT INTO blackbox__note(at, domain, minute, rule, rows, bytes, oldest)
   VALUES (CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER), 'payload',
-          (SELECT 0 FROM payload_state WHERE bulk = 1),
-          CASE (SELECT bulk FROM payload_state)
+          (SELECT 0 FROM payload__state WHERE bulk = 1),
+          CASE (SELECT bulk FROM payload__state)
           WHEN 1 THEN 'bulk' WHEN 2 THEN 'payload.age' WHEN 3 THEN 'payload.bytes'
           ELSE 'manual' END,
           1, NEW.bytes,
@@ -365,8 +365,8 @@ END;
 
 -- A guard suspects that a hold keeps a row: seq is 1. No hold keeps it.
 CREATE TRIGGER IF NOT EXISTS main.payload_looking_insert
-INSTEAD OF INSERT ON payload_looking
-WHEN NOT EXISTS (SELECT 1 FROM payload_held
+INSTEAD OF INSERT ON payload__looking
+WHEN NOT EXISTS (SELECT 1 FROM payload__held
                   WHERE id = NEW.id OR payload_rowid = NEW.rid)
 BEGIN
   UPDATE blackbox__probe SET hit = 0 WHERE one = 1;
@@ -382,19 +382,19 @@ WHEN EXISTS (SELECT 1 FROM payload_volume)
       OR (NEW.rowid, NEW.id, NEW.purpose, NEW.pinned, NEW.created_at, NEW.request_body, NEW.response_body)
          IS NOT (OLD.rowid, OLD.id, OLD.purpose, OLD.pinned, OLD.created_at, OLD.request_body, OLD.response_body))
 BEGIN
-  INSERT INTO payload_written(rid, id, old_rid, written)
+  INSERT INTO payload__written(rid, id, old_rid, written)
   VALUES (NEW.rowid, NEW.id, OLD.rowid, OLD.purpose = 'archive' AND OLD.pinned = 0);
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_sizes_insert
-AFTER INSERT ON payload_sizes
+AFTER INSERT ON payload__sizes
 BEGIN
   UPDATE payload_volume SET bytes = bytes + NEW.bytes WHERE one = 1;
 --|   UPDATE payload_volume SET packed = packed + NEW.packed WHERE one = 1;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_sizes_delete
-AFTER DELETE ON payload_sizes
+AFTER DELETE ON payload__sizes
 BEGIN
   UPDATE payload_volume SET bytes = bytes - OLD.bytes WHERE one = 1;
 --|   UPDATE payload_volume SET packed = packed - OLD.packed WHERE one = 1;
@@ -404,19 +404,19 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.payload_volume_fill
 AFTER INSERT ON payload_volume
 BEGIN
-  INSERT INTO payload_sizes(rid, id, bytes) --|
-  SELECT rid, id, bytes FROM payload_counted; --|
---|   INSERT INTO payload_sizes(rid, id, bytes, packed)
+  INSERT INTO payload__sizes(rid, id, bytes) --|
+  SELECT rid, id, bytes FROM payload__counted; --|
+--|   INSERT INTO payload__sizes(rid, id, bytes, packed)
 --|   SELECT c.rid, c.id, c.bytes, iif(EXISTS (
 --|            SELECT 1 FROM payload_texts AS t WHERE t."key" = c.id), c.bytes, 0)
---|     FROM payload_counted AS c;
+--|     FROM payload__counted AS c;
   INSERT INTO payload_trim(max_rows, asks) VALUES (100, 1);
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_volume_empty
 AFTER DELETE ON payload_volume
 BEGIN
-  DELETE FROM payload_sizes;
+  DELETE FROM payload__sizes;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_setting_update

@@ -6,7 +6,7 @@
 -- docs/report.md is the manual.
 --
 -- Tables  report_masks  one row for each thing that is masked
--- Views   report_check  contradictions (no rows if all is well)
+-- Views   report__check  contradictions (no rows if all is well)
 --
 -- This file runs alone after core.sql (sqlite3 my.db < sql/report.sql), any number
 -- of times. It restores rows of its own profiles that were deleted, and keeps those
@@ -60,7 +60,7 @@ CREATE TABLE IF NOT EXISTS main.report_masks(
   CHECK (kind = 'member' OR after IS NOT NULL OR ends IS NOT NULL)
 ) WITHOUT ROWID;
 
-CREATE VIEW IF NOT EXISTS main.report_check AS
+CREATE VIEW IF NOT EXISTS main.report__check AS
 SELECT 'report_masks' AS object,
        'has no rows of the profile keys; run blackbox_install()' AS problem
  WHERE NOT EXISTS (SELECT 1 FROM report_masks WHERE profile = 'keys');

@@ -98,12 +98,12 @@ BEGIN
    WHERE typeof(NEW."key") <> 'text' OR instr(NEW."key", char(0)) > 0
       OR length(CAST(NEW."key" AS BLOB)) NOT BETWEEN 1 AND 1100;
   SELECT RAISE(ABORT, 'ValidationError: owner, actor and reason must be visible text without control characters; a reason may have tabs and line ends')
-    FROM retention_visible,
+    FROM retention__visible,
          (SELECT NEW.owner AS said, 0 AS long UNION ALL SELECT NEW.actor, 0
           UNION ALL SELECT NEW.reason, 1)
    WHERE typeof(said) <> 'text' OR ltrim(said, unseen) = ''
       OR unicode(ltrim(said, unseen)) BETWEEN 917504 AND 921599
-      OR EXISTS (SELECT 1 FROM retention_controls
+      OR EXISTS (SELECT 1 FROM retention__controls
                   WHERE instr(said, control) > 0 AND NOT (long AND parts_text));
   SELECT RAISE(ABORT, 'ValidationError: until must be a time in the future in milliseconds since 1970 UTC, or NULL for a hold without an end')
    WHERE NEW.until IS NOT NULL AND NOT NEW.released

@@ -25,32 +25,32 @@
 -- Below these
 --   rollout_heads    a narrow row for each conversation: the counters
 --   rollout_about    a wider row for each conversation: what lists show
---   rollout_data     the items; id = owner's number << 32 | sequence
+--   rollout__data     the items; id = owner's number << 32 | sequence
 --   rollout_frames   what stood around them in an imported file
 --   rollout_segments the ranges of items, and their owners, of a conversation
 --   rollout_turns    the numbers of turns, by the key of the item that begins them
---   rollout_marks    compactions and rollbacks, by the key of their item
+--   rollout__marks    compactions and rollbacks, by the key of their item
 --   rollout_drops    what the policy dropped, by type
 --   rollout_act      the rule that is running, for its receipt
---   rollout_imports  view: INSERT appends an item as it is, or counts dropped
+--   rollout__imports  view: INSERT appends an item as it is, or counts dropped
 --                    items; the first item starts the conversation
---   rollout_places   view: INSERT refuses a wrong id of an item
---   rollout_counts   view: INSERT counts the next item, and stores it
---   rollout_forms    view: INSERT refuses an item whose parts have wrong types
---   rollout_looks    view: INSERT reads an item that was counted and stored
---   rollout_takes    view: INSERT stores an item, or counts it as dropped
---   rollout_fresh    view: a new id, the time, and the default time to live
---   rollout_rules    view: the policy in force
---   rollout_facts    view: what an item says; rollout_texts, rollout_newest:
+--   rollout__places   view: INSERT refuses a wrong id of an item
+--   rollout__counts   view: INSERT counts the next item, and stores it
+--   rollout__forms    view: INSERT refuses an item whose parts have wrong types
+--   rollout__looks    view: INSERT reads an item that was counted and stored
+--   rollout__takes    view: INSERT stores an item, or counts it as dropped
+--   rollout__fresh    view: a new id, the time, and the default time to live
+--   rollout__rules    view: the policy in force
+--   rollout_facts    view: what an item says; rollout_texts, rollout__newest:
 --                    parts of it
---   rollout_meta     view: the columns that come from the session_meta
---   rollout_blank    view: a session_meta for a conversation that has none
---   rollout_derived  view: the counters, computed from the items
+--   rollout__meta     view: the columns that come from the session_meta
+--   rollout__blank    view: a session_meta for a conversation that has none
+--   rollout__derived  view: the counters, computed from the items
 --   rollout_due      view: the conversations that expire, and when; DELETE
 --                    removes them
---   rollout_overdue  view: those that the start of a new conversation removes
---   rollout_size     view: conversations and bytes, for retention_report()
---   rollout_held     view: the conversations that a hold keeps
+--   rollout__overdue  view: those that the start of a new conversation removes
+--   rollout__size     view: conversations and bytes, for retention_report()
+--   rollout__held     view: the conversations that a hold keeps
 --   rollout_check    view: contradictions (no rows if all is well)
 --
 -- All files run alone after core.sql, in this order, any number of times.
@@ -58,7 +58,7 @@
 -- Invariants: the sequences of a conversation are 0, 1, 2 ... without a gap,
 -- and 0 is its session_meta. An item is never overwritten, moved or deleted
 -- while a conversation shows it. After every INSERT, the counters of a head and
--- its row of rollout_about equal what rollout_derived computes. A fork shares
+-- its row of rollout_about equal what rollout__derived computes. A fork shares
 -- items by segments, so that items exist as long as any conversation shows them.
 --
 -- When memory runs out, json_valid() of SQLite before 3.45 returns 0 instead of
@@ -72,31 +72,31 @@ CREATE VIEW IF NOT EXISTS main.rollout_check AS
 SELECT h.id AS object,
        'last_sequence is ' || h.last_sequence || ', the items reach '
          || d.last_sequence AS problem
-  FROM rollout_heads AS h JOIN rollout_derived AS d ON d.no = h.no
+  FROM rollout_heads AS h JOIN rollout__derived AS d ON d.no = h.no
  WHERE h.last_sequence <> d.last_sequence OR h.last_sequence + 1 <> d.items
 UNION ALL
 SELECT h.id, 'bytes is ' || h.bytes || ', its own items have ' || d.bytes
-  FROM rollout_heads AS h JOIN rollout_derived AS d ON d.no = h.no
+  FROM rollout_heads AS h JOIN rollout__derived AS d ON d.no = h.no
  WHERE h.bytes <> d.bytes
 UNION ALL
 SELECT h.id, 'updated is ' || h.updated || ', its newest own item is of '
          || d.updated
-  FROM rollout_heads AS h JOIN rollout_derived AS d ON d.no = h.no
+  FROM rollout_heads AS h JOIN rollout__derived AS d ON d.no = h.no
  WHERE h.updated <> d.updated
 UNION ALL
 SELECT h.id, 'user_sequence is ' || coalesce(h.user_sequence, 'NULL')
          || ', the first user event is item '
          || coalesce(d.user_sequence, 'NULL')
-  FROM rollout_heads AS h JOIN rollout_derived AS d ON d.no = h.no
+  FROM rollout_heads AS h JOIN rollout__derived AS d ON d.no = h.no
  WHERE h.user_sequence IS NOT d.user_sequence
 UNION ALL
 SELECT h.id, 'turns is ' || h.turns || ', the items have ' || d.turns
-  FROM rollout_heads AS h JOIN rollout_derived AS d ON d.no = h.no
+  FROM rollout_heads AS h JOIN rollout__derived AS d ON d.no = h.no
  WHERE h.turns <> d.turns
 UNION ALL
 SELECT h.id, 'it has no session_meta; DELETE it, or append one'
   FROM rollout_heads AS h
- WHERE NOT EXISTS (SELECT 1 FROM rollout_data AS d WHERE d.id = h.no << 32)
+ WHERE NOT EXISTS (SELECT 1 FROM rollout__data AS d WHERE d.id = h.no << 32)
 UNION ALL
 SELECT h.id, 'its row in rollout_about is missing; rollout_rebuild() derives it'
   FROM rollout_heads AS h
@@ -106,7 +106,7 @@ UNION ALL
 SELECT h.id, 'source and the like are not those of its session_meta; rollout_rebuild() derives them'
   FROM rollout_heads AS h
   JOIN rollout_about AS a ON a.no = h.no
-  JOIN rollout_meta AS m ON m.no = h.no
+  JOIN rollout__meta AS m ON m.no = h.no
  WHERE (a.source, a.originator, a.cli_version, a.model_provider, a.forked_from,
         a.format, a.source_id, a.parent, a.agent) IS NOT
        (m.source, m.originator, m.cli_version, m.model_provider, m.forked_from,
@@ -116,8 +116,8 @@ SELECT h.id, 'its ' || n.fact
          || ' is not the newest that its items say; rollout_rebuild() derives it'
   FROM rollout_heads AS h
   JOIN rollout_about AS a ON a.no = h.no
-  LEFT JOIN rollout_meta AS m ON m.no = h.no
-  JOIN rollout_newest AS n ON n.no = h.no
+  LEFT JOIN rollout__meta AS m ON m.no = h.no
+  JOIN rollout__newest AS n ON n.no = h.no
  WHERE CASE n.fact
          WHEN 'title' THEN a.title IS NOT coalesce(a.given_title, n.value, a.title)
          WHEN 'cwd' THEN a.cwd IS NOT coalesce(n.value,
@@ -129,7 +129,7 @@ UNION ALL
 SELECT h.id, 'first_user_message is not that of its first turn; rollout_rebuild() derives it'
   FROM rollout_heads AS h
   JOIN rollout_about AS a ON a.no = h.no
-  JOIN rollout_derived AS d ON d.no = h.no
+  JOIN rollout__derived AS d ON d.no = h.no
  WHERE a.prompt_id IS NOT d.prompt_id
     OR a.first_user_message IS NOT
        (SELECT substr(value, 1, 200) FROM rollout_facts
@@ -138,7 +138,7 @@ UNION ALL
 SELECT coalesce(h.id, 'history ' || (x.id >> 32)),
        'item ' || (x.id & 4294967295)
          || ': its usage is missing or wrong; rollout_rebuild() derives it'
-  FROM rollout_spending AS x
+  FROM rollout__spending AS x
   LEFT JOIN rollout_heads AS h ON h.no = x.id >> 32
  WHERE NOT EXISTS (SELECT 1 FROM rollout_calls AS c
                     WHERE c.call = x.call AND c.output >= x.output
@@ -160,14 +160,14 @@ SELECT 'rollout_about', 'row ' || a.no || ' belongs to no conversation'
 UNION ALL
 SELECT coalesce(h.id, 'history ' || (d.id >> 32)),
        'item ' || (d.id & 4294967295) || ': the payload is not JSON'
-  FROM rollout_data AS d
+  FROM rollout__data AS d
   LEFT JOIN rollout_heads AS h ON h.no = d.id >> 32
  WHERE d.payload IS NOT NULL
    AND NOT (json_valid(d.payload) OR json_valid(d.payload || ' '))
 UNION ALL
 SELECT 'history ' || (d.id >> 32),
        'item ' || (d.id & 4294967295) || ' belongs to no conversation'
-  FROM rollout_data AS d
+  FROM rollout__data AS d
  WHERE NOT EXISTS (SELECT 1 FROM rollout_segments AS s
                     WHERE s.owner = d.id >> 32
                       AND d.id & 4294967295 BETWEEN s.first AND s.last)
@@ -177,26 +177,26 @@ SELECT 'rollout_segments', 'conversation ' || s.rollout || ' has no head'
  WHERE NOT EXISTS (SELECT 1 FROM rollout_heads AS h WHERE h.no = s.rollout)
 UNION ALL
 SELECT 'rollout_policy', 'the preset in force has no row: everything is dropped'
- WHERE NOT EXISTS (SELECT 1 FROM rollout_rules);
+ WHERE NOT EXISTS (SELECT 1 FROM rollout__rules);
 
 -- The counters, computed from the items. bytes and updated are those of the
 -- conversation's own items. The number of turns comes from the newest turn, or
 -- from the newest rollback: the turns before the one at which it begins.
-CREATE VIEW IF NOT EXISTS main.rollout_derived AS
+CREATE VIEW IF NOT EXISTS main.rollout__derived AS
 SELECT h.no AS no,
        (SELECT coalesce(max(d.id & 4294967295), -1)
-          FROM rollout_segments AS s JOIN rollout_data AS d
+          FROM rollout_segments AS s JOIN rollout__data AS d
             ON d.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last
          WHERE s.rollout = h.no) AS last_sequence,
        (SELECT count(*)
-          FROM rollout_segments AS s JOIN rollout_data AS d
+          FROM rollout_segments AS s JOIN rollout__data AS d
             ON d.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last
          WHERE s.rollout = h.no) AS items,
        (SELECT coalesce(sum(length(CAST(payload AS BLOB))), 0)
-          FROM rollout_data
+          FROM rollout__data
          WHERE id BETWEEN h.no << 32 AND (h.no << 32) + 4294967295) AS bytes,
        (SELECT coalesce(max(timestamp), 0)
-          FROM rollout_data
+          FROM rollout__data
          WHERE id BETWEEN h.no << 32 AND (h.no << 32) + 4294967295) AS updated,
        (SELECT x.id & 4294967295
           FROM rollout_segments AS s CROSS JOIN rollout_facts AS x
@@ -217,7 +217,7 @@ SELECT h.no AS no,
                           WHERE s.rollout = h.no
                           UNION ALL
                          SELECT m.id & 4294967295, NULL, m.first
-                           FROM rollout_segments AS s JOIN rollout_marks AS m
+                           FROM rollout_segments AS s JOIN rollout__marks AS m
                              ON m.id BETWEEN (s.owner << 32) + s.first
                                          AND (s.owner << 32) + s.last
                           WHERE s.rollout = h.no AND m.kind = 'rollback'
@@ -238,7 +238,7 @@ SELECT h.no AS no,
   FROM rollout_heads AS h;
 
 -- Damaged JSON gives NULLs.
-CREATE VIEW IF NOT EXISTS main.rollout_meta AS
+CREATE VIEW IF NOT EXISTS main.rollout__meta AS
 SELECT h.no AS no,
        d.payload ->> 'title' AS title,
        d.payload ->> 'source' AS source,
@@ -267,11 +267,11 @@ SELECT h.no AS no,
                   END) AS agent,
        d.payload ->> '$.git.branch' AS branch
   FROM rollout_heads AS h
-  JOIN rollout_data AS d
+  JOIN rollout__data AS d
     ON d.id = h.no << 32
    AND (json_valid(d.payload) OR json_valid(d.payload || ' '));
 
-CREATE VIEW IF NOT EXISTS main.rollout_blank AS
+CREATE VIEW IF NOT EXISTS main.rollout__blank AS
 SELECT no, iso,
        json_object('id', id, 'timestamp', iso, 'cwd', '',
          'originator', 'blackbox', 'cli_version', '1.0.0',
@@ -282,7 +282,7 @@ SELECT no, iso,
 
 -- A new id (UUID version 4), the current time, and the default time to live of a
 -- conversation in milliseconds.
-CREATE VIEW IF NOT EXISTS main.rollout_fresh AS
+CREATE VIEW IF NOT EXISTS main.rollout__fresh AS
 SELECT lower(hex(randomblob(4)) || '-' || hex(randomblob(2)) || '-4'
          || substr(hex(randomblob(2)), 2) || '-'
          || substr('89AB', 1 + (random() & 3), 1)
@@ -295,20 +295,20 @@ SELECT lower(hex(randomblob(4)) || '-' || hex(randomblob(2)) || '-4'
 -- "at" is the time of expiry. A row is due when that time is in the past.
 CREATE VIEW IF NOT EXISTS main.rollout_due AS
 SELECT id AS key, bytes AS bytes, expires_at AS at,
-       CASE WHEN EXISTS (SELECT 1 FROM rollout_held AS k WHERE k.id = h.id)
+       CASE WHEN EXISTS (SELECT 1 FROM rollout__held AS k WHERE k.id = h.id)
             THEN 'held' END AS blocked_by
   FROM rollout_heads AS h
  WHERE expires_at IS NOT NULL;
 
 -- For retention_report(): conversations, and the bytes of their payloads.
-CREATE VIEW IF NOT EXISTS main.rollout_size AS
+CREATE VIEW IF NOT EXISTS main.rollout__size AS
 SELECT count(*) AS rows, coalesce(sum(bytes), 0) AS bytes FROM rollout_heads;
 
 -- The conversations that a hold keeps.
-CREATE VIEW IF NOT EXISTS main.rollout_held AS
+CREATE VIEW IF NOT EXISTS main.rollout__held AS
 SELECT "key" AS id FROM retention__holds WHERE kind = 'rollout';
 
-CREATE VIEW IF NOT EXISTS main.rollout_rules AS
+CREATE VIEW IF NOT EXISTS main.rollout__rules AS
 SELECT item_key, payload_key, keep
   FROM rollout_policy
  WHERE preset = (SELECT value FROM blackbox_settings
@@ -339,10 +339,10 @@ SELECT h.id AS id,
        a.agent AS agent,
        a.model AS model,
        a.branch AS branch,
-       (SELECT d.payload ->> 'instructions' FROM rollout_data AS d
+       (SELECT d.payload ->> 'instructions' FROM rollout__data AS d
          WHERE d.id = h.no << 32
            AND (json_valid(d.payload) OR json_valid(d.payload || ' '))) AS instructions,
-       (SELECT d.payload FROM rollout_data AS d
+       (SELECT d.payload FROM rollout__data AS d
          WHERE d.id = h.no << 32) AS session_meta
   FROM rollout_heads AS h
   LEFT JOIN rollout_about AS a ON a.no = h.no;
@@ -369,17 +369,17 @@ BEGIN
          IS NOT NULL;
   INSERT INTO rollout_heads(id, created, expires_at, status, stamp)
   SELECT coalesce(lower(NEW.id), lower(NEW.session_meta ->> 'id'),
-           (SELECT id FROM rollout_fresh)),
+           (SELECT id FROM rollout__fresh)),
          at,
          CASE WHEN NEW.expires_at IS NULL
-                THEN at + (SELECT ttl FROM rollout_fresh)
+                THEN at + (SELECT ttl FROM rollout__fresh)
               WHEN NEW.expires_at = 'permanent' THEN NULL
               ELSE NEW.expires_at END,
          coalesce(NEW.status, 'active'), 1
-    FROM (SELECT coalesce(NEW.created, (SELECT now FROM rollout_fresh)) AS at);
+    FROM (SELECT coalesce(NEW.created, (SELECT now FROM rollout__fresh)) AS at);
   UPDATE rollout_heads SET last_sequence = 0, stamp = stamp + 1
    WHERE changes() = 1 AND no = last_insert_rowid();
-  INSERT INTO rollout_data(id, timestamp, type, payload)
+  INSERT INTO rollout__data(id, timestamp, type, payload)
   SELECT h.no << 32, h.created, 'session_meta',
          CASE WHEN NEW.session_meta IS NULL THEN
                 -- json_patch omits the NULLs of its second argument
@@ -401,9 +401,9 @@ BEGIN
                              json_quote(b.iso)))),
                   CASE WHEN NEW.instructions IS NULL THEN '{}'
                        ELSE json_object('instructions', NEW.instructions) END) END
-    FROM rollout_heads AS h JOIN rollout_blank AS b ON b.no = h.no
+    FROM rollout_heads AS h JOIN rollout__blank AS b ON b.no = h.no
    WHERE changes() = 1 AND h.no = last_insert_rowid();
-  INSERT INTO rollout_looks(id, title)
+  INSERT INTO rollout__looks(id, title)
   SELECT last_insert_rowid(), NEW.title WHERE changes() = 1;
   -- SQLite does not fire a trigger that is already running.
   SELECT RAISE(ABORT, 'SequenceError: a trigger on the tables of conversations cannot start another conversation; set PRAGMA recursive_triggers = ON')
@@ -437,7 +437,7 @@ BEGIN
          expires_at = nullif(NEW.expires_at, 'permanent')
    WHERE id = OLD.id
      AND (NEW.status IS NOT OLD.status OR NEW.expires_at IS NOT OLD.expires_at);
-  UPDATE rollout_data SET payload = NEW.session_meta
+  UPDATE rollout__data SET payload = NEW.session_meta
    WHERE NEW.session_meta IS NOT OLD.session_meta
      AND id = (SELECT no << 32 FROM rollout_heads WHERE id = OLD.id);
   UPDATE rollout_about SET title = NEW.title, given_title = NEW.title
@@ -460,7 +460,7 @@ SELECT h.id AS rollout,
        d.payload AS payload
   FROM rollout_heads AS h
  CROSS JOIN rollout_segments AS s ON s.rollout = h.no
- CROSS JOIN rollout_data AS d
+ CROSS JOIN rollout__data AS d
     ON d.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last
  ORDER BY h.no, s.first, d.id;
 
@@ -479,32 +479,32 @@ BEGIN
   SELECT RAISE(ABORT, 'RolloutExpiredError: Rollout expired: UPDATE rollouts SET expires_at to continue it')
     FROM rollout_heads
    WHERE id = lower(NEW.rollout)
-     AND expires_at < coalesce(NEW.timestamp, (SELECT now FROM rollout_fresh));
+     AND expires_at < coalesce(NEW.timestamp, (SELECT now FROM rollout__fresh));
   SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: a type cannot contain a NUL character')
    WHERE instr(NEW.type, char(0)) > 0;
-  INSERT INTO rollout_forms(timestamp, type, payload)
-  VALUES (coalesce(NEW.timestamp, (SELECT now FROM rollout_fresh)),
+  INSERT INTO rollout__forms(timestamp, type, payload)
+  VALUES (coalesce(NEW.timestamp, (SELECT now FROM rollout__fresh)),
           NEW.type, NEW.payload);
   UPDATE rollout_heads SET last_sequence = last_sequence + 1, stamp = stamp + 1
    WHERE id = lower(NEW.rollout);
   SELECT RAISE(ABORT, 'SequenceError: an item that is the next of its conversation must be stored, and must be whole; correct it, or the trigger that ignored it')
    WHERE changes() = 0;
-  INSERT INTO rollout_data(id, timestamp, type, payload)
+  INSERT INTO rollout__data(id, timestamp, type, payload)
   SELECT (no << 32) + last_sequence,
-         coalesce(NEW.timestamp, (SELECT now FROM rollout_fresh)),
+         coalesce(NEW.timestamp, (SELECT now FROM rollout__fresh)),
          NEW.type, NEW.payload
     FROM rollout_heads WHERE id = lower(NEW.rollout);
-  INSERT INTO rollout_looks(id) SELECT last_insert_rowid() WHERE changes() = 1;
+  INSERT INTO rollout__looks(id) SELECT last_insert_rowid() WHERE changes() = 1;
   -- SQLite does not fire a trigger that is already running.
   SELECT RAISE(ABORT, 'SequenceError: a trigger on the tables of conversations cannot record into the conversation that is being written; for another one, set PRAGMA recursive_triggers = ON')
     FROM rollout_heads
    WHERE id = lower(NEW.rollout) AND looked <> last_sequence
-     AND EXISTS (SELECT 1 FROM rollout_data
+     AND EXISTS (SELECT 1 FROM rollout__data
                   WHERE id = (no << 32) + last_sequence);
   -- An item that a trigger of the user ignores is not counted.
   UPDATE rollout_heads SET last_sequence = last_sequence - 1, stamp = stamp + 1
    WHERE id = lower(NEW.rollout)
-     AND NOT EXISTS (SELECT 1 FROM rollout_data
+     AND NOT EXISTS (SELECT 1 FROM rollout__data
                       WHERE id = (no << 32) + last_sequence);
 END;
 
@@ -514,7 +514,7 @@ BEGIN
   SELECT RAISE(ABORT, 'ReadOnlyError: only the payload of an item can be changed')
    WHERE NEW.rollout IS NOT OLD.rollout OR NEW.sequence IS NOT OLD.sequence
       OR NEW.timestamp IS NOT OLD.timestamp OR NEW.type IS NOT OLD.type;
-  UPDATE rollout_data SET payload = NEW.payload
+  UPDATE rollout__data SET payload = NEW.payload
    WHERE id = (SELECT (s.owner << 32) + OLD.sequence
                  FROM rollout_heads AS h
                  JOIN rollout_segments AS s ON s.rollout = h.no
@@ -550,7 +550,7 @@ BEGIN
   SELECT RAISE(ABORT, 'RolloutExpiredError: Rollout expired: UPDATE rollouts SET expires_at to continue it')
     FROM rollout_heads
    WHERE id = lower(NEW.rollout_id)
-     AND expires_at < coalesce(NEW.timestamp, (SELECT now FROM rollout_fresh));
+     AND expires_at < coalesce(NEW.timestamp, (SELECT now FROM rollout__fresh));
   SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: use either item, a JSON object with a type, or type and payload, which is JSON')
    WHERE CASE WHEN NEW.item IS NULL THEN
                 typeof(NEW.type) <> 'text' OR NEW.type = ''
@@ -569,17 +569,17 @@ BEGIN
                    OR lower(replace(NEW.item -> 'type', '\\', ''))
                       GLOB '*\ud[89a-f]*'
                END;
-  INSERT INTO rollout_takes(rollout, timestamp, type, payload, keep)
+  INSERT INTO rollout__takes(rollout, timestamp, type, payload, keep)
   SELECT lower(NEW.rollout_id),
-         coalesce(NEW.timestamp, (SELECT now FROM rollout_fresh)),
+         coalesce(NEW.timestamp, (SELECT now FROM rollout__fresh)),
          i.type, i.payload, coalesce(
-           (SELECT keep FROM rollout_rules
+           (SELECT keep FROM rollout__rules
              WHERE item_key = i.t AND payload_key = coalesce(i.p, '*')),
-           (SELECT keep FROM rollout_rules
+           (SELECT keep FROM rollout__rules
              WHERE item_key = i.t AND payload_key = '*' AND i.p IS NOT ''),
-           (SELECT keep FROM rollout_rules
+           (SELECT keep FROM rollout__rules
              WHERE item_key = '*' AND payload_key = coalesce(i.p, '*')),
-           (SELECT keep FROM rollout_rules
+           (SELECT keep FROM rollout__rules
              WHERE item_key = '*' AND payload_key = '*' AND i.p IS NOT ''), 0)
     FROM (SELECT type, payload, lower(replace(type, '_', '')) AS t,
                  CASE WHEN payload IS NULL THEN ''
@@ -592,44 +592,44 @@ BEGIN
 END;
 
 -- An item to which the policy was applied: INSERT stores it, or counts it as
--- dropped. (rollout_items, this view and rollout_imports store an item with the
+-- dropped. (rollout_items, this view and rollout__imports store an item with the
 -- same statements, each in its own trigger. If they shared a trigger, SQLite would
 -- not fire it for an item that a trigger of the user records meanwhile.)
-CREATE VIEW IF NOT EXISTS main.rollout_takes AS
+CREATE VIEW IF NOT EXISTS main.rollout__takes AS
 SELECT NULL AS rollout, NULL AS timestamp, NULL AS type, NULL AS payload,
        NULL AS keep
  WHERE 0;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_takes_keep
-INSTEAD OF INSERT ON rollout_takes WHEN NEW.keep
+INSTEAD OF INSERT ON rollout__takes WHEN NEW.keep
 BEGIN
-  INSERT INTO rollout_forms(timestamp, type, payload)
+  INSERT INTO rollout__forms(timestamp, type, payload)
   VALUES (NEW.timestamp, NEW.type, NEW.payload);
   UPDATE rollout_heads SET last_sequence = last_sequence + 1, stamp = stamp + 1
    WHERE id = NEW.rollout;
   SELECT RAISE(ABORT, 'SequenceError: an item that is the next of its conversation must be stored, and must be whole; correct it, or the trigger that ignored it')
    WHERE changes() = 0;
-  INSERT INTO rollout_data(id, timestamp, type, payload)
+  INSERT INTO rollout__data(id, timestamp, type, payload)
   SELECT (no << 32) + last_sequence, NEW.timestamp, NEW.type, NEW.payload
     FROM rollout_heads WHERE id = NEW.rollout;
-  INSERT INTO rollout_looks(id) SELECT last_insert_rowid() WHERE changes() = 1;
+  INSERT INTO rollout__looks(id) SELECT last_insert_rowid() WHERE changes() = 1;
   -- SQLite does not fire a trigger that is already running.
   SELECT RAISE(ABORT, 'SequenceError: a trigger on the tables of conversations cannot record into the conversation that is being written; for another one, set PRAGMA recursive_triggers = ON')
     FROM rollout_heads
    WHERE id = NEW.rollout AND looked <> last_sequence
-     AND EXISTS (SELECT 1 FROM rollout_data
+     AND EXISTS (SELECT 1 FROM rollout__data
                   WHERE id = (no << 32) + last_sequence);
   -- An item that a trigger of the user ignores is not counted.
   UPDATE rollout_heads SET last_sequence = last_sequence - 1, stamp = stamp + 1
    WHERE id = NEW.rollout
-     AND NOT EXISTS (SELECT 1 FROM rollout_data
+     AND NOT EXISTS (SELECT 1 FROM rollout__data
                       WHERE id = (no << 32) + last_sequence);
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_takes_drop
-INSTEAD OF INSERT ON rollout_takes WHEN NOT NEW.keep
+INSTEAD OF INSERT ON rollout__takes WHEN NOT NEW.keep
 BEGIN
-  INSERT INTO rollout_imports(rollout, type, payload_type, dropped, bytes)
+  INSERT INTO rollout__imports(rollout, type, payload_type, dropped, bytes)
   VALUES (NEW.rollout, NEW.type,
           CASE json_type(NEW.payload, '$.type') WHEN 'text'
             THEN NEW.payload ->> 'type' END, 1,
@@ -642,40 +642,40 @@ END;
 -- from now.
 -- before, after and quiet are those of rollout_frames. With a sequence the row is
 -- only the frame of an item that exists.
-CREATE VIEW IF NOT EXISTS main.rollout_imports AS
+CREATE VIEW IF NOT EXISTS main.rollout__imports AS
 SELECT NULL AS rollout, NULL AS now, NULL AS timestamp, NULL AS type,
        NULL AS payload, NULL AS payload_type, NULL AS dropped, NULL AS bytes,
        NULL AS before, NULL AS after, NULL AS quiet, NULL AS sequence
  WHERE 0;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_imports_keep
-INSTEAD OF INSERT ON rollout_imports
+INSTEAD OF INSERT ON rollout__imports
 WHEN coalesce(NEW.dropped, 0) <= 0 AND NEW.sequence IS NULL
 BEGIN
   INSERT INTO rollout_heads(id, created, expires_at, stamp)
-  SELECT NEW.rollout, NEW.timestamp, NEW.now + (SELECT ttl FROM rollout_fresh),
+  SELECT NEW.rollout, NEW.timestamp, NEW.now + (SELECT ttl FROM rollout__fresh),
          lower(replace(NEW.type, '_', '')) = 'sessionmeta'
    WHERE NOT EXISTS (SELECT 1 FROM rollout_heads WHERE id = NEW.rollout);
-  INSERT INTO rollout_forms(timestamp, type, payload)
+  INSERT INTO rollout__forms(timestamp, type, payload)
   VALUES (NEW.timestamp, NEW.type, NEW.payload);
   UPDATE rollout_heads SET last_sequence = last_sequence + 1, stamp = stamp + 1
    WHERE id = NEW.rollout;
   SELECT RAISE(ABORT, 'SequenceError: an item that is the next of its conversation must be stored, and must be whole; correct it, or the trigger that ignored it')
    WHERE changes() = 0;
-  INSERT INTO rollout_data(id, timestamp, type, payload)
+  INSERT INTO rollout__data(id, timestamp, type, payload)
   SELECT (no << 32) + last_sequence, NEW.timestamp, NEW.type, NEW.payload
     FROM rollout_heads WHERE id = NEW.rollout;
-  INSERT INTO rollout_looks(id) SELECT last_insert_rowid() WHERE changes() = 1;
+  INSERT INTO rollout__looks(id) SELECT last_insert_rowid() WHERE changes() = 1;
   -- SQLite does not fire a trigger that is already running.
   SELECT RAISE(ABORT, 'SequenceError: a trigger on the tables of conversations cannot record into the conversation that is being written; for another one, set PRAGMA recursive_triggers = ON')
     FROM rollout_heads
    WHERE id = NEW.rollout AND looked <> last_sequence
-     AND EXISTS (SELECT 1 FROM rollout_data
+     AND EXISTS (SELECT 1 FROM rollout__data
                   WHERE id = (no << 32) + last_sequence);
   -- An item that a trigger of the user ignores is not counted.
   UPDATE rollout_heads SET last_sequence = last_sequence - 1, stamp = stamp + 1
    WHERE id = NEW.rollout
-     AND NOT EXISTS (SELECT 1 FROM rollout_data
+     AND NOT EXISTS (SELECT 1 FROM rollout__data
                       WHERE id = (no << 32) + last_sequence);
   SELECT RAISE(ABORT, 'SequenceError: an item that is the next of its conversation must be stored, and must be whole; correct it, or the trigger that ignored it')
     FROM rollout_heads WHERE id = NEW.rollout AND last_sequence < 0;
@@ -687,7 +687,7 @@ BEGIN
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_imports_frame
-INSTEAD OF INSERT ON rollout_imports WHEN NEW.sequence IS NOT NULL
+INSTEAD OF INSERT ON rollout__imports WHEN NEW.sequence IS NOT NULL
 BEGIN
   INSERT INTO rollout_frames(id, before, after, quiet)
   SELECT (s.owner << 32) + NEW.sequence, NEW.before, NEW.after,
@@ -698,7 +698,7 @@ BEGIN
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_imports_drop
-INSTEAD OF INSERT ON rollout_imports WHEN NEW.dropped > 0
+INSTEAD OF INSERT ON rollout__imports WHEN NEW.dropped > 0
 BEGIN
   INSERT INTO rollout_drops(no, item_type, payload_type, items, bytes)
   SELECT no, substr(NEW.type, 1, 100),
@@ -732,7 +732,7 @@ BEGIN
   SELECT RAISE(ABORT, 'RolloutExpiredError: Rollout expired: UPDATE rollouts SET expires_at to continue it')
     FROM rollout_heads
    WHERE id = lower(NEW.parent)
-     AND expires_at < coalesce(NEW.created, (SELECT now FROM rollout_fresh));
+     AND expires_at < coalesce(NEW.created, (SELECT now FROM rollout__fresh));
   SELECT RAISE(ABORT, 'InvalidTurnError: Invalid turn: it must be an integer from 0 to the number of turns of the conversation (column turns of rollouts)')
     FROM rollout_heads
    WHERE id = lower(NEW.parent) AND NEW.turn IS NOT NULL
@@ -740,25 +740,25 @@ BEGIN
           OR NEW.turn <> CAST(NEW.turn AS INTEGER)
           OR NEW.turn NOT BETWEEN 0 AND turns);
   SELECT RAISE(ABORT, 'CorruptedRolloutError: Corrupted rollout: the payload of item 0 is not JSON; UPDATE rollouts SET session_meta to repair it')
-    FROM rollout_heads AS h JOIN rollout_data AS d ON d.id = h.no << 32
+    FROM rollout_heads AS h JOIN rollout__data AS d ON d.id = h.no << 32
    WHERE h.id = lower(NEW.parent)
      AND NOT (json_valid(d.payload) OR json_valid(d.payload || ' '));
   INSERT INTO rollout_heads(id, created, expires_at, stamp)
   SELECT coalesce(lower(NEW.id), id), at, at + ttl, 1
-    FROM (SELECT id, coalesce(NEW.created, now) AS at, ttl FROM rollout_fresh);
+    FROM (SELECT id, coalesce(NEW.created, now) AS at, ttl FROM rollout__fresh);
   UPDATE rollout_act SET made = last_insert_rowid();
   UPDATE rollout_heads SET last_sequence = 0, stamp = stamp + 1
    WHERE no = (SELECT made FROM rollout_act);
-  INSERT INTO rollout_data(id, timestamp, type, payload)
+  INSERT INTO rollout__data(id, timestamp, type, payload)
   SELECT f.no << 32, f.created, 'session_meta',
          json_set(d.payload, '$.id', f.id, '$.timestamp', b.iso,
            '$.forked_from_id', h.id)
     FROM rollout_heads AS h
-    JOIN rollout_data AS d ON d.id = h.no << 32
+    JOIN rollout__data AS d ON d.id = h.no << 32
     JOIN rollout_heads AS f ON f.no = (SELECT made FROM rollout_act)
-    JOIN rollout_blank AS b ON b.no = f.no
+    JOIN rollout__blank AS b ON b.no = f.no
    WHERE h.id = lower(NEW.parent);
-  INSERT INTO rollout_looks(id) SELECT last_insert_rowid() WHERE changes() = 1;
+  INSERT INTO rollout__looks(id) SELECT last_insert_rowid() WHERE changes() = 1;
   -- SQLite does not fire a trigger that is already running.
   SELECT RAISE(ABORT, 'SequenceError: a trigger on the tables of conversations cannot start another conversation; set PRAGMA recursive_triggers = ON')
     FROM rollout_heads

@@ -8,9 +8,9 @@
 --                            its type, time and conversation
 --         rollout_attributes other names of the attributes of spans
 --         rollout_lines      how the lines of files of text begin
---         rollout_edition    one row: another number after every change here
+--         rollout__edition    one row: another number after every change here
 -- Views   rollout_facts      what each item says, by these rows
---         rollout_newest     the newest title, cwd, model and branch that the
+--         rollout__newest     the newest title, cwd, model and branch that the
 --                            own items of a conversation say
 --         rollout_texts      what users and assistants said
 --
@@ -51,12 +51,12 @@ CREATE TABLE IF NOT EXISTS main.rollout_readings(
 CREATE INDEX IF NOT EXISTS main.rollout_readings_type
 ON rollout_readings(type_key);
 
-CREATE TABLE IF NOT EXISTS main.rollout_edition(
+CREATE TABLE IF NOT EXISTS main.rollout__edition(
   id    INTEGER PRIMARY KEY CHECK (id = 1),
   stamp INTEGER NOT NULL DEFAULT 0
 );
 
-INSERT INTO main.rollout_edition(id) VALUES (1) ON CONFLICT DO NOTHING;
+INSERT INTO main.rollout__edition(id) VALUES (1) ON CONFLICT DO NOTHING;
 
 INSERT INTO main.rollout_readings(format, fact, type, conditions, place, other, part, source)
 VALUES
@@ -100,19 +100,19 @@ ON CONFLICT DO NOTHING;
 CREATE TRIGGER IF NOT EXISTS main.rollout_preambles_insert
 AFTER INSERT ON rollout_preambles
 BEGIN
-  UPDATE rollout_edition SET stamp = random();
+  UPDATE rollout__edition SET stamp = random();
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_preambles_update
 AFTER UPDATE ON rollout_preambles
 BEGIN
-  UPDATE rollout_edition SET stamp = random();
+  UPDATE rollout__edition SET stamp = random();
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_preambles_delete
 AFTER DELETE ON rollout_preambles
 BEGIN
-  UPDATE rollout_edition SET stamp = random();
+  UPDATE rollout__edition SET stamp = random();
 END;
 
 -- A damaged payload says nothing. Numbers are not text, and neither are the tags
@@ -146,7 +146,7 @@ SELECT d.id AS id, r.fact AS fact, r.source AS source,
   FROM (SELECT id, type,
                CASE WHEN json_valid(payload) OR json_valid(payload || ' ')
                     THEN payload END AS payload
-          FROM rollout_data) AS d
+          FROM rollout__data) AS d
  CROSS JOIN rollout_readings AS r
     ON r.type_key = lower(replace(d.type, '_', ''))
  WHERE d.payload IS NOT NULL
@@ -167,7 +167,7 @@ SELECT id, fact AS role, source, value AS text
   FROM rollout_facts
  WHERE fact IN ('user', 'assistant');
 
-CREATE VIEW IF NOT EXISTS main.rollout_newest AS
+CREATE VIEW IF NOT EXISTS main.rollout__newest AS
 SELECT h.no AS no, f.fact AS fact,
        (SELECT x.value FROM rollout_facts AS x
          WHERE x.id BETWEEN h.no << 32 AND (h.no << 32) + 4294967295
@@ -571,7 +571,7 @@ BEGIN
                             WHERE substr(key, 1, 2) <> '$.') END;
   SELECT RAISE(ABORT, 'ValidationError: Invalid reading: a place must be a path such as $.message.content')
    WHERE substr(NEW.place, 1, 2) <> '$.' OR substr(NEW.other, 1, 2) <> '$.';
-  UPDATE rollout_edition SET stamp = random();
+  UPDATE rollout__edition SET stamp = random();
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_readings_update
@@ -583,25 +583,25 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.rollout_readings_delete
 AFTER DELETE ON rollout_readings
 BEGIN
-  UPDATE rollout_edition SET stamp = random();
+  UPDATE rollout__edition SET stamp = random();
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_attributes_insert
 AFTER INSERT ON rollout_attributes
 BEGIN
-  UPDATE rollout_edition SET stamp = random();
+  UPDATE rollout__edition SET stamp = random();
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_attributes_update
 AFTER UPDATE ON rollout_attributes
 BEGIN
-  UPDATE rollout_edition SET stamp = random();
+  UPDATE rollout__edition SET stamp = random();
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_attributes_delete
 AFTER DELETE ON rollout_attributes
 BEGIN
-  UPDATE rollout_edition SET stamp = random();
+  UPDATE rollout__edition SET stamp = random();
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_formats_insert
@@ -613,7 +613,7 @@ BEGIN
                 THEN 1
               ELSE json_type(NEW.mark) <> 'object'
                 OR json_type(NEW.names) <> 'object' END;
-  UPDATE rollout_edition SET stamp = random();
+  UPDATE rollout__edition SET stamp = random();
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_formats_update
@@ -625,23 +625,23 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.rollout_formats_delete
 AFTER DELETE ON rollout_formats
 BEGIN
-  UPDATE rollout_edition SET stamp = random();
+  UPDATE rollout__edition SET stamp = random();
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_lines_insert
 AFTER INSERT ON rollout_lines
 BEGIN
-  UPDATE rollout_edition SET stamp = random();
+  UPDATE rollout__edition SET stamp = random();
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_lines_update
 AFTER UPDATE ON rollout_lines
 BEGIN
-  UPDATE rollout_edition SET stamp = random();
+  UPDATE rollout__edition SET stamp = random();
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_lines_delete
 AFTER DELETE ON rollout_lines
 BEGIN
-  UPDATE rollout_edition SET stamp = random();
+  UPDATE rollout__edition SET stamp = random();
 END;

@@ -7,7 +7,7 @@
 -- Views:  rollout_spoken         (id, role, text) of each message, once
 --
 -- Invariant: rollout_fts has a row for each item of rollout_spoken, with all that
--- it says. Three triggers on rollout_data keep it so.
+-- it says. Three triggers on rollout__data keep it so.
 
 -- Some recorders write a message twice in a row, as an item and as an event.
 -- Only the first one counts. (Two readings may find the same text.)
@@ -23,7 +23,7 @@ CREATE VIRTUAL TABLE IF NOT EXISTS main.rollout_fts
 USING fts5(text, tokenize = 'trigram');
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_fts_insert
-AFTER INSERT ON rollout_data
+AFTER INSERT ON rollout__data
 BEGIN
   INSERT INTO rollout_fts(rowid, text)
   SELECT NEW.id, text
@@ -34,7 +34,7 @@ END;
 
 -- The next item is read again, because it may repeat this one.
 CREATE TRIGGER IF NOT EXISTS main.rollout_fts_update
-AFTER UPDATE OF payload ON rollout_data
+AFTER UPDATE OF payload ON rollout__data
 BEGIN
   DELETE FROM rollout_fts WHERE rowid IN (NEW.id, NEW.id + 1);
   INSERT INTO rollout_fts(rowid, text)
@@ -50,7 +50,7 @@ BEGIN
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_fts_delete
-AFTER DELETE ON rollout_data
+AFTER DELETE ON rollout__data
 BEGIN
   DELETE FROM rollout_fts WHERE rowid = OLD.id;
 END;

@@ -80,14 +80,14 @@ BEGIN
   INSERT INTO rollout_segments(rollout, first, owner, last)
   VALUES (NEW.no, 0, NEW.no, 4294967295);
   UPDATE rollout_heads
-     SET expires_at = created + (SELECT ttl FROM rollout_fresh)
+     SET expires_at = created + (SELECT ttl FROM rollout__fresh)
    WHERE NEW.stamp = 0 AND no = NEW.no AND expires_at IS NULL;
   UPDATE rollout_heads SET last_sequence = 0, stamp = stamp + 1
    WHERE NEW.stamp = 0 AND no = NEW.no;
-  INSERT INTO rollout_data(id, timestamp, type, payload)
+  INSERT INTO rollout__data(id, timestamp, type, payload)
   SELECT no << 32, NEW.created, 'session_meta', payload
-    FROM rollout_blank WHERE NEW.stamp = 0 AND no = NEW.no;
-  INSERT INTO rollout_looks(id) SELECT last_insert_rowid() WHERE changes() = 1;
+    FROM rollout__blank WHERE NEW.stamp = 0 AND no = NEW.no;
+  INSERT INTO rollout__looks(id) SELECT last_insert_rowid() WHERE changes() = 1;
   -- SQLite does not fire a trigger that is already running.
   SELECT RAISE(ABORT, 'SequenceError: a trigger on the tables of conversations cannot start another conversation; set PRAGMA recursive_triggers = ON')
     FROM rollout_heads
@@ -115,7 +115,7 @@ CREATE TRIGGER IF NOT EXISTS main.rollout_heads_order
 BEFORE UPDATE OF looked ON rollout_heads
 WHEN NEW.looked BETWEEN 0 AND OLD.looked - 1
 BEGIN
-  SELECT RAISE(ABORT, 'SequenceError: a trigger on rollout_data cannot record into the conversation that is being written');
+  SELECT RAISE(ABORT, 'SequenceError: a trigger on rollout__data cannot record into the conversation that is being written');
 END;
 
 -- Reads the text of an item. It is a separate trigger, on this table, because
@@ -125,19 +125,19 @@ CREATE TRIGGER IF NOT EXISTS main.rollout_heads_look
 AFTER UPDATE OF looked ON rollout_heads WHEN NEW.looked > OLD.looked
 BEGIN
   SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: the payload must be well-formed JSON, not nested too deeply')
-    FROM rollout_data
+    FROM rollout__data
    WHERE id = (NEW.no << 32) + NEW.looked
      AND payload IS NOT NULL
      AND NOT (json_valid(payload) OR json_valid(payload || ' '));
   SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: item 0 of a conversation must be its session_meta, and the payload must be an object')
-    FROM rollout_data
+    FROM rollout__data
    WHERE NEW.looked = 0 AND id = NEW.no << 32
      AND (lower(replace(type, '_', '')) <> 'sessionmeta'
           OR json_type(payload) IS NOT 'object');
   INSERT INTO rollout_about(no, title, source, cwd, originator, cli_version,
                             model_provider, forked_from, format, source_id,
                             parent, agent, branch)
-  SELECT * FROM rollout_meta WHERE NEW.looked = 0 AND no = NEW.no;
+  SELECT * FROM rollout__meta WHERE NEW.looked = 0 AND no = NEW.no;
   UPDATE rollout_heads SET user_sequence = NEW.looked, stamp = stamp + 1
    WHERE no = NEW.no AND user_sequence IS NULL
      AND EXISTS (SELECT 1 FROM rollout_facts
@@ -167,7 +167,7 @@ BEGIN
                             cache_read, output, reasoning, cost, format)
   SELECT id, call, at, model, input_fresh, cache_write, cache_read, output,
          reasoning, cost, format
-    FROM rollout_spending WHERE id = (NEW.no << 32) + NEW.looked
+    FROM rollout__spending WHERE id = (NEW.no << 32) + NEW.looked
    LIMIT 1
       ON CONFLICT (call) DO UPDATE
      SET output = excluded.output, reasoning = excluded.reasoning
@@ -201,7 +201,7 @@ BEGIN
               AND NOT EXISTS (
                     SELECT 1
                       FROM rollout_segments AS s
-                      JOIN rollout_marks AS m
+                      JOIN rollout__marks AS m
                         ON m.id BETWEEN (s.owner << 32)
                                         + max(s.first, last.id & 4294967295)
                                     AND (s.owner << 32) + s.last
@@ -223,9 +223,9 @@ BEGIN
           OR EXISTS (SELECT 1 FROM rollout_facts
                       WHERE id = (NEW.no << 32) + NEW.looked
                         AND fact = 'goal'));
-  INSERT INTO rollout_marks(id, kind, first)
+  INSERT INTO rollout__marks(id, kind, first)
   SELECT id, 'compaction', NULL
-    FROM rollout_data
+    FROM rollout__data
    WHERE id = (NEW.no << 32) + NEW.looked AND lower(type) = 'compacted'
      AND 'array' IN (json_type(payload, '$.replacement_history'),
                      json_type(payload, '$.replacementHistory'))
@@ -243,7 +243,7 @@ BEGIN
                          CAST(coalesce(payload ->> 'num_turns',
                                        payload ->> 'numTurns') AS INTEGER))
                          AS number
-                    FROM rollout_data
+                    FROM rollout__data
                    WHERE id = (NEW.no << 32) + NEW.looked
                      AND lower(replace(type, '_', '')) = 'eventmsg'
                      AND lower(replace(payload ->> 'type', '_', ''))
@@ -256,9 +256,9 @@ BEGIN
          turns = (SELECT max(0, NEW.turns -
                          CAST(coalesce(payload ->> 'num_turns',
                                        payload ->> 'numTurns') AS INTEGER))
-                    FROM rollout_data WHERE id = (NEW.no << 32) + NEW.looked)
+                    FROM rollout__data WHERE id = (NEW.no << 32) + NEW.looked)
    WHERE no = NEW.no
-     AND EXISTS (SELECT 1 FROM rollout_marks
+     AND EXISTS (SELECT 1 FROM rollout__marks
                   WHERE id = (NEW.no << 32) + NEW.looked AND kind = 'rollback');
 END;
 
@@ -266,7 +266,7 @@ END;
 -- Its status, title and expiry can change, and items can be appended.
 CREATE TRIGGER IF NOT EXISTS main.rollout_heads_held
 BEFORE DELETE ON rollout_heads
-WHEN EXISTS (SELECT 1 FROM rollout_held WHERE id = OLD.id)
+WHEN EXISTS (SELECT 1 FROM rollout__held WHERE id = OLD.id)
 BEGIN
   SELECT RAISE(ABORT, 'HeldError: a hold keeps this conversation, which cannot be deleted; SELECT * FROM retention_holds lists the holds, and retention_release() ends one');
 END;
@@ -289,7 +289,7 @@ BEGIN
   SELECT f.now, 'rollout', iif(a.rule IS NOT NULL AND a.rows, 0, NULL),
          iif(a.rule IS NOT NULL AND a.rows, 'bulk', coalesce(a.rule, 'manual')), 1,
          coalesce(a.bytes, OLD.bytes), OLD.created, OLD.updated
-    FROM rollout_fresh AS f LEFT JOIN rollout_act AS a;
+    FROM rollout__fresh AS f LEFT JOIN rollout_act AS a;
 END;
 
 ----------------------------------------------------------------- segments
@@ -316,9 +316,9 @@ END;
 -- gives up.)
 CREATE TRIGGER IF NOT EXISTS main.rollout_segments_held
 BEFORE UPDATE ON rollout_segments
-WHEN EXISTS (SELECT 1 FROM rollout_heads AS h JOIN rollout_held AS k ON k.id = h.id
+WHEN EXISTS (SELECT 1 FROM rollout_heads AS h JOIN rollout__held AS k ON k.id = h.id
               WHERE h.no = OLD.rollout)
- AND EXISTS (SELECT 1 FROM rollout_data
+ AND EXISTS (SELECT 1 FROM rollout__data
               WHERE id BETWEEN (OLD.owner << 32) + OLD.first AND (OLD.owner << 32) + OLD.last
                 AND NOT (NEW.rollout IS OLD.rollout
                          AND (id BETWEEN (NEW.owner << 32) + NEW.first
@@ -331,7 +331,7 @@ CREATE TRIGGER IF NOT EXISTS main.rollout_segments_held_insert
 BEFORE INSERT ON rollout_segments
 WHEN EXISTS (SELECT 1 FROM rollout_segments
               WHERE rollout = NEW.rollout AND first = NEW.first)
- AND EXISTS (SELECT 1 FROM rollout_heads AS h JOIN rollout_held AS k ON k.id = h.id
+ AND EXISTS (SELECT 1 FROM rollout_heads AS h JOIN rollout__held AS k ON k.id = h.id
               WHERE h.no = NEW.rollout)
 BEGIN
   SELECT RAISE(ABORT, 'HeldError: a hold keeps this conversation, whose items cannot be taken away; SELECT * FROM retention_holds lists the holds, and retention_release() ends one');
@@ -344,7 +344,7 @@ BEGIN
   UPDATE rollout_act
      SET bytes = bytes + (
            SELECT coalesce(sum(length(CAST(payload AS BLOB))), 0)
-             FROM rollout_data
+             FROM rollout__data
             WHERE id BETWEEN OLD.owner << 32 AND (OLD.owner << 32) + 4294967295
               AND (id < (OLD.owner << 32) + (SELECT coalesce(min(first), 0)
                           FROM rollout_segments WHERE owner = OLD.owner)
@@ -353,33 +353,33 @@ BEGIN
    WHERE OLD.owner <> OLD.rollout
       OR EXISTS (SELECT 1 FROM rollout_segments
                   WHERE owner = OLD.owner AND rollout <> OLD.rollout);
-  DELETE FROM rollout_data
+  DELETE FROM rollout__data
    WHERE id BETWEEN OLD.owner << 32 AND (OLD.owner << 32) - 1 +
            coalesce((SELECT min(first) FROM rollout_segments
                       WHERE owner = OLD.owner), 0);
-  DELETE FROM rollout_data
+  DELETE FROM rollout__data
    WHERE id BETWEEN (OLD.owner << 32) + 1 +
            coalesce((SELECT max(last) FROM rollout_segments
                       WHERE owner = OLD.owner), -1)
          AND (OLD.owner << 32) + 4294967295;
   DELETE FROM rollout_frames
    WHERE id BETWEEN OLD.owner << 32 AND (OLD.owner << 32) + 4294967295
-     AND NOT EXISTS (SELECT 1 FROM rollout_data AS d
+     AND NOT EXISTS (SELECT 1 FROM rollout__data AS d
                       WHERE d.id = rollout_frames.id);
   DELETE FROM rollout_calls
    WHERE id BETWEEN OLD.owner << 32 AND (OLD.owner << 32) + 4294967295
-     AND NOT EXISTS (SELECT 1 FROM rollout_data AS d
+     AND NOT EXISTS (SELECT 1 FROM rollout__data AS d
                       WHERE d.id = rollout_calls.id);
   DELETE FROM rollout_turns
    WHERE id BETWEEN OLD.owner << 32 AND (OLD.owner << 32) + 4294967295
      AND NOT EXISTS (SELECT 1 FROM rollout_segments
                       WHERE owner = OLD.owner
                         AND last >= rollout_turns.id & 4294967295);
-  DELETE FROM rollout_marks
+  DELETE FROM rollout__marks
    WHERE id BETWEEN OLD.owner << 32 AND (OLD.owner << 32) + 4294967295
      AND NOT EXISTS (SELECT 1 FROM rollout_segments
                       WHERE owner = OLD.owner
-                        AND last >= rollout_marks.id & 4294967295);
+                        AND last >= rollout__marks.id & 4294967295);
 END;
 
 -------------------------------------------------------------------- items
@@ -389,7 +389,7 @@ END;
 -- store the items. Such a writer has checked that they are JSON, and sets looked
 -- of the head for each item whose text must be read. If it did not do so,
 -- rollout_check reports it.
-CREATE TABLE IF NOT EXISTS main.rollout_data(
+CREATE TABLE IF NOT EXISTS main.rollout__data(
   id        INTEGER PRIMARY KEY,
   timestamp INTEGER NOT NULL,
   type      TEXT NOT NULL,
@@ -405,7 +405,7 @@ CREATE TABLE IF NOT EXISTS main.rollout_data(
 );
 
 -- A new item must not exist yet, the item before it must exist, and its head must
--- have counted it. Otherwise rollout_places says what is wrong, or stores an item
+-- have counted it. Otherwise rollout__places says what is wrong, or stores an item
 -- that is not counted; this row is then ignored. (Item 1 is a special case: a fork
 -- may share the item 1 of its parent.) This is the only trigger, because SQLite
 -- takes longer to fire one than to store an item. It is short, because SQLite
@@ -413,72 +413,72 @@ CREATE TABLE IF NOT EXISTS main.rollout_data(
 -- the row that is ignored and for the one that is stored. So every view counts an
 -- item before it stores it, and only an INSERT of a user into this table does not.
 CREATE TRIGGER IF NOT EXISTS main.rollout_data_place
-BEFORE INSERT ON rollout_data
+BEFORE INSERT ON rollout__data
 WHEN NEW.id & 4294967295 = 1
-  OR (SELECT id FROM rollout_data WHERE id <= NEW.id ORDER BY id DESC LIMIT 1)
+  OR (SELECT id FROM rollout__data WHERE id <= NEW.id ORDER BY id DESC LIMIT 1)
      IS NOT NEW.id - 1
   OR NOT EXISTS (SELECT 1 FROM rollout_heads
                   WHERE no = NEW.id >> 32
                     AND last_sequence >= NEW.id & 4294967295)
 BEGIN
-  INSERT INTO rollout_places(id, timestamp, type, payload)
+  INSERT INTO rollout__places(id, timestamp, type, payload)
   VALUES (NEW.id, NEW.timestamp, NEW.type, NEW.payload);
-  SELECT RAISE(IGNORE) FROM rollout_data WHERE id = NEW.id;
+  SELECT RAISE(IGNORE) FROM rollout__data WHERE id = NEW.id;
 END;
 
 -- INSERT refuses an id at which no item can be stored. If the head has not counted
 -- the item, INSERT counts it, stores it, and reads its text: the INSERT of a user
--- into rollout_data.
-CREATE VIEW IF NOT EXISTS main.rollout_places AS
+-- into rollout__data.
+CREATE VIEW IF NOT EXISTS main.rollout__places AS
 SELECT NULL AS id, NULL AS timestamp, NULL AS type, NULL AS payload WHERE 0;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_places_insert
-INSTEAD OF INSERT ON rollout_places
+INSTEAD OF INSERT ON rollout__places
 BEGIN
-  SELECT RAISE(ABORT, 'AppendOnlyError: an item cannot be overwritten, and a trigger on rollout_data cannot record into the conversation that is being written; UPDATE the payload')
-   WHERE EXISTS (SELECT 1 FROM rollout_data WHERE id = NEW.id);
-  SELECT RAISE(ABORT, 'SequenceError: items must be appended one after the other, and a trigger on rollout_data cannot record into the conversation that is being written; INSERT INTO rollout_log or rollout_items')
+  SELECT RAISE(ABORT, 'AppendOnlyError: an item cannot be overwritten, and a trigger on rollout__data cannot record into the conversation that is being written; UPDATE the payload')
+   WHERE EXISTS (SELECT 1 FROM rollout__data WHERE id = NEW.id);
+  SELECT RAISE(ABORT, 'SequenceError: items must be appended one after the other, and a trigger on rollout__data cannot record into the conversation that is being written; INSERT INTO rollout_log or rollout_items')
    WHERE NOT EXISTS (SELECT 1 FROM rollout_segments
                       WHERE rollout = NEW.id >> 32 AND owner = NEW.id >> 32
                         AND NEW.id & 4294967295 BETWEEN first AND last
                         AND (first = NEW.id & 4294967295
-                             OR EXISTS (SELECT 1 FROM rollout_data
+                             OR EXISTS (SELECT 1 FROM rollout__data
                                          WHERE id = NEW.id - 1)));
-  INSERT INTO rollout_counts(id, timestamp, type, payload)
+  INSERT INTO rollout__counts(id, timestamp, type, payload)
   SELECT NEW.id, NEW.timestamp, NEW.type, NEW.payload
     FROM rollout_heads
    WHERE no = NEW.id >> 32 AND last_sequence < NEW.id & 4294967295;
 END;
 
-CREATE VIEW IF NOT EXISTS main.rollout_counts AS
+CREATE VIEW IF NOT EXISTS main.rollout__counts AS
 SELECT NULL AS id, NULL AS timestamp, NULL AS type, NULL AS payload WHERE 0;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_counts_insert
-INSTEAD OF INSERT ON rollout_counts
+INSTEAD OF INSERT ON rollout__counts
 BEGIN
-  INSERT INTO rollout_forms(timestamp, type, payload)
+  INSERT INTO rollout__forms(timestamp, type, payload)
   VALUES (NEW.timestamp, NEW.type, NEW.payload);
   UPDATE rollout_heads
      SET last_sequence = NEW.id & 4294967295, stamp = stamp + 1
    WHERE no = NEW.id >> 32 AND last_sequence = (NEW.id & 4294967295) - 1;
-  INSERT INTO rollout_data(id, timestamp, type, payload)
+  INSERT INTO rollout__data(id, timestamp, type, payload)
   SELECT NEW.id, NEW.timestamp, NEW.type, NEW.payload WHERE changes() = 1;
   SELECT RAISE(ABORT, 'SequenceError: an item that is the next of its conversation must be stored, and must be whole; correct it, or the trigger that ignored it')
    WHERE changes() = 0;
-  INSERT INTO rollout_looks(id) VALUES (NEW.id);
+  INSERT INTO rollout__looks(id) VALUES (NEW.id);
   -- SQLite does not fire a trigger that is already running.
   SELECT RAISE(ABORT, 'SequenceError: a trigger on the tables of conversations cannot record into the conversation that is being written; for another one, set PRAGMA recursive_triggers = ON')
     FROM rollout_heads
    WHERE no = NEW.id >> 32 AND looked <> NEW.id & 4294967295;
 END;
 
--- INSERT refuses what the constraints of rollout_data refuse. With OR FAIL, those
+-- INSERT refuses what the constraints of rollout__data refuse. With OR FAIL, those
 -- would stop after the item was counted.
-CREATE VIEW IF NOT EXISTS main.rollout_forms AS
+CREATE VIEW IF NOT EXISTS main.rollout__forms AS
 SELECT NULL AS timestamp, NULL AS type, NULL AS payload WHERE 0;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_forms_insert
-INSTEAD OF INSERT ON rollout_forms
+INSTEAD OF INSERT ON rollout__forms
 BEGIN
   SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: a timestamp is whole milliseconds since 1970')
    WHERE (typeof(NEW.timestamp) = 'integer'
@@ -496,18 +496,18 @@ END;
 -- A title is one that a user gives. The triggers of other tables fire meanwhile:
 -- if one of them records a second item, and SQLite does not fire this trigger
 -- again, then looked of the head shows it.
-CREATE VIEW IF NOT EXISTS main.rollout_looks AS
+CREATE VIEW IF NOT EXISTS main.rollout__looks AS
 SELECT NULL AS id, NULL AS title WHERE 0;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_looks_insert
-INSTEAD OF INSERT ON rollout_looks
+INSTEAD OF INSERT ON rollout__looks
 BEGIN
   UPDATE rollout_heads
      SET looked = NEW.id & 4294967295, stamp = stamp + 1,
          (bytes, updated) =
          (SELECT bytes + coalesce(length(CAST(d.payload AS BLOB)), 0),
                  max(updated, d.timestamp)
-            FROM rollout_data AS d WHERE d.id = NEW.id)
+            FROM rollout__data AS d WHERE d.id = NEW.id)
    WHERE no = NEW.id >> 32;
   UPDATE rollout_about SET title = NEW.title, given_title = NEW.title
    WHERE NEW.title IS NOT NULL AND no = NEW.id >> 32;
@@ -515,7 +515,7 @@ END;
 
 -- (Not UPDATE OF id: SQLite does not fire such a trigger for SET rowid.)
 CREATE TRIGGER IF NOT EXISTS main.rollout_data_keep
-BEFORE UPDATE ON rollout_data
+BEFORE UPDATE ON rollout__data
 WHEN NEW.id IS NOT OLD.id OR NEW.timestamp IS NOT OLD.timestamp
   OR NEW.type IS NOT OLD.type
 BEGIN
@@ -523,12 +523,12 @@ BEGIN
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_data_held
-BEFORE UPDATE ON rollout_data
+BEFORE UPDATE ON rollout__data
 WHEN NEW.payload IS NOT OLD.payload
  AND EXISTS (SELECT 1 FROM retention__in_force WHERE kind = 'rollout')
  AND EXISTS (SELECT 1 FROM rollout_segments AS s
                JOIN rollout_heads AS h ON h.no = s.rollout
-               JOIN rollout_held AS k ON k.id = h.id
+               JOIN rollout__held AS k ON k.id = h.id
               WHERE s.owner = OLD.id >> 32
                 AND OLD.id & 4294967295 BETWEEN s.first AND s.last)
 BEGIN
@@ -537,7 +537,7 @@ END;
 
 -- A payload can be redacted or repaired, but its kind must stay the same.
 CREATE TRIGGER IF NOT EXISTS main.rollout_data_update
-AFTER UPDATE OF payload ON rollout_data
+AFTER UPDATE OF payload ON rollout__data
 BEGIN
   SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: the payload must be well-formed JSON, not nested too deeply')
    WHERE NEW.payload IS NULL
@@ -557,7 +557,7 @@ BEGIN
                             OLD.payload ->> 'numTurns') END;
   SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: a compaction must keep its replacement history, an array; redact its elements')
    WHERE lower(NEW.type) = 'compacted'
-     AND EXISTS (SELECT 1 FROM rollout_marks
+     AND EXISTS (SELECT 1 FROM rollout__marks
                   WHERE id = NEW.id AND kind = 'compaction')
       <> ('array' IN (coalesce(json_type(NEW.payload, '$.replacement_history'), ''),
                       coalesce(json_type(NEW.payload, '$.replacementHistory'), '')));
@@ -590,12 +590,12 @@ BEGIN
                       THEN m.cwd ELSE rollout_about.cwd END,
                  m.originator, m.cli_version, m.model_provider, m.forked_from,
                  m.format, m.source_id, m.parent, m.agent
-            FROM rollout_meta AS m WHERE m.no = rollout_about.no)
+            FROM rollout__meta AS m WHERE m.no = rollout_about.no)
    WHERE no = NEW.id >> 32 AND NEW.id & 4294967295 = 0;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_data_stay
-BEFORE DELETE ON rollout_data
+BEFORE DELETE ON rollout__data
 WHEN EXISTS (SELECT 1 FROM rollout_segments
               WHERE owner = OLD.id >> 32 AND last >= OLD.id & 4294967295
                 AND first <= OLD.id & 4294967295)
@@ -614,7 +614,7 @@ CREATE TABLE IF NOT EXISTS main.rollout_frames(
   changed INTEGER NOT NULL DEFAULT 0 CHECK (changed IN (0, 1)) -- the payload was
 );
 
-CREATE TABLE IF NOT EXISTS main.rollout_marks(
+CREATE TABLE IF NOT EXISTS main.rollout__marks(
   id    INTEGER PRIMARY KEY,
   kind  TEXT NOT NULL CHECK (kind IN ('compaction', 'rollback')),
   first INTEGER -- sequence: a rollback takes back all from there to itself
@@ -723,15 +723,15 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.rollout_policy_insert
 AFTER INSERT ON rollout_policy
 BEGIN
-  UPDATE rollout_edition SET stamp = random();
+  UPDATE rollout__edition SET stamp = random();
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_policy_update
 AFTER UPDATE ON rollout_policy
 BEGIN
-  UPDATE rollout_edition SET stamp = random();
+  UPDATE rollout__edition SET stamp = random();
   SELECT RAISE(ABORT, 'PolicyError: the preset in force and the default preset must each keep at least one row; set rollout.policy to another preset first')
-   WHERE NOT EXISTS (SELECT 1 FROM rollout_rules)
+   WHERE NOT EXISTS (SELECT 1 FROM rollout__rules)
       OR NOT EXISTS (SELECT 1 FROM rollout_policy
                       WHERE preset = (SELECT "default" FROM blackbox_settings
                                        WHERE name = 'rollout.policy'));
@@ -740,9 +740,9 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.rollout_policy_delete
 AFTER DELETE ON rollout_policy
 BEGIN
-  UPDATE rollout_edition SET stamp = random();
+  UPDATE rollout__edition SET stamp = random();
   SELECT RAISE(ABORT, 'PolicyError: the preset in force and the default preset must each keep at least one row; set rollout.policy to another preset first')
-   WHERE NOT EXISTS (SELECT 1 FROM rollout_rules)
+   WHERE NOT EXISTS (SELECT 1 FROM rollout__rules)
       OR NOT EXISTS (SELECT 1 FROM rollout_policy
                       WHERE preset = (SELECT "default" FROM blackbox_settings
                                        WHERE name = 'rollout.policy'));
@@ -803,7 +803,7 @@ ON rollout_about(prompt_id) WHERE prompt_id IS NOT NULL;
 -- due: among the oldest 100, the first that nothing blocks. It takes only what
 -- nothing can refuse, because a trigger cannot go on after an error. A conversation
 -- that is itself past its time removes nothing: it is history that is being loaded.
-CREATE VIEW IF NOT EXISTS main.rollout_overdue AS
+CREATE VIEW IF NOT EXISTS main.rollout__overdue AS
 SELECT d.key AS key
   FROM (SELECT key, blocked_by FROM rollout_due
          WHERE at < (SELECT now FROM retention_now)
@@ -814,15 +814,15 @@ SELECT d.key AS key
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_work
 AFTER INSERT ON rollout_heads
-WHEN EXISTS (SELECT 1 FROM retention_tick)
+WHEN EXISTS (SELECT 1 FROM retention__tick)
   OR EXISTS (SELECT 1 FROM rollout_heads
               WHERE expires_at < (julianday('now') - 2440587.5) * 86400000.0)
 BEGIN
-  INSERT INTO retention_tick(now) VALUES ((SELECT now FROM retention_now));
+  INSERT INTO retention__tick(now) VALUES ((SELECT now FROM retention_now));
   DELETE FROM rollout_due
    WHERE coalesce(NEW.expires_at, NEW.created, 9e18)
          >= (julianday('now') - 2440587.5) * 86400000.0 - 60000
-     AND key IN (SELECT key FROM rollout_overdue)
+     AND key IN (SELECT key FROM rollout__overdue)
      AND key <> NEW.id;
 END;
 

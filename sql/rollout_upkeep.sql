@@ -18,7 +18,7 @@ BEGIN
    WHERE NEW.now IS NULL AND (SELECT now FROM retention_now) IS NULL;
   UPDATE rollout_act
      SET rule = 'rollout.expired', rows = 1, bytes = 0,
-         now = coalesce(NEW.now, (SELECT now FROM rollout_fresh));
+         now = coalesce(NEW.now, (SELECT now FROM rollout__fresh));
   DELETE FROM rollout_heads
    WHERE id IN (SELECT key FROM rollout_due
                  WHERE blocked_by IS NULL AND at < (SELECT now FROM rollout_act)
@@ -59,7 +59,7 @@ BEGIN
                       WHERE id = lower(NEW.id))
                 AND (SELECT (no << 32) + 4294967295 FROM rollout_heads
                       WHERE id = lower(NEW.id));
-  DELETE FROM rollout_marks
+  DELETE FROM rollout__marks
    WHERE id BETWEEN (SELECT no << 32 FROM rollout_heads
                       WHERE id = lower(NEW.id))
                 AND (SELECT (no << 32) + 4294967295 FROM rollout_heads
@@ -73,11 +73,11 @@ BEGIN
      SET stamp = stamp + 1, looked = -1,
          (last_sequence, bytes, updated, user_sequence, turns) =
          (SELECT d.last_sequence, d.bytes, d.updated, d.user_sequence, d.turns
-            FROM rollout_derived AS d WHERE d.no = rollout_heads.no)
+            FROM rollout__derived AS d WHERE d.no = rollout_heads.no)
    WHERE id = lower(NEW.id);
   INSERT INTO rollout_about(no, title)
   SELECT h.no, m.title
-    FROM rollout_heads AS h LEFT JOIN rollout_meta AS m ON m.no = h.no
+    FROM rollout_heads AS h LEFT JOIN rollout__meta AS m ON m.no = h.no
    WHERE h.id = lower(NEW.id) AND h.last_sequence >= 0
      AND NOT EXISTS (SELECT 1 FROM rollout_about AS a WHERE a.no = h.no);
   UPDATE rollout_about
@@ -91,14 +91,14 @@ BEGIN
                  coalesce(m.branch, rollout_about.branch),
                  CASE WHEN m.forked_from IS NOT NULL
                       THEN rollout_about.model END
-            FROM rollout_meta AS m WHERE m.no = rollout_about.no)
+            FROM rollout__meta AS m WHERE m.no = rollout_about.no)
    WHERE no = (SELECT m.no FROM rollout_heads AS h
-                 JOIN rollout_meta AS m ON m.no = h.no
+                 JOIN rollout__meta AS m ON m.no = h.no
                 WHERE h.id = lower(NEW.id));
   INSERT INTO rollout_rebuilds(id, sequence)
   SELECT h.id, d.id & 4294967295
     FROM rollout_heads AS h
-    JOIN rollout_data AS d
+    JOIN rollout__data AS d
       ON d.id BETWEEN (h.no << 32) + 1 AND (h.no << 32) + 4294967295
    WHERE h.id = lower(NEW.id)
      AND (json_valid(d.payload) OR json_valid(d.payload || ' '))
@@ -108,7 +108,7 @@ BEGIN
               SELECT type_key FROM rollout_usage_formats))
    ORDER BY d.id;
   UPDATE rollout_about
-     SET prompt_id = (SELECT d.prompt_id FROM rollout_derived AS d
+     SET prompt_id = (SELECT d.prompt_id FROM rollout__derived AS d
                        WHERE d.no = rollout_about.no)
    WHERE no = (SELECT no FROM rollout_heads WHERE id = lower(NEW.id));
   UPDATE rollout_about

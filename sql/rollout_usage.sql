@@ -5,12 +5,12 @@
 --         rollout_calls          one row for each call of a model
 --         rollout_days           their sums by day, model and conversation
 --         rollout_prices         what a million tokens cost, and by which list
--- Views   rollout_spending       what each item tells
+-- Views   rollout__spending       what each item tells
 --         rollout_usage          the calls, with their cost
 --         rollout_usage_days     sums by day (UTC) and model
 --         rollout_usage_sums     sums by conversation and model, with those of
 --                                its sub-agents
---         rollout_families       the conversation from which a history comes
+--         rollout__families       the conversation from which a history comes
 --
 -- Invariants: a call that is told more than once counts once, for the
 -- conversation that told it first, with the largest output that was told. The
@@ -96,7 +96,7 @@ BEGIN
    WHERE CASE WHEN NOT (json_valid(NEW.conditions)
                         OR json_valid(NEW.conditions || ' ')) THEN 1
               ELSE json_type(NEW.conditions) <> 'object' END;
-  UPDATE rollout_edition SET stamp = random();
+  UPDATE rollout__edition SET stamp = random();
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_usage_formats_update
@@ -108,7 +108,7 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.rollout_usage_formats_delete
 AFTER DELETE ON rollout_usage_formats
 BEGIN
-  UPDATE rollout_edition SET stamp = random();
+  UPDATE rollout__edition SET stamp = random();
 END;
 
 CREATE TABLE IF NOT EXISTS main.rollout_calls(
@@ -190,7 +190,7 @@ BEGIN
 END;
 
 -- The root of the forks to which a conversation belongs. (UNION ends a circle.)
-CREATE VIEW IF NOT EXISTS main.rollout_families AS
+CREATE VIEW IF NOT EXISTS main.rollout__families AS
 SELECT h.no AS no,
        (WITH RECURSIVE up(id, steps) AS (
           SELECT h.id, 0
@@ -202,11 +202,11 @@ SELECT h.no AS no,
         SELECT id FROM up ORDER BY steps DESC LIMIT 1) AS family
   FROM rollout_heads AS h;
 
-CREATE VIEW IF NOT EXISTS main.rollout_spending AS
+CREATE VIEW IF NOT EXISTS main.rollout__spending AS
 SELECT t.id AS id, t.format AS format,
        coalesce(
          CASE WHEN t.total IS NOT NULL THEN
-                (SELECT family FROM rollout_families WHERE no = t.id >> 32)
+                (SELECT family FROM rollout__families WHERE no = t.id >> 32)
                 || ':' || t.total
               WHEN t.call_1 IS NOT NULL THEN t.call_1 || ':' || t.call_2 END,
          '#' || t.id) AS call,
@@ -251,7 +251,7 @@ SELECT t.id AS id, t.format AS format,
                        CASE WHEN json_valid(payload)
                               OR json_valid(payload || ' ') THEN payload END
                          AS payload
-                  FROM rollout_data) AS d
+                  FROM rollout__data) AS d
          CROSS JOIN rollout_usage_formats AS u
             ON u.type_key = lower(replace(d.type, '_', ''))
          WHERE json_type(d.payload, u.place) = 'object'

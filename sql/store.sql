@@ -6,18 +6,18 @@
 -- the number of the text in decimal digits. The store does not know the tables
 -- that have references. Each of them has a row in store_users.
 --
--- Tables  store_texts    one row for each packed value: where its pieces are
---         store_packs    pieces, about 256 KB of them together, compressed by zstd
---         store_uses     for each pack the length and the number of uses of each
+-- Tables  store__texts    one row for each packed value: where its pieces are
+--         store__packs    pieces, about 256 KB of them together, compressed by zstd
+--         store__uses     for each pack the length and the number of uses of each
 --                        piece
---         store_pieces   where the piece with a given hash is
---         store_state    one row: totals
+--         store__pieces   where the piece with a given hash is
+--         store__state    one row: totals
 --         store_dropped  texts that perhaps no reference names any more
 --         store_users    the views through which the store reaches the tables that
 --                        have references
 -- Views   store_stats    texts, pieces, packs, bytes
---         store_size     rows and bytes, for retention_report()
---         store_check    contradictions (no rows if all is well)
+--         store__size     rows and bytes, for retention_report()
+--         store__check    contradictions (no rows if all is well)
 --
 -- This file runs alone after core.sql (sqlite3 my.db < sql/store.sql), any number of
 -- times.
@@ -34,41 +34,41 @@
 -- dropped and dropped_bytes: texts that wait for the sweep, with their full length.
 CREATE VIEW IF NOT EXISTS main.store_stats AS
 SELECT s.texts - d.n AS texts, s.text_bytes - d.b AS text_bytes,
-       (SELECT count(*) FROM store_packs) AS packs, s.pieces AS pieces,
+       (SELECT count(*) FROM store__packs) AS packs, s.pieces AS pieces,
        s.piece_bytes AS piece_bytes, s.kept_bytes AS kept_bytes,
        d.n AS dropped, d.b AS dropped_bytes
-  FROM store_state AS s,
+  FROM store__state AS s,
        (SELECT count(*) AS n, coalesce(sum(t.bytes), 0) AS b
-          FROM store_dropped AS x JOIN store_texts AS t ON t.text = x.text) AS d;
+          FROM store_dropped AS x JOIN store__texts AS t ON t.text = x.text) AS d;
 
-CREATE VIEW IF NOT EXISTS main.store_size AS
-SELECT texts AS rows, kept_bytes AS bytes FROM store_state;
+CREATE VIEW IF NOT EXISTS main.store__size AS
+SELECT texts AS rows, kept_bytes AS bytes FROM store__state;
 
-CREATE VIEW IF NOT EXISTS main.store_check AS
-SELECT 'store_state' AS object, 'has not the one row that it must have' AS problem
- WHERE (SELECT count(*) FROM store_state) <> 1
+CREATE VIEW IF NOT EXISTS main.store__check AS
+SELECT 'store__state' AS object, 'has not the one row that it must have' AS problem
+ WHERE (SELECT count(*) FROM store__state) <> 1
 UNION ALL
-SELECT 'store_state', 'its totals are not those of the texts, packs and lists'
-  FROM store_state AS s,
+SELECT 'store__state', 'its totals are not those of the texts, packs and lists'
+  FROM store__state AS s,
        (SELECT count(*) AS n, coalesce(sum(bytes), 0) AS b,
-               coalesce(sum(length(recipe)), 0) AS k FROM store_texts) AS t,
-       (SELECT coalesce(sum(length(data)), 0) AS k FROM store_packs) AS p,
-       (SELECT coalesce(sum(length(list)), 0) AS k FROM store_uses) AS l,
-       (SELECT count(*) AS n FROM store_pieces) AS x
+               coalesce(sum(length(recipe)), 0) AS k FROM store__texts) AS t,
+       (SELECT coalesce(sum(length(data)), 0) AS k FROM store__packs) AS p,
+       (SELECT coalesce(sum(length(list)), 0) AS k FROM store__uses) AS l,
+       (SELECT count(*) AS n FROM store__pieces) AS x
  WHERE (s.texts, s.text_bytes, s.kept_bytes) IS NOT (t.n, t.b, t.k + p.k + l.k)
     OR s.pieces < x.n
 UNION ALL
-SELECT 'store_uses', 'pack ' || pack || ' has no list of its pieces'
-  FROM store_packs WHERE pack NOT IN (SELECT pack FROM store_uses)
+SELECT 'store__uses', 'pack ' || pack || ' has no list of its pieces'
+  FROM store__packs WHERE pack NOT IN (SELECT pack FROM store__uses)
 UNION ALL
-SELECT 'store_uses', 'the list of pack ' || pack || ' has no pack'
-  FROM store_uses WHERE pack NOT IN (SELECT pack FROM store_packs);
+SELECT 'store__uses', 'the list of pack ' || pack || ' has no pack'
+  FROM store__uses WHERE pack NOT IN (SELECT pack FROM store__packs);
 
 -- bytes is the length of the text. mark is the beginning of the hash in its
 -- reference. sum is a checksum of the text. fresh is the first place that was new
 -- when the text was packed: it has its pieces from there on to itself. recipe:
 -- see ext/store/recipe.c.
-CREATE TABLE IF NOT EXISTS main.store_texts(
+CREATE TABLE IF NOT EXISTS main.store__texts(
   text   INTEGER PRIMARY KEY,
   bytes  INTEGER NOT NULL,
   mark   BLOB NOT NULL,
@@ -78,26 +78,26 @@ CREATE TABLE IF NOT EXISTS main.store_texts(
 );
 
 -- token is another number each time that the data is written.
-CREATE TABLE IF NOT EXISTS main.store_packs(
+CREATE TABLE IF NOT EXISTS main.store__packs(
   pack  INTEGER PRIMARY KEY,
   token INTEGER NOT NULL,
   data  BLOB NOT NULL
 );
 
-CREATE TABLE IF NOT EXISTS main.store_uses(
+CREATE TABLE IF NOT EXISTS main.store__uses(
   pack INTEGER PRIMARY KEY,
   list BLOB NOT NULL
 );
 
 -- key: the first eight bytes of the hash. place: the pack * 65536 + the number of
 -- the piece in it.
-CREATE TABLE IF NOT EXISTS main.store_pieces(
+CREATE TABLE IF NOT EXISTS main.store__pieces(
   "key" INTEGER PRIMARY KEY,
   place INTEGER NOT NULL
 );
 
 -- open is the pack that has room for more. next is the number of the next text.
-CREATE TABLE IF NOT EXISTS main.store_state(
+CREATE TABLE IF NOT EXISTS main.store__state(
   one         INTEGER PRIMARY KEY CHECK (one = 1),
   next        INTEGER NOT NULL,
   open        INTEGER NOT NULL,
@@ -121,109 +121,109 @@ CREATE TABLE IF NOT EXISTS main.store_users(
   texts  TEXT NOT NULL
 ) WITHOUT ROWID;
 
-INSERT INTO main.store_state(one, next, open, texts, text_bytes, pieces, piece_bytes,
+INSERT INTO main.store__state(one, next, open, texts, text_bytes, pieces, piece_bytes,
   kept_bytes)
-SELECT 1, 1, 0, 0, 0, 0, 0, 0 WHERE NOT EXISTS (SELECT 1 FROM main.store_state);
+SELECT 1, 1, 0, 0, 0, 0, 0, 0 WHERE NOT EXISTS (SELECT 1 FROM main.store__state);
 
 CREATE TRIGGER IF NOT EXISTS main.store_texts_insert
-BEFORE INSERT ON store_texts WHEN store_writing() IS NOT 1
+BEFORE INSERT ON store__texts WHEN store_writing() IS NOT 1
 BEGIN
-  SELECT RAISE(ABORT, 'StoreError: store_texts is written by functions of blackbox only');
+  SELECT RAISE(ABORT, 'StoreError: store__texts is written by functions of blackbox only');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.store_texts_update
-BEFORE UPDATE ON store_texts WHEN store_writing() IS NOT 1
+BEFORE UPDATE ON store__texts WHEN store_writing() IS NOT 1
 BEGIN
-  SELECT RAISE(ABORT, 'StoreError: store_texts is written by functions of blackbox only');
+  SELECT RAISE(ABORT, 'StoreError: store__texts is written by functions of blackbox only');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.store_texts_delete
-BEFORE DELETE ON store_texts WHEN store_writing() IS NOT 1
+BEFORE DELETE ON store__texts WHEN store_writing() IS NOT 1
 BEGIN
-  SELECT RAISE(ABORT, 'StoreError: store_texts is written by functions of blackbox only');
+  SELECT RAISE(ABORT, 'StoreError: store__texts is written by functions of blackbox only');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.store_packs_insert
-BEFORE INSERT ON store_packs WHEN store_writing() IS NOT 1
+BEFORE INSERT ON store__packs WHEN store_writing() IS NOT 1
 BEGIN
-  SELECT RAISE(ABORT, 'StoreError: store_packs is written by functions of blackbox only');
+  SELECT RAISE(ABORT, 'StoreError: store__packs is written by functions of blackbox only');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.store_packs_update
-BEFORE UPDATE ON store_packs WHEN store_writing() IS NOT 1
+BEFORE UPDATE ON store__packs WHEN store_writing() IS NOT 1
 BEGIN
-  SELECT RAISE(ABORT, 'StoreError: store_packs is written by functions of blackbox only');
+  SELECT RAISE(ABORT, 'StoreError: store__packs is written by functions of blackbox only');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.store_packs_delete
-BEFORE DELETE ON store_packs WHEN store_writing() IS NOT 1
+BEFORE DELETE ON store__packs WHEN store_writing() IS NOT 1
 BEGIN
-  SELECT RAISE(ABORT, 'StoreError: store_packs is written by functions of blackbox only');
+  SELECT RAISE(ABORT, 'StoreError: store__packs is written by functions of blackbox only');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.store_uses_insert
-BEFORE INSERT ON store_uses WHEN store_writing() IS NOT 1
+BEFORE INSERT ON store__uses WHEN store_writing() IS NOT 1
 BEGIN
-  SELECT RAISE(ABORT, 'StoreError: store_uses is written by functions of blackbox only');
+  SELECT RAISE(ABORT, 'StoreError: store__uses is written by functions of blackbox only');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.store_uses_update
-BEFORE UPDATE ON store_uses WHEN store_writing() IS NOT 1
+BEFORE UPDATE ON store__uses WHEN store_writing() IS NOT 1
 BEGIN
-  SELECT RAISE(ABORT, 'StoreError: store_uses is written by functions of blackbox only');
+  SELECT RAISE(ABORT, 'StoreError: store__uses is written by functions of blackbox only');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.store_uses_delete
-BEFORE DELETE ON store_uses WHEN store_writing() IS NOT 1
+BEFORE DELETE ON store__uses WHEN store_writing() IS NOT 1
 BEGIN
-  SELECT RAISE(ABORT, 'StoreError: store_uses is written by functions of blackbox only');
+  SELECT RAISE(ABORT, 'StoreError: store__uses is written by functions of blackbox only');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.store_pieces_insert
-BEFORE INSERT ON store_pieces WHEN store_writing() IS NOT 1
+BEFORE INSERT ON store__pieces WHEN store_writing() IS NOT 1
 BEGIN
-  SELECT RAISE(ABORT, 'StoreError: store_pieces is written by functions of blackbox only');
+  SELECT RAISE(ABORT, 'StoreError: store__pieces is written by functions of blackbox only');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.store_pieces_update
-BEFORE UPDATE ON store_pieces WHEN store_writing() IS NOT 1
+BEFORE UPDATE ON store__pieces WHEN store_writing() IS NOT 1
 BEGIN
-  SELECT RAISE(ABORT, 'StoreError: store_pieces is written by functions of blackbox only');
+  SELECT RAISE(ABORT, 'StoreError: store__pieces is written by functions of blackbox only');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.store_pieces_delete
-BEFORE DELETE ON store_pieces WHEN store_writing() IS NOT 1
+BEFORE DELETE ON store__pieces WHEN store_writing() IS NOT 1
 BEGIN
-  SELECT RAISE(ABORT, 'StoreError: store_pieces is written by functions of blackbox only');
+  SELECT RAISE(ABORT, 'StoreError: store__pieces is written by functions of blackbox only');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.store_state_insert
-BEFORE INSERT ON store_state WHEN EXISTS (SELECT 1 FROM store_state)
+BEFORE INSERT ON store__state WHEN EXISTS (SELECT 1 FROM store__state)
 BEGIN
-  SELECT RAISE(ABORT, 'StoreError: store_state has one row, which stays');
+  SELECT RAISE(ABORT, 'StoreError: store__state has one row, which stays');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.store_state_update
-BEFORE UPDATE ON store_state WHEN store_writing() IS NOT 1
+BEFORE UPDATE ON store__state WHEN store_writing() IS NOT 1
 BEGIN
-  SELECT RAISE(ABORT, 'StoreError: store_state is written by functions of blackbox only');
+  SELECT RAISE(ABORT, 'StoreError: store__state is written by functions of blackbox only');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.store_state_delete
-BEFORE DELETE ON store_state WHEN store_writing() IS NOT 1
+BEFORE DELETE ON store__state WHEN store_writing() IS NOT 1
 BEGIN
-  SELECT RAISE(ABORT, 'StoreError: store_state is written by functions of blackbox only');
+  SELECT RAISE(ABORT, 'StoreError: store__state is written by functions of blackbox only');
 END;
 
 -- Without its view, the texts of a table would look as if nothing named them.
 CREATE TRIGGER IF NOT EXISTS main.store_users_update
-BEFORE UPDATE ON store_users WHEN (SELECT texts FROM store_state) IS NOT 0
+BEFORE UPDATE ON store_users WHEN (SELECT texts FROM store__state) IS NOT 0
 BEGIN
   SELECT RAISE(ABORT, 'StoreError: the store has texts, so its users cannot be changed; unpack them first');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.store_users_delete
-BEFORE DELETE ON store_users WHEN (SELECT texts FROM store_state) IS NOT 0
+BEFORE DELETE ON store_users WHEN (SELECT texts FROM store__state) IS NOT 0
 BEGIN
   SELECT RAISE(ABORT, 'StoreError: the store has texts, so its users cannot be removed; unpack them first');
 END;

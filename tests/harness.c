@@ -177,7 +177,7 @@ static int isFresh(const char *zTable, const char *zColumn) {
   if (strncmp(zTable, "blackbox__", 10) == 0) {
     return strstr(",detail,hash,origin,frontier,", zColumn) != 0;
   }
-  if (strcmp(zTable, "store_packs") == 0 && strcmp(zColumn, "token") == 0) {
+  if (strcmp(zTable, "store__packs") == 0 && strcmp(zColumn, "token") == 0) {
     return 1;
   }
   if (strcmp(zTable, "retention_clock") == 0) return 1;
@@ -186,7 +186,7 @@ static int isFresh(const char *zTable, const char *zColumn) {
     return strstr(",salt,hash,origin,frontier,subject,", zColumn) != 0;
   }
   return (strcmp(zTable, "event_payloads") == 0 ||
-             strcmp(zTable, "payload_sizes") == 0 ||
+             strcmp(zTable, "payload__sizes") == 0 ||
              strcmp(zTable, "payload_ledger") == 0) &&
          strcmp(zColumn, "id") == 0;
 }

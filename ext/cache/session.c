@@ -7,7 +7,7 @@
 ** blocked. The triggers of sql/cache.sql write the receipts.
 **
 ** Limits: one write evicts at most 1,000 items, and cache_quota_check()
-** examines at most as many. The views cache_by_age and cache_by_use define for
+** examines at most as many. The views cache__by_age and cache__by_use define for
 ** both which items may be evicted, and in which order.
 */
 #include "cache.h"
@@ -137,10 +137,10 @@ static const char zCacheRoom[] =
   "SELECT bytes, session_id = ?1 FROM main." order                             \
   " WHERE key IS NOT ?2 AND NOT (session_id = ?1 AND (at, id) <= (?4, ?5))"    \
   " ORDER BY at, id LIMIT ?3"
-static const char zCacheOldest[] = OF_SESSION("cache_by_age");
-static const char zCacheLeastUsed[] = OF_SESSION("cache_by_use");
-static const char zCacheOldestOfAll[] = OF_ALL("cache_by_age");
-static const char zCacheLeastUsedOfAll[] = OF_ALL("cache_by_use");
+static const char zCacheOldest[] = OF_SESSION("cache__by_age");
+static const char zCacheLeastUsed[] = OF_SESSION("cache__by_use");
+static const char zCacheOldestOfAll[] = OF_ALL("cache__by_age");
+static const char zCacheLeastUsedOfAll[] = OF_ALL("cache__by_use");
 
 static void readRoom(CacheRoom *pRoom, BxStmts *pHome, i64 nByte, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxStmt(pHome, zCacheRoom, pErr);

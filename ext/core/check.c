@@ -90,22 +90,23 @@ static void tellStranger(void *pArg, const BxStranger *pStranger) {
       pStranger->zType, pStranger->zName);
 }
 
-/* The rows of the view <domain>_check, if there is one, or of <table>_check, which has only the
-** last part of the name of an object. */
+/* The rows of the view <domain>__check, if there is one, or of <table>_check of a
+** virtual table, which has only the last part of the name of an object. */
 static void checkView(BxStmts *p, const char *zName, BxProblems *pOut) {
   BxErr err = {SQLITE_OK, 0};
   sqlite3_stmt *pStmt = 0;
   i64 nMore = 0;
   int nTold = 0;
   if (!bxAskOnce(p,
-          "SELECT 1 FROM main.sqlite_schema WHERE name = ?1 || '_check' "
+          "SELECT 1 FROM main.sqlite_schema WHERE name = ?1 || ?2 || '_check' "
           "COLLATE NOCASE",
-          &err, "t", zName)) {
+          &err, "tt", zName, p->zTable ? "" : "_")) {
     bxUnchecked(pOut, zName, &err);
     return; /* it has none, or the comparison tells that it is missing */
   }
-  char *zSql = bxPrintf(&err, "SELECT %s, problem FROM main.%s_check",
-      p->zTable ? "?1 || '_' || object" : "object", p->zTable ? "@" : zName);
+  char *zSql = bxPrintf(&err, "SELECT %s, problem FROM main.%s%s_check",
+      p->zTable ? "?1 || '_' || object" : "object", p->zTable ? "@" : zName,
+      p->zTable ? "" : "_");
   pStmt = bxPrepare(p, zSql, &err);
   if (p->zTable != 0) bxBind(pStmt, &err, "t", zName);
   sqlite3_free(zSql);
@@ -121,8 +122,7 @@ static void checkView(BxStmts *p, const char *zName, BxProblems *pOut) {
   sqlite3_finalize(pStmt);
   bxUnchecked(pOut, zName, &err);
   if (nMore > 0) {
-    bxProblem(pOut, zName, "%lld more problems of %s_check are not listed",
-        nMore, zName);
+    bxProblem(pOut, zName, "%lld more problems are not listed", nMore);
   }
 }
 
@@ -149,7 +149,7 @@ static int hasTraces(BxStmts *p, const BxDomain *pDomain, BxProblems *pOut) {
   if (bxCarries(p->bx, p->zDb, pDomain->zName, &pOut->err)) return 1;
   bTraces = (int)bxAskOnce(p,
       "SELECT 1 FROM main.sqlite_schema WHERE name = ?1 OR name = ?2 || "
-      "'_check'",
+      "'__check'",
       &err, "tt", pDomain->zTable, pDomain->zName);
   bxUnchecked(pOut, pDomain->zName, &err);
   return bTraces;

@@ -20,7 +20,7 @@ static const char zClockNow[] =
 /* clang-format on */
 
 static const char zClockTick[] =
-    "INSERT INTO main.retention_tick(now)"
+    "INSERT INTO main.retention__tick(now)"
     " VALUES((SELECT now FROM main.retention_now))";
 
 static void failJump(BxErr *pErr, sqlite3_stmt *pStmt) {

@@ -26,16 +26,16 @@ void bxEvCheck(BxVtab *pVtab, BxProblems *pOut) {
   sqlite3_stmt *pStmt = bxEvPrepareTiers((EvBuffer *)pVtab, DAMAGED,
       DAMAGED " UNION ALL SELECT 'rows', 'nothing in the overflow for ' "
               "|| quote(r.id) FROM main.@_rows AS r WHERE place = 1 "
-              "AND NOT EXISTS (SELECT 1 FROM over.evidence_overflow AS o"
+              "AND NOT EXISTS (SELECT 1 FROM over.evidence__overflow AS o"
               " WHERE o.owner = ?2 AND o.id = r.id)"
               " UNION ALL SELECT 'rows', 'no screenshot in the overflow "
               "for ' || quote(r.id) FROM main.@_rows AS r,"
-              " over.evidence_overflow AS o WHERE place = 1"
+              " over.evidence__overflow AS o WHERE place = 1"
               " AND o.owner = ?2 AND o.id = r.id"
               " AND r.screenshot_bytes > o.screenshot_bytes"
               " UNION ALL SELECT 'rows', 'damaged JSON in the overflow "
-              "of ' || quote(o.id) FROM over.evidence_overflow AS o,"
-              " over.evidence_overflow_actions AS a WHERE a.rid = o.rid"
+              "of ' || quote(o.id) FROM over.evidence__overflow AS o,"
+              " over.evidence__overflow_actions AS a WHERE a.rid = o.rid"
               " AND o.owner = ?2 AND NOT json_valid(a.action)",
       &err);
   while (bxRow(pStmt, &err)) {

@@ -28,15 +28,16 @@ SQLITE_EXTENSION_INIT3
 #define EV_TEXT(macro) EV_TEXT_OF(macro)
 
 const BxRecords bxEvidenceRecords[] = {
-    {"evidence_overflow", "main.evidence_overflow", "buffer=owner,",
-        "(SELECT action FROM main.evidence_overflow_actions WHERE rid = t.rid)|"
-        "(SELECT screenshot FROM main.evidence_overflow_screenshots "
+    {"evidence__overflow", "main.evidence__overflow", "buffer=owner,",
+        "(SELECT action FROM main.evidence__overflow_actions WHERE rid = "
+        "t.rid)|"
+        "(SELECT screenshot FROM main.evidence__overflow_screenshots "
         "WHERE rid = t.rid)|t.id|",
         "t.action_bytes + t.screenshot_bytes + " EV_TEXT(EV_ROW_BYTES),
         BX_HOLD_ON("buffer", "t.owner") " OR " BX_HOLD_ON(
             "evidence", "t.owner || '/' || t.id"),
-        "t.pinned <> 0", "UPDATE main.evidence_overflow AS t SET pinned = 0", 0,
-        "DELETE FROM main.evidence_owners WHERE owner = ?1 AND rows = 0"},
+        "t.pinned <> 0", "UPDATE main.evidence__overflow AS t SET pinned = 0",
+        0, "DELETE FROM main.evidence_owners WHERE owner = ?1 AND rows = 0"},
     {0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
 };
 
@@ -272,7 +273,7 @@ static void resume(EvBuffer *p, const EvState *pState, BxErr *pErr) {
       "INSERT INTO main.@_rows(id, timestamp, action_bytes, screenshot_bytes,"
       " pruned, pinned, confidence, place) SELECT id, timestamp, action_bytes,"
       " screenshot_bytes, pruned, pinned, confidence, 1"
-      " FROM over.evidence_overflow WHERE owner = ?1 ORDER BY timestamp, rid",
+      " FROM over.evidence__overflow WHERE owner = ?1 ORDER BY timestamp, rid",
       0, pErr);
   runOver(p, pState,
       "UPDATE main.@_state SET removed ="
@@ -312,10 +313,10 @@ void bxEvOverflowDrop(EvBuffer *p, EvState *pState, BxErr *pErr) {
     return;
   }
   runOver(p, pState,
-      "UPDATE over.evidence_overflow SET pinned = 0, released = 1"
+      "UPDATE over.evidence__overflow SET pinned = 0, released = 1"
       " WHERE owner = ?1",
       0, &err);
-  runOver(p, pState, "DELETE FROM over.evidence_overflow WHERE owner = ?1", 0,
+  runOver(p, pState, "DELETE FROM over.evidence__overflow WHERE owner = ?1", 0,
       &err);
   runOver(
       p, pState, "DELETE FROM over.evidence_owners WHERE owner = ?1", 0, &err);
@@ -325,20 +326,20 @@ void bxEvOverflowDrop(EvBuffer *p, EvState *pState, BxErr *pErr) {
 /*------------------------------------------------------------- moves ----*/
 
 #define THIS "owner = ?1 AND id = (SELECT id FROM main.@_rows WHERE rid = ?2)"
-#define THERE "(SELECT rid FROM over.evidence_overflow WHERE " THIS ")"
+#define THERE "(SELECT rid FROM over.evidence__overflow WHERE " THIS ")"
 
 /* The steps that move row ?2 of owner ?1. They first remove an extra copy that
 ** an earlier failure left. */
 static const char *const azMove[] = {
-    "UPDATE over.evidence_overflow SET pinned = 0, released = 1 WHERE " THIS,
-    "DELETE FROM over.evidence_overflow WHERE " THIS,
-    "INSERT INTO over.evidence_overflow(owner, id, timestamp, action_bytes,"
+    "UPDATE over.evidence__overflow SET pinned = 0, released = 1 WHERE " THIS,
+    "DELETE FROM over.evidence__overflow WHERE " THIS,
+    "INSERT INTO over.evidence__overflow(owner, id, timestamp, action_bytes,"
     " screenshot_bytes, pruned, pinned, confidence) SELECT ?1, id, timestamp,"
     " action_bytes, screenshot_bytes, pruned, pinned, confidence"
     " FROM main.@_rows WHERE rid = ?2",
-    "INSERT INTO over.evidence_overflow_actions(rid, action)"
+    "INSERT INTO over.evidence__overflow_actions(rid, action)"
     " SELECT " THERE ", action FROM main.@_actions WHERE rid = ?2",
-    "INSERT INTO over.evidence_overflow_screenshots(rid, screenshot)"
+    "INSERT INTO over.evidence__overflow_screenshots(rid, screenshot)"
     " SELECT " THERE ", screenshot FROM main.@_shots WHERE rid = ?2",
     "UPDATE main.@_rows SET place = 1 WHERE rid = ?2 AND ?1 <> ''"};
 #define N_MOVE ((int)(sizeof(azMove) / sizeof(azMove[0])))
@@ -386,9 +387,9 @@ void bxEvOverflowBack(EvBuffer *p, EvState *pState, i64 iRow, BxErr *pErr) {
   runOver(p, pState,
       "INSERT INTO main.@_do(verb, rid, action, screenshot) SELECT 'back',"
       " r.rid, a.action, CASE WHEN r.screenshot_bytes > 0 THEN s.screenshot"
-      " END FROM main.@_rows AS r JOIN over.evidence_overflow AS o"
-      " ON o.owner = ?1 AND o.id = r.id JOIN over.evidence_overflow_actions"
-      " AS a ON a.rid = o.rid LEFT JOIN over.evidence_overflow_screenshots"
+      " END FROM main.@_rows AS r JOIN over.evidence__overflow AS o"
+      " ON o.owner = ?1 AND o.id = r.id JOIN over.evidence__overflow_actions"
+      " AS a ON a.rid = o.rid LEFT JOIN over.evidence__overflow_screenshots"
       " AS s ON s.rid = o.rid WHERE r.rid = ?2 AND r.place = 1",
       iRow, pErr);
   if (bxAsk(&p->base.stmts, zSql, pErr, "i", iRow) == EV_OVERFLOW) {
@@ -406,21 +407,21 @@ void bxEvOverflowSweep(EvBuffer *p, EvState *pState, BxErr *pErr) {
   if (!bxAsk(&p->base.stmts, zAny, pErr, "")) return;
   claim(p, pState, &err);
   runOver(p, pState,
-      "UPDATE over.evidence_overflow SET pinned = 0, released = 1"
+      "UPDATE over.evidence__overflow SET pinned = 0, released = 1"
       " WHERE owner = ?1"
       " AND id IN (SELECT id FROM main.@_gone WHERE whole = 1)",
       0, &err);
   runOver(p, pState,
-      "DELETE FROM over.evidence_overflow WHERE owner = ?1"
+      "DELETE FROM over.evidence__overflow WHERE owner = ?1"
       " AND id IN (SELECT id FROM main.@_gone WHERE whole = 1)",
       0, &err);
   runOver(p, pState,
-      "UPDATE over.evidence_overflow SET screenshot_bytes = 0, released = 1"
+      "UPDATE over.evidence__overflow SET screenshot_bytes = 0, released = 1"
       " WHERE owner = ?1 AND id IN (SELECT id FROM main.@_gone WHERE whole = "
       "0)",
       0, &err);
   runOver(p, pState,
-      "UPDATE over.evidence_overflow SET released = 0 WHERE owner = ?1"
+      "UPDATE over.evidence__overflow SET released = 0 WHERE owner = ?1"
       " AND id IN (SELECT id FROM main.@_gone WHERE whole = 0)",
       0, &err);
   runOver(p, pState,
@@ -434,7 +435,7 @@ void bxEvOverflowSweep(EvBuffer *p, EvState *pState, BxErr *pErr) {
 /*----------------------------------------------------- whole buffers ----*/
 
 #define OURS                                                                   \
-  "SELECT o.rid FROM over.evidence_overflow AS o JOIN main.@_rows AS r "       \
+  "SELECT o.rid FROM over.evidence__overflow AS o JOIN main.@_rows AS r "      \
   "ON r.id = o.id WHERE o.owner = ?1 AND r.place = 1 AND r.pinned = 0 "        \
   "AND r.pruned = 0"
 #define SOUND BX_JSON_VALID("a.action") " AND " EV_OBJECT("a.action")
@@ -444,24 +445,24 @@ void bxEvOverflowApprove(EvBuffer *p, EvState *pState, BxErr *pErr) {
   char *zApproved, *zSql;
   if (pErr->rc != SQLITE_OK || pState->nOverflow == 0) return;
   claim(p, pState, pErr);
-  zApproved = bxEvApproved("(SELECT timestamp FROM over.evidence_overflow AS t"
-                           " WHERE t.rid = evidence_overflow_actions.rid)",
+  zApproved = bxEvApproved("(SELECT timestamp FROM over.evidence__overflow AS t"
+                           " WHERE t.rid = evidence__overflow_actions.rid)",
       pErr);
   zSql = bxPrintf(pErr,
-      "UPDATE over.evidence_overflow_actions SET action = %s"
+      "UPDATE over.evidence__overflow_actions SET action = %s"
       " WHERE rid IN (" OURS ") AND " BX_JSON_VALID("action"),
       zApproved);
   runOver(p, pState, zSql, 0, pErr);
   sqlite3_free(zSql);
   sqlite3_free(zApproved);
   runOver(p, pState,
-      "UPDATE over.evidence_overflow SET pruned = 1 WHERE rid IN (" OURS ")"
-      " AND (SELECT " SOUND " FROM over.evidence_overflow_actions AS a"
-      " WHERE a.rid = evidence_overflow.rid)",
+      "UPDATE over.evidence__overflow SET pruned = 1 WHERE rid IN (" OURS ")"
+      " AND (SELECT " SOUND " FROM over.evidence__overflow_actions AS a"
+      " WHERE a.rid = evidence__overflow.rid)",
       0, pErr);
   runOver(p, pState,
       "UPDATE main.@_rows SET pruned = o.pruned, action_bytes = o.action_bytes"
-      " FROM over.evidence_overflow AS o WHERE o.owner = ?1"
+      " FROM over.evidence__overflow AS o WHERE o.owner = ?1"
       " AND o.id = @_rows.id AND o.pruned = 1 AND @_rows.place = 1"
       " AND @_rows.pinned = 0 AND @_rows.pruned = 0",
       0, pErr);
@@ -472,8 +473,8 @@ void bxEvOverflowRate(EvBuffer *p, const EvState *pState, BxErr *pErr) {
   runOver(p, pState,
       "UPDATE main.@_rows SET confidence = coalesce((SELECT CASE "
       "WHEN " BX_JSON_VALID("a.action") " THEN " EV_BEST(
-          "a.action") " END FROM over.evidence_overflow AS o"
-                      " JOIN over.evidence_overflow_actions AS a"
+          "a.action") " END FROM over.evidence__overflow AS o"
+                      " JOIN over.evidence__overflow_actions AS a"
                       " ON a.rid = o.rid WHERE o.owner = ?1"
                       " AND o.id = @_rows.id), -1) WHERE place = 1",
       0, pErr);

@@ -583,7 +583,7 @@ sqlite3_stmt *bxEvPrepareTiers(
 sqlite3_stmt *bxEvReadAction(EvBuffer *p, BxErr *pErr) {
   return bxEvPrepareTiers(p, ACTION_HERE,
       ACTION_HERE " UNION ALL " ACTION_FROM "main.@_rows AS r, "
-      "over.evidence_overflow AS o, over.evidence_overflow_actions AS a "
+      "over.evidence__overflow AS o, over.evidence__overflow_actions AS a "
       "WHERE r.rid = ?1 AND r.place = 1 AND o.owner = ?2 AND o.id = r.id "
       "AND a.rid = o.rid",
       pErr);
@@ -595,7 +595,7 @@ sqlite3_stmt *bxEvReadScreenshot(EvBuffer *p, BxErr *pErr) {
       "SELECT screenshot FROM main.@_shots WHERE rid = ?1",
       "SELECT screenshot FROM main.@_shots WHERE rid = ?1 "
       "UNION ALL SELECT screenshot FROM main.@_rows AS r, "
-      "over.evidence_overflow AS o, over.evidence_overflow_screenshots AS s "
+      "over.evidence__overflow AS o, over.evidence__overflow_screenshots AS s "
       "WHERE r.rid = ?1 AND r.place = 1 AND r.screenshot_bytes > 0 "
       "AND o.owner = ?2 AND o.id = r.id AND s.rid = o.rid",
       pErr);
@@ -618,9 +618,9 @@ char *bxEvActions(EvBuffer *p, BxErr *pErr) {
     z = sqlite3_mprintf(
         "(%s UNION ALL SELECT r.rid, r.id, r.timestamp, r.pinned, r.pruned,"
         " r.place, a.action FROM \"%w\".\"%w_rows\" AS r"
-        " LEFT JOIN \"%w\".evidence_overflow AS o"
+        " LEFT JOIN \"%w\".evidence__overflow AS o"
         " ON o.owner = %Q AND o.id = r.id"
-        " LEFT JOIN \"%w\".evidence_overflow_actions AS a ON a.rid = o.rid"
+        " LEFT JOIN \"%w\".evidence__overflow_actions AS a ON a.rid = o.rid"
         " WHERE r.place = 1)",
         zHere, pStmts->zDb, pStmts->zTable, state.zOverflow, state.zOwner,
         state.zOverflow);

@@ -6,7 +6,7 @@
 ** Triggers are generated from the table itself if it needs them:
 **   payload_made_insert, payload_made_update  for its unique indexes, because
 **       REPLACE would delete a pinned row with the same values
-**   payload_made_size, payload_made_resize  the same for payload_sizes: an entry
+**   payload_made_size, payload_made_resize  the same for payload__sizes: an entry
 **       whose row may be replaced gets the id of the new row
 **   payload_made_columns  for its columns that blackbox does not know
 **   payload_made_held_*  for rows that a hold keeps. They exist only while the file has holds that
@@ -181,7 +181,7 @@ typedef enum HoldGuard { GUARD_EXACT, GUARD_EARLY, GUARD_LATE } HoldGuard;
   "   ORDER BY l.name) WHERE condition IS NOT NULL"
 /* clang-format on */
 
-#define MADE_PROTECTED "EXISTS (SELECT 1 FROM payload_protected"
+#define MADE_PROTECTED "EXISTS (SELECT 1 FROM payload__protected"
 #define MADE_COUNTED "rid IN (SELECT rowid FROM event_payloads"
 
 /* SQL of the guards of holds: the first hold, and a condition, from a table k with
@@ -201,7 +201,7 @@ typedef enum HoldGuard { GUARD_EXACT, GUARD_EARLY, GUARD_LATE } HoldGuard;
 #define OVERWRITTEN "a row with these values, which cannot be overwritten"
 
 /* The look at the holds takes much memory, which SQLite allocates for a whole
-** trigger whenever it fires. So it is in a trigger on payload_looking, which takes
+** trigger whenever it fires. So it is in a trigger on payload__looking, which takes
 ** a suspicion back. If a trigger of the user prevents that, the suspicion stays. */
 #define SUSPECT "  UPDATE blackbox__probe SET hit = 1 WHERE one = 1;\n"
 /* The same, if the statement is a REPLACE: see blackbox__probe in core. */
@@ -210,7 +210,7 @@ typedef enum HoldGuard { GUARD_EXACT, GUARD_EARLY, GUARD_LATE } HoldGuard;
   "  INSERT OR IGNORE INTO blackbox__probe(one, hit) VALUES (1, 1);\n"
 #define IF_PROBED "\n    FROM blackbox__probe WHERE hit;\nEND"
 
-#define MADE_HELD "EXISTS (SELECT 1 FROM payload_held"
+#define MADE_HELD "EXISTS (SELECT 1 FROM payload__held"
 #define KEYS_HELD(more)                                                        \
   WHILE_HELD(SAME_KEY(MADE_HELD, more), "c") " AND c IS NOT NULL"
 
@@ -242,15 +242,15 @@ static const Made aMade[] = {
     {"payload_made_size", "unique index", SAME_KEY(MADE_COUNTED, ""),
         "%s\nBEFORE INSERT ON event_payloads\n"
         "WHEN EXISTS (SELECT 1 FROM payload_volume)\nBEGIN\n"
-        "  UPDATE payload_sizes SET id = NEW.id WHERE %s;\nEND"},
+        "  UPDATE payload__sizes SET id = NEW.id WHERE %s;\nEND"},
     {"payload_made_resize", "unique index",
         SAME_KEY(MADE_COUNTED, " AND rowid <> OLD.rowid"),
         "%s\nBEFORE UPDATE ON event_payloads\n"
         "WHEN EXISTS (SELECT 1 FROM payload_volume)\nBEGIN\n"
-        "  UPDATE payload_sizes SET id = NEW.id WHERE %s;\nEND"},
+        "  UPDATE payload__sizes SET id = NEW.id WHERE %s;\nEND"},
     {"payload_made_columns", "column", OTHER_COLUMNS,
         "%s\nBEFORE UPDATE ON event_payloads\nWHEN EXISTS (SELECT 1 FROM "
-        "payload_protected WHERE payload_rowid = OLD.rowid)\n AND (%s)\n"
+        "payload__protected WHERE payload_rowid = OLD.rowid)\n AND (%s)\n"
         "BEGIN\n  SELECT RAISE(ABORT, 'PinnedError: a pinned row cannot be "
         "changed; unpin it first with INSERT INTO payload_unpins("
         "payload_id, actor, reason)');\nEND"},
@@ -258,7 +258,7 @@ static const Made aMade[] = {
         "%s\nBEFORE INSERT ON event_payloads\n"
         "WHEN EXISTS (SELECT 1 FROM event_payloads WHERE id = NEW.id)\n"
         "  OR NEW.rowid <> -1%s\nBEGIN\n" PROBE
-        "  INSERT INTO payload_looking(id, rid) VALUES (NEW.id, "
+        "  INSERT INTO payload__looking(id, rid) VALUES (NEW.id, "
         "NEW.rowid);\n" HELD_ERROR(OVERWRITTEN) IF_PROBED},
     /* A held row may be pinned and unpinned. If it is in the archive, it may also
     ** become evidence, which gives it a time and a kill switch. */
@@ -278,13 +278,13 @@ static const Made aMade[] = {
         "  OR (NEW.kill_switch_event_id\n"
         "      IS NOT OLD.kill_switch_event_id COLLATE BINARY\n"
         "      AND OLD.kill_switch_event_id IS NOT NULL)%s\nBEGIN\n" SUSPECT
-        "  INSERT INTO payload_looking(rid) VALUES (OLD.rowid);\n" HELD_ERROR(
+        "  INSERT INTO payload__looking(rid) VALUES (OLD.rowid);\n" HELD_ERROR(
             "this row, which cannot be changed") IF_PROBED},
     {"payload_made_held_take", "hold", WHILE_HELD("VALUES (0, '')", "c"),
         "%s\nBEFORE UPDATE ON event_payloads\n"
         "WHEN NEW.id IS NOT OLD.id COLLATE BINARY\n"
         "  OR NEW.rowid <> OLD.rowid%s\nBEGIN\n" SUSPECT
-        "  INSERT INTO payload_looking(id, rid)\n"
+        "  INSERT INTO payload__looking(id, rid)\n"
         "  VALUES (CASE WHEN NEW.id IS NOT OLD.id COLLATE BINARY THEN NEW.id"
         " END,\n          nullif(NEW.rowid, OLD.rowid));\n" HELD_ERROR(
             OVERWRITTEN) IF_PROBED},
@@ -297,7 +297,7 @@ static const Made aMade[] = {
             OVERWRITTEN) ";\nEND"},
     {"payload_made_held_delete", "hold", WHILE_HELD("VALUES (0, '')", "c"),
         "%s\nBEFORE DELETE ON event_payloads\n"
-        "WHEN EXISTS (SELECT 1 FROM payload_held "
+        "WHEN EXISTS (SELECT 1 FROM payload__held "
         "WHERE payload_rowid = OLD.rowid)%s\nBEGIN\n" HELD_ERROR(
             "this row, which cannot be deleted") ";\nEND"},
 };

@@ -14,7 +14,7 @@ SQLITE_EXTENSION_INIT3
 
 /* Runs a bulk delete, and reads how many rows it removed. */
 static i64 removedBy(BxStmts *pHome, sqlite3_stmt *pStmt, BxErr *pErr) {
-  static const char zRemoved[] = "SELECT removed FROM main.payload_state";
+  static const char zRemoved[] = "SELECT removed FROM main.payload__state";
   bxRun(pStmt, pErr);
   return bxAsk(pHome, zRemoved, pErr, "");
 }
@@ -92,7 +92,7 @@ static void giveBack(BxStmts *pHome, BxErr *pErr) {
 
 void bxPayloadCleanup(BxCall *p) {
   static const char zSweep[] =
-      "INSERT INTO main.payload_sweep(before, max_rows, actor) "
+      "INSERT INTO main.payload__sweep(before, max_rows, actor) "
       "VALUES(?1, ?2, 'payload_cleanup')";
   BxStmts *pHome = bxHome(p->bx, "payload", &p->err);
   i64 iBefore, nRow, nLimit = SWEEP_LIMIT;
@@ -115,7 +115,7 @@ void bxPayloadCleanup(BxCall *p) {
 
 void bxPayloadClearArchive(BxCall *p) {
   static const char zClear[] =
-      "INSERT INTO main.payload_clear(actor) VALUES('payload_clear_archive')";
+      "INSERT INTO main.payload__clear(actor) VALUES('payload_clear_archive')";
   BxStmts *pHome = bxHome(p->bx, "payload", &p->err);
   i64 nRow;
   if (pHome == 0) return;
@@ -324,7 +324,7 @@ void bxPayloadStats(BxCall *p) {
       "'archive'), 0),"
       "  'evidenceBytes', coalesce(sum(k.b) FILTER (WHERE purpose = "
       "'evidence'), 0),"
-      "  'expired', (SELECT count(*) FROM main.payload_archive WHERE at < ?1 -"
+      "  'expired', (SELECT count(*) FROM main.payload__archive WHERE at < ?1 -"
       "    86400000 * (SELECT value FROM main.blackbox_settings"
       "      WHERE name = 'payload.retention_days')),"
       "  'queueMode', (SELECT value FROM main.blackbox_settings"
@@ -333,7 +333,7 @@ void bxPayloadStats(BxCall *p) {
       "  'totalSize', (SELECT page_count FROM pragma_page_count(?4)) *"
       "    (SELECT page_size FROM pragma_page_size(?4)))"
       "  FROM (SELECT count(*) AS n, coalesce(sum(bytes), 0) AS b"
-      "    FROM main.payload_archive) AS a"
+      "    FROM main.payload__archive) AS a"
       "  LEFT JOIN (SELECT purpose, pinned, count(*) AS n, sum(size_bytes) AS b"
       "    FROM main.event_payloads WHERE purpose <> 'archive' OR pinned <> 0"
       "    GROUP BY purpose, pinned) AS k";

@@ -235,11 +235,13 @@ static void replayAll(LoopReport *p, sqlite3_stmt *pStmt, BxErr *pErr) {
 sqlite3_stmt *bxPayloadReplay(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   static const char zKill[] =
       "SELECT agent_id, r.event_id, request_body, response_body, created_ms "
-      "FROM main.payload_rows AS r JOIN main.payload_times AS t ON t.id = r.id "
+      "FROM main.payload_rows AS r JOIN main.payload__times AS t ON t.id = "
+      "r.id "
       "WHERE kill_switch_event_id = ?1 ORDER BY agent_id, created_ms, rid";
   static const char zAgent[] =
       "SELECT agent_id, r.event_id, request_body, response_body, created_ms "
-      "FROM main.payload_rows AS r JOIN main.payload_times AS t ON t.id = r.id "
+      "FROM main.payload_rows AS r JOIN main.payload__times AS t ON t.id = "
+      "r.id "
       "WHERE agent_id = ?1 AND created_ms BETWEEN ?2 AND ?3 "
       "ORDER BY created_ms, rid";
   static const char zSql[] =

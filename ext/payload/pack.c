@@ -86,7 +86,7 @@ static void enlarge(BxStmts *p, BxErr *pErr) {
       "CREATE TABLE main.payload_swaps(pin INTEGER PRIMARY KEY,"
       " request_body BLOB, response_body BLOB);"
       "ALTER TABLE main.payload_volume ADD packed INTEGER NOT NULL DEFAULT 0;"
-      "ALTER TABLE main.payload_sizes ADD packed INTEGER NOT NULL DEFAULT 0",
+      "ALTER TABLE main.payload__sizes ADD packed INTEGER NOT NULL DEFAULT 0",
       pErr);
   bxInstallAgain(p, "payload", pErr);
 }
@@ -119,7 +119,7 @@ static void reduce(BxStmts *p, BxErr *pErr) {
       "DROP VIEW main.payload_unpacked;"
       "DROP VIEW main.payload_occupied;"
       "DROP VIEW main.payload_lengths;"
-      "DROP TABLE main.payload_sizes;"
+      "DROP TABLE main.payload__sizes;"
       "DROP TABLE main.payload_volume",
       pErr);
   bxInstallAgain(p, "payload", pErr);
@@ -307,7 +307,7 @@ void bxPayloadUnpack(BxCall *p) {
     bMore = unpackSome(&unpacking, nLimit, &p->err);
     bxPackSweep(unpacking.p, SWEEP_MOST, &p->err);
     if (!bMore && p->err.rc == SQLITE_OK &&
-        bxNumber(unpacking.p, "SELECT texts FROM main.store_state", &p->err) ==
+        bxNumber(unpacking.p, "SELECT texts FROM main.store__state", &p->err) ==
             0) {
       reduce(unpacking.p, &p->err);
     }

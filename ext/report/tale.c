@@ -34,7 +34,7 @@ static const char zTaleItems[] =
     "   d.type, d.payload, s.owner, s.owner = h.no AND s.first > 0"
     "    AND s.first = d.id & 4294967295 AS forked"
     "  FROM h JOIN main.rollout_segments AS s ON s.rollout = h.no"
-    "  CROSS JOIN main.rollout_data AS d ON d.id BETWEEN (s.owner << 32)"
+    "  CROSS JOIN main.rollout__data AS d ON d.id BETWEEN (s.owner << 32)"
     "   + s.first AND (s.owner << 32) + s.last)"
     " SELECT d.sequence, d.sequence, d.timestamp,"
     "  length(CAST(d.payload AS BLOB)), NULL,"
@@ -44,7 +44,7 @@ static const char zTaleItems[] =
     "    AND instr(d.payload, 'compact_boundary') < 400 THEN 'compaction'"
     "   WHEN d.payload GLOB '{\"type\":\"error\"*' THEN 'error' END,"
     "  count(t.number) OVER (ORDER BY d.sequence), NULL, d.type"
-    " FROM d LEFT JOIN main.rollout_marks AS m ON m.id = d.key"
+    " FROM d LEFT JOIN main.rollout__marks AS m ON m.id = d.key"
     " LEFT JOIN main.rollout_turns AS t ON t.id = d.key"
     " ORDER BY d.sequence DESC";
 

@@ -238,7 +238,7 @@ static void countItems(Erasure *p) {
   static const char zHaving[] =
       "SELECT count(*), coalesce(sum(length(CAST(t.payload AS BLOB))), "
       "0), " ITEM_HELD
-      " AS held FROM main.rollout_data AS t WHERE EXISTS (SELECT 1 "
+      " AS held FROM main.rollout__data AS t WHERE EXISTS (SELECT 1 "
       "FROM json_each(?1) AS j WHERE instr(t.payload, j.value) > 0) "
       "GROUP BY held";
   sqlite3_stmt *pStmt = bxPrepare(p->pHome, zHaving, p->pErr);
@@ -264,7 +264,7 @@ static void countItems(Erasure *p) {
 /* What was derived from items or given by a user; what stood around an item in a
 ** file; and the items. */
 static const char *const azLose[] = {
-    "UPDATE main.rollout_data AS t SET payload = replace(payload, ?1, ?2) "
+    "UPDATE main.rollout__data AS t SET payload = replace(payload, ?1, ?2) "
     "WHERE instr(payload, ?1) > 0 AND NOT " ITEM_HELD,
     "UPDATE main.rollout_about AS t SET (title, given_title, cwd, model, "
     "branch)"
@@ -411,10 +411,11 @@ static void readEraseOptions(Erasure *p, sqlite3_value *pVal) {
 /* Nothing hides in the actor and in the reason. */
 static void refuseHidden(Erasure *p) {
   static const char zSql[] =
-      "SELECT name FROM main.retention_visible, (SELECT 'actor' AS name, ?1 AS "
+      "SELECT name FROM main.retention__visible, (SELECT 'actor' AS name, ?1 "
+      "AS "
       "said, 0 AS long UNION ALL SELECT 'reason', ?2, 1) "
       "WHERE ltrim(said, unseen) = '' OR unicode(ltrim(said, unseen)) BETWEEN "
-      "917504 AND 921599 OR EXISTS (SELECT 1 FROM main.retention_controls "
+      "917504 AND 921599 OR EXISTS (SELECT 1 FROM main.retention__controls "
       "WHERE instr(said, control) > 0 AND NOT (long AND parts_text))";
   char *z = bxAskText(p->pHome, zSql, p->pErr, "tt", p->zActor, p->zReason);
   if (z != 0) {
@@ -547,7 +548,7 @@ void bxRetentionCheckErased(BxStmts *p, BxProblems *pOut) {
       "kind, until FROM erasure) "
       "UNION ALL SELECT 'what erasure ' || n || ' removed is not refused any "
       "more: its key is missing' FROM erasure AS r WHERE until > (SELECT now "
-      "FROM main.retention_time) AND NOT EXISTS (SELECT 1 "
+      "FROM main.retention__time) AND NOT EXISTS (SELECT 1 "
       "FROM main.retention__erased WHERE kind = r.kind AND until >= r.until)";
   BxErr err = {SQLITE_OK, 0};
   sqlite3_stmt *pStmt = bxPrepare(p, zSql, &err);
@@ -640,7 +641,7 @@ void bxRetentionErase(BxCall *pCall) {
     eraseSecurely(p);
     bxAskOnce(p->pHome,
         "DELETE FROM main.retention__erased WHERE until <= (SELECT now FROM "
-        "main.retention_time)",
+        "main.retention__time)",
         p->pErr, "");
     iNumber = record(p);
     bxRetentionGuard(p->pHome, 0, p->pErr);

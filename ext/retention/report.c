@@ -89,7 +89,7 @@ static i64 domainPages(Report *p, const char *zDomain, BxErr *pErr) {
 /* A row for a domain that has a view <domain>_size(rows, bytes). */
 static void addDomain(Report *p, const char *zDomain, BxErr *pErr) {
   i64 a[5] = {-1, -1, 0, 0, -1};
-  char *zSql = bxPrintf(pErr, "SELECT rows, bytes FROM main.%s_size", zDomain);
+  char *zSql = bxPrintf(pErr, "SELECT rows, bytes FROM main.%s__size", zDomain);
   sqlite3_stmt *pStmt = zSql ? bxPrepare(p->p, zSql, pErr) : 0;
   sqlite3_free(zSql);
   if (bxRow(pStmt, pErr)) {
@@ -128,7 +128,7 @@ static void addAll(Report *p, BxErr *pErr) {
   pStmt = bxPrepare(p->p,
       "SELECT d.domain FROM main.blackbox_domains AS d"
       " JOIN main.sqlite_schema AS s ON s.type = 'view'"
-      "  AND s.name = d.domain || '_size' ORDER BY 1",
+      "  AND s.name = d.domain || '__size' ORDER BY 1",
       pErr);
   while (bxRow(pStmt, pErr)) {
     const char *zDomain = bxColumnText(pStmt, 0, pErr);

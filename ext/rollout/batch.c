@@ -7,7 +7,7 @@
 ** an INSERT of its own. This takes a fraction of the time of the other way,
 ** because nothing is counted or parsed for each row. A call that came as a row
 ** of blackbox_call has no savepoint, so that only a single statement is atomic:
-** INSERT INTO rollout_imports SELECT ... FROM a list of all items, in which the
+** INSERT INTO rollout__imports SELECT ... FROM a list of all items, in which the
 ** triggers check and count each item.
 */
 #include "rollout.h"
@@ -108,7 +108,7 @@ void bxRolloutBatchDrop(RolloutBatch *p, const char *zType,
 ** payload, of what is before it and of what is after it, quiet, sequence]. ?4 has
 ** all these bytes, one after the other. */
 static const char zPutAll[] =
-    "INSERT INTO main.rollout_imports(rollout, now, timestamp, type, "
+    "INSERT INTO main.rollout__imports(rollout, now, timestamp, type, "
     "payload_type, dropped, bytes, payload, before, after, quiet, sequence) "
     "SELECT ?1 ->> (value ->> 5), ?2, value ->> 0, "
     "value ->> 1, value ->> 2, value ->> 3, value ->> 4, "
@@ -205,7 +205,7 @@ static void putAll(
 }
 
 static const char zPutOne[] =
-    "INSERT INTO main.rollout_data(id, timestamp, type, payload) "
+    "INSERT INTO main.rollout__data(id, timestamp, type, payload) "
     "VALUES (?1, ?2, ?3, ?4)";
 
 /* Binds an item. What it has in common with pLast, the item before it, if there
@@ -241,7 +241,7 @@ static void putItemRow(sqlite3_stmt *pStmt, i64 id, const BatchItem *p,
   sqlite3_reset(pStmt);
   if (pErr->rc == SQLITE_OK && sqlite3_changes(db) == 0) {
     bxFail(pErr, SQLITE_MISUSE,
-        "MisuseError: a trigger on rollout_data ignored an item that must be "
+        "MisuseError: a trigger on rollout__data ignored an item that must be "
         "recorded; nothing was written; raise an error in the trigger, or "
         "change rollout_policy");
   }
@@ -282,11 +282,11 @@ static const char zLook[] =
     "WHERE no = ?1";
 
 static const char zDrop[] =
-    "INSERT INTO main.rollout_imports(rollout, type, payload_type, dropped, "
+    "INSERT INTO main.rollout__imports(rollout, type, payload_type, dropped, "
     "bytes) VALUES (?1, ?2, ?3, ?4, ?5)";
 
 static const char zStart[] =
-    "INSERT INTO main.rollout_imports(rollout, now, timestamp, type, payload) "
+    "INSERT INTO main.rollout__imports(rollout, now, timestamp, type, payload) "
     "VALUES (?1, ?2, ?3, ?4, ?5)";
 
 /* Writes the first item of a conversation that does not exist, which starts it.

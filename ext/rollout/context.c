@@ -8,7 +8,7 @@
 ** That is the replacement history of the newest compaction, item by item, and
 ** the response items, compactions and content replacements after it, without
 ** what rollbacks took back. The triggers write compactions and rollbacks to
-** rollout_marks as they are appended, so that no search is needed.
+** rollout__marks as they are appended, so that no search is needed.
 **
 ** A call takes several statements. All of them use the head that the first one
 ** read, and items never move, so what another connection appends meanwhile is
@@ -24,7 +24,7 @@ static i64 findCompaction(
     BxStmts *p, const RolloutHead *pHead, i64 *piKey, BxErr *pErr) {
   static const char zSql[] =
       "SELECT m.id, m.id & 4294967295 FROM main.rollout_segments AS s "
-      "CROSS JOIN main.rollout_marks AS m "
+      "CROSS JOIN main.rollout__marks AS m "
       "ON m.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last "
       "WHERE s.rollout = ?1 AND m.kind = 'compaction' "
       "AND (m.id & 4294967295) <= ?2 "
@@ -47,7 +47,7 @@ static void checkCompaction(
   /* clang-format off */
   static const char zSql[] =
       "SELECT " BX_JSON_VALID("payload")
-      " FROM main.rollout_data WHERE id = ?1";
+      " FROM main.rollout__data WHERE id = ?1";
   /* clang-format on */
   sqlite3_stmt *pStmt = bxStmt(p, zSql, pErr);
   bxBind(pStmt, pErr, "i", iKey);
@@ -63,7 +63,7 @@ static void checkCompaction(
 /* The ranges that the rollbacks after ?2, up to ?3, took back, in order. */
 static const char zTakenBack[] =
     "SELECT max(m.first, ?2 + 1), m.id & 4294967295 "
-    "FROM main.rollout_segments AS s CROSS JOIN main.rollout_marks AS m "
+    "FROM main.rollout_segments AS s CROSS JOIN main.rollout__marks AS m "
     "ON m.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last "
     "WHERE s.rollout = ?1 AND m.kind = 'rollback' "
     "AND (m.id & 4294967295) > ?2 AND (m.id & 4294967295) <= ?3 ORDER BY 2";
@@ -124,14 +124,14 @@ static char *keptRanges(
 #define CONTEXT                                                                \
   "SELECT c.id & 4294967295 AS sequence, c.timestamp AS timestamp, "           \
   "'response_item' AS type, e.value AS payload, e.key AS part "                \
-  "FROM main.rollout_data AS c, json_each(c.payload, CASE WHEN "               \
+  "FROM main.rollout__data AS c, json_each(c.payload, CASE WHEN "               \
   "json_type(c.payload, '$.replacement_history') = 'array' "                   \
   "THEN '$.replacement_history' ELSE '$.replacementHistory' END) AS e "        \
   "WHERE c.id = ?2 AND NOT (" IS_GHOST("e.value") ") "                         \
   "UNION ALL "                                                                 \
   "SELECT d.id & 4294967295, d.timestamp, d.type, d.payload, 0 "               \
   "FROM json_each(?3) AS kept CROSS JOIN main.rollout_segments AS s "          \
-  "CROSS JOIN main.rollout_data AS d ON d.id BETWEEN "                         \
+  "CROSS JOIN main.rollout__data AS d ON d.id BETWEEN "                         \
   "(s.owner << 32) + max(s.first, kept.value ->> 0) AND "                      \
   "(s.owner << 32) + min(s.last, kept.value ->> 1) "                           \
   "WHERE s.rollout = ?1 AND s.first <= kept.value ->> 1 "                      \

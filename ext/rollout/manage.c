@@ -163,7 +163,7 @@ static int checkFork(BxStmts *p, const char *zId, const char *zNew, i64 iTurn,
   static const char zSql[] =
       "SELECT h.turns, " BX_JSON_VALID("d.payload")
       " FROM main.rollout_heads AS h"
-      " JOIN main.rollout_data AS d ON d.id = h.no << 32 WHERE h.id = ?1";
+      " JOIN main.rollout__data AS d ON d.id = h.no << 32 WHERE h.id = ?1";
   /* clang-format on */
   RolloutHead head;
   sqlite3_stmt *pStmt;

@@ -55,7 +55,7 @@ void bxPartId(const char *zFormat, int bApart, const char *zName,
 static const char zStored[] =
     "SELECT d.id & 4294967295, d.timestamp, d.type, d.payload, "
     "coalesce(f.changed, 0), f.after FROM main.rollout_segments AS s "
-    "CROSS JOIN main.rollout_data AS d "
+    "CROSS JOIN main.rollout__data AS d "
     "ON d.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last "
     "LEFT JOIN main.rollout_frames AS f ON f.id = d.id "
     "WHERE s.rollout = ?1 "

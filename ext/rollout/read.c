@@ -157,7 +157,7 @@ static const char zHistory[] =
     "SELECT d.id & 4294967295, d.type, d.payload, h.last_sequence "
     "FROM main.rollout_heads AS h "
     "LEFT JOIN main.rollout_segments AS s ON s.rollout = h.no "
-    "LEFT JOIN main.rollout_data AS d ON d.id BETWEEN (s.owner << 32) + "
+    "LEFT JOIN main.rollout__data AS d ON d.id BETWEEN (s.owner << 32) + "
     "s.first "
     "AND (s.owner << 32) + s.last "
     "WHERE h.id = ?1 AND (h.expires_at IS NULL OR h.expires_at >= ?2) "
@@ -288,7 +288,7 @@ static int readDirection(sqlite3_value *pVal, BxErr *pErr) {
 
 #define RANGE_SELECT                                                           \
   "SELECT d.id & 4294967295, d.timestamp, d.type, d.payload "                  \
-  "FROM main.rollout_segments AS s CROSS JOIN main.rollout_data AS d "         \
+  "FROM main.rollout_segments AS s CROSS JOIN main.rollout__data AS d "        \
   "ON d.id BETWEEN (s.owner << 32) + max(s.first, ?2) "                        \
   "AND (s.owner << 32) + min(s.last, ?3) "                                     \
   "WHERE s.rollout = ?1 AND s.first <= ?3 AND s.last >= ?2 "
@@ -346,7 +346,7 @@ sqlite3_stmt *bxRolloutDropped(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
     "coalesce(CAST(f.after AS TEXT), '}' || char(10)) AS BLOB)"
 /* clang-format on */
 #define FROM_FRAMES                                                            \
-  "FROM main.rollout_segments AS s CROSS JOIN main.rollout_data AS d "         \
+  "FROM main.rollout_segments AS s CROSS JOIN main.rollout__data AS d "        \
   "ON d.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last "    \
   "LEFT JOIN main.rollout_frames AS f ON f.id = d.id WHERE s.rollout = ?1 "
 static const char zBytes[] =

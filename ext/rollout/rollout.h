@@ -21,7 +21,7 @@ extern const char bxSqlRollout[]; /* sql/rollout.sql and those after it */
 /* SQL: the items of conversation number ?1. Use it with ORDER BY s.rollout,
 ** s.first, d.id (which needs no sort), or with all three DESC. */
 #define ROLLOUT_FROM_ITEMS                                                     \
-  "FROM main.rollout_segments AS s CROSS JOIN main.rollout_data AS d "         \
+  "FROM main.rollout_segments AS s CROSS JOIN main.rollout__data AS d "        \
   "ON d.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last "    \
   "WHERE s.rollout = ?1 "
 

@@ -2,7 +2,7 @@
 ** rules.c: the rows that say how items are read (sql/rollout_formats.sql), and
 ** places in a payload.
 **
-** They are kept in memory with the number in rollout_edition, which is another
+** They are kept in memory with the number in rollout__edition, which is another
 ** one after every change of these rows and of the policy, also after a change
 ** that was rolled back. So a call reads that number and the name of the preset,
 ** and nothing else. The answers of the policy are kept with them.
@@ -327,7 +327,7 @@ static void readAllRules(RolloutRules *p, BxStmts *pHome, BxErr *pErr) {
 static char *readEdition(BxStmts *pHome, i64 *piStamp, BxErr *pErr) {
   static const char zEdition[] =
       "SELECT stamp, (SELECT value FROM main.blackbox_settings "
-      "WHERE name = 'rollout.policy') FROM main.rollout_edition";
+      "WHERE name = 'rollout.policy') FROM main.rollout__edition";
   sqlite3_stmt *pRow = bxStmt(pHome, zEdition, pErr);
   char *z = 0;
   *piStamp = 0;
@@ -378,13 +378,13 @@ const RolloutRules *bxRolloutRules(BxStmts *pHome, BxErr *pErr) {
 ** NULL for a payload without a type. */
 static const char zKeep[] =
     "SELECT coalesce("
-    "(SELECT keep FROM main.rollout_rules WHERE item_key = t AND "
+    "(SELECT keep FROM main.rollout__rules WHERE item_key = t AND "
     "payload_key = coalesce(p, '*')), "
-    "(SELECT keep FROM main.rollout_rules WHERE item_key = t AND "
+    "(SELECT keep FROM main.rollout__rules WHERE item_key = t AND "
     "payload_key = '*' AND p IS NOT ''), "
-    "(SELECT keep FROM main.rollout_rules WHERE item_key = '*' AND "
+    "(SELECT keep FROM main.rollout__rules WHERE item_key = '*' AND "
     "payload_key = coalesce(p, '*')), "
-    "(SELECT keep FROM main.rollout_rules WHERE item_key = '*' AND "
+    "(SELECT keep FROM main.rollout__rules WHERE item_key = '*' AND "
     "payload_key = '*' AND p IS NOT ''), 0) "
     "FROM (SELECT lower(replace(?1, '_', '')) AS t, "
     "lower(replace(?2, '_', '')) AS p)";

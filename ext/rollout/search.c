@@ -116,7 +116,7 @@ sqlite3_stmt *bxRolloutSearch(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
       "AND x.fact IN ('user', 'assistant', 'tool') "
       "ORDER BY instr(lower(x.value), lower(?1)) > 0 DESC LIMIT 1) "
       "AS role, " MARKED_TEXT " AS text, rank AS score "
-      "FROM main.rollout_fts CROSS JOIN main.rollout_data AS d "
+      "FROM main.rollout_fts CROSS JOIN main.rollout__data AS d "
       "ON d.id = rollout_fts.rowid "
       "WHERE rollout_fts MATCH '\"' || replace(?1, '\"', '\"\"') "
       "|| '\"' "

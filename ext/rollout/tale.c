@@ -102,18 +102,19 @@ int bxRolloutTold(RolloutTale *p, const char *zType) {
 ** which is the usual case; and if it may be one that it shares. Both go from the
 ** newest turn back, which is mostly the one. */
 static const char zOwnTurn[] =
-    "SELECT d.type, d.id, a.reviewed, EXISTS (SELECT 1 FROM main.rollout_marks "
+    "SELECT d.type, d.id, a.reviewed, EXISTS (SELECT 1 FROM "
+    "main.rollout__marks "
     "AS m WHERE m.id BETWEEN d.id AND (?1 << 32) + 4294967295 "
     "AND m.kind = 'rollback') "
-    "FROM main.rollout_turns AS t CROSS JOIN main.rollout_data AS d "
+    "FROM main.rollout_turns AS t CROSS JOIN main.rollout__data AS d "
     "ON d.id = t.id LEFT JOIN main.rollout_about AS a ON a.no = ?1 "
     "WHERE t.id BETWEEN ?1 << 32 AND (?1 << 32) + 4294967295 "
     "AND t.number = ?2 ORDER BY t.id DESC LIMIT 1";
 static const char zLastTurn[] =
-    "SELECT (SELECT d.type FROM main.rollout_data AS d WHERE d.id = t.id), "
+    "SELECT (SELECT d.type FROM main.rollout__data AS d WHERE d.id = t.id), "
     "t.id, (SELECT reviewed FROM main.rollout_about AS a WHERE a.no = ?1), "
     "EXISTS (SELECT 1 FROM main.rollout_segments AS s2 JOIN "
-    "main.rollout_marks AS m ON m.id BETWEEN (s2.owner << 32) + "
+    "main.rollout__marks AS m ON m.id BETWEEN (s2.owner << 32) + "
     "max(s2.first, t.id & 4294967295) AND (s2.owner << 32) + s2.last "
     "WHERE s2.rollout = ?1 AND m.kind = 'rollback') "
     "FROM main.rollout_segments AS s CROSS JOIN main.rollout_turns AS t "
@@ -189,7 +190,7 @@ static char *readUser(
 /* Reads the text of the message that began the last turn. */
 static void readLast(RolloutTale *p) {
   static const char zItem[] =
-      "SELECT type, payload FROM main.rollout_data WHERE id = ?1";
+      "SELECT type, payload FROM main.rollout__data WHERE id = ?1";
   sqlite3_stmt *pRow;
   const char *zType, *zPayload;
   if (p->bRead) return;
@@ -495,7 +496,7 @@ static void putAllTurns(RolloutTale *p, BxErr *pErr) {
 
 void bxRolloutTalePut(RolloutTale *p, BxErr *pErr) {
   static const char zMark[] =
-      "INSERT INTO main.rollout_marks(id, kind, first) "
+      "INSERT INTO main.rollout__marks(id, kind, first) "
       "VALUES (?1, iif(?2 < 0, 'compaction', 'rollback'), nullif(?2, -1))";
   i64 i;
   putAllTurns(p, pErr);

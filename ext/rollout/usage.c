@@ -1,6 +1,6 @@
 /*
 ** usage.c: the tokens that items tell, as rows of rollout_calls. The rule is the
-** view rollout_spending in sql/rollout_usage.sql, which the tests compare.
+** view rollout__spending in sql/rollout_usage.sql, which the tests compare.
 */
 #include "rollout.h"
 SQLITE_EXTENSION_INIT3
@@ -122,7 +122,7 @@ static const char zCall[] =
     "cache_write, cache_read, output, reasoning, cost, format) "
     "SELECT id, coalesce(?2, '#' || id), timestamp, coalesce(?3, "
     "(SELECT model FROM main.rollout_about WHERE no = ?1 >> 32), ''), "
-    "?4, ?5, ?6, ?7, ?8, ?9, ?10 FROM main.rollout_data WHERE id = ?1 "
+    "?4, ?5, ?6, ?7, ?8, ?9, ?10 FROM main.rollout__data WHERE id = ?1 "
     "ON CONFLICT (call) DO UPDATE SET output = excluded.output, "
     "reasoning = excluded.reasoning WHERE excluded.output > output";
 
@@ -130,7 +130,7 @@ static const char zCall[] =
 static char *readFamily(RolloutTale *p, BxErr *pErr) {
   static const char zFamily[] =
       "SELECT iif(a.forked_from IS NULL, h.id, "
-      "(SELECT family FROM main.rollout_families WHERE no = ?1)) "
+      "(SELECT family FROM main.rollout__families WHERE no = ?1)) "
       "FROM main.rollout_heads AS h "
       "LEFT JOIN main.rollout_about AS a ON a.no = h.no WHERE h.no = ?1";
   sqlite3_stmt *pRow = bxStmt(p->pHome, zFamily, pErr);

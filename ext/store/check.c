@@ -1,5 +1,5 @@
 /*
-** check.c: what blackbox_check() tests of the store beside the view store_check.
+** check.c: what blackbox_check() tests of the store beside the view store__check.
 **
 ** Each pack is read, and each piece must have as many uses as the recipes say. Each
 ** reference must name a text, and the hash of that text must be the one in the
@@ -56,7 +56,7 @@ static int usesPack(const Recipe *p, i64 iPack) {
 char *bxStoreConcerned(BxStmts *p, i64 iPack, BxErr *pErr) {
   sqlite3_stmt *pNamed = bxStoreNamed(p, pErr);
   sqlite3_stmt *pTexts =
-      bxPrepare(p, "SELECT text, recipe FROM main.store_texts", pErr);
+      bxPrepare(p, "SELECT text, recipe FROM main.store__texts", pErr);
   sqlite3_str *pOut = sqlite3_str_new(p->bx->db);
   i64 nKey = 0;
   while (bxRow(pTexts, pErr)) {
@@ -120,7 +120,7 @@ static void checkPack(StoreCheck *c, i64 iPack) {
   a->list.iPack = iPack;
   a->aUse = bxNew((size_t)a->list.n * sizeof(*a->aUse) + 1, &err);
   hashPieces(c, a, &err);
-  told(c, "store_packs", &err);
+  told(c, "store__packs", &err);
 }
 
 static Checked *findChecked(const StoreCheck *c, i64 iPack) {
@@ -159,7 +159,7 @@ static void countUses(StoreCheck *c, const TextRow *pRow, BxErr *pErr) {
 
 static void checkStored(StoreCheck *c) {
   sqlite3_stmt *pStmt =
-      bxPrepare(c->p, "SELECT text FROM main.store_texts", &c->err);
+      bxPrepare(c->p, "SELECT text FROM main.store__texts", &c->err);
   while (c->nProblem < BX_MAX_PROBLEMS && bxRow(pStmt, &c->err)) {
     BxErr err = {SQLITE_OK, 0};
     TextRow row;
@@ -167,7 +167,7 @@ static void checkStored(StoreCheck *c) {
       countUses(c, &row, &err);
     }
     bxTextRowFree(&row);
-    told(c, "store_texts", &err);
+    told(c, "store__texts", &err);
   }
   sqlite3_finalize(pStmt);
 }
@@ -179,7 +179,7 @@ static void checkUses(StoreCheck *c) {
     for (k = 0; pOne->aUse != 0 && k < pOne->list.n; k++) {
       if (pOne->aUse[k] == pOne->list.a[k].nUse) continue;
       if (c->nProblem++ >= BX_MAX_PROBLEMS) return;
-      bxProblem(c->pOut, "store_uses",
+      bxProblem(c->pOut, "store__uses",
           "piece %lld of pack %lld has %u uses, and its list says %u", k,
           pOne->list.iPack, (unsigned)pOne->aUse[k],
           (unsigned)pOne->list.a[k].nUse);
@@ -255,7 +255,7 @@ static void checkUser(BxStmts *p, const char *zBodies, const char *zTexts,
 static void checkUnused(StoreCheck *c) {
   sqlite3_stmt *pNamed = bxStoreNamed(c->p, &c->err);
   sqlite3_stmt *pStmt = bxPrepare(c->p,
-      "SELECT text FROM main.store_texts WHERE text NOT IN"
+      "SELECT text FROM main.store__texts WHERE text NOT IN"
       " (SELECT text FROM main.store_dropped)",
       &c->err);
   if (pNamed == 0 && c->err.rc == SQLITE_OK) {
@@ -272,7 +272,7 @@ static void checkUnused(StoreCheck *c) {
     bxDone(pNamed, &c->err);
     if (bNamed || c->err.rc != SQLITE_OK) continue;
     c->nProblem++;
-    bxProblem(c->pOut, "store_texts",
+    bxProblem(c->pOut, "store__texts",
         "text %lld is named by no reference; INSERT INTO store_dropped(text) "
         "VALUES(%lld), and SELECT store_sweep()",
         iText, iText);
@@ -286,14 +286,14 @@ static void checkUnused(StoreCheck *c) {
 void bxStoreCheck(BxStmts *p, BxProblems *pOut) {
   StoreCheck c = {p, pOut, 0, 0, 0, 0, {SQLITE_OK, 0}};
   sqlite3_stmt *pStmt =
-      bxPrepare(p, "SELECT pack FROM main.store_uses ORDER BY pack", &c.err);
+      bxPrepare(p, "SELECT pack FROM main.store__uses ORDER BY pack", &c.err);
   i64 i;
   while (bxRow(pStmt, &c.err)) checkPack(&c, sqlite3_column_int64(pStmt, 0));
   sqlite3_finalize(pStmt);
   checkStored(&c);
   checkUses(&c);
   bxStoreUsers(p, checkUser, &c, &c.err);
-  if (bxNumber(p, "SELECT EXISTS (SELECT 1 FROM main.store_texts)", &c.err)) {
+  if (bxNumber(p, "SELECT EXISTS (SELECT 1 FROM main.store__texts)", &c.err)) {
     checkUnused(&c);
   }
   for (i = 0; i < c.n; i++) {
@@ -302,11 +302,11 @@ void bxStoreCheck(BxStmts *p, BxProblems *pOut) {
     sqlite3_free(c.a[i].aHash);
   }
   sqlite3_free(c.a);
-  bxUnchecked(pOut, "store_state", &c.err);
+  bxUnchecked(pOut, "store__state", &c.err);
 }
 
 void bxStoreLeave(BxStmts *p, BxErr *pErr) {
-  i64 n = bxNumber(p, "SELECT count(*) FROM main.store_texts", pErr);
+  i64 n = bxNumber(p, "SELECT count(*) FROM main.store__texts", pErr);
   if (n == 0) return;
   bxFail(pErr, SQLITE_CONSTRAINT,
       "NotEmptyError: the body store of schema %s has %lld texts that rows "

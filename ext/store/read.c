@@ -3,7 +3,7 @@
 ** last.
 **
 ** A connection keeps the bytes of the last READER_PACKS packs that it has read. A
-** pack is read again when its token in store_packs has changed, so that what was
+** pack is read again when its token in store__packs has changed, so that what was
 ** kept is right after a rollback, too.
 **
 ** A pack is decompressed up to the last piece that is wanted, block by block. When
@@ -171,7 +171,8 @@ static void failPack(BxStmts *p, i64 iPack, const char *zWhy, BxErr *pErr) {
 }
 
 void bxListRead(BxStmts *p, i64 iPack, List *pOut, BxErr *pErr) {
-  static const char zSql[] = "SELECT list FROM main.store_uses WHERE pack = ?1";
+  static const char zSql[] =
+      "SELECT list FROM main.store__uses WHERE pack = ?1";
   sqlite3_stmt *pStmt = bxStmt(p, zSql, pErr);
   int bThere;
   memset(pOut, 0, sizeof(*pOut));
@@ -264,7 +265,7 @@ static Pack *placeOf(PackReader *p, const char *zDb, i64 iPack) {
 static int fillPack(
     BxStmts *p, ZSTD_DCtx *pUnzip, Pack *pPack, i64 nPiece, BxErr *pErr) {
   static const char zSql[] =
-      "SELECT data FROM main.store_packs WHERE pack = ?1";
+      "SELECT data FROM main.store__packs WHERE pack = ?1";
   sqlite3_stmt *pStmt;
   i64 nWant;
   int bWhole = 0;
@@ -306,7 +307,7 @@ static int takePlace(
 static const char *readPack(
     BxStmts *p, i64 iPack, i64 nPiece, const Pack **ppOut, BxErr *pErr) {
   static const char zSql[] =
-      "SELECT coalesce((SELECT token FROM main.store_packs WHERE pack = ?1),"
+      "SELECT coalesce((SELECT token FROM main.store__packs WHERE pack = ?1),"
       " -2)";
   PackReader *pReader = readerOf(p->bx, pErr);
   i64 iToken = bxAsk(p, zSql, pErr, "i", iPack);
@@ -353,7 +354,7 @@ const unsigned char *bxPackPiece(const Pack *p, i64 iPiece, i64 nByte) {
 
 void bxListChanged(i64 iPack, BxErr *pErr) {
   bxFail(pErr, SQLITE_CORRUPT_VTAB,
-      "CorruptedDataError: the list of pack %lld in store_uses was changed "
+      "CorruptedDataError: the list of pack %lld in store__uses was changed "
       "without its pack; SELECT * FROM blackbox_check names the rows concerned",
       iPack);
 }
@@ -362,7 +363,7 @@ void bxListChanged(i64 iPack, BxErr *pErr) {
 
 int bxTextRowFind(BxStmts *p, i64 iText, TextRow *pOut, BxErr *pErr) {
   static const char zSql[] =
-      "SELECT bytes, sum, fresh, mark, recipe FROM main.store_texts"
+      "SELECT bytes, sum, fresh, mark, recipe FROM main.store__texts"
       " WHERE text = ?1";
   sqlite3_stmt *pStmt = bxStmt(p, zSql, pErr);
   int bThere;

@@ -59,7 +59,7 @@ uint64_t bxVarint(const unsigned char **pz, const unsigned char *zEnd) {
 
 static void failList(const List *p, BxErr *pErr) {
   bxFail(pErr, SQLITE_CORRUPT_VTAB,
-      "CorruptedDataError: the list of pack %lld in store_uses is damaged; "
+      "CorruptedDataError: the list of pack %lld in store__uses is damaged; "
       "blackbox_check names the rows concerned",
       p->iPack);
 }
@@ -124,7 +124,7 @@ void bxRecipeDecode(Recipe *p, const unsigned char *z, i64 n, BxErr *pErr) {
   }
   if (z == 0) {
     bxFail(pErr, SQLITE_CORRUPT_VTAB,
-        "CorruptedDataError: a recipe in store_texts is damaged");
+        "CorruptedDataError: a recipe in store__texts is damaged");
   }
 }
 

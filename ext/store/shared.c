@@ -114,7 +114,7 @@ static void putShare(Sharing *p, const char *zColumn, sqlite3_value *pKey,
 static void shareText(Sharing *p, BxStmts *pStore, const char *zColumn,
     i64 iText, sqlite3_stmt *pNamed, BxErr *pErr) {
   static const char zBefore[] =
-      "SELECT text, recipe FROM main.store_texts WHERE text < ?1"
+      "SELECT text, recipe FROM main.store__texts WHERE text < ?1"
       " ORDER BY text DESC LIMIT ?2";
   sqlite3_stmt *pStmt;
   TextRow row;

@@ -34,7 +34,7 @@ i64 bxGearCut(const Gear *p, const unsigned char *z, i64 n, int *pbEnd);
 /*--------------------------------------------------- hash.c: the hashes ---*/
 
 #define STORE_HASH 32 /* bytes of a hash */
-#define STORE_MARK 8  /* bytes of it in store_texts */
+#define STORE_MARK 8  /* bytes of it in store__texts */
 
 /* The hash of a text is the SHA-256 of its type (one byte: SQLITE_TEXT or
 ** SQLITE_BLOB) and of the SHA-256 of each of its pieces. */
@@ -46,7 +46,7 @@ void bxTextHashEnd(SHA256_CTX *p, unsigned char aHash[STORE_HASH]);
 /* The hash of a whole value. */
 void bxTextHash(
     const unsigned char *z, i64 n, int eType, unsigned char aHash[STORE_HASH]);
-/* The key of a piece in store_pieces: the beginning of its hash. */
+/* The key of a piece in store__pieces: the beginning of its hash. */
 i64 bxPieceKey(const unsigned char aHash[8]);
 /* The checksum that each read compares. */
 i64 bxTextSum(const unsigned char *z, i64 n);
@@ -159,7 +159,7 @@ const unsigned char *bxPackPiece(const Pack *p, i64 iPiece, i64 nByte);
 void bxListChanged(i64 iPack, BxErr *pErr);
 /* Reads the list of a pack. */
 void bxListRead(BxStmts *p, i64 iPack, List *pOut, BxErr *pErr);
-/* A row of store_texts. */
+/* A row of store__texts. */
 typedef struct TextRow {
   i64 iText, nByte, iSum, iFresh;
   unsigned char aMark[STORE_MARK];
@@ -213,7 +213,7 @@ void bxListWrite(BxStmts *p, List *pList, i64 *pnKept, BxErr *pErr);
 /* Writes the bytes of a pack. *pnKept grows by what they take. */
 void bxPackWrite(BxStmts *p, i64 iPack, void *pZip, const unsigned char *z,
     i64 n, i64 *pnKept, BxErr *pErr);
-/* Adds to the totals of store_state. */
+/* Adds to the totals of store__state. */
 void bxStoreCount(BxStmts *p, i64 nText, i64 nTextByte, i64 nPiece,
     i64 nPieceByte, i64 nKept, BxErr *pErr);
 void bxStorePack(BxCall *p); /* store_pack() */

@@ -123,9 +123,9 @@ static void releaseRange(Sweep *s, const Range *pRange) {
 }
 
 static void removeText(Sweep *s, const TextRow *pRow) {
-  static const char zSql[] = "DELETE FROM main.store_texts WHERE text = ?1";
+  static const char zSql[] = "DELETE FROM main.store__texts WHERE text = ?1";
   static const char zLength[] =
-      "SELECT length(recipe) FROM main.store_texts WHERE text = ?1";
+      "SELECT length(recipe) FROM main.store__texts WHERE text = ?1";
   sqlite3_stmt *pStmt;
   i64 i;
   for (i = 0; i < pRow->recipe.n && s->pErr->rc == SQLITE_OK; i++) {
@@ -160,7 +160,7 @@ static void sweepText(Sweep *s, sqlite3_stmt *pNamed, i64 iText) {
 static void removePiece(
     Sweep *s, const List *pList, i64 i, const unsigned char *z) {
   static const char zSql[] =
-      "DELETE FROM main.store_pieces WHERE \"key\" = ?1 AND place = ?2";
+      "DELETE FROM main.store__pieces WHERE \"key\" = ?1 AND place = ?2";
   sqlite3_stmt *pStmt = bxStmt(s->p, zSql, s->pErr);
   Piece *a = &pList->a[i];
   if (z != 0) {
@@ -177,11 +177,11 @@ static void removePiece(
 /* Removes a pack of which nothing is left. */
 static void removePack(Sweep *s, List *pList) {
   static const char zLength[] =
-      "SELECT length(data) FROM main.store_packs WHERE pack = ?1";
+      "SELECT length(data) FROM main.store__packs WHERE pack = ?1";
   static const char *const azSql[] = {
-      "DELETE FROM main.store_packs WHERE pack = ?1",
-      "DELETE FROM main.store_uses WHERE pack = ?1",
-      "UPDATE main.store_state SET open = 0 WHERE open = ?1"};
+      "DELETE FROM main.store__packs WHERE pack = ?1",
+      "DELETE FROM main.store__uses WHERE pack = ?1",
+      "UPDATE main.store__state SET open = 0 WHERE open = ?1"};
   int i;
   s->nKept -= bxAsk(s->p, zLength, s->pErr, "i", pList->iPack);
   s->nKept -= pList->nStored;
@@ -196,7 +196,7 @@ static void removePack(Sweep *s, List *pList) {
 /* Forgets all pieces of a pack that cannot be read: their hashes are not known. */
 static void forgetPieces(Sweep *s, const List *pList) {
   static const char zSql[] =
-      "DELETE FROM main.store_pieces WHERE place BETWEEN ?1 AND ?1 + 65535";
+      "DELETE FROM main.store__pieces WHERE place BETWEEN ?1 AND ?1 + 65535";
   sqlite3_stmt *pStmt = bxStmt(s->p, zSql, s->pErr);
   bxBind(pStmt, s->pErr, "i", pList->iPack << 16);
   bxStoreRun(s->p, pStmt, s->pErr);

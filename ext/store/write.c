@@ -7,7 +7,7 @@
 ** A call remembers the pieces that it has met, with their bytes. Most of a text is
 ** usually a part of the one before, and then comparing the bytes is all that is
 ** done for it: neither cutting nor hashing. What is new to the call is hashed, looked
-** up in store_pieces, and compared with the bytes of the piece that was found; what
+** up in store__pieces, and compared with the bytes of the piece that was found; what
 ** is new to the store is added to the pack that has room.
 **
 ** The lists of the packs are changed in memory and written at the end, or when too
@@ -47,8 +47,8 @@ typedef struct Writer {
   BxStmts *p;
   BxErr *pErr;
   sqlite3_stmt *pFind;
-  Many texts;     /* rows of store_texts */
-  Many pieces;    /* rows of store_pieces */
+  Many texts;     /* rows of store__texts */
+  Many pieces;    /* rows of store__pieces */
   NewPiece *aNew; /* pieces that are not written yet */
   i64 nNew, nNewAlloc;
   Gear gear;
@@ -62,7 +62,7 @@ typedef struct Writer {
   List *pOpen; /* the pack that has room, or NULL */
   Bytes open;  /* its bytes */
   int bOpenChanged;
-  i64 iOpenSaid; /* the pack that store_state calls open */
+  i64 iOpenSaid; /* the pack that store__state calls open */
   i64 iNextPack; /* its number, if it becomes another */
   i64 iNextText, iFirstText;
   void *pZip;
@@ -75,7 +75,7 @@ typedef struct Writer {
 
 void bxListWrite(BxStmts *p, List *pList, i64 *pnKept, BxErr *pErr) {
   static const char zSql[] =
-      "INSERT INTO main.store_uses(pack, list) VALUES(?1, ?2)"
+      "INSERT INTO main.store__uses(pack, list) VALUES(?1, ?2)"
       " ON CONFLICT(pack) DO UPDATE SET list = excluded.list";
   Bytes bytes = {0, 0, 0};
   sqlite3_stmt *pStmt = bxStmt(p, zSql, pErr);
@@ -93,9 +93,9 @@ void bxListWrite(BxStmts *p, List *pList, i64 *pnKept, BxErr *pErr) {
 void bxPackWrite(BxStmts *p, i64 iPack, void *pZip, const unsigned char *z,
     i64 n, i64 *pnKept, BxErr *pErr) {
   static const char zOld[] =
-      "SELECT length(data) FROM main.store_packs WHERE pack = ?1";
+      "SELECT length(data) FROM main.store__packs WHERE pack = ?1";
   static const char zSql[] =
-      "INSERT INTO main.store_packs(pack, token, data)"
+      "INSERT INTO main.store__packs(pack, token, data)"
       " VALUES(?1, abs(random() / 2), ?2)"
       " ON CONFLICT(pack) DO UPDATE SET token = excluded.token,"
       "  data = excluded.data";
@@ -112,7 +112,7 @@ void bxPackWrite(BxStmts *p, i64 iPack, void *pZip, const unsigned char *z,
 void bxStoreCount(BxStmts *p, i64 nText, i64 nTextByte, i64 nPiece,
     i64 nPieceByte, i64 nKept, BxErr *pErr) {
   static const char zSql[] =
-      "UPDATE main.store_state SET texts = texts + ?1,"
+      "UPDATE main.store__state SET texts = texts + ?1,"
       " text_bytes = text_bytes + ?2, pieces = pieces + ?3,"
       " piece_bytes = piece_bytes + ?4, kept_bytes = kept_bytes + ?5";
   sqlite3_stmt *pStmt = bxStmt(p, zSql, pErr);
@@ -449,7 +449,7 @@ static i64 freshPlace(const Writer *w) {
   return (w->iOpenSaid != 0 ? w->iOpenSaid : w->iNextPack) << 16;
 }
 
-/* Adds a row to those of store_texts that wait. */
+/* Adds a row to those of store__texts that wait. */
 static void addTextRow(
     Writer *w, const unsigned char *z, i64 n, i64 iFresh, const Ref *pRef) {
   Many *p = &w->texts;
@@ -493,10 +493,10 @@ static void packText(
 
 static void beginWriter(Writer *w, BxStmts *p, BxErr *pErr) {
   static const char zFindText[] =
-      "SELECT place FROM main.store_pieces WHERE \"key\" = ?1";
+      "SELECT place FROM main.store__pieces WHERE \"key\" = ?1";
   static const char zState[] =
-      "SELECT next, open, (SELECT max(pack) FROM main.store_uses)"
-      " FROM main.store_state";
+      "SELECT next, open, (SELECT max(pack) FROM main.store__uses)"
+      " FROM main.store__state";
   sqlite3_stmt *pStmt;
   memset(w, 0, sizeof(*w));
   w->p = p;
@@ -504,8 +504,8 @@ static void beginWriter(Writer *w, BxStmts *p, BxErr *pErr) {
   bxGearInit(&w->gear);
   beginKnown(w);
   bxStoreCount(p, 0, 0, 0, 0, 0, pErr); /* the first statement must write */
-  bxManyPrepare(&w->texts, p, "store_texts", 6, "", pErr);
-  bxManyPrepare(&w->pieces, p, "store_pieces", 2,
+  bxManyPrepare(&w->texts, p, "store__texts", 6, "", pErr);
+  bxManyPrepare(&w->pieces, p, "store__pieces", 2,
       "ON CONFLICT DO UPDATE SET place = excluded.place", pErr);
   w->pFind = bxStmt(p, zFindText, pErr);
   pStmt = bxStmt(p, zState, pErr);
@@ -517,14 +517,15 @@ static void beginWriter(Writer *w, BxStmts *p, BxErr *pErr) {
   bxDone(pStmt, pErr);
   if (w->iNextText <= 0 || w->iNextPack <= 0 || w->iOpenSaid < 0) {
     bxFail(pErr, SQLITE_CORRUPT_VTAB,
-        "CorruptedDataError: store_state in schema %s is damaged, so nothing "
+        "CorruptedDataError: store__state in schema %s is damaged, so nothing "
         "can be packed; SELECT payload_unpack() until nothing is left",
         p->zDb);
   }
 }
 
 static void endWriter(Writer *w) {
-  static const char zSql[] = "UPDATE main.store_state SET next = ?1, open = ?2";
+  static const char zSql[] =
+      "UPDATE main.store__state SET next = ?1, open = ?2";
   sqlite3_stmt *pStmt;
   i64 iOpen;
   settle(w);

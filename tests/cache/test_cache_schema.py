@@ -468,7 +468,7 @@ def test_age_and_eviction_use_their_indexes(pdb):
     age = plan("SELECT key FROM cache_due_items WHERE at < 5 AND blocked_by IS NULL"
                " LIMIT 10")
     assert "cache_items_age (timestamp<?)" in age and "TEMP B-TREE" not in age
-    victims = plan("SELECT * FROM cache_victims")
+    victims = plan("SELECT * FROM cache__victims")
     # Newer versions show the first column of a row value, older ones all of it.
     assert re.search(r"cache_items_session \(session_id=\? AND protected=\? AND "
                      r"(timestamp>|\(timestamp)", victims)
@@ -476,7 +476,7 @@ def test_age_and_eviction_use_their_indexes(pdb):
     # What was used in the same millisecond is sorted by id, nothing else.
     assert victims.count("TEMP B-TREE") == victims.count(
         "TEMP B-TREE FOR RIGHT PART") + victims.count("TEMP B-TREE FOR LAST TERM") == 1
-    everything = plan("SELECT * FROM cache_total_victims")
+    everything = plan("SELECT * FROM cache__total_victims")
     assert re.search(r"cache_items_age \((timestamp>|\(timestamp)", everything)
     assert "cache_uses_all (used_at>?)" in everything
     assert everything.count("TEMP B-TREE") == 1

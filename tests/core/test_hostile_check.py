@@ -72,7 +72,7 @@ def make_pins_again(db):
 
 
 def make_all_again(db):
-    for name in ("payload__pins", "payload_state", "event_payloads"):
+    for name in ("payload__pins", "payload__state", "event_payloads"):
         db.execute("DROP TABLE " + name)
     one(db, "SELECT blackbox_install()")
 

@@ -11,7 +11,7 @@ from conftest import connect, rows
 from hostile_helpers import fresh, guarded, made  # noqa: F401
 
 NOW = "CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)"
-TABLES = ("event_payloads", "payload_ledger", "payload_state",
+TABLES = ("event_payloads", "payload_ledger", "payload__state",
           "retention_log", "blackbox_settings", "blackbox_probe")
 TIMES = [f"{when} {verb}" for when in ("BEFORE", "AFTER")
          for verb in ("INSERT", "UPDATE", "DELETE")]
@@ -44,22 +44,22 @@ HOSTILE = [
     "DELETE FROM payload_ledger", "REPLACE INTO payload_ledger(id) VALUES('victim')",
     "REPLACE INTO payload_ledger(pin, id) SELECT pin, 'mine1' FROM payload_ledger "
     "WHERE id = 'victim'",
-    "UPDATE payload_state SET bulk = 1 - bulk", "UPDATE payload_state SET removed = 1",
-    "DELETE FROM payload_state", "DELETE FROM blackbox_settings",
+    "UPDATE payload__state SET bulk = 1 - bulk", "UPDATE payload__state SET removed = 1",
+    "DELETE FROM payload__state", "DELETE FROM blackbox_settings",
     "REPLACE INTO blackbox_settings(name, value) VALUES('payload.retention_days', 1)",
-    "INSERT INTO payload_pinning(id, wanted) VALUES('victim', 1)",
-    "INSERT INTO payload_settling(rid, wanted, wrong) SELECT rowid, 0, 1 FROM event_payloads",
-    "INSERT INTO payload_landing(rid, id, evidence, wanted, wrong) "
+    "INSERT INTO payload__pinning(id, wanted) VALUES('victim', 1)",
+    "INSERT INTO payload__settling(rid, wanted, wrong) SELECT rowid, 0, 1 FROM event_payloads",
+    "INSERT INTO payload__landing(rid, id, evidence, wanted, wrong) "
     "SELECT rowid, id, 0, 0, 1 FROM event_payloads",
-    "INSERT INTO payload_going(kind, rid) SELECT 2, rowid FROM event_payloads",
-    "INSERT INTO payload_leaving(kind, since, before, max_rows) VALUES(2, -1e18, 1e18, 99)",
-    "INSERT INTO payload_saving(rid, event_id, agent_id) SELECT rowid, 'x', 'x' "
+    "INSERT INTO payload__going(kind, rid) SELECT 2, rowid FROM event_payloads",
+    "INSERT INTO payload__leaving(kind, since, before, max_rows) VALUES(2, -1e18, 1e18, 99)",
+    "INSERT INTO payload__saving(rid, event_id, agent_id) SELECT rowid, 'x', 'x' "
     "FROM event_payloads WHERE id = 'victim'",
     "INSERT INTO payload_evidence(event_id, agent_id, kill_switch_event_id) "
     "VALUES('e4', 'b', 'k')",
     "INSERT INTO payload_history(id, event_id, agent_id, created_at) "
     "VALUES('victim', 'e', 'a', '2020-01-01')",
-    "INSERT INTO payload_clear(actor) VALUES('x')", "INSERT INTO payload_sweep(before) "
+    "INSERT INTO payload__clear(actor) VALUES('x')", "INSERT INTO payload__sweep(before) "
     "VALUES(9e15)", "DELETE FROM sqlite_sequence", "UPDATE sqlite_sequence SET seq = 9",
     "INSERT INTO sqlite_sequence(rowid, name, seq) VALUES(-1, 'x', 0)",
     f"INSERT INTO retention_log(at, domain, rule, rows, bytes) VALUES({NOW}, 'payload', 'x', "

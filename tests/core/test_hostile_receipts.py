@@ -9,7 +9,7 @@ from hostile_helpers import connection, fresh, made, run
 
 
 BULK = """
-    UPDATE payload_state SET bulk = 1;
+    UPDATE payload__state SET bulk = 1;
     DELETE FROM event_payloads WHERE id = 'mine0'"""
 
 
@@ -17,7 +17,7 @@ def test_a_delete_always_has_its_receipt(fresh):
     db = connect(fresh)
     run(db, BULK)
     assert one(db, "SELECT sum(rows) FROM retention_log") == 1
-    run(db, "UPDATE payload_state SET removed = (SELECT max(id) FROM retention_log)")
+    run(db, "UPDATE payload__state SET removed = (SELECT max(id) FROM retention_log)")
     time.sleep(0.002)
     db.execute("DELETE FROM event_payloads WHERE id = 'mine1'")
     assert one(db, "SELECT sum(rows) FROM retention_log") == 2
@@ -40,7 +40,7 @@ def test_a_delete_always_has_its_receipt(fresh):
 def test_receipts_stay(fresh, statement):
     db = sqlite3.connect(fresh, isolation_level=None)
     db.execute("DELETE FROM event_payloads WHERE id = 'mine0'")
-    db.execute("INSERT INTO payload_clear(actor) VALUES('Ann')")
+    db.execute("INSERT INTO payload__clear(actor) VALUES('Ann')")
     before = rows(db, "SELECT * FROM retention_log")
     assert len(before) == 2
     with pytest.raises(sqlite3.IntegrityError):
@@ -77,13 +77,13 @@ HIDERS = {
         CREATE TEMP TRIGGER t BEFORE DELETE ON main.event_payloads BEGIN
           INSERT INTO retention_log(at, domain, rule, rows, bytes)
           VALUES({NOW}, 'payload', 'x', -1, -9999);
-          UPDATE payload_state SET bulk = 1,
+          UPDATE payload__state SET bulk = 1,
                  removed = (SELECT max(id) FROM retention_log); END""",
     "a bulk act in the name of an empty receipt": f"""
         CREATE TEMP TRIGGER t BEFORE DELETE ON main.event_payloads BEGIN
           INSERT INTO retention_log(at, domain, rule, rows, bytes)
           VALUES({NOW}, 'payload', 'x', 0, 0);
-          UPDATE payload_state SET bulk = 1,
+          UPDATE payload__state SET bulk = 1,
                  removed = (SELECT max(id) FROM retention_log); END""",
     "the receipt is emptied": """
         CREATE TEMP TRIGGER t AFTER DELETE ON main.event_payloads BEGIN
@@ -94,7 +94,7 @@ HIDERS = {
           DELETE FROM retention_log WHERE rows = 0; END""",
     "the bulk act is forgotten": """
         CREATE TEMP TRIGGER t BEFORE DELETE ON main.event_payloads BEGIN
-          UPDATE payload_state SET bulk = 0, removed = 0; END""",
+          UPDATE payload__state SET bulk = 0, removed = 0; END""",
     "no receipt is written": """
         CREATE TEMP TRIGGER t BEFORE INSERT ON main.retention_log BEGIN
           SELECT RAISE(IGNORE); END""",
@@ -111,8 +111,8 @@ HIDERS = {
 
 @pytest.mark.parametrize("begin", ["", "BEGIN"])
 @pytest.mark.parametrize("receipts", [0, 1])
-@pytest.mark.parametrize("delete", [ARCHIVE, "INSERT INTO payload_clear(actor) VALUES('Ann')",
-                                    "INSERT INTO payload_sweep(before) VALUES(9e15)"])
+@pytest.mark.parametrize("delete", [ARCHIVE, "INSERT INTO payload__clear(actor) VALUES('Ann')",
+                                    "INSERT INTO payload__sweep(before) VALUES(9e15)"])
 @pytest.mark.parametrize("hider", HIDERS)
 def test_no_trigger_hides_a_delete(fresh, hider, delete, receipts, begin):
     db = sqlite3.connect(fresh, isolation_level=None)
@@ -123,7 +123,7 @@ def test_no_trigger_hides_a_delete(fresh, hider, delete, receipts, begin):
     run(db, delete)
     run(db, "UPDATE retention_log SET rows = 0 WHERE rows < 0;"
         "DELETE FROM retention_log WHERE rows <= 0;"
-        "UPDATE payload_state SET bulk = 0, removed = 0")
+        "UPDATE payload__state SET bulk = 0, removed = 0")
     if begin:
         db.execute("COMMIT")
     left = one(db, "SELECT count(*) FROM event_payloads")

@@ -96,7 +96,7 @@ TRICKS = {
         INSERT INTO payload_unpins(payload_id, actor, reason)
         VALUES('victim', 'a', char(9, 8203))""",
     "the names of the length": """
-        UPDATE payload_state SET entries = 0, closed = 0, digest = 0;""",
+        UPDATE payload__state SET entries = 0, closed = 0, digest = 0;""",
     "the probe": """
         DELETE FROM blackbox_probe;
         DELETE FROM sqlite_sequence;
@@ -128,14 +128,14 @@ TRICKS = {
     "the views that the guards read, by a table in temp": """
         CREATE TEMP TABLE payload__pins(id, n);
         CREATE TEMP TABLE payload_pins(id, pin);
-        CREATE TEMP TABLE payload_protected(id, payload_rowid);
+        CREATE TEMP TABLE payload__protected(id, payload_rowid);
         CREATE TEMP TABLE payload_unpins(payload_id);
         INSERT INTO temp.payload_unpins VALUES('victim');
         UPDATE main.event_payloads SET pinned = 0 WHERE id = 'victim';
         REPLACE INTO main.event_payloads(id, event_id, agent_id, purpose)
         VALUES('victim', 'x', 'x', 'archive')""",
     "a bulk act that was never begun": """
-        UPDATE payload_state SET bulk = 1;
+        UPDATE payload__state SET bulk = 1;
         DELETE FROM event_payloads WHERE id = 'mine0'""",
 }
 
@@ -246,7 +246,7 @@ def test_no_setting_is_out_of_range(fresh, module, write):
 
 
 @pytest.mark.parametrize("module", [0, 1])
-@pytest.mark.parametrize("table", ["payload_state"])
+@pytest.mark.parametrize("table", ["payload__state"])
 @pytest.mark.parametrize("statement", [
     "UPDATE event_payloads SET pinned = 1 WHERE id = 'mine0'",
     "INSERT INTO payload_unpins(payload_id, actor, reason) VALUES('victim', 'a', 'r')"])
@@ -262,28 +262,28 @@ def test_the_ledger_is_always_counted(fresh, module, table, statement):
 
 
 @pytest.mark.parametrize("statement", [
-    "DELETE FROM payload_state", "REPLACE INTO payload_state VALUES(1, 0, 0, 0, 0, 0)",
-    "INSERT INTO payload_state VALUES(2, 0, 0, 0, 0, 0)"])
+    "DELETE FROM payload__state", "REPLACE INTO payload__state VALUES(1, 0, 0, 0, 0, 0)",
+    "INSERT INTO payload__state VALUES(2, 0, 0, 0, 0, 0)"])
 def test_the_row_of_payload_state_stays(fresh, statement):
     db = sqlite3.connect(fresh, isolation_level=None)
     db.execute("PRAGMA ignore_check_constraints = ON")
-    before = rows(db, "SELECT * FROM payload_state")
+    before = rows(db, "SELECT * FROM payload__state")
     with pytest.raises(sqlite3.IntegrityError, match="PinnedError"):
         db.execute(statement)
-    assert rows(db, "SELECT * FROM payload_state") == before
+    assert rows(db, "SELECT * FROM payload__state") == before
 
 
 def test_no_pin_is_set_while_the_ledger_cannot_be_counted(fresh):
     db = sqlite3.connect(fresh, isolation_level=None)
     before = guarded(db)
     db.execute("PRAGMA ignore_check_constraints = ON")
-    db.execute("UPDATE OR REPLACE payload_state SET rowid = 2")
+    db.execute("UPDATE OR REPLACE payload__state SET rowid = 2")
     for statement in ("UPDATE event_payloads SET pinned = 1 WHERE id = 'mine0'",
                       "INSERT INTO payload_unpins(payload_id, actor, reason) "
                       "VALUES('victim', 'a', 'r')"):
         with pytest.raises(sqlite3.IntegrityError, match="MisuseError.*set one to 1"):
             db.execute(statement)
-    db.execute("UPDATE payload_state SET one = 1")
+    db.execute("UPDATE payload__state SET one = 1")
     db.execute("UPDATE event_payloads SET pinned = 1 WHERE id = 'mine0'")
     assert guarded(db) == before
     assert rows(connect(fresh), "SELECT * FROM blackbox_check") == []

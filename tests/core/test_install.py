@@ -103,7 +103,7 @@ MADE = [
     ("blackbox_domains", "1"),
     ("blackbox_settings", "name GLOB 'payload.*'"),
     ("retention_rules", "rule = 'cache.idle'"),
-    ("payload_state", "1"),
+    ("payload__state", "1"),
     ("cache_limits", "1"),
     ("cache_state", "1"),
     ("cache_presets", "preset = 'recycle'"),
@@ -153,8 +153,8 @@ def test_changes_that_the_user_may_make_are_not_reported(db):
 
 
 @pytest.mark.parametrize("table", [
-    "blackbox_domains", "payload_state", "cache_state", "evidence_owners", "rollout_act",
-    "payload_ledger", "retention_rules", "cache_limits", "payload_limits"])
+    "blackbox_domains", "payload__state", "cache_state", "evidence_owners", "rollout_act",
+    "payload_ledger", "retention_rules", "cache_limits", "payload__limits"])
 def test_check_sees_a_table_that_was_dropped_and_install_makes_it(db, table):
     made = rows(db, f"SELECT * FROM {table}")
     db.execute(f"DROP TABLE {table}")

@@ -149,7 +149,7 @@ def test_a_forged_unpin_is_found_because_the_row_is_still_pinned(kept):
 
 def test_decoys_do_not_hide_a_forged_row(kept):
     for i in range(150):
-        kept.execute(f"CREATE TRIGGER decoy{i} AFTER INSERT ON payload_state BEGIN SELECT 1; END")
+        kept.execute(f"CREATE TRIGGER decoy{i} AFTER INSERT ON payload__state BEGIN SELECT 1; END")
     kept.execute("UPDATE blackbox__log SET reason = 'x' WHERE kind = 'kill_switch'")
     assert any("was altered" in problem for problem in found(kept))
 

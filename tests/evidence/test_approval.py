@@ -183,7 +183,7 @@ def test_keep_screenshots_and_pins(rec):
 def test_damaged_rows_are_kept_and_reported_and_do_not_stop_the_others(rec, path, damage):
     put(rec, [action(0), action(1), "\n\t " + json.dumps(action(2))])
     overflowed = one(rec, "SELECT using_overflow FROM evidence_stats('rec')")
-    table = "evidence_overflow_actions" if overflowed else "rec_actions"
+    table = "evidence__overflow_actions" if overflowed else "rec_actions"
     change = f"UPDATE {table} SET action = '{damage}' WHERE rid = 2"
     if rows(rec, "SELECT 1 FROM temp.sqlite_schema WHERE name = ?", table):
         if protects():

@@ -13,7 +13,7 @@ from evidence_helpers import ADD, well
 REFUSED = "SQLite itself refuses these writes, before any rule"
 CLAUSES = ["", "OR REPLACE", "OR IGNORE", "OR ABORT", "OR FAIL", "OR ROLLBACK"]
 BUFFER = ["rec_rows", "rec_actions", "rec_shots"]
-OVERFLOW = ["evidence_overflow", "evidence_overflow_actions", "evidence_overflow_screenshots"]
+OVERFLOW = ["evidence__overflow", "evidence__overflow_actions", "evidence__overflow_screenshots"]
 
 with_modes = [pytest.mark.parametrize("module", [True, False]),
               pytest.mark.parametrize("begin", ["", "BEGIN"]),
@@ -177,17 +177,17 @@ def test_the_state_of_a_buffer_is_one_row(path, module, begin, recursive):
 def test_no_column_of_the_overflow_frees_a_pinned_row(path, module, begin, recursive):
     make(path, in_temp=True)
     enemy = other(path, module, recursive, begin)
-    for sql in ("UPDATE evidence_overflow SET released = 1",
-                "UPDATE evidence_overflow SET released = 2 WHERE id = 'p'",
-                "UPDATE OR REPLACE evidence_overflow SET released = 1, pinned = 7",
-                "UPDATE evidence_overflow SET timestamp = 9 WHERE id = 'p'",
-                "UPDATE evidence_overflow SET screenshot_bytes = 0 WHERE id = 'p'",
-                "UPDATE evidence_overflow SET pinned = 2 WHERE id = 'p'",
-                "UPDATE evidence_overflow SET pinned = NULL WHERE id = 'p'"):
+    for sql in ("UPDATE evidence__overflow SET released = 1",
+                "UPDATE evidence__overflow SET released = 2 WHERE id = 'p'",
+                "UPDATE OR REPLACE evidence__overflow SET released = 1, pinned = 7",
+                "UPDATE evidence__overflow SET timestamp = 9 WHERE id = 'p'",
+                "UPDATE evidence__overflow SET screenshot_bytes = 0 WHERE id = 'p'",
+                "UPDATE evidence__overflow SET pinned = 2 WHERE id = 'p'",
+                "UPDATE evidence__overflow SET pinned = NULL WHERE id = 'p'"):
         with pytest.raises(sqlite3.IntegrityError):
             enemy.execute(sql)
-    enemy.execute("UPDATE evidence_overflow SET pinned = 0, released = 1 WHERE id = 'p'")
-    enemy.execute("DELETE FROM evidence_overflow WHERE id = 'p'")
+    enemy.execute("UPDATE evidence__overflow SET pinned = 0, released = 1 WHERE id = 'p'")
+    enemy.execute("DELETE FROM evidence__overflow WHERE id = 'p'")
     assert rows(enemy, "SELECT domain, rule, rows, bytes FROM retention_log") == [
         ("evidence", "released", 1, 7 + 6 + 100)]
 
@@ -219,7 +219,7 @@ def test_a_forged_list_of_removed_rows_removes_no_row_of_the_buffer(path):
     with pytest.raises(sqlite3.IntegrityError, match="ReadOnlyError"):
         db.execute("UPDATE temp.rec_gone SET id = 'p'")
     db.execute("DELETE FROM rec WHERE id = 'x'")
-    assert rows(db, "SELECT id FROM evidence_overflow") == [("p",), ("y",)]
+    assert rows(db, "SELECT id FROM evidence__overflow") == [("p",), ("y",)]
     with pytest.raises(sqlite3.IntegrityError, match="CorruptedDataError"):
         db.execute("INSERT INTO temp.rec_do(verb, rid, action) VALUES('back', 2, '{\"forged\":1}')")
     well(db)
@@ -234,9 +234,9 @@ def test_no_blob_is_written_in_place(path, module):
                                  ("rec_shots", "screenshot"), ("rec_state", "rule"),
                                  ("rec_state", "retention_policy"), ("rec_log", "rule")]),
                          (path.with_name("over.db"), [
-                             ("evidence_overflow", "id"),
-                             ("evidence_overflow_actions", "action"),
-                             ("evidence_overflow_screenshots", "screenshot")])):
+                             ("evidence__overflow", "id"),
+                             ("evidence__overflow_actions", "action"),
+                             ("evidence__overflow_screenshots", "screenshot")])):
         db = other(file, module, 0, "")
         if file == path:
             by_hand(path, "DELETE FROM rec_rows WHERE rid = 1")

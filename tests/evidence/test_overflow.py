@@ -64,7 +64,7 @@ def test_prune_counts_both_tiers_and_reaches_the_file(rec):
     fill(rec, 0, 60)
     total = one(rec, "SELECT total_size FROM evidence_stats('rec')")
     assert total <= 90_000
-    assert one(rec, "SELECT count(*) FROM evidence_overflow_screenshots") == one(
+    assert one(rec, "SELECT count(*) FROM evidence__overflow_screenshots") == one(
         rec, "SELECT count(*) FROM rec WHERE storage = 'disk' AND screenshot IS NOT NULL")
     assert one(rec, "SELECT count(*) FROM rec_gone") == 0
     assert one(rec, "SELECT count(*) FROM rec WHERE screenshot IS NULL") == 60 - one(
@@ -121,14 +121,14 @@ def test_overflowed_rows_can_be_changed_and_deleted(rec):
         ("r000", '{"n": 0}', 5000, 0, "disk"), ("r001", '{"n": 1}', 2, 0, "memory"),
         ("r002", '{"n": 2}', 5000, 1, "memory"), ("r003", '{"new":1}', 5000, 0, "memory"),
         ("r005", '{"v":2}', None, 0, "memory")]
-    assert one(rec, "SELECT group_concat(id) FROM evidence_overflow") == "r000"
+    assert one(rec, "SELECT group_concat(id) FROM evidence__overflow") == "r000"
     assert one(rec, "SELECT evidence_flush('rec')") == 4
     with pytest.raises(sqlite3.IntegrityError, match="PinnedError"):
-        rec.execute("DELETE FROM evidence_overflow WHERE id = 'r002'")
+        rec.execute("DELETE FROM evidence__overflow WHERE id = 'r002'")
     with pytest.raises(sqlite3.IntegrityError, match="PinnedError"):
         rec.execute("DELETE FROM rec WHERE id = 'r002'")
     assert one(rec, "SELECT evidence_clear('rec')") == 4
-    assert one(rec, "SELECT group_concat(id) FROM evidence_overflow") == "r002"
+    assert one(rec, "SELECT group_concat(id) FROM evidence__overflow") == "r002"
     assert rows(rec, "SELECT rule, sum(rows) FROM retention_log GROUP BY 1") == [
         ("released", 9)]
     well(rec)
@@ -191,7 +191,7 @@ def test_drop_takes_the_overflowed_rows_and_pins_prevent_it(rec):
         rec.execute("DROP TABLE rec")
     rec.execute("UPDATE rec SET pinned = 0")
     rec.execute("DROP TABLE rec")
-    assert one(rec, "SELECT count(*) FROM evidence_overflow_screenshots") == 0
+    assert one(rec, "SELECT count(*) FROM evidence__overflow_screenshots") == 0
     assert rows(rec, "SELECT * FROM evidence_owners") == []
 
 
@@ -236,9 +236,9 @@ def test_a_sweep_that_finds_the_file_locked_is_done_later(rec, path):
     rec.execute("DELETE FROM rec WHERE id < 'r003'")
     other.execute("ROLLBACK")
     assert one(rec, "SELECT count(*) FROM rec") == 3
-    assert one(rec, "SELECT count(*) FROM evidence_overflow") == 6
+    assert one(rec, "SELECT count(*) FROM evidence__overflow") == 6
     rec.execute("DELETE FROM rec WHERE id = 'r003'")
-    assert one(rec, "SELECT count(*) FROM evidence_overflow") == 2
+    assert one(rec, "SELECT count(*) FROM evidence__overflow") == 2
     assert one(rec, "SELECT count(*) FROM rec_gone") == 0
     well(rec)
 
@@ -299,13 +299,13 @@ def test_overflowed_rows_expire_after_orphan_days_with_a_receipt(rec, path):
     assert plain.execute("SELECT rule, rows, bytes FROM retention_log").fetchall() == [
         ("evidence.orphans", 2, 2 * 5108)]
     assert plain.execute("SELECT rows FROM evidence_owners").fetchone() == (1,)
-    plain.execute("UPDATE evidence_overflow SET pinned = 0")
-    plain.execute("DELETE FROM evidence_overflow")
+    plain.execute("UPDATE evidence__overflow SET pinned = 0")
+    plain.execute("DELETE FROM evidence__overflow")
     assert plain.execute("SELECT rule, rows FROM retention_log ORDER BY id").fetchall() == [
         ("evidence.orphans", 2), ("manual", 1)]
     with pytest.raises(sqlite3.DatabaseError, match="CorruptedDataError.*missing"):
         rows(rec, "SELECT action FROM rec")
-    assert rows(plain.execute("PRAGMA quick_check") and plain, "SELECT * FROM evidence_check") == []
+    assert rows(plain.execute("PRAGMA quick_check") and plain, "SELECT * FROM evidence__check") == []
 
 
 def test_plain_sql_keeps_the_overflow_counters(path):
@@ -314,18 +314,18 @@ def test_plain_sql_keeps_the_overflow_counters(path):
     one(db, "SELECT evidence_flush('rec')")
     for recursive in (0, 1):
         db.execute(f"PRAGMA recursive_triggers = {recursive}")
-        for sql in ("REPLACE INTO evidence_overflow SELECT * FROM evidence_overflow",
-                    "UPDATE OR REPLACE evidence_overflow SET id = 'r000' WHERE id = 'r001'",
-                    "REPLACE INTO evidence_overflow_actions VALUES(1, '{}')",
-                    "REPLACE INTO evidence_overflow_screenshots VALUES(1, x'00')"):
+        for sql in ("REPLACE INTO evidence__overflow SELECT * FROM evidence__overflow",
+                    "UPDATE OR REPLACE evidence__overflow SET id = 'r000' WHERE id = 'r001'",
+                    "REPLACE INTO evidence__overflow_actions VALUES(1, '{}')",
+                    "REPLACE INTO evidence__overflow_screenshots VALUES(1, x'00')"):
             with pytest.raises(sqlite3.IntegrityError):
                 db.execute(sql)
-    db.execute("UPDATE evidence_overflow_actions SET action = '{\"longer\":1}' WHERE rid = 1")
-    db.execute("DELETE FROM evidence_overflow_screenshots WHERE rid = 2")
-    db.execute("DELETE FROM evidence_overflow WHERE rid = 3")
-    assert rows(db, "SELECT * FROM evidence_check") == []
+    db.execute("UPDATE evidence__overflow_actions SET action = '{\"longer\":1}' WHERE rid = 1")
+    db.execute("DELETE FROM evidence__overflow_screenshots WHERE rid = 2")
+    db.execute("DELETE FROM evidence__overflow WHERE rid = 3")
+    assert rows(db, "SELECT * FROM evidence__check") == []
     db.execute("UPDATE evidence_owners SET rows = 9")
-    assert "counters differ" in rows(db, "SELECT * FROM evidence_check")[0][1]
+    assert "counters differ" in rows(db, "SELECT * FROM evidence__check")[0][1]
 
 
 def test_evidence_that_the_file_lost_is_named(rec, path):
@@ -333,9 +333,9 @@ def test_evidence_that_the_file_lost_is_named(rec, path):
     one(rec, "SELECT evidence_flush('rec')")
     fill(rec, 4, 5)
     plain = sqlite3.connect(path, isolation_level=None)
-    plain.execute("DELETE FROM evidence_overflow WHERE id = 'r001'")
-    unguarded(path, "evidence_actions_delete", "DELETE FROM evidence_overflow_actions "
-              "WHERE rid = (SELECT rid FROM evidence_overflow WHERE id = 'r002')")
+    plain.execute("DELETE FROM evidence__overflow WHERE id = 'r001'")
+    unguarded(path, "evidence_actions_delete", "DELETE FROM evidence__overflow_actions "
+              "WHERE rid = (SELECT rid FROM evidence__overflow WHERE id = 'r002')")
     with pytest.raises(sqlite3.DatabaseError, match="screenshot of evidence 'r001'"):
         rows(rec, "SELECT screenshot FROM rec")
     exported = json.loads(one(rec, "SELECT evidence_export('rec')"))
@@ -396,7 +396,7 @@ def test_an_owner_goes_with_its_last_row_and_comes_again(rec, how, begin):
         assert rows(rec, "SELECT owner, rows FROM evidence_owners") == [(name, 3)]
     rec.execute("DELETE FROM rec")
     assert rows(rec, "SELECT * FROM evidence_owners") == []
-    assert rows(rec, "SELECT * FROM evidence_check") == []
+    assert rows(rec, "SELECT * FROM evidence__check") == []
     well(rec)
 
 
@@ -404,7 +404,7 @@ def test_a_buffer_whose_rows_the_file_lost_can_let_go_of_them(rec, path):
     fill(rec, 0, 3)
     one(rec, "SELECT evidence_flush('rec')")
     plain = sqlite3.connect(path, isolation_level=None)
-    plain.execute("DELETE FROM evidence_overflow")
+    plain.execute("DELETE FROM evidence__overflow")
     for i in range(3):
         rec.execute("DELETE FROM rec WHERE id = ?", (f"r{i:03}",))
     assert rows(plain, "SELECT * FROM evidence_owners") == []
@@ -562,7 +562,7 @@ def test_a_resume_into_a_smaller_buffer_prunes_at_once(path):
     assert rows(db, "SELECT id FROM rec WHERE screenshot IS NOT NULL") == [
         ("r008",), ("r009",)]
     assert one(db, "SELECT capacity_used <= 1 FROM evidence_stats") == 1
-    assert one(db, "SELECT count(*) FROM evidence_overflow_screenshots") == 2
+    assert one(db, "SELECT count(*) FROM evidence__overflow_screenshots") == 2
     well(db)
 
 
@@ -582,7 +582,7 @@ def test_a_resumed_buffer_knows_how_many_actions_were_pruned(path):
 
 
 @pytest.mark.parametrize("table", [
-    "evidence_overflow_actions", "evidence_overflow_screenshots", "mine_actions",
+    "evidence__overflow_actions", "evidence__overflow_screenshots", "mine_actions",
     "mine_shots"])
 @pytest.mark.parametrize("conflict", ["", "OR REPLACE"])
 def test_no_statement_moves_a_row_of_evidence_to_another_rid(rec, path, table, conflict):
@@ -605,11 +605,11 @@ def test_a_screenshot_deleted_from_the_overflow_has_a_receipt_and_is_reported(re
     rec.execute("INSERT INTO rec(rec, value) VALUES('retention_policy', 'keep-last-n')")
     rec.execute("INSERT INTO rec(rec, value) VALUES('max_screenshots', 3)")
     plain = sqlite3.connect(path, isolation_level=None)
-    assert rows(plain, "SELECT rid FROM evidence_overflow_screenshots") == [
+    assert rows(plain, "SELECT rid FROM evidence__overflow_screenshots") == [
         (2,), (3,), (4,)]
     assert rows(plain, "SELECT rule, rows, bytes FROM retention_log") == [
         ("released", 0, 5000)]
-    plain.execute("DELETE FROM evidence_overflow_screenshots WHERE rid = 3")
+    plain.execute("DELETE FROM evidence__overflow_screenshots WHERE rid = 3")
     assert rows(plain, "SELECT rows, bytes, oldest FROM retention_log "
                        "WHERE rule = 'manual'") == [(0, 5000, 2)]
     assert rows(rec, "SELECT problem FROM blackbox_check") == [
@@ -647,6 +647,6 @@ def test_an_overflow_of_a_later_version_is_refused(path):
 def test_damaged_json_in_the_file_is_found(rec):
     fill(rec, 0, 2)
     one(rec, "SELECT evidence_flush('rec')")
-    rec.execute("UPDATE evidence_overflow_actions SET action = 'x{' WHERE rid = 1")
+    rec.execute("UPDATE evidence__overflow_actions SET action = 'x{' WHERE rid = 1")
     assert "damaged JSON in the overflow of 'r000'" in str(
         rows(rec, "SELECT problem FROM blackbox_check"))

@@ -34,7 +34,7 @@ def counted(db, schema=""):
 
 
 def whole(db, schema=""):
-    return rows(db, f"SELECT * FROM {schema}payload_check WHERE object = 'payload_volume'") == []
+    return rows(db, f"SELECT * FROM {schema}payload__check WHERE object = 'payload_volume'") == []
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def plain():
 
 def test_without_the_setting_nothing_is_limited_or_counted(plain):
     put(plain, "p1", 1000)
-    assert counted(plain) == [] and rows(plain, "SELECT * FROM payload_sizes") == []
+    assert counted(plain) == [] and rows(plain, "SELECT * FROM payload__sizes") == []
     assert one(plain, "SELECT value FROM blackbox_settings WHERE name = 'payload.max_bytes'") == 0
 
 
@@ -150,7 +150,7 @@ def test_a_lower_limit_makes_room_and_0_or_a_delete_ends_it(plain):
     limit(plain, 5000)
     assert counted(plain) == [(1100, 5000)]
     plain.execute("DELETE FROM blackbox_settings")
-    assert counted(plain) == [] and rows(plain, "SELECT * FROM payload_sizes") == []
+    assert counted(plain) == [] and rows(plain, "SELECT * FROM payload__sizes") == []
     assert whole(plain)
 
 
@@ -219,7 +219,7 @@ def test_the_receipt_lists_only_rows_that_are_gone(plain):
         put(plain, f"p{i}", 100, i)
     plain.execute("INSERT INTO payload_trim(max_rows) VALUES(4)")
     assert ids(plain) == ["p0", "p3", "p4", "p5"]
-    assert one(plain, "SELECT removed FROM payload_state") == 2
+    assert one(plain, "SELECT removed FROM payload__state") == 2
     assert "p0" in ids(plain)
     total = sum(r[1] for r in receipts(plain))
     assert total + len(ids(plain)) == 6 and whole(plain)
@@ -275,7 +275,7 @@ def act(db, rng, step):
         db.execute("INSERT INTO payload_unpins(payload_id, actor, reason) VALUES(?, 'a', 'b')", (other,))
     else:
         db.execute(rng.choice(["DELETE FROM event_payloads WHERE id = ?",
-                               "INSERT INTO payload_sweep(before, rule)"
+                               "INSERT INTO payload__sweep(before, rule)"
                                " SELECT unixepoch('2026-01-01 00:00:10') * 1000, 'x' || ?"]), (id,))
 
 
@@ -365,7 +365,7 @@ def test_install_counts_again_and_the_check_tells_that_it_must(db):
     assert "payload.max_bytes" in one(db, "SELECT problem FROM blackbox_check")
     limit(db, 1000)
     assert rows(db, "SELECT * FROM blackbox_check") == []
-    db.execute("DELETE FROM payload_sizes")
+    db.execute("DELETE FROM payload__sizes")
     db.execute("DROP TRIGGER payload_volume_update")
     one(db, "SELECT blackbox_install()")
     assert rows(db, "SELECT * FROM blackbox_check") == [] and counted(db) == [(100, 1000)]

@@ -147,11 +147,11 @@ def test_cleanup_as_rows_of_plain_sql(archive, path):
     for i in range(4):
         add(archive, f"r{i}", i)
     plain = sqlite3.connect(path, isolation_level=None)
-    plain.execute("INSERT INTO payload_sweep(before, max_rows, rule, actor) "
+    plain.execute("INSERT INTO payload__sweep(before, max_rows, rule, actor) "
                   "VALUES(3, 2, 'by hand', 'Ann')")
-    assert one(plain, "SELECT removed FROM payload_state") == 2
-    plain.execute("INSERT INTO payload_sweep(before) VALUES(3)")
-    plain.execute("INSERT INTO payload_clear(actor) VALUES('Bob')")
+    assert one(plain, "SELECT removed FROM payload__state") == 2
+    plain.execute("INSERT INTO payload__sweep(before) VALUES(3)")
+    plain.execute("INSERT INTO payload__clear(actor) VALUES('Bob')")
     assert receipts(plain) == [("by hand", "Ann", 2, 10, 0, 1),
                                ("payload.age", None, 1, 5, 2, 2),
                                ("clear", "Bob", 1, 5, 3, 3)]
@@ -166,9 +166,9 @@ def test_a_sweep_refuses_values_that_are_not_numbers(archive, columns, values):
     """Text is greater than every number, so that all rows would be removed."""
     add(archive, "r", 5)
     with pytest.raises(sqlite3.IntegrityError, match="ValidationError: before"):
-        archive.execute(f"INSERT INTO payload_sweep({columns}) VALUES({values})")
+        archive.execute(f"INSERT INTO payload__sweep({columns}) VALUES({values})")
     assert ids(archive) == ["r"] and receipts(archive) == []
-    archive.execute("INSERT INTO payload_sweep(before, max_rows) VALUES(5.5, 1.0)")
+    archive.execute("INSERT INTO payload__sweep(before, max_rows) VALUES(5.5, 1.0)")
     assert ids(archive) == []
 
 
@@ -188,13 +188,13 @@ def test_a_failing_cleanup_leaves_all_as_it_was(archive):
         archive.execute("CREATE TRIGGER mine BEFORE DELETE ON event_payloads WHEN "
                         f"OLD.id = 'r1' BEGIN SELECT RAISE({kind}, 'not r1'); END")
         for call in ("SELECT payload_cleanup(0, 10)", "SELECT payload_clear_archive()",
-                     "INSERT INTO payload_sweep(before) VALUES(10)"):
+                     "INSERT INTO payload__sweep(before) VALUES(10)"):
             if kind == "FAIL" and call.startswith("INSERT"):
                 continue  # FAIL keeps what was done before, as it says
             with pytest.raises(sqlite3.IntegrityError, match="not r1"):
                 archive.execute(call)
             assert ids(archive) == ["r0", "r1", "r2"]
-            assert rows(archive, "SELECT bulk, removed FROM payload_state") \
+            assert rows(archive, "SELECT bulk, removed FROM payload__state") \
                 == [(0, 0)]
         archive.execute("DROP TRIGGER mine")
     assert receipts(archive) == []
@@ -230,7 +230,7 @@ def test_plan_lists_exactly_what_the_act_removes(archive):
     assert rows(archive, "SELECT key, blocked_by FROM payload_due WHERE "
                 "blocked_by IS NOT NULL") == [("pin", "pinned")]
     before = set(ids(archive))
-    archive.execute("INSERT INTO payload_sweep(before) VALUES(11500)")
+    archive.execute("INSERT INTO payload__sweep(before) VALUES(11500)")
     assert before - set(ids(archive)) == {r[0] for r in due}
     assert receipts(archive, "rows, bytes") \
         == [(len(due), sum(r[1] for r in due))]

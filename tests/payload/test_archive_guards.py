@@ -401,8 +401,8 @@ def test_check_is_silent_when_all_is_well(db):
       "pinned row ev is not in payload_pins"),
      ("DROP TRIGGER payload_update; UPDATE event_payloads SET size_bytes = 99 "
       "WHERE id = 'old'", "size_bytes of row old"),
-     ("UPDATE payload_state SET bulk = 1", "has not the one row"),
-     ("DROP TRIGGER payload_state_delete; DELETE FROM payload_state", "has not the one row"),
+     ("UPDATE payload__state SET bulk = 1", "has not the one row"),
+     ("DROP TRIGGER payload_state_delete; DELETE FROM payload__state", "has not the one row"),
      ("DROP TABLE event_payloads", "cannot be checked|missing")])
 def test_check_finds_what_was_taken_away(db, damage, found):
     import re
@@ -482,7 +482,7 @@ def test_a_lost_pin_is_set_anew_as_the_check_says(db):
     assert len(found) == 2 and all("entries were removed" in p for p in found)
 
 
-@pytest.mark.parametrize("view", ["payload_landing", "payload_pinning"])
+@pytest.mark.parametrize("view", ["payload__landing", "payload__pinning"])
 @pytest.mark.parametrize("trigger, schema", [("TEMP TRIGGER", "main."), ("TRIGGER", "")])
 def test_a_trigger_on_a_view_that_inserts_use_cannot_keep_evidence_unpinned(
         db, view, trigger, schema):

@@ -20,9 +20,9 @@ QUERIES = {
     "by kill switch, in order":
         "SELECT * FROM payload_rows WHERE kill_switch_event_id = 'k1' "
         "ORDER BY created_ms",
-    "expired": "SELECT key, bytes, at FROM payload_archive WHERE at < 2000",
+    "expired": "SELECT key, bytes, at FROM payload__archive WHERE at < 2000",
     "expired, oldest first":
-        "SELECT key, bytes, at FROM payload_archive WHERE at < 2000 ORDER BY at "
+        "SELECT key, bytes, at FROM payload__archive WHERE at < 2000 ORDER BY at "
         "LIMIT 10",
     "due": "SELECT * FROM payload_due WHERE at < 2000 AND blocked_by IS NULL",
     "by id": "SELECT * FROM event_payloads WHERE id = 'x'",
@@ -130,7 +130,7 @@ def test_statements_inside_the_functions_seek(archive):
     archive.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
     archive.execute("INSERT INTO ring(agent_id, event_id) VALUES('a','e1')")
     inside = statements_inside(archive, COMMANDS)
-    assert any("payload_sweep" in s for s in inside)
+    assert any("payload__sweep" in s for s in inside)
     assert any("NOT EXISTS" in s for s in inside)
     for sql in inside:
         if "pragma_database_list" in sql:  # a handful of rows
@@ -150,8 +150,8 @@ def test_statements_inside_triggers_seek(archive, path):
     archive.close()
     out = shell("-batch", path, stdin="""
 .eqp trigger
-INSERT INTO payload_sweep(before, max_rows) VALUES(2000, 5);
-INSERT INTO payload_clear(actor) VALUES('a');
+INSERT INTO payload__sweep(before, max_rows) VALUES(2000, 5);
+INSERT INTO payload__clear(actor) VALUES('a');
 INSERT INTO event_payloads(event_id, agent_id, purpose) VALUES('e', 'a', 'evidence');
 UPDATE event_payloads SET pinned = 1 WHERE id = 'i2';
 INSERT INTO payload_unpins(payload_id, actor, reason) VALUES('i1', 'a', 'r');
@@ -181,7 +181,7 @@ def test_counting_and_choosing_read_no_body(archive, path):
         "AND pagetype = 'overflow'")]
     assert len(overflow) > 300
     queries = ["SELECT payload_stats()", "SELECT * FROM payload_due",
-               "SELECT count(*), sum(bytes), min(at), max(at) FROM payload_archive"]
+               "SELECT count(*), sum(bytes), min(at), max(at) FROM payload__archive"]
     expected = [rows(archive, sql) for sql in queries]
     archive.close()
     overwrite_pages(path, overflow, page_size)

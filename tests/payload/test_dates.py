@@ -106,5 +106,5 @@ def test_an_install_puts_an_older_index_right(db):
     assert rows(db, "SELECT name, sql FROM sqlite_schema WHERE tbl_name = "
                 "'event_payloads' AND sql LIKE '%unixepoch%' ORDER BY name") == wanted
     assert one(db, "PRAGMA integrity_check") == "ok"
-    assert one(db, "SELECT at FROM payload_archive WHERE at > 0") == NOON + 1
+    assert one(db, "SELECT at FROM payload__archive WHERE at > 0") == NOON + 1
     assert rows(db, "SELECT * FROM blackbox_check") == []

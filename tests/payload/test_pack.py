@@ -495,7 +495,7 @@ def test_nothing_is_packed_without_the_setting(db):
 def test_a_packing_that_fails_loses_no_queued_row(full, path):
     setting(full, "enabled", 1)
     setting(full, "pack", 1)
-    by_hand(path, "DROP TRIGGER store_state_update; UPDATE store_state SET next = 0")
+    by_hand(path, "DROP TRIGGER store_state_update; UPDATE store__state SET next = 0")
     db = connect(path)
     for i in range(45):
         assert one(db, "SELECT payload_queue(?, 'a', ?, 'r')", f"q{i}", words(i, 2000)) == 1
@@ -509,7 +509,7 @@ def test_rows_that_cannot_be_unpacked_do_not_stop_the_others(db, path, begin):
         add(db, f"p{i}", noise(i, 262_000))
     pack(db)
     by_hand(path, "DROP TRIGGER store_packs_update;"
-            " UPDATE store_packs SET data = zeroblob(length(data)) WHERE pack IN (2, 4)")
+            " UPDATE store__packs SET data = zeroblob(length(data)) WHERE pack IN (2, 4)")
     fake = bytes.fromhex("b1627801") + bytes(32) + b"77"
     db = connect(path)
     add(db, "p9", fake, words(9, 900))

@@ -36,16 +36,16 @@ def test_the_archive_works_whole(plain, db):
     plain.execute("INSERT INTO event_payloads(event_id, agent_id, request_body, "
                   "purpose) VALUES('n', 'a', 'é', 'archive')")
     assert one(plain, "SELECT size_bytes FROM event_payloads WHERE event_id='n'") == 2
-    plain.execute("INSERT INTO payload_sweep(before) "
+    plain.execute("INSERT INTO payload__sweep(before) "
                   "SELECT (julianday('now') - 2440587.5 + 1) * 86400000")
-    assert one(plain, "SELECT removed FROM payload_state") == 1
+    assert one(plain, "SELECT removed FROM payload__state") == 1
     with pytest.raises(sqlite3.IntegrityError, match="PinnedError"):
         plain.execute("DELETE FROM event_payloads")
     plain.execute("INSERT INTO payload_unpins(payload_id, actor, reason) "
                   "SELECT id, 'Ann', 'closed' FROM event_payloads")
     plain.execute("DELETE FROM event_payloads")
     plain.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.pack', 0)")
-    for view in ("payload_due", "payload_archive", "payload_check", "core_check",
+    for view in ("payload_due", "payload__archive", "payload__check", "core__check",
                  "blackbox_settings", "retention_log", "retention_rules"):
         plain.execute(f"SELECT * FROM {view}").fetchall()
     assert rows(db, "SELECT * FROM blackbox_check") == []

@@ -48,8 +48,8 @@ def release(db, kind, key, owner="case-1"):
 def contents(db):
     """Everything that a user can lose."""
     return {table: rows(db, f"SELECT * FROM {table} ORDER BY 1, 2") for table in (
-        "event_payloads", "rollout_items", "cache_items", "evidence_overflow",
-        "evidence_overflow_actions")}
+        "event_payloads", "rollout_items", "cache_items", "evidence__overflow",
+        "evidence__overflow_actions")}
 
 
 # What each kind of hold keeps: the key, a query of it, and statements that would lose it.
@@ -86,11 +86,11 @@ LOSSES = {
         "REPLACE INTO rollout_heads(no, id) SELECT no, id FROM rollout_heads",
         """UPDATE rollout_items SET payload = '{"type":"user_message","message":"x"}'
             WHERE sequence = 1""",
-        """UPDATE rollout_data SET payload = '{"type":"user_message"}' WHERE id & 7 = 1""",
+        """UPDATE rollout__data SET payload = '{"type":"user_message"}' WHERE id & 7 = 1""",
         "UPDATE rollout_segments SET last = 0",
         "UPDATE rollout_segments SET owner = 99",
         "REPLACE INTO rollout_segments SELECT rollout, first, 99, last FROM rollout_segments",
-        "DELETE FROM rollout_segments", "DELETE FROM rollout_data"]),
+        "DELETE FROM rollout_segments", "DELETE FROM rollout__data"]),
     "session": (SESSION, f"SELECT * FROM cache_items WHERE session_id = '{SESSION}'", [
         "DELETE FROM cache_items", "DELETE FROM cache_sessions",
         f"DELETE FROM cache_sessions WHERE session_id = '{SESSION}'",

@@ -116,13 +116,13 @@ def test_the_overflow_of_a_lost_buffer_goes(full):
     assert n > 0
     stored = one(full, "SELECT count(*) FROM spill")
     assert parts(erase(full, "text", CANARY))["spill"] == stored
-    assert left(full, "evidence_overflow", "id") == left(full, "spill", "id") == []
-    full.execute("INSERT INTO evidence_overflow(owner, id, timestamp, action_bytes, "
+    assert left(full, "evidence__overflow", "id") == left(full, "spill", "id") == []
+    full.execute("INSERT INTO evidence__overflow(owner, id, timestamp, action_bytes, "
                  "screenshot_bytes, pruned, pinned, confidence) "
                  "VALUES(?, 'z', 1, 2, 0, 0, 1, 1)", (owner,))
     with pytest.raises(sqlite3.Error, match="PinnedError"):
         erase(full, "buffer", owner)
-    assert parts(erase(full, "buffer", owner, '{"unpin":true}')) == {"evidence_overflow": 1}
+    assert parts(erase(full, "buffer", owner, '{"unpin":true}')) == {"evidence__overflow": 1}
     assert left(full, "evidence_owners", "owner") == []
 
 
@@ -158,7 +158,7 @@ def test_a_text_is_found_anywhere_in_the_forms_of_json(full, text, stored):
 
 
 def test_what_stood_around_an_item_in_its_file_loses_the_text(full):
-    item = one(full, "SELECT max(id) FROM rollout_data")
+    item = one(full, "SELECT max(id) FROM rollout__data")
     full.execute("INSERT OR REPLACE INTO rollout_frames(id, before, after) VALUES(?, ?, ?)",
                  (item, b"\xff{" + CANARY.encode(), b"\0" + CANARY.encode() + b"}"))
     erase(full, "text", CANARY)

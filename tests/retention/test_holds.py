@@ -153,17 +153,17 @@ def test_a_temporary_buffers_overflow_is_kept_for_its_owner(full):
         full.execute("INSERT INTO temp.rec(id, timestamp, action) VALUES(?, ?, ?)",
                      (f"a{i}", 1000 + i, '{"x":"' + "y" * 120 + '"}'))
     one(full, "SELECT evidence_flush('rec')")
-    owner, kept = rows(full, "SELECT owner, count(*) FROM evidence_overflow")[0]
+    owner, kept = rows(full, "SELECT owner, count(*) FROM evidence__overflow")[0]
     assert kept > 0
     hold(full, "buffer", owner)
     full.execute("UPDATE evidence_owners SET seen = 0")
     assert {r[0] for r in rows(full, "SELECT blocked_by FROM evidence_due")} == {"held"}
-    for loss in ("DELETE FROM evidence_due", "DELETE FROM evidence_overflow",
-                 "UPDATE evidence_overflow SET screenshot_bytes = 5",
-                 "UPDATE evidence_overflow_actions SET action = '{}'",
-                 "DELETE FROM evidence_overflow_actions", "DELETE FROM evidence_owners",
-                 "REPLACE INTO evidence_overflow_actions SELECT rid, '{}' "
-                 "FROM evidence_overflow_actions"):
+    for loss in ("DELETE FROM evidence_due", "DELETE FROM evidence__overflow",
+                 "UPDATE evidence__overflow SET screenshot_bytes = 5",
+                 "UPDATE evidence__overflow_actions SET action = '{}'",
+                 "DELETE FROM evidence__overflow_actions", "DELETE FROM evidence_owners",
+                 "REPLACE INTO evidence__overflow_actions SELECT rid, '{}' "
+                 "FROM evidence__overflow_actions"):
         with pytest.raises(sqlite3.IntegrityError, match="Error: "):
             full.execute(loss)
     release(full, "buffer", owner)
@@ -172,7 +172,7 @@ def test_a_temporary_buffers_overflow_is_kept_for_its_owner(full):
     with pytest.raises(sqlite3.IntegrityError, match="HeldError"):
         full.execute("DELETE FROM evidence_due WHERE key = ?", (key,))
     full.execute("DELETE FROM evidence_due WHERE key <> ?", (key,))
-    assert rows(full, "SELECT count(*) FROM evidence_overflow") == [(1,)]
+    assert rows(full, "SELECT count(*) FROM evidence__overflow") == [(1,)]
 
 
 # ------------------------------------------------------------------ the holds themselves
@@ -480,7 +480,7 @@ def test_ten_thousand_holds_do_not_scan(full):
     plan = " ".join(r[3] for r in rows(
         full, "EXPLAIN QUERY PLAN DELETE FROM event_payloads WHERE id = 'p1'"))
     assert "SCAN" not in plan
-    for view in ("payload_held", "rollout_held", "cache_held"):
+    for view in ("payload__held", "rollout__held", "cache__held"):
         assert "SEARCH retention__in_force" in " ".join(r[3] for r in rows(
             full, f"EXPLAIN QUERY PLAN SELECT * FROM {view}"))
     full.execute("DELETE FROM event_payloads WHERE id = 'p1'")

@@ -172,7 +172,7 @@ def test_a_clock_that_went_back_does_not_make_a_hold_last_longer(db, path):
 
 @pytest.mark.parametrize("event", [
     "BEFORE DELETE ON main.event_payloads", "BEFORE UPDATE ON main.event_payloads",
-    "AFTER DELETE ON main.event_payloads", "INSTEAD OF INSERT ON main.payload_looking"])
+    "AFTER DELETE ON main.event_payloads", "INSTEAD OF INSERT ON main.payload__looking"])
 def test_a_trigger_of_the_user_is_no_way_around_a_hold(db, event):
     archive(db, "p", now())
     archive(db, "q", now())

@@ -16,7 +16,7 @@ TABLES = {
     "event_payloads": ("id", "event_id", "agent_id", "request_body", "response_body", "purpose",
                        "pinned", "kill_switch_event_id", "created_at", "size_bytes", "rowid"),
     "rollout_heads": ("no", "id", "status", "expires_at", "last_sequence"),
-    "rollout_data": ("id", "timestamp", "type", "payload"),
+    "rollout__data": ("id", "timestamp", "type", "payload"),
     "rollout_segments": ("rollout", "first", "owner", "last"),
     "cache_sessions": ("session_id", "created_at", "kept_size"),
     "cache_items": ("id", "session_id", "task_id", "turn_id", "timestamp", "description", "data",
@@ -59,8 +59,8 @@ def statements():
         yield (f"INSERT {clause} INTO cache_items(session_id, task_id, turn_id, description, "
                f"data) VALUES('{SESSION}', 'a7b3c9d2', 'f4e8g1h1', 'x', '[9]')")
         yield f"INSERT {clause} INTO rollout_heads(id) VALUES('{ID}')"
-    yield "INSERT INTO payload_clear(actor) VALUES('x')"
-    yield "INSERT INTO payload_sweep(before) VALUES(9e18)"
+    yield "INSERT INTO payload__clear(actor) VALUES('x')"
+    yield "INSERT INTO payload__sweep(before) VALUES(9e18)"
     yield "INSERT INTO rollout_cleanup(now) VALUES(253402300799999)"
     for view in ("cache_due_items", "cache_due_expired", "cache_due_sessions",
                  "cache_due_abandoned", "rollouts", "retention_holds", "payload_due",

@@ -30,10 +30,10 @@ def orphan(db, owner, seen, *pinned):
     db.execute("INSERT INTO evidence_owners(owner, buffer, claim, seen) VALUES(?, 'b', 'c', ?)",
                (owner, seen))
     for i, pin in enumerate(pinned):
-        db.execute("INSERT INTO evidence_overflow(owner, id, timestamp, action_bytes,"
+        db.execute("INSERT INTO evidence__overflow(owner, id, timestamp, action_bytes,"
                    " screenshot_bytes, pruned, pinned, confidence) VALUES(?, ?, ?, 2, 0, 0, ?, 1)",
                    (owner, f"x{i}", seen, pin))
-        db.execute("INSERT INTO evidence_overflow_actions VALUES(last_insert_rowid(), '{}')")
+        db.execute("INSERT INTO evidence__overflow_actions VALUES(last_insert_rowid(), '{}')")
 
 
 def receipts(db):
@@ -231,7 +231,7 @@ def test_a_delete_that_is_refused_leaves_the_rows_of_that_rule(db, refuse, begin
     assert left == 3 - done["byRule"].get("mine", 0)
     assert len(refusals(db)) == 1 and refusals(db)[0][0] == "mine"
     assert sum(n for _, rule, _, n, _ in receipts(db) if rule == "mine") == 3 - left
-    assert rows(db, "SELECT * FROM core_check") == []
+    assert rows(db, "SELECT * FROM core__check") == []
 
 
 @pytest.mark.parametrize("begin", ["", "BEGIN"])
@@ -334,7 +334,7 @@ def things(db):
     found = set()
     for table, key in (("event_payloads", "id"), ("rollouts", "id"),
                        ("cache_items", "storage_key"), ("cache_sessions", "session_id"),
-                       ("evidence_overflow", "owner || '/' || id"),
+                       ("evidence__overflow", "owner || '/' || id"),
                        ("a", "id"), ("b", "id"), ("c", "id")):
         if one(db, "SELECT count(*) FROM sqlite_schema WHERE name = ?", table):
             found |= {(table, key) for key, in rows(db, f"SELECT {key} FROM {table}")}

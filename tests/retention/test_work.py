@@ -46,7 +46,7 @@ def test_every_insert_removes_the_two_oldest_rows_that_are_due(filled, begin):
         assert [i for i in ids(filled) if len(i) == 1] == list(left)
     assert rows(filled, "SELECT domain, rule, rows, bytes, oldest, newest FROM retention_log") == [
         ("payload", "payload.age", 5, 5, T0, T0 + 4)]
-    assert rows(filled, "SELECT * FROM payload_check") == []
+    assert rows(filled, "SELECT * FROM payload__check") == []
 
 
 def test_an_archive_that_others_fill_is_kept_to_its_days(path):
@@ -94,7 +94,7 @@ def test_the_limit_in_bytes_holds_at_the_same_time(filled, begin):
     for n in range(4):
         archive(filled, f"n{n}", now() - 100_000 + 1000 * n, body="12345")
         assert one(filled, "SELECT sum(size_bytes) FROM event_payloads") <= 12
-        assert rows(filled, "SELECT * FROM payload_check") == []
+        assert rows(filled, "SELECT * FROM payload__check") == []
     assert ids(filled) == ["n2", "n3"]
     got = dict(rows(filled, "SELECT rule, sum(rows) FROM retention_log GROUP BY rule"))
     assert sum(got.values()) == 7 and set(got) <= {"payload.age", "payload.bytes"}
@@ -146,9 +146,9 @@ def test_the_settings_are_kept_as_numbers(filled, recursive):
                 "UPDATE blackbox_settings SET value = 7 WHERE name = 'payload.history_until'",
                 "DELETE FROM blackbox_settings"):
         filled.execute(sql)
-        assert rows(filled, "SELECT * FROM payload_check") == []
-    filled.execute("UPDATE payload_limits SET kept_ms = 5")
-    assert rows(filled, "SELECT object FROM payload_check") == [("payload_limits",)]
+        assert rows(filled, "SELECT * FROM payload__check") == []
+    filled.execute("UPDATE payload__limits SET kept_ms = 5")
+    assert rows(filled, "SELECT object FROM payload__check") == [("payload__limits",)]
 
 
 @pytest.mark.parametrize("trusted", ["ON", "OFF"])
@@ -239,21 +239,21 @@ def owner(db, name, seen, *pinned):
     db.execute("INSERT INTO evidence_owners(owner, buffer, claim, seen) VALUES(?, 'b', 'c', ?)",
                (name, seen))
     for i, pin in enumerate(pinned):
-        db.execute("INSERT INTO evidence_overflow(owner, id, timestamp, action_bytes,"
+        db.execute("INSERT INTO evidence__overflow(owner, id, timestamp, action_bytes,"
                    " screenshot_bytes, pruned, pinned, confidence) VALUES(?, ?, 5, 2, 0, 0, ?, 1)",
                    (name, f"x{i}", pin))
-        db.execute("INSERT INTO evidence_overflow_actions VALUES(last_insert_rowid(), '{}')")
+        db.execute("INSERT INTO evidence__overflow_actions VALUES(last_insert_rowid(), '{}')")
 
 
 def test_a_new_buffer_removes_two_rows_of_orphaned_evidence(path):
     db = domains(path, "core", "evidence")
     owner(db, "old", now() - 40 * DAY, 1, 0, 0, 0)
     owner(db, "young", now() - 20 * DAY, 0)
-    assert one(db, "SELECT count(*) FROM evidence_overflow WHERE owner = 'old'") == 2
+    assert one(db, "SELECT count(*) FROM evidence__overflow WHERE owner = 'old'") == 2
     owner(db, "new", now())
-    assert one(db, "SELECT count(*) FROM evidence_overflow") == 2
-    assert one(db, "SELECT count(*) FROM evidence_overflow WHERE pinned") == 1
-    assert rows(db, "SELECT * FROM evidence_check") == []
+    assert one(db, "SELECT count(*) FROM evidence__overflow") == 2
+    assert one(db, "SELECT count(*) FROM evidence__overflow WHERE pinned") == 1
+    assert rows(db, "SELECT * FROM evidence__check") == []
 
 
 @pytest.mark.parametrize("write", [
@@ -272,10 +272,10 @@ def test_new_things_of_every_domain_remember_the_time(path, write):
 
 def test_the_look_for_work_seeks(filled):
     text = (ROOT / "sql" / "payload_work.sql").read_text()
-    begin = text.index("EXISTS (SELECT 1 FROM payload_limits AS l")
-    condition = text[begin:text.index("OR EXISTS (SELECT 1 FROM retention_tick)")]
+    begin = text.index("EXISTS (SELECT 1 FROM payload__limits AS l")
+    condition = text[begin:text.index("OR EXISTS (SELECT 1 FROM retention__tick)")]
     view = (ROOT / "sql" / "payload.sql").read_text()
-    begin = view.index("SELECT rid FROM payload_archive\n           WHERE at > NEW.since")
+    begin = view.index("SELECT rid FROM payload__archive\n           WHERE at > NEW.since")
     choice = view[begin:view.index(");", begin)]
     for word in "since", "before", "max_rows":
         choice = choice.replace(f"NEW.{word}", "5")

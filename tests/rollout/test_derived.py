@@ -146,11 +146,11 @@ def test_a_trigger_starts_a_whole_conversation_or_none(db, sql, column, recursiv
                                   "INSERT OR FAIL"])
 def test_a_plain_insert_puts_no_payload_that_is_not_json(told, payload, verb):
     before = stored(told)
-    for sql in (f"{verb} INTO rollout_data(id, timestamp, type, payload) "
+    for sql in (f"{verb} INTO rollout__data(id, timestamp, type, payload) "
                 f"VALUES ((1 << 32) + 8, 1, 'token_count', {payload})",
                 f"{verb} INTO rollout_items(rollout, type, payload) "
                 f"VALUES ('{ID}', 'token_count', {payload})",
-                f"{verb} INTO rollout_imports(rollout, now, timestamp, type, payload) "
+                f"{verb} INTO rollout__imports(rollout, now, timestamp, type, payload) "
                 f"VALUES ('{ID}', 1, 1, 'token_count', {payload})"):
         with pytest.raises(sqlite3.IntegrityError, match="must be well-formed JSON"):
             told.execute(sql)
@@ -163,14 +163,14 @@ def test_a_plain_insert_leaves_no_gap(told, key):
     before = stored(told)
     for verb in "INSERT", "INSERT OR REPLACE", "INSERT OR IGNORE":
         with pytest.raises(sqlite3.IntegrityError, match="SequenceError: items must be appended"):
-            told.execute(f"{verb} INTO rollout_data(id, timestamp, type, payload) "
+            told.execute(f"{verb} INTO rollout__data(id, timestamp, type, payload) "
                          f"VALUES ({key}, 1, 'x', '1')")
     assert stored(told) == before
 
 
 @pytest.mark.parametrize("column", ["look", "looked", "stamp"])
 def test_the_items_have_no_column_that_instructs(told, column):
-    for table in "rollout_data", "rollout_imports":
+    for table in "rollout__data", "rollout__imports":
         with pytest.raises(sqlite3.OperationalError, match="no column named"):
             told.execute(f"INSERT INTO {table}({column}) VALUES (0)")
 
@@ -183,8 +183,8 @@ def test_the_items_have_no_column_that_instructs(told, column):
 @pytest.mark.parametrize("verb", ["INSERT", "INSERT OR IGNORE", "INSERT OR FAIL"])
 def test_a_wrong_item_is_not_counted_whatever_follows_an_error(told, verb, values, reason):
     before = stored(told)
-    for into in ("rollout_data(id, timestamp, type, payload) VALUES ((1 << 32) + 8, ",
-                 f"rollout_imports(rollout, timestamp, type, payload) VALUES ('{ID}', "):
+    for into in ("rollout__data(id, timestamp, type, payload) VALUES ((1 << 32) + 8, ",
+                 f"rollout__imports(rollout, timestamp, type, payload) VALUES ('{ID}', "):
         with pytest.raises(sqlite3.IntegrityError, match=reason):
             told.execute(f"{verb} INTO {into}{values})")
     assert stored(told) == before
@@ -193,11 +193,11 @@ def test_a_wrong_item_is_not_counted_whatever_follows_an_error(told, verb, value
 @pytest.mark.parametrize("recursive", [0, 1])
 def test_the_next_item_is_not_counted_if_a_trigger_ignores_it(told, recursive):
     told.execute(f"PRAGMA recursive_triggers = {recursive}")
-    told.execute("CREATE TRIGGER mine BEFORE INSERT ON rollout_data "
+    told.execute("CREATE TRIGGER mine BEFORE INSERT ON rollout__data "
                  "WHEN NEW.type = 'x' BEGIN SELECT RAISE(IGNORE); END")
     before = stored(told)
     for sql in (f"INSERT INTO rollout_items(rollout, type, payload) VALUES ('{ID}', 'x', '1')",
-                f"INSERT INTO rollout_imports(rollout, timestamp, type, payload) "
+                f"INSERT INTO rollout__imports(rollout, timestamp, type, payload) "
                 f"VALUES ('{ID}', 1, 'x', '1')"):
         told.execute(sql)
         assert stored(told) == before
@@ -206,7 +206,7 @@ def test_the_next_item_is_not_counted_if_a_trigger_ignores_it(told, recursive):
 
 
 def test_a_plain_insert_of_the_next_item_counts_as_any_other(told):
-    told.execute("INSERT INTO rollout_data(id, timestamp, type, payload) VALUES "
+    told.execute("INSERT INTO rollout__data(id, timestamp, type, payload) VALUES "
                  "((1 << 32) + 8, 9000, 'event_msg', ?)",
                  (json.dumps(user("next")["payload"]),))
     assert rows(told, "SELECT item_count, turns, updated FROM rollouts WHERE id = ?", ID) == [
@@ -218,13 +218,13 @@ def test_a_plain_insert_of_the_next_item_counts_as_any_other(told):
 @pytest.mark.parametrize("which", [0, 1, 2])
 def test_an_item_that_a_trigger_ignores_is_not_counted(db, way, which):
     create(db)
-    db.execute("CREATE TRIGGER quiet BEFORE INSERT ON rollout_data WHEN NEW.payload LIKE "
+    db.execute("CREATE TRIGGER quiet BEFORE INSERT ON rollout__data WHEN NEW.payload LIKE "
                "'%quiet%' BEGIN SELECT RAISE(IGNORE); END")
     items = [user("a"), user("b"), user("c")]
     items[which] = user("quiet")
     before = stored(db)
     if way == "function":
-        with pytest.raises(sqlite3.Error, match="MisuseError: a trigger on rollout_data"):
+        with pytest.raises(sqlite3.Error, match="MisuseError: a trigger on rollout__data"):
             append(db, ID, *items)
         assert stored(db) == before
     else:
@@ -259,7 +259,7 @@ def forge(db, sql):
     ("UPDATE rollout_about SET prompt_id = NULL", "not that of its first"),
     ("INSERT INTO rollout_about(no) VALUES (9)", "row 9 belongs to no conversation"),
     ("DELETE FROM rollout_turns", "turns is 2, the items have 0"),
-    ("DELETE FROM rollout_marks WHERE kind = 'rollback'", None),
+    ("DELETE FROM rollout__marks WHERE kind = 'rollback'", None),
 ])
 @pytest.mark.parametrize("begin", [False, True])
 def test_the_check_finds_wrong_derived_rows_and_a_rebuild_repairs_them(told, sql, words, begin):
@@ -311,7 +311,7 @@ def test_a_title_that_a_user_gave_outlives_a_rebuild(told):
 
 def test_damaged_payloads_do_not_stop_a_rebuild(told):
     told.execute("DROP TRIGGER rollout_data_update")
-    told.execute("UPDATE rollout_data SET payload = '{oops' WHERE id IN (1 << 32, (1 << 32) + 3)")
+    told.execute("UPDATE rollout__data SET payload = '{oops' WHERE id IN (1 << 32, (1 << 32) + 3)")
     forge(told, "UPDATE rollout_heads SET turns = 9, bytes = 0 WHERE no = 1")
     one(told, "SELECT rollout_rebuild(?)", ID)
     assert rows(told, "SELECT turns, cwd, title, source FROM rollouts WHERE id = ?", ID) == [
@@ -378,7 +378,7 @@ def test_a_rebuild_derives_what_the_inserts_did(db, seed):
     assert rows(db, "SELECT * FROM blackbox_check") == []
     before = stored(db)
     db.execute("DELETE FROM rollout_turns")
-    db.execute("DELETE FROM rollout_marks")
+    db.execute("DELETE FROM rollout__marks")
     db.execute("DELETE FROM rollout_about")
     db.execute("UPDATE rollout_heads SET stamp = stamp + 1, turns = 5, user_sequence = 7, "
                "updated = 0, bytes = 1")

@@ -507,12 +507,12 @@ def test_two_schemas_are_ambiguous_until_one_is_chosen(db, tmp_path):
 
 
 def test_temp_tables_of_the_same_name_do_not_catch_writes(db):
-    for name in ("rollout_data", "rollout_heads", "rollout_log"):
+    for name in ("rollout__data", "rollout_heads", "rollout_log"):
         db.execute(f"CREATE TEMP TABLE {name}(a)")
     create(db)
     append(db, ID, user("x"))
-    assert one(db, "SELECT count(*) FROM main.rollout_data") == 2
-    for name in ("rollout_data", "rollout_heads", "rollout_log"):
+    assert one(db, "SELECT count(*) FROM main.rollout__data") == 2
+    for name in ("rollout__data", "rollout_heads", "rollout_log"):
         assert one(db, f"SELECT count(*) FROM temp.{name}") == 0
         db.execute(f"DROP TABLE temp.{name}")
 
@@ -583,7 +583,7 @@ def test_an_empty_payload_type_is_a_payload(db):
 def test_a_violation_of_a_users_own_key_keeps_its_message(db):
     create(db)
     db.execute("CREATE TABLE audit(x UNIQUE)")
-    db.execute("CREATE TRIGGER au AFTER INSERT ON rollout_data "
+    db.execute("CREATE TRIGGER au AFTER INSERT ON rollout__data "
                "BEGIN INSERT INTO audit VALUES (NEW.type); END")
     append(db, ID, user("a"))
     with pytest.raises(sqlite3.IntegrityError, match="Write failed: UNIQUE.*audit.x"):

@@ -144,11 +144,11 @@ def test_pages_use_the_index(db):
 
 
 @pytest.mark.parametrize("damage, message", [
-    ("UPDATE rollout_data SET payload = '{oops' WHERE id & 15 = 2",
+    ("UPDATE rollout__data SET payload = '{oops' WHERE id & 15 = 2",
      "Corrupted rollout: the payload of item 2 of .* is not JSON"),
-    ("UPDATE rollout_data SET payload = substr(payload, 1, 9) WHERE id & 15 = 3",
+    ("UPDATE rollout__data SET payload = substr(payload, 1, 9) WHERE id & 15 = 3",
      "Corrupted rollout: the payload of item 3"),
-    ("DELETE FROM rollout_data WHERE id & 15 = 1",
+    ("DELETE FROM rollout__data WHERE id & 15 = 1",
      "Corrupted rollout: item 1 of .* is missing"),
 ])
 def test_damage_is_named_and_the_rest_readable(db, damage, message):
@@ -183,7 +183,7 @@ def breakable(db):
 @pytest.mark.parametrize("lost", ["= 6", "> 2", ">= 0"])
 def test_a_lost_tail_is_named(breakable, lost):
     db = breakable
-    db.execute(f"DELETE FROM rollout_data WHERE id & 15 {lost}")
+    db.execute(f"DELETE FROM rollout__data WHERE id & 15 {lost}")
     first = one(db, "SELECT count(*) FROM rollout_items")
     with pytest.raises(sqlite3.Error, match="Corrupted rollout: item "
                        f"{first} of {ID} is missing") as failed:
@@ -193,7 +193,7 @@ def test_a_lost_tail_is_named(breakable, lost):
 
 def test_a_damaged_session_meta_hides_nothing(breakable):
     db = breakable
-    db.execute("UPDATE rollout_data SET payload = '{oops' WHERE id & 15 = 0")
+    db.execute("UPDATE rollout__data SET payload = '{oops' WHERE id & 15 = 0")
     assert rows(db, "SELECT instructions, session_meta, item_count FROM rollouts") \
         == [(None, "{oops", 7)]
     with pytest.raises(sqlite3.Error, match="Corrupted rollout: .*item 0 of " + ID):
@@ -203,14 +203,14 @@ def test_a_damaged_session_meta_hides_nothing(breakable):
     db.execute("UPDATE rollouts SET title = 't'")
     assert one(db, "SELECT title FROM rollout_list(5)") == "t"
     db.execute("DELETE FROM rollouts")
-    assert one(db, "SELECT count(*) FROM rollout_data") == 0
+    assert one(db, "SELECT count(*) FROM rollout__data") == 0
 
 
 def test_context_of_a_damaged_compaction(breakable):
     db = breakable
     assert [r[3] for r in rows(db, "SELECT * FROM rollout_context(?)", ID)][:2] == [
         '{"a":1}', '{"b":2}']
-    db.execute("UPDATE rollout_data SET payload = '{oops' WHERE id & 15 = 5")
+    db.execute("UPDATE rollout__data SET payload = '{oops' WHERE id & 15 = 5")
     with pytest.raises(sqlite3.Error, match="Corrupted rollout: .*item 5 of " + ID):
         db.execute("SELECT * FROM rollout_context(?)", (ID,)).fetchall()
 

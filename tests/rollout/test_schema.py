@@ -231,23 +231,23 @@ def test_a_message_after_a_rollback_that_a_fork_shares_is_new(plain):
 
 
 @pytest.mark.parametrize("sql", [
-    "INSERT INTO rollout_data(id, timestamp, type, payload) "
+    "INSERT INTO rollout__data(id, timestamp, type, payload) "
     "VALUES ((1 << 32) + 3, 1, 'x', '1')",
-    "INSERT OR REPLACE INTO rollout_data(id, timestamp, type, payload) "
+    "INSERT OR REPLACE INTO rollout__data(id, timestamp, type, payload) "
     "VALUES (1 << 32, 1, 'session_meta', '{}')",
-    "INSERT OR REPLACE INTO rollout_data(id, timestamp, type, payload) "
+    "INSERT OR REPLACE INTO rollout__data(id, timestamp, type, payload) "
     "VALUES ((1 << 32) + 1, 1, 'x', '1')",
-    "INSERT OR IGNORE INTO rollout_data(id, timestamp, type, payload) "
+    "INSERT OR IGNORE INTO rollout__data(id, timestamp, type, payload) "
     "VALUES ((7 << 32) + 1, 1, 'x', '1')",
     "INSERT INTO rollout_items(rollout, sequence, type, payload) "
     f"VALUES ('{ID}', 7, 'x', '1')",
     "INSERT INTO rollout_items(rollout, sequence, type, payload) "
     f"VALUES ('{ID}', 1, 'x', '1')",
-    "UPDATE rollout_data SET id = id + 5",
-    "UPDATE OR REPLACE rollout_data SET id = id - 1 WHERE id & 4294967295 = 1",
+    "UPDATE rollout__data SET id = id + 5",
+    "UPDATE OR REPLACE rollout__data SET id = id - 1 WHERE id & 4294967295 = 1",
     "UPDATE rollout_items SET sequence = 9 WHERE sequence = 1",
     "UPDATE rollout_items SET type = 'y'",
-    "DELETE FROM rollout_data",
+    "DELETE FROM rollout__data",
     "DELETE FROM rollout_items WHERE sequence = 1",
     "UPDATE rollout_heads SET id = '%s'" % OTHER,
     "UPDATE rollouts SET item_count = 5",
@@ -298,7 +298,7 @@ def test_bad_rows_are_refused(plain, columns):
     with pytest.raises(IntegrityError, match="Invalid"):
         start(plain, **columns)
     assert rows(plain, "SELECT * FROM rollout_heads") == []
-    assert rows(plain, "SELECT * FROM rollout_data") == []
+    assert rows(plain, "SELECT * FROM rollout__data") == []
 
 
 @pytest.mark.parametrize("rollout", [
@@ -422,7 +422,7 @@ def test_fork_shares_what_comes_before_the_turn(plain, turn, items):
     fork(plain, turn)
     assert texts(plain, OTHER)[1:] == texts(plain, ID)[1:items]
     assert head(plain, "item_count, forked_from", OTHER) == (items, ID)
-    assert one(plain, "SELECT count(*) FROM rollout_data") == 8
+    assert one(plain, "SELECT count(*) FROM rollout__data") == 8
     log(plain, "user_message", OTHER, message="mine")
     assert texts(plain, OTHER)[-1][0] == items
     assert head(plain, "item_count") == (7,)
@@ -457,10 +457,10 @@ def test_receipts_add_up_to_what_was_stored(plain):
     fork(plain, 2)
     make_turns(plain, 2, OTHER)
     total = one(plain, "SELECT sum(length(CAST(payload AS BLOB))) "
-                "FROM rollout_data")
+                "FROM rollout__data")
     plain.execute("DELETE FROM rollouts WHERE id = ?", (ID,))
     left = one(plain, "SELECT sum(length(CAST(payload AS BLOB))) "
-               "FROM rollout_data")
+               "FROM rollout__data")
     assert one(plain, "SELECT sum(bytes) FROM retention_log") == total - left
     plain.execute("DELETE FROM rollouts WHERE id = ?", (OTHER,))
     assert one(plain, "SELECT sum(bytes) FROM retention_log") == total
@@ -519,7 +519,7 @@ def test_check_finds_what_was_tampered_with(path, plain):
     plain.execute("UPDATE rollout_heads SET last_sequence = 9, bytes = 1, turns = 7, "
                   "stamp = stamp + 1")
     plain.execute("DROP TRIGGER rollout_data_update")
-    plain.execute("UPDATE rollout_data SET payload = '{' WHERE id & 15 = 1")
+    plain.execute("UPDATE rollout__data SET payload = '{' WHERE id & 15 = 1")
     found = " ".join(p for _, p in rows(plain, "SELECT * FROM rollout_check"))
     for word in ("last_sequence is 9", "bytes is 1", "turns is 7", "not JSON"):
         assert word in found
@@ -541,12 +541,12 @@ def test_conflict_clauses_inside_a_transaction_that_rolls_back(plain):
 def test_an_item_is_never_overwritten(plain):
     start(plain)
     log(plain, "user_message", message="hello")
-    before = rows(plain, "SELECT * FROM rollout_data")
+    before = rows(plain, "SELECT * FROM rollout__data")
     for verb in ("INSERT", "INSERT OR REPLACE", "REPLACE"):
         with pytest.raises(IntegrityError, match="AppendOnlyError"):
-            plain.execute(f"{verb} INTO rollout_data(id, timestamp, type, payload) "
-                          "SELECT id, timestamp, type, '{}' FROM rollout_data")
-    assert rows(plain, "SELECT * FROM rollout_data") == before
+            plain.execute(f"{verb} INTO rollout__data(id, timestamp, type, payload) "
+                          "SELECT id, timestamp, type, '{}' FROM rollout__data")
+    assert rows(plain, "SELECT * FROM rollout__data") == before
 
 
 @pytest.mark.parametrize("view", ["rollout_log", "rollout_items"])
@@ -628,7 +628,7 @@ def test_a_trigger_that_skips_others_lets_no_replace_through(plain, begin, recur
     start(plain)
     start(plain, OTHER)
     log(plain, "user_message", OTHER, message="keep me")
-    before = rows(plain, "SELECT * FROM rollout_heads"), rows(plain, "SELECT * FROM rollout_data")
+    before = rows(plain, "SELECT * FROM rollout_heads"), rows(plain, "SELECT * FROM rollout__data")
     plain.execute(f"PRAGMA recursive_triggers = {recursive}")
     plain.execute(f"CREATE TEMP TRIGGER skip {skip} BEGIN SELECT RAISE(IGNORE); END")
     for statement in (f"REPLACE INTO rollout_heads(id) VALUES ('{OTHER}')",
@@ -643,7 +643,7 @@ def test_a_trigger_that_skips_others_lets_no_replace_through(plain, begin, recur
         if begin:
             plain.execute("COMMIT")
         assert (rows(plain, "SELECT * FROM rollout_heads"),
-                rows(plain, "SELECT * FROM rollout_data")) == before
+                rows(plain, "SELECT * FROM rollout__data")) == before
 
 
 def test_deleted_rows_come_back_when_the_file_runs_again(plain, path):

@@ -303,7 +303,7 @@ def test_a_newline_in_a_payload_does_not_break_its_line(db):
 def test_an_import_that_fails_leaves_nothing_also_as_a_row(db, begin, first):
     if not first:
         load(db, META)
-    db.execute("CREATE TRIGGER no AFTER INSERT ON rollout_data "
+    db.execute("CREATE TRIGGER no AFTER INSERT ON rollout__data "
                "WHEN NEW.payload LIKE '%forbidden%' BEGIN SELECT RAISE(ABORT, 'no'); END")
     text = "\n".join(([META] if first else []) + [
         "junk", line("compacted", "{}"), line("compacted", '"forbidden"')])

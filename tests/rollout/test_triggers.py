@@ -7,7 +7,7 @@ import pytest
 from rollout_helpers import ID, OTHER, THIRD, append, create, event, message, user, well
 from conftest import connect, one, rows
 
-ECHO = ("CREATE TRIGGER echo AFTER INSERT ON rollout_data WHEN NEW.type = 'turn_context' "
+ECHO = ("CREATE TRIGGER echo AFTER INSERT ON rollout__data WHEN NEW.type = 'turn_context' "
         "BEGIN INSERT INTO rollout_log(rollout_id, type, payload) SELECT id, 'event_msg', "
         "'{\"type\":\"token_count\"}' FROM rollout_heads WHERE no = NEW.id >> 32; END")
 CONTEXT = {"type": "turn_context", "payload": {}}
@@ -29,7 +29,7 @@ def call(db, how, rollout, *items):
 
 
 def state(db):
-    return rows(db, "SELECT * FROM rollout_heads"), rows(db, "SELECT * FROM rollout_data")
+    return rows(db, "SELECT * FROM rollout_heads"), rows(db, "SELECT * FROM rollout__data")
 
 
 @pytest.mark.parametrize("how", ["function", "row"])
@@ -53,7 +53,7 @@ def test_recording_into_the_conversation_that_is_written_is_refused(db, how, beg
 @pytest.mark.parametrize("when", [
     "UPDATE OF turns ON rollout_heads WHEN NEW.turns > OLD.turns AND NEW.no = 1",
     "UPDATE OF last_sequence ON rollout_heads WHEN NEW.no = 1",
-    "INSERT ON rollout_data WHEN NEW.id >> 32 = 1 AND NEW.id & 4294967295 > 0"])
+    "INSERT ON rollout__data WHEN NEW.id >> 32 = 1 AND NEW.id & 4294967295 > 0"])
 def test_a_trigger_records_into_another_conversation_or_is_refused(db, recursive, how, when):
     """It works, or it is refused. Only a trigger that SQLite never fires has no effect."""
     create(db)
@@ -75,11 +75,11 @@ def test_a_trigger_records_into_another_conversation_or_is_refused(db, recursive
 NEW = (f"INSERT INTO rollouts(id) VALUES ('{THIRD}')",
        f"INSERT INTO rollout_heads(id) VALUES ('{THIRD}')",
        f"INSERT INTO rollout_forks(parent, id) VALUES ('{ID}', '{THIRD}')",
-       f"INSERT INTO rollout_imports(rollout, now, timestamp, type, payload) "
+       f"INSERT INTO rollout__imports(rollout, now, timestamp, type, payload) "
        f"VALUES ('{THIRD}', 1, 1, 'session_meta', '{{}}')")
 NEXT = (f"INSERT INTO rollout_items(rollout, type, payload) VALUES ('{ID}', 'compacted', '{{}}')",
         f"INSERT INTO rollout_log(rollout_id, type, payload) VALUES ('{ID}', 'compacted', '{{}}')",
-        f"INSERT INTO rollout_imports(rollout, timestamp, type, payload) "
+        f"INSERT INTO rollout__imports(rollout, timestamp, type, payload) "
         f"VALUES ('{ID}', 1, 'compacted', '{{}}')",
         "INSERT INTO blackbox_call VALUES ('rollout_append', "
         f"json_array('{ID}', '[{{\"type\":\"compacted\",\"payload\":{{}}}}]'))")
@@ -91,18 +91,18 @@ def test_a_trigger_before_an_item_fires_once(db, sql, recursive):
     create(db)
     db.execute(f"PRAGMA recursive_triggers = {recursive}")
     db.execute("CREATE TABLE noted(id)")
-    db.execute("CREATE TRIGGER mine BEFORE INSERT ON rollout_data "
+    db.execute("CREATE TRIGGER mine BEFORE INSERT ON rollout__data "
                "BEGIN INSERT INTO noted VALUES (NEW.id); END")
     db.execute(sql)
     assert rows(db, "SELECT id FROM noted") == rows(
-        db, "SELECT id FROM rollout_data WHERE id <> 1 << 32")
+        db, "SELECT id FROM rollout__data WHERE id <> 1 << 32")
     well(db)
 
 
 @pytest.mark.parametrize("sql", NEW)
 def test_a_conversation_of_which_a_trigger_ignores_the_first_item_is_refused(db, sql):
     create(db)
-    db.execute("CREATE TRIGGER mine BEFORE INSERT ON rollout_data BEGIN SELECT RAISE(IGNORE); END")
+    db.execute("CREATE TRIGGER mine BEFORE INSERT ON rollout__data BEGIN SELECT RAISE(IGNORE); END")
     before = state(db)
     with pytest.raises(sqlite3.IntegrityError, match="SequenceError"):
         db.execute(sql)
@@ -153,7 +153,7 @@ def test_counting_the_drops_is_part_of_the_append(db):
 def test_an_error_in_another_conversation_is_not_told_of_this_one(db):
     create(db)
     create(db, OTHER)
-    db.execute("CREATE TRIGGER mine AFTER INSERT ON rollout_data WHEN "
+    db.execute("CREATE TRIGGER mine AFTER INSERT ON rollout__data WHEN "
                "NEW.type = 'turn_context' BEGIN INSERT INTO rollout_heads(id) "
                f"VALUES ('{OTHER}'); END")
     with pytest.raises(sqlite3.IntegrityError, match="Write failed: UNIQUE"):
@@ -165,7 +165,7 @@ def test_an_error_in_another_conversation_is_not_told_of_this_one(db):
         create(db, THIRD)
     assert THIRD + " exists" not in str(caught.value)
     db.execute("DROP TRIGGER mine")
-    db.execute("CREATE TRIGGER mine AFTER INSERT ON rollout_data WHEN "
+    db.execute("CREATE TRIGGER mine AFTER INSERT ON rollout__data WHEN "
                "NEW.type = 'turn_context' BEGIN INSERT INTO rollout_log(rollout_id, item) "
                f"VALUES ('{THIRD}', '{{}}'); END")
     with pytest.raises(sqlite3.Error) as caught:
@@ -249,7 +249,7 @@ def test_a_message_with_an_image_is_one_turn(db, item, text, event_first):
 
 def damage(db):
     db.execute("DROP TRIGGER rollout_data_update")
-    db.execute("UPDATE rollout_data SET payload = '{\"b' WHERE id & 4294967295 IN (0, 2)")
+    db.execute("UPDATE rollout__data SET payload = '{\"b' WHERE id & 4294967295 IN (0, 2)")
 
 
 @pytest.mark.parametrize("read", [
@@ -362,9 +362,9 @@ def test_the_error_of_used_up_numbers_names_the_repair(db, begin, seq, start):
 def test_an_item_keeps_its_place_by_any_name(db, begin, clause, name, step):
     create(db)
     append(db, ID, user("one"), user("two"))
-    before = rows(db, "SELECT * FROM rollout_data")
+    before = rows(db, "SELECT * FROM rollout__data")
     db.execute(begin)
     with pytest.raises(sqlite3.IntegrityError, match="ReadOnlyError"):
-        db.execute(f"UPDATE {clause} rollout_data SET {name} = {name} + {step} "
+        db.execute(f"UPDATE {clause} rollout__data SET {name} = {name} + {step} "
                    "WHERE id & 4294967295 = 2")
-    assert rows(db, "SELECT * FROM rollout_data") == before
+    assert rows(db, "SELECT * FROM rollout__data") == before

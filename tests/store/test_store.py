@@ -167,7 +167,7 @@ def test_pieces_go_with_the_last_text_that_has_them(notes):
     whole(notes)
     left = stats(notes)
     notes.execute("UPDATE notes SET a = store_text(a), b = store_text(b)")
-    notes.execute("INSERT INTO store_dropped SELECT text FROM store_texts")
+    notes.execute("INSERT INTO store_dropped SELECT text FROM store__texts")
     one(notes, "SELECT store_sweep()")
     assert set(stats(notes).values()) == {0}
     pack(notes)
@@ -187,7 +187,7 @@ def test_a_sweep_is_bounded_and_goes_on(notes):
 def test_a_text_that_is_named_is_never_swept(notes):
     add(notes, 1, words(1, 5000))
     pack(notes)
-    notes.execute("INSERT INTO store_dropped SELECT text FROM store_texts")
+    notes.execute("INSERT INTO store_dropped SELECT text FROM store__texts")
     assert one(notes, "SELECT store_sweep()") == 0
     assert texts(notes) == [(1, words(1, 5000), None)]
     assert stats(notes)["dropped"] == 0
@@ -227,16 +227,16 @@ def test_an_erasure_that_is_refused_changes_nothing(notes):
 # --------------------------------------------------------------- guards ----
 
 WRITES = [
-    "INSERT INTO store_texts VALUES(99, 1, x'00', 1, 1, x'03')",
-    "UPDATE store_texts SET recipe = x'03'",
-    "DELETE FROM store_texts",
-    "REPLACE INTO store_packs SELECT pack, token, x'00' FROM store_packs",
-    "UPDATE store_packs SET data = x'00'",
-    "DELETE FROM store_packs",
-    "UPDATE store_uses SET list = x'00'",
-    "DELETE FROM store_uses",
-    "DELETE FROM store_pieces",
-    "UPDATE store_state SET next = 1",
+    "INSERT INTO store__texts VALUES(99, 1, x'00', 1, 1, x'03')",
+    "UPDATE store__texts SET recipe = x'03'",
+    "DELETE FROM store__texts",
+    "REPLACE INTO store__packs SELECT pack, token, x'00' FROM store__packs",
+    "UPDATE store__packs SET data = x'00'",
+    "DELETE FROM store__packs",
+    "UPDATE store__uses SET list = x'00'",
+    "DELETE FROM store__uses",
+    "DELETE FROM store__pieces",
+    "UPDATE store__state SET next = 1",
     "DELETE FROM store_dropped",
     "UPDATE store_users SET texts = 'other'",
     "DELETE FROM store_users",
@@ -288,7 +288,7 @@ def test_a_store_with_texts_is_not_removed(notes):
 
 def break_pack(path, pack):
     """Damages a pack as a program does that turned the guards off."""
-    by_hand(path, "DROP TRIGGER store_packs_update; UPDATE store_packs SET data ="
+    by_hand(path, "DROP TRIGGER store_packs_update; UPDATE store__packs SET data ="
                   f" CAST(replace(data, substr(data, 40, 8), x'0000000000000000') AS BLOB)"
                   f" WHERE pack = {pack}")
 
@@ -334,7 +334,7 @@ def test_only_the_beginning_of_a_pack_is_needed_for_a_text_that_is_there(notes, 
         add(notes, id, noise(id, 100_000))
     pack(notes)
     assert stats(notes)["packs"] == 1
-    by_hand(path, "DROP TRIGGER store_packs_update; UPDATE store_packs SET data ="
+    by_hand(path, "DROP TRIGGER store_packs_update; UPDATE store__packs SET data ="
                   " CAST(substr(data, 1, 190000) || zeroblob(200) || substr(data, 190201) AS BLOB)")
     for ids in (0, 1), (1, 0):
         db = connect(path)
@@ -351,7 +351,7 @@ def test_bytes_that_changed_where_nothing_else_tells_name_their_pack(notes, path
     for id in range(2):
         add(notes, id, noise(id, 100_000))
     pack(notes)
-    by_hand(path, "DROP TRIGGER store_packs_update; UPDATE store_packs SET data ="
+    by_hand(path, "DROP TRIGGER store_packs_update; UPDATE store__packs SET data ="
                   " CAST(substr(data, 1, 5000) || zeroblob(9) || substr(data, 5010) AS BLOB)")
     db = connect(path)
     with pytest.raises(sqlite3.DatabaseError, match="CorruptedDataError: pack 1 .* is damaged; the"
@@ -392,8 +392,8 @@ def test_pieces_of_a_damaged_pack_are_packed_anew(notes, path):
 def test_a_piece_is_not_taken_from_a_place_that_has_other_bytes(notes, path):
     add(notes, 1, noise(1, 400), noise(2, 400))  # one piece each, of the same length
     pack(notes)
-    by_hand(path, "DROP TRIGGER store_pieces_update; UPDATE store_pieces SET place ="
-                  " (SELECT min(place) + max(place) FROM store_pieces) - place")
+    by_hand(path, "DROP TRIGGER store_pieces_update; UPDATE store__pieces SET place ="
+                  " (SELECT min(place) + max(place) FROM store__pieces) - place")
     db = connect(path)
     add(db, 2, noise(2, 400), noise(1, 400))
     pack(db, 2)
@@ -406,11 +406,11 @@ def test_a_piece_is_not_taken_from_a_place_that_has_other_bytes(notes, path):
     whole(db)
     for id in 1, 2, 3:
         assert one(db, "SELECT store_erase(?)", id) == 1
-    assert one(db, "SELECT count(*) FROM store_pieces") == 0
+    assert one(db, "SELECT count(*) FROM store__pieces") == 0
 
 
 def change_list(path, hex):
-    by_hand(path, f"DROP TRIGGER store_uses_update; UPDATE store_uses SET list = x'{hex}'")
+    by_hand(path, f"DROP TRIGGER store_uses_update; UPDATE store__uses SET list = x'{hex}'")
 
 
 def test_a_list_that_is_longer_than_the_pack_that_was_read_is_found(notes, path):
@@ -419,7 +419,7 @@ def test_a_list_that_is_longer_than_the_pack_that_was_read_is_found(notes, path)
     assert texts(notes) == [(1, noise(1, 400), None)]
     change_list(path, "900301" * 300)
     told = [problem for _, _, problem in rows(notes, "SELECT * FROM blackbox_check")]
-    assert any("the list of pack 1 in store_uses was changed without" in t for t in told)
+    assert any("the list of pack 1 in store__uses was changed without" in t for t in told)
     add(notes, 2, noise(2, 3000) + noise(1, 400))
     with pytest.raises(sqlite3.DatabaseError, match="CorruptedDataError: the list of pack 1"):
         one(notes, "SELECT store_erase(1)")
@@ -435,7 +435,7 @@ def test_lengths_that_are_not_those_of_the_pack_that_was_read_are_found(notes, p
         one(notes, "SELECT store_erase(1)")
     assert any("was changed without its pack" in problem for _, _, problem in
                rows(notes, "SELECT * FROM blackbox_check"))
-    by_hand(path, "UPDATE store_uses SET list = x'900301ac0201'")
+    by_hand(path, "UPDATE store__uses SET list = x'900301ac0201'")
     assert texts(notes) == before
     assert one(notes, "SELECT store_erase(1)") == 1
 
@@ -453,7 +453,7 @@ def test_a_trigger_that_reads_packs_does_not_disturb_a_sweep(notes):
     for id in range(1, 18):
         add(notes, id, noise(id, 250_000))
     pack(notes)
-    notes.execute("CREATE TEMP TRIGGER reads AFTER DELETE ON main.store_pieces "
+    notes.execute("CREATE TEMP TRIGGER reads AFTER DELETE ON main.store__pieces "
                   "BEGIN SELECT store_text(a) FROM notes WHERE id > 1; END")
     assert one(notes, "SELECT store_erase(0)") == 1
     assert texts(notes) == [(id, noise(id, 250_000), None) for id in range(1, 18)]
@@ -462,14 +462,14 @@ def test_a_trigger_that_reads_packs_does_not_disturb_a_sweep(notes):
 
 
 @pytest.mark.parametrize("damage, told", [
-    ("UPDATE store_texts SET recipe = x'0302007f'", "names pieces"),
-    ("UPDATE store_texts SET recipe = x'05'", "recipe"),
-    ("UPDATE store_texts SET mark = x'0000000000000000'", "another hash"),
-    ("UPDATE store_uses SET list = x'ff'", "list of pack"),
-    ("DELETE FROM store_packs", "missing|no pack"),
-    ("DELETE FROM store_uses", "has no list"),
-    ("DELETE FROM store_texts", "lacks"),
-    ("UPDATE store_state SET texts = 7", "totals"),
+    ("UPDATE store__texts SET recipe = x'0302007f'", "names pieces"),
+    ("UPDATE store__texts SET recipe = x'05'", "recipe"),
+    ("UPDATE store__texts SET mark = x'0000000000000000'", "another hash"),
+    ("UPDATE store__uses SET list = x'ff'", "list of pack"),
+    ("DELETE FROM store__packs", "missing|no pack"),
+    ("DELETE FROM store__uses", "has no list"),
+    ("DELETE FROM store__texts", "lacks"),
+    ("UPDATE store__state SET texts = 7", "totals"),
     ("DELETE FROM store_users", "not known which texts are in use"),
     ("UPDATE notes SET a = (SELECT a FROM notes WHERE id = 2)", "named by no reference"),
 ])

@@ -119,7 +119,7 @@ test("clearSession deletes the conversation with a receipt, and the session can 
 
 test("addItems adds all items or none", async () => {
   const { db, session: s } = session();
-  db.exec("CREATE TRIGGER refuse BEFORE INSERT ON rollout_data WHEN instr(NEW.payload, 'wrong')"
+  db.exec("CREATE TRIGGER refuse BEFORE INSERT ON rollout__data WHEN instr(NEW.payload, 'wrong')"
     + " BEGIN SELECT RAISE(ABORT, 'no'); END");
   await assert.rejects(s.addItems([user("good"), user("wrong")]), /no/);
   const round = user("round");

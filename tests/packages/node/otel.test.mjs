@@ -100,7 +100,7 @@ test("an error of recording is told to the SDK, and breaks nothing", () => {
     export: (batch, done) => (spans.push(...batch), done({ code: 0 })), shutdown: async () => {} })] });
   provider.getTracer("t").startSpan("chat", { attributes: chat("c") }).end();
   exporter.export([], (r) => results.push(r));
-  db.exec("CREATE TRIGGER refuse BEFORE INSERT ON rollout_data BEGIN SELECT RAISE(ABORT, 'full'); END");
+  db.exec("CREATE TRIGGER refuse BEFORE INSERT ON rollout__data BEGIN SELECT RAISE(ABORT, 'full'); END");
   exporter.export(spans, (r) => results.push(r));
   db.exec("DROP TRIGGER refuse");
   exporter.export(spans, (r) => results.push(r));
