@@ -110,7 +110,8 @@ static void addField(BxStmts *p, BxLeaf *pLeaf, const char *zName,
   SHA256_CTX sha;
   if (pLeaf->nField == BX_LOG_FIELDS || nName > 255 ||
       pLeaf->nByte + nName + 2 + BX_DIGEST > BX_LOG_LEAF) {
-    bxFail(pErr, SQLITE_ERROR, "a row of the log has too many fields");
+    bxFail(pErr, SQLITE_ERROR,
+        "LimitError: a row of the log has more fields than a leaf can have");
   }
   if (pErr->rc != SQLITE_OK) return;
   pField = &pLeaf->aField[pLeaf->nField++];
@@ -214,7 +215,7 @@ int bxLogLeafOf(BxStmts *p, i64 n, BxLeaf *pOut, BxErr *pErr) {
 
 /*-------------------------------------------------------------- erasing ----*/
 
-static int isNamed(const char *zName, const char *const *azName, int nName) {
+static int isInList(const char *zName, const char *const *azName, int nName) {
   int i;
   for (i = 0; i < nName && strcmp(zName, azName[i]) != 0; i++) {
   }
@@ -234,7 +235,7 @@ static void keepHashes(BxStmts *p, const BxLeaf *pLeaf,
   for (i = 0; i < pLeaf->nField; i++) {
     const BxLogField *pField = &pLeaf->aField[i];
     if (pField->bErased) continue;
-    if (isNamed(pField->zName, azName, nName)) {
+    if (isInList(pField->zName, azName, nName)) {
       bxDo(p, zHash, pErr, "itix", pLeaf->n, pField->zName, (i64)pField->eType,
           pField->hash.a, (i64)BX_DIGEST);
     } else {
@@ -280,7 +281,7 @@ void bxLogEraseField(
   pStmt = bxStmt(p, zBlank, pErr);
   bxBind(pStmt, pErr, "i", n);
   for (i = 0; pStmt != 0 && i < 7; i++) {
-    sqlite3_bind_int(pStmt, i + 2, isNamed(azText[i], azName, nName));
+    sqlite3_bind_int(pStmt, i + 2, isInList(azText[i], azName, nName));
   }
   bxRun(pStmt, pErr);
 }
