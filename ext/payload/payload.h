@@ -202,18 +202,6 @@ sqlite3_stmt *bxPayloadUsage(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 sqlite3_stmt *bxPayloadLoops(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 sqlite3_stmt *bxPayloadReplay(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 
-/* simhash.c: compares texts as AgentGazer does */
-i64 bxSimHash(const char *z, i64 n);
-/* A text without ids, times and numbers, to sqlite3_free(). *pn: its length, and
-** then that of the result. */
-char *bxNormalize(const char *z, i64 *pn, BxErr *pErr);
-/* The number of bits in which two hashes differ. */
-int bxHamming(i64 iLeft, i64 iRight);
-void bxPayloadSimHash(BxCall *p);
-void bxPayloadHamming(BxCall *p);
-void bxPayloadSimilar(BxCall *p);
-void bxPayloadNormalize(BxCall *p);
-
 extern const BxRecords bxPayloadRecords[]; /* archive.c */
 
 extern const BxRecords bxRingRecords[]; /* ring.c */
