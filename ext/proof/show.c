@@ -23,7 +23,7 @@ SQLITE_EXTENSION_INIT3
 ** was not noted. Those of whole tiles need no note. */
 static i64 waits(BxStmts *pHome, BxErr *pErr) {
   static const char zWaits[] =
-      "SELECT CASE WHEN (SELECT max(n) FROM main.blackbox__log) > size"
+      "SELECT CASE WHEN (SELECT max(n) FROM main.blackbox__log) <> size"
       "  OR EXISTS (SELECT 1 FROM main.blackbox__open"
       "   WHERE minute BETWEEN 1 AND ?1) THEN 1"
       " WHEN size % 256 > 0 AND NOT EXISTS (SELECT 1 FROM main.blackbox__heads"
