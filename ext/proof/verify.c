@@ -336,11 +336,15 @@ static void verifyPending(Verify *p) {
         "has no leaf yet: it was written without the module; SELECT "
         "proof_head() takes it in");
   } else {
+    char zAfter[40] = "has the row";
+    if (n > 2) {
+      sqlite3_snprintf(sizeof(zAfter), zAfter, "have the %lld rows", n - 1);
+    }
     problemOf(p, -1, iFirst,
         bxPrintf(p->pErr,
-            "has no leaf yet, nor have the %lld rows after it: they were "
-            "written without the module; SELECT proof_head() takes them in",
-            n - 1));
+            "has no leaf yet, nor %s after it: they were written without the "
+            "module; SELECT proof_head() takes them in",
+            zAfter));
   }
 }
 
