@@ -607,8 +607,7 @@ def test_verdicts_are_records_and_leave_a_receipt(db):
     db.execute("DELETE FROM payload_verdicts")
     assert rows(db, "SELECT rule, rows FROM retention_log") == [("payload.verdicts", 1)]
     for act in "UPDATE payload_agent_log SET reason = ''", "DELETE FROM payload_agent_log":
-        db.execute("INSERT INTO payload_agents(agent_id, stopped_at) VALUES(?, 1)", (act,))
-        with pytest.raises(sqlite3.IntegrityError, match="ReadOnlyError"):
+        with pytest.raises(sqlite3.OperationalError, match="because it is a view"):
             db.execute(act)
 
 
@@ -675,7 +674,7 @@ def test_replay_finds_in_the_evidence_what_was_found(db):
     assert rows(db, "SELECT * FROM payload_replay('nobody')") == []
     db.execute("UPDATE payload_rules SET threshold = 3 WHERE rule = 'no_progress'")
     assert rows(db, "SELECT event_id, count FROM payload_replay('a')") == [("e3", 3)]
-    assert one(db, "SELECT total_changes()") - before == 2  # the rule, and that it changed
+    assert one(db, "SELECT total_changes()") - before == 1  # the rule
 
 
 def test_replay_of_the_archive_keeps_agents_apart(db):
