@@ -362,6 +362,8 @@ def test_a_stopped_agent_is_refused_if_so_set_and_is_started_with_a_reason(db):
     db.execute("INSERT INTO payload_starts(agent_id, actor, reason) VALUES('a', 'Ann', 'mended')")
     assert rows(db, "SELECT act, actor, reason FROM payload_agent_log") == [
         ("stop", "rule no_progress", None), ("start", "Ann", "mended")]
+    assert rows(db, "SELECT actor, reason, subject FROM blackbox_log WHERE kind = 'kill_switch'") \
+        == rows(db, "SELECT 'rule ' || rule, sentence, kill_switch_event_id FROM payload_verdicts")
     exchanges = list(sessions.chat(calls(4), user="after the start"))
     push(db, exchanges[:4])
     assert len(found(db)) == 1
