@@ -278,7 +278,8 @@ def test_unpin_needs_actor_reason_and_a_pinned_row(archive, id, actor, reason,
     "statement",
     ["DELETE FROM payload_unpins", "UPDATE payload_unpins SET actor = 'Bob'",
      "DELETE FROM blackbox_log", "UPDATE blackbox_log SET actor = 'Bob'",
-     "INSERT INTO blackbox_log(domain, kind, subject, actor) VALUES('payload', 'unpin', 'ev', 'Bob')",
+     "INSERT INTO blackbox_log(domain, kind, subject, actor) "
+     "VALUES('payload', 'unpin', 'ev', 'Bob')",
      "REPLACE INTO payload_unpins(id, payload_id, actor, reason) "
      "SELECT id, 'ev', 'Bob', 'r' FROM payload_unpins",
      "REPLACE INTO payload_unpins(pin, payload_id, actor, reason) "

@@ -545,7 +545,8 @@ def test_a_pin_names_who_pulled_its_own_switch(db):
 
 
 @pytest.mark.parametrize("begin", ["", "BEGIN"])
-@pytest.mark.parametrize("actor, reason", [("", "why"), ("Ann", ""), (b"Ann", "why"), ("A\0", "why")])
+@pytest.mark.parametrize("actor, reason", [
+    ("", "why"), ("Ann", ""), (b"Ann", "why"), ("A\0", "why")])
 def test_a_bad_actor_or_reason_saves_nothing(db, actor, reason, begin):
     db.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
     push(db, "a")
