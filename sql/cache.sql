@@ -13,7 +13,7 @@
 --         cache_state      one row: the state of a running eviction or
 --                          clean-up, and the total of all sessions while
 --                          there is a total quota
--- Views   cache__held           sessions that a hold keeps
+-- Views   cache__held          sessions that a hold keeps
 --         cache_quota          used and left bytes of each session
 --         cache_access         reads of each item; INSERT adds one
 --         cache_use            INSERT INTO cache_use VALUES('recycle')
@@ -23,7 +23,7 @@
 --         cache_due_abandoned  the same for sessions with tool results
 --         cache__by_age, cache__by_use   items that eviction may remove, in order
 --         cache__victims, cache__total_victims   items that it removes next
---         cache__size           items and bytes, for retention_report()
+--         cache__size          items and bytes, for retention_report()
 --         cache_check          contradictions (no rows if all is well)
 --
 -- Both files run alone after core.sql, in this order, any number of times. The

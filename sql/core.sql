@@ -16,16 +16,16 @@
 --         blackbox__probe        lets a trigger detect a REPLACE
 -- Views   proof_log              the leaves in words
 --         retention_now          the current time, if the clock can be trusted
---         retention__tick         INSERT remembers it, at most once an hour
+--         retention__tick        INSERT remembers it, at most once an hour
 --         retention_refusers     what could refuse the removal of a row by a rule
 --         blackbox_log           the log, with the receipts that are not finished
 --         retention_log          receipts: what was removed, and by which rule
 --         blackbox__note         INSERT adds to the receipt of the minute
 --         retention__refused     the rows of retention__erased whose time is not over
 --         retention__holds       the rows of retention__in_force that have not ended
---         retention__visible      characters that do not make a text visible
---         retention__controls     characters that a text of a record must not have
---         core__check             contradictions (no rows if all is well)
+--         retention__visible     characters that do not make a text visible
+--         retention__controls    characters that a text of a record must not have
+--         core__check            contradictions (no rows if all is well)
 --
 -- This file runs alone (sqlite3 my.db < sql/core.sql), any number of times. The
 -- mark "main." is the schema; the module replaces it with the name of an

@@ -180,10 +180,11 @@ void bxRingTrimBound(Ring *p, BxErr *pErr);
 /* kill_switch.c: moves the rows of a ring to the archive, or into JSON */
 void bxPayloadKillSwitch(BxCall *p);
 void bxPayloadExtract(BxCall *p);
-/* Who pulls a kill switch, and why. Both NULL: the rule of the verdict that has its
-** id, if there is one. */
+/* Who pulls a kill switch, and why: a person, each NULL if it is not said, or the
+** rule of a verdict. */
 typedef struct RingPuller {
   const char *zActor, *zReason;
+  i64 iVerdict; /* 0: no rule */
 } RingPuller;
 /* Reads both, of which either may be NULL. */
 void bxRingPuller(sqlite3_value *pActor, sqlite3_value *pReason,

@@ -283,6 +283,9 @@ static void raiseVerdict(Judging *p, const Finding *pFinding, BxErr *pErr) {
       pStep->zTool[0] != 0 ? pStep->zTool : 0, (i64)pStep->iTurn, hThing, zSeqs,
       bxRuleTokens(pFinding, pTrack), zSay, bKill ? "kill_switch" : "record",
       bKill ? p->pOut->zKill : 0);
+  if (bKill && p->pOut->iVerdict == 0) {
+    p->pOut->iVerdict = sqlite3_last_insert_rowid(p->pHome->bx->db);
+  }
   bxLogFollow(p->pHome->bx, pErr);
   p->pOut->bRaised = 1;
   sqlite3_free(zSeqs);
@@ -380,7 +383,7 @@ void bxRingWatched(
   static const char zForget[] =
       "DELETE FROM main.@_steps "
       "WHERE id BETWEEN ?1 << 16 AND (?1 << 16) + 127";
-  static const RingPuller rule = {0, 0};
+  RingPuller rule = {0, 0, pWatched->iVerdict};
   Track *pTrack = pWatched->pTrack;
   i64 iNo;
   if (pTrack == 0) return;

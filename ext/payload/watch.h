@@ -134,6 +134,7 @@ typedef struct Watched {
   Track *pTrack;  /* with the exchange; NULL if it is not looked at */
   int bRaised;    /* a verdict was written */
   char zKill[37]; /* id of the kill switch that is to be fired */
+  i64 iVerdict;   /* the first verdict that fires it */
   char zRing[300];
 } Watched;
 
