@@ -378,7 +378,7 @@ static void runTiny(int bRule, Tally *pSum) {
             target.pOp->zName, target.zSql);
         assert_true(learn(&target));
         for (p = aFailure; p->zName != 0; p++) {
-          runSome(&target, p, isFull() ? 3 : 89, &pSum[p - aFailure]);
+          runSome(&target, p, isFull() ? 3 : 97, &pSum[p - aFailure]);
         }
         n++;
       }
@@ -487,7 +487,7 @@ static void testTarget(void **ppState) {
   if (!bVirtual || !learn(p)) return;
   memset(&tally, 0, sizeof(tally));
   for (pFailure = aFailure; pFailure->zName != 0; pFailure++) {
-    runSome(p, pFailure, isFull() ? 13 : 61, &tally);
+    runSome(p, pFailure, isFull() ? 13 : 101, &tally);
   }
   print_message(
       "%d tables, %d statements: %d runs, %d failed, %d half, %d lost\n",
@@ -526,7 +526,7 @@ static int addTarget(const Operation *pOp, char *zSql, Target *pTarget,
     struct CMUnitTest *pTest) {
   static int nTarget;
   if (zSql == 0) return 0;
-  if (tableOf(zSql) == 0 || !isPicked(nTarget++, 0, 13)) {
+  if (tableOf(zSql) == 0 || !isPicked(nTarget++, 0, 17)) {
     if (zSql != pOp->zSql) free(zSql);
     return 0;
   }
