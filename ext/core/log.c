@@ -214,7 +214,7 @@ int bxLogLeafOf(BxStmts *p, i64 n, BxLeaf *pOut, BxErr *pErr) {
 
 /*-------------------------------------------------------------- erasing ----*/
 
-static int isNamed(const char *zName, const char *const *azName, int nName) {
+static int isAmong(const char *zName, const char *const *azName, int nName) {
   int i;
   for (i = 0; i < nName && strcmp(zName, azName[i]) != 0; i++) {
   }
@@ -234,7 +234,7 @@ static void keepHashes(BxStmts *p, const BxLeaf *pLeaf,
   for (i = 0; i < pLeaf->nField; i++) {
     const BxLogField *pField = &pLeaf->aField[i];
     if (pField->bErased) continue;
-    if (isNamed(pField->zName, azName, nName)) {
+    if (isAmong(pField->zName, azName, nName)) {
       bxDo(p, zHash, pErr, "itix", pLeaf->n, pField->zName, (i64)pField->eType,
           pField->hash.a, (i64)BX_DIGEST);
     } else {
@@ -280,7 +280,7 @@ void bxLogEraseField(
   pStmt = bxStmt(p, zBlank, pErr);
   bxBind(pStmt, pErr, "i", n);
   for (i = 0; pStmt != 0 && i < 7; i++) {
-    sqlite3_bind_int(pStmt, i + 2, isNamed(azText[i], azName, nName));
+    sqlite3_bind_int(pStmt, i + 2, isAmong(azText[i], azName, nName));
   }
   bxRun(pStmt, pErr);
 }

@@ -89,7 +89,7 @@ static int bitsOf(i64 n) {
   return nBit;
 }
 
-static int readTree(sqlite3_stmt *pRow, BxLog *pLog, BxErr *pErr) {
+static int readTreeRow(sqlite3_stmt *pRow, BxLog *pLog, BxErr *pErr) {
   const char *zOrigin = bxColumnText(pRow, 0, pErr);
   const void *a = sqlite3_column_blob(pRow, 2);
   size_t nByte = (size_t)sqlite3_column_bytes(pRow, 2);
@@ -117,7 +117,7 @@ void bxLogOpen(BxLog *pLog, BxStmts *p, BxErr *pErr) {
   pLog->p = p;
   if (pErr->rc != SQLITE_OK) return;
   pStmt = bxStmt(p, zTree, pErr);
-  if (bxRow(pStmt, pErr)) bGood = readTree(pStmt, pLog, pErr);
+  if (bxRow(pStmt, pErr)) bGood = readTreeRow(pStmt, pLog, pErr);
   bxDone(pStmt, pErr);
   if (bGood) return;
   bxFail(pErr, SQLITE_CORRUPT_VTAB,

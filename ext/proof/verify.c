@@ -43,7 +43,7 @@ typedef struct Verify {
 /*------------------------------------------------------------- problems ----*/
 
 /* iLeaf: -1 if there is none. n: of the row of the log, 0 if it is about none. */
-static void problem(Verify *p, i64 iLeaf, i64 n, const char *zWhat) {
+static void addProblem(Verify *p, i64 iLeaf, i64 n, const char *zWhat) {
   static const char zKind[] =
       "SELECT json_quote(kind) FROM main.blackbox__log WHERE n = ?1";
   char *zQuoted;
@@ -61,7 +61,7 @@ static void problem(Verify *p, i64 iLeaf, i64 n, const char *zWhat) {
 
 /* The same, with a text that is freed. */
 static void problemOf(Verify *p, i64 iLeaf, i64 n, char *zOwned) {
-  problem(p, iLeaf, n, zOwned);
+  addProblem(p, iLeaf, n, zOwned);
   sqlite3_free(zOwned);
 }
 
@@ -72,14 +72,15 @@ static void step(Verify *p, Cursor *pCursor) {
   pCursor->i = bRow ? sqlite3_column_int64(pCursor->pStmt, 0) : NONE;
 }
 
-static void begin(Verify *p, Cursor *pCursor, const char *zSql, i64 iFrom) {
+static void openCursor(
+    Verify *p, Cursor *pCursor, const char *zSql, i64 iFrom) {
   pCursor->pStmt = bxPrepare(p->p, zSql, p->pErr);
   bxBind(pCursor->pStmt, p->pErr, "i", iFrom);
   step(p, pCursor);
 }
 
 /* Whether leaf i is in a folded range. */
-static int isFolded(Verify *p, i64 i) {
+static int isInFold(Verify *p, i64 i) {
   while (p->folded.i != NONE && p->iFoldEnd < i) {
     step(p, &p->folded);
     p->iFoldEnd = sqlite3_column_int64(p->folded.pStmt, 1);
@@ -113,7 +114,7 @@ static i64 skipLeaves(Verify *p, i64 i) {
   int nHeight = BX_LOG_LEVEL;
   i64 iNext;
   while (nHeight > 0 && i & (((i64)1 << nHeight) - 1)) nHeight--;
-  for (; isFolded(p, i) && nHeight >= 0; nHeight--) {
+  for (; isInFold(p, i) && nHeight >= 0; nHeight--) {
     BxErr err = {SQLITE_OK, 0};
     MerkleHash hash;
     iNext = i + ((i64)1 << nHeight);
@@ -165,24 +166,24 @@ static void verifyRow(Verify *p, i64 iLeaf, const MerkleHash *pStored) {
     case BX_PIN_UNKNOWN: break;
     case BX_PIN_ENDED:
       if (isInForce(p)) {
-        problem(p, iLeaf, leaf.n,
+        addProblem(p, iLeaf, leaf.n,
             "the row that it pins is missing, or not pinned any more, and no "
             "row of the log unpins it");
       }
       break;
     case BX_PIN_HERE:
       if (!isInForce(p)) {
-        problem(p, iLeaf, leaf.n,
+        addProblem(p, iLeaf, leaf.n,
             "the pin has ended by the log, and the row is still pinned");
       } else if (!bSame) {
-        problem(p, iLeaf, leaf.n,
+        addProblem(p, iLeaf, leaf.n,
             "was altered: the row that it pins, or this row of the log, is not "
             "what the leaf says");
       }
       break;
     default:
       if (!bSame) {
-        problem(p, iLeaf, leaf.n,
+        addProblem(p, iLeaf, leaf.n,
             "was altered: the row, its salt, or the leaf is another");
       }
   }
@@ -191,13 +192,13 @@ static void verifyRow(Verify *p, i64 iLeaf, const MerkleHash *pStored) {
 /* The rows and leaves before leaf i were passed over. */
 static void reach(Verify *p, i64 i) {
   while (p->leaves.i < i) {
-    problem(p, p->leaves.i < 0 ? -1 : p->leaves.i, 0,
+    addProblem(p, p->leaves.i < 0 ? -1 : p->leaves.i, 0,
         "there is a leaf where none must be");
     step(p, &p->leaves);
   }
   while (p->rows.i <= i && p->rows.i != NONE) {
-    if (isFolded(p, p->rows.i - 1)) {
-      problem(p, p->rows.i - 1, p->rows.i,
+    if (isInFold(p, p->rows.i - 1)) {
+      addProblem(p, p->rows.i - 1, p->rows.i,
           "is there, though blackbox__folded says that it was folded");
     }
     step(p, &p->rows);
@@ -214,29 +215,30 @@ static void verifyLeaves(Verify *p) {
       continue;
     }
     if (!bxLogReadHash(p->leaves.pStmt, 1, &hash)) {
-      problem(p, i, 0, "the leaf is damaged");
+      addProblem(p, i, 0, "the leaf is damaged");
       p->bBroken = 1;
     }
     if (!p->bBroken) bxFrontierAdd(&p->tree, &hash, compareNode, p);
-    if (p->rows.i == i + 1 && !isFolded(p, i)) {
+    if (p->rows.i == i + 1 && !isInFold(p, i)) {
       verifyRow(p, i, &hash);
       step(p, &p->rows);
-    } else if (p->rows.i != i + 1 && !isFolded(p, i)) {
-      problem(p, i, i + 1, "was removed, and no sum of receipts stands for it");
+    } else if (p->rows.i != i + 1 && !isInFold(p, i)) {
+      addProblem(
+          p, i, i + 1, "was removed, and no sum of receipts stands for it");
     }
     step(p, &p->leaves);
     i++;
   }
   reach(p, p->log.now.n);
   if (p->leaves.i != NONE) {
-    problem(p, p->leaves.i, 0,
+    addProblem(p, p->leaves.i, 0,
         "is beyond the size of the tree, which was set back, or was not "
         "written "
         "by the module");
   }
   if (!p->bBroken && memcmp(p->tree.a, p->log.now.a,
                          (size_t)p->log.now.nHash * BX_DIGEST) != 0) {
-    problem(p, p->log.now.n & ~(i64)(BX_LOG_TILE - 1), 0,
+    addProblem(p, p->log.now.n & ~(i64)(BX_LOG_TILE - 1), 0,
         "the leaves from this one on do not have the root that is stored: a "
         "leaf "
         "or the root was altered, or leaves were exchanged");
@@ -255,7 +257,8 @@ static void verifyRest(Verify *p) {
   int i;
   for (k = p->log.now.n >> 8; k > 0; k >>= 8) n -= k;
   if (n != 0) {
-    problem(p, -1, 0, "blackbox__nodes has more or fewer nodes than the tree");
+    addProblem(
+        p, -1, 0, "blackbox__nodes has more or fewer nodes than the tree");
   }
   n = bxAsk(p->p, zFolded, p->pErr, "");
   if (n != 0) {
@@ -300,7 +303,7 @@ static void verifyPending(Verify *p) {
   i64 n = bxAsk(p->p, zWaits, p->pErr, "i", p->log.now.n);
   if (n == 0) return;
   if (!bxAsk(p->p, zFirst, p->pErr, "i", p->log.now.n)) {
-    problem(p, -1, p->log.now.n + 1,
+    addProblem(p, -1, p->log.now.n + 1,
         "was removed or renumbered before it had a leaf; no row after it can "
         "have one");
     return;
@@ -337,15 +340,15 @@ static char *verify(
   } else if (pErr->rc == SQLITE_OK) {
     run.iFrom = pHead != 0 ? pHead->n : 0;
     bxMerkleFrontier(&run.log.tree, run.iFrom, &run.tree, pErr);
-    begin(&run, &run.leaves,
+    openCursor(&run, &run.leaves,
         "SELECT leaf, hash FROM main.blackbox__leaves"
         " WHERE leaf >= ?1 OR ?1 = 0 ORDER BY leaf",
         run.iFrom);
-    begin(&run, &run.rows,
+    openCursor(&run, &run.rows,
         "SELECT " BX_LOG_COLUMNS " FROM main.blackbox__log WHERE n > ?1"
         " ORDER BY n",
         run.iFrom);
-    begin(&run, &run.folded,
+    openCursor(&run, &run.folded,
         "SELECT first, last FROM main.blackbox__folded WHERE last >= ?1"
         " ORDER BY first",
         run.iFrom);
