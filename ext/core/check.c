@@ -4,9 +4,10 @@
 ** In every attached schema it examines the following. Each installed domain
 ** must have the schema that sql/ makes (model.c): no guard may be missing or
 ** changed, and no definition of a setting may be missing. The view
-** <domain>_check lists the contradictions in the data of each domain. Tables
-** with guards must not have triggers or unique indexes of others. A domain may
-** add checks in C. The tables of a virtual table are examined in the same way.
+** <domain>__check, or <domain>_check if users read it, lists the contradictions
+** in the data of each domain. Tables with guards must not have triggers or unique
+** indexes of others. A domain may add checks in C. The tables of a virtual table
+** are examined in the same way.
 ** A check that fails is itself a problem, and the other checks continue.
 */
 #include "core.h"
@@ -90,23 +91,24 @@ static void tellStranger(void *pArg, const BxStranger *pStranger) {
       pStranger->zType, pStranger->zName);
 }
 
-/* The rows of the view <domain>__check, if there is one, or of <table>_check of a
-** virtual table, which has only the last part of the name of an object. */
-static void checkView(BxStmts *p, const char *zName, BxProblems *pOut) {
+/* The rows of the view zName zEnd, if there is one. That of a virtual table has only
+** the last part of the name of an object. */
+static void checkView(
+    BxStmts *p, const char *zName, const char *zEnd, BxProblems *pOut) {
   BxErr err = {SQLITE_OK, 0};
   sqlite3_stmt *pStmt = 0;
   i64 nMore = 0;
   int nTold = 0;
   if (!bxAskOnce(p,
-          "SELECT 1 FROM main.sqlite_schema WHERE name = ?1 || ?2 || '_check' "
+          "SELECT 1 FROM main.sqlite_schema WHERE name = ?1 || ?2 "
           "COLLATE NOCASE",
-          &err, "tt", zName, p->zTable ? "" : "_")) {
+          &err, "tt", zName, zEnd)) {
     bxUnchecked(pOut, zName, &err);
     return; /* it has none, or the comparison tells that it is missing */
   }
-  char *zSql = bxPrintf(&err, "SELECT %s, problem FROM main.%s%s_check",
+  char *zSql = bxPrintf(&err, "SELECT %s, problem FROM main.%s%s",
       p->zTable ? "?1 || '_' || object" : "object", p->zTable ? "@" : zName,
-      p->zTable ? "" : "_");
+      zEnd);
   pStmt = bxPrepare(p, zSql, &err);
   if (p->zTable != 0) bxBind(pStmt, &err, "t", zName);
   sqlite3_free(zSql);
@@ -134,7 +136,8 @@ static void checkOwner(BxStmts *p, const char *zName, const char *zSql,
   sqlite3 *pModel = bxModel(p, zSql, &err);
   bxCompareModel(p, pModel, zSql, 1, differs, pOut, &err);
   bxUnchecked(pOut, zName, &err);
-  checkView(p, zName, pOut);
+  checkView(p, zName, "_check", pOut);
+  if (pDomain != 0) checkView(p, zName, "__check", pOut);
   if (pDomain == 0 || pDomain->zGuarded != 0) {
     bxStrangers(p, pModel, pDomain, tellStranger, pOut, &err);
     bxUnchecked(pOut, zName, &err);
