@@ -151,8 +151,8 @@ static int hasTraces(BxStmts *p, const BxDomain *pDomain, BxProblems *pOut) {
   int bTraces;
   if (bxCarries(p->bx, p->zDb, pDomain->zName, &pOut->err)) return 1;
   bTraces = (int)bxAskOnce(p,
-      "SELECT 1 FROM main.sqlite_schema WHERE name = ?1 OR name = ?2 || "
-      "'__check'",
+      "SELECT 1 FROM main.sqlite_schema WHERE name IN (?1, ?2 || '_check', "
+      "?2 || '__check')",
       &err, "tt", pDomain->zTable, pDomain->zName);
   bxUnchecked(pOut, pDomain->zName, &err);
   return bTraces;
