@@ -173,7 +173,18 @@ def test_what_waits_is_counted_in_one_row(kept):
     assert rows(db, "SELECT * FROM proof_pending") == [("pin", 2, 313)]
     assert rows(db, "SELECT problem FROM blackbox_check") == [("row 313: " + problems(db)[0][3],)]
     head(db)
+    assert rows(db, "SELECT * FROM blackbox_check") == []
     assert problems(db) == rows(db, "SELECT * FROM proof_pending") == []
+
+
+def test_a_statement_that_writes_can_keep_the_head_but_not_give_leaves(db):
+    one(db, "SELECT payload_save_evidence('k', '[{\"eventId\":\"e\",\"agentId\":\"a\"}]')")
+    db.execute("CREATE TABLE notebook AS SELECT proof_head() AS head")
+    assert one(db, "SELECT head FROM notebook") == head(db)
+    assert rows(db, "SELECT size FROM blackbox__heads") == [(1,)]
+    evidence(db, 1)
+    with pytest.raises(sqlite3.OperationalError, match="MisuseError: proof_head"):
+        db.execute("INSERT INTO notebook SELECT proof_head()")
 
 
 def test_a_row_that_went_before_it_had_a_leaf_is_found_for_ever(kept):
