@@ -64,7 +64,6 @@ class Table(Case):
         install(db)
         db.execute("CREATE VIRTUAL TABLE temp.ring USING payload_ring(window=2)")
         db.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.on_loop', 'record')")
-        db.execute("UPDATE payload_rules SET enabled = 1 WHERE rule = 'similar'")
         rules = [row[0] for row in db.execute(
             "SELECT rule FROM payload_rules WHERE enabled ORDER BY level DESC, rule")]
         known = recorded() if DATA.is_dir() else {}
@@ -90,7 +89,7 @@ class Table(Case):
             lines.append(f"| {rule} | {level} | " + " | ".join(cells) + " |")
         self.note = "\n".join(lines) + (
             "\n\nIn how many recorded sessions a rule finds something, and at which call of a loop "
-            "it does. `similar` is the score of AgentGazer, which is off by default.")
+            "it does.")
         return [], {}
 
 

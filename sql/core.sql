@@ -16,16 +16,16 @@
 --         blackbox__probe        lets a trigger detect a REPLACE
 -- Views   proof_log              the leaves in words
 --         retention_now          the current time, if the clock can be trusted
---         retention__tick         INSERT remembers it, at most once an hour
+--         retention__tick        INSERT remembers it, at most once an hour
 --         retention_refusers     what could refuse the removal of a row by a rule
 --         blackbox_log           the log, with the receipts that are not finished
 --         retention_log          receipts: what was removed, and by which rule
 --         blackbox__note         INSERT adds to the receipt of the minute
 --         retention__refused     the rows of retention__erased whose time is not over
 --         retention__holds       the rows of retention__in_force that have not ended
---         retention__visible      characters that do not make a text visible
---         retention__controls     characters that a text of a record must not have
---         core__check             contradictions (no rows if all is well)
+--         retention__visible     characters that do not make a text visible
+--         retention__controls    characters that a text of a record must not have
+--         core__check            contradictions (no rows if all is well)
 --
 -- This file runs alone (sqlite3 my.db < sql/core.sql), any number of times. The
 -- mark "main." is the schema; the module replaces it with the name of an
@@ -38,7 +38,10 @@
 CREATE VIEW IF NOT EXISTS main.core__check AS
 SELECT 'retention_clock' AS object,
        'the row is missing: no rule removes anything; run blackbox_install()' AS problem
- WHERE NOT EXISTS (SELECT 1 FROM retention_clock);
+ WHERE NOT EXISTS (SELECT 1 FROM retention_clock)
+UNION ALL
+SELECT 'blackbox__open', 'it has removals of a bulk act that did not end'
+ WHERE EXISTS (SELECT 1 FROM blackbox__open WHERE minute = 0);
 
 -- clock is the time of the machine. now is the same, or NULL if the clock is more
 -- than seven days (604800000 ms) ahead of the newest time seen: nothing is due then.

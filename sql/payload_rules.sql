@@ -40,7 +40,7 @@ SELECT agent_id, actor, reason, at FROM payload_agent_log WHERE act = 'start';
 -- level  'stop' pulls the switch, where on_loop is kill_switch; 'alert' only
 --        writes the verdict
 -- span   the last calls (or exchanges) of a turn that are looked at; the last
---        ones of the agent for repeated_text and similar
+--        ones of the agent for repeated_text
 -- pause_ms  if the calls are as far apart as this on average, they are polls,
 --        and nothing is raised; NULL never
 CREATE TABLE IF NOT EXISTS main.payload_rules(
@@ -82,9 +82,7 @@ VALUES
   ('budget_calls', 0, 'stop', 500, 1, NULL,
    'calls since the user spoke'),
   ('budget_cost', 0, 'stop', 50, 1, NULL,
-   'cost since the user spoke, by payload_prices'),
-  ('similar', 0, 'stop', 10, 20, NULL,
-   'the score of AgentGazer: like prompts 1, like answers 2, same tools 1.5')
+   'cost since the user spoke, by payload_prices')
 ON CONFLICT (rule) DO NOTHING;
 
 -- For a million tokens, in whatever currency the threshold is.
@@ -96,16 +94,10 @@ CREATE TABLE IF NOT EXISTS main.payload_prices(
   output      REAL NOT NULL CHECK (output >= 0)
 ) WITHOUT ROWID;
 
--- on_loop: NULL is the setting. window and threshold are those of the rule
--- similar; NULL is the rule's. starts counts how often it was started again.
+-- on_loop: NULL is the setting. starts counts how often it was started again.
 CREATE TABLE IF NOT EXISTS main.payload_agents(
   agent_id   TEXT PRIMARY KEY CHECK (typeof(agent_id) = 'text'),
   on_loop    TEXT CHECK (on_loop IN ('off', 'record', 'kill_switch')),
-  window     INTEGER CHECK (window IS NULL OR (typeof(window) = 'integer'
-                            AND window BETWEEN 5 AND 100)),
-  threshold  NUMERIC CHECK (threshold IS NULL
-    OR (typeof(threshold) IN ('integer', 'real')
-        AND threshold BETWEEN 1 AND 50)),
   stopped_at INTEGER,
   stopped_by TEXT,
   starts     INTEGER NOT NULL DEFAULT 0
@@ -153,7 +145,7 @@ CREATE TABLE IF NOT EXISTS main.payload_allows(
 -- A rule that no ring knows would never be raised, or allowed.
 CREATE TRIGGER IF NOT EXISTS main.payload_rules_known_insert
 BEFORE INSERT ON payload_rules
-WHEN NEW.rule NOT IN ('no_progress', 'masked', 'cycle', 'same_error', 'errors', 'repeat', 'repeated_text', 'budget_tokens', 'budget_calls', 'budget_cost', 'similar')
+WHEN NEW.rule NOT IN ('no_progress', 'masked', 'cycle', 'same_error', 'errors', 'repeat', 'repeated_text', 'budget_tokens', 'budget_calls', 'budget_cost')
 BEGIN
   SELECT RAISE(ABORT, 'ValidationError: no rule of this name is known; blackbox_install() adds those that are missing, and UPDATE payload_rules changes them');
 END;

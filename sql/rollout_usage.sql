@@ -5,12 +5,12 @@
 --         rollout_calls          one row for each call of a model
 --         rollout_days           their sums by day, model and conversation
 --         rollout_prices         what a million tokens cost, and by which list
--- Views   rollout__spending       what each item tells
+-- Views   rollout__spending      what each item tells
 --         rollout_usage          the calls, with their cost
 --         rollout_usage_days     sums by day (UTC) and model
 --         rollout_usage_sums     sums by conversation and model, with those of
 --                                its sub-agents
---         rollout__families       the conversation from which a history comes
+--         rollout__families      the conversation from which a history comes
 --
 -- Invariants: a call that is told more than once counts once, for the
 -- conversation that told it first, with the largest output that was told. The

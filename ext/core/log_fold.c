@@ -86,7 +86,7 @@ static void dropTiles(Fold *p, i64 iFirst, i64 iLast) {
 }
 
 /* Adds the range to those that are folded, and joins it with its neighbours. */
-static void addFolded(Fold *p) {
+static void noteRange(Fold *p) {
   static const char zBefore[] =
       "SELECT first + 1 FROM main.blackbox__folded WHERE first ="
       " (SELECT max(first) FROM main.blackbox__folded WHERE first < ?1)"
@@ -128,13 +128,13 @@ static void deleteFolded(Fold *p, i64 iLast, i64 iTo) {
     i64 iLeaf = sqlite3_column_int64(pStmt, 0) - 1;
     bxDo(pStmts, zDelete, p->pErr, "i", iLeaf + 1);
     if (iLeaf != p->iEnd) {
-      addFolded(p);
+      noteRange(p);
       p->iFirst = iLeaf;
     }
     p->iEnd = iLeaf + 1;
   }
   bxDone(pStmt, p->pErr);
-  addFolded(p);
+  noteRange(p);
 }
 
 /* The sums of the days to which rows from iFrom to iTo belong. A receipt that is

@@ -327,7 +327,7 @@ static const char zGuards[] =
     "  WHERE type = 'trigger' AND NOT (tbl_name = 'retention__in_force'"
     "    AND EXISTS (SELECT 1 FROM main.sqlite_schema AS v"
     "      WHERE v.type = 'table'"
-    "      AND lower(v.sql) GLOB 'create virtual table*using*payload_ring*'"
+    "      AND lower(v.sql) GLOB 'create virtual table*'"
     "      AND s.name IN (v.name || '_heldbegin', v.name || '_heldend'))) "
     "UNION ALL SELECT 'temp trigger', name, tbl_name FROM sqlite_temp_schema"
     "  WHERE type = 'trigger' AND lower(?1) <> 'temp'"

@@ -98,6 +98,11 @@ char *bxCallInner(
     BxStmts *p, const char *zTemplate, BxErr *pErr, const char *zTypes, ...);
 /* A query on a JSON text, its ?1, which it frees. */
 sqlite3_stmt *bxJsonRows(Bx *bx, const char *zSql, char *zOwned, BxErr *pErr);
+/* Notes what has changed until now, when a statement has ended with *pErr, or is
+** about to begin. Every function that gives out a statement does it. */
+void bxWriteNote(Bx *bx, const BxErr *pErr);
+/* Notes that the schema has changed, of which there is no count. */
+void bxWriteSchema(Bx *bx);
 /* Runs SQL that is not a template, and frees it: CREATE, DROP and the like, as
 ** after it xUpdate counts as having written (write.h). */
 void bxExecPlain(Bx *bx, char *zOwned, BxErr *pErr);

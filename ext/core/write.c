@@ -45,24 +45,6 @@ static int isUndone(int rc) {
   }
 }
 
-/* A statement that fails has changed something only by RAISE(FAIL). A function that
-** a statement calls while it runs knows nothing of its end. */
-void bxWriteNote(Bx *bx, const BxErr *pErr) {
-  int nChange;
-  if (bx->iCall != bx->iWrite) return;
-  if (pErr->rc != SQLITE_OK &&
-      (pErr->rc != SQLITE_CONSTRAINT_TRIGGER || sqlite3_changes(bx->db) == 0)) {
-    return;
-  }
-  nChange = sqlite3_total_changes(bx->db);
-  if (nChange != bx->nChange) bx->bWritten = 1;
-  bx->nChange = nChange;
-}
-
-void bxWriteSchema(Bx *bx) {
-  if (bx->iCall == bx->iWrite) bx->bWritten = 1;
-}
-
 void bxWriteBegin(BxWrite *p, Bx *bx) {
   p->bx = bx;
   p->iOuter = bxEnter(bx);

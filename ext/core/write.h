@@ -35,10 +35,4 @@ int bxWriteEnd(BxWrite *p, BxErr *pErr, sqlite3_vtab *pVtab);
 ** this error. p is of the schema into which the record was written before that.
 */
 int bxMayPassOver(const BxStmts *p, const BxErr *pErr);
-/* Notes what has changed until now, when a statement has ended with *pErr, or is
-** about to begin. Every function that gives out a statement does it. */
-void bxWriteNote(Bx *bx, const BxErr *pErr);
-/* Notes that the schema has changed, of which there is no count. */
-void bxWriteSchema(Bx *bx);
-
 #endif

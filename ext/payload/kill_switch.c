@@ -141,6 +141,7 @@ void bxRingPuller(sqlite3_value *pActor, sqlite3_value *pReason,
     RingPuller *pOut, BxErr *pErr) {
   pOut->zActor = pActor ? bxText(pActor, "actor", 1024, 1, pErr) : 0;
   pOut->zReason = pReason ? bxText(pReason, "reason", 65536, 1, pErr) : 0;
+  pOut->iVerdict = 0;
 }
 
 /* Writes into the log who pulled the switch, when and why. */
@@ -152,10 +153,11 @@ static void logSwitch(const Ring *p, BxStmts *pArchive, const char *zAgent,
       " 'kill_switch', ?1, coalesce(?2, 'rule ' || v.rule),"
       " coalesce(?3, v.sentence), ?4, json_object('ring', ?5), ?6, ?1"
       " FROM (SELECT 1) LEFT JOIN (SELECT rule, sentence"
-      "  FROM main.payload_verdicts WHERE kill_switch_event_id = ?1"
-      "  AND agent_id = ?6 ORDER BY id LIMIT 1) AS v";
-  bxDo(pArchive, zLog, pErr, "tttitt", zEvent, pPuller->zActor,
-      pPuller->zReason, nSaved, p->base.stmts.zTable, zAgent);
+      "  FROM main.payload_verdicts WHERE id = ?7"
+      "  AND kill_switch_event_id = ?1) AS v";
+  bxDo(pArchive, zLog, pErr, "tttitti", zEvent, pPuller->zActor,
+      pPuller->zReason, nSaved, p->base.stmts.zTable, zAgent,
+      pPuller->iVerdict);
 }
 
 i64 bxRingKillSwitch(Ring *p, const char *zAgent, const char *zEvent,
@@ -172,7 +174,7 @@ i64 bxRingKillSwitch(Ring *p, const char *zAgent, const char *zEvent,
   bxRingLock(p, pErr); /* before anything is read */
   pArchive = archiveOf(p, pErr);
   if (pArchive == 0) return 0;
-  bxLock(pArchive, pErr);
+  bxLogBegin(pArchive, pErr);
   p->bFiring = 1;
   nSaved = fire(p, pArchive, zAgent, zEvent, pErr);
   logSwitch(p, pArchive, zAgent, zEvent, pPuller, nSaved, pErr);

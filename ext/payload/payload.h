@@ -180,10 +180,11 @@ void bxRingTrimBound(Ring *p, BxErr *pErr);
 /* kill_switch.c: moves the rows of a ring to the archive, or into JSON */
 void bxPayloadKillSwitch(BxCall *p);
 void bxPayloadExtract(BxCall *p);
-/* Who pulls a kill switch, and why. Both NULL: the rule of the verdict that has its
-** id, if there is one. */
+/* Who pulls a kill switch, and why: a person, each NULL if it is not said, or the
+** rule of a verdict. */
 typedef struct RingPuller {
   const char *zActor, *zReason;
+  i64 iVerdict; /* 0: no rule */
 } RingPuller;
 /* Reads both, of which either may be NULL. */
 void bxRingPuller(sqlite3_value *pActor, sqlite3_value *pReason,
@@ -201,18 +202,6 @@ sqlite3_stmt *bxPayloadUsage(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 /* loops.c: looks for loops in what a ring holds, and in what was archived */
 sqlite3_stmt *bxPayloadLoops(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 sqlite3_stmt *bxPayloadReplay(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
-
-/* simhash.c: compares texts as AgentGazer does */
-i64 bxSimHash(const char *z, i64 n);
-/* A text without ids, times and numbers, to sqlite3_free(). *pn: its length, and
-** then that of the result. */
-char *bxNormalize(const char *z, i64 *pn, BxErr *pErr);
-/* The number of bits in which two hashes differ. */
-int bxHamming(i64 iLeft, i64 iRight);
-void bxPayloadSimHash(BxCall *p);
-void bxPayloadHamming(BxCall *p);
-void bxPayloadSimilar(BxCall *p);
-void bxPayloadNormalize(BxCall *p);
 
 extern const BxRecords bxPayloadRecords[]; /* archive.c */
 

@@ -375,19 +375,35 @@ void bxRingSetWindow(Ring *p, i64 nWindow, BxErr *pErr) {
   bxRun(pStmt, pErr);
 }
 
-void bxRingSetBound(Ring *p, const char *zOption, i64 iVal, BxErr *pErr) {
+static void writeBound(Ring *p, const char *zOption, i64 iVal, BxErr *pErr) {
   static const char zSet[] =
       "INSERT INTO main.@_config(name, value) VALUES(?1, ?2) "
       "ON CONFLICT(name) DO UPDATE SET value = excluded.value";
   static const char zOff[] = "DELETE FROM main.@_config WHERE name = ?1";
-  sqlite3_stmt *pStmt;
-  p->nWindow = 0;
-  pStmt = bxStmt(&p->base.stmts, iVal > 0 ? zSet : zOff, pErr);
+  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, iVal > 0 ? zSet : zOff, pErr);
   bxBind(pStmt, pErr, "t", zOption);
   if (iVal > 0) bxBind(pStmt, pErr, "-i", iVal);
   bxRun(pStmt, pErr);
+  p->nWindow = 0;
+}
+
+/* What the bound would remove may be held, of which only the removal tells. Then the
+** bound is set back: so nothing was written, and the transaction can go on. */
+void bxRingSetBound(Ring *p, const char *zOption, i64 iVal, BxErr *pErr) {
+  Bx *bx = p->base.stmts.bx;
+  BxErr back = {SQLITE_OK, 0};
+  int bWritten = bx->bWritten;
+  i64 iOld;
+  p->nWindow = 0;
+  readWindow(p, pErr);
+  iOld = strcmp(zOption, "max_bytes") == 0 ? p->nMaxByte : p->nIdleDay;
+  writeBound(p, zOption, iVal, pErr);
   readWindow(p, pErr);
   if (p->nMaxByte > 0) bxRingTrimBound(p, pErr);
+  if ((pErr->rc & 0xff) != SQLITE_CONSTRAINT) return;
+  writeBound(p, zOption, iOld, &back);
+  if (back.rc == SQLITE_OK) bx->bWritten = bWritten;
+  bxClear(&back);
 }
 
 void bxRingTakeOut(Ring *p, const char *zAgent, int bSaved, BxErr *pErr) {

@@ -25,8 +25,6 @@ SQLITE_EXTENSION_INIT3
 /* What payload_agents says of an agent. */
 typedef struct AgentRow {
   int eMode;
-  i64 nWindow;       /* of the rule similar; 0 for the rule's own */
-  double rThreshold; /* the same */
   int bStopped;
   i64 iStart;
 } AgentRow;
@@ -158,10 +156,9 @@ static AgentRow agentRow(
     Ring *p, BxStmts *pHome, const char *zAgent, BxErr *pErr) {
   static const char zSql[] =
       "SELECT CASE on_loop WHEN 'off' THEN 0 WHEN 'record' THEN 1 "
-      "WHEN 'kill_switch' THEN 2 END, coalesce(window, 0), "
-      "coalesce(threshold, 0), stopped_at IS NOT NULL, starts "
+      "WHEN 'kill_switch' THEN 2 END, stopped_at IS NOT NULL, starts "
       "FROM main.payload_agents WHERE agent_id = ?1";
-  AgentRow row = {0, 0, 0, 0, 0};
+  AgentRow row = {0, 0, 0};
   sqlite3_stmt *pStmt;
   row.eMode = p->mWatch & FLAG_MODE;
   if (!(p->mWatch & FLAG_AGENTS)) return row;
@@ -171,10 +168,8 @@ static AgentRow agentRow(
     if (sqlite3_column_type(pStmt, 0) != SQLITE_NULL) {
       row.eMode = sqlite3_column_int(pStmt, 0);
     }
-    row.nWindow = sqlite3_column_int64(pStmt, 1);
-    row.rThreshold = sqlite3_column_double(pStmt, 2);
-    row.bStopped = sqlite3_column_int(pStmt, 3);
-    row.iStart = sqlite3_column_int64(pStmt, 4);
+    row.bStopped = sqlite3_column_int(pStmt, 1);
+    row.iStart = sqlite3_column_int64(pStmt, 2);
   }
   bxDone(pStmt, pErr);
   return row;
@@ -195,8 +190,7 @@ int bxRuleAllowed(BxStmts *pHome, const Finding *p, const Track *pTrack,
 /* What repeats, in this turn, since the last start. */
 i64 bxRuleThing(const Finding *p, const Track *pTrack) {
   const Step *pStep = TRACK_STEP(pTrack, p->aStep[0]);
-  i64 iTurn =
-      p->eRule == RULE_TEXT || p->eRule == RULE_SIMILAR ? 0 : pStep->iTurn;
+  i64 iTurn = p->eRule == RULE_TEXT ? 0 : pStep->iTurn;
   return (i64)bxHashMix((sqlite3_uint64)p->hThing,
       bxHashMix((sqlite3_uint64)iTurn, (sqlite3_uint64)pStep->iStart));
 }
@@ -282,12 +276,16 @@ static void raiseVerdict(Judging *p, const Finding *pFinding, BxErr *pErr) {
   zSay = bxRuleSay(pFinding, pTrack, p->pPush->zAgent, pErr);
   zNumber = bxPrintf(pErr, "%!.15g", pFinding->rCount);
   zThreshold = bxPrintf(pErr, "%!.15g", pRule->rThreshold);
+  bxLogBegin(p->pHome, pErr);
   bxDo(p->pHome, zSql, pErr, "itttttttiitittt", p->pPush->iTime, p->pOut->zRing,
       p->pPush->zAgent, bxRuleName(pFinding->eRule),
       pRule->bStop ? "stop" : "alert", zNumber, zThreshold,
       pStep->zTool[0] != 0 ? pStep->zTool : 0, (i64)pStep->iTurn, hThing, zSeqs,
       bxRuleTokens(pFinding, pTrack), zSay, bKill ? "kill_switch" : "record",
       bKill ? p->pOut->zKill : 0);
+  if (bKill && p->pOut->iVerdict == 0) {
+    p->pOut->iVerdict = sqlite3_last_insert_rowid(p->pHome->bx->db);
+  }
   bxLogFollow(p->pHome->bx, pErr);
   p->pOut->bRaised = 1;
   sqlite3_free(zSeqs);
@@ -348,7 +346,6 @@ void bxRingWatch(Ring *p, const RingAgent *pNext, const RingPush *pPush,
     Watched *pOut, BxErr *pErr) {
   Judging judging;
   AgentRow row;
-  Rule similar;
   Rules *pRules;
   Moment moment;
   i64 aDone[TRACK_STEPS];
@@ -376,11 +373,7 @@ void bxRingWatch(Ring *p, const RingAgent *pNext, const RingPush *pPush,
   moment.iStart = row.iStart;
   nDone = bxTrackAdd(pOut->pTrack, pRules, &moment, pPush->pRequest,
       pPush->pResponse, aDone, pErr);
-  similar = pRules->a[RULE_SIMILAR];
-  if (row.nWindow > 0) pRules->a[RULE_SIMILAR].nSpan = row.nWindow;
-  if (row.rThreshold > 0) pRules->a[RULE_SIMILAR].rThreshold = row.rThreshold;
   judge(&judging, aDone, nDone, pErr);
-  pRules->a[RULE_SIMILAR] = similar;
   if (pOut->bRaised) needSame(p, pPush, pNext, pErr);
   if (pErr->rc != SQLITE_OK) pOut->pTrack->iNo = 0;
 }
@@ -390,7 +383,7 @@ void bxRingWatched(
   static const char zForget[] =
       "DELETE FROM main.@_steps "
       "WHERE id BETWEEN ?1 << 16 AND (?1 << 16) + 127";
-  static const RingPuller rule = {0, 0};
+  RingPuller rule = {0, 0, pWatched->iVerdict};
   Track *pTrack = pWatched->pTrack;
   i64 iNo;
   if (pTrack == 0) return;

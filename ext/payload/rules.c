@@ -2,7 +2,7 @@
 ** rules.c: what each rule of payload_rules sees in the steps of an agent.
 **
 ** A rule looks at calls that have their result, within the user's turn and since
-** the agent was started last; repeated_text and similar look at exchanges, across
+** the agent was started last; repeated_text looks at exchanges, across
 ** turns. It counts, and names the steps that it counted. Reading a rule changes
 ** nothing, so that pushes, payload_loops() and payload_replay() use the same.
 */
@@ -13,7 +13,7 @@ SQLITE_EXTENSION_INIT3
 
 static const char *const azRule[N_RULE] = {"no_progress", "masked", "cycle",
     "same_error", "errors", "repeat", "repeated_text", "budget_tokens",
-    "budget_calls", "budget_cost", "similar"};
+    "budget_calls", "budget_cost"};
 
 const char *bxRuleName(RuleKind eRule) {
   return azRule[eRule];
@@ -66,7 +66,6 @@ void bxRulesRead(Rules *pOut, BxStmts *p, BxErr *pErr) {
   while (bxRow(pStmt, pErr)) readPrice(pOut, pStmt, pErr);
   bxDone(pStmt, pErr);
   if (pOut->nPrice > 0) mKind |= 1u << FORMAT_MODEL;
-  if (pOut->a[RULE_SIMILAR].bEnabled) mKind = FORMATS_ALL;
   bxFormatsRead(&pOut->formats, p, mKind, pErr);
 }
 
@@ -200,11 +199,6 @@ static void lookRepeat(Finding *p, const Window *pWindow) {
   if (pWindow->n > 0) p->hThing = pWindow->ap[0]->hArguments;
 }
 
-/* Whether the step is the first of its exchange. */
-static int isFirst(const Track *p, i64 n) {
-  return n == p->iLow || TRACK_STEP(p, n - 1)->iSeq != TRACK_STEP(p, n)->iSeq;
-}
-
 static void lookText(
     Finding *p, const Track *pTrack, i64 n, const Rule *pRule) {
   i64 hSaid = 0, iStart = TRACK_STEP(pTrack, n)->iStart;
@@ -216,46 +210,6 @@ static void lookText(
     count(p, pStep);
   }
   p->hThing = hSaid;
-}
-
-#define SIMILAR_DISTANCE 2
-
-static int isLike(i64 h, i64 hOther) {
-  return h != 0 && hOther != 0 && bxHamming(h, hOther) <= SIMILAR_DISTANCE;
-}
-
-/* The earlier exchanges of the window, the newest first. */
-static void openSimilar(Window *p, const Track *pTrack, i64 n, i64 nSpan) {
-  const Step *pNew = TRACK_STEP(pTrack, n);
-  p->n = 0;
-  for (n--; n >= pTrack->iLow && n > 0 && p->n < nSpan - 1; n--) {
-    const Step *pStep = TRACK_STEP(pTrack, n);
-    if (pStep->iStart != pNew->iStart) break;
-    if (isFirst(pTrack, n)) p->ap[p->n++] = pStep;
-  }
-}
-
-/* The request of the newest exchange against those before it, and the responses
-** before it against each other. */
-static void lookSimilar(
-    Finding *p, const Track *pTrack, i64 n, const Rule *pRule) {
-  const Step *pNew;
-  Window window;
-  int i, j;
-  while (n > pTrack->iLow && !isFirst(pTrack, n)) n--;
-  pNew = TRACK_STEP(pTrack, n);
-  p->aStep[p->n++] = n;
-  openSimilar(&window, pTrack, n, pRule->nSpan);
-  for (i = 0; i < window.n; i++) {
-    const Step *pStep = window.ap[i];
-    double r = p->rCount;
-    if (isLike(pNew->hPrompt, pStep->hPrompt)) p->rCount += 1.0;
-    if (pNew->hTools != 0 && pNew->hTools == pStep->hTools) p->rCount += 1.5;
-    for (j = i + 1; j < window.n; j++) {
-      if (isLike(pStep->hAnswer, window.ap[j]->hAnswer)) p->rCount += 2.0;
-    }
-    if (p->rCount > r) p->aStep[p->n++] = pStep->n;
-  }
 }
 
 /* Tokens, calls or cost of this turn. */
@@ -305,7 +259,6 @@ void bxRuleLook(
     case RULE_ERRORS: lookErrors(pOut, &window); break;
     case RULE_REPEAT: lookRepeat(pOut, &window); break;
     case RULE_TEXT: lookText(pOut, pTrack, n, pRule); break;
-    case RULE_SIMILAR: lookSimilar(pOut, pTrack, n, pRule); break;
     default: lookBudget(pOut, pTrack, n);
   }
   forgetPolls(pOut, pRule, pTrack);
@@ -326,8 +279,7 @@ static const char *const azSay[N_RULE] = {
     "%s%.0s said the same thing %s times in a row, and called nothing",
     "%s%.0s used %s tokens since the user spoke",
     "%s%.0s made %s calls since the user spoke",
-    "%s%.0s cost %s since the user spoke",
-    "%s%.0s has a score of like prompts, answers and tools of %s"};
+    "%s%.0s cost %s since the user spoke"};
 
 char *bxRuleSay(
     const Finding *p, const Track *pTrack, const char *zAgent, BxErr *pErr) {

@@ -13,10 +13,10 @@ SQLITE_EXTENSION_INIT3
 /* In the order of readStep() and writeNew(). */
 #define STEP_COLUMNS                                                           \
   "tool, error, n, seq, timestamp, turn, start, call, arguments, result, "     \
-  "masked, said, prompt, answer, tools, spent, made, cost, spent_before, "     \
+  "masked, said, spent, made, cost, spent_before, "                            \
   "made_before, cost_before, head, head_hash, head_key, head_items, items, "   \
   "first, chain"
-enum { COLUMN_TOOL, COLUMN_ERROR, COLUMN_N, N_COLUMN = 28 };
+enum { COLUMN_TOOL, COLUMN_ERROR, COLUMN_N, N_COLUMN = 25 };
 
 static void readStep(Track *p, sqlite3_stmt *pStmt, BxErr *pErr) {
   i64 a[N_COLUMN] = {0};
@@ -36,27 +36,24 @@ static void readStep(Track *p, sqlite3_stmt *pStmt, BxErr *pErr) {
       .hResult = a[9],
       .hMasked = a[10],
       .hSaid = a[11],
-      .hPrompt = a[12],
-      .hAnswer = a[13],
-      .hTools = a[14],
-      .nSpent = a[15],
-      .nMade = (int)a[16],
-      .nCost = a[17],
-      .nSpentBefore = a[18],
-      .nMadeBefore = (int)a[19],
-      .nCostBefore = a[20],
+      .nSpent = a[12],
+      .nMade = (int)a[13],
+      .nCost = a[14],
+      .nSpentBefore = a[15],
+      .nMadeBefore = (int)a[16],
+      .nCostBefore = a[17],
       .iError = (int)a[COLUMN_ERROR]};
   sqlite3_snprintf(TOOL_BYTES, pStep->zTool, "%s", zTool != 0 ? zTool : "");
   if (n < p->nStep) return;
   p->nStep = n;
   p->iSeq = pStep->iSeq;
-  p->head = (Head){.nByte = (int)a[21],
-      .hash = a[22],
-      .iKey = (int)a[23],
-      .nItem = (int)a[24]};
-  p->nItem = a[25];
-  p->hFirst = a[26];
-  p->hChain = a[27];
+  p->head = (Head){.nByte = (int)a[18],
+      .hash = a[19],
+      .iKey = (int)a[20],
+      .nItem = (int)a[21]};
+  p->nItem = a[22];
+  p->hFirst = a[23];
+  p->hChain = a[24];
 }
 
 void bxTrackRead(Track *p, BxStmts *pRing, i64 iNo, BxErr *pErr) {
@@ -118,15 +115,14 @@ static void writeNew(
     sqlite3_stmt *pStmt, const Track *p, const Step *pStep, BxErr *pErr) {
   const i64 aStep[] = {pStep->n, pStep->iSeq, pStep->iTime, pStep->iTurn,
       pStep->iStart, pStep->hCall, pStep->hArguments, pStep->hResult,
-      pStep->hMasked, pStep->hSaid, pStep->hPrompt, pStep->hAnswer,
-      pStep->hTools, pStep->nSpent, pStep->nMade, pStep->nCost,
+      pStep->hMasked, pStep->hSaid, pStep->nSpent, pStep->nMade, pStep->nCost,
       pStep->nSpentBefore, pStep->nMadeBefore, pStep->nCostBefore};
   const i64 aState[] = {p->head.nByte, p->head.hash, p->head.iKey,
       p->head.nItem, p->nItem, p->hFirst, p->hChain};
   bxBind(pStmt, pErr, "iti", rowId(p, pStep),
       pStep->zTool[0] != 0 ? pStep->zTool : 0, (i64)pStep->iError);
-  bindNumbers(pStmt, 4, aStep, 19, pErr);
-  if (pStep->n == p->nStep) bindNumbers(pStmt, 23, aState, 7, pErr);
+  bindNumbers(pStmt, 4, aStep, 16, pErr);
+  if (pStep->n == p->nStep) bindNumbers(pStmt, 20, aState, 7, pErr);
   bxRun(pStmt, pErr);
 }
 
@@ -141,8 +137,7 @@ void bxTrackWrite(Track *p, BxStmts *pRing, BxErr *pErr) {
   static const char zNew[] =
       "REPLACE INTO main.@_steps(id, " STEP_COLUMNS
       ") VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, "
-      "?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, "
-      "?29)";
+      "?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26)";
   static const char zOld[] =
       "UPDATE main.@_steps SET call = ?2, result = ?3, masked = ?4, "
       "error = ?5, start = ?6 WHERE id = ?1";

@@ -272,34 +272,13 @@ static void addSums(Adding *p, const Rules *pRules, const Step *pLast) {
   }
 }
 
-/* The SimHash of a normalized text; 0 for none. */
-static i64 likeHash(const char *z, i64 n, BxErr *pErr) {
-  char *zPlain = z != 0 && n > 0 ? bxNormalize(z, &n, pErr) : 0;
-  i64 h = zPlain != 0 ? bxSimHash(zPlain, n) : 0;
-  sqlite3_free(zPlain);
-  return h;
-}
-
-/* Of the response AgentGazer compares the whole body. */
-static i64 answerHash(sqlite3_value *pResponse, BxErr *pErr) {
-  int eType = pResponse != 0 ? sqlite3_value_type(pResponse) : SQLITE_NULL;
-  const void *z = 0;
-  if (eType == SQLITE_TEXT) z = sqlite3_value_text(pResponse);
-  if (eType == SQLITE_BLOB) z = sqlite3_value_blob(pResponse);
-  return z != 0 ? likeHash(z, sqlite3_value_bytes(pResponse), pErr) : 0;
-}
-
 /* Sets what only the first step of the exchange has. */
-static void addTexts(Adding *p, sqlite3_value *pResponse) {
+static void addTexts(Adding *p) {
   const Exchange *pExchange = &p->exchange;
   Step *pStep;
   if (p->iFirst < p->p->iLow) return;
   pStep = TRACK_STEP(p->p, p->iFirst);
   pStep->hSaid = pExchange->said.n > 0 ? hashText(pExchange->said) : 0;
-  if (!p->pRules->a[RULE_SIMILAR].bEnabled) return;
-  pStep->hPrompt = likeHash(pExchange->prompt.z, pExchange->prompt.n, p->pErr);
-  pStep->hAnswer = answerHash(pResponse, p->pErr);
-  pStep->hTools = hashText(pExchange->tools);
 }
 
 /* Every change of the track changes the chain. */
@@ -334,10 +313,8 @@ int bxTrackAdd(Track *p, const Rules *pRules, const Moment *pMoment,
   if (p->iLow == 0) p->iLow = 1;
   p->iDirty = p->nStep + 1;
   adding.iTurn = last.iTurn;
-  /* the prompt and the model may be anywhere */
-  if (pRules->a[RULE_SIMILAR].bEnabled || pRules->nPrice > 0) {
-    memset(&p->head, 0, sizeof(p->head));
-  }
+  /* the model may be anywhere */
+  if (pRules->nPrice > 0) memset(&p->head, 0, sizeof(p->head));
   bxExchangeReadOn(&adding.exchange, &pRules->formats, pRequest, pResponse,
       &p->head, (int)p->nItem, pErr);
   adding.bGoesOn =
@@ -350,7 +327,7 @@ int bxTrackAdd(Track *p, const Rules *pRules, const Moment *pMoment,
   }
   if (pErr->rc == SQLITE_OK) {
     addSteps(&adding);
-    addTexts(&adding, pResponse);
+    addTexts(&adding);
     addSums(&adding, pRules, &last);
     if (adding.exchange.nItem > 0) p->nItem = adding.exchange.nItem;
     if (adding.exchange.hFirst != 0) p->hFirst = adding.exchange.hFirst;

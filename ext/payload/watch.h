@@ -21,7 +21,6 @@ typedef struct Step {
   i64 hArguments; /* tool and arguments; 0 if there is no call */
   i64 hResult, hMasked;
   i64 hSaid; /* text of the model; in the first step of an exchange */
-  i64 hPrompt, hAnswer, hTools; /* for the rule similar; the same */
   /* tokens, calls and cost (in millionths) ever, and before this turn */
   i64 nSpent, nSpentBefore, nCost, nCostBefore;
   int nMade, nMadeBefore;
@@ -59,7 +58,6 @@ typedef enum {
   RULE_TOKENS,
   RULE_CALLS,
   RULE_COST,
-  RULE_SIMILAR,
   N_RULE
 } RuleKind;
 
@@ -136,6 +134,7 @@ typedef struct Watched {
   Track *pTrack;  /* with the exchange; NULL if it is not looked at */
   int bRaised;    /* a verdict was written */
   char zKill[37]; /* id of the kill switch that is to be fired */
+  i64 iVerdict;   /* the first verdict that fires it */
   char zRing[300];
 } Watched;
 

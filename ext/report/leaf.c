@@ -58,7 +58,7 @@ static int appendBody(sqlite3_str *pOut, const ReportItem *pItem,
 }
 
 /* The type and the value of a field. Returns 0 if the page cannot have it. */
-static int appendCell(
+static int appendTyped(
     ReportRun *p, sqlite3_str *pOut, sqlite3_stmt *pRow, int i) {
   const char *z;
   switch (sqlite3_column_type(pRow, i)) {
@@ -90,7 +90,7 @@ static int appendField(ReportRun *p, sqlite3_str *pOut, sqlite3_stmt *pRow,
   } else if (strcmp(zName, "row.response_body") == 0) {
     bHas = appendBody(pOut, pItem, "response", pBodies);
   } else {
-    bHas = appendCell(p, pOut, pRow, i);
+    bHas = appendTyped(p, pOut, pRow, i);
   }
   sqlite3_str_appendchar(pOut, 1, ']');
   return bHas;

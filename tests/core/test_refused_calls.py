@@ -103,7 +103,7 @@ def deny(db, table):
                       else sqlite3.SQLITE_OK)
 
 
-@pytest.mark.parametrize("table", ["payload_ledger", "event_payloads", "ring_slots"])
+@pytest.mark.parametrize("table", ["payload__pins", "event_payloads", "ring_slots"])
 def test_a_check_that_may_not_read_is_not_reported_as_a_problem(ring, table):
     deny(ring, table)
     with pytest.raises(sqlite3.DatabaseError, match="prohibited|not authorized"):

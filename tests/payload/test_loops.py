@@ -118,7 +118,7 @@ def test_each_threshold_is_reached_and_not_before(db, rule):
 
 
 @pytest.mark.parametrize("rule, threshold", [
-    ("budget_tokens", 440), ("budget_calls", 4), ("budget_cost", 0.00132), ("similar", 5)])
+    ("budget_tokens", 440), ("budget_calls", 4), ("budget_cost", 0.00132)])
 def test_a_rule_that_is_off_by_default_is_reached_when_it_is_enabled(db, rule, threshold):
     assert one(db, "SELECT enabled FROM payload_rules WHERE rule = ?", rule) == 0
     watch(db, only=rule)
@@ -129,28 +129,6 @@ def test_a_rule_that_is_off_by_default_is_reached_when_it_is_enabled(db, rule, t
     assert found(db) == []
     push(db, exchanges[3:8])
     assert [v[0] for v in found(db)] == [rule]
-
-
-def test_the_score_counts_prompts_answers_and_tools(db):
-    """1 for each earlier prompt like this one, 1.5 for the same tools, 2 for each pair of earlier
-    responses that are alike. Numbers and ids make no difference."""
-    watch(db, only="similar")
-    db.execute("UPDATE payload_rules SET threshold = 7 WHERE rule = 'similar'")
-
-    def exchange(i, said="the same answer"):
-        return (json.dumps({"messages": [{"role": "user", "content": f"question {i * 77}"}],
-                            "tools": [{"function": {"name": "f"}}]}),
-                json.dumps({"choices": [{"message": {"content": said}}], "created": 9 + i}), i)
-    push(db, [exchange(0), exchange(1)])  # 1 + 1.5
-    assert found(db) == []
-    push(db, [exchange(2)])  # 2 + 3 + one pair
-    assert [v[2] for v in found(db)] == [7]
-    db.execute("INSERT INTO payload_agents(agent_id, threshold, window) VALUES('b', 2.5, 5)")
-    push(db, [exchange(0), exchange(1)], agent="b")
-    assert one(db, "SELECT count(*) FROM payload_verdicts WHERE agent_id = 'b'") == 1
-    unlike = ["an apple a day", "to be or not to be", "colourless green ideas", "lorem ipsum dolor"]
-    push(db, [exchange(i, said) for i, said in enumerate(unlike)], agent="c")
-    assert one(db, "SELECT count FROM payload_verdicts WHERE agent_id = 'c'") == 7.5  # no pair
 
 
 def test_what_makes_progress_is_not_found(db):
@@ -362,6 +340,8 @@ def test_a_stopped_agent_is_refused_if_so_set_and_is_started_with_a_reason(db):
     db.execute("INSERT INTO payload_starts(agent_id, actor, reason) VALUES('a', 'Ann', 'mended')")
     assert rows(db, "SELECT act, actor, reason FROM payload_agent_log") == [
         ("stop", "rule no_progress", None), ("start", "Ann", "mended")]
+    assert rows(db, "SELECT actor, reason, subject FROM blackbox_log WHERE kind = 'kill_switch'") \
+        == rows(db, "SELECT 'rule ' || rule, sentence, kill_switch_event_id FROM payload_verdicts")
     exchanges = list(sessions.chat(calls(4), user="after the start"))
     push(db, exchanges[:4])
     assert len(found(db)) == 1
@@ -607,8 +587,7 @@ def test_verdicts_are_records_and_leave_a_receipt(db):
     db.execute("DELETE FROM payload_verdicts")
     assert rows(db, "SELECT rule, rows FROM retention_log") == [("payload.verdicts", 1)]
     for act in "UPDATE payload_agent_log SET reason = ''", "DELETE FROM payload_agent_log":
-        db.execute("INSERT INTO payload_agents(agent_id, stopped_at) VALUES(?, 1)", (act,))
-        with pytest.raises(sqlite3.IntegrityError, match="ReadOnlyError"):
+        with pytest.raises(sqlite3.OperationalError, match="because it is a view"):
             db.execute(act)
 
 
@@ -621,10 +600,10 @@ def test_verdicts_are_records_and_leave_a_receipt(db):
 def test_a_rule_that_nobody_knows_and_an_allow_without_a_reason_are_refused(db, sql):
     with pytest.raises(sqlite3.IntegrityError, match="^ValidationError"):
         db.execute(sql)
-    assert one(db, "SELECT count(*) FROM payload_rules") == 11
+    assert one(db, "SELECT count(*) FROM payload_rules") == 10
     db.execute("DELETE FROM payload_rules WHERE rule = 'cycle'")
     one(db, "SELECT blackbox_install()")
-    assert one(db, "SELECT count(*) FROM payload_rules") == 11
+    assert one(db, "SELECT count(*) FROM payload_rules") == 10
 
 
 @pytest.mark.parametrize("change", [
@@ -636,7 +615,7 @@ def test_a_rule_that_could_not_be_reached_is_refused(db, change):
 
 
 @pytest.mark.parametrize("column, value", [
-    ("window", 4), ("window", 101), ("threshold", 0), ("threshold", 51), ("on_loop", "on")])
+    ("on_loop", "on"), ("on_loop", 7)])
 def test_the_ranges_of_an_agent(db, column, value):
     with pytest.raises(sqlite3.IntegrityError):
         db.execute(f"INSERT INTO payload_agents(agent_id, {column}) VALUES('a', ?)", (value,))
@@ -675,7 +654,7 @@ def test_replay_finds_in_the_evidence_what_was_found(db):
     assert rows(db, "SELECT * FROM payload_replay('nobody')") == []
     db.execute("UPDATE payload_rules SET threshold = 3 WHERE rule = 'no_progress'")
     assert rows(db, "SELECT event_id, count FROM payload_replay('a')") == [("e3", 3)]
-    assert one(db, "SELECT total_changes()") - before == 2  # the rule, and that it changed
+    assert one(db, "SELECT total_changes()") - before == 1  # the rule
 
 
 def test_replay_of_the_archive_keeps_agents_apart(db):

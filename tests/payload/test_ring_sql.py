@@ -144,7 +144,7 @@ def aged(request, db, path, tmp_path):
 def test_an_install_repairs_a_ring_of_other_rules(db, aged, name, within):
     schema = aged(name)
     db.execute(f"INSERT INTO {schema}.{quoted(name)}(agent_id, event_id) VALUES('a', 'e4')")
-    found = rows(db, "SELECT object, problem FROM blackbox_check WHERE object <> ?", name)
+    found = rows(db, "SELECT object, problem FROM blackbox_check")
     assert {o for o, _ in found} == {f"{name}_{n}" for n in
                                      PARTS.split()}
     assert all("blackbox_install()" in problem for _, problem in found)
@@ -154,7 +154,7 @@ def test_an_install_repairs_a_ring_of_other_rules(db, aged, name, within):
     assert rows(db, "SELECT * FROM blackbox_check") == []
     if within:
         db.execute("ROLLBACK")
-        assert len(rows(db, "SELECT * FROM blackbox_check")) == len(found) + 1
+        assert len(rows(db, "SELECT * FROM blackbox_check")) == len(found)
         one(db, "SELECT blackbox_install(?, 'core')", schema)
     db.execute(f"DELETE FROM {schema}.{quoted(name)} WHERE event_id = 'e4'")
     assert rows(db, f"SELECT given, rolled, cleared, rows FROM {schema}."

@@ -231,11 +231,6 @@ const Operation aPayloadOperation[] = {
         "SELECT * FROM payload_loops('ring'); "
         "SELECT * FROM payload_replay('a')",
         0},
-    {"compare texts", 0, 0,
-        "SELECT payload_simhash('Some Text'), payload_normalize('Order 17 of "
-        "0f8fad5b-d9cb-469f-a165-70867728950e at 2026-01-31'), "
-        "payload_hamming(3, 5), payload_similar(3, 5, 1)",
-        0},
     {"read an exchange with a stream", 0, 0,
         "SELECT * FROM payload_calls(NULL, '" STREAM
         "'); SELECT * FROM payload_usage(NULL, '" STREAM "')",
