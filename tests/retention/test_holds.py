@@ -335,7 +335,7 @@ def test_plain_sql_places_lengthens_and_releases_whatever_the_names_are(db, path
     assert rows(db, "SELECT DISTINCT domain, subject FROM blackbox_log") == [
         ("retention", "rollout:" + key)]
     assert rows(db, "SELECT * FROM retention_holds") == []
-    assert rows(db, "SELECT * FROM blackbox_check") == []
+    assert check(db) == []
 
 
 def test_a_key_with_a_nul_is_refused(db):
