@@ -90,33 +90,26 @@ static void tellStranger(void *pArg, const BxStranger *pStranger) {
       pStranger->zType, pStranger->zName);
 }
 
-/* The view of contradictions of a domain (some are in the docs and are named so) or,
-** with its last part, of a virtual table. */
-#define IS_CHECK "type = 'view' AND name IN (?1 || '_check', ?1 || '__check')"
-
-/* The rows of that view, if there is one. That of a virtual table has only the last
-** part of the name of an object. */
+/* The rows of the view <domain>__check, if there is one, or of <table>_check of a
+** virtual table, which has only the last part of the name of an object. */
 static void checkView(BxStmts *p, const char *zName, BxProblems *pOut) {
   BxErr err = {SQLITE_OK, 0};
   sqlite3_stmt *pStmt = 0;
   i64 nMore = 0;
   int nTold = 0;
-  i64 bIn = p->zTable != 0;
-  char *zSql = 0;
-  char *zView = bxAskText(p,
-      "SELECT name FROM main.sqlite_schema WHERE " IS_CHECK, &err, "t", zName);
-  if (zView ==
-      0) { /* it has none, or the comparison tells that it is missing */
+  if (!bxAskOnce(p,
+          "SELECT 1 FROM main.sqlite_schema WHERE name = ?1 || ?2 || '_check' "
+          "COLLATE NOCASE",
+          &err, "tt", zName, p->zTable ? "" : "_")) {
     bxUnchecked(pOut, zName, &err);
-    return;
+    return; /* it has none, or the comparison tells that it is missing */
   }
-  zSql = bxPrintf(&err,
-      "SELECT iif(?1, ?2 || '_', '') || object, problem FROM \"%w\".\"%w\"",
-      p->zDb, zView);
-  if (zSql != 0) pStmt = bxPlain(p->bx->db, zSql, &err);
+  char *zSql = bxPrintf(&err, "SELECT %s, problem FROM main.%s%s_check",
+      p->zTable ? "?1 || '_' || object" : "object", p->zTable ? "@" : zName,
+      p->zTable ? "" : "_");
+  pStmt = bxPrepare(p, zSql, &err);
+  if (p->zTable != 0) bxBind(pStmt, &err, "t", zName);
   sqlite3_free(zSql);
-  sqlite3_free(zView);
-  bxBind(pStmt, &err, "it", bIn, zName);
   while (bxRow(pStmt, &err)) {
     const char *zObject = bxColumnText(pStmt, 0, &err);
     const char *zProblem = bxColumnText(pStmt, 1, &err);
@@ -155,8 +148,9 @@ static int hasTraces(BxStmts *p, const BxDomain *pDomain, BxProblems *pOut) {
   int bTraces;
   if (bxCarries(p->bx, p->zDb, pDomain->zName, &pOut->err)) return 1;
   bTraces = (int)bxAskOnce(p,
-      "SELECT 1 FROM main.sqlite_schema WHERE name = ?2 OR " IS_CHECK, &err,
-      "tt", pDomain->zName, pDomain->zTable);
+      "SELECT 1 FROM main.sqlite_schema WHERE name = ?1 OR name = ?2 || "
+      "'__check'",
+      &err, "tt", pDomain->zTable, pDomain->zName);
   bxUnchecked(pOut, pDomain->zName, &err);
   return bTraces;
 }

@@ -320,6 +320,13 @@ static void putExchange(
   }
 }
 
+/* Whether a hold may keep rows of an agent that has made its first push. */
+static int isHeld(Ring *p, const char *zAgent, BxErr *pErr) {
+  static const char zWhy[] =
+      "SELECT why FROM main.@_agents WHERE agent_id = ?1";
+  return bxAsk(&p->base.stmts, zWhy, pErr, "t", zAgent) == RING_HELD;
+}
+
 /* What a hold keeps of the row is noted. That it is not never refuses a push. */
 static void noteHeld(Ring *p, i64 iSlot, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
@@ -356,7 +363,9 @@ void bxRingPush(Ring *p, const RingPush *pPush, i64 *piRowid, BxErr *pErr) {
   } else {
     putExchange(p, &agent, pPush, pErr);
   }
-  if (agent.bHeld) noteHeld(p, *piRowid, pErr);
+  if (agent.bHeld || (agent.nGiven == 1 && isHeld(p, pPush->zAgent, pErr))) {
+    noteHeld(p, *piRowid, pErr);
+  }
   bxRingLooked(p);
 }
 
