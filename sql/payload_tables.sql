@@ -345,7 +345,7 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.payload_removal_insert
 INSTEAD OF INSERT ON payload__removal
 BEGIN
-  INSERT INTO blackbox__note(at, domain, minute, rule, rows, bytes, oldest)
+  INSERT INTO retention_note(at, domain, minute, rule, rows, bytes, oldest)
   VALUES (CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER), 'payload',
           (SELECT 0 FROM payload__state WHERE bulk = 1),
           CASE (SELECT bulk FROM payload__state)

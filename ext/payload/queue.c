@@ -256,7 +256,7 @@ static void writeRow(Queue *p, BxStmts *pHome, const Given *aGiven, i64 nByte,
 ** keep the rows after it from being written. */
 static void leaveOut(BxStmts *pHome, const Waiting *pRow, BxErr *pErr) {
   static const char zReceipt[] =
-      "INSERT INTO main.blackbox__note(at, domain, rule, rows, bytes, oldest,"
+      "INSERT INTO main.retention_note(at, domain, rule, rows, bytes, oldest,"
       "  newest) VALUES(?1, 'payload', 'erased', 1, ?2, ?3, ?3)";
   bxClear(pErr);
   bxDo(pHome, zReceipt, pErr, "iii", bxNow(), pRow->nByte, pRow->iTime);
@@ -655,7 +655,7 @@ static Waiting *findWaiting(Queue *p, i64 iSerial) {
 
 void bxQueueDrop(Queue *p, i64 iSerial, BxErr *pErr) {
   static const char zReceipt[] =
-      "INSERT INTO main.blackbox__note(at, domain, rule, rows, bytes, oldest,"
+      "INSERT INTO main.retention_note(at, domain, rule, rows, bytes, oldest,"
       "  newest) VALUES(?1, 'payload', 'payload.queue', 1, ?2, ?3, ?3)";
   BxStmts *pHome = target(p, pErr);
   Waiting *pRow = findWaiting(p, iSerial);
