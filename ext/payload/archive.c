@@ -341,7 +341,7 @@ void bxPayloadStats(BxCall *p) {
   char *z;
   i64 nRow = 0, nByte = 0;
   if (pHome == 0) return;
-  bxQueueSize(p->bx, &nRow, &nByte);
+  bxQueueSize(p->bx, &nRow, &nByte, &p->err);
   z = bxAskText(pHome, zSql, &p->err, "iiit", bxNow(), nRow, nByte, pHome->zDb);
   if (z != 0) bxReturnJson(p, z);
 }

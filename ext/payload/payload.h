@@ -63,7 +63,7 @@ void bxPayloadQueue(BxCall *p);
 void bxPayloadFlush(BxCall *p);
 sqlite3_stmt *bxPayloadWaiting(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 /* How many rows and bytes wait on this connection. */
-void bxQueueSize(Bx *bx, i64 *pnRow, i64 *pnByte);
+void bxQueueSize(Bx *bx, i64 *pnRow, i64 *pnByte, BxErr *pErr);
 /* Deletes what waits for pHome's schema, with a receipt. Returns the rows. */
 i64 bxQueueClear(BxStmts *pHome, BxErr *pErr);
 
