@@ -79,6 +79,7 @@ typedef struct Queue {
   int bTable;            /* temp.payload__waiting was created */
   i64 iPut;              /* when the last row came */
   int bPause;            /* the first row that waits came after a pause */
+  int bCall;             /* payload_queue() runs */
   i64 iRetry;            /* no automatic flush before this time */
   char *zFailed;         /* message of the last flush, if it failed */
   i64 iSync, iCommitted; /* the newest row before a COMMIT, and after it */
@@ -137,7 +138,10 @@ static void readLimits(Queue *p, BxStmts *pHome, BxErr *pErr) {
   if (!bKnown || (p->limits.bEnabled && !p->limits.bMemory)) {
     bxLock(pHome, &err);
   }
-  if ((err.rc & 0xff) == SQLITE_READONLY) bxClear(&err); /* may be disabled */
+  if ((err.rc & 0xff) == SQLITE_READONLY || /* it may be disabled */
+      (!bKnown && (err.rc & 0xff) == SQLITE_BUSY)) {
+    bxClear(&err);
+  }
   pStmt = bxStmt(pHome, zSql, &err);
   if (bxRow(pStmt, &err)) {
     for (i = 0; i < 9; i++) aOut[i] = sqlite3_column_int64(pStmt, i);
@@ -228,16 +232,23 @@ static void noteFailure(Queue *p, const BxErr *pErr) {
   p->zFailed = pErr->zMsg ? sqlite3_mprintf("%s", pErr->zMsg) : 0;
 }
 
-/* An automatic flush. Its error is noted, unless a part of the rows was written, or
-** the transaction is lost in which p's schema has been locked. */
+/* An automatic flush, whose error is noted. In xUpdate, pLocked is a schema that it
+** has locked: the error is passed on if a part of the rows was written, or the
+** transaction has ended. In a function it is NULL. */
 static void flushQuietly(Queue *p, BxStmts *pLocked, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
-  int bPart = 0;
+  int bPart = 0, bPass;
   if (pErr->rc != SQLITE_OK || !sqlite3_get_autocommit(p->bx->db)) return;
-  flush(p, &bPart, &err);
-  noteFailure(p, &err);
-  if (err.rc != SQLITE_OK) p->iRetry = bxNow() + p->limits.nInterval;
-  if (!bPart && bxMayPassOver(pLocked, &err)) bxClear(&err);
+  if (pLocked == 0) bxSavepoint(p->bx, "payload_flush", &err);
+  if (err.rc == SQLITE_OK) {
+    flush(p, &bPart, &err);
+    if (pLocked == 0) bxRelease(p->bx, &err);
+    noteFailure(p, &err);
+    if (err.rc != SQLITE_OK) p->iRetry = bxNow() + p->limits.nInterval;
+  }
+  bPass = pLocked != 0 ? !bPart && bxMayPassOver(pLocked, &err)
+                       : err.rc != SQLITE_NOMEM && err.rc != SQLITE_INTERRUPT;
+  if (bPass) bxClear(&err);
   bxPass(pErr, &err);
 }
 
@@ -297,8 +308,7 @@ static BxStmts *accept(
   return pErr->rc == SQLITE_OK && p->limits.bEnabled ? pHome : 0;
 }
 
-/* Mode durable: the row is written, after those that wait since another mode was
-** set. (If there are any, it is called from xUpdate.) */
+/* Mode durable: the row is written. */
 static void store(Queue *p, BxStmts *pHome, const Given *pRow, BxErr *pErr) {
   static const char *const azSql[] = {
       "INSERT INTO main.event_payloads(id, event_id, agent_id, request_body,"
@@ -308,7 +318,6 @@ static void store(Queue *p, BxStmts *pHome, const Given *pRow, BxErr *pErr) {
       "  response_body, created_at) VALUES(?1, ?2, ?3, ?4, ?5, ?6)"};
   int bOld = isHistory(p, pRow->iTime);
   sqlite3_stmt *pStmt;
-  if (waiting(p, pErr).nRow > 0) flushQuietly(p, pHome, pErr);
   pStmt = bxStmt(pHome, azSql[bOld], pErr);
   bxBind(pStmt, pErr, "tsssst", pRow->zId, pRow->aVal[0], pRow->aVal[1],
       pRow->aVal[2], pRow->aVal[3], pRow->zTime);
@@ -321,22 +330,48 @@ static void store(Queue *p, BxStmts *pHome, const Given *pRow, BxErr *pErr) {
   }
 }
 
-static void failFull(
-    const Queue *p, const Wait *pWait, i64 nByte, BxErr *pErr) {
-  bxFail(pErr, SQLITE_FULL,
-      "QueueFullError: %lld bytes wait, and %lld more would exceed the limit "
-      "of %lld (payload.queue_max_bytes); COMMIT, or read the error in "
-      "payload_waiting%s%s",
-      pWait->nByte, nByte, p->limits.nMaxByte, p->zFailed ? ": " : "",
-      p->zFailed ? p->zFailed : "");
+/* Before a row: writes those that wait for another schema, or for a mode that has
+** changed, or that leave no room for it. */
+static void makeRoom(Queue *p, BxStmts *pHome, const Given *pRow,
+    BxStmts *pLocked, BxErr *pErr) {
+  Wait wait = waiting(p, pErr);
+  char *zHome = wait.nRow > 0 ? homeOf(p, pErr) : 0;
+  int bOther = zHome != 0 && sqlite3_stricmp(zHome, pHome->zDb) != 0;
+  int bFull = wait.nByte + pRow->nByte > p->limits.nMaxByte;
+  if (wait.nRow > 0 && (bOther || bFull || !p->limits.bMemory)) {
+    flushQuietly(p, pLocked, pErr);
+    wait = waiting(p, pErr);
+  }
+  if (bOther && wait.nRow > 0 && p->limits.bMemory) {
+    bxFail(pErr, SQLITE_ERROR,
+        "MisuseError: %lld rows wait for schema %s; COMMIT, and SELECT "
+        "payload_flush(), before you queue rows for %s",
+        wait.nRow, zHome, pHome->zDb);
+  } else if (wait.nByte + pRow->nByte > p->limits.nMaxByte &&
+             p->limits.bMemory) {
+    bxFail(pErr, SQLITE_FULL,
+        "QueueFullError: %lld bytes wait, and %lld more would exceed the limit "
+        "of %lld (payload.queue_max_bytes); COMMIT, or read the error in "
+        "payload_waiting%s%s",
+        wait.nByte, pRow->nByte, p->limits.nMaxByte, p->zFailed ? ": " : "",
+        p->zFailed ? p->zFailed : "");
+  }
+  sqlite3_free(zHome);
+}
+
+/* After a row: whether those that wait are to be written. */
+static int isDue(Queue *p, BxErr *pErr) {
+  Wait wait = waiting(p, pErr);
+  i64 iNow = bxNow();
+  return wait.nRow > 0 && iNow >= p->iRetry &&
+         (wait.nRow >= p->limits.nBatch || p->bPause || iNow < wait.iOldest ||
+             iNow - wait.iOldest > p->limits.nInterval);
 }
 
 /* Mode memory: the row waits. Called from xUpdate. */
 static void stage(Queue *p, BxStmts *pHome, const Given *pRow, BxErr *pErr) {
   static const char zZero[] =
       "INSERT INTO main.payload__waiting(n, staged, bytes) VALUES(0, 0, 0)";
-  static const char zLock[] =
-      "UPDATE main.payload__waiting SET staged = staged WHERE 0";
   static const char zRow[] = "INSERT INTO main.payload__waiting(" COLUMNS
                              ") VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
   static const char zSum[] =
@@ -344,33 +379,16 @@ static void stage(Queue *p, BxStmts *pHome, const Given *pRow, BxErr *pErr) {
       "  bytes = bytes + ?1, id = ?2, created_at = ?3, event_id = ?4 "
       "WHERE n = 0";
   BxStmts *pTemp = bxSchema(p->bx, "temp", pErr);
-  Wait wait = waiting(p, pErr);
   i64 iNow = bxNow();
-  int bFull = wait.nByte + pRow->nByte > p->limits.nMaxByte;
-  char *zHome = wait.nRow > 0 ? homeOf(p, pErr) : 0;
   sqlite3_vfs *pVfs = 0;
   sqlite3_stmt *pStmt;
   bxNeedKnown(p->bx, pErr); /* not after it, as the row may stay */
-  if (bFull && !sqlite3_get_autocommit(p->bx->db)) {
-    failFull(p, &wait, pRow->nByte, pErr);
-  }
+  waiting(p, pErr);         /* whether there is a table */
   if (!p->bTable && pErr->rc == SQLITE_OK) {
     bxExec(pTemp, zWaiting, pErr);
     bxDo(pTemp, zZero, pErr, "");
     p->bTable = pErr->rc == SQLITE_OK;
   }
-  if (zHome != 0 && sqlite3_stricmp(zHome, pHome->zDb) != 0) {
-    bxDo(pTemp, zLock, pErr, "");
-    flushQuietly(p, pTemp, pErr);
-    wait = waiting(p, pErr);
-    if (wait.nRow > 0) {
-      bxFail(pErr, SQLITE_ERROR,
-          "MisuseError: %lld rows wait for schema %s; COMMIT, and SELECT "
-          "payload_flush(), before you queue rows for %s",
-          wait.nRow, zHome, pHome->zDb);
-    }
-  }
-  sqlite3_free(zHome);
   pStmt = pErr->rc == SQLITE_OK ? bxStmt(pTemp, zRow, pErr) : 0;
   bxBind(pStmt, pErr, "iiittssss", iNow, pRow->nByte, pRow->iTime, pRow->zId,
       pRow->zTime, pRow->aVal[0], pRow->aVal[1], pRow->aVal[2], pRow->aVal[3]);
@@ -380,16 +398,6 @@ static void stage(Queue *p, BxStmts *pHome, const Given *pRow, BxErr *pErr) {
       fileOf(p, pHome->zDb), pVfs != 0 ? pVfs->zName : 0);
   if (iNow - p->iPut > p->limits.nInterval) p->bPause = 1;
   p->iPut = iNow;
-  if (bFull || (iNow >= p->iRetry &&
-                   (wait.nRow + 1 >= p->limits.nBatch || p->bPause ||
-                       (wait.nRow > 0 &&
-                           (iNow < wait.iOldest ||
-                               iNow - wait.iOldest > p->limits.nInterval))))) {
-    flushQuietly(p, pTemp, pErr);
-  }
-  if (bFull && waiting(p, pErr).nRow > 0) {
-    failFull(p, &wait, pRow->nByte, pErr);
-  }
 }
 
 /* Deletes row n or, if it is 0, the rows that no hold keeps, with a receipt.
@@ -429,7 +437,8 @@ static Queue *queueOf(Bx *bx) {
   return (Queue *)bxSlot(bx, "payload")->p;
 }
 
-/* A row that waits is written by xUpdate, of which SQLite makes a transaction. */
+/* A row that waits is written by xUpdate, of which SQLite makes a transaction. A
+** flush is another one. */
 void bxPayloadQueue(BxCall *pCall) {
   static const char zSql[] =
       "INSERT INTO payload__queue(event_id, agent_id, request_body,"
@@ -438,14 +447,19 @@ void bxPayloadQueue(BxCall *pCall) {
   BxErr *pErr = &pCall->err;
   Given row;
   BxStmts *pHome = accept(p, pCall->aArg, pCall->nArg, &row, pErr);
-  if (pHome != 0 && (p->limits.bMemory || waiting(p, pErr).nRow > 0)) {
+  if (pHome == 0) return;
+  p->bCall = pCall->pCtx != 0;
+  if (p->bCall) makeRoom(p, pHome, &row, 0, pErr);
+  if (!p->limits.bMemory && p->bCall) {
+    if (pErr->rc == SQLITE_OK) store(p, pHome, &row, pErr);
+  } else {
     bxDo(pHome, zSql, pErr, "ssssi", row.aVal[0], row.aVal[1], row.aVal[2],
         row.aVal[3], row.iTime);
-  } else if (pHome != 0) {
-    store(p, pHome, &row, pErr);
+    if (p->bCall && isDue(p, pErr)) flushQuietly(p, 0, pErr);
   }
-  if (pCall->pCtx != 0 && pHome != 0) packQuietly(p, pHome, pErr);
-  bxReturnInt(pCall, pHome != 0);
+  if (p->bCall) packQuietly(p, pHome, pErr);
+  p->bCall = 0;
+  bxReturnInt(pCall, 1);
 }
 
 void bxPayloadFlush(BxCall *pCall) {
@@ -602,14 +616,24 @@ static int queueRowid(sqlite3_vtab_cursor *pCursor, sqlite3_int64 *piRowid) {
 }
 
 static void insert(Queue *p, sqlite3_value **aVal, BxErr *pErr) {
+  static const char zLock[] =
+      "UPDATE main.payload__waiting SET staged = staged WHERE 0";
+  BxStmts *pTemp = bxSchema(p->bx, "temp", pErr), *pLocked, *pHome;
   Given row;
-  BxStmts *pHome = accept(p, aVal, 5, &row, pErr);
+  pHome = accept(p, aVal, 5, &row, pErr);
   if (pHome == 0) return;
-  if (p->limits.bMemory) {
-    stage(p, pHome, &row, pErr);
-  } else {
-    store(p, pHome, &row, pErr);
+  pLocked = p->limits.bMemory ? pTemp : pHome;
+  if (!p->bCall) {
+    if (waiting(p, pErr).nRow > 0) bxDo(pTemp, zLock, pErr, "");
+    makeRoom(p, pHome, &row, pLocked, pErr);
   }
+  if (pErr->rc != SQLITE_OK) return;
+  if (!p->limits.bMemory) {
+    store(p, pHome, &row, pErr);
+    return;
+  }
+  stage(p, pHome, &row, pErr);
+  if (!p->bCall && isDue(p, pErr)) flushQuietly(p, pTemp, pErr);
 }
 
 static int queueUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
