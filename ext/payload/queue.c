@@ -28,15 +28,16 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-/* Row 0 says of the others: how many there are (staged), their bytes, and the schema
-** for which they wait (id) with its file (created_at) and VFS (event_id). */
+/* number and total: how many rows there are up to this one, and their bytes, with those
+** that have left. home, file and vfs: where the archive is. */
 static const char zWaiting[] =
-    "CREATE TEMP TABLE payload__waiting(n INTEGER PRIMARY KEY, staged INTEGER,"
-    " bytes INTEGER, ms INTEGER, id, created_at, event_id, agent_id,"
-    " request_body, response_body)";
+    "CREATE TEMP TABLE payload__waiting(n INTEGER PRIMARY KEY, number INTEGER,"
+    " total INTEGER, staged INTEGER, bytes INTEGER, ms INTEGER, home, file, "
+    "vfs,"
+    " id, created_at, event_id, agent_id, request_body, response_body)";
 #define COLUMNS                                                                \
-  "staged, bytes, ms, id, created_at, event_id, agent_id, request_body, "      \
-  "response_body"
+  "n, number, total, staged, bytes, ms, home, file, vfs, id, created_at, "     \
+  "event_id, agent_id, request_body, response_body"
 #define ERASED                                                                 \
   "EXISTS (SELECT 1 FROM main.retention__refused AS r"                         \
   " WHERE (r.kind = 'agent' AND r.\"key\" = q.agent_id)"                       \
@@ -53,16 +54,16 @@ static const char *const azFlush[] = {
     "  response_body, size_bytes, purpose, created_at) "
     "SELECT id, event_id, agent_id, request_body, response_body, bytes,"
     "  'archive', created_at FROM temp.payload__waiting AS q"
-    " WHERE n > 0 AND NOT " ERASED,
+    " WHERE NOT " ERASED,
     "INSERT INTO main.payload_history(id, event_id, agent_id, request_body,"
     "  response_body, created_at) "
     "SELECT id, event_id, agent_id, request_body, response_body, created_at"
-    " FROM temp.payload__waiting AS q WHERE n > 0 AND NOT " ERASED};
+    " FROM temp.payload__waiting AS q WHERE NOT " ERASED};
 static const char zErased[] =
     "INSERT INTO main.blackbox__note(at, domain, rule, rows, bytes, oldest,"
     "  newest) SELECT CAST((julianday('now') - 2440587.5) * 86400000.0 AS"
     "  INTEGER), 'payload', 'erased', 1, bytes, ms, ms"
-    " FROM temp.payload__waiting AS q WHERE n > 0 AND " ERASED;
+    " FROM temp.payload__waiting AS q WHERE " ERASED;
 
 typedef struct Limits {
   i64 bEnabled, bIgnore, bMemory;
@@ -75,37 +76,40 @@ typedef struct Limits {
 typedef struct Queue {
   Bx *bx;
   Limits limits;
-  BxStmts *pKnown;       /* the schema of the limits, NULL if none are known */
-  int bTable;            /* temp.payload__waiting was created */
-  i64 iPut;              /* when the last row came */
-  int bPause;            /* the first row that waits came after a pause */
-  int bCall;             /* payload_queue() runs */
-  i64 iRetry;            /* no automatic flush before this time */
-  char *zFailed;         /* message of the last flush, if it failed */
-  i64 iSync, iCommitted; /* the newest row before a COMMIT, and after it */
-  sqlite3 *pAfter;       /* has the rows, while the connection closes */
+  BxStmts *pKnown; /* the schema of the limits, NULL if none are known */
+  int bTable;      /* temp.payload__waiting was created */
+  i64 iPut;        /* when the last row came */
+  int bPause;      /* the first row that waits came after a pause */
+  i64 iRetry;      /* no automatic flush before this time */
+  char *zFailed;   /* message of the last flush, if it failed */
+  sqlite3 *pAfter; /* has the rows, while the connection closes */
 } Queue;
 
 /* What waits. */
 typedef struct Wait {
   i64 nRow, nByte, iOldest;
+  int bOther; /* for another schema than the one that was asked about */
 } Wait;
 
 /*-------------------------------------------------------- what waits ----*/
 
-static Wait waiting(Queue *p, BxErr *pErr) {
+static Wait waiting(Queue *p, const char *zDb, BxErr *pErr) {
   static const char zSql[] =
-      "SELECT staged, bytes, (SELECT staged FROM main.payload__waiting"
-      " WHERE n > 0 LIMIT 1) FROM main.payload__waiting WHERE n = 0";
-  Wait wait = {0, 0, 0};
+      "SELECT l.number - f.number + 1, l.total - f.total + f.bytes, f.staged,"
+      "  f.home <> ?1 COLLATE NOCASE FROM (SELECT * FROM main.payload__waiting"
+      "  ORDER BY n LIMIT 1) AS f, (SELECT * FROM main.payload__waiting"
+      "  ORDER BY n DESC LIMIT 1) AS l";
+  Wait wait = {0, 0, 0, 0};
   BxErr err = {SQLITE_OK, 0};
   sqlite3_stmt *pStmt;
   if (!p->bTable || pErr->rc != SQLITE_OK) return wait;
   pStmt = bxStmt(bxSchema(p->bx, "temp", &err), zSql, &err);
+  bxBind(pStmt, &err, "t", zDb);
   if (bxRow(pStmt, &err)) {
     wait.nRow = sqlite3_column_int64(pStmt, 0);
     wait.nByte = sqlite3_column_int64(pStmt, 1);
     wait.iOldest = sqlite3_column_int64(pStmt, 2);
+    wait.bOther = sqlite3_column_int(pStmt, 3);
   }
   bxDone(pStmt, &err);
   if (bxSays(&err, "no such table")) { /* its creation was rolled back */
@@ -114,6 +118,16 @@ static Wait waiting(Queue *p, BxErr *pErr) {
   }
   bxPass(pErr, &err);
   return wait;
+}
+
+/* The schema for which rows wait. */
+static BxStmts *target(Queue *p, BxErr *pErr) {
+  static const char zHomeOf[] =
+      "SELECT home FROM main.payload__waiting ORDER BY n LIMIT 1";
+  char *zHome = bxAskText(bxSchema(p->bx, "temp", pErr), zHomeOf, pErr, "");
+  BxStmts *pHome = zHome != 0 ? bxSchema(p->bx, zHome, pErr) : 0;
+  sqlite3_free(zHome);
+  return pHome;
 }
 
 /* The limits, of which those that are known stay if the file is locked. A write
@@ -161,12 +175,6 @@ static int isHistory(const Queue *p, i64 iTime) {
   return iTime < bxNow() - p->limits.nRetain;
 }
 
-/* The schema for which rows wait, to sqlite3_free(). */
-static char *homeOf(Queue *p, BxErr *pErr) {
-  static const char zSql[] = "SELECT id FROM main.payload__waiting WHERE n = 0";
-  return bxAskText(bxSchema(p->bx, "temp", pErr), zSql, pErr, "");
-}
-
 static const char *fileOf(Queue *p, const char *zDb) {
   const char *zFile = sqlite3_db_filename(p->bx->db, zDb);
   return zFile != 0 ? zFile : "";
@@ -183,34 +191,28 @@ static void failKeptOut(BxErr *pErr) {
 /* Writes all rows that wait, in the transaction of the caller. Returns how many. If
 ** *pbPart is set, some were written although it failed. */
 static i64 flush(Queue *p, int *pbPart, BxErr *pErr) {
-  static const char zFile[] =
-      "SELECT created_at FROM main.payload__waiting WHERE n = 0 AND "
-      "created_at <> ?1";
-  static const char zOldest[] =
-      "SELECT min(ms) FROM main.payload__waiting WHERE n > 0";
+  static const char zGone[] =
+      "SELECT file FROM main.payload__waiting WHERE file <> ?1 LIMIT 1";
+  static const char zOldest[] = "SELECT min(ms) FROM main.payload__waiting";
   static const char zLeft[] =
-      "SELECT count(*) FROM temp.payload__waiting AS q WHERE n > 0 AND NOT "
-      "EXISTS (SELECT 1 FROM main.event_payloads WHERE id = q.id) AND "
-      "NOT " ERASED;
-  static const char zEmpty[] = "DELETE FROM main.payload__waiting WHERE n > 0";
-  static const char zSum[] =
-      "UPDATE main.payload__waiting SET staged = 0, bytes = 0 WHERE n = 0";
-  i64 nRow = waiting(p, pErr).nRow;
+      "SELECT count(*) FROM temp.payload__waiting AS q WHERE NOT EXISTS"
+      " (SELECT 1 FROM main.event_payloads WHERE id = q.id) AND NOT " ERASED;
+  static const char zEmpty[] = "DELETE FROM main.payload__waiting";
   BxStmts *pTemp = bxSchema(p->bx, "temp", pErr), *pHome;
+  i64 nRow = waiting(p, 0, pErr).nRow;
   int nBefore = sqlite3_total_changes(p->bx->db), bOld;
-  char *zHome, *zGone;
+  char *zFile;
   if (nRow == 0 || pErr->rc != SQLITE_OK) return 0;
-  zHome = homeOf(p, pErr);
-  zGone = zHome ? bxAskText(pTemp, zFile, pErr, "t", fileOf(p, zHome)) : 0;
-  if (zGone != 0) {
+  pHome = target(p, pErr);
+  if (pHome == 0) return 0;
+  zFile = bxAskText(pTemp, zGone, pErr, "t", fileOf(p, pHome->zDb));
+  if (zFile != 0) {
     bxFail(pErr, SQLITE_ERROR,
         "NotFoundError: %lld rows wait for %s, which is no longer attached as "
         "%s; ATTACH it again",
-        nRow, zGone[0] ? zGone : "a database in memory", zHome);
+        nRow, zFile[0] ? zFile : "a database in memory", pHome->zDb);
   }
-  pHome = zHome ? bxSchema(p->bx, zHome, pErr) : 0;
-  sqlite3_free(zHome);
-  sqlite3_free(zGone);
+  sqlite3_free(zFile);
   if (pErr->rc == SQLITE_OK && p->pKnown != pHome) readLimits(p, pHome, pErr);
   bOld = isHistory(p, bxAsk(pTemp, zOldest, pErr, ""));
   if (pErr->rc == SQLITE_OK) bxRun(bxStmt(pHome, azFlush[bOld], pErr), pErr);
@@ -220,7 +222,6 @@ static i64 flush(Queue *p, int *pbPart, BxErr *pErr) {
     bxDo(pHome, zErased, pErr, "");
   }
   bxDo(pTemp, zEmpty, pErr, "");
-  bxDo(pTemp, zSum, pErr, "");
   if (pErr->rc != SQLITE_OK) return 0;
   p->bPause = 0;
   p->iRetry = 0;
@@ -330,25 +331,24 @@ static void store(Queue *p, BxStmts *pHome, const Given *pRow, BxErr *pErr) {
   }
 }
 
-/* Before a row: writes those that wait for another schema, or for a mode that has
-** changed, or that leave no room for it. */
+/* Before a row: writes those that wait for another schema, or since another mode was
+** set, or that leave no room for it. */
 static void makeRoom(Queue *p, BxStmts *pHome, const Given *pRow,
     BxStmts *pLocked, BxErr *pErr) {
-  Wait wait = waiting(p, pErr);
-  char *zHome = wait.nRow > 0 ? homeOf(p, pErr) : 0;
-  int bOther = zHome != 0 && sqlite3_stricmp(zHome, pHome->zDb) != 0;
-  int bFull = wait.nByte + pRow->nByte > p->limits.nMaxByte;
-  if (wait.nRow > 0 && (bOther || bFull || !p->limits.bMemory)) {
+  Wait wait = waiting(p, pHome->zDb, pErr);
+  if (wait.nRow > 0 && (wait.bOther || !p->limits.bMemory ||
+                           wait.nByte + pRow->nByte > p->limits.nMaxByte)) {
     flushQuietly(p, pLocked, pErr);
-    wait = waiting(p, pErr);
+    wait = waiting(p, pHome->zDb, pErr);
   }
-  if (bOther && wait.nRow > 0 && p->limits.bMemory) {
+  if (!p->limits.bMemory) return;
+  if (wait.bOther) {
     bxFail(pErr, SQLITE_ERROR,
-        "MisuseError: %lld rows wait for schema %s; COMMIT, and SELECT "
-        "payload_flush(), before you queue rows for %s",
-        wait.nRow, zHome, pHome->zDb);
-  } else if (wait.nByte + pRow->nByte > p->limits.nMaxByte &&
-             p->limits.bMemory) {
+        "MisuseError: %lld rows wait for another schema than %s; COMMIT, and "
+        "SELECT payload_flush(), before you queue rows for it",
+        wait.nRow, pHome->zDb);
+  }
+  if (wait.nByte + pRow->nByte > p->limits.nMaxByte) {
     bxFail(pErr, SQLITE_FULL,
         "QueueFullError: %lld bytes wait, and %lld more would exceed the limit "
         "of %lld (payload.queue_max_bytes); COMMIT, or read the error in "
@@ -356,56 +356,51 @@ static void makeRoom(Queue *p, BxStmts *pHome, const Given *pRow,
         wait.nByte, pRow->nByte, p->limits.nMaxByte, p->zFailed ? ": " : "",
         p->zFailed ? p->zFailed : "");
   }
-  sqlite3_free(zHome);
 }
 
 /* After a row: whether those that wait are to be written. */
 static int isDue(Queue *p, BxErr *pErr) {
-  Wait wait = waiting(p, pErr);
+  Wait wait = waiting(p, 0, pErr);
   i64 iNow = bxNow();
   return wait.nRow > 0 && iNow >= p->iRetry &&
          (wait.nRow >= p->limits.nBatch || p->bPause || iNow < wait.iOldest ||
              iNow - wait.iOldest > p->limits.nInterval);
 }
 
-/* Mode memory: the row waits. Called from xUpdate. */
+/* Mode memory: the row waits. */
 static void stage(Queue *p, BxStmts *pHome, const Given *pRow, BxErr *pErr) {
-  static const char zZero[] =
-      "INSERT INTO main.payload__waiting(n, staged, bytes) VALUES(0, 0, 0)";
-  static const char zRow[] = "INSERT INTO main.payload__waiting(" COLUMNS
-                             ") VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
-  static const char zSum[] =
-      "UPDATE main.payload__waiting SET staged = staged + 1,"
-      "  bytes = bytes + ?1, id = ?2, created_at = ?3, event_id = ?4 "
-      "WHERE n = 0";
+  static const char zSql[] =
+      "INSERT INTO main.payload__waiting(" COLUMNS ") SELECT NULL,"
+      "  coalesce(max(number), 0) + 1, coalesce(total, 0) + ?2, ?1, ?2, ?3, ?4,"
+      "  ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12 FROM (SELECT number, total FROM"
+      "  main.payload__waiting ORDER BY n DESC LIMIT 1)";
   BxStmts *pTemp = bxSchema(p->bx, "temp", pErr);
   i64 iNow = bxNow();
   sqlite3_vfs *pVfs = 0;
   sqlite3_stmt *pStmt;
   bxNeedKnown(p->bx, pErr); /* not after it, as the row may stay */
-  waiting(p, pErr);         /* whether there is a table */
   if (!p->bTable && pErr->rc == SQLITE_OK) {
     bxExec(pTemp, zWaiting, pErr);
-    bxDo(pTemp, zZero, pErr, "");
     p->bTable = pErr->rc == SQLITE_OK;
   }
-  pStmt = pErr->rc == SQLITE_OK ? bxStmt(pTemp, zRow, pErr) : 0;
-  bxBind(pStmt, pErr, "iiittssss", iNow, pRow->nByte, pRow->iTime, pRow->zId,
-      pRow->zTime, pRow->aVal[0], pRow->aVal[1], pRow->aVal[2], pRow->aVal[3]);
-  bxRun(pStmt, pErr);
+  if (pErr->rc != SQLITE_OK) return;
   sqlite3_file_control(p->bx->db, pHome->zDb, SQLITE_FCNTL_VFS_POINTER, &pVfs);
-  bxDo(pTemp, zSum, pErr, "ittt", pRow->nByte, pHome->zDb,
-      fileOf(p, pHome->zDb), pVfs != 0 ? pVfs->zName : 0);
+  pStmt = bxStmt(pTemp, zSql, pErr);
+  bxBind(pStmt, pErr, "iiittttt", iNow, pRow->nByte, pRow->iTime, pHome->zDb,
+      fileOf(p, pHome->zDb), pVfs != 0 ? pVfs->zName : 0, pRow->zId,
+      pRow->zTime);
+  bxBind(pStmt, pErr, "--------ssss", pRow->aVal[0], pRow->aVal[1],
+      pRow->aVal[2], pRow->aVal[3]);
+  bxRun(pStmt, pErr);
   if (iNow - p->iPut > p->limits.nInterval) p->bPause = 1;
   p->iPut = iNow;
 }
 
 /* Deletes row n or, if it is 0, the rows that no hold keeps, with a receipt.
 ** Returns how many. */
-static i64 drop(Queue *p, BxStmts *pHome, i64 n, BxErr *pErr) {
-#define DROPPED "FROM temp.payload__waiting AS q WHERE n = ?1 AND n > 0"
-#define CLEARED                                                                \
-  "FROM temp.payload__waiting AS q WHERE ?1 = 0 AND n > 0 AND NOT " HELD
+static i64 drop(BxStmts *pHome, i64 n, BxErr *pErr) {
+#define DROPPED "FROM temp.payload__waiting AS q WHERE n = ?1"
+#define CLEARED "FROM temp.payload__waiting AS q WHERE ?1 = 0 AND NOT " HELD
   static const char *const azSum[] = {
       "SELECT count(*), sum(bytes), min(ms), max(ms) " DROPPED,
       "SELECT count(*), sum(bytes), min(ms), max(ms) " CLEARED};
@@ -413,9 +408,12 @@ static i64 drop(Queue *p, BxStmts *pHome, i64 n, BxErr *pErr) {
   static const char zNote[] =
       "INSERT INTO main.blackbox__note(at, domain, rule, rows, bytes, oldest,"
       "  newest) VALUES(?1, 'payload', 'payload.queue', ?2, ?3, ?4, ?5)";
-  static const char zSum[] =
-      "UPDATE temp.payload__waiting SET staged = staged - ?1,"
-      "  bytes = bytes - ?2 WHERE n = 0";
+  /* not if the first row went */
+  static const char zCount[] =
+      "UPDATE temp.payload__waiting AS q SET number = s.number, total = s.total"
+      " FROM (SELECT n, row_number() OVER (ORDER BY n) AS number, sum(bytes)"
+      "  OVER (ORDER BY n) AS total FROM temp.payload__waiting) AS s"
+      " WHERE q.n = s.n AND ?1 > (SELECT min(n) FROM temp.payload__waiting)";
   sqlite3_stmt *pStmt = bxStmt(pHome, azSum[n == 0], pErr);
   i64 a[4] = {0};
   int i;
@@ -427,7 +425,7 @@ static i64 drop(Queue *p, BxStmts *pHome, i64 n, BxErr *pErr) {
   if (a[0] == 0) return 0;
   bxDo(pHome, zNote, pErr, "iiiii", bxNow(), a[0], a[1], a[2], a[3]);
   bxDo(pHome, azDelete[n == 0], pErr, "i", n);
-  bxDo(pHome, zSum, pErr, "ii", a[0], a[1]);
+  bxDo(pHome, zCount, pErr, "i", n != 0 ? n : BX_MAX_TIME);
   return a[0];
 }
 
@@ -437,29 +435,34 @@ static Queue *queueOf(Bx *bx) {
   return (Queue *)bxSlot(bx, "payload")->p;
 }
 
-/* A row that waits is written by xUpdate, of which SQLite makes a transaction. A
-** flush is another one. */
-void bxPayloadQueue(BxCall *pCall) {
-  static const char zSql[] =
-      "INSERT INTO payload__queue(event_id, agent_id, request_body,"
-      "  response_body, timestamp) VALUES(?1, ?2, ?3, ?4, ?5)";
-  Queue *p = queueOf(pCall->bx);
-  BxErr *pErr = &pCall->err;
+/* Takes a row. In xUpdate, pLocked is not NULL. Returns 0 if the archive is disabled,
+** and that is to be ignored. */
+static i64 put(
+    Queue *p, sqlite3_value **aVal, int nVal, int bUpdate, BxErr *pErr) {
+  static const char zLock[] =
+      "UPDATE main.payload__waiting SET staged = staged WHERE 0";
+  BxStmts *pTemp = bxSchema(p->bx, "temp", pErr), *pLocked = 0, *pHome;
   Given row;
-  BxStmts *pHome = accept(p, pCall->aArg, pCall->nArg, &row, pErr);
-  if (pHome == 0) return;
-  p->bCall = pCall->pCtx != 0;
-  if (p->bCall) makeRoom(p, pHome, &row, 0, pErr);
-  if (!p->limits.bMemory && p->bCall) {
-    if (pErr->rc == SQLITE_OK) store(p, pHome, &row, pErr);
-  } else {
-    bxDo(pHome, zSql, pErr, "ssssi", row.aVal[0], row.aVal[1], row.aVal[2],
-        row.aVal[3], row.iTime);
-    if (p->bCall && isDue(p, pErr)) flushQuietly(p, 0, pErr);
+  pHome = accept(p, aVal, nVal, &row, pErr);
+  if (pHome == 0) return 0;
+  if (bUpdate && waiting(p, 0, pErr).nRow > 0) {
+    bxDo(pTemp, zLock, pErr, "");
+    pLocked = pTemp;
   }
-  if (p->bCall) packQuietly(p, pHome, pErr);
-  p->bCall = 0;
-  bxReturnInt(pCall, 1);
+  makeRoom(p, pHome, &row, pLocked, pErr);
+  if (pErr->rc != SQLITE_OK) return 0;
+  if (p->limits.bMemory) {
+    stage(p, pHome, &row, pErr);
+    if (isDue(p, pErr)) flushQuietly(p, bUpdate ? pTemp : 0, pErr);
+  } else {
+    store(p, pHome, &row, pErr);
+  }
+  if (!bUpdate) packQuietly(p, pHome, pErr);
+  return pErr->rc == SQLITE_OK;
+}
+
+void bxPayloadQueue(BxCall *p) {
+  bxReturnInt(p, put(queueOf(p->bx), p->aArg, p->nArg, p->pCtx == 0, &p->err));
 }
 
 void bxPayloadFlush(BxCall *pCall) {
@@ -485,7 +488,7 @@ void bxPayloadFlush(BxCall *pCall) {
 
 sqlite3_stmt *bxPayloadWaiting(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   Queue *p = queueOf(bx);
-  Wait wait = waiting(p, pErr);
+  Wait wait = waiting(p, 0, pErr);
   sqlite3_stmt *pStmt =
       bxPlain(bx->db, "SELECT ?1, ?2, ?3, ?4, 'this connection'", pErr);
   (void)apArg;
@@ -495,24 +498,20 @@ sqlite3_stmt *bxPayloadWaiting(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
 }
 
 void bxQueueSize(Bx *bx, i64 *pnRow, i64 *pnByte, BxErr *pErr) {
-  Wait wait = waiting(queueOf(bx), pErr);
+  Wait wait = waiting(queueOf(bx), 0, pErr);
   *pnRow = wait.nRow;
   *pnByte = wait.nByte;
 }
 
 /* How many rows wait for that schema. */
 static i64 waitFor(BxStmts *pHome, BxErr *pErr) {
-  Queue *p = queueOf(pHome->bx);
-  i64 nRow = waiting(p, pErr).nRow;
-  char *zHome = nRow > 0 ? homeOf(p, pErr) : 0;
-  if (zHome == 0 || sqlite3_stricmp(zHome, pHome->zDb) != 0) nRow = 0;
-  sqlite3_free(zHome);
-  return nRow;
+  Wait wait = waiting(queueOf(pHome->bx), pHome->zDb, pErr);
+  return wait.bOther ? 0 : wait.nRow;
 }
 
 i64 bxQueueClear(BxStmts *pHome, BxErr *pErr) {
   if (waitFor(pHome, pErr) == 0) return 0;
-  return drop(queueOf(pHome->bx), pHome, 0, pErr);
+  return drop(pHome, 0, pErr);
 }
 
 void bxPayloadLeave(BxStmts *pHome, BxErr *pErr) {
@@ -587,13 +586,13 @@ static int queueFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
     const char *idxStr, int argc, sqlite3_value **argv) {
   static const char zSql[] =
       "SELECT event_id, agent_id, request_body, response_body, ms, bytes, id,"
-      "  created_at, n FROM temp.payload__waiting WHERE n > 0";
+      "  created_at, n FROM temp.payload__waiting ORDER BY n";
   Queue *p = QUEUE(pCursor->pVtab);
   BxErr err = {SQLITE_OK, 0};
   (void)idxNum, (void)idxStr, (void)argc, (void)argv;
   sqlite3_finalize(CURSOR(pCursor)->pStmt);
   CURSOR(pCursor)->pStmt = 0;
-  if (waiting(p, &err).nRow > 0) {
+  if (waiting(p, 0, &err).nRow > 0) {
     CURSOR(pCursor)->pStmt = bxPlain(p->bx->db, zSql, &err);
   }
   if (err.rc != SQLITE_OK) return bxReportVtab(&err, pCursor->pVtab);
@@ -615,40 +614,16 @@ static int queueRowid(sqlite3_vtab_cursor *pCursor, sqlite3_int64 *piRowid) {
   return SQLITE_OK;
 }
 
-static void insert(Queue *p, sqlite3_value **aVal, BxErr *pErr) {
-  static const char zLock[] =
-      "UPDATE main.payload__waiting SET staged = staged WHERE 0";
-  BxStmts *pTemp = bxSchema(p->bx, "temp", pErr), *pLocked, *pHome;
-  Given row;
-  pHome = accept(p, aVal, 5, &row, pErr);
-  if (pHome == 0) return;
-  pLocked = p->limits.bMemory ? pTemp : pHome;
-  if (!p->bCall) {
-    if (waiting(p, pErr).nRow > 0) bxDo(pTemp, zLock, pErr, "");
-    makeRoom(p, pHome, &row, pLocked, pErr);
-  }
-  if (pErr->rc != SQLITE_OK) return;
-  if (!p->limits.bMemory) {
-    store(p, pHome, &row, pErr);
-    return;
-  }
-  stage(p, pHome, &row, pErr);
-  if (!p->bCall && isDue(p, pErr)) flushQuietly(p, pTemp, pErr);
-}
-
 static int queueUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
     sqlite3_int64 *piRowid) {
   Queue *p = QUEUE(pVtab);
   BxErr err = {SQLITE_OK, 0};
   BxWrite write;
-  char *zHome;
+  BxStmts *pHome;
   bxWriteBegin(&write, p->bx);
   if (argc == 1) {
-    zHome = homeOf(p, &err);
-    if (zHome != 0) {
-      drop(p, bxSchema(p->bx, zHome, &err), sqlite3_value_int64(argv[0]), &err);
-    }
-    sqlite3_free(zHome);
+    pHome = target(p, &err);
+    if (pHome != 0) drop(pHome, sqlite3_value_int64(argv[0]), &err);
   } else if (sqlite3_value_type(argv[0]) != SQLITE_NULL) {
     bxFail(&err, SQLITE_READONLY,
         "ReadOnlyError: a queued row cannot be changed; DELETE it, and INSERT "
@@ -660,31 +635,10 @@ static int queueUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
         "ValidationError: size_bytes, id and created_at are computed by the "
         "queue; omit them");
   } else {
-    insert(p, argv + 2, &err);
+    put(p, argv + 2, 5, 1, &err);
     *piRowid = 0;
   }
   return bxWriteEnd(&write, &err, pVtab);
-}
-
-static int queueBegin(sqlite3_vtab *pVtab) {
-  (void)pVtab;
-  return SQLITE_OK;
-}
-
-static int queueSync(sqlite3_vtab *pVtab) {
-  static const char zLast[] = "SELECT max(n) FROM main.payload__waiting";
-  Queue *p = QUEUE(pVtab);
-  BxErr err = {SQLITE_OK, 0};
-  if (p->bTable)
-    p->iSync = bxAsk(bxSchema(p->bx, "temp", &err), zLast, &err, "");
-  bxClear(
-      &err); /* only a connection that closes in a transaction asks for it */
-  return SQLITE_OK;
-}
-
-static int queueCommit(sqlite3_vtab *pVtab) {
-  QUEUE(pVtab)->iCommitted = QUEUE(pVtab)->iSync;
-  return SQLITE_OK;
 }
 
 static const sqlite3_module queueModule = {
@@ -700,48 +654,42 @@ static const sqlite3_module queueModule = {
     .xColumn = queueColumn,
     .xRowid = queueRowid,
     .xUpdate = queueUpdate,
-    .xBegin = queueBegin,
-    .xSync = queueSync,
-    .xCommit = queueCommit,
 };
 
 /*--------------------------------------------------------------- close ----*/
 
-/* The connection can still be read: the rows that wait are copied to another one. A
-** transaction that is open will be rolled back. */
+/* The connection can still be read: the rows that wait are copied to another one, also
+** those of a transaction that nobody has rolled back. */
 static void queueClosing(void *pArg) {
-  static const char zRead[] =
-      "SELECT n, " COLUMNS " FROM temp.payload__waiting WHERE n <= ?1";
+  static const char zRead[] = "SELECT " COLUMNS " FROM temp.payload__waiting";
   static const char zCopy[] =
-      "INSERT INTO temp.payload__waiting(n, " COLUMNS
-      ") VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+      "INSERT INTO temp.payload__waiting(" COLUMNS ") VALUES(?1, ?2, ?3, ?4, "
+      "?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
   Queue *p = (Queue *)pArg;
   sqlite3 *db = p->bx->db;
   BxErr err = {SQLITE_OK, 0};
-  sqlite3_stmt *pFrom, *pTo;
+  sqlite3_stmt *pFrom, *pTo = 0;
   int i;
   sqlite3_close(p->pAfter);
   p->pAfter = 0;
-  if (waiting(p, &err).nRow == 0) return;
+  if (waiting(p, 0, &err).nRow == 0) return;
   pFrom = bxPlain(db, zRead, &err);
-  bxBind(pFrom, &err, "i",
-      sqlite3_get_autocommit(db) ? BX_MAX_TIME : p->iCommitted);
-  if (bxRow(pFrom, &err)) {
-    bxFailDb(&err, db,
-        sqlite3_open_v2(":memory:", &p->pAfter,
-            SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE,
-            (const char *)sqlite3_column_text(pFrom, 6)));
-    bxFailDb(&err, p->pAfter, sqlite3_exec(p->pAfter, zWaiting, 0, 0, 0));
-    pTo = bxPlain(p->pAfter, zCopy, &err);
-    do {
-      for (i = 0; i < 10; i++) {
-        sqlite3_bind_value(pTo, i + 1, sqlite3_column_value(pFrom, i));
-      }
-      bxRow(pTo, &err);
-      bxDone(pTo, &err);
-    } while (bxRow(pFrom, &err));
-    sqlite3_finalize(pTo);
+  while (bxRow(pFrom, &err)) {
+    if (p->pAfter == 0) {
+      bxFailDb(&err, db,
+          sqlite3_open_v2(":memory:", &p->pAfter,
+              SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE,
+              (const char *)sqlite3_column_text(pFrom, 8)));
+      bxFailDb(&err, p->pAfter, sqlite3_exec(p->pAfter, zWaiting, 0, 0, 0));
+      pTo = bxPlain(p->pAfter, zCopy, &err);
+    }
+    for (i = 0; i < 15 && err.rc == SQLITE_OK; i++) {
+      bxFailDb(&err, p->pAfter,
+          sqlite3_bind_value(pTo, i + 1, sqlite3_column_value(pFrom, i)));
+    }
+    bxRun(pTo, &err);
   }
+  sqlite3_finalize(pTo);
   sqlite3_finalize(pFrom);
   if (err.rc != SQLITE_OK) {
     sqlite3_log(err.rc, "blackbox: queued rows lost at close: %s", err.zMsg);
@@ -759,9 +707,9 @@ static void runAfter(sqlite3 *db, const char *zTemplate, BxErr *pErr) {
 /* The connection has closed: the other one writes the rows. */
 static void queueFree(void *pArg) {
   static const char zAttach[] =
-      "ATTACH (SELECT created_at FROM temp.payload__waiting WHERE n = 0) AS a";
+      "ATTACH (SELECT file FROM temp.payload__waiting LIMIT 1) AS a";
   static const char zOldest[] =
-      "SELECT count(*), min(ms) FROM temp.payload__waiting WHERE n > 0";
+      "SELECT count(*), min(ms) FROM temp.payload__waiting";
   Queue *p = (Queue *)pArg;
   sqlite3 *db = p->pAfter;
   BxErr err = {SQLITE_OK, 0};
@@ -796,23 +744,15 @@ static void moduleFree(void *p) {
 }
 
 int bxQueueRegister(Bx *bx) {
-  /* The second is for payload_queue(): a table of the user may have the name of the
-  ** first. */
-  static const char *const azName[] = {"payload_queue", "payload__queue"};
   BxSlot *pSlot = bxSlot(bx, "payload");
   Queue *p = sqlite3_malloc64(sizeof(*p));
-  int i, rc = SQLITE_OK;
   if (p == 0) return SQLITE_NOMEM;
   memset(p, 0, sizeof(*p));
-  p->bx = bx;
+  p->bx = bxRef(bx);
   p->iPut = bxNow();
   pSlot->p = p;
   pSlot->xFree = queueFree;
   pSlot->xClosing = queueClosing;
-  for (i = 0; i < 2 && rc == SQLITE_OK; i++) {
-    bxRef(bx);
-    rc = sqlite3_create_module_v2(
-        bx->db, azName[i], &queueModule, p, moduleFree);
-  }
-  return rc;
+  return sqlite3_create_module_v2(
+      bx->db, "payload_queue", &queueModule, p, moduleFree);
 }
