@@ -388,7 +388,7 @@ END;
 -- A writer of many items counts them all in the head first. The INSERTs then only
 -- store the items. Such a writer has checked that they are JSON, and sets looked
 -- of the head for each item whose text must be read. If it did not do so,
--- rollout_check reports it.
+-- rollout__check reports it.
 CREATE TABLE IF NOT EXISTS main.rollout__data(
   id        INTEGER PRIMARY KEY,
   timestamp INTEGER NOT NULL,

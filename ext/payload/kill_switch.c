@@ -174,7 +174,7 @@ i64 bxRingKillSwitch(Ring *p, const char *zAgent, const char *zEvent,
   bxRingLock(p, pErr); /* before anything is read */
   pArchive = archiveOf(p, pErr);
   if (pArchive == 0) return 0;
-  bxLock(pArchive, pErr);
+  bxLogBegin(pArchive, pErr);
   p->bFiring = 1;
   nSaved = fire(p, pArchive, zAgent, zEvent, pErr);
   logSwitch(p, pArchive, zAgent, zEvent, pPuller, nSaved, pErr);

@@ -276,6 +276,7 @@ static void raiseVerdict(Judging *p, const Finding *pFinding, BxErr *pErr) {
   zSay = bxRuleSay(pFinding, pTrack, p->pPush->zAgent, pErr);
   zNumber = bxPrintf(pErr, "%!.15g", pFinding->rCount);
   zThreshold = bxPrintf(pErr, "%!.15g", pRule->rThreshold);
+  bxLogBegin(p->pHome, pErr);
   bxDo(p->pHome, zSql, pErr, "itttttttiitittt", p->pPush->iTime, p->pOut->zRing,
       p->pPush->zAgent, bxRuleName(pFinding->eRule),
       pRule->bStop ? "stop" : "alert", zNumber, zThreshold,

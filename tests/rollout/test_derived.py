@@ -398,9 +398,9 @@ INSERT INTO rollouts(id, cwd) VALUES ('{ID}', '/w');
 INSERT INTO rollout_log(rollout_id, type, payload)
 VALUES ('{ID}', 'event_msg', '{{"type":"user_message","message":"hi"}}');
 DELETE FROM rollout_about;
-SELECT count(*) > 0 FROM rollout_check;
+SELECT count(*) > 0 FROM rollout__check;
 INSERT INTO rollout_rebuilds(id) SELECT id FROM rollout_heads;
-SELECT count(*) FROM rollout_check;
+SELECT count(*) FROM rollout__check;
 SELECT cwd, first_user_message FROM rollouts;
 """) == "1\n0\n/w|hi\n"
 

@@ -520,7 +520,7 @@ def test_check_finds_what_was_tampered_with(path, plain):
                   "stamp = stamp + 1")
     plain.execute("DROP TRIGGER rollout_data_update")
     plain.execute("UPDATE rollout__data SET payload = '{' WHERE id & 15 = 1")
-    found = " ".join(p for _, p in rows(plain, "SELECT * FROM rollout_check"))
+    found = " ".join(p for _, p in rows(plain, "SELECT * FROM rollout__check"))
     for word in ("last_sequence is 9", "bytes is 1", "turns is 7", "not JSON"):
         assert word in found
     plain.execute("DELETE FROM rollouts")
