@@ -57,11 +57,12 @@ void bxPayloadStats(BxCall *p);
 void bxPayloadDbSize(BxCall *p);
 void bxPayloadUnpin(BxCall *p);
 /* queue.c: rows that wait for the archive */
-typedef struct Queue Queue;
 int bxQueueRegister(Bx *bx);
 void bxPayloadQueue(BxCall *p);
 void bxPayloadFlush(BxCall *p);
 sqlite3_stmt *bxPayloadWaiting(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
+sqlite3_stmt *bxQueueRows(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
+void bxQueueWrite(Bx *bx, int argc, sqlite3_value **argv, BxErr *pErr);
 /* How many rows and bytes wait on this connection. */
 void bxQueueSize(Bx *bx, i64 *pnRow, i64 *pnByte, BxErr *pErr);
 /* Deletes what waits for pHome's schema, with a receipt. Returns the rows. */
