@@ -207,8 +207,8 @@ def queue(mean, calls):
                                    calls=calls),
         },
         [
-            ("payload_queue(), memory", "plain INSERT", 0.5),
-            ("INSERT INTO payload_queue, memory", "plain INSERT", None),
+            ("payload_queue(), memory", "payload_queue(), durable", 0.75),
+            ("INSERT INTO payload_queue, memory", "INSERT INTO payload_queue, durable", 0.75),
             ("payload_queue(), durable", "archive INSERT", 1.05),
             ("INSERT INTO payload_queue, durable", "archive INSERT", 1.05),
         ],

@@ -26,7 +26,8 @@ SQLITE_EXTENSION_INIT3
 ** staged: when it came. home, file: the schema of the archive, and its file. */
 static const char zWaiting[] =
     "CREATE TEMP TABLE payload__waiting(n INTEGER PRIMARY KEY, total, staged,"
-    " ms, bytes, home, file, id, created_at, event_id, agent_id, request_body,"
+    " ms, bytes, home, file, id NOT NULL, created_at, event_id, agent_id, "
+    "request_body,"
     " response_body)";
 
 /* A receipt for rows that leave the queue, and their DELETE. */
@@ -81,19 +82,19 @@ typedef struct Given {
 
 /* What waits, and whether it is for another schema or file than that of the query. */
 typedef struct Wait {
-  i64 nRow, nByte, iOldest, bOther;
+  i64 nRow, nByte, iOldest, nTotal, bOther;
 } Wait;
 
 /* From the first and the last row: too much if some between them were deleted. */
 static const char zAbout[] =
-    "SELECT z.n - a.n + 1, z.total - a.total + a.bytes, a.staged,"
+    "SELECT z.n - a.n + 1, z.total - a.total + a.bytes, a.staged, z.total,"
     "  a.home <> ?1 COLLATE NOCASE OR a.file <> ?2"
     " FROM temp.payload__waiting AS a, temp.payload__waiting AS z"
     " WHERE a.n = (SELECT min(n) FROM temp.payload__waiting)"
     "   AND z.n = (SELECT max(n) FROM temp.payload__waiting)";
-static const char zExactly[] =
-    "SELECT count(*), sum(bytes), min(staged), max(home <> ?1 COLLATE NOCASE"
-    "  OR file <> ?2) FROM temp.payload__waiting";
+static const char zExactly[] = "SELECT count(*), sum(bytes), min(staged), "
+                               "max(total), max(home <> ?1 COLLATE NOCASE"
+                               "  OR file <> ?2) FROM temp.payload__waiting";
 
 static Queue *queueOf(Bx *bx) {
   return (Queue *)bxSlot(bx, "payload")->p;
@@ -105,7 +106,7 @@ static const char *fileOf(Queue *p, const char *zDb) {
 }
 
 static Wait waiting(Queue *p, const char *zSql, const char *zDb, BxErr *pErr) {
-  Wait wait = {0, 0, 0, 0};
+  Wait wait = {0, 0, 0, 0, 0};
   BxErr err = {SQLITE_OK, 0};
   sqlite3_stmt *pStmt;
   i64 *aOut = &wait.nRow;
@@ -114,7 +115,7 @@ static Wait waiting(Queue *p, const char *zSql, const char *zDb, BxErr *pErr) {
   pStmt = bxStmt(bxSchema(p->bx, "temp", &err), zSql, &err);
   bxBind(pStmt, &err, "tt", zDb, fileOf(p, zDb));
   if (bxRow(pStmt, &err)) {
-    for (i = 0; i < 4; i++) aOut[i] = sqlite3_column_int64(pStmt, i);
+    for (i = 0; i < 5; i++) aOut[i] = sqlite3_column_int64(pStmt, i);
   }
   bxDone(pStmt, &err);
   if (bxSays(&err, "no such table")) { /* its creation was rolled back */
@@ -301,29 +302,33 @@ static void store(Queue *p, BxStmts *pHome, const Given *pRow, BxErr *pErr) {
   }
 }
 
-/* Mode memory: the row waits. */
-static void stage(Queue *p, BxStmts *pHome, const Given *pRow, BxErr *pErr) {
+/* Mode memory: the row waits. (An INSERT..SELECT into a table with NOT NULL, which may
+** fail half-way, begins a savepoint in temp. Only then SQLite takes rows back there
+** when the statement that called xUpdate fails.) */
+static void stage(Queue *p, BxStmts *pHome, const Given *pRow,
+    const Wait *pWait, BxErr *pErr) {
   static const char zSql[] =
-      "INSERT INTO temp.payload__waiting VALUES(NULL, ?1 + coalesce((SELECT"
-      "  total FROM temp.payload__waiting ORDER BY n DESC LIMIT 1), 0), ?2, ?3,"
-      "  ?1, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+      "INSERT INTO temp.payload__waiting SELECT NULL, ?1, ?2, ?3, ?4, ?5, ?6,"
+      "  ?7, ?8, ?9, ?10, ?11, ?12";
   sqlite3_stmt *pStmt;
   bxNeedKnown(p->bx, pErr); /* not after it, as the row may stay */
   if (!p->bTable && pErr->rc == SQLITE_OK) {
+    /* or each commit writes the journal into a file once it was 64 KB */
+    sqlite3_exec(p->bx->db, "PRAGMA temp.journal_mode=MEMORY", 0, 0, 0);
     bxExec(pHome, zWaiting, pErr);
     p->bTable = pErr->rc == SQLITE_OK;
   }
   pStmt = bxStmt(pHome, zSql, pErr);
-  bxBind(pStmt, pErr, "iiittttssss", pRow->nByte, bxNow(), pRow->iTime,
-      pHome->zDb, fileOf(p, pHome->zDb), pRow->zId, pRow->zTime, pRow->aVal[0],
-      pRow->aVal[1], pRow->aVal[2], pRow->aVal[3]);
+  bxBind(pStmt, pErr, "iiiittttssss", pWait->nTotal + pRow->nByte, p->iPut,
+      pRow->iTime, pRow->nByte, pHome->zDb, fileOf(p, pHome->zDb), pRow->zId,
+      pRow->zTime, pRow->aVal[0], pRow->aVal[1], pRow->aVal[2], pRow->aVal[3]);
   bxRun(pStmt, pErr);
   bxWriteNote(p->bx, pErr);
 }
 
 /* Before a row: writes those that wait for another schema, or since another mode was
 ** set, or that leave no room for it. */
-static void makeRoom(
+static Wait makeRoom(
     Queue *p, BxStmts *pHome, const Given *pRow, int bRow, BxErr *pErr) {
   i64 nMost = p->nMaxByte - pRow->nByte;
   Wait wait = waiting(p, zAbout, pHome->zDb, pErr);
@@ -331,19 +336,21 @@ static void makeRoom(
     attemptQuietly(p, 0, bRow, pErr);
     wait = waiting(p, zExactly, pHome->zDb, pErr);
   }
-  if (p->bMemory && wait.bOther) {
+  if (!p->bMemory) return wait;
+  if (wait.bOther) {
     bxFail(pErr, SQLITE_ERROR,
         "MisuseError: %lld rows wait for another schema than %s; COMMIT, and "
         "SELECT payload_flush(), before you queue rows for it",
         wait.nRow, pHome->zDb);
-  } else if (p->bMemory && wait.nByte > nMost) {
-    bxFail(pErr, SQLITE_FULL,
+  } else if (wait.nByte > nMost) {
+    bxFail(pErr, SQLITE_ERROR, /* FULL would roll back those that wait */
         "QueueFullError: %lld bytes wait, and %lld more would exceed the limit "
         "of %lld (payload.queue_max_bytes); COMMIT, or read the error in "
         "payload_waiting%s%s",
         wait.nByte, pRow->nByte, p->nMaxByte, p->zFailed ? ": " : "",
         p->zFailed ? p->zFailed : "");
   }
+  return wait;
 }
 
 /* Takes a row. Returns 0 if the archive is disabled, and that is to be ignored. */
@@ -351,20 +358,20 @@ static int put(
     Queue *p, sqlite3_value **aVal, int nVal, int bRow, BxErr *pErr) {
   Given row = {aVal, 0, 0, "", ""};
   BxStmts *pHome = accept(p, &row, nVal, pErr);
-  i64 iNow, iPut = p->iPut;
+  i64 iNow = bxNow();
   Wait wait;
   if (pHome == 0) return 0;
-  makeRoom(p, pHome, &row, bRow, pErr);
+  wait = makeRoom(p, pHome, &row, bRow, pErr);
   if (pErr->rc != SQLITE_OK) return 0;
   if (!p->bMemory) {
     store(p, pHome, &row, pErr);
   } else {
-    stage(p, pHome, &row, pErr);
-    wait = waiting(p, zAbout, 0, pErr);
-    p->iPut = iNow = bxNow();
-    if (iNow >= p->iRetry &&
-        (wait.nRow >= p->nBatch || iNow - iPut > p->nInterval ||
-            iNow < wait.iOldest || iNow - wait.iOldest > p->nInterval)) {
+    i64 iOldest = wait.nRow > 0 ? wait.iOldest : iNow;
+    i64 iSince = iOldest < p->iPut ? iOldest : p->iPut;
+    p->iPut = iNow;
+    stage(p, pHome, &row, &wait, pErr);
+    if (iNow >= p->iRetry && (wait.nRow + 1 >= p->nBatch || iNow < iOldest ||
+                                 iNow - iSince > p->nInterval)) {
       attemptQuietly(p, 0, bRow, pErr);
     }
   }
@@ -415,12 +422,15 @@ sqlite3_stmt *bxQueueRows(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
 }
 
 void bxQueueWrite(Bx *bx, int argc, sqlite3_value **argv, BxErr *pErr) {
+  static const char zSavepoint[] = /* as in stage() */
+      "INSERT INTO temp.payload__waiting(id) SELECT 1 WHERE 0";
   static const char *const azDrop[] = {LEAVE("'payload.queue'", "n = ?1")};
   Queue *p = queueOf(bx);
   if (argc == 1) {
     BxStmts *pHome = target(p, pErr);
     i64 n = sqlite3_value_int64(argv[0]);
     if (pHome == 0) return;
+    bxDo(pHome, zSavepoint, pErr, "");
     bxDo(pHome, azDrop[0], pErr, "i", n);
     bxDo(pHome, azDrop[1], pErr, "i", n);
   } else if (sqlite3_value_type(argv[0]) != SQLITE_NULL) {
