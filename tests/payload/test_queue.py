@@ -238,6 +238,33 @@ def test_close_with_an_archive_in_an_attached_file(path, tmp_path):
     assert stored(connect(other)) == ["e1", "e2", "e3"]
 
 
+@pytest.mark.parametrize("mode", ["delete", "wal"])
+@pytest.mark.parametrize("begin", ["", "BEGIN", "BEGIN EXCLUSIVE", "SAVEPOINT s"])
+@pytest.mark.parametrize("detach", [False, True])
+def test_close_writes_rows_for_an_attached_file(path, tmp_path, mode, begin, detach):
+    """Also if the file is locked by the connection that closes, or was detached."""
+    if begin and detach:
+        return  # DETACH is refused in a transaction
+    db, schema = connect(path), quoted("at \"t'd")
+    db.execute(f"ATTACH ? AS {schema}", (str(tmp_path / "o.db"),))
+    db.execute(f"PRAGMA {schema}.journal_mode={mode}")
+    one(db, "SELECT blackbox_install(?)", "at \"t'd")
+    setting(db, "enabled", 1, schema)
+    setting(db, "queue_mode", "memory", schema)
+    db.execute(begin)
+    put(db, "e1", "e2", how=CALL)
+    put(db, "e3", how=ROW)
+    if begin:
+        db.execute(f"CREATE TABLE {schema}.mine(x)")
+    if detach:
+        db.execute(f"DETACH {schema}")
+    db.close()
+    other = connect(tmp_path / "o.db")
+    assert stored(other) == ["e1", "e2", "e3"]
+    assert one(other, "SELECT count(*) FROM sqlite_schema WHERE name = 'mine'") == 0
+    assert check(other) == []
+
+
 def test_close_of_a_database_without_a_file_loses_no_one_else(tmp_path):
     db = connect()
     one(db, "SELECT blackbox_install()")
