@@ -37,11 +37,16 @@ static int isIntact(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
 
 /* An object of another program with a name that blackbox needs. */
 static void refuseOne(BxStmts *p, void *pArg, const BxObject *pObject) {
+  static const char zThere[] = "SELECT type FROM main.sqlite_schema"
+                               " WHERE name = ?1 COLLATE NOCASE";
+  char *zType; /* where blackbox has a view, it may be a table */
   if (pObject->eState == BX_MISSING || pObject->eState >= BX_FITS) return;
+  zType = bxAskText(p, zThere, (BxErr *)pArg, "t", pObject->zName);
   bxFail((BxErr *)pArg, SQLITE_ERROR,
       "ValidationError: schema %s already has the %s %s of another program; "
       "rename it",
-      p->zDb, pObject->zType, pObject->zName);
+      p->zDb, zType ? zType : pObject->zType, pObject->zName);
+  sqlite3_free(zType);
 }
 
 /* Drops an object that differs, so that the text creates it again. */
@@ -56,6 +61,10 @@ static void dropOne(BxStmts *p, void *pArg, const BxObject *pObject) {
       pObject->zType, pObject->zName);
   bxExec(p, zSql, (BxErr *)pArg);
   sqlite3_free(zSql);
+  if (bxSays((BxErr *)pArg, "use DROP ")) { /* TABLE to delete ... */
+    bxClear((BxErr *)pArg);
+    refuseOne(p, pArg, pObject);
+  }
 }
 
 /* Runs the domain's SQL, and explains an error. */

@@ -3,12 +3,9 @@
 ** in event_payloads, or as JSON.
 **
 ** Evidence is written first, in one statement, and the ring emptied second, in
-** another. As a function both are one savepoint; as a row put into the ring,
-** the statement around it rolls both back, and in the one case where SQLite
-** does not (a single row inside BEGIN, the second statement failing) the
-** exchanges are in both places: firing again saves nothing twice and empties
-** the ring. The view payload_evidence sees to it that an exchange of the
-** archive is not stored twice.
+** another. Both are undone together: as a function by its savepoint, as a row
+** put into the ring as core/write.c says. The view payload_evidence sees to it
+** that an exchange of the archive is not stored twice.
 **
 ** Where: the archive must be in the ring's own file, or the ring in temp. Two
 ** files that use a write-ahead log commit one after the other; had the ring's

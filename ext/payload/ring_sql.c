@@ -320,6 +320,13 @@ static void putExchange(
   }
 }
 
+/* Whether a hold may keep rows of an agent that has made its first push. */
+static int isHeld(Ring *p, const char *zAgent, BxErr *pErr) {
+  static const char zWhy[] =
+      "SELECT why FROM main.@_agents WHERE agent_id = ?1";
+  return bxAsk(&p->base.stmts, zWhy, pErr, "t", zAgent) == RING_HELD;
+}
+
 /* What a hold keeps of the row is noted. That it is not never refuses a push. */
 static void noteHeld(Ring *p, i64 iSlot, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
@@ -356,7 +363,9 @@ void bxRingPush(Ring *p, const RingPush *pPush, i64 *piRowid, BxErr *pErr) {
   } else {
     putExchange(p, &agent, pPush, pErr);
   }
-  if (agent.bHeld) noteHeld(p, *piRowid, pErr);
+  if (agent.bHeld || (agent.nGiven == 1 && isHeld(p, pPush->zAgent, pErr))) {
+    noteHeld(p, *piRowid, pErr);
+  }
   bxRingLooked(p);
 }
 
@@ -375,19 +384,35 @@ void bxRingSetWindow(Ring *p, i64 nWindow, BxErr *pErr) {
   bxRun(pStmt, pErr);
 }
 
-void bxRingSetBound(Ring *p, const char *zOption, i64 iVal, BxErr *pErr) {
+static void writeBound(Ring *p, const char *zOption, i64 iVal, BxErr *pErr) {
   static const char zSet[] =
       "INSERT INTO main.@_config(name, value) VALUES(?1, ?2) "
       "ON CONFLICT(name) DO UPDATE SET value = excluded.value";
   static const char zOff[] = "DELETE FROM main.@_config WHERE name = ?1";
-  sqlite3_stmt *pStmt;
-  p->nWindow = 0;
-  pStmt = bxStmt(&p->base.stmts, iVal > 0 ? zSet : zOff, pErr);
+  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, iVal > 0 ? zSet : zOff, pErr);
   bxBind(pStmt, pErr, "t", zOption);
   if (iVal > 0) bxBind(pStmt, pErr, "-i", iVal);
   bxRun(pStmt, pErr);
+  p->nWindow = 0;
+}
+
+/* What the bound would remove may be held, of which only the removal tells. Then the
+** bound is set back: so nothing was written, and the transaction can go on. */
+void bxRingSetBound(Ring *p, const char *zOption, i64 iVal, BxErr *pErr) {
+  Bx *bx = p->base.stmts.bx;
+  BxErr back = {SQLITE_OK, 0};
+  int bWritten = bx->bWritten;
+  i64 iOld;
+  p->nWindow = 0;
+  readWindow(p, pErr);
+  iOld = strcmp(zOption, "max_bytes") == 0 ? p->nMaxByte : p->nIdleDay;
+  writeBound(p, zOption, iVal, pErr);
   readWindow(p, pErr);
   if (p->nMaxByte > 0) bxRingTrimBound(p, pErr);
+  if ((pErr->rc & 0xff) != SQLITE_CONSTRAINT) return;
+  writeBound(p, zOption, iOld, &back);
+  if (back.rc == SQLITE_OK) bx->bWritten = bWritten;
+  bxClear(&back);
 }
 
 void bxRingTakeOut(Ring *p, const char *zAgent, int bSaved, BxErr *pErr) {

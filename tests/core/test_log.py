@@ -213,6 +213,27 @@ def test_many_receipts_of_nothing_wash_no_receipt_out(kept):
     assert one(kept, "SELECT size = (SELECT max(n) FROM blackbox__log) FROM blackbox__tree") == 1
 
 
+@pytest.mark.parametrize("trigger", [
+    "AFTER UPDATE ON main.blackbox__probe BEGIN UPDATE blackbox__probe SET hit = 0; END",
+    "AFTER UPDATE ON main.blackbox__probe BEGIN UPDATE event_payloads SET agent_id = 'z'; END",
+    "BEFORE UPDATE ON main.event_payloads BEGIN UPDATE blackbox__probe SET hit = 0; END"])
+@pytest.mark.parametrize("how", [
+    "UPDATE event_payloads SET response_body = 'other' WHERE id = 'h'",
+    "UPDATE event_payloads SET agent_id = 'other' WHERE id = 'h'",
+    "UPDATE OR REPLACE event_payloads SET id = 'h' WHERE id = 'x'",
+    "DELETE FROM event_payloads WHERE id = 'h'"])
+def test_no_temp_trigger_opens_a_held_row_of_the_archive(kept, trigger, how):
+    """The guards of UPDATE and DELETE only raise."""
+    kept.execute("INSERT INTO event_payloads(id, event_id, agent_id, purpose) VALUES"
+                 "('h', 'e', 'held', 'archive'), ('x', 'e', 'free', 'archive')")
+    one(kept, "SELECT retention_hold('agent', 'held', 'case', 'Ann', 'a lawsuit')")
+    before = rows(kept, "SELECT * FROM event_payloads WHERE id = 'h'")
+    kept.execute("CREATE TEMP TRIGGER t " + trigger)
+    with pytest.raises(sqlite3.IntegrityError, match="HeldError|PinnedError"):
+        kept.execute(how)
+    assert rows(kept, "SELECT * FROM event_payloads WHERE id = 'h'") == before
+
+
 def test_a_forged_unpin_is_found_because_the_row_is_still_pinned(kept):
     kept.execute(UNPIN)
     for _ in range(2):
