@@ -285,7 +285,9 @@ static int mayOmit(Queue *p, BxStmts *pHome) {
       "SELECT count(*) FROM (SELECT * FROM main.sqlite_schema "
       "UNION ALL SELECT * FROM temp.sqlite_schema) "
       "WHERE tbl_name = 'event_payloads' COLLATE NOCASE"
-      "  AND name <> 'payload_insert_replace'"
+      "  AND name NOT IN ('payload_insert_replace', 'payload_made_replace',"
+      "    'payload_update_replace', 'payload_made_update', "
+      "'payload_delete_guard')"
       "  AND (instr(lower(sql), 'ignore') OR instr(lower(sql), 'fail'))";
   static const char zAny[] = "SELECT 1 FROM payload_queue LIMIT 1";
   BxErr err = {SQLITE_OK, 0};
