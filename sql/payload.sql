@@ -152,7 +152,6 @@ CREATE TABLE IF NOT EXISTS main.payload__state(
   since     INTEGER,
   max_bytes INTEGER,
   wake      INTEGER NOT NULL DEFAULT 0, -- no row is due before this time
-  writing   INTEGER NOT NULL DEFAULT 0, -- 1 until all of an inserted row is written
   rid       INTEGER,                    -- the row that is written, and its time if
   ms        INTEGER,                    --   it is an insert
   work      INTEGER NOT NULL DEFAULT 0, -- 1 while rows go; 2 if something may refuse
@@ -330,14 +329,13 @@ BEGIN
       OR typeof(NEW.response_body) = 'blob' AND EXISTS (SELECT 1 FROM payload__packed
           WHERE text = CAST(substr(NEW.response_body, 37) AS INTEGER) AND reference = NEW.response_body)
     THEN RAISE(ABORT, 'ValidationError: this body is a reference to the body store, which belongs to another row; insert its text, store_text(body)') END;
-  UPDATE payload__state SET writing = 1 WHERE one = 1;
   INSERT INTO payload__settling(rid, pinned, wrong)
   VALUES (NEW.rowid, max(coalesce(NEW.pinned, 0), NEW.purpose = 'evidence'),
           NEW.pinned IS NOT 0 OR NEW.purpose = 'evidence' OR NEW.size_bytes IS NOT
           coalesce(length(CAST(NEW.request_body AS BLOB)), 0) + coalesce(length(CAST(NEW.response_body AS BLOB)), 0));
   UPDATE payload__state
      SET bytes = bytes + (NEW.purpose IS 'archive' AND NEW.pinned IS 0) * NEW.size_bytes,
-         writing = 0, rid = iif((NEW.purpose IS 'archive' AND NEW.pinned IS 0), NEW.rowid, -1), ms = iif((NEW.purpose IS 'archive' AND NEW.pinned IS 0), NEW.created_ms, 0),
+         rid = iif((NEW.purpose IS 'archive' AND NEW.pinned IS 0), NEW.rowid, -1), ms = iif((NEW.purpose IS 'archive' AND NEW.pinned IS 0), NEW.created_ms, 0),
          wake = min(wake, iif(NEW.created_ms > since, NEW.created_ms + kept_ms, wake)),
          pack = min(pack, NEW.created_at)
    WHERE one = 1;
@@ -459,16 +457,22 @@ BEGIN
     THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)') END;
 END;
 
+-- It is the first of the AFTER triggers, because SQLite fires the first one last: room
+-- is made when the sum is right. A row that was not counted before is not refused,
+-- however large it is.
 CREATE TRIGGER IF NOT EXISTS main.payload_update
 AFTER UPDATE OF id, request_body, response_body, purpose, created_at ON event_payloads
 BEGIN
-  INSERT INTO payload__settling(rid, pinned, wrong)
-  VALUES (NEW.rowid, 1, NEW.purpose = 'evidence' AND OLD.purpose IS NOT 'evidence');
   DELETE FROM payload__packed
    WHERE id = OLD.id AND reference IS NOT NEW.request_body AND reference IS NOT NEW.response_body;
   UPDATE payload__packed SET id = NEW.id WHERE id = OLD.id AND NEW.id IS NOT OLD.id COLLATE BINARY;
+  INSERT INTO payload__settling(rid, pinned, wrong)
+  VALUES (NEW.rowid, max(coalesce(NEW.pinned, 0), NEW.purpose = 'evidence' AND OLD.purpose IS NOT 'evidence'),
+          (NEW.purpose = 'evidence' AND OLD.purpose IS NOT 'evidence')
+          OR NEW.request_body IS NOT OLD.request_body OR NEW.response_body IS NOT OLD.response_body);
   UPDATE payload__state
-     SET wake = min(wake, iif(NEW.created_ms > since, NEW.created_ms + kept_ms, wake)),
+     SET rid = iif((OLD.purpose IS 'archive' AND OLD.pinned IS 0), NEW.rowid, -1), ms = 0,
+         wake = min(wake, iif(NEW.created_ms > since, NEW.created_ms + kept_ms, wake)),
          pack = min(pack, NEW.created_at)
    WHERE one = 1;
 END;
@@ -480,15 +484,11 @@ BEGIN
   INSERT INTO payload__settling(rid, pinned, wrong) VALUES (NEW.rowid, NEW.pinned, 1);
 END;
 
--- What was written counts, and room is made for it. A row that was not counted before
--- is not refused, however large it is.
 CREATE TRIGGER IF NOT EXISTS main.payload_update_count
 AFTER UPDATE OF size_bytes, purpose, pinned ON event_payloads
 BEGIN
   UPDATE payload__state
-     SET bytes = bytes + (NEW.purpose IS 'archive' AND NEW.pinned IS 0) * NEW.size_bytes
-                       - (OLD.purpose IS 'archive' AND OLD.pinned IS 0) * OLD.size_bytes,
-         rid = iif((OLD.purpose IS 'archive' AND OLD.pinned IS 0), NEW.rowid, -1), ms = 0
+     SET bytes = bytes + (NEW.purpose IS 'archive' AND NEW.pinned IS 0) * NEW.size_bytes - (OLD.purpose IS 'archive' AND OLD.pinned IS 0) * OLD.size_bytes
    WHERE one = 1;
 END;
 
@@ -559,8 +559,8 @@ END;
 -- it no row is due. till is -9e15, too, if the clock is in doubt.
 CREATE TRIGGER IF NOT EXISTS main.payload_look
 AFTER UPDATE OF rid ON payload__state
-WHEN NOT NEW.writing AND ((NEW.ms AND NEW.wake <= unixepoch() * 1000)
-  OR NEW.bytes - NEW.packed + NEW.packed * NEW.share > NEW.max_bytes)
+WHEN (NEW.ms AND NEW.wake <= unixepoch() * 1000)
+  OR NEW.bytes - NEW.packed + NEW.packed * NEW.share > NEW.max_bytes
 BEGIN
   UPDATE payload__state
      SET till = (SELECT coalesce(iif(NEW.ms >= now - NEW.kept_ms, now - NEW.kept_ms, NULL), -9e15)
@@ -659,8 +659,8 @@ BEGIN
     FROM payload__pins AS p LEFT JOIN event_payloads AS e ON e.id = p.id
    WHERE p.id = NEW.payload_id;
   DELETE FROM payload__pins WHERE id = NEW.payload_id;
-  UPDATE payload__state SET wake = 0 WHERE one = 1;
   UPDATE event_payloads SET pinned = 0 WHERE id = NEW.payload_id;
+  UPDATE payload__state SET wake = 0, rid = -1, ms = 0 WHERE one = 1;
   SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads prevents this row from being unpinned; drop the trigger')
    WHERE EXISTS (SELECT 1 FROM event_payloads
                   WHERE id = NEW.payload_id AND pinned <> 0);
