@@ -63,7 +63,7 @@ static const BxDomain aDomain[] = {
         .zGuarded = ",event_payloads,payload__state,payload__pins,payload_pins,"
                     "payload_unpins,payload__protected,payload_evidence,"
                     "payload__held,payload__packed,payload__leaving,"
-                    "payload__settling,",
+                    "payload__settling,payload__replaced,",
         .zDerived = ",payload__packed,",
         .zAdopted = "event_payloads",
         .zLogged = zPayloadLogged,

@@ -154,7 +154,7 @@ CREATE TABLE IF NOT EXISTS main.payload__state(
   wake      INTEGER NOT NULL DEFAULT 0, -- no row is due before this time
   rid       INTEGER,                    -- the row that is written, and its time if
   ms        INTEGER,                    --   it is an insert
-  work      INTEGER NOT NULL DEFAULT 0, -- 1 while rows go; 2 if something may refuse
+  work      INTEGER NOT NULL DEFAULT 0, -- above 0 while rows go; 3 if something may refuse
   till      INTEGER,                    -- rows before this time are due
   due       INTEGER NOT NULL DEFAULT 0, -- how many of them still go
   rule      TEXT                        -- why rows go now; NULL: a plain statement
@@ -299,13 +299,21 @@ SELECT 86400000 * max(iif(name = 'payload.retention_days', value, NULL)) AS kept
 CREATE TRIGGER IF NOT EXISTS main.payload_insert_replace
 BEFORE INSERT ON event_payloads
 WHEN EXISTS (SELECT 1 FROM event_payloads WHERE id = NEW.id)
-  OR EXISTS (SELECT 1 FROM event_payloads WHERE rowid = NEW.rowid)
+  OR (NEW.rowid <> -1 AND EXISTS (SELECT 1 FROM event_payloads WHERE rowid = NEW.rowid))
+BEGIN
+  INSERT INTO payload__replaced(id, rid) VALUES (NEW.id, NEW.rowid);
+END;
+
+CREATE VIEW IF NOT EXISTS main.payload__replaced AS SELECT NULL AS id, NULL AS rid WHERE 0;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_replaced
+INSTEAD OF INSERT ON payload__replaced
 BEGIN
   UPDATE blackbox__probe SET hit = 0 WHERE one = 1;
   INSERT OR IGNORE INTO blackbox__probe(one, hit) VALUES (1, 1);
   INSERT INTO payload__leaving(rid)
   SELECT rowid FROM event_payloads
-   WHERE (SELECT hit FROM blackbox__probe) AND (id = NEW.id OR rowid = NEW.rowid);
+   WHERE (SELECT hit FROM blackbox__probe) AND (id = NEW.id OR rowid = NEW.rid);
 END;
 
 -- Fires only if the row was really written.
@@ -562,10 +570,16 @@ AFTER UPDATE OF rid ON payload__state
 WHEN (NEW.ms AND NEW.wake <= unixepoch() * 1000)
   OR NEW.bytes - NEW.packed + NEW.packed * NEW.share > NEW.max_bytes
 BEGIN
+  UPDATE payload__state SET work = 1 WHERE one = 1;
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_ready
+AFTER UPDATE OF work ON payload__state WHEN NEW.work = 1
+BEGIN
   UPDATE payload__state
      SET till = (SELECT coalesce(iif(NEW.ms >= now - NEW.kept_ms, now - NEW.kept_ms, NULL), -9e15)
                    FROM retention_now),
-         work = 1 + EXISTS (SELECT 1 FROM sqlite_schema
+         work = 2 + EXISTS (SELECT 1 FROM sqlite_schema
            WHERE (type = 'trigger' AND tbl_name = 'event_payloads' COLLATE NOCASE
                   AND substr(name, 1, 8) <> 'payload_' AND instr(lower(sql), 'delete'))
               OR (type = 'table' AND instr(lower(sql), 'references') AND instr(lower(sql), 'event_payloads'))),
@@ -577,7 +591,7 @@ END;
 -- looks at three, and if that is not enough at 97 more. The guard passes over those
 -- that are held.
 CREATE TRIGGER IF NOT EXISTS main.payload_work
-AFTER UPDATE OF work ON payload__state WHEN NEW.work
+AFTER UPDATE OF work ON payload__state WHEN NEW.work > 1
 BEGIN
   INSERT INTO retention__tick(now) VALUES (NEW.till + NEW.kept_ms);
   SELECT RAISE(ABORT, 'QuotaExceededError: the bodies of this row have more bytes than payload.max_bytes, the limit of the whole archive; store less, or set a higher limit')
@@ -587,13 +601,13 @@ BEGIN
   SELECT rowid, created_ms FROM event_payloads INDEXED BY payload_by_age
    WHERE purpose = 'archive' AND pinned = 0
      AND created_ms > iif(NEW.bytes - NEW.packed + NEW.packed * NEW.share > NEW.max_bytes, -9e15, NEW.since)
-   ORDER BY created_ms, size_bytes LIMIT iif(NEW.work = 1, 3, 0);
+   ORDER BY created_ms, size_bytes LIMIT iif(NEW.work = 2, 3, 0);
   INSERT INTO payload__leaving(rid, at)
   SELECT rowid, created_ms FROM event_payloads INDEXED BY payload_by_age
    WHERE purpose = 'archive' AND pinned = 0
      AND created_ms > iif(NEW.bytes - NEW.packed + NEW.packed * NEW.share > NEW.max_bytes, -9e15, NEW.since)
    ORDER BY created_ms, size_bytes
-   LIMIT (SELECT iif(NEW.work = 1 AND (bytes - packed + packed * share > max_bytes OR due > 0 AND EXISTS (
+   LIMIT (SELECT iif(NEW.work = 2 AND (bytes - packed + packed * share > max_bytes OR due > 0 AND EXISTS (
             SELECT 1 FROM retention__in_force)), 97, 0) FROM payload__state);
   UPDATE payload__state
      SET work = 0,
@@ -608,7 +622,7 @@ BEGIN
          0, 0
     FROM payload__state
    WHERE due = 2 AND (bytes - packed + packed * share > max_bytes
-                      OR (NEW.work = 2 AND wake - kept_ms < till));
+                      OR (NEW.work = 3 AND wake - kept_ms < till));
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_due_delete
