@@ -54,21 +54,18 @@ static const BxDomain aDomain[] = {
     {.zName = "payload",
         .bDefault = 1,
         .zTable = "payload__state",
-        .zLarger = "payload_swaps",
         .zSql = bxSqlPayload,
         .aRecords = bxPayloadRecords,
         .xAdopt = bxPayloadAdopt,
         .xMend = bxPayloadMend,
-        .xGuard = bxPayloadGuard,
         .xIsWhole = bxPayloadIsWhole,
         .xCheck = bxPayloadCheck,
         .zGuarded = ",event_payloads,payload__state,payload__pins,payload_pins,"
                     "payload_unpins,payload__protected,payload_evidence,"
-                    "payload__held,payload__looking,"
-                    "payload_volume,payload__sizes,",
-        .zDerived = ",payload_volume,payload__sizes,",
+                    "payload__held,payload__packed,payload__leaving,"
+                    "payload__settling,payload__replaced,",
+        .zDerived = ",payload__packed,",
         .zAdopted = "event_payloads",
-        .zOptional = "payload_rows",
         .zLogged = zPayloadLogged,
         .zPins = "payload__pins",
         .xLeave = bxPayloadLeave},

@@ -13,6 +13,7 @@
 --         retention_clock        the newest time that this file has seen
 --         retention__in_force    what holds keep, for the guards of every domain
 --         retention__erased      keys of what was erased, which are refused
+--         store_dropped          texts that the body store can sweep
 --         blackbox__probe        lets a trigger detect a REPLACE
 -- Views   proof_log              the leaves in words
 --         retention_now          the current time, if the clock can be trusted
@@ -330,6 +331,12 @@ BEGIN
     FROM blackbox__open WHERE minute BETWEEN 1 AND NEW.minute - 1;
   DELETE FROM blackbox__open WHERE minute BETWEEN 1 AND NEW.minute - 1;
 END;
+
+-- Texts of the body store that perhaps no row names any more. It is here, so that the
+-- triggers of other domains can write it where there is no store.
+CREATE TABLE IF NOT EXISTS main.store_dropped(
+  text INTEGER PRIMARY KEY
+);
 
 -- What holds keep: one row for each owner of a hold, which the domain retention
 -- writes. step is the number of the hold in blackbox__log. The guards of every domain

@@ -165,11 +165,8 @@ static void checkDomains(BxStmts *p, BxProblems *pOut) {
   }
   for (i = 0; i < p->bx->nDomain && pOut->err.rc == SQLITE_OK; i++) {
     const BxDomain *pDomain = &p->bx->aDomain[i];
-    char *zSql;
     if (!hasTraces(p, pDomain, pOut)) continue;
-    zSql = bxDomainSql(p, pDomain, &pOut->err);
-    if (zSql != 0) checkOwner(p, pDomain->zName, zSql, pDomain, pOut);
-    sqlite3_free(zSql);
+    checkOwner(p, pDomain->zName, pDomain->zSql, pDomain, pOut);
     if (pDomain->xCheck != 0) pDomain->xCheck(p, pOut);
   }
 }

@@ -13,15 +13,6 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-/* bxCompare() with the SQL of a domain. */
-static void compareDomain(BxStmts *p, const BxDomain *pDomain, int bRows,
-    void (*xEach)(BxStmts *, void *, const BxObject *), void *pArg,
-    BxErr *pErr) {
-  char *zSql = bxDomainSql(p, pDomain, pErr);
-  if (zSql != 0) bxCompare(p, zSql, bRows, xEach, pArg, pErr);
-  sqlite3_free(zSql);
-}
-
 static void countOne(BxStmts *p, void *pArg, const BxObject *pObject) {
   (void)p;
   *(int *)pArg += pObject->eState < BX_FITS;
@@ -30,7 +21,7 @@ static void countOne(BxStmts *p, void *pArg, const BxObject *pObject) {
 /* Whether the schema has all that the domain's SQL makes. */
 static int isIntact(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   int nDifferent = 0;
-  compareDomain(p, pDomain, 1, countOne, &nDifferent, pErr);
+  bxCompare(p, pDomain->zSql, 1, countOne, &nDifferent, pErr);
   return pErr->rc == SQLITE_OK && nDifferent == 0 &&
          (pDomain->xIsWhole == 0 || pDomain->xIsWhole(p, pErr));
 }
@@ -70,15 +61,13 @@ static void dropOne(BxStmts *p, void *pArg, const BxObject *pObject) {
 /* Runs the domain's SQL, and explains an error. */
 static void runSql(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   BxErr why = {SQLITE_OK, 0};
-  char *zSql = bxDomainSql(p, pDomain, pErr);
   sqlite3_stmt *pHold;
-  if (zSql == 0) return;
+  if (pErr->rc != SQLITE_OK) return;
   pHold = bxHold(p->bx, pErr);
-  bxExec(p, zSql, pErr);
+  bxExec(p, pDomain->zSql, pErr);
   bxLetGo(p->bx, pHold, pErr);
-  sqlite3_free(zSql);
   if (pErr->rc != SQLITE_ERROR) return;
-  compareDomain(p, pDomain, 0, refuseOne, &why, &why);
+  bxCompare(p, pDomain->zSql, 0, refuseOne, &why, &why);
   if (why.rc == SQLITE_OK) return;
   bxClear(pErr);
   *pErr = why;
@@ -89,13 +78,13 @@ static void installDomain(
     BxStmts *p, const BxDomain *pDomain, int bNew, BxErr *pErr) {
   i64 iFormat = bxInstalledFormat(p, pDomain, pErr);
   if (pErr->rc != SQLITE_OK) return;
-  if (iFormat == bxWantedFormat(p, pDomain, pErr) &&
-      isIntact(p, pDomain, pErr)) {
+  if (iFormat == BX_FORMAT && isIntact(p, pDomain, pErr)) {
     return;
   }
   if (pDomain->xAdopt != 0) pDomain->xAdopt(p, pErr);
   if (iFormat >= 0 || !bNew) {
-    compareDomain(p, pDomain, 0, iFormat < 0 ? refuseOne : dropOne, pErr, pErr);
+    bxCompare(
+        p, pDomain->zSql, 0, iFormat < 0 ? refuseOne : dropOne, pErr, pErr);
   }
   runSql(p, pDomain, pErr);
   if (pDomain->xMend != 0 && pErr->rc == SQLITE_OK) pDomain->xMend(p, pErr);
@@ -110,13 +99,6 @@ static void openSettings(BxStmts *p, BxErr *pErr) {
 
 static void closeSettings(BxStmts *p, BxErr *pErr) {
   if (pErr->rc == SQLITE_OK) runSql(p, &p->bx->aDomain[0], pErr);
-}
-
-void bxInstallAgain(BxStmts *p, const char *zDomain, BxErr *pErr) {
-  const Bx *bx = p->bx;
-  int i = 0;
-  while (strcmp(bx->aDomain[i].zName, zDomain) != 0) i++;
-  if (pErr->rc == SQLITE_OK) installDomain(p, &bx->aDomain[i], 0, pErr);
 }
 
 /* Whether the rules of a virtual table equal those that its module makes. With
@@ -228,8 +210,7 @@ static int allIntact(BxStmts *p, const char *zList, BxErr *pErr) {
   for (i = 0; i < bx->nDomain && pErr->rc == SQLITE_OK; i++) {
     const BxDomain *pDomain = &bx->aDomain[i];
     if (!isWanted(p, zList, pDomain, pErr)) continue;
-    if (bxInstalledFormat(p, pDomain, pErr) !=
-            bxWantedFormat(p, pDomain, pErr) ||
+    if (bxInstalledFormat(p, pDomain, pErr) != BX_FORMAT ||
         !isIntact(p, pDomain, pErr)) {
       return 0;
     }

@@ -69,9 +69,7 @@ static void eachDomain(Leaving *p, void (*xEach)(Leaving *)) {
 /* Calls xEach for everything that the domain's SQL makes. */
 static void eachObject(
     Leaving *p, void (*xEach)(BxStmts *, void *, const BxObject *)) {
-  char *zSql = bxDomainSql(p->p, p->pDomain, p->pErr);
-  if (zSql != 0) bxCompare(p->p, zSql, 0, xEach, p, p->pErr);
-  sqlite3_free(zSql);
+  bxCompare(p->p, p->pDomain->zSql, 0, xEach, p, p->pErr);
 }
 
 /*--------------------------------------------- what goes, what is lost ----*/
@@ -250,6 +248,8 @@ static void dropTable(Leaving *p, const BxObject *pObject) {
 static void dropObject(BxStmts *pStmts, void *pArg, const BxObject *pObject) {
   Leaving *p = (Leaving *)pArg;
   if (pObject->eState <= BX_ALIEN) return;
+  /* Those of another program, which its table keeps; ours go with the table. */
+  if (strncmp(pObject->zName, "idx_", 4) == 0) return;
   if (strcmp(pObject->zType, "table") != 0) {
     drop(pStmts, pObject->zType, pObject->zName, p->pErr);
   } else if (pObject->eState == BX_SAME) {

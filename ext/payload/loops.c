@@ -234,16 +234,18 @@ static void replayAll(LoopReport *p, sqlite3_stmt *pStmt, BxErr *pErr) {
 
 sqlite3_stmt *bxPayloadReplay(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   static const char zKill[] =
-      "SELECT agent_id, r.event_id, request_body, response_body, created_ms "
-      "FROM main.payload_rows AS r JOIN main.payload__times AS t ON t.id = "
+      "SELECT r.agent_id, r.event_id, r.request_body, r.response_body, "
+      "r.created_ms "
+      "FROM main.payload_rows AS r JOIN main.event_payloads AS e ON e.id = "
       "r.id "
-      "WHERE kill_switch_event_id = ?1 ORDER BY agent_id, created_ms, rid";
+      "WHERE e.kill_switch_event_id = ?1 ORDER BY 1, 5, e.rowid";
   static const char zAgent[] =
-      "SELECT agent_id, r.event_id, request_body, response_body, created_ms "
-      "FROM main.payload_rows AS r JOIN main.payload__times AS t ON t.id = "
+      "SELECT r.agent_id, r.event_id, r.request_body, r.response_body, "
+      "r.created_ms "
+      "FROM main.payload_rows AS r JOIN main.event_payloads AS e ON e.id = "
       "r.id "
-      "WHERE agent_id = ?1 AND created_ms BETWEEN ?2 AND ?3 "
-      "ORDER BY created_ms, rid";
+      "WHERE e.agent_id = ?1 AND r.created_ms BETWEEN ?2 AND ?3 "
+      "ORDER BY 5, e.rowid";
   static const char zSql[] =
       "SELECT value ->> 0, value ->> 11, value ->> 12, value ->> 1, "
       "value ->> 2, value ->> 4, value ->> 5, value ->> 7, value ->> 8, "

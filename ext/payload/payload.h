@@ -7,13 +7,12 @@
 
 #include "../core/core.h"
 
-/* sql/payload.sql and sql/payload_tables.sql; sql/payload_ring.sql */
+/* sql/payload.sql; sql/payload_ring.sql */
 extern const char bxSqlPayload[], bxSqlPayloadRing[], bxSqlPayloadRingHeld[];
 
 /* adopt.c: what blackbox_install() and blackbox_check() do beside the SQL */
 void bxPayloadAdopt(BxStmts *p, BxErr *pErr);
 void bxPayloadMend(BxStmts *p, BxErr *pErr);
-void bxPayloadGuard(BxStmts *p, int bEarly, BxErr *pErr);
 int bxPayloadIsWhole(BxStmts *p, BxErr *pErr);
 void bxPayloadCheck(BxStmts *p, BxProblems *pOut);
 /* queue.c: fails if rows wait for the archive in p's schema. Called before the
@@ -31,11 +30,8 @@ void bxPinsExpect(
 int bxPinsHold(BxStmts *p, const char *zId, BxErr *pErr);
 
 /* pack.c: bodies in the body store */
-/* Whether the domain in p's schema has its larger form, in which bodies may be
-** references. */
+/* Whether bodies of the archive in p's schema are references. */
 int bxPacks(BxStmts *p, BxErr *pErr);
-int bxPackIsWhole(BxStmts *p, BxErr *pErr);
-void bxPackMend(BxStmts *p, BxErr *pErr);
 /* With the setting payload.pack: packs a small number of rows. */
 void bxPackSome(BxStmts *p, int bCleanup, BxErr *pErr);
 /* Removes texts of rows that are gone. */

@@ -6,7 +6,7 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-#define AT BX_DATE_MS("e.created_at")
+#define AT "e.created_ms"
 
 static const char zCaseBodies[] =
     "SELECT 'request', request_body, 'response', response_body"

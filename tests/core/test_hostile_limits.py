@@ -60,7 +60,7 @@ def test_everything_works_with_patterns_of_fifty(path):
                '"user_message","message":"hi"}}') == 1
     assert one(db, "SELECT payload_unpin((SELECT id FROM payload_pins), 'Ann', 'closed')") == 1
     db.execute("ALTER TABLE ring RENAME TO tape")
-    db.execute("DROP TRIGGER payload_delete_check")
+    db.execute("DROP TRIGGER payload_delete_guard")
     one(db, "SELECT blackbox_install()")
     assert rows(db, "SELECT * FROM blackbox_check") == []
     assert one(db, "SELECT count(*) FROM payload_pins") == 0

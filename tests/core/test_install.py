@@ -152,7 +152,7 @@ def test_changes_that_the_user_may_make_are_not_reported(db):
 
 @pytest.mark.parametrize("table", [
     "blackbox_domains", "payload__state", "cache_state", "evidence_owners", "rollout_act",
-    "retention_rules", "cache_limits", "payload__limits"])
+    "retention_rules", "cache_limits"])
 def test_check_sees_a_table_that_was_dropped_and_install_makes_it(db, table):
     made = rows(db, f"SELECT * FROM {table}")
     db.execute(f"DROP TABLE {table}")

@@ -61,7 +61,7 @@ def renamed(db):
 
 
 def unguarded(db):
-    for name in ("payload_delete_check", "payload_update_check"):
+    for name in ("payload_delete_guard", "payload_update_guard"):
         db.execute(f"DROP TRIGGER {name}")
     db.execute("CREATE TEMP TRIGGER t BEFORE UPDATE ON main.event_payloads BEGIN "
                "SELECT 1; END")

@@ -239,7 +239,6 @@ class Generator(random.Random):
             ("SELECT payload_cleanup(?, ?, ?)", self.of(1, 7), self.time(), self.number()),
             ("SELECT payload_clear_archive()",),
             ("DELETE FROM payload_due WHERE at < ?", self.time()),
-            ("INSERT INTO payload_trim(max_rows) VALUES(?)", self.number()),
             *[("SELECT payload_queue(?, ?, ?, ?, ?)", *exchange, self.time())] * 3,
             ("SELECT payload_queue(?, ?, ?, ?)", *exchange),
             (f"{self.choice(CONFLICT)} INTO payload_queue(event_id, agent_id, request_body, "

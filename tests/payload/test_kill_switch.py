@@ -502,7 +502,7 @@ def test_a_commit_in_between_never_makes_a_call_fail(ring, path, name, warm):
             pass
 
     if name == "install":
-        db.execute("DROP TRIGGER payload_delete_check")
+        db.execute("DROP TRIGGER payload_delete_guard")
     db.set_trace_callback(interfere)
     db.execute(WRITERS[name]).fetchall()
     db.set_trace_callback(None)

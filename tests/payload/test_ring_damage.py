@@ -193,10 +193,10 @@ def test_check_goes_on_past_what_it_cannot_check(ring, path):
     ring.execute("CREATE VIRTUAL TABLE second USING payload_ring")
     push(ring, "a", ring="second")
     by_hand(path, "DROP TABLE ring_agents; UPDATE second_agents SET rows = 9")
-    ring.execute("DROP TRIGGER payload_delete_check")
+    ring.execute("DROP TRIGGER payload_delete_guard")
     found = [row[0] for row in problems(ring)]
     assert "ring" in found and "second_agents" in found
-    assert "payload_delete_check" in found
+    assert "payload_delete_guard" in found
 
 
 @pytest.mark.parametrize("name", ["first", "next", "gone", "takeout", "layout", "window"])

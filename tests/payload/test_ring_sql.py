@@ -205,10 +205,10 @@ def test_a_ring_of_a_newer_module_is_left_alone(db, path):
 
 def test_a_ring_that_lost_a_table_does_not_stop_an_install(db, path):
     db.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
-    by_hand(path, "DROP TABLE ring_slots; DROP TRIGGER payload_delete_check")
+    by_hand(path, "DROP TABLE ring_slots; DROP TRIGGER payload_delete_guard")
     one(db, "SELECT blackbox_install()")
     found = dict(rows(db, "SELECT object, problem FROM blackbox_check"))
-    assert "payload_delete_check" not in found
+    assert "payload_delete_guard" not in found
     assert found["ring_slots"].startswith("table is missing; save the rows that can be read")
     db.execute("DROP TABLE ring")
     assert rows(db, "SELECT * FROM blackbox_check") == []

@@ -67,7 +67,7 @@ def test_what_is_forged_of_an_erased_row_is_found(db, forged):
 def test_a_field_of_pinned_evidence_can_be_erased(db):
     evidence(db)
     head(db)
-    db.execute("DROP TRIGGER payload_update_check")
+    db.execute("DROP TRIGGER payload_update_guard")
     erase(db, 1, "row.request_body", "agent_id")
     assert [p[2] for p in problems(db)] == [1]  # it is still there
     db.execute("UPDATE event_payloads SET request_body = NULL")

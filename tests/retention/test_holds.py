@@ -367,7 +367,7 @@ def test_a_hold_is_part_of_its_transaction(full, path, end, kept):
      "retention__in_force"),
     ("INSERT INTO retention__in_force SELECT 'event', 'e1', 'case-1', NULL, min(n), 0 "
      "FROM blackbox__log WHERE subject = 'event:e1'", "retention__in_force"),
-    ("DROP TRIGGER payload_made_held_delete", "event_payloads"),
+    ("DROP TRIGGER payload_delete_guard", "payload_delete_guard"),
     ("DROP TRIGGER rollout_heads_held", "rollout_heads_held"),
     ("DROP TRIGGER cache_items_held_delete", "cache_items_held_delete"),
     ("DROP TRIGGER evidence_overflow_held_delete", "evidence_overflow_held_delete"),
@@ -385,8 +385,8 @@ def test_check_finds_what_was_done_behind_the_guards(full, path, damage, object)
 
 
 @pytest.mark.parametrize("kind, key, loss", [
-    ("agent", "a", "DROP TRIGGER payload_made_held_delete; DELETE FROM event_payloads"),
-    ("evidence", "v1", "DROP TRIGGER payload_made_held_delete; DELETE FROM event_payloads"),
+    ("agent", "a", "DROP TRIGGER payload_delete_guard; DELETE FROM event_payloads"),
+    ("evidence", "v1", "DROP TRIGGER payload_delete_guard; DELETE FROM event_payloads"),
     ("session", SESSION, "DROP TRIGGER cache_sessions_held_delete; "
      "DROP TRIGGER cache_items_held_delete; DELETE FROM cache_sessions"),
     ("rollout", ID, "DROP TRIGGER rollout_heads_held; DELETE FROM rollout_heads")])

@@ -2,12 +2,12 @@
 #include "operations.h"
 
 const Operation aPayloadOperation[] = {
-    {"install mends a guard", "DROP TRIGGER payload_delete_check;", 0,
+    {"install mends a guard", "DROP TRIGGER payload_delete_guard;", 0,
         "SELECT blackbox_install()", 0},
     {"install takes the hashes of pins", ARCHIVE, 0,
         "SELECT blackbox_install()", 0},
     {"install guards a unique index and a column",
-        "DROP TRIGGER payload_delete_check;"
+        "DROP TRIGGER payload_delete_guard;"
         "CREATE UNIQUE INDEX theirs ON event_payloads(event_id, agent_id);"
         "ALTER TABLE event_payloads ADD COLUMN more;" ARCHIVE,
         0, "SELECT blackbox_install()", 0},
@@ -181,7 +181,7 @@ const Operation aPayloadOperation[] = {
         0},
     {"limit the bytes of the archive", ARCHIVE, 0, ARCHIVE_LIMIT("6"), 0},
     {"clean up the archive beyond its bytes",
-        ARCHIVE ARCHIVE_LIMIT("9") "UPDATE payload_volume SET max_bytes = 3;",
+        ARCHIVE ARCHIVE_LIMIT("9") "UPDATE payload__state SET max_bytes = 3;",
         0, "SELECT payload_cleanup(36500)", 0},
     {"delete archive rows", ARCHIVE, 0,
         "DELETE FROM event_payloads WHERE purpose = 'archive'", 0},
