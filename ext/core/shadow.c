@@ -15,8 +15,7 @@ SQLITE_EXTENSION_INIT3
 #include <string.h>
 
 char *bxShadowSql(const BxVtab *p, int bHeld, BxErr *pErr) {
-  return bxPrintf(
-      pErr, "%s%s", p->pModule->zSql,
+  return bxPrintf(pErr, "%s%s", p->pModule->zSql,
       bHeld && p->pModule->zHeld != 0 ? p->pModule->zHeld : "");
 }
 

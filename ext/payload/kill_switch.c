@@ -51,18 +51,18 @@ static BxStmts *savingOf(Ring *p, const BxStmts *pArchive, BxErr *pErr) {
 /* Whether the archive refuses a row of the ring, as what had one of its keys was
 ** erased. Such a row stays in the ring. */
 /* clang-format off */
-#define REFUSED                                                                \
+#define IS_REFUSED                                                                \
   "EXISTS (SELECT 1 FROM main.retention__refused AS r"                         \
   "  WHERE r.kind = 'event' AND r.\"key\" = s.event_id"                        \
   "  UNION ALL SELECT 1 FROM main.retention__refused AS r"                     \
   "  WHERE r.kind = 'agent' AND r.\"key\" = s.agent_id)"
 /* Whether a hold keeps it in the ring as well. */
-#define HELD(kind, key)                                                        \
+#define KEPT_BY(kind, key)                                                        \
   " AND NOT EXISTS (SELECT 1 FROM main.retention__holds AS f"                  \
   "  WHERE f.kind = '" kind "' AND f.\"key\" = " key ")"
 #define NOT_HELD                                                               \
-  HELD("agent", "s.agent_id") HELD("event", "s.event_id")                      \
-  HELD("buffer", "lower('@')")
+  KEPT_BY("agent", "s.agent_id") KEPT_BY("event", "s.event_id")                      \
+  KEPT_BY("buffer", "lower('@')")
 
 /* An agent's rows, the oldest part first, that are not evidence of this kill
 ** switch already. ?1 kill switch, ?2 to ?3 ids of one part, ?4 to ?5 of the
@@ -79,7 +79,7 @@ static BxStmts *savingOf(Ring *p, const BxStmts *pArchive, BxErr *pErr) {
   "      '%Y-%m-%dT%H:%M:%fZ', s.timestamp / 1000.0, 'unixepoch')"             \
   "    AND store_text(e.request_body) IS s.request_body"                       \
   "    AND store_text(e.response_body) IS s.response_body)"                    \
-  " AND NOT " REFUSED
+  " AND NOT " IS_REFUSED
 #define COUNT_ROWS(schema) "SELECT count(*)" ROWS(schema)
 #define NAME_ROWS(schema) "SELECT agent_id, event_id, size_bytes" ROWS(schema)
 #define SAVE(schema)                                                           \
@@ -101,13 +101,15 @@ static const char zNamedTemp[] = NAME_ROWS("temp");
 static const char zSave[] = SAVE("main");
 static const char zSaveTemp[] = SAVE("temp");
 /* What is skipped, and what is taken out. */
-static const char zSkip[] = FIGURES OF_AGENT("main") " AND " REFUSED;
-static const char zSkipTemp[] = FIGURES OF_AGENT("temp") " AND " REFUSED;
-static const char zGo[] = FIGURES OF_AGENT("main") " AND NOT " REFUSED NOT_HELD;
-static const char zGoTemp[] = FIGURES OF_AGENT("temp") " AND NOT " REFUSED;
-static const char zDrop[] =
-    "DELETE" OF_AGENT("main") " AND NOT " REFUSED NOT_HELD;
-static const char zDropTemp[] = "DELETE" OF_AGENT("temp") " AND NOT " REFUSED;
+static const char zSkip[] = FIGURES OF_AGENT("main") " AND " IS_REFUSED;
+static const char zSkipTemp[] = FIGURES OF_AGENT("temp") " AND " IS_REFUSED;
+static const char zGo[] =
+    FIGURES OF_AGENT("main") " AND NOT " IS_REFUSED NOT_HELD;
+static const char zGoTemp[] = FIGURES OF_AGENT("temp") " AND NOT " IS_REFUSED;
+static const char zDropMain[] =
+    "DELETE" OF_AGENT("main") " AND NOT " IS_REFUSED NOT_HELD;
+static const char zDropTemp[] =
+    "DELETE" OF_AGENT("temp") " AND NOT " IS_REFUSED;
 
 static void bindRows(sqlite3_stmt *pStmt, const char *zEvent,
     const RingAgent *pAgent, BxErr *pErr) {
@@ -152,16 +154,16 @@ static void tellSkipped(Ring *p, BxStmts *pArchive, const char *zAgent,
   sqlite3_stmt *pStmt =
       bxStmt(pSaving, pSaving == &p->saving ? zSkipTemp : zSkip, pErr);
   i64 nRow = 0, nByte = 0;
-  bxBind(pStmt, pErr, "ii", pAgent->iNo << 16,
-      pAgent->nGiven - pAgent->nAllowed);
+  bxBind(
+      pStmt, pErr, "ii", pAgent->iNo << 16, pAgent->nGiven - pAgent->nAllowed);
   if (bxRow(pStmt, pErr)) {
     nRow = sqlite3_column_int64(pStmt, 0);
     nByte = sqlite3_column_int64(pStmt, 1);
   }
   bxDone(pStmt, pErr);
   if (nRow == 0) return;
-  bxDo(pArchive, zLog, pErr, "tiitt", zEvent, nRow, nByte,
-      p->base.stmts.zTable, zAgent);
+  bxDo(pArchive, zLog, pErr, "tiitt", zEvent, nRow, nByte, p->base.stmts.zTable,
+      zAgent);
 }
 
 /* Saves the agent's rows and takes them out. */
@@ -183,8 +185,8 @@ static i64 fire(Ring *p, BxStmts *pArchive, const char *zAgent,
   }
   tellSkipped(p, pArchive, zAgent, zEvent, &agent, pErr);
   bTemp = (pSaving = savingOf(p, pArchive, pErr)) == &p->saving;
-  bxRingTakeOut(p, pSaving, bTemp ? zGoTemp : zGo, bTemp ? zDropTemp : zDrop,
-      &agent, 1, pErr);
+  bxRingTakeOut(p, pSaving, bTemp ? zGoTemp : zGo,
+      bTemp ? zDropTemp : zDropMain, &agent, 1, pErr);
   return nSaved;
 }
 
@@ -253,8 +255,8 @@ static void refuseBlob(
       "AND (typeof(request_body) = 'blob' "
       "OR typeof(response_body) = 'blob') ORDER BY seq LIMIT 1",
       pErr);
-  bxBind(pStmt, pErr, "ii", pAgent->iNo << 16,
-      pAgent->nGiven - pAgent->nAllowed);
+  bxBind(
+      pStmt, pErr, "ii", pAgent->iNo << 16, pAgent->nGiven - pAgent->nAllowed);
   if (bxRow(pStmt, pErr)) {
     bxFail(pErr, SQLITE_CONSTRAINT,
         "ValidationError: %s of event %s (seq %lld) of agent %s is a blob, for "
@@ -281,8 +283,7 @@ void bxPayloadExtract(BxCall *p) {
   if (p->err.rc != SQLITE_OK) return;
   bxRingLock(pRing, &p->err);
   bxRingAgent(pRing, zAgent, &agent, &p->err);
-  bxRingRefuseHeld(
-      pRing, agent.iNo << 16, (agent.iNo << 16) + 65535, &p->err);
+  bxRingRefuseHeld(pRing, agent.iNo << 16, (agent.iNo << 16) + 65535, &p->err);
   refuseBlob(pRing, zAgent, &agent, &p->err);
   pStmt = bxPrepare(&pRing->base.stmts,
       "SELECT json_group_array(json_object('eventId', event_id, 'agentId', "
@@ -296,6 +297,7 @@ void bxPayloadExtract(BxCall *p) {
   }
   sqlite3_finalize(pStmt);
   if (agent.iNo != 0 && p->err.rc == SQLITE_OK) {
-    bxRingTakeOut(pRing, &pRing->base.stmts, zAll, zDropAll, &agent, 0, &p->err);
+    bxRingTakeOut(
+        pRing, &pRing->base.stmts, zAll, zDropAll, &agent, 0, &p->err);
   }
 }

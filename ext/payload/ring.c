@@ -52,10 +52,11 @@ enum {
 #define BY_AGENT 1 /* argv[0] is the agent */
 #define NEWEST 2   /* by descending seq */
 #define BODIES 4   /* a column is a body */
-#define LOW 8      /* an argument is the lowest seq */
-#define HIGH 16    /* an argument is the highest seq; with LOW the same one, or
-                   ** the next one if BETWEEN is set */
-#define BETWEEN 32
+#define SEQ_LOW 8  /* an argument is the lowest seq */
+#define SEQ_HIGH                                                               \
+  16 /* an argument is the highest seq; with SEQ_LOW the same one, or
+                   ** the next one if SEQ_BOTH is set */
+#define SEQ_BOTH 32
 
 typedef struct RingCursor {
   sqlite3_vtab_cursor base;
@@ -269,13 +270,13 @@ static void boundSeq(sqlite3_index_info *pInfo) {
   }
   if (iLow >= 0) {
     pInfo->aConstraintUsage[iLow].argvIndex = 2;
-    pInfo->idxNum |= LOW;
+    pInfo->idxNum |= SEQ_LOW;
   }
   if (iHigh >= 0) {
-    pInfo->idxNum |= HIGH;
+    pInfo->idxNum |= SEQ_HIGH;
     if (iHigh != iLow) {
       pInfo->aConstraintUsage[iHigh].argvIndex = iLow >= 0 ? 3 : 2;
-      if (iLow >= 0) pInfo->idxNum |= BETWEEN;
+      if (iLow >= 0) pInfo->idxNum |= SEQ_BOTH;
     }
   }
 }
@@ -297,9 +298,9 @@ static int ringBestIndex(sqlite3_vtab *pVtab, sqlite3_index_info *pInfo) {
     if (bNewest) pInfo->idxNum |= NEWEST;
   }
   if (pInfo->colUsed & (1 << REQUEST | 1 << RESPONSE)) pInfo->idxNum |= BODIES;
-  pInfo->estimatedRows = !(pInfo->idxNum & BY_AGENT)    ? 5000
-                         : !(pInfo->idxNum & (LOW | HIGH)) ? 50
-                                                           : 5;
+  pInfo->estimatedRows = !(pInfo->idxNum & BY_AGENT)               ? 5000
+                         : !(pInfo->idxNum & (SEQ_LOW | SEQ_HIGH)) ? 50
+                                                                   : 5;
   pInfo->estimatedCost = 2.0 * (double)pInfo->estimatedRows + 5.0;
   if (pInfo->idxNum & BODIES) pInfo->estimatedCost *= 2;
   return SQLITE_OK;
@@ -383,11 +384,11 @@ static int ringFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
   p->bEof = 0;
   p->iLow = 1;
   p->iHigh = (i64)1 << 62;
-  if ((idxNum & LOW) && sqlite3_value_type(argv[1]) == SQLITE_INTEGER) {
+  if ((idxNum & SEQ_LOW) && sqlite3_value_type(argv[1]) == SQLITE_INTEGER) {
     p->iLow = sqlite3_value_int64(argv[1]);
   }
-  i = idxNum & BETWEEN ? 2 : 1;
-  if ((idxNum & HIGH) && sqlite3_value_type(argv[i]) == SQLITE_INTEGER) {
+  i = idxNum & SEQ_BOTH ? 2 : 1;
+  if ((idxNum & SEQ_HIGH) && sqlite3_value_type(argv[i]) == SQLITE_INTEGER) {
     p->iHigh = sqlite3_value_int64(argv[i]);
   }
   p->nWindow = bxRingWindow(pRing, &err);
@@ -460,7 +461,8 @@ static void runCommand(Ring *p, sqlite3_value **aCol, BxErr *pErr) {
     }
   } else if (sqlite3_stricmp(zCommand, "forget") == 0) {
     bxRingLeave(p,
-        isNull(aCol[AGENT]) ? 0 : bxText(aCol[AGENT], "agent_id", 1024, 0, pErr),
+        isNull(aCol[AGENT]) ? 0
+                            : bxText(aCol[AGENT], "agent_id", 1024, 0, pErr),
         pErr);
   } else {
     bxFail(pErr, SQLITE_ERROR,

@@ -91,8 +91,7 @@ static i64 padOf(Ring *p, const RingAgent *pNext, const RingPush *pPush,
     i64 nWas = pOld->nByte + pOld->nPad + nRow - pPush->nByte;
     nOld = nWas <= nLeaf ? 1 : 1 + (nWas - nLeaf + nOver / 2) / nOver;
   }
-  nPage =
-      nOld >= nNeed && nOld <= PAGES_KEPT * nNeed ? nOld : nNeed;
+  nPage = nOld >= nNeed && nOld <= PAGES_KEPT * nNeed ? nOld : nNeed;
   if (nPage * nUsable >
       sqlite3_limit(p->base.stmts.bx->db, SQLITE_LIMIT_LENGTH, -1)) {
     return -1;

@@ -35,7 +35,7 @@ struct RingRoll {
   int nRow, nLeave, nEmpty;
   struct {
     i64 iSlot, nByte;
-  } aRow[ROLL_ROWS];     /* the rows of an agent come together */
+  } aRow[ROLL_ROWS];      /* the rows of an agent come together */
   i64 aEmpty[ROLL_EMPTY]; /* numbers of agents that lose their last row */
   i64 aLeave[ROLL_LEAVE]; /* numbers of idle agents */
 };
@@ -123,8 +123,8 @@ static void chooseIdle(Ring *p, RingRoll *pOut, i64 iIdle, int bFilled,
 }
 
 /* Chooses rows until there is room, those of pSelf last. */
-static void chooseOldest(Ring *p, RingRoll *pOut, const RingAgent *pSelf,
-    i64 iKeep, BxErr *pErr) {
+static void chooseOldest(
+    Ring *p, RingRoll *pOut, const RingAgent *pSelf, i64 iKeep, BxErr *pErr) {
   sqlite3_stmt *pStmt = agentsSince(p, 1, pOut->iSince, pErr);
   RingAgent agent;
   while (pOut->nOver > 0 && pOut->nRow < ROLL_ROWS &&
@@ -217,7 +217,7 @@ void bxRingRefuseLarge(Ring *p, i64 nByte, BxErr *pErr) {
 
 /*------------------------------------------------------------- removal ----*/
 
-static const char zReceipt[] =
+static const char zLeftReceipt[] =
     "INSERT INTO main.@_config(name, value) SELECT r.k, CASE r.k "
     "WHEN 'left_agents' THEN 1 WHEN 'left_given' THEN a.given "
     "WHEN 'left_rolled' THEN a.rolled WHEN 'left_cleared' THEN a.cleared "
@@ -226,27 +226,27 @@ static const char zReceipt[] =
     "UNION ALL SELECT 'left_cleared' UNION ALL SELECT 'left_saved') AS r "
     "WHERE a.no = ?1 AND a.rows = 0 "
     "ON CONFLICT(name) DO UPDATE SET value = value + excluded.value";
-static const char zUntil[] =
+static const char zLeftUntil[] =
     "INSERT INTO main.@_config(name, value) SELECT 'left_until', last "
     "FROM main.@_turns WHERE no = ?1 "
     "ON CONFLICT(name) DO UPDATE SET value = max(value, excluded.value)";
-static const char zGone[] =
+static const char zLeftAgent[] =
     "DELETE FROM main.@_agents WHERE no = ?1 AND rows = 0";
-static const char zNoTurn[] = "DELETE FROM main.@_turns WHERE no = ?1";
-static const char zEmpty[] =
+static const char zLeftTurn[] = "DELETE FROM main.@_turns WHERE no = ?1";
+static const char zRingEmpty[] =
     "UPDATE main.@_turns SET filled = 0 WHERE no = ?1";
-static const char zTurn[] =
+static const char zRingTurn[] =
     "INSERT INTO main.@_turns(no, filled, last) VALUES(?1, 1, ?2) "
     "ON CONFLICT(no) DO UPDATE SET filled = 1, last = excluded.last";
 static const char *const azRoll[] = {
-    zReceipt, zUntil, zGone, zNoTurn, zEmpty, zTurn};
+    zLeftReceipt, zLeftUntil, zLeftAgent, zLeftTurn, zRingEmpty, zRingTurn};
 
 /* An agent without rows leaves, with a receipt. */
 static void leave(Ring *p, i64 iNo, BxErr *pErr) {
-  bxDo(&p->base.stmts, zReceipt, pErr, "i", iNo);
-  bxDo(&p->base.stmts, zUntil, pErr, "i", iNo);
-  bxDo(&p->base.stmts, zGone, pErr, "i", iNo);
-  bxDo(&p->base.stmts, zNoTurn, pErr, "i", iNo);
+  bxDo(&p->base.stmts, zLeftReceipt, pErr, "i", iNo);
+  bxDo(&p->base.stmts, zLeftUntil, pErr, "i", iNo);
+  bxDo(&p->base.stmts, zLeftAgent, pErr, "i", iNo);
+  bxDo(&p->base.stmts, zLeftTurn, pErr, "i", iNo);
   bxRingForgetSteps(p, iNo, pErr);
 }
 
@@ -267,13 +267,13 @@ void bxRingRoll(Ring *p, RingRoll *pRoll, i64 iSelf, BxErr *pErr) {
     bxRingCount(p, iNo, &count, pErr);
   }
   for (i = 0; pErr->rc == SQLITE_OK && i < pRoll->nEmpty; i++) {
-    bxDo(&p->base.stmts, zEmpty, pErr, "i", pRoll->aEmpty[i]);
+    bxDo(&p->base.stmts, zRingEmpty, pErr, "i", pRoll->aEmpty[i]);
   }
   for (i = 0; pErr->rc == SQLITE_OK && i < pRoll->nLeave; i++) {
     leave(p, pRoll->aLeave[i], pErr);
   }
   if (iSelf != 0 && pErr->rc == SQLITE_OK) {
-    bxDo(&p->base.stmts, zTurn, pErr, "ii", iSelf, pRoll->iTurn);
+    bxDo(&p->base.stmts, zRingTurn, pErr, "ii", iSelf, pRoll->iTurn);
   }
   sqlite3_free(pRoll);
 }
@@ -283,10 +283,12 @@ void bxRingLeave(Ring *p, const char *zAgent, BxErr *pErr) {
       "SELECT no FROM main.@_agents WHERE no > ?1 AND rows = 0 "
       "AND coalesce(agent_id = ?2, 1) ORDER BY no LIMIT 1";
   sqlite3_stmt *apStmt[6];
-  i64 iNo = 0;
+  i64 iNo, iLast = 0;
   bxStmtSet(&p->base.stmts, azRoll, 6, apStmt, pErr);
-  while ((iNo = bxAsk(&p->base.stmts, zNext, pErr, "it", iNo, zAgent)) > 0) {
+  while (
+      (iNo = bxAsk(&p->base.stmts, zNext, pErr, "it", iLast, zAgent)) > iLast) {
     leave(p, iNo, pErr);
+    iLast = iNo;
   }
 }
 

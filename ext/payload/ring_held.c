@@ -12,16 +12,16 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-#define HELD(kind, key)                                                        \
+#define HELD_ON(kind, key)                                                     \
   "EXISTS (SELECT 1 FROM main.retention__holds AS f WHERE f.kind = '" kind     \
   "' AND f.\"key\" = " key ")"
 
 /* The rows with an id from ?1 to ?2 that a hold keeps. */
 static const char zHeld[] =
     "SELECT agent_id, seq, event_id, timestamp, request_body, response_body "
-    "FROM main.@_slots AS s WHERE id BETWEEN ?1 AND ?2 AND (" HELD("agent",
-        "s.agent_id") " OR " HELD("event", "s.event_id") " OR " HELD("buffer",
-        "lower('@')") ")";
+    "FROM main.@_slots AS s WHERE id BETWEEN ?1 AND ?2 AND (" HELD_ON(
+        "agent", "s.agent_id") " OR " HELD_ON("event",
+        "s.event_id") " OR " HELD_ON("buffer", "lower('@')") ")";
 
 /* What the log says of the row that pRow is on: subject and detail, each to
 ** sqlite3_free(). */
@@ -139,16 +139,16 @@ static const char *const azCheck[] = {
 };
 /* clang-format on */
 
-static void checkTables(
+static void compareTables(
     Ring *p, const char *zSql, BxProblems *pOut, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxPrepare(&p->base.stmts, zSql, pErr);
   i64 n = 0;
   while (bxRow(pStmt, pErr)) {
     char *zObject = bxPrintf(pErr, "%s_%s", p->base.stmts.zTable,
         (const char *)sqlite3_column_text(pStmt, 0));
-    const char *zProblem = bxColumnText(pStmt, 1, pErr);
+    const char *zWhat = bxColumnText(pStmt, 1, pErr);
     if (zObject != 0 && n++ < BX_MAX_PROBLEMS) {
-      bxProblem(pOut, zObject, "%s", zProblem);
+      bxProblem(pOut, zObject, "%s", zWhat);
     }
     sqlite3_free(zObject);
   }
@@ -164,7 +164,7 @@ void bxRingCheck(BxVtab *pVtab, BxProblems *pOut) {
   BxErr err = {SQLITE_OK, 0};
   size_t i;
   for (i = 0; i < sizeof(azCheck) / sizeof(azCheck[0]); i++) {
-    checkTables(p, azCheck[i], pOut, &err);
+    compareTables(p, azCheck[i], pOut, &err);
     bxUnchecked(pOut, pVtab->stmts.zTable, &err);
   }
   if (bxShadowIsHeld(pVtab, &err)) checkHeld(p, pOut, &err);

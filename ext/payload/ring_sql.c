@@ -194,19 +194,19 @@ sqlite3_stmt *bxRingAgents(Ring *p, int bOne, BxErr *pErr) {
       pErr);
 }
 
-static const char zCount[] =
+static const char zCountAgent[] =
     "UPDATE main.@_agents SET given = given + ?2, rolled = rolled + ?3, "
     "cleared = cleared + ?4, saved = saved + ?5, rows = rows + ?6, "
     "bytes = bytes + ?7 WHERE no = ?1";
-static const char zBytes[] =
+static const char zCountRing[] =
     "UPDATE main.@_config SET value = value + ?1 WHERE name = 'window_bytes'";
 
 void bxRingCount(Ring *p, i64 iNo, const RingCount *pCount, BxErr *pErr) {
-  bxDo(&p->base.stmts, zCount, pErr, "iiiiiii", iNo, pCount->nGiven,
+  bxDo(&p->base.stmts, zCountAgent, pErr, "iiiiiii", iNo, pCount->nGiven,
       pCount->nRolled, pCount->nCleared, pCount->nSaved, pCount->nRow,
       pCount->nByte);
   if (p->nMaxByte > 0 || p->nIdleDay > 0) {
-    bxDo(&p->base.stmts, zBytes, pErr, "i", pCount->nByte);
+    bxDo(&p->base.stmts, zCountRing, pErr, "i", pCount->nByte);
   }
 }
 
@@ -220,9 +220,9 @@ void bxRingCount(Ring *p, i64 iNo, const RingCount *pCount, BxErr *pErr) {
   "AND f.kind = '" kind "' AND f.\"key\" = " key
 
 char *bxRingHolder(Ring *p, i64 iFirst, i64 iLast, i64 iSeq, BxErr *pErr) {
-  static const char zSql[] = HELD_BY("agent", "s.agent_id")
-      " UNION ALL " HELD_BY("event", "s.event_id")
-      " UNION ALL " HELD_BY("buffer", "lower('@')") " LIMIT 1";
+  static const char zSql[] = HELD_BY(
+      "agent", "s.agent_id") " UNION ALL " HELD_BY("event",
+      "s.event_id") " UNION ALL " HELD_BY("buffer", "lower('@')") " LIMIT 1";
   sqlite3_stmt *pStmt;
   char *zHolder = 0;
   if (!(p->mWatch & RING_HOLDS)) return 0;
@@ -274,14 +274,13 @@ static void refuseTrim(
 /*---------------------------------------------------------------- window ----*/
 
 /* Moves the agent's rows to where a window wants them, and trims them. */
-static void layOut(
-    Ring *p, RingAgent *pAgent, i64 nWindow, BxErr *pErr) {
+static void layOut(Ring *p, RingAgent *pAgent, i64 nWindow, BxErr *pErr) {
   static const char zGone[] =
       "SELECT count(*), coalesce(sum(size_bytes), 0) FROM main.@_slots "
       "WHERE id BETWEEN ?1 AND ?1 + 65535 AND (seq > ?2) IS NOT 1";
   static const char zLaid[] =
       "UPDATE main.@_agents SET window = ?2, half = 1 - half WHERE no = ?1";
-  static const char *const azSql[] = {zGone, zLaid, zCount, zBytes};
+  static const char *const azSql[] = {zGone, zLaid, zCountAgent, zCountRing};
   sqlite3_stmt *apStmt[4];
   RingCount count = {0, 0, 0, 0, 0, 0};
   bxStmtSet(&p->base.stmts, azSql, 4, apStmt, pErr);
@@ -302,8 +301,8 @@ static void layOut(
 
 /* The agents that have a window above nAbove, in the order of their numbers; at
 ** most nMost. Lays them out, or checks that no hold prevents it. */
-static void eachAbove(Ring *p, i64 nAbove, i64 nWindow, i64 nMost, int bCheck,
-    BxErr *pErr) {
+static void eachAbove(
+    Ring *p, i64 nAbove, i64 nWindow, i64 nMost, int bCheck, BxErr *pErr) {
   static const char zNext[] =
       "SELECT " AGENT_COLUMNS " FROM main.@_agents "
       "WHERE no > ?1 AND window > ?2 ORDER BY no LIMIT 1";
@@ -311,11 +310,13 @@ static void eachAbove(Ring *p, i64 nAbove, i64 nWindow, i64 nMost, int bCheck,
   agent.iNo = 0;
   while (nMost-- > 0 && pErr->rc == SQLITE_OK) {
     sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zNext, pErr);
+    i64 iBefore = agent.iNo;
     int bRow;
     bxBind(pStmt, pErr, "ii", agent.iNo, nAbove);
     bRow = bxRow(pStmt, pErr);
     if (bRow) bxRingReadAgent(p, pStmt, &agent, pErr);
     bxDone(pStmt, pErr);
+    if (bRow && agent.iNo <= iBefore) bxRingCorrupt(p, pErr, "_agents");
     if (!bRow || pErr->rc != SQLITE_OK) break;
     if (bCheck) {
       refuseTrim(p, &agent, nWindow, 0, pErr);
@@ -364,7 +365,7 @@ static void refuseErased(Ring *p, const char *zAgent, BxErr *pErr) {
 }
 
 /* Finds the place of a push: the agent, with the seq of the push, and its slot. */
-static void findPlace(Ring *p, const RingPush *pPush, RingAgent *pNext,
+static void findSlotOf(Ring *p, const RingPush *pPush, RingAgent *pNext,
     RingSlot *pOld, BxErr *pErr) {
   bxRingAgent(p, pPush->zAgent, pNext, pErr);
   if (pErr->rc != SQLITE_OK) return;
@@ -395,12 +396,13 @@ static void putExchange(Ring *p, const RingAgent *pNext, const RingPush *pPush,
   static const char zNew[] =
       "INSERT INTO main.@_agents(agent_id, no, window, half, given, rolled, "
       "cleared, saved, rows, bytes) VALUES(?1, ?2, ?3, 0, 0, 0, 0, 0, 0, 0)";
-  const char *azSql[] = {bxRingAppendSql(pOld), zCount, zNew, zBytes};
+  const char *azSql[] = {bxRingAppendSql(pOld), zCountAgent, zNew, zCountRing};
   sqlite3_stmt *apStmt[4];
   RingCount count = {1, 0, 0, 0, 0, 0};
   int bBound = p->nMaxByte > 0 || p->nIdleDay > 0;
   RingRoll *pRoll = bBound ? bxRingChoose(p, pNext, pPush, pOld, pErr) : 0;
-  bxStmtSet(&p->base.stmts, azSql, 2 + (pNext->bNew || bBound) + bBound, apStmt, pErr);
+  bxStmtSet(&p->base.stmts, azSql, 2 + (pNext->bNew || bBound) + bBound, apStmt,
+      pErr);
   if (bBound) bxRingRoll(p, pRoll, pNext->iNo, pErr);
   bxRingAppend(p, apStmt[0], pNext, pPush, pOld, pErr);
   if (pNext->bNew) {
@@ -422,7 +424,7 @@ void bxRingPush(Ring *p, RingPush *pPush, i64 *piRowid, BxErr *pErr) {
   readWindow(p, pErr);
   bxRingRefuseLarge(p, pPush->nByte, pErr);
   bxRingWatchBegin(p, pPush, &watched, pErr);
-  findPlace(p, pPush, &next, &old, pErr);
+  findSlotOf(p, pPush, &next, &old, pErr);
   if (pErr->rc != SQLITE_OK) return;
   assert(next.iNo > 0 && next.nWindow > 0 && next.nGiven > 0);
   putExchange(p, &next, pPush, &old, pErr);

@@ -63,8 +63,8 @@ void bxRingForget(Ring *p) {
 const char *bxRingConfigSql(int eRules) {
   static const char zAll[] = "SELECT value, " RULE_FLAGS " + " CORE_FLAGS
                              " FROM main.@_config ORDER BY name DESC";
-  static const char zCore[] = "SELECT value, " CORE_FLAGS
-                              " FROM main.@_config ORDER BY name DESC";
+  static const char zCore[] =
+      "SELECT value, " CORE_FLAGS " FROM main.@_config ORDER BY name DESC";
   return eRules == RING_RULES ? zAll : zCore;
 }
 
@@ -249,8 +249,8 @@ static void passOver(const Judging *p, BxErr *pBeside, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
   if (pBeside->rc == SQLITE_OK) return;
   if (bxMayPassOver(pRing, pBeside)) {
-    bxDo(p->pHome, zLog, &err, "itttvi", bxNow(), p->pOut->zRing,
-        pBeside->zMsg, p->pPush->zAgent, p->pPush->pEvent, (i64)BX_MS_PER_DAY);
+    bxDo(p->pHome, zLog, &err, "itttvi", bxNow(), p->pOut->zRing, pBeside->zMsg,
+        p->pPush->zAgent, p->pPush->pEvent, (i64)BX_MS_PER_DAY);
     bxLogFollow(pRing->bx, &err);
     bxClear(pBeside);
     if (bxMayPassOver(pRing, &err)) bxClear(&err);
@@ -367,7 +367,8 @@ void bxRingWatchBegin(
   BxErr err = {SQLITE_OK, 0};
   AgentRow row;
   pOut->pHome = 0;
-  if (!(p->mWatch & RING_WATCH) || p->bWatching || pErr->rc != SQLITE_OK) return;
+  if (!(p->mWatch & RING_WATCH) || p->bWatching || pErr->rc != SQLITE_OK)
+    return;
   if (!isTemp(p)) p->bSame = bxRingIsLooked(p);
   judging.pHome = rulesOf(p, pErr);
   if (judging.pHome == 0) return;
@@ -415,7 +416,8 @@ void bxRingWatch(Ring *p, const RingAgent *pNext, const RingPush *pPush,
   Judging judging = {p, pWatched->pHome, 0, pPush, pWatched};
   BxErr err = {SQLITE_OK, 0};
   if (pWatched->pHome == 0 || pErr->rc != SQLITE_OK) return;
-  p->bWatching = 1; /* what a trigger on payload_verdicts pushes is not looked at */
+  p->bWatching =
+      1; /* what a trigger on payload_verdicts pushes is not looked at */
   look(&judging, pNext, &err, pErr);
   p->bWatching = 0;
   passOver(&judging, &err, pErr);

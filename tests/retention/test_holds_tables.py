@@ -145,7 +145,7 @@ def test_a_hold_released_without_the_module_lets_a_push_through(ring, path):
     db.execute("UPDATE retention_holds SET released = 1, actor = 'x', reason = 'y'")
     push(ring, "a", "new")
     assert of(ring, "a") == ["a1", "a2", "new"]
-    assert check(ring) == []
+    assert {r[1] for r in check(ring)} <= {"blackbox__log"}  # no leaves yet
 
 
 def test_a_kill_switch_saves_a_held_agent_and_leaves_its_rows(ring):
