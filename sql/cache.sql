@@ -24,7 +24,7 @@
 --         cache__by_age, cache__by_use   items that eviction may remove, in order
 --         cache__victims, cache__total_victims   items that it removes next
 --         cache__size          items and bytes, for retention_report()
---         cache_check          contradictions (no rows if all is well)
+--         cache__check          contradictions (no rows if all is well)
 --
 -- Both files run alone after core.sql, in this order, any number of times. The
 -- mark "main." is the schema. A name inside a view or trigger refers to its own
@@ -210,7 +210,7 @@ WITH RECURSIVE victim(id, at, excess, n, written, evict) AS (
 )
 SELECT id FROM victim WHERE id > 0;
 
-CREATE VIEW IF NOT EXISTS main.cache_check AS
+CREATE VIEW IF NOT EXISTS main.cache__check AS
 SELECT s.session_id AS object,
        'the totals differ from the items of the session; delete the session' AS problem
   FROM cache_sessions AS s

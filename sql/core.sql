@@ -38,7 +38,10 @@
 CREATE VIEW IF NOT EXISTS main.core__check AS
 SELECT 'retention_clock' AS object,
        'the row is missing: no rule removes anything; run blackbox_install()' AS problem
- WHERE NOT EXISTS (SELECT 1 FROM retention_clock);
+ WHERE NOT EXISTS (SELECT 1 FROM retention_clock)
+UNION ALL
+SELECT 'blackbox__open', 'it has removals of a bulk act that did not end'
+ WHERE EXISTS (SELECT 1 FROM blackbox__open WHERE minute = 0);
 
 -- clock is the time of the machine. now is the same, or NULL if the clock is more
 -- than seven days (604800000 ms) ahead of the newest time seen: nothing is due then.

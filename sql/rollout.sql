@@ -51,7 +51,7 @@
 --   rollout__overdue  view: those that the start of a new conversation removes
 --   rollout__size     view: conversations and bytes, for retention_report()
 --   rollout__held     view: the conversations that a hold keeps
---   rollout_check    view: contradictions (no rows if all is well)
+--   rollout__check    view: contradictions (no rows if all is well)
 --
 -- All files run alone after core.sql, in this order, any number of times.
 --
@@ -68,7 +68,7 @@
 -- Limits: 2,147,483,647 conversations in the life of a database, 4,294,967,295
 -- items in one, 67,108,864 bytes in a payload.
 
-CREATE VIEW IF NOT EXISTS main.rollout_check AS
+CREATE VIEW IF NOT EXISTS main.rollout__check AS
 SELECT h.id AS object,
        'last_sequence is ' || h.last_sequence || ', the items reach '
          || d.last_sequence AS problem

@@ -273,8 +273,9 @@ END;
 
 -- Items that a fork shows stay. The bytes of removed items are added up in
 -- rollout_act: those of the head if nothing was shared, or else item by item.
--- The conversation is counted in the receipt of the rule that now runs. If none
--- runs, it is counted in the receipt that the deletes of one minute share.
+-- The conversation is counted in the receipt of the clean-up that now runs, whose
+-- times are those of expiry. If none runs, it is counted in the receipt that the
+-- deletes of one minute share.
 CREATE TRIGGER IF NOT EXISTS main.rollout_heads_delete
 AFTER DELETE ON rollout_heads
 BEGIN
@@ -286,10 +287,11 @@ BEGIN
   DELETE FROM rollout_drops WHERE no = OLD.no;
   DELETE FROM rollout_segments WHERE rollout = OLD.no;
   INSERT INTO blackbox__note(at, domain, minute, rule, rows, bytes, oldest, newest)
-  SELECT f.now, 'rollout', iif(a.rule IS NOT NULL AND a.rows, 0, NULL),
-         iif(a.rule IS NOT NULL AND a.rows, 'bulk', coalesce(a.rule, 'manual')), 1,
-         coalesce(a.bytes, OLD.bytes), OLD.created, OLD.updated
-    FROM rollout__fresh AS f LEFT JOIN rollout_act AS a;
+  SELECT f.now, 'rollout', iif(a.bulk, 0, NULL),
+         iif(a.bulk, 'bulk', coalesce(a.rule, 'manual')), 1, coalesce(a.bytes, OLD.bytes),
+         iif(a.bulk, OLD.expires_at, OLD.created), iif(a.bulk, OLD.expires_at, OLD.updated)
+    FROM rollout__fresh AS f
+    LEFT JOIN (SELECT rule, bytes, rule IS NOT NULL AND rows AS bulk FROM rollout_act) AS a;
 END;
 
 ----------------------------------------------------------------- segments
@@ -388,7 +390,7 @@ END;
 -- A writer of many items counts them all in the head first. The INSERTs then only
 -- store the items. Such a writer has checked that they are JSON, and sets looked
 -- of the head for each item whose text must be read. If it did not do so,
--- rollout_check reports it.
+-- rollout__check reports it.
 CREATE TABLE IF NOT EXISTS main.rollout__data(
   id        INTEGER PRIMARY KEY,
   timestamp INTEGER NOT NULL,

@@ -48,7 +48,8 @@ char *text(sqlite3 *db, const char *zSql);
 char *contents(sqlite3 *db);
 /* Fails with the first line that differs. */
 void mustBeSame(const char *zWhere, const char *zIs, const char *zShould);
-/* The problems that blackbox_check() reports, one in a line; "" for none. */
+/* The problems that blackbox_check() reports, one in a line; "" for none. That a row
+** of the log has no leaf is none: the next call of the module gives it one. */
 char *problems(sqlite3 *db);
 /* Closes, and checks that nothing was left open. */
 void closeDb(sqlite3 *db);

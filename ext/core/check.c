@@ -176,8 +176,10 @@ static void checkDomains(BxStmts *p, BxProblems *pOut) {
 
 /* The guards of a file with holds may be left when there is none any more. */
 static void checkTables(BxVtab *p, BxProblems *pOut) {
-  int bHeld = bxShadowIsHeld(p, &pOut->err) || bxShadowIsGuarded(p, &pOut->err);
-  char *zTemplate = bxShadowSql(p, bHeld, &pOut->err);
+  BxErr err = {SQLITE_OK, 0};
+  int bHeld = bxShadowIsHeld(p, &err) || bxShadowIsGuarded(p, &err);
+  char *zTemplate = bxShadowSql(p, bHeld, &err);
+  bxUnchecked(pOut, p->stmts.zTable, &err);
   if (zTemplate != 0) {
     checkOwner(&p->stmts, p->stmts.zTable, zTemplate, 0, pOut);
   }

@@ -37,11 +37,16 @@ static int isIntact(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
 
 /* An object of another program with a name that blackbox needs. */
 static void refuseOne(BxStmts *p, void *pArg, const BxObject *pObject) {
+  static const char zThere[] = "SELECT type FROM main.sqlite_schema"
+                               " WHERE name = ?1 COLLATE NOCASE";
+  char *zType; /* where blackbox has a view, it may be a table */
   if (pObject->eState == BX_MISSING || pObject->eState >= BX_FITS) return;
+  zType = bxAskText(p, zThere, (BxErr *)pArg, "t", pObject->zName);
   bxFail((BxErr *)pArg, SQLITE_ERROR,
       "ValidationError: schema %s already has the %s %s of another program; "
       "rename it",
-      p->zDb, pObject->zType, pObject->zName);
+      p->zDb, zType ? zType : pObject->zType, pObject->zName);
+  sqlite3_free(zType);
 }
 
 /* Drops an object that differs, so that the text creates it again. */
@@ -56,6 +61,10 @@ static void dropOne(BxStmts *p, void *pArg, const BxObject *pObject) {
       pObject->zType, pObject->zName);
   bxExec(p, zSql, (BxErr *)pArg);
   sqlite3_free(zSql);
+  if (bxSays((BxErr *)pArg, "use DROP ")) { /* TABLE to delete ... */
+    bxClear((BxErr *)pArg);
+    refuseOne(p, pArg, pObject);
+  }
 }
 
 /* Runs the domain's SQL, and explains an error. */
@@ -238,6 +247,30 @@ static void lockSchema(BxStmts *p, BxErr *pErr) {
   }
 }
 
+/* The tables of a record that are missing from a file that had them, to
+** sqlite3_free(). They are made empty. */
+static char *lostRecords(BxStmts *p, BxErr *pErr) {
+  static const char zLost[] =
+      "WITH record(name) AS (VALUES('blackbox__log'), ('blackbox__tree'),"
+      " ('blackbox__leaves'), ('blackbox__folded'), ('blackbox__erased'),"
+      " ('retention__in_force'), ('retention__erased'))"
+      " SELECT group_concat(name, ', ') FROM record"
+      " WHERE name NOT IN (SELECT name FROM main.sqlite_schema)";
+  if (!bxCarries(p->bx, p->zDb, "core", pErr)) return 0;
+  return bxAskText(p, zLost, pErr, "");
+}
+
+/* Tells of them in the log, for ever. */
+static void tellLost(BxStmts *p, const char *zLost, BxErr *pErr) {
+  BxLogRow row = {.zDomain = "core",
+      .zKind = "repair",
+      .zSubject = zLost,
+      .zDetail = "{\"missing\":\"table\"}"};
+  if (zLost == 0) return;
+  bxLogBegin(p, pErr);
+  bxLogAppend(p, &row, pErr);
+}
+
 void bxReturnDomains(BxCall *p, BxStmts *pStmts) {
   char *z = bxAskText(pStmts,
       "SELECT ?1 || ': ' || group_concat(domain, ', ')"
@@ -252,6 +285,7 @@ void bxReturnDomains(BxCall *p, BxStmts *pStmts) {
 static void installAll(
     BxCall *p, BxStmts *pStmts, const char *zList, int bNew) {
   Bx *bx = p->bx;
+  char *zLost;
   int i;
   bxRefuseInside(p);
   /* In a file that has no page yet, so that clean-ups can give pages back. */
@@ -259,6 +293,7 @@ static void installAll(
   if (p->pCtx != 0) bxSavepoint(bx, p->pDef->zName, &p->err);
   if (p->err.rc != SQLITE_OK) return;
   lockSchema(pStmts, &p->err);
+  zLost = lostRecords(pStmts, &p->err);
   if (p->err.rc == SQLITE_OK) installDomain(pStmts, bx->aDomain, bNew, &p->err);
   openSettings(pStmts, &p->err);
   for (i = 1; i < bx->nDomain; i++) {
@@ -268,6 +303,8 @@ static void installAll(
   }
   closeSettings(pStmts, &p->err);
   if (p->err.rc == SQLITE_OK) mendVtabs(pStmts, &p->err);
+  tellLost(pStmts, zLost, &p->err);
+  sqlite3_free(zLost);
   bxLogFollow(bx, &p->err);   /* of the pins of rows that were there */
   bxReturnDomains(p, pStmts); /* before the release, which may also fail */
   if (p->pCtx != 0) bxRelease(bx, &p->err);

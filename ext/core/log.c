@@ -24,8 +24,16 @@
 ** blackbox__erased gets its type and hash, and the salts of the other fields, and
 ** the salt of the row goes.
 **
-** If the tree is damaged, or a trigger of the user refuses a leaf, rows stay without
-** leaves, and the call succeeds: a kill switch must work even then.
+** A row that comes later has its leaf whatever was done to the log before:
+**
+**   newest rows are gone    their numbers are not used again
+**   numbers are missing     they get leaves without fields, unless it is too many
+**   the size is another     it is what the leaves say
+**
+** Of the first and the last a row of kind "repair" tells, which gets a leaf as well,
+** and proof_verify() lists it for ever. If hashes of the tree are missing, or a trigger
+** of the user refuses a leaf, rows stay without leaves, and the call succeeds: a kill
+** switch must work even then.
 */
 #include "core.h"
 SQLITE_EXTENSION_INIT3
@@ -34,6 +42,21 @@ SQLITE_EXTENSION_INIT3
 
 /* Leaves that a call makes at most: those of a kill switch of the largest ring. */
 #define CALL_MOST 20000
+
+void bxLogBegin(BxStmts *p, BxErr *pErr) {
+  static const char zKeep[] =
+      "INSERT INTO main.blackbox__log(n, domain, kind, subject, detail)"
+      " SELECT (SELECT max(leaf) FROM main.blackbox__leaves) + 2, 'core',"
+      "  'repair', 'blackbox__log', json_object('missing', g.n + 1)"
+      " FROM (SELECT coalesce(max(n), 0) AS n FROM main.blackbox__log) AS g"
+      " WHERE EXISTS (SELECT 1 FROM main.blackbox__leaves WHERE leaf = g.n)";
+  BxErr err = {SQLITE_OK, 0};
+  bxLock(p, pErr);
+  if (pErr->rc != SQLITE_OK) return;
+  bxRun(bxStmt(p, zKeep, &err), &err);
+  if (bxMayPassOver(p, &err)) bxClear(&err);
+  bxPass(pErr, &err);
+}
 
 i64 bxLogAppend(BxStmts *p, const BxLogRow *pRow, BxErr *pErr) {
   static const char zRow[] =
@@ -82,6 +105,16 @@ static const void *bytesOf(sqlite3_stmt *pRow, int i, unsigned char a[8],
     *pnByte = 0;
   }
   return pData ? pData : a;
+}
+
+/* A leaf that has no fields yet. */
+static void beginLeaf(BxLeaf *pLeaf, i64 n) {
+  static const char zVersion[] = "blackbox log 1\n";
+  pLeaf->n = n;
+  pLeaf->nField = 0;
+  memcpy(pLeaf->a, zVersion, sizeof(zVersion) - 1);
+  putNumber(pLeaf->a + sizeof(zVersion) - 1, (sqlite3_uint64)n);
+  pLeaf->nByte = sizeof(zVersion) - 1 + 8;
 }
 
 /* Reads what blackbox__erased has of a field: its salt, or its type and hash. An
@@ -179,19 +212,14 @@ static const char *loggedBy(BxStmts *p, sqlite3_stmt *pRow, BxErr *pErr) {
 }
 
 void bxLogLeaf(BxStmts *p, sqlite3_stmt *pRow, BxLeaf *pOut, BxErr *pErr) {
-  static const char zVersion[] = "blackbox log 1\n";
   static const char *const azField[] = {"actor", "agent_id", "at", "bytes",
       "detail", "domain", "event_id", "kill_switch_event_id", "kind", "newest",
       "oldest", "reason", "rows", "subject"};
   const char *zLogged;
   int i;
-  pOut->n = sqlite3_column_int64(pRow, 0);
-  pOut->nField = 0;
+  beginLeaf(pOut, sqlite3_column_int64(pRow, 0));
   pOut->aSalt = sqlite3_column_blob(pRow, 1);
   pOut->nSalt = pOut->aSalt != 0 ? sqlite3_column_bytes(pRow, 1) : 0;
-  memcpy(pOut->a, zVersion, sizeof(zVersion) - 1);
-  putNumber(pOut->a + sizeof(zVersion) - 1, (sqlite3_uint64)pOut->n);
-  pOut->nByte = sizeof(zVersion) - 1 + 8;
   zLogged = loggedBy(p, pRow, pErr);
   pOut->ePin = zLogged != 0 ? BX_PIN_ENDED : BX_NO_PIN;
   for (i = 0; i < 14; i++) {
@@ -288,17 +316,23 @@ void bxLogEraseField(
 
 /*--------------------------------------------------------------- proving ----*/
 
-/* Adds the leaves of rows. After one that is missing no other gets a leaf. */
+/* Adds the leaves of rows, and of the numbers that are missing before them. */
 static void takeRows(BxLog *pLog, i64 nMost, BxErr *pErr) {
   static const char zRows[] =
       "SELECT " BX_LOG_COLUMNS
       " FROM main.blackbox__log WHERE n > ?1 ORDER BY n LIMIT ?2";
   sqlite3_stmt *pStmt = bxStmt(pLog->p, zRows, pErr);
   bxBind(pStmt, pErr, "ii", pLog->now.n, nMost);
-  while (
-      bxRow(pStmt, pErr) && sqlite3_column_int64(pStmt, 0) == pLog->now.n + 1) {
+  while (bxRow(pStmt, pErr)) {
     BxLeaf leaf;
     MerkleHash hash;
+    if (sqlite3_column_int64(pStmt, 0) - pLog->now.n > BX_LOG_GAP) break;
+    while (pLog->now.n + 1 < sqlite3_column_int64(pStmt, 0) &&
+           pErr->rc == SQLITE_OK) {
+      beginLeaf(&leaf, pLog->now.n + 1);
+      hash = bxMerkleLeaf(leaf.a, leaf.nByte);
+      bxLogAddLeaf(pLog, &hash, pErr);
+    }
     bxLogLeaf(pLog->p, pStmt, &leaf, pErr);
     if (pErr->rc != SQLITE_OK) break;
     hash = bxMerkleLeaf(leaf.a, leaf.nByte);
@@ -307,16 +341,36 @@ static void takeRows(BxLog *pLog, i64 nMost, BxErr *pErr) {
   bxDone(pStmt, pErr);
 }
 
+/* Tells that the row of the tree was another. Returns its n. */
+static i64 tellRepair(BxLog *pLog, i64 nTold, BxErr *pErr) {
+  char *zDetail =
+      bxPrintf(pErr, "{\"size\":%lld,\"leaves\":%lld}", nTold, pLog->now.n);
+  BxLogRow row = {.zDomain = "core",
+      .zKind = "repair",
+      .zSubject = "blackbox__tree",
+      .zDetail = zDetail};
+  i64 n = bxLogAppend(pLog->p, &row, pErr);
+  sqlite3_free(zDetail);
+  return n;
+}
+
 i64 bxLogProve(BxStmts *p, i64 nMost, BxErr *pErr) {
   static const char zNewest[] = "SELECT max(n) FROM main.blackbox__log";
+  static const char zForget[] = "DELETE FROM main.blackbox__log WHERE n = ?1";
   BxLog log;
   BxErr cut = {SQLITE_OK, 0};
-  i64 nBefore, nNew, nStep;
+  i64 nBefore, nNew, nStep, nTold, iRepair = 0;
   assert(pErr->rc != SQLITE_OK ||
          sqlite3_txn_state(p->bx->db, p->zDb) == SQLITE_TXN_WRITE);
-  bxLogOpen(&log, p, pErr);
+  if (bxLogOpenToWrite(&log, p, &nTold, pErr)) {
+    iRepair = tellRepair(&log, nTold, pErr);
+  }
   nBefore = log.now.n;
   nNew = bxAsk(p, zNewest, pErr, "") - nBefore;
+  if (nNew < 0) {
+    bxLogBegin(p, pErr);
+    nNew = bxAsk(p, zNewest, pErr, "") - nBefore;
+  }
   if (nNew <= 0 || pErr->rc != SQLITE_OK) return 0;
   takeRows(&log, nMost, pErr);
   nStep = log.now.n < nBefore + nNew ? 0 : 1 + nNew / BX_LOG_TILE;
@@ -326,6 +380,7 @@ i64 bxLogProve(BxStmts *p, i64 nMost, BxErr *pErr) {
   bxLogSave(&log, pErr);
   if (pErr->rc != SQLITE_OK && log.now.n > nBefore) {
     bxLogCut(&log, nBefore, &cut); /* what it can */
+    bxDo(p, zForget, &cut, "i", iRepair);
     bxClear(&cut);
     return 0;
   }

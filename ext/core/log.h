@@ -9,6 +9,10 @@
 
 /*-------------------------------------------------------- log.c: rows ----*/
 
+/* For what writes rows: takes the lock on p's schema, as bxLock() does. If the newest
+** rows were removed, others must not get their numbers, which have leaves. */
+void bxLogBegin(BxStmts *p, BxErr *pErr);
+
 /* A row to be written. */
 typedef struct BxLogRow {
   const char *zDomain, *zKind; /* of others than these NULL means NULL */
@@ -59,6 +63,8 @@ int bxLogLeafOf(BxStmts *p, i64 n, BxLeaf *pOut, BxErr *pErr);
 void bxLogEraseField(
     BxStmts *p, i64 n, const char *const *azName, int nName, BxErr *pErr);
 
+/* So many numbers in a row may be missing. After more of them no row gets a leaf. */
+#define BX_LOG_GAP 20000
 /* Gives leaves to at most nMost rows that have none, and folds old receipts.
 ** p's schema must be locked for writing. Returns how many leaves. */
 i64 bxLogProve(BxStmts *p, i64 nMost, BxErr *pErr);
@@ -81,6 +87,9 @@ typedef struct BxLog {
 } BxLog;
 /* Reads its row. A schema whose log has none: CorruptedDataError. */
 void bxLogOpen(BxLog *pLog, BxStmts *p, BxErr *pErr);
+/* The same for who adds leaves. If the row has another size than the leaves, what it
+** says is not used: returns 1, and *pnTold is the size that it told. */
+int bxLogOpenToWrite(BxLog *pLog, BxStmts *p, i64 *pnTold, BxErr *pErr);
 /* Adds the leaf after the last one. */
 void bxLogAddLeaf(BxLog *pLog, const MerkleHash *pHash, BxErr *pErr);
 /* Writes the row, with which new leaves count. */

@@ -13,12 +13,15 @@
 ** what the other rows and the heads need that end among them: the hashes beside the
 ** way from the root to a leaf.
 **
-** Leaves and nodes are written before the row of the tree, with which they count.
+** Leaves and nodes are written before the row of the tree, with which they count. If
+** that row does not say what the leaves say, who writes goes on after the last leaf.
 */
 #include "core.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>
+
+#define MOST_LEAVES ((i64)1 << 40)
 
 int bxLogReadHash(sqlite3_stmt *pRow, int i, MerkleHash *pOut) {
   const void *a = sqlite3_column_blob(pRow, i);
@@ -96,12 +99,14 @@ static int readFrontier(sqlite3_stmt *pRow, BxLog *pLog, BxErr *pErr) {
   pLog->now.n = sqlite3_column_int64(pRow, 1);
   pLog->iFold = sqlite3_column_int64(pRow, 3);
   if (zOrigin == 0 || zOrigin[0] == 0 || strlen(zOrigin) > BX_LOG_ORIGIN ||
-      strchr(zOrigin, '\n') != 0 || pLog->now.n < 0 ||
-      pLog->now.n >= (i64)1 << 40 ||
-      nByte != (size_t)bitsOf(pLog->now.n) * BX_DIGEST) {
+      strchr(zOrigin, '\n') != 0) {
     return 0;
   }
   sqlite3_snprintf(sizeof(pLog->zOrigin), pLog->zOrigin, "%s", zOrigin);
+  if (pLog->now.n < 0 || pLog->now.n >= MOST_LEAVES ||
+      nByte != (size_t)bitsOf(pLog->now.n) * BX_DIGEST) {
+    return 0;
+  }
   pLog->now.nHash = bitsOf(pLog->now.n);
   if (a != 0) memcpy(pLog->now.a, a, nByte);
   return a != 0 || nByte == 0;
@@ -123,6 +128,38 @@ void bxLogOpen(BxLog *pLog, BxStmts *p, BxErr *pErr) {
   bxFail(pErr, SQLITE_CORRUPT_VTAB,
       "CorruptedDataError: the row of blackbox__tree is missing or damaged, so "
       "that there is no head of the log; use a copy of the file");
+}
+
+/* (A leaf that is folded may be gone.) */
+static int endsWithLeaves(BxLog *pLog, BxErr *pErr) {
+  static const char zEnds[] =
+      "SELECT coalesce(max(leaf), -1) = ?1 - 1 OR max(leaf) IS NULL AND EXISTS"
+      " (SELECT 1 FROM main.blackbox__folded WHERE ?1 - 1 BETWEEN first AND"
+      "  last) FROM main.blackbox__leaves WHERE leaf BETWEEN ?1 - 1 AND ?1";
+  return (int)bxAsk(pLog->p, zEnds, pErr, "i", pLog->now.n);
+}
+
+int bxLogOpenToWrite(BxLog *pLog, BxStmts *p, i64 *pnTold, BxErr *pErr) {
+  static const char zLeaves[] =
+      "SELECT max(leaf) + 1 FROM main.blackbox__leaves";
+  BxErr err = {SQLITE_OK, 0};
+  i64 n;
+  bxLogOpen(pLog, p, &err);
+  *pnTold = pLog->now.n;
+  if (err.rc == SQLITE_OK && endsWithLeaves(pLog, &err)) return 0;
+  if (err.rc == SQLITE_CORRUPT_VTAB && pLog->zOrigin[0] != 0) bxClear(&err);
+  n = bxAsk(p, zLeaves, &err, "");
+  if (n < 0 || n >= MOST_LEAVES) {
+    bxFail(&err, SQLITE_CORRUPT_VTAB,
+        "CorruptedDataError: blackbox__leaves has a leaf %lld, which cannot "
+        "be; use a copy of the file",
+        n - 1);
+  }
+  if (err.rc == SQLITE_OK) {
+    bxMerkleFrontier(&pLog->tree, n, &pLog->now, &err);
+  }
+  bxPass(pErr, &err);
+  return 1;
 }
 
 typedef struct NodeTo {

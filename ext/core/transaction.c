@@ -119,13 +119,17 @@ static const char *openWriter(sqlite3 *db) {
   return p != 0 ? sqlite3_sql(p) : "";
 }
 
+int bxInWriter(Bx *bx) {
+  return openWriter(bx->db)[0] != 0;
+}
+
 /* A node of dqlite runs a SELECT on a snapshot: what it writes is lost, and the
 ** next write stops the node. The name of its VFS tells that it is one. */
 int bxIsLost(Bx *bx) {
   sqlite3_vfs *pVfs = 0;
   sqlite3_file_control(bx->db, "main", SQLITE_FCNTL_VFS_POINTER, &pVfs);
   if (pVfs == 0 || strncmp(pVfs->zName, "dqlite", 6) != 0) return 0;
-  return openWriter(bx->db)[0] == 0;
+  return !bxInWriter(bx);
 }
 
 void bxRefuseRead(Bx *bx, const char *zWho, BxErr *pErr) {

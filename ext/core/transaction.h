@@ -11,6 +11,8 @@
 void bxLock(BxStmts *p, BxErr *pErr);
 /* Whether p's schema has a write-ahead log. */
 int bxIsWal(BxStmts *p, BxErr *pErr);
+/* Whether a statement that writes is running: then no savepoint can begin. */
+int bxInWriter(Bx *bx);
 /* Whether what the running statement changes would be lost: in a read of dqlite. */
 int bxIsLost(Bx *bx);
 /* Fails in that case. zWho is the function that would change data. */

@@ -200,11 +200,11 @@ typedef enum HoldGuard { GUARD_EXACT, GUARD_EARLY, GUARD_LATE } HoldGuard;
   "retention_holds lists the holds, and retention_release() ends one')"
 #define OVERWRITTEN "a row with these values, which cannot be overwritten"
 
-/* The look at the holds takes much memory, which SQLite allocates for a whole
-** trigger whenever it fires. So it is in a trigger on payload__looking, which takes
-** a suspicion back. If a trigger of the user prevents that, the suspicion stays. */
-#define SUSPECT "  UPDATE blackbox__probe SET hit = 1 WHERE one = 1;\n"
-/* The same, if the statement is a REPLACE: see blackbox__probe in core. */
+/* Whether the statement is a REPLACE: see blackbox__probe in core. The look at the
+** holds takes much memory, which SQLite allocates for a whole trigger whenever it
+** fires. So it is in a trigger on payload__looking, which takes the hit back. (The
+** guards of UPDATE and DELETE only raise, so that no TEMP trigger can run while they
+** do.) */
 #define PROBE                                                                  \
   "  UPDATE blackbox__probe SET hit = 0 WHERE one = 1;\n"                      \
   "  INSERT OR IGNORE INTO blackbox__probe(one, hit) VALUES (1, 1);\n"
@@ -277,17 +277,20 @@ static const Made aMade[] = {
         "          IS NOT 1)\n"
         "  OR (NEW.kill_switch_event_id\n"
         "      IS NOT OLD.kill_switch_event_id COLLATE BINARY\n"
-        "      AND OLD.kill_switch_event_id IS NOT NULL)%s\nBEGIN\n" SUSPECT
-        "  INSERT INTO payload__looking(rid) VALUES (OLD.rowid);\n" HELD_ERROR(
-            "this row, which cannot be changed") IF_PROBED},
+        "      AND OLD.kill_switch_event_id IS NOT NULL)%s\nBEGIN\n" HELD_ERROR(
+            "this row, which cannot be changed") "\n   WHERE EXISTS (SELECT 1 "
+                                                 "FROM payload__held"
+                                                 " WHERE payload_rowid = "
+                                                 "OLD.rowid);\nEND"},
     {"payload_made_held_take", "hold", WHILE_HELD("VALUES (0, '')", "c"),
         "%s\nBEFORE UPDATE ON event_payloads\n"
         "WHEN NEW.id IS NOT OLD.id COLLATE BINARY\n"
-        "  OR NEW.rowid <> OLD.rowid%s\nBEGIN\n" SUSPECT
-        "  INSERT INTO payload__looking(id, rid)\n"
-        "  VALUES (CASE WHEN NEW.id IS NOT OLD.id COLLATE BINARY THEN NEW.id"
-        " END,\n          nullif(NEW.rowid, OLD.rowid));\n" HELD_ERROR(
-            OVERWRITTEN) IF_PROBED},
+        "  OR NEW.rowid <> OLD.rowid%s\nBEGIN\n" HELD_ERROR(
+            OVERWRITTEN) "\n   WHERE EXISTS (SELECT 1 FROM payload__held"
+                         " WHERE (id = NEW.id AND NEW.id IS NOT OLD.id COLLATE "
+                         "BINARY)\n"
+                         "      OR (payload_rowid = NEW.rowid AND NEW.rowid <> "
+                         "OLD.rowid));\nEND"},
     {"payload_made_held_keys", "hold", KEYS_HELD(""),
         "%s\nBEFORE INSERT ON event_payloads\nWHEN %s\nBEGIN\n" PROBE
             HELD_ERROR(OVERWRITTEN) IF_PROBED},

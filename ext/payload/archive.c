@@ -98,7 +98,7 @@ void bxPayloadCleanup(BxCall *p) {
   i64 iBefore, nRow, nLimit = SWEEP_LIMIT;
   sqlite3_stmt *pStmt;
   if (pHome == 0) return;
-  bxLock(pHome, &p->err);
+  bxLogBegin(pHome, &p->err);
   iBefore = cutOff(p, pHome);
   if (bxArg(p, 2)) {
     nLimit = bxInt(p->aArg[2], "limit", 1, 1000000000, &p->err);
@@ -274,7 +274,7 @@ void bxPayloadSaveEvidence(BxCall *p) {
       bxText(p->aArg[0], "kill_switch_event_id", 1024, 0, &p->err);
   i64 iNow = bxNow(), nRow, iLast;
   if (p->err.rc != SQLITE_OK) return;
-  bxLock(pHome, &p->err);
+  bxLogBegin(pHome, &p->err);
   checkArray(pHome, p->aArg[1], &p->err);
   checkElements(pHome, p->aArg[1], &p->err);
   iLast = bxPinsLast(pHome, &p->err);
@@ -298,7 +298,7 @@ void bxPayloadUnpin(BxCall *p) {
   const char *zActor = bxText(p->aArg[1], "actor", 1024, 0, &p->err);
   const char *zReason = bxText(p->aArg[2], "reason", 65536, 0, &p->err);
   if (p->err.rc != SQLITE_OK) return;
-  bxLock(pHome, &p->err);
+  bxLogBegin(pHome, &p->err);
   bxDo(pHome, zSql, &p->err, "ttt", zId, zActor, zReason);
   if (bxPinsHold(pHome, zId, &p->err)) {
     bxFail(&p->err, SQLITE_ERROR,

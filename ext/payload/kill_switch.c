@@ -3,12 +3,9 @@
 ** in event_payloads, or as JSON.
 **
 ** Evidence is written first, in one statement, and the ring emptied second, in
-** another. As a function both are one savepoint; as a row put into the ring,
-** the statement around it rolls both back, and in the one case where SQLite
-** does not (a single row inside BEGIN, the second statement failing) the
-** exchanges are in both places: firing again saves nothing twice and empties
-** the ring. The view payload_evidence sees to it that an exchange of the
-** archive is not stored twice.
+** another. Both are undone together: as a function by its savepoint, as a row
+** put into the ring as core/write.c says. The view payload_evidence sees to it
+** that an exchange of the archive is not stored twice.
 **
 ** Where: the archive must be in the ring's own file, or the ring in temp. Two
 ** files that use a write-ahead log commit one after the other; had the ring's
@@ -194,6 +191,7 @@ void bxRingPuller(sqlite3_value *pActor, sqlite3_value *pReason,
     RingPuller *pOut, BxErr *pErr) {
   pOut->zActor = pActor ? bxText(pActor, "actor", 1024, 1, pErr) : 0;
   pOut->zReason = pReason ? bxText(pReason, "reason", 65536, 1, pErr) : 0;
+  pOut->iVerdict = 0;
 }
 
 /* Writes into the log who pulled the switch, when and why. */
@@ -205,10 +203,11 @@ static void logSwitch(const Ring *p, BxStmts *pArchive, const char *zAgent,
       " 'kill_switch', ?1, coalesce(?2, 'rule ' || v.rule),"
       " coalesce(?3, v.sentence), ?4, json_object('ring', ?5), ?6, ?1"
       " FROM (SELECT 1) LEFT JOIN (SELECT rule, sentence"
-      "  FROM main.payload_verdicts WHERE kill_switch_event_id = ?1"
-      "  AND agent_id = ?6 ORDER BY id LIMIT 1) AS v";
-  bxDo(pArchive, zLog, pErr, "tttitt", zEvent, pPuller->zActor,
-      pPuller->zReason, nSaved, p->base.stmts.zTable, zAgent);
+      "  FROM main.payload_verdicts WHERE id = ?7"
+      "  AND kill_switch_event_id = ?1) AS v";
+  bxDo(pArchive, zLog, pErr, "tttitti", zEvent, pPuller->zActor,
+      pPuller->zReason, nSaved, p->base.stmts.zTable, zAgent,
+      pPuller->iVerdict);
 }
 
 i64 bxRingKillSwitch(Ring *p, const char *zAgent, const char *zEvent,
@@ -225,7 +224,7 @@ i64 bxRingKillSwitch(Ring *p, const char *zAgent, const char *zEvent,
   bxRingLock(p, pErr); /* before anything is read */
   pArchive = archiveOf(p, pErr);
   if (pArchive == 0) return 0;
-  bxLock(pArchive, pErr);
+  bxLogBegin(pArchive, pErr);
   p->bFiring = 1;
   nSaved = fire(p, pArchive, zAgent, zEvent, pErr);
   logSwitch(p, pArchive, zAgent, zEvent, pPuller, nSaved, pErr);

@@ -206,6 +206,8 @@ void bxRingMove(Ring *p, const RingAgent *pAgent, i64 nWindow, BxErr *pErr);
 /* After a push: a digest of the row, if a hold keeps it. That there is none never
 ** refuses a push. */
 void bxRingNoteHeld(Ring *p, i64 iSlot, BxErr *pErr);
+/* The bytes that holds keep. */
+i64 bxRingHeldBytes(Ring *p, BxErr *pErr);
 void bxRingCheck(BxVtab *pVtab, BxProblems *pOut);
 
 #define BX_RING_WINDOW 50 /* of a ring that is made without one */
@@ -237,10 +239,11 @@ void bxRingLeave(Ring *p, const char *zAgent, BxErr *pErr);
 /* kill_switch.c: moves the rows of a ring to the archive, or into JSON */
 void bxPayloadKillSwitch(BxCall *p);
 void bxPayloadExtract(BxCall *p);
-/* Who pulls a kill switch, and why. Both NULL: the rule of the verdict that has its
-** id, if there is one. */
+/* Who pulls a kill switch, and why: a person, each NULL if it is not said, or the
+** rule of a verdict. */
 typedef struct RingPuller {
   const char *zActor, *zReason;
+  i64 iVerdict; /* 0: no rule */
 } RingPuller;
 /* Reads both, of which either may be NULL. */
 void bxRingPuller(sqlite3_value *pActor, sqlite3_value *pReason,

@@ -141,14 +141,9 @@ static void chooseOldest(
   }
 }
 
-/* HeldError if what is left is held. */
-static void refuseNoRoom(Ring *p, const RingRoll *pRoll, BxErr *pErr) {
-  char *zHolder;
-  if (pRoll->nOver <= 0 || pRoll->nRow >= ROLL_ROWS ||
-      pRoll->nEmpty >= ROLL_EMPTY || pErr->rc != SQLITE_OK) {
-    return;
-  }
-  zHolder = bxRingHolder(p, 0, ROLL_NUMBER, ROLL_NUMBER, pErr);
+/* HeldError, as what is left is held. */
+static void refuseNoRoom(Ring *p, BxErr *pErr) {
+  char *zHolder = bxRingHolder(p, 0, ROLL_NUMBER, ROLL_NUMBER, pErr);
   bxRingRefuseFull(p, zHolder, pErr);
   sqlite3_free(zHolder);
 }
@@ -201,7 +196,10 @@ RingRoll *bxRingChoose(Ring *p, const RingAgent *pSelf, const RingPush *pPush,
   if (pOut->nOver > 0) {
     chooseOldest(p, pOut, pSelf, pOld ? pOld->iId : -1, pErr);
   }
-  if (pOld != 0) refuseNoRoom(p, pOut, pErr);
+  if (pOld != 0 && pOut->nOver > 0 && pOut->nRow < ROLL_ROWS &&
+      pOut->nEmpty < ROLL_EMPTY) {
+    refuseNoRoom(p, pErr);
+  }
   return pOut;
 }
 
@@ -316,6 +314,11 @@ void bxRingSetBound(Ring *p, const char *zOption, i64 iVal, BxErr *pErr) {
       zSet, zOff, zHas, zNoTurns, zTurns, zBytes};
   sqlite3_stmt *apStmt[6];
   i64 mHas;
+  bxRingWindow(p, pErr);
+  if (iVal > 0 && strcmp(zOption, "max_bytes") == 0 &&
+      bxRingHeldBytes(p, pErr) > iVal) {
+    refuseNoRoom(p, pErr);
+  }
   bxStmtSet(&p->base.stmts, azSql, 6, apStmt, pErr);
   if (iVal > 0) {
     bxDo(&p->base.stmts, zSet, pErr, "ti", zOption, iVal);

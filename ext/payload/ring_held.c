@@ -17,11 +17,19 @@ SQLITE_EXTENSION_INIT3
   "' AND f.\"key\" = " key ")"
 
 /* The rows with an id from ?1 to ?2 that a hold keeps. */
+#define HELD_ROWS                                                              \
+  " FROM main.@_slots AS s WHERE id BETWEEN ?1 AND ?2 AND (" HELD_ON(          \
+      "agent", "s.agent_id") " OR " HELD_ON("event",                           \
+      "s.event_id") " OR " HELD_ON("buffer", "lower('@')") ")"
 static const char zHeld[] =
-    "SELECT agent_id, seq, event_id, timestamp, request_body, response_body "
-    "FROM main.@_slots AS s WHERE id BETWEEN ?1 AND ?2 AND (" HELD_ON(
-        "agent", "s.agent_id") " OR " HELD_ON("event",
-        "s.event_id") " OR " HELD_ON("buffer", "lower('@')") ")";
+    "SELECT agent_id, seq, event_id, timestamp, request_body, "
+    "response_body" HELD_ROWS;
+
+i64 bxRingHeldBytes(Ring *p, BxErr *pErr) {
+  static const char zSum[] = "SELECT coalesce(sum(size_bytes), 0)" HELD_ROWS;
+  if (!(p->mWatch & RING_HOLDS)) return 0;
+  return bxAsk(&p->base.stmts, zSum, pErr, "ii", (i64)0, (i64)1 << 62);
+}
 
 /* What the log says of the row that pRow is on: subject and detail, each to
 ** sqlite3_free(). */

@@ -310,12 +310,16 @@ static void raiseVerdict(Judging *p, const Finding *pFinding, BxErr *pErr) {
   zNumber = bxPrintf(pErr, "%!.15g", pFinding->rCount);
   zThreshold = bxPrintf(pErr, "%!.15g", pRule->rThreshold);
   bxPass(&err, pErr);
+  bxLogBegin(p->pHome, &err);
   bxDo(p->pHome, zSql, &err, "itttttttiitittt", p->pPush->iTime, p->pOut->zRing,
       p->pPush->zAgent, bxRuleName(pFinding->eRule),
       pRule->bStop ? "stop" : "alert", zNumber, zThreshold,
       pStep->zTool[0] != 0 ? pStep->zTool : 0, (i64)pStep->iTurn, hThing, zSeqs,
       bxRuleTokens(pFinding, pTrack), zSay, bKill ? "kill_switch" : "record",
       bKill ? p->pOut->zKill : 0);
+  if (bKill && p->pOut->iVerdict == 0) {
+    p->pOut->iVerdict = sqlite3_last_insert_rowid(p->pHome->bx->db);
+  }
   bxLogFollow(p->pHome->bx, &err);
   if (err.rc != SQLITE_OK && !bNamed) p->pOut->zKill[0] = 0;
   passOver(p, &err, pErr);
@@ -373,6 +377,7 @@ void bxRingWatchBegin(
   judging.pHome = rulesOf(p, pErr);
   if (judging.pHome == 0) return;
   pOut->zKill[0] = 0;
+  pOut->iVerdict = 0;
   sqlite3_snprintf(sizeof(pOut->zRing), pOut->zRing, "%s%s",
       isTemp(p) ? "temp." : "", p->base.stmts.zTable);
   row = agentRow(p, judging.pHome, pPush->zAgent, &err);
@@ -386,7 +391,7 @@ void bxRingWatchBegin(
 /* Asks the rules, and keeps the steps. */
 static void look(
     Judging *p, const RingAgent *pNext, BxErr *pBeside, BxErr *pErr) {
-  static const RingPuller rule = {0, 0};
+  RingPuller rule = {0, 0, 0};
   const RingPush *pPush = p->pPush;
   Moment moment = {pNext->nGiven, pPush->iTime, p->pOut->iStart};
   i64 aDone[TRACK_STEPS];
@@ -407,6 +412,7 @@ static void look(
   if (pBeside->rc == SQLITE_OK && p->pOut->zKill[0] != 0) {
     bxRingForgetSteps(p->p, pNext->iNo, pBeside);
     passOver(p, pBeside, pErr);
+    rule.iVerdict = p->pOut->iVerdict;
     bxRingKillSwitch(p->p, pPush->zAgent, p->pOut->zKill, &rule, pBeside);
   }
 }

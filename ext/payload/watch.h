@@ -136,6 +136,7 @@ typedef struct Watched {
   i64 iStart;     /* how often the agent was started again */
   Track *pTrack;  /* with the exchange */
   char zKill[37]; /* id of the kill switch that is to be fired */
+  i64 iVerdict;   /* the first verdict that fires it */
   char zRing[300];
 } Watched;
 

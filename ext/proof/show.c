@@ -19,17 +19,22 @@ SQLITE_EXTENSION_INIT3
 
 /*----------------------------------------------------------------- head ----*/
 
-/* What waits: 1 rows without leaves, or receipts whose minute is over; 2 a head that
+/* What waits: rows without leaves, or receipts whose minute is over; or a head that
 ** was not noted. Those of whole tiles need no note. */
+enum { ROWS_WAIT = 1, NOTE_WAITS };
 static i64 waits(BxStmts *pHome, BxErr *pErr) {
   static const char zWaits[] =
-      "SELECT CASE WHEN (SELECT max(n) FROM main.blackbox__log) > size"
+      "SELECT CASE WHEN (SELECT max(n) FROM main.blackbox__log) <> size"
       "  OR EXISTS (SELECT 1 FROM main.blackbox__open"
       "   WHERE minute BETWEEN 1 AND ?1) THEN 1"
       " WHEN size % 256 > 0 AND NOT EXISTS (SELECT 1 FROM main.blackbox__heads"
       "  AS h WHERE h.size = t.size) THEN 2 END FROM main.blackbox__tree AS t";
   return bxAsk(pHome, zWaits, pErr, "i", bxNow() / 60000 - 1);
 }
+
+static const char zNote[] =
+    "INSERT OR IGNORE INTO main.blackbox__heads(size)"
+    " SELECT size FROM main.blackbox__tree WHERE size % 256 > 0";
 
 /* Takes in all that waits, and notes the size. */
 static void takeIn(BxStmts *pHome, BxErr *pErr) {
@@ -41,9 +46,6 @@ static void takeIn(BxStmts *pHome, BxErr *pErr) {
       " WHERE minute BETWEEN 1 AND ?1";
   static const char zClosed[] =
       "DELETE FROM main.blackbox__open WHERE minute BETWEEN 1 AND ?1";
-  static const char zNote[] =
-      "INSERT OR IGNORE INTO main.blackbox__heads(size)"
-      " SELECT size FROM main.blackbox__tree WHERE size % 256 > 0";
   i64 iMinute = bxNow() / 60000 - 1;
   bxDo(pHome, zClose, pErr, "i", iMinute);
   bxDo(pHome, zClosed, pErr, "i", iMinute);
@@ -52,17 +54,24 @@ static void takeIn(BxStmts *pHome, BxErr *pErr) {
 }
 
 /* In a transaction the lock comes first, because after a read SQLite would not wait
-** for it; it is needed only if something waits. */
+** for it; it is needed only if something waits. The note alone is one statement and
+** needs no savepoint: CREATE TABLE notebook AS SELECT proof_head(). */
 static void takeAll(BxCall *p, BxStmts *pHome) {
   BxErr lock = {SQLITE_OK, 0};
+  i64 iWaits;
   int bInside = !sqlite3_get_autocommit(p->bx->db);
   if (bInside) bxLock(pHome, &lock);
   if (bInside && sqlite3_get_autocommit(p->bx->db)) bxPass(&p->err, &lock);
-  if (!waits(pHome, &p->err)) {
+  iWaits = waits(pHome, &p->err);
+  if (iWaits == 0) {
     bxClear(&lock);
     return;
   }
   bxPass(&p->err, &lock);
+  if (iWaits == NOTE_WAITS && p->pCtx != 0 && bxInWriter(p->bx)) {
+    bxDo(pHome, zNote, &p->err, "");
+    return;
+  }
   if (p->pCtx != 0) bxSavepoint(p->bx, p->pDef->zName, &p->err);
   if (p->err.rc != SQLITE_OK) return;
   bxLock(pHome, &p->err);

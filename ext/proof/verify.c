@@ -8,8 +8,8 @@
 **
 ** While a pin is in force, the row that it is on is a part of its leaf. When it has
 ** ended, the leaf cannot be made again, and stands for it. A pin is in force until
-** another row of the log pins or unpins the same subject, and so long the domain
-** must have it in its table of pins.
+** the log unpins the same subject, and so long the domain must have it in its table of
+** pins.
 **
 ** With a head, the tree of the head must be the beginning of the log, and only the
 ** leaves after it are read.
@@ -141,23 +141,39 @@ static i64 skipLeaves(Verify *p, i64 i) {
 
 /*----------------------------------------------------------------- rows ----*/
 
-/* Whether, by the log, the pin that the cursor is on has not ended. */
-static int isInForce(Verify *p) {
-  static const char zLater[] =
-      "SELECT ?1 IS NOT NULL AND NOT EXISTS (SELECT 1 FROM main.blackbox__log"
+typedef enum PinEnd { END_NONE, END_UNPIN, END_PIN } PinEnd;
+/* What ends, by the log, the pin that the cursor is on. */
+static PinEnd endOfPin(Verify *p) {
+  static const char zNext[] =
+      "SELECT CASE kind WHEN 'unpin' THEN 1 ELSE 2 END FROM main.blackbox__log"
       " WHERE subject = ?1 AND domain = ?2 AND n > ?3"
-      " AND kind IN ('pin', 'unpin'))";
+      " AND kind IN ('pin', 'unpin') ORDER BY n LIMIT 1";
   sqlite3_stmt *pRow = p->rows.pStmt;
-  return (int)bxAsk(p->p, zLater, p->pErr, "tti",
-      bxColumnText(pRow, 15, p->pErr), bxColumnText(pRow, 7, p->pErr),
-      p->rows.i);
+  const char *zSubject = bxColumnText(pRow, 15, p->pErr);
+  if (zSubject == 0) return END_UNPIN; /* it was erased */
+  return (PinEnd)bxAsk(p->p, zNext, p->pErr, "tti", zSubject,
+      bxColumnText(pRow, 7, p->pErr), p->rows.i);
+}
+
+/* A row that tells of a repair. */
+static void verifyRepair(Verify *p, i64 iLeaf) {
+  sqlite3_stmt *pRow = p->rows.pStmt;
+  const char *zKind = bxColumnText(pRow, 10, p->pErr);
+  if (zKind == 0 || strcmp(zKind, "repair") != 0) return;
+  problemOf(p, iLeaf, p->rows.i,
+      bxPrintf(p->pErr,
+          "%s had been damaged when this row was written, and the log went on "
+          "after it: %s",
+          bxColumnText(pRow, 15, p->pErr), bxColumnText(pRow, 6, p->pErr)));
 }
 
 /* The row that the cursor is on has this leaf. */
 static void verifyRow(Verify *p, i64 iLeaf, const MerkleHash *pStored) {
   BxLeaf leaf;
   MerkleHash hash;
+  PinEnd eEnd;
   int bSame;
+  verifyRepair(p, iLeaf);
   bxLogLeaf(p->p, p->rows.pStmt, &leaf, p->pErr);
   if (p->pErr->rc != SQLITE_OK) return;
   hash = bxMerkleLeaf(leaf.a, leaf.nByte);
@@ -165,14 +181,18 @@ static void verifyRow(Verify *p, i64 iLeaf, const MerkleHash *pStored) {
   switch (leaf.ePin) {
     case BX_PIN_UNKNOWN: break;
     case BX_PIN_ENDED:
-      if (isInForce(p)) {
+      eEnd = endOfPin(p);
+      if (eEnd == END_NONE) {
         tellProblem(p, iLeaf, leaf.n,
             "the row that it pins is missing, or not pinned any more, and no "
             "row of the log unpins it");
+      } else if (eEnd == END_PIN) {
+        tellProblem(p, iLeaf, leaf.n,
+            "the pin was lost, and made anew: no row of the log unpins it");
       }
       break;
     case BX_PIN_HERE:
-      if (!isInForce(p)) {
+      if (endOfPin(p) != END_NONE) {
         tellProblem(p, iLeaf, leaf.n,
             "the pin has ended by the log, and the row is still pinned");
       } else if (!bSame) {
@@ -299,28 +319,40 @@ static void verifyPending(Verify *p) {
   static const char zWaits[] =
       "SELECT count(*) FROM main.blackbox__log WHERE n > ?1";
   static const char zFirst[] =
-      "SELECT 1 FROM main.blackbox__log WHERE n = ?1 + 1";
+      "SELECT n FROM main.blackbox__log WHERE n > ?1 ORDER BY n LIMIT 1";
   i64 n = bxAsk(p->p, zWaits, p->pErr, "i", p->log.now.n);
+  i64 iFirst = bxAsk(p->p, zFirst, p->pErr, "i", p->log.now.n);
   if (n == 0) return;
-  if (!bxAsk(p->p, zFirst, p->pErr, "i", p->log.now.n)) {
+  if (iFirst != p->log.now.n + 1) {
     tellProblem(p, -1, p->log.now.n + 1,
-        "was removed or renumbered before it had a leaf; no row after it can "
-        "have one");
-    return;
+        "was removed or renumbered before it had a leaf");
   }
-  problemOf(p, -1, p->log.now.n + 1,
-      bxPrintf(p->pErr,
-          "has no leaf yet, nor have %lld after it: they were written without "
-          "the module; SELECT proof_head() takes them in",
-          n - 1));
+  if (iFirst - p->log.now.n > BX_LOG_GAP) {
+    tellProblem(p, -1, iFirst,
+        "can have no leaf, nor can a row after it: too many numbers are "
+        "missing before it");
+  } else if (n == 1) {
+    tellProblem(p, -1, iFirst,
+        "has no leaf yet: it was written without the module; SELECT "
+        "proof_head() takes it in");
+  } else {
+    char zAfter[40] = "has the row";
+    if (n > 2) {
+      sqlite3_snprintf(sizeof(zAfter), zAfter, "have the %lld rows", n - 1);
+    }
+    problemOf(p, -1, iFirst,
+        bxPrintf(p->pErr,
+            "has no leaf yet, nor %s after it: they were written without the "
+            "module; SELECT proof_head() takes them in",
+            zAfter));
+  }
 }
 
 /*---------------------------------------------------------------- calls ----*/
 
 /* Verifies the log, from the leaf after pHead on if that is given. Returns the
-** problems as JSON, to sqlite3_free(). bPending: also what waits. */
-static char *verify(
-    BxStmts *pHome, const ProofHead *pHead, int bPending, BxErr *pErr) {
+** problems as JSON, to sqlite3_free(). */
+static char *verify(BxStmts *pHome, const ProofHead *pHead, BxErr *pErr) {
   Verify run;
   sqlite3_stmt *pHold; /* so that all that is read is of one moment */
   char *zDiffers = 0;
@@ -357,7 +389,7 @@ static char *verify(
     }
     verifyLeaves(&run);
     if (run.iFrom == 0) verifyRest(&run);
-    if (bPending) verifyPending(&run);
+    verifyPending(&run);
   }
   sqlite3_finalize(run.leaves.pStmt);
   sqlite3_finalize(run.rows.pStmt);
@@ -379,13 +411,12 @@ sqlite3_stmt *bxProofVerify(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   return bxJsonRows(bx,
       "SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3"
       " FROM json_each(?1)",
-      verify(pHome, apArg[0] != 0 ? &head : 0, 1, pErr), pErr);
+      verify(pHome, apArg[0] != 0 ? &head : 0, pErr), pErr);
 }
 
-/* (That rows wait is no problem of the file.) */
 void bxProofCheck(BxStmts *p, BxProblems *pOut) {
   BxErr err = {SQLITE_OK, 0};
-  char *zProblems = verify(p, 0, 1, &err);
+  char *zProblems = verify(p, 0, &err);
   sqlite3_stmt *pRows = bxJsonRows(p->bx,
       "SELECT trim(coalesce('leaf ' || (value ->> 0), '') ||"
       " coalesce(' row ' || (value ->> 2), '')) || ': ' || (value ->> 3)"

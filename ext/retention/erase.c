@@ -442,7 +442,7 @@ static void readCall(BxCall *pCall, Erasure *p) {
   p->zReason = bxText(pCall->aArg[3], "reason", 65536, 0, p->pErr);
   p->pHome = bxHome(pCall->bx, "retention", p->pErr);
   if (p->pErr->rc != SQLITE_OK) return;
-  bxLock(p->pHome, p->pErr);
+  bxLogBegin(p->pHome, p->pErr);
   refuseHidden(p);
   readEraseOptions(p, bxArg(pCall, 4));
   if (strcmp(p->zKind, "text") == 0 && strlen(p->zKey) < 4) {

@@ -70,7 +70,7 @@ static void readHoldStep(BxCall *p, HoldStep *pOut) {
   pOut->zActor = bxText(p->aArg[3], "actor", 1024, 0, &p->err);
   pOut->zReason = bxText(p->aArg[4], "reason", 65536, 0, &p->err);
   pOut->pHome = bxHome(p->bx, "retention", &p->err);
-  if (p->err.rc == SQLITE_OK) bxLock(pOut->pHome, &p->err);
+  if (p->err.rc == SQLITE_OK) bxLogBegin(pOut->pHome, &p->err);
 }
 
 /* Returns how many owners hold the thing now. */
@@ -213,6 +213,10 @@ int bxRetentionIsWhole(BxStmts *p, BxErr *pErr) {
 
 void bxRetentionMend(BxStmts *p, BxErr *pErr) {
   bxExec(p,
+      "INSERT INTO main.blackbox__log(domain, kind, subject, detail) " IN_FORCE
+      " SELECT 'core', 'repair', 'retention__in_force',"
+      " json_object('missing', n) FROM (SELECT count(*) AS n FROM lost)"
+      " WHERE n > 0; "
       "REPLACE INTO main.retention__in_force(" HOLD_COLUMNS ") " IN_FORCE
       " SELECT * FROM lost",
       pErr);

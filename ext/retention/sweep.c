@@ -291,7 +291,7 @@ void bxRetentionSweep(BxCall *p) {
   int i;
   run.p = bxHome(p->bx, "retention", &p->err);
   if (run.p == 0) return;
-  bxLock(run.p, &p->err);
+  bxLogBegin(run.p, &p->err);
   if (bxArg(p, 0)) {
     run.nLeft = bxInt(p->aArg[0], "limit", 1, 1000000000, &p->err);
   }

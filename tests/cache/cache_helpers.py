@@ -68,7 +68,7 @@ def exact(db, schema="main"):
         f" WHERE item_count <> 0 OR total_size <> 0 ORDER BY 1",
     )
     assert kept == truth
-    assert rows(db, f"SELECT * FROM {s}cache_check") == []
+    assert rows(db, f"SELECT * FROM {s}cache__check") == []
     assert rows(db, f"SELECT written, items_before, rule FROM {s}cache_state") == [
         (None, None, None)]
 

@@ -74,7 +74,7 @@ def test_totals_are_exact_when_eight_processes_write(db, path, on_quota):
         session, total, wrong = db.execute(
             "SELECT (SELECT max(total_size) FROM cache_sessions),"
             " (SELECT sum(total_size) FROM cache_sessions),"
-            " (SELECT count(*) FROM cache_check)").fetchone()
+            " (SELECT count(*) FROM cache__check)").fetchone()
         assert (session or 0) <= 4000 and (total or 0) <= 20_000 and wrong == 0
         looks += 1
         time.sleep(0.002)

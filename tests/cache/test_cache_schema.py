@@ -499,7 +499,7 @@ def test_check_finds_what_was_damaged_behind_the_triggers(pdb):
     pdb.execute("UPDATE cache_sessions SET kept_size = 9 WHERE session_id = ?", (B,))
     pdb.execute("UPDATE cache_limits SET session_quota = 1")
     pdb.execute("UPDATE cache_state SET bytes = 1")
-    found = dict(pdb.execute("SELECT object, problem FROM cache_check"))
+    found = dict(pdb.execute("SELECT object, problem FROM cache__check"))
     assert set(found) == {key(A, "task0001"), B, "cache_limits", "cache_state"}
 
 
@@ -539,7 +539,7 @@ REPLACE INTO cache_items(session_id, task_id, turn_id, description, data)
  SELECT session_id, task_id, turn_id, 'e', '[1,2]' FROM cache_items;
 SELECT total_size, item_count FROM cache_sessions;
 INSERT INTO cache_items(session_id, description, data) VALUES('x', 'd', '[1]');
-SELECT * FROM cache_check;
+SELECT * FROM cache__check;
 """)
     lines = [line for line in out.splitlines() if "defensive" not in line]
     assert lines[0] == "5|1"

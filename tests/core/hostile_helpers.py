@@ -53,10 +53,10 @@ def make(path, kind):
 def guarded(db):
     """What must not change: the pinned rows, and the records of pins and unpins."""
     ids = ", ".join(f"'{id}'" for id in VICTIMS)
-    return (rows(db, "SELECT rowid, *, typeof(request_body) FROM event_payloads "
+    return (rows(db, "SELECT rowid, *, typeof(request_body) FROM main.event_payloads "
                  f"WHERE id COLLATE BINARY IN ({ids}) ORDER BY rowid"),
-            rows(db, f"SELECT * FROM payload_pins WHERE id IN ({ids}, 'freed')"),
-            rows(db, f"SELECT * FROM blackbox_log WHERE subject IN ({ids}, 'freed')"))
+            rows(db, f"SELECT * FROM main.payload_pins WHERE id IN ({ids}, 'freed')"),
+            rows(db, f"SELECT * FROM main.blackbox_log WHERE subject IN ({ids}, 'freed')"))
 
 
 def problems(path):

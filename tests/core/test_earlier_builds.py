@@ -86,11 +86,13 @@ def test_another_file_beside_it_is_used(old, tmp_path):
 
 
 def test_a_call_adds_nothing_to_what_the_host_writes_there(path, tmp_path):
-    """(A call gives leaves to the rows of the log that the host has written.)"""
+    """(A call gives leaves to the rows of the log that the host has written, in a file that has a
+    tree for them.)"""
     db = connect(path)
     one(db, "SELECT blackbox_install('main', 'all')")
     db.close()
-    by_hand(path, "ALTER TABLE blackbox_domains RENAME COLUMN format TO version")
+    by_hand(path, "ALTER TABLE blackbox_domains RENAME COLUMN format TO version;"
+            "ALTER TABLE blackbox__tree RENAME TO proof_tree")
     db = connect(tmp_path / "new.db")
     one(db, "SELECT blackbox_install('main', 'all')")
     db.execute("ATTACH ? AS old", (str(path),))

@@ -103,7 +103,7 @@ def deny(db, table):
                       else sqlite3.SQLITE_OK)
 
 
-@pytest.mark.parametrize("table", ["payload_ledger", "event_payloads", "ring_slots"])
+@pytest.mark.parametrize("table", ["payload__pins", "event_payloads", "ring_slots"])
 def test_a_check_that_may_not_read_is_not_reported_as_a_problem(ring, table):
     deny(ring, table)
     with pytest.raises(sqlite3.DatabaseError, match="prohibited|not authorized"):
@@ -122,8 +122,9 @@ def test_figures_of_a_table_that_may_not_be_read_are_refused(ring):
 
 
 @pytest.mark.parametrize("sql", [
-    "SELECT * FROM blackbox_check", "CREATE VIRTUAL TABLE temp.fast USING payload_ring"])
+    "SELECT * FROM blackbox_check", "SELECT payload_queue('e', 'a', 'q', 'r')"])
 def test_a_lock_is_told_where_settings_and_rules_are_read(ring, path, sql):
+    ring.execute("UPDATE blackbox_settings SET value = 1 WHERE name = 'payload.enabled'")
     ring.close()
     db = connect(path)
     other = sqlite3.connect(path, isolation_level=None)

@@ -55,6 +55,7 @@ def fill(db):
     """Writes something into every domain."""
     db.execute("INSERT INTO event_payloads(event_id, agent_id, purpose) "
                "VALUES('e1', 'a', 'evidence'), ('e2', 'a', 'archive')")
+    one(db, "SELECT payload_unpin(id, 'Ann', 'closed') FROM event_payloads WHERE pinned")
     one(db, "SELECT cache_write(?, 'task0001', 'turn0001', '[1]', 'd')", SESSION)
     one(db, "SELECT rollout_create(?, 'be brief')", ROLLOUT)
     db.execute("INSERT INTO blackbox_settings(name, value) VALUES('cache.max_description', 99)")
@@ -105,7 +106,7 @@ def test_refuses_what_would_lose_data_and_names_it(db, inside):
     db.execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=3)")
     db.execute("CREATE VIRTUAL TABLE \"re'c\" USING evidence_buffer")
     db.execute("CREATE TRIGGER my_own AFTER INSERT ON cache_items BEGIN SELECT 1; END")
-    db.execute("CREATE INDEX my_index ON retention_log(actor)")
+    db.execute("CREATE INDEX my_index ON cache_items(data)")
     db.execute("DELETE FROM event_payloads WHERE event_id = 'e2'")
     before, content = schema(db), contents(db)
     if inside:
@@ -113,11 +114,9 @@ def test_refuses_what_would_lose_data_and_names_it(db, inside):
         db.execute("CREATE TABLE mine(x)")
     told = refused(db)
     assert told.startswith("NotEmptyError: ") and "'force'" in told
-    for word in ["event_payloads (rows: 1)", "payload_ledger (rows: 1)",
-                 "cache_items (rows: 1)", "rollout_heads (rows: 1)",
-                 "retention_log (rows: 1)", "virtual table ring",
-                 "virtual table re'c", "trigger my_own on cache_items",
-                 "index my_index on retention_log"]:
+    for word in ["event_payloads (rows: 1)", "cache_items (rows: 1)", "rollout_heads (rows: 1)",
+                 "blackbox__log (rows: 2)", "virtual table ring", "virtual table re'c",
+                 "trigger my_own on cache_items", "index my_index on cache_items"]:
         assert word in told
     assert "blackbox_settings" not in told and "cache_settings" not in told
     if inside:
@@ -164,12 +163,11 @@ def test_force_leaves_receipts_while_core_stays(db):
     one(db, "SELECT blackbox_uninstall('main', 'cache,payload', 'force')")
     log = rows(db, "SELECT domain, rule, rows, bytes > 0 FROM retention_log")
     assert ("payload", "uninstall event_payloads", 2, 1) in log
-    assert ("payload", "uninstall payload_ledger", 1, 1) in log
     assert ("cache", "uninstall cache_items", 1, 1) in log
     assert {domain for domain, *_ in log} == {"cache", "payload"}
     assert rows(db, "SELECT DISTINCT substr(name, 1, instr(name, '.') - 1) "
                     "FROM blackbox_settings ORDER BY 1") == [
-        ("evidence",), ("proof",), ("retention",), ("rollout",)]
+        ("evidence",), ("retention",), ("rollout",)]
     assert rows(db, "SELECT id FROM rollouts") == [(ROLLOUT,)]
 
 
@@ -182,14 +180,16 @@ def test_a_table_that_another_program_made_stays_with_its_rows(path, pinned):
     one(db, "SELECT blackbox_install('main', 'all')")
     if pinned:
         db.execute("UPDATE event_payloads SET pinned = 1")
+        assert "PinnedError" in refused(db, "main", None, "force")
+        one(db, "SELECT payload_unpin('t1', 'Ann', 'closed')")
         told = refused(db)
-        assert "payload_ledger (rows: 1)" in told
+        assert "blackbox__log (rows: 2)" in told
         assert "event_payloads (rows" not in told
         one(db, "SELECT blackbox_uninstall('main', NULL, 'force')")
     else:
         one(db, "SELECT blackbox_uninstall()")
     assert schema(db) == before
-    assert rows(db, "SELECT id, pinned FROM event_payloads") == [("t1", int(pinned))]
+    assert rows(db, "SELECT id, pinned FROM event_payloads") == [("t1", 0)]
     db.execute("DELETE FROM event_payloads")  # no guard is left
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from conftest import ROOT, run_program
 
-PARTS = {"disturb": 4, "io": 2, "damage": 2}
+PARTS = {"disturb": 4, "io": 2, "damage": 2, "writes": 1}
 SEEDS = sorted((ROOT / "tests" / "faults" / "seeds").iterdir())
 
 

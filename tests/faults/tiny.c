@@ -103,7 +103,8 @@ static int tinyRowid(sqlite3_vtab_cursor *pCursor, sqlite3_int64 *piRowid) {
 
 /* Runs a statement that must change a row: RAISE(IGNORE) is no error to SQLite. */
 static void changeOne(BxWrite *p, sqlite3_stmt *pStmt, BxErr *pErr) {
-  bxWriteRun(p, pStmt, pErr);
+  bxRun(pStmt, pErr);
+  bxWriteNote(p->bx, pErr);
   if (pErr->rc == SQLITE_OK && sqlite3_changes(p->bx->db) == 0) {
     bxFail(pErr, SQLITE_ERROR, "MisuseError: a trigger keeps the row out");
   }

@@ -2,7 +2,7 @@
 import copy
 import json
 
-from conftest import rows
+from conftest import one, rows
 
 COUNTERS = ("given", "rolled", "cleared", "saved")
 
@@ -158,6 +158,12 @@ def extracted(text):
         (e["eventId"], e["requestBody"], e["responseBody"], e["timestamp"])
         for e in json.loads(text)
     ]
+
+
+def check(db):
+    """What blackbox_check finds when the rows that plain SQL wrote into the log have leaves."""
+    one(db, "SELECT proof_head()")
+    return rows(db, "SELECT * FROM blackbox_check")
 
 
 # ------------------------------------------------------------ the queue ----

@@ -190,8 +190,8 @@ def test_a_write_goes_on_if_no_room_can_be_made_and_the_log_says_it(plain, refus
     plain.execute(MORE["an insert"].replace("'p9'", "'p10'"))
     assert {"p0", "p1", "p10"} < set(ids(plain)) and one(
         plain, "SELECT bytes > max_bytes FROM payload_volume")
-    assert rows(plain, "SELECT domain, rule, rows, bytes, at % 86400000, newest >= oldest"
-                " FROM retention_log") == [("payload", "payload.bytes refused", 0, 0, 0, 1)]
+    assert rows(plain, "SELECT domain, rule, rows, bytes FROM retention_log") \
+        == [("payload", "payload.bytes refused", 0, 0)]
     assert whole(plain)
     with pytest.raises(sqlite3.IntegrityError, match="never|FOREIGN KEY"):
         plain.execute("INSERT INTO payload_trim(max_rows) VALUES(100)")

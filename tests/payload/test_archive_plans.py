@@ -57,7 +57,8 @@ def is_good(line):
     if "TEMP B-TREE" in line:
         return False
     scans = line.strip("|-` ").startswith("SCAN ")
-    return not scans or "event_payloads" not in line or "COVERING" in line
+    grows = "event_payloads" in line or "blackbox__log" in line
+    return not scans or not grows or "COVERING" in line
 
 
 @pytest.mark.parametrize("analyzed", [False, True])
@@ -138,7 +139,7 @@ def test_statements_inside_the_functions_seek(archive):
         if protects() and re.match(r'(INSERT INTO|UPDATE|DELETE FROM) "?main"?\."?ring_', sql):
             continue  # SQLite explains it only to the module itself
         found = plan(archive, sql)
-        if "json_each" in sql:  # sorts what it was given
+        if "json_each" in sql or "'leaves'" in sql:  # sorts what it was given, or 512 receipts
             found = [line for line in found if "TEMP B-TREE" not in line]
         if "archiveBytes" in sql:  # payload_stats() counts, on two indexes
             found = [line for line in found

@@ -53,7 +53,7 @@ def test_the_row_becomes_the_evidence(ring, how):
     assert found[1:] == [("mine", "evidence", 1, "k", T),
                          ("other agent", "archive", 0, None, T)]
     assert found[0][1:] == ("evidence", 1, "k", T) and len(found[0][0]) == 36
-    assert rows(ring, "SELECT count(*), count(hash) FROM payload_pins") == [(2, 2)]
+    assert rows(ring, "SELECT kill_switch_event_id FROM payload_pins") == [("k",)] * 2
     assert rows(ring, "SELECT * FROM retention_log") == []
     with pytest.raises(sqlite3.IntegrityError, match="PinnedError"):
         ring.execute("DELETE FROM event_payloads WHERE id = 'mine'")

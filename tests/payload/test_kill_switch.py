@@ -532,6 +532,34 @@ def test_the_first_kill_switch_of_a_connection_in_temp(db, path):
     assert commits and len(rows(mine, EVIDENCE)) == 3
 
 
+def test_a_pin_names_who_pulled_its_own_switch(db):
+    db.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
+    for actor in "Ann", "Bob":
+        push(db, "a", "for " + actor)
+        one(db, "SELECT payload_kill_switch('ring', 'a', 'k', ?, 'why')", actor)
+    assert one(db, "SELECT payload_kill_switch('ring', 'a', 'k', 'Cid', 'nothing left')") == 0
+    assert rows(db, "SELECT event_id, actor FROM payload_pins JOIN event_payloads USING (id)"
+                " ORDER BY pin") == [("for Ann", "Ann"), ("for Bob", "Bob")]
+    assert rows(db, "SELECT actor, rows FROM blackbox_log WHERE kind = 'kill_switch'") == [
+        ("Ann", 1), ("Bob", 1), ("Cid", 0)]
+
+
+@pytest.mark.parametrize("begin", ["", "BEGIN"])
+@pytest.mark.parametrize("actor, reason", [
+    ("", "why"), ("Ann", ""), (b"Ann", "why"), ("A\0", "why")])
+def test_a_bad_actor_or_reason_saves_nothing(db, actor, reason, begin):
+    db.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
+    push(db, "a")
+    db.execute(begin)
+    for pull in ("SELECT payload_kill_switch('ring', 'a', 'k', ?, ?)",
+                 "INSERT INTO ring(ring, agent_id, event_id, actor, reason) "
+                 "VALUES('kill_switch', 'a', 'k', ?, ?)"):
+        with pytest.raises(sqlite3.IntegrityError, match="ValidationError: (actor|reason) must be"):
+            db.execute(pull, (actor, reason)).fetchall()
+    assert one(db, "SELECT count(*) FROM ring") == 1
+    assert rows(db, "SELECT * FROM blackbox_log") == []
+
+
 # ---- what was erased
 
 

@@ -340,6 +340,8 @@ def test_a_stopped_agent_is_refused_if_so_set_and_is_started_with_a_reason(db):
     db.execute("INSERT INTO payload_starts(agent_id, actor, reason) VALUES('a', 'Ann', 'mended')")
     assert rows(db, "SELECT act, actor, reason FROM payload_agent_log") == [
         ("stop", "rule no_progress", None), ("start", "Ann", "mended")]
+    assert rows(db, "SELECT actor, reason, subject FROM blackbox_log WHERE kind = 'kill_switch'") \
+        == rows(db, "SELECT 'rule ' || rule, sentence, kill_switch_event_id FROM payload_verdicts")
     exchanges = list(sessions.chat(calls(4), user="after the start"))
     push(db, exchanges[:4])
     assert len(found(db)) == 1
@@ -618,8 +620,7 @@ def test_verdicts_are_records_and_leave_a_receipt(db):
     db.execute("DELETE FROM payload_verdicts")
     assert rows(db, "SELECT rule, rows FROM retention_log") == [("payload.verdicts", 1)]
     for act in "UPDATE payload_agent_log SET reason = ''", "DELETE FROM payload_agent_log":
-        db.execute("INSERT INTO payload_agents(agent_id, stopped_at) VALUES(?, 1)", (act,))
-        with pytest.raises(sqlite3.IntegrityError, match="ReadOnlyError"):
+        with pytest.raises(sqlite3.OperationalError, match="because it is a view"):
             db.execute(act)
 
 
@@ -686,7 +687,7 @@ def test_replay_finds_in_the_evidence_what_was_found(db):
     assert rows(db, "SELECT * FROM payload_replay('nobody')") == []
     db.execute("UPDATE payload_rules SET threshold = 3 WHERE rule = 'no_progress'")
     assert rows(db, "SELECT event_id, count FROM payload_replay('a')") == [("e3", 3)]
-    assert one(db, "SELECT total_changes()") - before == 2  # the rule, and that it changed
+    assert one(db, "SELECT total_changes()") - before == 1  # the rule
 
 
 def test_replay_of_the_archive_keeps_agents_apart(db):

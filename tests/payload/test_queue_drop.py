@@ -85,7 +85,7 @@ def test_rows_deleted_in_a_transaction_come_back_with_its_rollback(queue, end):
 @pytest.mark.parametrize("begin", ["", "BEGIN"])
 def test_a_delete_that_fails_half_way_drops_nothing(queue, begin):
     put(queue, "e1", "e2", "e3")
-    queue.execute("CREATE TRIGGER stop BEFORE UPDATE ON retention_log WHEN "
+    queue.execute("CREATE TRIGGER stop BEFORE UPDATE ON blackbox__open WHEN "
                   "NEW.rows > 1 BEGIN SELECT RAISE(ABORT, 'no more'); END")
     queue.execute(begin)
     with pytest.raises(sqlite3.IntegrityError, match="no more"):

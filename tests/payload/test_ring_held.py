@@ -1,4 +1,6 @@
 """A hold, and each push under it, writes digests of the held exchanges into the log."""
+import sqlite3
+
 import pytest
 
 from conftest import by_hand, connect, one, rows
@@ -59,3 +61,27 @@ def test_a_push_goes_on_when_its_digest_cannot_be_written(held):
         held.execute("INSERT INTO ring(agent_id, event_id, request_body) VALUES('a', 'e9', 'w')")
         held.execute(end)
     assert one(held, "SELECT count(*) FROM ring WHERE event_id = 'e9'") == 2
+
+
+def test_the_first_push_of_an_agent_is_noted_in_a_ring_that_takes_the_name_of_another(held):
+    held.execute("ALTER TABLE ring RENAME TO tape")
+    held.execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=5)")
+    held.execute("INSERT INTO ring(agent_id, event_id, request_body) VALUES('a', 'e9', 'w')")
+    assert noted(held)[-1] == ("ring/1", "a", "e9")
+    one(held, "SELECT proof_head()")
+    assert rows(held, "SELECT * FROM blackbox_check") == []
+
+
+@pytest.mark.parametrize("begin", ["", "BEGIN"])
+@pytest.mark.parametrize("before", [0, 500])
+def test_a_bound_that_a_hold_refuses_changes_nothing(held, begin, before):
+    held.execute("INSERT INTO ring(ring, value) VALUES('max_bytes', ?)", (before,))
+    held.execute(begin)
+    held.execute("CREATE TABLE other(x)")
+    config = rows(held, "SELECT * FROM ring_config")
+    with pytest.raises(sqlite3.IntegrityError, match="HeldError"):
+        held.execute("INSERT INTO ring(ring, value) VALUES('max_bytes', 1)")
+    assert held.in_transaction == bool(begin)
+    assert rows(held, "SELECT * FROM ring_config") == config
+    held.execute("INSERT INTO ring(agent_id, event_id, request_body) VALUES('b', 'e6', 'more')")
+    assert one(held, "SELECT count(*) FROM ring JOIN (SELECT count(*) FROM other)") == 4

@@ -4,7 +4,7 @@ import sqlite3
 import pytest
 
 from conftest import connect, one, overwrite_pages, rows, shell
-from payload_helpers import push
+from payload_helpers import check, push
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_the_archive_works_whole(plain, db):
     for view in ("payload_due", "payload__archive", "payload__check", "core__check",
                  "blackbox_settings", "retention_log", "retention_rules"):
         plain.execute(f"SELECT * FROM {view}").fetchall()
-    assert rows(db, "SELECT * FROM blackbox_check") == []
+    assert check(db) == []
 
 
 def test_agents_are_stopped_and_started_by_plain_sql(plain, db):
@@ -67,7 +67,7 @@ def test_agents_are_stopped_and_started_by_plain_sql(plain, db):
     push(db, "a", "e9")
     assert rows(plain, "SELECT act, actor, reason FROM payload_agent_log") \
         == [("stop", "Ann", None), ("start", "Ann", "mended")]
-    assert rows(db, "SELECT * FROM blackbox_check") == []
+    assert check(db) == []
 
 
 def test_the_schema_survives_an_alter_and_a_vacuum(plain, db):

@@ -163,30 +163,44 @@ def test_blackbox_check_lists_what_is_wrong_with_the_log(kept):
              "leaf 6 row 7: was altered: the row, its salt, or the leaf is another")]
 
 
-def test_what_waits_is_counted_in_one_row_and_is_no_fault_of_the_file(kept):
+def test_what_waits_is_counted_in_one_row(kept):
     db = sqlite3.connect(kept, isolation_level=None)
     evidence(db, 2)
     db.close()
     db = connect(kept)
     assert [p[:3] for p in problems(db)] == [(None, "pin", 313)]
-    assert "nor have 1 after it" in problems(db)[0][3]
+    assert "nor has the row after it" in problems(db)[0][3]
     assert rows(db, "SELECT * FROM proof_pending") == [("pin", 2, 313)]
-    assert rows(db, "SELECT * FROM blackbox_check") == []
+    assert rows(db, "SELECT problem FROM blackbox_check") == [("row 313: " + problems(db)[0][3],)]
     head(db)
+    assert rows(db, "SELECT * FROM blackbox_check") == []
     assert problems(db) == rows(db, "SELECT * FROM proof_pending") == []
 
 
-def test_a_row_that_went_before_it_had_a_leaf_is_found_and_ends_the_tree(kept):
+def test_a_statement_that_writes_can_keep_the_head_but_not_give_leaves(db):
+    one(db, "SELECT payload_save_evidence('k', '[{\"eventId\":\"e\",\"agentId\":\"a\"}]')")
+    db.execute("CREATE TABLE notebook AS SELECT proof_head() AS head")
+    assert one(db, "SELECT head FROM notebook") == head(db)
+    assert rows(db, "SELECT size FROM blackbox__heads") == [(1,)]
+    evidence(db, 1)
+    with pytest.raises(sqlite3.OperationalError, match="MisuseError: proof_head"):
+        db.execute("INSERT INTO notebook SELECT proof_head()")
+
+
+def test_a_row_that_went_before_it_had_a_leaf_is_found_for_ever(kept):
     db = sqlite3.connect(kept, isolation_level=None)
     evidence(db, 2)
     db.close()
     unguarded(kept, "DELETE FROM blackbox__log WHERE n = 313",
               "DELETE FROM payload__pins WHERE n = 313")
     db = connect(kept)
-    head(db)
-    assert size(db) == 312
-    assert [p[:3] for p in problems(db)] == [(None, None, 313)]
+    assert [p[:3] for p in problems(db)] == [(None, None, 313), (None, "pin", 314)]
     assert "before it had a leaf" in problems(db)[0][3]
+    for _ in range(2):
+        head(db)
+        assert [p[:3] for p in problems(db)] == [(312, None, 313)]
+        assert "was removed" in problems(db)[0][3]
+    assert size(db) == 314
 
 
 def test_an_unpin_by_plain_sql_waits_and_ends_the_pin(kept):

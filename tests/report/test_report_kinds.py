@@ -82,10 +82,16 @@ def test_a_kill_switch_says_who_unpinned_and_what_went(db):
     assert "alice" in page(db, "kill_switch", "k").text
 
 
-def test_a_kill_switch_says_who_pulled_it_when_and_why(db):
+@pytest.mark.parametrize("pull", [
+    "SELECT payload_kill_switch('ring', 'a', 'k', 'Ann', 'it deletes tests')",
+    "INSERT INTO ring(ring, agent_id, event_id, actor, reason)"
+    " VALUES('kill_switch', 'a', 'k', 'Ann', 'it deletes tests')",
+    "INSERT INTO main.blackbox_call VALUES('payload_kill_switch',"
+    """ '["ring", "a", "k", "Ann", "it deletes tests"]')"""])
+def test_a_kill_switch_says_who_pulled_it_when_and_why(db, pull):
     ring(db)
     push(db, "e1", "q", "r")
-    one(db, "SELECT payload_kill_switch('ring', 'a', 'k', 'Ann', 'it deletes tests')")
+    db.execute(pull).fetchall()
     at, = rows(db, "SELECT at FROM blackbox_log WHERE kind = 'kill_switch'")[0]
     assert as_json(db, "kill_switch", "k")["pins"] == [{
         "time": at, "what": "kill switch: 1 exchanges pinned", "actor": "Ann",

@@ -6,7 +6,7 @@ import sqlite3
 import pytest
 
 from conftest import by_hand, connect, one, rows
-from holds_helpers import FORK, ID, OTHER, SESSION, fill, hold, release
+from holds_helpers import FORK, ID, OTHER, SESSION, check, fill, hold, release
 
 CANARY = "kanarie-7731"
 
@@ -458,7 +458,7 @@ def test_an_erasure_is_undone_with_its_transaction(full, begin):
     assert [rows(full, f"SELECT * FROM {table}") for table in
             ("event_payloads", "ring", "fast", "payload_queue", "rollout_items")] == before
     full.execute("INSERT INTO ring(agent_id, event_id) VALUES('a', 'e')")
-    assert rows(full, "SELECT * FROM blackbox_check") == []
+    assert check(full) == []
 
 
 def test_a_call_as_a_row_erases(full):

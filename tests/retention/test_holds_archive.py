@@ -4,7 +4,7 @@ import sqlite3
 import pytest
 
 from conftest import by_hand, connect, one, rows
-from holds_helpers import LATER, fill, hold, release
+from holds_helpers import LATER, check, fill, hold, release
 from retention_helpers import DAY, archive
 from test_clock import now, set_seen
 
@@ -25,10 +25,6 @@ INSERT INTO event_payloads VALUES
 def guards(db):
     return [r[0] for r in rows(db, "SELECT name FROM sqlite_schema WHERE name GLOB "
                                "'payload_made_held_*' ORDER BY name")]
-
-
-def check(db):
-    return rows(db, "SELECT * FROM blackbox_check")
 
 
 @KINDS

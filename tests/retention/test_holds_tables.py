@@ -7,7 +7,7 @@ import sqlite3
 import pytest
 
 from conftest import by_hand, connect, one, rows
-from holds_helpers import hold, release
+from holds_helpers import check, hold, release
 
 RING = "it's a \"ring\""
 
@@ -34,10 +34,6 @@ def ring(db):
 def of(db, agent):
     return [r[0] for r in rows(db, f"SELECT event_id FROM {quoted(RING)} WHERE agent_id = ? "
                                "ORDER BY seq", agent)]
-
-
-def check(db):
-    return rows(db, "SELECT * FROM blackbox_check")
 
 
 LOSSES = [

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from conftest import by_hand, connect, one, rows
+from holds_helpers import check
 from retention_helpers import DAY, SESSION, T0, archive, notes, own_rule, plan
 
 OTHER = SESSION.replace("a3f8", "b3f8")
@@ -85,7 +86,7 @@ def test_everything_that_goes_has_a_receipt(db, begin):
     if begin:
         db.execute("ROLLBACK")
         assert one(db, "SELECT count(*) FROM notes") == 2 and receipts(db) == []
-    assert rows(db, "SELECT * FROM blackbox_check") == []
+    assert check(db) == []
 
 
 @pytest.mark.parametrize("begin", [False, True])

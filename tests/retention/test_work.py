@@ -184,7 +184,7 @@ def test_a_new_conversation_removes_two_expired_ones(path):
     assert [id[-1] for id, in rows(db, "SELECT id FROM rollouts ORDER BY id")] == list("3456")
     assert (one(db, "SELECT sum(rows) FROM retention_log WHERE rule = 'rollout.expired'")
             or 0) == 2
-    assert rows(db, "SELECT * FROM rollout_check") == []
+    assert rows(db, "SELECT * FROM rollout__check") == []
 
 
 @pytest.mark.parametrize("sql", [
@@ -218,7 +218,7 @@ def test_a_new_item_removes_two_expired_ones(path):
         db, "SELECT turn_id FROM cache_items ORDER BY turn_id")] == [3, 4, 5]
     assert (one(db, "SELECT sum(rows) FROM retention_log WHERE rule = 'expired'")
             or 0) == 2
-    assert rows(db, "SELECT * FROM cache_check") == []
+    assert rows(db, "SELECT * FROM cache__check") == []
 
 
 @pytest.mark.parametrize("sql", [

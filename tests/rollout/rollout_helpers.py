@@ -39,7 +39,7 @@ def texts(db, rollout):
 
 
 def well(db):
-    assert rows(db, "SELECT * FROM rollout_check") == []
+    assert rows(db, "SELECT * FROM rollout__check") == []
 
 
 def lines(*objects):

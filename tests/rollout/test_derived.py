@@ -9,7 +9,7 @@ import pytest
 from rollout_helpers import ID, OTHER, THIRD, append, create, event, message, user, well
 from conftest import ROOT, connect, one, rows, shell
 
-TABLES = ("heads", "about", "turns", "marks", "data", "segments", "drops")
+TABLES = ("heads", "about", "turns", "_marks", "_data", "segments", "drops")
 
 
 def stored(db):
@@ -320,7 +320,7 @@ def test_damaged_payloads_do_not_stop_a_rebuild(told):
     assert "item 3: the payload is not JSON" in found and "turns is" not in found
 
 
-@pytest.mark.parametrize("tables", [["about"], ["turns"], ["marks", "about", "turns"]])
+@pytest.mark.parametrize("tables", [["about"], ["turns"], ["_marks", "about", "turns"]])
 def test_an_install_restores_the_rows_of_a_lost_table(told, tables):
     before = stored(told)
     for table in tables:
@@ -398,9 +398,9 @@ INSERT INTO rollouts(id, cwd) VALUES ('{ID}', '/w');
 INSERT INTO rollout_log(rollout_id, type, payload)
 VALUES ('{ID}', 'event_msg', '{{"type":"user_message","message":"hi"}}');
 DELETE FROM rollout_about;
-SELECT count(*) > 0 FROM rollout_check;
+SELECT count(*) > 0 FROM rollout__check;
 INSERT INTO rollout_rebuilds(id) SELECT id FROM rollout_heads;
-SELECT count(*) FROM rollout_check;
+SELECT count(*) FROM rollout__check;
 SELECT cwd, first_user_message FROM rollouts;
 """) == "1\n0\n/w|hi\n"
 

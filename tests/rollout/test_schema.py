@@ -269,8 +269,8 @@ def test_history_cannot_be_broken(plain, sql):
             plain.execute(sql)
         if begin:
             plain.execute("COMMIT")
-        assert [line for line in plain.iterdump() if "blackbox_probe" not in line
-                ] == [line for line in before if "blackbox_probe" not in line]
+        assert [line for line in plain.iterdump() if "blackbox__probe" not in line
+                ] == [line for line in before if "blackbox__probe" not in line]
 
 
 def test_upsert_keeps_the_history(plain):
@@ -447,7 +447,7 @@ def test_forks_of_forks_outlive_each_other(plain):
     assert texts(plain, THIRD) == whole[THIRD]
     well(plain)
     plain.execute("DELETE FROM rollouts WHERE id = ?", (THIRD,))
-    for table in ("data", "segments", "turns", "marks", "about", "heads"):
+    for table in ("_data", "segments", "turns", "_marks", "about", "heads"):
         assert one(plain, f"SELECT count(*) FROM rollout_{table}") == 0
 
 
@@ -520,7 +520,7 @@ def test_check_finds_what_was_tampered_with(path, plain):
                   "stamp = stamp + 1")
     plain.execute("DROP TRIGGER rollout_data_update")
     plain.execute("UPDATE rollout__data SET payload = '{' WHERE id & 15 = 1")
-    found = " ".join(p for _, p in rows(plain, "SELECT * FROM rollout_check"))
+    found = " ".join(p for _, p in rows(plain, "SELECT * FROM rollout__check"))
     for word in ("last_sequence is 9", "bytes is 1", "turns is 7", "not JSON"):
         assert word in found
     plain.execute("DELETE FROM rollouts")
@@ -622,8 +622,8 @@ def test_a_trigger_hides_no_replace(plain, when, sql):
 @pytest.mark.parametrize("begin", ["", "BEGIN"])
 @pytest.mark.parametrize("recursive", [0, 1])
 @pytest.mark.parametrize("skip", [
-    "AFTER INSERT ON main.rollout_heads", "BEFORE INSERT ON main.blackbox_probe",
-    "BEFORE DELETE ON main.rollout_heads", "BEFORE INSERT ON main.rollout_segments"])
+    "AFTER INSERT ON main.rollout_heads", "BEFORE DELETE ON main.rollout_heads",
+    "BEFORE INSERT ON main.rollout_segments"])
 def test_a_trigger_that_skips_others_lets_no_replace_through(plain, begin, recursive, skip):
     start(plain)
     start(plain, OTHER)

@@ -166,10 +166,10 @@ def test_calls_and_formats_cannot_be_changed_by_mistake(db):
         with pytest.raises(sqlite3.IntegrityError):
             db.execute(sql)
     db.execute("UPDATE rollout_calls SET output = 1")
-    assert "its usage is missing or wrong" in str(rows(db, "SELECT * FROM rollout_check"))
+    assert "its usage is missing or wrong" in str(rows(db, "SELECT * FROM rollout__check"))
     one(db, "SELECT rollout_rebuild()")
     db.execute("UPDATE rollout_days SET calls = 9")
-    assert "the sums of day" in str(rows(db, "SELECT * FROM rollout_check"))
+    assert "the sums of day" in str(rows(db, "SELECT * FROM rollout__check"))
 
 
 # -------------------------------------------------------------------- a peer

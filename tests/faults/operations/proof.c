@@ -6,11 +6,11 @@
       "ring", "a", "e1") ";" PUSH("ring", "a", "e2") ";"
 #define TAKEN PUSHED "SELECT proof_head();"
 /* Receipts of one day in 2001, which have leaves. */
-#define OLD                                                                    \
+#define FOLDABLE                                                               \
   PUSHED                                                                       \
-      "WITH n(i) AS (VALUES(0) UNION ALL SELECT i + 1 FROM n WHERE i < 299)"   \
-      " INSERT INTO blackbox__log(at, domain, kind, subject, rows, bytes)"     \
-      " SELECT 1000000000000 + i, 'user', 'removal', 'mine', 1, 1 FROM n;"
+  "WITH n(i) AS (VALUES(0) UNION ALL SELECT i + 1 FROM n WHERE i < 299)"       \
+  " INSERT INTO blackbox__log(at, domain, kind, subject, rows, bytes)"         \
+  " SELECT 1000000000000 + i, 'user', 'removal', 'mine', 1, 1 FROM n;"
 
 const Operation aProofOperation[] = {
     {"take in what waits for its leaf", PUSHED, 0,
@@ -40,8 +40,8 @@ const Operation aProofOperation[] = {
     {"verify a log that was altered",
         TAKEN "UPDATE blackbox__log SET actor = 'x';", 0,
         "SELECT leaf, kind, problem FROM proof_verify()", 0},
-    {"fold receipts", OLD, 0, "SELECT length(proof_head())", 0},
-    {"verify what was folded", OLD "SELECT proof_head();", 0,
+    {"fold receipts", FOLDABLE, 0, "SELECT length(proof_head())", 0},
+    {"verify what was folded", FOLDABLE "SELECT proof_head();", 0,
         "SELECT leaf, kind, problem FROM proof_verify()", 0},
     {"prove", TAKEN, 0,
         "SELECT length(proof_of('row', 1)), length(proof_of('head',"
