@@ -262,8 +262,8 @@ static const BxTable aTables[] = {
 
 /* Virtual tables that own tables. */
 static const BxModule aModule[] = {
-    {"payload_ring", bxSqlPayloadRing, bxSqlPayloadRingHeld, "_config", "k",
-        bxRingRecords, bxRingKnown, bxRingCheck, bxRingHeld},
+    {"payload_ring", bxSqlPayloadRing, 0, "_config", "k", bxRingRecords,
+        bxRingKnown, bxRingCheck, bxRingHeld},
     {EV_MODULE, bxSqlEvidenceBuffer, bxSqlEvidenceBufferHeld, "_state",
         "version", bxEvBufferRecords, bxEvKnown, bxEvCheck, 0},
     {0, 0, 0, 0, 0, 0, 0, 0, 0},

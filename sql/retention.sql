@@ -113,13 +113,12 @@ BEGIN
     FROM retention__in_force
    WHERE kind = NEW.kind AND "key" = NEW."key" AND owner = NEW.owner AND NOT NEW.released
      AND NOT coalesce(NEW.until IS NULL OR NEW.until >= until, 0);
-  SELECT RAISE(ABORT, 'HeldError: this file has rings or evidence buffers whose guards the module must make first; SELECT retention_hold(kind, key, owner, actor, reason)')
+  SELECT RAISE(ABORT, 'HeldError: this file has evidence buffers whose guards the module must make first; SELECT retention_hold(kind, key, owner, actor, reason)')
    WHERE NOT NEW.released
      AND (NEW.kind IN ('agent', 'event', 'buffer')
               AND EXISTS (SELECT 1 FROM sqlite_schema AS v
                            WHERE v.type = 'table'
-                             AND (lower(v.sql) GLOB 'create virtual table*using*payload_ring*'
-                                  OR lower(v.sql) GLOB 'create virtual table*using*evidence_buffer*')
+                             AND lower(v.sql) GLOB 'create virtual table*using*evidence_buffer*'
                              AND NOT EXISTS (SELECT 1 FROM sqlite_schema AS g
                                               WHERE g.type = 'trigger'
                                                 AND g.name = v.name || '_heldrow' COLLATE NOCASE)));

@@ -119,8 +119,9 @@ static BxStmts *rulesFor(Ring *p, BxErr *pErr) {
 
 sqlite3_stmt *bxPayloadLoops(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   static const char zAgents[] =
-      "SELECT no, agent_id FROM main.@_agents "
-      "WHERE ?1 IS NULL OR agent_id = ?1 ORDER BY agent_id";
+      "SELECT no, agent_id FROM main.@_agents ORDER BY agent_id";
+  static const char zOne[] =
+      "SELECT no, agent_id FROM main.@_agents WHERE agent_id = ?1";
   static const char zSql[] =
       "SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, "
       "value ->> 4, value ->> 5, value ->> 6, value ->> 7, value ->> 8, "
@@ -136,8 +137,8 @@ sqlite3_stmt *bxPayloadLoops(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
     return 0;
   }
   beginReport(pReport, pHome, pErr);
-  pStmt = bxPrepare(&p->base.stmts, zAgents, pErr);
-  bxBind(pStmt, pErr, "t", zAgent);
+  pStmt = bxPrepare(&p->base.stmts, zAgent ? zOne : zAgents, pErr);
+  if (zAgent != 0) bxBind(pStmt, pErr, "t", zAgent);
   while (bxRow(pStmt, pErr)) {
     bxTrackRead(
         &pReport->track, &p->base.stmts, sqlite3_column_int64(pStmt, 0), pErr);

@@ -4,7 +4,7 @@ import sqlite3
 
 import pytest
 
-from conftest import connect, one, rows
+from conftest import by_hand, connect, one, rows
 from payload_helpers import push, quoted
 
 CALL = "SELECT payload_kill_switch('ring', ?, ?)"
@@ -558,3 +558,39 @@ def test_a_bad_actor_or_reason_saves_nothing(db, actor, reason, begin):
             db.execute(pull, (actor, reason)).fetchall()
     assert one(db, "SELECT count(*) FROM ring") == 1
     assert rows(db, "SELECT * FROM blackbox_log") == []
+
+
+# ---- what was erased
+
+
+@pytest.mark.all_domains
+@pytest.mark.parametrize("how", [CALL, ROW])
+@pytest.mark.parametrize("kind, key, saved", [("event", "e1", 2), ("agent", "a", 0)])
+def test_what_was_erased_does_not_keep_the_rest_from_being_saved(db, how, kind, key, saved):
+    db.execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=9)")
+    if kind == "event":
+        one(db, "SELECT blackbox_erase('event', 'e1', 'ann', 'asked')")
+    for i in range(3):
+        push(db, "a", f"e{i}")
+    if kind == "agent":
+        by_hand(rows(db, "PRAGMA database_list")[0][2],
+                "INSERT INTO retention__erased VALUES('agent', 'a', 4102444800000)")
+    db.execute(how, ("a", "k")).fetchall()
+    assert one(db, "SELECT count(*) FROM event_payloads WHERE kill_switch_event_id = 'k'") == saved
+    left = [r[0] for r in rows(db, "SELECT event_id FROM ring ORDER BY seq")]
+    assert left == (["e1"] if saved else ["e0", "e1", "e2"])
+    assert rows(db, "SELECT rows, bytes, agent_id FROM blackbox_log WHERE kind = 'passed_over'") == [
+        (3 - saved, 2 * (3 - saved), "a")]
+    assert one(db, "SELECT given = rows + saved FROM ring_agents") == 1
+    assert rows(db, "SELECT * FROM blackbox_check WHERE object GLOB 'ring*'") == []
+
+
+@pytest.mark.all_domains
+def test_an_agent_that_was_erased_does_not_come_back(db):
+    db.execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=9)")
+    push(db, "a", "e")
+    one(db, "SELECT blackbox_erase('agent', 'a', 'ann', 'asked')")
+    assert rows(db, "SELECT agent_id FROM ring_agents") == []
+    with pytest.raises(sqlite3.IntegrityError, match="ErasedError"):
+        push(db, "a", "e")
+    push(db, "b", "e")
