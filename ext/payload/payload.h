@@ -122,7 +122,7 @@ typedef struct RingAgent {
 
 /* What is added to the counters of an agent. */
 typedef struct RingCount {
-  i64 nGiven, nRolled, nCleared, nSaved, nRow, nByte;
+  i64 nRolled, nCleared, nSaved, nRow, nByte;
 } RingCount;
 
 typedef struct RingPush {
@@ -138,8 +138,12 @@ typedef struct RingSlot {
   i64 iSeq, nByte;
   i64 nPad; /* -1: the row has no zeros */
   int bThere;
-  char zAgent[1025];
+  int bOther; /* it is of another agent */
 } RingSlot;
+/* The columns that bxRingReadSlot() reads. */
+#define RING_SLOT(agent)                                                       \
+  "ifnull(s.seq, 0 * s.id), s.size_bytes, length(s.pad), s.agent_id IS "       \
+  "NOT " agent
 
 typedef struct RingRoll RingRoll;
 
@@ -186,7 +190,10 @@ void bxRingForgetSteps(Ring *p, i64 iNo, BxErr *pErr);
 void bxRingLock(Ring *p, BxErr *pErr);
 
 /* ring_body.c: the table of slots */
-void bxRingFind(Ring *p, i64 iSlot, RingSlot *pOut, BxErr *pErr);
+/* Reads four columns from column i on. */
+void bxRingReadSlot(sqlite3_stmt *pStmt, int i, RingSlot *pOut);
+void bxRingFind(
+    Ring *p, i64 iSlot, const char *zAgent, RingSlot *pOut, BxErr *pErr);
 /* Writes the row of a push into a slot, with the statement of this template. */
 const char *bxRingAppendSql(const RingSlot *pOld);
 void bxRingAppend(Ring *p, sqlite3_stmt *pStmt, const RingAgent *pNext,

@@ -68,7 +68,7 @@ static i64 usableBytes(Ring *p, BxErr *pErr) {
   if (p->nUsable > 0) return p->nUsable;
   sqlite3_file_control(p->base.stmts.bx->db, p->base.stmts.zDb,
       SQLITE_FCNTL_RESERVE_BYTES, &nReserved);
-  p->nUsable = bxAsk(&p->base.stmts, zSize, pErr, "");
+  p->nUsable = bxNumber(&p->base.stmts, zSize, pErr);
   if (nReserved > 0) p->nUsable -= nReserved;
   return p->nUsable;
 }
@@ -105,27 +105,27 @@ static i64 padOf(Ring *p, const RingAgent *pNext, const RingPush *pPush,
 
 /*---------------------------------------------------------------- slots ----*/
 
-void bxRingFind(Ring *p, i64 iSlot, RingSlot *pOut, BxErr *pErr) {
+void bxRingReadSlot(sqlite3_stmt *pStmt, int i, RingSlot *pOut) {
+  pOut->bThere = sqlite3_column_type(pStmt, i) != SQLITE_NULL;
+  pOut->iSeq = sqlite3_column_int64(pStmt, i);
+  pOut->nByte = sqlite3_column_int64(pStmt, i + 1);
+  pOut->nPad = sqlite3_column_type(pStmt, i + 2) == SQLITE_NULL
+                   ? -1
+                   : sqlite3_column_int64(pStmt, i + 2);
+  pOut->bOther = sqlite3_column_int(pStmt, i + 3);
+}
+
+void bxRingFind(
+    Ring *p, i64 iSlot, const char *zAgent, RingSlot *pOut, BxErr *pErr) {
   static const char zSql[] =
-      "SELECT agent_id, seq, size_bytes, length(pad) FROM main.@_slots "
-      "WHERE id = ?1";
+      "SELECT " RING_SLOT("?2") " FROM main.@_slots AS s "
+                                "WHERE id = ?1";
   sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
-  usableBytes(p, pErr); /* before the first write */
-  memset(pOut, 0, offsetof(RingSlot, zAgent) + 1);
+  memset(pOut, 0, sizeof(*pOut));
   pOut->iId = iSlot;
   pOut->nPad = -1;
-  bxBind(pStmt, pErr, "i", iSlot);
-  if (bxRow(pStmt, pErr)) {
-    const char *zAgent = bxColumnText(pStmt, 0, pErr);
-    pOut->bThere = 1;
-    pOut->iSeq = sqlite3_column_int64(pStmt, 1);
-    pOut->nByte = sqlite3_column_int64(pStmt, 2);
-    if (sqlite3_column_type(pStmt, 3) != SQLITE_NULL) {
-      pOut->nPad = sqlite3_column_int64(pStmt, 3);
-    }
-    sqlite3_snprintf(
-        sizeof(pOut->zAgent), pOut->zAgent, "%s", zAgent ? zAgent : "");
-  }
+  bxBind(pStmt, pErr, "it", iSlot, zAgent);
+  if (bxRow(pStmt, pErr)) bxRingReadSlot(pStmt, 0, pOut);
   bxDone(pStmt, pErr);
 }
 
@@ -138,6 +138,9 @@ static const char zRewrite[] =
     "agent_id = ?5, event_id = ?6, request_body = ?7, response_body = ?8, "
     "pad = ?9 WHERE id = ?1";
 
+/* SQLite compares these sooner than a zeroblob, which it reads byte by byte. */
+static const unsigned char aZero[8192];
+
 const char *bxRingAppendSql(const RingSlot *pOld) {
   return pOld->bThere ? zRewrite : zInsert;
 }
@@ -148,8 +151,10 @@ void bxRingAppend(Ring *p, sqlite3_stmt *pStmt, const RingAgent *pNext,
   bxBind(pStmt, pErr, "iiiitsss", pOld->iId, pNext->nGiven, pPush->iTime,
       pPush->nByte, pPush->zAgent, pPush->pEvent, pPush->pRequest,
       pPush->pResponse);
-  if (pErr->rc == SQLITE_OK && nPad >= 0) {
-    sqlite3_bind_zeroblob(pStmt, 9, (int)nPad);
+  if (pErr->rc == SQLITE_OK && nPad >= (i64)sizeof(aZero)) {
+    sqlite3_bind_zeroblob64(pStmt, 9, (sqlite3_uint64)nPad);
+  } else if (pErr->rc == SQLITE_OK && nPad >= 0) {
+    sqlite3_bind_blob(pStmt, 9, aZero, (int)nPad, SQLITE_STATIC);
   }
   bxRun(pStmt, pErr);
 }

@@ -253,7 +253,7 @@ void bxRingRoll(Ring *p, RingRoll *pRoll, i64 iSelf, BxErr *pErr) {
   int i, n;
   bxStmtSet(&p->base.stmts, azRoll, 6, apStmt, pErr);
   for (i = 0; i < (pRoll ? pRoll->nRow : 0) && pErr->rc == SQLITE_OK; i += n) {
-    RingCount count = {0, 0, 0, 0, 0, 0};
+    RingCount count = {0, 0, 0, 0, 0};
     i64 iNo = pRoll->aRow[i].iSlot >> 16;
     for (n = 0; i + n < pRoll->nRow && pRoll->aRow[i + n].iSlot >> 16 == iNo;
          n++) {

@@ -194,20 +194,21 @@ sqlite3_stmt *bxRingAgents(Ring *p, int bOne, BxErr *pErr) {
       pErr);
 }
 
-static const char zCountAgent[] =
-    "UPDATE main.@_agents SET given = given + ?2, rolled = rolled + ?3, "
-    "cleared = cleared + ?4, saved = saved + ?5, rows = rows + ?6, "
-    "bytes = bytes + ?7 WHERE no = ?1";
+static const char zCount[] =
+    "UPDATE main.@_agents SET rolled = rolled + ?2, cleared = cleared + ?3, "
+    "saved = saved + ?4, rows = rows + ?5, bytes = bytes + ?6 WHERE no = ?1";
 static const char zCountRing[] =
     "UPDATE main.@_config SET value = value + ?1 WHERE name = 'window_bytes'";
 
+static void countRing(Ring *p, i64 nByte, BxErr *pErr) {
+  if (p->nMaxByte == 0 && p->nIdleDay == 0) return;
+  bxDo(&p->base.stmts, zCountRing, pErr, "i", nByte);
+}
+
 void bxRingCount(Ring *p, i64 iNo, const RingCount *pCount, BxErr *pErr) {
-  bxDo(&p->base.stmts, zCountAgent, pErr, "iiiiiii", iNo, pCount->nGiven,
-      pCount->nRolled, pCount->nCleared, pCount->nSaved, pCount->nRow,
-      pCount->nByte);
-  if (p->nMaxByte > 0 || p->nIdleDay > 0) {
-    bxDo(&p->base.stmts, zCountRing, pErr, "i", pCount->nByte);
-  }
+  bxDo(&p->base.stmts, zCount, pErr, "iiiiii", iNo, pCount->nRolled,
+      pCount->nCleared, pCount->nSaved, pCount->nRow, pCount->nByte);
+  countRing(p, pCount->nByte, pErr);
 }
 
 /*----------------------------------------------------------------- holds ----*/
@@ -280,9 +281,9 @@ static void layOut(Ring *p, RingAgent *pAgent, i64 nWindow, BxErr *pErr) {
       "WHERE id BETWEEN ?1 AND ?1 + 65535 AND (seq > ?2) IS NOT 1";
   static const char zLaid[] =
       "UPDATE main.@_agents SET window = ?2, half = 1 - half WHERE no = ?1";
-  static const char *const azSql[] = {zGone, zLaid, zCountAgent, zCountRing};
+  static const char *const azSql[] = {zGone, zLaid, zCount, zCountRing};
   sqlite3_stmt *apStmt[4];
-  RingCount count = {0, 0, 0, 0, 0, 0};
+  RingCount count = {0, 0, 0, 0, 0};
   bxStmtSet(&p->base.stmts, azSql, 4, apStmt, pErr);
   bxBind(apStmt[0], pErr, "ii", pAgent->iNo << 16, pAgent->nGiven - nWindow);
   if (bxRow(apStmt[0], pErr)) {
@@ -367,23 +368,45 @@ static void refuseErased(Ring *p, const char *zAgent, BxErr *pErr) {
 /* Finds the place of a push: the agent, with the seq of the push, and its slot. */
 static void findSlotOf(Ring *p, const RingPush *pPush, RingAgent *pNext,
     RingSlot *pOld, BxErr *pErr) {
-  bxRingAgent(p, pPush->zAgent, pNext, pErr);
+  static const char zSql[] =
+      "SELECT a.no, a.window, a.half, a.given, a.rows, " RING_SLOT(
+          "a.agent_id") " FROM main.@_agents AS a LEFT JOIN main.@_slots AS s "
+                        "ON s.id = "
+                        "(a.no << 16) + (a.half << 15) + (a.given + 1) % "
+                        "a.window "
+                        "WHERE a.agent_id = ?1";
+  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+  int bMoved = 0;
+  memset(pNext, 0, sizeof(*pNext));
+  memset(pOld, 0, sizeof(*pOld));
+  pOld->nPad = -1;
+  pNext->nAllowed = p->nWindow;
+  bxBind(pStmt, pErr, "t", pPush->zAgent);
+  if (bxRow(pStmt, pErr)) {
+    bxRingReadAgent(p, pStmt, pNext, pErr);
+    bxRingReadSlot(pStmt, 5, pOld);
+  }
+  bxDone(pStmt, pErr);
   if (pErr->rc != SQLITE_OK) return;
   if (pNext->iNo == 0) {
     refuseErased(p, pPush->zAgent, pErr);
     pNext->iNo = nextNo(p, pErr);
     pNext->nWindow = pNext->nAllowed;
     pNext->bNew = 1;
+    bMoved = 1;
   } else if (pNext->nWindow != pNext->nAllowed) {
     refuseTrim(p, pNext, pNext->nAllowed, 1, pErr);
     if (pErr->rc == SQLITE_OK) layOut(p, pNext, pNext->nAllowed, pErr);
+    bMoved = 1;
   }
   if (pErr->rc != SQLITE_OK) return;
   pNext->nGiven++;
-  bxRingFind(p, BX_RING_SPLIT(pNext), pOld, pErr);
+  pOld->iId = BX_RING_SPLIT(pNext);
+  if (bMoved) {
+    bxRingFind(p, pOld->iId, pPush->zAgent, pOld, pErr);
+  }
   if (pErr->rc != SQLITE_OK) return;
-  if (pOld->bThere ? strcmp(pOld->zAgent, pPush->zAgent) != 0
-                   : pNext->nRow >= pNext->nWindow) {
+  if (pOld->bThere ? pOld->bOther : pNext->nRow >= pNext->nWindow) {
     bxRingCorrupt(p, pErr, "_slots");
   } else if (pOld->bThere) {
     refuseRolled(p, pOld->iId, pOld->iId, MAX_GIVEN, pErr);
@@ -393,26 +416,27 @@ static void findSlotOf(Ring *p, const RingPush *pPush, RingAgent *pNext,
 /* Writes the row of a push, and counts it. */
 static void putExchange(Ring *p, const RingAgent *pNext, const RingPush *pPush,
     const RingSlot *pOld, BxErr *pErr) {
+  static const char zPushed[] =
+      "UPDATE main.@_agents SET given = given + 1, rolled = rolled + ?2, "
+      "rows = rows + 1 - ?2, bytes = bytes + ?3 WHERE agent_id = ?1";
   static const char zNew[] =
-      "INSERT INTO main.@_agents(agent_id, no, window, half, given, rolled, "
-      "cleared, saved, rows, bytes) VALUES(?1, ?2, ?3, 0, 0, 0, 0, 0, 0, 0)";
-  const char *azSql[] = {bxRingAppendSql(pOld), zCountAgent, zNew, zCountRing};
-  sqlite3_stmt *apStmt[4];
-  RingCount count = {1, 0, 0, 0, 0, 0};
+      "INSERT INTO main.@_agents(agent_id, rolled, bytes, no, window, half, "
+      "given, cleared, saved, rows) VALUES(?1, ?2, ?3, ?4, ?5, 0, 1, 0, 0, 1)";
+  const char *azSql[] = {
+      bxRingAppendSql(pOld), pNext->bNew ? zNew : zPushed, zCountRing};
+  sqlite3_stmt *apStmt[3];
+  i64 nByte = pPush->nByte - pOld->nByte;
   int bBound = p->nMaxByte > 0 || p->nIdleDay > 0;
   RingRoll *pRoll = bBound ? bxRingChoose(p, pNext, pPush, pOld, pErr) : 0;
-  bxStmtSet(&p->base.stmts, azSql, 2 + (pNext->bNew || bBound) + bBound, apStmt,
-      pErr);
+  bxStmtSet(&p->base.stmts, azSql, 2 + bBound, apStmt, pErr);
   if (bBound) bxRingRoll(p, pRoll, pNext->iNo, pErr);
   bxRingAppend(p, apStmt[0], pNext, pPush, pOld, pErr);
+  bxBind(apStmt[1], pErr, "tii", pPush->zAgent, (i64)pOld->bThere, nByte);
   if (pNext->bNew) {
-    bxDo(&p->base.stmts, zNew, pErr, "tii", pPush->zAgent, pNext->iNo,
-        pNext->nWindow);
+    bxBind(apStmt[1], pErr, "---ii", pNext->iNo, pNext->nWindow);
   }
-  count.nRolled = pOld->bThere;
-  count.nRow = !pOld->bThere;
-  count.nByte = pPush->nByte - pOld->nByte;
-  bxRingCount(p, pNext->iNo, &count, pErr);
+  bxRun(apStmt[1], pErr);
+  countRing(p, nByte, pErr);
 }
 
 void bxRingPush(Ring *p, RingPush *pPush, i64 *piRowid, BxErr *pErr) {
@@ -463,10 +487,10 @@ static void forgetExchange(Ring *p, const RingSlot *pSlot, BxErr *pErr) {
 }
 
 void bxRingDelete(Ring *p, i64 iRowid, BxErr *pErr) {
-  RingCount count = {0, 0, 1, 0, -1, 0};
+  RingCount count = {0, 1, 0, -1, 0};
   RingSlot slot;
   readWindow(p, pErr);
-  bxRingFind(p, iRowid, &slot, pErr);
+  bxRingFind(p, iRowid, 0, &slot, pErr);
   if (!slot.bThere || pErr->rc != SQLITE_OK) return;
   bxRingRefuseHeld(p, iRowid, iRowid, pErr);
   if (pErr->rc != SQLITE_OK) return;
@@ -479,7 +503,7 @@ void bxRingDelete(Ring *p, i64 iRowid, BxErr *pErr) {
 
 i64 bxRingTakeOut(Ring *p, BxStmts *pOn, const char *zWhich, const char *zDrop,
     const RingAgent *pAgent, int bSaved, BxErr *pErr) {
-  RingCount count = {0, 0, 0, 0, 0, 0};
+  RingCount count = {0, 0, 0, 0, 0};
   i64 iFirst = pAgent->iNo << 16, nGone = 0;
   sqlite3_stmt *pStmt = bxStmt(pOn, zWhich, pErr);
   bxBind(pStmt, pErr, "ii", iFirst, pAgent->nGiven - pAgent->nAllowed);

@@ -92,11 +92,6 @@ const Operation aPayloadOperation[] = {
         "SELECT payload_extract('ring', 'a')", 0},
     {"rename", 0, 0, "ALTER TABLE ring RENAME TO tape", 0},
     {"drop", 0, 0, "DROP TABLE ring", 0},
-    {"install mends a ring",
-        "DROP TRIGGER ring_gone; DROP VIEW ring_check;"
-        "CREATE TRIGGER ring_gone AFTER DELETE ON ring_slots BEGIN SELECT 1;"
-        "END;",
-        0, "SELECT blackbox_install()", 0},
     {"archive a row", 0, QUEUE_NEW("w0"), QUEUE_NEW("w1"), OP_CARRIES},
     {"archive a row by a row", 0, 0,
         "INSERT INTO payload_queue(event_id, agent_id, request_body, "
