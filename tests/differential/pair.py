@@ -14,6 +14,7 @@ counts, and whether a transaction is open after it. The answer of a statement is
 Random ids are the only values that may differ: a UUID of version 4 or 7 that the module made, and
 what `random` names. Each must then stand where the other side has one, and the same one each time.
 The clock is that of clock.py. Differences that are intended are in intended.py."""
+import collections
 import re
 import sqlite3
 
@@ -28,7 +29,7 @@ ORACLE = ROOT / "build" / "oracle" / COMMIT
 ORACLE_MODULE = str(ORACLE / ("blackbox" + SUFFIX))
 DOMAINS = "cache,core,evidence,payload,proof,report,retention,rollout,store"
 UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[47][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
-ROWID = re.compile(r"\s*(INSERT|REPLACE)\b[^(]*\b(event_payloads|ring|rec)\b", re.I)
+ROWID = re.compile(r"\s*(INSERT|REPLACE)\b[^(]*\b(event_payloads|ring|rec)\b(?!.* DO UPDATE )", re.I)
 ERROR = re.compile(r"\w+Error \w*: ")
 SHOWN = 5  # differences of a test
 
@@ -147,12 +148,10 @@ class Pair:
     def compare(self, statement, oracle, checkout, random, ordered):
         pattern = re.compile(f"{UUID}|{random}" if random else UUID)
         checkout = [pattern.sub(self.name, line) for line in checkout]
-        if not ordered:
-            oracle, checkout = (sorted(lines, key=lambda line: pattern.sub("", line))
-                                for lines in (oracle, checkout))
-        for theirs, ours in zip(oracle, checkout):
-            self.learn(pattern.findall(theirs), pattern.findall(ours))
+        self.learn(pattern, oracle, checkout)
         checkout = [pattern.sub(self.name, line) for line in checkout]
+        oracle, checkout = ([self.masked(pattern, line) for line in lines]
+                            for lines in (oracle, checkout))
         if not ordered:
             oracle, checkout = sorted(oracle), sorted(checkout)
         alone = intended.unexplained(statement, oracle, checkout, self.differences)
@@ -161,15 +160,28 @@ class Pair:
             if len(self.found) == SHOWN:
                 self.report()
 
-    def learn(self, theirs, ours):
-        """Random ids that stand in the same places are the same from now on."""
-        if len(theirs) != len(ours):
-            return
-        known = self.given.union(self.names, self.names.values())
-        for a, b in zip(theirs, ours):
-            if a != b and a not in known and b not in known:
-                self.names[b] = a
-                known |= {a, b}
+    def known(self):
+        return self.given.union(self.names, self.names.values())
+
+    def masked(self, pattern, line):
+        """The line with ? for the ids of which nobody knows what they are on the other side."""
+        known = self.known()
+        return pattern.sub(lambda id: id.group() if id.group() in known else "?", line)
+
+    def learn(self, pattern, oracle, checkout):
+        """Random ids that stand in the same places of a line, which each side has once, are the
+        same from now on."""
+        places = [collections.defaultdict(list) for _ in range(2)]
+        for side, lines in zip(places, (oracle, checkout)):
+            for line in lines:
+                side[self.masked(pattern, line)].append(pattern.findall(line))
+        known = self.known()
+        for text, theirs in places[0].items():
+            if len(theirs) == len(places[1][text]) == 1:
+                for a, b in zip(theirs[0], places[1][text][0]):
+                    if a != b and a not in known and b not in known:
+                        self.names[b] = a
+                        known |= {a, b}
 
     def name(self, match):
         return self.names.get(match.group(), match.group())

@@ -1,6 +1,5 @@
 """The oracle's own tests, with the module of the checkout: a sample of them, and all of them with
 BLACKBOX_FULL=1. Those that may fail are in intended.py."""
-import fnmatch
 import json
 import os
 import shutil
@@ -15,8 +14,8 @@ from pair import ORACLE, needs_oracle
 
 pytestmark = needs_oracle
 SAMPLE = 0 if os.environ.get("BLACKBOX_FULL") else 16  # tests of a domain; 0 is all
-DOMAINS = ["cache", "core", "evidence", "payload", "proof", "report", "retention", "rollout",
-           "store"]
+# Those of proof are left out: the log has other leaves, and another tree.
+DOMAINS = ["cache", "core", "evidence", "payload", "report", "retention", "rollout", "store"]
 # About sources and pages, and about files of earlier builds, which are no longer read.
 LEFT_OUT = ["test_structure.py", "test_readme.py", "test_stated_twice.py", "test_headers.py",
             "test_*upgrade.py"]
@@ -57,7 +56,7 @@ def run(tests, sample, tree, folder):
 def test_the_tests_of_the_oracle_pass(domain, tree, tmp_path):
     passed, failed = run([f"tests/{domain}"], SAMPLE, tree, tmp_path)
     for entry in intended.TESTS:
-        explained = fnmatch.filter(failed, entry.pattern)
+        explained = [name for name in failed if name.split("[")[0] == f"tests/{entry.name}"]
         if explained:
             intended.use(entry)
         failed = {name: told for name, told in failed.items() if name not in explained}

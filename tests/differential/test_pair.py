@@ -60,6 +60,12 @@ def test_random_ids_must_be_the_same_ones_each_time(tmp_path):
         told = compared(tmp_path / name, [*made, "SELECT a, b FROM t", "/**/ SELECT a, b FROM t"],
                         [(r"^/\*\*/ SELECT a, b", other)])
         assert (told == "") == same, name
+    twins = ["CREATE TABLE t(a, b)", f"INSERT INTO t SELECT {MAKE_ID}, 1 UNION SELECT {MAKE_ID}, 1",
+             "SELECT a FROM t ORDER BY 1", "UPDATE t SET b = rowid",
+             "SELECT * FROM t", "/**/ SELECT * FROM t"]
+    for name, other, same in (("e", "*", True), ("f", "max(a) OVER (), b", False)):
+        told = compared(tmp_path / name, twins, [(r"^/\*\*/ SELECT \*", f"SELECT {other}")])
+        assert (told == "") == same, name
     given = ["CREATE TABLE t(a)", f"INSERT INTO t SELECT {MAKE_ID}", "SELECT a FROM t"]
     assert compared(tmp_path / "d", [*given[:2], f"SELECT a, '{ID}' FROM t", given[2]],
                     [(r"^SELECT a FROM t", f"SELECT '{ID}'")])
@@ -83,6 +89,7 @@ def test_entries_that_nothing_used_are_told(monkeypatch):
     entries = [Difference("a", None, "b", "c"), Difference("d", None, "e", "f")]
     monkeypatch.setattr(intended, "DIFFERENCES", entries)
     monkeypatch.setattr(intended, "TRANSLATIONS", [])
+    monkeypatch.setattr(intended, "LEFT_OUT", [])
     monkeypatch.setattr(intended, "TESTS", [])
     intended.use(entries[0])
     assert intended.stale() == entries[1:]
