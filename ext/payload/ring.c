@@ -49,14 +49,12 @@ enum {
 };
 
 /* idxNum bits */
-#define BY_AGENT 1 /* argv[0] is the agent */
-#define NEWEST 2   /* by descending seq */
-#define BODIES 4   /* a column is a body */
-#define SEQ_LOW 8  /* an argument is the lowest seq */
-#define SEQ_HIGH                                                               \
-  16 /* an argument is the highest seq; with SEQ_LOW the same one, or
-                   ** the next one if SEQ_BOTH is set */
-#define SEQ_BOTH 32
+#define BY_AGENT 1  /* argv[0] is the agent */
+#define NEWEST 2    /* by descending seq */
+#define BODIES 4    /* a column is a body */
+#define SEQ_LOW 8   /* an argument is the lowest seq */
+#define SEQ_HIGH 16 /* the next one is the highest; with SEQ_LOW the same */
+#define SEQ_BOTH 32 /* with both, they are two */
 
 typedef struct RingCursor {
   sqlite3_vtab_cursor base;

@@ -194,7 +194,7 @@ sqlite3_stmt *bxRingAgents(Ring *p, int bOne, BxErr *pErr) {
       pErr);
 }
 
-static const char zCount[] =
+static const char zCountAgent[] =
     "UPDATE main.@_agents SET rolled = rolled + ?2, cleared = cleared + ?3, "
     "saved = saved + ?4, rows = rows + ?5, bytes = bytes + ?6 WHERE no = ?1";
 static const char zCountRing[] =
@@ -206,7 +206,7 @@ static void countRing(Ring *p, i64 nByte, BxErr *pErr) {
 }
 
 void bxRingCount(Ring *p, i64 iNo, const RingCount *pCount, BxErr *pErr) {
-  bxDo(&p->base.stmts, zCount, pErr, "iiiiii", iNo, pCount->nRolled,
+  bxDo(&p->base.stmts, zCountAgent, pErr, "iiiiii", iNo, pCount->nRolled,
       pCount->nCleared, pCount->nSaved, pCount->nRow, pCount->nByte);
   countRing(p, pCount->nByte, pErr);
 }
@@ -281,7 +281,7 @@ static void layOut(Ring *p, RingAgent *pAgent, i64 nWindow, BxErr *pErr) {
       "WHERE id BETWEEN ?1 AND ?1 + 65535 AND (seq > ?2) IS NOT 1";
   static const char zLaid[] =
       "UPDATE main.@_agents SET window = ?2, half = 1 - half WHERE no = ?1";
-  static const char *const azSql[] = {zGone, zLaid, zCount, zCountRing};
+  static const char *const azSql[] = {zGone, zLaid, zCountAgent, zCountRing};
   sqlite3_stmt *apStmt[4];
   RingCount count = {0, 0, 0, 0, 0};
   bxStmtSet(&p->base.stmts, azSql, 4, apStmt, pErr);
