@@ -79,10 +79,10 @@ static i64 trimArchive(BxStmts *pHome, i64 nLimit, BxErr *pErr) {
       pHome, zRows, nBeyond, nLimit, "payload.bytes", "payload_cleanup", pErr);
 }
 
-/* The time that lies "days" before "now"; both may be given or not. */
+/* The time that lies "days" before "now"; both may be given or not. What is given is
+** checked before the clock is written. */
 static i64 cutOff(BxCall *p, BxStmts *pHome) {
   sqlite3_value *pDays = bxArg(p, 0);
-  i64 iNow = bxRuleTime(pHome, bxArg(p, 1), 1, &p->err);
   double rDays;
   if (pDays == 0) {
     rDays = (double)bxSettingInt(pHome, "payload.retention_days", &p->err);
@@ -95,7 +95,8 @@ static i64 cutOff(BxCall *p, BxStmts *pHome) {
     }
   }
   if (rDays > 1e8) rDays = 1e8; /* before any date */
-  return iNow - (i64)(rDays * BX_MS_PER_DAY);
+  return bxRuleTime(pHome, bxArg(p, 1), 1, &p->err) -
+         (i64)(rDays * BX_MS_PER_DAY);
 }
 
 const BxRecords bxPayloadRecords[] = {
@@ -141,11 +142,11 @@ void bxPayloadCleanup(BxCall *p) {
   BxStmts *pHome = bxHome(p->bx, "payload", &p->err);
   i64 iBefore, nRow, nLimit = SWEEP_LIMIT;
   if (pHome == 0) return;
-  bxLogBegin(pHome, &p->err);
-  iBefore = cutOff(p, pHome);
   if (bxArg(p, 2)) {
     nLimit = bxInt(p->aArg[2], "limit", 1, 1000000000, &p->err);
   }
+  iBefore = cutOff(p, pHome);
+  bxLogBegin(pHome, &p->err);
   nRow = removeRows(
       pHome, zRows, iBefore, nLimit, "payload.age", "payload_cleanup", &p->err);
   nRow += trimArchive(pHome, nLimit - nRow, &p->err);

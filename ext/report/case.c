@@ -100,7 +100,8 @@ static void addReceipts(ReportRun *p, BxStmts *pHome) {
       bxReportNewTable(p, "receipts", "What was removed", aReceipt);
   bxReportRows(p, pTable, pHome,
       "SELECT at, rule, actor, rows, bytes, oldest, newest"
-      " FROM main.retention_log WHERE domain = 'payload' ORDER BY id DESC");
+      " FROM main.retention_log WHERE domain = 'payload' ORDER BY at DESC, id "
+      "DESC");
 }
 
 /* clang-format off */

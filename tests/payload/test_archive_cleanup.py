@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from conftest import connect, one, rows, shell
+from conftest import by_hand, connect, one, rows, shell
 
 DAY = 86400000
 NOW = 1800000000000  # 2027-01-15T08:00:00Z
@@ -687,3 +687,13 @@ def test_a_cascade_into_another_domain_has_its_own_receipt(archive, call):
     assert one(archive, "SELECT " + call) == 2
     assert rows(archive, "SELECT domain, rows FROM retention_log ORDER BY id") == [
         ("payload", 2), ("rollout", 10)]
+
+
+@pytest.mark.parametrize("arguments", ['[""]', "[1, null, 0]"])
+def test_a_clean_up_as_a_row_that_is_refused_leaves_the_transaction_as_it_was(db, path, arguments):
+    by_hand(path, "DROP TRIGGER retention_clock_update;"
+            "UPDATE retention_clock SET seen = seen - 5000000")  # the call would write it
+    db.execute("BEGIN")
+    with pytest.raises(sqlite3.IntegrityError, match="ValidationError"):
+        db.execute("INSERT INTO blackbox_call VALUES('payload_cleanup', ?)", (arguments,))
+    assert db.in_transaction
