@@ -610,7 +610,7 @@ BEGIN
   UPDATE cache_sessions
      SET kept_size = kept_size - OLD.data_size, kept_count = kept_count - 1
    WHERE session_id = OLD.session_id;
-  INSERT INTO blackbox__note(at, domain, rule, rows, bytes, oldest, newest)
+  INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest, newest)
   SELECT c.now, 'cache', coalesce((SELECT rule FROM cache_state), 'manual'), 1,
          OLD.data_size, OLD.timestamp, OLD.timestamp
     FROM cache__clock AS c;

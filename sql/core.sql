@@ -21,7 +21,7 @@
 --         retention_refusers     what could refuse the removal of a row by a rule
 --         blackbox_log           the log, with the receipts that are not finished
 --         retention_log          receipts: what was removed, and by which rule
---         blackbox__note         INSERT adds to the receipt of the minute
+--         retention_note         INSERT adds to the receipt of the minute
 --         retention__refused     the rows of retention__erased whose time is not over
 --         retention__holds       the rows of retention__in_force that have not ended
 --         retention__visible     characters that do not make a text visible
@@ -108,7 +108,7 @@ SELECT n AS id, at, domain, subject AS rule, actor, rows, bytes, oldest, newest,
 
 -- INSERT adds a removal to the receipt of its rule and minute. If newest is NULL, it
 -- is the same as oldest.
-CREATE VIEW IF NOT EXISTS main.blackbox__note AS
+CREATE VIEW IF NOT EXISTS main.retention_note AS
 SELECT at, domain, rule, rows, bytes, oldest, newest, minute FROM blackbox__open WHERE 0;
 
 -- The time that ends holds. A clock that is a day ahead of the newest time that was
@@ -308,8 +308,8 @@ CREATE TABLE IF NOT EXISTS main.blackbox__open(
   PRIMARY KEY (domain, rule, minute)
 ) WITHOUT ROWID;
 
-CREATE TRIGGER IF NOT EXISTS main.blackbox__note_insert
-INSTEAD OF INSERT ON blackbox__note
+CREATE TRIGGER IF NOT EXISTS main.retention_note_insert
+INSTEAD OF INSERT ON retention_note
 BEGIN
   INSERT INTO blackbox__open(domain, rule, minute, at, rows, bytes, oldest, newest)
   VALUES (NEW.domain, NEW.rule, coalesce(NEW.minute, NEW.at / 60000), NEW.at, NEW.rows,

@@ -327,7 +327,7 @@ AFTER UPDATE OF screenshot_bytes ON evidence__overflow
 WHEN NEW.screenshot_bytes = 0 AND OLD.screenshot_bytes > 0
 BEGIN
   DELETE FROM evidence__overflow_screenshots WHERE rid = OLD.rid;
-  INSERT INTO blackbox__note(at, domain, rule, rows, bytes, oldest, newest)
+  INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest, newest)
   SELECT n.t, 'evidence',
          CASE NEW.released WHEN 1 THEN 'released' ELSE 'manual' END,
          0, OLD.screenshot_bytes, OLD.timestamp, OLD.timestamp
@@ -345,7 +345,7 @@ BEGIN
    WHERE owner = OLD.owner;
   DELETE FROM evidence__overflow_actions WHERE rid = OLD.rid;
   DELETE FROM evidence__overflow_screenshots WHERE rid = OLD.rid;
-  INSERT INTO blackbox__note(at, domain, rule, rows, bytes, oldest, newest)
+  INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest, newest)
   SELECT n.t, 'evidence',
          CASE OLD.released WHEN 1 THEN 'released' WHEN 2 THEN 'evidence.orphans'
                            ELSE 'manual' END,

@@ -528,7 +528,7 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.payload_delete
 AFTER DELETE ON event_payloads
 BEGIN
-  INSERT INTO blackbox__note(at, domain, minute, rule, rows, bytes, oldest)
+  INSERT INTO retention_note(at, domain, minute, rule, rows, bytes, oldest)
   SELECT CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER), 'payload',
          iif(rule = 'bulk', 0, NULL),
          CASE work WHEN 0 THEN coalesce(rule, 'manual')
@@ -616,7 +616,7 @@ BEGIN
                       WHERE purpose = 'archive' AND pinned = 0 AND created_ms > NEW.since
                       ORDER BY created_ms LIMIT 1), 9e15)))
    WHERE one = 1;
-  INSERT INTO blackbox__note(at, domain, minute, rule, rows, bytes) -- one a day
+  INSERT INTO retention_note(at, domain, minute, rule, rows, bytes) -- one a day
   SELECT unixepoch() * 1000, 'payload', (unixepoch() / 86400 + 1) * 1440,
          iif(bytes - packed + packed * share > max_bytes, 'payload.bytes refused', 'payload.age refused'),
          0, 0

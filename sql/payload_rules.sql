@@ -201,7 +201,7 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.payload_verdicts_delete
 AFTER DELETE ON payload_verdicts
 BEGIN
-  INSERT INTO blackbox__note(at, domain, rule, rows, bytes, oldest, newest)
+  INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest, newest)
   VALUES (CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER),
           'payload', 'payload.verdicts', 1, 0, OLD.at, OLD.at);
 END;

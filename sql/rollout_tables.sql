@@ -286,7 +286,7 @@ BEGIN
   DELETE FROM rollout_about WHERE no = OLD.no;
   DELETE FROM rollout_drops WHERE no = OLD.no;
   DELETE FROM rollout_segments WHERE rollout = OLD.no;
-  INSERT INTO blackbox__note(at, domain, minute, rule, rows, bytes, oldest, newest)
+  INSERT INTO retention_note(at, domain, minute, rule, rows, bytes, oldest, newest)
   SELECT f.now, 'rollout', iif(a.bulk, 0, NULL),
          iif(a.bulk, 'bulk', coalesce(a.rule, 'manual')), 1, coalesce(a.bytes, OLD.bytes),
          iif(a.bulk, OLD.expires_at, OLD.created), iif(a.bulk, OLD.expires_at, OLD.updated)
