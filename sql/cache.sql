@@ -819,6 +819,7 @@ BEGIN
   UPDATE cache_limits SET one = 1;
 END;
 
+UPDATE main.blackbox__probe SET hit = 2;
 INSERT INTO main.blackbox_settings(name, value, "default", range, meaning)
 SELECT column1, column2, column2, column3, column4 FROM (VALUES
   ('cache.max_item_bytes', 5242880, '1 to 1000000000',
@@ -847,6 +848,7 @@ SELECT column1, column2, column2, column3, column4 FROM (VALUES
 ON CONFLICT (name) DO UPDATE
    SET "default" = excluded."default", range = excluded.range,
        meaning = excluded.meaning;
+UPDATE main.blackbox__probe SET hit = 0;
 
 -- Both presets contain every setting in which they differ, so that each of them
 -- replaces the other completely.

@@ -184,20 +184,27 @@ CREATE TABLE IF NOT EXISTS main.blackbox_settings(
 ) WITHOUT ROWID;
 
 -- Every setting has its row. So INSERT, INSERT OR REPLACE and upsert become UPDATE.
--- (A row with a default is a definition.)
+-- Definitions come from the SQL of a domain, which sets the hit of blackbox__probe to 2
+-- meanwhile.
 CREATE TRIGGER IF NOT EXISTS main.blackbox_settings_insert
-BEFORE INSERT ON blackbox_settings WHEN NEW."default" IS NULL
+BEFORE INSERT ON blackbox_settings WHEN (SELECT hit FROM blackbox__probe) IS NOT 2
 BEGIN
   SELECT RAISE(ABORT, 'ValidationError: the installed domains have no such setting; SELECT name, range FROM blackbox_settings')
-   WHERE NOT EXISTS (SELECT 1 FROM blackbox_settings WHERE name = NEW.name);
+   WHERE NOT EXISTS (SELECT 1 FROM blackbox_settings
+                      WHERE name = NEW.name
+                        AND (NEW."default" IS NULL OR ("default", range, meaning)
+                              IS (NEW."default", NEW.range, NEW.meaning)));
   UPDATE blackbox_settings SET value = NEW.value WHERE name = NEW.name;
   SELECT RAISE(IGNORE);
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.blackbox_settings_rename
-BEFORE UPDATE OF name ON blackbox_settings
+BEFORE UPDATE OF name, "default", range, meaning ON blackbox_settings
+WHEN (SELECT hit FROM blackbox__probe) IS NOT 2
+ AND (NEW.name, NEW."default", NEW.range, NEW.meaning)
+      IS NOT (OLD.name, OLD."default", OLD.range, OLD.meaning)
 BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: the name of a setting cannot be changed; UPDATE blackbox_settings SET value = ... WHERE name = ...');
+  SELECT RAISE(ABORT, 'ValidationError: the name and the definition of a setting cannot be changed; UPDATE blackbox_settings SET value = ... WHERE name = ...');
 END;
 
 -- DELETE gives the default back.
@@ -365,7 +372,8 @@ CREATE TABLE IF NOT EXISTS main.retention__erased(
 --   UPDATE blackbox__probe SET hit = 0 WHERE one = 1;
 --   INSERT OR IGNORE INTO blackbox__probe(one, hit) VALUES (1, 1);
 -- which inherits the clause of the outer statement: REPLACE leaves hit = 1, IGNORE
--- and a plain INSERT leave hit = 0, and ABORT, FAIL and ROLLBACK fail.
+-- and a plain INSERT leave hit = 0, and ABORT, FAIL and ROLLBACK fail. A hit of 2 lets
+-- the SQL of a domain write the definitions of settings.
 CREATE TABLE IF NOT EXISTS main.blackbox__probe(
   one INTEGER PRIMARY KEY CHECK (one = 1),
   hit INTEGER NOT NULL

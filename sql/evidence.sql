@@ -369,6 +369,7 @@ BEGIN
   DELETE FROM evidence_owners WHERE owner = OLD.owner AND rows = 0;
 END;
 
+UPDATE main.blackbox__probe SET hit = 2;
 INSERT INTO main.blackbox_settings(name, value, "default", range, meaning)
 SELECT column1, column2, column2, column3, column4 FROM (VALUES
   ('evidence.orphan_days', 30, '1 to 365',
@@ -377,6 +378,7 @@ SELECT column1, column2, column2, column3, column4 FROM (VALUES
 ON CONFLICT (name) DO UPDATE
    SET "default" = excluded."default", range = excluded.range,
        meaning = excluded.meaning;
+UPDATE main.blackbox__probe SET hit = 0;
 
 -- The first overflow of a buffer remembers the time, and removes a little of what is due: among
 -- the oldest 100, the first that nothing blocks. It takes only what nothing can

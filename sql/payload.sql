@@ -49,6 +49,7 @@
 -- Limits: no trigger fires for DROP TABLE, DROP TRIGGER, or what a program writes
 -- into the file. blackbox_check() finds the result of these in the log.
 
+UPDATE main.blackbox__probe SET hit = 2;
 INSERT INTO main.blackbox_settings(name, value, "default", range, meaning)
 SELECT column1, column2, column2, column3, column4 FROM (VALUES
   ('payload.pack', 0, '0 to 1',
@@ -75,6 +76,7 @@ SELECT column1, column2, column2, column3, column4 FROM (VALUES
 ON CONFLICT (name) DO UPDATE
    SET "default" = excluded."default", range = excluded.range,
        meaning = excluded.meaning;
+UPDATE main.blackbox__probe SET hit = 0;
 
 ------------------------------------------------------------------ tables --
 

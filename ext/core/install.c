@@ -101,6 +101,51 @@ static void closeSettings(BxStmts *p, BxErr *pErr) {
   if (pErr->rc == SQLITE_OK) runSql(p, &p->bx->aDomain[0], pErr);
 }
 
+/* Whether each value is in the range of its setting. */
+static int inRange(BxStmts *p, BxErr *pErr) {
+  sqlite3_stmt *pStmt =
+      bxPrepare(p, "PRAGMA main.quick_check('blackbox_settings')", pErr);
+  int bRange = 1;
+  while (bxRow(pStmt, pErr)) {
+    const char *z = bxColumnText(pStmt, 0, pErr);
+    if (z != 0 && strstr(z, "CHECK constraint") != 0) bRange = 0;
+  }
+  sqlite3_finalize(pStmt);
+  return bRange;
+}
+
+/* Writes the definitions of the domain. A value that is not in the range of its
+** setting becomes the default: somebody has changed the definition, or ignored the
+** CHECK. With it the SQL of the domain would fail. */
+static void resetSettings(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
+  static const char zDefine[] =
+      "UPDATE main.blackbox_settings SET \"default\" = ?2, range = ?3,"
+      " meaning = ?4 WHERE name = ?1";
+  static const char zReset[] =
+      "UPDATE main.blackbox_settings SET \"default\" = ?2, range = ?3,"
+      " meaning = ?4, value = ?2 WHERE name = ?1";
+  sqlite3 *pModel;
+  sqlite3_stmt *pRow;
+  if (bxInstalledFormat(p, pDomain, pErr) < 0 || pErr->rc != SQLITE_OK) return;
+  pModel = bxModel(p, pDomain->zSql, pErr);
+  pRow = bxPlain(pModel,
+      "SELECT name, \"default\", range, meaning FROM blackbox_settings", pErr);
+  bxExec(p, "UPDATE main.blackbox__probe SET hit = 2", pErr);
+  while (bxRow(pRow, pErr)) {
+    int i, rc = SQLITE_CONSTRAINT_CHECK;
+    for (i = 0; i < 2 && rc == SQLITE_CONSTRAINT_CHECK; i++) {
+      bxClear(pErr);
+      bxAskOnce(p, i == 0 ? zDefine : zReset, pErr, "tvtt", sqlite3_column_text(pRow, 0),
+          sqlite3_column_value(pRow, 1), sqlite3_column_text(pRow, 2),
+          sqlite3_column_text(pRow, 3));
+      rc = pErr->rc;
+    }
+  }
+  bxExec(p, "UPDATE main.blackbox__probe SET hit = 0", pErr);
+  sqlite3_finalize(pRow);
+  sqlite3_close(pModel);
+}
+
 /* Whether the rules of a virtual table equal those that its module makes. With
 ** bMend they are repaired. A virtual table that has lost a table, or that a
 ** newer module made, is skipped; blackbox_check() reports it. */
@@ -215,7 +260,7 @@ static int allIntact(BxStmts *p, const char *zList, BxErr *pErr) {
       return 0;
     }
   }
-  return vtabsIntact(p, 0, pErr) && pErr->rc == SQLITE_OK;
+  return inRange(p, pErr) && vtabsIntact(p, 0, pErr) && pErr->rc == SQLITE_OK;
 }
 
 /* Takes the write lock before anything is read: with a write that changes
@@ -277,6 +322,9 @@ static void installAll(
   zLost = lostRecords(pStmts, &p->err);
   if (p->err.rc == SQLITE_OK) installDomain(pStmts, bx->aDomain, bNew, &p->err);
   openSettings(pStmts, &p->err);
+  for (i = 1; i < bx->nDomain; i++) {
+    resetSettings(pStmts, &bx->aDomain[i], &p->err);
+  }
   for (i = 1; i < bx->nDomain; i++) {
     if (isWanted(pStmts, zList, &bx->aDomain[i], &p->err)) {
       installDomain(pStmts, &bx->aDomain[i], bNew, &p->err);
