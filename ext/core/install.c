@@ -135,9 +135,9 @@ static void resetSettings(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
     int i, rc = SQLITE_CONSTRAINT_CHECK;
     for (i = 0; i < 2 && rc == SQLITE_CONSTRAINT_CHECK; i++) {
       bxClear(pErr);
-      bxAskOnce(p, i == 0 ? zDefine : zReset, pErr, "tvtt", sqlite3_column_text(pRow, 0),
-          sqlite3_column_value(pRow, 1), sqlite3_column_text(pRow, 2),
-          sqlite3_column_text(pRow, 3));
+      bxAskOnce(p, i == 0 ? zDefine : zReset, pErr, "tvtt",
+          sqlite3_column_text(pRow, 0), sqlite3_column_value(pRow, 1),
+          sqlite3_column_text(pRow, 2), sqlite3_column_text(pRow, 3));
       rc = pErr->rc;
     }
   }
