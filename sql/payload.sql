@@ -178,7 +178,8 @@ SELECT p.n AS pin, p.id AS id, l.at AS at, k.actor AS actor, k.reason AS reason,
   LEFT JOIN blackbox__log AS l ON l.n = p.n
   LEFT JOIN blackbox__log AS k
     ON k.n = (SELECT min(n) FROM blackbox__log -- it is logged after its pins
-               WHERE subject = l.kill_switch_event_id AND kind = 'kill_switch' AND n > p.n);
+               WHERE subject = l.kill_switch_event_id AND kind = 'kill_switch' AND n > p.n
+                 AND agent_id = l.agent_id);
 
 CREATE VIEW IF NOT EXISTS main.payload_unpins AS
 SELECT CAST(substr(detail, 8) AS INTEGER) AS id, subject AS payload_id, actor, reason, at,
