@@ -73,6 +73,65 @@ static void runSql(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   *pErr = why;
 }
 
+/* The triggers and views of a domain that an install makes anew. */
+typedef struct Damage {
+  sqlite3_str *pMissing, *pChanged;
+} Damage;
+
+static void damageOne(BxStmts *p, void *pArg, const BxObject *pObject) {
+  const Damage *pDamage = (const Damage *)pArg;
+  sqlite3_str *pOut =
+      pObject->eState == BX_MISSING ? pDamage->pMissing : pDamage->pChanged;
+  (void)p;
+  if (pObject->eState >= BX_FITS || (strcmp(pObject->zType, "trigger") != 0 &&
+                                        strcmp(pObject->zType, "view") != 0)) {
+    return;
+  }
+  sqlite3_str_appendf(pOut, "%s%s %s", sqlite3_str_length(pOut) ? ", " : "",
+      pObject->zType, pObject->zName);
+}
+
+/* What is missing or changed, as JSON to sqlite3_free(); NULL: nothing. Their names
+** are plain words. */
+static char *damageOf(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
+  Damage damage = {sqlite3_str_new(p->bx->db), sqlite3_str_new(p->bx->db)};
+  char *zMissing, *zChanged, *z = 0;
+  bxCompare(p, pDomain->zSql, 0, damageOne, &damage, pErr);
+  zMissing = bxFinish(damage.pMissing, pErr);
+  zChanged = bxFinish(damage.pChanged, pErr);
+  if (zMissing != 0 || zChanged != 0) {
+    z = bxPrintf(pErr, "{\"missing\":\"%s\",\"changed\":\"%s\"}",
+        zMissing ? zMissing : "", zChanged ? zChanged : "");
+  }
+  sqlite3_free(zMissing);
+  sqlite3_free(zChanged);
+  return z;
+}
+
+/* Tells of a repair in the log, for ever: what the guards refuse could have been
+** done meanwhile. */
+static void tellRepair(BxStmts *p, const char *zDomain, const char *zSubject,
+    const char *zDetail, BxErr *pErr) {
+  BxLogRow row = {.zDomain = zDomain,
+      .zKind = "repair",
+      .zSubject = zSubject,
+      .zDetail = zDetail};
+  bxLogBegin(p, pErr);
+  bxLogAppend(p, &row, pErr);
+}
+
+/* Makes what a domain of this format has lost. */
+static void repairDomain(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
+  char *zDamage = damageOf(p, pDomain, pErr);
+  char *zSubject = bxPrintf(pErr, "schema of %s", pDomain->zName);
+  if (pDomain->xAdopt != 0) pDomain->xAdopt(p, pErr);
+  bxCompare(p, pDomain->zSql, 0, dropOne, pErr, pErr);
+  runSql(p, pDomain, pErr);
+  if (zDamage != 0) tellRepair(p, pDomain->zName, zSubject, zDamage, pErr);
+  sqlite3_free(zSubject);
+  sqlite3_free(zDamage);
+}
+
 /* bNew: the schema was empty, so that no name is in use. */
 static void installDomain(
     BxStmts *p, const BxDomain *pDomain, int bNew, BxErr *pErr) {
@@ -81,12 +140,16 @@ static void installDomain(
   if (iFormat == BX_FORMAT && isIntact(p, pDomain, pErr)) {
     return;
   }
-  if (pDomain->xAdopt != 0) pDomain->xAdopt(p, pErr);
-  if (iFormat >= 0 || !bNew) {
-    bxCompare(
-        p, pDomain->zSql, 0, iFormat < 0 ? refuseOne : dropOne, pErr, pErr);
+  if (iFormat == BX_FORMAT) {
+    repairDomain(p, pDomain, pErr);
+  } else {
+    if (pDomain->xAdopt != 0) pDomain->xAdopt(p, pErr);
+    if (iFormat >= 0 || !bNew) {
+      bxCompare(
+          p, pDomain->zSql, 0, iFormat < 0 ? refuseOne : dropOne, pErr, pErr);
+    }
+    runSql(p, pDomain, pErr);
   }
-  runSql(p, pDomain, pErr);
   if (pDomain->xMend != 0 && pErr->rc == SQLITE_OK) pDomain->xMend(p, pErr);
 }
 
@@ -286,17 +349,6 @@ static char *lostRecords(BxStmts *p, BxErr *pErr) {
   return bxAskText(p, zLost, pErr, "");
 }
 
-/* Tells of them in the log, for ever. */
-static void tellLost(BxStmts *p, const char *zLost, BxErr *pErr) {
-  BxLogRow row = {.zDomain = "core",
-      .zKind = "repair",
-      .zSubject = zLost,
-      .zDetail = "{\"missing\":\"table\"}"};
-  if (zLost == 0) return;
-  bxLogBegin(p, pErr);
-  bxLogAppend(p, &row, pErr);
-}
-
 void bxReturnDomains(BxCall *p, BxStmts *pStmts) {
   char *z = bxAskText(pStmts,
       "SELECT ?1 || ': ' || group_concat(domain, ', ')"
@@ -332,7 +384,9 @@ static void installAll(
   }
   closeSettings(pStmts, &p->err);
   if (p->err.rc == SQLITE_OK) mendVtabs(pStmts, &p->err);
-  tellLost(pStmts, zLost, &p->err);
+  if (zLost != 0) {
+    tellRepair(pStmts, "core", zLost, "{\"missing\":\"table\"}", &p->err);
+  }
   sqlite3_free(zLost);
   bxLogFollow(bx, &p->err);   /* of the pins of rows that were there */
   bxReturnDomains(p, pStmts); /* before the release, which may also fail */
