@@ -98,6 +98,7 @@ static const BxDomain aDomain[] = {
         .xCheck = bxStoreCheck,
         .zGuarded = ",store__texts,store__packs,store__uses,store__pieces,"
                     "store__state,store_dropped,store_users,",
+        .zDerived = ",store_users,",
         .xLeave = bxStoreLeave},
     {.zName = "report", .zTable = "report_masks", .zSql = bxSqlReport},
 };

@@ -610,7 +610,7 @@ BEGIN
   UPDATE cache_sessions
      SET kept_size = kept_size - OLD.data_size, kept_count = kept_count - 1
    WHERE session_id = OLD.session_id;
-  INSERT INTO blackbox__note(at, domain, rule, rows, bytes, oldest, newest)
+  INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest, newest)
   SELECT c.now, 'cache', coalesce((SELECT rule FROM cache_state), 'manual'), 1,
          OLD.data_size, OLD.timestamp, OLD.timestamp
     FROM cache__clock AS c;
@@ -822,6 +822,7 @@ BEGIN
   UPDATE cache_limits SET one = 1;
 END;
 
+UPDATE main.blackbox__probe SET hit = 2;
 INSERT INTO main.blackbox_settings(name, value, "default", range, meaning)
 SELECT column1, column2, column2, column3, column4 FROM (VALUES
   ('cache.max_item_bytes', 5242880, '1 to 1000000000',
@@ -850,6 +851,7 @@ SELECT column1, column2, column2, column3, column4 FROM (VALUES
 ON CONFLICT (name) DO UPDATE
    SET "default" = excluded."default", range = excluded.range,
        meaning = excluded.meaning;
+UPDATE main.blackbox__probe SET hit = 0;
 
 -- Both presets contain every setting in which they differ, so that each of them
 -- replaces the other completely.

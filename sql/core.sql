@@ -21,7 +21,7 @@
 --         retention_refusers     what could refuse the removal of a row by a rule
 --         blackbox_log           the log, with the receipts that are not finished
 --         retention_log          receipts: what was removed, and by which rule
---         blackbox__note         INSERT adds to the receipt of the minute
+--         retention_note         INSERT adds to the receipt of the minute
 --         retention__refused     the rows of retention__erased whose time is not over
 --         retention__holds       the rows of retention__in_force that have not ended
 --         retention__visible     characters that do not make a text visible
@@ -108,7 +108,7 @@ SELECT n AS id, at, domain, subject AS rule, actor, rows, bytes, oldest, newest,
 
 -- INSERT adds a removal to the receipt of its rule and minute. If newest is NULL, it
 -- is the same as oldest.
-CREATE VIEW IF NOT EXISTS main.blackbox__note AS
+CREATE VIEW IF NOT EXISTS main.retention_note AS
 SELECT at, domain, rule, rows, bytes, oldest, newest, minute FROM blackbox__open WHERE 0;
 
 -- The time that ends holds. A clock that is a day ahead of the newest time that was
@@ -184,20 +184,27 @@ CREATE TABLE IF NOT EXISTS main.blackbox_settings(
 ) WITHOUT ROWID;
 
 -- Every setting has its row. So INSERT, INSERT OR REPLACE and upsert become UPDATE.
--- (A row with a default is a definition.)
+-- Definitions come from the SQL of a domain, which sets the hit of blackbox__probe to 2
+-- meanwhile.
 CREATE TRIGGER IF NOT EXISTS main.blackbox_settings_insert
-BEFORE INSERT ON blackbox_settings WHEN NEW."default" IS NULL
+BEFORE INSERT ON blackbox_settings WHEN (SELECT hit FROM blackbox__probe) IS NOT 2
 BEGIN
   SELECT RAISE(ABORT, 'ValidationError: the installed domains have no such setting; SELECT name, range FROM blackbox_settings')
-   WHERE NOT EXISTS (SELECT 1 FROM blackbox_settings WHERE name = NEW.name);
+   WHERE NOT EXISTS (SELECT 1 FROM blackbox_settings
+                      WHERE name = NEW.name
+                        AND (NEW."default" IS NULL OR ("default", range, meaning)
+                              IS (NEW."default", NEW.range, NEW.meaning)));
   UPDATE blackbox_settings SET value = NEW.value WHERE name = NEW.name;
   SELECT RAISE(IGNORE);
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.blackbox_settings_rename
-BEFORE UPDATE OF name ON blackbox_settings
+BEFORE UPDATE OF name, "default", range, meaning ON blackbox_settings
+WHEN (SELECT hit FROM blackbox__probe) IS NOT 2
+ AND (NEW.name, NEW."default", NEW.range, NEW.meaning)
+      IS NOT (OLD.name, OLD."default", OLD.range, OLD.meaning)
 BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: the name of a setting cannot be changed; UPDATE blackbox_settings SET value = ... WHERE name = ...');
+  SELECT RAISE(ABORT, 'ValidationError: the name and the definition of a setting cannot be changed; UPDATE blackbox_settings SET value = ... WHERE name = ...');
 END;
 
 -- DELETE gives the default back.
@@ -308,8 +315,8 @@ CREATE TABLE IF NOT EXISTS main.blackbox__open(
   PRIMARY KEY (domain, rule, minute)
 ) WITHOUT ROWID;
 
-CREATE TRIGGER IF NOT EXISTS main.blackbox__note_insert
-INSTEAD OF INSERT ON blackbox__note
+CREATE TRIGGER IF NOT EXISTS main.retention_note_insert
+INSTEAD OF INSERT ON retention_note
 BEGIN
   INSERT INTO blackbox__open(domain, rule, minute, at, rows, bytes, oldest, newest)
   VALUES (NEW.domain, NEW.rule, coalesce(NEW.minute, NEW.at / 60000), NEW.at, NEW.rows,
@@ -365,7 +372,8 @@ CREATE TABLE IF NOT EXISTS main.retention__erased(
 --   UPDATE blackbox__probe SET hit = 0 WHERE one = 1;
 --   INSERT OR IGNORE INTO blackbox__probe(one, hit) VALUES (1, 1);
 -- which inherits the clause of the outer statement: REPLACE leaves hit = 1, IGNORE
--- and a plain INSERT leave hit = 0, and ABORT, FAIL and ROLLBACK fail.
+-- and a plain INSERT leave hit = 0, and ABORT, FAIL and ROLLBACK fail. A hit of 2 lets
+-- the SQL of a domain write the definitions of settings.
 CREATE TABLE IF NOT EXISTS main.blackbox__probe(
   one INTEGER PRIMARY KEY CHECK (one = 1),
   hit INTEGER NOT NULL

@@ -327,7 +327,7 @@ AFTER UPDATE OF screenshot_bytes ON evidence__overflow
 WHEN NEW.screenshot_bytes = 0 AND OLD.screenshot_bytes > 0
 BEGIN
   DELETE FROM evidence__overflow_screenshots WHERE rid = OLD.rid;
-  INSERT INTO blackbox__note(at, domain, rule, rows, bytes, oldest, newest)
+  INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest, newest)
   SELECT n.t, 'evidence',
          CASE NEW.released WHEN 1 THEN 'released' ELSE 'manual' END,
          0, OLD.screenshot_bytes, OLD.timestamp, OLD.timestamp
@@ -345,7 +345,7 @@ BEGIN
    WHERE owner = OLD.owner;
   DELETE FROM evidence__overflow_actions WHERE rid = OLD.rid;
   DELETE FROM evidence__overflow_screenshots WHERE rid = OLD.rid;
-  INSERT INTO blackbox__note(at, domain, rule, rows, bytes, oldest, newest)
+  INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest, newest)
   SELECT n.t, 'evidence',
          CASE OLD.released WHEN 1 THEN 'released' WHEN 2 THEN 'evidence.orphans'
                            ELSE 'manual' END,
@@ -369,6 +369,7 @@ BEGIN
   DELETE FROM evidence_owners WHERE owner = OLD.owner AND rows = 0;
 END;
 
+UPDATE main.blackbox__probe SET hit = 2;
 INSERT INTO main.blackbox_settings(name, value, "default", range, meaning)
 SELECT column1, column2, column2, column3, column4 FROM (VALUES
   ('evidence.orphan_days', 30, '1 to 365',
@@ -377,6 +378,7 @@ SELECT column1, column2, column2, column3, column4 FROM (VALUES
 ON CONFLICT (name) DO UPDATE
    SET "default" = excluded."default", range = excluded.range,
        meaning = excluded.meaning;
+UPDATE main.blackbox__probe SET hit = 0;
 
 -- The first overflow of a buffer remembers the time, and removes a little of what is due: among
 -- the oldest 100, the first that nothing blocks. It takes only what nothing can

@@ -49,6 +49,7 @@
 -- Limits: no trigger fires for DROP TABLE, DROP TRIGGER, or what a program writes
 -- into the file. blackbox_check() finds the result of these in the log.
 
+UPDATE main.blackbox__probe SET hit = 2;
 INSERT INTO main.blackbox_settings(name, value, "default", range, meaning)
 SELECT column1, column2, column2, column3, column4 FROM (VALUES
   ('payload.pack', 0, '0 to 1',
@@ -75,6 +76,7 @@ SELECT column1, column2, column2, column3, column4 FROM (VALUES
 ON CONFLICT (name) DO UPDATE
    SET "default" = excluded."default", range = excluded.range,
        meaning = excluded.meaning;
+UPDATE main.blackbox__probe SET hit = 0;
 
 ------------------------------------------------------------------ tables --
 
@@ -176,7 +178,8 @@ SELECT p.n AS pin, p.id AS id, l.at AS at, k.actor AS actor, k.reason AS reason,
   LEFT JOIN blackbox__log AS l ON l.n = p.n
   LEFT JOIN blackbox__log AS k
     ON k.n = (SELECT min(n) FROM blackbox__log -- it is logged after its pins
-               WHERE subject = l.kill_switch_event_id AND kind = 'kill_switch' AND n > p.n);
+               WHERE subject = l.kill_switch_event_id AND kind = 'kill_switch' AND n > p.n
+                 AND agent_id = l.agent_id);
 
 CREATE VIEW IF NOT EXISTS main.payload_unpins AS
 SELECT CAST(substr(detail, 8) AS INTEGER) AS id, subject AS payload_id, actor, reason, at,
@@ -528,7 +531,7 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.payload_delete
 AFTER DELETE ON event_payloads
 BEGIN
-  INSERT INTO blackbox__note(at, domain, minute, rule, rows, bytes, oldest)
+  INSERT INTO retention_note(at, domain, minute, rule, rows, bytes, oldest)
   SELECT CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER), 'payload',
          iif(rule = 'bulk', 0, NULL),
          CASE work WHEN 0 THEN coalesce(rule, 'manual')
@@ -616,7 +619,7 @@ BEGIN
                       WHERE purpose = 'archive' AND pinned = 0 AND created_ms > NEW.since
                       ORDER BY created_ms LIMIT 1), 9e15)))
    WHERE one = 1;
-  INSERT INTO blackbox__note(at, domain, minute, rule, rows, bytes) -- one a day
+  INSERT INTO retention_note(at, domain, minute, rule, rows, bytes) -- one a day
   SELECT unixepoch() * 1000, 'payload', (unixepoch() / 86400 + 1) * 1440,
          iif(bytes - packed + packed * share > max_bytes, 'payload.bytes refused', 'payload.age refused'),
          0, 0

@@ -17,6 +17,7 @@
 -- Invariants, on every connection: an agent that is stopped is started only
 -- through payload_starts, which writes the log. A verdict is never changed.
 
+UPDATE main.blackbox__probe SET hit = 2;
 INSERT INTO main.blackbox_settings(name, value, "default", range, meaning)
 SELECT column1, column2, column2, column3, column4 FROM (VALUES
   ('payload.on_loop', 'off', 'off, record, kill_switch',
@@ -27,6 +28,7 @@ SELECT column1, column2, column2, column3, column4 FROM (VALUES
 ON CONFLICT (name) DO UPDATE
    SET "default" = excluded."default", range = excluded.range,
        meaning = excluded.meaning;
+UPDATE main.blackbox__probe SET hit = 0;
 
 -- Agents that were stopped, and started again.
 CREATE VIEW IF NOT EXISTS main.payload_agent_log AS
@@ -201,7 +203,7 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.payload_verdicts_delete
 AFTER DELETE ON payload_verdicts
 BEGIN
-  INSERT INTO blackbox__note(at, domain, rule, rows, bytes, oldest, newest)
+  INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest, newest)
   VALUES (CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER),
           'payload', 'payload.verdicts', 1, 0, OLD.at, OLD.at);
 END;

@@ -286,7 +286,7 @@ BEGIN
   DELETE FROM rollout_about WHERE no = OLD.no;
   DELETE FROM rollout_drops WHERE no = OLD.no;
   DELETE FROM rollout_segments WHERE rollout = OLD.no;
-  INSERT INTO blackbox__note(at, domain, minute, rule, rows, bytes, oldest, newest)
+  INSERT INTO retention_note(at, domain, minute, rule, rows, bytes, oldest, newest)
   SELECT f.now, 'rollout', iif(a.bulk, 0, NULL),
          iif(a.bulk, 'bulk', coalesce(a.rule, 'manual')), 1, coalesce(a.bytes, OLD.bytes),
          iif(a.bulk, OLD.expires_at, OLD.created), iif(a.bulk, OLD.expires_at, OLD.updated)
@@ -648,6 +648,7 @@ CREATE TABLE IF NOT EXISTS main.rollout_policy(
 CREATE UNIQUE INDEX IF NOT EXISTS main.rollout_policy_key
 ON rollout_policy(preset, item_key, payload_key);
 
+UPDATE main.blackbox__probe SET hit = 2;
 INSERT INTO main.blackbox_settings(name, value, "default", range, meaning)
 SELECT column1, column2, column2, column3, column4 FROM (VALUES
   ('rollout.policy', 'codex', 'a preset of rollout_policy',
@@ -658,6 +659,7 @@ SELECT column1, column2, column2, column3, column4 FROM (VALUES
 ON CONFLICT (name) DO UPDATE
    SET "default" = excluded."default", range = excluded.range,
        meaning = excluded.meaning;
+UPDATE main.blackbox__probe SET hit = 0;
 
 INSERT INTO main.rollout_policy(preset, item_type, payload_type)
 VALUES

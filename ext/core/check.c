@@ -6,7 +6,7 @@
 ** changed, and no definition of a setting may be missing. The view
 ** <domain>_check lists the contradictions in the data of each domain. Tables
 ** with guards must not have triggers or unique indexes of others. A domain may
-** add checks in C. The tables of a virtual table are examined in the same way.
+** add checks in C. Nobody may have a table blackbox_call. The tables of a virtual table are examined in the same way.
 ** A check that fails is itself a problem, and the other checks continue.
 */
 #include "core.h"
@@ -155,6 +155,25 @@ static int hasTraces(BxStmts *p, const BxDomain *pDomain, BxProblems *pOut) {
   return bTraces;
 }
 
+/* The commands are rows of main.blackbox_call. A table or view of that name hides it
+** from who does not write main, and in main from everybody. */
+static void checkCall(BxStmts *p, BxProblems *pOut) {
+  BxErr err = {SQLITE_OK, 0};
+  char *zType = bxAskText(p,
+      "SELECT type FROM main.sqlite_schema WHERE type IN ('table', 'view')"
+      " AND name = 'blackbox_call' COLLATE NOCASE",
+      &err, "");
+  if (zType != 0) {
+    bxProblem(pOut, "blackbox_call",
+        "this %s is not that of blackbox, and gets the commands that were "
+        "meant "
+        "for it; rename it, or drop it",
+        zType);
+  }
+  sqlite3_free(zType);
+  bxUnchecked(pOut, "blackbox_call", &err);
+}
+
 static void checkDomains(BxStmts *p, BxProblems *pOut) {
   BxErr err = {SQLITE_OK, 0};
   int i;
@@ -217,6 +236,7 @@ static void checkVtabs(BxStmts *p, BxProblems *pOut) {
 
 sqlite3_stmt *bxCheck(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   BxProblems found = {0, 0, 0, {SQLITE_OK, 0}};
+  BxErr hidden = {SQLITE_OK, 0}; /* without blackbox_call nothing else works */
   sqlite3_stmt *pDbs;
   if (apArg[0] != 0) {
     const char *zOnly = bxText(apArg[0], "schema", 1000, 0, pErr);
@@ -233,14 +253,19 @@ sqlite3_stmt *bxCheck(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
       pErr);
   bxBind(pDbs, pErr, "v", apArg[0]);
   found.pJson = sqlite3_str_new(bx->db);
+  bxAnchor(bx, &hidden);
   while (found.err.rc == SQLITE_OK && bxRow(pDbs, pErr)) {
     BxStmts *p = bxSchema(bx, bxColumnText(pDbs, 0, pErr), pErr);
     if (p == 0) break;
     found.zDb = p->zDb;
+    checkCall(p, &found);
+    if (hidden.rc == SQLITE_MISUSE) continue;
     checkDomains(p, &found);
     checkVtabs(p, &found);
   }
   sqlite3_finalize(pDbs);
+  if (hidden.rc != SQLITE_MISUSE) bxPass(&found.err, &hidden);
+  bxClear(&hidden);
   bxPass(pErr, &found.err);
   sqlite3_str_appendall(found.pJson, found.bAny ? "]]" : "[]");
   return bxJsonRows(bx,

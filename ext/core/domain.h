@@ -50,8 +50,9 @@ struct BxDomain {
   /* The one of these tables that may belong to another program: xCheck examines
   ** its unique indexes. May be NULL. */
   const char *zAdopted;
-  /* Tables whose rows are computed from those of others, so that an uninstall
-  ** loses nothing with them: names, each between commas; may be NULL. */
+  /* Tables whose rows are computed from those of others, or are registered by
+  ** domains, so that an uninstall loses nothing with them: names, each between
+  ** commas; may be NULL. */
   const char *zDerived;
   /* The prefix of errors of its functions if beginning or ending their
   ** savepoint fails ("Write failed: "); may be NULL. */

@@ -73,6 +73,65 @@ static void runSql(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   *pErr = why;
 }
 
+/* The triggers and views of a domain that an install makes anew. */
+typedef struct Damage {
+  sqlite3_str *pMissing, *pChanged;
+} Damage;
+
+static void damageOne(BxStmts *p, void *pArg, const BxObject *pObject) {
+  const Damage *pDamage = (const Damage *)pArg;
+  sqlite3_str *pOut =
+      pObject->eState == BX_MISSING ? pDamage->pMissing : pDamage->pChanged;
+  (void)p;
+  if (pObject->eState >= BX_FITS || (strcmp(pObject->zType, "trigger") != 0 &&
+                                        strcmp(pObject->zType, "view") != 0)) {
+    return;
+  }
+  sqlite3_str_appendf(pOut, "%s%s %s", sqlite3_str_length(pOut) ? ", " : "",
+      pObject->zType, pObject->zName);
+}
+
+/* What is missing or changed, as JSON to sqlite3_free(); NULL: nothing. Their names
+** are plain words. */
+static char *damageOf(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
+  Damage damage = {sqlite3_str_new(p->bx->db), sqlite3_str_new(p->bx->db)};
+  char *zMissing, *zChanged, *z = 0;
+  bxCompare(p, pDomain->zSql, 0, damageOne, &damage, pErr);
+  zMissing = bxFinish(damage.pMissing, pErr);
+  zChanged = bxFinish(damage.pChanged, pErr);
+  if (zMissing != 0 || zChanged != 0) {
+    z = bxPrintf(pErr, "{\"missing\":\"%s\",\"changed\":\"%s\"}",
+        zMissing ? zMissing : "", zChanged ? zChanged : "");
+  }
+  sqlite3_free(zMissing);
+  sqlite3_free(zChanged);
+  return z;
+}
+
+/* Tells of a repair in the log, for ever: what the guards refuse could have been
+** done meanwhile. */
+static void tellRepair(BxStmts *p, const char *zDomain, const char *zSubject,
+    const char *zDetail, BxErr *pErr) {
+  BxLogRow row = {.zDomain = zDomain,
+      .zKind = "repair",
+      .zSubject = zSubject,
+      .zDetail = zDetail};
+  bxLogBegin(p, pErr);
+  bxLogAppend(p, &row, pErr);
+}
+
+/* Makes what a domain of this format has lost. */
+static void repairDomain(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
+  char *zDamage = damageOf(p, pDomain, pErr);
+  char *zSubject = bxPrintf(pErr, "schema of %s", pDomain->zName);
+  if (pDomain->xAdopt != 0) pDomain->xAdopt(p, pErr);
+  bxCompare(p, pDomain->zSql, 0, dropOne, pErr, pErr);
+  runSql(p, pDomain, pErr);
+  if (zDamage != 0) tellRepair(p, pDomain->zName, zSubject, zDamage, pErr);
+  sqlite3_free(zSubject);
+  sqlite3_free(zDamage);
+}
+
 /* bNew: the schema was empty, so that no name is in use. */
 static void installDomain(
     BxStmts *p, const BxDomain *pDomain, int bNew, BxErr *pErr) {
@@ -81,12 +140,16 @@ static void installDomain(
   if (iFormat == BX_FORMAT && isIntact(p, pDomain, pErr)) {
     return;
   }
-  if (pDomain->xAdopt != 0) pDomain->xAdopt(p, pErr);
-  if (iFormat >= 0 || !bNew) {
-    bxCompare(
-        p, pDomain->zSql, 0, iFormat < 0 ? refuseOne : dropOne, pErr, pErr);
+  if (iFormat == BX_FORMAT) {
+    repairDomain(p, pDomain, pErr);
+  } else {
+    if (pDomain->xAdopt != 0) pDomain->xAdopt(p, pErr);
+    if (iFormat >= 0 || !bNew) {
+      bxCompare(
+          p, pDomain->zSql, 0, iFormat < 0 ? refuseOne : dropOne, pErr, pErr);
+    }
+    runSql(p, pDomain, pErr);
   }
-  runSql(p, pDomain, pErr);
   if (pDomain->xMend != 0 && pErr->rc == SQLITE_OK) pDomain->xMend(p, pErr);
 }
 
@@ -99,6 +162,51 @@ static void openSettings(BxStmts *p, BxErr *pErr) {
 
 static void closeSettings(BxStmts *p, BxErr *pErr) {
   if (pErr->rc == SQLITE_OK) runSql(p, &p->bx->aDomain[0], pErr);
+}
+
+/* Whether each value is in the range of its setting. */
+static int inRange(BxStmts *p, BxErr *pErr) {
+  sqlite3_stmt *pStmt =
+      bxPrepare(p, "PRAGMA main.quick_check('blackbox_settings')", pErr);
+  int bRange = 1;
+  while (bxRow(pStmt, pErr)) {
+    const char *z = bxColumnText(pStmt, 0, pErr);
+    if (z != 0 && strstr(z, "CHECK constraint") != 0) bRange = 0;
+  }
+  sqlite3_finalize(pStmt);
+  return bRange;
+}
+
+/* Writes the definitions of the domain. A value that is not in the range of its
+** setting becomes the default: somebody has changed the definition, or ignored the
+** CHECK. With it the SQL of the domain would fail. */
+static void resetSettings(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
+  static const char zDefine[] =
+      "UPDATE main.blackbox_settings SET \"default\" = ?2, range = ?3,"
+      " meaning = ?4 WHERE name = ?1";
+  static const char zReset[] =
+      "UPDATE main.blackbox_settings SET \"default\" = ?2, range = ?3,"
+      " meaning = ?4, value = ?2 WHERE name = ?1";
+  sqlite3 *pModel;
+  sqlite3_stmt *pRow;
+  if (bxInstalledFormat(p, pDomain, pErr) < 0 || pErr->rc != SQLITE_OK) return;
+  pModel = bxModel(p, pDomain->zSql, pErr);
+  pRow = bxPlain(pModel,
+      "SELECT name, \"default\", range, meaning FROM blackbox_settings", pErr);
+  bxExec(p, "UPDATE main.blackbox__probe SET hit = 2", pErr);
+  while (bxRow(pRow, pErr)) {
+    int i, rc = SQLITE_CONSTRAINT_CHECK;
+    for (i = 0; i < 2 && rc == SQLITE_CONSTRAINT_CHECK; i++) {
+      bxClear(pErr);
+      bxAskOnce(p, i == 0 ? zDefine : zReset, pErr, "tvtt",
+          sqlite3_column_text(pRow, 0), sqlite3_column_value(pRow, 1),
+          sqlite3_column_text(pRow, 2), sqlite3_column_text(pRow, 3));
+      rc = pErr->rc;
+    }
+  }
+  bxExec(p, "UPDATE main.blackbox__probe SET hit = 0", pErr);
+  sqlite3_finalize(pRow);
+  sqlite3_close(pModel);
 }
 
 /* Whether the rules of a virtual table equal those that its module makes. With
@@ -215,7 +323,7 @@ static int allIntact(BxStmts *p, const char *zList, BxErr *pErr) {
       return 0;
     }
   }
-  return vtabsIntact(p, 0, pErr) && pErr->rc == SQLITE_OK;
+  return inRange(p, pErr) && vtabsIntact(p, 0, pErr) && pErr->rc == SQLITE_OK;
 }
 
 /* Takes the write lock before anything is read: with a write that changes
@@ -239,17 +347,6 @@ static char *lostRecords(BxStmts *p, BxErr *pErr) {
       " WHERE name NOT IN (SELECT name FROM main.sqlite_schema)";
   if (!bxCarries(p->bx, p->zDb, "core", pErr)) return 0;
   return bxAskText(p, zLost, pErr, "");
-}
-
-/* Tells of them in the log, for ever. */
-static void tellLost(BxStmts *p, const char *zLost, BxErr *pErr) {
-  BxLogRow row = {.zDomain = "core",
-      .zKind = "repair",
-      .zSubject = zLost,
-      .zDetail = "{\"missing\":\"table\"}"};
-  if (zLost == 0) return;
-  bxLogBegin(p, pErr);
-  bxLogAppend(p, &row, pErr);
 }
 
 void bxReturnDomains(BxCall *p, BxStmts *pStmts) {
@@ -278,13 +375,18 @@ static void installAll(
   if (p->err.rc == SQLITE_OK) installDomain(pStmts, bx->aDomain, bNew, &p->err);
   openSettings(pStmts, &p->err);
   for (i = 1; i < bx->nDomain; i++) {
+    resetSettings(pStmts, &bx->aDomain[i], &p->err);
+  }
+  for (i = 1; i < bx->nDomain; i++) {
     if (isWanted(pStmts, zList, &bx->aDomain[i], &p->err)) {
       installDomain(pStmts, &bx->aDomain[i], bNew, &p->err);
     }
   }
   closeSettings(pStmts, &p->err);
   if (p->err.rc == SQLITE_OK) mendVtabs(pStmts, &p->err);
-  tellLost(pStmts, zLost, &p->err);
+  if (zLost != 0) {
+    tellRepair(pStmts, "core", zLost, "{\"missing\":\"table\"}", &p->err);
+  }
   sqlite3_free(zLost);
   bxLogFollow(bx, &p->err);   /* of the pins of rows that were there */
   bxReturnDomains(p, pStmts); /* before the release, which may also fail */

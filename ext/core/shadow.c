@@ -72,19 +72,26 @@ static void runModel(
 
 /* Refuses a name with which the tables of the virtual table could have the names
 ** of a domain's tables, or seem to: those begin with the name of the domain and
-** one or two underscores. */
+** one or two underscores. Nor may it hide a table of the module. */
 static void refuseName(const BxVtab *p, const char *zName, BxErr *pErr) {
+  static const char *const azTaken[] = {"blackbox", "proof", "payload_queue"};
   const Bx *bx = p->stmts.bx;
   size_t n = strlen(zName);
-  int i, bTaken = n > 0 && zName[n - 1] == '_';
+  int i, bTaken = (n > 0 && zName[n - 1] == '_') ||
+                  sqlite3_strnicmp(zName, "blackbox_", 9) == 0;
+  for (i = 0; i < 3; i++) bTaken |= sqlite3_stricmp(zName, azTaken[i]) == 0;
   for (i = 0; i < bx->nDomain; i++) {
-    bTaken |= sqlite3_stricmp(zName, bx->aDomain[i].zName) == 0;
+    const char *zDomain = bx->aDomain[i].zName;
+    size_t nDomain = strlen(zDomain);
+    bTaken |= sqlite3_strnicmp(zName, zDomain, (int)nDomain) == 0 &&
+              (zName[nDomain] == 0 || strncmp(zName + nDomain, "__", 2) == 0);
   }
-  if (!bTaken && sqlite3_stricmp(zName, "blackbox") != 0) return;
+  if (!bTaken) return;
   bxFail(pErr, SQLITE_ERROR,
-      "ValidationError: a table of %s cannot be named %Q, because the tables "
-      "that it makes could get names of blackbox; choose a name that does not "
-      "end in _ and is not that of a domain",
+      "ValidationError: a table of %s cannot be named %Q, because it or the "
+      "tables that it makes could get names of blackbox; choose a name that "
+      "does not end in _, is not that of a domain, and does not begin with "
+      "blackbox_ or with a domain and __",
       p->pModule->zName, zName);
 }
 

@@ -105,11 +105,11 @@ BxStmts *bxSchema(Bx *bx, const char *zDb, BxErr *pErr) {
 
 void bxAnchor(Bx *bx, BxErr *pErr) {
   if (bx->bAnchored || pErr->rc != SQLITE_OK) return;
-  sqlite3_finalize(bxPlain(bx->db, "SELECT 1 FROM blackbox_call", pErr));
+  sqlite3_finalize(bxPlain(bx->db, "SELECT 1 FROM main.blackbox_call", pErr));
   if (!bx->bAnchored) {
     bxFail(pErr, SQLITE_MISUSE,
-        "MisuseError: a table named blackbox_call hides the table of blackbox "
-        "that has this name; rename the other table");
+        "MisuseError: a table named blackbox_call in main hides the table of "
+        "blackbox that has this name; rename the other table");
   }
 }
 

@@ -33,7 +33,7 @@ static const char zWaiting[] =
 /* A receipt for rows that leave the queue, and their DELETE. */
 /* clang-format off */
 #define LEAVE(rule, which)                                                     \
-  "INSERT INTO main.blackbox__note(at, domain, rule, rows, bytes, oldest,"     \
+  "INSERT INTO main.retention_note(at, domain, rule, rows, bytes, oldest,"     \
   "  newest) SELECT CAST((julianday('now') - 2440587.5) * 86400000.0 AS"       \
   "  INTEGER), 'payload', " rule ", * FROM (SELECT count(*) AS n, sum(bytes)," \
   "  min(ms), max(ms) FROM temp.payload__waiting AS q WHERE " which            \

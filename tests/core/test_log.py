@@ -329,3 +329,12 @@ def test_force_does_not_uninstall_what_is_pinned(kept):
     with pytest.raises(sqlite3.Error, match="PinnedError|pinned"):
         one(kept, "SELECT blackbox_uninstall('main', NULL, 'force')")
     assert one(kept, "SELECT count(*) FROM event_payloads WHERE pinned") == 3
+
+
+def test_a_trigger_of_yours_notes_what_it_removes(db):
+    """As docs/core.md says, and the package for LangGraph does."""
+    for number in 1, 2:
+        db.execute("INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest, newest)"
+                   " VALUES(60000, 'user', 'mine', 1, 10, ?, ?)", (number, number + 5))
+    assert rows(db, "SELECT at, domain, rule, rows, bytes, oldest, newest FROM retention_log") == [
+        (60000, "user", "mine", 2, 20, 1, 7)]

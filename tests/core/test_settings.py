@@ -153,10 +153,60 @@ def test_defensive_mode_allows_to_set(db):
         assert place.value("payload.enabled") == 0
 
 
+DEFINE = "{} INTO {{s}} VALUES('{}', 99999, 1, '1 to 9999999', 'x')"
+
+
+@pytest.mark.parametrize("sql", [
+    DEFINE.format("REPLACE", "payload.retention_days"),
+    DEFINE.format("INSERT", "payload.retention_days") +
+    " ON CONFLICT DO UPDATE SET range = excluded.range, value = 99999",
+    DEFINE.format("INSERT", "payload.other"),
+    DEFINE.format("INSERT", "user.other"),
+    """UPDATE {s} SET range = '1 to 400' WHERE name = 'payload.retention_days'""",
+    """UPDATE {s} SET "default" = 8 WHERE name = 'payload.retention_days'""",
+    """UPDATE {s} SET meaning = 'x', value = 8 WHERE name = 'payload.retention_days'""",
+])
+def test_only_a_domain_defines_settings(place, sql):
+    before = place.all()
+    with pytest.raises(sqlite3.IntegrityError, match="ValidationError"):
+        place.db.execute(sql.format(s=place.table))
+    assert place.all() == before
+
+
+def test_a_saved_table_of_settings_is_restored(place):
+    place.set("update", "payload.retention_days", 30)
+    place.db.execute(f"CREATE TEMP TABLE saved AS SELECT * FROM {place.table}")
+    place.db.execute(f"DELETE FROM {place.table}")
+    place.db.execute(f"REPLACE INTO {place.table} SELECT * FROM temp.saved")
+    assert place.all() == rows(place.db, "SELECT * FROM temp.saved ORDER BY name")
+    assert place.value("payload.retention_days") == 30
+
+
+@pytest.mark.parametrize("trick", [
+    "PRAGMA ignore_check_constraints = ON; UPDATE blackbox_settings SET value = 99999"
+    " WHERE name = 'payload.retention_days'; PRAGMA ignore_check_constraints = OFF",
+    "UPDATE blackbox__probe SET hit = 2; UPDATE blackbox_settings SET value = 99999,"
+    " \"default\" = 99998, range = '1 to 9999999' WHERE name = 'payload.retention_days';"
+    " UPDATE blackbox__probe SET hit = 0",
+])
+def test_install_gives_a_value_out_of_range_its_default(db, trick):
+    before = rows(db, "SELECT * FROM blackbox_settings WHERE name <> 'payload.pack'")
+    db.execute("UPDATE blackbox_settings SET value = 1 WHERE name = 'payload.pack'")
+    db.executescript(trick)
+    assert rows(db, "SELECT 1 FROM blackbox_check WHERE object = 'blackbox_settings'")
+    one(db, "SELECT blackbox_install()")
+    assert rows(db, "SELECT * FROM blackbox_check") == []
+    assert rows(db, "SELECT * FROM blackbox_settings WHERE name <> 'payload.pack'") == before
+    assert one(db, "SELECT value FROM blackbox_settings WHERE name = 'payload.pack'") == 1
+    with pytest.raises(sqlite3.IntegrityError, match="cannot be changed"):
+        db.execute("UPDATE blackbox_settings SET range = 'x'")
+
+
 def test_install_again_keeps_values_and_mends_definitions(db):
     before = rows(db, "SELECT * FROM blackbox_settings")
     db.execute("UPDATE blackbox_settings SET value = 30 WHERE name = 'payload.retention_days'")
     for column, value in ("default", 8), ("range", "1 to 400"), ("meaning", "other"):
+        db.execute("UPDATE blackbox__probe SET hit = 2")
         db.execute(f'UPDATE blackbox_settings SET "{column}" = ? '
                    "WHERE name = 'payload.retention_days'", (value,))
         assert rows(db, "SELECT object, problem FROM blackbox_check") == [

@@ -670,3 +670,25 @@ def test_an_older_file_stays_as_it_is(path):
     assert one(db, "PRAGMA auto_vacuum") == 0
     assert json.loads(one(db, "SELECT payload_db_size()"))["reclaimableBytes"] == 0
     one(db, "SELECT payload_cleanup()")
+
+
+@pytest.mark.parametrize("bodies", [0, 1])
+def test_the_store_goes_when_nothing_is_packed_and_the_archive_works_on(db, bodies):
+    one(db, "SELECT blackbox_install('main', 'all')")
+    body = noise(1, 30_000).hex()
+    insert = ("INSERT INTO event_payloads(event_id, agent_id, purpose, request_body)"
+              " VALUES('e', 'a', 'archive', ?)")
+    for _ in range(bodies):
+        db.execute(insert, (body,))
+    assert f'"rows":{bodies},' in one(db, "SELECT payload_pack()")
+    if bodies:
+        with pytest.raises(sqlite3.IntegrityError, match="NotEmptyError.*payload_unpack"):
+            one(db, "SELECT blackbox_uninstall('main', 'store', 'force')")
+        one(db, "SELECT payload_unpack()")
+    assert "store" not in one(db, "SELECT blackbox_uninstall('main', 'store')")
+    db.execute(insert, (body,))
+    assert rows(db, "SELECT request_body FROM payload_rows") == [(body,)] * (bodies + 1)
+    assert rows(db, "SELECT * FROM blackbox_check") == []
+    db.execute("DELETE FROM event_payloads")
+    one(db, "SELECT payload_cleanup()")
+    assert one(db, "SELECT blackbox_uninstall('main', 'payload,report,retention', 'force')")
