@@ -510,7 +510,7 @@ WHEN NEW.pinned <> 0 AND NEW.id IS NOT NULL
 BEGIN
   INSERT INTO blackbox__log(domain, kind, subject, event_id, agent_id, kill_switch_event_id)
   VALUES ('payload', 'pin', NEW.id, NEW.event_id, NEW.agent_id, NEW.kill_switch_event_id);
-  INSERT INTO payload__pins(id, n) VALUES (NEW.id, (SELECT max(n) FROM blackbox__log));
+  INSERT INTO payload__pins(id, n) VALUES (NEW.id, last_insert_rowid());
 END;
 
 ----------------------------------------------------------------- deletes --

@@ -134,7 +134,7 @@ BEGIN
   DELETE FROM retention__in_force
    WHERE kind = NEW.kind AND "key" = NEW."key" AND owner = NEW.owner AND NEW.released;
   INSERT INTO retention__in_force(kind, "key", owner, until, step, found)
-  SELECT NEW.kind, NEW."key", NEW.owner, NEW.until, (SELECT max(n) FROM blackbox__log), NEW.found
+  SELECT NEW.kind, NEW."key", NEW.owner, NEW.until, last_insert_rowid(), NEW.found
    WHERE NOT NEW.released
   ON CONFLICT (kind, "key", owner) DO UPDATE
      SET until = excluded.until, step = excluded.step, found = excluded.found;

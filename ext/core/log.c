@@ -27,11 +27,14 @@
 ** A row that comes later has its leaf whatever was done to the log before:
 **
 **   newest rows are gone    their numbers are not used again
-**   numbers are missing     they get leaves without fields, unless it is too many
-**   the size is another     it is what the leaves say
+**   numbers are missing     they get leaves without fields
+**   too many are missing    the rows after them get the next numbers
+**   a leaf is there         it is replaced
+**   the size or root is     they are what the leaves say
+**   another
 **
-** Of the first and the last a row of kind "repair" tells, which gets a leaf as well,
-** and proof_verify() lists it for ever. If hashes of the tree are missing, or a trigger
+** Of all but the second a row of kind "repair" tells, which gets a leaf as well, and
+** proof_verify() lists it for ever. If hashes of the tree are missing, or a trigger
 ** of the user refuses a leaf, rows stay without leaves, and the call succeeds: a kill
 ** switch must work even then.
 */
@@ -43,17 +46,29 @@ SQLITE_EXTENSION_INIT3
 /* Leaves that a call makes at most: those of a kill switch of the largest ring. */
 #define CALL_MOST 20000
 
-void bxLogBegin(BxStmts *p, BxErr *pErr) {
+/* If the newest rows were removed, others must not get their numbers. */
+static void keepNumbers(BxStmts *p, BxErr *pErr) {
   static const char zKeep[] =
       "INSERT INTO main.blackbox__log(n, domain, kind, subject, detail)"
       " SELECT (SELECT max(leaf) FROM main.blackbox__leaves) + 2, 'core',"
       "  'repair', 'blackbox__log', json_object('missing', g.n + 1)"
       " FROM (SELECT coalesce(max(n), 0) AS n FROM main.blackbox__log) AS g"
       " WHERE EXISTS (SELECT 1 FROM main.blackbox__leaves WHERE leaf = g.n)";
+  bxRun(bxStmt(p, zKeep, pErr), pErr);
+}
+
+void bxLogBegin(BxStmts *p, BxErr *pErr) {
+  static const char zAhead[] =
+      "SELECT (SELECT max(n) FROM main.blackbox__log) - size > ?1"
+      " AND (SELECT max(n) - count(*) FROM main.blackbox__log WHERE n > size)"
+      "  - size > ?1 FROM main.blackbox__tree";
   BxErr err = {SQLITE_OK, 0};
   bxLock(p, pErr);
   if (pErr->rc != SQLITE_OK) return;
-  bxRun(bxStmt(p, zKeep, &err), &err);
+  keepNumbers(p, &err);
+  if (bxAsk(p, zAhead, &err, "i", (i64)BX_LOG_GAP)) {
+    bxLogProve(p, CALL_MOST, &err);
+  }
   if (bxMayPassOver(p, &err)) bxClear(&err);
   bxPass(pErr, &err);
 }
@@ -316,6 +331,11 @@ void bxLogEraseField(
 
 /*--------------------------------------------------------------- proving ----*/
 
+/* Whether too many numbers are missing before row n. */
+static int isAhead(const BxLog *pLog, i64 n) {
+  return n - pLog->now.n > BX_LOG_GAP;
+}
+
 /* Adds the leaves of rows, and of the numbers that are missing before them. */
 static void takeRows(BxLog *pLog, i64 nMost, BxErr *pErr) {
   static const char zRows[] =
@@ -326,7 +346,7 @@ static void takeRows(BxLog *pLog, i64 nMost, BxErr *pErr) {
   while (bxRow(pStmt, pErr)) {
     BxLeaf leaf;
     MerkleHash hash;
-    if (sqlite3_column_int64(pStmt, 0) - pLog->now.n > BX_LOG_GAP) break;
+    if (isAhead(pLog, sqlite3_column_int64(pStmt, 0))) break;
     while (pLog->now.n + 1 < sqlite3_column_int64(pStmt, 0) &&
            pErr->rc == SQLITE_OK) {
       beginLeaf(&leaf, pLog->now.n + 1);
@@ -341,17 +361,98 @@ static void takeRows(BxLog *pLog, i64 nMost, BxErr *pErr) {
   bxDone(pStmt, pErr);
 }
 
-/* Tells that the row of the tree was another. Returns its n. */
-static i64 tellRepair(BxLog *pLog, i64 nTold, BxErr *pErr) {
-  char *zDetail =
-      bxPrintf(pErr, "{\"size\":%lld,\"leaves\":%lld}", nTold, pLog->now.n);
+/* Tells what was damaged. Returns the n of the row. */
+static i64 tellRepair(
+    BxLog *pLog, const char *zSubject, char *zDetail, BxErr *pErr) {
   BxLogRow row = {.zDomain = "core",
       .zKind = "repair",
-      .zSubject = "blackbox__tree",
+      .zSubject = zSubject,
       .zDetail = zDetail};
   i64 n = bxLogAppend(pLog->p, &row, pErr);
   sqlite3_free(zDetail);
   return n;
+}
+
+static i64 tellTree(BxLog *pLog, i64 nTold, BxErr *pErr) {
+  return tellRepair(pLog, "blackbox__tree",
+      bxPrintf(pErr, "{\"size\":%lld,\"leaves\":%lld}", nTold, pLog->now.n),
+      pErr);
+}
+
+/* What names a row of the log by its n gets its new number. */
+static void moveNames(BxStmts *p, i64 iFrom, i64 iTo, BxErr *pErr) {
+  static const char zStep[] =
+      "UPDATE main.retention__in_force SET step = ?2 WHERE step = ?1";
+  static const char zUnpin[] =
+      "UPDATE main.blackbox__log SET detail = '{\"pin\":' || ?2 || '}' WHERE n "
+      "> ?1"
+      " AND kind = 'unpin' AND detail = '{\"pin\":' || ?1 || '}'";
+  int i;
+  bxDo(p, zStep, pErr, "ii", iFrom, iTo);
+  bxDo(p, zUnpin, pErr, "ii", iFrom, iTo);
+  for (i = 0; i < p->bx->nDomain; i++) {
+    BxErr err = {SQLITE_OK, 0};
+    const char *zPins = p->bx->aDomain[i].zPins;
+    if (zPins == 0) continue;
+    bxExecPlain(p->bx,
+        bxPrintf(&err, "UPDATE \"%w\".%s SET n = %lld WHERE n = %lld", p->zDb,
+            zPins, iTo, iFrom),
+        &err);
+    if (bxSays(&err, "no such table")) bxClear(&err);
+    bxPass(pErr, &err);
+  }
+}
+
+/* A row far ahead would take all numbers up to its own away from the rows that come
+** after it. They have no leaves yet: they get the next numbers. Returns whether
+** there was one. */
+static int pullRows(BxLog *pLog, i64 nMost, BxErr *pErr) {
+  static const char zNext[] = "SELECT n FROM main.blackbox__log WHERE n > ?1"
+                              " ORDER BY n LIMIT 1";
+  static const char zPull[] =
+      "UPDATE main.blackbox__log SET n = ?2 WHERE n = ?1";
+  i64 iTo = pLog->now.n, iFrom, iFirst = 0;
+  while (nMost-- > 0 && pErr->rc == SQLITE_OK) {
+    iFrom = bxAsk(pLog->p, zNext, pErr, "i", iTo);
+    if (iFrom == 0 || (iFirst == 0 && !isAhead(pLog, iFrom))) break;
+    if (iFirst == 0) iFirst = iFrom;
+    bxDo(pLog->p, zPull, pErr, "ii", iFrom, ++iTo);
+    moveNames(pLog->p, iFrom, iTo, pErr);
+  }
+  if (iFirst == 0) return 0;
+  tellRepair(pLog, "blackbox__log",
+      bxPrintf(pErr, "{\"from\":%lld,\"to\":%lld,\"rows\":%lld}", iFirst,
+          pLog->now.n + 1, iTo - pLog->now.n),
+      pErr);
+  return 1;
+}
+
+/* The receipts of minutes that are over become rows of the log. */
+static void closeMinutes(BxStmts *p, BxErr *pErr) {
+  static const char zOver[] = "SELECT 1 FROM main.blackbox__open"
+                              " WHERE minute BETWEEN 1 AND ?1 LIMIT 1";
+  static const char zClose[] =
+      "INSERT INTO main.blackbox__log(at, domain, kind, subject, rows, bytes,"
+      " oldest, newest, detail) SELECT at, domain, 'removal', rule, rows,"
+      " bytes, oldest, newest, minute FROM main.blackbox__open"
+      " WHERE minute BETWEEN 1 AND ?1";
+  static const char zClosed[] =
+      "DELETE FROM main.blackbox__open WHERE minute BETWEEN 1 AND ?1";
+  i64 iMinute = bxNow() / 60000 - 1;
+  if (!bxAsk(p, zOver, pErr, "i", iMinute)) return;
+  bxDo(p, zClose, pErr, "i", iMinute);
+  bxDo(p, zClosed, pErr, "i", iMinute);
+}
+
+/* Adds the leaves of all rows that wait, but at most nMost. */
+static void takeAll(BxLog *pLog, i64 nMost, BxErr *pErr) {
+  takeRows(pLog, nMost, pErr);
+  if (pullRows(pLog, nMost, pErr)) takeRows(pLog, nMost, pErr);
+  if (pLog->iReplaced > 0) {
+    tellRepair(pLog, "blackbox__leaves",
+        bxPrintf(pErr, "{\"leaf\":%lld}", pLog->iReplaced), pErr);
+    takeRows(pLog, 1, pErr);
+  }
 }
 
 i64 bxLogProve(BxStmts *p, i64 nMost, BxErr *pErr) {
@@ -359,21 +460,21 @@ i64 bxLogProve(BxStmts *p, i64 nMost, BxErr *pErr) {
   static const char zForget[] = "DELETE FROM main.blackbox__log WHERE n = ?1";
   BxLog log;
   BxErr cut = {SQLITE_OK, 0};
-  i64 nBefore, nNew, nStep, nTold, iRepair = 0;
+  i64 nBefore, nStep, nTold, iRepair = 0;
   assert(pErr->rc != SQLITE_OK ||
          sqlite3_txn_state(p->bx->db, p->zDb) == SQLITE_TXN_WRITE);
   if (bxLogOpenToWrite(&log, p, &nTold, pErr)) {
-    iRepair = tellRepair(&log, nTold, pErr);
+    iRepair = tellTree(&log, nTold, pErr);
   }
   nBefore = log.now.n;
-  nNew = bxAsk(p, zNewest, pErr, "") - nBefore;
-  if (nNew < 0) {
-    bxLogBegin(p, pErr);
-    nNew = bxAsk(p, zNewest, pErr, "") - nBefore;
-  }
-  if (nNew <= 0 || pErr->rc != SQLITE_OK) return 0;
-  takeRows(&log, nMost, pErr);
-  nStep = log.now.n < nBefore + nNew ? 0 : 1 + nNew / BX_LOG_TILE;
+  if (bxAsk(p, zNewest, pErr, "") < nBefore) keepNumbers(p, pErr);
+  closeMinutes(p, pErr);
+  if (bxAsk(p, zNewest, pErr, "") <= nBefore || pErr->rc != SQLITE_OK) return 0;
+  if (bxLogMendFrontier(&log, pErr)) iRepair = tellTree(&log, nBefore, pErr);
+  takeAll(&log, nMost, pErr);
+  nStep = log.now.n < bxAsk(p, zNewest, pErr, "")
+              ? 0
+              : 1 + (log.now.n - nBefore) / BX_LOG_TILE;
   for (; nStep > 0 && bxLogFold(&log, pErr); nStep--) {
     takeRows(&log, nMost, pErr); /* the sums */
   }

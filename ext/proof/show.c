@@ -38,17 +38,6 @@ static const char zNote[] =
 
 /* Takes in all that waits, and notes the size. */
 static void takeIn(BxStmts *pHome, BxErr *pErr) {
-  static const char zClose[] =
-      "INSERT INTO main.blackbox__log(at, domain, kind, subject, rows, bytes,"
-      " oldest, newest, detail) SELECT at, domain, 'removal', rule, rows, "
-      "bytes,"
-      " oldest, newest, minute FROM main.blackbox__open"
-      " WHERE minute BETWEEN 1 AND ?1";
-  static const char zClosed[] =
-      "DELETE FROM main.blackbox__open WHERE minute BETWEEN 1 AND ?1";
-  i64 iMinute = bxNow() / 60000 - 1;
-  bxDo(pHome, zClose, pErr, "i", iMinute);
-  bxDo(pHome, zClosed, pErr, "i", iMinute);
   bxLogProve(pHome, (i64)1 << 40, pErr);
   bxDo(pHome, zNote, pErr, "");
 }
