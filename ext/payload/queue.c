@@ -70,6 +70,7 @@ typedef struct Queue {
   int bTable;      /* temp.payload__waiting was created */
   i64 iPut;        /* when the last row came */
   i64 iRetry;      /* no automatic flush before this time */
+  int bPart;       /* the last flush has written rows, even if it failed */
   char *zFailed;   /* message of the last flush, if it failed */
   sqlite3 *pAfter; /* has the rows while the connection closes */
 } Queue;
@@ -172,6 +173,8 @@ static i64 flush(Queue *p, BxErr *pErr) {
   iLast = bxAsk(pHome, zLast, pErr, "");
   for (i = 0; i < N_FLUSH; i++) bxDo(pHome, azFlush[i], pErr, "");
   nRow = sqlite3_changes(p->bx->db);
+  p->bPart =
+      pErr->rc == SQLITE_OK || nRow > 0; /* RAISE(FAIL) keeps some rows */
   bxDo(pHome, zEmpty, pErr, "i", iLast);
   if (pErr->rc == SQLITE_OK && sqlite3_changes(p->bx->db) != nRow) {
     failKeptOut(pErr);
@@ -201,13 +204,11 @@ static i64 attempt(Queue *p, BxStmts *pPack, int bRow, BxErr *pErr) {
 /* The same, with success although it fails: but not in xUpdate if it has written
 ** something, or if its transaction has ended. */
 static void attemptQuietly(Queue *p, BxStmts *pPack, int bRow, BxErr *pErr) {
-  sqlite3 *db = p->bx->db;
-  int nBefore = sqlite3_total_changes(db);
   BxErr err = {SQLITE_OK, 0};
-  if (pErr->rc != SQLITE_OK || !sqlite3_get_autocommit(db)) return;
+  if (pErr->rc != SQLITE_OK || !sqlite3_get_autocommit(p->bx->db)) return;
+  p->bPart = 0;
   attempt(p, pPack, bRow, &err);
-  if (bRow ? sqlite3_total_changes(db) == nBefore &&
-                 bxMayPassOver(bxSchema(p->bx, "main", pErr), &err)
+  if (bRow ? !p->bPart && bxMayPassOver(bxSchema(p->bx, "main", pErr), &err)
            : pPack != 0 ||
                  (err.rc != SQLITE_NOMEM && err.rc != SQLITE_INTERRUPT)) {
     bxClear(&err);

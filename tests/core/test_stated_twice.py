@@ -74,8 +74,7 @@ def found(path, pattern):
     # The window of a ring.
     [("ext/payload/payload.h", r"BX_RING_MAX_WINDOW (\d+)"),
      ("ext/payload/ring.c", r"window=1 to (\d+)"),
-     ("sql/payload_ring.sql", r"BETWEEN 1 AND (\d+)"),
-     ("sql/payload_ring.sql", r"not from 1 to (\d+)")],
+     ("sql/payload_ring.sql", r"keeps, 1 to (\d+)\)")],
     # The quota that means none.
     [("ext/cache/session.c", r"MAX_BYTES (\d+)"), ("ext/cache/session.c", r'NO_QUOTA "(\d+)"'),
      ("sql/cache.sql", r"\b(1125\d{12})\b")],

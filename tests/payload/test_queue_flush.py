@@ -166,7 +166,7 @@ def test_a_row_that_is_packed_at_once_is_not_taken_back(queue):
     for i in range(40):
         put(queue, f"{i} a", f"{i} b", f"{i} c", body="x" * 3000)
         calls.clear()
-        stop[0] = total - 20 * i
+        stop[0] = total - total * i // 40
         try:
             put(queue, f"{i} d", body="x" * 3000)
             kept.append(f"{i} d")
