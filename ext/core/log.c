@@ -22,7 +22,8 @@
 ** where a number has 8 bytes, a text or a blob its bytes, NULL nothing. Nobody can
 ** confirm a guess of a value from its hash without the salt. If a field is erased,
 ** blackbox__erased gets its type and hash, and the salts of the other fields, and
-** the salt of the row goes.
+** the salt of the row goes. A row of kind "erasure" with the subject "row:<n>" names
+** the fields.
 **
 ** A row that comes later has its leaf whatever was done to the log before:
 **
@@ -288,6 +289,27 @@ static void keepHashes(BxStmts *p, const BxLeaf *pLeaf,
   }
 }
 
+/* Tells which fields of row n were erased. */
+static void tellErased(
+    BxStmts *p, i64 n, const char *const *azName, int nName, BxErr *pErr) {
+  BxLogRow row = {.zDomain = "core", .zKind = "erasure"};
+  sqlite3_str *pDetail = sqlite3_str_new(p->bx->db);
+  char *zSubject = bxPrintf(pErr, "row:%lld", n), *zDetail;
+  int i;
+  sqlite3_str_appendall(pDetail, "{\"fields\":[");
+  for (i = 0; i < nName; i++) {
+    sqlite3_str_appendf(pDetail, "%s\"%s\"", i > 0 ? "," : "", azName[i]);
+  }
+  sqlite3_str_appendall(pDetail, "]}");
+  zDetail = bxFinish(pDetail, pErr);
+  row.zSubject = zSubject;
+  row.zDetail = zDetail;
+  bxLogAppend(p, &row, pErr);
+  bxLogProve(p, CALL_MOST, pErr);
+  sqlite3_free(zSubject);
+  sqlite3_free(zDetail);
+}
+
 /* (The salt is overwritten before it goes, whatever secure_delete is. The leaf of
 ** a pin that has ended cannot be made again: it stands for all of its fields.) */
 void bxLogEraseField(
@@ -327,6 +349,7 @@ void bxLogEraseField(
     sqlite3_bind_int(pStmt, i + 2, isInList(azText[i], azName, nName));
   }
   bxRun(pStmt, pErr);
+  tellErased(p, n, azName, nName, pErr);
 }
 
 /*--------------------------------------------------------------- proving ----*/
@@ -380,16 +403,17 @@ static i64 tellTree(BxLog *pLog, i64 nTold, BxErr *pErr) {
 }
 
 /* What names a row of the log by its n gets its new number. */
-static void moveNames(BxStmts *p, i64 iFrom, i64 iTo, BxErr *pErr) {
+static void moveNames(
+    BxStmts *p, i64 iFrom, i64 iTo, i64 iLeaves, BxErr *pErr) {
   static const char zStep[] =
       "UPDATE main.retention__in_force SET step = ?2 WHERE step = ?1";
   static const char zUnpin[] =
       "UPDATE main.blackbox__log SET detail = '{\"pin\":' || ?2 || '}' WHERE n "
-      "> ?1"
+      "> ?3"
       " AND kind = 'unpin' AND detail = '{\"pin\":' || ?1 || '}'";
   int i;
   bxDo(p, zStep, pErr, "ii", iFrom, iTo);
-  bxDo(p, zUnpin, pErr, "ii", iFrom, iTo);
+  bxDo(p, zUnpin, pErr, "iii", iFrom, iTo, iLeaves);
   for (i = 0; i < p->bx->nDomain; i++) {
     BxErr err = {SQLITE_OK, 0};
     const char *zPins = p->bx->aDomain[i].zPins;
@@ -404,27 +428,34 @@ static void moveNames(BxStmts *p, i64 iFrom, i64 iTo, BxErr *pErr) {
 }
 
 /* A row far ahead would take all numbers up to its own away from the rows that come
-** after it. They have no leaves yet: they get the next numbers. Returns whether
-** there was one. */
-static int pullRows(BxLog *pLog, i64 nMost, BxErr *pErr) {
+** after it. They have no leaves yet: they get the next numbers, at most so many that
+** none of these is theirs. After the last number that there is SQLite gives random
+** ones, so that their order is that of time. Returns how many there were. */
+static i64 pullRows(BxLog *pLog, i64 nMost, BxErr *pErr) {
   static const char zNext[] = "SELECT n FROM main.blackbox__log WHERE n > ?1"
                               " ORDER BY n LIMIT 1";
+  static const char zAhead[] =
+      "SELECT json_group_array(n) FROM (SELECT n FROM main.blackbox__log"
+      " WHERE n > ?1 ORDER BY at, kind = 'unpin', n LIMIT ?2)";
   static const char zPull[] =
       "UPDATE main.blackbox__log SET n = ?2 WHERE n = ?1";
-  i64 iTo = pLog->now.n, iFrom, iFirst = 0;
-  while (nMost-- > 0 && pErr->rc == SQLITE_OK) {
-    iFrom = bxAsk(pLog->p, zNext, pErr, "i", iTo);
-    if (iFrom == 0 || (iFirst == 0 && !isAhead(pLog, iFrom))) break;
-    if (iFirst == 0) iFirst = iFrom;
+  i64 iTo = pLog->now.n, iFirst = bxAsk(pLog->p, zNext, pErr, "i", iTo);
+  sqlite3_stmt *pStmt;
+  if (iFirst == 0 || !isAhead(pLog, iFirst)) return 0;
+  if (nMost > BX_LOG_GAP) nMost = BX_LOG_GAP;
+  pStmt = bxJsonRows(pLog->p->bx, "SELECT value FROM json_each(?1)",
+      bxAskText(pLog->p, zAhead, pErr, "ii", iTo, nMost), pErr);
+  while (bxRow(pStmt, pErr)) {
+    i64 iFrom = sqlite3_column_int64(pStmt, 0);
     bxDo(pLog->p, zPull, pErr, "ii", iFrom, ++iTo);
-    moveNames(pLog->p, iFrom, iTo, pErr);
+    moveNames(pLog->p, iFrom, iTo, pLog->now.n, pErr);
   }
-  if (iFirst == 0) return 0;
+  sqlite3_finalize(pStmt);
   tellRepair(pLog, "blackbox__log",
       bxPrintf(pErr, "{\"from\":%lld,\"to\":%lld,\"rows\":%lld}", iFirst,
           pLog->now.n + 1, iTo - pLog->now.n),
       pErr);
-  return 1;
+  return pErr->rc == SQLITE_OK ? iTo - pLog->now.n : 0;
 }
 
 /* The receipts of minutes that are over become rows of the log. */
@@ -445,9 +476,9 @@ static void closeMinutes(BxStmts *p, BxErr *pErr) {
 }
 
 /* Adds the leaves of all rows that wait, but at most nMost. */
-static void takeAll(BxLog *pLog, i64 nMost, BxErr *pErr) {
+static void takeWaiting(BxLog *pLog, i64 nMost, BxErr *pErr) {
   takeRows(pLog, nMost, pErr);
-  if (pullRows(pLog, nMost, pErr)) takeRows(pLog, nMost, pErr);
+  while (pullRows(pLog, nMost, pErr) > 0) takeRows(pLog, nMost, pErr);
   if (pLog->iReplaced > 0) {
     tellRepair(pLog, "blackbox__leaves",
         bxPrintf(pErr, "{\"leaf\":%lld}", pLog->iReplaced), pErr);
@@ -471,7 +502,7 @@ i64 bxLogProve(BxStmts *p, i64 nMost, BxErr *pErr) {
   closeMinutes(p, pErr);
   if (bxAsk(p, zNewest, pErr, "") <= nBefore || pErr->rc != SQLITE_OK) return 0;
   if (bxLogMendFrontier(&log, pErr)) iRepair = tellTree(&log, nBefore, pErr);
-  takeAll(&log, nMost, pErr);
+  takeWaiting(&log, nMost, pErr);
   nStep = log.now.n < bxAsk(p, zNewest, pErr, "")
               ? 0
               : 1 + (log.now.n - nBefore) / BX_LOG_TILE;

@@ -270,20 +270,38 @@ static void verifyLeaves(Verify *p) {
 }
 
 /* Rows of a query with the names of a domain and its table of pins. */
-static void verifyPins(Verify *p, const BxDomain *pDomain, const char *zQuery,
-    const char *zProblem) {
+static void verifyPins(
+    Verify *p, const BxDomain *pDomain, const char *zQuery, const char *zWhat) {
   BxErr err = {SQLITE_OK, 0};
   char *zSql = bxPrintf(p->pErr, zQuery, pDomain->zPins, pDomain->zName);
   sqlite3_stmt *pStmt = zSql != 0 ? bxPrepare(p->p, zSql, &err) : 0;
   while (pStmt != 0 && bxRow(pStmt, &err)) {
     i64 n = sqlite3_column_int64(pStmt, 0);
     problemOf(p, n > 0 && n <= p->log.now.n ? n - 1 : -1, n,
-        bxPrintf(p->pErr, zProblem, pDomain->zPins));
+        bxPrintf(p->pErr, zWhat, pDomain->zPins));
   }
   sqlite3_finalize(pStmt);
   sqlite3_free(zSql);
   if (bxSays(&err, "no such table")) bxClear(&err);
   bxPass(p->pErr, &err);
+}
+
+/* What blackbox__erased has must be what rows of the log erased: else somebody blanked
+** a field, and made its hash from the salt of the row. */
+static void verifyErased(Verify *p) {
+  static const char zUnnamed[] =
+      "SELECT DISTINCT e.n FROM main.blackbox__erased AS e WHERE NOT EXISTS"
+      " (SELECT 1 FROM main.blackbox__log AS l WHERE l.subject = 'row:' || e.n"
+      "  AND l.kind = 'erasure' AND l.domain = 'core' AND l.n > e.n"
+      "  AND (e.hash IS NULL OR instr(l.detail, json_quote(e.name)) > 0))";
+  sqlite3_stmt *pStmt = bxPrepare(p->p, zUnnamed, p->pErr);
+  while (bxRow(pStmt, p->pErr)) {
+    i64 n = sqlite3_column_int64(pStmt, 0);
+    tellProblem(p, n > 0 && n <= p->log.now.n ? n - 1 : -1, n,
+        "blackbox__erased has fields of it, and no row of the log says that "
+        "they were erased");
+  }
+  sqlite3_finalize(pStmt);
 }
 
 /* What does not stand beside a leaf: nodes, sums, and pins of the domains. */
@@ -311,6 +329,7 @@ static void verifyRest(Verify *p) {
             "for",
             n < 0 ? -n : n, n < 0 ? "less" : "more"));
   }
+  verifyErased(p);
   for (i = 0; i < p->p->bx->nDomain; i++) {
     const BxDomain *pDomain = &p->p->bx->aDomain[i];
     if (pDomain->zPins == 0 || p->pErr->rc != SQLITE_OK) continue;

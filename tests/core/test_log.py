@@ -1,6 +1,7 @@
 """The log finds what deliberate statements change, which no guard stops; and what plain SQL and
 commands write is in it."""
 import hashlib
+import json
 import re
 import shutil
 import sqlite3
@@ -103,6 +104,21 @@ def other_subject(db):
     lost_pin(db, one(db, "SELECT subject FROM blackbox_log WHERE kind = 'unpin'"))
 
 
+def blanked(db):
+    """The hashes of all fields of the first pin are made from its salt, as an erasure does."""
+    fields = json.loads(one(db, "SELECT proof_of('row', 1)"))["fields"]
+    for field in fields:
+        gone = field["name"] == "row.response_body"
+        db.execute("INSERT INTO blackbox__erased VALUES(1, ?, ?, ?, ?)", (
+            field["name"], field["type"] if gone else None,
+            None if gone else bytes.fromhex(field["salt"]),
+            bytes.fromhex(field["hash"]) if gone else None))
+    db.execute("UPDATE blackbox__log SET salt = x'' WHERE n = 1")
+    db.execute("DROP TRIGGER payload_update_guard")
+    db.execute("UPDATE event_payloads SET response_body = NULL WHERE event_id = 'e1'")
+    one(db, "SELECT blackbox_install()")
+
+
 TREE = "blackbox__tree had been damaged"
 # How a damage is done, what check says of it, and what it says when the log has gone on (None: the
 # same).
@@ -154,6 +170,8 @@ DAMAGES = {
     "the last number that there is":
         ("INSERT INTO blackbox__log(n, domain, kind) VALUES(9223372036854775807, 'x', 'y')",
          "row 6: was removed or renumbered before", "blackbox__log had been damaged"),
+    "a body that is blanked as if it were erased":
+        (blanked, "no row of the log says that they were erased", None),
     "a pin that ends without its subject": (without_subject, "no row of the log unpins it", None),
     "a pin that has the subject of one that ended":
         (other_subject, "no row of the log unpins it", None),
