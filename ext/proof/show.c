@@ -45,7 +45,7 @@ static void takeIn(BxStmts *pHome, BxErr *pErr) {
 /* In a transaction the lock comes first, because after a read SQLite would not wait
 ** for it; it is needed only if something waits. The note alone is one statement and
 ** needs no savepoint: CREATE TABLE notebook AS SELECT proof_head(). */
-static void takeWaiting(BxCall *p, BxStmts *pHome) {
+static void takeForHead(BxCall *p, BxStmts *pHome) {
   BxErr lock = {SQLITE_OK, 0};
   i64 iWaits;
   int bInside = !sqlite3_get_autocommit(p->bx->db);
@@ -80,7 +80,7 @@ void bxProofHead(BxCall *p) {
   BxLog log;
   char *zHead;
   if (pHome == 0) return;
-  if (sqlite3_db_readonly(p->bx->db, pHome->zDb) == 0) takeWaiting(p, pHome);
+  if (sqlite3_db_readonly(p->bx->db, pHome->zDb) == 0) takeForHead(p, pHome);
   bxLogOpen(&log, pHome, &p->err);
   zHead = headText(&log, &p->err);
   if (zHead != 0) bxReturnText(p, zHead);
