@@ -447,6 +447,21 @@ def test_holds_in_force_prevent_an_uninstall(full):
     assert "retention_holds" not in [r[0] for r in rows(full, "SELECT name FROM sqlite_schema")]
 
 
+@pytest.mark.parametrize("kind, key, domain, part", [
+    ("agent", "a", "payload,store,report", "event_payloads"),
+    ("session", SESSION, "cache", "cache_sessions"), ("rollout", ID, "rollout", "rollouts")])
+def test_a_domain_is_not_removed_by_force_with_rows_that_are_held(full, kind, key, domain, part):
+    full.execute("INSERT INTO payload_unpins(payload_id, actor, reason) SELECT id, 'a', 'b' "
+                 "FROM payload_pins")
+    hold(full, kind, key)
+    before = rows(full, "SELECT name FROM sqlite_schema")
+    with pytest.raises(sqlite3.Error, match=f"HeldError: a hold in schema main keeps .* {part},"):
+        one(full, "SELECT blackbox_uninstall('main', ?, 'force')", domain)
+    assert rows(full, "SELECT name FROM sqlite_schema") == before
+    release(full, kind, key)
+    one(full, "SELECT blackbox_uninstall('main', ?, 'force')", domain)
+
+
 def test_an_attached_schema_with_a_quoted_name_has_holds_of_its_own(tmp_path):
     db = connect(tmp_path / "main.db")
     db.execute("ATTACH ? AS \"it's \"\"my\"\" file\"", (str(tmp_path / "other.db"),))
