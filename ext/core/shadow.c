@@ -74,12 +74,15 @@ static void runModel(
 ** of a domain's tables, or seem to: those begin with the name of the domain and
 ** one or two underscores. Nor may it hide a table of the module. */
 static void refuseName(const BxVtab *p, const char *zName, BxErr *pErr) {
-  static const char *const azTaken[] = {"blackbox", "proof", "payload_queue"};
+  static const char zModule[] =
+      "SELECT 1 FROM pragma_module_list WHERE name = ?1 COLLATE NOCASE";
   const Bx *bx = p->stmts.bx;
   size_t n = strlen(zName);
   int i, bTaken = (n > 0 && zName[n - 1] == '_') ||
                   sqlite3_strnicmp(zName, "blackbox_", 9) == 0;
-  for (i = 0; i < 3; i++) bTaken |= sqlite3_stricmp(zName, azTaken[i]) == 0;
+  bTaken |= sqlite3_stricmp(zName, "blackbox") == 0 ||
+            sqlite3_stricmp(zName, "proof") == 0 ||
+            bxAskOnce(&p->stmts, zModule, pErr, "t", zName) != 0;
   for (i = 0; i < bx->nDomain; i++) {
     const char *zDomain = bx->aDomain[i].zName;
     size_t nDomain = strlen(zDomain);

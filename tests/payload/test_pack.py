@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from conftest import DATA, ROOT, by_hand, connect, needs_data, one, rows
+from conftest import DATA, ROOT, by_hand, connect, needs_data, one, problems, rows
 from payload_helpers import push, setting
 
 pytestmark = pytest.mark.all_domains  # the body store is another domain
@@ -61,7 +61,7 @@ def dropped(db):
 
 
 def whole(db):
-    found = rows(db, "SELECT * FROM blackbox_check")
+    found = problems(db)
     assert not found, found
 
 

@@ -3,7 +3,7 @@ import sqlite3
 
 import pytest
 
-from conftest import by_hand, connect, one, rows
+from conftest import by_hand, connect, one, problems, rows
 from holds_helpers import (FORK, ID, LATER, LOSSES, OTHER, SESSION, check, contents, fill, hold,
                            release)
 
@@ -398,7 +398,7 @@ def test_check_finds_what_is_held_and_gone(full, path, kind, key, loss):
     by_hand(path, loss)
     db = connect(path)
     one(db, "SELECT blackbox_install()")
-    assert rows(db, "SELECT object, problem FROM blackbox_check") == [
+    assert [row[1:] for row in problems(db)] == [
         ("retention__in_force", f"what case-1 holds is gone: {kind} {key} was there when the hold "
          "was placed, and was removed behind the guards")]
 
@@ -445,6 +445,21 @@ def test_holds_in_force_prevent_an_uninstall(full):
     release(full, "agent", "a")
     one(full, "SELECT blackbox_uninstall('main', 'retention', 'force')")
     assert "retention_holds" not in [r[0] for r in rows(full, "SELECT name FROM sqlite_schema")]
+
+
+@pytest.mark.parametrize("kind, key, domain, part", [
+    ("agent", "a", "payload,store,report", "event_payloads"),
+    ("session", SESSION, "cache", "cache_sessions"), ("rollout", ID, "rollout", "rollouts")])
+def test_a_domain_is_not_removed_by_force_with_rows_that_are_held(full, kind, key, domain, part):
+    full.execute("INSERT INTO payload_unpins(payload_id, actor, reason) SELECT id, 'a', 'b' "
+                 "FROM payload_pins")
+    hold(full, kind, key)
+    before = rows(full, "SELECT name FROM sqlite_schema")
+    with pytest.raises(sqlite3.Error, match=f"HeldError: a hold in schema main keeps .* {part},"):
+        one(full, "SELECT blackbox_uninstall('main', ?, 'force')", domain)
+    assert rows(full, "SELECT name FROM sqlite_schema") == before
+    release(full, kind, key)
+    one(full, "SELECT blackbox_uninstall('main', ?, 'force')", domain)
 
 
 def test_an_attached_schema_with_a_quoted_name_has_holds_of_its_own(tmp_path):
