@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import sqlite3
+import time
 
 import pytest
 
@@ -401,6 +402,31 @@ def test_what_plain_sql_wrote_waits_for_the_next_call(kept, path):
     one(kept, "SELECT payload_clear_archive()")
     assert rows(kept, "SELECT * FROM proof_pending") == []
     assert one(kept, "SELECT count(*) FROM proof_verify()") == 0
+
+
+def test_check_tells_a_problem_once_and_begins_no_line_with_a_colon(kept):
+    kept.execute("DELETE FROM blackbox__tree")
+    kept.execute("DELETE FROM blackbox__probe")
+    told = rows(kept, "SELECT object, problem FROM blackbox_check")
+    assert len(told) == len(set(told)) and len(told) == 3, told
+    one(kept, "SELECT blackbox_install()")
+    kept.execute("UPDATE blackbox__folded SET last = last")
+    kept.execute("INSERT INTO blackbox__folded VALUES(100, 200)")
+    assert any(problem.startswith("blackbox__folded has 101 leaves") for problem in found(kept))
+
+
+def test_a_year_of_one_receipt_a_minute_is_what_the_manual_says(kept):
+    """The receipts of 30 days are not folded; a day before is one row."""
+    at = int(time.time()) // 86400 * 86_400_000 - 30 * 86_400_000
+    before = one(kept, "PRAGMA page_count")
+    kept.execute("WITH n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 43199) "
+                 "INSERT INTO blackbox__log(at, domain, kind, subject, rows, bytes, oldest, "
+                 "newest, detail) SELECT ?1 + i * 60000, 'payload', 'removal', 'max_bytes', 2, "
+                 "25000, ?1 + i * 60000, ?1 + i * 60000, ?1 / 60000 + i FROM n", (at,))
+    one(kept, "SELECT proof_head()")
+    grown = (one(kept, "PRAGMA page_count") - before) * one(kept, "PRAGMA page_size")
+    assert one(kept, "SELECT count(*) FROM retention_log") > 43_000
+    assert 6_500_000 < grown < 7_300_000
 
 
 def test_force_does_not_uninstall_what_is_pinned(kept):
