@@ -73,7 +73,7 @@ static void runModel(
 /* Refuses a name with which the tables of the virtual table could have the names
 ** of a domain's tables, or seem to: those begin with the name of the domain and
 ** one or two underscores. Nor may it hide a table of the module. */
-static void refuseName(const BxVtab *p, const char *zName, BxErr *pErr) {
+static void refuseName(BxVtab *p, const char *zName, BxErr *pErr) {
   static const char zModule[] =
       "SELECT 1 FROM pragma_module_list WHERE name = ?1 COLLATE NOCASE";
   const Bx *bx = p->stmts.bx;
