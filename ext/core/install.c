@@ -110,7 +110,7 @@ static char *damageOf(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
 
 /* Tells of a repair in the log, for ever: what the guards refuse could have been
 ** done meanwhile. */
-static void tellRepair(BxStmts *p, const char *zDomain, const char *zSubject,
+static void noteRepair(BxStmts *p, const char *zDomain, const char *zSubject,
     const char *zDetail, BxErr *pErr) {
   BxLogRow row = {.zDomain = zDomain,
       .zKind = "repair",
@@ -127,7 +127,7 @@ static void repairDomain(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   if (pDomain->xAdopt != 0) pDomain->xAdopt(p, pErr);
   bxCompare(p, pDomain->zSql, 0, dropOne, pErr, pErr);
   runSql(p, pDomain, pErr);
-  if (zDamage != 0) tellRepair(p, pDomain->zName, zSubject, zDamage, pErr);
+  if (zDamage != 0) noteRepair(p, pDomain->zName, zSubject, zDamage, pErr);
   sqlite3_free(zSubject);
   sqlite3_free(zDamage);
 }
@@ -165,7 +165,7 @@ static void closeSettings(BxStmts *p, BxErr *pErr) {
 }
 
 /* Whether each value is in the range of its setting. */
-static int inRange(BxStmts *p, BxErr *pErr) {
+static int areInRange(BxStmts *p, BxErr *pErr) {
   sqlite3_stmt *pStmt =
       bxPrepare(p, "PRAGMA main.quick_check('blackbox_settings')", pErr);
   int bRange = 1;
@@ -323,7 +323,8 @@ static int allIntact(BxStmts *p, const char *zList, BxErr *pErr) {
       return 0;
     }
   }
-  return inRange(p, pErr) && vtabsIntact(p, 0, pErr) && pErr->rc == SQLITE_OK;
+  return areInRange(p, pErr) && vtabsIntact(p, 0, pErr) &&
+         pErr->rc == SQLITE_OK;
 }
 
 /* Takes the write lock before anything is read: with a write that changes
@@ -385,7 +386,7 @@ static void installAll(
   closeSettings(pStmts, &p->err);
   if (p->err.rc == SQLITE_OK) mendVtabs(pStmts, &p->err);
   if (zLost != 0) {
-    tellRepair(pStmts, "core", zLost, "{\"missing\":\"table\"}", &p->err);
+    noteRepair(pStmts, "core", zLost, "{\"missing\":\"table\"}", &p->err);
   }
   sqlite3_free(zLost);
   bxLogFollow(bx, &p->err);   /* of the pins of rows that were there */
