@@ -191,9 +191,8 @@ BEFORE INSERT ON blackbox_settings WHEN (SELECT hit FROM blackbox__probe) IS NOT
 BEGIN
   SELECT RAISE(ABORT, 'ValidationError: the installed domains have no such setting; SELECT name, range FROM blackbox_settings')
    WHERE NOT EXISTS (SELECT 1 FROM blackbox_settings
-                      WHERE name = NEW.name
-                        AND (NEW."default" IS NULL OR ("default", range, meaning)
-                              IS (NEW."default", NEW.range, NEW.meaning)));
+     WHERE name = NEW.name AND (NEW."default" IS NULL OR
+       ("default", range, meaning) IS (NEW."default", NEW.range, NEW.meaning)));
   UPDATE blackbox_settings SET value = NEW.value WHERE name = NEW.name;
   SELECT RAISE(IGNORE);
 END;
@@ -201,10 +200,8 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.blackbox_settings_rename
 BEFORE UPDATE OF name, "default", range, meaning ON blackbox_settings
 WHEN (SELECT hit FROM blackbox__probe) IS NOT 2
- AND (NEW.name, NEW."default", NEW.range, NEW.meaning)
-      IS NOT (OLD.name, OLD."default", OLD.range, OLD.meaning)
 BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: the name and the definition of a setting cannot be changed; UPDATE blackbox_settings SET value = ... WHERE name = ...');
+  SELECT RAISE(ABORT, 'ValidationError: the definition of a setting cannot be changed; UPDATE blackbox_settings SET value = ... WHERE name = ...');
 END;
 
 -- DELETE gives the default back.

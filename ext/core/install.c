@@ -165,7 +165,7 @@ static void closeSettings(BxStmts *p, BxErr *pErr) {
 }
 
 /* Whether each value is in the range of its setting. */
-static int isSettingInRange(BxStmts *p, BxErr *pErr) {
+static int areInRange(BxStmts *p, BxErr *pErr) {
   sqlite3_stmt *pStmt =
       bxPrepare(p, "PRAGMA main.quick_check('blackbox_settings')", pErr);
   int bRange = 1;
@@ -323,7 +323,7 @@ static int allIntact(BxStmts *p, const char *zList, BxErr *pErr) {
       return 0;
     }
   }
-  return isSettingInRange(p, pErr) && vtabsIntact(p, 0, pErr) &&
+  return areInRange(p, pErr) && vtabsIntact(p, 0, pErr) &&
          pErr->rc == SQLITE_OK;
 }
 

@@ -199,7 +199,7 @@ static void refuseRows(Leaving *p, const BxRecords *pPart, const char *zWhich,
 
 /* Not even by force is removed what is pinned or held. */
 static void refusePinned(Leaving *p) {
-  static const char zIsHeld[] =
+  static const char zKept[] =
       "EXISTS (SELECT 1 FROM main.retention__holds AS f WHERE %s)";
   const BxRecords *pPart = p->pDomain->aRecords;
   for (; pPart != 0 && pPart->zTable != 0; pPart++) {
@@ -210,7 +210,7 @@ static void refusePinned(Leaving *p) {
           "removed; unpin them first");
     }
     if (strncmp(pPart->zTable, "main.", 5) != 0 || pPart->zHolds == 0) continue;
-    zHeld = bxPrintf(p->pErr, zIsHeld, pPart->zHolds);
+    zHeld = bxPrintf(p->pErr, zKept, pPart->zHolds);
     if (zHeld != 0) {
       refuseRows(p, pPart, zHeld,
           "HeldError: a hold in schema %s keeps %lld rows of %s, and nothing "

@@ -90,7 +90,7 @@ static BxStmts *savingOf(Ring *p, const BxStmts *pArchive, BxErr *pErr) {
   " FROM " schema ".@_slots AS s WHERE id BETWEEN ?1 AND ?1 + 65535"
 /* clang-format on */
 
-static const char zCountSaved[] = COUNT_ROWS("main");
+static const char zCountMain[] = COUNT_ROWS("main");
 static const char zCountTemp[] = COUNT_ROWS("temp");
 static const char zNamed[] = NAME_ROWS("main");
 static const char zNamedTemp[] = NAME_ROWS("temp");
@@ -121,7 +121,7 @@ static i64 save(Ring *p, BxStmts *pArchive, const char *zEvent,
   BxStmts *pSaving = savingOf(p, pArchive, pErr);
   int bTemp = pSaving == &p->saving;
   i64 nRow = 0, iLast = bxPinsLast(pArchive, pErr);
-  sqlite3_stmt *pStmt = bxStmt(pSaving, bTemp ? zCountTemp : zCountSaved, pErr);
+  sqlite3_stmt *pStmt = bxStmt(pSaving, bTemp ? zCountTemp : zCountMain, pErr);
   bindRows(pStmt, zEvent, pAgent, pErr);
   if (bxRow(pStmt, pErr)) nRow = sqlite3_column_int64(pStmt, 0);
   bxDone(pStmt, pErr);

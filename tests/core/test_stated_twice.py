@@ -73,8 +73,7 @@ def found(path, pattern):
      ("sql/evidence_buffer.sql", r"prune_threshold BETWEEN (0\.\d+) AND 1\b")],
     # The window of a ring.
     [("ext/payload/payload.h", r"BX_RING_MAX_WINDOW (\d+)"),
-     ("ext/payload/ring.c", r"window=1 to (\d+)"),
-     ("sql/payload_ring.sql", r"keeps, 1 to (\d+)\)")],
+     ("ext/payload/ring.c", r"window=1 to (\d+)")],
     # The quota that means none.
     [("ext/cache/session.c", r"MAX_BYTES (\d+)"), ("ext/cache/session.c", r'NO_QUOTA "(\d+)"'),
      ("sql/cache.sql", r"\b(1125\d{12})\b")],
