@@ -145,6 +145,7 @@ void bxPayloadCleanup(BxCall *p) {
   if (bxArg(p, 2)) {
     nLimit = bxInt(p->aArg[2], "limit", 1, 1000000000, &p->err);
   }
+  bxLock(pHome, &p->err); /* before the first read, so that it waits */
   iBefore = cutOff(p, pHome);
   bxLogBegin(pHome, &p->err);
   nRow = removeRows(
