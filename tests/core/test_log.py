@@ -247,7 +247,7 @@ def test_rows_after_too_many_missing_numbers_get_the_next_ones(kept, path, ahead
 
 
 def test_a_receipt_of_a_minute_that_is_over_is_in_the_log_before_it_can_be_lost(kept):
-    kept.execute("INSERT INTO blackbox__note(at, domain, rule, rows, bytes) "
+    kept.execute("INSERT INTO retention_note(at, domain, rule, rows, bytes) "
                  "VALUES(1700000000000, 'payload', 'x', 1, 2)")
     assert "receipts of minutes that are over are not in the log yet: 1" in found(kept)[0]
     kept.execute("INSERT INTO ring(agent_id, event_id) VALUES('a', 'late')")
