@@ -54,21 +54,18 @@ static const BxDomain aDomain[] = {
     {.zName = "payload",
         .bDefault = 1,
         .zTable = "payload__state",
-        .zLarger = "payload_swaps",
         .zSql = bxSqlPayload,
         .aRecords = bxPayloadRecords,
         .xAdopt = bxPayloadAdopt,
         .xMend = bxPayloadMend,
-        .xGuard = bxPayloadGuard,
         .xIsWhole = bxPayloadIsWhole,
         .xCheck = bxPayloadCheck,
         .zGuarded = ",event_payloads,payload__state,payload__pins,payload_pins,"
                     "payload_unpins,payload__protected,payload_evidence,"
-                    "payload__held,payload__looking,"
-                    "payload_volume,payload__sizes,",
-        .zDerived = ",payload_volume,payload__sizes,",
+                    "payload__held,payload__packed,payload__leaving,"
+                    "payload__settling,payload__replaced,",
+        .zDerived = ",payload__packed,",
         .zAdopted = "event_payloads",
-        .zOptional = "payload_rows",
         .zLogged = zPayloadLogged,
         .zPins = "payload__pins",
         .xLeave = bxPayloadLeave},
@@ -101,6 +98,7 @@ static const BxDomain aDomain[] = {
         .xCheck = bxStoreCheck,
         .zGuarded = ",store__texts,store__packs,store__uses,store__pieces,"
                     "store__state,store_dropped,store_users,",
+        .zDerived = ",store_users,",
         .xLeave = bxStoreLeave},
     {.zName = "report", .zTable = "report_masks", .zSql = bxSqlReport},
 };
@@ -192,77 +190,81 @@ static const BxFunction aFunctions[] = {
 
 /* Table-valued functions. */
 static const BxTable aTables[] = {
-    {"blackbox_check", "schema, object, problem, only HIDDEN", 3, 0, 1,
-        bxCheck},
+    {"blackbox_check", "schema, object, problem, only HIDDEN", 3, 0, 1, bxCheck,
+        0},
     {"payload_loops",
         "agent_id, rule, level, enabled, count, threshold, \"left\", tool, "
         "seqs, sentence, ring HIDDEN, agent HIDDEN",
-        10, 1, 2, bxPayloadLoops},
+        10, 1, 2, bxPayloadLoops, 0},
     {"payload_replay",
         "agent_id, event_id, at, rule, level, count, threshold, tool, seqs, "
         "tokens, sentence, what HIDDEN, since HIDDEN, until HIDDEN",
-        11, 1, 3, bxPayloadReplay},
+        11, 1, 3, bxPayloadReplay, 0},
     {"payload_usage",
         "model, input, cache_write, cache_read, output, reasoning, "
         "of_request HIDDEN, of_response HIDDEN",
-        6, 0, 2, bxPayloadUsage},
+        6, 0, 2, bxPayloadUsage, 0},
+    {"payload_queue",
+        "event_id TEXT, agent_id TEXT, request_body, response_body, "
+        "timestamp INTEGER, size_bytes INTEGER, id HIDDEN, created_at HIDDEN",
+        8, 0, 0, bxQueueRows, bxQueueWrite},
     {"payload_waiting", "rows, bytes, oldest, error, waiting_of", 5, 0, 0,
-        bxPayloadWaiting},
+        bxPayloadWaiting, 0},
     {"cache_list",
         "storage_key, description, timestamp, data_size, session_id, "
         "task_id, turn_id, metadata, session HIDDEN",
-        8, 0, 1, bxCacheList},
+        8, 0, 1, bxCacheList, 0},
     {"evidence_stats",
         "schema, buffer, total_size, action_count, screenshot_count, "
         "oldest_timestamp, newest_timestamp, capacity_used, using_overflow, "
         "max_size_bytes, memory_bytes, pinned_bytes, needs_pruning, owner, "
         "only HIDDEN",
-        14, 0, 1, bxEvStatsTable},
-    {"proof_export", "path, data", 2, 0, 0, bxProofExport},
-    {"proof_pending", "kind, pending, first", 3, 0, 0, bxProofPending},
+        14, 0, 1, bxEvStatsTable, 0},
+    {"proof_export", "path, data", 2, 0, 0, bxProofExport, 0},
+    {"proof_pending", "kind, pending, first", 3, 0, 0, bxProofPending, 0},
     {"proof_verify", "leaf, kind, key, problem, head HIDDEN", 4, 0, 1,
-        bxProofVerify},
+        bxProofVerify, 0},
     {"retention_plan",
         "domain, \"table\", key, bytes, rule, at, due, age_ms, reason, "
         "blocked_by, now HIDDEN",
-        10, 0, 1, bxRetentionPlan},
+        10, 0, 1, bxRetentionPlan, 0},
     {"retention_report",
         "part, rows, bytes, due_rows, due_bytes, page_bytes, given_back_by, "
         "pages HIDDEN, now HIDDEN",
-        7, 0, 2, bxRetentionReport},
+        7, 0, 2, bxRetentionReport, 0},
     {"rollout_context",
         "sequence, timestamp, type, payload, rollout HIDDEN, orphans HIDDEN", 4,
-        1, 2, bxRolloutContext},
+        1, 2, bxRolloutContext, 0},
     {"rollout_dropped", "item_type, payload_type, items, bytes, rollout HIDDEN",
-        4, 1, 1, bxRolloutDropped},
-    {"rollout_export", "line, rollout HIDDEN", 1, 1, 1, bxRolloutLines},
+        4, 1, 1, bxRolloutDropped, 0},
+    {"rollout_export", "line, rollout HIDDEN", 1, 1, 1, bxRolloutLines, 0},
     {"rollout_list",
         "id, created, updated, item_count, status, title, source, cwd, "
         "first_user_message, cursor, page_size HIDDEN, after HIDDEN, "
         "now HIDDEN",
-        10, 1, 3, bxRolloutList},
+        10, 1, 3, bxRolloutList, 0},
     {"rollout_orphans",
         "sequence, kind, call_id, type, payload, rollout HIDDEN", 5, 1, 1,
-        bxRolloutOrphans},
+        bxRolloutOrphans, 0},
     {"rollout_range",
         "sequence, timestamp, type, payload, rollout HIDDEN, after HIDDEN, "
         "max_rows HIDDEN, direction HIDDEN",
-        4, 1, 4, bxRolloutRange},
+        4, 1, 4, bxRolloutRange, 0},
     {"rollout_search",
         "rollout, sequence, timestamp, role, snippet, query HIDDEN, "
         "max_rows HIDDEN",
-        5, 1, 2, bxRolloutSearch},
+        5, 1, 2, bxRolloutSearch, 0},
     {"rollout_tree",
         "sequence, item_id, item_parent, parent, live, rollout HIDDEN", 5, 1, 1,
-        bxRolloutTree},
+        bxRolloutTree, 0},
     {"store_shared", "body, part, bytes, \"with\", of HIDDEN, schema HIDDEN", 4,
-        1, 2, bxStoreShared},
+        1, 2, bxStoreShared, 0},
 };
 
 /* Virtual tables that own tables. */
 static const BxModule aModule[] = {
-    {"payload_ring", bxSqlPayloadRing, bxSqlPayloadRingHeld, "_config", "k",
-        bxRingRecords, bxRingKnown, bxRingCheck, bxRingHeld},
+    {"payload_ring", bxSqlPayloadRing, 0, "_config", "k", bxRingRecords,
+        bxRingKnown, bxRingCheck, bxRingHeld},
     {EV_MODULE, bxSqlEvidenceBuffer, bxSqlEvidenceBufferHeld, "_state",
         "version", bxEvBufferRecords, bxEvKnown, bxEvCheck, 0},
     {0, 0, 0, 0, 0, 0, 0, 0, 0},

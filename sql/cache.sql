@@ -734,6 +734,9 @@ INSTEAD OF INSERT ON cache_use
 BEGIN
   SELECT RAISE(ABORT, 'ValidationError: no preset has this name; SELECT DISTINCT preset FROM cache_presets lists them')
    WHERE NOT EXISTS(SELECT 1 FROM cache_presets WHERE preset = NEW.preset);
+  SELECT RAISE(ABORT, 'ValidationError: the preset names what is no setting; SELECT name, range FROM blackbox_settings lists all settings')
+    FROM cache_presets
+   WHERE preset = NEW.preset AND name NOT IN (SELECT name FROM blackbox_settings);
   UPDATE blackbox_settings
      SET value = coalesce((SELECT p.value FROM cache_presets AS p
                             WHERE p.preset = NEW.preset AND p.name = blackbox_settings.name),

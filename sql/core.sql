@@ -13,6 +13,7 @@
 --         retention_clock        the newest time that this file has seen
 --         retention__in_force    what holds keep, for the guards of every domain
 --         retention__erased      keys of what was erased, which are refused
+--         store_dropped          texts that the body store can sweep
 --         blackbox__probe        lets a trigger detect a REPLACE
 -- Views   proof_log              the leaves in words
 --         retention_now          the current time, if the clock can be trusted
@@ -190,9 +191,8 @@ BEFORE INSERT ON blackbox_settings WHEN (SELECT hit FROM blackbox__probe) IS NOT
 BEGIN
   SELECT RAISE(ABORT, 'ValidationError: the installed domains have no such setting; SELECT name, range FROM blackbox_settings')
    WHERE NOT EXISTS (SELECT 1 FROM blackbox_settings
-                      WHERE name = NEW.name
-                        AND (NEW."default" IS NULL OR ("default", range, meaning)
-                              IS (NEW."default", NEW.range, NEW.meaning)));
+     WHERE name = NEW.name AND (NEW."default" IS NULL OR
+       ("default", range, meaning) IS (NEW."default", NEW.range, NEW.meaning)));
   UPDATE blackbox_settings SET value = NEW.value WHERE name = NEW.name;
   SELECT RAISE(IGNORE);
 END;
@@ -200,10 +200,8 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.blackbox_settings_rename
 BEFORE UPDATE OF name, "default", range, meaning ON blackbox_settings
 WHEN (SELECT hit FROM blackbox__probe) IS NOT 2
- AND (NEW.name, NEW."default", NEW.range, NEW.meaning)
-      IS NOT (OLD.name, OLD."default", OLD.range, OLD.meaning)
 BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: the name and the definition of a setting cannot be changed; UPDATE blackbox_settings SET value = ... WHERE name = ...');
+  SELECT RAISE(ABORT, 'ValidationError: the definition of a setting cannot be changed; UPDATE blackbox_settings SET value = ... WHERE name = ...');
 END;
 
 -- DELETE gives the default back.
@@ -337,6 +335,12 @@ BEGIN
     FROM blackbox__open WHERE minute BETWEEN 1 AND NEW.minute - 1;
   DELETE FROM blackbox__open WHERE minute BETWEEN 1 AND NEW.minute - 1;
 END;
+
+-- Texts of the body store that perhaps no row names any more. It is here, so that the
+-- triggers of other domains can write it where there is no store.
+CREATE TABLE IF NOT EXISTS main.store_dropped(
+  text INTEGER PRIMARY KEY
+);
 
 -- What holds keep: one row for each owner of a hold, which the domain retention
 -- writes. step is the number of the hold in blackbox__log. The guards of every domain

@@ -1,87 +1,50 @@
--- payload.sql: the archive of exchanges and the evidence of what went wrong. This
--- file has the settings, and the views with their triggers. The tables and their
--- guards are in the second file.
+-- payload.sql: the archive of exchanges and the evidence of what went wrong.
 --
--- Continued in sql/payload_tables.sql
--- Continued in sql/payload_work.sql
--- Continued in sql/payload_pack.sql
 -- Continued in sql/payload_detection.sql
 -- Continued in sql/payload_rules.sql
 --
--- Both files run alone after core.sql, in this order, any number of times. An
--- event_payloads table that another program made is taken over in place.
+-- It runs alone after core.sql, any number of times. An event_payloads table that
+-- another program made is taken over in place (ext/payload/adopt.c).
 --
 -- Tables  event_payloads   one row for each exchange; purpose is 'archive' or
 --                          'evidence'
 --         payload__pins    the pins in force: the id of the row, and the number of
 --                          the pin in the log
---         payload__state    one row: the running bulk delete
---         payload_volume   while payload.max_bytes is set, one row: the bytes of
---                          the archive
---         payload__sizes    while it is set, the size of each row in payload__counted
--- Views   payload_pins     the pins in force: their rows cannot be deleted,
---                          changed or replaced
+--         payload__packed  the references to the body store that rows have
+--         payload__state   one row: the bytes of the archive, the settings that an
+--                          insert needs, and what goes with the row being written
+-- Views   payload_pins     the pins in force
 --         payload_unpins   the pins that have ended; INSERT unpins a row
---         payload__protected  the rows that are pinned, or evidence that was
---                          never unpinned
---         payload__held     the rows that a hold keeps: on their agent, event or
---                          kill switch, or on the row itself
---         payload__looking  used by the guards of held rows, which the module makes
---                          with the first hold
---         payload__counted  the archive rows that payload.max_bytes counts
---         payload_rows     event_payloads with created_ms, its time as a number
---         payload__archive  archive rows by age: those that clean-up may remove
---         payload_due      the same with pinned and held rows, and why these stay;
---                          DELETE removes the others
---         payload__sweep    INSERT removes archive rows older than a time
---         payload__clear    INSERT removes all archive rows
---         payload_trim     INSERT removes the oldest archive rows, while there are
---                          more bytes than payload.max_bytes
---         payload_history  INSERT adds archive rows that may be older than the
---                          retention period: they stay until somebody calls
---                          the clean-up
+--         payload_rows     event_payloads with the texts of packed bodies; it needs
+--                          the module
+--         payload_due      the archive by age, for the rule payload.age; DELETE
+--                          removes what nothing blocks
 --         payload_evidence INSERT saves an exchange as evidence; its row in the
 --                          archive, if it has one, becomes the evidence
---         payload__times    the rows with their time, and without their bodies
---         payload__saving   used by payload_evidence: saves or converts the row
---         payload__pinning  used by the triggers to pin a row
---         payload__removal  used by the triggers to count a deleted row
---         payload__settling used by the triggers to correct a row that was written
---         payload__written  used by the triggers to count the bytes of such a row,
---                          and to make room for it
---         payload__landing  used by the triggers for a row that was inserted, if one of
---                          the last four has to do something for it
---         payload__leaving, payload__parting, payload__going  used by all that removes
---                          rows that are due, or the oldest ones for their bytes
---
--- SQLite compiles all that a statement may fire. So an INSERT has one UPDATE of
--- event_payloads for all corrections, one DELETE for all removals, and one look
--- for the rows to remove.
---         payload__check    contradictions (no rows if all is well)
---
--- Two forms: in a file that packs (payload_pack()), bodies are references to the body
--- store. There the lines that begin with "--| " count as well, without that mark, and
--- the lines that end with it do not, nor do those from "--|{" to "--|}".
+--         payload_history  INSERT adds archive rows that may be older than the
+--                          retention period: they stay until somebody cleans up
+--         payload__protected, payload__held  the rows that a pin or a hold keeps
+--         payload__bodies, payload__texts    the packed bodies, as the store needs
+--                          them
+--         payload__size    rows and bytes, for retention_report()
+--         payload__check   contradictions (no rows if all is well)
 --
 -- Invariants, on every connection and with every conflict clause:
---   * a row of payload_pins has its row in event_payloads, unchanged
---   * a row that a hold keeps is not removed, and keeps its content
+--   * a row that is pinned, evidence or held is not changed, removed or replaced
 --   * evidence is pinned; size_bytes is the true length of both bodies
 --   * created_at of a new row is a date that SQLite can parse
---   * after each write, payload__archive has at most payload.max_bytes, unless the
---     write would have to remove more than 100 rows for that, or something could
---     refuse to remove them (retention_refusers of core)
+--   * each removal is counted in a receipt, that of a row which REPLACE takes, too
+--   * bytes of payload__state is the sum of size_bytes of the archive rows without a
+--     pin
+--   * an insert removes at most 2 rows that are due, and a write at most 100 for
+--     payload.max_bytes; none while something could refuse it (retention_refusers)
 --
--- Ages are compared as times. created_at is a date as SQLite writes it:
--- YYYY-MM-DD, optionally followed by T or one space, HH:MM, HH:MM:SS or
--- HH:MM:SS.SSS, and a zone. Any other text, in older rows, has no age, so that
--- such a row never expires. Indexes contain the expression that converts it, so
--- it must return the same number in every version of SQLite:
---   * Only the first three digits of a fraction count. If there are more, SQLite
---     is given only the first one (versions before 3.40 truncate them, later ones
---     round).
---   * 24 is not an hour: some versions refuse 24:30.
---   * 'now', '12:00', '2024' and '1.0e-3' are not dates.
+-- How: SQLite compiles all that a statement may fire, and allocates the memory of a
+-- whole trigger whenever it fires. So a short trigger looks (payload_look) before a
+-- long one works (payload_work), what an INSERT does not need is in triggers that
+-- name other columns, and "WHERE one = 1" makes an UPDATE of one row one-pass.
+-- SQLite does not fire a trigger that is already running. So a guard only raises: it
+-- changes no table on which a user may have triggers.
 --
 -- Limits: no trigger fires for DROP TABLE, DROP TRIGGER, or what a program writes
 -- into the file. blackbox_check() finds the result of these in the log.
@@ -115,37 +78,123 @@ ON CONFLICT (name) DO UPDATE
        meaning = excluded.meaning;
 UPDATE main.blackbox__probe SET hit = 0;
 
---|{ (a file that packs has a view of this name that shows texts: ext/payload/pack.c)
+------------------------------------------------------------------ tables --
+
+-- meta: JSON or NULL. created_ms: the time as a number, from the first 19 characters
+-- and three digits of a fraction. Two versions of SQLite may compute julianday() and
+-- round() differently, and then an index that one has made is damaged for the other;
+-- this expression is the same in all. SQLite compiles it wherever a statement needs
+-- it, so that one index alone has it.
+CREATE TABLE IF NOT EXISTS main.event_payloads(
+  id                   TEXT PRIMARY KEY NOT NULL DEFAULT (
+    lower(hex(randomblob(4))) || '-' || lower(hex(randomblob(2))) || '-4' ||
+    substr(lower(hex(randomblob(2))), 2) || '-' ||
+    substr('89ab', 1 + (random() & 3), 1) ||
+    substr(lower(hex(randomblob(2))), 2) || '-' || lower(hex(randomblob(6)))),
+  event_id             TEXT NOT NULL,
+  agent_id             TEXT NOT NULL,
+  request_body         TEXT,
+  response_body        TEXT,
+  size_bytes           INTEGER NOT NULL DEFAULT 0,
+  purpose              TEXT NOT NULL CHECK (purpose IN ('archive', 'evidence')),
+  pinned               INTEGER NOT NULL DEFAULT 0,
+  kill_switch_event_id TEXT,
+  created_at           TEXT NOT NULL
+    DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
+  meta                 TEXT,
+  created_ms           INTEGER GENERATED ALWAYS AS (CASE WHEN created_at BETWEEN '0' AND ':' AND substr(created_at, 5, 1) = '-'
+          AND substr(created_at, 8, 1) = '-' AND substr(created_at, 12, 2) < '24'
+         THEN CAST(strftime('%s', substr(created_at, 1, 19) || ltrim(substr(created_at, 20), '.0123456789')) AS INTEGER) * 1000
+            + iif(substr(created_at, 20, 1) = '.', CAST(substr(created_at, 20, 4) * 1000 + 0.5 AS INTEGER), 0) END) VIRTUAL
+);
+
+-- These five have the names and the columns of AgentGazer's, so that it makes no
+-- second set.
+CREATE INDEX IF NOT EXISTS main.idx_payloads_event_id ON event_payloads(event_id);
+CREATE INDEX IF NOT EXISTS main.idx_payloads_agent_id ON event_payloads(agent_id);
+CREATE INDEX IF NOT EXISTS main.idx_payloads_purpose ON event_payloads(purpose);
+CREATE INDEX IF NOT EXISTS main.idx_payloads_created_at ON event_payloads(created_at);
+CREATE INDEX IF NOT EXISTS main.idx_payloads_kill_switch ON event_payloads(kill_switch_event_id);
+
+-- The next two together contain every row once, with its size: the rows that clean-up
+-- may remove, and the others. So counting never reads a body.
+CREATE INDEX IF NOT EXISTS main.payload_by_age ON event_payloads(created_ms, size_bytes)
+WHERE purpose = 'archive' AND pinned = 0;
+
+CREATE INDEX IF NOT EXISTS main.payload_kept ON event_payloads(purpose, pinned, size_bytes)
+WHERE purpose <> 'archive' OR pinned <> 0;
+
+-- n is the number of the pin in blackbox__log. (By id, because VACUUM and a copy of
+-- the file may number rows anew.)
+CREATE TABLE IF NOT EXISTS main.payload__pins(
+  id TEXT PRIMARY KEY,
+  n  INTEGER NOT NULL
+) WITHOUT ROWID;
+
+-- text: the number of the text in the store; or less than 0, only while the module
+-- unpacks a body: then reference is that body. bytes: the length of the text. counted:
+-- whether packed of payload__state has it: it was packed while it counted for
+-- payload.max_bytes.
+CREATE TABLE IF NOT EXISTS main.payload__packed(
+  text      INTEGER PRIMARY KEY,
+  id        TEXT NOT NULL,
+  reference BLOB NOT NULL,
+  bytes     INTEGER NOT NULL,
+  counted   INTEGER NOT NULL
+);
+CREATE INDEX IF NOT EXISTS main.payload__packed_id ON payload__packed(id);
+
+CREATE TABLE IF NOT EXISTS main.payload__state(
+  one       INTEGER PRIMARY KEY CHECK (one = 1),
+  bytes     INTEGER NOT NULL DEFAULT 0, -- size_bytes of archive rows without a pin
+  packed    INTEGER NOT NULL DEFAULT 0, -- bytes of payload__packed that are counted
+  share     REAL NOT NULL DEFAULT 1,    -- what the store takes for a byte of text
+  pack      TEXT NOT NULL DEFAULT '',   -- rows with an earlier created_at are packed
+  kept_ms   INTEGER,                    -- the settings
+  since     INTEGER,
+  max_bytes INTEGER,
+  wake      INTEGER NOT NULL DEFAULT 0, -- no row is due before this time
+  rid       INTEGER,                    -- the row that is written, and its time if
+  ms        INTEGER,                    --   it is an insert
+  work      INTEGER NOT NULL DEFAULT 0, -- above 0 while rows go; 3 if something may refuse
+  till      INTEGER,                    -- rows before this time are due
+  due       INTEGER NOT NULL DEFAULT 0, -- how many of them still go
+  rule      TEXT                        -- why rows go now; NULL: a plain statement
+);
+INSERT INTO main.payload__state(one) VALUES (1) ON CONFLICT (one) DO NOTHING;
+
+------------------------------------------------------------------- views --
+
 CREATE VIEW IF NOT EXISTS main.payload_rows AS
-SELECT *,
-       CASE WHEN substr(created_at, 24) = 'Z' AND substr(created_at, 20, 1) = '.'
-             AND substr(created_at, 12, 2) < '24' THEN unixepoch(created_at) * 1000 + substr(created_at, 21, 3)
-            WHEN substr(created_at, 5, 1) <> '-' OR substr(created_at, 12, 2) = '24' THEN NULL
-            WHEN substr(created_at, 14, 1) = ':' AND substr(created_at, 20, 1) <> '.' THEN unixepoch(created_at) * 1000
-            WHEN substr(created_at, 14, 1) = ':' THEN unixepoch(substr(created_at, 1, 21) || ltrim(substr(created_at, 22),
-             '0123456789')) * 1000 + CAST(substr(created_at, 20, 4) * 1000 + 0.5 AS INTEGER)
-            WHEN length(created_at) = 10 THEN unixepoch(created_at || ' 00:00') * 1000 END AS created_ms
+SELECT id, event_id, agent_id, store_text(request_body) AS request_body,
+       store_text(response_body) AS response_body, size_bytes, purpose, pinned,
+       kill_switch_event_id, created_at, meta, created_ms
   FROM event_payloads;
---|}
 
--- The rows that clean-up may remove. The plan (payload_due) and the act
--- (payload__sweep) read this list.
-CREATE VIEW IF NOT EXISTS main.payload__archive AS
-SELECT id AS "key", size_bytes AS bytes, at, rid
-  FROM payload__times AS t
- WHERE purpose = 'archive' AND pinned = 0
-   AND (NOT EXISTS (SELECT 1 FROM retention__in_force)
-        OR NOT EXISTS (SELECT 1 FROM payload__held AS h WHERE h.payload_rowid = t.rid));
+CREATE VIEW IF NOT EXISTS main.payload_pins AS
+SELECT p.n AS pin, p.id AS id, l.at AS at, k.actor AS actor, k.reason AS reason,
+       l.kill_switch_event_id AS kill_switch_event_id
+  FROM payload__pins AS p
+  LEFT JOIN blackbox__log AS l ON l.n = p.n
+  LEFT JOIN blackbox__log AS k
+    ON k.n = (SELECT min(n) FROM blackbox__log -- it is logged after its pins
+               WHERE subject = l.kill_switch_event_id AND kind = 'kill_switch' AND n > p.n
+                 AND agent_id = l.agent_id);
 
--- What payload.max_bytes counts: also what a hold keeps.
-CREATE VIEW IF NOT EXISTS main.payload__counted AS
-SELECT rid, id, size_bytes AS bytes
-  FROM payload__times
- WHERE purpose = 'archive' AND pinned = 0 AND at > -1e18;
+CREATE VIEW IF NOT EXISTS main.payload_unpins AS
+SELECT CAST(substr(detail, 8) AS INTEGER) AS id, subject AS payload_id, actor, reason, at,
+       CAST(substr(detail, 8) AS INTEGER) AS pin, event_id, agent_id, kill_switch_event_id
+  FROM blackbox__log WHERE kind = 'unpin';
+
+CREATE VIEW IF NOT EXISTS main.payload__protected AS
+SELECT rowid AS rid, id
+  FROM event_payloads AS e
+ WHERE e.pinned IS NOT 0 OR (e.purpose IS 'evidence' AND NOT EXISTS (
+           SELECT 1 FROM blackbox__log WHERE subject = e.id AND kind = 'unpin'));
 
 -- (CROSS JOIN looks each of the four up. SQLite would scan the holds otherwise.)
 CREATE VIEW IF NOT EXISTS main.payload__held AS
-SELECT rowid AS payload_rowid, *
+SELECT rowid AS rid, id
   FROM event_payloads AS e
  WHERE EXISTS (SELECT 1
                  FROM (SELECT 'agent' AS kind, e.agent_id AS name
@@ -155,31 +204,18 @@ SELECT rowid AS payload_rowid, *
                 CROSS JOIN retention__holds AS f
                    ON f.kind = k.kind AND f."key" = k.name);
 
-CREATE VIEW IF NOT EXISTS main.payload__looking AS
-SELECT NULL AS id, NULL AS rid WHERE 0;
-
 CREATE VIEW IF NOT EXISTS main.payload_due AS
-SELECT id AS "key", size_bytes AS bytes, at,
+SELECT (SELECT i.id FROM event_payloads AS i WHERE i.rowid = e.rowid) AS "key", -- without the bodies
+       size_bytes AS bytes, created_ms AS at,
        CASE WHEN EXISTS (SELECT 1 FROM retention__in_force)
-             AND EXISTS (SELECT 1 FROM payload__held AS h WHERE h.payload_rowid = t.rid)
-            THEN 'held' END AS blocked_by, rid
-  FROM payload__times AS t
+             AND EXISTS (SELECT 1 FROM payload__held AS h WHERE h.rid = e.rowid)
+            THEN 'held' END AS blocked_by, rowid AS rid
+  FROM event_payloads AS e INDEXED BY payload_by_age
  WHERE purpose = 'archive' AND pinned = 0
 UNION ALL
-SELECT id, size_bytes, at, 'pinned', rid
-  FROM payload__times
+SELECT id, size_bytes, created_ms, 'pinned', rowid
+  FROM event_payloads
  WHERE (purpose <> 'archive' OR pinned <> 0) AND purpose = 'archive';
-
--- Commands as rows. before: milliseconds since 1970 UTC, exclusive. max_rows:
--- the maximum number of rows to remove, oldest first; NULL means no limit.
-CREATE VIEW IF NOT EXISTS main.payload__sweep AS
-SELECT NULL AS before, NULL AS max_rows, NULL AS rule, NULL AS actor WHERE 0;
-
-CREATE VIEW IF NOT EXISTS main.payload__clear AS
-SELECT NULL AS actor WHERE 0;
-
-CREATE VIEW IF NOT EXISTS main.payload_trim AS
-SELECT NULL AS max_rows, NULL AS asks WHERE 0;
 
 CREATE VIEW IF NOT EXISTS main.payload_history AS
 SELECT NULL AS id, NULL AS event_id, NULL AS agent_id, NULL AS request_body,
@@ -189,130 +225,27 @@ CREATE VIEW IF NOT EXISTS main.payload_evidence AS
 SELECT NULL AS kill_switch_event_id, NULL AS event_id, NULL AS agent_id,
        NULL AS request_body, NULL AS response_body, NULL AS created_at WHERE 0;
 
-CREATE VIEW IF NOT EXISTS main.payload__times AS
-SELECT rowid AS rid, id, event_id, size_bytes, purpose, pinned,
-       CASE WHEN substr(created_at, 24) = 'Z' AND substr(created_at, 20, 1) = '.'
-             AND substr(created_at, 12, 2) < '24' THEN unixepoch(created_at) * 1000 + substr(created_at, 21, 3)
-            WHEN substr(created_at, 5, 1) <> '-' OR substr(created_at, 12, 2) = '24' THEN NULL
-            WHEN substr(created_at, 14, 1) = ':' AND substr(created_at, 20, 1) <> '.' THEN unixepoch(created_at) * 1000
-            WHEN substr(created_at, 14, 1) = ':' THEN unixepoch(substr(created_at, 1, 21) || ltrim(substr(created_at, 22),
-             '0123456789')) * 1000 + CAST(substr(created_at, 20, 4) * 1000 + 0.5 AS INTEGER)
-            WHEN length(created_at) = 10 THEN unixepoch(created_at || ' 00:00') * 1000 END AS at
+CREATE VIEW IF NOT EXISTS main.payload__bodies AS
+SELECT id AS "key", request_body AS request_body, response_body AS response_body
   FROM event_payloads;
 
-CREATE VIEW IF NOT EXISTS main.payload__saving AS
-SELECT NULL AS rid, NULL AS kill_switch_event_id, NULL AS event_id,
-       NULL AS agent_id, NULL AS request_body, NULL AS response_body,
-       NULL AS created_at WHERE 0;
+CREATE VIEW IF NOT EXISTS main.payload__texts AS
+SELECT text, reference, id AS "key" FROM payload__packed WHERE text > 0;
 
-CREATE VIEW IF NOT EXISTS main.payload__removal AS
-SELECT NULL AS created_at, NULL AS bytes WHERE 0;
-
-CREATE VIEW IF NOT EXISTS main.payload__pinning AS
-SELECT NULL AS id, NULL AS wanted WHERE 0;
-
-CREATE VIEW IF NOT EXISTS main.payload__written AS
-SELECT NULL AS rid, NULL AS id, NULL AS old_rid, NULL AS written WHERE 0;
-
-CREATE VIEW IF NOT EXISTS main.payload__settling AS
-SELECT NULL AS rid, NULL AS wanted, NULL AS wrong WHERE 0;
-
-CREATE VIEW IF NOT EXISTS main.payload__landing AS
-SELECT NULL AS rid, NULL AS id, NULL AS evidence, NULL AS wanted, NULL AS wrong WHERE 0;
-
-CREATE VIEW IF NOT EXISTS main.payload__leaving AS
-SELECT NULL AS kind, NULL AS since, NULL AS before, NULL AS max_rows,
-       NULL AS asks WHERE 0;
-
-CREATE VIEW IF NOT EXISTS main.payload__parting AS
-SELECT NULL AS kind, NULL AS since, NULL AS before, NULL AS max_rows,
-       NULL AS refused WHERE 0;
-
-CREATE VIEW IF NOT EXISTS main.payload__going AS
-SELECT NULL AS kind, NULL AS rid WHERE 0;
-
--- In a file that packs: see sql/payload_pack.sql.
---| -- Beside store
---| CREATE VIEW IF NOT EXISTS main.payload_bodies AS
---| SELECT id AS "key", request_body, response_body FROM event_payloads;
-
---| CREATE VIEW IF NOT EXISTS main.payload_texts AS
---| SELECT CAST(substr(request_body, 37) AS INTEGER) AS text, request_body AS reference, id AS "key"
---|   FROM event_payloads
---|  WHERE typeof(request_body) = 'blob' AND substr(request_body, 1, 4) = x'b1627801'
---| UNION ALL
---| SELECT CAST(substr(response_body, 37) AS INTEGER), response_body, id
---|   FROM event_payloads
---|  WHERE typeof(response_body) = 'blob' AND substr(response_body, 1, 4) = x'b1627801';
-
---| CREATE VIEW IF NOT EXISTS main.payload_unpacked AS
---| SELECT rowid AS rid, id, agent_id,
---|        CASE WHEN substr(created_at, 24) = 'Z' AND substr(created_at, 20, 1) = '.'
---|         AND substr(created_at, 12, 2) < '24' THEN unixepoch(created_at) * 1000 + substr(created_at, 21, 3)
---|        WHEN substr(created_at, 5, 1) <> '-' OR substr(created_at, 12, 2) = '24' THEN NULL
---|        WHEN substr(created_at, 14, 1) = ':' AND substr(created_at, 20, 1) <> '.' THEN unixepoch(created_at) * 1000
---|        WHEN substr(created_at, 14, 1) = ':' THEN unixepoch(substr(created_at, 1, 21) || ltrim(substr(created_at, 22),
---|         '0123456789')) * 1000 + CAST(substr(created_at, 20, 4) * 1000 + 0.5 AS INTEGER)
---|        WHEN length(created_at) = 10 THEN unixepoch(created_at || ' 00:00') * 1000 END AS at
---|   FROM event_payloads
---|  WHERE size_bytes >= 512
---|    AND NOT (typeof(request_body) = 'blob' AND substr(request_body, 1, 4) = x'b1627801')
---|    AND NOT (typeof(response_body) = 'blob' AND substr(response_body, 1, 4) = x'b1627801');
-
---| -- The length of both bodies, or of the texts that they stand for.
---| CREATE VIEW IF NOT EXISTS main.payload_lengths AS
---| SELECT rowid AS rid,
---|        coalesce((SELECT bytes FROM store__texts
---|                   WHERE typeof(request_body) = 'blob' AND text = CAST(substr(request_body, 37) AS INTEGER)
---|                     AND mark = substr(request_body, 5, 8)
---|                     AND length(request_body) = 36 + length(text)),
---|                 length(CAST(request_body AS BLOB)), 0)
---|        + coalesce((SELECT bytes FROM store__texts
---|                     WHERE typeof(response_body) = 'blob' AND text = CAST(substr(response_body, 37) AS INTEGER)
---|                       AND mark = substr(response_body, 5, 8)
---|                     AND length(response_body) = 36 + length(text)),
---|                   length(CAST(response_body AS BLOB)), 0) AS bytes
---|   FROM event_payloads;
-
---| -- What the archive really takes: of what is packed, the share that the store keeps
---| -- of all its texts.
---| CREATE VIEW IF NOT EXISTS main.payload_occupied AS
---| SELECT CAST(v.bytes - v.packed + 1.0 * v.packed * s.kept_bytes / max(s.text_bytes, 1)
---|             AS INTEGER) AS bytes, v.max_bytes AS max_bytes
---|   FROM payload_volume AS v, store__state AS s;
-
-CREATE VIEW IF NOT EXISTS main.payload_pins AS
-SELECT p.n AS pin, p.id AS id, l.at AS at, k.actor AS actor, k.reason AS reason,
-       l.kill_switch_event_id AS kill_switch_event_id
-  FROM payload__pins AS p
-  LEFT JOIN blackbox__log AS l ON l.n = p.n
-  LEFT JOIN blackbox__log AS k
-    ON k.n = (SELECT min(n) FROM blackbox__log -- it is logged after its pins
-               WHERE subject = l.kill_switch_event_id AND kind = 'kill_switch' AND n > p.n);
-
-CREATE VIEW IF NOT EXISTS main.payload_unpins AS
-SELECT CAST(substr(detail, 8) AS INTEGER) AS id, subject AS payload_id, actor, reason, at,
-       CAST(substr(detail, 8) AS INTEGER) AS pin, event_id, agent_id, kill_switch_event_id
-  FROM blackbox__log WHERE kind = 'unpin';
-
--- The rows that the guards protect: rows with pinned set, rows with a pin, and evidence for which the ledger has no unpin.
-CREATE VIEW IF NOT EXISTS main.payload__protected AS
-SELECT rowid AS payload_rowid, *
-  FROM event_payloads AS e
- WHERE coalesce(e.pinned, 0) <> 0
-    OR EXISTS (SELECT 1 FROM payload__pins AS p WHERE p.id = e.id)
-    OR (e.purpose IS 'evidence'
-        AND NOT EXISTS (SELECT 1 FROM blackbox__log AS u WHERE u.subject = e.id AND u.kind = 'unpin'));
+CREATE VIEW IF NOT EXISTS main.payload__size AS
+SELECT sum(n) AS rows, sum(b) AS bytes
+  FROM (SELECT count(*) AS n, coalesce(sum(size_bytes), 0) AS b
+          FROM event_payloads INDEXED BY payload_by_age WHERE purpose = 'archive' AND pinned = 0
+         UNION ALL
+        SELECT count(*), coalesce(sum(size_bytes), 0)
+          FROM event_payloads INDEXED BY payload_kept WHERE purpose <> 'archive' OR pinned <> 0);
 
 CREATE VIEW IF NOT EXISTS main.payload__check AS
 SELECT 'event_payloads' AS object,
        'pinned row ' || coalesce(id, 'without id') ||
        ' is not in payload_pins; UPDATE event_payloads SET pinned = 1 pins it anew' AS problem
-  FROM event_payloads AS e
- WHERE (purpose <> 'archive' OR pinned <> 0)
-   AND NOT EXISTS (SELECT 1 FROM payload__pins AS p WHERE p.id = e.id)
-   AND (pinned <> 0 OR NOT EXISTS (SELECT 1 FROM blackbox__log AS u
-                                    WHERE u.subject = e.id AND u.kind = 'unpin'))
+  FROM payload__protected AS e
+ WHERE NOT EXISTS (SELECT 1 FROM payload__pins AS p WHERE p.id = e.id)
 UNION ALL
 SELECT 'payload_pins', 'row ' || id || ' was pinned and is gone'
   FROM payload__pins AS p
@@ -323,274 +256,397 @@ SELECT 'payload_pins', 'row ' || p.id || ' is pinned here, but has another pinne
  WHERE e.id = p.id AND e.pinned IS NOT 1
 UNION ALL
 SELECT 'event_payloads',
-       'created_at of row ' || coalesce("key", 'without id') ||
+       'created_at of row ' || coalesce(id, 'without id') ||
        ' is no date: the row never expires'
-  FROM payload__archive WHERE at IS NULL
+  FROM event_payloads INDEXED BY payload_by_age
+ WHERE purpose = 'archive' AND pinned = 0 AND created_ms IS NULL
 UNION ALL
 SELECT 'event_payloads',
        'size_bytes of row ' || coalesce(id, 'without id') ||
        ' is not the length of its bodies'
-  FROM event_payloads
- WHERE size_bytes IS NOT coalesce(length(CAST(request_body AS BLOB)), 0) --|
-                       + coalesce(length(CAST(response_body AS BLOB)), 0) --|
---|  WHERE size_bytes IS NOT (SELECT bytes FROM payload_lengths WHERE rid = event_payloads.rowid)
+  FROM event_payloads AS e
+ WHERE size_bytes IS NOT coalesce(length(CAST(request_body AS BLOB)), 0) + coalesce(length(CAST(response_body AS BLOB)), 0)
+       + coalesce((SELECT sum(bytes - length(reference)) FROM payload__packed AS p
+                    WHERE p.id = e.id AND reference IN (request_body, response_body)), 0)
 UNION ALL
-SELECT 'payload__limits', 'it differs from the settings; set any payload setting again'
- WHERE NOT EXISTS (SELECT 1 FROM payload__limits AS l, payload__limits_now AS n
-                    WHERE (l.kept_ms, l.since) IS (n.kept_ms, n.since))
+SELECT 'payload__state', 'differs from the settings; set any payload setting again'
+ WHERE NOT EXISTS (SELECT 1 FROM payload__state AS s
+                    WHERE (s.kept_ms, s.since, s.max_bytes, s.work, s.rule) IS (
+                          SELECT kept_ms, since, max_bytes, 0, NULL FROM payload__settings))
 UNION ALL
-SELECT 'payload__state', 'has not the one row that it must have'
- WHERE (SELECT count(*) FROM payload__state WHERE bulk = 0) <> 1
+SELECT 'payload__state', 'its bytes are not those of the archive; run blackbox_install()'
+ WHERE (SELECT bytes FROM payload__state) IS NOT (
+       SELECT coalesce(sum(size_bytes), 0) FROM event_payloads INDEXED BY payload_by_age
+        WHERE purpose = 'archive' AND pinned = 0)
+    OR (SELECT packed FROM payload__state) IS NOT (
+       SELECT coalesce(sum(bytes), 0) FROM payload__packed WHERE counted)
 UNION ALL
-SELECT 'payload_volume',
-       'does not agree with the setting payload.max_bytes and with the archive; set it again'
- WHERE EXISTS (SELECT 1 FROM blackbox_settings WHERE name = 'payload.max_bytes' AND value > 0
-               UNION ALL SELECT 1 FROM payload_volume
-               UNION ALL SELECT 1 FROM payload__sizes)
-   AND ((SELECT max_bytes FROM payload_volume)
-        IS NOT (SELECT value FROM blackbox_settings
-                 WHERE name = 'payload.max_bytes' AND value > 0)
-        OR (SELECT bytes FROM payload_volume)
-           IS NOT (SELECT coalesce(sum(bytes), 0) FROM payload__sizes)
---|         OR (SELECT packed FROM payload_volume)
---|            IS NOT (SELECT coalesce(sum(packed), 0) FROM payload__sizes)
-        OR EXISTS (SELECT rid, bytes FROM payload__sizes EXCEPT
-                   SELECT rid, bytes FROM payload__counted)
-        OR (SELECT count(*) FROM payload__sizes)
-           <> (SELECT count(*) FROM payload__counted));
+SELECT 'payload__packed', 'row ' || id || ' has not the reference that is listed'
+  FROM payload__packed AS p
+ WHERE NOT EXISTS (SELECT 1 FROM event_payloads AS e
+                    WHERE e.id = p.id AND p.reference IN (request_body, response_body));
 
---------------------------------------------------------------- clean-up --
+-- What payload__state has of the settings.
+CREATE VIEW IF NOT EXISTS main.payload__settings AS
+SELECT 86400000 * max(iif(name = 'payload.retention_days', value, NULL)) AS kept_ms,
+       max(iif(name = 'payload.history_until', iif(value > 0, value, -9e15), NULL)) AS since,
+       max(iif(name = 'payload.max_bytes', iif(value > 0, value, 9e15), NULL)) AS max_bytes
+  FROM blackbox_settings
+ WHERE substr(name, 1, 8) = 'payload.';
 
-CREATE TRIGGER IF NOT EXISTS main.payload_sweep_run
-INSTEAD OF INSERT ON payload__sweep
+----------------------------------------------------------------- inserts --
+
+-- SQLite fires no DELETE trigger for what REPLACE takes. So it is deleted before, by
+-- which the guard sees it, and the receipt. A plain INSERT fails without our help, and
+-- INSERT OR IGNORE passes. (rowid -1 means none: no row has it.)
+CREATE TRIGGER IF NOT EXISTS main.payload_insert_replace
+BEFORE INSERT ON event_payloads
+WHEN EXISTS (SELECT 1 FROM event_payloads WHERE id = NEW.id)
+  OR (NEW.rowid <> -1 AND EXISTS (SELECT 1 FROM event_payloads WHERE rowid = NEW.rowid))
 BEGIN
-  -- Text is greater than every number, and would remove the whole archive.
-  SELECT RAISE(ABORT, 'ValidationError: before must be a time in milliseconds since 1970 UTC, and max_rows an integer or NULL')
-   WHERE typeof(NEW.before) NOT IN ('integer', 'real')
-      OR typeof(coalesce(NEW.max_rows, 0)) NOT IN ('integer', 'real')
-      OR NEW.max_rows <> CAST(NEW.max_rows AS INTEGER);
-  UPDATE payload__state SET bulk = 1;
-  DELETE FROM event_payloads
-   WHERE rowid IN (SELECT rid FROM payload__archive
-                    WHERE at < NEW.before
-                    ORDER BY at LIMIT CAST(coalesce(NEW.max_rows, -1) AS INTEGER));
-  INSERT INTO blackbox__log(domain, kind, subject, actor, rows, bytes, oldest, newest)
-  SELECT 'payload', 'removal', coalesce(NEW.rule, 'payload.age'), NEW.actor, rows, bytes, oldest, newest
-    FROM blackbox__open WHERE domain = 'payload' AND rule = 'bulk' AND minute = 0;
+  INSERT INTO payload__replaced(id, rid) VALUES (NEW.id, NEW.rowid);
+END;
+
+CREATE VIEW IF NOT EXISTS main.payload__replaced AS SELECT NULL AS id, NULL AS rid WHERE 0;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_replaced
+INSTEAD OF INSERT ON payload__replaced
+BEGIN
+  UPDATE blackbox__probe SET hit = 0 WHERE one = 1;
+  INSERT OR IGNORE INTO blackbox__probe(one, hit) VALUES (1, 1);
+  INSERT INTO payload__leaving(rid)
+  SELECT rowid FROM event_payloads
+   WHERE (SELECT hit FROM blackbox__probe) AND (id = NEW.id OR rowid = NEW.rid);
+END;
+
+-- Fires only if the row was really written.
+CREATE TRIGGER IF NOT EXISTS main.payload_insert
+AFTER INSERT ON event_payloads
+BEGIN
+  SELECT CASE
+    WHEN typeof(NEW.event_id) <> 'text' OR NEW.event_id = ''
+      OR typeof(NEW.agent_id) <> 'text' OR NEW.agent_id = ''
+    THEN RAISE(ABORT, 'ValidationError: event_id and agent_id must be text that is not empty; set both')
+    WHEN NEW.created_ms IS NULL
+    THEN RAISE(ABORT, 'ValidationError: created_at must be a date such as 2026-01-31T12:00:00.000Z or 2026-01-31 12:00:00')
+    WHEN NEW.rowid = -1
+    THEN RAISE(ABORT, 'ValidationError: rowid -1 is reserved; omit the rowid')
+    WHEN NEW.pinned NOT IN (0, 1)
+    THEN RAISE(ABORT, 'ValidationError: pinned must be 0 or 1')
+    WHEN EXISTS (SELECT 1 FROM payload__pins WHERE id = NEW.id)
+    THEN RAISE(ABORT, 'PinnedError: a pinned row has this id and cannot be overwritten; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
+    WHEN typeof(NEW.request_body) = 'blob' AND EXISTS (SELECT 1 FROM payload__packed
+          WHERE text = CAST(substr(NEW.request_body, 37) AS INTEGER) AND reference = NEW.request_body)
+      OR typeof(NEW.response_body) = 'blob' AND EXISTS (SELECT 1 FROM payload__packed
+          WHERE text = CAST(substr(NEW.response_body, 37) AS INTEGER) AND reference = NEW.response_body)
+    THEN RAISE(ABORT, 'ValidationError: this body is a reference to the body store, which belongs to another row; insert its text, store_text(body)') END;
+  INSERT INTO payload__settling(rid, pinned, wrong)
+  VALUES (NEW.rowid, max(coalesce(NEW.pinned, 0), NEW.purpose = 'evidence'),
+          NEW.pinned IS NOT 0 OR NEW.purpose = 'evidence' OR NEW.size_bytes IS NOT
+          coalesce(length(CAST(NEW.request_body AS BLOB)), 0) + coalesce(length(CAST(NEW.response_body AS BLOB)), 0));
   UPDATE payload__state
-     SET bulk = 0,
-         removed = coalesce((SELECT rows FROM blackbox__open
-                              WHERE domain = 'payload' AND rule = 'bulk' AND minute = 0), 0);
-  DELETE FROM blackbox__open WHERE domain = 'payload' AND rule = 'bulk' AND minute = 0;
+     SET bytes = bytes + (NEW.purpose IS 'archive' AND NEW.pinned IS 0) * NEW.size_bytes,
+         rid = iif((NEW.purpose IS 'archive' AND NEW.pinned IS 0), NEW.rowid, -1), ms = iif((NEW.purpose IS 'archive' AND NEW.pinned IS 0), NEW.created_ms, 0),
+         wake = min(wake, iif(NEW.created_ms > since, NEW.created_ms + kept_ms, wake)),
+         pack = min(pack, NEW.created_at)
+   WHERE one = 1;
 END;
 
-CREATE TRIGGER IF NOT EXISTS main.payload_clear_run
-INSTEAD OF INSERT ON payload__clear
-BEGIN
-  UPDATE payload__state SET bulk = 1;
-  DELETE FROM event_payloads
-   WHERE rowid IN (SELECT rid FROM payload__archive);
-  INSERT INTO blackbox__log(domain, kind, subject, actor, rows, bytes, oldest, newest)
-  SELECT 'payload', 'removal', 'clear', NEW.actor, rows, bytes, oldest, newest
-    FROM blackbox__open WHERE domain = 'payload' AND rule = 'bulk' AND minute = 0;
-  UPDATE payload__state
-     SET bulk = 0,
-         removed = coalesce((SELECT rows FROM blackbox__open
-                              WHERE domain = 'payload' AND rule = 'bulk' AND minute = 0), 0);
-  DELETE FROM blackbox__open WHERE domain = 'payload' AND rule = 'bulk' AND minute = 0;
-END;
+-- One UPDATE for all that the schema corrects, compiled once.
+CREATE VIEW IF NOT EXISTS main.payload__settling AS
+SELECT NULL AS rid, NULL AS pinned, NULL AS wrong WHERE 0;
 
--- asks: 1 if this is part of a write, which must not fail. Usually the oldest row
--- is enough. Rows without a time stay.
-CREATE TRIGGER IF NOT EXISTS main.payload_trim_run
-INSTEAD OF INSERT ON payload_trim
-BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: max_rows must be an integer of 1 or more')
-   WHERE typeof(NEW.max_rows) <> 'integer' OR NEW.max_rows < 1;
-  UPDATE payload__state SET removed = 0 WHERE one = 1;
-  INSERT INTO payload__leaving(kind, since, before, max_rows, asks)
-  VALUES (3, -1e18, 1e18, 1, NEW.asks), (3, -1e18, 1e18, NEW.max_rows - 1, NEW.asks);
-END;
-
--- The oldest rows between two times leave. kind is what payload__state.bulk is
--- meanwhile: 2 if they are due, 3 if the archive has too many bytes.
-CREATE TRIGGER IF NOT EXISTS main.payload_leaving_insert
-INSTEAD OF INSERT ON payload__leaving
-WHEN NEW.kind = 2 OR (SELECT bytes > max_bytes FROM payload_volume) --|
---| WHEN NEW.kind = 2 OR (SELECT bytes > max_bytes FROM payload_occupied)
-BEGIN
-  INSERT INTO payload__parting(kind, since, before, max_rows, refused)
-  VALUES (NEW.kind, NEW.since, NEW.before, NEW.max_rows,
-          NEW.asks AND EXISTS (SELECT 1 FROM retention_refusers WHERE rule = 'payload.age'));
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_parting_allowed
-INSTEAD OF INSERT ON payload__parting
-WHEN NEW.refused IS NOT 1
-BEGIN
-  UPDATE payload__state SET bulk = NEW.kind WHERE one = 1;
-  INSERT INTO payload__going(kind, rid)
-  SELECT NEW.kind, rid
-    FROM (SELECT rid FROM payload__archive
-           WHERE at > NEW.since AND at < NEW.before
-           ORDER BY at, bytes, "key" LIMIT NEW.max_rows);
-  UPDATE payload__state SET bulk = 0 WHERE one = 1;
-END;
-
--- A write that could be refused goes on, and removes nothing. The log then has a
--- receipt without rows, one a day.
-CREATE TRIGGER IF NOT EXISTS main.payload_parting_refused
-INSTEAD OF INSERT ON payload__parting
-WHEN NEW.refused
-BEGIN
-  INSERT INTO blackbox__log(domain, kind, subject, rows, bytes)
-  SELECT 'payload', 'removal', rule, 0, 0
-    FROM (SELECT CASE NEW.kind WHEN 2 THEN 'payload.age refused'
-                               ELSE 'payload.bytes refused' END AS rule)
-   WHERE NOT EXISTS (SELECT 1 FROM blackbox__log
-                      WHERE subject = rule
-                        AND at > (julianday('now') - 2440588.5) * 86400000.0);
-END;
-
--- Each row that goes adds itself to the receipt of the minute.
-CREATE TRIGGER IF NOT EXISTS main.payload_going_insert
-INSTEAD OF INSERT ON payload__going
-WHEN NEW.kind = 2 OR (SELECT bytes > max_bytes FROM payload_volume) --|
---| WHEN NEW.kind = 2 OR (SELECT bytes > max_bytes FROM payload_occupied)
-BEGIN
-  DELETE FROM event_payloads WHERE rowid = NEW.rid;
-  UPDATE payload__state SET removed = removed + changes() WHERE one = 1;
-END;
-
--- A row was written: it is counted as it is now, and room is made for it. Another
--- row that had its id was removed by REPLACE, for which SQLite fires no DELETE
--- trigger. size_bytes may not be correct yet. written: 1 if its bodies are new, 0
--- if it only has come into the archive, because it was unpinned. Then it is not
--- refused, however large it is. (+ keeps the primary key out: the index of the
--- event has the rows without a time together.)
-CREATE TRIGGER IF NOT EXISTS main.payload_written_insert
-INSTEAD OF INSERT ON payload__written
-WHEN EXISTS (SELECT 1 FROM payload_volume)
-BEGIN
-  DELETE FROM payload__sizes
-   WHERE rid = NEW.rid OR rid = NEW.old_rid
-      OR (id = NEW.id AND rid NOT IN (SELECT rowid FROM event_payloads));
-  INSERT INTO payload__sizes(rid, id, bytes) --|
-  SELECT e.rowid, e.id, coalesce(length(CAST(e.request_body AS BLOB)), 0) --|
-                      + coalesce(length(CAST(e.response_body AS BLOB)), 0) --|
-    FROM event_payloads AS e --|
---|   INSERT INTO payload__sizes(rid, id, bytes, packed)
---|   SELECT e.rowid, e.id, l.bytes,
---|          iif(EXISTS (SELECT 1 FROM payload_texts AS t WHERE t."key" = e.id), l.bytes, 0)
---|     FROM event_payloads AS e JOIN payload_lengths AS l ON l.rid = e.rowid
-   WHERE e.rowid = NEW.rid AND e.purpose = 'archive' AND e.pinned = 0
-     AND NOT EXISTS (SELECT 1 FROM payload__times AS t
-                      WHERE t.event_id = e.event_id AND t.at IS NULL AND +t.rid = NEW.rid);
-  SELECT RAISE(ABORT, 'QuotaExceededError: the bodies of this row have more bytes than payload.max_bytes, the limit of the whole archive; store less, or set a higher limit')
-   WHERE NEW.written AND (SELECT bytes FROM payload__sizes WHERE rid = NEW.rid)
-                         > (SELECT max_bytes FROM payload_volume);
-  INSERT INTO payload__leaving(kind, since, before, max_rows, asks)
-  VALUES (3, -1e18, 1e18, 1, 1), (3, -1e18, 1e18, 99, 1);
-  SELECT RAISE(ABORT, 'HeldError: holds keep rows of the archive, and payload.max_bytes leaves no room for this one; set a higher limit, or end a hold with retention_release(); SELECT * FROM retention_holds lists the holds')
-   WHERE NEW.written AND EXISTS (SELECT 1 FROM retention__in_force)
-     AND NOT EXISTS (SELECT 1 FROM event_payloads WHERE rowid = NEW.rid);
-END;
-
----------------------------------------------------------------- history --
-
--- The clean-up that a write carries removes no rows up to this time.
-CREATE TRIGGER IF NOT EXISTS main.payload_history_insert
-INSTEAD OF INSERT ON payload_history
-BEGIN
-  UPDATE blackbox_settings SET value = max(1, r.at)
-    FROM (SELECT CASE WHEN substr(NEW.created_at, 24) = 'Z' AND substr(NEW.created_at, 20, 1) = '.'
-                       AND substr(NEW.created_at, 12, 2) < '24' THEN unixepoch(NEW.created_at) * 1000 + substr(NEW.created_at, 21, 3)
-                      WHEN substr(NEW.created_at, 5, 1) <> '-' OR substr(NEW.created_at, 12, 2) = '24' THEN NULL
-                      WHEN substr(NEW.created_at, 14, 1) = ':' AND substr(NEW.created_at, 20, 1) <> '.' THEN unixepoch(NEW.created_at) * 1000
-                      WHEN substr(NEW.created_at, 14, 1) = ':' THEN unixepoch(substr(NEW.created_at, 1, 21) || ltrim(substr(NEW.created_at, 22),
-                       '0123456789')) * 1000 + CAST(substr(NEW.created_at, 20, 4) * 1000 + 0.5 AS INTEGER)
-                      WHEN length(NEW.created_at) = 10 THEN unixepoch(NEW.created_at || ' 00:00') * 1000 END AS at) AS r
-   WHERE name = 'payload.history_until' AND value < max(1, r.at)
-     AND r.at < (julianday('now') - 2440587.5) * 86400000.0
-              - 86400000 * (SELECT value FROM blackbox_settings
-                             WHERE name = 'payload.retention_days');
-  INSERT INTO event_payloads(id, event_id, agent_id, request_body, response_body,
-    size_bytes, purpose, created_at)
-  VALUES (NEW.id, NEW.event_id, NEW.agent_id, NEW.request_body, NEW.response_body,
-    coalesce(length(CAST(NEW.request_body AS BLOB)), 0)
-      + coalesce(length(CAST(NEW.response_body AS BLOB)), 0),
-    'archive', NEW.created_at);
-END;
-
---------------------------------------------------------------- evidence --
-
--- An exchange that is in the archive is not stored twice: its row becomes the
--- evidence, with the time that is given. It keeps its id and its rowid. Nothing
--- is removed, so there is no receipt. The row is looked for among the 16 rows of
--- the event that are nearest in time, 8 on each side. Among equal rows the nearest
--- is used. It is used only once, because it is then no longer in the archive.
-CREATE TRIGGER IF NOT EXISTS main.payload_evidence_insert
-INSTEAD OF INSERT ON payload_evidence
-BEGIN
-  INSERT INTO payload__saving(rid, kill_switch_event_id, event_id, agent_id,
-    request_body, response_body, created_at)
-  VALUES ((
-     WITH exchange(at) AS ( -- no CAST: its affinity would keep the index out
-       SELECT round((julianday(coalesce(NEW.created_at, 'now')) - 2440587.5) * 86400000.0))
-     SELECT rid
-       FROM (SELECT near.rid, min(abs(near.at - (SELECT at FROM exchange)))
-               FROM (SELECT * FROM (SELECT rid, at FROM payload__times
-                                     WHERE event_id = NEW.event_id AND at <= (SELECT at FROM exchange)
-                                     ORDER BY at DESC LIMIT 8)
-                     UNION ALL
-                     SELECT * FROM (SELECT rid, at FROM payload__times
-                                     WHERE event_id = NEW.event_id AND at > (SELECT at FROM exchange)
-                                     ORDER BY at LIMIT 8)) AS near
-               CROSS JOIN event_payloads AS e ON e.rowid = near.rid
-              WHERE e.purpose = 'archive' AND e.pinned = 0
-                AND e.kill_switch_event_id IS NULL AND e.id IS NOT NULL
-                AND e.size_bytes = coalesce(length(CAST(NEW.request_body AS BLOB)), 0)
-                                 + coalesce(length(CAST(NEW.response_body AS BLOB)), 0)
-                AND e.event_id IS NEW.event_id COLLATE BINARY AND e.agent_id IS NEW.agent_id COLLATE BINARY
-                AND e.request_body IS NEW.request_body COLLATE BINARY
-                AND e.response_body IS NEW.response_body COLLATE BINARY
-                AND NOT EXISTS (SELECT 1 FROM payload__pins WHERE id = e.id))),
-    NEW.kill_switch_event_id, NEW.event_id, NEW.agent_id, NEW.request_body, NEW.response_body,
-    coalesce(NEW.created_at, strftime('%Y-%m-%dT%H:%M:%fZ', 'now')));
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_saving_found
-INSTEAD OF INSERT ON payload__saving
-WHEN NEW.rid IS NOT NULL
+CREATE TRIGGER IF NOT EXISTS main.payload_settling
+INSTEAD OF INSERT ON payload__settling WHEN NEW.wrong
 BEGIN
   UPDATE event_payloads
-     SET purpose = 'evidence', pinned = 1,
-         kill_switch_event_id = NEW.kill_switch_event_id,
-         created_at = NEW.created_at
+     SET pinned = NEW.pinned,
+         size_bytes = coalesce(length(CAST(request_body AS BLOB)), 0) + coalesce(length(CAST(response_body AS BLOB)), 0)
+           + coalesce((SELECT sum(bytes - length(reference)) FROM payload__packed AS p
+                        WHERE p.id = event_payloads.id AND text > 0
+                          AND reference IN (request_body, response_body)), 0)
    WHERE rowid = NEW.rid;
-  -- A trigger of the user may have prevented the UPDATE.
-  INSERT INTO payload__saving(kill_switch_event_id, event_id, agent_id,
-    request_body, response_body, created_at)
-  SELECT NEW.kill_switch_event_id, NEW.event_id, NEW.agent_id, NEW.request_body, NEW.response_body, NEW.created_at
-   WHERE changes() = 0;
+  SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads prevents this row from being pinned; drop the trigger')
+   WHERE NEW.pinned AND changes() = 0;
 END;
 
-CREATE TRIGGER IF NOT EXISTS main.payload_saving_new
-INSTEAD OF INSERT ON payload__saving
-WHEN NEW.rid IS NULL
+----------------------------------------------------------------- updates --
+
+-- A pinned row gets a missing id, and a body in the form that the module has put
+-- into payload__packed. A held row may also become evidence, which gives it a time
+-- and a kill switch. (COLLATE: the columns of a table that was taken over may have
+-- others.)
+CREATE TRIGGER IF NOT EXISTS main.payload_update_guard
+BEFORE UPDATE OF rowid, oid, _rowid_, id, event_id, agent_id, request_body, response_body,
+  purpose, kill_switch_event_id, created_at, meta ON event_payloads
 BEGIN
-  INSERT INTO event_payloads(id, event_id, agent_id, request_body, response_body, size_bytes,
-    purpose, pinned, kill_switch_event_id, created_at)
-  VALUES (lower(hex(randomblob(4))) || '-' || lower(hex(randomblob(2))) || '-4' ||
-          substr(lower(hex(randomblob(2))), 2) || '-' ||
-          substr('89ab', 1 + (random() & 3), 1) ||
-          substr(lower(hex(randomblob(2))), 2) || '-' || lower(hex(randomblob(6))),
-          NEW.event_id, NEW.agent_id, NEW.request_body, NEW.response_body, coalesce(length(CAST(NEW.request_body AS BLOB)), 0)
-            + coalesce(length(CAST(NEW.response_body AS BLOB)), 0),
-          'evidence', 1, NEW.kill_switch_event_id, NEW.created_at);
+  SELECT CASE
+    WHEN OLD.pinned IS NOT 0 OR (OLD.purpose IS 'evidence' AND NOT EXISTS (
+           SELECT 1 FROM blackbox__log WHERE subject = OLD.id AND kind = 'unpin'))
+    THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
+    WHEN NEW.event_id IS OLD.event_id COLLATE BINARY AND NEW.agent_id IS OLD.agent_id COLLATE BINARY
+     AND NEW.request_body IS OLD.request_body COLLATE BINARY
+     AND NEW.response_body IS OLD.response_body COLLATE BINARY
+     AND NEW.rowid = OLD.rowid AND (NEW.id IS OLD.id COLLATE BINARY OR OLD.id IS NULL)
+     AND NEW.meta IS OLD.meta COLLATE BINARY
+     AND OLD.purpose IS 'archive' AND NEW.purpose IS 'evidence'
+     AND (OLD.kill_switch_event_id IS NULL
+          OR NEW.kill_switch_event_id IS OLD.kill_switch_event_id COLLATE BINARY)
+    THEN NULL
+    WHEN EXISTS (SELECT 1 FROM payload__held WHERE rid = OLD.rowid)
+    THEN RAISE(ABORT, 'HeldError: a hold keeps this row, which cannot be changed; SELECT * FROM retention_holds lists the holds, and retention_release() ends one') END
+   WHERE (OLD.pinned IS NOT 0 OR OLD.purpose IS 'evidence' OR EXISTS (SELECT 1 FROM retention__in_force))
+     AND NOT (NEW.rowid = OLD.rowid AND (NEW.id IS OLD.id COLLATE BINARY OR OLD.id IS NULL)
+              AND NEW.event_id IS OLD.event_id COLLATE BINARY AND NEW.agent_id IS OLD.agent_id COLLATE BINARY
+              AND NEW.purpose IS OLD.purpose COLLATE BINARY AND NEW.created_at IS OLD.created_at COLLATE BINARY
+              AND NEW.kill_switch_event_id IS OLD.kill_switch_event_id COLLATE BINARY
+              AND NEW.meta IS OLD.meta COLLATE BINARY
+              AND (NEW.request_body IS OLD.request_body COLLATE BINARY OR EXISTS (
+                    SELECT 1 FROM payload__packed WHERE id = OLD.id AND reference IS NEW.request_body))
+              AND (NEW.response_body IS OLD.response_body COLLATE BINARY OR EXISTS (
+                    SELECT 1 FROM payload__packed WHERE id = OLD.id AND reference IS NEW.response_body)));
+  SELECT CASE
+    WHEN NEW.rowid = -1
+    THEN RAISE(ABORT, 'ValidationError: rowid -1 is reserved; use another rowid')
+    WHEN (NEW.event_id IS NOT OLD.event_id AND (typeof(NEW.event_id) <> 'text' OR NEW.event_id = ''))
+      OR (NEW.agent_id IS NOT OLD.agent_id AND (typeof(NEW.agent_id) <> 'text' OR NEW.agent_id = ''))
+    THEN RAISE(ABORT, 'ValidationError: event_id and agent_id must be text that is not empty; set both')
+    WHEN NEW.created_at IS NOT OLD.created_at AND NEW.created_ms IS NULL
+    THEN RAISE(ABORT, 'ValidationError: created_at must be a date such as 2026-01-31T12:00:00.000Z or 2026-01-31 12:00:00')
+    WHEN typeof(NEW.request_body) = 'blob' AND EXISTS (SELECT 1 FROM payload__packed
+          WHERE text = CAST(substr(NEW.request_body, 37) AS INTEGER) AND reference = NEW.request_body
+            AND (id IS NOT OLD.id OR NEW.request_body IS OLD.response_body))
+      OR typeof(NEW.response_body) = 'blob' AND EXISTS (SELECT 1 FROM payload__packed
+          WHERE text = CAST(substr(NEW.response_body, 37) AS INTEGER) AND reference = NEW.response_body
+            AND (id IS NOT OLD.id OR NEW.response_body IS OLD.request_body))
+    THEN RAISE(ABORT, 'ValidationError: this body is a reference to the body store, which belongs to another row; set its text, store_text(body)') END;
 END;
 
--------------------------------------------------------------------- pins --
+-- UPDATE OR REPLACE would take the row that has this id or rowid.
+CREATE TRIGGER IF NOT EXISTS main.payload_update_taken
+BEFORE UPDATE OF rowid, oid, _rowid_, id ON event_payloads
+WHEN EXISTS (SELECT 1 FROM event_payloads WHERE id = NEW.id AND rowid <> OLD.rowid)
+  OR EXISTS (SELECT 1 FROM event_payloads WHERE rowid = NEW.rowid AND rowid <> OLD.rowid)
+BEGIN
+  SELECT CASE WHEN rid IN (SELECT rid FROM payload__protected)
+         THEN RAISE(ABORT, 'PinnedError: a pinned row has this id or rowid and cannot be overwritten; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
+         WHEN rid IN (SELECT rid FROM payload__held)
+         THEN RAISE(ABORT, 'HeldError: a hold keeps a row with these values, which cannot be overwritten; SELECT * FROM retention_holds lists the holds, and retention_release() ends one') END
+    FROM (SELECT rowid AS rid FROM event_payloads WHERE id = NEW.id
+          UNION ALL SELECT rowid FROM event_payloads WHERE rowid = NEW.rowid)
+   WHERE rid <> OLD.rowid;
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_update_replace
+BEFORE UPDATE OF rowid, oid, _rowid_, id ON event_payloads
+WHEN EXISTS (SELECT 1 FROM event_payloads WHERE id = NEW.id AND rowid <> OLD.rowid)
+  OR EXISTS (SELECT 1 FROM event_payloads WHERE rowid = NEW.rowid AND rowid <> OLD.rowid)
+BEGIN
+  UPDATE blackbox__probe SET hit = 0 WHERE one = 1;
+  INSERT OR IGNORE INTO blackbox__probe(one, hit) VALUES (1, 1);
+  INSERT INTO payload__leaving(rid)
+  SELECT rowid FROM event_payloads
+   WHERE (SELECT hit FROM blackbox__probe) AND (id = NEW.id OR rowid = NEW.rowid)
+     AND rowid <> OLD.rowid;
+END;
+
+-- The pin is set by everybody, and cleared only after the log has recorded the unpin.
+CREATE TRIGGER IF NOT EXISTS main.payload_update_mark
+BEFORE UPDATE OF pinned, size_bytes ON event_payloads
+WHEN OLD.pinned IS NOT 0 OR NEW.pinned IS NOT OLD.pinned OR OLD.purpose IS 'evidence'
+BEGIN
+  SELECT CASE
+    WHEN NEW.pinned IS NOT OLD.pinned AND NEW.pinned IS NOT 1 AND OLD.pinned IS NOT 0
+     AND (EXISTS (SELECT 1 FROM payload__pins WHERE id = OLD.id)
+          OR (OLD.pinned IS NOT NULL AND NOT EXISTS (
+              SELECT 1 FROM blackbox__log WHERE subject = OLD.id AND kind = 'unpin')))
+    THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
+    WHEN NEW.pinned IS NOT OLD.pinned AND NEW.pinned IS NOT 0 AND NEW.pinned IS NOT 1
+    THEN RAISE(ABORT, 'ValidationError: pinned must be 0 or 1')
+    WHEN OLD.pinned IS NOT 0 AND NEW.size_bytes IS NOT OLD.size_bytes
+     AND NEW.size_bytes IS NOT coalesce(length(CAST(NEW.request_body AS BLOB)), 0) + coalesce(length(CAST(NEW.response_body AS BLOB)), 0)
+    THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)') END;
+END;
+
+-- It is the first of the AFTER triggers, because SQLite fires the first one last: room
+-- is made when the sum is right. A row that was not counted before is not refused,
+-- however large it is.
+CREATE TRIGGER IF NOT EXISTS main.payload_update
+AFTER UPDATE OF id, request_body, response_body, purpose, created_at ON event_payloads
+BEGIN
+  DELETE FROM payload__packed
+   WHERE id = OLD.id AND reference IS NOT NEW.request_body AND reference IS NOT NEW.response_body;
+  UPDATE payload__packed SET id = NEW.id WHERE id = OLD.id AND NEW.id IS NOT OLD.id COLLATE BINARY;
+  INSERT INTO payload__settling(rid, pinned, wrong)
+  VALUES (NEW.rowid, max(coalesce(NEW.pinned, 0), NEW.purpose = 'evidence' AND OLD.purpose IS NOT 'evidence'),
+          (NEW.purpose = 'evidence' AND OLD.purpose IS NOT 'evidence')
+          OR NEW.request_body IS NOT OLD.request_body OR NEW.response_body IS NOT OLD.response_body);
+  UPDATE payload__state
+     SET rid = iif((OLD.purpose IS 'archive' AND OLD.pinned IS 0), NEW.rowid, -1), ms = 0,
+         wake = min(wake, iif(NEW.created_ms > since, NEW.created_ms + kept_ms, wake)),
+         pack = min(pack, NEW.created_at)
+   WHERE one = 1;
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_update_size
+AFTER UPDATE OF request_body, response_body, size_bytes ON event_payloads
+WHEN NEW.size_bytes IS NOT coalesce(length(CAST(NEW.request_body AS BLOB)), 0) + coalesce(length(CAST(NEW.response_body AS BLOB)), 0)
+BEGIN
+  INSERT INTO payload__settling(rid, pinned, wrong) VALUES (NEW.rowid, NEW.pinned, 1);
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_update_count
+AFTER UPDATE OF size_bytes, purpose, pinned ON event_payloads
+BEGIN
+  UPDATE payload__state
+     SET bytes = bytes + (NEW.purpose IS 'archive' AND NEW.pinned IS 0) * NEW.size_bytes - (OLD.purpose IS 'archive' AND OLD.pinned IS 0) * OLD.size_bytes
+   WHERE one = 1;
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_update_pin
+AFTER UPDATE OF id, pinned ON event_payloads
+WHEN NEW.pinned <> 0 AND NEW.id IS NOT NULL
+ AND NOT EXISTS (SELECT 1 FROM payload__pins WHERE id = NEW.id)
+BEGIN
+  INSERT INTO blackbox__log(domain, kind, subject, event_id, agent_id, kill_switch_event_id)
+  VALUES ('payload', 'pin', NEW.id, NEW.event_id, NEW.agent_id, NEW.kill_switch_event_id);
+  INSERT INTO payload__pins(id, n) VALUES (NEW.id, last_insert_rowid());
+END;
+
+----------------------------------------------------------------- deletes --
+
+CREATE TRIGGER IF NOT EXISTS main.payload_delete_guard
+BEFORE DELETE ON event_payloads
+WHEN OLD.pinned IS NOT 0 OR OLD.purpose IS 'evidence' OR EXISTS (SELECT 1 FROM retention__in_force)
+BEGIN
+  SELECT CASE
+    WHEN OLD.pinned IS NOT 0 OR (OLD.purpose IS 'evidence' AND NOT EXISTS (
+           SELECT 1 FROM blackbox__log WHERE subject = OLD.id AND kind = 'unpin'))
+    THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be deleted; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
+    WHEN NOT EXISTS (SELECT 1 FROM payload__held WHERE rid = OLD.rowid) THEN NULL
+    WHEN (SELECT work FROM payload__state) THEN RAISE(IGNORE)
+    ELSE RAISE(ABORT, 'HeldError: a hold keeps this row, which cannot be deleted; SELECT * FROM retention_holds lists the holds, and retention_release() ends one') END;
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_delete
+AFTER DELETE ON event_payloads
+BEGIN
+  INSERT INTO retention_note(at, domain, minute, rule, rows, bytes, oldest)
+  SELECT CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER), 'payload',
+         iif(rule = 'bulk', 0, NULL),
+         CASE work WHEN 0 THEN coalesce(rule, 'manual')
+                   ELSE iif(OLD.created_ms < till, 'payload.age', 'payload.bytes') END,
+         1, OLD.size_bytes, OLD.created_ms
+    FROM payload__state;
+  UPDATE payload__state SET bytes = bytes - (OLD.purpose IS 'archive' AND OLD.pinned IS 0) * OLD.size_bytes, due = due - 1 WHERE one = 1;
+  DELETE FROM payload__packed WHERE id = OLD.id;
+END;
+
+-- All that removes rows inside another statement: one DELETE, compiled once.
+CREATE VIEW IF NOT EXISTS main.payload__leaving AS SELECT NULL AS rid, NULL AS at WHERE 0;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_leaving
+INSTEAD OF INSERT ON payload__leaving
+WHEN (SELECT work = 0 OR bytes - packed + packed * share > max_bytes OR (due > 0 AND NEW.at < till)
+        FROM payload__state)
+BEGIN
+  DELETE FROM event_payloads WHERE rowid = NEW.rid;
+  SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads keeps a row that REPLACE would take; drop the trigger')
+   WHERE changes() = 0 AND (SELECT work = 0 FROM payload__state);
+END;
+
+-- The store sweeps what no row names any more.
+CREATE TRIGGER IF NOT EXISTS main.payload_packed_delete
+AFTER DELETE ON payload__packed WHEN OLD.text > 0
+BEGIN
+  UPDATE payload__state SET packed = packed - OLD.counted * OLD.bytes WHERE one = 1;
+  INSERT INTO store_dropped(text) SELECT OLD.text
+   WHERE NOT EXISTS (SELECT 1 FROM store_dropped WHERE text = OLD.text);
+END;
+
+------------------------------------------------------- what is due goes --
+
+-- A row that is itself past the retention period is history that is being loaded: for
+-- it no row is due. till is -9e15, too, if the clock is in doubt.
+CREATE TRIGGER IF NOT EXISTS main.payload_look
+AFTER UPDATE OF rid ON payload__state
+WHEN (NEW.ms AND NEW.wake <= unixepoch() * 1000)
+  OR NEW.bytes - NEW.packed + NEW.packed * NEW.share > NEW.max_bytes
+BEGIN
+  UPDATE payload__state SET work = 1 WHERE one = 1;
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_ready
+AFTER UPDATE OF work ON payload__state WHEN NEW.work = 1
+BEGIN
+  UPDATE payload__state
+     SET till = (SELECT coalesce(iif(NEW.ms >= now - NEW.kept_ms, now - NEW.kept_ms, NULL), -9e15)
+                   FROM retention_now),
+         work = 2 + EXISTS (SELECT 1 FROM sqlite_schema
+           WHERE (type = 'trigger' AND tbl_name = 'event_payloads' COLLATE NOCASE
+                  AND substr(name, 1, 8) <> 'payload_' AND instr(lower(sql), 'delete'))
+              OR (type = 'table' AND instr(lower(sql), 'references') AND instr(lower(sql), 'event_payloads'))),
+         due = 2
+   WHERE one = 1;
+END;
+
+-- Two rows that are due, and as many as payload.max_bytes wants, the oldest first: it
+-- looks at three, and if that is not enough at 97 more. The guard passes over those
+-- that are held.
+CREATE TRIGGER IF NOT EXISTS main.payload_work
+AFTER UPDATE OF work ON payload__state WHEN NEW.work > 1
+BEGIN
+  INSERT INTO retention__tick(now) VALUES (NEW.till + NEW.kept_ms);
+  SELECT RAISE(ABORT, 'QuotaExceededError: the bodies of this row have more bytes than payload.max_bytes, the limit of the whole archive; store less, or set a higher limit')
+    FROM event_payloads
+   WHERE rowid = NEW.rid AND size_bytes > NEW.max_bytes;
+  INSERT INTO payload__leaving(rid, at)
+  SELECT rowid, created_ms FROM event_payloads INDEXED BY payload_by_age
+   WHERE purpose = 'archive' AND pinned = 0
+     AND created_ms > iif(NEW.bytes - NEW.packed + NEW.packed * NEW.share > NEW.max_bytes, -9e15, NEW.since)
+   ORDER BY created_ms, size_bytes LIMIT iif(NEW.work = 2, 3, 0);
+  INSERT INTO payload__leaving(rid, at)
+  SELECT rowid, created_ms FROM event_payloads INDEXED BY payload_by_age
+   WHERE purpose = 'archive' AND pinned = 0
+     AND created_ms > iif(NEW.bytes - NEW.packed + NEW.packed * NEW.share > NEW.max_bytes, -9e15, NEW.since)
+   ORDER BY created_ms, size_bytes
+   LIMIT (SELECT iif(NEW.work = 2 AND (bytes - packed + packed * share > max_bytes OR due > 0 AND EXISTS (
+            SELECT 1 FROM retention__in_force)), 97, 0) FROM payload__state);
+  UPDATE payload__state
+     SET work = 0,
+         wake = iif(till < 0, wake, min(coalesce((SELECT seen FROM retention_clock), 0) + 3600001, kept_ms +
+           coalesce((SELECT created_ms FROM event_payloads INDEXED BY payload_by_age
+                      WHERE purpose = 'archive' AND pinned = 0 AND created_ms > NEW.since
+                      ORDER BY created_ms LIMIT 1), 9e15)))
+   WHERE one = 1;
+  INSERT INTO retention_note(at, domain, minute, rule, rows, bytes) -- one a day
+  SELECT unixepoch() * 1000, 'payload', (unixepoch() / 86400 + 1) * 1440,
+         iif(bytes - packed + packed * share > max_bytes, 'payload.bytes refused', 'payload.age refused'),
+         0, 0
+    FROM payload__state
+   WHERE due = 2 AND (bytes - packed + packed * share > max_bytes
+                      OR (NEW.work = 3 AND wake - kept_ms < till));
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_due_delete
+INSTEAD OF DELETE ON payload_due WHEN OLD.blocked_by IS NULL
+BEGIN
+  UPDATE payload__state SET rule = 'payload.age' WHERE one = 1;
+  DELETE FROM event_payloads WHERE rowid = OLD.rid;
+  UPDATE payload__state SET rule = NULL WHERE one = 1;
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_settings_update
+AFTER UPDATE OF value ON blackbox_settings
+WHEN NEW.name IN ('payload.retention_days', 'payload.history_until', 'payload.max_bytes')
+BEGIN
+  UPDATE payload__state
+     SET (kept_ms, since, max_bytes) = (SELECT kept_ms, since, max_bytes FROM payload__settings),
+         wake = 0, rid = -1, ms = 0
+   WHERE one = 1;
+END;
+
+---------------------------------------------------------------- commands --
 
 CREATE TRIGGER IF NOT EXISTS main.payload_unpins_insert
 INSTEAD OF INSERT ON payload_unpins
@@ -621,9 +677,142 @@ BEGIN
    WHERE p.id = NEW.payload_id;
   DELETE FROM payload__pins WHERE id = NEW.payload_id;
   UPDATE event_payloads SET pinned = 0 WHERE id = NEW.payload_id;
+  UPDATE payload__state SET wake = 0, rid = -1, ms = 0 WHERE one = 1;
   SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads prevents this row from being unpinned; drop the trigger')
-   WHERE EXISTS (SELECT 1 FROM payload__pins WHERE id = NEW.payload_id)
-      OR EXISTS (SELECT 1 FROM event_payloads
+   WHERE EXISTS (SELECT 1 FROM event_payloads
                   WHERE id = NEW.payload_id AND pinned <> 0);
 END;
 
+-- The clean-up that a write carries removes no rows up to this time.
+CREATE TRIGGER IF NOT EXISTS main.payload_history_insert
+INSTEAD OF INSERT ON payload_history
+BEGIN
+  INSERT INTO event_payloads(id, event_id, agent_id, request_body, response_body, size_bytes,
+    purpose, created_at)
+  VALUES (coalesce(NEW.id, lower(hex(randomblob(4))) || '-' || lower(hex(randomblob(2))) || '-4' ||
+    substr(lower(hex(randomblob(2))), 2) || '-' ||
+    substr('89ab', 1 + (random() & 3), 1) ||
+    substr(lower(hex(randomblob(2))), 2) || '-' || lower(hex(randomblob(6)))),
+    NEW.event_id, NEW.agent_id, NEW.request_body, NEW.response_body, coalesce(length(CAST(NEW.request_body AS BLOB)), 0) + coalesce(length(CAST(NEW.response_body AS BLOB)), 0),
+    'archive', NEW.created_at);
+  UPDATE blackbox_settings SET value = max(1, (SELECT ms FROM payload__state))
+   WHERE name = 'payload.history_until' AND value < max(1, (SELECT ms FROM payload__state))
+     AND (SELECT ms < (julianday('now') - 2440587.5) * 86400000.0 - kept_ms FROM payload__state);
+END;
+
+-- An exchange that is in the archive is not stored twice: its row becomes the
+-- evidence, with the time that is given. It keeps its id and its rowid. Nothing is
+-- removed, so there is no receipt. The row is looked for among the 64 newest rows of
+-- the event. Among equal rows the nearest in time is used, and only once, because it is
+-- then no longer in the archive.
+CREATE TRIGGER IF NOT EXISTS main.payload_evidence_insert
+INSTEAD OF INSERT ON payload_evidence
+BEGIN
+  UPDATE event_payloads
+     SET purpose = 'evidence', pinned = 1, kill_switch_event_id = NEW.kill_switch_event_id,
+         created_at = coalesce(NEW.created_at, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
+   WHERE rowid = (
+    SELECT e.rowid
+      FROM (SELECT rowid AS rid FROM event_payloads INDEXED BY idx_payloads_event_id
+             WHERE event_id = NEW.event_id ORDER BY rowid DESC LIMIT 64) AS near
+     CROSS JOIN event_payloads AS e ON e.rowid = near.rid
+     WHERE e.purpose = 'archive' AND e.pinned = 0
+       AND e.kill_switch_event_id IS NULL AND e.id IS NOT NULL
+       AND e.size_bytes = coalesce(length(CAST(NEW.request_body AS BLOB)), 0) + coalesce(length(CAST(NEW.response_body AS BLOB)), 0)
+       AND e.event_id IS NEW.event_id COLLATE BINARY AND e.agent_id IS NEW.agent_id COLLATE BINARY
+       AND e.request_body IS NEW.request_body COLLATE BINARY
+       AND e.response_body IS NEW.response_body COLLATE BINARY
+     ORDER BY abs(e.created_ms - (julianday(coalesce(NEW.created_at, 'now')) - 2440587.5) * 86400000.0)
+     LIMIT 1);
+  INSERT INTO event_payloads(id, event_id, agent_id, request_body, response_body, size_bytes,
+    purpose, pinned, kill_switch_event_id, created_at)
+  SELECT lower(hex(randomblob(4))) || '-' || lower(hex(randomblob(2))) || '-4' ||
+    substr(lower(hex(randomblob(2))), 2) || '-' ||
+    substr('89ab', 1 + (random() & 3), 1) ||
+    substr(lower(hex(randomblob(2))), 2) || '-' || lower(hex(randomblob(6))),
+         NEW.event_id, NEW.agent_id, NEW.request_body, NEW.response_body, coalesce(length(CAST(NEW.request_body AS BLOB)), 0) + coalesce(length(CAST(NEW.response_body AS BLOB)), 0),
+         'evidence', 1, NEW.kill_switch_event_id,
+         coalesce(NEW.created_at, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
+   WHERE changes() = 0;
+END;
+
+-- The same texts in another form, for which the store asks: references in place of
+-- texts, or back. "rowid = rowid" makes SQLite write the row in another place, so that
+-- the page does not stay half empty.
+CREATE TRIGGER IF NOT EXISTS main.payload_bodies_insert
+INSTEAD OF INSERT ON payload__bodies
+BEGIN
+  INSERT INTO payload__packed(text, id, reference, bytes, counted)
+  SELECT iif(p.text IS NULL, CAST(substr(NEW.request_body, 37) AS INTEGER), -1), e.id, NEW.request_body,
+         length(CAST(iif(p.text IS NULL, e.request_body, NEW.request_body) AS BLOB)), (e.purpose IS 'archive' AND e.pinned IS 0)
+    FROM event_payloads AS e
+    LEFT JOIN payload__packed AS p ON p.id = e.id AND p.reference = e.request_body
+   WHERE e.id = NEW."key" AND NEW.request_body IS NOT e.request_body;
+  INSERT INTO payload__packed(text, id, reference, bytes, counted)
+  SELECT iif(p.text IS NULL, CAST(substr(NEW.response_body, 37) AS INTEGER), -2), e.id, NEW.response_body,
+         length(CAST(iif(p.text IS NULL, e.response_body, NEW.response_body) AS BLOB)), (e.purpose IS 'archive' AND e.pinned IS 0)
+    FROM event_payloads AS e
+    LEFT JOIN payload__packed AS p ON p.id = e.id AND p.reference = e.response_body
+   WHERE e.id = NEW."key" AND NEW.response_body IS NOT e.response_body;
+  UPDATE payload__state
+     SET packed = packed + (SELECT coalesce(sum(bytes * counted), 0) FROM payload__packed AS p
+                             WHERE id = NEW."key" AND text > 0 AND NOT EXISTS (
+                               SELECT 1 FROM event_payloads AS e
+                                WHERE e.id = p.id AND p.reference IN (e.request_body, e.response_body)))
+   WHERE one = 1;
+  UPDATE event_payloads
+     SET rowid = rowid, request_body = NEW.request_body, response_body = NEW.response_body
+   WHERE id = NEW."key";
+  SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads prevents a body from being packed or unpacked; drop the trigger')
+   WHERE changes() = 0;
+  DELETE FROM payload__packed WHERE text < 0;
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_bodies_delete
+INSTEAD OF DELETE ON payload__bodies
+BEGIN
+  DELETE FROM event_payloads WHERE id = OLD."key";
+END;
+
+--------------------------------------------------- rows found in the table --
+
+-- Rows of the program that made the table get an id, the correct size, and pins.
+UPDATE main.event_payloads
+   SET id = lower(hex(randomblob(4))) || '-' || lower(hex(randomblob(2))) || '-4' ||
+    substr(lower(hex(randomblob(2))), 2) || '-' ||
+    substr('89ab', 1 + (random() & 3), 1) ||
+    substr(lower(hex(randomblob(2))), 2) || '-' || lower(hex(randomblob(6)))
+ WHERE id IS NULL;
+
+UPDATE main.event_payloads
+   SET pinned = (purpose = 'evidence' OR id IN (SELECT id FROM main.payload__pins))
+ WHERE pinned IS NULL;
+
+UPDATE main.event_payloads
+   SET size_bytes = coalesce(length(CAST(request_body AS BLOB)), 0) + coalesce(length(CAST(response_body AS BLOB)), 0)
+ WHERE NOT EXISTS (SELECT 1 FROM main.blackbox_domains WHERE domain = 'payload')
+   AND size_bytes IS NOT coalesce(length(CAST(request_body AS BLOB)), 0) + coalesce(length(CAST(response_body AS BLOB)), 0);
+
+-- On later runs: pins that were lost meanwhile, unless the evidence was unpinned.
+UPDATE main.event_payloads SET pinned = 1
+ WHERE (purpose <> 'archive' OR pinned <> 0)
+   AND id NOT IN (SELECT id FROM main.payload__pins)
+   AND (pinned <> 0 OR id NOT IN (SELECT payload_id FROM main.payload_unpins));
+
+UPDATE main.payload__state
+   SET (kept_ms, since, max_bytes) = (SELECT kept_ms, since, max_bytes FROM main.payload__settings),
+       bytes = (SELECT coalesce(sum(size_bytes), 0)
+                  FROM main.event_payloads WHERE purpose = 'archive' AND pinned = 0),
+       packed = (SELECT coalesce(sum(bytes), 0) FROM main.payload__packed WHERE counted),
+       wake = 0;
+
+INSERT INTO main.retention_rules(rule, domain, "view", setting, unit_ms, "table")
+VALUES ('payload.age', 'payload', 'payload_due', 'payload.retention_days', 86400000,
+        'event_payloads')
+ON CONFLICT (rule) DO UPDATE
+   SET domain = excluded.domain, "view" = excluded."view",
+       setting = excluded.setting, unit_ms = excluded.unit_ms,
+       "table" = excluded."table";
+
+INSERT INTO main.blackbox_domains(domain, format) VALUES ('payload', 1)
+ON CONFLICT (domain) DO UPDATE SET format = excluded.format;

@@ -113,20 +113,15 @@ BEGIN
     FROM retention__in_force
    WHERE kind = NEW.kind AND "key" = NEW."key" AND owner = NEW.owner AND NOT NEW.released
      AND NOT coalesce(NEW.until IS NULL OR NEW.until >= until, 0);
-  SELECT RAISE(ABORT, 'HeldError: this file has an archive, rings or evidence buffers whose guards the module must make first; SELECT retention_hold(kind, key, owner, actor, reason)')
+  SELECT RAISE(ABORT, 'HeldError: this file has evidence buffers whose guards the module must make first; SELECT retention_hold(kind, key, owner, actor, reason)')
    WHERE NOT NEW.released
-     AND ((NEW.kind IN ('agent', 'event', 'kill_switch', 'evidence')
-           AND EXISTS (SELECT 1 FROM blackbox_domains WHERE domain = 'payload')
-           AND NOT EXISTS (SELECT 1 FROM sqlite_schema
-                            WHERE type = 'trigger' AND name = 'payload_made_held_delete'))
-          OR (NEW.kind IN ('agent', 'event', 'buffer')
+     AND (NEW.kind IN ('agent', 'event', 'buffer')
               AND EXISTS (SELECT 1 FROM sqlite_schema AS v
                            WHERE v.type = 'table'
-                             AND (lower(v.sql) GLOB 'create virtual table*using*payload_ring*'
-                                  OR lower(v.sql) GLOB 'create virtual table*using*evidence_buffer*')
+                             AND lower(v.sql) GLOB 'create virtual table*using*evidence_buffer*'
                              AND NOT EXISTS (SELECT 1 FROM sqlite_schema AS g
                                               WHERE g.type = 'trigger'
-                                                AND g.name = v.name || '_heldrow' COLLATE NOCASE))));
+                                                AND g.name = v.name || '_heldrow' COLLATE NOCASE)));
   SELECT RAISE(ABORT, 'NotFoundError: this owner has no hold on that; SELECT kind, key, owner FROM retention_holds lists the holds')
    WHERE NEW.released
      AND NOT EXISTS (SELECT 1 FROM retention__in_force
@@ -139,7 +134,7 @@ BEGIN
   DELETE FROM retention__in_force
    WHERE kind = NEW.kind AND "key" = NEW."key" AND owner = NEW.owner AND NEW.released;
   INSERT INTO retention__in_force(kind, "key", owner, until, step, found)
-  SELECT NEW.kind, NEW."key", NEW.owner, NEW.until, (SELECT max(n) FROM blackbox__log), NEW.found
+  SELECT NEW.kind, NEW."key", NEW.owner, NEW.until, last_insert_rowid(), NEW.found
    WHERE NOT NEW.released
   ON CONFLICT (kind, "key", owner) DO UPDATE
      SET until = excluded.until, step = excluded.step, found = excluded.found;

@@ -12,7 +12,6 @@
 --                        piece
 --         store__pieces   where the piece with a given hash is
 --         store__state    one row: totals
---         store_dropped  texts that perhaps no reference names any more
 --         store_users    the views through which the store reaches the tables that
 --                        have references
 -- Views   store_stats    texts, pieces, packs, bytes
@@ -106,10 +105,6 @@ CREATE TABLE IF NOT EXISTS main.store__state(
   pieces      INTEGER NOT NULL,
   piece_bytes INTEGER NOT NULL,
   kept_bytes  INTEGER NOT NULL
-);
-
-CREATE TABLE IF NOT EXISTS main.store_dropped(
-  text INTEGER PRIMARY KEY
 );
 
 -- bodies has the columns key and those with the values; INSERT replaces the values

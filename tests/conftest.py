@@ -49,6 +49,11 @@ def rows(db, sql, *args):
     return db.execute(sql, args).fetchall()
 
 
+def problems(db):
+    """What blackbox_check finds, but for the repairs of an install, which it lists for ever."""
+    return [row for row in rows(db, "SELECT * FROM blackbox_check") if ": schema of " not in row[2]]
+
+
 def by_hand(path, sql):
     """Changes a file as a program without the module does, which may change every table. With
     the module loaded, SQLite before 3.44 protects some of its tables in defensive mode."""

@@ -180,7 +180,8 @@ static int isFresh(const char *zTable, const char *zColumn) {
   if (strcmp(zTable, "retention_clock") == 0) return 1;
   if (strcmp(zTable, "payload__pins") == 0) return 1;
   return (strcmp(zTable, "event_payloads") == 0 ||
-             strcmp(zTable, "payload__sizes") == 0) &&
+             strcmp(zTable, "payload__waiting") == 0 ||
+             strcmp(zTable, "payload__packed") == 0) &&
          strcmp(zColumn, "id") == 0;
 }
 

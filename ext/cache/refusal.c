@@ -171,8 +171,7 @@ static int isStorage(const BxErr *pErr) {
     case SQLITE_PERM:
     case SQLITE_NOTADB: return 1;
     case SQLITE_CORRUPT: return !bxIs(pErr, "CorruptedDataError");
-    default:
-      return bxIs(pErr, "NotInstalledError") || bxSays(pErr, "no such table: ");
+    default: return bxSays(pErr, "no such table: ");
   }
 }
 

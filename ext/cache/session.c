@@ -275,15 +275,11 @@ static CacheCounts cacheCount(BxStmts *pHome, BxErr *pErr) {
   return counts;
 }
 
-/* The first statement of a clean-up takes the write lock, before any setting is
-** read, so that the rows that are counted are the rows that are removed. It
-** writes the marks first: sessions that this connection has read are not idle.
-** Returns the schema of the cache. */
+/* Returns the schema of the cache. A clean-up takes the write lock first, before any
+** setting is read, so that the rows that are counted are the rows that are removed. */
 static BxStmts *beginCleanup(BxCall *p) {
-  static const char zSql[] = "UPDATE main.cache_state SET rule = NULL";
   BxStmts *pHome = bxHome(p->bx, "cache", &p->err);
-  bxRun(bxStmt(pHome, zSql, &p->err), &p->err);
-  bxCacheWriteMarks(pHome, &p->err);
+  if (pHome != 0) bxLock(pHome, &p->err);
   return pHome;
 }
 
@@ -299,8 +295,12 @@ static int applyRule(
 ** sessions (bSessions) or items, of both rules together. */
 static void cleanUp(BxCall *p, BxStmts *pHome, const CacheRule aRule[2],
     const i64 aCut[2], i64 nLimit, int bSessions) {
-  CacheCounts was = cacheCount(pHome, &p->err), is = was;
+  static const char zSql[] = "UPDATE main.cache_state SET rule = NULL";
+  CacheCounts was, is;
   int i, bMore = 0;
+  bxDo(pHome, zSql, &p->err, "");
+  bxCacheWriteMarks(pHome, &p->err); /* what was read is not idle */
+  is = was = cacheCount(pHome, &p->err);
   for (i = 0; i < 2; i++) {
     i64 nGone = bSessions ? was.nSession - is.nSession : was.nItem - is.nItem;
     bMore |= applyRule(
@@ -345,22 +345,24 @@ void bxCacheCleanupOrphans(BxCall *p) {
                   ? bxInt(p->aArg[0], "idle_ms", 0, BX_MAX_TIME, &p->err)
                   : bxSettingInt(pHome, "cache.idle_ms", &p->err);
   i64 nMaxIdle = daysSet(pHome, "cache.max_idle_days", &p->err);
+  i64 nLimit = limitArgument(p, 2); /* before anything is written */
   i64 iNow = bxRuleTime(pHome, bxArg(p, 1), 1, &p->err);
   i64 aCut[2];
   aCut[0] = iNow - nIdle;
   aCut[1] = iNow - (nIdle > nMaxIdle ? nIdle : nMaxIdle);
-  cleanUp(p, pHome, aOrphans, aCut, limitArgument(p, 2), 1);
+  cleanUp(p, pHome, aOrphans, aCut, nLimit, 1);
 }
 
 void bxCacheCleanupOutdated(BxCall *p) {
   BxStmts *pHome = beginCleanup(p);
   i64 nAge = bxArg(p, 0) ? daysIn(p->aArg[0], "days", &p->err)
                          : daysSet(pHome, "cache.max_age_days", &p->err);
+  i64 nLimit = limitArgument(p, 2); /* before anything is written */
   i64 iNow = bxRuleTime(pHome, bxArg(p, 1), 1, &p->err);
   i64 aCut[2];
   aCut[0] = iNow - nAge;
   aCut[1] = iNow;
-  cleanUp(p, pHome, aOutdated, aCut, limitArgument(p, 2), 0);
+  cleanUp(p, pHome, aOutdated, aCut, nLimit, 0);
 }
 
 /*------------------------------------------------------------- preset ----*/

@@ -200,6 +200,11 @@ static int callConnect(sqlite3 *db, void *pAux, int argc,
 static int callDisconnect(sqlite3_vtab *pVtab) {
   CallVtab *p = (CallVtab *)pVtab;
   BxStmts *pStmts;
+  int i;
+  for (i = 0; i < p->bx->nDomain; i++) {
+    BxSlot *pSlot = &p->bx->aSlot[i];
+    if (pSlot->xClosing != 0) pSlot->xClosing(pSlot->p);
+  }
   for (pStmts = p->bx->pStmts; pStmts != 0; pStmts = pStmts->pNext) {
     bxStmtsFinalize(pStmts);
   }

@@ -59,14 +59,3 @@ void bxHex(const unsigned char *a, int n, char *zOut) {
   }
   zOut[2 * n] = 0;
 }
-
-int bxUnhex(const char *z, unsigned char *aOut, int n) {
-  int i;
-  if (z == 0 || strlen(z) != 2 * (size_t)n) return 0;
-  for (i = 0; i < 2 * n; i++) {
-    const char *zAt = strchr(zHexDigit, z[i]);
-    if (zAt == 0) return 0;
-    aOut[i / 2] = (unsigned char)(aOut[i / 2] << 4 | (zAt - zHexDigit));
-  }
-  return 1;
-}

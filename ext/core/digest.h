@@ -20,7 +20,5 @@ void bxDigestRow(sqlite3_stmt *pRow, int iFirst, int nColumn,
     unsigned char aOut[BX_DIGEST], BxErr *pErr);
 /* Writes n bytes as lower-case hexadecimal digits, with a terminator. */
 void bxHex(const unsigned char *a, int n, char *zOut);
-/* Reads n bytes from such a text. Returns 0 if it is anything else, or NULL. */
-int bxUnhex(const char *z, unsigned char *aOut, int n);
 
 #endif

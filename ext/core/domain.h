@@ -34,10 +34,6 @@ struct BxDomain {
   int bDefault;              /* blackbox_install() without a list installs it */
   const char *zSql;          /* sql/<name>.sql */
   const BxRecords *aRecords; /* its tables with records; may be NULL */
-  /* A table that only a schema in the larger form has. In that form lines of
-  ** zSql that begin with "--| " count; lines that end with "--|" do not, nor
-  ** those from "--|{" to "--|}". May be NULL. */
-  const char *zLarger;
   /* Called before the SQL runs on schema p->zDb, to take over tables of another
   ** program. May be NULL. */
   void (*xAdopt)(BxStmts *p, BxErr *pErr);
@@ -45,9 +41,6 @@ struct BxDomain {
   ** xIsWhole tells whether all of that exists. Both may be NULL. */
   void (*xMend)(BxStmts *p, BxErr *pErr);
   int (*xIsWhole)(BxStmts *p, BxErr *pErr);
-  /* Makes the guards that exist only while the file has holds, or drops them if it
-  ** has none. bEarly: the first is about to be placed. May be NULL. */
-  void (*xGuard)(BxStmts *p, int bEarly, BxErr *pErr);
   /* The checks that SQL cannot do. May be NULL. */
   void (*xCheck)(BxStmts *p, BxProblems *pOut);
   /* Tables on which others must not have triggers or unique indexes, each
@@ -57,8 +50,9 @@ struct BxDomain {
   /* The one of these tables that may belong to another program: xCheck examines
   ** its unique indexes. May be NULL. */
   const char *zAdopted;
-  /* Tables whose rows are computed from those of others, so that an uninstall
-  ** loses nothing with them: names, each between commas; may be NULL. */
+  /* Tables whose rows are computed from those of others, or are registered by
+  ** domains, so that an uninstall loses nothing with them: names, each between
+  ** commas; may be NULL. */
   const char *zDerived;
   /* The prefix of errors of its functions if beginning or ending their
   ** savepoint fails ("Write failed: "); may be NULL. */

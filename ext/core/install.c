@@ -13,15 +13,6 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-/* bxCompare() with the SQL of a domain. */
-static void compareDomain(BxStmts *p, const BxDomain *pDomain, int bRows,
-    void (*xEach)(BxStmts *, void *, const BxObject *), void *pArg,
-    BxErr *pErr) {
-  char *zSql = bxDomainSql(p, pDomain, pErr);
-  if (zSql != 0) bxCompare(p, zSql, bRows, xEach, pArg, pErr);
-  sqlite3_free(zSql);
-}
-
 static void countOne(BxStmts *p, void *pArg, const BxObject *pObject) {
   (void)p;
   *(int *)pArg += pObject->eState < BX_FITS;
@@ -30,7 +21,7 @@ static void countOne(BxStmts *p, void *pArg, const BxObject *pObject) {
 /* Whether the schema has all that the domain's SQL makes. */
 static int isIntact(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   int nDifferent = 0;
-  compareDomain(p, pDomain, 1, countOne, &nDifferent, pErr);
+  bxCompare(p, pDomain->zSql, 1, countOne, &nDifferent, pErr);
   return pErr->rc == SQLITE_OK && nDifferent == 0 &&
          (pDomain->xIsWhole == 0 || pDomain->xIsWhole(p, pErr));
 }
@@ -70,18 +61,75 @@ static void dropOne(BxStmts *p, void *pArg, const BxObject *pObject) {
 /* Runs the domain's SQL, and explains an error. */
 static void runSql(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   BxErr why = {SQLITE_OK, 0};
-  char *zSql = bxDomainSql(p, pDomain, pErr);
   sqlite3_stmt *pHold;
-  if (zSql == 0) return;
+  if (pErr->rc != SQLITE_OK) return;
   pHold = bxHold(p->bx, pErr);
-  bxExec(p, zSql, pErr);
+  bxExec(p, pDomain->zSql, pErr);
   bxLetGo(p->bx, pHold, pErr);
-  sqlite3_free(zSql);
   if (pErr->rc != SQLITE_ERROR) return;
-  compareDomain(p, pDomain, 0, refuseOne, &why, &why);
+  bxCompare(p, pDomain->zSql, 0, refuseOne, &why, &why);
   if (why.rc == SQLITE_OK) return;
   bxClear(pErr);
   *pErr = why;
+}
+
+/* The triggers and views of a domain that an install makes anew. */
+typedef struct Damage {
+  sqlite3_str *pMissing, *pChanged;
+} Damage;
+
+static void damageOne(BxStmts *p, void *pArg, const BxObject *pObject) {
+  const Damage *pDamage = (const Damage *)pArg;
+  sqlite3_str *pOut =
+      pObject->eState == BX_MISSING ? pDamage->pMissing : pDamage->pChanged;
+  (void)p;
+  if (pObject->eState >= BX_FITS || (strcmp(pObject->zType, "trigger") != 0 &&
+                                        strcmp(pObject->zType, "view") != 0)) {
+    return;
+  }
+  sqlite3_str_appendf(pOut, "%s%s %s", sqlite3_str_length(pOut) ? ", " : "",
+      pObject->zType, pObject->zName);
+}
+
+/* What is missing or changed, as JSON to sqlite3_free(); NULL: nothing. Their names
+** are plain words. */
+static char *damageOf(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
+  Damage damage = {sqlite3_str_new(p->bx->db), sqlite3_str_new(p->bx->db)};
+  char *zMissing, *zChanged, *z = 0;
+  bxCompare(p, pDomain->zSql, 0, damageOne, &damage, pErr);
+  zMissing = bxFinish(damage.pMissing, pErr);
+  zChanged = bxFinish(damage.pChanged, pErr);
+  if (zMissing != 0 || zChanged != 0) {
+    z = bxPrintf(pErr, "{\"missing\":\"%s\",\"changed\":\"%s\"}",
+        zMissing ? zMissing : "", zChanged ? zChanged : "");
+  }
+  sqlite3_free(zMissing);
+  sqlite3_free(zChanged);
+  return z;
+}
+
+/* Tells of a repair in the log, for ever: what the guards refuse could have been
+** done meanwhile. */
+static void noteRepair(BxStmts *p, const char *zDomain, const char *zSubject,
+    const char *zDetail, BxErr *pErr) {
+  BxLogRow row = {.zDomain = zDomain,
+      .zKind = "repair",
+      .zSubject = zSubject,
+      .zDetail = zDetail};
+  bxLogBegin(p, pErr);
+  bxLogAppend(p, &row, pErr);
+}
+
+/* Makes what a domain of this format has lost. */
+static void repairDomain(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
+  char *zDamage = damageOf(p, pDomain, pErr);
+  char *zSubject = bxPrintf(pErr, "schema of %s", pDomain->zName);
+  if (pDomain->xAdopt != 0) pDomain->xAdopt(p, pErr);
+  bxCompare(p, pDomain->zSql, 0, dropOne, pErr, pErr);
+  runSql(p, pDomain, pErr);
+  if (zDamage != 0) noteRepair(p, pDomain->zName, zSubject, zDamage, pErr);
+  sqlite3_free(zSubject);
+  sqlite3_free(zDamage);
 }
 
 /* bNew: the schema was empty, so that no name is in use. */
@@ -89,15 +137,19 @@ static void installDomain(
     BxStmts *p, const BxDomain *pDomain, int bNew, BxErr *pErr) {
   i64 iFormat = bxInstalledFormat(p, pDomain, pErr);
   if (pErr->rc != SQLITE_OK) return;
-  if (iFormat == bxWantedFormat(p, pDomain, pErr) &&
-      isIntact(p, pDomain, pErr)) {
+  if (iFormat == BX_FORMAT && isIntact(p, pDomain, pErr)) {
     return;
   }
-  if (pDomain->xAdopt != 0) pDomain->xAdopt(p, pErr);
-  if (iFormat >= 0 || !bNew) {
-    compareDomain(p, pDomain, 0, iFormat < 0 ? refuseOne : dropOne, pErr, pErr);
+  if (iFormat == BX_FORMAT) {
+    repairDomain(p, pDomain, pErr);
+  } else {
+    if (pDomain->xAdopt != 0) pDomain->xAdopt(p, pErr);
+    if (iFormat >= 0 || !bNew) {
+      bxCompare(
+          p, pDomain->zSql, 0, iFormat < 0 ? refuseOne : dropOne, pErr, pErr);
+    }
+    runSql(p, pDomain, pErr);
   }
-  runSql(p, pDomain, pErr);
   if (pDomain->xMend != 0 && pErr->rc == SQLITE_OK) pDomain->xMend(p, pErr);
 }
 
@@ -112,15 +164,8 @@ static void closeSettings(BxStmts *p, BxErr *pErr) {
   if (pErr->rc == SQLITE_OK) runSql(p, &p->bx->aDomain[0], pErr);
 }
 
-void bxInstallAgain(BxStmts *p, const char *zDomain, BxErr *pErr) {
-  const Bx *bx = p->bx;
-  int i = 0;
-  while (strcmp(bx->aDomain[i].zName, zDomain) != 0) i++;
-  if (pErr->rc == SQLITE_OK) installDomain(p, &bx->aDomain[i], 0, pErr);
-}
-
 /* Whether each value is in the range of its setting. */
-static int isInItsRange(BxStmts *p, BxErr *pErr) {
+static int areInRange(BxStmts *p, BxErr *pErr) {
   sqlite3_stmt *pStmt =
       bxPrepare(p, "PRAGMA main.quick_check('blackbox_settings')", pErr);
   int bRange = 1;
@@ -273,13 +318,12 @@ static int allIntact(BxStmts *p, const char *zList, BxErr *pErr) {
   for (i = 0; i < bx->nDomain && pErr->rc == SQLITE_OK; i++) {
     const BxDomain *pDomain = &bx->aDomain[i];
     if (!isWanted(p, zList, pDomain, pErr)) continue;
-    if (bxInstalledFormat(p, pDomain, pErr) !=
-            bxWantedFormat(p, pDomain, pErr) ||
+    if (bxInstalledFormat(p, pDomain, pErr) != BX_FORMAT ||
         !isIntact(p, pDomain, pErr)) {
       return 0;
     }
   }
-  return isInItsRange(p, pErr) && vtabsIntact(p, 0, pErr) &&
+  return areInRange(p, pErr) && vtabsIntact(p, 0, pErr) &&
          pErr->rc == SQLITE_OK;
 }
 
@@ -304,17 +348,6 @@ static char *lostRecords(BxStmts *p, BxErr *pErr) {
       " WHERE name NOT IN (SELECT name FROM main.sqlite_schema)";
   if (!bxCarries(p->bx, p->zDb, "core", pErr)) return 0;
   return bxAskText(p, zLost, pErr, "");
-}
-
-/* Tells of them in the log, for ever. */
-static void tellLost(BxStmts *p, const char *zLost, BxErr *pErr) {
-  BxLogRow row = {.zDomain = "core",
-      .zKind = "repair",
-      .zSubject = zLost,
-      .zDetail = "{\"missing\":\"table\"}"};
-  if (zLost == 0) return;
-  bxLogBegin(p, pErr);
-  bxLogAppend(p, &row, pErr);
 }
 
 void bxReturnDomains(BxCall *p, BxStmts *pStmts) {
@@ -352,7 +385,9 @@ static void installAll(
   }
   closeSettings(pStmts, &p->err);
   if (p->err.rc == SQLITE_OK) mendVtabs(pStmts, &p->err);
-  tellLost(pStmts, zLost, &p->err);
+  if (zLost != 0) {
+    noteRepair(pStmts, "core", zLost, "{\"missing\":\"table\"}", &p->err);
+  }
   sqlite3_free(zLost);
   bxLogFollow(bx, &p->err);   /* of the pins of rows that were there */
   bxReturnDomains(p, pStmts); /* before the release, which may also fail */

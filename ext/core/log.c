@@ -22,16 +22,20 @@
 ** where a number has 8 bytes, a text or a blob its bytes, NULL nothing. Nobody can
 ** confirm a guess of a value from its hash without the salt. If a field is erased,
 ** blackbox__erased gets its type and hash, and the salts of the other fields, and
-** the salt of the row goes.
+** the salt of the row goes. A row of kind "erasure" with the subject "row:<n>" names
+** the fields.
 **
 ** A row that comes later has its leaf whatever was done to the log before:
 **
 **   newest rows are gone    their numbers are not used again
-**   numbers are missing     they get leaves without fields, unless it is too many
-**   the size is another     it is what the leaves say
+**   numbers are missing     they get leaves without fields
+**   too many are missing    the rows after them get the next numbers
+**   a leaf is there         it is replaced
+**   the size or root is     they are what the leaves say
+**   another
 **
-** Of the first and the last a row of kind "repair" tells, which gets a leaf as well,
-** and proof_verify() lists it for ever. If hashes of the tree are missing, or a trigger
+** Of all but the second a row of kind "repair" tells, which gets a leaf as well, and
+** proof_verify() lists it for ever. If hashes of the tree are missing, or a trigger
 ** of the user refuses a leaf, rows stay without leaves, and the call succeeds: a kill
 ** switch must work even then.
 */
@@ -43,17 +47,29 @@ SQLITE_EXTENSION_INIT3
 /* Leaves that a call makes at most: those of a kill switch of the largest ring. */
 #define CALL_MOST 20000
 
-void bxLogBegin(BxStmts *p, BxErr *pErr) {
+/* If the newest rows were removed, others must not get their numbers. */
+static void keepNumbers(BxStmts *p, BxErr *pErr) {
   static const char zKeep[] =
       "INSERT INTO main.blackbox__log(n, domain, kind, subject, detail)"
       " SELECT (SELECT max(leaf) FROM main.blackbox__leaves) + 2, 'core',"
       "  'repair', 'blackbox__log', json_object('missing', g.n + 1)"
       " FROM (SELECT coalesce(max(n), 0) AS n FROM main.blackbox__log) AS g"
       " WHERE EXISTS (SELECT 1 FROM main.blackbox__leaves WHERE leaf = g.n)";
+  bxRun(bxStmt(p, zKeep, pErr), pErr);
+}
+
+void bxLogBegin(BxStmts *p, BxErr *pErr) {
+  static const char zAhead[] =
+      "SELECT (SELECT max(n) FROM main.blackbox__log) - size > ?1"
+      " AND (SELECT max(n) - count(*) FROM main.blackbox__log WHERE n > size)"
+      "  - size > ?1 FROM main.blackbox__tree";
   BxErr err = {SQLITE_OK, 0};
   bxLock(p, pErr);
   if (pErr->rc != SQLITE_OK) return;
-  bxRun(bxStmt(p, zKeep, &err), &err);
+  keepNumbers(p, &err);
+  if (bxAsk(p, zAhead, &err, "i", (i64)BX_LOG_GAP)) {
+    bxLogProve(p, CALL_MOST, &err);
+  }
   if (bxMayPassOver(p, &err)) bxClear(&err);
   bxPass(pErr, &err);
 }
@@ -273,6 +289,27 @@ static void keepHashes(BxStmts *p, const BxLeaf *pLeaf,
   }
 }
 
+/* Tells which fields of row n were erased. */
+static void tellErased(
+    BxStmts *p, i64 n, const char *const *azName, int nName, BxErr *pErr) {
+  BxLogRow row = {.zDomain = "core", .zKind = "erasure"};
+  sqlite3_str *pDetail = sqlite3_str_new(p->bx->db);
+  char *zSubject = bxPrintf(pErr, "row:%lld", n), *zDetail;
+  int i;
+  sqlite3_str_appendall(pDetail, "{\"fields\":[");
+  for (i = 0; i < nName; i++) {
+    sqlite3_str_appendf(pDetail, "%s\"%s\"", i > 0 ? "," : "", azName[i]);
+  }
+  sqlite3_str_appendall(pDetail, "]}");
+  zDetail = bxFinish(pDetail, pErr);
+  row.zSubject = zSubject;
+  row.zDetail = zDetail;
+  bxLogAppend(p, &row, pErr);
+  bxLogProve(p, CALL_MOST, pErr);
+  sqlite3_free(zSubject);
+  sqlite3_free(zDetail);
+}
+
 /* (The salt is overwritten before it goes, whatever secure_delete is. The leaf of
 ** a pin that has ended cannot be made again: it stands for all of its fields.) */
 void bxLogEraseField(
@@ -312,9 +349,15 @@ void bxLogEraseField(
     sqlite3_bind_int(pStmt, i + 2, isInList(azText[i], azName, nName));
   }
   bxRun(pStmt, pErr);
+  tellErased(p, n, azName, nName, pErr);
 }
 
 /*--------------------------------------------------------------- proving ----*/
+
+/* Whether too many numbers are missing before row n. */
+static int isAhead(const BxLog *pLog, i64 n) {
+  return n - pLog->now.n > BX_LOG_GAP;
+}
 
 /* Adds the leaves of rows, and of the numbers that are missing before them. */
 static void takeRows(BxLog *pLog, i64 nMost, BxErr *pErr) {
@@ -326,7 +369,7 @@ static void takeRows(BxLog *pLog, i64 nMost, BxErr *pErr) {
   while (bxRow(pStmt, pErr)) {
     BxLeaf leaf;
     MerkleHash hash;
-    if (sqlite3_column_int64(pStmt, 0) - pLog->now.n > BX_LOG_GAP) break;
+    if (isAhead(pLog, sqlite3_column_int64(pStmt, 0))) break;
     while (pLog->now.n + 1 < sqlite3_column_int64(pStmt, 0) &&
            pErr->rc == SQLITE_OK) {
       beginLeaf(&leaf, pLog->now.n + 1);
@@ -341,17 +384,106 @@ static void takeRows(BxLog *pLog, i64 nMost, BxErr *pErr) {
   bxDone(pStmt, pErr);
 }
 
-/* Tells that the row of the tree was another. Returns its n. */
-static i64 tellRepair(BxLog *pLog, i64 nTold, BxErr *pErr) {
-  char *zDetail =
-      bxPrintf(pErr, "{\"size\":%lld,\"leaves\":%lld}", nTold, pLog->now.n);
+/* Tells what was damaged. Returns the n of the row. */
+static i64 tellRepair(
+    BxLog *pLog, const char *zSubject, char *zDetail, BxErr *pErr) {
   BxLogRow row = {.zDomain = "core",
       .zKind = "repair",
-      .zSubject = "blackbox__tree",
+      .zSubject = zSubject,
       .zDetail = zDetail};
   i64 n = bxLogAppend(pLog->p, &row, pErr);
   sqlite3_free(zDetail);
   return n;
+}
+
+static i64 tellTree(BxLog *pLog, i64 nTold, BxErr *pErr) {
+  return tellRepair(pLog, "blackbox__tree",
+      bxPrintf(pErr, "{\"size\":%lld,\"leaves\":%lld}", nTold, pLog->now.n),
+      pErr);
+}
+
+/* What names a row of the log by its n gets its new number. */
+static void moveNames(
+    BxStmts *p, i64 iFrom, i64 iTo, i64 iLeaves, BxErr *pErr) {
+  static const char zStep[] =
+      "UPDATE main.retention__in_force SET step = ?2 WHERE step = ?1";
+  static const char zUnpin[] =
+      "UPDATE main.blackbox__log SET detail = '{\"pin\":' || ?2 || '}' WHERE n "
+      "> ?3"
+      " AND kind = 'unpin' AND detail = '{\"pin\":' || ?1 || '}'";
+  int i;
+  bxDo(p, zStep, pErr, "ii", iFrom, iTo);
+  bxDo(p, zUnpin, pErr, "iii", iFrom, iTo, iLeaves);
+  for (i = 0; i < p->bx->nDomain; i++) {
+    BxErr err = {SQLITE_OK, 0};
+    const char *zPins = p->bx->aDomain[i].zPins;
+    if (zPins == 0) continue;
+    bxExecPlain(p->bx,
+        bxPrintf(&err, "UPDATE \"%w\".%s SET n = %lld WHERE n = %lld", p->zDb,
+            zPins, iTo, iFrom),
+        &err);
+    if (bxSays(&err, "no such table")) bxClear(&err);
+    bxPass(pErr, &err);
+  }
+}
+
+/* A row far ahead would take all numbers up to its own away from the rows that come
+** after it. They have no leaves yet: they get the next numbers, at most so many that
+** none of these is theirs. After the last number that there is SQLite gives random
+** ones, so that their order is that of time. Returns how many there were. */
+static i64 pullRows(BxLog *pLog, i64 nMost, BxErr *pErr) {
+  static const char zNext[] = "SELECT n FROM main.blackbox__log WHERE n > ?1"
+                              " ORDER BY n LIMIT 1";
+  static const char zAhead[] =
+      "SELECT json_group_array(n) FROM (SELECT n FROM main.blackbox__log"
+      " WHERE n > ?1 ORDER BY at, kind = 'unpin', n LIMIT ?2)";
+  static const char zPull[] =
+      "UPDATE main.blackbox__log SET n = ?2 WHERE n = ?1";
+  i64 iTo = pLog->now.n, iFirst = bxAsk(pLog->p, zNext, pErr, "i", iTo);
+  sqlite3_stmt *pStmt;
+  if (iFirst == 0 || !isAhead(pLog, iFirst)) return 0;
+  if (nMost > BX_LOG_GAP) nMost = BX_LOG_GAP;
+  pStmt = bxJsonRows(pLog->p->bx, "SELECT value FROM json_each(?1)",
+      bxAskText(pLog->p, zAhead, pErr, "ii", iTo, nMost), pErr);
+  while (bxRow(pStmt, pErr)) {
+    i64 iFrom = sqlite3_column_int64(pStmt, 0);
+    bxDo(pLog->p, zPull, pErr, "ii", iFrom, ++iTo);
+    moveNames(pLog->p, iFrom, iTo, pLog->now.n, pErr);
+  }
+  sqlite3_finalize(pStmt);
+  tellRepair(pLog, "blackbox__log",
+      bxPrintf(pErr, "{\"from\":%lld,\"to\":%lld,\"rows\":%lld}", iFirst,
+          pLog->now.n + 1, iTo - pLog->now.n),
+      pErr);
+  return pErr->rc == SQLITE_OK ? iTo - pLog->now.n : 0;
+}
+
+/* The receipts of minutes that are over become rows of the log. */
+static void closeMinutes(BxStmts *p, BxErr *pErr) {
+  static const char zOver[] = "SELECT 1 FROM main.blackbox__open"
+                              " WHERE minute BETWEEN 1 AND ?1 LIMIT 1";
+  static const char zClose[] =
+      "INSERT INTO main.blackbox__log(at, domain, kind, subject, rows, bytes,"
+      " oldest, newest, detail) SELECT at, domain, 'removal', rule, rows,"
+      " bytes, oldest, newest, minute FROM main.blackbox__open"
+      " WHERE minute BETWEEN 1 AND ?1";
+  static const char zClosed[] =
+      "DELETE FROM main.blackbox__open WHERE minute BETWEEN 1 AND ?1";
+  i64 iMinute = bxNow() / 60000 - 1;
+  if (!bxAsk(p, zOver, pErr, "i", iMinute)) return;
+  bxDo(p, zClose, pErr, "i", iMinute);
+  bxDo(p, zClosed, pErr, "i", iMinute);
+}
+
+/* Adds the leaves of all rows that wait, but at most nMost. */
+static void takeWaiting(BxLog *pLog, i64 nMost, BxErr *pErr) {
+  takeRows(pLog, nMost, pErr);
+  while (pullRows(pLog, nMost, pErr) > 0) takeRows(pLog, nMost, pErr);
+  if (pLog->iReplaced > 0) {
+    tellRepair(pLog, "blackbox__leaves",
+        bxPrintf(pErr, "{\"leaf\":%lld}", pLog->iReplaced), pErr);
+    takeRows(pLog, 1, pErr);
+  }
 }
 
 i64 bxLogProve(BxStmts *p, i64 nMost, BxErr *pErr) {
@@ -359,21 +491,21 @@ i64 bxLogProve(BxStmts *p, i64 nMost, BxErr *pErr) {
   static const char zForget[] = "DELETE FROM main.blackbox__log WHERE n = ?1";
   BxLog log;
   BxErr cut = {SQLITE_OK, 0};
-  i64 nBefore, nNew, nStep, nTold, iRepair = 0;
+  i64 nBefore, nStep, nTold, iRepair = 0;
   assert(pErr->rc != SQLITE_OK ||
          sqlite3_txn_state(p->bx->db, p->zDb) == SQLITE_TXN_WRITE);
   if (bxLogOpenToWrite(&log, p, &nTold, pErr)) {
-    iRepair = tellRepair(&log, nTold, pErr);
+    iRepair = tellTree(&log, nTold, pErr);
   }
   nBefore = log.now.n;
-  nNew = bxAsk(p, zNewest, pErr, "") - nBefore;
-  if (nNew < 0) {
-    bxLogBegin(p, pErr);
-    nNew = bxAsk(p, zNewest, pErr, "") - nBefore;
-  }
-  if (nNew <= 0 || pErr->rc != SQLITE_OK) return 0;
-  takeRows(&log, nMost, pErr);
-  nStep = log.now.n < nBefore + nNew ? 0 : 1 + nNew / BX_LOG_TILE;
+  if (bxAsk(p, zNewest, pErr, "") < nBefore) keepNumbers(p, pErr);
+  closeMinutes(p, pErr);
+  if (bxAsk(p, zNewest, pErr, "") <= nBefore || pErr->rc != SQLITE_OK) return 0;
+  if (bxLogMendFrontier(&log, pErr)) iRepair = tellTree(&log, nBefore, pErr);
+  takeWaiting(&log, nMost, pErr);
+  nStep = log.now.n < bxAsk(p, zNewest, pErr, "")
+              ? 0
+              : 1 + (log.now.n - nBefore) / BX_LOG_TILE;
   for (; nStep > 0 && bxLogFold(&log, pErr); nStep--) {
     takeRows(&log, nMost, pErr); /* the sums */
   }

@@ -63,7 +63,7 @@ int bxLogLeafOf(BxStmts *p, i64 n, BxLeaf *pOut, BxErr *pErr);
 void bxLogEraseField(
     BxStmts *p, i64 n, const char *const *azName, int nName, BxErr *pErr);
 
-/* So many numbers in a row may be missing. After more of them no row gets a leaf. */
+/* So many numbers in a row may be missing. Rows after more of them get others. */
 #define BX_LOG_GAP 20000
 /* Gives leaves to at most nMost rows that have none, and folds old receipts.
 ** p's schema must be locked for writing. Returns how many leaves. */
@@ -82,14 +82,17 @@ typedef struct BxLog {
   Merkle tree; /* must be first */
   BxStmts *p;
   char zOrigin[BX_LOG_ORIGIN + 1];
-  Frontier now; /* all leaves */
-  i64 iFold;    /* rows before this one were looked at for folding */
+  Frontier now;  /* all leaves */
+  i64 iFold;     /* rows before this one were looked at for folding */
+  i64 iReplaced; /* a leaf that was there before it was added; 0 if none was */
 } BxLog;
 /* Reads its row. A schema whose log has none: CorruptedDataError. */
 void bxLogOpen(BxLog *pLog, BxStmts *p, BxErr *pErr);
 /* The same for who adds leaves. If the row has another size than the leaves, what it
 ** says is not used: returns 1, and *pnTold is the size that it told. */
 int bxLogOpenToWrite(BxLog *pLog, BxStmts *p, i64 *pnTold, BxErr *pErr);
+/* If the leaves have another root, it is theirs from now on: returns 1. */
+int bxLogMendFrontier(BxLog *pLog, BxErr *pErr);
 /* Adds the leaf after the last one. */
 void bxLogAddLeaf(BxLog *pLog, const MerkleHash *pHash, BxErr *pErr);
 /* Writes the row, with which new leaves count. */

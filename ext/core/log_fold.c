@@ -14,8 +14,11 @@
 ** Of 256 leaves that have a node, those of folded rows are deleted, if few others are
 ** left. What these others need of them stays in blackbox__nodes (log_tree.c).
 **
-** A row has its leaf before it is folded. Other rows never are. The last row of the log stays, as the sums come after
-** it: its number must not be used again.
+** A step that fails is passed over: its receipts stay, unless those of the same day
+** and rule are folded later.
+**
+** A row has its leaf before it is folded. Other rows never are. The last row of the
+** log stays, as the sums come after it: its number must not be used again.
 */
 #include "core.h"
 SQLITE_EXTENSION_INIT3
@@ -25,7 +28,9 @@ SQLITE_EXTENSION_INIT3
 #define NEEDED 17 /* rows and heads with which the leaves of a tile stay */
 
 /* Whether a receipt is such a sum. */
-#define IS_SUM(row) "substr(" row ".detail, 1, 7) IS '{\"day\":'"
+#define IS_SUM(row)                                                            \
+  "(substr(" row ".detail, 1, 7) IS '{\"day\":' AND json_valid(" row ".detail" \
+  "))"
 #define SAME(a, b)                                                             \
   a ".subject = " b ".subject AND " a ".domain = " b ".domain AND " a          \
     ".actor IS " b ".actor AND " a ".reason IS " b ".reason AND " a            \
@@ -141,6 +146,7 @@ static void deleteFolded(Fold *p, i64 iLast, i64 iTo) {
 ** alone stays. */
 static void foldRows(Fold *p, i64 iFrom, i64 iTo, i64 iBefore) {
   static const char zLast[] = "SELECT max(n) FROM main.blackbox__log";
+  static const char zForget[] = "DELETE FROM main.blackbox__log WHERE n > ?1";
   static const char zSums[] =
       "INSERT INTO main.blackbox__log(at, domain, kind, subject, actor, reason,"
       " rows, bytes, oldest, newest, detail)"
@@ -165,7 +171,13 @@ static void foldRows(Fold *p, i64 iFrom, i64 iTo, i64 iBefore) {
   BxStmts *pStmts = p->pLog->p;
   i64 iLast = bxAsk(pStmts, zLast, p->pErr, "");
   bxDo(pStmts, zSums, p->pErr, "iii", iFrom, iTo, iBefore);
-  if (bxAsk(pStmts, zLast, p->pErr, "") > iLast) deleteFolded(p, iLast, iTo);
+  if (bxAsk(pStmts, zLast, p->pErr, "") <= iLast) return;
+  deleteFolded(p, iLast, iTo);
+  if (p->pErr->rc != SQLITE_OK) {
+    BxErr err = {SQLITE_OK, 0};
+    bxDo(pStmts, zForget, &err, "i", iLast);
+    bxClear(&err);
+  }
 }
 
 /* The last row of a step that begins with row iFrom; less if there is none. It ends
@@ -186,7 +198,8 @@ int bxLogFold(BxLog *pLog, BxErr *pErr) {
       "SELECT kind <> 'removal' OR at < ?2 OR at > ?3 FROM main.blackbox__log"
       " WHERE n >= ?1 ORDER BY n LIMIT 1";
   static const char zClock[] = "SELECT now FROM main.retention_now";
-  Fold fold = {pLog, 0, 0, pErr};
+  BxErr err = {SQLITE_OK, 0};
+  Fold fold = {pLog, 0, 0, &err};
   i64 iNow = bxNow(), iBefore = iNow - DAYS * (i64)BX_MS_PER_DAY, iTo;
   iBefore -= iBefore % BX_MS_PER_DAY;
   if (!bxAsk(pLog->p, zFirst, pErr, "iii", pLog->iFold, iBefore, iNow) ||
@@ -194,8 +207,13 @@ int bxLogFold(BxLog *pLog, BxErr *pErr) {
     return 0;
   }
   iTo = endOfStep(&fold, pLog->iFold, iBefore, iNow);
-  if (iTo < pLog->iFold) return 0;
+  if (err.rc != SQLITE_OK || iTo < pLog->iFold) {
+    bxPass(pErr, &err);
+    return 0;
+  }
   foldRows(&fold, pLog->iFold, iTo, iBefore);
   pLog->iFold = iTo + 1;
+  if (bxMayPassOver(pLog->p, &err)) bxClear(&err);
+  bxPass(pErr, &err);
   return 1;
 }

@@ -162,6 +162,21 @@ int bxLogOpenToWrite(BxLog *pLog, BxStmts *p, i64 *pnTold, BxErr *pErr) {
   return 1;
 }
 
+/* (If a hash is missing the root that is stored is the best that there is.) */
+int bxLogMendFrontier(BxLog *pLog, BxErr *pErr) {
+  BxErr err = {SQLITE_OK, 0};
+  Frontier now;
+  bxMerkleFrontier(&pLog->tree, pLog->now.n, &now, &err);
+  if (err.rc == SQLITE_OK && pErr->rc == SQLITE_OK &&
+      memcmp(now.a, pLog->now.a, (size_t)now.nHash * BX_DIGEST) != 0) {
+    pLog->now = now;
+    return 1;
+  }
+  if (err.rc == SQLITE_CORRUPT_VTAB) bxClear(&err);
+  bxPass(pErr, &err);
+  return 0;
+}
+
 typedef struct NodeTo {
   BxStmts *p;
   BxErr *pErr;
@@ -180,10 +195,16 @@ static void storeNode(
 
 void bxLogAddLeaf(BxLog *pLog, const MerkleHash *pHash, BxErr *pErr) {
   static const char zLeaf[] =
-      "INSERT INTO main.blackbox__leaves(leaf, hash) VALUES(?1, ?2)";
+      "INSERT OR IGNORE INTO main.blackbox__leaves(leaf, hash) VALUES(?1, ?2)";
+  static const char zReplace[] =
+      "REPLACE INTO main.blackbox__leaves(leaf, hash) VALUES(?1, ?2)";
   NodeTo to = {pLog->p, pErr};
   if (pErr->rc != SQLITE_OK) return;
   bxDo(pLog->p, zLeaf, pErr, "ix", pLog->now.n, pHash->a, (i64)BX_DIGEST);
+  if (pErr->rc == SQLITE_OK && sqlite3_changes(pLog->p->bx->db) == 0) {
+    bxDo(pLog->p, zReplace, pErr, "ix", pLog->now.n, pHash->a, (i64)BX_DIGEST);
+    pLog->iReplaced = pLog->now.n;
+  }
   if (pErr->rc == SQLITE_OK) {
     bxFrontierAdd(&pLog->now, pHash, storeNode, &to);
   }

@@ -34,22 +34,6 @@ typedef struct Comparison {
 /* Stands for the table of core on which a template may have triggers. */
 static const char zHeldTable[] = "CREATE TABLE retention__in_force(kind)";
 
-/* SQL that names the tables of another domain says so with a line "-- Beside" and
-** its name. Runs the SQL of that domain. */
-static int fillBeside(BxStmts *p, sqlite3 *pModel, const char *zSql) {
-  static const char zMark[] = "\n-- Beside ";
-  const char *z = strstr(zSql, zMark);
-  int i;
-  for (i = 0; z != 0 && i < p->bx->nDomain; i++) {
-    const BxDomain *pDomain = &p->bx->aDomain[i];
-    size_t n = strlen(pDomain->zName);
-    if (strncmp(z + strlen(zMark), pDomain->zName, n) == 0) {
-      return sqlite3_exec(pModel, pDomain->zSql, 0, 0, 0);
-    }
-  }
-  return SQLITE_OK;
-}
-
 /* Fills a model. Its temp table core has the names of the objects of core. Nothing
 ** is committed, which saves time. */
 static int fillModel(BxStmts *p, sqlite3 *pModel, const char *zSql) {
@@ -62,7 +46,6 @@ static int fillModel(BxStmts *p, sqlite3 *pModel, const char *zSql) {
   if (p->zTable != 0 && rc == SQLITE_OK) {
     rc = sqlite3_exec(pModel, zHeldTable, 0, 0, 0);
   }
-  if (bDomain && rc == SQLITE_OK) rc = fillBeside(p, pModel, zSql);
   if (rc == SQLITE_OK) {
     rc = sqlite3_exec(pModel,
         "CREATE TEMP TABLE core AS SELECT name FROM main.sqlite_schema", 0, 0,

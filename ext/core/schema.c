@@ -10,10 +10,6 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-/* The formats of the schema in sql/, and of its larger form. */
-#define FORMAT 1
-#define LARGER_FORMAT 2
-
 /* Whether schema zDb has the table, beside that of the domains. */
 static int carriesTable(
     Bx *bx, const char *zDb, const char *zTable, BxErr *pErr) {
@@ -50,40 +46,6 @@ void bxRefuseColumn(Bx *bx, const char *zDb, const char *zTable,
 
 void bxRefuseEarlier(Bx *bx, const char *zDb, BxErr *pErr) {
   bxRefuseColumn(bx, zDb, bx->aDomain[0].zTable, "version", pErr);
-}
-
-int bxIsLarger(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
-  return pDomain->zLarger != 0 &&
-         carriesTable(p->bx, p->zDb, pDomain->zLarger, pErr);
-}
-
-/* Appends a line without its end, as the larger form has it. */
-static void appendLine(sqlite3_str *pOut, const char *z, int n) {
-  int nSpace = (int)strspn(z, " ");
-  if (n >= nSpace + 4 && strncmp(z + nSpace, "--| ", 4) == 0) {
-    z += nSpace + 4;
-    n -= nSpace + 4;
-  } else if (n >= 3 && strncmp(z + n - 3, "--|", 3) == 0) {
-    return;
-  }
-  sqlite3_str_append(pOut, z, n);
-  sqlite3_str_appendchar(pOut, 1, '\n');
-}
-
-char *bxDomainSql(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
-  const char *z = pDomain->zSql;
-  sqlite3_str *pOut;
-  int bOmit = 0;
-  if (!bxIsLarger(p, pDomain, pErr)) return bxPrintf(pErr, "%s", z);
-  pOut = sqlite3_str_new(p->bx->db);
-  while (*z) {
-    int n = (int)strcspn(z, "\n");
-    if (strncmp(z, "--|{", 4) == 0) bOmit = 1;
-    if (!bOmit) appendLine(pOut, z, n);
-    if (strncmp(z, "--|}", 4) == 0) bOmit = 0;
-    z += n + (z[n] != 0);
-  }
-  return bxFinish(pOut, pErr);
 }
 
 /* Searches the schemas. Leaves NULL in *pzHome if none has the domain. It uses
@@ -128,24 +90,18 @@ static void searchHome(
 
 i64 bxInstalledFormat(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   i64 iFormat;
-  int iKnown;
   bxRefuseEarlier(p->bx, p->zDb, pErr);
   if (!bxCarries(p->bx, p->zDb, pDomain->zName, pErr)) return -1;
   iFormat =
       bxAskOnce(p, "SELECT format FROM main.blackbox_domains WHERE domain = ?1",
           pErr, "t", pDomain->zName);
-  iKnown = pDomain->zLarger != 0 ? LARGER_FORMAT : FORMAT;
-  if (iFormat > iKnown) {
+  if (iFormat > BX_FORMAT) {
     bxFail(pErr, SQLITE_ERROR,
         "VersionError: schema %s has format %lld of %s, but this module "
         "supports up to %d; load a newer blackbox",
-        p->zDb, iFormat, pDomain->zName, iKnown);
+        p->zDb, iFormat, pDomain->zName, BX_FORMAT);
   }
   return iFormat;
-}
-
-int bxWantedFormat(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
-  return bxIsLarger(p, pDomain, pErr) ? LARGER_FORMAT : FORMAT;
 }
 
 /* Replaces an error by that of a newer format, which explains it. */

@@ -24,17 +24,13 @@ void bxRefuseColumn(Bx *bx, const char *zDb, const char *zTable,
 ** installed. VersionError if it is newer than this module, or if a build before
 ** 1.0 made it. */
 i64 bxInstalledFormat(BxStmts *p, const BxDomain *pDomain, BxErr *pErr);
-/* The format that the domain in p's schema should have. */
-int bxWantedFormat(BxStmts *p, const BxDomain *pDomain, BxErr *pErr);
 /* VersionError if a schema that bxHome() has found since the last call has a newer
 ** format of its domain. This is looked at after a function has run, and only in a
 ** schema that it has read, because that is a read, too. A function that keeps
 ** something in memory, which no savepoint takes back, calls it before that. */
 void bxNeedKnown(Bx *bx, BxErr *pErr);
-/* Whether the domain in p's schema has the larger form. Reads nothing. */
-int bxIsLarger(BxStmts *p, const BxDomain *pDomain, BxErr *pErr);
-/* The SQL of the domain for p's schema, to sqlite3_free(). */
-char *bxDomainSql(BxStmts *p, const BxDomain *pDomain, BxErr *pErr);
+/* The only format of a domain that this module makes. */
+#define BX_FORMAT 1
 
 /* EncodingError unless p's schema stores text as UTF-8. */
 void bxNeedUtf8(BxStmts *p, BxErr *pErr);

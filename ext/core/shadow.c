@@ -15,8 +15,8 @@ SQLITE_EXTENSION_INIT3
 #include <string.h>
 
 char *bxShadowSql(const BxVtab *p, int bHeld, BxErr *pErr) {
-  return bxPrintf(
-      pErr, "%s%s", p->pModule->zSql, bHeld ? p->pModule->zHeld : "");
+  return bxPrintf(pErr, "%s%s", p->pModule->zSql,
+      bHeld && p->pModule->zHeld != 0 ? p->pModule->zHeld : "");
 }
 
 int bxShadowIsHeld(BxVtab *p, BxErr *pErr) {
@@ -194,7 +194,7 @@ int bxShadowIsGuarded(BxVtab *p, BxErr *pErr) {
 }
 
 void bxShadowGuard(BxVtab *p, int bHeld, BxErr *pErr) {
-  if (bxShadowIsGuarded(p, pErr) == bHeld) return;
+  if (p->pModule->zHeld == 0 || bxShadowIsGuarded(p, pErr) == bHeld) return;
   dropRules(p, pErr);
   makeRules(p, bHeld, pErr);
 }

@@ -1,7 +1,7 @@
 /*
 ** table.c: table-valued functions, each of which is a query.
 **
-** One read-only, eponymous module implements all of them. The hidden columns
+** One eponymous module implements all of them. (One of them can also be written.) The hidden columns
 ** are the arguments. The cursor owns the prepared query, and finalizes it when
 ** it is closed. A NULL argument counts as not given.
 */
@@ -38,8 +38,14 @@ static int tableConnect(sqlite3 *db, void *pAux, int argc,
   (void)argc, (void)argv, (void)pzErr;
   if (zSql != 0) rc = bxTableNew(db, zSql, sizeof(TableVtab), ppVtab);
   sqlite3_free(zSql);
-  if (rc == SQLITE_OK) ((TableVtab *)*ppVtab)->def = *pDef;
-  return rc;
+  if (rc != SQLITE_OK) return rc;
+  ((TableVtab *)*ppVtab)->def = *pDef;
+  if (pDef->pDef->xWrite != 0) {
+    sqlite3_vtab_config(db, SQLITE_VTAB_CONSTRAINT_SUPPORT, 1); /* OR IGNORE */
+    /* not for triggers: whose trigger would it be? */
+    sqlite3_vtab_config(db, SQLITE_VTAB_DIRECTONLY);
+  }
+  return SQLITE_OK;
 }
 
 /* Bit i of idxNum is set if argument i is in argv, in that order. */
@@ -145,23 +151,32 @@ static int tableColumn(
 }
 
 static int tableRowid(sqlite3_vtab_cursor *pCursor, sqlite3_int64 *piRowid) {
-  *piRowid = ((TableCursor *)pCursor)->iRow;
+  TableCursor *p = (TableCursor *)pCursor;
+  const BxTable *pDef = ((TableVtab *)pCursor->pVtab)->def.pDef;
+  *piRowid = pDef->xWrite != 0 ? sqlite3_column_int64(p->pStmt, pDef->nColumn)
+                               : p->iRow;
   return SQLITE_OK;
 }
 
-static const sqlite3_module tableModule = {
-    .xConnect = tableConnect,
-    .xBestIndex = tableBestIndex,
-    .xDisconnect = bxTableFree,
-    .xDestroy = bxTableFree,
-    .xOpen = tableOpen,
-    .xClose = tableClose,
-    .xFilter = tableFilter,
-    .xNext = tableNext,
-    .xEof = tableEof,
-    .xColumn = tableColumn,
-    .xRowid = tableRowid,
-};
+static int tableUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
+    sqlite3_int64 *piRowid) {
+  const TableAux *p = &((TableVtab *)pVtab)->def;
+  BxErr err = {SQLITE_OK, 0};
+  BxWrite write;
+  bxWriteBegin(&write, p->bx);
+  p->pDef->xWrite(p->bx, argc, argv, &err);
+  if (argc > 1) *piRowid = 0;
+  return bxWriteEnd(&write, &err, pVtab);
+}
+
+/* Without xUpdate, and with it. */
+#define METHODS                                                                \
+  .xConnect = tableConnect, .xBestIndex = tableBestIndex,                      \
+  .xDisconnect = bxTableFree, .xDestroy = bxTableFree, .xOpen = tableOpen,     \
+  .xClose = tableClose, .xFilter = tableFilter, .xNext = tableNext,            \
+  .xEof = tableEof, .xColumn = tableColumn, .xRowid = tableRowid
+static const sqlite3_module aTableModule[] = {
+    {METHODS}, {METHODS, .xUpdate = tableUpdate}};
 
 static void tableFree(void *p) {
   bxUnref(((TableAux *)p)->bx);
@@ -177,8 +192,8 @@ int bxRegisterTables(Bx *bx, const BxTable *aTable, int nTable) {
     pAux->pDef = &aTable[i];
     assert(aTable[i].nRequired <= aTable[i].nArg);
     assert(aTable[i].nArg <= MAX_TABLE_ARG);
-    rc = sqlite3_create_module_v2(
-        bx->db, aTable[i].zName, &tableModule, pAux, tableFree);
+    rc = sqlite3_create_module_v2(bx->db, aTable[i].zName,
+        &aTableModule[aTable[i].xWrite != 0], pAux, tableFree);
   }
   return rc;
 }

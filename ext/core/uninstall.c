@@ -69,9 +69,7 @@ static void eachDomain(Leaving *p, void (*xEach)(Leaving *)) {
 /* Calls xEach for everything that the domain's SQL makes. */
 static void eachObject(
     Leaving *p, void (*xEach)(BxStmts *, void *, const BxObject *)) {
-  char *zSql = bxDomainSql(p->p, p->pDomain, p->pErr);
-  if (zSql != 0) bxCompare(p->p, zSql, 0, xEach, p, p->pErr);
-  sqlite3_free(zSql);
+  bxCompare(p->p, p->pDomain->zSql, 0, xEach, p, p->pErr);
 }
 
 /*--------------------------------------------- what goes, what is lost ----*/
@@ -188,22 +186,38 @@ static void weighDomain(Leaving *p) {
   eachVtab(p, weighVtab);
 }
 
-/* Not even by force is pinned evidence removed. */
+/* Refuses rows of a part that zWhich selects. */
+static void refuseRows(Leaving *p, const BxRecords *pPart, const char *zWhich,
+    const char *zMessage) {
+  char *zSql = bxPrintf(
+      p->pErr, "SELECT count(*) FROM %s AS t WHERE %s", pPart->zTable, zWhich);
+  i64 n = zSql != 0 ? bxNumber(p->p, zSql, p->pErr) : 0;
+  sqlite3_free(zSql);
+  if (n == 0) return;
+  bxFail(p->pErr, SQLITE_CONSTRAINT, zMessage, p->p->zDb, n, pPart->zName);
+}
+
+/* Not even by force is removed what is pinned or held. */
 static void refusePinned(Leaving *p) {
+  static const char zKept[] =
+      "EXISTS (SELECT 1 FROM main.retention__holds AS f WHERE %s)";
   const BxRecords *pPart = p->pDomain->aRecords;
   for (; pPart != 0 && pPart->zTable != 0; pPart++) {
-    char *zSql;
-    i64 n;
-    if (pPart->zPinned == 0) continue;
-    zSql = bxPrintf(p->pErr, "SELECT count(*) FROM %s AS t WHERE %s",
-        pPart->zTable, pPart->zPinned);
-    n = zSql != 0 ? bxNumber(p->p, zSql, p->pErr) : 0;
-    sqlite3_free(zSql);
-    if (n == 0) continue;
-    bxFail(p->pErr, SQLITE_CONSTRAINT,
-        "PinnedError: schema %s has %lld pinned rows of %s, and nothing was "
-        "removed; unpin them first",
-        p->p->zDb, n, pPart->zName);
+    char *zHeld;
+    if (pPart->zPinned != 0) {
+      refuseRows(p, pPart, pPart->zPinned,
+          "PinnedError: schema %s has %lld pinned rows of %s, and nothing was "
+          "removed; unpin them first");
+    }
+    if (strncmp(pPart->zTable, "main.", 5) != 0 || pPart->zHolds == 0) continue;
+    zHeld = bxPrintf(p->pErr, zKept, pPart->zHolds);
+    if (zHeld != 0) {
+      refuseRows(p, pPart, zHeld,
+          "HeldError: a hold in schema %s keeps %lld rows of %s, and nothing "
+          "was removed; SELECT * FROM retention_holds lists the holds, and "
+          "retention_release() ends one");
+    }
+    sqlite3_free(zHeld);
   }
 }
 
@@ -223,9 +237,18 @@ static void refuseLoss(Leaving *p) {
 /*-------------------------------------------------------------- removal ----*/
 
 static void dropVtab(Leaving *p, const char *zName) {
-  char *zPrefix = bxPrintf(p->pErr,
-      "virtual table %s cannot be dropped (pinned rows prevent it): ", zName);
+  char *zPrefix =
+      bxPrintf(p->pErr, "virtual table %s cannot be dropped: ", zName);
   drop(p->p, "TABLE", zName, p->pErr);
+  if ((p->pErr->rc & 0xff) == SQLITE_CONSTRAINT) { /* SQLite says no more */
+    bxReword(
+        p->pErr, sqlite3_mprintf(
+                     "PinnedError: virtual table %s cannot be dropped, "
+                     "because rows of it are pinned or held, and nothing "
+                     "was removed; UPDATE \"%w\" SET pinned = 0 unpins them, "
+                     "and retention_release() ends a hold",
+                     zName, zName));
+  }
   bxPrefix(p->pErr, zPrefix ? zPrefix : "");
   sqlite3_free(zPrefix);
 }
@@ -250,6 +273,8 @@ static void dropTable(Leaving *p, const BxObject *pObject) {
 static void dropObject(BxStmts *pStmts, void *pArg, const BxObject *pObject) {
   Leaving *p = (Leaving *)pArg;
   if (pObject->eState <= BX_ALIEN) return;
+  /* Those of another program, which its table keeps; ours go with the table. */
+  if (strncmp(pObject->zName, "idx_", 4) == 0) return;
   if (strcmp(pObject->zType, "table") != 0) {
     drop(pStmts, pObject->zType, pObject->zName, p->pErr);
   } else if (pObject->eState == BX_SAME) {

@@ -10,7 +10,9 @@
 struct BxModule {
   const char *zName; /* "payload_ring" */
   const char *zSql;  /* template of the tables: sql/<name>.sql */
-  const char *zHeld; /* its guards in a file with holds: <name>_held.sql */
+  const char
+      *zHeld; /* its guards in a file with holds: <name>_held.sql; NULL: C
+                     ** looks at the holds */
   /* The end of the name of one of its tables, and a column that this table has only
   ** if a build before 1.0 made it. */
   const char *zTable, *zEarlier;

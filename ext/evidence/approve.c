@@ -260,7 +260,7 @@ static const char zMembers[] =
   " json_type(" j ", path)) = 0"
 
 /* A value that JavaScript treats as false is not metadata. */
-static const char zProblem[] =
+static const char zOfMember[] =
     "SELECT json_group_array(json_object('id', id, 'path', path,"
     " 'problem', problem)) FROM (SELECT * FROM ("
     "SELECT id, '$' AS path, doubt AS problem FROM odd UNION ALL "
@@ -280,7 +280,8 @@ static const char zProblem[] =
 
 char *bxEvProblemsSql(const char *zFrom) {
   char *zHead = sqlite3_mprintf(zDoc, zFrom);
-  char *zSql = zHead ? sqlite3_mprintf("%s%s%s", zHead, zMembers, zProblem) : 0;
+  char *zSql =
+      zHead ? sqlite3_mprintf("%s%s%s", zHead, zMembers, zOfMember) : 0;
   sqlite3_free(zHead);
   return zSql;
 }

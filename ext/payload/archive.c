@@ -1,6 +1,6 @@
 /*
-** archive.c: functions on event_payloads, whose rules are in sql/payload.sql and
-** sql/payload_tables.sql: clean-up, evidence from JSON, unpinning and figures.
+** archive.c: functions on event_payloads, whose rules are in sql/payload.sql:
+** clean-up, evidence from JSON, unpinning and figures.
 */
 #include "payload.h"
 SQLITE_EXTENSION_INIT3
@@ -12,32 +12,77 @@ SQLITE_EXTENSION_INIT3
 
 /*------------------------------------------------------------ clean-up ----*/
 
-/* Runs a bulk delete, and reads how many rows it removed. */
-static i64 removedBy(BxStmts *pHome, sqlite3_stmt *pStmt, BxErr *pErr) {
-  static const char zRemoved[] = "SELECT removed FROM main.payload__state";
-  bxRun(pStmt, pErr);
-  return bxAsk(pHome, zRemoved, pErr, "");
+/* Removes rows, with one receipt for all: zRows is the SQL of their rowids, in which
+** ?1 and ?2 are two numbers. Returns how many. A trigger of the user may keep some. */
+static i64 removeRows(BxStmts *p, const char *zRows, i64 i1, i64 i2,
+    const char *zRule, const char *zActor, BxErr *pErr) {
+  static const char zBegin[] =
+      "UPDATE main.payload__state SET rule = 'bulk' WHERE one = 1";
+  static const char zReceipt[] =
+      "INSERT INTO main.blackbox__log(domain, kind, subject, actor, rows, "
+      "bytes,"
+      " oldest, newest) SELECT 'payload', 'removal', ?1, ?2, rows, bytes, "
+      "oldest,"
+      " newest FROM main.blackbox__open"
+      " WHERE domain = 'payload' AND rule = 'bulk' AND minute = 0";
+  static const char zEnd[] =
+      "DELETE FROM main.blackbox__open"
+      " WHERE domain = 'payload' AND rule = 'bulk' AND minute = 0";
+  static const char zOver[] =
+      "UPDATE main.payload__state SET rule = NULL WHERE one = 1";
+  char *zSql = bxPrintf(
+      pErr, "DELETE FROM main.event_payloads WHERE rowid IN (%s)", zRows);
+  sqlite3_stmt *pStmt;
+  i64 nRow = 0;
+  bxDo(p, zBegin, pErr, "");
+  pStmt = zSql ? bxPrepare(p, zSql, pErr) : 0;
+  bxBind(pStmt, pErr, &"ii"[2 - sqlite3_bind_parameter_count(pStmt)], i1, i2);
+  bxRow(pStmt, pErr);
+  if (pErr->rc == SQLITE_OK) nRow = sqlite3_changes64(p->bx->db);
+  sqlite3_finalize(pStmt);
+  sqlite3_free(zSql);
+  bxDo(p, zReceipt, pErr, "tt", zRule, zActor);
+  bxDo(p, zEnd, pErr, "");
+  bxDo(p, zOver, pErr, "");
+  return nRow;
 }
+
+/* Rows that may go, the oldest first. */
+#define REMOVABLE                                                              \
+  "SELECT rowid FROM main.event_payloads AS e WHERE purpose = 'archive' AND "  \
+  "pinned = 0 AND (NOT EXISTS (SELECT 1 FROM main.retention__in_force) OR "    \
+  "NOT "                                                                       \
+  "EXISTS (SELECT 1 FROM main.payload__held AS h WHERE h.rid = e.rowid))"
 
 /* Removes the oldest rows beyond payload.max_bytes. Returns how many. */
 static i64 trimArchive(BxStmts *pHome, i64 nLimit, BxErr *pErr) {
-  static const char *const azBeyond[] = {
-      "SELECT bytes > max_bytes FROM main.payload_volume",
-      "SELECT bytes > max_bytes FROM main.payload_occupied"};
-  static const char zTrim[] =
-      "INSERT INTO main.payload_trim(max_rows) VALUES(?1)";
-  sqlite3_stmt *pStmt;
-  if (nLimit <= 0 || !bxAsk(pHome, azBeyond[bxPacks(pHome, pErr)], pErr, ""))
-    return 0;
-  pStmt = bxStmt(pHome, zTrim, pErr);
-  bxBind(pStmt, pErr, "i", nLimit);
-  return removedBy(pHome, pStmt, pErr);
+  static const char zBeyond[] =
+      "SELECT CAST(bytes - packed + packed * share - max_bytes AS INTEGER)"
+      " FROM main.payload__state";
+  /* (A sum over a window: as many as needed, and no more.) */
+  static const char zRows[] =
+      "SELECT rowid FROM (SELECT rowid, sum(taken) OVER (ORDER BY created_ms,"
+      " size_bytes, rowid ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS"
+      " freed FROM (SELECT rowid, created_ms, size_bytes, CAST(size_bytes - (1 "
+      "-"
+      " (SELECT share FROM main.payload__state)) * coalesce((SELECT sum(bytes)"
+      " FROM main.payload__packed AS p WHERE p.id = e.id), 0) AS INTEGER) AS"
+      " taken FROM main.event_payloads AS e INDEXED BY payload_by_age WHERE"
+      " purpose = 'archive' AND pinned = 0 AND created_ms > -9e15 AND (NOT "
+      "EXISTS"
+      " (SELECT 1 FROM main.retention__in_force) OR NOT EXISTS (SELECT 1 FROM"
+      " main.payload__held AS h WHERE h.rid = e.rowid)) ORDER BY created_ms,"
+      " size_bytes, rowid LIMIT ?2)) WHERE coalesce(freed, 0) < ?1";
+  i64 nBeyond = nLimit > 0 ? bxAsk(pHome, zBeyond, pErr, "") : 0;
+  if (nBeyond <= 0) return 0;
+  return removeRows(
+      pHome, zRows, nBeyond, nLimit, "payload.bytes", "payload_cleanup", pErr);
 }
 
-/* The time that lies "days" before "now"; both may be given or not. */
+/* The time that lies "days" before "now"; both may be given or not. What is given is
+** checked before the clock is written. */
 static i64 cutOff(BxCall *p, BxStmts *pHome) {
   sqlite3_value *pDays = bxArg(p, 0);
-  i64 iNow = bxRuleTime(pHome, bxArg(p, 1), 1, &p->err);
   double rDays;
   if (pDays == 0) {
     rDays = (double)bxSettingInt(pHome, "payload.retention_days", &p->err);
@@ -50,7 +95,8 @@ static i64 cutOff(BxCall *p, BxStmts *pHome) {
     }
   }
   if (rDays > 1e8) rDays = 1e8; /* before any date */
-  return iNow - (i64)(rDays * BX_MS_PER_DAY);
+  return bxRuleTime(pHome, bxArg(p, 1), 1, &p->err) -
+         (i64)(rDays * BX_MS_PER_DAY);
 }
 
 const BxRecords bxPayloadRecords[] = {
@@ -91,21 +137,19 @@ static void giveBack(BxStmts *pHome, BxErr *pErr) {
 }
 
 void bxPayloadCleanup(BxCall *p) {
-  static const char zSweep[] =
-      "INSERT INTO main.payload__sweep(before, max_rows, actor) "
-      "VALUES(?1, ?2, 'payload_cleanup')";
+  static const char zRows[] =
+      REMOVABLE " AND created_ms < ?1 ORDER BY created_ms LIMIT ?2";
   BxStmts *pHome = bxHome(p->bx, "payload", &p->err);
   i64 iBefore, nRow, nLimit = SWEEP_LIMIT;
-  sqlite3_stmt *pStmt;
   if (pHome == 0) return;
-  bxLogBegin(pHome, &p->err);
-  iBefore = cutOff(p, pHome);
   if (bxArg(p, 2)) {
     nLimit = bxInt(p->aArg[2], "limit", 1, 1000000000, &p->err);
   }
-  pStmt = bxStmt(pHome, zSweep, &p->err);
-  bxBind(pStmt, &p->err, "ii", iBefore, nLimit);
-  nRow = removedBy(pHome, pStmt, &p->err);
+  bxLock(pHome, &p->err); /* before the first read, so that it waits */
+  iBefore = cutOff(p, pHome);
+  bxLogBegin(pHome, &p->err);
+  nRow = removeRows(
+      pHome, zRows, iBefore, nLimit, "payload.age", "payload_cleanup", &p->err);
   nRow += trimArchive(pHome, nLimit - nRow, &p->err);
   if (isWhole(p)) bxPackSome(pHome, 1, &p->err);
   if (isWhole(p)) bxPackSweep(pHome, 2 * nLimit, &p->err);
@@ -114,12 +158,11 @@ void bxPayloadCleanup(BxCall *p) {
 }
 
 void bxPayloadClearArchive(BxCall *p) {
-  static const char zClear[] =
-      "INSERT INTO main.payload__clear(actor) VALUES('payload_clear_archive')";
   BxStmts *pHome = bxHome(p->bx, "payload", &p->err);
   i64 nRow;
   if (pHome == 0) return;
-  nRow = removedBy(pHome, bxStmt(pHome, zClear, &p->err), &p->err);
+  nRow = removeRows(
+      pHome, REMOVABLE, 0, 0, "clear", "payload_clear_archive", &p->err);
   nRow += bxQueueClear(pHome, &p->err);
   if (isWhole(p)) bxPackSweep(pHome, 2 * SWEEP_LIMIT, &p->err);
   bxReturnInt(p, nRow);
@@ -324,7 +367,9 @@ void bxPayloadStats(BxCall *p) {
       "'archive'), 0),"
       "  'evidenceBytes', coalesce(sum(k.b) FILTER (WHERE purpose = "
       "'evidence'), 0),"
-      "  'expired', (SELECT count(*) FROM main.payload__archive WHERE at < ?1 -"
+      "  'expired', (SELECT count(*) FROM main.event_payloads INDEXED BY"
+      "    payload_by_age WHERE purpose = 'archive' AND pinned = 0 AND "
+      "created_ms < ?1 -"
       "    86400000 * (SELECT value FROM main.blackbox_settings"
       "      WHERE name = 'payload.retention_days')),"
       "  'queueMode', (SELECT value FROM main.blackbox_settings"
@@ -332,16 +377,18 @@ void bxPayloadStats(BxCall *p) {
       "  'waiting', ?2, 'waitingBytes', ?3, 'waitingOf', 'this connection',"
       "  'totalSize', (SELECT page_count FROM pragma_page_count(?4)) *"
       "    (SELECT page_size FROM pragma_page_size(?4)))"
-      "  FROM (SELECT count(*) AS n, coalesce(sum(bytes), 0) AS b"
-      "    FROM main.payload__archive) AS a"
+      "  FROM (SELECT count(*) AS n, coalesce(sum(size_bytes), 0) AS b"
+      "    FROM main.event_payloads INDEXED BY payload_by_age"
+      "    WHERE purpose = 'archive' AND pinned = 0) AS a"
       "  LEFT JOIN (SELECT purpose, pinned, count(*) AS n, sum(size_bytes) AS b"
-      "    FROM main.event_payloads WHERE purpose <> 'archive' OR pinned <> 0"
+      "    FROM main.event_payloads INDEXED BY payload_kept"
+      "    WHERE purpose <> 'archive' OR pinned <> 0"
       "    GROUP BY purpose, pinned) AS k";
   BxStmts *pHome = bxHome(p->bx, "payload", &p->err);
   char *z;
   i64 nRow = 0, nByte = 0;
   if (pHome == 0) return;
-  bxQueueSize(p->bx, &nRow, &nByte);
+  bxQueueSize(p->bx, &nRow, &nByte, &p->err);
   z = bxAskText(pHome, zSql, &p->err, "iiit", bxNow(), nRow, nByte, pHome->zDb);
   if (z != 0) bxReturnJson(p, z);
 }

@@ -45,22 +45,37 @@ static BxStmts *savingOf(Ring *p, const BxStmts *pArchive, BxErr *pErr) {
   return pErr->rc == SQLITE_OK ? &p->saving : 0;
 }
 
+/* Whether the archive refuses a row of the ring, as what had one of its keys was
+** erased. Such a row stays in the ring. */
+/* clang-format off */
+#define IS_REFUSED                                                                \
+  "EXISTS (SELECT 1 FROM main.retention__refused AS r"                         \
+  "  WHERE r.kind = 'event' AND r.\"key\" = s.event_id"                        \
+  "  UNION ALL SELECT 1 FROM main.retention__refused AS r"                     \
+  "  WHERE r.kind = 'agent' AND r.\"key\" = s.agent_id)"
+/* Whether a hold keeps it in the ring as well. */
+#define KEPT_BY(kind, key)                                                        \
+  " AND NOT EXISTS (SELECT 1 FROM main.retention__holds AS f"                  \
+  "  WHERE f.kind = '" kind "' AND f.\"key\" = " key ")"
+#define NOT_HELD                                                               \
+  KEPT_BY("agent", "s.agent_id") KEPT_BY("event", "s.event_id")                      \
+  KEPT_BY("buffer", "lower('@')")
+
 /* An agent's rows, the oldest part first, that are not evidence of this kill
 ** switch already. ?1 kill switch, ?2 to ?3 ids of one part, ?4 to ?5 of the
-** other, ?6 the seq before the window. (+ takes the affinity away, with which
-** SQLite would not use the index of the times.) */
-/* clang-format off */
+** other, ?6 the seq before the window. (+ keeps the other indexes out: that
+** of created_at finds few rows.) */
 #define ROWS(schema)                                                           \
   " FROM (SELECT * FROM " schema ".@_slots WHERE id BETWEEN ?2 AND ?3 UNION"   \
   "  ALL SELECT * FROM " schema ".@_slots WHERE id BETWEEN ?4 AND ?5) AS s "   \
   "WHERE seq > ?6 AND NOT EXISTS (SELECT 1 FROM main.event_payloads AS e"      \
-  "  WHERE e.kill_switch_event_id = ?1"                                        \
-  "    AND " BX_DATE_MS("e.created_at") " = +s.timestamp"                      \
-  "    AND e.agent_id = s.agent_id AND e.event_id = s.event_id"                \
+  "  WHERE +e.kill_switch_event_id = ?1"                                       \
+    "    AND +e.agent_id = s.agent_id AND +e.event_id = s.event_id"              \
   "    AND e.created_at = strftime("                                           \
   "      '%Y-%m-%dT%H:%M:%fZ', s.timestamp / 1000.0, 'unixepoch')"             \
   "    AND store_text(e.request_body) IS s.request_body"                       \
-  "    AND store_text(e.response_body) IS s.response_body)"
+  "    AND store_text(e.response_body) IS s.response_body)"                    \
+  " AND NOT " IS_REFUSED
 #define COUNT_ROWS(schema) "SELECT count(*)" ROWS(schema)
 #define NAME_ROWS(schema) "SELECT agent_id, event_id, size_bytes" ROWS(schema)
 #define SAVE(schema)                                                           \
@@ -68,14 +83,29 @@ static BxStmts *savingOf(Ring *p, const BxStmts *pArchive, BxErr *pErr) {
   "  event_id, request_body, response_body, created_at) "                      \
   "SELECT ?1, agent_id, event_id, request_body, response_body, strftime("      \
   "    '%Y-%m-%dT%H:%M:%fZ', timestamp / 1000.0, 'unixepoch')" ROWS(schema)
+#define FIGURES                                                                \
+  "SELECT count(*), coalesce(sum(size_bytes), 0), "                            \
+  "coalesce(sum((seq > ?2) IS NOT 1), 0)"
+#define OF_AGENT(schema)                                                       \
+  " FROM " schema ".@_slots AS s WHERE id BETWEEN ?1 AND ?1 + 65535"
 /* clang-format on */
 
-static const char zCount[] = COUNT_ROWS("main");
+static const char zCountMain[] = COUNT_ROWS("main");
 static const char zCountTemp[] = COUNT_ROWS("temp");
 static const char zNamed[] = NAME_ROWS("main");
 static const char zNamedTemp[] = NAME_ROWS("temp");
 static const char zSave[] = SAVE("main");
 static const char zSaveTemp[] = SAVE("temp");
+/* What is skipped, and what is taken out. */
+static const char zSkip[] = FIGURES OF_AGENT("main") " AND " IS_REFUSED;
+static const char zSkipTemp[] = FIGURES OF_AGENT("temp") " AND " IS_REFUSED;
+static const char zGo[] =
+    FIGURES OF_AGENT("main") " AND NOT " IS_REFUSED NOT_HELD;
+static const char zGoTemp[] = FIGURES OF_AGENT("temp") " AND NOT " IS_REFUSED;
+static const char zDropMain[] =
+    "DELETE" OF_AGENT("main") " AND NOT " IS_REFUSED NOT_HELD;
+static const char zDropTemp[] =
+    "DELETE" OF_AGENT("temp") " AND NOT " IS_REFUSED;
 
 static void bindRows(sqlite3_stmt *pStmt, const char *zEvent,
     const RingAgent *pAgent, BxErr *pErr) {
@@ -91,7 +121,7 @@ static i64 save(Ring *p, BxStmts *pArchive, const char *zEvent,
   BxStmts *pSaving = savingOf(p, pArchive, pErr);
   int bTemp = pSaving == &p->saving;
   i64 nRow = 0, iLast = bxPinsLast(pArchive, pErr);
-  sqlite3_stmt *pStmt = bxStmt(pSaving, bTemp ? zCountTemp : zCount, pErr);
+  sqlite3_stmt *pStmt = bxStmt(pSaving, bTemp ? zCountTemp : zCountMain, pErr);
   bindRows(pStmt, zEvent, pAgent, pErr);
   if (bxRow(pStmt, pErr)) nRow = sqlite3_column_int64(pStmt, 0);
   bxDone(pStmt, pErr);
@@ -107,19 +137,38 @@ static i64 save(Ring *p, BxStmts *pArchive, const char *zEvent,
   return nRow;
 }
 
-/* Takes the saved rows out, unless a hold keeps them in the ring as well. */
-static void takeOut(
-    Ring *p, const char *zAgent, const RingAgent *pAgent, BxErr *pErr) {
-  char *zHolder = pAgent->bHeld ? bxRingHolder(p, pAgent->iNo, pErr) : 0;
-  if (zHolder == 0) bxRingTakeOut(p, zAgent, 1, pErr);
-  sqlite3_free(zHolder);
+/* Says in the log what was skipped. */
+static void tellSkipped(Ring *p, BxStmts *pArchive, const char *zAgent,
+    const char *zEvent, const RingAgent *pAgent, BxErr *pErr) {
+  static const char zLog[] =
+      "INSERT INTO main.blackbox__log(domain, kind, subject, reason, rows, "
+      "bytes, detail, agent_id, kill_switch_event_id) SELECT 'payload', "
+      "'passed_over', ?1, 'what had these events was erased, and the archive "
+      "refuses them; they stay in the ring', ?2, ?3, json_object('ring', ?4), "
+      "?5, ?1";
+  BxStmts *pSaving = savingOf(p, pArchive, pErr);
+  sqlite3_stmt *pStmt =
+      bxStmt(pSaving, pSaving == &p->saving ? zSkipTemp : zSkip, pErr);
+  i64 nRow = 0, nByte = 0;
+  bxBind(
+      pStmt, pErr, "ii", pAgent->iNo << 16, pAgent->nGiven - pAgent->nAllowed);
+  if (bxRow(pStmt, pErr)) {
+    nRow = sqlite3_column_int64(pStmt, 0);
+    nByte = sqlite3_column_int64(pStmt, 1);
+  }
+  bxDone(pStmt, pErr);
+  if (nRow == 0) return;
+  bxDo(pArchive, zLog, pErr, "tiitt", zEvent, nRow, nByte, p->base.stmts.zTable,
+      zAgent);
 }
 
 /* Saves the agent's rows and takes them out. */
 static i64 fire(Ring *p, BxStmts *pArchive, const char *zAgent,
     const char *zEvent, BxErr *pErr) {
   RingAgent agent, after;
+  BxStmts *pSaving;
   i64 nSaved;
+  int bTemp;
   bxRingAgent(p, zAgent, &agent, pErr);
   if (pErr->rc != SQLITE_OK || agent.iNo == 0) return 0;
   nSaved = save(p, pArchive, zEvent, &agent, pErr);
@@ -130,7 +179,10 @@ static i64 fire(Ring *p, BxStmts *pArchive, const char *zAgent,
         "which evidence is being saved; nothing is taken out of it",
         p->base.stmts.zTable);
   }
-  takeOut(p, zAgent, &agent, pErr);
+  tellSkipped(p, pArchive, zAgent, zEvent, &agent, pErr);
+  bTemp = (pSaving = savingOf(p, pArchive, pErr)) == &p->saving;
+  bxRingTakeOut(p, pSaving, bTemp ? zGoTemp : zGo,
+      bTemp ? zDropTemp : zDropMain, &agent, 1, pErr);
   return nSaved;
 }
 
@@ -197,10 +249,12 @@ static void refuseBlob(
   sqlite3_stmt *pStmt = bxPrepare(&p->base.stmts,
       "SELECT event_id, seq, CASE typeof(request_body) WHEN 'blob' "
       "THEN 'request_body' ELSE 'response_body' END FROM main.@_slots "
-      "WHERE id BETWEEN ?1 AND ?1 + 65535 AND (typeof(request_body) = 'blob' "
+      "WHERE id BETWEEN ?1 AND ?1 + 65535 AND seq > ?2 "
+      "AND (typeof(request_body) = 'blob' "
       "OR typeof(response_body) = 'blob') ORDER BY seq LIMIT 1",
       pErr);
-  bxBind(pStmt, pErr, "i", pAgent->iNo << 16);
+  bxBind(
+      pStmt, pErr, "ii", pAgent->iNo << 16, pAgent->nGiven - pAgent->nAllowed);
   if (bxRow(pStmt, pErr)) {
     bxFail(pErr, SQLITE_CONSTRAINT,
         "ValidationError: %s of event %s (seq %lld) of agent %s is a blob, for "
@@ -215,6 +269,8 @@ static void refuseBlob(
 void bxPayloadExtract(BxCall *p) {
   Ring *pRing = (Ring *)bxVtabFind(p->bx, "payload_ring", p->aArg[0], &p->err);
   const char *zAgent = bxText(p->aArg[1], "agent_id", 1024, 0, &p->err);
+  static const char zAll[] = FIGURES OF_AGENT("main");
+  static const char zDropAll[] = "DELETE" OF_AGENT("main");
   sqlite3_stmt *pStmt;
   RingAgent agent;
   if (p->pCtx == 0) {
@@ -225,17 +281,21 @@ void bxPayloadExtract(BxCall *p) {
   if (p->err.rc != SQLITE_OK) return;
   bxRingLock(pRing, &p->err);
   bxRingAgent(pRing, zAgent, &agent, &p->err);
+  bxRingRefuseHeld(pRing, agent.iNo << 16, (agent.iNo << 16) + 65535, &p->err);
   refuseBlob(pRing, zAgent, &agent, &p->err);
   pStmt = bxPrepare(&pRing->base.stmts,
       "SELECT json_group_array(json_object('eventId', event_id, 'agentId', "
       "agent_id, 'requestBody', request_body, 'responseBody', response_body, "
       "'timestamp', timestamp)) FROM (SELECT * FROM main.@_slots WHERE id "
-      "BETWEEN ?1 AND ?1 + 65535 ORDER BY seq)",
+      "BETWEEN ?1 AND ?1 + 65535 AND seq > ?2 ORDER BY seq)",
       &p->err);
-  bxBind(pStmt, &p->err, "i", agent.iNo << 16);
+  bxBind(pStmt, &p->err, "ii", agent.iNo << 16, agent.nGiven - agent.nAllowed);
   if (bxRow(pStmt, &p->err)) {
     bxReturnJson(p, bxColumnCopy(pStmt, 0, &p->err));
   }
   sqlite3_finalize(pStmt);
-  if (agent.iNo != 0) bxRingTakeOut(pRing, zAgent, 0, &p->err);
+  if (agent.iNo != 0 && p->err.rc == SQLITE_OK) {
+    bxRingTakeOut(
+        pRing, &pRing->base.stmts, zAll, zDropAll, &agent, 0, &p->err);
+  }
 }

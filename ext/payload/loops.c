@@ -119,8 +119,9 @@ static BxStmts *rulesFor(Ring *p, BxErr *pErr) {
 
 sqlite3_stmt *bxPayloadLoops(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   static const char zAgents[] =
-      "SELECT no, agent_id FROM main.@_agents "
-      "WHERE ?1 IS NULL OR agent_id = ?1 ORDER BY agent_id";
+      "SELECT no, agent_id FROM main.@_agents ORDER BY agent_id";
+  static const char zOne[] =
+      "SELECT no, agent_id FROM main.@_agents WHERE agent_id = ?1";
   static const char zSql[] =
       "SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, "
       "value ->> 4, value ->> 5, value ->> 6, value ->> 7, value ->> 8, "
@@ -136,8 +137,8 @@ sqlite3_stmt *bxPayloadLoops(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
     return 0;
   }
   beginReport(pReport, pHome, pErr);
-  pStmt = bxPrepare(&p->base.stmts, zAgents, pErr);
-  bxBind(pStmt, pErr, "t", zAgent);
+  pStmt = bxPrepare(&p->base.stmts, zAgent ? zOne : zAgents, pErr);
+  if (zAgent != 0) bxBind(pStmt, pErr, "t", zAgent);
   while (bxRow(pStmt, pErr)) {
     bxTrackRead(
         &pReport->track, &p->base.stmts, sqlite3_column_int64(pStmt, 0), pErr);
@@ -234,16 +235,18 @@ static void replayAll(LoopReport *p, sqlite3_stmt *pStmt, BxErr *pErr) {
 
 sqlite3_stmt *bxPayloadReplay(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   static const char zKill[] =
-      "SELECT agent_id, r.event_id, request_body, response_body, created_ms "
-      "FROM main.payload_rows AS r JOIN main.payload__times AS t ON t.id = "
+      "SELECT r.agent_id, r.event_id, r.request_body, r.response_body, "
+      "r.created_ms "
+      "FROM main.payload_rows AS r JOIN main.event_payloads AS e ON e.id = "
       "r.id "
-      "WHERE kill_switch_event_id = ?1 ORDER BY agent_id, created_ms, rid";
+      "WHERE e.kill_switch_event_id = ?1 ORDER BY 1, 5, e.rowid";
   static const char zAgent[] =
-      "SELECT agent_id, r.event_id, request_body, response_body, created_ms "
-      "FROM main.payload_rows AS r JOIN main.payload__times AS t ON t.id = "
+      "SELECT r.agent_id, r.event_id, r.request_body, r.response_body, "
+      "r.created_ms "
+      "FROM main.payload_rows AS r JOIN main.event_payloads AS e ON e.id = "
       "r.id "
-      "WHERE agent_id = ?1 AND created_ms BETWEEN ?2 AND ?3 "
-      "ORDER BY created_ms, rid";
+      "WHERE e.agent_id = ?1 AND r.created_ms BETWEEN ?2 AND ?3 "
+      "ORDER BY 5, e.rowid";
   static const char zSql[] =
       "SELECT value ->> 0, value ->> 11, value ->> 12, value ->> 1, "
       "value ->> 2, value ->> 4, value ->> 5, value ->> 7, value ->> 8, "

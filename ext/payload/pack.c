@@ -3,10 +3,10 @@
 ** back.
 **
 ** payload uses the store by SQL names only: the function store_pack() replaces the
-** bodies of the rows that it is given, through the view payload_bodies, and
-** store_text() is the text of a reference. The first payload_pack() of a file gives
-** the domain its larger form (sql/payload_pack.sql), in which rules and views know
-** references. When the last row is unpacked, the domain gets its first form back.
+** bodies of the rows that it is given, through the view payload__bodies, and
+** store_text() is the text of a reference. The view puts each reference into
+** payload__packed first, and the guards of rows that are pinned or held admit what is
+** there.
 **
 ** Bodies of pinned rows are packed, too: their leaves in the log are of the texts.
 */
@@ -21,119 +21,50 @@ SQLITE_EXTENSION_INIT3
 #define FLUSH_ROWS 40    /* rows that a flush packs, when so many wait */
 #define CLEANUP_ROWS 200 /* rows that a clean-up packs */
 
-/*--------------------------------------------------------------- form ----*/
-
 int bxPacks(BxStmts *p, BxErr *pErr) {
-  return bxCanPrepare(p->bx,
-      bxPrintf(pErr, "SELECT 1 FROM \"%w\".payload_swaps", p->zDb), pErr);
+  static const char zAny[] =
+      "SELECT EXISTS (SELECT 1 FROM main.payload__packed)";
+  return bxAskOnce(p, zAny, pErr, "") != 0;
 }
 
-/* The view payload_rows with texts. It has the columns that the table has, and is
-** one view without others in it, because without the module SQLite refuses an
-** ALTER TABLE if a view in a view has an unknown function. */
-static char *rowsSql(BxStmts *p, BxErr *pErr) {
-  return bxAskText(p,
-      "SELECT 'payload_rows AS SELECT ' || group_concat(CASE WHEN lower(name)"
-      "  IN ('request_body', 'response_body') THEN printf("
-      "  'store_text(\"%w\") AS \"%w\"', name, name)"
-      "  ELSE printf('\"%w\"', name) END, ', ') || ', ' || ?2 ||"
-      " ' AS created_ms FROM event_payloads'"
-      " FROM pragma_table_info('event_payloads', ?1)",
-      pErr, "tt", p->zDb, BX_DATE_MS("created_at"));
-}
-
-int bxPackIsWhole(BxStmts *p, BxErr *pErr) {
-  char *zText;
-  int bSame;
-  if (!bxPacks(p, pErr)) return 1;
-  zText = rowsSql(p, pErr);
-  bSame = (int)bxAskOnce(p,
-      "SELECT (SELECT sql FROM main.sqlite_schema WHERE name = 'payload_rows')"
-      " IS 'CREATE VIEW ' || ?1"
-      " AND EXISTS (SELECT 1 FROM main.store_users"
-      "  WHERE bodies = 'payload_bodies')",
-      pErr, "t", zText);
-  sqlite3_free(zText);
-  return bSame;
-}
-
-void bxPackMend(BxStmts *p, BxErr *pErr) {
-  char *zText;
-  if (!bxPacks(p, pErr) || bxPackIsWhole(p, pErr)) return;
-  bxExec(p,
-      "DROP VIEW IF EXISTS main.payload_rows;"
-      "INSERT INTO main.store_users(bodies, texts)"
-      " VALUES('payload_bodies', 'payload_texts') ON CONFLICT DO NOTHING",
-      pErr);
-  zText = rowsSql(p, pErr);
-  if (zText != 0) {
-    bxExecPlain(
-        p->bx, bxPrintf(pErr, "CREATE VIEW \"%w\".%s", p->zDb, zText), pErr);
-  }
-  sqlite3_free(zText);
-}
-
-/* Gives the domain its larger form. */
-static void enlarge(BxStmts *p, BxErr *pErr) {
-  if (bxPacks(p, pErr) || pErr->rc != SQLITE_OK) return;
-  if (!bxCarries(p->bx, p->zDb, "store", pErr)) {
+/* Lets the store reach the bodies. */
+static void registerBodies(BxStmts *p, BxErr *pErr) {
+  static const char zUser[] =
+      "INSERT INTO main.store_users(bodies, texts) SELECT 'payload__bodies', "
+      "'payload__texts' WHERE NOT EXISTS (SELECT 1 FROM main.store_users "
+      "WHERE bodies = 'payload__bodies')";
+  if (pErr->rc == SQLITE_OK && !bxCarries(p->bx, p->zDb, "store", pErr)) {
     bxFail(pErr, SQLITE_ERROR,
         "NotInstalledError: schema %s has no body store; run SELECT "
         "blackbox_install(%Q, 'store')",
         p->zDb, p->zDb);
   }
-  bxExec(p,
-      "CREATE TABLE main.payload_swaps(pin INTEGER PRIMARY KEY,"
-      " request_body BLOB, response_body BLOB);"
-      "ALTER TABLE main.payload_volume ADD packed INTEGER NOT NULL DEFAULT 0;"
-      "ALTER TABLE main.payload__sizes ADD packed INTEGER NOT NULL DEFAULT 0",
-      pErr);
-  bxInstallAgain(p, "payload", pErr);
+  bxExec(p, zUser, pErr);
 }
 
-/* Gives the domain its first form back. While the host reads, SQLite drops no
-** table; then the form stays until the next call. */
-static void reduce(BxStmts *p, BxErr *pErr) {
-  BxErr err = {SQLITE_OK, 0};
-  bxExec(p, "DROP TABLE main.payload_swaps", &err);
-  if ((err.rc & 0xff) == SQLITE_LOCKED) {
-    bxClear(&err);
-    return;
-  }
-  bxPass(pErr, &err);
-  bxExec(p,
-      "DELETE FROM main.store_users WHERE bodies = 'payload_bodies';"
-      "DROP TRIGGER main.payload_copied_insert;"
-      "DROP TRIGGER main.payload_copied_update;"
-      "DROP TRIGGER main.payload_dropped_delete;"
-      "DROP TRIGGER main.payload_dropped_update;"
-      "DROP TRIGGER main.payload_dropped_insert;"
-      "DROP TRIGGER main.payload_dropped_replace;"
-      "DROP INDEX main.payload_unpacked_at;"
-      "DROP INDEX main.payload_packed_request;"
-      "DROP INDEX main.payload_packed_response;"
-      "DROP TRIGGER main.payload_setting_update;" /* it reads payload_volume */
-      "DROP VIEW main.payload_rows;"
-      "DROP VIEW main.payload_bodies;"
-      "DROP VIEW main.payload_texts;"
-      "DROP VIEW main.payload_unpacked;"
-      "DROP VIEW main.payload_occupied;"
-      "DROP VIEW main.payload_lengths;"
-      "DROP TABLE main.payload__sizes;"
-      "DROP TABLE main.payload_volume",
-      pErr);
-  bxInstallAgain(p, "payload", pErr);
+/* What the store takes for a byte of its texts: payload.max_bytes counts it. */
+static void noteShare(BxStmts *p, BxErr *pErr) {
+  static const char zShare[] =
+      "UPDATE main.payload__state SET share = (SELECT 1.0 * kept_bytes / "
+      "max(text_bytes, 1) FROM main.store__state) WHERE packed > 0";
+  if (!bxCarries(p->bx, p->zDb, "store", pErr)) return;
+  bxExec(p, zShare, pErr);
 }
 
 /*------------------------------------------------------------ packing ----*/
 
 /* The ids of the rows to pack, as a JSON array, the oldest ones first, and in each
 ** batch one agent after the other. ?1: rows before this time, NULL: all; ?2: at
-** most so many. */
-#define UNPACKED "main.payload_unpacked AS u WHERE (?1 IS NULL OR u.at < ?1)"
+** most so many. Rows before the time in payload__state were looked at. */
+#define UNPACKED                                                               \
+  "main.event_payloads AS u INDEXED BY idx_payloads_created_at WHERE "         \
+  "created_at >= (SELECT pack FROM main.payload__state) AND size_bytes >= "    \
+  "512 AND (?1 IS NULL OR created_ms < ?1) AND NOT EXISTS (SELECT 1 FROM "     \
+  "main.payload__packed AS p WHERE p.id = u.id)"
 static const char zUnpackedKeys[] =
-    "SELECT json_group_array(id) FROM (SELECT id FROM (SELECT id, agent_id, at"
-    "  FROM " UNPACKED " ORDER BY at LIMIT ?2) ORDER BY agent_id, at)";
+    "SELECT json_group_array(id), max(created_at) FROM (SELECT id, created_at "
+    "FROM (SELECT id, agent_id, created_at FROM " UNPACKED
+    " ORDER BY created_at LIMIT ?2) ORDER BY agent_id, created_at)";
 static const char zMore[] = "SELECT EXISTS (SELECT 1 FROM " UNPACKED ")";
 
 static void bindUntil(sqlite3_stmt *pStmt, const i64 *piUntil, BxErr *pErr) {
@@ -141,12 +72,15 @@ static void bindUntil(sqlite3_stmt *pStmt, const i64 *piUntil, BxErr *pErr) {
 }
 
 static char *keysToPack(
-    BxStmts *p, const i64 *piUntil, i64 nLimit, BxErr *pErr) {
+    BxStmts *p, const i64 *piUntil, i64 nLimit, char **pzLast, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxPrepare(p, zUnpackedKeys, pErr);
   char *zAll = 0;
   bindUntil(pStmt, piUntil, pErr);
   bxBind(pStmt, pErr, "-i", nLimit);
-  if (bxRow(pStmt, pErr)) zAll = bxColumnCopy(pStmt, 0, pErr);
+  if (bxRow(pStmt, pErr)) {
+    zAll = bxColumnCopy(pStmt, 0, pErr);
+    *pzLast = bxColumnCopy(pStmt, 1, pErr);
+  }
   sqlite3_finalize(pStmt);
   return zAll;
 }
@@ -154,14 +88,19 @@ static char *keysToPack(
 /* Packs rows that are older than *piUntil, or any if that is NULL. Returns what
 ** store_pack() says, to sqlite3_free(). */
 static char *packRows(BxStmts *p, const i64 *piUntil, i64 nLimit, BxErr *pErr) {
-  static const char zPack[] = "SELECT store_pack('payload_bodies', ?1, ?2)";
-  char *zSome, *zSaid = 0;
+  static const char zPack[] = "SELECT store_pack('payload__bodies', ?1, ?2)";
+  static const char zMark[] =
+      "UPDATE main.payload__state SET pack = ?1 WHERE one = 1";
+  char *zSome, *zSaid = 0, *zLast = 0;
   bxLock(p, pErr);
-  enlarge(p, pErr);
+  registerBodies(p, pErr);
   if (pErr->rc != SQLITE_OK) return 0;
-  zSome = keysToPack(p, piUntil, nLimit, pErr);
+  zSome = keysToPack(p, piUntil, nLimit, &zLast, pErr);
   if (zSome != 0) zSaid = bxCallInner(p, zPack, pErr, "tt", zSome, p->zDb);
+  if (piUntil == 0 && zLast != 0) bxDo(p, zMark, pErr, "t", zLast);
+  noteShare(p, pErr);
   sqlite3_free(zSome);
+  sqlite3_free(zLast);
   return zSaid;
 }
 
@@ -200,10 +139,9 @@ void bxPayloadPack(BxCall *p) {
 
 void bxPackSome(BxStmts *p, int bCleanup, BxErr *pErr) {
   static const char zWaits[] =
-      "SELECT EXISTS (SELECT 1 FROM main.payload_unpacked LIMIT 1 OFFSET ?1)";
+      "SELECT EXISTS (SELECT 1 FROM " UNPACKED " LIMIT 1 OFFSET ?2)";
   if (pErr->rc != SQLITE_OK || !bxSettingInt(p, "payload.pack", pErr)) return;
-  if (!bCleanup && bxPacks(p, pErr) &&
-      !bxAskOnce(p, zWaits, pErr, "i", (i64)FLUSH_ROWS - 1)) {
+  if (!bCleanup && !bxAskOnce(p, zWaits, pErr, "-i", (i64)FLUSH_ROWS - 1)) {
     return;
   }
   sqlite3_free(packRows(p, 0, bCleanup ? CLEANUP_ROWS : FLUSH_ROWS, pErr));
@@ -211,16 +149,21 @@ void bxPackSome(BxStmts *p, int bCleanup, BxErr *pErr) {
 
 void bxPackSweep(BxStmts *p, i64 nLimit, BxErr *pErr) {
   static const char zSweep[] = "SELECT store_sweep(?1, ?2)";
-  if (!bxPacks(p, pErr)) return;
+  static const char zAny[] = "SELECT EXISTS (SELECT 1 FROM main.store_dropped)";
+  if (!bxAskOnce(p, zAny, pErr, "") ||
+      !bxCarries(p->bx, p->zDb, "store", pErr)) {
+    return;
+  }
   if (nLimit > SWEEP_MOST) nLimit = SWEEP_MOST;
   sqlite3_free(bxCallInner(p, zSweep, pErr, "it", nLimit, p->zDb));
+  noteShare(p, pErr);
 }
 
 /*---------------------------------------------------------- unpacking ----*/
 
 void bxUnpackRow(BxStmts *p, const char *zId, BxErr *pErr) {
   static const char zSql[] =
-      "INSERT INTO main.payload_bodies(\"key\", request_body, response_body)"
+      "INSERT INTO main.payload__bodies(\"key\", request_body, response_body)"
       " SELECT id, store_text(request_body), store_text(response_body)"
       " FROM main.event_payloads WHERE id = ?1";
   bxDo(p, zSql, pErr, "t", zId);
@@ -248,7 +191,7 @@ static void leaveRow(Unpacking *u, const char *zId, BxErr *pErr) {
 ** looks like a reference. */
 static void unpackOne(Unpacking *u, const char *zId, BxErr *pErr) {
   static const char zStays[] =
-      "SELECT EXISTS (SELECT 1 FROM main.payload_texts WHERE \"key\" = ?1)";
+      "SELECT EXISTS (SELECT 1 FROM main.payload__texts WHERE \"key\" = ?1)";
   BxErr err = {SQLITE_OK, 0};
   bxUnpackRow(u->p, zId, &err);
   if (err.rc == SQLITE_CORRUPT_VTAB ||
@@ -267,7 +210,7 @@ static void unpackOne(Unpacking *u, const char *zId, BxErr *pErr) {
 static char *packedIds(const Unpacking *u, i64 nLimit, BxErr *pErr) {
   static const char zSql[] =
       "SELECT nullif(json_group_array(\"key\"), '[]') FROM (SELECT DISTINCT"
-      " \"key\" FROM main.payload_texts LIMIT ?1 OFFSET ?2)";
+      " \"key\" FROM main.payload__texts LIMIT ?1 OFFSET ?2)";
   return bxAskText(u->p, zSql, pErr, "ii", nLimit, u->nLeft);
 }
 
@@ -305,12 +248,10 @@ void bxPayloadUnpack(BxCall *p) {
   bxLock(unpacking.p, &p->err);
   if (p->err.rc == SQLITE_OK && bxPacks(unpacking.p, &p->err)) {
     bMore = unpackSome(&unpacking, nLimit, &p->err);
+    bxExec(unpacking.p, "UPDATE main.payload__state SET pack = ''", &p->err);
+  }
+  if (p->err.rc == SQLITE_OK) {
     bxPackSweep(unpacking.p, SWEEP_MOST, &p->err);
-    if (!bMore && p->err.rc == SQLITE_OK &&
-        bxNumber(unpacking.p, "SELECT texts FROM main.store__state", &p->err) ==
-            0) {
-      reduce(unpacking.p, &p->err);
-    }
   }
   if (p->err.rc == SQLITE_OK) {
     bxReturnJson(
@@ -333,7 +274,7 @@ void bxUnpackLike(BxStmts *p, sqlite3_stmt *pExchanges, BxErr *pErr) {
   static const char zSql[] =
       "SELECT id FROM main.event_payloads AS e WHERE event_id = ?2"
       " AND agent_id = ?1 AND size_bytes = ?3 AND purpose = 'archive'"
-      " AND pinned = 0 AND EXISTS (SELECT 1 FROM main.payload_texts AS t"
+      " AND pinned = 0 AND EXISTS (SELECT 1 FROM main.payload__texts AS t"
       "  WHERE t.\"key\" = e.id) LIMIT 16";
   while (bxRow(pExchanges, pErr)) {
     sqlite3_stmt *pIds = bxPrepare(p, zSql, pErr);

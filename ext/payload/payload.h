@@ -7,13 +7,12 @@
 
 #include "../core/core.h"
 
-/* sql/payload.sql and sql/payload_tables.sql; sql/payload_ring.sql */
-extern const char bxSqlPayload[], bxSqlPayloadRing[], bxSqlPayloadRingHeld[];
+/* sql/payload.sql; sql/payload_ring.sql */
+extern const char bxSqlPayload[], bxSqlPayloadRing[];
 
 /* adopt.c: what blackbox_install() and blackbox_check() do beside the SQL */
 void bxPayloadAdopt(BxStmts *p, BxErr *pErr);
 void bxPayloadMend(BxStmts *p, BxErr *pErr);
-void bxPayloadGuard(BxStmts *p, int bEarly, BxErr *pErr);
 int bxPayloadIsWhole(BxStmts *p, BxErr *pErr);
 void bxPayloadCheck(BxStmts *p, BxProblems *pOut);
 /* queue.c: fails if rows wait for the archive in p's schema. Called before the
@@ -31,11 +30,8 @@ void bxPinsExpect(
 int bxPinsHold(BxStmts *p, const char *zId, BxErr *pErr);
 
 /* pack.c: bodies in the body store */
-/* Whether the domain in p's schema has its larger form, in which bodies may be
-** references. */
+/* Whether bodies of the archive in p's schema are references. */
 int bxPacks(BxStmts *p, BxErr *pErr);
-int bxPackIsWhole(BxStmts *p, BxErr *pErr);
-void bxPackMend(BxStmts *p, BxErr *pErr);
 /* With the setting payload.pack: packs a small number of rows. */
 void bxPackSome(BxStmts *p, int bCleanup, BxErr *pErr);
 /* Removes texts of rows that are gone. */
@@ -57,13 +53,14 @@ void bxPayloadStats(BxCall *p);
 void bxPayloadDbSize(BxCall *p);
 void bxPayloadUnpin(BxCall *p);
 /* queue.c: rows that wait for the archive */
-typedef struct Queue Queue;
 int bxQueueRegister(Bx *bx);
 void bxPayloadQueue(BxCall *p);
 void bxPayloadFlush(BxCall *p);
 sqlite3_stmt *bxPayloadWaiting(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
+sqlite3_stmt *bxQueueRows(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
+void bxQueueWrite(Bx *bx, int argc, sqlite3_value **argv, BxErr *pErr);
 /* How many rows and bytes wait on this connection. */
-void bxQueueSize(Bx *bx, i64 *pnRow, i64 *pnByte);
+void bxQueueSize(Bx *bx, i64 *pnRow, i64 *pnByte, BxErr *pErr);
 /* Deletes what waits for pHome's schema, with a receipt. Returns the rows. */
 i64 bxQueueClear(BxStmts *pHome, BxErr *pErr);
 
@@ -74,12 +71,16 @@ extern const sqlite3_module bxRingModule;
 typedef struct Ring {
   BxVtab base;
   i64 nWindow;    /* as read in this transaction; 0: not read yet */
+  int nSeen;      /* the count of changes by then */
   i64 nMaxByte;   /* limit of the whole ring, read with nWindow; 0: none */
   i64 nIdleDay;   /* days after which an idle agent is removed; 0: never */
+  i64 nUsable;    /* bytes of a page that SQLite uses; 0: not read yet */
   int bFiring;    /* its kill switch is running */
+  int bWatching;  /* its rules are asked */
   BxStmts saving; /* statements on the archive, if the ring is in temp */
   /* ring_watch.c: whether to look for loops */
-  int eRules;    /* whether its schema has rules: -1 no, 1 yes, 0 unknown */
+  int eRules;    /* what its schema has: RING_RULES, RING_CORE, -1 neither;
+                 ** 0 unknown */
   int nPrepared; /* how often SQLite had prepared the query again by then */
   int mWatch;    /* what is on, read with nWindow; 0: nothing */
   int bHome;     /* the ring is in temp, and some schema has rules */
@@ -97,6 +98,17 @@ typedef struct RingOptions {
   i64 nWindow, nMaxByte, nIdleDay;
 } RingOptions;
 
+#define RING_RULES 1 /* tables of rules and of holds */
+#define RING_CORE 2  /* of holds alone */
+
+/* Bits of mWatch. */
+#define RING_MODE 3    /* what happens with loops: 0 nothing */
+#define RING_REFUSE 4  /* agents that are stopped are refused */
+#define RING_AGENTS 8  /* an agent has settings */
+#define RING_WATCH 15  /* one of these */
+#define RING_HOLDS 16  /* the file has holds */
+#define RING_ERASED 32 /* it refuses keys that were erased */
+
 /* An agent in a ring. iNo is 0 if the agent has never pushed. */
 typedef struct RingAgent {
   i64 iNo;
@@ -105,14 +117,35 @@ typedef struct RingAgent {
   i64 nRow;     /* rows that it has now */
   i64 nGiven;   /* all its pushes: the seq of the newest row */
   i64 nAllowed; /* the ring's window now, which may differ from nWindow */
-  int bHeld;    /* a hold may keep its rows */
+  i64 bNew;     /* it has no row in the table yet */
 } RingAgent;
+
+/* What is added to the counters of an agent. */
+typedef struct RingCount {
+  i64 nRolled, nCleared, nSaved, nRow, nByte;
+} RingCount;
 
 typedef struct RingPush {
   const char *zAgent;
   sqlite3_value *pEvent, *pRequest, *pResponse;
   i64 iTime;
+  i64 nByte; /* of both bodies */
 } RingPush;
+
+/* A slot, and what is in it. */
+typedef struct RingSlot {
+  i64 iId;
+  i64 iSeq, nByte;
+  i64 nPad; /* -1: the row has no zeros */
+  int bThere;
+  int bOther; /* it is of another agent */
+} RingSlot;
+/* The columns that bxRingReadSlot() reads. */
+#define RING_SLOT(agent)                                                       \
+  "ifnull(s.seq, 0 * s.id), s.size_bytes, length(s.pad), s.agent_id IS "       \
+  "NOT " agent
+
+typedef struct RingRoll RingRoll;
 
 void bxRingCreate(Ring *p, const RingOptions *pOptions, BxErr *pErr);
 /* CorruptedDataError for the table of the ring that ends in zSuffix. */
@@ -123,37 +156,62 @@ void bxRingWatchFree(Ring *p);
 /* Forgets what was read of the rules, because a rollback may have undone it. */
 void bxRingForget(Ring *p);
 /* Adds a row. Sets *piRowid to its rowid. */
-void bxRingPush(Ring *p, const RingPush *pPush, i64 *piRowid, BxErr *pErr);
+void bxRingPush(Ring *p, RingPush *pPush, i64 *piRowid, BxErr *pErr);
 void bxRingDelete(Ring *p, i64 iRowid, BxErr *pErr);
 void bxRingSetWindow(Ring *p, i64 nWindow, BxErr *pErr);
-/* Sets "max_bytes" or "idle_days". 0 removes the bound. */
-void bxRingSetBound(Ring *p, const char *zOption, i64 iVal, BxErr *pErr);
-/* Finds an agent. If the window has changed, its rows are trimmed and moved.
-** Must be called inside a statement or savepoint that writes. */
+/* Finds an agent. */
 void bxRingAgent(Ring *p, const char *zAgent, RingAgent *pAgent, BxErr *pErr);
-/* Reads the columns no, window, half, given, rows and why. If they are damaged, it
+/* Reads the columns no, window, half, given and rows. If they are damaged, it
 ** fails with an error that names the table. */
 void bxRingReadAgent(
     Ring *p, sqlite3_stmt *pStmt, RingAgent *pAgent, BxErr *pErr);
+/* Adds to the counters of an agent, and of the ring. */
+void bxRingCount(Ring *p, i64 iNo, const RingCount *pCount, BxErr *pErr);
 /* The ring's window, for a reader. */
 i64 bxRingWindow(Ring *p, BxErr *pErr);
-/* Queries for a cursor, which the caller finalizes. The agents in the order of
-** agent_id, or the one whose agent_id is ?1; the slots with an id from ?1 to ?2
-** and a seq above ?3. */
+/* A query for a cursor, which the caller finalizes: the agents in the order of
+** agent_id, or the one whose agent_id is ?1. */
 sqlite3_stmt *bxRingAgents(Ring *p, int bOne, BxErr *pErr);
-sqlite3_stmt *bxRingSlots(Ring *p, int bBodies, int bNewest, BxErr *pErr);
-/* A hold on a row of agent iNo (0: of any agent), as text to sqlite3_free(); NULL
-** if there is none. */
-char *bxRingHolder(Ring *p, i64 iNo, BxErr *pErr);
-/* HeldError if there is one; then it returns 1. */
-int bxRingRefuseHeld(Ring *p, i64 iNo, BxErr *pErr);
-/* Removes all rows of an agent. They count as saved, or as cleared. */
-void bxRingTakeOut(Ring *p, const char *zAgent, int bSaved, BxErr *pErr);
-/* Takes the write lock on the ring's schema. */
+/* A hold on a row with an id from iFirst to iLast and a seq up to iSeq, as text to
+** sqlite3_free(); NULL if there is none. */
+char *bxRingHolder(Ring *p, i64 iFirst, i64 iLast, i64 iSeq, BxErr *pErr);
+/* HeldError if there is one on a row that is to be deleted. */
+void bxRingRefuseHeld(Ring *p, i64 iFirst, i64 iLast, BxErr *pErr);
+/* HeldError for a hold that leaves no room, or nothing for NULL. */
+void bxRingRefuseFull(Ring *p, const char *zHolder, BxErr *pErr);
+/* Removes rows of an agent, which count as saved, or as cleared; and its steps.
+** zWhich: a query of their number, their bytes, and how many have a seq up to ?2,
+** which count as rolled. zDrop: a DELETE of them. ?1 is the first id of the agent.
+** Returns how many. */
+i64 bxRingTakeOut(Ring *p, BxStmts *pOn, const char *zWhich, const char *zDrop,
+    const RingAgent *pAgent, int bSaved, BxErr *pErr);
+void bxRingForgetSteps(Ring *p, i64 iNo, BxErr *pErr);
+/* Takes the write lock on the ring's schema, and reads its settings. */
 void bxRingLock(Ring *p, BxErr *pErr);
 
-/* ring_held.c: digests of held exchanges. iSlot: that of the exchange, 0: all. */
-void bxRingLogHeld(Ring *p, i64 iSlot, BxErr *pErr);
+/* ring_body.c: the table of slots */
+/* Reads four columns from column i on. */
+void bxRingReadSlot(sqlite3_stmt *pStmt, int i, RingSlot *pOut);
+void bxRingFind(
+    Ring *p, i64 iSlot, const char *zAgent, RingSlot *pOut, BxErr *pErr);
+/* Writes the row of a push into a slot, with the statement of this template. */
+const char *bxRingAppendSql(const RingSlot *pOld);
+void bxRingAppend(Ring *p, sqlite3_stmt *pStmt, const RingAgent *pNext,
+    const RingPush *pPush, const RingSlot *pOld, BxErr *pErr);
+/* A query for a cursor, which the caller finalizes: the slots with an id from ?1
+** to ?2 and a seq from ?3 to ?4. */
+sqlite3_stmt *bxRingSlots(Ring *p, int bBodies, int bNewest, BxErr *pErr);
+void bxRingDrop(Ring *p, i64 iSlot, BxErr *pErr);
+/* Moves the rows of an agent into the other half of its ids, as a window wants
+** them; removes those that do not fit. */
+void bxRingMove(Ring *p, const RingAgent *pAgent, i64 nWindow, BxErr *pErr);
+
+/* ring_held.c */
+/* After a push: a digest of the row, if a hold keeps it. That there is none never
+** refuses a push. */
+void bxRingNoteHeld(Ring *p, i64 iSlot, BxErr *pErr);
+/* The bytes that holds keep. */
+i64 bxRingHeldBytes(Ring *p, BxErr *pErr);
 void bxRingCheck(BxVtab *pVtab, BxProblems *pOut);
 
 #define BX_RING_WINDOW 50 /* of a ring that is made without one */
@@ -166,13 +224,18 @@ void bxRingCheck(BxVtab *pVtab, BxProblems *pOut);
 #define BX_RING_LAST(p) (BX_RING_BASE(p) + (p)->nWindow - 1)
 
 /* ring_bound.c: the limits of a whole ring */
+/* Sets "max_bytes" or "idle_days". 0 removes the bound. */
+void bxRingSetBound(Ring *p, const char *zOption, i64 iVal, BxErr *pErr);
 /* Fails if bodies of that size are larger than the whole ring may be. */
 void bxRingRefuseLarge(Ring *p, i64 nByte, BxErr *pErr);
-/* Writes a row and makes room for it, in one statement. */
-void bxRingPushBound(Ring *p, const RingAgent *pSelf, const RingPush *pPush,
-    i64 nByte, BxErr *pErr);
-/* Removes what exceeds the limits, without a new row. */
-void bxRingTrimBound(Ring *p, BxErr *pErr);
+/* What a push into a slot has to remove. pPush and pOld NULL: what exceeds the
+** limits without one. */
+RingRoll *bxRingChoose(Ring *p, const RingAgent *pSelf, const RingPush *pPush,
+    const RingSlot *pOld, BxErr *pErr);
+/* Removes it, and frees it. Agent iSelf has pushed; 0: none. */
+void bxRingRoll(Ring *p, RingRoll *pRoll, i64 iSelf, BxErr *pErr);
+/* Agents without rows leave, with a receipt: that one, or all for NULL. */
+void bxRingLeave(Ring *p, const char *zAgent, BxErr *pErr);
 
 #define BX_RING_MAX_BYTES ((i64)1 << 46)
 #define BX_RING_MAX_IDLE 36500

@@ -2,223 +2,157 @@
 ** queue.c: exchanges on their way into the archive.
 **
 ** payload_queue(event_id, agent_id, request, response[, timestamp]) and INSERT
-** INTO payload_queue(...) take an exchange. What they do depends on
-** payload.queue_mode:
-**   durable  it is written at once, with one INSERT. When the call returns, it
-**            is in the file; inside a transaction it is part of that.
-**   memory   it waits in memory, at the end of the queue. All waiting rows are
-**            written together and in order, or none of them:
-**              - when payload.flush_batch_size rows wait, or the oldest has
-**                waited longer than payload.flush_interval_ms, or the last was
-**                queued longer ago than that, at the next call;
-**              - on payload_flush();
-**              - when the connection closes, with another connection, because
-**                the closing one can no longer write. Without a file they are
-**                lost.
-** Rows leave the queue when the batch is committed. Inside a transaction, or in
-** a statement that writes, nothing is flushed, because a ROLLBACK would remove
-** rows that were already accepted. A flush that fails keeps every row. The call
-** that caused the flush still succeeds, payload_waiting shows the error, and
-** the next attempt is made after flush_interval_ms. payload_flush() itself
-** fails.
+** INTO payload_queue(...) take an exchange. payload.queue_mode says what they do:
+**   durable  it is written at once, with one INSERT;
+**   memory   it waits in temp.payload__waiting. All rows that wait are written with
+**            one INSERT..SELECT when payload.flush_batch_size rows wait, when the
+**            oldest has waited for payload.flush_interval_ms, or when the one before
+**            came longer ago than that; inside BEGIN they wait for a later call.
 **
-** DELETE FROM payload_queue removes waiting rows, with a receipt in
-** retention_log, when it is committed. Until then they are only marked.
+** Rows that wait are rows of a table: a ROLLBACK takes back those that were queued
+** since, and brings back those that were written or deleted since. All of them are
+** for one schema. A flush that fails keeps all; payload_waiting has its error.
 **
-** A row that is already older than payload.retention_days is history that is
-** being loaded. It raises the setting payload.history_until. Inserts remove no
-** rows up to that time (sql/payload_work.sql).
-**
-** Limits: payload.queue_max_bytes. A row that would exceed it is refused with
-** QueueFullError. Waiting rows are lost when the process is killed.
+** When a connection closes, it can still be read, but perhaps not written. So rows
+** that wait are copied to another connection, which writes them when the first one
+** has closed. Rows of a database without a file are lost.
 */
-#include "queue.h"
+#include "payload.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-/* What is known of the schema of the archive, and when. */
-typedef struct Shape {
-  const BxStmts *pHome; /* NULL for nothing */
-  uint64_t uFile;       /* its file */
-  i64 iMain, iTemp;     /* the versions of it and of temp */
-  int bOmits;           /* a flush of several rows at once could omit one */
-} Shape;
+/* total: the bytes of this row and of those before it, with those that have left.
+** staged: when it came. home, file: the schema of the archive, and its file. */
+static const char zWaiting[] =
+    "CREATE TEMP TABLE payload__waiting(n INTEGER PRIMARY KEY, total, staged,"
+    " ms, bytes, home, file, id NOT NULL, created_at, event_id, agent_id, "
+    "request_body,"
+    " response_body)";
 
-struct Queue {
+/* A receipt for rows that leave the queue, and their DELETE. */
+/* clang-format off */
+#define LEAVE(rule, which)                                                     \
+  "INSERT INTO main.retention_note(at, domain, rule, rows, bytes, oldest,"     \
+  "  newest) SELECT CAST((julianday('now') - 2440587.5) * 86400000.0 AS"       \
+  "  INTEGER), 'payload', " rule ", * FROM (SELECT count(*) AS n, sum(bytes)," \
+  "  min(ms), max(ms) FROM temp.payload__waiting AS q WHERE " which            \
+  ") WHERE n > 0",                                                             \
+  "DELETE FROM temp.payload__waiting AS q WHERE " which
+#define IS_IN(table)                                                           \
+  "EXISTS (SELECT 1 FROM main." table " AS r"                                  \
+  " WHERE (r.kind = 'agent' AND r.\"key\" = q.agent_id)"                       \
+  " OR (r.kind = 'event' AND r.\"key\" = q.event_id))"
+/* clang-format on */
+
+/* What was erased meanwhile stays out of the archive. Rows that are older than
+** payload.retention_days are history that is being loaded. */
+static const char *const azFlush[] = {
+    LEAVE("'erased'", IS_IN("retention__refused")),
+    "UPDATE main.blackbox_settings SET value = h.at FROM ("
+    "  SELECT max(1, max(ms)) AS at FROM temp.payload__waiting WHERE ms <"
+    "    (julianday('now') - 2440587.5 - (SELECT value FROM"
+    "    main.blackbox_settings WHERE name = 'payload.retention_days'))"
+    "    * 86400000.0) AS h"
+    " WHERE name = 'payload.history_until' AND value < h.at",
+    "INSERT INTO main.event_payloads(id, event_id, agent_id, request_body,"
+    "  response_body, size_bytes, purpose, created_at)"
+    " SELECT id, event_id, agent_id, request_body, response_body, bytes,"
+    "  'archive', created_at FROM temp.payload__waiting"};
+#define N_FLUSH ((int)(sizeof(azFlush) / sizeof(azFlush[0])))
+
+typedef struct Queue {
   Bx *bx;
-  Waiting *pFirst, **ppLast;
-  i64 nRow, nByte; /* of the rows that are not dropped */
-  i64 iSerial;     /* of the last row */
-  Limits limits;
-  i64 iPut;      /* time of the last row */
-  int bOverdue;  /* after a pause: write without delay */
-  i64 iRetry;    /* no automatic flush before this time */
-  char *zFailed; /* message of the last flush, if it failed */
-  char *zHome;   /* the schema that rows wait for */
-  char *zFile;   /* the file of the archive, for the flush at close */
-  char *zVfs;
-  Waiting **ppMark; /* end of the queue when the statement began */
-  int bAlone;       /* the inserting statement is its own transaction */
-  i64 iWritten;     /* and it has written the rows up to this number */
-  int nSave;        /* savepoints that are open */
-  int nReader;      /* cursors that are open */
-  int bRead;        /* one was opened */
-  int bFlushes;     /* the cursors are those of a flush */
-  int bDropped;     /* a row was marked since marked rows were removed */
-  Shape shape;
-  Waiting *pGone; /* rows that they may still read */
-};
+  /* the limits, as last read of pKnown, in the order of the query */
+  i64 bEnabled, bIgnore, bMemory, nRetain, nBatch, nInterval, nMaxByte;
+  i64 nArchive, bPack;
+  BxStmts *pKnown;
+  int bTable;      /* temp.payload__waiting was created */
+  i64 iPut;        /* when the last row came */
+  i64 iRetry;      /* no automatic flush before this time */
+  int bPart;       /* the last flush has written rows, even if it failed */
+  char *zFailed;   /* message of the last flush, if it failed */
+  sqlite3 *pAfter; /* has the rows while the connection closes */
+} Queue;
 
-/*-------------------------------------------------------------- memory ----*/
+typedef struct Given {
+  sqlite3_value **aVal; /* event, agent, request, response, timestamp */
+  i64 iTime, nByte;
+  char zId[37], zTime[25];
+} Given;
 
-/* Frees a row that has left the queue, now or when no cursor can read it. */
-static void letGo(Queue *p, Waiting *pRow) {
-  if (p->nReader == 0) {
-    bxQueueRowFree(pRow);
-    return;
+/* What waits, and whether it is for another schema or file than that of the query. */
+typedef struct Wait {
+  i64 nRow, nByte, iOldest, nTotal, bOther;
+} Wait;
+
+/* From the first and the last row: too much if some between them were deleted. */
+static const char zAbout[] =
+    "SELECT z.n - a.n + 1, z.total - a.total + a.bytes, a.staged, z.total,"
+    "  a.home <> ?1 COLLATE NOCASE OR a.file <> ?2"
+    " FROM temp.payload__waiting AS a, temp.payload__waiting AS z"
+    " WHERE a.n = (SELECT min(n) FROM temp.payload__waiting)"
+    "   AND z.n = (SELECT max(n) FROM temp.payload__waiting)";
+static const char zExactly[] = "SELECT count(*), sum(bytes), min(staged), "
+                               "max(total), max(home <> ?1 COLLATE NOCASE"
+                               "  OR file <> ?2) FROM temp.payload__waiting";
+
+static Queue *queueOf(Bx *bx) {
+  return (Queue *)bxSlot(bx, "payload")->p;
+}
+
+static const char *fileOf(Queue *p, const char *zDb) {
+  const char *zFile = zDb != 0 ? sqlite3_db_filename(p->bx->db, zDb) : 0;
+  return zFile != 0 ? zFile : "";
+}
+
+static Wait waiting(Queue *p, const char *zSql, const char *zDb, BxErr *pErr) {
+  Wait wait = {0, 0, 0, 0, 0};
+  BxErr err = {SQLITE_OK, 0};
+  sqlite3_stmt *pStmt;
+  i64 *aOut = &wait.nRow;
+  int i;
+  if (!p->bTable || pErr->rc != SQLITE_OK) return wait;
+  pStmt = bxStmt(bxSchema(p->bx, "temp", &err), zSql, &err);
+  bxBind(pStmt, &err, "tt", zDb, fileOf(p, zDb));
+  if (bxRow(pStmt, &err)) {
+    for (i = 0; i < 5; i++) aOut[i] = sqlite3_column_int64(pStmt, i);
   }
-  pRow->pGone = p->pGone;
-  p->pGone = pRow;
-}
-
-static void letGoAll(Queue *p, Waiting *pRow) {
-  while (pRow != 0) {
-    Waiting *pNext = pRow->pNext;
-    letGo(p, pRow);
-    pRow = pNext;
+  bxDone(pStmt, &err);
+  if (bxSays(&err, "no such table")) { /* its creation was rolled back */
+    bxClear(&err);
+    p->bTable = 0;
   }
+  bxPass(pErr, &err);
+  return wait;
 }
 
-#ifndef NDEBUG
-/* Whether the counters equal the rows. */
-static int isCounted(const Queue *p) {
-  const Waiting *pRow;
-  Waiting *const *ppLast = &p->pFirst;
-  i64 nRow = 0, nByte = 0;
-  for (pRow = p->pFirst; pRow != 0; pRow = pRow->pNext) {
-    ppLast = &pRow->pNext;
-    nRow += !pRow->nDropped;
-    nByte += pRow->nDropped ? 0 : pRow->nByte;
+/* The schema for which rows wait, NULL if none do. */
+static BxStmts *target(Queue *p, BxErr *pErr) {
+  static const char zSql[] =
+      "SELECT home, file, count(*) FROM temp.payload__waiting";
+  BxStmts *pHome = 0;
+  sqlite3_stmt *pStmt;
+  if (waiting(p, zAbout, 0, pErr).nRow == 0) return 0;
+  pStmt = bxStmt(bxSchema(p->bx, "temp", pErr), zSql, pErr);
+  if (bxRow(pStmt, pErr)) {
+    const char *zHome = bxColumnText(pStmt, 0, pErr);
+    const char *zFile = bxColumnText(pStmt, 1, pErr);
+    if (pErr->rc == SQLITE_OK && (sqlite3_db_readonly(p->bx->db, zHome) < 0 ||
+                                     strcmp(zFile, fileOf(p, zHome)) != 0)) {
+      bxFail(pErr, SQLITE_ERROR,
+          "NotFoundError: %lld rows wait for %s, which is no longer attached "
+          "as %s; ATTACH it again",
+          sqlite3_column_int64(pStmt, 2),
+          zFile[0] ? zFile : "a database in memory", zHome);
+    }
+    pHome = bxSchema(p->bx, zHome, pErr);
   }
-  return ppLast == p->ppLast && nRow == p->nRow && nByte == p->nByte;
-}
-#endif
-
-static void recount(Queue *p) {
-  Waiting *pRow;
-  p->ppLast = &p->pFirst;
-  p->nRow = p->nByte = 0;
-  for (pRow = p->pFirst; pRow != 0; pRow = pRow->pNext) {
-    p->ppLast = &pRow->pNext;
-    if (pRow->nDropped) continue;
-    p->nRow++;
-    p->nByte += pRow->nByte;
-  }
-}
-
-/* Removes the rows up to a number. Later ones were queued meanwhile. */
-static void emptyQueue(Queue *p, i64 iLast) {
-  while (p->pFirst != 0 && p->pFirst->iSerial <= iLast) {
-    Waiting *pRow = p->pFirst;
-    p->pFirst = pRow->pNext;
-    letGo(p, pRow);
-  }
-  p->ppMark = 0;
-  p->bOverdue = 0;
-  recount(p);
-}
-
-/* Removes the first n rows that are not dropped, with those between them. */
-static void emptyFirst(Queue *p, i64 n) {
-  const Waiting *pRow = p->pFirst;
-  i64 iLast = 0;
-  for (; pRow != 0 && n > 0; pRow = pRow->pNext) {
-    iLast = pRow->iSerial;
-    n -= !pRow->nDropped;
-  }
-  emptyQueue(p, iLast);
-}
-
-/* Removes the rows after a former end of the queue. */
-static void cutBack(Queue *p, Waiting **ppEnd) {
-  assert(ppEnd != 0);
-  letGoAll(p, *ppEnd);
-  *ppEnd = 0;
-  recount(p);
-}
-
-/* Checks a row: event, agent, request, response, time. Returns its time. */
-static i64 checkRow(sqlite3_value **aVal, int nVal, BxErr *pErr) {
-  bxText(aVal[0], "event_id", 1024, 0, pErr);
-  bxText(aVal[1], "agent_id", 1024, 0, pErr);
-  return bxTime(nVal > 4 ? aVal[4] : 0, "timestamp", pErr);
+  bxDone(pStmt, pErr);
+  return pErr->rc == SQLITE_OK ? pHome : 0;
 }
 
 /*--------------------------------------------------------------- flush ----*/
-
-static const char zFlush[] =
-    "INSERT INTO main.event_payloads(id, event_id, agent_id, request_body,"
-    "  response_body, size_bytes, purpose, created_at) "
-    "SELECT id, event_id, agent_id, request_body,"
-    "  response_body, size_bytes, 'archive', created_at FROM payload_queue";
-/* The same if some rows are history. */
-static const char zFlushHistory[] =
-    "INSERT INTO main.payload_history(id, event_id, agent_id, request_body,"
-    "  response_body, created_at) "
-    "SELECT id, event_id, agent_id, request_body, response_body, created_at "
-    "FROM payload_queue";
-
-/* The schema that rows are queued for: that of the waiting rows, otherwise the
-** home of the domain. It is an error if its file is no longer attached under
-** its name. */
-static BxStmts *target(Queue *p, BxErr *pErr) {
-  const char *zFile;
-  if (p->pFirst == 0) return bxHome(p->bx, "payload", pErr);
-  zFile = sqlite3_db_filename(p->bx->db, p->zHome);
-  if (zFile == 0 || strcmp(zFile, p->zFile ? p->zFile : "") != 0) {
-    bxFail(pErr, SQLITE_ERROR,
-        "NotFoundError: %lld rows wait for %s, which is no longer attached as "
-        "%s; ATTACH it again",
-        p->nRow, p->zFile ? p->zFile : "a database in memory", p->zHome);
-  }
-  return bxSchema(p->bx, p->zHome, pErr);
-}
-
-/* Stores the file of the archive while the connection can still tell it. */
-static void rememberFile(Queue *p, const char *zDb, BxErr *pErr) {
-  const char *zFile = sqlite3_db_filename(p->bx->db, zDb);
-  sqlite3_vfs *pVfs = 0;
-  if (p->zHome == 0 || strcmp(p->zHome, zDb) != 0) {
-    sqlite3_free(p->zHome);
-    p->zHome = sqlite3_mprintf("%s", zDb);
-    if (p->zHome == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  }
-  if (p->zFile != 0 && zFile != 0 && strcmp(p->zFile, zFile) == 0) return;
-  sqlite3_free(p->zFile);
-  sqlite3_free(p->zVfs);
-  p->zFile = p->zVfs = 0;
-  if (zFile == 0 || *zFile == 0) return;
-  p->zFile = sqlite3_mprintf("%s", zFile);
-  sqlite3_file_control(p->bx->db, zDb, SQLITE_FCNTL_VFS_POINTER, &pVfs);
-  if (pVfs != 0) p->zVfs = sqlite3_mprintf("%s", pVfs->zName);
-}
-
-/* Whether a row is already older than the retention period. */
-static int isHistory(const Queue *p, i64 iTime) {
-  return iTime < bxNow() - p->limits.nRetain;
-}
-
-static const char *flushSql(const Queue *p) {
-  const Waiting *pRow = p->pFirst;
-  while (pRow != 0 && !isHistory(p, pRow->iTime)) pRow = pRow->pNext;
-  return pRow == 0 ? zFlush : zFlushHistory;
-}
-
-static void noteFailure(Queue *p, const BxErr *pErr) {
-  sqlite3_free(p->zFailed);
-  p->zFailed = pErr->zMsg ? sqlite3_mprintf("%s", pErr->zMsg) : 0;
-}
 
 static void failKeptOut(BxErr *pErr) {
   bxFail(pErr, SQLITE_ERROR,
@@ -226,620 +160,388 @@ static void failKeptOut(BxErr *pErr) {
       "the archive; nothing was written; drop the trigger");
 }
 
-/* Writes one row, whose bodies have nByte bytes. */
-static void writeRow(Queue *p, BxStmts *pHome, const Given *aGiven, i64 nByte,
-    i64 iTime, BxErr *pErr) {
-  static const char zRow[] =
+/* Writes what waits, in the transaction of the caller. A row that a trigger queues
+** meanwhile stays. Returns how many. */
+static i64 flush(Queue *p, BxErr *pErr) {
+  static const char zLast[] = "SELECT max(n) FROM temp.payload__waiting";
+  static const char zEmpty[] =
+      "DELETE FROM temp.payload__waiting WHERE n <= ?1";
+  BxStmts *pHome = target(p, pErr);
+  i64 iLast;
+  int i, nRow;
+  if (pHome == 0) return 0;
+  iLast = bxAsk(pHome, zLast, pErr, "");
+  for (i = 0; i < N_FLUSH; i++) bxDo(pHome, azFlush[i], pErr, "");
+  nRow = sqlite3_changes(p->bx->db);
+  p->bPart =
+      pErr->rc == SQLITE_OK || nRow > 0; /* RAISE(FAIL) keeps some rows */
+  bxDo(pHome, zEmpty, pErr, "i", iLast);
+  if (pErr->rc == SQLITE_OK && sqlite3_changes(p->bx->db) != nRow) {
+    failKeptOut(pErr);
+  }
+  return nRow;
+}
+
+/* Flushes, or packs a few rows of a schema: in a savepoint or, for xUpdate, in the
+** transaction of its statement. payload_waiting shows the error. */
+static i64 attempt(Queue *p, BxStmts *pPack, int bRow, BxErr *pErr) {
+  i64 nRow = 0;
+  if (!bRow) bxSavepoint(p->bx, "payload_flush", pErr);
+  if (pErr->rc != SQLITE_OK) return 0;
+  if (pPack != 0) {
+    bxPackSome(pPack, 0, pErr);
+  } else {
+    nRow = flush(p, pErr);
+  }
+  if (!bRow) bxRelease(p->bx, pErr);
+  if (pPack != 0 && pErr->rc == SQLITE_OK) return 0;
+  sqlite3_free(p->zFailed);
+  p->zFailed = pErr->zMsg ? sqlite3_mprintf("%s", pErr->zMsg) : 0;
+  p->iRetry = pErr->rc != SQLITE_OK ? bxNow() + p->nInterval : 0;
+  return nRow;
+}
+
+/* The same, with success although it fails: but not in xUpdate if it has written
+** something, or if its transaction has ended. */
+static void attemptQuietly(Queue *p, BxStmts *pPack, int bRow, BxErr *pErr) {
+  BxErr err = {SQLITE_OK, 0};
+  if (pErr->rc != SQLITE_OK || !sqlite3_get_autocommit(p->bx->db)) return;
+  p->bPart = 0;
+  attempt(p, pPack, bRow, &err);
+  if (bRow ? !p->bPart && bxMayPassOver(bxSchema(p->bx, "main", pErr), &err)
+           : pPack != 0 ||
+                 (err.rc != SQLITE_NOMEM && err.rc != SQLITE_INTERRUPT)) {
+    bxClear(&err);
+  }
+  bxPass(pErr, &err);
+}
+
+/*------------------------------------------------------------- one row ----*/
+
+/* Those that are known stay if the file is locked. A write lock comes first if a row
+** will be written, as SQLite waits for no other writer after a read. */
+static void readLimits(Queue *p, BxStmts *pHome, BxErr *pErr) {
+#define SETTING(name)                                                          \
+  "(SELECT value FROM main.blackbox_settings WHERE name = 'payload." name "')"
+  /* clang-format off */
+  static const char zSql[] =
+      "SELECT " SETTING("enabled") ", " SETTING("on_disabled") " = 'ignore', "
+      SETTING("queue_mode") " = 'memory', " SETTING("retention_days") " * ("
+      SETTING("history_until") " IS NOT NULL) * 86400000, "
+      SETTING("flush_batch_size") ", " SETTING("flush_interval_ms") ", "
+      SETTING("queue_max_bytes") ", " SETTING("max_bytes") ", "
+      SETTING("pack");
+  /* clang-format on */
+  BxErr err = {SQLITE_OK, 0};
+  sqlite3_stmt *pStmt;
+  i64 *aOut = &p->bEnabled;
+  int i, bKnown = p->pKnown == pHome;
+  if (!bKnown || (p->bEnabled && !p->bMemory)) bxLock(pHome, &err);
+  if ((err.rc & 0xff) == SQLITE_READONLY || /* it may be disabled */
+      (!bKnown && (err.rc & 0xff) == SQLITE_BUSY)) {
+    bxClear(&err);
+  }
+  pStmt = bxStmt(pHome, zSql, &err);
+  if (bxRow(pStmt, &err)) {
+    for (i = 0; i < 9; i++) aOut[i] = sqlite3_column_int64(pStmt, i);
+    /* If a setting is missing, nothing may expire. */
+    if (p->nRetain <= 0) p->nRetain = BX_MAX_TIME;
+    p->pKnown = pHome;
+  }
+  bxDone(pStmt, &err);
+  if (bKnown && p->bMemory && (err.rc & 0xff) == SQLITE_BUSY) bxClear(&err);
+  bxPass(pErr, &err);
+}
+
+/* Checks a row. Returns the schema of the archive that takes it, NULL if none. */
+static BxStmts *accept(Queue *p, Given *pRow, int nVal, BxErr *pErr) {
+  BxStmts *pHome = bxHome(p->bx, "payload", pErr);
+  sqlite3_value **aVal = pRow->aVal;
+  if (pHome == 0) return 0;
+  bxText(aVal[0], "event_id", 1024, 0, pErr);
+  bxText(aVal[1], "agent_id", 1024, 0, pErr);
+  pRow->iTime = bxTime(nVal > 4 ? aVal[4] : 0, "timestamp", pErr);
+  pRow->nByte = bxBytes(aVal[2]) + bxBytes(aVal[3]);
+  if (pErr->rc == SQLITE_OK) readLimits(p, pHome, pErr);
+  if (pErr->rc != SQLITE_OK) return 0;
+  bxTimeUuid(pRow->iTime, pRow->zId);
+  bxIso(pRow->iTime, pRow->zTime);
+  if (!p->bEnabled && !p->bIgnore) {
+    bxFail(pErr, SQLITE_ERROR,
+        "ArchiveDisabledError: payload.enabled is 0 in schema %s, and nothing "
+        "was stored; UPDATE \"%w\".blackbox_settings SET value = 1 WHERE name "
+        "= 'payload.enabled' to enable the archive, or set "
+        "'payload.on_disabled' to 'ignore' to make such calls return 0",
+        pHome->zDb, pHome->zDb);
+  } else if (p->bEnabled && p->nArchive > 0 && pRow->nByte > p->nArchive) {
+    bxFail(pErr, SQLITE_CONSTRAINT,
+        "QuotaExceededError: the bodies have %lld bytes, but "
+        "payload.max_bytes, the limit of the whole archive, is %lld; store "
+        "less, or set a higher limit",
+        pRow->nByte, p->nArchive);
+  }
+  return pErr->rc == SQLITE_OK && p->bEnabled ? pHome : 0;
+}
+
+/* Mode durable: the row is written. (An INSERT into a view changes no row.) */
+static void store(Queue *p, BxStmts *pHome, const Given *pRow, BxErr *pErr) {
+  static const char *const azSql[] = {
       "INSERT INTO main.event_payloads(id, event_id, agent_id, request_body,"
       "  response_body, created_at, size_bytes, purpose) "
-      "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, 'archive')";
-  static const char zHistory[] =
+      "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, 'archive')",
       "INSERT INTO main.payload_history(id, event_id, agent_id, request_body,"
-      "  response_body, created_at) VALUES(?1, ?2, ?3, ?4, ?5, ?6)";
-  int bHistory = isHistory(p, iTime);
-  sqlite3_stmt *pStmt = bxStmt(pHome, bHistory ? zHistory : zRow, pErr);
-  char zId[37], zTime[25];
-  bxTimeUuid(iTime, zId);
-  bxIso(iTime, zTime);
-  bxBind(pStmt, pErr, "t----t", zId, zTime);
-  bxQueueBind(pStmt, aGiven, pErr);
-  if (!bHistory) bxBind(pStmt, pErr, "------i", nByte);
+      "  response_body, created_at) VALUES(?1, ?2, ?3, ?4, ?5, ?6)"};
+  int bOld = pRow->iTime < bxNow() - p->nRetain;
+  sqlite3_stmt *pStmt = bxStmt(pHome, azSql[bOld], pErr);
+  bxBind(pStmt, pErr, "tsssst", pRow->zId, pRow->aVal[0], pRow->aVal[1],
+      pRow->aVal[2], pRow->aVal[3], pRow->zTime);
+  if (!bOld) bxBind(pStmt, pErr, "------i", pRow->nByte);
   bxRun(pStmt, pErr);
   bxWriteNote(p->bx, pErr);
-  /* (An INSERT into a view does not count as a change.) */
-  if (pErr->rc == SQLITE_OK && !bHistory && sqlite3_changes(p->bx->db) == 0) {
+  if (pErr->rc == SQLITE_OK && !bOld && sqlite3_changes(p->bx->db) == 0) {
     failKeptOut(pErr);
   }
 }
 
-/* What was erased while the row waited does not come back with it, and must not
-** keep the rows after it from being written. */
-static void leaveOut(BxStmts *pHome, const Waiting *pRow, BxErr *pErr) {
-  static const char zReceipt[] =
-      "INSERT INTO main.retention_note(at, domain, rule, rows, bytes, oldest,"
-      "  newest) VALUES(?1, 'payload', 'erased', 1, ?2, ?3, ?3)";
-  bxClear(pErr);
-  bxDo(pHome, zReceipt, pErr, "iii", bxNow(), pRow->nByte, pRow->iTime);
-}
-
-/* Writes the waiting rows one by one, in a savepoint. */
-static void writeEach(Queue *p, BxStmts *pHome, i64 iLast, BxErr *pErr) {
-  const Waiting *pRow;
-  for (pRow = p->pFirst;
-       pRow != 0 && pRow->iSerial <= iLast && pErr->rc == SQLITE_OK;
-       pRow = pRow->pNext) {
-    if (pRow->nDropped) continue;
-    writeRow(p, pHome, pRow->aGiven, pRow->nByte, pRow->iTime, pErr);
-    if (bxIs(pErr, "ErasedError")) leaveOut(pHome, pRow, pErr);
+/* Mode memory: the row waits. (An INSERT..SELECT into a table with NOT NULL, which may
+** fail half-way, begins a savepoint in temp. Only then SQLite takes rows back there
+** when the statement that called xUpdate fails.) */
+static void stage(Queue *p, BxStmts *pHome, const Given *pRow,
+    const Wait *pWait, BxErr *pErr) {
+  static const char zSql[] =
+      "INSERT INTO temp.payload__waiting SELECT NULL, ?1, ?2, ?3, ?4, ?5, ?6,"
+      "  ?7, ?8, ?9, ?10, ?11, ?12";
+  sqlite3_stmt *pStmt;
+  bxNeedKnown(p->bx, pErr); /* not after it, as the row may stay */
+  if (!p->bTable && pErr->rc == SQLITE_OK) {
+    /* or each commit writes the journal into a file once it was 64 KB */
+    sqlite3_exec(p->bx->db, "PRAGMA temp.journal_mode=MEMORY", 0, 0, 0);
+    bxExec(pHome, zWaiting, pErr);
+    p->bTable = pErr->rc == SQLITE_OK;
   }
+  pStmt = bxStmt(pHome, zSql, pErr);
+  bxBind(pStmt, pErr, "iiiittttssss", pWait->nTotal + pRow->nByte, p->iPut,
+      pRow->iTime, pRow->nByte, pHome->zDb, fileOf(p, pHome->zDb), pRow->zId,
+      pRow->zTime, pRow->aVal[0], pRow->aVal[1], pRow->aVal[2], pRow->aVal[3]);
+  bxRun(pStmt, pErr);
+  bxWriteNote(p->bx, pErr);
 }
 
-/* Whether the table, or a trigger on it, could keep a row out without an error,
-** which takes the word IGNORE, or could fail without taking back the rows before,
-** which takes the word FAIL; or another table has the name payload_queue. It is
-** asked again when the schema has changed. The settings must be known. */
-static int mayOmit(Queue *p, BxStmts *pHome) {
-  static const char zMain[] = "PRAGMA main.schema_version";
-  static const char zTemp[] = "PRAGMA temp.schema_version";
-  static const char zWords[] =
-      "SELECT count(*) FROM (SELECT * FROM main.sqlite_schema "
-      "UNION ALL SELECT * FROM temp.sqlite_schema) "
-      "WHERE tbl_name = 'event_payloads' COLLATE NOCASE"
-      "  AND name <> 'payload_insert_replace'"
-      "  AND (instr(lower(sql), 'ignore') OR instr(lower(sql), 'fail'))";
-  static const char zAny[] = "SELECT 1 FROM payload_queue LIMIT 1";
-  BxErr err = {SQLITE_OK, 0};
-  Shape now = {pHome, p->limits.uFile, 0, 0, 0};
-  now.iMain = bxAsk(pHome, zMain, &err, "");
-  now.iTemp = bxAsk(pHome, zTemp, &err, "");
-  if (p->shape.pHome != pHome || p->shape.uFile != now.uFile ||
-      p->shape.iMain != now.iMain || p->shape.iTemp != now.iTemp) {
-    p->bRead = 0;
-    bxAsk(pHome, zAny, &err, "");
-    now.bOmits = bxAsk(pHome, zWords, &err, "") > 0 || !p->bRead;
-    p->shape = now;
+/* Before a row: writes those that wait for another schema, or since another mode was
+** set, or that leave no room for it. */
+static Wait makeRoom(
+    Queue *p, BxStmts *pHome, const Given *pRow, int bRow, BxErr *pErr) {
+  i64 nMost = p->nMaxByte - pRow->nByte;
+  Wait wait = waiting(p, zAbout, pHome->zDb, pErr);
+  if (wait.nRow > 0 && (wait.bOther || !p->bMemory || wait.nByte > nMost)) {
+    attemptQuietly(p, 0, bRow, pErr);
+    wait = waiting(p, zExactly, pHome->zDb, pErr);
   }
-  if (err.rc != SQLITE_OK) {
-    p->shape.pHome = 0;
-    p->shape.bOmits = 1;
-  }
-  bxClear(&err);
-  return p->shape.bOmits;
-}
-
-/* Runs a statement that writes all waiting rows. A progress handler may stop it
-** after its work is done. Then it has succeeded. Returns how many rows it has
-** written: a RAISE(FAIL) in a trigger of the user leaves those before it. (An
-** INSERT into a view counts none. If nothing at all was counted, the number is that
-** of an earlier statement.) */
-static i64 runFlush(Queue *p, BxStmts *pHome, const char *zSql, BxErr *pErr) {
-  sqlite3 *db = p->bx->db;
-  int nBefore = sqlite3_total_changes(db);
-  i64 nRow = p->nRow, nWritten = 0;
-  p->bFlushes = p->nReader == 0;
-  bxRun(bxStmt(pHome, zSql, pErr), pErr);
-  p->bFlushes = 0;
-  if (sqlite3_total_changes(db) != nBefore) nWritten = sqlite3_changes(db);
-  if (pErr->rc == SQLITE_INTERRUPT && nWritten == nRow) bxClear(pErr);
-  return nWritten;
-}
-
-/* Writes all waiting rows with one statement, which is a transaction of its own.
-** (In a savepoint SQLite would copy each page that it changes.) Returns 0 if
-** nothing was written, because a row may have to be left out, or because some are
-** history. Rows that a statement has written although it failed leave the queue. */
-static int writeWhole(Queue *p, BxStmts *pHome, BxErr *pErr) {
-  i64 nWritten;
-  if (flushSql(p) != zFlush || mayOmit(p, pHome)) return 0;
-  nWritten = runFlush(p, pHome, zFlush, pErr);
-  if (pErr->rc != SQLITE_OK && nWritten > 0) emptyFirst(p, nWritten);
-  if (!bxIs(pErr, "ErasedError")) return 1;
-  bxClear(pErr);
-  return 0;
-}
-
-/* Does not report an error to the caller, unless SQLite will fail the calling
-** statement anyway. */
-static void handOver(BxErr *pFrom, BxErr *pErr) {
-  int rc = pFrom->rc & 0xff;
-  if (rc == SQLITE_NOMEM || rc == SQLITE_INTERRUPT) {
-    *pErr = *pFrom;
-  } else {
-    bxClear(pFrom);
-  }
-}
-
-/* With payload.pack: packs a few rows, in a transaction of its own. What has been
-** written stays, whatever happens here, and the call has succeeded; payload_waiting
-** shows the error. */
-static void packQuietly(Queue *p, BxStmts *pHome) {
-  BxErr err = {SQLITE_OK, 0};
-  if (!p->limits.bPack || !sqlite3_get_autocommit(p->bx->db)) return;
-  bxSavepoint(p->bx, "payload_pack", &err);
-  if (err.rc == SQLITE_OK) {
-    bxPackSome(pHome, 0, &err);
-    bxRelease(p->bx, &err);
-  }
-  if (err.rc != SQLITE_OK) noteFailure(p, &err);
-  bxClear(&err);
-}
-
-/* Writes all waiting rows in one transaction, where one can begin. Returns how
-** many. */
-static i64 flush(Queue *p, BxErr *pErr) {
-  BxStmts *pHome = target(p, pErr);
-  i64 nRow = p->nRow, iLast = p->iSerial;
-  if (pHome == 0 || nRow == 0) return 0;
-  bxLimitsNow(&p->limits, pHome, bxNow(), pErr);
-  if (pErr->rc == SQLITE_OK && !writeWhole(p, pHome, pErr)) {
-    bxSavepoint(p->bx, "payload_flush", pErr);
-    if (pErr->rc == SQLITE_OK) {
-      writeEach(p, pHome, iLast, pErr);
-      bxRelease(p->bx, pErr);
-    }
-  }
-  noteFailure(p, pErr);
-  if (pErr->rc != SQLITE_OK) return 0;
-  emptyQueue(p, iLast);
-  p->iRetry = 0;
-  packQuietly(p, pHome);
-  bxLimitsKept(&p->limits, p->bx, 0);
-  return nRow;
-}
-
-/* Whether a flush now would be a transaction of its own. */
-static int standsAlone(Bx *bx, BxErr *pErr) {
-  BxErr err = {SQLITE_OK, 0};
-  int bAlone;
-  if (!sqlite3_get_autocommit(bx->db)) return 0;
-  bxSavepoint(bx, "payload_flush", &err);
-  bAlone = err.rc == SQLITE_OK;
-  if (bAlone) bxRelease(bx, &err);
-  handOver(&err, pErr);
-  return bAlone && pErr->rc == SQLITE_OK;
-}
-
-/* An automatic flush: its error is stored, not returned. */
-static void flushQuietly(Queue *p, BxErr *pErr) {
-  BxErr err = {SQLITE_OK, 0};
-  if (!standsAlone(p->bx, pErr)) return;
-  flush(p, &err);
-  if (err.rc != SQLITE_OK) p->iRetry = bxNow() + p->limits.nInterval;
-  handOver(&err, pErr);
-}
-
-static int isDue(const Queue *p) {
-  i64 iNow = bxNow();
-  assert(p->nRow == 0 || p->pFirst != 0);
-  if (p->nRow == 0 || iNow < p->iRetry) return 0;
-  return p->nRow >= p->limits.nBatch || p->bOverdue || !p->limits.bMemory ||
-         iNow - p->pFirst->iStaged > p->limits.nInterval ||
-         iNow < p->pFirst->iStaged; /* the clock was set back */
-}
-
-/* The rows but for those of what was erased meanwhile, if that is why a flush
-** failed with rc. */
-static int flushRest(const Queue *p, sqlite3 *db, int rc) {
-  char *zSql;
-  if (strncmp(sqlite3_errmsg(db), "ErasedError: ", 13) != 0) return rc;
-  zSql = sqlite3_mprintf(
-      "%s AS q WHERE NOT EXISTS (SELECT 1 FROM main.retention__refused AS r "
-      "WHERE (r.kind = 'agent' AND r.\"key\" = q.agent_id) "
-      "OR (r.kind = 'event' AND r.\"key\" = q.event_id))",
-      flushSql(p));
-  rc = zSql ? sqlite3_exec(db, zSql, 0, 0, 0) : SQLITE_NOMEM;
-  sqlite3_free(zSql);
-  return rc;
-}
-
-/* At the close: writes the waiting rows with another connection. */
-static void flushAtClose(Queue *p) {
-  sqlite3 *db = 0;
-  BxErr err = {SQLITE_OK, 0};
-  int rc;
-  if (p->nRow == 0) return;
-  if (p->zFile == 0) {
-    sqlite3_log(SQLITE_WARNING,
-        "blackbox: %lld queued rows lost: their database has no file", p->nRow);
-    return;
-  }
-  rc = sqlite3_open_v2(p->zFile, &db, SQLITE_OPEN_READWRITE, p->zVfs);
-  if (rc == SQLITE_OK) {
-    sqlite3_busy_timeout(db, 5000);
-    rc = bxQueueModuleOn(db, p, 0);
-  }
-  if (rc == SQLITE_OK) rc = sqlite3_exec(db, flushSql(p), 0, 0, 0);
-  if (rc != SQLITE_OK && db != 0) rc = flushRest(p, db, rc);
-  if (rc != SQLITE_OK) {
-    if (db != 0) bxFailDb(&err, db, rc);
-    sqlite3_log(rc, "blackbox: %lld queued rows lost at close: %s", p->nRow,
-        err.zMsg ? err.zMsg : sqlite3_errstr(rc));
-    bxClear(&err);
-  }
-  sqlite3_close(db);
-}
-
-static void queueFree(void *pArg) {
-  Queue *p = (Queue *)pArg;
-  flushAtClose(p);
-  emptyQueue(p, p->iSerial);
-  sqlite3_free(p->zFailed);
-  sqlite3_free(p->zHome);
-  sqlite3_free(p->zFile);
-  sqlite3_free(p->zVfs);
-  sqlite3_free(p);
-}
-
-/*----------------------------------------------------------- functions ----*/
-
-/* Appends a row if there is room. Takes ownership of pRow. */
-static void append(Queue *p, Waiting *pRow, BxErr *pErr) {
-  if (pErr->rc == SQLITE_OK && p->nByte + pRow->nByte > p->limits.nMaxByte) {
-    bxFail(pErr, SQLITE_FULL,
+  if (!p->bMemory) return wait;
+  if (wait.bOther) {
+    bxFail(pErr, SQLITE_ERROR,
+        "MisuseError: %lld rows wait for another schema than %s; COMMIT, and "
+        "SELECT payload_flush(), before you queue rows for it",
+        wait.nRow, pHome->zDb);
+  } else if (wait.nByte > nMost) {
+    bxFail(pErr, SQLITE_ERROR, /* FULL would roll back those that wait */
         "QueueFullError: %lld bytes wait, and %lld more would exceed the limit "
         "of %lld (payload.queue_max_bytes); COMMIT, or read the error in "
         "payload_waiting%s%s",
-        p->nByte, pRow->nByte, p->limits.nMaxByte, p->zFailed ? ": " : "",
+        wait.nByte, pRow->nByte, p->nMaxByte, p->zFailed ? ": " : "",
         p->zFailed ? p->zFailed : "");
   }
-  if (pErr->rc != SQLITE_OK) {
-    bxQueueRowFree(pRow);
-    return;
-  }
-  assert(*p->ppLast == 0 && pRow->pNext == 0);
-  pRow->iSerial = ++p->iSerial;
-  *p->ppLast = pRow;
-  p->ppLast = &pRow->pNext;
-  p->nRow++;
-  p->nByte += pRow->nByte;
+  return wait;
 }
 
-/* Rows can wait for one schema only: those for another are written first. */
-static void changeTarget(
-    Queue *p, const BxStmts *pHome, int bCall, BxErr *pErr) {
-  if (p->pFirst == 0 || sqlite3_stricmp(p->zHome, pHome->zDb) == 0) return;
-  if (bCall) flushQuietly(p, pErr);
-  if (p->pFirst != 0) {
-    bxFail(pErr, SQLITE_ERROR,
-        "MisuseError: %lld rows wait for schema %s; COMMIT, and SELECT "
-        "payload_flush(), before you queue rows for %s",
-        p->nRow, p->zHome, pHome->zDb);
-  }
-}
-
-/* Mode memory: the row waits. */
-static void stage(
-    Queue *p, BxStmts *pHome, Waiting *pRow, int bCall, BxErr *pErr) {
-  Waiting **ppEnd;
-  i64 iNow;
-  if (pRow == 0) return;
-  iNow = pRow->iStaged;
-  /* Not after it, because a row that waits is not taken back. */
-  bxNeedKnown(p->bx, pErr);
-  if (pErr->rc != SQLITE_OK) {
-    bxQueueRowFree(pRow);
-    return;
-  }
-  changeTarget(p, pHome, bCall, pErr);
-  if (p->pFirst == 0) rememberFile(p, pHome->zDb, pErr);
-  if (p->nByte + pRow->nByte > p->limits.nMaxByte && bCall) {
-    flushQuietly(p, pErr);
-  }
-  ppEnd = p->ppLast;
-  append(p, pRow, pErr);
-  if (pErr->rc != SQLITE_OK) return;
-  if (iNow - p->iPut > p->limits.nInterval) p->bOverdue = 1;
-  if (bCall && isDue(p)) flushQuietly(p, pErr);
-  if (pErr->rc != SQLITE_OK) {
-    cutBack(p, ppEnd);
-    return;
-  }
-  p->iPut = iNow;
-  if (!bCall) bxLimitsKept(&p->limits, p->bx, 1);
-}
-
-/* Mode durable: the row is written. Rows that wait since another mode was set
-** are written first, if possible. */
-static void store(Queue *p, BxStmts *pHome, sqlite3_value **aVal, i64 iTime,
-    int bCall, BxErr *pErr) {
-  i64 nByte = bxBytes(aVal[GIVEN_REQUEST]) + bxBytes(aVal[GIVEN_RESPONSE]);
-  Given aGiven[GIVEN_COUNT];
-  if (bCall && isDue(p)) flushQuietly(p, pErr);
-  bxQueueGiven(aVal, aGiven, pErr);
-  writeRow(p, pHome, aGiven, nByte, iTime, pErr);
-  if (pErr->rc != SQLITE_OK) return;
-  if (bCall) packQuietly(p, pHome);
-  bxLimitsKept(&p->limits, p->bx, bCall ? 0 : 1);
-}
-
-static void failDisabled(const BxStmts *pHome, BxErr *pErr) {
-  bxFail(pErr, SQLITE_ERROR,
-      "ArchiveDisabledError: payload.enabled is 0 in schema %s, and nothing "
-      "was stored; UPDATE \"%w\".blackbox_settings SET value = 1 WHERE name = "
-      "'payload.enabled' to enable the archive, or set 'payload.on_disabled' "
-      "to "
-      "'ignore' to make such calls return 0",
-      pHome->zDb, pHome->zDb);
-}
-
-/* A row that waits must not make the flush of all other rows fail. */
-static void checkArchiveSize(
-    const Limits *pLimits, sqlite3_value **aVal, BxErr *pErr) {
-  i64 nByte = bxBytes(aVal[GIVEN_REQUEST]) + bxBytes(aVal[GIVEN_RESPONSE]);
-  if (pLimits->nArchive == 0 || nByte <= pLimits->nArchive) return;
-  bxFail(pErr, SQLITE_CONSTRAINT,
-      "QuotaExceededError: the bodies have %lld bytes, but payload.max_bytes, "
-      "the limit of the whole archive, is %lld; store less, or set a higher "
-      "limit",
-      nByte, pLimits->nArchive);
-}
-
-i64 bxQueuePut(
-    Queue *p, sqlite3_value **aVal, int nVal, int bCall, BxErr *pErr) {
-  BxStmts *pHome = bxHome(p->bx, "payload", pErr);
-  const Limits *pLimits;
-  i64 iTime;
+/* Takes a row. Returns 0 if the archive is disabled, and that is to be ignored. */
+static int put(
+    Queue *p, sqlite3_value **aVal, int nVal, int bRow, BxErr *pErr) {
+  Given row = {aVal, 0, 0, "", ""};
+  BxStmts *pHome = accept(p, &row, nVal, pErr);
+  i64 iNow = bxNow();
+  Wait wait;
   if (pHome == 0) return 0;
-  iTime = checkRow(aVal, nVal, pErr);
+  wait = makeRoom(p, pHome, &row, bRow, pErr);
   if (pErr->rc != SQLITE_OK) return 0;
-  pLimits = bxLimitsNow(&p->limits, pHome, bxNow(), pErr);
-  if (pErr->rc != SQLITE_OK) return 0;
-  if (!pLimits->bEnabled) {
-    if (!pLimits->bIgnore) failDisabled(pHome, pErr);
-    return 0;
-  }
-  checkArchiveSize(pLimits, aVal, pErr);
-  if (pErr->rc != SQLITE_OK) return 0;
-  if (pLimits->bMemory) {
-    stage(p, pHome, bxQueueRowNew(aVal, iTime, pErr), bCall, pErr);
+  if (!p->bMemory) {
+    store(p, pHome, &row, pErr);
   } else {
-    store(p, pHome, aVal, iTime, bCall, pErr);
+    i64 iOldest = wait.nRow > 0 ? wait.iOldest : iNow;
+    i64 iSince = iOldest < p->iPut ? iOldest : p->iPut;
+    p->iPut = iNow;
+    stage(p, pHome, &row, &wait, pErr);
+    if (iNow >= p->iRetry && (wait.nRow + 1 >= p->nBatch || iNow < iOldest ||
+                                 iNow - iSince > p->nInterval)) {
+      attemptQuietly(p, 0, bRow, pErr);
+    }
   }
+  if (!bRow && p->bPack) attemptQuietly(p, pHome, 0, pErr);
   return pErr->rc == SQLITE_OK;
 }
 
-static Queue *queueOf(Bx *bx) {
-  return (Queue *)bxSlot(bx, "payload")->p;
-}
+/*----------------------------------------------------- functions, table ----*/
 
 void bxPayloadQueue(BxCall *p) {
-  Queue *pQueue = queueOf(p->bx);
-  bxReturnInt(p, bxQueuePut(pQueue, p->aArg, p->nArg, p->pCtx != 0, &p->err));
+  bxReturnInt(p, put(queueOf(p->bx), p->aArg, p->nArg, p->pCtx == 0, &p->err));
 }
 
-void bxPayloadFlush(BxCall *p) {
-  if (!sqlite3_get_autocommit(p->bx->db) || p->pCtx == 0) {
-    bxFail(&p->err, SQLITE_ERROR,
-        "MisuseError: payload_flush() cannot run inside a transaction, because "
-        "a ROLLBACK would lose the rows; COMMIT first, then SELECT "
-        "payload_flush()");
+void bxPayloadFlush(BxCall *pCall) {
+  Queue *p = queueOf(pCall->bx);
+  if (!sqlite3_get_autocommit(p->bx->db)) {
+    bxFail(&pCall->err, SQLITE_ERROR,
+        "MisuseError: payload_flush() cannot run inside a transaction; COMMIT "
+        "first, then SELECT payload_flush()");
     return;
   }
-  bxSavepoint(p->bx, "payload_flush", &p->err);
-  if (p->err.rc == SQLITE_OK) bxRelease(p->bx, &p->err);
-  if (p->err.rc == SQLITE_OK) bxReturnInt(p, flush(queueOf(p->bx), &p->err));
-  bxPrefix(&p->err, "FlushError: Flush failed: ");
+  bxReturnInt(pCall, attempt(p, 0, pCall->pCtx == 0, &pCall->err));
+  bxPrefix(&pCall->err, "FlushError: Flush failed: ");
+  if (pCall->pCtx != 0 && p->pKnown != 0 && p->bPack) {
+    attemptQuietly(p, p->pKnown, 0, &pCall->err);
+  }
 }
 
 sqlite3_stmt *bxPayloadWaiting(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   Queue *p = queueOf(bx);
-  sqlite3_stmt *pStmt =
-      bxPlain(bx->db, "SELECT ?1, ?2, ?3, ?4, 'this connection'", pErr);
+  Wait wait = waiting(p, zExactly, 0, pErr);
+  sqlite3_stmt *pStmt = bxPlain(
+      bx->db, "SELECT ?1, ?2, nullif(?3, 0), ?4, 'this connection'", pErr);
   (void)apArg;
-  bxBind(pStmt, pErr, "ii-c", p->nRow, p->nByte, p->zFailed);
-  if (p->pFirst != 0) bxBind(pStmt, pErr, "--i", p->pFirst->iStaged);
+  bxBind(pStmt, pErr, "iiic", wait.nRow, wait.nByte, wait.iOldest, p->zFailed);
   return pStmt;
 }
 
-void bxPayloadLeave(BxStmts *p, BxErr *pErr) {
-  const Queue *pQueue = queueOf(p->bx);
-  if (pQueue->nRow == 0 || sqlite3_stricmp(pQueue->zHome, p->zDb) != 0) return;
+/* SELECT * FROM payload_queue: what waits when it begins, as it is sorted. */
+sqlite3_stmt *bxQueueRows(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
+  int bAny = waiting(queueOf(bx), zAbout, 0, pErr).nRow > 0;
+  (void)apArg;
+  return bxPlain(bx->db,
+      bAny ? "SELECT event_id, agent_id, request_body, response_body, ms,"
+             "  bytes, id, created_at, n FROM temp.payload__waiting ORDER BY +n"
+           : "SELECT 1 WHERE 0",
+      pErr);
+}
+
+void bxQueueWrite(Bx *bx, int argc, sqlite3_value **argv, BxErr *pErr) {
+  static const char zSavepoint[] = /* as in stage() */
+      "INSERT INTO temp.payload__waiting(id) SELECT 1 WHERE 0";
+  static const char *const azDrop[] = {LEAVE("'payload.queue'", "n = ?1")};
+  Queue *p = queueOf(bx);
+  if (argc == 1) {
+    BxStmts *pHome = target(p, pErr);
+    i64 n = sqlite3_value_int64(argv[0]);
+    if (pHome == 0) return;
+    bxDo(pHome, zSavepoint, pErr, "");
+    bxDo(pHome, azDrop[0], pErr, "i", n);
+    bxDo(pHome, azDrop[1], pErr, "i", n);
+  } else if (sqlite3_value_type(argv[0]) != SQLITE_NULL) {
+    bxFail(pErr, SQLITE_READONLY,
+        "ReadOnlyError: a queued row cannot be changed; DELETE it, and INSERT "
+        "it again");
+  } else if (sqlite3_value_type(argv[7]) != SQLITE_NULL ||
+             sqlite3_value_type(argv[8]) != SQLITE_NULL ||
+             sqlite3_value_type(argv[9]) != SQLITE_NULL) {
+    bxFail(pErr, SQLITE_CONSTRAINT,
+        "ValidationError: size_bytes, id and created_at are computed by the "
+        "queue; omit them");
+  } else {
+    put(p, argv + 2, 5, 1, pErr);
+  }
+}
+
+void bxQueueSize(Bx *bx, i64 *pnRow, i64 *pnByte, BxErr *pErr) {
+  Wait wait = waiting(queueOf(bx), zExactly, 0, pErr);
+  *pnRow = wait.nRow;
+  *pnByte = wait.nByte;
+}
+
+i64 bxQueueClear(BxStmts *pHome, BxErr *pErr) {
+  static const char *const azClear[] = {
+      LEAVE("'payload.queue'", "NOT " IS_IN("retention__holds"))};
+  Wait wait = waiting(queueOf(pHome->bx), zAbout, pHome->zDb, pErr);
+  if (wait.nRow == 0 || wait.bOther) return 0;
+  bxDo(pHome, azClear[0], pErr, "");
+  bxDo(pHome, azClear[1], pErr, "");
+  return pErr->rc == SQLITE_OK ? sqlite3_changes(pHome->bx->db) : 0;
+}
+
+void bxPayloadLeave(BxStmts *pHome, BxErr *pErr) {
+  Wait wait = waiting(queueOf(pHome->bx), zExactly, pHome->zDb, pErr);
+  if (wait.nRow == 0 || wait.bOther) return;
   bxFail(pErr, SQLITE_ERROR,
       "MisuseError: %lld rows wait in payload_queue for schema %s; COMMIT, and "
       "SELECT payload_flush(), before the archive is removed",
-      pQueue->nRow, p->zDb);
+      wait.nRow, pHome->zDb);
 }
 
-void bxQueueSize(Bx *bx, i64 *pnRow, i64 *pnByte) {
-  *pnRow = queueOf(bx)->nRow;
-  *pnByte = queueOf(bx)->nByte;
-}
+/*--------------------------------------------------------------- close ----*/
 
-/*----------------------------------------------------------- deleting ----*/
-
-static Waiting *findWaiting(Queue *p, i64 iSerial) {
-  Waiting *pRow = p->pFirst;
-  while (pRow != 0 && pRow->iSerial != iSerial) pRow = pRow->pNext;
-  return pRow == 0 || pRow->nDropped ? 0 : pRow;
-}
-
-void bxQueueDrop(Queue *p, i64 iSerial, BxErr *pErr) {
-  static const char zReceipt[] =
-      "INSERT INTO main.retention_note(at, domain, rule, rows, bytes, oldest,"
-      "  newest) VALUES(?1, 'payload', 'payload.queue', 1, ?2, ?3, ?3)";
-  BxStmts *pHome = target(p, pErr);
-  Waiting *pRow = findWaiting(p, iSerial);
-  if (pHome == 0 || pRow == 0) return;
-  bxDo(pHome, zReceipt, pErr, "iii", bxNow(), pRow->nByte, pRow->iTime);
-  if (pErr->rc != SQLITE_OK) return;
-  assert(p->nSave >= 0 && p->nRow > 0);
-  pRow->nDropped = p->nSave + 1;
-  p->bDropped = 1;
-  p->nRow--;
-  p->nByte -= pRow->nByte;
-}
-
-/* A hold keeps what waits as well. */
-i64 bxQueueClear(BxStmts *pHome, BxErr *pErr) {
-  static const char zSql[] =
-      "DELETE FROM payload_queue AS q WHERE NOT EXISTS (SELECT 1 FROM "
-      "main.retention__holds WHERE kind = 'agent' AND \"key\" = q.agent_id) "
-      "AND NOT EXISTS (SELECT 1 FROM main.retention__holds "
-      "WHERE kind = 'event' AND \"key\" = q.event_id)";
-  Queue *p = queueOf(pHome->bx);
-  i64 nRow = p->nRow;
-  if (nRow == 0 || sqlite3_stricmp(p->zHome, pHome->zDb) != 0) return 0;
-  bxRun(bxStmt(pHome, zSql, pErr), pErr);
-  return nRow - p->nRow;
-}
-
-/* Clears the marks that were made at a savepoint depth above nDeep. */
-static void undrop(Queue *p, int nDeep) {
-  Waiting *pRow;
-  for (pRow = p->pFirst; pRow != 0; pRow = pRow->pNext) {
-    if (pRow->nDropped > nDeep) pRow->nDropped = 0;
-  }
-  recount(p);
-}
-
-/* Removes the marked rows. */
-static void removeDropped(Queue *p) {
-  Waiting **pp = &p->pFirst;
-  if (!p->bDropped) return;
-  p->bDropped = 0;
-  while (*pp != 0) {
-    Waiting *pRow = *pp;
-    if (!pRow->nDropped) {
-      pp = &pRow->pNext;
-      continue;
-    }
-    *pp = pRow->pNext;
-    letGo(p, pRow);
-  }
-  recount(p);
-}
-
-void bxQueueSavepoint(Queue *p, int iSavepoint) {
-  p->nSave = iSavepoint + 1;
-}
-
-void bxQueueRelease(Queue *p, int iSavepoint) {
-  Waiting *pRow;
-  for (pRow = p->pFirst; pRow != 0; pRow = pRow->pNext) {
-    if (pRow->nDropped > iSavepoint + 1) pRow->nDropped = iSavepoint + 1;
-  }
-  p->nSave = iSavepoint;
-}
-
-void bxQueueRollbackTo(Queue *p, int iSavepoint) {
-  bxLimitsDoubt(&p->limits);
-  undrop(p, iSavepoint + 1);
-  p->nSave = iSavepoint + 1;
-}
-
-/*------------------------------------------------- the table's row path ----*/
-
-void bxQueueBegin(Queue *p) {
-  p->bAlone = sqlite3_get_autocommit(p->bx->db);
-  p->iWritten = 0;
-  p->ppMark = p->ppLast;
-  p->nSave = 0;
-}
-
-/* Writes all waiting rows in the transaction of the caller. Returns 1 if the caller
-** must fail, so that SQLite undoes all: a trigger of the user has kept out a row, or
-** those from one on; or SQLite has rolled the transaction back already, as it does
-** for a statement that is interrupted, and for RAISE(ROLLBACK). */
-static int writeAll(Queue *p, BxStmts *pHome, BxErr *pErr) {
-  const char *zSql = flushSql(p);
-  int eState = sqlite3_txn_state(p->bx->db, 0);
-  i64 nRow = p->nRow, nWritten = runFlush(p, pHome, zSql, pErr);
-  if (pErr->rc != SQLITE_OK) {
-    return nWritten > 0 || sqlite3_txn_state(p->bx->db, 0) < eState;
-  }
-  if (zSql != zFlush || nWritten == nRow) return 0;
-  failKeptOut(pErr);
-  return 1;
-}
-
-/* Before the commit of a statement that queued rows and is its own transaction:
-** writes the batch with it if one is due. */
-void bxQueueSync(Queue *p, BxErr *pErr) {
+/* The connection can still be read: the rows that wait are copied, also those of a
+** transaction that nobody has rolled back. */
+static void queueClosing(void *pArg) {
+  static const char zRead[] = "SELECT * FROM temp.payload__waiting";
+  static const char zCopy[] =
+      "INSERT INTO temp.payload__waiting VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8,"
+      " ?9, ?10, ?11, ?12, ?13)";
+  Queue *p = (Queue *)pArg;
+  sqlite3 *db = p->bx->db;
   BxErr err = {SQLITE_OK, 0};
-  BxStmts *pHome;
-  i64 iLast = p->iSerial;
-  int rc, bPart = 0;
-  if (!p->bAlone || !isDue(p)) return;
-  pHome = target(p, &err);
-  if (pHome != 0) {
-    bPart = writeAll(p, pHome, &err);
-    if (err.rc == SQLITE_OK) p->iWritten = iLast;
-    noteFailure(p, &err);
-    if (err.rc != SQLITE_OK) p->iRetry = bxNow() + p->limits.nInterval;
+  sqlite3_stmt *pFrom = 0, *pTo = 0;
+  sqlite3_vfs *pVfs = 0;
+  int i;
+  sqlite3_close(p->pAfter);
+  p->pAfter = 0;
+  if (waiting(p, zAbout, 0, &err).nRow > 0) pFrom = bxPlain(db, zRead, &err);
+  while (pFrom != 0 && bxRow(pFrom, &err)) {
+    if (p->pAfter == 0) {
+      sqlite3_file_control(db, (const char *)sqlite3_column_text(pFrom, 5),
+          SQLITE_FCNTL_VFS_POINTER, &pVfs);
+      bxFailDb(&err, db,
+          sqlite3_open_v2(":memory:", &p->pAfter,
+              SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE,
+              pVfs != 0 ? pVfs->zName : 0));
+      bxFailDb(&err, p->pAfter, sqlite3_exec(p->pAfter, zWaiting, 0, 0, 0));
+      pTo = bxPlain(p->pAfter, zCopy, &err);
+    }
+    for (i = 0; i < 13 && err.rc == SQLITE_OK; i++) {
+      bxFailDb(&err, p->pAfter,
+          sqlite3_bind_value(pTo, i + 1, sqlite3_column_value(pFrom, i)));
+    }
+    bxRun(pTo, &err);
   }
-  rc = err.rc & 0xff;
-  if (bPart || rc == SQLITE_IOERR || rc == SQLITE_NOMEM ||
-      rc == SQLITE_CORRUPT) {
-    *pErr = err; /* SQLite may also have rolled the statement back */
-  } else {
-    bxClear(&err);
+  sqlite3_finalize(pTo);
+  sqlite3_finalize(pFrom);
+  if (err.rc != SQLITE_OK) {
+    sqlite3_log(err.rc, "blackbox: queued rows lost at close: %s", err.zMsg);
   }
+  bxClear(&err);
 }
 
-void bxQueueCommit(Queue *p) {
-  assert(isCounted(p));
-  if (p->iWritten != 0) emptyQueue(p, p->iWritten);
-  removeDropped(p);
-  p->iWritten = 0;
-  p->ppMark = 0;
-}
-
-/* A statement that is its own transaction failed: its rows are removed. Rows
-** that a rolled-back transaction has queued stay, because the exchanges took
-** place. Rows that either has deleted are restored. */
-void bxQueueRollback(Queue *p) {
-  assert(isCounted(p));
-  bxLimitsDoubt(&p->limits);
-  undrop(p, 0);
-  if (p->bAlone && p->ppMark != 0) cutBack(p, p->ppMark);
-  p->iWritten = 0;
-  p->ppMark = 0;
-}
-
-/*------------------------------------------------------------- readers ----*/
-
-static const Waiting *notDropped(const Waiting *pRow) {
-  while (pRow != 0 && pRow->nDropped) pRow = pRow->pNext;
-  return pRow;
-}
-
-const Waiting *bxQueueFirst(Queue *p) {
-  return notDropped(p->pFirst);
-}
-
-const Waiting *bxQueueNext(const Waiting *pRow) {
-  return notDropped(pRow->pNext);
-}
-
-Bx *bxQueueBx(const Queue *p) {
-  return p->bx;
-}
-
-i64 bxQueueLast(Queue *p) {
-  return p->iSerial;
-}
-
-int bxQueueFlushes(const Queue *p) {
-  return p->bFlushes;
-}
-
-void bxQueueOpen(Queue *p) {
-  p->bRead = 1;
-  p->nReader++;
-}
-
-void bxQueueClose(Queue *p) {
-  assert(p->nReader > 0);
-  if (--p->nReader > 0) return;
-  while (p->pGone != 0) {
-    Waiting *pNext = p->pGone->pGone;
-    bxQueueRowFree(p->pGone);
-    p->pGone = pNext;
+/* The connection has closed: the other one writes the rows, into "a". */
+static void queueFree(void *pArg) {
+  static const char zBegin[] =
+      "ATTACH (SELECT file FROM temp.payload__waiting LIMIT 1) AS a;"
+      "BEGIN IMMEDIATE";
+  Queue *p = (Queue *)pArg;
+  BxErr err = {SQLITE_OK, 0};
+  int i;
+  if (p->pAfter != 0) sqlite3_busy_timeout(p->pAfter, 5000);
+  for (i = -1; p->pAfter != 0 && i <= N_FLUSH; i++) {
+    const char *zSql = i < 0 ? zBegin : i < N_FLUSH ? azFlush[i] : "COMMIT";
+    char *z = bxGot(bxExpand(zSql, "a", 0), &err);
+    if (err.rc == SQLITE_OK) {
+      bxFailDb(&err, p->pAfter, sqlite3_exec(p->pAfter, z, 0, 0, 0));
+    }
+    sqlite3_free(z);
   }
-}
-
-static void moduleFree(void *p) {
-  bxUnref(((Queue *)p)->bx);
+  if (err.rc != SQLITE_OK) {
+    sqlite3_log(err.rc, "blackbox: queued rows lost at close: %s",
+        err.zMsg != 0 ? err.zMsg : sqlite3_errstr(err.rc));
+  }
+  bxClear(&err);
+  sqlite3_close(p->pAfter);
+  sqlite3_free(p->zFailed);
+  sqlite3_free(p);
 }
 
 int bxQueueRegister(Bx *bx) {
@@ -848,10 +550,9 @@ int bxQueueRegister(Bx *bx) {
   if (p == 0) return SQLITE_NOMEM;
   memset(p, 0, sizeof(*p));
   p->bx = bx;
-  p->ppLast = &p->pFirst;
   p->iPut = bxNow();
   pSlot->p = p;
   pSlot->xFree = queueFree;
-  bxRef(bx);
-  return bxQueueModuleOn(bx->db, p, moduleFree);
+  pSlot->xClosing = queueClosing;
+  return SQLITE_OK;
 }

@@ -12,11 +12,14 @@
 **   and the same with 'max_bytes' and 'idle_days', where 0 is no bound
 **   INSERT INTO ring(ring, agent_id, event_id, actor, reason)
 **     VALUES('kill_switch', ?, ?, ?, ?)
+**   INSERT INTO ring(ring, agent_id) VALUES('forget', ?): an agent without rows
+**     leaves, as after idle_days; NULL: all of them
 **
 ** This file has only the methods; ring_sql.c has the statements. A row is
 ** inserted or deleted, never updated. Rows are ordered by agent_id and seq. A
-** query of one agent does not read other agents, in either order of seq. Bodies
-** are read only if a query uses them. INSERT OR IGNORE skips an exchange that
+** query of one agent does not read other agents, in either order of seq, and with
+** bounds of seq only the rows between them. Bodies are read only if a query uses
+** them. INSERT OR IGNORE skips an exchange that
 ** is refused, but never a kill switch.
 **
 ** Limits: agent_id and event_id 1 KB of UTF-8 each; window 1 to 10,000; text or
@@ -46,9 +49,12 @@ enum {
 };
 
 /* idxNum bits */
-#define BY_AGENT 1 /* argv[0] is the agent */
-#define NEWEST 2   /* by descending seq */
-#define BODIES 4   /* a column is a body */
+#define BY_AGENT 1  /* argv[0] is the agent */
+#define NEWEST 2    /* by descending seq */
+#define BODIES 4    /* a column is a body */
+#define SEQ_LOW 8   /* an argument is the lowest seq */
+#define SEQ_HIGH 16 /* the next one is the highest; with SEQ_LOW the same */
+#define SEQ_BOTH 32 /* with both, they are two */
 
 typedef struct RingCursor {
   sqlite3_vtab_cursor base;
@@ -56,6 +62,7 @@ typedef struct RingCursor {
   sqlite3_stmt *pSlots;  /* id, then the columns in their order */
   RingAgent agent;       /* the agent whose slots are being read */
   i64 nWindow;           /* window of the ring when the query began */
+  i64 iLow, iHigh;       /* bounds of seq */
   int idxNum;
   int iPart; /* 0: the first part of the layout, 1: the second */
   int bEof;
@@ -67,9 +74,8 @@ const BxRecords bxRingRecords[] = {
         BX_HOLD_ON("agent", "t.agent_id") " OR " BX_HOLD_ON(
             "event", "t.event_id") " OR " BX_HOLD_ON("buffer", "lower('@')"),
         0, 0, 0,
-        "INSERT INTO main.@_room(rolled, emptied, leaving) "
-        "SELECT NULL, NULL, '[' || no || ']' FROM main.@_agents "
-        "WHERE rows = 0 AND (agent_id = ?1 OR lower(?1) = lower('@'))"},
+        "INSERT INTO main.@(@, agent_id) "
+        "VALUES('forget', iif(lower(?1) = lower('@'), NULL, ?1))"},
     {0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
 };
 
@@ -190,7 +196,11 @@ static int ringConnect(sqlite3 *db, void *pAux, int argc,
 
 /* What is held prevents DROP TABLE. */
 static void refuseDrop(Ring *p, BxErr *pErr) {
-  char *zHolder = bxRingHolder(p, 0, pErr);
+  char *zHolder = 0;
+  if (bxShadowIsHeld(&p->base, pErr)) {
+    p->mWatch |= RING_HOLDS;
+    zHolder = bxRingHolder(p, 0, (i64)1 << 62, (i64)1 << 62, pErr);
+  }
   if (zHolder == 0) return;
   bxFail(pErr, SQLITE_CONSTRAINT,
       "HeldError: ring %s cannot be dropped, because %s; end the hold with "
@@ -230,20 +240,55 @@ static int ownOrder(
   return i == n;
 }
 
-static int ringBestIndex(sqlite3_vtab *pVtab, sqlite3_index_info *pInfo) {
-  int i, bNewest;
-  (void)pVtab;
+/* The constraint on a column that the query may use, with one of two operators, or
+** -1. */
+static int findUsable(
+    sqlite3_index_info *pInfo, int iColumn, int op1, int op2) {
+  int i;
   for (i = 0; i < pInfo->nConstraint; i++) {
-    if (pInfo->aConstraint[i].iColumn != AGENT ||
-        pInfo->aConstraint[i].op != SQLITE_INDEX_CONSTRAINT_EQ ||
-        !pInfo->aConstraint[i].usable ||
-        sqlite3_stricmp(sqlite3_vtab_collation(pInfo, i), "BINARY") != 0) {
-      continue;
+    const struct sqlite3_index_constraint *p = &pInfo->aConstraint[i];
+    if (p->iColumn == iColumn && p->usable && (p->op == op1 || p->op == op2) &&
+        sqlite3_stricmp(sqlite3_vtab_collation(pInfo, i), "BINARY") == 0) {
+      return i;
     }
+  }
+  return -1;
+}
+
+/* Bounds of seq. SQLite compares them again. */
+static void boundSeq(sqlite3_index_info *pInfo) {
+  int iLow = findUsable(
+      pInfo, SEQ, SQLITE_INDEX_CONSTRAINT_EQ, SQLITE_INDEX_CONSTRAINT_EQ);
+  int iHigh = iLow;
+  if (iLow < 0) {
+    iLow = findUsable(
+        pInfo, SEQ, SQLITE_INDEX_CONSTRAINT_GT, SQLITE_INDEX_CONSTRAINT_GE);
+    iHigh = findUsable(
+        pInfo, SEQ, SQLITE_INDEX_CONSTRAINT_LT, SQLITE_INDEX_CONSTRAINT_LE);
+  }
+  if (iLow >= 0) {
+    pInfo->aConstraintUsage[iLow].argvIndex = 2;
+    pInfo->idxNum |= SEQ_LOW;
+  }
+  if (iHigh >= 0) {
+    pInfo->idxNum |= SEQ_HIGH;
+    if (iHigh != iLow) {
+      pInfo->aConstraintUsage[iHigh].argvIndex = iLow >= 0 ? 3 : 2;
+      if (iLow >= 0) pInfo->idxNum |= SEQ_BOTH;
+    }
+  }
+}
+
+static int ringBestIndex(sqlite3_vtab *pVtab, sqlite3_index_info *pInfo) {
+  int bNewest;
+  int i = findUsable(
+      pInfo, AGENT, SQLITE_INDEX_CONSTRAINT_EQ, SQLITE_INDEX_CONSTRAINT_EQ);
+  (void)pVtab;
+  if (i >= 0) {
     pInfo->aConstraintUsage[i].argvIndex = 1;
     pInfo->aConstraintUsage[i].omit = 1;
     pInfo->idxNum = BY_AGENT;
-    break;
+    boundSeq(pInfo);
   }
   if (pInfo->nOrderBy > 0 &&
       ownOrder(pInfo, pInfo->idxNum & BY_AGENT, &bNewest)) {
@@ -251,8 +296,10 @@ static int ringBestIndex(sqlite3_vtab *pVtab, sqlite3_index_info *pInfo) {
     if (bNewest) pInfo->idxNum |= NEWEST;
   }
   if (pInfo->colUsed & (1 << REQUEST | 1 << RESPONSE)) pInfo->idxNum |= BODIES;
-  pInfo->estimatedRows = pInfo->idxNum & BY_AGENT ? 50 : 5000;
-  pInfo->estimatedCost = pInfo->idxNum & BY_AGENT ? 60.0 : 10000.0;
+  pInfo->estimatedRows = !(pInfo->idxNum & BY_AGENT)               ? 5000
+                         : !(pInfo->idxNum & (SEQ_LOW | SEQ_HIGH)) ? 50
+                                                                   : 5;
+  pInfo->estimatedCost = 2.0 * (double)pInfo->estimatedRows + 5.0;
   if (pInfo->idxNum & BODIES) pInfo->estimatedCost *= 2;
   return SQLITE_OK;
 }
@@ -276,18 +323,29 @@ static int ringClose(sqlite3_vtab_cursor *pCursor) {
   return SQLITE_OK;
 }
 
-/* Binds part iPart of the agent's layout. The oldest rows are after the newest
-** one, so a read by rising seq begins with that part. */
+/* Binds part iPart of the agent's layout: the slots of an interval of seq. The
+** oldest rows are after the newest one, so a read by rising seq begins with that
+** part. */
 static void bindPart(RingCursor *p, BxErr *pErr) {
-  i64 iSplit = BX_RING_SPLIT(&p->agent);
+  const RingAgent *pAgent = &p->agent;
+  i64 iSplit = pAgent->nGiven - pAgent->nGiven % pAgent->nWindow;
   int bOld = (p->iPart == 0) == !(p->idxNum & NEWEST);
+  i64 iFirst = bOld ? iSplit - pAgent->nWindow : iSplit;
+  i64 iLast = bOld ? iSplit - 1 : pAgent->nGiven;
   BxErr reset = {SQLITE_OK, 0};
-  assert(p->agent.iNo > 0 && p->agent.nWindow > 0);
+  assert(pAgent->iNo > 0 && pAgent->nWindow > 0);
+  if (iFirst <= pAgent->nGiven - p->nWindow) {
+    iFirst = pAgent->nGiven - p->nWindow + 1;
+  }
+  if (iFirst < p->iLow) iFirst = p->iLow;
+  if (iLast > p->iHigh) iLast = p->iHigh;
+  if (iFirst < 1) iFirst = 1;
   bxDone(p->pSlots, &reset);
   bxClear(&reset);
-  bxBind(p->pSlots, pErr, "iii", bOld ? iSplit + 1 : BX_RING_BASE(&p->agent),
-      bOld ? BX_RING_LAST(&p->agent) : iSplit,
-      p->agent.nGiven - p->agent.nAllowed);
+  if (iFirst > iLast) iFirst = iLast = 0; /* no row */
+  bxBind(p->pSlots, pErr, "iiii",
+      BX_RING_BASE(pAgent) + iFirst % pAgent->nWindow,
+      BX_RING_BASE(pAgent) + iLast % pAgent->nWindow, iFirst, iLast);
 }
 
 /* Advances to the next row, over parts and agents. */
@@ -304,7 +362,6 @@ static void nextRow(RingCursor *p, BxErr *pErr) {
     }
     if (!bxRow(p->pAgents, pErr)) break;
     bxRingReadAgent(pRing, p->pAgents, &p->agent, pErr);
-    p->agent.nAllowed = p->nWindow;
     p->iPart = 0;
     if (pErr->rc == SQLITE_OK) bindPart(p, pErr);
   }
@@ -316,12 +373,22 @@ static int ringFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
   RingCursor *p = (RingCursor *)pCursor;
   Ring *pRing = (Ring *)pCursor->pVtab;
   BxErr err = {SQLITE_OK, 0};
+  int i;
   (void)idxStr;
   (void)argc;
   clearCursor(p);
   memset(&p->agent, 0, sizeof(p->agent));
   p->idxNum = idxNum;
   p->bEof = 0;
+  p->iLow = 1;
+  p->iHigh = (i64)1 << 62;
+  if ((idxNum & SEQ_LOW) && sqlite3_value_type(argv[1]) == SQLITE_INTEGER) {
+    p->iLow = sqlite3_value_int64(argv[1]);
+  }
+  i = idxNum & SEQ_BOTH ? 2 : 1;
+  if ((idxNum & SEQ_HIGH) && sqlite3_value_type(argv[i]) == SQLITE_INTEGER) {
+    p->iHigh = sqlite3_value_int64(argv[i]);
+  }
   p->nWindow = bxRingWindow(pRing, &err);
   p->pAgents = bxRingAgents(pRing, idxNum & BY_AGENT, &err);
   if (idxNum & BY_AGENT) bxBind(p->pAgents, &err, "v", argv[0]);
@@ -359,6 +426,10 @@ static int ringRowid(sqlite3_vtab_cursor *pCursor, sqlite3_int64 *piRowid) {
 
 /*-------------------------------------------------------------- writes ----*/
 
+static int isNull(sqlite3_value *pVal) {
+  return sqlite3_value_type(pVal) == SQLITE_NULL;
+}
+
 /* INSERT INTO ring(ring, ...) VALUES('command', ...) */
 static void runCommand(Ring *p, sqlite3_value **aCol, BxErr *pErr) {
   const char *zCommand = bxText(aCol[COMMAND], "command", 100, 0, pErr);
@@ -386,16 +457,17 @@ static void runCommand(Ring *p, sqlite3_value **aCol, BxErr *pErr) {
         (pErr->rc & 0xff) == SQLITE_CONSTRAINT) {
       pErr->rc = SQLITE_ERROR; /* otherwise SQLite would treat it as success */
     }
+  } else if (sqlite3_stricmp(zCommand, "forget") == 0) {
+    bxRingLeave(p,
+        isNull(aCol[AGENT]) ? 0
+                            : bxText(aCol[AGENT], "agent_id", 1024, 0, pErr),
+        pErr);
   } else {
     bxFail(pErr, SQLITE_ERROR,
         "ValidationError: unknown command %Q; a ring knows 'window', "
         "'max_bytes', 'idle_days' and 'kill_switch'",
         zCommand);
   }
-}
-
-static int isNull(sqlite3_value *pVal) {
-  return sqlite3_value_type(pVal) == SQLITE_NULL;
 }
 
 static void insertRow(
@@ -476,7 +548,7 @@ static int ringRename(sqlite3_vtab *pVtab, const char *zNew) {
 }
 
 static int ringShadowName(const char *zSuffix) {
-  return bxShadowClaims(bxSqlPayloadRing, zSuffix);
+  return bxModelMakes(bxSqlPayloadRing, zSuffix);
 }
 
 const sqlite3_module bxRingModule = {

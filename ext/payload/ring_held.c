@@ -1,27 +1,34 @@
 /*
-** ring_held.c: digests of the exchanges of a ring that a hold keeps.
+** ring_held.c: what blackbox_check() says of a ring; and the digests of its
+** exchanges that a hold keeps.
 **
-** Nothing refuses a program that writes into the tables of a ring by incremental
-** blob I/O. So a hold, and each push under it, writes the digest of each exchange
-** that is held into the log, as a row of kind 'held'. blackbox_check() compares
-** what is held now with the newest digest of it.
+** A hold, and each push under it, writes the digest of each exchange that is held
+** into the log, as a row of kind 'held'. The check compares what is held now with
+** the newest digest of it, and the tables of the ring with each other. Its time is
+** linear in the rows.
 */
 #include "payload.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-/* Held rows of a ring. In a file without holds the ring has no view @_held. */
-static sqlite3_stmt *heldRows(Ring *p, i64 iSlot, BxErr *pErr) {
-  static const char zHeld[] =
-      "SELECT agent_id, seq, event_id, timestamp, request_body, response_body"
-      " FROM main.@_slots WHERE id IN (SELECT id FROM main.@_held)"
-      " AND (?1 = 0 OR id = ?1)";
-  sqlite3_stmt *pStmt;
-  if (!bxShadowIsGuarded(&p->base, pErr)) return 0;
-  pStmt = bxPrepare(&p->base.stmts, zHeld, pErr);
-  bxBind(pStmt, pErr, "i", iSlot);
-  return pStmt;
+#define HELD_ON(kind, key)                                                     \
+  "EXISTS (SELECT 1 FROM main.retention__holds AS f WHERE f.kind = '" kind     \
+  "' AND f.\"key\" = " key ")"
+
+/* The rows with an id from ?1 to ?2 that a hold keeps. */
+#define HELD_ROWS                                                              \
+  " FROM main.@_slots AS s WHERE id BETWEEN ?1 AND ?2 AND (" HELD_ON(          \
+      "agent", "s.agent_id") " OR " HELD_ON("event",                           \
+      "s.event_id") " OR " HELD_ON("buffer", "lower('@')") ")"
+static const char zHeld[] =
+    "SELECT agent_id, seq, event_id, timestamp, request_body, "
+    "response_body" HELD_ROWS;
+
+i64 bxRingHeldBytes(Ring *p, BxErr *pErr) {
+  static const char zSum[] = "SELECT coalesce(sum(size_bytes), 0)" HELD_ROWS;
+  if (!(p->mWatch & RING_HOLDS)) return 0;
+  return bxAsk(&p->base.stmts, zSum, pErr, "ii", (i64)0, (i64)1 << 62);
 }
 
 /* What the log says of the row that pRow is on: subject and detail, each to
@@ -37,7 +44,7 @@ static void describe(const Ring *p, sqlite3_stmt *pRow, char **pzSubject,
   *pzDetail = bxPrintf(pErr, "{\"digest\":\"%s\"}", zHex);
 }
 
-void bxRingLogHeld(Ring *p, i64 iSlot, BxErr *pErr) {
+static void logHeld(Ring *p, i64 iFirst, i64 iLast, BxErr *pErr) {
   static const char zLog[] =
       "INSERT INTO main.blackbox__log(domain, kind, subject, detail, agent_id,"
       " event_id) SELECT 'payload', 'held', ?1, ?2, ?3, ?4"
@@ -45,46 +52,129 @@ void bxRingLogHeld(Ring *p, i64 iSlot, BxErr *pErr) {
       "  WHERE subject = ?1 AND kind = 'held' AND agent_id = ?3"
       "  ORDER BY n DESC LIMIT 1)";
   BxStmts *pSchema = bxSchema(p->base.stmts.bx, p->base.stmts.zDb, pErr);
-  sqlite3_stmt *pRow = heldRows(p, iSlot, pErr);
-  while (pRow != 0 && bxRow(pRow, pErr)) {
+  sqlite3_stmt *pRow = bxStmt(&p->base.stmts, zHeld, pErr);
+  int bWritten = 0;
+  bxBind(pRow, pErr, "ii", iFirst, iLast);
+  while (bxRow(pRow, pErr)) {
     char *zSubject, *zDetail;
     describe(p, pRow, &zSubject, &zDetail, pErr);
     if (zDetail != 0) {
       bxDo(pSchema, zLog, pErr, "ttvv", zSubject, zDetail,
           sqlite3_column_value(pRow, 0), sqlite3_column_value(pRow, 2));
+      bWritten |= sqlite3_changes(p->base.stmts.bx->db) > 0;
     }
     sqlite3_free(zSubject);
     sqlite3_free(zDetail);
   }
-  sqlite3_finalize(pRow);
+  bxDone(pRow, pErr);
+  if (bWritten) bxLogFollow(p->base.stmts.bx, pErr);
+}
+
+void bxRingNoteHeld(Ring *p, i64 iSlot, BxErr *pErr) {
+  BxErr err = {SQLITE_OK, 0};
+  if (pErr->rc != SQLITE_OK) return;
+  logHeld(p, iSlot, iSlot, &err);
+  if (bxMayPassOver(&p->base.stmts, &err)) bxClear(&err);
+  bxPass(pErr, &err);
 }
 
 void bxRingHeld(BxVtab *pVtab, BxErr *pErr) {
-  bxRingLogHeld((Ring *)pVtab, 0, pErr);
+  logHeld((Ring *)pVtab, 0, (i64)1 << 62, pErr);
 }
 
-void bxRingCheck(BxVtab *pVtab, BxProblems *pOut) {
+static void checkHeld(Ring *p, BxProblems *pOut, BxErr *pErr) {
   static const char zSame[] =
       "SELECT coalesce((SELECT detail = ?3 FROM main.blackbox__log"
       " WHERE subject = ?1 AND kind = 'held' AND agent_id = ?2"
       " ORDER BY n DESC LIMIT 1), 1)";
-  Ring *p = (Ring *)pVtab;
-  BxErr err = {SQLITE_OK, 0};
-  BxStmts *pSchema = bxSchema(pVtab->stmts.bx, pVtab->stmts.zDb, &err);
-  sqlite3_stmt *pRow = heldRows(p, 0, &err);
-  while (pRow != 0 && bxRow(pRow, &err)) {
+  BxStmts *pSchema = bxSchema(p->base.stmts.bx, p->base.stmts.zDb, pErr);
+  sqlite3_stmt *pRow = bxPrepare(&p->base.stmts, zHeld, pErr);
+  bxBind(pRow, pErr, "ii", (i64)0, (i64)1 << 62);
+  while (bxRow(pRow, pErr)) {
     char *zSubject, *zDetail;
-    describe(p, pRow, &zSubject, &zDetail, &err);
-    if (zDetail != 0 && !bxAsk(pSchema, zSame, &err, "tvt", zSubject,
+    describe(p, pRow, &zSubject, &zDetail, pErr);
+    if (zDetail != 0 && !bxAsk(pSchema, zSame, pErr, "tvt", zSubject,
                             sqlite3_column_value(pRow, 0), zDetail)) {
-      bxProblem(pOut, pVtab->stmts.zTable,
+      bxProblem(pOut, p->base.stmts.zTable,
           "exchange %s of agent %s is held and was changed: its digest is not "
           "that in the log",
-          strrchr(zSubject, '/') + 1, bxColumnText(pRow, 0, &err));
+          strrchr(zSubject, '/') + 1, bxColumnText(pRow, 0, pErr));
     }
     sqlite3_free(zSubject);
     sqlite3_free(zDetail);
   }
   sqlite3_finalize(pRow);
+}
+
+/* Contradictions: the end of the name of a table, and what is wrong. */
+#define BOUNDED                                                                \
+  "EXISTS (SELECT 1 FROM main.@_config WHERE name IN ('max_bytes', "           \
+  "'idle_days'))"
+/* clang-format off */
+static const char *const azCheck[] = {
+    "SELECT 'agents', 'agent ' || agent_id || "
+    "': given is not rows + rolled + cleared + saved' FROM main.@_agents "
+    "WHERE given IS NULL OR given IS NOT rows + rolled + cleared + saved",
+    "SELECT 'agents', 'agent ' || agent_id || "
+    "': rows or bytes are not those of its slots' FROM main.@_agents AS a "
+    "WHERE (SELECT count(*) || ' ' || coalesce(sum(size_bytes), 0) "
+    "FROM main.@_slots WHERE id BETWEEN a.no << 16 AND (a.no << 16) + 65535) "
+    "IS NOT rows || ' ' || bytes",
+    "SELECT 'agents', 'agent ' || agent_id || ': the layout is not one' "
+    "FROM main.@_agents WHERE (typeof(no) = 'integer' AND no > 0 "
+    "AND half IN (0, 1) AND typeof(window) = 'integer' "
+    "AND window BETWEEN 1 AND 10000) IS NOT TRUE",
+    "SELECT 'slots', 'slot ' || s.id || ' is not where its agent has it' "
+    "FROM main.@_slots AS s LEFT JOIN main.@_agents AS a ON a.no = s.id >> 16 "
+    "WHERE a.no IS NULL OR a.agent_id IS NOT s.agent_id OR s.event_id IS NULL "
+    "OR s.timestamp IS NULL OR s.seq > a.given OR s.id IS NOT "
+    "(a.no << 16) + (a.half << 15) + s.seq % a.window",
+    "SELECT 'config', 'the window is not from 1 to 10000' WHERE NOT EXISTS "
+    "(SELECT 1 FROM main.@_config WHERE name = 'window' "
+    "AND typeof(value) = 'integer' AND value BETWEEN 1 AND 10000)",
+    "SELECT 'config', name || ' is not a whole number above 0' "
+    "FROM main.@_config WHERE name IN ('max_bytes', 'idle_days') "
+    "AND (typeof(value) = 'integer' AND value > 0) IS NOT TRUE",
+    "SELECT 'config', 'window_bytes is not the bytes of the slots; set "
+    "max_bytes and idle_days to 0, then set them again' WHERE " BOUNDED
+    " AND (SELECT value FROM main.@_config WHERE name = 'window_bytes') "
+    "IS NOT (SELECT coalesce(sum(size_bytes), 0) FROM main.@_slots)",
+    "SELECT 'turns', 'agent ' || a.agent_id || ' has no turn; set max_bytes "
+    "and idle_days to 0, then set them again' FROM main.@_agents AS a "
+    "LEFT JOIN main.@_turns AS t ON t.no = a.no WHERE " BOUNDED
+    " AND (typeof(t.last) = 'integer' AND (t.filled = 1 "
+    "OR (t.filled = 0 AND a.rows = 0))) IS NOT TRUE",
+};
+/* clang-format on */
+
+static void compareTables(
+    Ring *p, const char *zSql, BxProblems *pOut, BxErr *pErr) {
+  sqlite3_stmt *pStmt = bxPrepare(&p->base.stmts, zSql, pErr);
+  i64 n = 0;
+  while (bxRow(pStmt, pErr)) {
+    char *zObject = bxPrintf(pErr, "%s_%s", p->base.stmts.zTable,
+        (const char *)sqlite3_column_text(pStmt, 0));
+    const char *zWhat = bxColumnText(pStmt, 1, pErr);
+    if (zObject != 0 && n++ < BX_MAX_PROBLEMS) {
+      bxProblem(pOut, zObject, "%s", zWhat);
+    }
+    sqlite3_free(zObject);
+  }
+  if (n > BX_MAX_PROBLEMS) {
+    bxProblem(pOut, p->base.stmts.zTable, "%lld more problems are not listed",
+        n - BX_MAX_PROBLEMS);
+  }
+  sqlite3_finalize(pStmt);
+}
+
+void bxRingCheck(BxVtab *pVtab, BxProblems *pOut) {
+  Ring *p = (Ring *)pVtab;
+  BxErr err = {SQLITE_OK, 0};
+  size_t i;
+  for (i = 0; i < sizeof(azCheck) / sizeof(azCheck[0]); i++) {
+    compareTables(p, azCheck[i], pOut, &err);
+    bxUnchecked(pOut, pVtab->stmts.zTable, &err);
+  }
+  if (bxShadowIsHeld(pVtab, &err)) checkHeld(p, pOut, &err);
   bxUnchecked(pOut, pVtab->stmts.zTable, &err);
 }

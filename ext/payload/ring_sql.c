@@ -1,7 +1,10 @@
 /*
-** ring_sql.c: the statements that a payload_ring runs on its own tables.
-** sql/payload_ring.sql describes the tables, and has the triggers that keep the
-** counters exact.
+** ring_sql.c: what a payload_ring does with its tables: agents and their counters,
+** the window, pushes. sql/payload_ring.sql describes the tables, ring_body.c that
+** of the exchanges, ring_bound.c the bounds of the whole ring.
+**
+** Each of these functions checks all that can be refused before its first write
+** (write.c). What can fail beside the record comes after it, and is passed over.
 */
 #include "watch.h"
 SQLITE_EXTENSION_INIT3
@@ -9,25 +12,25 @@ SQLITE_EXTENSION_INIT3
 #include <string.h>
 
 #define RING_FORMAT 1
-#define RING_HELD 8              /* why of an agent that a hold may keep */
 #define MAX_NO ((i64)1 << 46)    /* number of an agent: no << 16 must fit */
 #define MAX_GIVEN ((i64)1 << 62) /* pushes of an agent */
+#define TRIM_AGENTS 100          /* that a smaller window trims at once */
 
-/*---------------------------------------------------- life of a ring ----*/
+#define AGENT_COLUMNS "no, window, half, given, rows"
 
-static void createBound(Ring *p, const char *zOption, i64 iVal, BxErr *pErr) {
-  static const char zSql[] =
-      "INSERT INTO main.@_config(name, value) VALUES(?1, ?2)";
-  if (iVal > 0) bxDo(&p->base.stmts, zSql, pErr, "ti", zOption, iVal);
-}
+/*------------------------------------------------------ life of a ring ----*/
 
 void bxRingCreate(Ring *p, const RingOptions *pOptions, BxErr *pErr) {
   static const char zSql[] = "INSERT INTO main.@_config(name, value) "
                              "VALUES('window', ?1), ('format', 1)";
   bxShadowCreate(&p->base, pErr);
   bxDo(&p->base.stmts, zSql, pErr, "i", pOptions->nWindow);
-  createBound(p, "max_bytes", pOptions->nMaxByte, pErr);
-  createBound(p, "idle_days", pOptions->nIdleDay, pErr);
+  if (pOptions->nMaxByte > 0) {
+    bxRingSetBound(p, "max_bytes", pOptions->nMaxByte, pErr);
+  }
+  if (pOptions->nIdleDay > 0) {
+    bxRingSetBound(p, "idle_days", pOptions->nIdleDay, pErr);
+  }
 }
 
 void bxRingKnown(BxVtab *p, BxErr *pErr) {
@@ -40,8 +43,6 @@ void bxRingKnown(BxVtab *p, BxErr *pErr) {
       p->stmts.zTable, iFormat, RING_FORMAT);
 }
 
-/*------------------------------------------------------------- agents ----*/
-
 void bxRingCorrupt(Ring *p, BxErr *pErr, const char *zSuffix) {
   bxFail(pErr, SQLITE_CORRUPT_VTAB,
       "CorruptedDataError: table %s%s of ring %s holds values that no ring "
@@ -49,22 +50,7 @@ void bxRingCorrupt(Ring *p, BxErr *pErr, const char *zSuffix) {
       p->base.stmts.zTable, zSuffix, p->base.stmts.zTable);
 }
 
-void bxRingReadAgent(
-    Ring *p, sqlite3_stmt *pStmt, RingAgent *pAgent, BxErr *pErr) {
-  pAgent->iNo = sqlite3_column_int64(pStmt, 0);
-  pAgent->nWindow = sqlite3_column_int64(pStmt, 1);
-  pAgent->iHalf = sqlite3_column_int64(pStmt, 2);
-  pAgent->nGiven = sqlite3_column_int64(pStmt, 3);
-  pAgent->nRow = sqlite3_column_int64(pStmt, 4);
-  pAgent->bHeld = sqlite3_column_int64(pStmt, 5) == RING_HELD;
-  if (pAgent->iNo < 1 || pAgent->iNo > MAX_NO || pAgent->nWindow < 1 ||
-      pAgent->nWindow > BX_RING_MAX_WINDOW ||
-      (pAgent->iHalf != 0 && pAgent->iHalf != 1) || pAgent->nGiven < 0 ||
-      pAgent->nGiven > MAX_GIVEN) {
-    bxRingCorrupt(p, pErr, "_agents");
-    pAgent->iNo = 0; /* nothing may be computed from it */
-  }
-}
+/*--------------------------------------------------------- the settings ----*/
 
 /* Reads the window and the bounds from _config. */
 static void readConfig(Ring *p, BxErr *pErr) {
@@ -81,17 +67,18 @@ static void readConfig(Ring *p, BxErr *pErr) {
   bxDone(pStmt, pErr);
 }
 
-/* Reads the first row of _config in descending order of its keys. If the schema
-** has rules, zSql has a second column, which says what is on. Returns how often
-** SQLite has prepared the query again. */
-static int readFirst(Ring *p, const char *zSql, int *pbBound, BxErr *pErr) {
+/* Reads the first row of _config in descending order of its keys, and with a
+** second column what is on. Returns how often SQLite has prepared the query
+** again. */
+static int readFirst(
+    Ring *p, const char *zSql, int bFlags, int *pbBound, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
   int nPrepared = 0;
   *pbBound = 0;
   if (bxRow(pStmt, pErr)) {
     *pbBound = sqlite3_column_type(pStmt, 0) != SQLITE_INTEGER;
     if (!*pbBound) p->nWindow = sqlite3_column_int64(pStmt, 0);
-    if (p->eRules > 0) p->mWatch = sqlite3_column_int(pStmt, 1);
+    if (bFlags) p->mWatch = sqlite3_column_int(pStmt, 1);
   }
   if (pErr->rc == SQLITE_OK) {
     nPrepared = sqlite3_stmt_status(pStmt, SQLITE_STMTSTATUS_REPREPARE, 0);
@@ -100,54 +87,54 @@ static int readFirst(Ring *p, const char *zSql, int *pbBound, BxErr *pErr) {
   return nPrepared;
 }
 
-/* The same with a query of one column, while what is on cannot have changed. */
-static void readKept(Ring *p, const char *zSql, int *pbBound, BxErr *pErr) {
-  int eRules = p->eRules;
-  p->eRules = -1; /* the query has one column */
-  readFirst(p, zSql, pbBound, pErr);
-  p->eRules = eRules;
-}
-
-/* Reads the window, and what is on. Whether there are rules can change only
-** with the schema, and then SQLite prepares the query again. So a ring that had
-** no rules looks for them only after that. */
+/* Reads the window, and what is on. Whether there are rules and holds can change
+** only with the schema, and then SQLite prepares the query again. So a ring that
+** had none looks for them only after that. */
 static void readWatched(Ring *p, int *pbBound, BxErr *pErr) {
   static const char zSql[] =
       "SELECT value FROM main.@_config ORDER BY name DESC";
   BxErr err = {SQLITE_OK, 0};
   int nPrepared = 0;
   if (p->eRules > 0 && bxRingIsLooked(p)) {
-    readKept(p, zSql, pbBound, pErr);
+    readFirst(p, zSql, 0, pbBound, pErr);
     return;
   }
   if (p->eRules > 0) {
-    readFirst(p, bxRingConfigWatched, pbBound, &err);
+    readFirst(p, bxRingConfigSql(p->eRules), 1, pbBound, &err);
     if (err.rc != SQLITE_ERROR) {
       bxPass(pErr, &err);
       return;
     }
-    bxClear(&err); /* the rules were removed */
+    bxClear(&err); /* the tables were removed */
     p->eRules = p->mWatch = 0;
   }
-  if (p->eRules < 0) nPrepared = readFirst(p, zSql, pbBound, pErr);
+  if (p->eRules < 0) nPrepared = readFirst(p, zSql, 0, pbBound, pErr);
   if (p->eRules < 0 && nPrepared == p->nPrepared) return;
   p->nPrepared = nPrepared;
-  p->eRules = bxRingHasRules(p, pErr) ? 1 : -1;
+  p->eRules = bxRingHasRules(p, pErr);
   if (pErr->rc != SQLITE_OK) {
     p->eRules = 0;
     return;
   }
-  readFirst(p, p->eRules > 0 ? bxRingConfigWatched : zSql, pbBound, pErr);
+  if (p->eRules > 0) {
+    readFirst(p, bxRingConfigSql(p->eRules), 1, pbBound, pErr);
+  } else {
+    readFirst(p, zSql, 0, pbBound, pErr);
+  }
 }
 
-/* Reads the ring's window and bounds, once in a transaction: while it writes,
-** nobody else can change them. The key that comes last is 'window' in a ring
-** without a bound, and 'window_bytes', whose value is a REAL, in one with a
-** bound. */
+/* Reads the ring's window and bounds, and what is on: once in a transaction, and
+** again if this connection has changed something else than the ring. While it
+** writes, nobody else can change them. (A statement counts its last row at its
+** end.) */
 static i64 readWindow(Ring *p, BxErr *pErr) {
-  int bBound = 0;
-  if (p->nWindow != 0 || pErr->rc != SQLITE_OK) return p->nWindow;
-  p->nMaxByte = p->nIdleDay = 0;
+  int nChange = sqlite3_total_changes(p->base.stmts.bx->db), bBound = 0;
+  if (pErr->rc != SQLITE_OK) return p->nWindow;
+  if (p->nWindow != 0 && (nChange == p->nSeen || nChange == p->nSeen - 1)) {
+    return p->nWindow;
+  }
+  p->nSeen = nChange;
+  p->nWindow = p->nMaxByte = p->nIdleDay = 0;
   readWatched(p, &bBound, pErr);
   if (bBound) readConfig(p, pErr);
   if (p->nWindow < 1 || p->nWindow > BX_RING_MAX_WINDOW || p->nMaxByte < 0 ||
@@ -159,12 +146,39 @@ static i64 readWindow(Ring *p, BxErr *pErr) {
   return p->nWindow;
 }
 
-/* Looks the agent up. */
-static void lookUp(
-    Ring *p, const char *zAgent, RingAgent *pAgent, BxErr *pErr) {
+i64 bxRingWindow(Ring *p, BxErr *pErr) {
+  p->nWindow = 0; /* this connection may not be writing */
+  return readWindow(p, pErr);
+}
+
+void bxRingLock(Ring *p, BxErr *pErr) {
+  static const char zSql[] = "UPDATE main.@_config SET value = value WHERE 0";
+  bxRun(bxStmt(&p->base.stmts, zSql, pErr), pErr);
+  /* a function is not told that a transaction begins */
+  bxRingWindow(p, pErr);
+}
+
+/*---------------------------------------------------------------- agents ----*/
+
+void bxRingReadAgent(
+    Ring *p, sqlite3_stmt *pStmt, RingAgent *pAgent, BxErr *pErr) {
+  pAgent->iNo = sqlite3_column_int64(pStmt, 0);
+  pAgent->nWindow = sqlite3_column_int64(pStmt, 1);
+  pAgent->iHalf = sqlite3_column_int64(pStmt, 2);
+  pAgent->nGiven = sqlite3_column_int64(pStmt, 3);
+  pAgent->nRow = sqlite3_column_int64(pStmt, 4);
+  if (pAgent->iNo < 1 || pAgent->iNo > MAX_NO || pAgent->nWindow < 1 ||
+      pAgent->nWindow > BX_RING_MAX_WINDOW ||
+      (pAgent->iHalf != 0 && pAgent->iHalf != 1) || pAgent->nGiven < 0 ||
+      pAgent->nGiven > MAX_GIVEN) {
+    bxRingCorrupt(p, pErr, "_agents");
+    pAgent->iNo = 0; /* nothing may be computed from it */
+  }
+}
+
+void bxRingAgent(Ring *p, const char *zAgent, RingAgent *pAgent, BxErr *pErr) {
   static const char zSql[] =
-      "SELECT no, window, half, given, rows, why FROM main.@_agents "
-      "WHERE agent_id = ?1";
+      "SELECT " AGENT_COLUMNS " FROM main.@_agents WHERE agent_id = ?1";
   sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
   memset(pAgent, 0, sizeof(*pAgent));
   pAgent->nAllowed = readWindow(p, pErr);
@@ -173,57 +187,160 @@ static void lookUp(
   bxDone(pStmt, pErr);
 }
 
-/* Moves the agent's rows to where the ring's window wants them. A trigger does
-** it, in this one statement. */
-static void layOut(
-    Ring *p, const char *zAgent, const RingAgent *pAgent, BxErr *pErr) {
-  static const char zSql[] =
-      "UPDATE main.@_agents SET window = ?2 WHERE agent_id = ?1";
-  bxDo(&p->base.stmts, zSql, pErr, "ti", zAgent, pAgent->nAllowed);
-}
-
-void bxRingAgent(Ring *p, const char *zAgent, RingAgent *pAgent, BxErr *pErr) {
-  lookUp(p, zAgent, pAgent, pErr);
-  if (pErr->rc == SQLITE_OK && pAgent->iNo != 0 &&
-      pAgent->nWindow != pAgent->nAllowed) {
-    layOut(p, zAgent, pAgent, pErr);
-    lookUp(p, zAgent, pAgent, pErr);
-  }
-}
-
-/*--------------------------------------------------------------- reads ----*/
-
-i64 bxRingWindow(Ring *p, BxErr *pErr) {
-  p->nWindow = 0; /* this connection may not be writing */
-  return readWindow(p, pErr);
-}
-
 sqlite3_stmt *bxRingAgents(Ring *p, int bOne, BxErr *pErr) {
   return bxPrepare(&p->base.stmts,
-      bOne ? "SELECT no, window, half, given, rows, why FROM main.@_agents "
-             "WHERE agent_id = ?1"
-           : "SELECT no, window, half, given, rows, why FROM main.@_agents "
-             "ORDER BY agent_id",
+      bOne ? "SELECT " AGENT_COLUMNS " FROM main.@_agents WHERE agent_id = ?1"
+           : "SELECT " AGENT_COLUMNS " FROM main.@_agents ORDER BY agent_id",
       pErr);
 }
 
-#define SLOTS_WHERE                                                            \
-  " FROM main.@_slots WHERE id BETWEEN ?1 AND ?2 AND seq > ?3 ORDER BY id "
-#define SLOTS_BODIES                                                           \
-  "SELECT id, agent_id, event_id, request_body, response_body, timestamp, "    \
-  "size_bytes, seq" SLOTS_WHERE
-#define SLOTS_HEADS                                                            \
-  "SELECT id, agent_id, event_id, NULL, NULL, timestamp, size_bytes, "         \
-  "seq" SLOTS_WHERE
+static const char zCountAgent[] =
+    "UPDATE main.@_agents SET rolled = rolled + ?2, cleared = cleared + ?3, "
+    "saved = saved + ?4, rows = rows + ?5, bytes = bytes + ?6 WHERE no = ?1";
+static const char zCountRing[] =
+    "UPDATE main.@_config SET value = value + ?1 WHERE name = 'window_bytes'";
 
-sqlite3_stmt *bxRingSlots(Ring *p, int bBodies, int bNewest, BxErr *pErr) {
-  const char *zSql = bBodies
-                         ? (bNewest ? SLOTS_BODIES "DESC" : SLOTS_BODIES "ASC")
-                         : (bNewest ? SLOTS_HEADS "DESC" : SLOTS_HEADS "ASC");
-  return bxPrepare(&p->base.stmts, zSql, pErr);
+static void countRing(Ring *p, i64 nByte, BxErr *pErr) {
+  if (p->nMaxByte == 0 && p->nIdleDay == 0) return;
+  bxDo(&p->base.stmts, zCountRing, pErr, "i", nByte);
 }
 
-/*-------------------------------------------------------------- writes ----*/
+void bxRingCount(Ring *p, i64 iNo, const RingCount *pCount, BxErr *pErr) {
+  bxDo(&p->base.stmts, zCountAgent, pErr, "iiiiii", iNo, pCount->nRolled,
+      pCount->nCleared, pCount->nSaved, pCount->nRow, pCount->nByte);
+  countRing(p, pCount->nByte, pErr);
+}
+
+/*----------------------------------------------------------------- holds ----*/
+
+/* Holds on the rows with an id from ?1 to ?2 and a seq up to ?3. */
+#define HELD_BY(kind, key)                                                     \
+  "SELECT f.kind || ' ' || f.\"key\" || ' is held by ' || f.owner "            \
+  "FROM main.@_slots AS s CROSS JOIN main.retention__holds AS f "              \
+  "WHERE s.id BETWEEN ?1 AND ?2 AND s.seq <= ?3 "                              \
+  "AND f.kind = '" kind "' AND f.\"key\" = " key
+
+char *bxRingHolder(Ring *p, i64 iFirst, i64 iLast, i64 iSeq, BxErr *pErr) {
+  static const char zSql[] = HELD_BY(
+      "agent", "s.agent_id") " UNION ALL " HELD_BY("event",
+      "s.event_id") " UNION ALL " HELD_BY("buffer", "lower('@')") " LIMIT 1";
+  sqlite3_stmt *pStmt;
+  char *zHolder = 0;
+  if (!(p->mWatch & RING_HOLDS)) return 0;
+  pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+  bxBind(pStmt, pErr, "iii", iFirst, iLast, iSeq);
+  if (bxRow(pStmt, pErr)) zHolder = bxColumnCopy(pStmt, 0, pErr);
+  bxDone(pStmt, pErr);
+  return zHolder;
+}
+
+void bxRingRefuseHeld(Ring *p, i64 iFirst, i64 iLast, BxErr *pErr) {
+  char *zHolder = bxRingHolder(p, iFirst, iLast, MAX_GIVEN, pErr);
+  if (zHolder != 0) {
+    bxFail(pErr, SQLITE_CONSTRAINT,
+        "HeldError: a hold keeps this exchange, which cannot be deleted: %s; "
+        "SELECT * FROM retention_holds lists the holds, and "
+        "retention_release() ends one",
+        zHolder);
+  }
+  sqlite3_free(zHolder);
+}
+
+/* HeldError if a hold keeps a row that would be rolled out. */
+static void refuseRolled(
+    Ring *p, i64 iFirst, i64 iLast, i64 iSeq, BxErr *pErr) {
+  char *zHolder = bxRingHolder(p, iFirst, iLast, iSeq, pErr);
+  bxRingRefuseFull(p, zHolder, pErr);
+  sqlite3_free(zHolder);
+}
+
+void bxRingRefuseFull(Ring *p, const char *zHolder, BxErr *pErr) {
+  const char *zRing = p->base.stmts.zTable;
+  if (zHolder == 0) return;
+  bxFail(pErr, SQLITE_CONSTRAINT,
+      "HeldError: ring %s is full, and what it would roll out is held: %s; "
+      "allow more with INSERT INTO \"%w\"(\"%w\", value) VALUES('window' or "
+      "'max_bytes', ...), or end the hold with retention_release()",
+      zRing, zHolder, zRing, zRing);
+}
+
+/* HeldError if a hold keeps a row of the agent that a smaller window or, with
+** nMore = 1, the next push rolls out. */
+static void refuseTrim(
+    Ring *p, const RingAgent *pAgent, i64 nWindow, i64 nMore, BxErr *pErr) {
+  refuseRolled(p, pAgent->iNo << 16, (pAgent->iNo << 16) + 65535,
+      pAgent->nGiven + nMore - nWindow, pErr);
+}
+
+/*---------------------------------------------------------------- window ----*/
+
+/* Moves the agent's rows to where a window wants them, and trims them. */
+static void layOut(Ring *p, RingAgent *pAgent, i64 nWindow, BxErr *pErr) {
+  static const char zGone[] =
+      "SELECT count(*), coalesce(sum(size_bytes), 0) FROM main.@_slots "
+      "WHERE id BETWEEN ?1 AND ?1 + 65535 AND (seq > ?2) IS NOT 1";
+  static const char zLaid[] =
+      "UPDATE main.@_agents SET window = ?2, half = 1 - half WHERE no = ?1";
+  static const char *const azSql[] = {zGone, zLaid, zCountAgent, zCountRing};
+  sqlite3_stmt *apStmt[4];
+  RingCount count = {0, 0, 0, 0, 0};
+  bxStmtSet(&p->base.stmts, azSql, 4, apStmt, pErr);
+  bxBind(apStmt[0], pErr, "ii", pAgent->iNo << 16, pAgent->nGiven - nWindow);
+  if (bxRow(apStmt[0], pErr)) {
+    count.nRolled = sqlite3_column_int64(apStmt[0], 0);
+    count.nByte = -sqlite3_column_int64(apStmt[0], 1);
+    count.nRow = -count.nRolled;
+  }
+  bxDone(apStmt[0], pErr);
+  bxRingMove(p, pAgent, nWindow, pErr);
+  bxDo(&p->base.stmts, zLaid, pErr, "ii", pAgent->iNo, nWindow);
+  if (count.nRolled > 0) bxRingCount(p, pAgent->iNo, &count, pErr);
+  pAgent->nWindow = nWindow;
+  pAgent->iHalf = 1 - pAgent->iHalf;
+  pAgent->nRow += count.nRow;
+}
+
+/* The agents that have a window above nAbove, in the order of their numbers; at
+** most nMost. Lays them out, or checks that no hold prevents it. */
+static void eachAbove(
+    Ring *p, i64 nAbove, i64 nWindow, i64 nMost, int bCheck, BxErr *pErr) {
+  static const char zNext[] =
+      "SELECT " AGENT_COLUMNS " FROM main.@_agents "
+      "WHERE no > ?1 AND window > ?2 ORDER BY no LIMIT 1";
+  RingAgent agent;
+  agent.iNo = 0;
+  while (nMost-- > 0 && pErr->rc == SQLITE_OK) {
+    sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zNext, pErr);
+    i64 iBefore = agent.iNo;
+    int bRow;
+    bxBind(pStmt, pErr, "ii", agent.iNo, nAbove);
+    bRow = bxRow(pStmt, pErr);
+    if (bRow) bxRingReadAgent(p, pStmt, &agent, pErr);
+    bxDone(pStmt, pErr);
+    if (bRow && agent.iNo <= iBefore) bxRingCorrupt(p, pErr, "_agents");
+    if (!bRow || pErr->rc != SQLITE_OK) break;
+    if (bCheck) {
+      refuseTrim(p, &agent, nWindow, 0, pErr);
+    } else {
+      layOut(p, &agent, nWindow, pErr);
+    }
+  }
+}
+
+void bxRingSetWindow(Ring *p, i64 nWindow, BxErr *pErr) {
+  static const char zSql[] =
+      "UPDATE main.@_config SET value = ?1 WHERE name = 'window'";
+  i64 nOld = readWindow(p, pErr);
+  i64 nKeep = nWindow < nOld ? nWindow : nOld;
+  i64 nMost = nWindow <= nOld ? TRIM_AGENTS : MAX_NO;
+  assert(nWindow >= 1 && nWindow <= BX_RING_MAX_WINDOW);
+  if (p->mWatch & RING_HOLDS) eachAbove(p, nKeep, nKeep, nMost, 1, pErr);
+  bxDo(&p->base.stmts, zSql, pErr, "i", nWindow);
+  eachAbove(p, nKeep, nKeep, nMost, 0, pErr);
+  p->nWindow = 0;
+}
+
+/*---------------------------------------------------------------- pushes ----*/
 
 static i64 nextNo(Ring *p, BxErr *pErr) {
   static const char zSql[] = "SELECT max(no) FROM main.@_agents";
@@ -233,198 +350,175 @@ static i64 nextNo(Ring *p, BxErr *pErr) {
   return iNo;
 }
 
-/* Whether the slot of the agent's next push holds a row. If the agent's window
-** is full, it does, and no query is needed. */
-static int isTaken(Ring *p, const RingAgent *pNext, BxErr *pErr) {
-  static const char zSql[] = "SELECT 1 FROM main.@_slots WHERE id = ?1";
-  if (pNext->nRow >= pNext->nWindow) return 1;
-  return (int)bxAsk(&p->base.stmts, zSql, pErr, "i", BX_RING_SPLIT(pNext));
-}
-
-char *bxRingHolder(Ring *p, i64 iNo, BxErr *pErr) {
-  static const char zSql[] =
-      "SELECT f.kind || ' ' || f.\"key\" || ' is held by ' || f.owner "
-      "FROM main.retention__holds AS f "
-      "WHERE (f.kind = 'buffer' AND f.\"key\" = lower(?1)) OR EXISTS (SELECT 1 "
-      "FROM main.@_slots AS s WHERE s.id BETWEEN ?2 AND ?3 AND CASE f.kind "
-      "WHEN 'agent' THEN s.agent_id WHEN 'event' THEN s.event_id END "
-      "= f.\"key\") ORDER BY f.step LIMIT 1";
-  BxStmts *pStmts = &p->base.stmts;
-  sqlite3_stmt *pStmt;
-  char *zHolder = 0;
-  if (!bxShadowIsGuarded(&p->base, pErr)) return 0;
-  pStmt = bxPrepare(pStmts, zSql, pErr); /* rare, so it is not kept */
-  bxBind(pStmt, pErr, "tii", pStmts->zTable, iNo << 16,
-      iNo ? (iNo << 16) + 65535 : (i64)1 << 62);
-  if (bxRow(pStmt, pErr)) zHolder = bxColumnCopy(pStmt, 0, pErr);
-  sqlite3_finalize(pStmt);
-  return zHolder;
-}
-
-int bxRingRefuseHeld(Ring *p, i64 iNo, BxErr *pErr) {
-  char *zHolder = bxRingHolder(p, iNo, pErr);
-  const char *zRing = p->base.stmts.zTable;
-  if (zHolder == 0) return 0;
+/* An event that was erased is refused by the archive only. */
+static void refuseErased(Ring *p, const char *zAgent, BxErr *pErr) {
+  static const char zSql[] = "SELECT 1 FROM main.retention__refused "
+                             "WHERE kind = 'agent' AND \"key\" = ?1";
+  if (!(p->mWatch & RING_ERASED) ||
+      !bxAsk(&p->base.stmts, zSql, pErr, "t", zAgent)) {
+    return;
+  }
   bxFail(pErr, SQLITE_CONSTRAINT,
-      "HeldError: ring %s is full, and what it would roll out is held: %s; "
-      "allow more with INSERT INTO \"%w\"(\"%w\", value) VALUES('window' or "
-      "'max_bytes', ...), or end the hold with retention_release()",
-      zRing, zHolder, zRing, zRing);
-  sqlite3_free(zHolder);
-  return 1;
+      "ErasedError: what had agent %s was erased, and writes under it are "
+      "refused for retention.refuse_days; use another one, or wait until the "
+      "time in retention_erasures",
+      zAgent);
 }
 
-/* A push to an agent that a hold may keep, into a slot that is taken. If no hold
-** is in force any more, the push goes on. */
-static void checkHeld(
-    Ring *p, const char *zAgent, const RingAgent *pAgent, BxErr *pErr) {
-  static const char zFree[] =
-      "UPDATE main.@_agents SET why = 0 WHERE agent_id = ?1";
-  if (!bxRingRefuseHeld(p, pAgent->iNo, pErr)) {
-    bxDo(&p->base.stmts, zFree, pErr, "t", zAgent);
+/* Finds the place of a push: the agent, with the seq of the push, and its slot. */
+static void findSlotOf(Ring *p, const RingPush *pPush, RingAgent *pNext,
+    RingSlot *pOld, BxErr *pErr) {
+  static const char zSql[] =
+      "SELECT a.no, a.window, a.half, a.given, a.rows, " RING_SLOT(
+          "a.agent_id") " FROM main.@_agents AS a LEFT JOIN main.@_slots AS s "
+                        "ON s.id = "
+                        "(a.no << 16) + (a.half << 15) + (a.given + 1) % "
+                        "a.window "
+                        "WHERE a.agent_id = ?1";
+  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+  int bMoved = 0;
+  memset(pNext, 0, sizeof(*pNext));
+  memset(pOld, 0, sizeof(*pOld));
+  pOld->nPad = -1;
+  pNext->nAllowed = p->nWindow;
+  bxBind(pStmt, pErr, "t", pPush->zAgent);
+  if (bxRow(pStmt, pErr)) {
+    bxRingReadAgent(p, pStmt, pNext, pErr);
+    bxRingReadSlot(pStmt, 5, pOld);
   }
-}
-
-/* Writes the row of a push into a ring without a bound. */
-static void putSlot(Ring *p, const RingAgent *pNext, const RingPush *pPush,
-    i64 nByte, BxErr *pErr) {
-  static const char zInsert[] =
-      "INSERT INTO main.@_slots(id, seq, timestamp, size_bytes, agent_id, "
-      "event_id, request_body, response_body) VALUES(?1,?2,?3,?4,?5,?6,?7,?8)";
-  static const char zRewrite[] =
-      "UPDATE main.@_slots SET seq = ?2, timestamp = ?3, size_bytes = ?4, "
-      "event_id = ?6, request_body = ?7, response_body = ?8 "
-      "WHERE id = ?1 AND agent_id = ?5";
-  int bTaken = isTaken(p, pNext, pErr);
-  sqlite3_stmt *pStmt =
-      bxStmt(&p->base.stmts, bTaken ? zRewrite : zInsert, pErr);
-  bxBind(pStmt, pErr, "iiiitsss", BX_RING_SPLIT(pNext), pNext->nGiven,
-      pPush->iTime, nByte, pPush->zAgent, pPush->pEvent, pPush->pRequest,
-      pPush->pResponse);
-  bxRun(pStmt, pErr);
-  if (pErr->rc == SQLITE_OK && sqlite3_changes(p->base.stmts.bx->db) == 0) {
-    /* the slot has a row of another agent, or none, though it should */
+  bxDone(pStmt, pErr);
+  if (pErr->rc != SQLITE_OK) return;
+  if (pNext->iNo == 0) {
+    refuseErased(p, pPush->zAgent, pErr);
+    pNext->iNo = nextNo(p, pErr);
+    pNext->nWindow = pNext->nAllowed;
+    pNext->bNew = 1;
+    bMoved = 1;
+  } else if (pNext->nWindow != pNext->nAllowed) {
+    refuseTrim(p, pNext, pNext->nAllowed, 1, pErr);
+    if (pErr->rc == SQLITE_OK) layOut(p, pNext, pNext->nAllowed, pErr);
+    bMoved = 1;
+  }
+  if (pErr->rc != SQLITE_OK) return;
+  pNext->nGiven++;
+  pOld->iId = BX_RING_SPLIT(pNext);
+  if (bMoved) {
+    bxRingFind(p, pOld->iId, pPush->zAgent, pOld, pErr);
+  }
+  if (pErr->rc != SQLITE_OK) return;
+  if (pOld->bThere ? pOld->bOther : pNext->nRow >= pNext->nWindow) {
     bxRingCorrupt(p, pErr, "_slots");
+  } else if (pOld->bThere) {
+    refuseRolled(p, pOld->iId, pOld->iId, MAX_GIVEN, pErr);
   }
 }
 
-/* Writes the row of a push. */
-static void putExchange(
-    Ring *p, const RingAgent *pNext, const RingPush *pPush, BxErr *pErr) {
-  i64 nByte = bxBytes(pPush->pRequest) + bxBytes(pPush->pResponse);
-  if (pErr->rc != SQLITE_OK) return;
-  if (p->nMaxByte > 0 || p->nIdleDay > 0) {
-    bxRingPushBound(p, pNext, pPush, nByte, pErr);
-  } else {
-    putSlot(p, pNext, pPush, nByte, pErr);
+/* Writes the row of a push, and counts it. */
+static void putExchange(Ring *p, const RingAgent *pNext, const RingPush *pPush,
+    const RingSlot *pOld, BxErr *pErr) {
+  static const char zPushed[] =
+      "UPDATE main.@_agents SET given = given + 1, rolled = rolled + ?2, "
+      "rows = rows + 1 - ?2, bytes = bytes + ?3 WHERE agent_id = ?1";
+  static const char zNew[] =
+      "INSERT INTO main.@_agents(agent_id, rolled, bytes, no, window, half, "
+      "given, cleared, saved, rows) VALUES(?1, ?2, ?3, ?4, ?5, 0, 1, 0, 0, 1)";
+  const char *azSql[] = {
+      bxRingAppendSql(pOld), pNext->bNew ? zNew : zPushed, zCountRing};
+  sqlite3_stmt *apStmt[3];
+  i64 nByte = pPush->nByte - pOld->nByte;
+  int bBound = p->nMaxByte > 0 || p->nIdleDay > 0;
+  RingRoll *pRoll = bBound ? bxRingChoose(p, pNext, pPush, pOld, pErr) : 0;
+  bxStmtSet(&p->base.stmts, azSql, 2 + bBound, apStmt, pErr);
+  if (bBound) bxRingRoll(p, pRoll, pNext->iNo, pErr);
+  bxRingAppend(p, apStmt[0], pNext, pPush, pOld, pErr);
+  bxBind(apStmt[1], pErr, "tii", pPush->zAgent, (i64)pOld->bThere, nByte);
+  if (pNext->bNew) {
+    bxBind(apStmt[1], pErr, "---ii", pNext->iNo, pNext->nWindow);
   }
+  bxRun(apStmt[1], pErr);
+  countRing(p, nByte, pErr);
 }
 
-/* Whether a hold may keep rows of an agent that has made its first push. */
-static int isHeld(Ring *p, const char *zAgent, BxErr *pErr) {
-  static const char zWhy[] =
-      "SELECT why FROM main.@_agents WHERE agent_id = ?1";
-  return bxAsk(&p->base.stmts, zWhy, pErr, "t", zAgent) == RING_HELD;
-}
-
-/* What a hold keeps of the row is noted. That it is not never refuses a push. */
-static void noteHeld(Ring *p, i64 iSlot, BxErr *pErr) {
-  BxErr err = {SQLITE_OK, 0};
-  if (pErr->rc != SQLITE_OK) return;
-  bxRingLogHeld(p, iSlot, &err);
-  if (bxMayPassOver(&p->base.stmts, &err)) bxClear(&err);
-  bxPass(pErr, &err);
-}
-
-void bxRingPush(Ring *p, const RingPush *pPush, i64 *piRowid, BxErr *pErr) {
-  RingAgent agent;
+void bxRingPush(Ring *p, RingPush *pPush, i64 *piRowid, BxErr *pErr) {
+  RingAgent next;
+  RingSlot old;
+  Watched watched;
+  pPush->nByte = bxBytes(pPush->pRequest) + bxBytes(pPush->pResponse);
   bxRingLookTemp(p, pErr);
   readWindow(p, pErr);
-  bxRingRefuseLarge(
-      p, bxBytes(pPush->pRequest) + bxBytes(pPush->pResponse), pErr);
-  bxRingAgent(p, pPush->zAgent, &agent, pErr);
+  bxRingRefuseLarge(p, pPush->nByte, pErr);
+  bxRingWatchBegin(p, pPush, &watched, pErr);
+  findSlotOf(p, pPush, &next, &old, pErr);
   if (pErr->rc != SQLITE_OK) return;
-  if (agent.iNo == 0) {
-    agent.iNo = nextNo(p, pErr);
-    agent.nWindow = agent.nAllowed;
-    if (pErr->rc != SQLITE_OK) return;
-  }
-  assert(agent.iNo > 0 && agent.nWindow > 0 && agent.nGiven >= 0);
-  agent.nGiven++;
-  *piRowid = BX_RING_SPLIT(&agent);
-  if (agent.bHeld && isTaken(p, &agent, pErr)) {
-    checkHeld(p, pPush->zAgent, &agent, pErr);
-  }
-  if (p->mWatch != 0) {
-    Watched watched;
-    bxRingWatch(p, &agent, pPush, &watched, pErr);
-    putExchange(p, &agent, pPush, pErr);
-    bxRingWatched(p, pPush, &watched, pErr);
-  } else {
-    putExchange(p, &agent, pPush, pErr);
-  }
-  if (agent.bHeld || (agent.nGiven == 1 && isHeld(p, pPush->zAgent, pErr))) {
-    noteHeld(p, *piRowid, pErr);
-  }
+  assert(next.iNo > 0 && next.nWindow > 0 && next.nGiven > 0);
+  putExchange(p, &next, pPush, &old, pErr);
+  *piRowid = old.iId;
+  if (pErr->rc != SQLITE_OK) return;
+  bxRingWatch(p, &next, pPush, &watched, pErr);
+  if (p->mWatch & RING_HOLDS) bxRingNoteHeld(p, old.iId, pErr);
   bxRingLooked(p);
 }
 
+/*--------------------------------------------------------------- removal ----*/
+
+void bxRingForgetSteps(Ring *p, i64 iNo, BxErr *pErr) {
+  static const char zSql[] =
+      "DELETE FROM main.@_steps WHERE id BETWEEN ?1 << 16 AND (?1 << 16) + 127";
+  bxDo(&p->base.stmts, zSql, pErr, "i", iNo);
+}
+
+/* The steps of an exchange go with it. A new chain makes other connections read
+** the steps again. */
+static void forgetExchange(Ring *p, const RingSlot *pSlot, BxErr *pErr) {
+  static const char zSteps[] =
+      "DELETE FROM main.@_steps WHERE id BETWEEN ?1 AND ?1 + 127 AND seq = ?2";
+  static const char zChain[] =
+      "UPDATE main.@_steps SET chain = chain + 1 WHERE id BETWEEN ?1 AND "
+      "?1 + 127 AND n = (SELECT max(n) FROM main.@_steps "
+      "WHERE id BETWEEN ?1 AND ?1 + 127)";
+  static const char *const azSql[] = {zSteps, zChain};
+  i64 iFirst = pSlot->iId >> 16 << 16;
+  sqlite3_stmt *apStmt[2];
+  bxStmtSet(&p->base.stmts, azSql, 2, apStmt, pErr);
+  bxDo(&p->base.stmts, zSteps, pErr, "ii", iFirst, pSlot->iSeq);
+  if (pErr->rc == SQLITE_OK && sqlite3_changes(p->base.stmts.bx->db) > 0) {
+    bxDo(&p->base.stmts, zChain, pErr, "i", iFirst);
+  }
+}
+
 void bxRingDelete(Ring *p, i64 iRowid, BxErr *pErr) {
-  static const char zSql[] = "DELETE FROM main.@_slots WHERE id = ?1";
-  bxDo(&p->base.stmts, zSql, pErr, "i", iRowid);
-}
-
-void bxRingSetWindow(Ring *p, i64 nWindow, BxErr *pErr) {
-  static const char zSql[] =
-      "UPDATE main.@_config SET value = ?1 WHERE name = 'window'";
-  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
-  assert(nWindow >= 1 && nWindow <= BX_RING_MAX_WINDOW);
-  p->nWindow = 0;
-  bxBind(pStmt, pErr, "i", nWindow);
-  bxRun(pStmt, pErr);
-}
-
-static void writeBound(Ring *p, const char *zOption, i64 iVal, BxErr *pErr) {
-  static const char zSet[] =
-      "INSERT INTO main.@_config(name, value) VALUES(?1, ?2) "
-      "ON CONFLICT(name) DO UPDATE SET value = excluded.value";
-  static const char zOff[] = "DELETE FROM main.@_config WHERE name = ?1";
-  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, iVal > 0 ? zSet : zOff, pErr);
-  bxBind(pStmt, pErr, "t", zOption);
-  if (iVal > 0) bxBind(pStmt, pErr, "-i", iVal);
-  bxRun(pStmt, pErr);
-  p->nWindow = 0;
-}
-
-/* What the bound would remove may be held, of which only the removal tells. Then the
-** bound is set back: so nothing was written, and the transaction can go on. */
-void bxRingSetBound(Ring *p, const char *zOption, i64 iVal, BxErr *pErr) {
-  Bx *bx = p->base.stmts.bx;
-  BxErr back = {SQLITE_OK, 0};
-  int bWritten = bx->bWritten;
-  i64 iOld;
-  p->nWindow = 0;
+  RingCount count = {0, 1, 0, -1, 0};
+  RingSlot slot;
   readWindow(p, pErr);
-  iOld = strcmp(zOption, "max_bytes") == 0 ? p->nMaxByte : p->nIdleDay;
-  writeBound(p, zOption, iVal, pErr);
-  readWindow(p, pErr);
-  if (p->nMaxByte > 0) bxRingTrimBound(p, pErr);
-  if ((pErr->rc & 0xff) != SQLITE_CONSTRAINT) return;
-  writeBound(p, zOption, iOld, &back);
-  if (back.rc == SQLITE_OK) bx->bWritten = bWritten;
-  bxClear(&back);
+  bxRingFind(p, iRowid, 0, &slot, pErr);
+  if (!slot.bThere || pErr->rc != SQLITE_OK) return;
+  bxRingRefuseHeld(p, iRowid, iRowid, pErr);
+  if (pErr->rc != SQLITE_OK) return;
+  forgetExchange(p, &slot, pErr);
+  bxRingDrop(p, iRowid, pErr);
+  count.nByte = -slot.nByte;
+  bxRingCount(p, iRowid >> 16, &count, pErr);
+  bxRingLooked(p);
 }
 
-void bxRingTakeOut(Ring *p, const char *zAgent, int bSaved, BxErr *pErr) {
-  static const char zSql[] =
-      "UPDATE main.@_agents SET why = ?2 WHERE agent_id = ?1";
-  bxDo(&p->base.stmts, zSql, pErr, "ti", zAgent, (i64)(bSaved ? 2 : 3));
-}
-
-void bxRingLock(Ring *p, BxErr *pErr) {
-  static const char zSql[] = "UPDATE main.@_config SET value = value WHERE 0";
-  /* A function is not told that a transaction begins: the window must be read
-  ** again. */
-  p->nWindow = 0;
-  bxRun(bxStmt(&p->base.stmts, zSql, pErr), pErr);
+i64 bxRingTakeOut(Ring *p, BxStmts *pOn, const char *zWhich, const char *zDrop,
+    const RingAgent *pAgent, int bSaved, BxErr *pErr) {
+  RingCount count = {0, 0, 0, 0, 0};
+  i64 iFirst = pAgent->iNo << 16, nGone = 0;
+  sqlite3_stmt *pStmt = bxStmt(pOn, zWhich, pErr);
+  bxBind(pStmt, pErr, "ii", iFirst, pAgent->nGiven - pAgent->nAllowed);
+  if (bxRow(pStmt, pErr)) {
+    nGone = sqlite3_column_int64(pStmt, 0);
+    count.nRow = -nGone;
+    count.nByte = -sqlite3_column_int64(pStmt, 1);
+    count.nRolled = sqlite3_column_int64(pStmt, 2);
+  }
+  bxDone(pStmt, pErr);
+  *(bSaved ? &count.nSaved : &count.nCleared) = nGone - count.nRolled;
+  if (nGone > 0) {
+    bxDo(pOn, zDrop, pErr, "i", iFirst);
+    bxRingCount(p, pAgent->iNo, &count, pErr);
+  }
+  bxRingForgetSteps(p, pAgent->iNo, pErr);
+  return nGone;
 }

@@ -9,11 +9,11 @@
 **
 ** A push that is looked at reads the steps of its agent (kept in memory, as long
 ** as they are those of the table), reads what is new in the bodies, and asks the
-** rules. The order of writes: first the verdict, whose trigger stops the agent;
-** then the exchange with its steps; then the kill switch. A trigger of the user
-** on payload_verdicts can refuse all of it. If the kill switch fails, inside
-** BEGIN, the verdict and the exchange are there, and the switch can be fired by
-** hand with the id of the verdict: nothing is lost.
+** rules. The order of writes: first the exchange; then the verdicts, whose triggers
+** stop the agent; then the steps, or the kill switch. What of this fails after the
+** exchange was written is passed over, and the log says so: a trigger of the user
+** on payload_verdicts can refuse a verdict and its kill switch, not the exchange.
+** A kill switch that fails can be fired by hand with the id of the verdict.
 */
 #include "watch.h"
 SQLITE_EXTENSION_INIT3
@@ -30,9 +30,6 @@ typedef struct AgentRow {
 } AgentRow;
 
 enum { MODE_OFF, MODE_RECORD, MODE_KILL };
-#define FLAG_MODE 3
-#define FLAG_REFUSE 4
-#define FLAG_AGENTS 8
 
 void bxRingWatchFree(Ring *p) {
   int i;
@@ -50,27 +47,41 @@ void bxRingForget(Ring *p) {
 
 /*---------------------------------------------------------- whether to ----*/
 
-/* Whether rings have to look, as a sum of flags. */
+/* What is on, as a sum of flags. */
 #define SETTING(name)                                                          \
   "(SELECT value FROM main.blackbox_settings WHERE name = 'payload." name "')"
 /* clang-format off */
-#define FLAGS_SQL                                                              \
-  "SELECT CASE " SETTING("on_loop") " WHEN 'record' THEN 1"                    \
-  "  WHEN 'kill_switch' THEN 2 ELSE 0 END + 4 * " SETTING("refuse_stopped")    \
-  "  + 8 * EXISTS (SELECT 1 FROM main.payload_agents)"
+#define RULE_FLAGS                                                             \
+  "CASE " SETTING("on_loop") " WHEN 'record' THEN 1 WHEN 'kill_switch' THEN 2" \
+  " ELSE 0 END + 4 * " SETTING("refuse_stopped")                               \
+  " + 8 * EXISTS (SELECT 1 FROM main.payload_agents)"
+#define CORE_FLAGS                                                             \
+  "16 * EXISTS (SELECT 1 FROM main.retention__in_force)"                       \
+  " + 32 * EXISTS (SELECT 1 FROM main.retention__erased)"
 /* clang-format on */
-const char bxRingConfigWatched[] =
-    "SELECT value, (" FLAGS_SQL ") FROM main.@_config ORDER BY name DESC";
+
+const char *bxRingConfigSql(int eRules) {
+  static const char zAll[] = "SELECT value, " RULE_FLAGS " + " CORE_FLAGS
+                             " FROM main.@_config ORDER BY name DESC";
+  static const char zCore[] =
+      "SELECT value, " CORE_FLAGS " FROM main.@_config ORDER BY name DESC";
+  return eRules == RING_RULES ? zAll : zCore;
+}
 
 static int isTemp(const Ring *p) {
   return sqlite3_stricmp(p->base.stmts.zDb, "temp") == 0;
 }
 
+static int hasTable(Ring *p, const char *zTable, BxErr *pErr) {
+  return bxCanPrepare(p->base.stmts.bx,
+      bxPrintf(pErr, "SELECT 1 FROM \"%w\".%s", p->base.stmts.zDb, zTable),
+      pErr);
+}
+
 int bxRingHasRules(Ring *p, BxErr *pErr) {
-  return !isTemp(p) && bxCanPrepare(p->base.stmts.bx,
-                           bxPrintf(pErr, "SELECT 1 FROM \"%w\".payload_rules",
-                               p->base.stmts.zDb),
-                           pErr);
+  if (isTemp(p)) return -1;
+  if (hasTable(p, "payload_rules", pErr)) return RING_RULES;
+  return hasTable(p, "retention__in_force", pErr) ? RING_CORE : -1;
 }
 
 /* The schema with the rules; NULL without an error if there is none that a ring
@@ -104,7 +115,7 @@ int bxRingIsLooked(Ring *p) {
 }
 
 void bxRingLookTemp(Ring *p, BxErr *pErr) {
-  static const char zFlags[] = FLAGS_SQL;
+  static const char zFlags[] = "SELECT " RULE_FLAGS;
   BxStmts *pHome;
   i64 iNow;
   if (p->eRules > 0 || !isTemp(p)) return;
@@ -123,9 +134,8 @@ void bxRingLookTemp(Ring *p, BxErr *pErr) {
 }
 
 void bxRingLooked(Ring *p) {
-  if (p->eRules < 0 && p->iLooked == 0) return;
   /* the statement around this one counts the row once more, and the commit */
-  p->nChange = sqlite3_total_changes(p->base.stmts.bx->db) + 1;
+  p->nChange = p->nSeen = sqlite3_total_changes(p->base.stmts.bx->db) + 1;
   if (p->eRules > 0) {
     p->iData = dataVersion(p);
   } else if (bxNow() - p->iLooked >= LOOK_MS) {
@@ -160,8 +170,8 @@ static AgentRow agentRow(
       "FROM main.payload_agents WHERE agent_id = ?1";
   AgentRow row = {0, 0, 0};
   sqlite3_stmt *pStmt;
-  row.eMode = p->mWatch & FLAG_MODE;
-  if (!(p->mWatch & FLAG_AGENTS)) return row;
+  row.eMode = p->mWatch & RING_MODE;
+  if (!(p->mWatch & RING_AGENTS)) return row;
   pStmt = bxStmt(pHome, zSql, pErr);
   bxBind(pStmt, pErr, "t", zAgent);
   if (bxRow(pStmt, pErr)) {
@@ -225,8 +235,29 @@ typedef struct Judging {
   const Rules *pRules;
   const RingPush *pPush;
   Watched *pOut;
-  int eMode;
 } Judging;
+
+/* An error beside the record is passed over if the record is still there, and is
+** told in the log; the same one once a day. */
+static void passOver(const Judging *p, BxErr *pBeside, BxErr *pErr) {
+  static const char zLog[] =
+      "INSERT INTO main.blackbox__log(at, domain, kind, subject, reason, "
+      "agent_id, event_id) SELECT ?1, 'payload', 'passed_over', ?2, ?3, ?4, ?5 "
+      "WHERE NOT EXISTS (SELECT 1 FROM main.blackbox__log WHERE subject = ?2 "
+      "AND at > ?1 - ?6 AND kind = 'passed_over' AND reason = ?3)";
+  const BxStmts *pRing = &p->p->base.stmts;
+  BxErr err = {SQLITE_OK, 0};
+  if (pBeside->rc == SQLITE_OK) return;
+  if (bxMayPassOver(pRing, pBeside)) {
+    bxDo(p->pHome, zLog, &err, "itttvi", bxNow(), p->pOut->zRing, pBeside->zMsg,
+        p->pPush->zAgent, p->pPush->pEvent, (i64)BX_MS_PER_DAY);
+    bxLogFollow(pRing->bx, &err);
+    bxClear(pBeside);
+    if (bxMayPassOver(pRing, &err)) bxClear(&err);
+  }
+  bxPass(pErr, pBeside);
+  bxPass(pErr, &err);
+}
 
 /* Whether the verdict is there already: one that pulled the switch, if this one
 ** would. */
@@ -263,7 +294,9 @@ static void raiseVerdict(Judging *p, const Finding *pFinding, BxErr *pErr) {
   const Rule *pRule = &p->pRules->a[pFinding->eRule];
   const Track *pTrack = p->pOut->pTrack;
   const Step *pStep = TRACK_STEP(pTrack, pFinding->aStep[0]);
-  int bKill = p->eMode == MODE_KILL && pRule->bStop;
+  int bKill = p->pOut->eMode == MODE_KILL && pRule->bStop;
+  int bNamed = p->pOut->zKill[0] != 0;
+  BxErr err = {SQLITE_OK, 0};
   i64 hThing = bxRuleThing(pFinding, pTrack);
   char *zSeqs, *zSay, *zNumber, *zThreshold;
   if (isRaised(p, pFinding, hThing, bKill, pErr) ||
@@ -271,13 +304,14 @@ static void raiseVerdict(Judging *p, const Finding *pFinding, BxErr *pErr) {
           p->pPush->iTime, pErr)) {
     return;
   }
-  if (bKill && p->pOut->zKill[0] == 0) nameKill(p, pErr);
+  if (bKill && !bNamed) nameKill(p, pErr);
   zSeqs = bxRuleSeqs(pFinding, pTrack, pErr);
   zSay = bxRuleSay(pFinding, pTrack, p->pPush->zAgent, pErr);
   zNumber = bxPrintf(pErr, "%!.15g", pFinding->rCount);
   zThreshold = bxPrintf(pErr, "%!.15g", pRule->rThreshold);
-  bxLogBegin(p->pHome, pErr);
-  bxDo(p->pHome, zSql, pErr, "itttttttiitittt", p->pPush->iTime, p->pOut->zRing,
+  bxPass(&err, pErr);
+  bxLogBegin(p->pHome, &err);
+  bxDo(p->pHome, zSql, &err, "itttttttiitittt", p->pPush->iTime, p->pOut->zRing,
       p->pPush->zAgent, bxRuleName(pFinding->eRule),
       pRule->bStop ? "stop" : "alert", zNumber, zThreshold,
       pStep->zTool[0] != 0 ? pStep->zTool : 0, (i64)pStep->iTurn, hThing, zSeqs,
@@ -286,8 +320,9 @@ static void raiseVerdict(Judging *p, const Finding *pFinding, BxErr *pErr) {
   if (bKill && p->pOut->iVerdict == 0) {
     p->pOut->iVerdict = sqlite3_last_insert_rowid(p->pHome->bx->db);
   }
-  bxLogFollow(p->pHome->bx, pErr);
-  p->pOut->bRaised = 1;
+  bxLogFollow(p->pHome->bx, &err);
+  if (err.rc != SQLITE_OK && !bNamed) p->pOut->zKill[0] = 0;
+  passOver(p, &err, pErr);
   sqlite3_free(zSeqs);
   sqlite3_free(zSay);
   sqlite3_free(zNumber);
@@ -330,70 +365,66 @@ static void refuseStopped(const RingPush *pPush, BxErr *pErr) {
       pPush->zAgent);
 }
 
-/* A trigger on payload_verdicts may have written into this ring. */
-static void needSame(
-    Ring *p, const RingPush *pPush, const RingAgent *pNext, BxErr *pErr) {
-  RingAgent agent;
-  bxRingAgent(p, pPush->zAgent, &agent, pErr);
-  if (pErr->rc != SQLITE_OK || agent.nGiven + 1 == pNext->nGiven) return;
-  bxFail(pErr, SQLITE_ERROR,
-      "MisuseError: a trigger on payload_verdicts writes into ring %s, into "
-      "which the exchange is being pushed; take the trigger off",
-      p->base.stmts.zTable);
-}
-
-void bxRingWatch(Ring *p, const RingAgent *pNext, const RingPush *pPush,
-    Watched *pOut, BxErr *pErr) {
-  Judging judging;
+void bxRingWatchBegin(
+    Ring *p, const RingPush *pPush, Watched *pOut, BxErr *pErr) {
+  Judging judging = {p, 0, 0, pPush, pOut};
+  BxErr err = {SQLITE_OK, 0};
   AgentRow row;
-  Rules *pRules;
-  Moment moment;
-  i64 aDone[TRACK_STEPS];
-  int nDone;
-  memset(pOut, 0, offsetof(Watched, zRing));
-  pOut->zRing[0] = 0;
+  pOut->pHome = 0;
+  if (!(p->mWatch & RING_WATCH) || p->bWatching || pErr->rc != SQLITE_OK)
+    return;
   if (!isTemp(p)) p->bSame = bxRingIsLooked(p);
   judging.pHome = rulesOf(p, pErr);
   if (judging.pHome == 0) return;
-  row = agentRow(p, judging.pHome, pPush->zAgent, pErr);
-  if (row.bStopped && (p->mWatch & FLAG_REFUSE)) refuseStopped(pPush, pErr);
-  if (row.eMode == MODE_OFF || pErr->rc != SQLITE_OK) return;
-  judging.pRules = pRules = (Rules *)needRules(p, judging.pHome, pErr);
-  if (pErr->rc != SQLITE_OK) return;
-  judging.p = p;
-  judging.pPush = pPush;
-  judging.pOut = pOut;
-  judging.eMode = row.eMode;
+  pOut->zKill[0] = 0;
+  pOut->iVerdict = 0;
   sqlite3_snprintf(sizeof(pOut->zRing), pOut->zRing, "%s%s",
       isTemp(p) ? "temp." : "", p->base.stmts.zTable);
-  pOut->pTrack = bxTrackTake(p, pNext, pErr);
-  if (pErr->rc != SQLITE_OK) return;
-  moment.iSeq = pNext->nGiven;
-  moment.iTime = pPush->iTime;
-  moment.iStart = row.iStart;
-  nDone = bxTrackAdd(pOut->pTrack, pRules, &moment, pPush->pRequest,
-      pPush->pResponse, aDone, pErr);
-  judge(&judging, aDone, nDone, pErr);
-  if (pOut->bRaised) needSame(p, pPush, pNext, pErr);
-  if (pErr->rc != SQLITE_OK) pOut->pTrack->iNo = 0;
+  row = agentRow(p, judging.pHome, pPush->zAgent, &err);
+  passOver(&judging, &err, pErr);
+  if (row.bStopped && (p->mWatch & RING_REFUSE)) refuseStopped(pPush, pErr);
+  pOut->eMode = row.eMode;
+  pOut->iStart = row.iStart;
+  if (row.eMode != MODE_OFF) pOut->pHome = judging.pHome;
 }
 
-void bxRingWatched(
-    Ring *p, const RingPush *pPush, const Watched *pWatched, BxErr *pErr) {
-  static const char zForget[] =
-      "DELETE FROM main.@_steps "
-      "WHERE id BETWEEN ?1 << 16 AND (?1 << 16) + 127";
-  RingPuller rule = {0, 0, pWatched->iVerdict};
-  Track *pTrack = pWatched->pTrack;
-  i64 iNo;
-  if (pTrack == 0) return;
-  iNo = pTrack->iNo;
-  if (pErr->rc != SQLITE_OK || pWatched->zKill[0] != 0) pTrack->iNo = 0;
-  if (pErr->rc != SQLITE_OK) return;
-  if (pWatched->zKill[0] == 0) {
-    bxTrackWrite(pTrack, &p->base.stmts, pErr);
-    return;
+/* Asks the rules, and keeps the steps. */
+static void look(
+    Judging *p, const RingAgent *pNext, BxErr *pBeside, BxErr *pErr) {
+  RingPuller rule = {0, 0, 0};
+  const RingPush *pPush = p->pPush;
+  Moment moment = {pNext->nGiven, pPush->iTime, p->pOut->iStart};
+  i64 aDone[TRACK_STEPS];
+  int nDone;
+  Track *pTrack;
+  p->pRules = needRules(p->p, p->pHome, pBeside);
+  if (pBeside->rc != SQLITE_OK) return;
+  p->pOut->pTrack = pTrack = bxTrackTake(p->p, pNext, pBeside);
+  if (pBeside->rc != SQLITE_OK) return;
+  nDone = bxTrackAdd(pTrack, p->pRules, &moment, pPush->pRequest,
+      pPush->pResponse, aDone, pBeside);
+  if (pBeside->rc == SQLITE_OK) judge(p, aDone, nDone, pBeside);
+  if (pBeside->rc == SQLITE_OK && p->pOut->zKill[0] == 0) {
+    bxTrackWrite(pTrack, &p->p->base.stmts, pBeside);
+  } else {
+    pTrack->iNo = 0; /* to be read again */
   }
-  bxRingKillSwitch(p, pPush->zAgent, pWatched->zKill, &rule, pErr);
-  bxDo(&p->base.stmts, zForget, pErr, "i", iNo);
+  if (pBeside->rc == SQLITE_OK && p->pOut->zKill[0] != 0) {
+    bxRingForgetSteps(p->p, pNext->iNo, pBeside);
+    passOver(p, pBeside, pErr);
+    rule.iVerdict = p->pOut->iVerdict;
+    bxRingKillSwitch(p->p, pPush->zAgent, p->pOut->zKill, &rule, pBeside);
+  }
+}
+
+void bxRingWatch(Ring *p, const RingAgent *pNext, const RingPush *pPush,
+    Watched *pWatched, BxErr *pErr) {
+  Judging judging = {p, pWatched->pHome, 0, pPush, pWatched};
+  BxErr err = {SQLITE_OK, 0};
+  if (pWatched->pHome == 0 || pErr->rc != SQLITE_OK) return;
+  p->bWatching =
+      1; /* what a trigger on payload_verdicts pushes is not looked at */
+  look(&judging, pNext, &err, pErr);
+  p->bWatching = 0;
+  passOver(&judging, &err, pErr);
 }

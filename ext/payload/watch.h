@@ -131,16 +131,18 @@ void bxTrackWrite(Track *p, BxStmts *pRing, BxErr *pErr);
 
 /* ring_watch.c: a ring looks for loops. */
 typedef struct Watched {
-  Track *pTrack;  /* with the exchange; NULL if it is not looked at */
-  int bRaised;    /* a verdict was written */
+  BxStmts *pHome; /* the schema with the rules; NULL: not looked at */
+  int eMode;      /* what happens with loops */
+  i64 iStart;     /* how often the agent was started again */
+  Track *pTrack;  /* with the exchange */
   char zKill[37]; /* id of the kill switch that is to be fired */
   i64 iVerdict;   /* the first verdict that fires it */
   char zRing[300];
 } Watched;
 
-/* The query of a ring's config that tells as well whether to look. */
-extern const char bxRingConfigWatched[];
-/* Whether the ring's own schema has rules. */
+/* The query of a ring's config that tells as well what is on. */
+const char *bxRingConfigSql(int eRules);
+/* What the ring's own schema has: see eRules. */
 int bxRingHasRules(Ring *p, BxErr *pErr);
 /* Whether a ring in temp has to look: sets p->mWatch if that may have changed. */
 void bxRingLookTemp(Ring *p, BxErr *pErr);
@@ -148,13 +150,13 @@ void bxRingLookTemp(Ring *p, BxErr *pErr);
 int bxRingIsLooked(Ring *p);
 /* After a push. */
 void bxRingLooked(Ring *p);
-/* Looks at a push. pNext: the agent, with the seq of this push. Refuses it if the
-** agent is stopped; writes the verdicts. */
+/* Before a push: refuses it if the agent is stopped. */
+void bxRingWatchBegin(
+    Ring *p, const RingPush *pPush, Watched *pOut, BxErr *pErr);
+/* After a push, of agent pNext: writes the verdicts and the steps, or fires the kill
+** switch. What of this fails is passed over, and the log says so. */
 void bxRingWatch(Ring *p, const RingAgent *pNext, const RingPush *pPush,
-    Watched *pOut, BxErr *pErr);
-/* After the row was written: writes the steps, or fires the kill switch. */
-void bxRingWatched(
-    Ring *p, const RingPush *pPush, const Watched *pWatched, BxErr *pErr);
+    Watched *pWatched, BxErr *pErr);
 /* Whether a human allowed it. */
 int bxRuleAllowed(BxStmts *pHome, const Finding *p, const Track *pTrack,
     const char *zAgent, i64 iTime, BxErr *pErr);

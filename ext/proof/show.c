@@ -38,17 +38,6 @@ static const char zNote[] =
 
 /* Takes in all that waits, and notes the size. */
 static void takeIn(BxStmts *pHome, BxErr *pErr) {
-  static const char zClose[] =
-      "INSERT INTO main.blackbox__log(at, domain, kind, subject, rows, bytes,"
-      " oldest, newest, detail) SELECT at, domain, 'removal', rule, rows, "
-      "bytes,"
-      " oldest, newest, minute FROM main.blackbox__open"
-      " WHERE minute BETWEEN 1 AND ?1";
-  static const char zClosed[] =
-      "DELETE FROM main.blackbox__open WHERE minute BETWEEN 1 AND ?1";
-  i64 iMinute = bxNow() / 60000 - 1;
-  bxDo(pHome, zClose, pErr, "i", iMinute);
-  bxDo(pHome, zClosed, pErr, "i", iMinute);
   bxLogProve(pHome, (i64)1 << 40, pErr);
   bxDo(pHome, zNote, pErr, "");
 }
@@ -56,7 +45,7 @@ static void takeIn(BxStmts *pHome, BxErr *pErr) {
 /* In a transaction the lock comes first, because after a read SQLite would not wait
 ** for it; it is needed only if something waits. The note alone is one statement and
 ** needs no savepoint: CREATE TABLE notebook AS SELECT proof_head(). */
-static void takeAll(BxCall *p, BxStmts *pHome) {
+static void takeForHead(BxCall *p, BxStmts *pHome) {
   BxErr lock = {SQLITE_OK, 0};
   i64 iWaits;
   int bInside = !sqlite3_get_autocommit(p->bx->db);
@@ -91,7 +80,7 @@ void bxProofHead(BxCall *p) {
   BxLog log;
   char *zHead;
   if (pHome == 0) return;
-  if (sqlite3_db_readonly(p->bx->db, pHome->zDb) == 0) takeAll(p, pHome);
+  if (sqlite3_db_readonly(p->bx->db, pHome->zDb) == 0) takeForHead(p, pHome);
   bxLogOpen(&log, pHome, &p->err);
   zHead = headText(&log, &p->err);
   if (zHead != 0) bxReturnText(p, zHead);

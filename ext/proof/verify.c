@@ -142,17 +142,24 @@ static i64 skipLeaves(Verify *p, i64 i) {
 /*----------------------------------------------------------------- rows ----*/
 
 typedef enum PinEnd { END_NONE, END_UNPIN, END_PIN } PinEnd;
-/* What ends, by the log, the pin that the cursor is on. */
+/* What ends, by the log, the pin that the cursor is on: an unpin that names it. */
 static PinEnd endOfPin(Verify *p) {
   static const char zNext[] =
-      "SELECT CASE kind WHEN 'unpin' THEN 1 ELSE 2 END FROM main.blackbox__log"
+      "SELECT CASE WHEN kind = 'pin' THEN 2"
+      "  ELSE detail IS '{\"pin\":' || ?3 || '}' END FROM main.blackbox__log"
       " WHERE subject = ?1 AND domain = ?2 AND n > ?3"
       " AND kind IN ('pin', 'unpin') ORDER BY n LIMIT 1";
+  static const char zErased[] =
+      "SELECT 1 FROM main.blackbox__log WHERE kind = 'unpin' AND domain = ?1"
+      " AND n > ?2 AND detail = '{\"pin\":' || ?2 || '}'";
   sqlite3_stmt *pRow = p->rows.pStmt;
   const char *zSubject = bxColumnText(pRow, 15, p->pErr);
-  if (zSubject == 0) return END_UNPIN; /* it was erased */
-  return (PinEnd)bxAsk(p->p, zNext, p->pErr, "tti", zSubject,
-      bxColumnText(pRow, 7, p->pErr), p->rows.i);
+  const char *zDomain = bxColumnText(pRow, 7, p->pErr);
+  i64 n = p->rows.i;
+  if (zSubject == 0) {
+    return (PinEnd)bxAsk(p->p, zErased, p->pErr, "ti", zDomain, n);
+  }
+  return (PinEnd)bxAsk(p->p, zNext, p->pErr, "tti", zSubject, zDomain, n);
 }
 
 /* A row that tells of a repair. */
@@ -192,10 +199,7 @@ static void verifyRow(Verify *p, i64 iLeaf, const MerkleHash *pStored) {
       }
       break;
     case BX_PIN_HERE:
-      if (endOfPin(p) != END_NONE) {
-        tellProblem(p, iLeaf, leaf.n,
-            "the pin has ended by the log, and the row is still pinned");
-      } else if (!bSame) {
+      if (!bSame) {
         tellProblem(p, iLeaf, leaf.n,
             "was altered: the row that it pins, or this row of the log, is not "
             "what the leaf says");
@@ -265,6 +269,41 @@ static void verifyLeaves(Verify *p) {
   }
 }
 
+/* Rows of a query with the names of a domain and its table of pins. */
+static void verifyPins(
+    Verify *p, const BxDomain *pDomain, const char *zQuery, const char *zWhat) {
+  BxErr err = {SQLITE_OK, 0};
+  char *zSql = bxPrintf(p->pErr, zQuery, pDomain->zPins, pDomain->zName);
+  sqlite3_stmt *pStmt = zSql != 0 ? bxPrepare(p->p, zSql, &err) : 0;
+  while (pStmt != 0 && bxRow(pStmt, &err)) {
+    i64 n = sqlite3_column_int64(pStmt, 0);
+    problemOf(p, n > 0 && n <= p->log.now.n ? n - 1 : -1, n,
+        bxPrintf(p->pErr, zWhat, pDomain->zPins));
+  }
+  sqlite3_finalize(pStmt);
+  sqlite3_free(zSql);
+  if (bxSays(&err, "no such table")) bxClear(&err);
+  bxPass(p->pErr, &err);
+}
+
+/* What blackbox__erased has must be what rows of the log erased: else somebody blanked
+** a field, and made its hash from the salt of the row. */
+static void verifyErased(Verify *p) {
+  static const char zUnnamed[] =
+      "SELECT DISTINCT e.n FROM main.blackbox__erased AS e WHERE NOT EXISTS"
+      " (SELECT 1 FROM main.blackbox__log AS l WHERE l.subject = 'row:' || e.n"
+      "  AND l.kind = 'erasure' AND l.domain = 'core' AND l.n > e.n"
+      "  AND (e.hash IS NULL OR instr(l.detail, json_quote(e.name)) > 0))";
+  sqlite3_stmt *pStmt = bxPrepare(p->p, zUnnamed, p->pErr);
+  while (bxRow(pStmt, p->pErr)) {
+    i64 n = sqlite3_column_int64(pStmt, 0);
+    tellProblem(p, n > 0 && n <= p->log.now.n ? n - 1 : -1, n,
+        "blackbox__erased has fields of it, and no row of the log says that "
+        "they were erased");
+  }
+  sqlite3_finalize(pStmt);
+}
+
 /* What does not stand beside a leaf: nodes, sums, and pins of the domains. */
 static void verifyRest(Verify *p) {
   static const char zNodes[] =
@@ -272,7 +311,8 @@ static void verifyRest(Verify *p) {
   static const char zFolded[] =
       "SELECT (SELECT total(last - first + 1) FROM main.blackbox__folded)"
       " - (SELECT total(detail ->> '$.leaves') FROM main.blackbox__log"
-      "  WHERE kind = 'removal' AND substr(detail, 1, 7) = '{\"day\":')";
+      "  WHERE kind = 'removal' AND substr(detail, 1, 7) = '{\"day\":'"
+      "   AND json_valid(detail))";
   i64 n = bxAsk(p->p, zNodes, p->pErr, ""), k;
   int i;
   for (k = p->log.now.n >> 8; k > 0; k >>= 8) n -= k;
@@ -289,28 +329,20 @@ static void verifyRest(Verify *p) {
             "for",
             n < 0 ? -n : n, n < 0 ? "less" : "more"));
   }
+  verifyErased(p);
   for (i = 0; i < p->p->bx->nDomain; i++) {
     const BxDomain *pDomain = &p->p->bx->aDomain[i];
-    BxErr err = {SQLITE_OK, 0};
-    sqlite3_stmt *pStmt;
-    char *zSql;
     if (pDomain->zPins == 0 || p->pErr->rc != SQLITE_OK) continue;
-    zSql = bxPrintf(p->pErr,
+    verifyPins(p, pDomain,
         "SELECT p.n FROM main.%s AS p WHERE NOT EXISTS"
         " (SELECT 1 FROM main.blackbox__log AS l WHERE l.n = p.n AND"
         "  l.kind = 'pin' AND l.domain = '%s' AND l.subject = p.id)",
-        pDomain->zPins, pDomain->zName);
-    if (zSql == 0) break;
-    pStmt = bxPrepare(p->p, zSql, &err);
-    while (bxRow(pStmt, &err)) {
-      problemOf(p, -1, sqlite3_column_int64(pStmt, 0),
-          bxPrintf(p->pErr, "%s has a pin that is not this row of the log",
-              pDomain->zPins));
-    }
-    sqlite3_finalize(pStmt);
-    sqlite3_free(zSql);
-    if (bxSays(&err, "no such table")) bxClear(&err);
-    bxPass(p->pErr, &err);
+        "%s has a pin that is not this row of the log");
+    verifyPins(p, pDomain,
+        "SELECT p.n FROM main.blackbox__log AS u CROSS JOIN main.%s AS p"
+        " ON p.id = u.subject AND p.n < u.n"
+        " WHERE u.kind = 'unpin' AND u.domain = '%s'",
+        "the pin has ended by the log, and the row is still pinned: %s has it");
   }
 }
 
@@ -320,18 +352,24 @@ static void verifyPending(Verify *p) {
       "SELECT count(*) FROM main.blackbox__log WHERE n > ?1";
   static const char zFirst[] =
       "SELECT n FROM main.blackbox__log WHERE n > ?1 ORDER BY n LIMIT 1";
+  static const char zOpen[] = "SELECT count(*) FROM main.blackbox__open"
+                              " WHERE minute BETWEEN 1 AND ?1";
   i64 n = bxAsk(p->p, zWaits, p->pErr, "i", p->log.now.n);
   i64 iFirst = bxAsk(p->p, zFirst, p->pErr, "i", p->log.now.n);
+  i64 nOpen = bxAsk(p->p, zOpen, p->pErr, "i", bxNow() / 60000 - 1);
+  if (nOpen > 0) {
+    problemOf(p, -1, 0,
+        bxPrintf(p->pErr,
+            "receipts of minutes that are over are not in the log yet: %lld; "
+            "SELECT proof_head() takes them in",
+            nOpen));
+  }
   if (n == 0) return;
   if (iFirst != p->log.now.n + 1) {
     tellProblem(p, -1, p->log.now.n + 1,
         "was removed or renumbered before it had a leaf");
   }
-  if (iFirst - p->log.now.n > BX_LOG_GAP) {
-    tellProblem(p, -1, iFirst,
-        "can have no leaf, nor can a row after it: too many numbers are "
-        "missing before it");
-  } else if (n == 1) {
+  if (n == 1) {
     tellProblem(p, -1, iFirst,
         "has no leaf yet: it was written without the module; SELECT "
         "proof_head() takes it in");
@@ -349,6 +387,21 @@ static void verifyPending(Verify *p) {
 }
 
 /*---------------------------------------------------------------- calls ----*/
+
+/* What was found before an error of damaged data must not be lost: the error is
+** one more problem then. */
+static void tellError(Verify *p) {
+  int rc = p->pErr->rc & 0xff;
+  BxErr err;
+  if (p->nProblem == 0 || (rc != SQLITE_ERROR && rc != SQLITE_CORRUPT)) return;
+  err = bxTake(p->pErr);
+  if (err.zMsg == 0) {
+    bxPass(p->pErr, &err);
+    return;
+  }
+  tellProblem(p, -1, 0, err.zMsg);
+  bxClear(&err);
+}
 
 /* Verifies the log, from the leaf after pHead on if that is given. Returns the
 ** problems as JSON, to sqlite3_free(). */
@@ -395,6 +448,7 @@ static char *verify(BxStmts *pHome, const ProofHead *pHead, BxErr *pErr) {
   sqlite3_finalize(run.rows.pStmt);
   sqlite3_finalize(run.folded.pStmt);
   sqlite3_finalize(pHold);
+  tellError(&run);
   if (run.nProblem > BX_MAX_PROBLEMS) {
     sqlite3_str_appendf(run.pOut, ",[null,null,null,\"and %lld more\"]",
         run.nProblem - BX_MAX_PROBLEMS);
@@ -418,8 +472,9 @@ void bxProofCheck(BxStmts *p, BxProblems *pOut) {
   BxErr err = {SQLITE_OK, 0};
   char *zProblems = verify(p, 0, &err);
   sqlite3_stmt *pRows = bxJsonRows(p->bx,
-      "SELECT trim(coalesce('leaf ' || (value ->> 0), '') ||"
-      " coalesce(' row ' || (value ->> 2), '')) || ': ' || (value ->> 3)"
+      "SELECT ltrim(ltrim(coalesce('leaf ' || (value ->> 0), '') ||"
+      " coalesce(' row ' || (value ->> 2), '')) || ': ', ': ') ||"
+      " (value ->> 3)"
       " FROM json_each(?1)",
       zProblems, &err);
   while (bxRow(pRows, &err)) {

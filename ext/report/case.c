@@ -6,7 +6,7 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-#define AT BX_DATE_MS("e.created_at")
+#define AT "e.created_ms"
 
 static const char zCaseBodies[] =
     "SELECT 'request', request_body, 'response', response_body"
@@ -100,7 +100,8 @@ static void addReceipts(ReportRun *p, BxStmts *pHome) {
       bxReportNewTable(p, "receipts", "What was removed", aReceipt);
   bxReportRows(p, pTable, pHome,
       "SELECT at, rule, actor, rows, bytes, oldest, newest"
-      " FROM main.retention_log WHERE domain = 'payload' ORDER BY id DESC");
+      " FROM main.retention_log WHERE domain = 'payload' ORDER BY at DESC, id "
+      "DESC");
 }
 
 /* clang-format off */

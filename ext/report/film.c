@@ -100,5 +100,6 @@ void bxReportSession(ReportRun *p) {
   bxReportRows(p,
       bxReportNewTable(p, "receipts", "What was removed", aCacheGone), pHome,
       "SELECT at, rule, actor, rows, bytes, oldest, newest"
-      " FROM main.retention_log WHERE domain = 'cache' ORDER BY id DESC");
+      " FROM main.retention_log WHERE domain = 'cache' ORDER BY at DESC, id "
+      "DESC");
 }

@@ -9,7 +9,7 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-#define VIEW_AT BX_DATE_MS("created_at")
+#define VIEW_AT "created_ms"
 
 static const ReportColumn aDomainColumn[] = {
     {"Domain", REPORT_TEXT}, {"Format", REPORT_COUNT}, {0, REPORT_TEXT}};

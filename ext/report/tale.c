@@ -135,7 +135,7 @@ static void addTaleTables(ReportRun *p, BxStmts *pHome) {
   bxReportRows(p,
       bxReportNewTable(p, "receipts", "What was removed", aTaleGone), pHome,
       "SELECT at, rule, actor, rows, bytes FROM main.retention_log"
-      " WHERE domain = 'rollout' ORDER BY id DESC");
+      " WHERE domain = 'rollout' ORDER BY at DESC, id DESC");
 }
 
 void bxReportRollout(ReportRun *p) {

@@ -66,17 +66,6 @@ static void makeRight(
       pErr);
 }
 
-static void guardDomains(BxStmts *p, int bHold, BxErr *pErr) {
-  int i;
-  for (i = 0; i < p->bx->nDomain; i++) {
-    const BxDomain *pDomain = &p->bx->aDomain[i];
-    if (pDomain->xGuard != 0 &&
-        bxCarries(p->bx, p->zDb, pDomain->zName, pErr)) {
-      pDomain->xGuard(p, bHold, pErr);
-    }
-  }
-}
-
 static void guardKeys(BxStmts *p, BxErr *pErr) {
   int bWanted = refusesKeys(p, pErr);
   size_t i;
@@ -89,7 +78,6 @@ static void guardKeys(BxStmts *p, BxErr *pErr) {
 
 void bxRetentionMendGuards(BxStmts *p, BxErr *pErr) {
   guardKeys(p, pErr);
-  guardDomains(p, 0, pErr);
 }
 
 int bxRetentionIsGuarded(BxStmts *p, BxErr *pErr) {
@@ -140,7 +128,6 @@ static void guardVtab(BxVtab *pVtab, int bHold, BxErr *pErr) {
 void bxRetentionGuard(BxStmts *p, int bHold, BxErr *pErr) {
   sqlite3_stmt *pHold = bxHold(p->bx, pErr);
   guardKeys(p, pErr);
-  guardDomains(p, bHold, pErr);
   eachGuarded(p, bHold, guardVtab, pErr);
   bxLetGo(p->bx, pHold, pErr);
 }

@@ -505,8 +505,8 @@ def test_every_function_says_that_the_cache_is_not_installed(path):
     db = connect(path)
     for sql in ("SELECT cache_write('a','b','c','1','d')", "SELECT cache_read('x')",
                 "SELECT cache_stats()", "SELECT * FROM cache_list('a')"):
-        refuses(db, "NotInstalledError: Database not initialized: .*"
-                r"SELECT blackbox_install\('main', 'cache'\) installs them", sql)
+        refuses(db, "^NotInstalledError: Database not initialized: .*"
+                r"SELECT blackbox_install\('main', 'cache'\) installs them$", sql)
 
 
 def test_two_schemas_are_ambiguous_until_chosen(db, tmp_path):

@@ -342,3 +342,17 @@ def test_an_underscore_in_a_part_is_refused_with_a_hint(db):
     with pytest.raises(sqlite3.IntegrityError, match="task_id .*underscore, got 'a_b'; write - in place of _"):
         one(db, "SELECT cache_write('s','a_b','c','1','d')")
     one(db, "SELECT cache_write('s',replace('a_b','_','-'),'c','1','d')")
+
+
+@pytest.mark.parametrize("call", ["cache_cleanup_orphans", "cache_cleanup_outdated"])
+def test_a_clean_up_as_a_row_that_is_refused_leaves_the_transaction_as_it_was(db, call):
+    db.execute("BEGIN")
+    with pytest.raises(sqlite3.IntegrityError, match="ValidationError: limit"):
+        db.execute("INSERT INTO blackbox_call VALUES(?, '[1, null, 0]')", (call,))
+    assert db.in_transaction
+
+
+def test_a_preset_that_names_no_setting_is_refused(db):
+    db.execute("INSERT INTO cache_presets VALUES('mine', 'cache.nothing', 5)")
+    with pytest.raises(sqlite3.IntegrityError, match="ValidationError: the preset names"):
+        one(db, "SELECT cache_use_preset('mine')")

@@ -26,28 +26,28 @@ def without(db, *guards):
 
 
 def forge_body(db):
-    with without(db, "payload_update_check", "payload_update_mark"):
+    with without(db, "payload_update_guard", "payload_update_mark"):
         db.execute("UPDATE event_payloads SET request_body = 'Q' WHERE id = 'victim'")
 
 
 def forge_time(db):
-    with without(db, "payload_update_check", "payload_update_mark"):
+    with without(db, "payload_update_guard", "payload_update_mark"):
         db.execute("UPDATE event_payloads SET created_at = '2026-01-01 00:00:01' "
                    "WHERE id = 'pinned'")
 
 
 def remove(db):
-    with without(db, "payload_delete_check"):
+    with without(db, "payload_delete_guard"):
         db.execute("DELETE FROM event_payloads WHERE id = 'victim'")
 
 
 def unpin_in_place(db):
-    with without(db, "payload_update_check", "payload_update_mark"):
+    with without(db, "payload_update_guard", "payload_update_mark"):
         db.execute("UPDATE event_payloads SET pinned = 0 WHERE id = 'victim'")
 
 
 def forget_pin(db):
-    with without(db, "payload_delete_check"):
+    with without(db, "payload_delete_guard"):
         db.execute("DELETE FROM payload__pins WHERE id = 'victim'")
         db.execute("DELETE FROM event_payloads WHERE id = 'victim'")
 
@@ -61,9 +61,9 @@ def delete_without_triggers(db):
 
 def make_pins_again(db):
     db.execute("DROP TABLE payload__pins")
-    with pytest.raises(sqlite3.OperationalError, match="no such table"):
+    with pytest.raises(sqlite3.Error, match="no such table|PinnedError"):
         db.execute("DELETE FROM event_payloads WHERE id = 'victim'")
-    with without(db, "payload_update_check", "payload_update_mark"):
+    with without(db, "payload_update_guard", "payload_update_mark"):
         db.executescript("CREATE TABLE payload__pins(id PRIMARY KEY, n);"
                          "UPDATE event_payloads SET pinned = 0, purpose = 'archive';"
                          "DROP TABLE payload__pins")
@@ -103,8 +103,8 @@ def no_journal_unpin(db):
 
 
 def edit_trigger(db):
-    write_schema(db, "UPDATE sqlite_schema SET sql = replace(sql, '<> 0', '<> 1') "
-                     "WHERE name = 'payload_delete_check'")
+    write_schema(db, "UPDATE sqlite_schema SET sql = replace(sql, 'IS NOT 0', 'IS NOT 1') "
+                     "WHERE name = 'payload_delete_guard'")
 
 
 def edit_file(db):
@@ -199,7 +199,7 @@ def test_check_finds_the_same_beside_pins_without_a_leaf(tmp_path, damage, found
     """Pins that a program without the module set, until the next call of the module."""
     path = tmp_path / "plain.db"
     db = sqlite3.connect(path, isolation_level=None)
-    for name in ("core", "payload", "payload_tables", "payload_work", "payload_detection",
+    for name in ("core", "payload", "payload_detection",
                  "payload_rules"):
         db.executescript((ROOT / f"sql/{name}.sql").read_text())
     db.execute(PUT)
@@ -228,6 +228,7 @@ def test_a_trigger_that_skips_ours_can_hide_the_delete_of_a_row_that_is_not_pinn
     assert guarded(db) == before
     assert one(db, "SELECT count(*) FROM retention_log") == 0
     assert [r[2] for r in rows(db, "SELECT * FROM blackbox_check")] == [
+        "its bytes are not those of the archive; run blackbox_install()",
         "temp trigger theirs_t does not belong to blackbox, and can bypass the guards of this "
         "table; drop it"]
 

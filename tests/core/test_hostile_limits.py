@@ -4,7 +4,7 @@ import sqlite3
 
 import pytest
 
-from conftest import connect, one, rows
+from conftest import connect, one, problems, rows
 
 pytestmark = pytest.mark.skipif(not hasattr(sqlite3.Connection, "setlimit"),
                                 reason="Python 3.11 sets limits")
@@ -60,8 +60,8 @@ def test_everything_works_with_patterns_of_fifty(path):
                '"user_message","message":"hi"}}') == 1
     assert one(db, "SELECT payload_unpin((SELECT id FROM payload_pins), 'Ann', 'closed')") == 1
     db.execute("ALTER TABLE ring RENAME TO tape")
-    db.execute("DROP TRIGGER payload_delete_check")
+    db.execute("DROP TRIGGER payload_delete_guard")
     one(db, "SELECT blackbox_install()")
-    assert rows(db, "SELECT * FROM blackbox_check") == []
+    assert problems(db) == []
     assert one(db, "SELECT count(*) FROM payload_pins") == 0
     one(db, "SELECT blackbox_uninstall('main', NULL, 'force')")

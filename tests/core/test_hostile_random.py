@@ -44,7 +44,7 @@ HOSTILE = [
     "VALUES('e4', 'b', 'k')",
     "INSERT INTO payload_history(id, event_id, agent_id, created_at) "
     "VALUES('victim', 'e', 'a', '2020-01-01')",
-    "INSERT INTO payload_trim(max_rows) VALUES(100)", "DELETE FROM payload_due",
+    "DELETE FROM payload_due",
     "UPDATE retention_log SET rows = 0", "DELETE FROM blackbox_log",
     "INSERT INTO blackbox_log(domain, kind, subject) VALUES('payload', 'unpin', 'victim')",
 ]

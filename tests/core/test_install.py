@@ -4,7 +4,7 @@ import sqlite3
 
 import pytest
 
-from conftest import MODULE, ROOT, connect, one, rows, shell
+from conftest import MODULE, ROOT, connect, one, problems, rows, shell
 
 
 def test_install_says_what_is_there_and_again_changes_nothing(path):
@@ -95,7 +95,39 @@ def test_check_finds_dropped_and_changed_guard_and_install_mends_it(db):
     assert "missing" in found["blackbox_settings_insert"]
     assert "differs from" in found["blackbox_settings_rename"]
     one(db, "SELECT blackbox_install()")
-    assert rows(db, "SELECT * FROM blackbox_check") == []
+    assert problems(db) == []
+
+
+REPAIRS = "SELECT domain, subject, detail FROM blackbox_log WHERE kind = 'repair'"
+
+
+def test_the_log_tells_for_ever_what_an_install_made_anew(db):
+    db.execute("DROP TRIGGER payload_delete_guard")
+    db.execute("DROP VIEW payload_pins")
+    db.execute("DROP TRIGGER payload_unpins_insert")
+    db.execute("CREATE TRIGGER payload_unpins_insert INSTEAD OF INSERT ON payload_unpins "
+               "BEGIN SELECT 1; END")
+    db.execute("DROP TRIGGER cache_use_insert")
+    told = [
+        ("payload", "schema of payload", '{"missing":"trigger payload_delete_guard, view '
+         'payload_pins","changed":"trigger payload_unpins_insert"}'),
+        ("cache", "schema of cache", '{"missing":"trigger cache_use_insert","changed":""}')]
+    for _ in range(2):
+        one(db, "SELECT blackbox_install()")
+        assert rows(db, REPAIRS) == told
+        assert len(rows(db, "SELECT * FROM blackbox_check")) == 2 and problems(db) == []
+    assert rows(db, "SELECT * FROM proof_verify WHERE problem NOT GLOB 'schema of *'") == []
+
+
+@pytest.mark.parametrize("loss", ["DELETE FROM retention_rules WHERE rule = 'cache.idle'",
+                                  "DROP INDEX payload_by_age", ""])
+def test_the_log_tells_of_no_repair_where_no_guard_was_lost(path, loss):
+    db = connect(path)
+    one(db, "SELECT blackbox_install('main', 'cache,payload')")
+    db.executescript(loss)
+    one(db, "SELECT blackbox_install()")
+    one(db, "SELECT blackbox_install('main', 'all')")
+    assert rows(db, REPAIRS) == rows(db, "SELECT * FROM blackbox_check") == []
 
 
 MADE = [
@@ -125,7 +157,7 @@ def test_check_finds_rows_that_are_gone_and_install_brings_them_back(
     assert len(found) == gone > 0
     one(db, "SELECT blackbox_install()")
     assert rows(db, select) == before
-    assert rows(db, "SELECT * FROM blackbox_check") == []
+    assert problems(db) == []
 
 
 def test_the_totals_of_a_lost_row_are_counted_anew(db):
@@ -152,7 +184,7 @@ def test_changes_that_the_user_may_make_are_not_reported(db):
 
 @pytest.mark.parametrize("table", [
     "blackbox_domains", "payload__state", "cache_state", "evidence_owners", "rollout_act",
-    "retention_rules", "cache_limits", "payload__limits"])
+    "retention_rules", "cache_limits"])
 def test_check_sees_a_table_that_was_dropped_and_install_makes_it(db, table):
     made = rows(db, f"SELECT * FROM {table}")
     db.execute(f"DROP TABLE {table}")
@@ -160,7 +192,7 @@ def test_check_sees_a_table_that_was_dropped_and_install_makes_it(db, table):
     assert (table, "table is missing; run blackbox_install()") in found
     one(db, "SELECT blackbox_install()")
     assert sorted(rows(db, f"SELECT * FROM {table}")) == sorted(made)
-    assert rows(db, "SELECT * FROM blackbox_check") == []
+    assert problems(db) == []
 
 
 def test_install_works_with_an_untrusted_schema(path):

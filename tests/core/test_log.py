@@ -1,9 +1,11 @@
 """The log finds what deliberate statements change, which no guard stops; and what plain SQL and
 commands write is in it."""
 import hashlib
+import json
 import re
 import shutil
 import sqlite3
+import time
 
 import pytest
 
@@ -61,7 +63,7 @@ def renamed(db):
 
 
 def unguarded(db):
-    for name in ("payload_delete_check", "payload_update_check"):
+    for name in ("payload_delete_guard", "payload_update_guard"):
         db.execute(f"DROP TRIGGER {name}")
     db.execute("CREATE TEMP TRIGGER t BEFORE UPDATE ON main.event_payloads BEGIN "
                "SELECT 1; END")
@@ -83,6 +85,41 @@ def pin_made_anew(db):
     db.execute("UPDATE event_payloads SET pinned = 1 WHERE event_id = 'e2'")
 
 
+def lost_pin(db, subject):
+    """The first pin goes with its row, and the log names another subject."""
+    db.execute("UPDATE blackbox__log SET subject = ? WHERE n = 1", (subject,))
+    db.execute("DELETE FROM payload__pins WHERE n = 1")
+    db.execute("DROP TRIGGER payload_delete_guard")
+    db.execute("DELETE FROM event_payloads WHERE event_id = 'e1'")
+    one(db, "SELECT blackbox_install()")
+
+
+def without_subject(db):
+    lost_pin(db, None)
+
+
+def other_subject(db):
+    db.execute("INSERT INTO payload_unpins(payload_id, actor, reason) "
+               "SELECT id, 'Ann', 'closed' FROM event_payloads WHERE event_id = 'e3'")
+    one(db, "SELECT proof_head()")
+    lost_pin(db, one(db, "SELECT subject FROM blackbox_log WHERE kind = 'unpin'"))
+
+
+def blanked(db):
+    """The hashes of all fields of the first pin are made from its salt, as an erasure does."""
+    fields = json.loads(one(db, "SELECT proof_of('row', 1)"))["fields"]
+    for field in fields:
+        gone = field["name"] == "row.response_body"
+        db.execute("INSERT INTO blackbox__erased VALUES(1, ?, ?, ?, ?)", (
+            field["name"], field["type"] if gone else None,
+            None if gone else bytes.fromhex(field["salt"]),
+            bytes.fromhex(field["hash"]) if gone else None))
+    db.execute("UPDATE blackbox__log SET salt = x'' WHERE n = 1")
+    db.execute("DROP TRIGGER payload_update_guard")
+    db.execute("UPDATE event_payloads SET response_body = NULL WHERE event_id = 'e1'")
+    one(db, "SELECT blackbox_install()")
+
+
 TREE = "blackbox__tree had been damaged"
 # How a damage is done, what check says of it, and what it says when the log has gone on (None: the
 # same).
@@ -100,7 +137,7 @@ DAMAGES = {
         ("UPDATE blackbox__log SET salt = zeroblob(16) WHERE n = 1", "was altered", None),
     "a frontier of zeros":
         ("UPDATE blackbox__tree SET frontier = zeroblob(length(frontier))",
-         "do not have the root that is stored", None),
+         "do not have the root that is stored", TREE),
     "a frontier of another length":
         ("UPDATE blackbox__tree SET frontier = x'00'", "missing or damaged", TREE),
     "a tree that is too large":
@@ -115,8 +152,30 @@ DAMAGES = {
     "a leaf of no columns": (fewer, "was altered", None),
     "the newest leaves that are removed":
         ("DELETE FROM blackbox__leaves WHERE leaf > 2", "leaves .* missing", TREE),
+    "a leaf a little ahead":
+        ("INSERT INTO blackbox__leaves VALUES(6, randomblob(32))", "beyond the size",
+         "blackbox__leaves had been damaged"),
     "a leaf far away":
         ("INSERT INTO blackbox__leaves VALUES(1 << 41, zeroblob(32))", "beyond the size", None),
+    "a receipt that says it is a sum, and is not":
+        ("INSERT INTO blackbox__log(at, domain, kind, subject, detail) VALUES"
+         "(0, 'x', 'removal', 'y', '{\"day\":'), (0, 'x', 'removal', 'y', '1'); "
+         "UPDATE blackbox__log SET reason = 'x' WHERE kind = 'kill_switch'", "was altered", None),
+    "sums of receipts that are too large":
+        ("INSERT INTO blackbox__log(at, domain, kind, subject, rows) VALUES"
+         "(0, 'x', 'removal', 'y', 9223372036854775807), (0, 'x', 'removal', 'y', 1); "
+         "UPDATE blackbox__log SET reason = 'x' WHERE kind = 'kill_switch'", "was altered", None),
+    "a number far ahead":
+        ("INSERT INTO blackbox__log(n, domain, kind) VALUES(10000000, 'x', 'y')",
+         "row 6: was removed or renumbered before", "blackbox__log had been damaged"),
+    "the last number that there is":
+        ("INSERT INTO blackbox__log(n, domain, kind) VALUES(9223372036854775807, 'x', 'y')",
+         "row 6: was removed or renumbered before", "blackbox__log had been damaged"),
+    "a body that is blanked as if it were erased":
+        (blanked, "no row of the log says that they were erased", None),
+    "a pin that ends without its subject": (without_subject, "no row of the log unpins it", None),
+    "a pin that has the subject of one that ended":
+        (other_subject, "no row of the log unpins it", None),
     "a pin that is removed":
         ("DELETE FROM payload__pins WHERE n = 1", "no row of the log unpins it", None),
     "a pin that is added":
@@ -129,7 +188,7 @@ DAMAGES = {
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_what_is_changed_on_purpose_is_found(kept, damage):
     does, problem, _ = DAMAGES[damage]
-    does(kept) if callable(does) else kept.execute(does)
+    does(kept) if callable(does) else kept.executescript(does)
 
     assert any(re.search(problem, told) for told in found(kept)), found(kept)
     try:
@@ -141,7 +200,7 @@ def test_what_is_changed_on_purpose_is_found(kept, damage):
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_new_evidence_has_its_leaves_all_the_same_and_the_damage_stays_told(kept, damage):
     does, before, after = DAMAGES[damage]
-    does(kept) if callable(does) else kept.execute(does)
+    does(kept) if callable(does) else kept.executescript(does)
     if does is renamed:
         return  # the ring has another table to write to
     for event in ("k2", "k3"):
@@ -170,12 +229,32 @@ def test_a_repaired_tree_is_the_one_of_the_leaves(kept):
         ("repair", "blackbox__tree", '{"size":7,"leaves":5}')]
 
 
-def test_after_too_many_missing_numbers_no_row_has_a_leaf_and_check_says_so(kept):
-    kept.execute("UPDATE blackbox__log SET n = n + 1000000 WHERE n = 5")
+@pytest.mark.parametrize("ahead", [1_000_000, (1 << 63) - 1])
+def test_rows_after_too_many_missing_numbers_get_the_next_ones(kept, path, ahead):
+    kept.execute("INSERT INTO blackbox__log(n, domain, kind) VALUES(?, 'x', 'y')", (ahead,))
+    plain = sqlite3.connect(path, isolation_level=None)
+    plain.execute(EVIDENCE)
+    plain.execute("INSERT INTO payload_unpins(payload_id, actor, reason) "
+                  "SELECT id, 'Ann', 'closed' FROM event_payloads WHERE event_id = 'e4'")
+    plain.execute(EVIDENCE.replace("e4", "e5"))
+    assert one(kept, "SELECT payload_kill_switch('ring', 'a', 'k2')") == 0
+    one(kept, "SELECT proof_head()")
+    assert rows(kept, "SELECT count(*), max(n) < 20 FROM blackbox_log") == [(
+        one(kept, "SELECT count(*) FROM blackbox__leaves"), 1)]
+    assert rows(kept, "SELECT count(*) FROM payload_pins") == [(4,)]
+    told = found(kept)
+    assert len(told) == 1 and "blackbox__log had been damaged" in told[0], told
+
+
+def test_a_receipt_of_a_minute_that_is_over_is_in_the_log_before_it_can_be_lost(kept):
+    kept.execute("INSERT INTO retention_note(at, domain, rule, rows, bytes) "
+                 "VALUES(1700000000000, 'payload', 'x', 1, 2)")
+    assert "receipts of minutes that are over are not in the log yet: 1" in found(kept)[0]
     kept.execute("INSERT INTO ring(agent_id, event_id) VALUES('a', 'late')")
-    assert one(kept, "SELECT payload_kill_switch('ring', 'a', 'k2')") == 1
-    assert any("can have no leaf, nor can a row after it" in problem for problem in found(kept))
-    assert one(kept, "SELECT count(*) FROM blackbox__leaves") == 5
+    one(kept, "SELECT payload_kill_switch('ring', 'a', 'k2')")
+    assert one(kept, "SELECT count(*) FROM blackbox__open WHERE minute < 30000000") == 0
+    assert one(kept, "SELECT count(*) FROM blackbox__log WHERE subject = 'x'") == 1
+    assert found(kept) == []
 
 
 @pytest.mark.parametrize("table", [
@@ -325,7 +404,41 @@ def test_what_plain_sql_wrote_waits_for_the_next_call(kept, path):
     assert one(kept, "SELECT count(*) FROM proof_verify()") == 0
 
 
+def test_check_tells_a_problem_once_and_begins_no_line_with_a_colon(kept):
+    kept.execute("DELETE FROM blackbox__tree")
+    kept.execute("DELETE FROM blackbox__probe")
+    told = rows(kept, "SELECT object, problem FROM blackbox_check")
+    assert len(told) == len(set(told)) and len(told) == 3, told
+    one(kept, "SELECT blackbox_install()")
+    kept.execute("UPDATE blackbox__folded SET last = last")
+    kept.execute("INSERT INTO blackbox__folded VALUES(100, 200)")
+    assert any(problem.startswith("blackbox__folded has 101 leaves") for problem in found(kept))
+
+
+def test_a_year_of_one_receipt_a_minute_is_what_the_manual_says(kept):
+    """The receipts of 30 days are not folded; a day before is one row."""
+    at = int(time.time()) // 86400 * 86_400_000 - 30 * 86_400_000
+    before = one(kept, "PRAGMA page_count")
+    kept.execute("WITH n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 43199) "
+                 "INSERT INTO blackbox__log(at, domain, kind, subject, rows, bytes, oldest, "
+                 "newest, detail) SELECT ?1 + i * 60000, 'payload', 'removal', 'max_bytes', 2, "
+                 "25000, ?1 + i * 60000, ?1 + i * 60000, ?1 / 60000 + i FROM n", (at,))
+    one(kept, "SELECT proof_head()")
+    grown = (one(kept, "PRAGMA page_count") - before) * one(kept, "PRAGMA page_size")
+    assert one(kept, "SELECT count(*) FROM retention_log") > 43_000
+    assert 6_500_000 < grown < 7_300_000
+
+
 def test_force_does_not_uninstall_what_is_pinned(kept):
     with pytest.raises(sqlite3.Error, match="PinnedError|pinned"):
         one(kept, "SELECT blackbox_uninstall('main', NULL, 'force')")
     assert one(kept, "SELECT count(*) FROM event_payloads WHERE pinned") == 3
+
+
+def test_a_trigger_of_yours_notes_what_it_removes(db):
+    """As docs/core.md says, and the package for LangGraph does."""
+    for number in 1, 2:
+        db.execute("INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest, newest)"
+                   " VALUES(60000, 'user', 'mine', 1, 10, ?, ?)", (number, number + 5))
+    assert rows(db, "SELECT at, domain, rule, rows, bytes, oldest, newest FROM retention_log") == [
+        (60000, "user", "mine", 2, 20, 1, 7)]

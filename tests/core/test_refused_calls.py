@@ -61,7 +61,7 @@ def test_a_function_of_one_statement_runs_inside_another_statement(db, call):
 ])
 def test_a_function_that_needs_a_savepoint_is_refused_inside_another_statement(ring, call):
     ring.execute("CREATE VIRTUAL TABLE rec USING evidence_buffer")
-    ring.execute("DROP TRIGGER payload_delete_check")  # so install has to do
+    ring.execute("DROP TRIGGER payload_delete_guard")  # so install has to do
     ring.execute("CREATE TABLE t(x)")
     with pytest.raises(sqlite3.OperationalError, match="cannot run inside"):
         ring.execute("INSERT INTO t SELECT " + call)

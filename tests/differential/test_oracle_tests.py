@@ -56,7 +56,8 @@ def run(tests, sample, tree, folder):
 def test_the_tests_of_the_oracle_pass(domain, tree, tmp_path):
     passed, failed = run([f"tests/{domain}"], SAMPLE, tree, tmp_path)
     for entry in intended.TESTS:
-        explained = [name for name in failed if name.split("[")[0] == f"tests/{entry.name}"]
+        explained = [name for name in failed
+                     if name.split("[")[0] == f"tests/{entry.file}::{entry.name}"]
         if explained:
             intended.use(entry)
         failed = {name: told for name, told in failed.items() if name not in explained}

@@ -27,7 +27,8 @@ def compared(tmp_path, statements, translations, differences=(), **options):
 
 
 @pytest.mark.parametrize("other", [
-    "SELECT 2", "SELECT 1.0", "SELECT '1'", "SELECT NULL", "SELECT x'31'", "SELECT 1 UNION SELECT 2",
+    "SELECT 2", "SELECT 1.0", "SELECT '1'", "SELECT NULL", "SELECT x'31'",
+    "SELECT 1 UNION SELECT 2",
     "SELECT 1 WHERE false", "SELECT nothing", "BEGIN"])
 def test_another_answer_is_found(other, tmp_path):
     told = compared(tmp_path, ["SELECT 1"], [(r"^SELECT 1$", other)])

@@ -1,4 +1,5 @@
 """A payloads.db that another program made is taken over in place."""
+import re
 import sqlite3
 
 import pytest
@@ -228,6 +229,27 @@ def test_something_else_of_that_name_is_refused_and_left_alone(path, made):
     assert rows(db, "SELECT name, sql FROM sqlite_schema") == before
 
 
+def test_indexes_of_the_names_are_taken_or_made_anew(path):
+    """AgentGazer makes them IF NOT EXISTS, and so finds all five."""
+    with sqlite3.connect(path) as db:
+        db.executescript(THEIRS)
+        db.execute("DROP INDEX idx_payloads_agent_id")
+        db.execute("CREATE  INDEX idx_payloads_agent_id ON event_payloads(agent_id, pinned)")
+        mine = rows(db, "SELECT rootpage FROM sqlite_schema WHERE name = 'idx_payloads_event_id'")
+    db.close()
+    db = connect(path)
+    one(db, "SELECT blackbox_install()")
+    before = rows(db, "SELECT name, sql FROM sqlite_schema WHERE tbl_name = 'event_payloads'"
+                  " AND type = 'index' AND sql IS NOT NULL")
+    assert len(before) == 7
+    assert rows(db, "SELECT rootpage FROM sqlite_schema "
+                "WHERE name = 'idx_payloads_event_id'") == mine
+    db.executescript(THEIRS[THEIRS.index("CREATE INDEX"):].replace("INDEX", "INDEX IF NOT EXISTS"))
+    assert rows(db, "SELECT name, sql FROM sqlite_schema WHERE tbl_name = 'event_payloads'"
+                " AND type = 'index' AND sql IS NOT NULL") == before
+    assert rows(db, "SELECT * FROM blackbox_check") == []
+
+
 def test_a_failing_adoption_changes_nothing(path):
     with sqlite3.connect(path) as db:
         db.executescript(THEIRS)
@@ -247,8 +269,13 @@ def test_adoption_by_the_plain_sql_files(path):
         fill(db)
         before = content(db)
     db.close()
-    for name in ("core", "payload", "payload_tables", "payload_work", "payload_detection",
-                 "payload_rules"):
+    made = (ROOT / "sql" / "payload.sql").read_text()
+    created_ms = re.search(r"created_ms +INTEGER GENERATED.*?VIRTUAL", made, re.S)[0]
+    with sqlite3.connect(path) as db:
+        db.execute("ALTER TABLE event_payloads ADD meta TEXT")
+        db.execute(f"ALTER TABLE event_payloads ADD {created_ms}")
+    db.close()
+    for name in "core", "payload", "payload_detection", "payload_rules":
         assert shell(path, stdin=(ROOT / f"sql/{name}.sql").read_text()) == ""
     plain = sqlite3.connect(path)
     assert content(plain) == before

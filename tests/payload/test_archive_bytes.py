@@ -6,6 +6,7 @@ import pytest
 
 from conftest import ROOT, connect, one, rows
 
+NO_LIMIT = 9 * 10 ** 15
 LIMIT = "INSERT OR REPLACE INTO {}blackbox_settings(name, value) VALUES('payload.max_bytes', ?)"
 PUT = ("INSERT{} INTO {}event_payloads(id, event_id, agent_id, request_body, purpose, created_at)"
        " VALUES(?, 'e', 'a', ?, ?, ?)")
@@ -30,26 +31,26 @@ def receipts(db, schema=""):
 
 
 def counted(db, schema=""):
-    return rows(db, f"SELECT bytes, max_bytes FROM {schema}payload_volume")
+    return rows(db, f"SELECT bytes, max_bytes FROM {schema}payload__state")
 
 
 def whole(db, schema=""):
-    return rows(db, f"SELECT * FROM {schema}payload__check WHERE object = 'payload_volume'") == []
+    return rows(db, f"SELECT * FROM {schema}payload__check WHERE object = 'payload__state'") == []
 
 
 @pytest.fixture
 def plain():
     """The rules alone, without the module."""
     db = sqlite3.connect(":memory:", isolation_level=None)
-    for name in ("core", "payload", "payload_tables", "payload_work"):
+    for name in ("core", "payload"):
         db.executescript((ROOT / "sql" / f"{name}.sql").read_text())
     yield db
     db.close()
 
 
-def test_without_the_setting_nothing_is_limited_or_counted(plain):
+def test_without_the_setting_nothing_is_limited(plain):
     put(plain, "p1", 1000)
-    assert counted(plain) == [] and rows(plain, "SELECT * FROM payload__sizes") == []
+    assert counted(plain) == [(1000, NO_LIMIT)]
     assert one(plain, "SELECT value FROM blackbox_settings WHERE name = 'payload.max_bytes'") == 0
 
 
@@ -145,13 +146,12 @@ def test_a_lower_limit_makes_room_and_0_or_a_delete_ends_it(plain):
     plain.execute("UPDATE blackbox_settings SET value = 150 WHERE name = 'payload.max_bytes'")
     assert ids(plain) == ["p4"] and counted(plain) == [(100, 150)]
     limit(plain, 0)
-    assert counted(plain) == []
+    assert counted(plain) == [(100, NO_LIMIT)]
     put(plain, "p9", 1000)
     limit(plain, 5000)
     assert counted(plain) == [(1100, 5000)]
     plain.execute("DELETE FROM blackbox_settings")
-    assert counted(plain) == [] and rows(plain, "SELECT * FROM payload__sizes") == []
-    assert whole(plain)
+    assert counted(plain) == [(1100, NO_LIMIT)] and whole(plain)
 
 
 @pytest.mark.parametrize("value", [-1, 1 << 47, 1.5, "x"])
@@ -189,12 +189,12 @@ def test_a_write_goes_on_if_no_room_can_be_made_and_the_log_says_it(plain, refus
     plain.execute(MORE[write])
     plain.execute(MORE["an insert"].replace("'p9'", "'p10'"))
     assert {"p0", "p1", "p10"} < set(ids(plain)) and one(
-        plain, "SELECT bytes > max_bytes FROM payload_volume")
-    assert rows(plain, "SELECT domain, rule, rows, bytes FROM retention_log") \
-        == [("payload", "payload.bytes refused", 0, 0)]
+        plain, "SELECT bytes > max_bytes FROM payload__state")
+    assert rows(plain, "SELECT domain, rule, rows, bytes"
+                " FROM retention_log") == [("payload", "payload.bytes refused", 0, 0)]
     assert whole(plain)
     with pytest.raises(sqlite3.IntegrityError, match="never|FOREIGN KEY"):
-        plain.execute("INSERT INTO payload_trim(max_rows) VALUES(100)")
+        plain.execute("DELETE FROM payload_due WHERE key IN ('p0', 'p1')")
     if plain.in_transaction and not begin:
         plain.execute("ROLLBACK")
 
@@ -211,42 +211,14 @@ def test_room_is_made_again_when_nothing_refuses_it(plain):
     assert receipts(plain) == [("payload.bytes", 4, 400), ("payload.bytes refused", 0, 0)]
 
 
-def test_the_receipt_lists_only_rows_that_are_gone(plain):
-    plain.execute("CREATE TRIGGER keep BEFORE DELETE ON event_payloads WHEN OLD.id = 'p0'"
-                  " BEGIN SELECT RAISE(IGNORE); END")
-    limit(plain, 300)
-    for i in range(6):
-        put(plain, f"p{i}", 100, i)
-    plain.execute("INSERT INTO payload_trim(max_rows) VALUES(4)")
-    assert ids(plain) == ["p0", "p3", "p4", "p5"]
-    assert one(plain, "SELECT removed FROM payload__state") == 2
-    assert "p0" in ids(plain)
-    total = sum(r[1] for r in receipts(plain))
-    assert total + len(ids(plain)) == 6 and whole(plain)
-
-
-def test_rows_without_a_date_neither_count_nor_go(plain):
+def test_rows_without_a_date_count_and_do_not_go(plain):
     put(plain, "p0", 100)
-    plain.execute("DROP TRIGGER payload_update_check")
+    plain.execute("DROP TRIGGER payload_update_guard")
     plain.execute("UPDATE event_payloads SET created_at = 'yesterday'")
-    limit(plain, 150)
+    limit(plain, 250)
     for i in range(1, 4):
         put(plain, f"p{i}", 100, i)
-    assert ids(plain) == ["p0", "p3"] and counted(plain) == [(100, 150)]
-
-
-def test_plain_sql_makes_room_on_request(plain):
-    for i in range(200):
-        put(plain, f"p{i:03}", 10, i)
-    limit(plain, 500)
-    assert len(ids(plain)) == 100
-    plain.execute("INSERT INTO payload_trim(max_rows) VALUES(20)")
-    assert len(ids(plain)) == 80
-    plain.execute("INSERT INTO payload_trim(max_rows) VALUES(1000)")
-    assert ids(plain) == [f"p{i:03}" for i in range(150, 200)] and whole(plain)
-    for bad in (None, 0, -1, "all", 1.5):
-        with pytest.raises(sqlite3.IntegrityError, match="ValidationError: max_rows"):
-            plain.execute("INSERT INTO payload_trim(max_rows) VALUES(?)", (bad,))
+    assert ids(plain) == ["p0", "p3"] and counted(plain) == [(200, 250)]
 
 
 def act(db, rng, step):
@@ -275,8 +247,8 @@ def act(db, rng, step):
         db.execute("INSERT INTO payload_unpins(payload_id, actor, reason) VALUES(?, 'a', 'b')", (other,))
     else:
         db.execute(rng.choice(["DELETE FROM event_payloads WHERE id = ?",
-                               "INSERT INTO payload__sweep(before, rule)"
-                               " SELECT unixepoch('2026-01-01 00:00:10') * 1000, 'x' || ?"]), (id,))
+                               "DELETE FROM payload_due WHERE at < unixepoch('2026-01-01 00:00:10')"
+                               " * 1000 AND key <> ? AND blocked_by IS NULL"]), (id,))
 
 
 @pytest.mark.parametrize("recursive", [0, 1])
@@ -295,10 +267,10 @@ def test_the_sum_is_exact_whatever_is_done(plain, seed, recursive):
             done += 1
         except sqlite3.IntegrityError:
             pass
-        assert one(plain, "SELECT bytes FROM payload_volume") == one(
+        assert one(plain, "SELECT bytes FROM payload__state") == one(
             plain, "SELECT coalesce(sum(size_bytes), 0) FROM event_payloads"
             " WHERE purpose = 'archive' AND pinned = 0"), step
-        assert one(plain, "SELECT bytes <= max_bytes FROM payload_volume")
+        assert one(plain, "SELECT bytes <= max_bytes FROM payload__state")
     assert whole(plain) and done > 100
 
 
@@ -361,12 +333,9 @@ def test_payload_cleanup_removes_what_a_lower_limit_left(db):
 def test_install_counts_again_and_the_check_tells_that_it_must(db):
     limit(db, 1000)
     put(db, "p1", 100)
-    db.execute("UPDATE payload_volume SET bytes = 5")
-    assert "payload.max_bytes" in one(db, "SELECT problem FROM blackbox_check")
-    limit(db, 1000)
-    assert rows(db, "SELECT * FROM blackbox_check") == []
-    db.execute("DELETE FROM payload__sizes")
-    db.execute("DROP TRIGGER payload_volume_update")
+    db.execute("UPDATE payload__state SET bytes = 5")
+    assert one(db, "SELECT problem FROM blackbox_check") == \
+        "its bytes are not those of the archive; run blackbox_install()"
     one(db, "SELECT blackbox_install()")
     assert rows(db, "SELECT * FROM blackbox_check") == [] and counted(db) == [(100, 1000)]
 

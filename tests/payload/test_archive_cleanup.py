@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from conftest import connect, one, rows, shell
+from conftest import by_hand, connect, one, rows, shell
 
 DAY = 86400000
 NOW = 1800000000000  # 2027-01-15T08:00:00Z
@@ -137,33 +137,14 @@ def test_cleanup_runs_though_the_archive_is_off_and_as_a_row(archive):
     assert ids(archive) == []
 
 
-def test_cleanup_as_rows_of_plain_sql(archive, path):
+def test_plain_sql_cleans_up_through_the_plan(archive, path):
     for i in range(4):
         add(archive, f"r{i}", i)
+    add(archive, "pin", 0, pinned=1)
     plain = sqlite3.connect(path, isolation_level=None)
-    plain.execute("INSERT INTO payload__sweep(before, max_rows, rule, actor) "
-                  "VALUES(3, 2, 'by hand', 'Ann')")
-    assert one(plain, "SELECT removed FROM payload__state") == 2
-    plain.execute("INSERT INTO payload__sweep(before) VALUES(3)")
-    plain.execute("INSERT INTO payload__clear(actor) VALUES('Bob')")
-    assert receipts(plain) == [("by hand", "Ann", 2, 10, 0, 1),
-                               ("payload.age", None, 1, 5, 2, 2),
-                               ("clear", "Bob", 1, 5, 3, 3)]
-    assert ids(plain) == []
-
-
-@pytest.mark.parametrize("columns, values", [
-    ("before", "'1000'"), ("before", "'2020-01-01'"), ("before", "NULL"),
-    ("before", "x'00'"), ("actor", "'me'"), ("before, max_rows", "1e15, 'abc'"),
-    ("before, max_rows", "1e15, 1.5"), ("before, max_rows", "1e15, x'05'")])
-def test_a_sweep_refuses_values_that_are_not_numbers(archive, columns, values):
-    """Text is greater than every number, so that all rows would be removed."""
-    add(archive, "r", 5)
-    with pytest.raises(sqlite3.IntegrityError, match="ValidationError: before"):
-        archive.execute(f"INSERT INTO payload__sweep({columns}) VALUES({values})")
-    assert ids(archive) == ["r"] and receipts(archive) == []
-    archive.execute("INSERT INTO payload__sweep(before, max_rows) VALUES(5.5, 1.0)")
-    assert ids(archive) == []
+    plain.execute("DELETE FROM payload_due WHERE at < 3")
+    assert receipts(plain) == [("payload.age", None, 3, 15, 0, 2)]
+    assert ids(plain) == ["r3", "pin"]
 
 
 def test_cleanup_rolls_back(archive):
@@ -181,15 +162,11 @@ def test_a_failing_cleanup_leaves_all_as_it_was(archive):
     for kind in ("ABORT", "FAIL", "ROLLBACK"):
         archive.execute("CREATE TRIGGER mine BEFORE DELETE ON event_payloads WHEN "
                         f"OLD.id = 'r1' BEGIN SELECT RAISE({kind}, 'not r1'); END")
-        for call in ("SELECT payload_cleanup(0, 10)", "SELECT payload_clear_archive()",
-                     "INSERT INTO payload__sweep(before) VALUES(10)"):
-            if kind == "FAIL" and call.startswith("INSERT"):
-                continue  # FAIL keeps what was done before, as it says
+        for call in "SELECT payload_cleanup(0, 10)", "SELECT payload_clear_archive()":
             with pytest.raises(sqlite3.IntegrityError, match="not r1"):
                 archive.execute(call)
             assert ids(archive) == ["r0", "r1", "r2"]
-            assert rows(archive, "SELECT bulk, removed FROM payload__state") \
-                == [(0, 0)]
+            assert rows(archive, "SELECT work, rule FROM payload__state") == [(0, None)]
         archive.execute("DROP TRIGGER mine")
     assert receipts(archive) == []
 
@@ -224,10 +201,9 @@ def test_plan_lists_exactly_what_the_act_removes(archive):
     assert rows(archive, "SELECT key, blocked_by FROM payload_due WHERE "
                 "blocked_by IS NOT NULL") == [("pin", "pinned")]
     before = set(ids(archive))
-    archive.execute("INSERT INTO payload__sweep(before) VALUES(11500)")
+    one(archive, "SELECT payload_cleanup(0, 11500)")
     assert before - set(ids(archive)) == {r[0] for r in due}
-    assert receipts(archive, "rows, bytes") \
-        == [(len(due), sum(r[1] for r in due))]
+    assert receipts(archive, "rows, bytes") == [(len(due), sum(r[1] for r in due))]
     assert rows(archive, 'SELECT rule, "view", setting, unit_ms, "table" FROM retention_rules'
                 " WHERE domain = 'payload'") \
         == [("payload.age", "payload_due", "payload.retention_days", DAY, "event_payloads")]
@@ -711,3 +687,13 @@ def test_a_cascade_into_another_domain_has_its_own_receipt(archive, call):
     assert one(archive, "SELECT " + call) == 2
     assert rows(archive, "SELECT domain, rows FROM retention_log ORDER BY id") == [
         ("payload", 2), ("rollout", 10)]
+
+
+@pytest.mark.parametrize("arguments", ['[""]', "[1, null, 0]"])
+def test_a_clean_up_as_a_row_that_is_refused_leaves_the_transaction_as_it_was(db, path, arguments):
+    by_hand(path, "DROP TRIGGER retention_clock_update;"
+            "UPDATE retention_clock SET seen = seen - 5000000")  # the call would write it
+    db.execute("BEGIN")
+    with pytest.raises(sqlite3.IntegrityError, match="ValidationError"):
+        db.execute("INSERT INTO blackbox_call VALUES('payload_cleanup', ?)", (arguments,))
+    assert db.in_transaction

@@ -224,4 +224,4 @@ def test_the_search_for_the_archived_row_is_bounded(db):
         return count
 
     steps(1)  # the first statement of a connection may take more
-    assert steps(4000) < steps(40) + 50
+    assert steps(4000) < steps(100) + 50

@@ -4,7 +4,7 @@ import sqlite3
 
 import pytest
 
-from conftest import connect, one, rows
+from conftest import by_hand, connect, one, rows
 from payload_helpers import push, quoted
 
 CALL = "SELECT payload_kill_switch('ring', ?, ?)"
@@ -502,7 +502,7 @@ def test_a_commit_in_between_never_makes_a_call_fail(ring, path, name, warm):
             pass
 
     if name == "install":
-        db.execute("DROP TRIGGER payload_delete_check")
+        db.execute("DROP TRIGGER payload_delete_guard")
     db.set_trace_callback(interfere)
     db.execute(WRITERS[name]).fetchall()
     db.set_trace_callback(None)
@@ -542,6 +542,14 @@ def test_a_pin_names_who_pulled_its_own_switch(db):
                 " ORDER BY pin") == [("for Ann", "Ann"), ("for Bob", "Bob")]
     assert rows(db, "SELECT actor, rows FROM blackbox_log WHERE kind = 'kill_switch'") == [
         ("Ann", 1), ("Bob", 1), ("Cid", 0)]
+    # Who pulls the switch of one agent has not saved what plain SQL saved of another.
+    db.execute("INSERT INTO payload_evidence(kill_switch_event_id, agent_id, event_id)"
+               " VALUES('kk', 'b', 'of b')")
+    push(db, "a", "of a")
+    one(db, "SELECT payload_kill_switch('ring', 'a', 'kk', 'Ann', 'why')")
+    assert rows(db, "SELECT event_id, p.actor, p.reason FROM payload_pins AS p JOIN event_payloads"
+                " USING (id) WHERE event_id GLOB 'of *' ORDER BY pin") == [
+        ("of b", None, None), ("of a", "Ann", "why")]
 
 
 @pytest.mark.parametrize("begin", ["", "BEGIN"])
@@ -558,3 +566,39 @@ def test_a_bad_actor_or_reason_saves_nothing(db, actor, reason, begin):
             db.execute(pull, (actor, reason)).fetchall()
     assert one(db, "SELECT count(*) FROM ring") == 1
     assert rows(db, "SELECT * FROM blackbox_log") == []
+
+
+# ---- what was erased
+
+
+@pytest.mark.all_domains
+@pytest.mark.parametrize("how", [CALL, ROW])
+@pytest.mark.parametrize("kind, key, saved", [("event", "e1", 2), ("agent", "a", 0)])
+def test_what_was_erased_does_not_keep_the_rest_from_being_saved(db, how, kind, key, saved):
+    db.execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=9)")
+    if kind == "event":
+        one(db, "SELECT blackbox_erase('event', 'e1', 'ann', 'asked')")
+    for i in range(3):
+        push(db, "a", f"e{i}")
+    if kind == "agent":
+        by_hand(rows(db, "PRAGMA database_list")[0][2],
+                "INSERT INTO retention__erased VALUES('agent', 'a', 4102444800000)")
+    db.execute(how, ("a", "k")).fetchall()
+    assert one(db, "SELECT count(*) FROM event_payloads WHERE kill_switch_event_id = 'k'") == saved
+    left = [r[0] for r in rows(db, "SELECT event_id FROM ring ORDER BY seq")]
+    assert left == (["e1"] if saved else ["e0", "e1", "e2"])
+    assert rows(db, "SELECT rows, bytes, agent_id FROM blackbox_log WHERE kind = 'passed_over'") == [
+        (3 - saved, 2 * (3 - saved), "a")]
+    assert one(db, "SELECT given = rows + saved FROM ring_agents") == 1
+    assert rows(db, "SELECT * FROM blackbox_check WHERE object GLOB 'ring*'") == []
+
+
+@pytest.mark.all_domains
+def test_an_agent_that_was_erased_does_not_come_back(db):
+    db.execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=9)")
+    push(db, "a", "e")
+    one(db, "SELECT blackbox_erase('agent', 'a', 'ann', 'asked')")
+    assert rows(db, "SELECT agent_id FROM ring_agents") == []
+    with pytest.raises(sqlite3.IntegrityError, match="ErasedError"):
+        push(db, "a", "e")
+    push(db, "b", "e")

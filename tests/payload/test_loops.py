@@ -374,33 +374,66 @@ def test_a_trigger_of_the_user_sees_each_verdict(db):
 
 @pytest.mark.parametrize("inside", [False, True], ids=["autocommit", "BEGIN"])
 @pytest.mark.parametrize("ring", ["ring", "temp.ring"])
-def test_a_trigger_that_refuses_the_verdict_refuses_the_push(db, ring, inside):
+def test_a_trigger_that_refuses_the_verdict_does_not_refuse_the_push(db, ring, inside):
     watch(db, "kill_switch", ring)
     db.execute("CREATE TRIGGER refuse BEFORE INSERT ON payload_verdicts BEGIN "
                "SELECT RAISE(ABORT, 'not today'); END")
-    exchanges = list(sessions.chat(SAME))
+    exchanges = list(sessions.chat(SAME + SAME[:2]))
     push(db, exchanges[:4], ring=ring)
     if inside:
         db.execute("BEGIN")
-    for _ in "ab":
-        with pytest.raises(sqlite3.IntegrityError, match="not today"):
-            push(db, exchanges[4:], ring=ring)
-    assert one(db, f"SELECT count(*) FROM {ring}") == 4
+    push(db, exchanges[4:-1], ring=ring)
+    if inside:
+        db.execute("COMMIT")
+    assert one(db, f"SELECT count(*) FROM {ring}") == len(exchanges) - 1
     assert one(db, "SELECT count(*) FROM event_payloads") == 0
+    assert rows(db, "SELECT subject, reason, agent_id FROM blackbox_log WHERE kind = 'passed_over'") \
+        == [(ring, "not today", "a")]  # once a day
     db.execute("DROP TRIGGER refuse")
-    push(db, exchanges[4:], ring=ring)
+    push(db, exchanges[-1:], ring=ring)
     assert [v[-1] for v in found(db)] == ["kill_switch"]
+    assert one(db, "SELECT count(*) FROM event_payloads") == len(exchanges)
 
 
-def test_a_trigger_that_pushes_into_the_ring_is_refused(db):
+@pytest.mark.parametrize("inside", [False, True], ids=["autocommit", "BEGIN"])
+def test_a_kill_switch_that_fails_does_not_refuse_the_push(db, inside):
+    watch(db, "kill_switch")
+    db.execute("CREATE TRIGGER refuse BEFORE INSERT ON event_payloads BEGIN "
+               "SELECT RAISE(ABORT, 'not today'); END")
+    exchanges = list(sessions.chat(SAME))
+    if inside:
+        db.execute("BEGIN")
+    push(db, exchanges)
+    if inside:
+        db.execute("COMMIT")
+    assert one(db, "SELECT count(*) FROM ring") == len(exchanges)
+    assert one(db, "SELECT reason FROM blackbox_log WHERE kind = 'passed_over'") == "not today"
+    db.execute("DROP TRIGGER refuse")
+    kill = one(db, "SELECT kill_switch_event_id FROM payload_verdicts")
+    assert one(db, "SELECT payload_kill_switch('ring', 'a', ?)", kill) == len(exchanges)
+
+
+def test_a_trigger_that_takes_the_transaction_away_refuses_the_push(db):
+    watch(db, "kill_switch")
+    db.execute("CREATE TRIGGER refuse BEFORE INSERT ON payload_verdicts BEGIN "
+               "SELECT RAISE(ROLLBACK, 'not today'); END")
+    exchanges = list(sessions.chat(SAME))
+    push(db, exchanges[:4])
+    db.execute("BEGIN")
+    with pytest.raises(sqlite3.Error, match="not today"):
+        push(db, exchanges[4:])
+    assert not db.in_transaction and one(db, "SELECT count(*) FROM ring") == 4
+
+
+def test_what_a_trigger_on_verdicts_pushes_is_recorded(db):
     watch(db)
     db.execute("CREATE TRIGGER again AFTER INSERT ON payload_verdicts BEGIN "
                "INSERT INTO ring(agent_id, event_id) VALUES('a', 'again'); END")
     exchanges = list(sessions.chat(SAME))
-    push(db, exchanges[:4])
-    with pytest.raises(sqlite3.Error, match="MisuseError: a trigger on payload_verdicts|unsafe use"):
-        push(db, exchanges[4:])
-    assert one(db, "SELECT count(*) FROM ring") == 4 and found(db) == []
+    push(db, exchanges)
+    assert one(db, "SELECT event_id FROM ring ORDER BY seq DESC LIMIT 1") == "again"
+    assert one(db, "SELECT count(*) FROM ring") == len(exchanges) + 1 and len(found(db)) == 1
+    assert rows(db, "SELECT * FROM blackbox_check") == []
 
 
 # ---- transactions, connections, files

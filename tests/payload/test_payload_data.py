@@ -16,7 +16,7 @@ pytestmark = [needs_data, pytest.mark.skipif(not FILE.exists(),
 
 
 ARCHIVED = ("SELECT e.agent_id, e.event_id, e.request_body, e.response_body, "
-            "created_ms FROM event_payloads AS e JOIN payload_rows USING (id) "
+            "e.created_ms FROM event_payloads AS e JOIN payload_rows USING (id) "
             "WHERE coalesce(e.kill_switch_event_id, '') = ? ORDER BY e.rowid")
 
 

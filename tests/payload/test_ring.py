@@ -5,7 +5,7 @@ import sqlite3
 
 import pytest
 
-from conftest import connect, needs_protection, one, overwrite_pages, rows, shell
+from conftest import connect, one, overwrite_pages, rows, shell
 from payload_helpers import Model, extracted, push, quoted, same
 
 ALL = "agent_id, event_id, request_body, response_body, timestamp, size_bytes, seq"
@@ -541,7 +541,6 @@ def test_a_trigger_is_refused_with_trusted_schema_off(ring):
     assert rows(ring, "SELECT * FROM blackbox_check") == []
 
 
-@needs_protection
 def test_defensive_mode_protects_the_tables_of_a_ring(path):
     text = """
 .load ./blackbox

@@ -166,22 +166,6 @@ def test_damage_is_named_and_put_right(db, path, damage):
     assert events(db, "ring") == ["e9"]
 
 
-def test_the_rules_hold_without_the_module(db, path):
-    make(db, "max_bytes=100, window=2")
-    push(db, "a", "e0", "q" * 20, None, 0)
-    plain = sqlite3.connect(path, isolation_level=None)
-    plain.execute("PRAGMA trusted_schema = OFF")
-    slot = one(plain, "SELECT (no << 16) + (given + 1) % window FROM ring_agents")
-    plain.execute("INSERT INTO ring_bound(id, seq, timestamp, size_bytes, agent_id, event_id, "
-                  "request_body, last, rolled) VALUES(?, 2, 1, 5, 'a', 'e1', 'x', "
-                  "(SELECT max(last) + 1 FROM ring_turns), '[' || (SELECT id FROM ring_slots) "
-                  "|| ']')", (slot,))
-    plain.close()
-    assert rows(db, "SELECT given, rolled, cleared, rows, bytes FROM ring_agents") == [
-        (2, 1, 0, 1, 5)]
-    whole(db)
-
-
 @pytest.mark.parametrize("schema", ["temp", '"at \'t"'])
 def test_in_temp_and_attached(db, tmp_path, schema):
     if schema != "temp":

@@ -14,9 +14,9 @@ VALUES = [None, -1, 0, 1, 7, 2 ** 31, 2 ** 46, 2 ** 62, -(2 ** 63), 2 ** 63 - 1,
           0.5, 1e300, "", "7", "text", "x" * 5000, b"", b"\x00\xff"]
 COLUMNS = {
     "ring_agents": ["agent_id", "no", "window", "half", "given", "rolled", "cleared",
-                    "saved", "rows", "bytes", "why"],
+                    "saved", "rows", "bytes"],
     "ring_slots": ["id", "seq", "timestamp", "size_bytes", "agent_id", "event_id",
-                   "request_body", "response_body"],
+                   "request_body", "response_body", "pad"],
     "ring_config": ["name", "value"],
     "ring_turns": ["no", "filled", "last"],
 }
@@ -106,7 +106,6 @@ def test_any_value_in_any_column_is_an_error_and_not_a_crash(made, table, column
      ("UPDATE ring_agents SET no = NULL", "ring_agents"),
      ("UPDATE ring_agents SET half = 2", "ring_agents"),
      ("UPDATE ring_agents SET half = NULL", "ring_agents"),
-     ("UPDATE ring_agents SET why = NULL", "ring_agents"),
      ("UPDATE ring_agents SET given = given + 1", "ring_agents"),
      ("UPDATE ring_agents SET rolled = rolled + 1", "ring_agents"),
      ("UPDATE ring_agents SET rows = 1", "ring_agents"),
@@ -123,7 +122,6 @@ def test_any_value_in_any_column_is_an_error_and_not_a_crash(made, table, column
      ("DELETE FROM ring_config", "ring_config"),
      ("UPDATE ring_config SET value = 0 WHERE name = 'window'", "ring"),
      ("UPDATE ring_config SET value = 'x' WHERE name = 'window'", "ring"),
-     ("DROP TRIGGER ring_gone", "ring"), ("DROP TRIGGER ring_first", "ring"),
      ("DROP TABLE ring_slots", "ring"), ("DROP TABLE ring_agents", "ring"),
      ("DROP TABLE ring_config", "ring")])
 def test_check_finds_every_damage_of_a_ring(ring, path, damage, where):
@@ -193,20 +191,10 @@ def test_check_goes_on_past_what_it_cannot_check(ring, path):
     ring.execute("CREATE VIRTUAL TABLE second USING payload_ring")
     push(ring, "a", ring="second")
     by_hand(path, "DROP TABLE ring_agents; UPDATE second_agents SET rows = 9")
-    ring.execute("DROP TRIGGER payload_delete_check")
+    ring.execute("DROP TRIGGER payload_delete_guard")
     found = [row[0] for row in problems(ring)]
     assert "ring" in found and "second_agents" in found
-    assert "payload_delete_check" in found
-
-
-@pytest.mark.parametrize("name", ["first", "next", "gone", "takeout", "layout", "window"])
-@pytest.mark.parametrize("other", [False, True])
-def test_check_names_a_trigger_that_is_gone_or_another(ring, name, other):
-    table = one(ring, "SELECT tbl_name FROM sqlite_schema WHERE name = ?", f"ring_{name}")
-    ring.execute(f"DROP TRIGGER ring_{name}")
-    if other:
-        ring.execute(f"CREATE TRIGGER ring_{name} AFTER UPDATE ON {table} BEGIN SELECT 1; END")
-    assert rows(ring, "SELECT object FROM blackbox_check") == [(f"ring_{name}",)]
+    assert "payload_delete_guard" in found
 
 
 def test_check_names_a_slot_without_event(ring, path):

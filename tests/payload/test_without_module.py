@@ -32,20 +32,19 @@ def test_the_tables_behind_a_ring_are_readable(plain):
 
 def test_the_archive_works_whole(plain, db):
     assert rows(plain, "SELECT event_id, kill_switch_event_id, purpose, pinned "
-                "FROM payload_rows") == [("kept", "k", "evidence", 1)]
+                "FROM event_payloads") == [("kept", "k", "evidence", 1)]
     plain.execute("INSERT INTO event_payloads(event_id, agent_id, request_body, "
                   "purpose) VALUES('n', 'a', 'é', 'archive')")
     assert one(plain, "SELECT size_bytes FROM event_payloads WHERE event_id='n'") == 2
-    plain.execute("INSERT INTO payload__sweep(before) "
-                  "SELECT (julianday('now') - 2440587.5 + 1) * 86400000")
-    assert one(plain, "SELECT removed FROM payload__state") == 1
+    plain.execute("DELETE FROM payload_due")
+    assert one(plain, "SELECT count(*) FROM event_payloads") == 1
     with pytest.raises(sqlite3.IntegrityError, match="PinnedError"):
         plain.execute("DELETE FROM event_payloads")
     plain.execute("INSERT INTO payload_unpins(payload_id, actor, reason) "
                   "SELECT id, 'Ann', 'closed' FROM event_payloads")
     plain.execute("DELETE FROM event_payloads")
     plain.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.pack', 0)")
-    for view in ("payload_due", "payload__archive", "payload__check", "core__check",
+    for view in ("payload_due", "payload__check", "core__check",
                  "blackbox_settings", "retention_log", "retention_rules"):
         plain.execute(f"SELECT * FROM {view}").fetchall()
     assert check(db) == []

@@ -103,7 +103,7 @@ def test_the_commands_of_the_manual_work(db, path, tmp_path):
     """As they stand there, one after the other, with a key of their own."""
     evidence(db, 2)
     write(db, 300)
-    db.execute("DROP TRIGGER payload_update_check")
+    db.execute("DROP TRIGGER payload_update_guard")
     db.execute("UPDATE event_payloads SET kill_switch_event_id = 'incident-7'")
     one(db, "SELECT blackbox_install()")
     db.close()
@@ -118,7 +118,7 @@ def test_the_commands_of_the_manual_work(db, path, tmp_path):
     done = subprocess.run(["sh", "-c", script], cwd=tmp_path, env=env,
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "VERIFIED: 2 of 302 leaves" in done.stdout and 'Good "blackbox" signature' in done.stdout
+    assert "VERIFIED: 2 of 303 leaves" in done.stdout and 'Good "blackbox" signature' in done.stdout
     assert (tmp_path / "tile" / "1" / "000.p" / "1").stat().st_size == 32
     assert (tmp_path / "checkpoint").read_text() == (tmp_path / "head").read_text()[:-1]
 

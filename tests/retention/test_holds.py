@@ -3,7 +3,7 @@ import sqlite3
 
 import pytest
 
-from conftest import by_hand, connect, one, rows
+from conftest import by_hand, connect, one, problems, rows
 from holds_helpers import (FORK, ID, LATER, LOSSES, OTHER, SESSION, check, contents, fill, hold,
                            release)
 
@@ -367,7 +367,7 @@ def test_a_hold_is_part_of_its_transaction(full, path, end, kept):
      "retention__in_force"),
     ("INSERT INTO retention__in_force SELECT 'event', 'e1', 'case-1', NULL, min(n), 0 "
      "FROM blackbox__log WHERE subject = 'event:e1'", "retention__in_force"),
-    ("DROP TRIGGER payload_made_held_delete", "event_payloads"),
+    ("DROP TRIGGER payload_delete_guard", "payload_delete_guard"),
     ("DROP TRIGGER rollout_heads_held", "rollout_heads_held"),
     ("DROP TRIGGER cache_items_held_delete", "cache_items_held_delete"),
     ("DROP TRIGGER evidence_overflow_held_delete", "evidence_overflow_held_delete"),
@@ -385,8 +385,8 @@ def test_check_finds_what_was_done_behind_the_guards(full, path, damage, object)
 
 
 @pytest.mark.parametrize("kind, key, loss", [
-    ("agent", "a", "DROP TRIGGER payload_made_held_delete; DELETE FROM event_payloads"),
-    ("evidence", "v1", "DROP TRIGGER payload_made_held_delete; DELETE FROM event_payloads"),
+    ("agent", "a", "DROP TRIGGER payload_delete_guard; DELETE FROM event_payloads"),
+    ("evidence", "v1", "DROP TRIGGER payload_delete_guard; DELETE FROM event_payloads"),
     ("session", SESSION, "DROP TRIGGER cache_sessions_held_delete; "
      "DROP TRIGGER cache_items_held_delete; DELETE FROM cache_sessions"),
     ("rollout", ID, "DROP TRIGGER rollout_heads_held; DELETE FROM rollout_heads")])
@@ -398,7 +398,7 @@ def test_check_finds_what_is_held_and_gone(full, path, kind, key, loss):
     by_hand(path, loss)
     db = connect(path)
     one(db, "SELECT blackbox_install()")
-    assert rows(db, "SELECT object, problem FROM blackbox_check") == [
+    assert [row[1:] for row in problems(db)] == [
         ("retention__in_force", f"what case-1 holds is gone: {kind} {key} was there when the hold "
          "was placed, and was removed behind the guards")]
 
@@ -445,6 +445,21 @@ def test_holds_in_force_prevent_an_uninstall(full):
     release(full, "agent", "a")
     one(full, "SELECT blackbox_uninstall('main', 'retention', 'force')")
     assert "retention_holds" not in [r[0] for r in rows(full, "SELECT name FROM sqlite_schema")]
+
+
+@pytest.mark.parametrize("kind, key, domain, part", [
+    ("agent", "a", "payload,store,report", "event_payloads"),
+    ("session", SESSION, "cache", "cache_sessions"), ("rollout", ID, "rollout", "rollouts")])
+def test_a_domain_is_not_removed_by_force_with_rows_that_are_held(full, kind, key, domain, part):
+    full.execute("INSERT INTO payload_unpins(payload_id, actor, reason) SELECT id, 'a', 'b' "
+                 "FROM payload_pins")
+    hold(full, kind, key)
+    before = rows(full, "SELECT name FROM sqlite_schema")
+    with pytest.raises(sqlite3.Error, match=f"HeldError: a hold in schema main keeps .* {part},"):
+        one(full, "SELECT blackbox_uninstall('main', ?, 'force')", domain)
+    assert rows(full, "SELECT name FROM sqlite_schema") == before
+    release(full, kind, key)
+    one(full, "SELECT blackbox_uninstall('main', ?, 'force')", domain)
 
 
 def test_an_attached_schema_with_a_quoted_name_has_holds_of_its_own(tmp_path):

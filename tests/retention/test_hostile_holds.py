@@ -59,8 +59,6 @@ def statements():
         yield (f"INSERT {clause} INTO cache_items(session_id, task_id, turn_id, description, "
                f"data) VALUES('{SESSION}', 'a7b3c9d2', 'f4e8g1h1', 'x', '[9]')")
         yield f"INSERT {clause} INTO rollout_heads(id) VALUES('{ID}')"
-    yield "INSERT INTO payload__clear(actor) VALUES('x')"
-    yield "INSERT INTO payload__sweep(before) VALUES(9e18)"
     yield "INSERT INTO rollout_cleanup(now) VALUES(253402300799999)"
     for view in ("cache_due_items", "cache_due_expired", "cache_due_sessions",
                  "cache_due_abandoned", "rollouts", "retention_holds", "payload_due",

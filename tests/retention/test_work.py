@@ -11,7 +11,7 @@ from test_clock import now, set_seen
 def plain(path=":memory:"):
     """A connection without the module, on a database with the schema."""
     db = sqlite3.connect(str(path), isolation_level=None)
-    for name in "core", "payload", "payload_tables", "payload_work", "payload_detection":
+    for name in "core", "payload", "payload_detection":
         db.executescript((ROOT / "sql" / f"{name}.sql").read_text())
     return db
 
@@ -147,8 +147,8 @@ def test_the_settings_are_kept_as_numbers(filled, recursive):
                 "DELETE FROM blackbox_settings"):
         filled.execute(sql)
         assert rows(filled, "SELECT * FROM payload__check") == []
-    filled.execute("UPDATE payload__limits SET kept_ms = 5")
-    assert rows(filled, "SELECT object FROM payload__check") == [("payload__limits",)]
+    filled.execute("UPDATE payload__state SET kept_ms = 5")
+    assert rows(filled, "SELECT object FROM payload__check") == [("payload__state",)]
 
 
 @pytest.mark.parametrize("trusted", ["ON", "OFF"])
@@ -270,16 +270,22 @@ def test_new_things_of_every_domain_remember_the_time(path, write):
     assert abs(one(db, "SELECT seen FROM retention_clock") - now()) < 60_000
 
 
-def test_the_look_for_work_seeks(filled):
-    text = (ROOT / "sql" / "payload_work.sql").read_text()
-    begin = text.index("EXISTS (SELECT 1 FROM payload__limits AS l")
-    condition = text[begin:text.index("OR EXISTS (SELECT 1 FROM retention__tick)")]
-    view = (ROOT / "sql" / "payload.sql").read_text()
-    begin = view.index("SELECT rid FROM payload__archive\n           WHERE at > NEW.since")
-    choice = view[begin:view.index(");", begin)]
-    for word in "since", "before", "max_rows":
-        choice = choice.replace(f"NEW.{word}", "5")
-    for sql in "SELECT " + condition.rstrip(), choice:
-        said = " ".join(row[3] for row in rows(filled, "EXPLAIN QUERY PLAN " + sql))
-        assert "payload_by_age (<expr>>? AND <expr><?)" in said
-        assert "SCAN event_payloads" not in said
+def test_an_insert_costs_the_same_however_much_is_stored(path):
+    """In VM steps, with rows that are due, a limit in bytes, and statistics that mislead."""
+    db = plain(path)
+    db.execute("UPDATE blackbox_settings SET value = 10000 WHERE name = 'payload.max_bytes'")
+
+    def steps(n):
+        db.execute("BEGIN")
+        for i in range(n):
+            archive(db, f"r{i}", now() - 1000 * (n - i), body="")
+        db.execute("ANALYZE")
+        count = []
+        db.set_progress_handler(lambda: count.append(1), 1)
+        archive(db, "new", now(), body="12345")
+        db.set_progress_handler(None, 0)
+        db.execute("ROLLBACK")
+        return len(count)
+
+    steps(1)
+    assert steps(5000) < steps(50) + 100

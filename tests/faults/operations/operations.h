@@ -37,9 +37,7 @@
 #define BOUND(name, value)                                                     \
   "INSERT INTO ring(ring, value) VALUES('" name "', " value ");"
 #define BROKEN_RING                                                            \
-  "DROP VIEW ring_bound; DROP VIEW ring_room; DROP VIEW ring_check;"           \
-  "DROP TRIGGER ring_bounded; DROP TRIGGER ring_unbounded;"                    \
-  "DROP TABLE ring_turns; DROP TRIGGER ring_gone;"
+  "DROP TABLE ring_turns; DROP TABLE ring_steps;"
 #define QUEUE(event)                                                           \
   "SELECT payload_queue('" event "', 'a', 'question', 'answer', 9000);"
 #define QUEUE_NEW(event)                                                       \

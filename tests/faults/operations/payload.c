@@ -2,12 +2,12 @@
 #include "operations.h"
 
 const Operation aPayloadOperation[] = {
-    {"install mends a guard", "DROP TRIGGER payload_delete_check;", 0,
+    {"install mends a guard", "DROP TRIGGER payload_delete_guard;", 0,
         "SELECT blackbox_install()", 0},
     {"install takes the hashes of pins", ARCHIVE, 0,
         "SELECT blackbox_install()", 0},
     {"install guards a unique index and a column",
-        "DROP TRIGGER payload_delete_check;"
+        "DROP TRIGGER payload_delete_guard;"
         "CREATE UNIQUE INDEX theirs ON event_payloads(event_id, agent_id);"
         "ALTER TABLE event_payloads ADD COLUMN more;" ARCHIVE,
         0, "SELECT blackbox_install()", 0},
@@ -92,11 +92,6 @@ const Operation aPayloadOperation[] = {
         "SELECT payload_extract('ring', 'a')", 0},
     {"rename", 0, 0, "ALTER TABLE ring RENAME TO tape", 0},
     {"drop", 0, 0, "DROP TABLE ring", 0},
-    {"install mends a ring",
-        "DROP TRIGGER ring_gone; DROP VIEW ring_check;"
-        "CREATE TRIGGER ring_gone AFTER DELETE ON ring_slots BEGIN SELECT 1;"
-        "END;",
-        0, "SELECT blackbox_install()", 0},
     {"archive a row", 0, QUEUE_NEW("w0"), QUEUE_NEW("w1"), OP_CARRIES},
     {"archive a row by a row", 0, 0,
         "INSERT INTO payload_queue(event_id, agent_id, request_body, "
@@ -181,7 +176,7 @@ const Operation aPayloadOperation[] = {
         0},
     {"limit the bytes of the archive", ARCHIVE, 0, ARCHIVE_LIMIT("6"), 0},
     {"clean up the archive beyond its bytes",
-        ARCHIVE ARCHIVE_LIMIT("9") "UPDATE payload_volume SET max_bytes = 3;",
+        ARCHIVE ARCHIVE_LIMIT("9") "UPDATE payload__state SET max_bytes = 3;",
         0, "SELECT payload_cleanup(36500)", 0},
     {"delete archive rows", ARCHIVE, 0,
         "DELETE FROM event_payloads WHERE purpose = 'archive'", 0},
