@@ -7,8 +7,12 @@
 **
 ** The data of a leaf, version 1 (numbers are big-endian):
 **
-**   "blackbox log 1\n"  n (8 bytes)  field ...
+**   "blackbox log 1\n"  n (8 bytes)  kept (8)  SHA-256(field ...) (32)
 **   field:  length of the name (1)  name  type (1)  hash (32)
+**
+** kept counts the rows up to n that are no receipts of removals, and the numbers that
+** are missing. Where it does not rise there were receipts alone, which may be folded
+** (log_fold.c): nothing else can be removed as if it were folded.
 **
 ** The fields stand in the order of their names: actor, agent_id, at, bytes, detail,
 ** domain, event_id, kill_switch_event_id, kind, newest, oldest, reason, rows,
@@ -20,7 +24,9 @@
 **   hash of the field = SHA-256(salt of the field, type, value)
 **
 ** where a number has 8 bytes, a text or a blob its bytes, NULL nothing. Nobody can
-** confirm a guess of a value from its hash without the salt. If a field is erased,
+** confirm a guess of a value from its hash without the salt. The salt of a row that
+** has none is SHA-256(secret of blackbox__tree, n): receipts, of which there are many
+** and of which no field is ever erased. If a field is erased,
 ** blackbox__erased gets its type and hash, and the salts of the other fields, and
 ** the salt of the row goes. A row of kind "erasure" with the subject "row:<n>" names
 ** the fields.
@@ -51,10 +57,15 @@ SQLITE_EXTENSION_INIT3
 static void keepNumbers(BxStmts *p, BxErr *pErr) {
   static const char zKeep[] =
       "INSERT INTO main.blackbox__log(n, domain, kind, subject, detail)"
-      " SELECT (SELECT max(leaf) FROM main.blackbox__leaves) + 2, 'core',"
+      " SELECT 2 + max(f.last, coalesce("
+      "   (SELECT max(leaf) FROM main.blackbox__leaves), -1)), 'core',"
       "  'repair', 'blackbox__log', json_object('missing', g.n + 1)"
-      " FROM (SELECT coalesce(max(n), 0) AS n FROM main.blackbox__log) AS g"
-      " WHERE EXISTS (SELECT 1 FROM main.blackbox__leaves WHERE leaf = g.n)";
+      " FROM (SELECT coalesce(max(n), 0) AS n FROM main.blackbox__log) AS g,"
+      "  (SELECT coalesce((SELECT last FROM main.blackbox__folded WHERE first <"
+      "   (SELECT size FROM main.blackbox__tree) ORDER BY first DESC LIMIT 1),"
+      "   -1) AS last) AS f"
+      " WHERE g.n <= f.last OR"
+      "  EXISTS (SELECT 1 FROM main.blackbox__leaves WHERE leaf = g.n)";
   bxRun(bxStmt(p, zKeep, pErr), pErr);
 }
 
@@ -123,14 +134,19 @@ static const void *bytesOf(sqlite3_stmt *pRow, int i, unsigned char a[8],
   return pData ? pData : a;
 }
 
-/* A leaf that has no fields yet. */
-static void beginLeaf(BxLeaf *pLeaf, i64 n) {
+void bxLogLeafData(i64 n, i64 nKept, const MerkleHash *pFields,
+    unsigned char aOut[BX_LOG_LEAF]) {
   static const char zVersion[] = "blackbox log 1\n";
-  pLeaf->n = n;
-  pLeaf->nField = 0;
-  memcpy(pLeaf->a, zVersion, sizeof(zVersion) - 1);
-  putNumber(pLeaf->a + sizeof(zVersion) - 1, (sqlite3_uint64)n);
-  pLeaf->nByte = sizeof(zVersion) - 1 + 8;
+  memcpy(aOut, zVersion, 15);
+  putNumber(aOut + 15, (sqlite3_uint64)n);
+  putNumber(aOut + 23, (sqlite3_uint64)nKept);
+  memcpy(aOut + 31, pFields->a, BX_DIGEST);
+}
+
+MerkleHash bxLogLeafHash(i64 n, i64 nKept, const MerkleHash *pFields) {
+  unsigned char a[BX_LOG_LEAF];
+  bxLogLeafData(n, nKept, pFields, a);
+  return bxMerkleLeaf(a, sizeof(a));
 }
 
 /* Reads what blackbox__erased has of a field: its salt, or its type and hash. An
@@ -154,11 +170,10 @@ static void readErased(BxStmts *p, i64 n, BxLogField *pField, BxErr *pErr) {
 static void addField(BxStmts *p, BxLeaf *pLeaf, const char *zName,
     sqlite3_stmt *pRow, int i, BxErr *pErr) {
   size_t nName = strlen(zName);
-  unsigned char *a = pLeaf->a + pLeaf->nByte;
+  unsigned char c;
   BxLogField *pField;
   SHA256_CTX sha;
-  if (pLeaf->nField == BX_LOG_FIELDS || nName > 255 ||
-      pLeaf->nByte + nName + 2 + BX_DIGEST > BX_LOG_LEAF) {
+  if (pLeaf->nField == BX_LOG_FIELDS || nName > 255) {
     bxFail(pErr, SQLITE_ERROR,
         "LimitError: a row of the log has more fields than a leaf can have");
   }
@@ -175,21 +190,22 @@ static void addField(BxStmts *p, BxLeaf *pLeaf, const char *zName,
   } else {
     readErased(p, pLeaf->n, pField, pErr);
   }
-  a[0] = (unsigned char)nName;
-  memcpy(a + 1, zName, nName);
-  a[1 + nName] = (unsigned char)pField->eType;
+  c = (unsigned char)nName;
+  SHA256_Update(&pLeaf->sha, &c, 1);
+  SHA256_Update(&pLeaf->sha, zName, nName);
+  c = (unsigned char)pField->eType;
+  SHA256_Update(&pLeaf->sha, &c, 1);
   if (!pField->bErased) {
     unsigned char aNumber[8];
     size_t nByte;
     const void *pValue = bytesOf(pRow, i, aNumber, &nByte, pErr);
     SHA256_Init(&sha);
     SHA256_Update(&sha, pField->salt.a, BX_DIGEST);
-    SHA256_Update(&sha, a + 1 + nName, 1);
+    SHA256_Update(&sha, &c, 1);
     SHA256_Update(&sha, pValue, nByte);
     SHA256_Final(pField->hash.a, &sha);
   }
-  memcpy(a + 2 + nName, pField->hash.a, BX_DIGEST);
-  pLeaf->nByte += nName + 2 + BX_DIGEST;
+  SHA256_Update(&pLeaf->sha, pField->hash.a, BX_DIGEST);
 }
 
 /* Adds the columns of the row that a pin is on, if it is in force. */
@@ -227,21 +243,54 @@ static const char *loggedBy(BxStmts *p, sqlite3_stmt *pRow, BxErr *pErr) {
   return pDomain != 0 ? pDomain->zLogged : 0;
 }
 
+/* Reads the salt of the row, or makes it of the secret, which is longer. */
+static void readSalt(sqlite3_stmt *pRow, BxLeaf *pOut) {
+  unsigned char aNumber[8];
+  SHA256_CTX sha;
+  pOut->aSalt = sqlite3_column_blob(pRow, 1);
+  pOut->nSalt = pOut->aSalt != 0 ? sqlite3_column_bytes(pRow, 1) : 0;
+  if (pOut->nSalt != BX_DIGEST) return;
+  putNumber(aNumber, (sqlite3_uint64)pOut->n);
+  SHA256_Init(&sha);
+  SHA256_Update(&sha, pOut->aSalt, BX_DIGEST);
+  SHA256_Update(&sha, aNumber, 8);
+  SHA256_Final(pOut->salt.a, &sha);
+  pOut->aSalt = pOut->salt.a;
+}
+
 void bxLogLeaf(BxStmts *p, sqlite3_stmt *pRow, BxLeaf *pOut, BxErr *pErr) {
   static const char *const azField[] = {"actor", "agent_id", "at", "bytes",
       "detail", "domain", "event_id", "kill_switch_event_id", "kind", "newest",
       "oldest", "reason", "rows", "subject"};
+  const char *zKind = bxColumnText(pRow, 10, pErr);
   const char *zLogged;
   int i;
-  beginLeaf(pOut, sqlite3_column_int64(pRow, 0));
-  pOut->aSalt = sqlite3_column_blob(pRow, 1);
-  pOut->nSalt = pOut->aSalt != 0 ? sqlite3_column_bytes(pRow, 1) : 0;
+  pOut->n = sqlite3_column_int64(pRow, 0);
+  pOut->bKept = zKind == 0 || strcmp(zKind, "removal") != 0;
+  pOut->nField = 0;
+  SHA256_Init(&pOut->sha);
+  readSalt(pRow, pOut);
   zLogged = loggedBy(p, pRow, pErr);
   pOut->ePin = zLogged != 0 ? BX_PIN_ENDED : BX_NO_PIN;
   for (i = 0; i < 14; i++) {
     if (i == 12 && zLogged != 0) addPinned(p, pOut, zLogged, pErr);
     addField(p, pOut, azField[i], pRow, i + 2, pErr);
   }
+  SHA256_Final(pOut->fields.a, &pOut->sha);
+}
+
+i64 bxLogKept(BxStmts *p, i64 iLeaf, BxErr *pErr) {
+  static const char zKept[] =
+      "SELECT kept FROM main.blackbox__leaves WHERE leaf = ?1 UNION ALL "
+      "SELECT kept FROM main.blackbox__folded WHERE ?1 BETWEEN first AND last";
+  return bxAsk(p, zKept, pErr, "i", iLeaf);
+}
+
+int bxLogIsLeaf(
+    BxStmts *p, const BxLeaf *pLeaf, const MerkleHash *pStored, BxErr *pErr) {
+  MerkleHash hash = bxLogLeafHash(
+      pLeaf->n, bxLogKept(p, pLeaf->n - 1, pErr), &pLeaf->fields);
+  return memcmp(hash.a, pStored->a, BX_DIGEST) == 0;
 }
 
 int bxLogLeafOf(BxStmts *p, i64 n, BxLeaf *pOut, BxErr *pErr) {
@@ -326,15 +375,14 @@ void bxLogEraseField(
       "agent_id", "event_id", "kill_switch_event_id"};
   BxLeaf leaf;
   BxLog log;
-  MerkleHash hash, stored;
+  MerkleHash stored;
   sqlite3_stmt *pStmt;
   int i;
   bxLogProve(p, CALL_MOST, pErr);
   bxLogOpen(&log, p, pErr);
   if (!bxLogLeafOf(p, n, &leaf, pErr)) return;
   log.tree.xGet(&log.tree, 0, n - 1, &stored, pErr);
-  hash = bxMerkleLeaf(leaf.a, leaf.nByte);
-  if (memcmp(hash.a, stored.a, BX_DIGEST) == 0) {
+  if (bxLogIsLeaf(p, &leaf, &stored, pErr)) {
     keepHashes(p, &leaf, azName, nName, pErr);
   } else if (leaf.ePin == BX_NO_PIN || leaf.ePin == BX_PIN_HERE) {
     bxFail(pErr, SQLITE_CORRUPT_VTAB,
@@ -364,22 +412,21 @@ static void takeRows(BxLog *pLog, i64 nMost, BxErr *pErr) {
   static const char zRows[] =
       "SELECT " BX_LOG_COLUMNS
       " FROM main.blackbox__log WHERE n > ?1 ORDER BY n LIMIT ?2";
+  MerkleHash none;
+  SHA256_CTX sha;
   sqlite3_stmt *pStmt = bxStmt(pLog->p, zRows, pErr);
   bxBind(pStmt, pErr, "ii", pLog->now.n, nMost);
+  SHA256_Init(&sha);
+  SHA256_Final(none.a, &sha);
   while (bxRow(pStmt, pErr)) {
     BxLeaf leaf;
-    MerkleHash hash;
     if (isAhead(pLog, sqlite3_column_int64(pStmt, 0))) break;
     while (pLog->now.n + 1 < sqlite3_column_int64(pStmt, 0) &&
            pErr->rc == SQLITE_OK) {
-      beginLeaf(&leaf, pLog->now.n + 1);
-      hash = bxMerkleLeaf(leaf.a, leaf.nByte);
-      bxLogAddLeaf(pLog, &hash, pErr);
+      bxLogAddLeaf(pLog, &none, 1, pErr);
     }
     bxLogLeaf(pLog->p, pStmt, &leaf, pErr);
-    if (pErr->rc != SQLITE_OK) break;
-    hash = bxMerkleLeaf(leaf.a, leaf.nByte);
-    bxLogAddLeaf(pLog, &hash, pErr);
+    bxLogAddLeaf(pLog, &leaf.fields, leaf.bKept, pErr);
   }
   bxDone(pStmt, pErr);
 }
@@ -463,9 +510,9 @@ static void closeMinutes(BxStmts *p, BxErr *pErr) {
   static const char zOver[] = "SELECT 1 FROM main.blackbox__open"
                               " WHERE minute BETWEEN 1 AND ?1 LIMIT 1";
   static const char zClose[] =
-      "INSERT INTO main.blackbox__log(at, domain, kind, subject, rows, bytes,"
-      " oldest, newest, detail) SELECT at, domain, 'removal', rule, rows,"
-      " bytes, oldest, newest, minute FROM main.blackbox__open"
+      "INSERT INTO main.blackbox__log(at, domain, kind, detail, rows, bytes,"
+      " oldest, newest, salt) SELECT at, domain, 'removal', rule, rows,"
+      " bytes, oldest, newest, NULL FROM main.blackbox__open"
       " WHERE minute BETWEEN 1 AND ?1";
   static const char zClosed[] =
       "DELETE FROM main.blackbox__open WHERE minute BETWEEN 1 AND ?1";

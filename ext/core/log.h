@@ -31,10 +31,11 @@ typedef struct BxLogField {
   MerkleHash salt, hash;
 } BxLogField;
 #define BX_LOG_FIELDS 24
-#define BX_LOG_LEAF 2048
+#define BX_LOG_LEAF 63 /* bytes of the data of a leaf */
 /* A row as its leaf has it. */
 typedef struct BxLeaf {
   i64 n;
+  int bKept; /* it is no receipt, so that it is never folded */
   enum {
     BX_NO_PIN,
     BX_PIN_HERE,   /* it pins a row of a domain, which is among the fields */
@@ -43,20 +44,33 @@ typedef struct BxLeaf {
   } ePin;
   int nField;
   BxLogField aField[BX_LOG_FIELDS];
-  unsigned char a[BX_LOG_LEAF]; /* the data of the leaf */
-  size_t nByte;
+  SHA256_CTX sha;
+  MerkleHash fields; /* their digest */
   const void *aSalt; /* of the row */
   int nSalt;
+  MerkleHash salt;
 } BxLeaf;
+/* The data of the leaf of row n, and its hash. nKept: how many rows are no receipts,
+** up to this one. */
+void bxLogLeafData(i64 n, i64 nKept, const MerkleHash *pFields,
+    unsigned char aOut[BX_LOG_LEAF]);
+MerkleHash bxLogLeafHash(i64 n, i64 nKept, const MerkleHash *pFields);
 /* Columns of the log, and what reads a row of it by its n. */
 #define BX_LOG_COLUMNS                                                         \
-  "n, salt, actor, agent_id, at, bytes, detail, domain, event_id,"             \
+  "n, coalesce(salt, (SELECT secret FROM main.blackbox__tree)), actor,"        \
+  " agent_id, at, bytes, detail, domain, event_id,"                            \
   " kill_switch_event_id, kind, newest, oldest, reason, rows, subject"
 /* The row that pRow is on, which has these columns. The names of the fields exist
 ** until the next call. */
 void bxLogLeaf(BxStmts *p, sqlite3_stmt *pRow, BxLeaf *pOut, BxErr *pErr);
 /* The same for row n. Returns 0 if there is none. */
 int bxLogLeafOf(BxStmts *p, i64 n, BxLeaf *pOut, BxErr *pErr);
+
+/* How many rows are no receipts up to that of a leaf, as blackbox__leaves says. */
+i64 bxLogKept(BxStmts *p, i64 iLeaf, BxErr *pErr);
+/* Whether a row is what its leaf says. */
+int bxLogIsLeaf(
+    BxStmts *p, const BxLeaf *pLeaf, const MerkleHash *pStored, BxErr *pErr);
 
 /* Erases fields of row n: texts but domain and kind, and those of the row that it
 ** pins. Their hashes stay, so that the leaf can still be verified. */
@@ -83,6 +97,7 @@ typedef struct BxLog {
   BxStmts *p;
   char zOrigin[BX_LOG_ORIGIN + 1];
   Frontier now;  /* all leaves */
+  i64 nKept;     /* of the last one, for who adds leaves */
   i64 iFold;     /* rows before this one were looked at for folding */
   i64 iReplaced; /* a leaf that was there before it was added; 0 if none was */
 } BxLog;
@@ -93,8 +108,9 @@ void bxLogOpen(BxLog *pLog, BxStmts *p, BxErr *pErr);
 int bxLogOpenToWrite(BxLog *pLog, BxStmts *p, i64 *pnTold, BxErr *pErr);
 /* If the leaves have another root, it is theirs from now on: returns 1. */
 int bxLogMendFrontier(BxLog *pLog, BxErr *pErr);
-/* Adds the leaf after the last one. */
-void bxLogAddLeaf(BxLog *pLog, const MerkleHash *pHash, BxErr *pErr);
+/* Adds the leaf after the last one. bKept: its row is no receipt. */
+void bxLogAddLeaf(
+    BxLog *pLog, const MerkleHash *pFields, int bKept, BxErr *pErr);
 /* Writes the row, with which new leaves count. */
 void bxLogSave(BxLog *pLog, BxErr *pErr);
 /* Removes the leaves from n on that were added. */
