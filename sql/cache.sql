@@ -716,8 +716,8 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.cache_sessions_delete
 AFTER DELETE ON cache_sessions
 BEGIN
-  INSERT INTO blackbox__log(at, domain, kind, detail, rows, bytes, oldest, newest, salt)
-  SELECT c.now, 'cache', 'removal', coalesce((SELECT rule FROM cache_state), 'clear'),
+  INSERT INTO blackbox__log(at, domain, detail, rows, bytes, oldest, newest, salt)
+  SELECT c.now, 'cache', coalesce((SELECT rule FROM cache_state), 'clear'),
          OLD.item_count, OLD.total_size, min(i.timestamp), max(i.timestamp), NULL
     FROM cache__clock AS c, cache_items AS i
    WHERE i.session_id = OLD.session_id

@@ -82,9 +82,10 @@ SELECT r.rule AS rule, s.name AS name
 -- What blackbox did: pins, unpins, kill switches, holds, removals. It is a view, so
 -- that a plain INSERT cannot write into the log.
 CREATE VIEW IF NOT EXISTS main.blackbox_log AS
-SELECT n, at, domain, kind, iif(kind = 'removal', coalesce(subject, detail), subject) AS subject,
+SELECT n, at, coalesce(domain, substr(detail, 1, instr(detail, '.') - 1)) AS domain,
+       coalesce(kind, 'removal') AS kind, iif(kind IS NULL, coalesce(subject, detail), subject) AS subject,
        actor, reason, rows, bytes, oldest, newest,
-       iif(kind = 'removal' AND subject IS NULL, NULL, detail) AS detail,
+       iif(coalesce(kind, subject) IS NULL, NULL, detail) AS detail,
        agent_id, event_id, kill_switch_event_id
   FROM blackbox__log
 UNION ALL
@@ -94,9 +95,10 @@ SELECT NULL, at, domain, 'removal', rule, NULL, NULL, rows, bytes, oldest, newes
 
 -- The receipts. That of a minute which is not over has the number that it would get.
 CREATE VIEW IF NOT EXISTS main.retention_log AS
-SELECT n AS id, at, domain, coalesce(subject, detail) AS rule, actor, rows, bytes, oldest, newest,
+SELECT n AS id, at, coalesce(domain, substr(detail, 1, instr(detail, '.') - 1)) AS domain,
+       coalesce(subject, detail) AS rule, actor, rows, bytes, oldest, newest,
        iif(coalesce(subject, actor) IS NULL, at / 60000, NULL) AS minute
-  FROM blackbox__log WHERE kind = 'removal'
+  FROM blackbox__log WHERE kind IS NULL
 UNION ALL
 SELECT (SELECT coalesce(max(n), 0) FROM blackbox__log) + row_number() OVER (),
        at, domain, rule, NULL, rows, bytes, oldest, newest, minute
@@ -211,8 +213,9 @@ BEGIN
 END;
 
 -- The log. Only triggers of blackbox and the module write it, and no row is changed.
--- subject: what it is about. detail: JSON; of a receipt (kind removal) the rule, so that
--- the index has none of them. agent_id, event_id, kill_switch_event_id: those of the
+-- A receipt of removals is short: kind is NULL, and domain if the rule begins with it.
+-- subject: what it is about. detail: JSON; of a receipt the rule, so that the index has
+-- none of them. agent_id, event_id, kill_switch_event_id: those of the
 -- exchange that it is about. at, oldest and newest are milliseconds since 1970 UTC. salt
 -- hides the content from those who know the leaf of the row; if it is NULL, the secret
 -- of the tree does.
@@ -220,8 +223,8 @@ CREATE TABLE IF NOT EXISTS main.blackbox__log(
   n       INTEGER PRIMARY KEY CHECK (n > 0),
   at      INTEGER NOT NULL
     DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)),
-  domain  TEXT NOT NULL,
-  kind    TEXT NOT NULL,
+  domain  TEXT,
+  kind    TEXT,
   subject TEXT,
   actor   TEXT,
   reason  TEXT,
@@ -296,7 +299,7 @@ CREATE TABLE IF NOT EXISTS main.blackbox__erased(
 
 -- open: the row is still there.
 CREATE VIEW IF NOT EXISTS main.proof_log AS
-SELECT l.leaf AS leaf, g.kind AS kind, l.leaf + 1 AS number, g.at AS at,
+SELECT l.leaf AS leaf, iif(g.n, coalesce(g.kind, 'removal'), NULL) AS kind, l.leaf + 1 AS number, g.at AS at,
        lower(hex(l.hash)) AS commitment, g.n IS NOT NULL AS open
   FROM blackbox__leaves AS l LEFT JOIN blackbox__log AS g ON g.n = l.leaf + 1
  WHERE l.leaf < (SELECT size FROM blackbox__tree);
@@ -333,8 +336,9 @@ CREATE TRIGGER IF NOT EXISTS main.blackbox__open_insert
 AFTER INSERT ON blackbox__open
 WHEN EXISTS (SELECT 1 FROM blackbox__open WHERE minute BETWEEN 1 AND NEW.minute - 1)
 BEGIN
-  INSERT INTO blackbox__log(at, domain, kind, detail, rows, bytes, oldest, newest, salt)
-  SELECT at, domain, 'removal', rule, rows, bytes, oldest, newest, NULL
+  INSERT INTO blackbox__log(at, domain, detail, rows, bytes, oldest, newest, salt)
+  SELECT at, nullif(domain, substr(rule, 1, instr(rule, '.') - 1)), rule, rows, bytes, oldest,
+         newest, NULL
     FROM blackbox__open WHERE minute BETWEEN 1 AND NEW.minute - 1;
   DELETE FROM blackbox__open WHERE minute BETWEEN 1 AND NEW.minute - 1;
 END;

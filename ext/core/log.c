@@ -262,11 +262,10 @@ void bxLogLeaf(BxStmts *p, sqlite3_stmt *pRow, BxLeaf *pOut, BxErr *pErr) {
   static const char *const azField[] = {"actor", "agent_id", "at", "bytes",
       "detail", "domain", "event_id", "kill_switch_event_id", "kind", "newest",
       "oldest", "reason", "rows", "subject"};
-  const char *zKind = bxColumnText(pRow, 10, pErr);
   const char *zLogged;
   int i;
   pOut->n = sqlite3_column_int64(pRow, 0);
-  pOut->bKept = zKind == 0 || strcmp(zKind, "removal") != 0;
+  pOut->bKept = sqlite3_column_type(pRow, 10) != SQLITE_NULL;
   pOut->nField = 0;
   SHA256_Init(&pOut->sha);
   readSalt(pRow, pOut);
@@ -510,9 +509,10 @@ static void closeMinutes(BxStmts *p, BxErr *pErr) {
   static const char zOver[] = "SELECT 1 FROM main.blackbox__open"
                               " WHERE minute BETWEEN 1 AND ?1 LIMIT 1";
   static const char zClose[] =
-      "INSERT INTO main.blackbox__log(at, domain, kind, detail, rows, bytes,"
-      " oldest, newest, salt) SELECT at, domain, 'removal', rule, rows,"
-      " bytes, oldest, newest, NULL FROM main.blackbox__open"
+      "INSERT INTO main.blackbox__log(at, domain, detail, rows, bytes, oldest,"
+      " newest, salt) SELECT at, nullif(domain, substr(rule, 1,"
+      "  instr(rule, '.') - 1)), rule, rows, bytes, oldest, newest, NULL"
+      " FROM main.blackbox__open"
       " WHERE minute BETWEEN 1 AND ?1";
   static const char zClosed[] =
       "DELETE FROM main.blackbox__open WHERE minute BETWEEN 1 AND ?1";

@@ -162,28 +162,29 @@ static void foldChosen(Fold *p, const char *zRows) {
 /* Folds the receipts among the rows from iFrom to iTo. One that is alone stays. */
 static void foldRows(Fold *p, i64 iFrom, i64 iTo, i64 iBefore) {
   static const char zChoose[] =
-      "WITH old AS (SELECT n, domain, detail AS rule, actor, reason,"
+      "WITH old AS (SELECT n, coalesce(domain, substr(detail, 1,"
+      "   instr(detail, '.') - 1)) AS domain, detail AS rule, actor, reason,"
       "  at / 86400000 AS day FROM main.blackbox__log WHERE n BETWEEN ?1 AND ?2"
-      "  AND kind = 'removal' AND at >= 0 AND at < ?3 AND subject IS NULL),"
+      "  AND kind IS NULL AND at >= 0 AND at < ?3 AND subject IS NULL),"
       " same AS (SELECT * FROM old UNION ALL SELECT l.n, l.domain, l.subject,"
       "  l.actor, l.reason, k.day FROM (SELECT DISTINCT rule, day FROM old) AS k"
       "  CROSS JOIN main.blackbox__log AS l ON l.subject = k.rule"
-      "  AND l.at = k.day * 86400000 + 86399999 AND l.kind = 'removal'"
+      "  AND l.at = k.day * 86400000 + 86399999 AND l.kind IS NULL"
       "  AND json_valid(l.detail))"
       " SELECT json_group_array(n) FROM (SELECT n, count(*) OVER (PARTITION BY"
       "  domain, rule, actor, reason, day) AS count FROM same ORDER BY n)"
       " WHERE count > 1";
   static const char zSums[] =
-      "INSERT INTO main.blackbox__log(at, domain, kind, subject, actor, reason,"
+      "INSERT INTO main.blackbox__log(at, domain, subject, actor, reason,"
       " rows, bytes, oldest, newest, detail, salt)"
-      " SELECT at / 86400000 * 86400000 + 86399999, domain, 'removal',"
-      "  coalesce(subject, detail), actor, reason, sum(rows), sum(bytes),"
-      "  min(oldest), max(newest), json_object("
+      " SELECT at / 86400000 * 86400000 + 86399999,"
+      "  coalesce(domain, substr(detail, 1, instr(detail, '.') - 1)) AS domain,"
+      "  coalesce(subject, detail) AS rule, actor, reason, sum(rows),"
+      "  sum(bytes), min(oldest), max(newest), json_object("
       "   'day', date(min(at) / 1000, 'unixepoch'), 'leaves', sum(iif(subject"
       "   IS NULL, 1, 1 + coalesce(detail ->> '$.leaves', 0)))), NULL"
       " FROM json_each(?1) CROSS JOIN main.blackbox__log ON n = value"
-      " GROUP BY at / 86400000, domain, coalesce(subject, detail), actor, reason"
-      " ORDER BY at";
+      " GROUP BY at / 86400000, 2, 3, actor, reason ORDER BY at";
   static const char zLast[] = "SELECT max(n) FROM main.blackbox__log";
   static const char zForget[] = "DELETE FROM main.blackbox__log WHERE n > ?1";
   BxStmts *pStmts = p->pLog->p;
@@ -207,7 +208,7 @@ static void foldRows(Fold *p, i64 iFrom, i64 iTo, i64 iBefore) {
 static i64 endOfStep(Fold *p, i64 iFrom, i64 iBefore, i64 iNow) {
   static const char zYoung[] =
       "SELECT min(n) FROM main.blackbox__log WHERE n BETWEEN ?1 AND ?2"
-      " AND kind = 'removal' AND at BETWEEN ?3 AND ?4";
+      " AND kind IS NULL AND at BETWEEN ?3 AND ?4";
   i64 iTo = iFrom + STEP - 1, iYoung;
   if (iTo > p->pLog->now.n) iTo = p->pLog->now.n;
   iYoung =
@@ -217,7 +218,7 @@ static i64 endOfStep(Fold *p, i64 iFrom, i64 iBefore, i64 iNow) {
 
 int bxLogFold(BxLog *pLog, BxErr *pErr) {
   static const char zFirst[] =
-      "SELECT kind <> 'removal' OR at < ?2 OR at > ?3 FROM main.blackbox__log"
+      "SELECT kind IS NOT NULL OR at < ?2 OR at > ?3 FROM main.blackbox__log"
       " WHERE n >= ?1 ORDER BY n LIMIT 1";
   static const char zClock[] = "SELECT now FROM main.retention_now";
   BxErr err = {SQLITE_OK, 0};

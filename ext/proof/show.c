@@ -390,8 +390,12 @@ sqlite3_stmt *bxProofExport(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
 
 sqlite3_stmt *bxProofPending(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   static const char zPending[] =
-      "SELECT kind, count(*), min(n) FROM main.blackbox__log"
-      " WHERE n > (SELECT size FROM main.blackbox__tree) GROUP BY kind";
+      "SELECT coalesce(kind, 'removal'), sum(count), min(n) FROM ("
+      " SELECT kind, 1 AS count, n FROM main.blackbox__log"
+      "  WHERE n > (SELECT size FROM main.blackbox__tree)"
+      " UNION ALL SELECT NULL, 1, NULL FROM main.blackbox__open"
+      "  WHERE minute BETWEEN 1 AND CAST(unixepoch() / 60 AS INTEGER) - 1)"
+      " GROUP BY 1";
   BxStmts *pHome = bxHome(bx, "core", pErr);
   (void)apArg;
   return pHome != 0 ? bxPrepare(pHome, zPending, pErr) : 0;

@@ -47,7 +47,7 @@ typedef struct Verify {
 /* iLeaf: -1 if there is none. n: of the row of the log, 0 if it is about none. */
 static void tellProblem(Verify *p, i64 iLeaf, i64 n, const char *zWhat) {
   static const char zKind[] =
-      "SELECT json_quote(kind) FROM main.blackbox__log WHERE n = ?1";
+      "SELECT json_quote(coalesce(kind, 'removal')) FROM main.blackbox__log WHERE n = ?1";
   char *zQuoted;
   if (p->pErr->rc != SQLITE_OK || zWhat == 0) return;
   if (p->nProblem++ >= BX_MAX_PROBLEMS) return;
@@ -352,7 +352,7 @@ static void verifyRest(Verify *p) {
   static const char zFolded[] =
       "SELECT (SELECT total(last - first + 1) FROM main.blackbox__folded)"
       " - (SELECT total(detail ->> '$.leaves') FROM main.blackbox__log"
-      "  WHERE kind = 'removal' AND subject IS NOT NULL AND json_valid(detail))";
+      "  WHERE kind IS NULL AND subject IS NOT NULL AND json_valid(detail))";
   i64 n = bxAsk(p->p, zNodes, p->pErr, ""), k;
   int i;
   for (k = p->log.now.n >> 8; k > 0; k >>= 8) n -= k;

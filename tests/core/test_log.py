@@ -14,8 +14,8 @@ from conftest import connect, one, protects, rows
 pytestmark = pytest.mark.skipif(protects(), reason="this SQLite protects the tables of the log")
 ARCHIVE = "INSERT INTO event_payloads(event_id, agent_id, purpose) VALUES('x', 'b', 'archive')"
 EVIDENCE = "INSERT INTO event_payloads(event_id, agent_id, purpose) VALUES('e4', 'a', 'evidence')"
-RECEIPT = ("INSERT INTO blackbox__log(at, domain, kind, detail, rows, bytes) "
-           "SELECT 5, 'payload', 'removal', 'clear', 0, 0")
+RECEIPT = ("INSERT INTO blackbox__log(at, domain, detail, rows, bytes) "
+           "SELECT 5, 'payload', 'clear', 0, 0")
 UNPIN = ("INSERT INTO blackbox__log(domain, kind, subject, actor, reason) VALUES"
          "('payload', 'unpin', (SELECT id FROM payload_pins LIMIT 1), 'Ann', 'closed')")
 
@@ -136,8 +136,9 @@ def as_if_folded(db, first, last, fields=None):
     db.execute("DELETE FROM blackbox__leaves WHERE leaf BETWEEN ? AND ?", (first, last))
     db.execute("INSERT INTO blackbox__folded VALUES(?, ?, ?, ?)", (
         first, last, kept if fields else before, fields or b"\0" * 32))
-    db.execute("INSERT INTO blackbox__log(at, domain, kind, subject, rows, bytes, detail) VALUES("
-               "1699999999999, 'payload', 'removal', 'payload.age', 9, 9, ?)",
+    db.execute("INSERT INTO blackbox__log(n, at, domain, subject, rows, bytes, detail) VALUES("
+               "(SELECT size FROM blackbox__tree) + 1, 1699999999999, 'payload', 'payload.age', "
+               "9, 9, ?)",
                (json.dumps({"day": "2023-11-14", "leaves": leaves}),))
     one(db, "SELECT blackbox_install()")
 
@@ -206,12 +207,12 @@ DAMAGES = {
     "a leaf far away":
         ("INSERT INTO blackbox__leaves VALUES(1 << 41, zeroblob(32), 4)", "beyond the size", None),
     "a receipt that says it is a sum, and is not":
-        ("INSERT INTO blackbox__log(at, domain, kind, subject, detail) VALUES"
-         "(0, 'x', 'removal', 'y', '{\"day\":'), (0, 'x', 'removal', 'y', '1'); "
+        ("INSERT INTO blackbox__log(at, domain, subject, detail) VALUES"
+         "(0, 'x', 'y', '{\"day\":'), (0, 'x', 'y', '1'); "
          "UPDATE blackbox__log SET reason = 'x' WHERE kind = 'kill_switch'", "was altered", None),
     "sums of receipts that are too large":
-        ("INSERT INTO blackbox__log(at, domain, kind, detail, rows) VALUES"
-         "(0, 'x', 'removal', 'y', 9223372036854775807), (0, 'x', 'removal', 'y', 1); "
+        ("INSERT INTO blackbox__log(at, domain, detail, rows) VALUES"
+         "(0, 'x', 'y', 9223372036854775807), (0, 'x', 'y', 1); "
          "UPDATE blackbox__log SET reason = 'x' WHERE kind = 'kill_switch'", "was altered", None),
     "a number far ahead":
         ("INSERT INTO blackbox__log(n, domain, kind) VALUES(10000000, 'x', 'y')",

@@ -12,7 +12,7 @@ NOW = int(time.time() * 1000)
 OLD = NOW // DAY * DAY - 100 * DAY
 
 SUMS = "SELECT subject, rows, bytes, oldest, newest, detail ->> '$.day' FROM blackbox__log" \
-       " WHERE kind = 'removal' AND subject IS NOT NULL ORDER BY at"
+       " WHERE kind IS NULL AND subject IS NOT NULL ORDER BY at"
 
 
 def pages(db):
@@ -64,7 +64,7 @@ def test_a_step_is_bounded_and_the_sums_of_the_steps_are_added_up(db):
         left.append(one(db, "SELECT count(*) FROM blackbox__log WHERE subject IS NULL"))
     assert left == [889, 377, 0]  # (the first row is that of the clock)
     assert [(r[1], r[4]) for r in rows(db, SUMS)] == [(2800, 1404)]
-    assert one(db, "SELECT detail ->> '$.leaves' FROM blackbox__log WHERE kind = 'removal'") == 1402
+    assert one(db, "SELECT detail ->> '$.leaves' FROM blackbox__log WHERE kind IS NULL") == 1402
     assert problems(db) == []  # (the leaves that do not fit are gone)
 
 
@@ -78,10 +78,10 @@ def test_only_receipts_are_folded_and_only_old_ones(db):
     receipts(db, OLD, 10)  # after one that is not old enough
     receipts(db, NOW + DAY, 10)
     head(db)
-    assert rows(db, "SELECT kind, count(*) FROM blackbox__log WHERE n < 18 GROUP BY 1 ORDER BY 1") \
+    assert rows(db, "SELECT kind, count(*) FROM blackbox_log WHERE n < 18 GROUP BY 1 ORDER BY 1") \
         == [(k, 1) for k in ("erasure", "hold", "kill_switch", "pin", "release", "removal", "unpin")]
     assert rows(db, "SELECT first, last FROM blackbox__folded") == [(7, 16)]
-    assert one(db, "SELECT count(*) FROM blackbox__log WHERE kind = 'removal'") == 1 + 30 + 1
+    assert one(db, "SELECT count(*) FROM blackbox__log WHERE kind IS NULL") == 1 + 30 + 1
     assert problems(db) == []
 
 
@@ -155,7 +155,7 @@ def test_a_forged_leaf_node_or_sum_of_what_is_folded_is_found(folded):
                 "DELETE FROM blackbox__nodes WHERE node < 1 << 48",
                 "UPDATE blackbox__folded SET last = last - 1",
                 "UPDATE blackbox__log SET bytes = bytes - 1 WHERE n = (SELECT max(n)"
-                " FROM blackbox__log WHERE kind = 'removal')"]:
+                " FROM blackbox__log WHERE kind IS NULL)"]:
         db.execute("BEGIN")
         assert db.execute(sql).rowcount > 0
         assert problems(db) != [], sql

@@ -52,7 +52,7 @@ def entries(db, n):
     secret = one(db, "SELECT secret FROM blackbox__tree")
     kept = 0
     for row in (dict(zip(names, values)) for values in cursor):
-        kept += row["kind"] != "removal"
+        kept += row["kind"] is not None
         row["salt"] = row["salt"] or sha(secret, number(row["n"]))
         yield entry(row, {name: row[name] for name in row if name not in ("n", "salt")}, kept)
 

@@ -61,7 +61,7 @@ FORGED = [
     ("DELETE FROM blackbox__log WHERE n = 312", 311, None, 312, "was removed"),
     ("DELETE FROM blackbox__log WHERE n = 311", 310, None, 311, "was removed"),
     ("UPDATE blackbox__log SET n = 5000 WHERE n = 7", 6, None, 7, "was removed"),
-    ("INSERT INTO blackbox__log(n, domain, kind) VALUES(305, 'user', 'removal')",
+    ("INSERT INTO blackbox__log(n, domain) VALUES(305, 'user')",
      304, "removal", 305, "is there, though"),
     # the rows that pins are on
     ("UPDATE event_payloads SET request_body = 'bodx 1' WHERE event_id = 'e1'",
