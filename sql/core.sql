@@ -151,11 +151,13 @@ WITH control(c) AS (
   SELECT CASE c WHEN 31 THEN 127 ELSE c + 1 END FROM control WHERE c < 159)
 SELECT char(c) AS control, c IN (9, 10, 13) AS parts_text FROM control;
 
--- format: of the tables of the domain. (Builds before 1.0 had a column version,
+-- format: of the tables of the domain. build: the hash of the text of which the module
+-- has made it. (Builds before 1.0 had a column version,
 -- by which the module knows their files.)
 CREATE TABLE IF NOT EXISTS main.blackbox_domains(
   domain TEXT PRIMARY KEY,
-  format INTEGER NOT NULL
+  format INTEGER NOT NULL,
+  build  INTEGER
 ) WITHOUT ROWID;
 
 -- range is "low to high", and then the value is an integer or, if the range has a

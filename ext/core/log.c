@@ -287,8 +287,8 @@ i64 bxLogKept(BxStmts *p, i64 iLeaf, BxErr *pErr) {
 
 int bxLogIsLeaf(
     BxStmts *p, const BxLeaf *pLeaf, const MerkleHash *pStored, BxErr *pErr) {
-  MerkleHash hash = bxLogLeafHash(
-      pLeaf->n, bxLogKept(p, pLeaf->n - 1, pErr), &pLeaf->fields);
+  MerkleHash hash =
+      bxLogLeafHash(pLeaf->n, bxLogKept(p, pLeaf->n - 1, pErr), &pLeaf->fields);
   return memcmp(hash.a, pStored->a, BX_DIGEST) == 0;
 }
 

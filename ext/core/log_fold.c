@@ -167,7 +167,8 @@ static void foldRows(Fold *p, i64 iFrom, i64 iTo, i64 iBefore) {
       "  at / 86400000 AS day FROM main.blackbox__log WHERE n BETWEEN ?1 AND ?2"
       "  AND kind IS NULL AND at >= 0 AND at < ?3 AND subject IS NULL),"
       " same AS (SELECT * FROM old UNION ALL SELECT l.n, l.domain, l.subject,"
-      "  l.actor, l.reason, k.day FROM (SELECT DISTINCT rule, day FROM old) AS k"
+      "  l.actor, l.reason, k.day FROM (SELECT DISTINCT rule, day FROM old) AS "
+      "k"
       "  CROSS JOIN main.blackbox__log AS l ON l.subject = k.rule"
       "  AND l.at = k.day * 86400000 + 86399999 AND l.kind IS NULL"
       "  AND json_valid(l.detail))"
@@ -189,8 +190,7 @@ static void foldRows(Fold *p, i64 iFrom, i64 iTo, i64 iBefore) {
   static const char zForget[] = "DELETE FROM main.blackbox__log WHERE n > ?1";
   BxStmts *pStmts = p->pLog->p;
   i64 iLast = bxAsk(pStmts, zLast, p->pErr, "");
-  char *zRows =
-      bxAskText(pStmts, zChoose, p->pErr, "iii", iFrom, iTo, iBefore);
+  char *zRows = bxAskText(pStmts, zChoose, p->pErr, "iii", iFrom, iTo, iBefore);
   if (areLeaves(p, zRows)) {
     bxDo(pStmts, zSums, p->pErr, "t", zRows);
     foldChosen(p, zRows);

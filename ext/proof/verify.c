@@ -37,6 +37,7 @@ typedef struct Verify {
   i64 iFoldEnd;      /* of the range that folded is on */
   i64 nKept;         /* rows that are no receipts, up to here */
   i64 nGone;         /* rows since then that were removed, and told */
+  i64 iRepairs;      /* repairs are told from this time on */
   sqlite3_str *pOut; /* JSON: [leaf, kind, key, problem], ... */
   i64 nProblem;
   BxErr *pErr;
@@ -46,8 +47,8 @@ typedef struct Verify {
 
 /* iLeaf: -1 if there is none. n: of the row of the log, 0 if it is about none. */
 static void tellProblem(Verify *p, i64 iLeaf, i64 n, const char *zWhat) {
-  static const char zKind[] =
-      "SELECT json_quote(coalesce(kind, 'removal')) FROM main.blackbox__log WHERE n = ?1";
+  static const char zKind[] = "SELECT json_quote(coalesce(kind, 'removal')) "
+                              "FROM main.blackbox__log WHERE n = ?1";
   char *zQuoted;
   if (p->pErr->rc != SQLITE_OK || zWhat == 0) return;
   if (p->nProblem++ >= BX_MAX_PROBLEMS) return;
@@ -192,11 +193,16 @@ static PinEnd endOfPin(Verify *p) {
   return (PinEnd)bxAsk(p->p, zNext, p->pErr, "tti", zSubject, zDomain, n);
 }
 
-/* A row that tells of a repair. */
+#define REPAIR_DAYS 30 /* so long a repair is told */
+
+/* A row that tells of a repair. Later the log has it, and nobody is warned. */
 static void verifyRepair(Verify *p, i64 iLeaf) {
   sqlite3_stmt *pRow = p->rows.pStmt;
   const char *zKind = bxColumnText(pRow, 10, p->pErr);
-  if (zKind == 0 || strcmp(zKind, "repair") != 0) return;
+  if (zKind == 0 || strcmp(zKind, "repair") != 0 ||
+      sqlite3_column_int64(pRow, 4) < p->iRepairs) {
+    return;
+  }
   problemOf(p, iLeaf, p->rows.i,
       bxPrintf(p->pErr,
           "%s had been damaged when this row was written, and the log went on "
@@ -454,6 +460,7 @@ static char *verify(BxStmts *pHome, const ProofHead *pHead, BxErr *pErr) {
   run.pErr = pErr;
   run.pOut = sqlite3_str_new(pHome->bx->db);
   run.iFoldEnd = -1;
+  run.iRepairs = bxNow() - REPAIR_DAYS * (i64)BX_MS_PER_DAY;
   pHold = bxPrepare(pHome, "SELECT one FROM main.blackbox__tree", pErr);
   bxRow(pHold, pErr);
   bxLogOpen(&run.log, pHome, pErr);
