@@ -72,10 +72,9 @@ i64 bxLogKept(BxStmts *p, i64 iLeaf, BxErr *pErr);
 int bxLogIsLeaf(
     BxStmts *p, const BxLeaf *pLeaf, const MerkleHash *pStored, BxErr *pErr);
 
-/* Erases fields of row n: texts but domain and kind, and those of the row that it
-** pins. Their hashes stay, so that the leaf can still be verified. */
-void bxLogEraseField(
-    BxStmts *p, i64 n, const char *const *azName, int nName, BxErr *pErr);
+/* Erases fields of row n: zNames is "actor", "reason" or "actor,reason". Their hashes
+** stay, so that the leaf can still be verified, and another row names them. */
+void bxLogErase(BxStmts *p, i64 n, const char *zNames, BxErr *pErr);
 
 /* So many numbers in a row may be missing. Rows after more of them get others. */
 #define BX_LOG_GAP 20000
