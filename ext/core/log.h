@@ -23,6 +23,21 @@ typedef struct BxLogRow {
 /* Writes it; its leaf follows at the end of the call. Returns its n. */
 i64 bxLogAppend(BxStmts *p, const BxLogRow *pRow, BxErr *pErr);
 
+/* Erases fields of row n: zNames is "actor", "reason" or "actor,reason". Their hashes
+** stay, so that the leaf can still be verified, and another row names them. */
+void bxLogErase(BxStmts *p, i64 n, const char *zNames, BxErr *pErr);
+
+/* So many numbers in a row may be missing. Rows after more of them get others. */
+#define BX_LOG_GAP 20000
+/* Gives leaves to at most nMost rows that have none, and folds old receipts.
+** p's schema must be locked for writing. Returns how many leaves. */
+i64 bxLogProve(BxStmts *p, i64 nMost, BxErr *pErr);
+/* The same at the end of a call, in its transaction, for each schema that it has
+** written. What is wrong with the tree does not make the call fail. */
+void bxLogFollow(Bx *bx, BxErr *pErr);
+
+/*--------------------------------------------------- log_leaf.c: leaf ----*/
+
 /* A field of a row, as its leaf has it. */
 typedef struct BxLogField {
   const char *zName; /* constant, or a column of the domain's query */
@@ -71,19 +86,6 @@ i64 bxLogKept(BxStmts *p, i64 iLeaf, BxErr *pErr);
 /* Whether a row is what its leaf says. */
 int bxLogIsLeaf(
     BxStmts *p, const BxLeaf *pLeaf, const MerkleHash *pStored, BxErr *pErr);
-
-/* Erases fields of row n: zNames is "actor", "reason" or "actor,reason". Their hashes
-** stay, so that the leaf can still be verified, and another row names them. */
-void bxLogErase(BxStmts *p, i64 n, const char *zNames, BxErr *pErr);
-
-/* So many numbers in a row may be missing. Rows after more of them get others. */
-#define BX_LOG_GAP 20000
-/* Gives leaves to at most nMost rows that have none, and folds old receipts.
-** p's schema must be locked for writing. Returns how many leaves. */
-i64 bxLogProve(BxStmts *p, i64 nMost, BxErr *pErr);
-/* The same at the end of a call, in its transaction, for each schema that it has
-** written. What is wrong with the tree does not make the call fail. */
-void bxLogFollow(Bx *bx, BxErr *pErr);
 
 /*--------------------------------------------------- log_tree.c: tree ----*/
 

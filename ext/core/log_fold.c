@@ -122,12 +122,12 @@ static void foldRange(Fold *p) {
   dropTiles(p, p->iFirst, p->iEnd - 1);
 }
 
-static const char zEach[] = "SELECT value FROM json_each(?1)";
+static const char zNumbers[] = "SELECT value FROM json_each(?1)";
 
 /* Whether rows are what their leaves say. One that was altered must not go. */
 static int areLeaves(Fold *p, const char *zRows) {
   BxLog *pLog = p->pLog;
-  sqlite3_stmt *pStmt = bxStmt(pLog->p, zEach, p->pErr);
+  sqlite3_stmt *pStmt = bxStmt(pLog->p, zNumbers, p->pErr);
   int bSame = 1;
   bxBind(pStmt, p->pErr, "t", zRows);
   while (bSame && bxRow(pStmt, p->pErr)) {
@@ -144,7 +144,7 @@ static int areLeaves(Fold *p, const char *zRows) {
 
 /* Folds the rows of which zRows, a JSON array, has the numbers. */
 static void foldChosen(Fold *p, const char *zRows) {
-  sqlite3_stmt *pStmt = bxStmt(p->pLog->p, zEach, p->pErr);
+  sqlite3_stmt *pStmt = bxStmt(p->pLog->p, zNumbers, p->pErr);
   p->iFirst = p->iEnd = 0;
   bxBind(pStmt, p->pErr, "t", zRows);
   while (bxRow(pStmt, p->pErr)) {

@@ -449,6 +449,30 @@ static void tellError(Verify *p) {
   bxClear(&err);
 }
 
+/* All is read from leaf iFrom on. */
+static void startAfter(Verify *p, i64 iFrom) {
+  p->iFrom = iFrom;
+  p->nKept = bxLogKept(p->p, iFrom - 1, p->pErr);
+  p->iFoldEnd = -1;
+  p->iRepairs = bxNow() - REPAIR_DAYS * (i64)BX_MS_PER_DAY;
+  bxMerkleFrontier(&p->log.tree, iFrom, &p->tree, p->pErr);
+  startCursor(p, &p->leaves,
+      "SELECT leaf, hash, kept FROM main.blackbox__leaves"
+      " WHERE leaf >= ?1 OR ?1 = 0 ORDER BY leaf",
+      iFrom);
+  startCursor(p, &p->rows,
+      "SELECT " BX_LOG_COLUMNS " FROM main.blackbox__log WHERE n > ?1"
+      " ORDER BY n",
+      iFrom);
+  startCursor(p, &p->folded,
+      "SELECT first, last, kept, fields FROM main.blackbox__folded"
+      " WHERE last >= ?1 ORDER BY first",
+      iFrom);
+  if (p->folded.i != NONE) {
+    p->iFoldEnd = sqlite3_column_int64(p->folded.pStmt, 1);
+  }
+}
+
 /* Verifies the log, from the leaf after pHead on if that is given. Returns the
 ** problems as JSON, to sqlite3_free(). */
 static char *verify(BxStmts *pHome, const ProofHead *pHead, BxErr *pErr) {
@@ -459,8 +483,6 @@ static char *verify(BxStmts *pHome, const ProofHead *pHead, BxErr *pErr) {
   run.p = pHome;
   run.pErr = pErr;
   run.pOut = sqlite3_str_new(pHome->bx->db);
-  run.iFoldEnd = -1;
-  run.iRepairs = bxNow() - REPAIR_DAYS * (i64)BX_MS_PER_DAY;
   pHold = bxPrepare(pHome, "SELECT one FROM main.blackbox__tree", pErr);
   bxRow(pHold, pErr);
   bxLogOpen(&run.log, pHome, pErr);
@@ -470,25 +492,7 @@ static char *verify(BxStmts *pHome, const ProofHead *pHead, BxErr *pErr) {
   if (zDiffers != 0) { /* it is not known which leaves are new */
     problemOf(&run, -1, 0, zDiffers);
   } else if (pErr->rc == SQLITE_OK) {
-    run.iFrom = pHead != 0 ? pHead->n : 0;
-    run.nKept = bxLogKept(pHome, run.iFrom - 1, pErr);
-    bxMerkleFrontier(&run.log.tree, run.iFrom, &run.tree, pErr);
-    startCursor(&run, &run.leaves,
-        "SELECT leaf, hash, kept FROM main.blackbox__leaves"
-        " WHERE leaf >= ?1 OR ?1 = 0 ORDER BY leaf",
-        run.iFrom);
-    startCursor(&run, &run.rows,
-        "SELECT " BX_LOG_COLUMNS " FROM main.blackbox__log WHERE n > ?1"
-        " ORDER BY n",
-        run.iFrom);
-    startCursor(&run, &run.folded,
-        "SELECT first, last, kept, fields FROM main.blackbox__folded"
-        " WHERE last >= ?1"
-        " ORDER BY first",
-        run.iFrom);
-    if (run.folded.i != NONE) {
-      run.iFoldEnd = sqlite3_column_int64(run.folded.pStmt, 1);
-    }
+    startAfter(&run, pHead != 0 ? pHead->n : 0);
     verifyLeaves(&run);
     if (run.iFrom == 0) verifyRest(&run);
     verifyPending(&run);
