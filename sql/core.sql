@@ -336,13 +336,13 @@ END;
 -- The receipts of minutes that are over become rows of the log.
 CREATE TRIGGER IF NOT EXISTS main.blackbox__open_insert
 AFTER INSERT ON blackbox__open
-WHEN EXISTS (SELECT 1 FROM blackbox__open WHERE minute BETWEEN 1 AND NEW.minute - 1)
+WHEN EXISTS (SELECT 1 FROM blackbox__open WHERE minute > 0 AND minute < NEW.minute)
 BEGIN
   INSERT INTO blackbox__log(at, domain, detail, rows, bytes, oldest, newest, salt)
   SELECT at, nullif(domain, substr(rule, 1, instr(rule, '.') - 1)), rule, rows, bytes, oldest,
          newest, NULL
-    FROM blackbox__open WHERE minute BETWEEN 1 AND NEW.minute - 1;
-  DELETE FROM blackbox__open WHERE minute BETWEEN 1 AND NEW.minute - 1;
+    FROM blackbox__open WHERE minute > 0 AND minute < NEW.minute;
+  DELETE FROM blackbox__open WHERE minute > 0 AND minute < NEW.minute;
 END;
 
 -- Texts of the body store that perhaps no row names any more. It is here, so that the

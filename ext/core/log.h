@@ -87,6 +87,9 @@ i64 bxLogKept(BxStmts *p, i64 iLeaf, BxErr *pErr);
 int bxLogIsLeaf(
     BxStmts *p, const BxLeaf *pLeaf, const MerkleHash *pStored, BxErr *pErr);
 
+/* Copies a blob of 32 bytes. Returns 0 for anything else. */
+int bxLogReadHash(sqlite3_stmt *pRow, int i, MerkleHash *pOut);
+
 /*--------------------------------------------------- log_tree.c: tree ----*/
 
 #define BX_LOG_LEVEL 8  /* heights between two levels of nodes */
@@ -118,8 +121,6 @@ void bxLogSave(BxLog *pLog, BxErr *pErr);
 void bxLogCut(BxLog *pLog, i64 n, BxErr *pErr);
 /* The key of a subtree in blackbox__nodes. */
 i64 bxLogNode(int nHeight, i64 iIndex);
-/* Copies a blob of 32 bytes. Returns 0 for anything else. */
-int bxLogReadHash(sqlite3_stmt *pRow, int i, MerkleHash *pOut);
 
 /*--------------------------------------------------- log_fold.c: fold ----*/
 

@@ -30,6 +30,17 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
+int bxLogReadHash(sqlite3_stmt *pRow, int i, MerkleHash *pOut) {
+  const void *a = sqlite3_column_blob(pRow, i);
+  if (sqlite3_column_type(pRow, i) != SQLITE_BLOB ||
+      sqlite3_column_bytes(pRow, i) != BX_DIGEST || a == 0) {
+    memset(pOut, 0, sizeof(*pOut));
+    return 0;
+  }
+  memcpy(pOut->a, a, BX_DIGEST);
+  return 1;
+}
+
 static void putNumber(unsigned char *a, sqlite3_uint64 n) {
   int i;
   for (i = 7; i >= 0; i--, n >>= 8) a[i] = (unsigned char)(n & 0xff);

@@ -23,17 +23,6 @@ SQLITE_EXTENSION_INIT3
 
 #define MOST_LEAVES ((i64)1 << 40)
 
-int bxLogReadHash(sqlite3_stmt *pRow, int i, MerkleHash *pOut) {
-  const void *a = sqlite3_column_blob(pRow, i);
-  if (sqlite3_column_type(pRow, i) != SQLITE_BLOB ||
-      sqlite3_column_bytes(pRow, i) != BX_DIGEST || a == 0) {
-    memset(pOut, 0, sizeof(*pOut));
-    return 0;
-  }
-  memcpy(pOut->a, a, BX_DIGEST);
-  return 1;
-}
-
 /* Levels are in the bits from 48 on. Below are heights between them. */
 i64 bxLogNode(int nHeight, i64 iIndex) {
   if (nHeight < BX_LOG_LEVEL) return ((i64)nHeight << 40) + iIndex;
