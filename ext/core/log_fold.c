@@ -88,8 +88,8 @@ static void dropTiles(Fold *p, i64 iFirst, i64 iLast) {
   }
 }
 
-/* Adds the range to those that are folded, joins it with its neighbours, and deletes
-** its rows. What the last leaf is made of stays. */
+/* Deletes the rows of the range, adds it to those that are folded, and joins it with
+** its neighbours. What the last leaf is made of stays. */
 static void foldRange(Fold *p) {
   static const char zBefore[] =
       "SELECT first + 1 FROM main.blackbox__folded WHERE first ="
@@ -110,6 +110,7 @@ static void foldRange(Fold *p) {
   if (p->iEnd == iFirst || !bxLogLeafOf(pStmts, p->iEnd, &leaf, p->pErr)) {
     return;
   }
+  bxDo(pStmts, zRows, p->pErr, "ii", iFirst, p->iEnd);
   i = bxAsk(pStmts, zBefore, p->pErr, "i", iFirst);
   if (i > 0) iFirst = i - 1;
   bxDo(pStmts, zDelete, p->pErr, "i", iFirst);
@@ -118,7 +119,6 @@ static void foldRange(Fold *p) {
     bxDo(pStmts, zInsert, p->pErr, "iiix", iFirst, p->iEnd - 1,
         bxLogKept(pStmts, p->iEnd - 1, p->pErr), leaf.fields.a, (i64)BX_DIGEST);
   }
-  bxDo(pStmts, zRows, p->pErr, "ii", p->iFirst, p->iEnd);
   dropTiles(p, p->iFirst, p->iEnd - 1);
 }
 

@@ -110,7 +110,7 @@ static void readErased(BxStmts *p, i64 n, BxLogField *pField, BxErr *pErr) {
 static void addField(BxStmts *p, BxLeaf *pLeaf, const char *zName,
     sqlite3_stmt *pRow, int i, BxErr *pErr) {
   size_t nName = strlen(zName);
-  unsigned char c;
+  unsigned char a[1 + 255 + 1 + BX_DIGEST], *pType;
   BxLogField *pField;
   SHA256_CTX sha;
   if (pLeaf->nField == BX_LOG_FIELDS || nName > 255) {
@@ -130,22 +130,22 @@ static void addField(BxStmts *p, BxLeaf *pLeaf, const char *zName,
   } else {
     readErased(p, pLeaf->n, pField, pErr);
   }
-  c = (unsigned char)nName;
-  SHA256_Update(&pLeaf->sha, &c, 1);
-  SHA256_Update(&pLeaf->sha, zName, nName);
-  c = (unsigned char)pField->eType;
-  SHA256_Update(&pLeaf->sha, &c, 1);
+  a[0] = (unsigned char)nName;
+  memcpy(a + 1, zName, nName);
+  pType = a + 1 + nName;
+  *pType = (unsigned char)pField->eType;
   if (!pField->bErased) {
     unsigned char aNumber[8];
     size_t nByte;
     const void *pValue = bytesOf(pRow, i, aNumber, &nByte, pErr);
     SHA256_Init(&sha);
     SHA256_Update(&sha, pField->salt.a, BX_DIGEST);
-    SHA256_Update(&sha, &c, 1);
+    SHA256_Update(&sha, pType, 1);
     SHA256_Update(&sha, pValue, nByte);
     SHA256_Final(pField->hash.a, &sha);
   }
-  SHA256_Update(&pLeaf->sha, pField->hash.a, BX_DIGEST);
+  memcpy(pType + 1, pField->hash.a, BX_DIGEST);
+  SHA256_Update(&pLeaf->sha, a, nName + 2 + BX_DIGEST);
 }
 
 /* Adds the columns of the row that a pin is on, if it is in force. */
