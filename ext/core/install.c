@@ -13,9 +13,20 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
+static i64 buildOf(const BxDomain *pDomain) {
+  return (i64)bxHashOf(pDomain->zSql, (i64)strlen(pDomain->zSql));
+}
+
 static void countOne(BxStmts *p, void *pArg, const BxObject *pObject) {
   (void)p;
   *(int *)pArg += pObject->eState < BX_FITS;
+}
+
+/* Whether this text made the domain, or nobody knows which: then not another one. */
+static int isOfBuild(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
+  return !bxAskOnce(p,
+      "SELECT 1 FROM main.blackbox_domains WHERE domain = ?1 AND build <> ?2",
+      pErr, "ti", pDomain->zName, buildOf(pDomain));
 }
 
 /* Whether the schema has all that the domain's SQL makes. */
@@ -23,6 +34,7 @@ static int isIntact(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   int nDifferent = 0;
   bxCompare(p, pDomain->zSql, 1, countOne, &nDifferent, pErr);
   return pErr->rc == SQLITE_OK && nDifferent == 0 &&
+         isOfBuild(p, pDomain, pErr) &&
          (pDomain->xIsWhole == 0 || pDomain->xIsWhole(p, pErr));
 }
 
@@ -108,12 +120,13 @@ static char *damageOf(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   return z;
 }
 
-/* Tells of a repair in the log, for ever: what the guards refuse could have been
-** done meanwhile. */
-static void noteRepair(BxStmts *p, const char *zDomain, const char *zSubject,
-    const char *zDetail, BxErr *pErr) {
+/* Tells of a repair in the log: what the guards refuse could have been done
+** meanwhile. If another build made the domain its text was another: then it is an
+** upgrade, of which blackbox_check() does not tell. */
+static void noteRepair(BxStmts *p, const char *zDomain, const char *zKind,
+    const char *zSubject, const char *zDetail, BxErr *pErr) {
   BxLogRow row = {.zDomain = zDomain,
-      .zKind = "repair",
+      .zKind = zKind,
       .zSubject = zSubject,
       .zDetail = zDetail};
   bxLogBegin(p, pErr);
@@ -124,33 +137,42 @@ static void noteRepair(BxStmts *p, const char *zDomain, const char *zSubject,
 static void repairDomain(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   char *zDamage = damageOf(p, pDomain, pErr);
   char *zSubject = bxPrintf(pErr, "schema of %s", pDomain->zName);
+  const char *zKind = isOfBuild(p, pDomain, pErr) ? "repair" : "upgrade";
   if (pDomain->xAdopt != 0) pDomain->xAdopt(p, pErr);
   bxCompare(p, pDomain->zSql, 0, dropOne, pErr, pErr);
   runSql(p, pDomain, pErr);
-  if (zDamage != 0) noteRepair(p, pDomain->zName, zSubject, zDamage, pErr);
+  if (zDamage != 0) {
+    noteRepair(p, pDomain->zName, zKind, zSubject, zDamage, pErr);
+  }
   sqlite3_free(zSubject);
   sqlite3_free(zDamage);
 }
 
 /* bNew: the schema was empty, so that no name is in use. */
-static void installDomain(
+static void makeDomain(
     BxStmts *p, const BxDomain *pDomain, int bNew, BxErr *pErr) {
   i64 iFormat = bxInstalledFormat(p, pDomain, pErr);
   if (pErr->rc != SQLITE_OK) return;
   if (iFormat == BX_FORMAT && isIntact(p, pDomain, pErr)) {
     return;
   }
-  if (iFormat == BX_FORMAT) {
+  if (iFormat >= 0) { /* 0: its row is lost */
     repairDomain(p, pDomain, pErr);
   } else {
     if (pDomain->xAdopt != 0) pDomain->xAdopt(p, pErr);
-    if (iFormat >= 0 || !bNew) {
-      bxCompare(
-          p, pDomain->zSql, 0, iFormat < 0 ? refuseOne : dropOne, pErr, pErr);
-    }
+    if (!bNew) bxCompare(p, pDomain->zSql, 0, refuseOne, pErr, pErr);
     runSql(p, pDomain, pErr);
   }
   if (pDomain->xMend != 0 && pErr->rc == SQLITE_OK) pDomain->xMend(p, pErr);
+}
+
+static void installDomain(
+    BxStmts *p, const BxDomain *pDomain, int bNew, BxErr *pErr) {
+  static const char zBuild[] = "UPDATE main.blackbox_domains SET build = ?2"
+                               " WHERE domain = ?1 AND build IS NOT ?2";
+  makeDomain(p, pDomain, bNew, pErr);
+  if (pErr->rc != SQLITE_OK) return;
+  bxAskOnce(p, zBuild, pErr, "ti", pDomain->zName, buildOf(pDomain));
 }
 
 /* With its trigger, an INSERT into blackbox_settings compiles what follows the
@@ -386,7 +408,8 @@ static void installAll(
   closeSettings(pStmts, &p->err);
   if (p->err.rc == SQLITE_OK) mendVtabs(pStmts, &p->err);
   if (zLost != 0) {
-    noteRepair(pStmts, "core", zLost, "{\"missing\":\"table\"}", &p->err);
+    noteRepair(
+        pStmts, "core", "repair", zLost, "{\"missing\":\"table\"}", &p->err);
   }
   sqlite3_free(zLost);
   bxLogFollow(bx, &p->err);   /* of the pins of rows that were there */

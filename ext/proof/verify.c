@@ -35,6 +35,9 @@ typedef struct Verify {
   i64 iFrom;     /* the first leaf that is read */
   Cursor leaves, rows, folded;
   i64 iFoldEnd;      /* of the range that folded is on */
+  i64 nKept;         /* rows that are no receipts, up to here */
+  i64 nGone;         /* rows since then that were removed, and told */
+  i64 iRepairs;      /* repairs are told from this time on */
   sqlite3_str *pOut; /* JSON: [leaf, kind, key, problem], ... */
   i64 nProblem;
   BxErr *pErr;
@@ -44,8 +47,8 @@ typedef struct Verify {
 
 /* iLeaf: -1 if there is none. n: of the row of the log, 0 if it is about none. */
 static void tellProblem(Verify *p, i64 iLeaf, i64 n, const char *zWhat) {
-  static const char zKind[] =
-      "SELECT json_quote(kind) FROM main.blackbox__log WHERE n = ?1";
+  static const char zKind[] = "SELECT json_quote(coalesce(kind, 'removal')) "
+                              "FROM main.blackbox__log WHERE n = ?1";
   char *zQuoted;
   if (p->pErr->rc != SQLITE_OK || zWhat == 0) return;
   if (p->nProblem++ >= BX_MAX_PROBLEMS) return;
@@ -79,9 +82,36 @@ static void startCursor(
   step(p, pCursor);
 }
 
+/* The last leaf of the range that the cursor is on says how many rows up to it are no
+** receipts: none of the range may be one. */
+static void verifyRange(Verify *p) {
+  BxErr err = {SQLITE_OK, 0};
+  MerkleHash hash, stored, fields;
+  i64 nKept = sqlite3_column_int64(p->folded.pStmt, 2);
+  i64 nMore = nKept - p->nKept;
+  bxLogReadHash(p->folded.pStmt, 3, &fields);
+  hash = bxLogLeafHash(p->iFoldEnd + 1, nKept, &fields);
+  p->log.tree.xGet(&p->log.tree, 0, p->iFoldEnd, &stored, &err);
+  if (err.rc == SQLITE_CORRUPT_VTAB) bxClear(&err);
+  bxPass(p->pErr, &err);
+  if (memcmp(hash.a, stored.a, BX_DIGEST) != 0) {
+    tellProblem(p, p->iFoldEnd, 0,
+        "is not what blackbox__folded has of the last leaf of its range");
+  } else if (nMore < 0 || nMore > p->nGone) {
+    problemOf(p, p->iFoldEnd, 0,
+        bxPrintf(p->pErr,
+            "of the leaves from %lld to this one, %lld were of rows that are "
+            "no receipts: they were removed as if they were folded",
+            p->folded.i, nMore));
+  }
+  p->nKept = nKept;
+  p->nGone = 0;
+}
+
 /* Whether leaf i is in a folded range. */
 static int isInFold(Verify *p, i64 i) {
   while (p->folded.i != NONE && p->iFoldEnd < i) {
+    verifyRange(p);
     step(p, &p->folded);
     p->iFoldEnd = sqlite3_column_int64(p->folded.pStmt, 1);
   }
@@ -130,6 +160,7 @@ static i64 skipLeaves(Verify *p, i64 i) {
     bxPass(p->pErr, &err);
   }
   iNext = p->leaves.i < p->log.now.n ? p->leaves.i : p->log.now.n;
+  p->nGone += iNext - i;
   problemOf(p, i, 0,
       iNext > i + 1
           ? bxPrintf(p->pErr, "the leaves from this one to %lld are missing",
@@ -162,11 +193,16 @@ static PinEnd endOfPin(Verify *p) {
   return (PinEnd)bxAsk(p->p, zNext, p->pErr, "tti", zSubject, zDomain, n);
 }
 
-/* A row that tells of a repair. */
+#define REPAIR_DAYS 30 /* so long a repair is told */
+
+/* A row that tells of a repair. Later the log has it, and nobody is warned. */
 static void verifyRepair(Verify *p, i64 iLeaf) {
   sqlite3_stmt *pRow = p->rows.pStmt;
   const char *zKind = bxColumnText(pRow, 10, p->pErr);
-  if (zKind == 0 || strcmp(zKind, "repair") != 0) return;
+  if (zKind == 0 || strcmp(zKind, "repair") != 0 ||
+      sqlite3_column_int64(pRow, 4) < p->iRepairs) {
+    return;
+  }
   problemOf(p, iLeaf, p->rows.i,
       bxPrintf(p->pErr,
           "%s had been damaged when this row was written, and the log went on "
@@ -179,12 +215,21 @@ static void verifyRow(Verify *p, i64 iLeaf, const MerkleHash *pStored) {
   BxLeaf leaf;
   MerkleHash hash;
   PinEnd eEnd;
+  i64 nKept = sqlite3_column_int64(p->leaves.pStmt, 2), nMore;
   int bSame;
   verifyRepair(p, iLeaf);
   bxLogLeaf(p->p, p->rows.pStmt, &leaf, p->pErr);
   if (p->pErr->rc != SQLITE_OK) return;
-  hash = bxMerkleLeaf(leaf.a, leaf.nByte);
+  hash = bxLogLeafHash(leaf.n, nKept, &leaf.fields);
   bSame = memcmp(hash.a, pStored->a, BX_DIGEST) == 0;
+  nMore = nKept - p->nKept - leaf.bKept;
+  if (bSame && (nMore < 0 || nMore > p->nGone)) {
+    tellProblem(p, iLeaf, leaf.n,
+        "does not count the rows before it that are no receipts: some were "
+        "removed, or one of their leaves is another");
+  }
+  p->nKept = nKept;
+  p->nGone = 0;
   switch (leaf.ePin) {
     case BX_PIN_UNKNOWN: break;
     case BX_PIN_ENDED:
@@ -249,11 +294,13 @@ static void verifyLeaves(Verify *p) {
     } else if (p->rows.i != i + 1 && !isInFold(p, i)) {
       tellProblem(
           p, i, i + 1, "was removed, and no sum of receipts stands for it");
+      p->nGone++;
     }
     step(p, &p->leaves);
     i++;
   }
   reach(p, p->log.now.n);
+  isInFold(p, p->log.now.n);
   if (p->leaves.i != NONE) {
     tellProblem(p, p->leaves.i, 0,
         "is beyond the size of the tree, which was set back, or was not "
@@ -311,8 +358,7 @@ static void verifyRest(Verify *p) {
   static const char zFolded[] =
       "SELECT (SELECT total(last - first + 1) FROM main.blackbox__folded)"
       " - (SELECT total(detail ->> '$.leaves') FROM main.blackbox__log"
-      "  WHERE kind = 'removal' AND substr(detail, 1, 7) = '{\"day\":'"
-      "   AND json_valid(detail))";
+      "  WHERE kind IS NULL AND subject IS NOT NULL AND json_valid(detail))";
   i64 n = bxAsk(p->p, zNodes, p->pErr, ""), k;
   int i;
   for (k = p->log.now.n >> 8; k > 0; k >>= 8) n -= k;
@@ -403,6 +449,30 @@ static void tellError(Verify *p) {
   bxClear(&err);
 }
 
+/* All is read from leaf iFrom on. */
+static void startAfter(Verify *p, i64 iFrom) {
+  p->iFrom = iFrom;
+  p->nKept = bxLogKept(p->p, iFrom - 1, p->pErr);
+  p->iFoldEnd = -1;
+  p->iRepairs = bxNow() - REPAIR_DAYS * (i64)BX_MS_PER_DAY;
+  bxMerkleFrontier(&p->log.tree, iFrom, &p->tree, p->pErr);
+  startCursor(p, &p->leaves,
+      "SELECT leaf, hash, kept FROM main.blackbox__leaves"
+      " WHERE leaf >= ?1 OR ?1 = 0 ORDER BY leaf",
+      iFrom);
+  startCursor(p, &p->rows,
+      "SELECT " BX_LOG_COLUMNS " FROM main.blackbox__log WHERE n > ?1"
+      " ORDER BY n",
+      iFrom);
+  startCursor(p, &p->folded,
+      "SELECT first, last, kept, fields FROM main.blackbox__folded"
+      " WHERE last >= ?1 ORDER BY first",
+      iFrom);
+  if (p->folded.i != NONE) {
+    p->iFoldEnd = sqlite3_column_int64(p->folded.pStmt, 1);
+  }
+}
+
 /* Verifies the log, from the leaf after pHead on if that is given. Returns the
 ** problems as JSON, to sqlite3_free(). */
 static char *verify(BxStmts *pHome, const ProofHead *pHead, BxErr *pErr) {
@@ -413,7 +483,6 @@ static char *verify(BxStmts *pHome, const ProofHead *pHead, BxErr *pErr) {
   run.p = pHome;
   run.pErr = pErr;
   run.pOut = sqlite3_str_new(pHome->bx->db);
-  run.iFoldEnd = -1;
   pHold = bxPrepare(pHome, "SELECT one FROM main.blackbox__tree", pErr);
   bxRow(pHold, pErr);
   bxLogOpen(&run.log, pHome, pErr);
@@ -423,23 +492,7 @@ static char *verify(BxStmts *pHome, const ProofHead *pHead, BxErr *pErr) {
   if (zDiffers != 0) { /* it is not known which leaves are new */
     problemOf(&run, -1, 0, zDiffers);
   } else if (pErr->rc == SQLITE_OK) {
-    run.iFrom = pHead != 0 ? pHead->n : 0;
-    bxMerkleFrontier(&run.log.tree, run.iFrom, &run.tree, pErr);
-    startCursor(&run, &run.leaves,
-        "SELECT leaf, hash FROM main.blackbox__leaves"
-        " WHERE leaf >= ?1 OR ?1 = 0 ORDER BY leaf",
-        run.iFrom);
-    startCursor(&run, &run.rows,
-        "SELECT " BX_LOG_COLUMNS " FROM main.blackbox__log WHERE n > ?1"
-        " ORDER BY n",
-        run.iFrom);
-    startCursor(&run, &run.folded,
-        "SELECT first, last FROM main.blackbox__folded WHERE last >= ?1"
-        " ORDER BY first",
-        run.iFrom);
-    if (run.folded.i != NONE) {
-      run.iFoldEnd = sqlite3_column_int64(run.folded.pStmt, 1);
-    }
+    startAfter(&run, pHead != 0 ? pHead->n : 0);
     verifyLeaves(&run);
     if (run.iFrom == 0) verifyRest(&run);
     verifyPending(&run);

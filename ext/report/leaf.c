@@ -154,7 +154,8 @@ int bxReportProves(ReportRun *p, BxStmts *pHome) {
 void bxReportLeaf(
     ReportRun *p, ReportItem *pItem, const ReportBodiesOf *pBodies) {
   static const char zLeaf[] =
-      "SELECT '\"n\":' || (?1 ->> '$.n') || ',\"path\":' || (?1 -> '$.path'),"
+      "SELECT '\"n\":' || (?1 ->> '$.n') || ',\"kept\":' ||"
+      " coalesce(?1 ->> '$.kept', 0) || ',\"path\":' || (?1 -> '$.path'),"
       " ?1 ->> '$.head',"
       " (SELECT json_group_array(json_array(value ->> 'name',"
       "    value ->> 'type', value ->> 'hash'))"

@@ -219,7 +219,7 @@ def test_a_head_in_a_transaction_waits_for_no_one_if_it_has_nothing_to_do(db, pa
 @pytest.mark.parametrize("harm", [
     "DROP TABLE blackbox__tree", "DROP TABLE blackbox__leaves", "DROP TABLE blackbox__nodes",
     "UPDATE blackbox__tree SET frontier = x'00'", "DELETE FROM blackbox__tree",
-    "INSERT INTO blackbox__leaves VALUES(0, x'00')"])
+    "INSERT INTO blackbox__leaves VALUES(0, x'00', 0)"])
 def test_a_damaged_tree_does_not_stop_a_kill_switch(db, harm):
     ring(db)
     db.execute(harm)
