@@ -21,7 +21,8 @@
 --                   removed; cleared, those that were cleared; saved, those
 --                   that were saved as evidence; rows and bytes, what is there
 --                   now
---         @_slots   one row for each exchange. pad: see ring_body.c
+--         @_slots   one row for each exchange. meta: JSON or NULL. pad: see
+--                   ring_body.c
 --         @_steps   the last steps of each agent, while the ring looks for
 --                   loops
 --         @_turns   one row for each agent, while the ring has a bound: last,
@@ -52,7 +53,7 @@ CREATE TABLE main.@_config(name PRIMARY KEY,value)WITHOUT ROWID;
 
 CREATE TABLE main.@_agents(agent_id TEXT PRIMARY KEY,no UNIQUE,window,half,given,rolled,cleared,saved,rows,bytes)WITHOUT ROWID;
 
-CREATE TABLE main.@_slots(id INTEGER PRIMARY KEY,seq,timestamp,size_bytes,agent_id TEXT,event_id TEXT,request_body,response_body,pad);
+CREATE TABLE main.@_slots(id INTEGER PRIMARY KEY,seq,timestamp,size_bytes,agent_id TEXT,event_id TEXT,meta,request_body,response_body,pad);
 
 -- IF NOT EXISTS: the table is created again if it is missing.
 CREATE TABLE IF NOT EXISTS main.@_turns(no INTEGER PRIMARY KEY,filled,last,UNIQUE(filled,last));

@@ -16,8 +16,7 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-/* The archive that a ring's evidence goes to. */
-static BxStmts *archiveOf(Ring *p, BxErr *pErr) {
+BxStmts *bxRingArchive(Ring *p, BxErr *pErr) {
   Bx *bx = p->base.stmts.bx;
   const char *zDb = p->base.stmts.zDb;
   if (sqlite3_stricmp(zDb, "temp") == 0) return bxHome(bx, "payload", pErr);
@@ -80,8 +79,8 @@ static BxStmts *savingOf(Ring *p, const BxStmts *pArchive, BxErr *pErr) {
 #define NAME_ROWS(schema) "SELECT agent_id, event_id, size_bytes" ROWS(schema)
 #define SAVE(schema)                                                           \
   "INSERT INTO main.payload_evidence(kill_switch_event_id, agent_id,"          \
-  "  event_id, request_body, response_body, created_at) "                      \
-  "SELECT ?1, agent_id, event_id, request_body, response_body, strftime("      \
+  "  event_id, request_body, response_body, meta, created_at) "                \
+  "SELECT ?1, agent_id, event_id, request_body, response_body, meta, strftime("\
   "    '%Y-%m-%dT%H:%M:%fZ', timestamp / 1000.0, 'unixepoch')" ROWS(schema)
 #define FIGURES                                                                \
   "SELECT count(*), coalesce(sum(size_bytes), 0), "                            \
@@ -221,7 +220,7 @@ i64 bxRingKillSwitch(Ring *p, const char *zAgent, const char *zEvent,
     return 0;
   }
   bxRingLock(p, pErr); /* before anything is read */
-  pArchive = archiveOf(p, pErr);
+  pArchive = bxRingArchive(p, pErr);
   if (pArchive == 0) return 0;
   bxLogBegin(pArchive, pErr);
   p->bFiring = 1;
@@ -266,6 +265,10 @@ static void refuseBlob(
   sqlite3_finalize(pStmt);
 }
 
+#define EXCHANGE                                                               \
+  "'eventId', event_id, 'agentId', agent_id, 'requestBody', request_body, "    \
+  "'responseBody', response_body, 'timestamp', timestamp"
+
 void bxPayloadExtract(BxCall *p) {
   Ring *pRing = (Ring *)bxVtabFind(p->bx, "payload_ring", p->aArg[0], &p->err);
   const char *zAgent = bxText(p->aArg[1], "agent_id", 1024, 0, &p->err);
@@ -284,10 +287,10 @@ void bxPayloadExtract(BxCall *p) {
   bxRingRefuseHeld(pRing, agent.iNo << 16, (agent.iNo << 16) + 65535, &p->err);
   refuseBlob(pRing, zAgent, &agent, &p->err);
   pStmt = bxPrepare(&pRing->base.stmts,
-      "SELECT json_group_array(json_object('eventId', event_id, 'agentId', "
-      "agent_id, 'requestBody', request_body, 'responseBody', response_body, "
-      "'timestamp', timestamp)) FROM (SELECT * FROM main.@_slots WHERE id "
-      "BETWEEN ?1 AND ?1 + 65535 AND seq > ?2 ORDER BY seq)",
+      "SELECT json_group_array(iif(meta IS NULL, json_object(" EXCHANGE "), "
+      "json_object(" EXCHANGE ", 'meta', json(meta)))) FROM (SELECT * FROM "
+      "main.@_slots WHERE id BETWEEN ?1 AND ?1 + 65535 AND seq > ?2 "
+      "ORDER BY seq)",
       &p->err);
   bxBind(pStmt, &p->err, "ii", agent.iNo << 16, agent.nGiven - agent.nAllowed);
   if (bxRow(pStmt, &p->err)) {

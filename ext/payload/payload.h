@@ -127,7 +127,7 @@ typedef struct RingCount {
 
 typedef struct RingPush {
   const char *zAgent;
-  sqlite3_value *pEvent, *pRequest, *pResponse;
+  sqlite3_value *pEvent, *pRequest, *pResponse, *pMeta;
   i64 iTime;
   i64 nByte; /* of both bodies */
 } RingPush;
@@ -189,6 +189,14 @@ void bxRingForgetSteps(Ring *p, i64 iNo, BxErr *pErr);
 /* Takes the write lock on the ring's schema, and reads its settings. */
 void bxRingLock(Ring *p, BxErr *pErr);
 
+/* ring_complete.c: the response of an exchange that was pushed without one */
+/* Of the newest such exchange of an event, in the ring or in the evidence. pDone has
+** the agent, the event, the response and meta. */
+void bxRingComplete(Ring *p, RingPush *pDone, BxErr *pErr);
+/* Of the exchange in a slot; pDone has only the response and meta. Does nothing if
+** a newer exchange of its event has none. */
+void bxRingCompleteSlot(Ring *p, i64 iSlot, RingPush *pDone, BxErr *pErr);
+
 /* ring_body.c: the table of slots */
 /* Reads four columns from column i on. */
 void bxRingReadSlot(sqlite3_stmt *pStmt, int i, RingSlot *pOut);
@@ -199,7 +207,7 @@ const char *bxRingAppendSql(const RingSlot *pOld);
 void bxRingAppend(Ring *p, sqlite3_stmt *pStmt, const RingAgent *pNext,
     const RingPush *pPush, const RingSlot *pOld, BxErr *pErr);
 /* A query for a cursor, which the caller finalizes: the slots with an id from ?1
-** to ?2 and a seq from ?3 to ?4. */
+** to ?2 and a seq from ?3 to ?4, of event ?5 or any. */
 sqlite3_stmt *bxRingSlots(Ring *p, int bBodies, int bNewest, BxErr *pErr);
 void bxRingDrop(Ring *p, i64 iSlot, BxErr *pErr);
 /* Moves the rows of an agent into the other half of its ids, as a window wants
@@ -216,6 +224,7 @@ void bxRingCheck(BxVtab *pVtab, BxProblems *pOut);
 
 #define BX_RING_WINDOW 50 /* of a ring that is made without one */
 #define BX_RING_MAX_WINDOW 10000
+#define BX_RING_MAX_META 65536 /* bytes */
 
 /* Ids of an agent's slots: the first one, that of its newest row, and the last
 ** one. The rows after that of the newest row are older than those before it. */
@@ -228,10 +237,10 @@ void bxRingCheck(BxVtab *pVtab, BxProblems *pOut);
 void bxRingSetBound(Ring *p, const char *zOption, i64 iVal, BxErr *pErr);
 /* Fails if bodies of that size are larger than the whole ring may be. */
 void bxRingRefuseLarge(Ring *p, i64 nByte, BxErr *pErr);
-/* What a push into a slot has to remove. pPush and pOld NULL: what exceeds the
-** limits without one. */
-RingRoll *bxRingChoose(Ring *p, const RingAgent *pSelf, const RingPush *pPush,
-    const RingSlot *pOld, BxErr *pErr);
+/* What has to go before a push into slot iKeep that takes nMore bytes more; iKeep
+** -1: what exceeds the limits without one. */
+RingRoll *bxRingChoose(
+    Ring *p, const RingAgent *pSelf, i64 nMore, i64 iKeep, BxErr *pErr);
 /* Removes it, and frees it. Agent iSelf has pushed; 0: none. */
 void bxRingRoll(Ring *p, RingRoll *pRoll, i64 iSelf, BxErr *pErr);
 /* Agents without rows leave, with a receipt: that one, or all for NULL. */
@@ -241,6 +250,8 @@ void bxRingLeave(Ring *p, const char *zAgent, BxErr *pErr);
 #define BX_RING_MAX_IDLE 36500
 
 /* kill_switch.c: moves the rows of a ring to the archive, or into JSON */
+/* The archive that a ring's evidence goes to. */
+BxStmts *bxRingArchive(Ring *p, BxErr *pErr);
 void bxPayloadKillSwitch(BxCall *p);
 void bxPayloadExtract(BxCall *p);
 /* Who pulls a kill switch, and why: a person, each NULL if it is not said, or the

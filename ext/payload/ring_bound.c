@@ -178,15 +178,14 @@ static i64 nextTurn(Ring *p, i64 iNow, BxErr *pErr) {
   return iLast >= iNow ? iLast + 1 : iNow;
 }
 
-RingRoll *bxRingChoose(Ring *p, const RingAgent *pSelf, const RingPush *pPush,
-    const RingSlot *pOld, BxErr *pErr) {
+RingRoll *bxRingChoose(
+    Ring *p, const RingAgent *pSelf, i64 nMore, i64 iKeep, BxErr *pErr) {
   RingRoll *pOut = bxNew(sizeof(*pOut), pErr);
   i64 iNow = bxNow();
   if (pOut == 0) return 0;
   pOut->iTurn = nextTurn(p, iNow, pErr);
   if (p->nMaxByte > 0) {
-    pOut->nOver = windowBytes(p, pErr) - p->nMaxByte;
-    if (pOld != 0) pOut->nOver += pPush->nByte - pOld->nByte;
+    pOut->nOver = windowBytes(p, pErr) + nMore - p->nMaxByte;
   }
   if (p->nIdleDay > 0) {
     i64 iIdle = iNow - p->nIdleDay * BX_MS_PER_DAY;
@@ -194,9 +193,9 @@ RingRoll *bxRingChoose(Ring *p, const RingAgent *pSelf, const RingPush *pPush,
     chooseIdle(p, pOut, iIdle, 1, pSelf, pErr);
   }
   if (pOut->nOver > 0) {
-    chooseOldest(p, pOut, pSelf, pOld ? pOld->iId : -1, pErr);
+    chooseOldest(p, pOut, pSelf, iKeep, pErr);
   }
-  if (pOld != 0 && pOut->nOver > 0 && pOut->nRow < ROLL_ROWS &&
+  if (iKeep >= 0 && pOut->nOver > 0 && pOut->nRow < ROLL_ROWS &&
       pOut->nEmpty < ROLL_EMPTY) {
     refuseNoRoom(p, pErr);
   }
@@ -337,6 +336,6 @@ void bxRingSetBound(Ring *p, const char *zOption, i64 iVal, BxErr *pErr) {
   bxRingWindow(p, pErr);
   if (p->nMaxByte > 0 && pErr->rc == SQLITE_OK) {
     static const RingAgent nobody = {0, 0, 0, 0, 0, 0, 0};
-    bxRingRoll(p, bxRingChoose(p, &nobody, 0, 0, pErr), 0, pErr);
+    bxRingRoll(p, bxRingChoose(p, &nobody, 0, -1, pErr), 0, pErr);
   }
 }

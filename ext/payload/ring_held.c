@@ -23,7 +23,7 @@ SQLITE_EXTENSION_INIT3
       "s.event_id") " OR " HELD_ON("buffer", "lower('@')") ")"
 static const char zHeld[] =
     "SELECT agent_id, seq, event_id, timestamp, request_body, "
-    "response_body" HELD_ROWS;
+    "response_body, meta" HELD_ROWS;
 
 i64 bxRingHeldBytes(Ring *p, BxErr *pErr) {
   static const char zSum[] = "SELECT coalesce(sum(size_bytes), 0)" HELD_ROWS;

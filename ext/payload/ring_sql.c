@@ -427,7 +427,7 @@ static void putExchange(Ring *p, const RingAgent *pNext, const RingPush *pPush,
   sqlite3_stmt *apStmt[3];
   i64 nByte = pPush->nByte - pOld->nByte;
   int bBound = p->nMaxByte > 0 || p->nIdleDay > 0;
-  RingRoll *pRoll = bBound ? bxRingChoose(p, pNext, pPush, pOld, pErr) : 0;
+  RingRoll *pRoll = bBound ? bxRingChoose(p, pNext, nByte, pOld->iId, pErr) : 0;
   bxStmtSet(&p->base.stmts, azSql, 2 + bBound, apStmt, pErr);
   if (bBound) bxRingRoll(p, pRoll, pNext->iNo, pErr);
   bxRingAppend(p, apStmt[0], pNext, pPush, pOld, pErr);
