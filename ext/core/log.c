@@ -510,7 +510,8 @@ i64 bxLogProve(BxStmts *p, i64 nMost, BxErr *pErr) {
     takeRows(&log, nMost, pErr); /* the sums */
   }
   bxLogSave(&log, pErr);
-  if (pErr->rc != SQLITE_OK && log.now.n > nBefore) {
+  if (pErr->rc != SQLITE_OK && log.now.n > nBefore &&
+      sqlite3_txn_state(p->bx->db, p->zDb) == SQLITE_TXN_WRITE) {
     bxLogCut(&log, nBefore, &cut); /* what it can */
     bxDo(p, zForget, &cut, "i", iRepair);
     bxClear(&cut);
