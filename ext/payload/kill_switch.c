@@ -169,7 +169,13 @@ static i64 fire(Ring *p, BxStmts *pArchive, const char *zAgent,
   i64 nSaved;
   int bTemp;
   bxRingAgent(p, zAgent, &agent, pErr);
-  if (pErr->rc != SQLITE_OK || agent.iNo == 0) return 0;
+  if (agent.iNo == 0) {
+    bxFail(pErr, SQLITE_ERROR,
+        "NotFoundError: ring %s has never seen agent %s; SELECT agent_id FROM "
+        "\"%w_agents\" lists those that it knows",
+        p->base.stmts.zTable, zAgent, p->base.stmts.zTable);
+  }
+  if (pErr->rc != SQLITE_OK) return 0;
   nSaved = save(p, pArchive, zEvent, &agent, pErr);
   bxRingAgent(p, zAgent, &after, pErr);
   if (memcmp(&after, &agent, sizeof(agent)) != 0) {

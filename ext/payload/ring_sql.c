@@ -23,6 +23,7 @@ SQLITE_EXTENSION_INIT3
 void bxRingCreate(Ring *p, const RingOptions *pOptions, BxErr *pErr) {
   static const char zSql[] = "INSERT INTO main.@_config(name, value) "
                              "VALUES('window', ?1), ('format', 1)";
+  bxInstallMissing(p->base.stmts.bx, p->base.stmts.zDb, "payload", pErr);
   bxShadowCreate(&p->base, pErr);
   bxDo(&p->base.stmts, zSql, pErr, "i", pOptions->nWindow);
   if (pOptions->nMaxByte > 0) {
