@@ -75,6 +75,7 @@ typedef struct Ring {
   i64 nMaxByte;   /* limit of the whole ring, read with nWindow; 0: none */
   i64 nIdleDay;   /* days after which an idle agent is removed; 0: never */
   i64 nUsable;    /* bytes of a page that SQLite uses; 0: not read yet */
+  int bNoRoom;    /* a push found less room than it needs */
   int bFiring;    /* its kill switch is running */
   int bWatching;  /* its rules are asked */
   BxStmts saving; /* statements on the archive, if the ring is in temp */
@@ -218,8 +219,6 @@ void bxRingMove(Ring *p, const RingAgent *pAgent, i64 nWindow, BxErr *pErr);
 /* After a push: a digest of the row, if a hold keeps it. That there is none never
 ** refuses a push. */
 void bxRingNoteHeld(Ring *p, i64 iSlot, BxErr *pErr);
-/* The bytes that holds keep. */
-i64 bxRingHeldBytes(Ring *p, BxErr *pErr);
 void bxRingCheck(BxVtab *pVtab, BxProblems *pOut);
 
 #define BX_RING_WINDOW 50 /* of a ring that is made without one */
@@ -235,8 +234,8 @@ void bxRingCheck(BxVtab *pVtab, BxProblems *pOut);
 /* ring_bound.c: the limits of a whole ring */
 /* Sets "max_bytes" or "idle_days". 0 removes the bound. */
 void bxRingSetBound(Ring *p, const char *zOption, i64 iVal, BxErr *pErr);
-/* Fails if bodies of that size are larger than the whole ring may be. */
-void bxRingRefuseLarge(Ring *p, i64 nByte, BxErr *pErr);
+/* After a push: says in the log that there was not enough room. */
+void bxRingTellFull(Ring *p, const RingPush *pPush, BxErr *pErr);
 /* What has to go before a push into slot iKeep that takes nMore bytes more; iKeep
 ** -1: what exceeds the limits without one. */
 RingRoll *bxRingChoose(

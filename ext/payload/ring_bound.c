@@ -4,16 +4,17 @@
 ** max_bytes: a push makes room for its row. It removes the oldest rows of the
 ** agent whose last push is the longest ago, then those of the next agent, and
 ** rows of its own agent last. One push removes at most ROLL_ROWS rows; the next
-** pushes remove the rest. Rows that are removed count as rolled.
+** pushes remove the rest. Rows that are removed count as rolled. No push is
+** refused: if holds leave no room, or its row alone is larger, the ring has more
+** bytes, and the log says so.
 **
 ** idle_days: a push also removes the rows of idle agents, which count as rolled
 ** too, and then their rows in <ring>_agents. The receipt is in <ring>_config.
 ** If such an agent pushes again, its seq begins at 1.
 **
-** bxRingChoose() only reads, so that it can refuse a push; bxRingRoll() removes
-** what it has chosen. Both are not called for a ring without a bound.
+** bxRingChoose() only reads; bxRingRoll() removes what it has chosen. Both are not called for a ring without a bound.
 */
-#include "payload.h"
+#include "watch.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>
@@ -141,13 +142,6 @@ static void chooseOldest(
   }
 }
 
-/* HeldError, as what is left is held. */
-static void refuseNoRoom(Ring *p, BxErr *pErr) {
-  char *zHolder = bxRingHolder(p, 0, ROLL_NUMBER, ROLL_NUMBER, pErr);
-  bxRingRefuseFull(p, zHolder, pErr);
-  sqlite3_free(zHolder);
-}
-
 /* The bytes of the ring. */
 static i64 windowBytes(Ring *p, BxErr *pErr) {
   static const char zSql[] =
@@ -195,21 +189,18 @@ RingRoll *bxRingChoose(
   if (pOut->nOver > 0) {
     chooseOldest(p, pOut, pSelf, iKeep, pErr);
   }
-  if (iKeep >= 0 && pOut->nOver > 0 && pOut->nRow < ROLL_ROWS &&
-      pOut->nEmpty < ROLL_EMPTY) {
-    refuseNoRoom(p, pErr);
-  }
+  p->bNoRoom = iKeep >= 0 && pOut->nOver > 0 && pOut->nRow < ROLL_ROWS &&
+               pOut->nEmpty < ROLL_EMPTY;
   return pOut;
 }
 
-void bxRingRefuseLarge(Ring *p, i64 nByte, BxErr *pErr) {
-  const char *zRing = p->base.stmts.zTable;
-  if (p->nMaxByte == 0 || nByte <= p->nMaxByte) return;
-  bxFail(pErr, SQLITE_CONSTRAINT, /* FULL would end the transaction */
-      "QuotaExceededError: the bodies have %lld bytes, and the whole ring %s "
-      "may have max_bytes=%lld; allow more with INSERT INTO \"%w\"(\"%w\", "
-      "value) VALUES('max_bytes', ...)",
-      nByte, zRing, p->nMaxByte, zRing, zRing);
+void bxRingTellFull(Ring *p, const RingPush *pPush, BxErr *pErr) {
+  if (!p->bNoRoom) return;
+  p->bNoRoom = 0;
+  bxRingTell(p, pPush,
+      "the ring has more than max_bytes: a hold keeps what would go, or this "
+      "exchange alone has more",
+      pErr);
 }
 
 /*------------------------------------------------------------- removal ----*/
@@ -314,10 +305,6 @@ void bxRingSetBound(Ring *p, const char *zOption, i64 iVal, BxErr *pErr) {
   sqlite3_stmt *apStmt[6];
   i64 mHas;
   bxRingWindow(p, pErr);
-  if (iVal > 0 && strcmp(zOption, "max_bytes") == 0 &&
-      bxRingHeldBytes(p, pErr) > iVal) {
-    refuseNoRoom(p, pErr);
-  }
   bxStmtSet(&p->base.stmts, azSql, 6, apStmt, pErr);
   if (iVal > 0) {
     bxDo(&p->base.stmts, zSet, pErr, "ti", zOption, iVal);

@@ -88,13 +88,13 @@ static void completeRow(Ring *p, i64 iSlot, RingPush *pDone, BxErr *pErr) {
     }
     count.nByte = bxBytes(pDone->pResponse);
     pDone->nByte = slot.nByte + count.nByte;
-    bxRingRefuseLarge(p, pDone->nByte, pErr);
     if (bBound) pRoll = bxRingChoose(p, &agent, count.nByte, iSlot, pErr);
     pWrite = bxStmt(&p->base.stmts, bxRingAppendSql(&slot), pErr);
     if (bBound) bxRingRoll(p, pRoll, agent.iNo, pErr);
     bxRingAppend(p, pWrite, &agent, pDone, &slot, pErr);
     bxRingCount(p, agent.iNo, &count, pErr);
     if (p->mWatch & RING_HOLDS) bxRingNoteHeld(p, iSlot, pErr);
+    bxRingTellFull(p, pDone, pErr);
     bxRingLooked(p);
   }
   sqlite3_finalize(pRow);

@@ -25,10 +25,16 @@ static const char zHeld[] =
     "SELECT agent_id, seq, event_id, timestamp, request_body, "
     "response_body, meta" HELD_ROWS;
 
-i64 bxRingHeldBytes(Ring *p, BxErr *pErr) {
-  static const char zSum[] = "SELECT coalesce(sum(size_bytes), 0)" HELD_ROWS;
-  if (!(p->mWatch & RING_HOLDS)) return 0;
-  return bxAsk(&p->base.stmts, zSum, pErr, "ii", (i64)0, (i64)1 << 62);
+/* What holds keep beyond the limits. */
+static void checkRoom(Ring *p, BxProblems *pOut, BxErr *pErr) {
+  static const char zSum[] =
+      "SELECT iif(sum(size_bytes) > (SELECT value FROM main.@_config WHERE "
+      "name = 'max_bytes'), sum(size_bytes), 0)" HELD_ROWS;
+  i64 nByte = bxAskOnce(&p->base.stmts, zSum, pErr, "ii", (i64)0, (i64)1 << 62);
+  if (nByte > 0) {
+    bxProblem(pOut, p->base.stmts.zTable,
+        "holds keep exchanges of %lld bytes, more than max_bytes", nByte);
+  }
 }
 
 /* What the log says of the row that pRow is on: subject and detail, each to
@@ -175,6 +181,9 @@ void bxRingCheck(BxVtab *pVtab, BxProblems *pOut) {
     compareTables(p, azCheck[i], pOut, &err);
     bxUnchecked(pOut, pVtab->stmts.zTable, &err);
   }
-  if (bxShadowIsHeld(pVtab, &err)) checkHeld(p, pOut, &err);
+  if (bxShadowIsHeld(pVtab, &err)) {
+    checkHeld(p, pOut, &err);
+    checkRoom(p, pOut, &err);
+  }
   bxUnchecked(pOut, pVtab->stmts.zTable, &err);
 }

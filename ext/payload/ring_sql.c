@@ -447,7 +447,6 @@ void bxRingPush(Ring *p, RingPush *pPush, i64 *piRowid, BxErr *pErr) {
   pPush->nByte = bxBytes(pPush->pRequest) + bxBytes(pPush->pResponse);
   bxRingLookTemp(p, pErr);
   readWindow(p, pErr);
-  bxRingRefuseLarge(p, pPush->nByte, pErr);
   bxRingWatchBegin(p, pPush, &watched, pErr);
   findSlotOf(p, pPush, &next, &old, pErr);
   if (pErr->rc != SQLITE_OK) return;
@@ -457,6 +456,7 @@ void bxRingPush(Ring *p, RingPush *pPush, i64 *piRowid, BxErr *pErr) {
   if (pErr->rc != SQLITE_OK) return;
   bxRingWatch(p, &next, pPush, &watched, pErr);
   if (p->mWatch & RING_HOLDS) bxRingNoteHeld(p, old.iId, pErr);
+  bxRingTellFull(p, pPush, pErr);
   bxRingLooked(p);
 }
 

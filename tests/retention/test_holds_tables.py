@@ -155,7 +155,7 @@ def test_a_kill_switch_saves_a_held_agent_and_leaves_its_rows(ring):
     assert check(ring) == []
 
 
-def test_a_bound_takes_from_other_agents_and_fails_when_holds_leave_no_room(db):
+def test_a_bound_takes_from_other_agents_and_says_so_when_holds_leave_no_room(db):
     db.execute(f"CREATE VIRTUAL TABLE {quoted(RING)} USING payload_ring(window=9, max_bytes=6)")
     for i in range(3):
         push(db, "a", f"a{i}")
@@ -166,11 +166,16 @@ def test_a_bound_takes_from_other_agents_and_fails_when_holds_leave_no_room(db):
         push(db, "c", f"c{i}")
     assert (of(db, "a"), of(db, "b")) == (["a0", "a1", "a2"], [])
     hold(db, "agent", "c", "case-5")
-    with pytest.raises(sqlite3.IntegrityError, match="HeldError: .* held by case-5"):
-        push(db, "d", "d0")
+    for i in range(2):
+        push(db, "d", f"d{i}")
     assert (of(db, "a"), of(db, "c"), of(db, "d")) == (
-        ["a0", "a1", "a2"], ["c3", "c4", "c5"], [])
+        ["a0", "a1", "a2"], ["c3", "c4", "c5"], ["d1"])
+    assert rows(db, "SELECT subject, event_id FROM blackbox_log WHERE kind = 'passed_over'") \
+        == [(RING, "d0")]
     assert check(db) == []
+    push(db, "a", "a3")
+    assert [row[2] for row in check(db)] == [
+        "holds keep exchanges of 7 bytes, more than max_bytes"]
 
 
 def test_an_idle_agent_that_is_held_stays(db, path):
