@@ -30,7 +30,8 @@
 --                   every push before it; filled, whether it may have rows
 --
 -- The id of a slot is no << 16 | half << 15 | seq % window, where no and half
--- are those of the agent. A push into a full ring overwrites the row of the
+-- (its lowest bit) are those of the agent. What a hold keeps beyond the window is at
+-- no << 16 | 10240 to 32767, and then half has its second bit. A push into a full ring overwrites the row of the
 -- oldest exchange, so its cost does not depend on how much is stored.
 --
 -- When the window has changed, the next push of an agent moves its rows into

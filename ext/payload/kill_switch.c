@@ -65,9 +65,10 @@ static BxStmts *savingOf(Ring *p, const BxStmts *pArchive, BxErr *pErr) {
 ** other, ?6 the seq before the window. (+ keeps the other indexes out: that
 ** of created_at finds few rows.) */
 #define ROWS(schema)                                                           \
-  " FROM (SELECT * FROM " schema ".@_slots WHERE id BETWEEN ?2 AND ?3 UNION"   \
+  " FROM (SELECT * FROM " schema ".@_slots WHERE id BETWEEN ?7 AND ?7 + 22527" \
+  "  UNION ALL SELECT * FROM " schema ".@_slots WHERE id BETWEEN ?2 AND ?3 UNION" \
   "  ALL SELECT * FROM " schema ".@_slots WHERE id BETWEEN ?4 AND ?5) AS s "   \
-  "WHERE seq > ?6 AND NOT EXISTS (SELECT 1 FROM main.event_payloads AS e"      \
+  "WHERE (seq > ?6 OR id & 32767 >= 10240) AND NOT EXISTS (SELECT 1 FROM main.event_payloads AS e"      \
   "  WHERE +e.kill_switch_event_id = ?1"                                       \
     "    AND +e.agent_id = s.agent_id AND +e.event_id = s.event_id"              \
   "    AND e.created_at = strftime("                                           \
@@ -84,7 +85,7 @@ static BxStmts *savingOf(Ring *p, const BxStmts *pArchive, BxErr *pErr) {
   "    '%Y-%m-%dT%H:%M:%fZ', timestamp / 1000.0, 'unixepoch')" ROWS(schema)
 #define FIGURES                                                                \
   "SELECT count(*), coalesce(sum(size_bytes), 0), "                            \
-  "coalesce(sum((seq > ?2) IS NOT 1), 0)"
+  "coalesce(sum(" RING_BEYOND "), 0)"
 #define OF_AGENT(schema)                                                       \
   " FROM " schema ".@_slots AS s WHERE id BETWEEN ?1 AND ?1 + 65535"
 /* clang-format on */
@@ -109,9 +110,9 @@ static const char zDropTemp[] =
 static void bindRows(sqlite3_stmt *pStmt, const char *zEvent,
     const RingAgent *pAgent, BxErr *pErr) {
   assert(pAgent->iNo > 0 && pAgent->nWindow > 0);
-  bxBind(pStmt, pErr, "tiiiii", zEvent, BX_RING_SPLIT(pAgent) + 1,
+  bxBind(pStmt, pErr, "tiiiiii", zEvent, BX_RING_SPLIT(pAgent) + 1,
       BX_RING_LAST(pAgent), BX_RING_BASE(pAgent), BX_RING_SPLIT(pAgent),
-      pAgent->nGiven - pAgent->nAllowed);
+      pAgent->nGiven - pAgent->nAllowed, RING_PARK(pAgent));
 }
 
 /* Saves the agent's rows in one statement. Returns how many. */
@@ -254,7 +255,7 @@ static void refuseBlob(
   sqlite3_stmt *pStmt = bxPrepare(&p->base.stmts,
       "SELECT event_id, seq, CASE typeof(request_body) WHEN 'blob' "
       "THEN 'request_body' ELSE 'response_body' END FROM main.@_slots "
-      "WHERE id BETWEEN ?1 AND ?1 + 65535 AND seq > ?2 "
+      "WHERE id BETWEEN ?1 AND ?1 + 65535 AND " RING_WITHIN " "
       "AND (typeof(request_body) = 'blob' "
       "OR typeof(response_body) = 'blob') ORDER BY seq LIMIT 1",
       pErr);
@@ -295,7 +296,7 @@ void bxPayloadExtract(BxCall *p) {
   pStmt = bxPrepare(&pRing->base.stmts,
       "SELECT json_group_array(iif(meta IS NULL, json_object(" EXCHANGE "), "
       "json_object(" EXCHANGE ", 'meta', json(meta)))) FROM (SELECT * FROM "
-      "main.@_slots WHERE id BETWEEN ?1 AND ?1 + 65535 AND seq > ?2 "
+      "main.@_slots WHERE id BETWEEN ?1 AND ?1 + 65535 AND " RING_WITHIN " "
       "ORDER BY seq)",
       &p->err);
   bxBind(pStmt, &p->err, "ii", agent.iNo << 16, agent.nGiven - agent.nAllowed);

@@ -115,6 +115,7 @@ typedef struct RingAgent {
   i64 iNo;
   i64 nWindow;  /* number of slots that its rows are laid out for */
   i64 iHalf;    /* the half of its ids that they use, 0 or 1 */
+  i64 bParked;  /* it may have rows beyond the window, which are or were held */
   i64 nRow;     /* rows that it has now */
   i64 nGiven;   /* all its pushes: the seq of the newest row */
   i64 nAllowed; /* the ring's window now, which may differ from nWindow */
@@ -178,8 +179,6 @@ sqlite3_stmt *bxRingAgents(Ring *p, int bOne, BxErr *pErr);
 char *bxRingHolder(Ring *p, i64 iFirst, i64 iLast, i64 iSeq, BxErr *pErr);
 /* HeldError if there is one on a row that is to be deleted. */
 void bxRingRefuseHeld(Ring *p, i64 iFirst, i64 iLast, BxErr *pErr);
-/* HeldError for a hold that leaves no room, or nothing for NULL. */
-void bxRingRefuseFull(Ring *p, const char *zHolder, BxErr *pErr);
 /* Removes rows of an agent, which count as saved, or as cleared; and its steps.
 ** zWhich: a query of their number, their bytes, and how many have a seq up to ?2,
 ** which count as rolled. zDrop: a DELETE of them. ?1 is the first id of the agent.
@@ -230,6 +229,13 @@ void bxRingCheck(BxVtab *pVtab, BxProblems *pOut);
 #define BX_RING_BASE(p) (((p)->iNo << 16) | ((p)->iHalf << 15))
 #define BX_RING_SPLIT(p) (BX_RING_BASE(p) + (p)->nGiven % (p)->nWindow)
 #define BX_RING_LAST(p) (BX_RING_BASE(p) + (p)->nWindow - 1)
+
+/* Ids of its rows beyond the window that a hold keeps, the oldest first. */
+#define RING_PARK(p) (((p)->iNo << 16) + 10240)
+#define RING_PARK_LAST(p) (((p)->iNo << 16) + 32767)
+/* SQL: a row is in the window, which begins after seq ?2, or parked; or neither. */
+#define RING_WITHIN "(seq > ?2 OR id & 32767 >= 10240)"
+#define RING_BEYOND RING_WITHIN " IS NOT 1"
 
 /* ring_bound.c: the limits of a whole ring */
 /* Sets "max_bytes" or "idle_days". 0 removes the bound. */

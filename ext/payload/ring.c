@@ -66,7 +66,7 @@ typedef struct RingCursor {
   i64 nWindow;           /* window of the ring when the query began */
   i64 iLow, iHigh;       /* bounds of seq */
   int idxNum;
-  int iPart; /* 0: the first part of the layout, 1: the second */
+  int iPart; /* of the layout, from 0 to 2 */
   int bEof;
 } RingCursor;
 
@@ -327,23 +327,28 @@ static int ringClose(sqlite3_vtab_cursor *pCursor) {
   return SQLITE_OK;
 }
 
-/* Binds part iPart of the agent's layout: the slots of an interval of seq. The
-** oldest rows are after the newest one, so a read by rising seq begins with that
-** part. */
+/* Binds part iPart of the agent's layout: the slots of an interval of seq. By rising
+** seq, the first one has the rows beyond the window, and the second one those after
+** the newest one, which are older than those before it. */
 static void bindPart(RingCursor *p, BxErr *pErr) {
   const RingAgent *pAgent = &p->agent;
   i64 iSplit = pAgent->nGiven - pAgent->nGiven % pAgent->nWindow;
-  int bOld = (p->iPart == 0) == !(p->idxNum & NEWEST);
-  i64 iFirst = bOld ? iSplit - pAgent->nWindow : iSplit;
-  i64 iLast = bOld ? iSplit - 1 : pAgent->nGiven;
+  int iPart = p->idxNum & NEWEST ? 2 - p->iPart : p->iPart;
+  i64 iFirst = iPart == 1 ? iSplit - pAgent->nWindow : iSplit;
+  i64 iLast = iPart == 1 ? iSplit - 1 : pAgent->nGiven;
   assert(pAgent->iNo > 0 && pAgent->nWindow > 0);
+  sqlite3_reset(p->pSlots);
+  if (iPart == 0) {
+    bxBind(p->pSlots, pErr, "iiii", RING_PARK(pAgent),
+        pAgent->bParked ? RING_PARK_LAST(pAgent) : 0, p->iLow, p->iHigh);
+    return;
+  }
   if (iFirst <= pAgent->nGiven - p->nWindow) {
     iFirst = pAgent->nGiven - p->nWindow + 1;
   }
   if (iFirst < p->iLow) iFirst = p->iLow;
   if (iLast > p->iHigh) iLast = p->iHigh;
   if (iFirst < 1) iFirst = 1;
-  sqlite3_reset(p->pSlots);
   if (iFirst > iLast) iFirst = iLast = 0; /* no row */
   bxBind(p->pSlots, pErr, "iiii",
       BX_RING_BASE(pAgent) + iFirst % pAgent->nWindow,
@@ -356,8 +361,8 @@ static void nextRow(RingCursor *p, BxErr *pErr) {
   while (pErr->rc == SQLITE_OK) {
     if (p->agent.iNo != 0) {
       if (bxRow(p->pSlots, pErr)) return;
-      if (p->iPart == 0) {
-        p->iPart = 1;
+      if (p->iPart < 2) {
+        p->iPart++;
         bindPart(p, pErr);
         continue;
       }

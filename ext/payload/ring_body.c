@@ -185,7 +185,7 @@ void bxRingDrop(Ring *p, i64 iSlot, BxErr *pErr) {
 void bxRingMove(Ring *p, const RingAgent *pAgent, i64 nWindow, BxErr *pErr) {
   static const char zTrim[] =
       "DELETE FROM main.@_slots WHERE id BETWEEN ?1 AND ?1 + 65535 "
-      "AND (seq > ?2) IS NOT 1";
+      "AND " RING_BEYOND;
   static const char zMove[] =
       "UPDATE main.@_slots SET id = ?3 + seq % ?4 WHERE id BETWEEN ?1 AND ?2";
   static const char *const azSql[] = {zTrim, zMove};
@@ -194,6 +194,6 @@ void bxRingMove(Ring *p, const RingAgent *pAgent, i64 nWindow, BxErr *pErr) {
   bxStmtSet(&p->base.stmts, azSql, 2, apStmt, pErr);
   bxDo(&p->base.stmts, zTrim, pErr, "ii", pAgent->iNo << 16,
       pAgent->nGiven - nWindow);
-  bxDo(&p->base.stmts, zMove, pErr, "iiii", iFirst, iFirst + 32767,
+  bxDo(&p->base.stmts, zMove, pErr, "iiii", iFirst, iFirst + 10239,
       iFirst ^ 32768, nWindow);
 }

@@ -85,6 +85,10 @@ static void choosePart(Ring *p, RingRoll *pOut, i64 iFirst, i64 iLast,
 static int chooseRows(Ring *p, RingRoll *pOut, const RingAgent *pAgent,
     i64 iKeep, int bAll, BxErr *pErr) {
   int nBefore = pOut->nRow;
+  if (pAgent->bParked) {
+    choosePart(
+        p, pOut, RING_PARK(pAgent), RING_PARK_LAST(pAgent), iKeep, bAll, pErr);
+  }
   choosePart(p, pOut, BX_RING_SPLIT(pAgent) + 1, BX_RING_LAST(pAgent), iKeep,
       bAll, pErr);
   choosePart(
@@ -322,7 +326,7 @@ void bxRingSetBound(Ring *p, const char *zOption, i64 iVal, BxErr *pErr) {
   }
   bxRingWindow(p, pErr);
   if (p->nMaxByte > 0 && pErr->rc == SQLITE_OK) {
-    static const RingAgent nobody = {0, 0, 0, 0, 0, 0, 0};
+    static const RingAgent nobody = {0};
     bxRingRoll(p, bxRingChoose(p, &nobody, 0, -1, pErr), 0, pErr);
   }
 }

@@ -22,15 +22,22 @@ static i64 findOpen(Ring *p, const RingPush *pDone, BxErr *pErr) {
       "SELECT id FROM main.@_slots WHERE id BETWEEN ?1 AND ?2 AND seq > ?3 "
       "AND event_id = ?4 AND response_body IS NULL ORDER BY id DESC LIMIT 1";
   RingAgent agent;
-  i64 iSlot = 0, iSplit;
+  i64 iSlot = 0;
+  int i;
   bxRingAgent(p, pDone->zAgent, &agent, pErr);
   if (agent.iNo == 0 || pErr->rc != SQLITE_OK) return 0;
-  iSplit = BX_RING_SPLIT(&agent);
-  iSlot = bxAsk(&p->base.stmts, zSql, pErr, "iiiv", BX_RING_BASE(&agent),
-      iSplit, agent.nGiven - agent.nAllowed, pDone->pEvent);
-  if (iSlot != 0) return iSlot;
-  return bxAsk(&p->base.stmts, zSql, pErr, "iiiv", iSplit + 1,
-      BX_RING_LAST(&agent), agent.nGiven - agent.nAllowed, pDone->pEvent);
+  for (i = 0; i < 2 + agent.bParked && iSlot == 0; i++) {
+    i64 iSplit = BX_RING_SPLIT(&agent);
+    iSlot = bxAsk(&p->base.stmts, zSql, pErr, "iiiv",
+        i == 0   ? BX_RING_BASE(&agent)
+        : i == 1 ? iSplit + 1
+                 : RING_PARK(&agent),
+        i == 0   ? iSplit
+        : i == 1 ? BX_RING_LAST(&agent)
+                 : RING_PARK_LAST(&agent),
+        i < 2 ? agent.nGiven - agent.nAllowed : 0, pDone->pEvent);
+  }
+  return iSlot;
 }
 
 /* Completes evidence: of the time of a slot, or any for 0. Returns whether there

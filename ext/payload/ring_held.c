@@ -27,6 +27,8 @@ static const char zHeld[] =
 
 /* What holds keep beyond the limits. */
 static void checkRoom(Ring *p, BxProblems *pOut, BxErr *pErr) {
+  static const char zParked[] =
+      "SELECT count(*) FROM main.@_slots WHERE id & 32767 >= 10240";
   static const char zSum[] =
       "SELECT iif(sum(size_bytes) > (SELECT value FROM main.@_config WHERE "
       "name = 'max_bytes'), sum(size_bytes), 0)" HELD_ROWS;
@@ -34,6 +36,11 @@ static void checkRoom(Ring *p, BxProblems *pOut, BxErr *pErr) {
   if (nByte > 0) {
     bxProblem(pOut, p->base.stmts.zTable,
         "holds keep exchanges of %lld bytes, more than max_bytes", nByte);
+  }
+  nByte = bxAskOnce(&p->base.stmts, zParked, pErr, "");
+  if (nByte > 0) {
+    bxProblem(pOut, p->base.stmts.zTable,
+        "holds keep, or kept, %lld exchanges beyond the window", nByte);
   }
 }
 
@@ -128,13 +135,14 @@ static const char *const azCheck[] = {
     "IS NOT rows || ' ' || bytes",
     "SELECT 'agents', 'agent ' || agent_id || ': the layout is not one' "
     "FROM main.@_agents WHERE (typeof(no) = 'integer' AND no > 0 "
-    "AND half IN (0, 1) AND typeof(window) = 'integer' "
+    "AND half IN (0, 1, 2, 3) AND typeof(window) = 'integer' "
     "AND window BETWEEN 1 AND 10000) IS NOT TRUE",
     "SELECT 'slots', 'slot ' || s.id || ' is not where its agent has it' "
     "FROM main.@_slots AS s LEFT JOIN main.@_agents AS a ON a.no = s.id >> 16 "
     "WHERE a.no IS NULL OR a.agent_id IS NOT s.agent_id OR s.event_id IS NULL "
-    "OR s.timestamp IS NULL OR s.seq > a.given OR s.id IS NOT "
-    "(a.no << 16) + (a.half << 15) + s.seq % a.window",
+    "OR s.timestamp IS NULL OR s.seq > a.given OR iif(s.id & 32767 >= 10240, "
+    "a.half < 2, s.id IS NOT (a.no << 16) + ((a.half & 1) << 15) + s.seq % "
+    "a.window)",
     "SELECT 'config', 'the window is not from 1 to 10000' WHERE NOT EXISTS "
     "(SELECT 1 FROM main.@_config WHERE name = 'window' "
     "AND typeof(value) = 'integer' AND value BETWEEN 1 AND 10000)",
