@@ -118,10 +118,16 @@ static void readWatched(Ring *p, int *pbBound, BxErr *pErr) {
     return;
   }
   if (p->eRules > 0) {
-    readFirst(p, bxRingConfigSql(p->eRules), 1, pbBound, pErr);
-  } else {
-    readFirst(p, zSql, 0, pbBound, pErr);
+    readFirst(p, bxRingConfigSql(p->eRules), 1, pbBound, &err);
+    if (err.rc != SQLITE_ERROR) {
+      bxPass(pErr, &err);
+      return;
+    }
+    bxClear(&err); /* some of them are there, but not all */
+    p->eRules = -1;
+    p->mWatch = 0;
   }
+  readFirst(p, zSql, 0, pbBound, pErr);
 }
 
 /* Reads the ring's window and bounds, and what is on: once in a transaction, and
