@@ -376,7 +376,7 @@ END;
 -- A pinned row gets a missing id, and a body in the form that the module has put
 -- into payload__packed. A held row may also become evidence, which gives it a time
 -- and a kill switch. (COLLATE: the columns of a table that was taken over may have
--- others.) The response of an exchange that has none may come once, and meta with it.
+-- others.) The response of a pinned exchange that has none may come once, with meta.
 CREATE TRIGGER IF NOT EXISTS main.payload_update_guard
 BEFORE UPDATE OF rowid, oid, _rowid_, id, event_id, agent_id, request_body, response_body,
   purpose, kill_switch_event_id, created_at, meta ON event_payloads
@@ -401,11 +401,11 @@ BEGIN
               AND NEW.event_id IS OLD.event_id COLLATE BINARY AND NEW.agent_id IS OLD.agent_id COLLATE BINARY
               AND NEW.purpose IS OLD.purpose COLLATE BINARY AND NEW.created_at IS OLD.created_at COLLATE BINARY
               AND NEW.kill_switch_event_id IS OLD.kill_switch_event_id COLLATE BINARY
-              AND (NEW.meta IS OLD.meta COLLATE BINARY OR OLD.response_body IS NULL AND NOT EXISTS (
+              AND (NEW.meta IS OLD.meta COLLATE BINARY OR OLD.pinned AND OLD.response_body IS NULL AND NOT EXISTS (
                     SELECT 1 FROM blackbox__log WHERE subject = OLD.id AND kind = 'complete'))
               AND (NEW.request_body IS OLD.request_body COLLATE BINARY OR EXISTS (
                     SELECT 1 FROM payload__packed WHERE id = OLD.id AND reference IS NEW.request_body))
-              AND (NEW.response_body IS OLD.response_body COLLATE BINARY OR OLD.response_body IS NULL OR EXISTS (
+              AND (NEW.response_body IS OLD.response_body COLLATE BINARY OR (OLD.pinned AND OLD.response_body IS NULL) OR EXISTS (
                     SELECT 1 FROM payload__packed WHERE id = OLD.id AND reference IS NEW.response_body)));
   SELECT CASE
     WHEN NEW.rowid = -1
@@ -479,11 +479,9 @@ BEGIN
   INSERT INTO blackbox__log(domain, kind, subject, detail, event_id, agent_id, kill_switch_event_id)
   SELECT 'payload', column1, NEW.id, '{"pin":' || n || '}', NEW.event_id, NEW.agent_id, NEW.kill_switch_event_id
     FROM payload__pins, (VALUES ('complete'), ('pin'))
-   WHERE id = OLD.id AND OLD.response_body IS NULL AND OLD.purpose = NEW.purpose
-     AND (NEW.response_body IS NOT NULL OR NEW.meta IS NOT OLD.meta);
-  UPDATE payload__pins SET n = last_insert_rowid()
-   WHERE id = OLD.id AND OLD.response_body IS NULL AND OLD.purpose = NEW.purpose
-     AND (NEW.response_body IS NOT NULL OR NEW.meta IS NOT OLD.meta);
+   WHERE id = OLD.id AND OLD.pinned AND OLD.response_body IS NULL
+     AND (NEW.response_body, NEW.meta) IS NOT (NULL, OLD.meta);
+  UPDATE payload__pins SET n = last_insert_rowid() WHERE id = OLD.id AND changes();
   DELETE FROM payload__packed
    WHERE id = OLD.id AND reference IS NOT NEW.request_body AND reference IS NOT NEW.response_body;
   UPDATE payload__packed SET id = NEW.id WHERE id = OLD.id AND NEW.id IS NOT OLD.id COLLATE BINARY;

@@ -177,6 +177,8 @@ sqlite3_stmt *bxRingAgents(Ring *p, int bOne, BxErr *pErr);
 /* A hold on a row with an id from iFirst to iLast and a seq up to iSeq, as text to
 ** sqlite3_free(); NULL if there is none. */
 char *bxRingHolder(Ring *p, i64 iFirst, i64 iLast, i64 iSeq, BxErr *pErr);
+/* Whether there is one on a row. */
+int bxRingIsHeld(Ring *p, i64 iSlot, BxErr *pErr);
 /* HeldError if there is one on a row that is to be deleted. */
 void bxRingRefuseHeld(Ring *p, i64 iFirst, i64 iLast, BxErr *pErr);
 /* Removes rows of an agent, which count as saved, or as cleared; and its steps.

@@ -523,7 +523,7 @@ static void insertRow(
 }
 
 /* UPDATE ring SET response_body = ?, meta = ? */
-static void updateRow(Ring *p, sqlite3_value **argv, BxErr *pErr) {
+static void updateExchange(Ring *p, sqlite3_value **argv, BxErr *pErr) {
   sqlite3_value **aCol = argv + 2;
   RingPush done = {0};
   int i;
@@ -549,7 +549,7 @@ static int ringUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
   if (argc == 1) {
     bxRingDelete(p, sqlite3_value_int64(argv[0]), &err);
   } else if (!isNull(argv[0])) {
-    updateRow(p, argv, &err);
+    updateExchange(p, argv, &err);
   } else if (!isNull(argv[2 + COMMAND])) {
     *piRowid = 0;
     runCommand(p, argv + 2, &err);

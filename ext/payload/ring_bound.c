@@ -52,13 +52,6 @@ static i64 rollColumn(Ring *p, sqlite3_stmt *pStmt, int i, i64 iHigh,
 
 /*-------------------------------------------------------------- choice ----*/
 
-/* Whether a hold keeps the row. */
-static int isHeld(Ring *p, i64 iSlot, BxErr *pErr) {
-  char *zHolder = bxRingHolder(p, iSlot, iSlot, ROLL_NUMBER, pErr);
-  sqlite3_free(zHolder);
-  return zHolder != 0;
-}
-
 /* Chooses rows from slot iFirst to iLast, the oldest first: all of them, or
 ** until nOver is used up. Omits iKeep, the slot that the push writes, and what is
 ** held. */
@@ -73,7 +66,7 @@ static void choosePart(Ring *p, RingRoll *pOut, i64 iFirst, i64 iLast,
          bxRow(pStmt, pErr)) {
     i64 iSlot = sqlite3_column_int64(pStmt, 0);
     i64 nByte = rollColumn(p, pStmt, 1, ROLL_SIZE, "_slots", pErr);
-    if (iSlot == iKeep || isHeld(p, iSlot, pErr)) continue;
+    if (iSlot == iKeep || bxRingIsHeld(p, iSlot, pErr)) continue;
     pOut->aRow[pOut->nRow].iSlot = iSlot;
     pOut->aRow[pOut->nRow++].nByte = nByte;
     pOut->nOver -= nByte;

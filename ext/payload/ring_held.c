@@ -26,7 +26,7 @@ static const char zHeld[] =
     "response_body, meta" HELD_ROWS;
 
 /* What holds keep beyond the limits. */
-static void checkRoom(Ring *p, BxProblems *pOut, BxErr *pErr) {
+static void checkKept(Ring *p, BxProblems *pOut, BxErr *pErr) {
   static const char zParked[] =
       "SELECT count(*) FROM main.@_slots WHERE id & 32767 >= 10240";
   static const char zSum[] =
@@ -191,7 +191,7 @@ void bxRingCheck(BxVtab *pVtab, BxProblems *pOut) {
   }
   if (bxShadowIsHeld(pVtab, &err)) {
     checkHeld(p, pOut, &err);
-    checkRoom(p, pOut, &err);
+    checkKept(p, pOut, &err);
   }
   bxUnchecked(pOut, pVtab->stmts.zTable, &err);
 }

@@ -254,7 +254,7 @@ void bxRingRefuseHeld(Ring *p, i64 iFirst, i64 iLast, BxErr *pErr) {
   sqlite3_free(zHolder);
 }
 
-static int isHeld(Ring *p, i64 iSlot, BxErr *pErr) {
+int bxRingIsHeld(Ring *p, i64 iSlot, BxErr *pErr) {
   char *zHolder = bxRingHolder(p, iSlot, iSlot, MAX_GIVEN, pErr);
   sqlite3_free(zHolder);
   return zHolder != 0;
@@ -309,7 +309,7 @@ static void unpark(Ring *p, RingAgent *pAgent, BxErr *pErr) {
       nByte = sqlite3_column_int64(pStmt, 1);
     }
     bxDone(pStmt, pErr);
-    if (!bRow || isHeld(p, iSlot, pErr)) break;
+    if (!bRow || bxRingIsHeld(p, iSlot, pErr)) break;
     bxRingDrop(p, iSlot, pErr);
     count.nRolled++;
     count.nRow--;
@@ -340,7 +340,7 @@ static void parkTrimmed(Ring *p, RingAgent *pAgent, i64 nWindow, BxErr *pErr) {
       iSeq = sqlite3_column_int64(pStmt, 1);
     }
     bxDone(pStmt, pErr);
-    if (iSlot > 0 && isHeld(p, iSlot, pErr)) park(p, pAgent, iSlot, pErr);
+    if (iSlot > 0 && bxRingIsHeld(p, iSlot, pErr)) park(p, pAgent, iSlot, pErr);
   }
 }
 
@@ -476,7 +476,7 @@ static void findSlotOf(Ring *p, const RingPush *pPush, RingAgent *pNext,
   if (pOld->bThere ? pOld->bOther
                    : !pNext->bParked && pNext->nRow >= pNext->nWindow) {
     bxRingCorrupt(p, pErr, "_slots");
-  } else if (pOld->bThere && isHeld(p, pOld->iId, pErr)) {
+  } else if (pOld->bThere && bxRingIsHeld(p, pOld->iId, pErr)) {
     park(p, pNext, pOld->iId, pErr);
     pOld->bThere = 0;
     pOld->nByte = 0;
