@@ -60,9 +60,8 @@ CREATE TABLE main.@_slots(id INTEGER PRIMARY KEY,seq,timestamp,size_bytes,agent_
 CREATE TABLE IF NOT EXISTS main.@_turns(no INTEGER PRIMARY KEY,filled,last,UNIQUE(filled,last));
 
 -- The last 128 steps of each agent, while the ring looks for loops: tool calls
--- and their results, as hashes. id is no << 16 | n % 128, where n is the number
--- of the step. error is -1 until there is a result. spent (tokens), made
--- (calls) and cost are sums; those that end in _before are the sums before this
--- turn. What is 0 may be NULL. The newest step also says how far the request was
--- read: head bytes, which have the hash head_hash and are head_items messages.
-CREATE TABLE IF NOT EXISTS main.@_steps(id INTEGER PRIMARY KEY,n,seq,timestamp,turn,start,call,tool,arguments,result,masked,error,said,spent,made,cost,spent_before,made_before,cost_before,head,head_hash,head_key,head_items,items,first,chain);
+-- and their results. id is no << 16 | n % 128, where n is the number of the step.
+-- error is -1 until there is a result. arguments is a hash, made a sum of calls. What
+-- is 0 may be NULL. The newest step also says how far the request was read: head
+-- bytes and items messages. state and more have the rest: see ext/payload/steps.c.
+CREATE TABLE IF NOT EXISTS main.@_steps(id INTEGER PRIMARY KEY,n,seq,turn,error,arguments,made,head,items,chain,state,more);
