@@ -34,7 +34,7 @@ static const char zPayloadLogged[] =
     "SELECT e.agent_id AS \"row.agent_id\", e.created_at AS \"row.created_at\","
     " e.event_id AS \"row.event_id\", e.id AS \"row.id\","
     " e.kill_switch_event_id AS \"row.kill_switch_event_id\","
-    " e.purpose AS \"row.purpose\", e.request_body AS \"row.request_body\","
+    " e.meta AS \"row.meta\", e.purpose AS \"row.purpose\", e.request_body AS \"row.request_body\","
     " e.response_body AS \"row.response_body\""
     " FROM main.blackbox__log AS l"
     " JOIN main.payload__pins AS p ON p.id = l.subject AND p.n = l.n"

@@ -182,7 +182,7 @@ static void moveNames(
   static const char zUnpin[] =
       "UPDATE main.blackbox__log SET detail = '{\"pin\":' || ?2 || '}' WHERE n "
       "> ?3"
-      " AND kind = 'unpin' AND detail = '{\"pin\":' || ?1 || '}'";
+      " AND kind IN ('unpin', 'complete', 'pin') AND detail = '{\"pin\":' || ?1 || '}'";
   int i;
   bxDo(p, zStep, pErr, "ii", iFrom, iTo);
   bxDo(p, zUnpin, pErr, "iii", iFrom, iTo, iLeaves);
@@ -283,7 +283,8 @@ i64 bxLogProve(BxStmts *p, i64 nMost, BxErr *pErr) {
     takeRows(&log, nMost, pErr); /* the sums */
   }
   bxLogSave(&log, pErr);
-  if (pErr->rc != SQLITE_OK && log.now.n > nBefore) {
+  if (pErr->rc != SQLITE_OK && log.now.n > nBefore &&
+      sqlite3_txn_state(p->bx->db, p->zDb) == SQLITE_TXN_WRITE) {
     bxLogCut(&log, nBefore, &cut); /* what it can */
     bxDo(p, zForget, &cut, "i", iRepair);
     bxClear(&cut);

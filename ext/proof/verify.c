@@ -173,15 +173,17 @@ static i64 skipLeaves(Verify *p, i64 i) {
 /*----------------------------------------------------------------- rows ----*/
 
 typedef enum PinEnd { END_NONE, END_UNPIN, END_PIN } PinEnd;
-/* What ends, by the log, the pin that the cursor is on: an unpin that names it. */
+/* What ends, by the log, the pin that the cursor is on: an unpin that names it, or
+** that the row was completed, after which another pin has what it is now. */
 static PinEnd endOfPin(Verify *p) {
   static const char zNext[] =
       "SELECT CASE WHEN kind = 'pin' THEN 2"
       "  ELSE detail IS '{\"pin\":' || ?3 || '}' END FROM main.blackbox__log"
       " WHERE subject = ?1 AND domain = ?2 AND n > ?3"
-      " AND kind IN ('pin', 'unpin') ORDER BY n LIMIT 1";
+      " AND kind IN ('pin', 'unpin', 'complete') ORDER BY n LIMIT 1";
   static const char zErased[] =
-      "SELECT 1 FROM main.blackbox__log WHERE kind = 'unpin' AND domain = ?1"
+      "SELECT 1 FROM main.blackbox__log"
+      " WHERE kind IN ('unpin', 'complete') AND domain = ?1"
       " AND n > ?2 AND detail = '{\"pin\":' || ?2 || '}'";
   sqlite3_stmt *pRow = p->rows.pStmt;
   const char *zSubject = bxColumnText(pRow, 15, p->pErr);

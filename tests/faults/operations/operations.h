@@ -34,6 +34,12 @@
 #define PUSH(ring, agent, event)                                               \
   "INSERT INTO " ring "(agent_id, event_id, request_body, response_body,"      \
   "  timestamp) VALUES('" agent "','" event "','question','answer',9000)"
+#define REQUEST_ALONE(ring)                                                    \
+  "INSERT INTO " ring "(agent_id, event_id, request_body, meta, timestamp)"    \
+  "  VALUES('a', 'e9', 'question', '{\"url\":1}', 9000);"
+#define COMPLETE(ring)                                                         \
+  "INSERT INTO " ring "(" ring ", agent_id, event_id, response_body, meta)"    \
+  "  VALUES('complete', 'a', 'e9', 'a late answer', '{\"status\":200}')"
 #define BOUND(name, value)                                                     \
   "INSERT INTO ring(ring, value) VALUES('" name "', " value ");"
 #define BROKEN_RING                                                            \
