@@ -265,8 +265,8 @@ static const BxTable aTables[] = {
 static const BxModule aModule[] = {
     {"payload_ring", bxSqlPayloadRing, 0, "_config", "k", bxRingRecords,
         bxRingKnown, bxRingCheck, bxRingHeld},
-    {EV_MODULE, bxSqlEvidenceBuffer, bxSqlEvidenceBufferHeld, "_state",
-        "version", bxEvBufferRecords, bxEvKnown, bxEvCheck, 0},
+    {EV_MODULE, bxSqlEvidenceBuffer, 0, "_state", "version", bxEvBufferRecords,
+        bxEvKnown, bxEvCheck, 0},
     {0, 0, 0, 0, 0, 0, 0, 0, 0},
 };
 

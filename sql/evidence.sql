@@ -79,7 +79,51 @@ SELECT e.owner || '/' || e.id,
   LEFT JOIN evidence__overflow_screenshots AS s ON s.rid = e.rid
  WHERE o.owner IS NULL OR a.rid IS NULL
     OR e.action_bytes <> length(CAST(a.action AS BLOB))
-    OR e.screenshot_bytes <> coalesce(length(s.screenshot), 0);
+    OR e.screenshot_bytes <> coalesce(length(s.screenshot), 0)
+UNION ALL
+SELECT e.buffer || '/' || e.id, 'is pinned in a buffer that is not there'
+  FROM evidence__pinned AS e
+ WHERE NOT EXISTS (SELECT 1 FROM sqlite_schema
+                    WHERE type = 'table' AND name = e.buffer COLLATE NOCASE);
+
+-- The pinned rows of the buffers in this schema. pinned is 0 only while the buffer
+-- takes a row back.
+CREATE TABLE IF NOT EXISTS main.evidence__pinned(
+  no         INTEGER PRIMARY KEY,
+  buffer     TEXT NOT NULL,
+  id         TEXT NOT NULL,
+  timestamp  INTEGER NOT NULL,
+  action     TEXT,
+  screenshot BLOB,
+  pinned     INTEGER NOT NULL DEFAULT 1
+);
+
+-- The buffers in which approval has left something to sweep.
+CREATE TABLE IF NOT EXISTS main.evidence__sweeps(
+  buffer TEXT COLLATE NOCASE PRIMARY KEY
+) WITHOUT ROWID;
+
+CREATE TRIGGER IF NOT EXISTS main.evidence_pinned_insert
+BEFORE INSERT ON evidence__pinned
+WHEN EXISTS (SELECT 1 FROM evidence__pinned WHERE no = NEW.no)
+BEGIN
+  SELECT RAISE(ABORT, 'PinnedError: pinned evidence cannot be replaced; unpin it first: UPDATE the buffer SET pinned = 0');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.evidence_pinned_update
+BEFORE UPDATE ON evidence__pinned
+WHEN (NEW.no, NEW.id, NEW.timestamp, NEW.action, NEW.screenshot)
+     IS NOT (OLD.no, OLD.id, OLD.timestamp, OLD.action, OLD.screenshot)
+BEGIN
+  SELECT RAISE(ABORT, 'PinnedError: pinned evidence cannot be changed; unpin it first: UPDATE the buffer SET pinned = 0');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.evidence_pinned_delete
+BEFORE DELETE ON evidence__pinned
+WHEN OLD.pinned IS NOT 0
+BEGIN
+  SELECT RAISE(ABORT, 'PinnedError: pinned evidence cannot be deleted; unpin it first: UPDATE the buffer SET pinned = 0');
+END;
 
 -- claim gets a new value with each resume; the buffer with the old value stops
 -- writing. removed is the number of actions that the buffer pruned, for exports

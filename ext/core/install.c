@@ -327,6 +327,21 @@ static int allIntact(BxStmts *p, const char *zList, BxErr *pErr) {
          pErr->rc == SQLITE_OK;
 }
 
+void bxInstallMissing(
+    Bx *bx, const char *zDb, const char *zDomain, BxErr *pErr) {
+  int bTemp = sqlite3_stricmp(zDb, "temp") == 0;
+  BxStmts *p = bxSchema(bx, bTemp ? "main" : zDb, pErr);
+  int i;
+  for (i = 0; p != 0 && i < bx->nDomain && pErr->rc == SQLITE_OK; i++) {
+    const BxDomain *pDomain = &bx->aDomain[i];
+    if (i > 0 && strcmp(pDomain->zName, zDomain) != 0) continue;
+    if (bxInstalledFormat(p, pDomain, pErr) >= 0) continue;
+    if (bTemp && sqlite3_db_readonly(bx->db, "main") == 1) return;
+    bxExec(p, pDomain->zSql, pErr);
+    bxForgetHomes(bx);
+  }
+}
+
 /* Takes the write lock before anything is read: with a write that changes
 ** nothing, or with the schema of core itself, which begins with a CREATE. */
 static void lockSchema(BxStmts *p, BxErr *pErr) {
