@@ -33,7 +33,7 @@
 
 CREATE TABLE main.@_state(format,max_size_bytes,prune_threshold,retention_policy,max_screenshots,overflow,owner,claim,last,removed,actions,bytes,screenshots,free_screenshots,pinned_bytes,memory_bytes,overflowed,swept,stale);
 
-CREATE TABLE main.@_rows(rid INTEGER PRIMARY KEY,id TEXT UNIQUE,timestamp,action_bytes,screenshot_bytes,pruned,pinned,confidence,place);
+CREATE TABLE main.@_rows(rid INTEGER PRIMARY KEY,id TEXT UNIQUE,timestamp INTEGER,action_bytes,screenshot_bytes,pruned,pinned,confidence,place);
 
 CREATE TABLE main.@_actions(rid INTEGER PRIMARY KEY,action);
 

@@ -92,6 +92,19 @@ static void approveRows(EvBuffer *p, EvState *pState, BxErr *pErr) {
   *pErr = err;
 }
 
+/* Returns the pages that approval has freed in the overflow to the file system, if
+** the file was made with auto_vacuum = INCREMENTAL. */
+static void returnOver(
+    EvBuffer *p, const EvState *pState, i64 nByte, BxErr *pErr) {
+  BxStmts *pOver = bxSchema(p->base.stmts.bx, pState->zOverflow, pErr);
+  i64 nPage = pOver ? bxNumber(pOver, "PRAGMA main.page_size", pErr) : 0;
+  char *zSql;
+  if (pErr->rc != SQLITE_OK || nPage == 0 || nByte < nPage) return;
+  zSql = bxPrintf(pErr, "PRAGMA main.incremental_vacuum(%lld)", nByte / nPage);
+  bxExec(pOver, zSql, pErr);
+  sqlite3_free(zSql);
+}
+
 /* JSON array of what approval did not understand in these actions. */
 static char *problems(EvBuffer *p, BxErr *pErr) {
   char *zFrom = bxEvActions(p, pErr);
@@ -118,6 +131,9 @@ char *bxEvApprove(EvBuffer *p, i64 nKeep, int bQuiet, BxErr *pErr) {
   bxEvSweepLater(p, &after, pErr);
   bxEvFinish(p, &after, pErr);
   bxEvSweep(p, &after, EV_SWEEP_CALL, pErr);
+  if (before.nOverflow > 0) {
+    returnOver(p, &before, before.nBytes - after.nBytes, pErr);
+  }
   zProblems = bQuiet || pErr->rc != SQLITE_OK ? 0 : problems(p, pErr);
   if (zProblems != 0) zMore = sqlite3_mprintf(",\"problems\":%s", zProblems);
   if (zMore != 0) zOut = pruneResult(&before, &after, iStart, zMore);

@@ -139,7 +139,9 @@ static int openBuffer(sqlite3 *db, Bx *bx, const char *const *argv,
       bxEvExpectTables(p, pErr);
     } else {
       bxShadowCreate(&p->base, pErr);
-      bxInstallMissing(bx, argv[1], "evidence", pErr);
+      if (pParam->zOverflow[0] == 0) {
+        bxInstallMissing(bx, argv[1], "evidence", pErr);
+      }
       bxEvFirstState(p, pParam, pErr);
     }
   }

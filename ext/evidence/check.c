@@ -36,9 +36,10 @@ static const char zRows[] =
 static const char zTexts[] =
     "SELECT 'actions', CASE WHEN r.rid IS NULL"
     "  THEN 'action ' || a.rid || ' belongs to no row'"
-    "  WHEN r.action_bytes IS NOT length(CAST(a.action AS BLOB))"
-    "  THEN 'wrong size of ' || quote(r.id)"
-    "  ELSE 'damaged JSON of ' || quote(r.id) END"
+    "  WHEN CASE WHEN json_valid(a.action)"
+    "   THEN json_type(a.action) <> 'object' ELSE 1 END"
+    "  THEN 'damaged JSON of ' || quote(r.id)"
+    "  ELSE 'wrong size of ' || quote(r.id) END"
     " FROM main.@_actions AS a"
     " LEFT JOIN main.@_rows AS r ON r.rid = abs(a.rid) AND " HERE
     " WHERE CASE WHEN r.rid IS NULL THEN 1"

@@ -369,8 +369,20 @@ void bxEvRate(EvBuffer *p, int bRated, BxErr *pErr) {
   sqlite3_free(zAll);
 }
 
+/* Whether the file has holds, at little cost. (The domain may have been removed.) */
+static int hasHolds(EvBuffer *p, BxErr *pErr) {
+  static const char zSql[] = "SELECT 1 FROM main.retention__in_force LIMIT 1";
+  const BxStmts *pStmts = &p->base.stmts;
+  return !p->bTemp &&
+         sqlite3_table_column_metadata(pStmts->bx->db, pStmts->zDb,
+             "retention__in_force", 0, 0, 0, 0, 0, 0) == SQLITE_OK &&
+         bxAsk(&p->base.stmts, zSql, pErr, "") != 0;
+}
+
 void bxEvRefuseHeld(EvBuffer *p, BxErr *pErr) {
-  char *zOwner = bxShadowHolder(&p->base, pErr);
+  char *zOwner;
+  if (pErr->rc != SQLITE_OK || !hasHolds(p, pErr)) return;
+  zOwner = bxShadowHolder(&p->base, pErr);
   if (zOwner != 0) {
     bxFail(pErr, SQLITE_CONSTRAINT,
         "HeldError: a hold keeps this buffer (by %s), in which nothing can be "

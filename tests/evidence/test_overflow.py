@@ -582,15 +582,12 @@ def test_a_resumed_buffer_knows_how_many_actions_were_pruned(path):
 
 
 @pytest.mark.parametrize("table", [
-    "evidence__overflow_actions", "evidence__overflow_screenshots", "mine_actions",
-    "mine_shots"])
+    "evidence__overflow_actions", "evidence__overflow_screenshots"])
 @pytest.mark.parametrize("conflict", ["", "OR REPLACE"])
 def test_no_statement_moves_a_row_of_evidence_to_another_rid(rec, path, table, conflict):
-    rec.execute("CREATE VIRTUAL TABLE main.mine USING evidence_buffer")
-    for name in "rec", "mine":
-        for i in 1, 2:
-            rec.execute(ADD.replace("rec", name), (f"r{i}", i, "{}", b"%d" % i))
-        rec.execute(f"UPDATE {name} SET pinned = 1 WHERE id = 'r1'")
+    for i in 1, 2:
+        rec.execute(ADD, (f"r{i}", i, "{}", b"%d" % i))
+    rec.execute("UPDATE rec SET pinned = 1 WHERE id = 'r1'")
     one(rec, "SELECT evidence_flush('rec')")
     plain = sqlite3.connect(path, isolation_level=None)
     before = rows(plain, f"SELECT * FROM {table}")
