@@ -39,14 +39,12 @@ CREATE TABLE main.@_actions(rid INTEGER PRIMARY KEY,action);
 
 CREATE TABLE main.@_shots(rid INTEGER PRIMARY KEY,screenshot);
 
-CREATE TABLE main.@_gone(id UNIQUE,whole);
+CREATE TABLE main.@_gone(id PRIMARY KEY,whole)WITHOUT ROWID;
 
 CREATE TABLE main.@_log(id INTEGER PRIMARY KEY,at,rule,rows,screenshots,bytes,oldest,newest,minute,UNIQUE(rule,minute));
 
 CREATE INDEX main.@_time ON @_rows(timestamp);
 
-CREATE INDEX main.@_free ON @_rows(timestamp)WHERE pinned=0;
+CREATE INDEX main.@_old ON @_rows(timestamp)WHERE pinned=0;
 
 CREATE INDEX main.@_shot ON @_rows(confidence DESC,timestamp)WHERE pinned=0 AND screenshot_bytes>0;
-
-CREATE INDEX main.@_memory ON @_rows(timestamp)WHERE place=0;

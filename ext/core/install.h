@@ -17,7 +17,8 @@ int bxIsNamed(const char *zList, const char *zDomain);
 void bxInstallAgain(BxStmts *p, const char *zDomain, BxErr *pErr);
 /* Installs core and the domain in schema zDb if they are missing, for CREATE VIRTUAL
 ** TABLE: for a table in temp, in main. */
-void bxInstallMissing(Bx *bx, const char *zDb, const char *zDomain, BxErr *pErr);
+void bxInstallMissing(
+    Bx *bx, const char *zDb, const char *zDomain, BxErr *pErr);
 /* Makes the schema and its domains the result: "main: core, payload". */
 void bxReturnDomains(BxCall *p, BxStmts *pStmts);
 

@@ -142,8 +142,8 @@ static void makeMissing(BxStmts *p, void *pArg, const BxObject *pObject) {
   if (pObject->eState == BX_MISSING && !pObject->bLost &&
       (strcmp(pObject->zType, "index") == 0 ||
           strcmp(pObject->zType, "table") == 0)) {
-    runModel(pMending->pVtab, MAKE " AND name = ?3", pObject->zName,
-        pMending->pErr);
+    runModel(
+        pMending->pVtab, MAKE " AND name = ?3", pObject->zName, pMending->pErr);
   }
 }
 

@@ -18,7 +18,7 @@ EvBuffer *bxEvFind(BxCall *pCall) {
 
 /* The first statement of a function writes, so that it waits for other writers
 ** instead of failing because its snapshot is too old. */
-static void begin(EvBuffer *p, EvState *pBefore, BxErr *pErr) {
+static void beginAct(EvBuffer *p, EvState *pBefore, BxErr *pErr) {
   static const char zSql[] = "UPDATE main.@_state SET format = format WHERE 0";
   bxRun(bxStmt(&p->base.stmts, zSql, pErr), pErr);
   bxEvLoadState(p, pBefore, pErr);
@@ -40,8 +40,8 @@ static char *pruneResult(const EvState *pBefore, const EvState *pAfter,
 static const char zApprove[] =
     "INSERT OR REPLACE INTO main.@_actions(rid, action) SELECT -r.rid, %s"
     " FROM main.@_rows AS r JOIN main.@_actions AS a ON a.rid = r.rid"
-    " WHERE r.pinned = 0 AND r.pruned = 0 AND %s AND " EV_OBJECT("action")
-    " ORDER BY r.rid DESC";
+    " WHERE r.pinned = 0 AND r.pruned = 0 AND %s AND " EV_OBJECT(
+        "action") " ORDER BY r.rid DESC";
 
 static void approveHere(EvBuffer *p, const char *zCondition, BxErr *pErr) {
   char *zApproved = bxEvApproved("r.timestamp", pErr);
@@ -51,16 +51,16 @@ static void approveHere(EvBuffer *p, const char *zCondition, BxErr *pErr) {
   sqlite3_free(zApproved);
 }
 
-#define APPROVED                                                               \
+#define EV_APPROVED                                                            \
   " FROM main.@_rows AS r JOIN main.@_actions AS a ON a.rid = -r.rid"          \
   " WHERE r.pinned = 0 AND r.pruned = 0"
-#define KEPT "length(CAST(a.action AS BLOB))"
+#define EV_KEPT "length(CAST(a.action AS BLOB))"
 
 /* Counts what approval has removed of the actions, for the receipt. */
 static void noteApproved(EvBuffer *p, BxErr *pErr) {
   static const char zSum[] =
-      "SELECT sum(r.action_bytes - " KEPT "), min(r.timestamp),"
-      " max(r.timestamp)" APPROVED " AND r.action_bytes > " KEPT;
+      "SELECT sum(r.action_bytes - " EV_KEPT "), min(r.timestamp),"
+      " max(r.timestamp)" EV_APPROVED " AND r.action_bytes > " EV_KEPT;
   EvReceipt receipt = {"approval", 0, 0, 0, 0, 0};
   sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSum, pErr);
   if (bxRow(pStmt, pErr)) {
@@ -75,9 +75,9 @@ static void noteApproved(EvBuffer *p, BxErr *pErr) {
 /* The rows of this schema. Damaged text makes the fast statement fail, which
 ** then has changed nothing. The slow statement checks each text first. */
 static void approveRows(EvBuffer *p, EvState *pState, BxErr *pErr) {
-  static const char zCut[] =
+  static const char zTakeKept[] =
       "UPDATE main.@_rows AS n SET pruned = 1, action_bytes = kept FROM"
-      " (SELECT r.rid AS rid, " KEPT " AS kept" APPROVED ") AS k"
+      " (SELECT r.rid AS rid, " EV_KEPT " AS kept" EV_APPROVED ") AS k"
       " WHERE n.rid = k.rid";
   BxErr err = {SQLITE_OK, 0};
   if (pErr->rc != SQLITE_OK) return;
@@ -87,7 +87,7 @@ static void approveRows(EvBuffer *p, EvState *pState, BxErr *pErr) {
     approveHere(p, BX_JSON_VALID("action"), &err);
   }
   noteApproved(p, &err);
-  bxDo(&p->base.stmts, zCut, &err, "");
+  bxDo(&p->base.stmts, zTakeKept, &err, "");
   bxEvCountRows(p, pState, &err);
   *pErr = err;
 }
@@ -121,7 +121,7 @@ char *bxEvApprove(EvBuffer *p, i64 nKeep, int bQuiet, BxErr *pErr) {
   EvState before, after;
   i64 iStart = bxNow();
   char *zProblems, *zMore = 0, *zOut = 0;
-  begin(p, &before, pErr);
+  beginAct(p, &before, pErr);
   if (before.nAction > 0) bxEvRefuseHeld(p, pErr);
   bxEvOverflowClaim(p, &before, pErr);
   bxEvLoadState(p, &after, pErr);
@@ -169,7 +169,7 @@ static void act(
   memset(pBefore, 0, sizeof(*pBefore));
   memset(pAfter, 0, sizeof(*pAfter));
   if (p == 0 || pErr->rc != SQLITE_OK) return;
-  begin(p, pBefore, pErr);
+  beginAct(p, pBefore, pErr);
   bxEvOverflowOurs(p, pBefore, pErr);
   bxEvLoadState(p, pAfter, pErr);
   if (eAct == PRUNE && bxEvExcess(pAfter, 0) > 0) {

@@ -12,6 +12,7 @@
 ** Columns: id, timestamp, action, screenshot, size_bytes, pruned, pinned,
 ** storage. Hidden columns: one with the name of the table, and value, for
 ** commands: INSERT INTO rec(rec, value) VALUES('max_size_bytes', 20000000)
+**           INSERT INTO rec(rec) VALUES('sweep'): what approval has left
 **
 ** A read by id, by rowid or by a range of timestamp, also in order of
 ** timestamp, is a seek in an index. Action and screenshot are read only when
@@ -43,10 +44,13 @@ typedef struct EvCursor {
   int bEof;
 } EvCursor;
 
+/* What is erased must not be left to a later sweep. */
+#define EV_SWEEP "INSERT INTO main.@(@) VALUES('sweep')"
+
 const BxRecords bxEvBufferRecords[] = {
     {0, "main.@", "", "t.action|t.screenshot|t.id|", "t.size_bytes",
         BX_HOLD_ON("buffer", "lower('@')"), "t.pinned <> 0",
-        "UPDATE main.@ AS t SET pinned = 0", 0, 0},
+        "UPDATE main.@ AS t SET pinned = 0", EV_SWEEP, EV_SWEEP},
     {0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
 };
 
@@ -560,7 +564,14 @@ static void runSetting(EvBuffer *p, sqlite3_value **apCol, BxErr *pErr) {
   for (i = 0; i < COL_COMMAND; i++) {
     if (!isNullValue(apCol[i])) failHidden(p, pErr);
   }
-  if (pErr->rc == SQLITE_OK) bxEvSet(p, zName, apCol[COL_VALUE], pErr);
+  if (zName != 0 && sqlite3_stricmp(zName, "sweep") == 0) {
+    EvState state;
+    bxEvLoadState(p, &state, pErr);
+    bxEvSweep(p, &state, EV_SWEEP_ALL, pErr);
+    bxEvFreeState(&state);
+  } else if (pErr->rc == SQLITE_OK) {
+    bxEvSet(p, zName, apCol[COL_VALUE], pErr);
+  }
 }
 
 static int bufferUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,

@@ -9,31 +9,31 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-#define SIZE "action_bytes + screenshot_bytes + " EV_TEXT(EV_ROW_BYTES)
-#define KEY "iif(r.pruned, -r.rid, r.rid)"
-#define HERE "r.place <> 1 AND (r.place = 0 OR r.pinned = 0)"
+#define EV_SIZE "action_bytes + screenshot_bytes + " EV_TEXT(EV_ROW_BYTES)
+#define EV_KEY "iif(r.pruned, -r.rid, r.rid)"
+#define EV_HERE "r.place <> 1 AND (r.place = 0 OR r.pinned = 0)"
 /* (What approval has left to sweep is under rid.) */
 
 /* clang-format off */
-static const char zState[] =
+static const char zCountersDiffer[] =
     "SELECT 'state', 'counters differ from the rows' FROM main.@_state"
     " WHERE (actions, bytes, screenshots, free_screenshots, pinned_bytes,"
     "  memory_bytes, overflowed) IS NOT (SELECT count(*),"
-    "  coalesce(sum(" SIZE "), 0), coalesce(sum(screenshot_bytes > 0), 0),"
+    "  coalesce(sum(" EV_SIZE "), 0), coalesce(sum(screenshot_bytes > 0), 0),"
     "  coalesce(sum(screenshot_bytes > 0 AND pinned = 0), 0),"
-    "  coalesce(sum((pinned <> 0) * (" SIZE ")), 0),"
-    "  coalesce(sum((place = 0) * (" SIZE ")), 0),"
+    "  coalesce(sum((pinned <> 0) * (" EV_SIZE ")), 0),"
+    "  coalesce(sum((place = 0) * (" EV_SIZE ")), 0),"
     "  coalesce(sum(place = 1), 0) FROM main.@_rows)";
 
-static const char zRows[] =
+static const char zDataMissing[] =
     "SELECT 'rows', 'no action for ' || quote(r.id) FROM main.@_rows AS r"
-    " WHERE " HERE " AND NOT EXISTS"
-    " (SELECT 1 FROM main.@_actions AS a WHERE a.rid = " KEY ")"
+    " WHERE " EV_HERE " AND NOT EXISTS"
+    " (SELECT 1 FROM main.@_actions AS a WHERE a.rid = " EV_KEY ")"
     " UNION ALL SELECT 'rows', 'no screenshot for ' || quote(r.id)"
-    " FROM main.@_rows AS r WHERE " HERE " AND r.screenshot_bytes > 0"
+    " FROM main.@_rows AS r WHERE " EV_HERE " AND r.screenshot_bytes > 0"
     " AND NOT EXISTS (SELECT 1 FROM main.@_shots AS s WHERE s.rid = r.rid)";
 
-static const char zTexts[] =
+static const char zDataDiffers[] =
     "SELECT 'actions', CASE WHEN r.rid IS NULL"
     "  THEN 'action ' || a.rid || ' belongs to no row'"
     "  WHEN CASE WHEN json_valid(a.action)"
@@ -41,23 +41,23 @@ static const char zTexts[] =
     "  THEN 'damaged JSON of ' || quote(r.id)"
     "  ELSE 'wrong size of ' || quote(r.id) END"
     " FROM main.@_actions AS a"
-    " LEFT JOIN main.@_rows AS r ON r.rid = abs(a.rid) AND " HERE
+    " LEFT JOIN main.@_rows AS r ON r.rid = abs(a.rid) AND " EV_HERE
     " WHERE CASE WHEN r.rid IS NULL THEN 1"
-    "  WHEN a.rid <> " KEY " THEN (SELECT a.rid > 0 AND a.rid > swept"
+    "  WHEN a.rid <> " EV_KEY " THEN (SELECT a.rid > 0 AND a.rid > swept"
     "   AND a.rid <= stale FROM main.@_state) IS NOT 1"
     "  WHEN r.action_bytes IS NOT length(CAST(a.action AS BLOB)) THEN 1"
     "  WHEN json_valid(a.action) THEN json_type(a.action) <> 'object'"
     "  ELSE 1 END"
     " UNION ALL SELECT 'shots', 'screenshot ' || s.rid"
     " || ' belongs to no row or has another size' FROM main.@_shots AS s"
-    " LEFT JOIN main.@_rows AS r ON r.rid = s.rid AND " HERE
+    " LEFT JOIN main.@_rows AS r ON r.rid = s.rid AND " EV_HERE
     " WHERE CASE WHEN r.rid IS NULL THEN 1"
     "  WHEN r.screenshot_bytes = 0 THEN (SELECT s.rid > swept"
     "   AND s.rid <= stale FROM main.@_state) IS NOT 1"
     "  ELSE r.screenshot_bytes IS NOT length(s.screenshot) END";
 
 /* Of a buffer in a file. */
-static const char zPinned[] =
+static const char zPinsDiffer[] =
     "SELECT 'rows', 'pinned evidence ' || quote(r.id) || ' is not in"
     " evidence__pinned as it was pinned' FROM main.@_rows AS r"
     " LEFT JOIN main.evidence__pinned AS e ON e.no = r.pinned"
@@ -72,7 +72,7 @@ static const char zPinned[] =
     "  WHERE r.id = e.id AND r.pinned = e.no)";
 
 static const char zNothing[] = "SELECT 1 WHERE 0";
-static const char zOver[] =
+static const char zOverDiffers[] =
     "SELECT 'rows', 'nothing in the overflow for ' || quote(r.id)"
     " FROM main.@_rows AS r WHERE place = 1"
     " AND NOT EXISTS (SELECT 1 FROM over.evidence__overflow AS o"
@@ -91,8 +91,8 @@ void bxEvKnown(BxVtab *pVtab, BxErr *pErr) {
   bxEvExpectKnown((EvBuffer *)pVtab, pErr);
 }
 
-static void tell(BxVtab *pVtab, sqlite3_stmt *pOwned, BxProblems *pOut,
-    BxErr *pErr) {
+static void tell(
+    BxVtab *pVtab, sqlite3_stmt *pOwned, BxProblems *pOut, BxErr *pErr) {
   const char *zTable = pVtab->stmts.zTable;
   i64 n = 0;
   while (bxRow(pOwned, pErr)) {
@@ -103,20 +103,21 @@ static void tell(BxVtab *pVtab, sqlite3_stmt *pOwned, BxProblems *pOut,
     sqlite3_free(z);
   }
   if (n > BX_MAX_PROBLEMS) {
-    bxProblem(pOut, zTable, "%lld more problems are not listed",
-        n - BX_MAX_PROBLEMS);
+    bxProblem(
+        pOut, zTable, "%lld more problems are not listed", n - BX_MAX_PROBLEMS);
   }
   sqlite3_finalize(pOwned);
   bxUnchecked(pOut, zTable, pErr);
 }
 
 void bxEvCheck(BxVtab *pVtab, BxProblems *pOut) {
-  static const char *const azSql[] = {zState, zRows, zTexts, zPinned};
+  static const char *const azSql[] = {
+      zCountersDiffer, zDataMissing, zDataDiffers, zPinsDiffer};
   EvBuffer *p = (EvBuffer *)pVtab;
   BxErr err = {SQLITE_OK, 0};
   int i;
   for (i = 0; i < (p->bTemp ? 3 : 4); i++) {
     tell(pVtab, bxPrepare(&pVtab->stmts, azSql[i], &err), pOut, &err);
   }
-  tell(pVtab, bxEvPrepareTiers(p, zNothing, zOver, &err), pOut, &err);
+  tell(pVtab, bxEvPrepareTiers(p, zNothing, zOverDiffers, &err), pOut, &err);
 }

@@ -48,8 +48,8 @@ typedef struct EvBuffer {
 
 /* The one row of the state table. */
 typedef struct EvState {
-  i64 nMax;          /* max_size_bytes */
-  i64 nKeep;         /* the limit of screenshots that are not pinned; -1: none */
+  i64 nMax;  /* max_size_bytes */
+  i64 nKeep; /* the limit of screenshots that are not pinned; -1: none */
   double rThreshold; /* prune_threshold */
   int bRated;        /* the confidence of actions is computed */
   i64 iLast;         /* highest rid given */
@@ -75,6 +75,12 @@ typedef struct EvRecord {
 } EvRecord;
 #define EV_RECORD                                                              \
   "rid, timestamp, action_bytes, screenshot_bytes, pruned, pinned, place"
+
+/* Rows that an act has chosen. */
+typedef struct EvChoice {
+  EvRecord *aRow; /* to sqlite3_free() */
+  i64 nRow, nAlloc;
+} EvChoice;
 
 /* What an act removes. */
 typedef struct EvReceipt {
@@ -131,11 +137,14 @@ void bxEvRemoveOne(
     EvBuffer *p, EvState *pState, const EvRecord *pRow, BxErr *pErr);
 void bxEvRemoveShot(EvBuffer *p, EvState *pState, EvRecord *pRow, BxErr *pErr);
 void bxEvNote(EvBuffer *p, const EvReceipt *pReceipt, BxErr *pErr);
+/* The oldest rows in memory, without which it has at most nGoal bytes. */
+void bxEvChooseMemory(
+    EvBuffer *p, const EvState *pState, i64 nGoal, EvChoice *pOut, BxErr *pErr);
 /* What approval has left is to be swept. */
 void bxEvSweepLater(EvBuffer *p, EvState *pState, BxErr *pErr);
 /* Sweeps, and saves the state, until that many pages are free. */
-#define EV_SWEEP_STEP 256
-#define EV_SWEEP_CALL 1024
+#define EV_SWEEP_STEP 128
+#define EV_SWEEP_CALL 512
 #define EV_SWEEP_ALL ((i64)1 << 60)
 void bxEvSweep(EvBuffer *p, EvState *pState, i64 nPage, BxErr *pErr);
 /* One step of this buffer or of another one, beside the record of a write. */

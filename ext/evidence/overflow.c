@@ -309,7 +309,8 @@ void bxEvOverflowDrop(EvBuffer *p, EvState *pState, BxErr *pErr) {
 ** an earlier failure left. */
 static const char *const azMove[] = {
     "UPDATE over.evidence__overflow SET pinned = 0, released = 1 WHERE " THIS,
-    "DELETE FROM over.evidence__overflow WHERE " THIS, "INSERT INTO over.evidence__overflow(owner, id, timestamp, action_bytes,"
+    "DELETE FROM over.evidence__overflow WHERE " THIS,
+    "INSERT INTO over.evidence__overflow(owner, id, timestamp, action_bytes,"
     " screenshot_bytes, pruned, pinned, confidence) SELECT ?1, id, timestamp,"
     " action_bytes, screenshot_bytes, pruned, pinned, confidence"
     " FROM main.@_rows WHERE rid = ?2",
@@ -336,45 +337,32 @@ static void moveRow(
   }
 }
 
-/* The oldest row in memory, while it has more than nGoal bytes. */
-static int oldestInMemory(EvBuffer *p, const EvState *pState, i64 nGoal,
-    EvRecord *pOut, BxErr *pErr) {
-  static const char zSql[] = "SELECT " EV_RECORD " FROM main.@_rows"
-                             " WHERE place = 0 ORDER BY timestamp, rid LIMIT 1";
-  sqlite3_stmt *pStmt;
-  int bRow;
-  if (pState->nMemory <= nGoal) return 0;
-  pStmt = bxStmt(&p->base.stmts, zSql, pErr);
-  bRow = bxRow(pStmt, pErr);
-  if (bRow) bxEvReadRecord(pStmt, 0, pOut);
-  bxDone(pStmt, pErr);
-  return bRow && pErr->rc == SQLITE_OK;
-}
-
 i64 bxEvOverflowMove(EvBuffer *p, EvState *pState, i64 nGoal, BxErr *pErr) {
   sqlite3_stmt *apStep[N_MOVE] = {0};
-  EvRecord row;
-  i64 nMoved = 0;
+  EvChoice chosen = {0, 0, 0};
+  i64 iRow = 0;
   int i;
-  if (!oldestInMemory(p, pState, nGoal, &row, pErr)) return 0;
-  claim(p, pState, pErr);
-  for (i = 0; i < N_MOVE && pErr->rc == SQLITE_OK; i++) {
+  if (pErr->rc == SQLITE_OK) {
+    bxEvChooseMemory(p, pState, nGoal, &chosen, pErr);
+  }
+  if (chosen.nRow > 0) claim(p, pState, pErr);
+  for (i = 0; i < N_MOVE && chosen.nRow > 0 && pErr->rc == SQLITE_OK; i++) {
     apStep[i] = bxEvPrepareOver(p, pState, azMove[i], pErr);
   }
-  while (oldestInMemory(p, pState, nGoal, &row, pErr)) {
-    moveRow(apStep, pState->zOwner, row.iRow, pErr);
-    if (pErr->rc != SQLITE_OK) break;
-    bxEvCount(pState, &row, -1);
-    row.ePlace = EV_OVERFLOW;
-    bxEvCount(pState, &row, 1);
-    nMoved++;
+  while (iRow < chosen.nRow && pErr->rc == SQLITE_OK) {
+    EvRecord *pRow = &chosen.aRow[iRow++];
+    moveRow(apStep, pState->zOwner, pRow->iRow, pErr);
+    bxEvCount(pState, pRow, -1);
+    pRow->ePlace = EV_OVERFLOW;
+    bxEvCount(pState, pRow, 1);
   }
   for (i = 0; i < N_MOVE; i++) sqlite3_finalize(apStep[i]);
-  return nMoved;
+  sqlite3_free(chosen.aRow);
+  return iRow;
 }
 
 /* The row in the overflow. Its screenshot may be missing. */
-#define BACK                                                                   \
+#define OVER_BACK                                                              \
   " FROM main.@_rows AS r JOIN over.evidence__overflow AS o"                   \
   " ON o.owner = ?1 AND o.id = r.id JOIN over.evidence__overflow_actions"      \
   " AS a ON a.rid = o.rid LEFT JOIN over.evidence__overflow_screenshots"       \
@@ -386,7 +374,7 @@ static void expectSame(
   sqlite3_stmt *pStmt = bxEvPrepareOver(p, pState,
       "SELECT r.action_bytes = length(CAST(a.action AS BLOB)) AND"
       " (r.screenshot_bytes = 0 OR coalesce(length(s.screenshot),"
-      "  r.screenshot_bytes) = r.screenshot_bytes)" BACK,
+      "  r.screenshot_bytes) = r.screenshot_bytes)" OVER_BACK,
       pErr);
   bxBind(pStmt, pErr, "ti", pState->zOwner, iRow);
   if (!bxRow(pStmt, pErr)) {
@@ -405,9 +393,8 @@ static void expectSame(
 
 void bxEvOverflowBack(
     EvBuffer *p, EvState *pState, EvRecord *pRow, BxErr *pErr) {
-  static const char zPlace[] =
-      "UPDATE main.@_rows SET place = 0 WHERE rid = ?1";
-  static const char zGone[] =
+  static const char zHome[] = "UPDATE main.@_rows SET place = 0 WHERE rid = ?1";
+  static const char zLeft[] =
       "INSERT INTO main.@_gone(id, whole) SELECT id, 1 FROM main.@_rows"
       " WHERE rid = ?1 ON CONFLICT (id) DO UPDATE SET whole = 1";
   if (pErr->rc != SQLITE_OK) return;
@@ -415,15 +402,15 @@ void bxEvOverflowBack(
   if (pErr->rc == SQLITE_OK) expectSame(p, pState, pRow->iRow, pErr);
   runOver(p, pState,
       "INSERT OR REPLACE INTO main.@_actions(rid, action)"
-      " SELECT iif(r.pruned, -r.rid, r.rid), a.action" BACK,
+      " SELECT iif(r.pruned, -r.rid, r.rid), a.action" OVER_BACK,
       pRow->iRow, pErr);
   runOver(p, pState,
       "INSERT OR REPLACE INTO main.@_shots(rid, screenshot)"
-      " SELECT r.rid, s.screenshot" BACK
+      " SELECT r.rid, s.screenshot" OVER_BACK
       " AND r.screenshot_bytes > 0 AND s.screenshot IS NOT NULL",
       pRow->iRow, pErr);
-  bxDo(&p->base.stmts, zPlace, pErr, "i", pRow->iRow);
-  bxDo(&p->base.stmts, zGone, pErr, "i", pRow->iRow);
+  bxDo(&p->base.stmts, zHome, pErr, "i", pRow->iRow);
+  bxDo(&p->base.stmts, zLeft, pErr, "i", pRow->iRow);
   bxEvCount(pState, pRow, -1);
   pRow->ePlace = EV_MEMORY;
   bxEvCount(pState, pRow, 1);

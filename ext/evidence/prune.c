@@ -10,29 +10,29 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-#define LOG_ROWS 10000 /* that a log keeps */
+#define EV_LOG_ROWS 10000 /* that a log keeps */
 
 /* A sweep removes at least one row, and ends after that many bytes or rows. */
-#define SWEEP_ROWS 100
+#define EV_SWEEP_ROWS 100
 
 /*----------------------------------------------------------- receipts ----*/
 
-static const char zNote[] =
+static const char zReceiptSql[] =
     "INSERT INTO main.@_log(at, rule, rows, screenshots, bytes, oldest, newest,"
     " minute) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?1 / 60000)"
     " ON CONFLICT (rule, minute) DO UPDATE SET rows = rows + excluded.rows,"
     " screenshots = screenshots + excluded.screenshots,"
     " bytes = bytes + excluded.bytes, oldest = min(oldest, excluded.oldest),"
     " newest = max(newest, excluded.newest)";
-static const char zCap[] =
+static const char zReceiptCap[] =
     "DELETE FROM main.@_log WHERE id <= (SELECT max(id) FROM main.@_log) - ?1";
 
 void bxEvNote(EvBuffer *p, const EvReceipt *pReceipt, BxErr *pErr) {
   if (pReceipt->nRow == 0 && pReceipt->nByte == 0) return;
-  bxDo(&p->base.stmts, zNote, pErr, "itiiiii", bxNow(), pReceipt->zRule,
+  bxDo(&p->base.stmts, zReceiptSql, pErr, "itiiiii", bxNow(), pReceipt->zRule,
       pReceipt->nRow, pReceipt->nShot, pReceipt->nByte, pReceipt->iOldest,
       pReceipt->iNewest);
-  bxDo(&p->base.stmts, zCap, pErr, "i", (i64)LOG_ROWS);
+  bxDo(&p->base.stmts, zReceiptCap, pErr, "i", (i64)EV_LOG_ROWS);
 }
 
 static void addReceipt(
@@ -50,20 +50,20 @@ static void addReceipt(
 
 /*----------------------------------------------------------- one row ----*/
 
-static const char zCut[] =
+static const char zNoShot[] =
     "UPDATE main.@_rows SET screenshot_bytes = 0 WHERE rid = ?1";
-static const char zShot[] = "DELETE FROM main.@_shots WHERE rid = ?1";
-static const char zGone[] =
+static const char zDropShot[] = "DELETE FROM main.@_shots WHERE rid = ?1";
+static const char zMarkGone[] =
     "INSERT INTO main.@_gone(id, whole) SELECT id, ?2 FROM main.@_rows"
     " WHERE rid = ?1 ON CONFLICT (id) DO UPDATE"
     " SET whole = max(whole, excluded.whole)";
-static const char zAction[] =
+static const char zDropAction[] =
     "DELETE FROM main.@_actions WHERE rid IN (?1, -?1)";
-static const char zRow[] = "DELETE FROM main.@_rows WHERE rid = ?1";
+static const char zDropRow[] = "DELETE FROM main.@_rows WHERE rid = ?1";
 
 void bxEvPrepareRemoval(EvBuffer *p, BxErr *pErr) {
-  static const char *const azSql[] = {
-      zNote, zCap, zCut, zShot, zAction, zRow, bxEvSaveSql};
+  static const char *const azSql[] = {zReceiptSql, zReceiptCap, zNoShot,
+      zDropShot, zDropAction, zDropRow, bxEvSaveSql};
   sqlite3_stmt *apStmt[7];
   bxStmtSet(&p->base.stmts, azSql, 7, apStmt, pErr);
 }
@@ -72,11 +72,11 @@ void bxEvPrepareRemoval(EvBuffer *p, BxErr *pErr) {
 static void removeShot(EvBuffer *p, EvState *pState, EvRecord *pRow, int bLater,
     EvReceipt *pReceipt, BxErr *pErr) {
   assert(pRow->nShot > 0 && !pRow->iPinned);
-  bxDo(&p->base.stmts, zCut, pErr, "i", pRow->iRow);
+  bxDo(&p->base.stmts, zNoShot, pErr, "i", pRow->iRow);
   if (pRow->ePlace == EV_OVERFLOW) {
-    bxDo(&p->base.stmts, zGone, pErr, "ii", pRow->iRow, (i64)0);
+    bxDo(&p->base.stmts, zMarkGone, pErr, "ii", pRow->iRow, (i64)0);
   } else if (!bLater) {
-    bxDo(&p->base.stmts, zShot, pErr, "i", pRow->iRow);
+    bxDo(&p->base.stmts, zDropShot, pErr, "i", pRow->iRow);
   }
   addReceipt(pReceipt, pRow->iTime, 0, 1, pRow->nShot);
   bxEvCount(pState, pRow, -1);
@@ -88,12 +88,12 @@ static void removeRow(EvBuffer *p, EvState *pState, const EvRecord *pRow,
     EvReceipt *pReceipt, BxErr *pErr) {
   assert(!pRow->iPinned);
   if (pRow->ePlace == EV_OVERFLOW) {
-    bxDo(&p->base.stmts, zGone, pErr, "ii", pRow->iRow, (i64)1);
+    bxDo(&p->base.stmts, zMarkGone, pErr, "ii", pRow->iRow, (i64)1);
   } else {
-    bxDo(&p->base.stmts, zAction, pErr, "i", pRow->iRow);
-    bxDo(&p->base.stmts, zShot, pErr, "i", pRow->iRow);
+    bxDo(&p->base.stmts, zDropAction, pErr, "i", pRow->iRow);
+    bxDo(&p->base.stmts, zDropShot, pErr, "i", pRow->iRow);
   }
-  bxDo(&p->base.stmts, zRow, pErr, "i", pRow->iRow);
+  bxDo(&p->base.stmts, zDropRow, pErr, "i", pRow->iRow);
   addReceipt(pReceipt, pRow->iTime, 1, pRow->nShot > 0,
       pRow->nAction + pRow->nShot + EV_ROW_BYTES);
   bxEvCount(pState, pRow, -1);
@@ -101,12 +101,7 @@ static void removeRow(EvBuffer *p, EvState *pState, const EvRecord *pRow,
 
 /*----------------------------------------------------------- choices ----*/
 
-typedef struct Choice {
-  EvRecord *aRow;
-  i64 nRow, nAlloc;
-} Choice;
-
-static void choose(Choice *p, sqlite3_stmt *pStmt, BxErr *pErr) {
+static void choose(EvChoice *p, sqlite3_stmt *pStmt, BxErr *pErr) {
   if (p->nRow == p->nAlloc) {
     i64 n = p->nAlloc ? 2 * p->nAlloc : 16;
     EvRecord *a = sqlite3_realloc64(p->aRow, (sqlite3_uint64)n * sizeof(*a));
@@ -117,20 +112,36 @@ static void choose(Choice *p, sqlite3_stmt *pStmt, BxErr *pErr) {
   bxEvReadRecord(pStmt, 0, &p->aRow[p->nRow++]);
 }
 
-#define CHOOSE "SELECT " EV_RECORD " FROM main.@_rows WHERE pinned = 0"
+#define EV_CHOOSE "SELECT " EV_RECORD " FROM main.@_rows WHERE pinned = 0"
 /* The order of a prune: by the confidence, which is -1 without that policy. */
-static const char zSure[] =
-    CHOOSE " AND screenshot_bytes > 0 AND rid <> ?1"
-           " ORDER BY confidence DESC, timestamp, rid LIMIT ?2";
-static const char zOldShots[] = CHOOSE
+static const char zSureShots[] =
+    EV_CHOOSE " AND screenshot_bytes > 0 AND rid <> ?1"
+              " ORDER BY confidence DESC, timestamp, rid LIMIT ?2";
+static const char zOldShots[] = EV_CHOOSE
     " AND screenshot_bytes > 0 AND rid <> ?1 ORDER BY timestamp, rid LIMIT ?2";
 static const char zOldRows[] =
-    CHOOSE " AND rid <> ?1 ORDER BY timestamp, rid LIMIT ?2";
+    EV_CHOOSE " AND rid <> ?1 ORDER BY timestamp, rid LIMIT ?2";
+
+void bxEvChooseMemory(EvBuffer *p, const EvState *pState, i64 nGoal,
+    EvChoice *pOut, BxErr *pErr) {
+  static const char zSql[] = "SELECT " EV_RECORD " FROM main.@_rows"
+                             " WHERE place = 0 ORDER BY timestamp, rid";
+  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+  i64 nMemory = pState->nMemory;
+  while (nMemory > nGoal && bxRow(pStmt, pErr)) {
+    const EvRecord *pRow;
+    choose(pOut, pStmt, pErr);
+    if (pErr->rc != SQLITE_OK) break;
+    pRow = &pOut->aRow[pOut->nRow - 1];
+    nMemory -= pRow->nAction + pRow->nShot + EV_ROW_BYTES;
+  }
+  bxDone(pStmt, pErr);
+}
 
 /* Chooses at most nMost rows but iSpared, until they have rNeed bytes. bShot: of
 ** their screenshots. Returns what is still needed. */
-static double chooseRows(EvBuffer *p, const char *zSql, i64 iSpared, i64 nMost,
-    double rNeed, int bShot, Choice *pOut, BxErr *pErr) {
+static double chooseEvidence(EvBuffer *p, const char *zSql, i64 iSpared,
+    i64 nMost, double rNeed, int bShot, EvChoice *pOut, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
   bxBind(pStmt, pErr, "ii", iSpared, nMost);
   while (rNeed > 0 && bxRow(pStmt, pErr)) {
@@ -146,7 +157,7 @@ static double chooseRows(EvBuffer *p, const char *zSql, i64 iSpared, i64 nMost,
 
 /*----------------------------------------------------------- the acts ----*/
 
-#define NO_LIMIT ((i64)1 << 60)
+#define EV_NO_LIMIT ((i64)1 << 60)
 
 double bxEvExcess(const EvState *pState, i64 nComing) {
   double rSize = (double)(pState->nBytes + nComing);
@@ -156,12 +167,12 @@ double bxEvExcess(const EvState *pState, i64 nComing) {
 void bxEvRemovePruned(EvBuffer *p, EvState *pState, const char *zRule,
     i64 nComing, i64 iSpared, BxErr *pErr) {
   EvReceipt receipt = {zRule, 0, 0, 0, 0, 0};
-  Choice shots = {0, 0, 0}, chosen = {0, 0, 0};
+  EvChoice shots = {0, 0, 0}, chosen = {0, 0, 0};
   double rNeed = bxEvExcess(pState, nComing);
   i64 i;
-  rNeed =
-      chooseRows(p, zSure, iSpared, NO_LIMIT, rNeed, 1, &shots, pErr);
-  chooseRows(p, zOldRows, iSpared, NO_LIMIT, rNeed, 0, &chosen, pErr);
+  rNeed = chooseEvidence(
+      p, zSureShots, iSpared, EV_NO_LIMIT, rNeed, 1, &shots, pErr);
+  chooseEvidence(p, zOldRows, iSpared, EV_NO_LIMIT, rNeed, 0, &chosen, pErr);
   for (i = 0; i < shots.nRow && pErr->rc == SQLITE_OK; i++) {
     removeShot(p, pState, &shots.aRow[i], 0, &receipt, pErr);
   }
@@ -178,11 +189,11 @@ void bxEvRemovePruned(EvBuffer *p, EvState *pState, const char *zRule,
 void bxEvRemoveShots(EvBuffer *p, EvState *pState, const char *zRule, i64 nKeep,
     int bLater, BxErr *pErr) {
   EvReceipt receipt = {zRule, 0, 0, 0, 0, 0};
-  Choice chosen = {0, 0, 0};
+  EvChoice chosen = {0, 0, 0};
   i64 i, nMost = pState->nFree - nKeep;
   if (pErr->rc != SQLITE_OK || nMost <= 0) return;
-  chooseRows(p, pState->bRated ? zOldShots : zSure, 0, nMost, 1e300, 1, &chosen,
-      pErr);
+  chooseEvidence(p, pState->bRated ? zOldShots : zSureShots, 0, nMost, 1e300, 1,
+      &chosen, pErr);
   for (i = 0; i < chosen.nRow && pErr->rc == SQLITE_OK; i++) {
     removeShot(p, pState, &chosen.aRow[i], bLater, &receipt, pErr);
   }
@@ -192,9 +203,9 @@ void bxEvRemoveShots(EvBuffer *p, EvState *pState, const char *zRule, i64 nKeep,
 
 void bxEvRemoveAll(EvBuffer *p, EvState *pState, BxErr *pErr) {
   EvReceipt receipt = {"clear", 0, 0, 0, 0, 0};
-  Choice chosen = {0, 0, 0};
+  EvChoice chosen = {0, 0, 0};
   i64 i;
-  chooseRows(p, zOldRows, 0, NO_LIMIT, 1e300, 0, &chosen, pErr);
+  chooseEvidence(p, zOldRows, 0, EV_NO_LIMIT, 1e300, 0, &chosen, pErr);
   for (i = 0; i < chosen.nRow && pErr->rc == SQLITE_OK; i++) {
     removeRow(p, pState, &chosen.aRow[i], &receipt, pErr);
   }
@@ -210,8 +221,7 @@ void bxEvRemoveOne(
   bxEvNote(p, &receipt, pErr);
 }
 
-void bxEvRemoveShot(
-    EvBuffer *p, EvState *pState, EvRecord *pRow, BxErr *pErr) {
+void bxEvRemoveShot(EvBuffer *p, EvState *pState, EvRecord *pRow, BxErr *pErr) {
   EvReceipt receipt = {"manual", 0, 0, 0, 0, 0};
   removeShot(p, pState, pRow, 0, &receipt, pErr);
   bxEvNote(p, &receipt, pErr);
@@ -252,7 +262,7 @@ static void sweepRow(EvBuffer *p, EvState *pState, BxErr *pErr) {
   }
   bxDone(pStmt, pErr);
   if (bText) bxDo(&p->base.stmts, zText, pErr, "i", iRow);
-  if (bShot) bxDo(&p->base.stmts, zShot, pErr, "i", iRow);
+  if (bShot) bxDo(&p->base.stmts, zDropShot, pErr, "i", iRow);
   pState->iSwept = iRow;
   if (iRow == 0) pState->iStale = 0;
 }
@@ -270,8 +280,8 @@ void bxEvSweep(EvBuffer *p, EvState *pState, i64 nPage, BxErr *pErr) {
   i64 nBefore, nAfter, nRow = 0;
   if (pErr->rc != SQLITE_OK || pState->iStale == 0) return;
   nBefore = nAfter = freePages(p, pErr);
-  while (pState->iStale > 0 && nRow < SWEEP_ROWS && nAfter - nBefore < nPage &&
-         pErr->rc == SQLITE_OK) {
+  while (pState->iStale > 0 && nRow < EV_SWEEP_ROWS &&
+         nAfter - nBefore < nPage && pErr->rc == SQLITE_OK) {
     sweepRow(p, pState, pErr);
     nAfter = freePages(p, pErr);
     if (nPage < EV_SWEEP_ALL) nRow++;

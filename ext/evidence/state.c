@@ -55,8 +55,8 @@ static i64 sizeColumn(sqlite3_stmt *pStmt, int iCol) {
   X(iLast)                                                                     \
   X(nRemoved)                                                                  \
   X(nAction)                                                                   \
-  X(nBytes) X(nScreenshot) X(nFree) X(nPinned) X(nMemory) X(nOverflow)         \
-      X(iSwept) X(iStale)
+  X(nBytes)                                                                    \
+  X(nScreenshot) X(nFree) X(nPinned) X(nMemory) X(nOverflow) X(iSwept) X(iStale)
 
 void bxEvLoadState(EvBuffer *p, EvState *pState, BxErr *pErr) {
   static const char zSql[] =

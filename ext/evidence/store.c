@@ -127,7 +127,7 @@ static void setOverflow(EvBuffer *p, sqlite3_value *pVal, BxErr *pErr) {
 
 /* What the settings demand of the rows that are there: what pins do not leave room
 ** for is refused. bCheck: only this, before anything changes. */
-static void settle(EvBuffer *p, EvState *pState, int bCheck, BxErr *pErr) {
+static void settleRows(EvBuffer *p, EvState *pState, int bCheck, BxErr *pErr) {
   double rLimit = (double)pState->nMax * pState->rThreshold;
   int bPrune = (double)pState->nBytes > rLimit;
   int bShots = pState->nKeep >= 0 && pState->nFree > pState->nKeep;
@@ -142,8 +142,7 @@ static void settle(EvBuffer *p, EvState *pState, int bCheck, BxErr *pErr) {
   } else {
     if (bPrune) bxEvRemovePruned(p, pState, "threshold", 0, 0, pErr);
     if (bShots) {
-      bxEvRemoveShots(
-          p, pState, "max_screenshots", pState->nKeep, 0, pErr);
+      bxEvRemoveShots(p, pState, "max_screenshots", pState->nKeep, 0, pErr);
     }
   }
 }
@@ -184,11 +183,11 @@ void bxEvSet(EvBuffer *p, const char *zName, sqlite3_value *pVal, BxErr *pErr) {
   bxEvLoadState(p, &state, pErr);
   bRated = state.bRated;
   foresee(p, zName, pVal, &state, pErr);
-  settle(p, &state, 1, pErr);
+  settleRows(p, &state, 1, pErr);
   bxEvOverflowOurs(p, &state, pErr);
   bxDo(&p->base.stmts, zSql, pErr, "v", pVal);
   if (state.bRated != bRated) bxEvRate(p, state.bRated, pErr);
-  settle(p, &state, 0, pErr);
+  settleRows(p, &state, 0, pErr);
   bxEvFinish(p, &state, pErr);
   bxEvFreeState(&state);
 }
@@ -213,7 +212,7 @@ static void settleResumed(EvBuffer *p, BxErr *pErr) {
   if (pErr->rc == SQLITE_OK) bxEvLoadState(p, &state, pErr);
   bxEvCountRows(p, &state, pErr);
   bxEvRate(p, state.bRated, pErr);
-  settle(p, &state, 0, pErr);
+  settleRows(p, &state, 0, pErr);
   bxEvFinish(p, &state, pErr);
   bxEvFreeState(&state);
 }
@@ -334,7 +333,7 @@ static void readAction(
 }
 
 /* The confidence of an action, which was checked, if the policy needs it. */
-static double rate(
+static double rateAction(
     EvBuffer *p, int bRated, sqlite3_value *pAction, BxErr *pErr) {
   static const char zSql[] = "SELECT " EV_BEST("?1");
   sqlite3_stmt *pStmt;
@@ -357,10 +356,11 @@ void bxEvRate(EvBuffer *p, int bRated, BxErr *pErr) {
   zAll = bRated ? bxEvActions(p, pErr) : 0;
   if (zAll == 0) return;
   zSql = bxPrintf(pErr,
-      "UPDATE \"%w\".\"%w_rows\" AS n SET confidence = CASE WHEN " BX_JSON_VALID(
-          "o.action") " THEN " EV_BEST("o.action") " ELSE -1 END"
-                                                   " FROM %s AS o"
-                                                   " WHERE o.rid = n.rid",
+      "UPDATE \"%w\".\"%w_rows\" AS n SET confidence = CASE "
+      "WHEN " BX_JSON_VALID("o.action") " THEN " EV_BEST(
+          "o.action") " ELSE -1 END"
+                      " FROM %s AS o"
+                      " WHERE o.rid = n.rid",
       p->base.stmts.zDb, p->base.stmts.zTable, zAll);
   pStmt = bxEvPrepareActions(p, zSql, pErr);
   bxRow(pStmt, pErr);
@@ -463,7 +463,7 @@ static void expectRoom(
 }
 
 /* Before the row is written. */
-static void makeRoom(
+static void makeBufferRoom(
     EvBuffer *p, EvState *pState, const Growth *pGrowth, BxErr *pErr) {
   if (!mustPrune(pState, pGrowth) || pErr->rc != SQLITE_OK) return;
   bxEvRemovePruned(
@@ -471,7 +471,7 @@ static void makeRoom(
 }
 
 /* After it. */
-static void finish(EvBuffer *p, EvState *pState, BxErr *pErr) {
+static void finishWrite(EvBuffer *p, EvState *pState, BxErr *pErr) {
   if (pState->nKeep >= 0) {
     bxEvRemoveShots(p, pState, "max_screenshots", pState->nKeep, 0, pErr);
   }
@@ -483,7 +483,7 @@ static void finish(EvBuffer *p, EvState *pState, BxErr *pErr) {
 
 /* Moves the action and the screenshot of a row behind the guards of the domain, or
 ** back. A buffer in temp, which only its connection has, needs no guards. */
-static void pin(EvBuffer *p, EvState *pState, EvRecord *pRow, BxErr *pErr) {
+static void pinRow(EvBuffer *p, EvState *pState, EvRecord *pRow, BxErr *pErr) {
   static const char zNext[] =
       "SELECT coalesce(max(no), 0) + 1 FROM main.evidence__pinned";
   static const char zIn[] =
@@ -496,7 +496,8 @@ static void pin(EvBuffer *p, EvState *pState, EvRecord *pRow, BxErr *pErr) {
   static const char zOut[] =
       "DELETE FROM main.@_actions WHERE rid IN (?1, -?1)";
   static const char zShot[] = "DELETE FROM main.@_shots WHERE rid = ?1";
-  static const char zRow[] = "UPDATE main.@_rows SET pinned = ?2 WHERE rid = ?1";
+  static const char zRow[] =
+      "UPDATE main.@_rows SET pinned = ?2 WHERE rid = ?1";
   i64 iNo = p->bTemp ? 1 : bxAsk(&p->base.stmts, zNext, pErr, "");
   bxEvCount(pState, pRow, -1);
   if (!p->bTemp) {
@@ -509,7 +510,8 @@ static void pin(EvBuffer *p, EvState *pState, EvRecord *pRow, BxErr *pErr) {
   bxEvCount(pState, pRow, 1);
 }
 
-static void unpin(EvBuffer *p, EvState *pState, EvRecord *pRow, BxErr *pErr) {
+static void unpinRow(
+    EvBuffer *p, EvState *pState, EvRecord *pRow, BxErr *pErr) {
   static const char zAction[] =
       "INSERT OR REPLACE INTO main.@_actions(rid, action) SELECT iif(pruned,"
       " -rid, rid), e.action FROM main.@_rows, main.evidence__pinned AS e"
@@ -571,11 +573,11 @@ static i64 storeNew(EvBuffer *p, const EvRow *pRow, const char *zId, i64 iTime,
   double rRate;
   bxEvLoadState(p, &state, pErr);
   checkSize(p, &state, zId, nNew, state.nPinned, pErr);
-  rRate = rate(p, state.bRated, pRow->pAction, pErr);
+  rRate = rateAction(p, state.bRated, pRow->pAction, pErr);
   if (iPinned) expectPins(p, pErr);
   bxStmtSet(&p->base.stmts, azSql, 4, apStmt, pErr);
   expectRoom(p, &state, &growth, pErr);
-  makeRoom(p, &state, &growth, pErr);
+  makeBufferRoom(p, &state, &growth, pErr);
   makeMemory(p, &state, nNew, pErr);
   row.iRow = ++state.iLast;
   row.ePlace = p->bTemp ? EV_MEMORY : EV_FILE;
@@ -586,8 +588,8 @@ static i64 storeNew(EvBuffer *p, const EvRow *pRow, const char *zId, i64 iTime,
     bxDo(&p->base.stmts, zPutShot, pErr, "is", row.iRow, pRow->pScreenshot);
   }
   bxEvCount(&state, &row, 1);
-  if (iPinned) pin(p, &state, &row, pErr);
-  finish(p, &state, pErr);
+  if (iPinned) pinRow(p, &state, &row, pErr);
+  finishWrite(p, &state, pErr);
   bxEvFreeState(&state);
   return row.iRow;
 }
@@ -643,8 +645,8 @@ static void failPinned(EvBuffer *p, const char *zId, BxErr *pErr) {
 
 /* Moves the row from the overflow into memory, at first, or after room was made
 ** for it. */
-static void fetchRow(EvBuffer *p, EvState *pState, EvRecord *pRow, i64 nNew,
-    BxErr *pErr) {
+static void fetchRow(
+    EvBuffer *p, EvState *pState, EvRecord *pRow, i64 nNew, BxErr *pErr) {
   char *zId;
   if (pState->zOverflow == 0) return;
   makeMemory(p, pState, nNew, pErr);
@@ -681,7 +683,7 @@ static void writeData(EvBuffer *p, EvState *pState, const EvRow *pRow,
       "UPDATE main.@_rows SET confidence = ?2 WHERE rid = ?1";
   EvRecord *pNow = &pChange->row;
   int mask = pChange->mask;
-  double rRate = rate(p, pState->bRated, pRow->pAction, pErr);
+  double rRate = rateAction(p, pState->bRated, pRow->pAction, pErr);
   if (mask & HAS_SCREENSHOT && pNow->nShot > 0 &&
       bxBytes(pRow->pScreenshot) == 0) {
     bxEvRemoveShot(p, pState, pNow, pErr);
@@ -711,9 +713,9 @@ static void writeChange(EvBuffer *p, EvState *pState, const EvRow *pRow,
   if (pChange->mask & HAS_DATA) writeData(p, pState, pRow, pChange, pErr);
   if (pChange->mask & HAS_PINNED && pErr->rc == SQLITE_OK) {
     if (!pNow->iPinned && pChange->iPinned) {
-      pin(p, pState, pNow, pErr);
+      pinRow(p, pState, pNow, pErr);
     } else if (pNow->iPinned && !pChange->iPinned) {
-      unpin(p, pState, pNow, pErr);
+      unpinRow(p, pState, pNow, pErr);
     }
   }
 }
@@ -749,24 +751,24 @@ void bxEvChange(EvBuffer *p, i64 iRow, EvRow *pRow, BxErr *pErr) {
   if (change.mask & HAS_PINNED) expectPins(p, pErr);
   bxEvLoadState(p, &state, pErr);
   nOld = pWas->nAction + pWas->nShot + EV_ROW_BYTES;
-  nNew = EV_ROW_BYTES +
-         (change.mask & HAS_ACTION ? bxBytes(pRow->pAction) : pWas->nAction) +
-         (change.mask & HAS_SCREENSHOT ? bxBytes(pRow->pScreenshot)
-                                       : pWas->nShot);
+  nNew =
+      EV_ROW_BYTES +
+      (change.mask & HAS_ACTION ? bxBytes(pRow->pAction) : pWas->nAction) +
+      (change.mask & HAS_SCREENSHOT ? bxBytes(pRow->pScreenshot) : pWas->nShot);
   if (nNew > nOld) checkSize(p, &state, zId, nNew, state.nPinned, pErr);
   if (change.mask != 0 && pErr->rc == SQLITE_OK) {
     Growth growth = {nNew - nOld, 0, iRow};
     int bShot = change.mask & HAS_SCREENSHOT ? bxBytes(pRow->pScreenshot) > 0
                                              : pWas->nShot > 0;
-    int bPinned = change.mask & HAS_PINNED ? change.iPinned != 0
-                                           : pWas->iPinned != 0;
+    int bPinned =
+        change.mask & HAS_PINNED ? change.iPinned != 0 : pWas->iPinned != 0;
     growth.nFree = (bShot && !bPinned) - (pWas->nShot > 0 && !pWas->iPinned);
     if (change.mask & (HAS_DATA | HAS_PINNED)) {
       expectRoom(p, &state, &growth, pErr);
     }
-    makeRoom(p, &state, &growth, pErr);
+    makeBufferRoom(p, &state, &growth, pErr);
     writeChange(p, &state, pRow, &change, nNew, pErr);
-    finish(p, &state, pErr);
+    finishWrite(p, &state, pErr);
   }
   bxEvFreeState(&state);
   sqlite3_free(zId);
@@ -811,11 +813,11 @@ sqlite3_stmt *bxEvPrepareTiers(
 #define ACTION_HERE ACTION_FROM "main.@_actions WHERE rid = iif(?2, -?1, ?1)"
 #define SHOT_HERE "SELECT screenshot FROM main.@_shots WHERE rid = ?1"
 #define IF_FREE " AND ?3 = 0 UNION ALL "
-#define PINNED "main.evidence__pinned WHERE ?3 > 0 AND no = ?3"
+#define PINNED_DATA "main.evidence__pinned WHERE ?3 > 0 AND no = ?3"
 
 sqlite3_stmt *bxEvReadAction(EvBuffer *p, BxErr *pErr) {
   return bxEvPrepareTiers(p,
-      p->bTemp ? ACTION_HERE : ACTION_HERE IF_FREE ACTION_FROM PINNED,
+      p->bTemp ? ACTION_HERE : ACTION_HERE IF_FREE ACTION_FROM PINNED_DATA,
       ACTION_HERE " UNION ALL " ACTION_FROM "main.@_rows AS r, "
       "over.evidence__overflow AS o, over.evidence__overflow_actions AS a "
       "WHERE r.rid = ?1 AND r.place = 1 AND o.owner = ?4 AND o.id = r.id "
@@ -826,7 +828,7 @@ sqlite3_stmt *bxEvReadAction(EvBuffer *p, BxErr *pErr) {
 sqlite3_stmt *bxEvReadScreenshot(EvBuffer *p, BxErr *pErr) {
   return bxEvPrepareTiers(p,
       p->bTemp ? SHOT_HERE
-               : SHOT_HERE IF_FREE "SELECT screenshot FROM " PINNED,
+               : SHOT_HERE IF_FREE "SELECT screenshot FROM " PINNED_DATA,
       SHOT_HERE " UNION ALL SELECT screenshot FROM main.@_rows AS r, "
       "over.evidence__overflow AS o, over.evidence__overflow_screenshots AS s "
       "WHERE r.rid = ?1 AND r.place = 1 AND r.screenshot_bytes > 0 "
