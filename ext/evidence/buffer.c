@@ -144,7 +144,7 @@ static int openBuffer(sqlite3 *db, Bx *bx, const char *const *argv,
     } else {
       bxShadowCreate(&p->base, pErr);
       if (pParam->zOverflow[0] == 0) {
-        bxInstallMissing(bx, argv[1], "evidence", pErr);
+        bxInstallMissing(bx, p->base.stmts.zDb, "evidence", pErr);
       }
       bxEvFirstState(p, pParam, pErr);
     }
