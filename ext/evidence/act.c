@@ -92,16 +92,23 @@ static void approveRows(EvBuffer *p, EvState *pState, BxErr *pErr) {
   *pErr = err;
 }
 
-/* Returns the pages that approval has freed in the overflow to the file system, if
-** the file was made with auto_vacuum = INCREMENTAL. */
+/* The free pages of the file with the overflow. */
+static i64 freeOver(EvBuffer *p, const EvState *pState, BxErr *pErr) {
+  BxStmts *pOver;
+  if (pState->nOverflow == 0) return 0;
+  pOver = bxSchema(p->base.stmts.bx, pState->zOverflow, pErr);
+  return pOver ? bxNumber(pOver, "PRAGMA main.freelist_count", pErr) : 0;
+}
+
+/* Returns the pages that approval has freed there to the file system, if the file
+** was made with auto_vacuum = INCREMENTAL. */
 static void returnOver(
-    EvBuffer *p, const EvState *pState, i64 nByte, BxErr *pErr) {
-  BxStmts *pOver = bxSchema(p->base.stmts.bx, pState->zOverflow, pErr);
-  i64 nPage = pOver ? bxNumber(pOver, "PRAGMA main.page_size", pErr) : 0;
+    EvBuffer *p, const EvState *pState, i64 nFree, BxErr *pErr) {
+  i64 nPage = freeOver(p, pState, pErr) - nFree;
   char *zSql;
-  if (pErr->rc != SQLITE_OK || nPage == 0 || nByte < nPage) return;
-  zSql = bxPrintf(pErr, "PRAGMA main.incremental_vacuum(%lld)", nByte / nPage);
-  bxExec(pOver, zSql, pErr);
+  if (nPage <= 0 || pErr->rc != SQLITE_OK) return;
+  zSql = bxPrintf(pErr, "PRAGMA main.incremental_vacuum(%lld)", nPage);
+  bxExec(bxSchema(p->base.stmts.bx, pState->zOverflow, pErr), zSql, pErr);
   sqlite3_free(zSql);
 }
 
@@ -119,11 +126,12 @@ static char *problems(EvBuffer *p, BxErr *pErr) {
 
 char *bxEvApprove(EvBuffer *p, i64 nKeep, int bQuiet, BxErr *pErr) {
   EvState before, after;
-  i64 iStart = bxNow();
+  i64 iStart = bxNow(), nFree;
   char *zProblems, *zMore = 0, *zOut = 0;
   beginAct(p, &before, pErr);
   if (before.nAction > 0) bxEvRefuseHeld(p, pErr);
   bxEvOverflowClaim(p, &before, pErr);
+  nFree = freeOver(p, &before, pErr);
   bxEvLoadState(p, &after, pErr);
   approveRows(p, &after, pErr);
   bxEvOverflowApprove(p, &after, pErr);
@@ -131,9 +139,7 @@ char *bxEvApprove(EvBuffer *p, i64 nKeep, int bQuiet, BxErr *pErr) {
   bxEvSweepLater(p, &after, pErr);
   bxEvFinish(p, &after, pErr);
   bxEvSweep(p, &after, EV_SWEEP_CALL, pErr);
-  if (before.nOverflow > 0) {
-    returnOver(p, &before, before.nBytes - after.nBytes, pErr);
-  }
+  returnOver(p, &before, nFree, pErr);
   zProblems = bQuiet || pErr->rc != SQLITE_OK ? 0 : problems(p, pErr);
   if (zProblems != 0) zMore = sqlite3_mprintf(",\"problems\":%s", zProblems);
   if (zMore != 0) zOut = pruneResult(&before, &after, iStart, zMore);

@@ -82,9 +82,8 @@ static const char zOverDiffers[] =
     " WHERE place = 1 AND o.owner = ?4 AND o.id = r.id"
     " AND r.screenshot_bytes > o.screenshot_bytes"
     " UNION ALL SELECT 'rows', 'damaged JSON in the overflow of ' ||"
-    " quote(o.id) FROM over.evidence__overflow AS o,"
-    " over.evidence__overflow_actions AS a WHERE a.rid = o.rid"
-    " AND o.owner = ?4 AND NOT json_valid(a.action)";
+    " quote(o.id) FROM over.evidence__overflow AS o"
+    " WHERE o.owner = ?4 AND NOT json_valid(o.action)";
 /* clang-format on */
 
 void bxEvKnown(BxVtab *pVtab, BxErr *pErr) {

@@ -25,10 +25,7 @@ SQLITE_EXTENSION_INIT3
 
 const BxRecords bxEvidenceRecords[] = {
     {"evidence__overflow", "main.evidence__overflow", "buffer=owner,",
-        "(SELECT action FROM main.evidence__overflow_actions WHERE rid = "
-        "t.rid)|"
-        "(SELECT screenshot FROM main.evidence__overflow_screenshots "
-        "WHERE rid = t.rid)|t.id|",
+        "t.action|t.screenshot|t.id|",
         "t.action_bytes + t.screenshot_bytes + " EV_TEXT(EV_ROW_BYTES),
         BX_HOLD_ON("buffer", "t.owner") " OR " BX_HOLD_ON(
             "evidence", "t.owner || '/' || t.id"),
@@ -303,7 +300,6 @@ void bxEvOverflowDrop(EvBuffer *p, EvState *pState, BxErr *pErr) {
 /*------------------------------------------------------------- moves ----*/
 
 #define THIS "owner = ?1 AND id = (SELECT id FROM main.@_rows WHERE rid = ?2)"
-#define THERE "(SELECT rid FROM over.evidence__overflow WHERE " THIS ")"
 
 /* The steps that move row ?2 of owner ?1. They first remove an extra copy that
 ** an earlier failure left. */
@@ -311,15 +307,12 @@ static const char *const azMove[] = {
     "UPDATE over.evidence__overflow SET pinned = 0, released = 1 WHERE " THIS,
     "DELETE FROM over.evidence__overflow WHERE " THIS,
     "INSERT INTO over.evidence__overflow(owner, id, timestamp, action_bytes,"
-    " screenshot_bytes, pruned, pinned, confidence) SELECT ?1, id, timestamp,"
-    " action_bytes, screenshot_bytes, pruned, pinned, confidence"
-    " FROM main.@_rows WHERE rid = ?2",
-    "INSERT INTO over.evidence__overflow_actions(rid, action)"
-    " SELECT " THERE ", action FROM main.@_actions WHERE rid ="
-    " (SELECT iif(pruned, -rid, rid) FROM main.@_rows WHERE rid = ?2)",
-    "INSERT INTO over.evidence__overflow_screenshots(rid, screenshot)"
-    " SELECT " THERE ", screenshot FROM main.@_shots WHERE rid ="
-    " (SELECT rid FROM main.@_rows WHERE rid = ?2 AND screenshot_bytes > 0)",
+    " screenshot_bytes, pruned, pinned, confidence, action, screenshot)"
+    " SELECT ?1, r.id, r.timestamp, r.action_bytes, r.screenshot_bytes,"
+    " r.pruned, r.pinned, r.confidence, a.action,"
+    " iif(r.screenshot_bytes > 0, s.screenshot, NULL) FROM main.@_rows AS r"
+    " LEFT JOIN main.@_actions AS a ON a.rid = iif(r.pruned, -r.rid, r.rid)"
+    " LEFT JOIN main.@_shots AS s ON s.rid = r.rid WHERE r.rid = ?2",
     "UPDATE main.@_rows SET place = 1 WHERE rid = ?2",
     "DELETE FROM main.@_actions WHERE rid IN (?2, -?2)",
     "DELETE FROM main.@_shots WHERE rid = ?2",
@@ -364,16 +357,15 @@ i64 bxEvOverflowMove(EvBuffer *p, EvState *pState, i64 nGoal, BxErr *pErr) {
 /* The row in the overflow. Its screenshot may be missing. */
 #define OVER_BACK                                                              \
   " FROM main.@_rows AS r JOIN over.evidence__overflow AS o"                   \
-  " ON o.owner = ?1 AND o.id = r.id JOIN over.evidence__overflow_actions"      \
-  " AS a ON a.rid = o.rid LEFT JOIN over.evidence__overflow_screenshots"       \
-  " AS s ON s.rid = o.rid WHERE r.rid = ?2 AND r.place = 1"
+  " ON o.owner = ?1 AND o.id = r.id WHERE r.rid = ?2 AND r.place = 1"          \
+  " AND o.action IS NOT NULL"
 
 /* A row that comes back must have the size that it had when it was moved. */
 static void expectSame(
     EvBuffer *p, const EvState *pState, i64 iRow, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxEvPrepareOver(p, pState,
-      "SELECT r.action_bytes = length(CAST(a.action AS BLOB)) AND"
-      " (r.screenshot_bytes = 0 OR coalesce(length(s.screenshot),"
+      "SELECT r.action_bytes = length(CAST(o.action AS BLOB)) AND"
+      " (r.screenshot_bytes = 0 OR coalesce(length(o.screenshot),"
       "  r.screenshot_bytes) = r.screenshot_bytes)" OVER_BACK,
       pErr);
   bxBind(pStmt, pErr, "ti", pState->zOwner, iRow);
@@ -402,12 +394,12 @@ void bxEvOverflowBack(
   if (pErr->rc == SQLITE_OK) expectSame(p, pState, pRow->iRow, pErr);
   runOver(p, pState,
       "INSERT OR REPLACE INTO main.@_actions(rid, action)"
-      " SELECT iif(r.pruned, -r.rid, r.rid), a.action" OVER_BACK,
+      " SELECT iif(r.pruned, -r.rid, r.rid), o.action" OVER_BACK,
       pRow->iRow, pErr);
   runOver(p, pState,
       "INSERT OR REPLACE INTO main.@_shots(rid, screenshot)"
-      " SELECT r.rid, s.screenshot" OVER_BACK
-      " AND r.screenshot_bytes > 0 AND s.screenshot IS NOT NULL",
+      " SELECT r.rid, o.screenshot" OVER_BACK
+      " AND r.screenshot_bytes > 0 AND o.screenshot IS NOT NULL",
       pRow->iRow, pErr);
   bxDo(&p->base.stmts, zHome, pErr, "i", pRow->iRow);
   bxDo(&p->base.stmts, zLeft, pErr, "i", pRow->iRow);
@@ -432,7 +424,8 @@ void bxEvOverflowSweep(EvBuffer *p, EvState *pState, BxErr *pErr) {
       " AND id IN (SELECT id FROM main.@_gone WHERE whole = 1)",
       0, &err);
   runOver(p, pState,
-      "UPDATE over.evidence__overflow SET screenshot_bytes = 0, released = 1"
+      "UPDATE over.evidence__overflow SET screenshot_bytes = 0,"
+      " screenshot = NULL, released = 1"
       " WHERE owner = ?1 AND id IN (SELECT id FROM main.@_gone WHERE whole = "
       "0)",
       0, &err);
@@ -454,27 +447,24 @@ void bxEvOverflowSweep(EvBuffer *p, EvState *pState, BxErr *pErr) {
   "SELECT o.rid FROM over.evidence__overflow AS o JOIN main.@_rows AS r "      \
   "ON r.id = o.id WHERE o.owner = ?1 AND r.place = 1 AND r.pinned = 0 "        \
   "AND r.pruned = 0"
-#define SOUND BX_JSON_VALID("a.action") " AND " EV_OBJECT("a.action")
-
 /* The copy in the overflow is reduced first; a repetition does the rest. */
 void bxEvOverflowApprove(EvBuffer *p, EvState *pState, BxErr *pErr) {
   char *zApproved, *zSql;
   if (pErr->rc != SQLITE_OK || pState->nOverflow == 0) return;
   claim(p, pState, pErr);
-  zApproved = bxEvApproved("(SELECT timestamp FROM over.evidence__overflow AS t"
-                           " WHERE t.rid = evidence__overflow_actions.rid)",
-      pErr);
+  zApproved = bxEvApproved("timestamp", pErr);
   zSql = bxPrintf(pErr,
-      "UPDATE over.evidence__overflow_actions SET action = %s"
-      " WHERE rid IN (" OURS ") AND " BX_JSON_VALID("action"),
+      "UPDATE over.evidence__overflow SET action = %s, pruned = 1"
+      " WHERE rid IN (" OURS ") AND CASE WHEN " BX_JSON_VALID(
+          "action") " THEN " EV_OBJECT("action") " END",
       zApproved);
   runOver(p, pState, zSql, 0, pErr);
   sqlite3_free(zSql);
   sqlite3_free(zApproved);
   runOver(p, pState,
-      "UPDATE over.evidence__overflow SET pruned = 1 WHERE rid IN (" OURS ")"
-      " AND (SELECT " SOUND " FROM over.evidence__overflow_actions AS a"
-      " WHERE a.rid = evidence__overflow.rid)",
+      "UPDATE over.evidence__overflow"
+      " SET action_bytes = length(CAST(action AS BLOB))"
+      " WHERE rid IN (" OURS ") AND pruned = 1",
       0, pErr);
   runOver(p, pState,
       "UPDATE main.@_rows SET pruned = o.pruned, action_bytes = o.action_bytes"

@@ -819,9 +819,9 @@ sqlite3_stmt *bxEvReadAction(EvBuffer *p, BxErr *pErr) {
   return bxEvPrepareTiers(p,
       p->bTemp ? ACTION_HERE : ACTION_HERE IF_FREE ACTION_FROM PINNED_DATA,
       ACTION_HERE " UNION ALL " ACTION_FROM "main.@_rows AS r, "
-      "over.evidence__overflow AS o, over.evidence__overflow_actions AS a "
+      "over.evidence__overflow AS o "
       "WHERE r.rid = ?1 AND r.place = 1 AND o.owner = ?4 AND o.id = r.id "
-      "AND a.rid = o.rid",
+      "AND action IS NOT NULL",
       pErr);
 }
 
@@ -830,9 +830,9 @@ sqlite3_stmt *bxEvReadScreenshot(EvBuffer *p, BxErr *pErr) {
       p->bTemp ? SHOT_HERE
                : SHOT_HERE IF_FREE "SELECT screenshot FROM " PINNED_DATA,
       SHOT_HERE " UNION ALL SELECT screenshot FROM main.@_rows AS r, "
-      "over.evidence__overflow AS o, over.evidence__overflow_screenshots AS s "
+      "over.evidence__overflow AS o "
       "WHERE r.rid = ?1 AND r.place = 1 AND r.screenshot_bytes > 0 "
-      "AND o.owner = ?4 AND o.id = r.id AND s.rid = o.rid",
+      "AND o.owner = ?4 AND o.id = r.id AND screenshot IS NOT NULL",
       pErr);
 }
 /* clang-format on */
@@ -860,13 +860,11 @@ char *bxEvActions(EvBuffer *p, BxErr *pErr) {
   if (zHere != 0 && state.zOverflow != 0) {
     z = sqlite3_mprintf(
         "(%s UNION ALL SELECT r.rid, r.id, r.timestamp, r.pinned, r.pruned,"
-        " r.place, a.action FROM \"%w\".\"%w_rows\" AS r"
+        " r.place, o.action FROM \"%w\".\"%w_rows\" AS r"
         " LEFT JOIN \"%w\".evidence__overflow AS o"
         " ON o.owner = %Q AND o.id = r.id"
-        " LEFT JOIN \"%w\".evidence__overflow_actions AS a ON a.rid = o.rid"
         " WHERE r.place = 1)",
-        zHere, pStmts->zDb, pStmts->zTable, state.zOverflow, state.zOwner,
-        state.zOverflow);
+        zHere, pStmts->zDb, pStmts->zTable, state.zOverflow, state.zOwner);
   } else if (zHere != 0) {
     z = sqlite3_mprintf("(%s)", zHere);
   }

@@ -76,7 +76,8 @@ def test_later_writes_sweep_what_approval_has_left_step_by_step(path, journal, b
     assert rows(db, "SELECT * FROM evidence__sweeps") == []
     assert rows(db, "SELECT * FROM rec WHERE id GLOB 'a*'") == before
     well(db)
-    assert b"nnnnnnnn" not in path.read_bytes().replace(b"n" * 100_000, b"", 1)
+    db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    assert path.read_bytes().count(b"nnnnnnnn") < 13_000  # those of a7
 
 
 @pytest.mark.parametrize("sql", [
@@ -143,7 +144,7 @@ def test_approval_gives_pages_back_where_auto_vacuum_allows(path, journal, begin
         db.execute("BEGIN")
     one(db, "SELECT evidence_prune_for_approval('rec')")
     after = one(db, "PRAGMA page_count")
-    assert before - after == pytest.approx(1_000_000 / 4096, abs=2)
+    assert before - after == pytest.approx(1_000_000 / 4096, abs=5)
     assert one(db, "PRAGMA freelist_count") >= free  # it must not return older free pages
     if begin:
         db.execute("ROLLBACK")
@@ -266,7 +267,7 @@ def test_keep_screenshots_and_pins(rec):
 def test_damaged_rows_are_kept_and_reported_and_do_not_stop_the_others(rec, path, damage):
     put(rec, [action(0), action(1), "\n\t " + json.dumps(action(2))])
     overflowed = one(rec, "SELECT using_overflow FROM evidence_stats('rec')")
-    table = "evidence__overflow_actions" if overflowed else "rec_actions"
+    table = "evidence__overflow" if overflowed else "rec_actions"
     change = f"UPDATE {table} SET action = '{damage}' WHERE rid = 2"
     if rows(rec, "SELECT 1 FROM temp.sqlite_schema WHERE name = ?", table):
         if protects():

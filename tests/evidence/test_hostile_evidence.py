@@ -12,7 +12,7 @@ from evidence_helpers import ADD, well
 
 REFUSED = "SQLite itself refuses these writes, before any rule"
 CLAUSES = ["", "OR REPLACE", "OR IGNORE", "OR ABORT", "OR FAIL", "OR ROLLBACK"]
-OVERFLOW = ["evidence__overflow", "evidence__overflow_actions", "evidence__overflow_screenshots"]
+OVERFLOW = ["evidence__overflow"]
 
 with_modes = [pytest.mark.parametrize("module", [True, False]),
               pytest.mark.parametrize("begin", ["", "BEGIN"]),
@@ -160,23 +160,6 @@ def test_an_owner_with_evidence_stays(path, module, begin, recursive):
             enemy.execute(sql)
         assert rows(enemy, "SELECT * FROM evidence_owners") == before
 
-
-
-@pytest.mark.skipif(not hasattr(sqlite3.Connection, "blobopen"), reason="no blobopen()")
-@pytest.mark.parametrize("module", [True, False])
-def test_no_blob_is_written_in_place(path, module):
-    make_over = make(path.with_name("over.db"), in_temp=True)
-    for file, places in ((path.with_name("over.db"), [
-                             ("evidence__overflow", "id"),
-                             ("evidence__overflow_actions", "action"),
-                             ("evidence__overflow_screenshots", "screenshot")]),):
-        db = other(file, module, 0, "")
-        for table, column in places:
-            row = 2
-            with pytest.raises(sqlite3.OperationalError, match="cannot open indexed"):
-                db.blobopen(table, column, row)
-            db.blobopen(table, column, row, readonly=True).close()
-    make_over.close()
 
 
 @pytest.mark.parametrize("sql, table", [
