@@ -263,11 +263,11 @@ static const BxTable aTables[] = {
 
 /* Virtual tables that own tables. */
 static const BxModule aModule[] = {
-    {"payload_ring", bxSqlPayloadRing, 0, "_config", "k", bxRingRecords,
+    {"payload_ring", bxSqlPayloadRing, "_config", "k", bxRingRecords,
         bxRingKnown, bxRingCheck, bxRingHeld},
-    {EV_MODULE, bxSqlEvidenceBuffer, bxSqlEvidenceBufferHeld, "_state",
-        "version", bxEvBufferRecords, bxEvKnown, bxEvCheck, 0},
-    {0, 0, 0, 0, 0, 0, 0, 0, 0},
+    {EV_MODULE, bxSqlEvidenceBuffer, "_state", "version", bxEvBufferRecords,
+        bxEvKnown, bxEvCheck, 0},
+    {0, 0, 0, 0, 0, 0, 0, 0},
 };
 
 /* Virtual tables. */

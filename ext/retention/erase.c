@@ -679,7 +679,7 @@ void bxRetentionErase(BxCall *pCall) {
         "main.retention__time)",
         p->pErr, "");
     iNumber = record(p);
-    bxRetentionGuard(p->pHome, 0, p->pErr);
+    bxRetentionMendGuards(p->pHome, p->pErr);
     if (p->pErr->rc == SQLITE_OK) bxReturnJson(pCall, certificate(p, iNumber));
     sqlite3_free(sqlite3_str_finish(p->pErased));
     sqlite3_free(sqlite3_str_finish(p->pHeld));

@@ -154,8 +154,8 @@
   ARCHIVE EXPIRED CACHED                                                       \
       "INSERT INTO evidence_owners(owner, buffer, claim, seen)"                \
       "  VALUES('o', 'b', 'c', 1000);"                                         \
-      "INSERT INTO evidence__overflow VALUES(1,'o','x',1000,5,0,0,0,1,0);"     \
-      "INSERT INTO evidence__overflow_actions VALUES(1,'[1,2]');"              \
+      "INSERT INTO evidence__overflow VALUES(1,'o','x',1000,5,0,0,0,1,0,"      \
+      "  '[1,2]',NULL);"                                                       \
       "CREATE TABLE notes(id INTEGER PRIMARY KEY, at);"                        \
       "INSERT INTO notes VALUES(1, 1000), (2, 2000), (3, 3e14);"               \
       "INSERT INTO retention_rules(rule, \"table\", key, time, age_ms) VALUES" \
