@@ -23,11 +23,8 @@
 --                          archive, if it has one, becomes the evidence
 --         payload_history  INSERT adds archive rows that may be older than the
 --                          retention period: they stay until somebody cleans up
---         payload__protected, payload__held  the rows that a pin or a hold keeps
---         payload__bodies, payload__texts    the packed bodies, as the store needs
---                          them
---         payload__size    rows and bytes, for retention_report()
---         payload__check   contradictions (no rows if all is well)
+--         payload__held    the rows that a hold keeps
+--         payload__bodies  the bodies, as the store needs them
 --
 -- Invariants, on every connection and with every conflict clause:
 --   * a row that is pinned, evidence or held is not changed, removed or replaced
@@ -131,18 +128,18 @@ CREATE TABLE IF NOT EXISTS main.payload__pins(
   n  INTEGER NOT NULL
 ) WITHOUT ROWID;
 
--- text: the number of the text in the store; or less than 0, only while the module
+-- key: the id of the row. text: the number of the text in the store; or less than 0, only while the module
 -- unpacks a body: then reference is that body. bytes: the length of the text. counted:
 -- whether packed of payload__state has it: it was packed while it counted for
 -- payload.max_bytes.
 CREATE TABLE IF NOT EXISTS main.payload__packed(
   text      INTEGER PRIMARY KEY,
-  id        TEXT NOT NULL,
+  "key"     TEXT NOT NULL,
   reference BLOB NOT NULL,
   bytes     INTEGER NOT NULL,
   counted   INTEGER NOT NULL
 );
-CREATE INDEX IF NOT EXISTS main.payload__packed_id ON payload__packed(id);
+CREATE INDEX IF NOT EXISTS main.payload__packed_key ON payload__packed("key");
 
 CREATE TABLE IF NOT EXISTS main.payload__state(
   one       INTEGER PRIMARY KEY CHECK (one = 1),
@@ -186,12 +183,6 @@ SELECT CAST(substr(detail, 8) AS INTEGER) AS id, subject AS payload_id, actor, r
        CAST(substr(detail, 8) AS INTEGER) AS pin, event_id, agent_id, kill_switch_event_id
   FROM blackbox__log WHERE kind = 'unpin';
 
-CREATE VIEW IF NOT EXISTS main.payload__protected AS
-SELECT rowid AS rid, id
-  FROM event_payloads AS e
- WHERE e.pinned IS NOT 0 OR (e.purpose IS 'evidence' AND NOT EXISTS (
-           SELECT 1 FROM blackbox__log WHERE subject = e.id AND kind = 'unpin'));
-
 -- (CROSS JOIN looks each of the four up. SQLite would scan the holds otherwise.)
 CREATE VIEW IF NOT EXISTS main.payload__held AS
 SELECT rowid AS rid, id
@@ -228,71 +219,6 @@ SELECT NULL AS kill_switch_event_id, NULL AS event_id, NULL AS agent_id,
 CREATE VIEW IF NOT EXISTS main.payload__bodies AS
 SELECT id AS "key", request_body AS request_body, response_body AS response_body
   FROM event_payloads;
-
-CREATE VIEW IF NOT EXISTS main.payload__texts AS
-SELECT text, reference, id AS "key" FROM payload__packed WHERE text > 0;
-
-CREATE VIEW IF NOT EXISTS main.payload__size AS
-SELECT sum(n) AS rows, sum(b) AS bytes
-  FROM (SELECT count(*) AS n, coalesce(sum(size_bytes), 0) AS b
-          FROM event_payloads INDEXED BY payload_by_age WHERE purpose = 'archive' AND pinned = 0
-         UNION ALL
-        SELECT count(*), coalesce(sum(size_bytes), 0)
-          FROM event_payloads INDEXED BY payload_kept WHERE purpose <> 'archive' OR pinned <> 0);
-
-CREATE VIEW IF NOT EXISTS main.payload__check AS
-SELECT 'event_payloads' AS object,
-       'pinned row ' || coalesce(id, 'without id') ||
-       ' is not in payload_pins; UPDATE event_payloads SET pinned = 1 pins it anew' AS problem
-  FROM payload__protected AS e
- WHERE NOT EXISTS (SELECT 1 FROM payload__pins AS p WHERE p.id = e.id)
-UNION ALL
-SELECT 'payload_pins', 'row ' || id || ' was pinned and is gone'
-  FROM payload__pins AS p
- WHERE NOT EXISTS (SELECT 1 FROM event_payloads AS e WHERE e.id = p.id)
-UNION ALL
-SELECT 'payload_pins', 'row ' || p.id || ' is pinned here, but has another pinned than 1'
-  FROM payload__pins AS p, event_payloads AS e
- WHERE e.id = p.id AND e.pinned IS NOT 1
-UNION ALL
-SELECT 'event_payloads',
-       'created_at of row ' || coalesce(id, 'without id') ||
-       ' is no date: the row never expires'
-  FROM event_payloads INDEXED BY payload_by_age
- WHERE purpose = 'archive' AND pinned = 0 AND created_ms IS NULL
-UNION ALL
-SELECT 'event_payloads',
-       'size_bytes of row ' || coalesce(id, 'without id') ||
-       ' is not the length of its bodies'
-  FROM event_payloads AS e
- WHERE size_bytes IS NOT coalesce(length(CAST(request_body AS BLOB)), 0) + coalesce(length(CAST(response_body AS BLOB)), 0)
-       + coalesce((SELECT sum(bytes - length(reference)) FROM payload__packed AS p
-                    WHERE p.id = e.id AND reference IN (request_body, response_body)), 0)
-UNION ALL
-SELECT 'payload__state', 'differs from the settings; set any payload setting again'
- WHERE NOT EXISTS (SELECT 1 FROM payload__state AS s
-                    WHERE (s.kept_ms, s.since, s.max_bytes, s.work, s.rule) IS (
-                          SELECT kept_ms, since, max_bytes, 0, NULL FROM payload__settings))
-UNION ALL
-SELECT 'payload__state', 'its bytes are not those of the archive; run blackbox_install()'
- WHERE (SELECT bytes FROM payload__state) IS NOT (
-       SELECT coalesce(sum(size_bytes), 0) FROM event_payloads INDEXED BY payload_by_age
-        WHERE purpose = 'archive' AND pinned = 0)
-    OR (SELECT packed FROM payload__state) IS NOT (
-       SELECT coalesce(sum(bytes), 0) FROM payload__packed WHERE counted)
-UNION ALL
-SELECT 'payload__packed', 'row ' || id || ' has not the reference that is listed'
-  FROM payload__packed AS p
- WHERE NOT EXISTS (SELECT 1 FROM event_payloads AS e
-                    WHERE e.id = p.id AND p.reference IN (request_body, response_body));
-
--- What payload__state has of the settings.
-CREATE VIEW IF NOT EXISTS main.payload__settings AS
-SELECT 86400000 * max(iif(name = 'payload.retention_days', value, NULL)) AS kept_ms,
-       max(iif(name = 'payload.history_until', iif(value > 0, value, -9e15), NULL)) AS since,
-       max(iif(name = 'payload.max_bytes', iif(value > 0, value, 9e15), NULL)) AS max_bytes
-  FROM blackbox_settings
- WHERE substr(name, 1, 8) = 'payload.';
 
 ----------------------------------------------------------------- inserts --
 
@@ -363,7 +289,7 @@ BEGIN
      SET pinned = NEW.pinned,
          size_bytes = coalesce(length(CAST(request_body AS BLOB)), 0) + coalesce(length(CAST(response_body AS BLOB)), 0)
            + coalesce((SELECT sum(bytes - length(reference)) FROM payload__packed AS p
-                        WHERE p.id = event_payloads.id AND text > 0
+                        WHERE p."key" = event_payloads.id AND text > 0
                           AND reference IN (request_body, response_body)), 0)
    WHERE rowid = NEW.rid;
   SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads prevents this row from being pinned; drop the trigger')
@@ -402,9 +328,9 @@ BEGIN
               AND NEW.kill_switch_event_id IS OLD.kill_switch_event_id COLLATE BINARY
               AND NEW.meta IS OLD.meta COLLATE BINARY
               AND (NEW.request_body IS OLD.request_body COLLATE BINARY OR EXISTS (
-                    SELECT 1 FROM payload__packed WHERE id = OLD.id AND reference IS NEW.request_body))
+                    SELECT 1 FROM payload__packed WHERE "key" = OLD.id AND reference IS NEW.request_body))
               AND (NEW.response_body IS OLD.response_body COLLATE BINARY OR EXISTS (
-                    SELECT 1 FROM payload__packed WHERE id = OLD.id AND reference IS NEW.response_body)));
+                    SELECT 1 FROM payload__packed WHERE "key" = OLD.id AND reference IS NEW.response_body)));
   SELECT CASE
     WHEN NEW.rowid = -1
     THEN RAISE(ABORT, 'ValidationError: rowid -1 is reserved; use another rowid')
@@ -415,10 +341,10 @@ BEGIN
     THEN RAISE(ABORT, 'ValidationError: created_at must be a date such as 2026-01-31T12:00:00.000Z or 2026-01-31 12:00:00')
     WHEN typeof(NEW.request_body) = 'blob' AND EXISTS (SELECT 1 FROM payload__packed
           WHERE text = CAST(substr(NEW.request_body, 37) AS INTEGER) AND reference = NEW.request_body
-            AND (id IS NOT OLD.id OR NEW.request_body IS OLD.response_body))
+            AND ("key" IS NOT OLD.id OR NEW.request_body IS OLD.response_body))
       OR typeof(NEW.response_body) = 'blob' AND EXISTS (SELECT 1 FROM payload__packed
           WHERE text = CAST(substr(NEW.response_body, 37) AS INTEGER) AND reference = NEW.response_body
-            AND (id IS NOT OLD.id OR NEW.response_body IS OLD.request_body))
+            AND ("key" IS NOT OLD.id OR NEW.response_body IS OLD.request_body))
     THEN RAISE(ABORT, 'ValidationError: this body is a reference to the body store, which belongs to another row; set its text, store_text(body)') END;
 END;
 
@@ -428,7 +354,8 @@ BEFORE UPDATE OF rowid, oid, _rowid_, id ON event_payloads
 WHEN EXISTS (SELECT 1 FROM event_payloads WHERE id = NEW.id AND rowid <> OLD.rowid)
   OR EXISTS (SELECT 1 FROM event_payloads WHERE rowid = NEW.rowid AND rowid <> OLD.rowid)
 BEGIN
-  SELECT CASE WHEN rid IN (SELECT rid FROM payload__protected)
+  SELECT CASE WHEN EXISTS (SELECT 1 FROM payload__pins AS p, event_payloads AS e
+                          WHERE e.rowid = rid AND p.id = e.id)
          THEN RAISE(ABORT, 'PinnedError: a pinned row has this id or rowid and cannot be overwritten; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
          WHEN rid IN (SELECT rid FROM payload__held)
          THEN RAISE(ABORT, 'HeldError: a hold keeps a row with these values, which cannot be overwritten; SELECT * FROM retention_holds lists the holds, and retention_release() ends one') END
@@ -475,8 +402,8 @@ CREATE TRIGGER IF NOT EXISTS main.payload_update
 AFTER UPDATE OF id, request_body, response_body, purpose, created_at ON event_payloads
 BEGIN
   DELETE FROM payload__packed
-   WHERE id = OLD.id AND reference IS NOT NEW.request_body AND reference IS NOT NEW.response_body;
-  UPDATE payload__packed SET id = NEW.id WHERE id = OLD.id AND NEW.id IS NOT OLD.id COLLATE BINARY;
+   WHERE "key" = OLD.id AND reference IS NOT NEW.request_body AND reference IS NOT NEW.response_body;
+  UPDATE payload__packed SET "key" = NEW.id WHERE "key" = OLD.id AND NEW.id IS NOT OLD.id COLLATE BINARY;
   INSERT INTO payload__settling(rid, pinned, wrong)
   VALUES (NEW.rowid, max(coalesce(NEW.pinned, 0), NEW.purpose = 'evidence' AND OLD.purpose IS NOT 'evidence'),
           (NEW.purpose = 'evidence' AND OLD.purpose IS NOT 'evidence')
@@ -539,7 +466,7 @@ BEGIN
          1, OLD.size_bytes, OLD.created_ms
     FROM payload__state;
   UPDATE payload__state SET bytes = bytes - (OLD.purpose IS 'archive' AND OLD.pinned IS 0) * OLD.size_bytes, due = due - 1 WHERE one = 1;
-  DELETE FROM payload__packed WHERE id = OLD.id;
+  DELETE FROM payload__packed WHERE "key" = OLD.id;
 END;
 
 -- All that removes rows inside another statement: one DELETE, compiled once.
@@ -596,7 +523,8 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.payload_work
 AFTER UPDATE OF work ON payload__state WHEN NEW.work > 1
 BEGIN
-  INSERT INTO retention__tick(now) VALUES (NEW.till + NEW.kept_ms);
+  UPDATE retention__clock SET seen = unixepoch() * 1000
+   WHERE one = 1 AND unixepoch() * 1000 - seen BETWEEN 3600001 AND 604800000;
   SELECT RAISE(ABORT, 'QuotaExceededError: the bodies of this row have more bytes than payload.max_bytes, the limit of the whole archive; store less, or set a higher limit')
     FROM event_payloads
    WHERE rowid = NEW.rid AND size_bytes > NEW.max_bytes;
@@ -614,7 +542,7 @@ BEGIN
             SELECT 1 FROM retention__in_force)), 97, 0) FROM payload__state);
   UPDATE payload__state
      SET work = 0,
-         wake = iif(till < 0, wake, min(coalesce((SELECT seen FROM retention_clock), 0) + 3600001, kept_ms +
+         wake = iif(till < 0, wake, min(coalesce((SELECT seen FROM retention__clock), 0) + 3600001, kept_ms +
            coalesce((SELECT created_ms FROM event_payloads INDEXED BY payload_by_age
                       WHERE purpose = 'archive' AND pinned = 0 AND created_ms > NEW.since
                       ORDER BY created_ms LIMIT 1), 9e15)))
@@ -641,7 +569,11 @@ AFTER UPDATE OF value ON blackbox_settings
 WHEN NEW.name IN ('payload.retention_days', 'payload.history_until', 'payload.max_bytes')
 BEGIN
   UPDATE payload__state
-     SET (kept_ms, since, max_bytes) = (SELECT kept_ms, since, max_bytes FROM payload__settings),
+     SET (kept_ms, since, max_bytes) = (
+           SELECT 86400000 * max(iif(name = 'payload.retention_days', value, NULL)),
+                  max(iif(name = 'payload.history_until', iif(value > 0, value, -9e15), NULL)),
+                  max(iif(name = 'payload.max_bytes', iif(value > 0, value, 9e15), NULL))
+             FROM blackbox_settings WHERE substr(name, 1, 8) = 'payload.'),
          wake = 0, rid = -1, ms = 0
    WHERE one = 1;
 END;
@@ -659,13 +591,11 @@ BEGIN
   SELECT CASE
            WHEN typeof(NEW.actor) <> 'text' OR ltrim(NEW.actor, unseen) = ''
              OR unicode(ltrim(NEW.actor, unseen)) BETWEEN 917504 AND 921599
-             OR EXISTS (SELECT 1 FROM retention__controls
-                         WHERE instr(NEW.actor, control) > 0)
+             OR instr(NEW.actor, char(0)) OR NEW.actor GLOB control
            THEN RAISE(ABORT, 'ValidationError: actor must be visible text without control characters')
            WHEN typeof(NEW.reason) <> 'text' OR ltrim(NEW.reason, unseen) = ''
              OR unicode(ltrim(NEW.reason, unseen)) BETWEEN 917504 AND 921599
-             OR EXISTS (SELECT 1 FROM retention__controls
-                         WHERE instr(NEW.reason, control) > 0 AND NOT parts_text)
+             OR instr(NEW.reason, char(0)) OR NEW.reason GLOB in_text
            THEN RAISE(ABORT, 'ValidationError: reason must be visible text without control characters other than tabs and line ends')
          END
     FROM retention__visible;
@@ -742,23 +672,23 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.payload_bodies_insert
 INSTEAD OF INSERT ON payload__bodies
 BEGIN
-  INSERT INTO payload__packed(text, id, reference, bytes, counted)
+  INSERT INTO payload__packed(text, "key", reference, bytes, counted)
   SELECT iif(p.text IS NULL, CAST(substr(NEW.request_body, 37) AS INTEGER), -1), e.id, NEW.request_body,
          length(CAST(iif(p.text IS NULL, e.request_body, NEW.request_body) AS BLOB)), (e.purpose IS 'archive' AND e.pinned IS 0)
     FROM event_payloads AS e
-    LEFT JOIN payload__packed AS p ON p.id = e.id AND p.reference = e.request_body
+    LEFT JOIN payload__packed AS p ON p."key" = e.id AND p.reference = e.request_body
    WHERE e.id = NEW."key" AND NEW.request_body IS NOT e.request_body;
-  INSERT INTO payload__packed(text, id, reference, bytes, counted)
+  INSERT INTO payload__packed(text, "key", reference, bytes, counted)
   SELECT iif(p.text IS NULL, CAST(substr(NEW.response_body, 37) AS INTEGER), -2), e.id, NEW.response_body,
          length(CAST(iif(p.text IS NULL, e.response_body, NEW.response_body) AS BLOB)), (e.purpose IS 'archive' AND e.pinned IS 0)
     FROM event_payloads AS e
-    LEFT JOIN payload__packed AS p ON p.id = e.id AND p.reference = e.response_body
+    LEFT JOIN payload__packed AS p ON p."key" = e.id AND p.reference = e.response_body
    WHERE e.id = NEW."key" AND NEW.response_body IS NOT e.response_body;
   UPDATE payload__state
      SET packed = packed + (SELECT coalesce(sum(bytes * counted), 0) FROM payload__packed AS p
-                             WHERE id = NEW."key" AND text > 0 AND NOT EXISTS (
+                             WHERE p."key" = NEW."key" AND text > 0 AND NOT EXISTS (
                                SELECT 1 FROM event_payloads AS e
-                                WHERE e.id = p.id AND p.reference IN (e.request_body, e.response_body)))
+                                WHERE e.id = p."key" AND p.reference IN (e.request_body, e.response_body)))
    WHERE one = 1;
   UPDATE event_payloads
      SET rowid = rowid, request_body = NEW.request_body, response_body = NEW.response_body
@@ -799,9 +729,9 @@ UPDATE main.event_payloads SET pinned = 1
    AND id NOT IN (SELECT id FROM main.payload__pins)
    AND (pinned <> 0 OR id NOT IN (SELECT payload_id FROM main.payload_unpins));
 
+UPDATE main.blackbox_settings SET value = value WHERE name = 'payload.max_bytes';
 UPDATE main.payload__state
-   SET (kept_ms, since, max_bytes) = (SELECT kept_ms, since, max_bytes FROM main.payload__settings),
-       bytes = (SELECT coalesce(sum(size_bytes), 0)
+   SET bytes = (SELECT coalesce(sum(size_bytes), 0)
                   FROM main.event_payloads WHERE purpose = 'archive' AND pinned = 0),
        packed = (SELECT coalesce(sum(bytes), 0) FROM main.payload__packed WHERE counted),
        wake = 0;

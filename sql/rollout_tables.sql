@@ -818,11 +818,13 @@ SELECT d.key AS key
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_work
 AFTER INSERT ON rollout_heads
-WHEN EXISTS (SELECT 1 FROM retention__tick)
+WHEN EXISTS (SELECT 1 FROM retention__clock
+              WHERE unixepoch() * 1000 - seen BETWEEN 3600001 AND 604800000)
   OR EXISTS (SELECT 1 FROM rollout_heads
               WHERE expires_at < (julianday('now') - 2440587.5) * 86400000.0)
 BEGIN
-  INSERT INTO retention__tick(now) VALUES ((SELECT now FROM retention_now));
+  UPDATE retention__clock SET seen = unixepoch() * 1000
+   WHERE one = 1 AND unixepoch() * 1000 - seen BETWEEN 3600001 AND 604800000;
   DELETE FROM rollout_due
    WHERE coalesce(NEW.expires_at, NEW.created, 9e18)
          >= (julianday('now') - 2440587.5) * 86400000.0 - 60000

@@ -244,8 +244,8 @@ static const Made aMade[] = {
         "OLD.rowid)\n" REPLACE("\n     AND rowid <> OLD.rowid")},
     {"payload_made_columns", "column", OTHER_COLUMNS,
         "%s\nBEFORE UPDATE ON event_payloads\nWHEN %s\nBEGIN\n"
-        "  SELECT CASE WHEN EXISTS (SELECT 1 FROM payload__protected WHERE rid "
-        "= OLD.rowid) THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be "
+        "  SELECT CASE WHEN EXISTS (SELECT 1 FROM payload__pins WHERE id = "
+        "OLD.id) THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be "
         "changed; unpin it first with INSERT INTO payload_unpins(payload_id, "
         "actor, reason)')\n"
         "    WHEN EXISTS (SELECT 1 FROM retention__in_force) AND EXISTS "

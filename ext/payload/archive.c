@@ -66,7 +66,7 @@ static i64 trimArchive(BxStmts *pHome, i64 nLimit, BxErr *pErr) {
       " freed FROM (SELECT rowid, created_ms, size_bytes, CAST(size_bytes - (1 "
       "-"
       " (SELECT share FROM main.payload__state)) * coalesce((SELECT sum(bytes)"
-      " FROM main.payload__packed AS p WHERE p.id = e.id), 0) AS INTEGER) AS"
+      " FROM main.payload__packed AS p WHERE p.\"key\" = e.id), 0) AS INTEGER) AS"
       " taken FROM main.event_payloads AS e INDEXED BY payload_by_age WHERE"
       " purpose = 'archive' AND pinned = 0 AND created_ms > -9e15 AND (NOT "
       "EXISTS"

@@ -415,8 +415,8 @@ static void refuseHidden(Erasure *p) {
       "AS "
       "said, 0 AS long UNION ALL SELECT 'reason', ?2, 1) "
       "WHERE ltrim(said, unseen) = '' OR unicode(ltrim(said, unseen)) BETWEEN "
-      "917504 AND 921599 OR EXISTS (SELECT 1 FROM main.retention__controls "
-      "WHERE instr(said, control) > 0 AND NOT (long AND parts_text))";
+      "917504 AND 921599 OR instr(said, char(0)) OR said GLOB "
+      "iif(long, in_text, control)";
   char *z = bxAskText(p->pHome, zSql, p->pErr, "tt", p->zActor, p->zReason);
   if (z != 0) {
     bxFail(p->pErr, SQLITE_CONSTRAINT,
@@ -547,8 +547,8 @@ void bxRetentionCheckErased(BxStmts *p, BxProblems *pOut) {
       "so' FROM (SELECT kind, until FROM main.retention__erased EXCEPT SELECT "
       "kind, until FROM erasure) "
       "UNION ALL SELECT 'what erasure ' || n || ' removed is not refused any "
-      "more: its key is missing' FROM erasure AS r WHERE until > (SELECT now "
-      "FROM main.retention__time) AND NOT EXISTS (SELECT 1 "
+      "more: its key is missing' FROM erasure AS r WHERE until > (SELECT steady "
+      "FROM main.retention_now) AND NOT EXISTS (SELECT 1 "
       "FROM main.retention__erased WHERE kind = r.kind AND until >= r.until)";
   BxErr err = {SQLITE_OK, 0};
   sqlite3_stmt *pStmt = bxPrepare(p, zSql, &err);
@@ -640,8 +640,8 @@ void bxRetentionErase(BxCall *pCall) {
     refuseHeld(p);
     eraseSecurely(p);
     bxAskOnce(p->pHome,
-        "DELETE FROM main.retention__erased WHERE until <= (SELECT now FROM "
-        "main.retention__time)",
+        "DELETE FROM main.retention__erased WHERE until <= (SELECT steady FROM "
+        "main.retention_now)",
         p->pErr, "");
     iNumber = record(p);
     bxRetentionGuard(p->pHome, 0, p->pErr);
