@@ -678,6 +678,9 @@ BEGIN
          (SELECT coalesce(sum(data_size), 0), count(*) FROM cache_items
            WHERE session_id = NEW.session_id) THEN
       RAISE(ABORT, 'ValidationError: a session that has items cannot be replaced, and its totals cannot be set; UPDATE it, or DELETE it first')
+    WHEN EXISTS (SELECT 1 FROM retention__refused
+                  WHERE kind = 'session' AND "key" = NEW.session_id) THEN
+      RAISE(ABORT, 'ErasedError: the session with this id was erased, and writes under it are refused for retention.refuse_days; use another one, or wait until the time in retention_erasures')
     END
     FROM cache_limits AS l;
   UPDATE cache_state SET bytes = bytes + NEW.kept_size

@@ -291,17 +291,6 @@ BEGIN
          newest = max(coalesce(newest, excluded.newest), coalesce(excluded.newest, newest));
 END;
 
--- The receipts of minutes that are over become rows of the log.
-CREATE TRIGGER IF NOT EXISTS main.blackbox__open_insert
-AFTER INSERT ON blackbox__open
-WHEN EXISTS (SELECT 1 FROM blackbox__open WHERE minute BETWEEN 1 AND NEW.minute - 1)
-BEGIN
-  INSERT INTO blackbox__log(at, domain, kind, subject, rows, bytes, oldest, newest, detail)
-  SELECT at, domain, 'removal', rule, rows, bytes, oldest, newest, minute
-    FROM blackbox__open WHERE minute BETWEEN 1 AND NEW.minute - 1;
-  DELETE FROM blackbox__open WHERE minute BETWEEN 1 AND NEW.minute - 1;
-END;
-
 -- Texts of the body store that perhaps no row names any more. It is here, so that the
 -- triggers of other domains can write it where there is no store.
 CREATE TABLE IF NOT EXISTS main.store_dropped(

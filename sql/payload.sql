@@ -99,10 +99,9 @@ CREATE TABLE IF NOT EXISTS main.event_payloads(
   created_at           TEXT NOT NULL
     DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
   meta                 TEXT,
-  created_ms           INTEGER GENERATED ALWAYS AS (CASE WHEN created_at BETWEEN '0' AND ':' AND substr(created_at, 5, 1) = '-'
-          AND substr(created_at, 8, 1) = '-' AND substr(created_at, 12, 2) < '24'
-         THEN CAST(strftime('%s', substr(created_at, 1, 19) || ltrim(substr(created_at, 20), '.0123456789')) AS INTEGER) * 1000
-            + iif(substr(created_at, 20, 1) = '.', CAST(substr(created_at, 20, 4) * 1000 + 0.5 AS INTEGER), 0) END) VIRTUAL
+  created_ms           INTEGER GENERATED ALWAYS AS (CASE WHEN created_at < ':' AND created_at GLOB '[0-9]???-??-??*' AND substr(created_at, 12, 2) < '24'
+         THEN unixepoch(substr(created_at, 1, 19) || ltrim(substr(created_at, 20), '.0123456789')) * 1000
+            + (substr(created_at, 20, 1) = '.') * CAST(substr(created_at, 20, 4) * 1000 + 0.5 AS INTEGER) END) VIRTUAL
 );
 
 -- These five have the names and the columns of AgentGazer's, so that it makes no
@@ -153,9 +152,10 @@ CREATE TABLE IF NOT EXISTS main.payload__state(
   wake      INTEGER NOT NULL DEFAULT 0, -- no row is due before this time
   rid       INTEGER,                    -- the row that is written, and its time if
   ms        INTEGER,                    --   it is an insert
-  work      INTEGER NOT NULL DEFAULT 0, -- above 0 while rows go; 3 if something may refuse
+  work      INTEGER NOT NULL DEFAULT 0, -- 1 while rows go
   till      INTEGER,                    -- rows before this time are due
-  due       INTEGER NOT NULL DEFAULT 0, -- how many of them still go
+  due       INTEGER NOT NULL DEFAULT 0, -- how many of them still go; below -900: none,
+                                        --   as something may refuse
   rule      TEXT                        -- why rows go now; NULL: a plain statement
 );
 INSERT INTO main.payload__state(one) VALUES (1) ON CONFLICT (one) DO NOTHING;
@@ -230,19 +230,11 @@ BEFORE INSERT ON event_payloads
 WHEN EXISTS (SELECT 1 FROM event_payloads WHERE id = NEW.id)
   OR (NEW.rowid <> -1 AND EXISTS (SELECT 1 FROM event_payloads WHERE rowid = NEW.rowid))
 BEGIN
-  INSERT INTO payload__replaced(id, rid) VALUES (NEW.id, NEW.rowid);
-END;
-
-CREATE VIEW IF NOT EXISTS main.payload__replaced AS SELECT NULL AS id, NULL AS rid WHERE 0;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_replaced
-INSTEAD OF INSERT ON payload__replaced
-BEGIN
   UPDATE blackbox__probe SET hit = 0 WHERE one = 1;
   INSERT OR IGNORE INTO blackbox__probe(one, hit) VALUES (1, 1);
   INSERT INTO payload__leaving(rid)
   SELECT rowid FROM event_payloads
-   WHERE (SELECT hit FROM blackbox__probe) AND (id = NEW.id OR rowid = NEW.rid);
+   WHERE (SELECT hit FROM blackbox__probe) AND (id = NEW.id OR rowid = NEW.rowid);
 END;
 
 -- Fires only if the row was really written.
@@ -261,6 +253,10 @@ BEGIN
     THEN RAISE(ABORT, 'ValidationError: pinned must be 0 or 1')
     WHEN EXISTS (SELECT 1 FROM payload__pins WHERE id = NEW.id)
     THEN RAISE(ABORT, 'PinnedError: a pinned row has this id and cannot be overwritten; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
+    WHEN EXISTS (SELECT 1 FROM retention__refused
+          WHERE (kind = 'agent' AND "key" = NEW.agent_id) OR (kind = 'event' AND "key" = NEW.event_id)
+             OR (kind = 'kill_switch' AND "key" = NEW.kill_switch_event_id))
+    THEN RAISE(ABORT, 'ErasedError: what had this agent, event or kill switch was erased, and writes under it are refused for retention.refuse_days; use another one, or wait until the time in retention_erasures')
     WHEN typeof(NEW.request_body) = 'blob' AND EXISTS (SELECT 1 FROM payload__packed
           WHERE text = CAST(substr(NEW.request_body, 37) AS INTEGER) AND reference = NEW.request_body)
       OR typeof(NEW.response_body) = 'blob' AND EXISTS (SELECT 1 FROM payload__packed
@@ -298,8 +294,8 @@ END;
 
 ----------------------------------------------------------------- updates --
 
--- A pinned row gets a missing id, and a body in the form that the module has put
--- into payload__packed. A held row may also become evidence, which gives it a time
+-- A pinned row gets a missing id, one late response if it has none, with its meta,
+-- and a body in the form that the module has put into payload__packed. A held row may also become evidence, which gives it a time
 -- and a kill switch. (COLLATE: the columns of a table that was taken over may have
 -- others.)
 CREATE TRIGGER IF NOT EXISTS main.payload_update_guard
@@ -307,8 +303,7 @@ BEFORE UPDATE OF rowid, oid, _rowid_, id, event_id, agent_id, request_body, resp
   purpose, kill_switch_event_id, created_at, meta ON event_payloads
 BEGIN
   SELECT CASE
-    WHEN OLD.pinned IS NOT 0 OR (OLD.purpose IS 'evidence' AND NOT EXISTS (
-           SELECT 1 FROM blackbox__log WHERE subject = OLD.id AND kind = 'unpin'))
+    WHEN OLD.pinned IS NOT 0
     THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
     WHEN NEW.event_id IS OLD.event_id COLLATE BINARY AND NEW.agent_id IS OLD.agent_id COLLATE BINARY
      AND NEW.request_body IS OLD.request_body COLLATE BINARY
@@ -321,16 +316,18 @@ BEGIN
     THEN NULL
     WHEN EXISTS (SELECT 1 FROM payload__held WHERE rid = OLD.rowid)
     THEN RAISE(ABORT, 'HeldError: a hold keeps this row, which cannot be changed; SELECT * FROM retention_holds lists the holds, and retention_release() ends one') END
-   WHERE (OLD.pinned IS NOT 0 OR OLD.purpose IS 'evidence' OR EXISTS (SELECT 1 FROM retention__in_force))
+   WHERE (OLD.pinned IS NOT 0 OR EXISTS (SELECT 1 FROM retention__in_force))
      AND NOT (NEW.rowid = OLD.rowid AND (NEW.id IS OLD.id COLLATE BINARY OR OLD.id IS NULL)
               AND NEW.event_id IS OLD.event_id COLLATE BINARY AND NEW.agent_id IS OLD.agent_id COLLATE BINARY
               AND NEW.purpose IS OLD.purpose COLLATE BINARY AND NEW.created_at IS OLD.created_at COLLATE BINARY
               AND NEW.kill_switch_event_id IS OLD.kill_switch_event_id COLLATE BINARY
-              AND NEW.meta IS OLD.meta COLLATE BINARY
+              AND (NEW.meta IS OLD.meta COLLATE BINARY OR OLD.response_body IS NULL AND NEW.response_body IS NOT NULL)
               AND (NEW.request_body IS OLD.request_body COLLATE BINARY OR EXISTS (
                     SELECT 1 FROM payload__packed WHERE "key" = OLD.id AND reference IS NEW.request_body))
               AND (NEW.response_body IS OLD.response_body COLLATE BINARY OR EXISTS (
-                    SELECT 1 FROM payload__packed WHERE "key" = OLD.id AND reference IS NEW.response_body)));
+                    SELECT 1 FROM payload__packed WHERE "key" = OLD.id AND reference IS NEW.response_body)
+                   OR OLD.response_body IS NULL AND OLD.pinned = 1
+                      AND NOT EXISTS (SELECT 1 FROM payload__held WHERE rid = OLD.rowid)));
   SELECT CASE
     WHEN NEW.rowid = -1
     THEN RAISE(ABORT, 'ValidationError: rowid -1 is reserved; use another rowid')
@@ -377,24 +374,6 @@ BEGIN
      AND rowid <> OLD.rowid;
 END;
 
--- The pin is set by everybody, and cleared only after the log has recorded the unpin.
-CREATE TRIGGER IF NOT EXISTS main.payload_update_mark
-BEFORE UPDATE OF pinned, size_bytes ON event_payloads
-WHEN OLD.pinned IS NOT 0 OR NEW.pinned IS NOT OLD.pinned OR OLD.purpose IS 'evidence'
-BEGIN
-  SELECT CASE
-    WHEN NEW.pinned IS NOT OLD.pinned AND NEW.pinned IS NOT 1 AND OLD.pinned IS NOT 0
-     AND (EXISTS (SELECT 1 FROM payload__pins WHERE id = OLD.id)
-          OR (OLD.pinned IS NOT NULL AND NOT EXISTS (
-              SELECT 1 FROM blackbox__log WHERE subject = OLD.id AND kind = 'unpin')))
-    THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
-    WHEN NEW.pinned IS NOT OLD.pinned AND NEW.pinned IS NOT 0 AND NEW.pinned IS NOT 1
-    THEN RAISE(ABORT, 'ValidationError: pinned must be 0 or 1')
-    WHEN OLD.pinned IS NOT 0 AND NEW.size_bytes IS NOT OLD.size_bytes
-     AND NEW.size_bytes IS NOT coalesce(length(CAST(NEW.request_body AS BLOB)), 0) + coalesce(length(CAST(NEW.response_body AS BLOB)), 0)
-    THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)') END;
-END;
-
 -- It is the first of the AFTER triggers, because SQLite fires the first one last: room
 -- is made when the sum is right. A row that was not counted before is not refused,
 -- however large it is.
@@ -403,6 +382,13 @@ AFTER UPDATE OF id, request_body, response_body, purpose, created_at ON event_pa
 BEGIN
   DELETE FROM payload__packed
    WHERE "key" = OLD.id AND reference IS NOT NEW.request_body AND reference IS NOT NEW.response_body;
+  INSERT INTO blackbox__log(domain, kind, subject, detail, event_id, agent_id, kill_switch_event_id)
+  SELECT 'payload', act, p.id, iif(act = 'complete', '{"pin":' || p.n || '}', NULL), NEW.event_id,
+         NEW.agent_id, NEW.kill_switch_event_id
+    FROM payload__pins AS p CROSS JOIN (SELECT 'complete' AS act UNION ALL SELECT 'pin')
+   WHERE p.id = OLD.id AND OLD.pinned AND OLD.response_body IS NULL AND NEW.response_body IS NOT NULL;
+  UPDATE payload__pins SET n = last_insert_rowid()
+   WHERE id = OLD.id AND OLD.pinned AND OLD.response_body IS NULL AND NEW.response_body IS NOT NULL;
   UPDATE payload__packed SET "key" = NEW.id WHERE "key" = OLD.id AND NEW.id IS NOT OLD.id COLLATE BINARY;
   INSERT INTO payload__settling(rid, pinned, wrong)
   VALUES (NEW.rowid, max(coalesce(NEW.pinned, 0), NEW.purpose = 'evidence' AND OLD.purpose IS NOT 'evidence'),
@@ -419,36 +405,40 @@ CREATE TRIGGER IF NOT EXISTS main.payload_update_size
 AFTER UPDATE OF request_body, response_body, size_bytes ON event_payloads
 WHEN NEW.size_bytes IS NOT coalesce(length(CAST(NEW.request_body AS BLOB)), 0) + coalesce(length(CAST(NEW.response_body AS BLOB)), 0)
 BEGIN
+  SELECT RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
+   WHERE OLD.pinned AND NEW.size_bytes IS NOT OLD.size_bytes;
   INSERT INTO payload__settling(rid, pinned, wrong) VALUES (NEW.rowid, NEW.pinned, 1);
 END;
 
-CREATE TRIGGER IF NOT EXISTS main.payload_update_count
-AFTER UPDATE OF size_bytes, purpose, pinned ON event_payloads
+-- The pin is set by everybody, and cleared only after the log has recorded the unpin.
+CREATE TRIGGER IF NOT EXISTS main.payload_update_mark
+AFTER UPDATE OF id, size_bytes, purpose, pinned ON event_payloads
 BEGIN
+  SELECT CASE
+    WHEN NEW.pinned IS NOT 1 AND EXISTS (SELECT 1 FROM payload__pins WHERE id = OLD.id)
+    THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
+    WHEN NEW.pinned NOT IN (0, 1)
+    THEN RAISE(ABORT, 'ValidationError: pinned must be 0 or 1') END;
   UPDATE payload__state
      SET bytes = bytes + (NEW.purpose IS 'archive' AND NEW.pinned IS 0) * NEW.size_bytes - (OLD.purpose IS 'archive' AND OLD.pinned IS 0) * OLD.size_bytes
    WHERE one = 1;
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_update_pin
-AFTER UPDATE OF id, pinned ON event_payloads
-WHEN NEW.pinned <> 0 AND NEW.id IS NOT NULL
- AND NOT EXISTS (SELECT 1 FROM payload__pins WHERE id = NEW.id)
-BEGIN
   INSERT INTO blackbox__log(domain, kind, subject, event_id, agent_id, kill_switch_event_id)
-  VALUES ('payload', 'pin', NEW.id, NEW.event_id, NEW.agent_id, NEW.kill_switch_event_id);
-  INSERT INTO payload__pins(id, n) VALUES (NEW.id, last_insert_rowid());
+  SELECT 'payload', 'pin', NEW.id, NEW.event_id, NEW.agent_id, NEW.kill_switch_event_id
+   WHERE NEW.pinned <> 0 AND NEW.id IS NOT NULL
+     AND NOT EXISTS (SELECT 1 FROM payload__pins WHERE id = NEW.id);
+  INSERT INTO payload__pins(id, n)
+  SELECT NEW.id, last_insert_rowid() WHERE NEW.pinned <> 0 AND NEW.id IS NOT NULL
+  ON CONFLICT (id) DO NOTHING;
 END;
 
 ----------------------------------------------------------------- deletes --
 
 CREATE TRIGGER IF NOT EXISTS main.payload_delete_guard
 BEFORE DELETE ON event_payloads
-WHEN OLD.pinned IS NOT 0 OR OLD.purpose IS 'evidence' OR EXISTS (SELECT 1 FROM retention__in_force)
+WHEN OLD.pinned IS NOT 0 OR EXISTS (SELECT 1 FROM retention__in_force)
 BEGIN
   SELECT CASE
-    WHEN OLD.pinned IS NOT 0 OR (OLD.purpose IS 'evidence' AND NOT EXISTS (
-           SELECT 1 FROM blackbox__log WHERE subject = OLD.id AND kind = 'unpin'))
+    WHEN OLD.pinned IS NOT 0
     THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be deleted; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
     WHEN NOT EXISTS (SELECT 1 FROM payload__held WHERE rid = OLD.rowid) THEN NULL
     WHEN (SELECT work FROM payload__state) THEN RAISE(IGNORE)
@@ -474,12 +464,12 @@ CREATE VIEW IF NOT EXISTS main.payload__leaving AS SELECT NULL AS rid, NULL AS a
 
 CREATE TRIGGER IF NOT EXISTS main.payload_leaving
 INSTEAD OF INSERT ON payload__leaving
-WHEN (SELECT work = 0 OR bytes - packed + packed * share > max_bytes OR (due > 0 AND NEW.at < till)
-        FROM payload__state)
+WHEN NEW.at IS NULL OR (SELECT bytes - packed + packed * share > max_bytes OR (due > 0 AND NEW.at < till)
+                          FROM payload__state)
 BEGIN
   DELETE FROM event_payloads WHERE rowid = NEW.rid;
   SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads keeps a row that REPLACE would take; drop the trigger')
-   WHERE changes() = 0 AND (SELECT work = 0 FROM payload__state);
+   WHERE changes() = 0 AND NEW.at IS NULL;
 END;
 
 -- The store sweeps what no row names any more.
@@ -493,8 +483,6 @@ END;
 
 ------------------------------------------------------- what is due goes --
 
--- A row that is itself past the retention period is history that is being loaded: for
--- it no row is due. till is -9e15, too, if the clock is in doubt.
 CREATE TRIGGER IF NOT EXISTS main.payload_look
 AFTER UPDATE OF rid ON payload__state
 WHEN (NEW.ms AND NEW.wake <= unixepoch() * 1000)
@@ -503,26 +491,23 @@ BEGIN
   UPDATE payload__state SET work = 1 WHERE one = 1;
 END;
 
-CREATE TRIGGER IF NOT EXISTS main.payload_ready
-AFTER UPDATE OF work ON payload__state WHEN NEW.work = 1
-BEGIN
-  UPDATE payload__state
-     SET till = (SELECT coalesce(iif(NEW.ms >= now - NEW.kept_ms, now - NEW.kept_ms, NULL), -9e15)
-                   FROM retention_now),
-         work = 2 + EXISTS (SELECT 1 FROM sqlite_schema
-           WHERE (type = 'trigger' AND tbl_name = 'event_payloads' COLLATE NOCASE
-                  AND substr(name, 1, 8) <> 'payload_' AND instr(lower(sql), 'delete'))
-              OR (type = 'table' AND instr(lower(sql), 'references') AND instr(lower(sql), 'event_payloads'))),
-         due = 2
-   WHERE one = 1;
-END;
-
+-- A row that is itself past the retention period is history that is being loaded: for
+-- it no row is due. till is -9e15, too, if the clock is in doubt.
+--
 -- Two rows that are due, and as many as payload.max_bytes wants, the oldest first: it
 -- looks at three, and if that is not enough at 97 more. The guard passes over those
 -- that are held.
 CREATE TRIGGER IF NOT EXISTS main.payload_work
-AFTER UPDATE OF work ON payload__state WHEN NEW.work > 1
+AFTER UPDATE OF work ON payload__state WHEN NEW.work = 1
 BEGIN
+  UPDATE payload__state
+     SET till = iif(NEW.ms + NEW.kept_ms >= unixepoch() * 1000 AND (SELECT seen FROM retention__clock) + 604800000 >=
+                    unixepoch() * 1000, unixepoch() * 1000 - NEW.kept_ms, -9e15),
+         due = 2 - 1000 * EXISTS (SELECT 1 FROM sqlite_schema
+           WHERE (type = 'trigger' AND tbl_name = 'event_payloads' COLLATE NOCASE
+                  AND substr(name, 1, 8) <> 'payload_' AND instr(lower(sql), 'delete'))
+              OR (type = 'table' AND instr(lower(sql), 'references') AND instr(lower(sql), 'event_payloads')))
+   WHERE one = 1;
   UPDATE retention__clock SET seen = unixepoch() * 1000
    WHERE one = 1 AND unixepoch() * 1000 - seen BETWEEN 3600001 AND 604800000;
   SELECT RAISE(ABORT, 'QuotaExceededError: the bodies of this row have more bytes than payload.max_bytes, the limit of the whole archive; store less, or set a higher limit')
@@ -532,28 +517,26 @@ BEGIN
   SELECT rowid, created_ms FROM event_payloads INDEXED BY payload_by_age
    WHERE purpose = 'archive' AND pinned = 0
      AND created_ms > iif(NEW.bytes - NEW.packed + NEW.packed * NEW.share > NEW.max_bytes, -9e15, NEW.since)
-   ORDER BY created_ms, size_bytes LIMIT iif(NEW.work = 2, 3, 0);
+   ORDER BY created_ms, size_bytes LIMIT (SELECT (due = 2) * 3 FROM payload__state);
   INSERT INTO payload__leaving(rid, at)
   SELECT rowid, created_ms FROM event_payloads INDEXED BY payload_by_age
    WHERE purpose = 'archive' AND pinned = 0
      AND created_ms > iif(NEW.bytes - NEW.packed + NEW.packed * NEW.share > NEW.max_bytes, -9e15, NEW.since)
    ORDER BY created_ms, size_bytes
-   LIMIT (SELECT iif(NEW.work = 2 AND (bytes - packed + packed * share > max_bytes OR due > 0 AND EXISTS (
-            SELECT 1 FROM retention__in_force)), 97, 0) FROM payload__state);
+   LIMIT (SELECT (due > -900 AND (bytes - packed + packed * share > max_bytes OR due > 0 AND EXISTS (
+            SELECT 1 FROM retention__in_force))) * 97 FROM payload__state);
   UPDATE payload__state
-     SET work = 0,
-         wake = iif(till < 0, wake, min(coalesce((SELECT seen FROM retention__clock), 0) + 3600001, kept_ms +
+     SET work = 0, wake = iif(till < 0, wake, min(coalesce((SELECT seen FROM retention__clock), 0) + 3600001, kept_ms +
            coalesce((SELECT created_ms FROM event_payloads INDEXED BY payload_by_age
-                      WHERE purpose = 'archive' AND pinned = 0 AND created_ms > NEW.since
+                      WHERE purpose = 'archive' AND pinned = 0 AND created_ms > since
                       ORDER BY created_ms LIMIT 1), 9e15)))
    WHERE one = 1;
   INSERT INTO retention_note(at, domain, minute, rule, rows, bytes) -- one a day
-  SELECT unixepoch() * 1000, 'payload', (unixepoch() / 86400 + 1) * 1440,
-         iif(bytes - packed + packed * share > max_bytes, 'payload.bytes refused', 'payload.age refused'),
-         0, 0
-    FROM payload__state
-   WHERE due = 2 AND (bytes - packed + packed * share > max_bytes
-                      OR (NEW.work = 3 AND wake - kept_ms < till));
+  SELECT unixepoch() * 1000, 'payload', (unixepoch() / 86400 + 1) * 1440, refused, 0, 0
+    FROM (SELECT CASE WHEN bytes - packed + packed * share > max_bytes THEN 'payload.bytes refused'
+                      WHEN due < 0 AND wake - kept_ms < till THEN 'payload.age refused' END AS refused
+            FROM payload__state WHERE due = 2 OR due < -900)
+   WHERE refused IS NOT NULL;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_due_delete

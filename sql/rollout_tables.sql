@@ -66,6 +66,8 @@ BEGIN
    WHERE NEW.updated <> 0 OR NEW.last_sequence <> -1
       OR NEW.user_sequence IS NOT NULL OR NEW.turns <> 0 OR NEW.bytes <> 0
       OR NEW.looked <> -1 OR NEW.stamp NOT IN (0, 1);
+  SELECT RAISE(ABORT, 'ErasedError: the conversation with this id was erased, and writes under it are refused for retention.refuse_days; use another one, or wait until the time in retention_erasures')
+    FROM retention__refused WHERE kind = 'rollout' AND "key" = NEW.id;
   SELECT RAISE(ABORT, 'RangeError: rollout numbers end at 2147483647, and according to sqlite_sequence all are in use; UPDATE sqlite_sequence SET seq = (SELECT max(max(rollout, owner)) FROM rollout_segments) WHERE name = ''rollout_heads''')
     FROM sqlite_sequence
    WHERE name = 'rollout_heads' AND seq > 2147483646 AND coalesce(NEW.no, -1) = -1;

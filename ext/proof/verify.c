@@ -142,13 +142,14 @@ static i64 skipLeaves(Verify *p, i64 i) {
 /*----------------------------------------------------------------- rows ----*/
 
 typedef enum PinEnd { END_NONE, END_UNPIN, END_PIN } PinEnd;
-/* What ends, by the log, the pin that the cursor is on: an unpin that names it. */
+/* What ends, by the log, the pin that the cursor is on: an unpin that names it, or a
+** late response, after which the row is pinned anew. */
 static PinEnd endOfPin(Verify *p) {
   static const char zNext[] =
       "SELECT CASE WHEN kind = 'pin' THEN 2"
       "  ELSE detail IS '{\"pin\":' || ?3 || '}' END FROM main.blackbox__log"
       " WHERE subject = ?1 AND domain = ?2 AND n > ?3"
-      " AND kind IN ('pin', 'unpin') ORDER BY n LIMIT 1";
+      " AND kind IN ('pin', 'unpin', 'complete') ORDER BY n LIMIT 1";
   static const char zErased[] =
       "SELECT 1 FROM main.blackbox__log WHERE kind = 'unpin' AND domain = ?1"
       " AND n > ?2 AND detail = '{\"pin\":' || ?2 || '}'";

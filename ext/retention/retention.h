@@ -63,15 +63,11 @@ void bxRetentionCheckHolds(BxStmts *p, BxProblems *pOut);
 /* Refuses that p's schema loses its holds. */
 void bxRetentionLeave(BxStmts *p, BxErr *pErr);
 
-/* guard.c: guards that exist only while they are needed */
+/* guard.c: what virtual tables do about holds */
 /* Makes or drops those of p's schema. bHold: a hold is about to be placed. */
 void bxRetentionGuard(BxStmts *p, int bHold, BxErr *pErr);
 /* Lets virtual tables note what a hold keeps that was placed. */
 void bxRetentionNoteHeld(BxStmts *p, BxErr *pErr);
-/* The same for the tables of the domains alone; and whether all is right. */
-void bxRetentionMendGuards(BxStmts *p, BxErr *pErr);
-int bxRetentionIsGuarded(BxStmts *p, BxErr *pErr);
-void bxRetentionCheckGuards(BxStmts *p, BxProblems *pOut);
 
 /* erase.c: everything of a key goes */
 void bxRetentionErase(BxCall *p);

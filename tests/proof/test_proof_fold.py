@@ -74,8 +74,7 @@ def test_only_receipts_are_folded_and_only_old_ones(db):
 
 
 def test_a_clock_that_cannot_be_trusted_folds_nothing(db):
-    db.execute("DROP TRIGGER retention_clock_update")
-    db.execute("UPDATE retention_clock SET seen = seen - 8 * 86400000")
+    db.execute("UPDATE retention__clock SET seen = seen - 8 * 86400000")
     receipts(db, OLD, 10)
     head(db)
     assert rows(db, SUMS) == []
