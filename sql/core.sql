@@ -25,7 +25,8 @@
 --         retention_note         INSERT adds to the receipt of the minute
 --         retention__refused     the rows of retention__erased whose time is not over
 --         retention__holds       the rows of retention__in_force that have not ended
---         retention__visible     which texts are visible
+--         retention__visible     characters that do not make a text visible
+--         retention__controls    characters that a text of a record must not have
 --
 -- This file runs alone (sqlite3 my.db < sql/core.sql), any number of times. The
 -- mark "main." is the schema; the module replaces it with the name of an
@@ -100,10 +101,9 @@ SELECT kind, "key", until
  WHERE (until > (SELECT steady FROM retention_now)) IS NOT 0;
 
 -- An actor, an owner and a reason are text in which nothing hides: no control
--- character stands in it (NUL, or what has the pattern "control"; a reason may have
--- tabs and line ends: "in_text"), and the first character that is not in "unseen"
--- exists and is not a tag (917504 to 921599). (A host may forbid long patterns of
--- GLOB, and so "unseen" is none.)
+-- character stands in it (a reason may have tabs and line ends), and the first
+-- character that is not in "unseen" exists and is not a tag (917504 to 921599).
+-- (A host may forbid patterns of GLOB, so none is used.)
 CREATE VIEW IF NOT EXISTS main.retention__visible AS
 SELECT char(9, 10, 13, 32, 160, 173, 847, 1564, 4447, 4448) ||
        char(5760, 6068, 6069, 6155, 6156, 6157, 6158, 10240, 12288) ||
@@ -114,10 +114,13 @@ SELECT char(9, 10, 13, 32, 160, 173, 847, 1564, 4447, 4448) ||
        char(8299, 8300, 8301, 8302, 8303, 12644, 65024, 65025) ||
        char(65026, 65027, 65028, 65029, 65030, 65031, 65032) ||
        char(65033, 65034, 65035, 65036, 65037, 65038, 65039) ||
-       char(65279, 65440, 65529, 65530, 65531) AS unseen,
-       '*[' || char(1) || '-' || char(31, 127) || '-' || char(159) || ']*' AS control,
-       '*[' || char(1) || '-' || char(8, 11, 12, 14) || '-' || char(31, 127) || '-' ||
-       char(159) || ']*' AS in_text;
+       char(65279, 65440, 65529, 65530, 65531) AS unseen;
+
+CREATE VIEW IF NOT EXISTS main.retention__controls AS
+WITH control(c) AS (
+  SELECT 0 UNION ALL
+  SELECT CASE c WHEN 31 THEN 127 ELSE c + 1 END FROM control WHERE c < 159)
+SELECT char(c) AS control, c IN (9, 10, 13) AS parts_text FROM control;
 
 -- format: of the tables of the domain. (Builds before 1.0 had a column version,
 -- by which the module knows their files.)

@@ -99,7 +99,8 @@ CREATE TABLE IF NOT EXISTS main.event_payloads(
   created_at           TEXT NOT NULL
     DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
   meta                 TEXT,
-  created_ms           INTEGER GENERATED ALWAYS AS (CASE WHEN created_at < ':' AND created_at GLOB '[0-9]???-??-??*' AND substr(created_at, 12, 2) < '24'
+  created_ms           INTEGER GENERATED ALWAYS AS (CASE WHEN created_at BETWEEN '0' AND ':' AND substr(created_at, 5, 1) = '-'
+          AND substr(created_at, 8, 1) = '-' AND substr(created_at, 12, 2) < '24'
          THEN unixepoch(substr(created_at, 1, 19) || ltrim(substr(created_at, 20), '.0123456789')) * 1000
             + (substr(created_at, 20, 1) = '.') * CAST(substr(created_at, 20, 4) * 1000 + 0.5 AS INTEGER) END) VIRTUAL
 );
@@ -253,7 +254,7 @@ BEGIN
     THEN RAISE(ABORT, 'ValidationError: pinned must be 0 or 1')
     WHEN EXISTS (SELECT 1 FROM payload__pins WHERE id = NEW.id)
     THEN RAISE(ABORT, 'PinnedError: a pinned row has this id and cannot be overwritten; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
-    WHEN EXISTS (SELECT 1 FROM retention__refused
+    WHEN EXISTS (SELECT 1 FROM retention__erased) AND EXISTS (SELECT 1 FROM retention__refused
           WHERE (kind = 'agent' AND "key" = NEW.agent_id) OR (kind = 'event' AND "key" = NEW.event_id)
              OR (kind = 'kill_switch' AND "key" = NEW.kill_switch_event_id))
     THEN RAISE(ABORT, 'ErasedError: what had this agent, event or kill switch was erased, and writes under it are refused for retention.refuse_days; use another one, or wait until the time in retention_erasures')
@@ -412,23 +413,26 @@ END;
 
 -- The pin is set by everybody, and cleared only after the log has recorded the unpin.
 CREATE TRIGGER IF NOT EXISTS main.payload_update_mark
-AFTER UPDATE OF id, size_bytes, purpose, pinned ON event_payloads
+AFTER UPDATE OF size_bytes, purpose, pinned ON event_payloads
 BEGIN
   SELECT CASE
-    WHEN NEW.pinned IS NOT 1 AND EXISTS (SELECT 1 FROM payload__pins WHERE id = OLD.id)
+    WHEN NEW.pinned IS NOT 1 AND OLD.pinned IS NOT 0 AND EXISTS (SELECT 1 FROM payload__pins WHERE id = OLD.id)
     THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
     WHEN NEW.pinned NOT IN (0, 1)
     THEN RAISE(ABORT, 'ValidationError: pinned must be 0 or 1') END;
   UPDATE payload__state
      SET bytes = bytes + (NEW.purpose IS 'archive' AND NEW.pinned IS 0) * NEW.size_bytes - (OLD.purpose IS 'archive' AND OLD.pinned IS 0) * OLD.size_bytes
    WHERE one = 1;
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_update_pin
+AFTER UPDATE OF id, pinned ON event_payloads
+WHEN NEW.pinned <> 0 AND NEW.id IS NOT NULL
+ AND NOT EXISTS (SELECT 1 FROM payload__pins WHERE id = NEW.id)
+BEGIN
   INSERT INTO blackbox__log(domain, kind, subject, event_id, agent_id, kill_switch_event_id)
-  SELECT 'payload', 'pin', NEW.id, NEW.event_id, NEW.agent_id, NEW.kill_switch_event_id
-   WHERE NEW.pinned <> 0 AND NEW.id IS NOT NULL
-     AND NOT EXISTS (SELECT 1 FROM payload__pins WHERE id = NEW.id);
-  INSERT INTO payload__pins(id, n)
-  SELECT NEW.id, last_insert_rowid() WHERE NEW.pinned <> 0 AND NEW.id IS NOT NULL
-  ON CONFLICT (id) DO NOTHING;
+  VALUES ('payload', 'pin', NEW.id, NEW.event_id, NEW.agent_id, NEW.kill_switch_event_id);
+  INSERT INTO payload__pins(id, n) VALUES (NEW.id, last_insert_rowid());
 END;
 
 ----------------------------------------------------------------- deletes --
@@ -574,11 +578,11 @@ BEGIN
   SELECT CASE
            WHEN typeof(NEW.actor) <> 'text' OR ltrim(NEW.actor, unseen) = ''
              OR unicode(ltrim(NEW.actor, unseen)) BETWEEN 917504 AND 921599
-             OR instr(NEW.actor, char(0)) OR NEW.actor GLOB control
+             OR EXISTS (SELECT 1 FROM retention__controls WHERE instr(NEW.actor, control))
            THEN RAISE(ABORT, 'ValidationError: actor must be visible text without control characters')
            WHEN typeof(NEW.reason) <> 'text' OR ltrim(NEW.reason, unseen) = ''
              OR unicode(ltrim(NEW.reason, unseen)) BETWEEN 917504 AND 921599
-             OR instr(NEW.reason, char(0)) OR NEW.reason GLOB in_text
+             OR EXISTS (SELECT 1 FROM retention__controls WHERE instr(NEW.reason, control) AND NOT parts_text)
            THEN RAISE(ABORT, 'ValidationError: reason must be visible text without control characters other than tabs and line ends')
          END
     FROM retention__visible;

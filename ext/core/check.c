@@ -165,8 +165,9 @@ static int hasTraces(BxStmts *p, const BxDomain *pDomain, BxProblems *pOut) {
   if (bxCarries(p->bx, p->zDb, pDomain->zName, &pOut->err)) return 1;
   bTraces = (int)bxAskOnce(p,
       "SELECT 1 FROM main.sqlite_schema WHERE name = ?1 OR name = ?2 || "
-      "'__check'",
-      &err, "tt", pDomain->zTable, pDomain->zName);
+      "'__check' OR (instr(?3, ',' || name || ',') AND name IS NOT ?4)",
+      &err, "tttt", pDomain->zTable, pDomain->zName,
+      pDomain->zFaults ? pDomain->zGuarded : 0, pDomain->zAdopted);
   bxUnchecked(pOut, pDomain->zName, &err);
   return bTraces;
 }

@@ -415,8 +415,8 @@ static void refuseHidden(Erasure *p) {
       "AS "
       "said, 0 AS long UNION ALL SELECT 'reason', ?2, 1) "
       "WHERE ltrim(said, unseen) = '' OR unicode(ltrim(said, unseen)) BETWEEN "
-      "917504 AND 921599 OR instr(said, char(0)) OR said GLOB "
-      "iif(long, in_text, control)";
+      "917504 AND 921599 OR EXISTS (SELECT 1 FROM main.retention__controls "
+      "WHERE instr(said, control) > 0 AND NOT (long AND parts_text))";
   char *z = bxAskText(p->pHome, zSql, p->pErr, "tt", p->zActor, p->zReason);
   if (z != 0) {
     bxFail(p->pErr, SQLITE_CONSTRAINT,
