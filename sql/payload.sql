@@ -227,14 +227,27 @@ SELECT id AS "key", request_body AS request_body, response_body AS response_body
 -- which the guard sees it, and the receipt. A plain INSERT fails without our help, and
 -- INSERT OR IGNORE passes. (rowid -1 means none: no row has it.)
 CREATE TRIGGER IF NOT EXISTS main.payload_insert_replace
+BEFORE INSERT ON event_payloads WHEN (SELECT hit FROM blackbox__probe) = 1
+BEGIN
+  INSERT INTO payload__leaving(rid)
+  SELECT rowid FROM event_payloads WHERE id = NEW.id UNION SELECT NEW.rowid WHERE NEW.rowid <> -1;
+  UPDATE blackbox__probe SET hit = 0 WHERE one = 1;
+END;
+
+-- A DELETE trigger of a user may run a REPLACE while the trigger above deletes, which
+-- then does not fire. This one fires before it, and only raises, so that it always fires.
+CREATE TRIGGER IF NOT EXISTS main.payload_insert_taken
 BEFORE INSERT ON event_payloads
 WHEN EXISTS (SELECT 1 FROM event_payloads WHERE id = NEW.id)
   OR (NEW.rowid <> -1 AND EXISTS (SELECT 1 FROM event_payloads WHERE rowid = NEW.rowid))
 BEGIN
   UPDATE blackbox__probe SET hit = 0 WHERE one = 1;
   INSERT OR IGNORE INTO blackbox__probe(one, hit) VALUES (1, 1);
-  INSERT INTO payload__leaving(rid)
-  SELECT rowid FROM event_payloads
+  SELECT CASE WHEN pinned IS NOT 0
+         THEN RAISE(ABORT, 'PinnedError: a pinned row has this id or rowid and cannot be overwritten; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
+         WHEN EXISTS (SELECT 1 FROM payload__held AS h WHERE h.rid = e.rowid)
+         THEN RAISE(ABORT, 'HeldError: a hold keeps a row with these values, which cannot be overwritten; SELECT * FROM retention_holds lists the holds, and retention_release() ends one') END
+    FROM event_payloads AS e
    WHERE (SELECT hit FROM blackbox__probe) AND (id = NEW.id OR rowid = NEW.rowid);
 END;
 
@@ -355,10 +368,10 @@ BEGIN
   SELECT CASE WHEN EXISTS (SELECT 1 FROM payload__pins AS p, event_payloads AS e
                           WHERE e.rowid = rid AND p.id = e.id)
          THEN RAISE(ABORT, 'PinnedError: a pinned row has this id or rowid and cannot be overwritten; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
-         WHEN rid IN (SELECT rid FROM payload__held)
+         WHEN EXISTS (SELECT 1 FROM payload__held AS h WHERE h.rid = taken.rid)
          THEN RAISE(ABORT, 'HeldError: a hold keeps a row with these values, which cannot be overwritten; SELECT * FROM retention_holds lists the holds, and retention_release() ends one') END
     FROM (SELECT rowid AS rid FROM event_payloads WHERE id = NEW.id
-          UNION ALL SELECT rowid FROM event_payloads WHERE rowid = NEW.rowid)
+          UNION ALL SELECT rowid FROM event_payloads WHERE rowid = NEW.rowid) AS taken
    WHERE rid <> OLD.rowid;
 END;
 
@@ -473,7 +486,8 @@ WHEN NEW.at IS NULL OR (SELECT bytes - packed + packed * share > max_bytes OR (d
 BEGIN
   DELETE FROM event_payloads WHERE rowid = NEW.rid;
   SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads keeps a row that REPLACE would take; drop the trigger')
-   WHERE changes() = 0 AND NEW.at IS NULL;
+   WHERE changes() = 0 AND NEW.at IS NULL
+     AND EXISTS (SELECT 1 FROM event_payloads WHERE rowid = NEW.rid);
 END;
 
 -- The store sweeps what no row names any more.

@@ -102,8 +102,8 @@ static void tellStranger(void *pArg, const BxStranger *pStranger) {
 /* The rows of the query of a domain or of its view <domain>__check, if there is one;
 ** or of <table>_check of a virtual table, which has only the last part of the name of
 ** an object. */
-static void checkView(BxStmts *p, const char *zName, const BxDomain *pDomain,
-    BxProblems *pOut) {
+static void checkView(
+    BxStmts *p, const char *zName, const BxDomain *pDomain, BxProblems *pOut) {
   const char *zFaults = pDomain ? pDomain->zFaults : 0;
   BxErr err = {SQLITE_OK, 0};
   sqlite3_stmt *pStmt = 0;

@@ -547,7 +547,8 @@ void bxRetentionCheckErased(BxStmts *p, BxProblems *pOut) {
       "so' FROM (SELECT kind, until FROM main.retention__erased EXCEPT SELECT "
       "kind, until FROM erasure) "
       "UNION ALL SELECT 'what erasure ' || n || ' removed is not refused any "
-      "more: its key is missing' FROM erasure AS r WHERE until > (SELECT steady "
+      "more: its key is missing' FROM erasure AS r WHERE until > (SELECT "
+      "steady "
       "FROM main.retention_now) AND NOT EXISTS (SELECT 1 "
       "FROM main.retention__erased WHERE kind = r.kind AND until >= r.until)";
   BxErr err = {SQLITE_OK, 0};

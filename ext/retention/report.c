@@ -143,8 +143,8 @@ static void addFile(Report *p, BxErr *pErr) {
 static void addAll(Report *p, BxErr *pErr) {
   sqlite3_stmt *pStmt;
   i64 a[5] = {-1, -1, 0, 0, -1};
-  pStmt = bxPrepare(p->p,
-      "SELECT domain FROM main.blackbox_domains ORDER BY 1", pErr);
+  pStmt = bxPrepare(
+      p->p, "SELECT domain FROM main.blackbox_domains ORDER BY 1", pErr);
   while (bxRow(pStmt, pErr)) {
     const char *zDomain = bxColumnText(pStmt, 0, pErr);
     if (zDomain != 0) addDomain(p, zDomain, pErr);
