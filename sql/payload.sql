@@ -77,7 +77,8 @@ UPDATE main.blackbox__probe SET hit = 0;
 
 ------------------------------------------------------------------ tables --
 
--- meta: JSON or NULL. created_ms: the time as a number, from the first 19 characters
+-- meta: JSON or NULL; blackbox_check() looks at it, as SQLite before 3.41 refuses
+-- json_valid() in a schema that is not trusted. created_ms: the time as a number, from the first 19 characters
 -- and three digits of a fraction. Two versions of SQLite may compute julianday() and
 -- round() differently, and then an index that one has made is damaged for the other;
 -- this expression is the same in all. SQLite compiles it wherever a statement needs

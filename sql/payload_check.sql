@@ -30,6 +30,10 @@ SELECT 'event_payloads',
        + coalesce((SELECT sum(bytes - length(reference)) FROM main.payload__packed AS p
                     WHERE p."key" = e.id AND reference IN (request_body, response_body)), 0)
 UNION ALL
+SELECT 'event_payloads', 'meta of row ' || coalesce(id, 'without id') || ' is no JSON'
+  FROM main.event_payloads
+ WHERE meta IS NOT NULL AND json_valid(meta) IS NOT 1
+UNION ALL
 SELECT 'payload__state', 'differs from the settings; set any payload setting again'
  WHERE NOT EXISTS (SELECT 1 FROM main.payload__state AS s
                     WHERE (s.kept_ms, s.since, s.max_bytes, s.work, s.rule) IS (

@@ -355,6 +355,13 @@ def test_an_archive_row_made_evidence_is_pinned(archive):
         archive.execute("DELETE FROM event_payloads WHERE id='old'")
 
 
+def test_check_finds_meta_that_is_no_json(db):
+    for id, meta in ("a", '{"x":1}'), ("b", "[]"), ("c", None), ("d", "{"), ("e", b"\x01"):
+        db.execute("INSERT INTO event_payloads(id, event_id, agent_id, purpose, meta) "
+                   "VALUES(?, 'e', 'a', 'archive', ?)", (id, meta))
+    assert [row[2] for row in check(db)] == ["meta of row d is no JSON", "meta of row e is no JSON"]
+
+
 def late(db, id="ev", text="late"):
     db.execute("UPDATE event_payloads SET response_body = ?, meta = '{\"tokens\":5}' WHERE id = ?",
                (text, id))
