@@ -38,12 +38,8 @@
 
 -- clock is the time of the machine. now is the same, or NULL if the clock is more
 -- than seven days (604800000 ms) ahead of the newest time seen: nothing is due then.
--- steady ends holds: a clock that is a day ahead of the newest time that was seen, or
--- behind it, is not asked; then that time counts until a write or a clean-up has
--- remembered a newer one.
 CREATE VIEW IF NOT EXISTS main.retention_now AS
-SELECT iif(clock <= seen + 604800000, clock, NULL) AS now, clock, seen,
-       iif(clock - seen BETWEEN 0 AND 86400000, clock, seen) AS steady
+SELECT iif(clock <= seen + 604800000, clock, NULL) AS now, clock, seen
   FROM (SELECT CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER) AS clock, seen
           FROM retention__clock WHERE one = 1);
 
@@ -89,16 +85,23 @@ SELECT (SELECT coalesce(max(n), 0) FROM blackbox__log) + row_number() OVER (),
 CREATE VIEW IF NOT EXISTS main.retention_note AS
 SELECT at, domain, rule, rows, bytes, oldest, newest, minute FROM blackbox__open WHERE 0;
 
+-- The time that ends holds: a clock that is a day ahead of the newest time that was
+-- seen, or behind it, is not asked; then that time counts until a write or a clean-up
+-- has remembered a newer one.
 CREATE VIEW IF NOT EXISTS main.retention__holds AS
 SELECT kind, "key", owner, until, step, found
   FROM retention__in_force
  WHERE until IS NULL
-    OR (until > (SELECT steady FROM retention_now)) IS NOT 0;
+    OR (until > (SELECT iif((julianday('now') - 2440587.5) * 86400000.0 - seen BETWEEN 0 AND 86400000,
+                             (julianday('now') - 2440587.5) * 86400000.0, seen)
+                   FROM retention__clock)) IS NOT 0;
 
 CREATE VIEW IF NOT EXISTS main.retention__refused AS
 SELECT kind, "key", until
   FROM retention__erased
- WHERE (until > (SELECT steady FROM retention_now)) IS NOT 0;
+ WHERE (until > (SELECT iif((julianday('now') - 2440587.5) * 86400000.0 - seen BETWEEN 0 AND 86400000,
+                             (julianday('now') - 2440587.5) * 86400000.0, seen)
+                   FROM retention__clock)) IS NOT 0;
 
 -- An actor, an owner and a reason are text in which nothing hides: no control
 -- character stands in it (a reason may have tabs and line ends), and the first

@@ -266,8 +266,6 @@ BEGIN
     THEN RAISE(ABORT, 'ValidationError: rowid -1 is reserved; omit the rowid')
     WHEN NEW.pinned NOT IN (0, 1)
     THEN RAISE(ABORT, 'ValidationError: pinned must be 0 or 1')
-    WHEN EXISTS (SELECT 1 FROM payload__pins WHERE id = NEW.id)
-    THEN RAISE(ABORT, 'PinnedError: a pinned row has this id and cannot be overwritten; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
     WHEN EXISTS (SELECT 1 FROM retention__erased) AND EXISTS (SELECT 1 FROM retention__refused
           WHERE (kind = 'agent' AND "key" = NEW.agent_id) OR (kind = 'event' AND "key" = NEW.event_id)
              OR (kind = 'kill_switch' AND "key" = NEW.kill_switch_event_id))

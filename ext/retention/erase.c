@@ -21,6 +21,12 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
+/* The time that ends refusals, as in retention__refused. */
+#define STEADY                                                                 \
+  "(SELECT iif((julianday('now') - 2440587.5) * 86400000.0 - seen BETWEEN 0 "  \
+  "AND 86400000, (julianday('now') - 2440587.5) * 86400000.0, seen) FROM "     \
+  "main.retention__clock)"
+
 /* One call. */
 typedef struct Erasure {
   BxStmts *pHome;
@@ -547,9 +553,8 @@ void bxRetentionCheckErased(BxStmts *p, BxProblems *pOut) {
       "so' FROM (SELECT kind, until FROM main.retention__erased EXCEPT SELECT "
       "kind, until FROM erasure) "
       "UNION ALL SELECT 'what erasure ' || n || ' removed is not refused any "
-      "more: its key is missing' FROM erasure AS r WHERE until > (SELECT "
-      "steady "
-      "FROM main.retention_now) AND NOT EXISTS (SELECT 1 "
+      "more: its key is missing' FROM erasure AS r WHERE until > " STEADY
+      " AND NOT EXISTS (SELECT 1 "
       "FROM main.retention__erased WHERE kind = r.kind AND until >= r.until)";
   BxErr err = {SQLITE_OK, 0};
   sqlite3_stmt *pStmt = bxPrepare(p, zSql, &err);
@@ -641,9 +646,8 @@ void bxRetentionErase(BxCall *pCall) {
     refuseHeld(p);
     eraseSecurely(p);
     bxAskOnce(p->pHome,
-        "DELETE FROM main.retention__erased WHERE until <= (SELECT steady FROM "
-        "main.retention_now)",
-        p->pErr, "");
+        "DELETE FROM main.retention__erased WHERE until <= " STEADY, p->pErr,
+        "");
     iNumber = record(p);
     bxRetentionGuard(p->pHome, 0, p->pErr);
     if (p->pErr->rc == SQLITE_OK) bxReturnJson(pCall, certificate(p, iNumber));
