@@ -85,10 +85,8 @@ UPDATE main.blackbox__probe SET hit = 0;
 -- it, so that one index alone has it.
 CREATE TABLE IF NOT EXISTS main.event_payloads(
   id                   TEXT PRIMARY KEY NOT NULL DEFAULT (
-    lower(hex(randomblob(4))) || '-' || lower(hex(randomblob(2))) || '-4' ||
-    substr(lower(hex(randomblob(2))), 2) || '-' ||
-    substr('89ab', 1 + (random() & 3), 1) ||
-    substr(lower(hex(randomblob(2))), 2) || '-' || lower(hex(randomblob(6)))),
+    printf('%08x-%04x-4%03x-%04x-%012x', random() & 4294967295, random() & 65535,
+      random() & 4095, 32768 | (random() & 16383), random() & 281474976710655)),
   event_id             TEXT NOT NULL,
   agent_id             TEXT NOT NULL,
   request_body         TEXT,
@@ -619,10 +617,8 @@ INSTEAD OF INSERT ON payload_history
 BEGIN
   INSERT INTO event_payloads(id, event_id, agent_id, request_body, response_body, size_bytes,
     purpose, created_at)
-  VALUES (coalesce(NEW.id, lower(hex(randomblob(4))) || '-' || lower(hex(randomblob(2))) || '-4' ||
-    substr(lower(hex(randomblob(2))), 2) || '-' ||
-    substr('89ab', 1 + (random() & 3), 1) ||
-    substr(lower(hex(randomblob(2))), 2) || '-' || lower(hex(randomblob(6)))),
+  VALUES (coalesce(NEW.id, printf('%08x-%04x-4%03x-%04x-%012x', random() & 4294967295, random() & 65535,
+      random() & 4095, 32768 | (random() & 16383), random() & 281474976710655)),
     NEW.event_id, NEW.agent_id, NEW.request_body, NEW.response_body, coalesce(length(CAST(NEW.request_body AS BLOB)), 0) + coalesce(length(CAST(NEW.response_body AS BLOB)), 0),
     'archive', NEW.created_at);
   UPDATE blackbox_settings SET value = max(1, (SELECT ms FROM payload__state))
@@ -656,10 +652,8 @@ BEGIN
      LIMIT 1);
   INSERT INTO event_payloads(id, event_id, agent_id, request_body, response_body, size_bytes,
     purpose, pinned, kill_switch_event_id, created_at)
-  SELECT lower(hex(randomblob(4))) || '-' || lower(hex(randomblob(2))) || '-4' ||
-    substr(lower(hex(randomblob(2))), 2) || '-' ||
-    substr('89ab', 1 + (random() & 3), 1) ||
-    substr(lower(hex(randomblob(2))), 2) || '-' || lower(hex(randomblob(6))),
+  SELECT printf('%08x-%04x-4%03x-%04x-%012x', random() & 4294967295, random() & 65535,
+      random() & 4095, 32768 | (random() & 16383), random() & 281474976710655),
          NEW.event_id, NEW.agent_id, NEW.request_body, NEW.response_body, coalesce(length(CAST(NEW.request_body AS BLOB)), 0) + coalesce(length(CAST(NEW.response_body AS BLOB)), 0),
          'evidence', 1, NEW.kill_switch_event_id,
          coalesce(NEW.created_at, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
@@ -708,10 +702,8 @@ END;
 
 -- Rows of the program that made the table get an id, the correct size, and pins.
 UPDATE main.event_payloads
-   SET id = lower(hex(randomblob(4))) || '-' || lower(hex(randomblob(2))) || '-4' ||
-    substr(lower(hex(randomblob(2))), 2) || '-' ||
-    substr('89ab', 1 + (random() & 3), 1) ||
-    substr(lower(hex(randomblob(2))), 2) || '-' || lower(hex(randomblob(6)))
+   SET id = printf('%08x-%04x-4%03x-%04x-%012x', random() & 4294967295, random() & 65535,
+      random() & 4095, 32768 | (random() & 16383), random() & 281474976710655)
  WHERE id IS NULL;
 
 UPDATE main.event_payloads
