@@ -21,12 +21,27 @@ SQLITE_EXTENSION_INIT1
 
 /* sql/<domain>.sql, made into C by the build. */
 extern const char bxSqlCore[], bxSqlCache[], bxSqlEvidence[], bxSqlRetention[],
-    bxSqlReport[];
+    bxSqlReport[], bxSqlPayloadCheck[];
 
 static void checkCore(BxStmts *p, BxProblems *pOut) {
   bxSettingsCheck(p, pOut);
   bxProofCheck(p, pOut);
 }
+
+static const char zCoreFaults[] =
+    "SELECT 'retention_clock' AS object, 'the row is missing: no rule removes "
+    "anything; run blackbox_install()' AS problem WHERE NOT EXISTS (SELECT 1 "
+    "FROM main.retention__clock) UNION ALL SELECT 'blackbox__open', 'it has "
+    "removals of a bulk act that did not end' WHERE EXISTS (SELECT 1 FROM "
+    "main.blackbox__open WHERE minute = 0)";
+
+/* From two indexes that together have every row once. */
+static const char zPayloadSize[] =
+    "SELECT sum(n) AS rows, sum(b) AS bytes FROM (SELECT count(*) AS n, "
+    "coalesce(sum(size_bytes), 0) AS b FROM main.event_payloads INDEXED BY "
+    "payload_by_age WHERE purpose = 'archive' AND pinned = 0 UNION ALL SELECT "
+    "count(*), coalesce(sum(size_bytes), 0) FROM main.event_payloads INDEXED "
+    "BY payload_kept WHERE purpose <> 'archive' OR pinned <> 0)";
 
 /* What a pin of the archive is on, by the n of its row of the log. Packed bodies
 ** count as their texts. */
@@ -34,7 +49,8 @@ static const char zPayloadLogged[] =
     "SELECT e.agent_id AS \"row.agent_id\", e.created_at AS \"row.created_at\","
     " e.event_id AS \"row.event_id\", e.id AS \"row.id\","
     " e.kill_switch_event_id AS \"row.kill_switch_event_id\","
-    " e.meta AS \"row.meta\", e.purpose AS \"row.purpose\", e.request_body AS \"row.request_body\","
+    " e.meta AS \"row.meta\", e.purpose AS \"row.purpose\", e.request_body AS "
+    "\"row.request_body\","
     " e.response_body AS \"row.response_body\""
     " FROM main.blackbox__log AS l"
     " JOIN main.payload__pins AS p ON p.id = l.subject AND p.n = l.n"
@@ -46,11 +62,13 @@ static const BxDomain aDomain[] = {
         .zTable = "blackbox_domains",
         .zSql = bxSqlCore,
         .xCheck = checkCore,
-        .zGuarded = ",blackbox__open,retention_rules,retention_clock,"
-                    "retention__in_force,retention__erased,"
-                    "blackbox__log,blackbox__tree,blackbox__leaves,"
-                    "blackbox__nodes,blackbox__folded,blackbox__erased,"
-                    "blackbox__heads,"},
+        .zFaults = zCoreFaults,
+        .zGuarded =
+            ",blackbox__open,retention_rules,retention__clock,retention_clock,"
+            "retention__in_force,retention__erased,"
+            "blackbox__log,blackbox__tree,blackbox__leaves,"
+            "blackbox__nodes,blackbox__folded,blackbox__erased,"
+            "blackbox__heads,"},
     {.zName = "payload",
         .bDefault = 1,
         .zTable = "payload__state",
@@ -60,10 +78,12 @@ static const BxDomain aDomain[] = {
         .xMend = bxPayloadMend,
         .xIsWhole = bxPayloadIsWhole,
         .xCheck = bxPayloadCheck,
+        .zFaults = bxSqlPayloadCheck,
+        .zSize = zPayloadSize,
         .zGuarded = ",event_payloads,payload__state,payload__pins,payload_pins,"
-                    "payload_unpins,payload__protected,payload_evidence,"
+                    "payload_unpins,payload_evidence,"
                     "payload__held,payload__packed,payload__leaving,"
-                    "payload__settling,payload__replaced,",
+                    "payload__settling,",
         .zDerived = ",payload__packed,",
         .zAdopted = "event_payloads",
         .zLogged = zPayloadLogged,

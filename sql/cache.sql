@@ -678,6 +678,9 @@ BEGIN
          (SELECT coalesce(sum(data_size), 0), count(*) FROM cache_items
            WHERE session_id = NEW.session_id) THEN
       RAISE(ABORT, 'ValidationError: a session that has items cannot be replaced, and its totals cannot be set; UPDATE it, or DELETE it first')
+    WHEN EXISTS (SELECT 1 FROM retention__refused
+                  WHERE kind = 'session' AND "key" = NEW.session_id) THEN
+      RAISE(ABORT, 'ErasedError: the session with this id was erased, and writes under it are refused for retention.refuse_days; use another one, or wait until the time in retention_erasures')
     END
     FROM cache_limits AS l;
   UPDATE cache_state SET bytes = bytes + NEW.kept_size
@@ -708,9 +711,11 @@ BEGIN
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.cache_sessions_tick
-AFTER INSERT ON cache_sessions WHEN EXISTS (SELECT 1 FROM retention__tick)
+AFTER INSERT ON cache_sessions WHEN EXISTS (SELECT 1 FROM retention__clock
+              WHERE unixepoch() * 1000 - seen BETWEEN 3600001 AND 604800000)
 BEGIN
-  INSERT INTO retention__tick(now) VALUES ((SELECT now FROM retention_now));
+  UPDATE retention__clock SET seen = unixepoch() * 1000
+   WHERE one = 1 AND unixepoch() * 1000 - seen BETWEEN 3600001 AND 604800000;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.cache_sessions_delete

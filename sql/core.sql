@@ -10,14 +10,15 @@
 --         blackbox__erased       hashes of fields of the log that were erased
 --         retention_rules        what each rule removes: the rows that a view of
 --                                a domain lists, or old rows of your own table
---         retention_clock        the newest time that this file has seen
+--         retention__clock       the newest time that this file has seen
 --         retention__in_force    what holds keep, for the guards of every domain
 --         retention__erased      keys of what was erased, which are refused
 --         store_dropped          texts that the body store can sweep
 --         blackbox__probe        lets a trigger detect a REPLACE
 -- Views   proof_log              the leaves in words
 --         retention_now          the current time, if the clock can be trusted
---         retention__tick        INSERT remembers it, at most once an hour
+--         retention_clock        the newest time that this file has seen; UPDATE
+--                                confirms a clock that has jumped
 --         retention_refusers     what could refuse the removal of a row by a rule
 --         blackbox_log           the log, with the receipts that are not finished
 --         retention_log          receipts: what was removed, and by which rule
@@ -26,7 +27,6 @@
 --         retention__holds       the rows of retention__in_force that have not ended
 --         retention__visible     characters that do not make a text visible
 --         retention__controls    characters that a text of a record must not have
---         core__check            contradictions (no rows if all is well)
 --
 -- This file runs alone (sqlite3 my.db < sql/core.sql), any number of times. The
 -- mark "main." is the schema; the module replaces it with the name of an
@@ -36,32 +36,12 @@
 -- connection. A removal is counted by the statement that removes the rows. The log
 -- only grows.
 
-CREATE VIEW IF NOT EXISTS main.core__check AS
-SELECT 'retention_clock' AS object,
-       'the row is missing: no rule removes anything; run blackbox_install()' AS problem
- WHERE NOT EXISTS (SELECT 1 FROM retention_clock)
-UNION ALL
-SELECT 'blackbox__open', 'it has removals of a bulk act that did not end'
- WHERE EXISTS (SELECT 1 FROM blackbox__open WHERE minute = 0);
-
 -- clock is the time of the machine. now is the same, or NULL if the clock is more
 -- than seven days (604800000 ms) ahead of the newest time seen: nothing is due then.
 CREATE VIEW IF NOT EXISTS main.retention_now AS
-SELECT CASE WHEN CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER) <=
-                 seen + 604800000
-            THEN CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)
-       END AS now,
-       CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER) AS clock, seen
-  FROM retention_clock
- WHERE one = 1;
-
--- It has a row if the newest time seen is more than an hour old. Then the writes
--- that domains choose, and all clean-ups, INSERT now of retention_now here.
-CREATE VIEW IF NOT EXISTS main.retention__tick AS
-SELECT seen AS now
-  FROM retention_clock
- WHERE one = 1
-   AND seen < (julianday('now') - 2440587.5) * 86400000.0 - 3600000;
+SELECT iif(clock <= seen + 604800000, clock, NULL) AS now, clock, seen
+  FROM (SELECT CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER) AS clock, seen
+          FROM retention__clock WHERE one = 1);
 
 -- The triggers and tables of others that could refuse a DELETE by a rule: triggers
 -- on the table of the rule, or on another table of its domain, and tables that
@@ -109,30 +89,28 @@ SELECT (SELECT coalesce(max(n), 0) FROM blackbox__log) + row_number() OVER (),
 CREATE VIEW IF NOT EXISTS main.retention_note AS
 SELECT at, domain, rule, rows, bytes, oldest, newest, minute FROM blackbox__open WHERE 0;
 
--- The time that ends holds. A clock that is a day ahead of the newest time that was
--- seen, or behind it, is not asked; then that time counts until somebody INSERTs
--- into retention__tick. (So short because each prepared INSERT contains it.)
-CREATE VIEW IF NOT EXISTS main.retention__time AS
-SELECT iif((julianday('now') - 2440587.5) * 86400000.0 - seen BETWEEN 0 AND 86400000,
-           (julianday('now') - 2440587.5) * 86400000.0, seen) AS now
-  FROM retention_clock
- WHERE one = 1;
-
+-- The time that ends holds: a clock that is a day ahead of the newest time that was
+-- seen, or behind it, is not asked; then that time counts until a write or a clean-up
+-- has remembered a newer one.
 CREATE VIEW IF NOT EXISTS main.retention__holds AS
 SELECT kind, "key", owner, until, step, found
   FROM retention__in_force
  WHERE until IS NULL
-    OR (until > (SELECT now FROM retention__time)) IS NOT 0;
+    OR (until > (SELECT iif((julianday('now') - 2440587.5) * 86400000.0 - seen BETWEEN 0 AND 86400000,
+                             (julianday('now') - 2440587.5) * 86400000.0, seen)
+                   FROM retention__clock)) IS NOT 0;
 
 CREATE VIEW IF NOT EXISTS main.retention__refused AS
 SELECT kind, "key", until
   FROM retention__erased
- WHERE (until > (SELECT now FROM retention__time)) IS NOT 0;
+ WHERE (until > (SELECT iif((julianday('now') - 2440587.5) * 86400000.0 - seen BETWEEN 0 AND 86400000,
+                             (julianday('now') - 2440587.5) * 86400000.0, seen)
+                   FROM retention__clock)) IS NOT 0;
 
 -- An actor, an owner and a reason are text in which nothing hides: no control
 -- character stands in it (a reason may have tabs and line ends), and the first
 -- character that is not in "unseen" exists and is not a tag (917504 to 921599).
--- (A host may forbid long patterns of GLOB, so none is used.)
+-- (A host may forbid patterns of GLOB, so none is used.)
 CREATE VIEW IF NOT EXISTS main.retention__visible AS
 SELECT char(9, 10, 13, 32, 160, 173, 847, 1564, 4447, 4448) ||
        char(5760, 6068, 6069, 6155, 6156, 6157, 6158, 10240, 12288) ||
@@ -333,18 +311,6 @@ BEGIN
          newest = max(coalesce(newest, excluded.newest), coalesce(excluded.newest, newest));
 END;
 
--- The receipts of minutes that are over become rows of the log.
-CREATE TRIGGER IF NOT EXISTS main.blackbox__open_insert
-AFTER INSERT ON blackbox__open
-WHEN EXISTS (SELECT 1 FROM blackbox__open WHERE minute > 0 AND minute < NEW.minute)
-BEGIN
-  INSERT INTO blackbox__log(at, domain, detail, rows, bytes, oldest, newest, salt)
-  SELECT at, nullif(domain, substr(rule, 1, instr(rule, '.') - 1)), rule, rows, bytes, oldest,
-         newest, NULL
-    FROM blackbox__open WHERE minute > 0 AND minute < NEW.minute;
-  DELETE FROM blackbox__open WHERE minute > 0 AND minute < NEW.minute;
-END;
-
 -- Texts of the body store that perhaps no row names any more. It is here, so that the
 -- triggers of other domains can write it where there is no store.
 CREATE TABLE IF NOT EXISTS main.store_dropped(
@@ -406,86 +372,42 @@ CREATE TABLE IF NOT EXISTS main.retention_rules(
   "key"   TEXT,
   "time"  TEXT,
   format  TEXT NOT NULL DEFAULT 'ms',
-  age_ms  INTEGER
+  age_ms  INTEGER,
+  CONSTRAINT "ValidationError: a rule needs a name, and a view or a table with key, time and age_ms; name its columns as text, and give age_ms in milliseconds above 0"
+  CHECK (coalesce(typeof(rule) = 'text' AND rule <> ''
+                  AND (typeof("view") = 'text'
+                       OR (typeof("table") = 'text' AND typeof("key") = 'text'
+                           AND typeof("time") = 'text'
+                           AND typeof(age_ms) = 'integer' AND age_ms > 0)), 0)),
+  CONSTRAINT "ValidationError: format must be ms, s or text"
+  CHECK (format IN ('ms', 's', 'text'))
 ) WITHOUT ROWID;
-
-CREATE TRIGGER IF NOT EXISTS main.retention_rules_insert
-BEFORE INSERT ON retention_rules
-BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: a rule needs a name, and a view or a table with key, time and age_ms; name its columns as text, and give age_ms in milliseconds above 0')
-   WHERE NOT coalesce(
-           typeof(NEW.rule) = 'text' AND NEW.rule <> ''
-           AND (typeof(NEW."view") = 'text'
-                OR (typeof(NEW."table") = 'text' AND typeof(NEW."key") = 'text'
-                    AND typeof(NEW."time") = 'text'
-                    AND typeof(NEW.age_ms) = 'integer' AND NEW.age_ms > 0)), 0);
-  SELECT RAISE(ABORT, 'ValidationError: format must be ms, s or text')
-   WHERE NEW.format NOT IN ('ms', 's', 'text');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.retention_rules_update
-BEFORE UPDATE ON retention_rules
-BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: a rule needs a name, and a view or a table with key, time and age_ms; name its columns as text, and give age_ms in milliseconds above 0')
-   WHERE NOT coalesce(
-           typeof(NEW.rule) = 'text' AND NEW.rule <> ''
-           AND (typeof(NEW."view") = 'text'
-                OR (typeof(NEW."table") = 'text' AND typeof(NEW."key") = 'text'
-                    AND typeof(NEW."time") = 'text'
-                    AND typeof(NEW.age_ms) = 'integer' AND NEW.age_ms > 0)), 0);
-  SELECT RAISE(ABORT, 'ValidationError: format must be ms, s or text')
-   WHERE NEW.format NOT IN ('ms', 's', 'text');
-END;
 
 -- The newest time that was seen, by the clock of the machine and not by times
 -- that were given. Writes and clean-ups set it, at most once an hour. A clock that
 -- has jumped ahead of it by more than seven days stops all rules, because they would
 -- remove what is not old.
-CREATE TABLE IF NOT EXISTS main.retention_clock(
+CREATE TABLE IF NOT EXISTS main.retention__clock(
   one  INTEGER PRIMARY KEY CHECK (one = 1),
   seen INTEGER NOT NULL
 );
-INSERT INTO main.retention_clock(one, seen)
+INSERT INTO main.retention__clock(one, seen)
 SELECT 1, CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)
- WHERE NOT EXISTS (SELECT 1 FROM main.retention_clock);
+ WHERE NOT EXISTS (SELECT 1 FROM main.retention__clock);
 
-CREATE TRIGGER IF NOT EXISTS main.retention_tick_insert
-INSTEAD OF INSERT ON retention__tick
-BEGIN
-  UPDATE retention_clock SET seen = NEW.now
-   WHERE one = 1 AND seen + 3600000 < NEW.now;
-END;
+CREATE VIEW IF NOT EXISTS main.retention_clock AS SELECT seen FROM retention__clock;
 
 -- UPDATE retention_clock SET seen = (SELECT clock FROM retention_now) confirms a
--- clock that has jumped.
+-- clock that has jumped. The log has it.
 CREATE TRIGGER IF NOT EXISTS main.retention_clock_update
-BEFORE UPDATE ON retention_clock
-WHEN NEW.seen <> (SELECT clock FROM retention_now)
+INSTEAD OF UPDATE ON retention_clock
 BEGIN
-  SELECT RAISE(ABORT, 'ClockError: retention_clock can only be set to the current time; SELECT retention_confirm_clock(), or UPDATE retention_clock SET seen = (SELECT clock FROM retention_now)');
-END;
-
--- A jump that somebody confirms is in the log.
-CREATE TRIGGER IF NOT EXISTS main.retention_clock_confirmed
-AFTER UPDATE ON retention_clock
-WHEN NEW.seen < OLD.seen
-  OR NEW.seen > OLD.seen + 604800000
-BEGIN
+  SELECT RAISE(ABORT, 'ClockError: retention_clock can only be set to the current time; SELECT retention_confirm_clock(), or UPDATE retention_clock SET seen = (SELECT clock FROM retention_now)')
+   WHERE NEW.seen IS NOT (SELECT clock FROM retention_now);
   INSERT INTO blackbox__log(at, domain, kind, subject, oldest, newest)
-  VALUES (NEW.seen, 'core', 'clock', 'confirmed', min(OLD.seen, NEW.seen), max(OLD.seen, NEW.seen));
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.retention_clock_insert
-BEFORE INSERT ON retention_clock
-WHEN EXISTS (SELECT 1 FROM retention_clock)
-BEGIN
-  SELECT RAISE(ABORT, 'ClockError: retention_clock already has its row; SELECT retention_confirm_clock()');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.retention_clock_delete
-BEFORE DELETE ON retention_clock
-BEGIN
-  SELECT RAISE(ABORT, 'ClockError: the row of retention_clock cannot be deleted; SELECT retention_confirm_clock()');
+  SELECT NEW.seen, 'core', 'clock', 'confirmed', min(OLD.seen, NEW.seen), max(OLD.seen, NEW.seen)
+   WHERE NEW.seen < OLD.seen OR NEW.seen > OLD.seen + 604800000;
+  UPDATE retention__clock SET seen = NEW.seen WHERE one = 1;
 END;
 
 INSERT INTO main.blackbox_domains(domain, format) VALUES ('core', 1)

@@ -289,12 +289,14 @@ SELECT d.rid AS rid
 
 CREATE TRIGGER IF NOT EXISTS main.evidence_work
 AFTER INSERT ON evidence_owners
-WHEN EXISTS (SELECT 1 FROM retention__tick)
+WHEN EXISTS (SELECT 1 FROM retention__clock
+              WHERE unixepoch() * 1000 - seen BETWEEN 3600001 AND 604800000)
   OR EXISTS (SELECT 1 FROM evidence_owners
               WHERE seen < (julianday('now') - 2440587.5) * 86400000.0 - 86400000 *
                     (SELECT value FROM blackbox_settings WHERE name = 'evidence.orphan_days'))
 BEGIN
-  INSERT INTO retention__tick(now) VALUES ((SELECT now FROM retention_now));
+  UPDATE retention__clock SET seen = unixepoch() * 1000
+   WHERE one = 1 AND unixepoch() * 1000 - seen BETWEEN 3600001 AND 604800000;
   DELETE FROM evidence_due
    WHERE rid IN (SELECT rid FROM evidence__overdue);
 END;

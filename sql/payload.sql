@@ -23,11 +23,8 @@
 --                          archive, if it has one, becomes the evidence
 --         payload_history  INSERT adds archive rows that may be older than the
 --                          retention period: they stay until somebody cleans up
---         payload__protected, payload__held  the rows that a pin or a hold keeps
---         payload__bodies, payload__texts    the packed bodies, as the store needs
---                          them
---         payload__size    rows and bytes, for retention_report()
---         payload__check   contradictions (no rows if all is well)
+--         payload__held    the rows that a hold keeps
+--         payload__bodies  the bodies, as the store needs them
 --
 -- Invariants, on every connection and with every conflict clause:
 --   * a row that is pinned, evidence or held is not changed, removed or replaced
@@ -80,17 +77,16 @@ UPDATE main.blackbox__probe SET hit = 0;
 
 ------------------------------------------------------------------ tables --
 
--- meta: JSON or NULL. created_ms: the time as a number, from the first 19 characters
+-- meta: JSON or NULL; blackbox_check() looks at it, as SQLite before 3.41 refuses
+-- json_valid() in a schema that is not trusted. created_ms: the time as a number, from the first 19 characters
 -- and three digits of a fraction. Two versions of SQLite may compute julianday() and
 -- round() differently, and then an index that one has made is damaged for the other;
 -- this expression is the same in all. SQLite compiles it wherever a statement needs
 -- it, so that one index alone has it.
 CREATE TABLE IF NOT EXISTS main.event_payloads(
   id                   TEXT PRIMARY KEY NOT NULL DEFAULT (
-    lower(hex(randomblob(4))) || '-' || lower(hex(randomblob(2))) || '-4' ||
-    substr(lower(hex(randomblob(2))), 2) || '-' ||
-    substr('89ab', 1 + (random() & 3), 1) ||
-    substr(lower(hex(randomblob(2))), 2) || '-' || lower(hex(randomblob(6)))),
+    printf('%08x-%04x-4%03x-%04x-%012x', random() & 4294967295, random() & 65535,
+      random() & 4095, 32768 | (random() & 16383), random() & 281474976710655)),
   event_id             TEXT NOT NULL,
   agent_id             TEXT NOT NULL,
   request_body         TEXT,
@@ -104,8 +100,8 @@ CREATE TABLE IF NOT EXISTS main.event_payloads(
   meta                 TEXT,
   created_ms           INTEGER GENERATED ALWAYS AS (CASE WHEN created_at BETWEEN '0' AND ':' AND substr(created_at, 5, 1) = '-'
           AND substr(created_at, 8, 1) = '-' AND substr(created_at, 12, 2) < '24'
-         THEN CAST(strftime('%s', substr(created_at, 1, 19) || ltrim(substr(created_at, 20), '.0123456789')) AS INTEGER) * 1000
-            + iif(substr(created_at, 20, 1) = '.', CAST(substr(created_at, 20, 4) * 1000 + 0.5 AS INTEGER), 0) END) VIRTUAL
+         THEN unixepoch(substr(created_at, 1, 19) || ltrim(substr(created_at, 20), '.0123456789')) * 1000
+            + (substr(created_at, 20, 1) = '.') * CAST(substr(created_at, 20, 4) * 1000 + 0.5 AS INTEGER) END) VIRTUAL
 );
 
 -- These five have the names and the columns of AgentGazer's, so that it makes no
@@ -131,18 +127,18 @@ CREATE TABLE IF NOT EXISTS main.payload__pins(
   n  INTEGER NOT NULL
 ) WITHOUT ROWID;
 
--- text: the number of the text in the store; or less than 0, only while the module
+-- key: the id of the row. text: the number of the text in the store; or less than 0, only while the module
 -- unpacks a body: then reference is that body. bytes: the length of the text. counted:
 -- whether packed of payload__state has it: it was packed while it counted for
 -- payload.max_bytes.
 CREATE TABLE IF NOT EXISTS main.payload__packed(
   text      INTEGER PRIMARY KEY,
-  id        TEXT NOT NULL,
+  "key"     TEXT NOT NULL,
   reference BLOB NOT NULL,
   bytes     INTEGER NOT NULL,
   counted   INTEGER NOT NULL
 );
-CREATE INDEX IF NOT EXISTS main.payload__packed_id ON payload__packed(id);
+CREATE INDEX IF NOT EXISTS main.payload__packed_key ON payload__packed("key");
 
 CREATE TABLE IF NOT EXISTS main.payload__state(
   one       INTEGER PRIMARY KEY CHECK (one = 1),
@@ -156,9 +152,10 @@ CREATE TABLE IF NOT EXISTS main.payload__state(
   wake      INTEGER NOT NULL DEFAULT 0, -- no row is due before this time
   rid       INTEGER,                    -- the row that is written, and its time if
   ms        INTEGER,                    --   it is an insert
-  work      INTEGER NOT NULL DEFAULT 0, -- above 0 while rows go; 3 if something may refuse
+  work      INTEGER NOT NULL DEFAULT 0, -- 1 while rows go
   till      INTEGER,                    -- rows before this time are due
-  due       INTEGER NOT NULL DEFAULT 0, -- how many of them still go
+  due       INTEGER NOT NULL DEFAULT 0, -- how many of them still go; below -900: none,
+                                        --   as something may refuse
   rule      TEXT                        -- why rows go now; NULL: a plain statement
 );
 INSERT INTO main.payload__state(one) VALUES (1) ON CONFLICT (one) DO NOTHING;
@@ -186,12 +183,6 @@ CREATE VIEW IF NOT EXISTS main.payload_unpins AS
 SELECT CAST(substr(detail, 8) AS INTEGER) AS id, subject AS payload_id, actor, reason, at,
        CAST(substr(detail, 8) AS INTEGER) AS pin, event_id, agent_id, kill_switch_event_id
   FROM blackbox__log WHERE kind = 'unpin';
-
-CREATE VIEW IF NOT EXISTS main.payload__protected AS
-SELECT rowid AS rid, id
-  FROM event_payloads AS e
- WHERE e.pinned IS NOT 0 OR (e.purpose IS 'evidence' AND NOT EXISTS (
-           SELECT 1 FROM blackbox__log WHERE subject = e.id AND kind = 'unpin'));
 
 -- (CROSS JOIN looks each of the four up. SQLite would scan the holds otherwise.)
 CREATE VIEW IF NOT EXISTS main.payload__held AS
@@ -230,94 +221,34 @@ CREATE VIEW IF NOT EXISTS main.payload__bodies AS
 SELECT id AS "key", request_body AS request_body, response_body AS response_body
   FROM event_payloads;
 
-CREATE VIEW IF NOT EXISTS main.payload__texts AS
-SELECT text, reference, id AS "key" FROM payload__packed WHERE text > 0;
-
-CREATE VIEW IF NOT EXISTS main.payload__size AS
-SELECT sum(n) AS rows, sum(b) AS bytes
-  FROM (SELECT count(*) AS n, coalesce(sum(size_bytes), 0) AS b
-          FROM event_payloads INDEXED BY payload_by_age WHERE purpose = 'archive' AND pinned = 0
-         UNION ALL
-        SELECT count(*), coalesce(sum(size_bytes), 0)
-          FROM event_payloads INDEXED BY payload_kept WHERE purpose <> 'archive' OR pinned <> 0);
-
-CREATE VIEW IF NOT EXISTS main.payload__check AS
-SELECT 'event_payloads' AS object,
-       'pinned row ' || coalesce(id, 'without id') ||
-       ' is not in payload_pins; UPDATE event_payloads SET pinned = 1 pins it anew' AS problem
-  FROM payload__protected AS e
- WHERE NOT EXISTS (SELECT 1 FROM payload__pins AS p WHERE p.id = e.id)
-UNION ALL
-SELECT 'payload_pins', 'row ' || id || ' was pinned and is gone'
-  FROM payload__pins AS p
- WHERE NOT EXISTS (SELECT 1 FROM event_payloads AS e WHERE e.id = p.id)
-UNION ALL
-SELECT 'payload_pins', 'row ' || p.id || ' is pinned here, but has another pinned than 1'
-  FROM payload__pins AS p, event_payloads AS e
- WHERE e.id = p.id AND e.pinned IS NOT 1
-UNION ALL
-SELECT 'event_payloads',
-       'created_at of row ' || coalesce(id, 'without id') ||
-       ' is no date: the row never expires'
-  FROM event_payloads INDEXED BY payload_by_age
- WHERE purpose = 'archive' AND pinned = 0 AND created_ms IS NULL
-UNION ALL
-SELECT 'event_payloads',
-       'size_bytes of row ' || coalesce(id, 'without id') ||
-       ' is not the length of its bodies'
-  FROM event_payloads AS e
- WHERE size_bytes IS NOT coalesce(length(CAST(request_body AS BLOB)), 0) + coalesce(length(CAST(response_body AS BLOB)), 0)
-       + coalesce((SELECT sum(bytes - length(reference)) FROM payload__packed AS p
-                    WHERE p.id = e.id AND reference IN (request_body, response_body)), 0)
-UNION ALL
-SELECT 'payload__state', 'differs from the settings; set any payload setting again'
- WHERE NOT EXISTS (SELECT 1 FROM payload__state AS s
-                    WHERE (s.kept_ms, s.since, s.max_bytes, s.work, s.rule) IS (
-                          SELECT kept_ms, since, max_bytes, 0, NULL FROM payload__settings))
-UNION ALL
-SELECT 'payload__state', 'its bytes are not those of the archive; run blackbox_install()'
- WHERE (SELECT bytes FROM payload__state) IS NOT (
-       SELECT coalesce(sum(size_bytes), 0) FROM event_payloads INDEXED BY payload_by_age
-        WHERE purpose = 'archive' AND pinned = 0)
-    OR (SELECT packed FROM payload__state) IS NOT (
-       SELECT coalesce(sum(bytes), 0) FROM payload__packed WHERE counted)
-UNION ALL
-SELECT 'payload__packed', 'row ' || id || ' has not the reference that is listed'
-  FROM payload__packed AS p
- WHERE NOT EXISTS (SELECT 1 FROM event_payloads AS e
-                    WHERE e.id = p.id AND p.reference IN (request_body, response_body));
-
--- What payload__state has of the settings.
-CREATE VIEW IF NOT EXISTS main.payload__settings AS
-SELECT 86400000 * max(iif(name = 'payload.retention_days', value, NULL)) AS kept_ms,
-       max(iif(name = 'payload.history_until', iif(value > 0, value, -9e15), NULL)) AS since,
-       max(iif(name = 'payload.max_bytes', iif(value > 0, value, 9e15), NULL)) AS max_bytes
-  FROM blackbox_settings
- WHERE substr(name, 1, 8) = 'payload.';
-
 ----------------------------------------------------------------- inserts --
 
 -- SQLite fires no DELETE trigger for what REPLACE takes. So it is deleted before, by
 -- which the guard sees it, and the receipt. A plain INSERT fails without our help, and
 -- INSERT OR IGNORE passes. (rowid -1 means none: no row has it.)
 CREATE TRIGGER IF NOT EXISTS main.payload_insert_replace
+BEFORE INSERT ON event_payloads WHEN (SELECT hit FROM blackbox__probe) = 1
+BEGIN
+  INSERT INTO payload__leaving(rid)
+  SELECT rowid FROM event_payloads WHERE id = NEW.id UNION SELECT NEW.rowid WHERE NEW.rowid <> -1;
+  UPDATE blackbox__probe SET hit = 0 WHERE one = 1;
+END;
+
+-- A DELETE trigger of a user may run a REPLACE while the trigger above deletes, which
+-- then does not fire. This one fires before it, and only raises, so that it always fires.
+CREATE TRIGGER IF NOT EXISTS main.payload_insert_taken
 BEFORE INSERT ON event_payloads
 WHEN EXISTS (SELECT 1 FROM event_payloads WHERE id = NEW.id)
   OR (NEW.rowid <> -1 AND EXISTS (SELECT 1 FROM event_payloads WHERE rowid = NEW.rowid))
 BEGIN
-  INSERT INTO payload__replaced(id, rid) VALUES (NEW.id, NEW.rowid);
-END;
-
-CREATE VIEW IF NOT EXISTS main.payload__replaced AS SELECT NULL AS id, NULL AS rid WHERE 0;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_replaced
-INSTEAD OF INSERT ON payload__replaced
-BEGIN
   UPDATE blackbox__probe SET hit = 0 WHERE one = 1;
   INSERT OR IGNORE INTO blackbox__probe(one, hit) VALUES (1, 1);
-  INSERT INTO payload__leaving(rid)
-  SELECT rowid FROM event_payloads
-   WHERE (SELECT hit FROM blackbox__probe) AND (id = NEW.id OR rowid = NEW.rid);
+  SELECT CASE WHEN pinned IS NOT 0
+         THEN RAISE(ABORT, 'PinnedError: a pinned row has this id or rowid and cannot be overwritten; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
+         WHEN EXISTS (SELECT 1 FROM payload__held AS h WHERE h.rid = e.rowid)
+         THEN RAISE(ABORT, 'HeldError: a hold keeps a row with these values, which cannot be overwritten; SELECT * FROM retention_holds lists the holds, and retention_release() ends one') END
+    FROM event_payloads AS e
+   WHERE (SELECT hit FROM blackbox__probe) AND (id = NEW.id OR rowid = NEW.rowid);
 END;
 
 -- Fires only if the row was really written.
@@ -334,8 +265,10 @@ BEGIN
     THEN RAISE(ABORT, 'ValidationError: rowid -1 is reserved; omit the rowid')
     WHEN NEW.pinned NOT IN (0, 1)
     THEN RAISE(ABORT, 'ValidationError: pinned must be 0 or 1')
-    WHEN EXISTS (SELECT 1 FROM payload__pins WHERE id = NEW.id)
-    THEN RAISE(ABORT, 'PinnedError: a pinned row has this id and cannot be overwritten; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
+    WHEN EXISTS (SELECT 1 FROM retention__erased) AND EXISTS (SELECT 1 FROM retention__refused
+          WHERE (kind = 'agent' AND "key" = NEW.agent_id) OR (kind = 'event' AND "key" = NEW.event_id)
+             OR (kind = 'kill_switch' AND "key" = NEW.kill_switch_event_id))
+    THEN RAISE(ABORT, 'ErasedError: what had this agent, event or kill switch was erased, and writes under it are refused for retention.refuse_days; use another one, or wait until the time in retention_erasures')
     WHEN typeof(NEW.request_body) = 'blob' AND EXISTS (SELECT 1 FROM payload__packed
           WHERE text = CAST(substr(NEW.request_body, 37) AS INTEGER) AND reference = NEW.request_body)
       OR typeof(NEW.response_body) = 'blob' AND EXISTS (SELECT 1 FROM payload__packed
@@ -364,7 +297,7 @@ BEGIN
      SET pinned = NEW.pinned,
          size_bytes = coalesce(length(CAST(request_body AS BLOB)), 0) + coalesce(length(CAST(response_body AS BLOB)), 0)
            + coalesce((SELECT sum(bytes - length(reference)) FROM payload__packed AS p
-                        WHERE p.id = event_payloads.id AND text > 0
+                        WHERE p."key" = event_payloads.id AND text > 0
                           AND reference IN (request_body, response_body)), 0)
    WHERE rowid = NEW.rid;
   SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads prevents this row from being pinned; drop the trigger')
@@ -373,17 +306,16 @@ END;
 
 ----------------------------------------------------------------- updates --
 
--- A pinned row gets a missing id, and a body in the form that the module has put
--- into payload__packed. A held row may also become evidence, which gives it a time
--- and a kill switch. (COLLATE: the columns of a table that was taken over may have
--- others.) The response of a pinned exchange that has none may come once, with meta.
+-- A pinned row gets a missing id, once a response if it has none, with its meta, and a
+-- body in the form that the module has put into payload__packed. A held row may also
+-- become evidence, which gives it a time and a kill switch. (COLLATE: the columns of a
+-- table that was taken over may have others.)
 CREATE TRIGGER IF NOT EXISTS main.payload_update_guard
 BEFORE UPDATE OF rowid, oid, _rowid_, id, event_id, agent_id, request_body, response_body,
   purpose, kill_switch_event_id, created_at, meta ON event_payloads
 BEGIN
   SELECT CASE
-    WHEN OLD.pinned IS NOT 0 OR (OLD.purpose IS 'evidence' AND NOT EXISTS (
-           SELECT 1 FROM blackbox__log WHERE subject = OLD.id AND kind = 'unpin'))
+    WHEN OLD.pinned IS NOT 0
     THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
     WHEN NEW.event_id IS OLD.event_id COLLATE BINARY AND NEW.agent_id IS OLD.agent_id COLLATE BINARY
      AND NEW.request_body IS OLD.request_body COLLATE BINARY
@@ -396,7 +328,7 @@ BEGIN
     THEN NULL
     WHEN EXISTS (SELECT 1 FROM payload__held WHERE rid = OLD.rowid)
     THEN RAISE(ABORT, 'HeldError: a hold keeps this row, which cannot be changed; SELECT * FROM retention_holds lists the holds, and retention_release() ends one') END
-   WHERE (OLD.pinned IS NOT 0 OR OLD.purpose IS 'evidence' OR EXISTS (SELECT 1 FROM retention__in_force))
+   WHERE (OLD.pinned IS NOT 0 OR EXISTS (SELECT 1 FROM retention__in_force))
      AND NOT (NEW.rowid = OLD.rowid AND (NEW.id IS OLD.id COLLATE BINARY OR OLD.id IS NULL)
               AND NEW.event_id IS OLD.event_id COLLATE BINARY AND NEW.agent_id IS OLD.agent_id COLLATE BINARY
               AND NEW.purpose IS OLD.purpose COLLATE BINARY AND NEW.created_at IS OLD.created_at COLLATE BINARY
@@ -404,9 +336,9 @@ BEGIN
               AND (NEW.meta IS OLD.meta COLLATE BINARY OR OLD.pinned AND OLD.response_body IS NULL AND NOT EXISTS (
                     SELECT 1 FROM blackbox__log WHERE subject = OLD.id AND kind = 'complete'))
               AND (NEW.request_body IS OLD.request_body COLLATE BINARY OR EXISTS (
-                    SELECT 1 FROM payload__packed WHERE id = OLD.id AND reference IS NEW.request_body))
+                    SELECT 1 FROM payload__packed WHERE "key" = OLD.id AND reference IS NEW.request_body))
               AND (NEW.response_body IS OLD.response_body COLLATE BINARY OR (OLD.pinned AND OLD.response_body IS NULL) OR EXISTS (
-                    SELECT 1 FROM payload__packed WHERE id = OLD.id AND reference IS NEW.response_body)));
+                    SELECT 1 FROM payload__packed WHERE "key" = OLD.id AND reference IS NEW.response_body)));
   SELECT CASE
     WHEN NEW.rowid = -1
     THEN RAISE(ABORT, 'ValidationError: rowid -1 is reserved; use another rowid')
@@ -417,10 +349,10 @@ BEGIN
     THEN RAISE(ABORT, 'ValidationError: created_at must be a date such as 2026-01-31T12:00:00.000Z or 2026-01-31 12:00:00')
     WHEN typeof(NEW.request_body) = 'blob' AND EXISTS (SELECT 1 FROM payload__packed
           WHERE text = CAST(substr(NEW.request_body, 37) AS INTEGER) AND reference = NEW.request_body
-            AND (id IS NOT OLD.id OR NEW.request_body IS OLD.response_body))
+            AND ("key" IS NOT OLD.id OR NEW.request_body IS OLD.response_body))
       OR typeof(NEW.response_body) = 'blob' AND EXISTS (SELECT 1 FROM payload__packed
           WHERE text = CAST(substr(NEW.response_body, 37) AS INTEGER) AND reference = NEW.response_body
-            AND (id IS NOT OLD.id OR NEW.response_body IS OLD.request_body))
+            AND ("key" IS NOT OLD.id OR NEW.response_body IS OLD.request_body))
     THEN RAISE(ABORT, 'ValidationError: this body is a reference to the body store, which belongs to another row; set its text, store_text(body)') END;
 END;
 
@@ -430,12 +362,13 @@ BEFORE UPDATE OF rowid, oid, _rowid_, id ON event_payloads
 WHEN EXISTS (SELECT 1 FROM event_payloads WHERE id = NEW.id AND rowid <> OLD.rowid)
   OR EXISTS (SELECT 1 FROM event_payloads WHERE rowid = NEW.rowid AND rowid <> OLD.rowid)
 BEGIN
-  SELECT CASE WHEN rid IN (SELECT rid FROM payload__protected)
+  SELECT CASE WHEN EXISTS (SELECT 1 FROM payload__pins AS p, event_payloads AS e
+                          WHERE e.rowid = rid AND p.id = e.id)
          THEN RAISE(ABORT, 'PinnedError: a pinned row has this id or rowid and cannot be overwritten; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
-         WHEN rid IN (SELECT rid FROM payload__held)
+         WHEN EXISTS (SELECT 1 FROM payload__held AS h WHERE h.rid = taken.rid)
          THEN RAISE(ABORT, 'HeldError: a hold keeps a row with these values, which cannot be overwritten; SELECT * FROM retention_holds lists the holds, and retention_release() ends one') END
     FROM (SELECT rowid AS rid FROM event_payloads WHERE id = NEW.id
-          UNION ALL SELECT rowid FROM event_payloads WHERE rowid = NEW.rowid)
+          UNION ALL SELECT rowid FROM event_payloads WHERE rowid = NEW.rowid) AS taken
    WHERE rid <> OLD.rowid;
 END;
 
@@ -452,24 +385,6 @@ BEGIN
      AND rowid <> OLD.rowid;
 END;
 
--- The pin is set by everybody, and cleared only after the log has recorded the unpin.
-CREATE TRIGGER IF NOT EXISTS main.payload_update_mark
-BEFORE UPDATE OF pinned, size_bytes ON event_payloads
-WHEN OLD.pinned IS NOT 0 OR NEW.pinned IS NOT OLD.pinned OR OLD.purpose IS 'evidence'
-BEGIN
-  SELECT CASE
-    WHEN NEW.pinned IS NOT OLD.pinned AND NEW.pinned IS NOT 1 AND OLD.pinned IS NOT 0
-     AND (EXISTS (SELECT 1 FROM payload__pins WHERE id = OLD.id)
-          OR (OLD.pinned IS NOT NULL AND NOT EXISTS (
-              SELECT 1 FROM blackbox__log WHERE subject = OLD.id AND kind = 'unpin')))
-    THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
-    WHEN NEW.pinned IS NOT OLD.pinned AND NEW.pinned IS NOT 0 AND NEW.pinned IS NOT 1
-    THEN RAISE(ABORT, 'ValidationError: pinned must be 0 or 1')
-    WHEN OLD.pinned IS NOT 0 AND NEW.size_bytes IS NOT OLD.size_bytes
-     AND NEW.size_bytes IS NOT coalesce(length(CAST(NEW.request_body AS BLOB)), 0) + coalesce(length(CAST(NEW.response_body AS BLOB)), 0)
-    THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)') END;
-END;
-
 -- It is the first of the AFTER triggers, because SQLite fires the first one last: room
 -- is made when the sum is right. A row that was not counted before is not refused,
 -- however large it is.
@@ -483,8 +398,8 @@ BEGIN
      AND (NEW.response_body, NEW.meta) IS NOT (NULL, OLD.meta);
   UPDATE payload__pins SET n = last_insert_rowid() WHERE id = OLD.id AND changes();
   DELETE FROM payload__packed
-   WHERE id = OLD.id AND reference IS NOT NEW.request_body AND reference IS NOT NEW.response_body;
-  UPDATE payload__packed SET id = NEW.id WHERE id = OLD.id AND NEW.id IS NOT OLD.id COLLATE BINARY;
+   WHERE "key" = OLD.id AND reference IS NOT NEW.request_body AND reference IS NOT NEW.response_body;
+  UPDATE payload__packed SET "key" = NEW.id WHERE "key" = OLD.id AND NEW.id IS NOT OLD.id COLLATE BINARY;
   INSERT INTO payload__settling(rid, pinned, wrong)
   VALUES (NEW.rowid, max(coalesce(NEW.pinned, 0), NEW.purpose = 'evidence' AND OLD.purpose IS NOT 'evidence'),
           (NEW.purpose = 'evidence' AND OLD.purpose IS NOT 'evidence')
@@ -500,12 +415,20 @@ CREATE TRIGGER IF NOT EXISTS main.payload_update_size
 AFTER UPDATE OF request_body, response_body, size_bytes ON event_payloads
 WHEN NEW.size_bytes IS NOT coalesce(length(CAST(NEW.request_body AS BLOB)), 0) + coalesce(length(CAST(NEW.response_body AS BLOB)), 0)
 BEGIN
+  SELECT RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
+   WHERE OLD.pinned AND NEW.size_bytes IS NOT OLD.size_bytes;
   INSERT INTO payload__settling(rid, pinned, wrong) VALUES (NEW.rowid, NEW.pinned, 1);
 END;
 
-CREATE TRIGGER IF NOT EXISTS main.payload_update_count
+-- The pin is set by everybody, and cleared only after the log has recorded the unpin.
+CREATE TRIGGER IF NOT EXISTS main.payload_update_mark
 AFTER UPDATE OF size_bytes, purpose, pinned ON event_payloads
 BEGIN
+  SELECT CASE
+    WHEN NEW.pinned IS NOT 1 AND OLD.pinned IS NOT 0 AND EXISTS (SELECT 1 FROM payload__pins WHERE id = OLD.id)
+    THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
+    WHEN NEW.pinned NOT IN (0, 1)
+    THEN RAISE(ABORT, 'ValidationError: pinned must be 0 or 1') END;
   UPDATE payload__state
      SET bytes = bytes + (NEW.purpose IS 'archive' AND NEW.pinned IS 0) * NEW.size_bytes - (OLD.purpose IS 'archive' AND OLD.pinned IS 0) * OLD.size_bytes
    WHERE one = 1;
@@ -525,11 +448,10 @@ END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_delete_guard
 BEFORE DELETE ON event_payloads
-WHEN OLD.pinned IS NOT 0 OR OLD.purpose IS 'evidence' OR EXISTS (SELECT 1 FROM retention__in_force)
+WHEN OLD.pinned IS NOT 0 OR EXISTS (SELECT 1 FROM retention__in_force)
 BEGIN
   SELECT CASE
-    WHEN OLD.pinned IS NOT 0 OR (OLD.purpose IS 'evidence' AND NOT EXISTS (
-           SELECT 1 FROM blackbox__log WHERE subject = OLD.id AND kind = 'unpin'))
+    WHEN OLD.pinned IS NOT 0
     THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be deleted; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
     WHEN NOT EXISTS (SELECT 1 FROM payload__held WHERE rid = OLD.rowid) THEN NULL
     WHEN (SELECT work FROM payload__state) THEN RAISE(IGNORE)
@@ -547,7 +469,7 @@ BEGIN
          1, OLD.size_bytes, OLD.created_ms
     FROM payload__state;
   UPDATE payload__state SET bytes = bytes - (OLD.purpose IS 'archive' AND OLD.pinned IS 0) * OLD.size_bytes, due = due - 1 WHERE one = 1;
-  DELETE FROM payload__packed WHERE id = OLD.id;
+  DELETE FROM payload__packed WHERE "key" = OLD.id;
 END;
 
 -- All that removes rows inside another statement: one DELETE, compiled once.
@@ -555,12 +477,13 @@ CREATE VIEW IF NOT EXISTS main.payload__leaving AS SELECT NULL AS rid, NULL AS a
 
 CREATE TRIGGER IF NOT EXISTS main.payload_leaving
 INSTEAD OF INSERT ON payload__leaving
-WHEN (SELECT work = 0 OR bytes - packed + packed * share > max_bytes OR (due > 0 AND NEW.at < till)
-        FROM payload__state)
+WHEN NEW.at IS NULL OR (SELECT bytes - packed + packed * share > max_bytes OR (due > 0 AND NEW.at < till)
+                          FROM payload__state)
 BEGIN
   DELETE FROM event_payloads WHERE rowid = NEW.rid;
   SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads keeps a row that REPLACE would take; drop the trigger')
-   WHERE changes() = 0 AND (SELECT work = 0 FROM payload__state);
+   WHERE changes() = 0 AND NEW.at IS NULL
+     AND EXISTS (SELECT 1 FROM event_payloads WHERE rowid = NEW.rid);
 END;
 
 -- The store sweeps what no row names any more.
@@ -574,8 +497,6 @@ END;
 
 ------------------------------------------------------- what is due goes --
 
--- A row that is itself past the retention period is history that is being loaded: for
--- it no row is due. till is -9e15, too, if the clock is in doubt.
 CREATE TRIGGER IF NOT EXISTS main.payload_look
 AFTER UPDATE OF rid ON payload__state
 WHEN (NEW.ms AND NEW.wake <= unixepoch() * 1000)
@@ -584,27 +505,25 @@ BEGIN
   UPDATE payload__state SET work = 1 WHERE one = 1;
 END;
 
-CREATE TRIGGER IF NOT EXISTS main.payload_ready
-AFTER UPDATE OF work ON payload__state WHEN NEW.work = 1
-BEGIN
-  UPDATE payload__state
-     SET till = (SELECT coalesce(iif(NEW.ms >= now - NEW.kept_ms, now - NEW.kept_ms, NULL), -9e15)
-                   FROM retention_now),
-         work = 2 + EXISTS (SELECT 1 FROM sqlite_schema
-           WHERE (type = 'trigger' AND tbl_name = 'event_payloads' COLLATE NOCASE
-                  AND substr(name, 1, 8) <> 'payload_' AND instr(lower(sql), 'delete'))
-              OR (type = 'table' AND instr(lower(sql), 'references') AND instr(lower(sql), 'event_payloads'))),
-         due = 2
-   WHERE one = 1;
-END;
-
+-- A row that is itself past the retention period is history that is being loaded: for
+-- it no row is due. till is -9e15, too, if the clock is in doubt.
+--
 -- Two rows that are due, and as many as payload.max_bytes wants, the oldest first: it
 -- looks at three, and if that is not enough at 97 more. The guard passes over those
 -- that are held.
 CREATE TRIGGER IF NOT EXISTS main.payload_work
-AFTER UPDATE OF work ON payload__state WHEN NEW.work > 1
+AFTER UPDATE OF work ON payload__state WHEN NEW.work = 1
 BEGIN
-  INSERT INTO retention__tick(now) VALUES (NEW.till + NEW.kept_ms);
+  UPDATE payload__state
+     SET till = iif(NEW.ms + NEW.kept_ms >= unixepoch() * 1000 AND (SELECT seen FROM retention__clock) + 604800000 >=
+                    unixepoch() * 1000, unixepoch() * 1000 - NEW.kept_ms, -9e15),
+         due = 2 - 1000 * EXISTS (SELECT 1 FROM sqlite_schema
+           WHERE (type = 'trigger' AND tbl_name = 'event_payloads' COLLATE NOCASE
+                  AND substr(name, 1, 8) <> 'payload_' AND instr(lower(sql), 'delete'))
+              OR (type = 'table' AND instr(lower(sql), 'references') AND instr(lower(sql), 'event_payloads')))
+   WHERE one = 1;
+  UPDATE retention__clock SET seen = unixepoch() * 1000
+   WHERE one = 1 AND unixepoch() * 1000 - seen BETWEEN 3600001 AND 604800000;
   SELECT RAISE(ABORT, 'QuotaExceededError: the bodies of this row have more bytes than payload.max_bytes, the limit of the whole archive; store less, or set a higher limit')
     FROM event_payloads
    WHERE rowid = NEW.rid AND size_bytes > NEW.max_bytes;
@@ -612,28 +531,26 @@ BEGIN
   SELECT rowid, created_ms FROM event_payloads INDEXED BY payload_by_age
    WHERE purpose = 'archive' AND pinned = 0
      AND created_ms > iif(NEW.bytes - NEW.packed + NEW.packed * NEW.share > NEW.max_bytes, -9e15, NEW.since)
-   ORDER BY created_ms, size_bytes LIMIT iif(NEW.work = 2, 3, 0);
+   ORDER BY created_ms, size_bytes LIMIT (SELECT (due = 2) * 3 FROM payload__state);
   INSERT INTO payload__leaving(rid, at)
   SELECT rowid, created_ms FROM event_payloads INDEXED BY payload_by_age
    WHERE purpose = 'archive' AND pinned = 0
      AND created_ms > iif(NEW.bytes - NEW.packed + NEW.packed * NEW.share > NEW.max_bytes, -9e15, NEW.since)
    ORDER BY created_ms, size_bytes
-   LIMIT (SELECT iif(NEW.work = 2 AND (bytes - packed + packed * share > max_bytes OR due > 0 AND EXISTS (
-            SELECT 1 FROM retention__in_force)), 97, 0) FROM payload__state);
+   LIMIT (SELECT (due > -900 AND (bytes - packed + packed * share > max_bytes OR due > 0 AND EXISTS (
+            SELECT 1 FROM retention__in_force))) * 97 FROM payload__state);
   UPDATE payload__state
-     SET work = 0,
-         wake = iif(till < 0, wake, min(coalesce((SELECT seen FROM retention_clock), 0) + 3600001, kept_ms +
+     SET work = 0, wake = iif(till < 0, wake, min(coalesce((SELECT seen FROM retention__clock), 0) + 3600001, kept_ms +
            coalesce((SELECT created_ms FROM event_payloads INDEXED BY payload_by_age
-                      WHERE purpose = 'archive' AND pinned = 0 AND created_ms > NEW.since
+                      WHERE purpose = 'archive' AND pinned = 0 AND created_ms > since
                       ORDER BY created_ms LIMIT 1), 9e15)))
    WHERE one = 1;
   INSERT INTO retention_note(at, domain, minute, rule, rows, bytes) -- one a day
-  SELECT unixepoch() * 1000, 'payload', (unixepoch() / 86400 + 1) * 1440,
-         iif(bytes - packed + packed * share > max_bytes, 'payload.bytes refused', 'payload.age refused'),
-         0, 0
-    FROM payload__state
-   WHERE due = 2 AND (bytes - packed + packed * share > max_bytes
-                      OR (NEW.work = 3 AND wake - kept_ms < till));
+  SELECT unixepoch() * 1000, 'payload', (unixepoch() / 86400 + 1) * 1440, refused, 0, 0
+    FROM (SELECT CASE WHEN bytes - packed + packed * share > max_bytes THEN 'payload.bytes refused'
+                      WHEN due < 0 AND wake - kept_ms < till THEN 'payload.age refused' END AS refused
+            FROM payload__state WHERE due = 2 OR due < -900)
+   WHERE refused IS NOT NULL;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_due_delete
@@ -649,7 +566,11 @@ AFTER UPDATE OF value ON blackbox_settings
 WHEN NEW.name IN ('payload.retention_days', 'payload.history_until', 'payload.max_bytes')
 BEGIN
   UPDATE payload__state
-     SET (kept_ms, since, max_bytes) = (SELECT kept_ms, since, max_bytes FROM payload__settings),
+     SET (kept_ms, since, max_bytes) = (
+           SELECT 86400000 * max(iif(name = 'payload.retention_days', value, NULL)),
+                  max(iif(name = 'payload.history_until', iif(value > 0, value, -9e15), NULL)),
+                  max(iif(name = 'payload.max_bytes', iif(value > 0, value, 9e15), NULL))
+             FROM blackbox_settings WHERE substr(name, 1, 8) = 'payload.'),
          wake = 0, rid = -1, ms = 0
    WHERE one = 1;
 END;
@@ -667,13 +588,11 @@ BEGIN
   SELECT CASE
            WHEN typeof(NEW.actor) <> 'text' OR ltrim(NEW.actor, unseen) = ''
              OR unicode(ltrim(NEW.actor, unseen)) BETWEEN 917504 AND 921599
-             OR EXISTS (SELECT 1 FROM retention__controls
-                         WHERE instr(NEW.actor, control) > 0)
+             OR EXISTS (SELECT 1 FROM retention__controls WHERE instr(NEW.actor, control))
            THEN RAISE(ABORT, 'ValidationError: actor must be visible text without control characters')
            WHEN typeof(NEW.reason) <> 'text' OR ltrim(NEW.reason, unseen) = ''
              OR unicode(ltrim(NEW.reason, unseen)) BETWEEN 917504 AND 921599
-             OR EXISTS (SELECT 1 FROM retention__controls
-                         WHERE instr(NEW.reason, control) > 0 AND NOT parts_text)
+             OR EXISTS (SELECT 1 FROM retention__controls WHERE instr(NEW.reason, control) AND NOT parts_text)
            THEN RAISE(ABORT, 'ValidationError: reason must be visible text without control characters other than tabs and line ends')
          END
     FROM retention__visible;
@@ -697,10 +616,8 @@ INSTEAD OF INSERT ON payload_history
 BEGIN
   INSERT INTO event_payloads(id, event_id, agent_id, request_body, response_body, size_bytes,
     purpose, created_at)
-  VALUES (coalesce(NEW.id, lower(hex(randomblob(4))) || '-' || lower(hex(randomblob(2))) || '-4' ||
-    substr(lower(hex(randomblob(2))), 2) || '-' ||
-    substr('89ab', 1 + (random() & 3), 1) ||
-    substr(lower(hex(randomblob(2))), 2) || '-' || lower(hex(randomblob(6)))),
+  VALUES (coalesce(NEW.id, printf('%08x-%04x-4%03x-%04x-%012x', random() & 4294967295, random() & 65535,
+      random() & 4095, 32768 | (random() & 16383), random() & 281474976710655)),
     NEW.event_id, NEW.agent_id, NEW.request_body, NEW.response_body, coalesce(length(CAST(NEW.request_body AS BLOB)), 0) + coalesce(length(CAST(NEW.response_body AS BLOB)), 0),
     'archive', NEW.created_at);
   UPDATE blackbox_settings SET value = max(1, (SELECT ms FROM payload__state))
@@ -734,10 +651,8 @@ BEGIN
      LIMIT 1);
   INSERT INTO event_payloads(id, event_id, agent_id, request_body, response_body, size_bytes,
     purpose, pinned, kill_switch_event_id, meta, created_at)
-  SELECT lower(hex(randomblob(4))) || '-' || lower(hex(randomblob(2))) || '-4' ||
-    substr(lower(hex(randomblob(2))), 2) || '-' ||
-    substr('89ab', 1 + (random() & 3), 1) ||
-    substr(lower(hex(randomblob(2))), 2) || '-' || lower(hex(randomblob(6))),
+  SELECT printf('%08x-%04x-4%03x-%04x-%012x', random() & 4294967295, random() & 65535,
+      random() & 4095, 32768 | (random() & 16383), random() & 281474976710655),
          NEW.event_id, NEW.agent_id, NEW.request_body, NEW.response_body, coalesce(length(CAST(NEW.request_body AS BLOB)), 0) + coalesce(length(CAST(NEW.response_body AS BLOB)), 0),
          'evidence', 1, NEW.kill_switch_event_id, NEW.meta,
          coalesce(NEW.created_at, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
@@ -750,23 +665,23 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.payload_bodies_insert
 INSTEAD OF INSERT ON payload__bodies
 BEGIN
-  INSERT INTO payload__packed(text, id, reference, bytes, counted)
+  INSERT INTO payload__packed(text, "key", reference, bytes, counted)
   SELECT iif(p.text IS NULL, CAST(substr(NEW.request_body, 37) AS INTEGER), -1), e.id, NEW.request_body,
          length(CAST(iif(p.text IS NULL, e.request_body, NEW.request_body) AS BLOB)), (e.purpose IS 'archive' AND e.pinned IS 0)
     FROM event_payloads AS e
-    LEFT JOIN payload__packed AS p ON p.id = e.id AND p.reference = e.request_body
+    LEFT JOIN payload__packed AS p ON p."key" = e.id AND p.reference = e.request_body
    WHERE e.id = NEW."key" AND NEW.request_body IS NOT e.request_body;
-  INSERT INTO payload__packed(text, id, reference, bytes, counted)
+  INSERT INTO payload__packed(text, "key", reference, bytes, counted)
   SELECT iif(p.text IS NULL, CAST(substr(NEW.response_body, 37) AS INTEGER), -2), e.id, NEW.response_body,
          length(CAST(iif(p.text IS NULL, e.response_body, NEW.response_body) AS BLOB)), (e.purpose IS 'archive' AND e.pinned IS 0)
     FROM event_payloads AS e
-    LEFT JOIN payload__packed AS p ON p.id = e.id AND p.reference = e.response_body
+    LEFT JOIN payload__packed AS p ON p."key" = e.id AND p.reference = e.response_body
    WHERE e.id = NEW."key" AND NEW.response_body IS NOT e.response_body;
   UPDATE payload__state
      SET packed = packed + (SELECT coalesce(sum(bytes * counted), 0) FROM payload__packed AS p
-                             WHERE id = NEW."key" AND text > 0 AND NOT EXISTS (
+                             WHERE p."key" = NEW."key" AND text > 0 AND NOT EXISTS (
                                SELECT 1 FROM event_payloads AS e
-                                WHERE e.id = p.id AND p.reference IN (e.request_body, e.response_body)))
+                                WHERE e.id = p."key" AND p.reference IN (e.request_body, e.response_body)))
    WHERE one = 1;
   UPDATE event_payloads
      SET rowid = rowid, request_body = NEW.request_body, response_body = NEW.response_body
@@ -786,10 +701,8 @@ END;
 
 -- Rows of the program that made the table get an id, the correct size, and pins.
 UPDATE main.event_payloads
-   SET id = lower(hex(randomblob(4))) || '-' || lower(hex(randomblob(2))) || '-4' ||
-    substr(lower(hex(randomblob(2))), 2) || '-' ||
-    substr('89ab', 1 + (random() & 3), 1) ||
-    substr(lower(hex(randomblob(2))), 2) || '-' || lower(hex(randomblob(6)))
+   SET id = printf('%08x-%04x-4%03x-%04x-%012x', random() & 4294967295, random() & 65535,
+      random() & 4095, 32768 | (random() & 16383), random() & 281474976710655)
  WHERE id IS NULL;
 
 UPDATE main.event_payloads
@@ -807,9 +720,9 @@ UPDATE main.event_payloads SET pinned = 1
    AND id NOT IN (SELECT id FROM main.payload__pins)
    AND (pinned <> 0 OR id NOT IN (SELECT payload_id FROM main.payload_unpins));
 
+UPDATE main.blackbox_settings SET value = value WHERE name = 'payload.max_bytes';
 UPDATE main.payload__state
-   SET (kept_ms, since, max_bytes) = (SELECT kept_ms, since, max_bytes FROM main.payload__settings),
-       bytes = (SELECT coalesce(sum(size_bytes), 0)
+   SET bytes = (SELECT coalesce(sum(size_bytes), 0)
                   FROM main.event_payloads WHERE purpose = 'archive' AND pinned = 0),
        packed = (SELECT coalesce(sum(bytes), 0) FROM main.payload__packed WHERE counted),
        wake = 0;

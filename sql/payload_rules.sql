@@ -15,7 +15,7 @@
 -- Views   payload_starts    INSERT starts a stopped agent again
 --
 -- Invariants, on every connection: an agent that is stopped is started only
--- through payload_starts, which writes the log. A verdict is never changed.
+-- through payload_starts, which writes the log. Each verdict is a row of the log.
 
 UPDATE main.blackbox__probe SET hit = 2;
 INSERT INTO main.blackbox_settings(name, value, "default", range, meaning)
@@ -56,7 +56,11 @@ CREATE TABLE IF NOT EXISTS main.payload_rules(
   pause_ms  INTEGER
     CHECK (pause_ms IS NULL OR (typeof(pause_ms) = 'integer' AND pause_ms > 0)),
   meaning   TEXT NOT NULL,
-  -- A threshold that the span cannot reach would never be raised.
+  -- A rule that no ring knows would never be raised, nor would a threshold that the
+  -- span cannot reach.
+  CONSTRAINT "ValidationError: no rule of this name is known; blackbox_install() adds those that are missing, and UPDATE payload_rules changes them"
+  CHECK (rule IN ('no_progress', 'masked', 'cycle', 'same_error', 'errors', 'repeat',
+                  'repeated_text', 'budget_tokens', 'budget_calls', 'budget_cost')),
   CHECK (CASE WHEN rule IN ('no_progress', 'masked', 'same_error', 'errors',
                             'repeat', 'repeated_text') THEN threshold <= span
               WHEN rule = 'cycle' THEN 2 * (threshold + 1) <= span
@@ -140,101 +144,48 @@ CREATE TABLE IF NOT EXISTS main.payload_allows(
   rule     TEXT,
   tool     TEXT,
   until    INTEGER CHECK (until IS NULL OR typeof(until) = 'integer'),
-  actor    TEXT NOT NULL CHECK (typeof(actor) = 'text' AND actor <> ''),
-  reason   TEXT NOT NULL CHECK (typeof(reason) = 'text' AND reason <> '')
+  actor    TEXT,
+  reason   TEXT,
+  CONSTRAINT "ValidationError: there is no rule of this name; SELECT rule FROM payload_rules lists them, and NULL is any"
+  CHECK (rule IS NULL OR
+         rule IN ('no_progress', 'masked', 'cycle', 'same_error', 'errors', 'repeat',
+                  'repeated_text', 'budget_tokens', 'budget_calls', 'budget_cost')),
+  CONSTRAINT "ValidationError: to allow something, give actor and reason as text"
+  CHECK (coalesce(typeof(actor) = 'text' AND trim(actor) <> ''
+                  AND typeof(reason) = 'text' AND trim(reason) <> '', 0))
 );
 
--- A rule that no ring knows would never be raised, or allowed.
-CREATE TRIGGER IF NOT EXISTS main.payload_rules_known_insert
-BEFORE INSERT ON payload_rules
-WHEN NEW.rule NOT IN ('no_progress', 'masked', 'cycle', 'same_error', 'errors', 'repeat', 'repeated_text', 'budget_tokens', 'budget_calls', 'budget_cost')
-BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: no rule of this name is known; blackbox_install() adds those that are missing, and UPDATE payload_rules changes them');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_rules_known_update
-BEFORE UPDATE OF rule ON payload_rules
-WHEN NEW.rule IS NOT OLD.rule
-BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: a rule cannot get another name; UPDATE payload_rules SET enabled = 0 turns it off');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_allows_known
-BEFORE INSERT ON payload_allows
-BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: there is no rule of this name; SELECT rule FROM payload_rules lists them, and NULL is any')
-   WHERE NEW.rule IS NOT NULL
-     AND NOT EXISTS (SELECT 1 FROM payload_rules WHERE rule = NEW.rule);
-  SELECT RAISE(ABORT, 'ValidationError: to allow something, give actor and reason as text')
-   WHERE NOT coalesce(typeof(NEW.actor) = 'text' AND trim(NEW.actor) <> ''
-                      AND typeof(NEW.reason) = 'text' AND trim(NEW.reason) <> '', 0);
-END;
-
--- What rings read has changed.
 ------------------------------------------------------- stops and starts --
 
-CREATE TRIGGER IF NOT EXISTS main.payload_verdicts_insert
-AFTER INSERT ON payload_verdicts
-BEGIN
-  INSERT INTO blackbox__log(at, domain, kind, subject, reason, detail, agent_id,
-    kill_switch_event_id)
-  VALUES (NEW.at, 'payload', 'verdict', NEW.rule, NEW.sentence,
-          '{"verdict":' || NEW.id || '}', NEW.agent_id, NEW.kill_switch_event_id);
-END;
-
--- A verdict that pulls the switch stops its agent.
-CREATE TRIGGER IF NOT EXISTS main.payload_verdicts_stop
-AFTER INSERT ON payload_verdicts
-WHEN NEW.action = 'kill_switch'
-BEGIN
-  INSERT INTO payload_agents(agent_id, stopped_at, stopped_by)
-  VALUES (NEW.agent_id, NEW.at, 'rule ' || NEW.rule)
-  ON CONFLICT (agent_id) DO UPDATE
-     SET stopped_at = coalesce(stopped_at, excluded.stopped_at),
-         stopped_by = coalesce(stopped_by, excluded.stopped_by);
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_verdicts_update
-BEFORE UPDATE ON payload_verdicts
-BEGIN
-  SELECT RAISE(ABORT, 'ReadOnlyError: a verdict is a record and cannot be changed; DELETE it when nobody needs it any more');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_verdicts_delete
-AFTER DELETE ON payload_verdicts
-BEGIN
-  INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest, newest)
-  VALUES (CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER),
-          'payload', 'payload.verdicts', 1, 0, OLD.at, OLD.at);
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_agents_stopped
+-- (A REPLACE deletes without a trigger, and so the log says whether the agent was
+-- stopped.)
+CREATE TRIGGER IF NOT EXISTS main.payload_agents_insert
 AFTER INSERT ON payload_agents
-WHEN NEW.stopped_at IS NOT NULL
 BEGIN
+  SELECT RAISE(ABORT, 'AgentStoppedError: this agent is stopped; change its row with UPDATE, or start it with INSERT INTO payload_starts(agent_id, actor, reason)')
+   WHERE NEW.stopped_at IS NULL AND 'stop' = (
+         SELECT kind FROM blackbox__log INDEXED BY blackbox__log_subject
+          WHERE subject = NEW.agent_id AND kind IN ('stop', 'start') AND domain = 'payload'
+          ORDER BY n DESC LIMIT 1);
   INSERT INTO blackbox__log(at, domain, kind, subject, actor, detail, agent_id)
-  VALUES (NEW.stopped_at, 'payload', 'stop', NEW.agent_id,
-          coalesce(NEW.stopped_by, 'unknown'), '{"starts":' || NEW.starts || '}', NEW.agent_id);
+  SELECT NEW.stopped_at, 'payload', 'stop', NEW.agent_id, coalesce(NEW.stopped_by, 'unknown'),
+         '{"starts":' || NEW.starts || '}', NEW.agent_id
+   WHERE NEW.stopped_at IS NOT NULL;
 END;
 
-CREATE TRIGGER IF NOT EXISTS main.payload_agents_stop
-AFTER UPDATE OF stopped_at ON payload_agents
-WHEN OLD.stopped_at IS NULL AND NEW.stopped_at IS NOT NULL
+CREATE TRIGGER IF NOT EXISTS main.payload_agents_update
+AFTER UPDATE OF agent_id, stopped_at ON payload_agents
 BEGIN
+  SELECT RAISE(ABORT, 'AgentStoppedError: an agent is started again with a reason; INSERT INTO payload_starts(agent_id, actor, reason)')
+   WHERE OLD.stopped_at IS NOT NULL
+     AND (NEW.stopped_at IS NULL OR NEW.agent_id IS NOT OLD.agent_id)
+     AND NOT EXISTS (SELECT 1 FROM blackbox__log
+                      WHERE subject = OLD.agent_id AND kind = 'start'
+                        AND detail = '{"starts":' || (OLD.starts + 1) || '}');
   INSERT INTO blackbox__log(at, domain, kind, subject, actor, detail, agent_id)
-  VALUES (NEW.stopped_at, 'payload', 'stop', NEW.agent_id,
-          coalesce(NEW.stopped_by, 'unknown'), '{"starts":' || NEW.starts || '}', NEW.agent_id);
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_agents_start
-BEFORE UPDATE ON payload_agents
-WHEN OLD.stopped_at IS NOT NULL
- AND (NEW.stopped_at IS NULL OR NEW.agent_id IS NOT OLD.agent_id)
- AND NOT EXISTS (SELECT 1 FROM blackbox__log
-                  WHERE subject = OLD.agent_id AND kind = 'start'
-                    AND detail = '{"starts":' || (OLD.starts + 1) || '}')
-BEGIN
-  SELECT RAISE(ABORT, 'AgentStoppedError: an agent is started again with a reason; INSERT INTO payload_starts(agent_id, actor, reason)');
+  SELECT NEW.stopped_at, 'payload', 'stop', NEW.agent_id, coalesce(NEW.stopped_by, 'unknown'),
+         '{"starts":' || NEW.starts || '}', NEW.agent_id
+   WHERE OLD.stopped_at IS NULL AND NEW.stopped_at IS NOT NULL;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_agents_delete
@@ -242,16 +193,6 @@ BEFORE DELETE ON payload_agents
 WHEN OLD.stopped_at IS NOT NULL
 BEGIN
   SELECT RAISE(ABORT, 'AgentStoppedError: an agent that is stopped cannot be deleted; INSERT INTO payload_starts(agent_id, actor, reason) first');
-END;
-
--- REPLACE deletes without a trigger.
-CREATE TRIGGER IF NOT EXISTS main.payload_agents_replace
-BEFORE INSERT ON payload_agents
-WHEN NEW.stopped_at IS NULL
- AND EXISTS (SELECT 1 FROM payload_agents
-              WHERE agent_id = NEW.agent_id AND stopped_at IS NOT NULL)
-BEGIN
-  SELECT RAISE(ABORT, 'AgentStoppedError: this agent is stopped; change its row with UPDATE, or start it with INSERT INTO payload_starts(agent_id, actor, reason)');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_starts_insert

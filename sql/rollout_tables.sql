@@ -66,6 +66,8 @@ BEGIN
    WHERE NEW.updated <> 0 OR NEW.last_sequence <> -1
       OR NEW.user_sequence IS NOT NULL OR NEW.turns <> 0 OR NEW.bytes <> 0
       OR NEW.looked <> -1 OR NEW.stamp NOT IN (0, 1);
+  SELECT RAISE(ABORT, 'ErasedError: the conversation with this id was erased, and writes under it are refused for retention.refuse_days; use another one, or wait until the time in retention_erasures')
+    FROM retention__refused WHERE kind = 'rollout' AND "key" = NEW.id;
   SELECT RAISE(ABORT, 'RangeError: rollout numbers end at 2147483647, and according to sqlite_sequence all are in use; UPDATE sqlite_sequence SET seq = (SELECT max(max(rollout, owner)) FROM rollout_segments) WHERE name = ''rollout_heads''')
     FROM sqlite_sequence
    WHERE name = 'rollout_heads' AND seq > 2147483646 AND coalesce(NEW.no, -1) = -1;
@@ -818,11 +820,13 @@ SELECT d.key AS key
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_work
 AFTER INSERT ON rollout_heads
-WHEN EXISTS (SELECT 1 FROM retention__tick)
+WHEN EXISTS (SELECT 1 FROM retention__clock
+              WHERE unixepoch() * 1000 - seen BETWEEN 3600001 AND 604800000)
   OR EXISTS (SELECT 1 FROM rollout_heads
               WHERE expires_at < (julianday('now') - 2440587.5) * 86400000.0)
 BEGIN
-  INSERT INTO retention__tick(now) VALUES ((SELECT now FROM retention_now));
+  UPDATE retention__clock SET seen = unixepoch() * 1000
+   WHERE one = 1 AND unixepoch() * 1000 - seen BETWEEN 3600001 AND 604800000;
   DELETE FROM rollout_due
    WHERE coalesce(NEW.expires_at, NEW.created, 9e18)
          >= (julianday('now') - 2440587.5) * 86400000.0 - 60000

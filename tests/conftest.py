@@ -49,6 +49,12 @@ def rows(db, sql, *args):
     return db.execute(sql, args).fetchall()
 
 
+def archive_faults(db, schema="main"):
+    """Contradictions in the archive; also without the module."""
+    sql = (ROOT / "sql" / "payload_check.sql").read_text()
+    return rows(db, sql.replace("main.", schema + "."))
+
+
 def problems(db):
     """What blackbox_check finds, but for the repairs of an install, which it lists for 30 days."""
     return [row for row in rows(db, "SELECT * FROM blackbox_check") if ": schema of " not in row[2]]

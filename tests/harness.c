@@ -177,7 +177,7 @@ static int isFresh(const char *zTable, const char *zColumn) {
   if (strcmp(zTable, "store__packs") == 0 && strcmp(zColumn, "token") == 0) {
     return 1;
   }
-  if (strcmp(zTable, "retention_clock") == 0) return 1;
+  if (strcmp(zTable, "retention__clock") == 0) return 1;
   if (strcmp(zTable, "payload__pins") == 0) return 1;
   return (strcmp(zTable, "event_payloads") == 0 ||
              strcmp(zTable, "payload__waiting") == 0 ||

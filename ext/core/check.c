@@ -3,8 +3,8 @@
 **
 ** In every attached schema it examines the following. Each installed domain
 ** must have the schema that sql/ makes (model.c): no guard may be missing or
-** changed, and no definition of a setting may be missing. The view
-** <domain>_check lists the contradictions in the data of each domain. Tables
+** changed, and no definition of a setting may be missing. A query
+** or a view of each domain lists the contradictions in its data. Tables
 ** with guards must not have triggers or unique indexes of others. A domain may
 ** add checks in C. Nobody may have a table blackbox_call. The tables of a virtual table are examined in the same way.
 ** A check that fails is itself a problem, and the other checks continue.
@@ -99,22 +99,28 @@ static void tellStranger(void *pArg, const BxStranger *pStranger) {
       pStranger->zType, pStranger->zName);
 }
 
-/* The rows of the view <domain>__check, if there is one. */
-static void checkView(BxStmts *p, const char *zName, BxProblems *pOut) {
+/* The rows of the query of a domain or of its view <domain>__check, if there is
+** one. */
+static void checkView(BxStmts *p, const BxDomain *pDomain, BxProblems *pOut) {
+  const char *zName = pDomain->zName, *zFaults = pDomain->zFaults;
   BxErr err = {SQLITE_OK, 0};
   sqlite3_stmt *pStmt = 0;
+  char *zSql = 0;
   i64 nMore = 0;
   int nTold = 0;
-  if (!bxAskOnce(p,
+  if (zFaults == 0 &&
+      !bxAskOnce(p,
           "SELECT 1 FROM main.sqlite_schema WHERE name = ?1 || '__check' "
           "COLLATE NOCASE",
           &err, "t", zName)) {
     bxUnchecked(pOut, zName, &err);
     return; /* it has none, or the comparison tells that it is missing */
   }
-  char *zSql =
-      bxPrintf(&err, "SELECT object, problem FROM main.%s__check", zName);
-  pStmt = bxPrepare(p, zSql, &err);
+  if (zFaults == 0) {
+    zFaults = zSql =
+        bxPrintf(&err, "SELECT object, problem FROM main.%s__check", zName);
+  }
+  if (zFaults != 0) pStmt = bxPrepare(p, zFaults, &err);
   sqlite3_free(zSql);
   while (bxRow(pStmt, &err)) {
     const char *zObject = bxColumnText(pStmt, 0, &err);
@@ -140,7 +146,7 @@ static void checkOwner(BxStmts *p, const char *zName, const char *zSql,
   sqlite3 *pModel = bxModel(p, zSql, &err);
   bxCompareModel(p, pModel, zSql, 1, differs, pOut, &err);
   bxUnchecked(pOut, zName, &err);
-  if (pDomain != 0) checkView(p, zName, pOut);
+  if (pDomain != 0) checkView(p, pDomain, pOut);
   if (pDomain == 0 || pDomain->zGuarded != 0) {
     bxStrangers(p, pModel, pDomain, tellStranger, pOut, &err);
     bxUnchecked(pOut, zName, &err);
@@ -155,8 +161,9 @@ static int hasTraces(BxStmts *p, const BxDomain *pDomain, BxProblems *pOut) {
   if (bxCarries(p->bx, p->zDb, pDomain->zName, &pOut->err)) return 1;
   bTraces = (int)bxAskOnce(p,
       "SELECT 1 FROM main.sqlite_schema WHERE name = ?1 OR name = ?2 || "
-      "'__check'",
-      &err, "tt", pDomain->zTable, pDomain->zName);
+      "'__check' OR (instr(?3, ',' || name || ',') AND name IS NOT ?4)",
+      &err, "tttt", pDomain->zTable, pDomain->zName,
+      pDomain->zFaults ? pDomain->zGuarded : 0, pDomain->zAdopted);
   bxUnchecked(pOut, pDomain->zName, &err);
   return bTraces;
 }

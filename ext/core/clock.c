@@ -20,8 +20,8 @@ static const char zClockNow[] =
 /* clang-format on */
 
 static const char zClockTick[] =
-    "INSERT INTO main.retention__tick(now)"
-    " VALUES((SELECT now FROM main.retention_now))";
+    "UPDATE main.retention__clock SET seen = unixepoch() * 1000 WHERE one = 1"
+    " AND unixepoch() * 1000 - seen BETWEEN 3600001 AND 604800000";
 
 static void failJump(BxErr *pErr, sqlite3_stmt *pStmt) {
   const char *zClock = bxColumnText(pStmt, 1, pErr);

@@ -244,8 +244,8 @@ static const Made aMade[] = {
         "OLD.rowid)\n" REPLACE("\n     AND rowid <> OLD.rowid")},
     {"payload_made_columns", "column", OTHER_COLUMNS,
         "%s\nBEFORE UPDATE ON event_payloads\nWHEN %s\nBEGIN\n"
-        "  SELECT CASE WHEN EXISTS (SELECT 1 FROM payload__protected WHERE rid "
-        "= OLD.rowid) THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be "
+        "  SELECT CASE WHEN EXISTS (SELECT 1 FROM payload__pins WHERE id = "
+        "OLD.id) THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be "
         "changed; unpin it first with INSERT INTO payload_unpins(payload_id, "
         "actor, reason)')\n"
         "    WHEN EXISTS (SELECT 1 FROM retention__in_force) AND EXISTS "
@@ -258,12 +258,12 @@ static const Made aMade[] = {
         "SELECT 'id', 'NEW.id IS NULL' FROM pragma_table_info" TABLE
         " WHERE lower(name) = 'id' AND NOT \"notnull\"",
         "%s\nAFTER INSERT ON event_payloads WHEN %s\nBEGIN\n"
-        "  UPDATE event_payloads SET id = lower(hex(randomblob(4))) || '-' || "
-        "lower(hex(randomblob(2))) || '-4' || "
-        "substr(lower(hex(randomblob(2))), "
-        "2) || '-' || substr('89ab', 1 + (random() & 3), 1) || "
-        "substr(lower(hex(randomblob(2))), 2) || '-' || "
-        "lower(hex(randomblob(6)))\n   WHERE rowid = NEW.rowid;\nEND"},
+        "  UPDATE event_payloads SET id = "
+        "printf('%%08x-%%04x-4%%03x-%%04x-%%012x', "
+        "random() & 4294967295, random() & 65535, random() & 4095, 32768 | "
+        "(random() & "
+        "16383), random() & 281474976710655)\n   WHERE rowid = "
+        "NEW.rowid;\nEND"},
 };
 
 /* A generated trigger that differs from the one that the table needs. */

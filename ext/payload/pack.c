@@ -31,7 +31,7 @@ int bxPacks(BxStmts *p, BxErr *pErr) {
 static void registerBodies(BxStmts *p, BxErr *pErr) {
   static const char zUser[] =
       "INSERT INTO main.store_users(bodies, texts) SELECT 'payload__bodies', "
-      "'payload__texts' WHERE NOT EXISTS (SELECT 1 FROM main.store_users "
+      "'payload__packed' WHERE NOT EXISTS (SELECT 1 FROM main.store_users "
       "WHERE bodies = 'payload__bodies')";
   if (pErr->rc == SQLITE_OK && !bxCarries(p->bx, p->zDb, "store", pErr)) {
     bxFail(pErr, SQLITE_ERROR,
@@ -60,7 +60,7 @@ static void noteShare(BxStmts *p, BxErr *pErr) {
   "main.event_payloads AS u INDEXED BY idx_payloads_created_at WHERE "         \
   "created_at >= (SELECT pack FROM main.payload__state) AND size_bytes >= "    \
   "512 AND (?1 IS NULL OR created_ms < ?1) AND NOT EXISTS (SELECT 1 FROM "     \
-  "main.payload__packed AS p WHERE p.id = u.id)"
+  "main.payload__packed AS p WHERE p.\"key\" = u.id)"
 static const char zUnpackedKeys[] =
     "SELECT json_group_array(id), max(created_at) FROM (SELECT id, created_at "
     "FROM (SELECT id, agent_id, created_at FROM " UNPACKED
@@ -191,7 +191,7 @@ static void leaveRow(Unpacking *u, const char *zId, BxErr *pErr) {
 ** looks like a reference. */
 static void unpackOne(Unpacking *u, const char *zId, BxErr *pErr) {
   static const char zStays[] =
-      "SELECT EXISTS (SELECT 1 FROM main.payload__texts WHERE \"key\" = ?1)";
+      "SELECT EXISTS (SELECT 1 FROM main.payload__packed WHERE \"key\" = ?1)";
   BxErr err = {SQLITE_OK, 0};
   bxUnpackRow(u->p, zId, &err);
   if (err.rc == SQLITE_CORRUPT_VTAB ||
@@ -210,7 +210,7 @@ static void unpackOne(Unpacking *u, const char *zId, BxErr *pErr) {
 static char *packedIds(const Unpacking *u, i64 nLimit, BxErr *pErr) {
   static const char zSql[] =
       "SELECT nullif(json_group_array(\"key\"), '[]') FROM (SELECT DISTINCT"
-      " \"key\" FROM main.payload__texts LIMIT ?1 OFFSET ?2)";
+      " \"key\" FROM main.payload__packed LIMIT ?1 OFFSET ?2)";
   return bxAskText(u->p, zSql, pErr, "ii", nLimit, u->nLeft);
 }
 
@@ -274,7 +274,7 @@ void bxUnpackLike(BxStmts *p, sqlite3_stmt *pExchanges, BxErr *pErr) {
   static const char zSql[] =
       "SELECT id FROM main.event_payloads AS e WHERE event_id = ?2"
       " AND agent_id = ?1 AND size_bytes = ?3 AND purpose = 'archive'"
-      " AND pinned = 0 AND EXISTS (SELECT 1 FROM main.payload__texts AS t"
+      " AND pinned = 0 AND EXISTS (SELECT 1 FROM main.payload__packed AS t"
       "  WHERE t.\"key\" = e.id) LIMIT 16";
   while (bxRow(pExchanges, pErr)) {
     sqlite3_stmt *pIds = bxPrepare(p, zSql, pErr);

@@ -9,8 +9,8 @@
 **
 ** A push that is looked at reads the steps of its agent (kept in memory, as long
 ** as they are those of the table), reads what is new in the bodies, and asks the
-** rules. The order of writes: first the exchange; then the verdicts, whose triggers
-** stop the agent; then the steps, or the kill switch. What of this fails after the
+** rules. The order of writes: first the exchange; then the verdicts, with their rows
+** of the log, and the stop of the agent; then the steps, or the kill switch. What of this fails after the
 ** exchange was written is passed over, and the log says so: a trigger of the user
 ** on payload_verdicts can refuse a verdict and its kill switch, not the exchange.
 ** A kill switch that fails can be fired by hand with the id of the verdict.
@@ -298,6 +298,29 @@ static void nameKill(Judging *p, BxErr *pErr) {
   sqlite3_free(z);
 }
 
+/* After a verdict was written: its row of the log; and if it pulls the switch, its
+** agent is stopped. */
+static void tellVerdict(Judging *p, const Finding *pFinding, const char *zSay,
+    int bKill, BxErr *pErr) {
+  static const char zLog[] =
+      "INSERT INTO main.blackbox__log(at, domain, kind, subject, reason, "
+      "detail, agent_id, kill_switch_event_id) VALUES(?1, 'payload', "
+      "'verdict', ?2, ?3, '{\"verdict\":' || ?4 || '}', ?5, ?6)";
+  static const char zStop[] =
+      "INSERT INTO main.payload_agents(agent_id, stopped_at, stopped_by) "
+      "VALUES(?1, ?2, 'rule ' || ?3) ON CONFLICT (agent_id) DO UPDATE SET "
+      "stopped_at = coalesce(stopped_at, excluded.stopped_at), "
+      "stopped_by = coalesce(stopped_by, excluded.stopped_by)";
+  const char *zRule = bxRuleName(pFinding->eRule);
+  const char *zAgent = p->pPush->zAgent;
+  i64 iId = sqlite3_last_insert_rowid(p->pHome->bx->db);
+  bxDo(p->pHome, zLog, pErr, "ittitt", p->pPush->iTime, zRule, zSay, iId,
+      zAgent, bKill ? p->pOut->zKill : 0);
+  if (!bKill) return;
+  if (p->pOut->iVerdict == 0) p->pOut->iVerdict = iId;
+  bxDo(p->pHome, zStop, pErr, "tit", zAgent, p->pPush->iTime, zRule);
+}
+
 static void raiseVerdict(Judging *p, const Finding *pFinding, BxErr *pErr) {
   static const char zSql[] =
       "INSERT INTO main.payload_verdicts(at, ring, agent_id, rule, level, "
@@ -330,9 +353,7 @@ static void raiseVerdict(Judging *p, const Finding *pFinding, BxErr *pErr) {
       pStep->zTool[0] != 0 ? pStep->zTool : 0, (i64)pStep->iTurn, hThing, zSeqs,
       bxRuleTokens(pFinding, pTrack), zSay, bKill ? "kill_switch" : "record",
       bKill ? p->pOut->zKill : 0);
-  if (bKill && p->pOut->iVerdict == 0) {
-    p->pOut->iVerdict = sqlite3_last_insert_rowid(p->pHome->bx->db);
-  }
+  tellVerdict(p, pFinding, zSay, bKill, &err);
   bxLogFollow(p->pHome->bx, &err);
   if (err.rc != SQLITE_OK && !bNamed) p->pOut->zKill[0] = 0;
   passOver(p, &err, pErr);

@@ -31,7 +31,7 @@ enum {
   N_NUMBER = N_STATE + 11
 };
 
-static void putNumbers(unsigned char **pz, const i64 *a, int n) {
+static void writeNumbers(unsigned char **pz, const i64 *a, int n) {
   unsigned char *z = *pz;
   int i;
   for (i = 0; i < n; i++) {
@@ -153,21 +153,21 @@ static void writeStep(sqlite3_stmt *pNew, sqlite3_stmt *pOld, const Track *p,
   const i64 aMore[] = {pStep->iTime, pStep->iStart, pStep->hCall,
       pStep->hResult, pStep->hMasked, pStep->hSaid, pStep->nSpent, pStep->nCost,
       pStep->nSpentBefore, pStep->nMadeBefore, pStep->nCostBefore};
-  unsigned char zState[9 * 4], zMore[9 * 11 + TOOL_BYTES], *z = zMore;
+  unsigned char zState[9 * 4], zAdded[9 * 11 + TOOL_BYTES], *z = zAdded;
   unsigned char *zEnd = zState;
   size_t nTool = strlen(pStep->zTool);
   i64 iId = p->iNo << 16 | (pStep->n & (TRACK_STEPS - 1));
   int i;
-  putNumbers(&z, aMore, 11);
+  writeNumbers(&z, aMore, 11);
   memcpy(z, pStep->zTool, nTool);
   z += nTool;
   if (pStep->mDirty & STEP_NEW) {
     int bNewest = pStep->n == p->nStep;
-    putNumbers(&zEnd, aState, 4);
+    writeNumbers(&zEnd, aState, 4);
     if (!bNewest) {
       static const i64 aNone[4];
       zEnd = zState;
-      putNumbers(&zEnd, aNone, 4);
+      writeNumbers(&zEnd, aNone, 4);
     }
     bxBind(pNew, pErr, "i", iId);
     for (i = 0; i < (bNewest ? N_COLUMN : STEP_HEAD); i++) {
@@ -175,11 +175,11 @@ static void writeStep(sqlite3_stmt *pNew, sqlite3_stmt *pOld, const Track *p,
       bxFailDb(
           pErr, sqlite3_db_handle(pNew), sqlite3_bind_int64(pNew, 2 + i, a[i]));
     }
-    bxBind(pNew, pErr, "----------xx", zState, (i64)(zEnd - zState), zMore,
-        (i64)(z - zMore));
+    bxBind(pNew, pErr, "----------xx", zState, (i64)(zEnd - zState), zAdded,
+        (i64)(z - zAdded));
     bxRun(pNew, pErr);
   } else {
-    bxBind(pOld, pErr, "iix", iId, (i64)pStep->iError, zMore, (i64)(z - zMore));
+    bxBind(pOld, pErr, "iix", iId, (i64)pStep->iError, zAdded, (i64)(z - zAdded));
     bxRun(pOld, pErr);
   }
 }

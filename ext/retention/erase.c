@@ -21,6 +21,12 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
+/* The time that ends refusals, as in retention__refused. */
+#define STEADY                                                                 \
+  "(SELECT iif((julianday('now') - 2440587.5) * 86400000.0 - seen BETWEEN 0 "  \
+  "AND 86400000, (julianday('now') - 2440587.5) * 86400000.0, seen) FROM "     \
+  "main.retention__clock)"
+
 /* One call. */
 typedef struct Erasure {
   BxStmts *pHome;
@@ -581,8 +587,8 @@ void bxRetentionCheckErased(BxStmts *p, BxProblems *pOut) {
       "so' FROM (SELECT kind, until FROM main.retention__erased EXCEPT SELECT "
       "kind, until FROM erasure) "
       "UNION ALL SELECT 'what erasure ' || n || ' removed is not refused any "
-      "more: its key is missing' FROM erasure AS r WHERE until > (SELECT now "
-      "FROM main.retention__time) AND NOT EXISTS (SELECT 1 "
+      "more: its key is missing' FROM erasure AS r WHERE until > " STEADY
+      " AND NOT EXISTS (SELECT 1 "
       "FROM main.retention__erased WHERE kind = r.kind AND until >= r.until)";
   BxErr err = {SQLITE_OK, 0};
   sqlite3_stmt *pStmt = bxPrepare(p, zSql, &err);
@@ -675,11 +681,9 @@ void bxRetentionErase(BxCall *pCall) {
     refuseHeld(p);
     eraseSecurely(p);
     bxAskOnce(p->pHome,
-        "DELETE FROM main.retention__erased WHERE until <= (SELECT now FROM "
-        "main.retention__time)",
-        p->pErr, "");
+        "DELETE FROM main.retention__erased WHERE until <= " STEADY, p->pErr,
+        "");
     iNumber = record(p);
-    bxRetentionMendGuards(p->pHome, p->pErr);
     if (p->pErr->rc == SQLITE_OK) bxReturnJson(pCall, certificate(p, iNumber));
     sqlite3_free(sqlite3_str_finish(p->pErased));
     sqlite3_free(sqlite3_str_finish(p->pHeld));

@@ -205,8 +205,7 @@ void bxRetentionCheckHolds(BxStmts *p, BxProblems *pOut) {
 }
 
 int bxRetentionIsWhole(BxStmts *p, BxErr *pErr) {
-  return !bxNumber(p, IN_FORCE " SELECT EXISTS (SELECT 1 FROM lost)", pErr) &&
-         bxRetentionIsGuarded(p, pErr);
+  return !bxNumber(p, IN_FORCE " SELECT EXISTS (SELECT 1 FROM lost)", pErr);
 }
 
 void bxRetentionMend(BxStmts *p, BxErr *pErr) {
@@ -218,7 +217,6 @@ void bxRetentionMend(BxStmts *p, BxErr *pErr) {
       "REPLACE INTO main.retention__in_force(" HOLD_COLUMNS ") " IN_FORCE
       " SELECT * FROM lost",
       pErr);
-  bxRetentionMendGuards(p, pErr);
 }
 
 void bxRetentionLeave(BxStmts *p, BxErr *pErr) {

@@ -86,11 +86,29 @@ static i64 domainPages(Report *p, const char *zDomain, BxErr *pErr) {
   return n;
 }
 
-/* A row for a domain that has a view <domain>_size(rows, bytes). */
+/* A row for a domain that counts its rows and bytes: in a query, or in a view
+** <domain>__size. */
 static void addDomain(Report *p, const char *zDomain, BxErr *pErr) {
+  const Bx *bx = p->p->bx;
   i64 a[5] = {-1, -1, 0, 0, -1};
-  char *zSql = bxPrintf(pErr, "SELECT rows, bytes FROM main.%s__size", zDomain);
-  sqlite3_stmt *pStmt = zSql ? bxPrepare(p->p, zSql, pErr) : 0;
+  char *zSql = 0;
+  sqlite3_stmt *pStmt;
+  int i;
+  for (i = 0; i < bx->nDomain && zSql == 0; i++) {
+    if (strcmp(bx->aDomain[i].zName, zDomain) != 0) continue;
+    if (bx->aDomain[i].zSize == 0) continue;
+    zSql = bxPrintf(pErr, "%s", bx->aDomain[i].zSize);
+  }
+  if (zSql == 0) {
+    if (!bxAskOnce(p->p,
+            "SELECT 1 FROM main.sqlite_schema WHERE type = 'view' AND name = "
+            "?1 || '__size'",
+            pErr, "t", zDomain)) {
+      return;
+    }
+    zSql = bxPrintf(pErr, "SELECT rows, bytes FROM main.%s__size", zDomain);
+  }
+  pStmt = zSql ? bxPrepare(p->p, zSql, pErr) : 0;
   sqlite3_free(zSql);
   if (bxRow(pStmt, pErr)) {
     a[0] = sqlite3_column_int64(pStmt, 0);
@@ -125,11 +143,8 @@ static void addFile(Report *p, BxErr *pErr) {
 static void addAll(Report *p, BxErr *pErr) {
   sqlite3_stmt *pStmt;
   i64 a[5] = {-1, -1, 0, 0, -1};
-  pStmt = bxPrepare(p->p,
-      "SELECT d.domain FROM main.blackbox_domains AS d"
-      " JOIN main.sqlite_schema AS s ON s.type = 'view'"
-      "  AND s.name = d.domain || '__size' ORDER BY 1",
-      pErr);
+  pStmt = bxPrepare(
+      p->p, "SELECT domain FROM main.blackbox_domains ORDER BY 1", pErr);
   while (bxRow(pStmt, pErr)) {
     const char *zDomain = bxColumnText(pStmt, 0, pErr);
     if (zDomain != 0) addDomain(p, zDomain, pErr);

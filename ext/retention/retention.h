@@ -63,13 +63,8 @@ void bxRetentionCheckHolds(BxStmts *p, BxProblems *pOut);
 /* Refuses that p's schema loses its holds. */
 void bxRetentionLeave(BxStmts *p, BxErr *pErr);
 
-/* guard.c: guards that exist only while they are needed */
-/* Lets virtual tables note what a hold keeps that was placed. */
+/* guard.c: lets virtual tables note what a hold keeps that was placed. */
 void bxRetentionNoteHeld(BxStmts *p, BxErr *pErr);
-/* Makes or drops those of p's schema; and whether all is right. */
-void bxRetentionMendGuards(BxStmts *p, BxErr *pErr);
-int bxRetentionIsGuarded(BxStmts *p, BxErr *pErr);
-void bxRetentionCheckGuards(BxStmts *p, BxProblems *pOut);
 
 /* erase.c: everything of a key goes */
 void bxRetentionErase(BxCall *p);

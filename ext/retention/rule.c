@@ -282,5 +282,4 @@ void bxRetentionCheck(BxStmts *p, BxProblems *pOut) {
   bxUnchecked(pOut, "retention_rules", &err);
   bxRetentionCheckHolds(p, pOut);
   bxRetentionCheckErased(p, pOut);
-  bxRetentionCheckGuards(p, pOut);
 }

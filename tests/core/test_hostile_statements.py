@@ -129,7 +129,7 @@ def test_an_incremental_blob_write_is_refused_or_found(fresh, column, table):
 @pytest.mark.parametrize("kind", ["own", "adopted"])
 @pytest.mark.parametrize("statement", [
     "UPDATE event_payloads SET request_body = 'x' || id",
-    "UPDATE event_payloads SET pinned = 0", "DELETE FROM event_payloads",
+    "DELETE FROM event_payloads",
     "UPDATE OR REPLACE event_payloads SET id = 'victim' WHERE id = 'mine0'",
     "REPLACE INTO event_payloads(id, event_id, agent_id, purpose) VALUES"
     "('mine0', 'x', 'x', 'archive'), ('victim', 'y', 'y', 'archive')"])

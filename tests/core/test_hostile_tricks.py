@@ -86,7 +86,6 @@ TRICKS = {
     "the views that the guards read, by a table in temp": """
         CREATE TEMP TABLE payload__pins(id, n);
         CREATE TEMP TABLE payload_pins(id, pin);
-        CREATE TEMP TABLE payload__protected(id, payload_rowid);
         CREATE TEMP TABLE payload_unpins(payload_id);
         INSERT INTO temp.payload_unpins VALUES('victim');
         UPDATE main.event_payloads SET pinned = 0 WHERE id = 'victim';

@@ -145,7 +145,7 @@ static void saveEvidence(const char *z, int n) {
     return;
   }
   if (!isJson(z, n)) wrong("took what is no JSON", z);
-  mustBeNone("SELECT problem FROM payload__check");
+  mustBeNone("SELECT problem FROM blackbox_check");
   zAgain = ask(zSave, z, n, &rc);
   if (zAgain == 0 || strcmp(zAgain, "0") != 0) wrong("saved twice", z);
   sqlite3_free(zAgain);

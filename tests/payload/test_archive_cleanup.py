@@ -691,8 +691,7 @@ def test_a_cascade_into_another_domain_has_its_own_receipt(archive, call):
 
 @pytest.mark.parametrize("arguments", ['[""]', "[1, null, 0]"])
 def test_a_clean_up_as_a_row_that_is_refused_leaves_the_transaction_as_it_was(db, path, arguments):
-    by_hand(path, "DROP TRIGGER retention_clock_update;"
-            "UPDATE retention_clock SET seen = seen - 5000000")  # the call would write it
+    by_hand(path, "UPDATE retention__clock SET seen = seen - 5000000")  # the call would write it
     db.execute("BEGIN")
     with pytest.raises(sqlite3.IntegrityError, match="ValidationError"):
         db.execute("INSERT INTO blackbox_call VALUES('payload_cleanup', ?)", (arguments,))

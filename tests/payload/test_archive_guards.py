@@ -355,6 +355,61 @@ def test_an_archive_row_made_evidence_is_pinned(archive):
         archive.execute("DELETE FROM event_payloads WHERE id='old'")
 
 
+def test_check_finds_meta_that_is_no_json(db):
+    for id, meta in ("a", '{"x":1}'), ("b", "[]"), ("c", None), ("d", "{"), ("e", b"\x01"):
+        db.execute("INSERT INTO event_payloads(id, event_id, agent_id, purpose, meta) "
+                   "VALUES(?, 'e', 'a', 'archive', ?)", (id, meta))
+    assert [row[2] for row in check(db)] == ["meta of row d is no JSON", "meta of row e is no JSON"]
+
+
+def late(db, id="ev", text="late"):
+    db.execute("UPDATE event_payloads SET response_body = ?, meta = '{\"tokens\":5}' WHERE id = ?",
+               (text, id))
+
+
+def test_a_pinned_row_without_a_response_gets_a_late_one_once_and_is_logged(archive):
+    for id in "ev2", "old":
+        archive.execute("INSERT INTO event_payloads(id, event_id, agent_id, request_body, purpose) "
+                        "VALUES(?, 'e', 'a', 'q', 'evidence') ON CONFLICT (id) DO UPDATE "
+                        "SET response_body = NULL", (id,))
+    for change in ("response_body = 'late', request_body = 'x'",
+                   "response_body = 'late', agent_id = 'x'",
+                   "response_body = 'late', created_at = '2026-01-01'"):
+        with pytest.raises(sqlite3.IntegrityError, match="PinnedError"):
+            archive.execute(f"UPDATE event_payloads SET {change} WHERE id = 'ev2'")
+    first = one(archive, "SELECT pin FROM payload_pins WHERE id = 'ev2'")
+    late(archive, "ev2")
+    assert rows(archive, "SELECT response_body, meta, size_bytes, pinned FROM event_payloads "
+                "WHERE id = 'ev2'") == [("late", '{"tokens":5}', 5, 1)]
+    with pytest.raises(sqlite3.IntegrityError, match="PinnedError"):
+        late(archive, "ev2", "another")
+    assert rows(archive, "SELECT kind, detail FROM blackbox_log WHERE subject = 'ev2'") == [
+        ("pin", None), ("complete", f'{{"pin":{first}}}'), ("pin", None)]
+    assert one(archive, "SELECT pin FROM payload_pins WHERE id = 'ev2'") == first + 2
+    late(archive, "old")  # not pinned
+    assert one(archive, "SELECT count(*) FROM blackbox_log WHERE kind = 'complete'") == 1
+
+
+def test_a_late_response_is_proved_and_comes_under_a_hold_too(db):
+    one(db, "SELECT blackbox_install('main', 'retention')")
+    for id in "ev", "held":
+        db.execute("INSERT INTO event_payloads(id, event_id, agent_id, purpose) "
+                   "VALUES(?, ?, 'a', 'evidence')", (id, id))
+    one(db, "SELECT retention_hold('event', 'held', 'case', 'Ann', 'why')")
+    head = one(db, "SELECT proof_head()")
+    late(db)
+    late(db, "held")
+    with pytest.raises(sqlite3.IntegrityError, match="PinnedError"):
+        late(db, "held", "another")
+    one(db, "SELECT proof_head()")
+    assert rows(db, "SELECT * FROM proof_verify(?)", head) == []
+    assert rows(db, "SELECT * FROM proof_verify") == []
+    assert check(db) == []
+    db.execute("DROP TRIGGER payload_update_guard")
+    db.execute("UPDATE event_payloads SET response_body = 'forged' WHERE id = 'ev'")
+    assert len(rows(db, "SELECT * FROM proof_verify")) == 1
+
+
 def test_payload_unpin_records_and_frees_the_row(db):
     add(db, "ev", "evidence")
     assert one(db, "SELECT payload_unpin('ev', 'Ann', 'closed')") == 1

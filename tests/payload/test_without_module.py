@@ -44,8 +44,7 @@ def test_the_archive_works_whole(plain, db):
                   "SELECT id, 'Ann', 'closed' FROM event_payloads")
     plain.execute("DELETE FROM event_payloads")
     plain.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.pack', 0)")
-    for view in ("payload_due", "payload__check", "core__check",
-                 "blackbox_settings", "retention_log", "retention_rules"):
+    for view in ("payload_due", "blackbox_settings", "retention_log", "retention_rules"):
         plain.execute(f"SELECT * FROM {view}").fetchall()
     assert check(db) == []
 

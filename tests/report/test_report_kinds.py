@@ -392,7 +392,6 @@ def test_a_report_in_a_transaction_sees_it_and_changes_nothing(db):
 
 def test_damaged_verdicts_do_not_stop_a_report(db):
     switch = looped(db)
-    db.execute("DROP TRIGGER IF EXISTS payload_verdicts_update")
     db.execute("UPDATE payload_verdicts SET seqs = '[1,', count = 'x', sentence = x'ff00'")
     report = as_json(db, "kill_switch", switch)
     assert report["verdict"]["items"] == [1, 2, 3, 4] and report["verdict"]["count"] == "x"

@@ -185,7 +185,7 @@ def test_a_rule_that_cannot_be_applied_is_a_problem_and_stops_no_other(db, chang
     {"key": None}, {"time": None}, {"rule": ""}, {"rule": None},
 ])
 def test_a_rule_is_checked_when_it_is_written(db, change):
-    with pytest.raises(sqlite3.IntegrityError, match="ValidationError"):
+    with pytest.raises(sqlite3.IntegrityError, match="ValidationError|NOT NULL.*rule"):
         own_rule(db, **change)
     own_rule(db)
     with pytest.raises(sqlite3.IntegrityError, match="ValidationError"):

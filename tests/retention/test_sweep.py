@@ -232,7 +232,7 @@ def test_a_delete_that_is_refused_leaves_the_rows_of_that_rule(db, refuse, begin
     assert left == 3 - done["byRule"].get("mine", 0)
     assert len(refusals(db)) == 1 and refusals(db)[0][0] == "mine"
     assert sum(n for _, rule, _, n, _ in receipts(db) if rule == "mine") == 3 - left
-    assert rows(db, "SELECT * FROM core__check") == []
+    assert rows(db, "SELECT * FROM blackbox__open WHERE minute = 0") == []
 
 
 @pytest.mark.parametrize("begin", ["", "BEGIN"])

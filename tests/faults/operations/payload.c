@@ -174,6 +174,14 @@ const Operation aPayloadOperation[] = {
             "\\\"timestamp\\\":7000}"
             "]\"]"),
         0},
+    {"complete a pinned row", ARCHIVE, 0,
+        "UPDATE event_payloads SET response_body = 'late', meta = '{}' WHERE "
+        "event_id = 'o3'",
+        0},
+    {"replace an archive row", ARCHIVE, 0,
+        "REPLACE INTO event_payloads(id, event_id, agent_id, purpose) SELECT "
+        "id, 'n3', 'a', 'archive' FROM event_payloads WHERE event_id = 'n1'",
+        0},
     {"unpin", ARCHIVE, 0,
         "SELECT payload_unpin(id, 'me', 'done') FROM event_payloads "
         "WHERE event_id = 'o3'",
