@@ -384,7 +384,7 @@ def test_a_pinned_row_without_a_response_gets_a_late_one_once_and_is_logged(arch
     with pytest.raises(sqlite3.IntegrityError, match="PinnedError"):
         late(archive, "ev2", "another")
     assert rows(archive, "SELECT kind, detail FROM blackbox_log WHERE subject = 'ev2'") == [
-        ("pin", None), ("complete", f'{{"pin":{first}}}'), ("pin", None)]
+        ("pin", None), ("complete", f'{{"pin":{first}}}'), ("pin", f'{{"pin":{first}}}')]
     assert one(archive, "SELECT pin FROM payload_pins WHERE id = 'ev2'") == first + 2
     late(archive, "old")  # not pinned
     assert one(archive, "SELECT count(*) FROM blackbox_log WHERE kind = 'complete'") == 1
