@@ -64,7 +64,8 @@ SELECT r.rule AS rule, s.name AS name
 CREATE VIEW IF NOT EXISTS main.blackbox_log AS
 SELECT n, at, coalesce(domain, substr(detail, 1, instr(detail, '.') - 1)) AS domain,
        coalesce(kind, 'removal') AS kind, iif(kind IS NULL, coalesce(subject, detail), subject) AS subject,
-       actor, reason, rows, bytes, oldest, newest,
+       iif(actor = '' AND kind IS NULL, coalesce(domain, substr(detail, 1, instr(detail, '.') - 1)) || '_cleanup', actor) AS actor,
+       reason, rows, bytes, oldest, newest,
        iif(coalesce(kind, subject) IS NULL, NULL, detail) AS detail,
        agent_id, event_id, kill_switch_event_id
   FROM blackbox__log
@@ -75,10 +76,9 @@ SELECT NULL, at, domain, 'removal', rule, NULL, NULL, rows, bytes, oldest, newes
 
 -- The receipts. That of a minute which is not over has the number that it would get.
 CREATE VIEW IF NOT EXISTS main.retention_log AS
-SELECT n AS id, at, coalesce(domain, substr(detail, 1, instr(detail, '.') - 1)) AS domain,
-       coalesce(subject, detail) AS rule, actor, rows, bytes, oldest, newest,
-       iif(coalesce(subject, actor) IS NULL, at / 60000, NULL) AS minute
-  FROM blackbox__log WHERE kind IS NULL
+SELECT n AS id, at, domain, subject AS rule, actor, rows, bytes, oldest, newest,
+       iif(coalesce(detail, actor) IS NULL, at / 60000, NULL) AS minute
+  FROM blackbox_log WHERE kind = 'removal' AND n
 UNION ALL
 SELECT (SELECT coalesce(max(n), 0) FROM blackbox__log) + row_number() OVER (),
        at, domain, rule, NULL, rows, bytes, oldest, newest, minute
@@ -193,7 +193,8 @@ BEGIN
 END;
 
 -- The log. Only triggers of blackbox and the module write it, and no row is changed.
--- A receipt of removals is short: kind is NULL, and domain if the rule begins with it.
+-- A receipt of removals is short: kind is NULL, and domain if the rule begins with it;
+-- actor is empty if it is the clean-up of the domain.
 -- subject: what it is about. detail: JSON; of a receipt the rule, so that the index has
 -- none of them. agent_id, event_id, kill_switch_event_id: those of the
 -- exchange that it is about. at, oldest and newest are milliseconds since 1970 UTC. salt

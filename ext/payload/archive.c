@@ -75,7 +75,7 @@ static i64 trimArchive(BxStmts *pHome, i64 nLimit, BxErr *pErr) {
   i64 nBeyond = nLimit > 0 ? bxAsk(pHome, zBeyond, pErr, "") : 0;
   if (nBeyond <= 0) return 0;
   return removeRows(
-      pHome, zRows, nBeyond, nLimit, "payload.bytes", "payload_cleanup", pErr);
+      pHome, zRows, nBeyond, nLimit, "payload.bytes", "", pErr);
 }
 
 /* The time that lies "days" before "now"; both may be given or not. What is given is
@@ -148,7 +148,7 @@ void bxPayloadCleanup(BxCall *p) {
   iBefore = cutOff(p, pHome);
   bxLogBegin(pHome, &p->err);
   nRow = removeRows(
-      pHome, zRows, iBefore, nLimit, "payload.age", "payload_cleanup", &p->err);
+      pHome, zRows, iBefore, nLimit, "payload.age", "", &p->err);
   nRow += trimArchive(pHome, nLimit - nRow, &p->err);
   if (isWhole(p)) bxPackSome(pHome, 1, &p->err);
   if (isWhole(p)) bxPackSweep(pHome, 2 * nLimit, &p->err);

@@ -485,18 +485,30 @@ def test_check_tells_a_problem_once_and_begins_no_line_with_a_colon(kept):
     assert any(problem.startswith("blackbox__folded has 101 leaves") for problem in found(kept))
 
 
-def test_a_year_of_one_receipt_a_minute_is_what_the_manual_says(kept):
+@pytest.mark.parametrize("into", [
+    "retention_note(domain, rule, at, rows, bytes, oldest, newest) SELECT 'payload', ",
+    # as payload_cleanup() does
+    "blackbox__log(actor, salt, detail, at, rows, bytes, oldest, newest) SELECT '', NULL, "])
+def test_a_year_of_one_receipt_a_minute_is_what_the_manual_says(kept, into):
     """The receipts of 30 days are not folded; a day before is one row."""
     at = int(time.time()) // 86400 * 86_400_000 - 30 * 86_400_000
     before = one(kept, "PRAGMA page_count")
     kept.execute("WITH n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 43199) "
-                 "INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest, newest) "
-                 "SELECT ?1 + i * 60000, 'payload', 'payload.bytes', 2, 25000, ?1 + i * 60000, "
-                 "?1 + i * 60000 + 1 FROM n", (at,))
+                 f"INSERT INTO {into} 'payload.bytes', ?1 + i * 60000, 2, 25000, "
+                 "?1 + i * 60000, ?1 + i * 60000 + 1 FROM n", (at,))
     one(kept, "SELECT proof_head()")
     grown = (one(kept, "PRAGMA page_count") - before) * one(kept, "PRAGMA page_size")
     assert one(kept, "SELECT count(*) FROM retention_log") > 43_000
     assert grown < 4_350_000  # with what tests/proof/test_proof_fold.py has: less than 5 MB
+
+
+def test_a_clean_up_is_named_in_its_receipt(kept):
+    kept.execute(ARCHIVE.replace("purpose) VALUES", "purpose, created_at) VALUES").replace(
+        "'archive')", "'archive', '2020-01-01 00:00:00')"))
+    assert one(kept, "SELECT payload_cleanup(30)") == 1
+    for columns in "rule, actor FROM retention_log", "subject, actor FROM blackbox_log":
+        assert rows(kept, f"SELECT domain, {columns} WHERE actor = 'payload_cleanup'") == [
+            ("payload", "payload.age", "payload_cleanup")]
 
 
 def test_force_does_not_uninstall_what_is_pinned(kept):
