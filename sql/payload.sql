@@ -168,14 +168,15 @@ SELECT id, event_id, agent_id, store_text(request_body) AS request_body,
        kill_switch_event_id, created_at, meta, created_ms
   FROM event_payloads;
 
+-- What was completed has two pins, of which the first has the time. The kill switch is
+-- logged after its pins.
 CREATE VIEW IF NOT EXISTS main.payload_pins AS
 SELECT p.n AS pin, p.id AS id, l.at AS at, k.actor AS actor, k.reason AS reason,
        l.kill_switch_event_id AS kill_switch_event_id
   FROM payload__pins AS p
-  LEFT JOIN blackbox__log AS l -- the first pin of what was completed
-    ON l.n = coalesce((SELECT substr(detail, 8) + 0 FROM blackbox__log WHERE n = p.n), p.n)
+  LEFT JOIN blackbox__log AS l ON l.n = coalesce((SELECT substr(detail, 8) + 0 FROM blackbox__log WHERE n = p.n), p.n)
   LEFT JOIN blackbox__log AS k
-    ON k.n = (SELECT min(n) FROM blackbox__log -- it is logged after its pins
+    ON k.n = (SELECT min(n) FROM blackbox__log
                WHERE subject = l.kill_switch_event_id AND kind = 'kill_switch' AND n > l.n
                  AND agent_id = l.agent_id);
 
@@ -392,9 +393,9 @@ CREATE TRIGGER IF NOT EXISTS main.payload_update
 AFTER UPDATE OF id, request_body, response_body, purpose, created_at, meta ON event_payloads
 BEGIN
   INSERT INTO blackbox__log(domain, kind, subject, detail, event_id, agent_id, kill_switch_event_id)
-  SELECT 'payload', column1, NEW.id, '{"pin":' || n || '}', NEW.event_id, NEW.agent_id, NEW.kill_switch_event_id
+  SELECT 'payload', column1, id, '{"pin":' || n || '}', NEW.event_id, NEW.agent_id, NEW.kill_switch_event_id
     FROM payload__pins, (VALUES ('complete'), ('pin'))
-   WHERE id = OLD.id AND OLD.pinned AND OLD.response_body IS NULL
+   WHERE id = OLD.id AND OLD.response_body IS NULL AND OLD.pinned
      AND (NEW.response_body, NEW.meta) IS NOT (NULL, OLD.meta);
   UPDATE payload__pins SET n = last_insert_rowid() WHERE id = OLD.id AND changes();
   DELETE FROM payload__packed

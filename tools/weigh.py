@@ -57,7 +57,7 @@ FIGURES = {
     "bytes of text beside core: retention": (6_040, 6_000),
     "bytes of text beside core: store": (6_310, 3_000),
     "bytes of text beside core: report": (3_000, 3_000),
-    "bytes of text: each ring": (687.5, 500),
+    "bytes of text: each ring": (572.3, 500),
     "bytes of text: each evidence buffer": (1_000, 1_000),
     "bytes of an empty file: all, a ring": (815_104, 400_000),
     "opcodes of INSERT: archive": (2_442, 2_100),

@@ -31,7 +31,7 @@ enum {
   N_NUMBER = N_STATE + 11
 };
 
-static void writeNumbers(unsigned char **pz, const i64 *a, int n) {
+static void packNumbers(unsigned char **pz, const i64 *a, int n) {
   unsigned char *z = *pz;
   int i;
   for (i = 0; i < n; i++) {
@@ -44,7 +44,7 @@ static void writeNumbers(unsigned char **pz, const i64 *a, int n) {
 }
 
 /* Returns where they end; NULL if these are none. */
-static const unsigned char *getNumbers(
+static const unsigned char *unpackNumbers(
     sqlite3_stmt *pStmt, int iColumn, i64 *a, int n) {
   const unsigned char *z = sqlite3_column_blob(pStmt, iColumn);
   const unsigned char *zEnd =
@@ -67,8 +67,8 @@ static void readStep(Track *p, sqlite3_stmt *pStmt) {
   Step *pStep;
   int i;
   for (i = 0; i < N_COLUMN; i++) a[i] = sqlite3_column_int64(pStmt, i);
-  zState = getNumbers(pStmt, N_COLUMN, a + N_COLUMN, N_STATE - N_COLUMN);
-  zTool = getNumbers(pStmt, N_COLUMN + 1, a + N_STATE, N_NUMBER - N_STATE);
+  zState = unpackNumbers(pStmt, N_COLUMN, a + N_COLUMN, N_STATE - N_COLUMN);
+  zTool = unpackNumbers(pStmt, N_COLUMN + 1, a + N_STATE, N_NUMBER - N_STATE);
   if (zState == 0 || zTool == 0 || a[STEP_N] < 1) return; /* no ring wrote it */
   pStep = TRACK_STEP(p, a[STEP_N]);
   *pStep = (Step){.n = a[STEP_N],
@@ -153,21 +153,21 @@ static void writeStep(sqlite3_stmt *pNew, sqlite3_stmt *pOld, const Track *p,
   const i64 aMore[] = {pStep->iTime, pStep->iStart, pStep->hCall,
       pStep->hResult, pStep->hMasked, pStep->hSaid, pStep->nSpent, pStep->nCost,
       pStep->nSpentBefore, pStep->nMadeBefore, pStep->nCostBefore};
-  unsigned char zState[9 * 4], zAdded[9 * 11 + TOOL_BYTES], *z = zAdded;
+  unsigned char zState[9 * 4], zRest[9 * 11 + TOOL_BYTES], *z = zRest;
   unsigned char *zEnd = zState;
   size_t nTool = strlen(pStep->zTool);
   i64 iId = p->iNo << 16 | (pStep->n & (TRACK_STEPS - 1));
   int i;
-  writeNumbers(&z, aMore, 11);
+  packNumbers(&z, aMore, 11);
   memcpy(z, pStep->zTool, nTool);
   z += nTool;
   if (pStep->mDirty & STEP_NEW) {
     int bNewest = pStep->n == p->nStep;
-    writeNumbers(&zEnd, aState, 4);
+    packNumbers(&zEnd, aState, 4);
     if (!bNewest) {
       static const i64 aNone[4];
       zEnd = zState;
-      writeNumbers(&zEnd, aNone, 4);
+      packNumbers(&zEnd, aNone, 4);
     }
     bxBind(pNew, pErr, "i", iId);
     for (i = 0; i < (bNewest ? N_COLUMN : STEP_HEAD); i++) {
@@ -175,11 +175,11 @@ static void writeStep(sqlite3_stmt *pNew, sqlite3_stmt *pOld, const Track *p,
       bxFailDb(
           pErr, sqlite3_db_handle(pNew), sqlite3_bind_int64(pNew, 2 + i, a[i]));
     }
-    bxBind(pNew, pErr, "----------xx", zState, (i64)(zEnd - zState), zAdded,
-        (i64)(z - zAdded));
+    bxBind(pNew, pErr, "----------xx", zState, (i64)(zEnd - zState), zRest,
+        (i64)(z - zRest));
     bxRun(pNew, pErr);
   } else {
-    bxBind(pOld, pErr, "iix", iId, (i64)pStep->iError, zAdded, (i64)(z - zAdded));
+    bxBind(pOld, pErr, "iix", iId, (i64)pStep->iError, zRest, (i64)(z - zRest));
     bxRun(pOld, pErr);
   }
 }
