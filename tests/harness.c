@@ -172,7 +172,8 @@ static int isFresh(const char *zTable, const char *zColumn) {
   }
   if (strncmp(zTable, "blackbox__", 10) == 0) {
     return strcmp(zColumn, "detail") == 0 || strcmp(zColumn, "hash") == 0 ||
-           strcmp(zColumn, "origin") == 0 || strcmp(zColumn, "frontier") == 0;
+           strcmp(zColumn, "origin") == 0 || strcmp(zColumn, "secret") == 0 ||
+           strcmp(zColumn, "fields") == 0 || strcmp(zColumn, "frontier") == 0;
   }
   if (strcmp(zTable, "store__packs") == 0 && strcmp(zColumn, "token") == 0) {
     return 1;
