@@ -156,7 +156,6 @@ static void addField(BxStmts *p, BxLeaf *pLeaf, const char *zName,
   size_t nName = strlen(zName);
   unsigned char *a = pLeaf->a + pLeaf->nByte;
   BxLogField *pField;
-  SHA256_CTX sha;
   if (pLeaf->nField == BX_LOG_FIELDS || nName > 255 ||
       pLeaf->nByte + nName + 2 + BX_DIGEST > BX_LOG_LEAF) {
     bxFail(pErr, SQLITE_ERROR,
@@ -168,10 +167,8 @@ static void addField(BxStmts *p, BxLeaf *pLeaf, const char *zName,
   pField->eType = sqlite3_column_type(pRow, i);
   pField->bErased = 0;
   if (pLeaf->nSalt > 0) {
-    SHA256_Init(&sha);
-    SHA256_Update(&sha, pLeaf->aSalt, (size_t)pLeaf->nSalt);
-    SHA256_Update(&sha, zName, nName);
-    SHA256_Final(pField->salt.a, &sha);
+    bxDigestTwo(
+        pLeaf->aSalt, (size_t)pLeaf->nSalt, zName, nName, pField->salt.a);
   } else {
     readErased(p, pLeaf->n, pField, pErr);
   }
@@ -179,35 +176,37 @@ static void addField(BxStmts *p, BxLeaf *pLeaf, const char *zName,
   memcpy(a + 1, zName, nName);
   a[1 + nName] = (unsigned char)pField->eType;
   if (!pField->bErased) {
-    unsigned char aNumber[8];
+    unsigned char aNumber[8], aHead[BX_DIGEST + 1];
     size_t nByte;
     const void *pValue = bytesOf(pRow, i, aNumber, &nByte, pErr);
-    SHA256_Init(&sha);
-    SHA256_Update(&sha, pField->salt.a, BX_DIGEST);
-    SHA256_Update(&sha, a + 1 + nName, 1);
-    SHA256_Update(&sha, pValue, nByte);
-    SHA256_Final(pField->hash.a, &sha);
+    memcpy(aHead, pField->salt.a, BX_DIGEST);
+    aHead[BX_DIGEST] = (unsigned char)pField->eType;
+    bxDigestTwo(aHead, sizeof(aHead), pValue, nByte, pField->hash.a);
   }
   memcpy(a + 2 + nName, pField->hash.a, BX_DIGEST);
   pLeaf->nByte += nName + 2 + BX_DIGEST;
 }
 
-/* Adds the columns of the row that a pin is on, if it is in force. */
-static void addPinned(
-    BxStmts *p, BxLeaf *pLeaf, const char *zLogged, BxErr *pErr) {
+/* Adds the fields of the row that pStmt is on. */
+static void addFields(
+    BxStmts *p, BxLeaf *pLeaf, sqlite3_stmt *pStmt, BxErr *pErr) {
+  int i, n = sqlite3_data_count(pStmt);
+  if (n > 0) pLeaf->ePin = BX_PIN_HERE;
+  for (i = 2; i < n; i++) {
+    const char *zName = bxGot((void *)sqlite3_column_name(pStmt, i), pErr);
+    if (zName != 0) addField(p, pLeaf, zName, pStmt, i, pErr);
+  }
+}
+
+/* The same for the row that a pin is on, if it is in force. */
+static void addPinned(BxStmts *p, BxLeaf *pLeaf, const char *zLogged,
+    sqlite3_value *pSubject, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
   sqlite3_stmt *pStmt;
-  int i;
   if (pErr->rc != SQLITE_OK) return;
   pStmt = bxStmt(p, zLogged, &err);
-  bxBind(pStmt, &err, "i", pLeaf->n);
-  if (bxRow(pStmt, &err)) {
-    pLeaf->ePin = BX_PIN_HERE;
-    for (i = 0; i < sqlite3_column_count(pStmt); i++) {
-      const char *zName = bxGot((void *)sqlite3_column_name(pStmt, i), &err);
-      if (zName != 0) addField(p, pLeaf, zName, pStmt, i, &err);
-    }
-  }
+  bxBind(pStmt, &err, "iv", pLeaf->n, pSubject);
+  if (bxRow(pStmt, &err)) addFields(p, pLeaf, pStmt, &err);
   bxDone(pStmt, &err);
   if (bxSays(&err, "no such table")) {
     pLeaf->ePin = BX_PIN_UNKNOWN;
@@ -216,30 +215,35 @@ static void addPinned(
   bxPass(pErr, &err);
 }
 
-/* The query of the row that a row of the log pins, or NULL. */
-static const char *loggedBy(BxStmts *p, sqlite3_stmt *pRow, BxErr *pErr) {
+const BxDomain *bxLogPins(BxStmts *p, sqlite3_stmt *pRow, BxErr *pErr) {
   const char *zKind = bxColumnText(pRow, 10, pErr);
   const char *zDomain;
   const BxDomain *pDomain;
   if (zKind == 0 || strcmp(zKind, "pin") != 0) return 0;
   zDomain = bxColumnText(pRow, 7, pErr);
   pDomain = zDomain != 0 ? bxDomainOf(p->bx, zDomain) : 0;
-  return pDomain != 0 ? pDomain->zLogged : 0;
+  return pDomain != 0 && pDomain->zLogged != 0 ? pDomain : 0;
 }
 
-void bxLogLeaf(BxStmts *p, sqlite3_stmt *pRow, BxLeaf *pOut, BxErr *pErr) {
+void bxLogLeaf(BxStmts *p, sqlite3_stmt *pRow, sqlite3_stmt *pPinned,
+    BxLeaf *pOut, BxErr *pErr) {
   static const char *const azField[] = {"actor", "agent_id", "at", "bytes",
       "detail", "domain", "event_id", "kill_switch_event_id", "kind", "newest",
       "oldest", "reason", "rows", "subject"};
-  const char *zLogged;
+  const BxDomain *pDomain;
   int i;
   beginLeaf(pOut, sqlite3_column_int64(pRow, 0));
   pOut->aSalt = sqlite3_column_blob(pRow, 1);
   pOut->nSalt = pOut->aSalt != 0 ? sqlite3_column_bytes(pRow, 1) : 0;
-  zLogged = loggedBy(p, pRow, pErr);
-  pOut->ePin = zLogged != 0 ? BX_PIN_ENDED : BX_NO_PIN;
+  pDomain = bxLogPins(p, pRow, pErr);
+  pOut->ePin = pDomain != 0 ? BX_PIN_ENDED : BX_NO_PIN;
   for (i = 0; i < 14; i++) {
-    if (i == 12 && zLogged != 0) addPinned(p, pOut, zLogged, pErr);
+    if (i == 12 && pDomain != 0 && pPinned != 0) {
+      addFields(p, pOut, pPinned, pErr);
+    } else if (i == 12 && pDomain != 0) {
+      addPinned(
+          p, pOut, pDomain->zLogged, sqlite3_column_value(pRow, 15), pErr);
+    }
     addField(p, pOut, azField[i], pRow, i + 2, pErr);
   }
 }
@@ -251,7 +255,7 @@ int bxLogLeafOf(BxStmts *p, i64 n, BxLeaf *pOut, BxErr *pErr) {
   int bRow;
   bxBind(pStmt, pErr, "i", n);
   bRow = bxRow(pStmt, pErr);
-  if (bRow) bxLogLeaf(p, pStmt, pOut, pErr);
+  if (bRow) bxLogLeaf(p, pStmt, 0, pOut, pErr);
   bxDone(pStmt, pErr);
   pOut->aSalt = 0;
   return bRow && pErr->rc == SQLITE_OK;
@@ -376,7 +380,7 @@ static void takeRows(BxLog *pLog, i64 nMost, BxErr *pErr) {
       hash = bxMerkleLeaf(leaf.a, leaf.nByte);
       bxLogAddLeaf(pLog, &hash, pErr);
     }
-    bxLogLeaf(pLog->p, pStmt, &leaf, pErr);
+    bxLogLeaf(pLog->p, pStmt, 0, &leaf, pErr);
     if (pErr->rc != SQLITE_OK) break;
     hash = bxMerkleLeaf(leaf.a, leaf.nByte);
     bxLogAddLeaf(pLog, &hash, pErr);

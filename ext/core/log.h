@@ -53,8 +53,12 @@ typedef struct BxLeaf {
   "n, salt, actor, agent_id, at, bytes, detail, domain, event_id,"             \
   " kill_switch_event_id, kind, newest, oldest, reason, rows, subject"
 /* The row that pRow is on, which has these columns. The names of the fields exist
-** until the next call. */
-void bxLogLeaf(BxStmts *p, sqlite3_stmt *pRow, BxLeaf *pOut, BxErr *pErr);
+** until the next call. pPinned: NULL, or a statement of BxDomain.zAllLogged, which is
+** on the row that is pinned, if it is on one at all. */
+void bxLogLeaf(BxStmts *p, sqlite3_stmt *pRow, sqlite3_stmt *pPinned,
+    BxLeaf *pOut, BxErr *pErr);
+/* The domain whose row this row of the log pins, or NULL. */
+const BxDomain *bxLogPins(BxStmts *p, sqlite3_stmt *pRow, BxErr *pErr);
 /* The same for row n. Returns 0 if there is none. */
 int bxLogLeafOf(BxStmts *p, i64 n, BxLeaf *pOut, BxErr *pErr);
 
