@@ -67,6 +67,12 @@ int bxLogLeafOf(BxStmts *p, i64 n, BxLeaf *pOut, BxErr *pErr);
 void bxLogEraseField(
     BxStmts *p, i64 n, const char *const *azName, int nName, BxErr *pErr);
 
+/* Digests of rows that holds keep, of at most so many bytes (BxDomain.xNoteHeld). */
+void bxLogNoteHeld(
+    BxStmts *p, const char *zKind, const char *zKey, i64 nMost, BxErr *pErr);
+#define BX_HELD_SOME 1000000  /* in a call that writes */
+#define BX_HELD_MANY 64000000 /* in retention_hold() and proof_head() */
+
 /* So many numbers in a row may be missing. Rows after more of them get others. */
 #define BX_LOG_GAP 20000
 /* Gives leaves to at most nMost rows that have none, and folds old receipts.

@@ -419,6 +419,24 @@ static void verifyPins(Verify *p) {
   }
 }
 
+static void tellHeld(void *pArg, i64 n, char *zOwned) {
+  Verify *p = (Verify *)pArg;
+  problemOf(p, n <= p->log.now.n ? n - 1 : -1, n, zOwned);
+}
+
+/* The rows that holds keep. */
+static void verifyHeld(Verify *p) {
+  int i;
+  for (i = 0; i < p->p->bx->nDomain && p->pErr->rc == SQLITE_OK; i++) {
+    const BxDomain *pDomain = &p->p->bx->aDomain[i];
+    BxErr err = {SQLITE_OK, 0};
+    if (pDomain->xCheckHeld == 0) continue;
+    pDomain->xCheckHeld(p->p, p->iFrom, tellHeld, p, &err);
+    if (bxSays(&err, "no such table")) bxClear(&err);
+    bxPass(p->pErr, &err);
+  }
+}
+
 /* What waits for its leaf. */
 static void verifyPending(Verify *p) {
   static const char zWaits[] =
@@ -517,6 +535,7 @@ static char *verify(BxStmts *pHome, const ProofHead *pHead, BxErr *pErr) {
     verifyLeaves(&run);
     if (run.iFrom == 0) verifyRest(&run);
     verifyPins(&run);
+    verifyHeld(&run);
     verifyPending(&run);
   }
   sqlite3_finalize(run.leaves.pStmt);
