@@ -25,30 +25,30 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-#define LISTED 1000 /* rows that a row of the log lists at most */
-#define THINGS 16   /* things that are looked at in a call */
-#define SALT 16     /* bytes */
-#define BYTES_IS 16 /* of the digests, that are kept */
+#define LIST_MOST 1000 /* rows that a row of the log lists at most */
+#define HELD_THINGS 16 /* things that are looked at in a call */
+#define HELD_SALT 16   /* bytes */
+#define BYTES_IS 16    /* of the digests, that are kept */
 #define BYTES_WHEN 8
 #define DIGITS (2 * (BYTES_IS + BYTES_WHEN))
 
-#define KINDS "('agent', 'event', 'kill_switch', 'evidence')"
+#define ARCHIVE_KINDS "('agent', 'event', 'kill_switch', 'evidence')"
 #define LOGGED_HELD                                                            \
   " FROM main.blackbox__log AS l WHERE l.subject = 'event_payloads/' || ?1"    \
   " AND l.kind = 'held' AND l.domain = 'payload' AND l.n > ?2"
 
-#define BODY(column)                                                           \
+#define HELD_BODY(column)                                                      \
   " iif(typeof(e." column ") = 'blob', store_text(e." column "), e." column ")"
 /* ?1: the salt. */
 #define HELD_COLUMNS                                                           \
   "SELECT e.rowid, e.created_at, e.kill_switch_event_id, e.purpose, ?1, e.id," \
-  " e.event_id, e.agent_id," BODY("request_body") "," BODY(                    \
+  " e.event_id, e.agent_id," HELD_BODY("request_body") "," HELD_BODY(          \
       "response_body") ", e.meta, e.size_bytes"                                \
                        " FROM main.event_payloads AS e WHERE "
 /* What is hashed: from a column on, so many. */
-#define WHEN 1, 5
-#define IS 4, 7
-#define ALL 1, 10
+#define DIGEST_WHEN 1, 5
+#define DIGEST_IS 4, 7
+#define DIGEST_ALL 1, 10
 
 /* (An archive that was taken over may compare its columns in another way.) */
 #define ROWS_OF(column)                                                        \
@@ -56,7 +56,7 @@ SQLITE_EXTENSION_INIT3
                " = ?2 COLLATE BINARY AND e.rowid > ?3 ORDER BY e.rowid"
 static const struct HeldKind {
   const char *zKind, *zRows;
-} aKind[] = {
+} aHeldKind[] = {
     {"agent", ROWS_OF("agent_id")},
     {"event", ROWS_OF("event_id")},
     {"kill_switch", ROWS_OF("kill_switch_event_id")},
@@ -92,9 +92,9 @@ static HeldThing thingOf(
     BxStmts *p, const char *zKind, const char *zKey, BxErr *pErr) {
   HeldThing thing = {p, 0, zKey, 0, 0, pErr};
   size_t i;
-  for (i = 0; i < sizeof(aKind) / sizeof(aKind[0]); i++) {
-    if (zKind != 0 && strcmp(zKind, aKind[i].zKind) == 0) {
-      thing.pKind = &aKind[i];
+  for (i = 0; i < sizeof(aHeldKind) / sizeof(aHeldKind[0]); i++) {
+    if (zKind != 0 && strcmp(zKind, aHeldKind[i].zKind) == 0) {
+      thing.pKind = &aHeldKind[i];
     }
   }
   if (thing.pKind == 0 || zKey == 0) return thing;
@@ -143,10 +143,10 @@ static void appendHeld(sqlite3_str *pOut, sqlite3_stmt *pRow, BxErr *pErr) {
   const char *zId = bxColumnText(pRow, 5, pErr);
   if (zId == 0) return;
   if (isEvidence(pRow)) {
-    digestPart(pRow, ALL, BYTES_IS, zDigest, pErr);
+    digestPart(pRow, DIGEST_ALL, BYTES_IS, zDigest, pErr);
   } else {
-    digestPart(pRow, IS, BYTES_IS, zDigest, pErr);
-    digestPart(pRow, WHEN, BYTES_WHEN, zDigest + 2 * BYTES_IS, pErr);
+    digestPart(pRow, DIGEST_IS, BYTES_IS, zDigest, pErr);
+    digestPart(pRow, DIGEST_WHEN, BYTES_WHEN, zDigest + 2 * BYTES_IS, pErr);
   }
   sqlite3_str_appendall(pOut, sqlite3_str_length(pOut) > 0 ? ",[" : "[");
   bxAppendJson(pOut, zId, sqlite3_column_bytes(pRow, 5));
@@ -162,13 +162,13 @@ static i64 noteRows(HeldThing *pThing, i64 nMost) {
       " '{\"upto\":' || ?6 || ',\"rows\":[' || ?7 || ']}', ?8)";
   BxErr *pErr = pThing->pErr;
   i64 iAt = 0, iUpTo = notedUpTo(pThing, &iAt), nRow = 0, nByte = 0;
-  unsigned char aSalt[SALT];
+  unsigned char aSalt[HELD_SALT];
   sqlite3_str *pList = sqlite3_str_new(pThing->p->bx->db);
   sqlite3_stmt *pRow = bxStmt(pThing->p, pThing->pKind->zRows, pErr);
   char *zList;
-  sqlite3_randomness(SALT, aSalt);
-  bxBind(pRow, pErr, "xti", aSalt, (i64)SALT, pThing->zKey, iUpTo);
-  while (nRow < LISTED && nByte <= nMost && bxRow(pRow, pErr)) {
+  sqlite3_randomness(HELD_SALT, aSalt);
+  bxBind(pRow, pErr, "xti", aSalt, (i64)HELD_SALT, pThing->zKey, iUpTo);
+  while (nRow < LIST_MOST && nByte <= nMost && bxRow(pRow, pErr)) {
     appendHeld(pList, pRow, pErr);
     iUpTo = sqlite3_column_int64(pRow, 0);
     nByte += sqlite3_column_int64(pRow, 11);
@@ -178,7 +178,7 @@ static i64 noteRows(HeldThing *pThing, i64 nMost) {
   zList = bxFinish(pList, pErr);
   if (nRow > 0 && zList != 0) {
     bxDo(pThing->p, zLog, pErr, "iitiiitx", iAt, bxNow(), pThing->zThing, nRow,
-        nByte, iUpTo, zList, aSalt, (i64)SALT);
+        nByte, iUpTo, zList, aSalt, (i64)HELD_SALT);
   }
   sqlite3_free(zList);
   return nRow > 0 ? nByte + nRow * 100 : 0;
@@ -201,10 +201,11 @@ void bxPayloadNoteHeld(
     BxStmts *p, const char *zKind, const char *zKey, i64 nMost, BxErr *pErr) {
   static const char zCount[] =
       "SELECT count(*) FROM (SELECT DISTINCT kind, \"key\""
-      " FROM main.retention__in_force WHERE kind IN " KINDS ")";
+      " FROM main.retention__in_force WHERE kind IN " ARCHIVE_KINDS ")";
   static const char zThings[] =
       "SELECT DISTINCT kind, \"key\" FROM main.retention__holds"
-      " WHERE kind IN " KINDS " ORDER BY kind, \"key\" LIMIT ?1 OFFSET ?2";
+      " WHERE kind IN " ARCHIVE_KINDS
+      " ORDER BY kind, \"key\" LIMIT ?1 OFFSET ?2";
   i64 n = bxAsk(p, zCount, pErr, "");
   sqlite3_uint64 iFirst = 0;
   sqlite3_stmt *pStmt;
@@ -213,9 +214,10 @@ void bxPayloadNoteHeld(
     noteThing(p, zKind, zKey, nMost, pErr);
     return;
   }
-  if (n > THINGS) sqlite3_randomness(sizeof(iFirst), &iFirst);
+  if (n > HELD_THINGS) sqlite3_randomness(sizeof(iFirst), &iFirst);
   pStmt = bxStmt(p, zThings, pErr);
-  bxBind(pStmt, pErr, "ii", (i64)THINGS, (i64)(iFirst % (sqlite3_uint64)n));
+  bxBind(
+      pStmt, pErr, "ii", (i64)HELD_THINGS, (i64)(iFirst % (sqlite3_uint64)n));
   while (nMost > 0 && bxRow(pStmt, pErr)) {
     const char *zHeld = bxColumnText(pStmt, 0, pErr);
     nMost = noteThing(p, zHeld, bxColumnText(pStmt, 1, pErr), nMost, pErr);
@@ -230,11 +232,11 @@ static int isDigestOf(sqlite3_stmt *pRow, const char *zDigest, BxErr *pErr) {
   char zIs[DIGITS + 1];
   size_t n = strlen(zDigest);
   if (n == 2 * BYTES_IS) {
-    digestPart(pRow, ALL, BYTES_IS, zIs, pErr);
+    digestPart(pRow, DIGEST_ALL, BYTES_IS, zIs, pErr);
     return strcmp(zIs, zDigest) == 0;
   }
-  digestPart(pRow, IS, BYTES_IS, zIs, pErr);
-  digestPart(pRow, WHEN, BYTES_WHEN, zIs + 2 * BYTES_IS, pErr);
+  digestPart(pRow, DIGEST_IS, BYTES_IS, zIs, pErr);
+  digestPart(pRow, DIGEST_WHEN, BYTES_WHEN, zIs + 2 * BYTES_IS, pErr);
   return n == DIGITS &&
          memcmp(zIs, zDigest, isEvidence(pRow) ? 2 * BYTES_IS : DIGITS) == 0;
 }
@@ -277,7 +279,7 @@ void bxPayloadCheckHeld(BxStmts *p, i64 iFrom,
     void (*xTell)(void *, i64 n, char *zOwned), void *pArg, BxErr *pErr) {
   static const char zThings[] =
       "SELECT DISTINCT kind, \"key\" FROM main.retention__holds"
-      " WHERE kind IN " KINDS;
+      " WHERE kind IN " ARCHIVE_KINDS;
   sqlite3_stmt *pStmt = bxPrepare(p, zThings, pErr);
   while (bxRow(pStmt, pErr)) {
     const char *zKind = bxColumnText(pStmt, 0, pErr);

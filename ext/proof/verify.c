@@ -419,7 +419,7 @@ static void verifyPins(Verify *p) {
   }
 }
 
-static void tellHeld(void *pArg, i64 n, char *zOwned) {
+static void tellHeldRow(void *pArg, i64 n, char *zOwned) {
   Verify *p = (Verify *)pArg;
   problemOf(p, n <= p->log.now.n ? n - 1 : -1, n, zOwned);
 }
@@ -431,7 +431,7 @@ static void verifyHeld(Verify *p) {
     const BxDomain *pDomain = &p->p->bx->aDomain[i];
     BxErr err = {SQLITE_OK, 0};
     if (pDomain->xCheckHeld == 0) continue;
-    pDomain->xCheckHeld(p->p, p->iFrom, tellHeld, p, &err);
+    pDomain->xCheckHeld(p->p, p->iFrom, tellHeldRow, p, &err);
     if (bxSays(&err, "no such table")) bxClear(&err);
     bxPass(p->pErr, &err);
   }
@@ -494,6 +494,32 @@ static void tellError(Verify *p) {
   bxClear(&err);
 }
 
+/* Reads all that is after leaf iFrom. */
+static void verifyAll(Verify *p) {
+  bxMerkleFrontier(&p->log.tree, p->iFrom, &p->tree, p->pErr);
+  startCursor(p, &p->leaves,
+      "SELECT leaf, hash FROM main.blackbox__leaves"
+      " WHERE leaf >= ?1 OR ?1 = 0 ORDER BY leaf",
+      p->iFrom);
+  startCursor(p, &p->rows,
+      "SELECT " BX_LOG_COLUMNS " FROM main.blackbox__log WHERE n > ?1"
+      " ORDER BY n",
+      p->iFrom);
+  startCursor(p, &p->folded,
+      "SELECT first, last FROM main.blackbox__folded WHERE last >= ?1"
+      " ORDER BY first",
+      p->iFrom);
+  if (p->folded.i != NONE) {
+    p->iFoldEnd = sqlite3_column_int64(p->folded.pStmt, 1);
+  }
+  startPinned(p);
+  verifyLeaves(p);
+  if (p->iFrom == 0) verifyRest(p);
+  verifyPins(p);
+  verifyHeld(p);
+  verifyPending(p);
+}
+
 /* Verifies the log, from the leaf after pHead on if that is given. Returns the
 ** problems as JSON, to sqlite3_free(). */
 static char *verify(BxStmts *pHome, const ProofHead *pHead, BxErr *pErr) {
@@ -515,28 +541,7 @@ static char *verify(BxStmts *pHome, const ProofHead *pHead, BxErr *pErr) {
     problemOf(&run, -1, 0, zDiffers);
   } else if (pErr->rc == SQLITE_OK) {
     run.iFrom = pHead != 0 ? pHead->n : 0;
-    bxMerkleFrontier(&run.log.tree, run.iFrom, &run.tree, pErr);
-    startCursor(&run, &run.leaves,
-        "SELECT leaf, hash FROM main.blackbox__leaves"
-        " WHERE leaf >= ?1 OR ?1 = 0 ORDER BY leaf",
-        run.iFrom);
-    startCursor(&run, &run.rows,
-        "SELECT " BX_LOG_COLUMNS " FROM main.blackbox__log WHERE n > ?1"
-        " ORDER BY n",
-        run.iFrom);
-    startCursor(&run, &run.folded,
-        "SELECT first, last FROM main.blackbox__folded WHERE last >= ?1"
-        " ORDER BY first",
-        run.iFrom);
-    if (run.folded.i != NONE) {
-      run.iFoldEnd = sqlite3_column_int64(run.folded.pStmt, 1);
-    }
-    startPinned(&run);
-    verifyLeaves(&run);
-    if (run.iFrom == 0) verifyRest(&run);
-    verifyPins(&run);
-    verifyHeld(&run);
-    verifyPending(&run);
+    verifyAll(&run);
   }
   sqlite3_finalize(run.leaves.pStmt);
   sqlite3_finalize(run.rows.pStmt);
