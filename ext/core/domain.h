@@ -72,12 +72,11 @@ struct BxDomain {
   const char *zLogged;
   const char *zAllLogged;
   const char *zPins;
-  /* Writes into the log the digests of rows that a hold on the thing keeps and that
-  ** have none, or with zKind NULL of such rows of some things; at most so many bytes.
-  ** And tells which rows are not what their digests after row iFrom of the log say,
-  ** with the number of that row and a text to be freed. Both may be NULL. */
-  void (*xNoteHeld)(
-      BxStmts *p, const char *zKind, const char *zKey, i64 nMost, BxErr *pErr);
+  /* Writes into the log the digests of rows that holds keep and that have none, of at
+  ** most so many bytes. And tells which rows are not what their digests after row
+  ** iFrom of the log say, with the number of that row and a text to be freed. Both
+  ** may be NULL. */
+  void (*xNoteHeld)(BxStmts *p, i64 nMost, BxErr *pErr);
   void (*xCheckHeld)(BxStmts *p, i64 iFrom,
       void (*xTell)(void *pArg, i64 n, char *zOwned), void *pArg, BxErr *pErr);
 };

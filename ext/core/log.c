@@ -524,15 +524,14 @@ i64 bxLogProve(BxStmts *p, i64 nMost, BxErr *pErr) {
 }
 
 /* (A file without holds costs one look.) */
-void bxLogNoteHeld(
-    BxStmts *p, const char *zKind, const char *zKey, i64 nMost, BxErr *pErr) {
+void bxLogNoteHeld(BxStmts *p, i64 nMost, BxErr *pErr) {
   static const char zAny[] = "SELECT 1 FROM main.retention__in_force LIMIT 1";
   BxErr err = {SQLITE_OK, 0};
   int i, bAny = pErr->rc == SQLITE_OK && bxAsk(p, zAny, &err, "");
   for (i = 0; bAny && i < p->bx->nDomain; i++) {
     const BxDomain *pDomain = &p->bx->aDomain[i];
     if (pDomain->xNoteHeld == 0) continue;
-    pDomain->xNoteHeld(p, zKind, zKey, nMost, &err);
+    pDomain->xNoteHeld(p, nMost, &err);
   }
   if (bxMayPassOver(p, &err)) bxClear(&err);
   bxPass(pErr, &err);
@@ -546,7 +545,7 @@ void bxLogFollow(Bx *bx, BxErr *pErr) {
         sqlite3_txn_state(bx->db, p->zDb) != SQLITE_TXN_WRITE) {
       continue;
     }
-    bxLogNoteHeld(p, 0, 0, BX_HELD_SOME, &err);
+    bxLogNoteHeld(p, BX_HELD_SOME, &err);
     bxLogProve(p, CALL_MOST, &err);
     if (bxMayPassOver(p, &err)) bxClear(&err);
     bxPass(pErr, &err);

@@ -68,8 +68,7 @@ void bxLogEraseField(
     BxStmts *p, i64 n, const char *const *azName, int nName, BxErr *pErr);
 
 /* Digests of rows that holds keep, of at most so many bytes (BxDomain.xNoteHeld). */
-void bxLogNoteHeld(
-    BxStmts *p, const char *zKind, const char *zKey, i64 nMost, BxErr *pErr);
+void bxLogNoteHeld(BxStmts *p, i64 nMost, BxErr *pErr);
 #define BX_HELD_SOME 1000000  /* in a call that writes */
 #define BX_HELD_MANY 64000000 /* in retention_hold() and proof_head() */
 

@@ -197,30 +197,33 @@ static i64 noteThing(
   return nMost;
 }
 
-void bxPayloadNoteHeld(
-    BxStmts *p, const char *zKind, const char *zKey, i64 nMost, BxErr *pErr) {
+/* Looks at the things whose holds are new in the log, and at some of the others. */
+void bxPayloadNoteHeld(BxStmts *p, i64 nMost, BxErr *pErr) {
   static const char zCount[] =
       "SELECT count(*) FROM (SELECT DISTINCT kind, \"key\""
       " FROM main.retention__in_force WHERE kind IN " ARCHIVE_KINDS ")";
   static const char zThings[] =
-      "SELECT DISTINCT kind, \"key\" FROM main.retention__holds"
-      " WHERE kind IN " ARCHIVE_KINDS
-      " ORDER BY kind, \"key\" LIMIT ?1 OFFSET ?2";
+      "SELECT f.kind, f.\"key\" FROM main.blackbox__log AS l"
+      " CROSS JOIN main.retention__holds AS f"
+      "  ON f.kind = substr(l.subject, 1, instr(l.subject, ':') - 1)"
+      "  AND f.\"key\" = substr(l.subject, instr(l.subject, ':') + 1)"
+      " WHERE l.n > (SELECT size FROM main.blackbox__tree)"
+      "  AND l.kind = 'hold' AND l.domain = 'retention'"
+      "  AND f.kind IN " ARCHIVE_KINDS
+      " UNION ALL SELECT * FROM (SELECT DISTINCT kind, \"key\""
+      "  FROM main.retention__holds WHERE kind IN " ARCHIVE_KINDS
+      "  ORDER BY kind, \"key\" LIMIT ?1 OFFSET ?2)";
   i64 n = bxAsk(p, zCount, pErr, "");
   sqlite3_uint64 iFirst = 0;
   sqlite3_stmt *pStmt;
   if (n == 0 || !bxCarries(p->bx, p->zDb, "payload", pErr)) return;
-  if (zKind != 0) {
-    noteThing(p, zKind, zKey, nMost, pErr);
-    return;
-  }
   if (n > HELD_THINGS) sqlite3_randomness(sizeof(iFirst), &iFirst);
   pStmt = bxStmt(p, zThings, pErr);
   bxBind(
       pStmt, pErr, "ii", (i64)HELD_THINGS, (i64)(iFirst % (sqlite3_uint64)n));
   while (nMost > 0 && bxRow(pStmt, pErr)) {
-    const char *zHeld = bxColumnText(pStmt, 0, pErr);
-    nMost = noteThing(p, zHeld, bxColumnText(pStmt, 1, pErr), nMost, pErr);
+    const char *zKind = bxColumnText(pStmt, 0, pErr);
+    nMost = noteThing(p, zKind, bxColumnText(pStmt, 1, pErr), nMost, pErr);
   }
   bxDone(pStmt, pErr);
 }

@@ -30,8 +30,7 @@ void bxPinsExpect(
 int bxPinsHold(BxStmts *p, const char *zId, BxErr *pErr);
 
 /* archive_held.c: see BxDomain */
-void bxPayloadNoteHeld(
-    BxStmts *p, const char *zKind, const char *zKey, i64 nMost, BxErr *pErr);
+void bxPayloadNoteHeld(BxStmts *p, i64 nMost, BxErr *pErr);
 void bxPayloadCheckHeld(BxStmts *p, i64 iFrom,
     void (*xTell)(void *, i64 n, char *zOwned), void *pArg, BxErr *pErr);
 
