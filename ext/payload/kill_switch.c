@@ -134,7 +134,6 @@ static i64 save(Ring *p, BxStmts *pArchive, const char *zEvent,
   bindRows(pStmt, zEvent, pAgent, pErr);
   bxRun(pStmt, pErr);
   bxPinsExpect(pArchive, iLast, zEvent, nRow, pErr);
-  bxLogFollow(pArchive->bx, pErr); /* while the rows are in SQLite's cache */
   return nRow;
 }
 
