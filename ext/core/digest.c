@@ -69,8 +69,11 @@ void bxDigestTwo(const void *a, size_t na, const void *b, size_t nb,
   aBlock[SHA256_CBLOCK - 2] = (unsigned char)((na + nb) >> 5);
   aBlock[SHA256_CBLOCK - 1] = (unsigned char)((na + nb) << 3);
   SHA256_Transform(&sha, aBlock);
-  for (i = 0; i < BX_DIGEST; i++) {
-    aOut[i] = (unsigned char)(sha.h[i / 4] >> (24 - i % 4 * 8));
+  for (i = 0; i < 8; i++, aOut += 4) {
+    aOut[0] = (unsigned char)(sha.h[i] >> 24);
+    aOut[1] = (unsigned char)(sha.h[i] >> 16);
+    aOut[2] = (unsigned char)(sha.h[i] >> 8);
+    aOut[3] = (unsigned char)sha.h[i];
   }
 }
 

@@ -96,13 +96,13 @@ static void putNumber(unsigned char *a, sqlite3_uint64 n) {
 }
 
 /* The value of a column, as it is hashed. a has room for a number. */
-static const void *bytesOf(sqlite3_stmt *pRow, int i, unsigned char a[8],
-    size_t *pnByte, BxErr *pErr) {
+static const void *bytesOf(sqlite3_stmt *pRow, int i, int eType,
+    unsigned char a[8], size_t *pnByte, BxErr *pErr) {
   const void *pData;
   sqlite3_uint64 n;
   double r;
   *pnByte = 8;
-  switch (sqlite3_column_type(pRow, i)) {
+  switch (eType) {
     case SQLITE_NULL: *pnByte = 0; return a;
     case SQLITE_INTEGER:
       putNumber(a, (sqlite3_uint64)sqlite3_column_int64(pRow, i));
@@ -178,7 +178,7 @@ static void addField(BxStmts *p, BxLeaf *pLeaf, const char *zName,
   if (!pField->bErased) {
     unsigned char aNumber[8], aHead[BX_DIGEST + 1];
     size_t nByte;
-    const void *pValue = bytesOf(pRow, i, aNumber, &nByte, pErr);
+    const void *pValue = bytesOf(pRow, i, pField->eType, aNumber, &nByte, pErr);
     memcpy(aHead, pField->salt.a, BX_DIGEST);
     aHead[BX_DIGEST] = (unsigned char)pField->eType;
     bxDigestTwo(aHead, sizeof(aHead), pValue, nByte, pField->hash.a);
