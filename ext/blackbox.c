@@ -43,18 +43,29 @@ static const char zPayloadSize[] =
     "count(*), coalesce(sum(size_bytes), 0) FROM main.event_payloads INDEXED "
     "BY payload_kept WHERE purpose <> 'archive' OR pinned <> 0)";
 
-/* What a pin of the archive is on, by the n of its row of the log. Packed bodies
-** count as their texts. */
+/* What the pins of the archive are on. Packed bodies count as their texts. (The
+** others are not copied by store_text().) */
+#define TEXT_OF(body)                                                          \
+  " iif(typeof(e." body ") = 'blob', store_text(e." body "), e." body ")"      \
+  " AS \"row." body "\""
+#define PAYLOAD_LOGGED                                                         \
+  "e.agent_id AS \"row.agent_id\", e.created_at AS \"row.created_at\","        \
+  " e.event_id AS \"row.event_id\", e.id AS \"row.id\","                       \
+  " e.kill_switch_event_id AS \"row.kill_switch_event_id\","                   \
+  " e.meta AS \"row.meta\", e.purpose AS \"row.purpose\"," TEXT_OF(            \
+      "request_body") "," TEXT_OF("response_body")
 static const char zPayloadLogged[] =
-    "SELECT e.agent_id AS \"row.agent_id\", e.created_at AS \"row.created_at\","
-    " e.event_id AS \"row.event_id\", e.id AS \"row.id\","
-    " e.kill_switch_event_id AS \"row.kill_switch_event_id\","
-    " e.meta AS \"row.meta\", e.purpose AS \"row.purpose\", e.request_body AS "
-    "\"row.request_body\","
-    " e.response_body AS \"row.response_body\""
-    " FROM main.blackbox__log AS l"
-    " JOIN main.payload__pins AS p ON p.id = l.subject AND p.n = l.n"
-    " JOIN main.payload_rows AS e ON e.id = p.id WHERE l.n = ?1";
+    "SELECT p.n, p.id, " PAYLOAD_LOGGED " FROM main.payload__pins AS p"
+    " JOIN main.event_payloads AS e ON e.id = p.id WHERE p.id = ?2"
+    " AND p.n = ?1";
+/* All of them: both indexes are read in the order of the ids, then the rows in that
+** of the log, which is mostly theirs. */
+static const char zPayloadAllLogged[] =
+    "SELECT k.n, k.id, " PAYLOAD_LOGGED
+    " FROM (SELECT p.n AS n, p.id AS id, i.rowid AS rid"
+    "  FROM main.payload__pins AS p CROSS JOIN main.event_payloads AS i"
+    "  ON i.id = p.id WHERE p.n > ?1 ORDER BY p.n LIMIT -1) AS k"
+    " CROSS JOIN main.event_payloads AS e ON e.rowid = k.rid";
 
 /* The domains; core is first. */
 static const BxDomain aDomain[] = {
@@ -87,7 +98,10 @@ static const BxDomain aDomain[] = {
         .zDerived = ",payload__packed,",
         .zAdopted = "event_payloads",
         .zLogged = zPayloadLogged,
+        .zAllLogged = zPayloadAllLogged,
         .zPins = "payload__pins",
+        .xNoteHeld = bxPayloadNoteHeld,
+        .xCheckHeld = bxPayloadCheckHeld,
         .xLeave = bxPayloadLeave},
     {.zName = "evidence",
         .zTable = "evidence_owners",

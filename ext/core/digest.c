@@ -49,6 +49,34 @@ void bxDigestRow(sqlite3_stmt *pRow, int iFirst, int nColumn,
   SHA256_Final(aOut, &sha);
 }
 
+/* (What is short is one block with its padding, and a leaf has some forty of them: so
+** nothing is copied twice, and nothing overwritten with zeros.) */
+void bxDigestTwo(const void *a, size_t na, const void *b, size_t nb,
+    unsigned char aOut[BX_DIGEST]) {
+  unsigned char aBlock[SHA256_CBLOCK] = {0};
+  SHA256_CTX sha;
+  int i;
+  SHA256_Init(&sha);
+  if (na > SHA256_CBLOCK - 9 || nb > SHA256_CBLOCK - 9 - na) {
+    SHA256_Update(&sha, a, na);
+    SHA256_Update(&sha, b, nb);
+    SHA256_Final(aOut, &sha);
+    return;
+  }
+  memcpy(aBlock, a, na);
+  if (nb > 0) memcpy(aBlock + na, b, nb);
+  aBlock[na + nb] = 0x80;
+  aBlock[SHA256_CBLOCK - 2] = (unsigned char)((na + nb) >> 5);
+  aBlock[SHA256_CBLOCK - 1] = (unsigned char)((na + nb) << 3);
+  SHA256_Transform(&sha, aBlock);
+  for (i = 0; i < 8; i++, aOut += 4) {
+    aOut[0] = (unsigned char)(sha.h[i] >> 24);
+    aOut[1] = (unsigned char)(sha.h[i] >> 16);
+    aOut[2] = (unsigned char)(sha.h[i] >> 8);
+    aOut[3] = (unsigned char)sha.h[i];
+  }
+}
+
 static const char zHexDigit[] = "0123456789abcdef";
 
 void bxHex(const unsigned char *a, int n, char *zOut) {

@@ -18,6 +18,9 @@
 ** digest.c says what is hashed. */
 void bxDigestRow(sqlite3_stmt *pRow, int iFirst, int nColumn,
     unsigned char aOut[BX_DIGEST], BxErr *pErr);
+/* The SHA-256 of two parts, one after the other. */
+void bxDigestTwo(const void *a, size_t na, const void *b, size_t nb,
+    unsigned char aOut[BX_DIGEST]);
 /* Writes n bytes as lower-case hexadecimal digits, with a terminator. */
 void bxHex(const unsigned char *a, int n, char *zOut);
 

@@ -68,12 +68,22 @@ struct BxDomain {
   /* Fails if the domain must not be removed from p's schema, because the
   ** connection keeps something for it; may be NULL. */
   void (*xLeave)(BxStmts *p, BxErr *pErr);
-  /* A query of the row that row ?1 of the log pins, if that is in force. Its
-  ** columns are fields of the leaf of the pin: their names come after "reason" and
-  ** before "rows", in their order. zPins is the table of the pins in force, with
-  ** the id of the row as "id" and that of the log as "n". Both may be NULL. */
+  /* A query of the row that row ?1 of the log, whose subject is ?2, pins, if that is
+  ** in force: the number of that row, the id, and fields of the leaf of the pin.
+  ** Their names come after "reason" and before "rows", in their order. zAllLogged
+  ** has all such rows whose number is above ?1, in its order. zPins is the table of
+  ** the pins in force, with the id of the row as "id" and that of the log as "n".
+  ** All may be NULL. */
   const char *zLogged;
+  const char *zAllLogged;
   const char *zPins;
+  /* Writes into the log the digests of rows that holds keep and that have none, of at
+  ** most so many bytes. And tells which rows are not what their digests after row
+  ** iFrom of the log say, with the number of that row and a text to be freed. Both
+  ** may be NULL. */
+  void (*xNoteHeld)(BxStmts *p, i64 nMost, BxErr *pErr);
+  void (*xCheckHeld)(BxStmts *p, i64 iFrom,
+      void (*xTell)(void *pArg, i64 n, char *zOwned), void *pArg, BxErr *pErr);
 };
 
 #endif

@@ -150,7 +150,7 @@ static void takeRows(BxLog *pLog, i64 nMost, BxErr *pErr) {
            pErr->rc == SQLITE_OK) {
       bxLogAddLeaf(pLog, &none, 1, pErr);
     }
-    bxLogLeaf(pLog->p, pStmt, &leaf, pErr);
+    bxLogLeaf(pLog->p, pStmt, 0, &leaf, pErr);
     bxLogAddLeaf(pLog, &leaf.fields, leaf.bKept, pErr);
   }
   bxDone(pStmt, pErr);
@@ -293,6 +293,20 @@ i64 bxLogProve(BxStmts *p, i64 nMost, BxErr *pErr) {
   return log.now.n - nBefore;
 }
 
+/* (A file without holds costs one look.) */
+void bxLogNoteHeld(BxStmts *p, i64 nMost, BxErr *pErr) {
+  static const char zAny[] = "SELECT 1 FROM main.retention__in_force LIMIT 1";
+  BxErr err = {SQLITE_OK, 0};
+  int i, bAny = pErr->rc == SQLITE_OK && bxAsk(p, zAny, &err, "");
+  for (i = 0; bAny && i < p->bx->nDomain; i++) {
+    const BxDomain *pDomain = &p->bx->aDomain[i];
+    if (pDomain->xNoteHeld == 0) continue;
+    pDomain->xNoteHeld(p, nMost, &err);
+  }
+  if (bxMayPassOver(p, &err)) bxClear(&err);
+  bxPass(pErr, &err);
+}
+
 void bxLogFollow(Bx *bx, BxErr *pErr) {
   BxStmts *p;
   for (p = bx->pStmts; p != 0 && pErr->rc == SQLITE_OK; p = p->pNext) {
@@ -301,6 +315,7 @@ void bxLogFollow(Bx *bx, BxErr *pErr) {
         sqlite3_txn_state(bx->db, p->zDb) != SQLITE_TXN_WRITE) {
       continue;
     }
+    bxLogNoteHeld(p, BX_HELD_SOME, &err);
     bxLogProve(p, CALL_MOST, &err);
     if (bxMayPassOver(p, &err)) bxClear(&err);
     bxPass(pErr, &err);

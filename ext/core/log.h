@@ -27,6 +27,11 @@ i64 bxLogAppend(BxStmts *p, const BxLogRow *pRow, BxErr *pErr);
 ** stay, so that the leaf can still be verified, and another row names them. */
 void bxLogErase(BxStmts *p, i64 n, const char *zNames, BxErr *pErr);
 
+/* Digests of rows that holds keep, of at most so many bytes (BxDomain.xNoteHeld). */
+void bxLogNoteHeld(BxStmts *p, i64 nMost, BxErr *pErr);
+#define BX_HELD_SOME 1000000  /* in a call that writes */
+#define BX_HELD_MANY 64000000 /* in retention_hold() and proof_head() */
+
 /* So many numbers in a row may be missing. Rows after more of them get others. */
 #define BX_LOG_GAP 20000
 /* Gives leaves to at most nMost rows that have none, and folds old receipts.
@@ -76,8 +81,12 @@ MerkleHash bxLogLeafHash(i64 n, i64 nKept, const MerkleHash *pFields);
   " agent_id, at, bytes, detail, domain, event_id,"                            \
   " kill_switch_event_id, kind, newest, oldest, reason, rows, subject"
 /* The row that pRow is on, which has these columns. The names of the fields exist
-** until the next call. */
-void bxLogLeaf(BxStmts *p, sqlite3_stmt *pRow, BxLeaf *pOut, BxErr *pErr);
+** until the next call. pPinned: NULL, or a statement of BxDomain.zAllLogged, which is
+** on the row that is pinned, if it is on one at all. */
+void bxLogLeaf(BxStmts *p, sqlite3_stmt *pRow, sqlite3_stmt *pPinned,
+    BxLeaf *pOut, BxErr *pErr);
+/* The domain whose row this row of the log pins, or NULL. */
+const BxDomain *bxLogPins(BxStmts *p, sqlite3_stmt *pRow, BxErr *pErr);
 /* The same for row n. Returns 0 if there is none. */
 int bxLogLeafOf(BxStmts *p, i64 n, BxLeaf *pOut, BxErr *pErr);
 

@@ -47,13 +47,13 @@ static void putNumber(unsigned char *a, sqlite3_uint64 n) {
 }
 
 /* The value of a column, as it is hashed. a has room for a number. */
-static const void *bytesOf(sqlite3_stmt *pRow, int i, unsigned char a[8],
-    size_t *pnByte, BxErr *pErr) {
+static const void *bytesOf(sqlite3_stmt *pRow, int i, int eType,
+    unsigned char a[8], size_t *pnByte, BxErr *pErr) {
   const void *pData;
   sqlite3_uint64 n;
   double r;
   *pnByte = 8;
-  switch (sqlite3_column_type(pRow, i)) {
+  switch (eType) {
     case SQLITE_NULL: *pnByte = 0; return a;
     case SQLITE_INTEGER:
       putNumber(a, (sqlite3_uint64)sqlite3_column_int64(pRow, i));
@@ -112,7 +112,6 @@ static void addField(BxStmts *p, BxLeaf *pLeaf, const char *zName,
   size_t nName = strlen(zName);
   unsigned char a[1 + 255 + 1 + BX_DIGEST], *pType;
   BxLogField *pField;
-  SHA256_CTX sha;
   if (pLeaf->nField == BX_LOG_FIELDS || nName > 255) {
     bxFail(pErr, SQLITE_ERROR,
         "LimitError: a row of the log has more fields than a leaf can have");
@@ -123,10 +122,8 @@ static void addField(BxStmts *p, BxLeaf *pLeaf, const char *zName,
   pField->eType = sqlite3_column_type(pRow, i);
   pField->bErased = 0;
   if (pLeaf->nSalt > 0) {
-    SHA256_Init(&sha);
-    SHA256_Update(&sha, pLeaf->aSalt, (size_t)pLeaf->nSalt);
-    SHA256_Update(&sha, zName, nName);
-    SHA256_Final(pField->salt.a, &sha);
+    bxDigestTwo(
+        pLeaf->aSalt, (size_t)pLeaf->nSalt, zName, nName, pField->salt.a);
   } else {
     readErased(p, pLeaf->n, pField, pErr);
   }
@@ -135,35 +132,37 @@ static void addField(BxStmts *p, BxLeaf *pLeaf, const char *zName,
   pType = a + 1 + nName;
   *pType = (unsigned char)pField->eType;
   if (!pField->bErased) {
-    unsigned char aNumber[8];
+    unsigned char aNumber[8], aHead[BX_DIGEST + 1];
     size_t nByte;
-    const void *pValue = bytesOf(pRow, i, aNumber, &nByte, pErr);
-    SHA256_Init(&sha);
-    SHA256_Update(&sha, pField->salt.a, BX_DIGEST);
-    SHA256_Update(&sha, pType, 1);
-    SHA256_Update(&sha, pValue, nByte);
-    SHA256_Final(pField->hash.a, &sha);
+    const void *pValue = bytesOf(pRow, i, pField->eType, aNumber, &nByte, pErr);
+    memcpy(aHead, pField->salt.a, BX_DIGEST);
+    aHead[BX_DIGEST] = (unsigned char)pField->eType;
+    bxDigestTwo(aHead, sizeof(aHead), pValue, nByte, pField->hash.a);
   }
   memcpy(pType + 1, pField->hash.a, BX_DIGEST);
   SHA256_Update(&pLeaf->sha, a, nName + 2 + BX_DIGEST);
 }
 
-/* Adds the columns of the row that a pin is on, if it is in force. */
-static void addPinned(
-    BxStmts *p, BxLeaf *pLeaf, const char *zLogged, BxErr *pErr) {
+/* Adds the fields of the row that pStmt is on. */
+static void addFields(
+    BxStmts *p, BxLeaf *pLeaf, sqlite3_stmt *pStmt, BxErr *pErr) {
+  int i, n = sqlite3_data_count(pStmt);
+  if (n > 0) pLeaf->ePin = BX_PIN_HERE;
+  for (i = 2; i < n; i++) {
+    const char *zName = bxGot((void *)sqlite3_column_name(pStmt, i), pErr);
+    if (zName != 0) addField(p, pLeaf, zName, pStmt, i, pErr);
+  }
+}
+
+/* The same for the row that a pin is on, if it is in force. */
+static void addPinned(BxStmts *p, BxLeaf *pLeaf, const char *zLogged,
+    sqlite3_value *pSubject, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
   sqlite3_stmt *pStmt;
-  int i;
   if (pErr->rc != SQLITE_OK) return;
   pStmt = bxStmt(p, zLogged, &err);
-  bxBind(pStmt, &err, "i", pLeaf->n);
-  if (bxRow(pStmt, &err)) {
-    pLeaf->ePin = BX_PIN_HERE;
-    for (i = 0; i < sqlite3_column_count(pStmt); i++) {
-      const char *zName = bxGot((void *)sqlite3_column_name(pStmt, i), &err);
-      if (zName != 0) addField(p, pLeaf, zName, pStmt, i, &err);
-    }
-  }
+  bxBind(pStmt, &err, "iv", pLeaf->n, pSubject);
+  if (bxRow(pStmt, &err)) addFields(p, pLeaf, pStmt, &err);
   bxDone(pStmt, &err);
   if (bxSays(&err, "no such table")) {
     pLeaf->ePin = BX_PIN_UNKNOWN;
@@ -172,15 +171,14 @@ static void addPinned(
   bxPass(pErr, &err);
 }
 
-/* The query of the row that a row of the log pins, or NULL. */
-static const char *loggedBy(BxStmts *p, sqlite3_stmt *pRow, BxErr *pErr) {
+const BxDomain *bxLogPins(BxStmts *p, sqlite3_stmt *pRow, BxErr *pErr) {
   const char *zKind = bxColumnText(pRow, 10, pErr);
   const char *zDomain;
   const BxDomain *pDomain;
   if (zKind == 0 || strcmp(zKind, "pin") != 0) return 0;
   zDomain = bxColumnText(pRow, 7, pErr);
   pDomain = zDomain != 0 ? bxDomainOf(p->bx, zDomain) : 0;
-  return pDomain != 0 ? pDomain->zLogged : 0;
+  return pDomain != 0 && pDomain->zLogged != 0 ? pDomain : 0;
 }
 
 /* Reads the salt of the row, or makes it of the secret, which is longer. */
@@ -198,21 +196,27 @@ static void readSalt(sqlite3_stmt *pRow, BxLeaf *pOut) {
   pOut->aSalt = pOut->salt.a;
 }
 
-void bxLogLeaf(BxStmts *p, sqlite3_stmt *pRow, BxLeaf *pOut, BxErr *pErr) {
+void bxLogLeaf(BxStmts *p, sqlite3_stmt *pRow, sqlite3_stmt *pPinned,
+    BxLeaf *pOut, BxErr *pErr) {
   static const char *const azField[] = {"actor", "agent_id", "at", "bytes",
       "detail", "domain", "event_id", "kill_switch_event_id", "kind", "newest",
       "oldest", "reason", "rows", "subject"};
-  const char *zLogged;
+  const BxDomain *pDomain;
   int i;
   pOut->n = sqlite3_column_int64(pRow, 0);
   pOut->bKept = sqlite3_column_type(pRow, 10) != SQLITE_NULL;
   pOut->nField = 0;
   SHA256_Init(&pOut->sha);
   readSalt(pRow, pOut);
-  zLogged = loggedBy(p, pRow, pErr);
-  pOut->ePin = zLogged != 0 ? BX_PIN_ENDED : BX_NO_PIN;
+  pDomain = bxLogPins(p, pRow, pErr);
+  pOut->ePin = pDomain != 0 ? BX_PIN_ENDED : BX_NO_PIN;
   for (i = 0; i < 14; i++) {
-    if (i == 12 && zLogged != 0) addPinned(p, pOut, zLogged, pErr);
+    if (i == 12 && pDomain != 0 && pPinned != 0) {
+      addFields(p, pOut, pPinned, pErr);
+    } else if (i == 12 && pDomain != 0) {
+      addPinned(
+          p, pOut, pDomain->zLogged, sqlite3_column_value(pRow, 15), pErr);
+    }
     addField(p, pOut, azField[i], pRow, i + 2, pErr);
   }
   SHA256_Final(pOut->fields.a, &pOut->sha);
@@ -239,7 +243,7 @@ int bxLogLeafOf(BxStmts *p, i64 n, BxLeaf *pOut, BxErr *pErr) {
   int bRow;
   bxBind(pStmt, pErr, "i", n);
   bRow = bxRow(pStmt, pErr);
-  if (bRow) bxLogLeaf(p, pStmt, pOut, pErr);
+  if (bRow) bxLogLeaf(p, pStmt, 0, pOut, pErr);
   bxDone(pStmt, pErr);
   pOut->aSalt = 0;
   return bRow && pErr->rc == SQLITE_OK;

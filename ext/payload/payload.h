@@ -29,6 +29,11 @@ void bxPinsExpect(
 /* Whether a row is pinned. */
 int bxPinsHold(BxStmts *p, const char *zId, BxErr *pErr);
 
+/* archive_held.c: see BxDomain */
+void bxPayloadNoteHeld(BxStmts *p, i64 nMost, BxErr *pErr);
+void bxPayloadCheckHeld(BxStmts *p, i64 iFrom,
+    void (*xTell)(void *, i64 n, char *zOwned), void *pArg, BxErr *pErr);
+
 /* pack.c: bodies in the body store */
 /* Whether bodies of the archive in p's schema are references. */
 int bxPacks(BxStmts *p, BxErr *pErr);

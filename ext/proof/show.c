@@ -39,6 +39,7 @@ static const char zNote[] =
 
 /* Takes in all that waits, and notes the size. */
 static void takeIn(BxStmts *pHome, BxErr *pErr) {
+  bxLogNoteHeld(pHome, BX_HELD_MANY, pErr);
   bxLogProve(pHome, (i64)1 << 40, pErr);
   bxDo(pHome, zNote, pErr, "");
 }

@@ -34,12 +34,14 @@ typedef struct Verify {
   int bBroken;   /* it is known to differ */
   i64 iFrom;     /* the first leaf that is read */
   Cursor leaves, rows, folded;
+  Cursor *aPinned;   /* of each domain: the rows that are pinned */
   i64 iFoldEnd;      /* of the range that folded is on */
   i64 nKept;         /* rows that are no receipts, up to here */
   i64 nGone;         /* rows since then that were removed, and told */
   i64 iRepairs;      /* repairs are told from this time on */
   sqlite3_str *pOut; /* JSON: [leaf, kind, key, problem], ... */
   i64 nProblem;
+  i64 nPin; /* pins in force whose rows of the log were read */
   BxErr *pErr;
 } Verify;
 
@@ -71,7 +73,7 @@ static void problemOf(Verify *p, i64 iLeaf, i64 n, char *zOwned) {
 /*----------------------------------------------------------------- tree ----*/
 
 static void step(Verify *p, Cursor *pCursor) {
-  int bRow = bxRow(pCursor->pStmt, p->pErr);
+  int bRow = pCursor->pStmt != 0 && bxRow(pCursor->pStmt, p->pErr);
   pCursor->i = bRow ? sqlite3_column_int64(pCursor->pStmt, 0) : NONE;
 }
 
@@ -106,6 +108,42 @@ static void verifyRange(Verify *p) {
   }
   p->nKept = nKept;
   p->nGone = 0;
+}
+
+/* What is pinned is read in the order of the log: a look-up for each pin would read
+** each page of its indexes many times. */
+static void startPinned(Verify *p) {
+  const Bx *bx = p->p->bx;
+  int i;
+  p->aPinned = bxNew((size_t)bx->nDomain * sizeof(Cursor), p->pErr);
+  for (i = 0; p->aPinned != 0 && i < bx->nDomain; i++) {
+    BxErr err = {SQLITE_OK, 0};
+    Cursor *pAt = &p->aPinned[i];
+    if (bx->aDomain[i].zAllLogged != 0) {
+      pAt->pStmt = bxPrepare(p->p, bx->aDomain[i].zAllLogged, &err);
+      bxBind(pAt->pStmt, &err, "i", p->iFrom);
+    }
+    if (bxSays(&err, "no such table")) bxClear(&err);
+    bxPass(p->pErr, &err);
+    step(p, pAt);
+  }
+}
+
+static void endPinned(Verify *p) {
+  int i;
+  for (i = 0; p->aPinned != 0 && i < p->p->bx->nDomain; i++) {
+    sqlite3_finalize(p->aPinned[i].pStmt);
+  }
+  sqlite3_free(p->aPinned);
+}
+
+/* Whether two statements have the same text there. */
+static int isSame(sqlite3_stmt *p, int i, sqlite3_stmt *pOther, int iOther) {
+  const void *a = sqlite3_column_text(p, i);
+  const void *b = sqlite3_column_text(pOther, iOther);
+  int n = sqlite3_column_bytes(p, i);
+  return a != 0 && b != 0 && n == sqlite3_column_bytes(pOther, iOther) &&
+         memcmp(a, b, (size_t)n) == 0;
 }
 
 /* Whether leaf i is in a folded range. */
@@ -195,6 +233,19 @@ static PinEnd endOfPin(Verify *p) {
   return (PinEnd)bxAsk(p->p, zNext, p->pErr, "tti", zSubject, zDomain, n);
 }
 
+/* The statement that is on the row that the cursor of rows pins. NULL if none is: the
+** leaf looks itself. */
+static sqlite3_stmt *pinnedBy(Verify *p) {
+  const BxDomain *pDomain = bxLogPins(p->p, p->rows.pStmt, p->pErr);
+  Cursor *pAt;
+  if (pDomain == 0) return 0;
+  pAt = &p->aPinned[pDomain - p->p->bx->aDomain];
+  while (pAt->i < p->rows.i) step(p, pAt);
+  return pAt->i == p->rows.i && isSame(p->rows.pStmt, 15, pAt->pStmt, 1)
+             ? pAt->pStmt
+             : 0;
+}
+
 #define REPAIR_DAYS 30 /* so long a repair is told */
 
 /* A row that tells of a repair. Later the log has it, and nobody is warned. */
@@ -220,7 +271,7 @@ static void verifyRow(Verify *p, i64 iLeaf, const MerkleHash *pStored) {
   i64 nKept = sqlite3_column_int64(p->leaves.pStmt, 2), nMore;
   int bSame;
   verifyRepair(p, iLeaf);
-  bxLogLeaf(p->p, p->rows.pStmt, &leaf, p->pErr);
+  bxLogLeaf(p->p, p->rows.pStmt, pinnedBy(p), &leaf, p->pErr);
   if (p->pErr->rc != SQLITE_OK) return;
   hash = bxLogLeafHash(leaf.n, nKept, &leaf.fields);
   bSame = memcmp(hash.a, pStored->a, BX_DIGEST) == 0;
@@ -246,6 +297,7 @@ static void verifyRow(Verify *p, i64 iLeaf, const MerkleHash *pStored) {
       }
       break;
     case BX_PIN_HERE:
+      p->nPin++;
       if (!bSame) {
         tellProblem(p, iLeaf, leaf.n,
             "was altered: the row that it pins, or this row of the log, is not "
@@ -318,23 +370,6 @@ static void verifyLeaves(Verify *p) {
   }
 }
 
-/* Rows of a query with the names of a domain and its table of pins. */
-static void verifyPins(
-    Verify *p, const BxDomain *pDomain, const char *zQuery, const char *zWhat) {
-  BxErr err = {SQLITE_OK, 0};
-  char *zSql = bxPrintf(p->pErr, zQuery, pDomain->zPins, pDomain->zName);
-  sqlite3_stmt *pStmt = zSql != 0 ? bxPrepare(p->p, zSql, &err) : 0;
-  while (pStmt != 0 && bxRow(pStmt, &err)) {
-    i64 n = sqlite3_column_int64(pStmt, 0);
-    problemOf(p, n > 0 && n <= p->log.now.n ? n - 1 : -1, n,
-        bxPrintf(p->pErr, zWhat, pDomain->zPins));
-  }
-  sqlite3_finalize(pStmt);
-  sqlite3_free(zSql);
-  if (bxSays(&err, "no such table")) bxClear(&err);
-  bxPass(p->pErr, &err);
-}
-
 /* What blackbox__erased has must be what rows of the log erased: else somebody blanked
 ** a field, and made its hash from the salt of the row. */
 static void verifyErased(Verify *p) {
@@ -353,7 +388,7 @@ static void verifyErased(Verify *p) {
   sqlite3_finalize(pStmt);
 }
 
-/* What does not stand beside a leaf: nodes, sums, and pins of the domains. */
+/* What does not stand beside a leaf: nodes and sums. */
 static void verifyRest(Verify *p) {
   static const char zNodes[] =
       "SELECT count(*) FROM main.blackbox__nodes WHERE node >= 1 << 48";
@@ -362,7 +397,6 @@ static void verifyRest(Verify *p) {
       " - (SELECT total(detail ->> '$.leaves') FROM main.blackbox__log"
       "  WHERE kind IS NULL AND subject IS NOT NULL AND json_valid(detail))";
   i64 n = bxAsk(p->p, zNodes, p->pErr, ""), k;
-  int i;
   for (k = p->log.now.n >> 8; k > 0; k >>= 8) n -= k;
   if (n != 0) {
     tellProblem(
@@ -378,19 +412,76 @@ static void verifyRest(Verify *p) {
             n < 0 ? -n : n, n < 0 ? "less" : "more"));
   }
   verifyErased(p);
-  for (i = 0; i < p->p->bx->nDomain; i++) {
-    const BxDomain *pDomain = &p->p->bx->aDomain[i];
-    if (pDomain->zPins == 0 || p->pErr->rc != SQLITE_OK) continue;
-    verifyPins(p, pDomain,
-        "SELECT p.n FROM main.%s AS p WHERE NOT EXISTS"
-        " (SELECT 1 FROM main.blackbox__log AS l WHERE l.n = p.n AND"
-        "  l.kind = 'pin' AND l.domain = '%s' AND l.subject = p.id)",
-        "%s has a pin that is not this row of the log");
-    verifyPins(p, pDomain,
-        "SELECT p.n FROM main.blackbox__log AS u CROSS JOIN main.%s AS p"
-        " ON p.id = u.subject AND p.n < u.n"
-        " WHERE u.kind = 'unpin' AND u.domain = '%s'",
+}
+
+/* Rows of a query with the names of a domain and its table of pins. Each is a problem,
+** or without zWhat a number of pins. Returns the sum of these. */
+static i64 askPins(
+    Verify *p, const BxDomain *pDomain, const char *zQuery, const char *zWhat) {
+  BxErr err = {SQLITE_OK, 0};
+  char *zSql = bxPrintf(p->pErr, zQuery, pDomain->zPins, pDomain->zName);
+  sqlite3_stmt *pStmt = zSql != 0 ? bxPrepare(p->p, zSql, &err) : 0;
+  i64 nSum = 0;
+  bxBind(pStmt, &err, "i", p->iFrom);
+  while (pStmt != 0 && bxRow(pStmt, &err)) {
+    i64 n = sqlite3_column_int64(pStmt, 0);
+    nSum += n;
+    if (zWhat == 0) continue;
+    problemOf(p, n > 0 && n <= p->log.now.n ? n - 1 : -1, n,
+        bxPrintf(p->pErr, zWhat, pDomain->zPins));
+  }
+  sqlite3_finalize(pStmt);
+  sqlite3_free(zSql);
+  if (bxSays(&err, "no such table")) bxClear(&err);
+  bxPass(p->pErr, &err);
+  return nSum;
+}
+
+/* The pins of the domains, as far as rows from iFrom on tell of them. If as many were
+** met as there are, each is one of these rows. */
+static void verifyPins(Verify *p) {
+  static const char zCount[] =
+      "SELECT count(*) FROM main.%s WHERE n > ?1 OR ?1 = 0";
+  static const char zNoRow[] =
+      "SELECT p.n FROM main.%s AS p WHERE (p.n > ?1 OR ?1 = 0) AND NOT EXISTS"
+      " (SELECT 1 FROM main.blackbox__log AS l WHERE l.n = p.n AND"
+      "  l.kind = 'pin' AND l.domain = '%s' AND l.subject = p.id)";
+  static const char zEnded[] =
+      "SELECT p.n FROM main.blackbox__log AS u CROSS JOIN main.%s AS p"
+      " ON p.id = u.subject AND p.n < u.n"
+      " WHERE u.n > ?1 AND u.kind = 'unpin' AND u.domain = '%s'";
+  const BxDomain *pDomain = p->p->bx->aDomain;
+  const BxDomain *pEnd = pDomain + p->p->bx->nDomain;
+  i64 nPin = -p->nPin;
+  for (; pDomain < pEnd; pDomain++) {
+    if (pDomain->zPins != 0) nPin += askPins(p, pDomain, zCount, 0);
+  }
+  for (pDomain = p->p->bx->aDomain; pDomain < pEnd; pDomain++) {
+    if (pDomain->zPins == 0) continue;
+    if (nPin != 0) {
+      askPins(
+          p, pDomain, zNoRow, "%s has a pin that is not this row of the log");
+    }
+    askPins(p, pDomain, zEnded,
         "the pin has ended by the log, and the row is still pinned: %s has it");
+  }
+}
+
+static void tellHeldRow(void *pArg, i64 n, char *zOwned) {
+  Verify *p = (Verify *)pArg;
+  problemOf(p, n <= p->log.now.n ? n - 1 : -1, n, zOwned);
+}
+
+/* The rows that holds keep. */
+static void verifyHeld(Verify *p) {
+  int i;
+  for (i = 0; i < p->p->bx->nDomain && p->pErr->rc == SQLITE_OK; i++) {
+    const BxDomain *pDomain = &p->p->bx->aDomain[i];
+    BxErr err = {SQLITE_OK, 0};
+    if (pDomain->xCheckHeld == 0) continue;
+    pDomain->xCheckHeld(p->p, p->iFrom, tellHeldRow, p, &err);
+    if (bxSays(&err, "no such table")) bxClear(&err);
+    bxPass(p->pErr, &err);
   }
 }
 
@@ -475,6 +566,17 @@ static void startAfter(Verify *p, i64 iFrom) {
   }
 }
 
+/* Reads all that is after leaf iFrom. */
+static void verifyAfter(Verify *p, i64 iFrom) {
+  startAfter(p, iFrom);
+  startPinned(p);
+  verifyLeaves(p);
+  if (iFrom == 0) verifyRest(p);
+  verifyPins(p);
+  verifyHeld(p);
+  verifyPending(p);
+}
+
 /* Verifies the log, from the leaf after pHead on if that is given. Returns the
 ** problems as JSON, to sqlite3_free(). */
 static char *verify(BxStmts *pHome, const ProofHead *pHead, BxErr *pErr) {
@@ -494,14 +596,12 @@ static char *verify(BxStmts *pHome, const ProofHead *pHead, BxErr *pErr) {
   if (zDiffers != 0) { /* it is not known which leaves are new */
     problemOf(&run, -1, 0, zDiffers);
   } else if (pErr->rc == SQLITE_OK) {
-    startAfter(&run, pHead != 0 ? pHead->n : 0);
-    verifyLeaves(&run);
-    if (run.iFrom == 0) verifyRest(&run);
-    verifyPending(&run);
+    verifyAfter(&run, pHead != 0 ? pHead->n : 0);
   }
   sqlite3_finalize(run.leaves.pStmt);
   sqlite3_finalize(run.rows.pStmt);
   sqlite3_finalize(run.folded.pStmt);
+  endPinned(&run);
   sqlite3_finalize(pHold);
   tellError(&run);
   if (run.nProblem > BX_MAX_PROBLEMS) {

@@ -118,6 +118,7 @@ void bxRetentionHold(BxCall *p) {
       step.zKind, step.zKey, step.zOwner, step.zActor, step.zReason,
       (i64)isFound(step.pHome, step.zKind, step.zKey, &p->err), iUntil);
   bxRetentionNoteHeld(step.pHome, &p->err);
+  bxLogNoteHeld(step.pHome, BX_HELD_MANY, &p->err);
   returnOwners(p, &step);
 }
 

@@ -393,6 +393,20 @@ def test_a_forged_unpin_is_found_because_the_row_is_still_pinned(kept):
         kept.execute("DELETE FROM event_payloads")
 
 
+@pytest.mark.parametrize("forged, problem", [
+    (UNPIN, "the pin has ended by the log, and the row is still pinned"),
+    ("INSERT INTO payload__pins(id, n) VALUES('other', 6)", "not this row of the log")])
+def test_a_forged_row_of_pins_is_found_against_a_head_kept_elsewhere(kept, forged, problem):
+    head = one(kept, "SELECT proof_head()")
+    kept.execute(ARCHIVE)
+    one(kept, "SELECT payload_clear_archive()")
+    assert rows(kept, "SELECT * FROM proof_verify(?)", head) == []
+    kept.execute(forged)
+    one(kept, "SELECT proof_head()")
+    told = rows(kept, "SELECT problem FROM proof_verify(?)", head)
+    assert any(problem in line for line, in told), told
+
+
 def test_decoys_do_not_hide_a_forged_row(kept):
     for i in range(150):
         kept.execute(f"CREATE TRIGGER decoy{i} AFTER INSERT ON payload__state BEGIN SELECT 1; END")

@@ -49,6 +49,18 @@ const Operation aRetentionOperation[] = {
         PUSH("ring", "b", "new"), 0},
     {"clean up beside a hold", ARCHIVE HOLD("event", "'o1'") ";", 0,
         "SELECT payload_cleanup(1)", 0},
+    {"take in what came under a hold",
+        ARCHIVE HOLD(
+            "agent", "'a'") ";"
+                            "INSERT INTO event_payloads(event_id, agent_id, "
+                            "request_body,"
+                            " purpose) VALUES('w', 'a', 'new', 'archive');",
+        0, "SELECT payload_cleanup(1)", 0},
+    {"verify what a hold keeps",
+        ARCHIVE HOLD("agent", "'a'") "; DROP TRIGGER payload_delete_guard;"
+                                     "DELETE FROM event_payloads WHERE "
+                                     "agent_id = 'a' AND pinned = 0;",
+        0, "SELECT leaf, problem FROM proof_verify()", 0},
     {"erase an agent", ARCHIVE RING, 0,
         "SELECT blackbox_erase('agent', 'a', "
         "'ann', 'asked', '{\"unpin\":true}')",
