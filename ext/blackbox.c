@@ -37,8 +37,8 @@ static void checkCore(BxStmts *p, BxProblems *pOut) {
   "e.agent_id AS \"row.agent_id\", e.created_at AS \"row.created_at\","        \
   " e.event_id AS \"row.event_id\", e.id AS \"row.id\","                       \
   " e.kill_switch_event_id AS \"row.kill_switch_event_id\","                   \
-  " e.purpose AS \"row.purpose\"," TEXT_OF("request_body") "," TEXT_OF(        \
-      "response_body")
+  " e.meta AS \"row.meta\", e.purpose AS \"row.purpose\"," TEXT_OF(            \
+      "request_body") "," TEXT_OF("response_body")
 static const char zPayloadLogged[] =
     "SELECT p.n, p.id, " PAYLOAD_LOGGED " FROM main.payload__pins AS p"
     " JOIN main.event_payloads AS e ON e.id = p.id WHERE p.id = ?2"
@@ -278,11 +278,11 @@ static const BxTable aTables[] = {
 
 /* Virtual tables that own tables. */
 static const BxModule aModule[] = {
-    {"payload_ring", bxSqlPayloadRing, 0, "_config", "k", bxRingRecords,
+    {"payload_ring", bxSqlPayloadRing, "_config", "k", bxRingRecords,
         bxRingKnown, bxRingCheck, bxRingHeld},
-    {EV_MODULE, bxSqlEvidenceBuffer, bxSqlEvidenceBufferHeld, "_state",
-        "version", bxEvBufferRecords, bxEvKnown, bxEvCheck, 0},
-    {0, 0, 0, 0, 0, 0, 0, 0, 0},
+    {EV_MODULE, bxSqlEvidenceBuffer, "_state", "version", bxEvBufferRecords,
+        bxEvKnown, bxEvCheck, 0},
+    {0, 0, 0, 0, 0, 0, 0, 0},
 };
 
 /* Virtual tables. */

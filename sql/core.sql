@@ -82,7 +82,10 @@ SELECT r.rule AS rule, s.name AS name
 -- What blackbox did: pins, unpins, kill switches, holds, removals. It is a view, so
 -- that a plain INSERT cannot write into the log.
 CREATE VIEW IF NOT EXISTS main.blackbox_log AS
-SELECT n, at, domain, kind, subject, actor, reason, rows, bytes, oldest, newest, detail,
+SELECT n, at, coalesce(domain, substr(detail, 1, instr(detail, '.') - 1)) AS domain,
+       coalesce(kind, 'removal') AS kind, iif(kind IS NULL, coalesce(subject, detail), subject) AS subject,
+       actor, reason, rows, bytes, oldest, newest,
+       iif(coalesce(kind, subject) IS NULL, NULL, detail) AS detail,
        agent_id, event_id, kill_switch_event_id
   FROM blackbox__log
 UNION ALL
@@ -92,19 +95,14 @@ SELECT NULL, at, domain, 'removal', rule, NULL, NULL, rows, bytes, oldest, newes
 
 -- The receipts. That of a minute which is not over has the number that it would get.
 CREATE VIEW IF NOT EXISTS main.retention_log AS
-SELECT n AS id, at, domain, subject AS rule, actor, rows, bytes, oldest, newest,
-       nullif(CAST(detail AS INTEGER), 0) AS minute
-  FROM blackbox__log WHERE kind = 'removal'
+SELECT n AS id, at, coalesce(domain, substr(detail, 1, instr(detail, '.') - 1)) AS domain,
+       coalesce(subject, detail) AS rule, actor, rows, bytes, oldest, newest,
+       iif(coalesce(subject, actor) IS NULL, at / 60000, NULL) AS minute
+  FROM blackbox__log WHERE kind IS NULL
 UNION ALL
 SELECT (SELECT coalesce(max(n), 0) FROM blackbox__log) + row_number() OVER (),
        at, domain, rule, NULL, rows, bytes, oldest, newest, minute
   FROM blackbox__open WHERE minute > 0;
-
--- The receipts that are finished.
-CREATE VIEW IF NOT EXISTS main.blackbox__receipts AS
-SELECT n AS id, at, domain, subject AS rule, actor, rows, bytes, oldest, newest,
-       CAST(detail AS INTEGER) AS minute
-  FROM blackbox__log WHERE kind = 'removal';
 
 -- INSERT adds a removal to the receipt of its rule and minute. If newest is NULL, it
 -- is the same as oldest.
@@ -153,11 +151,13 @@ WITH control(c) AS (
   SELECT CASE c WHEN 31 THEN 127 ELSE c + 1 END FROM control WHERE c < 159)
 SELECT char(c) AS control, c IN (9, 10, 13) AS parts_text FROM control;
 
--- format: of the tables of the domain. (Builds before 1.0 had a column version,
+-- format: of the tables of the domain. build: the hash of the text of which the module
+-- has made it. (Builds before 1.0 had a column version,
 -- by which the module knows their files.)
 CREATE TABLE IF NOT EXISTS main.blackbox_domains(
   domain TEXT PRIMARY KEY,
-  format INTEGER NOT NULL
+  format INTEGER NOT NULL,
+  build  INTEGER
 ) WITHOUT ROWID;
 
 -- range is "low to high", and then the value is an integer or, if the range has a
@@ -215,16 +215,18 @@ BEGIN
 END;
 
 -- The log. Only triggers of blackbox and the module write it, and no row is changed.
--- subject: what it is about; of a removal the rule. detail: JSON; of a removal the
--- minute that its rows share, if they do. agent_id, event_id, kill_switch_event_id:
--- those of the exchange that it is about. at, oldest and newest are milliseconds
--- since 1970 UTC. salt hides the content from those who know the leaf of the row.
+-- A receipt of removals is short: kind is NULL, and domain if the rule begins with it.
+-- subject: what it is about. detail: JSON; of a receipt the rule, so that the index has
+-- none of them. agent_id, event_id, kill_switch_event_id: those of the
+-- exchange that it is about. at, oldest and newest are milliseconds since 1970 UTC. salt
+-- hides the content from those who know the leaf of the row; if it is NULL, the secret
+-- of the tree does.
 CREATE TABLE IF NOT EXISTS main.blackbox__log(
   n       INTEGER PRIMARY KEY CHECK (n > 0),
   at      INTEGER NOT NULL
     DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)),
-  domain  TEXT NOT NULL,
-  kind    TEXT NOT NULL,
+  domain  TEXT,
+  kind    TEXT,
   subject TEXT,
   actor   TEXT,
   reason  TEXT,
@@ -236,7 +238,7 @@ CREATE TABLE IF NOT EXISTS main.blackbox__log(
   agent_id TEXT,
   event_id TEXT,
   kill_switch_event_id TEXT,
-  salt    BLOB NOT NULL DEFAULT (randomblob(16))
+  salt    BLOB DEFAULT (randomblob(16))
 );
 
 CREATE INDEX IF NOT EXISTS main.blackbox__log_subject
@@ -246,21 +248,25 @@ ON blackbox__log(subject, at) WHERE subject IS NOT NULL;
 -- that were written since, in each call that writes. Leaf i is that of row i + 1.
 -- origin is the first line of each head. frontier: the hashes of the complete
 -- subtrees, 32 bytes each, the largest first. fold: rows before this one were looked
--- at for folding. docs/proof.md is the manual.
+-- at for folding. secret: of it the salts of receipts are made. docs/proof.md is the
+-- manual.
 CREATE TABLE IF NOT EXISTS main.blackbox__tree(
   one      INTEGER PRIMARY KEY CHECK (one = 1),
   origin   TEXT NOT NULL,
   size     INTEGER NOT NULL,
   frontier BLOB NOT NULL,
-  fold     INTEGER NOT NULL DEFAULT 1
+  fold     INTEGER NOT NULL DEFAULT 1,
+  secret   BLOB NOT NULL DEFAULT (randomblob(32))
 );
 INSERT INTO main.blackbox__tree(one, origin, size, frontier)
 SELECT 1, 'blackbox/' || lower(hex(randomblob(16))), 0, x''
  WHERE NOT EXISTS (SELECT 1 FROM main.blackbox__tree);
 
+-- kept: how many rows are no receipts, up to this one.
 CREATE TABLE IF NOT EXISTS main.blackbox__leaves(
   leaf INTEGER PRIMARY KEY,
-  hash BLOB NOT NULL
+  hash BLOB NOT NULL,
+  kept INTEGER NOT NULL
 );
 
 -- node: its level (1: of 256 leaves) in the bits from 48 on, and its index.
@@ -274,10 +280,12 @@ CREATE TABLE IF NOT EXISTS main.blackbox__heads(
   size INTEGER PRIMARY KEY
 );
 
--- Ranges of leaves.
+-- Ranges of leaves, with what the last one is made of: kept, and the digest of its fields.
 CREATE TABLE IF NOT EXISTS main.blackbox__folded(
-  first INTEGER PRIMARY KEY,
-  last  INTEGER NOT NULL
+  first  INTEGER PRIMARY KEY,
+  last   INTEGER NOT NULL,
+  kept   INTEGER NOT NULL,
+  fields BLOB NOT NULL
 );
 
 -- If a field of row n is erased, each of its fields has a row here: the erased one
@@ -293,7 +301,7 @@ CREATE TABLE IF NOT EXISTS main.blackbox__erased(
 
 -- open: the row is still there.
 CREATE VIEW IF NOT EXISTS main.proof_log AS
-SELECT l.leaf AS leaf, g.kind AS kind, l.leaf + 1 AS number, g.at AS at,
+SELECT l.leaf AS leaf, iif(g.n, coalesce(g.kind, 'removal'), NULL) AS kind, l.leaf + 1 AS number, g.at AS at,
        lower(hex(l.hash)) AS commitment, g.n IS NOT NULL AS open
   FROM blackbox__leaves AS l LEFT JOIN blackbox__log AS g ON g.n = l.leaf + 1
  WHERE l.leaf < (SELECT size FROM blackbox__tree);
@@ -328,12 +336,13 @@ END;
 -- The receipts of minutes that are over become rows of the log.
 CREATE TRIGGER IF NOT EXISTS main.blackbox__open_insert
 AFTER INSERT ON blackbox__open
-WHEN EXISTS (SELECT 1 FROM blackbox__open WHERE minute BETWEEN 1 AND NEW.minute - 1)
+WHEN EXISTS (SELECT 1 FROM blackbox__open WHERE minute > 0 AND minute < NEW.minute)
 BEGIN
-  INSERT INTO blackbox__log(at, domain, kind, subject, rows, bytes, oldest, newest, detail)
-  SELECT at, domain, 'removal', rule, rows, bytes, oldest, newest, minute
-    FROM blackbox__open WHERE minute BETWEEN 1 AND NEW.minute - 1;
-  DELETE FROM blackbox__open WHERE minute BETWEEN 1 AND NEW.minute - 1;
+  INSERT INTO blackbox__log(at, domain, detail, rows, bytes, oldest, newest, salt)
+  SELECT at, nullif(domain, substr(rule, 1, instr(rule, '.') - 1)), rule, rows, bytes, oldest,
+         newest, NULL
+    FROM blackbox__open WHERE minute > 0 AND minute < NEW.minute;
+  DELETE FROM blackbox__open WHERE minute > 0 AND minute < NEW.minute;
 END;
 
 -- Texts of the body store that perhaps no row names any more. It is here, so that the

@@ -2,9 +2,9 @@
 --
 -- Tables  evidence_owners                one row for each buffer that has
 --                                        evidence here, also after it is gone
---         evidence__overflow              the evidence: one narrow row each
---         evidence__overflow_actions      its JSON
---         evidence__overflow_screenshots  its screenshot
+--         evidence__overflow              the evidence; what lists need comes first
+--         evidence__pinned                the pinned rows of buffers in this schema
+--         evidence__sweeps                buffers in which approval has left something
 -- Views   evidence__overdue               what the overflow of a new buffer removes
 --         evidence__held                  evidence that a hold keeps
 --         evidence_due                   all evidence here. A row is due when
@@ -24,8 +24,8 @@
 -- released: 0 is "manual"; 1 is "released", for a row that its buffer pruned,
 -- dropped, or moved back into memory; 2 is "evidence.orphans".
 --
--- Guards do not use UPDATE OF a key: SQLite does not fire such a trigger when
--- the statement writes the key as "rowid".
+-- The three guards of evidence__pinned, and those of evidence__overflow, keep pinned
+-- evidence from every statement.
 
 CREATE VIEW IF NOT EXISTS main.evidence_due AS
 SELECT o.owner || '/' || e.id AS key,
@@ -69,17 +69,59 @@ SELECT o.owner AS object, 'the counters differ from the rows' AS problem
 UNION ALL
 SELECT e.owner || '/' || e.id,
        CASE WHEN o.owner IS NULL THEN 'has no owner'
-            WHEN a.rid IS NULL THEN 'has no action'
-            WHEN e.action_bytes <> length(CAST(a.action AS BLOB))
+            WHEN e.action IS NULL THEN 'has no action'
+            WHEN e.action_bytes <> length(CAST(e.action AS BLOB))
               THEN 'its size differs from the size of its action'
             ELSE 'its size differs from the size of its screenshot' END
   FROM evidence__overflow AS e
   LEFT JOIN evidence_owners AS o ON o.owner = e.owner
-  LEFT JOIN evidence__overflow_actions AS a ON a.rid = e.rid
-  LEFT JOIN evidence__overflow_screenshots AS s ON s.rid = e.rid
- WHERE o.owner IS NULL OR a.rid IS NULL
-    OR e.action_bytes <> length(CAST(a.action AS BLOB))
-    OR e.screenshot_bytes <> coalesce(length(s.screenshot), 0);
+ WHERE o.owner IS NULL OR e.action IS NULL
+    OR e.action_bytes <> length(CAST(e.action AS BLOB))
+    OR e.screenshot_bytes <> coalesce(length(e.screenshot), 0)
+UNION ALL
+SELECT e.buffer || '/' || e.id, 'is pinned in a buffer that is not there'
+  FROM evidence__pinned AS e
+ WHERE NOT EXISTS (SELECT 1 FROM sqlite_schema
+                    WHERE type = 'table' AND name = e.buffer COLLATE NOCASE);
+
+-- The pinned rows of the buffers in this schema. pinned is 0 only while the buffer
+-- takes a row back.
+CREATE TABLE IF NOT EXISTS main.evidence__pinned(
+  no         INTEGER PRIMARY KEY,
+  buffer     TEXT NOT NULL,
+  id         TEXT NOT NULL,
+  timestamp  INTEGER NOT NULL,
+  action     TEXT,
+  screenshot BLOB,
+  pinned     INTEGER NOT NULL DEFAULT 1
+);
+
+-- The buffers in which approval has left something to sweep.
+CREATE TABLE IF NOT EXISTS main.evidence__sweeps(
+  buffer TEXT COLLATE NOCASE PRIMARY KEY
+) WITHOUT ROWID;
+
+CREATE TRIGGER IF NOT EXISTS main.evidence_pinned_insert
+BEFORE INSERT ON evidence__pinned
+WHEN EXISTS (SELECT 1 FROM evidence__pinned WHERE no = NEW.no)
+BEGIN
+  SELECT RAISE(ABORT, 'PinnedError: pinned evidence cannot be replaced; unpin it first: UPDATE the buffer SET pinned = 0');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.evidence_pinned_update
+BEFORE UPDATE ON evidence__pinned
+WHEN (NEW.no, NEW.id, NEW.timestamp, NEW.action, NEW.screenshot)
+     IS NOT (OLD.no, OLD.id, OLD.timestamp, OLD.action, OLD.screenshot)
+BEGIN
+  SELECT RAISE(ABORT, 'PinnedError: pinned evidence cannot be changed; unpin it first: UPDATE the buffer SET pinned = 0');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.evidence_pinned_delete
+BEFORE DELETE ON evidence__pinned
+WHEN OLD.pinned IS NOT 0
+BEGIN
+  SELECT RAISE(ABORT, 'PinnedError: pinned evidence cannot be deleted; unpin it first: UPDATE the buffer SET pinned = 0');
+END;
 
 -- claim gets a new value with each resume; the buffer with the old value stops
 -- writing. removed is the number of actions that the buffer pruned, for exports
@@ -105,28 +147,10 @@ CREATE TABLE IF NOT EXISTS main.evidence__overflow(
   pinned           INTEGER NOT NULL,
   confidence       REAL NOT NULL,
   released         INTEGER NOT NULL DEFAULT 0,
+  action           TEXT,
+  screenshot       BLOB,
   UNIQUE (owner, id)
 );
-
-CREATE TABLE IF NOT EXISTS main.evidence__overflow_actions(
-  rid    INTEGER PRIMARY KEY,
-  action TEXT NOT NULL
-);
-
-CREATE TABLE IF NOT EXISTS main.evidence__overflow_screenshots(
-  rid        INTEGER PRIMARY KEY,
-  screenshot BLOB NOT NULL
-);
-
--- These indexes never have an entry. SQLite refuses an incremental blob write to
--- a table with an index on an expression, so such a write cannot bypass the
--- triggers. (The expressions contain no constants: with constants, SQLite 3.40
--- reports damage that does not exist when integrity_check reads several schemas.)
-CREATE INDEX IF NOT EXISTS main.evidence_actions_whole
-ON evidence__overflow_actions(typeof(action)) WHERE rid IS NULL;
-
-CREATE INDEX IF NOT EXISTS main.evidence_screenshots_whole
-ON evidence__overflow_screenshots(typeof(screenshot)) WHERE rid IS NULL;
 
 CREATE TRIGGER IF NOT EXISTS main.evidence_owners_key
 BEFORE UPDATE ON evidence_owners
@@ -158,23 +182,19 @@ BEGIN
   SELECT RAISE(ABORT, 'DuplicateError: this evidence already exists here; delete the row first');
 END;
 
-CREATE TRIGGER IF NOT EXISTS main.evidence_overflow_key
+-- A statement may unpin the row, and may set released in the same statement.
+CREATE TRIGGER IF NOT EXISTS main.evidence_overflow_update
 BEFORE UPDATE ON evidence__overflow
 WHEN (NEW.rid, NEW.owner, NEW.id) IS NOT (OLD.rid, OLD.owner, OLD.id)
+  OR OLD.pinned IS NOT 0
+     AND ((NEW.timestamp, NEW.action_bytes, NEW.screenshot_bytes, NEW.pruned,
+           NEW.action, NEW.screenshot)
+          IS NOT (OLD.timestamp, OLD.action_bytes, OLD.screenshot_bytes, OLD.pruned,
+                  OLD.action, OLD.screenshot)
+          OR NEW.pinned IS NOT 0
+             AND (NEW.pinned, NEW.released) IS NOT (OLD.pinned, OLD.released))
 BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: the key of overflowed evidence cannot change; use the buffer instead');
-END;
-
--- A statement may unpin the row, and may set released in the same statement.
-CREATE TRIGGER IF NOT EXISTS main.evidence_overflow_pinned
-BEFORE UPDATE ON evidence__overflow
-WHEN OLD.pinned IS NOT 0
- AND ((NEW.timestamp, NEW.action_bytes, NEW.screenshot_bytes, NEW.pruned)
-      IS NOT (OLD.timestamp, OLD.action_bytes, OLD.screenshot_bytes, OLD.pruned)
-      OR NEW.pinned IS NOT 0
-         AND (NEW.pinned, NEW.released) IS NOT (OLD.pinned, OLD.released))
-BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: pinned evidence cannot be changed; unpin it first: UPDATE evidence__overflow SET pinned = 0');
+  SELECT RAISE(ABORT, 'PinnedError: pinned evidence, and the key of evidence, cannot be changed; unpin it first: UPDATE evidence__overflow SET pinned = 0');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.evidence_overflow_delete
@@ -182,125 +202,6 @@ BEFORE DELETE ON evidence__overflow
 WHEN OLD.pinned IS NOT 0
 BEGIN
   SELECT RAISE(ABORT, 'PinnedError: pinned evidence cannot be deleted; unpin it first: UPDATE evidence__overflow SET pinned = 0');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.evidence_overflow_held_update
-BEFORE UPDATE ON evidence__overflow
-WHEN (NEW.timestamp, NEW.action_bytes, NEW.screenshot_bytes)
-     IS NOT (OLD.timestamp, OLD.action_bytes, OLD.screenshot_bytes)
- AND EXISTS (SELECT 1 FROM evidence__held WHERE rid = OLD.rid)
-BEGIN
-  SELECT RAISE(ABORT, 'HeldError: a hold keeps this evidence, which cannot be changed; SELECT * FROM retention_holds lists the holds, and retention_release() ends one');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.evidence_overflow_held_delete
-BEFORE DELETE ON evidence__overflow
-WHEN EXISTS (SELECT 1 FROM evidence__held WHERE rid = OLD.rid)
-BEGIN
-  SELECT RAISE(ABORT, 'HeldError: a hold keeps this evidence, which cannot be deleted; SELECT * FROM retention_holds lists the holds, and retention_release() ends one');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.evidence_actions_held_update
-BEFORE UPDATE ON evidence__overflow_actions
-WHEN EXISTS (SELECT 1 FROM evidence__held WHERE rid = OLD.rid)
-BEGIN
-  SELECT RAISE(ABORT, 'HeldError: a hold keeps this evidence, which cannot be changed; SELECT * FROM retention_holds lists the holds, and retention_release() ends one');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.evidence_screenshots_held_update
-BEFORE UPDATE ON evidence__overflow_screenshots
-WHEN EXISTS (SELECT 1 FROM evidence__held WHERE rid = OLD.rid)
-BEGIN
-  SELECT RAISE(ABORT, 'HeldError: a hold keeps this evidence, which cannot be changed; SELECT * FROM retention_holds lists the holds, and retention_release() ends one');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.evidence_screenshots_held_delete
-BEFORE DELETE ON evidence__overflow_screenshots
-WHEN EXISTS (SELECT 1 FROM evidence__held WHERE rid = OLD.rid)
-BEGIN
-  SELECT RAISE(ABORT, 'HeldError: a hold keeps this evidence, which cannot be deleted; SELECT * FROM retention_holds lists the holds, and retention_release() ends one');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.evidence_actions_insert
-BEFORE INSERT ON evidence__overflow_actions
-WHEN EXISTS (SELECT 1 FROM evidence__overflow_actions WHERE rid = NEW.rid)
-  OR NOT EXISTS (SELECT 1 FROM evidence__overflow WHERE rid = NEW.rid)
-BEGIN
-  SELECT RAISE(ABORT, 'DuplicateError: the evidence already has an action, or does not exist; UPDATE the action');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.evidence_actions_key
-BEFORE UPDATE ON evidence__overflow_actions
-WHEN NEW.rid IS NOT OLD.rid
-BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: the key of overflowed evidence cannot change; use the buffer instead');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.evidence_actions_delete
-BEFORE DELETE ON evidence__overflow_actions
-WHEN EXISTS (SELECT 1 FROM evidence__overflow WHERE rid = OLD.rid)
-BEGIN
-  SELECT RAISE(ABORT, 'ReadOnlyError: an action cannot be deleted without its evidence; DELETE FROM evidence__overflow instead');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.evidence_actions_update
-BEFORE UPDATE ON evidence__overflow_actions
-WHEN EXISTS (SELECT 1 FROM evidence__overflow
-              WHERE rid = OLD.rid AND pinned IS NOT 0)
-BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: pinned evidence cannot be changed; unpin it first: UPDATE evidence__overflow SET pinned = 0');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.evidence_actions_updated
-AFTER UPDATE ON evidence__overflow_actions
-BEGIN
-  UPDATE evidence__overflow SET action_bytes = length(CAST(NEW.action AS BLOB))
-   WHERE rid = NEW.rid;
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.evidence_screenshots_insert
-BEFORE INSERT ON evidence__overflow_screenshots
-WHEN EXISTS (SELECT 1 FROM evidence__overflow_screenshots WHERE rid = NEW.rid)
-  OR NOT EXISTS (SELECT 1 FROM evidence__overflow WHERE rid = NEW.rid)
-BEGIN
-  SELECT RAISE(ABORT, 'DuplicateError: the evidence already has a screenshot, or does not exist; UPDATE the screenshot');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.evidence_screenshots_key
-BEFORE UPDATE ON evidence__overflow_screenshots
-WHEN NEW.rid IS NOT OLD.rid
-BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: the key of overflowed evidence cannot change; use the buffer instead');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.evidence_screenshots_delete
-BEFORE DELETE ON evidence__overflow_screenshots
-WHEN EXISTS (SELECT 1 FROM evidence__overflow
-              WHERE rid = OLD.rid AND pinned IS NOT 0)
-BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: pinned evidence cannot be deleted; unpin it first: UPDATE evidence__overflow SET pinned = 0');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.evidence_screenshots_update
-BEFORE UPDATE ON evidence__overflow_screenshots
-WHEN EXISTS (SELECT 1 FROM evidence__overflow
-              WHERE rid = OLD.rid AND pinned IS NOT 0)
-BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: pinned evidence cannot be changed; unpin it first: UPDATE evidence__overflow SET pinned = 0');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.evidence_screenshots_updated
-AFTER UPDATE ON evidence__overflow_screenshots
-BEGIN
-  UPDATE evidence__overflow SET screenshot_bytes = length(NEW.screenshot)
-   WHERE rid = NEW.rid;
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.evidence_screenshots_deleted
-AFTER DELETE ON evidence__overflow_screenshots
-BEGIN
-  UPDATE evidence__overflow SET screenshot_bytes = 0
-   WHERE rid = OLD.rid AND screenshot_bytes > 0;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.evidence_overflow_inserted
@@ -312,6 +213,7 @@ BEGIN
    WHERE owner = NEW.owner;
 END;
 
+-- A screenshot that goes has a receipt.
 CREATE TRIGGER IF NOT EXISTS main.evidence_overflow_updated
 AFTER UPDATE OF action_bytes, screenshot_bytes ON evidence__overflow
 BEGIN
@@ -319,23 +221,15 @@ BEGIN
      SET bytes = bytes + NEW.action_bytes + NEW.screenshot_bytes
                        - OLD.action_bytes - OLD.screenshot_bytes
    WHERE owner = NEW.owner;
-END;
-
--- Deletes a screenshot that is no longer counted, and writes the receipt.
-CREATE TRIGGER IF NOT EXISTS main.evidence_overflow_noshot
-AFTER UPDATE OF screenshot_bytes ON evidence__overflow
-WHEN NEW.screenshot_bytes = 0 AND OLD.screenshot_bytes > 0
-BEGIN
-  DELETE FROM evidence__overflow_screenshots WHERE rid = OLD.rid;
   INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest, newest)
-  SELECT n.t, 'evidence',
+  SELECT now, 'evidence',
          CASE NEW.released WHEN 1 THEN 'released' ELSE 'manual' END,
          0, OLD.screenshot_bytes, OLD.timestamp, OLD.timestamp
     FROM (SELECT CAST(round((julianday('now') - 2440587.5) * 86400000.0)
-                      AS INTEGER) AS t) AS n;
+                      AS INTEGER) AS now) AS n
+   WHERE NEW.screenshot_bytes = 0 AND OLD.screenshot_bytes > 0;
 END;
 
--- Updates the counters, deletes what belongs to the row, and writes the receipt.
 CREATE TRIGGER IF NOT EXISTS main.evidence_overflow_deleted
 AFTER DELETE ON evidence__overflow
 BEGIN
@@ -343,16 +237,14 @@ BEGIN
      SET rows = rows - 1,
          bytes = bytes - OLD.action_bytes - OLD.screenshot_bytes - 100
    WHERE owner = OLD.owner;
-  DELETE FROM evidence__overflow_actions WHERE rid = OLD.rid;
-  DELETE FROM evidence__overflow_screenshots WHERE rid = OLD.rid;
   INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest, newest)
-  SELECT n.t, 'evidence',
+  SELECT now, 'evidence',
          CASE OLD.released WHEN 1 THEN 'released' WHEN 2 THEN 'evidence.orphans'
                            ELSE 'manual' END,
          1, OLD.action_bytes + OLD.screenshot_bytes + 100,
          OLD.timestamp, OLD.timestamp
     FROM (SELECT CAST(round((julianday('now') - 2440587.5) * 86400000.0)
-                      AS INTEGER) AS t) AS n;
+                      AS INTEGER) AS now) AS n;
 END;
 
 -- Deletes evidence that is due. A pinned row is refused, and so is a row whose
@@ -364,6 +256,8 @@ BEGIN
   SELECT RAISE(ABORT, 'NotDueError: the buffer of this evidence was seen within evidence.orphan_days and may still be in use; to give it up, UPDATE evidence_owners SET seen = 0')
    WHERE OLD.at >= (julianday('now') - 2440587.5) * 86400000.0 - 86400000.0 *
          (SELECT value FROM blackbox_settings WHERE name = 'evidence.orphan_days');
+  SELECT RAISE(ABORT, 'HeldError: a hold keeps this evidence, which cannot be deleted; SELECT * FROM retention_holds lists the holds, and retention_release() ends one')
+   WHERE OLD.blocked_by = 'held';
   UPDATE evidence__overflow SET released = 2 WHERE rid = OLD.rid AND pinned = 0;
   DELETE FROM evidence__overflow WHERE rid = OLD.rid;
   DELETE FROM evidence_owners WHERE owner = OLD.owner AND rows = 0;

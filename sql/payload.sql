@@ -175,10 +175,11 @@ CREATE VIEW IF NOT EXISTS main.payload_pins AS
 SELECT p.n AS pin, p.id AS id, l.at AS at, k.actor AS actor, k.reason AS reason,
        l.kill_switch_event_id AS kill_switch_event_id
   FROM payload__pins AS p
-  LEFT JOIN blackbox__log AS l ON l.n = p.n
+  LEFT JOIN blackbox__log AS l -- the first pin of what was completed
+    ON l.n = coalesce((SELECT substr(detail, 8) + 0 FROM blackbox__log WHERE n = p.n), p.n)
   LEFT JOIN blackbox__log AS k
     ON k.n = (SELECT min(n) FROM blackbox__log -- it is logged after its pins
-               WHERE subject = l.kill_switch_event_id AND kind = 'kill_switch' AND n > p.n
+               WHERE subject = l.kill_switch_event_id AND kind = 'kill_switch' AND n > l.n
                  AND agent_id = l.agent_id);
 
 CREATE VIEW IF NOT EXISTS main.payload_unpins AS
@@ -223,7 +224,7 @@ SELECT NULL AS id, NULL AS event_id, NULL AS agent_id, NULL AS request_body,
 
 CREATE VIEW IF NOT EXISTS main.payload_evidence AS
 SELECT NULL AS kill_switch_event_id, NULL AS event_id, NULL AS agent_id,
-       NULL AS request_body, NULL AS response_body, NULL AS created_at WHERE 0;
+       NULL AS request_body, NULL AS response_body, NULL AS created_at, NULL AS meta WHERE 0;
 
 CREATE VIEW IF NOT EXISTS main.payload__bodies AS
 SELECT id AS "key", request_body AS request_body, response_body AS response_body
@@ -375,7 +376,7 @@ END;
 -- A pinned row gets a missing id, and a body in the form that the module has put
 -- into payload__packed. A held row may also become evidence, which gives it a time
 -- and a kill switch. (COLLATE: the columns of a table that was taken over may have
--- others.)
+-- others.) The response of a pinned exchange that has none may come once, with meta.
 CREATE TRIGGER IF NOT EXISTS main.payload_update_guard
 BEFORE UPDATE OF rowid, oid, _rowid_, id, event_id, agent_id, request_body, response_body,
   purpose, kill_switch_event_id, created_at, meta ON event_payloads
@@ -388,7 +389,7 @@ BEGIN
      AND NEW.request_body IS OLD.request_body COLLATE BINARY
      AND NEW.response_body IS OLD.response_body COLLATE BINARY
      AND NEW.rowid = OLD.rowid AND (NEW.id IS OLD.id COLLATE BINARY OR OLD.id IS NULL)
-     AND NEW.meta IS OLD.meta COLLATE BINARY
+     AND (NEW.meta IS OLD.meta COLLATE BINARY OR OLD.meta IS NULL)
      AND OLD.purpose IS 'archive' AND NEW.purpose IS 'evidence'
      AND (OLD.kill_switch_event_id IS NULL
           OR NEW.kill_switch_event_id IS OLD.kill_switch_event_id COLLATE BINARY)
@@ -400,10 +401,11 @@ BEGIN
               AND NEW.event_id IS OLD.event_id COLLATE BINARY AND NEW.agent_id IS OLD.agent_id COLLATE BINARY
               AND NEW.purpose IS OLD.purpose COLLATE BINARY AND NEW.created_at IS OLD.created_at COLLATE BINARY
               AND NEW.kill_switch_event_id IS OLD.kill_switch_event_id COLLATE BINARY
-              AND NEW.meta IS OLD.meta COLLATE BINARY
+              AND (NEW.meta IS OLD.meta COLLATE BINARY OR OLD.pinned AND OLD.response_body IS NULL AND NOT EXISTS (
+                    SELECT 1 FROM blackbox__log WHERE subject = OLD.id AND kind = 'complete'))
               AND (NEW.request_body IS OLD.request_body COLLATE BINARY OR EXISTS (
                     SELECT 1 FROM payload__packed WHERE id = OLD.id AND reference IS NEW.request_body))
-              AND (NEW.response_body IS OLD.response_body COLLATE BINARY OR EXISTS (
+              AND (NEW.response_body IS OLD.response_body COLLATE BINARY OR (OLD.pinned AND OLD.response_body IS NULL) OR EXISTS (
                     SELECT 1 FROM payload__packed WHERE id = OLD.id AND reference IS NEW.response_body)));
   SELECT CASE
     WHEN NEW.rowid = -1
@@ -472,8 +474,14 @@ END;
 -- is made when the sum is right. A row that was not counted before is not refused,
 -- however large it is.
 CREATE TRIGGER IF NOT EXISTS main.payload_update
-AFTER UPDATE OF id, request_body, response_body, purpose, created_at ON event_payloads
+AFTER UPDATE OF id, request_body, response_body, purpose, created_at, meta ON event_payloads
 BEGIN
+  INSERT INTO blackbox__log(domain, kind, subject, detail, event_id, agent_id, kill_switch_event_id)
+  SELECT 'payload', column1, NEW.id, '{"pin":' || n || '}', NEW.event_id, NEW.agent_id, NEW.kill_switch_event_id
+    FROM payload__pins, (VALUES ('complete'), ('pin'))
+   WHERE id = OLD.id AND OLD.pinned AND OLD.response_body IS NULL
+     AND (NEW.response_body, NEW.meta) IS NOT (NULL, OLD.meta);
+  UPDATE payload__pins SET n = last_insert_rowid() WHERE id = OLD.id AND changes();
   DELETE FROM payload__packed
    WHERE id = OLD.id AND reference IS NOT NEW.request_body AND reference IS NOT NEW.response_body;
   UPDATE payload__packed SET id = NEW.id WHERE id = OLD.id AND NEW.id IS NOT OLD.id COLLATE BINARY;
@@ -710,7 +718,7 @@ INSTEAD OF INSERT ON payload_evidence
 BEGIN
   UPDATE event_payloads
      SET purpose = 'evidence', pinned = 1, kill_switch_event_id = NEW.kill_switch_event_id,
-         created_at = coalesce(NEW.created_at, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
+         meta = coalesce(meta, NEW.meta), created_at = coalesce(NEW.created_at, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
    WHERE rowid = (
     SELECT e.rowid
       FROM (SELECT rowid AS rid FROM event_payloads INDEXED BY idx_payloads_event_id
@@ -725,13 +733,13 @@ BEGIN
      ORDER BY abs(e.created_ms - (julianday(coalesce(NEW.created_at, 'now')) - 2440587.5) * 86400000.0)
      LIMIT 1);
   INSERT INTO event_payloads(id, event_id, agent_id, request_body, response_body, size_bytes,
-    purpose, pinned, kill_switch_event_id, created_at)
+    purpose, pinned, kill_switch_event_id, meta, created_at)
   SELECT lower(hex(randomblob(4))) || '-' || lower(hex(randomblob(2))) || '-4' ||
     substr(lower(hex(randomblob(2))), 2) || '-' ||
     substr('89ab', 1 + (random() & 3), 1) ||
     substr(lower(hex(randomblob(2))), 2) || '-' || lower(hex(randomblob(6))),
          NEW.event_id, NEW.agent_id, NEW.request_body, NEW.response_body, coalesce(length(CAST(NEW.request_body AS BLOB)), 0) + coalesce(length(CAST(NEW.response_body AS BLOB)), 0),
-         'evidence', 1, NEW.kill_switch_event_id,
+         'evidence', 1, NEW.kill_switch_event_id, NEW.meta,
          coalesce(NEW.created_at, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
    WHERE changes() = 0;
 END;

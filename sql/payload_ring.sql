@@ -21,7 +21,8 @@
 --                   removed; cleared, those that were cleared; saved, those
 --                   that were saved as evidence; rows and bytes, what is there
 --                   now
---         @_slots   one row for each exchange. pad: see ring_body.c
+--         @_slots   one row for each exchange. meta: JSON or NULL. pad: see
+--                   ring_body.c
 --         @_steps   the last steps of each agent, while the ring looks for
 --                   loops
 --         @_turns   one row for each agent, while the ring has a bound: last,
@@ -29,7 +30,8 @@
 --                   every push before it; filled, whether it may have rows
 --
 -- The id of a slot is no << 16 | half << 15 | seq % window, where no and half
--- are those of the agent. A push into a full ring overwrites the row of the
+-- (its lowest bit) are those of the agent. What a hold keeps beyond the window is at
+-- no << 16 | 10240 to 32767, and then half has its second bit. A push into a full ring overwrites the row of the
 -- oldest exchange, so its cost does not depend on how much is stored.
 --
 -- When the window has changed, the next push of an agent moves its rows into
@@ -52,15 +54,14 @@ CREATE TABLE main.@_config(name PRIMARY KEY,value)WITHOUT ROWID;
 
 CREATE TABLE main.@_agents(agent_id TEXT PRIMARY KEY,no UNIQUE,window,half,given,rolled,cleared,saved,rows,bytes)WITHOUT ROWID;
 
-CREATE TABLE main.@_slots(id INTEGER PRIMARY KEY,seq,timestamp,size_bytes,agent_id TEXT,event_id TEXT,request_body,response_body,pad);
+CREATE TABLE main.@_slots(id INTEGER PRIMARY KEY,seq,timestamp,size_bytes,agent_id TEXT,event_id TEXT,meta,request_body,response_body,pad);
 
 -- IF NOT EXISTS: the table is created again if it is missing.
 CREATE TABLE IF NOT EXISTS main.@_turns(no INTEGER PRIMARY KEY,filled,last,UNIQUE(filled,last));
 
 -- The last 128 steps of each agent, while the ring looks for loops: tool calls
--- and their results, as hashes. id is no << 16 | n % 128, where n is the number
--- of the step. error is -1 until there is a result. spent (tokens), made
--- (calls) and cost are sums; those that end in _before are the sums before this
--- turn. What is 0 may be NULL. The newest step also says how far the request was
--- read: head bytes, which have the hash head_hash and are head_items messages.
-CREATE TABLE IF NOT EXISTS main.@_steps(id INTEGER PRIMARY KEY,n,seq,timestamp,turn,start,call,tool,arguments,result,masked,error,said,spent,made,cost,spent_before,made_before,cost_before,head,head_hash,head_key,head_items,items,first,chain);
+-- and their results. id is no << 16 | n % 128, where n is the number of the step.
+-- error is -1 until there is a result. arguments is a hash, made a sum of calls. What
+-- is 0 may be NULL. The newest step also says how far the request was read: head
+-- bytes and items messages. state and more have the rest: see ext/payload/steps.c.
+CREATE TABLE IF NOT EXISTS main.@_steps(id INTEGER PRIMARY KEY,n,seq,turn,error,arguments,made,head,items,chain,state,more);

@@ -113,15 +113,6 @@ BEGIN
     FROM retention__in_force
    WHERE kind = NEW.kind AND "key" = NEW."key" AND owner = NEW.owner AND NOT NEW.released
      AND NOT coalesce(NEW.until IS NULL OR NEW.until >= until, 0);
-  SELECT RAISE(ABORT, 'HeldError: this file has evidence buffers whose guards the module must make first; SELECT retention_hold(kind, key, owner, actor, reason)')
-   WHERE NOT NEW.released
-     AND (NEW.kind IN ('agent', 'event', 'buffer')
-              AND EXISTS (SELECT 1 FROM sqlite_schema AS v
-                           WHERE v.type = 'table'
-                             AND lower(v.sql) GLOB 'create virtual table*using*evidence_buffer*'
-                             AND NOT EXISTS (SELECT 1 FROM sqlite_schema AS g
-                                              WHERE g.type = 'trigger'
-                                                AND g.name = v.name || '_heldrow' COLLATE NOCASE)));
   SELECT RAISE(ABORT, 'NotFoundError: this owner has no hold on that; SELECT kind, key, owner FROM retention_holds lists the holds')
    WHERE NEW.released
      AND NOT EXISTS (SELECT 1 FROM retention__in_force

@@ -23,8 +23,8 @@ BEGIN
    WHERE id IN (SELECT key FROM rollout_due
                  WHERE blocked_by IS NULL AND at < (SELECT now FROM rollout_act)
                  ORDER BY at, key LIMIT coalesce(NEW.max_rows, -1));
-  INSERT INTO blackbox__log(at, domain, kind, subject, rows, bytes, oldest, newest)
-  SELECT act.now, 'rollout', 'removal', act.rule, o.rows, o.bytes, o.oldest, o.newest
+  INSERT INTO blackbox__log(at, domain, detail, rows, bytes, oldest, newest, salt)
+  SELECT act.now, 'rollout', act.rule, o.rows, o.bytes, o.oldest, o.newest, NULL
     FROM rollout_act AS act, blackbox__open AS o
    WHERE o.domain = 'rollout' AND o.rule = 'bulk' AND o.minute = 0;
   UPDATE rollout_act

@@ -50,7 +50,7 @@ def rows(db, sql, *args):
 
 
 def problems(db):
-    """What blackbox_check finds, but for the repairs of an install, which it lists for ever."""
+    """What blackbox_check finds, but for the repairs of an install, which it lists for 30 days."""
     return [row for row in rows(db, "SELECT * FROM blackbox_check") if ": schema of " not in row[2]]
 
 

@@ -92,7 +92,7 @@ def leaf_hash(proof):
     names = [field["name"] for field in proof["fields"]]
     if names != sorted(set(names)):
         raise Invalid("the fields of a leaf stand in the order of their names, each once")
-    leaf = b"blackbox log 1\n" + proof["n"].to_bytes(8, "big")
+    leaf = b""
     for field in proof["fields"]:
         told, name, kind = bytes.fromhex(field["hash"]), field["name"].encode(), field["type"]
         if "value" in field:
@@ -100,7 +100,8 @@ def leaf_hash(proof):
             if sha(salt, bytes([kind]), value_bytes(kind, field["value"])) != told:
                 raise Invalid(f"the value of {field['name']} in row {proof['n']} is another")
         leaf += bytes([len(name)]) + name + bytes([kind]) + told
-    return sha(b"\0", leaf)
+    numbers = proof["n"].to_bytes(8, "big") + proof["kept"].to_bytes(8, "big")
+    return sha(b"\0blackbox log 1\n", numbers, sha(leaf))
 
 
 def check_leaf(proof, size, root):

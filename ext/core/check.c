@@ -99,25 +99,22 @@ static void tellStranger(void *pArg, const BxStranger *pStranger) {
       pStranger->zType, pStranger->zName);
 }
 
-/* The rows of the view <domain>__check, if there is one, or of <table>_check of a
-** virtual table, which has only the last part of the name of an object. */
+/* The rows of the view <domain>__check, if there is one. */
 static void checkView(BxStmts *p, const char *zName, BxProblems *pOut) {
   BxErr err = {SQLITE_OK, 0};
   sqlite3_stmt *pStmt = 0;
   i64 nMore = 0;
   int nTold = 0;
   if (!bxAskOnce(p,
-          "SELECT 1 FROM main.sqlite_schema WHERE name = ?1 || ?2 || '_check' "
+          "SELECT 1 FROM main.sqlite_schema WHERE name = ?1 || '__check' "
           "COLLATE NOCASE",
-          &err, "tt", zName, p->zTable ? "" : "_")) {
+          &err, "t", zName)) {
     bxUnchecked(pOut, zName, &err);
     return; /* it has none, or the comparison tells that it is missing */
   }
-  char *zSql = bxPrintf(&err, "SELECT %s, problem FROM main.%s%s_check",
-      p->zTable ? "?1 || '_' || object" : "object", p->zTable ? "@" : zName,
-      p->zTable ? "" : "_");
+  char *zSql =
+      bxPrintf(&err, "SELECT object, problem FROM main.%s__check", zName);
   pStmt = bxPrepare(p, zSql, &err);
-  if (p->zTable != 0) bxBind(pStmt, &err, "t", zName);
   sqlite3_free(zSql);
   while (bxRow(pStmt, &err)) {
     const char *zObject = bxColumnText(pStmt, 0, &err);
@@ -143,7 +140,7 @@ static void checkOwner(BxStmts *p, const char *zName, const char *zSql,
   sqlite3 *pModel = bxModel(p, zSql, &err);
   bxCompareModel(p, pModel, zSql, 1, differs, pOut, &err);
   bxUnchecked(pOut, zName, &err);
-  checkView(p, zName, pOut);
+  if (pDomain != 0) checkView(p, zName, pOut);
   if (pDomain == 0 || pDomain->zGuarded != 0) {
     bxStrangers(p, pModel, pDomain, tellStranger, pOut, &err);
     bxUnchecked(pOut, zName, &err);
@@ -199,18 +196,6 @@ static void checkDomains(BxStmts *p, BxProblems *pOut) {
   }
 }
 
-/* The guards of a file with holds may be left when there is none any more. */
-static void checkTables(BxVtab *p, BxProblems *pOut) {
-  BxErr err = {SQLITE_OK, 0};
-  int bHeld = bxShadowIsHeld(p, &err) || bxShadowIsGuarded(p, &err);
-  char *zTemplate = bxShadowSql(p, bHeld, &err);
-  bxUnchecked(pOut, p->stmts.zTable, &err);
-  if (zTemplate != 0) {
-    checkOwner(&p->stmts, p->stmts.zTable, zTemplate, 0, pOut);
-  }
-  sqlite3_free(zTemplate);
-}
-
 /* Checks one virtual table if it belongs to the module. If connecting it fails,
 ** that is also a problem. */
 static void checkVtab(
@@ -225,7 +210,7 @@ static void checkVtab(
   }
   if (pVtab != 0) pModule->xKnown(pVtab, &err);
   if (pVtab != 0 && err.rc == SQLITE_OK) {
-    checkTables(pVtab, pOut);
+    checkOwner(&pVtab->stmts, pVtab->stmts.zTable, pModule->zSql, 0, pOut);
     if (pModule->xCheck != 0) pModule->xCheck(pVtab, pOut);
   }
   bxUnchecked(pOut, zName, &err);

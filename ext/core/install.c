@@ -13,9 +13,20 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
+static i64 buildOf(const BxDomain *pDomain) {
+  return (i64)bxHashOf(pDomain->zSql, (i64)strlen(pDomain->zSql));
+}
+
 static void countOne(BxStmts *p, void *pArg, const BxObject *pObject) {
   (void)p;
   *(int *)pArg += pObject->eState < BX_FITS;
+}
+
+/* Whether this text made the domain, or nobody knows which: then not another one. */
+static int isOfBuild(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
+  return !bxAskOnce(p,
+      "SELECT 1 FROM main.blackbox_domains WHERE domain = ?1 AND build <> ?2",
+      pErr, "ti", pDomain->zName, buildOf(pDomain));
 }
 
 /* Whether the schema has all that the domain's SQL makes. */
@@ -23,6 +34,7 @@ static int isIntact(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   int nDifferent = 0;
   bxCompare(p, pDomain->zSql, 1, countOne, &nDifferent, pErr);
   return pErr->rc == SQLITE_OK && nDifferent == 0 &&
+         isOfBuild(p, pDomain, pErr) &&
          (pDomain->xIsWhole == 0 || pDomain->xIsWhole(p, pErr));
 }
 
@@ -108,12 +120,13 @@ static char *damageOf(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   return z;
 }
 
-/* Tells of a repair in the log, for ever: what the guards refuse could have been
-** done meanwhile. */
-static void noteRepair(BxStmts *p, const char *zDomain, const char *zSubject,
-    const char *zDetail, BxErr *pErr) {
+/* Tells of a repair in the log: what the guards refuse could have been done
+** meanwhile. If another build made the domain its text was another: then it is an
+** upgrade, of which blackbox_check() does not tell. */
+static void noteRepair(BxStmts *p, const char *zDomain, const char *zKind,
+    const char *zSubject, const char *zDetail, BxErr *pErr) {
   BxLogRow row = {.zDomain = zDomain,
-      .zKind = "repair",
+      .zKind = zKind,
       .zSubject = zSubject,
       .zDetail = zDetail};
   bxLogBegin(p, pErr);
@@ -124,33 +137,42 @@ static void noteRepair(BxStmts *p, const char *zDomain, const char *zSubject,
 static void repairDomain(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   char *zDamage = damageOf(p, pDomain, pErr);
   char *zSubject = bxPrintf(pErr, "schema of %s", pDomain->zName);
+  const char *zKind = isOfBuild(p, pDomain, pErr) ? "repair" : "upgrade";
   if (pDomain->xAdopt != 0) pDomain->xAdopt(p, pErr);
   bxCompare(p, pDomain->zSql, 0, dropOne, pErr, pErr);
   runSql(p, pDomain, pErr);
-  if (zDamage != 0) noteRepair(p, pDomain->zName, zSubject, zDamage, pErr);
+  if (zDamage != 0) {
+    noteRepair(p, pDomain->zName, zKind, zSubject, zDamage, pErr);
+  }
   sqlite3_free(zSubject);
   sqlite3_free(zDamage);
 }
 
 /* bNew: the schema was empty, so that no name is in use. */
-static void installDomain(
+static void makeDomain(
     BxStmts *p, const BxDomain *pDomain, int bNew, BxErr *pErr) {
   i64 iFormat = bxInstalledFormat(p, pDomain, pErr);
   if (pErr->rc != SQLITE_OK) return;
   if (iFormat == BX_FORMAT && isIntact(p, pDomain, pErr)) {
     return;
   }
-  if (iFormat == BX_FORMAT) {
+  if (iFormat >= 0) { /* 0: its row is lost */
     repairDomain(p, pDomain, pErr);
   } else {
     if (pDomain->xAdopt != 0) pDomain->xAdopt(p, pErr);
-    if (iFormat >= 0 || !bNew) {
-      bxCompare(
-          p, pDomain->zSql, 0, iFormat < 0 ? refuseOne : dropOne, pErr, pErr);
-    }
+    if (!bNew) bxCompare(p, pDomain->zSql, 0, refuseOne, pErr, pErr);
     runSql(p, pDomain, pErr);
   }
   if (pDomain->xMend != 0 && pErr->rc == SQLITE_OK) pDomain->xMend(p, pErr);
+}
+
+static void installDomain(
+    BxStmts *p, const BxDomain *pDomain, int bNew, BxErr *pErr) {
+  static const char zBuild[] = "UPDATE main.blackbox_domains SET build = ?2"
+                               " WHERE domain = ?1 AND build IS NOT ?2";
+  makeDomain(p, pDomain, bNew, pErr);
+  if (pErr->rc != SQLITE_OK) return;
+  bxAskOnce(p, zBuild, pErr, "ti", pDomain->zName, buildOf(pDomain));
 }
 
 /* With its trigger, an INSERT into blackbox_settings compiles what follows the
@@ -334,6 +356,7 @@ static void lockSchema(BxStmts *p, BxErr *pErr) {
     bxLock(p, pErr);
   } else {
     runSql(p, &p->bx->aDomain[0], pErr);
+    bxCompare(p, p->bx->aDomain[0].zSql, 0, refuseOne, pErr, pErr);
   }
 }
 
@@ -358,37 +381,82 @@ void bxReturnDomains(BxCall *p, BxStmts *pStmts) {
   if (z != 0) bxReturnText(p, z);
 }
 
+/* Makes what is wanted and not there, or not as it should be. */
+static void makeDomains(
+    BxStmts *pStmts, const char *zList, int bNew, BxErr *pErr) {
+  Bx *bx = pStmts->bx;
+  char *zLost;
+  int i;
+  if (pErr->rc != SQLITE_OK) return;
+  lockSchema(pStmts, pErr);
+  zLost = lostRecords(pStmts, pErr);
+  if (pErr->rc == SQLITE_OK) installDomain(pStmts, bx->aDomain, bNew, pErr);
+  openSettings(pStmts, pErr);
+  for (i = 1; i < bx->nDomain; i++) {
+    resetSettings(pStmts, &bx->aDomain[i], pErr);
+  }
+  for (i = 1; i < bx->nDomain; i++) {
+    if (isWanted(pStmts, zList, &bx->aDomain[i], pErr)) {
+      installDomain(pStmts, &bx->aDomain[i], bNew, pErr);
+    }
+  }
+  closeSettings(pStmts, pErr);
+  if (zLost != 0) {
+    noteRepair(
+        pStmts, "core", "repair", zLost, "{\"missing\":\"table\"}", pErr);
+  }
+  sqlite3_free(zLost);
+}
+
+/* To take over a table needs ALTER TABLE. In xCreate that is not possible: SQLite then
+** frees the table that is being created. */
+static void refuseToAdopt(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
+  if (pErr->rc != SQLITE_OK || pDomain->zAdopted == 0 ||
+      sqlite3_table_column_metadata(p->bx->db, p->zDb, pDomain->zAdopted, 0, 0,
+          0, 0, 0, 0) != SQLITE_OK) {
+    return;
+  }
+  bxFail(pErr, SQLITE_ERROR,
+      "ValidationError: schema %s has a table %s of another program; run "
+      "SELECT blackbox_install(%Q, %Q), which takes it over, and then this "
+      "statement again",
+      p->zDb, pDomain->zAdopted, p->zDb, pDomain->zName);
+}
+
+void bxInstallMissing(
+    Bx *bx, const char *zDb, const char *zDomain, BxErr *pErr) {
+  BxErr err = {SQLITE_OK, 0};
+  BxStmts *pStmts;
+  if (pErr->rc != SQLITE_OK) return;
+  if (sqlite3_stricmp(zDb, "temp") == 0) { /* whichever schema it will use */
+    zDb = bxHome(bx, zDomain, &err) != 0 || bxSays(&err, "ambiguous") ||
+                  sqlite3_db_readonly(bx->db, "main")
+              ? 0
+              : "main";
+    bxClear(&err);
+  }
+  if (zDb == 0 || bxCarries(bx, zDb, zDomain, pErr)) return;
+  pStmts = bxSchema(bx, zDb, pErr);
+  if (pStmts != 0) checkSchema(pStmts, pErr);
+  refuseToAdopt(pStmts, bxDomainOf(bx, zDomain), pErr);
+  bxForgetHomes(bx);
+  makeDomains(pStmts, zDomain, 0, pErr);
+  bxLogFollow(bx, pErr);
+}
+
 /* Installs what is wanted, in a savepoint of its own unless it came as a row.
 ** Inside a transaction a row is refused, because SQLite does not take back what
 ** a row did before it failed. */
 static void installAll(
     BxCall *p, BxStmts *pStmts, const char *zList, int bNew) {
   Bx *bx = p->bx;
-  char *zLost;
-  int i;
   bxRefuseInside(p);
   /* In a file that has no page yet, so that clean-ups can give pages back. */
   if (bNew) bxExec(pStmts, "PRAGMA main.auto_vacuum = INCREMENTAL", &p->err);
   if (p->pCtx != 0) bxSavepoint(bx, p->pDef->zName, &p->err);
   if (p->err.rc != SQLITE_OK) return;
-  lockSchema(pStmts, &p->err);
-  zLost = lostRecords(pStmts, &p->err);
-  if (p->err.rc == SQLITE_OK) installDomain(pStmts, bx->aDomain, bNew, &p->err);
-  openSettings(pStmts, &p->err);
-  for (i = 1; i < bx->nDomain; i++) {
-    resetSettings(pStmts, &bx->aDomain[i], &p->err);
-  }
-  for (i = 1; i < bx->nDomain; i++) {
-    if (isWanted(pStmts, zList, &bx->aDomain[i], &p->err)) {
-      installDomain(pStmts, &bx->aDomain[i], bNew, &p->err);
-    }
-  }
-  closeSettings(pStmts, &p->err);
+  makeDomains(pStmts, zList, bNew, &p->err);
   if (p->err.rc == SQLITE_OK) mendVtabs(pStmts, &p->err);
-  if (zLost != 0) {
-    noteRepair(pStmts, "core", zLost, "{\"missing\":\"table\"}", &p->err);
-  }
-  sqlite3_free(zLost);
   bxLogFollow(bx, &p->err);   /* of the pins of rows that were there */
   bxReturnDomains(p, pStmts); /* before the release, which may also fail */
   if (p->pCtx != 0) bxRelease(bx, &p->err);

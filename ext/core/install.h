@@ -12,9 +12,11 @@
 BxStmts *bxInstallArguments(BxCall *p, const char **pzList);
 /* Whether a comma-separated list names the domain. NULL and 'all' name all. */
 int bxIsNamed(const char *zList, const char *zDomain);
-/* Installs a domain that is there again, after its form has changed. The caller has
-** a savepoint. */
-void bxInstallAgain(BxStmts *p, const char *zDomain, BxErr *pErr);
+/* Installs a domain, and core, in schema zDb unless they are there: for a CREATE
+** VIRTUAL TABLE, which needs them and undoes it if it fails. For temp: in main, unless
+** some other schema has it. */
+void bxInstallMissing(
+    Bx *bx, const char *zDb, const char *zDomain, BxErr *pErr);
 /* Makes the schema and its domains the result: "main: core, payload". */
 void bxReturnDomains(BxCall *p, BxStmts *pStmts);
 

@@ -3,27 +3,7 @@
 **
 ** The module and the guards of the domains write rows (blackbox__log), in any
 ** schema. At the end of a call the rows that have no leaf get one: row n is leaf
-** n - 1. A row is never changed, except that fields of it may be erased.
-**
-** The data of a leaf, version 1 (numbers are big-endian):
-**
-**   "blackbox log 1\n"  n (8 bytes)  field ...
-**   field:  length of the name (1)  name  type (1)  hash (32)
-**
-** The fields stand in the order of their names: actor, agent_id, at, bytes, detail,
-** domain, event_id, kill_switch_event_id, kind, newest, oldest, reason, rows,
-** subject; and those of the row that a pin is on (BxDomain.zLogged), if it is in
-** force when the leaf is made. The type is 1
-** integer, 2 real, 3 text, 4 blob, 5 NULL.
-**
-**   salt of the field = SHA-256(salt of the row, name)
-**   hash of the field = SHA-256(salt of the field, type, value)
-**
-** where a number has 8 bytes, a text or a blob its bytes, NULL nothing. Nobody can
-** confirm a guess of a value from its hash without the salt. If a field is erased,
-** blackbox__erased gets its type and hash, and the salts of the other fields, and
-** the salt of the row goes. A row of kind "erasure" with the subject "row:<n>" names
-** the fields.
+** n - 1 (log_leaf.c). A row is never changed, except that fields of it may be erased.
 **
 ** A row that comes later has its leaf whatever was done to the log before:
 **
@@ -35,7 +15,7 @@
 **   another
 **
 ** Of all but the second a row of kind "repair" tells, which gets a leaf as well, and
-** proof_verify() lists it for ever. If hashes of the tree are missing, or a trigger
+** which proof_verify() lists for 30 days. If hashes of the tree are missing, or a trigger
 ** of the user refuses a leaf, rows stay without leaves, and the call succeeds: a kill
 ** switch must work even then.
 */
@@ -51,10 +31,15 @@ SQLITE_EXTENSION_INIT3
 static void keepNumbers(BxStmts *p, BxErr *pErr) {
   static const char zKeep[] =
       "INSERT INTO main.blackbox__log(n, domain, kind, subject, detail)"
-      " SELECT (SELECT max(leaf) FROM main.blackbox__leaves) + 2, 'core',"
+      " SELECT 2 + max(f.last, coalesce("
+      "   (SELECT max(leaf) FROM main.blackbox__leaves), -1)), 'core',"
       "  'repair', 'blackbox__log', json_object('missing', g.n + 1)"
-      " FROM (SELECT coalesce(max(n), 0) AS n FROM main.blackbox__log) AS g"
-      " WHERE EXISTS (SELECT 1 FROM main.blackbox__leaves WHERE leaf = g.n)";
+      " FROM (SELECT coalesce(max(n), 0) AS n FROM main.blackbox__log) AS g,"
+      "  (SELECT coalesce((SELECT last FROM main.blackbox__folded WHERE first <"
+      "   (SELECT size FROM main.blackbox__tree) ORDER BY first DESC LIMIT 1),"
+      "   -1) AS last) AS f"
+      " WHERE g.n <= f.last OR"
+      "  EXISTS (SELECT 1 FROM main.blackbox__leaves WHERE leaf = g.n)";
   bxRun(bxStmt(p, zKeep, pErr), pErr);
 }
 
@@ -88,191 +73,11 @@ i64 bxLogAppend(BxStmts *p, const BxLogRow *pRow, BxErr *pErr) {
   return pErr->rc == SQLITE_OK ? sqlite3_last_insert_rowid(p->bx->db) : 0;
 }
 
-/*--------------------------------------------------------------- leaves ----*/
-
-static void putNumber(unsigned char *a, sqlite3_uint64 n) {
-  int i;
-  for (i = 7; i >= 0; i--, n >>= 8) a[i] = (unsigned char)(n & 0xff);
-}
-
-/* The value of a column, as it is hashed. a has room for a number. */
-static const void *bytesOf(sqlite3_stmt *pRow, int i, int eType,
-    unsigned char a[8], size_t *pnByte, BxErr *pErr) {
-  const void *pData;
-  sqlite3_uint64 n;
-  double r;
-  *pnByte = 8;
-  switch (eType) {
-    case SQLITE_NULL: *pnByte = 0; return a;
-    case SQLITE_INTEGER:
-      putNumber(a, (sqlite3_uint64)sqlite3_column_int64(pRow, i));
-      return a;
-    case SQLITE_FLOAT:
-      r = sqlite3_column_double(pRow, i);
-      memcpy(&n, &r, sizeof(n));
-      putNumber(a, n);
-      return a;
-    default: break;
-  }
-  pData = sqlite3_column_blob(pRow, i);
-  *pnByte = (size_t)sqlite3_column_bytes(pRow, i);
-  if (pData == 0 && *pnByte > 0) {
-    bxFail(pErr, SQLITE_NOMEM, "out of memory");
-    *pnByte = 0;
-  }
-  return pData ? pData : a;
-}
-
-/* A leaf that has no fields yet. */
-static void beginLeaf(BxLeaf *pLeaf, i64 n) {
-  static const char zVersion[] = "blackbox log 1\n";
-  pLeaf->n = n;
-  pLeaf->nField = 0;
-  memcpy(pLeaf->a, zVersion, sizeof(zVersion) - 1);
-  putNumber(pLeaf->a + sizeof(zVersion) - 1, (sqlite3_uint64)n);
-  pLeaf->nByte = sizeof(zVersion) - 1 + 8;
-}
-
-/* Reads what blackbox__erased has of a field: its salt, or its type and hash. An
-** erased field has no value, and another one does not count as erased. */
-static void readErased(BxStmts *p, i64 n, BxLogField *pField, BxErr *pErr) {
-  static const char zErased[] =
-      "SELECT salt, hash, type FROM main.blackbox__erased"
-      " WHERE n = ?1 AND name = ?2";
-  sqlite3_stmt *pStmt = bxStmt(p, zErased, pErr);
-  memset(&pField->salt, 0, sizeof(pField->salt));
-  bxBind(pStmt, pErr, "it", n, pField->zName);
-  if (bxRow(pStmt, pErr) && !bxLogReadHash(pStmt, 0, &pField->salt) &&
-      pField->eType == SQLITE_NULL && bxLogReadHash(pStmt, 1, &pField->hash)) {
-    pField->eType = sqlite3_column_int(pStmt, 2);
-    pField->bErased = 1;
-  }
-  bxDone(pStmt, pErr);
-}
-
-/* Adds column i of a row to a leaf. */
-static void addField(BxStmts *p, BxLeaf *pLeaf, const char *zName,
-    sqlite3_stmt *pRow, int i, BxErr *pErr) {
-  size_t nName = strlen(zName);
-  unsigned char *a = pLeaf->a + pLeaf->nByte;
-  BxLogField *pField;
-  if (pLeaf->nField == BX_LOG_FIELDS || nName > 255 ||
-      pLeaf->nByte + nName + 2 + BX_DIGEST > BX_LOG_LEAF) {
-    bxFail(pErr, SQLITE_ERROR,
-        "LimitError: a row of the log has more fields than a leaf can have");
-  }
-  if (pErr->rc != SQLITE_OK) return;
-  pField = &pLeaf->aField[pLeaf->nField++];
-  pField->zName = zName;
-  pField->eType = sqlite3_column_type(pRow, i);
-  pField->bErased = 0;
-  if (pLeaf->nSalt > 0) {
-    bxDigestTwo(
-        pLeaf->aSalt, (size_t)pLeaf->nSalt, zName, nName, pField->salt.a);
-  } else {
-    readErased(p, pLeaf->n, pField, pErr);
-  }
-  a[0] = (unsigned char)nName;
-  memcpy(a + 1, zName, nName);
-  a[1 + nName] = (unsigned char)pField->eType;
-  if (!pField->bErased) {
-    unsigned char aNumber[8], aHead[BX_DIGEST + 1];
-    size_t nByte;
-    const void *pValue = bytesOf(pRow, i, pField->eType, aNumber, &nByte, pErr);
-    memcpy(aHead, pField->salt.a, BX_DIGEST);
-    aHead[BX_DIGEST] = (unsigned char)pField->eType;
-    bxDigestTwo(aHead, sizeof(aHead), pValue, nByte, pField->hash.a);
-  }
-  memcpy(a + 2 + nName, pField->hash.a, BX_DIGEST);
-  pLeaf->nByte += nName + 2 + BX_DIGEST;
-}
-
-/* Adds the fields of the row that pStmt is on. */
-static void addFields(
-    BxStmts *p, BxLeaf *pLeaf, sqlite3_stmt *pStmt, BxErr *pErr) {
-  int i, n = sqlite3_data_count(pStmt);
-  if (n > 0) pLeaf->ePin = BX_PIN_HERE;
-  for (i = 2; i < n; i++) {
-    const char *zName = bxGot((void *)sqlite3_column_name(pStmt, i), pErr);
-    if (zName != 0) addField(p, pLeaf, zName, pStmt, i, pErr);
-  }
-}
-
-/* The same for the row that a pin is on, if it is in force. */
-static void addPinned(BxStmts *p, BxLeaf *pLeaf, const char *zLogged,
-    sqlite3_value *pSubject, BxErr *pErr) {
-  BxErr err = {SQLITE_OK, 0};
-  sqlite3_stmt *pStmt;
-  if (pErr->rc != SQLITE_OK) return;
-  pStmt = bxStmt(p, zLogged, &err);
-  bxBind(pStmt, &err, "iv", pLeaf->n, pSubject);
-  if (bxRow(pStmt, &err)) addFields(p, pLeaf, pStmt, &err);
-  bxDone(pStmt, &err);
-  if (bxSays(&err, "no such table")) {
-    pLeaf->ePin = BX_PIN_UNKNOWN;
-    bxClear(&err);
-  }
-  bxPass(pErr, &err);
-}
-
-const BxDomain *bxLogPins(BxStmts *p, sqlite3_stmt *pRow, BxErr *pErr) {
-  const char *zKind = bxColumnText(pRow, 10, pErr);
-  const char *zDomain;
-  const BxDomain *pDomain;
-  if (zKind == 0 || strcmp(zKind, "pin") != 0) return 0;
-  zDomain = bxColumnText(pRow, 7, pErr);
-  pDomain = zDomain != 0 ? bxDomainOf(p->bx, zDomain) : 0;
-  return pDomain != 0 && pDomain->zLogged != 0 ? pDomain : 0;
-}
-
-void bxLogLeaf(BxStmts *p, sqlite3_stmt *pRow, sqlite3_stmt *pPinned,
-    BxLeaf *pOut, BxErr *pErr) {
-  static const char *const azField[] = {"actor", "agent_id", "at", "bytes",
-      "detail", "domain", "event_id", "kill_switch_event_id", "kind", "newest",
-      "oldest", "reason", "rows", "subject"};
-  const BxDomain *pDomain;
-  int i;
-  beginLeaf(pOut, sqlite3_column_int64(pRow, 0));
-  pOut->aSalt = sqlite3_column_blob(pRow, 1);
-  pOut->nSalt = pOut->aSalt != 0 ? sqlite3_column_bytes(pRow, 1) : 0;
-  pDomain = bxLogPins(p, pRow, pErr);
-  pOut->ePin = pDomain != 0 ? BX_PIN_ENDED : BX_NO_PIN;
-  for (i = 0; i < 14; i++) {
-    if (i == 12 && pDomain != 0 && pPinned != 0) {
-      addFields(p, pOut, pPinned, pErr);
-    } else if (i == 12 && pDomain != 0) {
-      addPinned(
-          p, pOut, pDomain->zLogged, sqlite3_column_value(pRow, 15), pErr);
-    }
-    addField(p, pOut, azField[i], pRow, i + 2, pErr);
-  }
-}
-
-int bxLogLeafOf(BxStmts *p, i64 n, BxLeaf *pOut, BxErr *pErr) {
-  static const char zRow[] =
-      "SELECT " BX_LOG_COLUMNS " FROM main.blackbox__log WHERE n = ?1";
-  sqlite3_stmt *pStmt = bxStmt(p, zRow, pErr);
-  int bRow;
-  bxBind(pStmt, pErr, "i", n);
-  bRow = bxRow(pStmt, pErr);
-  if (bRow) bxLogLeaf(p, pStmt, 0, pOut, pErr);
-  bxDone(pStmt, pErr);
-  pOut->aSalt = 0;
-  return bRow && pErr->rc == SQLITE_OK;
-}
-
 /*-------------------------------------------------------------- erasing ----*/
 
-static int isInList(const char *zName, const char *const *azName, int nName) {
-  int i;
-  for (i = 0; i < nName && strcmp(zName, azName[i]) != 0; i++) {
-  }
-  return i < nName;
-}
-
 /* Keeps the hashes of the named fields, and the salts of the others. */
-static void keepHashes(BxStmts *p, const BxLeaf *pLeaf,
-    const char *const *azName, int nName, BxErr *pErr) {
+static void keepHashes(
+    BxStmts *p, const BxLeaf *pLeaf, const char *zNames, BxErr *pErr) {
   static const char zHash[] =
       "INSERT OR REPLACE INTO main.blackbox__erased(n, name, type, hash)"
       " VALUES(?1, ?2, ?3, ?4)";
@@ -283,7 +88,7 @@ static void keepHashes(BxStmts *p, const BxLeaf *pLeaf,
   for (i = 0; i < pLeaf->nField; i++) {
     const BxLogField *pField = &pLeaf->aField[i];
     if (pField->bErased) continue;
-    if (isInList(pField->zName, azName, nName)) {
+    if (bxIsColumn(pField->zName, zNames)) {
       bxDo(p, zHash, pErr, "itix", pLeaf->n, pField->zName, (i64)pField->eType,
           pField->hash.a, (i64)BX_DIGEST);
     } else {
@@ -293,67 +98,31 @@ static void keepHashes(BxStmts *p, const BxLeaf *pLeaf,
   }
 }
 
-/* Tells which fields of row n were erased. */
-static void tellErased(
-    BxStmts *p, i64 n, const char *const *azName, int nName, BxErr *pErr) {
-  BxLogRow row = {.zDomain = "core", .zKind = "erasure"};
-  sqlite3_str *pDetail = sqlite3_str_new(p->bx->db);
-  char *zSubject = bxPrintf(pErr, "row:%lld", n), *zDetail;
-  int i;
-  sqlite3_str_appendall(pDetail, "{\"fields\":[");
-  for (i = 0; i < nName; i++) {
-    sqlite3_str_appendf(pDetail, "%s\"%s\"", i > 0 ? "," : "", azName[i]);
-  }
-  sqlite3_str_appendall(pDetail, "]}");
-  zDetail = bxFinish(pDetail, pErr);
-  row.zSubject = zSubject;
-  row.zDetail = zDetail;
-  bxLogAppend(p, &row, pErr);
-  bxLogProve(p, CALL_MOST, pErr);
-  sqlite3_free(zSubject);
-  sqlite3_free(zDetail);
-}
-
-/* (The salt is overwritten before it goes, whatever secure_delete is. The leaf of
-** a pin that has ended cannot be made again: it stands for all of its fields.) */
-void bxLogEraseField(
-    BxStmts *p, i64 n, const char *const *azName, int nName, BxErr *pErr) {
+/* (The salt is overwritten before it goes, whatever secure_delete is. If the leaf
+** cannot be made again it stands for all of its fields: that of a pin that has ended,
+** or of a row that was altered.) */
+void bxLogErase(BxStmts *p, i64 n, const char *zNames, BxErr *pErr) {
   static const char zZero[] = "UPDATE main.blackbox__log"
                               " SET salt = zeroblob(length(salt)) WHERE n = ?1";
   static const char zBlank[] =
-      "UPDATE main.blackbox__log SET salt = x'', actor = iif(?2, NULL, actor),"
-      " reason = iif(?3, NULL, reason), subject = iif(?4, NULL, subject),"
-      " detail = iif(?5, NULL, detail), agent_id = iif(?6, NULL, agent_id),"
-      " event_id = iif(?7, NULL, event_id), kill_switch_event_id ="
-      "  iif(?8, NULL, kill_switch_event_id) WHERE n = ?1";
-  static const char *const azText[] = {"actor", "reason", "subject", "detail",
-      "agent_id", "event_id", "kill_switch_event_id"};
+      "UPDATE main.blackbox__log SET salt = x'',"
+      " actor = iif(instr(?2, 'actor'), NULL, actor),"
+      " reason = iif(instr(?2, 'reason'), NULL, reason) WHERE n = ?1";
+  static const char zTell[] =
+      "INSERT INTO main.blackbox__log(domain, kind, subject, detail) VALUES("
+      " 'core', 'erasure', 'row:' || ?1, json_object('fields', json('[\"' ||"
+      "  replace(?2, ',', '\",\"') || '\"]')))";
   BxLeaf leaf;
   BxLog log;
-  MerkleHash hash, stored;
-  sqlite3_stmt *pStmt;
-  int i;
-  bxLogProve(p, CALL_MOST, pErr);
+  MerkleHash stored;
+  bxLogProve(p, (i64)1 << 40, pErr);
   bxLogOpen(&log, p, pErr);
   if (!bxLogLeafOf(p, n, &leaf, pErr)) return;
   log.tree.xGet(&log.tree, 0, n - 1, &stored, pErr);
-  hash = bxMerkleLeaf(leaf.a, leaf.nByte);
-  if (memcmp(hash.a, stored.a, BX_DIGEST) == 0) {
-    keepHashes(p, &leaf, azName, nName, pErr);
-  } else if (leaf.ePin == BX_NO_PIN || leaf.ePin == BX_PIN_HERE) {
-    bxFail(pErr, SQLITE_CORRUPT_VTAB,
-        "CorruptedDataError: row %lld of the log is not what its leaf says; "
-        "SELECT * FROM proof_verify() lists what is wrong",
-        n);
-  }
+  if (bxLogIsLeaf(p, &leaf, &stored, pErr)) keepHashes(p, &leaf, zNames, pErr);
   bxDo(p, zZero, pErr, "i", n);
-  pStmt = bxStmt(p, zBlank, pErr);
-  bxBind(pStmt, pErr, "i", n);
-  for (i = 0; pStmt != 0 && i < 7; i++) {
-    sqlite3_bind_int(pStmt, i + 2, isInList(azText[i], azName, nName));
-  }
-  bxRun(pStmt, pErr);
-  tellErased(p, n, azName, nName, pErr);
+  bxDo(p, zBlank, pErr, "it", n, zNames);
+  bxDo(p, zTell, pErr, "it", n, zNames);
 }
 
 /*--------------------------------------------------------------- proving ----*/
@@ -368,22 +137,21 @@ static void takeRows(BxLog *pLog, i64 nMost, BxErr *pErr) {
   static const char zRows[] =
       "SELECT " BX_LOG_COLUMNS
       " FROM main.blackbox__log WHERE n > ?1 ORDER BY n LIMIT ?2";
+  MerkleHash none;
+  SHA256_CTX sha;
   sqlite3_stmt *pStmt = bxStmt(pLog->p, zRows, pErr);
   bxBind(pStmt, pErr, "ii", pLog->now.n, nMost);
+  SHA256_Init(&sha);
+  SHA256_Final(none.a, &sha);
   while (bxRow(pStmt, pErr)) {
     BxLeaf leaf;
-    MerkleHash hash;
     if (isAhead(pLog, sqlite3_column_int64(pStmt, 0))) break;
     while (pLog->now.n + 1 < sqlite3_column_int64(pStmt, 0) &&
            pErr->rc == SQLITE_OK) {
-      beginLeaf(&leaf, pLog->now.n + 1);
-      hash = bxMerkleLeaf(leaf.a, leaf.nByte);
-      bxLogAddLeaf(pLog, &hash, pErr);
+      bxLogAddLeaf(pLog, &none, 1, pErr);
     }
     bxLogLeaf(pLog->p, pStmt, 0, &leaf, pErr);
-    if (pErr->rc != SQLITE_OK) break;
-    hash = bxMerkleLeaf(leaf.a, leaf.nByte);
-    bxLogAddLeaf(pLog, &hash, pErr);
+    bxLogAddLeaf(pLog, &leaf.fields, leaf.bKept, pErr);
   }
   bxDone(pStmt, pErr);
 }
@@ -414,7 +182,8 @@ static void moveNames(
   static const char zUnpin[] =
       "UPDATE main.blackbox__log SET detail = '{\"pin\":' || ?2 || '}' WHERE n "
       "> ?3"
-      " AND kind = 'unpin' AND detail = '{\"pin\":' || ?1 || '}'";
+      " AND kind IN ('unpin', 'complete', 'pin') AND detail = '{\"pin\":' || "
+      "?1 || '}'";
   int i;
   bxDo(p, zStep, pErr, "ii", iFrom, iTo);
   bxDo(p, zUnpin, pErr, "iii", iFrom, iTo, iLeaves);
@@ -467,9 +236,10 @@ static void closeMinutes(BxStmts *p, BxErr *pErr) {
   static const char zOver[] = "SELECT 1 FROM main.blackbox__open"
                               " WHERE minute BETWEEN 1 AND ?1 LIMIT 1";
   static const char zClose[] =
-      "INSERT INTO main.blackbox__log(at, domain, kind, subject, rows, bytes,"
-      " oldest, newest, detail) SELECT at, domain, 'removal', rule, rows,"
-      " bytes, oldest, newest, minute FROM main.blackbox__open"
+      "INSERT INTO main.blackbox__log(at, domain, detail, rows, bytes, oldest,"
+      " newest, salt) SELECT at, nullif(domain, substr(rule, 1,"
+      "  instr(rule, '.') - 1)), rule, rows, bytes, oldest, newest, NULL"
+      " FROM main.blackbox__open"
       " WHERE minute BETWEEN 1 AND ?1";
   static const char zClosed[] =
       "DELETE FROM main.blackbox__open WHERE minute BETWEEN 1 AND ?1";
@@ -514,7 +284,8 @@ i64 bxLogProve(BxStmts *p, i64 nMost, BxErr *pErr) {
     takeRows(&log, nMost, pErr); /* the sums */
   }
   bxLogSave(&log, pErr);
-  if (pErr->rc != SQLITE_OK && log.now.n > nBefore) {
+  if (pErr->rc != SQLITE_OK && log.now.n > nBefore &&
+      sqlite3_txn_state(p->bx->db, p->zDb) == SQLITE_TXN_WRITE) {
     bxLogCut(&log, nBefore, &cut); /* what it can */
     bxDo(p, zForget, &cut, "i", iRepair);
     bxClear(&cut);

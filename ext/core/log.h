@@ -23,49 +23,9 @@ typedef struct BxLogRow {
 /* Writes it; its leaf follows at the end of the call. Returns its n. */
 i64 bxLogAppend(BxStmts *p, const BxLogRow *pRow, BxErr *pErr);
 
-/* A field of a row, as its leaf has it. */
-typedef struct BxLogField {
-  const char *zName; /* constant, or a column of the domain's query */
-  int eType;         /* SQLITE_INTEGER ... SQLITE_NULL */
-  int bErased;       /* there is no salt any more */
-  MerkleHash salt, hash;
-} BxLogField;
-#define BX_LOG_FIELDS 24
-#define BX_LOG_LEAF 2048
-/* A row as its leaf has it. */
-typedef struct BxLeaf {
-  i64 n;
-  enum {
-    BX_NO_PIN,
-    BX_PIN_HERE,   /* it pins a row of a domain, which is among the fields */
-    BX_PIN_ENDED,  /* there is no such row */
-    BX_PIN_UNKNOWN /* the domain is not installed */
-  } ePin;
-  int nField;
-  BxLogField aField[BX_LOG_FIELDS];
-  unsigned char a[BX_LOG_LEAF]; /* the data of the leaf */
-  size_t nByte;
-  const void *aSalt; /* of the row */
-  int nSalt;
-} BxLeaf;
-/* Columns of the log, and what reads a row of it by its n. */
-#define BX_LOG_COLUMNS                                                         \
-  "n, salt, actor, agent_id, at, bytes, detail, domain, event_id,"             \
-  " kill_switch_event_id, kind, newest, oldest, reason, rows, subject"
-/* The row that pRow is on, which has these columns. The names of the fields exist
-** until the next call. pPinned: NULL, or a statement of BxDomain.zAllLogged, which is
-** on the row that is pinned, if it is on one at all. */
-void bxLogLeaf(BxStmts *p, sqlite3_stmt *pRow, sqlite3_stmt *pPinned,
-    BxLeaf *pOut, BxErr *pErr);
-/* The domain whose row this row of the log pins, or NULL. */
-const BxDomain *bxLogPins(BxStmts *p, sqlite3_stmt *pRow, BxErr *pErr);
-/* The same for row n. Returns 0 if there is none. */
-int bxLogLeafOf(BxStmts *p, i64 n, BxLeaf *pOut, BxErr *pErr);
-
-/* Erases fields of row n: texts but domain and kind, and those of the row that it
-** pins. Their hashes stay, so that the leaf can still be verified. */
-void bxLogEraseField(
-    BxStmts *p, i64 n, const char *const *azName, int nName, BxErr *pErr);
+/* Erases fields of row n: zNames is "actor", "reason" or "actor,reason". Their hashes
+** stay, so that the leaf can still be verified, and another row names them. */
+void bxLogErase(BxStmts *p, i64 n, const char *zNames, BxErr *pErr);
 
 /* Digests of rows that holds keep, of at most so many bytes (BxDomain.xNoteHeld). */
 void bxLogNoteHeld(BxStmts *p, i64 nMost, BxErr *pErr);
@@ -81,6 +41,65 @@ i64 bxLogProve(BxStmts *p, i64 nMost, BxErr *pErr);
 ** written. What is wrong with the tree does not make the call fail. */
 void bxLogFollow(Bx *bx, BxErr *pErr);
 
+/*--------------------------------------------------- log_leaf.c: leaf ----*/
+
+/* A field of a row, as its leaf has it. */
+typedef struct BxLogField {
+  const char *zName; /* constant, or a column of the domain's query */
+  int eType;         /* SQLITE_INTEGER ... SQLITE_NULL */
+  int bErased;       /* there is no salt any more */
+  MerkleHash salt, hash;
+} BxLogField;
+#define BX_LOG_FIELDS 24
+#define BX_LOG_LEAF 63 /* bytes of the data of a leaf */
+/* A row as its leaf has it. */
+typedef struct BxLeaf {
+  i64 n;
+  int bKept; /* it is no receipt, so that it is never folded */
+  enum {
+    BX_NO_PIN,
+    BX_PIN_HERE,   /* it pins a row of a domain, which is among the fields */
+    BX_PIN_ENDED,  /* there is no such row */
+    BX_PIN_UNKNOWN /* the domain is not installed */
+  } ePin;
+  int nField;
+  BxLogField aField[BX_LOG_FIELDS];
+  SHA256_CTX sha;
+  MerkleHash fields; /* their digest */
+  const void *aSalt; /* of the row */
+  int nSalt;
+  MerkleHash salt;
+} BxLeaf;
+/* The data of the leaf of row n, and its hash. nKept: how many rows are no receipts,
+** up to this one. */
+void bxLogLeafData(i64 n, i64 nKept, const MerkleHash *pFields,
+    unsigned char aOut[BX_LOG_LEAF]);
+MerkleHash bxLogLeafHash(i64 n, i64 nKept, const MerkleHash *pFields);
+/* Columns of the log, and what reads a row of it by its n. */
+#define BX_LOG_COLUMNS                                                         \
+  "n, coalesce(salt, (SELECT secret FROM main.blackbox__tree)), actor,"        \
+  " agent_id, at, bytes, detail, domain, event_id,"                            \
+  " kill_switch_event_id, kind, newest, oldest, reason, rows, subject"
+/* The row that pRow is on, which has these columns. The names of the fields exist
+** until the next call. */
+/* pPinned: NULL, or a statement of BxDomain.zAllLogged, which is on the row that is
+** pinned. */
+void bxLogLeaf(BxStmts *p, sqlite3_stmt *pRow, sqlite3_stmt *pPinned,
+    BxLeaf *pOut, BxErr *pErr);
+/* The domain whose row this row of the log pins, or NULL. */
+const BxDomain *bxLogPins(BxStmts *p, sqlite3_stmt *pRow, BxErr *pErr);
+/* The same for row n. Returns 0 if there is none. */
+int bxLogLeafOf(BxStmts *p, i64 n, BxLeaf *pOut, BxErr *pErr);
+
+/* How many rows are no receipts up to that of a leaf, as blackbox__leaves says. */
+i64 bxLogKept(BxStmts *p, i64 iLeaf, BxErr *pErr);
+/* Whether a row is what its leaf says. */
+int bxLogIsLeaf(
+    BxStmts *p, const BxLeaf *pLeaf, const MerkleHash *pStored, BxErr *pErr);
+
+/* Copies a blob of 32 bytes. Returns 0 for anything else. */
+int bxLogReadHash(sqlite3_stmt *pRow, int i, MerkleHash *pOut);
+
 /*--------------------------------------------------- log_tree.c: tree ----*/
 
 #define BX_LOG_LEVEL 8  /* heights between two levels of nodes */
@@ -92,6 +111,7 @@ typedef struct BxLog {
   BxStmts *p;
   char zOrigin[BX_LOG_ORIGIN + 1];
   Frontier now;  /* all leaves */
+  i64 nKept;     /* of the last one, for who adds leaves */
   i64 iFold;     /* rows before this one were looked at for folding */
   i64 iReplaced; /* a leaf that was there before it was added; 0 if none was */
 } BxLog;
@@ -102,16 +122,15 @@ void bxLogOpen(BxLog *pLog, BxStmts *p, BxErr *pErr);
 int bxLogOpenToWrite(BxLog *pLog, BxStmts *p, i64 *pnTold, BxErr *pErr);
 /* If the leaves have another root, it is theirs from now on: returns 1. */
 int bxLogMendFrontier(BxLog *pLog, BxErr *pErr);
-/* Adds the leaf after the last one. */
-void bxLogAddLeaf(BxLog *pLog, const MerkleHash *pHash, BxErr *pErr);
+/* Adds the leaf after the last one. bKept: its row is no receipt. */
+void bxLogAddLeaf(
+    BxLog *pLog, const MerkleHash *pFields, int bKept, BxErr *pErr);
 /* Writes the row, with which new leaves count. */
 void bxLogSave(BxLog *pLog, BxErr *pErr);
 /* Removes the leaves from n on that were added. */
 void bxLogCut(BxLog *pLog, i64 n, BxErr *pErr);
 /* The key of a subtree in blackbox__nodes. */
 i64 bxLogNode(int nHeight, i64 iIndex);
-/* Copies a blob of 32 bytes. Returns 0 for anything else. */
-int bxLogReadHash(sqlite3_stmt *pRow, int i, MerkleHash *pOut);
 
 /*--------------------------------------------------- log_fold.c: fold ----*/
 

@@ -9,13 +9,17 @@
 **   the log   1 2 3 [4 ......... 1443] 1444  ...  90000
 **                     folded                      the sum: {"day": .., "leaves": 1440}
 **
-** "leaves" counts the leaves for which the row stands, so that nothing else can be
-** removed as if it were folded: all of them together are those of blackbox__folded.
+** A receipt has its rule in detail and no subject; a sum has it as subject, under which
+** the next step finds it. "leaves" counts the leaves for which a sum stands: all of
+** them together are those of blackbox__folded. Each range has what its last leaf is
+** made of (kept, and the digest of its fields): kept must be what it was before the
+** range, or a row in it was no receipt (log.c).
+**
 ** Of 256 leaves that have a node, those of folded rows are deleted, if few others are
 ** left. What these others need of them stays in blackbox__nodes (log_tree.c).
 **
-** A step that fails is passed over: its receipts stay, unless those of the same day
-** and rule are folded later.
+** A step that fails is passed over, and one with a row that is not what its leaf says:
+** its receipts stay.
 **
 ** A row has its leaf before it is folded. Other rows never are. The last row of the
 ** log stays, as the sums come after it: its number must not be used again.
@@ -26,15 +30,6 @@ SQLITE_EXTENSION_INIT3
 #define DAYS 30
 #define STEP 512
 #define NEEDED 17 /* rows and heads with which the leaves of a tile stay */
-
-/* Whether a receipt is such a sum. */
-#define IS_SUM(row)                                                            \
-  "(substr(" row ".detail, 1, 7) IS '{\"day\":' AND json_valid(" row ".detail" \
-  "))"
-#define SAME(a, b)                                                             \
-  a ".subject = " b ".subject AND " a ".domain = " b ".domain AND " a          \
-    ".actor IS " b ".actor AND " a ".reason IS " b ".reason AND " a            \
-    ".kind = 'removal'"
 
 typedef struct Fold {
   BxLog *pLog;
@@ -65,7 +60,10 @@ static void dropTiles(Fold *p, i64 iFirst, i64 iLast) {
   static const char zNeeded[] =
       "SELECT n - 1 FROM main.blackbox__log WHERE n > ?1 AND n <= ?1 + 256"
       " UNION SELECT size FROM main.blackbox__heads"
-      " WHERE size > ?1 AND size < ?1 + 256";
+      " WHERE size > ?1 AND size < ?1 + 256"
+      " UNION SELECT last FROM (SELECT last FROM main.blackbox__folded"
+      "  WHERE first < ?1 + 256 ORDER BY first DESC LIMIT 17)"
+      " WHERE last >= ?1 AND last < ?1 + 256";
   static const char zLeaves[] = "SELECT count(*) FROM main.blackbox__leaves"
                                 " WHERE leaf >= ?1 AND leaf < ?1 + 256";
   static const char zDrop[] =
@@ -90,89 +88,114 @@ static void dropTiles(Fold *p, i64 iFirst, i64 iLast) {
   }
 }
 
-/* Adds the range to those that are folded, and joins it with its neighbours. */
-static void noteRange(Fold *p) {
+/* Deletes the rows of the range, adds it to those that are folded, and joins it with
+** its neighbours. What the last leaf is made of stays. */
+static void foldRange(Fold *p) {
   static const char zBefore[] =
       "SELECT first + 1 FROM main.blackbox__folded WHERE first ="
       " (SELECT max(first) FROM main.blackbox__folded WHERE first < ?1)"
       " AND last = ?1 - 1";
-  static const char zAfter[] =
-      "SELECT last FROM main.blackbox__folded WHERE first = ?1 + 1";
   static const char zDelete[] =
-      "DELETE FROM main.blackbox__folded WHERE first BETWEEN ?1 AND ?2";
+      "DELETE FROM main.blackbox__folded WHERE first = ?1";
+  static const char zAfter[] =
+      "UPDATE main.blackbox__folded SET first = ?1 WHERE first = ?2";
   static const char zInsert[] =
-      "INSERT INTO main.blackbox__folded(first, last) VALUES(?1, ?2)";
+      "INSERT INTO main.blackbox__folded(first, last, kept, fields)"
+      " VALUES(?1, ?2, ?3, ?4)";
+  static const char zRows[] =
+      "DELETE FROM main.blackbox__log WHERE n > ?1 AND n <= ?2";
   BxStmts *pStmts = p->pLog->p;
-  i64 iFirst = p->iFirst, iLast = p->iEnd - 1, i;
-  if (iLast < iFirst) return;
+  i64 iFirst = p->iFirst, i;
+  BxLeaf leaf;
+  if (p->iEnd == iFirst || !bxLogLeafOf(pStmts, p->iEnd, &leaf, p->pErr)) {
+    return;
+  }
+  bxDo(pStmts, zRows, p->pErr, "ii", iFirst, p->iEnd);
   i = bxAsk(pStmts, zBefore, p->pErr, "i", iFirst);
   if (i > 0) iFirst = i - 1;
-  i = bxAsk(pStmts, zAfter, p->pErr, "i", iLast);
-  if (i > 0) iLast = i;
-  bxDo(pStmts, zDelete, p->pErr, "ii", iFirst, iLast);
-  bxDo(pStmts, zInsert, p->pErr, "ii", iFirst, iLast);
+  bxDo(pStmts, zDelete, p->pErr, "i", iFirst);
+  bxDo(pStmts, zAfter, p->pErr, "ii", iFirst, p->iEnd);
+  if (sqlite3_changes(pStmts->bx->db) == 0) {
+    bxDo(pStmts, zInsert, p->pErr, "iiix", iFirst, p->iEnd - 1,
+        bxLogKept(pStmts, p->iEnd - 1, p->pErr), leaf.fields.a, (i64)BX_DIGEST);
+  }
   dropTiles(p, p->iFirst, p->iEnd - 1);
 }
 
-/* Deletes what the rows after iLast are the sums of. */
-static void deleteFolded(Fold *p, i64 iLast, i64 iTo) {
-  static const char zFolded[] =
-      "SELECT l.n FROM main.blackbox__log AS f CROSS JOIN main.blackbox__log "
-      "AS l"
-      " ON " SAME(
-          "l", "f") " AND l.at BETWEEN f.at - 86399999 AND f.at"
-                    " WHERE f.n > ?1 AND +l.n <= ?1 AND (+l.n <= ?2 OR " IS_SUM(
-                        "l") ")"
-                             " ORDER BY +l.n";
-  static const char zDelete[] = "DELETE FROM main.blackbox__log WHERE n = ?1";
-  BxStmts *pStmts = p->pLog->p;
-  sqlite3_stmt *pStmt = bxStmt(pStmts, zFolded, p->pErr);
+static const char zNumbers[] = "SELECT value FROM json_each(?1)";
+
+/* Whether rows are what their leaves say. One that was altered must not go. */
+static int areLeaves(Fold *p, const char *zRows) {
+  BxLog *pLog = p->pLog;
+  sqlite3_stmt *pStmt = bxStmt(pLog->p, zNumbers, p->pErr);
+  int bSame = 1;
+  bxBind(pStmt, p->pErr, "t", zRows);
+  while (bSame && bxRow(pStmt, p->pErr)) {
+    i64 n = sqlite3_column_int64(pStmt, 0);
+    BxLeaf leaf;
+    MerkleHash hash;
+    pLog->tree.xGet(&pLog->tree, 0, n - 1, &hash, p->pErr);
+    bSame = bxLogLeafOf(pLog->p, n, &leaf, p->pErr) &&
+            bxLogIsLeaf(pLog->p, &leaf, &hash, p->pErr);
+  }
+  bxDone(pStmt, p->pErr);
+  return bSame;
+}
+
+/* Folds the rows of which zRows, a JSON array, has the numbers. */
+static void foldChosen(Fold *p, const char *zRows) {
+  sqlite3_stmt *pStmt = bxStmt(p->pLog->p, zNumbers, p->pErr);
   p->iFirst = p->iEnd = 0;
-  bxBind(pStmt, p->pErr, "ii", iLast, iTo);
+  bxBind(pStmt, p->pErr, "t", zRows);
   while (bxRow(pStmt, p->pErr)) {
     i64 iLeaf = sqlite3_column_int64(pStmt, 0) - 1;
-    bxDo(pStmts, zDelete, p->pErr, "i", iLeaf + 1);
     if (iLeaf != p->iEnd) {
-      noteRange(p);
+      foldRange(p);
       p->iFirst = iLeaf;
     }
     p->iEnd = iLeaf + 1;
   }
   bxDone(pStmt, p->pErr);
-  noteRange(p);
+  foldRange(p);
 }
 
-/* The sums of the days to which rows from iFrom to iTo belong. A receipt that is
-** alone stays. */
+/* Folds the receipts among the rows from iFrom to iTo. One that is alone stays. */
 static void foldRows(Fold *p, i64 iFrom, i64 iTo, i64 iBefore) {
+  static const char zChoose[] =
+      "WITH old AS (SELECT n, coalesce(domain, substr(detail, 1,"
+      "   instr(detail, '.') - 1)) AS domain, detail AS rule, actor, reason,"
+      "  at / 86400000 AS day FROM main.blackbox__log WHERE n BETWEEN ?1 AND ?2"
+      "  AND kind IS NULL AND at >= 0 AND at < ?3 AND subject IS NULL),"
+      " same AS (SELECT * FROM old UNION ALL SELECT l.n, l.domain, l.subject,"
+      "  l.actor, l.reason, k.day FROM (SELECT DISTINCT rule, day FROM old) AS "
+      "k"
+      "  CROSS JOIN main.blackbox__log AS l ON l.subject = k.rule"
+      "  AND l.at = k.day * 86400000 + 86399999 AND l.kind IS NULL"
+      "  AND json_valid(l.detail))"
+      " SELECT json_group_array(n) FROM (SELECT n, count(*) OVER (PARTITION BY"
+      "  domain, rule, actor, reason, day) AS count FROM same ORDER BY n)"
+      " WHERE count > 1";
+  static const char zSums[] =
+      "INSERT INTO main.blackbox__log(at, domain, subject, actor, reason,"
+      " rows, bytes, oldest, newest, detail, salt)"
+      " SELECT at / 86400000 * 86400000 + 86399999,"
+      "  coalesce(domain, substr(detail, 1, instr(detail, '.') - 1)) AS domain,"
+      "  coalesce(subject, detail) AS rule, actor, reason, sum(rows),"
+      "  sum(bytes), min(oldest), max(newest), json_object("
+      "   'day', date(min(at) / 1000, 'unixepoch'), 'leaves', sum(iif(subject"
+      "   IS NULL, 1, 1 + coalesce(detail ->> '$.leaves', 0)))), NULL"
+      " FROM json_each(?1) CROSS JOIN main.blackbox__log ON n = value"
+      " GROUP BY at / 86400000, 2, 3, actor, reason ORDER BY at";
   static const char zLast[] = "SELECT max(n) FROM main.blackbox__log";
   static const char zForget[] = "DELETE FROM main.blackbox__log WHERE n > ?1";
-  static const char zSums[] =
-      "INSERT INTO main.blackbox__log(at, domain, kind, subject, actor, reason,"
-      " rows, bytes, oldest, newest, detail)"
-      " SELECT k.day * 86400000 + 86399999, k.domain, 'removal', k.subject,"
-      "  k.actor, k.reason, sum(l.rows), sum(l.bytes), min(l.oldest),"
-      "  max(l.newest), json_object('day', date(k.day * 86400, 'unixepoch'),"
-      "  'leaves', sum(iif(" IS_SUM(
-          "l") ", 1 + (l.detail ->> '$.leaves'), 1)))"
-               " FROM (SELECT DISTINCT domain, subject, actor, reason,"
-               "   at / 86400000 AS day FROM main.blackbox__log AS r"
-               "  WHERE n BETWEEN ?1 AND ?2 AND kind = 'removal' AND at >= 0 "
-               "AND at < ?3"
-               "   AND NOT (" IS_SUM(
-                   "r") ")) AS k"
-                        " JOIN main.blackbox__log AS l ON " SAME("l",
-                            "k") "  AND l.at BETWEEN k.day * 86400000 AND "
-                                 "k.day * 86400000 + 86399999"
-                                 " WHERE +l.n <= ?2 OR " IS_SUM(
-                                     "l") " GROUP BY k.day, k.domain, "
-                                          "k.subject, k.actor, k.reason"
-                                          " HAVING count(*) > 1 ORDER BY k.day";
   BxStmts *pStmts = p->pLog->p;
   i64 iLast = bxAsk(pStmts, zLast, p->pErr, "");
-  bxDo(pStmts, zSums, p->pErr, "iii", iFrom, iTo, iBefore);
-  if (bxAsk(pStmts, zLast, p->pErr, "") <= iLast) return;
-  deleteFolded(p, iLast, iTo);
+  char *zRows = bxAskText(pStmts, zChoose, p->pErr, "iii", iFrom, iTo, iBefore);
+  if (areLeaves(p, zRows)) {
+    bxDo(pStmts, zSums, p->pErr, "t", zRows);
+    foldChosen(p, zRows);
+  }
+  sqlite3_free(zRows);
   if (p->pErr->rc != SQLITE_OK) {
     BxErr err = {SQLITE_OK, 0};
     bxDo(pStmts, zForget, &err, "i", iLast);
@@ -185,7 +208,7 @@ static void foldRows(Fold *p, i64 iFrom, i64 iTo, i64 iBefore) {
 static i64 endOfStep(Fold *p, i64 iFrom, i64 iBefore, i64 iNow) {
   static const char zYoung[] =
       "SELECT min(n) FROM main.blackbox__log WHERE n BETWEEN ?1 AND ?2"
-      " AND kind = 'removal' AND at BETWEEN ?3 AND ?4";
+      " AND kind IS NULL AND at BETWEEN ?3 AND ?4";
   i64 iTo = iFrom + STEP - 1, iYoung;
   if (iTo > p->pLog->now.n) iTo = p->pLog->now.n;
   iYoung =
@@ -195,7 +218,7 @@ static i64 endOfStep(Fold *p, i64 iFrom, i64 iBefore, i64 iNow) {
 
 int bxLogFold(BxLog *pLog, BxErr *pErr) {
   static const char zFirst[] =
-      "SELECT kind <> 'removal' OR at < ?2 OR at > ?3 FROM main.blackbox__log"
+      "SELECT kind IS NOT NULL OR at < ?2 OR at > ?3 FROM main.blackbox__log"
       " WHERE n >= ?1 ORDER BY n LIMIT 1";
   static const char zClock[] = "SELECT now FROM main.retention_now";
   BxErr err = {SQLITE_OK, 0};

@@ -23,17 +23,6 @@ SQLITE_EXTENSION_INIT3
 
 #define MOST_LEAVES ((i64)1 << 40)
 
-int bxLogReadHash(sqlite3_stmt *pRow, int i, MerkleHash *pOut) {
-  const void *a = sqlite3_column_blob(pRow, i);
-  if (sqlite3_column_type(pRow, i) != SQLITE_BLOB ||
-      sqlite3_column_bytes(pRow, i) != BX_DIGEST || a == 0) {
-    memset(pOut, 0, sizeof(*pOut));
-    return 0;
-  }
-  memcpy(pOut->a, a, BX_DIGEST);
-  return 1;
-}
-
 /* Levels are in the bits from 48 on. Below are heights between them. */
 i64 bxLogNode(int nHeight, i64 iIndex) {
   if (nHeight < BX_LOG_LEVEL) return ((i64)nHeight << 40) + iIndex;
@@ -146,7 +135,10 @@ int bxLogOpenToWrite(BxLog *pLog, BxStmts *p, i64 *pnTold, BxErr *pErr) {
   i64 n;
   bxLogOpen(pLog, p, &err);
   *pnTold = pLog->now.n;
-  if (err.rc == SQLITE_OK && endsWithLeaves(pLog, &err)) return 0;
+  if (err.rc == SQLITE_OK && endsWithLeaves(pLog, &err)) {
+    pLog->nKept = bxLogKept(p, pLog->now.n - 1, pErr);
+    return 0;
+  }
   if (err.rc == SQLITE_CORRUPT_VTAB && pLog->zOrigin[0] != 0) bxClear(&err);
   n = bxAsk(p, zLeaves, &err, "");
   if (n < 0 || n >= MOST_LEAVES) {
@@ -158,6 +150,7 @@ int bxLogOpenToWrite(BxLog *pLog, BxStmts *p, i64 *pnTold, BxErr *pErr) {
   if (err.rc == SQLITE_OK) {
     bxMerkleFrontier(&pLog->tree, n, &pLog->now, &err);
   }
+  pLog->nKept = bxLogKept(p, n - 1, &err);
   bxPass(pErr, &err);
   return 1;
 }
@@ -193,20 +186,28 @@ static void storeNode(
       (i64)BX_DIGEST);
 }
 
-void bxLogAddLeaf(BxLog *pLog, const MerkleHash *pHash, BxErr *pErr) {
+void bxLogAddLeaf(
+    BxLog *pLog, const MerkleHash *pFields, int bKept, BxErr *pErr) {
   static const char zLeaf[] =
-      "INSERT OR IGNORE INTO main.blackbox__leaves(leaf, hash) VALUES(?1, ?2)";
+      "INSERT OR IGNORE INTO main.blackbox__leaves(leaf, hash, kept)"
+      " VALUES(?1, ?2, ?3)";
   static const char zReplace[] =
-      "REPLACE INTO main.blackbox__leaves(leaf, hash) VALUES(?1, ?2)";
+      "REPLACE INTO main.blackbox__leaves(leaf, hash, kept)"
+      " VALUES(?1, ?2, ?3)";
   NodeTo to = {pLog->p, pErr};
+  i64 i = pLog->now.n;
+  MerkleHash hash;
   if (pErr->rc != SQLITE_OK) return;
-  bxDo(pLog->p, zLeaf, pErr, "ix", pLog->now.n, pHash->a, (i64)BX_DIGEST);
+  pLog->nKept += bKept;
+  hash = bxLogLeafHash(i + 1, pLog->nKept, pFields);
+  bxDo(pLog->p, zLeaf, pErr, "ixi", i, hash.a, (i64)BX_DIGEST, pLog->nKept);
   if (pErr->rc == SQLITE_OK && sqlite3_changes(pLog->p->bx->db) == 0) {
-    bxDo(pLog->p, zReplace, pErr, "ix", pLog->now.n, pHash->a, (i64)BX_DIGEST);
-    pLog->iReplaced = pLog->now.n;
+    bxDo(
+        pLog->p, zReplace, pErr, "ixi", i, hash.a, (i64)BX_DIGEST, pLog->nKept);
+    pLog->iReplaced = i;
   }
   if (pErr->rc == SQLITE_OK) {
-    bxFrontierAdd(&pLog->now, pHash, storeNode, &to);
+    bxFrontierAdd(&pLog->now, &hash, storeNode, &to);
   }
 }
 

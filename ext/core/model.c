@@ -31,9 +31,6 @@ typedef struct Comparison {
   void *pArg;
 } Comparison;
 
-/* Stands for the table of core on which a template may have triggers. */
-static const char zHeldTable[] = "CREATE TABLE retention__in_force(kind)";
-
 /* Fills a model. Its temp table core has the names of the objects of core. Nothing
 ** is committed, which saves time. */
 static int fillModel(BxStmts *p, sqlite3 *pModel, const char *zSql) {
@@ -43,9 +40,6 @@ static int fillModel(BxStmts *p, sqlite3 *pModel, const char *zSql) {
   int bDomain = p->zTable == 0 && strcmp(zSql, zCore) != 0;
   if (rc == SQLITE_OK) rc = sqlite3_exec(pModel, "BEGIN", 0, 0, 0);
   if (rc == SQLITE_OK && bDomain) rc = sqlite3_exec(pModel, zCore, 0, 0, 0);
-  if (p->zTable != 0 && rc == SQLITE_OK) {
-    rc = sqlite3_exec(pModel, zHeldTable, 0, 0, 0);
-  }
   if (rc == SQLITE_OK) {
     rc = sqlite3_exec(pModel,
         "CREATE TEMP TABLE core AS SELECT name FROM main.sqlite_schema", 0, 0,
@@ -303,15 +297,10 @@ int bxModelMakes(const char *zSql, const char *zSuffix) {
 
 /*----------------------------------------------------------- strangers ----*/
 
-/* Triggers and unique indexes. ?1 is the schema. The check of a ring compares the
-** triggers that it has on the holds. */
+/* Triggers and unique indexes. ?1 is the schema. */
 static const char zGuards[] =
-    "SELECT type, name, tbl_name FROM main.sqlite_schema AS s"
-    "  WHERE type = 'trigger' AND NOT (tbl_name = 'retention__in_force'"
-    "    AND EXISTS (SELECT 1 FROM main.sqlite_schema AS v"
-    "      WHERE v.type = 'table'"
-    "      AND lower(v.sql) GLOB 'create virtual table*'"
-    "      AND s.name IN (v.name || '_heldbegin', v.name || '_heldend'))) "
+    "SELECT type, name, tbl_name FROM main.sqlite_schema"
+    "  WHERE type = 'trigger' "
     "UNION ALL SELECT 'temp trigger', name, tbl_name FROM sqlite_temp_schema"
     "  WHERE type = 'trigger' AND lower(?1) <> 'temp'"
     "    AND tbl_name COLLATE NOCASE NOT IN (SELECT name FROM"

@@ -5,19 +5,14 @@
 ** The template of the module, sql/<module>.sql, defines them. The model
 ** (model.c) tells what to do with each object.
 **
-** A rename drops views and triggers and creates them again. An index cannot be
-** dropped at that time and keeps its name. So the name ends in random digits,
-** because another virtual table may later get the old table name.
+** They are tables and indexes. An index cannot be renamed, and keeps its name. So the
+** name ends in random digits, because another virtual table may later get the old
+** table name.
 */
 #include "core.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>
-
-char *bxShadowSql(const BxVtab *p, int bHeld, BxErr *pErr) {
-  return bxPrintf(pErr, "%s%s", p->pModule->zSql,
-      bHeld && p->pModule->zHeld != 0 ? p->pModule->zHeld : "");
-}
 
 int bxShadowIsHeld(BxVtab *p, BxErr *pErr) {
   const BxStmts *pStmts = &p->stmts;
@@ -34,20 +29,17 @@ int bxShadowIsHeld(BxVtab *p, BxErr *pErr) {
 }
 
 /* Runs on the schema each statement that a query on the model returns. ?1 is
-** the schema, ?2 the name of the virtual table, ?3 another text. bHeld: the
-** model has the guards of a file with holds. After an error p may be freed: an
-** error that ends the transaction makes SQLite disconnect the virtual tables. */
+** the schema, ?2 the name of the virtual table, ?3 another text. After an
+** error p may be freed: an error that ends the transaction makes SQLite disconnect the
+** virtual tables. */
 static void runModel(
-    BxVtab *p, int bHeld, const char *zQuery, const char *zOther, BxErr *pErr) {
+    BxVtab *p, const char *zQuery, const char *zOther, BxErr *pErr) {
   sqlite3 *db, *pModel;
   sqlite3_stmt *pStmt;
-  char *zTemplate;
   if (pErr->rc != SQLITE_OK) return;
   assert(p->stmts.zTable != 0);
   db = p->stmts.bx->db;
-  zTemplate = bxShadowSql(p, bHeld, pErr);
-  pModel = zTemplate ? bxModel(&p->stmts, zTemplate, pErr) : 0;
-  sqlite3_free(zTemplate);
+  pModel = bxModel(&p->stmts, p->pModule->zSql, pErr);
   pStmt = bxPlain(pModel, zQuery, pErr);
   bxBind(pStmt, pErr, &"ttt"[3 - sqlite3_bind_parameter_count(pStmt)],
       p -> stmts.zDb, p->stmts.zTable, zOther);
@@ -61,7 +53,7 @@ static void runModel(
 }
 
 /* SQL: the objects of the model that the virtual table owns. */
-#define OWN " FROM main.sqlite_schema WHERE name NOT IN (SELECT name FROM core)"
+#define OWN " FROM main.sqlite_schema WHERE true"
 
 /* SQL: the statements that create objects of the model; ?1 is the schema. */
 #define MAKE                                                                   \
@@ -102,32 +94,16 @@ void bxShadowCreate(BxVtab *p, BxErr *pErr) {
   refuseName(p, p->stmts.zTable, pErr);
   if (pErr->rc != SQLITE_OK) return;
   bxNeedUtf8(&p->stmts, pErr);
-  runModel(p, bxShadowIsHeld(p, pErr), MAKE " ORDER BY rowid", 0, pErr);
+  runModel(p, MAKE " ORDER BY rowid", 0, pErr);
 }
 
-/* DROP TABLE also drops its indexes and triggers, but not the views, nor the
-** triggers on a table of core. */
+/* DROP TABLE also drops its indexes. */
 void bxShadowDrop(BxVtab *p, BxErr *pErr) {
   bxStmtsFinalize(&p->stmts);
-  runModel(p, 1,
-      "SELECT printf('DROP %s IF EXISTS \"%w\".\"%w\"', type, ?1, name)" OWN
-      " AND (type IN ('view', 'table') OR"
-      "      (type = 'trigger' AND tbl_name IN (SELECT name FROM core)))"
-      " ORDER BY type = 'table'",
+  runModel(p,
+      "SELECT printf('DROP TABLE IF EXISTS \"%w\".\"%w\"', ?1, name)" OWN
+      " AND type = 'table'",
       0, pErr);
-}
-
-/* The objects that can be dropped and created again without a loss. */
-static void dropRules(BxVtab *p, BxErr *pErr) {
-  runModel(p, 1,
-      "SELECT printf('DROP %s IF EXISTS \"%w\".\"%w\"', type, ?1, name)" OWN
-      " AND type IN ('view', 'trigger')",
-      0, pErr);
-}
-
-static void makeRules(BxVtab *p, int bHeld, BxErr *pErr) {
-  runModel(p, bHeld, MAKE " AND type IN ('view', 'trigger') ORDER BY rowid", 0,
-      pErr);
 }
 
 /*---------------------------------------------------------------- repair ----*/
@@ -153,12 +129,9 @@ static void lookAt(BxStmts *p, void *pArg, const BxObject *pObject) {
 
 int bxShadowIsStale(BxVtab *p, BxErr *pErr) {
   Mending mending = {p, 0, 0, pErr};
-  char *zTemplate;
   p->pModule->xKnown(p, pErr);
-  zTemplate = bxShadowSql(p, bxShadowIsHeld(p, pErr), pErr);
-  if (zTemplate == 0) return 0;
-  bxCompare(&p->stmts, zTemplate, 0, lookAt, &mending, pErr);
-  sqlite3_free(zTemplate);
+  if (pErr->rc != SQLITE_OK) return 0;
+  bxCompare(&p->stmts, p->pModule->zSql, 0, lookAt, &mending, pErr);
   return mending.nOther > 0 && mending.nLost == 0;
 }
 
@@ -169,34 +142,15 @@ static void makeMissing(BxStmts *p, void *pArg, const BxObject *pObject) {
   if (pObject->eState == BX_MISSING && !pObject->bLost &&
       (strcmp(pObject->zType, "index") == 0 ||
           strcmp(pObject->zType, "table") == 0)) {
-    runModel(pMending->pVtab, 0, MAKE " AND name = ?3", pObject->zName,
-        pMending->pErr);
+    runModel(
+        pMending->pVtab, MAKE " AND name = ?3", pObject->zName, pMending->pErr);
   }
 }
 
-static void makeAllMissing(BxVtab *p, BxErr *pErr) {
+void bxShadowMend(BxVtab *p, BxErr *pErr) {
   Mending mending = {p, 0, 0, pErr};
   if (pErr->rc != SQLITE_OK) return;
   bxCompare(&p->stmts, p->pModule->zSql, 0, makeMissing, &mending, pErr);
-}
-
-void bxShadowMend(BxVtab *p, BxErr *pErr) {
-  dropRules(p, pErr);
-  makeAllMissing(p, pErr);
-  makeRules(p, bxShadowIsHeld(p, pErr), pErr);
-}
-
-int bxShadowIsGuarded(BxVtab *p, BxErr *pErr) {
-  return bxAskOnce(&p->stmts,
-             "SELECT 1 FROM main.sqlite_schema "
-             "WHERE name = ?1 || '_heldrow' COLLATE NOCASE",
-             pErr, "t", p->stmts.zTable) != 0;
-}
-
-void bxShadowGuard(BxVtab *p, int bHeld, BxErr *pErr) {
-  if (p->pModule->zHeld == 0 || bxShadowIsGuarded(p, pErr) == bHeld) return;
-  dropRules(p, pErr);
-  makeRules(p, bHeld, pErr);
 }
 
 /*--------------------------------------------------------------- renamed ----*/
@@ -240,16 +194,10 @@ void bxShadowRename(BxVtab *p, const char *zNew, BxErr *pErr) {
   if (pErr->rc != SQLITE_OK) return;
   bxStmtsFinalize(&p->stmts);
   p->pModule->xKnown(p, pErr);
-  dropRules(p, pErr);
-  makeAllMissing(p, pErr);
-  runModel(p, 0,
+  bxShadowMend(p, pErr);
+  runModel(p,
       "SELECT printf('ALTER TABLE \"%w\".\"%w\" RENAME TO \"%w%w\"', ?1, name,"
       " ?3, substr(name, length(?2) + 1))" OWN " AND type = 'table'",
       zNew, pErr);
   takeName(p, zNew, pErr);
-  makeRules(p, bxShadowIsHeld(p, pErr), pErr);
-}
-
-int bxShadowClaims(const char *zSql, const char *zSuffix) {
-  return bxMayClaim() && bxModelMakes(zSql, zSuffix);
 }

@@ -300,9 +300,11 @@ static void bindAll(
   assert((int)strlen(zTypes) <= sqlite3_bind_parameter_count(pStmt));
   for (i = 0; zTypes[i] && pErr->rc == SQLITE_OK; i++) {
     int rc = SQLITE_OK;
-    assert(strchr("itcbxvsn-", zTypes[i]) != 0);
+    assert(strchr("idtcbxvsn-", zTypes[i]) != 0);
     if (zTypes[i] == 'i') {
       rc = sqlite3_bind_int64(pStmt, i + 1, va_arg(ap, i64));
+    } else if (zTypes[i] == 'd') {
+      rc = sqlite3_bind_double(pStmt, i + 1, va_arg(ap, double));
     } else if (zTypes[i] == 't' || zTypes[i] == 'c') {
       rc = sqlite3_bind_text(pStmt, i + 1, va_arg(ap, const char *), -1,
           zTypes[i] == 't' ? SQLITE_STATIC : SQLITE_TRANSIENT);

@@ -58,7 +58,7 @@ int bxCanPrepare(Bx *bx, char *zOwned, BxErr *pErr);
 /* Prepares a statement that the caller finalizes. For cursors and rare SQL. */
 sqlite3_stmt *bxPrepare(BxStmts *p, const char *zTemplate, BxErr *pErr);
 /*
-** Binds parameters 1, 2, ... by one letter each: i an i64; t a const char*
+** Binds parameters 1, 2, ... by one letter each: i an i64; d a double; t a const char*
 ** (NULL binds NULL; must exist until the statement is done); c a copy of one;
 ** b the same as t with its length, a const char* and an i64; x a blob, the same
 ** with a const void*;

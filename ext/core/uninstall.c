@@ -264,8 +264,8 @@ static void dropTable(Leaving *p, const BxObject *pObject) {
   nFree = (bxNumber(p->p, zFree, p->pErr) - nFree) *
           bxNumber(p->p, "PRAGMA main.page_size", p->pErr);
   bxAskOnce(p->p,
-      "INSERT INTO main.blackbox__log(at, domain, kind, subject, rows, bytes) "
-      "VALUES(?1, ?2, 'removal', 'uninstall ' || ?3, ?4, ?5)",
+      "INSERT INTO main.blackbox__log(at, domain, detail, rows, bytes) "
+      "VALUES(?1, ?2, 'uninstall ' || ?3, ?4, ?5)",
       p->pErr, "ittii", bxNow(), p->pDomain->zName, pObject->zName, nRow,
       nFree);
 }

@@ -58,10 +58,6 @@ void bxVtabFree(BxVtab *p) {
   sqlite3_free(p);
 }
 
-int bxMayClaim(void) {
-  return sqlite3_libversion_number() < 3044000;
-}
-
 int bxTableNew(sqlite3 *db, const char *zDeclaration, size_t nByte,
     sqlite3_vtab **ppVtab) {
   int rc = sqlite3_declare_vtab(db, zDeclaration);

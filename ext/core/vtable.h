@@ -10,9 +10,6 @@
 struct BxModule {
   const char *zName; /* "payload_ring" */
   const char *zSql;  /* template of the tables: sql/<name>.sql */
-  const char
-      *zHeld; /* its guards in a file with holds: <name>_held.sql; NULL: C
-                     ** looks at the holds */
   /* The end of the name of one of its tables, and a column that this table has only
   ** if a build before 1.0 made it. */
   const char *zTable, *zEarlier;
@@ -42,13 +39,6 @@ BxVtab *bxVtabNew(size_t nByte, Bx *bx, const char *zModule, const char *zDb,
     const char *zName, BxErr *pErr);
 /* Finalizes its statements, removes it from the list, frees it. */
 void bxVtabFree(BxVtab *p);
-/*
-** Whether xShadowName may claim the tables of a module, which protects them
-** from other statements in defensive mode. In that mode, SQLite 3.44 and later
-** treat a trigger on a claimed table as damage when they read the schema, and
-** then nothing in the file can be read. The tables of blackbox have triggers.
-*/
-int bxMayClaim(void);
 /* Declares an eponymous table, and allocates its object of nByte zero bytes, for
 ** xConnect; and xDisconnect for an object that owns nothing. */
 int bxTableNew(

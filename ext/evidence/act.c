@@ -1,9 +1,7 @@
 /*
 ** act.c: the functions that prune, approve, clear, flush and count.
 **
-** Each is one command of the buffer's view rec_do (sql/evidence_buffer.sql)
-** and, for rows in the overflow, the same command there. The result of a prune
-** is JSON: {"beforeSize", "afterSize", "actionsRemoved", "screenshotsRemoved",
+** The result of a prune is JSON: {"beforeSize", "afterSize", "actionsRemoved", "screenshotsRemoved",
 ** "duration"}, with sizes in bytes and the duration in milliseconds.
 */
 #include "evidence.h"
@@ -20,7 +18,7 @@ EvBuffer *bxEvFind(BxCall *pCall) {
 
 /* The first statement of a function writes, so that it waits for other writers
 ** instead of failing because its snapshot is too old. */
-static void begin(EvBuffer *p, EvState *pBefore, BxErr *pErr) {
+static void beginAct(EvBuffer *p, EvState *pBefore, BxErr *pErr) {
   static const char zSql[] = "UPDATE main.@_state SET format = format WHERE 0";
   bxRun(bxStmt(&p->base.stmts, zSql, pErr), pErr);
   bxEvLoadState(p, pBefore, pErr);
@@ -37,25 +35,50 @@ static char *pruneResult(const EvState *pBefore, const EvState *pAfter,
 
 /*-------------------------------------------------------- approval ----*/
 
-/* One statement for all rows. The trigger on rec_actions copies the new sizes
-** and "pruned" to rec_rows. %s: the approval, and a condition. */
+/* Writes what is kept of each action, beside the action. %s: the approval, and a
+** condition. */
 static const char zApprove[] =
-    "UPDATE main.@_actions SET approved = 1, action = %s WHERE rid IN (SELECT"
-    " rid FROM main.@_rows WHERE pinned = 0 AND pruned = 0) AND %s";
+    "INSERT OR REPLACE INTO main.@_actions(rid, action) SELECT -r.rid, %s"
+    " FROM main.@_rows AS r JOIN main.@_actions AS a ON a.rid = r.rid"
+    " WHERE r.pinned = 0 AND r.pruned = 0 AND %s AND " EV_OBJECT(
+        "action") " ORDER BY r.rid DESC";
 
 static void approveHere(EvBuffer *p, const char *zCondition, BxErr *pErr) {
-  char *zApproved = bxEvApproved(
-      "(SELECT timestamp FROM main.@_rows AS t WHERE t.rid = @_actions.rid)",
-      pErr);
+  char *zApproved = bxEvApproved("r.timestamp", pErr);
   char *zSql = bxPrintf(pErr, zApprove, zApproved, zCondition);
   bxExec(&p->base.stmts, zSql, pErr);
   sqlite3_free(zSql);
   sqlite3_free(zApproved);
 }
 
+#define EV_APPROVED                                                            \
+  " FROM main.@_rows AS r JOIN main.@_actions AS a ON a.rid = -r.rid"          \
+  " WHERE r.pinned = 0 AND r.pruned = 0"
+#define EV_KEPT "length(CAST(a.action AS BLOB))"
+
+/* Counts what approval has removed of the actions, for the receipt. */
+static void noteApproved(EvBuffer *p, BxErr *pErr) {
+  static const char zSum[] =
+      "SELECT sum(r.action_bytes - " EV_KEPT "), min(r.timestamp),"
+      " max(r.timestamp)" EV_APPROVED " AND r.action_bytes > " EV_KEPT;
+  EvReceipt receipt = {"approval", 0, 0, 0, 0, 0};
+  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSum, pErr);
+  if (bxRow(pStmt, pErr)) {
+    receipt.nByte = sqlite3_column_int64(pStmt, 0);
+    receipt.iOldest = sqlite3_column_int64(pStmt, 1);
+    receipt.iNewest = sqlite3_column_int64(pStmt, 2);
+  }
+  bxDone(pStmt, pErr);
+  bxEvNote(p, &receipt, pErr);
+}
+
 /* The rows of this schema. Damaged text makes the fast statement fail, which
 ** then has changed nothing. The slow statement checks each text first. */
-static void approveRows(EvBuffer *p, BxErr *pErr) {
+static void approveRows(EvBuffer *p, EvState *pState, BxErr *pErr) {
+  static const char zTakeKept[] =
+      "UPDATE main.@_rows AS n SET pruned = 1, action_bytes = kept FROM"
+      " (SELECT r.rid AS rid, " EV_KEPT " AS kept" EV_APPROVED ") AS k"
+      " WHERE n.rid = k.rid";
   BxErr err = {SQLITE_OK, 0};
   if (pErr->rc != SQLITE_OK) return;
   approveHere(p, "true", &err);
@@ -63,22 +86,29 @@ static void approveRows(EvBuffer *p, BxErr *pErr) {
     bxClear(&err);
     approveHere(p, BX_JSON_VALID("action"), &err);
   }
+  noteApproved(p, &err);
+  bxDo(&p->base.stmts, zTakeKept, &err, "");
+  bxEvCountRows(p, pState, &err);
   *pErr = err;
 }
 
-/*
-** Returns the pages that approval freed to the file system, if the file was
-** made with auto_vacuum = INCREMENTAL; otherwise it does nothing. It returns
-** only that many pages, because the file may have any number of older free
-** pages.
-*/
-static void returnPages(EvBuffer *p, const char *zDb, i64 nBytes, BxErr *pErr) {
-  BxStmts *pThere = bxSchema(p->base.stmts.bx, zDb, pErr);
-  i64 nPage = pThere ? bxNumber(pThere, "PRAGMA main.page_size", pErr) : 0;
+/* The free pages of the file with the overflow. */
+static i64 freeOver(EvBuffer *p, const EvState *pState, BxErr *pErr) {
+  BxStmts *pOver;
+  if (pState->nOverflow == 0) return 0;
+  pOver = bxSchema(p->base.stmts.bx, pState->zOverflow, pErr);
+  return pOver ? bxNumber(pOver, "PRAGMA main.freelist_count", pErr) : 0;
+}
+
+/* Returns the pages that approval has freed there to the file system, if the file
+** was made with auto_vacuum = INCREMENTAL. */
+static void returnOver(
+    EvBuffer *p, const EvState *pState, i64 nFree, BxErr *pErr) {
+  i64 nPage = freeOver(p, pState, pErr) - nFree;
   char *zSql;
-  if (pErr->rc != SQLITE_OK || nPage == 0 || nBytes < nPage) return;
-  zSql = bxPrintf(pErr, "PRAGMA main.incremental_vacuum(%lld)", nBytes / nPage);
-  bxExec(pThere, zSql, pErr);
+  if (nPage <= 0 || pErr->rc != SQLITE_OK) return;
+  zSql = bxPrintf(pErr, "PRAGMA main.incremental_vacuum(%lld)", nPage);
+  bxExec(bxSchema(p->base.stmts.bx, pState->zOverflow, pErr), zSql, pErr);
   sqlite3_free(zSql);
 }
 
@@ -96,19 +126,20 @@ static char *problems(EvBuffer *p, BxErr *pErr) {
 
 char *bxEvApprove(EvBuffer *p, i64 nKeep, int bQuiet, BxErr *pErr) {
   EvState before, after;
-  i64 iStart = bxNow();
+  i64 iStart = bxNow(), nFree;
   char *zProblems, *zMore = 0, *zOut = 0;
-  begin(p, &before, pErr);
+  beginAct(p, &before, pErr);
+  if (before.nAction > 0) bxEvRefuseHeld(p, pErr);
   bxEvOverflowClaim(p, &before, pErr);
-  approveRows(p, pErr);
-  bxEvOverflowApprove(p, &before, pErr);
-  bxEvDo(p, "hold", "approval", nKeep, 0, pErr);
-  bxEvOverflowSweep(p, &before, pErr);
+  nFree = freeOver(p, &before, pErr);
   bxEvLoadState(p, &after, pErr);
-  returnPages(p, p->base.stmts.zDb, before.nBytes - after.nBytes, pErr);
-  if (before.nOverflow > 0) {
-    returnPages(p, before.zOverflow, before.nBytes - after.nBytes, pErr);
-  }
+  approveRows(p, &after, pErr);
+  bxEvOverflowApprove(p, &after, pErr);
+  bxEvRemoveShots(p, &after, "approval", nKeep, 1, pErr);
+  bxEvSweepLater(p, &after, pErr);
+  bxEvFinish(p, &after, pErr);
+  bxEvSweep(p, &after, EV_SWEEP_CALL, pErr);
+  returnOver(p, &before, nFree, pErr);
   zProblems = bQuiet || pErr->rc != SQLITE_OK ? 0 : problems(p, pErr);
   if (zProblems != 0) zMore = sqlite3_mprintf(",\"problems\":%s", zProblems);
   if (zMore != 0) zOut = pruneResult(&before, &after, iStart, zMore);
@@ -134,18 +165,31 @@ void bxEvPruneForApproval(BxCall *pCall) {
 
 /*--------------------------------------------------------- pruning ----*/
 
-/* Runs one command, and reads the counters before and after it. */
-static void act(BxCall *pCall, const char *zVerb, i64 nAmount, EvState *pBefore,
-    EvState *pAfter) {
+typedef enum Act { PRUNE, SHOTS, CLEAR } Act;
+
+/* Removes what an act says, and tells the counters before and after it. */
+static void act(
+    BxCall *pCall, Act eAct, i64 nKeep, EvState *pBefore, EvState *pAfter) {
   EvBuffer *p = bxEvFind(pCall);
+  BxErr *pErr = &pCall->err;
   memset(pBefore, 0, sizeof(*pBefore));
   memset(pAfter, 0, sizeof(*pAfter));
-  if (p == 0 || pCall->err.rc != SQLITE_OK) return;
-  begin(p, pBefore, &pCall->err);
-  bxEvOverflowOurs(p, pBefore, &pCall->err);
-  bxEvDo(p, zVerb, zVerb, nAmount, 0, &pCall->err);
-  bxEvOverflowSweep(p, pBefore, &pCall->err);
-  bxEvLoadState(p, pAfter, &pCall->err);
+  if (p == 0 || pErr->rc != SQLITE_OK) return;
+  beginAct(p, pBefore, pErr);
+  bxEvOverflowOurs(p, pBefore, pErr);
+  bxEvLoadState(p, pAfter, pErr);
+  if (eAct == PRUNE && bxEvExcess(pAfter, 0) > 0) {
+    bxEvRefuseHeld(p, pErr);
+    bxEvRemovePruned(p, pAfter, "prune", 0, 0, pErr);
+  } else if (eAct == SHOTS && pAfter->nFree > nKeep) {
+    bxEvRefuseHeld(p, pErr);
+    bxEvRemoveShots(p, pAfter, "hold", nKeep, 0, pErr);
+  } else if (eAct == CLEAR) {
+    if (pAfter->nAction > 0) bxEvRefuseHeld(p, pErr);
+    bxEvRemoveAll(p, pAfter, pErr);
+  }
+  bxEvFinish(p, pAfter, pErr);
+  bxEvSweep(p, pAfter, EV_SWEEP_ALL, pErr);
   bxEvFreeState(pBefore); /* frees the texts; the caller uses the numbers */
   bxEvFreeState(pAfter);
 }
@@ -153,7 +197,7 @@ static void act(BxCall *pCall, const char *zVerb, i64 nAmount, EvState *pBefore,
 void bxEvPrune(BxCall *pCall) {
   EvState before, after;
   i64 iStart = bxNow();
-  act(pCall, "prune", 0, &before, &after);
+  act(pCall, PRUNE, 0, &before, &after);
   if (pCall->err.rc != SQLITE_OK) return;
   bxReturnJson(pCall, pruneResult(&before, &after, iStart, ""));
 }
@@ -163,13 +207,13 @@ void bxEvPruneScreenshots(BxCall *pCall) {
   i64 n = bxInt(pCall->aArg[1], "number of screenshots to keep", 0, MAX_ROWS,
       &pCall->err);
   if (pCall->err.rc != SQLITE_OK) return;
-  act(pCall, "hold", n, &before, &after);
+  act(pCall, SHOTS, n, &before, &after);
   bxReturnInt(pCall, before.nScreenshot - after.nScreenshot);
 }
 
 void bxEvClear(BxCall *pCall) {
   EvState before, after;
-  act(pCall, "clear", 0, &before, &after);
+  act(pCall, CLEAR, 0, &before, &after);
   bxReturnInt(pCall, before.nAction - after.nAction);
 }
 
@@ -186,7 +230,7 @@ void bxEvFlush(BxCall *pCall) {
         p->base.stmts.zTable, p->base.stmts.zTable, p->base.stmts.zTable);
   } else if (p->bTemp) {
     nMoved = bxEvOverflowMove(p, &state, -1, &pCall->err);
-    bxEvOverflowSweep(p, &state, &pCall->err);
+    bxEvFinish(p, &state, &pCall->err);
   }
   bxEvFreeState(&state);
   bxReturnInt(pCall, nMoved);

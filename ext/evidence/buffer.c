@@ -12,6 +12,7 @@
 ** Columns: id, timestamp, action, screenshot, size_bytes, pruned, pinned,
 ** storage. Hidden columns: one with the name of the table, and value, for
 ** commands: INSERT INTO rec(rec, value) VALUES('max_size_bytes', 20000000)
+**           INSERT INTO rec(rec) VALUES('sweep'): what approval has left
 **
 ** A read by id, by rowid or by a range of timestamp, also in order of
 ** timestamp, is a seek in an index. Action and screenshot are read only when
@@ -43,10 +44,13 @@ typedef struct EvCursor {
   int bEof;
 } EvCursor;
 
+/* What is erased must not be left to a later sweep. */
+#define EV_SWEEP "INSERT INTO main.@(@) VALUES('sweep')"
+
 const BxRecords bxEvBufferRecords[] = {
     {0, "main.@", "", "t.action|t.screenshot|t.id|", "t.size_bytes",
         BX_HOLD_ON("buffer", "lower('@')"), "t.pinned <> 0",
-        "UPDATE main.@ AS t SET pinned = 0", 0, 0},
+        "UPDATE main.@ AS t SET pinned = 0", EV_SWEEP, EV_SWEEP},
     {0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
 };
 
@@ -139,6 +143,9 @@ static int openBuffer(sqlite3 *db, Bx *bx, const char *const *argv,
       bxEvExpectTables(p, pErr);
     } else {
       bxShadowCreate(&p->base, pErr);
+      if (pParam->zOverflow[0] == 0) {
+        bxInstallMissing(bx, p->base.stmts.zDb, "evidence", pErr);
+      }
       bxEvFirstState(p, pParam, pErr);
     }
   }
@@ -189,6 +196,13 @@ static void expectNoPins(EvBuffer *p, BxErr *pErr) {
   i64 bPinned = bxNumber(&p->base.stmts,
       "SELECT EXISTS (SELECT 1 FROM main.@_rows WHERE pinned <> 0)", &err);
   forgetLost(&err);
+  if (!p->bTemp && !bPinned && err.rc == SQLITE_OK) {
+    bPinned = bxNumber(&p->base.stmts,
+        "SELECT EXISTS (SELECT 1 FROM main.evidence__pinned"
+        " WHERE buffer = '@' COLLATE NOCASE)",
+        &err);
+    forgetLost(&err);
+  }
   if (err.rc != SQLITE_OK) {
     bxPass(pErr, &err);
   } else if (bPinned) {
@@ -273,7 +287,8 @@ static char *planText(int idxNum, int bSql) {
   if (bSql) {
     sqlite3_str_appendf(pOut,
         "SELECT rid, id, timestamp, action_bytes + screenshot_bytes + %d,"
-        " pruned, pinned, place, screenshot_bytes FROM main.@_rows WHERE 1",
+        " pruned, pinned <> 0, place, screenshot_bytes, pinned"
+        " FROM main.@_rows WHERE 1",
         EV_ROW_BYTES);
   }
   for (i = 0; i < sizeof(aPart) / sizeof(aPart[0]); i++) {
@@ -391,14 +406,19 @@ static int bufferEof(sqlite3_vtab_cursor *pCursor) {
   return ((EvCursor *)pCursor)->bEof;
 }
 
-/* One row of a statement that fetches by rid. Reset it after use. */
+/* How many of rid, pruned and pinned the statement takes. */
+static int dataArguments(sqlite3_stmt *pStmt) {
+  int n = sqlite3_bind_parameter_count(pStmt);
+  return n < 3 ? n : 3;
+}
+
+/* One row of a statement that fetches a row's data. Reset it after use. */
 static int fetch(EvCursor *p, sqlite3_stmt **ppStmt,
     sqlite3_stmt *(*xPrepare)(EvBuffer *, BxErr *), BxErr *pErr) {
   if (*ppStmt == 0) *ppStmt = xPrepare((EvBuffer *)p->base.pVtab, pErr);
-  if (pErr->rc == SQLITE_OK) {
-    bxFailDb(pErr, sqlite3_db_handle(*ppStmt),
-        sqlite3_bind_int64(*ppStmt, 1, sqlite3_column_int64(p->pScan, 0)));
-  }
+  bxBind(*ppStmt, pErr, &"iii"[3 - dataArguments(*ppStmt)],
+      sqlite3_column_int64(p->pScan, 0), sqlite3_column_int64(p->pScan, 4),
+      sqlite3_column_int64(p->pScan, 8));
   return bxRow(*ppStmt, pErr);
 }
 
@@ -544,7 +564,14 @@ static void runSetting(EvBuffer *p, sqlite3_value **apCol, BxErr *pErr) {
   for (i = 0; i < COL_COMMAND; i++) {
     if (!isNullValue(apCol[i])) failHidden(p, pErr);
   }
-  if (pErr->rc == SQLITE_OK) bxEvSet(p, zName, apCol[COL_VALUE], pErr);
+  if (zName != 0 && sqlite3_stricmp(zName, "sweep") == 0) {
+    EvState state;
+    bxEvLoadState(p, &state, pErr);
+    bxEvSweep(p, &state, EV_SWEEP_ALL, pErr);
+    bxEvFreeState(&state);
+  } else if (pErr->rc == SQLITE_OK) {
+    bxEvSet(p, zName, apCol[COL_VALUE], pErr);
+  }
 }
 
 static int bufferUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
@@ -575,17 +602,35 @@ static int bufferUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
 
 /*------------------------------------------------------------ the rest ----*/
 
+/* What the domain has of a buffer, by its name. */
+static void renamePinned(EvBuffer *p, const char *zOld, BxErr *pErr) {
+  static const char *const azSql[] = {
+      "UPDATE main.evidence__pinned SET buffer = '@' WHERE buffer = ?1 COLLATE "
+      "NOCASE",
+      "UPDATE main.evidence__sweeps SET buffer = '@' WHERE buffer = ?1"};
+  BxErr err = {SQLITE_OK, 0};
+  int i;
+  for (i = 0; i < 2 && pErr->rc == SQLITE_OK && !p->bTemp; i++) {
+    bxAskOnce(&p->base.stmts, azSql[i], &err, "t", zOld);
+    forgetLost(&err);
+    bxPass(pErr, &err);
+  }
+}
+
 static int bufferRename(sqlite3_vtab *pVtab, const char *zNew) {
   EvBuffer *p = (EvBuffer *)pVtab;
   BxErr err = {SQLITE_OK, 0};
+  char *zOld = bxPrintf(&err, "%s", p->base.stmts.zTable);
   refuseColumn(zNew, &err);
   bxShadowRename(&p->base, zNew, &err);
+  renamePinned(p, zOld, &err);
+  sqlite3_free(zOld);
   bxEvOverflowRename(p, &err);
   return bxReportVtab(&err, pVtab);
 }
 
 static int bufferShadowName(const char *zSuffix) {
-  return bxShadowClaims(bxSqlEvidenceBuffer, zSuffix);
+  return bxModelMakes(bxSqlEvidenceBuffer, zSuffix);
 }
 
 static const sqlite3_module bufferModule = {

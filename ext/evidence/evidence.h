@@ -1,11 +1,12 @@
 /*
 ** evidence.h: what the files of the evidence buffer share.
 **
-**   state.c     reads the settings and counters of the buffer
+**   state.c     the settings and counters of the buffer
+**   prune.c     removes rows and screenshots, and sweeps
 **   approve.c   what an approved action keeps, as SQL
 **   overflow.c  the second tier of a buffer in temp
 **   store.c     writes and reads rows, and changes settings
-**   check.c     what blackbox_check() finds in addition to the view
+**   check.c     what blackbox_check() finds
 **   act.c       the functions that prune, clear, flush and count
 **   export.c    the recording as JSON: to save, to replay
 **   buffer.c    the methods of the virtual table
@@ -22,7 +23,6 @@
 #include "../core/core.h"
 
 extern const char bxSqlEvidenceBuffer[]; /* sql/evidence_buffer.sql */
-extern const char bxSqlEvidenceBufferHeld[];
 
 #define EV_MODULE "evidence_buffer"
 #define EV_COLUMNS                                                             \
@@ -35,6 +35,10 @@ extern const char bxSqlEvidenceBufferHeld[];
 /* Bytes that count for a row in addition to its action and screenshot. */
 #define EV_ROW_BYTES 100
 
+/* The text of a macro. */
+#define EV_TEXT_OF(value) #value
+#define EV_TEXT(macro) EV_TEXT_OF(macro)
+
 typedef struct EvBuffer {
   BxVtab base;
   int bTemp;  /* in schema temp: memory first, overflow possible */
@@ -44,22 +48,45 @@ typedef struct EvBuffer {
 
 /* The one row of the state table. */
 typedef struct EvState {
-  i64 nMax;          /* max_size_bytes */
-  i64 nFree;         /* screenshots that are not pinned */
-  i64 nKeep;         /* the limit of these; -1: none */
+  i64 nMax;  /* max_size_bytes */
+  i64 nKeep; /* the limit of screenshots that are not pinned; -1: none */
   double rThreshold; /* prune_threshold */
-  i64 nBytes;        /* bytes of all rows, both tiers */
-  i64 nPinned;       /* of those, bytes of pinned rows */
-  i64 nMemory;       /* of those, bytes in memory */
-  i64 nAction;       /* rows */
-  i64 nScreenshot;   /* rows with a screenshot */
-  i64 nOverflow;     /* rows in the overflow */
-  i64 iLast;         /* highest rid given */
   int bRated;        /* the confidence of actions is computed */
+  i64 iLast;         /* highest rid given */
+  i64 nRemoved;      /* actions pruned since the last clear */
+  i64 nAction;       /* rows */
+  i64 nBytes;        /* bytes of all rows, both tiers */
+  i64 nScreenshot;   /* rows with a screenshot */
+  i64 nFree;         /* of those, rows that are not pinned */
+  i64 nPinned;       /* bytes of pinned rows */
+  i64 nMemory;       /* bytes in memory */
+  i64 nOverflow;     /* rows in the overflow */
+  i64 iSwept;        /* the last rid that was swept */
+  i64 iStale;        /* the last rid that is to be swept; 0: none */
   char *zOverflow;   /* schema of the overflow; NULL for none */
   char *zOwner;      /* key of this buffer's rows there */
   char *zClaim;      /* proves that they still belong to this buffer */
 } EvState;
+
+/* What a row counts for. */
+typedef struct EvRecord {
+  i64 iRow, iTime, nAction, nShot, iPruned, iPinned;
+  int ePlace;
+} EvRecord;
+#define EV_RECORD                                                              \
+  "rid, timestamp, action_bytes, screenshot_bytes, pruned, pinned, place"
+
+/* Rows that an act has chosen. */
+typedef struct EvChoice {
+  EvRecord *aRow; /* to sqlite3_free() */
+  i64 nRow, nAlloc;
+} EvChoice;
+
+/* What an act removes. */
+typedef struct EvReceipt {
+  const char *zRule;
+  i64 nRow, nShot, nByte, iOldest, iNewest;
+} EvReceipt;
 
 /* The parameters of CREATE VIRTUAL TABLE; -1 and NULL if not given. */
 typedef struct EvParam {
@@ -78,9 +105,50 @@ void bxEvLoadState(EvBuffer *p, EvState *pState, BxErr *pErr);
 void bxEvExpectKnown(EvBuffer *p, BxErr *pErr);
 /* Frees the texts; the numbers stay. */
 void bxEvFreeState(EvState *pState);
-/* A number of bytes or rows. An impossible number is damage, which
-** blackbox_check() reports; here it must not overflow a sum. */
-i64 bxEvSizeColumn(sqlite3_stmt *pStmt, int iCol);
+/* Writes the counters. The text is a template, to prepare it before. */
+extern const char bxEvSaveSql[];
+void bxEvSaveState(EvBuffer *p, const EvState *pState, BxErr *pErr);
+/* Computes the counters from the rows. */
+void bxEvCountRows(EvBuffer *p, EvState *pState, BxErr *pErr);
+/* Reads the columns EV_RECORD, from column iCol on. */
+void bxEvReadRecord(sqlite3_stmt *pStmt, int iCol, EvRecord *pOut);
+/* Adds a row to the counters, or takes it away with iSign -1. */
+void bxEvCount(EvState *pState, const EvRecord *pRow, int iSign);
+
+/*----------------------------------------------------------- prune.c ----*/
+
+/* These change the counters in *pState, which the caller saves, and write a
+** receipt with the rule. The caller has checked that no hold forbids it. */
+
+/* Prepares their statements, before the first write. */
+void bxEvPrepareRemoval(EvBuffer *p, BxErr *pErr);
+/* Bytes that a prune would free before nComing bytes are added. */
+double bxEvExcess(const EvState *pState, i64 nComing);
+/* Prunes to a tenth of the maximum below the threshold, without row iSpared. */
+void bxEvRemovePruned(EvBuffer *p, EvState *pState, const char *zRule,
+    i64 nComing, i64 iSpared, BxErr *pErr);
+/* Removes all but the newest nKeep screenshots. bLater: a sweep deletes them. */
+void bxEvRemoveShots(EvBuffer *p, EvState *pState, const char *zRule, i64 nKeep,
+    int bLater, BxErr *pErr);
+/* Removes all rows that are not pinned. */
+void bxEvRemoveAll(EvBuffer *p, EvState *pState, BxErr *pErr);
+/* Removes one row, or its screenshot. */
+void bxEvRemoveOne(
+    EvBuffer *p, EvState *pState, const EvRecord *pRow, BxErr *pErr);
+void bxEvRemoveShot(EvBuffer *p, EvState *pState, EvRecord *pRow, BxErr *pErr);
+void bxEvNote(EvBuffer *p, const EvReceipt *pReceipt, BxErr *pErr);
+/* The oldest rows in memory, without which it has at most nGoal bytes. */
+void bxEvChooseMemory(
+    EvBuffer *p, const EvState *pState, i64 nGoal, EvChoice *pOut, BxErr *pErr);
+/* What approval has left is to be swept. */
+void bxEvSweepLater(EvBuffer *p, EvState *pState, BxErr *pErr);
+/* Sweeps, and saves the state, until that many pages are free. */
+#define EV_SWEEP_STEP 128
+#define EV_SWEEP_CALL 512
+#define EV_SWEEP_ALL ((i64)1 << 60)
+void bxEvSweep(EvBuffer *p, EvState *pState, i64 nPage, BxErr *pErr);
+/* One step of this buffer or of another one, beside the record of a write. */
+void bxEvSweepStep(EvBuffer *p, EvState *pState, BxErr *pErr);
 
 /*----------------------------------------------------------- store.c ----*/
 
@@ -106,7 +174,8 @@ void bxEvDelete(EvBuffer *p, i64 iRow, BxErr *pErr);
 */
 sqlite3_stmt *bxEvPrepareTiers(
     EvBuffer *p, const char *zHere, const char *zBoth, BxErr *pErr);
-/* The statements that read the action or the screenshot of row ?1. */
+/* The statements that read the action or the screenshot of row ?1, with the
+** columns pruned and pinned as ?2 and ?3; with an overflow ?4 is the owner. */
 sqlite3_stmt *bxEvReadAction(EvBuffer *p, BxErr *pErr);
 sqlite3_stmt *bxEvReadScreenshot(EvBuffer *p, BxErr *pErr);
 /*
@@ -115,9 +184,12 @@ sqlite3_stmt *bxEvReadScreenshot(EvBuffer *p, BxErr *pErr);
 ** sqlite3_free().
 */
 char *bxEvActions(EvBuffer *p, BxErr *pErr);
-/* Runs one command of the buffer's view: prune, hold, clear. */
-void bxEvDo(EvBuffer *p, const char *zVerb, const char *zRule, i64 nAmount,
-    i64 iRow, BxErr *pErr);
+/* HeldError if a hold keeps the buffer. */
+void bxEvRefuseHeld(EvBuffer *p, BxErr *pErr);
+/* The end of each act: saves the state, and removes from the overflow. */
+void bxEvFinish(EvBuffer *p, EvState *pState, BxErr *pErr);
+/* Computes the confidence of all actions, or sets it to -1. */
+void bxEvRate(EvBuffer *p, int bRated, BxErr *pErr);
 /* Whether n bytes begin, after white space, like a JSON object. */
 int bxEvIsObject(const char *z, int n);
 
@@ -136,7 +208,8 @@ void bxEvOverflowOpen(
 /* Moves the oldest rows out of memory until it has at most nGoal bytes. */
 i64 bxEvOverflowMove(EvBuffer *p, EvState *pState, i64 nGoal, BxErr *pErr);
 /* Moves one row back into memory. */
-void bxEvOverflowBack(EvBuffer *p, EvState *pState, i64 iRow, BxErr *pErr);
+void bxEvOverflowBack(
+    EvBuffer *p, EvState *pState, EvRecord *pRow, BxErr *pErr);
 /* Writes the name of the buffer into the list of owners. */
 void bxEvOverflowRename(EvBuffer *p, BxErr *pErr);
 /* Begins an act that writes to the overflow. It is the first write, which waits
@@ -147,12 +220,10 @@ void bxEvOverflowClaim(EvBuffer *p, EvState *pState, BxErr *pErr);
 void bxEvOverflowOurs(EvBuffer *p, EvState *pState, BxErr *pErr);
 /* Removes from the overflow what the buffer has removed. */
 void bxEvOverflowSweep(EvBuffer *p, EvState *pState, BxErr *pErr);
-/* Approves the actions in the overflow. */
+/* Approves the actions in the overflow, and counts all rows. */
 void bxEvOverflowApprove(EvBuffer *p, EvState *pState, BxErr *pErr);
 /* Gives up all rows of this buffer in the overflow. */
 void bxEvOverflowDrop(EvBuffer *p, EvState *pState, BxErr *pErr);
-/* Computes the confidence of overflowed rows that have none yet. */
-void bxEvOverflowRate(EvBuffer *p, const EvState *pState, BxErr *pErr);
 
 /*--------------------------------------------------------- approve.c ----*/
 

@@ -5,7 +5,7 @@
 ** names. rec_rows keeps a narrow row for all evidence, wherever it is stored
 ** (place 1: here), so that counts, prunes and lists do not read this tier.
 **
-** The two tiers are in two schemas, which a single statement cannot write. So
+** The two tiers are in two schemas, in which a crash may leave two states. So
 ** the steps have an order, and can be repeated. A move copies the row before it
 ** deletes the original. A statement that removes a row from the buffer also
 ** writes it to rec_gone, and a sweep then removes it here. If the file is
@@ -23,16 +23,9 @@ SQLITE_EXTENSION_INIT3
 
 #define OVER_MARK "over."
 
-/* The text of a macro. */
-#define EV_TEXT_OF(value) #value
-#define EV_TEXT(macro) EV_TEXT_OF(macro)
-
 const BxRecords bxEvidenceRecords[] = {
     {"evidence__overflow", "main.evidence__overflow", "buffer=owner,",
-        "(SELECT action FROM main.evidence__overflow_actions WHERE rid = "
-        "t.rid)|"
-        "(SELECT screenshot FROM main.evidence__overflow_screenshots "
-        "WHERE rid = t.rid)|t.id|",
+        "t.action|t.screenshot|t.id|",
         "t.action_bytes + t.screenshot_bytes + " EV_TEXT(EV_ROW_BYTES),
         BX_HOLD_ON("buffer", "t.owner") " OR " BX_HOLD_ON(
             "evidence", "t.owner || '/' || t.id"),
@@ -148,19 +141,15 @@ static int changesRow(sqlite3_stmt *pStmt, BxErr *pErr) {
 static int writeOwner(EvBuffer *p, const EvState *pState, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxEvPrepareOver(p, pState,
       pState->nOverflow > 0
-          ? "UPDATE over.evidence_owners SET seen = max(seen, ?1), removed ="
-            " (SELECT removed FROM main.@_state)"
-            " WHERE owner = ?2 AND claim = ?3"
+          ? "UPDATE over.evidence_owners SET seen = max(seen, ?1),"
+            " removed = ?4 WHERE owner = ?2 AND claim = ?3"
           : "INSERT INTO over.evidence_owners(owner, buffer, claim, seen,"
-            " removed) SELECT ?2, ?4, ?3, ?1, removed FROM main.@_state"
-            " WHERE true ON CONFLICT (owner) DO UPDATE"
+            " removed) VALUES(?2, ?5, ?3, ?1, ?4) ON CONFLICT (owner) DO UPDATE"
             " SET seen = max(seen, excluded.seen), removed = excluded.removed"
             " WHERE claim = excluded.claim",
       pErr);
-  bxBind(pStmt, pErr, "itt", bxNow(), pState->zOwner, pState->zClaim);
-  if (pState->nOverflow == 0) {
-    bxBind(pStmt, pErr, "---t", p->base.stmts.zTable);
-  }
+  bxBind(pStmt, pErr, pState->nOverflow > 0 ? "itti" : "ittit", bxNow(),
+      pState->zOwner, pState->zClaim, pState->nRemoved, p->base.stmts.zTable);
   return changesRow(pStmt, pErr);
 }
 
@@ -239,21 +228,6 @@ void bxEvOverflowExpect(EvBuffer *p, const char *zDb, BxErr *pErr) {
   }
 }
 
-/* Creates the tables of the overflow if they are not installed. */
-static void installInto(Bx *bx, const char *zDb, BxErr *pErr) {
-  BxStmts *pThere = bxSchema(bx, zDb, pErr);
-  int i;
-  for (i = 0; pThere != 0 && i < bx->nDomain; i++) {
-    const BxDomain *p = &bx->aDomain[i];
-    if (strcmp(p->zName, "core") != 0 && strcmp(p->zName, "evidence") != 0) {
-      continue;
-    }
-    if (bxInstalledFormat(pThere, p, pErr) >= 0) continue;
-    bxExec(pThere, p->zSql, pErr);
-    bxForgetHomes(bx);
-  }
-}
-
 /* Takes over the rows that a lost buffer left. */
 static void resume(EvBuffer *p, const EvState *pState, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxEvPrepareOver(p, pState,
@@ -278,7 +252,7 @@ static void resume(EvBuffer *p, const EvState *pState, BxErr *pErr) {
   runOver(p, pState,
       "UPDATE main.@_state SET removed ="
       " (SELECT removed FROM over.evidence_owners WHERE owner = ?1)",
-      0, pErr);
+      0, pErr); /* the caller counts the rows */
 }
 
 void bxEvOverflowOpen(
@@ -289,7 +263,7 @@ void bxEvOverflowOpen(
   if (pErr->rc != SQLITE_OK) return;
   bxUuid(zUuid);
   bxUuid(zClaim);
-  installInto(p->base.stmts.bx, zDb, pErr);
+  bxInstallMissing(p->base.stmts.bx, zDb, "evidence", pErr);
   state.zOverflow = bxPrintf(pErr, "%s", zDb);
   state.zOwner = bxPrintf(pErr, "%s", zResume ? zResume : zUuid);
   state.zClaim = bxPrintf(pErr, "%s", zClaim);
@@ -326,7 +300,6 @@ void bxEvOverflowDrop(EvBuffer *p, EvState *pState, BxErr *pErr) {
 /*------------------------------------------------------------- moves ----*/
 
 #define THIS "owner = ?1 AND id = (SELECT id FROM main.@_rows WHERE rid = ?2)"
-#define THERE "(SELECT rid FROM over.evidence__overflow WHERE " THIS ")"
 
 /* The steps that move row ?2 of owner ?1. They first remove an extra copy that
 ** an earlier failure left. */
@@ -334,14 +307,17 @@ static const char *const azMove[] = {
     "UPDATE over.evidence__overflow SET pinned = 0, released = 1 WHERE " THIS,
     "DELETE FROM over.evidence__overflow WHERE " THIS,
     "INSERT INTO over.evidence__overflow(owner, id, timestamp, action_bytes,"
-    " screenshot_bytes, pruned, pinned, confidence) SELECT ?1, id, timestamp,"
-    " action_bytes, screenshot_bytes, pruned, pinned, confidence"
-    " FROM main.@_rows WHERE rid = ?2",
-    "INSERT INTO over.evidence__overflow_actions(rid, action)"
-    " SELECT " THERE ", action FROM main.@_actions WHERE rid = ?2",
-    "INSERT INTO over.evidence__overflow_screenshots(rid, screenshot)"
-    " SELECT " THERE ", screenshot FROM main.@_shots WHERE rid = ?2",
-    "UPDATE main.@_rows SET place = 1 WHERE rid = ?2 AND ?1 <> ''"};
+    " screenshot_bytes, pruned, pinned, confidence, action, screenshot)"
+    " SELECT ?1, r.id, r.timestamp, r.action_bytes, r.screenshot_bytes,"
+    " r.pruned, r.pinned, r.confidence, a.action,"
+    " iif(r.screenshot_bytes > 0, s.screenshot, NULL) FROM main.@_rows AS r"
+    " LEFT JOIN main.@_actions AS a ON a.rid = iif(r.pruned, -r.rid, r.rid)"
+    " LEFT JOIN main.@_shots AS s ON s.rid = r.rid WHERE r.rid = ?2",
+    "UPDATE main.@_rows SET place = 1 WHERE rid = ?2",
+    "DELETE FROM main.@_actions WHERE rid IN (?2, -?2)",
+    "DELETE FROM main.@_shots WHERE rid = ?2",
+    "DELETE FROM main.@_gone WHERE id ="
+    " (SELECT id FROM main.@_rows WHERE rid = ?2)"};
 #define N_MOVE ((int)(sizeof(azMove) / sizeof(azMove[0])))
 
 static void moveRow(
@@ -354,50 +330,82 @@ static void moveRow(
   }
 }
 
-/* The oldest row in memory while it has more than nGoal bytes; else 0. */
-static i64 oldestInMemory(EvBuffer *p, i64 nGoal, BxErr *pErr) {
-  static const char zSql[] =
-      "SELECT rid FROM main.@_rows WHERE place = 0 AND (SELECT memory_bytes"
-      " FROM main.@_state) > ?1 ORDER BY timestamp, rid LIMIT 1";
-  return bxAsk(&p->base.stmts, zSql, pErr, "i", nGoal);
-}
-
 i64 bxEvOverflowMove(EvBuffer *p, EvState *pState, i64 nGoal, BxErr *pErr) {
   sqlite3_stmt *apStep[N_MOVE] = {0};
-  i64 iRow, nMoved = 0;
+  EvChoice chosen = {0, 0, 0};
+  i64 iRow = 0;
   int i;
-  if (pErr->rc != SQLITE_OK || oldestInMemory(p, nGoal, pErr) == 0) return 0;
-  claim(p, pState, pErr);
-  for (i = 0; i < N_MOVE && pErr->rc == SQLITE_OK; i++) {
+  if (pErr->rc == SQLITE_OK) {
+    bxEvChooseMemory(p, pState, nGoal, &chosen, pErr);
+  }
+  if (chosen.nRow > 0) claim(p, pState, pErr);
+  for (i = 0; i < N_MOVE && chosen.nRow > 0 && pErr->rc == SQLITE_OK; i++) {
     apStep[i] = bxEvPrepareOver(p, pState, azMove[i], pErr);
   }
-  while ((iRow = oldestInMemory(p, nGoal, pErr)) != 0) {
-    moveRow(apStep, pState->zOwner, iRow, pErr);
-    if (pErr->rc != SQLITE_OK) break;
-    nMoved++;
+  while (iRow < chosen.nRow && pErr->rc == SQLITE_OK) {
+    EvRecord *pRow = &chosen.aRow[iRow++];
+    moveRow(apStep, pState->zOwner, pRow->iRow, pErr);
+    bxEvCount(pState, pRow, -1);
+    pRow->ePlace = EV_OVERFLOW;
+    bxEvCount(pState, pRow, 1);
   }
   for (i = 0; i < N_MOVE; i++) sqlite3_finalize(apStep[i]);
-  return nMoved;
+  sqlite3_free(chosen.aRow);
+  return iRow;
 }
 
-void bxEvOverflowBack(EvBuffer *p, EvState *pState, i64 iRow, BxErr *pErr) {
-  static const char zSql[] = "SELECT place FROM main.@_rows WHERE rid = ?1";
-  if (pErr->rc != SQLITE_OK) return;
-  claim(p, pState, pErr);
-  runOver(p, pState,
-      "INSERT INTO main.@_do(verb, rid, action, screenshot) SELECT 'back',"
-      " r.rid, a.action, CASE WHEN r.screenshot_bytes > 0 THEN s.screenshot"
-      " END FROM main.@_rows AS r JOIN over.evidence__overflow AS o"
-      " ON o.owner = ?1 AND o.id = r.id JOIN over.evidence__overflow_actions"
-      " AS a ON a.rid = o.rid LEFT JOIN over.evidence__overflow_screenshots"
-      " AS s ON s.rid = o.rid WHERE r.rid = ?2 AND r.place = 1",
-      iRow, pErr);
-  if (bxAsk(&p->base.stmts, zSql, pErr, "i", iRow) == EV_OVERFLOW) {
+/* The row in the overflow. Its screenshot may be missing. */
+#define OVER_BACK                                                              \
+  " FROM main.@_rows AS r JOIN over.evidence__overflow AS o"                   \
+  " ON o.owner = ?1 AND o.id = r.id WHERE r.rid = ?2 AND r.place = 1"          \
+  " AND o.action IS NOT NULL"
+
+/* A row that comes back must have the size that it had when it was moved. */
+static void expectSame(
+    EvBuffer *p, const EvState *pState, i64 iRow, BxErr *pErr) {
+  sqlite3_stmt *pStmt = bxEvPrepareOver(p, pState,
+      "SELECT r.action_bytes = length(CAST(o.action AS BLOB)) AND"
+      " (r.screenshot_bytes = 0 OR coalesce(length(o.screenshot),"
+      "  r.screenshot_bytes) = r.screenshot_bytes)" OVER_BACK,
+      pErr);
+  bxBind(pStmt, pErr, "ti", pState->zOwner, iRow);
+  if (!bxRow(pStmt, pErr)) {
     bxFail(pErr, SQLITE_CORRUPT_VTAB,
         "CorruptedDataError: row %lld of %s is missing in the overflow of "
         "schema %s; DELETE it from %s",
         iRow, p->base.stmts.zTable, pState->zOverflow, p->base.stmts.zTable);
+  } else if (!sqlite3_column_int(pStmt, 0)) {
+    bxFail(pErr, SQLITE_CONSTRAINT,
+        "CorruptedDataError: row %lld in the overflow is not the row that was "
+        "moved there; DELETE the row",
+        iRow);
   }
+  sqlite3_finalize(pStmt);
+}
+
+void bxEvOverflowBack(
+    EvBuffer *p, EvState *pState, EvRecord *pRow, BxErr *pErr) {
+  static const char zHome[] = "UPDATE main.@_rows SET place = 0 WHERE rid = ?1";
+  static const char zLeft[] =
+      "INSERT INTO main.@_gone(id, whole) SELECT id, 1 FROM main.@_rows"
+      " WHERE rid = ?1 ON CONFLICT (id) DO UPDATE SET whole = 1";
+  if (pErr->rc != SQLITE_OK) return;
+  claim(p, pState, pErr);
+  if (pErr->rc == SQLITE_OK) expectSame(p, pState, pRow->iRow, pErr);
+  runOver(p, pState,
+      "INSERT OR REPLACE INTO main.@_actions(rid, action)"
+      " SELECT iif(r.pruned, -r.rid, r.rid), o.action" OVER_BACK,
+      pRow->iRow, pErr);
+  runOver(p, pState,
+      "INSERT OR REPLACE INTO main.@_shots(rid, screenshot)"
+      " SELECT r.rid, o.screenshot" OVER_BACK
+      " AND r.screenshot_bytes > 0 AND o.screenshot IS NOT NULL",
+      pRow->iRow, pErr);
+  bxDo(&p->base.stmts, zHome, pErr, "i", pRow->iRow);
+  bxDo(&p->base.stmts, zLeft, pErr, "i", pRow->iRow);
+  bxEvCount(pState, pRow, -1);
+  pRow->ePlace = EV_MEMORY;
+  bxEvCount(pState, pRow, 1);
 }
 
 void bxEvOverflowSweep(EvBuffer *p, EvState *pState, BxErr *pErr) {
@@ -416,7 +424,8 @@ void bxEvOverflowSweep(EvBuffer *p, EvState *pState, BxErr *pErr) {
       " AND id IN (SELECT id FROM main.@_gone WHERE whole = 1)",
       0, &err);
   runOver(p, pState,
-      "UPDATE over.evidence__overflow SET screenshot_bytes = 0, released = 1"
+      "UPDATE over.evidence__overflow SET screenshot_bytes = 0,"
+      " screenshot = NULL, released = 1"
       " WHERE owner = ?1 AND id IN (SELECT id FROM main.@_gone WHERE whole = "
       "0)",
       0, &err);
@@ -438,27 +447,24 @@ void bxEvOverflowSweep(EvBuffer *p, EvState *pState, BxErr *pErr) {
   "SELECT o.rid FROM over.evidence__overflow AS o JOIN main.@_rows AS r "      \
   "ON r.id = o.id WHERE o.owner = ?1 AND r.place = 1 AND r.pinned = 0 "        \
   "AND r.pruned = 0"
-#define SOUND BX_JSON_VALID("a.action") " AND " EV_OBJECT("a.action")
-
 /* The copy in the overflow is reduced first; a repetition does the rest. */
 void bxEvOverflowApprove(EvBuffer *p, EvState *pState, BxErr *pErr) {
   char *zApproved, *zSql;
   if (pErr->rc != SQLITE_OK || pState->nOverflow == 0) return;
   claim(p, pState, pErr);
-  zApproved = bxEvApproved("(SELECT timestamp FROM over.evidence__overflow AS t"
-                           " WHERE t.rid = evidence__overflow_actions.rid)",
-      pErr);
+  zApproved = bxEvApproved("timestamp", pErr);
   zSql = bxPrintf(pErr,
-      "UPDATE over.evidence__overflow_actions SET action = %s"
-      " WHERE rid IN (" OURS ") AND " BX_JSON_VALID("action"),
+      "UPDATE over.evidence__overflow SET action = %s, pruned = 1"
+      " WHERE rid IN (" OURS ") AND CASE WHEN " BX_JSON_VALID(
+          "action") " THEN " EV_OBJECT("action") " END",
       zApproved);
   runOver(p, pState, zSql, 0, pErr);
   sqlite3_free(zSql);
   sqlite3_free(zApproved);
   runOver(p, pState,
-      "UPDATE over.evidence__overflow SET pruned = 1 WHERE rid IN (" OURS ")"
-      " AND (SELECT " SOUND " FROM over.evidence__overflow_actions AS a"
-      " WHERE a.rid = evidence__overflow.rid)",
+      "UPDATE over.evidence__overflow"
+      " SET action_bytes = length(CAST(action AS BLOB))"
+      " WHERE rid IN (" OURS ") AND pruned = 1",
       0, pErr);
   runOver(p, pState,
       "UPDATE main.@_rows SET pruned = o.pruned, action_bytes = o.action_bytes"
@@ -466,16 +472,5 @@ void bxEvOverflowApprove(EvBuffer *p, EvState *pState, BxErr *pErr) {
       " AND o.id = @_rows.id AND o.pruned = 1 AND @_rows.place = 1"
       " AND @_rows.pinned = 0 AND @_rows.pruned = 0",
       0, pErr);
-}
-
-void bxEvOverflowRate(EvBuffer *p, const EvState *pState, BxErr *pErr) {
-  if (pErr->rc != SQLITE_OK || pState->nOverflow == 0) return;
-  runOver(p, pState,
-      "UPDATE main.@_rows SET confidence = coalesce((SELECT CASE "
-      "WHEN " BX_JSON_VALID("a.action") " THEN " EV_BEST(
-          "a.action") " END FROM over.evidence__overflow AS o"
-                      " JOIN over.evidence__overflow_actions AS a"
-                      " ON a.rid = o.rid WHERE o.owner = ?1"
-                      " AND o.id = @_rows.id), -1) WHERE place = 1",
-      0, pErr);
+  bxEvCountRows(p, pState, pErr);
 }

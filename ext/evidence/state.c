@@ -1,6 +1,8 @@
 /*
-** state.c: reads the row of rec_state of a buffer, and checks that the module
-** knows the format of its tables.
+** state.c: the row of rec_state of a buffer, with its settings and counters.
+**
+** An act reads it, counts what it changes, and writes it at its end. Nobody else
+** can change it meanwhile: the act has the write lock.
 */
 #include "evidence.h"
 SQLITE_EXTENSION_INIT3
@@ -36,41 +38,49 @@ static void expectFormat(EvBuffer *p, i64 iFormat, BxErr *pErr) {
       p->base.stmts.zTable, iFormat, KNOWN_FORMAT);
 }
 
-i64 bxEvSizeColumn(sqlite3_stmt *pStmt, int iCol) {
+/* A number of bytes or rows. An impossible number is damage, which
+** blackbox_check() reports; here it must not overflow a sum. */
+static i64 sizeColumn(sqlite3_stmt *pStmt, int iCol) {
   i64 n = sqlite3_column_int64(pStmt, iCol);
   if (n < 0) return 0;
   return n < MAX_COUNT ? n : MAX_COUNT;
 }
 
+#define COUNTERS                                                               \
+  "last, removed, actions, bytes, screenshots, free_screenshots, "             \
+  "pinned_bytes, memory_bytes, overflowed, swept, stale"
+
+/* The counters, in the order of COUNTERS. */
+#define EACH_COUNTER(X)                                                        \
+  X(iLast)                                                                     \
+  X(nRemoved)                                                                  \
+  X(nAction)                                                                   \
+  X(nBytes)                                                                    \
+  X(nScreenshot) X(nFree) X(nPinned) X(nMemory) X(nOverflow) X(iSwept) X(iStale)
+
 void bxEvLoadState(EvBuffer *p, EvState *pState, BxErr *pErr) {
   static const char zSql[] =
-      "SELECT max_size_bytes, prune_threshold, bytes, pinned_bytes,"
-      " memory_bytes, actions, screenshots, overflowed, last,"
-      " nullif(overflow, ''), owner, claim,"
-      " retention_policy = 'confidence-based', format, free_screenshots,"
-      " CASE retention_policy WHEN 'keep-last-n' THEN max_screenshots ELSE -1"
-      " END FROM main.@_state";
+      "SELECT max_size_bytes, prune_threshold, nullif(overflow, ''), owner,"
+      " claim, retention_policy = 'confidence-based', format, CASE"
+      " retention_policy WHEN 'keep-last-n' THEN max_screenshots ELSE -1 END,"
+      " " COUNTERS " FROM main.@_state";
   sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
   memset(pState, 0, sizeof(*pState));
   if (bxRow(pStmt, pErr)) {
-    pState->nMax = bxEvSizeColumn(pStmt, 0);
+    int i = 8;
+    pState->nMax = sizeColumn(pStmt, 0);
     pState->rThreshold = sqlite3_column_double(pStmt, 1);
-    pState->nBytes = bxEvSizeColumn(pStmt, 2);
-    pState->nPinned = bxEvSizeColumn(pStmt, 3);
-    pState->nMemory = bxEvSizeColumn(pStmt, 4);
-    pState->nAction = bxEvSizeColumn(pStmt, 5);
-    pState->nScreenshot = bxEvSizeColumn(pStmt, 6);
-    pState->nOverflow = bxEvSizeColumn(pStmt, 7);
-    pState->iLast = bxEvSizeColumn(pStmt, 8);
-    pState->bRated = sqlite3_column_int(pStmt, 12);
-    expectFormat(p, sqlite3_column_int64(pStmt, 13), pErr);
-    pState->nFree = bxEvSizeColumn(pStmt, 14);
-    pState->nKeep = sqlite3_column_int64(pStmt, 15);
-    pState->zOverflow = bxColumnCopy(pStmt, 9, pErr);
+    pState->zOverflow = bxColumnCopy(pStmt, 2, pErr);
     if (pState->zOverflow != 0) {
-      pState->zOwner = bxColumnCopy(pStmt, 10, pErr);
-      pState->zClaim = bxColumnCopy(pStmt, 11, pErr);
+      pState->zOwner = bxColumnCopy(pStmt, 3, pErr);
+      pState->zClaim = bxColumnCopy(pStmt, 4, pErr);
     }
+    pState->bRated = sqlite3_column_int(pStmt, 5);
+    expectFormat(p, sqlite3_column_int64(pStmt, 6), pErr);
+    pState->nKeep = sqlite3_column_int64(pStmt, 7);
+#define READ(counter) pState->counter = sizeColumn(pStmt, i++);
+    EACH_COUNTER(READ)
+#undef READ
   } else {
     bxFail(pErr, SQLITE_CORRUPT_VTAB,
         "CorruptedDataError: table %s_state of buffer %s has no row; restore "
@@ -78,6 +88,64 @@ void bxEvLoadState(EvBuffer *p, EvState *pState, BxErr *pErr) {
         p->base.stmts.zTable, p->base.stmts.zTable);
   }
   bxDone(pStmt, pErr);
+}
+
+const char bxEvSaveSql[] =
+    "UPDATE main.@_state SET last = ?1, removed = ?2, actions = ?3, bytes = ?4,"
+    " screenshots = ?5, free_screenshots = ?6, pinned_bytes = ?7,"
+    " memory_bytes = ?8, overflowed = ?9, swept = ?10, stale = ?11";
+
+void bxEvSaveState(EvBuffer *p, const EvState *pState, BxErr *pErr) {
+#define GIVE(counter) , pState->counter
+  bxDo(&p->base.stmts, bxEvSaveSql, pErr, "iiiiiiiiiii" EACH_COUNTER(GIVE));
+#undef GIVE
+}
+
+void bxEvCountRows(EvBuffer *p, EvState *pState, BxErr *pErr) {
+  static const char zSql[] =
+      "SELECT count(*), coalesce(sum(size), 0),"
+      " coalesce(sum(screenshot_bytes > 0), 0),"
+      " coalesce(sum(screenshot_bytes > 0 AND pinned = 0), 0),"
+      " coalesce(sum((pinned <> 0) * size), 0),"
+      " coalesce(sum((place = 0) * size), 0), coalesce(sum(place = 1), 0),"
+      " coalesce(max(rid), 0) FROM (SELECT *, action_bytes + screenshot_bytes"
+      " + " EV_TEXT(EV_ROW_BYTES) " AS size FROM main.@_rows)";
+  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+  if (bxRow(pStmt, pErr)) {
+    i64 iLast = sizeColumn(pStmt, 7);
+    pState->nAction = sizeColumn(pStmt, 0);
+    pState->nBytes = sizeColumn(pStmt, 1);
+    pState->nScreenshot = sizeColumn(pStmt, 2);
+    pState->nFree = sizeColumn(pStmt, 3);
+    pState->nPinned = sizeColumn(pStmt, 4);
+    pState->nMemory = sizeColumn(pStmt, 5);
+    pState->nOverflow = sizeColumn(pStmt, 6);
+    if (iLast > pState->iLast) pState->iLast = iLast;
+  }
+  bxDone(pStmt, pErr);
+}
+
+void bxEvCount(EvState *pState, const EvRecord *pRow, int iSign) {
+  i64 n = pRow->nAction + pRow->nShot + EV_ROW_BYTES;
+  int bShot = pRow->nShot > 0;
+  assert(iSign == 1 || iSign == -1);
+  pState->nAction += iSign;
+  pState->nBytes += iSign * n;
+  if (bShot) pState->nScreenshot += iSign;
+  if (bShot && !pRow->iPinned) pState->nFree += iSign;
+  if (pRow->iPinned) pState->nPinned += iSign * n;
+  if (pRow->ePlace == EV_MEMORY) pState->nMemory += iSign * n;
+  if (pRow->ePlace == EV_OVERFLOW) pState->nOverflow += iSign;
+}
+
+void bxEvReadRecord(sqlite3_stmt *pStmt, int iCol, EvRecord *pOut) {
+  pOut->iRow = sqlite3_column_int64(pStmt, iCol);
+  pOut->iTime = sqlite3_column_int64(pStmt, iCol + 1);
+  pOut->nAction = sizeColumn(pStmt, iCol + 2);
+  pOut->nShot = sizeColumn(pStmt, iCol + 3);
+  pOut->iPruned = sqlite3_column_int64(pStmt, iCol + 4);
+  pOut->iPinned = sqlite3_column_int64(pStmt, iCol + 5);
+  pOut->ePlace = sqlite3_column_int(pStmt, iCol + 6);
 }
 
 void bxEvExpectKnown(EvBuffer *p, BxErr *pErr) {

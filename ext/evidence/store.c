@@ -1,13 +1,11 @@
 /*
 ** store.c: writes and reads the rows of an evidence buffer, and its settings.
 **
-** Every write is checked first, and is then one inner statement: an INSERT into
-** the view rec_put, whose trigger does the rest (sql/evidence_buffer.sql). So
-** an error leaves nothing half done, also inside a transaction. Only the second
-** tier of a buffer in temp is in another schema. Its part comes before
-** (evidence is copied there, then deleted here) or after (evidence that was
-** removed here is then removed there), so that a failure leaves an extra copy,
-** never a loss.
+** A write checks everything that can be refused before it changes anything. (After
+** that, an error undoes the statement: see core/write.c.) The second tier of a
+** buffer in temp is in another schema, so that its part comes before (evidence is
+** copied there, then deleted here) or after (evidence that was removed here is then
+** removed there). A failure leaves an extra copy, never a loss.
 **
 ** The default of id and timestamp is that of the action. A size is the bytes of
 ** the action, plus those of the screenshot, plus EV_ROW_BYTES.
@@ -18,7 +16,7 @@ SQLITE_EXTENSION_INIT3
 #include <stdlib.h>
 #include <string.h>
 
-/* What an UPDATE changes, for the trigger on rec_put. */
+/* What an UPDATE changes. */
 #define HAS_TIMESTAMP 1
 #define HAS_ACTION 2
 #define HAS_SCREENSHOT 4
@@ -68,9 +66,6 @@ static int isPolicy(sqlite3_value *pVal) {
   return 0;
 }
 
-static const char zSetShots[] =
-    "UPDATE main.@_state SET max_screenshots = CAST(?1 AS INTEGER)";
-
 /* The UPDATE of a setting, or NULL with an error if it is out of range. */
 static const char *settingSql(
     const char *zName, sqlite3_value *pVal, BxErr *pErr) {
@@ -79,6 +74,8 @@ static const char *settingSql(
   static const char zThreshold[] =
       "UPDATE main.@_state SET prune_threshold = CAST(?1 AS REAL)";
   static const char zPolicy[] = "UPDATE main.@_state SET retention_policy = ?1";
+  static const char zShots[] =
+      "UPDATE main.@_state SET max_screenshots = CAST(?1 AS INTEGER)";
   const char *zSql = 0;
   int bGood = 0;
   if (sqlite3_stricmp(zName, "max_size_bytes") == 0) {
@@ -91,7 +88,7 @@ static const char *settingSql(
     zSql = zPolicy;
     bGood = isPolicy(pVal);
   } else if (sqlite3_stricmp(zName, "max_screenshots") == 0) {
-    zSql = zSetShots;
+    zSql = zShots;
     bGood = inRange(pVal, 1, 0.0, 1000000.0);
   } else {
     bxFail(pErr, SQLITE_CONSTRAINT,
@@ -101,17 +98,6 @@ static const char *settingSql(
   }
   if (!bGood) failSetting(pErr, zName, pVal);
   return bGood ? zSql : 0;
-}
-
-/* Refuses a limit that no policy uses. */
-static void expectHeld(EvBuffer *p, const EvState *pState, BxErr *pErr) {
-  if (pErr->rc != SQLITE_OK || pState->nKeep >= 0) return;
-  bxFail(pErr, SQLITE_CONSTRAINT,
-      "ValidationError: max_screenshots is used only with retention_policy "
-      "'keep-last-n', and %s has another policy; set the policy too: "
-      "retention_policy='keep-last-n' in CREATE VIRTUAL TABLE, or INSERT INTO "
-      "\"%w\"(\"%w\", value) VALUES('retention_policy', 'keep-last-n') first",
-      p->base.stmts.zTable, p->base.stmts.zTable, p->base.stmts.zTable);
 }
 
 /* overflow can change only while the old schema has no rows. */
@@ -139,15 +125,54 @@ static void setOverflow(EvBuffer *p, sqlite3_value *pVal, BxErr *pErr) {
   bxEvFreeState(&state);
 }
 
+/* What the settings demand of the rows that are there: what pins do not leave room
+** for is refused. bCheck: only this, before anything changes. */
+static void settleRows(EvBuffer *p, EvState *pState, int bCheck, BxErr *pErr) {
+  double rLimit = (double)pState->nMax * pState->rThreshold;
+  int bPrune = (double)pState->nBytes > rLimit;
+  int bShots = pState->nKeep >= 0 && pState->nFree > pState->nKeep;
+  if (pErr->rc != SQLITE_OK) return;
+  if (bCheck && pState->nPinned > pState->nMax) {
+    bxFail(pErr, SQLITE_CONSTRAINT,
+        "BufferFullError: pinned evidence has %lld bytes, more than the new "
+        "max_size_bytes of %lld; unpin rows first",
+        pState->nPinned, pState->nMax);
+  } else if (bCheck) {
+    if (bPrune || bShots) bxEvRefuseHeld(p, pErr);
+  } else {
+    if (bPrune) bxEvRemovePruned(p, pState, "threshold", 0, 0, pErr);
+    if (bShots) {
+      bxEvRemoveShots(p, pState, "max_screenshots", pState->nKeep, 0, pErr);
+    }
+  }
+}
+
+/* The state as it will be with the setting. */
+static void foresee(EvBuffer *p, const char *zName, sqlite3_value *pVal,
+    EvState *pState, BxErr *pErr) {
+  static const char zKeep[] =
+      "SELECT CASE ?1 WHEN 'keep-last-n' THEN max_screenshots ELSE -1 END"
+      " FROM main.@_state";
+  const char *zVal = (const char *)sqlite3_value_text(pVal);
+  if (pErr->rc != SQLITE_OK) return;
+  if (zVal == 0) {
+    bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  } else if (sqlite3_stricmp(zName, "max_size_bytes") == 0) {
+    pState->nMax = sqlite3_value_int64(pVal);
+  } else if (sqlite3_stricmp(zName, "prune_threshold") == 0) {
+    pState->rThreshold = sqlite3_value_double(pVal);
+  } else if (sqlite3_stricmp(zName, "retention_policy") == 0) {
+    pState->bRated = strcmp(zVal, "confidence-based") == 0;
+    pState->nKeep = bxAsk(&p->base.stmts, zKeep, pErr, "t", zVal);
+  } else if (pState->nKeep >= 0) {
+    pState->nKeep = sqlite3_value_int64(pVal);
+  }
+}
+
 void bxEvSet(EvBuffer *p, const char *zName, sqlite3_value *pVal, BxErr *pErr) {
-  /* clang-format off */
-  static const char zRate[] =
-      "UPDATE main.@_rows SET confidence = (SELECT CASE WHEN"
-      " " BX_JSON_VALID("action") " THEN " EV_BEST("action") " ELSE -1 END"
-      " FROM main.@_actions AS a WHERE a.rid = @_rows.rid) WHERE place <> 1";
-  /* clang-format on */
   const char *zSql;
   EvState state;
+  int bRated;
   if (pErr->rc != SQLITE_OK) return;
   if (sqlite3_stricmp(zName, "overflow") == 0) {
     setOverflow(p, pVal, pErr);
@@ -156,14 +181,14 @@ void bxEvSet(EvBuffer *p, const char *zName, sqlite3_value *pVal, BxErr *pErr) {
   zSql = settingSql(zName, pVal, pErr);
   if (zSql == 0) return;
   bxEvLoadState(p, &state, pErr);
-  if (zSql == zSetShots) expectHeld(p, &state, pErr);
+  bRated = state.bRated;
+  foresee(p, zName, pVal, &state, pErr);
+  settleRows(p, &state, 1, pErr);
   bxEvOverflowOurs(p, &state, pErr);
-  if (!state.bRated && sqlite3_stricmp(zName, "retention_policy") == 0) {
-    bxRun(bxStmt(&p->base.stmts, zRate, pErr), pErr);
-    bxEvOverflowRate(p, &state, pErr);
-  }
   bxDo(&p->base.stmts, zSql, pErr, "v", pVal);
-  bxEvOverflowSweep(p, &state, pErr);
+  if (state.bRated != bRated) bxEvRate(p, state.bRated, pErr);
+  settleRows(p, &state, 0, pErr);
+  bxEvFinish(p, &state, pErr);
   bxEvFreeState(&state);
 }
 
@@ -185,18 +210,17 @@ static void firstSetting(
 static void settleResumed(EvBuffer *p, BxErr *pErr) {
   EvState state = {0};
   if (pErr->rc == SQLITE_OK) bxEvLoadState(p, &state, pErr);
-  if (state.bRated) bxEvOverflowRate(p, &state, pErr);
-  bxExec(&p->base.stmts,
-      "UPDATE main.@_state SET max_size_bytes = max_size_bytes", pErr);
-  bxEvOverflowSweep(p, &state, pErr);
+  bxEvCountRows(p, &state, pErr);
+  bxEvRate(p, state.bRated, pErr);
+  settleRows(p, &state, 0, pErr);
+  bxEvFinish(p, &state, pErr);
   bxEvFreeState(&state);
 }
 
 void bxEvFirstState(EvBuffer *p, const EvParam *pParam, BxErr *pErr) {
   bxExec(&p->base.stmts,
-      "INSERT INTO main.@_state(one, format, max_size_bytes, prune_threshold,"
-      " retention_policy, max_screenshots) VALUES"
-      " (1, 1, 73400320, 0.9, 'keep-all', 50)",
+      "INSERT INTO main.@_state VALUES(1, 73400320, 0.9, 'keep-all', 50,"
+      " '', '', '', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)",
       pErr);
   firstSetting(p, "max_size_bytes", pParam->zMax, pErr);
   firstSetting(p, "prune_threshold", pParam->zThreshold, pErr);
@@ -229,7 +253,7 @@ static void failAction(BxErr *pErr, sqlite3_value *pAction) {
       pAction);
 }
 
-/* Checks the type and the first character; SQLite checks the rest at INSERT. */
+/* Checks the type and the first character; readAction() checks the rest. */
 static void checkAction(sqlite3_value *pAction, BxErr *pErr) {
   const char *z;
   if (pErr->rc != SQLITE_OK) return;
@@ -273,11 +297,12 @@ static i64 pinnedOf(sqlite3_value *pVal, BxErr *pErr) {
   "') = 'text' AND instr(replace(?1 -> '" path                                 \
   "', '\\\\', ''), '\\u0000') > 0 THEN char(0) ELSE " SCALAR(path) " END"
 
-/* Reads a missing id or timestamp from the action. The caller frees the copies
-** in *apOwn. */
+/* Checks that the action is JSON, and reads from it the id or timestamp that is
+** missing. The caller frees the copies in *apOwn. */
 static void readAction(
     EvBuffer *p, EvRow *pRow, sqlite3_value **apOwn, BxErr *pErr) {
   /* clang-format off */
+  static const char zValid[] = "SELECT 1 WHERE " BX_JSON_VALID("?1");
   static const char zSql[] =
       "SELECT coalesce(" ID_AT("$.id") ", " ID_AT("$.actionId") "), "
       "coalesce(" SCALAR("$.timestamp") ", "
@@ -288,25 +313,89 @@ static void readAction(
   int i, bNeed = 0;
   app[0] = &pRow->pId;
   app[1] = &pRow->pTimestamp;
-  for (i = 0; i < 2; i++) {
+  for (i = 0; i < 2 && apOwn != 0; i++) {
     if (*app[i] != 0 && sqlite3_value_type(*app[i]) == SQLITE_NULL) *app[i] = 0;
     bNeed |= *app[i] == 0;
   }
-  if (pErr->rc != SQLITE_OK || !bNeed) return;
-  pStmt = bxStmt(&p->base.stmts, zSql, pErr);
-  bxBind(pStmt, pErr, "v", pRow->pAction);
+  if (pErr->rc != SQLITE_OK) return;
+  pStmt = bxStmt(&p->base.stmts, bNeed ? zSql : zValid, pErr);
+  bxBind(pStmt, pErr, "s", pRow->pAction);
   if (bxRow(pStmt, pErr)) {
-    for (i = 0; i < 2; i++) {
+    for (i = 0; i < 2 && bNeed; i++) {
       if (*app[i] != 0) continue;
       apOwn[i] = sqlite3_value_dup(sqlite3_column_value(pStmt, i));
       *app[i] = bxGot(apOwn[i], pErr);
     }
-  } else if (bxEvIsJson(p->base.stmts.bx, pRow->pAction, pErr)) {
-    bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  } else {
+  } else if (pErr->rc == SQLITE_OK) {
     failAction(pErr, pRow->pAction);
   }
   bxDone(pStmt, pErr);
+}
+
+/* The confidence of an action, which was checked, if the policy needs it. */
+static double rateAction(
+    EvBuffer *p, int bRated, sqlite3_value *pAction, BxErr *pErr) {
+  static const char zSql[] = "SELECT " EV_BEST("?1");
+  sqlite3_stmt *pStmt;
+  double r = -1;
+  if (!bRated || pAction == 0) return r;
+  pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+  bxBind(pStmt, pErr, "s", pAction);
+  if (bxRow(pStmt, pErr)) r = sqlite3_column_double(pStmt, 0);
+  bxDone(pStmt, pErr);
+  return r;
+}
+
+void bxEvRate(EvBuffer *p, int bRated, BxErr *pErr) {
+  static const char zNone[] =
+      "UPDATE main.@_rows SET confidence = -1 WHERE confidence <> -1";
+  char *zAll, *zSql;
+  sqlite3_stmt *pStmt;
+  if (pErr->rc != SQLITE_OK) return;
+  bxDo(&p->base.stmts, zNone, pErr, "");
+  zAll = bRated ? bxEvActions(p, pErr) : 0;
+  if (zAll == 0) return;
+  zSql = bxPrintf(pErr,
+      "UPDATE \"%w\".\"%w_rows\" AS n SET confidence = CASE "
+      "WHEN " BX_JSON_VALID("o.action") " THEN " EV_BEST(
+          "o.action") " ELSE -1 END"
+                      " FROM %s AS o"
+                      " WHERE o.rid = n.rid",
+      p->base.stmts.zDb, p->base.stmts.zTable, zAll);
+  pStmt = bxEvPrepareActions(p, zSql, pErr);
+  bxRow(pStmt, pErr);
+  sqlite3_finalize(pStmt);
+  sqlite3_free(zSql);
+  sqlite3_free(zAll);
+}
+
+/* Whether the file has holds, at little cost. (The domain may have been removed.) */
+static int hasHolds(EvBuffer *p, BxErr *pErr) {
+  static const char zSql[] = "SELECT 1 FROM main.retention__in_force LIMIT 1";
+  const BxStmts *pStmts = &p->base.stmts;
+  return !p->bTemp &&
+         sqlite3_table_column_metadata(pStmts->bx->db, pStmts->zDb,
+             "retention__in_force", 0, 0, 0, 0, 0, 0) == SQLITE_OK &&
+         bxAsk(&p->base.stmts, zSql, pErr, "") != 0;
+}
+
+void bxEvRefuseHeld(EvBuffer *p, BxErr *pErr) {
+  char *zOwner;
+  if (pErr->rc != SQLITE_OK || !hasHolds(p, pErr)) return;
+  zOwner = bxShadowHolder(&p->base, pErr);
+  if (zOwner != 0) {
+    bxFail(pErr, SQLITE_CONSTRAINT,
+        "HeldError: a hold keeps this buffer (by %s), in which nothing can be "
+        "changed, pruned or deleted; increase max_size_bytes, or end the hold "
+        "with retention_release()",
+        zOwner);
+  }
+  sqlite3_free(zOwner);
+}
+
+void bxEvFinish(EvBuffer *p, EvState *pState, BxErr *pErr) {
+  bxEvSaveState(p, pState, pErr);
+  bxEvOverflowSweep(p, pState, pErr);
 }
 
 /* Checks that a row of nNew bytes, which has nOld bytes now, can fit. */
@@ -314,13 +403,13 @@ static void checkSize(EvBuffer *p, const EvState *pState, const char *zId,
     i64 nNew, i64 nPinned, BxErr *pErr) {
   if (pErr->rc != SQLITE_OK) return;
   assert(nNew >= EV_ROW_BYTES && nPinned >= 0);
-  if (nNew > pState->nMax / 2) {
+  if (nNew > pState->nMax) {
     bxFail(pErr, SQLITE_TOOBIG,
-        "DataTooLargeError: evidence %Q has %lld bytes, and one row may take "
-        "at most half of max_size_bytes, %lld; increase it: INSERT INTO "
-        "\"%w\"(\"%w\", value) VALUES('max_size_bytes', %lld)",
-        zId, nNew, pState->nMax / 2, p->base.stmts.zTable, p->base.stmts.zTable,
-        nNew * 4);
+        "DataTooLargeError: evidence %Q has %lld bytes, and max_size_bytes is "
+        "%lld; increase it: INSERT INTO \"%w\"(\"%w\", value) "
+        "VALUES('max_size_bytes', %lld)",
+        zId, nNew, pState->nMax, p->base.stmts.zTable, p->base.stmts.zTable,
+        nNew * 2);
   } else if (nPinned + nNew > pState->nMax) {
     bxFail(pErr, SQLITE_CONSTRAINT,
         "BufferFullError: pinned evidence holds %lld of %lld bytes and leaves "
@@ -328,47 +417,6 @@ static void checkSize(EvBuffer *p, const EvState *pState, const char *zId,
         "...) or increase max_size_bytes",
         nPinned, pState->nMax, nNew, p->base.stmts.zTable);
   }
-}
-
-/*----------------------------------------------------- one statement ----*/
-
-/* Text that is not JSON becomes NULL, which the tables refuse. */
-#define PUT(confidence)                                                        \
-  "(rid, id, timestamp, pinned, mask, place, action, screenshot, confidence)"  \
-  " VALUES (?1, ?2, ?3, ?4, ?5, ?6, CASE WHEN " BX_JSON_VALID(                 \
-      "?7") " THEN ?7 END, ?8,"                                                \
-            " " confidence ")"
-
-/* Runs INSERT INTO rec_put, and explains an action that is refused as JSON. The
-** confidence of an action is computed if the policy needs it. */
-static void putRow(EvBuffer *p, i64 iRow, const char *zId, const EvRow *pRow,
-    i64 iTime, i64 iPinned, int mask, int bRated, BxErr *pErr) {
-  static const char zPlain[] = "INSERT INTO main.@_put" PUT("-1");
-  static const char zRated[] = "INSERT INTO main.@_put" PUT(
-      "CASE WHEN " BX_JSON_VALID("?7") " THEN " EV_BEST("?7") " ELSE -1 END");
-  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, bRated ? zRated : zPlain, pErr);
-  assert(pErr->rc != SQLITE_OK || (iRow > 0 && zId != 0));
-  bxBind(pStmt, pErr, "itiiiiss", iRow, zId, iTime, iPinned, (i64)mask,
-      (i64)(p->bTemp ? EV_MEMORY : EV_FILE), pRow->pAction, pRow->pScreenshot);
-  bxRun(pStmt, pErr);
-  if ((pErr->rc == SQLITE_ERROR || (pErr->rc & 0xff) == SQLITE_CONSTRAINT) &&
-      pRow->pAction != 0) {
-    BxErr err = {SQLITE_OK, 0};
-    int bJson = bxEvIsJson(p->base.stmts.bx, pRow->pAction, &err);
-    if (err.rc != SQLITE_OK || !bJson) bxClear(pErr);
-    if (err.rc != SQLITE_OK) {
-      *pErr = err;
-    } else if (!bJson) {
-      failAction(pErr, pRow->pAction);
-    }
-  }
-}
-
-void bxEvDo(EvBuffer *p, const char *zVerb, const char *zRule, i64 nAmount,
-    i64 iRow, BxErr *pErr) {
-  static const char zSql[] =
-      "INSERT INTO main.@_do(verb, rule, amount, rid) VALUES (?1, ?2, ?3, ?4)";
-  bxDo(&p->base.stmts, zSql, pErr, "ttii", zVerb, zRule, nAmount, iRow);
 }
 
 /*-------------------------------------------------------- writing ----*/
@@ -389,15 +437,109 @@ static void makeMemory(EvBuffer *p, EvState *pState, i64 nNew, BxErr *pErr) {
   bxEvOverflowMove(p, pState, nGoal > 0 ? nGoal : 0, pErr);
 }
 
-/* If nGrowth more bytes, and a screenshot, make the buffer prune: checks,
-** before anything changes, that the rows in the overflow still belong to this
-** buffer. */
-static void expectOurs(EvBuffer *p, EvState *pState, i64 nGrowth, BxErr *pErr) {
-  double rSize = (double)(pState->nBytes + nGrowth);
-  if (rSize > (double)pState->nMax * pState->rThreshold ||
-      (pState->nKeep >= 0 && pState->nFree >= pState->nKeep)) {
+/* What a write makes of the rows that are there. */
+typedef struct Growth {
+  i64 nGrowth; /* bytes that are added */
+  i64 nFree;   /* screenshots that are added and can be removed again */
+  i64 iSpared; /* the row that must stay; 0: it is new */
+} Growth;
+
+static int mustPrune(const EvState *pState, const Growth *pGrowth) {
+  return pGrowth->nGrowth > 0 && (double)(pState->nBytes + pGrowth->nGrowth) >
+                                     (double)pState->nMax * pState->rThreshold;
+}
+
+/* If the buffer is to prune: checks, before anything changes, that no hold forbids
+** it, and that the rows in the overflow still belong to this buffer. */
+static void expectRoom(
+    EvBuffer *p, EvState *pState, const Growth *pGrowth, BxErr *pErr) {
+  if (pErr->rc != SQLITE_OK) return;
+  if (mustPrune(pState, pGrowth) ||
+      (pState->nKeep >= 0 && pState->nFree + pGrowth->nFree > pState->nKeep)) {
+    bxEvRefuseHeld(p, pErr);
+    bxEvPrepareRemoval(p, pErr);
     bxEvOverflowOurs(p, pState, pErr);
   }
+}
+
+/* Before the row is written. */
+static void makeBufferRoom(
+    EvBuffer *p, EvState *pState, const Growth *pGrowth, BxErr *pErr) {
+  if (!mustPrune(pState, pGrowth) || pErr->rc != SQLITE_OK) return;
+  bxEvRemovePruned(
+      p, pState, "threshold", pGrowth->nGrowth, pGrowth->iSpared, pErr);
+}
+
+/* After it. */
+static void finishWrite(EvBuffer *p, EvState *pState, BxErr *pErr) {
+  if (pState->nKeep >= 0) {
+    bxEvRemoveShots(p, pState, "max_screenshots", pState->nKeep, 0, pErr);
+  }
+  bxEvFinish(p, pState, pErr);
+  bxEvSweepStep(p, pState, pErr);
+}
+
+/*-------------------------------------------------------------- pins ----*/
+
+/* Moves the action and the screenshot of a row behind the guards of the domain, or
+** back. A buffer in temp, which only its connection has, needs no guards. */
+static void pinRow(EvBuffer *p, EvState *pState, EvRecord *pRow, BxErr *pErr) {
+  static const char zNext[] =
+      "SELECT coalesce(max(no), 0) + 1 FROM main.evidence__pinned";
+  static const char zIn[] =
+      "INSERT INTO main.evidence__pinned(no, buffer, id, timestamp, action,"
+      " screenshot) SELECT ?2, '@', id, timestamp, (SELECT action"
+      "  FROM main.@_actions AS a WHERE a.rid = iif(pruned, -r.rid, r.rid)),"
+      " CASE WHEN screenshot_bytes > 0 THEN (SELECT screenshot"
+      "  FROM main.@_shots AS s WHERE s.rid = r.rid) END"
+      " FROM main.@_rows AS r WHERE rid = ?1";
+  static const char zOut[] =
+      "DELETE FROM main.@_actions WHERE rid IN (?1, -?1)";
+  static const char zShot[] = "DELETE FROM main.@_shots WHERE rid = ?1";
+  static const char zRow[] =
+      "UPDATE main.@_rows SET pinned = ?2 WHERE rid = ?1";
+  i64 iNo = p->bTemp ? 1 : bxAsk(&p->base.stmts, zNext, pErr, "");
+  bxEvCount(pState, pRow, -1);
+  if (!p->bTemp) {
+    bxDo(&p->base.stmts, zIn, pErr, "ii", pRow->iRow, iNo);
+    bxDo(&p->base.stmts, zOut, pErr, "i", pRow->iRow);
+    bxDo(&p->base.stmts, zShot, pErr, "i", pRow->iRow);
+  }
+  bxDo(&p->base.stmts, zRow, pErr, "ii", pRow->iRow, iNo);
+  pRow->iPinned = iNo;
+  bxEvCount(pState, pRow, 1);
+}
+
+static void unpinRow(
+    EvBuffer *p, EvState *pState, EvRecord *pRow, BxErr *pErr) {
+  static const char zAction[] =
+      "INSERT OR REPLACE INTO main.@_actions(rid, action) SELECT iif(pruned,"
+      " -rid, rid), e.action FROM main.@_rows, main.evidence__pinned AS e"
+      " WHERE rid = ?1 AND no = ?2 AND e.action IS NOT NULL";
+  static const char zShot[] =
+      "INSERT OR REPLACE INTO main.@_shots(rid, screenshot) SELECT ?1,"
+      " screenshot FROM main.evidence__pinned"
+      " WHERE no = ?2 AND screenshot IS NOT NULL";
+  static const char zFree[] =
+      "UPDATE main.evidence__pinned SET pinned = 0 WHERE no = ?1";
+  static const char zGone[] = "DELETE FROM main.evidence__pinned WHERE no = ?1";
+  static const char zRow[] = "UPDATE main.@_rows SET pinned = 0 WHERE rid = ?1";
+  bxEvCount(pState, pRow, -1);
+  if (!p->bTemp) {
+    bxDo(&p->base.stmts, zAction, pErr, "ii", pRow->iRow, pRow->iPinned);
+    bxDo(&p->base.stmts, zShot, pErr, "ii", pRow->iRow, pRow->iPinned);
+    bxDo(&p->base.stmts, zFree, pErr, "i", pRow->iPinned);
+    bxDo(&p->base.stmts, zGone, pErr, "i", pRow->iPinned);
+  }
+  bxDo(&p->base.stmts, zRow, pErr, "i", pRow->iRow);
+  pRow->iPinned = 0;
+  bxEvCount(pState, pRow, 1);
+}
+
+/* With a file that has lost its domain, a pin is refused before anything changes. */
+static void expectPins(EvBuffer *p, BxErr *pErr) {
+  static const char zSql[] = "SELECT 1 FROM main.evidence__pinned LIMIT 1";
+  if (!p->bTemp) bxAsk(&p->base.stmts, zSql, pErr, "");
 }
 
 static void failDuplicate(EvBuffer *p, const char *zId, BxErr *pErr) {
@@ -408,21 +550,48 @@ static void failDuplicate(EvBuffer *p, const char *zId, BxErr *pErr) {
       p->base.stmts.zTable, zId);
 }
 
+static const char zPutRow[] =
+    "INSERT INTO main.@_rows(rid, id, timestamp, action_bytes,"
+    " screenshot_bytes, pruned, pinned, confidence, place)"
+    " VALUES(?1, ?2, ?3, ?4, ?5, 0, 0, ?6, ?7)";
+static const char zPutAction[] =
+    "INSERT OR REPLACE INTO main.@_actions(rid, action) VALUES(?1, ?2)";
+static const char zPutShot[] =
+    "INSERT OR REPLACE INTO main.@_shots(rid, screenshot) VALUES(?1, ?2)";
+
 /* Stores a row whose id is new. */
 static i64 storeNew(EvBuffer *p, const EvRow *pRow, const char *zId, i64 iTime,
     i64 iPinned, BxErr *pErr) {
+  static const char *const azSql[] = {
+      zPutRow, zPutAction, zPutShot, bxEvSaveSql};
+  sqlite3_stmt *apStmt[4];
+  i64 nAction = bxBytes(pRow->pAction), nShot = bxBytes(pRow->pScreenshot);
+  i64 nNew = nAction + nShot + EV_ROW_BYTES;
+  Growth growth = {nNew, nShot > 0 && !iPinned, 0};
+  EvRecord row = {0, iTime, nAction, nShot, 0, 0, 0};
   EvState state;
-  i64 nNew = bxBytes(pRow->pAction) + bxBytes(pRow->pScreenshot) + EV_ROW_BYTES;
-  i64 iRow;
+  double rRate;
   bxEvLoadState(p, &state, pErr);
   checkSize(p, &state, zId, nNew, state.nPinned, pErr);
-  expectOurs(p, &state, nNew, pErr);
+  rRate = rateAction(p, state.bRated, pRow->pAction, pErr);
+  if (iPinned) expectPins(p, pErr);
+  bxStmtSet(&p->base.stmts, azSql, 4, apStmt, pErr);
+  expectRoom(p, &state, &growth, pErr);
+  makeBufferRoom(p, &state, &growth, pErr);
   makeMemory(p, &state, nNew, pErr);
-  iRow = state.iLast + 1;
-  putRow(p, iRow, zId, pRow, iTime, iPinned, 0, state.bRated, pErr);
-  bxEvOverflowSweep(p, &state, pErr);
+  row.iRow = ++state.iLast;
+  row.ePlace = p->bTemp ? EV_MEMORY : EV_FILE;
+  bxDo(&p->base.stmts, zPutRow, pErr, "itiiidi", row.iRow, zId, iTime, nAction,
+      nShot, rRate, (i64)row.ePlace);
+  bxDo(&p->base.stmts, zPutAction, pErr, "is", row.iRow, pRow->pAction);
+  if (nShot > 0) {
+    bxDo(&p->base.stmts, zPutShot, pErr, "is", row.iRow, pRow->pScreenshot);
+  }
+  bxEvCount(&state, &row, 1);
+  if (iPinned) pinRow(p, &state, &row, pErr);
+  finishWrite(p, &state, pErr);
   bxEvFreeState(&state);
-  return iRow;
+  return row.iRow;
 }
 
 i64 bxEvStore(EvBuffer *p, EvRow *pRow, BxErr *pErr) {
@@ -451,29 +620,20 @@ i64 bxEvStore(EvBuffer *p, EvRow *pRow, BxErr *pErr) {
   return iRow;
 }
 
-/* The state of a row before it changes. */
-typedef struct Before {
-  char *zId;
-  i64 iTime, nAction, nShot, iPinned, iPlace;
-} Before;
-
-static int readBefore(EvBuffer *p, i64 iRow, Before *pOut, BxErr *pErr) {
+/* The id of a row, to sqlite3_free(), and what it counts for. NULL: none. */
+static char *readBefore(EvBuffer *p, i64 iRow, EvRecord *pOut, BxErr *pErr) {
   static const char zSql[] =
-      "SELECT id, timestamp, action_bytes, screenshot_bytes, pinned, place"
-      " FROM main.@_rows WHERE rid = ?1";
+      "SELECT id, " EV_RECORD " FROM main.@_rows WHERE rid = ?1";
   sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+  char *zId = 0;
   memset(pOut, 0, sizeof(*pOut));
   bxBind(pStmt, pErr, "i", iRow);
   if (bxRow(pStmt, pErr)) {
-    pOut->zId = bxColumnCopy(pStmt, 0, pErr);
-    pOut->iTime = sqlite3_column_int64(pStmt, 1);
-    pOut->nAction = bxEvSizeColumn(pStmt, 2);
-    pOut->nShot = bxEvSizeColumn(pStmt, 3);
-    pOut->iPinned = sqlite3_column_int64(pStmt, 4);
-    pOut->iPlace = sqlite3_column_int64(pStmt, 5);
+    zId = bxColumnCopy(pStmt, 0, pErr);
+    bxEvReadRecord(pStmt, 1, pOut);
   }
   bxDone(pStmt, pErr);
-  return pOut->zId != 0;
+  return zId;
 }
 
 static void failPinned(EvBuffer *p, const char *zId, BxErr *pErr) {
@@ -483,24 +643,18 @@ static void failPinned(EvBuffer *p, const char *zId, BxErr *pErr) {
       zId, p->base.stmts.zTable, zId);
 }
 
-/* The bytes that row iRow will have. */
-static i64 sizeAfter(const Before *pWas, const EvRow *pRow, int mask) {
-  return EV_ROW_BYTES +
-         (mask & HAS_ACTION ? bxBytes(pRow->pAction) : pWas->nAction) +
-         (mask & HAS_SCREENSHOT ? bxBytes(pRow->pScreenshot) : pWas->nShot);
-}
-
 /* Moves the row from the overflow into memory, at first, or after room was made
 ** for it. */
 static void fetchRow(
-    EvBuffer *p, EvState *pState, i64 iRow, i64 nNew, BxErr *pErr) {
-  Before now;
+    EvBuffer *p, EvState *pState, EvRecord *pRow, i64 nNew, BxErr *pErr) {
+  char *zId;
   if (pState->zOverflow == 0) return;
   makeMemory(p, pState, nNew, pErr);
-  if (readBefore(p, iRow, &now, pErr) && now.iPlace == EV_OVERFLOW) {
-    bxEvOverflowBack(p, pState, iRow, pErr);
+  zId = readBefore(p, pRow->iRow, pRow, pErr);
+  if (zId != 0 && pRow->ePlace == EV_OVERFLOW) {
+    bxEvOverflowBack(p, pState, pRow, pErr);
   }
-  sqlite3_free(now.zId);
+  sqlite3_free(zId);
 }
 
 static void checkSameId(sqlite3_value *pId, const char *zId, BxErr *pErr) {
@@ -511,52 +665,130 @@ static void checkSameId(sqlite3_value *pId, const char *zId, BxErr *pErr) {
       "DELETE the old one");
 }
 
-void bxEvChange(EvBuffer *p, i64 iRow, EvRow *pRow, BxErr *pErr) {
-  Before was;
-  EvState state;
-  i64 iTime, iPinned, nNew;
+/* A change of a row: what was given, and the row before and after it. */
+typedef struct Change {
+  int mask;
+  i64 iTime, iPinned;
+  EvRecord was, row;
+} Change;
+
+/* Writes action and screenshot of a row that is not pinned. */
+static void writeData(EvBuffer *p, EvState *pState, const EvRow *pRow,
+    Change *pChange, BxErr *pErr) {
+  static const char zOld[] = "DELETE FROM main.@_actions WHERE rid = -?1";
+  static const char zRow[] =
+      "UPDATE main.@_rows SET timestamp = ?2, action_bytes = ?3,"
+      " screenshot_bytes = ?4, pruned = ?5 WHERE rid = ?1";
+  static const char zRate[] =
+      "UPDATE main.@_rows SET confidence = ?2 WHERE rid = ?1";
+  EvRecord *pNow = &pChange->row;
+  int mask = pChange->mask;
+  double rRate = rateAction(p, pState->bRated, pRow->pAction, pErr);
+  if (mask & HAS_SCREENSHOT && pNow->nShot > 0 &&
+      bxBytes(pRow->pScreenshot) == 0) {
+    bxEvRemoveShot(p, pState, pNow, pErr);
+  }
+  bxEvCount(pState, pNow, -1);
+  pNow->iTime = pChange->iTime;
+  if (mask & HAS_ACTION) {
+    bxDo(&p->base.stmts, zPutAction, pErr, "is", pNow->iRow, pRow->pAction);
+    if (pNow->iPruned) bxDo(&p->base.stmts, zOld, pErr, "i", pNow->iRow);
+    bxDo(&p->base.stmts, zRate, pErr, "id", pNow->iRow, rRate);
+    pNow->nAction = bxBytes(pRow->pAction);
+    pNow->iPruned = 0;
+  }
+  if (mask & HAS_SCREENSHOT && bxBytes(pRow->pScreenshot) > 0) {
+    bxDo(&p->base.stmts, zPutShot, pErr, "is", pNow->iRow, pRow->pScreenshot);
+    pNow->nShot = bxBytes(pRow->pScreenshot);
+  }
+  bxDo(&p->base.stmts, zRow, pErr, "iiiii", pNow->iRow, pNow->iTime,
+      pNow->nAction, pNow->nShot, pNow->iPruned);
+  bxEvCount(pState, pNow, 1);
+}
+
+static void writeChange(EvBuffer *p, EvState *pState, const EvRow *pRow,
+    Change *pChange, i64 nNew, BxErr *pErr) {
+  EvRecord *pNow = &pChange->row;
+  fetchRow(p, pState, pNow, nNew, pErr);
+  if (pChange->mask & HAS_DATA) writeData(p, pState, pRow, pChange, pErr);
+  if (pChange->mask & HAS_PINNED && pErr->rc == SQLITE_OK) {
+    if (!pNow->iPinned && pChange->iPinned) {
+      pinRow(p, pState, pNow, pErr);
+    } else if (pNow->iPinned && !pChange->iPinned) {
+      unpinRow(p, pState, pNow, pErr);
+    }
+  }
+}
+
+/* What changes, from the columns that are given. */
+static int maskOf(const EvRow *pRow) {
   int mask = 0;
-  if (!readBefore(p, iRow, &was, pErr)) return;
-  checkSameId(pRow->pId, was.zId, pErr);
   if (pRow->pTimestamp != 0) mask |= HAS_TIMESTAMP;
   if (pRow->pAction != 0) mask |= HAS_ACTION;
   if (pRow->bHasPicture) mask |= HAS_SCREENSHOT;
   if (pRow->pPinned != 0 || pRow->bReplace) mask |= HAS_PINNED;
-  if (mask & HAS_ACTION) checkAction(pRow->pAction, pErr);
+  return mask;
+}
+
+void bxEvChange(EvBuffer *p, i64 iRow, EvRow *pRow, BxErr *pErr) {
+  Change change = {maskOf(pRow), 0, 0, {0}, {0}};
+  EvRecord *pWas = &change.was;
+  EvState state;
+  i64 nNew, nOld;
+  char *zId = readBefore(p, iRow, pWas, pErr);
+  if (zId == 0) return;
+  checkSameId(pRow->pId, zId, pErr);
+  if (change.mask & HAS_ACTION) checkAction(pRow->pAction, pErr);
+  if (change.mask & HAS_ACTION && !pRow->bReplace) readAction(p, pRow, 0, pErr);
   checkScreenshot(pRow->pScreenshot, pErr);
-  iTime = mask & HAS_TIMESTAMP ? bxTime(pRow->pTimestamp, "timestamp", pErr)
-                               : was.iTime;
-  iPinned = pinnedOf(pRow->pPinned, pErr);
-  if (was.iPinned && (mask & HAS_DATA)) failPinned(p, was.zId, pErr);
+  change.iTime = change.mask & HAS_TIMESTAMP
+                     ? bxTime(pRow->pTimestamp, "timestamp", pErr)
+                     : pWas->iTime;
+  change.iPinned = pinnedOf(pRow->pPinned, pErr);
+  change.row = *pWas;
+  if (pWas->iPinned && (change.mask & HAS_DATA)) failPinned(p, zId, pErr);
+  if (change.mask & HAS_DATA) bxEvRefuseHeld(p, pErr);
+  if (change.mask & HAS_PINNED) expectPins(p, pErr);
   bxEvLoadState(p, &state, pErr);
-  nNew = sizeAfter(&was, pRow, mask);
-  if (nNew > was.nAction + was.nShot + EV_ROW_BYTES) {
-    checkSize(p, &state, was.zId, nNew, state.nPinned, pErr);
-  }
-  if (mask & HAS_DATA) {
-    expectOurs(p, &state, nNew - was.nAction - was.nShot - EV_ROW_BYTES, pErr);
-  }
-  if (mask != 0) {
-    fetchRow(p, &state, iRow, nNew, pErr);
-    putRow(p, iRow, was.zId, pRow, iTime, iPinned, mask, state.bRated, pErr);
-    bxEvOverflowSweep(p, &state, pErr);
+  nOld = pWas->nAction + pWas->nShot + EV_ROW_BYTES;
+  nNew =
+      EV_ROW_BYTES +
+      (change.mask & HAS_ACTION ? bxBytes(pRow->pAction) : pWas->nAction) +
+      (change.mask & HAS_SCREENSHOT ? bxBytes(pRow->pScreenshot) : pWas->nShot);
+  if (nNew > nOld) checkSize(p, &state, zId, nNew, state.nPinned, pErr);
+  if (change.mask != 0 && pErr->rc == SQLITE_OK) {
+    Growth growth = {nNew - nOld, 0, iRow};
+    int bShot = change.mask & HAS_SCREENSHOT ? bxBytes(pRow->pScreenshot) > 0
+                                             : pWas->nShot > 0;
+    int bPinned =
+        change.mask & HAS_PINNED ? change.iPinned != 0 : pWas->iPinned != 0;
+    growth.nFree = (bShot && !bPinned) - (pWas->nShot > 0 && !pWas->iPinned);
+    if (change.mask & (HAS_DATA | HAS_PINNED)) {
+      expectRoom(p, &state, &growth, pErr);
+    }
+    makeBufferRoom(p, &state, &growth, pErr);
+    writeChange(p, &state, pRow, &change, nNew, pErr);
+    finishWrite(p, &state, pErr);
   }
   bxEvFreeState(&state);
-  sqlite3_free(was.zId);
+  sqlite3_free(zId);
 }
 
 void bxEvDelete(EvBuffer *p, i64 iRow, BxErr *pErr) {
-  static const char zSql[] = "DELETE FROM main.@_rows WHERE rid = ?1";
-  Before was;
+  EvRecord row;
   EvState state;
-  if (!readBefore(p, iRow, &was, pErr)) return;
-  if (was.iPinned) failPinned(p, was.zId, pErr);
+  char *zId = readBefore(p, iRow, &row, pErr);
+  if (zId == 0) return;
+  if (row.iPinned) failPinned(p, zId, pErr);
+  bxEvRefuseHeld(p, pErr);
+  bxEvPrepareRemoval(p, pErr);
   bxEvLoadState(p, &state, pErr);
-  if (was.iPlace == EV_OVERFLOW) bxEvOverflowOurs(p, &state, pErr);
-  bxDo(&p->base.stmts, zSql, pErr, "i", iRow);
-  if (was.iPlace == EV_OVERFLOW) bxEvOverflowSweep(p, &state, pErr);
+  if (row.ePlace == EV_OVERFLOW) bxEvOverflowOurs(p, &state, pErr);
+  bxEvRemoveOne(p, &state, &row, pErr);
+  bxEvFinish(p, &state, pErr);
+  bxEvSweepStep(p, &state, pErr);
   bxEvFreeState(&state);
-  sqlite3_free(was.zId);
+  sqlite3_free(zId);
 }
 
 /*-------------------------------------------------------- reading ----*/
@@ -568,7 +800,7 @@ sqlite3_stmt *bxEvPrepareTiers(
   if (p->bTemp) bxEvLoadState(p, &state, pErr);
   if (state.zOverflow != 0) {
     pStmt = bxEvPrepareOver(p, &state, zBoth, pErr);
-    bxBind(pStmt, pErr, "-c", state.zOwner);
+    bxBind(pStmt, pErr, "---c", state.zOwner);
   } else {
     pStmt = bxPrepare(&p->base.stmts, zHere, pErr);
   }
@@ -578,52 +810,61 @@ sqlite3_stmt *bxEvPrepareTiers(
 
 /* clang-format off */
 #define ACTION_FROM "SELECT action, " BX_JSON_VALID("action") " FROM "
-#define ACTION_HERE ACTION_FROM "main.@_actions WHERE rid = ?1"
+#define ACTION_HERE ACTION_FROM "main.@_actions WHERE rid = iif(?2, -?1, ?1)"
+#define SHOT_HERE "SELECT screenshot FROM main.@_shots WHERE rid = ?1"
+#define IF_FREE " AND ?3 = 0 UNION ALL "
+#define PINNED_DATA "main.evidence__pinned WHERE ?3 > 0 AND no = ?3"
 
 sqlite3_stmt *bxEvReadAction(EvBuffer *p, BxErr *pErr) {
-  return bxEvPrepareTiers(p, ACTION_HERE,
+  return bxEvPrepareTiers(p,
+      p->bTemp ? ACTION_HERE : ACTION_HERE IF_FREE ACTION_FROM PINNED_DATA,
       ACTION_HERE " UNION ALL " ACTION_FROM "main.@_rows AS r, "
-      "over.evidence__overflow AS o, over.evidence__overflow_actions AS a "
-      "WHERE r.rid = ?1 AND r.place = 1 AND o.owner = ?2 AND o.id = r.id "
-      "AND a.rid = o.rid",
+      "over.evidence__overflow AS o "
+      "WHERE r.rid = ?1 AND r.place = 1 AND o.owner = ?4 AND o.id = r.id "
+      "AND action IS NOT NULL",
+      pErr);
+}
+
+sqlite3_stmt *bxEvReadScreenshot(EvBuffer *p, BxErr *pErr) {
+  return bxEvPrepareTiers(p,
+      p->bTemp ? SHOT_HERE
+               : SHOT_HERE IF_FREE "SELECT screenshot FROM " PINNED_DATA,
+      SHOT_HERE " UNION ALL SELECT screenshot FROM main.@_rows AS r, "
+      "over.evidence__overflow AS o "
+      "WHERE r.rid = ?1 AND r.place = 1 AND r.screenshot_bytes > 0 "
+      "AND o.owner = ?4 AND o.id = r.id AND screenshot IS NOT NULL",
       pErr);
 }
 /* clang-format on */
 
-sqlite3_stmt *bxEvReadScreenshot(EvBuffer *p, BxErr *pErr) {
-  return bxEvPrepareTiers(p,
-      "SELECT screenshot FROM main.@_shots WHERE rid = ?1",
-      "SELECT screenshot FROM main.@_shots WHERE rid = ?1 "
-      "UNION ALL SELECT screenshot FROM main.@_rows AS r, "
-      "over.evidence__overflow AS o, over.evidence__overflow_screenshots AS s "
-      "WHERE r.rid = ?1 AND r.place = 1 AND r.screenshot_bytes > 0 "
-      "AND o.owner = ?2 AND o.id = r.id AND s.rid = o.rid",
-      pErr);
-}
-
 char *bxEvActions(EvBuffer *p, BxErr *pErr) {
+  static const char zFile[] =
+      "SELECT r.rid AS rid, r.id AS id, r.timestamp AS timestamp,"
+      " r.pinned <> 0 AS pinned, r.pruned AS pruned, r.place AS place,"
+      " coalesce(e.action, a.action) AS action FROM main.@_rows AS r"
+      " LEFT JOIN main.@_actions AS a ON a.rid = iif(r.pruned, -r.rid, r.rid)"
+      " LEFT JOIN main.evidence__pinned AS e ON e.no = nullif(r.pinned, 0)";
+  static const char zTemp[] =
+      "SELECT r.rid AS rid, r.id AS id, r.timestamp AS timestamp,"
+      " r.pinned AS pinned, r.pruned AS pruned, r.place AS place,"
+      " a.action AS action FROM main.@_rows AS r"
+      " LEFT JOIN main.@_actions AS a ON a.rid = iif(r.pruned, -r.rid, r.rid)"
+      " WHERE r.place <> 1";
   EvState state = {0};
   char *z = 0, *zHere;
   const BxStmts *pStmts = &p->base.stmts;
   bxEvExpectKnown(p, pErr);
   if (p->bTemp) bxEvLoadState(p, &state, pErr);
   if (pErr->rc != SQLITE_OK) return 0;
-  zHere = bxExpand("SELECT r.rid AS rid, r.id AS id, r.timestamp AS timestamp,"
-                   " r.pinned AS pinned, r.pruned AS pruned, r.place AS place,"
-                   " a.action AS action FROM main.@_rows AS r"
-                   " LEFT JOIN main.@_actions AS a ON a.rid = r.rid"
-                   " WHERE r.place <> 1",
-      pStmts->zDb, pStmts->zTable);
+  zHere = bxExpand(p->bTemp ? zTemp : zFile, pStmts->zDb, pStmts->zTable);
   if (zHere != 0 && state.zOverflow != 0) {
     z = sqlite3_mprintf(
         "(%s UNION ALL SELECT r.rid, r.id, r.timestamp, r.pinned, r.pruned,"
-        " r.place, a.action FROM \"%w\".\"%w_rows\" AS r"
+        " r.place, o.action FROM \"%w\".\"%w_rows\" AS r"
         " LEFT JOIN \"%w\".evidence__overflow AS o"
         " ON o.owner = %Q AND o.id = r.id"
-        " LEFT JOIN \"%w\".evidence__overflow_actions AS a ON a.rid = o.rid"
         " WHERE r.place = 1)",
-        zHere, pStmts->zDb, pStmts->zTable, state.zOverflow, state.zOwner,
-        state.zOverflow);
+        zHere, pStmts->zDb, pStmts->zTable, state.zOverflow, state.zOwner);
   } else if (zHere != 0) {
     z = sqlite3_mprintf("(%s)", zHere);
   }

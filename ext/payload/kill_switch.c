@@ -16,8 +16,7 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-/* The archive that a ring's evidence goes to. */
-static BxStmts *archiveOf(Ring *p, BxErr *pErr) {
+BxStmts *bxRingArchive(Ring *p, BxErr *pErr) {
   Bx *bx = p->base.stmts.bx;
   const char *zDb = p->base.stmts.zDb;
   if (sqlite3_stricmp(zDb, "temp") == 0) return bxHome(bx, "payload", pErr);
@@ -66,9 +65,10 @@ static BxStmts *savingOf(Ring *p, const BxStmts *pArchive, BxErr *pErr) {
 ** other, ?6 the seq before the window. (+ keeps the other indexes out: that
 ** of created_at finds few rows.) */
 #define ROWS(schema)                                                           \
-  " FROM (SELECT * FROM " schema ".@_slots WHERE id BETWEEN ?2 AND ?3 UNION"   \
+  " FROM (SELECT * FROM " schema ".@_slots WHERE id BETWEEN ?7 AND ?7 + 22527" \
+  "  UNION ALL SELECT * FROM " schema ".@_slots WHERE id BETWEEN ?2 AND ?3 UNION" \
   "  ALL SELECT * FROM " schema ".@_slots WHERE id BETWEEN ?4 AND ?5) AS s "   \
-  "WHERE seq > ?6 AND NOT EXISTS (SELECT 1 FROM main.event_payloads AS e"      \
+  "WHERE (seq > ?6 OR id & 32767 >= 10240) AND NOT EXISTS (SELECT 1 FROM main.event_payloads AS e"      \
   "  WHERE +e.kill_switch_event_id = ?1"                                       \
     "    AND +e.agent_id = s.agent_id AND +e.event_id = s.event_id"              \
   "    AND e.created_at = strftime("                                           \
@@ -80,12 +80,12 @@ static BxStmts *savingOf(Ring *p, const BxStmts *pArchive, BxErr *pErr) {
 #define NAME_ROWS(schema) "SELECT agent_id, event_id, size_bytes" ROWS(schema)
 #define SAVE(schema)                                                           \
   "INSERT INTO main.payload_evidence(kill_switch_event_id, agent_id,"          \
-  "  event_id, request_body, response_body, created_at) "                      \
-  "SELECT ?1, agent_id, event_id, request_body, response_body, strftime("      \
+  "  event_id, request_body, response_body, meta, created_at) "                \
+  "SELECT ?1, agent_id, event_id, request_body, response_body, meta, strftime("\
   "    '%Y-%m-%dT%H:%M:%fZ', timestamp / 1000.0, 'unixepoch')" ROWS(schema)
 #define FIGURES                                                                \
   "SELECT count(*), coalesce(sum(size_bytes), 0), "                            \
-  "coalesce(sum((seq > ?2) IS NOT 1), 0)"
+  "coalesce(sum(" RING_BEYOND "), 0)"
 #define OF_AGENT(schema)                                                       \
   " FROM " schema ".@_slots AS s WHERE id BETWEEN ?1 AND ?1 + 65535"
 /* clang-format on */
@@ -110,9 +110,9 @@ static const char zDropTemp[] =
 static void bindRows(sqlite3_stmt *pStmt, const char *zEvent,
     const RingAgent *pAgent, BxErr *pErr) {
   assert(pAgent->iNo > 0 && pAgent->nWindow > 0);
-  bxBind(pStmt, pErr, "tiiiii", zEvent, BX_RING_SPLIT(pAgent) + 1,
+  bxBind(pStmt, pErr, "tiiiiii", zEvent, BX_RING_SPLIT(pAgent) + 1,
       BX_RING_LAST(pAgent), BX_RING_BASE(pAgent), BX_RING_SPLIT(pAgent),
-      pAgent->nGiven - pAgent->nAllowed);
+      pAgent->nGiven - pAgent->nAllowed, RING_PARK(pAgent));
 }
 
 /* Saves the agent's rows in one statement. Returns how many. */
@@ -170,7 +170,13 @@ static i64 fire(Ring *p, BxStmts *pArchive, const char *zAgent,
   i64 nSaved;
   int bTemp;
   bxRingAgent(p, zAgent, &agent, pErr);
-  if (pErr->rc != SQLITE_OK || agent.iNo == 0) return 0;
+  if (agent.iNo == 0) {
+    bxFail(pErr, SQLITE_ERROR,
+        "NotFoundError: ring %s has never seen agent %s; SELECT agent_id FROM "
+        "\"%w_agents\" lists those that it knows",
+        p->base.stmts.zTable, zAgent, p->base.stmts.zTable);
+  }
+  if (pErr->rc != SQLITE_OK) return 0;
   nSaved = save(p, pArchive, zEvent, &agent, pErr);
   bxRingAgent(p, zAgent, &after, pErr);
   if (memcmp(&after, &agent, sizeof(agent)) != 0) {
@@ -221,7 +227,7 @@ i64 bxRingKillSwitch(Ring *p, const char *zAgent, const char *zEvent,
     return 0;
   }
   bxRingLock(p, pErr); /* before anything is read */
-  pArchive = archiveOf(p, pErr);
+  pArchive = bxRingArchive(p, pErr);
   if (pArchive == 0) return 0;
   bxLogBegin(pArchive, pErr);
   p->bFiring = 1;
@@ -249,7 +255,7 @@ static void refuseBlob(
   sqlite3_stmt *pStmt = bxPrepare(&p->base.stmts,
       "SELECT event_id, seq, CASE typeof(request_body) WHEN 'blob' "
       "THEN 'request_body' ELSE 'response_body' END FROM main.@_slots "
-      "WHERE id BETWEEN ?1 AND ?1 + 65535 AND seq > ?2 "
+      "WHERE id BETWEEN ?1 AND ?1 + 65535 AND " RING_WITHIN " "
       "AND (typeof(request_body) = 'blob' "
       "OR typeof(response_body) = 'blob') ORDER BY seq LIMIT 1",
       pErr);
@@ -265,6 +271,10 @@ static void refuseBlob(
   }
   sqlite3_finalize(pStmt);
 }
+
+#define EXCHANGE                                                               \
+  "'eventId', event_id, 'agentId', agent_id, 'requestBody', request_body, "    \
+  "'responseBody', response_body, 'timestamp', timestamp"
 
 void bxPayloadExtract(BxCall *p) {
   Ring *pRing = (Ring *)bxVtabFind(p->bx, "payload_ring", p->aArg[0], &p->err);
@@ -284,10 +294,10 @@ void bxPayloadExtract(BxCall *p) {
   bxRingRefuseHeld(pRing, agent.iNo << 16, (agent.iNo << 16) + 65535, &p->err);
   refuseBlob(pRing, zAgent, &agent, &p->err);
   pStmt = bxPrepare(&pRing->base.stmts,
-      "SELECT json_group_array(json_object('eventId', event_id, 'agentId', "
-      "agent_id, 'requestBody', request_body, 'responseBody', response_body, "
-      "'timestamp', timestamp)) FROM (SELECT * FROM main.@_slots WHERE id "
-      "BETWEEN ?1 AND ?1 + 65535 AND seq > ?2 ORDER BY seq)",
+      "SELECT json_group_array(iif(meta IS NULL, json_object(" EXCHANGE "), "
+      "json_object(" EXCHANGE ", 'meta', json(meta)))) FROM (SELECT * FROM "
+      "main.@_slots WHERE id BETWEEN ?1 AND ?1 + 65535 AND " RING_WITHIN " "
+      "ORDER BY seq)",
       &p->err);
   bxBind(pStmt, &p->err, "ii", agent.iNo << 16, agent.nGiven - agent.nAllowed);
   if (bxRow(pStmt, &p->err)) {

@@ -80,6 +80,7 @@ typedef struct Ring {
   i64 nMaxByte;   /* limit of the whole ring, read with nWindow; 0: none */
   i64 nIdleDay;   /* days after which an idle agent is removed; 0: never */
   i64 nUsable;    /* bytes of a page that SQLite uses; 0: not read yet */
+  int bNoRoom;    /* a push found less room than it needs */
   int bFiring;    /* its kill switch is running */
   int bWatching;  /* its rules are asked */
   BxStmts saving; /* statements on the archive, if the ring is in temp */
@@ -119,6 +120,7 @@ typedef struct RingAgent {
   i64 iNo;
   i64 nWindow;  /* number of slots that its rows are laid out for */
   i64 iHalf;    /* the half of its ids that they use, 0 or 1 */
+  i64 bParked;  /* it may have rows beyond the window, which are or were held */
   i64 nRow;     /* rows that it has now */
   i64 nGiven;   /* all its pushes: the seq of the newest row */
   i64 nAllowed; /* the ring's window now, which may differ from nWindow */
@@ -132,7 +134,7 @@ typedef struct RingCount {
 
 typedef struct RingPush {
   const char *zAgent;
-  sqlite3_value *pEvent, *pRequest, *pResponse;
+  sqlite3_value *pEvent, *pRequest, *pResponse, *pMeta;
   i64 iTime;
   i64 nByte; /* of both bodies */
 } RingPush;
@@ -180,10 +182,10 @@ sqlite3_stmt *bxRingAgents(Ring *p, int bOne, BxErr *pErr);
 /* A hold on a row with an id from iFirst to iLast and a seq up to iSeq, as text to
 ** sqlite3_free(); NULL if there is none. */
 char *bxRingHolder(Ring *p, i64 iFirst, i64 iLast, i64 iSeq, BxErr *pErr);
+/* Whether there is one on a row. */
+int bxRingIsHeld(Ring *p, i64 iSlot, BxErr *pErr);
 /* HeldError if there is one on a row that is to be deleted. */
 void bxRingRefuseHeld(Ring *p, i64 iFirst, i64 iLast, BxErr *pErr);
-/* HeldError for a hold that leaves no room, or nothing for NULL. */
-void bxRingRefuseFull(Ring *p, const char *zHolder, BxErr *pErr);
 /* Removes rows of an agent, which count as saved, or as cleared; and its steps.
 ** zWhich: a query of their number, their bytes, and how many have a seq up to ?2,
 ** which count as rolled. zDrop: a DELETE of them. ?1 is the first id of the agent.
@@ -193,6 +195,14 @@ i64 bxRingTakeOut(Ring *p, BxStmts *pOn, const char *zWhich, const char *zDrop,
 void bxRingForgetSteps(Ring *p, i64 iNo, BxErr *pErr);
 /* Takes the write lock on the ring's schema, and reads its settings. */
 void bxRingLock(Ring *p, BxErr *pErr);
+
+/* ring_complete.c: the response of an exchange that was pushed without one */
+/* Of the newest such exchange of an event, in the ring or in the evidence. pDone has
+** the agent, the event, the response and meta. */
+void bxRingComplete(Ring *p, RingPush *pDone, BxErr *pErr);
+/* Of the exchange in a slot; pDone has only the response and meta. Does nothing if
+** a newer exchange of its event has none. */
+void bxRingCompleteSlot(Ring *p, i64 iSlot, RingPush *pDone, BxErr *pErr);
 
 /* ring_body.c: the table of slots */
 /* Reads four columns from column i on. */
@@ -204,7 +214,7 @@ const char *bxRingAppendSql(const RingSlot *pOld);
 void bxRingAppend(Ring *p, sqlite3_stmt *pStmt, const RingAgent *pNext,
     const RingPush *pPush, const RingSlot *pOld, BxErr *pErr);
 /* A query for a cursor, which the caller finalizes: the slots with an id from ?1
-** to ?2 and a seq from ?3 to ?4. */
+** to ?2 and a seq from ?3 to ?4, of event ?5 or any. */
 sqlite3_stmt *bxRingSlots(Ring *p, int bBodies, int bNewest, BxErr *pErr);
 void bxRingDrop(Ring *p, i64 iSlot, BxErr *pErr);
 /* Moves the rows of an agent into the other half of its ids, as a window wants
@@ -215,12 +225,11 @@ void bxRingMove(Ring *p, const RingAgent *pAgent, i64 nWindow, BxErr *pErr);
 /* After a push: a digest of the row, if a hold keeps it. That there is none never
 ** refuses a push. */
 void bxRingNoteHeld(Ring *p, i64 iSlot, BxErr *pErr);
-/* The bytes that holds keep. */
-i64 bxRingHeldBytes(Ring *p, BxErr *pErr);
 void bxRingCheck(BxVtab *pVtab, BxProblems *pOut);
 
 #define BX_RING_WINDOW 50 /* of a ring that is made without one */
 #define BX_RING_MAX_WINDOW 10000
+#define BX_RING_MAX_META 65536 /* bytes */
 
 /* Ids of an agent's slots: the first one, that of its newest row, and the last
 ** one. The rows after that of the newest row are older than those before it. */
@@ -228,15 +237,22 @@ void bxRingCheck(BxVtab *pVtab, BxProblems *pOut);
 #define BX_RING_SPLIT(p) (BX_RING_BASE(p) + (p)->nGiven % (p)->nWindow)
 #define BX_RING_LAST(p) (BX_RING_BASE(p) + (p)->nWindow - 1)
 
+/* Ids of its rows beyond the window that a hold keeps, the oldest first. */
+#define RING_PARK(p) (((p)->iNo << 16) + 10240)
+#define RING_PARK_LAST(p) (((p)->iNo << 16) + 32767)
+/* SQL: a row is in the window, which begins after seq ?2, or parked; or neither. */
+#define RING_WITHIN "(seq > ?2 OR id & 32767 >= 10240)"
+#define RING_BEYOND RING_WITHIN " IS NOT 1"
+
 /* ring_bound.c: the limits of a whole ring */
 /* Sets "max_bytes" or "idle_days". 0 removes the bound. */
 void bxRingSetBound(Ring *p, const char *zOption, i64 iVal, BxErr *pErr);
-/* Fails if bodies of that size are larger than the whole ring may be. */
-void bxRingRefuseLarge(Ring *p, i64 nByte, BxErr *pErr);
-/* What a push into a slot has to remove. pPush and pOld NULL: what exceeds the
-** limits without one. */
-RingRoll *bxRingChoose(Ring *p, const RingAgent *pSelf, const RingPush *pPush,
-    const RingSlot *pOld, BxErr *pErr);
+/* After a push: says in the log that there was not enough room. */
+void bxRingTellFull(Ring *p, const RingPush *pPush, BxErr *pErr);
+/* What has to go before a push into slot iKeep that takes nMore bytes more; iKeep
+** -1: what exceeds the limits without one. */
+RingRoll *bxRingChoose(
+    Ring *p, const RingAgent *pSelf, i64 nMore, i64 iKeep, BxErr *pErr);
 /* Removes it, and frees it. Agent iSelf has pushed; 0: none. */
 void bxRingRoll(Ring *p, RingRoll *pRoll, i64 iSelf, BxErr *pErr);
 /* Agents without rows leave, with a receipt: that one, or all for NULL. */
@@ -246,6 +262,8 @@ void bxRingLeave(Ring *p, const char *zAgent, BxErr *pErr);
 #define BX_RING_MAX_IDLE 36500
 
 /* kill_switch.c: moves the rows of a ring to the archive, or into JSON */
+/* The archive that a ring's evidence goes to. */
+BxStmts *bxRingArchive(Ring *p, BxErr *pErr);
 void bxPayloadKillSwitch(BxCall *p);
 void bxPayloadExtract(BxCall *p);
 /* Who pulls a kill switch, and why: a person, each NULL if it is not said, or the

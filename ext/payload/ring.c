@@ -33,7 +33,7 @@ SQLITE_EXTENSION_INIT3
 
 #define COLUMNS                                                                \
   "agent_id,event_id,request_body,response_body,timestamp,size_bytes,seq,"     \
-  "value"
+  "meta,value"
 enum {
   AGENT,
   EVENT,
@@ -42,6 +42,7 @@ enum {
   TIME,
   SIZE,
   SEQ,
+  META,
   COMMAND,
   VALUE,
   ACTOR,
@@ -55,6 +56,7 @@ enum {
 #define SEQ_LOW 8   /* an argument is the lowest seq */
 #define SEQ_HIGH 16 /* the next one is the highest; with SEQ_LOW the same */
 #define SEQ_BOTH 32 /* with both, they are two */
+#define BY_EVENT 64 /* the next one is the event */
 
 typedef struct RingCursor {
   sqlite3_vtab_cursor base;
@@ -64,13 +66,14 @@ typedef struct RingCursor {
   i64 nWindow;           /* window of the ring when the query began */
   i64 iLow, iHigh;       /* bounds of seq */
   int idxNum;
-  int iPart; /* 0: the first part of the layout, 1: the second */
+  int iPart; /* of the layout, from 0 to 2 */
   int bEof;
 } RingCursor;
 
 const BxRecords bxRingRecords[] = {
     {0, "main.@", "agent=agent_id,event=event_id,",
-        "t.request_body|t.response_body|t.event_id|t.agent_id|", "t.size_bytes",
+        "t.request_body|t.response_body|t.event_id|t.agent_id|t.meta|",
+        "t.size_bytes",
         BX_HOLD_ON("agent", "t.agent_id") " OR " BX_HOLD_ON(
             "event", "t.event_id") " OR " BX_HOLD_ON("buffer", "lower('@')"),
         0, 0, 0,
@@ -141,7 +144,7 @@ static int declare(sqlite3 *db, const char *zName, BxErr *pErr) {
   zSql = sqlite3_mprintf(
       "CREATE TABLE x(agent_id TEXT, event_id TEXT, request_body, "
       "response_body, timestamp INTEGER, size_bytes INTEGER, seq INTEGER, "
-      "\"%w\" HIDDEN, value HIDDEN, actor HIDDEN, reason HIDDEN)",
+      "meta TEXT, \"%w\" HIDDEN, value HIDDEN, actor HIDDEN, reason HIDDEN)",
       zName);
   if (zSql == 0) {
     bxFail(pErr, SQLITE_NOMEM, "out of memory");
@@ -255,50 +258,51 @@ static int findUsable(
   return -1;
 }
 
-/* Bounds of seq. SQLite compares them again. */
-static void boundSeq(sqlite3_index_info *pInfo) {
-  int iLow = findUsable(
-      pInfo, SEQ, SQLITE_INDEX_CONSTRAINT_EQ, SQLITE_INDEX_CONSTRAINT_EQ);
-  int iHigh = iLow;
-  if (iLow < 0) {
-    iLow = findUsable(
-        pInfo, SEQ, SQLITE_INDEX_CONSTRAINT_GT, SQLITE_INDEX_CONSTRAINT_GE);
-    iHigh = findUsable(
-        pInfo, SEQ, SQLITE_INDEX_CONSTRAINT_LT, SQLITE_INDEX_CONSTRAINT_LE);
-  }
-  if (iLow >= 0) {
-    pInfo->aConstraintUsage[iLow].argvIndex = 2;
-    pInfo->idxNum |= SEQ_LOW;
-  }
-  if (iHigh >= 0) {
-    pInfo->idxNum |= SEQ_HIGH;
-    if (iHigh != iLow) {
-      pInfo->aConstraintUsage[iHigh].argvIndex = iLow >= 0 ? 3 : 2;
-      if (iLow >= 0) pInfo->idxNum |= SEQ_BOTH;
-    }
-  }
+/* Gives a constraint to xFilter, as its next argument. */
+static void useConstraint(sqlite3_index_info *pInfo, int i, int mBit, int *pn) {
+  if (i < 0) return;
+  pInfo->aConstraintUsage[i].argvIndex = ++*pn;
+  pInfo->idxNum |= mBit;
+}
+
+/* What xFilter gets, in this order: the agent, the event, bounds of seq. SQLite
+** compares the last three again. */
+static void useConstraints(sqlite3_index_info *pInfo) {
+  enum {
+    EQ = SQLITE_INDEX_CONSTRAINT_EQ,
+    GT = SQLITE_INDEX_CONSTRAINT_GT,
+    GE = SQLITE_INDEX_CONSTRAINT_GE,
+    LT = SQLITE_INDEX_CONSTRAINT_LT,
+    LE = SQLITE_INDEX_CONSTRAINT_LE
+  };
+  int i = findUsable(pInfo, AGENT, EQ, EQ), n = 0;
+  if (i < 0) return;
+  useConstraint(pInfo, i, BY_AGENT, &n);
+  pInfo->aConstraintUsage[i].omit = 1;
+  useConstraint(pInfo, findUsable(pInfo, EVENT, EQ, EQ), BY_EVENT, &n);
+  i = findUsable(pInfo, SEQ, EQ, EQ);
+  useConstraint(pInfo, i, SEQ_LOW | SEQ_HIGH, &n);
+  if (i >= 0) return;
+  useConstraint(pInfo, findUsable(pInfo, SEQ, GT, GE), SEQ_LOW, &n);
+  i = findUsable(pInfo, SEQ, LT, LE);
+  useConstraint(
+      pInfo, i, pInfo->idxNum & SEQ_LOW ? SEQ_HIGH | SEQ_BOTH : SEQ_HIGH, &n);
 }
 
 static int ringBestIndex(sqlite3_vtab *pVtab, sqlite3_index_info *pInfo) {
   int bNewest;
-  int i = findUsable(
-      pInfo, AGENT, SQLITE_INDEX_CONSTRAINT_EQ, SQLITE_INDEX_CONSTRAINT_EQ);
   (void)pVtab;
-  if (i >= 0) {
-    pInfo->aConstraintUsage[i].argvIndex = 1;
-    pInfo->aConstraintUsage[i].omit = 1;
-    pInfo->idxNum = BY_AGENT;
-    boundSeq(pInfo);
-  }
+  useConstraints(pInfo);
   if (pInfo->nOrderBy > 0 &&
       ownOrder(pInfo, pInfo->idxNum & BY_AGENT, &bNewest)) {
     pInfo->orderByConsumed = 1;
     if (bNewest) pInfo->idxNum |= NEWEST;
   }
   if (pInfo->colUsed & (1 << REQUEST | 1 << RESPONSE)) pInfo->idxNum |= BODIES;
-  pInfo->estimatedRows = !(pInfo->idxNum & BY_AGENT)               ? 5000
-                         : !(pInfo->idxNum & (SEQ_LOW | SEQ_HIGH)) ? 50
-                                                                   : 5;
+  pInfo->estimatedRows = !(pInfo->idxNum & BY_AGENT) ? 5000
+                         : !(pInfo->idxNum & (SEQ_LOW | SEQ_HIGH | BY_EVENT))
+                             ? 50
+                             : 5;
   pInfo->estimatedCost = 2.0 * (double)pInfo->estimatedRows + 5.0;
   if (pInfo->idxNum & BODIES) pInfo->estimatedCost *= 2;
   return SQLITE_OK;
@@ -323,25 +327,28 @@ static int ringClose(sqlite3_vtab_cursor *pCursor) {
   return SQLITE_OK;
 }
 
-/* Binds part iPart of the agent's layout: the slots of an interval of seq. The
-** oldest rows are after the newest one, so a read by rising seq begins with that
-** part. */
+/* Binds part iPart of the agent's layout: the slots of an interval of seq. By rising
+** seq, the first one has the rows beyond the window, and the second one those after
+** the newest one, which are older than those before it. */
 static void bindPart(RingCursor *p, BxErr *pErr) {
   const RingAgent *pAgent = &p->agent;
   i64 iSplit = pAgent->nGiven - pAgent->nGiven % pAgent->nWindow;
-  int bOld = (p->iPart == 0) == !(p->idxNum & NEWEST);
-  i64 iFirst = bOld ? iSplit - pAgent->nWindow : iSplit;
-  i64 iLast = bOld ? iSplit - 1 : pAgent->nGiven;
-  BxErr reset = {SQLITE_OK, 0};
+  int iPart = p->idxNum & NEWEST ? 2 - p->iPart : p->iPart;
+  i64 iFirst = iPart == 1 ? iSplit - pAgent->nWindow : iSplit;
+  i64 iLast = iPart == 1 ? iSplit - 1 : pAgent->nGiven;
   assert(pAgent->iNo > 0 && pAgent->nWindow > 0);
+  sqlite3_reset(p->pSlots);
+  if (iPart == 0) {
+    bxBind(p->pSlots, pErr, "iiii", RING_PARK(pAgent),
+        pAgent->bParked ? RING_PARK_LAST(pAgent) : 0, p->iLow, p->iHigh);
+    return;
+  }
   if (iFirst <= pAgent->nGiven - p->nWindow) {
     iFirst = pAgent->nGiven - p->nWindow + 1;
   }
   if (iFirst < p->iLow) iFirst = p->iLow;
   if (iLast > p->iHigh) iLast = p->iHigh;
   if (iFirst < 1) iFirst = 1;
-  bxDone(p->pSlots, &reset);
-  bxClear(&reset);
   if (iFirst > iLast) iFirst = iLast = 0; /* no row */
   bxBind(p->pSlots, pErr, "iiii",
       BX_RING_BASE(pAgent) + iFirst % pAgent->nWindow,
@@ -354,8 +361,8 @@ static void nextRow(RingCursor *p, BxErr *pErr) {
   while (pErr->rc == SQLITE_OK) {
     if (p->agent.iNo != 0) {
       if (bxRow(p->pSlots, pErr)) return;
-      if (p->iPart == 0) {
-        p->iPart = 1;
+      if (p->iPart < 2) {
+        p->iPart++;
         bindPart(p, pErr);
         continue;
       }
@@ -373,7 +380,7 @@ static int ringFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
   RingCursor *p = (RingCursor *)pCursor;
   Ring *pRing = (Ring *)pCursor->pVtab;
   BxErr err = {SQLITE_OK, 0};
-  int i;
+  int i = 1 + !!(idxNum & BY_EVENT);
   (void)idxStr;
   (void)argc;
   clearCursor(p);
@@ -382,10 +389,10 @@ static int ringFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
   p->bEof = 0;
   p->iLow = 1;
   p->iHigh = (i64)1 << 62;
-  if ((idxNum & SEQ_LOW) && sqlite3_value_type(argv[1]) == SQLITE_INTEGER) {
-    p->iLow = sqlite3_value_int64(argv[1]);
+  if ((idxNum & SEQ_LOW) && sqlite3_value_type(argv[i]) == SQLITE_INTEGER) {
+    p->iLow = sqlite3_value_int64(argv[i]);
   }
-  i = idxNum & SEQ_BOTH ? 2 : 1;
+  if (idxNum & SEQ_BOTH) i++;
   if ((idxNum & SEQ_HIGH) && sqlite3_value_type(argv[i]) == SQLITE_INTEGER) {
     p->iHigh = sqlite3_value_int64(argv[i]);
   }
@@ -394,6 +401,7 @@ static int ringFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
   if (idxNum & BY_AGENT) bxBind(p->pAgents, &err, "v", argv[0]);
   p->pSlots =
       bxRingSlots(pRing, (idxNum & BODIES) != 0, (idxNum & NEWEST) != 0, &err);
+  if (idxNum & BY_EVENT) bxBind(p->pSlots, &err, "----v", argv[1]);
   nextRow(p, &err);
   return bxReportVtab(&err, pCursor->pVtab);
 }
@@ -412,7 +420,7 @@ static int ringColumn(
     sqlite3_vtab_cursor *pCursor, sqlite3_context *pCtx, int i) {
   RingCursor *p = (RingCursor *)pCursor;
   assert(!p->bEof);
-  if (i <= SEQ) {
+  if (i <= META && !sqlite3_vtab_nochange(pCtx)) {
     sqlite3_result_value(pCtx, sqlite3_column_value(p->pSlots, i + 1));
   }
   return SQLITE_OK;
@@ -428,6 +436,27 @@ static int ringRowid(sqlite3_vtab_cursor *pCursor, sqlite3_int64 *piRowid) {
 
 static int isNull(sqlite3_value *pVal) {
   return sqlite3_value_type(pVal) == SQLITE_NULL;
+}
+
+/* JSON, or NULL. */
+static sqlite3_value *readMeta(Ring *p, sqlite3_value *pMeta, BxErr *pErr) {
+  static const char zValid[] = "SELECT " BX_JSON_VALID("?1");
+  const char *z = bxText(pMeta, "meta", BX_RING_MAX_META, 1, pErr);
+  if (z != 0 && !bxSurelyJson(z, (i64)strlen(z)) &&
+      !bxAsk(&p->base.stmts, zValid, pErr, "v", pMeta)) {
+    bxRefuseArg(pErr, "meta", "JSON or NULL", pMeta);
+  }
+  return pMeta;
+}
+
+static void completeCommand(Ring *p, sqlite3_value **aCol, BxErr *pErr) {
+  RingPush done = {0};
+  done.zAgent = bxText(aCol[AGENT], "agent_id", 1024, 0, pErr);
+  bxText(aCol[EVENT], "event_id", 1024, 0, pErr);
+  done.pEvent = aCol[EVENT];
+  done.pResponse = aCol[RESPONSE];
+  done.pMeta = readMeta(p, aCol[META], pErr);
+  bxRingComplete(p, &done, pErr);
 }
 
 /* INSERT INTO ring(ring, ...) VALUES('command', ...) */
@@ -457,6 +486,8 @@ static void runCommand(Ring *p, sqlite3_value **aCol, BxErr *pErr) {
         (pErr->rc & 0xff) == SQLITE_CONSTRAINT) {
       pErr->rc = SQLITE_ERROR; /* otherwise SQLite would treat it as success */
     }
+  } else if (sqlite3_stricmp(zCommand, "complete") == 0) {
+    completeCommand(p, aCol, pErr);
   } else if (sqlite3_stricmp(zCommand, "forget") == 0) {
     bxRingLeave(p,
         isNull(aCol[AGENT]) ? 0
@@ -465,7 +496,7 @@ static void runCommand(Ring *p, sqlite3_value **aCol, BxErr *pErr) {
   } else {
     bxFail(pErr, SQLITE_ERROR,
         "ValidationError: unknown command %Q; a ring knows 'window', "
-        "'max_bytes', 'idle_days' and 'kill_switch'",
+        "'max_bytes', 'idle_days', 'kill_switch', 'complete' and 'forget'",
         zCommand);
   }
 }
@@ -479,15 +510,34 @@ static void insertRow(
   push.pEvent = aCol[EVENT];
   push.pRequest = aCol[REQUEST];
   push.pResponse = aCol[RESPONSE];
+  push.pMeta = readMeta(p, aCol[META], pErr);
   push.iTime = bxTime(aCol[TIME], "timestamp", pErr);
   if (!isNull(argv[1]) || !isNull(aCol[SIZE]) || !isNull(aCol[SEQ]) ||
       !isNull(aCol[VALUE]) || !isNull(aCol[ACTOR]) || !isNull(aCol[REASON])) {
     bxFail(pErr, SQLITE_CONSTRAINT,
         "ValidationError: rowid, size_bytes, seq and value are computed by the "
-        "ring; insert agent_id, event_id, request_body, response_body and "
-        "timestamp only");
+        "ring; insert agent_id, event_id, request_body, response_body, "
+        "timestamp and meta only");
   }
   if (pErr->rc == SQLITE_OK) bxRingPush(p, &push, piRowid, pErr);
+}
+
+/* UPDATE ring SET response_body = ?, meta = ? */
+static void updateExchange(Ring *p, sqlite3_value **argv, BxErr *pErr) {
+  sqlite3_value **aCol = argv + 2;
+  RingPush done = {0};
+  int i;
+  for (i = 0; i <= REASON && pErr->rc == SQLITE_OK; i++) {
+    if (i == RESPONSE || i == META || sqlite3_value_nochange(aCol[i])) continue;
+    if (i > META && isNull(aCol[i])) continue;
+    bxFail(pErr, SQLITE_CONSTRAINT,
+        "ReadOnlyError: a recorded exchange cannot be changed: only its "
+        "response_body, once, from NULL, and meta with it; DELETE it, and "
+        "INSERT it again");
+  }
+  done.pResponse = aCol[RESPONSE];
+  done.pMeta = readMeta(p, aCol[META], pErr);
+  bxRingCompleteSlot(p, sqlite3_value_int64(argv[0]), &done, pErr);
 }
 
 static int ringUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
@@ -499,9 +549,7 @@ static int ringUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
   if (argc == 1) {
     bxRingDelete(p, sqlite3_value_int64(argv[0]), &err);
   } else if (!isNull(argv[0])) {
-    bxFail(&err, SQLITE_CONSTRAINT,
-        "ReadOnlyError: a recorded exchange cannot be changed; DELETE it, and "
-        "INSERT it again");
+    updateExchange(p, argv, &err);
   } else if (!isNull(argv[2 + COMMAND])) {
     *piRowid = 0;
     runCommand(p, argv + 2, &err);

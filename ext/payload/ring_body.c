@@ -78,7 +78,8 @@ static i64 padOf(Ring *p, const RingAgent *pNext, const RingPush *pPush,
     const RingSlot *pOld, BxErr *pErr) {
   i64 nUsable = usableBytes(p, pErr);
   i64 nLeaf = nUsable - LEAF_USED, nOver = nUsable - OVERFLOW_USED;
-  i64 nBody = valueSize(pPush->pRequest) + valueSize(pPush->pResponse);
+  i64 nBody = valueSize(pPush->pMeta) + valueSize(pPush->pRequest) +
+              valueSize(pPush->pResponse);
   /* the size of the header, and the type of the id */
   i64 nRow = 2 + intSize(pNext->nGiven) + intSize(pPush->iTime) +
              intSize(pPush->nByte) + textSize((i64)strlen(pPush->zAgent)) +
@@ -131,12 +132,12 @@ void bxRingFind(
 
 static const char zInsert[] =
     "INSERT INTO main.@_slots(id, seq, timestamp, size_bytes, agent_id, "
-    "event_id, request_body, response_body, pad) "
-    "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+    "event_id, meta, request_body, response_body, pad) "
+    "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
 static const char zRewrite[] =
     "UPDATE main.@_slots SET seq = ?2, timestamp = ?3, size_bytes = ?4, "
-    "agent_id = ?5, event_id = ?6, request_body = ?7, response_body = ?8, "
-    "pad = ?9 WHERE id = ?1";
+    "agent_id = ?5, event_id = ?6, meta = ?7, request_body = ?8, "
+    "response_body = ?9, pad = ?10 WHERE id = ?1";
 
 /* SQLite compares these sooner than a zeroblob, which it reads byte by byte. */
 static const unsigned char aZero[8192];
@@ -148,26 +149,26 @@ const char *bxRingAppendSql(const RingSlot *pOld) {
 void bxRingAppend(Ring *p, sqlite3_stmt *pStmt, const RingAgent *pNext,
     const RingPush *pPush, const RingSlot *pOld, BxErr *pErr) {
   i64 nPad = padOf(p, pNext, pPush, pOld, pErr);
-  bxBind(pStmt, pErr, "iiiitsss", pOld->iId, pNext->nGiven, pPush->iTime,
-      pPush->nByte, pPush->zAgent, pPush->pEvent, pPush->pRequest,
+  bxBind(pStmt, pErr, "iiiitssss", pOld->iId, pNext->nGiven, pPush->iTime,
+      pPush->nByte, pPush->zAgent, pPush->pEvent, pPush->pMeta, pPush->pRequest,
       pPush->pResponse);
   if (pErr->rc == SQLITE_OK && nPad >= (i64)sizeof(aZero)) {
-    sqlite3_bind_zeroblob64(pStmt, 9, (sqlite3_uint64)nPad);
+    sqlite3_bind_zeroblob64(pStmt, 10, (sqlite3_uint64)nPad);
   } else if (pErr->rc == SQLITE_OK && nPad >= 0) {
-    sqlite3_bind_blob(pStmt, 9, aZero, (int)nPad, SQLITE_STATIC);
+    sqlite3_bind_blob(pStmt, 10, aZero, (int)nPad, SQLITE_STATIC);
   }
   bxRun(pStmt, pErr);
 }
 
 #define SLOTS_WHERE                                                            \
   " FROM main.@_slots WHERE id BETWEEN ?1 AND ?2 AND seq BETWEEN ?3 AND ?4 "   \
-  "ORDER BY id "
+  "AND (?5 IS NULL OR event_id = ?5) ORDER BY id "
 #define SLOTS_BODIES                                                           \
   "SELECT id, agent_id, event_id, request_body, response_body, timestamp, "    \
-  "size_bytes, seq" SLOTS_WHERE
+  "size_bytes, seq, meta" SLOTS_WHERE
 #define SLOTS_HEADS                                                            \
   "SELECT id, agent_id, event_id, NULL, NULL, timestamp, size_bytes, "         \
-  "seq" SLOTS_WHERE
+  "seq, meta" SLOTS_WHERE
 
 sqlite3_stmt *bxRingSlots(Ring *p, int bBodies, int bNewest, BxErr *pErr) {
   const char *zSql = bBodies
@@ -184,7 +185,7 @@ void bxRingDrop(Ring *p, i64 iSlot, BxErr *pErr) {
 void bxRingMove(Ring *p, const RingAgent *pAgent, i64 nWindow, BxErr *pErr) {
   static const char zTrim[] =
       "DELETE FROM main.@_slots WHERE id BETWEEN ?1 AND ?1 + 65535 "
-      "AND (seq > ?2) IS NOT 1";
+      "AND " RING_BEYOND;
   static const char zMove[] =
       "UPDATE main.@_slots SET id = ?3 + seq % ?4 WHERE id BETWEEN ?1 AND ?2";
   static const char *const azSql[] = {zTrim, zMove};
@@ -193,6 +194,6 @@ void bxRingMove(Ring *p, const RingAgent *pAgent, i64 nWindow, BxErr *pErr) {
   bxStmtSet(&p->base.stmts, azSql, 2, apStmt, pErr);
   bxDo(&p->base.stmts, zTrim, pErr, "ii", pAgent->iNo << 16,
       pAgent->nGiven - nWindow);
-  bxDo(&p->base.stmts, zMove, pErr, "iiii", iFirst, iFirst + 32767,
+  bxDo(&p->base.stmts, zMove, pErr, "iiii", iFirst, iFirst + 10239,
       iFirst ^ 32768, nWindow);
 }

@@ -4,16 +4,17 @@
 ** max_bytes: a push makes room for its row. It removes the oldest rows of the
 ** agent whose last push is the longest ago, then those of the next agent, and
 ** rows of its own agent last. One push removes at most ROLL_ROWS rows; the next
-** pushes remove the rest. Rows that are removed count as rolled.
+** pushes remove the rest. Rows that are removed count as rolled. No push is
+** refused: if holds leave no room, or its row alone is larger, the ring has more
+** bytes, and the log says so.
 **
 ** idle_days: a push also removes the rows of idle agents, which count as rolled
 ** too, and then their rows in <ring>_agents. The receipt is in <ring>_config.
 ** If such an agent pushes again, its seq begins at 1.
 **
-** bxRingChoose() only reads, so that it can refuse a push; bxRingRoll() removes
-** what it has chosen. Both are not called for a ring without a bound.
+** bxRingChoose() only reads; bxRingRoll() removes what it has chosen. Both are not called for a ring without a bound.
 */
-#include "payload.h"
+#include "watch.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>
@@ -51,13 +52,6 @@ static i64 rollColumn(Ring *p, sqlite3_stmt *pStmt, int i, i64 iHigh,
 
 /*-------------------------------------------------------------- choice ----*/
 
-/* Whether a hold keeps the row. */
-static int isHeld(Ring *p, i64 iSlot, BxErr *pErr) {
-  char *zHolder = bxRingHolder(p, iSlot, iSlot, ROLL_NUMBER, pErr);
-  sqlite3_free(zHolder);
-  return zHolder != 0;
-}
-
 /* Chooses rows from slot iFirst to iLast, the oldest first: all of them, or
 ** until nOver is used up. Omits iKeep, the slot that the push writes, and what is
 ** held. */
@@ -72,7 +66,7 @@ static void choosePart(Ring *p, RingRoll *pOut, i64 iFirst, i64 iLast,
          bxRow(pStmt, pErr)) {
     i64 iSlot = sqlite3_column_int64(pStmt, 0);
     i64 nByte = rollColumn(p, pStmt, 1, ROLL_SIZE, "_slots", pErr);
-    if (iSlot == iKeep || isHeld(p, iSlot, pErr)) continue;
+    if (iSlot == iKeep || bxRingIsHeld(p, iSlot, pErr)) continue;
     pOut->aRow[pOut->nRow].iSlot = iSlot;
     pOut->aRow[pOut->nRow++].nByte = nByte;
     pOut->nOver -= nByte;
@@ -84,6 +78,10 @@ static void choosePart(Ring *p, RingRoll *pOut, i64 iFirst, i64 iLast,
 static int chooseRows(Ring *p, RingRoll *pOut, const RingAgent *pAgent,
     i64 iKeep, int bAll, BxErr *pErr) {
   int nBefore = pOut->nRow;
+  if (pAgent->bParked) {
+    choosePart(
+        p, pOut, RING_PARK(pAgent), RING_PARK_LAST(pAgent), iKeep, bAll, pErr);
+  }
   choosePart(p, pOut, BX_RING_SPLIT(pAgent) + 1, BX_RING_LAST(pAgent), iKeep,
       bAll, pErr);
   choosePart(
@@ -141,13 +139,6 @@ static void chooseOldest(
   }
 }
 
-/* HeldError, as what is left is held. */
-static void refuseNoRoom(Ring *p, BxErr *pErr) {
-  char *zHolder = bxRingHolder(p, 0, ROLL_NUMBER, ROLL_NUMBER, pErr);
-  bxRingRefuseFull(p, zHolder, pErr);
-  sqlite3_free(zHolder);
-}
-
 /* The bytes of the ring. */
 static i64 windowBytes(Ring *p, BxErr *pErr) {
   static const char zSql[] =
@@ -178,15 +169,14 @@ static i64 nextTurn(Ring *p, i64 iNow, BxErr *pErr) {
   return iLast >= iNow ? iLast + 1 : iNow;
 }
 
-RingRoll *bxRingChoose(Ring *p, const RingAgent *pSelf, const RingPush *pPush,
-    const RingSlot *pOld, BxErr *pErr) {
+RingRoll *bxRingChoose(
+    Ring *p, const RingAgent *pSelf, i64 nMore, i64 iKeep, BxErr *pErr) {
   RingRoll *pOut = bxNew(sizeof(*pOut), pErr);
   i64 iNow = bxNow();
   if (pOut == 0) return 0;
   pOut->iTurn = nextTurn(p, iNow, pErr);
   if (p->nMaxByte > 0) {
-    pOut->nOver = windowBytes(p, pErr) - p->nMaxByte;
-    if (pOld != 0) pOut->nOver += pPush->nByte - pOld->nByte;
+    pOut->nOver = windowBytes(p, pErr) + nMore - p->nMaxByte;
   }
   if (p->nIdleDay > 0) {
     i64 iIdle = iNow - p->nIdleDay * BX_MS_PER_DAY;
@@ -194,23 +184,20 @@ RingRoll *bxRingChoose(Ring *p, const RingAgent *pSelf, const RingPush *pPush,
     chooseIdle(p, pOut, iIdle, 1, pSelf, pErr);
   }
   if (pOut->nOver > 0) {
-    chooseOldest(p, pOut, pSelf, pOld ? pOld->iId : -1, pErr);
+    chooseOldest(p, pOut, pSelf, iKeep, pErr);
   }
-  if (pOld != 0 && pOut->nOver > 0 && pOut->nRow < ROLL_ROWS &&
-      pOut->nEmpty < ROLL_EMPTY) {
-    refuseNoRoom(p, pErr);
-  }
+  p->bNoRoom = iKeep >= 0 && pOut->nOver > 0 && pOut->nRow < ROLL_ROWS &&
+               pOut->nEmpty < ROLL_EMPTY;
   return pOut;
 }
 
-void bxRingRefuseLarge(Ring *p, i64 nByte, BxErr *pErr) {
-  const char *zRing = p->base.stmts.zTable;
-  if (p->nMaxByte == 0 || nByte <= p->nMaxByte) return;
-  bxFail(pErr, SQLITE_CONSTRAINT, /* FULL would end the transaction */
-      "QuotaExceededError: the bodies have %lld bytes, and the whole ring %s "
-      "may have max_bytes=%lld; allow more with INSERT INTO \"%w\"(\"%w\", "
-      "value) VALUES('max_bytes', ...)",
-      nByte, zRing, p->nMaxByte, zRing, zRing);
+void bxRingTellFull(Ring *p, const RingPush *pPush, BxErr *pErr) {
+  if (!p->bNoRoom) return;
+  p->bNoRoom = 0;
+  bxRingTell(p, pPush,
+      "the ring has more than max_bytes: a hold keeps what would go, or this "
+      "exchange alone has more",
+      pErr);
 }
 
 /*------------------------------------------------------------- removal ----*/
@@ -315,10 +302,6 @@ void bxRingSetBound(Ring *p, const char *zOption, i64 iVal, BxErr *pErr) {
   sqlite3_stmt *apStmt[6];
   i64 mHas;
   bxRingWindow(p, pErr);
-  if (iVal > 0 && strcmp(zOption, "max_bytes") == 0 &&
-      bxRingHeldBytes(p, pErr) > iVal) {
-    refuseNoRoom(p, pErr);
-  }
   bxStmtSet(&p->base.stmts, azSql, 6, apStmt, pErr);
   if (iVal > 0) {
     bxDo(&p->base.stmts, zSet, pErr, "ti", zOption, iVal);
@@ -336,7 +319,7 @@ void bxRingSetBound(Ring *p, const char *zOption, i64 iVal, BxErr *pErr) {
   }
   bxRingWindow(p, pErr);
   if (p->nMaxByte > 0 && pErr->rc == SQLITE_OK) {
-    static const RingAgent nobody = {0, 0, 0, 0, 0, 0, 0};
-    bxRingRoll(p, bxRingChoose(p, &nobody, 0, 0, pErr), 0, pErr);
+    static const RingAgent nobody = {0};
+    bxRingRoll(p, bxRingChoose(p, &nobody, 0, -1, pErr), 0, pErr);
   }
 }

@@ -23,12 +23,25 @@ SQLITE_EXTENSION_INIT3
       "s.event_id") " OR " HELD_ON("buffer", "lower('@')") ")"
 static const char zHeld[] =
     "SELECT agent_id, seq, event_id, timestamp, request_body, "
-    "response_body" HELD_ROWS;
+    "response_body, meta" HELD_ROWS;
 
-i64 bxRingHeldBytes(Ring *p, BxErr *pErr) {
-  static const char zSum[] = "SELECT coalesce(sum(size_bytes), 0)" HELD_ROWS;
-  if (!(p->mWatch & RING_HOLDS)) return 0;
-  return bxAsk(&p->base.stmts, zSum, pErr, "ii", (i64)0, (i64)1 << 62);
+/* What holds keep beyond the limits. */
+static void checkKept(Ring *p, BxProblems *pOut, BxErr *pErr) {
+  static const char zParked[] =
+      "SELECT count(*) FROM main.@_slots WHERE id & 32767 >= 10240";
+  static const char zSum[] =
+      "SELECT iif(sum(size_bytes) > (SELECT value FROM main.@_config WHERE "
+      "name = 'max_bytes'), sum(size_bytes), 0)" HELD_ROWS;
+  i64 nByte = bxAskOnce(&p->base.stmts, zSum, pErr, "ii", (i64)0, (i64)1 << 62);
+  if (nByte > 0) {
+    bxProblem(pOut, p->base.stmts.zTable,
+        "holds keep exchanges of %lld bytes, more than max_bytes", nByte);
+  }
+  nByte = bxAskOnce(&p->base.stmts, zParked, pErr, "");
+  if (nByte > 0) {
+    bxProblem(pOut, p->base.stmts.zTable,
+        "holds keep, or kept, %lld exchanges beyond the window", nByte);
+  }
 }
 
 /* What the log says of the row that pRow is on: subject and detail, each to
@@ -122,13 +135,14 @@ static const char *const azCheck[] = {
     "IS NOT rows || ' ' || bytes",
     "SELECT 'agents', 'agent ' || agent_id || ': the layout is not one' "
     "FROM main.@_agents WHERE (typeof(no) = 'integer' AND no > 0 "
-    "AND half IN (0, 1) AND typeof(window) = 'integer' "
+    "AND half IN (0, 1, 2, 3) AND typeof(window) = 'integer' "
     "AND window BETWEEN 1 AND 10000) IS NOT TRUE",
     "SELECT 'slots', 'slot ' || s.id || ' is not where its agent has it' "
     "FROM main.@_slots AS s LEFT JOIN main.@_agents AS a ON a.no = s.id >> 16 "
     "WHERE a.no IS NULL OR a.agent_id IS NOT s.agent_id OR s.event_id IS NULL "
-    "OR s.timestamp IS NULL OR s.seq > a.given OR s.id IS NOT "
-    "(a.no << 16) + (a.half << 15) + s.seq % a.window",
+    "OR s.timestamp IS NULL OR s.seq > a.given OR iif(s.id & 32767 >= 10240, "
+    "a.half < 2, s.id IS NOT (a.no << 16) + ((a.half & 1) << 15) + s.seq % "
+    "a.window)",
     "SELECT 'config', 'the window is not from 1 to 10000' WHERE NOT EXISTS "
     "(SELECT 1 FROM main.@_config WHERE name = 'window' "
     "AND typeof(value) = 'integer' AND value BETWEEN 1 AND 10000)",
@@ -175,6 +189,9 @@ void bxRingCheck(BxVtab *pVtab, BxProblems *pOut) {
     compareTables(p, azCheck[i], pOut, &err);
     bxUnchecked(pOut, pVtab->stmts.zTable, &err);
   }
-  if (bxShadowIsHeld(pVtab, &err)) checkHeld(p, pOut, &err);
+  if (bxShadowIsHeld(pVtab, &err)) {
+    checkHeld(p, pOut, &err);
+    checkKept(p, pOut, &err);
+  }
   bxUnchecked(pOut, pVtab->stmts.zTable, &err);
 }

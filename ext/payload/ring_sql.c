@@ -23,6 +23,7 @@ SQLITE_EXTENSION_INIT3
 void bxRingCreate(Ring *p, const RingOptions *pOptions, BxErr *pErr) {
   static const char zSql[] = "INSERT INTO main.@_config(name, value) "
                              "VALUES('window', ?1), ('format', 1)";
+  bxInstallMissing(p->base.stmts.bx, p->base.stmts.zDb, "payload", pErr);
   bxShadowCreate(&p->base, pErr);
   bxDo(&p->base.stmts, zSql, pErr, "i", pOptions->nWindow);
   if (pOptions->nMaxByte > 0) {
@@ -117,10 +118,16 @@ static void readWatched(Ring *p, int *pbBound, BxErr *pErr) {
     return;
   }
   if (p->eRules > 0) {
-    readFirst(p, bxRingConfigSql(p->eRules), 1, pbBound, pErr);
-  } else {
-    readFirst(p, zSql, 0, pbBound, pErr);
+    readFirst(p, bxRingConfigSql(p->eRules), 1, pbBound, &err);
+    if (err.rc != SQLITE_ERROR) {
+      bxPass(pErr, &err);
+      return;
+    }
+    bxClear(&err); /* some of them are there, but not all */
+    p->eRules = -1;
+    p->mWatch = 0;
   }
+  readFirst(p, zSql, 0, pbBound, pErr);
 }
 
 /* Reads the ring's window and bounds, and what is on: once in a transaction, and
@@ -164,12 +171,13 @@ void bxRingReadAgent(
     Ring *p, sqlite3_stmt *pStmt, RingAgent *pAgent, BxErr *pErr) {
   pAgent->iNo = sqlite3_column_int64(pStmt, 0);
   pAgent->nWindow = sqlite3_column_int64(pStmt, 1);
-  pAgent->iHalf = sqlite3_column_int64(pStmt, 2);
+  pAgent->iHalf = sqlite3_column_int64(pStmt, 2) & 1;
+  pAgent->bParked = sqlite3_column_int64(pStmt, 2) >> 1;
   pAgent->nGiven = sqlite3_column_int64(pStmt, 3);
   pAgent->nRow = sqlite3_column_int64(pStmt, 4);
   if (pAgent->iNo < 1 || pAgent->iNo > MAX_NO || pAgent->nWindow < 1 ||
       pAgent->nWindow > BX_RING_MAX_WINDOW ||
-      (pAgent->iHalf != 0 && pAgent->iHalf != 1) || pAgent->nGiven < 0 ||
+      (pAgent->bParked != 0 && pAgent->bParked != 1) || pAgent->nGiven < 0 ||
       pAgent->nGiven > MAX_GIVEN) {
     bxRingCorrupt(p, pErr, "_agents");
     pAgent->iNo = 0; /* nothing may be computed from it */
@@ -246,44 +254,108 @@ void bxRingRefuseHeld(Ring *p, i64 iFirst, i64 iLast, BxErr *pErr) {
   sqlite3_free(zHolder);
 }
 
-/* HeldError if a hold keeps a row that would be rolled out. */
-static void refuseRolled(
-    Ring *p, i64 iFirst, i64 iLast, i64 iSeq, BxErr *pErr) {
-  char *zHolder = bxRingHolder(p, iFirst, iLast, iSeq, pErr);
-  bxRingRefuseFull(p, zHolder, pErr);
+int bxRingIsHeld(Ring *p, i64 iSlot, BxErr *pErr) {
+  char *zHolder = bxRingHolder(p, iSlot, iSlot, MAX_GIVEN, pErr);
   sqlite3_free(zHolder);
+  return zHolder != 0;
 }
 
-void bxRingRefuseFull(Ring *p, const char *zHolder, BxErr *pErr) {
-  const char *zRing = p->base.stmts.zTable;
-  if (zHolder == 0) return;
-  bxFail(pErr, SQLITE_CONSTRAINT,
-      "HeldError: ring %s is full, and what it would roll out is held: %s; "
-      "allow more with INSERT INTO \"%w\"(\"%w\", value) VALUES('window' or "
-      "'max_bytes', ...), or end the hold with retention_release()",
-      zRing, zHolder, zRing, zRing);
+/* A row that is held and would be rolled out moves into a place of its own. */
+static const char zPark[] = "UPDATE main.@_slots SET id = ?2 WHERE id = ?1";
+static const char zParked[] =
+    "UPDATE main.@_agents SET half = half & 1 | 2 * ?2 WHERE no = ?1";
+
+static i64 nextPark(Ring *p, const RingAgent *pAgent, BxErr *pErr) {
+  static const char zSql[] = "SELECT ifnull(max(id) + 1, ?1) FROM main.@_slots "
+                             "WHERE id BETWEEN ?1 AND ?2";
+  i64 iLast = RING_PARK_LAST(pAgent);
+  i64 iPark = bxAsk(&p->base.stmts, zSql, pErr, "ii", RING_PARK(pAgent), iLast);
+  if (iPark > iLast) {
+    bxFail(pErr, SQLITE_CONSTRAINT,
+        "HeldError: ring %s has as many exchanges of an agent beyond its "
+        "window "
+        "as it can have, and holds keep them; end a hold with "
+        "retention_release()",
+        p->base.stmts.zTable);
+  }
+  return iPark;
 }
 
-/* HeldError if a hold keeps a row of the agent that a smaller window or, with
-** nMore = 1, the next push rolls out. */
-static void refuseTrim(
-    Ring *p, const RingAgent *pAgent, i64 nWindow, i64 nMore, BxErr *pErr) {
-  refuseRolled(p, pAgent->iNo << 16, (pAgent->iNo << 16) + 65535,
-      pAgent->nGiven + nMore - nWindow, pErr);
+static void park(Ring *p, RingAgent *pAgent, i64 iSlot, BxErr *pErr) {
+  i64 iPark = nextPark(p, pAgent, pErr);
+  bxDo(&p->base.stmts, zPark, pErr, "ii", iSlot, iPark);
+  if (!pAgent->bParked) {
+    bxDo(&p->base.stmts, zParked, pErr, "ii", pAgent->iNo, (i64)1);
+  }
+  pAgent->bParked = 1;
+}
+
+/* At most two rows roll out that were parked and are not held any more. */
+static void unpark(Ring *p, RingAgent *pAgent, BxErr *pErr) {
+  static const char zSql[] =
+      "SELECT id, size_bytes FROM main.@_slots WHERE id BETWEEN ?1 AND ?2 "
+      "AND id > ?3 ORDER BY id LIMIT 1";
+  RingCount count = {0, 0, 0, 0, 0};
+  i64 iSlot = 0;
+  int i, bRow = 1;
+  for (i = 0; i < 2 && pErr->rc == SQLITE_OK; i++) {
+    sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+    i64 nByte = 0;
+    bxBind(
+        pStmt, pErr, "iii", RING_PARK(pAgent), RING_PARK_LAST(pAgent), iSlot);
+    bRow = bxRow(pStmt, pErr);
+    if (bRow) {
+      iSlot = sqlite3_column_int64(pStmt, 0);
+      nByte = sqlite3_column_int64(pStmt, 1);
+    }
+    bxDone(pStmt, pErr);
+    if (!bRow || bxRingIsHeld(p, iSlot, pErr)) break;
+    bxRingDrop(p, iSlot, pErr);
+    count.nRolled++;
+    count.nRow--;
+    count.nByte -= nByte;
+  }
+  if (count.nRolled > 0) bxRingCount(p, pAgent->iNo, &count, pErr);
+  if (!bRow && i == 0) {
+    bxDo(&p->base.stmts, zParked, pErr, "ii", pAgent->iNo, (i64)0);
+    pAgent->bParked = 0;
+  }
 }
 
 /*---------------------------------------------------------------- window ----*/
+
+/* Parks what is held of the rows that a window trims. */
+static void parkTrimmed(Ring *p, RingAgent *pAgent, i64 nWindow, BxErr *pErr) {
+  static const char zSql[] =
+      "SELECT id, seq FROM main.@_slots WHERE id BETWEEN ?1 AND ?2 "
+      "AND seq > ?3 AND seq <= ?4 ORDER BY seq LIMIT 1";
+  i64 iSeq = 0, iSlot = 1;
+  while (p->mWatch & RING_HOLDS && iSlot > 0 && pErr->rc == SQLITE_OK) {
+    sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+    bxBind(pStmt, pErr, "iiii", BX_RING_BASE(pAgent), BX_RING_LAST(pAgent),
+        iSeq, pAgent->nGiven - nWindow);
+    iSlot = 0;
+    if (bxRow(pStmt, pErr)) {
+      iSlot = sqlite3_column_int64(pStmt, 0);
+      iSeq = sqlite3_column_int64(pStmt, 1);
+    }
+    bxDone(pStmt, pErr);
+    if (iSlot > 0 && bxRingIsHeld(p, iSlot, pErr)) park(p, pAgent, iSlot, pErr);
+  }
+}
 
 /* Moves the agent's rows to where a window wants them, and trims them. */
 static void layOut(Ring *p, RingAgent *pAgent, i64 nWindow, BxErr *pErr) {
   static const char zGone[] =
       "SELECT count(*), coalesce(sum(size_bytes), 0) FROM main.@_slots "
-      "WHERE id BETWEEN ?1 AND ?1 + 65535 AND (seq > ?2) IS NOT 1";
+      "WHERE id BETWEEN ?1 AND ?1 + 65535 AND " RING_BEYOND;
   static const char zLaid[] =
-      "UPDATE main.@_agents SET window = ?2, half = 1 - half WHERE no = ?1";
+      "UPDATE main.@_agents SET window = ?2, half = half & 2 | 1 - (half & 1) "
+      "WHERE no = ?1";
   static const char *const azSql[] = {zGone, zLaid, zCountAgent, zCountRing};
   sqlite3_stmt *apStmt[4];
   RingCount count = {0, 0, 0, 0, 0};
+  parkTrimmed(p, pAgent, nWindow, pErr);
   bxStmtSet(&p->base.stmts, azSql, 4, apStmt, pErr);
   bxBind(apStmt[0], pErr, "ii", pAgent->iNo << 16, pAgent->nGiven - nWindow);
   if (bxRow(apStmt[0], pErr)) {
@@ -301,9 +373,9 @@ static void layOut(Ring *p, RingAgent *pAgent, i64 nWindow, BxErr *pErr) {
 }
 
 /* The agents that have a window above nAbove, in the order of their numbers; at
-** most nMost. Lays them out, or checks that no hold prevents it. */
-static void eachAbove(
-    Ring *p, i64 nAbove, i64 nWindow, i64 nMost, int bCheck, BxErr *pErr) {
+** most nMost: lays them out. */
+static void layOutAbove(
+    Ring *p, i64 nAbove, i64 nWindow, i64 nMost, BxErr *pErr) {
   static const char zNext[] =
       "SELECT " AGENT_COLUMNS " FROM main.@_agents "
       "WHERE no > ?1 AND window > ?2 ORDER BY no LIMIT 1";
@@ -319,11 +391,7 @@ static void eachAbove(
     bxDone(pStmt, pErr);
     if (bRow && agent.iNo <= iBefore) bxRingCorrupt(p, pErr, "_agents");
     if (!bRow || pErr->rc != SQLITE_OK) break;
-    if (bCheck) {
-      refuseTrim(p, &agent, nWindow, 0, pErr);
-    } else {
-      layOut(p, &agent, nWindow, pErr);
-    }
+    layOut(p, &agent, nWindow, pErr);
   }
 }
 
@@ -334,9 +402,8 @@ void bxRingSetWindow(Ring *p, i64 nWindow, BxErr *pErr) {
   i64 nKeep = nWindow < nOld ? nWindow : nOld;
   i64 nMost = nWindow <= nOld ? TRIM_AGENTS : MAX_NO;
   assert(nWindow >= 1 && nWindow <= BX_RING_MAX_WINDOW);
-  if (p->mWatch & RING_HOLDS) eachAbove(p, nKeep, nKeep, nMost, 1, pErr);
   bxDo(&p->base.stmts, zSql, pErr, "i", nWindow);
-  eachAbove(p, nKeep, nKeep, nMost, 0, pErr);
+  layOutAbove(p, nKeep, nKeep, nMost, pErr);
   p->nWindow = 0;
 }
 
@@ -372,7 +439,7 @@ static void findSlotOf(Ring *p, const RingPush *pPush, RingAgent *pNext,
       "SELECT a.no, a.window, a.half, a.given, a.rows, " RING_SLOT(
           "a.agent_id") " FROM main.@_agents AS a LEFT JOIN main.@_slots AS s "
                         "ON s.id = "
-                        "(a.no << 16) + (a.half << 15) + (a.given + 1) % "
+                        "(a.no << 16) + ((a.half & 1) << 15) + (a.given + 1) % "
                         "a.window "
                         "WHERE a.agent_id = ?1";
   sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
@@ -395,10 +462,10 @@ static void findSlotOf(Ring *p, const RingPush *pPush, RingAgent *pNext,
     pNext->bNew = 1;
     bMoved = 1;
   } else if (pNext->nWindow != pNext->nAllowed) {
-    refuseTrim(p, pNext, pNext->nAllowed, 1, pErr);
-    if (pErr->rc == SQLITE_OK) layOut(p, pNext, pNext->nAllowed, pErr);
+    layOut(p, pNext, pNext->nAllowed, pErr);
     bMoved = 1;
   }
+  if (pNext->bParked) unpark(p, pNext, pErr);
   if (pErr->rc != SQLITE_OK) return;
   pNext->nGiven++;
   pOld->iId = BX_RING_SPLIT(pNext);
@@ -406,10 +473,14 @@ static void findSlotOf(Ring *p, const RingPush *pPush, RingAgent *pNext,
     bxRingFind(p, pOld->iId, pPush->zAgent, pOld, pErr);
   }
   if (pErr->rc != SQLITE_OK) return;
-  if (pOld->bThere ? pOld->bOther : pNext->nRow >= pNext->nWindow) {
+  if (pOld->bThere ? pOld->bOther
+                   : !pNext->bParked && pNext->nRow >= pNext->nWindow) {
     bxRingCorrupt(p, pErr, "_slots");
-  } else if (pOld->bThere) {
-    refuseRolled(p, pOld->iId, pOld->iId, MAX_GIVEN, pErr);
+  } else if (pOld->bThere && bxRingIsHeld(p, pOld->iId, pErr)) {
+    park(p, pNext, pOld->iId, pErr);
+    pOld->bThere = 0;
+    pOld->nByte = 0;
+    pOld->nPad = -1;
   }
 }
 
@@ -427,7 +498,7 @@ static void putExchange(Ring *p, const RingAgent *pNext, const RingPush *pPush,
   sqlite3_stmt *apStmt[3];
   i64 nByte = pPush->nByte - pOld->nByte;
   int bBound = p->nMaxByte > 0 || p->nIdleDay > 0;
-  RingRoll *pRoll = bBound ? bxRingChoose(p, pNext, pPush, pOld, pErr) : 0;
+  RingRoll *pRoll = bBound ? bxRingChoose(p, pNext, nByte, pOld->iId, pErr) : 0;
   bxStmtSet(&p->base.stmts, azSql, 2 + bBound, apStmt, pErr);
   if (bBound) bxRingRoll(p, pRoll, pNext->iNo, pErr);
   bxRingAppend(p, apStmt[0], pNext, pPush, pOld, pErr);
@@ -446,7 +517,6 @@ void bxRingPush(Ring *p, RingPush *pPush, i64 *piRowid, BxErr *pErr) {
   pPush->nByte = bxBytes(pPush->pRequest) + bxBytes(pPush->pResponse);
   bxRingLookTemp(p, pErr);
   readWindow(p, pErr);
-  bxRingRefuseLarge(p, pPush->nByte, pErr);
   bxRingWatchBegin(p, pPush, &watched, pErr);
   findSlotOf(p, pPush, &next, &old, pErr);
   if (pErr->rc != SQLITE_OK) return;
@@ -456,6 +526,7 @@ void bxRingPush(Ring *p, RingPush *pPush, i64 *piRowid, BxErr *pErr) {
   if (pErr->rc != SQLITE_OK) return;
   bxRingWatch(p, &next, pPush, &watched, pErr);
   if (p->mWatch & RING_HOLDS) bxRingNoteHeld(p, old.iId, pErr);
+  bxRingTellFull(p, pPush, pErr);
   bxRingLooked(p);
 }
 

@@ -143,6 +143,30 @@ void bxRingLooked(Ring *p) {
   }
 }
 
+static void nameRing(const Ring *p, char zOut[RING_NAME]) {
+  sqlite3_snprintf(
+      RING_NAME, zOut, "%s%s", isTemp(p) ? "temp." : "", p->base.stmts.zTable);
+}
+
+void bxRingTell(Ring *p, const RingPush *pPush, const char *zWhy, BxErr *pErr) {
+  static const char zLog[] =
+      "INSERT INTO main.blackbox__log(at, domain, kind, subject, reason, "
+      "agent_id, event_id) SELECT ?1, 'payload', 'passed_over', ?2, ?3, ?4, ?5 "
+      "WHERE NOT EXISTS (SELECT 1 FROM main.blackbox__log WHERE subject = ?2 "
+      "AND at > ?1 - ?6 AND kind = 'passed_over' AND reason = ?3)";
+  BxErr err = {SQLITE_OK, 0};
+  BxStmts *pHome = pErr->rc == SQLITE_OK ? rulesOf(p, &err) : 0;
+  char zRing[RING_NAME];
+  nameRing(p, zRing);
+  if (pHome != 0) {
+    bxDo(pHome, zLog, &err, "itttvi", bxNow(), zRing, zWhy, pPush->zAgent,
+        pPush->pEvent, (i64)BX_MS_PER_DAY);
+    bxLogFollow(p->base.stmts.bx, &err);
+  }
+  if (bxMayPassOver(&p->base.stmts, &err)) bxClear(&err);
+  bxPass(pErr, &err);
+}
+
 /*---------------------------------------------------------------- rules ----*/
 
 static Watch *needWatch(Ring *p, BxErr *pErr) {
@@ -238,25 +262,14 @@ typedef struct Judging {
 } Judging;
 
 /* An error beside the record is passed over if the record is still there, and is
-** told in the log; the same one once a day. */
+** told in the log. */
 static void passOver(const Judging *p, BxErr *pBeside, BxErr *pErr) {
-  static const char zLog[] =
-      "INSERT INTO main.blackbox__log(at, domain, kind, subject, reason, "
-      "agent_id, event_id) SELECT ?1, 'payload', 'passed_over', ?2, ?3, ?4, ?5 "
-      "WHERE NOT EXISTS (SELECT 1 FROM main.blackbox__log WHERE subject = ?2 "
-      "AND at > ?1 - ?6 AND kind = 'passed_over' AND reason = ?3)";
-  const BxStmts *pRing = &p->p->base.stmts;
-  BxErr err = {SQLITE_OK, 0};
   if (pBeside->rc == SQLITE_OK) return;
-  if (bxMayPassOver(pRing, pBeside)) {
-    bxDo(p->pHome, zLog, &err, "itttvi", bxNow(), p->pOut->zRing, pBeside->zMsg,
-        p->pPush->zAgent, p->pPush->pEvent, (i64)BX_MS_PER_DAY);
-    bxLogFollow(pRing->bx, &err);
+  if (bxMayPassOver(&p->p->base.stmts, pBeside)) {
+    bxRingTell(p->p, p->pPush, pBeside->zMsg, pErr);
     bxClear(pBeside);
-    if (bxMayPassOver(pRing, &err)) bxClear(&err);
   }
   bxPass(pErr, pBeside);
-  bxPass(pErr, &err);
 }
 
 /* Whether the verdict is there already: one that pulled the switch, if this one
@@ -378,8 +391,7 @@ void bxRingWatchBegin(
   if (judging.pHome == 0) return;
   pOut->zKill[0] = 0;
   pOut->iVerdict = 0;
-  sqlite3_snprintf(sizeof(pOut->zRing), pOut->zRing, "%s%s",
-      isTemp(p) ? "temp." : "", p->base.stmts.zTable);
+  nameRing(p, pOut->zRing);
   row = agentRow(p, judging.pHome, pPush->zAgent, &err);
   passOver(&judging, &err, pErr);
   if (row.bStopped && (p->mWatch & RING_REFUSE)) refuseStopped(pPush, pErr);

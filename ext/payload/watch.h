@@ -130,6 +130,7 @@ Track *bxTrackTake(Ring *p, const RingAgent *pAgent, BxErr *pErr);
 void bxTrackWrite(Track *p, BxStmts *pRing, BxErr *pErr);
 
 /* ring_watch.c: a ring looks for loops. */
+#define RING_NAME 1010 /* bytes of "temp." and a name */
 typedef struct Watched {
   BxStmts *pHome; /* the schema with the rules; NULL: not looked at */
   int eMode;      /* what happens with loops */
@@ -137,7 +138,7 @@ typedef struct Watched {
   Track *pTrack;  /* with the exchange */
   char zKill[37]; /* id of the kill switch that is to be fired */
   i64 iVerdict;   /* the first verdict that fires it */
-  char zRing[300];
+  char zRing[RING_NAME];
 } Watched;
 
 /* The query of a ring's config that tells as well what is on. */
@@ -148,6 +149,8 @@ int bxRingHasRules(Ring *p, BxErr *pErr);
 void bxRingLookTemp(Ring *p, BxErr *pErr);
 /* Whether nothing in the file has changed since bxRingLooked() but by that push. */
 int bxRingIsLooked(Ring *p);
+/* Says in the log what was passed over beside a push; the same once a day. */
+void bxRingTell(Ring *p, const RingPush *pPush, const char *zWhy, BxErr *pErr);
 /* After a push. */
 void bxRingLooked(Ring *p);
 /* Before a push: refuses it if the agent is stopped. */

@@ -5,6 +5,7 @@
 ** A proof is a JSON object, which can be checked without the database:
 **   kind, n   "row", and its number in the log; its leaf is n - 1
 **   hash      of the leaf
+**   kept      how many rows are no receipts, up to this one
 **   fields    [{name, type, salt, hash}]: what the leaf is made of; null if that has
 **             gone. An erased field has no salt
 **   path      the hashes from the leaf to the root
@@ -162,11 +163,9 @@ static void appendFields(sqlite3_str *pOut, const BxLeaf *pLeaf) {
 ** was a pin that has ended. *pHash is what the tree has. */
 static int readLeaf(
     BxLog *pLog, i64 iLeaf, BxLeaf *pLeaf, MerkleHash *pHash, BxErr *pErr) {
-  MerkleHash hash;
   pLog->tree.xGet(&pLog->tree, 0, iLeaf, pHash, pErr);
   if (!bxLogLeafOf(pLog->p, iLeaf + 1, pLeaf, pErr)) return 0;
-  hash = bxMerkleLeaf(pLeaf->a, pLeaf->nByte);
-  if (memcmp(hash.a, pHash->a, BX_DIGEST) == 0) return 1;
+  if (bxLogIsLeaf(pLog->p, pLeaf, pHash, pErr)) return 1;
   if (pLeaf->ePin == BX_NO_PIN || pLeaf->ePin == BX_PIN_HERE) {
     bxFail(pErr, SQLITE_CORRUPT_VTAB,
         "CorruptedDataError: row %lld of the log, or what it pins, is not what "
@@ -190,6 +189,8 @@ static void proveLeaf(BxCall *p, BxLog *pLog, i64 iLeaf) {
   sqlite3_str_appendf(pOut, "{\"kind\":\"row\",\"n\":%lld", iLeaf + 1);
   appendHash(pOut, ",\"hash\":", hash.a);
   if (bThere) {
+    sqlite3_str_appendf(
+        pOut, ",\"kept\":%lld", bxLogKept(pLog->p, iLeaf, &p->err));
     appendFields(pOut, &leaf);
   } else {
     sqlite3_str_appendall(pOut, ",\"fields\":null");
@@ -321,11 +322,11 @@ static unsigned char *putOne(
     memcpy(aOut, hash.a, BX_DIGEST);
     return aOut + BX_DIGEST;
   }
-  if (!readLeaf(pLog, i, &leaf, &hash, pErr)) leaf.nByte = 0;
-  aOut[0] = (unsigned char)(leaf.nByte >> 8);
-  aOut[1] = (unsigned char)leaf.nByte;
-  memcpy(aOut + 2, leaf.a, leaf.nByte);
-  return aOut + 2 + leaf.nByte;
+  aOut[0] = aOut[1] = 0;
+  if (!readLeaf(pLog, i, &leaf, &hash, pErr)) return aOut + 2;
+  aOut[1] = BX_LOG_LEAF;
+  bxLogLeafData(i + 1, bxLogKept(pLog->p, i, pErr), &leaf.fields, aOut + 2);
+  return aOut + 2 + BX_LOG_LEAF;
 }
 
 static void returnTile(BxCall *p, BxLog *pLog, const Tile *pTile) {
@@ -390,8 +391,12 @@ sqlite3_stmt *bxProofExport(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
 
 sqlite3_stmt *bxProofPending(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   static const char zPending[] =
-      "SELECT kind, count(*), min(n) FROM main.blackbox__log"
-      " WHERE n > (SELECT size FROM main.blackbox__tree) GROUP BY kind";
+      "SELECT coalesce(kind, 'removal'), sum(count), min(n) FROM ("
+      " SELECT kind, 1 AS count, n FROM main.blackbox__log"
+      "  WHERE n > (SELECT size FROM main.blackbox__tree)"
+      " UNION ALL SELECT NULL, 1, NULL FROM main.blackbox__open"
+      "  WHERE minute BETWEEN 1 AND CAST(unixepoch() / 60 AS INTEGER) - 1)"
+      " GROUP BY 1";
   BxStmts *pHome = bxHome(bx, "core", pErr);
   (void)apArg;
   return pHome != 0 ? bxPrepare(pHome, zPending, pErr) : 0;

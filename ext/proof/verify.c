@@ -36,6 +36,9 @@ typedef struct Verify {
   Cursor leaves, rows, folded;
   Cursor *aPinned;   /* of each domain: the rows that are pinned */
   i64 iFoldEnd;      /* of the range that folded is on */
+  i64 nKept;         /* rows that are no receipts, up to here */
+  i64 nGone;         /* rows since then that were removed, and told */
+  i64 iRepairs;      /* repairs are told from this time on */
   sqlite3_str *pOut; /* JSON: [leaf, kind, key, problem], ... */
   i64 nProblem;
   i64 nPin; /* pins in force whose rows of the log were read */
@@ -46,8 +49,8 @@ typedef struct Verify {
 
 /* iLeaf: -1 if there is none. n: of the row of the log, 0 if it is about none. */
 static void tellProblem(Verify *p, i64 iLeaf, i64 n, const char *zWhat) {
-  static const char zKind[] =
-      "SELECT json_quote(kind) FROM main.blackbox__log WHERE n = ?1";
+  static const char zKind[] = "SELECT json_quote(coalesce(kind, 'removal')) "
+                              "FROM main.blackbox__log WHERE n = ?1";
   char *zQuoted;
   if (p->pErr->rc != SQLITE_OK || zWhat == 0) return;
   if (p->nProblem++ >= BX_MAX_PROBLEMS) return;
@@ -117,9 +120,36 @@ static int isSame(sqlite3_stmt *p, int i, sqlite3_stmt *pOther, int iOther) {
          memcmp(a, b, (size_t)n) == 0;
 }
 
+/* The last leaf of the range that the cursor is on says how many rows up to it are no
+** receipts: none of the range may be one. */
+static void verifyRange(Verify *p) {
+  BxErr err = {SQLITE_OK, 0};
+  MerkleHash hash, stored, fields;
+  i64 nKept = sqlite3_column_int64(p->folded.pStmt, 2);
+  i64 nMore = nKept - p->nKept;
+  bxLogReadHash(p->folded.pStmt, 3, &fields);
+  hash = bxLogLeafHash(p->iFoldEnd + 1, nKept, &fields);
+  p->log.tree.xGet(&p->log.tree, 0, p->iFoldEnd, &stored, &err);
+  if (err.rc == SQLITE_CORRUPT_VTAB) bxClear(&err);
+  bxPass(p->pErr, &err);
+  if (memcmp(hash.a, stored.a, BX_DIGEST) != 0) {
+    tellProblem(p, p->iFoldEnd, 0,
+        "is not what blackbox__folded has of the last leaf of its range");
+  } else if (nMore < 0 || nMore > p->nGone) {
+    problemOf(p, p->iFoldEnd, 0,
+        bxPrintf(p->pErr,
+            "of the leaves from %lld to this one, %lld were of rows that are "
+            "no receipts: they were removed as if they were folded",
+            p->folded.i, nMore));
+  }
+  p->nKept = nKept;
+  p->nGone = 0;
+}
+
 /* Whether leaf i is in a folded range. */
 static int isInFold(Verify *p, i64 i) {
   while (p->folded.i != NONE && p->iFoldEnd < i) {
+    verifyRange(p);
     step(p, &p->folded);
     p->iFoldEnd = sqlite3_column_int64(p->folded.pStmt, 1);
   }
@@ -168,6 +198,7 @@ static i64 skipLeaves(Verify *p, i64 i) {
     bxPass(p->pErr, &err);
   }
   iNext = p->leaves.i < p->log.now.n ? p->leaves.i : p->log.now.n;
+  p->nGone += iNext - i;
   problemOf(p, i, 0,
       iNext > i + 1
           ? bxPrintf(p->pErr, "the leaves from this one to %lld are missing",
@@ -180,15 +211,17 @@ static i64 skipLeaves(Verify *p, i64 i) {
 /*----------------------------------------------------------------- rows ----*/
 
 typedef enum PinEnd { END_NONE, END_UNPIN, END_PIN } PinEnd;
-/* What ends, by the log, the pin that the cursor is on: an unpin that names it. */
+/* What ends, by the log, the pin that the cursor is on: an unpin that names it, or
+** that the row was completed, after which another pin has what it is now. */
 static PinEnd endOfPin(Verify *p) {
   static const char zNext[] =
       "SELECT CASE WHEN kind = 'pin' THEN 2"
       "  ELSE detail IS '{\"pin\":' || ?3 || '}' END FROM main.blackbox__log"
       " WHERE subject = ?1 AND domain = ?2 AND n > ?3"
-      " AND kind IN ('pin', 'unpin') ORDER BY n LIMIT 1";
+      " AND kind IN ('pin', 'unpin', 'complete') ORDER BY n LIMIT 1";
   static const char zErased[] =
-      "SELECT 1 FROM main.blackbox__log WHERE kind = 'unpin' AND domain = ?1"
+      "SELECT 1 FROM main.blackbox__log"
+      " WHERE kind IN ('unpin', 'complete') AND domain = ?1"
       " AND n > ?2 AND detail = '{\"pin\":' || ?2 || '}'";
   sqlite3_stmt *pRow = p->rows.pStmt;
   const char *zSubject = bxColumnText(pRow, 15, p->pErr);
@@ -213,11 +246,16 @@ static sqlite3_stmt *pinnedBy(Verify *p) {
              : 0;
 }
 
-/* A row that tells of a repair. */
+#define REPAIR_DAYS 30 /* so long a repair is told */
+
+/* A row that tells of a repair. Later the log has it, and nobody is warned. */
 static void verifyRepair(Verify *p, i64 iLeaf) {
   sqlite3_stmt *pRow = p->rows.pStmt;
   const char *zKind = bxColumnText(pRow, 10, p->pErr);
-  if (zKind == 0 || strcmp(zKind, "repair") != 0) return;
+  if (zKind == 0 || strcmp(zKind, "repair") != 0 ||
+      sqlite3_column_int64(pRow, 4) < p->iRepairs) {
+    return;
+  }
   problemOf(p, iLeaf, p->rows.i,
       bxPrintf(p->pErr,
           "%s had been damaged when this row was written, and the log went on "
@@ -230,12 +268,21 @@ static void verifyRow(Verify *p, i64 iLeaf, const MerkleHash *pStored) {
   BxLeaf leaf;
   MerkleHash hash;
   PinEnd eEnd;
+  i64 nKept = sqlite3_column_int64(p->leaves.pStmt, 2), nMore;
   int bSame;
   verifyRepair(p, iLeaf);
   bxLogLeaf(p->p, p->rows.pStmt, pinnedBy(p), &leaf, p->pErr);
   if (p->pErr->rc != SQLITE_OK) return;
-  hash = bxMerkleLeaf(leaf.a, leaf.nByte);
+  hash = bxLogLeafHash(leaf.n, nKept, &leaf.fields);
   bSame = memcmp(hash.a, pStored->a, BX_DIGEST) == 0;
+  nMore = nKept - p->nKept - leaf.bKept;
+  if (bSame && (nMore < 0 || nMore > p->nGone)) {
+    tellProblem(p, iLeaf, leaf.n,
+        "does not count the rows before it that are no receipts: some were "
+        "removed, or one of their leaves is another");
+  }
+  p->nKept = nKept;
+  p->nGone = 0;
   switch (leaf.ePin) {
     case BX_PIN_UNKNOWN: break;
     case BX_PIN_ENDED:
@@ -301,11 +348,13 @@ static void verifyLeaves(Verify *p) {
     } else if (p->rows.i != i + 1 && !isInFold(p, i)) {
       tellProblem(
           p, i, i + 1, "was removed, and no sum of receipts stands for it");
+      p->nGone++;
     }
     step(p, &p->leaves);
     i++;
   }
   reach(p, p->log.now.n);
+  isInFold(p, p->log.now.n);
   if (p->leaves.i != NONE) {
     tellProblem(p, p->leaves.i, 0,
         "is beyond the size of the tree, which was set back, or was not "
@@ -346,8 +395,7 @@ static void verifyRest(Verify *p) {
   static const char zFolded[] =
       "SELECT (SELECT total(last - first + 1) FROM main.blackbox__folded)"
       " - (SELECT total(detail ->> '$.leaves') FROM main.blackbox__log"
-      "  WHERE kind = 'removal' AND substr(detail, 1, 7) = '{\"day\":'"
-      "   AND json_valid(detail))";
+      "  WHERE kind IS NULL AND subject IS NOT NULL AND json_valid(detail))";
   i64 n = bxAsk(p->p, zNodes, p->pErr, ""), k;
   for (k = p->log.now.n >> 8; k > 0; k >>= 8) n -= k;
   if (n != 0) {
@@ -494,30 +542,28 @@ static void tellError(Verify *p) {
   bxClear(&err);
 }
 
-/* Reads all that is after leaf iFrom. */
-static void verifyAll(Verify *p) {
-  bxMerkleFrontier(&p->log.tree, p->iFrom, &p->tree, p->pErr);
+/* All is read from leaf iFrom on. */
+static void startAfter(Verify *p, i64 iFrom) {
+  p->iFrom = iFrom;
+  p->nKept = bxLogKept(p->p, iFrom - 1, p->pErr);
+  p->iFoldEnd = -1;
+  p->iRepairs = bxNow() - REPAIR_DAYS * (i64)BX_MS_PER_DAY;
+  bxMerkleFrontier(&p->log.tree, iFrom, &p->tree, p->pErr);
   startCursor(p, &p->leaves,
-      "SELECT leaf, hash FROM main.blackbox__leaves"
+      "SELECT leaf, hash, kept FROM main.blackbox__leaves"
       " WHERE leaf >= ?1 OR ?1 = 0 ORDER BY leaf",
-      p->iFrom);
+      iFrom);
   startCursor(p, &p->rows,
       "SELECT " BX_LOG_COLUMNS " FROM main.blackbox__log WHERE n > ?1"
       " ORDER BY n",
-      p->iFrom);
+      iFrom);
   startCursor(p, &p->folded,
-      "SELECT first, last FROM main.blackbox__folded WHERE last >= ?1"
-      " ORDER BY first",
-      p->iFrom);
+      "SELECT first, last, kept, fields FROM main.blackbox__folded"
+      " WHERE last >= ?1 ORDER BY first",
+      iFrom);
   if (p->folded.i != NONE) {
     p->iFoldEnd = sqlite3_column_int64(p->folded.pStmt, 1);
   }
-  startPinned(p);
-  verifyLeaves(p);
-  if (p->iFrom == 0) verifyRest(p);
-  verifyPins(p);
-  verifyHeld(p);
-  verifyPending(p);
 }
 
 /* Verifies the log, from the leaf after pHead on if that is given. Returns the
@@ -530,7 +576,6 @@ static char *verify(BxStmts *pHome, const ProofHead *pHead, BxErr *pErr) {
   run.p = pHome;
   run.pErr = pErr;
   run.pOut = sqlite3_str_new(pHome->bx->db);
-  run.iFoldEnd = -1;
   pHold = bxPrepare(pHome, "SELECT one FROM main.blackbox__tree", pErr);
   bxRow(pHold, pErr);
   bxLogOpen(&run.log, pHome, pErr);
@@ -540,8 +585,13 @@ static char *verify(BxStmts *pHome, const ProofHead *pHead, BxErr *pErr) {
   if (zDiffers != 0) { /* it is not known which leaves are new */
     problemOf(&run, -1, 0, zDiffers);
   } else if (pErr->rc == SQLITE_OK) {
-    run.iFrom = pHead != 0 ? pHead->n : 0;
-    verifyAll(&run);
+    startAfter(&run, pHead != 0 ? pHead->n : 0);
+    startPinned(&run);
+    verifyLeaves(&run);
+    if (run.iFrom == 0) verifyRest(&run);
+    verifyPins(&run);
+    verifyHeld(&run);
+    verifyPending(&run);
   }
   sqlite3_finalize(run.leaves.pStmt);
   sqlite3_finalize(run.rows.pStmt);

@@ -107,7 +107,8 @@ static char *fieldsOf(
       " e.created_at AS \"row.created_at\", e.event_id AS \"row.event_id\","
       " e.id AS \"row.id\","
       " e.kill_switch_event_id AS \"row.kill_switch_event_id\","
-      " e.purpose AS \"row.purpose\", e.request_body AS \"row.request_body\","
+      " e.meta AS \"row.meta\", e.purpose AS \"row.purpose\","
+      " e.request_body AS \"row.request_body\","
       " e.response_body AS \"row.response_body\", l.rows, l.subject,"
       " nullif(lower(hex(l.salt)), '')"
       " FROM main.payload__pins AS p JOIN main.blackbox__log AS l ON l.n = p.n"
@@ -154,7 +155,8 @@ int bxReportProves(ReportRun *p, BxStmts *pHome) {
 void bxReportLeaf(
     ReportRun *p, ReportItem *pItem, const ReportBodiesOf *pBodies) {
   static const char zLeaf[] =
-      "SELECT '\"n\":' || (?1 ->> '$.n') || ',\"path\":' || (?1 -> '$.path'),"
+      "SELECT '\"n\":' || (?1 ->> '$.n') || ',\"kept\":' ||"
+      " coalesce(?1 ->> '$.kept', 0) || ',\"path\":' || (?1 -> '$.path'),"
       " ?1 ->> '$.head',"
       " (SELECT json_group_array(json_array(value ->> 'name',"
       "    value ->> 'type', value ->> 'hash'))"

@@ -500,6 +500,40 @@ static void eraseAll(Erasure *p) {
   }
 }
 
+/* Rows of the log stay, and lose the actor or the reason that has the text. What they
+** name by its id stays. */
+static void eraseLog(Erasure *p) {
+#define HAS(column)                                                            \
+  "EXISTS (SELECT 1 FROM json_each(?1) AS j WHERE instr(" column ", j.value))"
+  static const char zHaving[] =
+      "SELECT json_group_array(json_array(n, substr(iif(a, ',actor', '') ||"
+      " iif(r, ',reason', ''), 2), iif(a, length(CAST(actor AS BLOB)), 0) +"
+      " iif(r, length(CAST(reason AS BLOB)), 0))) FROM (SELECT *,"
+      " " HAS("actor") " AS a, " HAS(
+          "reason") " AS r"
+                    " FROM main.blackbox__log WHERE kind IS NOT NULL)"
+                    " WHERE a OR r";
+#undef HAS
+  sqlite3_stmt *pStmt;
+  i64 nRow = 0, nByte = 0;
+  if (strcmp(p->zKind, "text") != 0 || p->pErr->rc != SQLITE_OK) return;
+  pStmt = bxJsonRows(p->pHome->bx,
+      "SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?1)",
+      bxAskText(p->pHome, zHaving, p->pErr, "t", p->zWhat), p->pErr);
+  while (bxRow(pStmt, p->pErr)) {
+    bxLogErase(p->pHome, sqlite3_column_int64(pStmt, 0),
+        bxColumnText(pStmt, 1, p->pErr), p->pErr);
+    nByte += sqlite3_column_int64(pStmt, 2);
+    nRow++;
+  }
+  sqlite3_finalize(pStmt);
+  if (nRow == 0) return;
+  addErased(p->pErased, "blackbox_log", nRow);
+  sqlite3_str_appendf(p->pErased, ",\"bytes\":%lld}", nByte);
+  p->nRow += nRow;
+  p->nByte += nByte;
+}
+
 /*---------------------------------------------------------- certificate ----*/
 
 /* Writes the record, and refuses the key from now on. Returns its number. */
@@ -612,6 +646,7 @@ static void eraseSecurely(Erasure *p) {
   BxErr err = {SQLITE_OK, 0};
   bxNumber(p->pHome, "PRAGMA main.secure_delete = 1", p->pErr);
   eraseAll(p);
+  eraseLog(p);
   eraseStored(p);
   bxNumber(p->pHome,
       eBefore == 0   ? "PRAGMA main.secure_delete = 0"
@@ -644,7 +679,7 @@ void bxRetentionErase(BxCall *pCall) {
         "main.retention__time)",
         p->pErr, "");
     iNumber = record(p);
-    bxRetentionGuard(p->pHome, 0, p->pErr);
+    bxRetentionMendGuards(p->pHome, p->pErr);
     if (p->pErr->rc == SQLITE_OK) bxReturnJson(pCall, certificate(p, iNumber));
     sqlite3_free(sqlite3_str_finish(p->pErased));
     sqlite3_free(sqlite3_str_finish(p->pHeld));

@@ -1,10 +1,8 @@
 /*
-** guard.c: guards that exist only while something needs them, because they cost
-** a write some time: those of rings, evidence buffers and the archive, while their
-** file has holds or refuses keys that were erased; and on the tables of the
-** domains those that refuse such keys.
+** guard.c: guards on the tables of the domains that refuse keys that were erased.
+** They exist only while something was erased, because they cost a write some time.
 **
-** A trigger of the last kind is named <domain>_made_erased.
+** A trigger of this kind is named <domain>_made_erased.
 */
 #include "retention.h"
 SQLITE_EXTENSION_INIT3
@@ -105,38 +103,17 @@ void bxRetentionCheckGuards(BxStmts *p, BxProblems *pOut) {
   bxUnchecked(pOut, "retention__erased", &err);
 }
 
-/* Calls xEach for each virtual table of p's schema. */
-static void eachGuarded(BxStmts *p, int bHold,
-    void (*xEach)(BxVtab *, int bHold, BxErr *), BxErr *pErr) {
+void bxRetentionNoteHeld(BxStmts *p, BxErr *pErr) {
   const BxModule *pModule;
   for (pModule = p->bx->aModule; pModule->zName != 0; pModule++) {
-    sqlite3_stmt *pStmt = bxVtabNames(p, pModule->zName, pErr);
-    while (bxRow(pStmt, pErr)) {
+    sqlite3_stmt *pStmt =
+        pModule->xHeld ? bxVtabNames(p, pModule->zName, pErr) : 0;
+    while (pStmt != 0 && bxRow(pStmt, pErr)) {
       const char *zName = bxColumnText(pStmt, 0, pErr);
       BxVtab *pVtab =
           zName ? bxVtabIn(p->bx, pModule->zName, p->zDb, zName, pErr) : 0;
-      if (pVtab != 0) xEach(pVtab, bHold, pErr);
+      if (pVtab != 0) pModule->xHeld(pVtab, pErr);
     }
     sqlite3_finalize(pStmt);
   }
-}
-
-static void guardVtab(BxVtab *pVtab, int bHold, BxErr *pErr) {
-  bxShadowGuard(pVtab, bHold || bxShadowIsHeld(pVtab, pErr), pErr);
-}
-
-void bxRetentionGuard(BxStmts *p, int bHold, BxErr *pErr) {
-  sqlite3_stmt *pHold = bxHold(p->bx, pErr);
-  guardKeys(p, pErr);
-  eachGuarded(p, bHold, guardVtab, pErr);
-  bxLetGo(p->bx, pHold, pErr);
-}
-
-static void noteVtab(BxVtab *pVtab, int bHold, BxErr *pErr) {
-  (void)bHold;
-  if (pVtab->pModule->xHeld != 0) pVtab->pModule->xHeld(pVtab, pErr);
-}
-
-void bxRetentionNoteHeld(BxStmts *p, BxErr *pErr) {
-  eachGuarded(p, 0, noteVtab, pErr);
 }

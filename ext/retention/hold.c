@@ -114,7 +114,6 @@ void bxRetentionHold(BxCall *p) {
   readHoldStep(p, &step);
   if (p->err.rc != SQLITE_OK) return;
   refuseShorter(p, &step, pUntil);
-  bxRetentionGuard(step.pHome, 1, &p->err);
   bxDo(step.pHome, zSql, &p->err, pUntil != 0 ? "tttttii" : "ttttti",
       step.zKind, step.zKey, step.zOwner, step.zActor, step.zReason,
       (i64)isFound(step.pHome, step.zKind, step.zKey, &p->err), iUntil);
@@ -140,7 +139,6 @@ void bxRetentionRelease(BxCall *p) {
   }
   bxDo(step.pHome, zSql, &p->err, "ttttt", step.zKind, step.zKey, step.zOwner,
       step.zActor, step.zReason);
-  bxRetentionGuard(step.pHome, 0, &p->err);
   returnOwners(p, &step);
 }
 

@@ -64,11 +64,9 @@ void bxRetentionCheckHolds(BxStmts *p, BxProblems *pOut);
 void bxRetentionLeave(BxStmts *p, BxErr *pErr);
 
 /* guard.c: guards that exist only while they are needed */
-/* Makes or drops those of p's schema. bHold: a hold is about to be placed. */
-void bxRetentionGuard(BxStmts *p, int bHold, BxErr *pErr);
 /* Lets virtual tables note what a hold keeps that was placed. */
 void bxRetentionNoteHeld(BxStmts *p, BxErr *pErr);
-/* The same for the tables of the domains alone; and whether all is right. */
+/* Makes or drops those of p's schema; and whether all is right. */
 void bxRetentionMendGuards(BxStmts *p, BxErr *pErr);
 int bxRetentionIsGuarded(BxStmts *p, BxErr *pErr);
 void bxRetentionCheckGuards(BxStmts *p, BxProblems *pOut);

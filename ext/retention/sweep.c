@@ -186,9 +186,9 @@ static Figures measure(SweepRun *pRun, int i, BxErr *pErr) {
 static void writeReceipt(SweepRun *pRun, int i, const Figures *pWas,
     const Figures *pLeft, BxErr *pErr) {
   static const char zReceipt[] =
-      "INSERT INTO main.blackbox__log(at, domain, kind, subject, actor, rows,"
-      " bytes, oldest, newest)"
-      " VALUES(?1, ?2, 'removal', ?3, 'retention_sweep', ?4, ?5, ?6, ?7)";
+      "INSERT INTO main.blackbox__log(at, domain, detail, actor, rows, bytes,"
+      " oldest, newest, salt)"
+      " VALUES(?1, ?2, ?3, 'retention_sweep', ?4, ?5, ?6, ?7, NULL)";
   const RetentionRule *pRule = &pRun->rules.a[i];
   if (!pRule->bOwn || pWas->nRow == pLeft->nRow) return;
   bxDo(pRun->p, zReceipt, pErr, "ittiiii", bxNow(), pRule->zDomain,

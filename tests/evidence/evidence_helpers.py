@@ -38,16 +38,6 @@ def well(db, name="rec"):
     assert rows(db, "SELECT * FROM blackbox_check") == []
 
 
-def unguarded(path, guard, sql):
-    """Runs a statement that a trigger refuses, to simulate damage."""
-    plain = sqlite3.connect(path, isolation_level=None)
-    text = one(plain, "SELECT sql FROM sqlite_schema WHERE name = ?", guard)
-    plain.execute(f"DROP TRIGGER {guard}")
-    plain.execute(sql)
-    plain.execute(text)
-    plain.close()
-
-
 TYPES = ["cdp_semantic", "cdp_power", "dom_selector", "css_selector",
          "evidence_scoring", "vision_ocr", "coordinates", "made_up"]
 

@@ -39,6 +39,90 @@ def actions(db):
     return [r[0] for r in rows(db, "SELECT action FROM rec ORDER BY timestamp")]
 
 
+def large(path, journal="WAL"):
+    """A buffer after the approval of 30 MB, as blackbox_install() makes its file."""
+    db = connect(path)
+    one(db, "SELECT blackbox_install('main', 'evidence')")
+    db.execute(f"PRAGMA journal_mode = {journal}")
+    db.execute("PRAGMA secure_delete = ON")
+    db.execute("CREATE VIRTUAL TABLE rec USING evidence_buffer")
+    db.execute("BEGIN")
+    for i in range(60):
+        db.execute(ADD, (f"a{i}", i, '{"networkData":"' + "n" * 100_000 + '"}',
+                         bytes([i]) * 400_000))
+    db.execute("UPDATE rec SET pinned = 1 WHERE id = 'a7'")
+    db.execute("COMMIT")
+    one(db, "SELECT evidence_prune_for_approval('rec', 1)")
+    assert one(db, "SELECT sum(size_bytes) FROM rec WHERE id NOT IN ('a7', 'a59')") == 58 * 102
+    assert one(db, "SELECT stale FROM rec_state") == 60
+    well(db)
+    return db
+
+
+@pytest.mark.parametrize("journal", ["DELETE", "WAL"])
+@pytest.mark.parametrize("by", ["rec", "other"])
+def test_later_writes_sweep_what_approval_has_left_step_by_step(path, journal, by):
+    db = large(path, journal)
+    before = rows(db, "SELECT * FROM rec")
+    db.execute("CREATE VIRTUAL TABLE other USING evidence_buffer")
+    sizes = [one(db, "PRAGMA page_count")]
+    assert sizes[0] > 6500
+    for i in range(80):
+        db.execute(ADD.replace("rec", by), (f"x{i}", 100 + i, "{}", None))
+        sizes.append(one(db, "PRAGMA page_count"))
+        assert sizes[-2] - sizes[-1] < 400
+    assert sizes[-1] < 450 and one(db, "PRAGMA freelist_count") < 150  # of the pin
+    assert one(db, "SELECT stale FROM rec_state") == 0
+    assert rows(db, "SELECT * FROM evidence__sweeps") == []
+    assert rows(db, "SELECT * FROM rec WHERE id GLOB 'a*'") == before
+    well(db)
+    db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    assert path.read_bytes().count(b"nnnnnnnn") < 13_000  # those of a7
+
+
+@pytest.mark.parametrize("sql", [
+    "INSERT INTO rec(rec) VALUES('sweep')", "SELECT evidence_prune('rec')",
+    "SELECT evidence_clear('rec')", "DROP TABLE rec"])
+def test_a_call_sweeps_at_once(path, sql):
+    db = large(path)
+    db.execute("UPDATE rec SET pinned = 0")
+    db.execute(sql).fetchall()
+    assert rows(db, "SELECT * FROM evidence__sweeps") == [] or "DROP" in sql
+    if "DROP" not in sql:
+        assert one(db, "SELECT count(*) FROM rec_shots") < 3
+        well(db)
+    db.execute("CREATE VIRTUAL TABLE next USING evidence_buffer")
+    db.execute(ADD.replace("rec", "next"), ("x", 1, "{}", None))
+    assert rows(db, "SELECT * FROM evidence__sweeps") == []
+    assert rows(db, "SELECT * FROM blackbox_check") == []
+
+
+def test_rows_change_before_they_are_swept(path):
+    db = large(path)
+    db.execute("UPDATE rec SET screenshot = x'09' WHERE id = 'a58'")
+    db.execute("UPDATE rec SET action = '{\"new\":1}' WHERE id = 'a57'")
+    db.execute("UPDATE rec SET pinned = 1 WHERE id IN ('a55', 'a56')")
+    db.execute("DELETE FROM rec WHERE id = 'a54'")
+    db.execute("ALTER TABLE rec RENAME TO tape")
+    one(db, "SELECT evidence_prune_for_approval('tape', 3)")
+    well(db, "tape")
+    db.execute("INSERT INTO tape(tape) VALUES('sweep')")
+    db.execute("UPDATE tape SET pinned = 0")
+    well(db, "tape")
+    assert rows(db, "SELECT id, action, screenshot FROM tape WHERE id IN ('a55', 'a57', 'a58')"
+                ) == [("a55", "{}", None), ("a57", '{"new":1}', None), ("a58", "{}", b"\x09")]
+    assert rows(db, "SELECT * FROM evidence__sweeps") == []
+
+
+def test_an_erasure_leaves_nothing_to_sweep(path):
+    db = large(path)
+    one(db, "SELECT blackbox_install('main', 'all')")
+    one(db, "SELECT blackbox_erase('text', 'nnnnnnnn', 'ann', 'asked', '{\"unpin\":true}')")
+    assert rows(db, "SELECT id FROM rec WHERE action GLOB '*nnnn*'") == []
+    assert one(db, "SELECT count(*) FROM rec_actions WHERE action GLOB '*nnnn*'") == 0
+    well(db)
+
+
 @pytest.mark.parametrize("journal", ["DELETE", "WAL"])
 @pytest.mark.parametrize("begin", [False, True])
 @pytest.mark.parametrize("schema", ["main", "temp"])
@@ -60,7 +144,7 @@ def test_approval_gives_pages_back_where_auto_vacuum_allows(path, journal, begin
         db.execute("BEGIN")
     one(db, "SELECT evidence_prune_for_approval('rec')")
     after = one(db, "PRAGMA page_count")
-    assert before - after == pytest.approx(1_000_000 / 4096, abs=2)
+    assert before - after == pytest.approx(1_000_000 / 4096, abs=5)
     assert one(db, "PRAGMA freelist_count") >= free  # it must not return older free pages
     if begin:
         db.execute("ROLLBACK")
@@ -183,7 +267,7 @@ def test_keep_screenshots_and_pins(rec):
 def test_damaged_rows_are_kept_and_reported_and_do_not_stop_the_others(rec, path, damage):
     put(rec, [action(0), action(1), "\n\t " + json.dumps(action(2))])
     overflowed = one(rec, "SELECT using_overflow FROM evidence_stats('rec')")
-    table = "evidence__overflow_actions" if overflowed else "rec_actions"
+    table = "evidence__overflow" if overflowed else "rec_actions"
     change = f"UPDATE {table} SET action = '{damage}' WHERE rid = 2"
     if rows(rec, "SELECT 1 FROM temp.sqlite_schema WHERE name = ?", table):
         if protects():

@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from conftest import ROOT, connect, one, rows
-from evidence_helpers import ADD, unguarded, well
+from evidence_helpers import ADD, well
 
 MAKE = ("CREATE VIRTUAL TABLE temp.rec USING evidence_buffer("
         "overflow='main', max_size_bytes=100000")
@@ -64,7 +64,7 @@ def test_prune_counts_both_tiers_and_reaches_the_file(rec):
     fill(rec, 0, 60)
     total = one(rec, "SELECT total_size FROM evidence_stats('rec')")
     assert total <= 90_000
-    assert one(rec, "SELECT count(*) FROM evidence__overflow_screenshots") == one(
+    assert one(rec, "SELECT count(screenshot) FROM evidence__overflow") == one(
         rec, "SELECT count(*) FROM rec WHERE storage = 'disk' AND screenshot IS NOT NULL")
     assert one(rec, "SELECT count(*) FROM rec_gone") == 0
     assert one(rec, "SELECT count(*) FROM rec WHERE screenshot IS NULL") == 60 - one(
@@ -191,7 +191,7 @@ def test_drop_takes_the_overflowed_rows_and_pins_prevent_it(rec):
         rec.execute("DROP TABLE rec")
     rec.execute("UPDATE rec SET pinned = 0")
     rec.execute("DROP TABLE rec")
-    assert one(rec, "SELECT count(*) FROM evidence__overflow_screenshots") == 0
+    assert one(rec, "SELECT count(screenshot) FROM evidence__overflow") == 0
     assert rows(rec, "SELECT * FROM evidence_owners") == []
 
 
@@ -315,13 +315,9 @@ def test_plain_sql_keeps_the_overflow_counters(path):
     for recursive in (0, 1):
         db.execute(f"PRAGMA recursive_triggers = {recursive}")
         for sql in ("REPLACE INTO evidence__overflow SELECT * FROM evidence__overflow",
-                    "UPDATE OR REPLACE evidence__overflow SET id = 'r000' WHERE id = 'r001'",
-                    "REPLACE INTO evidence__overflow_actions VALUES(1, '{}')",
-                    "REPLACE INTO evidence__overflow_screenshots VALUES(1, x'00')"):
+                    "UPDATE OR REPLACE evidence__overflow SET id = 'r000' WHERE id = 'r001'"):
             with pytest.raises(sqlite3.IntegrityError):
                 db.execute(sql)
-    db.execute("UPDATE evidence__overflow_actions SET action = '{\"longer\":1}' WHERE rid = 1")
-    db.execute("DELETE FROM evidence__overflow_screenshots WHERE rid = 2")
     db.execute("DELETE FROM evidence__overflow WHERE rid = 3")
     assert rows(db, "SELECT * FROM evidence__check") == []
     db.execute("UPDATE evidence_owners SET rows = 9")
@@ -334,8 +330,7 @@ def test_evidence_that_the_file_lost_is_named(rec, path):
     fill(rec, 4, 5)
     plain = sqlite3.connect(path, isolation_level=None)
     plain.execute("DELETE FROM evidence__overflow WHERE id = 'r001'")
-    unguarded(path, "evidence_actions_delete", "DELETE FROM evidence__overflow_actions "
-              "WHERE rid = (SELECT rid FROM evidence__overflow WHERE id = 'r002')")
+    plain.execute("UPDATE evidence__overflow SET action = NULL WHERE id = 'r002'")
     with pytest.raises(sqlite3.DatabaseError, match="screenshot of evidence 'r001'"):
         rows(rec, "SELECT screenshot FROM rec")
     exported = json.loads(one(rec, "SELECT evidence_export('rec')"))
@@ -562,7 +557,7 @@ def test_a_resume_into_a_smaller_buffer_prunes_at_once(path):
     assert rows(db, "SELECT id FROM rec WHERE screenshot IS NOT NULL") == [
         ("r008",), ("r009",)]
     assert one(db, "SELECT capacity_used <= 1 FROM evidence_stats") == 1
-    assert one(db, "SELECT count(*) FROM evidence__overflow_screenshots") == 2
+    assert one(db, "SELECT count(screenshot) FROM evidence__overflow") == 2
     well(db)
 
 
@@ -581,22 +576,17 @@ def test_a_resumed_buffer_knows_how_many_actions_were_pruned(path):
     assert told["missingActionCount"] == 40 - kept
 
 
-@pytest.mark.parametrize("table", [
-    "evidence__overflow_actions", "evidence__overflow_screenshots", "mine_actions",
-    "mine_shots"])
 @pytest.mark.parametrize("conflict", ["", "OR REPLACE"])
-def test_no_statement_moves_a_row_of_evidence_to_another_rid(rec, path, table, conflict):
-    rec.execute("CREATE VIRTUAL TABLE main.mine USING evidence_buffer")
-    for name in "rec", "mine":
-        for i in 1, 2:
-            rec.execute(ADD.replace("rec", name), (f"r{i}", i, "{}", b"%d" % i))
-        rec.execute(f"UPDATE {name} SET pinned = 1 WHERE id = 'r1'")
+def test_no_statement_moves_a_row_of_evidence_to_another_rid(rec, path, conflict):
+    for i in 1, 2:
+        rec.execute(ADD, (f"r{i}", i, "{}", b"%d" % i))
+    rec.execute("UPDATE rec SET pinned = 1 WHERE id = 'r1'")
     one(rec, "SELECT evidence_flush('rec')")
     plain = sqlite3.connect(path, isolation_level=None)
-    before = rows(plain, f"SELECT * FROM {table}")
-    with pytest.raises(sqlite3.IntegrityError, match="ValidationError"):
-        plain.execute(f"UPDATE {conflict} {table} SET rid = 1 WHERE rid = 2")
-    assert rows(plain, f"SELECT * FROM {table}") == before and len(before) == 2
+    before = rows(plain, "SELECT * FROM evidence__overflow")
+    with pytest.raises(sqlite3.IntegrityError, match="PinnedError"):
+        plain.execute(f"UPDATE {conflict} evidence__overflow SET rid = 1 WHERE rid = 2")
+    assert rows(plain, "SELECT * FROM evidence__overflow") == before and len(before) == 2
 
 
 def test_a_screenshot_deleted_from_the_overflow_has_a_receipt_and_is_reported(rec, path):
@@ -605,11 +595,12 @@ def test_a_screenshot_deleted_from_the_overflow_has_a_receipt_and_is_reported(re
     rec.execute("INSERT INTO rec(rec, value) VALUES('retention_policy', 'keep-last-n')")
     rec.execute("INSERT INTO rec(rec, value) VALUES('max_screenshots', 3)")
     plain = sqlite3.connect(path, isolation_level=None)
-    assert rows(plain, "SELECT rid FROM evidence__overflow_screenshots") == [
+    assert rows(plain, "SELECT rid FROM evidence__overflow WHERE screenshot NOT NULL") == [
         (2,), (3,), (4,)]
     assert rows(plain, "SELECT rule, rows, bytes FROM retention_log") == [
         ("released", 0, 5000)]
-    plain.execute("DELETE FROM evidence__overflow_screenshots WHERE rid = 3")
+    plain.execute("UPDATE evidence__overflow SET screenshot = NULL, screenshot_bytes = 0 "
+                  "WHERE rid = 3")
     assert rows(plain, "SELECT rows, bytes, oldest FROM retention_log "
                        "WHERE rule = 'manual'") == [(0, 5000, 2)]
     assert rows(rec, "SELECT problem FROM blackbox_check") == [
@@ -647,6 +638,6 @@ def test_an_overflow_of_a_later_version_is_refused(path):
 def test_damaged_json_in_the_file_is_found(rec):
     fill(rec, 0, 2)
     one(rec, "SELECT evidence_flush('rec')")
-    rec.execute("UPDATE evidence__overflow_actions SET action = 'x{' WHERE rid = 1")
+    rec.execute("UPDATE evidence__overflow SET action = 'x{' WHERE rid = 1")
     assert "damaged JSON in the overflow of 'r000'" in str(
         rows(rec, "SELECT problem FROM blackbox_check"))

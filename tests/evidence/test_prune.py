@@ -135,55 +135,48 @@ def test_a_strategy_without_confidence_has_the_weight_of_its_type(rec):
 
 
 @pytest.mark.parametrize("begin", ["", "BEGIN"])
-def test_one_large_capture_does_not_empty_the_buffer(rec, begin):
+def test_a_row_may_be_as_large_as_the_buffer_and_prunes_what_it_must(rec, begin):
     fill(rec, 15, 400)
+    rec.execute("UPDATE rec SET pinned = 1 WHERE id = 'r3'")
+    pinned = one(rec, "SELECT size_bytes FROM rec WHERE id = 'r3'")
     rec.execute(begin)
     before = rows(rec, "SELECT * FROM rec")
     for sql in ("INSERT INTO rec(id, timestamp, action, screenshot) "
-                "VALUES('big', 99, '{}', zeroblob(4899))",
-                "UPDATE rec SET screenshot = zeroblob(4899) WHERE id = 'r1'"):
-        with pytest.raises(sqlite3.DataError, match="DataTooLargeError.*5001.*half.*5000"):
+                "VALUES('big', 99, '{}', zeroblob(9899))",
+                "UPDATE rec SET screenshot = zeroblob(9899) WHERE id = 'r1'"):
+        with pytest.raises(sqlite3.DataError, match="DataTooLargeError.*10001.*is 10000"):
             rec.execute(sql)
+        with pytest.raises(sqlite3.IntegrityError, match="BufferFullError"):
+            rec.execute(sql.replace("9899", "9898"))
         assert rows(rec, "SELECT * FROM rec") == before
-    rec.execute("UPDATE rec SET screenshot = zeroblob(4898) WHERE id = 'r1'")
+    most = 10_000 - pinned - 102
+    rec.execute(f"UPDATE rec SET screenshot = zeroblob({most}) WHERE id = 'r1'")
+    assert sorted(names(rec)) == ["r1", "r3"]
     rec.execute("INSERT INTO rec(id, timestamp, action, screenshot) "
-                "VALUES('half', 99, '{}', zeroblob(4898))")
-    assert len(names(rec)) == 16
+                f"VALUES('big', 99, '{{}}', zeroblob({most}))")
+    assert sorted(names(rec)) == ["big", "r3"]
+    assert one(rec, "SELECT capacity_used FROM evidence_stats('rec')") == 1
     well(rec)
 
 
-@pytest.mark.parametrize("values", [
-    "99, 'c', 3, 0, 0, 2, '{}', zeroblob(4899), -1",
-    "2, 'r1', 3, 0, 4, 2, NULL, zeroblob(4899), -1"])
-def test_one_large_capture_in_plain_sql_does_not_empty_the_buffer(rec, path, values):
-    fill(rec, 15, 400)
-    before = rows(rec, "SELECT * FROM rec")
-    with pytest.raises(sqlite3.IntegrityError, match="DataTooLargeError.*half"):
-        by_hand(path, "INSERT INTO rec_put(rid, id, timestamp, pinned, mask, place, action, "
-                      f"screenshot, confidence) VALUES({values})")
-    assert rows(rec, "SELECT * FROM rec") == before
 
-
-def test_a_row_larger_than_half_of_a_smaller_maximum_may_shrink(rec):
+def test_a_row_larger_than_a_smaller_maximum_goes(rec):
     rec.execute(ADD, ("a", 1, "{}", bytes(4000)))
-    rec.execute("INSERT INTO rec(rec, value) VALUES('max_size_bytes', 5000)")
-    rec.execute("UPDATE rec SET screenshot = zeroblob(3000), pinned = 1 WHERE id = 'a'")
-    rec.execute("UPDATE rec SET pinned = 0 WHERE id = 'a'")
-    with pytest.raises(sqlite3.DataError, match="DataTooLargeError"):
-        rec.execute("UPDATE rec SET screenshot = zeroblob(3001) WHERE id = 'a'")
+    rec.execute("INSERT INTO rec(rec, value) VALUES('max_size_bytes', 3000)")
+    assert rows(rec, "SELECT id, screenshot FROM rec") == [("a", None)]
     well(rec)
 
 
-def test_max_screenshots_is_refused_with_a_policy_that_does_not_use_it(rec):
+def test_max_screenshots_is_used_with_keep_last_n_only(rec):
+    fill(rec, 5)
     limit = "INSERT INTO rec(rec, value) VALUES('max_screenshots', 3)"
     for policy in "keep-all", "confidence-based":
         rec.execute("INSERT INTO rec(rec, value) VALUES('retention_policy', ?)", (policy,))
-        with pytest.raises(sqlite3.IntegrityError,
-                           match="ValidationError: max_screenshots.*'keep-last-n'"):
-            rec.execute(limit)
+        rec.execute(limit)
+        assert one(rec, "SELECT count(screenshot) FROM rec") == 5
     rec.execute("INSERT INTO rec(rec, value) VALUES('retention_policy', 'keep-last-n')")
-    rec.execute(limit)
-    assert one(rec, "SELECT max_screenshots FROM rec_state") == 3
+    assert one(rec, "SELECT count(screenshot) FROM rec") == 3
+    well(rec)
 
 
 def test_a_smaller_maximum_prunes_at_once(rec):

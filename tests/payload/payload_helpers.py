@@ -35,9 +35,6 @@ class Model:
             del agent["rows"][seq]
             agent["rolled"] += 1
 
-    def fits(self, request, response):
-        return not self.max_bytes or size(request, response) <= self.max_bytes
-
     def push(self, agent, event, request, response, timestamp):
         name, agent = agent, self._agent(agent)
         agent["given"] += 1

@@ -700,3 +700,58 @@ def test_replay_of_the_archive_keeps_agents_apart(db):
     assert rows(db, "SELECT * FROM payload_replay('a')") == []
     db.execute("UPDATE payload_rules SET threshold = 3 WHERE rule = 'no_progress'")
     assert rows(db, "SELECT agent_id, event_id FROM payload_replay('b')") == [("b", "b3")]
+
+
+# ---- what fails beside the record
+
+
+@pytest.mark.all_domains
+@pytest.mark.parametrize("inside", [False, True], ids=["autocommit", "BEGIN"])
+def test_an_erased_event_does_not_stop_the_switch(db, inside):
+    watch(db, "kill_switch")
+    exchanges = list(sessions.chat(SAME))
+    push(db, exchanges[:2])
+    one(db, "SELECT blackbox_erase('event', 'e1', 'ann', 'asked')")
+    db.execute("INSERT INTO ring(agent_id, event_id) VALUES('a', 'e1')")
+    if inside:
+        db.execute("BEGIN")
+    push(db, exchanges[2:], first=2)
+    if inside:
+        db.execute("COMMIT")
+    assert [v[-1] for v in found(db)] == ["kill_switch"]
+    assert rows(db, "SELECT event_id FROM ring WHERE seq < 6") == [("e1",)]
+    assert one(db, "SELECT count(*) FROM event_payloads WHERE pinned") \
+        == one(db, "SELECT saved FROM ring_agents") == 3
+    assert rows(db, "SELECT rows, agent_id FROM blackbox_log WHERE kind = 'passed_over'") == [(1, "a")]
+    assert rows(db, "SELECT * FROM blackbox_check") == []
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["autocommit", "BEGIN"])
+@pytest.mark.parametrize("lost", [
+    "payload_formats", "payload_usage_formats", "payload_error_texts", "payload_prices",
+    "payload_rules", "payload_agents", "payload_verdicts", "payload_allows", "blackbox_settings",
+    "retention__in_force", "retention__erased", "blackbox__log"])
+def test_a_push_goes_on_whatever_is_lost_beside_it(db, lost, inside):
+    watch(db, "kill_switch")
+    exchanges = list(sessions.chat(SAME))
+    push(db, exchanges[:1])
+    db.execute(f"DROP TABLE {lost}")
+    if inside:
+        db.execute("BEGIN")
+    push(db, exchanges[1:])
+    if inside:
+        db.execute("COMMIT")
+    assert one(db, "SELECT given FROM ring_agents") == len(exchanges)
+
+
+def test_the_largest_numbers_stop_nothing(db):
+    watch(db, "kill_switch")
+    largest = 2**63 - 1
+    db.execute("INSERT INTO payload_verdicts(id, at, ring, agent_id, rule, level, count, threshold,"
+               " turn, thing, seqs, tokens, sentence, action) VALUES(?, 1, 'r', 'z', 'text', 'stop',"
+               " 1, 1, 1, 1, '[]', 1, 's', 'record')", (largest,))
+    db.execute("INSERT INTO blackbox__log(n, domain, kind) VALUES(?, 'core', 'x')", (largest,))
+    exchanges = list(sessions.chat(SAME))
+    push(db, exchanges)
+    assert one(db, "SELECT given FROM ring_agents") == len(exchanges)
+    assert one(db, "SELECT count(*) FROM event_payloads WHERE pinned") == len(exchanges)

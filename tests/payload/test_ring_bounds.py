@@ -45,14 +45,17 @@ def test_the_oldest_rows_of_the_oldest_agent_make_room(db, begin):
 
 
 @pytest.mark.parametrize("begin", ["", "BEGIN"])
-def test_a_row_above_the_bound_is_refused(db, begin):
+def test_a_row_above_the_bound_is_kept_until_the_next_push_and_logged(db, begin):
     make(db, "max_bytes=10")
     push(db, "a", "e1", "x" * 10, None, 1)
     db.execute(begin)
-    with pytest.raises(sqlite3.IntegrityError, match="QuotaExceededError: the bodies have "
-                       "11 bytes.*max_bytes=10"):
-        push(db, "a", "e2", "x" * 11, None, 2)
-    assert rows(db, "SELECT event_id FROM ring") == [("e1",)]
+    push(db, "a", "e2", "x" * 11, None, 2)
+    assert rows(db, "SELECT event_id FROM ring") == [("e2",)]
+    push(db, "a", "e3", "x" * 11, None, 2)
+    assert rows(db, "SELECT kind, subject, agent_id, event_id FROM blackbox_log") \
+        == [("passed_over", "ring", "a", "e2")]  # the same once a day
+    push(db, "b", "e4", "x", None, 2)
+    assert rows(db, "SELECT event_id FROM ring") == [("e4",)]
     whole(db)
 
 
@@ -198,9 +201,9 @@ def test_a_failed_statement_takes_its_room_back(db):
     make(db, "max_bytes=100")
     push(db, "a", "e0", "x" * 90, None, 1)
     db.execute("BEGIN")
-    with pytest.raises(sqlite3.IntegrityError, match="QuotaExceededError"):
+    with pytest.raises(sqlite3.IntegrityError, match="ValidationError"):
         db.execute("INSERT INTO ring(agent_id, event_id, request_body) VALUES"
-                   "('b', 'e1', ?), ('b', 'e2', ?)", ("y" * 50, "y" * 101))
+                   "('b', 'e1', ?), ('b', NULL, ?)", ("y" * 50, "y" * 101))
     assert events(db, "ring") == ["e0"]
     db.execute("COMMIT")
     whole(db)

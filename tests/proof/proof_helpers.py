@@ -81,9 +81,9 @@ def receipts(db, start, n, step=60_000, rule="mine", each=2):
     """Writes receipts, one for each step of milliseconds."""
     db.execute(
         "WITH n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < ?2 - 1)"
-        " INSERT INTO blackbox__log(at, domain, kind, subject, rows, bytes, oldest, newest,"
-        " detail) SELECT ?1 + i * ?3, 'user', 'removal', ?4, ?5, 10, i, i + 5,"
-        " (?1 + i * ?3) / 60000 FROM n", (start, n, step, rule, each))
+        " INSERT INTO blackbox__log(at, domain, detail, rows, bytes, oldest, newest,"
+        " salt) SELECT ?1 + i * ?3, 'user', ?4, ?5, 10, i, i + 5, NULL FROM n",
+        (start, n, step, rule, each))
 
 
 def head(db):

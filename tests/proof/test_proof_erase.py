@@ -8,7 +8,7 @@ from proof_helpers import dossier, evidence, head, problems, proof_of, sha, veri
 
 
 def erase(db, n, *names):
-    """What bxLogEraseField() does, as the manual says it (tests/proof/erase.c calls it)."""
+    """What bxLogErase() does, as the manual says it."""
     proof = proof_of(db, "row", n)
     for field in proof["fields"]:
         gone = field["name"] in names

@@ -50,7 +50,7 @@ def test_rings_of_other_schemas_give_leaves_where_their_archive_is(db, tmp_path,
     assert log(db, schema) == PINNED
     assert problems(db) == [] and "\n3\n" in head(db)
     for row in rows(db, f"SELECT id FROM {schema}.event_payloads"):
-        assert len(proof_of(db, "evidence", row[0])["fields"]) == 22
+        assert len(proof_of(db, "evidence", row[0])["fields"]) == 23
     if schema != "main":
         assert size(db) == 0
         unguarded(tmp_path / "other.db", "UPDATE event_payloads SET request_body = 'x'")
@@ -85,7 +85,7 @@ def test_what_plain_sql_wrote_is_taken_in_by_the_next_call_that_writes(db, path,
     assert rows(db, "SELECT * FROM proof_pending") == [("pin", 2, 1)]
     db.execute(call).fetchall()
     assert log(db)[:2] == PINNED[:2] and problems(db) == []
-    assert len(proof_of(db, "row", 1)["fields"]) == 22
+    assert len(proof_of(db, "row", 1)["fields"]) == 23
 
 
 def test_a_leaf_of_a_pin_has_the_fields_of_its_row(db):
@@ -95,7 +95,7 @@ def test_a_leaf_of_a_pin_has_the_fields_of_its_row(db):
     fields = {f["name"]: f for f in proof_of(db, "pin", row)["fields"]}
     assert list(fields) == sorted(fields) and [n for n in fields if n.startswith("row.")] == [
         "row.agent_id", "row.created_at", "row.event_id", "row.id", "row.kill_switch_event_id",
-        "row.purpose", "row.request_body", "row.response_body"]
+        "row.meta", "row.purpose", "row.request_body", "row.response_body"]
     salt = sha(one(db, "SELECT salt FROM blackbox__log"), b"row.request_body")
     body = fields["row.request_body"]
     assert (body["type"], body["salt"], body["hash"]) == (3, salt.hex(),
@@ -219,7 +219,7 @@ def test_a_head_in_a_transaction_waits_for_no_one_if_it_has_nothing_to_do(db, pa
 @pytest.mark.parametrize("harm", [
     "DROP TABLE blackbox__tree", "DROP TABLE blackbox__leaves", "DROP TABLE blackbox__nodes",
     "UPDATE blackbox__tree SET frontier = x'00'", "DELETE FROM blackbox__tree",
-    "INSERT INTO blackbox__leaves VALUES(0, x'00')"])
+    "INSERT INTO blackbox__leaves VALUES(0, x'00', 0)"])
 def test_a_damaged_tree_does_not_stop_a_kill_switch(db, harm):
     ring(db)
     db.execute(harm)

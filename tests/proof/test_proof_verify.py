@@ -61,7 +61,7 @@ FORGED = [
     ("DELETE FROM blackbox__log WHERE n = 312", 311, None, 312, "was removed"),
     ("DELETE FROM blackbox__log WHERE n = 311", 310, None, 311, "was removed"),
     ("UPDATE blackbox__log SET n = 5000 WHERE n = 7", 6, None, 7, "was removed"),
-    ("INSERT INTO blackbox__log(n, domain, kind) VALUES(305, 'user', 'removal')",
+    ("INSERT INTO blackbox__log(n, domain) VALUES(305, 'user')",
      304, "removal", 305, "is there, though"),
     # the rows that pins are on
     ("UPDATE event_payloads SET request_body = 'bodx 1' WHERE event_id = 'e1'",
@@ -86,7 +86,7 @@ FORGED = [
     ("DELETE FROM blackbox__leaves WHERE leaf = 7", 7, None, None, "leaf is missing"),
     ("DELETE FROM blackbox__leaves WHERE leaf > 200", 201, None, None, "this one to 311"),
     ("UPDATE blackbox__leaves SET leaf = -1 WHERE leaf = 7", None, None, None, "none must be"),
-    (f"INSERT INTO blackbox__leaves VALUES(312, {HASH})", 312, None, None, "beyond the size"),
+    (f"INSERT INTO blackbox__leaves VALUES(312, {HASH}, 9)", 312, None, None, "beyond the size"),
     (f"UPDATE blackbox__nodes SET hash = {HASH}", 0, None, None, "leaves from this one to 255"),
     ("DELETE FROM blackbox__nodes", 0, None, None, "leaves from this one to 255"),
     (f"INSERT INTO blackbox__nodes VALUES((1 << 48) + 1, {HASH})", None, None, None, "more or few"),
@@ -97,11 +97,11 @@ FORGED = [
     ("UPDATE blackbox__tree SET size = 319, frontier = frontier || zeroblob(96)",
      312, None, None, "this one to 318 are missing"),
     # what is folded
-    ("INSERT INTO blackbox__folded VALUES(6, 6)", 6, "note", 7, "is there, though"),
+    ("INSERT INTO blackbox__folded VALUES(6, 6, 7, x'')", 6, "note", 7, "is there, though"),
     ("UPDATE blackbox__folded SET last = last + 1", 310, "note", 311, "is there, though"),
     ("UPDATE blackbox__folded SET first = 301", 300, None, 301, "was removed"),
     ("DELETE FROM blackbox__folded", 300, None, 301, "was removed"),
-    ("INSERT INTO blackbox__folded VALUES(900, 902)", None, None, None, "has 3 leaves more"),
+    ("INSERT INTO blackbox__folded VALUES(900, 902, 7, x'')", None, None, None, "has 3 leaves more"),
 ]
 
 
@@ -114,9 +114,10 @@ def test_what_is_done_behind_the_guards_is_found(kept, sql, leaf, kind, n, words
 
 def test_a_row_that_was_removed_as_if_it_were_folded_is_found(kept):
     unguarded(kept, "DELETE FROM blackbox__log WHERE n = 7",
-              "INSERT INTO blackbox__folded VALUES(6, 6)")
+              "INSERT INTO blackbox__folded VALUES(6, 6, 7, x'')")
     assert [p[3] for p in told(kept)] \
-        == ["blackbox__folded has 1 leaves more than the sums of receipts stand for"]
+        == ["is not what blackbox__folded has of the last leaf of its range",
+            "blackbox__folded has 1 leaves more than the sums of receipts stand for"]
 
 
 def test_two_rows_that_were_exchanged_are_found(kept):

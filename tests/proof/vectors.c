@@ -156,9 +156,8 @@ static i64 ask(sqlite3 *db, const char *zSql) {
 
 /* (A connection of the module has a Bx of its own, which nobody can ask for.) */
 static void a_field_of_a_row_that_was_appended_is_erased(void **state) {
-  static const char *const azName[] = {"actor", "subject"};
   static const i64 aSum[] = {1, 2, 3, 4};
-  const BxLogRow row = {"user", "note", "s", "me", 0, "{}", aSum, 99};
+  const BxLogRow row = {"user", "note", "s", "me", "r", "{}", aSum, 99};
   BxErr err = {SQLITE_OK, 0};
   BxStmts stmts;
   Bx bx;
@@ -175,13 +174,14 @@ static void a_field_of_a_row_that_was_appended_is_erased(void **state) {
   assert_int_equal(sqlite3_exec(db, "BEGIN IMMEDIATE", 0, 0, 0), SQLITE_OK);
   assert_int_equal(bxLogAppend(&stmts, &row, &err), 1);
   assert_int_equal(bxLogAppend(&stmts, &row, &err), 2);
-  bxLogEraseField(&stmts, 1, azName, 1, &err);
-  bxLogEraseField(&stmts, 1, azName + 1, 1, &err); /* another one later */
+  bxLogErase(&stmts, 1, "actor", &err);
+  bxLogErase(&stmts, 1, "reason", &err); /* another one later */
+  bxLogProve(&stmts, 9, &err);
   assert_int_equal(err.rc, SQLITE_OK);
   bxStmtsFree(&stmts);
   assert_int_equal(ask(db, "SELECT count(*) FROM proof_verify"), 0);
   assert_int_equal(ask(db, "SELECT count(*) FROM blackbox__log WHERE actor IS"
-                           " NULL AND subject IS NULL AND salt = x''"),
+                           " NULL AND reason IS NULL AND salt = x''"),
       1);
   assert_int_equal(ask(db, "SELECT count(*) FROM blackbox__log WHERE at = 99"
                            " AND rows = 1 AND newest = 4 AND actor = 'me'"),

@@ -36,7 +36,8 @@ def root(made, item):
         else:
             told = bytes.fromhex(rest[0])
         fields.append(bytes([len(name)]) + name + bytes([kind]) + told)
-    h = sha(b"\0blackbox log 1\n", struct.pack(">q", leaf["n"]), *fields)
+    h = sha(b"\0blackbox log 1\n", struct.pack(">qq", leaf["n"], leaf["kept"]),
+            sha(*fields))
     size = int(made.report["proof"]["head"].split("\n")[1])
     at, last = leaf["n"] - 1, size - 1
     for node in map(bytes.fromhex, leaf["path"]):
@@ -83,7 +84,7 @@ def test_what_is_masked_cannot_be_recomputed_nor_guessed_and_the_page_says_so(pr
     made = page(proven, "agent", "a", bodies="none")
     items = made.report["items"]
     assert [item["leaf"]["state"] for item in items] == ["redacted"] * 3
-    assert all(leads(made, item) and set(item["leaf"]) == {"state", "n", "path", "fields"} for item in items)
+    assert all(leads(made, item) and set(item["leaf"]) == {"state", "n", "kept", "path", "fields"} for item in items)
 
 
 def test_a_row_that_was_altered_is_told(proven):

@@ -226,6 +226,37 @@ def test_no_canary_is_left_in_the_file_or_the_log(tmp_path, kind, mode):
     assert rows(db, "SELECT * FROM blackbox_check") == []
 
 
+@pytest.mark.parametrize("mode", ["delete", "wal"])
+def test_an_actor_and_a_reason_in_the_log_lose_the_text_and_the_log_verifies(tmp_path, mode):
+    path = tmp_path / "log.db"
+    db = connect(path)
+    db.execute(f"PRAGMA journal_mode = {mode}")
+    one(db, "SELECT blackbox_install('main', 'all')")
+    db.execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=9)")
+    db.execute("INSERT INTO ring(agent_id, event_id) VALUES('a', 'e1'), ('a', 'e2')")
+    one(db, "SELECT payload_kill_switch('ring', 'a', 'k', 'Ann', ?)", f"{CANARY} complained")
+    db.execute("INSERT INTO payload_unpins(payload_id, actor, reason) SELECT id, ?, 'why' "
+               "FROM event_payloads WHERE event_id = 'e1'", (CANARY,))
+    one(db, "SELECT retention_hold('agent', 'b', 'o', ?, ?)", CANARY, CANARY)
+    before = rows(db, "SELECT n, kind, subject FROM blackbox_log")
+    noted = one(db, "SELECT proof_head()")
+    certificate = erase(db, "text", CANARY)
+    assert certificate["erased"] == [
+        {"from": "blackbox_log", "rows": 3, "bytes": 3 * len(CANARY) + len(f"{CANARY} complained")}]
+    db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    assert not any(CANARY.encode() in f.read_bytes() for f in tmp_path.iterdir())
+    log = rows(db, "SELECT n, kind, subject FROM blackbox_log")
+    assert log[:len(before)] == before and log[len(before):] == [
+        (len(before) + i + 1, "erasure", subject)
+        for i, subject in enumerate(["row:3", "row:4", "row:5", None])]
+    assert rows(db, "SELECT kind, actor, reason FROM blackbox_log WHERE n IN (3, 4, 5)") == [
+        ("kill_switch", "Ann", None), ("unpin", None, "why"), ("hold", None, None)]
+    assert rows(db, "SELECT * FROM proof_verify UNION ALL SELECT * FROM proof_verify(?)",
+                noted) == []
+    assert rows(db, "SELECT * FROM blackbox_check") == []
+    assert erase(db, "text", CANARY)["rows"] == 0
+
+
 @pytest.mark.parametrize("kind", ["rollout", "text"])
 def test_no_part_of_a_text_is_left_in_the_search_index(db, kind):
     one(db, "SELECT rollout_search_install()")

@@ -159,12 +159,7 @@ def test_a_temporary_buffers_overflow_is_kept_for_its_owner(full):
     hold(full, "buffer", owner)
     full.execute("UPDATE evidence_owners SET seen = 0")
     assert {r[0] for r in rows(full, "SELECT blocked_by FROM evidence_due")} == {"held"}
-    for loss in ("DELETE FROM evidence_due", "DELETE FROM evidence__overflow",
-                 "UPDATE evidence__overflow SET screenshot_bytes = 5",
-                 "UPDATE evidence__overflow_actions SET action = '{}'",
-                 "DELETE FROM evidence__overflow_actions", "DELETE FROM evidence_owners",
-                 "REPLACE INTO evidence__overflow_actions SELECT rid, '{}' "
-                 "FROM evidence__overflow_actions"):
+    for loss in "DELETE FROM evidence_due", "DELETE FROM evidence_owners":
         with pytest.raises(sqlite3.IntegrityError, match="Error: "):
             full.execute(loss)
     release(full, "buffer", owner)
@@ -371,7 +366,7 @@ def test_a_hold_is_part_of_its_transaction(full, path, end, kept):
     ("DROP TRIGGER payload_delete_guard", "payload_delete_guard"),
     ("DROP TRIGGER rollout_heads_held", "rollout_heads_held"),
     ("DROP TRIGGER cache_items_held_delete", "cache_items_held_delete"),
-    ("DROP TRIGGER evidence_overflow_held_delete", "evidence_overflow_held_delete"),
+    ("DROP TRIGGER evidence_overflow_delete", "evidence_overflow_delete"),
     ("DROP TRIGGER retention__step_insert", "retention__step_insert"),
     ("CREATE TRIGGER mine INSTEAD OF INSERT ON retention_holds BEGIN "
      "SELECT RAISE(IGNORE); END", "retention_holds")])

@@ -24,7 +24,8 @@ def test_the_plan_lists_the_due_rows_of_every_domain_in_the_order_they_fell_due(
     cache(db, "task0001", T0)
     db.execute("INSERT INTO evidence_owners(owner, buffer, claim, seen) VALUES('o', 'b', 'c', ?)",
                (T0,))
-    db.execute("INSERT INTO evidence__overflow VALUES(1, 'o', 'x', ?, 5, 0, 0, 0, 1, 0)", (T0,))
+    db.execute("INSERT INTO evidence__overflow VALUES(1, 'o', 'x', ?, 5, 0, 0, 0, 1, 0, "
+               "'{\"a\"', NULL)", (T0,))
     assert plan(db, T0 + 60 * DAY, 'domain, "table", rule, key, at, due, age_ms, blocked_by') == [
         ("cache", "cache_sessions", "cache.idle", SESSION, T0, T0 + DAY, 60 * DAY, None),
         ("rollout", "rollouts", "rollout.expired", "5973b6c0-94b8-487b-a530-2aeb6098ae0e",

@@ -32,9 +32,9 @@ def orphan(db, owner, seen, *pinned):
                (owner, seen))
     for i, pin in enumerate(pinned):
         db.execute("INSERT INTO evidence__overflow(owner, id, timestamp, action_bytes,"
-                   " screenshot_bytes, pruned, pinned, confidence) VALUES(?, ?, ?, 2, 0, 0, ?, 1)",
+                   " screenshot_bytes, pruned, pinned, confidence, action) "
+                   "VALUES(?, ?, ?, 2, 0, 0, ?, 1, '{}')",
                    (owner, f"x{i}", seen, pin))
-        db.execute("INSERT INTO evidence__overflow_actions VALUES(last_insert_rowid(), '{}')")
 
 
 def receipts(db):

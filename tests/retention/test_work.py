@@ -240,9 +240,9 @@ def owner(db, name, seen, *pinned):
                (name, seen))
     for i, pin in enumerate(pinned):
         db.execute("INSERT INTO evidence__overflow(owner, id, timestamp, action_bytes,"
-                   " screenshot_bytes, pruned, pinned, confidence) VALUES(?, ?, 5, 2, 0, 0, ?, 1)",
+                   " screenshot_bytes, pruned, pinned, confidence, action) "
+                   "VALUES(?, ?, 5, 2, 0, 0, ?, 1, '{}')",
                    (name, f"x{i}", pin))
-        db.execute("INSERT INTO evidence__overflow_actions VALUES(last_insert_rowid(), '{}')")
 
 
 def test_a_new_buffer_removes_two_rows_of_orphaned_evidence(path):

@@ -1660,10 +1660,10 @@ async function fieldOf(salt, [name, kind, value, inner], parts) {
   return [...head, type, await sha(await sha(fromHex(salt), name), type, is)];
 }
 
-async function hashOf({ n, salt, fields }, parts) {
+async function hashOf({ n, kept, salt, fields }, parts) {
   const fed = [];
   for (const field of fields) fed.push(...await fieldOf(salt, field, parts));
-  return sha(Uint8Array.of(0), "blackbox log 1\n", whole(n), ...fed);
+  return sha(Uint8Array.of(0), "blackbox log 1\n", whole(n), whole(kept), await sha(...fed));
 }
 
 /* The root to which the path of a leaf leads (RFC 9162, 2.1.3.2). */

@@ -58,6 +58,26 @@ const Operation aEvidenceOperation[] = {
         0},
     {"pin an action", BUFFER, 0, "UPDATE rec SET pinned = 1 WHERE id = 'a1'",
         0},
+    {"unpin an action", BUFFER "UPDATE rec SET pinned = 1;", 0,
+        "UPDATE rec SET pinned = 0 WHERE id = 'a1'", 0},
+    {"sweep with a later write",
+        "PRAGMA auto_vacuum = 2; VACUUM;" BUFFER
+        "SELECT evidence_prune_for_approval('rec');"
+        "UPDATE rec_state SET swept = 0, stale = last;",
+        0, "INSERT INTO rec(id, timestamp, action) VALUES('a4', 4000, '{}')",
+        0},
+    {"sweep another buffer",
+        BUFFER "SELECT evidence_prune_for_approval('rec');"
+               "UPDATE rec_state SET swept = 0, stale = last;"
+               "INSERT INTO evidence__sweeps VALUES('rec');"
+               "CREATE VIRTUAL TABLE tape USING evidence_buffer;",
+        0, "INSERT INTO tape(id, timestamp, action) VALUES('b', 1, '{}')", 0},
+    {"prune for a row as large as the buffer", BUFFER,
+        "INSERT INTO rec(rec, value) VALUES('retention_policy', "
+        "'confidence-based')",
+        "INSERT INTO rec(id, timestamp, action, screenshot) "
+        "VALUES('big', 4000, '{}', zeroblob(99898))",
+        0},
     {"change an action that overflowed", 0,
         SPILLING "SELECT evidence_flush('rec');",
         "UPDATE temp.rec SET action = '{\"id\":\"a1\"}' WHERE id = 'a1'", 0},
@@ -68,9 +88,6 @@ const Operation aEvidenceOperation[] = {
     {"clear a buffer", BUFFER, 0, "SELECT evidence_clear('rec')", 0},
     {"rename a buffer", BUFFER, 0, "ALTER TABLE rec RENAME TO tape2", 0},
     {"drop a buffer", BUFFER, 0, "DROP TABLE rec", 0},
-    {"install mends a buffer",
-        BUFFER "DROP VIEW rec_note; DROP TRIGGER rec_rowsdelete;", 0,
-        "SELECT blackbox_install()", 0},
     {"read a buffer", BUFFER, 0,
         "SELECT id, timestamp, length(screenshot) FROM rec WHERE timestamp >= "
         "2000; SELECT evidence_stats('rec'); SELECT * FROM evidence_stats; "

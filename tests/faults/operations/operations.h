@@ -34,6 +34,12 @@
 #define PUSH(ring, agent, event)                                               \
   "INSERT INTO " ring "(agent_id, event_id, request_body, response_body,"      \
   "  timestamp) VALUES('" agent "','" event "','question','answer',9000)"
+#define REQUEST_ALONE(ring)                                                    \
+  "INSERT INTO " ring "(agent_id, event_id, request_body, meta, timestamp)"    \
+  "  VALUES('a', 'e9', 'question', '{\"url\":1}', 9000);"
+#define COMPLETE(ring)                                                         \
+  "INSERT INTO " ring "(" ring ", agent_id, event_id, response_body, meta)"    \
+  "  VALUES('complete', 'a', 'e9', 'a late answer', '{\"status\":200}')"
 #define BOUND(name, value)                                                     \
   "INSERT INTO ring(ring, value) VALUES('" name "', " value ");"
 #define BROKEN_RING                                                            \
@@ -148,8 +154,8 @@
   ARCHIVE EXPIRED CACHED                                                       \
       "INSERT INTO evidence_owners(owner, buffer, claim, seen)"                \
       "  VALUES('o', 'b', 'c', 1000);"                                         \
-      "INSERT INTO evidence__overflow VALUES(1,'o','x',1000,5,0,0,0,1,0);"     \
-      "INSERT INTO evidence__overflow_actions VALUES(1,'[1,2]');"              \
+      "INSERT INTO evidence__overflow VALUES(1,'o','x',1000,5,0,0,0,1,0,"      \
+      "  '[1,2]',NULL);"                                                       \
       "CREATE TABLE notes(id INTEGER PRIMARY KEY, at);"                        \
       "INSERT INTO notes VALUES(1, 1000), (2, 2000), (3, 3e14);"               \
       "INSERT INTO retention_rules(rule, \"table\", key, time, age_ms) VALUES" \

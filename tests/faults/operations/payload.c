@@ -27,6 +27,22 @@ const Operation aPayloadOperation[] = {
         "INSERT INTO ring(agent_id, event_id, timestamp) VALUES('a','x1',1),"
         "('d','x2',2),('a','x3',3),('b','x4',4)",
         0},
+    {"complete an exchange", REQUEST_ALONE("ring"), 0, COMPLETE("ring"), 0},
+    {"complete an exchange by an update", REQUEST_ALONE("ring"), 0,
+        "UPDATE ring SET response_body = 'late', meta = '{}' "
+        "WHERE agent_id = 'a' AND event_id = 'e9'",
+        0},
+    {"complete an exchange, which makes room",
+        REQUEST_ALONE("ring") BOUND("max_bytes", "50"), 0, COMPLETE("ring"), 0},
+    {"complete evidence",
+        REQUEST_ALONE("ring") "SELECT payload_kill_switch('ring', 'a', 'k1');",
+        0, COMPLETE("ring"), 0},
+    {"complete evidence of a ring in temp", 0,
+        TEMP_RING REQUEST_ALONE("temp.fast") "SELECT payload_kill_switch("
+                                             "'fast', 'a', 'k1');",
+        "INSERT INTO temp.fast(fast, agent_id, event_id, response_body) "
+        "VALUES('complete', 'a', 'e9', 'late')",
+        0},
     {"push into temp", 0, TEMP_RING, PUSH("temp.fast", "a", "e9"), 0},
     {"push that makes room", BOUND("max_bytes", "80"), 0,
         PUSH("ring", "b", "e9"), 0},

@@ -9,8 +9,8 @@
 #define FOLDABLE                                                               \
   PUSHED                                                                       \
   "WITH n(i) AS (VALUES(0) UNION ALL SELECT i + 1 FROM n WHERE i < 299)"       \
-  " INSERT INTO blackbox__log(at, domain, kind, subject, rows, bytes)"         \
-  " SELECT 1000000000000 + i, 'user', 'removal', 'mine', 1, 1 FROM n;"
+  " INSERT INTO blackbox__log(at, domain, detail, rows, bytes, salt)"          \
+  " SELECT 1000000000000 + i, 'user', 'mine', 1, 1, NULL FROM n;"
 
 const Operation aProofOperation[] = {
     {"take in what waits for its leaf", PUSHED, 0,
@@ -43,6 +43,10 @@ const Operation aProofOperation[] = {
     {"fold receipts", FOLDABLE, 0, "SELECT length(proof_head())", 0},
     {"verify what was folded", FOLDABLE "SELECT proof_head();", 0,
         "SELECT leaf, kind, problem FROM proof_verify()", 0},
+    {"verify what was removed as if it were folded",
+        TAKEN "DELETE FROM blackbox__log WHERE n = 1; INSERT INTO"
+              " blackbox__folded VALUES(0, 0, 1, zeroblob(32));",
+        0, "SELECT leaf, kind, problem FROM proof_verify()", 0},
     {"prove", TAKEN, 0,
         "SELECT length(proof_of('row', 1)), length(proof_of('head',"
         " proof_tile('checkpoint')));"

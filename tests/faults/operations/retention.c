@@ -71,6 +71,10 @@ const Operation aRetentionOperation[] = {
         ERASE("rollout", OLD), 0},
     {"erase a session", CACHED, 0, ERASE("session", SESSION), 0},
     {"erase a buffer", BUFFER, 0, ERASE("buffer", "'rec'"), 0},
+    {"erase a text that a reason of the log has",
+        ARCHIVE RING
+        "SELECT payload_kill_switch('ring', 'a', 'k9', 'me', 'a complaint');",
+        0, ERASE("text", "'complaint'"), 0},
     {"erase a text", ARCHIVE RING ROLLOUT CACHED BUFFER, 0,
         ERASE("text", "'question'"), 0},
     {0, 0, 0, 0, 0},

@@ -1,0 +1,250 @@
+/*
+** log_leaf.c: what a leaf of the log is made of.
+**
+** The data of a leaf, version 1 (numbers are big-endian):
+**
+**   "blackbox log 1\n"  n (8 bytes)  kept (8)  SHA-256(field ...) (32)
+**   field:  length of the name (1)  name  type (1)  hash (32)
+**
+** kept counts the rows up to n that are no receipts of removals, and the numbers that
+** are missing. Where it does not rise there were receipts alone, which may be folded
+** (log_fold.c): nothing else can be removed as if it were folded.
+**
+** The fields stand in the order of their names: actor, agent_id, at, bytes, detail,
+** domain, event_id, kill_switch_event_id, kind, newest, oldest, reason, rows,
+** subject; and those of the row that a pin is on (BxDomain.zLogged), if it is in
+** force when the leaf is made. The type is 1 integer, 2 real, 3 text, 4 blob, 5 NULL.
+**
+**   salt of the field = SHA-256(salt of the row, name)
+**   hash of the field = SHA-256(salt of the field, type, value)
+**
+** where a number has 8 bytes, a text or a blob its bytes, NULL nothing. Nobody can
+** confirm a guess of a value from its hash without the salt. The salt of a row that
+** has none is SHA-256(secret of blackbox__tree, n): receipts, of which there are many
+** and of which no field is ever erased. If a field is erased, blackbox__erased gets its
+** type and hash, and the salts of the other fields, and the salt of the row goes. A row
+** of kind "erasure" with the subject "row:<n>" names the fields.
+*/
+#include "core.h"
+SQLITE_EXTENSION_INIT3
+
+#include <string.h>
+
+int bxLogReadHash(sqlite3_stmt *pRow, int i, MerkleHash *pOut) {
+  const void *a = sqlite3_column_blob(pRow, i);
+  if (sqlite3_column_type(pRow, i) != SQLITE_BLOB ||
+      sqlite3_column_bytes(pRow, i) != BX_DIGEST || a == 0) {
+    memset(pOut, 0, sizeof(*pOut));
+    return 0;
+  }
+  memcpy(pOut->a, a, BX_DIGEST);
+  return 1;
+}
+
+static void putNumber(unsigned char *a, sqlite3_uint64 n) {
+  int i;
+  for (i = 7; i >= 0; i--, n >>= 8) a[i] = (unsigned char)(n & 0xff);
+}
+
+/* The value of a column, as it is hashed. a has room for a number. */
+static const void *bytesOf(sqlite3_stmt *pRow, int i, int eType,
+    unsigned char a[8], size_t *pnByte, BxErr *pErr) {
+  const void *pData;
+  sqlite3_uint64 n;
+  double r;
+  *pnByte = 8;
+  switch (eType) {
+    case SQLITE_NULL: *pnByte = 0; return a;
+    case SQLITE_INTEGER:
+      putNumber(a, (sqlite3_uint64)sqlite3_column_int64(pRow, i));
+      return a;
+    case SQLITE_FLOAT:
+      r = sqlite3_column_double(pRow, i);
+      memcpy(&n, &r, sizeof(n));
+      putNumber(a, n);
+      return a;
+    default: break;
+  }
+  pData = sqlite3_column_blob(pRow, i);
+  *pnByte = (size_t)sqlite3_column_bytes(pRow, i);
+  if (pData == 0 && *pnByte > 0) {
+    bxFail(pErr, SQLITE_NOMEM, "out of memory");
+    *pnByte = 0;
+  }
+  return pData ? pData : a;
+}
+
+void bxLogLeafData(i64 n, i64 nKept, const MerkleHash *pFields,
+    unsigned char aOut[BX_LOG_LEAF]) {
+  static const char zVersion[] = "blackbox log 1\n";
+  memcpy(aOut, zVersion, 15);
+  putNumber(aOut + 15, (sqlite3_uint64)n);
+  putNumber(aOut + 23, (sqlite3_uint64)nKept);
+  memcpy(aOut + 31, pFields->a, BX_DIGEST);
+}
+
+MerkleHash bxLogLeafHash(i64 n, i64 nKept, const MerkleHash *pFields) {
+  unsigned char a[BX_LOG_LEAF];
+  bxLogLeafData(n, nKept, pFields, a);
+  return bxMerkleLeaf(a, sizeof(a));
+}
+
+/* Reads what blackbox__erased has of a field: its salt, or its type and hash. An
+** erased field has no value, and another one does not count as erased. */
+static void readErased(BxStmts *p, i64 n, BxLogField *pField, BxErr *pErr) {
+  static const char zErased[] =
+      "SELECT salt, hash, type FROM main.blackbox__erased"
+      " WHERE n = ?1 AND name = ?2";
+  sqlite3_stmt *pStmt = bxStmt(p, zErased, pErr);
+  memset(&pField->salt, 0, sizeof(pField->salt));
+  bxBind(pStmt, pErr, "it", n, pField->zName);
+  if (bxRow(pStmt, pErr) && !bxLogReadHash(pStmt, 0, &pField->salt) &&
+      pField->eType == SQLITE_NULL && bxLogReadHash(pStmt, 1, &pField->hash)) {
+    pField->eType = sqlite3_column_int(pStmt, 2);
+    pField->bErased = 1;
+  }
+  bxDone(pStmt, pErr);
+}
+
+/* Adds column i of a row to a leaf. */
+static void addField(BxStmts *p, BxLeaf *pLeaf, const char *zName,
+    sqlite3_stmt *pRow, int i, BxErr *pErr) {
+  size_t nName = strlen(zName);
+  unsigned char a[1 + 255 + 1 + BX_DIGEST], *pType;
+  BxLogField *pField;
+  if (pLeaf->nField == BX_LOG_FIELDS || nName > 255) {
+    bxFail(pErr, SQLITE_ERROR,
+        "LimitError: a row of the log has more fields than a leaf can have");
+  }
+  if (pErr->rc != SQLITE_OK) return;
+  pField = &pLeaf->aField[pLeaf->nField++];
+  pField->zName = zName;
+  pField->eType = sqlite3_column_type(pRow, i);
+  pField->bErased = 0;
+  if (pLeaf->nSalt > 0) {
+    bxDigestTwo(
+        pLeaf->aSalt, (size_t)pLeaf->nSalt, zName, nName, pField->salt.a);
+  } else {
+    readErased(p, pLeaf->n, pField, pErr);
+  }
+  a[0] = (unsigned char)nName;
+  memcpy(a + 1, zName, nName);
+  pType = a + 1 + nName;
+  *pType = (unsigned char)pField->eType;
+  if (!pField->bErased) {
+    unsigned char aNumber[8], aHead[BX_DIGEST + 1];
+    size_t nByte;
+    const void *pValue = bytesOf(pRow, i, pField->eType, aNumber, &nByte, pErr);
+    memcpy(aHead, pField->salt.a, BX_DIGEST);
+    aHead[BX_DIGEST] = *pType;
+    bxDigestTwo(aHead, sizeof(aHead), pValue, nByte, pField->hash.a);
+  }
+  memcpy(pType + 1, pField->hash.a, BX_DIGEST);
+  SHA256_Update(&pLeaf->sha, a, nName + 2 + BX_DIGEST);
+}
+
+/* Adds the fields of the row that pStmt is on. */
+static void addFields(
+    BxStmts *p, BxLeaf *pLeaf, sqlite3_stmt *pStmt, BxErr *pErr) {
+  int i, n = sqlite3_data_count(pStmt);
+  if (n > 0) pLeaf->ePin = BX_PIN_HERE;
+  for (i = 2; i < n; i++) {
+    const char *zName = bxGot((void *)sqlite3_column_name(pStmt, i), pErr);
+    if (zName != 0) addField(p, pLeaf, zName, pStmt, i, pErr);
+  }
+}
+
+/* The same for the row that a pin is on, if it is in force. */
+static void addPinned(BxStmts *p, BxLeaf *pLeaf, const char *zLogged,
+    sqlite3_value *pSubject, BxErr *pErr) {
+  BxErr err = {SQLITE_OK, 0};
+  sqlite3_stmt *pStmt;
+  if (pErr->rc != SQLITE_OK) return;
+  pStmt = bxStmt(p, zLogged, &err);
+  bxBind(pStmt, &err, "iv", pLeaf->n, pSubject);
+  if (bxRow(pStmt, &err)) addFields(p, pLeaf, pStmt, &err);
+  bxDone(pStmt, &err);
+  if (bxSays(&err, "no such table")) {
+    pLeaf->ePin = BX_PIN_UNKNOWN;
+    bxClear(&err);
+  }
+  bxPass(pErr, &err);
+}
+
+const BxDomain *bxLogPins(BxStmts *p, sqlite3_stmt *pRow, BxErr *pErr) {
+  const char *zKind = bxColumnText(pRow, 10, pErr);
+  const char *zDomain;
+  const BxDomain *pDomain;
+  if (zKind == 0 || strcmp(zKind, "pin") != 0) return 0;
+  zDomain = bxColumnText(pRow, 7, pErr);
+  pDomain = zDomain != 0 ? bxDomainOf(p->bx, zDomain) : 0;
+  return pDomain != 0 && pDomain->zLogged != 0 ? pDomain : 0;
+}
+
+/* Reads the salt of the row, or makes it of the secret, which is longer. */
+static void readSalt(sqlite3_stmt *pRow, BxLeaf *pOut) {
+  unsigned char aNumber[8];
+  SHA256_CTX sha;
+  pOut->aSalt = sqlite3_column_blob(pRow, 1);
+  pOut->nSalt = pOut->aSalt != 0 ? sqlite3_column_bytes(pRow, 1) : 0;
+  if (pOut->nSalt != BX_DIGEST) return;
+  putNumber(aNumber, (sqlite3_uint64)pOut->n);
+  SHA256_Init(&sha);
+  SHA256_Update(&sha, pOut->aSalt, BX_DIGEST);
+  SHA256_Update(&sha, aNumber, 8);
+  SHA256_Final(pOut->salt.a, &sha);
+  pOut->aSalt = pOut->salt.a;
+}
+
+void bxLogLeaf(BxStmts *p, sqlite3_stmt *pRow, sqlite3_stmt *pPinned,
+    BxLeaf *pOut, BxErr *pErr) {
+  static const char *const azField[] = {"actor", "agent_id", "at", "bytes",
+      "detail", "domain", "event_id", "kill_switch_event_id", "kind", "newest",
+      "oldest", "reason", "rows", "subject"};
+  const BxDomain *pDomain;
+  int i;
+  pOut->n = sqlite3_column_int64(pRow, 0);
+  pOut->bKept = sqlite3_column_type(pRow, 10) != SQLITE_NULL;
+  pOut->nField = 0;
+  SHA256_Init(&pOut->sha);
+  readSalt(pRow, pOut);
+  pDomain = bxLogPins(p, pRow, pErr);
+  pOut->ePin = pDomain != 0 ? BX_PIN_ENDED : BX_NO_PIN;
+  for (i = 0; i < 14; i++) {
+    if (i == 12 && pDomain != 0 && pPinned != 0) {
+      addFields(p, pOut, pPinned, pErr);
+    } else if (i == 12 && pDomain != 0) {
+      addPinned(
+          p, pOut, pDomain->zLogged, sqlite3_column_value(pRow, 15), pErr);
+    }
+    addField(p, pOut, azField[i], pRow, i + 2, pErr);
+  }
+  SHA256_Final(pOut->fields.a, &pOut->sha);
+}
+
+i64 bxLogKept(BxStmts *p, i64 iLeaf, BxErr *pErr) {
+  static const char zKept[] =
+      "SELECT kept FROM main.blackbox__leaves WHERE leaf = ?1 UNION ALL "
+      "SELECT kept FROM main.blackbox__folded WHERE ?1 BETWEEN first AND last";
+  return bxAsk(p, zKept, pErr, "i", iLeaf);
+}
+
+int bxLogIsLeaf(
+    BxStmts *p, const BxLeaf *pLeaf, const MerkleHash *pStored, BxErr *pErr) {
+  MerkleHash hash =
+      bxLogLeafHash(pLeaf->n, bxLogKept(p, pLeaf->n - 1, pErr), &pLeaf->fields);
+  return memcmp(hash.a, pStored->a, BX_DIGEST) == 0;
+}
+
+int bxLogLeafOf(BxStmts *p, i64 n, BxLeaf *pOut, BxErr *pErr) {
+  static const char zRow[] =
+      "SELECT " BX_LOG_COLUMNS " FROM main.blackbox__log WHERE n = ?1";
+  sqlite3_stmt *pStmt = bxStmt(p, zRow, pErr);
+  int bRow;
+  bxBind(pStmt, pErr, "i", n);
+  bRow = bxRow(pStmt, pErr);
+  if (bRow) bxLogLeaf(p, pStmt, 0, pOut, pErr);
+  bxDone(pStmt, pErr);
+  pOut->aSalt = 0;
+  return bRow && pErr->rc == SQLITE_OK;
+}

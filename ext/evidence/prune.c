@@ -1,0 +1,334 @@
+/*
+** prune.c: what removes evidence: a prune, the limit of screenshots, a clear, a
+** DELETE; and the sweep of what approval has left.
+**
+** Each act first chooses its rows and then removes them, so that no statement reads
+** an index that it changes. It writes one receipt.
+*/
+#include "evidence.h"
+SQLITE_EXTENSION_INIT3
+
+#include <string.h>
+
+#define EV_LOG_ROWS 10000 /* that a log keeps */
+
+/* A sweep removes at least one row, and ends after that many bytes or rows. */
+#define EV_SWEEP_ROWS 100
+
+/*----------------------------------------------------------- receipts ----*/
+
+static const char zReceiptSql[] =
+    "INSERT INTO main.@_log(at, rule, rows, screenshots, bytes, oldest, newest,"
+    " minute) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?1 / 60000)"
+    " ON CONFLICT (rule, minute) DO UPDATE SET rows = rows + excluded.rows,"
+    " screenshots = screenshots + excluded.screenshots,"
+    " bytes = bytes + excluded.bytes, oldest = min(oldest, excluded.oldest),"
+    " newest = max(newest, excluded.newest)";
+static const char zReceiptCap[] =
+    "DELETE FROM main.@_log WHERE id <= (SELECT max(id) FROM main.@_log) - ?1";
+
+void bxEvNote(EvBuffer *p, const EvReceipt *pReceipt, BxErr *pErr) {
+  if (pReceipt->nRow == 0 && pReceipt->nByte == 0) return;
+  bxDo(&p->base.stmts, zReceiptSql, pErr, "itiiiii", bxNow(), pReceipt->zRule,
+      pReceipt->nRow, pReceipt->nShot, pReceipt->nByte, pReceipt->iOldest,
+      pReceipt->iNewest);
+  bxDo(&p->base.stmts, zReceiptCap, pErr, "i", (i64)EV_LOG_ROWS);
+}
+
+static void addReceipt(
+    EvReceipt *pOut, i64 iTime, i64 nRow, i64 nShot, i64 nByte) {
+  if ((pOut->nRow == 0 && pOut->nByte == 0) || iTime < pOut->iOldest) {
+    pOut->iOldest = iTime;
+  }
+  if ((pOut->nRow == 0 && pOut->nByte == 0) || iTime > pOut->iNewest) {
+    pOut->iNewest = iTime;
+  }
+  pOut->nRow += nRow;
+  pOut->nShot += nShot;
+  pOut->nByte += nByte;
+}
+
+/*----------------------------------------------------------- one row ----*/
+
+static const char zNoShot[] =
+    "UPDATE main.@_rows SET screenshot_bytes = 0 WHERE rid = ?1";
+static const char zDropShot[] = "DELETE FROM main.@_shots WHERE rid = ?1";
+static const char zMarkGone[] =
+    "INSERT INTO main.@_gone(id, whole) SELECT id, ?2 FROM main.@_rows"
+    " WHERE rid = ?1 ON CONFLICT (id) DO UPDATE"
+    " SET whole = max(whole, excluded.whole)";
+static const char zDropAction[] =
+    "DELETE FROM main.@_actions WHERE rid IN (?1, -?1)";
+static const char zDropRow[] = "DELETE FROM main.@_rows WHERE rid = ?1";
+
+void bxEvPrepareRemoval(EvBuffer *p, BxErr *pErr) {
+  static const char *const azSql[] = {zReceiptSql, zReceiptCap, zNoShot,
+      zDropShot, zDropAction, zDropRow, bxEvSaveSql};
+  sqlite3_stmt *apStmt[7];
+  bxStmtSet(&p->base.stmts, azSql, 7, apStmt, pErr);
+}
+
+/* Removes the screenshot of a row. bLater: a sweep will delete it. */
+static void removeShot(EvBuffer *p, EvState *pState, EvRecord *pRow, int bLater,
+    EvReceipt *pReceipt, BxErr *pErr) {
+  assert(pRow->nShot > 0 && !pRow->iPinned);
+  bxDo(&p->base.stmts, zNoShot, pErr, "i", pRow->iRow);
+  if (pRow->ePlace == EV_OVERFLOW) {
+    bxDo(&p->base.stmts, zMarkGone, pErr, "ii", pRow->iRow, (i64)0);
+  } else if (!bLater) {
+    bxDo(&p->base.stmts, zDropShot, pErr, "i", pRow->iRow);
+  }
+  addReceipt(pReceipt, pRow->iTime, 0, 1, pRow->nShot);
+  bxEvCount(pState, pRow, -1);
+  pRow->nShot = 0;
+  bxEvCount(pState, pRow, 1);
+}
+
+static void removeRow(EvBuffer *p, EvState *pState, const EvRecord *pRow,
+    EvReceipt *pReceipt, BxErr *pErr) {
+  assert(!pRow->iPinned);
+  if (pRow->ePlace == EV_OVERFLOW) {
+    bxDo(&p->base.stmts, zMarkGone, pErr, "ii", pRow->iRow, (i64)1);
+  } else {
+    bxDo(&p->base.stmts, zDropAction, pErr, "i", pRow->iRow);
+    bxDo(&p->base.stmts, zDropShot, pErr, "i", pRow->iRow);
+  }
+  bxDo(&p->base.stmts, zDropRow, pErr, "i", pRow->iRow);
+  addReceipt(pReceipt, pRow->iTime, 1, pRow->nShot > 0,
+      pRow->nAction + pRow->nShot + EV_ROW_BYTES);
+  bxEvCount(pState, pRow, -1);
+}
+
+/*----------------------------------------------------------- choices ----*/
+
+static void choose(EvChoice *p, sqlite3_stmt *pStmt, BxErr *pErr) {
+  if (p->nRow == p->nAlloc) {
+    i64 n = p->nAlloc ? 2 * p->nAlloc : 16;
+    EvRecord *a = sqlite3_realloc64(p->aRow, (sqlite3_uint64)n * sizeof(*a));
+    if (bxGot(a, pErr) == 0) return;
+    p->aRow = a;
+    p->nAlloc = n;
+  }
+  bxEvReadRecord(pStmt, 0, &p->aRow[p->nRow++]);
+}
+
+#define EV_CHOOSE "SELECT " EV_RECORD " FROM main.@_rows WHERE pinned = 0"
+/* The order of a prune: by the confidence, which is -1 without that policy. */
+static const char zSureShots[] =
+    EV_CHOOSE " AND screenshot_bytes > 0 AND rid <> ?1"
+              " ORDER BY confidence DESC, timestamp, rid LIMIT ?2";
+static const char zOldShots[] = EV_CHOOSE
+    " AND screenshot_bytes > 0 AND rid <> ?1 ORDER BY timestamp, rid LIMIT ?2";
+static const char zOldRows[] =
+    EV_CHOOSE " AND rid <> ?1 ORDER BY timestamp, rid LIMIT ?2";
+
+void bxEvChooseMemory(EvBuffer *p, const EvState *pState, i64 nGoal,
+    EvChoice *pOut, BxErr *pErr) {
+  static const char zSql[] = "SELECT " EV_RECORD " FROM main.@_rows"
+                             " WHERE place = 0 ORDER BY timestamp, rid";
+  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+  i64 nMemory = pState->nMemory;
+  while (nMemory > nGoal && bxRow(pStmt, pErr)) {
+    const EvRecord *pRow;
+    choose(pOut, pStmt, pErr);
+    if (pErr->rc != SQLITE_OK) break;
+    pRow = &pOut->aRow[pOut->nRow - 1];
+    nMemory -= pRow->nAction + pRow->nShot + EV_ROW_BYTES;
+  }
+  bxDone(pStmt, pErr);
+}
+
+/* Chooses at most nMost rows but iSpared, until they have rNeed bytes. bShot: of
+** their screenshots. Returns what is still needed. */
+static double chooseEvidence(EvBuffer *p, const char *zSql, i64 iSpared,
+    i64 nMost, double rNeed, int bShot, EvChoice *pOut, BxErr *pErr) {
+  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+  bxBind(pStmt, pErr, "ii", iSpared, nMost);
+  while (rNeed > 0 && bxRow(pStmt, pErr)) {
+    const EvRecord *pRow;
+    choose(pOut, pStmt, pErr);
+    if (pErr->rc != SQLITE_OK) break;
+    pRow = &pOut->aRow[pOut->nRow - 1];
+    rNeed -= (double)(bShot ? pRow->nShot : pRow->nAction + EV_ROW_BYTES);
+  }
+  bxDone(pStmt, pErr);
+  return rNeed;
+}
+
+/*----------------------------------------------------------- the acts ----*/
+
+#define EV_NO_LIMIT ((i64)1 << 60)
+
+double bxEvExcess(const EvState *pState, i64 nComing) {
+  double rSize = (double)(pState->nBytes + nComing);
+  return rSize - (double)pState->nMax * (pState->rThreshold - 0.1);
+}
+
+void bxEvRemovePruned(EvBuffer *p, EvState *pState, const char *zRule,
+    i64 nComing, i64 iSpared, BxErr *pErr) {
+  EvReceipt receipt = {zRule, 0, 0, 0, 0, 0};
+  EvChoice shots = {0, 0, 0}, chosen = {0, 0, 0};
+  double rNeed = bxEvExcess(pState, nComing);
+  i64 i;
+  rNeed = chooseEvidence(
+      p, zSureShots, iSpared, EV_NO_LIMIT, rNeed, 1, &shots, pErr);
+  chooseEvidence(p, zOldRows, iSpared, EV_NO_LIMIT, rNeed, 0, &chosen, pErr);
+  for (i = 0; i < shots.nRow && pErr->rc == SQLITE_OK; i++) {
+    removeShot(p, pState, &shots.aRow[i], 0, &receipt, pErr);
+  }
+  for (i = 0; i < chosen.nRow && pErr->rc == SQLITE_OK; i++) {
+    chosen.aRow[i].nShot = 0; /* all screenshots were chosen before */
+    removeRow(p, pState, &chosen.aRow[i], &receipt, pErr);
+  }
+  pState->nRemoved += receipt.nRow;
+  bxEvNote(p, &receipt, pErr);
+  sqlite3_free(shots.aRow);
+  sqlite3_free(chosen.aRow);
+}
+
+void bxEvRemoveShots(EvBuffer *p, EvState *pState, const char *zRule, i64 nKeep,
+    int bLater, BxErr *pErr) {
+  EvReceipt receipt = {zRule, 0, 0, 0, 0, 0};
+  EvChoice chosen = {0, 0, 0};
+  i64 i, nMost = pState->nFree - nKeep;
+  if (pErr->rc != SQLITE_OK || nMost <= 0) return;
+  chooseEvidence(p, pState->bRated ? zOldShots : zSureShots, 0, nMost, 1e300, 1,
+      &chosen, pErr);
+  for (i = 0; i < chosen.nRow && pErr->rc == SQLITE_OK; i++) {
+    removeShot(p, pState, &chosen.aRow[i], bLater, &receipt, pErr);
+  }
+  bxEvNote(p, &receipt, pErr);
+  sqlite3_free(chosen.aRow);
+}
+
+void bxEvRemoveAll(EvBuffer *p, EvState *pState, BxErr *pErr) {
+  EvReceipt receipt = {"clear", 0, 0, 0, 0, 0};
+  EvChoice chosen = {0, 0, 0};
+  i64 i;
+  chooseEvidence(p, zOldRows, 0, EV_NO_LIMIT, 1e300, 0, &chosen, pErr);
+  for (i = 0; i < chosen.nRow && pErr->rc == SQLITE_OK; i++) {
+    removeRow(p, pState, &chosen.aRow[i], &receipt, pErr);
+  }
+  pState->nRemoved = 0;
+  bxEvNote(p, &receipt, pErr);
+  sqlite3_free(chosen.aRow);
+}
+
+void bxEvRemoveOne(
+    EvBuffer *p, EvState *pState, const EvRecord *pRow, BxErr *pErr) {
+  EvReceipt receipt = {"manual", 0, 0, 0, 0, 0};
+  removeRow(p, pState, pRow, &receipt, pErr);
+  bxEvNote(p, &receipt, pErr);
+}
+
+void bxEvRemoveShot(EvBuffer *p, EvState *pState, EvRecord *pRow, BxErr *pErr) {
+  EvReceipt receipt = {"manual", 0, 0, 0, 0, 0};
+  removeShot(p, pState, pRow, 0, &receipt, pErr);
+  bxEvNote(p, &receipt, pErr);
+}
+
+/*------------------------------------------------------------- sweeps ----*/
+
+static i64 freePages(EvBuffer *p, BxErr *pErr) {
+  static const char zSql[] = "PRAGMA main.freelist_count";
+  return bxAsk(&p->base.stmts, zSql, pErr, "");
+}
+
+/* Returns at most nPage pages to the file system, if the file was made with
+** auto_vacuum = INCREMENTAL. Each step of the statement returns one. */
+static void returnPages(EvBuffer *p, i64 nPage, BxErr *pErr) {
+  static const char zSql[] = "PRAGMA main.incremental_vacuum(1000000000)";
+  sqlite3_stmt *pStmt;
+  if (nPage <= 0 || pErr->rc != SQLITE_OK) return;
+  pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+  while (nPage-- > 0 && bxRow(pStmt, pErr)) {
+  }
+  bxDone(pStmt, pErr);
+}
+
+/* Deletes what approval has left of the next row. */
+static void sweepRow(EvBuffer *p, EvState *pState, BxErr *pErr) {
+  static const char zNext[] =
+      "SELECT rid, pruned, screenshot_bytes FROM main.@_rows"
+      " WHERE rid > ?1 AND rid <= ?2 ORDER BY rid LIMIT 1";
+  static const char zText[] = "DELETE FROM main.@_actions WHERE rid = ?1";
+  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zNext, pErr);
+  i64 iRow = 0, bText = 0, bShot = 0;
+  bxBind(pStmt, pErr, "ii", pState->iSwept, pState->iStale);
+  if (bxRow(pStmt, pErr)) {
+    iRow = sqlite3_column_int64(pStmt, 0);
+    bText = sqlite3_column_int64(pStmt, 1);
+    bShot = sqlite3_column_int64(pStmt, 2) == 0;
+  }
+  bxDone(pStmt, pErr);
+  if (bText) bxDo(&p->base.stmts, zText, pErr, "i", iRow);
+  if (bShot) bxDo(&p->base.stmts, zDropShot, pErr, "i", iRow);
+  pState->iSwept = iRow;
+  if (iRow == 0) pState->iStale = 0;
+}
+
+/* The list of the buffers that have something to sweep, for other buffers. */
+static void listSweep(EvBuffer *p, int bAdd, BxErr *pErr) {
+  static const char zAdd[] = "INSERT INTO main.evidence__sweeps(buffer)"
+                             " VALUES('@') ON CONFLICT DO NOTHING";
+  static const char zEnd[] =
+      "DELETE FROM main.evidence__sweeps WHERE buffer = '@'";
+  if (!p->bTemp) bxDo(&p->base.stmts, bAdd ? zAdd : zEnd, pErr, "");
+}
+
+void bxEvSweep(EvBuffer *p, EvState *pState, i64 nPage, BxErr *pErr) {
+  i64 nBefore, nAfter, nRow = 0;
+  if (pErr->rc != SQLITE_OK || pState->iStale == 0) return;
+  nBefore = nAfter = freePages(p, pErr);
+  while (pState->iStale > 0 && nRow < EV_SWEEP_ROWS &&
+         nAfter - nBefore < nPage && pErr->rc == SQLITE_OK) {
+    sweepRow(p, pState, pErr);
+    nAfter = freePages(p, pErr);
+    if (nPage < EV_SWEEP_ALL) nRow++;
+  }
+  bxEvSaveState(p, pState, pErr);
+  if (pState->iStale == 0) listSweep(p, 0, pErr);
+  returnPages(p, nAfter - nBefore, pErr);
+}
+
+void bxEvSweepLater(EvBuffer *p, EvState *pState, BxErr *pErr) {
+  pState->iSwept = 0;
+  pState->iStale = pState->iLast;
+  listSweep(p, 1, pErr);
+}
+
+/* A step for another buffer of the schema, which may get no more writes. */
+static void sweepOther(EvBuffer *p, BxErr *pErr) {
+  static const char zOther[] = "SELECT buffer FROM main.evidence__sweeps";
+  static const char zLost[] =
+      "DELETE FROM main.evidence__sweeps WHERE buffer = ?1";
+  const BxStmts *pOn = &p->base.stmts;
+  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zOther, pErr);
+  char *zName = bxRow(pStmt, pErr) ? bxColumnCopy(pStmt, 0, pErr) : 0;
+  EvBuffer *pOther;
+  bxDone(pStmt, pErr);
+  if (zName == 0) return;
+  pOther = (EvBuffer *)bxVtabIn(pOn->bx, EV_MODULE, pOn->zDb, zName, pErr);
+  if (pOther != 0) {
+    EvState state;
+    bxEvLoadState(pOther, &state, pErr);
+    if (state.iStale == 0) listSweep(pOther, 0, pErr);
+    bxEvSweep(pOther, &state, EV_SWEEP_STEP, pErr);
+    bxEvFreeState(&state);
+  } else {
+    bxDo(&p->base.stmts, zLost, pErr, "t", zName);
+  }
+  sqlite3_free(zName);
+}
+
+void bxEvSweepStep(EvBuffer *p, EvState *pState, BxErr *pErr) {
+  BxErr err = {SQLITE_OK, 0};
+  if (pErr->rc != SQLITE_OK) return;
+  if (pState->iStale > 0) {
+    bxEvSweep(p, pState, EV_SWEEP_STEP, &err);
+  } else if (!p->bTemp) {
+    sweepOther(p, &err);
+  }
+  if (bxMayPassOver(&p->base.stmts, &err)) bxClear(&err);
+  bxPass(pErr, &err);
+}
