@@ -182,7 +182,8 @@ static void moveNames(
   static const char zUnpin[] =
       "UPDATE main.blackbox__log SET detail = '{\"pin\":' || ?2 || '}' WHERE n "
       "> ?3"
-      " AND kind IN ('unpin', 'complete', 'pin') AND detail = '{\"pin\":' || ?1 || '}'";
+      " AND kind IN ('unpin', 'complete', 'pin') AND detail = '{\"pin\":' || "
+      "?1 || '}'";
   int i;
   bxDo(p, zStep, pErr, "ii", iFrom, iTo);
   bxDo(p, zUnpin, pErr, "iii", iFrom, iTo, iLeaves);
