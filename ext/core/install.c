@@ -425,6 +425,7 @@ static void refuseToAdopt(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
 
 void bxInstallMissing(
     Bx *bx, const char *zDb, const char *zDomain, BxErr *pErr) {
+  const BxDomain *pDomain = bxDomainOf(bx, zDomain);
   BxErr err = {SQLITE_OK, 0};
   BxStmts *pStmts;
   if (pErr->rc != SQLITE_OK) return;
@@ -435,10 +436,11 @@ void bxInstallMissing(
               : "main";
     bxClear(&err);
   }
-  if (zDb == 0 || bxCarries(bx, zDb, zDomain, pErr)) return;
+  if (zDb == 0) return;
   pStmts = bxSchema(bx, zDb, pErr);
-  if (pStmts != 0) checkSchema(pStmts, pErr);
-  refuseToAdopt(pStmts, bxDomainOf(bx, zDomain), pErr);
+  if (pStmts == 0 || bxInstalledFormat(pStmts, pDomain, pErr) >= 0) return;
+  checkSchema(pStmts, pErr);
+  refuseToAdopt(pStmts, pDomain, pErr);
   bxForgetHomes(bx);
   makeDomains(pStmts, zDomain, 0, pErr);
   bxLogFollow(bx, pErr);

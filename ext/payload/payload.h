@@ -224,7 +224,7 @@ void bxRingMove(Ring *p, const RingAgent *pAgent, i64 nWindow, BxErr *pErr);
 /* ring_held.c */
 /* After a push: a digest of the row, if a hold keeps it. That there is none never
 ** refuses a push. */
-void bxRingNoteHeld(Ring *p, i64 iSlot, BxErr *pErr);
+void bxRingNoteHeld(Ring *p, i64 iSlot, const RingPush *pPush, BxErr *pErr);
 void bxRingCheck(BxVtab *pVtab, BxProblems *pOut);
 
 #define BX_RING_WINDOW 50 /* of a ring that is made without one */

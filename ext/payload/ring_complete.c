@@ -100,7 +100,7 @@ static void completeRow(Ring *p, i64 iSlot, RingPush *pDone, BxErr *pErr) {
     if (bBound) bxRingRoll(p, pRoll, agent.iNo, pErr);
     bxRingAppend(p, pWrite, &agent, pDone, &slot, pErr);
     bxRingCount(p, agent.iNo, &count, pErr);
-    if (p->mWatch & RING_HOLDS) bxRingNoteHeld(p, iSlot, pErr);
+    if (p->mWatch & RING_HOLDS) bxRingNoteHeld(p, iSlot, pDone, pErr);
     bxRingTellFull(p, pDone, pErr);
     bxRingLooked(p);
   }

@@ -7,7 +7,7 @@
 ** the newest digest of it, and the tables of the ring with each other. Its time is
 ** linear in the rows.
 */
-#include "payload.h"
+#include "watch.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>
@@ -28,7 +28,7 @@ static const char zHeld[] =
 /* What holds keep beyond the limits. */
 static void checkKept(Ring *p, BxProblems *pOut, BxErr *pErr) {
   static const char zParked[] =
-      "SELECT count(*) FROM main.@_slots WHERE id & 32767 >= 10240";
+      "SELECT 1 FROM main.@_slots WHERE id & 32767 >= 10240";
   static const char zSum[] =
       "SELECT iif(sum(size_bytes) > (SELECT value FROM main.@_config WHERE "
       "name = 'max_bytes'), sum(size_bytes), 0)" HELD_ROWS;
@@ -37,10 +37,9 @@ static void checkKept(Ring *p, BxProblems *pOut, BxErr *pErr) {
     bxProblem(pOut, p->base.stmts.zTable,
         "holds keep exchanges of %lld bytes, more than max_bytes", nByte);
   }
-  nByte = bxAskOnce(&p->base.stmts, zParked, pErr, "");
-  if (nByte > 0) {
+  if (bxAskOnce(&p->base.stmts, zParked, pErr, "")) {
     bxProblem(pOut, p->base.stmts.zTable,
-        "holds keep, or kept, %lld exchanges beyond the window", nByte);
+        "holds keep exchanges beyond the window, or kept them until now");
   }
 }
 
@@ -83,11 +82,14 @@ static void logHeld(Ring *p, i64 iFirst, i64 iLast, BxErr *pErr) {
   if (bWritten) bxLogFollow(p->base.stmts.bx, pErr);
 }
 
-void bxRingNoteHeld(Ring *p, i64 iSlot, BxErr *pErr) {
+void bxRingNoteHeld(Ring *p, i64 iSlot, const RingPush *pPush, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
   if (pErr->rc != SQLITE_OK) return;
   logHeld(p, iSlot, iSlot, &err);
-  if (bxMayPassOver(&p->base.stmts, &err)) bxClear(&err);
+  if (bxMayPassOver(&p->base.stmts, &err)) {
+    bxRingTell(p, pPush, err.zMsg, pErr);
+    bxClear(&err);
+  }
   bxPass(pErr, &err);
 }
 

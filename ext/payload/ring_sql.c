@@ -525,7 +525,7 @@ void bxRingPush(Ring *p, RingPush *pPush, i64 *piRowid, BxErr *pErr) {
   *piRowid = old.iId;
   if (pErr->rc != SQLITE_OK) return;
   bxRingWatch(p, &next, pPush, &watched, pErr);
-  if (p->mWatch & RING_HOLDS) bxRingNoteHeld(p, old.iId, pErr);
+  if (p->mWatch & RING_HOLDS) bxRingNoteHeld(p, old.iId, pPush, pErr);
   bxRingTellFull(p, pPush, pErr);
   bxRingLooked(p);
 }

@@ -83,7 +83,7 @@ def test_a_push_goes_on_and_what_is_held_stays_beyond_the_window(ring, kind, key
     assert rows(ring, f"SELECT seq FROM {quoted(RING)} WHERE agent_id = 'a' AND seq < 6"
                       " ORDER BY seq DESC") == [(int(e[1]) + 1,) for e in reversed(kept)]
     assert [row[2] for row in check(ring)] == [
-        f"holds keep, or kept, {len(kept)} exchanges beyond the window"]
+        "holds keep exchanges beyond the window, or kept them until now"]
     for window in (5, 2):
         ring.execute(said("INSERT INTO {ring}({ring}, value) VALUES('window', %d)" % window))
         push(ring, "a", f"w{window}")

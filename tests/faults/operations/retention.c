@@ -9,6 +9,7 @@
   "CREATE VIRTUAL TABLE ring USING payload_ring(window=3);" PUSH(              \
       "ring", "a", "o1") ";" PUSH("ring", "b", "o2") ";"
 
+#define FULL_RING RING PUSH("ring", "a", "o3") ";" PUSH("ring", "a", "o4") ";"
 const Operation aRetentionOperation[] = {
     {"plan what goes", RETAINED, 0,
         "SELECT rule, key, blocked_by FROM retention_plan(1800000000000)", 0},
@@ -47,6 +48,9 @@ const Operation aRetentionOperation[] = {
         0},
     {"push beside a hold", RING HOLD("agent", "'a'") ";", 0,
         PUSH("ring", "b", "new"), 0},
+    {"kill switch of what is held beyond the window",
+        FULL_RING HOLD("agent", "'a'") ";" PUSH("ring", "a", "o5") ";", 0,
+        "SELECT payload_kill_switch('ring', 'a', 'k1')", 0},
     {"clean up beside a hold", ARCHIVE HOLD("event", "'o1'") ";", 0,
         "SELECT payload_cleanup(1)", 0},
     {"take in what came under a hold",
