@@ -3,9 +3,10 @@ import json
 import os
 import random
 import shutil
+import sqlite3
 import subprocess
 
-from run import MODULE, ROOT, Case, checkpoint, connect, installed, once, plain, timed
+from run import MODULE, ROOT, Case, checkpoint, connect, install, installed, once, plain, timed
 
 # Puppeteer's and Node's packages, where `make test-browser` puts them.
 NODE_MODULES = ROOT / "build" / "browser" / "node_modules"
@@ -106,13 +107,13 @@ def recording(open_):
     """A file with 100 actions, 50 MB of screenshots and 20 MB of JSON. It is made once."""
     def make(path):
         db = open_(path)
-        db.executescript(LARGE if open_ is installed else
+        db.executescript(LARGE if open_ is not plain else
                          "CREATE TABLE a(rid INTEGER PRIMARY KEY, action TEXT);"
                          "CREATE TABLE s(rid INTEGER PRIMARY KEY, screenshot BLOB);")
         db.execute("BEGIN")
         for i in range(100):
             text = action(i, spread(i, 200_000))
-            if open_ is installed:
+            if open_ is not plain:
                 db.execute(ADD, (f"a{i}", i, text, shot(i)))
             else:
                 db.execute("INSERT INTO a VALUES(?, ?)", (i, text))
@@ -127,8 +128,21 @@ def copied(open_, folder):
     return shutil.copy(recording(open_), folder / "recording.db")
 
 
-def approve(folder):
-    db = connect(copied(installed, folder))
+def by_default(path):
+    """A file as blackbox_install() makes it: it can give pages back."""
+    db = sqlite3.connect(path, isolation_level=None)
+    db.enable_load_extension(True)
+    db.load_extension(MODULE)
+    install(db)
+    assert db.execute("PRAGMA auto_vacuum").fetchone() == (2,)
+    db.execute("PRAGMA journal_mode = WAL").fetchone()
+    return db
+
+
+def approve(folder, open_=installed, secure=None):
+    db = connect(copied(open_, folder))
+    if secure is not None:
+        db.execute(f"PRAGMA secure_delete = {secure}").fetchone()
     result = []
     seconds = timed(lambda: result.extend(
         db.execute("SELECT evidence_prune_for_approval('rec')").fetchone()))
@@ -207,6 +221,12 @@ def cases():
             note="Each action is stored in a transaction of its own, and its JSON is checked."),
         Case("approval of a 70 MB recording", sides, bounds, rounds=7, note=note,
              why="SECURE_DELETE writes every page that becomes free again."),
+        Case(
+            "approval of a 70 MB recording with the defaults of a user",
+            {"secure_delete, blackbox_install()": lambda path: approve(path, by_default, 1),
+             "no secure_delete, plain file": lambda path: approve(path, installed, 0)},
+            [("secure_delete, blackbox_install()", "no secure_delete, plain file", 2.5)],
+            rounds=7, note="What is removed is swept with later writes."),
         Case(
             "stats of a buffer", {"10,000 actions": stats(10_000), "10 actions": stats(10)},
             [("10,000 actions", "10 actions", 1.2)], rounds=7),

@@ -136,11 +136,6 @@ def shell_version():
 
 
 # From 3.44 on, SQLite does not protect tables that have triggers.
-needs_protection = pytest.mark.skipif(
-    shell_version() >= (3, 44), reason="this shell protects no table with triggers"
-)
-
-
 def run_program(name, directory, *args):
     """Runs a test written in C. The program prints what failed, and how."""
     done = subprocess.run(

@@ -41,6 +41,7 @@ typedef struct EvCursor {
   sqlite3_stmt *pScan;       /* narrow rows */
   sqlite3_stmt *pAction;     /* prepared at the first use */
   sqlite3_stmt *pScreenshot; /* the same */
+  sqlite3_stmt *pPinned;     /* the same: both of a pinned row in a file */
   int bEof;
 } EvCursor;
 
@@ -287,8 +288,7 @@ static char *planText(int idxNum, int bSql) {
   if (bSql) {
     sqlite3_str_appendf(pOut,
         "SELECT rid, id, timestamp, action_bytes + screenshot_bytes + %d,"
-        " pruned, pinned <> 0, place, screenshot_bytes, pinned"
-        " FROM main.@_rows WHERE 1",
+        " pruned, pinned, place, screenshot_bytes FROM main.@_rows WHERE 1",
         EV_ROW_BYTES);
   }
   for (i = 0; i < sizeof(aPart) / sizeof(aPart[0]); i++) {
@@ -365,7 +365,8 @@ static void endScan(EvCursor *p) {
   sqlite3_finalize(p->pScan);
   sqlite3_finalize(p->pAction);
   sqlite3_finalize(p->pScreenshot);
-  p->pScan = p->pAction = p->pScreenshot = 0;
+  sqlite3_finalize(p->pPinned);
+  p->pScan = p->pAction = p->pScreenshot = p->pPinned = 0;
 }
 
 static int bufferClose(sqlite3_vtab_cursor *pCursor) {
@@ -406,20 +407,26 @@ static int bufferEof(sqlite3_vtab_cursor *pCursor) {
   return ((EvCursor *)pCursor)->bEof;
 }
 
-/* How many of rid, pruned and pinned the statement takes. */
-static int dataArguments(sqlite3_stmt *pStmt) {
-  int n = sqlite3_bind_parameter_count(pStmt);
-  return n < 3 ? n : 3;
-}
-
-/* One row of a statement that fetches a row's data. Reset it after use. */
-static int fetch(EvCursor *p, sqlite3_stmt **ppStmt,
+/* The statement of the row's action or screenshot, at its row; NULL if there is none.
+** Reset it after use. */
+static sqlite3_stmt *fetch(EvCursor *p, sqlite3_stmt **ppStmt,
     sqlite3_stmt *(*xPrepare)(EvBuffer *, BxErr *), BxErr *pErr) {
-  if (*ppStmt == 0) *ppStmt = xPrepare((EvBuffer *)p->base.pVtab, pErr);
-  bxBind(*ppStmt, pErr, &"iii"[3 - dataArguments(*ppStmt)],
-      sqlite3_column_int64(p->pScan, 0), sqlite3_column_int64(p->pScan, 4),
-      sqlite3_column_int64(p->pScan, 8));
-  return bxRow(*ppStmt, pErr);
+  EvBuffer *pBuffer = (EvBuffer *)p->base.pVtab;
+  i64 iKey = sqlite3_column_int64(p->pScan, 0);
+  i64 iPinned = pBuffer->bTemp ? 0 : sqlite3_column_int64(p->pScan, 5);
+  if (xPrepare == bxEvReadAction && sqlite3_column_int(p->pScan, 4)) {
+    iKey = -iKey;
+  }
+  if (iPinned != 0) {
+    ppStmt = &p->pPinned;
+    xPrepare = bxEvReadPinned;
+    iKey = iPinned;
+  }
+  if (*ppStmt == 0) *ppStmt = xPrepare(pBuffer, pErr);
+  bxBind(*ppStmt, pErr, "i", iKey);
+  if (bxRow(*ppStmt, pErr)) return *ppStmt;
+  if (*ppStmt != 0) sqlite3_reset(*ppStmt);
+  return 0;
 }
 
 static void failDamaged(
@@ -439,14 +446,28 @@ static int isObject(sqlite3_stmt *pAction, BxErr *pErr) {
 }
 
 static void columnAction(EvCursor *p, sqlite3_context *pCtx, BxErr *pErr) {
-  if (!fetch(p, &p->pAction, bxEvReadAction, pErr)) {
+  sqlite3_stmt *pStmt = fetch(p, &p->pAction, bxEvReadAction, pErr);
+  if (pStmt == 0) {
     failDamaged(p, "action", "is missing", pErr);
-  } else if (!isObject(p->pAction, pErr)) {
+  } else if (!isObject(pStmt, pErr)) {
     failDamaged(p, "action", "is not a JSON object", pErr);
   } else {
-    sqlite3_result_value(pCtx, sqlite3_column_value(p->pAction, 0));
+    sqlite3_result_value(pCtx, sqlite3_column_value(pStmt, 0));
   }
-  if (p->pAction) sqlite3_reset(p->pAction);
+  if (pStmt != 0) sqlite3_reset(pStmt);
+}
+
+static void columnScreenshot(EvCursor *p, sqlite3_context *pCtx, BxErr *pErr) {
+  sqlite3_stmt *pStmt;
+  if (sqlite3_column_int64(p->pScan, 7) == 0) return;
+  pStmt = fetch(p, &p->pScreenshot, bxEvReadScreenshot, pErr);
+  if (pStmt != 0) {
+    sqlite3_result_value(
+        pCtx, sqlite3_column_value(pStmt, pStmt == p->pPinned ? 2 : 0));
+    sqlite3_reset(pStmt);
+  } else {
+    failDamaged(p, "screenshot", "is missing", pErr);
+  }
 }
 
 static int bufferColumn(
@@ -460,17 +481,13 @@ static int bufferColumn(
   if (iCol == COL_ACTION) {
     columnAction(p, pCtx, &err);
   } else if (iCol == COL_SCREENSHOT) {
-    if (sqlite3_column_int64(p->pScan, 7) == 0) return SQLITE_OK;
-    if (fetch(p, &p->pScreenshot, bxEvReadScreenshot, &err)) {
-      sqlite3_result_value(pCtx, sqlite3_column_value(p->pScreenshot, 0));
-    } else {
-      failDamaged(p, "screenshot", "is missing", &err);
-    }
-    if (p->pScreenshot) sqlite3_reset(p->pScreenshot);
+    columnScreenshot(p, pCtx, &err);
   } else if (iCol == COL_STORAGE) {
     int bMemory = sqlite3_column_int(p->pScan, 6) == EV_MEMORY ||
                   (!pBuffer->bTemp && !pBuffer->bDisk);
     sqlite3_result_text(pCtx, bMemory ? "memory" : "disk", -1, SQLITE_STATIC);
+  } else if (iCol == COL_PINNED) {
+    sqlite3_result_int(pCtx, sqlite3_column_int64(p->pScan, 5) != 0);
   } else if (iCol < COL_STORAGE) {
     sqlite3_result_value(pCtx, sqlite3_column_value(p->pScan, aScan[iCol]));
   }

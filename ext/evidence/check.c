@@ -76,14 +76,14 @@ static const char zOverDiffers[] =
     "SELECT 'rows', 'nothing in the overflow for ' || quote(r.id)"
     " FROM main.@_rows AS r WHERE place = 1"
     " AND NOT EXISTS (SELECT 1 FROM over.evidence__overflow AS o"
-    "  WHERE o.owner = ?4 AND o.id = r.id)"
+    "  WHERE o.owner = ?2 AND o.id = r.id)"
     " UNION ALL SELECT 'rows', 'no screenshot in the overflow for ' ||"
     " quote(r.id) FROM main.@_rows AS r, over.evidence__overflow AS o"
-    " WHERE place = 1 AND o.owner = ?4 AND o.id = r.id"
+    " WHERE place = 1 AND o.owner = ?2 AND o.id = r.id"
     " AND r.screenshot_bytes > o.screenshot_bytes"
     " UNION ALL SELECT 'rows', 'damaged JSON in the overflow of ' ||"
     " quote(o.id) FROM over.evidence__overflow AS o"
-    " WHERE o.owner = ?4 AND NOT json_valid(o.action)";
+    " WHERE o.owner = ?2 AND NOT json_valid(o.action)";
 /* clang-format on */
 
 void bxEvKnown(BxVtab *pVtab, BxErr *pErr) {

@@ -174,10 +174,11 @@ void bxEvDelete(EvBuffer *p, i64 iRow, BxErr *pErr);
 */
 sqlite3_stmt *bxEvPrepareTiers(
     EvBuffer *p, const char *zHere, const char *zBoth, BxErr *pErr);
-/* The statements that read the action or the screenshot of row ?1, with the
-** columns pruned and pinned as ?2 and ?3; with an overflow ?4 is the owner. */
+/* The statements that read the action or the screenshot of row ?1 (-?1 if it was
+** approved), and those of pinned row ?1: action, whether it is JSON, screenshot. */
 sqlite3_stmt *bxEvReadAction(EvBuffer *p, BxErr *pErr);
 sqlite3_stmt *bxEvReadScreenshot(EvBuffer *p, BxErr *pErr);
+sqlite3_stmt *bxEvReadPinned(EvBuffer *p, BxErr *pErr);
 /*
 ** All rows as a FROM term with the columns rid, id, timestamp, pinned, pruned,
 ** place, action, of both tiers. A missing action is NULL. Free the text with

@@ -800,7 +800,7 @@ sqlite3_stmt *bxEvPrepareTiers(
   if (p->bTemp) bxEvLoadState(p, &state, pErr);
   if (state.zOverflow != 0) {
     pStmt = bxEvPrepareOver(p, &state, zBoth, pErr);
-    bxBind(pStmt, pErr, "---c", state.zOwner);
+    bxBind(pStmt, pErr, "-c", state.zOwner);
   } else {
     pStmt = bxPrepare(&p->base.stmts, zHere, pErr);
   }
@@ -810,30 +810,27 @@ sqlite3_stmt *bxEvPrepareTiers(
 
 /* clang-format off */
 #define ACTION_FROM "SELECT action, " BX_JSON_VALID("action") " FROM "
-#define ACTION_HERE ACTION_FROM "main.@_actions WHERE rid = iif(?2, -?1, ?1)"
+#define ACTION_HERE ACTION_FROM "main.@_actions WHERE rid = ?1"
 #define SHOT_HERE "SELECT screenshot FROM main.@_shots WHERE rid = ?1"
-#define IF_FREE " AND ?3 = 0 UNION ALL "
-#define PINNED_DATA "main.evidence__pinned WHERE ?3 > 0 AND no = ?3"
+#define IN_OVERFLOW "main.@_rows AS r, over.evidence__overflow AS o "          \
+  "WHERE r.rid = abs(?1) AND r.place = 1 AND o.owner = ?2 AND o.id = r.id "
 
 sqlite3_stmt *bxEvReadAction(EvBuffer *p, BxErr *pErr) {
-  return bxEvPrepareTiers(p,
-      p->bTemp ? ACTION_HERE : ACTION_HERE IF_FREE ACTION_FROM PINNED_DATA,
-      ACTION_HERE " UNION ALL " ACTION_FROM "main.@_rows AS r, "
-      "over.evidence__overflow AS o "
-      "WHERE r.rid = ?1 AND r.place = 1 AND o.owner = ?4 AND o.id = r.id "
-      "AND action IS NOT NULL",
-      pErr);
+  return bxEvPrepareTiers(p, ACTION_HERE,
+      ACTION_HERE " UNION ALL " ACTION_FROM IN_OVERFLOW
+      "AND action IS NOT NULL", pErr);
 }
 
 sqlite3_stmt *bxEvReadScreenshot(EvBuffer *p, BxErr *pErr) {
-  return bxEvPrepareTiers(p,
-      p->bTemp ? SHOT_HERE
-               : SHOT_HERE IF_FREE "SELECT screenshot FROM " PINNED_DATA,
-      SHOT_HERE " UNION ALL SELECT screenshot FROM main.@_rows AS r, "
-      "over.evidence__overflow AS o "
-      "WHERE r.rid = ?1 AND r.place = 1 AND r.screenshot_bytes > 0 "
-      "AND o.owner = ?4 AND o.id = r.id AND screenshot IS NOT NULL",
-      pErr);
+  return bxEvPrepareTiers(p, SHOT_HERE,
+      SHOT_HERE " UNION ALL SELECT screenshot FROM " IN_OVERFLOW
+      "AND r.screenshot_bytes > 0 AND screenshot IS NOT NULL", pErr);
+}
+
+sqlite3_stmt *bxEvReadPinned(EvBuffer *p, BxErr *pErr) {
+  return bxPrepare(&p->base.stmts,
+      "SELECT action, " BX_JSON_VALID("action") ", screenshot"
+      " FROM main.evidence__pinned WHERE no = ?1", pErr);
 }
 /* clang-format on */
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from conftest import ROOT, by_hand, connect, needs_protection, one, rows, shell
+from conftest import ROOT, by_hand, connect, one, rows, shell
 from evidence_helpers import ADD, MAKE, rec, well
 
 
@@ -394,7 +394,6 @@ def test_one_statement_is_the_whole_set_up(path):
     well(db)
 
 
-@needs_protection
 def test_shadow_tables_are_protected_in_defensive_mode(path):
     db = connect(path)
     db.execute(MAKE)

@@ -7,10 +7,9 @@ import sqlite3
 
 import pytest
 
-from conftest import by_hand, connect, one, protects, rows
+from conftest import by_hand, connect, one, rows
 from evidence_helpers import ADD, well
 
-REFUSED = "SQLite itself refuses these writes, before any rule"
 CLAUSES = ["", "OR REPLACE", "OR IGNORE", "OR ABORT", "OR FAIL", "OR ROLLBACK"]
 OVERFLOW = ["evidence__overflow"]
 
