@@ -59,7 +59,7 @@ def test_a_step_is_bounded_and_the_sums_of_the_steps_are_added_up(db):
     for _ in range(3):
         prove(db)
         left.append(one(db, "SELECT count(*) FROM blackbox__log WHERE subject IS NULL"))
-    assert left == [888, 376, 0]  # (the first row is that of the clock)
+    assert left == [888, 376, 0]
     assert [(r[1], r[4]) for r in rows(db, SUMS)] == [(2800, 1404)]
     assert one(db, "SELECT detail ->> '$.leaves' FROM blackbox__log WHERE kind IS NULL") == 1402
     assert problems(db) == []  # (the leaves that do not fit are gone)
