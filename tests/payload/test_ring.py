@@ -718,7 +718,8 @@ def test_a_copy_of_the_file_continues_the_ring(ring, path, tmp_path):
     for i in range(5):
         push(ring, "a", f"e{i}")
         model.push("a", f"e{i}", "q", "r", 1000)
-    one(ring, "SELECT payload_kill_switch('ring', 'none', 'k')")
+    with pytest.raises(sqlite3.OperationalError, match="NotFoundError"):
+        one(ring, "SELECT payload_kill_switch('ring', 'none', 'k')")
     for copy in copies(ring, path, tmp_path):
         db, its = connect(copy), model.copy()
         same(db, its)

@@ -104,7 +104,7 @@ def test_any_value_in_any_column_is_an_error_and_not_a_crash(made, table, column
      ("UPDATE ring_agents SET window = 'three'", "ring_agents"),
      ("UPDATE ring_agents SET no = -1 WHERE agent_id = 'a'", "ring_agents"),
      ("UPDATE ring_agents SET no = NULL", "ring_agents"),
-     ("UPDATE ring_agents SET half = 2", "ring_agents"),
+     ("UPDATE ring_agents SET half = 4", "ring_agents"),
      ("UPDATE ring_agents SET half = NULL", "ring_agents"),
      ("UPDATE ring_agents SET given = given + 1", "ring_agents"),
      ("UPDATE ring_agents SET rolled = rolled + 1", "ring_agents"),
