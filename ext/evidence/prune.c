@@ -71,7 +71,7 @@ void bxEvPrepareRemoval(EvBuffer *p, BxErr *pErr) {
 /* Removes the screenshot of a row. bLater: a sweep will delete it. */
 static void removeShot(EvBuffer *p, EvState *pState, EvRecord *pRow, int bLater,
     EvReceipt *pReceipt, BxErr *pErr) {
-  assert(pRow->nShot > 0 && !pRow->iPinned);
+  assert(!pRow->iPinned);
   bxDo(&p->base.stmts, zNoShot, pErr, "i", pRow->iRow);
   if (pRow->ePlace == EV_OVERFLOW) {
     bxDo(&p->base.stmts, zMarkGone, pErr, "ii", pRow->iRow, (i64)0);

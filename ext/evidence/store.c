@@ -577,8 +577,8 @@ static i64 storeNew(EvBuffer *p, const EvRow *pRow, const char *zId, i64 iTime,
   if (iPinned) expectPins(p, pErr);
   bxStmtSet(&p->base.stmts, azSql, 4, apStmt, pErr);
   expectRoom(p, &state, &growth, pErr);
+  makeMemory(p, &state, nNew, pErr); /* which may find the file locked */
   makeBufferRoom(p, &state, &growth, pErr);
-  makeMemory(p, &state, nNew, pErr);
   row.iRow = ++state.iLast;
   row.ePlace = p->bTemp ? EV_MEMORY : EV_FILE;
   bxDo(&p->base.stmts, zPutRow, pErr, "itiiidi", row.iRow, zId, iTime, nAction,
@@ -707,9 +707,8 @@ static void writeData(EvBuffer *p, EvState *pState, const EvRow *pRow,
 }
 
 static void writeChange(EvBuffer *p, EvState *pState, const EvRow *pRow,
-    Change *pChange, i64 nNew, BxErr *pErr) {
+    Change *pChange, BxErr *pErr) {
   EvRecord *pNow = &pChange->row;
-  fetchRow(p, pState, pNow, nNew, pErr);
   if (pChange->mask & HAS_DATA) writeData(p, pState, pRow, pChange, pErr);
   if (pChange->mask & HAS_PINNED && pErr->rc == SQLITE_OK) {
     if (!pNow->iPinned && pChange->iPinned) {
@@ -766,8 +765,9 @@ void bxEvChange(EvBuffer *p, i64 iRow, EvRow *pRow, BxErr *pErr) {
     if (change.mask & (HAS_DATA | HAS_PINNED)) {
       expectRoom(p, &state, &growth, pErr);
     }
+    fetchRow(p, &state, &change.row, nNew, pErr);
     makeBufferRoom(p, &state, &growth, pErr);
-    writeChange(p, &state, pRow, &change, nNew, pErr);
+    writeChange(p, &state, pRow, &change, pErr);
     finishWrite(p, &state, pErr);
   }
   bxEvFreeState(&state);

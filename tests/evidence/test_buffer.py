@@ -609,3 +609,40 @@ def test_stats_list_buffers_also_with_case_sensitive_like(path):
     db = connect(path)
     db.execute("PRAGMA case_sensitive_like = 1")
     assert rows(db, "SELECT buffer FROM evidence_stats") == [("rec",)]
+
+
+@pytest.mark.parametrize("schema, home", [("main", "main"), ("other", "other"), ("temp", "main")])
+def test_create_installs_the_domain_in_its_schema(path, tmp_path, schema, home):
+    db = connect(path)
+    db.execute("ATTACH ? AS other", (str(tmp_path / "other.db"),))
+    domains = f"SELECT group_concat(domain, ' ') FROM {home}.blackbox_domains"
+    for end in "ROLLBACK", "COMMIT":
+        db.execute("BEGIN")
+        db.execute(f"CREATE VIRTUAL TABLE {schema}.rec USING evidence_buffer")
+        assert {"core", "evidence"} <= set(one(db, domains).split())
+        db.execute(ADD, ("p", 1, "{}", b"1"))
+        db.execute("UPDATE rec SET pinned = 1")
+        db.execute(end)
+        if end == "ROLLBACK":
+            assert rows(db, f"SELECT * FROM {home}.sqlite_schema") == []
+    for name in {"main", "other"} - {home}:
+        assert rows(db, f"SELECT * FROM {name}.sqlite_schema") == []
+    kept = [] if schema == "temp" else [("rec", "p", "{}")]
+    assert rows(db, f"SELECT buffer, id, action FROM {home}.evidence__pinned") == kept
+    assert rows(db, "SELECT action, screenshot FROM rec") == [("{}", b"1")]
+    well(db)
+    for name in "rec_", "evidence", "payload_ring", "blackbox_x":
+        with pytest.raises(sqlite3.Error, match="ValidationError"):
+            db.execute(f'CREATE VIRTUAL TABLE {schema}."{name}" USING evidence_buffer')
+        with pytest.raises(sqlite3.Error):
+            db.execute(f'ALTER TABLE {schema}.rec RENAME TO "{name}"')
+
+
+def test_a_buffer_in_temp_can_be_made_over_a_file_that_is_read_only(path):
+    sqlite3.connect(path).execute("CREATE TABLE t(x)")
+    db = sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None)
+    db.enable_load_extension(True)
+    db.load_extension(str(ROOT / "blackbox"))
+    db.execute("CREATE VIRTUAL TABLE temp.rec USING evidence_buffer")
+    db.execute(ADD, ("a", 1, "{}", b"1"))
+    assert rows(db, "SELECT id FROM rec") == [("a",)]
