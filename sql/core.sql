@@ -49,7 +49,7 @@ SELECT iif(clock <= seen + 604800000, clock, NULL) AS now, clock, seen
 -- because a trigger cannot go on after an error.
 CREATE VIEW IF NOT EXISTS main.retention_refusers AS
 SELECT r.rule AS rule, s.name AS name
-  FROM retention_rules AS r, sqlite_schema AS s
+  FROM retention_rules AS r, sqlite_schema AS s NOT INDEXED
  WHERE (s.type = 'trigger'
         AND (s.tbl_name = r."table" COLLATE NOCASE
              OR (instr(s.tbl_name, r.domain) = 1 AND instr(s.tbl_name, r.domain || '_') = 1))

@@ -148,8 +148,12 @@ void bxReportRollout(ReportRun *p) {
         p, "conversation", "SELECT id FROM rollouts lists the conversations");
   }
   iSource = bxReportSource(p, pHome, "item",
-      "SELECT 'payload', payload FROM main.rollout_items"
-      " WHERE rollout = lower(?2) AND sequence = CAST(?1 AS INTEGER)");
+      "SELECT 'payload', d.payload FROM main.rollout_heads AS h"
+      " JOIN main.rollout_segments AS s ON s.rollout = h.no"
+      "  AND CAST(?1 AS INTEGER) BETWEEN s.first AND s.last"
+      " JOIN main.rollout__data AS d"
+      "  ON d.id = (s.owner << 32) + CAST(?1 AS INTEGER)"
+      " WHERE h.id = lower(?2)");
   bxReportItems(p, iSource, pHome, zTaleItems);
   bxReportBound(p);
   readTaleUsage(p, pHome);
