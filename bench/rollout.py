@@ -321,7 +321,7 @@ def many(rollouts):
         db.execute(
             "INSERT INTO rollout_log(rollout_id, type, payload, timestamp) "
             "SELECT id, 'event_msg', '{\"type\":\"user_message\","
-            "\"message\":\"hello\"}', created FROM rollout_heads")
+            "\"message\":\"hello\"}', created FROM rollouts")
         db.execute("COMMIT")
         checkpoint(db)
         return db
@@ -332,7 +332,7 @@ def page(rollouts):
     def side(_folder):
         db = many(rollouts)
         cursor = db.execute(
-            "SELECT updated || '|' || id FROM rollout_heads "
+            "SELECT updated || '|' || id FROM rollouts "
             "ORDER BY updated DESC LIMIT 1 OFFSET 500").fetchone()[0]
         return per_call(lambda: db.execute(
             "SELECT rollout_page(50, ?)", (cursor,)).fetchall(), 50)

@@ -21,7 +21,7 @@ SQLITE_EXTENSION_INIT1
 
 /* sql/<domain>.sql, made into C by the build. */
 extern const char bxSqlCore[], bxSqlCache[], bxSqlEvidence[], bxSqlRetention[],
-    bxSqlReport[], bxSqlPayloadCheck[];
+    bxSqlReport[], bxSqlPayloadCheck[], bxSqlRolloutCheck[];
 
 static void checkCore(BxStmts *p, BxProblems *pOut) {
   bxSettingsCheck(p, pOut);
@@ -112,10 +112,13 @@ static const BxDomain aDomain[] = {
         .zSql = bxSqlCache,
         .aRecords = bxCacheRecords},
     {.zName = "rollout",
-        .zTable = "rollout_act",
+        .zTable = "rollout__act",
         .zSql = bxSqlRollout,
         .aRecords = bxRolloutRecords,
         .xMend = bxRolloutMend,
+        .zFaults = bxSqlRolloutCheck,
+        .zSize = "SELECT count(*) AS rows, coalesce(sum(bytes), 0) AS bytes "
+                 "FROM main.rollout__heads",
         .zFailed = "WriteError: Write failed: ",
         .zOptional = BX_ROLLOUT_SEARCH},
     {.zName = "retention",

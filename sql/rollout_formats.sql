@@ -10,8 +10,6 @@
 --         rollout_lines      how the lines of files of text begin
 --         rollout__edition    one row: another number after every change here
 -- Views   rollout_facts      what each item says, by these rows
---         rollout__newest     the newest title, cwd, model and branch that the
---                            own items of a conversation say
 --         rollout_texts      what users and assistants said
 --
 -- A new dialect is an INSERT. Every row is tried on every item of its type: what
@@ -166,16 +164,6 @@ CREATE VIEW IF NOT EXISTS main.rollout_texts AS
 SELECT id, fact AS role, source, value AS text
   FROM rollout_facts
  WHERE fact IN ('user', 'assistant');
-
-CREATE VIEW IF NOT EXISTS main.rollout__newest AS
-SELECT h.no AS no, f.fact AS fact,
-       (SELECT x.value FROM rollout_facts AS x
-         WHERE x.id BETWEEN h.no << 32 AND (h.no << 32) + 4294967295
-           AND x.fact = f.fact AND x.value <> ''
-         ORDER BY x.id DESC LIMIT 1) AS value
-  FROM rollout_heads AS h
- CROSS JOIN (SELECT 'title' AS fact UNION ALL SELECT 'cwd'
-             UNION ALL SELECT 'model' UNION ALL SELECT 'branch') AS f;
 
 ------------------------------------------------------------------- formats
 

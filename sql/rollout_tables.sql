@@ -3,7 +3,7 @@
 
 -------------------------------------------------------------------- heads
 
-CREATE TABLE IF NOT EXISTS main.rollout_heads(
+CREATE TABLE IF NOT EXISTS main.rollout__heads(
   no            INTEGER PRIMARY KEY AUTOINCREMENT,
   id            TEXT NOT NULL UNIQUE,
   created       INTEGER NOT NULL DEFAULT (
@@ -16,7 +16,13 @@ CREATE TABLE IF NOT EXISTS main.rollout_heads(
   turns         INTEGER NOT NULL DEFAULT 0,
   bytes         INTEGER NOT NULL DEFAULT 0, -- of its own items' payloads
   looked        INTEGER NOT NULL DEFAULT -1, -- last item that was looked into
-  stamp         INTEGER NOT NULL DEFAULT 0, -- how often the rules changed these
+  CONSTRAINT "InvalidIdError: Invalid conversation ID: it must be an RFC 9562 UUID in lower case, such as 5973b6c0-94b8-487b-a530-2aeb6098ae0e"
+    CHECK (typeof(id) = 'text' AND length(id) = 36 AND length(replace(id, '-', '')) = 32
+           AND trim(replace(id, '-', ''), '0123456789abcdef') = ''
+           AND substr(id, 9, 1) || substr(id, 14, 1) || substr(id, 19, 1)
+               || substr(id, 24, 1) = '----'
+           AND substr(id, 15, 1) BETWEEN '1' AND '8'
+           AND substr(id, 20, 1) IN ('8', '9', 'a', 'b')),
   CONSTRAINT "RangeError: rollout numbers end at 2147483647"
     CHECK (no BETWEEN 1 AND 2147483647),
   CONSTRAINT "ValidationError: Invalid time: created and updated are whole milliseconds since 1970"
@@ -32,18 +38,18 @@ CREATE TABLE IF NOT EXISTS main.rollout_heads(
 
 -- The conversations that a list shows, by time.
 CREATE INDEX IF NOT EXISTS main.rollout_recent
-ON rollout_heads(updated, id) WHERE user_sequence IS NOT NULL;
+ON rollout__heads(updated, id) WHERE user_sequence IS NOT NULL;
 
 CREATE INDEX IF NOT EXISTS main.rollout_expiry
-ON rollout_heads(expires_at, id) WHERE expires_at IS NOT NULL;
+ON rollout__heads(expires_at, id) WHERE expires_at IS NOT NULL;
 
 -- REPLACE would take a conversation that has this id, or this number. A plain
 -- INSERT fails without our help, and INSERT OR IGNORE and an upsert keep the
 -- conversation. So only REPLACE is refused (see blackbox__probe in core.sql).
 CREATE TRIGGER IF NOT EXISTS main.rollout_heads_replace
-BEFORE INSERT ON rollout_heads
-WHEN EXISTS (SELECT 1 FROM rollout_heads WHERE id = NEW.id)
-  OR EXISTS (SELECT 1 FROM rollout_heads WHERE no = NEW.no)
+BEFORE INSERT ON rollout__heads
+WHEN EXISTS (SELECT 1 FROM rollout__heads WHERE id = NEW.id)
+  OR EXISTS (SELECT 1 FROM rollout__heads WHERE no = NEW.no)
 BEGIN
   UPDATE blackbox__probe SET hit = 0 WHERE one = 1;
   INSERT OR IGNORE INTO blackbox__probe(one, hit) VALUES (1, 1);
@@ -52,79 +58,27 @@ BEGIN
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_heads_before
-BEFORE INSERT ON rollout_heads
+BEFORE INSERT ON rollout__heads
 BEGIN
-  SELECT RAISE(ABORT, 'InvalidIdError: Invalid conversation ID: it must be an RFC 9562 UUID in lower case, such as 5973b6c0-94b8-487b-a530-2aeb6098ae0e')
-   WHERE typeof(NEW.id) <> 'text' OR length(NEW.id) <> 36
-      OR length(replace(NEW.id, '-', '')) <> 32
-      OR trim(replace(NEW.id, '-', ''), '0123456789abcdef') <> ''
-      OR substr(NEW.id, 9, 1) || substr(NEW.id, 14, 1) || substr(NEW.id, 19, 1)
-         || substr(NEW.id, 24, 1) <> '----'
-      OR substr(NEW.id, 15, 1) NOT BETWEEN '1' AND '8'
-      OR substr(NEW.id, 20, 1) NOT IN ('8', '9', 'a', 'b');
-  SELECT RAISE(ABORT, 'ReadOnlyError: the counters of a conversation are computed from its items; omit them')
-   WHERE NEW.updated <> 0 OR NEW.last_sequence <> -1
-      OR NEW.user_sequence IS NOT NULL OR NEW.turns <> 0 OR NEW.bytes <> 0
-      OR NEW.looked <> -1 OR NEW.stamp NOT IN (0, 1);
   SELECT RAISE(ABORT, 'ErasedError: the conversation with this id was erased, and writes under it are refused for retention.refuse_days; use another one, or wait until the time in retention_erasures')
     FROM retention__refused WHERE kind = 'rollout' AND "key" = NEW.id;
-  SELECT RAISE(ABORT, 'RangeError: rollout numbers end at 2147483647, and according to sqlite_sequence all are in use; UPDATE sqlite_sequence SET seq = (SELECT max(max(rollout, owner)) FROM rollout_segments) WHERE name = ''rollout_heads''')
+  SELECT RAISE(ABORT, 'RangeError: rollout numbers end at 2147483647, and according to sqlite_sequence all are in use; UPDATE sqlite_sequence SET seq = (SELECT max(max(rollout, owner)) FROM rollout__segments) WHERE name = ''rollout__heads''')
     FROM sqlite_sequence
-   WHERE name = 'rollout_heads' AND seq > 2147483646 AND coalesce(NEW.no, -1) = -1;
+   WHERE name = 'rollout__heads' AND seq > 2147483646 AND coalesce(NEW.no, -1) = -1;
 END;
 
--- A plain INSERT, or an upsert with a new id, makes a whole conversation. A NULL
--- in expires_at then means the usual expiry. The rules of blackbox start a
--- conversation with stamp = 1, and write its session_meta themselves.
 CREATE TRIGGER IF NOT EXISTS main.rollout_heads_insert
-AFTER INSERT ON rollout_heads
+AFTER INSERT ON rollout__heads
 BEGIN
-  INSERT INTO rollout_segments(rollout, first, owner, last)
+  INSERT INTO rollout__segments(rollout, first, owner, last)
   VALUES (NEW.no, 0, NEW.no, 4294967295);
-  UPDATE rollout_heads
-     SET expires_at = created + (SELECT ttl FROM rollout__fresh)
-   WHERE NEW.stamp = 0 AND no = NEW.no AND expires_at IS NULL;
-  UPDATE rollout_heads SET last_sequence = 0, stamp = stamp + 1
-   WHERE NEW.stamp = 0 AND no = NEW.no;
-  INSERT INTO rollout__data(id, timestamp, type, payload)
-  SELECT no << 32, NEW.created, 'session_meta', payload
-    FROM rollout__blank WHERE NEW.stamp = 0 AND no = NEW.no;
-  INSERT INTO rollout__looks(id) SELECT last_insert_rowid() WHERE changes() = 1;
-  -- SQLite does not fire a trigger that is already running.
-  SELECT RAISE(ABORT, 'SequenceError: a trigger on the tables of conversations cannot start another conversation; set PRAGMA recursive_triggers = ON')
-    FROM rollout_heads
-   WHERE NEW.stamp = 0 AND no = NEW.no AND looked < 0;
-END;
-
--- A rule that changes a counter increments stamp in the same UPDATE. An UPDATE of
--- a counter without that is a mistake of the user.
-CREATE TRIGGER IF NOT EXISTS main.rollout_heads_keep
-BEFORE UPDATE ON rollout_heads
-WHEN NEW.no IS NOT OLD.no OR NEW.id IS NOT OLD.id
-  OR NEW.created IS NOT OLD.created
-  OR (NEW.stamp IS NOT OLD.stamp + 1
-      AND (NEW.stamp IS NOT OLD.stamp OR NEW.updated IS NOT OLD.updated
-        OR NEW.last_sequence IS NOT OLD.last_sequence
-        OR NEW.user_sequence IS NOT OLD.user_sequence
-        OR NEW.turns IS NOT OLD.turns OR NEW.bytes IS NOT OLD.bytes
-        OR NEW.looked IS NOT OLD.looked))
-BEGIN
-  SELECT RAISE(ABORT, 'ReadOnlyError: only status and expires_at of rollout_heads can be changed; call rollout_rebuild() to compute the counters again');
-END;
-
--- (A rebuild sets looked to -1 first.)
-CREATE TRIGGER IF NOT EXISTS main.rollout_heads_order
-BEFORE UPDATE OF looked ON rollout_heads
-WHEN NEW.looked BETWEEN 0 AND OLD.looked - 1
-BEGIN
-  SELECT RAISE(ABORT, 'SequenceError: a trigger on rollout__data cannot record into the conversation that is being written');
 END;
 
 -- Reads the text of an item. It is a separate trigger, on this table, because
 -- SQLite allocates all the memory of a trigger whenever it fires, and most items
 -- do not need any of it.
 CREATE TRIGGER IF NOT EXISTS main.rollout_heads_look
-AFTER UPDATE OF looked ON rollout_heads WHEN NEW.looked > OLD.looked
+AFTER UPDATE OF looked ON rollout__heads WHEN NEW.looked > OLD.looked
 BEGIN
   SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: the payload must be well-formed JSON, not nested too deeply')
     FROM rollout__data
@@ -136,28 +90,28 @@ BEGIN
    WHERE NEW.looked = 0 AND id = NEW.no << 32
      AND (lower(replace(type, '_', '')) <> 'sessionmeta'
           OR json_type(payload) IS NOT 'object');
-  INSERT INTO rollout_about(no, title, source, cwd, originator, cli_version,
+  INSERT INTO rollout__about(no, title, source, cwd, originator, cli_version,
                             model_provider, forked_from, format, source_id,
                             parent, agent, branch)
   SELECT * FROM rollout__meta WHERE NEW.looked = 0 AND no = NEW.no;
-  UPDATE rollout_heads SET user_sequence = NEW.looked, stamp = stamp + 1
+  UPDATE rollout__heads SET user_sequence = NEW.looked
    WHERE no = NEW.no AND user_sequence IS NULL
      AND EXISTS (SELECT 1 FROM rollout_facts
                   WHERE id = (NEW.no << 32) + NEW.looked
                     AND fact IN ('user', 'goal'));
-  UPDATE rollout_about
+  UPDATE rollout__about
      SET (reviewed, title, cwd, model, branch) =
          (SELECT coalesce(max(CASE fact WHEN 'review' THEN NEW.looked END),
-                   rollout_about.reviewed),
-                 coalesce(rollout_about.given_title,
+                   rollout__about.reviewed),
+                 coalesce(rollout__about.given_title,
                    max(CASE fact WHEN 'title' THEN value END),
-                   rollout_about.title),
+                   rollout__about.title),
                  coalesce(max(CASE fact WHEN 'cwd' THEN value END),
-                   rollout_about.cwd),
+                   rollout__about.cwd),
                  coalesce(max(CASE fact WHEN 'model' THEN value END),
-                   rollout_about.model),
+                   rollout__about.model),
                  coalesce(max(CASE fact WHEN 'branch' THEN value END),
-                   rollout_about.branch)
+                   rollout__about.branch)
             FROM rollout_facts
            WHERE id = (NEW.no << 32) + NEW.looked AND value <> ''
              AND fact IN ('review', 'title', 'cwd', 'model', 'branch'))
@@ -178,7 +132,7 @@ BEGIN
   -- twice, as an item and as an event, and the prompt of a review also in the
   -- same way. The second one does not begin another turn, unless there is a
   -- rollback between them.
-  INSERT INTO rollout_turns(id, number)
+  INSERT INTO rollout__turns(id, number)
   SELECT (NEW.no << 32) + NEW.looked, NEW.turns
     FROM (SELECT source, text FROM rollout_texts
            WHERE id = (NEW.no << 32) + NEW.looked AND role = 'user'
@@ -188,8 +142,8 @@ BEGIN
      AND NOT EXISTS (
            SELECT 1
              FROM (SELECT t.id
-                     FROM rollout_segments AS s
-                    CROSS JOIN rollout_turns AS t
+                     FROM rollout__segments AS s
+                    CROSS JOIN rollout__turns AS t
                        ON t.id BETWEEN (s.owner << 32) + s.first
                                    AND (s.owner << 32) + s.last
                       AND t.number = NEW.turns - 1
@@ -198,28 +152,28 @@ BEGIN
              JOIN rollout_texts AS y ON y.id = last.id
             WHERE coalesce(y.text, '') = coalesce(x.text, '')
               AND (y.source <> x.source
-                   OR NEW.looked - 20 <= (SELECT reviewed FROM rollout_about
+                   OR NEW.looked - 20 <= (SELECT reviewed FROM rollout__about
                                            WHERE no = NEW.no))
               AND NOT EXISTS (
                     SELECT 1
-                      FROM rollout_segments AS s
+                      FROM rollout__segments AS s
                       JOIN rollout__marks AS m
                         ON m.id BETWEEN (s.owner << 32)
                                         + max(s.first, last.id & 4294967295)
                                     AND (s.owner << 32) + s.last
                      WHERE s.rollout = NEW.no AND m.kind = 'rollback'));
-  UPDATE rollout_heads SET turns = turns + 1, stamp = stamp + 1
+  UPDATE rollout__heads SET turns = turns + 1
    WHERE no = NEW.no
-     AND EXISTS (SELECT 1 FROM rollout_turns
+     AND EXISTS (SELECT 1 FROM rollout__turns
                   WHERE id = (NEW.no << 32) + NEW.looked
                     AND number = NEW.turns);
-  UPDATE rollout_about
+  UPDATE rollout__about
      SET prompt_id = (NEW.no << 32) + NEW.looked,
          first_user_message = (SELECT substr(value, 1, 200) FROM rollout_facts
                                 WHERE id = (NEW.no << 32) + NEW.looked
                                   AND fact IN ('user', 'goal'))
    WHERE no = NEW.no AND prompt_id IS NULL
-     AND (EXISTS (SELECT 1 FROM rollout_turns
+     AND (EXISTS (SELECT 1 FROM rollout__turns
                    WHERE id = (NEW.no << 32) + NEW.looked
                      AND number = NEW.turns)
           OR EXISTS (SELECT 1 FROM rollout_facts
@@ -234,8 +188,8 @@ BEGIN
    UNION ALL
   SELECT id, 'rollback', begun
     FROM (SELECT d.id, (SELECT t.id & 4294967295
-                          FROM rollout_segments AS s
-                         CROSS JOIN rollout_turns AS t
+                          FROM rollout__segments AS s
+                         CROSS JOIN rollout__turns AS t
                             ON t.id BETWEEN (s.owner << 32) + s.first
                                         AND (s.owner << 32) + s.last
                            AND t.number = d.number
@@ -253,9 +207,8 @@ BEGIN
                    LIMIT 1) AS d
            WHERE d.number < NEW.turns LIMIT 1)
    WHERE begun IS NOT NULL;
-  UPDATE rollout_heads
-     SET stamp = stamp + 1,
-         turns = (SELECT max(0, NEW.turns -
+  UPDATE rollout__heads
+     SET turns = (SELECT max(0, NEW.turns -
                          CAST(coalesce(payload ->> 'num_turns',
                                        payload ->> 'numTurns') AS INTEGER))
                     FROM rollout__data WHERE id = (NEW.no << 32) + NEW.looked)
@@ -267,38 +220,38 @@ END;
 -- A hold keeps the items of a conversation, also those that it shares with others.
 -- Its status, title and expiry can change, and items can be appended.
 CREATE TRIGGER IF NOT EXISTS main.rollout_heads_held
-BEFORE DELETE ON rollout_heads
-WHEN EXISTS (SELECT 1 FROM rollout__held WHERE id = OLD.id)
+BEFORE DELETE ON rollout__heads
+WHEN EXISTS (SELECT 1 FROM retention__holds WHERE kind = 'rollout' AND "key" = OLD.id)
 BEGIN
   SELECT RAISE(ABORT, 'HeldError: a hold keeps this conversation, which cannot be deleted; SELECT * FROM retention_holds lists the holds, and retention_release() ends one');
 END;
 
 -- Items that a fork shows stay. The bytes of removed items are added up in
--- rollout_act: those of the head if nothing was shared, or else item by item.
+-- rollout__act: those of the head if nothing was shared, or else item by item.
 -- The conversation is counted in the receipt of the clean-up that now runs, whose
 -- times are those of expiry. If none runs, it is counted in the receipt that the
 -- deletes of one minute share.
 CREATE TRIGGER IF NOT EXISTS main.rollout_heads_delete
-AFTER DELETE ON rollout_heads
+AFTER DELETE ON rollout__heads
 BEGIN
-  UPDATE rollout_act
-     SET bytes = CASE WHEN EXISTS (SELECT 1 FROM rollout_segments
+  UPDATE rollout__act
+     SET bytes = CASE WHEN EXISTS (SELECT 1 FROM rollout__segments
                                     WHERE owner = OLD.no AND rollout <> OLD.no)
                       THEN 0 ELSE OLD.bytes END;
-  DELETE FROM rollout_about WHERE no = OLD.no;
+  DELETE FROM rollout__about WHERE no = OLD.no;
   DELETE FROM rollout_drops WHERE no = OLD.no;
-  DELETE FROM rollout_segments WHERE rollout = OLD.no;
+  DELETE FROM rollout__segments WHERE rollout = OLD.no;
   INSERT INTO retention_note(at, domain, minute, rule, rows, bytes, oldest, newest)
   SELECT f.now, 'rollout', iif(a.bulk, 0, NULL),
          iif(a.bulk, 'bulk', coalesce(a.rule, 'manual')), 1, coalesce(a.bytes, OLD.bytes),
          iif(a.bulk, OLD.expires_at, OLD.created), iif(a.bulk, OLD.expires_at, OLD.updated)
     FROM rollout__fresh AS f
-    LEFT JOIN (SELECT rule, bytes, rule IS NOT NULL AND rows AS bulk FROM rollout_act) AS a;
+    LEFT JOIN (SELECT rule, bytes, rule IS NOT NULL AND rows AS bulk FROM rollout__act) AS a;
 END;
 
 ----------------------------------------------------------------- segments
 
-CREATE TABLE IF NOT EXISTS main.rollout_segments(
+CREATE TABLE IF NOT EXISTS main.rollout__segments(
   rollout INTEGER NOT NULL,
   first   INTEGER NOT NULL, -- sequences first to last ...
   owner   INTEGER NOT NULL, -- ... are the items of this number
@@ -307,96 +260,63 @@ CREATE TABLE IF NOT EXISTS main.rollout_segments(
 ) WITHOUT ROWID;
 
 CREATE INDEX IF NOT EXISTS main.rollout_owner
-ON rollout_segments(owner, last);
-
-CREATE TRIGGER IF NOT EXISTS main.rollout_segments_stay
-BEFORE DELETE ON rollout_segments
-WHEN EXISTS (SELECT 1 FROM rollout_heads WHERE no = OLD.rollout)
-BEGIN
-  SELECT RAISE(ABORT, 'AppendOnlyError: an item cannot be deleted alone; DELETE the conversation FROM rollouts, or UPDATE the payload');
-END;
-
--- (A fork that is being made has no items in the range that its first segment
--- gives up.)
-CREATE TRIGGER IF NOT EXISTS main.rollout_segments_held
-BEFORE UPDATE ON rollout_segments
-WHEN EXISTS (SELECT 1 FROM rollout_heads AS h JOIN rollout__held AS k ON k.id = h.id
-              WHERE h.no = OLD.rollout)
- AND EXISTS (SELECT 1 FROM rollout__data
-              WHERE id BETWEEN (OLD.owner << 32) + OLD.first AND (OLD.owner << 32) + OLD.last
-                AND NOT (NEW.rollout IS OLD.rollout
-                         AND (id BETWEEN (NEW.owner << 32) + NEW.first
-                                     AND (NEW.owner << 32) + NEW.last) IS TRUE))
-BEGIN
-  SELECT RAISE(ABORT, 'HeldError: a hold keeps this conversation, whose items cannot be taken away; SELECT * FROM retention_holds lists the holds, and retention_release() ends one');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.rollout_segments_held_insert
-BEFORE INSERT ON rollout_segments
-WHEN EXISTS (SELECT 1 FROM rollout_segments
-              WHERE rollout = NEW.rollout AND first = NEW.first)
- AND EXISTS (SELECT 1 FROM rollout_heads AS h JOIN rollout__held AS k ON k.id = h.id
-              WHERE h.no = NEW.rollout)
-BEGIN
-  SELECT RAISE(ABORT, 'HeldError: a hold keeps this conversation, whose items cannot be taken away; SELECT * FROM retention_holds lists the holds, and retention_release() ends one');
-END;
+ON rollout__segments(owner, last);
 
 -- Deletes the items of the owner that no conversation shows any more.
 CREATE TRIGGER IF NOT EXISTS main.rollout_segments_delete
-AFTER DELETE ON rollout_segments
+AFTER DELETE ON rollout__segments
 BEGIN
-  UPDATE rollout_act
+  UPDATE rollout__act
      SET bytes = bytes + (
            SELECT coalesce(sum(length(CAST(payload AS BLOB))), 0)
              FROM rollout__data
             WHERE id BETWEEN OLD.owner << 32 AND (OLD.owner << 32) + 4294967295
               AND (id < (OLD.owner << 32) + (SELECT coalesce(min(first), 0)
-                          FROM rollout_segments WHERE owner = OLD.owner)
+                          FROM rollout__segments WHERE owner = OLD.owner)
                 OR id > (OLD.owner << 32) + (SELECT coalesce(max(last), -1)
-                          FROM rollout_segments WHERE owner = OLD.owner)))
+                          FROM rollout__segments WHERE owner = OLD.owner)))
    WHERE OLD.owner <> OLD.rollout
-      OR EXISTS (SELECT 1 FROM rollout_segments
+      OR EXISTS (SELECT 1 FROM rollout__segments
                   WHERE owner = OLD.owner AND rollout <> OLD.rollout);
   DELETE FROM rollout__data
    WHERE id BETWEEN OLD.owner << 32 AND (OLD.owner << 32) - 1 +
-           coalesce((SELECT min(first) FROM rollout_segments
+           coalesce((SELECT min(first) FROM rollout__segments
                       WHERE owner = OLD.owner), 0);
   DELETE FROM rollout__data
    WHERE id BETWEEN (OLD.owner << 32) + 1 +
-           coalesce((SELECT max(last) FROM rollout_segments
+           coalesce((SELECT max(last) FROM rollout__segments
                       WHERE owner = OLD.owner), -1)
          AND (OLD.owner << 32) + 4294967295;
-  DELETE FROM rollout_frames
+  DELETE FROM rollout__frames
    WHERE id BETWEEN OLD.owner << 32 AND (OLD.owner << 32) + 4294967295
      AND NOT EXISTS (SELECT 1 FROM rollout__data AS d
-                      WHERE d.id = rollout_frames.id);
+                      WHERE d.id = rollout__frames.id);
   DELETE FROM rollout_calls
    WHERE id BETWEEN OLD.owner << 32 AND (OLD.owner << 32) + 4294967295
      AND NOT EXISTS (SELECT 1 FROM rollout__data AS d
                       WHERE d.id = rollout_calls.id);
-  DELETE FROM rollout_turns
+  DELETE FROM rollout__turns
    WHERE id BETWEEN OLD.owner << 32 AND (OLD.owner << 32) + 4294967295
-     AND NOT EXISTS (SELECT 1 FROM rollout_segments
+     AND NOT EXISTS (SELECT 1 FROM rollout__segments
                       WHERE owner = OLD.owner
-                        AND last >= rollout_turns.id & 4294967295);
+                        AND last >= rollout__turns.id & 4294967295);
   DELETE FROM rollout__marks
    WHERE id BETWEEN OLD.owner << 32 AND (OLD.owner << 32) + 4294967295
-     AND NOT EXISTS (SELECT 1 FROM rollout_segments
+     AND NOT EXISTS (SELECT 1 FROM rollout__segments
                       WHERE owner = OLD.owner
                         AND last >= rollout__marks.id & 4294967295);
 END;
 
 -------------------------------------------------------------------- items
 
--- An INSERT of the next item counts it in its head, and reads its text if needed.
--- A writer of many items counts them all in the head first. The INSERTs then only
--- store the items. Such a writer has checked that they are JSON, and sets looked
--- of the head for each item whose text must be read. If it did not do so,
--- rollout__check reports it.
+-- An item is stored first, and then counted in its head; looked of the head makes
+-- the trigger above read its text. A writer of many items has checked that they are
+-- JSON, counts them all at once, and sets looked for each item whose text must be
+-- read. blackbox_check() finds what does not agree.
 CREATE TABLE IF NOT EXISTS main.rollout__data(
   id        INTEGER PRIMARY KEY,
   timestamp INTEGER NOT NULL,
-  type      TEXT NOT NULL,
+  type      TEXT,
   payload   TEXT, -- JSON as it was given; NULL: the item had none
   CONSTRAINT "InvalidItemError: Invalid item format: a timestamp is whole milliseconds since 1970"
     CHECK (typeof(timestamp) = 'integer'
@@ -408,141 +328,18 @@ CREATE TABLE IF NOT EXISTS main.rollout__data(
            AND length(CAST(payload AS BLOB)) <= 67108864))
 );
 
--- A new item must not exist yet, the item before it must exist, and its head must
--- have counted it. Otherwise rollout__places says what is wrong, or stores an item
--- that is not counted; this row is then ignored. (Item 1 is a special case: a fork
--- may share the item 1 of its parent.) This is the only trigger, because SQLite
--- takes longer to fire one than to store an item. It is short, because SQLite
--- allocates all its memory whenever it fires. A BEFORE trigger of a user fires for
--- the row that is ignored and for the one that is stored. So every view counts an
--- item before it stores it, and only an INSERT of a user into this table does not.
-CREATE TRIGGER IF NOT EXISTS main.rollout_data_place
-BEFORE INSERT ON rollout__data
-WHEN NEW.id & 4294967295 = 1
-  OR (SELECT id FROM rollout__data WHERE id <= NEW.id ORDER BY id DESC LIMIT 1)
-     IS NOT NEW.id - 1
-  OR NOT EXISTS (SELECT 1 FROM rollout_heads
-                  WHERE no = NEW.id >> 32
-                    AND last_sequence >= NEW.id & 4294967295)
-BEGIN
-  INSERT INTO rollout__places(id, timestamp, type, payload)
-  VALUES (NEW.id, NEW.timestamp, NEW.type, NEW.payload);
-  SELECT RAISE(IGNORE) FROM rollout__data WHERE id = NEW.id;
-END;
-
--- INSERT refuses an id at which no item can be stored. If the head has not counted
--- the item, INSERT counts it, stores it, and reads its text: the INSERT of a user
--- into rollout__data.
-CREATE VIEW IF NOT EXISTS main.rollout__places AS
-SELECT NULL AS id, NULL AS timestamp, NULL AS type, NULL AS payload WHERE 0;
-
-CREATE TRIGGER IF NOT EXISTS main.rollout_places_insert
-INSTEAD OF INSERT ON rollout__places
-BEGIN
-  SELECT RAISE(ABORT, 'AppendOnlyError: an item cannot be overwritten, and a trigger on rollout__data cannot record into the conversation that is being written; UPDATE the payload')
-   WHERE EXISTS (SELECT 1 FROM rollout__data WHERE id = NEW.id);
-  SELECT RAISE(ABORT, 'SequenceError: items must be appended one after the other, and a trigger on rollout__data cannot record into the conversation that is being written; INSERT INTO rollout_log or rollout_items')
-   WHERE NOT EXISTS (SELECT 1 FROM rollout_segments
-                      WHERE rollout = NEW.id >> 32 AND owner = NEW.id >> 32
-                        AND NEW.id & 4294967295 BETWEEN first AND last
-                        AND (first = NEW.id & 4294967295
-                             OR EXISTS (SELECT 1 FROM rollout__data
-                                         WHERE id = NEW.id - 1)));
-  INSERT INTO rollout__counts(id, timestamp, type, payload)
-  SELECT NEW.id, NEW.timestamp, NEW.type, NEW.payload
-    FROM rollout_heads
-   WHERE no = NEW.id >> 32 AND last_sequence < NEW.id & 4294967295;
-END;
-
-CREATE VIEW IF NOT EXISTS main.rollout__counts AS
-SELECT NULL AS id, NULL AS timestamp, NULL AS type, NULL AS payload WHERE 0;
-
-CREATE TRIGGER IF NOT EXISTS main.rollout_counts_insert
-INSTEAD OF INSERT ON rollout__counts
-BEGIN
-  INSERT INTO rollout__forms(timestamp, type, payload)
-  VALUES (NEW.timestamp, NEW.type, NEW.payload);
-  UPDATE rollout_heads
-     SET last_sequence = NEW.id & 4294967295, stamp = stamp + 1
-   WHERE no = NEW.id >> 32 AND last_sequence = (NEW.id & 4294967295) - 1;
-  INSERT INTO rollout__data(id, timestamp, type, payload)
-  SELECT NEW.id, NEW.timestamp, NEW.type, NEW.payload WHERE changes() = 1;
-  SELECT RAISE(ABORT, 'SequenceError: an item that is the next of its conversation must be stored, and must be whole; correct it, or the trigger that ignored it')
-   WHERE changes() = 0;
-  INSERT INTO rollout__looks(id) VALUES (NEW.id);
-  -- SQLite does not fire a trigger that is already running.
-  SELECT RAISE(ABORT, 'SequenceError: a trigger on the tables of conversations cannot record into the conversation that is being written; for another one, set PRAGMA recursive_triggers = ON')
-    FROM rollout_heads
-   WHERE no = NEW.id >> 32 AND looked <> NEW.id & 4294967295;
-END;
-
--- INSERT refuses what the constraints of rollout__data refuse. With OR FAIL, those
--- would stop after the item was counted.
-CREATE VIEW IF NOT EXISTS main.rollout__forms AS
-SELECT NULL AS timestamp, NULL AS type, NULL AS payload WHERE 0;
-
-CREATE TRIGGER IF NOT EXISTS main.rollout_forms_insert
-INSTEAD OF INSERT ON rollout__forms
-BEGIN
-  SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: a timestamp is whole milliseconds since 1970')
-   WHERE (typeof(NEW.timestamp) = 'integer'
-          AND NEW.timestamp BETWEEN 0 AND 253402300799999) IS NOT TRUE;
-  SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: a type is text of 1 to 100 bytes')
-   WHERE (typeof(NEW.type) = 'text'
-          AND length(CAST(NEW.type AS BLOB)) BETWEEN 1 AND 100) IS NOT TRUE;
-  SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: a payload is JSON text of at most 67108864 bytes')
-   WHERE NEW.payload IS NOT NULL
-     AND (typeof(NEW.payload) = 'text'
-          AND length(CAST(NEW.payload AS BLOB)) <= 67108864) IS NOT TRUE;
-END;
-
--- INSERT reads the item with that id, which was counted and stored, into its head.
--- A title is one that a user gives. The triggers of other tables fire meanwhile:
--- if one of them records a second item, and SQLite does not fire this trigger
--- again, then looked of the head shows it.
-CREATE VIEW IF NOT EXISTS main.rollout__looks AS
-SELECT NULL AS id, NULL AS title WHERE 0;
-
-CREATE TRIGGER IF NOT EXISTS main.rollout_looks_insert
-INSTEAD OF INSERT ON rollout__looks
-BEGIN
-  UPDATE rollout_heads
-     SET looked = NEW.id & 4294967295, stamp = stamp + 1,
-         (bytes, updated) =
-         (SELECT bytes + coalesce(length(CAST(d.payload AS BLOB)), 0),
-                 max(updated, d.timestamp)
-            FROM rollout__data AS d WHERE d.id = NEW.id)
-   WHERE no = NEW.id >> 32;
-  UPDATE rollout_about SET title = NEW.title, given_title = NEW.title
-   WHERE NEW.title IS NOT NULL AND no = NEW.id >> 32;
-END;
-
--- (Not UPDATE OF id: SQLite does not fire such a trigger for SET rowid.)
-CREATE TRIGGER IF NOT EXISTS main.rollout_data_keep
-BEFORE UPDATE ON rollout__data
-WHEN NEW.id IS NOT OLD.id OR NEW.timestamp IS NOT OLD.timestamp
-  OR NEW.type IS NOT OLD.type
-BEGIN
-  SELECT RAISE(ABORT, 'ReadOnlyError: only the payload of an item can be changed');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.rollout_data_held
-BEFORE UPDATE ON rollout__data
-WHEN NEW.payload IS NOT OLD.payload
- AND EXISTS (SELECT 1 FROM retention__in_force WHERE kind = 'rollout')
- AND EXISTS (SELECT 1 FROM rollout_segments AS s
-               JOIN rollout_heads AS h ON h.no = s.rollout
-               JOIN rollout__held AS k ON k.id = h.id
-              WHERE s.owner = OLD.id >> 32
-                AND OLD.id & 4294967295 BETWEEN s.first AND s.last)
-BEGIN
-  SELECT RAISE(ABORT, 'HeldError: a hold keeps a conversation that shows this item, which cannot be changed; SELECT * FROM retention_holds lists the holds, and retention_release() ends one');
-END;
-
 -- A payload can be redacted or repaired, but its kind must stay the same.
 CREATE TRIGGER IF NOT EXISTS main.rollout_data_update
 AFTER UPDATE OF payload ON rollout__data
 BEGIN
+  SELECT RAISE(ABORT, 'HeldError: a hold keeps a conversation that shows this item, which cannot be changed; SELECT * FROM retention_holds lists the holds, and retention_release() ends one')
+   WHERE NEW.payload IS NOT OLD.payload
+     AND EXISTS (SELECT 1 FROM retention__in_force WHERE kind = 'rollout')
+     AND EXISTS (SELECT 1 FROM rollout__segments AS s
+                   JOIN rollout__heads AS h ON h.no = s.rollout
+                   JOIN retention__holds AS k ON k.kind = 'rollout' AND k."key" = h.id
+                  WHERE s.owner = OLD.id >> 32
+                    AND OLD.id & 4294967295 BETWEEN s.first AND s.last);
   SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: the payload must be well-formed JSON, not nested too deeply')
    WHERE NEW.payload IS NULL
       OR NOT (json_valid(NEW.payload) OR json_valid(NEW.payload || ' '));
@@ -570,47 +367,37 @@ BEGIN
      AND CASE WHEN json_type(NEW.payload) <> 'object' THEN 1
               WHEN json_valid(OLD.payload) OR json_valid(OLD.payload || ' ')
               THEN NEW.payload ->> 'id' IS NOT OLD.payload ->> 'id' END;
-  INSERT INTO rollout_frames(id, changed) VALUES (NEW.id, 1)
+  INSERT INTO rollout__frames(id, changed) VALUES (NEW.id, 1)
       ON CONFLICT (id) DO UPDATE SET changed = 1;
-  UPDATE rollout_heads
-     SET stamp = stamp + 1,
-         bytes = bytes + length(CAST(NEW.payload AS BLOB))
+  UPDATE rollout__heads
+     SET bytes = bytes + length(CAST(NEW.payload AS BLOB))
                  - coalesce(length(CAST(OLD.payload AS BLOB)), 0)
    WHERE no = NEW.id >> 32;
-  UPDATE rollout_about
+  UPDATE rollout__about
      SET first_user_message = (SELECT substr(value, 1, 200) FROM rollout_facts
                                 WHERE id = NEW.id AND fact IN ('user', 'goal'))
    WHERE prompt_id = NEW.id;
-  UPDATE rollout_about
+  UPDATE rollout__about
      SET (title, source, cwd, originator, cli_version, model_provider,
           forked_from, format, source_id, parent, agent) =
          (SELECT CASE WHEN json_valid(OLD.payload)
-                       AND rollout_about.given_title IS NULL
-                       AND OLD.payload ->> 'title' = rollout_about.title
-                      THEN m.title ELSE rollout_about.title END,
+                       AND rollout__about.given_title IS NULL
+                       AND OLD.payload ->> 'title' = rollout__about.title
+                      THEN m.title ELSE rollout__about.title END,
                  m.source,
                  CASE WHEN NOT coalesce(json_valid(OLD.payload), 0)
-                        OR OLD.payload ->> 'cwd' IS rollout_about.cwd
-                      THEN m.cwd ELSE rollout_about.cwd END,
+                        OR OLD.payload ->> 'cwd' IS rollout__about.cwd
+                      THEN m.cwd ELSE rollout__about.cwd END,
                  m.originator, m.cli_version, m.model_provider, m.forked_from,
                  m.format, m.source_id, m.parent, m.agent
-            FROM rollout__meta AS m WHERE m.no = rollout_about.no)
+            FROM rollout__meta AS m WHERE m.no = rollout__about.no)
    WHERE no = NEW.id >> 32 AND NEW.id & 4294967295 = 0;
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.rollout_data_stay
-BEFORE DELETE ON rollout__data
-WHEN EXISTS (SELECT 1 FROM rollout_segments
-              WHERE owner = OLD.id >> 32 AND last >= OLD.id & 4294967295
-                AND first <= OLD.id & 4294967295)
-BEGIN
-  SELECT RAISE(ABORT, 'AppendOnlyError: an item cannot be deleted alone; DELETE the conversation FROM rollouts, or UPDATE the payload');
 END;
 
 -- What stood around a payload in the file from which it was imported, so that an
 -- export gives back the same bytes. Without a row, or where a column is NULL, it
 -- is what a Codex line has: the time, the type, and its newline.
-CREATE TABLE IF NOT EXISTS main.rollout_frames(
+CREATE TABLE IF NOT EXISTS main.rollout__frames(
   id      INTEGER PRIMARY KEY, -- of the item
   before  BLOB,
   after   BLOB,
@@ -628,7 +415,7 @@ CREATE TABLE IF NOT EXISTS main.rollout__marks(
 -- a number is the last one that it shows with that number: it is found from the
 -- newest turn back, and is mostly the newest itself. (SQLite appends to a table
 -- with increasing ids faster than to any index.)
-CREATE TABLE IF NOT EXISTS main.rollout_turns(
+CREATE TABLE IF NOT EXISTS main.rollout__turns(
   id     INTEGER PRIMARY KEY, -- of the item with which the turn begins
   number INTEGER NOT NULL
 );
@@ -767,18 +554,16 @@ CREATE TABLE IF NOT EXISTS main.rollout_drops(
 
 -- One row. rule is the rule that is now removing conversations. bytes is what it
 -- has removed so far.
-CREATE TABLE IF NOT EXISTS main.rollout_act(
+CREATE TABLE IF NOT EXISTS main.rollout__act(
   id   INTEGER PRIMARY KEY CHECK (id = 1),
   rule TEXT,
   rows INTEGER NOT NULL DEFAULT 0,
-  bytes INTEGER NOT NULL DEFAULT 0,
-  now  INTEGER,
-  made INTEGER -- number of the fork that is being made
+  bytes INTEGER NOT NULL DEFAULT 0
 );
 
-INSERT INTO main.rollout_act(id) VALUES (1) ON CONFLICT DO NOTHING;
+INSERT INTO main.rollout__act(id) VALUES (1) ON CONFLICT DO NOTHING;
 
-CREATE TABLE IF NOT EXISTS main.rollout_about(
+CREATE TABLE IF NOT EXISTS main.rollout__about(
   no                 INTEGER PRIMARY KEY,
   title              TEXT,
   source             TEXT,
@@ -800,10 +585,10 @@ CREATE TABLE IF NOT EXISTS main.rollout_about(
 );
 
 CREATE INDEX IF NOT EXISTS main.rollout_parent
-ON rollout_about(parent) WHERE parent IS NOT NULL;
+ON rollout__about(parent) WHERE parent IS NOT NULL;
 
 CREATE INDEX IF NOT EXISTS main.rollout_prompt
-ON rollout_about(prompt_id) WHERE prompt_id IS NOT NULL;
+ON rollout__about(prompt_id) WHERE prompt_id IS NOT NULL;
 
 -- The start of a conversation remembers the time, and removes a little of what is
 -- due: among the oldest 100, the first that nothing blocks. It takes only what
@@ -819,10 +604,10 @@ SELECT d.key AS key
  LIMIT 2;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_work
-AFTER INSERT ON rollout_heads
+AFTER INSERT ON rollout__heads
 WHEN EXISTS (SELECT 1 FROM retention__clock
               WHERE unixepoch() * 1000 - seen BETWEEN 3600001 AND 604800000)
-  OR EXISTS (SELECT 1 FROM rollout_heads
+  OR EXISTS (SELECT 1 FROM rollout__heads
               WHERE expires_at < (julianday('now') - 2440587.5) * 86400000.0)
 BEGIN
   UPDATE retention__clock SET seen = unixepoch() * 1000

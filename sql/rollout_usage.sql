@@ -196,11 +196,11 @@ SELECT h.no AS no,
           SELECT h.id, 0
           UNION
           SELECT a.forked_from, up.steps + 1
-            FROM up JOIN rollout_heads AS p ON p.id = up.id
-            JOIN rollout_about AS a ON a.no = p.no
+            FROM up JOIN rollout__heads AS p ON p.id = up.id
+            JOIN rollout__about AS a ON a.no = p.no
            WHERE a.forked_from IS NOT NULL AND up.steps < 1000)
         SELECT id FROM up ORDER BY steps DESC LIMIT 1) AS family
-  FROM rollout_heads AS h;
+  FROM rollout__heads AS h;
 
 CREATE VIEW IF NOT EXISTS main.rollout__spending AS
 SELECT t.id AS id, t.format AS format,
@@ -243,7 +243,7 @@ SELECT t.id AS id, t.format AS format,
                CASE WHEN u.call_2 IS NULL THEN ''
                     ELSE d.payload ->> u.call_2 END AS call_2,
                coalesce(d.payload ->> u.model,
-                 (SELECT a.model FROM rollout_about AS a
+                 (SELECT a.model FROM rollout__about AS a
                    WHERE a.no = d.id >> 32), '') AS model,
                CASE WHEN json_type(d.payload, u.cost) IN ('integer', 'real')
                     THEN CAST(d.payload ->> u.cost AS REAL) END AS cost
@@ -291,7 +291,7 @@ SELECT h.id AS rollout, c.id & 4294967295 AS sequence, c.model AS model,
        CASE WHEN c.cost IS NOT NULL THEN 'reported'
             WHEN p.model IS NOT NULL THEN 'computed' END AS cost_source
   FROM rollout_calls AS c
-  LEFT JOIN rollout_heads AS h ON h.no = c.id >> 32
+  LEFT JOIN rollout__heads AS h ON h.no = c.id >> 32
   LEFT JOIN rollout_prices AS p ON p.model = c.model;
 
 CREATE VIEW IF NOT EXISTS main.rollout_usage_days AS
@@ -312,11 +312,11 @@ SELECT date(d.day * 86400, 'unixepoch') AS day, d.model AS model,
 -- sub-agents, and of theirs.
 CREATE VIEW IF NOT EXISTS main.rollout_usage_sums AS
 WITH RECURSIVE tree(root, no) AS (
-  SELECT no, no FROM rollout_heads
+  SELECT no, no FROM rollout__heads
   UNION
   SELECT t.root, a.no
-    FROM tree AS t JOIN rollout_heads AS h ON h.no = t.no
-    JOIN rollout_about AS a ON a.parent = h.id)
+    FROM tree AS t JOIN rollout__heads AS h ON h.no = t.no
+    JOIN rollout__about AS a ON a.parent = h.id)
 SELECT h.id AS rollout, t.no <> t.root AS subagents, d.model AS model,
        sum(d.calls) AS calls, sum(d.input_fresh) AS input_fresh,
        sum(d.cache_write) AS cache_write, sum(d.cache_read) AS cache_read,
@@ -328,7 +328,7 @@ SELECT h.id AS rollout, t.no <> t.root AS subagents, d.model AS model,
        CASE WHEN min(d.told) THEN 'reported' WHEN p.model IS NULL THEN NULL
             WHEN max(d.told) THEN 'mixed' ELSE 'computed' END AS cost_source
   FROM tree AS t
-  JOIN rollout_heads AS h ON h.no = t.root
+  JOIN rollout__heads AS h ON h.no = t.root
   JOIN rollout_days AS d ON d.no = t.no
   LEFT JOIN rollout_prices AS p ON p.model = d.model
  GROUP BY t.root, t.no <> t.root, d.model;

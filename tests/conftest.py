@@ -55,6 +55,11 @@ def archive_faults(db, schema="main"):
     return rows(db, sql.replace("main.", schema + "."))
 
 
+def rollout_faults(db):
+    """Contradictions in the conversations; also without the module."""
+    return rows(db, (ROOT / "sql" / "rollout_check.sql").read_text().replace("main.", ""))
+
+
 def problems(db):
     """What blackbox_check finds, but for the repairs of an install, which it lists for 30 days."""
     return [row for row in rows(db, "SELECT * FROM blackbox_check") if ": schema of " not in row[2]]

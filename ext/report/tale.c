@@ -29,11 +29,11 @@ static const ReportColumn aTaleGone[] = {{"When", REPORT_TIME},
 
 /* clang-format off */
 static const char zTaleItems[] =
-    "WITH h AS (SELECT no FROM main.rollout_heads WHERE id = lower(?1)),"
+    "WITH h AS (SELECT no FROM main.rollout__heads WHERE id = lower(?1)),"
     " d AS (SELECT d.id AS key, d.id & 4294967295 AS sequence, d.timestamp,"
     "   d.type, d.payload, s.owner, s.owner = h.no AND s.first > 0"
     "    AND s.first = d.id & 4294967295 AS forked"
-    "  FROM h JOIN main.rollout_segments AS s ON s.rollout = h.no"
+    "  FROM h JOIN main.rollout__segments AS s ON s.rollout = h.no"
     "  CROSS JOIN main.rollout__data AS d ON d.id BETWEEN (s.owner << 32)"
     "   + s.first AND (s.owner << 32) + s.last)"
     " SELECT d.sequence, d.sequence, d.timestamp,"
@@ -45,7 +45,7 @@ static const char zTaleItems[] =
     "   WHEN d.payload GLOB '{\"type\":\"error\"*' THEN 'error' END,"
     "  count(t.number) OVER (ORDER BY d.sequence), NULL, d.type"
     " FROM d LEFT JOIN main.rollout__marks AS m ON m.id = d.key"
-    " LEFT JOIN main.rollout_turns AS t ON t.id = d.key"
+    " LEFT JOIN main.rollout__turns AS t ON t.id = d.key"
     " ORDER BY d.sequence DESC";
 
 static const char zTaleFacts[] =
@@ -130,7 +130,7 @@ static void addTaleTables(ReportRun *p, BxStmts *pHome) {
       bxReportNewTable(p, "dropped", "What the policy did not keep", aTaleDrop),
       pHome,
       "SELECT d.item_type, d.payload_type, d.items, d.bytes"
-      " FROM main.rollout_drops AS d JOIN main.rollout_heads AS h"
+      " FROM main.rollout_drops AS d JOIN main.rollout__heads AS h"
       " ON h.no = d.no WHERE h.id = lower(?1) ORDER BY 3 DESC");
   bxReportRows(p,
       bxReportNewTable(p, "receipts", "What was removed", aTaleGone), pHome,
@@ -148,8 +148,8 @@ void bxReportRollout(ReportRun *p) {
         p, "conversation", "SELECT id FROM rollouts lists the conversations");
   }
   iSource = bxReportSource(p, pHome, "item",
-      "SELECT 'payload', d.payload FROM main.rollout_heads AS h"
-      " JOIN main.rollout_segments AS s ON s.rollout = h.no"
+      "SELECT 'payload', d.payload FROM main.rollout__heads AS h"
+      " JOIN main.rollout__segments AS s ON s.rollout = h.no"
       "  AND CAST(?1 AS INTEGER) BETWEEN s.first AND s.last"
       " JOIN main.rollout__data AS d"
       "  ON d.id = (s.owner << 32) + CAST(?1 AS INTEGER)"

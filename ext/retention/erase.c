@@ -233,8 +233,8 @@ static void eraseVtabs(Erasure *p, BxStmts *pSchema) {
 
 /* Whether a hold keeps the item t. */
 #define ITEM_HELD                                                              \
-  "EXISTS (SELECT 1 FROM main.rollout_segments AS s "                          \
-  "JOIN main.rollout_heads AS h ON h.no = s.rollout "                          \
+  "EXISTS (SELECT 1 FROM main.rollout__segments AS s "                         \
+  "JOIN main.rollout__heads AS h ON h.no = s.rollout "                         \
   "JOIN main.retention__holds AS f ON f.kind = 'rollout' "                     \
   "AND f.\"key\" = h.id WHERE s.owner = t.id >> 32 "                           \
   "AND t.id & 4294967295 BETWEEN s.first AND s.last)"
@@ -272,15 +272,15 @@ static void countItems(Erasure *p) {
 static const char *const azLose[] = {
     "UPDATE main.rollout__data AS t SET payload = replace(payload, ?1, ?2) "
     "WHERE instr(payload, ?1) > 0 AND NOT " ITEM_HELD,
-    "UPDATE main.rollout_about AS t SET (title, given_title, cwd, model, "
+    "UPDATE main.rollout__about AS t SET (title, given_title, cwd, model, "
     "branch)"
     " = (replace(title, ?1, ?2), replace(given_title, ?1, ?2), "
     "replace(cwd, ?1, ?2), replace(model, ?1, ?2), replace(branch, ?1, ?2)) "
     "WHERE instr(printf('%s%s%s%s%s', title, given_title, cwd, model, branch), "
-    "?1) > 0 AND NOT EXISTS (SELECT 1 FROM main.rollout_heads AS h "
+    "?1) > 0 AND NOT EXISTS (SELECT 1 FROM main.rollout__heads AS h "
     "JOIN main.retention__holds AS f ON f.kind = 'rollout' "
     "AND f.\"key\" = h.id WHERE h.no = t.no)",
-    "UPDATE main.rollout_frames AS t SET "
+    "UPDATE main.rollout__frames AS t SET "
     "before = CAST(replace(CAST(before AS TEXT), ?1, ?2) AS BLOB), "
     "after = CAST(replace(CAST(after AS TEXT), ?1, ?2) AS BLOB) "
     "WHERE (instr(before, CAST(?1 AS BLOB)) > 0 "

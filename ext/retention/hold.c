@@ -22,7 +22,7 @@ static const struct HoldPlace {
     {"kill_switch", IN_ARCHIVE("kill_switch_event_id")},
     {"evidence", IN_ARCHIVE("id")},
     {"rollout", "rollout",
-        "SELECT EXISTS (SELECT 1 FROM main.rollout_heads WHERE id = "
+        "SELECT EXISTS (SELECT 1 FROM main.rollout__heads WHERE id = "
         "lower(?1))"},
     {"session", "cache",
         "SELECT EXISTS (SELECT 1 FROM main.cache_sessions "

@@ -313,7 +313,7 @@ void bxRolloutAppend(BxCall *p) {
     readAll(&append);
   }
   addDrops(&append);
-  bxRolloutWorkPut(&pWork, 1, append.pHome, append.iNow, p->pCtx != 0, &p->err);
+  bxRolloutWorkPut(&pWork, 1, append.pHome, append.iNow, &p->err);
   bxRolloutExplain(&p->err, "WriteError: Write failed: ");
   if (p->err.rc == SQLITE_OK) {
     bxReturnInt(p, bxRolloutBatchCount(pWork->pBatch));

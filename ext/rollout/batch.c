@@ -1,14 +1,11 @@
 /*
-** batch.c: the items of one append or import, as rows for one INSERT.
+** batch.c: the items of one append or import.
 **
 ** append.c and import.c check their items, and collect here the items to keep
-** and the number of items that are dropped. There are two ways to write them.
-** In a savepoint the items are first counted in the head, and each item is then
-** an INSERT of its own. This takes a fraction of the time of the other way,
-** because nothing is counted or parsed for each row. A call that came as a row
-** of blackbox_call has no savepoint, so that only a single statement is atomic:
-** INSERT INTO rollout__imports SELECT ... FROM a list of all items, in which the
-** triggers check and count each item.
+** and the number of items that are dropped. All items are first counted in the
+** head, and each one is then an INSERT of its own. What follows from them is
+** written at the end (tale.c). A function does this in a savepoint, and a row of
+** blackbox_call by the rules of core/write.c.
 */
 #include "rollout.h"
 SQLITE_EXTENSION_INIT3
@@ -103,107 +100,6 @@ void bxRolloutBatchDrop(RolloutBatch *p, const char *zType,
   p->aDrop[p->nDrop++] = drop;
 }
 
-/* ?1 is an array of ids. ?3 is an array of rows [timestamp, type, payload type,
-** number dropped, their bytes, position of the id, position and length of the
-** payload, of what is before it and of what is after it, quiet, sequence]. ?4 has
-** all these bytes, one after the other. */
-static const char zPutAll[] =
-    "INSERT INTO main.rollout__imports(rollout, now, timestamp, type, "
-    "payload_type, dropped, bytes, payload, before, after, quiet, sequence) "
-    "SELECT ?1 ->> (value ->> 5), ?2, value ->> 0, "
-    "value ->> 1, value ->> 2, value ->> 3, value ->> 4, "
-    "CAST(substr(?4, value ->> 6, value ->> 7) AS TEXT), "
-    "substr(?4, value ->> 8, value ->> 9), "
-    "substr(?4, value ->> 10, value ->> 11), value ->> 12, value ->> 13 "
-    "FROM json_each(?3)";
-
-typedef struct PutAll {
-  sqlite3_str *pIds, *pRows, *pBytes;
-  int iWork;
-} PutAll;
-
-/* Appends the beginning of a row. */
-static void addRow(PutAll *p, i64 iTime, const char *zType,
-    const char *zPayloadType, i64 nDropped, i64 nByte) {
-  const char *zBefore = sqlite3_str_length(p->pRows) > 1 ? "," : "";
-  sqlite3_str_appendf(p->pRows, "%s[%lld,", zBefore, iTime);
-  bxAppendJson(p->pRows, zType, (int)strlen(zType));
-  sqlite3_str_appendchar(p->pRows, 1, ',');
-  bxAppendJson(p->pRows, zPayloadType, (int)strlen(zPayloadType));
-  sqlite3_str_appendf(p->pRows, ",%lld,%lld,%d", nDropped, nByte, p->iWork);
-}
-
-/* Appends the place of some bytes to a row. */
-static void addBytes(PutAll *p, RolloutSpan span) {
-  if (span.z == 0) {
-    sqlite3_str_appendall(p->pRows, ",null,null");
-    return;
-  }
-  sqlite3_str_appendf(
-      p->pRows, ",%d,%lld", sqlite3_str_length(p->pBytes) + 1, span.n);
-  sqlite3_str_append(p->pBytes, span.z, (int)span.n);
-}
-
-static void addRows(PutAll *p, const RolloutWork *pWork) {
-  static const RolloutSpan none = {0, 0};
-  const RolloutBatch *pBatch = pWork->pBatch;
-  i64 i;
-  for (i = 0; i < pBatch->nItem; i++) {
-    const BatchItem *pItem = &pBatch->aItem[i];
-    addRow(p, pItem->iTime, pItem->zType, "", 0, 0);
-    addBytes(p, pItem->payload);
-    addBytes(p, pItem->frame.before);
-    addBytes(p, pItem->frame.after);
-    sqlite3_str_appendf(p->pRows, ",%d]", pItem->frame.bQuiet);
-  }
-  for (i = 0; i < pBatch->nDrop; i++) {
-    const BatchDrop *pDrop = &pBatch->aDrop[i];
-    addRow(p, 0, pDrop->zType, pDrop->zPayloadType ? pDrop->zPayloadType : "",
-        pDrop->nItem, pDrop->nByte);
-    sqlite3_str_appendall(p->pRows, "]");
-  }
-  if (pBatch->iTail >= 0) {
-    addRow(p, 0, "", "", 0, 0);
-    addBytes(p, none);
-    addBytes(p, none);
-    addBytes(p, pBatch->tail);
-    sqlite3_str_appendf(p->pRows, ",0,%lld]", pBatch->iTail);
-  }
-}
-
-/* Writes everything in one statement, which is atomic by itself. */
-static void putAll(
-    RolloutWork **ap, int n, BxStmts *pHome, i64 iNow, BxErr *pErr) {
-  sqlite3 *db = pHome->bx->db;
-  PutAll put = {
-      sqlite3_str_new(db), sqlite3_str_new(db), sqlite3_str_new(db), 0};
-  sqlite3_stmt *pStmt = bxStmt(pHome, zPutAll, pErr);
-  char *zIds, *zRows, *zBytes;
-  i64 nByte;
-  sqlite3_str_appendchar(put.pRows, 1, '[');
-  for (; put.iWork < n; put.iWork++) {
-    sqlite3_str_appendf(
-        put.pIds, "%s\"%s\"", put.iWork ? "," : "[", ap[put.iWork]->zId);
-    addRows(&put, ap[put.iWork]);
-  }
-  sqlite3_str_appendchar(put.pIds, 1, ']');
-  sqlite3_str_appendchar(put.pRows, 1, ']');
-  nByte = sqlite3_str_length(put.pBytes);
-  zIds = bxFinish(put.pIds, pErr);
-  zRows = bxFinish(put.pRows, pErr);
-  zBytes = bxFinish(put.pBytes, pErr);
-  bxBind(pStmt, pErr, "tit", zIds, iNow, zRows);
-  if (pErr->rc == SQLITE_OK) {
-    bxFailDb(pErr, db,
-        sqlite3_bind_blob64(pStmt, 4, zBytes ? zBytes : "",
-            (sqlite3_uint64)nByte, SQLITE_STATIC));
-  }
-  bxRun(pStmt, pErr);
-  sqlite3_free(zIds);
-  sqlite3_free(zRows);
-  sqlite3_free(zBytes);
-}
-
 static const char zPutOne[] =
     "INSERT INTO main.rollout__data(id, timestamp, type, payload) "
     "VALUES (?1, ?2, ?3, ?4)";
@@ -251,12 +147,12 @@ static void putItemRow(sqlite3_stmt *pStmt, i64 id, const BatchItem *p,
 ** way does not touch what the index of the list is made of: items of the same
 ** millisecond as the newest one do not move the conversation in the list. */
 static const char zCountAll[] =
-    "UPDATE main.rollout_heads SET last_sequence = last_sequence + ?2, "
-    "bytes = bytes + ?3, turns = ?4, stamp = stamp + 1, updated = ?5, "
+    "UPDATE main.rollout__heads SET last_sequence = last_sequence + ?2, "
+    "bytes = bytes + ?3, turns = ?4, updated = ?5, "
     "user_sequence = nullif(?6, -1) WHERE no = ?1";
 static const char zCountMore[] =
-    "UPDATE main.rollout_heads SET last_sequence = last_sequence + ?2, "
-    "bytes = bytes + ?3, turns = ?4, stamp = stamp + 1 WHERE no = ?1";
+    "UPDATE main.rollout__heads SET last_sequence = last_sequence + ?2, "
+    "bytes = bytes + ?3, turns = ?4 WHERE no = ?1";
 
 static void countAll(const RolloutBatch *p, i64 iFirst,
     const RolloutHead *pHead, const RolloutTale *pTale, BxErr *pErr) {
@@ -277,25 +173,48 @@ static void countAll(const RolloutBatch *p, i64 iFirst,
 }
 
 /* Makes the triggers read the item that was just stored. */
-static const char zLook[] =
-    "UPDATE main.rollout_heads SET looked = ?2, stamp = stamp + 1 "
-    "WHERE no = ?1";
+static const char zLook[] = "UPDATE main.rollout__heads SET looked = ?2 "
+                            "WHERE no = ?1";
 
 static const char zDrop[] =
-    "INSERT INTO main.rollout__imports(rollout, type, payload_type, dropped, "
-    "bytes) VALUES (?1, ?2, ?3, ?4, ?5)";
+    "INSERT INTO main.rollout_drops(no, item_type, payload_type, items, bytes) "
+    "VALUES (?1, substr(?2, 1, 100), substr(coalesce(?3, ''), 1, 100), ?4, ?5) "
+    "ON CONFLICT (no, item_type, payload_type) DO UPDATE "
+    "SET items = items + excluded.items, bytes = bytes + excluded.bytes";
 
 static const char zStart[] =
-    "INSERT INTO main.rollout__imports(rollout, now, timestamp, type, payload) "
-    "VALUES (?1, ?2, ?3, ?4, ?5)";
+    "INSERT INTO main.rollout__heads(id, created, expires_at) "
+    "SELECT ?1, ?2, ?3 + ttl FROM main.rollout__fresh";
+static const char zBlank[] =
+    "SELECT payload FROM main.rollout__blank WHERE no = ?1";
+static const char zCountOne[] =
+    "UPDATE main.rollout__heads SET last_sequence = ?2, looked = ?2, "
+    "bytes = bytes + ?3, updated = max(updated, ?4) WHERE no = ?1";
 
-/* Writes the first item of a conversation that does not exist, which starts it.
-** Returns its head. */
+/* Stores an item and counts it; the triggers read it. */
+static void storeFirst(BxStmts *pHome, i64 no, i64 iSequence, i64 iTime,
+    const char *zType, RolloutSpan payload, BxErr *pErr) {
+  bxDo(pHome, zPutOne, pErr, "iitb", bxRolloutKey(no, iSequence), iTime, zType,
+      payload.z, payload.n);
+  bxDo(pHome, zCountOne, pErr, "iiii", no, iSequence, payload.n, iTime);
+}
+
+/* Writes the first item of a conversation that does not exist, which starts it,
+** after a session_meta if it is none itself. Returns its head. */
 static RolloutHead startWith(const BatchItem *p, BxStmts *pHome,
     const char *zId, i64 iNow, BxErr *pErr) {
   RolloutHead head;
-  bxDo(pHome, zStart, pErr, "tiitb", zId, iNow, p->iTime, p->zType,
-      p->payload.z, p->payload.n);
+  i64 iFirst = 0;
+  bxDo(pHome, zStart, pErr, "tii", zId, p->iTime, iNow);
+  bxRolloutFind(pHome, 0, zId, &head, pErr);
+  if (pErr->rc != SQLITE_OK) return head;
+  if (!bxRolloutSame(p->zType, (i64)strlen(p->zType), "sessionmeta")) {
+    char *zMeta = bxAskText(pHome, zBlank, pErr, "i", head.no);
+    RolloutSpan meta = {zMeta, zMeta ? (i64)strlen(zMeta) : 0};
+    storeFirst(pHome, head.no, iFirst++, p->iTime, "session_meta", meta, pErr);
+    sqlite3_free(zMeta);
+  }
+  storeFirst(pHome, head.no, iFirst, p->iTime, p->zType, p->payload, pErr);
   bxRolloutFind(pHome, 0, zId, &head, pErr);
   return head;
 }
@@ -312,10 +231,10 @@ static void bindSpan(
 static void putFrame(
     BxStmts *pHome, i64 id, const RolloutFrame *p, int bTail, BxErr *pErr) {
   static const char zFrame[] =
-      "INSERT INTO main.rollout_frames(id, before, after, quiet) "
+      "INSERT INTO main.rollout__frames(id, before, after, quiet) "
       "VALUES (?1, ?2, ?3, ?4)";
   static const char zTail[] =
-      "INSERT INTO main.rollout_frames(id, before, after, quiet) "
+      "INSERT INTO main.rollout__frames(id, before, after, quiet) "
       "VALUES (?1, ?2, ?3, ?4) "
       "ON CONFLICT (id) DO UPDATE SET after = excluded.after";
   sqlite3_stmt *pStmt;
@@ -331,7 +250,7 @@ static void putFrame(
 
 /* The item with a sequence, which another conversation may own. */
 static const char zOwner[] =
-    "SELECT (owner << 32) + ?2 FROM main.rollout_segments "
+    "SELECT (owner << 32) + ?2 FROM main.rollout__segments "
     "WHERE rollout = ?1 AND ?2 BETWEEN first AND last";
 
 static void putTail(
@@ -354,7 +273,10 @@ static void putInSteps(
   i64 i = 0, iNext;
   if (head.no == 0 && p->nItem > 0) {
     head = startWith(&p->aItem[i++], pHome, pWork->zId, iNow, pErr);
-    putFrame(pHome, bxRolloutKey(head.no, 0), &p->aItem[0].frame, 0, pErr);
+    if (pErr->rc == SQLITE_OK) {
+      putFrame(pHome, bxRolloutKey(head.no, head.iLast), &p->aItem[0].frame, 0,
+          pErr);
+    }
   }
   pTale->no = head.no;
   if (i < p->nItem) countAll(p, i, &head, pTale, pErr);
@@ -373,9 +295,9 @@ static void putInSteps(
   bxDone(pStmt, pErr);
   if (!pTale->bLost) bxRolloutTalePut(pTale, pErr);
   putTail(p, pHome, head.no, pErr);
-  for (i = 0; i < p->nDrop; i++) {
+  for (i = 0; i < p->nDrop && head.no > 0; i++) {
     const BatchDrop *pDrop = &p->aDrop[i];
-    bxDo(pHome, zDrop, pErr, "tttii", pWork->zId, pDrop->zType,
+    bxDo(pHome, zDrop, pErr, "ittii", head.no, pDrop->zType,
         pDrop->zPayloadType, pDrop->nItem, pDrop->nByte);
   }
 }
@@ -392,8 +314,8 @@ void bxRolloutWorkEnd(RolloutWork *p) {
   bxRolloutTaleEnd(&p->tale);
 }
 
-void bxRolloutWorkPut(RolloutWork **ap, int n, BxStmts *pHome, i64 iNow,
-    int bSavepoint, BxErr *pErr) {
+void bxRolloutWorkPut(
+    RolloutWork **ap, int n, BxStmts *pHome, i64 iNow, BxErr *pErr) {
   int i;
   for (i = 0; i < n && pErr->rc == SQLITE_OK; i++) {
     assert(ap[i]->head.iLast >= -1 && ap[i]->head.no >= 0);
@@ -404,8 +326,7 @@ void bxRolloutWorkPut(RolloutWork **ap, int n, BxStmts *pHome, i64 iNow,
           (i64)ROLLOUT_LAST + 1);
     }
   }
-  if (pErr->rc == SQLITE_OK && !bSavepoint) putAll(ap, n, pHome, iNow, pErr);
-  for (i = 0; i < n && bSavepoint && pErr->rc == SQLITE_OK; i++) {
+  for (i = 0; i < n && pErr->rc == SQLITE_OK; i++) {
     putInSteps(ap[i], pHome, iNow, pErr);
   }
 }

@@ -23,7 +23,7 @@ SQLITE_EXTENSION_INIT3
 static i64 findCompaction(
     BxStmts *p, const RolloutHead *pHead, i64 *piKey, BxErr *pErr) {
   static const char zSql[] =
-      "SELECT m.id, m.id & 4294967295 FROM main.rollout_segments AS s "
+      "SELECT m.id, m.id & 4294967295 FROM main.rollout__segments AS s "
       "CROSS JOIN main.rollout__marks AS m "
       "ON m.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last "
       "WHERE s.rollout = ?1 AND m.kind = 'compaction' "
@@ -63,7 +63,7 @@ static void checkCompaction(
 /* The ranges that the rollbacks after ?2, up to ?3, took back, in order. */
 static const char zTakenBack[] =
     "SELECT max(m.first, ?2 + 1), m.id & 4294967295 "
-    "FROM main.rollout_segments AS s CROSS JOIN main.rollout__marks AS m "
+    "FROM main.rollout__segments AS s CROSS JOIN main.rollout__marks AS m "
     "ON m.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last "
     "WHERE s.rollout = ?1 AND m.kind = 'rollback' "
     "AND (m.id & 4294967295) > ?2 AND (m.id & 4294967295) <= ?3 ORDER BY 2";
@@ -130,7 +130,7 @@ static char *keptRanges(
   "WHERE c.id = ?2 AND NOT (" IS_GHOST("e.value") ") "                         \
   "UNION ALL "                                                                 \
   "SELECT d.id & 4294967295, d.timestamp, d.type, d.payload, 0 "               \
-  "FROM json_each(?3) AS kept CROSS JOIN main.rollout_segments AS s "          \
+  "FROM json_each(?3) AS kept CROSS JOIN main.rollout__segments AS s "          \
   "CROSS JOIN main.rollout__data AS d ON d.id BETWEEN "                         \
   "(s.owner << 32) + max(s.first, kept.value ->> 0) AND "                      \
   "(s.owner << 32) + min(s.last, kept.value ->> 1) "                           \

@@ -41,7 +41,7 @@ static void syncCommit(BxStmts *p, BxErr *pErr) {
   i64 iLevel = bxNumber(p, "PRAGMA main.synchronous", pErr);
   if (pErr->rc != SQLITE_OK) return; /* the previous level is unknown */
   setSynchronous(p, 3, pErr);
-  bxExec(p, "UPDATE main.rollout_act SET id = id", pErr);
+  bxExec(p, "UPDATE main.rollout__act SET id = id", pErr);
   setSynchronous(p, iLevel, &err);
   bxClear(&err);
 }
@@ -61,7 +61,7 @@ static int syncHome(BxStmts *p, BxErr *pErr) {
   if (zFile == 0 || *zFile == 0) return 0;
   if (sqlite3_db_readonly(db, p->zDb)) return 1; /* nothing to sync */
   /* opens the file */
-  bxNumber(p, "SELECT count(*) FROM main.rollout_act", pErr);
+  bxNumber(p, "SELECT count(*) FROM main.rollout__act", pErr);
   if (bxIsWal(p, pErr)) {
     syncFile(p, SQLITE_FCNTL_JOURNAL_POINTER, pErr);
     syncFile(p, SQLITE_FCNTL_FILE_POINTER, pErr);

@@ -131,7 +131,6 @@ typedef struct From {
   sqlite3_stmt *pBody;
   char *zBody; /* of the session, if that is JSON */
   i64 iNow;
-  int bSavepoint;
   RolloutReport report;
   BxErr *pErr;
 } From;
@@ -297,8 +296,8 @@ static void importSession(From *p, const char *zId, const char *zRoot) {
   n = sqlite3_str_length(pOut);
   zLines = bxFinish(pOut, p->pErr);
   if (p->pErr->rc == SQLITE_OK && zLines != 0) {
-    bxRolloutImportMade(p->pHome, p->pFormat, zLines, n, p->iNow, p->bSavepoint,
-        &p->report, p->pErr);
+    bxRolloutImportMade(
+        p->pHome, p->pFormat, zLines, n, p->iNow, &p->report, p->pErr);
   }
   sqlite3_free(zHead);
   sqlite3_free(zLines);
@@ -371,7 +370,6 @@ void bxRolloutImportFrom(BxCall *pCall) {
   p->zSchema = bxText(pCall->aArg[1], "schema", 1000, 0, p->pErr);
   p->iNow = bxTime(bxArg(pCall, 2), "now", p->pErr);
   p->pHome = bxRolloutHome(pCall->bx, p->pErr);
-  p->bSavepoint = pCall->pCtx != 0;
   if (p->pErr->rc != SQLITE_OK) return;
   bxLock(p->pHome, p->pErr);
   findProgram(p, zName);

@@ -52,10 +52,10 @@ BxStmts *bxRolloutHome(Bx *bx, BxErr *pErr) {
 /* This changes nothing. It takes the write lock before anything is read, so
 ** that the busy timeout applies. (RETURNING would build a table.) */
 static const char zTouchHead[] =
-    "UPDATE main.rollout_heads SET status = status WHERE no = -1";
+    "UPDATE main.rollout__heads SET status = status WHERE no = -1";
 static const char zFind[] =
     "SELECT no, last_sequence, expires_at, turns, coalesce(user_sequence, -1), "
-    "updated FROM main.rollout_heads WHERE id = ?1";
+    "updated FROM main.rollout__heads WHERE id = ?1";
 
 int bxRolloutFind(
     BxStmts *p, int bWrite, const char *zId, RolloutHead *pHead, BxErr *pErr) {

@@ -8,7 +8,7 @@
 ** already applied its own.
 **
 ** Nothing is lost: what stands between the payloads (the rest of the lines,
-** lines that cannot be read) is kept in rollout_frames, so that an export gives
+** lines that cannot be read) is kept in rollout__frames, so that an export gives
 ** back the same bytes. A line that cannot be read is counted and reported.
 **
 ** With an id, the first conversation of the file gets it; if it exists, the
@@ -615,9 +615,9 @@ static void findDocument(Import *p) {
 /* The format that is given or that a conversation has, or the one that the lines
 ** show. */
 static void findFormat(Import *p, sqlite3_value *pGiven, const char *zId) {
-  static const char zHas[] =
-      "SELECT a.format FROM main.rollout_heads AS h JOIN main.rollout_about AS "
-      "a ON a.no = h.no WHERE h.id = ?1";
+  static const char zHas[] = "SELECT a.format FROM main.rollout__heads AS h "
+                             "JOIN main.rollout__about AS "
+                             "a ON a.no = h.no WHERE h.id = ?1";
   const char *zGiven = bxText(pGiven, "format", 1000, 1, p->pErr);
   char *z =
       zGiven == 0 && *zId ? bxAskText(p->pHome, zHas, p->pErr, "t", zId) : 0;
@@ -682,7 +682,7 @@ static void firstPart(Import *p, const char *zId) {
 /*--------------------------------------------------------------- writing ----*/
 
 /* Completes the parts and writes them. */
-static void putParts(Import *p, int bSavepoint) {
+static void putParts(Import *p) {
   RolloutWork **ap = bxNew(sizeof(*ap) * (size_t)(p->nPart + 1), p->pErr);
   i64 i;
   int n = 0;
@@ -707,7 +707,7 @@ static void putParts(Import *p, int bSavepoint) {
         "read; a line must be JSON, or text in UTF-8",
         p->pReport->nLine);
   }
-  bxRolloutWorkPut(ap, n, p->pHome, p->iNow, bSavepoint, p->pErr);
+  bxRolloutWorkPut(ap, n, p->pHome, p->iNow, p->pErr);
   sqlite3_free(ap);
 }
 
@@ -756,19 +756,18 @@ static void freeImport(Import *p) {
 }
 
 /* Reads the lines, of a format that is known by now, and writes their items. */
-static void importLines(Import *p, const char *zId, int bSavepoint) {
+static void importLines(Import *p, const char *zId) {
   if (p->pFormat != 0 && p->pFormat->bSpans) bxImportTraces(p);
   if (p->pErr->rc == SQLITE_OK) firstPart(p, zId);
   p->xItem = readItem;
   if (p->pErr->rc == SQLITE_OK) readLines(p);
-  if (p->pErr->rc == SQLITE_OK) putParts(p, bSavepoint);
+  if (p->pErr->rc == SQLITE_OK) putParts(p);
   if (p->pErr->rc == SQLITE_OK) noteIds(p);
   freeImport(p);
 }
 
 void bxRolloutImportMade(BxStmts *pHome, const RolloutFormat *pFormat,
-    const char *z, i64 n, i64 iNow, int bSavepoint, RolloutReport *pReport,
-    BxErr *pErr) {
+    const char *z, i64 n, i64 iNow, RolloutReport *pReport, BxErr *pErr) {
   Import import, *p = &import;
   memset(p, 0, sizeof(*p));
   p->pErr = pErr;
@@ -780,7 +779,7 @@ void bxRolloutImportMade(BxStmts *pHome, const RolloutFormat *pFormat,
   p->zEnd = z + n;
   p->bStore = 1;
   p->iNow = p->iTime = iNow;
-  importLines(p, "", bSavepoint);
+  importLines(p, "");
 }
 
 void bxRolloutImport(BxCall *pCall) {
@@ -800,7 +799,7 @@ void bxRolloutImport(BxCall *pCall) {
   p->pRules = bxRolloutRules(p->pHome, p->pErr);
   bxReportBegin(&report);
   if (p->pRules != 0) findFormat(p, bxArg(pCall, 3), zId);
-  importLines(p, zId, pCall->pCtx != 0);
+  importLines(p, zId);
   bxRolloutExplain(p->pErr, "WriteError: Write failed: ");
   bxReportReturn(&report, formatName(p), pCall);
 }

@@ -2,8 +2,8 @@
 ** manage.c: whole conversations: create, resume, archive, delete, fork,
 ** rebuild, and the clean-up of those that have expired.
 **
-** Each function is one inner statement, and the triggers in sql/rollout.sql do
-** the rest. The same statement can also be run by hand.
+** Create, archive and delete are one inner statement each, and the triggers in
+** sql/rollout.sql do the rest. A fork, a clean-up and a rebuild are made here.
 */
 #include "rollout.h"
 SQLITE_EXTENSION_INIT3
@@ -13,7 +13,7 @@ SQLITE_EXTENSION_INIT3
 #define PERMANENT (-1)
 
 const BxRecords bxRolloutRecords[] = {
-    {"rollouts", "main.rollout_heads", "rollout=id,", 0, "t.bytes",
+    {"rollouts", "main.rollout__heads", "rollout=id,", 0, "t.bytes",
         BX_HOLD_ON("rollout", "t.id"), 0, 0, 0, 0},
     {0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
 };
@@ -122,19 +122,33 @@ static void changeOne(BxCall *p, const char *zSql) {
 
 void bxRolloutArchive(BxCall *p) {
   static const char zSql[] =
-      "UPDATE main.rollout_heads SET status = 'archived' "
+      "UPDATE main.rollout__heads SET status = 'archived' "
       "WHERE id = ?1 AND status <> 'archived'";
   changeOne(p, zSql);
 }
 
 void bxRolloutDelete(BxCall *p) {
-  static const char zSql[] = "DELETE FROM main.rollout_heads WHERE id = ?1";
+  static const char zSql[] = "DELETE FROM main.rollout__heads WHERE id = ?1";
   changeOne(p, zSql);
 }
 
-static const char zCleanup[] =
-    "INSERT INTO main.rollout_cleanup(now, max_rows) VALUES (?1, ?2)";
-static const char zCleaned[] = "SELECT rows FROM main.rollout_act";
+/* The triggers add up what they remove in the open row of the bulk act. */
+static const char zActBegin[] = "UPDATE main.rollout__act SET rule = "
+                                "'rollout.expired', rows = 1, bytes = 0";
+static const char zActDelete[] =
+    "DELETE FROM main.rollout__heads WHERE id IN (SELECT key FROM "
+    "main.rollout_due WHERE blocked_by IS NULL AND at < ?1 "
+    "ORDER BY at, key LIMIT ?2)";
+#define BULK "domain = 'rollout' AND rule = 'bulk' AND minute = 0"
+static const char zActReceipt[] =
+    "INSERT INTO main.blackbox__log(at, domain, detail, rows, bytes, oldest, "
+    "newest, salt) SELECT ?1, 'rollout', 'rollout.expired', rows, bytes, "
+    "oldest, newest, NULL FROM main.blackbox__open WHERE " BULK;
+static const char zActEnd[] =
+    "UPDATE main.rollout__act SET rule = NULL, rows = coalesce((SELECT rows "
+    "FROM main.blackbox__open WHERE " BULK "), 0)";
+static const char zActClear[] = "DELETE FROM main.blackbox__open WHERE " BULK;
+static const char zActRows[] = "SELECT rows FROM main.rollout__act";
 
 void bxRolloutCleanup(BxCall *p) {
   BxStmts *pHome;
@@ -145,27 +159,98 @@ void bxRolloutCleanup(BxCall *p) {
   if (pHome == 0) return;
   bxLock(pHome, &p->err);
   iNow = bxRuleTime(pHome, bxArg(p, 0), 1, &p->err);
-  bxDo(pHome, zCleanup, &p->err, "ii", iNow, nMax);
-  nGone = bxAsk(pHome, zCleaned, &p->err, "");
+  bxDo(pHome, zActBegin, &p->err, "");
+  bxDo(pHome, zActDelete, &p->err, "ii", iNow, nMax);
+  bxDo(pHome, zActReceipt, &p->err, "i", iNow);
+  bxDo(pHome, zActEnd, &p->err, "");
+  bxDo(pHome, zActClear, &p->err, "");
+  nGone = bxAsk(pHome, zActRows, &p->err, "");
   bxRolloutExplain(&p->err, "CleanupError: Cleanup failed: ");
   bxReturnInt(p, nGone);
 }
 
-static const char zFork[] =
-    "INSERT INTO main.rollout_forks(parent, id, created, turn) "
-    "VALUES (?1, ?2, ?3, ?4)";
+/* clang-format off */
+/* ?1 is the number of the parent, ?2 that of the fork, ?3 the turn before which it
+** is cut, or NULL. */
+static const char zForkHead[] =
+    "INSERT INTO main.rollout__heads(id, created, expires_at)"
+    " SELECT ?1, ?2, ?2 + ttl FROM main.rollout__fresh";
+static const char zForkMeta[] =
+    "INSERT INTO main.rollout__data(id, timestamp, type, payload)"
+    " SELECT f.no << 32, f.created, 'session_meta', json_set(d.payload,"
+    "  '$.id', f.id, '$.timestamp', b.iso, '$.forked_from_id', h.id)"
+    " FROM main.rollout__heads AS h"
+    " JOIN main.rollout__data AS d ON d.id = h.no << 32"
+    " JOIN main.rollout__heads AS f ON f.no = ?2"
+    " JOIN main.rollout__blank AS b ON b.no = f.no WHERE h.no = ?1";
+static const char zForkCount[] =
+    "UPDATE main.rollout__heads SET last_sequence = 0, looked = 0,"
+    " (bytes, updated) = (SELECT length(CAST(payload AS BLOB)), timestamp"
+    "  FROM main.rollout__data WHERE id = ?1 << 32) WHERE no = ?1";
+/* "cut" is the first sequence that the fork does not share. */
+static const char zForkCut[] =
+    "UPDATE main.rollout__heads SET (last_sequence, turns, user_sequence) ="
+    " (SELECT max(p.cut - 1, 0), p.turn,"
+    "   CASE WHEN p.user_sequence < p.cut THEN p.user_sequence END"
+    "  FROM (SELECT h.user_sequence, coalesce(?3, h.turns) AS turn,"
+    "    coalesce((SELECT t.id & 4294967295"
+    "     FROM main.rollout__segments AS s"
+    "     CROSS JOIN main.rollout__turns AS t"
+    "      ON t.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last"
+    "      AND t.number = ?3"
+    "     WHERE s.rollout = h.no AND ?3 < h.turns"
+    "     ORDER BY s.first DESC, t.id DESC LIMIT 1), h.last_sequence + 1) AS cut"
+    "   FROM main.rollout__heads AS h WHERE h.no = ?1) AS p)"
+    " WHERE no = ?2";
+static const char zForkOwn[] =
+    "UPDATE main.rollout__segments SET last = 0 WHERE rollout = ?1 AND first = 0";
+static const char zForkShare[] =
+    "INSERT INTO main.rollout__segments(rollout, first, owner, last)"
+    " SELECT f.no, max(s.first, 1), s.owner, min(s.last, f.last_sequence)"
+    " FROM main.rollout__heads AS f JOIN main.rollout__segments AS s"
+    "  ON s.rollout = ?1 WHERE f.no = ?2"
+    "  AND max(s.first, 1) <= min(s.last, f.last_sequence)";
+static const char zForkRest[] =
+    "INSERT INTO main.rollout__segments(rollout, first, owner, last)"
+    " SELECT no, last_sequence + 1, no, 4294967295 FROM main.rollout__heads"
+    " WHERE no = ?1";
+static const char zForkAbout[] =
+    "UPDATE main.rollout__about SET (title, given_title, cwd, model, branch,"
+    "  prompt_id, first_user_message) ="
+    " (SELECT coalesce(rollout__about.title, a.title), a.given_title, a.cwd,"
+    "   a.model, a.branch, CASE WHEN a.prompt_id & 4294967295 <= f.last_sequence"
+    "    THEN a.prompt_id END, CASE WHEN a.prompt_id & 4294967295 <="
+    "    f.last_sequence THEN a.first_user_message END"
+    "  FROM main.rollout__about AS a, main.rollout__heads AS f"
+    "  WHERE a.no = ?1 AND f.no = ?2) WHERE no = ?2";
+/* clang-format on */
 
-/* Checks what can be wrong with a fork, because the message of the trigger
-** cannot show values. Returns 0 on error. */
-static int checkFork(BxStmts *p, const char *zId, const char *zNew, i64 iTurn,
+/* Makes a fork that was checked. iTurn is -1 for all turns. */
+static void makeFork(
+    BxStmts *p, i64 no, const char *zNew, i64 iTurn, i64 iNow, BxErr *pErr) {
+  RolloutHead head;
+  bxDo(p, zForkHead, pErr, "ti", zNew, iNow);
+  bxRolloutFind(p, 0, zNew, &head, pErr);
+  bxDo(p, zForkMeta, pErr, "ii", no, head.no);
+  bxDo(p, zForkCount, pErr, "i", head.no);
+  bxDo(p, zForkCut, pErr, iTurn < 0 ? "ii" : "iii", no, head.no, iTurn);
+  bxDo(p, zForkOwn, pErr, "i", head.no);
+  bxDo(p, zForkShare, pErr, "ii", no, head.no);
+  bxDo(p, zForkRest, pErr, "i", head.no);
+  bxDo(p, zForkAbout, pErr, "ii", no, head.no);
+}
+
+/* Checks what can be wrong with a fork. Returns the number of the parent, or 0 on
+** error. */
+static i64 checkFork(BxStmts *p, const char *zId, const char *zNew, i64 iTurn,
     i64 iNow, BxErr *pErr) {
   /* clang-format off */
   static const char zSql[] =
       "SELECT h.turns, " BX_JSON_VALID("d.payload")
-      " FROM main.rollout_heads AS h"
+      " FROM main.rollout__heads AS h"
       " JOIN main.rollout__data AS d ON d.id = h.no << 32 WHERE h.id = ?1";
   /* clang-format on */
-  RolloutHead head;
+  RolloutHead head, other;
   sqlite3_stmt *pStmt;
   bxRolloutOpen(p, 1, zId, iNow, &head, pErr);
   pStmt = bxStmt(p, zSql, pErr);
@@ -184,16 +269,18 @@ static int checkFork(BxStmts *p, const char *zId, const char *zNew, i64 iTurn,
           "%s is not JSON; UPDATE rollouts SET session_meta to repair it",
           zId);
     }
+  } else if (pErr->rc == SQLITE_OK) {
+    bxRolloutMissing(zId, pErr);
   }
   bxDone(pStmt, pErr);
-  if (bxRolloutFind(p, 0, zNew, &head, pErr)) bxRolloutExists(zNew, pErr);
-  return pErr->rc == SQLITE_OK;
+  if (bxRolloutFind(p, 0, zNew, &other, pErr)) bxRolloutExists(zNew, pErr);
+  return pErr->rc == SQLITE_OK ? head.no : 0;
 }
 
 void bxRolloutFork(BxCall *p) {
   char zId[37], zNew[37];
   BxStmts *pHome;
-  i64 iNow, iTurn = 0;
+  i64 iNow, iTurn = -1, no;
   bxRolloutId(p->aArg[0], zId, &p->err);
   if (bxArg(p, 1)) iTurn = bxInt(p->aArg[1], "turn", 0, 4294967295, &p->err);
   if (bxArg(p, 2)) {
@@ -204,21 +291,81 @@ void bxRolloutFork(BxCall *p) {
   iNow = bxTime(bxArg(p, 3), "now", &p->err);
   pHome = bxRolloutHome(p->bx, &p->err);
   if (pHome == 0) return;
-  if (checkFork(pHome, zId, zNew, iTurn, iNow, &p->err)) {
-    bxDo(pHome, zFork, &p->err, bxArg(p, 1) ? "ttii" : "ttin", zId, zNew, iNow,
-        iTurn);
-  }
+  no = checkFork(pHome, zId, zNew, iTurn, iNow, &p->err);
+  if (no > 0) makeFork(pHome, no, zNew, iTurn, iNow, &p->err);
   bxRolloutExplain(&p->err, "WriteError: Write failed: ");
   if (p->err.rc == SQLITE_OK) bxReturnText(p, sqlite3_mprintf("%s", zNew));
 }
 
-static const char zRebuild[] =
-    "INSERT INTO main.rollout_rebuilds(id) SELECT id FROM main.rollout_heads "
-    "WHERE ?1 IS NULL OR id = ?1 ORDER BY no";
+/* clang-format off */
+/* Of conversation ?1. A title that a user gave is not in the items. */
+#define OWN_KEYS "WHERE id BETWEEN ?1 << 32 AND (?1 << 32) + 4294967295"
+static const char zNoTurns[] = "DELETE FROM main.rollout__turns " OWN_KEYS;
+static const char zNoMarks[] = "DELETE FROM main.rollout__marks " OWN_KEYS;
+static const char zNoCalls[] = "DELETE FROM main.rollout_calls " OWN_KEYS;
+static const char zRecount[] =
+    "UPDATE main.rollout__heads SET looked = -1,"
+    " (last_sequence, bytes, updated, user_sequence, turns) ="
+    " (SELECT d.last_sequence, d.bytes, d.updated, d.user_sequence, d.turns"
+    "  FROM main.rollout__derived AS d WHERE d.no = ?1) WHERE no = ?1";
+static const char zNewAbout[] =
+    "INSERT INTO main.rollout__about(no, title) SELECT h.no, m.title"
+    " FROM main.rollout__heads AS h"
+    " LEFT JOIN main.rollout__meta AS m ON m.no = h.no"
+    " WHERE h.no = ?1 AND h.last_sequence >= 0 AND NOT EXISTS (SELECT 1"
+    "  FROM main.rollout__about AS a WHERE a.no = h.no)";
+static const char zAboutMeta[] =
+    "UPDATE main.rollout__about SET (source, cwd, originator, cli_version,"
+    "  model_provider, forked_from, format, source_id, parent, agent, branch,"
+    "  model) = (SELECT m.source, CASE WHEN m.forked_from IS NULL"
+    "    OR rollout__about.cwd IS NULL THEN m.cwd ELSE rollout__about.cwd END,"
+    "   m.originator, m.cli_version, m.model_provider, m.forked_from, m.format,"
+    "   m.source_id, m.parent, m.agent, coalesce(m.branch, rollout__about.branch),"
+    "   CASE WHEN m.forked_from IS NOT NULL THEN rollout__about.model END"
+    "  FROM main.rollout__meta AS m WHERE m.no = ?1)"
+    " WHERE no = (SELECT no FROM main.rollout__meta WHERE no = ?1)";
+/* The items whose texts say something. */
+static const char zTelling[] =
+    "SELECT id & 4294967295 FROM main.rollout__data"
+    " WHERE id BETWEEN (?1 << 32) + 1 AND (?1 << 32) + 4294967295"
+    "  AND " BX_JSON_VALID("payload")
+    "  AND (lower(replace(type, '_', '')) IN ('eventmsg', 'compacted')"
+    "   OR lower(replace(type, '_', '')) IN"
+    "    (SELECT type_key FROM main.rollout_readings UNION"
+    "     SELECT type_key FROM main.rollout_usage_formats)) ORDER BY id";
+static const char zLookAt[] =
+    "UPDATE main.rollout__heads SET looked = ?2 WHERE no = ?1";
+static const char zAboutPrompt[] =
+    "UPDATE main.rollout__about SET prompt_id = (SELECT d.prompt_id"
+    " FROM main.rollout__derived AS d WHERE d.no = ?1) WHERE no = ?1";
+static const char zAboutText[] =
+    "UPDATE main.rollout__about SET first_user_message ="
+    " (SELECT substr(value, 1, 200) FROM main.rollout_facts"
+    "  WHERE id = prompt_id AND fact IN ('user', 'goal')) WHERE no = ?1";
+/* clang-format on */
+
+void bxRolloutRebuildOne(BxStmts *p, i64 no, BxErr *pErr) {
+  sqlite3_stmt *pItem;
+  bxDo(p, zNoTurns, pErr, "i", no);
+  bxDo(p, zNoMarks, pErr, "i", no);
+  bxDo(p, zNoCalls, pErr, "i", no);
+  bxDo(p, zRecount, pErr, "i", no);
+  bxDo(p, zNewAbout, pErr, "i", no);
+  bxDo(p, zAboutMeta, pErr, "i", no);
+  pItem = bxPrepare(p, zTelling, pErr);
+  bxBind(pItem, pErr, "i", no);
+  while (bxRow(pItem, pErr)) {
+    bxDo(p, zLookAt, pErr, "ii", no, sqlite3_column_int64(pItem, 0));
+  }
+  sqlite3_finalize(pItem);
+  bxDo(p, zAboutPrompt, pErr, "i", no);
+  bxDo(p, zAboutText, pErr, "i", no);
+}
 
 void bxRolloutRebuild(BxCall *p) {
   char zId[37] = "";
   RolloutHead head;
+  sqlite3_stmt *pHead;
   BxStmts *pHome;
   i64 nDone;
   if (bxArg(p, 0)) bxRolloutId(p->aArg[0], zId, &p->err);
@@ -228,10 +375,15 @@ void bxRolloutRebuild(BxCall *p) {
   if (zId[0] && !bxRolloutFind(pHome, 0, zId, &head, &p->err)) {
     bxRolloutMissing(zId, &p->err);
   }
-  bxDo(pHome, zRebuild, &p->err, "t", zId[0] ? zId : 0);
-  nDone = zId[0] ? 1
-                 : bxNumber(pHome, "SELECT count(*) FROM main.rollout_heads",
-                       &p->err);
+  pHead = bxPrepare(pHome,
+      "SELECT no FROM main.rollout__heads WHERE ?1 IS NULL OR id = ?1 "
+      "ORDER BY no",
+      &p->err);
+  bxBind(pHead, &p->err, "t", zId[0] ? zId : 0);
+  for (nDone = 0; bxRow(pHead, &p->err); nDone++) {
+    bxRolloutRebuildOne(pHome, sqlite3_column_int64(pHead, 0), &p->err);
+  }
+  sqlite3_finalize(pHead);
   bxRolloutExplain(&p->err, "WriteError: Write failed: ");
   bxReturnInt(p, nDone);
 }

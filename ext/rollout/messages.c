@@ -44,7 +44,7 @@ static const char zItemsPart[] =
     "lower(replace(d.type, '_', '')) AS type_key, d.payload AS payload, "
     "d.payload ->> (SELECT id FROM f) AS key, "
     "d.payload ->> (SELECT up FROM f) AS up "
-    "FROM main.rollout_segments AS s CROSS JOIN main.rollout__data AS d "
+    "FROM main.rollout__segments AS s CROSS JOIN main.rollout__data AS d "
     "ON d.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last "
     "WHERE s.rollout = ?1 AND " BX_JSON_VALID("d.payload") " LIMIT -1), "
     "y AS MATERIALIZED (SELECT x.sequence AS at, x.key AS its, m.* FROM x "
@@ -55,7 +55,7 @@ static const char zItemsPart[] =
     "ORDER BY x.sequence DESC LIMIT 1) "
     "UNION SELECT x.key, x.up FROM path JOIN x ON x.key = path.up), "
     "turn(at) AS MATERIALIZED (SELECT t.id & 4294967295 "
-    "FROM main.rollout_segments AS s JOIN main.rollout_turns AS t "
+    "FROM main.rollout__segments AS s JOIN main.rollout__turns AS t "
     "ON t.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last "
     "WHERE s.rollout = ?1), "
     "node(key, turn, at, place) AS (SELECT key, key, sequence, sequence FROM x "
@@ -170,7 +170,7 @@ static const char zBranches[] =
 int bxRolloutHasMessages(BxStmts *p, i64 no, BxErr *pErr) {
   static const char zHas[] =
       "SELECT EXISTS (SELECT 1 FROM main.rollout_messages AS m "
-      "JOIN main.rollout_about AS a ON a.format = m.format WHERE a.no = ?1)";
+      "JOIN main.rollout__about AS a ON a.format = m.format WHERE a.no = ?1)";
   return (int)bxAsk(p, zHas, pErr, "i", no);
 }
 
@@ -193,7 +193,7 @@ static const char zUnpack[] =
 static sqlite3_stmt *openItems(Bx *bx, BxStmts *p, i64 no, const char *zPart,
     const char *zSelect, BxErr *pErr) {
   static const char zFormat[] =
-      "SELECT format FROM main.rollout_about WHERE no = ?1";
+      "SELECT format FROM main.rollout__about WHERE no = ?1";
   char *zName = bxAskText(p, zFormat, pErr, "i", no);
   char *zSql = bxPrintf(pErr, "%s%s%s", zItemsPart, zPart, zSelect);
   sqlite3_stmt *pStmt = zSql ? bxRolloutQuery(bx, zSql, pErr) : 0;

@@ -71,7 +71,6 @@ void bxReportReturn(RolloutReport *p, const char *zFormat, BxCall *pCall);
 
 /* import.c: imports n bytes of lines that were made here. */
 void bxRolloutImportMade(BxStmts *pHome, const RolloutFormat *pFormat,
-    const char *z, i64 n, i64 iNow, int bSavepoint, RolloutReport *pReport,
-    BxErr *pErr);
+    const char *z, i64 n, i64 iNow, RolloutReport *pReport, BxErr *pErr);
 
 #endif

@@ -59,8 +59,8 @@ static void readCursor(
 /*--------------------------------------------------------------- lists ----*/
 
 #define LIST_FROM                                                              \
-  "FROM main.rollout_heads AS h "                                              \
-  "LEFT JOIN main.rollout_about AS a ON a.no = h.no "                          \
+  "FROM main.rollout__heads AS h "                                             \
+  "LEFT JOIN main.rollout__about AS a ON a.no = h.no "                         \
   "WHERE h.user_sequence IS NOT NULL AND (h.updated, h.id) < (?1, ?2) "
 #define LIST_ORDER "ORDER BY h.updated DESC, h.id DESC LIMIT ?4"
 
@@ -155,8 +155,8 @@ void bxRolloutPage(BxCall *p) {
 ** without items has one row. */
 static const char zHistory[] =
     "SELECT d.id & 4294967295, d.type, d.payload, h.last_sequence "
-    "FROM main.rollout_heads AS h "
-    "LEFT JOIN main.rollout_segments AS s ON s.rollout = h.no "
+    "FROM main.rollout__heads AS h "
+    "LEFT JOIN main.rollout__segments AS s ON s.rollout = h.no "
     "LEFT JOIN main.rollout__data AS d ON d.id BETWEEN (s.owner << 32) + "
     "s.first "
     "AND (s.owner << 32) + s.last "
@@ -288,7 +288,7 @@ static int readDirection(sqlite3_value *pVal, BxErr *pErr) {
 
 #define RANGE_SELECT                                                           \
   "SELECT d.id & 4294967295, d.timestamp, d.type, d.payload "                  \
-  "FROM main.rollout_segments AS s CROSS JOIN main.rollout__data AS d "        \
+  "FROM main.rollout__segments AS s CROSS JOIN main.rollout__data AS d "       \
   "ON d.id BETWEEN (s.owner << 32) + max(s.first, ?2) "                        \
   "AND (s.owner << 32) + min(s.last, ?3) "                                     \
   "WHERE s.rollout = ?1 AND s.first <= ?3 AND s.last >= ?2 "
@@ -346,9 +346,9 @@ sqlite3_stmt *bxRolloutDropped(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
     "coalesce(CAST(f.after AS TEXT), '}' || char(10)) AS BLOB)"
 /* clang-format on */
 #define FROM_FRAMES                                                            \
-  "FROM main.rollout_segments AS s CROSS JOIN main.rollout__data AS d "        \
+  "FROM main.rollout__segments AS s CROSS JOIN main.rollout__data AS d "       \
   "ON d.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last "    \
-  "LEFT JOIN main.rollout_frames AS f ON f.id = d.id WHERE s.rollout = ?1 "
+  "LEFT JOIN main.rollout__frames AS f ON f.id = d.id WHERE s.rollout = ?1 "
 static const char zBytes[] =
     "SELECT " ITEM_BYTES " " FROM_FRAMES "ORDER BY s.rollout, s.first, d.id";
 /* Without the newline at the end of an item. */

@@ -21,7 +21,7 @@ extern const char bxSqlRollout[]; /* sql/rollout.sql and those after it */
 /* SQL: the items of conversation number ?1. Use it with ORDER BY s.rollout,
 ** s.first, d.id (which needs no sort), or with all three DESC. */
 #define ROLLOUT_FROM_ITEMS                                                     \
-  "FROM main.rollout_segments AS s CROSS JOIN main.rollout__data AS d "        \
+  "FROM main.rollout__segments AS s CROSS JOIN main.rollout__data AS d "       \
   "ON d.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last "    \
   "WHERE s.rollout = ?1 "
 
@@ -444,10 +444,9 @@ typedef struct RolloutWork {
 /* Begins the work on a conversation, and ends it. */
 void bxRolloutWorkBegin(RolloutWork *p, BxStmts *pHome, BxErr *pErr);
 void bxRolloutWorkEnd(RolloutWork *p);
-/* Writes the items, and what they say. Without a savepoint this is one
-** statement, and the triggers read the items again. */
-void bxRolloutWorkPut(RolloutWork **ap, int n, BxStmts *pHome, i64 iNow,
-    int bSavepoint, BxErr *pErr);
+/* Writes the items, and what they say. */
+void bxRolloutWorkPut(
+    RolloutWork **ap, int n, BxStmts *pHome, i64 iNow, BxErr *pErr);
 /* The number of items. */
 i64 bxRolloutBatchCount(const RolloutBatch *p);
 
@@ -461,6 +460,8 @@ void bxRolloutDelete(BxCall *p);
 void bxRolloutCleanup(BxCall *p);
 void bxRolloutFork(BxCall *p);
 void bxRolloutRebuild(BxCall *p);
+/* Computes the counters, turns, marks, usage and texts of conversation no anew. */
+void bxRolloutRebuildOne(BxStmts *p, i64 no, BxErr *pErr);
 /* install.c: rebuilds the conversations whose derived rows were lost with a
 ** table. */
 void bxRolloutMend(BxStmts *p, BxErr *pErr);

@@ -22,7 +22,7 @@ static const char zSearchRemove[] =
     "DROP VIEW IF EXISTS main.rollout_spoken";
 
 /* The first statement writes, so that it waits for other writers. */
-static const char zLock[] = "UPDATE main.rollout_act SET id = id";
+static const char zLock[] = "UPDATE main.rollout__act SET id = id";
 
 #define HAS_INDEX                                                              \
   "SELECT count(*) FROM main.sqlite_schema WHERE name = 'rollout_fts'"
@@ -120,9 +120,9 @@ sqlite3_stmt *bxRolloutSearch(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
       "ON d.id = rollout_fts.rowid "
       "WHERE rollout_fts MATCH '\"' || replace(?1, '\"', '\"\"') "
       "|| '\"' "
-      "ORDER BY rank) AS f JOIN main.rollout_heads AS h "
+      "ORDER BY rank) AS f JOIN main.rollout__heads AS h "
       "ON h.no = (SELECT min(s.rollout) FROM "
-      "main.rollout_segments AS s JOIN main.rollout_heads AS live "
+      "main.rollout__segments AS s JOIN main.rollout__heads AS live "
       "ON live.no = s.rollout "
       "WHERE s.owner = f.owner AND f.sequence BETWEEN s.first AND "
       "s.last AND (live.expires_at IS NULL OR "

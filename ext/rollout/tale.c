@@ -106,18 +106,18 @@ static const char zOwnTurn[] =
     "main.rollout__marks "
     "AS m WHERE m.id BETWEEN d.id AND (?1 << 32) + 4294967295 "
     "AND m.kind = 'rollback') "
-    "FROM main.rollout_turns AS t CROSS JOIN main.rollout__data AS d "
-    "ON d.id = t.id LEFT JOIN main.rollout_about AS a ON a.no = ?1 "
+    "FROM main.rollout__turns AS t CROSS JOIN main.rollout__data AS d "
+    "ON d.id = t.id LEFT JOIN main.rollout__about AS a ON a.no = ?1 "
     "WHERE t.id BETWEEN ?1 << 32 AND (?1 << 32) + 4294967295 "
     "AND t.number = ?2 ORDER BY t.id DESC LIMIT 1";
 static const char zLastTurn[] =
     "SELECT (SELECT d.type FROM main.rollout__data AS d WHERE d.id = t.id), "
-    "t.id, (SELECT reviewed FROM main.rollout_about AS a WHERE a.no = ?1), "
-    "EXISTS (SELECT 1 FROM main.rollout_segments AS s2 JOIN "
+    "t.id, (SELECT reviewed FROM main.rollout__about AS a WHERE a.no = ?1), "
+    "EXISTS (SELECT 1 FROM main.rollout__segments AS s2 JOIN "
     "main.rollout__marks AS m ON m.id BETWEEN (s2.owner << 32) + "
     "max(s2.first, t.id & 4294967295) AND (s2.owner << 32) + s2.last "
     "WHERE s2.rollout = ?1 AND m.kind = 'rollback') "
-    "FROM main.rollout_segments AS s CROSS JOIN main.rollout_turns AS t "
+    "FROM main.rollout__segments AS s CROSS JOIN main.rollout__turns AS t "
     "ON t.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last "
     "AND t.number = ?2 WHERE s.rollout = ?1 "
     "ORDER BY s.first DESC, t.id DESC LIMIT 1";
@@ -242,7 +242,7 @@ static void addMark(RolloutMark **pa, i64 *pn, i64 *pnAlloc, i64 iSequence,
 /* Notes the first user message, or the first goal. */
 static void prompt(RolloutTale *p, const char *z, i64 iSequence) {
   static const char zHas[] =
-      "SELECT prompt_id IS NOT NULL FROM main.rollout_about WHERE no = ?1";
+      "SELECT prompt_id IS NOT NULL FROM main.rollout__about WHERE no = ?1";
   if (p->bHasPrompt) return;
   p->bHasPrompt = 1;
   if (p->no > 0 && bxAsk(p->pHome, zHas, p->pErr, "i", p->no)) return;
@@ -297,8 +297,8 @@ static int tellQuickly(RolloutTale *p, const RolloutReading *pReading,
 /* Where the turn with this number begins; -1 if there is none. */
 static i64 findTurn(RolloutTale *p, i64 iNumber) {
   static const char zTurn[] =
-      "SELECT coalesce((SELECT t.id & 4294967295 FROM main.rollout_segments "
-      "AS s CROSS JOIN main.rollout_turns AS t ON t.id BETWEEN "
+      "SELECT coalesce((SELECT t.id & 4294967295 FROM main.rollout__segments "
+      "AS s CROSS JOIN main.rollout__turns AS t ON t.id BETWEEN "
       "(s.owner << 32) + s.first AND (s.owner << 32) + s.last "
       "AND t.number = ?2 WHERE s.rollout = ?1 "
       "ORDER BY s.first DESC, t.id DESC LIMIT 1), -1)";
@@ -436,10 +436,10 @@ void bxRolloutTell(RolloutTale *p, i64 iSequence, const char *zType,
 
 static void putAbout(RolloutTale *p, BxErr *pErr) {
   static const char zPrompt[] =
-      "UPDATE main.rollout_about SET prompt_id = ?2, "
+      "UPDATE main.rollout__about SET prompt_id = ?2, "
       "first_user_message = substr(?3, 1, 200) WHERE no = ?1";
   static const char zNewest[] =
-      "UPDATE main.rollout_about SET reviewed = coalesce(?6, reviewed), "
+      "UPDATE main.rollout__about SET reviewed = coalesce(?6, reviewed), "
       "title = coalesce(given_title, ?2, title), cwd = coalesce(?3, cwd), "
       "model = coalesce(?4, model), branch = coalesce(?5, branch) "
       "WHERE no = ?1";
@@ -471,7 +471,7 @@ static void putTurns(
 ** statement that could ABORT would keep a copy of each page that it changes, and
 ** the savepoint of the call undoes everything anyway. */
 static void putAllTurns(RolloutTale *p, BxErr *pErr) {
-#define TURN_ROWS "INSERT OR FAIL INTO main.rollout_turns(id, number) VALUES "
+#define TURN_ROWS "INSERT OR FAIL INTO main.rollout__turns(id, number) VALUES "
   static const struct {
     int n;
     const char *zSql;

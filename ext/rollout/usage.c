@@ -121,7 +121,7 @@ static const char zCall[] =
     "INSERT INTO main.rollout_calls(id, call, at, model, input_fresh, "
     "cache_write, cache_read, output, reasoning, cost, format) "
     "SELECT id, coalesce(?2, '#' || id), timestamp, coalesce(?3, "
-    "(SELECT model FROM main.rollout_about WHERE no = ?1 >> 32), ''), "
+    "(SELECT model FROM main.rollout__about WHERE no = ?1 >> 32), ''), "
     "?4, ?5, ?6, ?7, ?8, ?9, ?10 FROM main.rollout__data WHERE id = ?1 "
     "ON CONFLICT (call) DO UPDATE SET output = excluded.output, "
     "reasoning = excluded.reasoning WHERE excluded.output > output";
@@ -131,8 +131,8 @@ static char *readFamily(RolloutTale *p, BxErr *pErr) {
   static const char zFamily[] =
       "SELECT iif(a.forked_from IS NULL, h.id, "
       "(SELECT family FROM main.rollout__families WHERE no = ?1)) "
-      "FROM main.rollout_heads AS h "
-      "LEFT JOIN main.rollout_about AS a ON a.no = h.no WHERE h.no = ?1";
+      "FROM main.rollout__heads AS h "
+      "LEFT JOIN main.rollout__about AS a ON a.no = h.no WHERE h.no = ?1";
   sqlite3_stmt *pRow = bxStmt(p->pHome, zFamily, pErr);
   char *z = 0;
   bxBind(pRow, pErr, "i", p->no);

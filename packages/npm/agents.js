@@ -85,7 +85,7 @@ export class BlackboxSession {
     this.#db
       .prepare(
         `INSERT INTO rollouts(id, session_meta, expires_at) SELECT ?, ?, ?
-          WHERE NOT EXISTS (SELECT 1 FROM rollout_heads WHERE id = ?)`,
+          WHERE NOT EXISTS (SELECT 1 FROM rollouts WHERE id = ?)`,
       )
       .run(this.#rollout, JSON.stringify(meta), expires ?? null, this.#rollout);
   }

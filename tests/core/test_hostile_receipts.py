@@ -74,16 +74,16 @@ def test_a_delete_has_its_receipt_or_check_tells_of_it(fresh, hider, delete, beg
         assert rows(db, "SELECT * FROM blackbox_check") != []
 
 
-RUNNING = "UPDATE rollout_act SET rule = 'x'"
+RUNNING = "UPDATE rollout__act SET rule = 'x'"
 
 
 @pytest.mark.parametrize("begin", ["", "BEGIN"])
 @pytest.mark.parametrize("hider", [
-    RUNNING, RUNNING + ", rows = 1", "DELETE FROM rollout_act",
-    "CREATE TEMP TRIGGER t BEFORE DELETE ON main.rollout_heads BEGIN " + RUNNING + "; END"])
+    RUNNING, RUNNING + ", rows = 1", "DELETE FROM rollout__act",
+    "CREATE TEMP TRIGGER t BEFORE DELETE ON main.rollout__heads BEGIN " + RUNNING + "; END"])
 @pytest.mark.parametrize("delete", [
-    "DELETE FROM rollouts", "DELETE FROM rollout_heads",
-    "INSERT INTO rollout_cleanup(now) VALUES(253402300799999)"])
+    "DELETE FROM rollouts", "DELETE FROM rollout__heads",
+    "SELECT rollout_cleanup_expired(253402300799999)"])
 def test_no_conversation_is_deleted_without_a_receipt(db, hider, delete, begin):
     for _ in range(3):
         one(db, "SELECT rollout_create(NULL)")
@@ -92,7 +92,7 @@ def test_no_conversation_is_deleted_without_a_receipt(db, hider, delete, begin):
     run(db, delete)
     if begin:
         db.execute("COMMIT")
-    left = one(db, "SELECT count(*) FROM rollout_heads")
+    left = one(db, "SELECT count(*) FROM rollout__heads")
     if one(db, "SELECT coalesce(sum(rows), 0) FROM retention_log") != 3 - left:
         assert "rows" in hider and rows(db, "SELECT * FROM blackbox_check") != []
 

@@ -162,7 +162,7 @@ MADE = [
     ("cache_limits", "1"),
     ("cache_state", "1"),
     ("cache_presets", "preset = 'recycle'"),
-    ("rollout_act", "1"),
+    ("rollout__act", "1"),
     ("rollout_preambles", "1"),
 ]
 
@@ -207,7 +207,7 @@ def test_changes_that_the_user_may_make_are_not_reported(db):
 
 
 @pytest.mark.parametrize("table", [
-    "blackbox_domains", "payload__state", "cache_state", "evidence_owners", "rollout_act",
+    "blackbox_domains", "payload__state", "cache_state", "evidence_owners", "rollout__act",
     "retention_rules", "cache_limits"])
 def test_check_sees_a_table_that_was_dropped_and_install_makes_it(db, table):
     made = rows(db, f"SELECT * FROM {table}")

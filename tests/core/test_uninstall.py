@@ -115,7 +115,7 @@ def test_refuses_what_would_lose_data_and_names_it(db, inside):
         db.execute("CREATE TABLE mine(x)")
     told = refused(db)
     assert told.startswith("NotEmptyError: ") and "'force'" in told
-    for word in ["event_payloads (rows: 1)", "cache_items (rows: 1)", "rollout_heads (rows: 1)",
+    for word in ["event_payloads (rows: 1)", "cache_items (rows: 1)", "rollout__heads (rows: 1)",
                  "blackbox__log (rows: 2)", "virtual table ring", "virtual table re'c",
                  "trigger my_own on cache_items", "index my_index on cache_items"]:
         assert word in told
@@ -246,7 +246,7 @@ def test_uninstall_works_in_defensive_mode(path):
 
 def test_a_schema_that_the_stock_shell_installed_is_removed_as_well(path):
     for domain in ["core", *DOMAINS, "payload_detection",
-                   "payload_rules", "rollout_formats", "rollout_usage", "rollout_upkeep",
+                   "payload_rules", "rollout_formats", "rollout_usage",
              "rollout_tables",
                    "rollout_messages", "cache_work"]:
         shell(path, stdin=(ROOT / "sql" / f"{domain}.sql").read_text())

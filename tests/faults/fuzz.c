@@ -96,7 +96,7 @@ static void append(const char *z, int n) {
   int rc = run("SELECT rollout_append(" ID ", ?1)", z, n);
   if (rc == SQLITE_OK && !isJson(z, n)) wrong("took what is no JSON", z);
   mustGiveJson("SELECT rollout_history(" ID ")");
-  mustBeNone("SELECT problem FROM rollout__check");
+  mustBeNone(bxSqlRolloutCheck);
 }
 
 static void import(const char *z, int n) {
@@ -107,7 +107,7 @@ static void import(const char *z, int n) {
              "WHERE a.rollout = " ID " AND b.rollout = " OTHER
              " AND a.sequence = b.sequence AND (a.type <> b.type OR "
              "replace(a.payload, char(10), ' ') IS NOT b.payload)");
-  mustBeNone("SELECT problem FROM rollout__check");
+  mustBeNone(bxSqlRolloutCheck);
 }
 
 static void slim(const char *z, int n) {

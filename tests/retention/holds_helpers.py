@@ -87,15 +87,10 @@ LOSSES = {
         "UPDATE event_payloads SET created_at = '2030-01-01 00:00:00' WHERE id = 'v1'"]),
     "rollout": (ID, f"SELECT * FROM rollout_items WHERE rollout = '{ID}'", [
         f"DELETE FROM rollouts WHERE id = '{ID}'",
-        "DELETE FROM rollout_heads",
-        "REPLACE INTO rollout_heads(no, id) SELECT no, id FROM rollout_heads",
+        f"REPLACE INTO rollouts(id) VALUES('{ID}')",
         """UPDATE rollout_items SET payload = '{"type":"user_message","message":"x"}'
             WHERE sequence = 1""",
-        """UPDATE rollout__data SET payload = '{"type":"user_message"}' WHERE id & 7 = 1""",
-        "UPDATE rollout_segments SET last = 0",
-        "UPDATE rollout_segments SET owner = 99",
-        "REPLACE INTO rollout_segments SELECT rollout, first, 99, last FROM rollout_segments",
-        "DELETE FROM rollout_segments", "DELETE FROM rollout__data"]),
+        "DELETE FROM rollout_items"]),
     "session": (SESSION, f"SELECT * FROM cache_items WHERE session_id = '{SESSION}'", [
         "DELETE FROM cache_items", "DELETE FROM cache_sessions",
         f"DELETE FROM cache_sessions WHERE session_id = '{SESSION}'",

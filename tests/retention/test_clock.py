@@ -14,7 +14,7 @@ CONFIRM = ["SELECT retention_confirm_clock()",
 CLEANUPS = ["SELECT * FROM retention_plan", "SELECT retention_sweep()",
             "SELECT payload_cleanup()", "SELECT payload_cleanup(3)",
             "SELECT rollout_cleanup_expired()", "SELECT cache_cleanup_orphans()",
-            "SELECT cache_cleanup_outdated()", "INSERT INTO rollout_cleanup(now) VALUES(NULL)"]
+            "SELECT cache_cleanup_outdated()"]
 
 
 def now():

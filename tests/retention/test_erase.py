@@ -159,10 +159,10 @@ def test_a_text_is_found_anywhere_in_the_forms_of_json(full, text, stored):
 
 def test_what_stood_around_an_item_in_its_file_loses_the_text(full):
     item = one(full, "SELECT max(id) FROM rollout__data")
-    full.execute("INSERT OR REPLACE INTO rollout_frames(id, before, after) VALUES(?, ?, ?)",
+    full.execute("INSERT OR REPLACE INTO rollout__frames(id, before, after) VALUES(?, ?, ?)",
                  (item, b"\xff{" + CANARY.encode(), b"\0" + CANARY.encode() + b"}"))
     erase(full, "text", CANARY)
-    assert rows(full, "SELECT before, after FROM rollout_frames WHERE id = ?", item) == [
+    assert rows(full, "SELECT before, after FROM rollout__frames WHERE id = ?", item) == [
         (b"\xff{[erased]", b"\0[erased]}")]
 
 
@@ -342,7 +342,6 @@ def test_late_writes_under_the_key_are_refused_on_any_connection(full, path):
                  "INSERT INTO event_payloads(event_id, agent_id, purpose, kill_switch_event_id) "
                  "VALUES('e', 'z', 'evidence', 'k9')",
                  f"INSERT INTO rollouts(id) VALUES('{ID}')",
-                 f"INSERT INTO rollout_heads(id) VALUES('{ID}')",
                  "INSERT INTO cache_items(session_id, task_id, turn_id, description, data) "
                  f"VALUES('{SESSION}', 'a7b3c9d2', 'f4e8g1h9', 'x', '[]')"):
         with pytest.raises(sqlite3.IntegrityError, match="ErasedError"):

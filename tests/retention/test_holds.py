@@ -385,7 +385,7 @@ def test_check_finds_what_was_done_behind_the_guards(full, path, damage, object)
     ("evidence", "v1", "DROP TRIGGER payload_delete_guard; DELETE FROM event_payloads"),
     ("session", SESSION, "DROP TRIGGER cache_sessions_held_delete; "
      "DROP TRIGGER cache_items_held_delete; DELETE FROM cache_sessions"),
-    ("rollout", ID, "DROP TRIGGER rollout_heads_held; DELETE FROM rollout_heads")])
+    ("rollout", ID, "DROP TRIGGER rollout_heads_held; DELETE FROM rollout__heads")])
 def test_check_finds_what_is_held_and_gone(full, path, kind, key, loss):
     hold(full, kind, key, until=LATER)
     hold(full, kind, "not there yet")
@@ -496,7 +496,7 @@ def test_ten_thousand_holds_do_not_scan(full):
     plan = " ".join(r[3] for r in rows(
         full, "EXPLAIN QUERY PLAN DELETE FROM event_payloads WHERE id = 'p1'"))
     assert "SCAN" not in plan
-    for view in ("payload__held", "rollout__held", "cache__held"):
+    for view in ("payload__held", "cache__held"):
         assert "SEARCH retention__in_force" in " ".join(r[3] for r in rows(
             full, f"EXPLAIN QUERY PLAN SELECT * FROM {view}"))
     full.execute("DELETE FROM event_payloads WHERE id = 'p1'")

@@ -15,9 +15,8 @@ VALUES = ("NULL", "'other'", "1", "x'00'")
 TABLES = {
     "event_payloads": ("id", "event_id", "agent_id", "request_body", "response_body", "purpose",
                        "pinned", "kill_switch_event_id", "created_at", "size_bytes", "rowid"),
-    "rollout_heads": ("no", "id", "status", "expires_at", "last_sequence"),
-    "rollout__data": ("id", "timestamp", "type", "payload"),
-    "rollout_segments": ("rollout", "first", "owner", "last"),
+    "rollouts": ("id", "status", "expires_at", "last_sequence", "session_meta", "title"),
+    "rollout_items": ("rollout", "sequence", "timestamp", "type", "payload"),
     "cache_sessions": ("session_id", "created_at", "kept_size"),
     "cache_items": ("id", "session_id", "task_id", "turn_id", "timestamp", "description", "data",
                     "custom_metadata"),
@@ -58,8 +57,8 @@ def statements():
     for clause in CLAUSES:
         yield (f"INSERT {clause} INTO cache_items(session_id, task_id, turn_id, description, "
                f"data) VALUES('{SESSION}', 'a7b3c9d2', 'f4e8g1h1', 'x', '[9]')")
-        yield f"INSERT {clause} INTO rollout_heads(id) VALUES('{ID}')"
-    yield "INSERT INTO rollout_cleanup(now) VALUES(253402300799999)"
+        yield f"INSERT {clause} INTO rollouts(id) VALUES('{ID}')"
+    yield "SELECT rollout_cleanup_expired(253402300799999)"
     for view in ("cache_due_items", "cache_due_expired", "cache_due_sessions",
                  "cache_due_abandoned", "rollouts", "retention_holds", "payload_due",
                  "rollout_due"):

@@ -3,7 +3,7 @@ import sqlite3
 
 import pytest
 
-from conftest import ROOT, archive_faults, connect, one, rows
+from conftest import ROOT, archive_faults, connect, one, rollout_faults, rows
 from retention_helpers import DAY, SESSION, T0, archive
 from test_clock import now, set_seen
 
@@ -175,7 +175,7 @@ def domains(path, *names):
 
 
 def test_a_new_conversation_removes_two_expired_ones(path):
-    db = domains(path, "core", "rollout", "rollout_formats", "rollout_usage", "rollout_upkeep",
+    db = domains(path, "core", "rollout", "rollout_formats", "rollout_usage",
              "rollout_tables")
     for n, days in (4, 10), (1, -30), (2, -20), (3, -10):
         conversation(db, n, days)
@@ -184,15 +184,15 @@ def test_a_new_conversation_removes_two_expired_ones(path):
     assert [id[-1] for id, in rows(db, "SELECT id FROM rollouts ORDER BY id")] == list("3456")
     assert (one(db, "SELECT sum(rows) FROM retention_log WHERE rule = 'rollout.expired'")
             or 0) == 2
-    assert rows(db, "SELECT * FROM rollout__check") == []
+    assert rollout_faults(db) == []
 
 
 @pytest.mark.parametrize("sql", [
-    "CREATE TRIGGER mine BEFORE DELETE ON rollout_heads BEGIN SELECT RAISE(ABORT, 'no'); END",
-    "CREATE TABLE mine(id REFERENCES rollout_heads(id)); PRAGMA foreign_keys = ON",
+    "CREATE TRIGGER mine BEFORE DELETE ON rollout__heads BEGIN SELECT RAISE(ABORT, 'no'); END",
+    "CREATE TABLE mine(id REFERENCES rollout__heads(id)); PRAGMA foreign_keys = ON",
 ])
 def test_a_new_conversation_never_fails_because_an_expired_one_cannot_go(path, sql):
-    db = domains(path, "core", "rollout", "rollout_formats", "rollout_usage", "rollout_upkeep",
+    db = domains(path, "core", "rollout", "rollout_formats", "rollout_usage",
              "rollout_tables")
     conversation(db, 1, -30)
     db.executescript(sql)
@@ -263,7 +263,7 @@ def test_a_new_buffer_removes_two_rows_of_orphaned_evidence(path):
                           " 'task0001', 'turn0001', 'd', '1')"),
 ])
 def test_new_things_of_every_domain_remember_the_time(path, write):
-    db = domains(path, "core", "rollout", "rollout_formats", "rollout_usage", "rollout_upkeep",
+    db = domains(path, "core", "rollout", "rollout_formats", "rollout_usage",
              "rollout_tables", "evidence", "cache")
     set_seen(db, now() - 3 * DAY)
     write(db)

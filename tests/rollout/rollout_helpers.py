@@ -1,7 +1,7 @@
 """What the rollout tests share."""
 import json
 
-from conftest import one, rows
+from conftest import one, rollout_faults, rows
 
 ID = "5973b6c0-94b8-487b-a530-2aeb6098ae0e"
 OTHER = "019d0000-1111-7222-8333-444455556666"
@@ -39,7 +39,7 @@ def texts(db, rollout):
 
 
 def well(db):
-    assert rows(db, "SELECT * FROM rollout__check") == []
+    assert rollout_faults(db) == []
 
 
 def lines(*objects):

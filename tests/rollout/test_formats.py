@@ -235,7 +235,7 @@ def test_a_file_that_grows_is_taken_up_at_every_byte(db, text):
     for end in [*range(first, len(data), 7), len(data)]:
         report = load(db, data[:end])
         assert exported(db, report["rolloutId"]) == data[:end]
-    assert report["bad"] == 0 and one(db, "SELECT count(*) FROM rollout_heads") == 1
+    assert report["bad"] == 0 and one(db, "SELECT count(*) FROM rollout__heads") == 1
     fresh = connect()
     one(fresh, "SELECT blackbox_install('main', 'all')")
     load(fresh, data)
@@ -534,7 +534,7 @@ def test_forks_and_deletes_keep_what_stands_around_items(db):
     db.execute("DELETE FROM rollouts WHERE id = ?", (rollout,))
     assert exported(db, fork).endswith(CODEX[CODEX.index("\n") + 1:].encode())
     db.execute("DELETE FROM rollouts")
-    assert rows(db, "SELECT * FROM rollout_frames") == []
+    assert rows(db, "SELECT * FROM rollout__frames") == []
 
 
 @pytest.mark.parametrize("escaped", ['"m\\u0065ssage"', '"\\u0072ole"', '"t\\u0065xt"'])

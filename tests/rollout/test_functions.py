@@ -191,7 +191,7 @@ def test_bad_items_write_nothing(db, items, message, way):
     "INSERT INTO blackbox_call VALUES "
     "('rollout_append', json_array(:id, :items))"])
 def test_item_0_is_the_session_meta(db, items, way):
-    db.execute("INSERT INTO rollout_heads(id, stamp) VALUES (?, 1)", (ID,))
+    db.execute("INSERT INTO rollout__heads(id) VALUES (?)", (ID,))
     with pytest.raises(sqlite3.Error, match="Invalid item format: item 0 of"):
         db.execute(way, {"id": ID, "items": json.dumps(items)})
     assert texts(db, ID) == []
@@ -502,17 +502,17 @@ def test_two_schemas_are_ambiguous_until_one_is_chosen(db, tmp_path):
     one(db, "SELECT blackbox_install('other', 'all')")
     one(db, "SELECT blackbox_use('other')")
     create(db)
-    assert one(db, "SELECT count(*) FROM main.rollout_heads") == 0
-    assert one(db, "SELECT count(*) FROM other.rollout_heads") == 1
+    assert one(db, "SELECT count(*) FROM main.rollout__heads") == 0
+    assert one(db, "SELECT count(*) FROM other.rollout__heads") == 1
 
 
 def test_temp_tables_of_the_same_name_do_not_catch_writes(db):
-    for name in ("rollout__data", "rollout_heads", "rollout_log"):
+    for name in ("rollout__data", "rollout__heads", "rollout_log"):
         db.execute(f"CREATE TEMP TABLE {name}(a)")
     create(db)
     append(db, ID, user("x"))
     assert one(db, "SELECT count(*) FROM main.rollout__data") == 2
-    for name in ("rollout__data", "rollout_heads", "rollout_log"):
+    for name in ("rollout__data", "rollout__heads", "rollout_log"):
         assert one(db, f"SELECT count(*) FROM temp.{name}") == 0
         db.execute(f"DROP TABLE temp.{name}")
 

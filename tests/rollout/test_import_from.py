@@ -339,13 +339,13 @@ def test_a_format_that_is_gone_is_said(db):
 
 def test_nothing_is_taken_if_a_later_session_fails(db, tmp_path):
     attach(db, tmp_path / "theirs.db", GOOSE, "theirs")
-    db.execute("CREATE TRIGGER no BEFORE INSERT ON rollout_heads "
-               "WHEN (SELECT count(*) FROM rollout_heads) > 0 BEGIN SELECT RAISE(ABORT, 'no'); END")
+    db.execute("CREATE TRIGGER no BEFORE INSERT ON rollout__heads "
+               "WHEN (SELECT count(*) FROM rollout__heads) > 0 BEGIN SELECT RAISE(ABORT, 'no'); END")
     for begin in ("SELECT 1", "BEGIN"):
         db.execute(begin)
         with pytest.raises(sqlite3.Error):
             take(db, "goose", "theirs")
-        assert one(db, "SELECT count(*) FROM rollout_heads") == 0
+        assert one(db, "SELECT count(*) FROM rollout__heads") == 0
     with pytest.raises(sqlite3.Error, match="MisuseError: .* cannot run as a row inside"):
         db.execute("INSERT INTO blackbox_call VALUES ('rollout_import_from', "
                    "json_array('goose', 'theirs'))")
@@ -353,7 +353,7 @@ def test_nothing_is_taken_if_a_later_session_fails(db, tmp_path):
     with pytest.raises(sqlite3.Error, match="no"):
         db.execute("INSERT INTO blackbox_call VALUES ('rollout_import_from', "
                    "json_array('goose', 'theirs'))")
-    assert one(db, "SELECT count(*) FROM rollout_heads") == 0
+    assert one(db, "SELECT count(*) FROM rollout__heads") == 0
 
 
 @needs_data

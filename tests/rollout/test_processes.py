@@ -316,7 +316,7 @@ def test_an_error_at_the_end_of_the_savepoint_has_the_prefix(path):
     create(db)
     reader = sqlite3.connect(path, isolation_level=None)
     reader.execute("BEGIN")
-    reader.execute("SELECT * FROM rollout_heads").fetchall()
+    reader.execute("SELECT * FROM rollout__heads").fetchall()
     db.execute("PRAGMA busy_timeout = 0")
     with pytest.raises(sqlite3.OperationalError, match="^WriteError: Write failed: database is locked"):
         db.execute("SELECT rollout_delete(?)", (ID,))

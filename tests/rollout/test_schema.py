@@ -6,7 +6,7 @@ import sqlite3
 import pytest
 
 from rollout_helpers import ID, OTHER, THIRD, texts, well
-from conftest import ROOT, one, rows, shell
+from conftest import ROOT, connect, one, rollout_faults, rows, shell
 
 IntegrityError = sqlite3.IntegrityError
 
@@ -15,8 +15,8 @@ IntegrityError = sqlite3.IntegrityError
 def template(tmp_path_factory):
     """A database that the stock shell made, by running the files twice."""
     path = tmp_path_factory.mktemp("schema") / "template.db"
-    for name in ("core", "rollout", "rollout_formats", "rollout_usage", "rollout_upkeep",
-             "rollout_tables", "rollout", "rollout_formats", "rollout_usage", "rollout_upkeep",
+    for name in ("core", "rollout", "rollout_formats", "rollout_usage",
+             "rollout_tables", "rollout", "rollout_formats", "rollout_usage",
              "rollout_tables"):
         text = (ROOT / "sql" / f"{name}.sql").read_text()
         assert shell(path, stdin="BEGIN;" + text + "COMMIT;") == ""
@@ -34,6 +34,14 @@ def plain(path, template, request):
     well(db)
     assert one(db, "PRAGMA integrity_check") == "ok"
     db.close()
+
+
+def module(db, sql, *args):
+    """Calls a function on another connection, which has the module."""
+    other = connect(one(db, "SELECT file FROM pragma_database_list"))
+    found = one(other, sql, *args)
+    other.close()
+    return found
 
 
 def start(db, rollout=ID, **columns):
@@ -190,7 +198,7 @@ def test_a_message_told_twice_is_one_turn(plain):
         log(plain, "user_message", message="yes")
     log(plain, "user_message", message="no")
     assert head(plain, "turns") == (3,)
-    assert rows(plain, "SELECT id & 4294967295 FROM rollout_turns ORDER BY number") == [
+    assert rows(plain, "SELECT id & 4294967295 FROM rollout__turns ORDER BY number") == [
         (1,), (3,), (5,)]
 
 
@@ -199,8 +207,8 @@ def tell(db, text, rollout=ID):
 
 
 def turns(db, rollout=ID):
-    return rows(db, "SELECT t.number, t.id & 4294967295 FROM rollout_turns AS t JOIN "
-                    "rollout_heads AS h ON h.no = t.id >> 32 WHERE h.id = ? ORDER BY t.id", rollout)
+    return rows(db, "SELECT t.number, t.id & 4294967295 FROM rollout__turns AS t JOIN "
+                    "rollout__heads AS h ON h.no = t.id >> 32 WHERE h.id = ? ORDER BY t.id", rollout)
 
 
 def test_a_message_after_a_rollback_is_new(plain):
@@ -224,39 +232,25 @@ def test_a_message_after_a_rollback_that_a_fork_shares_is_new(plain):
     tell(plain, "c")
     tell(plain, "d")
     log(plain, "thread_rolled_back", num_turns=1)
-    plain.execute("INSERT INTO rollout_forks(parent, id) VALUES (?, ?)", (ID, OTHER))
+    fork(plain, None)
     log(plain, "user_message", OTHER, message="c")
     assert head(plain, "turns", OTHER) == (2,)
     assert turns(plain, OTHER) == [(1, 4)]
 
 
 @pytest.mark.parametrize("sql", [
-    "INSERT INTO rollout__data(id, timestamp, type, payload) "
-    "VALUES ((1 << 32) + 3, 1, 'x', '1')",
-    "INSERT OR REPLACE INTO rollout__data(id, timestamp, type, payload) "
-    "VALUES (1 << 32, 1, 'session_meta', '{}')",
-    "INSERT OR REPLACE INTO rollout__data(id, timestamp, type, payload) "
-    "VALUES ((1 << 32) + 1, 1, 'x', '1')",
-    "INSERT OR IGNORE INTO rollout__data(id, timestamp, type, payload) "
-    "VALUES ((7 << 32) + 1, 1, 'x', '1')",
     "INSERT INTO rollout_items(rollout, sequence, type, payload) "
     f"VALUES ('{ID}', 7, 'x', '1')",
     "INSERT INTO rollout_items(rollout, sequence, type, payload) "
     f"VALUES ('{ID}', 1, 'x', '1')",
-    "UPDATE rollout__data SET id = id + 5",
-    "UPDATE OR REPLACE rollout__data SET id = id - 1 WHERE id & 4294967295 = 1",
     "UPDATE rollout_items SET sequence = 9 WHERE sequence = 1",
     "UPDATE rollout_items SET type = 'y'",
-    "DELETE FROM rollout__data",
     "DELETE FROM rollout_items WHERE sequence = 1",
-    "UPDATE rollout_heads SET id = '%s'" % OTHER,
     "UPDATE rollouts SET item_count = 5",
     "UPDATE rollouts SET updated = 5",
-    "REPLACE INTO rollout_heads(id) VALUES ('%s')" % ID,
-    "REPLACE INTO rollout_heads(no, id) VALUES (1, '%s')" % OTHER,
     "REPLACE INTO rollouts(id) VALUES ('%s')" % ID,
     "INSERT INTO rollouts(id) VALUES ('%s')" % ID,
-    "INSERT INTO rollout_heads(id, last_sequence) VALUES ('%s', 5)" % OTHER,
+    "INSERT INTO rollouts(id, last_sequence) VALUES ('%s', 5)" % OTHER,
 ])
 def test_history_cannot_be_broken(plain, sql):
     start(plain)
@@ -273,19 +267,14 @@ def test_history_cannot_be_broken(plain, sql):
                 ] == [line for line in before if "blackbox__probe" not in line]
 
 
-def test_upsert_keeps_the_history(plain):
+def test_insert_or_ignore_keeps_the_history(plain):
     start(plain)
     log(plain, "user_message", message="keep me")
     for _ in range(2):
-        plain.execute(
-            "INSERT INTO rollout_heads(id) VALUES (?) ON CONFLICT (id) "
-            "DO UPDATE SET status = 'archived'", (ID,))
-        plain.execute("INSERT INTO rollout_heads(id) VALUES (?) "
-                      "ON CONFLICT DO NOTHING", (ID,))
         plain.execute("INSERT OR IGNORE INTO rollouts(id, title) VALUES (?, 'x')",
                       (ID,))
-    assert head(plain, "item_count, status, title") == (2, "archived", None)
-    start(plain, OTHER)  # what the upsert left does not stop the next one
+    assert head(plain, "item_count, title") == (2, None)
+    start(plain, OTHER)  # what it left does not stop the next one
     assert head(plain, "item_count", OTHER) == (1,)
 
 
@@ -297,7 +286,7 @@ def test_upsert_keeps_the_history(plain):
 def test_bad_rows_are_refused(plain, columns):
     with pytest.raises(IntegrityError, match="Invalid"):
         start(plain, **columns)
-    assert rows(plain, "SELECT * FROM rollout_heads") == []
+    assert rows(plain, "SELECT * FROM rollout__heads") == []
     assert rows(plain, "SELECT * FROM rollout__data") == []
 
 
@@ -404,8 +393,7 @@ def test_redaction_reaches_list_and_size(plain):
 
 
 def fork(db, turn, rollout=OTHER, parent=ID):
-    db.execute("INSERT INTO rollout_forks(parent, turn, id) VALUES (?, ?, ?)",
-               (parent, turn, rollout))
+    module(db, "SELECT rollout_fork(?, ?, ?)", parent, turn, rollout)
 
 
 def make_turns(db, count, rollout=ID):
@@ -447,8 +435,8 @@ def test_forks_of_forks_outlive_each_other(plain):
     assert texts(plain, THIRD) == whole[THIRD]
     well(plain)
     plain.execute("DELETE FROM rollouts WHERE id = ?", (THIRD,))
-    for table in ("_data", "segments", "turns", "_marks", "about", "heads"):
-        assert one(plain, f"SELECT count(*) FROM rollout_{table}") == 0
+    for table in ("data", "segments", "turns", "marks", "about", "heads"):
+        assert one(plain, f"SELECT count(*) FROM rollout__{table}") == 0
 
 
 def test_receipts_add_up_to_what_was_stored(plain):
@@ -468,35 +456,17 @@ def test_receipts_add_up_to_what_was_stored(plain):
     assert one(plain, "SELECT DISTINCT rule FROM retention_log") == "manual"
 
 
-@pytest.mark.parametrize("turn", [-1, 4, "1", 1.5])
-def test_fork_refuses_turns_that_are_not_there(plain, turn):
-    start(plain)
-    make_turns(plain, 3)
-    with pytest.raises(IntegrityError, match="Invalid turn"):
-        fork(plain, turn)
-    with pytest.raises(IntegrityError, match="Rollout not found"):
-        fork(plain, 0, THIRD, OTHER)
-    with pytest.raises(IntegrityError, match="RolloutExistsError"):
-        fork(plain, 0, ID)
-    with pytest.raises(IntegrityError, match="RolloutExistsError"):
-        plain.execute("INSERT OR IGNORE INTO rollout_forks(parent, id) "
-                      "VALUES (?, ?)", (ID, ID))
-    assert one(plain, "SELECT count(*) FROM rollout_heads") == 1
-
-
 def test_cleanup_takes_what_the_due_view_lists(plain):
     for i in range(6):
         start(plain, f"5973b6c0-94b8-487b-a530-00000000000{i}", created=10,
               expires_at=100 + i if i < 5 else "permanent")
     plan = rows(plain, "SELECT key, bytes FROM rollout_due WHERE at < 104 "
                 "AND blocked_by IS NULL ORDER BY at")
-    plain.execute("INSERT INTO rollout_cleanup(now, max_rows) VALUES (104, 3)")
-    assert one(plain, "SELECT rows FROM rollout_act") == 3
+    assert module(plain, "SELECT rollout_cleanup_expired(104, 3)") == 3
     left = {r for r, in rows(plain, "SELECT id FROM rollouts")}
     assert left.isdisjoint(key for key, _ in plan[:3]) and len(left) == 3
-    plain.execute("INSERT INTO rollout_cleanup(now) VALUES (104)")
-    plain.execute("INSERT INTO rollout_cleanup(now) VALUES (104)")
-    assert one(plain, "SELECT rows FROM rollout_act") == 0
+    assert module(plain, "SELECT rollout_cleanup_expired(104)") == 1
+    assert module(plain, "SELECT rollout_cleanup_expired(104)") == 0
     assert rows(plain, "SELECT rule, rows, bytes, oldest, newest "
                 "FROM retention_log ORDER BY id") == [
         ("rollout.expired", 3, sum(b for _, b in plan[:3]), 100, 102),
@@ -504,23 +474,13 @@ def test_cleanup_takes_what_the_due_view_lists(plain):
     assert one(plain, "SELECT count(*) FROM rollouts") == 2
 
 
-@pytest.mark.parametrize("now", ["2020-01-01", "x", 1e300, 1.5, -1, b"1"])
-def test_cleanup_refuses_a_time_that_is_not_a_number(plain, now):
-    start(plain)
-    with pytest.raises(IntegrityError, match="Invalid time: now must be an integer"):
-        plain.execute("INSERT INTO rollout_cleanup(now) VALUES (?)", (now,))
-    assert one(plain, "SELECT count(*) FROM rollouts") == 1
-    assert rows(plain, "SELECT * FROM retention_log") == []
-
-
 def test_check_finds_what_was_tampered_with(path, plain):
     start(plain)
     log(plain, "user_message", message="x")
-    plain.execute("UPDATE rollout_heads SET last_sequence = 9, bytes = 1, turns = 7, "
-                  "stamp = stamp + 1")
+    plain.execute("UPDATE rollout__heads SET last_sequence = 9, bytes = 1, turns = 7")
     plain.execute("DROP TRIGGER rollout_data_update")
     plain.execute("UPDATE rollout__data SET payload = '{' WHERE id & 15 = 1")
-    found = " ".join(p for _, p in rows(plain, "SELECT * FROM rollout__check"))
+    found = " ".join(p for _, p in rollout_faults(plain))
     for word in ("last_sequence is 9", "bytes is 1", "turns is 7", "not JSON"):
         assert word in found
     plain.execute("DELETE FROM rollouts")
@@ -536,17 +496,6 @@ def test_conflict_clauses_inside_a_transaction_that_rolls_back(plain):
     assert head(plain, "item_count") == (5,)
     plain.execute("ROLLBACK")
     assert head(plain, "item_count") == (1,)
-
-
-def test_an_item_is_never_overwritten(plain):
-    start(plain)
-    log(plain, "user_message", message="hello")
-    before = rows(plain, "SELECT * FROM rollout__data")
-    for verb in ("INSERT", "INSERT OR REPLACE", "REPLACE"):
-        with pytest.raises(IntegrityError, match="AppendOnlyError"):
-            plain.execute(f"{verb} INTO rollout__data(id, timestamp, type, payload) "
-                          "SELECT id, timestamp, type, '{}' FROM rollout__data")
-    assert rows(plain, "SELECT * FROM rollout__data") == before
 
 
 @pytest.mark.parametrize("view", ["rollout_log", "rollout_items"])
@@ -586,63 +535,26 @@ def test_a_compaction_keeps_its_history(plain, key):
                       ('{"%s":[]}' % key,))
 
 
-UPSERT = ("INSERT INTO rollout_heads(id) VALUES ('%s') ON CONFLICT (id) DO UPDATE "
-          "SET status = status" % ID)
-IGNORE = "INSERT OR IGNORE INTO rollout_heads(id) VALUES ('%s')" % ID
-
-
-@pytest.mark.parametrize("when", ["BEFORE", "AFTER"])
-@pytest.mark.parametrize("sql", [UPSERT, IGNORE])
-def test_a_users_trigger_may_update_another_conversation(plain, when, sql):
-    start(plain)
-    log(plain, "user_message", message="a")
-    plain.execute(f"CREATE TRIGGER more {when} INSERT ON rollout_heads "
-                  f"WHEN NEW.id <> '{ID}' BEGIN {sql}; END")
-    start(plain, OTHER)
-    assert head(plain, "item_count", OTHER) == (1,)
-    plain.execute("INSERT INTO rollout_forks(parent, id) VALUES (?, ?)", (ID, THIRD))
-    assert head(plain, "item_count", THIRD) == (2,)
-
-
-@pytest.mark.parametrize("when", ["BEFORE", "AFTER"])
-@pytest.mark.parametrize("sql", [UPSERT, IGNORE, IGNORE.replace(ID, THIRD)])
-def test_a_trigger_hides_no_replace(plain, when, sql):
-    start(plain)
-    start(plain, OTHER)
-    log(plain, "user_message", OTHER, message="keep me")
-    plain.execute(f"CREATE TRIGGER more {when} INSERT ON rollout_heads "
-                  f"WHEN NEW.id = '{OTHER}' BEGIN {sql}; END")
-    for replace in ("REPLACE INTO rollout_heads(id) VALUES (?)",
-                    "REPLACE INTO rollout_heads(no, id) VALUES (1, ?)"):
-        with pytest.raises(IntegrityError, match="RolloutExistsError"):
-            plain.execute(replace, (OTHER,))
-    assert head(plain, "item_count", OTHER) == (2,)
-
-
 @pytest.mark.parametrize("begin", ["", "BEGIN"])
 @pytest.mark.parametrize("recursive", [0, 1])
 @pytest.mark.parametrize("skip", [
-    "AFTER INSERT ON main.rollout_heads", "BEFORE DELETE ON main.rollout_heads",
-    "BEFORE INSERT ON main.rollout_segments"])
+    "AFTER INSERT ON main.rollout__heads", "BEFORE DELETE ON main.rollout__heads",
+    "BEFORE INSERT ON main.rollout__segments"])
 def test_a_trigger_that_skips_others_lets_no_replace_through(plain, begin, recursive, skip):
     start(plain)
     start(plain, OTHER)
     log(plain, "user_message", OTHER, message="keep me")
-    before = rows(plain, "SELECT * FROM rollout_heads"), rows(plain, "SELECT * FROM rollout__data")
+    before = rows(plain, "SELECT * FROM rollout__heads"), rows(plain, "SELECT * FROM rollout__data")
     plain.execute(f"PRAGMA recursive_triggers = {recursive}")
     plain.execute(f"CREATE TEMP TRIGGER skip {skip} BEGIN SELECT RAISE(IGNORE); END")
-    for statement in (f"REPLACE INTO rollout_heads(id) VALUES ('{OTHER}')",
-                      f"REPLACE INTO rollout_heads(no, id) VALUES (2, '{THIRD}')",
-                      f"REPLACE INTO rollout_heads(rowid, id) VALUES (2, '{THIRD}')",
-                      "REPLACE INTO rollout_heads SELECT * FROM rollout_heads",
-                      "UPDATE OR REPLACE rollout_heads SET no = 2 WHERE no = 1",
-                      f"UPDATE OR REPLACE rollout_heads SET id = '{OTHER}' WHERE no = 1"):
+    for statement in (f"REPLACE INTO rollouts(id) VALUES ('{OTHER}')",
+                      f"INSERT OR REPLACE INTO rollouts(id, title) VALUES ('{ID}', 'x')"):
         plain.execute(begin)
         with pytest.raises(IntegrityError, match="RolloutExistsError|ReadOnlyError"):
             plain.execute(statement)
         if begin:
             plain.execute("COMMIT")
-        assert (rows(plain, "SELECT * FROM rollout_heads"),
+        assert (rows(plain, "SELECT * FROM rollout__heads"),
                 rows(plain, "SELECT * FROM rollout__data")) == before
 
 
@@ -655,24 +567,13 @@ def test_deleted_rows_come_back_when_the_file_runs_again(plain, path):
                   "AND item_type <> 'compacted'")
     plain.execute("DELETE FROM rollout_policy WHERE preset = 'everything'")
     plain.execute("DELETE FROM rollout_preambles")
-    for name in ("core", "rollout", "rollout_formats", "rollout_usage", "rollout_upkeep",
+    for name in ("core", "rollout", "rollout_formats", "rollout_usage",
              "rollout_tables"):
         assert shell(path, stdin=(ROOT / "sql" / f"{name}.sql").read_text()) == ""
     assert rows(plain, "SELECT * FROM rollout_preambles") == prefixes
     plain.execute("DELETE FROM rollout_policy WHERE preset = 'mine'")
     assert {table: rows(plain, f"SELECT * FROM {table} ORDER BY 1, 2")
             for table in was} == was
-
-
-def test_a_fork_is_its_own_whatever_triggers_start(plain):
-    start(plain)
-    log(plain, "user_message", message="a")
-    log(plain, "user_message", message="b")
-    plain.execute(f"CREATE TRIGGER more AFTER INSERT ON rollout_heads WHEN NEW.id <> '{THIRD}' "
-                  f"BEGIN INSERT OR IGNORE INTO rollout_heads(id) VALUES ('{THIRD}'); END")
-    plain.execute("INSERT INTO rollout_forks(parent, turn, id) VALUES (?, 1, ?)", (ID, OTHER))
-    assert [t[1] for t in texts(plain, OTHER)][1:] == [t[1] for t in texts(plain, ID)][1:2]
-    assert [sequence for sequence, _ in texts(plain, THIRD)] == [0]
 
 
 def test_an_empty_payload_type_is_a_payload(plain):

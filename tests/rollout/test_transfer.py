@@ -34,7 +34,7 @@ def test_export_and_import_return_the_same_lines(db):
     assert load(db, text) == {
         "rolloutId": ID, "rolloutIds": [ID], "format": "codex", "lines": 5, "items": 5, "new": 5,
         "bad": 0, "errors": []}
-    assert one(db, "SELECT count(*) FROM rollout_frames") == 0
+    assert one(db, "SELECT count(*) FROM rollout__frames") == 0
     assert exported(db) == text
     assert rows(db, "SELECT created, updated, turns, cwd FROM rollouts") == [
         (1775653133226, 1775653133226, 1, "/w")]
@@ -272,8 +272,8 @@ def test_real_sessions_round_trip_byte_for_byte(db, file):
         {"type": o["type"], "payload": o["payload"]} for o in map(json.loads, good)]
     users = [o for o in map(json.loads, good)
              if o["payload"].get("type") == "user_message"]
-    assert rows(db, "SELECT turns, first_user_message FROM rollout_heads JOIN "
-                "rollout_about USING(no)") == [
+    assert rows(db, "SELECT turns, first_user_message FROM rollout__heads JOIN "
+                "rollout__about USING(no)") == [
         (len(users), users[0]["payload"]["message"][:200])]
     well(db)
     # as an array through rollout_append, whatever the policy says
@@ -313,7 +313,7 @@ def test_an_import_that_fails_leaves_nothing_also_as_a_row(db, begin, first):
     with pytest.raises(sqlite3.Error, match="Write failed: no"):
         db.execute("INSERT INTO blackbox_call VALUES ('rollout_import', json_array(?, ?))",
                    (text, ID))
-    if begin:
+    if db.in_transaction:  # SQLite has rolled back what the row was in
         db.execute("COMMIT")
     assert list(db.iterdump()) == before
     db.execute("DROP TRIGGER no")

@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 from rollout_helpers import AT, ID, OTHER, THIRD, append, create, event, lines, load, well
-from conftest import DATA, connect, needs_data, one, rows
+from conftest import DATA, connect, needs_data, one, rollout_faults, rows
 
 SUMS = "calls, input_fresh, cache_write, cache_read, output, reasoning"
 
@@ -166,10 +166,10 @@ def test_calls_and_formats_cannot_be_changed_by_mistake(db):
         with pytest.raises(sqlite3.IntegrityError):
             db.execute(sql)
     db.execute("UPDATE rollout_calls SET output = 1")
-    assert "its usage is missing or wrong" in str(rows(db, "SELECT * FROM rollout__check"))
+    assert "its usage is missing or wrong" in str(rollout_faults(db))
     one(db, "SELECT rollout_rebuild()")
     db.execute("UPDATE rollout_days SET calls = 9")
-    assert "the sums of day" in str(rows(db, "SELECT * FROM rollout__check"))
+    assert "the sums of day" in str(rollout_faults(db))
 
 
 # -------------------------------------------------------------------- a peer

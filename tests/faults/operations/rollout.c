@@ -133,23 +133,25 @@ const Operation aRolloutOperation[] = {
                "\"thread_rolled_back\",\"num_turns\":1}}"),
         0},
     {"fork", ROLLOUT, 0, "SELECT rollout_fork(" OLD ", 1, " NEW ", 4000)", 0},
-    {"start a rollout by an upsert", ROLLOUT, 0,
-        "INSERT INTO rollout_heads(id, created) VALUES(" NEW ", 3000) "
-        "ON CONFLICT (id) DO UPDATE SET status = 'archived'",
+    {"start a rollout by plain SQL", ROLLOUT, 0,
+        "INSERT INTO rollouts(id, created, title) VALUES(" NEW ", 3000, 't')",
         0},
-    {"upsert of a rollout that exists", ROLLOUT, 0,
-        "INSERT INTO rollout_heads(id, created) VALUES(" OLD ", 3000) "
-        "ON CONFLICT (id) DO UPDATE SET status = 'archived'",
+    {"start one that exists", ROLLOUT, 0,
+        "INSERT OR IGNORE INTO rollouts(id, created) VALUES(" OLD ", 3000)", 0},
+    {"fork as a command", ROLLOUT, 0,
+        "INSERT INTO blackbox_call(command, arguments) VALUES("
+        "'rollout_fork', json_array(" OLD ", 1, " NEW ", 4000))",
         0},
     {"import without a session_meta", ROLLOUT, 0,
         "SELECT rollout_import('" USER "' || char(10) || 'damaged', " NEW
         ", 1000)",
         0},
     {"rebuild rollouts",
-        ROLLOUT "SELECT rollout_fork(" OLD ", 1, " NEW
-                ", 4000);DELETE FROM rollout_about;DELETE FROM rollout_turns;",
+        ROLLOUT
+        "SELECT rollout_fork(" OLD ", 1, " NEW
+        ", 4000);DELETE FROM rollout__about;DELETE FROM rollout__turns;",
         0, "SELECT rollout_rebuild()", 0},
-    {"install mends a lost table", ROLLOUT "DROP TABLE rollout_about;", 0,
+    {"install mends a lost table", ROLLOUT "DROP TABLE rollout__about;", 0,
         "SELECT blackbox_install()", 0},
     {"archive a rollout", ROLLOUT, 0, "SELECT rollout_archive(" OLD ")", 0},
     {"delete a rollout", ROLLOUT, 0, "SELECT rollout_delete(" OLD ")", 0},
