@@ -27,6 +27,7 @@
 --   rollout__marks    compactions and rollbacks, by the key of their item
 --   rollout_drops     what the policy dropped, by type
 --   rollout__act      the rule that is running, for its receipt
+--   rollout__said     what the item says that is being read
 --   rollout__takes    view: INSERT stores an item, or counts it as dropped
 --   rollout__fresh    view: a new id, the time, and the default time to live
 --   rollout__rules    view: the policy in force

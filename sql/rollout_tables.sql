@@ -74,6 +74,14 @@ BEGIN
   VALUES (NEW.no, 0, NEW.no, 4294967295);
 END;
 
+-- What the item says that is being read: its rows of rollout_facts, which are dear to
+-- compute. No rows otherwise.
+CREATE TABLE IF NOT EXISTS main.rollout__said(
+  fact   TEXT NOT NULL,
+  source TEXT NOT NULL,
+  value  TEXT
+);
+
 -- Reads the text of an item. It is a separate trigger, on this table, because
 -- SQLite allocates all the memory of a trigger whenever it fires, and most items
 -- do not need any of it.
@@ -94,11 +102,13 @@ BEGIN
                             model_provider, forked_from, format, source_id,
                             parent, agent, branch)
   SELECT * FROM rollout__meta WHERE NEW.looked = 0 AND no = NEW.no;
+  DELETE FROM rollout__said;
+  INSERT INTO rollout__said(fact, source, value)
+  SELECT fact, source, value FROM rollout_facts
+   WHERE id = (NEW.no << 32) + NEW.looked AND fact NOT IN ('assistant', 'tool');
   UPDATE rollout__heads SET user_sequence = NEW.looked
    WHERE no = NEW.no AND user_sequence IS NULL
-     AND EXISTS (SELECT 1 FROM rollout_facts
-                  WHERE id = (NEW.no << 32) + NEW.looked
-                    AND fact IN ('user', 'goal'));
+     AND EXISTS (SELECT 1 FROM rollout__said WHERE fact IN ('user', 'goal'));
   UPDATE rollout__about
      SET (reviewed, title, cwd, model, branch) =
          (SELECT coalesce(max(CASE fact WHEN 'review' THEN NEW.looked END),
@@ -112,13 +122,10 @@ BEGIN
                    rollout__about.model),
                  coalesce(max(CASE fact WHEN 'branch' THEN value END),
                    rollout__about.branch)
-            FROM rollout_facts
-           WHERE id = (NEW.no << 32) + NEW.looked AND value <> ''
-             AND fact IN ('review', 'title', 'cwd', 'model', 'branch'))
+            FROM rollout__said WHERE value <> '')
    WHERE no = NEW.no
-     AND EXISTS (SELECT 1 FROM rollout_facts
-                  WHERE id = (NEW.no << 32) + NEW.looked
-                    AND fact IN ('review', 'title', 'cwd', 'model', 'branch'));
+     AND EXISTS (SELECT 1 FROM rollout__said
+                  WHERE fact IN ('review', 'title', 'cwd', 'model', 'branch'));
   INSERT INTO rollout_calls(id, call, at, model, input_fresh, cache_write,
                             cache_read, output, reasoning, cost, format)
   SELECT id, call, at, model, input_fresh, cache_write, cache_read, output,
@@ -134,9 +141,8 @@ BEGIN
   -- rollback between them.
   INSERT INTO rollout__turns(id, number)
   SELECT (NEW.no << 32) + NEW.looked, NEW.turns
-    FROM (SELECT source, text FROM rollout_texts
-           WHERE id = (NEW.no << 32) + NEW.looked AND role = 'user'
-           LIMIT 1) AS x -- with LIMIT the text is computed only once
+    FROM (SELECT source, value AS text FROM rollout__said
+           WHERE fact = 'user' ORDER BY rowid LIMIT 1) AS x
    WHERE NOT EXISTS (SELECT 1 FROM rollout_preambles AS p
                       WHERE substr(x.text, 1, length(p.prefix)) = p.prefix)
      AND NOT EXISTS (
@@ -169,16 +175,14 @@ BEGIN
                     AND number = NEW.turns);
   UPDATE rollout__about
      SET prompt_id = (NEW.no << 32) + NEW.looked,
-         first_user_message = (SELECT substr(value, 1, 200) FROM rollout_facts
-                                WHERE id = (NEW.no << 32) + NEW.looked
-                                  AND fact IN ('user', 'goal'))
+         first_user_message = (SELECT substr(value, 1, 200) FROM rollout__said
+                                WHERE fact IN ('user', 'goal') ORDER BY rowid LIMIT 1)
    WHERE no = NEW.no AND prompt_id IS NULL
      AND (EXISTS (SELECT 1 FROM rollout__turns
                    WHERE id = (NEW.no << 32) + NEW.looked
                      AND number = NEW.turns)
-          OR EXISTS (SELECT 1 FROM rollout_facts
-                      WHERE id = (NEW.no << 32) + NEW.looked
-                        AND fact = 'goal'));
+          OR EXISTS (SELECT 1 FROM rollout__said WHERE fact = 'goal'));
+  DELETE FROM rollout__said;
   INSERT INTO rollout__marks(id, kind, first)
   SELECT id, 'compaction', NULL
     FROM rollout__data

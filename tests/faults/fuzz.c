@@ -25,6 +25,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *aByte, size_t nByte);
 
+extern const char bxSqlRolloutCheck[]; /* sql/rollout_check.sql */
 static sqlite3 *db;
 static unsigned char *aImage; /* of the database that 'd' changes */
 static sqlite3_int64 nImage;
