@@ -380,7 +380,8 @@ BEGIN
   UPDATE rollout__about
      SET first_user_message = (SELECT substr(value, 1, 200) FROM rollout_facts
                                 WHERE id = NEW.id AND fact IN ('user', 'goal'))
-   WHERE prompt_id = NEW.id;
+   WHERE prompt_id = NEW.id
+     AND no IN (SELECT rollout FROM rollout__segments WHERE owner = NEW.id >> 32);
   UPDATE rollout__about
      SET (title, source, cwd, originator, cli_version, model_provider,
           forked_from, format, source_id, parent, agent) =
@@ -591,22 +592,10 @@ CREATE TABLE IF NOT EXISTS main.rollout__about(
 CREATE INDEX IF NOT EXISTS main.rollout_parent
 ON rollout__about(parent) WHERE parent IS NOT NULL;
 
-CREATE INDEX IF NOT EXISTS main.rollout_prompt
-ON rollout__about(prompt_id) WHERE prompt_id IS NOT NULL;
-
 -- The start of a conversation remembers the time, and removes a little of what is
 -- due: among the oldest 100, the first that nothing blocks. It takes only what
 -- nothing can refuse, because a trigger cannot go on after an error. A conversation
 -- that is itself past its time removes nothing: it is history that is being loaded.
-CREATE VIEW IF NOT EXISTS main.rollout__overdue AS
-SELECT d.key AS key
-  FROM (SELECT key, blocked_by FROM rollout_due
-         WHERE at < (SELECT now FROM retention_now)
-         ORDER BY at LIMIT 100) AS d
- WHERE d.blocked_by IS NULL
-   AND NOT EXISTS (SELECT 1 FROM retention_refusers WHERE rule = 'rollout.expired')
- LIMIT 2;
-
 CREATE TRIGGER IF NOT EXISTS main.rollout_work
 AFTER INSERT ON rollout__heads
 WHEN EXISTS (SELECT 1 FROM retention__clock
@@ -619,7 +608,15 @@ BEGIN
   DELETE FROM rollout_due
    WHERE coalesce(NEW.expires_at, NEW.created, 9e18)
          >= (julianday('now') - 2440587.5) * 86400000.0 - 60000
-     AND key IN (SELECT key FROM rollout__overdue)
+     AND key IN (
+           SELECT d.key
+             FROM (SELECT key, blocked_by FROM rollout_due
+                    WHERE at < (SELECT now FROM retention_now)
+                    ORDER BY at LIMIT 100) AS d
+            WHERE d.blocked_by IS NULL
+              AND NOT EXISTS (SELECT 1 FROM retention_refusers
+                               WHERE rule = 'rollout.expired')
+            LIMIT 2)
      AND key <> NEW.id;
 END;
 
