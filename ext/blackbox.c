@@ -117,6 +117,8 @@ static const BxDomain aDomain[] = {
         .aRecords = bxRolloutRecords,
         .xMend = bxRolloutMend,
         .zFaults = bxSqlRolloutCheck,
+        .zGuarded = ",rollout__about,rollout__segments,rollout__turns,"
+                    "rollout__marks,",
         .zSize = "SELECT count(*) AS rows, coalesce(sum(bytes), 0) AS bytes "
                  "FROM main.rollout__heads",
         .zFailed = "WriteError: Write failed: ",
