@@ -405,12 +405,14 @@ BEGIN
                END;
   INSERT INTO rollout__takes(rollout, timestamp, type, payload, dropped)
   SELECT lower(NEW.rollout_id), NEW.timestamp, i.type, i.payload, NOT coalesce(
-           -- a row with two names comes before one with '*'
-           (SELECT max(4 * (item_key = i.t) + 2 * (payload_key = coalesce(i.p, '*'))
-                       + keep) & 1
-              FROM rollout__rules
-             WHERE item_key IN (i.t, '*') AND payload_key IN (coalesce(i.p, '*'), '*')
-               AND (payload_key <> '*' OR i.p IS NOT '')), 0)
+           (SELECT keep FROM rollout__rules
+             WHERE item_key = i.t AND payload_key = coalesce(i.p, '*')),
+           (SELECT keep FROM rollout__rules
+             WHERE item_key = i.t AND payload_key = '*' AND i.p IS NOT ''),
+           (SELECT keep FROM rollout__rules
+             WHERE item_key = '*' AND payload_key = coalesce(i.p, '*')),
+           (SELECT keep FROM rollout__rules
+             WHERE item_key = '*' AND payload_key = '*' AND i.p IS NOT ''), 0)
     FROM (SELECT type, payload, lower(replace(type, '_', '')) AS t,
                  CASE WHEN payload IS NULL THEN ''
                       WHEN json_type(payload, '$.type') = 'text' THEN

@@ -102,7 +102,6 @@ BEGIN
                             model_provider, forked_from, format, source_id,
                             parent, agent, branch)
   SELECT * FROM rollout__meta WHERE NEW.looked = 0 AND no = NEW.no;
-  DELETE FROM rollout__said;
   INSERT INTO rollout__said(fact, source, value)
   SELECT fact, source, value FROM rollout_facts
    WHERE id = (NEW.no << 32) + NEW.looked AND fact NOT IN ('assistant', 'tool');
@@ -182,7 +181,7 @@ BEGIN
                    WHERE id = (NEW.no << 32) + NEW.looked
                      AND number = NEW.turns)
           OR EXISTS (SELECT 1 FROM rollout__said WHERE fact = 'goal'));
-  DELETE FROM rollout__said;
+  DELETE FROM rollout__said WHERE fact <> ''; -- without WHERE it would write a page
   INSERT INTO rollout__marks(id, kind, first)
   SELECT id, 'compaction', NULL
     FROM rollout__data

@@ -377,11 +377,15 @@ const RolloutRules *bxRolloutRules(BxStmts *pHome, BxErr *pErr) {
 ** from here; a test compares both. ?2 is '' for an item without a payload, and
 ** NULL for a payload without a type. */
 static const char zKeep[] =
-    "SELECT coalesce((SELECT max(4 * (item_key = t) + "
-    "2 * (payload_key = coalesce(p, '*')) + keep) & 1 "
-    "FROM main.rollout__rules WHERE item_key IN (t, '*') "
-    "AND payload_key IN (coalesce(p, '*'), '*') "
-    "AND (payload_key <> '*' OR p IS NOT '')), 0) "
+    "SELECT coalesce("
+    "(SELECT keep FROM main.rollout__rules WHERE item_key = t AND "
+    "payload_key = coalesce(p, '*')), "
+    "(SELECT keep FROM main.rollout__rules WHERE item_key = t AND "
+    "payload_key = '*' AND p IS NOT ''), "
+    "(SELECT keep FROM main.rollout__rules WHERE item_key = '*' AND "
+    "payload_key = coalesce(p, '*')), "
+    "(SELECT keep FROM main.rollout__rules WHERE item_key = '*' AND "
+    "payload_key = '*' AND p IS NOT ''), 0) "
     "FROM (SELECT lower(replace(?1, '_', '')) AS t, "
     "lower(replace(?2, '_', '')) AS p)";
 
