@@ -420,8 +420,8 @@ def test_clear_leaves_nothing_and_one_receipt(pdb):
     pdb.execute("DELETE FROM cache_sessions WHERE session_id = ?", (A,))
     for table in ("cache_items", "cache_sessions", "cache_sizes"):
         assert one(pdb, f"SELECT count(*) FROM {table} WHERE session_id = ?", A) == 0
-    assert rows(pdb, "SELECT domain, rule, rows, bytes, oldest, newest, minute"
-                " FROM retention_log") == [("cache", "clear", 20, 200, T0, T0 + 19, None)]
+    assert rows(pdb, "SELECT domain, rule, rows, bytes, oldest, newest"
+                " FROM retention_log") == [("cache", "clear", 20, 200, T0, T0 + 19)]
     exact(pdb)
 
 
