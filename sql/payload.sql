@@ -228,15 +228,20 @@ SELECT id AS "key", request_body AS request_body, response_body AS response_body
 -- which the guard sees it, and the receipt. A plain INSERT fails without our help, and
 -- INSERT OR IGNORE passes. (rowid -1 means none: no row has it.)
 CREATE TRIGGER IF NOT EXISTS main.payload_insert_replace
-BEFORE INSERT ON event_payloads WHEN (SELECT hit FROM blackbox__probe) = 1
+BEFORE INSERT ON event_payloads
+WHEN EXISTS (SELECT 1 FROM event_payloads WHERE id = NEW.id)
+  OR (NEW.rowid <> -1 AND EXISTS (SELECT 1 FROM event_payloads WHERE rowid = NEW.rowid))
 BEGIN
-  INSERT INTO payload__leaving(rid)
-  SELECT rowid FROM event_payloads WHERE id = NEW.id UNION SELECT NEW.rowid WHERE NEW.rowid <> -1;
   UPDATE blackbox__probe SET hit = 0 WHERE one = 1;
+  INSERT OR IGNORE INTO blackbox__probe(one, hit) VALUES (1, 1);
+  INSERT INTO payload__leaving(rid)
+  SELECT rowid FROM event_payloads
+   WHERE (SELECT hit FROM blackbox__probe) AND (id = NEW.id OR rowid = NEW.rowid);
 END;
 
 -- A DELETE trigger of a user may run a REPLACE while the trigger above deletes, which
--- then does not fire. This one fires before it, and only raises, so that it always fires.
+-- then does not fire. This one only raises, so that it always fires, be it before the
+-- other one or after it.
 CREATE TRIGGER IF NOT EXISTS main.payload_insert_taken
 BEFORE INSERT ON event_payloads
 WHEN EXISTS (SELECT 1 FROM event_payloads WHERE id = NEW.id)
@@ -279,6 +284,8 @@ BEGIN
   VALUES (NEW.rowid, max(coalesce(NEW.pinned, 0), NEW.purpose = 'evidence'),
           NEW.pinned IS NOT 0 OR NEW.purpose = 'evidence' OR NEW.size_bytes IS NOT
           coalesce(length(CAST(NEW.request_body AS BLOB)), 0) + coalesce(length(CAST(NEW.response_body AS BLOB)), 0));
+  UPDATE retention__clock SET seen = unixepoch() * 1000
+   WHERE one = 1 AND unixepoch() * 1000 - seen BETWEEN 3600001 AND 604800000;
   UPDATE payload__state
      SET bytes = bytes + (NEW.purpose IS 'archive' AND NEW.pinned IS 0) * NEW.size_bytes,
          rid = iif((NEW.purpose IS 'archive' AND NEW.pinned IS 0), NEW.rowid, -1), ms = iif((NEW.purpose IS 'archive' AND NEW.pinned IS 0), NEW.created_ms, 0),
@@ -523,8 +530,6 @@ BEGIN
                   AND substr(name, 1, 8) <> 'payload_' AND instr(lower(sql), 'delete'))
               OR (type = 'table' AND instr(lower(sql), 'references') AND instr(lower(sql), 'event_payloads')))
    WHERE one = 1;
-  UPDATE retention__clock SET seen = unixepoch() * 1000
-   WHERE one = 1 AND unixepoch() * 1000 - seen BETWEEN 3600001 AND 604800000;
   SELECT RAISE(ABORT, 'QuotaExceededError: the bodies of this row have more bytes than payload.max_bytes, the limit of the whole archive; store less, or set a higher limit')
     FROM event_payloads
    WHERE rowid = NEW.rid AND size_bytes > NEW.max_bytes;
@@ -541,10 +546,10 @@ BEGIN
    LIMIT (SELECT (due > -900 AND (bytes - packed + packed * share > max_bytes OR due > 0 AND EXISTS (
             SELECT 1 FROM retention__in_force))) * 97 FROM payload__state);
   UPDATE payload__state
-     SET work = 0, wake = iif(till < 0, wake, min(coalesce((SELECT seen FROM retention__clock), 0) + 3600001, kept_ms +
+     SET work = 0, wake = iif(till < 0, wake, kept_ms +
            coalesce((SELECT created_ms FROM event_payloads INDEXED BY payload_by_age
                       WHERE purpose = 'archive' AND pinned = 0 AND created_ms > since
-                      ORDER BY created_ms LIMIT 1), 9e15)))
+                      ORDER BY created_ms LIMIT 1), 9e15))
    WHERE one = 1;
   INSERT INTO retention_note(at, domain, minute, rule, rows, bytes) -- one a day
   SELECT unixepoch() * 1000, 'payload', (unixepoch() / 86400 + 1) * 1440, refused, 0, 0
