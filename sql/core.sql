@@ -15,10 +15,7 @@
 --         retention__erased      keys of what was erased, which are refused
 --         store_dropped          texts that the body store can sweep
 --         blackbox__probe        lets a trigger detect a REPLACE
--- Views   proof_log              the leaves in words
---         retention_now          the current time, if the clock can be trusted
---         retention_clock        the newest time that this file has seen; UPDATE
---                                confirms a clock that has jumped
+-- Views   retention_now          the current time, if the clock can be trusted
 --         retention_refusers     what could refuse the removal of a row by a rule
 --         blackbox_log           the log, with the receipts that are not finished
 --         retention_log          receipts: what was removed, and by which rule
@@ -278,13 +275,6 @@ CREATE TABLE IF NOT EXISTS main.blackbox__erased(
   PRIMARY KEY (n, name)
 ) WITHOUT ROWID;
 
--- open: the row is still there.
-CREATE VIEW IF NOT EXISTS main.proof_log AS
-SELECT l.leaf AS leaf, iif(g.n, coalesce(g.kind, 'removal'), NULL) AS kind, l.leaf + 1 AS number, g.at AS at,
-       lower(hex(l.hash)) AS commitment, g.n IS NOT NULL AS open
-  FROM blackbox__leaves AS l LEFT JOIN blackbox__log AS g ON g.n = l.leaf + 1
- WHERE l.leaf < (SELECT size FROM blackbox__tree);
-
 -- Removals that one receipt will tell: those of a rule and a minute or, with minute
 -- 0, those of the bulk act that runs.
 CREATE TABLE IF NOT EXISTS main.blackbox__open(
@@ -395,21 +385,6 @@ CREATE TABLE IF NOT EXISTS main.retention__clock(
 INSERT INTO main.retention__clock(one, seen)
 SELECT 1, CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)
  WHERE NOT EXISTS (SELECT 1 FROM main.retention__clock);
-
-CREATE VIEW IF NOT EXISTS main.retention_clock AS SELECT seen FROM retention__clock;
-
--- UPDATE retention_clock SET seen = (SELECT clock FROM retention_now) confirms a
--- clock that has jumped. The log has it.
-CREATE TRIGGER IF NOT EXISTS main.retention_clock_update
-INSTEAD OF UPDATE ON retention_clock
-BEGIN
-  SELECT RAISE(ABORT, 'ClockError: retention_clock can only be set to the current time; SELECT retention_confirm_clock(), or UPDATE retention_clock SET seen = (SELECT clock FROM retention_now)')
-   WHERE NEW.seen IS NOT (SELECT clock FROM retention_now);
-  INSERT INTO blackbox__log(at, domain, kind, subject, oldest, newest)
-  SELECT NEW.seen, 'core', 'clock', 'confirmed', min(OLD.seen, NEW.seen), max(OLD.seen, NEW.seen)
-   WHERE NEW.seen < OLD.seen OR NEW.seen > OLD.seen + 604800000;
-  UPDATE retention__clock SET seen = NEW.seen WHERE one = 1;
-END;
 
 INSERT INTO main.blackbox_domains(domain, format) VALUES ('core', 1)
 ON CONFLICT (domain) DO UPDATE SET format = excluded.format;

@@ -21,8 +21,6 @@
 --                          removes what nothing blocks
 --         payload_evidence INSERT saves an exchange as evidence; its row in the
 --                          archive, if it has one, becomes the evidence
---         payload_history  INSERT adds archive rows that may be older than the
---                          retention period: they stay until somebody cleans up
 --         payload__held    the rows that a hold keeps
 --         payload__bodies  the bodies, as the store needs them
 --
@@ -210,10 +208,6 @@ SELECT id, size_bytes, created_ms, 'pinned', rowid
   FROM event_payloads
  WHERE (purpose <> 'archive' OR pinned <> 0) AND purpose = 'archive';
 
-CREATE VIEW IF NOT EXISTS main.payload_history AS
-SELECT NULL AS id, NULL AS event_id, NULL AS agent_id, NULL AS request_body,
-       NULL AS response_body, NULL AS created_at WHERE 0;
-
 CREATE VIEW IF NOT EXISTS main.payload_evidence AS
 SELECT NULL AS kill_switch_event_id, NULL AS event_id, NULL AS agent_id,
        NULL AS request_body, NULL AS response_body, NULL AS created_at, NULL AS meta WHERE 0;
@@ -362,24 +356,17 @@ BEGIN
           WHERE text = CAST(substr(NEW.response_body, 37) AS INTEGER) AND reference = NEW.response_body
             AND ("key" IS NOT OLD.id OR NEW.response_body IS OLD.request_body))
     THEN RAISE(ABORT, 'ValidationError: this body is a reference to the body store, which belongs to another row; set its text, store_text(body)') END;
+  SELECT CASE
+    WHEN pinned IS NOT 0
+    THEN RAISE(ABORT, 'PinnedError: a pinned row has this id or rowid and cannot be overwritten; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
+    WHEN EXISTS (SELECT 1 FROM payload__held AS h WHERE h.rid = e.rowid)
+    THEN RAISE(ABORT, 'HeldError: a hold keeps a row with these values, which cannot be overwritten; SELECT * FROM retention_holds lists the holds, and retention_release() ends one') END
+    FROM event_payloads AS e
+   WHERE (id = NEW.id OR rowid = NEW.rowid) AND rowid <> OLD.rowid;
 END;
 
--- UPDATE OR REPLACE would take the row that has this id or rowid.
-CREATE TRIGGER IF NOT EXISTS main.payload_update_taken
-BEFORE UPDATE OF rowid, oid, _rowid_, id ON event_payloads
-WHEN EXISTS (SELECT 1 FROM event_payloads WHERE id = NEW.id AND rowid <> OLD.rowid)
-  OR EXISTS (SELECT 1 FROM event_payloads WHERE rowid = NEW.rowid AND rowid <> OLD.rowid)
-BEGIN
-  SELECT CASE WHEN EXISTS (SELECT 1 FROM payload__pins AS p, event_payloads AS e
-                          WHERE e.rowid = rid AND p.id = e.id)
-         THEN RAISE(ABORT, 'PinnedError: a pinned row has this id or rowid and cannot be overwritten; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
-         WHEN EXISTS (SELECT 1 FROM payload__held AS h WHERE h.rid = taken.rid)
-         THEN RAISE(ABORT, 'HeldError: a hold keeps a row with these values, which cannot be overwritten; SELECT * FROM retention_holds lists the holds, and retention_release() ends one') END
-    FROM (SELECT rowid AS rid FROM event_payloads WHERE id = NEW.id
-          UNION ALL SELECT rowid FROM event_payloads WHERE rowid = NEW.rowid) AS taken
-   WHERE rid <> OLD.rowid;
-END;
-
+-- UPDATE OR REPLACE takes the row that has this id or rowid. The guard above refuses it
+-- if that row is pinned or held, also where this trigger does not fire, as it runs.
 CREATE TRIGGER IF NOT EXISTS main.payload_update_replace
 BEFORE UPDATE OF rowid, oid, _rowid_, id ON event_payloads
 WHEN EXISTS (SELECT 1 FROM event_payloads WHERE id = NEW.id AND rowid <> OLD.rowid)
@@ -614,21 +601,6 @@ BEGIN
   SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads prevents this row from being unpinned; drop the trigger')
    WHERE EXISTS (SELECT 1 FROM event_payloads
                   WHERE id = NEW.payload_id AND pinned <> 0);
-END;
-
--- The clean-up that a write carries removes no rows up to this time.
-CREATE TRIGGER IF NOT EXISTS main.payload_history_insert
-INSTEAD OF INSERT ON payload_history
-BEGIN
-  INSERT INTO event_payloads(id, event_id, agent_id, request_body, response_body, size_bytes,
-    purpose, created_at)
-  VALUES (coalesce(NEW.id, printf('%08x-%04x-4%03x-%04x-%012x', random() & 4294967295, random() & 65535,
-      random() & 4095, 32768 | (random() & 16383), random() & 281474976710655)),
-    NEW.event_id, NEW.agent_id, NEW.request_body, NEW.response_body, coalesce(length(CAST(NEW.request_body AS BLOB)), 0) + coalesce(length(CAST(NEW.response_body AS BLOB)), 0),
-    'archive', NEW.created_at);
-  UPDATE blackbox_settings SET value = max(1, (SELECT ms FROM payload__state))
-   WHERE name = 'payload.history_until' AND value < max(1, (SELECT ms FROM payload__state))
-     AND (SELECT ms < (julianday('now') - 2440587.5) * 86400000.0 - kept_ms FROM payload__state);
 END;
 
 -- An exchange that is in the archive is not stored twice: its row becomes the

@@ -338,7 +338,8 @@ def test_a_stopped_agent_is_refused_if_so_set_and_is_started_with_a_reason(db):
         with pytest.raises(sqlite3.IntegrityError, match="ValidationError|NotFoundError"):
             db.execute(f"INSERT INTO payload_starts(agent_id, actor, reason) VALUES{values}")
     db.execute("INSERT INTO payload_starts(agent_id, actor, reason) VALUES('a', 'Ann', 'mended')")
-    assert rows(db, "SELECT act, actor, reason FROM payload_agent_log") == [
+    assert rows(db, "SELECT kind, actor, reason FROM blackbox_log "
+                "WHERE kind IN ('stop', 'start')") == [
         ("stop", "rule no_progress", None), ("start", "Ann", "mended")]
     assert rows(db, "SELECT actor, reason, subject FROM blackbox_log WHERE kind = 'kill_switch'") \
         == rows(db, "SELECT 'rule ' || rule, sentence, kill_switch_event_id FROM payload_verdicts")
@@ -620,7 +621,7 @@ def test_the_log_keeps_the_verdicts_and_stops(db):
     db.execute("DELETE FROM payload_verdicts")
     assert rows(db, "SELECT subject, reason, agent_id FROM blackbox_log WHERE kind = 'verdict'") \
         == [("no_progress", sentence, "a")]
-    for act in "UPDATE payload_agent_log SET reason = ''", "DELETE FROM payload_agent_log":
+    for act in "UPDATE payload_starts SET reason = ''", "DELETE FROM payload_starts":
         with pytest.raises(sqlite3.OperationalError, match="because it is a view"):
             db.execute(act)
 
