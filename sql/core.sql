@@ -93,15 +93,15 @@ CREATE VIEW IF NOT EXISTS main.retention__holds AS
 SELECT kind, "key", owner, until, step, found
   FROM retention__in_force
  WHERE until IS NULL
-    OR (until > (SELECT iif((julianday('now') - 2440587.5) * 86400000.0 - seen BETWEEN 0 AND 86400000,
-                             (julianday('now') - 2440587.5) * 86400000.0, seen)
+    OR (until > (SELECT iif(unixepoch() * 1000 - seen BETWEEN 0 AND 86400000,
+                             unixepoch() * 1000, seen)
                    FROM retention__clock)) IS NOT 0;
 
 CREATE VIEW IF NOT EXISTS main.retention__refused AS
 SELECT kind, "key", until
   FROM retention__erased
- WHERE (until > (SELECT iif((julianday('now') - 2440587.5) * 86400000.0 - seen BETWEEN 0 AND 86400000,
-                             (julianday('now') - 2440587.5) * 86400000.0, seen)
+ WHERE (until > (SELECT iif(unixepoch() * 1000 - seen BETWEEN 0 AND 86400000,
+                             unixepoch() * 1000, seen)
                    FROM retention__clock)) IS NOT 0;
 
 -- An actor, an owner and a reason are text in which nothing hides: no control
@@ -109,16 +109,13 @@ SELECT kind, "key", until
 -- character that is not in "unseen" exists and is not a tag (917504 to 921599).
 -- (A host may forbid patterns of GLOB, so none is used.)
 CREATE VIEW IF NOT EXISTS main.retention__visible AS
-SELECT char(9, 10, 13, 32, 160, 173, 847, 1564, 4447, 4448) ||
-       char(5760, 6068, 6069, 6155, 6156, 6157, 6158, 10240, 12288) ||
-       char(8192, 8193, 8194, 8195, 8196, 8197, 8198, 8199, 8200) ||
-       char(8201, 8202, 8203, 8204, 8205, 8206, 8207, 8232, 8233) ||
-       char(8234, 8235, 8236, 8237, 8238, 8239, 8287, 8288, 8289) ||
-       char(8290, 8291, 8292, 8293, 8294, 8295, 8296, 8297, 8298) ||
-       char(8299, 8300, 8301, 8302, 8303, 12644, 65024, 65025) ||
-       char(65026, 65027, 65028, 65029, 65030, 65031, 65032) ||
-       char(65033, 65034, 65035, 65036, 65037, 65038, 65039) ||
-       char(65279, 65440, 65529, 65530, 65531) AS unseen;
+WITH range(c, last) AS (VALUES (9, 10), (13, 13), (32, 32), (160, 160), (173, 173),
+  (847, 847), (1564, 1564), (4447, 4448), (5760, 5760), (6068, 6069), (6155, 6158),
+  (8192, 8207), (8232, 8239), (8287, 8303), (10240, 10240), (12288, 12288),
+  (12644, 12644), (65024, 65039), (65279, 65279), (65440, 65440), (65529, 65531)),
+each(c, last) AS (
+  SELECT c, last FROM range UNION ALL SELECT c + 1, last FROM each WHERE c < last)
+SELECT group_concat(char(c), '') AS unseen FROM each;
 
 CREATE VIEW IF NOT EXISTS main.retention__controls AS
 WITH control(c) AS (

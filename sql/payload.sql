@@ -138,23 +138,29 @@ CREATE TABLE IF NOT EXISTS main.payload__packed(
 );
 CREATE INDEX IF NOT EXISTS main.payload__packed_key ON payload__packed("key");
 
+-- bytes: size_bytes of archive rows without a pin. packed: bytes of payload__packed
+-- that are counted. share: what the store takes for a byte of text. pack: rows with an
+-- earlier created_at are packed. kept_ms, since, max_bytes: the settings. wake: no row
+-- is due before this time. rid, ms: the row that is written, and its time if it is an
+-- insert. work: 1 while rows go. till: rows before this time are due. due: how many of
+-- them still go; below -900: none, as something may refuse. rule: why rows go now;
+-- NULL: a plain statement.
 CREATE TABLE IF NOT EXISTS main.payload__state(
   one       INTEGER PRIMARY KEY CHECK (one = 1),
-  bytes     INTEGER NOT NULL DEFAULT 0, -- size_bytes of archive rows without a pin
-  packed    INTEGER NOT NULL DEFAULT 0, -- bytes of payload__packed that are counted
-  share     REAL NOT NULL DEFAULT 1,    -- what the store takes for a byte of text
-  pack      TEXT NOT NULL DEFAULT '',   -- rows with an earlier created_at are packed
-  kept_ms   INTEGER,                    -- the settings
+  bytes     INTEGER NOT NULL DEFAULT 0,
+  packed    INTEGER NOT NULL DEFAULT 0,
+  share     REAL NOT NULL DEFAULT 1,
+  pack      TEXT NOT NULL DEFAULT '',
+  kept_ms   INTEGER,
   since     INTEGER,
   max_bytes INTEGER,
-  wake      INTEGER NOT NULL DEFAULT 0, -- no row is due before this time
-  rid       INTEGER,                    -- the row that is written, and its time if
-  ms        INTEGER,                    --   it is an insert
-  work      INTEGER NOT NULL DEFAULT 0, -- 1 while rows go
-  till      INTEGER,                    -- rows before this time are due
-  due       INTEGER NOT NULL DEFAULT 0, -- how many of them still go; below -900: none,
-                                        --   as something may refuse
-  rule      TEXT                        -- why rows go now; NULL: a plain statement
+  wake      INTEGER NOT NULL DEFAULT 0,
+  rid       INTEGER,
+  ms        INTEGER,
+  work      INTEGER NOT NULL DEFAULT 0,
+  till      INTEGER,
+  due       INTEGER NOT NULL DEFAULT 0,
+  rule      TEXT
 );
 INSERT INTO main.payload__state(one) VALUES (1) ON CONFLICT (one) DO NOTHING;
 
@@ -195,8 +201,9 @@ SELECT rowid AS rid, id
                 CROSS JOIN retention__holds AS f
                    ON f.kind = k.kind AND f."key" = k.name);
 
+-- (The id by a query of its own: so no body is read.)
 CREATE VIEW IF NOT EXISTS main.payload_due AS
-SELECT (SELECT i.id FROM event_payloads AS i WHERE i.rowid = e.rowid) AS "key", -- without the bodies
+SELECT (SELECT i.id FROM event_payloads AS i WHERE i.rowid = e.rowid) AS "key",
        size_bytes AS bytes, created_ms AS at,
        CASE WHEN EXISTS (SELECT 1 FROM retention__in_force)
              AND EXISTS (SELECT 1 FROM payload__held AS h WHERE h.rid = e.rowid)
@@ -269,10 +276,10 @@ BEGIN
           WHERE (kind = 'agent' AND "key" = NEW.agent_id) OR (kind = 'event' AND "key" = NEW.event_id)
              OR (kind = 'kill_switch' AND "key" = NEW.kill_switch_event_id))
     THEN RAISE(ABORT, 'ErasedError: what had this agent, event or kill switch was erased, and writes under it are refused for retention.refuse_days; use another one, or wait until the time in retention_erasures')
-    WHEN typeof(NEW.request_body) = 'blob' AND EXISTS (SELECT 1 FROM payload__packed
-          WHERE text = CAST(substr(NEW.request_body, 37) AS INTEGER) AND reference = NEW.request_body)
-      OR typeof(NEW.response_body) = 'blob' AND EXISTS (SELECT 1 FROM payload__packed
-          WHERE text = CAST(substr(NEW.response_body, 37) AS INTEGER) AND reference = NEW.response_body)
+    WHEN 'blob' IN (typeof(NEW.request_body), typeof(NEW.response_body)) AND EXISTS (
+          SELECT 1 FROM payload__packed
+           WHERE text IN (CAST(substr(NEW.request_body, 37) AS INTEGER), CAST(substr(NEW.response_body, 37) AS INTEGER))
+             AND reference IN (NEW.request_body, NEW.response_body))
     THEN RAISE(ABORT, 'ValidationError: this body is a reference to the body store, which belongs to another row; insert its text, store_text(body)') END;
   INSERT INTO payload__settling(rid, pinned, wrong)
   VALUES (NEW.rowid, max(coalesce(NEW.pinned, 0), NEW.purpose = 'evidence'),
@@ -316,26 +323,20 @@ CREATE TRIGGER IF NOT EXISTS main.payload_update_guard
 BEFORE UPDATE OF rowid, oid, _rowid_, id, event_id, agent_id, request_body, response_body,
   purpose, kill_switch_event_id, created_at, meta ON event_payloads
 BEGIN
-  SELECT CASE
-    WHEN OLD.pinned IS NOT 0
-    THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
-    WHEN NEW.event_id IS OLD.event_id COLLATE BINARY AND NEW.agent_id IS OLD.agent_id COLLATE BINARY
-     AND NEW.request_body IS OLD.request_body COLLATE BINARY
-     AND NEW.response_body IS OLD.response_body COLLATE BINARY
-     AND NEW.rowid = OLD.rowid AND (NEW.id IS OLD.id COLLATE BINARY OR OLD.id IS NULL)
-     AND (NEW.meta IS OLD.meta COLLATE BINARY OR OLD.meta IS NULL)
-     AND OLD.purpose IS 'archive' AND NEW.purpose IS 'evidence'
-     AND (OLD.kill_switch_event_id IS NULL
-          OR NEW.kill_switch_event_id IS OLD.kill_switch_event_id COLLATE BINARY)
-    THEN NULL
-    WHEN EXISTS (SELECT 1 FROM payload__held WHERE rid = OLD.rowid)
-    THEN RAISE(ABORT, 'HeldError: a hold keeps this row, which cannot be changed; SELECT * FROM retention_holds lists the holds, and retention_release() ends one') END
-   WHERE (OLD.pinned IS NOT 0 OR EXISTS (SELECT 1 FROM retention__in_force))
+  SELECT CASE OLD.pinned WHEN 0
+         THEN RAISE(ABORT, 'HeldError: a hold keeps this row, which cannot be changed; SELECT * FROM retention_holds lists the holds, and retention_release() ends one')
+         ELSE RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)') END
+   WHERE (OLD.pinned IS NOT 0 OR (EXISTS (SELECT 1 FROM retention__in_force)
+                                  AND EXISTS (SELECT 1 FROM payload__held WHERE rid = OLD.rowid)))
      AND NOT (NEW.rowid = OLD.rowid AND (NEW.id IS OLD.id COLLATE BINARY OR OLD.id IS NULL)
               AND NEW.event_id IS OLD.event_id COLLATE BINARY AND NEW.agent_id IS OLD.agent_id COLLATE BINARY
-              AND NEW.purpose IS OLD.purpose COLLATE BINARY AND NEW.created_at IS OLD.created_at COLLATE BINARY
-              AND NEW.kill_switch_event_id IS OLD.kill_switch_event_id COLLATE BINARY
-              AND (NEW.meta IS OLD.meta COLLATE BINARY OR OLD.pinned AND OLD.response_body IS NULL AND NOT EXISTS (
+              AND (NEW.kill_switch_event_id IS OLD.kill_switch_event_id COLLATE BINARY
+                   OR (NEW.purpose, OLD.purpose, OLD.kill_switch_event_id) IS ('evidence', 'archive', NULL))
+              AND ((NEW.purpose IS OLD.purpose COLLATE BINARY AND NEW.created_at IS OLD.created_at COLLATE BINARY)
+                   OR (NEW.purpose, OLD.purpose, OLD.pinned) IS ('evidence', 'archive', 0))
+              AND (NEW.meta IS OLD.meta COLLATE BINARY
+                   OR (NEW.purpose, OLD.purpose, OLD.meta) IS ('evidence', 'archive', NULL)
+                   OR OLD.pinned AND OLD.response_body IS NULL AND NOT EXISTS (
                     SELECT 1 FROM blackbox__log WHERE subject = OLD.id AND kind = 'complete'))
               AND (NEW.request_body IS OLD.request_body COLLATE BINARY OR EXISTS (
                     SELECT 1 FROM payload__packed WHERE "key" = OLD.id AND reference IS NEW.request_body))
@@ -349,12 +350,12 @@ BEGIN
     THEN RAISE(ABORT, 'ValidationError: event_id and agent_id must be text that is not empty; set both')
     WHEN NEW.created_at IS NOT OLD.created_at AND NEW.created_ms IS NULL
     THEN RAISE(ABORT, 'ValidationError: created_at must be a date such as 2026-01-31T12:00:00.000Z or 2026-01-31 12:00:00')
-    WHEN typeof(NEW.request_body) = 'blob' AND EXISTS (SELECT 1 FROM payload__packed
-          WHERE text = CAST(substr(NEW.request_body, 37) AS INTEGER) AND reference = NEW.request_body
-            AND ("key" IS NOT OLD.id OR NEW.request_body IS OLD.response_body))
-      OR typeof(NEW.response_body) = 'blob' AND EXISTS (SELECT 1 FROM payload__packed
-          WHERE text = CAST(substr(NEW.response_body, 37) AS INTEGER) AND reference = NEW.response_body
-            AND ("key" IS NOT OLD.id OR NEW.response_body IS OLD.request_body))
+    WHEN 'blob' IN (typeof(NEW.request_body), typeof(NEW.response_body)) AND EXISTS (
+          SELECT 1 FROM payload__packed
+           WHERE text IN (CAST(substr(NEW.request_body, 37) AS INTEGER), CAST(substr(NEW.response_body, 37) AS INTEGER))
+             AND reference IN (NEW.request_body, NEW.response_body)
+             AND ("key" IS NOT OLD.id OR (reference IS NEW.request_body AND reference IS OLD.response_body)
+                  OR (reference IS NEW.response_body AND reference IS OLD.request_body)))
     THEN RAISE(ABORT, 'ValidationError: this body is a reference to the body store, which belongs to another row; set its text, store_text(body)') END;
   SELECT CASE
     WHEN pinned IS NOT 0
@@ -457,8 +458,7 @@ CREATE TRIGGER IF NOT EXISTS main.payload_delete
 AFTER DELETE ON event_payloads
 BEGIN
   INSERT INTO retention_note(at, domain, minute, rule, rows, bytes, oldest)
-  SELECT CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER), 'payload',
-         iif(rule = 'bulk', 0, NULL),
+  SELECT unixepoch() * 1000, 'payload', iif(rule = 'bulk', 0, NULL),
          CASE work WHEN 0 THEN coalesce(rule, 'manual')
                    ELSE iif(OLD.created_ms < till, 'payload.age', 'payload.bytes') END,
          1, OLD.size_bytes, OLD.created_ms
@@ -505,7 +505,7 @@ END;
 --
 -- Two rows that are due, and as many as payload.max_bytes wants, the oldest first: it
 -- looks at three, and if that is not enough at 97 more. The guard passes over those
--- that are held.
+-- that are held. That something refuses is told once a day.
 CREATE TRIGGER IF NOT EXISTS main.payload_work
 AFTER UPDATE OF work ON payload__state WHEN NEW.work = 1
 BEGIN
@@ -538,7 +538,7 @@ BEGIN
                       WHERE purpose = 'archive' AND pinned = 0 AND created_ms > since
                       ORDER BY created_ms LIMIT 1), 9e15))
    WHERE one = 1;
-  INSERT INTO retention_note(at, domain, minute, rule, rows, bytes) -- one a day
+  INSERT INTO retention_note(at, domain, minute, rule, rows, bytes)
   SELECT unixepoch() * 1000, 'payload', (unixepoch() / 86400 + 1) * 1440, refused, 0, 0
     FROM (SELECT CASE WHEN bytes - packed + packed * share > max_bytes THEN 'payload.bytes refused'
                       WHEN due < 0 AND wake - kept_ms < till THEN 'payload.age refused' END AS refused
@@ -578,17 +578,12 @@ BEGIN
   SELECT RAISE(ABORT, 'ValidationError: only payload_id, actor and reason can be set; omit the other columns')
    WHERE (NEW.id, NEW.at, NEW.pin, NEW.event_id, NEW.agent_id, NEW.kill_switch_event_id)
          IS NOT (NULL, NULL, NULL, NULL, NULL, NULL);
-  SELECT CASE
-           WHEN typeof(NEW.actor) <> 'text' OR ltrim(NEW.actor, unseen) = ''
-             OR unicode(ltrim(NEW.actor, unseen)) BETWEEN 917504 AND 921599
-             OR EXISTS (SELECT 1 FROM retention__controls WHERE instr(NEW.actor, control))
-           THEN RAISE(ABORT, 'ValidationError: actor must be visible text without control characters')
-           WHEN typeof(NEW.reason) <> 'text' OR ltrim(NEW.reason, unseen) = ''
-             OR unicode(ltrim(NEW.reason, unseen)) BETWEEN 917504 AND 921599
-             OR EXISTS (SELECT 1 FROM retention__controls WHERE instr(NEW.reason, control) AND NOT parts_text)
-           THEN RAISE(ABORT, 'ValidationError: reason must be visible text without control characters other than tabs and line ends')
-         END
-    FROM retention__visible;
+  SELECT iif(name, RAISE(ABORT, 'ValidationError: actor must be visible text without control characters'),
+             RAISE(ABORT, 'ValidationError: reason must be visible text without control characters other than tabs and line ends'))
+    FROM (SELECT NEW.actor AS given, 1 AS name UNION ALL SELECT NEW.reason, 0), retention__visible
+   WHERE typeof(given) <> 'text' OR ltrim(given, unseen) = ''
+      OR unicode(ltrim(given, unseen)) BETWEEN 917504 AND 921599
+      OR EXISTS (SELECT 1 FROM retention__controls WHERE instr(given, control) AND (name OR NOT parts_text));
   INSERT INTO blackbox__log(domain, kind, subject, actor, reason, detail, event_id, agent_id,
     kill_switch_event_id)
   SELECT 'payload', 'unpin', p.id, NEW.actor, NEW.reason, '{"pin":' || p.n || '}', e.event_id, e.agent_id,
@@ -627,12 +622,12 @@ BEGIN
        AND e.response_body IS NEW.response_body COLLATE BINARY
      ORDER BY abs(e.created_ms - (julianday(coalesce(NEW.created_at, 'now')) - 2440587.5) * 86400000.0)
      LIMIT 1);
-  INSERT INTO event_payloads(id, event_id, agent_id, request_body, response_body, size_bytes,
-    purpose, pinned, kill_switch_event_id, meta, created_at)
+  INSERT INTO event_payloads(id, event_id, agent_id, request_body, response_body,
+    purpose, kill_switch_event_id, meta, created_at)
   SELECT printf('%08x-%04x-4%03x-%04x-%012x', random() & 4294967295, random() & 65535,
       random() & 4095, 32768 | (random() & 16383), random() & 281474976710655),
-         NEW.event_id, NEW.agent_id, NEW.request_body, NEW.response_body, coalesce(length(CAST(NEW.request_body AS BLOB)), 0) + coalesce(length(CAST(NEW.response_body AS BLOB)), 0),
-         'evidence', 1, NEW.kill_switch_event_id, NEW.meta,
+         NEW.event_id, NEW.agent_id, NEW.request_body, NEW.response_body,
+         'evidence', NEW.kill_switch_event_id, NEW.meta,
          coalesce(NEW.created_at, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
    WHERE changes() = 0;
 END;
@@ -644,17 +639,14 @@ CREATE TRIGGER IF NOT EXISTS main.payload_bodies_insert
 INSTEAD OF INSERT ON payload__bodies
 BEGIN
   INSERT INTO payload__packed(text, "key", reference, bytes, counted)
-  SELECT iif(p.text IS NULL, CAST(substr(NEW.request_body, 37) AS INTEGER), -1), e.id, NEW.request_body,
-         length(CAST(iif(p.text IS NULL, e.request_body, NEW.request_body) AS BLOB)), (e.purpose IS 'archive' AND e.pinned IS 0)
-    FROM event_payloads AS e
-    LEFT JOIN payload__packed AS p ON p."key" = e.id AND p.reference = e.request_body
-   WHERE e.id = NEW."key" AND NEW.request_body IS NOT e.request_body;
-  INSERT INTO payload__packed(text, "key", reference, bytes, counted)
-  SELECT iif(p.text IS NULL, CAST(substr(NEW.response_body, 37) AS INTEGER), -2), e.id, NEW.response_body,
-         length(CAST(iif(p.text IS NULL, e.response_body, NEW.response_body) AS BLOB)), (e.purpose IS 'archive' AND e.pinned IS 0)
-    FROM event_payloads AS e
-    LEFT JOIN payload__packed AS p ON p."key" = e.id AND p.reference = e.response_body
-   WHERE e.id = NEW."key" AND NEW.response_body IS NOT e.response_body;
+  SELECT iif(p.text IS NULL, CAST(substr(new, 37) AS INTEGER), n), id, new,
+         length(CAST(iif(p.text IS NULL, old, new) AS BLOB)), purpose IS 'archive' AND pinned IS 0
+    FROM (SELECT -1 AS n, NEW.request_body AS new, request_body AS old, id, purpose, pinned
+            FROM event_payloads WHERE id = NEW."key"
+          UNION ALL SELECT -2, NEW.response_body, response_body, id, purpose, pinned
+            FROM event_payloads WHERE id = NEW."key") AS e
+    LEFT JOIN payload__packed AS p ON p."key" = id AND p.reference = old
+   WHERE new IS NOT old;
   UPDATE payload__state
      SET packed = packed + (SELECT coalesce(sum(bytes * counted), 0) FROM payload__packed AS p
                              WHERE p."key" = NEW."key" AND text > 0 AND NOT EXISTS (

@@ -38,6 +38,8 @@ SELECT agent_id, actor, reason, at FROM blackbox__log WHERE kind = 'start';
 --        ones of the agent for repeated_text
 -- pause_ms  if the calls are as far apart as this on average, they are polls,
 --        and nothing is raised; NULL never
+-- A rule that no ring knows would never be raised, nor would a threshold that the
+-- span cannot reach.
 CREATE TABLE IF NOT EXISTS main.payload_rules(
   rule      TEXT PRIMARY KEY,
   enabled   INTEGER NOT NULL CHECK (enabled IN (0, 1)),
@@ -49,8 +51,6 @@ CREATE TABLE IF NOT EXISTS main.payload_rules(
   pause_ms  INTEGER
     CHECK (pause_ms IS NULL OR (typeof(pause_ms) = 'integer' AND pause_ms > 0)),
   meaning   TEXT NOT NULL,
-  -- A rule that no ring knows would never be raised, nor would a threshold that the
-  -- span cannot reach.
   CONSTRAINT "ValidationError: no rule of this name is known; blackbox_install() adds those that are missing, and UPDATE payload_rules changes them"
   CHECK (rule IN ('no_progress', 'masked', 'cycle', 'same_error', 'errors', 'repeat',
                   'repeated_text', 'budget_tokens', 'budget_calls', 'budget_cost')),
