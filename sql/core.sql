@@ -22,8 +22,8 @@
 --         retention_note         INSERT adds to the receipt of the minute
 --         retention__refused     the rows of retention__erased whose time is not over
 --         retention__holds       the rows of retention__in_force that have not ended
---         retention__visible     characters that do not make a text visible
---         retention__controls    characters that a text of a record must not have
+--         retention__controls    characters that a text of a record must not have;
+--                                unseen: those that do not make a text visible
 --
 -- This file runs alone (sqlite3 my.db < sql/core.sql), any number of times. The
 -- mark "main." is the schema; the module replaces it with the name of an
@@ -108,20 +108,18 @@ SELECT kind, "key", until
 -- character stands in it (a reason may have tabs and line ends), and the first
 -- character that is not in "unseen" exists and is not a tag (917504 to 921599).
 -- (A host may forbid patterns of GLOB, so none is used.)
-CREATE VIEW IF NOT EXISTS main.retention__visible AS
+CREATE VIEW IF NOT EXISTS main.retention__controls AS
 WITH range(c, last) AS (VALUES (9, 10), (13, 13), (32, 32), (160, 160), (173, 173),
   (847, 847), (1564, 1564), (4447, 4448), (5760, 5760), (6068, 6069), (6155, 6158),
   (8192, 8207), (8232, 8239), (8287, 8303), (10240, 10240), (12288, 12288),
   (12644, 12644), (65024, 65039), (65279, 65279), (65440, 65440), (65529, 65531)),
 each(c, last) AS (
-  SELECT c, last FROM range UNION ALL SELECT c + 1, last FROM each WHERE c < last)
-SELECT group_concat(char(c), '') AS unseen FROM each;
-
-CREATE VIEW IF NOT EXISTS main.retention__controls AS
-WITH control(c) AS (
+  SELECT c, last FROM range UNION ALL SELECT c + 1, last FROM each WHERE c < last),
+control(c) AS (
   SELECT 0 UNION ALL
   SELECT CASE c WHEN 31 THEN 127 ELSE c + 1 END FROM control WHERE c < 159)
-SELECT char(c) AS control, c IN (9, 10, 13) AS parts_text FROM control;
+SELECT char(c) AS control, c IN (9, 10, 13) AS parts_text,
+       (SELECT group_concat(char(c), '') FROM each) AS unseen FROM control;
 
 -- format: of the tables of the domain. build: the hash of the text of which the module
 -- has made it. (Builds before 1.0 had a column version,

@@ -240,22 +240,16 @@ BEGIN
    WHERE (SELECT hit FROM blackbox__probe) AND (id = NEW.id OR rowid = NEW.rowid);
 END;
 
--- A DELETE trigger of a user may run a REPLACE while the trigger above deletes, which
--- then does not fire. This one only raises, so that it always fires, be it before the
--- other one or after it.
+-- SQLite does not fire a trigger that is already running: a REPLACE by a user's DELETE
+-- trigger, while the trigger above deletes, would take a row unseen. It is refused. (If
+-- RAISE(FAIL) keeps the rule, payload_cleanup() clears it.)
 CREATE TRIGGER IF NOT EXISTS main.payload_insert_taken
 BEFORE INSERT ON event_payloads
-WHEN EXISTS (SELECT 1 FROM event_payloads WHERE id = NEW.id)
-  OR (NEW.rowid <> -1 AND EXISTS (SELECT 1 FROM event_payloads WHERE rowid = NEW.rowid))
+WHEN (SELECT rule FROM payload__state) = 'manual'
+ AND (EXISTS (SELECT 1 FROM event_payloads WHERE id = NEW.id)
+      OR EXISTS (SELECT 1 FROM event_payloads WHERE rowid = NEW.rowid))
 BEGIN
-  UPDATE blackbox__probe SET hit = 0 WHERE one = 1;
-  INSERT OR IGNORE INTO blackbox__probe(one, hit) VALUES (1, 1);
-  SELECT CASE WHEN pinned IS NOT 0
-         THEN RAISE(ABORT, 'PinnedError: a pinned row has this id or rowid and cannot be overwritten; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
-         WHEN EXISTS (SELECT 1 FROM payload__held AS h WHERE h.rid = e.rowid)
-         THEN RAISE(ABORT, 'HeldError: a hold keeps a row with these values, which cannot be overwritten; SELECT * FROM retention_holds lists the holds, and retention_release() ends one') END
-    FROM event_payloads AS e
-   WHERE (SELECT hit FROM blackbox__probe) AND (id = NEW.id OR rowid = NEW.rowid);
+  SELECT RAISE(ABORT, 'MisuseError: while REPLACE takes a row, a trigger on event_payloads writes over another one; drop the trigger');
 END;
 
 -- Fires only if the row was really written.
@@ -270,11 +264,9 @@ BEGIN
     THEN RAISE(ABORT, 'ValidationError: created_at must be a date such as 2026-01-31T12:00:00.000Z or 2026-01-31 12:00:00')
     WHEN NEW.rowid = -1
     THEN RAISE(ABORT, 'ValidationError: rowid -1 is reserved; omit the rowid')
-    WHEN NEW.pinned NOT IN (0, 1)
-    THEN RAISE(ABORT, 'ValidationError: pinned must be 0 or 1')
     WHEN EXISTS (SELECT 1 FROM retention__erased) AND EXISTS (SELECT 1 FROM retention__refused
-          WHERE (kind = 'agent' AND "key" = NEW.agent_id) OR (kind = 'event' AND "key" = NEW.event_id)
-             OR (kind = 'kill_switch' AND "key" = NEW.kill_switch_event_id))
+          WHERE (kind, "key") IN (VALUES ('agent', NEW.agent_id), ('event', NEW.event_id),
+                                         ('kill_switch', NEW.kill_switch_event_id)))
     THEN RAISE(ABORT, 'ErasedError: what had this agent, event or kill switch was erased, and writes under it are refused for retention.refuse_days; use another one, or wait until the time in retention_erasures')
     WHEN 'blob' IN (typeof(NEW.request_body), typeof(NEW.response_body)) AND EXISTS (
           SELECT 1 FROM payload__packed
@@ -282,7 +274,7 @@ BEGIN
              AND reference IN (NEW.request_body, NEW.response_body))
     THEN RAISE(ABORT, 'ValidationError: this body is a reference to the body store, which belongs to another row; insert its text, store_text(body)') END;
   INSERT INTO payload__settling(rid, pinned, wrong)
-  VALUES (NEW.rowid, max(coalesce(NEW.pinned, 0), NEW.purpose = 'evidence'),
+  VALUES (NEW.rowid, iif(NEW.purpose = 'evidence', 1, coalesce(NEW.pinned, 0)),
           NEW.pinned IS NOT 0 OR NEW.purpose = 'evidence' OR NEW.size_bytes IS NOT
           coalesce(length(CAST(NEW.request_body AS BLOB)), 0) + coalesce(length(CAST(NEW.response_body AS BLOB)), 0));
   UPDATE retention__clock SET seen = unixepoch() * 1000
@@ -345,6 +337,9 @@ BEGIN
   SELECT CASE
     WHEN NEW.rowid = -1
     THEN RAISE(ABORT, 'ValidationError: rowid -1 is reserved; use another rowid')
+    WHEN (SELECT rule FROM payload__state) = 'manual' AND EXISTS (SELECT 1 FROM event_payloads
+          WHERE (id = NEW.id OR rowid = NEW.rowid) AND rowid <> OLD.rowid)
+    THEN RAISE(ABORT, 'MisuseError: while REPLACE takes a row, a trigger on event_payloads writes over another one; drop the trigger')
     WHEN (NEW.event_id IS NOT OLD.event_id AND (typeof(NEW.event_id) <> 'text' OR NEW.event_id = ''))
       OR (NEW.agent_id IS NOT OLD.agent_id AND (typeof(NEW.agent_id) <> 'text' OR NEW.agent_id = ''))
     THEN RAISE(ABORT, 'ValidationError: event_id and agent_id must be text that is not empty; set both')
@@ -357,17 +352,10 @@ BEGIN
              AND ("key" IS NOT OLD.id OR (reference IS NEW.request_body AND reference IS OLD.response_body)
                   OR (reference IS NEW.response_body AND reference IS OLD.request_body)))
     THEN RAISE(ABORT, 'ValidationError: this body is a reference to the body store, which belongs to another row; set its text, store_text(body)') END;
-  SELECT CASE
-    WHEN pinned IS NOT 0
-    THEN RAISE(ABORT, 'PinnedError: a pinned row has this id or rowid and cannot be overwritten; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
-    WHEN EXISTS (SELECT 1 FROM payload__held AS h WHERE h.rid = e.rowid)
-    THEN RAISE(ABORT, 'HeldError: a hold keeps a row with these values, which cannot be overwritten; SELECT * FROM retention_holds lists the holds, and retention_release() ends one') END
-    FROM event_payloads AS e
-   WHERE (id = NEW.id OR rowid = NEW.rowid) AND rowid <> OLD.rowid;
 END;
 
--- UPDATE OR REPLACE takes the row that has this id or rowid. The guard above refuses it
--- if that row is pinned or held, also where this trigger does not fire, as it runs.
+-- UPDATE OR REPLACE takes the row that has this id or rowid. Where this trigger does not
+-- fire, as it runs, the guard above refuses it.
 CREATE TRIGGER IF NOT EXISTS main.payload_update_replace
 BEFORE UPDATE OF rowid, oid, _rowid_, id ON event_payloads
 WHEN EXISTS (SELECT 1 FROM event_payloads WHERE id = NEW.id AND rowid <> OLD.rowid)
@@ -421,10 +409,10 @@ CREATE TRIGGER IF NOT EXISTS main.payload_update_mark
 AFTER UPDATE OF size_bytes, purpose, pinned ON event_payloads
 BEGIN
   SELECT CASE
-    WHEN NEW.pinned IS NOT 1 AND OLD.pinned IS NOT 0 AND EXISTS (SELECT 1 FROM payload__pins WHERE id = OLD.id)
-    THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
     WHEN NEW.pinned NOT IN (0, 1)
-    THEN RAISE(ABORT, 'ValidationError: pinned must be 0 or 1') END;
+    THEN RAISE(ABORT, 'ValidationError: pinned must be 0 or 1')
+    WHEN NEW.pinned IS NOT 1 AND OLD.pinned IS NOT 0 AND EXISTS (SELECT 1 FROM payload__pins WHERE id = OLD.id)
+    THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)') END;
   UPDATE payload__state
      SET bytes = bytes + (NEW.purpose IS 'archive' AND NEW.pinned IS 0) * NEW.size_bytes - (OLD.purpose IS 'archive' AND OLD.pinned IS 0) * OLD.size_bytes
    WHERE one = 1;
@@ -475,10 +463,12 @@ INSTEAD OF INSERT ON payload__leaving
 WHEN NEW.at IS NULL OR (SELECT bytes - packed + packed * share > max_bytes OR (due > 0 AND NEW.at < till)
                           FROM payload__state)
 BEGIN
+  UPDATE payload__state SET rule = 'manual' WHERE one = 1 AND NEW.at IS NULL;
   DELETE FROM event_payloads WHERE rowid = NEW.rid;
   SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads keeps a row that REPLACE would take; drop the trigger')
    WHERE changes() = 0 AND NEW.at IS NULL
      AND EXISTS (SELECT 1 FROM event_payloads WHERE rowid = NEW.rid);
+  UPDATE payload__state SET rule = NULL WHERE one = 1 AND NEW.at IS NULL;
 END;
 
 -- The store sweeps what no row names any more.
@@ -486,8 +476,7 @@ CREATE TRIGGER IF NOT EXISTS main.payload_packed_delete
 AFTER DELETE ON payload__packed WHEN OLD.text > 0
 BEGIN
   UPDATE payload__state SET packed = packed - OLD.counted * OLD.bytes WHERE one = 1;
-  INSERT INTO store_dropped(text) SELECT OLD.text
-   WHERE NOT EXISTS (SELECT 1 FROM store_dropped WHERE text = OLD.text);
+  INSERT INTO store_dropped(text) VALUES (OLD.text) ON CONFLICT DO NOTHING;
 END;
 
 ------------------------------------------------------- what is due goes --
@@ -504,8 +493,8 @@ END;
 -- it no row is due. till is -9e15, too, if the clock is in doubt.
 --
 -- Two rows that are due, and as many as payload.max_bytes wants, the oldest first: it
--- looks at three, and if that is not enough at 97 more. The guard passes over those
--- that are held. That something refuses is told once a day.
+-- looks at three, or at 100 if their bytes are not enough, or holds are in force. The
+-- guard passes over rows that are held. That something refuses is told once a day.
 CREATE TRIGGER IF NOT EXISTS main.payload_work
 AFTER UPDATE OF work ON payload__state WHEN NEW.work = 1
 BEGIN
@@ -524,14 +513,12 @@ BEGIN
   SELECT rowid, created_ms FROM event_payloads INDEXED BY payload_by_age
    WHERE purpose = 'archive' AND pinned = 0
      AND created_ms > iif(NEW.bytes - NEW.packed + NEW.packed * NEW.share > NEW.max_bytes, -9e15, NEW.since)
-   ORDER BY created_ms, size_bytes LIMIT (SELECT (due = 2) * 3 FROM payload__state);
-  INSERT INTO payload__leaving(rid, at)
-  SELECT rowid, created_ms FROM event_payloads INDEXED BY payload_by_age
-   WHERE purpose = 'archive' AND pinned = 0
-     AND created_ms > iif(NEW.bytes - NEW.packed + NEW.packed * NEW.share > NEW.max_bytes, -9e15, NEW.since)
    ORDER BY created_ms, size_bytes
-   LIMIT (SELECT (due > -900 AND (bytes - packed + packed * share > max_bytes OR due > 0 AND EXISTS (
-            SELECT 1 FROM retention__in_force))) * 97 FROM payload__state);
+   LIMIT (SELECT iif(due < 0, 0, iif(EXISTS (SELECT 1 FROM retention__in_force)
+            OR NEW.bytes - NEW.packed + NEW.packed * NEW.share - NEW.max_bytes > min(1, NEW.share) * (
+              SELECT sum(size_bytes) FROM (SELECT size_bytes FROM event_payloads INDEXED BY payload_by_age
+                WHERE purpose = 'archive' AND pinned = 0 AND created_ms > -9e15
+                ORDER BY created_ms, size_bytes LIMIT 3)), 100, 3)) FROM payload__state);
   UPDATE payload__state
      SET work = 0, wake = iif(till < 0, wake, kept_ms +
            coalesce((SELECT created_ms FROM event_payloads INDEXED BY payload_by_age
@@ -539,11 +526,10 @@ BEGIN
                       ORDER BY created_ms LIMIT 1), 9e15))
    WHERE one = 1;
   INSERT INTO retention_note(at, domain, minute, rule, rows, bytes)
-  SELECT unixepoch() * 1000, 'payload', (unixepoch() / 86400 + 1) * 1440, refused, 0, 0
-    FROM (SELECT CASE WHEN bytes - packed + packed * share > max_bytes THEN 'payload.bytes refused'
-                      WHEN due < 0 AND wake - kept_ms < till THEN 'payload.age refused' END AS refused
-            FROM payload__state WHERE due = 2 OR due < -900)
-   WHERE refused IS NOT NULL;
+  SELECT unixepoch() * 1000, 'payload', (unixepoch() / 86400 + 1) * 1440,
+         iif(bytes - packed + packed * share > max_bytes, 'payload.bytes refused', 'payload.age refused'), 0, 0
+    FROM payload__state
+   WHERE iif(bytes - packed + packed * share > max_bytes, due = 2 OR due < -900, due < -900 AND wake - kept_ms < till);
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_due_delete
@@ -580,7 +566,8 @@ BEGIN
          IS NOT (NULL, NULL, NULL, NULL, NULL, NULL);
   SELECT iif(name, RAISE(ABORT, 'ValidationError: actor must be visible text without control characters'),
              RAISE(ABORT, 'ValidationError: reason must be visible text without control characters other than tabs and line ends'))
-    FROM (SELECT NEW.actor AS given, 1 AS name UNION ALL SELECT NEW.reason, 0), retention__visible
+    FROM (SELECT NEW.actor AS given, 1 AS name UNION ALL SELECT NEW.reason, 0),
+         (SELECT unseen FROM retention__controls LIMIT 1)
    WHERE typeof(given) <> 'text' OR ltrim(given, unseen) = ''
       OR unicode(ltrim(given, unseen)) BETWEEN 917504 AND 921599
       OR EXISTS (SELECT 1 FROM retention__controls WHERE instr(given, control) AND (name OR NOT parts_text));

@@ -191,15 +191,14 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.payload_starts_insert
 INSTEAD OF INSERT ON payload_starts
 BEGIN
-  SELECT RAISE(ABORT, 'NotFoundError: no agent of this name is stopped; SELECT agent_id FROM payload_agents WHERE stopped_at IS NOT NULL lists those that are')
+  SELECT RAISE(ABORT, 'NotFoundError: no agent of this name is stopped; SELECT * FROM payload_agents WHERE stopped_at')
    WHERE NOT EXISTS (SELECT 1 FROM payload_agents
                       WHERE agent_id = NEW.agent_id AND stopped_at IS NOT NULL);
   SELECT RAISE(ABORT, 'ValidationError: to start an agent, give agent_id, and actor and reason as text')
    WHERE NOT coalesce(typeof(NEW.actor) = 'text' AND trim(NEW.actor) <> ''
                       AND typeof(NEW.reason) = 'text' AND trim(NEW.reason) <> '', 0);
   INSERT INTO blackbox__log(at, domain, kind, subject, actor, reason, detail, agent_id)
-  SELECT coalesce(NEW.at, CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)),
-         'payload', 'start', agent_id, NEW.actor, NEW.reason,
+  SELECT coalesce(NEW.at, unixepoch() * 1000), 'payload', 'start', agent_id, NEW.actor, NEW.reason,
          '{"starts":' || (starts + 1) || '}', agent_id
     FROM payload_agents WHERE agent_id = NEW.agent_id;
   UPDATE payload_agents
