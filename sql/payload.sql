@@ -264,9 +264,10 @@ BEGIN
     THEN RAISE(ABORT, 'ValidationError: created_at must be a date such as 2026-01-31T12:00:00.000Z or 2026-01-31 12:00:00')
     WHEN NEW.rowid = -1
     THEN RAISE(ABORT, 'ValidationError: rowid -1 is reserved; omit the rowid')
-    WHEN EXISTS (SELECT 1 FROM retention__erased) AND EXISTS (SELECT 1 FROM retention__refused
-          WHERE (kind, "key") IN (VALUES ('agent', NEW.agent_id), ('event', NEW.event_id),
-                                         ('kill_switch', NEW.kill_switch_event_id)))
+    WHEN EXISTS (SELECT 1 FROM retention__erased) AND EXISTS (
+          SELECT 1 FROM (SELECT 'agent' AS k, NEW.agent_id AS name UNION ALL SELECT 'event', NEW.event_id
+                         UNION ALL SELECT 'kill_switch', NEW.kill_switch_event_id)
+           CROSS JOIN retention__refused ON kind = k AND "key" = name)
     THEN RAISE(ABORT, 'ErasedError: what had this agent, event or kill switch was erased, and writes under it are refused for retention.refuse_days; use another one, or wait until the time in retention_erasures')
     WHEN 'blob' IN (typeof(NEW.request_body), typeof(NEW.response_body)) AND EXISTS (
           SELECT 1 FROM payload__packed
