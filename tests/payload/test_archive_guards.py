@@ -528,8 +528,9 @@ def test_what_replace_takes_is_guarded_in_whatever_order_the_triggers_fire(db, a
         add(db, "ev", verb="REPLACE")
     add(db, "one", verb="REPLACE")
     assert rows(db, "SELECT rule, rows FROM retention_log") == [("manual", 1)]
-    db.execute("CREATE TRIGGER mine BEFORE DELETE ON event_payloads BEGIN REPLACE INTO "
-               "event_payloads(id, event_id, agent_id, purpose) VALUES('ev', 'x', 'x', 'archive'); END")
+    db.execute("CREATE TRIGGER mine BEFORE DELETE ON event_payloads BEGIN "
+               "REPLACE INTO event_payloads(id, event_id, agent_id, purpose) "
+               "VALUES('ev', 'x', 'x', 'archive'); END")
     for id in "one", "two":
         with pytest.raises(sqlite3.IntegrityError, match="MisuseError: while REPLACE takes a row"):
             add(db, id, verb="REPLACE")
