@@ -29,7 +29,7 @@ static void checkCore(BxStmts *p, BxProblems *pOut) {
 }
 
 static const char zCoreFaults[] =
-    "SELECT 'retention_clock' AS object, 'the row is missing: no rule removes "
+    "SELECT 'retention__clock' AS object, 'the row is missing: no rule removes "
     "anything; run blackbox_install()' AS problem WHERE NOT EXISTS (SELECT 1 "
     "FROM main.retention__clock) UNION ALL SELECT 'blackbox__open', 'it has "
     "removals of a bulk act that did not end' WHERE EXISTS (SELECT 1 FROM "
@@ -75,7 +75,7 @@ static const BxDomain aDomain[] = {
         .xCheck = checkCore,
         .zFaults = zCoreFaults,
         .zGuarded =
-            ",blackbox__open,retention_rules,retention__clock,retention_clock,"
+            ",blackbox__open,retention_rules,retention__clock,"
             "retention__in_force,retention__erased,"
             "blackbox__log,blackbox__tree,blackbox__leaves,"
             "blackbox__nodes,blackbox__folded,blackbox__erased,"
