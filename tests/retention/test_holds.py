@@ -496,7 +496,7 @@ def test_ten_thousand_holds_do_not_scan(full):
     plan = " ".join(r[3] for r in rows(
         full, "EXPLAIN QUERY PLAN DELETE FROM event_payloads WHERE id = 'p1'"))
     assert "SCAN" not in plan
-    for view in ("payload__held", "rollout__held", "cache__held"):
+    for view in ("payload__held", "rollout__held", "cache_due_expired"):
         assert "SEARCH retention__in_force" in " ".join(r[3] for r in rows(
             full, f"EXPLAIN QUERY PLAN SELECT * FROM {view}"))
     full.execute("DELETE FROM event_payloads WHERE id = 'p1'")
