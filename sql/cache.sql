@@ -24,16 +24,16 @@
 --   * a new item removes at most two items that have expired, and looks at 100. It
 --     never fails because of them: it removes none while something could refuse it
 --
--- REPLACE fires no DELETE trigger. So before a row is inserted, the id and the size of
--- the row that it may replace are noted in cache_state ("old", "freed"). A REPLACE by
--- id would delete an item with another key, so a statement cannot give an id.
+-- REPLACE fires no DELETE trigger. So before a row is inserted, the size of the row that
+-- it may replace is noted in cache_access, by its key, because a trigger of the user may
+-- insert other items meanwhile. (A DELETE takes the note along.) A REPLACE by id would
+-- delete an item with another key, so a statement cannot give an id.
 --
 -- A limit is a RAISE after the totals are known, never a CHECK on a total: under OR
 -- IGNORE a CHECK would keep the item and lose its count.
 --
 -- SQLite compiles all that a statement may fire, and allocates the memory of a whole
--- trigger whenever it fires. So cache_work is fired (work = 1: an item is new; 3: it
--- is changed; 2: the quota of all sessions) only if there is work, and "WHERE one = 1" makes an UPDATE one-pass.
+-- trigger whenever it fires. So cache_work is fired (see cache_state) only if there is work, and "WHERE one = 1" makes an UPDATE one-pass.
 --
 -- When memory runs out, json_valid() of SQLite before 3.45 returns 0 instead of
 -- failing. So the test is repeated with a text that SQLite must allocate first
@@ -46,7 +46,7 @@
 --
 -- Reads are counted in cache_access and not in cache_items, because a change of an item
 -- writes its data again. While cache.on_quota is evict_lru, every item has a row there.
--- Otherwise only items that have been read have one.
+-- Otherwise only items that have been read or written again have one.
 --
 -- Deleting a session removes its items with one receipt. The row triggers of
 -- cache_items do nothing if the session no longer exists.
@@ -113,34 +113,33 @@ ON cache_items(timestamp) WHERE protected = 0;
 CREATE INDEX IF NOT EXISTS main.cache_items_expiry
 ON cache_items(expires_at) WHERE expires_at IS NOT NULL;
 
--- protected is a copy of that of the item, and is right while cache.on_quota is
--- evict_lru.
+-- id and protected are those of the item, and are right while cache.on_quota is
+-- evict_lru. size: only for the statement that runs, which may replace the item.
 CREATE TABLE IF NOT EXISTS main.cache_access(
-  id INTEGER PRIMARY KEY,
-  key TEXT NOT NULL,
-  session_id TEXT NOT NULL,
-  used_at INTEGER NOT NULL,
+  key TEXT PRIMARY KEY,
   hits INTEGER NOT NULL,
-  protected INTEGER NOT NULL
-);
+  used_at INTEGER NOT NULL,
+  id INTEGER,
+  session_id TEXT,
+  protected INTEGER,
+  size INTEGER
+) WITHOUT ROWID;
 
 CREATE INDEX IF NOT EXISTS main.cache_access_session
-ON cache_access(session_id, used_at) WHERE protected = 0;
+ON cache_access(session_id, used_at, id) WHERE protected = 0;
 
 CREATE INDEX IF NOT EXISTS main.cache_access_all
-ON cache_access(used_at) WHERE protected = 0;
+ON cache_access(used_at, id) WHERE protected = 0;
 
--- bytes: of all sessions. old, freed: what an INSERT may replace. written: the item that
--- is written, and whether it grows. wake: nothing expires before. rule: why rows are
--- deleted now; NULL: a plain statement. evict: 0 no, 1 the oldest, 2 the least recently
--- used. The others are settings.
+-- bytes: of all sessions. freed: the size of what the INSERT has replaced, or NULL. wake:
+-- nothing expires before. work: what cache_work does: 1 an item is new, 2 it is changed,
+-- 3 the quota of all sessions is exceeded, and 4 times the id of the item. rule: why rows
+-- are deleted now; NULL: a plain statement. evict: 0 no, 1 the oldest, 2 the least
+-- recently used. The others are settings.
 CREATE TABLE IF NOT EXISTS main.cache_state(
   one INTEGER PRIMARY KEY CHECK (one = 1),
   bytes INTEGER NOT NULL DEFAULT 0,
-  old INTEGER,
-  freed INTEGER NOT NULL DEFAULT 0,
-  written INTEGER,
-  grows INTEGER,
+  freed INTEGER,
   wake INTEGER NOT NULL DEFAULT 0,
   work INTEGER NOT NULL DEFAULT 0,
   rule TEXT,
@@ -169,14 +168,11 @@ SELECT storage_key AS key, data_size AS bytes, expires_at AS at,
   CASE WHEN EXISTS (SELECT 1 FROM retention__holds WHERE kind = 'session' AND "key" = i.session_id) THEN 'held' END AS blocked_by
   FROM cache_items AS i WHERE expires_at IS NOT NULL;
 
--- at: the last access. That of a session with a tool result is moved, so that it is due
--- after cache.max_idle_days and not after cache.idle_ms.
+-- A session with a tool result is removed by cache_cleanup_orphans() alone.
 CREATE VIEW IF NOT EXISTS main.cache_due_sessions AS
-SELECT session_id AS key, total_size AS bytes,
-  last_accessed_at + iif(EXISTS (SELECT 1 FROM cache_items AS i WHERE i.session_id = s.session_id AND protected = 1),
-    (SELECT CAST(max(0, d.value * 86400000 - m.value) AS INTEGER) FROM blackbox_settings AS d, blackbox_settings AS m
-      WHERE d.name = 'cache.max_idle_days' AND m.name = 'cache.idle_ms'), 0) AS at,
-  CASE WHEN EXISTS (SELECT 1 FROM retention__holds WHERE kind = 'session' AND "key" = s.session_id) THEN 'held' END AS blocked_by
+SELECT session_id AS key, total_size AS bytes, last_accessed_at AS at,
+  CASE WHEN EXISTS (SELECT 1 FROM cache_items AS i WHERE i.session_id = s.session_id AND protected = 1) THEN 'tool_result'
+       WHEN EXISTS (SELECT 1 FROM retention__holds WHERE kind = 'session' AND "key" = s.session_id) THEN 'held' END AS blocked_by
   FROM cache_sessions AS s;
 
 ------------------------------------------------------------------- items --
@@ -187,16 +183,19 @@ CREATE TRIGGER IF NOT EXISTS main.cache_note
 BEFORE INSERT ON cache_items
 BEGIN
   SELECT RAISE(ABORT, 'ValidationError: id is assigned by the table; omit it') WHERE NEW.id <> -1;
-  UPDATE cache_state
-     SET (old, freed) = (SELECT max(id), coalesce(sum(data_size), 0) FROM cache_items
-           WHERE storage_key = NEW.session_id || '_' || NEW.task_id || '_' || NEW.turn_id)
-   WHERE one = 1 AND (old IS NOT NULL OR EXISTS (SELECT 1 FROM cache_items
-           WHERE storage_key = NEW.session_id || '_' || NEW.task_id || '_' || NEW.turn_id));
+  INSERT INTO cache_access(key, hits, used_at, id, session_id, protected, size)
+  SELECT storage_key, 0, timestamp, id, session_id, protected, data_size FROM cache_items
+   WHERE storage_key = NEW.session_id || '_' || NEW.task_id || '_' || NEW.turn_id
+  ON CONFLICT (key) DO UPDATE SET size = excluded.size;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.cache_insert
 AFTER INSERT ON cache_items
 BEGIN
+  UPDATE cache_state
+     SET freed = (SELECT size FROM cache_access WHERE key = NEW.session_id || '_' || NEW.task_id || '_' || NEW.turn_id),
+         wake = min(wake, coalesce(NEW.expires_at, wake))
+   WHERE one = 1;
   SELECT CASE
     WHEN NEW.id < 1 THEN RAISE(ABORT, 'ValidationError: id is assigned by the table; omit it')
     WHEN NOT (json_valid(NEW.data) OR json_valid(NEW.data || ' ')) THEN
@@ -211,25 +210,23 @@ BEGIN
       RAISE(ABORT, 'InvalidKeyFormatError: task_id must be 8 characters of a-z and 0-9; omit it to get a new one')
     WHEN strict_ids AND (length(NEW.turn_id) <> 8 OR NEW.turn_id GLOB '*[^a-z0-9]*') THEN
       RAISE(ABORT, 'InvalidKeyFormatError: turn_id must be 8 characters of a-z and 0-9; omit it to get a new one')
-    WHEN old IS NOT NULL AND EXISTS (SELECT 1 FROM retention__holds WHERE kind = 'session' AND "key" = NEW.session_id) THEN
+    WHEN freed AND EXISTS (SELECT 1 FROM retention__holds WHERE kind = 'session' AND "key" = NEW.session_id) THEN
       RAISE(ABORT, 'HeldError: a hold keeps this session, and its items cannot be overwritten; use another key, or end the hold with retention_release()')
     END FROM cache_state;
   INSERT INTO cache_sessions(session_id, kept_size, kept_count, created_at, last_accessed_at)
   VALUES (NEW.session_id, NEW.data_size, 1, NEW.timestamp, NEW.timestamp)
   ON CONFLICT (session_id) DO UPDATE
-     SET kept_size = kept_size + excluded.kept_size - (SELECT freed FROM cache_state),
-         kept_count = kept_count + (SELECT old IS NULL FROM cache_state),
+     SET kept_size = kept_size + excluded.kept_size - (SELECT coalesce(freed, 0) FROM cache_state),
+         kept_count = kept_count + (SELECT freed IS NULL FROM cache_state),
          last_accessed_at = max(last_accessed_at, excluded.last_accessed_at);
   UPDATE cache_items SET protected = NEW.custom_metadata ->> '$.kind' IS 'tool_result'
    WHERE id = NEW.id AND NEW.protected IS NOT (NEW.custom_metadata ->> '$.kind' IS 'tool_result');
-  UPDATE cache_state
-     SET bytes = bytes + NEW.data_size - freed, written = NEW.id, grows = NEW.data_size > freed,
-         wake = min(wake, coalesce(NEW.expires_at, wake))
-   WHERE one = 1;
-  UPDATE cache_state SET work = 1
-   WHERE one = 1 AND (old IS NOT NULL OR evict = 2 OR wake < unixepoch() * 1000 OR grows
-     AND (SELECT kept_size FROM cache_sessions WHERE session_id = NEW.session_id) > session_quota);
-  UPDATE cache_state SET work = 2 WHERE one = 1 AND grows AND bytes > total_quota;
+  UPDATE cache_state SET bytes = bytes + NEW.data_size - coalesce(freed, 0) WHERE one = 1;
+  UPDATE cache_state SET work = NEW.id * 4 + 1
+   WHERE one = 1 AND (freed OR evict = 2 OR wake < unixepoch() * 1000
+     OR (SELECT kept_size FROM cache_sessions WHERE session_id = NEW.session_id) > session_quota);
+  UPDATE cache_state SET work = NEW.id * 4 + 3
+   WHERE one = 1 AND bytes > total_quota AND (freed >= NEW.data_size) IS NOT 1;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.cache_update
@@ -259,13 +256,14 @@ BEGIN
   UPDATE cache_items SET protected = NEW.custom_metadata ->> '$.kind' IS 'tool_result'
    WHERE id = NEW.id AND NEW.protected IS NOT (NEW.custom_metadata ->> '$.kind' IS 'tool_result');
   UPDATE cache_state
-     SET bytes = bytes + NEW.data_size - OLD.data_size, old = NULL, freed = 0, written = NEW.id,
-         grows = NEW.data_size > OLD.data_size, wake = min(wake, coalesce(NEW.expires_at, wake))
+     SET bytes = bytes + NEW.data_size - OLD.data_size, freed = OLD.data_size,
+         wake = min(wake, coalesce(NEW.expires_at, wake))
    WHERE one = 1;
-  UPDATE cache_state SET work = 3
-   WHERE one = 1 AND (evict = 2 OR grows
+  UPDATE cache_state SET work = NEW.id * 4 + 2
+   WHERE one = 1 AND (evict = 2 OR NEW.data_size > OLD.data_size
      AND (SELECT kept_size FROM cache_sessions WHERE session_id = NEW.session_id) > session_quota);
-  UPDATE cache_state SET work = 2 WHERE one = 1 AND grows AND bytes > total_quota;
+  UPDATE cache_state SET work = NEW.id * 4 + 3
+   WHERE one = 1 AND bytes > total_quota AND NEW.data_size > OLD.data_size;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.cache_delete
@@ -274,12 +272,10 @@ WHEN EXISTS (SELECT 1 FROM cache_sessions WHERE session_id = OLD.session_id)
 BEGIN
   SELECT RAISE(ABORT, 'HeldError: a hold keeps this session, and its items cannot be deleted; SELECT * FROM retention_holds lists the holds, and retention_release() ends one')
    WHERE EXISTS (SELECT 1 FROM retention__holds WHERE kind = 'session' AND "key" = OLD.session_id);
-  DELETE FROM cache_access WHERE id = OLD.id;
+  DELETE FROM cache_access WHERE key = OLD.session_id || '_' || OLD.task_id || '_' || OLD.turn_id;
   UPDATE cache_sessions SET kept_size = kept_size - OLD.data_size, kept_count = kept_count - 1
    WHERE session_id = OLD.session_id;
-  UPDATE cache_state
-     SET bytes = bytes - OLD.data_size, freed = iif(old IS OLD.id, 0, freed), old = nullif(old, OLD.id)
-   WHERE one = 1;
+  UPDATE cache_state SET bytes = bytes - OLD.data_size WHERE one = 1;
   INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest)
   VALUES (unixepoch() * 1000, 'cache', coalesce((SELECT coalesce(rule, iif(work = 0, NULL, iif(
             OLD.expires_at < unixepoch() * 1000, 'expired', 'evict'))) FROM cache_state), 'manual'),
@@ -292,18 +288,18 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.cache_work
 AFTER UPDATE OF work ON cache_state WHEN NEW.work
 BEGIN
-  UPDATE cache_access SET id = NEW.written WHERE id = NEW.old;
-  INSERT INTO cache_access(id, key, session_id, used_at, hits, protected)
-  SELECT id, storage_key, session_id, timestamp, 0, protected
-    FROM cache_items WHERE id = NEW.written AND NEW.evict = 2
-  ON CONFLICT (id) DO UPDATE
-     SET used_at = max(used_at, excluded.used_at), protected = excluded.protected;
+  INSERT INTO cache_access(key, hits, used_at, id, session_id, protected)
+  SELECT storage_key, 0, timestamp, id, session_id, protected FROM cache_items
+   WHERE id = NEW.work / 4 AND (NEW.evict = 2 OR NEW.freed)
+  ON CONFLICT (key) DO UPDATE
+     SET used_at = max(used_at, excluded.used_at), id = excluded.id, protected = excluded.protected;
   DELETE FROM cache_items
    WHERE id IN (
     SELECT id FROM (SELECT id, session_id FROM cache_items
                      WHERE expires_at < unixepoch() * 1000 ORDER BY expires_at LIMIT 100) AS d
-     WHERE NEW.work = 1 AND id <> NEW.written AND NOT EXISTS (SELECT 1 FROM retention__holds WHERE kind = 'session' AND "key" = d.session_id)
-       AND unixepoch() * 1000 <= (SELECT seen FROM retention__clock) + 604800000
+      CROSS JOIN retention__clock
+     WHERE NEW.work % 4 = 1 AND id <> NEW.work / 4 AND unixepoch() * 1000 <= seen + 604800000
+       AND NOT EXISTS (SELECT 1 FROM retention__in_force WHERE kind = 'session' AND "key" = d.session_id AND (until > seen) IS NOT 0)
        AND NOT EXISTS (SELECT 1 FROM sqlite_schema
          WHERE type = 'trigger' AND substr(tbl_name, 1, 6) = 'cache_' COLLATE NOCASE AND substr(name, 1, 6) <> 'cache_'
            AND instr(lower(sql), 'delete')
@@ -311,37 +307,38 @@ BEGIN
      LIMIT 2);
   DELETE FROM cache_items
    WHERE id IN (
-    WITH RECURSIVE victim(id, at, was, excess, n, session) AS (
-      SELECT 0, -1, -9e15, iif(NEW.work % 2, s.total_size - NEW.session_quota, NEW.bytes - NEW.total_quota), 0, s.session_id
-        FROM cache_items AS w JOIN cache_sessions AS s ON s.session_id = w.session_id
-       WHERE w.id = NEW.written AND NEW.grows AND NEW.evict
+    WITH RECURSIVE victim(id, at, was, excess, n, session, seen) AS (
+      SELECT 0, -1, -9e15, iif(NEW.work % 4 = 3, NEW.bytes - NEW.total_quota, s.kept_size - NEW.session_quota), 0,
+        s.session_id, seen
+        FROM cache_items AS w CROSS JOIN cache_sessions AS s ON s.session_id = w.session_id CROSS JOIN retention__clock
+       WHERE w.id = NEW.work / 4 AND NEW.evict AND (NEW.freed >= w.data_size) IS NOT 1
       UNION ALL
-      SELECT i.id, iif(NEW.evict = 1, i.timestamp, (SELECT used_at FROM cache_access WHERE id = i.id)),
-        v.excess, v.excess - i.data_size * NOT EXISTS (SELECT 1 FROM retention__holds WHERE kind = 'session' AND "key" = i.session_id), v.n + 1, v.session
+      SELECT i.id, iif(NEW.evict = 1, i.timestamp, (SELECT used_at FROM cache_access WHERE key = i.storage_key)),
+        v.excess, v.excess - i.data_size * NOT EXISTS (SELECT 1 FROM retention__in_force WHERE kind = 'session' AND "key" = i.session_id AND (until > seen) IS NOT 0), v.n + 1, v.session, v.seen
         FROM victim AS v CROSS JOIN cache_items AS i
-       WHERE v.excess > 0 AND v.n < 1000 AND i.id = CASE NEW.work % 2 * 2 + NEW.evict
-         WHEN 3 THEN (SELECT id FROM cache_items
-           WHERE session_id = v.session AND protected = 0 AND (timestamp, id) > (v.at, v.id) AND id <> NEW.written
-           ORDER BY timestamp, id LIMIT 1)
-         WHEN 4 THEN (SELECT id FROM cache_access
-           WHERE session_id = v.session AND protected = 0 AND (used_at, id) > (v.at, v.id) AND id <> NEW.written
-           ORDER BY used_at, id LIMIT 1)
+       WHERE v.excess > 0 AND v.n < 1000 AND i.id = CASE NEW.evict + NEW.work % 4 / 3 * 2
          WHEN 1 THEN (SELECT id FROM cache_items
-           WHERE protected = 0 AND (timestamp, id) > (v.at, v.id) AND id <> NEW.written
+           WHERE session_id = v.session AND protected = 0 AND (timestamp, id) > (v.at, v.id) AND id <> NEW.work / 4
+           ORDER BY timestamp, id LIMIT 1)
+         WHEN 2 THEN (SELECT id FROM cache_access
+           WHERE session_id = v.session AND protected = 0 AND (used_at, id) > (v.at, v.id) AND id <> NEW.work / 4
+           ORDER BY used_at, id LIMIT 1)
+         WHEN 3 THEN (SELECT id FROM cache_items
+           WHERE protected = 0 AND (timestamp, id) > (v.at, v.id) AND id <> NEW.work / 4
            ORDER BY timestamp, id LIMIT 1)
          ELSE (SELECT id FROM cache_access
-           WHERE protected = 0 AND (used_at, id) > (v.at, v.id) AND id <> NEW.written
+           WHERE protected = 0 AND (used_at, id) > (v.at, v.id) AND id <> NEW.work / 4
            ORDER BY used_at, id LIMIT 1) END)
     SELECT id FROM victim WHERE excess < was);
   SELECT CASE
-    WHEN (SELECT total_size > NEW.session_quota FROM cache_sessions
-           WHERE session_id = (SELECT session_id FROM cache_items WHERE id = NEW.written)) THEN
+    WHEN s.kept_size > NEW.session_quota THEN
       RAISE(ABORT, 'QuotaExceededError: the session would exceed cache.session_quota_bytes; delete items of the session or write less')
-    WHEN NEW.work = 2 AND bytes > total_quota THEN
-      RAISE(ABORT, 'QuotaExceededError: all sessions together would exceed cache.total_quota_bytes; clear old sessions')
-    END FROM cache_state WHERE NEW.grows;
+    WHEN NEW.work % 4 = 3 AND (SELECT bytes FROM cache_state) > NEW.total_quota THEN
+      RAISE(ABORT, 'QuotaExceededError: all sessions together would exceed cache.total_quota_bytes; clear old sessions') END
+    FROM cache_items AS w CROSS JOIN cache_sessions AS s ON s.session_id = w.session_id
+   WHERE w.id = NEW.work / 4 AND (NEW.freed >= w.data_size) IS NOT 1;
   UPDATE cache_state
-     SET work = 0, old = NULL, freed = 0, wake = coalesce((SELECT max(expires_at, unixepoch() * 1000) FROM cache_items
+     SET work = 0, wake = coalesce((SELECT max(expires_at, unixepoch() * 1000) FROM cache_items
            WHERE expires_at IS NOT NULL ORDER BY expires_at LIMIT 1), 9e15)
    WHERE one = 1;
 END;
@@ -401,7 +398,7 @@ BEGIN
     FROM cache_items WHERE session_id = OLD.session_id
    GROUP BY NULL; -- no row if there are no items (SQLite 3.38 needs it)
   UPDATE cache_state SET bytes = bytes - OLD.total_size WHERE one = 1;
-  DELETE FROM cache_access WHERE id IN (SELECT id FROM cache_items WHERE session_id = OLD.session_id);
+  DELETE FROM cache_access WHERE key IN (SELECT storage_key FROM cache_items WHERE session_id = OLD.session_id);
   DELETE FROM cache_items WHERE session_id = OLD.session_id;
 END;
 
@@ -445,11 +442,11 @@ BEGIN
                   max(iif(name = 'cache.mark_interval_ms', value, NULL))
              FROM blackbox_settings WHERE substr(name, 1, 6) = 'cache.')
    WHERE one = 1;
-  INSERT INTO cache_access(id, key, session_id, used_at, hits, protected)
-  SELECT id, storage_key, session_id, timestamp, 0, protected
+  INSERT INTO cache_access(key, hits, used_at, id, session_id, protected)
+  SELECT storage_key, 0, timestamp, id, session_id, protected
     FROM cache_items WHERE (NEW.name, NEW.value) = ('cache.on_quota', 'evict_lru')
-  ON CONFLICT (id) DO UPDATE
-     SET used_at = max(used_at, excluded.used_at), protected = excluded.protected;
+  ON CONFLICT (key) DO UPDATE
+     SET used_at = max(used_at, excluded.used_at), id = excluded.id, protected = excluded.protected;
 END;
 
 UPDATE main.blackbox__probe SET hit = 2;

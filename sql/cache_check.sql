@@ -30,15 +30,15 @@ SELECT 'cache_state', 'it differs from the sessions or the settings; run blackbo
 UNION ALL
 SELECT u.key, 'cache_access has a row for this item, which is not there; delete that row'
   FROM main.cache_access AS u
- WHERE NOT EXISTS (SELECT 1 FROM main.cache_items AS i
-                    WHERE i.id = u.id AND i.storage_key = u.key)
+ WHERE NOT EXISTS (SELECT 1 FROM main.cache_items AS i WHERE i.storage_key = u.key)
 UNION ALL
 SELECT i.storage_key,
        'cache_access does not have the row that evict_lru needs; set cache.on_quota again'
   FROM main.cache_items AS i
  WHERE (SELECT evict FROM main.cache_state) = 2
    AND NOT EXISTS (SELECT 1 FROM main.cache_access AS u
-                    WHERE u.id = i.id AND u.protected = i.protected)
+                    WHERE u.key = i.storage_key
+                      AND (u.id, u.protected) = (i.id, i.protected))
 UNION ALL
 SELECT storage_key, 'protected differs from custom_metadata; write custom_metadata again'
   FROM main.cache_items

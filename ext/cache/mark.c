@@ -51,9 +51,9 @@ typedef struct CacheMarks {
 } CacheMarks;
 
 static const char zCacheMark[] =
-    "INSERT INTO main.cache_access(id, key, session_id, used_at, hits,"
-    " protected) SELECT id, storage_key, session_id, ?2, ?3, protected"
-    " FROM main.cache_items WHERE storage_key = ?1 ON CONFLICT(id) DO UPDATE"
+    "INSERT INTO main.cache_access(key, hits, used_at, id, session_id,"
+    " protected) SELECT storage_key, ?3, ?2, id, session_id, protected"
+    " FROM main.cache_items WHERE storage_key = ?1 ON CONFLICT(key) DO UPDATE"
     " SET used_at = max(used_at, excluded.used_at), hits = hits + "
     "excluded.hits";
 static const char zCacheUsed[] =

@@ -137,8 +137,9 @@ static const char zCacheRoom[] =
 /* What eviction looks at, as the trigger cache_work: first in the session, then in
 ** all. What a hold keeps frees nothing. */
 #define FREED(t, bytes)                                                        \
-  bytes " * NOT EXISTS (SELECT 1 FROM main.retention__holds"                   \
-        " WHERE kind = 'session' AND \"key\" = " t ".session_id)"
+  bytes " * NOT EXISTS (SELECT 1 FROM main.retention__in_force"                \
+        " WHERE kind = 'session' AND \"key\" = " t ".session_id AND (until"    \
+        " > (SELECT seen FROM main.retention__clock)) IS NOT 0)"
 #define BY_AGE(columns)                                                        \
   "SELECT " FREED(                                                             \
       "i", "i.data_size") "," columns " FROM main.cache_items AS "             \
@@ -280,7 +281,7 @@ static const CacheRule aOrphans[] = {
     DUE("idle", "cache_sessions", "session_id",
         "last_accessed_at < ?1 AND NOT " HAS_RESULT,
         " ORDER BY last_accessed_at"),
-    DUE("idle", "cache_sessions", "session_id",
+    DUE("abandoned", "cache_sessions", "session_id",
         "last_accessed_at < ?1 AND " HAS_RESULT, " ORDER BY last_accessed_at")};
 static const CacheRule aOutdated[] = {
     DUE("age", "cache_items", "id", "protected = 0 AND timestamp < ?1", ""),

@@ -52,9 +52,9 @@ def setting(db, name, value):
 
 def used(db, key, at=T0, hits=1):
     """Counts reads of an item, as cache_read() does when it marks them."""
-    db.execute("INSERT INTO cache_access(id, key, session_id, used_at, hits, protected)"
-               " SELECT id, storage_key, session_id, ?, ?, protected FROM cache_items"
-               " WHERE storage_key = ? ON CONFLICT(id) DO UPDATE"
+    db.execute("INSERT INTO cache_access(used_at, hits, key, id, session_id, protected)"
+               " SELECT ?, ?, storage_key, id, session_id, protected FROM cache_items"
+               " WHERE storage_key = ? ON CONFLICT(key) DO UPDATE"
                " SET used_at = max(used_at, excluded.used_at), hits = hits + excluded.hits",
                (at, hits, key))
 

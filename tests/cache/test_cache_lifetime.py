@@ -182,11 +182,11 @@ def test_abandoned_sessions_go_with_their_tool_results(db, begin):
     assert json.loads(one(db, clean, T0 + 2 * DAY)) == dict(
         NOTHING, sessions=1, items=1, bytes=30)
     assert json.loads(one(db, clean, T0 + 30 * DAY)) == NOTHING
-    assert rows(db, "SELECT key, bytes, at FROM cache_due_sessions") == [(A, 30, T0 + 29 * DAY)]
+    assert rows(db, "SELECT * FROM cache_due_sessions") == [(A, 30, T0, "tool_result")]
     assert json.loads(one(db, clean, T0 + 30 * DAY + 1)) == dict(
         NOTHING, sessions=1, items=2, bytes=30)
     assert rows(db, "SELECT rule, rows, bytes FROM retention_log") == [
-        ("idle", 1, 30), ("idle", 2, 30)]
+        ("idle", 1, 30), ("abandoned", 2, 30)]
     exact(db)
 
 

@@ -12,7 +12,7 @@ SECOND = 1000
 K = key(A, "task0001")
 LAST = "SELECT last_accessed_at FROM cache_sessions WHERE session_id = ?"
 HITS = ("SELECT coalesce(hits, 0), coalesce(used_at, timestamp) FROM cache_items"
-        " LEFT JOIN cache_access USING (id) WHERE storage_key = ?")
+        " LEFT JOIN cache_access ON key = storage_key WHERE storage_key = ?")
 
 
 @pytest.fixture(params=["WAL", "DELETE", "TRUNCATE"])

@@ -23,7 +23,7 @@ const Operation aCacheOperation[] = {
         OP_MARKS},
     {"take a preset", CACHED, 0, "SELECT cache_use_preset('recycle')", 0},
     {"replace an item that was read",
-        CACHED "INSERT INTO cache_access SELECT id, storage_key, session_id, 3, 3, 0"
+        CACHED "INSERT INTO cache_access(key, hits, used_at) SELECT storage_key, 3, 3"
                " FROM cache_items;",
         0,
         "REPLACE INTO cache_items(session_id, task_id, turn_id, description, data) "
