@@ -21,7 +21,7 @@ SQLITE_EXTENSION_INIT1
 
 /* sql/<domain>.sql, made into C by the build. */
 extern const char bxSqlCore[], bxSqlCache[], bxSqlEvidence[], bxSqlRetention[],
-    bxSqlReport[], bxSqlPayloadCheck[];
+    bxSqlReport[], bxSqlPayloadCheck[], bxSqlCacheCheck[];
 
 static void checkCore(BxStmts *p, BxProblems *pOut) {
   bxSettingsCheck(p, pOut);
@@ -110,7 +110,10 @@ static const BxDomain aDomain[] = {
     {.zName = "cache",
         .zTable = "cache_state",
         .zSql = bxSqlCache,
-        .aRecords = bxCacheRecords},
+        .aRecords = bxCacheRecords,
+        .zFaults = bxSqlCacheCheck,
+        .zSize = bxCacheSize,
+        .zGuarded = ",cache_state,cache_access,"},
     {.zName = "rollout",
         .zTable = "rollout_act",
         .zSql = bxSqlRollout,
