@@ -15,6 +15,8 @@
 --         retention__erased      keys of what was erased, which are refused
 --         store_dropped          texts that the body store can sweep
 --         blackbox__probe        lets a trigger detect a REPLACE
+--         blackbox_prices        what a million tokens cost: rules, reports and
+--                                usage read it
 -- Views   proof_log              the leaves in words
 --         retention_now          the current time, if the clock can be trusted
 --         retention_clock        the newest time that this file has seen; UPDATE
@@ -410,6 +412,33 @@ BEGIN
    WHERE NEW.seen < OLD.seen OR NEW.seen > OLD.seen + 604800000;
   UPDATE retention__clock SET seen = NEW.seen WHERE one = 1;
 END;
+
+-- The prices of a million tokens in USD, for a call whose prompt has more tokens than
+-- above. A row holds from its day on, until the next one of the model; the first one
+-- holds for the days before, too. cache_write_1h: for an hour; NULL is 2 * input.
+-- cache_write and cache_read: NULL is input. reasoning: NULL is output. The list, its
+-- date and its digest say where a row is from.
+CREATE TABLE IF NOT EXISTS main.blackbox_prices(
+  model          TEXT NOT NULL,
+  since          TEXT NOT NULL DEFAULT '1970-01-01',
+  above          INTEGER NOT NULL DEFAULT 0,
+  input          REAL NOT NULL,
+  output         REAL NOT NULL,
+  cache_write    REAL,
+  cache_write_1h REAL,
+  cache_read     REAL,
+  reasoning      REAL,
+  list           TEXT,
+  list_date      TEXT,
+  list_digest    TEXT,
+  PRIMARY KEY (model, since, above),
+  CONSTRAINT "ValidationError: since is a day, such as 2026-11-01; prices are numbers that are not negative, in USD for a million tokens, and above is a number of tokens"
+  CHECK (since IS date(since) AND typeof(above) = 'integer' AND
+         min(above, input, output, ifnull(cache_write, 0), ifnull(cache_write_1h, 0),
+             ifnull(cache_read, 0), ifnull(reasoning, 0)) >= 0 AND
+         max(input, output, ifnull(cache_write, 0), ifnull(cache_write_1h, 0),
+             ifnull(cache_read, 0), ifnull(reasoning, 0)) < 1e9)
+) WITHOUT ROWID;
 
 INSERT INTO main.blackbox_domains(domain, format) VALUES ('core', 1)
 ON CONFLICT (domain) DO UPDATE SET format = excluded.format;

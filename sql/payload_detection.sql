@@ -134,7 +134,8 @@ VALUES
 ON CONFLICT (format, body, kind, place) DO NOTHING;
 
 -- input, cache_write, cache_read, output, reasoning: fields of the object at the
--- place. cache_in_input: the input counts what was read from the cache and
+-- place. cache_write_1h: those of cache_write that are kept for an hour, which cost
+-- more. cache_in_input: the input counts what was read from the cache and
 -- written to it; reasoning_in_output: the output counts the reasoning.
 CREATE TABLE IF NOT EXISTS main.payload_usage_formats(
   format      TEXT NOT NULL,
@@ -148,21 +149,22 @@ CREATE TABLE IF NOT EXISTS main.payload_usage_formats(
   reasoning   TEXT CHECK (length(reasoning) <= 200),
   cache_in_input      INTEGER NOT NULL CHECK (cache_in_input IN (0, 1)),
   reasoning_in_output INTEGER NOT NULL CHECK (reasoning_in_output IN (0, 1)),
+  cache_write_1h      TEXT CHECK (length(cache_write_1h) <= 200),
   PRIMARY KEY (format, body, place)
 ) WITHOUT ROWID;
 
-INSERT INTO main.payload_usage_formats(format, body, place, input, cache_write, cache_read, output, reasoning, cache_in_input, reasoning_in_output)
+INSERT INTO main.payload_usage_formats(format, body, place, input, cache_write, cache_read, output, reasoning, cache_in_input, reasoning_in_output, cache_write_1h)
 VALUES
-  ('anthropic', 'response', '[type=message].usage', 'input_tokens', 'cache_creation_input_tokens', 'cache_read_input_tokens', 'output_tokens', 'output_tokens_details.thinking_tokens', 0, 1),
-  ('anthropic', 'event', '[type=message_start].message.usage', 'input_tokens', 'cache_creation_input_tokens', 'cache_read_input_tokens', 'output_tokens', 'output_tokens_details.thinking_tokens', 0, 1),
-  ('anthropic', 'event', '[type=message_delta].usage', 'input_tokens', 'cache_creation_input_tokens', 'cache_read_input_tokens', 'output_tokens', 'output_tokens_details.thinking_tokens', 0, 1),
-  ('bedrock.converse', 'response', 'usage', 'inputTokens', 'cacheWriteInputTokens', 'cacheReadInputTokens', 'outputTokens', NULL, 0, 1),
-  ('gemini', 'response', 'usageMetadata', 'promptTokenCount', NULL, 'cachedContentTokenCount', 'candidatesTokenCount', 'thoughtsTokenCount', 1, 0),
-  ('gemini', 'event', 'usageMetadata', 'promptTokenCount', NULL, 'cachedContentTokenCount', 'candidatesTokenCount', 'thoughtsTokenCount', 1, 0),
-  ('openai.chat', 'response', 'usage', 'prompt_tokens', NULL, 'prompt_tokens_details.cached_tokens', 'completion_tokens', 'completion_tokens_details.reasoning_tokens', 1, 1),
-  ('openai.chat', 'event', 'usage', 'prompt_tokens', NULL, 'prompt_tokens_details.cached_tokens', 'completion_tokens', 'completion_tokens_details.reasoning_tokens', 1, 1),
-  ('openai.responses', 'response', '[object=response].usage', 'input_tokens', 'input_tokens_details.cache_write_tokens', 'input_tokens_details.cached_tokens|cached_input_tokens', 'output_tokens', 'output_tokens_details.reasoning_tokens|reasoning_output_tokens', 1, 1),
-  ('openai.responses', 'event', 'response[object=response].usage', 'input_tokens', 'input_tokens_details.cache_write_tokens', 'input_tokens_details.cached_tokens', 'output_tokens', 'output_tokens_details.reasoning_tokens', 1, 1)
+  ('anthropic', 'response', '[type=message].usage', 'input_tokens', 'cache_creation_input_tokens', 'cache_read_input_tokens', 'output_tokens', 'output_tokens_details.thinking_tokens', 0, 1, 'cache_creation.ephemeral_1h_input_tokens'),
+  ('anthropic', 'event', '[type=message_start].message.usage', 'input_tokens', 'cache_creation_input_tokens', 'cache_read_input_tokens', 'output_tokens', 'output_tokens_details.thinking_tokens', 0, 1, 'cache_creation.ephemeral_1h_input_tokens'),
+  ('anthropic', 'event', '[type=message_delta].usage', 'input_tokens', 'cache_creation_input_tokens', 'cache_read_input_tokens', 'output_tokens', 'output_tokens_details.thinking_tokens', 0, 1, 'cache_creation.ephemeral_1h_input_tokens'),
+  ('bedrock.converse', 'response', 'usage', 'inputTokens', 'cacheWriteInputTokens', 'cacheReadInputTokens', 'outputTokens', NULL, 0, 1, NULL),
+  ('gemini', 'response', 'usageMetadata', 'promptTokenCount', NULL, 'cachedContentTokenCount', 'candidatesTokenCount', 'thoughtsTokenCount', 1, 0, NULL),
+  ('gemini', 'event', 'usageMetadata', 'promptTokenCount', NULL, 'cachedContentTokenCount', 'candidatesTokenCount', 'thoughtsTokenCount', 1, 0, NULL),
+  ('openai.chat', 'response', 'usage', 'prompt_tokens', NULL, 'prompt_tokens_details.cached_tokens', 'completion_tokens', 'completion_tokens_details.reasoning_tokens', 1, 1, NULL),
+  ('openai.chat', 'event', 'usage', 'prompt_tokens', NULL, 'prompt_tokens_details.cached_tokens', 'completion_tokens', 'completion_tokens_details.reasoning_tokens', 1, 1, NULL),
+  ('openai.responses', 'response', '[object=response].usage', 'input_tokens', 'input_tokens_details.cache_write_tokens', 'input_tokens_details.cached_tokens|cached_input_tokens', 'output_tokens', 'output_tokens_details.reasoning_tokens|reasoning_output_tokens', 1, 1, NULL),
+  ('openai.responses', 'event', 'response[object=response].usage', 'input_tokens', 'input_tokens_details.cache_write_tokens', 'input_tokens_details.cached_tokens', 'output_tokens', 'output_tokens_details.reasoning_tokens', 1, 1, NULL)
 ON CONFLICT (format, body, place) DO NOTHING;
 
 -- Compared with GLOB, with the first 400 bytes of a result.

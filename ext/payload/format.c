@@ -20,7 +20,7 @@ static const char zFormats[] =
     "SELECT " KINDS ", " BODIES_OF ", 0, 0, place, part, call_id, tool, "
     "arguments, result, is_error FROM main.payload_formats UNION ALL "
     "SELECT 9, " BODIES_OF ", cache_in_input, reasoning_in_output, place, "
-    "input, cache_write, cache_read, output, reasoning, NULL "
+    "input, cache_write, cache_read, output, reasoning, cache_write_1h "
     "FROM main.payload_usage_formats";
 
 /*--------------------------------------------------------------- spots ----*/

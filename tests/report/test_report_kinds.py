@@ -110,7 +110,7 @@ def test_holds_are_shown(db):
 
 
 def test_costs_come_from_the_prices(db):
-    db.execute("INSERT INTO payload_prices(model, input, cache_write, cache_read, output)"
+    db.execute("INSERT INTO blackbox_prices(model, input, cache_write, cache_read, output)"
                " VALUES('m1', 1000000, 0, 0, 2000000)")
     switch = looped(db)
     assert as_json(db, "kill_switch", switch)["usage"]["cost"] == 45 + 20
