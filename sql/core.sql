@@ -419,25 +419,24 @@ END;
 -- cache_write and cache_read: NULL is input. reasoning: NULL is output. The list, its
 -- date and its digest say where a row is from.
 CREATE TABLE IF NOT EXISTS main.blackbox_prices(
-  model          TEXT NOT NULL,
-  since          TEXT NOT NULL DEFAULT '1970-01-01',
-  above          INTEGER NOT NULL DEFAULT 0,
-  input          REAL NOT NULL,
-  output         REAL NOT NULL,
-  cache_write    REAL,
+  model TEXT,
+  since TEXT DEFAULT '1970-01-01',
+  above INTEGER DEFAULT 0,
+  input REAL NOT NULL,
+  output REAL NOT NULL,
+  cache_write REAL,
   cache_write_1h REAL,
-  cache_read     REAL,
-  reasoning      REAL,
-  list           TEXT,
-  list_date      TEXT,
-  list_digest    TEXT,
+  cache_read REAL,
+  reasoning REAL,
+  list TEXT,
+  list_date TEXT,
+  list_digest TEXT,
   PRIMARY KEY (model, since, above),
-  CONSTRAINT "ValidationError: since is a day, such as 2026-11-01; prices are numbers that are not negative, in USD for a million tokens, and above is a number of tokens"
-  CHECK (since IS date(since) AND typeof(above) = 'integer' AND
-         min(above, input, output, ifnull(cache_write, 0), ifnull(cache_write_1h, 0),
-             ifnull(cache_read, 0), ifnull(reasoning, 0)) >= 0 AND
-         max(input, output, ifnull(cache_write, 0), ifnull(cache_write_1h, 0),
-             ifnull(cache_read, 0), ifnull(reasoning, 0)) < 1e9)
+  CONSTRAINT "ValidationError: since is a day, such as 2026-11-01; prices are USD for a million tokens, and not negative"
+  CHECK (since IS date(since) AND above BETWEEN 0 AND 1e9 AND
+         input BETWEEN 0 AND 1e9 AND output BETWEEN 0 AND 1e9 AND
+         cache_write BETWEEN 0 AND 1e9 AND cache_write_1h BETWEEN 0 AND 1e9 AND
+         cache_read BETWEEN 0 AND 1e9 AND reasoning BETWEEN 0 AND 1e9)
 ) WITHOUT ROWID;
 
 INSERT INTO main.blackbox_domains(domain, format) VALUES ('core', 1)

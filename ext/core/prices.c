@@ -4,9 +4,9 @@
 **
 ** list is a JSON object of models. A model has either the prices of a million
 ** tokens in USD, in an object with the columns of blackbox_prices or an array of
-** such objects; or those of one token, as LiteLLM names them. A model without
-** prices for input and output is left out. Rows of the list replace those with the
-** same model and date.
+** such objects; or those of one token, as LiteLLM names them. What has no prices
+** for input and output is left out. Rows of the list replace those with the same
+** model and date. A list may say its date at $.about.date.
 */
 #include "core.h"
 SQLITE_EXTENSION_INIT3
@@ -76,7 +76,7 @@ int bxCost(BxStmts *p, const char *zModel, i64 nModel, i64 iTime,
 
 /* Rows of a list, ?1; ?3 is its date. LiteLLM names the prices of a tier with a
 ** tail, such as input_cost_per_token_above_200k_tokens. */
-#define ROWS                                                                   \
+#define PRICE_ROWS                                                             \
   "WITH said(model, v, tail, above, since) AS ("                               \
   "SELECT m.key, e.value, '', coalesce(e.value ->> '$.above', 0), "            \
   "coalesce(e.value ->> '$.since', ?3) FROM json_each(?1) AS m, "              \
@@ -99,16 +99,16 @@ int bxCost(BxStmts *p, const char *zModel, i64 nModel, i64 iTime,
   "coalesce(cache_read, 0), coalesce(reasoning, 0)) >= 0 "                     \
   "AND (input > 0 OR output > 0)) "
 
-static const char zForget[] = ROWS
+static const char zUnlist[] = PRICE_ROWS
     "DELETE FROM main.blackbox_prices WHERE (model, since) IN "
     "(SELECT model, since FROM listed)";
-static const char zLoad[] = ROWS
+static const char zEnlist[] = PRICE_ROWS
     "INSERT INTO main.blackbox_prices(model, since, above, input, output, "
     "cache_write, cache_write_1h, cache_read, reasoning, list, list_date, "
     "list_digest) SELECT model, since, above, input, output, cache_write, "
     "cache_write_1h, cache_read, reasoning, ?2, ?3, ?4 FROM listed WHERE 1 "
     "ON CONFLICT DO NOTHING";
-static const char zCount[] = ROWS "SELECT count(DISTINCT model) FROM listed";
+static const char zModels[] = PRICE_ROWS "SELECT count(DISTINCT model) FROM listed";
 /* clang-format on */
 
 /* The SHA-256 of the list, as text. */
@@ -122,15 +122,18 @@ static void digestOf(const char *z, char zOut[80]) {
   bxHex(a, BX_DIGEST, zOut + 7);
 }
 
-/* The date of the list, to sqlite3_free(): today, if it is not given. */
-static char *dateSaid(BxStmts *pHome, const char *zGiven, BxErr *pErr) {
-  static const char zDate[] = "SELECT CASE WHEN ?1 IS NULL THEN date('now') "
-                              "WHEN date(?1) = ?1 THEN ?1 END";
-  char *z = bxAskText(pHome, zDate, pErr, "t", zGiven);
+/* The date of the list, to sqlite3_free(): if it is not given, what the list says, or
+** today. */
+static char *dateSaid(
+    BxStmts *pHome, const char *zList, const char *zGiven, BxErr *pErr) {
+  static const char zDate[] =
+      "SELECT said FROM (SELECT coalesce(?1, ?2 ->> '$.about.date', "
+      "date('now')) AS said) WHERE date(said) = said";
+  char *z = bxAskText(pHome, zDate, pErr, "tt", zGiven, zList);
   if (z == 0 && pErr->rc == SQLITE_OK) {
     bxFail(pErr, SQLITE_CONSTRAINT,
         "ValidationError: date must be the date of the list, such as "
-        "2026-11-01, got %Q; omit it for today",
+        "2026-11-01, got %Q; omit it for about.date of the list, or today",
         zGiven);
   }
   return z;
@@ -158,9 +161,9 @@ void bxLoadPrices(BxCall *p) {
   if (p->err.rc != SQLITE_OK) return;
   bxLock(pHome, &p->err);
   checkPrices(pHome, zList, &p->err);
-  zDate = dateSaid(pHome, zGiven, &p->err);
+  zDate = dateSaid(pHome, zList, zGiven, &p->err);
   if (p->err.rc == SQLITE_OK) {
-    nModel = bxAsk(pHome, zCount, &p->err, "t-t", zList, zDate);
+    nModel = bxAsk(pHome, zModels, &p->err, "t-t", zList, zDate);
   }
   if (p->err.rc == SQLITE_OK && nModel == 0) {
     bxFail(&p->err, SQLITE_CONSTRAINT,
@@ -170,8 +173,8 @@ void bxLoadPrices(BxCall *p) {
   }
   if (p->err.rc == SQLITE_OK) {
     digestOf(zList, zDigest);
-    bxDo(pHome, zForget, &p->err, "t-t", zList, zDate);
-    bxDo(pHome, zLoad, &p->err, "tttt", zList, zName, zDate, zDigest);
+    bxDo(pHome, zUnlist, &p->err, "t-t", zList, zDate);
+    bxDo(pHome, zEnlist, &p->err, "tttt", zList, zName, zDate, zDigest);
   }
   if (p->err.rc == SQLITE_OK) bxReturnInt(p, nModel);
   sqlite3_free(zDate);
