@@ -224,10 +224,9 @@ const Operation aPayloadOperation[] = {
         LOOP_LAST("ring"), 0},
     {"push that pulls the switch", LOOP_MODE("kill_switch") LOOP_FIRST("ring"),
         0, LOOP_LAST("ring"), 0},
-    {"push that is above the budget",
-        LOOP_MODE("kill_switch") PRICES
-        "UPDATE payload_rules SET enabled = 1, threshold = 9e-6 "
-        "WHERE rule = 'budget_cost';",
+    {"push that has a cost",
+        LOOP_MODE("record") PRICES
+        "UPDATE payload_rules SET enabled = 1 WHERE rule = 'budget_cost';",
         0,
         "INSERT INTO ring(agent_id, event_id, request_body, response_body) "
         "VALUES('new', 'e', '" REQUEST "', '" RESPONSE "')",
