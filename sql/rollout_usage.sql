@@ -253,10 +253,10 @@ SELECT n.*, n.cost IS NOT NULL AS told,
                           WHERE u.format = n.format AND u.output_recorded)
             THEN 'as recorded' END AS output_source
   FROM (SELECT *, at / 86400000 AS day,
-               length(rtrim(model, replace(model, '/', ''))) AS vendor,
-               CASE WHEN model GLOB '*[-@]20[0-9][0-9][01][0-9][0-3][0-9]' THEN 9
-                    WHEN model GLOB '*-20[0-9][0-9]-[01][0-9]-[0-3][0-9]' THEN 11
-                    WHEN model GLOB '*-latest' THEN 7 ELSE 0 END AS tail
+               iif(instr(model, '/'), length(rtrim(model, replace(model, '/', ''))), 0) AS vendor,
+               CASE WHEN substr(model, -9) GLOB '[-@]20[0-9][0-9][01][0-9][0-3][0-9]' THEN 9
+                    WHEN substr(model, -11) GLOB '-20[0-9][0-9]-[01][0-9]-[0-3][0-9]' THEN 11
+                    WHEN substr(model, -7) = '-latest' THEN 7 ELSE 0 END AS tail
           FROM rollout_calls) AS n;
 
 CREATE VIEW IF NOT EXISTS main.rollout_usage AS
@@ -275,8 +275,8 @@ SELECT date(c.day * 86400, 'unixepoch') AS day, c.model AS model,
        count(*) AS calls, sum(c.input_fresh) AS input_fresh,
        sum(c.cache_write) AS cache_write, sum(c.cache_read) AS cache_read,
        sum(c.output) AS output, sum(c.reasoning) AS reasoning, sum(c.price) AS cost,
-       CASE WHEN min(c.told) THEN 'reported' WHEN count(c.price) < count(*) THEN NULL
-            WHEN max(c.told) THEN 'mixed' ELSE 'computed' END AS cost_source,
+       CASE WHEN min(c.told) THEN 'reported' WHEN max(c.told) THEN 'mixed'
+            WHEN sum(c.price) IS NOT NULL THEN 'computed' END AS cost_source,
        sum(c.cache_write_1h) AS cache_write_1h, max(c.output_source) AS output_source
   FROM rollout__costs AS c
  GROUP BY c.day, c.model;
@@ -294,11 +294,11 @@ SELECT h.id AS rollout, t.no <> t.root AS subagents, c.model AS model,
        count(*) AS calls, sum(c.input_fresh) AS input_fresh,
        sum(c.cache_write) AS cache_write, sum(c.cache_read) AS cache_read,
        sum(c.output) AS output, sum(c.reasoning) AS reasoning, sum(c.price) AS cost,
-       CASE WHEN min(c.told) THEN 'reported' WHEN count(c.price) < count(*) THEN NULL
-            WHEN max(c.told) THEN 'mixed' ELSE 'computed' END AS cost_source,
+       CASE WHEN min(c.told) THEN 'reported' WHEN max(c.told) THEN 'mixed'
+            WHEN sum(c.price) IS NOT NULL THEN 'computed' END AS cost_source,
        sum(c.cache_write_1h) AS cache_write_1h, max(c.output_source) AS output_source
   FROM tree AS t
   JOIN rollout_heads AS h ON h.no = t.root
  CROSS JOIN rollout__costs AS c
     ON c.id BETWEEN t.no << 32 AND (t.no << 32) + 4294967295
- GROUP BY t.root, t.no <> t.root, c.model;
+ GROUP BY h.id, t.no <> t.root, c.model;
