@@ -21,7 +21,7 @@ SQLITE_EXTENSION_INIT1
 
 /* sql/<domain>.sql, made into C by the build. */
 extern const char bxSqlCore[], bxSqlCache[], bxSqlEvidence[], bxSqlRetention[],
-    bxSqlReport[], bxSqlPayloadCheck[], bxSqlRolloutCheck[];
+    bxSqlReport[], bxSqlPayloadCheck[], bxSqlRolloutCheck[], bxSqlCacheCheck[];
 
 static void checkCore(BxStmts *p, BxProblems *pOut) {
   bxSettingsCheck(p, pOut);
@@ -29,7 +29,7 @@ static void checkCore(BxStmts *p, BxProblems *pOut) {
 }
 
 static const char zCoreFaults[] =
-    "SELECT 'retention_clock' AS object, 'the row is missing: no rule removes "
+    "SELECT 'retention__clock' AS object, 'the row is missing: no rule removes "
     "anything; run blackbox_install()' AS problem WHERE NOT EXISTS (SELECT 1 "
     "FROM main.retention__clock) UNION ALL SELECT 'blackbox__open', 'it has "
     "removals of a bulk act that did not end' WHERE EXISTS (SELECT 1 FROM "
@@ -74,12 +74,11 @@ static const BxDomain aDomain[] = {
         .zSql = bxSqlCore,
         .xCheck = checkCore,
         .zFaults = zCoreFaults,
-        .zGuarded =
-            ",blackbox__open,retention_rules,retention__clock,retention_clock,"
-            "retention__in_force,retention__erased,"
-            "blackbox__log,blackbox__tree,blackbox__leaves,"
-            "blackbox__nodes,blackbox__folded,blackbox__erased,"
-            "blackbox__heads,"},
+        .zGuarded = ",blackbox__open,retention_rules,retention__clock,"
+                    "retention__in_force,retention__erased,"
+                    "blackbox__log,blackbox__tree,blackbox__leaves,"
+                    "blackbox__nodes,blackbox__folded,blackbox__erased,"
+                    "blackbox__heads,"},
     {.zName = "payload",
         .bDefault = 1,
         .zTable = "payload__state",
@@ -110,7 +109,10 @@ static const BxDomain aDomain[] = {
     {.zName = "cache",
         .zTable = "cache_state",
         .zSql = bxSqlCache,
-        .aRecords = bxCacheRecords},
+        .aRecords = bxCacheRecords,
+        .zFaults = bxSqlCacheCheck,
+        .zSize = bxCacheSize,
+        .zGuarded = ",cache_state,cache_access,"},
     {.zName = "rollout",
         .zTable = "rollout__act",
         .zSql = bxSqlRollout,
@@ -210,7 +212,7 @@ static const BxFunction aFunctions[] = {
     {"rollout_history", 1, 2, BX_READ, bxRolloutHistory},
     {"rollout_import", 1, 4, BX_WRITE, bxRolloutImport},
     {"rollout_import_from", 2, 3, BX_WRITE, bxRolloutImportFrom},
-    {"rollout_load_prices", 2, 3, BX_WRITE, bxRolloutLoadPrices},
+    {"rollout_load_prices", 2, 3, BX_WRITE, bxLoadPrices},
     {"rollout_page", 1, 3, BX_READ, bxRolloutPage},
     {"rollout_rebuild", 0, 1, BX_WRITE, bxRolloutRebuild},
     {"rollout_resume", 1, 2, BX_OWN, bxRolloutResume},
@@ -241,8 +243,8 @@ static const BxTable aTables[] = {
         11, 1, 3, bxPayloadReplay, 0},
     {"payload_usage",
         "model, input, cache_write, cache_read, output, reasoning, "
-        "of_request HIDDEN, of_response HIDDEN",
-        6, 0, 2, bxPayloadUsage, 0},
+        "cache_write_1h, of_request HIDDEN, of_response HIDDEN",
+        7, 0, 2, bxPayloadUsage, 0},
     {"payload_queue",
         "event_id TEXT, agent_id TEXT, request_body, response_body, "
         "timestamp INTEGER, size_bytes INTEGER, id HIDDEN, created_at HIDDEN",

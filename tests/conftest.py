@@ -60,6 +60,12 @@ def rollout_faults(db):
     return rows(db, (ROOT / "sql" / "rollout_check.sql").read_text().replace("main.", ""))
 
 
+def cache_faults(db, schema="main"):
+    """Contradictions in the cache; also without the module."""
+    sql = (ROOT / "sql" / "cache_check.sql").read_text()
+    return rows(db, sql.replace("main.", schema + "."))
+
+
 def problems(db):
     """What blackbox_check finds, but for the repairs of an install, which it lists for 30 days."""
     return [row for row in rows(db, "SELECT * FROM blackbox_check") if ": schema of " not in row[2]]

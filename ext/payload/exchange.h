@@ -22,8 +22,8 @@ typedef enum {
 
 typedef enum { BODY_REQUEST, BODY_RESPONSE, BODY_EVENT } FormatBody;
 
-/* What the row of a format names besides its place; of a row of
-** payload_usage_formats the same columns under other names. */
+/* What the row of a format names besides its place; of one of
+** the kind 'usage' what the columns input to reasoning have. */
 enum {
   PATH_PLACE,
   PATH_PART,
@@ -37,7 +37,8 @@ enum {
   PATH_CACHE_WRITE,
   PATH_CACHE_READ,
   PATH_OUTPUT,
-  PATH_REASONING
+  PATH_REASONING,
+  PATH_CACHE_WRITE_1H
 };
 
 typedef struct Format {
@@ -131,6 +132,7 @@ typedef struct Usage {
   i64 nCacheWrite, nCacheRead;
   i64 nOutput; /* with the reasoning */
   i64 nReasoning;
+  i64 nCacheWrite1h; /* of nCacheWrite: those that are kept for an hour */
 } Usage;
 
 typedef struct Exchange {

@@ -420,10 +420,12 @@ static i64 askPins(
     Verify *p, const BxDomain *pDomain, const char *zQuery, const char *zWhat) {
   BxErr err = {SQLITE_OK, 0};
   char *zSql = bxPrintf(p->pErr, zQuery, pDomain->zPins, pDomain->zName);
-  sqlite3_stmt *pStmt = zSql != 0 ? bxPrepare(p->p, zSql, &err) : 0;
+  sqlite3_stmt *pStmt;
   i64 nSum = 0;
+  if (zSql == 0) return 0;
+  pStmt = bxPrepare(p->p, zSql, &err);
   bxBind(pStmt, &err, "i", p->iFrom);
-  while (pStmt != 0 && bxRow(pStmt, &err)) {
+  while (bxRow(pStmt, &err)) {
     i64 n = sqlite3_column_int64(pStmt, 0);
     nSum += n;
     if (zWhat == 0) continue;
