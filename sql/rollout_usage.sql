@@ -286,6 +286,7 @@ SELECT day, model, calls, input_fresh, cache_write, cache_read, output, reasonin
           FROM rollout__costs AS c
          GROUP BY c.day, c.model);
 
+-- (+c.model: a condition on it makes no automatic index of all calls.)
 -- subagents is 0 for the calls of the conversation itself, and 1 for those of its
 -- sub-agents, and of theirs.
 CREATE VIEW IF NOT EXISTS main.rollout_usage_sums AS
@@ -300,7 +301,7 @@ SELECT rollout, subagents, model, calls, input_fresh, cache_write, cache_read, o
        CASE WHEN told = calls THEN 'reported' WHEN told THEN 'mixed'
             WHEN cost IS NOT NULL THEN 'computed' END AS cost_source,
        cache_write_1h, output_source
-  FROM (SELECT h.id AS rollout, t.no <> t.root AS subagents, c.model AS model,
+  FROM (SELECT h.id AS rollout, t.no <> t.root AS subagents, +c.model AS model,
                count(*) AS calls, sum(c.input_fresh) AS input_fresh,
                sum(c.cache_write) AS cache_write, sum(c.cache_read) AS cache_read,
                sum(c.output) AS output, sum(c.reasoning) AS reasoning,
