@@ -228,7 +228,7 @@ BEGIN
    WHERE one = 1 AND (freed OR evict = 2 OR wake < unixepoch() * 1000
      OR (SELECT kept_size FROM cache_sessions WHERE session_id = NEW.session_id) > session_quota);
   UPDATE cache_state SET work = NEW.id * 4 + 3
-   WHERE one = 1 AND bytes > total_quota AND (freed >= NEW.data_size) IS NOT 1;
+   WHERE one = 1 AND bytes > total_quota;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.cache_update
