@@ -131,7 +131,7 @@ ON cache_access(session_id, used_at, id) WHERE protected = 0;
 CREATE INDEX IF NOT EXISTS main.cache_access_all
 ON cache_access(used_at, id) WHERE protected = 0;
 
--- bytes: of all sessions. freed: the size of what the INSERT has replaced, or NULL. wake:
+-- bytes: of all sessions, right while there is a total quota. freed: the size of what the INSERT has replaced, or NULL. wake:
 -- nothing expires before. work: what cache_work does: 1 an item is new, 2 it is changed,
 -- 3 the quota of all sessions is exceeded, and 4 times the id of the item. rule: why rows
 -- are deleted now; NULL: a plain statement. evict: 0 no, 1 the oldest, 2 the least
@@ -220,14 +220,15 @@ BEGIN
      SET (freed, bytes) = (SELECT max(size), bytes + NEW.data_size - coalesce(max(size), 0)
                              FROM cache_access WHERE key = NEW.session_id || '_' || NEW.task_id || '_' || NEW.turn_id),
          wake = min(wake, coalesce(NEW.expires_at, wake))
-   WHERE one = 1;
+   WHERE one = 1 AND (total_quota < 1125899906842624 OR freed IS NOT NULL OR NEW.expires_at < wake
+     OR EXISTS (SELECT 1 FROM cache_access WHERE key = NEW.session_id || '_' || NEW.task_id || '_' || NEW.turn_id));
   UPDATE cache_items SET protected = NEW.custom_metadata ->> '$.kind' IS 'tool_result'
    WHERE id = NEW.id AND NEW.protected IS NOT (NEW.custom_metadata ->> '$.kind' IS 'tool_result');
   UPDATE cache_state SET work = NEW.id * 4 + 1
    WHERE one = 1 AND (freed OR evict = 2 OR wake < unixepoch() * 1000
      OR (SELECT kept_size FROM cache_sessions WHERE session_id = NEW.session_id) > session_quota);
   UPDATE cache_state SET work = NEW.id * 4 + 3
-   WHERE one = 1 AND bytes > total_quota AND (freed >= NEW.data_size) IS NOT 1;
+   WHERE one = 1 AND bytes > total_quota;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.cache_update
@@ -441,7 +442,8 @@ BEGIN
                   max(iif(name = 'cache.on_quota', (value = 'evict_oldest') + 2 * (value = 'evict_lru'), NULL)),
                   max(iif(name = 'cache.strict_session_ids', value, NULL)),
                   max(iif(name = 'cache.mark_interval_ms', value, NULL))
-             FROM blackbox_settings WHERE substr(name, 1, 6) = 'cache.')
+             FROM blackbox_settings WHERE substr(name, 1, 6) = 'cache.'),
+         bytes = (SELECT coalesce(sum(total_size), 0) FROM cache_sessions)
    WHERE one = 1;
   INSERT INTO cache_access(key, hits, used_at, id, session_id, protected)
   SELECT storage_key, 0, timestamp, id, session_id, protected
@@ -490,8 +492,7 @@ ON CONFLICT (rule) DO UPDATE
        "table" = excluded."table";
 
 UPDATE main.blackbox_settings SET value = value WHERE name = 'cache.on_quota';
-UPDATE main.cache_state
-   SET bytes = (SELECT coalesce(sum(total_size), 0) FROM main.cache_sessions), wake = 0;
+UPDATE main.cache_state SET wake = 0;
 
 INSERT INTO main.blackbox_domains(domain, format) VALUES ('cache', 1)
 ON CONFLICT (domain) DO UPDATE SET format = excluded.format;

@@ -14,8 +14,9 @@ UNION ALL
 SELECT 'cache_state', 'it differs from the sessions or the settings; run blackbox_install()'
  WHERE NOT EXISTS (
    SELECT 1 FROM main.cache_state AS t
-    WHERE (t.bytes, t.work, t.rule) IS
-          (SELECT coalesce(sum(total_size), 0), 0, NULL FROM main.cache_sessions)
+    WHERE (t.work, t.rule) IS (0, NULL)
+      AND (t.total_quota = 1125899906842624
+           OR t.bytes = (SELECT coalesce(sum(total_size), 0) FROM main.cache_sessions))
       AND (t.max_item, t.max_description, t.session_quota, t.total_quota, t.evict, t.strict_ids,
            t.mark_ms) IS (
           SELECT max(iif(name = 'cache.max_item_bytes', value, NULL)),

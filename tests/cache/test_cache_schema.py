@@ -471,6 +471,7 @@ def test_check_finds_what_was_damaged_behind_the_triggers(pdb):
     put(pdb, A, "task0001", text(10))
     put(pdb, B, "task0001", text(10))
     used(pdb, key(A, "task0001"))
+    setting(pdb, "total_quota_bytes", 99)
     assert cache_faults(pdb) == []
     for statement, found in (
             ("UPDATE cache_access SET key = 'x'", "x"),
